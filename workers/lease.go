@@ -26,8 +26,9 @@ type seat struct {
 	held context.Context
 	end  func()
 
-	// Runs come one after the other, and nothing else touches what follows.
-	// pid is the process that later calls build on, 0 if there is none, kept how many residents it had after the last call.
+	// Runs come one after the other, and nothing else touches what follows. pid is the
+	// process that later calls build on, 0 if there is none, kept how many residents it had
+	// after the last call.
 	pid, kept int
 }
 

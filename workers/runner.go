@@ -25,7 +25,8 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/process"
 )
 
-// runner runs the calls of one task queue in a pool: of the pool's own queue, or of one device's.
+// runner runs the calls of one task queue in a pool: of the pool's own queue, or of one
+// device's.
 type runner struct {
 	// host and identity are the worker's.
 	host, identity string
@@ -38,18 +39,21 @@ type runner struct {
 	halt context.Context
 	// sizing measures the calls of a pool with slots: auto; nil otherwise.
 	sizing *autoslots.Sizing
-	// allowance is the memory that a process of a task takes on a model of device beside its data.
+	// allowance is the memory that a process of a task takes on a model of device beside its
+	// data.
 	allowance func(model, task string) gpumux.Size
 	metrics   *metrics.Metrics
 	// share is what the pool has of a group.
 	share func(group string) sharing.Share
-	// examine says why the devices of a group take no more work after a fault, or "" if they do.
+	// examine says why the devices of a group take no more work after a fault, or "" if they
+	// do.
 	examine func(ctx context.Context, group string, fault *gpumux.Fault) string
 	log     *zap.Logger
 }
 
-// Run looks the task up, waits for a slot and runs the call in it. The error is a *gpumux.Fault when the task is unknown, its
-// process died or no device is left, and ctx's cause when ctx ended.
+// Run looks the task up, waits for a slot and runs the call in it. The error is a
+// *gpumux.Fault when the task is unknown, its process died or no device is left, and
+// ctx's cause when ctx ended.
 func (r *runner) Run(ctx context.Context, call calls.Call) error {
 	task, err := r.task(call.Task, call.Arg)
 	if err != nil {
@@ -78,7 +82,8 @@ func (r *runner) Run(ctx context.Context, call calls.Call) error {
 	return r.runIn(ctx, held, h, task, call, stint)
 }
 
-// task finds a task, with the user that it runs as here and what its processes have as an argument.
+// task finds a task, with the user that it runs as here and what its processes have as an
+// argument.
 func (r *runner) task(name string, arg json.RawMessage) (launch.Task, error) {
 	task, err := r.tasks.Find(name)
 	if err == nil && task.User == nil {
@@ -144,7 +149,8 @@ func (r *runner) runIn(ctx, held context.Context, h *pool.Handle, task launch.Ta
 	return err
 }
 
-// granted is a call with what its process may have, whose results are counted on their way.
+// granted is a call with what its process may have, whose results are counted on their
+// way.
 func (r *runner) granted(call calls.Call, h *pool.Handle, stint *autoslots.Stint) calls.Call {
 	took := r.metrics.Items(r.pool.Name)
 	rest := remainder{left: call.Len}
@@ -181,8 +187,8 @@ type remainder struct {
 }
 
 const (
-	// fetchAhead is how long before the likely end of a call the next one is fetched: as long as a busy server takes. Items that take
-	// longer than longItem are not worth it.
+	// fetchAhead is how long before the likely end of a call the next one is fetched: as
+	// long as a busy server takes. Items that take longer than longItem are not worth it.
 	fetchAhead = 300 * time.Millisecond
 	longItem   = time.Second
 )

@@ -33,7 +33,8 @@ type Call struct {
 	Arg json.RawMessage
 	// Clean asks for a process that has not run any item.
 	Clean bool
-	// Avoid are devices on which the items failed; they run elsewhere where there is another.
+	// Avoid are devices on which the items failed; they run elsewhere where there is
+	// another.
 	Avoid []string
 	// Whole asks for a whole device: its other slots wait, and their budgets are added.
 	Whole bool
@@ -71,13 +72,14 @@ type Call struct {
 	// Done takes each result, in the order of the items, and owns it.
 	Done func(Done)
 
-	// The worker fills in the rest. Memory overrides the slot's budget. Room and Env override
-	// the slot's for a process that starts with the call. Zero keeps what the slot has.
+	// The worker fills in the rest. Memory overrides the slot's budget. Room and Env
+	// override the slot's for a process that starts with the call. Zero keeps what the slot
+	// has.
 	Memory, Room gpumux.Size
 	Env          map[string]string
-	// Held returns an error with ErrLapsed in its chain once somebody else may run the items.
-	// It is asked before a result counts and before a death is blamed on an item: this program
-	// may have been stopped until a moment ago. Default: always held.
+	// Held returns an error with ErrLapsed in its chain once somebody else may run the
+	// items. It is asked before a result counts and before a death is blamed on an item:
+	// this program may have been stopped until a moment ago. Default: always held.
 	Held func() error
 }
 
@@ -88,14 +90,15 @@ type Done struct {
 	Busy time.Duration
 	// Peak is the most bytes that the process and its descendants needed while the item ran:
 	// device memory on a GPU, less what frameworks keep unused where they tell; resident
-	// memory on the CPU. 0: not measured, as for most items under 20 ms. A micro-batch shares
-	// one. Budget is what they might hold; 0 means no budget.
+	// memory on the CPU. 0: not measured, as for most items under 20 ms. A micro-batch
+	// shares one. Budget is what they might hold; 0 means no budget.
 	Peak, Budget int64
 }
 
 // ErrGone ends a call whose process has ended before it.
 var ErrGone = errors.New("the task process that the call needs has ended")
 
-// ErrLapsed is in the cause of a context whose call must not go on, because its items may be
-// running elsewhere: the process is killed without grace, and its results no longer count.
+// ErrLapsed is in the cause of a context whose call must not go on, because its items may
+// be running elsewhere: the process is killed without grace, and its results no longer
+// count.
 var ErrLapsed = errors.New("the time of the call is over")

@@ -16,16 +16,16 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/template"
 )
 
-// unsteady is how often the code of a task may change while a process imports it before the call
-// is given up.
+// unsteady is how often the code of a task may change while a process imports it before
+// the call is given up.
 const unsteady = 3
 
-// admission decides which process a call gets: the present one where it suits, else a new one.
+// admission decides which process a call gets: the present one or a new one.
 type admission struct{ job *job }
 
-// ready returns a process that may run an item of the call: the present one where it suits, else a
-// new one. Its code has the edition that the call is for, and the files still have it, so that
-// what the process imports later is of it, too.
+// ready returns a process that may run an item of the call: the present one where it
+// suits, else a new one. Its code has the edition that the call is for, and the files
+// still have it, so that what the process imports later is of it, too.
 func (a admission) ready(ctx context.Context) (*occupant, error) {
 	if p, err := a.leased(); p != nil || err != nil {
 		return p, err
@@ -61,8 +61,8 @@ func (a admission) needed(ctx context.Context) (string, error) {
 	return now, err
 }
 
-// leased returns the process of the call's lease, if there is one. It runs the code that it has
-// loaded.
+// leased returns the process of the call's lease, if there is one. It runs the code that
+// it has loaded.
 func (a admission) leased() (*occupant, error) {
 	p, task := a.job.owner.process, a.job.call.Task
 	switch {
@@ -99,8 +99,8 @@ func (a admission) use(edition string) {
 	a.job.call.Edition = edition
 }
 
-// suitable returns the present process where it suits the call and its code has the edition, else
-// a new one.
+// suitable returns the present process where it suits the call and its code has the
+// edition, else a new one.
 func (a admission) suitable(ctx context.Context, edition string) (*occupant, error) {
 	if p := a.job.owner.process; p != nil {
 		why := a.unfit(p, edition)
@@ -154,7 +154,7 @@ func (a admission) backoff(ctx context.Context) error {
 	}
 }
 
-// options are what a process gets that starts with the call, and how many items it may run.
+// options are what a process of the call gets, and how many items it may run.
 func (a admission) options() (o Options, limit int) {
 	o, limit = a.job.owner.o, a.job.call.Task.RecycleItems
 	o.Memory, o.Room, o.Mode = cmp.Or(a.job.call.Memory, o.Memory), cmp.Or(a.job.call.Room, o.Room), a.job.call.mode(o.Mode)
@@ -217,8 +217,8 @@ func (a admission) unstart() {
 	a.job.slot.enter(Vacant, "did not start")
 }
 
-// spawn starts a process for the call: forked from a template where it may be, a child then, else
-// a new interpreter or program. The handshake is still to come.
+// spawn starts a process for the call: forked from a template where it may be, a child
+// then, else a new interpreter or program. The handshake is still to come.
 func (a admission) spawn(ctx context.Context, mayFork bool) (*occupant, *template.Child, error) {
 	task, judge := a.job.call.Task, a.job.owner.judge
 	o, limit := a.options()
@@ -257,7 +257,8 @@ func (a admission) loaded(p *occupant) {
 	a.job.slot.log.Log(level, "task process ready", zap.String(logkey.Task, a.job.call.Task.Name), zap.Int(logkey.PID, p.session.Process.PID))
 }
 
-// unready ends a process that did not get ready and returns its fault, or why the call ends.
+// unready ends a process that did not get ready. It returns the fault, or why the call
+// ends.
 func (a admission) unready(ctx context.Context, p *occupant, d *deathError) error {
 	if err := a.job.lapsed(); err != nil {
 		a.job.owner.kill("the call's time was over")
@@ -275,8 +276,8 @@ func (a admission) unready(ctx context.Context, p *occupant, d *deathError) erro
 	return fault
 }
 
-// unforked is the fault of a task that its template could not import, the same as if a new
-// interpreter had been started.
+// unforked is the fault of a task that its template could not import, the same as if a
+// new interpreter had been started.
 func (a admission) unforked(err error) error {
 	var failed *template.UnimportedError
 	if !errors.As(err, &failed) {

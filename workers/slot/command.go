@@ -27,8 +27,8 @@ const (
 	lastWords = time.Second
 )
 
-// command runs the program of a call once per item: the item on standard input, the result on
-// standard output.
+// command runs the program of a call once per item: the item on standard input, the
+// result on standard output.
 type command struct {
 	job       *job
 	admission admission
@@ -85,8 +85,8 @@ func (c *command) checkEdition(ctx context.Context) error {
 	return err
 }
 
-// run runs the program for one item. An error is a death that is not the program's own word: a
-// signal, the timeout, the end of the call; an exit status is.
+// run runs the program for one item. An error is a death that is not the program's own
+// word: a signal, the timeout, the end of the call; an exit status is.
 func (c *command) run(ctx context.Context, one item) (none calls.Done, err error) {
 	j, task := c.job, c.job.call.Task
 	began := time.Now()

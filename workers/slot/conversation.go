@@ -14,8 +14,8 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 
-// conversation feeds the items of a call to one process and takes its answers. It owns what is in
-// flight. It ends no process: a *deathError or a *lostError says that its owner has to.
+// conversation feeds a call's items to one process and takes its answers. It owns what is
+// in flight. A *deathError or *lostError tells its owner to end the process.
 type conversation struct {
 	job    *job
 	p      *occupant
@@ -73,15 +73,15 @@ func (c *conversation) run(ctx context.Context) error {
 	}
 }
 
-// hungry reports whether the process runs low of items. One that has not read what it was given
-// gets no more, however few items that is.
+// hungry reports whether the process runs low of items. One that has not read what it was
+// given gets no more, however few items that is.
 func (c *conversation) hungry() bool {
 	return len(c.flight.items) == 0 ||
 		c.p.account.Low(len(c.flight.items)) && c.p.session.Unread() <= 1
 }
 
-// feed gives the process its next frame. It gives nothing until half of the items are there or,
-// where the process has none left, those of one micro-batch.
+// feed gives the process its next frame. It gives nothing until half of the items are
+// there or, where the process has none left, those of one micro-batch.
 func (c *conversation) feed() error {
 	a, q := c.p.account, c.job.queue
 	size, unit := a.Next(c.job.finished)
@@ -132,7 +132,7 @@ func (c *conversation) publish() {
 	}
 }
 
-// between lets the process trim when no item is in flight, if it is to and more items wait.
+// between lets the process trim if that is due, no item is in flight and more wait.
 func (c *conversation) between(ctx context.Context) (trimmed bool, err error) {
 	if !c.p.account.TakesTrim() {
 		return false, nil
@@ -225,7 +225,7 @@ func (c *conversation) read(end uint64) error {
 	return nil
 }
 
-// results takes in the values of a frame. The process may go on while large ones become JSON here.
+// results takes in the values of a frame. The process may go on meanwhile.
 func (c *conversation) results(ctx context.Context, m wire.Results) error {
 	if !c.flight.due(m.Run, m.N) || len(m.Values) > len(c.flight.items) {
 		return broken("results for item %d of run %d, which is not its turn", m.N, m.Run)
@@ -241,8 +241,8 @@ func (c *conversation) results(ctx context.Context, m wire.Results) error {
 	return c.answered(m.Records(), m.Files)
 }
 
-// answered hands on results. Those of one micro-batch ended together and share their peak. The
-// files are those of the first item.
+// answered hands on results. Those of one micro-batch ended together and share their
+// peak. The files are those of the first item.
 func (c *conversation) answered(records []wire.Record, files []string) error {
 	if len(records) == 0 {
 		return nil
@@ -278,8 +278,8 @@ func (c *conversation) answered(records []wire.Record, files []string) error {
 	return nil
 }
 
-// raised decides what an exception means: the item's own fault, one more try, or the end of the
-// process.
+// raised decides what an exception means: the item's own fault, one more try, or the end
+// of the process.
 func (c *conversation) raised(m wire.Fault) error {
 	if !c.flight.due(m.Run, m.N) {
 		return broken("a fault for item %d of run %d, which is not its turn", m.N, m.Run)
@@ -322,8 +322,8 @@ func (c *conversation) doomed() error {
 	return &deathError{evidence: &diagnosis.Evidence{Recycled: why}}
 }
 
-// late ends the process of an item that takes too long, or finds that the item did end in time
-// after all: what the process finished until it was gone counts.
+// late ends the process of an item that takes too long, or finds that the item did end in
+// time after all: what the process finished until it was gone counts.
 func (c *conversation) late(ctx context.Context, timeout time.Duration) error {
 	// A result that has come in time counts, however late it is read.
 	select {
@@ -359,8 +359,8 @@ func (c *conversation) late(ctx context.Context, timeout time.Duration) error {
 	return &lostError{"an item ended at the moment of its timeout"}
 }
 
-// drain tells the process to end in the middle of a call. What it had finished by then counts,
-// however far its results have come, unless the call's time is over.
+// drain tells the process to end in the middle of a call. What it had finished by then
+// counts, however far its results have come, unless the call's time is over.
 func (c *conversation) drain(ctx context.Context) {
 	if errors.Is(context.Cause(ctx), calls.ErrLapsed) {
 		return

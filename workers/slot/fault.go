@@ -110,7 +110,7 @@ func (j judge) start(task launch.Task, fault gpumux.Fault) *gpumux.Fault {
 	return &fault
 }
 
-// unanswered is the fault of a start that something did not answer; any other error stays.
+// unanswered is the fault of a start whose files did not answer; other errors stay.
 func (j judge) unanswered(task launch.Task, err error) error {
 	var hang *launch.HangError
 	if errors.As(err, &hang) {

@@ -21,7 +21,7 @@ type scratch struct {
 	dir string // empty until a process may leave files
 }
 
-// folder is where the process may leave files of its items. It is empty where there can be none.
+// folder is where the process may leave files of its items, or "".
 func (s *scratch) folder(p *occupant) string {
 	if p.folder == "" && !p.unplaced {
 		folder, err := s.makeFolder(p.session.Process.PID, p.session.Task.User)
@@ -33,8 +33,8 @@ func (s *scratch) folder(p *occupant) string {
 	return p.folder
 }
 
-// makeFolder makes a folder that the process may write to, below one of the slot that the sweeper
-// removes if nobody else does.
+// makeFolder makes a folder that the process may write to, below one of the slot that the
+// sweeper removes if nobody else does.
 func (s *scratch) makeFolder(pid int, user *process.User) (string, error) {
 	if s.dir == "" {
 		dir, err := os.MkdirTemp("", "gpumux-files-")
@@ -76,8 +76,8 @@ func (s *scratch) remove() {
 	}
 }
 
-// openFile opens a file and nothing else, such as a pipe, whose opening would wait. One of another user than the task's may be a link to
-// what the task must not read.
+// openFile opens a file and nothing else, such as a pipe, whose opening would wait. One
+// of another user than the task's may be a link to what the task must not read.
 func openFile(root *os.Root, name string, owner *process.User) (*os.File, error) {
 	file, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

@@ -14,8 +14,8 @@ type flight struct {
 	began time.Time
 }
 
-// launch takes up to n items from the queue for the frame with this number, and returns their
-// values.
+// launch takes up to n items from the queue for the frame with this number, and returns
+// their values.
 func (f *flight) launch(q *queue, n int, frame int64) []json.RawMessage {
 	before, now := len(f.items), time.Now()
 	f.room(n)
@@ -64,8 +64,8 @@ func (f *flight) land() (index int64) {
 	return index
 }
 
-// landed notes when the last item that was answered has ended. The next one began then, however
-// late that is read, or when it was sent.
+// landed notes when the last item that was answered has ended. The next one began then,
+// however late that is read, or when it was sent.
 func (f *flight) landed(ended, now time.Time) {
 	if len(f.items) > 0 && ended.Before(f.items[0].sent) {
 		ended = f.items[0].sent

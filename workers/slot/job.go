@@ -15,8 +15,8 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 
-// lookEvery is how often the board is looked at, and whether the call's time is over, while no
-// message comes.
+// lookEvery is how often the board is looked at, and whether the call's time is over,
+// while no message comes.
 const lookEvery = 200 * time.Millisecond
 
 // order is a call with its task as this worker has it.
@@ -25,8 +25,8 @@ type order struct {
 	Task launch.Task
 }
 
-// mode is the call's, else the task's, else the slot's, else persistent. A command has no process
-// to keep.
+// mode is the call's, else the task's, else the slot's, else persistent. A command has no
+// process to keep.
 func (c order) mode(slot gpumux.Mode) gpumux.Mode {
 	if len(c.Task.Command) > 0 {
 		return gpumux.Fresh
@@ -41,7 +41,7 @@ func (c order) timeout() time.Duration {
 	return c.Task.Timeout
 }
 
-// job is one call on its way through the slot: which process it gets, and what is left of it.
+// job is one call on its way through the slot, and what is left of it.
 type job struct {
 	owner *owner
 	slot  *Slot
@@ -50,7 +50,7 @@ type job struct {
 	fresh bool
 	// finished is how many items have ended.
 	finished int
-	// least is how many items a process that has none left waits for, size how many it would take.
+	// least is how many items an idle process waits for, size how many it would take.
 	least, size int
 	// answered: the call has ended without its process, and takes no more results.
 	answered bool
@@ -121,8 +121,8 @@ func (j *job) serve(ctx context.Context) error {
 	}
 }
 
-// await reports whether there are items to run, when that is known. The process has nothing to do
-// meanwhile.
+// await reports whether there are items to run, when that is known. The process has
+// nothing to do meanwhile.
 func (j *job) await(ctx context.Context) (more bool, err error) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -156,8 +156,8 @@ func (j *job) await(ctx context.Context) (more bool, err error) {
 	return false, err
 }
 
-// work runs items in p until none is there, or p has run its limit or is gone. On an error p is
-// gone.
+// work runs items in p until none is there, or p has run its limit or is gone. On an
+// error p is gone.
 func (j *job) work(ctx context.Context, p *occupant) error {
 	p.session.Memory.Busy(true)
 	defer p.session.Memory.Busy(false)

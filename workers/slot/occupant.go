@@ -41,8 +41,8 @@ func (p *occupant) exited() bool {
 	}
 }
 
-// otherTarget is the function that the call wants of a lease's process, and its task, where that
-// is not the function that the process was loaded with.
+// otherTarget is the function that the call wants of a lease's process, and its task,
+// where that is not the function that the process was loaded with.
 func (p *occupant) otherTarget(call order) (target, task string) {
 	target = cmp.Or(call.Target, call.Task.Target())
 	if p.lease == "" || target == p.target {

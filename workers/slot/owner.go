@@ -130,7 +130,7 @@ func (o *owner) abandon(err error, why string) {
 	o.retire(false, why)
 }
 
-// fail ends the process because of a death in the middle of an item, and returns its fault.
+// fail ends the process because of a death in the middle of an item.
 func (o *owner) fail(d *deathError, running *item) error {
 	p := o.process
 	fault := o.judge.diagnose(p, d, running)
@@ -185,8 +185,8 @@ func (o *owner) idle() {
 	}
 }
 
-// trim lets the process give back memory and waits for it. No item runs meanwhile. After a
-// *lostError the process is of no use.
+// trim lets the process give back memory and waits for it. No item runs meanwhile. After
+// a *lostError the process is of no use.
 func (o *owner) trim(ctx context.Context) error {
 	p := o.process
 	m, err := p.session.Trim(ctx)
@@ -210,9 +210,9 @@ func (o *owner) trim(ctx context.Context) error {
 }
 
 // lingers answers the call whose process was killed and does not end, and those that come
-// meanwhile. None of the process's code runs any more, so its items can run elsewhere; the slot
-// goes on waiting, since what the process holds is not free. The items are to blame only for
-// what the process was killed for.
+// meanwhile. None of the process's code runs any more, so its items can run elsewhere;
+// the slot goes on waiting, since what the process holds is not free. The items are to
+// blame only for what the process was killed for.
 func (o *owner) lingers() {
 	p := o.process
 	idle := &gpumux.Fault{Kind: gpumux.Crash, Blameless: true, Hint: process.LingerHint, Message: fmt.Sprintf(

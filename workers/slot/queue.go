@@ -23,8 +23,8 @@ type item struct {
 	sent  time.Time
 }
 
-// queue holds the items of a call that no process has. A goroutine of its own pulls as many as
-// are asked for: what runs never waits for a source that is slow or away. Its lock is its own.
+// queue holds the items of a call that no process has. A goroutine pulls as many as are
+// wanted: what runs never waits for a slow source. It owns its lock.
 type queue struct {
 	// news has a token when what was asked for may be there.
 	news chan struct{}
@@ -108,8 +108,8 @@ func (q *queue) ask(n int) {
 	q.wake.Signal()
 }
 
-// ready reports whether there are least items, or enough for a frame, or the last ones. If not,
-// it asks for n. left is how many there are; none with over means that all are taken.
+// ready reports whether there are least items, or a frame's worth, or the last ones. If
+// not, it asks for n. over: nothing comes beside what is there.
 func (q *queue) ready(least, n int) (enough bool, there int, over bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -153,7 +153,8 @@ func (q *queue) failure() error {
 	return q.err
 }
 
-// leave drops all items, has nothing more pulled, and reports whether the source has the goroutine.
+// leave drops all items and pulls no more. It reports whether the source has the
+// goroutine.
 func (q *queue) leave() (pulling bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -162,8 +163,8 @@ func (q *queue) leave() (pulling bool) {
 	return q.pulling
 }
 
-// end ends the goroutine. Where the source has it, it is left behind: it ends when the source
-// lets go of it, and pulls nothing more.
+// end ends the goroutine. Where the source has it, it is left behind: it ends when the
+// source lets go of it, and pulls nothing more.
 func (q *queue) end(ctx context.Context) {
 	if q.leave() {
 		return

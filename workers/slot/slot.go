@@ -26,8 +26,8 @@ type Options = session.Options
 // ErrStopped is returned by Run when the slot has been stopped.
 var ErrStopped = errors.New("slot is stopped")
 
-// Slot is a share of one device. Its methods may be called from any goroutine; calls run one
-// after the other. It holds what others see of the slot; its owner goroutine does the work.
+// Slot is a share of one device. Any goroutine may call its methods; calls run one after
+// the other. It holds what others see; its owner goroutine does the work.
 type Slot struct {
 	name     string
 	log      *zap.Logger
@@ -63,8 +63,8 @@ type request struct {
 	reply chan error
 }
 
-// New starts the owner goroutine of a slot that has its own templates. A process starts with
-// the first call.
+// New starts the owner goroutine of a slot that has its own templates. A process starts
+// with the first call.
 func New(o Options) *Slot { return NewSharing(nil, o) }
 
 // NewSharing is New for a slot that shares its templates with others.
@@ -81,21 +81,21 @@ func NewSharing(templates *template.Set, o Options) *Slot {
 }
 
 // Run runs the call's items in order and returns when each has been handed to Done. A
-// *gpumux.Fault says that the process died, was killed or must not go on: the first item without
-// a result was running then (Op "run"), or the process could not start (Op "start"). When ctx
-// ends, the process is killed and ctx's cause is returned. Items after the faulty one have not
-// run. A killed process that does not end is a fault too; until it has, the slot is reclaiming
-// and takes no other call.
+// *gpumux.Fault says that the process died, was killed or must not go on: the first item
+// without a result was running then (Op "run"), or the process could not start (Op
+// "start"). When ctx ends, the process is killed and ctx's cause is returned. Items after
+// the faulty one have not run. A killed process that does not end is a fault too; until
+// it has, the slot is reclaiming and takes no other call.
 func (s *Slot) Run(ctx context.Context, task launch.Task, call calls.Call) error {
 	return s.ask(request{ctx: ctx, call: order{call, task}})
 }
 
-// Clear ends the slot's process, if it has one, so that its device memory is free; a running
-// call is awaited first.
+// Clear ends the slot's process, if it has one, so that its device memory is free; a
+// running call is awaited first.
 func (s *Slot) Clear(ctx context.Context) error { return s.ask(request{ctx: ctx, clear: true}) }
 
-// Recycle ends the slot's process for a reason outside of it, and returns when nothing of it is
-// left. The fault of a call that runs in it blames no item; what had finished counts.
+// Recycle ends the slot's process for a reason outside of it and returns when it is gone.
+// The fault of its call blames no item; what had finished counts.
 func (s *Slot) Recycle(ctx context.Context, why string) error {
 	s.mu.Lock()
 	s.doomed, s.doomedFor = s.stats.Processes, why
@@ -119,8 +119,8 @@ func (s *Slot) ask(r request) error {
 	}
 }
 
-// Stop ends the process and waits until nothing of it is left, or until ctx ends. A running call
-// is ended with ErrStopped.
+// Stop ends the process and waits until nothing of it is left, or until ctx ends. A
+// running call is ended with ErrStopped.
 func (s *Slot) Stop(ctx context.Context) error {
 	s.end(ErrStopped)
 	select {
@@ -174,8 +174,8 @@ func (s *Slot) Stats() Stats {
 
 // What follows is for the owner goroutine.
 
-// enter is the only writer of the state. A move that the table does not have is a mistake in
-// this package.
+// enter is the only writer of the state. A move that the table does not have is a mistake
+// in this package.
 func (s *Slot) enter(to State, why string) {
 	s.mu.Lock()
 	from := s.state
@@ -236,7 +236,7 @@ func (s *Slot) doomedNow() string {
 	return s.doomedFor
 }
 
-// linger publishes whether a killed process does not end, and reports whether that is new.
+// linger publishes whether a killed process does not end, and reports changes.
 func (s *Slot) linger(lingers bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,7 +16,7 @@ const (
 	Busy State = "busy"
 	// Poisoned: the process lives but must not run another item.
 	Poisoned State = "poisoned"
-	// Reclaiming: the process and its group are being ended, and what they held is awaited back.
+	// Reclaiming: the process group is ended, and what it held awaited back.
 	Reclaiming State = "reclaiming"
 	// Backoff: the last start failed; the next one waits.
 	Backoff State = "backoff"
@@ -24,8 +24,8 @@ const (
 	Stopped State = "stopped"
 )
 
-// next lists every allowed move. What it leaves out is impossible: a poisoned process never becomes ready again, and nothing
-// leaves stopped.
+// next lists every allowed move. What it leaves out is impossible: a poisoned process
+// never becomes ready again, and nothing leaves stopped.
 var next = map[State][]State{
 	Vacant:     {Starting, Backoff, Stopped},
 	Starting:   {Ready, Busy, Reclaiming},

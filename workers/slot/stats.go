@@ -18,13 +18,13 @@ type Stats struct {
 	Processes, Items int64
 	// Held is what the present process and its descendants hold, in bytes; 0 means unknown.
 	Held int64
-	// Trims are clean-ups between items, TrimTime what they took, Freed the bytes that they gave back.
+	// Trims are clean-ups between items, TrimTime their time, Freed the bytes freed.
 	Trims    int64
 	TrimTime time.Duration
 	Freed    int64
-	// Recycled counts processes that were replaced although they could go on, by reason: items, age, leak, full.
+	// Recycled counts processes replaced although they could go on, by reason.
 	Recycled map[string]int64
-	// Residents are how many values the present process keeps for a lease, ResidentBytes the bytes of their arrays.
+	// Residents are the values that the process keeps for a lease, of ResidentBytes.
 	Residents     int
 	ResidentBytes int64
 	// Running is the item that runs; nil where none does.
@@ -38,6 +38,6 @@ type Running struct {
 	Began time.Time
 	// Progress is the beginning of the JSON that it reported last.
 	Progress string
-	// Out is what its process prints, of which what is not yet read is the item's; nil while there is no process.
+	// Out is what its process prints; the unread part is the item's. It may be nil.
 	Out *process.Output
 }

@@ -1,7 +1,7 @@
-// Package account decides from what a task process was given, has done and holds how many items it
-// gets ahead, when it trims and when it is replaced.
+// Package account decides from what a task process was given, has done and holds how many
+// items it gets ahead, when it trims and when it is replaced.
 //
-// It measures nothing but through the session's memory, ends nothing and runs nothing by itself.
+// It measures through the session's memory only, ends nothing and runs nothing by itself.
 package account
 
 import (
@@ -12,10 +12,9 @@ import (
 )
 
 const (
-	// aheadTime is how much work a process gets ahead at the beginning of a call. Later it is a
-	// share of what the call has done, an aheadShare, up to longAhead and mostAhead items. Half
-	// of it costs a message both ways, and no other slot can take it if it turns out to be
-	// long. Beside an item of longItem, the moment until the next one arrives is nothing.
+	// aheadTime is how much work a process gets ahead at the beginning of a call. Later it
+	// is an aheadShare of what the call has done, up to longAhead and mostAhead items. Half
+	// of it costs a message both ways, and no other slot can take what turns out to be long.
 	aheadTime  = 8 * time.Millisecond
 	longAhead  = 64 * time.Millisecond
 	aheadShare = 24
@@ -36,8 +35,8 @@ const (
 // Account is what a process was given and has done. It is for one goroutine.
 type Account struct {
 	started time.Time
-	// limit is how many items the process may run, 0 without limit; sent and ran are how many
-	// it was given and has finished.
+	// limit is how many items the process may run, 0 without limit; sent and ran are how
+	// many it was given and has finished.
 	limit, sent, ran int
 	// frames is how often it was given items, given how many it was last to get ahead.
 	frames int64
@@ -51,15 +50,15 @@ type Account struct {
 	lasting bool
 	// why and text say why it is to be replaced, once it is.
 	why, text string
-	// memory is what it holds. trims: it understands wire.Trim. trimDue: a trim waits until no
-	// item is in flight.
+	// memory is what it holds. trims: it understands wire.Trim. trimDue: a trim waits until
+	// no item is in flight.
 	memory         *session.Memory
 	hygiene        hygiene
 	trims, trimDue bool
 }
 
-// New opens the account of a process that has just started and may run so many items. Lasting is
-// for the process of a lease; tidy has its memory kept within the budget.
+// New opens the account of a process that has just started and may run so many items.
+// Lasting is for the process of a lease; tidy has its memory kept within the budget.
 func New(p *session.Session, limit int, lasting, tidy bool) *Account {
 	a := &Account{limit: limit, started: time.Now(), given: frameItems, most: frameItems, memory: &p.Memory, lasting: lasting}
 	if p.Board != nil {
@@ -74,8 +73,8 @@ func New(p *session.Session, limit int, lasting, tidy bool) *Account {
 // Ready notes what the process can do.
 func (a *Account) Ready(batch int, trims bool) { a.batch, a.trims = batch, trims }
 
-// Unfit is why the process cannot run a call, or "": one that wants a fresh process or a clean one,
-// or one younger than maxAge.
+// Unfit is why the process cannot run a call, or "": one that wants a fresh process or a
+// clean one, or one younger than maxAge.
 func (a *Account) Unfit(fresh, clean bool, maxAge time.Duration) string {
 	age := time.Since(a.started)
 	switch {
@@ -104,7 +103,7 @@ func (a *Account) replace(why, text string) {
 	}
 }
 
-// Replaced is why the process is to be replaced although it could go on; empty: it is not.
+// Replaced is why the process is to be replaced although it could go on, or empty.
 func (a *Account) Replaced() (why, text string) {
 	if a.why == "" && a.Full() {
 		return ForItems, fmt.Sprintf("ran its %d items", a.ran)
@@ -118,8 +117,8 @@ func (a *Account) Full() bool { return a.limit > 0 && a.ran >= a.limit }
 // Ran is how many items the process has finished.
 func (a *Account) Ran() int { return a.ran }
 
-// Batch is how many items ran at once where one did: those of a micro-batch, 0 where the task takes
-// single items.
+// Batch is how many items ran at once where one did: those of a micro-batch, 0 where the
+// task takes single items.
 func (a *Account) Batch() int {
 	if a.batch == 0 {
 		return 0
@@ -130,8 +129,8 @@ func (a *Account) Batch() int {
 // Low reports whether the process with so many items in flight runs low of them.
 func (a *Account) Low(inFlight int) bool { return inFlight <= whole(a.given, a.batch)/2 }
 
-// Next is how many items the next frame may have, in whole micro-batches of unit items, in a call
-// with so many results.
+// Next is how many items the next frame may have, in whole micro-batches of unit items,
+// in a call with so many results.
 func (a *Account) Next(finished int) (n, unit int) {
 	n = whole(a.ahead(finished), a.batch)
 	if a.limit > 0 {
@@ -152,8 +151,8 @@ func (a *Account) Sent(items int) {
 // Finished books an item whose answer counts.
 func (a *Account) Finished() { a.ran++ }
 
-// ahead is how many items the process gets ahead in a call that has so many results: one until
-// it is known how long they take.
+// ahead is how many items the process gets ahead in a call that has so many results: one
+// until it is known how long they take.
 func (a *Account) ahead(finished int) int {
 	most := 1
 	if a.pace > 0 && a.pace < longItem {

@@ -6,9 +6,9 @@ import (
 )
 
 const (
-	// trimShare is the share of busy time that trims may cost, with what they slow down afterwards.
+	// trimShare is the share of busy time that trims may cost, after-effects included.
 	trimShare = 0.05
-	// afterwards is how many items after a trim are compared with what an item takes otherwise: they fill caches again.
+	// afterwards is how many items after a trim count as slowed down: they fill caches.
 	afterwards = 4
 	// lately is how many measurements tell what an item takes otherwise.
 	lately = 16
@@ -16,19 +16,19 @@ const (
 	mostCostly = 16
 )
 
-// bill keeps what trims cost beside what items take, in seconds. It lets one go ahead when the items since the last one have paid for it.
+// bill weighs what trims cost against what items take, in seconds.
 type bill struct {
-	// busy is the time of items since the last trim, owed what trims cost beyond their share by then, less than 0 where the next one
-	// is paid for, last what the last one cost.
+	// busy is the time of items since the last trim, owed what trims cost beyond their share
+	// by then, less than 0 where the next one is paid for, last what the last one cost.
 	busy, owed, last float64
-	// paces are what an item took, lately and not after a trim. Their median ignores the first item, which loads what later ones use.
+	// paces are what items took, lately and not after a trim.
 	paces []float64
 	next  int
-	// usual is their median at the last trim, took what that took, excess by how much longer than usual items took since, open how
-	// many of them are still to come.
+	// usual is their median at the last trim, took what that took, excess by how much longer
+	// than usual items took since, open how many of them are still to come.
 	usual, took, excess float64
 	open                int
-	// costly is how many trims in a row cost more afterwards than they took: the process needs what they gave back.
+	// costly is how many trims in a row cost more afterwards than they took.
 	costly int
 }
 
@@ -84,7 +84,8 @@ func (b *bill) settle() {
 // share halves with each trim that showed that the process needs what it gave back.
 func (b *bill) share() float64 { return trimShare / float64(int(1)<<b.costly) }
 
-// allows reports whether another trim stays within the share, should it cost as much as the last one.
+// allows reports whether another trim that costs as much as the last one stays within the
+// share.
 func (b *bill) allows() bool {
 	return b.open == 0 && b.busy > 0 && b.owed+b.last <= b.share()*b.busy
 }

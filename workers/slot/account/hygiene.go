@@ -9,9 +9,10 @@ import (
 )
 
 const (
-	// trimIdle and trimBusy are the shares of the budget from which a trim is worth it when no item waits, and when items do.
+	// trimIdle and trimBusy are the shares of the budget from which an idle, a busy process
+	// trims.
 	trimIdle, trimBusy = 0.5, 0.75
-	// leastSpare is the least share of the budget that a trim may be expected to give back, leastNear the same when full.
+	// leastSpare is the share of the budget that a trim has to promise, leastNear when full.
 	leastSpare, leastNear = 0.05, 0.01
 	// goodYield is the least share of the budget that a good trim frees.
 	goodYield = 0.10
@@ -19,33 +20,33 @@ const (
 	full = 0.9
 	// poorTrims is how many poor trims in a row do.
 	poorTrims = 2
-	// fewAhead is how many items a process gets ahead when its memory gets short, so a trim comes soon.
+	// fewAhead is how many items a process gets ahead when its memory gets short.
 	fewAhead = 8
 	// sureAhead is how many items prove that they hold less than those before a trim.
 	sureAhead = 16
 )
 
-// hygiene decides when a task process trims, how many items it gets ahead, and when it is recycled for its memory. It is for one
-// goroutine.
+// hygiene decides when a task process trims, how many items it gets ahead, and when it is
+// recycled for its memory. It is for one goroutine.
 type hygiene struct {
 	// budget is in bytes; 0 means that there is nothing to decide.
 	budget int64
-	// host says that the budget is one of host memory, of which nobody tells what is in use: all that came since the last trim may be
-	// garbage.
+	// host says that the budget is one of host memory, of which nobody tells what is in use:
+	// all that came since the last trim may be garbage.
 	host bool
 
 	bill bill
-	// first is what was needed after the first item, floor what was held after the last trim.
+	// first is what was needed after the first item, floor what the last trim left.
 	first, floor int64
 	// poor is the number of poor trims in a row.
 	poor int
 	// given is how many items the process last got ahead, ran how many it has run.
 	given, ran int
-	// rate is the growth in bytes per item since base was needed, after from items: the first one, or those before the last trim.
+	// rate is the growth in bytes per item since from items had run, when base was needed.
 	rate, base float64
 	from       int
 	trend      trend
-	// leak describes a suspected leak. Garbage looks the same until it is collected, so a trim has to prove it.
+	// leak describes a suspected leak. Garbage looks the same, so a trim has to prove it.
 	leak string
 }
 
@@ -102,8 +103,8 @@ func (h *hygiene) trimmed(before, after session.Holding, took time.Duration) (wh
 		gpumux.Size(needed), gpumux.Size(h.budget), h.poor)
 }
 
-// ended observes so many items that took busy in all, of which one peaked at peak (0: unknown), and after which the process holds m. ran
-// is how many items it has run.
+// ended observes so many items that took busy in all, of which one peaked at peak (0:
+// unknown), and after which the process holds m. ran is how many items it has run.
 func (h *hygiene) ended(ran, items int, busy time.Duration, m session.Holding, peak int64) {
 	h.bill.ran(items, busy)
 	h.ran = ran
@@ -129,8 +130,8 @@ func (h *hygiene) ended(ran, items int, busy time.Duration, m session.Holding, p
 		gpumux.Size(needed), gpumux.Size(h.budget), gpumux.Size(slope), soon)
 }
 
-// ahead is how many items the process may get ahead, at most most. It starts with one and doubles, so a leak shows before the process
-// has more items than its budget allows, and falls back when memory gets short.
+// ahead is how many items the process may get ahead, up to most. It starts with one and
+// doubles, so a leak shows early, and falls back when memory gets short.
 func (h *hygiene) ahead(m session.Holding, most int) int {
 	if h.budget == 0 || m.Held == 0 { // no limit, or no measurement
 		return most
@@ -142,7 +143,7 @@ func (h *hygiene) ahead(m session.Holding, most int) int {
 	} else if h.share(needed) >= trimBusy {
 		h.given = min(h.given, fewAhead)
 	}
-	// A quarter of the rest, at the present rate, certain or not: an error here costs little.
+	// A quarter of the rest, at the present rate: an error here costs little.
 	if n := h.ran - h.from; n > 0 {
 		rate := (float64(needed) - h.base) / float64(n)
 		if n < sureAhead {

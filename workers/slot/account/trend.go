@@ -10,13 +10,13 @@ const (
 	risingPairs = 0.8
 )
 
-// trend follows what a process needs between items. It keeps the minimum of each of a few equal stretches of items and joins pairs of
-// them when there are too many, so neither a long life nor a single odd reading matters.
+// trend follows what a process needs between items. Each point is the minimum of a
+// stretch of items; points are joined in pairs when there are too many.
 type trend struct {
 	points []point
 	// each is how many items a point stands for.
 	each int
-	// swing is how far items peak above what is needed between them: the largest of the newer ones.
+	// swing is how far newer items peak above what is needed between them.
 	swing int64
 	// stale says that the slope is to be computed again.
 	stale  bool
@@ -68,8 +68,8 @@ func (t *trend) items() int {
 	return t.points[len(t.points)-1].item - t.points[0].item
 }
 
-// slope is the median over all pairs of points, in bytes per item, and whether nearly all of them rise. It ignores the first point: the
-// first item loads what later ones use.
+// slope is the median over all pairs of points, in bytes per item, and whether nearly all
+// of them rise. It ignores the first point: the first item loads what later ones use.
 func (t *trend) slope() (perItem float64, rising bool) {
 	if !t.stale {
 		return t.value, t.rising

@@ -7,7 +7,7 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// hint is the next step for a kind of fault, with its sizes, where no rule knows a better one.
+// hint is the next step for a kind of fault where no rule knows a better one.
 func hint(e Evidence, d Diagnosis) string {
 	f := &d.Fault
 	switch f.Kind {
@@ -61,7 +61,7 @@ func deviceMemoryHint(f *gpumux.Fault) string {
 	return "give the pool more memory or fewer slots, or use " + smaller + ", or add a larger pool to the ladder"
 }
 
-// roomFor rounds up to what a person would write: whole GiB, or steps of 256 MiB below 4 GiB.
+// roomFor rounds up to whole GiB, or to steps of 256 MiB below 4 GiB.
 func roomFor(bytes int64) gpumux.Size {
 	step := int64(1 << 30)
 	if bytes < 4<<30 {

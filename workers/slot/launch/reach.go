@@ -15,13 +15,13 @@ import (
 	"github.com/gpumux/gpumux/workers/edition"
 )
 
-// reachLimit is how long the file system of a task's program and folder may take to answer.
+// reachLimit is how long the file system of a task's files may take to answer.
 const reachLimit = time.Minute
 
 // HangError says that something that a start needs did not answer in time.
 type HangError struct {
 	message string
-	// Hint is the next step. Blameless says that the task has no part in it, and is tried again by itself.
+	// Hint is the next step. Blameless: the task has no part in it.
 	Hint      string
 	Blameless bool
 }
@@ -29,12 +29,12 @@ type HangError struct {
 // Error is error's.
 func (e *HangError) Error() string { return e.message }
 
-// asking has a channel for each question, which is full while it is asked: a file system that hangs
-// costs one thread for each of them.
+// asking has a channel for each question, which is full while it is asked: a file system
+// that hangs costs one thread for each of them.
 var asking sync.Map
 
-// ask waits for an answer that file systems of a program and a folder have to give, no longer than
-// limit, and a minute; the error is a *HangError then.
+// ask waits for an answer that file systems of a program and a folder have to give, no
+// longer than limit, and a minute; the error is a *HangError then.
 func ask(ctx context.Context, limit time.Duration, program, dir, question string, answer func() string) (string, error) {
 	limit = min(limit, reachLimit)
 	where := program
@@ -65,9 +65,9 @@ func ask(ctx context.Context, limit time.Duration, program, dir, question string
 	}
 }
 
-// Reach waits until the file systems of the task's program and folder answer; what they answer is
-// for the start to say. A start that hangs in one would hold up everything in this program, not only
-// what starts: Go's collector waits for a thread that forks. The error is a *HangError.
+// Reach waits until the file systems of the task's program and folder answer. A start
+// that hangs there would hold up the whole program: Go's collector waits for a thread
+// that forks. The error is a *HangError.
 func (t Task) Reach(ctx context.Context, limit time.Duration) error {
 	program := t.interpreter()
 	if known, ok := interpreters.Load(program); ok {
@@ -85,7 +85,7 @@ func (t Task) Reach(ctx context.Context, limit time.Duration) error {
 	return err
 }
 
-// touch reads what a start reads. Starting something else than a regular file fails, and opening it could wait for others.
+// touch reads what a start reads. Opening anything but a regular file could wait.
 func touch(program, dir string) {
 	path, err := exec.LookPath(program)
 	if err != nil {
@@ -107,7 +107,7 @@ func touch(program, dir string) {
 	}
 }
 
-// Code is what the task runs. What it reads of it blocks while its file system does not answer.
+// Code is what the task runs. Reading it may block.
 func (t Task) Code() edition.Code {
 	command := t.Command
 	if len(command) == 0 {

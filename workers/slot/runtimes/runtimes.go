@@ -1,8 +1,8 @@
 // Package runtimes is the Python and the R side of a task process, embedded.
 //
-// It owns their files and puts them on disk, into a folder whose name is a hash of them. It never
-// starts anything, so nothing has to stop. The Python side needs Python 3.9 or newer and nothing but
-// its standard library, the R side R 4.0 or newer, cat and R's package jsonlite.
+// It owns their files and puts them on disk, into a folder named by their hash. It never
+// starts anything, so nothing has to stop. They need Python 3.9 or newer, and R 4.0 or
+// newer with cat and the package jsonlite.
 package runtimes
 
 import (
@@ -22,12 +22,12 @@ import (
 //go:embed python/gpumux/*.py python/gpumux/child/*.py r/gpumux/*.R
 var embedded embed.FS
 
-// Python writes the Python side below dir and returns the path of its main.py, to be started as
-// `python main.py` with the wire on descriptor 3.
+// Python writes the Python side below dir and returns the path of its main.py, to be
+// started as `python main.py` with the wire on descriptor 3.
 func Python(dir string) (string, error) { return install(dir, "python", "main.py") }
 
-// R writes the R side below dir and returns the path of its main.R, to be started as `Rscript
-// main.R` with the wire on descriptors 3 and 4.
+// R writes the R side below dir and returns the path of its main.R, to be started as
+// `Rscript main.R` with the wire on descriptors 3 and 4.
 func R(dir string) (string, error) { return install(dir, "r", "main.R") }
 
 func install(dir, language, main string) (string, error) {
@@ -44,8 +44,9 @@ func install(dir, language, main string) (string, error) {
 // attempts bounds the races with others that write or damage the same folder.
 const attempts = 5
 
-// unpack writes the files into dir/<content hash>/ and returns that folder. It uses a complete copy and replaces a damaged one. Any number
-// of processes may write into the same dir at once. The folder of an old release stays: its processes may still run.
+// unpack writes the files into dir/<content hash>/ and returns that folder. It replaces a
+// damaged copy. Any number of processes may do so at once. The folder of an old release
+// stays: its processes may still run.
 func unpack(dir string, files fs.FS) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err == nil {

@@ -1,8 +1,8 @@
 // Package session is the conversation with one task process, from its start to its end.
 //
-// It owns the wire and the board of a process, the handshake, what it is told and what it says, the memory that it holds as the watch
-// sees it, and the evidence of its death. It never knows which items run or why a process is wanted. A Session stops when End or Kill
-// returns: nothing of the process is left then.
+// It owns the wire and the board, the handshake, what is told and said, the memory as the
+// watch sees it, and the evidence of a death. It never knows which items run. A Session
+// stops when End or Kill returns: nothing of the process is left then.
 package session
 
 import (
@@ -58,7 +58,7 @@ func (p *Session) disconnect() {
 	}
 }
 
-// start starts what is to be the process, in the task's folder and with the slot's environment.
+// start starts the process in the task's folder with the slot's environment.
 func (p *Session) start(run process.Command, exposure int) error {
 	c, err := process.New(p.options(exposure))
 	if err != nil {
@@ -73,13 +73,13 @@ func (p *Session) start(run process.Command, exposure int) error {
 	return nil
 }
 
-// follow has the memory of the process that has just started watched, and its end awaited.
+// follow has the process's memory watched and its end awaited.
 func (p *Session) follow() {
 	p.Memory.watch(p.Process.PID, p.o, func() { p.Process.Signal(syscall.SIGKILL) })
 	p.Process.Follow(p.Memory.Close)
 }
 
-// options are what a process gets of the system. A budget of the host's memory is a cgroup's limit too, where there are any.
+// options are what a process gets of the system, such as a cgroup for host memory.
 func (p *Session) options(exposure int) process.Options {
 	c := process.Options{
 		Memory: p.o.Memory, User: p.Task.User, Ending: p.o.Ending, Exposure: exposure, Log: p.o.Log.With(zap.String(logkey.Slot, p.o.Name)),
@@ -90,7 +90,7 @@ func (p *Session) options(exposure int) process.Options {
 	return c
 }
 
-// listen ends with the wire; the slot always drains what it heard, so that it never blocks for long.
+// listen ends with the wire. The slot drains Heard, so it never blocks for long.
 func (p *Session) listen() {
 	defer close(p.Heard)
 	for {
@@ -110,11 +110,11 @@ func (p *Session) listen() {
 	}
 }
 
-// unread is how many messages wait for a process to read. One that keeps to the protocol never has as many: it waits for the answer
-// to what it asked, and gets no items behind those that it has not read.
+// unread is how many messages may wait for a process to read. One that keeps to the
+// protocol never has as many.
 const unread = 8
 
-// Say hands the process a message and never waits for it; false says that too many wait already.
+// Say tells the process a message without waiting; false: too many wait already.
 func (p *Session) Say(message wire.Message) bool {
 	select {
 	case p.send <- message:
@@ -139,7 +139,7 @@ func (p *Session) speak() {
 	}
 }
 
-// Greet does the handshake and waits until the task is loaded. The traceback goes with an exception of the task's module.
+// Greet does the handshake and waits until the task is loaded, or says why it is not.
 func (p *Session) Greet(ctx context.Context) (ready wire.Ready, e *diagnosis.Evidence, traceback string) {
 	hello := wire.Hello{
 		Version: wire.Version, Task: p.Task.Name, Target: p.Task.Target(), Own: p.Task.Own, Dir: p.Task.Dir, Slot: p.o.Name,
@@ -187,14 +187,14 @@ func (p *Session) Greet(ctx context.Context) (ready wire.Ready, e *diagnosis.Evi
 // trimLimit is how long a trim may take before its process is taken for stuck.
 const trimLimit = time.Minute
 
-// Trimmed is what a trim gave: what the process held before and after, and the seconds that it took.
+// Trimmed is what the process held before and after a trim, and its seconds.
 type Trimmed struct {
 	Before, After Holding
 	Busy          float64
 }
 
-// Trim lets the process give back memory and waits for it. No item runs meanwhile. An error says that the process is of no use any
-// more, or why ctx ended.
+// Trim lets the process give back memory and waits for it. No item runs meanwhile. An
+// error says that the process is of no use any more, or why ctx ended.
 func (p *Session) Trim(ctx context.Context) (Trimmed, error) {
 	before := p.Memory.reread()
 	limit := time.NewTimer(trimLimit)
@@ -228,21 +228,21 @@ func (p *Session) Trim(ctx context.Context) (Trimmed, error) {
 	}
 }
 
-// Cap is what a framework's own limit came to when the framework began to use the device in a task process, and what was measured then
-// and later.
+// Cap is what a framework's own limit came to when the framework began to use the device
+// in a task process, and what was measured then and later.
 type Cap struct {
 	Task, Framework string
 	// Error says why the limit does not hold. Empty: it was tried and holds.
 	Error string
-	// Context is how many bytes the process held on all devices of the slot beside what the frameworks' allocators had taken. Its
-	// descendants have allocators of their own. 0: not measured.
+	// Context is how many bytes the process held beside what the frameworks' allocators had
+	// taken, without descendants. 0: not measured.
 	Context int64
-	// Unseen says that the watch saw nothing of a process whose framework was at work on the device.
+	// Unseen: the watch saw nothing of a process that was at work on the device.
 	Unseen bool
 }
 
-// Capped takes in what the process says of a framework's limit. A process that waits does nothing meanwhile, so that what it holds
-// can be told apart; false says that it does not read that it may go on.
+// Capped takes in a framework's limit. A process that waits does nothing meanwhile, so
+// its memory can be told apart; false: it does not read that it may go on.
 func (p *Session) Capped(m wire.Cap) bool {
 	c := Cap{Task: p.Task.Name, Framework: m.Framework, Error: m.Error}
 	if m.Wait {
@@ -255,8 +255,8 @@ func (p *Session) Capped(m wire.Cap) bool {
 	return !m.Wait || p.Say(wire.Next{})
 }
 
-// Death waits for the process's end after its wire ended and says how it went. A process that broke the wire but lives is
-// killed.
+// Death waits for the process's end after its wire ended and says how it went. A process
+// that broke the wire but lives is killed.
 func (p *Session) Death(err error) *diagnosis.Evidence {
 	e := &diagnosis.Evidence{}
 	var protocol *wire.ProtocolError
@@ -285,7 +285,7 @@ func (p *Session) Death(err error) *diagnosis.Evidence {
 	return e
 }
 
-// Explain adds what the process leaves behind to the evidence; kills is process.MemoryKills of a time before.
+// Explain adds what the process leaves behind; kills is an earlier MemoryKills.
 func (p *Session) Explain(e *diagnosis.Evidence, kills int) {
 	e.Budget, e.Peak, e.Target = int64(p.Memory.Budget), p.Memory.Peak(), p.Task.Target()
 	p.ExplainMemory(e, kills)
@@ -307,12 +307,12 @@ func (p *Session) ExplainMemory(e *diagnosis.Evidence, kills int) {
 	}
 }
 
-// End ends the process and returns when nothing of its group is left: at once, or after asking it to finish.
+// End ends the process, at once or kindly, and returns when nothing of it is left.
 func (p *Session) End(kindly bool, grace time.Duration) {
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	if kindly && p.conn != nil {
-		// Asked on the wire, it can finish its own way; told by a signal, it is in the middle of something.
+		// Asked on the wire, it finishes its own way; a signal interrupts it.
 		p.Say(wire.Stop{})
 	} else {
 		if p.conn == nil {
@@ -342,15 +342,15 @@ func (p *Session) Kill() {
 }
 
 const (
-	// stacksSignal is what the Python runtime answers with the stacks of all threads, however its task hangs.
+	// stacksSignal makes the Python runtime print the stacks of all threads.
 	stacksSignal = syscall.SIGUSR2
-	// stacksLimit is how long that may take; nothing more comes for stacksCalm when it is done.
+	// stacksLimit is how long that may take; it is done when calm for stacksCalm.
 	stacksLimit = 500 * time.Millisecond
 	stacksCalm  = 50 * time.Millisecond
 )
 
-// Stacks are the Python stacks of a process that hangs, or nothing where it does not write them.
-// What it printed until then is read.
+// Stacks are the Python stacks of a process that hangs, or nothing where it does not
+// write them. What it printed until then is read.
 func (p *Session) Stacks() string {
 	if p.Task.Python == "" {
 		return ""
@@ -382,8 +382,8 @@ func (p *Session) Stacks() string {
 	return "where it was when its time was over (Python's stacks):\n" + text
 }
 
-// cutOff reports whether the stream ended in the middle of a frame: of a process that dies, not of one that breaks the protocol.
-// The system reports a reset instead of an end when the process had not read everything.
+// cutOff reports whether the stream ended inside a frame: of a process that dies, not of
+// one that breaks the protocol. It is reset if something was left to read.
 func cutOff(err error) bool {
 	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
 }

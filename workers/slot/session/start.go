@@ -35,7 +35,7 @@ type Options struct {
 	Env map[string]string
 	// Home is HOME in the environment. Default: the worker's.
 	Home string
-	// Runtime is the Python runtime's main.py, RRuntime R's main.R, where they were installed.
+	// Runtime is the Python runtime's main.py, RRuntime R's main.R.
 	Runtime, RRuntime string
 	// Watch follows the memory of processes and ends those over their budget. Default: none.
 	Watch Watch
@@ -45,8 +45,8 @@ type Options struct {
 	// persistent process with a budget holds when its task is loaded. Both may be nil.
 	Capped func(Cap)
 	Loaded func(task string, bytes int64)
-	// MPS: processes share an MPS server with those of other slots. Ending is called before a
-	// process is killed, reports which processes are its own, and must return soon. May be nil.
+	// MPS: processes share an MPS server with other slots. Ending is called before a process
+	// is killed, tells which processes are its own, and must return soon. May be nil.
 	MPS    bool
 	Ending func(ours func(pid int) bool)
 	// Grace is the time between TERM and KILL. Default 5 s.
@@ -54,7 +54,7 @@ type Options struct {
 	// StartLimit bounds a start, imports included. Default 5 min.
 	StartLimit time.Duration
 	// Patience is how long a killed process may take to end before its call ends without it.
-	// Only one that hangs in the kernel, or is held from outside, takes that long. Default 1 min.
+	// Only one that hangs in the kernel takes that long. Default 1 min.
 	Patience time.Duration
 	// Log may be nil.
 	Log *zap.Logger
@@ -77,10 +77,10 @@ func (o Options) WithDefaults() Options {
 	return o
 }
 
-// channelDescriptor is the number under which a template inherits its end of the channel; those of its children are below.
+// channelDescriptor is where a template inherits its channel, above its children's.
 const channelDescriptor = 9
 
-// Start starts a task's process; the handshake is still to come. With a channel it is a template, which is asked on it.
+// Start starts a task's process before its handshake. With a channel it is a template.
 func Start(ctx context.Context, task launch.Task, o Options, channel *os.File) (*Session, error) {
 	argv, err := task.Argv(ctx, o.StartLimit, o.Runtime, o.RRuntime)
 	if err != nil {
@@ -106,7 +106,7 @@ func Start(ctx context.Context, task launch.Task, o Options, channel *os.File) (
 	return p, nil
 }
 
-// StartCommand starts a command, which has no wire and says what it has to say on its standard output.
+// StartCommand starts a command, which has no wire.
 func StartCommand(task launch.Task, o Options, argv []string, stdin, stdout *os.File) (*Session, error) {
 	p := &Session{Task: task, o: o}
 	if err := p.start(process.Command{Argv: argv, Stdin: stdin, Stdout: stdout}, process.TaskExposure); err != nil {
@@ -115,8 +115,8 @@ func StartCommand(task launch.Task, o Options, argv []string, stdin, stdout *os.
 	return p, nil
 }
 
-// connected is the worker's side of a process that is still to be started with files, as its descriptors from 3 on: the wire and the
-// board. The caller closes them when it has.
+// connected is the worker's side of a process that is still to be started with files, as
+// its descriptors from 3 on: the wire and the board. The caller closes them when it has.
 func connected(task launch.Task, o Options) (p *Session, files []*os.File, err error) {
 	p = &Session{
 		Task: task, o: o, send: make(chan wire.Message, unread), Heard: make(chan Heard, 16), hungUp: make(chan struct{}),

@@ -1,4 +1,4 @@
-// Package slottest has a slot for tests, whose process is whatever the test says. It starts nothing.
+// Package slottest has a slot for tests, whose process is what the test says.
 package slottest
 
 import (

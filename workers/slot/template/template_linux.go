@@ -27,8 +27,8 @@ import (
 
 const possible = true
 
-// template is a process that has imported a task and forks the processes of fresh items. Nothing runs in it. What it forks
-// belongs to the worker, like any task process, and stays when the template ends.
+// template is a process that has imported a task and forks those of fresh items. Nothing
+// runs in it. What it forks belongs to the worker and stays when it ends.
 type template struct {
 	all     *Set
 	lineage *lineage
@@ -38,12 +38,12 @@ type template struct {
 	ctx  context.Context
 	stop context.CancelFunc
 
-	// Set before ready is closed: process is nil when nothing can be forked, failure why the import failed.
+	// Set before ready is closed: process is nil if nothing forks, failure is the import's.
 	ready   chan struct{}
 	process *session.Session
 	failure *UnimportedError
 	edition string // of what it has imported
-	// lingering is closed when the process was killed and does not end; nobody waits for ready then.
+	// lingering is closed when the killed process does not end.
 	lingering chan struct{}
 
 	mu      sync.Mutex // one request at a time
@@ -91,7 +91,7 @@ func (t *template) live() {
 	p.Kill()
 }
 
-// start gives a process that waits for requests. Where there is none, nothing is left of it.
+// start gives a process that waits for requests, or nothing.
 func (t *template) start() *session.Session {
 	began, kills := time.Now(), process.MemoryKills()
 	channel, theirs, err := openChannel()
@@ -148,7 +148,7 @@ func (t *template) load(p *session.Session) (evidence *diagnosis.Evidence, trace
 	return evidence, trace
 }
 
-// unfit says why a template that has imported its task must not be forked, or "", and whether that may pass.
+// unfit is why a loaded template must not fork, or "", and whether that may pass.
 func (t *template) unfit(p *session.Session, channel *net.UnixConn) (why string, passes bool) {
 	var word [4096]byte
 	channel.SetReadDeadline(time.Now().Add(forkLimit))
@@ -169,7 +169,7 @@ func (t *template) unfit(p *session.Session, channel *net.UnixConn) (why string,
 	return "", false
 }
 
-// fork lets the template fork a process, and makes it one of the worker's own before it does anything.
+// fork forks a process and makes it the worker's own before it does anything.
 func (t *template) fork(task launch.Task, o session.Options) (*session.Session, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -183,8 +183,8 @@ func (t *template) fork(task launch.Task, o session.Options) (*session.Session, 
 	return session.Adopt(task, o, t.request)
 }
 
-// request hands files to a child of the template: the output, and what becomes its descriptors from 3 on, which are closed here.
-// Gone tells that it lives no more.
+// request hands files to a child of the template: the output, and what becomes its
+// descriptors from 3 on, which are closed here. Gone tells that it lives no more.
 func (t *template) request(mark uint64, output *os.File, files []*os.File, gone <-chan struct{}) (pid int, err error) {
 	fds := []int{int(output.Fd())}
 	for _, file := range files {
@@ -205,7 +205,7 @@ func (t *template) request(mark uint64, output *os.File, files []*os.File, gone 
 		select {
 		case <-read:
 		case <-gone:
-			// Only the child has the other end of its wire: if that is closed, it answered before or never will.
+			// Only the child has the other end: closed, it answered before or never will.
 			lost = true
 			t.channel.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
 			<-read
@@ -230,7 +230,7 @@ func (t *template) request(mark uint64, output *os.File, files []*os.File, gone 
 	return 0, fmt.Errorf("the template could not fork: %s", rest)
 }
 
-// openChannel makes the socket on which a template is asked: one message is one request, with files.
+// openChannel makes a template's socket: one message is one request, with files.
 func openChannel() (*net.UnixConn, *os.File, error) {
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// startBytes is the memory that a frame gets before its bytes arrive: a garbage length must not cost a gigabyte.
+	// startBytes is a frame's memory before its bytes arrive: garbage must cost little.
 	startBytes = 1 << 20
 	// keepBytes is the largest write buffer that is kept for the next message.
 	keepBytes = 1 << 20
@@ -22,8 +22,8 @@ const (
 
 // Conn is one end of the wire. One goroutine may Read while any number Write.
 //
-// A message that was read belongs to the caller: its items and values are slices of a frame that nothing else uses. Write keeps nothing
-// of its message.
+// A message that was read belongs to the caller: its items and values are slices of a
+// frame that nothing else uses. Write keeps nothing of its message.
 type Conn struct {
 	stream io.ReadWriteCloser
 	// parsers read what the other side says.
@@ -52,8 +52,8 @@ func NewProcess(stream io.ReadWriteCloser) *Conn {
 // Close closes the stream, which ends a Read in progress.
 func (c *Conn) Close() error { return c.stream.Close() }
 
-// Read waits for the next message. It returns io.EOF at a clean end of the stream, *VersionError when the first message names another
-// version, *ProtocolError for anything that is no message, and the same error ever after.
+// Read waits for the next message. It returns io.EOF at a clean end, *VersionError for
+// another version, *ProtocolError for what is no message, and the same ever after.
 func (c *Conn) Read() (Message, error) {
 	if c.failed != nil {
 		return nil, c.failed
@@ -132,7 +132,7 @@ func (c *Conn) frame() ([]byte, error) {
 	}
 }
 
-// Write sends one message whole. A message that is not valid or larger than MaxFrame is refused before anything is sent.
+// Write sends one message whole, or refuses it before anything is sent.
 func (c *Conn) Write(m Message) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()

@@ -9,8 +9,8 @@ import (
 	"github.com/gpumux/gpumux/internal/names"
 )
 
-// A header is the JSON of its message with the type before it. Run and Results carry their values
-// in the body, and the sizes of these in the header.
+// A header is the JSON of its message with the type before it. Run and Results carry
+// their values in the body, and the sizes of these in the header.
 type (
 	runHeader struct {
 		Run
@@ -24,8 +24,8 @@ type (
 	}
 )
 
-// parser reads a message of one type. It ignores unknown fields, so a later release of the same
-// version may add some.
+// parser reads a message of one type. It ignores unknown fields, so a later release of
+// the same version may add some.
 type parser func(line, body []byte) (Message, error)
 
 var fromWorker = map[string]parser{"hello": plain[Hello], "run": parseRun, "next": plain[Next], "trim": plain[Trim], "stop": plain[Stop]}

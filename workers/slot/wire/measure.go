@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// output tells how much the process has printed, where standard output is a file. The worker cuts the output per item with it.
+// output tells how much was printed, so that the worker can cut it per item.
 type output struct {
 	file *os.File
 	size int64

@@ -16,14 +16,14 @@ const (
 	Descriptor = 3
 )
 
-// Message is one of Hello, Run, Next, Trim and Stop (from the worker), or ProcessHello, Ready, Results, Posted, Fault,
-// ProgressReport, Kept, Trimmed and Cap (from the task process).
+// Message is one of Hello, Run, Next, Trim and Stop (from the worker), or one of the
+// others (from the task process).
 type Message interface{ kind() string }
 
 // Hello is the worker's first message: which task, and the slot it runs in.
 type Hello struct {
 	Version int `json:"version"`
-	// Task is the task's name; Target is where its code is, such as embed.py:embed, relative to Dir.
+	// Task is the task's name, Target its code relative to Dir, as embed.py:embed.
 	Task   string `json:"task"`
 	Target string `json:"target"`
 	Dir    string `json:"dir"`
@@ -35,39 +35,39 @@ type Hello struct {
 	// Memory is the slot's budget in bytes; 0 means none.
 	Memory int64       `json:"memory"`
 	Mode   gpumux.Mode `json:"mode"`
-	// Board is the size in bytes of the board that the process inherited; 0 means that it has none.
+	// Board is the size of the board that the process inherited; 0: none.
 	Board int64 `json:"board,omitempty"`
-	// Room is how many bytes of each device the budget leaves for a framework's allocations; 0 means that nothing limits them.
+	// Room is how many bytes of each device a framework may allocate; 0: no limit.
 	Room int64 `json:"room,omitempty"`
-	// Lease names the lease that the process belongs to, whose calls may keep residents; Host is for their handles. Empty: no lease.
-	// Rebuilt says that a handle of an earlier process of the lease stands for the resident with the same key.
+	// Lease is the process's lease, whose calls may keep residents; Host is for handles.
+	// Rebuilt: a handle of an earlier process stands for the resident with its key.
 	Lease   string `json:"lease,omitempty"`
 	Host    string `json:"host,omitempty"`
 	Rebuilt bool   `json:"rebuilt,omitempty"`
 }
 
-// Run asks for items, in order. The process answers each with a Results or a Fault before it starts the next. After a Fault it waits
-// for Next.
+// Run asks for items, in order. The process answers each with a Results or a Fault before
+// it starts the next. After a Fault it waits for Next.
 type Run struct {
 	// Run numbers the runs of one process from 1.
 	Run int64 `json:"run"`
 	// Attempts is how often an item that raises is tried; 0 means once.
 	Attempts int               `json:"attempts"`
 	Items    []json.RawMessage `json:"items"`
-	// Target is the function to call, found as that of Hello. Empty: that of Hello. Only the process of a lease is told another.
+	// Target is the function to call in a lease. Empty: that of Hello.
 	Target string `json:"target,omitempty"`
 	// Task is the name of the task that Target belongs to.
 	Task string `json:"task,omitempty"`
-	// Folder is where the items may leave files, each in the folder <run>-<n> there that the process makes. Empty: they may leave none.
+	// Folder is where items may leave files, in folders <run>-<n>. Empty: nowhere.
 	Folder string `json:"folder,omitempty"`
 }
 
-// Next lets the process go on after a Fault: a worker that ends the process instead does so before another item begins. It also
-// answers Results and Posted that wait, when the board is read.
+// Next lets the process go on after a Fault, if it is not ended instead, and after
+// Results and Posted that wait, when the board is read.
 type Next struct{}
 
-// Trim asks the process to free memory that it does not need, once it has answered all its items. Only a process whose Ready says so
-// understands it.
+// Trim asks the process to free memory that it does not need, once it has answered all
+// its items. Only a process whose Ready says so understands it.
 type Trim struct{}
 
 // Stop asks the process to finish and exit 0. The end of the stream means the same.
@@ -83,7 +83,7 @@ type ProcessHello struct {
 
 // Ready says that the task is loaded.
 type Ready struct {
-	// Batch is the most items that the task takes in one call; 0 means that it takes single items.
+	// Batch is the most items of one call of the task; 0: single items.
 	Batch int `json:"batch"`
 	// Trim says that the process understands Trim.
 	Trim bool `json:"trim,omitempty"`
@@ -97,17 +97,17 @@ type Results struct {
 	// Values are JSON, or what their Kinds make of them; nil Kinds mean JSON alone.
 	Values []json.RawMessage `json:"values"`
 	Kinds  []Kind            `json:"kinds,omitempty"`
-	// Busy is how many seconds each took; a micro-batch shares its time out evenly. It travels with microseconds.
+	// Busy is how many seconds each took; a micro-batch shares its time out evenly.
 	Busy []float64 `json:"busy"`
 	// Attempts is how often each was tried; nil means once each.
 	Attempts []int `json:"attempts,omitempty"`
-	// Out is the size of the file behind standard output after the items, where the process appends to a file; 0 means that nothing
-	// was printed since the last message. What lies before it belongs to these items.
+	// Out is the size of the file behind standard output; 0: nothing new was printed. What
+	// lies before it belongs to these items.
 	Out int64 `json:"out,omitempty"`
-	// Peak is the most that was needed at once since the last peak, in bytes; 0 means that it was not measured. On the CPU it is the
-	// resident memory of the process without its descendants, on a device what was live in the frameworks' allocators.
+	// Peak is the most bytes needed since the last peak; 0: not measured. On the CPU it is
+	// the process's resident memory, on a device what was live in allocators.
 	Peak int64 `json:"peak,omitempty"`
-	// Board is the end of the board when this was sent: what lies before it comes first. 0 means that it was never used.
+	// Board is the end of the board when this was sent; what lies before comes first.
 	Board uint64 `json:"board,omitempty"`
 	// Wait asks for a Next.
 	Wait bool `json:"wait,omitempty"`
@@ -129,9 +129,9 @@ func (r *Results) Records() []Record {
 	return list
 }
 
-// Allocators is what the allocators of the process's frameworks say about the devices of its slot, in bytes.
+// Allocators is what frameworks hold on the slot's devices, in bytes.
 type Allocators struct {
-	// Live is what values occupy, Reserved what the allocators have taken, Spare what a Trim gives back of it.
+	// Live is what values occupy, Reserved what is taken, Spare what a Trim frees.
 	Live     int64 `json:"live"`
 	Reserved int64 `json:"reserved"`
 	Spare    int64 `json:"spare"`
@@ -145,7 +145,7 @@ type Posted struct {
 	Allocators *Allocators `json:"allocators,omitempty"`
 }
 
-// Fault says that an item raised or, with Run 0, that the task could not be loaded and the process exits.
+// Fault says that an item raised or, with Run 0, that the task does not load.
 type Fault struct {
 	Run int64 `json:"run,omitempty"`
 	// N is the item's position in the run.
@@ -164,13 +164,13 @@ type Fault struct {
 
 // Raised is an exception, not yet classified.
 type Raised struct {
-	// Class is the exception's class with its module, such as ValueError or torch.OutOfMemoryError.
+	// Class has its module, as in torch.OutOfMemoryError.
 	Class     string `json:"class"`
 	Message   string `json:"message"`
 	Traceback string `json:"traceback,omitempty"`
 	// Chain are the exceptions that led to this one, nearest first.
 	Chain []Cause `json:"chain,omitempty"`
-	// Code is the device runtime's own number where the exception carries one, such as CUDA's 2; 0 means none.
+	// Code is the device runtime's own number, such as CUDA's 2; 0 means none.
 	Code int `json:"code,omitempty"`
 }
 
@@ -189,7 +189,7 @@ type ProgressReport struct {
 	Board uint64 `json:"board,omitempty"`
 }
 
-// Kept says how many residents the process has now, and their bytes. It comes before the answer of the item that changed them.
+// Kept says how many residents the process has now, before the item's answer.
 type Kept struct {
 	Count int   `json:"count"`
 	Bytes int64 `json:"bytes"`
@@ -203,7 +203,7 @@ type Trimmed struct {
 	Allocators *Allocators `json:"allocators,omitempty"`
 }
 
-// Cap says, whenever a framework begins to use the slot's device, whether the framework's own limit holds.
+// Cap says whether a framework's own limit holds when it begins to use the device.
 type Cap struct {
 	// Framework is torch, cupy, jax or tensorflow.
 	Framework string `json:"framework"`
@@ -211,7 +211,7 @@ type Cap struct {
 	Error string `json:"error,omitempty"`
 	// Reserved are the bytes that frameworks' allocators hold on all devices of the slot.
 	Reserved int64 `json:"reserved,omitempty"`
-	// Wait says that the process waits for Next, so that its memory beside Reserved can be measured.
+	// Wait: the process waits for Next, so that its memory can be measured.
 	Wait bool `json:"wait,omitempty"`
 }
 
@@ -230,7 +230,7 @@ func (Kept) kind() string           { return "kept" }
 func (Trimmed) kind() string        { return "trimmed" }
 func (Cap) kind() string            { return "cap" }
 
-// VersionError says that the two sides speak different versions. Nothing but the hello was exchanged.
+// VersionError says that the two sides speak different versions.
 type VersionError struct{ Ours, Theirs int }
 
 // Error names both versions and what to do.
@@ -239,7 +239,7 @@ func (e *VersionError) Error() string {
 		e.Ours, e.Theirs)
 }
 
-// ProtocolError says how the other side broke the protocol. The stream cannot be used any more.
+// ProtocolError says how the other side broke the protocol. The stream is lost.
 type ProtocolError struct {
 	Problem string
 	// Err is the cause where there is one: io.ErrUnexpectedEOF when a frame was cut short.

@@ -19,9 +19,10 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// Serve is the main of a task process written in Go: it runs the worker's items with the handler that the worker names, by target or
-// else by task name. It returns nil when the worker says stop or is gone, and an error when ctx ends, SIGTERM comes or the wire
-// breaks. Main should exit with a status other than 0 on an error.
+// Serve is the main of a task process written in Go: it runs the worker's items with the
+// handler named by target or task. It returns nil when the worker says stop or is gone,
+// and an error when ctx ends, SIGTERM comes or the wire breaks. Main should then exit
+// with a status other than 0.
 //
 //	func main() {
 //		err := wire.Serve(context.Background(), map[string]wire.Handler{"embed": wire.Func(embed)})
@@ -55,7 +56,7 @@ func serve(ctx context.Context, socket io.ReadWriteCloser, handlers map[string]H
 	return err
 }
 
-// converse speaks the protocol until stop or the end of the stream, both io.EOF, or another error.
+// converse speaks until stop or the end of the stream, both io.EOF, or another error.
 func converse(ctx context.Context, conn *Conn, handlers map[string]Handler) error {
 	if err := conn.Write(ProcessHello{Version: Version, PID: os.Getpid(), Runtime: runtime.Version()}); err != nil {
 		return err
@@ -137,7 +138,7 @@ func (p *process) run(ctx context.Context, run Run) error {
 	return nil
 }
 
-// awaitNext follows a fault, after which the worker may end this process: no item begins before Next.
+// awaitNext follows a fault: no item begins before Next.
 func (p *process) awaitNext() error {
 	for {
 		m, err := p.conn.Read()
