@@ -86,8 +86,6 @@ func TestLedger_WhatComesBackIsNotRunTwice(t *testing.T) {
 	_, later, _ := l.add(Done{Result: gpumux.Result{Index: 1, Fault: &gpumux.Fault{Kind: gpumux.TaskError, Attempts: 1}}})
 	require.True(t, later)
 	m := l.snapshot("")
-	require.NoError(t, m.fits(contract.Runs{span(0, 4)}))
-	require.Error(t, memo{Again: contract.Runs{span(3, 5)}}.fits(contract.Runs{span(0, 4)}))
 	spans, _, _ := nextOf(newLedger(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 4)}, m))
 	require.Equal(t, contract.Runs{span(0, 1), span(2, 4)}, spans)
 }

@@ -96,25 +96,19 @@ func (a *attempt) restore() error {
 		return classify(err)
 	}
 	var m memo
-	known := activity.HasHeartbeatDetails(a.ctx) && activity.GetHeartbeatDetails(a.ctx, &m) == nil
-	if known {
-		defer heartbeat(a.ctx, m)()
-	} else {
-		defer heartbeat(a.ctx)()
+	if activity.HasHeartbeatDetails(a.ctx) {
+		if err := activity.GetHeartbeatDetails(a.ctx, &m); err != nil {
+			a.log.Warn("heartbeat of the last attempt is unreadable; starting over", "error", err)
+			m = memo{}
+		}
 	}
+	defer heartbeat(a.ctx, m)()
 	items, err := a.Store.ItemsOf(a.ctx, c.Work)
 	if errors.Is(err, fs.ErrNotExist) {
 		return badInput(err, "start the map again; what has finished is kept")
 	}
 	if err != nil {
 		return classify(err)
-	}
-	if known {
-		err = m.fits(items)
-	}
-	if err != nil || !known && activity.HasHeartbeatDetails(a.ctx) {
-		a.log.Warn("heartbeat of the last attempt is unreadable; starting over", "error", err)
-		m = memo{}
 	}
 	if c.Parts != "" && !c.Inline {
 		m.Results = nil

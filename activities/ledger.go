@@ -53,7 +53,7 @@ func newLedger(chunk contract.Chunk, items contract.Runs, m memo) *ledger {
 		l.memo.Suspects = map[int64]suspect{}
 	}
 	l.memo.Waiting = ""
-	l.memo.Hunt = min(l.memo.Hunt, int64(len(l.board.done)))
+	l.memo.Hunt = max(0, min(l.memo.Hunt, int64(len(l.board.done))))
 	for _, r := range m.Results {
 		l.count(r)
 		l.bytes += r.Weight()

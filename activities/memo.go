@@ -1,7 +1,6 @@
 package activities
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 
@@ -59,44 +58,6 @@ type suspect struct {
 	Tries int `json:"tries,omitempty"`
 	// Memory says that the last one ended for want of memory.
 	Memory bool `json:"memory,omitempty"`
-}
-
-// maxWritten is how many writers of parts a memo may name: one per worker that had the chunk.
-const maxWritten = 1000
-
-// fits returns an error if a memo cannot be of a chunk's items: any client may send a heartbeat.
-func (m memo) fits(items contract.Runs) error {
-	if len(m.Written) > maxWritten {
-		return fmt.Errorf("it names %d writers of parts", len(m.Written))
-	}
-	n := items.Len()
-	seen := map[int64]bool{}
-	for _, r := range m.Results {
-		if !items.Has(r.Index) || seen[r.Index] || (r.Value == nil) == (r.Fault == nil) {
-			return fmt.Errorf("it has a result of item %d that cannot be", r.Index)
-		}
-		seen[r.Index] = true
-	}
-	for _, run := range slices.Concat(m.Escalate, m.Again) {
-		// Two runs of the memo may be one of the chunk, and one of the memo spans no gap of the chunk's.
-		if !items.Covers(run) || slices.ContainsFunc(m.Results, func(r gpumux.Result) bool { return r.Index >= run.Start && r.Index < run.End }) {
-			return fmt.Errorf("it hands items %d to %d back", run.Start, run.End-1)
-		}
-	}
-	for index, s := range m.Suspects {
-		if !items.Has(index) || s.Alone < 0 || s.Tries < s.Alone {
-			return fmt.Errorf("it suspects item %d", index)
-		}
-	}
-	for _, w := range m.Written {
-		if !w.Valid() {
-			return fmt.Errorf("%q is no writer of parts", w.Writer)
-		}
-	}
-	if m.Hunt < 0 || m.Hunt > n || m.Starts < 0 {
-		return fmt.Errorf("it looks for a culprit among %d of %d items after %d starts", m.Hunt, n, m.Starts)
-	}
-	return nil
 }
 
 // knowsDeaths reports whether something of it would be lost with a chunk that is handed back.

@@ -3,9 +3,7 @@ package contract
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 
 	"github.com/gpumux/gpumux"
 )
@@ -168,45 +166,8 @@ func (c Handoff) Validate() error {
 	var bad mistakes
 	if c.Carry == nil {
 		bad.Add("carry", "is missing")
-		return bad.err("state of a map")
 	}
-	bad.carry(*c.Carry, len(gpumux.MapInput(c.Input).Rungs()))
 	return bad.err("state of a map")
-}
-
-// carry checks the state of a map with so many rungs.
-func (p *mistakes) carry(c Carry, rungs int) {
-	if c.Source != nil {
-		p.source("source.", *c.Source, c.Items)
-	}
-	for i, piece := range c.Todo {
-		field := fmt.Sprintf("todo[%d].", i)
-		p.work(field, piece.Work)
-		if piece.Len() < 1 || piece.Len() > c.Items || piece.last() > c.Items {
-			p.Add(field+"runs", "%d items up to %d are none of the %d", piece.Len(), piece.last(), c.Items)
-		}
-		p.count(field+"tries", int64(piece.Tries), gpumux.MaxAttempts-1)
-		p.count(field+"pace", int64(piece.Pace), math.MaxInt64)
-		p.count(field+"rung", int64(piece.Rung), int64(rungs-1))
-	}
-	for _, n := range []struct {
-		field   string
-		n, most int64
-	}{
-		{"items", c.Items, gpumux.MaxItems}, {"succeeded", c.Succeeded, gpumux.MaxItems}, {"failed", c.Failed, gpumux.MaxItems},
-		{"chunks", c.Chunks, gpumux.MaxItems}, {"largest", c.Largest, gpumux.MaxItems}, {"beyond", c.Beyond, gpumux.MaxItems},
-		{"segments", int64(c.Segments), gpumux.MaxItems}, {"rounds", int64(c.Rounds), gpumux.MaxItems},
-		{"busy", int64(c.Busy), math.MaxInt64}, {"perItem", int64(c.PerItem), math.MaxInt64},
-		{"window", int64(c.Window), gpumux.MaxWindow}, {"abreast", int64(c.Abreast), gpumux.MaxWindow},
-	} {
-		p.count(n.field, n.n, n.most)
-	}
-	if c.MayFail != nil {
-		p.count("mayFail", *c.MayFail, gpumux.MaxItems)
-	}
-	for _, worker := range slices.Sorted(maps.Keys(c.Slots)) {
-		p.count("slots", int64(c.Slots[worker]), MaxSlots)
-	}
 }
 
 func (p *mistakes) span(prefix string, s Span) {
