@@ -3,8 +3,6 @@ package gpumux
 import (
 	"fmt"
 	"strings"
-
-	"github.com/gpumux/gpumux/internal/text"
 )
 
 // Kind classifies a fault.
@@ -90,9 +88,6 @@ type Fault struct {
 	// Wide says that the fault has reached every process that shares an MPS server with this one.
 	Wide bool `json:"-"`
 }
-
-// OfItem notes the item that failed.
-func (f *Fault) OfItem(item []byte) { f.Item = text.Excerpt(item) }
 
 // Of says which item failed, such as "item 7 = {…}". It is empty if the fault does not know.
 func (f *Fault) Of() string {

@@ -103,25 +103,6 @@ type Range struct {
 // Len is the number of items in the range.
 func (r Range) Len() int64 { return max(0, r.End-r.Start) }
 
-// Item is one input and its position in the map's input, from 0.
-type Item struct {
-	Index int64
-	Value json.RawMessage
-}
-
-// Source is a file of items with its index, as IndexSource found it.
-type Source struct {
-	URL string `json:"url"`
-	// Index is where the index lies; see package store.
-	Index string `json:"index"`
-	Items int64  `json:"items"`
-	Bytes int64  `json:"bytes"`
-	// Hash is a hash of the source's contents, which tells its versions apart.
-	Hash string `json:"hash,omitempty"`
-	// Values says that the items are the values in a results file.
-	Values bool `json:"values,omitempty"`
-}
-
 // Result is the outcome of one item. Exactly one of Value, Arrays and Fault is set.
 type Result struct {
 	// Index is the item's position in the input, from 0.
@@ -277,6 +258,3 @@ const (
 	ReduceMax   = "max"
 	ReduceCount = "count"
 )
-
-// Reduces are the names that stand for no task.
-func Reduces() []string { return []string{ReduceSum, ReduceMean, ReduceMin, ReduceMax, ReduceCount} }

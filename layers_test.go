@@ -29,7 +29,7 @@ deploy/devserver/embedded      deploy/devserver starter/local
 deploy/devserver/devservertest deploy/devserver
 deploy/devserver               internal/names
 cmd/gpumux                     starter/cli
-starter/cli                    . gpu internal/names internal/text starter starter/bench starter/cli/app starter/cli/files starter/cli/host starter/cli/screen starter/cli/show starter/fleet starter/local starter/prune store workers/config workers/slot/launch
+starter/cli                    . gpu internal/contract internal/names internal/text starter starter/bench starter/cli/app starter/cli/files starter/cli/host starter/cli/screen starter/cli/show starter/fleet starter/local starter/prune store workers/config workers/slot/launch
 starter/cli/host               . codec gpu starter starter/bench starter/cli/app starter/cli/screen starter/cli/show starter/cli/top starter/fleet starter/local store workers workers/config workers/health workers/slot/runtimes
 starter/cli/app                codec internal/text starter starter/cli/screen starter/fleet starter/local store
 starter/cli/files              . internal/names internal/text starter starter/local store store/columns
@@ -51,9 +51,9 @@ workers/contact                internal/calls internal/contract
 workers/config                 . codec gpu internal/contract internal/names workers/sharing workers/slot/launch workers/slot/process
 workers/sharing                . gpu gpu/mps internal/logkey workers/slot/process
 workers/slot/slottest          internal/calls workers/slot workers/slot/launch
-workers/slot                   . internal/arrays internal/calls internal/logkey internal/names internal/text workers/edition workers/slot/account workers/slot/diagnosis workers/slot/launch workers/slot/process workers/slot/session workers/slot/template workers/slot/wire
+workers/slot                   . internal/arrays internal/calls internal/logkey internal/names internal/text workers/slot/account workers/slot/diagnosis workers/slot/launch workers/slot/process workers/slot/session workers/slot/template workers/slot/wire
 workers/slot/account           . workers/slot/session
-workers/slot/template          . internal/logkey workers/edition workers/slot/diagnosis workers/slot/launch workers/slot/process workers/slot/session
+workers/slot/template          . internal/logkey workers/slot/diagnosis workers/slot/launch workers/slot/process workers/slot/session
 workers/slot/session           . internal/logkey workers/slot/diagnosis workers/slot/launch workers/slot/process workers/slot/wire
 workers/slot/diagnosis         . workers/slot/wire
 workers/slot/launch            . workers/edition workers/slot/process
@@ -61,22 +61,21 @@ workers/slot/process           . internal/logkey
 workers/slot/wire              . internal/arrays internal/names
 workers/slot/runtimes
 workers/edition
-activities                     . activities/number activities/record internal/calls internal/contract internal/names internal/payload store store/columns
-activities/number              .
+activities                     . activities/record internal/calls internal/contract internal/names internal/payload internal/text store store/columns
 activities/record              . store
 workflows                      . internal/contract internal/names internal/payload internal/text workflows/sizing
 workflows/sizing               . internal/contract
-workflows/workflowstest        . internal/contract internal/names
+workflows/workflowstest        . internal/contract internal/names internal/text
 internal/payload               . internal/contract
 internal/logkey
 store/columns                  . internal/arrays internal/text store
-store                          . internal/arrays internal/contract internal/names
+store                          . internal/arrays internal/calls internal/contract internal/names
 internal/arrays                internal/text
 internal/skip
 gpu/gputest                    gpu/mps internal/wait
 internal/wait
 store/s3test
-internal/contract              . internal/names
+internal/contract              . internal/names internal/text
 internal/calls                 .
 codec
 gpu                            . gpu/mps

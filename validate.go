@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gpumux/gpumux/internal/names"
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 // Limits on what an input may ask for.
@@ -85,7 +86,7 @@ func (in MapInput) Validate() error {
 	}
 	in.validateFailures(&bad)
 	if in.Reduce != "" && strings.TrimSpace(in.Reduce) != in.Reduce {
-		bad.add("reduce", "%.200q is no name; use one of %s, or the name of a task", in.Reduce, strings.Join(Reduces(), ", "))
+		bad.add("reduce", "%.200q is no name; use one of sum, mean, min, max, count, or the name of a task", in.Reduce)
 	}
 	bad.name("reduce", in.Reduce)
 	if in.Priority < 0 || in.Priority > 5 {
@@ -126,7 +127,7 @@ func (in MapInput) validateItems(bad *problems) {
 			break
 		}
 		if i == 0 && in.Key != "" {
-			if err := CheckField(item, in.Key); err != nil {
+			if err := text.CheckField(item, in.Key); err != nil {
 				bad.add("key", "%v", err)
 			}
 		}

@@ -59,7 +59,7 @@ func BenchmarkMap_TrivialItems(b *testing.B) {
 				c := given
 				c.Parts = fmt.Sprintf("maps/%s-%d/parts", name, round)
 				for start := int64(0); start < n; start += chunk {
-					c.Work = contract.Work{Runs: gpumux.Runs{span(start, start+chunk)}}
+					c.Work = contract.Work{Runs: contract.Runs{span(start, start+chunk)}}
 					value, err := env.ExecuteActivity("chunk", c)
 					require.NoError(b, err)
 					var result contract.ChunkResult

@@ -39,8 +39,8 @@ const (
 func (p *Pool) RunDirect(ctx context.Context, in Direct) error {
 	chunk := contract.Chunk{Task: in.Task, Mode: in.Mode, Timeout: gpumux.Duration(in.Timeout), Attempts: in.Attempts, Items: in.Items,
 		Arg: in.Arg, Key: in.Key, WithItem: in.WithItem}
-	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, log: p.Log}
-	a.ledger = newLedger(chunk, gpumux.Runs{{End: int64(len(in.Items))}}, memo{})
+	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, log: &faultLog{Logger: p.Log}}
+	a.ledger = newLedger(chunk, contract.Runs{{End: int64(len(in.Items))}}, memo{})
 	a.ledger.direct = in.Done
 	for pause := firstPause; ; pause = min(2*pause, mostPause) {
 		err := a.runItems()

@@ -14,6 +14,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/activities"
 	"github.com/gpumux/gpumux/activities/record"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store"
 )
@@ -43,9 +44,9 @@ func ExampleRunner() {
 	var runner activities.Runner = squares{}
 	call := activities.Call{
 		Task: "square",
-		Items: func(yield func(gpumux.Item, error) bool) {
+		Items: func(yield func(calls.Item, error) bool) {
 			for n := range int64(3) {
-				if !yield(gpumux.Item{Index: n, Value: fmt.Append(nil, n)}, nil) {
+				if !yield(calls.Item{Index: n, Value: fmt.Append(nil, n)}, nil) {
 					return
 				}
 			}

@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store"
 )
@@ -17,7 +18,7 @@ import (
 type ahead struct{}
 
 func (ahead) Run(_ context.Context, call Call) error {
-	var items []gpumux.Item
+	var items []calls.Item
 	for item, err := range call.Items {
 		if err != nil {
 			return err
@@ -70,7 +71,7 @@ func TestRunChunk_OverTheResultsOfAMap(t *testing.T) {
 	in := contract.IndexInput{Source: gpumux.ValuesOf("first/results.arrays.jsonl"), Index: "m/source.index", Key: "n"}
 	encoded, err := l.env.ExecuteActivity(contract.IndexSource, in)
 	require.NoError(t, err)
-	var source gpumux.Source
+	var source contract.Source
 	require.NoError(t, encoded.Get(&source))
 	require.EqualValues(t, 2, source.Items)
 	in.Key = "id"

@@ -7,8 +7,6 @@ import (
 	"io/fs"
 	"path"
 	"strings"
-	"syscall"
-	"time"
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/worker"
@@ -16,6 +14,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/names"
+	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/store/columns"
 )
@@ -51,23 +50,18 @@ func (l *Light) RegisterDescribe(r worker.ActivityRegistry) {
 	}
 }
 
-// heartbeat sends heartbeats with the same details until stopped.
-func heartbeat(ctx context.Context, details ...any) (stop func()) {
-	return every(func() time.Duration { return contract.HeartbeatEvery }, func() { activity.RecordHeartbeat(ctx, details...) })
-}
-
-// mostEnded is how many workers may end while they read a source.
-const mostEnded = 3
+// maxEnded is how many workers may end while they read a source.
+const maxEnded = 3
 
 // IndexSource finds where the items of a source begin and how many there are. Mistakes in the file end the map, and so does a file that
 // workers end with: a damaged table can ask for more memory than a machine has.
-func (l *Light) IndexSource(ctx context.Context, in contract.IndexInput) (gpumux.Source, error) {
+func (l *Light) IndexSource(ctx context.Context, in contract.IndexInput) (contract.Source, error) {
 	ended := 0 // attempts that gave no answer
 	if activity.HasHeartbeatDetails(ctx) {
 		_ = activity.GetHeartbeatDetails(ctx, &ended) // anybody may send others
 	}
-	if ended >= mostEnded {
-		return gpumux.Source{}, badInput(fmt.Errorf("source %s: %d workers ended while they read it", in.Source, ended),
+	if ended >= maxEnded {
+		return contract.Source{}, badInput(fmt.Errorf("source %s: %d workers ended while they read it", in.Source, ended),
 			"look at why in their hosts' logs; it may be damaged: write it anew")
 	}
 	activity.RecordHeartbeat(ctx, ended+1)
@@ -79,9 +73,9 @@ func (l *Light) IndexSource(ctx context.Context, in contract.IndexInput) (gpumux
 }
 
 // findItems is IndexSource while the worker lives.
-func (l *Light) findItems(ctx context.Context, in contract.IndexInput) (gpumux.Source, error) {
+func (l *Light) findItems(ctx context.Context, in contract.IndexInput) (contract.Source, error) {
 	if err := l.apart(in); err != nil {
-		return gpumux.Source{}, err
+		return contract.Source{}, err
 	}
 	source, err := l.index(ctx, in)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -94,28 +88,28 @@ func (l *Light) findItems(ctx context.Context, in contract.IndexInput) (gpumux.S
 }
 
 // index indexes the source. The rows of a table become JSON lines first.
-func (l *Light) index(ctx context.Context, in contract.IndexInput) (gpumux.Source, error) {
+func (l *Light) index(ctx context.Context, in contract.IndexInput) (contract.Source, error) {
 	if !names.Table(in.Source) {
 		return l.Store.Source(ctx, in.Source, in.Index)
 	}
 	key, err := l.Store.Key(in.Source)
 	if err != nil {
-		return gpumux.Source{}, err
+		return contract.Source{}, err
 	}
 	table, size, err := l.Store.OpenSource(ctx, key)
 	if err != nil {
-		return gpumux.Source{}, err
+		return contract.Source{}, err
 	}
 	rows, err := columns.Items(ctx, table, size, l.Store.Locate(key), in.Columns)
 	if err != nil {
-		return gpumux.Source{}, err
+		return contract.Source{}, err
 	}
 	defer rows.Close()
 	return l.Store.IndexRows(ctx, rows, l.Store.Locate(key), size, in.Index)
 }
 
 // checkField returns an error if the first item has no such field.
-func (l *Light) checkField(ctx context.Context, source gpumux.Source, field string) error {
+func (l *Light) checkField(ctx context.Context, source contract.Source, field string) error {
 	for item, err := range l.Store.Items(ctx, source, 0, 1) {
 		if err == nil {
 			item, _, err = store.Unwrap(source, item)
@@ -123,7 +117,7 @@ func (l *Light) checkField(ctx context.Context, source gpumux.Source, field stri
 		if err != nil {
 			return err
 		}
-		if err := gpumux.CheckField(item, field); err != nil {
+		if err := text.CheckField(item, field); err != nil {
 			return badInput(fmt.Errorf("key: %w", err), "name one of them")
 		}
 	}
@@ -142,22 +136,6 @@ func (l *Light) apart(in contract.IndexInput) error {
 		return badInput(fmt.Errorf("the output %s is the source itself, which would be overwritten", output), "name another output")
 	}
 	return nil
-}
-
-// classify makes an error final if trying again cannot help: mistakes in a file or a name, a folder or store of others, wrong keys.
-func classify(err error) error {
-	var file *store.SourceError
-	var name *store.NameError
-	var owner *store.OwnerError
-	var key *store.KeyError
-	if errors.As(err, &file) || errors.As(err, &name) || errors.As(err, &owner) || errors.As(err, &key) ||
-		errors.Is(err, syscall.ENAMETOOLONG) {
-		return badInput(err, "")
-	}
-	if errors.Is(err, syscall.ENOTDIR) {
-		return badInput(err, "an object lies where a folder is to be; name another output")
-	}
-	return err
 }
 
 // FindParts claims a map's folder and returns which items have no stored result.

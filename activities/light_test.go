@@ -10,7 +10,6 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store"
 )
@@ -44,7 +43,7 @@ func TestIndexSource_NotOverItsResults(t *testing.T) {
 				continue
 			}
 			require.NoError(t, err, output)
-			var found gpumux.Source
+			var found contract.Source
 			require.NoError(t, got.Get(&found))
 			require.EqualValues(t, 2, found.Items)
 		}

@@ -38,7 +38,7 @@ func (d *dying) Run(_ context.Context, call Call) error {
 // The next attempt, on another worker, finds what the first one stored and runs the rest. If the part is damaged, it runs
 // everything.
 func TestRunChunk_TheNextAttemptFindsWhatWasStored(t *testing.T) {
-	work := contract.Work{Runs: gpumux.Runs{span(3, 6), span(100, 104), span(900, 901)}}
+	work := contract.Work{Runs: contract.Runs{span(3, 6), span(100, 104), span(900, 901)}}
 	for _, damaged := range []bool{false, true} {
 		t.Run(fmt.Sprint(damaged), func(t *testing.T) {
 			runner := &dying{after: 5}
@@ -49,7 +49,7 @@ func TestRunChunk_TheNextAttemptFindsWhatWasStored(t *testing.T) {
 			require.ErrorContains(t, err, "gone")
 			runs, err := l.store.Runs(t.Context(), "m/parts")
 			require.NoError(t, err)
-			require.Equal(t, gpumux.Runs{span(3, 6), span(100, 102)}, runs)
+			require.Equal(t, contract.Runs{span(3, 6), span(100, 102)}, runs)
 			again, written, err := l.pool.Recorders.Join("m/parts", "")
 			require.NoError(t, err)
 			again.Leave()

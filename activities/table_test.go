@@ -72,7 +72,7 @@ func (l library) put(key string, data []byte) {
 	require.NoError(l, w.Close())
 }
 
-func (l library) index(source, key string, columns ...string) (found gpumux.Source, err error) {
+func (l library) index(source, key string, columns ...string) (found contract.Source, err error) {
 	l.Helper()
 	got, err := l.env.ExecuteActivity(contract.IndexSource,
 		contract.IndexInput{Source: source, Index: "maps/m/x.parts/source.index", Key: key, Columns: columns})
@@ -82,7 +82,7 @@ func (l library) index(source, key string, columns ...string) (found gpumux.Sour
 	return found, err
 }
 
-func (l library) items(src gpumux.Source, start, end int64) (texts []string) {
+func (l library) items(src contract.Source, start, end int64) (texts []string) {
 	l.Helper()
 	for item, err := range l.Items(l.Context(), src, start, end) {
 		require.NoError(l, err)

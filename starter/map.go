@@ -144,7 +144,7 @@ func (m *Map) CheckKey() error {
 	if err != nil {
 		return err
 	}
-	return gpumux.CheckField(first, m.Input.Key)
+	return text.CheckField(first, m.Input.Key)
 }
 
 // length is the number of items, or -1 when only the workers can tell.

@@ -174,7 +174,7 @@ func TestAppender_ManyItemsInOneFlushMakePartsThatFit(t *testing.T) {
 	require.Len(t, names, 3)
 	runs, err := s.Runs(t.Context(), "p")
 	require.NoError(t, err)
-	require.Equal(t, gpumux.Runs{{Start: 0, End: n}}, runs)
+	require.Equal(t, contract.Runs{{Start: 0, End: n}}, runs)
 }
 
 func TestAppender_AddWhileFlushRuns(t *testing.T) {

@@ -32,10 +32,10 @@ var mostWanted = 1 << 21
 // record is an object of a cache: a completed map.
 type record struct {
 	// Version is 1.
-	Version int            `json:"cache"`
-	Source  *gpumux.Source `json:"source,omitempty"`
-	Range   *gpumux.Range  `json:"range,omitempty"`
-	Items   int64          `json:"items"`
+	Version int              `json:"cache"`
+	Source  *contract.Source `json:"source,omitempty"`
+	Range   *gpumux.Range    `json:"range,omitempty"`
+	Items   int64            `json:"items"`
 	// Output is the key of the results file, of so many bytes and last changed then.
 	Output   string    `json:"output"`
 	Bytes    int64     `json:"bytes"`
@@ -138,7 +138,7 @@ type contentHash [16]byte
 
 // eachContent calls f with the hashes of items until it returns an error.
 func (s *Store) eachContent(
-	ctx context.Context, source *gpumux.Source, numbers *gpumux.Range, items gpumux.Runs, f func(index int64, of contentHash) error,
+	ctx context.Context, source *contract.Source, numbers *gpumux.Range, items contract.Runs, f func(index int64, of contentHash) error,
 ) (err error) {
 	give := func(index int64, text []byte) bool {
 		sum := sha256.Sum256(text)
@@ -231,7 +231,7 @@ func (r *recaller) take(ctx context.Context, of record) error {
 		return fmt.Errorf("%s was replaced", o.url)
 	}
 	lines := lineReader{r: bufio.NewReaderSize(o, 256<<10), left: of.Bytes}
-	return r.s.eachContent(ctx, of.Source, of.Range, gpumux.Runs{{End: of.Items}}, func(index int64, content contentHash) error {
+	return r.s.eachContent(ctx, of.Source, of.Range, contract.Runs{{End: of.Items}}, func(index int64, content contentHash) error {
 		line, err := lines.read()
 		if err != nil {
 			return fmt.Errorf("%s: result %d: %w", o.url, index, err)

@@ -54,7 +54,7 @@ func (c *cached) run(output string, cache contract.Cache, rest contract.Work, it
 	require.Empty(c.t, merged.Missing)
 }
 
-func (c *cached) eachText(cache contract.Cache, runs gpumux.Runs, f func(int64, string)) error {
+func (c *cached) eachText(cache contract.Cache, runs contract.Runs, f func(int64, string)) error {
 	if cache.Source == nil {
 		for _, run := range runs {
 			for i := run.Start; i < run.End; i++ {
@@ -94,7 +94,7 @@ func TestCache_WhatWasKnownIsTaken(t *testing.T) {
 			got = append(got, r)
 		}
 		failed := 0
-		require.NoError(t, c.eachText(cache, gpumux.Runs{{End: 213}}, func(index int64, text string) {
+		require.NoError(t, c.eachText(cache, contract.Runs{{End: 213}}, func(index int64, text string) {
 			if got[index].Fault != nil {
 				failed++
 			} else {

@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
@@ -67,7 +66,7 @@ func (s *Store) find(ctx context.Context, in contract.PartsInput) (found contrac
 				return &OwnerError{fmt.Sprintf("part %s holds item %d, but there are only %d; the folder is another map's, give another output",
 					c.body.url, index, in.Items)}
 			}
-			if missing := rest.add(ctx, gpumux.Span{Start: next, End: index}); missing != nil {
+			if missing := rest.add(ctx, contract.Span{Start: next, End: index}); missing != nil {
 				return missing
 			}
 			if err == io.EOF {
@@ -127,7 +126,7 @@ func (s *Store) scan(ctx context.Context, folder string, walk func(*walker) erro
 }
 
 // Runs returns all items that have a result in a folder.
-func (s *Store) Runs(ctx context.Context, folder string) (runs gpumux.Runs, err error) {
+func (s *Store) Runs(ctx context.Context, folder string) (runs contract.Runs, err error) {
 	if folder, err = s.Key(folder); err != nil {
 		return nil, err
 	}

@@ -24,11 +24,11 @@ func TestFind_CountsEachItemOnce(t *testing.T) {
 		put(t, s, "p/damaged/"+strings.Repeat("0", writerDigits)+".000000.jsonl", "looked at before")
 		again, err := s.Find(ctx, in)
 		require.NoError(t, err)
-		require.Equal(t, contract.Found{Claim: found.Claim, Rest: contract.Work{Runs: gpumux.Runs{{Start: 3, End: 9}}}, Succeeded: 2, Failed: 2,
+		require.Equal(t, contract.Found{Claim: found.Claim, Rest: contract.Work{Runs: contract.Runs{{Start: 3, End: 9}}}, Succeeded: 2, Failed: 2,
 			Faults: map[gpumux.Kind]int64{gpumux.Crash: 1, gpumux.TaskError: 1}}, again)
 		runs, err := s.Runs(ctx, "p")
 		require.NoError(t, err)
-		require.Equal(t, gpumux.Runs{{Start: 0, End: 3}, {Start: 9, End: 10}}, runs)
+		require.Equal(t, contract.Runs{{Start: 0, End: 3}, {Start: 9, End: 10}}, runs)
 		runs, err = s.Runs(ctx, "none")
 		require.NoError(t, err)
 		require.Empty(t, runs)
@@ -86,7 +86,7 @@ func TestSource_ThatWasPutIsNotReadAgain(t *testing.T) {
 	put(t, s, "in/a.jsonl", "1\n2\n")
 	src, err := s.Source(t.Context(), "in/a.jsonl", "maps/m/source.index")
 	require.NoError(t, err)
-	require.Equal(t, gpumux.Source{URL: s.Locate("in/a.jsonl"), Index: "maps/m/source.index", Items: 2, Bytes: 4, Hash: src.Hash}, src)
+	require.Equal(t, contract.Source{URL: s.Locate("in/a.jsonl"), Index: "maps/m/source.index", Items: 2, Bytes: 4, Hash: src.Hash}, src)
 	require.NotEmpty(t, src.Hash)
 	put(t, s, "sources/mine.jsonl", "1\n")
 	src, err = s.Source(t.Context(), "sources/mine.jsonl", "maps/n/source.index")

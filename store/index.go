@@ -9,7 +9,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // The index of a source, all numbers little-endian:
@@ -159,7 +159,7 @@ type indexInfo struct {
 func (x indexInfo) stretches() int64 { return (x.items + x.stride - 1) / x.stride }
 
 // loadIndex reads the ends of a source's index, once per source.
-func (s *Store) loadIndex(ctx context.Context, src gpumux.Source) (indexInfo, error) {
+func (s *Store) loadIndex(ctx context.Context, src contract.Source) (indexInfo, error) {
 	s.mu.Lock()
 	x, known := s.indexes[src]
 	s.mu.Unlock()
@@ -197,7 +197,7 @@ func (s *Store) loadIndex(ctx context.Context, src gpumux.Source) (indexInfo, er
 }
 
 // forgetIndex drops what is known of a source's index.
-func (s *Store) forgetIndex(src gpumux.Source) {
+func (s *Store) forgetIndex(src contract.Source) {
 	s.mu.Lock()
 	delete(s.indexes, src)
 	s.mu.Unlock()
@@ -205,7 +205,7 @@ func (s *Store) forgetIndex(src gpumux.Source) {
 
 // readMarks reads the marks around the items from start to end. The first one is of the
 // item first, which is start or a little before.
-func (s *Store) readMarks(ctx context.Context, src gpumux.Source, x indexInfo, start, end int64) (marks []position, first int64, err error) {
+func (s *Store) readMarks(ctx context.Context, src contract.Source, x indexInfo, start, end int64) (marks []position, first int64, err error) {
 	low, high := start/x.stride, (end+x.stride-1)/x.stride
 	data, err := s.readBytes(ctx, src.Index, indexHead+markBytes*low, markBytes*(high+1-low))
 	if err != nil {

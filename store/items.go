@@ -14,7 +14,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/names"
 )
 
@@ -25,7 +25,7 @@ var heldBytes = int64(16 << 20)
 // Items streams the items start up to but not including end, as Unwrap takes them. Each
 // is the caller's to keep. After an error nothing follows. What is damaged is a
 // *SourceError, and no item of it is given.
-func (s *Store) Items(ctx context.Context, src gpumux.Source, start, end int64) iter.Seq2[json.RawMessage, error] {
+func (s *Store) Items(ctx context.Context, src contract.Source, start, end int64) iter.Seq2[json.RawMessage, error] {
 	return func(yield func(json.RawMessage, error) bool) {
 		if err := s.eachItem(ctx, src, start, end, func(item []byte) bool { return yield(item, nil) }); err != nil {
 			yield(nil, err)
@@ -34,7 +34,7 @@ func (s *Store) Items(ctx context.Context, src gpumux.Source, start, end int64) 
 }
 
 // eachItem calls f with each item, which f may keep, until f returns false.
-func (s *Store) eachItem(ctx context.Context, src gpumux.Source, start, end int64, f func([]byte) bool) (err error) {
+func (s *Store) eachItem(ctx context.Context, src contract.Source, start, end int64, f func([]byte) bool) (err error) {
 	if start < 0 || end < start || end > src.Items {
 		return fmt.Errorf("items %d to %d are not all in %s, which has %d", start, end, src.URL, src.Items)
 	}
@@ -90,7 +90,7 @@ func (s *Store) eachItem(ctx context.Context, src gpumux.Source, start, end int6
 // checks the bytes before it gives any item.
 type stretchReader struct {
 	s   *Store
-	src gpumux.Source
+	src contract.Source
 	o   *object
 	// rest is what of a large stretch is not read yet; buffer holds any other.
 	rest   io.Reader
@@ -143,7 +143,7 @@ func (r *stretchReader) next() (item []byte, err error) {
 }
 
 // pass moves a position behind the next bytes of a source.
-func (s *Store) pass(ctx context.Context, src gpumux.Source, at *position, size int64) error {
+func (s *Store) pass(ctx context.Context, src contract.Source, at *position, size int64) error {
 	o, err := s.openSource(ctx, src.URL, at.offset, size)
 	if err != nil {
 		return err
@@ -155,7 +155,7 @@ func (s *Store) pass(ctx context.Context, src gpumux.Source, at *position, size 
 
 // blame is an error of reading an object of a source. It is a *SourceError where the
 // object is to blame, and not the store.
-func (s *Store) blame(ctx context.Context, src gpumux.Source, name string, err error) error {
+func (s *Store) blame(ctx context.Context, src contract.Source, name string, err error) error {
 	var mistake *SourceError
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -187,7 +187,7 @@ func damageOf(err error) error {
 // changed is damaged where neither the size nor the ends of the index show it. It deletes
 // the index of a source that a client put here, so that neither a client nor a worker
 // takes the source over as it is.
-func (s *Store) changed(ctx context.Context, src gpumux.Source, name, problem string) error {
+func (s *Store) changed(ctx context.Context, src contract.Source, name, problem string) error {
 	if _, put := s.putHash(src.URL); put && s.ours(src) {
 		if err := s.Delete(ctx, src.Index); err != nil {
 			return err
@@ -198,7 +198,7 @@ func (s *Store) changed(ctx context.Context, src gpumux.Source, name, problem st
 
 // damaged is the error about an object of a source, the lines or the index, that is not
 // as it was.
-func (s *Store) damaged(src gpumux.Source, name, problem string) error {
+func (s *Store) damaged(src contract.Source, name, problem string) error {
 	_, put := s.putHash(src.URL)
 	hint := "leave a map's source alone until it is done; start the map anew"
 	switch {
@@ -214,7 +214,7 @@ func (s *Store) damaged(src gpumux.Source, name, problem string) error {
 }
 
 // ours reports whether the lines of a source were written beside their index.
-func (s *Store) ours(src gpumux.Source) bool {
+func (s *Store) ours(src contract.Source) bool {
 	lines, err := s.Key(src.URL)
 	index, err2 := s.Key(src.Index)
 	return err == nil && err2 == nil && strings.TrimSuffix(lines, ".jsonl") == strings.TrimSuffix(index, ".index")

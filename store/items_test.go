@@ -11,11 +11,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // readable returns the items of a source up to the error.
-func readable(t *testing.T, s *Store, src gpumux.Source) (items []string, failed error) {
+func readable(t *testing.T, s *Store, src contract.Source) (items []string, failed error) {
 	for item, err := range s.Items(t.Context(), src, 0, src.Items) {
 		if err != nil {
 			return items, err

@@ -7,14 +7,14 @@ import (
 	"fmt"
 	"io/fs"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/names"
 )
 
 // Source is IndexSource, except that a source which PutSource put here is known by its
 // index and not read again. Where its index or its size is wrong it is read, and its hash
 // must be the one of its name.
-func (s *Store) Source(ctx context.Context, name, indexKey string) (gpumux.Source, error) {
+func (s *Store) Source(ctx context.Context, name, indexKey string) (contract.Source, error) {
 	file, values := names.CutValues(name)
 	hash, put := s.putHash(file)
 	if !put {
@@ -36,8 +36,8 @@ func (s *Store) Source(ctx context.Context, name, indexKey string) (gpumux.Sourc
 }
 
 // known is a source that PutSource put here, as the ends of its index say.
-func (s *Store) known(ctx context.Context, hash string) (gpumux.Source, error) {
-	src := gpumux.Source{URL: s.Locate(names.Sources + "/" + hash + ".jsonl"), Index: names.Sources + "/" + hash + ".index", Hash: hash}
+func (s *Store) known(ctx context.Context, hash string) (contract.Source, error) {
+	src := contract.Source{URL: s.Locate(names.Sources + "/" + hash + ".jsonl"), Index: names.Sources + "/" + hash + ".index", Hash: hash}
 	index, err := s.openAt(ctx, src.Index)
 	if err != nil {
 		return src, s.blame(ctx, src, src.Index, err)

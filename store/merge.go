@@ -59,8 +59,6 @@ type merger struct {
 	lines *walker
 
 	to       *bufio.Writer
-	marks    *indexWriter
-	at       position
 	merged   contract.Merged
 	outcomes tally
 }
@@ -75,14 +73,6 @@ func (m *merger) run(ctx context.Context, output string) (contract.Merged, error
 		return contract.Merged{}, err
 	}
 	defer file.Abort()
-	var index *Writer
-	if m.in.Index != "" {
-		if index, err = m.s.Create(ctx, m.in.Index); err != nil {
-			return contract.Merged{}, err
-		}
-		defer index.Abort()
-		m.marks = newIndexWriter(index)
-	}
 	m.merged.Items = m.in.Items
 	m.to = bufio.NewWriterSize(file, 512<<10)
 	if err := m.writeLines(); err != nil || m.merged.Missing != "" {
@@ -90,11 +80,6 @@ func (m *merger) run(ctx context.Context, output string) (contract.Merged, error
 	}
 	if err := errors.Join(m.to.Flush(), file.Close()); err != nil {
 		return contract.Merged{}, err
-	}
-	if m.marks != nil {
-		if err := errors.Join(m.marks.finish(m.at), index.Close()); err != nil {
-			return contract.Merged{}, err
-		}
 	}
 	m.merged.Output = m.s.Locate(output)
 	m.merged.Succeeded, m.merged.Failed, m.merged.Faults = m.outcomes.succeeded, m.outcomes.failed, m.outcomes.faults
@@ -116,10 +101,6 @@ func (m *merger) writeLines() error {
 		case c.index >= m.in.Items:
 			return &OwnerError{fmt.Sprintf("part %s holds item %d, but there are only %d; the folder is another map's", c.body.url,
 				c.index, m.in.Items)}
-		}
-		if m.marks != nil {
-			m.marks.mark(m.at)
-			m.at.pass(c.line)
 		}
 		m.outcomes.count(c.outcome)
 		m.merged.Bytes += int64(len(c.line))

@@ -75,7 +75,7 @@ func TestMerge_RandomParts(t *testing.T) {
 			}
 			slices.SortFunc(parts, part.compare)
 			owner := make([]string, items)
-			var have gpumux.Runs
+			var have contract.Runs
 			missing := int64(-1)
 			for i := range int64(items) {
 				at := slices.IndexFunc(parts, func(p part) bool { return held[p.partName][i] })
@@ -128,7 +128,7 @@ func TestMerge_WritesNothingWhenIncomplete(t *testing.T) {
 			parts string
 			want  string
 		}{{5, "p", "item 1 has no result in p"}, {7, "none", "item 0 has no result in none"}} {
-			merged, err := s.Merge(ctx, contract.MergeInput{Parts: c.parts, Output: "out", Index: "out.index", Items: c.items})
+			merged, err := s.Merge(ctx, contract.MergeInput{Parts: c.parts, Output: "out", Items: c.items})
 			require.NoError(t, err)
 			require.Equal(t, c.want, merged.Missing)
 			require.Empty(t, merged.Output)
@@ -142,7 +142,7 @@ func TestMerge_WritesNothingWhenIncomplete(t *testing.T) {
 			{-1, "p", "-1 items are less than none"},
 			{1, "../p", "is not a key"},
 		} {
-			_, err := s.Merge(ctx, contract.MergeInput{Parts: c.parts, Output: "out", Index: "out.index", Items: c.items})
+			_, err := s.Merge(ctx, contract.MergeInput{Parts: c.parts, Output: "out", Items: c.items})
 			require.ErrorContains(t, err, c.want)
 		}
 		_, err := s.Merge(ctx, contract.MergeInput{Parts: "p", Output: "file:///etc/out", Items: 1})
@@ -152,9 +152,6 @@ func TestMerge_WritesNothingWhenIncomplete(t *testing.T) {
 		_, err = s.Merge(canceled, contract.MergeInput{Parts: "p", Output: "out", Items: 1})
 		require.ErrorIs(t, err, context.Canceled)
 		require.Equal(t, "before", get(t, s, "out"))
-		there, err := s.Exists(ctx, "out.index")
-		require.NoError(t, err)
-		require.False(t, there)
 
 		merged, err := s.Merge(ctx, contract.MergeInput{Parts: "none", Output: "out", Items: 0})
 		require.NoError(t, err)

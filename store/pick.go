@@ -6,14 +6,15 @@ import (
 	"encoding/json"
 	"sync"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // One request reads neighbouring runs of items if at most so many bytes of other items lie between them.
 const bridgeBytes = 256 << 10
 
 // Pick calls f with the items of the runs, in order and as Unwrap takes them, which f may keep, until f returns false.
-func (s *Store) Pick(ctx context.Context, src gpumux.Source, runs gpumux.Runs, f func(index int64, item json.RawMessage) bool) error {
+func (s *Store) Pick(ctx context.Context, src contract.Source, runs contract.Runs, f func(index int64, item json.RawMessage) bool) error {
 	stretches := groupNear(src, runs)
 	if len(stretches) == 1 || s.home.dir != "" {
 		for _, stretch := range stretches {
@@ -31,7 +32,7 @@ func (s *Store) Pick(ctx context.Context, src gpumux.Source, runs gpumux.Runs, f
 }
 
 // groupNear groups runs that are near each other.
-func groupNear(src gpumux.Source, runs gpumux.Runs) (stretches []gpumux.Runs) {
+func groupNear(src contract.Source, runs contract.Runs) (stretches []contract.Runs) {
 	near := bridgeBytes / max(1, src.Bytes/max(1, src.Items))
 	from := 0
 	for i := range runs {
@@ -44,7 +45,7 @@ func groupNear(src gpumux.Source, runs gpumux.Runs) (stretches []gpumux.Runs) {
 }
 
 // pickStretch reads one stretch, and leaves out the items between its runs.
-func (s *Store) pickStretch(ctx context.Context, src gpumux.Source, runs gpumux.Runs, f func(int64, json.RawMessage) bool) error {
+func (s *Store) pickStretch(ctx context.Context, src contract.Source, runs contract.Runs, f func(int64, json.RawMessage) bool) error {
 	index := runs[0].Start
 	err := s.eachItem(ctx, src, index, runs[len(runs)-1].End, func(item []byte) bool {
 		at := index
@@ -64,21 +65,21 @@ func (s *Store) pickStretch(ctx context.Context, src gpumux.Source, runs gpumux.
 }
 
 // pickAhead reads stretches that are far apart on a server side by side, and gives them in order.
-func (s *Store) pickAhead(ctx context.Context, src gpumux.Source, stretches []gpumux.Runs, f func(int64, json.RawMessage) bool) error {
+func (s *Store) pickAhead(ctx context.Context, src contract.Source, stretches []contract.Runs, f func(int64, json.RawMessage) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wait sync.WaitGroup
 	defer wait.Wait()
 	defer cancel()
-	ahead := make([]chan gpumux.Item, len(stretches))
+	ahead := make([]chan calls.Item, len(stretches))
 	errs := make([]error, len(stretches))
 	start := func(i int) {
 		// A stretch holds only a few items before its turn, so that memory stays bounded.
-		ahead[i] = make(chan gpumux.Item, 16)
+		ahead[i] = make(chan calls.Item, 16)
 		wait.Go(func() {
 			defer close(ahead[i])
 			errs[i] = s.pickStretch(ctx, src, stretches[i], func(index int64, item json.RawMessage) bool {
 				select {
-				case ahead[i] <- gpumux.Item{Index: index, Value: item}:
+				case ahead[i] <- calls.Item{Index: index, Value: item}:
 					return true
 				case <-ctx.Done():
 					return false

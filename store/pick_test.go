@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store/s3test"
 )
 
@@ -42,7 +42,7 @@ func TestPick_RandomRuns(t *testing.T) {
 }
 
 // apart is a source in which every 100th item is far from the others.
-func apart(t *testing.T, s *Store) (src gpumux.Source, runs gpumux.Runs) {
+func apart(t *testing.T, s *Store) (src contract.Source, runs contract.Runs) {
 	var text strings.Builder
 	for i := range 2000 {
 		fmt.Fprintf(&text, "\"%d%s\"\n", i, strings.Repeat("x", 8<<10))
@@ -50,7 +50,7 @@ func apart(t *testing.T, s *Store) (src gpumux.Source, runs gpumux.Runs) {
 	src, err := s.PutSource(t.Context(), spool(t, text.String(), JSONLines))
 	require.NoError(t, err)
 	for at := int64(5); at < 2000; at += 100 {
-		runs = append(runs, gpumux.Span{Start: at, End: at + 1 + at%30})
+		runs = append(runs, contract.Span{Start: at, End: at + 1 + at%30})
 	}
 	return src, runs
 }
@@ -87,11 +87,11 @@ func TestPick_NearRunsCostFewRequests(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.loadIndex(t.Context(), src)
 	require.NoError(t, err)
-	var near gpumux.Runs
+	var near contract.Runs
 	for at := int64(50_000); at < 60_000; at += 10 {
-		near = append(near, gpumux.Span{Start: at, End: at + 1})
+		near = append(near, contract.Span{Start: at, End: at + 1})
 	}
-	pick := func(runs gpumux.Runs) []string {
+	pick := func(runs contract.Runs) []string {
 		server.Requests()
 		count := int64(0)
 		require.NoError(t, s.Pick(t.Context(), src, runs, func(int64, json.RawMessage) bool { count++; return true }))
@@ -99,14 +99,14 @@ func TestPick_NearRunsCostFewRequests(t *testing.T) {
 		return server.Requests()
 	}
 	require.LessOrEqual(t, len(pick(near)), 2, "one of the index, one of the lines")
-	both := gpumux.Runs{{Start: 0, End: 1}}.Union(near)
+	both := contract.Runs{{Start: 0, End: 1}}.Union(near)
 	require.LessOrEqual(t, len(pick(both)), 4, "twice that")
 }
 
 func TestPick_ErrorsComeOut(t *testing.T) {
 	for _, s := range []*Store{open(t, "file://"+t.TempDir(), nil), open(t, s3test.New(t).URL(""), nil)} {
 		src, runs := apart(t, s)
-		past := append(append(gpumux.Runs{}, runs...), gpumux.Span{Start: src.Items - 1, End: src.Items + 1})
+		past := append(append(contract.Runs{}, runs...), contract.Span{Start: src.Items - 1, End: src.Items + 1})
 		count := int64(0)
 		err := s.Pick(t.Context(), src, past, func(int64, json.RawMessage) bool { count++; return true })
 		require.ErrorContains(t, err, "are not all in")

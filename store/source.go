@@ -14,7 +14,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/names"
 )
 
@@ -23,9 +23,9 @@ import (
 // size of the lines, or any byte of the index, is not that of the input, both are put
 // anew. The lines there are not read for it: whoever reads them checks them against the
 // index, and deletes it if they differ.
-func (s *Store) PutSource(ctx context.Context, in *Spooled) (gpumux.Source, error) {
+func (s *Store) PutSource(ctx context.Context, in *Spooled) (contract.Source, error) {
 	key := names.Sources + "/" + in.Hash
-	src := gpumux.Source{URL: s.Locate(key + ".jsonl"), Index: key + ".index", Items: in.Items, Bytes: in.Bytes, Hash: in.Hash}
+	src := contract.Source{URL: s.Locate(key + ".jsonl"), Index: key + ".index", Items: in.Items, Bytes: in.Bytes, Hash: in.Hash}
 	there, err := s.holdsSource(ctx, in, src)
 	if err != nil || there {
 		return src, err
@@ -33,7 +33,7 @@ func (s *Store) PutSource(ctx context.Context, in *Spooled) (gpumux.Source, erro
 	// The index comes last: where it is, the lines are whole.
 	for _, file := range []struct{ path, key string }{{in.lines, src.URL}, {in.index, src.Index}} {
 		if err := s.upload(ctx, file.path, file.key); err != nil {
-			return gpumux.Source{}, err
+			return contract.Source{}, err
 		}
 	}
 	s.forgetIndex(src)
@@ -42,7 +42,7 @@ func (s *Store) PutSource(ctx context.Context, in *Spooled) (gpumux.Source, erro
 
 // holdsSource reports whether a spooled input is in the store. Objects whose key is gone,
 // or that are not encrypted although the store has keys, do not count.
-func (s *Store) holdsSource(ctx context.Context, in *Spooled, src gpumux.Source) (bool, error) {
+func (s *Store) holdsSource(ctx context.Context, in *Spooled, src contract.Source) (bool, error) {
 	same := false
 	lines, err := s.open(ctx, src.URL, 0, int64(len(sealMagic)))
 	if err == nil {
@@ -59,7 +59,7 @@ func (s *Store) holdsSource(ctx context.Context, in *Spooled, src gpumux.Source)
 	return same, err
 }
 
-func (s *Store) sameIndex(ctx context.Context, in *Spooled, src gpumux.Source) (bool, error) {
+func (s *Store) sameIndex(ctx context.Context, in *Spooled, src contract.Source) (bool, error) {
 	own, err := os.Open(in.index)
 	if err != nil {
 		return false, fmt.Errorf("read the index of the copied input: %w", err)
@@ -123,26 +123,26 @@ const (
 // with .gz or .zst behind it. IndexSource writes the items of CSV and compressed files as JSON lines beside the index, and returns
 // them as the Source; else the Source is the file itself. Of a results file, as gpumux.ValuesOf names it, the values are the items.
 // Mistakes in the file are a *SourceError.
-func (s *Store) IndexSource(ctx context.Context, name, indexKey string) (gpumux.Source, error) {
+func (s *Store) IndexSource(ctx context.Context, name, indexKey string) (contract.Source, error) {
 	name, values := names.CutValues(name)
 	format, err := FormatOf(name)
 	if values {
 		format, err = Values, nil
 	}
 	if err != nil {
-		return gpumux.Source{}, err
+		return contract.Source{}, err
 	}
 	in, err := s.openSource(ctx, name, 0, -1)
 	if err != nil {
-		return gpumux.Source{}, err
+		return contract.Source{}, err
 	}
 	defer in.Close()
 	hash := sha256.New()
 	from, packed, err := openItems(io.TeeReader(in, hash), in.url, format, 0)
 	if err != nil {
-		return gpumux.Source{}, err
+		return contract.Source{}, err
 	}
-	src := gpumux.Source{URL: in.url, Index: indexKey, Bytes: in.body.Size(), Values: values}
+	src := contract.Source{URL: in.url, Index: indexKey, Bytes: in.body.Size(), Values: values}
 	x := indexing{from: from, name: in.url, hash: hash}
 	if format != JSONLines && format != Values || packed {
 		x.growth = csvGrowth
@@ -155,14 +155,14 @@ func (s *Store) IndexSource(ctx context.Context, name, indexKey string) (gpumux.
 
 // IndexRows is IndexSource for a table in the store, of so many bytes, whose rows come as JSON lines; they are written beside the index.
 // The Source's Hash is of the lines, which tells other columns of the same table apart.
-func (s *Store) IndexRows(ctx context.Context, rows io.Reader, table string, bytes int64, indexKey string) (gpumux.Source, error) {
+func (s *Store) IndexRows(ctx context.Context, rows io.Reader, table string, bytes int64, indexKey string) (contract.Source, error) {
 	hash := sha256.New()
 	from, _, err := openItems(io.TeeReader(rows, hash), table, JSONLines, 0)
 	if err != nil {
-		return gpumux.Source{}, err
+		return contract.Source{}, err
 	}
 	x := indexing{from: from, name: table, hash: hash, growth: csvGrowth * packedGrowth}
-	return s.index(ctx, x, gpumux.Source{Index: indexKey, Bytes: bytes})
+	return s.index(ctx, x, contract.Source{Index: indexKey, Bytes: bytes})
 }
 
 // indexing is a source whose index is written.
@@ -175,13 +175,13 @@ type indexing struct {
 }
 
 // index writes the index of a source, and its items if they are not read where they lie.
-func (s *Store) index(ctx context.Context, x indexing, src gpumux.Source) (_ gpumux.Source, err error) {
+func (s *Store) index(ctx context.Context, x indexing, src contract.Source) (_ contract.Source, err error) {
 	if src.Index, err = s.Key(src.Index); err != nil {
-		return gpumux.Source{}, err
+		return contract.Source{}, err
 	}
 	indexFile, err := s.Create(ctx, src.Index)
 	if err != nil {
-		return gpumux.Source{}, err
+		return contract.Source{}, err
 	}
 	defer indexFile.Abort()
 	marks := newIndexWriter(indexFile)
@@ -191,10 +191,10 @@ func (s *Store) index(ctx context.Context, x indexing, src gpumux.Source) (_ gpu
 		src.Items, src.Bytes, err = markItems(x.from, marks)
 	}
 	if err != nil {
-		return gpumux.Source{}, err
+		return contract.Source{}, err
 	}
 	if err := indexFile.Close(); err != nil {
-		return gpumux.Source{}, err
+		return contract.Source{}, err
 	}
 	src.Hash = hex.EncodeToString(x.hash.Sum(nil)[:16])
 	s.forgetIndex(src)
@@ -202,7 +202,7 @@ func (s *Store) index(ctx context.Context, x indexing, src gpumux.Source) (_ gpu
 }
 
 // putLines writes the items beside the index, as the source.
-func (s *Store) putLines(ctx context.Context, x indexing, src gpumux.Source, marks *indexWriter) (gpumux.Source, error) {
+func (s *Store) putLines(ctx context.Context, x indexing, src contract.Source, marks *indexWriter) (contract.Source, error) {
 	key := strings.TrimSuffix(src.Index, ".index") + ".jsonl"
 	w, err := s.create(ctx, key, creation{bytes: x.growth * src.Bytes})
 	if err != nil {

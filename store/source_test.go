@@ -11,11 +11,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store/s3test"
 )
 
-func itemsOf(t testing.TB, s *Store, src gpumux.Source, start, end int64) []string {
+func itemsOf(t testing.TB, s *Store, src contract.Source, start, end int64) []string {
 	texts := []string{}
 	for item, err := range s.Items(t.Context(), src, start, end) {
 		require.NoError(t, err)
@@ -50,7 +50,7 @@ func TestSource_EveryStretch(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, s.Locate(key), indexed.URL)
 			require.EqualValues(t, len(untidy), indexed.Bytes)
-			for _, src := range []gpumux.Source{stored, indexed} {
+			for _, src := range []contract.Source{stored, indexed} {
 				require.EqualValues(t, n, src.Items)
 				require.Equal(t, append([]string{}, want...), itemsOf(t, s, src, 0, int64(n)))
 				for range 20 {
@@ -68,7 +68,7 @@ func TestSource_CSVInTheStore(t *testing.T) {
 		put(t, s, "in/x.CSV", "a,b\n1,x\n2,y\n")
 		src, err := s.IndexSource(t.Context(), s.Locate("in/x.CSV"), "maps/1/source.index")
 		require.NoError(t, err)
-		require.Equal(t, gpumux.Source{URL: s.Locate("maps/1/source.jsonl"), Index: "maps/1/source.index", Items: 2, Bytes: 32, Hash: src.Hash}, src)
+		require.Equal(t, contract.Source{URL: s.Locate("maps/1/source.jsonl"), Index: "maps/1/source.index", Items: 2, Bytes: 32, Hash: src.Hash}, src)
 		require.Equal(t, []string{`{"a":2,"b":"y"}`}, itemsOf(t, s, src, 1, 2))
 	})
 }
@@ -146,7 +146,7 @@ func TestSource_SaysWhatIsWrong(t *testing.T) {
 		put(t, s, "in/a.jsonl", "1\n2\n3\n")
 		src, err := s.IndexSource(ctx, "in/a.jsonl", "maps/1/source.index")
 		require.NoError(t, err)
-		fails := func(src gpumux.Source, start, end int64, want string) {
+		fails := func(src contract.Source, start, end int64, want string) {
 			count := 0
 			for item, err := range s.Items(ctx, src, start, end) {
 				require.Nil(t, item)

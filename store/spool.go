@@ -14,7 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // Format is how a file holds items.
@@ -74,7 +74,7 @@ type Spooled struct {
 	Items, Bytes int64
 	// Hash is the SHA-256 of the lines in hexadecimal, the same for the same items in the same order.
 	Hash string
-	// Values says that the lines are those of a results file; see gpumux.Source.
+	// Values says that the lines are those of a results file; see contract.Source.
 	Values       bool
 	lines, index string
 }
@@ -206,7 +206,7 @@ func (s *Spooled) First() (json.RawMessage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the copied input: %w", err)
 	}
-	first, _, err := Unwrap(gpumux.Source{URL: s.lines, Values: s.Values}, line[:len(line)-1])
+	first, _, err := Unwrap(contract.Source{URL: s.lines, Values: s.Values}, line[:len(line)-1])
 	return first, err
 }
 

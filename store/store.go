@@ -7,7 +7,7 @@ import (
 
 	"gocloud.dev/blob/s3blob"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // Store is a folder of objects behind a blob URL. Its methods may be called by many goroutines at once.
@@ -17,7 +17,7 @@ type Store struct {
 	keys Keys
 
 	mu      sync.Mutex
-	indexes map[gpumux.Source]indexInfo
+	indexes map[contract.Source]indexInfo
 	// identity is empty until it was read.
 	identity    string
 	sealedHeads map[string]*sealedHead // by URL
@@ -40,7 +40,7 @@ func Open(ctx context.Context, url string, keys Keys) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", url, err)
 	}
-	return &Store{url: url, home: home, keys: keys, indexes: map[gpumux.Source]indexInfo{}}, nil
+	return &Store{url: url, home: home, keys: keys, indexes: map[contract.Source]indexInfo{}}, nil
 }
 
 // URL is the URL that the store was opened with.

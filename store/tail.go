@@ -9,7 +9,7 @@ import (
 	"path"
 	"slices"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // Tail reads the results in a folder of parts while they are being written. It belongs to one goroutine and holds no more
@@ -19,7 +19,7 @@ type Tail struct {
 	folder    string
 	unordered bool
 	// given are the indexes that were handed out.
-	given gpumux.Runs
+	given contract.Runs
 	// seen are the parts whose heads were read.
 	seen map[partName]*seenPart
 }
@@ -90,7 +90,7 @@ func (t *Tail) newParts(ctx context.Context) ([]part, error) {
 	}
 	var parts []part
 	for _, name := range all {
-		if p := t.seen[name]; p != nil && p.read < p.Items && !t.given.Covers(gpumux.Span{Start: p.Least, End: p.Most + 1}) {
+		if p := t.seen[name]; p != nil && p.read < p.Items && !t.given.Covers(contract.Span{Start: p.Least, End: p.Most + 1}) {
 			parts = append(parts, part{name, p.partHead})
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // valueLines are the lines of a results file that have a value.
@@ -27,7 +27,7 @@ func (l valueLines) next() ([]byte, position, error) {
 }
 
 // Unwrap is the item in what Items and Pick give of a source, and the key that it came with, if any.
-func Unwrap(src gpumux.Source, line json.RawMessage) (item, key json.RawMessage, err error) {
+func Unwrap(src contract.Source, line json.RawMessage) (item, key json.RawMessage, err error) {
 	if !src.Values {
 		return line, nil, nil
 	}

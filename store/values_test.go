@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // Every stretch of the values of a results file, whichever items failed.
@@ -39,9 +40,9 @@ func TestSource_TheValuesOfResults(t *testing.T) {
 		require.NoError(t, err)
 		known, err := s.Source(t.Context(), gpumux.ValuesOf(stored.URL), "maps/c/source.index")
 		require.NoError(t, err)
-		for _, src := range []gpumux.Source{in, known} {
+		for _, src := range []contract.Source{in, known} {
 			require.EqualValues(t, len(want), src.Items)
-			for _, stretch := range []gpumux.Runs{{{Start: 0, End: src.Items}}, {{Start: 100, End: 103}, {Start: 500, End: 501}}, {{Start: src.Items - 1, End: src.Items}}} {
+			for _, stretch := range []contract.Runs{{{Start: 0, End: src.Items}}, {{Start: 100, End: 103}, {Start: 500, End: 501}}, {{Start: src.Items - 1, End: src.Items}}} {
 				var got []string
 				require.NoError(t, s.Pick(t.Context(), src, stretch, func(index int64, line json.RawMessage) bool {
 					item, _, err := Unwrap(src, line)

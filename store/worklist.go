@@ -8,14 +8,13 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // listWriter writes a work list: a source whose items are indices, one per line, in order.
 type listWriter struct {
 	s      *Store
-	source gpumux.Source
+	source contract.Source
 	file   *Writer
 	index  *Writer
 	to     *bufio.Writer
@@ -26,7 +25,7 @@ type listWriter struct {
 
 func (s *Store) newList(ctx context.Context, folder string) (*listWriter, error) {
 	key := folder + "/work-" + rand.Text()
-	l := &listWriter{s: s, source: gpumux.Source{URL: s.Locate(key + ".jsonl"), Index: key + ".index"}}
+	l := &listWriter{s: s, source: contract.Source{URL: s.Locate(key + ".jsonl"), Index: key + ".index"}}
 	var err error
 	if l.file, err = s.Create(ctx, key+".jsonl"); err != nil {
 		return nil, err
@@ -39,7 +38,7 @@ func (s *Store) newList(ctx context.Context, folder string) (*listWriter, error)
 	return l, nil
 }
 
-func (l *listWriter) add(run gpumux.Span) error {
+func (l *listWriter) add(run contract.Span) error {
 	for i := run.Start; i < run.End; i++ {
 		l.marks.mark(l.at)
 		l.number = append(strconv.AppendInt(l.number[:0], i, 10), '\n')
@@ -69,7 +68,7 @@ func (l *listWriter) abort() {
 }
 
 // WriteList puts items into a folder as a work list.
-func (s *Store) WriteList(ctx context.Context, folder string, runs gpumux.Runs) (contract.Work, error) {
+func (s *Store) WriteList(ctx context.Context, folder string, runs contract.Runs) (contract.Work, error) {
 	folder, err := s.Key(folder)
 	if err != nil {
 		return contract.Work{}, err
@@ -88,11 +87,11 @@ func (s *Store) WriteList(ctx context.Context, folder string, runs gpumux.Runs) 
 }
 
 // ItemsOf returns the items of a piece of work, by index.
-func (s *Store) ItemsOf(ctx context.Context, work contract.Work) (gpumux.Runs, error) {
+func (s *Store) ItemsOf(ctx context.Context, work contract.Work) (contract.Runs, error) {
 	if work.List == nil {
 		return work.Runs, nil
 	}
-	var runs gpumux.Runs
+	var runs contract.Runs
 	last := int64(-1)
 	for text, err := range s.Items(ctx, *work.List, work.Start, work.End) {
 		if err != nil {
@@ -112,11 +111,11 @@ func (s *Store) ItemsOf(ctx context.Context, work contract.Work) (gpumux.Runs, e
 type restWriter struct {
 	s      *Store
 	folder string
-	runs   gpumux.Runs
+	runs   contract.Runs
 	list   *listWriter
 }
 
-func (r *restWriter) add(ctx context.Context, run gpumux.Span) (err error) {
+func (r *restWriter) add(ctx context.Context, run contract.Span) (err error) {
 	if run.Len() <= 0 {
 		return nil
 	}

@@ -7,12 +7,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // someItems picks a subset of 0..n in one of many patterns, as runs and as a set.
-func someItems(n int64) (runs gpumux.Runs, set map[int64]bool) {
+func someItems(n int64) (runs contract.Runs, set map[int64]bool) {
 	set = map[int64]bool{}
 	share := rand.Float64()
 	if rand.IntN(4) == 0 {
@@ -51,7 +50,7 @@ func TestFind_RestIsTheComplement(t *testing.T) {
 			}
 			a, err := s.Append(folder)
 			require.NoError(t, err)
-			var want gpumux.Runs
+			var want contract.Runs
 			for i := range n {
 				if have[i] {
 					require.NoError(t, a.Add(value(i, "1")))
@@ -69,7 +68,7 @@ func TestFind_RestIsTheComplement(t *testing.T) {
 				lists++
 				require.Empty(t, found.Rest.Runs)
 			}
-			var got gpumux.Runs
+			var got contract.Runs
 			for rest := found.Rest; rest.Len() > 0; {
 				size := 1 + rand.Int64N(1500)
 				before := rest.Len()
@@ -91,7 +90,7 @@ func TestFind_RestIsTheComplement(t *testing.T) {
 				require.EqualValues(t, piece.Len(), items.Len())
 				got = got.Union(items)
 			}
-			require.Equal(t, append(gpumux.Runs{}, want...), append(gpumux.Runs{}, got...))
+			require.Equal(t, append(contract.Runs{}, want...), append(contract.Runs{}, got...))
 		}
 		require.Positive(t, lists)
 	})
@@ -132,7 +131,7 @@ func TestItemsOf_RefusesWhatIsNoList(t *testing.T) {
 	require.ErrorContains(t, err, "items 1 to 4 are not all in")
 	items, err := s.ItemsOf(t.Context(), contract.Work{List: &src, Start: 1, End: 3})
 	require.NoError(t, err)
-	require.Equal(t, gpumux.Runs{{Start: 2, End: 4}}, items)
+	require.Equal(t, contract.Runs{{Start: 2, End: 4}}, items)
 	require.NoError(t, s.Delete(t.Context(), "list.jsonl"))
 	_, err = s.ItemsOf(t.Context(), contract.Work{List: &src, End: 1})
 	require.ErrorContains(t, err, "read the work list: ")

@@ -55,9 +55,9 @@ func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 	m.Offer(pool.New("cpu", []*pool.Handle{first, {Slot: onCPU(), Name: "cpu/1", Group: gpu.CPU}}))
 	require.NoError(t, first.Run(t.Context(), launch.Task{Name: "embed", Python: "embed.py:embed", Dir: dir}, calls.Call{
 		Done: func(calls.Done) {},
-		Items: func(yield func(gpumux.Item, error) bool) {
+		Items: func(yield func(calls.Item, error) bool) {
 			for i := range 3 {
-				if !yield(gpumux.Item{Index: int64(i), Value: []byte("1")}, nil) {
+				if !yield(calls.Item{Index: int64(i), Value: []byte("1")}, nil) {
 					return
 				}
 			}

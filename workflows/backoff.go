@@ -5,14 +5,13 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/workflows/sizing"
 )
 
 // again puts back the items of a piece that raised, to be tried after a pause. Pauses that end at nearly the same time end together, so
 // that many chunks with few such items each do not become many pieces.
-func (e *engine) again(ctx workflow.Context, piece contract.Piece, items gpumux.Runs) {
+func (e *engine) again(ctx workflow.Context, piece contract.Piece, items contract.Runs) {
 	const steps = 8
 	pause := sizing.Pause(time.Duration(e.in.Backoff), piece.Tries)
 	step := max(1, pause/steps)

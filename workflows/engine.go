@@ -35,7 +35,7 @@ type engine struct {
 	in     gpumux.MapInput
 	rungs  []*rung
 	items  []json.RawMessage
-	source *gpumux.Source
+	source *contract.Source
 	parts  string
 	claim  contract.Claim
 	inline bool
@@ -81,7 +81,6 @@ func newEngine(id string, in gpumux.MapInput, total int64) *engine {
 		queue, _ := names.RungQueue(name)
 		e.rungs = append(e.rungs, &rung{queue: queue})
 	}
-	e.setEdition(in.Edition)
 	if total > 0 {
 		e.todo = []contract.Piece{{Work: contract.Whole(total)}}
 	}
@@ -167,7 +166,7 @@ func (e *engine) nextChunk(now time.Time) (piece contract.Piece, likely time.Dur
 }
 
 // fits is how many of the first items one activity can carry, at least one.
-func (e *engine) fits(runs gpumux.Runs) (items int64) {
+func (e *engine) fits(runs contract.Runs) (items int64) {
 	bytes := 0
 	for _, run := range runs {
 		for i := run.Start; i < run.End; i++ {
@@ -204,7 +203,7 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece, likely tim
 		Priority: temporal.Priority{PriorityKey: e.in.Priority, FairnessKey: e.in.FairnessKey},
 	}
 	chunk := contract.Chunk{
-		Map: e.id, Task: e.in.Task, Edition: e.rungs[at].edition, Mode: e.in.Mode, Timeout: e.in.Timeout, Attempts: e.in.Attempts,
+		Map: e.id, Task: e.in.Task, Edition: e.in.Edition, Mode: e.in.Mode, Timeout: e.in.Timeout, Attempts: e.in.Attempts,
 		Arg: e.in.Arg, FailFast: e.in.FailFast, MayFail: e.mayFail(e.counts.Failed), Backoff: e.in.Backoff > 0, Tries: piece.Tries,
 		Work: piece.Work, Source: e.source, Range: e.in.Range, Key: e.in.Key, WithItem: e.in.WithItem,
 		Parts: e.parts, Claim: e.claim, Inline: e.inline, Larger: at+1 < len(e.rungs), Limit: gpumux.Duration(e.sizer.Limit(piece)),
@@ -226,12 +225,10 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece, likely tim
 			e.requeue(ctx, piece)
 			err = nil
 		case err != nil:
-		case e.agrees(at, result.Edition):
-			err = e.apply(ctx, piece, at, likely, result)
-		case chunk.Edition == "" && e.parts == "":
+		case chunk.Edition == "" && result.Edition != "" && e.in.Edition != "" && result.Edition != e.in.Edition:
 			e.requeue(ctx, piece) // no result of it counts; now the edition to ask for is known
 		default:
-			err = e.mixed(at, result.Edition)
+			err = e.apply(ctx, piece, at, likely, result)
 		}
 		e.inFlight--
 		e.changed = true
@@ -249,6 +246,7 @@ func (e *engine) apply(ctx workflow.Context, piece contract.Piece, at int, likel
 	if err := e.check(piece, at, result); err != nil {
 		return err
 	}
+	e.in.Edition = cmp.Or(e.in.Edition, result.Edition)
 	e.counts.Add(result.Succeeded, result.Failed, result.Faults)
 	e.busy += time.Duration(result.Busy)
 	e.peaks.Merge(result.Peak)

@@ -58,6 +58,9 @@ func (e *engine) check(piece contract.Piece, at int, r contract.ChunkResult) err
 	if r.Covered == 0 && !((e.in.FailFast || e.most >= 0) && r.Failed > 0) {
 		return wrong("it covers none of them, so it did nothing; a finished chunk covers all")
 	}
+	if len(r.Edition) > gpumux.MaxName || e.in.Edition != "" && r.Edition != "" && r.Edition != e.in.Edition {
+		return wrong("items ran with edition %.60s of the code, and the map runs with %s", r.Edition, e.in.Edition)
+	}
 	if min(r.Succeeded, r.Failed, r.Ran, int64(r.Busy), int64(r.Pace), int64(r.Slots)) < 0 ||
 		max(r.Succeeded, r.Failed, r.Ran) > items || r.Slots > contract.MaxSlots {
 		return wrong("it counts %d succeeded, %d failed and %d run on %d slots", r.Succeeded, r.Failed, r.Ran, r.Slots)
@@ -78,7 +81,7 @@ func (e *engine) check(piece contract.Piece, at int, r contract.ChunkResult) err
 		}
 		told[result.Index] = true
 	}
-	for to, runs := range []gpumux.Runs{r.Escalate, r.Again} {
+	for to, runs := range []contract.Runs{r.Escalate, r.Again} {
 		for _, run := range runs {
 			for index := run.Start; index < run.End; index++ {
 				if !piece.Runs.Has(index) || told[index] {

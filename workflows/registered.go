@@ -130,7 +130,7 @@ func (m *mapping) prepare(ctx workflow.Context, carry *contract.Carry) error {
 		return nil
 	}
 	if m.in.Source != "" {
-		var source gpumux.Source
+		var source contract.Source
 		index := contract.IndexInput{Source: m.in.Source, Index: contract.SourceIndexOf(m.engine.parts), Key: m.in.Key, Columns: m.in.Columns}
 		err := workflow.ExecuteActivity(lightOptions(ctx, "index "+m.in.Source), contract.IndexSource, index).Get(ctx, &source)
 		if err != nil {
@@ -143,7 +143,7 @@ func (m *mapping) prepare(ctx workflow.Context, carry *contract.Carry) error {
 	if err := m.findEdition(ctx); err != nil {
 		return err
 	}
-	if err := (&reduction{mapping: m}).checkKnown(ctx); err != nil {
+	if err := m.checkReduce(ctx); err != nil {
 		return err
 	}
 	if m.engine.inline {
@@ -201,7 +201,7 @@ func (m *mapping) cache() *contract.Cache {
 	return &contract.Cache{Owner: owner, Source: m.engine.source, Range: m.in.Range}
 }
 
-func (m *mapping) withSource(source gpumux.Source) *engine {
+func (m *mapping) withSource(source contract.Source) *engine {
 	e := newEngine(m.engine.id, m.in, source.Items)
 	e.source, e.parts, e.onChange, e.paused = &source, m.engine.parts, m.engine.onChange, m.engine.paused
 	e.sizer.Fixed = m.engine.sizer.Fixed
@@ -219,13 +219,12 @@ func (m *mapping) finish(ctx workflow.Context) (summary gpumux.Summary, done boo
 		Faults: m.engine.counts.Faults, Cached: m.cached, Busy: gpumux.Duration(m.engine.busy), Chunks: m.engine.chunks,
 		Peak: m.engine.peaks.Known(), PassedOver: m.engine.passedOver(true),
 	}
-	var results *gpumux.Source
 	if m.engine.inline && !m.collected.spilled && int64(len(m.collected.results)) == m.engine.total {
 		summary.Results = m.collected.ordered()
-	} else if results, err = m.merge(ctx, &summary); err != nil || results == nil {
+	} else if done, err = m.merge(ctx, &summary); err != nil || !done {
 		return summary, false, err
 	}
-	if err := (&reduction{mapping: m}).addTo(ctx, &summary, results); err != nil {
+	if err := m.reduce(ctx, &summary); err != nil {
 		return summary, false, err
 	}
 	m.phase = gpumux.Done
@@ -234,33 +233,30 @@ func (m *mapping) finish(ctx workflow.Context) (summary gpumux.Summary, done boo
 	return summary, true, nil
 }
 
-// merge makes the results file. It returns nil if items are missing; they are work again then.
-func (m *mapping) merge(ctx workflow.Context, summary *gpumux.Summary) (*gpumux.Source, error) {
+// merge makes the results file. It is not done if items are missing; they are work again then.
+func (m *mapping) merge(ctx workflow.Context, summary *gpumux.Summary) (done bool, err error) {
 	m.phase = gpumux.Merging
 	m.show(ctx)
 	if err := m.collected.spill(ctx, m.engine); err != nil {
-		return nil, unwrapFault(err)
+		return false, unwrapFault(err)
 	}
 	in := contract.MergeInput{Parts: m.engine.parts, Output: m.in.Output, Items: m.engine.total, Claim: m.engine.claim, Cache: m.cache()}
-	if m.in.Reduce != "" {
-		in.Index = contract.ResultsIndexOf(m.engine.parts)
-	}
 	var merged contract.Merged
 	if err := workflow.ExecuteActivity(lightOptions(ctx, "merge results"), contract.MergeParts, in).Get(ctx, &merged); err != nil {
-		return nil, unwrapFault(err)
+		return false, unwrapFault(err)
 	}
 	if merged.Missing != "" {
 		if m.rounds++; m.rounds > mostRounds {
-			return nil, faultError(fmt.Sprintf("%s, although it ran %d times; do all workers share one store that keeps what it is given?",
+			return false, faultError(fmt.Sprintf("%s, although it ran %d times; do all workers share one store that keeps what it is given?",
 				merged.Missing, m.rounds), nil)
 		}
 		m.lost = merged.Missing
 		m.engine.inline = false
-		return nil, unwrapFault(m.findStored(ctx))
+		return false, unwrapFault(m.findStored(ctx))
 	}
 	summary.Succeeded, summary.Failed, summary.Faults = merged.Succeeded, merged.Failed, merged.Faults
 	summary.Output = merged.Output
-	return &gpumux.Source{URL: merged.Output, Index: in.Index, Items: merged.Items, Bytes: merged.Bytes}, nil
+	return true, nil
 }
 
 func (m *mapping) resume(c contract.Carry) {
@@ -275,7 +271,7 @@ func (e *engine) carry() *contract.Carry {
 		Source: e.source, Claim: e.claim, Todo: e.todo, Items: e.total, Succeeded: e.counts.Succeeded, Failed: e.counts.Failed,
 		Faults: e.counts.Faults, Chunks: e.chunks, Busy: gpumux.Duration(e.busy), Largest: e.sizer.Largest,
 		PerItem: gpumux.Duration(e.sizer.PerItem), Slots: e.sizer.Slots, Paused: e.paused, Window: e.sizer.Fixed,
-		Peak: e.peaks.Known(), Editions: e.editions(), Passed: e.carryPassed(), MayFail: e.mayFail(e.counts.Failed),
+		Peak: e.peaks.Known(), Passed: e.carryPassed(), MayFail: e.mayFail(e.counts.Failed),
 		Contact: e.contact,
 	}
 }
@@ -284,11 +280,6 @@ func (e *engine) carry() *contract.Carry {
 func resumeEngine(id string, in gpumux.MapInput, c contract.Carry) *engine {
 	e := newEngine(id, in, c.Items)
 	e.source, e.claim, e.todo, e.paused, e.contact = c.Source, c.Claim, c.Todo, c.Paused, c.Contact
-	if len(c.Editions) == len(e.rungs) {
-		for at, edition := range c.Editions {
-			e.rungs[at].edition = edition
-		}
-	}
 	e.resumePassed(c.Passed)
 	e.counts = contract.Counts{Succeeded: c.Succeeded, Failed: c.Failed, Faults: c.Faults}
 	if e.most = -1; c.MayFail != nil {

@@ -20,8 +20,6 @@ const defaultPatience = time.Minute
 // rung is a pool of the ladder.
 type rung struct {
 	queue string
-	// edition is that of the task's code. Empty: the first chunk decides.
-	edition string
 	// passed says that the pool is passed over now, because nobody serves it.
 	passed bool
 	// ever says that it was at some time.

@@ -45,16 +45,9 @@ type segmentStatus struct {
 	PassedOver []string `json:"passedOver,omitempty"`
 }
 
-// possible reports whether a segment of so many items can have this status: any client may send the signal.
-func (s segmentStatus) possible(items int64) bool {
-	return min(s.Succeeded, s.Failed, s.Chunks, int64(s.InFlight)) >= 0 && max(s.Succeeded, s.Failed) <= items &&
-		max(s.Chunks, int64(s.InFlight)) <= gpumux.MaxItems && len(s.PassedOver) < gpumux.MaxRungs
-}
-
 // segmentRun is a segment under way.
 type segmentRun struct {
 	future workflow.ChildWorkflowFuture
-	items  int64
 	last   segmentStatus
 }
 
@@ -129,9 +122,6 @@ func (m *mapping) startSegment(ctx workflow.Context, failed *error) {
 		StaticSummary:         text.Plain(fmt.Sprintf("%s: %s", m.in.Task, pieces[0].Describe())),
 	}
 	r := &segmentRun{}
-	for _, piece := range pieces {
-		r.items += piece.Len()
-	}
 	m.segmentsOpen[id] = r
 	r.future = workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, options), contract.SegmentWorkflow, contract.Handoff{Input: contract.Input(m.in), Carry: carry})
 	workflow.Go(ctx, func(ctx workflow.Context) {
@@ -146,11 +136,6 @@ func (m *mapping) startSegment(ctx workflow.Context, failed *error) {
 			return
 		}
 		m.engine.resumePassed(done.Passed)
-		for rung, edition := range done.Editions {
-			if !m.engine.agrees(rung, edition) && *failed == nil {
-				*failed = m.engine.mixed(rung, edition)
-			}
-		}
 		m.engine.counts.Add(done.Succeeded, done.Failed, done.Faults)
 		m.engine.chunks += done.Chunks
 		m.engine.busy += time.Duration(done.Busy)
@@ -201,7 +186,7 @@ func (m *mapping) listen(ctx workflow.Context) {
 	for {
 		var s segmentStatus
 		channel.Receive(ctx, &s)
-		if r, ok := m.segmentsOpen[s.ID]; ok && s.possible(r.items) {
+		if r, ok := m.segmentsOpen[s.ID]; ok {
 			r.last = s
 			m.changed = m.changed || m.failedEnough()
 			m.show(ctx)

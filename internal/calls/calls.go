@@ -14,8 +14,14 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// Call asks for a task over items in one slot. The worker finds the slot and fills in
-// what the slot's process may have.
+// Item is one input and its position in the map's input, from 0.
+type Item struct {
+	Index int64
+	Value json.RawMessage
+}
+
+// Call asks for a task over items in one slot. The worker finds the slot and fills in what the
+// slot's process may have.
 type Call struct {
 	// Task is the task's name. Map is the map of the items, for people.
 	Task, Map string
@@ -59,7 +65,7 @@ type Call struct {
 	// Items are pulled in a goroutine of the call's own as the process gets room for them.
 	// After an error the items before it still run; then the call ends with the error. No
 	// other end of the call waits for an item that is being pulled.
-	Items iter.Seq2[gpumux.Item, error]
+	Items iter.Seq2[Item, error]
 	// Keep stores a file of an item, from its beginning, before the item is Done. Its error
 	// ends the call, and is why ctx ended. Default: items may leave no files.
 	Keep func(ctx context.Context, index int64, name string, file *os.File) error

@@ -8,7 +8,7 @@ import (
 
 // Carry is the state of a map between its workflows: from one run to the next, from a map to a segment, and from a segment back.
 type Carry struct {
-	Source    *gpumux.Source        `json:"source,omitempty"`
+	Source    *Source               `json:"source,omitempty"`
 	Claim     Claim                 `json:"claim,omitzero"`
 	Todo      List[Piece]           `json:"todo"`
 	Items     int64                 `json:"items"`
@@ -36,9 +36,9 @@ type Carry struct {
 	Cached int64 `json:"cached,omitempty"`
 	// Rounds is how often the merge has found items missing so far.
 	Rounds int `json:"rounds,omitempty"`
-	// Editions are those of the task's code by rung, ReduceEdition is that of the reduce's.
-	Editions      List[string] `json:"editions,omitempty"`
-	ReduceEdition string       `json:"reduceEdition,omitempty"`
+	// ReduceEdition is that of the code of a reduce that is a task. That of the map's is in its
+	// input.
+	ReduceEdition string `json:"reduceEdition,omitempty"`
 	// Contact is that of the map's chunks; see TimeoutOf.
 	Contact gpumux.Duration `json:"contact,omitempty"`
 	// Passed are the rungs that were passed over, and whether they still are.

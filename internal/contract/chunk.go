@@ -54,7 +54,7 @@ type Chunk struct {
 	Work
 	// Items are the items themselves, in the order of Work, when they travel inline; else Source or Range says where they come from.
 	Items  List[json.RawMessage] `json:"items,omitempty"`
-	Source *gpumux.Source        `json:"source,omitempty"`
+	Source *Source               `json:"source,omitempty"`
 	Range  *gpumux.Range         `json:"range,omitempty"`
 	// Parts is the folder of the store that takes the results. Empty: results may only travel inline.
 	Parts string `json:"parts,omitempty"`
@@ -94,17 +94,16 @@ type ChunkResult struct {
 	// Recent are a few of the failures, without their values, for people to look at.
 	Recent []gpumux.Result `json:"recent,omitempty"`
 	// Escalate are the items that need the next rung of the ladder; they have no result yet.
-	Escalate gpumux.Runs `json:"escalate,omitempty"`
+	Escalate Runs `json:"escalate,omitempty"`
 	// Again are the items that raised and are to be tried again after a pause; they have no result yet.
-	Again gpumux.Runs `json:"again,omitempty"`
+	Again Runs `json:"again,omitempty"`
 	// Contact is how long items are to run on while the server does not answer; see TimeoutOf. 0: Contact.
 	Contact gpumux.Duration `json:"contact,omitempty"`
 	// Ran is how many items ran in this call; the others had a stored result already.
 	Ran int64 `json:"ran"`
 	// Busy is the time that the slot was held for them.
 	Busy gpumux.Duration `json:"busy"`
-	// Edition is the edition of the task's code that items ran with in this call: the chunk's and, after a plus, a hash of modules
-	// that only a process knows that it has loaded.
+	// Edition is the edition of the task's code that items ran with in this call.
 	Edition string `json:"edition,omitempty"`
 	// Peak is the memory of the items that ran in this call and were measured.
 	Peak *gpumux.Peaks `json:"peak,omitempty"`
@@ -147,8 +146,6 @@ type MergeInput struct {
 	Output   string `json:"output"`
 	Items    int64  `json:"items"`
 	Claim    Claim  `json:"claim,omitzero"`
-	// Index, if given, is the key that the index of the results file is written to.
-	Index string `json:"index,omitempty"`
 	// Cache, if given, keeps the results for later maps.
 	Cache *Cache `json:"cache,omitempty"`
 }
@@ -158,8 +155,8 @@ type Cache struct {
 	// Owner is the map's without Input and Items.
 	Owner Owner `json:"owner"`
 	// Exactly one of Source and Range is given.
-	Source *gpumux.Source `json:"source,omitempty"`
-	Range  *gpumux.Range  `json:"range,omitempty"`
+	Source *Source       `json:"source,omitempty"`
+	Range  *gpumux.Range `json:"range,omitempty"`
 }
 
 // Merged is the result of MergeParts, counted from the parts themselves.
@@ -215,9 +212,9 @@ type Found struct {
 
 // ListInput is the input of WriteList: items whose pattern is too long to travel.
 type ListInput struct {
-	Contract Stamp       `json:"contract"`
-	Parts    string      `json:"parts"`
-	Runs     gpumux.Runs `json:"runs"`
+	Contract Stamp  `json:"contract"`
+	Parts    string `json:"parts"`
+	Runs     Runs   `json:"runs"`
 }
 
 // PartInput is the input of WritePart.

@@ -21,8 +21,5 @@ func KeepsArrays(parts string) bool { return strings.HasSuffix(parts, "/"+PartsO
 // SourceIndexOf is the key of the index of a source that is not the store's own.
 func SourceIndexOf(parts string) string { return parts + "/source.index" }
 
-// ResultsIndexOf is the key of the index of the results file, for a reduce.
-func ResultsIndexOf(parts string) string { return parts + "/results.index" }
-
-// ReduceOf is the folder of what a reduce has come to so far.
-func ReduceOf(parts string) string { return parts + "/reduce" }
+// ReducedOf is the key of what a reduce came to.
+func ReducedOf(parts string) string { return parts + "/reduced.json" }

@@ -18,7 +18,7 @@ func DecodeMap(raw converter.RawValue, in *gpumux.MapInput) error {
 	if err != nil {
 		return err
 	}
-	return gpumux.Decode(data, in)
+	return contract.DecodeMap(data, in)
 }
 
 // Decode reads what one part of gpumux sent to another; see contract.Decode.

@@ -1,6 +1,7 @@
-// Package text makes strangers' text fit to be shown.
+// Package text makes strangers' text fit to be shown, and reads the fields of strangers' JSON.
 //
-// It owns how a long value is cut, what would mean something in Markdown, and how JSON says NaN. It never writes anywhere.
+// It owns how a long value is cut, what would mean something in Markdown, and how JSON says NaN.
+// It never writes anywhere. It holds no state and so never has to stop.
 package text
 
 import (

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cli/app"
@@ -168,7 +169,7 @@ func (f *mapFlags) valueOnly() bool { return f.quiet && f.input.Reduce != "" && 
 func (f *mapFlags) checkInput(m *app.Mistakes, changed func(string) bool) {
 	in := f.input
 	if changed("reduce") && strings.TrimSpace(in.Reduce) == "" {
-		m.Add("--reduce is empty; give one of %s, or a task", strings.Join(gpumux.Reduces(), ", "))
+		m.Add("--reduce is empty; give one of %s, or a task", strings.Join(contract.Reduces(), ", "))
 		in.Reduce = ""
 	}
 	inputMistakes(m, in)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/files"
@@ -152,7 +153,7 @@ func (f *mapFlags) checkFirst(give taking) taking {
 	checked := f.input.Key == ""
 	return func(item []byte, wrong *store.SourceError) error {
 		if !checked && wrong == nil {
-			if err := gpumux.CheckField(item, f.input.Key); err != nil {
+			if err := text.CheckField(item, f.input.Key); err != nil {
 				return app.Usage("--key: %v", err)
 			}
 			checked = true

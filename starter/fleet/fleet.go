@@ -242,7 +242,7 @@ func (f *Fleet) Know(ctx context.Context, in gpumux.MapInput) error {
 		}
 	}
 	check("task", in.Task)
-	if in.Reduce != "" && !slices.Contains(gpumux.Reduces(), in.Reduce) {
+	if in.Reduce != "" && !slices.Contains(contract.Reduces(), in.Reduce) {
 		check("reduce", in.Reduce)
 	}
 	return wrong.Err()

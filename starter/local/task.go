@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/workers/config"
@@ -46,7 +45,7 @@ type TaskOptions struct {
 	Fresh launch.Fresh
 	// PassEnv are the variables of this environment that the task sees.
 	PassEnv []string
-	// Reduce is the map's: one of gpumux.Reduces, or another task.
+	// Reduce is the map's: one of contract.Reduces, or another task.
 	Reduce string
 }
 
@@ -69,7 +68,7 @@ func FindTask(name string, o TaskOptions) (*Task, error) {
 	t.reduce, err = FindTask(o.Reduce, TaskOptions{Python: o.Python, Fresh: o.Fresh, PassEnv: o.PassEnv})
 	if err != nil || o.Output != "" {
 		return nil, mistake("reduce %s: give one of %s, or file.py:function, module:function or file.R:function of a function that makes one value of a pair [a, b]",
-			o.Reduce, strings.Join(gpumux.Reduces(), ", "))
+			o.Reduce, strings.Join(contract.Reduces(), ", "))
 	}
 	t.Edition = edition.Join(t.Edition, t.reduce.Edition)
 	return t, nil

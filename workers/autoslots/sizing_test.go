@@ -141,9 +141,9 @@ func (p *plant) call(ctx context.Context, task string, first, end int64) error {
 	stint := p.Begin(h, task, false)
 	defer stint.End()
 	return h.Run(ctx, p.task(task), calls.Call{
-		Items: func(yield func(gpumux.Item, error) bool) {
+		Items: func(yield func(calls.Item, error) bool) {
 			for i := first; i < end; i++ {
-				if !yield(gpumux.Item{Index: i, Value: json.RawMessage("0")}, nil) {
+				if !yield(calls.Item{Index: i, Value: json.RawMessage("0")}, nil) {
 					return
 				}
 			}

@@ -1,12 +1,9 @@
 package edition
 
 import (
-	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -40,25 +37,6 @@ func (c Code) Named() string {
 	return hashOf(c.command(func(int, string) bool { return true }))
 }
 
-// With is the edition of the code with modules that a process has loaded: Edition itself if it covers them, else Edition, a plus, and
-// a hash of the others.
-func (c Code) With(loaded []string) string {
-	files, words := c.sources()
-	edition := hashOf(files, words)
-	var others []*file
-	for _, path := range loaded {
-		other := cmp.Or(readFile(path), &empty) // one that is gone counts as empty
-		if !slices.ContainsFunc(files, func(f *file) bool { return f.path == path || os.SameFile(f.info, other.info) }) {
-			others = append(others, other)
-		}
-	}
-	if len(others) == 0 {
-		return edition
-	}
-	slices.SortFunc(others, func(a, b *file) int { return bytes.Compare(a.sum[:], b.sum[:]) })
-	return edition + "+" + hashOf(others, nil)
-}
-
 // Files are the paths of the files that the edition covers.
 func (c Code) Files() (paths []string) {
 	files, _ := c.sources()
@@ -69,25 +47,14 @@ func (c Code) Files() (paths []string) {
 }
 
 // Newest is the file of the code that was changed last, and when; it is empty when there is none.
-func (c Code) Newest(loaded []string) (path string, changed time.Time) {
-	for _, each := range append(c.Files(), loaded...) {
-		if f := readFile(each); f != nil && f.info.ModTime().After(changed) {
+func (c Code) Newest() (path string, changed time.Time) {
+	files, _ := c.sources()
+	for _, f := range files {
+		if f.info.ModTime().After(changed) {
 			path, changed = f.path, f.info.ModTime()
 		}
 	}
 	return path, changed
-}
-
-// Serves reports whether code of the edition have will do for want: any edition when want is empty, and any modules beyond what the
-// text shows when want names none.
-func Serves(want, have string) bool {
-	return want == "" || want == have || !strings.Contains(want, "+") && Shown(have) == want
-}
-
-// Shown is the part of an edition that the text of the files shows.
-func Shown(edition string) string {
-	shown, _, _ := strings.Cut(edition, "+")
-	return shown
 }
 
 // Join is the edition of several codes together.

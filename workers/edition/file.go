@@ -1,12 +1,13 @@
 package edition
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"fmt"
 	"hash"
 	"io"
 	"os"
-	"strings"
+	"path/filepath"
 	"sync"
 	"time"
 )
@@ -29,14 +30,11 @@ type file struct {
 	path string
 	info os.FileInfo
 	sum  [sha256.Size]byte
-	// imports are the modules that a Python file may import, or the files that an R file sources.
-	imports []string
+	// names are the modules that a Python file may import, or the files that an R file sources.
+	names []string
 	// final says that a file with the same size and time has the same content.
 	final bool
 }
-
-// empty stands for a missing file.
-var empty = file{sum: sha256.Sum256(nil)}
 
 // cache has the files that were read, by path.
 var (
@@ -77,19 +75,14 @@ func (f *file) read() error {
 	}
 	defer opened.Close()
 	sum := sha256.New()
+	namesIn := map[string]func(text []byte) []string{".py": importsOf, ".R": sourcedIn}[filepath.Ext(f.path)]
 	switch {
 	case f.info.Size() > wholeFile:
 		err = sample(sum, opened, f.info.Size())
-	case strings.HasSuffix(f.path, ".py"):
-		text, failed := io.ReadAll(opened)
-		err = failed
-		_, _ = sum.Write(text)
-		f.imports = importsOf(text[:min(len(text), largestModule)])
-	case strings.HasSuffix(f.path, ".R"):
-		text, failed := io.ReadAll(opened)
-		err = failed
-		_, _ = sum.Write(text)
-		f.imports = sourcedIn(text[:min(len(text), largestModule)])
+	case namesIn != nil:
+		var text bytes.Buffer
+		_, err = io.Copy(sum, io.TeeReader(opened, &text))
+		f.names = namesIn(text.Bytes()[:min(text.Len(), largestModule)])
 	default:
 		_, err = io.Copy(sum, opened)
 	}

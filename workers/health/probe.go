@@ -135,7 +135,7 @@ func (p Prober) run(ctx context.Context, uuid string, limit time.Duration) Probe
 	var done calls.Done
 	err := s.Run(ctx, launch.Task{Name: "probe", User: p.User, Command: []string{cmp.Or(p.Python, "python3"), "-I", "-S", "-c", script}}, calls.Call{
 		Timeout: limit, Done: func(d calls.Done) { done = d },
-		Items: func(yield func(gpumux.Item, error) bool) { yield(gpumux.Item{Value: []byte("null")}, nil) },
+		Items: func(yield func(calls.Item, error) bool) { yield(calls.Item{Value: []byte("null")}, nil) },
 	})
 	found := Probe{}
 	var fault *gpumux.Fault

@@ -124,7 +124,7 @@ func (c *cuda) takes(t *testing.T, mb int) (how string, limit float64) {
 	var done calls.Done
 	call := calls.Call{
 		Room:  Room(c.pool, c.group, c.allowances.get(Model(c.device), "takes")),
-		Items: func(yield func(gpumux.Item, error) bool) { yield(gpumux.Item{Value: raw}, nil) },
+		Items: func(yield func(calls.Item, error) bool) { yield(calls.Item{Value: raw}, nil) },
 		Done:  func(d calls.Done) { done = d },
 	}
 	require.NoError(t, c.slot.Run(ctx, c.task("takes"), call))

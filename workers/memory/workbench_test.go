@@ -127,10 +127,10 @@ func run(s *slot.Slot, task launch.Task, items ...any) ([]calls.Done, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	err := s.Run(ctx, task, calls.Call{
-		Items: func(yield func(gpumux.Item, error) bool) {
+		Items: func(yield func(calls.Item, error) bool) {
 			for i, item := range items {
 				raw, err := json.Marshal(item)
-				if !yield(gpumux.Item{Index: int64(i), Value: raw}, err) {
+				if !yield(calls.Item{Index: int64(i), Value: raw}, err) {
 					return
 				}
 			}

@@ -12,7 +12,6 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/logkey"
-	"github.com/gpumux/gpumux/workers/edition"
 	"github.com/gpumux/gpumux/workers/slot/session"
 	"github.com/gpumux/gpumux/workers/slot/template"
 )
@@ -32,36 +31,34 @@ func (a admission) ready(ctx context.Context) (*occupant, error) {
 		return p, err
 	}
 	for range unsteady {
-		var modules []string
-		if p := a.job.owner.process; p != nil && a.job.call.Task.Same(p.session.Task) {
-			modules = p.modules
-		}
-		now, err := a.edition(ctx, modules)
+		now, err := a.needed(ctx)
 		if err != nil {
 			return nil, err
-		}
-		if !edition.Serves(edition.Shown(a.job.call.Edition), now) {
-			return nil, a.job.owner.judge.outdated(a.job.call, now, modules)
 		}
 		p, err := a.suitable(ctx, now)
 		if err != nil {
 			return nil, err
 		}
-		if edition.Shown(p.edition) != edition.Shown(now) {
-			a.job.owner.retire(true, "its code changed while it was imported")
-			continue
+		if p.edition == now {
+			a.use(now)
+			return p, nil
 		}
-		if !edition.Serves(a.job.call.Edition, p.edition) {
-			return nil, a.job.owner.judge.outdated(a.job.call, p.edition, p.modules)
-		}
-		a.use(p.edition)
-		return p, nil
+		a.job.owner.retire(true, "its code changed while it was imported")
 	}
-	now, err := a.edition(ctx, nil)
+	now, err := a.needed(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return nil, a.job.owner.judge.outdated(a.job.call, now, nil)
+	return nil, a.job.owner.judge.outdated(a.job.call, now)
+}
+
+// needed is the edition of the task's code, which has to be the call's.
+func (a admission) needed(ctx context.Context) (string, error) {
+	now, err := a.edition(ctx)
+	if want := a.job.call.Edition; err == nil && want != "" && want != now {
+		err = a.job.owner.judge.outdated(a.job.call, now)
+	}
+	return now, err
 }
 
 // leased returns the process of the call's lease, if there is one. It runs the code that
@@ -87,10 +84,10 @@ func (a admission) leased() (*occupant, error) {
 	return p, nil
 }
 
-// edition is that of the task's code as its files are now. An error is the fault of a
-// start, or why the call ended.
-func (a admission) edition(ctx context.Context, modules []string) (string, error) {
-	now, err := a.job.call.Task.Edition(ctx, a.job.owner.o.StartLimit, modules)
+// edition is that of the task's code as its files are now. An error is the fault of a start, or
+// why the call ended.
+func (a admission) edition(ctx context.Context) (string, error) {
+	now, err := a.job.call.Task.Edition(ctx, a.job.owner.o.StartLimit)
 	return now, a.job.owner.judge.unanswered(a.job.call.Task, err)
 }
 
@@ -193,13 +190,11 @@ func (a admission) start(ctx context.Context, mayFork bool) (*occupant, error) {
 	case evidence == nil:
 		p.account.Ready(ready.Batch, ready.Trim)
 		if child != nil {
-			p.edition, p.modules = child.Edition, child.Modules
+			p.edition = child.Edition
 			child.Ready()
-		} else if p.edition, err = a.edition(ctx, ready.Modules); err != nil {
+		} else if p.edition, err = a.edition(ctx); err != nil {
 			a.job.owner.abandon(err, "its file system does not answer")
 			return nil, err
-		} else {
-			p.modules = ready.Modules
 		}
 		a.loaded(p)
 		return p, nil

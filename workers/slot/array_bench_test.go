@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/workers/slot"
@@ -38,9 +37,9 @@ func BenchmarkSlot_ArrayResult(b *testing.B) {
 			task := python(dir, "item")
 			task.Interpreter = interpreter
 			items := func(count int) calls.Call {
-				return calls.Call{Done: func(d calls.Done) { assert.Nil(b, d.Fault) }, Items: func(yield func(gpumux.Item, error) bool) {
+				return calls.Call{Done: func(d calls.Done) { assert.Nil(b, d.Fault) }, Items: func(yield func(calls.Item, error) bool) {
 					for range count {
-						if !yield(gpumux.Item{Value: json.RawMessage(n)}, nil) {
+						if !yield(calls.Item{Value: json.RawMessage(n)}, nil) {
 							return
 						}
 					}

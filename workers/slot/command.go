@@ -12,7 +12,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
-	"github.com/gpumux/gpumux/workers/edition"
+	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/workers/slot/diagnosis"
 	"github.com/gpumux/gpumux/workers/slot/process"
 	"github.com/gpumux/gpumux/workers/slot/session"
@@ -69,7 +69,7 @@ func (c *command) try(ctx context.Context, one item) (calls.Done, error) {
 		if done.Fault == nil || tries >= c.job.call.Attempts {
 			if done.Fault != nil {
 				done.Fault.Attempts = tries
-				done.Fault.OfItem(one.Value)
+				done.Fault.Item = text.Excerpt(one.Value)
 			}
 			return done, nil
 		}
@@ -78,15 +78,11 @@ func (c *command) try(ctx context.Context, one item) (calls.Done, error) {
 
 // checkEdition notes the edition of the program, which has to be the call's.
 func (c *command) checkEdition(ctx context.Context) error {
-	now, err := c.admission.edition(ctx, nil)
-	switch {
-	case err != nil:
-		return err
-	case !edition.Serves(c.job.call.Edition, now):
-		return c.job.owner.judge.outdated(c.job.call, now, nil)
+	now, err := c.admission.needed(ctx)
+	if err == nil {
+		c.admission.use(now)
 	}
-	c.admission.use(now)
-	return nil
+	return err
 }
 
 // run runs the program for one item. An error is a death that is not the program's own
@@ -138,7 +134,7 @@ func (c *command) run(ctx context.Context, one item) (none calls.Done, err error
 	case fault == nil:
 		done.Value = printed
 	case fault.Kind.Deadly():
-		fault.OfItem(one.Value)
+		fault.Item = text.Excerpt(one.Value)
 		return none, fault
 	default:
 		done.Fault = fault

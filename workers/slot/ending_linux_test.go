@@ -80,10 +80,10 @@ func TestSlot_AProcessThatDoesNotEndHoldsUpNoCall(t *testing.T) {
 			}
 			ended := false
 			call := calls.Call{
-				Items: func(yield func(gpumux.Item, error) bool) {
+				Items: func(yield func(calls.Item, error) bool) {
 					defer func() { ended = true }()
 					for i, text := range []string{`"exit3"`, "1", "2"} {
-						if !yield(gpumux.Item{Index: int64(i), Value: []byte(text)}, nil) {
+						if !yield(calls.Item{Index: int64(i), Value: []byte(text)}, nil) {
 							return
 						}
 					}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/workers/slot/diagnosis"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/process"
@@ -65,7 +66,7 @@ func (j judge) fault(p *occupant, e diagnosis.Evidence, running *item) *gpumux.F
 	fault.Batch = p.account.Batch()
 	fault.Alone = p.account.Ran() == 0 && fault.Batch <= 1
 	if running != nil && fault.Batch <= 1 {
-		fault.OfItem(running.Value)
+		fault.Item = text.Excerpt(running.Value)
 	}
 	if fault.Kind.Deadly() && fault.Tail == "" {
 		fault.Tail = e.Tail
@@ -86,7 +87,7 @@ func (j judge) raised(p *occupant, m wire.Fault, running *item) (fault *gpumux.F
 	fault = &d.Fault
 	j.locate(fault, p.session.Task)
 	fault.Traceback, fault.PID, fault.Attempts = m.Raised.Traceback, p.session.Process.PID, running.tries+max(1, m.Attempts)
-	fault.OfItem(running.Value)
+	fault.Item = text.Excerpt(running.Value)
 	return fault, output, nil
 }
 
@@ -147,7 +148,7 @@ func (j judge) unstarted(task launch.Task, err error) *gpumux.Fault {
 }
 
 // outdated is the fault of a call for an edition that the files do not have.
-func (j judge) outdated(call order, have string, modules []string) *gpumux.Fault {
+func (j judge) outdated(call order, have string) *gpumux.Fault {
 	message := fmt.Sprintf("the code of task %s changes at each start of a process, at last to edition %s", call.Task.Name, have)
 	hint := "let the import change no code, and start a new map"
 	if call.Edition != "" {
@@ -156,7 +157,7 @@ func (j judge) outdated(call order, have string, modules []string) *gpumux.Fault
 		hint = "start a new map, which runs with the new code, or put the files back as they were and start this one again: it goes on; " +
 			"what has finished is kept"
 	}
-	if path, changed := call.Task.Code().Newest(modules); path != "" {
+	if path, changed := call.Task.Code().Newest(); path != "" {
 		message += fmt.Sprintf("; %s changed last, at %s", path, changed.UTC().Format(time.RFC3339))
 	}
 	return j.start(call.Task, gpumux.Fault{Kind: gpumux.BadInput, Edition: have, Message: message, Hint: hint})

@@ -178,9 +178,9 @@ func TestSlot_ACommandsResultMustBeUTF8(t *testing.T) {
 func TestSlot_AValueWithHalfASurrogatePairIsItsItemsFault(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, gpumux.Fresh)
-	got, err := s.run(launch.Task{Name: "c", Command: []string{"cat"}}, calls.Call{Items: func(yield func(gpumux.Item, error) bool) {
+	got, err := s.run(launch.Task{Name: "c", Command: []string{"cat"}}, calls.Call{Items: func(yield func(calls.Item, error) bool) {
 		for i, text := range []string{`"\ud800"`, `"\ud83d\ude00"`} {
-			if !yield(gpumux.Item{Index: int64(i), Value: []byte(text)}, nil) {
+			if !yield(calls.Item{Index: int64(i), Value: []byte(text)}, nil) {
 				return
 			}
 		}

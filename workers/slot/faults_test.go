@@ -77,14 +77,14 @@ func neighbour(t *testing.T) (ended func()) {
 	var got []calls.Done
 	go func() {
 		over <- s.Run(context.Background(), task, calls.Call{Done: func(d calls.Done) { got = append(got, d) },
-			Items: func(yield func(gpumux.Item, error) bool) {
+			Items: func(yield func(calls.Item, error) bool) {
 				for i := 0; ; i++ {
 					select {
 					case <-quit:
 						return
 					default:
 					}
-					if !yield(gpumux.Item{Index: int64(i), Value: fmt.Appendf(nil, `{"i": %d, "nap": 0.005}`, i)}, nil) {
+					if !yield(calls.Item{Index: int64(i), Value: fmt.Appendf(nil, `{"i": %d, "nap": 0.005}`, i)}, nil) {
 						return
 					}
 				}

@@ -46,11 +46,11 @@ func BenchmarkSlot_FreshItem(b *testing.B) {
 					task := python(dir, "item")
 					task.Fresh, task.Interpreter = each.fresh, interpreter
 					call := calls.Call{Mode: each.mode, Done: func(calls.Done) {}}
-					one := gpumux.Item{Value: json.RawMessage("1")}
+					one := calls.Item{Value: json.RawMessage("1")}
 					call.Items = values(1)
 					require.NoError(b, s.Run(context.Background(), task, call))
 					for b.Loop() {
-						call.Items = func(yield func(gpumux.Item, error) bool) { yield(one, nil) }
+						call.Items = func(yield func(calls.Item, error) bool) { yield(one, nil) }
 						require.NoError(b, s.Run(context.Background(), task, call))
 					}
 				})

@@ -21,8 +21,8 @@ import (
 )
 
 // faltering gives the items of a list, and then calls then.
-func faltering(list []any, then func(yield func(gpumux.Item, error) bool)) iter.Seq2[gpumux.Item, error] {
-	return func(yield func(gpumux.Item, error) bool) {
+func faltering(list []any, then func(yield func(calls.Item, error) bool)) iter.Seq2[calls.Item, error] {
+	return func(yield func(calls.Item, error) bool) {
 		for item, err := range values(list...) {
 			if !yield(item, err) {
 				return
@@ -32,8 +32,8 @@ func faltering(list []any, then func(yield func(gpumux.Item, error) bool)) iter.
 	}
 }
 
-func plain(i int) gpumux.Item {
-	return gpumux.Item{Index: int64(i), Value: fmt.Appendf(nil, `{"i":%d}`, i)}
+func plain(i int) calls.Item {
+	return calls.Item{Index: int64(i), Value: fmt.Appendf(nil, `{"i":%d}`, i)}
 }
 
 // Items that have come run while the source is slow. The wait for the source does not count as an item's time.
@@ -52,11 +52,11 @@ func TestIntake_ItemsDoNotWaitForTheSource(t *testing.T) {
 			var got []calls.Done
 			err := s.Run(t.Context(), task, calls.Call{
 				Timeout: patience,
-				Items: faltering(quick(50, 0, nil), func(yield func(gpumux.Item, error) bool) {
+				Items: faltering(quick(50, 0, nil), func(yield func(calls.Item, error) bool) {
 					select {
 					case <-ran:
 					case <-time.After(30 * time.Second):
-						yield(gpumux.Item{}, errors.New("the items before were not run"))
+						yield(calls.Item{}, errors.New("the items before were not run"))
 						return
 					}
 					<-time.After(2 * patience)
@@ -102,7 +102,7 @@ func TestIntake_ASourceThatHangs(t *testing.T) {
 				var got []calls.Done
 				all := make(chan struct{})
 				call := calls.Call{
-					Items: faltering(list, func(yield func(gpumux.Item, error) bool) {
+					Items: faltering(list, func(yield func(calls.Item, error) bool) {
 						close(hangs)
 						<-hold
 						more <- yield(plain(done), nil)
@@ -172,8 +172,8 @@ func TestIntake_ASourceThatFails(t *testing.T) {
 			task.Python = "board.py:item"
 			gate, reset := filepath.Join(t.TempDir(), "gate"), errors.New("connection reset")
 			got, err := s.run(task, calls.Call{
-				Items: faltering(quick(40, 39, object{"how": "gate", "gate": gate}), func(yield func(gpumux.Item, error) bool) {
-					yield(gpumux.Item{}, reset)
+				Items: faltering(quick(40, 39, object{"how": "gate", "gate": gate}), func(yield func(calls.Item, error) bool) {
+					yield(calls.Item{}, reset)
 					os.WriteFile(gate, nil, 0o644)
 				}),
 			})
@@ -195,7 +195,7 @@ func TestIntake_LargeItemsAreNotPulledFarAhead(t *testing.T) {
 	done := 0
 	err := s.Run(t.Context(), task, calls.Call{
 		Done: func(calls.Done) { done++; pulled.Add(-1) },
-		Items: func(yield func(gpumux.Item, error) bool) {
+		Items: func(yield func(calls.Item, error) bool) {
 			for item, err := range values(quick(40, 0, nil)...) {
 				item.Value = append(item.Value[:len(item.Value)-1], fmt.Sprintf(`,"pad":%q}`, strings.Repeat("x", 2<<20))...)
 				most.Store(max(most.Load(), pulled.Add(1)))

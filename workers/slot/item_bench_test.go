@@ -13,7 +13,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/workers/slot"
 )
@@ -38,9 +37,9 @@ func BenchmarkSlot_PersistentItem(b *testing.B) {
 			require.NoError(b, os.WriteFile(filepath.Join(dir, "tasks.py"), []byte(burning), 0o644))
 			s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: runtimePath(b)})
 			defer s.Stop(context.Background())
-			one := gpumux.Item{Value: json.RawMessage(strconv.FormatInt(length.Microseconds(), 10))}
-			items := func(n int) iter.Seq2[gpumux.Item, error] {
-				return func(yield func(gpumux.Item, error) bool) {
+			one := calls.Item{Value: json.RawMessage(strconv.FormatInt(length.Microseconds(), 10))}
+			items := func(n int) iter.Seq2[calls.Item, error] {
+				return func(yield func(calls.Item, error) bool) {
 					for range n {
 						if !yield(one, nil) {
 							return

@@ -14,9 +14,8 @@ import (
 type occupant struct {
 	session *session.Session
 	account *account.Account
-	// edition is that of its code, modules are the files that it says it has loaded.
+	// edition is that of its code.
 	edition string
-	modules []string
 	// lease is the lease that it belongs to, target the function that it was loaded with.
 	lease, target string
 	// folder is where its items may leave files; unplaced: there can be none.

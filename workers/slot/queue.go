@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 )
 
 // frameBytes is how many bytes of items one frame holds; at least one item always fits.
@@ -15,7 +15,7 @@ const frameBytes = 1 << 20
 
 // item is an item on its way through the slot.
 type item struct {
-	gpumux.Item
+	calls.Item
 	// tries is how often it has raised. run, n and sent are set when a process gets it.
 	tries int
 	run   int64
@@ -45,14 +45,14 @@ type queue struct {
 }
 
 // newQueue asks for the first item.
-func newQueue(items iter.Seq2[gpumux.Item, error]) *queue {
+func newQueue(items iter.Seq2[calls.Item, error]) *queue {
 	q := &queue{news: make(chan struct{}, 1), gone: make(chan struct{}), wanted: 1, least: 1, pulling: true}
 	q.wake = sync.NewCond(&q.mu)
 	go q.pull(items)
 	return q
 }
 
-func (q *queue) pull(items iter.Seq2[gpumux.Item, error]) {
+func (q *queue) pull(items iter.Seq2[calls.Item, error]) {
 	defer func() {
 		q.mu.Lock()
 		q.over, q.pulling = true, false
@@ -68,7 +68,7 @@ func (q *queue) pull(items iter.Seq2[gpumux.Item, error]) {
 }
 
 // add takes in what was pulled, and returns when more is wanted. False: nothing more is.
-func (q *queue) add(one gpumux.Item, err error) bool {
+func (q *queue) add(one calls.Item, err error) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if err != nil {

@@ -31,7 +31,7 @@ func TestSlot_Recycle(t *testing.T) {
 
 	for name, each := range map[string]struct {
 		task  launch.Task
-		items iter.Seq2[gpumux.Item, error]
+		items iter.Seq2[calls.Item, error]
 	}{
 		"Python": {s.task("item"), values(object{"i": 1}, object{"i": 2, "nap": 3600})},
 		"command": {launch.Task{Name: "command", Command: []string{"sh", "-c", `read x; echo "$x" >> "$LOG"; [ "$x" = 1 ] || exec sleep 3600; echo "$x"`},

@@ -176,11 +176,11 @@ func python(dir, function string) launch.Task {
 }
 
 // values makes items of values that can be JSON.
-func values(items ...any) iter.Seq2[gpumux.Item, error] {
-	return func(yield func(gpumux.Item, error) bool) {
+func values(items ...any) iter.Seq2[calls.Item, error] {
+	return func(yield func(calls.Item, error) bool) {
 		for i, item := range items {
 			raw, err := json.Marshal(item)
-			if !yield(gpumux.Item{Index: int64(i), Value: raw}, err) {
+			if !yield(calls.Item{Index: int64(i), Value: raw}, err) {
 				return
 			}
 		}
@@ -281,9 +281,9 @@ func TestSlot_NoItemsNeedNoProcess(t *testing.T) {
 func TestSlot_ItemsThatCannotBeReadEndTheCall(t *testing.T) {
 	s, dir := newSlot(t), folder(t)
 	broken := errors.New("disk on fire")
-	_, err := run(t, s, python(dir, "double"), calls.Call{Items: func(yield func(gpumux.Item, error) bool) {
-		if yield(gpumux.Item{Value: []byte("1")}, nil) {
-			yield(gpumux.Item{}, broken)
+	_, err := run(t, s, python(dir, "double"), calls.Call{Items: func(yield func(calls.Item, error) bool) {
+		if yield(calls.Item{Value: []byte("1")}, nil) {
+			yield(calls.Item{}, broken)
 		}
 	}})
 	require.ErrorIs(t, err, broken)

@@ -87,8 +87,8 @@ func doomed() {
 	task := launch.Task{Name: "family", Python: "tasks.py:family", Dir: os.Getenv("DIR")}
 	item, _ := json.Marshal(os.Getenv("DIR") + "/hang")
 	fmt.Println("running")
-	err := s.Run(context.Background(), task, calls.Call{Done: func(calls.Done) {}, Items: func(yield func(gpumux.Item, error) bool) {
-		yield(gpumux.Item{Value: item}, nil)
+	err := s.Run(context.Background(), task, calls.Call{Done: func(calls.Done) {}, Items: func(yield func(calls.Item, error) bool) {
+		yield(calls.Item{Value: item}, nil)
 	}})
 	fmt.Println(err)
 	os.Exit(1)

@@ -19,6 +19,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/names"
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 // Tasks are what the stand-ins of an environment know. Its methods may be called from any goroutine.
@@ -181,14 +182,14 @@ func columnsOf(items []json.RawMessage, columns []string) ([]json.RawMessage, er
 	for _, item := range items {
 		row := []byte{'{'}
 		for i, name := range columns {
-			if err := gpumux.CheckField(item, name); err != nil {
+			if err := text.CheckField(item, name); err != nil {
 				return nil, fmt.Errorf("columns: %w", err)
 			}
 			if i > 0 {
 				row = append(row, ',')
 			}
 			quoted, _ := json.Marshal(name) // a string always encodes
-			row = append(append(append(row, quoted...), ':'), gpumux.FieldOf(item, name)...)
+			row = append(append(append(row, quoted...), ':'), text.FieldOf(item, name)...)
 		}
 		chosen = append(chosen, append(row, '}'))
 	}

@@ -154,10 +154,10 @@ func TestGPU_MIG(t *testing.T) {
 	m.returns(before)
 }
 
-func many(item json.RawMessage, count int) iter.Seq2[gpumux.Item, error] {
-	return func(yield func(gpumux.Item, error) bool) {
+func many(item json.RawMessage, count int) iter.Seq2[calls.Item, error] {
+	return func(yield func(calls.Item, error) bool) {
 		for i := range count {
-			if !yield(gpumux.Item{Index: int64(i), Value: item}, nil) {
+			if !yield(calls.Item{Index: int64(i), Value: item}, nil) {
 				return
 			}
 		}

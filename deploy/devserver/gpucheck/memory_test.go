@@ -182,7 +182,7 @@ func TestGPU_RecycledProcessGivesBack(t *testing.T) {
 		gpumux.Size(m.used()-before))
 }
 
-func one(item json.RawMessage) iter.Seq2[gpumux.Item, error] { return many(item, 1) }
+func one(item json.RawMessage) iter.Seq2[calls.Item, error] { return many(item, 1) }
 
 // Nothing of a thousand fresh processes stays on the device.
 func TestGPU_FreshItemsLeaveNothing(t *testing.T) {

@@ -116,10 +116,10 @@ func (t Task) Code() edition.Code {
 	return edition.Code{Dir: t.Dir, Target: t.Target(), Command: command}
 }
 
-// Edition is that of the task's code as its files are now, with modules that a process
-// has loaded. The error is a *HangError.
-func (t Task) Edition(ctx context.Context, limit time.Duration, modules []string) (string, error) {
+// Edition is that of the task's code as its files are now.
+// The error is a *HangError.
+func (t Task) Edition(ctx context.Context, limit time.Duration) (string, error) {
 	code := t.Code()
 	words := strings.Join(append(slices.Clone(code.Command), code.Target), " ")
-	return ask(ctx, limit, words, t.Dir, fmt.Sprint(code), func() string { return code.With(modules) })
+	return ask(ctx, limit, words, t.Dir, fmt.Sprint(code), func() string { return code.Edition() })
 }

@@ -90,7 +90,7 @@ func (ts *Set) Fork(ctx context.Context, task launch.Task, o session.Options) (*
 		return nil, ErrNone
 	}
 	for range strikeLimit {
-		now, err := task.Edition(ctx, o.StartLimit, nil)
+		now, err := task.Edition(ctx, o.StartLimit)
 		if err != nil {
 			return nil, err
 		}
@@ -123,7 +123,7 @@ func (ts *Set) ask(ctx context.Context, t *template, task launch.Task, o session
 	case t.process == nil:
 		return nil, ErrNone
 	}
-	now, err := task.Edition(ctx, o.StartLimit, t.modules)
+	now, err := task.Edition(ctx, o.StartLimit)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func (ts *Set) ask(ctx context.Context, t *template, task launch.Task, o session
 	}
 	switch {
 	case err == nil:
-		return &Child{p, t.edition, t.modules, t}, nil
+		return &Child{p, t.edition, t}, nil
 	case errors.Is(err, errChildLost):
 		// Another one waits soon.
 		ts.distrust(t, err.Error(), false)
@@ -226,7 +226,6 @@ func (ts *Set) Share(slots int) {
 type Child struct {
 	Session *session.Session
 	Edition string
-	Modules []string
 	from    *template
 }
 

@@ -19,7 +19,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/logkey"
-	"github.com/gpumux/gpumux/workers/edition"
 	"github.com/gpumux/gpumux/workers/slot/diagnosis"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/process"
@@ -42,7 +41,6 @@ type template struct {
 	// Set before ready is closed: process is nil if nothing forks, failure is the import's.
 	ready   chan struct{}
 	process *session.Session
-	modules []string
 	failure *UnimportedError
 	edition string // of what it has imported
 	// lingering is closed when the killed process does not end.
@@ -141,22 +139,13 @@ func (t *template) start() *session.Session {
 
 // load awaits the import. Evidence says why it did not go well.
 func (t *template) load(p *session.Session) (evidence *diagnosis.Evidence, trace string) {
-	before, err := t.task.Edition(t.ctx, t.o.StartLimit, nil)
+	before, err := t.task.Edition(t.ctx, t.o.StartLimit)
 	if err != nil {
 		return &diagnosis.Evidence{Canceled: true}, ""
 	}
-	ready, evidence, trace := p.Greet(t.ctx)
-	if evidence != nil {
-		return evidence, trace
-	}
-	t.modules = ready.Modules
-	if t.edition, err = t.task.Edition(t.ctx, t.o.StartLimit, t.modules); err != nil {
-		return &diagnosis.Evidence{Canceled: true}, ""
-	}
-	if edition.Shown(t.edition) != before {
-		t.edition = before // nobody knows which text was read; it is outdated already
-	}
-	return nil, ""
+	_, evidence, trace = p.Greet(t.ctx)
+	t.edition = before // if the files change meanwhile, it is outdated already
+	return evidence, trace
 }
 
 // unfit is why a loaded template must not fork, or "", and whether that may pass.

@@ -57,7 +57,6 @@ var goldens = []struct {
 	{"ready", "process", Ready{}},
 	{"ready-batch", "process", Ready{Batch: 64}},
 	{"ready-trim", "process", Ready{Trim: true}},
-	{"ready-modules", "process", Ready{Trim: true, Modules: []string{"/tasks/embed.py", "/tasks/near.py"}}},
 	{"result", "process", Results{Run: 7, N: 4, Values: raws(`{"score":0.5}`), Busy: []float64{0.001234}}},
 	{"results", "process", Results{Run: 7, N: 0, Values: raws(`1`, `"zażółć 😀"`, `null`), Busy: []float64{0.25, 0.25, 12}}},
 	{"results-attempts", "process", Results{Run: 7, N: 2, Values: raws(`1`, `2`), Busy: []float64{0, 1.5}, Attempts: []int{1, 3}}},

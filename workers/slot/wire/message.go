@@ -87,8 +87,6 @@ type Ready struct {
 	Batch int `json:"batch"`
 	// Trim says that the process understands Trim.
 	Trim bool `json:"trim,omitempty"`
-	// Modules are the files of other loaded modules, where that is known.
-	Modules []string `json:"modules,omitempty"`
 }
 
 // Results are the values of consecutive items of a run.

@@ -43,13 +43,6 @@ func TestLoad_EveryKindOfFunction(t *testing.T) {
 			ready := p.next().(wire.Ready)
 			require.Equal(t, c.batch, ready.Batch)
 			require.True(t, ready.Trim)
-			place, _, _ := strings.Cut(c.target, ":")
-			own, err := filepath.Abs(filepath.Join("testdata", "tasks", strings.TrimSuffix(place, ".py")+".py"))
-			require.NoError(t, err)
-			require.Contains(t, ready.Modules, own)
-			for _, path := range ready.Modules {
-				require.True(t, strings.HasPrefix(path, filepath.Dir(own)), "%s lies elsewhere", path)
-			}
 			require.Equal(t, c.want, strings.Join(p.values("1", "2", "3", "4"), " "))
 			require.Equal(t, c.want, strings.Join(p.values("1", "2", "3", "4"), " "), "a second run")
 			require.NoError(t, p.Write(wire.Stop{}))

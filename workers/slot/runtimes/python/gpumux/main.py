@@ -113,10 +113,9 @@ def _serve(wire, ended, forks) -> int:
         return LOAD
     if os.getpid() != process:
         os._exit(0)
-    modules = task.beside(hello.get("target") or "", hello.get("dir") or "")
     if forks:
         forks.imported()
-        wire.ready(0, modules=modules)
+        wire.ready(0)
         wire = forks.serve()
         if wire is None:
             return 0
@@ -125,7 +124,6 @@ def _serve(wire, ended, forks) -> int:
         forks.restore_handlers()
         if _greet(wire) is None:
             return 0
-        modules = []  # the template has reported them
     on_host = gpumux.slot().device == "CPU"
     caller = call.Caller(wire, peak.of_host() if on_host else peak.of_device(wire.tell_allocators))
     try:
@@ -135,7 +133,7 @@ def _serve(wire, ended, forks) -> int:
         wire.fault(error.fault)
         return LOAD
     caller.ended = ended
-    wire.ready(caller.batch, trim=True, modules=modules)
+    wire.ready(caller.batch, trim=True)
     try:
         while True:
             ended()

@@ -15,9 +15,6 @@ from typing import Any, Callable
 
 from .fault import describe, plain
 
-# The most files of modules in a report.
-_MODULES = 2000
-
 
 class LoadError(Exception):
     """The task could not be loaded; fault says why."""
@@ -49,25 +46,6 @@ def ready(function: Callable[..., Any]) -> Callable[..., Any]:
         return function().__call__
     except BaseException as error:
         raise LoadError(describe(error)) from error
-
-
-def _sources() -> list[str]:
-    """The files of all loaded modules that are neither Python's nor an installed package's."""
-    library = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
-    own = os.path.dirname(os.path.abspath(__file__)) + os.sep
-    found = []
-    for module in list(sys.modules.values()):
-        path = getattr(module, "__file__", None)
-        if isinstance(path, str) and not path.startswith((library, own)) and "site-packages" not in path and "dist-packages" not in path:
-            found.append(path)
-    return found
-
-
-def beside(target: str, folder: str) -> list[str]:
-    """The files of loaded modules in the task's folder."""
-    where = target.rpartition(":")[0]
-    own = os.path.join(os.path.abspath(os.path.join(folder, os.path.dirname(where) if where.endswith(".py") else "")), "")
-    return [path for path in _sources() if path.startswith(own) and path.endswith(".py")][:_MODULES]
 
 
 def _file(where: str, folder: str) -> ModuleType:

@@ -191,13 +191,11 @@ class Wire:
     def hello(self, pid: int, runtime: str) -> None:
         self._header({"type": "hello", "version": VERSION, "pid": pid, "runtime": runtime})
 
-    def ready(self, batch: int, trim: bool = False, modules: list[str] | None = None) -> None:
-        """The task is loaded, from the files modules; trim says that this side understands the message of that name."""
+    def ready(self, batch: int, trim: bool = False) -> None:
+        """The task is loaded; trim says that this side understands the message of that name."""
         header: dict = {"type": "ready", "batch": batch}
         if trim:
             header["trim"] = True
-        if modules:
-            header["modules"] = modules
         self._header(header)
 
     def trimmed(self, busy: float) -> None:

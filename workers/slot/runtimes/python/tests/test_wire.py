@@ -77,7 +77,7 @@ class TestGolden(Ends):
         if kind == "hello":
             self.wire.hello(m["pid"], m["runtime"])
         elif kind == "ready":
-            self.wire.ready(m["batch"], m.get("trim", False), m.get("modules"))
+            self.wire.ready(m["batch"], m.get("trim", False))
         elif kind == "kept":
             self.wire.kept(m["count"], m["bytes"])
         elif kind == "trimmed":

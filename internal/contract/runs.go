@@ -1,4 +1,4 @@
-package gpumux
+package contract
 
 import (
 	"bytes"

@@ -71,7 +71,7 @@ func TestRunChunk_ItemsThatRaiseComeBack(t *testing.T) {
 	require.Equal(t, 3, runner.attempts[len(runner.attempts)-1], "without a pause the slot tries them")
 }
 
-func indices(runs gpumux.Runs) (all []int64) {
+func indices(runs contract.Runs) (all []int64) {
 	for _, run := range runs {
 		for i := run.Start; i < run.End; i++ {
 			all = append(all, i)
@@ -82,13 +82,12 @@ func indices(runs gpumux.Runs) (all []int64) {
 
 // The next attempt at a chunk knows which items are to be tried again.
 func TestLedger_WhatComesBackIsNotRunTwice(t *testing.T) {
-	l := newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(0, 4)}, memo{})
-	l.again(1)
+	l := newLedger(contract.Chunk{Parts: "p", Backoff: true, Attempts: 2}, contract.Runs{span(0, 4)}, memo{})
+	_, later, _ := l.add(Done{Result: gpumux.Result{Index: 1, Fault: &gpumux.Fault{Kind: gpumux.TaskError, Attempts: 1}}})
+	require.True(t, later)
 	m := l.snapshot("")
-	require.NoError(t, m.fits(gpumux.Runs{span(0, 4)}))
-	require.Error(t, memo{Again: gpumux.Runs{span(3, 5)}}.fits(gpumux.Runs{span(0, 4)}))
-	spans, _, _ := newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(0, 4)}, m).next()
-	require.Equal(t, gpumux.Runs{span(0, 1), span(2, 4)}, spans)
+	spans, _, _ := nextOf(newLedger(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 4)}, m))
+	require.Equal(t, contract.Runs{span(0, 1), span(2, 4)}, spans)
 }
 
 // A chunk ends at the first failure beyond those that may be.

@@ -1,4 +1,4 @@
-package gpumux
+package text
 
 import (
 	"bytes"
@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
-// FieldOf is the value of a field of an item, which is valid JSON: the last one where the item repeats it, as it is for the readers of JSON
-// that tasks have. It is nil where the item is no object or lacks the field.
+// FieldOf is the value of a field of an item, which is valid JSON: the last one where the item
+// repeats it, as tasks read it. It is nil where the item is no object or lacks the field.
 func FieldOf(item json.RawMessage, name string) (found json.RawMessage) {
-	eachField(item, func(field string, value []byte) bool {
+	EachField(item, func(field string, value []byte) bool {
 		if field == name {
 			found = value
 		}
@@ -20,12 +21,12 @@ func FieldOf(item json.RawMessage, name string) (found json.RawMessage) {
 	return found
 }
 
-// CheckField returns why a field cannot be the key of items, as the first of them tells, or nil.
+// CheckField checks that the first item has the field that is to be the key of items.
 func CheckField(first json.RawMessage, name string) error {
 	const shown = 20
 	var names []string
-	if !eachField(first, func(field string, _ []byte) bool { names = append(names, field); return true }) {
-		return fmt.Errorf("%q is no field: the first item is no object but %s", name, excerpt(first))
+	if !EachField(first, func(field string, _ []byte) bool { names = append(names, field); return true }) {
+		return fmt.Errorf("%q is no field: the first item is no object but %s", name, Beginning(first))
 	}
 	if slices.Contains(names, name) {
 		return nil
@@ -39,8 +40,8 @@ func CheckField(first json.RawMessage, name string) error {
 	return fmt.Errorf("the first item has no field %q; it has %s", name, strings.Join(names, ", "))
 }
 
-// eachField calls f with the fields of an object until it returns false. It reports whether the item is an object.
-func eachField(item []byte, f func(name string, value []byte) bool) bool {
+// EachField calls f with the fields of an object until it returns false. It reports whether the item is an object.
+func EachField(item []byte, f func(name string, value []byte) bool) bool {
 	s := &scanner{data: item}
 	if s.space(); s.data[s.at] != '{' {
 		return false
@@ -56,8 +57,8 @@ func eachField(item []byte, f func(name string, value []byte) bool) bool {
 	return true
 }
 
-// eachEntry calls f with the entries of a list until it returns false.
-func eachEntry(list []byte, f func(value []byte) bool) {
+// EachEntry calls f with the entries of a list until it returns false.
+func EachEntry(list []byte, f func(value []byte) bool) {
 	s := &scanner{data: list}
 	s.space()
 	for s.next() && f(s.value()) {
@@ -94,7 +95,7 @@ func (s *scanner) value() []byte {
 	for {
 		switch s.data[s.at] {
 		case '"':
-			s.text()
+			s.quoted()
 		case '{', '[':
 			depth++
 			s.at++
@@ -114,8 +115,8 @@ func (s *scanner) value() []byte {
 	}
 }
 
-// text passes over a string and returns it with its quotes.
-func (s *scanner) text() []byte {
+// quoted passes over a string and returns it with its quotes.
+func (s *scanner) quoted() []byte {
 	start := s.at
 	for s.at++; s.data[s.at] != '"'; s.at++ {
 		if s.data[s.at] == '\\' {
@@ -128,11 +129,24 @@ func (s *scanner) text() []byte {
 
 // memberName passes over a string and returns it decoded.
 func (s *scanner) memberName() string {
-	quoted := s.text()
+	quoted := s.quoted()
 	if bytes.IndexByte(quoted, '\\') < 0 {
 		return string(quoted[1 : len(quoted)-1])
 	}
 	var name string
 	_ = json.Unmarshal(quoted, &name) // it is a string
 	return name
+}
+
+// Beginning is the first 60 bytes of a value, for messages about it.
+func Beginning(value []byte) string {
+	const most = 60
+	if len(value) <= most {
+		return strings.ToValidUTF8(string(value), "\uFFFD")
+	}
+	end := most
+	for end > 0 && !utf8.RuneStart(value[end]) {
+		end--
+	}
+	return strings.ToValidUTF8(string(bytes.TrimSpace(value[:end])), "\uFFFD") + "…"
 }

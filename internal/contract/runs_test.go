@@ -1,4 +1,4 @@
-package gpumux_test
+package contract_test
 
 import (
 	"encoding/json"
@@ -8,12 +8,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // randomRuns are some of n items, as runs and as a plain list.
-func randomRuns(n int64) (runs gpumux.Runs, plain []int64) {
+func randomRuns(n int64) (runs contract.Runs, plain []int64) {
 	share := rand.Float64()
 	for i := range n {
 		if rand.Float64() < share {
@@ -24,7 +23,7 @@ func randomRuns(n int64) (runs gpumux.Runs, plain []int64) {
 	return runs, plain
 }
 
-func plainOf(runs gpumux.Runs) (plain []int64) {
+func plainOf(runs contract.Runs) (plain []int64) {
 	for _, run := range runs {
 		for i := run.Start; i < run.End; i++ {
 			plain = append(plain, i)
@@ -34,7 +33,7 @@ func plainOf(runs gpumux.Runs) (plain []int64) {
 }
 
 // tidy says that runs are sorted and neither touch nor overlap.
-func tidy(t *testing.T, runs gpumux.Runs) {
+func tidy(t *testing.T, runs contract.Runs) {
 	t.Helper()
 	for i, run := range runs {
 		require.Less(t, run.Start, run.End)
@@ -84,17 +83,17 @@ func TestRuns_JSONRoundTrip(t *testing.T) {
 		runs, _ := randomRuns(rand.Int64N(200))
 		text, err := json.Marshal(runs)
 		require.NoError(t, err)
-		var back gpumux.Runs
+		var back contract.Runs
 		require.NoError(t, json.Unmarshal(text, &back))
-		require.Equal(t, append(gpumux.Runs{}, runs...), back)
+		require.Equal(t, append(contract.Runs{}, runs...), back)
 	}
-	text, err := json.Marshal(gpumux.Runs{{Start: 5, End: 8}, {Start: 10, End: 11}})
+	text, err := json.Marshal(contract.Runs{{Start: 5, End: 8}, {Start: 10, End: 11}})
 	require.NoError(t, err)
 	require.JSONEq(t, "[5,3,2,1]", string(text))
 	const most = 1<<63 - 1
-	var far gpumux.Runs
+	var far contract.Runs
 	require.NoError(t, json.Unmarshal([]byte("[9223372036854775806,1]"), &far))
-	require.Equal(t, gpumux.Runs{{Start: most - 1, End: most}}, far)
+	require.Equal(t, contract.Runs{{Start: most - 1, End: most}}, far)
 }
 
 func TestRuns_RefusesWhatIsNone(t *testing.T) {
@@ -117,9 +116,9 @@ func TestRuns_RefusesWhatIsNone(t *testing.T) {
 		`[{"start":0,"end":1}]`:       "items are a list of numbers",
 		`"0-5"`:                       "items are a list of numbers",
 	} {
-		runs := gpumux.Runs{{Start: 1, End: 2}}
+		runs := contract.Runs{{Start: 1, End: 2}}
 		require.ErrorContains(t, json.Unmarshal([]byte(text), &runs), want, text)
-		require.Equal(t, gpumux.Runs{{Start: 1, End: 2}}, runs, "nothing is taken over")
+		require.Equal(t, contract.Runs{{Start: 1, End: 2}}, runs, "nothing is taken over")
 	}
 }
 
@@ -128,16 +127,16 @@ func FuzzRuns(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		var runs gpumux.Runs
+		var runs contract.Runs
 		if json.Unmarshal(text, &runs) != nil {
 			return
 		}
 		tidy(t, runs)
 		again, err := json.Marshal(runs)
 		require.NoError(t, err)
-		var back gpumux.Runs
+		var back contract.Runs
 		require.NoError(t, json.Unmarshal(again, &back))
-		require.Equal(t, append(gpumux.Runs{}, runs...), append(gpumux.Runs{}, back...))
+		require.Equal(t, append(contract.Runs{}, runs...), append(contract.Runs{}, back...))
 	})
 }
 
@@ -146,7 +145,7 @@ func TestWork_Take(t *testing.T) {
 	for range 200 {
 		runs, plain := randomRuns(rand.Int64N(5000))
 		work := contract.Work{Runs: slices.Clone(runs)}
-		list := contract.Work{List: &gpumux.Source{Items: runs.Len()}, End: runs.Len()}
+		list := contract.Work{List: &contract.Source{Items: runs.Len()}, End: runs.Len()}
 		if rand.IntN(2) == 0 {
 			exact := work
 			n := rand.Int64N(5000)

@@ -1,26 +1,23 @@
-package gpumux_test
+package contract_test
 
 import (
 	"encoding/json"
-	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
-// maxInput is the most bytes of an input.
-const maxInput = 4 << 20
-
-// decode says what is wrong with the input of a map.
-func decode(data []byte) error {
+// decodeMap says what is wrong with the input of a map.
+func decodeMap(data []byte) error {
 	var in gpumux.MapInput
-	return gpumux.Decode(data, &in)
+	return contract.DecodeMap(data, &in)
 }
 
-func TestDecode_NamesEveryMistakeInWordsForUsers(t *testing.T) {
+func TestDecodeMap_NamesEveryMistakeInWordsForUsers(t *testing.T) {
 	for name, c := range map[string]struct {
 		in   string
 		want []string
@@ -40,7 +37,7 @@ func TestDecode_NamesEveryMistakeInWordsForUsers(t *testing.T) {
 		"no JSON":      {`{"task":`, []string{"input: is not JSON: byte 8 of 8 makes no sense"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := decode([]byte(c.in))
+			err := decodeMap([]byte(c.in))
 			var bad *gpumux.InputError
 			require.ErrorAs(t, err, &bad)
 			var got []string
@@ -56,19 +53,19 @@ func TestDecode_NamesEveryMistakeInWordsForUsers(t *testing.T) {
 	}
 }
 
-func TestDecode_TakesWhatFits(t *testing.T) {
+func TestDecodeMap_TakesWhatFits(t *testing.T) {
 	in := gpumux.MapInput{Task: "f", Range: &gpumux.Range{Start: -3, End: 9}, Ladder: []string{"a"}, Timeout: 1e9}
 	data, err := json.Marshal(in)
 	require.NoError(t, err)
 	var same, odd gpumux.MapInput
-	require.NoError(t, gpumux.Decode(data, &same))
+	require.NoError(t, contract.DecodeMap(data, &same))
 	require.Equal(t, in, same)
-	require.NoError(t, gpumux.Decode([]byte(` { "Task" : "f" , "items" : [ [ ] , { } , null, "\\\"" ] , "timeout" : null, "chunk":null } `), &odd))
+	require.NoError(t, contract.DecodeMap([]byte(` { "Task" : "f" , "items" : [ [ ] , { } , null, "\\\"" ] , "timeout" : null, "chunk":null } `), &odd))
 	require.Equal(t, []json.RawMessage{json.RawMessage("[ ]"), json.RawMessage("{ }"), json.RawMessage("null"), json.RawMessage(`"\\\""`)}, odd.Items)
 }
 
 // What an input says costs no memory before it was checked.
-func TestDecode_TakesLittleMemory(t *testing.T) {
+func TestDecodeMap_TakesLittleMemory(t *testing.T) {
 	for name, in := range map[string]string{
 		"long":           `{"items":["` + strings.Repeat("x", maxInput) + `"]}`,
 		"brackets":       `{"items":` + strings.Repeat(`[`, maxInput/2-20) + strings.Repeat(`]`, maxInput/2-20) + `}`,
@@ -80,7 +77,7 @@ func TestDecode_TakesLittleMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			data := []byte(in)
 			var err error
-			took := taken(func() { err = decode(data) })
+			took := taken(func() { err = decodeMap(data) })
 			require.Error(t, err)
 			require.Less(t, len(err.Error()), 16<<10)
 			require.Less(t, took, bound(data))
@@ -88,19 +85,7 @@ func TestDecode_TakesLittleMemory(t *testing.T) {
 	}
 }
 
-// taken is how many bytes f allocates.
-func taken(f func()) uint64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	f()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
-}
-
-// bound is the most that reading an input may allocate, thrown away parts included.
-func bound(data []byte) uint64 { return 64<<20 + 16*uint64(len(data)) }
-
-func FuzzDecode(f *testing.F) {
+func FuzzDecodeMap(f *testing.F) {
 	for _, in := range []string{
 		`{"task":"f","items":[1,{"a":[]}],"range":{"start":0,"end":9},"ladder":["gpu"],"timeout":"3s","chunk":5}`,
 		`[]`, `null`, `"\ud800"`, `{"a":{"b":[[[{}]]]}}`, `{"source":"\u0000"}`,
@@ -109,7 +94,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var err error
-		if took := taken(func() { err = decode(data) }); took > bound(data) {
+		if took := taken(func() { err = decodeMap(data) }); took > bound(data) {
 			t.Errorf("it took %d bytes", took)
 		}
 		if err != nil && strings.Contains(err.Error(), "json: ") {
