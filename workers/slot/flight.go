@@ -10,20 +10,24 @@ type flight struct {
 	items []item
 	// track is the memory in which the items move on.
 	track []item
-	// began is when the first item did.
-	began time.Time
+	// began is when the first item did; items count the time of their frame from base.
+	began, base time.Time
 }
 
 // launch takes up to n items from the queue for the frame with this number, and returns
 // their values.
 func (f *flight) launch(q *queue, n int, frame int64) []json.RawMessage {
 	before, now := len(f.items), time.Now()
+	if f.base.IsZero() {
+		f.base = now
+	}
+	sent := now.Sub(f.base)
 	f.room(n)
 	f.items = q.take(n, f.items)
 	values := make([]json.RawMessage, len(f.items)-before)
 	for i := range values {
 		one := &f.items[before+i]
-		one.run, one.n, one.sent = frame, i, now
+		one.run, one.n, one.sent = frame, i, sent
 		values[i] = one.Value
 	}
 	if before == 0 {
@@ -67,8 +71,10 @@ func (f *flight) land() (index int64) {
 // landed notes when the last item that was answered has ended. The next one began then,
 // however late that is read, or when it was sent.
 func (f *flight) landed(ended, now time.Time) {
-	if len(f.items) > 0 && ended.Before(f.items[0].sent) {
-		ended = f.items[0].sent
+	if len(f.items) > 0 {
+		if sent := f.base.Add(f.items[0].sent); ended.Before(sent) {
+			ended = sent
+		}
 	}
 	if ended.Before(f.began) || !ended.Before(now) {
 		ended = now

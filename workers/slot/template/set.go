@@ -1,3 +1,7 @@
+// Package template keeps processes with an imported task, and forks fresh ones off.
+//
+// It owns which templates there are, and when a task bears no fork. A template runs no
+// item, and what was forked stays when it ends. It stops when Close returns.
 package template
 
 import (
@@ -230,12 +234,7 @@ type Child struct {
 }
 
 // Ready takes down that it got ready.
-func (c *Child) Ready() {
-	ts := c.from.all
-	ts.mu.Lock()
-	c.from.lineage.strikes = 0
-	ts.mu.Unlock()
-}
+func (c *Child) Ready() { c.from.all.trust(c.from) }
 
 // Unready takes down that it did not get ready, as the evidence says.
 func (c *Child) Unready(e *diagnosis.Evidence) {
@@ -251,20 +250,29 @@ func (l *lineage) refused(edition string, now time.Time) bool {
 	return l.refusal != "" && l.edition == edition && (l.until.IsZero() || now.Before(l.until))
 }
 
+// trust notes that a child got ready.
+func (ts *Set) trust(t *template) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	t.lineage.strikes = 0
+}
+
 // distrust notes that a child did not get ready; atOnce forks no other soon.
 func (ts *Set) distrust(t *template, why string, atOnce bool) {
 	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	l := t.lineage
-	if l.now != t {
-		return
+	present := t.lineage.now == t
+	if present {
+		t.lineage.strikes++
 	}
-	l.strikes++
-	if atOnce || l.strikes >= strikeLimit {
-		ts.refuseLocked(t, why, true)
-		return
+	atOnce = atOnce || t.lineage.strikes >= strikeLimit
+	ts.mu.Unlock()
+	switch {
+	case !present:
+	case atOnce:
+		ts.refuse(t, why, true)
+	default:
+		ts.log.Warn("a fresh process could not be forked", zap.String(logkey.Task, t.task.Name), zap.String(logkey.Why, why))
 	}
-	ts.log.Warn("a fresh process could not be forked", zap.String(logkey.Task, t.task.Name), zap.String(logkey.Why, why))
 }
 
 // refuse lets no more be forked of a task and says so once: for a while where what is the
@@ -272,10 +280,6 @@ func (ts *Set) distrust(t *template, why string, atOnce bool) {
 func (ts *Set) refuse(t *template, why string, passes bool) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	ts.refuseLocked(t, why, passes)
-}
-
-func (ts *Set) refuseLocked(t *template, why string, passes bool) {
 	l := t.lineage
 	if l.now != t {
 		return
