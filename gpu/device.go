@@ -1,9 +1,21 @@
+// Package gpu owns the connection to the NVIDIA driver's library (NVML), what is known of this host's devices (GPUs, MIG instances,
+// the CPU), and the resident memory of process trees. It never starts or ends a process, changes a setting of a device, or decides
+// what a health event means for the work, and it imports nothing else of gpumux. An Inventory and its watches stop when it is
+// closed; a watch also ends with its context.
+//
+// NVML needs cgo and Linux; other builds list the CPU only. Do not link such a binary statically or with immediate binding (-z now,
+// LD_BIND_NOW): its symbols stay open until the library is loaded. A process loads one NVML library and keeps it.
 package gpu
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"runtime"
 	"strconv"
+
+	"github.com/gpumux/gpumux/gpu/mps"
 )
 
 // Kind says what a device is.
@@ -168,3 +180,53 @@ type Link struct {
 	// P2P says that each can read and write the other's memory without the host.
 	P2P bool `json:"p2p"`
 }
+
+// cpuDevice describes this host as a device.
+func cpuDevice() Device {
+	m, _ := thisHost.memory()
+	return Device{Index: -1, Kind: KindCPU, UUID: CPU, Name: cmp.Or(thisHost.cpuName(), runtime.GOARCH+" processor"), Memory: m.Total}
+}
+
+// cpuStatus is the host's memory, seen through the device's own total when that is smaller.
+func cpuStatus(d Device) (Status, error) {
+	m, err := thisHost.memory()
+	if err != nil {
+		return unknown(), fmt.Errorf("gpu: memory of the host: %w", err)
+	}
+	if d.Memory > 0 && d.Memory < m.Total {
+		m = Memory{Total: d.Memory, Free: min(m.Free, d.Memory)}
+		m.Used = m.Total - m.Free
+	}
+	s := unknown()
+	s.Memory = m
+	return s, nil
+}
+
+// shared fills in how the processes of a device share it.
+func (s *Status) shared(daemon bool) {
+	clients, turns := 0, 0
+	server := false
+	for _, p := range s.Processes {
+		switch {
+		case p.Type == "mps":
+			clients++
+		case filepath.Base(p.Name) == "nvidia-cuda-mps-server":
+			server = true
+		case p.Type == "compute":
+			turns++
+		}
+	}
+	switch server = server || clients > 0; {
+	case server:
+		s.MPS = "server"
+		turns++ // its clients have one turn between them
+	case daemon:
+		s.MPS = "daemon"
+	}
+	if turns > 1 {
+		s.TimeSliced = turns
+	}
+}
+
+// mpsDaemon reports whether an MPS control daemon is where CUDA looks for it.
+func mpsDaemon() bool { return mps.Listens(mps.Pipe()) }

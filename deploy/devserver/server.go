@@ -1,3 +1,10 @@
+// Package devserver runs a whole Temporal in this process: the server, SQLite as its database, and the Web UI.
+//
+// It owns the listening ports (all on 127.0.0.1), the data folder with its lock and database, and the settings that make one machine
+// fast. It never listens beyond loopback, calls another host or prints; it logs. It stops with Stop; the data folder then holds
+// everything in one file. A killed server finds its state again at the next start.
+//
+// It is for one machine: `gpumux dev`, `gpumux map --local` and tests. A fleet has a Temporal cluster of its own.
 package devserver
 
 import (
@@ -8,10 +15,14 @@ import (
 	"sync"
 	"time"
 
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/server/common/authorization"
 	"go.temporal.io/server/common/config"
 	"go.temporal.io/server/temporal"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 )
 
 // AnyPort asks for a free port that the system chooses.
@@ -209,4 +220,36 @@ func (s *Server) shutDown() error {
 		return fmt.Errorf("stop Temporal: %w", err)
 	}
 	return nil
+}
+
+const (
+	readyTimeout  = 30 * time.Second
+	readyInterval = 5 * time.Millisecond
+)
+
+// waitReady returns when the frontend answers for the namespace.
+func waitReady(ctx context.Context, address string, t token) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("no answer within %s", readyTimeout))
+	defer cancel()
+	if t != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", t.header())
+	}
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return fmt.Errorf("connect to %s: %w", address, err)
+	}
+	defer conn.Close()
+	client := workflowservice.NewWorkflowServiceClient(conn)
+	request := &workflowservice.DescribeNamespaceRequest{Namespace: namespace}
+	for {
+		_, err := client.DescribeNamespace(ctx, request, grpc.WaitForReady(true))
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for namespace %s at %s: %w (last answer: %w)", namespace, address, context.Cause(ctx), err)
+		case <-time.After(readyInterval):
+		}
+	}
 }

@@ -37,7 +37,6 @@ type meter struct {
 	stints  map[*Stint]bool
 	peaks   map[string]int64 // the most bytes of an item, by task
 	last    time.Time        // the end of the task's last call
-	paused  time.Duration    // the longest time without one since the last measurement
 	at      time.Time        // the end of what valid and lack sum up
 	valid   float64          // seconds that count
 	base    float64          // valid at the last reset
@@ -56,8 +55,6 @@ type measurement struct {
 	task  string
 	want  int
 	rate  float64
-	// paused is the longest time without a call of the task since the last measurement.
-	paused time.Duration
 	// hungry says that there is no rate for lack of work.
 	hungry bool
 }
@@ -87,9 +84,6 @@ func (m *meter) newStint(p *pool.Pool, h *pool.Handle, task string, whole bool) 
 	defer m.mu.Unlock()
 	m.advance()
 	m.switchTo(s)
-	if task == m.task && !m.runs(task) && !m.last.IsZero() {
-		m.paused = max(m.paused, m.at.Sub(m.last))
-	}
 	m.stints[s] = true
 	s.stretch()
 	return s
@@ -190,7 +184,7 @@ func (m *meter) switchTo(s *Stint) {
 	if m.task != "" && (m.runs(m.task) || m.at.Sub(m.last) < m.length) {
 		return
 	}
-	m.task, m.last, m.paused = s.task, time.Time{}, 0
+	m.task, m.last = s.task, time.Time{}
 	m.restart()
 }
 
@@ -262,10 +256,9 @@ func (m *meter) add(s *Stint) {
 
 // publish sends a measurement, unless the last one still waits.
 func (m *meter) publish(found measurement) {
-	found.epoch, found.task, found.want, found.paused = m.epoch, m.task, m.want, m.paused
+	found.epoch, found.task, found.want = m.epoch, m.task, m.want
 	select {
 	case m.measured <- found:
-		m.paused = 0
 		m.clear()
 	default:
 	}

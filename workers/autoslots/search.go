@@ -32,7 +32,7 @@ type search struct {
 	low, high      int  // too few, and enough that more bring nothing; 0 and bound+1 where unknown
 	bounded        bool // high is known
 	downFirst      bool
-	left           int  // measurements until the row ends
+	left           int // measurements until the row ends
 	rates          map[int][]float64
 	known          map[int]float64 // the throughput of every number in this search
 
@@ -194,13 +194,6 @@ func (s *search) decide(worth bool) {
 func (s *search) starve() {
 	if s.trial > s.at && s.now == s.trial {
 		s.decide(false)
-	}
-}
-
-// pause drops a trial that waited too long for its next measurement: the items may differ.
-func (s *search) pause() {
-	if !s.resting {
-		s.remeasure()
 	}
 }
 

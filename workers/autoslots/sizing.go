@@ -1,3 +1,6 @@
+// Package autoslots owns the number of slots per device of pools with slots: auto. A Sizing measures every call and result and resizes its
+// pool to the most throughput. It never starts or ends a process, and never gives a pool more slots than the devices have memory for. It
+// stops when the context of Run ends.
 package autoslots
 
 import (
@@ -19,8 +22,6 @@ import (
 const (
 	// measureFor is the valid time of a measurement.
 	measureFor = time.Second
-	// stale is the time without a call of a task after which its earlier measurements are not comparable.
-	stale = time.Minute
 	// roomShare is the share of a device's free memory that more slots may plan with.
 	roomShare = 0.9
 )
@@ -54,7 +55,6 @@ type Sizing struct {
 type taskSearch struct {
 	*search
 	logged int // the last logged number
-	last   time.Time
 }
 
 // New begins with one slot per device. Call Run next.
@@ -118,10 +118,7 @@ func (s *Sizing) Run(ctx context.Context) {
 
 func (s *Sizing) observe(found measurement) {
 	tried := s.searchFor(found.task)
-	if found.paused > stale || found.task != s.task && time.Since(tried.last) > stale {
-		tried.pause()
-	}
-	s.task, tried.last = found.task, time.Now()
+	s.task = found.task
 	switch {
 	case tried.slots() != s.open: // the previous task had another number
 	case found.hungry:
@@ -147,7 +144,7 @@ func (s *Sizing) overflow(task string) {
 func (s *Sizing) searchFor(task string) *taskSearch {
 	tried := s.tasks[task]
 	if tried == nil {
-		tried = &taskSearch{search: newSearch(s.open, s.most), last: time.Now()}
+		tried = &taskSearch{search: newSearch(s.open, s.most)}
 		tried.room = func(from, to int) int { return s.room(task, from, to) }
 		s.tasks[task] = tried
 	}

@@ -27,10 +27,8 @@ const (
 	// holds more than tightShare of its budget.
 	watchCost, nearCost = 100, 20
 	tightShare          = 0.75
-	// sharedCost bounds the cost of measuring shared pages in the same way, or grownCost when the process has grown by grownShare of
-	// its budget since.
-	sharedCost, grownCost = 50, 10
-	grownShare            = 0.125
+	// sharedCost bounds the cost of measuring shared pages in the same way.
+	sharedCost = 20
 )
 
 // memories is what the watch asks about devices; *gpu.Inventory is one. It answers within seconds, to many callers at once.
@@ -89,25 +87,9 @@ type watched struct {
 	counted      int64 // held, with shared pages once for each process
 	others       []int // its descendants as of the last round
 	// own is the share of its resident memory without shared pages, as of the last sample.
-	own      float64
-	last     sharedSample
-	sampling bool
-}
-
-// sharedSample measured shared pages: when it ended, its duration, and what the process held with shared pages once for each process.
-type sharedSample struct {
-	at   time.Time
-	took time.Duration
-	held int64
-}
-
-// due reports whether it is time for another sample of a process that holds so much by now.
-func (s sharedSample) due(now time.Time, held, budget int64) bool {
-	wait := sharedCost * s.took
-	if float64(held-s.held) >= grownShare*float64(budget) {
-		wait = grownCost * s.took
-	}
-	return now.Sub(s.at) >= wait
+	own         float64
+	sampling    bool
+	sampleAfter time.Time // the next sample of shared pages is not due before
 }
 
 func newWatch(devices memories, hostPIDs bool, log *zap.Logger) *watch {
@@ -310,7 +292,7 @@ func (f *watched) observe(held int64) {
 		return
 	}
 	// Until here shared pages count once for each process.
-	if began := time.Now(); !f.sampling && f.last.due(began, held, f.budget) {
+	if began := time.Now(); !f.sampling && began.After(f.sampleAfter) {
 		f.sampling = true
 		go f.sample(began, append([]int{f.pid}, f.others...))
 	}
@@ -322,7 +304,7 @@ func (f *watched) sample(began time.Time, pids []int) {
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()
 	now := time.Now()
-	f.sampling, f.last = false, sharedSample{at: now, took: now.Sub(began), held: f.counted}
+	f.sampling, f.sampleAfter = false, now.Add(sharedCost*now.Sub(began))
 	f.own = min(1, float64(own)/float64(max(f.counted, 1)))
 	if !f.closed && !f.ended && own > f.budget && f.counted > f.budget {
 		f.end(own)
