@@ -178,14 +178,10 @@ type LocalOptions struct {
 	Tasks map[string]Task
 	// TasksDir is a folder of Python modules; its functions are offered as module:function.
 	TasksDir string
-	// Interpreter is the Python for TasksDir. Default python3.
-	Interpreter string
 	// Dir is the folder that relative paths start from. Default: the working folder.
 	Dir string
 	// Store is the blob URL of the store. Default as in Config.
 	Store string
-	// Address and Namespace say where Temporal is. Default: Temporal's own conventions.
-	Address, Namespace string
 }
 
 // Local is the Config of a worker with one pool.
@@ -194,15 +190,14 @@ func Local(o LocalOptions) Config {
 		o.Devices = gpu.Selection{anyDevice}
 	}
 	c := Config{
-		Temporal: Temporal{Address: o.Address, Namespace: o.Namespace},
-		Store:    o.Store,
-		Pools:    []Pool{{Name: cmp.Or(o.Pool, "gpu"), Devices: o.Devices, Slots: Slots(o.Slots), Memory: o.Memory, Mode: o.Mode}},
-		Tasks:    map[string]Task{},
-		Dir:      o.Dir,
+		Store: o.Store,
+		Pools: []Pool{{Name: cmp.Or(o.Pool, "gpu"), Devices: o.Devices, Slots: Slots(o.Slots), Memory: o.Memory, Mode: o.Mode}},
+		Tasks: map[string]Task{},
+		Dir:   o.Dir,
 	}
 	maps.Copy(c.Tasks, o.Tasks)
 	if o.TasksDir != "" {
-		c.Tasks["*"] = Task{PythonDir: o.TasksDir, Interpreter: o.Interpreter}
+		c.Tasks["*"] = Task{PythonDir: o.TasksDir}
 	}
 	return c
 }

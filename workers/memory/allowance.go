@@ -17,8 +17,8 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/session"
 )
 
-// allowances are the measured memory of a process beside its data, for each model of device and each task: on a GPU the CUDA context,
-// code and workspaces, on the CPU the idle process with the task loaded.
+// allowances are the measured memory of a process beside its data, for each model of GPU and each
+// task: the CUDA context, code and workspaces.
 type allowances struct {
 	log *zap.Logger
 
@@ -41,13 +41,7 @@ func (a *allowances) get(model, task string) gpumux.Size {
 }
 
 // loaded observes the idle process of a task.
-func (a *allowances) loaded(pool config.Pool, model, task string, bytes int64) {
-	if bytes <= 0 {
-		return
-	}
-	if model == gpu.CPU {
-		a.set(model, task, gpumux.Size(bytes))
-	}
+func (a *allowances) loaded(pool config.Pool, task string, bytes int64) {
 	if size := gpumux.Size(bytes); size > pool.Memory*3/4 && a.first(pool.Name, task, "loaded") {
 		a.log.Warn(fmt.Sprintf("the loaded task holds %s of its budget of %s before any item; little is left for data", size, pool.Memory),
 			zap.String(logkey.Pool, pool.Name), zap.String(logkey.Task, task))
@@ -92,18 +86,15 @@ func (a *allowances) first(words ...string) bool {
 	return !was
 }
 
-// set records a measurement, and reports whether it changes something. One that differs by less than an eighth does not, so that
-// templates keep their environment. On a GPU the allowance only grows: a process that has loaded less so far says nothing of the others.
+// set records a measurement, and reports whether it changes something. One that is larger by less
+// than an eighth does not, so that templates keep their environment. The allowance only grows: a
+// process that has loaded less so far says nothing of the others.
 func (a *allowances) set(model, task string, now gpumux.Size) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	key := allowanceKey{model, task}
 	before := a.measured[key]
-	change := now - before
-	if model == gpu.CPU {
-		change = max(change, -change)
-	}
-	if change <= before/8 {
+	if now-before <= before/8 {
 		return false
 	}
 	a.measured[key] = now
