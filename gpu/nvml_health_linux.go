@@ -58,8 +58,8 @@ func (d *nvmlDriver) recoveryOf(h nvml.Device) (Action, error) {
 	return ActionDrain, nil // newer than this table: not healthy in any case
 }
 
-// watch receives one event at a time. It polls every GPU at the start, every pollEvery, and when the events fail: a GPU that fell
-// off the bus may send nothing.
+// watch receives one event at a time. It polls every GPU at the start, every pollEvery,
+// and when the events fail: a GPU that fell off the bus may send nothing.
 func (d *nvmlDriver) watch(ctx context.Context, emit func(Event)) error {
 	if err := d.acquire(); err != nil {
 		return err

@@ -25,9 +25,9 @@ var libraryPaths = []string{
 	"/run/opengl-driver/lib/libnvidia-ml.so.1",
 }
 
-// needed is the functions without which there is nothing to do, each with the versions that
-// the binding may choose. Calling a function that the library lacks ends the process, so
-// these are looked up before the first call, and all others before theirs.
+// needed is the functions without which there is nothing to do, each with the versions
+// that the binding may choose. Calling a function that the library lacks ends the
+// process, so these are looked up before the first call, and all others before theirs.
 var needed = [][]string{
 	{"nvmlInit_v2", "nvmlInit"}, {"nvmlShutdown"}, {"nvmlErrorString"},
 	{"nvmlDeviceGetCount_v2", "nvmlDeviceGetCount"},
@@ -35,8 +35,8 @@ var needed = [][]string{
 	{"nvmlDeviceGetUUID"}, {"nvmlDeviceGetName"}, {"nvmlDeviceGetMemoryInfo"},
 }
 
-// loaded is the one library of this process: the dynamic linker binds each function to the
-// first library that has it, so a second one would be mixed with the first.
+// loaded is the one library of this process: the dynamic linker binds each function to
+// the first library that has it, so a second one would be mixed with the first.
 var loaded struct {
 	sync.Mutex
 	path string
@@ -163,8 +163,8 @@ func initError(ret nvml.Return) error {
 	return &absentError{fmt.Sprintf("the NVIDIA driver is not ready: %v", ret), hint}
 }
 
-// devices lists the GPUs and their MIG instances. One that cannot be opened is a problem to
-// report, not the end of the list.
+// devices lists the GPUs and their MIG instances. One that cannot be opened is a problem
+// to report, not the end of the list.
 func (d *nvmlDriver) devices() ([]Device, []string, error) {
 	n, ret := d.lib.DeviceGetCount()
 	if ret != nvml.SUCCESS {
@@ -241,8 +241,8 @@ func (d *nvmlDriver) describe(handle nvml.Device, info Device) (nvmlDevice, erro
 	return nvmlDevice{handle: handle, info: info, callGate: newCallGate()}, nil
 }
 
-// migInstances lists the instances of a GPU and marks it when it is split. Instance numbers
-// have holes where one was destroyed.
+// migInstances lists the instances of a GPU and marks it when it is split. Instance
+// numbers have holes where one was destroyed.
 func (d *nvmlDriver) migInstances(g *nvmlDevice) []nvmlDevice {
 	if !d.hasAll("nvmlDeviceGetMigMode", "nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex") {
 		return nil

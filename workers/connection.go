@@ -93,8 +93,8 @@ const (
 	reportPause = 500 * time.Millisecond
 )
 
-// patient reports the end of an activity until the server answers or the worker stops. The SDK gives up after ten seconds,
-// and a finished chunk would run again.
+// patient reports the end of an activity until the server answers or the worker stops.
+// The SDK gives up after ten seconds, and a finished chunk would run again.
 func (w *Worker) patient(
 	ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption,
 ) error {
@@ -167,8 +167,8 @@ func (l temporalLog) With(keyvals ...any) log.Logger {
 // withheld replaces in the log what a task said.
 const withheld = "(not in the log, since payloads are encrypted; see the map's results)"
 
-// redact is a log without the texts of faults, which may hold parts of items: the log is not encrypted, even if payloads are. Kinds,
-// places and numbers stay.
+// redact is a log without the texts of faults, which may hold parts of items: the log is
+// not encrypted, even if payloads are. Kinds, places and numbers stay.
 func redact(log *zap.Logger) *zap.Logger {
 	return log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
 		if _, already := c.(redactedCore); already {

@@ -9,8 +9,8 @@ import (
 	"go.temporal.io/sdk/worker"
 )
 
-// young is how long a poll counts as about to bring work. A queue with work answers sooner. An older poll counts as idle, and another
-// queue may use the same free slot.
+// young is how long a poll counts as about to bring work. A queue with work answers
+// sooner. An older poll counts as idle, and another queue may use the same free slot.
 const young = 50 * time.Millisecond
 
 // supplier decides when Temporal is asked for work: only while a slot is free. One serves the pool's queue, its devices' queues and
@@ -44,8 +44,8 @@ type supplier struct {
 type vacancies interface {
 	// Slots is how many slots a group of devices has, or the pool for "".
 	Slots(group string) int
-	// Free is how many of them are not in use, Soon how many more will not be soon, Leased how many leases have, Leasable how many more
-	// they may have.
+	// Free is how many of them are not in use, Soon how many more will not be soon, Leased
+	// how many leases have, Leasable how many more they may have.
 	Free(group string) int
 	Soon(group string) int
 	Leased(group string) int
@@ -186,8 +186,8 @@ func (s *supplier) forget(p *poll) {
 	s.idle = slices.DeleteFunc(s.idle, func(o *poll) bool { return o == p })
 }
 
-// grant issues every permit that may be issued now. If an ask waits for the oldest young poll, it runs again when that poll has aged.
-// The caller holds the lock.
+// grant issues every permit that may be issued now. If an ask waits for the oldest young
+// poll, it runs again when that poll has aged. The caller holds the lock.
 func (s *supplier) grant() {
 	leases := 0 // work of leases, of which some may wait for a slot here
 	for queue := range s.leases {

@@ -222,8 +222,8 @@ func (w *Worker) question() func(context.Context) error {
 	}
 }
 
-// openPools makes the slots of all pools, probes their devices and returns their queues. Until guarding ends, it watches the devices
-// and adapts the numbers of slots.
+// openPools makes the slots of all pools, probes their devices and returns their queues.
+// Until guarding ends, it watches the devices and adapts the numbers of slots.
 func (w *Worker) openPools(ctx, guarding context.Context, runtime string) (queues []queue) {
 	w.templates, w.ledger, w.direct = template.NewSet(w.log), pool.NewLedger(), map[string]*activities.Pool{}
 	guard := health.New(w.inventory, w.tryDevice, 2*time.Second, w.log)

@@ -146,8 +146,8 @@ type folder struct {
 	lock *os.File
 }
 
-// openFolder creates the folder when it is missing and locks it. The system releases the lock of a dead process; the lock file stays and
-// names the last owner.
+// openFolder creates the folder when it is missing and locks it. The system releases the
+// lock of a dead process; the lock file stays and names the last owner.
 func openFolder(path string) (*folder, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 // repeats is how long the same line is not logged again: a full disk causes it many times a second.
 const repeats = time.Minute
 
-// plainCore drops fields for the server's authors, and lines about requests that callers retry. Its
-// level can be raised later.
+// plainCore drops fields for the server's authors, and lines about requests that callers
+// retry. Its level can be raised later.
 type plainCore struct {
 	zapcore.Core
 	level zap.AtomicLevel

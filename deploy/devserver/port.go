@@ -13,8 +13,8 @@ import (
 
 const loopback = "127.0.0.1"
 
-// ports are those of the services; callers use only the frontend's. A server with a token has an inner frontend for the other services;
-// its port is 0 without one.
+// ports are those of the services; callers use only the frontend's. A server with a token
+// has an inner frontend for the other services; its port is 0 without one.
 type ports struct {
 	frontend, inner, history, matching, worker int
 }

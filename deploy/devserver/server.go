@@ -42,8 +42,8 @@ type Options struct {
 	Port     int    // of the frontend (gRPC); default 7233; AnyPort: a free one
 	UIPort   int    // of the Web UI (HTTP); default 8233; AnyPort: a free one
 	Headless bool   // no Web UI; default false
-	// Token is required of callers as "authorization: Bearer <Token>", and Server.Key of browsers; default "": everybody on this machine
-	// may call.
+	// Token is required of callers as "authorization: Bearer <Token>", and Server.Key of
+	// browsers; default "": everybody on this machine may call.
 	Token   string
 	UIHosts []string    // names beside localhost under which browsers may ask for the Web UI, such as that of a proxy
 	Log     *zap.Logger // receives the server's warnings and errors; default: nothing is logged
@@ -195,8 +195,8 @@ func (s *Server) UI() string {
 // Key is the Web UI's key, which a browser shows once, as ?key= of any page; "" when the UI needs none.
 func (s *Server) Key() string { return s.token.key() }
 
-// Stop ends the server in a second or two. It returns when the ports are closed and the data folder is complete and free. Further calls
-// return the same.
+// Stop ends the server in a second or two. It returns when the ports are closed and the
+// data folder is complete and free. Further calls return the same.
 func (s *Server) Stop() error {
 	s.stop.Do(func() { s.stopErr = s.shutDown() })
 	return s.stopErr

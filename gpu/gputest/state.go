@@ -41,8 +41,8 @@ type GPU struct {
 	Processes             []Process
 }
 
-// Sick has the CUDA error codes of a device that fails: of cuInit, and of making a context, allocating and copying there. Hangs is a
-// call that does not return.
+// Sick has the CUDA error codes of a device that fails: of cuInit, and of making a
+// context, allocating and copying there. Hangs is a call that does not return.
 type Sick struct{ Init, Context, Alloc, Copy int }
 
 // ECC is the state of a GPU's error-correcting memory; without it being on, the driver tells no errors.

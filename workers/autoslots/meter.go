@@ -175,8 +175,8 @@ func (m *meter) current(of measurement) bool {
 	return of.epoch == m.epoch
 }
 
-// switchTo makes a Stint's task the measured one when the present one has not run for a while. The caller holds the lock and has called
-// advance.
+// switchTo makes a Stint's task the measured one when the present one has not run for a
+// while. The caller holds the lock and has called advance.
 func (m *meter) switchTo(s *Stint) {
 	if s.task == m.task || s.whole {
 		return
@@ -242,8 +242,8 @@ func (m *meter) add(s *Stint) {
 	m.ended++
 	m.items += share * float64(s.items)
 	if !m.settled {
-		// A measurement counts too much of the items at its beginning and too little of those at its end. After a reset only the
-		// latter holds.
+		// A measurement counts too much of the items at its beginning and too little of those
+		// at its end. After a reset only the latter holds.
 		if m.settled = m.ended >= m.want; m.settled {
 			m.clear()
 		}

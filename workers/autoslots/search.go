@@ -10,8 +10,8 @@ const (
 	gain = 1.08
 	// inRow is the number of measurements in a row, mostRows the most such rows of a number before a doubtful comparison is decided.
 	inRow, mostRows = 3, 7
-	// apart is how many standard errors a clear result is away from doubt; leastSpread is the least assumed spread of measurements,
-	// because a few may agree by chance.
+	// apart is how many standard errors a clear result is away from doubt; leastSpread is
+	// the least assumed spread of measurements, because a few may agree by chance.
 	apart, leastSpread = 2.0, 0.03
 	// firstRest and lastRest are the measurements between two searches; the pause doubles each time.
 	firstRest, lastRest = 120, 1920

@@ -31,8 +31,8 @@ type statuses interface {
 	Status(uuid string) (gpu.Status, error)
 }
 
-// Sizing finds by measurement how many slots per device a pool with slots: auto has. Each task has a search, which observes the meter's
-// measurements. One goroutine runs it.
+// Sizing finds by measurement how many slots per device a pool with slots: auto has. Each
+// task has a search, which observes the meter's measurements. One goroutine runs it.
 type Sizing struct {
 	pool    *pool.Pool
 	meter   *meter

@@ -129,8 +129,8 @@ func checkShares(placements []Placement, r *report) {
 	}
 }
 
-// checkComputeModes reports devices that do not let as many processes in as there are slots: CUDA refuses those above with error 46,
-// for as long as the first one lives.
+// checkComputeModes reports devices that do not let as many processes in as there are
+// slots: CUDA refuses those above with error 46, for as long as the first one lives.
 func checkComputeModes(placements []Placement, inventory *gpu.Inventory, r *report) {
 	for _, d := range Devices(placements) {
 		if d.Kind == gpu.KindCPU {

@@ -220,14 +220,14 @@ func MetricsAddress(text string) (string, error) {
 type Temporal struct {
 	Address   string `yaml:"address"`
 	Namespace string `yaml:"namespace"`
-	// Deployment is the name of the Worker Deployment that the worker is a version of, and Build that version. Default: the worker
-	// has no version; Build is the program's.
+	// Deployment is the name of the Worker Deployment that the worker is a version of, and
+	// Build that version. Default: the worker has no version; Build is the program's.
 	Deployment string `yaml:"deployment"`
 	Build      string `yaml:"build"`
 }
 
-// Version is what makes the worker one of a deployment. A map stays with the version that it began with, since another one's
-// workflow code may decide otherwise.
+// Version is what makes the worker one of a deployment. A map stays with the version that
+// it began with, since another one's workflow code may decide otherwise.
 func (t Temporal) Version(program string) worker.DeploymentOptions {
 	if t.Deployment == "" {
 		return worker.DeploymentOptions{}

@@ -20,19 +20,19 @@ type Pool struct {
 	Name string `yaml:"name"`
 	// Devices are all, cpu, indices such as [0, 1] or UUIDs. Default all.
 	Devices gpu.Selection `yaml:"devices"`
-	// Slots is the number of slots per device, or per group of GPUs when GPUsPerSlot is above 1; AutoSlots lets the worker find
-	// it by measurement. Default 1.
+	// Slots is the number of slots per device, or per group of GPUs when GPUsPerSlot is
+	// above 1; AutoSlots lets the worker find it by measurement. Default 1.
 	Slots Slots `yaml:"slots"`
 	// Placement is where calls go among devices with free slots: spread (default), to the one that does least, or pack, to the one that
 	// does most, so that others stay free for calls that need a device whole.
 	Placement string `yaml:"placement"`
-	// MaxSlots is the most that AutoSlots uses. Default 16 on a GPU, and two per processor on the CPU; never more than the budgets
-	// allow.
+	// MaxSlots is the most that AutoSlots uses. Default 16 on a GPU, and two per processor
+	// on the CPU; never more than the budgets allow.
 	MaxSlots int `yaml:"max_slots"`
 	// Memory is the budget of one slot, over all of its devices together. Default: none.
 	Memory gpumux.Size `yaml:"memory"`
-	// Reserve is the memory of each device that stays free for others than the worker, for whom what they hold already counts. Default:
-	// none.
+	// Reserve is the memory of each device that stays free for others than the worker, for
+	// whom what they hold already counts. Default: none.
 	Reserve gpumux.Size `yaml:"reserve"`
 	// Leases is the most slots of the pool that leases may have at a time. Default: half of them, so none of a single slot.
 	Leases *int `yaml:"leases"`
@@ -87,8 +87,8 @@ type Placement struct {
 	Pool
 	index  int // in Config.Pools
 	Groups []Group
-	// Most is the number of slots per group; with AutoSlots, which begins with 1, the largest one. Fit is the most whose budgets fit
-	// at once.
+	// Most is the number of slots per group; with AutoSlots, which begins with 1, the
+	// largest one. Fit is the most whose budgets fit at once.
 	Most, Fit int
 	RunAs     *process.User
 }

@@ -38,23 +38,23 @@ type Task struct {
 	// Env adds to the environment; PassEnv names what is passed on from the worker's.
 	Env     map[string]string `yaml:"env"`
 	PassEnv []string          `yaml:"pass_env"`
-	// User is the user that it runs as: a name or number of this machine, with ":group" or without. The worker must be root or have
-	// the capabilities for it. Default: the pool's.
+	// User is the user that it runs as: a name or number of this machine, with ":group" or
+	// without. The worker must be root or have the capabilities for it. Default: the pool's.
 	User string `yaml:"user"`
 	// Mode is the task's own mode. Default: the pool's; commands are always fresh.
 	Mode gpumux.Mode `yaml:"mode"`
-	// Fresh is how a fresh item of a Python task gets its process: fork, from a process that has imported the task, or spawn, a new
-	// interpreter. Default fork.
+	// Fresh is how a fresh item of a Python task gets its process: fork, from a process that
+	// has imported the task, or spawn, a new interpreter. Default fork.
 	Fresh launch.Fresh `yaml:"fresh"`
-	// Hygiene is on or off: whether a persistent process with a budget trims its memory between items, and is recycled for it. Default:
-	// the pool's.
+	// Hygiene is on or off: whether a persistent process with a budget trims its memory
+	// between items, and is recycled for it. Default: the pool's.
 	Hygiene launch.Hygiene `yaml:"hygiene"`
 	// Timeout bounds one item. Default: none.
 	Timeout gpumux.Duration `yaml:"timeout"`
 	// Recycle replaces a persistent process after so many items or so much time. Default: never.
 	Recycle Recycle `yaml:"recycle"`
-	// VisibleDevices is how CUDA_VISIBLE_DEVICES names the slot's devices: uuid, or index for programs that take only numbers. Default
-	// uuid.
+	// VisibleDevices is how CUDA_VISIBLE_DEVICES names the slot's devices: uuid, or index
+	// for programs that take only numbers. Default uuid.
 	VisibleDevices string `yaml:"visible_devices"`
 	// Output is what a command prints: json or text. Default json.
 	Output string `yaml:"output"`

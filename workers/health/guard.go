@@ -187,8 +187,8 @@ func (g *Guard) observe(e gpu.Event) {
 	}
 }
 
-// compare cordons devices that are gone, such as a MIG instance that was destroyed, and tells of new ones, which the worker uses after
-// its next start.
+// compare cordons devices that are gone, such as a MIG instance that was destroyed, and
+// tells of new ones, which the worker uses after its next start.
 func (g *Guard) compare() {
 	gone, come, err := g.driver.Changes()
 	if err != nil {

@@ -24,8 +24,8 @@ const probeLimit = 30 * time.Second
 type Probe struct {
 	Device string `json:"device"`
 	OK     bool   `json:"ok"`
-	// Seconds is how long that took. Context is what the context holds, Free and Total are the device's memory as CUDA tells it, in
-	// bytes; 0 means unknown.
+	// Seconds is how long that took. Context is what the context holds, Free and Total are
+	// the device's memory as CUDA tells it, in bytes; 0 means unknown.
 	Seconds float64 `json:"seconds"`
 	Context uint64  `json:"context,omitempty"`
 	Free    uint64  `json:"free,omitempty"`
@@ -90,8 +90,8 @@ type Prober struct {
 	User *process.User
 	// Home is their HOME. Default: the worker's.
 	Home string
-	// Env is what a process on the device needs in its environment beside the device's name, Ending what comes before it is killed: see
-	// slot.Options.
+	// Env is what a process on the device needs in its environment beside the device's name,
+	// Ending what comes before it is killed: see slot.Options.
 	Env    map[string]string
 	Ending func(ours func(pid int) bool)
 	// Limit is how long a device may take to answer. Default 30 s.

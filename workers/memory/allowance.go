@@ -17,8 +17,8 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/session"
 )
 
-// allowances are the measured memory of a process beside its data, for each model of GPU and each
-// task: the CUDA context, code and workspaces.
+// allowances are the measured memory of a process beside its data, for each model of GPU
+// and each task: the CUDA context, code and workspaces.
 type allowances struct {
 	log *zap.Logger
 
@@ -67,8 +67,8 @@ func (a *allowances) capped(pool, model string, devices int, c session.Cap) {
 	log.Info("the framework's own limit was tried and holds")
 }
 
-// beside observes what a process holds beside its frameworks' allocators, in a slot of so many devices: at CUDA's start, and later, when
-// libraries have loaded more.
+// beside observes what a process holds beside its frameworks' allocators, in a slot of so
+// many devices: at CUDA's start, and later, when libraries have loaded more.
 func (a *allowances) beside(pool, model string, devices int, task string, bytes int64) {
 	if a.set(model, task, gpumux.Size(bytes)/gpumux.Size(devices)) {
 		a.log.Debug("what processes of a task take beside their frameworks' allocators", zap.String(logkey.Pool, pool),
@@ -86,9 +86,9 @@ func (a *allowances) first(words ...string) bool {
 	return !was
 }
 
-// set records a measurement, and reports whether it changes something. One that is larger by less
-// than an eighth does not, so that templates keep their environment. The allowance only grows: a
-// process that has loaded less so far says nothing of the others.
+// set records a measurement, and reports whether it changes something. One that is larger
+// by less than an eighth does not, so that templates keep their environment. The
+// allowance only grows: a process that has loaded less so far says nothing of the others.
 func (a *allowances) set(model, task string, now gpumux.Size) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -119,8 +119,8 @@ func Room(p config.Pool, g config.Group, allowance gpumux.Size) gpumux.Size {
 	return budget - min(ContextRoom, budget/4)
 }
 
-// Cap puts the frameworks' own limits per device into a process's environment. The task process, which knows the room, limits the
-// frameworks that need code for it.
+// Cap puts the frameworks' own limits per device into a process's environment. The task
+// process, which knows the room, limits the frameworks that need code for it.
 func Cap(env map[string]string, room gpumux.Size, devices []gpu.Device) {
 	if room == 0 {
 		return

@@ -9,8 +9,8 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/session"
 )
 
-// A reserveShare of the host's memory, between leastReserve and mostReserve, stays free of task processes: below that the kernel would
-// soon kill any process of its choice.
+// A reserveShare of the host's memory, between leastReserve and mostReserve, stays free
+// of task processes: below that the kernel would soon kill any process of its choice.
 const (
 	reserveShare = 16
 	leastReserve = 256 << 20
@@ -84,8 +84,8 @@ func (r *reading) foreignDue() bool {
 	return time.Since(r.asked) >= max(foreignEvery, watchCost*r.took)
 }
 
-// endForeign ends the processes whose trees hold memory on a device that is not their slot's, as a reading has just shown. The caller
-// holds the lock.
+// endForeign ends the processes whose trees hold memory on a device that is not their
+// slot's, as a reading has just shown. The caller holds the lock.
 func (w *watch) endForeign(uuid string, held map[int]uint64) {
 	device, known := w.gpus[uuid]
 	if !known || len(held) == 0 {

@@ -23,8 +23,8 @@ const (
 	watchFar  = 200 * time.Millisecond
 	watchIdle = time.Second
 	nearShare = 0.5
-	// watchCost bounds the cost of rounds: the pause is at least so many times the duration of one, or nearCost times while a process
-	// holds more than tightShare of its budget.
+	// watchCost bounds the cost of rounds: the pause is at least so many times the duration
+	// of one, or nearCost times while a process holds more than tightShare of its budget.
 	watchCost, nearCost = 100, 20
 	tightShare          = 0.75
 	// sharedCost bounds the cost of measuring shared pages in the same way.
@@ -36,8 +36,8 @@ type memories interface {
 	ProcessMemory(uuid string) (map[int]uint64, error)
 }
 
-// watch is the session.Watch of a worker: one goroutine measures all its task processes, on the CPU by their resident memory, on a GPU by
-// the driver's numbers.
+// watch is the session.Watch of a worker: one goroutine measures all its task processes,
+// on the CPU by their resident memory, on a GPU by the driver's numbers.
 type watch struct {
 	devices memories
 	// hostPIDs says that the driver's process numbers are this namespace's.
@@ -147,8 +147,8 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// round measures once and returns the pause before the next round; 0 means that there is no process. It waits neither for a driver nor
-// for a process.
+// round measures once and returns the pause before the next round; 0 means that there is
+// no process. It waits neither for a driver nor for a process.
 func (w *watch) round() time.Duration {
 	began := time.Now()
 	w.mu.Lock()
@@ -190,8 +190,8 @@ func (w *watch) round() time.Duration {
 	return min(watchIdle, max(watchFar, watchCost*w.cost))
 }
 
-// readDevices reads the devices in use in the background, each by one goroutine at a time, and returns how long that took the last
-// time. The caller holds the lock.
+// readDevices reads the devices in use in the background, each by one goroutine at a
+// time, and returns how long that took the last time. The caller holds the lock.
 func (w *watch) readDevices() (took time.Duration) {
 	if !w.hostPIDs {
 		return 0

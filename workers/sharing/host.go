@@ -32,8 +32,8 @@ type Host struct {
 	Log *zap.Logger
 	// Status is the driver's word about a device.
 	Status func(uuid string) (gpu.Status, error)
-	// Probe tries a device in a process with such an environment: how much memory it may still take there, 0 where it failed, and why
-	// that is not known. Nil: nothing is tried.
+	// Probe tries a device in a process with such an environment: how much memory it may
+	// still take there, 0 where it failed, and why that is not known. Nil: nothing is tried.
 	Probe func(ctx context.Context, uuid string, env map[string]string) (free uint64, untried string)
 
 	mu      sync.Mutex // guards what follows
@@ -42,8 +42,8 @@ type Host struct {
 	own     map[string]*server // by device
 }
 
-// server is that of the daemon which serves a device: the worker's own, one for each device, so that no fault reaches another
-// device, or somebody else's.
+// server is that of the daemon which serves a device: the worker's own, one for each
+// device, so that no fault reaches another device, or somebody else's.
 func (h *Host) server(ctx context.Context, d gpu.Device) (*server, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

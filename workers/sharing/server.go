@@ -22,8 +22,8 @@ const (
 	endLimit = 5 * time.Second
 	// readyLimit is how long it is asked whether the server takes clients, on a host that has much else to do.
 	readyLimit = 10 * time.Second
-	// recoveryLimit is how long a server may take to come back, stuckLimit how long the worker's own may stay in fault without clients
-	// before its daemon is replaced.
+	// recoveryLimit is how long a server may take to come back, stuckLimit how long the
+	// worker's own may stay in fault without clients before its daemon is replaced.
 	recoveryLimit = time.Minute
 	stuckLimit    = 5 * time.Second
 	// briefly is how long each later call has a daemon tried that could not be started again.
