@@ -42,7 +42,7 @@ var loaded struct {
 	path string
 }
 
-// openDriver loads and initialises NVML. The error is an absentError when the host has none.
+// openDriver loads and initialises NVML, or returns an absentError.
 func openDriver(path string) (driver, error) {
 	paths := libraryPaths
 	if path != "" {
@@ -55,7 +55,7 @@ func openDriver(path string) (driver, error) {
 	return openNVML(nvml.New(nvml.WithLibraryPath(found)))
 }
 
-// load finds the first library that the linker takes and that is an NVML, and keeps it mapped.
+// load finds the first library that is an NVML, and keeps it mapped.
 func load(paths []string) (string, error) {
 	loaded.Lock()
 	defer loaded.Unlock()
@@ -200,7 +200,7 @@ func (d *nvmlDriver) devices() ([]Device, []string, error) {
 	return out, problems, nil
 }
 
-// layout lists the devices as they are now: instances of a GPU in MIG mode come and go while the driver stays loaded.
+// layout lists the devices as they are now: MIG instances come and go.
 func (d *nvmlDriver) layout() ([]Device, error) {
 	if err := d.acquire(); err != nil {
 		return nil, err

@@ -37,24 +37,24 @@ import (
 
 // Options adjust a Worker; the zero value is right for a process of its own.
 type Options struct {
-	// Client is an open connection, which the worker does not close. Default: dialled as Config.Temporal says.
+	// Client is an open connection, which stays open. Default: dialled by Config.Temporal.
 	Client client.Client
 	// Codec is what payloads pass through. A Client must have been made with it already. Default: the keys of Config.Codec, else
 	// TEMPORAL_CODEC_ENDPOINT. Objects in the store are encrypted with the keys of Config.Codec in any case.
 	Codec converter.PayloadCodec
-	// Alone is for a worker without Temporal and without a store, which runs what RunDirect is given and nothing else.
+	// Alone is for a worker without Temporal and store, which runs RunDirect alone.
 	Alone bool
 	// Inventory is the host's devices, which the worker does not close. Default: gpu.Open.
 	Inventory *gpu.Inventory
 	// Version is what the worker says of itself. Default "dev".
 	Version string
-	// StopTimeout is how long Stop lets running chunks go on before it hands them back. Default 30 s.
+	// StopTimeout is how long running chunks may go on after Stop. Default 30 s.
 	StopTimeout time.Duration
 	// Grace is the time between TERM and KILL of a task process. Default 5 s.
 	Grace time.Duration
 	// StartLimit bounds a task process's start, imports included. Default 5 min.
 	StartLimit time.Duration
-	// Runtime is the folder that the runtimes of Python and R are written to. Default: gpumux in the user's cache folder.
+	// Runtime is the folder for the runtimes. Default: gpumux in the user's cache folder.
 	Runtime string
 	// Log may be nil.
 	Log *zap.Logger
@@ -109,7 +109,7 @@ type Worker struct {
 	serving   []worker.Worker
 }
 
-// New checks the configuration against this host's devices; the error lists every mistake. It starts nothing.
+// New checks the configuration against this host, lists every mistake, starts nothing.
 func New(c config.Config, o Options) (*Worker, error) {
 	o.StopTimeout = cmp.Or(o.StopTimeout, 30*time.Second)
 	o.Grace = cmp.Or(o.Grace, 5*time.Second)
@@ -326,5 +326,5 @@ func (w *Worker) serveMetrics() error {
 	return err
 }
 
-// Failed delivers the error that ended the serving of a queue, such as a namespace that was deleted. Stop the worker then.
+// Failed delivers the error that ended the serving of a queue. Stop the worker then.
 func (w *Worker) Failed() <-chan error { return w.failed }

@@ -55,13 +55,13 @@ func newConfig(p ports, d database) *config.Config {
 	return c
 }
 
-// BindOnIP and not BindOnLocalHost: the latter asks the environment and the resolver what "localhost" is.
+// BindOnLocalHost would ask the environment and the resolver for "localhost".
 func service(grpc int) config.Service {
 	return config.Service{RPC: config.RPC{GRPCPort: grpc, BindOnIP: loopback}}
 }
 
 const (
-	// pollsPerSecond replaces the server's default of 20 per shard, which makes a queue wait up to 50 ms for its next poll.
+	// pollsPerSecond replaces 20 per shard, with which a queue waits 50 ms for a poll.
 	pollsPerSecond = 500
 	// longPoll replaces the server's default of 20 s. The server drops a waiter's second notification while the first is unread. With
 	// queues this fast that happens in one wait of fifty, which then lasts until the long poll ends.

@@ -41,7 +41,7 @@ type database struct {
 	attributes map[string]string // of the server's connection
 }
 
-// memoryDatabase lives as long as the process. The server's first connection creates its schema.
+// memoryDatabase lives as long as the process; the first connection fills it.
 func memoryDatabase() database {
 	return database{
 		name:       "devserver-" + strconv.FormatInt(opened.Add(1), 10),
@@ -94,7 +94,7 @@ var searchAttributes = map[string]enums.IndexedValueType{
 	names.SearchTask: enums.INDEXED_VALUE_TYPE_KEYWORD, names.SearchFailed: enums.INDEXED_VALUE_TYPE_INT,
 }
 
-// createNamespace writes the namespace before the server runs, so the first call finds it.
+// createNamespace runs before the server, so that the first call finds it.
 func (d database) createNamespace() error {
 	c, err := sqliteschema.NewNamespaceConfig(clusterName, namespace, false, searchAttributes)
 	if err != nil {

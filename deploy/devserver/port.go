@@ -56,7 +56,7 @@ func freePort() (port int, err error) {
 	return portOf(listener), listener.Close()
 }
 
-// listen opens a port on loopback; flag is the command-line flag that chooses another one.
+// listen opens a port on loopback; flag chooses another one.
 func listen(port int, flag string) (net.Listener, error) {
 	listener, err := net.Listen("tcp4", address(max(port, 0)))
 	if isPortTaken(err) {

@@ -36,7 +36,7 @@ const (
 	bindAttempts  = 3
 )
 
-// Options say what server to start. The zero value is a server in memory on ports 7233 and 8233.
+// Options say what to start; the zero value is in memory, on ports 7233 and 8233.
 type Options struct {
 	Data     string // folder for the database, created when missing; default "": in memory, gone at Stop
 	Port     int    // of the frontend (gRPC); default 7233; AnyPort: a free one
@@ -116,7 +116,7 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	return s.ui.serve(s.Address(), s.log.zap)
 }
 
-// build makes the server, which binds its ports. Another process may take a free port before the bind; then it chooses others.
+// build makes the server, which binds its ports, and chooses others where one is lost.
 func (s *Server) build(o Options) error {
 	for attempt := 1; ; attempt++ {
 		ports, err := choosePorts(o.Port, s.token != "")
@@ -192,7 +192,7 @@ func (s *Server) UI() string {
 	return s.ui.url()
 }
 
-// Key is the Web UI's key, which a browser shows once, as ?key= of any page; "" when the UI needs none.
+// Key is the Web UI's key, shown once as ?key= of any page; "" when it needs none.
 func (s *Server) Key() string { return s.token.key() }
 
 // Stop ends the server in a second or two. It returns when the ports are closed and the

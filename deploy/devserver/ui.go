@@ -24,7 +24,7 @@ import (
 
 const uiDrain = 200 * time.Millisecond
 
-// webUI serves the Web UI. It holds its port from the beginning, so a port in use shows before anything else starts.
+// webUI serves the Web UI. It holds its port from the beginning.
 type webUI struct {
 	listener net.Listener
 	hosts    []string

@@ -33,10 +33,10 @@ var (
 	mpsControl []byte
 )
 
-// MPSControl is the name of the program that stands in for MPS. It lies in a Machine's Folder, for PATH.
+// MPSControl stands in for MPS; it lies in a Machine's Folder, for PATH.
 const MPSControl = "nvidia-cuda-mps-control"
 
-// StateVariable is the environment variable in which the NVML of this process finds its state file.
+// StateVariable names the state file in the environment of this process's NVML.
 const StateVariable = "GPUMUX_FAKE_NVML"
 
 var building sync.Mutex
@@ -82,7 +82,7 @@ type Machine struct {
 	Library string
 	// File is the state file.
 	File string
-	// Folder has the libraries of NVML and CUDA that know the machine by themselves, for LD_LIBRARY_PATH.
+	// Folder has the libraries that know the machine, for LD_LIBRARY_PATH.
 	Folder string
 
 	t     testing.TB

@@ -8,17 +8,17 @@ import (
 )
 
 const (
-	// atWork is the share of the slots that must work for time to count; of many, one is often between two chunks.
+	// atWork is the share of slots that must work for time to count: some change chunks.
 	atWork = 7.0 / 8
 	// stretchLeast is the least length of a stretch, so short items cost little.
 	stretchLeast = 5 * time.Millisecond
 	// stretches is the least number of them per slot in a measurement.
 	stretches = 2
-	// hungry is how many times longer than a measurement the slots may lack work before the meter reports that.
+	// hungry is for how many measurements slots may lack work before that is reported.
 	hungry = 20
 )
 
-// meter measures the throughput of a pool: items per second of one task, while all slots have work.
+// meter measures a pool's items per second of one task, while all slots have work.
 //
 // Time counts only while all slots work on the task: none waits for a chunk, starts its process or is surplus, no other task runs
 // beside it and no call has a whole device. A stretch is the time from one result of a slot to a later one of the same call. Its items
@@ -27,7 +27,7 @@ type meter struct {
 	now func() time.Time
 	// length is the time for which all slots must have worked for a measurement.
 	length time.Duration
-	// measured gets each measurement; one that ends before the last was read goes on and gets longer.
+	// measured gets each measurement; while it is full, the next one gets longer.
 	measured chan measurement
 
 	mu      sync.Mutex // guards what follows, and every field of a Stint
@@ -159,7 +159,7 @@ func (m *meter) peak(task string) int64 {
 	return m.peaks[task]
 }
 
-// restart drops the measurement in progress; the caller holds the lock and has called advance.
+// restart drops the measurement in progress, under the lock and after advance.
 func (m *meter) restart() {
 	m.epoch++
 	m.base, m.settled = m.valid, false

@@ -84,7 +84,7 @@ func (s *Sizing) Begin(h *pool.Handle, task string, whole bool) *Stint {
 	return s.meter.newStint(s.pool, h, task, whole)
 }
 
-// Failed is called with the fault that ended a call. Where slots have a budget, a lack of memory is the item's fault.
+// Failed gets the fault that ended a call. With a budget, OOM is the item's own fault.
 func (s *Sizing) Failed(task string, kind gpumux.Kind) {
 	if s == nil || s.memory > 0 || kind != gpumux.DeviceOOM && kind != gpumux.HostOOM {
 		return
@@ -151,7 +151,7 @@ func (s *Sizing) searchFor(task string) *taskSearch {
 	return tried
 }
 
-// apply gives the pool the slots that a search asks for. Processes stay while the search compares two numbers.
+// apply gives the pool a search's slots. Processes stay while two numbers are compared.
 func (s *Sizing) apply(tried *taskSearch) {
 	if tried.settled() && tried.logged != tried.best() {
 		tried.logged = tried.best()
@@ -186,7 +186,7 @@ func (s *Sizing) report(tried *taskSearch) string {
 	return text
 }
 
-// room is how many slots the free memory allows, from the number in use up to a wanted one.
+// room is how many slots the free memory allows, up to a wanted number.
 func (s *Sizing) room(task string, from, to int) int {
 	per := float64(s.memory)
 	if per == 0 {

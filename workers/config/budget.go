@@ -28,7 +28,7 @@ func left(d gpu.Device, pools []Placement) uint64 {
 	return d.Available() - min(d.Available(), reserve(d, pools))
 }
 
-// shortage says how much memory the budgets on a device can have, and what to do where that is too little.
+// shortage says how much memory budgets can have on a device, and what to lower.
 func shortage(d gpu.Device, pools []Placement) string {
 	var less []string
 	lower := "lower memory or slots"
@@ -46,7 +46,7 @@ func shortage(d gpu.Device, pools []Placement) string {
 	return text + "; " + lower
 }
 
-// capacity is how many slots per group AutoSlots may use: by the memory that other pools leave, and in all.
+// capacity bounds AutoSlots per group: by what other pools leave, and in all.
 func (p Placement) capacity(all []Placement) (fit, most int) {
 	fit = maxSlots
 	for _, d := range p.devices() {
@@ -73,7 +73,7 @@ func (p Placement) capacity(all []Placement) (fit, most int) {
 // share is the part of a slot's budget on one of its devices.
 func (p Placement) share() uint64 { return uint64(p.Memory) / uint64(p.GPUsPerSlot) }
 
-// Whole is the budget of a slot that has its group's devices to itself: what all pools give their slots there.
+// Whole is the budget of a slot with its group to itself: what all pools give there.
 func (p Placement) Whole(g Group, all []Placement) gpumux.Size {
 	least := uint64(math.MaxUint64)
 	for _, d := range g.Devices {
@@ -91,7 +91,7 @@ func (p Placement) Whole(g Group, all []Placement) gpumux.Size {
 	return gpumux.Size(least) * gpumux.Size(p.GPUsPerSlot)
 }
 
-// checkShares checks each device over all pools: exclusive use, and the sum of the budgets.
+// checkShares checks exclusive use and the sum of budgets, per device over all pools.
 func checkShares(placements []Placement, r *report) {
 	for _, d := range Devices(placements) {
 		pools := slices.DeleteFunc(slices.Clone(placements), func(p Placement) bool { return !p.uses(d) })

@@ -1,4 +1,4 @@
-// Package config turns a worker's file into pools on devices and tasks by name, with every mistake at once.
+// Package config turns a worker's file into pools and tasks, with every mistake at once.
 //
 // It owns the file's format and defaults, what fits on which device, and the catalog of tasks. It writes nothing and starts only an
 // interpreter that reads modules without running them. Nothing here runs by itself.
@@ -30,13 +30,13 @@ import (
 type Config struct {
 	// Temporal says where the server is. Default: Temporal's own conventions, see Temporal.
 	Temporal Temporal `yaml:"temporal"`
-	// Store is the blob URL where large inputs and results live. Default: file://$XDG_DATA_HOME/gpumux/store.
+	// Store is a blob URL for large inputs and results. Default: below $XDG_DATA_HOME.
 	Store string `yaml:"store"`
 	// Pools are the slots of this host: at least one.
 	Pools []Pool `yaml:"pools"`
-	// Tasks are all that the worker runs, by name. A name that ends in "/*" stands for a folder of Python modules.
+	// Tasks are all that the worker runs, by name; "x/*" is a folder of Python modules.
 	Tasks map[string]Task `yaml:"tasks"`
-	// Metrics is the address, host:port, that serves metrics; without a host it is loopback. Default: nothing is served.
+	// Metrics is the host:port for metrics; no host is loopback. Default: nothing is served.
 	Metrics string `yaml:"metrics"`
 
 	// Codec says how payloads and objects are encrypted. Default: not at all.
@@ -45,7 +45,7 @@ type Config struct {
 	// worker tells. The chunks of a worker that was killed go to others 3 s later than that. Default 7 s.
 	Contact gpumux.Duration `yaml:"contact"`
 
-	// Dir is the folder that relative paths start from. Default: the file's, or the working folder.
+	// Dir is where relative paths start. Default: the file's folder, or the working folder.
 	Dir string `yaml:"-"`
 
 	file  string         // for messages; empty without a file
@@ -100,7 +100,8 @@ func (c Config) Validate(inventory *gpu.Inventory) error {
 	return err
 }
 
-// Plan resolves the pools to devices and the tasks to what slots start, or lists every mistake.
+// Plan resolves the pools to devices and the tasks to what starts, or lists every
+// mistake.
 func (c Config) Plan(inventory *gpu.Inventory) ([]Placement, *Catalog, error) {
 	r := &report{lines: c.lines}
 	if c.Metrics != "" {

@@ -17,10 +17,10 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/process"
 )
 
-// probeLimit is how long a device may take to answer a probe. The first context of an idle host with many GPUs takes seconds.
+// probeLimit bounds a probe. The first context on a host with many GPUs takes seconds.
 const probeLimit = 30 * time.Second
 
-// Probe is what a throw-away process found out about a device: it started CUDA there, made a context, and copied 1 MiB there and back.
+// Probe is what a throw-away process found: it made a context and copied 1 MiB both ways.
 type Probe struct {
 	Device string `json:"device"`
 	OK     bool   `json:"ok"`
@@ -101,7 +101,7 @@ type Prober struct {
 //go:embed probe.py
 var script string
 
-// Try probes a device and returns within the limit and a few seconds. A device that does not answer is sick.
+// Try probes a device, within the limit and a little more. A silent device is sick.
 func (p Prober) Try(ctx context.Context, uuid string) Probe {
 	limit := cmp.Or(p.Limit, probeLimit)
 	answered := make(chan Probe, 1)

@@ -17,38 +17,38 @@ import (
 )
 
 const (
-	// watchNear is the pause between two rounds while a busy process holds more than nearShare of its budget, watchFar while all hold
-	// less, watchIdle while no items run and at the most.
+	// watchNear is the pause between two rounds while a busy process holds more than
+	// nearShare of its budget, watchFar while all hold less, watchIdle the longest.
 	watchNear = 100 * time.Millisecond
 	watchFar  = 200 * time.Millisecond
 	watchIdle = time.Second
 	nearShare = 0.5
-	// watchCost bounds the cost of rounds: the pause is at least so many times the duration
-	// of one, or nearCost times while a process holds more than tightShare of its budget.
+	// The pause is at least watchCost times the duration of a round, or nearCost times while
+	// a process holds more than tightShare of its budget.
 	watchCost, nearCost = 100, 20
 	tightShare          = 0.75
 	// sharedCost bounds the cost of measuring shared pages in the same way.
 	sharedCost = 20
 )
 
-// memories is what the watch asks about devices; *gpu.Inventory is one. It answers within seconds, to many callers at once.
+// memories is what the watch asks about devices. It answers many callers within seconds.
 type memories interface {
 	ProcessMemory(uuid string) (map[int]uint64, error)
 }
 
-// watch is the session.Watch of a worker: one goroutine measures all its task processes,
-// on the CPU by their resident memory, on a GPU by the driver's numbers.
+// watch is the session.Watch of a worker: one goroutine measures all task processes, on
+// the CPU by resident memory, on a GPU by the driver's numbers.
 type watch struct {
 	devices memories
 	// hostPIDs says that the driver's process numbers are this namespace's.
 	hostPIDs bool
 	log      *zap.Logger
 	wake     chan struct{}
-	// proportional is gpu.Proportional. It waits for a process that takes memory in one long system call.
+	// proportional is gpu.Proportional, which waits for a process's long system calls.
 	proportional func(pids ...int) uint64
 	// host is hostMemory; nil leaves the host unguarded.
 	host func() (gpu.Memory, error)
-	// gpus are all of the host by UUID, among which a process may be found where it should not be.
+	// gpus are all of the host by UUID, for finding processes where none should be.
 	gpus map[string]gpu.Device
 	// patience is returnLimit. Tests have less.
 	patience time.Duration
@@ -63,7 +63,8 @@ type watch struct {
 	warned    map[string]bool
 }
 
-// reading is the driver's last answer for a device: what each process holds on it. Pending says that a round has asked for the next.
+// reading is the driver's last answer for a device. Pending: a round has asked for the
+// next.
 type reading struct {
 	asked   time.Time // when a round asked last
 	began   time.Time
@@ -147,8 +148,8 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// round measures once and returns the pause before the next round; 0 means that there is
-// no process. It waits neither for a driver nor for a process.
+// round measures once and returns the pause before the next round, 0 without processes.
+// It waits neither for a driver nor for a process.
 func (w *watch) round() time.Duration {
 	began := time.Now()
 	w.mu.Lock()
@@ -190,8 +191,8 @@ func (w *watch) round() time.Duration {
 	return min(watchIdle, max(watchFar, watchCost*w.cost))
 }
 
-// readDevices reads the devices in use in the background, each by one goroutine at a
-// time, and returns how long that took the last time. The caller holds the lock.
+// readDevices reads the devices in use in the background, one goroutine each, and returns
+// how long that took last. The caller holds the lock.
 func (w *watch) readDevices() (took time.Duration) {
 	if !w.hostPIDs {
 		return 0
@@ -225,7 +226,7 @@ func (w *watch) used(uuid string) bool {
 	return false
 }
 
-// read asks the driver what each process holds on a device, and measures its processes. Without an answer the last reading stands.
+// read asks the driver about a device; without an answer the last reading stands.
 func (w *watch) read(uuid string) {
 	began := time.Now()
 	held, err := w.devices.ProcessMemory(uuid)
@@ -280,7 +281,7 @@ func (f *watched) sumUp() {
 	f.observe(sum)
 }
 
-// observe records a measurement and ends a process over its budget. The caller holds the lock.
+// observe records a measurement, and ends a process over its budget, under the lock.
 func (f *watched) observe(held int64) {
 	f.counted, f.held = held, int64(float64(held)*f.own)
 	f.peak = max(f.peak, f.held)
@@ -298,7 +299,7 @@ func (f *watched) observe(held int64) {
 	}
 }
 
-// sample measures shared pages and ends a process that is over its budget without them, if it still was with them in the last round.
+// sample measures shared pages and ends a process that is over its budget without them.
 func (f *watched) sample(began time.Time, pids []int) {
 	own := int64(f.w.proportional(pids...))
 	f.w.mu.Lock()
@@ -335,7 +336,7 @@ func (f *watched) Busy(busy bool) {
 	}
 }
 
-// Held implements session.Watched. On the CPU it measures the known processes now; on a GPU it is the last reading.
+// Held implements session.Watched: measured now on the CPU, the last reading on a GPU.
 func (f *watched) Held() int64 {
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// startLimit is how long a daemon may take to answer first, quitLimit to end by itself when nobody uses it any more.
+	// startLimit bounds a daemon's first answer, quitLimit its end without clients.
 	startLimit = 30 * time.Second
 	quitLimit  = 2 * time.Second
 	// askEvery is the pause between two looks at a daemon that is waited for.
@@ -94,7 +94,7 @@ func (h *Host) foreign(ctx context.Context, pipe string) (*server, error) {
 	return s, nil
 }
 
-// makeFolder makes the worker's folder for daemons, which only its user can enter, in /tmp where paths of sockets elsewhere are too long.
+// makeFolder makes the daemons' private folder, in /tmp where socket paths get too long.
 func (h *Host) makeFolder() (err error) {
 	if h.folder != "" {
 		return nil
@@ -111,7 +111,7 @@ func (h *Host) makeFolder() (err error) {
 	return process.Sweep(h.Log, h.folder)
 }
 
-// Close ends the daemons that were started, whose clients have ended, and returns when nothing of them is left.
+// Close ends the daemons that were started, and returns when nothing of them is left.
 func (h *Host) Close() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

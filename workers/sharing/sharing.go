@@ -23,12 +23,12 @@ import (
 
 // Use is what a pool wants of its devices.
 type Use struct {
-	// Slots is the number per device, PerSlot that of the devices of one slot. Auto says that Slots is only the most.
+	// Slots is per device, PerSlot the devices of one slot. Auto: Slots is only the most.
 	Slots, PerSlot int
 	Auto           bool
 	Memory         gpumux.Size
 	Threads        Percent
-	// OtherUser says that processes may run as another user than the worker's, ByIndex that some want their device's number.
+	// OtherUser: processes may run as another user. ByIndex: some want a device's number.
 	OtherUser, ByIndex bool
 	Devices            []gpu.Device
 }
@@ -36,12 +36,12 @@ type Use struct {
 // Problem is what cannot work, with the field of the pool that is to change.
 type Problem struct{ Field, Text string }
 
-// MostClients is how many processes an MPS server has on a device of the Volta generation or later.
+// MostClients of an MPS server on a device of the Volta generation or later.
 const MostClients = 48
 
-// Share is what the slots on a device have of it. Its methods may be called from any goroutine.
+// Share is a device's for its slots, for any goroutine.
 type Share interface {
-	// Env is what a slot's process needs in its environment; whole says that it has the device to itself.
+	// Env is for a slot's process; whole says that it has the device to itself.
 	Env(memory gpumux.Size, whole bool) map[string]string
 	// MPS says that processes share a server.
 	MPS() bool
@@ -49,7 +49,7 @@ type Share interface {
 	Join(Sibling)
 	// Await returns when the device takes new processes. The turn is for Siblings.
 	Await(ctx context.Context) (turn int, err error)
-	// End is called before processes are killed, which ours chooses, and takes at most a moment.
+	// End is called before the processes that ours chooses are killed; it is quick.
 	End(ours func(pid int) bool)
 	// Siblings takes in the fault of a call that began at a turn. If it is the fault of all that share the device, they are all ended,
 	// and those lose no attempt that did not cause it.
@@ -77,7 +77,7 @@ func (p *Percent) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// apart is the share of processes that have nothing in common: no fault of one reaches another.
+// apart is the share of processes with nothing in common, faults included.
 type apart struct{ env map[string]string }
 
 // None is the share where nothing is shared.
@@ -154,7 +154,7 @@ func (m Mode) Prepare(ctx context.Context, h *Host, u Use) (Share, error) {
 	return apart{handedOn(d)}, nil
 }
 
-// handedOn is what the worker's environment says of a daemon, for a process that sees one device.
+// handedOn is the worker's environment about a daemon, for one device.
 func handedOn(d gpu.Device) map[string]string {
 	env := map[string]string{}
 	if d.Kind != gpu.KindGPU {
