@@ -181,11 +181,11 @@ func (c Config) checkSharing(placements []Placement, r *report) {
 		at := fmt.Sprintf("pools[%d]", p.index)
 		use := p.Use(p.devices())
 		use.OtherUser, use.ByIndex = users || p.User != "", numbers
-		var said []sharing.Problem
+		var said []gpumux.Problem
 		for _, problem := range p.Sharing.Check(use) {
 			if !slices.Contains(said, problem) {
 				said = append(said, problem)
-				r.add(at+"."+problem.Field, "%s", problem.Text)
+				r.add(at+"."+problem.Field, "%s", problem.Message)
 			}
 		}
 	}

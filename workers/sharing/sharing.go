@@ -33,9 +33,6 @@ type Use struct {
 	Devices            []gpu.Device
 }
 
-// Problem is what cannot work, with the field of the pool that is to change.
-type Problem struct{ Field, Text string }
-
 // MostClients of an MPS server on a device of the Volta generation or later.
 const MostClients = 48
 
@@ -102,7 +99,7 @@ const (
 )
 
 // Check lists what cannot work, by fields of the pool. It starts nothing.
-func (m Mode) Check(u Use) []Problem {
+func (m Mode) Check(u Use) []gpumux.Problem {
 	var list problems
 	const instead = "an exclusive device has 1 slot, so %s or use sharing: default"
 	if m == MPS {
@@ -130,10 +127,10 @@ func (m Mode) Check(u Use) []Problem {
 	return list
 }
 
-type problems []Problem
+type problems []gpumux.Problem
 
 func (l *problems) add(field, format string, args ...any) {
-	*l = append(*l, Problem{field, fmt.Sprintf(format, args...)})
+	*l = append(*l, gpumux.Problem{Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
 // Prepare makes a slot's devices ready for processes. It hands on what the worker was given of an MPS
