@@ -1,15 +1,10 @@
 package workers
 
 import (
-	"runtime"
-	"strconv"
 	"time"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/workers/config"
-	"github.com/gpumux/gpumux/workers/memory"
 	"github.com/gpumux/gpumux/workers/pool"
 )
 
@@ -76,43 +71,4 @@ func seats(p *pool.Pool) (all []gpumux.SlotInfo) {
 		all = append(all, info)
 	})
 	return all
-}
-
-// threads are the variables that tell numeric libraries how many threads to use.
-var threads = []string{
-	"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
-	"NUMBA_NUM_THREADS",
-}
-
-// environment is the environment that a slot's devices need. room is what a process's framework may use on each of them.
-func environment(p config.Pool, g config.Group, room gpumux.Size) map[string]string {
-	if g.Devices[0].Kind == gpu.KindCPU {
-		if p.Slots == config.AutoSlots {
-			// Slots do what threads would, and a running process cannot learn of a new share.
-			return cpuEnvironment(runtime.GOMAXPROCS(0))
-		}
-		return cpuEnvironment(int(p.Slots))
-	}
-	env := map[string]string{
-		// By UUID, so that the same name means the same device in every tool.
-		"CUDA_VISIBLE_DEVICES": g.Name,
-		"CUDA_DEVICE_ORDER":    "PCI_BUS_ID",
-	}
-	if p.Memory > 0 || p.Slots > 1 || p.Slots == config.AutoSlots {
-		// Without these the first slot takes most of the device at its start and its neighbours fail.
-		env["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
-		env["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
-	}
-	memory.Cap(env, room, g.Devices)
-	return env
-}
-
-// cpuEnvironment hides the GPUs and splits the processors between the slots.
-func cpuEnvironment(slots int) map[string]string {
-	env := map[string]string{"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
-	share := strconv.Itoa(max(1, runtime.GOMAXPROCS(0)/slots))
-	for _, name := range threads {
-		env[name] = share
-	}
-	return env
 }
