@@ -32,7 +32,7 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// namesThisHost reports whether a Host header names this host. Another name that resolves to it may be a web page's.
+// namesThisHost reports whether a Host header is ours: other names may be a web page's.
 func (g *gate) namesThisHost(host string) bool {
 	name := host
 	if split, _, err := net.SplitHostPort(host); err == nil {
@@ -44,7 +44,7 @@ func (g *gate) namesThisHost(host string) bool {
 		slices.ContainsFunc(g.hosts, func(h string) bool { return strings.EqualFold(h, name) })
 }
 
-// authenticate lets a browser with the key in a cookie in, and gives the cookie to one with the key in the address.
+// authenticate wants the key in a cookie, or in the address, and then sets the cookie.
 func (g *gate) authenticate(w http.ResponseWriter, r *http.Request) {
 	const name = "gpumux_key"
 	w.Header().Set("Referrer-Policy", "same-origin")

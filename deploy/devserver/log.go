@@ -12,17 +12,17 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// repeats is how long the same line is not logged again: a full disk causes it many times a second.
+// repeats: the same line is logged once in so long. A full disk logs many a second.
 const repeats = time.Minute
 
-// plainCore drops fields for the server's authors, and lines about requests that callers retry. Its
-// level can be raised later.
+// plainCore drops fields for the server's authors, and lines about requests that callers
+// retry. Its level can be raised later.
 type plainCore struct {
 	zapcore.Core
 	level zap.AtomicLevel
 }
 
-// Enabled includes every fatal line: the server does not end after one that is not logged.
+// Enabled includes fatal lines: the server does not end after one that is not logged.
 func (c plainCore) Enabled(l zapcore.Level) bool {
 	return l == zapcore.FatalLevel || c.level.Enabled(l) && c.Core.Enabled(l)
 }
@@ -38,7 +38,7 @@ func (c plainCore) With(fields []zapcore.Field) zapcore.Core {
 	return plainCore{c.Core.With(slices.DeleteFunc(slices.Clone(fields), inner)), c.level}
 }
 
-// noHTTP begins the server's warning about its missing HTTP API, which is off on purpose: nothing here uses Nexus.
+// noHTTP begins a warning about the HTTP API, which is off on purpose.
 const noHTTP = "HTTP API port has not been set."
 
 func (c plainCore) Write(e zapcore.Entry, fields []zapcore.Field) error {

@@ -13,8 +13,8 @@ import (
 
 const loopback = "127.0.0.1"
 
-// ports are those of the services; callers use only the frontend's. A server with a token has an inner frontend for the other services;
-// its port is 0 without one.
+// ports are those of the services; callers use only the frontend's. A server with a token
+// has an inner frontend for the other services; its port is 0 without one.
 type ports struct {
 	frontend, inner, history, matching, worker int
 }
@@ -56,7 +56,7 @@ func freePort() (port int, err error) {
 	return portOf(listener), listener.Close()
 }
 
-// listen opens a port on loopback; flag is the command-line flag that chooses another one.
+// listen opens a port on loopback; flag chooses another one.
 func listen(port int, flag string) (net.Listener, error) {
 	listener, err := net.Listen("tcp4", address(max(port, 0)))
 	if isPortTaken(err) {

@@ -18,8 +18,8 @@ import (
 // unfinished marks a database whose creation was cut short.
 const unfinished = ".new"
 
-// createFile makes a database under another name and renames it when it is complete, so a kill leaves
-// no half database.
+// createFile makes a database under another name and renames it when it is complete, so a
+// kill leaves no half database.
 func createFile(ctx context.Context, path string) error {
 	half := path + unfinished
 	if err := errors.Join(os.RemoveAll(half), os.RemoveAll(half+"-journal")); err != nil {

@@ -24,10 +24,10 @@ import (
 //go:embed testdata/client.py
 var mpsScript string
 
-// MPSPatience is more than a daemon, or a first context on a machine with many GPUs, takes.
+// MPSPatience is more than a daemon or a first context takes.
 const MPSPatience = time.Minute
 
-// MPSHost starts MPS daemons and clients of theirs, of NVIDIA or of a Machine. All end with their test.
+// MPSHost starts MPS daemons and their clients, which end with their test.
 type MPSHost struct {
 	// Device is the UUID of a GPU that nobody else uses, Python a Python 3. Default python3.
 	Device, Python string
@@ -84,7 +84,7 @@ func (h MPSHost) Start(t testing.TB) mps.Daemon {
 	return d
 }
 
-// Join starts a client of a daemon, with variables of its own, and returns what making a context said: done, or an error.
+// Join starts a client of a daemon; the text is how making a context went.
 func (h MPSHost) Join(t testing.TB, d mps.Daemon, env ...string) (*MPSClient, string) {
 	t.Helper()
 	c := &MPSClient{t: t, cmd: exec.Command(cmp.Or(h.Python, "python3"), "-u", "-c", mpsScript)}
@@ -132,7 +132,7 @@ func (c *MPSClient) Free() (free, total uint64) {
 	return free, total
 }
 
-// Runs reports whether a process lives. One that has ended and that nobody has awaited does not.
+// Runs reports whether a process lives; a zombie does not.
 func Runs(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, rest, _ := strings.Cut(string(stat), ") ")

@@ -242,7 +242,7 @@ func (b *bench) refused(name string) string {
 	}
 	problems := sharing.Mode(name).Check(sharing.Use{Slots: b.most(), PerSlot: 1, Devices: []gpu.Device{b.on.device}})
 	if len(problems) > 0 {
-		return problems[0].Text
+		return problems[0].Message
 	}
 	return ""
 }

@@ -8,20 +8,20 @@ import (
 const (
 	// gain is the least factor by which more slots must raise the throughput.
 	gain = 1.08
-	// inRow is the number of measurements in a row, mostRows the most such rows of a number before a doubtful comparison is decided.
+	// A row has inRow measurements; after mostRows rows a doubtful comparison is decided.
 	inRow, mostRows = 3, 7
-	// apart is how many standard errors a clear result is away from doubt; leastSpread is the least assumed spread of measurements,
-	// because a few may agree by chance.
+	// apart is how many standard errors a clear result is away from doubt; leastSpread is
+	// the least assumed spread of measurements, because a few may agree by chance.
 	apart, leastSpread = 2.0, 0.03
-	// firstRest and lastRest are the measurements between two searches; the pause doubles each time.
+	// firstRest and lastRest are the measurements between two searches; the pause doubles.
 	firstRest, lastRest = 120, 1920
 	// drift is the change of throughput, up or down, after which the search begins anew.
 	drift = 1.4
 )
 
-// search finds the smallest number of slots per device with about the most throughput. It observes one measurement after the other,
-// each of the number that slots asks for. It doubles the number while that brings enough, narrows it down between too few and too many,
-// then rests and tries the neighbours from time to time. It is one task's, and for one goroutine.
+// search finds the smallest number of slots per device with about the most throughput,
+// for one task and one goroutine. It doubles the number while that pays, narrows it down,
+// rests, and searches again from time to time.
 type search struct {
 	// bound is the largest number.
 	bound int
@@ -90,7 +90,7 @@ func (s *search) observe(rate float64) {
 	}
 }
 
-// observeAtRest searches again when the throughput has drifted, and when the rest is over.
+// observeAtRest searches again when throughput has drifted or the rest is over.
 func (s *search) observeAtRest() {
 	const recent = 2*inRow - 1
 	rates := s.rates[s.at]
@@ -161,7 +161,7 @@ func (s *search) compare() {
 	above := median(large) - median(small) - math.Log(gain)
 	doubt := apart * standardError(small, large)
 	if a, t := len(s.rates[s.at]), len(s.rates[s.trial]); math.Abs(above) <= doubt && min(a, t) < mostRows*inRow {
-		// The two numbers alternate, so a drift of the items' cost does not look like an effect of the slots.
+		// The two alternate, so a drift in the items' cost does not look like an effect.
 		if a < t {
 			s.now = s.at
 		} else if t < a {
@@ -197,14 +197,7 @@ func (s *search) starve() {
 	}
 }
 
-// pause drops a trial that waited too long for its next measurement: the items may differ.
-func (s *search) pause() {
-	if !s.resting {
-		s.remeasure()
-	}
-}
-
-// overflow reduces the number because the device's memory was too small for it. It reports whether that was possible.
+// overflow reduces the number for lack of device memory, and reports whether it could.
 func (s *search) overflow() bool {
 	switch {
 	case s.now > s.at:
@@ -221,7 +214,7 @@ func (s *search) overflow() bool {
 	return true
 }
 
-// neighbours are the nearest smaller and larger numbers that were measured, 0 where there are none.
+// neighbours are the nearest smaller and larger numbers that were measured, or 0.
 func (s *search) neighbours() (smaller, larger int) {
 	for n := range s.known {
 		if n < s.at && n > smaller {

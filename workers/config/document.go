@@ -19,8 +19,8 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// document reads a YAML file into structs. It goes on after a mistake, so all are listed, and keeps
-// the line of each field for later messages. The library reads the leaves.
+// document reads a YAML file into structs. It goes on after a mistake, so all are listed,
+// and keeps the line of each field for later messages. The library reads the leaves.
 type document struct {
 	file     string
 	lines    map[string]int

@@ -9,9 +9,9 @@ import (
 // closeness orders the kinds of links, the best last.
 var closeness = map[string]int{"sys": 1, "node": 2, "phb": 3, "pxb": 4, "pix": 5, "internal": 6, "nvlink": 7}
 
-// byLinks orders devices so that each k in a row are well connected: the first one that is left gets
-// the device with the best link to it, then the one with the best links to both, and so on. Among
-// equals the order stays.
+// byLinks orders devices so that each k in a row are well connected: the first one that
+// is left gets the device with the best link to it, then the one with the best links to
+// both, and so on. Among equals the order stays.
 func byLinks(devices []gpu.Device, k int, links []gpu.Link) (ordered []gpu.Device) {
 	between := map[[2]string]gpu.Link{}
 	for _, l := range links {

@@ -1,3 +1,8 @@
+// Package health decides which devices may take work.
+//
+// It owns the probe, a throw-away process that tries a device, and the cordons of a worker's pools: a device that failed gets no new
+// calls until the driver and a probe say that it works. It never ends a call and resets nothing. A Guard stops with the context of
+// Run, a Probe within the prober's limit.
 package health
 
 import (
@@ -38,7 +43,7 @@ type Guard struct {
 	groups []guarded
 	every  time.Duration // between two checks of cordoned devices
 	log    *zap.Logger
-	// Counted hears of each cordon: the pool and the reason, of Reasons. Set it before Begin. Default: nobody.
+	// Counted hears of each cordon: pool and reason. Set it before Begin. Default: nobody.
 	Counted func(pool, reason string)
 
 	// again asks for a check of cordoned devices at once.
@@ -73,7 +78,7 @@ type guarded struct {
 	config.Group
 }
 
-// New makes a guard that tries devices with try, such as a Prober's, and checks cordoned ones every so often.
+// New makes a guard that tries devices with try, and cordoned ones every so often.
 func New(driver Driver, try func(ctx context.Context, uuid string) Probe, every time.Duration, log *zap.Logger) *Guard {
 	return &Guard{
 		driver: driver, try: try, every: every, log: log, Counted: func(string, string) {}, again: make(chan struct{}, 1),
@@ -90,7 +95,7 @@ func (g *Guard) Add(p *pool.Pool, groups []config.Group) {
 	}
 }
 
-// Begin probes all devices at once and cordons the sick ones. It returns within the prober's limit.
+// Begin probes all devices at once and cordons the sick ones, within the probe's limit.
 func (g *Guard) Begin(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, group := range g.groups {
@@ -182,8 +187,8 @@ func (g *Guard) observe(e gpu.Event) {
 	}
 }
 
-// compare cordons devices that are gone, such as a MIG instance that was destroyed, and tells of new ones, which the worker uses after
-// its next start.
+// compare cordons devices that are gone, such as a MIG instance that was destroyed, and
+// tells of new ones, which the worker uses after its next start.
 func (g *Guard) compare() {
 	gone, come, err := g.driver.Changes()
 	if err != nil {
@@ -233,7 +238,7 @@ func (g *Guard) recheck(ctx context.Context) {
 	all.Wait()
 }
 
-// due reports whether a cordoned group is to be looked at, and doubles the pause before the next time.
+// due reports whether to look at a cordoned group now, and doubles the next pause.
 func (g *Guard) due(group guarded) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -105,8 +105,8 @@ func (e *Enforcer) setUnlisted(in config.Group) {
 	}
 }
 
-// Report tells the operator what keeps each pool within its budget, and whether the devices have room
-// for it now.
+// Report tells the operator what keeps each pool within its budget, and whether the
+// devices have room for it now.
 func (e *Enforcer) Report() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

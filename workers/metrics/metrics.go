@@ -1,3 +1,7 @@
+// Package metrics is what a worker counts, and who shows it.
+//
+// It owns the names of metrics, the Temporal SDK's among them, and the server that shows them to Prometheus and says whether the
+// worker is well. Counting never waits for a slot or a driver. The server stops with Stop.
 package metrics
 
 import (
@@ -26,12 +30,12 @@ import (
 )
 
 const (
-	// scrapeLimit is the timeout of a scrape, as when a driver does not answer; scrapesMost how many may run at a time.
+	// scrapeLimit bounds a scrape, scrapesMost how many run at a time.
 	scrapeLimit = 10 * time.Second
 	scrapesMost = 4
 )
 
-// Metrics are what a worker counts, and the server that shows it in Prometheus's text format. Without an address nothing is served.
+// Metrics are what a worker counts, and their server where there is an address.
 type Metrics struct {
 	sdk   *instruments
 	log   *zap.Logger
@@ -95,7 +99,7 @@ func (m *Metrics) Fault(pool string, kind gpumux.Kind) {
 	m.Faults[faulty{pool, kind}]++
 }
 
-// Items takes the seconds of items of a pool. Observing one costs some nanoseconds, finding the pool more: keep the observer of a call.
+// Items takes the seconds of a pool's items. Keep the observer for a whole call.
 func (m *Metrics) Items(pool string) prometheus.Observer { return m.items.WithLabelValues(pool) }
 
 // Cordoned counts a cordon.
@@ -144,7 +148,7 @@ func (m *Metrics) Serve(address string, devices []gpu.Device, status func(uuid s
 // SDK is for the metrics of a Temporal client.
 func (m *Metrics) SDK() client.MetricsHandler { return m.sdk }
 
-// healthz answers 200 while this worker can do its work, else 503 with the reasons, a line each.
+// healthz answers 200 while this worker can do its work, else 503 with the reasons.
 func (m *Metrics) healthz(to http.ResponseWriter, _ *http.Request) {
 	to.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	to.Header().Set("Cache-Control", "no-store")

@@ -87,7 +87,7 @@ type clients struct {
 	inherited map[string]string
 }
 
-// Env names the server and sets the limits. Those that somebody else has set for the worker hold too.
+// Env names the server and sets the limits, beside those set for the worker.
 func (c clients) Env(memory gpumux.Size, whole bool) map[string]string {
 	env := maps.Clone(c.inherited)
 	env[mps.PipeVariable] = c.daemon.Pipe
@@ -112,7 +112,7 @@ func (h *Host) report(d gpu.Device) {
 	}
 }
 
-// prove finds out in a process like a slot's whether the limit holds. A device that does not work is somebody else's business.
+// prove tries in a process like a slot's whether the limit holds.
 func (h *Host) prove(ctx context.Context, d gpu.Device, memory gpumux.Size, env map[string]string) error {
 	if memory == 0 || h.Probe == nil {
 		return nil
