@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"iter"
 	"os"
@@ -119,6 +120,22 @@ func TestOutput_FailedWriteLeavesTheOldFile(t *testing.T) {
 	names, err := os.ReadDir(".")
 	require.NoError(t, err)
 	require.Len(t, names, 1)
+}
+
+func TestOutput_BlockedStreamEndsWithTheContext(t *testing.T) {
+	reader, writer := io.Pipe() // nobody reads
+	defer reader.Close()
+	interrupted := errors.New("interrupted")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	o, err := files.Choose("-", writer, false, false)
+	require.NoError(t, err)
+	_, err = o.Write(ctx, func(yield func([]byte, error) bool) {
+		if yield([]byte("line"), nil) {
+			cancel(interrupted)
+			yield(nil, nil) // has it written out
+		}
+	})
+	require.ErrorIs(t, err, interrupted)
 }
 
 // What is at hand when a signal comes is still written, so that lines stay whole.
