@@ -41,8 +41,8 @@ type Source struct {
 
 // IsOneList reports whether the only item is a list, perhaps meant to be the items.
 func IsOneList(m *starter.Map) bool {
-	const most = 16 << 20
-	if m.Spooled == nil || m.Spooled.Items != 1 || m.Spooled.Bytes > most {
+	const limit = 16 << 20
+	if m.Spooled == nil || m.Spooled.Items != 1 || m.Spooled.Bytes > limit {
 		return false
 	}
 	all, err := m.Spooled.All()

@@ -245,7 +245,7 @@ func TestOutput_FailedAndValues(t *testing.T) {
 		})
 		require.NoError(t, err)
 		require.Equal(t, strings.Join(c.want, "\n")+"\n", out.String())
-		require.Len(t, causes.Most(), 1)
-		require.EqualValues(t, 123456789012, causes.Most()[0].Example.Index)
+		require.Len(t, causes.Sorted(), 1)
+		require.EqualValues(t, 123456789012, causes.Sorted()[0].Example.Index)
 	}
 }
