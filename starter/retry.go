@@ -143,7 +143,7 @@ const (
 	keptBytes = 4 << 20
 )
 
-// copyResults copies the succeeded results of a run beside output and returns the store's URL.
+// copyResults copies succeeded results beside output and returns the store's URL.
 func (s *Starter) copyResults(ctx context.Context, summary gpumux.Summary, output string) (string, error) {
 	st, err := s.store(ctx)
 	if err != nil {

@@ -56,8 +56,8 @@ func Remove(m *starter.Map) {
 	}
 }
 
-// Read makes them the items of a map, which Remove lets go of. Files are checked to the last line before
-// anything else happens.
+// Read makes them the items of a map, which Remove lets go of. Files are checked to the
+// last line before anything else happens.
 func (s Source) Read(ctx context.Context, m *starter.Map) (err error) {
 	switch {
 	case s.Range != "":
