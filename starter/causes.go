@@ -93,13 +93,13 @@ func (c *Cause) at(f *gpumux.Fault) {
 	}
 }
 
-// Most are the causes, the most frequent first.
-func (g *Causes) Most() []Cause {
+// Sorted are the causes, the most frequent first.
+func (g *Causes) Sorted() []Cause {
 	sorted := make([]Cause, len(g.order))
 	for i, group := range g.order {
 		sorted[i] = *group
-		most := func(a, b Place) int { return cmp.Compare(b.Count, a.Count) }
-		sorted[i].Places = slices.SortedStableFunc(slices.Values(group.Places), most)
+		byCount := func(a, b Place) int { return cmp.Compare(b.Count, a.Count) }
+		sorted[i].Places = slices.SortedStableFunc(slices.Values(group.Places), byCount)
 	}
 	slices.SortStableFunc(sorted, func(a, b Cause) int { return cmp.Compare(b.Count, a.Count) })
 	return sorted
@@ -129,8 +129,8 @@ var varying = regexp.MustCompile("'[^'\n]*'|\"[^\"\n]*\"|`[^`\n]*`|\\b0x[0-9a-fA
 
 // causeOf is the same for faults that are alike.
 func causeOf(f *gpumux.Fault) string {
-	const most = 300 // of a long message the beginning says what it is about
+	const limit = 300 // of a long message the beginning says what it is about
 	message, _, _ := strings.Cut(f.Message, "\n")
-	message = varying.ReplaceAllString(message[:min(len(message), most)], "#")
+	message = varying.ReplaceAllString(message[:min(len(message), limit)], "#")
 	return strings.Join([]string{string(f.Kind), f.Op, f.Class, varying.ReplaceAllString(f.Exit, "#"), message}, "\x00")
 }

@@ -16,7 +16,7 @@ func ExampleCauses() {
 		}})
 	}
 	causes.Add(gpumux.Result{Index: 1000, Fault: &gpumux.Fault{Kind: gpumux.Timeout, Message: "no result after 2s"}})
-	for _, c := range causes.Most() {
+	for _, c := range causes.Sorted() {
 		fmt.Println(c.Count, "such as item", c.Example.Index, c.Example.Fault)
 	}
 	// Output:

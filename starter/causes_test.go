@@ -25,7 +25,7 @@ func TestCauses_AreFewForManyFailures(t *testing.T) {
 		}
 	}
 	c.Add(gpumux.Result{Index: 500})
-	causes := c.Most()
+	causes := c.Sorted()
 	require.Len(t, causes, 3)
 	require.Equal(t, []int64{142, 71, 24}, []int64{causes[0].Count, causes[1].Count, causes[2].Count})
 	require.EqualValues(t, 1, causes[0].Example.Index)
@@ -42,11 +42,11 @@ func TestCauses_AreToldApart(t *testing.T) {
 	} {
 		c.Add(gpumux.Result{Fault: &f})
 	}
-	require.Len(t, c.Most(), 6)
+	require.Len(t, c.Sorted(), 6)
 	for i := range mostCauses {
 		c.Add(gpumux.Result{Fault: &gpumux.Fault{Kind: gpumux.Crash, Class: fmt.Sprintf("C%dx%s", i, string(rune('a'+i)))}})
 	}
-	require.Len(t, c.Most(), mostCauses)
+	require.Len(t, c.Sorted(), mostCauses)
 	require.EqualValues(t, 6, c.Others)
 }
 
@@ -58,8 +58,8 @@ func TestCauses_PlacesAndExamples(t *testing.T) {
 		c.Add(gpumux.Result{Index: int64(i), Fault: &gpumux.Fault{Kind: gpumux.Crash, Slot: slot, Device: device, Host: "n1"}})
 		c.Add(gpumux.Result{Index: int64(i), Fault: &gpumux.Fault{Kind: gpumux.Timeout, Slot: slot}})
 	}
-	cause := c.Most()[0]
-	require.Len(t, c.Most(), 1)
+	cause := c.Sorted()[0]
+	require.Len(t, c.Sorted(), 1)
 	require.EqualValues(t, 5, c.Count)
 	require.Equal(t, gpumux.Crash, cause.Kind)
 	require.EqualValues(t, 5, cause.Count)

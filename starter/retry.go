@@ -60,7 +60,7 @@ func (s *Starter) Retry(ctx context.Context, id string, change func(*gpumux.MapI
 		change(&in)
 	}
 	in.Edition = "" // mending the task is what a retry is for
-	return s.again(ctx, h.run, in)
+	return s.rerun(ctx, h.run, in)
 }
 
 // retry finds the map by its ID, else the newest of the same fingerprint.
@@ -87,11 +87,11 @@ func (s *Starter) retry(ctx context.Context, m Map, id, fingerprint string, name
 	in.Items, in.Source, in.Columns, in.Range = given.Items, given.Source, given.Columns, given.Range
 	in.Key, in.WithItem = given.Key, given.WithItem // as the results have that stay
 	in.Cache = in.Cache && in.Items == nil
-	return s.again(ctx, last, in)
+	return s.rerun(ctx, last, in)
 }
 
 func (s *Starter) newest(ctx context.Context, fingerprint string) (string, error) {
-	const most = 10_000 // so that a server with very many maps is not read to its end
+	const limit = 10_000 // so that a server with very many maps is not read to its end
 	seen := 0
 	for r, err := range s.newestRuns(ctx, "") {
 		if err != nil {
@@ -100,15 +100,15 @@ func (s *Starter) newest(ctx context.Context, fingerprint string) (string, error
 		if r.Memo.Fingerprint == fingerprint {
 			return r.ID, nil
 		}
-		if seen++; seen == most {
+		if seen++; seen == limit {
 			break
 		}
 	}
 	return "", nil
 }
 
-// again starts a new run of a map that is over, over the items that in names.
-func (s *Starter) again(ctx context.Context, last *run, in gpumux.MapInput) (*Handle, error) {
+// rerun starts a new run of a map that is over, over the items that in names.
+func (s *Starter) rerun(ctx context.Context, last *run, in gpumux.MapInput) (*Handle, error) {
 	if err := in.Validate(); err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func (s *Starter) again(ctx context.Context, last *run, in gpumux.MapInput) (*Ha
 		}
 		entry = Retried
 		note.Output = newOutput(id)
-		if note.Store, err = s.keep(ctx, summary, note.Output); err != nil {
+		if note.Store, err = s.copyResults(ctx, summary, note.Output); err != nil {
 			return nil, fmt.Errorf("retry map %s: %w", id, err)
 		}
 	}
@@ -143,8 +143,8 @@ const (
 	keptBytes = 4 << 20
 )
 
-// keep copies the succeeded results of a run beside output and returns the store's URL.
-func (s *Starter) keep(ctx context.Context, summary gpumux.Summary, output string) (string, error) {
+// copyResults copies succeeded results beside output and returns the store's URL.
+func (s *Starter) copyResults(ctx context.Context, summary gpumux.Summary, output string) (string, error) {
 	st, err := s.store(ctx)
 	if err != nil {
 		return "", fmt.Errorf("its results pass through the workers' store: %w", err)

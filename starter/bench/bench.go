@@ -179,7 +179,7 @@ const mostSlots = 4
 
 func cpuSlots() int { return min(runtime.GOMAXPROCS(0), mostSlots) }
 
-func (b *bench) most() int { return b.Clients[len(b.Clients)-1] }
+func (b *bench) maxClients() int { return b.Clients[len(b.Clients)-1] }
 
 // seat is a pool that is measured in one way.
 type seat struct {
@@ -203,7 +203,7 @@ func (b *bench) seats() (seats []seat) {
 	for _, clients := range b.Clients {
 		seats = append(seats, b.newSeat(timeSliced, clients))
 	}
-	fresh := b.newSeat(timeSliced, b.most())
+	fresh := b.newSeat(timeSliced, b.maxClients())
 	fresh.way = Fresh
 	seats = append(seats, fresh)
 	b.lacks("exclusive", "one slot has the device to itself, as 1 client has here")
@@ -240,7 +240,7 @@ func (b *bench) refused(name string) string {
 	if !b.on.gpu() {
 		return "it needs a GPU"
 	}
-	problems := sharing.Mode(name).Check(sharing.Use{Slots: b.most(), PerSlot: 1, Devices: []gpu.Device{b.on.device}})
+	problems := sharing.Mode(name).Check(sharing.Use{Slots: b.maxClients(), PerSlot: 1, Devices: []gpu.Device{b.on.device}})
 	if len(problems) > 0 {
 		return problems[0].Message
 	}

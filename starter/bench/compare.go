@@ -40,12 +40,12 @@ const (
 )
 
 func (b *bench) compare(ctx context.Context) (err error) {
-	c := &Comparison{Items: 100_000, Activities: 3000, Slots: b.most()}
+	c := &Comparison{Items: 100_000, Activities: 3000, Slots: b.maxClients()}
 	count := compareRounds
 	if b.Quick {
 		c.Items, c.Activities, count = 10_000, 500, 1
 	}
-	served, err := b.serve(ctx, "light", b.newSeat(timeSliced, b.most()))
+	served, err := b.serve(ctx, "light", b.newSeat(timeSliced, b.maxClients()))
 	if err != nil {
 		return err
 	}

@@ -194,7 +194,7 @@ func (b *bench) budget(workload string) gpumux.Size {
 	if memory == 0 {
 		return most
 	}
-	return gpumux.Size(min(most, max(least, memory/2/uint64(b.most()+1))))
+	return gpumux.Size(min(most, max(least, memory/2/uint64(b.maxClients()+1))))
 }
 
 // env is what the function reads of its environment. An item of oom that passes its
@@ -203,6 +203,6 @@ func (b *bench) budget(workload string) gpumux.Size {
 func (b *bench) env(workload, framework string) map[string]string {
 	return map[string]string{
 		"BENCH_FRAMEWORK": framework, "BENCH_SIZE": strconv.Itoa(b.size(workload)),
-		"BENCH_BYTES": fmt.Sprint(int64(b.budget(workload)) * int64(max(b.most(), cpuSlots()))),
+		"BENCH_BYTES": fmt.Sprint(int64(b.budget(workload)) * int64(max(b.maxClients(), cpuSlots()))),
 	}
 }

@@ -24,8 +24,8 @@ func andHere(there cobra.CompletionFunc) cobra.CompletionFunc {
 }
 
 func mapIDs(ctx context.Context, conn *app.Connection) (ids []string, err error) {
-	const most = 50
-	maps, err := conn.List(ctx, starter.ListOptions{Limit: most})
+	const limit = 50
+	maps, err := conn.List(ctx, starter.ListOptions{Limit: limit})
 	for _, m := range maps {
 		ids = append(ids, m.ID)
 	}

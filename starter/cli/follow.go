@@ -56,17 +56,17 @@ func detach(a *app.App, h *starter.Handle) error {
 func follow(ctx context.Context, a *app.App, conn *app.Connection, h *starter.Handle, ladder []string) (*report, error) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	var telling sync.WaitGroup
+	var background sync.WaitGroup
 	b := screen.NewBar(a.Console)
 	if h.Running() {
-		telling.Go(func() { tellStuck(watching, a, h, b) })
+		background.Go(func() { tellStuck(watching, a, h, b) })
 		if ladder != nil {
-			telling.Go(func() { diagnose(watching, a, conn.Starter, ladder, h.Task) })
+			background.Go(func() { diagnose(watching, a, conn.Starter, ladder, h.Task) })
 		}
 	}
 	summary, err := h.Watch(ctx, b.Show)
 	stop()
-	telling.Wait()
+	background.Wait()
 	a.Console.Close()
 	if err != nil {
 		return nil, err
@@ -289,5 +289,5 @@ func causesOf(ctx context.Context, a *app.App, conn *app.Connection, summary gpu
 	if err != nil {
 		return nil // the kinds are known, and the store says why when the results are fetched
 	}
-	return found.Most()
+	return found.Sorted()
 }

@@ -166,7 +166,7 @@ func (r *mapRun) runHere(ctx context.Context, task *local.Task) error {
 	defer s.Close(r.Hard)
 	r.h, r.conn = h, app.ConnectionOf(s)
 	r.tellOptions(ctx)
-	r.conn.Again = "the same command writes them (its state is in " + s.Data + ")"
+	r.conn.ComeBack = "the same command writes them (its state is in " + s.Data + ")"
 	r.tellEntry()
 	r.conn.UI = "" // the page goes away with the server
 	delivered, err := r.finish(s.Context(), nil)
@@ -249,7 +249,7 @@ func (r *mapRun) finish(ctx context.Context, ladder []string) (delivered bool, e
 	if r.local {
 		r.out.Kept.Folder = cmp.Or(r.files, h.ID+".files") // where they lie is gone when the command has ended
 	}
-	again := cmp.Or(r.conn.Again, "`gpumux results "+h.ID+"` fetches them")
+	again := cmp.Or(r.conn.ComeBack, "`gpumux results "+h.ID+"` fetches them")
 	within, written := ctx, func() (*starter.Causes, error) { return nil, nil }
 	if r.out.Path == "" && !r.valueOnly() && h.Running() {
 		within, written = r.stream(ctx)
@@ -336,6 +336,6 @@ func (r *mapRun) deliver(ctx context.Context, end *report, streamed *starter.Cau
 		streamed = &causes
 	}
 	end.Files, end.Keepers, end.Folder = out.Kept.Files, out.Kept.Items, out.Kept.Folder
-	end.File, end.printed, end.Causes = out.Path, out.Path == "", streamed.Most()
+	end.File, end.printed, end.Causes = out.Path, out.Path == "", streamed.Sorted()
 	return tell(r.App, end, r.json, "the same command with --retry")
 }

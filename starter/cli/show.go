@@ -79,7 +79,7 @@ func showHere(ctx context.Context, a *app.App, state local.State, asJSON bool) e
 			Succeeded int64           `json:"succeeded"`
 			Failed    int64           `json:"failed"`
 			Causes    []starter.Cause `json:"causes,omitempty"`
-		}{state, results - causes.Count, causes.Count, causes.Most()})
+		}{state, results - causes.Count, causes.Count, causes.Sorted()})
 	}
 	to := screen.Visible(a.Stdout)
 	screen.Field(to, "map", "%s", state.ID)
@@ -91,7 +91,7 @@ func showHere(ctx context.Context, a *app.App, state local.State, asJSON bool) e
 	screen.Field(to, "state", "%s", state.Path)
 	if causes.Count > 0 {
 		fmt.Fprint(to, "\nfailed items\n")
-		show.Causes(to, "  ", causes.Count, causes.Most())
+		show.Causes(to, "  ", causes.Count, causes.Sorted())
 	}
 	return nil
 }

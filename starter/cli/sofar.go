@@ -226,9 +226,9 @@ func hear(ctx context.Context, to io.Writer, h *starter.Handle, item int64) (hea
 			if _, err := io.WriteString(to, text); err != nil {
 				break
 			}
-			const most = 1 << 10
+			const limit = 1 << 10
 			last += text
-			last = last[max(0, len(last)-most):]
+			last = last[max(0, len(last)-limit):]
 		}
 		done <- last
 	}()
@@ -283,11 +283,11 @@ func runFaults(ctx context.Context, a *app.App, id string, causes *starter.Cause
 	}
 	defer s.close()
 	faults := show.Faults{ID: s.id, Status: s.status, Items: s.items}
-	most := int64(-1)
+	limit := int64(-1)
 	if s.summary != nil {
-		most = s.summary.Failed
+		limit = s.summary.Failed
 	}
-	if err := faults.Read(s.lines, causes, most); err != nil {
+	if err := faults.Read(s.lines, causes, limit); err != nil {
 		return err
 	}
 	if s.summary != nil {

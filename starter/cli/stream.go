@@ -169,7 +169,7 @@ func tellStream(a *app.App, count int64, causes starter.Causes) error {
 		return nil
 	}
 	if !a.Console.Quiet {
-		show.Causes(screen.Visible(a.Console), "  ", failed, causes.Most())
+		show.Causes(screen.Visible(a.Console), "  ", failed, causes.Sorted())
 	}
 	return app.Exit(app.ExitFailed)
 }

@@ -155,10 +155,10 @@ func CheckPython(ctx context.Context, python string) (said, fix string) {
 	default:
 		said, fix = err.Error(), "install Python 3.9 or newer, or give another Python; commands need none"
 	}
-	const most = 200
+	const limit = 200
 	said = strings.Join(strings.Fields(said), " ")
-	if long := []rune(said); len(long) > most {
-		said = string(long[:most-1]) + "…"
+	if long := []rune(said); len(long) > limit {
+		said = string(long[:limit-1]) + "…"
 	}
 	return said, fix
 }

@@ -41,8 +41,8 @@ type Source struct {
 
 // IsOneList reports whether the only item is a list, perhaps meant to be the items.
 func IsOneList(m *starter.Map) bool {
-	const most = 16 << 20
-	if m.Spooled == nil || m.Spooled.Items != 1 || m.Spooled.Bytes > most {
+	const limit = 16 << 20
+	if m.Spooled == nil || m.Spooled.Items != 1 || m.Spooled.Bytes > limit {
 		return false
 	}
 	all, err := m.Spooled.All()
@@ -56,8 +56,8 @@ func Remove(m *starter.Map) {
 	}
 }
 
-// Read makes them the items of a map, which Remove lets go of. Files are checked to the last line before
-// anything else happens.
+// Read makes them the items of a map, which Remove lets go of. Files are checked to the
+// last line before anything else happens.
 func (s Source) Read(ctx context.Context, m *starter.Map) (err error) {
 	switch {
 	case s.Range != "":

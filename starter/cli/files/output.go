@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -122,7 +123,7 @@ func (o Output) Write(ctx context.Context, from iter.Seq2[[]byte, error]) (cause
 	}
 	where := "the results"
 	if o.Path == "" {
-		err = o.copy(ctx, o.stdout, lines, &causes)
+		err = o.copy(ctx, &unblocked{ctx, o.stdout}, lines, &causes)
 	} else {
 		where, err = o.Path, o.file(ctx, lines, &causes)
 	}
@@ -143,7 +144,11 @@ func (o Output) file(ctx context.Context, from iter.Seq2[[]byte, error], causes 
 		if err != nil {
 			return err
 		}
-		return errors.Join(o.copy(ctx, to, from, causes), to.Close())
+		err = o.copy(ctx, &unblocked{ctx, to}, from, causes)
+		if ctx.Err() != nil {
+			return err // a write may still block, and closing with it
+		}
+		return errors.Join(err, to.Close())
 	}
 	file, err := at.create()
 	if err != nil {
@@ -345,5 +350,36 @@ func (p place) create() (*os.File, error) {
 			}
 		}
 		return file, err
+	}
+}
+
+// lastWrite is how long a write may go on after its context has ended.
+const lastWrite = time.Second
+
+// unblocked writes until ctx ends. A write that blocks then is left behind, and the writer
+// must not be used any more. So one Ctrl-C ends a command whose results nobody reads.
+type unblocked struct {
+	ctx context.Context
+	to  io.Writer
+}
+
+func (u *unblocked) Write(p []byte) (int, error) {
+	done := make(chan struct{})
+	var written int
+	var failed error
+	go func() {
+		defer close(done)
+		written, failed = u.to.Write(p)
+	}()
+	select {
+	case <-done:
+		return written, failed
+	case <-u.ctx.Done():
+	}
+	select {
+	case <-done:
+		return written, failed
+	case <-time.After(lastWrite):
+		return 0, context.Cause(u.ctx)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"iter"
 	"os"
@@ -121,6 +122,22 @@ func TestOutput_FailedWriteLeavesTheOldFile(t *testing.T) {
 	require.Len(t, names, 1)
 }
 
+func TestOutput_BlockedStreamEndsWithTheContext(t *testing.T) {
+	reader, writer := io.Pipe() // nobody reads
+	defer reader.Close()
+	interrupted := errors.New("interrupted")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	o, err := files.Choose("-", writer, false, false)
+	require.NoError(t, err)
+	_, err = o.Write(ctx, func(yield func([]byte, error) bool) {
+		if yield([]byte("line"), nil) {
+			cancel(interrupted)
+			yield(nil, nil) // has it written out
+		}
+	})
+	require.ErrorIs(t, err, interrupted)
+}
+
 // What is at hand when a signal comes is still written, so that lines stay whole.
 func TestOutput_LastWriteOutlivesTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -228,7 +245,7 @@ func TestOutput_FailedAndValues(t *testing.T) {
 		})
 		require.NoError(t, err)
 		require.Equal(t, strings.Join(c.want, "\n")+"\n", out.String())
-		require.Len(t, causes.Most(), 1)
-		require.EqualValues(t, 123456789012, causes.Most()[0].Example.Index)
+		require.Len(t, causes.Sorted(), 1)
+		require.EqualValues(t, 123456789012, causes.Sorted()[0].Example.Index)
 	}
 }

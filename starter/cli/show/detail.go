@@ -111,7 +111,7 @@ func printFaults(to io.Writer, d *starter.Detail, causes []starter.Cause) {
 		for _, result := range d.Progress.Recent {
 			recent.Add(result)
 		}
-		causes, failed = recent.Most(), 0
+		causes, failed = recent.Sorted(), 0
 	}
 	if len(causes) > 0 {
 		fmt.Fprint(to, "\nfailed items\n")

@@ -60,7 +60,7 @@ func (f *Faults) Read(lines iter.Seq2[[]byte, error], causes *starter.Causes, fa
 
 // Take takes over what was grouped.
 func (f *Faults) Take(causes *starter.Causes) {
-	f.Failed, f.Causes, f.Others = causes.Count, causes.Most(), causes.Others
+	f.Failed, f.Causes, f.Others = causes.Count, causes.Sorted(), causes.Others
 }
 
 // Print writes them for people. Retry is the command that runs them again, or empty.
@@ -152,9 +152,9 @@ func lastLines(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-func shorten(text string, most int) string {
-	if runes := []rune(text); len(runes) > most {
-		return string(runes[:most-1]) + "…"
+func shorten(text string, limit int) string {
+	if runes := []rune(text); len(runes) > limit {
+		return string(runes[:limit-1]) + "…"
 	}
 	return text
 }

@@ -89,7 +89,7 @@ type looked struct {
 	err error
 }
 
-type again struct{}
+type tick struct{}
 
 func (m *model) Init() tea.Cmd { return m.look }
 
@@ -106,8 +106,8 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		if m.failed = msg.err; msg.err == nil {
 			m.take(msg.Snapshot)
 		}
-		return m, tea.Tick(m.o.Every, func(time.Time) tea.Msg { return again{} })
-	case again:
+		return m, tea.Tick(m.o.Every, func(time.Time) tea.Msg { return tick{} })
+	case tick:
 		return m, m.look
 	case tea.KeyMsg:
 		return m, m.key(msg.String())
