@@ -16,11 +16,9 @@ import (
 )
 
 const (
-	// maxElsewhere is how often work is handed on because the worker does not have its
-	// edition of the code.
+	// maxElsewhere is how often work of another edition of the code is handed on.
 	maxElsewhere = 30
-	// elsewhereDelay is the pause before the first time, which grows up to
-	// maxElsewhereDelay.
+	// elsewhereDelay is the first pause before that; it grows up to maxElsewhereDelay.
 	elsewhereDelay, maxElsewhereDelay = 100 * time.Millisecond, 2 * time.Second
 )
 
@@ -34,14 +32,11 @@ type Pool struct {
 	// tells the map nothing.
 	Worker string
 	Slots  func() int
-	// Edition returns that of a task's code. The error is a *gpumux.Fault where the task is
-	// unknown.
+	// Edition is that of a task's code, or a *gpumux.Fault for an unknown task.
 	Edition func(task string) (string, error)
-	// Contact is how long items run on while the server does not answer. Default:
-	// contract.Contact.
+	// Contact is how long items run on without the server. Default: contract.Contact.
 	Contact gpumux.Duration
-	// Workers is how many workers serve the queue, 0 where the server does not say. Default:
-	// nobody else does.
+	// Workers is how many workers serve the queue; 0: not known. Default: this one.
 	Workers func(ctx context.Context) int
 	// Log is for what people should know of faults. Default: the SDK's.
 	Log log.Logger

@@ -24,8 +24,7 @@ const (
 	endless = 10 * 365 * 24 * time.Hour
 	// mostRecent is how many of the newest failures a map shows.
 	mostRecent = 5
-	// inlineChunk bounds the bytes of items that one activity carries inline; the server
-	// takes 2 MiB.
+	// inlineChunk bounds the items that one activity carries; the server takes 2 MiB.
 	inlineChunk = 256 << 10
 )
 
@@ -61,15 +60,13 @@ type engine struct {
 	fault    error
 	changed  bool
 	recent   []gpumux.Result
-	// contact is how long items run on while the server does not answer; see
-	// contract.TimeoutOf.
+	// contact is that of the chunks; see contract.TimeoutOf.
 	contact gpumux.Duration
 	// drain stops handing out chunks, so that the map can continue as a new run.
 	drain func() bool
 }
 
-// tooLarge are the types of the SDK's errors for payloads that are too large for the
-// server: trying again cannot help.
+// tooLarge are the types of errors for payloads that the server never takes.
 var tooLarge = []string{"payloadSizeError", "TMPRL1103"}
 
 // sortedKeys are the keys of a map in order, so that a replay repeats it.
@@ -313,8 +310,7 @@ func (e *engine) requeue(ctx workflow.Context, piece contract.Piece) {
 	e.spill(ctx)
 }
 
-// join adds a piece to one of the same rung. Slow pieces stay apart where they are apart,
-// since their paces differ.
+// join adds a piece to one of the same rung. Slow pieces of different paces stay apart.
 func join(to *contract.Piece, piece contract.Piece) bool {
 	switch {
 	case to.Tries != piece.Tries || !to.Due.Equal(piece.Due):

@@ -21,11 +21,10 @@ type LeaseOptions struct {
 	// of the ladder is asked. After the last one WithSlot fails. A pool that is busy is
 	// waited for. Default 1 min.
 	Patience time.Duration
-	// TTL is how long the lease may last, from when it has a slot. At most 24 h; default 10
-	// min.
+	// TTL is how long the lease lasts, once it has a slot. At most 24 h; default 10 min.
 	TTL time.Duration
-	// Timeout bounds a call. Default: the task's own. Attempts is how often a call that
-	// raises is tried. Default 1.
+	// Timeout bounds a call, Attempts how often one that raises is tried. Default: the
+	// task's own; 1.
 	Timeout  time.Duration
 	Attempts int
 	// Rebuild keeps anew what calls need, when the process or the slot of the lease was
@@ -44,8 +43,7 @@ const mostLosses = 5
 
 // Seat says where a lease has its slot.
 type Seat struct {
-	// Host is the worker's host name, Slot is pool/number, Device the device's UUID or
-	// "CPU".
+	// Host is a host name, Slot pool/number, Device the device's UUID or "CPU".
 	Host, Slot, Device string
 	// Memory is the slot's budget; 0 means none.
 	Memory gpumux.Size

@@ -20,8 +20,7 @@ type Options struct {
 	Patience time.Duration
 	// Mode is persistent or fresh. Default: the task's own.
 	Mode gpumux.Mode
-	// Arg is what all items share, such as a configuration: see gpumux.MapInput. Default:
-	// none.
+	// Arg is what all items share; see gpumux.MapInput. Default: none.
 	Arg any
 	// Chunk is the number of items per activity, Window the number of activities in flight.
 	// Default: learnt.
@@ -31,8 +30,7 @@ type Options struct {
 	Timeout time.Duration
 	// Attempts is how often an item that raises is tried. Default 1.
 	Attempts int
-	// Backoff is the pause before an item that raised is tried again; it doubles up to a
-	// minute. Default: none.
+	// Backoff is the pause before another try; it doubles up to a minute. Default: none.
 	Backoff time.Duration
 	// FailFast makes the first failed item the error of the map. MaxFailures ends the map
 	// when more items than that have failed, such as "10" or "5%". Default: any number may.
@@ -43,8 +41,7 @@ type Options struct {
 	FairnessKey string
 }
 
-// Result is what one item came to: Value, or Fault when it failed. Output is what the
-// task printed for it.
+// Result has the Value of an item, or its Fault. Output is what the task printed for it.
 type Result[Out any] struct {
 	Value  Out
 	Fault  *gpumux.Fault
@@ -122,8 +119,7 @@ func encodeItem(item any, instead string) (json.RawMessage, error) {
 	return encoded, nil
 }
 
-// decode makes a fault of a value that does not fit Out: one odd item must not lose the
-// others.
+// decode makes a fault of a value that does not fit Out: it must not lose the others.
 func decode[Out any](r gpumux.Result) Result[Out] {
 	result := Result[Out]{Fault: r.Fault, Output: r.Output}
 	if r.Fault == nil {

@@ -14,8 +14,7 @@ import (
 	"github.com/gpumux/gpumux/internal/text"
 )
 
-// defaultPatience is how long a pool may lack a healthy device before the next one of the
-// ladder takes its work.
+// defaultPatience is how long a pool may lack a healthy device.
 const defaultPatience = time.Minute
 
 // rung is a pool of the ladder.
@@ -31,8 +30,7 @@ type rung struct {
 	handed []*errand
 }
 
-// errand is an activity on a rung: the first rung that it may run on, and what ends it
-// there.
+// errand is an activity on a rung, and the first rung that it may run on.
 type errand struct {
 	from int
 	end  workflow.CancelFunc
@@ -66,8 +64,7 @@ func (e *engine) hand(ctx workflow.Context, from int) (at int, within workflow.C
 	}
 }
 
-// runOn runs an activity on the first rung from this one on that is served, and goes on
-// if that is passed over meanwhile.
+// runOn runs an activity on the first served rung from this one on, and moves with it.
 func (e *engine) runOn(ctx workflow.Context, from int, run func(ctx workflow.Context, queue string) error) error {
 	for {
 		at, within, done := e.hand(ctx, from)
@@ -107,8 +104,7 @@ func (e *engine) watchPool(ctx workflow.Context, at int, in contract.WatchInput,
 	return workflow.ExecuteActivity(watching(ctx, e.in.Rungs()[at], e.rungs[at].queue, limit), contract.WatchPool, in).Get(ctx, nil)
 }
 
-// watching is for an activity beside a queue that ends if no worker has begun to run it
-// for so long.
+// watching is for an activity that ends if no worker has begun it for so long.
 func watching(ctx workflow.Context, name, queue string, limit time.Duration) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: contract.WatchQueue(queue), StartToCloseTimeout: endless, ScheduleToStartTimeout: limit,

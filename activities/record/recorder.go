@@ -28,16 +28,13 @@ const (
 	// mostSaving bounds the time that a write counts for, so that the next one follows soon
 	// after a store hung.
 	mostSaving = 500 * time.Millisecond
-	// Unstored is how many bytes of results may wait for a store that is slow or away before
-	// chunks take no further item.
+	// Unstored is how many bytes may wait for the store before chunks take no further item.
 	Unstored = 32 << 20
 	// longWrite is how long a write may take before the pending activity says so.
 	longWrite = 5 * time.Second
-	// recorderIdle is how long a recorder waits for the next chunk of its map, whose results
-	// then join the same part.
+	// recorderIdle is how long a recorder waits for the next chunk of its map.
 	recorderIdle = 10 * time.Second
-	// FirstRetry and LastRetry are the shortest and the longest wait after a write that
-	// failed.
+	// FirstRetry and LastRetry are the waits after writes that failed.
 	FirstRetry, LastRetry = 200 * time.Millisecond, 5 * time.Second
 )
 
@@ -293,8 +290,7 @@ func (r *recorder) finished() bool {
 	return !r.running
 }
 
-// handOver gives the appender what may be written, and reports whether there is anything
-// to write.
+// handOver gives the appender what may be written, and reports whether there is any.
 func (r *recorder) handOver() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
