@@ -18,13 +18,6 @@ const (
 	inlineResults = 256 << 10
 )
 
-// stream takes results on their way into the store, and lets them be written when it is
-// released.
-type stream interface {
-	Put(gpumux.Result)
-	Release()
-}
-
 // ledger is the state of one attempt at a chunk. The slot's goroutine adds results while
 // others ask.
 type ledger struct {

@@ -98,3 +98,10 @@ func (m memo) clone() memo {
 	m.Written, m.Avoid, m.Suspects = slices.Clone(m.Written), slices.Clone(m.Avoid), maps.Clone(m.Suspects)
 	return m
 }
+
+// stream takes results on their way into the store, and lets them be written when it is
+// released.
+type stream interface {
+	Put(gpumux.Result)
+	Release()
+}
