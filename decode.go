@@ -17,7 +17,8 @@ import (
 // maxProblems is how many mistakes an error lists.
 const maxProblems = 20
 
-// UnmarshalJSON takes any JSON. It leaves out what does not fit a field, and Validate names it.
+// UnmarshalJSON takes any JSON. It leaves out what does not fit a field, and Validate
+// names it.
 func (in *MapInput) UnmarshalJSON(data []byte) error {
 	if in.mistakes = nil; data[0] == '{' {
 		in.mistakes.readFields(data, reflect.ValueOf(in).Elem(), "")
@@ -58,7 +59,8 @@ func (p problems) err(what string) error {
 	return &InputError{What: what, Problems: p}
 }
 
-// read decodes one value of valid JSON. What does not fit stays zero and becomes a mistake.
+// read decodes one value of valid JSON. What does not fit stays zero and becomes a
+// mistake.
 func (p *problems) read(data json.RawMessage, to reflect.Value, field string) {
 	raw, isRaw := to.Addr().Interface().(*json.RawMessage)
 	_, own := to.Addr().Interface().(json.Unmarshaler)

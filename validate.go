@@ -20,7 +20,8 @@ const (
 	// MaxName is the most bytes of a name, MaxKey of a URL or a key in the store.
 	MaxName = names.Max
 	MaxKey  = 4000
-	// MaxAttempts is the most times that an item which raises is tried, maxTimeout the longest that one may take.
+	// MaxAttempts is the most times that an item which raises is tried, maxTimeout the
+	// longest that one may take.
 	MaxAttempts = 100
 	maxTimeout  = Duration(10 * 365 * 24 * time.Hour)
 	// maxBackoff is the longest pause before an item that raised is tried again.

@@ -23,20 +23,21 @@ import (
 )
 
 const (
-	// failedStarts is how often a process may fail to start for a chunk before the fault is the
-	// map's.
+	// failedStarts is how often a process may fail to start for a chunk before the fault is
+	// the map's.
 	failedStarts = 5
-	// firstBeat is when a chunk heartbeats first. Its results are stored from then on, because
-	// the next attempt learns from the heartbeat where they lie; a chunk that ends before is
-	// stored as a whole.
+	// firstBeat is when a chunk heartbeats first. Its results are stored from then on,
+	// because the next attempt learns from the heartbeat where they lie; a chunk that ends
+	// before is stored as a whole.
 	firstBeat = 150 * time.Millisecond
 )
 
 // errFailFast ends a chunk when more items have failed than may.
 var errFailFast = errors.New("more items failed than the map may have")
 
-// RunChunk runs the items of a chunk that have no result yet. An error that Temporal retries
-// carries the fault as its type and details; the next attempt goes on behind what has finished.
+// RunChunk runs the items of a chunk that have no result yet. An error that Temporal
+// retries carries the fault as its type and details; the next attempt goes on behind what
+// has finished.
 func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.ChunkResult, error) {
 	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, log: &faultLog{Logger: p.Log, of: chunk.Map}, patience: handBack}
 	if p.Log == nil {
@@ -220,8 +221,8 @@ func (a *attempt) runCall(o order) error {
 	return err
 }
 
-// items reads the items of the spans until the chunk's time is over. What the slot holds by then
-// still runs. Before each item it waits for room in the store and calls there.
+// items reads the items of the spans until the chunk's time is over. What the slot holds
+// by then still runs. Before each item it waits for room in the store and calls there.
 func (a *attempt) items(ctx context.Context, spans contract.Runs, there func()) iter.Seq2[calls.Item, error] {
 	return func(yield func(calls.Item, error) bool) {
 		give := func(index int64, value json.RawMessage) bool {
@@ -251,8 +252,8 @@ func (a *attempt) items(ctx context.Context, spans contract.Runs, there func()) 
 	}
 }
 
-// awaitRoom waits while too many bytes of results wait for the store, so that memory stays bounded
-// while the store is slow or away. The error is why ctx ended.
+// awaitRoom waits while too many bytes of results wait for the store, so that memory
+// stays bounded while the store is slow or away. The error is why ctx ended.
 func (a *attempt) awaitRoom(ctx context.Context) error {
 	if a.stream == nil {
 		return nil
@@ -279,8 +280,9 @@ func (a *attempt) itemAt(index int64) json.RawMessage {
 	return a.chunk.Items[at]
 }
 
-// keep stores a file of an item, however often that takes: a store that is full or away holds up
-// the item. The error is why ctx ended. Heartbeats go on meanwhile, and say what it waits for.
+// keep stores a file of an item, however often that takes: a store that is full or away
+// holds up the item. The error is why ctx ended. Heartbeats go on meanwhile, and say what
+// it waits for.
 func (a *attempt) keep(ctx context.Context, index int64, name string, file *os.File) error {
 	defer a.unkept.Store(nil)
 	for delay := record.FirstRetry; ; delay = min(2*delay, record.LastRetry) {
@@ -357,8 +359,8 @@ func (a *attempt) judgeStart(fault *gpumux.Fault) error {
 	return final(fault)
 }
 
-// flush stores what has finished. With insist it does not give up: a store that is full or away
-// holds up the chunk, but not the slot, and no result is lost.
+// flush stores what has finished. With insist it does not give up: a store that is full
+// or away holds up the chunk, but not the slot, and no result is lost.
 func (a *attempt) flush(ctx context.Context, insist bool) error {
 	if a.stream == nil || a.ledger.staysInline() {
 		return nil

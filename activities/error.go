@@ -12,11 +12,12 @@ import (
 	"github.com/gpumux/gpumux/store"
 )
 
-// retryDelay is the pause before a chunk is tried again after a death. It is short: the slot is clean
-// again by then.
+// retryDelay is the pause before a chunk is tried again after a death. It is short: the
+// slot is clean again by then.
 const retryDelay = 20 * time.Millisecond
 
-// handBack is how long a chunk waits for a slot before the server hands it on: by then the slots are held longer than expected.
+// handBack is how long a chunk waits for a slot before the server hands it on: by then
+// the slots are held longer than expected.
 const handBack = 500 * time.Millisecond
 
 // busy is the error with which it goes back. That is no failure, so nothing is logged.
@@ -25,7 +26,8 @@ func busy() error {
 	return failure(fault, temporal.ApplicationErrorOptions{NextRetryDelay: retryDelay, Category: temporal.ApplicationErrorCategoryBenign})
 }
 
-// retry is the error after which Temporal runs the chunk again from its first unfinished item.
+// retry is the error after which Temporal runs the chunk again from its first unfinished
+// item.
 func retry(fault *gpumux.Fault, delay time.Duration) error {
 	return failure(fault, temporal.ApplicationErrorOptions{NextRetryDelay: delay})
 }
@@ -46,7 +48,8 @@ func badInput(err error, hint string) error {
 	return final(&gpumux.Fault{Kind: gpumux.BadInput, Op: "start", Message: err.Error(), Hint: hint})
 }
 
-// classify makes an error final if trying again cannot help: mistakes in a file or a name, a folder or store of others, wrong keys.
+// classify makes an error final if trying again cannot help: mistakes in a file or a
+// name, a folder or store of others, wrong keys.
 func classify(err error) error {
 	var file *store.SourceError
 	var name *store.NameError

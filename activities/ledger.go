@@ -18,21 +18,15 @@ const (
 	inlineResults = 256 << 10
 )
 
-// stream takes results on their way into the store, and lets them be written when it is
-// released.
-type stream interface {
-	Put(gpumux.Result)
-	Release()
-}
-
-// ledger is the state of one attempt at a chunk. The slot's goroutine adds results while others
-// ask.
+// ledger is the state of one attempt at a chunk. The slot's goroutine adds results while
+// others ask.
 type ledger struct {
 	mu    sync.Mutex // guards what follows
 	chunk contract.Chunk
 	memo  memo
 	board board
-	// stream takes the results on their way into the store; nil where they travel inline only.
+	// stream takes the results on their way into the store; nil where they travel inline
+	// only.
 	stream stream
 	// direct takes the results that go nowhere else; nil in a map.
 	direct func(gpumux.Result)
@@ -66,15 +60,15 @@ func newLedger(chunk contract.Chunk, items contract.Runs, m memo) *ledger {
 	return l
 }
 
-// inline reports whether the results travel through the history: they were asked to and are
-// still small.
+// inline reports whether the results travel through the history: they were asked to and
+// are still small.
 func (l *ledger) inline() bool { return l.chunk.Inline && l.bytes <= inlineResults }
 
 // onlyInline reports whether results can travel through the history alone.
 func (l *ledger) onlyInline() bool { return l.chunk.Parts == "" && l.direct == nil }
 
-// restore counts a result that an earlier attempt stored. What is stored stays stored: this
-// attempt's results join it there.
+// restore counts a result that an earlier attempt stored. What is stored stays stored:
+// this attempt's results join it there.
 func (l *ledger) restore(index int64, kind gpumux.Kind) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,8 +83,8 @@ func (l *ledger) restore(index int64, kind gpumux.Kind) {
 	l.chunk.Inline = false
 }
 
-// storeTo sends results to the store from now on. Those that earlier attempts held inline come
-// first.
+// storeTo sends results to the store from now on. Those that earlier attempts held inline
+// come first.
 func (l *ledger) storeTo(to stream, written store.Written) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,7 +100,8 @@ func (l *ledger) storeTo(to stream, written store.Written) {
 	}
 }
 
-// acknowledge notes that the server knows where the stream leads, so that results may go there.
+// acknowledge notes that the server knows where the stream leads, so that results may go
+// there.
 func (l *ledger) acknowledge() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,9 +110,10 @@ func (l *ledger) acknowledge() {
 	}
 }
 
-// next is the next call: one suspect alone, half of the hunted items, or all up to the next
-// suspect. A suspect that has run out of memory alone gets a whole device. It has no items when
-// all are done, further results would not fit the history, or more items failed than may.
+// next is the next call: one suspect alone, half of the hunted items, or all up to the
+// next suspect. A suspect that has run out of memory alone gets a whole device. It has no
+// items when all are done, further results would not fit the history, or more items
+// failed than may.
 func (l *ledger) next() (o order) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -153,7 +149,8 @@ func (l *ledger) next() (o order) {
 	return o
 }
 
-// fitting is how many items may run before it is clear that their results fit the history.
+// fitting is how many items may run before it is clear that their results fit the
+// history.
 func (l *ledger) fitting() int64 {
 	items := int64(len(l.memo.Results))
 	if items == 0 {
@@ -186,8 +183,9 @@ func (l *ledger) take(index int64, given json.RawMessage) (json.RawMessage, erro
 	return item, err
 }
 
-// add books a finished item, and returns its result as it is kept. It returns later where the
-// item raised and is tried again after a pause, and ended where it was one failure too many.
+// add books a finished item, and returns its result as it is kept. It returns later where
+// the item raised and is tried again after a pause, and ended where it was one failure
+// too many.
 func (l *ledger) add(done Done) (r gpumux.Result, later, ended bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -266,8 +264,8 @@ func (l *ledger) count(r gpumux.Result) {
 	l.result.Faults[r.Fault.Kind]++
 }
 
-// spare counts a failure of the worker or its device, and reports whether the chunk is to be
-// tried again for it.
+// spare counts a failure of the worker or its device, and reports whether the chunk is to
+// be tried again for it.
 func (l *ledger) spare(fault *gpumux.Fault) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -295,8 +293,9 @@ func (l *ledger) unstarted(fault *gpumux.Fault) int {
 	return l.memo.Starts
 }
 
-// blame books a death against the first item that ran and has no result. If that decides about
-// the item, it returns a verdict: the fault became its result, or the item is escalated.
+// blame books a death against the first item that ran and has no result. If that decides
+// about the item, it returns a verdict: the fault became its result, or the item is
+// escalated.
 func (l *ledger) blame(ran contract.Runs, fault *gpumux.Fault) (index int64, verdict string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -352,8 +351,8 @@ func (l *ledger) escalateRest() {
 	}
 }
 
-// snapshot is the memo for a heartbeat. It leaves out results that are stored or have grown too
-// large.
+// snapshot is the memo for a heartbeat. It leaves out results that are stored or have
+// grown too large.
 func (l *ledger) snapshot(waiting string) memo {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -376,8 +375,8 @@ func (l *ledger) staysInline() bool {
 	return l.inline()
 }
 
-// finish is the result of the chunk as far as the ledger knows it. A chunk that stopped early
-// hands back everything from its first unfinished item on; items run in order.
+// finish is the result of the chunk as far as the ledger knows it. A chunk that stopped
+// early hands back everything from its first unfinished item on; items run in order.
 func (l *ledger) finish() contract.ChunkResult {
 	l.mu.Lock()
 	defer l.mu.Unlock()

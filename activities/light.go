@@ -24,7 +24,8 @@ type Light struct {
 	Store *store.Store
 	// Describe is what this worker says of itself now.
 	Describe func() gpumux.Describe
-	// Printed is what an item prints that runs at this worker. Default: its queue does not tell.
+	// Printed is what an item prints that runs at this worker. Default: its queue does not
+	// tell.
 	Printed func(contract.OutputInput) contract.Output
 }
 
@@ -53,8 +54,9 @@ func (l *Light) RegisterDescribe(r worker.ActivityRegistry) {
 // maxEnded is how many workers may end while they read a source.
 const maxEnded = 3
 
-// IndexSource finds where the items of a source begin and how many there are. Mistakes in the file end the map, and so does a file that
-// workers end with: a damaged table can ask for more memory than a machine has.
+// IndexSource finds where the items of a source begin and how many there are. Mistakes in
+// the file end the map, and so does a file that workers end with: a damaged table can ask
+// for more memory than a machine has.
 func (l *Light) IndexSource(ctx context.Context, in contract.IndexInput) (contract.Source, error) {
 	ended := 0 // attempts that gave no answer
 	if activity.HasHeartbeatDetails(ctx) {
@@ -124,7 +126,8 @@ func (l *Light) checkField(ctx context.Context, source contract.Source, field st
 	return nil
 }
 
-// apart returns an error if the results file, beside which the index lies, is the source under another name.
+// apart returns an error if the results file, beside which the index lies, is the source
+// under another name.
 func (l *Light) apart(in contract.IndexInput) error {
 	output, beside := strings.CutSuffix(path.Dir(in.Index), contract.PartsOf(""))
 	to, err := l.Store.Key(output)
@@ -165,8 +168,8 @@ func (l *Light) WriteList(ctx context.Context, in contract.ListInput) (contract.
 	return work, classify(err)
 }
 
-// WritePart stores results that became too many for the history. Doing it twice stores the same results twice, which merging
-// takes as one. The answer says nothing.
+// WritePart stores results that became too many for the history. Doing it twice stores
+// the same results twice, which merging takes as one. The answer says nothing.
 func (l *Light) WritePart(ctx context.Context, in contract.PartInput) (struct{}, error) {
 	none := struct{}{}
 	defer heartbeat(ctx)()
@@ -179,7 +182,8 @@ func (l *Light) WritePart(ctx context.Context, in contract.PartInput) (struct{},
 	return none, nil
 }
 
-// Forget deletes a resident that did not arrive where it was to move. The answer says nothing.
+// Forget deletes a resident that did not arrive where it was to move. The answer says
+// nothing.
 func (l *Light) Forget(ctx context.Context, in contract.Moving) (struct{}, error) {
 	defer heartbeat(ctx)()
 	return struct{}{}, classify(l.Store.Delete(ctx, in.Object))

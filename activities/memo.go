@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	// deadlyAlone is how often an item may end a process in which nothing else ran, before the
-	// end is its own fault.
+	// deadlyAlone is how often an item may end a process in which nothing else ran, before
+	// the end is its own fault.
 	deadlyAlone = 2
-	// maxSpared is how often in a row a chunk is tried again for what no item is to blame for,
-	// before it is booked like any fault. With Temporal's growing delay that takes about four
-	// minutes.
+	// maxSpared is how often in a row a chunk is tried again for what no item is to blame
+	// for, before it is booked like any fault. With Temporal's growing delay that takes
+	// about four minutes.
 	maxSpared = 30
 )
 
@@ -28,20 +28,20 @@ type memo struct {
 	// Written is where this attempt and those before store what finishes.
 	Written []store.Written `json:"written,omitempty"`
 	// Hunt is how many of the chunk's items, from its first on, hold the one that ended its
-	// process together with others in a micro-batch. They are run in halves until it is found.
-	// 0 means none.
+	// process together with others in a micro-batch. They are run in halves until it is
+	// found. 0 means none.
 	Hunt int64 `json:"hunt,omitempty"`
 	// Escalate are the items that need the next rung.
 	Escalate contract.Runs `json:"escalate,omitempty"`
 	// Again are the items that raised and are to be tried after a pause.
 	Again  contract.Runs `json:"again,omitempty"`
 	Starts int           `json:"starts,omitempty"`
-	// Spared is how often in a row the worker or its device failed and no item finished. Avoid
-	// are the devices that may be to blame for the deaths since an item finished.
+	// Spared is how often in a row the worker or its device failed and no item finished.
+	// Avoid are the devices that may be to blame for the deaths since an item finished.
 	Spared int      `json:"spared,omitempty"`
 	Avoid  []string `json:"avoid,omitempty"`
-	// Edition is the edition of the code that items have run with, Elsewhere how often a worker
-	// did not have it.
+	// Edition is the edition of the code that items have run with, Elsewhere how often a
+	// worker did not have it.
 	Edition   string `json:"edition,omitempty"`
 	Elsewhere int    `json:"elsewhere,omitempty"`
 	// Peak is what the finished items held.
@@ -60,7 +60,8 @@ type suspect struct {
 	Memory bool `json:"memory,omitempty"`
 }
 
-// knowsDeaths reports whether something of it would be lost with a chunk that is handed back.
+// knowsDeaths reports whether something of it would be lost with a chunk that is handed
+// back.
 func (m memo) knowsDeaths() bool {
 	return len(m.Suspects) > 0 || m.Hunt > 0 || m.Starts > 0 || m.Spared > 0
 }
@@ -84,7 +85,8 @@ func (m *memo) accuse(index int64, fault *gpumux.Fault) suspect {
 	return s
 }
 
-// absolve notes that an item ran, so that nothing is held against it, or its device, any more.
+// absolve notes that an item ran, so that nothing is held against it, or its device, any
+// more.
 func (m *memo) absolve(index int64) {
 	m.Spared, m.Avoid = 0, nil
 	delete(m.Suspects, index)
@@ -95,4 +97,11 @@ func (m memo) clone() memo {
 	m.Results, m.Escalate, m.Again = slices.Clone(m.Results), slices.Clone(m.Escalate), slices.Clone(m.Again)
 	m.Written, m.Avoid, m.Suspects = slices.Clone(m.Written), slices.Clone(m.Avoid), maps.Clone(m.Suspects)
 	return m
+}
+
+// stream takes results on their way into the store, and lets them be written when it is
+// released.
+type stream interface {
+	Put(gpumux.Result)
+	Release()
 }

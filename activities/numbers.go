@@ -12,17 +12,17 @@ import (
 	"github.com/gpumux/gpumux/internal/text"
 )
 
-// numbers reduces numbers in one of gpumux's own ways. Numbers written without a fraction and
-// an exponent are whole: sums and comparisons of them are exact, whatever their size. All
-// others are 64-bit floats. Their sum is compensated (Neumaier), so it is about as good as one
-// with twice the digits.
+// numbers reduces numbers in one of gpumux's own ways. Numbers written without a fraction
+// and an exponent are whole: sums and comparisons of them are exact, whatever their size.
+// All others are 64-bit floats. Their sum is compensated (Neumaier), so it is about as
+// good as one with twice the digits.
 type numbers struct {
 	reduce string
 	count  int64
 	// whole is the sum of the whole numbers.
 	whole big.Int
-	// float is the sum of the floats, rest what rounding has lost of it. floats says that there
-	// were any.
+	// float is the sum of the floats, rest what rounding has lost of it. floats says that
+	// there were any.
 	floats      bool
 	float, rest float64
 	// odd is the sum of the infinities and NaN.
@@ -124,8 +124,8 @@ func exact(written string) (*big.Float, error) {
 	return big.NewFloat(f), nil
 }
 
-// value is the result of the reduce as JSON: 0 for the sum of nothing, null for the mean, the
-// least and the greatest of nothing.
+// value is the result of the reduce as JSON: 0 for the sum of nothing, null for the mean,
+// the least and the greatest of nothing.
 func (n *numbers) value() (json.RawMessage, error) {
 	switch {
 	case n.reduce == gpumux.ReduceCount:

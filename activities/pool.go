@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// maxElsewhere is how often work is handed on because the worker does not have its edition of the code.
+	// maxElsewhere is how often work of another edition of the code is handed on.
 	maxElsewhere = 30
-	// elsewhereDelay is the pause before the first time, which grows up to maxElsewhereDelay.
+	// elsewhereDelay is the first pause before that; it grows up to maxElsewhereDelay.
 	elsewhereDelay, maxElsewhereDelay = 100 * time.Millisecond, 2 * time.Second
 )
 
@@ -28,21 +28,23 @@ type Pool struct {
 	Store  *store.Store
 	// Recorders are shared by all pools of a worker.
 	Recorders *record.Recorders
-	// The map sizes its window by Worker and Slots. The number of slots may change. Nil tells the map nothing.
+	// The map sizes its window by Worker and Slots. The number of slots may change. Nil
+	// tells the map nothing.
 	Worker string
 	Slots  func() int
-	// Edition returns that of a task's code. The error is a *gpumux.Fault where the task is unknown.
+	// Edition is that of a task's code, or a *gpumux.Fault for an unknown task.
 	Edition func(task string) (string, error)
-	// Contact is how long items run on while the server does not answer. Default: contract.Contact.
+	// Contact is how long items run on without the server. Default: contract.Contact.
 	Contact gpumux.Duration
-	// Workers is how many workers serve the queue, 0 where the server does not say. Default: nobody else does.
+	// Workers is how many workers serve the queue; 0: not known. Default: this one.
 	Workers func(ctx context.Context) int
 	// Log is for what people should know of faults. Default: the SDK's.
 	Log log.Logger
-	// Saving is called when a chunk needs no slot any more, and what it returns when the chunk is over. Default: nobody is told.
+	// Saving is called when a chunk needs no slot any more, and what it returns when the
+	// chunk is over. Default: nobody is told.
 	Saving func() (saved func())
-	// Doubt reports whether the server may have given a chunk which arrives now to another worker already. Then the activity asks
-	// the server before items run. Default: never.
+	// Doubt reports whether the server may have given a chunk which arrives now to another
+	// worker already. Then the activity asks the server before items run. Default: never.
 	Doubt func() bool
 }
 
@@ -53,8 +55,8 @@ func (p *Pool) Register(r worker.ActivityRegistry) {
 	r.RegisterActivityWithOptions(checked(p.Reduce), activity.RegisterOptions{Name: contract.Reduce})
 }
 
-// doubted asks the server with a heartbeat whether an activity is still this worker's, if that is
-// in doubt. A heartbeat returns when the server has answered. A refusal ends ctx.
+// doubted asks the server with a heartbeat whether an activity is still this worker's, if
+// that is in doubt. A heartbeat returns when the server has answered. A refusal ends ctx.
 func (p *Pool) doubted(ctx context.Context, beat func()) error {
 	if p.Doubt == nil || !p.Doubt() {
 		return nil
@@ -80,8 +82,9 @@ func (p *Pool) FindEdition(ctx context.Context, in contract.EditionInput) (contr
 	return found, nil
 }
 
-// elsewhere is the error for work of an edition that this worker does not have. Another worker may have it, so the work is tried
-// again some times, unless this worker is the only one.
+// elsewhere is the error for work of an edition that this worker does not have. Another
+// worker may have it, so the work is tried again some times, unless this worker is the
+// only one.
 func (p *Pool) elsewhere(ctx context.Context, fault *gpumux.Fault, tries int) error {
 	if tries >= maxElsewhere || p.Workers == nil || p.Workers(ctx) == 1 {
 		return final(fault)

@@ -118,8 +118,8 @@ type operand struct {
 	value json.RawMessage
 }
 
-// reduce combines a batch of values at a time. The first of each is what the batches before
-// came to.
+// reduce combines a batch of values at a time. The first of each is what the batches
+// before came to.
 func (r *reducer) reduce() (json.RawMessage, error) {
 	var batch []operand
 	bytes := 0
@@ -143,8 +143,8 @@ func (r *reducer) reduce() (json.RawMessage, error) {
 	return batch[0].value, nil
 }
 
-// combine makes one value of a batch, or none of none. Neighbours are combined until one is
-// left, so that a value that grows is passed on seldom.
+// combine makes one value of a batch, or none of none. Neighbours are combined until one
+// is left, so that a value that grows is passed on seldom.
 func (r *reducer) combine(batch []operand) ([]operand, error) {
 	for len(batch) > 1 {
 		var next []operand

@@ -11,8 +11,8 @@ import (
 	"github.com/gpumux/gpumux/internal/text"
 )
 
-// findEdition finds the edition of the task's code that the whole map runs with: the one that
-// its input names, or that of the first worker of its pool that answers.
+// findEdition finds the edition of the task's code that the whole map runs with: the one
+// that its input names, or that of the first worker of its pool that answers.
 func (m *mapping) findEdition(ctx workflow.Context) error {
 	if m.in.Edition == "" && m.engine.total > 0 {
 		m.phase = gpumux.Running // it waits for a slot, as a chunk would

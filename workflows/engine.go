@@ -24,12 +24,13 @@ const (
 	endless = 10 * 365 * 24 * time.Hour
 	// mostRecent is how many of the newest failures a map shows.
 	mostRecent = 5
-	// inlineChunk bounds the bytes of items that one activity carries inline; the server takes 2 MiB.
+	// inlineChunk bounds the items that one activity carries; the server takes 2 MiB.
 	inlineChunk = 256 << 10
 )
 
-// engine runs the pieces of one map: it keeps a window of chunks in flight and books their results. Its state changes only in the
-// workflow's own coroutines, so replay repeats it.
+// engine runs the pieces of one map: it keeps a window of chunks in flight and books
+// their results. Its state changes only in the workflow's own coroutines, so replay
+// repeats it.
 type engine struct {
 	id     string
 	in     gpumux.MapInput
@@ -59,13 +60,13 @@ type engine struct {
 	fault    error
 	changed  bool
 	recent   []gpumux.Result
-	// contact is how long items run on while the server does not answer; see contract.TimeoutOf.
+	// contact is that of the chunks; see contract.TimeoutOf.
 	contact gpumux.Duration
 	// drain stops handing out chunks, so that the map can continue as a new run.
 	drain func() bool
 }
 
-// tooLarge are the types of the SDK's errors for payloads that are too large for the server: trying again cannot help.
+// tooLarge are the types of errors for payloads that the server never takes.
 var tooLarge = []string{"payloadSizeError", "TMPRL1103"}
 
 // sortedKeys are the keys of a map in order, so that a replay repeats it.
@@ -87,8 +88,9 @@ func newEngine(id string, in gpumux.MapInput, total int64) *engine {
 	return e
 }
 
-// run returns when every item has a result, when the map failed, when more items failed than may, when it was cancelled, or when it was
-// drained; in each case no chunk is in flight any more.
+// run returns when every item has a result, when the map failed, when more items failed
+// than may, when it was cancelled, or when it was drained; in each case no chunk is in
+// flight any more.
 func (e *engine) run(ctx workflow.Context) error {
 	work, cancel := workflow.WithCancel(ctx)
 	defer cancel()
@@ -117,8 +119,8 @@ func (e *engine) run(ctx workflow.Context) error {
 	return ctx.Err()
 }
 
-// idle waits for a change, or until items that raised may be tried again. While no worker is known and there is work, it widens the window
-// if no change comes.
+// idle waits for a change, or until items that raised may be tried again. While no worker
+// is known and there is work, it widens the window if no change comes.
 func (e *engine) idle(ctx workflow.Context, draining bool) error {
 	e.changed = false
 	if pause := e.due(workflow.Now(ctx)); pause > 0 && !e.paused && !draining {
@@ -144,8 +146,8 @@ func (e *engine) left() (items int64) {
 	return items
 }
 
-// nextChunk cuts the next chunk off the pieces that are due: higher rungs first, because they are the stragglers. likely is the expected
-// time of an item; 0: nobody knows.
+// nextChunk cuts the next chunk off the pieces that are due: higher rungs first, because
+// they are the stragglers. likely is the expected time of an item; 0: nobody knows.
 func (e *engine) nextChunk(now time.Time) (piece contract.Piece, likely time.Duration) {
 	at := -1
 	for i, piece := range e.todo {
@@ -308,7 +310,7 @@ func (e *engine) requeue(ctx workflow.Context, piece contract.Piece) {
 	e.spill(ctx)
 }
 
-// join adds a piece to one of the same rung. Slow pieces stay apart where they are apart, since their paces differ.
+// join adds a piece to one of the same rung. Slow pieces of different paces stay apart.
 func join(to *contract.Piece, piece contract.Piece) bool {
 	switch {
 	case to.Tries != piece.Tries || !to.Due.Equal(piece.Due):
@@ -327,8 +329,8 @@ func join(to *contract.Piece, piece contract.Piece) bool {
 	return true
 }
 
-// mostRuns is how many runs of items a workflow holds itself. More become a work list in the store, so that histories and handoffs
-// stay small.
+// mostRuns is how many runs of items a workflow holds itself. More become a work list in
+// the store, so that histories and handoffs stay small.
 const mostRuns = 1 << 14
 
 // spill moves the piece with the most runs into the store when there are too many.

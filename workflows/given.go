@@ -12,7 +12,8 @@ import (
 	"github.com/gpumux/gpumux/internal/payload"
 )
 
-// decodeInput reads the input of this run of gpumux.Map, with the state that the run before left.
+// decodeInput reads the input of this run of gpumux.Map, with the state that the run
+// before left.
 func decodeInput(ctx workflow.Context, raw converter.RawValue) (gpumux.MapInput, *contract.Carry, error) {
 	if workflow.GetInfo(ctx).ContinuedExecutionRunID != "" {
 		if in, carry, err := decodeHandoff(raw); err == nil { // else a cron schedule starts the map again
@@ -32,8 +33,9 @@ func decodeSegment(ctx workflow.Context, raw converter.RawValue) (gpumux.MapInpu
 	return decodeHandoff(raw)
 }
 
-// decodeHandoff reads what another run of a map left. If that was of a later version, it panics: Temporal tries the task of the workflow
-// again until a worker of that version has it, and shows the error meanwhile.
+// decodeHandoff reads what another run of a map left. If that was of a later version, it
+// panics: Temporal tries the task of the workflow again until a worker of that version
+// has it, and shows the error meanwhile.
 func decodeHandoff(raw converter.RawValue) (gpumux.MapInput, *contract.Carry, error) {
 	var c contract.Handoff
 	err := payload.Decode(raw, &c)
@@ -44,8 +46,9 @@ func decodeHandoff(raw converter.RawValue) (gpumux.MapInput, *contract.Carry, er
 	return gpumux.MapInput(c.Input), c.Carry, err
 }
 
-// check returns an error if a result cannot be that of a piece on a rung. Anybody may answer an activity, and a false answer must neither keep
-// a map running for ever nor add results.
+// check returns an error if a result cannot be that of a piece on a rung. Anybody may
+// answer an activity, and a false answer must neither keep a map running for ever nor add
+// results.
 func (e *engine) check(piece contract.Piece, at int, r contract.ChunkResult) error {
 	items := piece.Len()
 	wrong := func(format string, args ...any) error {

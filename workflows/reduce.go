@@ -20,8 +20,8 @@ func (m *mapping) checkReduce(ctx workflow.Context) error {
 	return err
 }
 
-// reduce puts the value into the summary, or the fault of the reduce: the items are done in
-// any case.
+// reduce puts the value into the summary, or the fault of the reduce: the items are done
+// in any case.
 func (m *mapping) reduce(ctx workflow.Context, summary *gpumux.Summary) error {
 	if m.in.Reduce == "" {
 		return nil
@@ -43,8 +43,8 @@ func (m *mapping) reduce(ctx workflow.Context, summary *gpumux.Summary) error {
 	return nil
 }
 
-// runReduce runs the reduce. A task climbs the ladder when a value needs more memory than a
-// rung has.
+// runReduce runs the reduce. A task climbs the ladder when a value needs more memory than
+// a rung has.
 func (m *mapping) runReduce(ctx workflow.Context, in contract.ReduceInput) (out contract.Reduced, err error) {
 	light := lightOptions(ctx, fmt.Sprintf("reduce %s of %d items", in.Reduce, m.engine.total))
 	if contract.OwnReduce(in.Reduce) {

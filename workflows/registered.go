@@ -19,7 +19,8 @@ import (
 	"github.com/gpumux/gpumux/internal/text"
 )
 
-// Register registers gpumux.Map, its segments and gpumux.Describe with a worker of the queue gpumux.
+// Register registers gpumux.Map, its segments and gpumux.Describe with a worker of the
+// queue gpumux.
 func Register(r worker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(runMap, workflow.RegisterOptions{Name: gpumux.MapWorkflow})
 	r.RegisterWorkflowWithOptions(runSegment, workflow.RegisterOptions{Name: contract.SegmentWorkflow})
@@ -84,7 +85,8 @@ type mapping struct {
 	collected collector
 	started   time.Time
 	phase     gpumux.Phase
-	// asked says that the caller named the output, so that earlier runs may have left results there.
+	// asked says that the caller named the output, so that earlier runs may have left
+	// results there.
 	asked bool
 	// reduceEdition is that of the code of a reduce that is a task.
 	reduceEdition string
@@ -96,7 +98,8 @@ type mapping struct {
 	// segmentCount counts those that were started, running holds those that have not ended.
 	segmentCount int
 	segmentsOpen map[string]*segmentRun
-	// changed wakes the coroutine that starts segments; the engine's own flag wakes the engine.
+	// changed wakes the coroutine that starts segments; the engine's own flag wakes the
+	// engine.
 	changed bool
 }
 
@@ -110,8 +113,8 @@ func pathElement(id string) string {
 	return "map"
 }
 
-// lightOptions are for light activities, on the queue gpumux. They are tried again until they work: a store that is full or away
-// pauses the map and loses nothing.
+// lightOptions are for light activities, on the queue gpumux. They are tried again until
+// they work: a store that is full or away pauses the map and loses nothing.
 func lightOptions(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: gpumux.Queue, StartToCloseTimeout: endless, HeartbeatTimeout: contract.HeartbeatTimeout, Summary: text.Plain(summary),
@@ -152,7 +155,8 @@ func (m *mapping) prepare(ctx workflow.Context, carry *contract.Carry) error {
 	return m.findStored(ctx)
 }
 
-// findStored claims the folder of the map's parts and leaves as work only what is not stored there.
+// findStored claims the folder of the map's parts and leaves as work only what is not
+// stored there.
 func (m *mapping) findStored(ctx workflow.Context) error {
 	in := contract.PartsInput{Parts: m.engine.parts, Items: m.engine.total, Owner: m.owner(), Cache: m.cache()}
 	var found contract.Found
@@ -191,7 +195,8 @@ func (m *mapping) owner() contract.Owner {
 	return o
 }
 
-// cache is where the map's results may be found, or nil. Only a map without items has no edition.
+// cache is where the map's results may be found, or nil. Only a map without items has no
+// edition.
 func (m *mapping) cache() *contract.Cache {
 	if !m.in.Cache || m.in.Edition == "" {
 		return nil
@@ -211,8 +216,8 @@ func (m *mapping) withSource(source contract.Source) *engine {
 // mostRounds is how often items that are missing from the results run again.
 const mostRounds = 3
 
-// finish merges the parts, or returns the results themselves if they are few and small. If parts were lost or damaged, it is not
-// done: their items are work again.
+// finish merges the parts, or returns the results themselves if they are few and small.
+// If parts were lost or damaged, it is not done: their items are work again.
 func (m *mapping) finish(ctx workflow.Context) (summary gpumux.Summary, done bool, err error) {
 	summary = gpumux.Summary{
 		Task: m.in.Task, Items: m.engine.total, Succeeded: m.engine.counts.Succeeded, Failed: m.engine.counts.Failed,
@@ -233,7 +238,8 @@ func (m *mapping) finish(ctx workflow.Context) (summary gpumux.Summary, done boo
 	return summary, true, nil
 }
 
-// merge makes the results file. It is not done if items are missing; they are work again then.
+// merge makes the results file. It is not done if items are missing; they are work again
+// then.
 func (m *mapping) merge(ctx workflow.Context, summary *gpumux.Summary) (done bool, err error) {
 	m.phase = gpumux.Merging
 	m.show(ctx)

@@ -20,8 +20,8 @@ type Item struct {
 	Value json.RawMessage
 }
 
-// Call asks for a task over items in one slot. The worker finds the slot and fills in what the
-// slot's process may have.
+// Call asks for a task over items in one slot. The worker finds the slot and fills in
+// what the slot's process may have.
 type Call struct {
 	// Task is the task's name. Map is the map of the items, for people.
 	Task, Map string

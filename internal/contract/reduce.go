@@ -12,8 +12,8 @@ func Reduces() []string {
 	return []string{gpumux.ReduceSum, gpumux.ReduceMean, gpumux.ReduceMin, gpumux.ReduceMax, gpumux.ReduceCount}
 }
 
-// OwnReduce reports whether a reduce is computed by gpumux itself; any other name is a task that
-// runs in slots.
+// OwnReduce reports whether a reduce is computed by gpumux itself; any other name is a
+// task that runs in slots.
 func OwnReduce(name string) bool { return slices.Contains(Reduces(), name) }
 
 // ReduceInput is the input of the activity Reduce.
@@ -21,7 +21,8 @@ type ReduceInput struct {
 	Contract Stamp  `json:"contract"`
 	Map      string `json:"map"`
 	Reduce   string `json:"reduce"`
-	// Edition is that of the code of a reduce that is a task; a worker that has another refuses. Empty: any.
+	// Edition is that of the code of a reduce that is a task; a worker that has another
+	// refuses. Empty: any.
 	Edition string `json:"edition,omitempty"`
 	// Timeout, Attempts and Arg are the map's, for each pair that a task combines.
 	Timeout  gpumux.Duration `json:"timeout,omitempty"`

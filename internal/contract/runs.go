@@ -18,8 +18,9 @@ type Span struct {
 // Len is the number of items.
 func (s Span) Len() int64 { return s.End - s.Start }
 
-// Runs are items by index: sorted spans that neither touch nor overlap. In JSON they are one list of numbers: the first index, how
-// many follow each other, then in turn how many are left out and how many follow. Items 5, 6, 7 and 10 are [5,3,2,1].
+// Runs are items by index: sorted spans that neither touch nor overlap. In JSON they are
+// one list of numbers: the first index, how many follow each other, then in turn how many
+// are left out and how many follow. Items 5, 6, 7 and 10 are [5,3,2,1].
 type Runs []Span
 
 // Len is the number of items.
@@ -30,7 +31,8 @@ func (r Runs) Len() (n int64) {
 	return n
 }
 
-// Take cuts the first n items off, or fewer if they lie in more than so many runs. Copies of r do not change.
+// Take cuts the first n items off, or fewer if they lie in more than so many runs. Copies
+// of r do not change.
 func (r *Runs) Take(n int64, runs int) (taken Runs) {
 	rest := *r
 	for len(rest) > 0 && n > 0 && len(taken) < runs {

@@ -11,8 +11,8 @@ import (
 // MaxSlots is the most slots that a worker may say it has.
 const MaxSlots = 1 << 20
 
-// mistakes gathers what is wrong with an input. What a Validate of this package leaves out does a worker no harm, or is said where it is
-// used, such as a wrong name.
+// mistakes gathers what is wrong with an input. What a Validate of this package leaves
+// out does a worker no harm, or is said where it is used, such as a wrong name.
 type mistakes struct{ gpumux.InputError }
 
 func (p *mistakes) err(what string) error {

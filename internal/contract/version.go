@@ -13,11 +13,13 @@ import (
 	"github.com/gpumux/gpumux/internal/names"
 )
 
-// Version is the version of the contract. It rises when a worker that does not know a new field of an input, or a new value of one, would
-// give a wrong result. A field that it may ignore leaves the version as it is.
+// Version is the version of the contract. It rises when a worker that does not know a new
+// field of an input, or a new value of one, would give a wrong result. A field that it
+// may ignore leaves the version as it is.
 const Version = 1
 
-// Stamp is the version of the contract that an input was written by. An input without one is of version 1.
+// Stamp is the version of the contract that an input was written by. An input without one
+// is of version 1.
 type Stamp struct{}
 
 // MarshalJSON writes Version.
@@ -26,7 +28,8 @@ func (Stamp) MarshalJSON() ([]byte, error) { return strconv.AppendInt(nil, Versi
 // UnmarshalJSON takes anything: Decode has looked at it before.
 func (*Stamp) UnmarshalJSON([]byte) error { return nil }
 
-// SkewError says that an input is of a later version of the contract. Who knows that version can read it.
+// SkewError says that an input is of a later version of the contract. Who knows that
+// version can read it.
 type SkewError struct{ Version int }
 
 // Error names both versions.
@@ -34,11 +37,13 @@ func (e *SkewError) Error() string {
 	return fmt.Sprintf("the input is of version %d of gpumux's contract, and this worker reads versions up to %d", e.Version, Version)
 }
 
-// maxInput is the most bytes of an input; Temporal servers take 2 MiB unless told otherwise.
+// maxInput is the most bytes of an input; Temporal servers take 2 MiB unless told
+// otherwise.
 const maxInput = 4 << 20
 
-// DecodeMap reads the input of a map as its caller wrote it. The error is a *gpumux.InputError with
-// every mistake: values of the wrong type, fields that do not exist, and what Validate finds.
+// DecodeMap reads the input of a map as its caller wrote it. The error is a
+// *gpumux.InputError with every mistake: values of the wrong type, fields that do not
+// exist, and what Validate finds.
 func DecodeMap(data []byte, in *gpumux.MapInput) error {
 	var bad gpumux.InputError
 	if len(data) > maxInput {
@@ -58,8 +63,9 @@ func DecodeMap(data []byte, in *gpumux.MapInput) error {
 	return bad.Err()
 }
 
-// Decode reads an input that one part of gpumux has for another. It ignores fields that it does not know. The error is a *SkewError, or
-// a *gpumux.InputError: anybody who may use the namespace can send any bytes. Reading takes memory in proportion to the data.
+// Decode reads an input that one part of gpumux has for another. It ignores fields that
+// it does not know. The error is a *SkewError, or a *gpumux.InputError: anybody who may
+// use the namespace can send any bytes. Reading takes memory in proportion to the data.
 func Decode(data []byte, in any) error {
 	if len(data) > maxInput {
 		return wrong("input", "has %d bytes, more than %d", len(data), maxInput)
@@ -92,7 +98,8 @@ func wrong(field, format string, args ...any) error {
 	return bad.Err()
 }
 
-// List is a list of an input. It bounds how many entries take memory before anything is known of them.
+// List is a list of an input. It bounds how many entries take memory before anything is
+// known of them.
 type List[T any] []T
 
 // UnmarshalJSON refuses a list that is too long.

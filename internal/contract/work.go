@@ -4,8 +4,8 @@ import (
 	"fmt"
 )
 
-// Work is which items are to run: Runs, or the positions Start up to but not including End of a work list in the store, if the runs
-// are too many to travel.
+// Work is which items are to run: Runs, or the positions Start up to but not including
+// End of a work list in the store, if the runs are too many to travel.
 type Work struct {
 	Runs Runs `json:"runs,omitempty"`
 	// List is a file of indices, one per line, with its index like any source.

@@ -9,8 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// FieldOf is the value of a field of an item, which is valid JSON: the last one where the item
-// repeats it, as tasks read it. It is nil where the item is no object or lacks the field.
+// FieldOf is the value of a field of an item, which is valid JSON: the last one where the
+// item repeats it, as tasks read it. It is nil where the item is no object or lacks the
+// field.
 func FieldOf(item json.RawMessage, name string) (found json.RawMessage) {
 	EachField(item, func(field string, value []byte) bool {
 		if field == name {
@@ -40,7 +41,8 @@ func CheckField(first json.RawMessage, name string) error {
 	return fmt.Errorf("the first item has no field %q; it has %s", name, strings.Join(names, ", "))
 }
 
-// EachField calls f with the fields of an object until it returns false. It reports whether the item is an object.
+// EachField calls f with the fields of an object until it returns false. It reports
+// whether the item is an object.
 func EachField(item []byte, f func(name string, value []byte) bool) bool {
 	s := &scanner{data: item}
 	if s.space(); s.data[s.at] != '{' {
@@ -71,7 +73,8 @@ type scanner struct {
 	at   int
 }
 
-// next goes on from the first bracket, or from a comma. It reports whether the object or list goes on, too.
+// next goes on from the first bracket, or from a comma. It reports whether the object or
+// list goes on, too.
 func (s *scanner) next() bool {
 	s.space()
 	if c := s.data[s.at]; c == '}' || c == ']' {

@@ -14,7 +14,8 @@ import (
 // length is how many hexadecimal digits an edition has.
 const length = 6
 
-// Code says where the code of a task is. One of Target and Command is set; the zero Code has the edition "".
+// Code says where the code of a task is. One of Target and Command is set; the zero Code
+// has the edition "".
 type Code struct {
 	// Dir is the folder that relative paths start from.
 	Dir string
@@ -24,12 +25,14 @@ type Code struct {
 	Command []string
 }
 
-// Edition is that of the files as they are now, and of what their text imports: not of what importlib.import_module loads. Code in no
-// file here, such as an installed package, counts by its name.
+// Edition is that of the files as they are now, and of what their text imports: not of
+// what importlib.import_module loads. Code in no file here, such as an installed package,
+// counts by its name.
 func (c Code) Edition() string { return hashOf(c.sources()) }
 
-// Named is the edition of the code with all other files that a command names, such as a configuration. A command may write some of
-// these itself, so it distinguishes maps, but not what one map may run.
+// Named is the edition of the code with all other files that a command names, such as a
+// configuration. A command may write some of these itself, so it distinguishes maps, but
+// not what one map may run.
 func (c Code) Named() string {
 	if len(c.Command) == 0 {
 		return c.Edition()
@@ -46,7 +49,8 @@ func (c Code) Files() (paths []string) {
 	return paths
 }
 
-// Newest is the file of the code that was changed last, and when; it is empty when there is none.
+// Newest is the file of the code that was changed last, and when; it is empty when there
+// is none.
 func (c Code) Newest() (path string, changed time.Time) {
 	files, _ := c.sources()
 	for _, f := range files {
@@ -115,8 +119,9 @@ func (c Code) sources() (files []*file, words []string) {
 // scripts are the extensions of files that are code wherever a command names them.
 var scripts = []string{".py", ".sh", ".r", ".R", ".jl", ".pl", ".rb", ".js", ".lua", ".m"}
 
-// script reports whether a word of a command, if it names a file, names code: the program, an interpreter's script, or a file with such
-// an extension. Other files are data, and the command may write them.
+// script reports whether a word of a command, if it names a file, names code: the
+// program, an interpreter's script, or a file with such an extension. Other files are
+// data, and the command may write them.
 func (c Code) script(at int, word string) bool {
 	if at == 0 || slices.Contains(scripts, filepath.Ext(word)) {
 		return true
@@ -125,8 +130,9 @@ func (c Code) script(at int, word string) bool {
 	return at == first && c.program() == ""
 }
 
-// command turns every wanted word that names a file into that file, with the imports of a Python file, and keeps every other word. The
-// system's programs stay words: they differ between machines.
+// command turns every wanted word that names a file into that file, with the imports of a
+// Python file, and keeps every other word. The system's programs stay words: they differ
+// between machines.
 func (c Code) command(wanted func(at int, word string) bool) (files []*file, words []string) {
 	for i, word := range c.Command {
 		path := c.path(word)

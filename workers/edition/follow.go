@@ -51,15 +51,15 @@ func withImports(folder string, paths ...string) []*file {
 	})
 }
 
-// importLine is an import statement: of modules, or of names, which may be modules and span
-// several lines in brackets.
+// importLine is an import statement: of modules, or of names, which may be modules and
+// span several lines in brackets.
 var importLine = regexp.MustCompile(`(?m)(?:^|[;:])[ \t]*(?:` +
 	`from[ \t]+([.\w]+)[ \t]+import[ \t]*(\([^)]*\)|[^\n#]*)|import[ \t]+([^\n#;]+))`)
 
 var moduleName = regexp.MustCompile(`\w+(?:\.\w+)*`)
 
-// importsOf are the modules that a Python text may import: "a" and "a.b" for "from a import b",
-// with a leading dot for each level of a relative import.
+// importsOf are the modules that a Python text may import: "a" and "a.b" for "from a
+// import b", with a leading dot for each level of a relative import.
 func importsOf(text []byte) (names []string) {
 	for _, m := range importLine.FindAllStringSubmatch(strings.ReplaceAll(string(text), "\\\n", " "), -1) {
 		from, what, modules := m[1], m[2], m[3]
@@ -85,8 +85,8 @@ func importsOf(text []byte) (names []string) {
 	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
 }
 
-// withSourced are the R file, if it exists, and what it and they source. A task process looks
-// from the folder of the first.
+// withSourced are the R file, if it exists, and what it and they source. A task process
+// looks from the folder of the first.
 func withSourced(path string) []*file {
 	return follow([]string{path}, func(f *file) (all []string) {
 		for _, name := range f.names {
