@@ -9,9 +9,11 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 # Google's libraries for storage over gRPC, as Temporal itself leaves them out.
 export GOFLAGS += -tags=disable_grpc_modules
+# NVIDIA's header marks functions as deprecated, and go-nvml binds them all.
+export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 export GPUMUX_TEST_PYTHON := $(CURDIR)/$(VENV)/bin/python
 
-.PHONY: help build lean venv demo test test-root test-server race lint fuzz bench soak gpu-bundle gpu-check kernel-check wheel dist r-check picture size clean
+.PHONY: help build lean venv demo test test-root test-server race lint fuzz bench soak gpu-bundle gpu-check kernel-check wheel dist r-check picture outdated size clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -80,7 +82,7 @@ bench: $(VENV)/ready ## benchmarks of both modules
 # The package for Python: the module of the slots with the client beside it, and the command.
 wheel: $(VENV)/ready ## dist/gpumux-….whl, and its example run in an environment of its own
 	rm -rf .wheel && mkdir -p .wheel/src .wheel/bin && cp -R clients/python/*.py clients/python/pyproject.toml clients/python/README.md .wheel/
-	cp -R workers/slot/pyruntime/gpumux .wheel/src/ && cp -R clients/python/client .wheel/src/gpumux/ && touch .wheel/src/gpumux/py.typed
+	cp -R workers/slot/runtimes/python/gpumux .wheel/src/ && cp -R clients/python/client .wheel/src/gpumux/ && touch .wheel/src/gpumux/py.typed
 	cd deploy/devserver && $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o ../../.wheel/bin/gpumux ./cmd/gpumux
 	rm -f dist/gpumux-*.whl && GPUMUX_VERSION=$(VERSION) $(VENV)/bin/python -m pip wheel -q --disable-pip-version-check --no-deps -w dist .wheel
 	$(PYTHON) -m venv .wheel/venv && .wheel/venv/bin/pip install -q --disable-pip-version-check dist/gpumux-*.whl
@@ -94,7 +96,7 @@ dist: wheel ## dist/: the wheel, archives, Debian packages, a Homebrew formula, 
 
 r-check: ## R CMD check of clients/r, and all other tests of R; needs R with jsonlite and codetools
 	cd deploy/devserver && $(GO) test -v -count=1 -run '^Test(R_|Long_R)' ./e2e
-	$(GO) test -count=1 ./workers/slot/rruntime
+	$(GO) test -count=1 ./workers/slot/runtimes/r
 
 picture: $(VENV)/tests ## dist/top.svg, gpumux top on a real terminal
 	@mkdir -p dist && $(VENV)/bin/python -m pip install -q --disable-pip-version-check pyte==0.8.2
@@ -118,6 +120,10 @@ gpu-check: ## the GPU tests and benchmarks of .gpu on this machine, in at most 9
 kernel-check: ## the memory limits that a kernel enforces, in a cgroup handed over to this command; see docs/memory.md
 	cd deploy/devserver && $(GO) build -ldflags '-s -w' -o ../../$(BIN)/test/gpumux ./cmd/gpumux
 	cd deploy/devserver && GPUMUX_BINARY=$(CURDIR)/$(BIN)/test/gpumux GPUMUX_KERNEL_CHECK=1 $(GO) test -v -count=1 -run '^TestKernel_' ./e2e
+
+outdated: ## direct dependencies that have newer versions, in both modules
+	@for dir in . deploy/devserver; do (cd $$dir && $(GO) list -m -u -f '{{with .Update}}{{$$.Path}} {{$$.Version}} -> {{.Version}}{{end}}' \
+		$$($(GO) list -m -f '{{if not (or .Indirect .Main .Replace)}}{{.Path}}{{end}}' all)); done
 
 size: ## the longest source files
 	@git ls-files '*.go' '*.py' '*.R' | xargs wc -l | sort -rn | head -20

@@ -9,45 +9,21 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/gpumux/gpumux/internal/names"
+	"github.com/gpumux/gpumux/internal/text"
 )
 
-// Limits on any input. They are checked before the input takes memory.
-const (
-	// maxInput is the most bytes of an input; Temporal servers take 2 MiB unless told otherwise.
-	maxInput = 4 << 20
-	// maxEntries is the most entries that a list of an input holds.
-	maxEntries = 1 << 16
-	// mostProblems is how many mistakes an error lists.
-	mostProblems = 20
-)
+// maxProblems is how many mistakes an error lists.
+const maxProblems = 20
 
-// Decode reads the input of a map from JSON. The error is an *InputError with every mistake: values of the wrong type, fields that do
-// not exist, and what Validate finds.
-func Decode(data []byte, in *MapInput) error {
-	var p problems
-	if len(data) > maxInput {
-		p.add("input", "has %s, more than the %s that travel inline; put the items in a file and give source", Size(len(data)), Size(maxInput))
-		return p.err("")
-	}
-	var broken *json.SyntaxError
-	if err := json.Unmarshal(data, in); errors.As(err, &broken) {
-		if strings.HasSuffix(broken.Error(), "exceeded max depth") {
-			p.add("input", "is nested more than 10,000 levels deep; put such a value into a file and let the item be its path")
-		} else {
-			p.add("input", "is not JSON: byte %d of %d makes no sense", broken.Offset, len(data))
-		}
-		return p.err("")
-	}
-	return in.Validate()
-}
-
-// UnmarshalJSON takes any JSON. It leaves out what does not fit a field, and Validate names it.
+// UnmarshalJSON takes any JSON. It leaves out what does not fit a field, and Validate
+// names it.
 func (in *MapInput) UnmarshalJSON(data []byte) error {
 	if in.mistakes = nil; data[0] == '{' {
 		in.mistakes.readFields(data, reflect.ValueOf(in).Elem(), "")
 	} else {
-		in.mistakes.add("input", "%s is %s; an object belongs here", excerpt(data), cmp.Or(words[data[0]], "a number"))
+		in.mistakes.add("input", "%s is %s; an object belongs here", text.Beginning(data), cmp.Or(words[data[0]], "a number"))
 	}
 	return nil
 }
@@ -62,7 +38,7 @@ func (p *problems) add(field, format string, args ...any) {
 	}
 }
 
-func (p *problems) full() bool { return len(*p) > mostProblems }
+func (p *problems) full() bool { return len(*p) > maxProblems }
 
 // about reports whether there is a mistake in a field or inside of it.
 func (p problems) about(field string) bool {
@@ -77,13 +53,14 @@ func (p problems) err(what string) error {
 	if len(p) == 0 {
 		return nil
 	}
-	if len(p) > mostProblems {
-		p = append(p[:mostProblems:mostProblems], Problem{"input", "has more mistakes than these"})
+	if len(p) > maxProblems {
+		p = append(p[:maxProblems:maxProblems], Problem{"input", "has more mistakes than these"})
 	}
 	return &InputError{What: what, Problems: p}
 }
 
-// read decodes one value of valid JSON. What does not fit stays zero and becomes a mistake.
+// read decodes one value of valid JSON. What does not fit stays zero and becomes a
+// mistake.
 func (p *problems) read(data json.RawMessage, to reflect.Value, field string) {
 	raw, isRaw := to.Addr().Interface().(*json.RawMessage)
 	_, own := to.Addr().Interface().(json.Unmarshaler)
@@ -106,11 +83,11 @@ func (p *problems) read(data json.RawMessage, to reflect.Value, field string) {
 		case own && !errors.As(err, &mismatch):
 			p.add(field, "%v", err)
 		case kind != reflect.Int && kind != reflect.Int64 || words[data[0]] != "":
-			p.add(field, "%s is %s; %s belongs here", excerpt(data), cmp.Or(words[data[0]], "a number"), cmp.Or(wanted[kind], "a whole number"))
+			p.add(field, "%s is %s; %s belongs here", text.Beginning(data), cmp.Or(words[data[0]], "a number"), cmp.Or(wanted[kind], "a whole number"))
 		case bytes.ContainsAny(data, ".eE"):
-			p.add(field, "%s is not written as a whole number; leave out point and exponent", excerpt(data))
+			p.add(field, "%s is not written as a whole number; leave out point and exponent", text.Beginning(data))
 		default:
-			p.add(field, "%s is beyond all numbers that count here", excerpt(data))
+			p.add(field, "%s is beyond all numbers that count here", text.Beginning(data))
 		}
 	}
 }
@@ -122,22 +99,22 @@ func (p *problems) readFields(data []byte, to reflect.Value, field string) {
 		inside += "."
 	}
 	fields := map[string]int{}
-	var names []string
+	var all []string
 	nameOf := func(at int) string {
 		name, _, _ := strings.Cut(to.Type().Field(at).Tag.Get("json"), ",")
 		return name
 	}
 	for at := range to.NumField() {
 		if name := nameOf(at); name != "" {
-			names = append(names, name)
+			all = append(all, name)
 			fields[strings.ToLower(name)] = at
 		}
 	}
-	eachField(data, func(name string, value []byte) bool {
+	text.EachField(data, func(name string, value []byte) bool {
 		if at, known := fields[strings.ToLower(name)]; known {
 			p.read(value, to.Field(at), inside+nameOf(at))
 		} else {
-			p.add(inside+excerpt([]byte(name)), "is no field; there are %s", strings.Join(names, ", "))
+			p.add(inside+text.Beginning([]byte(name)), "is no field; there are %s", strings.Join(all, ", "))
 		}
 		return !p.full()
 	})
@@ -146,9 +123,9 @@ func (p *problems) readFields(data []byte, to reflect.Value, field string) {
 // readEntries decodes a list.
 func (p *problems) readEntries(data []byte, to reflect.Value, field string) {
 	all, at := reflect.MakeSlice(to.Type(), 0, 0), 0
-	eachEntry(data, func(value []byte) bool {
-		if at == maxEntries {
-			p.add(field, "holds more than the %d entries that an input may have", maxEntries)
+	text.EachEntry(data, func(value []byte) bool {
+		if at == names.MaxEntries {
+			p.add(field, "holds more than the %d entries that an input may have", names.MaxEntries)
 			return false
 		}
 		all = reflect.Append(all, reflect.Zero(to.Type().Elem()))
@@ -165,17 +142,4 @@ var words = map[byte]string{'"': "a string", '{': "an object", '[': "a list", 't
 // wanted names what a field takes. All other kinds take a whole number.
 var wanted = map[reflect.Kind]string{
 	reflect.Struct: "an object", reflect.Slice: "a list", reflect.String: "a string", reflect.Bool: "true or false",
-}
-
-// excerpt is the beginning of a value, for messages.
-func excerpt(value []byte) string {
-	const most = 60
-	if len(value) <= most {
-		return strings.ToValidUTF8(string(value), "\uFFFD")
-	}
-	end := most
-	for end > 0 && !utf8.RuneStart(value[end]) {
-		end--
-	}
-	return strings.ToValidUTF8(string(bytes.TrimSpace(value[:end])), "\uFFFD") + "…"
 }

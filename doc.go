@@ -1,7 +1,9 @@
-// Package gpumux holds the words of the product as types, such as the input of a map and the result of an item.
+// Package gpumux holds the words of the product as types, such as the input of a map and
+// the result of an item.
 //
-// It owns the vocabulary that every other package shares, the names that clients see, and the rules for valid inputs. It never
-// does input or output and needs only the standard library, so that workflow code can use it. It holds no state and so never has to stop.
+// It owns the vocabulary that every other package shares, the names that clients see, and
+// the rules for valid inputs. It never does input or output and needs only the standard
+// library, so that workflow code can use it. It holds no state and so never has to stop.
 //
 // The words, one per thing:
 //

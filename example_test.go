@@ -75,21 +75,6 @@ func ExampleMapInput_Validate() {
 	// invalid map input: task: is missing; give the name of a task that the workers know; range: end 1 is before start 10
 }
 
-// Mistakes of shape and of sense come together.
-func ExampleDecode() {
-	var in gpumux.MapInput
-	err := gpumux.Decode([]byte(`{"task": "embed", "range": {"start": 0, "end": "many"}, "attempts": -1}`), &in)
-	var wrong *gpumux.InputError
-	if errors.As(err, &wrong) {
-		for _, p := range wrong.Problems {
-			fmt.Println(p.Field+":", p.Message)
-		}
-	}
-	// Output:
-	// range.end: "many" is a string; a whole number belongs here
-	// attempts: -1 is outside 1 to 100
-}
-
 func ExampleRange() {
 	in := gpumux.MapInput{Task: "simulate", Range: &gpumux.Range{Start: 100, End: 1_000_100}}
 	fmt.Println(in.Len(), in.Validate())
@@ -165,7 +150,7 @@ func ExampleSummary() {
 
 // Items in any pattern stay short in JSON: first index, how many, then in turn how many are left out and how many follow.
 func ExampleRuns() {
-	var failed gpumux.Runs
+	var failed contract.Runs
 	for _, index := range []int64{5, 6, 7, 10} {
 		failed.Add(index)
 	}
@@ -202,7 +187,7 @@ func ExamplePeaks() {
 }
 
 func ExampleReduces() {
-	fmt.Println(gpumux.Reduces(), contract.OwnReduce("mean"), contract.OwnReduce("stats:join"))
+	fmt.Println(contract.Reduces(), contract.OwnReduce("mean"), contract.OwnReduce("stats:join"))
 	// Output:
 	// [sum mean min max count] true false
 }

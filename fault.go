@@ -3,8 +3,6 @@ package gpumux
 import (
 	"fmt"
 	"strings"
-
-	"github.com/gpumux/gpumux/internal/text"
 )
 
 // Kind classifies a fault.
@@ -25,8 +23,7 @@ const (
 	DeviceLost Kind = "device_lost"
 	// TaskError: the user's code raised.
 	TaskError Kind = "task_error"
-	// BadInput: the call can never work as it was given: unknown task, module that does not import, impossible budget, a line of a stream
-	// that is no item.
+	// BadInput: the call can never work as it was given, such as with an unknown task.
 	BadInput Kind = "bad_input"
 	// Canceled: the map was cancelled while the item ran.
 	Canceled Kind = "canceled"
@@ -45,16 +42,17 @@ func (k Kind) Memory() bool { return k == DeviceOOM || k == Budget || k == HostO
 // Deadly reports whether the task process did not outlive the fault.
 func (k Kind) Deadly() bool { return k.Memory() || k == Crash || k == Timeout || k == DeviceLost }
 
-// Fault is a classified failure: what happened, where, and what to do next. Sizes are in bytes; 0 means unknown.
+// Fault is a classified failure. Sizes are in bytes; 0 means unknown.
 type Fault struct {
 	Kind Kind `json:"kind"`
-	// Item is the beginning of the item that failed, at most itemBytes of its JSON. Index is its position in the map. The fault of a
-	// Result has no Index: the Result has it.
+	// Item is the beginning of the item that failed, Index its position in the map. The
+	// fault of a Result has no Index.
 	Item  string `json:"item,omitempty"`
 	Index *int64 `json:"index,omitempty"`
-	// Op is what failed: "start" when the task process could not begin, "run" when it ran an item, "read" when a stream's line was none.
+	// Op is what failed: "start" of a task process, "run" of an item, "read" of a stream's
+	// line.
 	Op string `json:"op,omitempty"`
-	// Message is what happened in one line, in the framework's own words where there are any.
+	// Message is one line, in the framework's own words where there are any.
 	Message string `json:"message"`
 	// Class is the exception's class, such as ValueError or torch.OutOfMemoryError.
 	Class string `json:"class,omitempty"`
@@ -77,24 +75,21 @@ type Fault struct {
 	// Tail is the end of what the process printed.
 	Tail string `json:"tail,omitempty"`
 	Hint string `json:"hint,omitempty"`
-	// Edition is the edition of the task's code that the worker has, where it is not that of the map.
+	// Edition is that of the worker's code, where it is not the map's.
 	Edition string `json:"edition,omitempty"`
-	// Batch is how many items may have been under way in one micro-batch; 0 means that the task takes single items.
+	// Batch is how many items may have been under way in one micro-batch; 0: single items.
 	Batch int `json:"batch,omitempty"`
-	// Alone says that no other item had run in the process that died, so the item itself is to blame.
+	// Alone says that no other item had run in the process that died.
 	Alone bool `json:"alone,omitempty"`
-	// Blameless says that the item did not cause the fault, so that trying it again costs no attempt.
+	// Blameless says that the item is not to blame, so that another try costs no attempt.
 	Blameless bool `json:"blameless,omitempty"`
-	// Suspect says that the device may have caused the fault, as far as the process's last words tell.
+	// Suspect says that the device may be to blame, as far as the last words tell.
 	Suspect bool `json:"-"`
-	// Wide says that the fault has reached every process that shares an MPS server with this one.
+	// Wide says that the fault reached every process of the same MPS server.
 	Wide bool `json:"-"`
 }
 
-// OfItem notes the item that failed.
-func (f *Fault) OfItem(item []byte) { f.Item = text.Excerpt(item) }
-
-// Of says which item failed, such as "item 7 = {…}". It is empty if the fault does not know.
+// Of says which item failed, such as "item 7 = {…}", if the fault knows.
 func (f *Fault) Of() string {
 	switch {
 	case f.Index == nil:

@@ -8,8 +8,8 @@ import (
 	"github.com/gpumux/gpumux/internal/text"
 )
 
-// Float is a number in an item or a value that may be NaN or infinite, which JSON has no number for. Tasks in Python and R
-// take and return such numbers as they are.
+// Float is a number in an item or a value that may be NaN or infinite, which JSON has no
+// number for. Tasks in Python and R take and return such numbers as they are.
 type Float float64
 
 // MarshalJSON writes NaN and the infinities as docs/wire.md says.

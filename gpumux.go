@@ -14,7 +14,8 @@ type Mode string
 const (
 	// Persistent keeps the task process for the next item: the fast mode.
 	Persistent Mode = "persistent"
-	// Fresh starts a new task process for every item: nothing can leak from one item to the next.
+	// Fresh starts a new task process for every item: nothing can leak from one item to the
+	// next.
 	Fresh Mode = "fresh"
 )
 
@@ -22,39 +23,43 @@ const (
 const (
 	// InlineItems is the most items that a MapInput may carry itself.
 	InlineItems = 1000
-	// InlineBytes is the most bytes of items that a MapInput may carry itself, and of results that a Summary does.
+	// InlineBytes is the most bytes of items that a MapInput may carry itself, and of
+	// results that a Summary does.
 	InlineBytes = 512 << 10
 	// MaxChunk is the most items that one chunk may hold.
 	MaxChunk = 1 << 16
 	// MaxArg is the most bytes of a MapInput's Arg.
 	MaxArg = 16 << 10
-	// MaxWindow is the most chunks that one map may have in flight, spread over as many workflows as that takes.
+	// MaxWindow is the most chunks that one map may have in flight, spread over as many
+	// workflows as that takes.
 	MaxWindow = 16_000
 )
 
-// MapInput is the input of the workflow gpumux.Map. Exactly one of Items, Source and Range is given.
+// MapInput is the input of the workflow gpumux.Map. Exactly one of Items, Source and Range is
+// given.
 type MapInput struct {
 	// Task is the name of a task that the workers of every pool on the ladder know.
 	Task string `json:"task"`
-	// Edition is the edition of the task's code to run with. If no worker has it, the map fails. Default: the edition of the first
-	// worker that answers when the map starts. All items of a map run with one edition.
+	// Edition is the edition of the task's code to run with. Default: that of the first worker
+	// that answers. All items run with one edition; where no worker has it, the map fails.
 	Edition string `json:"edition,omitempty"`
-	// Items are the inputs themselves: at most InlineItems of them and InlineBytes in all.
+	// Items are at most InlineItems, and InlineBytes in all.
 	Items []json.RawMessage `json:"items,omitzero"`
-	// Source is a file of items in the store: JSON lines; CSV with a header when the name ends in .csv; the rows of a table when it ends in
-	// .parquet, .arrow or .feather. A name without a scheme is a key in the workers' store. ValuesOf makes one of the results of another map.
+	// Source is a file of items, by its key in the workers' store or by URL: JSON lines, .csv
+	// with a header, or the rows of a .parquet, .arrow or .feather file. See also ValuesOf.
 	Source string `json:"source,omitempty"`
-	// Columns are those of a Parquet or Arrow Source that its items have, in this order. Default: all.
+	// Columns are those of a table that its items have, in this order. Default: all.
 	Columns []string `json:"columns,omitempty"`
 	// Range makes the items the whole numbers start, start+1, … end-1.
 	Range *Range `json:"range,omitempty"`
-	// Arg is a JSON value that every process of the map has in its environment as GPUMUX_ARG; tasks in Python call gpumux.arg(). It is
-	// for what all items share, such as a configuration. At most MaxArg. Default: none.
+	// Arg is what all items share, such as a configuration: a JSON value of at most MaxArg in
+	// the environment of processes as GPUMUX_ARG, in Python gpumux.arg(). Default: none.
 	Arg json.RawMessage `json:"arg,omitempty"`
 	// Ladder names the pools to use, first choice first. Default ["gpu"].
 	Ladder []string `json:"ladder,omitempty"`
-	// Patience is how long a pool of the ladder may lack a worker with a healthy device before the next pool takes its work, until
-	// there is one again. Busy slots do not matter. Default 1 min; the last pool is always waited for.
+	// Patience is how long a pool may lack a worker with a healthy device before the next one
+	// takes its work, until there is one again. Default 1 min; the last pool is always waited
+	// for.
 	Patience Duration `json:"patience,omitempty"`
 	// Mode overrides the task's own mode. Default: the task's, else the pool's.
 	Mode Mode `json:"mode,omitempty"`
@@ -64,31 +69,32 @@ type MapInput struct {
 	Window int `json:"window,omitempty"`
 	// Timeout bounds one item; 0 means the task's own, else none.
 	Timeout Duration `json:"timeout,omitempty"`
-	// Attempts is how often an item that raises is tried. Default 1. Deaths of the process have a budget of their own.
+	// Attempts is how often an item that raises is tried. Default 1. Deaths of the process do
+	// not count.
 	Attempts int `json:"attempts,omitempty"`
-	// Backoff is the pause before an item that raised is tried again, in which it holds no slot. It doubles with each try, up to a minute.
-	// Default: it is tried again at once, in the same process.
+	// Backoff is the pause before an item that raised is tried again, without a slot. It
+	// doubles with each try, up to a minute. Default: none, and the process stays.
 	Backoff Duration `json:"backoff,omitempty"`
-	// FailFast ends the map at the first item that fails, MaxFailures when more items than that have failed. Failures that an earlier run of
-	// the map left do not count.
+	// FailFast ends the map at the first item that fails, MaxFailures when more than that have
+	// failed. Failures of an earlier run do not count.
 	FailFast    bool      `json:"failFast,omitempty"`
 	MaxFailures Tolerance `json:"maxFailures,omitempty"`
-	// Output is the results file: a blob URL or a key in the workers' store. Empty: results come back in the Summary while
-	// they are few and small, and in a file of the workers' store otherwise.
+	// Output is the results file: a blob URL or a key in the workers' store. Empty: few and
+	// small results come back in the Summary, others in a file of the store.
 	Output string `json:"output,omitempty"`
-	// Reduce makes one value of all values: sum, mean, min, max, count, or the name of a task that makes one value of a pair
-	// [a, b] and is associative. Failed items are left out. Default: none.
+	// Reduce makes one value of all: sum, mean, min, max, count, or the name of a task that
+	// makes one value of a pair [a, b] and is associative. Failed items are left out.
 	Reduce string `json:"reduce,omitempty"`
-	// Key names a field of the items, which are objects. Each result has its value as Key, null where an item lacks it. WithItem gives
-	// each result the whole item.
+	// Key names a field of the items, which is copied into their results; null where an item
+	// lacks it. WithItem copies the whole item.
 	Key      string `json:"key,omitempty"`
 	WithItem bool   `json:"withItem,omitempty"`
-	// Cache takes the results of equal items from earlier maps with Cache of the same task and edition, and keeps this map's for later
-	// ones. The items are a Source or a Range.
+	// Cache takes the results of equal items from earlier maps with Cache of the same task and
+	// edition, and keeps this map's for later ones. Not for Items.
 	Cache bool `json:"cache,omitempty"`
 	// Priority is 1 (first) to 5 (last); 0 means the server's default, 3.
 	Priority int `json:"priority,omitempty"`
-	// FairnessKey shares a pool between keys in proportion, so that one large map does not hold up the others.
+	// FairnessKey shares a pool between keys, so that one large map does not hold up the others.
 	FairnessKey string `json:"fairnessKey,omitempty"`
 	// mistakes are those of the JSON that the input was read from.
 	mistakes problems
@@ -103,31 +109,12 @@ type Range struct {
 // Len is the number of items in the range.
 func (r Range) Len() int64 { return max(0, r.End-r.Start) }
 
-// Item is one input and its position in the map's input, from 0.
-type Item struct {
-	Index int64
-	Value json.RawMessage
-}
-
-// Source is a file of items with its index, as IndexSource found it.
-type Source struct {
-	URL string `json:"url"`
-	// Index is where the index lies; see package store.
-	Index string `json:"index"`
-	Items int64  `json:"items"`
-	Bytes int64  `json:"bytes"`
-	// Hash is a hash of the source's contents, which tells its versions apart.
-	Hash string `json:"hash,omitempty"`
-	// Values says that the items are the values in a results file.
-	Values bool `json:"values,omitempty"`
-}
-
 // Result is the outcome of one item. Exactly one of Value, Arrays and Fault is set.
 type Result struct {
 	// Index is the item's position in the input, from 0.
 	Index int64           `json:"index"`
 	Value json.RawMessage `json:"value,omitempty"`
-	// Arrays is a value whose arrays are bytes, on its way from a task process into the store. Readers of results get the Value instead.
+	// Arrays is a value whose arrays are bytes; readers of results get the Value instead.
 	Arrays []byte `json:"-"`
 	Fault  *Fault `json:"fault,omitempty"`
 	// Output is what the item printed or logged, cut in the middle when it is long.
@@ -160,10 +147,11 @@ type Summary struct {
 	Faults    map[Kind]int64 `json:"faults,omitempty"`
 	// Cached is how many of the results MapInput.Cache found in earlier maps.
 	Cached int64 `json:"cached,omitempty"`
-	// Results holds every result in input order when they were few and small; otherwise Output names the results file.
+	// Results are in input order. When they are many or large, Output names their file.
 	Results []Result `json:"results,omitempty"`
 	Output  string   `json:"output,omitempty"`
-	// Reduced is the value that MapInput.Reduce made. A value of more than InlineBytes lies at the URL ReducedOutput instead.
+	// Reduced is the value that MapInput.Reduce made; if it is large, it lies at
+	// ReducedOutput.
 	Reduced       json.RawMessage `json:"reduced,omitempty"`
 	ReducedOutput string          `json:"reducedOutput,omitempty"`
 	// ReduceFault says why there is none, although the items themselves are done.
@@ -175,7 +163,8 @@ type Summary struct {
 	Chunks  int64    `json:"chunks"`
 	// Peak is the memory that the items needed, where it was measured.
 	Peak *Peaks `json:"peak,omitempty"`
-	// PassedOver are the pools of the ladder that the map passed over for some time, because no worker served them with a healthy device.
+	// PassedOver are pools of the ladder that had no worker with a healthy device for a
+	// time.
 	PassedOver []string `json:"passedOver,omitempty"`
 }
 
@@ -201,9 +190,9 @@ type Progress struct {
 	Output string   `json:"output,omitempty"`
 	// Waiting is how many items raised and wait to be tried again.
 	Waiting int64 `json:"waiting,omitempty"`
-	// Lost says why finished items run again, where parts of the results were damaged or gone.
+	// Lost says why finished items run again, where their results were damaged or gone.
 	Lost string `json:"lost,omitempty"`
-	// PassedOver are the pools of the ladder that no worker serves with a healthy device, so that the next one has their work.
+	// PassedOver are the pools of the ladder that have no worker with a healthy device.
 	PassedOver []string `json:"passedOver,omitempty"`
 	// Peak is the memory that the finished items needed, where it was measured.
 	Peak *Peaks `json:"peak,omitempty"`
@@ -242,7 +231,7 @@ func (e *InputError) Error() string {
 	return "invalid " + cmp.Or(e.What, "map input") + ": " + strings.Join(lines, "; ")
 }
 
-// Add notes a mistake. After the first 20 a last one stands for all others, so an absurd input costs no memory.
+// Add notes a mistake. After the first 20 a last one stands for all others.
 func (e *InputError) Add(field, format string, args ...any) {
 	(*problems)(&e.Problems).add(field, format, args...)
 }
@@ -277,6 +266,3 @@ const (
 	ReduceMax   = "max"
 	ReduceCount = "count"
 )
-
-// Reduces are the names that stand for no task.
-func Reduces() []string { return []string{ReduceSum, ReduceMean, ReduceMin, ReduceMax, ReduceCount} }

@@ -5,11 +5,11 @@ import (
 	"fmt"
 )
 
-// Handle names a resident: a value that a task has kept in the process of a lease. In JSON it is an object with the one field
-// "gpumux.handle". Where it is part of the item of a later call on the lease, the task gets the value in its place.
+// Handle names a resident: a value that a task keeps in the process of a lease. In an
+// item of a later call on the lease, the task gets the value in its place.
 type Handle struct {
 	Host string `json:"host,omitempty"`
-	// Device is the slot's device, Slot pool/number, Lease the lease, Process the process on Host, Task the task that kept the value.
+	// Slot is pool/number, Process the process on Host, Task the task that kept the value.
 	Device  string `json:"device,omitempty"`
 	Slot    string `json:"slot,omitempty"`
 	Lease   string `json:"lease,omitempty"`
@@ -17,18 +17,19 @@ type Handle struct {
 	Task    string `json:"task,omitempty"`
 	// Key is the resident's name in the process.
 	Key string `json:"key"`
-	// Place is the framework's name of the device within the process, such as "cuda:1" or "gpu:0"; empty where it has none.
+	// Place is the framework's name of the device in the process, such as "cuda:1", if it
+	// has one.
 	Place string `json:"place,omitempty"`
-	// Type and Shape are those of an array; Shape is nil for any other value. Bytes are those of the arrays in the value.
+	// Type and Shape are an array's, Bytes those of all arrays in the value.
 	Type  string  `json:"type,omitempty"`
 	Shape []int64 `json:"shape,omitempty"`
 	Bytes int64   `json:"bytes"`
-	// To is a place in the same process where the value is to be when a call uses it; see On.
+	// To is the place where the next call needs the value; see On.
 	To string `json:"to,omitempty"`
 }
 
-// On is the handle of the same resident for a call that needs it on another device of its process, such as "cuda:1". The value moves
-// there, from device to device where the driver can, and stays.
+// On is the handle for a call that needs the value on another device of its process, such
+// as "cuda:1". The value moves there and stays.
 func (h Handle) On(place string) Handle {
 	h.To = place
 	return h

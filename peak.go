@@ -7,19 +7,23 @@ import (
 	"math/bits"
 )
 
-// steps is the number of steps into which a digest divides each doubling of memory. So its sizes are exact to an eighth.
+// steps is the number of steps into which a digest divides each doubling of memory. So
+// its sizes are exact to an eighth.
 const steps = 8
 
 // mostSteps is more than the number of steps of all sizes that an int64 holds.
 const mostSteps = 64 * steps
 
-// Peaks is a digest of the memory that items held at their peak, in bytes: how many of them lay in each step of size. Digests
-// merge without loss, so that a map of any size knows what its items needed. The zero value is empty, and so is a nil digest.
+// Peaks is a digest of the memory that items held at their peak, in bytes: how many of
+// them lay in each step of size. Digests merge without loss, so that a map of any size
+// knows what its items needed. The zero value is empty, and so is a nil digest.
 //
-// In JSON it is {"items","p50","p99","max","budget"}, all but the first in bytes, and the steps themselves as "first" and
-// "counts": counts[i] items lay in step first+i. Step s holds the sizes from (8 + s%8) << (s/8) up to the next step's.
+// In JSON it is {"items","p50","p99","max","budget"}, all but the first in bytes, and the
+// steps themselves as "first" and "counts": counts[i] items lay in step first+i. Step s
+// holds the sizes from (8 + s%8) << (s/8) up to the next step's.
 type Peaks struct {
-	// Budget is the largest budget among the slots in which the items ran; 0 when none had one.
+	// Budget is the largest budget among the slots in which the items ran; 0 when none had
+	// one.
 	Budget Size
 
 	items, most int64
@@ -92,7 +96,8 @@ func (p *Peaks) Max() Size {
 	return Size(p.most)
 }
 
-// Quantile is the size that a share q of the items, from 0 to 1, did not exceed. It is up to an eighth too large, never too small.
+// Quantile is the size that a share q of the items, from 0 to 1, did not exceed. It is up
+// to an eighth too large, never too small.
 func (p *Peaks) Quantile(q float64) Size {
 	if p == nil || p.items == 0 {
 		return 0
@@ -106,8 +111,8 @@ func (p *Peaks) Quantile(q float64) Size {
 	return Size(p.most)
 }
 
-// Need is the budget that would do for items like these: the largest peak and an eighth more, as a person would write it. It
-// is 0 for an empty digest.
+// Need is the budget that would do for items like these: the largest peak and an eighth
+// more, as a person would write it. It is 0 for an empty digest.
 func (p *Peaks) Need() Size {
 	most := int64(p.Max())
 	need := most + most/8
@@ -121,7 +126,8 @@ func (p *Peaks) Need() Size {
 	return Size((need + unit - 1) / unit * unit)
 }
 
-// String is a line for people: "p50 1.2GiB, p99 3.1GiB, max 3.4GiB of 8GiB; memory: 4GiB would do".
+// String is a line for people: "p50 1.2GiB, p99 3.1GiB, max 3.4GiB of 8GiB; memory: 4GiB
+// would do".
 func (p *Peaks) String() string {
 	if p.Items() == 0 {
 		return "not measured"

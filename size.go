@@ -40,7 +40,8 @@ func ParseSize(text string) (Size, error) {
 	return Size(n * factor), nil
 }
 
-// String writes the size with a binary unit and at most one decimal: "8GiB", "1.5GiB", "17B".
+// String writes the size with a binary unit and at most one decimal: "8GiB", "1.5GiB",
+// "17B".
 func (s Size) String() string {
 	n := float64(s)
 	for _, u := range units[:4] {
@@ -60,7 +61,8 @@ func (s *Size) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Duration is a time.Duration that JSON and YAML write as "90s" or "2h". A bare number is seconds.
+// Duration is a time.Duration that JSON and YAML write as "90s" or "2h". A bare number is
+// seconds.
 type Duration time.Duration
 
 // String is time.Duration's.
@@ -83,7 +85,8 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// UnmarshalJSON takes a string as UnmarshalText does, or a number of seconds. Null changes nothing.
+// UnmarshalJSON takes a string as UnmarshalText does, or a number of seconds. Null
+// changes nothing.
 func (d *Duration) UnmarshalJSON(data []byte) error {
 	if string(data) == "null" {
 		return nil

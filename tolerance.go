@@ -7,11 +7,12 @@ import (
 	"strings"
 )
 
-// Tolerance is how many items of a map may fail: a number such as "10", or a share of all items such as "2.5%". In JSON it is a string or a
-// number. Empty: any number.
+// Tolerance is how many items of a map may fail: a number such as "10", or a share of all
+// items such as "2.5%". In JSON it is a string or a number. Empty: any number.
 type Tolerance string
 
-// Of is the most of so many items that may fail. A share is rounded down. It is -1 where any number may, or the text is no tolerance.
+// Of is the most of so many items that may fail. A share is rounded down. It is -1 where
+// any number may, or the text is no tolerance.
 func (t Tolerance) Of(items int64) int64 {
 	count, share, err := t.parse()
 	switch {
@@ -47,7 +48,8 @@ func (t *Tolerance) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// UnmarshalJSON takes a string as UnmarshalText does, or a number of items. Null changes nothing.
+// UnmarshalJSON takes a string as UnmarshalText does, or a number of items. Null changes
+// nothing.
 func (t *Tolerance) UnmarshalJSON(data []byte) error {
 	if string(data) == "null" {
 		return nil

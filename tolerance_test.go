@@ -17,8 +17,9 @@ func TestTolerance_Of(t *testing.T) {
 func TestTolerance_InAnInput(t *testing.T) {
 	read := func(value string) (MapInput, error) {
 		var in MapInput
-		err := Decode([]byte(`{"task":"t","range":{"start":0,"end":9},"maxFailures":`+value+`}`), &in)
-		return in, err
+		err := json.Unmarshal([]byte(`{"task":"t","range":{"start":0,"end":9},"maxFailures":`+value+`}`), &in)
+		require.NoError(t, err)
+		return in, in.Validate()
 	}
 	for value, want := range map[string]Tolerance{`3`: "3", `"3"`: "3", `"2.5%"`: "2.5%", `null`: "", `0`: "0"} {
 		in, err := read(value)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gpumux/gpumux/internal/names"
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 // Limits on what an input may ask for.
@@ -19,7 +20,8 @@ const (
 	// MaxName is the most bytes of a name, MaxKey of a URL or a key in the store.
 	MaxName = names.Max
 	MaxKey  = 4000
-	// MaxAttempts is the most times that an item which raises is tried, maxTimeout the longest that one may take.
+	// MaxAttempts is the most times that an item which raises is tried, maxTimeout the
+	// longest that one may take.
 	MaxAttempts = 100
 	maxTimeout  = Duration(10 * 365 * 24 * time.Hour)
 	// maxBackoff is the longest pause before an item that raised is tried again.
@@ -85,7 +87,7 @@ func (in MapInput) Validate() error {
 	}
 	in.validateFailures(&bad)
 	if in.Reduce != "" && strings.TrimSpace(in.Reduce) != in.Reduce {
-		bad.add("reduce", "%.200q is no name; use one of %s, or the name of a task", in.Reduce, strings.Join(Reduces(), ", "))
+		bad.add("reduce", "%.200q is no name; use one of sum, mean, min, max, count, or the name of a task", in.Reduce)
 	}
 	bad.name("reduce", in.Reduce)
 	if in.Priority < 0 || in.Priority > 5 {
@@ -126,7 +128,7 @@ func (in MapInput) validateItems(bad *problems) {
 			break
 		}
 		if i == 0 && in.Key != "" {
-			if err := CheckField(item, in.Key); err != nil {
+			if err := text.CheckField(item, in.Key); err != nil {
 				bad.add("key", "%v", err)
 			}
 		}

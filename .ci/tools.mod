@@ -3,7 +3,7 @@ module github.com/gpumux/gpumux
 go 1.26.8
 
 require (
-	github.com/NVIDIA/go-nvml v0.13.0-1
+	github.com/NVIDIA/go-nvml v0.13.4-1
 	github.com/stretchr/testify v1.12.1
 	golang.org/x/sys v0.49.0
 )

@@ -27,7 +27,7 @@ func (echo) Run(_ context.Context, call Call) error {
 		if err != nil {
 			return err
 		}
-		call.Done(gpumux.Result{Index: item.Index, Value: item.Value})
+		call.Done(Done{Result: gpumux.Result{Index: item.Index, Value: item.Value}})
 	}
 	return nil
 }

@@ -5,15 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"iter"
-	"slices"
+	"os"
 	"strconv"
 	"sync/atomic"
 	"time"
 
 	"go.temporal.io/sdk/activity"
-	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/worker"
 
 	"github.com/gpumux/gpumux"
@@ -23,46 +23,26 @@ import (
 	"github.com/gpumux/gpumux/store"
 )
 
+const (
+	// failedStarts is how often a process may fail to start for a chunk before the fault is
+	// the map's.
+	failedStarts = 5
+	// firstBeat is when a chunk heartbeats first. Its results are stored from then on,
+	// because the next attempt learns from the heartbeat where they lie; a chunk that ends
+	// before is stored as a whole.
+	firstBeat = 150 * time.Millisecond
+)
+
 // errFailFast ends a chunk when more items have failed than may.
 var errFailFast = errors.New("more items failed than the map may have")
 
-// Pool serves the queue of one pool, or of one device of it.
-type Pool struct {
-	Runner Runner
-	Store  *store.Store
-	// Recorders are shared by all pools of a worker.
-	Recorders *record.Recorders
-	// The map sizes its window by Worker and Slots. The number of slots may change. Nil tells the map nothing.
-	Worker string
-	Slots  func() int
-	// Edition returns that of a task's code. The error is a *gpumux.Fault where the task is unknown.
-	Edition func(task string) (string, error)
-	// Contact is how long items run on while the server does not answer. Default: contract.Contact.
-	Contact gpumux.Duration
-	// Workers is how many workers serve the queue, 0 where the server does not say. Default: nobody else does.
-	Workers func(ctx context.Context) int
-	// Log is for what people should know of faults. Default: the SDK's.
-	Log log.Logger
-	// Saving is called when a chunk needs no slot any more, and what it returns when the chunk is over. Default: nobody is told.
-	Saving func() (saved func())
-	// Doubt reports whether the server may have given a chunk which arrives now to another worker already. Then the activity asks
-	// the server before items run. Default: never.
-	Doubt func() bool
-}
-
-// Register registers RunChunk, FindEdition and Reduce.
-func (p *Pool) Register(r worker.ActivityRegistry) {
-	r.RegisterActivityWithOptions(checked(p.RunChunk), activity.RegisterOptions{Name: contract.RunChunk})
-	r.RegisterActivityWithOptions(checked(p.FindEdition), activity.RegisterOptions{Name: contract.FindEdition})
-	r.RegisterActivityWithOptions(checked(p.Reduce), activity.RegisterOptions{Name: contract.Reduce})
-}
-
-// RunChunk runs the items of a chunk that have no result yet. An error that Temporal retries carries the fault as its type and
-// details; the next attempt goes on behind what has finished.
+// RunChunk runs the items of a chunk that have no result yet. An error that Temporal
+// retries carries the fault as its type and details; the next attempt goes on behind what
+// has finished.
 func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.ChunkResult, error) {
-	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, log: p.Log, patience: handBack}
-	if a.log == nil {
-		a.log = activity.GetLogger(ctx)
+	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, log: &faultLog{Logger: p.Log, of: chunk.Map}, patience: handBack}
+	if p.Log == nil {
+		a.log.Logger = activity.GetLogger(ctx)
 	}
 	if err := a.restore(); err != nil {
 		return contract.ChunkResult{}, err
@@ -89,68 +69,50 @@ func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.Chu
 	return a.result(), nil
 }
 
-// doubted asks the server with a heartbeat whether an activity is still this worker's, if that is in doubt. A heartbeat returns
-// when the server has answered. A refusal ends ctx.
-func (p *Pool) doubted(ctx context.Context, beat func()) error {
-	if p.Doubt == nil || !p.Doubt() {
-		return nil
-	}
-	beat()
-	return context.Cause(ctx)
-}
-
 // attempt is one attempt at a chunk.
 type attempt struct {
 	*Pool
 	ctx    context.Context
 	chunk  contract.Chunk
-	log    log.Logger
+	log    *faultLog
 	ledger *ledger
-	// stream is nil where results travel inline only.
+	// folder and stream are nil where results travel inline only.
+	folder *store.Folder
 	stream *record.Stream
 	busy   time.Duration
-	full   bool
 	limit  limit
 	// patience is how long a call waits for a slot.
 	patience time.Duration
 	// unkept is why a file of an item is not stored yet.
 	unkept atomic.Pointer[error]
-	// logged counts the failed items that the log has.
-	logged int
 }
 
 // restore finds what earlier attempts have finished.
 func (a *attempt) restore() error {
 	c := a.chunk
 	if c.Parts != "" {
-		folder, err := a.Store.Folder(c.Parts)
-		if err == nil {
-			err = folder.Holds(a.ctx, c.Claim)
+		var err error
+		if a.folder, err = a.Store.Folder(c.Parts); err == nil {
+			err = a.folder.Holds(a.ctx, c.Claim)
 		}
 		if err != nil {
 			return classify(err)
 		}
 	}
 	var m memo
-	known := activity.HasHeartbeatDetails(a.ctx) && activity.GetHeartbeatDetails(a.ctx, &m) == nil
-	if known {
-		defer heartbeat(a.ctx, m)()
-	} else {
-		defer heartbeat(a.ctx)()
+	if activity.HasHeartbeatDetails(a.ctx) {
+		if err := activity.GetHeartbeatDetails(a.ctx, &m); err != nil {
+			a.log.Warn("heartbeat of the last attempt is unreadable; starting over", "error", err)
+			m = memo{}
+		}
 	}
+	defer heartbeat(a.ctx, m)()
 	items, err := a.Store.Sources.ItemsOf(a.ctx, c.Work)
 	if errors.Is(err, fs.ErrNotExist) {
 		return badInput(err, "start the map again; what has finished is kept")
 	}
 	if err != nil {
 		return classify(err)
-	}
-	if known {
-		err = m.fits(items)
-	}
-	if err != nil || !known && activity.HasHeartbeatDetails(a.ctx) {
-		a.log.Warn("heartbeat of the last attempt is unreadable; starting over", "error", err)
-		m = memo{}
 	}
 	if c.Parts != "" && !c.Inline {
 		m.Results = nil
@@ -162,8 +124,13 @@ func (a *attempt) restore() error {
 	if c.Parts == "" {
 		return nil
 	}
-	if err := a.recall(); err != nil {
-		return err
+	for _, written := range m.Written {
+		err := a.folder.Since(a.ctx, written, a.ledger.restore, func(damaged error) {
+			a.log.Warn("what an earlier attempt stored is damaged; its items run again", "error", damaged)
+		})
+		if err != nil {
+			return fmt.Errorf("read what earlier attempts stored: %w", err)
+		}
 	}
 	to, written, err := a.Recorders.Join(c.Parts, c.Claim.ID)
 	if err != nil {
@@ -174,132 +141,91 @@ func (a *attempt) restore() error {
 	return nil
 }
 
-// recall reads what earlier attempts stored.
-func (a *attempt) recall() error {
-	found := false
-	folder, err := a.Store.Folder(a.chunk.Parts)
-	if err != nil {
-		return err
+// heartbeat sends heartbeats until stopped. It does not wait for the store.
+func (a *attempt) heartbeat() (stop func()) {
+	pause := firstBeat
+	return every(func() time.Duration { return pause }, func() {
+		activity.RecordHeartbeat(a.ctx, a.ledger.snapshot(a.waitingFor())) // returns when it was answered
+		pause = contract.HeartbeatEvery
+		a.ledger.acknowledge()
+	})
+}
+
+// waitingFor says what results wait for. People see it at the pending activity.
+func (a *attempt) waitingFor() string {
+	if err := a.unkept.Load(); err != nil {
+		return "a file of an item waits for the store: " + (*err).Error()
 	}
-	for _, written := range a.ledger.memo.Written {
-		err := folder.Since(a.ctx, written, func(index int64, kind gpumux.Kind) {
-			found = a.ledger.restore(index, kind) || found
-		}, func(damaged error) {
-			a.log.Warn("what an earlier attempt stored is damaged; its items run again", "error", damaged)
-		})
-		if err != nil {
-			return fmt.Errorf("read what earlier attempts stored: %w", err)
-		}
+	if a.stream == nil {
+		return ""
 	}
-	// What is stored already stays stored: this attempt's results join it there.
-	a.ledger.chunk.Inline = a.ledger.chunk.Inline && !found
-	return nil
+	return a.stream.WaitingFor()
+}
+
+// order is what the next call is to run, and how.
+type order struct {
+	items contract.Runs
+	// clean asks for a process that has not run any item, whole for a whole device.
+	clean, whole bool
+	// avoid are the devices on which an item died since one finished.
+	avoid   []string
+	edition string
 }
 
 // runItems makes calls until no item is left.
 func (a *attempt) runItems() error {
 	for {
-		spans, alone, whole := a.ledger.next()
-		if len(spans) == 0 || a.full || a.limit.reached() || a.failedEnough() {
+		o := a.ledger.next()
+		if len(o.items) == 0 || a.limit.reached() {
 			return nil
 		}
-		spans = a.fit(spans)
-		ctx, cancel := context.WithCancelCause(a.ctx)
-		began := time.Now()
-		// Waiting for a slot or for the store does not count as time of the items.
-		var waited atomic.Int64
-		err := a.Runner.Run(ctx, Call{
-			Task: a.chunk.Task, Map: a.chunk.Map, Mode: a.chunk.Mode, Timeout: time.Duration(a.chunk.Timeout), Attempts: a.attempts(),
-			Arg: a.chunk.Arg, Clean: alone, Whole: whole, Avoid: a.ledger.avoid(), Patience: a.patience, Len: spans.Len(),
-			Items: a.items(ctx, spans, func() { waited.CompareAndSwap(0, int64(time.Since(began))) }),
-			Peak:  a.ledger.peak, Edition: a.ledger.edition(), Ran: a.ledger.ran,
-			Arrays: contract.KeepsArrays(a.chunk.Parts) && !a.chunk.Inline, Keep: a.keeper(),
-			Done: func(result gpumux.Result) {
-				a.limit.note()
-				if a.again(result) {
-					return
-				}
-				result = a.limitSize(result)
-				a.ledger.add(result)
-				a.logFailure(result)
-				if result.Fault != nil && a.failedEnough() {
-					cancel(errFailFast)
-				}
-			},
-		})
-		cancel(nil)
-		a.busy += time.Since(began) - time.Duration(waited.Load())
+		err := a.runCall(o)
 		if errors.Is(err, errFailFast) {
 			return nil
 		}
 		if err != nil {
-			if err = a.judgeError(spans, err); err != nil {
+			if err = a.judge(o.items, err); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// judgeError decides what an error of a call means. Nil goes on with the chunk.
-func (a *attempt) judgeError(spans contract.Runs, err error) error {
-	var fault *gpumux.Fault
-	switch {
-	case a.ctx.Err() != nil && errors.Is(context.Cause(a.ctx), worker.ErrWorkerShutdown):
-		return retry(&gpumux.Fault{Kind: gpumux.Canceled, Op: "run", Message: "the worker shuts down; the chunk goes on elsewhere"}, retryDelay)
-	case a.ctx.Err() != nil:
-		// The cause says whether it was a cancellation, a pause or a reset of the activity.
-		return context.Cause(a.ctx)
-	case errors.Is(err, ErrBusy):
-		return busy()
-	case !errors.As(err, &fault):
-		return classify(err)
-	case fault.Edition != "":
-		return a.elsewhere(fault)
-	case fault.Kind == gpumux.BadInput:
-		return final(fault)
-	case fault.Blameless && a.ledger.spare():
-		// Temporal's own growing delay gives the device time to come back.
-		a.ledger.suspect(fault)
-		a.log.Warn("the worker or its device failed, not the item; the chunk is tried again", a.logFields(fault, -1)...)
-		return retry(fault, 0)
-	case fault.Op == "start":
-		return a.judgeStart(fault)
+// runCall makes one call.
+func (a *attempt) runCall(o order) error {
+	ctx, cancel := context.WithCancelCause(a.ctx)
+	defer cancel(nil)
+	began := time.Now()
+	// Waiting for a slot or for the store does not count as time of the items.
+	var waited atomic.Int64
+	call := Call{
+		Task: a.chunk.Task, Map: a.chunk.Map, Mode: a.chunk.Mode, Timeout: time.Duration(a.chunk.Timeout), Attempts: a.chunk.Attempts,
+		Arg: a.chunk.Arg, Clean: o.clean, Whole: o.whole, Avoid: o.avoid, Patience: a.patience, Len: o.items.Len(),
+		Items:   a.items(ctx, o.items, func() { waited.CompareAndSwap(0, int64(time.Since(began))) }),
+		Edition: o.edition, Ran: a.ledger.ran,
+		Arrays: contract.KeepsArrays(a.chunk.Parts) && !a.chunk.Inline,
+		Done: func(done Done) {
+			a.limit.note()
+			result, later, ended := a.ledger.add(done)
+			a.log.item(result, later)
+			if ended {
+				cancel(errFailFast)
+			}
+		},
 	}
-	index, verdict := a.ledger.blame(spans, fault)
-	if verdict == "" {
-		how := "alone in a clean process"
-		switch {
-		case fault.Batch > 1:
-			how = "with half of its micro-batch"
-		case fault.Kind.Memory() && fault.Alone:
-			how = "with the whole device to itself"
-		}
-		a.log.Warn("item ended its process; it is tried again "+how, a.logFields(fault, index)...)
-		return retry(fault, retryDelay)
+	if a.chunk.Backoff {
+		call.Attempts = 1 // the next try is a call of its own
 	}
-	a.log.Warn("item ended its process alone; "+verdict, a.logFields(fault, index)...)
-	return nil
+	if a.chunk.Parts != "" && !a.chunk.Inline {
+		call.Keep = a.keep // the results file names the files
+	}
+	err := a.Runner.Run(ctx, call)
+	a.busy += time.Since(began) - time.Duration(waited.Load())
+	return err
 }
 
-func (a *attempt) judgeStart(fault *gpumux.Fault) error {
-	a.ledger.suspect(fault)
-	a.ledger.mu.Lock()
-	a.ledger.memo.Starts++
-	starts := a.ledger.memo.Starts
-	a.ledger.mu.Unlock()
-	a.log.Warn("task process did not start", append(a.logFields(fault, -1), "starts", starts)...)
-	switch {
-	case starts < failedStarts:
-		return retry(fault, 0)
-	case fault.Kind.Memory() && a.chunk.Larger:
-		a.ledger.escalateRest()
-		return nil
-	}
-	return final(fault)
-}
-
-// items reads the items of the spans until the chunk's time is over. What the slot holds by then still runs. Before each item it
-// waits for room in the store and calls there.
+// items reads the items of the spans until the chunk's time is over. What the slot holds
+// by then still runs. Before each item it waits for room in the store and calls there.
 func (a *attempt) items(ctx context.Context, spans contract.Runs, there func()) iter.Seq2[calls.Item, error] {
 	return func(yield func(calls.Item, error) bool) {
 		give := func(index int64, value json.RawMessage) bool {
@@ -308,7 +234,7 @@ func (a *attempt) items(ctx context.Context, spans contract.Runs, there func()) 
 			}
 			err := a.awaitRoom(ctx)
 			if err == nil {
-				value, err = a.ledger.takeItem(index, value)
+				value, err = a.ledger.take(index, value)
 			}
 			there()
 			return yield(calls.Item{Index: index, Value: value}, err)
@@ -329,34 +255,137 @@ func (a *attempt) items(ctx context.Context, spans contract.Runs, there func()) 
 	}
 }
 
+// awaitRoom waits while too many bytes of results wait for the store, so that memory
+// stays bounded while the store is slow or away. The error is why ctx ended.
+func (a *attempt) awaitRoom(ctx context.Context) error {
+	if a.stream == nil {
+		return nil
+	}
+	for {
+		less := a.stream.Room(inlineResults)
+		if less == nil {
+			return nil
+		}
+		select {
+		case <-less:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
 // itemAt is an item that the chunk carries, or one of its range.
 func (a *attempt) itemAt(index int64) json.RawMessage {
 	if a.chunk.Range != nil {
 		return strconv.AppendInt(nil, a.chunk.Range.Start+index, 10)
 	}
-	at, _ := a.ledger.at(index)
+	at, _ := a.ledger.board.at(index)
 	return a.chunk.Items[at]
+}
+
+// keep stores a file of an item, however often that takes: a store that is full or away
+// holds up the item. The error is why ctx ended. Heartbeats go on meanwhile, and say what
+// it waits for.
+func (a *attempt) keep(ctx context.Context, index int64, name string, file *os.File) error {
+	defer a.unkept.Store(nil)
+	for delay := record.FirstRetry; ; delay = min(2*delay, record.LastRetry) {
+		info, err := file.Stat()
+		if err == nil {
+			_, err = file.Seek(0, io.SeekStart)
+		}
+		if err == nil {
+			err = a.folder.KeepFile(ctx, index, name, file, info.Size())
+		}
+		if err == nil {
+			return nil
+		}
+		a.unkept.Store(&err)
+		select {
+		case <-time.After(delay):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// judge decides what an error of a call means. Nil goes on with the chunk.
+func (a *attempt) judge(spans contract.Runs, err error) error {
+	var fault *gpumux.Fault
+	switch {
+	case a.ctx.Err() != nil && errors.Is(context.Cause(a.ctx), worker.ErrWorkerShutdown):
+		return retry(&gpumux.Fault{Kind: gpumux.Canceled, Op: "run", Message: "the worker shuts down; the chunk goes on elsewhere"}, retryDelay)
+	case a.ctx.Err() != nil:
+		// The cause says whether it was a cancellation, a pause or a reset of the activity.
+		return context.Cause(a.ctx)
+	case errors.Is(err, ErrBusy):
+		return busy()
+	case !errors.As(err, &fault):
+		return classify(err)
+	case fault.Edition != "":
+		return a.elsewhere(a.ctx, fault, a.ledger.elsewhere())
+	case fault.Kind == gpumux.BadInput:
+		return final(fault)
+	case fault.Blameless && a.ledger.spare(fault):
+		// Temporal's own growing delay gives the device time to come back.
+		a.log.Warn("the worker or its device failed, not the item; the chunk is tried again", a.log.fields(fault, -1)...)
+		return retry(fault, 0)
+	case fault.Op == "start":
+		return a.judgeStart(fault)
+	}
+	index, verdict := a.ledger.blame(spans, fault)
+	if verdict == "" {
+		how := "alone in a clean process"
+		switch {
+		case fault.Batch > 1:
+			how = "with half of its micro-batch"
+		case fault.Kind.Memory() && fault.Alone:
+			how = "with the whole device to itself"
+		}
+		a.log.Warn("item ended its process; it is tried again "+how, a.log.fields(fault, index)...)
+		return retry(fault, retryDelay)
+	}
+	a.log.Warn("item ended its process alone; "+verdict, a.log.fields(fault, index)...)
+	return nil
+}
+
+// judgeStart decides what becomes of a chunk for which no process starts.
+func (a *attempt) judgeStart(fault *gpumux.Fault) error {
+	starts := a.ledger.unstarted(fault)
+	a.log.Warn("task process did not start", append(a.log.fields(fault, -1), "starts", starts)...)
+	switch {
+	case starts < failedStarts:
+		return retry(fault, 0)
+	case fault.Kind.Memory() && a.chunk.Larger:
+		a.ledger.escalateRest()
+		return nil
+	}
+	return final(fault)
+}
+
+// flush stores what has finished. With insist it does not give up: a store that is full
+// or away holds up the chunk, but not the slot, and no result is lost.
+func (a *attempt) flush(ctx context.Context, insist bool) error {
+	if a.stream == nil || a.ledger.staysInline() {
+		return nil
+	}
+	if !insist {
+		// The activity's context may have ended already.
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+	}
+	return a.stream.Flush(ctx)
 }
 
 // result is the result of the chunk.
 func (a *attempt) result() contract.ChunkResult {
-	out := a.ledger.result
-	out.Peak, out.Edition = a.ledger.peaks.Known(), a.ledger.memo.Edition
-	out.Covered, out.Busy, out.Worker, out.Contact = int64(len(a.ledger.done)), gpumux.Duration(a.busy), a.Worker, a.Contact
+	out := a.ledger.finish()
+	out.Busy, out.Worker, out.Contact = gpumux.Duration(a.busy), a.Worker, a.Contact
 	if a.Slots != nil {
 		out.Slots = a.Slots()
 	}
-	if a.chunk.Parts == "" || a.ledger.inline() {
-		out.Results = a.ledger.memo.Results
-		slices.SortFunc(out.Results, func(a, b gpumux.Result) int { return int(a.Index - b.Index) })
-	}
-	out.Escalate, out.Again = a.ledger.memo.Escalate, a.ledger.memo.Again
-	// A chunk that stopped early hands back everything from its first unfinished item on; items run in order.
-	if at := slices.Index(a.ledger.done, false); at >= 0 {
-		out.Covered = int64(at)
-		if a.limit.reached() {
-			out.Pace = gpumux.Duration(a.limit.pace())
-		}
+	if out.Covered < a.chunk.Work.Len() && a.limit.reached() {
+		out.Pace = gpumux.Duration(a.limit.pace())
 	}
 	return out
 }

@@ -24,7 +24,8 @@ type Direct struct {
 	Arg      json.RawMessage
 	Key      string
 	WithItem bool
-	// Done takes each result, in order and before RunDirect returns. Its index is the position in Items.
+	// Done takes each result, in order and before RunDirect returns. Its index is the
+	// position in Items.
 	Done func(gpumux.Result)
 }
 
@@ -34,13 +35,14 @@ const (
 	mostPause  = 10 * time.Second
 )
 
-// RunDirect runs items in slots without Temporal. A fault means what it means in a map's chunk, and its retries are made here. An error,
-// which is a *gpumux.Fault where it is not ctx's cause, leaves items without a result.
+// RunDirect runs items in slots without Temporal. A fault means what it means in a map's
+// chunk, and its retries are made here. An error, which is a *gpumux.Fault where it is
+// not ctx's cause, leaves items without a result.
 func (p *Pool) RunDirect(ctx context.Context, in Direct) error {
 	chunk := contract.Chunk{Task: in.Task, Mode: in.Mode, Timeout: gpumux.Duration(in.Timeout), Attempts: in.Attempts, Items: in.Items,
 		Arg: in.Arg, Key: in.Key, WithItem: in.WithItem}
-	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, log: p.Log}
-	a.ledger = newLedger(chunk, gpumux.Runs{{End: int64(len(in.Items))}}, memo{})
+	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, log: &faultLog{Logger: p.Log}}
+	a.ledger = newLedger(chunk, contract.Runs{{End: int64(len(in.Items))}}, memo{})
 	a.ledger.direct = in.Done
 	for pause := firstPause; ; pause = min(2*pause, mostPause) {
 		err := a.runItems()

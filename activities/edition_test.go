@@ -31,7 +31,7 @@ func (c *coded) Run(_ context.Context, call Call) error {
 		if err != nil {
 			return err
 		}
-		call.Done(gpumux.Result{Index: item.Index, Value: item.Value})
+		call.Done(Done{Result: gpumux.Result{Index: item.Index, Value: item.Value}})
 	}
 	return nil
 }
@@ -67,8 +67,8 @@ func TestElsewhere_IsBounded(t *testing.T) {
 		{"Alone", func(context.Context) int { return 1 }, 0, true, 0},
 		{"Unknown", nil, 0, true, 0},
 		{"First", func(context.Context) int { return 2 }, 0, false, elsewhereDelay},
-		{"Later", func(context.Context) int { return 2 }, mostElsewhere - 2, false, mostElsewhereDelay},
-		{"Last", func(context.Context) int { return 2 }, mostElsewhere - 1, true, 0},
+		{"Later", func(context.Context) int { return 2 }, maxElsewhere - 2, false, maxElsewhereDelay},
+		{"Last", func(context.Context) int { return 2 }, maxElsewhere - 1, true, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			runner := &coded{edition: "bbbbbb"}
@@ -92,16 +92,11 @@ func TestElsewhere_IsBounded(t *testing.T) {
 func TestReduce_HasOneEdition(t *testing.T) {
 	runner := &coded{edition: "aaaaaa"}
 	l := newLab(t, runner)
-	l.pool.Edition = func(string) (string, error) { return runner.edition, nil }
-	known, err := l.reduce(contract.ReduceInput{Reduce: "join"})
-	require.NoError(t, err)
-	require.Equal(t, "aaaaaa", known.Edition)
-	src := l.merged([]string{`"a"`, `"b"`, `"c"`})
-	in := contract.ReduceInput{Reduce: "join", Edition: known.Edition, Source: src, Span: gpumux.Span{End: 3}}
-	_, err = l.reduce(in)
+	in := contract.ReduceInput{Reduce: "join", Edition: "aaaaaa", Output: l.merged(`"a"`, `"b"`, `"c"`)}
+	_, err := l.env.ExecuteActivity("task", in)
 	require.NoError(t, err)
 	runner.edition = "bbbbbb"
-	_, err = l.reduce(in)
+	_, err = l.env.ExecuteActivity("task", in)
 	var app *temporal.ApplicationError
 	require.ErrorAs(t, err, &app)
 	require.True(t, app.NonRetryable())

@@ -14,6 +14,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/activities"
 	"github.com/gpumux/gpumux/activities/record"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store"
 )
@@ -33,7 +34,7 @@ func (squares) Run(_ context.Context, call activities.Call) error {
 		} else {
 			result.Value = fmt.Append(nil, n*n)
 		}
-		call.Done(result)
+		call.Done(activities.Done{Result: result})
 	}
 	return nil
 }
@@ -43,14 +44,14 @@ func ExampleRunner() {
 	var runner activities.Runner = squares{}
 	call := activities.Call{
 		Task: "square",
-		Items: func(yield func(gpumux.Item, error) bool) {
+		Items: func(yield func(calls.Item, error) bool) {
 			for n := range int64(3) {
-				if !yield(gpumux.Item{Index: n, Value: fmt.Append(nil, n)}, nil) {
+				if !yield(calls.Item{Index: n, Value: fmt.Append(nil, n)}, nil) {
 					return
 				}
 			}
 		},
-		Done: func(r gpumux.Result) { fmt.Println(r.Index, string(r.Value)) },
+		Done: func(r activities.Done) { fmt.Println(r.Index, string(r.Value)) },
 	}
 	if err := runner.Run(context.Background(), call); err != nil {
 		log.Fatal(err)

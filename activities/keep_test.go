@@ -38,7 +38,7 @@ func (k *keeping) Run(ctx context.Context, call Call) error {
 			}
 			result.Files = []string{"a.txt"}
 		}
-		call.Done(result)
+		call.Done(Done{Result: result})
 	}
 	return nil
 }

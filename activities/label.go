@@ -4,43 +4,25 @@ import (
 	"bytes"
 	"encoding/json"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/items"
 )
 
-// label is what the result of an item has of it.
+// label is the part of an item that is copied into its result.
 type label struct{ key, item json.RawMessage }
 
-// takeItem is the item in what a source gives, about to run. It keeps the item's label.
-func (l *ledger) takeItem(index int64, item json.RawMessage) (_ json.RawMessage, err error) {
-	var key json.RawMessage
-	if l.chunk.Source != nil {
-		if item, key, err = items.Unwrap(*l.chunk.Source, item); err != nil {
-			return nil, err
+// labelOf is the item in what a source gives, and its label.
+func labelOf(chunk contract.Chunk, given json.RawMessage) (item json.RawMessage, of label, err error) {
+	item = given
+	if chunk.Source != nil {
+		if item, of.key, err = items.Unwrap(*chunk.Source, given); err != nil {
+			return nil, of, err
 		}
 	}
-	if l.chunk.Key == "" && !l.chunk.WithItem && key == nil {
-		return item, nil
-	}
-	own, whole := contract.Label(item, l.chunk.Key, l.chunk.WithItem)
+	own, whole := contract.Label(item, chunk.Key, chunk.WithItem)
 	if own != nil {
-		key = own
+		of.key = own
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.labels == nil {
-		l.labels = map[int64]label{}
-	}
-	l.labels[index] = label{bytes.Clone(key), whole}
-	return item, nil
-}
-
-// labeled is a result with the label of its item.
-func (l *ledger) labeled(r gpumux.Result) gpumux.Result {
-	if of, noted := l.labels[r.Index]; noted {
-		r.Key, r.Item = of.key, of.item
-		delete(l.labels, r.Index)
-	}
-	return r
+	of.key, of.item = bytes.Clone(of.key), whole
+	return item, of, nil
 }

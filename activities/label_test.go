@@ -30,7 +30,7 @@ func (ahead) Run(_ context.Context, call Call) error {
 		if item.Index == 2 {
 			return &gpumux.Fault{Kind: gpumux.Crash, Op: "run", Message: "died", Alone: call.Clean}
 		}
-		call.Done(gpumux.Result{Index: item.Index, Value: item.Value})
+		call.Done(Done{Result: gpumux.Result{Index: item.Index, Value: item.Value}})
 	}
 	return nil
 }

@@ -29,7 +29,8 @@ type Holder interface {
 
 // Seat is a slot that a lease has.
 type Seat interface {
-	// Runner runs a call. A fault slot_lost says, once, that the process has ended on which it builds.
+	// Runner runs a call. A fault slot_lost says, once, that the process has ended on which
+	// it builds.
 	Runner
 	// Held ends when the worker must let go of the slot.
 	Held() context.Context
@@ -59,11 +60,13 @@ func (l *Leases) Register(r worker.ActivityRegistry) {
 // errClosed ends a lease whose workflow needs it no more.
 var errClosed = errors.New("the lease was closed")
 
-// HoldSlot holds a slot for a lease and serves the lease's queue, until the lease is closed or cancelled, its time is over, or the worker
-// stops. Its error is final: the workflow decides what comes next.
+// HoldSlot holds a slot for a lease and serves the lease's queue, until the lease is
+// closed or cancelled, its time is over, or the worker stops. Its error is final: the
+// workflow decides what comes next.
 func (l *Leases) HoldSlot(ctx context.Context, in contract.Lease) (contract.Seat, error) {
 	h := &holding{Leases: l, lease: in, turn: make(chan struct{}, 1)}
-	// The context of a heartbeat is the activity's own: the SDK cancels an activity whose heartbeat fails, as with a lease that has ended.
+	// The context of a heartbeat is the activity's own: the SDK cancels an activity whose
+	// heartbeat fails, as with a lease that has ended.
 	own := ctx
 	stop := every(func() time.Duration { return contract.HeartbeatEvery }, func() { activity.RecordHeartbeat(own, h.now()) })
 	defer stop()
@@ -97,7 +100,8 @@ func (l *Leases) HoldSlot(ctx context.Context, in contract.Lease) (contract.Seat
 	return h.now(), nil
 }
 
-// await returns when the lease is over and no call runs. A worker that stops lets the call that runs go on to its end.
+// await returns when the lease is over and no call runs. A worker that stops lets the
+// call that runs go on to its end.
 func (h *holding) await(ctx context.Context, stop <-chan struct{}) {
 	select {
 	case <-ctx.Done():
@@ -227,7 +231,7 @@ func (h *holding) run(ctx context.Context, in contract.SlotCall) (gpumux.Result,
 func (h *holding) call(ctx context.Context, call Call, item json.RawMessage) (result gpumux.Result, err error) {
 	call.Lease, call.Rebuilt, call.Mode = h.lease.ID, h.lease.Rebuilt, gpumux.Persistent
 	call.Items = func(yield func(calls.Item, error) bool) { yield(calls.Item{Value: item}, nil) }
-	call.Done = func(r gpumux.Result) { result = r }
+	call.Done = func(done Done) { result = done.Result }
 	err = h.seat.Run(ctx, call)
 	return result, err
 }
@@ -239,7 +243,8 @@ const (
 	dropTarget = "gpumux.handle:_drop"
 )
 
-// aside has a function of the runtime do something with a file that it and the worker share.
+// aside has a function of the runtime do something with a file that it and the worker
+// share.
 func (h *holding) aside(ctx context.Context, task, target string, item map[string]any, file *os.File) (gpumux.Result, error) {
 	item["path"] = file.Name()
 	raw, err := json.Marshal(item)

@@ -1,7 +1,8 @@
 package activities
 
 import (
-	"maps"
+	"cmp"
+	"encoding/json"
 	"slices"
 	"sync"
 
@@ -11,152 +12,79 @@ import (
 )
 
 const (
-	// deadlyAlone is how often an item may end a process in which nothing else ran, before the end is its own fault.
-	deadlyAlone = 2
-	// failedStarts is how often a process may fail to start for a chunk before the fault is the map's.
-	failedStarts = 5
-	// mostSpared is how often in a row a chunk is tried again for what no item is to blame for, before it is booked like any fault. With
-	// Temporal's growing delay that takes about four minutes.
-	mostSpared = 30
-	// mostRecent is how many failures a chunk shows to people.
-	mostRecent = 3
+	// maxRecent is how many failures a chunk shows to people.
+	maxRecent = 3
+	// inlineResults is the most bytes of results that a chunk returns through the history.
+	inlineResults = 256 << 10
 )
 
-// memo is what one attempt at a chunk leaves to the next one in its heartbeat.
-type memo struct {
-	// Results are the finished items of a chunk whose results travel inline.
-	Results []gpumux.Result `json:"results,omitempty"`
-	// Suspects are the items that a process ended with.
-	Suspects map[int64]suspect `json:"suspects,omitempty"`
-	// Written is where this attempt and those before store what finishes.
-	Written []store.Written `json:"written,omitempty"`
-	// Hunt is how many of the chunk's items, from its first on, hold the one that ended its process together with others in a
-	// micro-batch; they are run in halves until it is found. 0 means none.
-	Hunt int64 `json:"hunt,omitempty"`
-	// Escalate are the items that need the next rung.
-	Escalate gpumux.Runs `json:"escalate,omitempty"`
-	// Again are the items that raised and are to be tried after a pause.
-	Again  gpumux.Runs `json:"again,omitempty"`
-	Starts int         `json:"starts,omitempty"`
-	// Spared is how often in a row the worker or its device failed and no item finished; Avoid are the devices on which an item died
-	// since one finished, and which may be to blame.
-	Spared int      `json:"spared,omitempty"`
-	Avoid  []string `json:"avoid,omitempty"`
-	// Edition is the edition of the code that items have run with, Elsewhere how often a worker did not have it.
-	Edition   string `json:"edition,omitempty"`
-	Elsewhere int    `json:"elsewhere,omitempty"`
-	// Peak is what the finished items held.
-	Peak *gpumux.Peaks `json:"peak,omitempty"`
-	// Waiting says why nothing moves, for people who look at the pending activity.
-	Waiting string `json:"waiting,omitempty"`
-}
-
-// suspect is what is held against an item.
-type suspect struct {
-	// Alone counts the processes that it ended with no other item in them.
-	Alone int `json:"alone"`
-	// Tries counts all processes that ended with it.
-	Tries int `json:"tries,omitempty"`
-	// Memory says that the last one ended for want of memory.
-	Memory bool `json:"memory,omitempty"`
-}
-
-// stream takes results on their way into the store, and lets them be written when it is released.
-type stream interface {
-	Put(gpumux.Result)
-	Release()
-}
-
-// ledger is the state of one attempt at a chunk. The slot's goroutine adds results while others ask.
+// ledger is the state of one attempt at a chunk. The slot's goroutine adds results while
+// others ask.
 type ledger struct {
-	mu    sync.Mutex
+	mu    sync.Mutex // guards what follows
 	chunk contract.Chunk
 	memo  memo
-	// items are the chunk's. before[i] is how many of them lie before run i.
-	items  gpumux.Runs
-	before []int64
-	// done marks the items that have a result or are escalated, by position in the chunk.
-	done []bool
-	// stream takes the results on their way into the store; nil where they travel inline only.
+	board board
+	// stream takes the results on their way into the store; nil where they travel inline
+	// only.
 	stream stream
 	// direct takes the results that go nowhere else; nil in a map.
 	direct func(gpumux.Result)
 	// labels are those of the items that were given to a slot and have no result.
 	labels map[int64]label
-	// acknowledged is set when the server knows where the stream leads.
+	// acknowledged: the server knows where the stream leads.
 	acknowledged bool
-	bytes        int
-	peaks        gpumux.Peaks
-	result       contract.ChunkResult
+	// full: further results would not fit the history.
+	full   bool
+	bytes  int
+	peaks  gpumux.Peaks
+	result contract.ChunkResult
 }
 
-func newLedger(chunk contract.Chunk, items gpumux.Runs, m memo) *ledger {
-	l := &ledger{chunk: chunk, items: items, memo: m}
-	n := int64(0)
-	for _, run := range items {
-		l.before = append(l.before, n)
-		n += run.Len()
-	}
-	l.done = make([]bool, n)
+func newLedger(chunk contract.Chunk, items contract.Runs, m memo) *ledger {
+	l := &ledger{chunk: chunk, board: newBoard(items), memo: m, labels: map[int64]label{}}
 	if l.memo.Suspects == nil {
 		l.memo.Suspects = map[int64]suspect{}
 	}
 	l.memo.Waiting = ""
-	l.memo.Hunt = min(l.memo.Hunt, n)
+	l.memo.Hunt = max(0, min(l.memo.Hunt, int64(len(l.board.done))))
 	for _, r := range m.Results {
-		l.count(r.Index, r.Fault)
+		l.count(r)
 		l.bytes += r.Weight()
 	}
-	for _, run := range slices.Concat(m.Escalate, m.Again) {
-		for i := run.Start; i < run.End; i++ {
-			if at, ok := l.at(i); ok {
-				l.done[at] = true
-			}
-		}
+	for at := range l.board.open(slices.Concat(m.Escalate, m.Again)) {
+		l.board.done[at] = true
 	}
 	l.peaks.Merge(m.Peak)
 	l.memo.Peak = nil
 	return l
 }
 
-// at is an item's position in the chunk.
-func (l *ledger) at(index int64) (int64, bool) {
-	run, inside := l.items.Find(index)
-	if !inside {
-		return 0, false
-	}
-	return l.before[run] + index - l.items[run].Start, true
-}
-
-// each calls f with the position and the index of every item in order, until f returns false.
-func (l *ledger) each(f func(at, index int64) bool) {
-	for i, run := range l.items {
-		for index := run.Start; index < run.End; index++ {
-			if !f(l.before[i]+index-run.Start, index) {
-				return
-			}
-		}
-	}
-}
+// inline reports whether the results travel through the history: they were asked to and
+// are still small.
+func (l *ledger) inline() bool { return l.chunk.Inline && l.bytes <= inlineResults }
 
 // onlyInline reports whether results can travel through the history alone.
 func (l *ledger) onlyInline() bool { return l.chunk.Parts == "" && l.direct == nil }
 
-// restore counts a result that an earlier attempt stored, and reports whether it is new.
-func (l *ledger) restore(index int64, kind gpumux.Kind) bool {
-	at, ok := l.at(index)
-	if !ok || l.done[at] {
-		return false
+// restore counts a result that an earlier attempt stored. What is stored stays stored:
+// this attempt's results join it there.
+func (l *ledger) restore(index int64, kind gpumux.Kind) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if at, ok := l.board.at(index); !ok || l.board.done[at] {
+		return
 	}
-	var fault *gpumux.Fault
+	r := gpumux.Result{Index: index}
 	if kind != "" {
-		fault = &gpumux.Fault{Kind: kind}
+		r.Fault = &gpumux.Fault{Kind: kind}
 	}
-	l.count(index, fault)
-	return true
+	l.count(r)
+	l.chunk.Inline = false
 }
 
-// storeTo sends results to the store from now on. Those that earlier attempts held inline come first.
+// storeTo sends results to the store from now on. Those that earlier attempts held inline
+// come first.
 func (l *ledger) storeTo(to stream, written store.Written) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -172,20 +100,137 @@ func (l *ledger) storeTo(to stream, written store.Written) {
 	}
 }
 
-// add adds a new result.
-func (l *ledger) add(r gpumux.Result) {
+// acknowledge notes that the server knows where the stream leads, so that results may go
+// there.
+func (l *ledger) acknowledge() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r = l.labeled(r)
-	l.count(r.Index, r.Fault)
-	if r.Fault != nil {
-		l.addRecent(r)
+	if l.acknowledged = true; l.stream != nil && !l.inline() {
+		l.stream.Release()
+	}
+}
+
+// next is the next call: one suspect alone, half of the hunted items, or all up to the
+// next suspect. A suspect that has run out of memory alone gets a whole device. It has no
+// items when all are done, further results would not fit the history, or more items
+// failed than may.
+func (l *ledger) next() (o order) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.full || l.endedEarly() {
+		return o
+	}
+	o.avoid, o.edition = slices.Clone(l.memo.Avoid), cmp.Or(l.memo.Edition, l.chunk.Edition)
+	room, hunted := int64(len(l.board.done)), int64(0)
+	for _, done := range l.board.done[:l.memo.Hunt] {
+		if !done {
+			hunted++
+		}
+	}
+	if hunted == 0 {
+		l.memo.Hunt = 0
+	} else {
+		room, o.clean = max(1, hunted/2), hunted == 1
+	}
+	if l.onlyInline() {
+		room = min(room, l.fitting())
+	}
+	for _, index := range l.board.open(l.board.items) {
+		s, suspected := l.memo.Suspects[index]
+		if room--; room < 0 || suspected && len(o.items) > 0 {
+			break
+		}
+		o.items.Add(index)
+		if suspected {
+			o.clean, o.whole = true, s.Memory && s.Alone > 0
+			break
+		}
+	}
+	return o
+}
+
+// fitting is how many items may run before it is clear that their results fit the
+// history.
+func (l *ledger) fitting() int64 {
+	items := int64(len(l.memo.Results))
+	if items == 0 {
+		return 1
+	}
+	return max(1, min(items*8, int64(inlineResults-l.bytes)*items/int64(2*l.bytes)))
+}
+
+// endedEarly reports whether more items of the chunk have failed than may.
+func (l *ledger) endedEarly() bool {
+	failed := l.result.Failed
+	return l.chunk.FailFast && failed > 0 || l.chunk.MayFail != nil && failed > *l.chunk.MayFail
+}
+
+// ran notes the edition of a process before it runs items.
+func (l *ledger) ran(edition string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.memo.Edition = edition
+}
+
+// take is the item in what a source gives, about to run. It notes the item's label.
+func (l *ledger) take(index int64, given json.RawMessage) (json.RawMessage, error) {
+	item, of, err := labelOf(l.chunk, given)
+	if of.key != nil || of.item != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.labels[index] = of
+	}
+	return item, err
+}
+
+// add books a finished item, and returns its result as it is kept. It returns later where
+// the item raised and is tried again after a pause, and ended where it was one failure
+// too many.
+func (l *ledger) add(done Done) (r gpumux.Result, later, ended bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r = done.Result; done.Peak > 0 {
+		l.peak(done.Peak, done.Budget)
+	}
+	if at, ok := l.board.at(r.Index); ok && r.Fault != nil && l.chunk.Backoff {
+		if r.Fault.Attempts += l.chunk.Tries; r.Fault.Attempts < l.chunk.Attempts {
+			l.board.done[at] = true
+			l.memo.Again.Add(r.Index)
+			l.result.Ran++
+			l.memo.absolve(r.Index)
+			return r, true, false
+		}
+	}
+	r = l.book(r)
+	return r, false, r.Fault != nil && l.endedEarly()
+}
+
+// peak adds the memory that an item held at its peak, and its slot's budget, in bytes.
+func (l *ledger) peak(held, budget int64) {
+	l.peaks.Add(held)
+	l.peaks.Budget = max(l.peaks.Budget, gpumux.Size(budget))
+}
+
+// book counts a new result and sends it on its way.
+func (l *ledger) book(r gpumux.Result) gpumux.Result {
+	if l.onlyInline() && len(r.Value) > largestResult {
+		r.Fault, r.Value = tooLarge(l.chunk.Task, len(r.Value)), nil
+	}
+	if of, noted := l.labels[r.Index]; noted {
+		r.Key, r.Item = of.key, of.item
+		delete(l.labels, r.Index)
+	}
+	l.count(r)
+	if r.Fault != nil && len(l.result.Recent) < maxRecent {
+		short := *r.Fault
+		short.Traceback, short.Tail, short.Index = "", "", &r.Index
+		l.result.Recent = append(l.result.Recent, gpumux.Result{Index: r.Index, Fault: &short, Key: r.Key})
 	}
 	l.result.Ran++
-	l.memo.Spared, l.memo.Avoid = 0, nil
-	inline := l.inlineLocked()
+	l.memo.absolve(r.Index)
+	inline := l.inline()
 	l.bytes += r.Weight()
-	delete(l.memo.Suspects, r.Index)
+	l.full = l.onlyInline() && l.bytes > inlineResults
 	switch {
 	case l.direct != nil:
 		l.direct(r)
@@ -194,28 +239,21 @@ func (l *ledger) add(r gpumux.Result) {
 	}
 	if l.stream != nil {
 		l.stream.Put(r)
-		if inline && l.acknowledged && !l.inlineLocked() {
+		if inline && l.acknowledged && !l.inline() {
 			l.stream.Release()
 		}
 	}
+	return r
 }
 
-// acknowledge notes that the server knows where the stream leads, so that results may go there.
-func (l *ledger) acknowledge() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.acknowledged = true; l.stream != nil && !l.inlineLocked() {
-		l.stream.Release()
-	}
-}
-
-func (l *ledger) count(index int64, fault *gpumux.Fault) {
-	at, ok := l.at(index)
+// count counts a result.
+func (l *ledger) count(r gpumux.Result) {
+	at, ok := l.board.at(r.Index)
 	if !ok {
 		return
 	}
-	l.done[at] = true
-	if fault == nil {
+	l.board.done[at] = true
+	if r.Fault == nil {
 		l.result.Succeeded++
 		return
 	}
@@ -223,176 +261,135 @@ func (l *ledger) count(index int64, fault *gpumux.Fault) {
 	if l.result.Faults == nil {
 		l.result.Faults = map[gpumux.Kind]int64{}
 	}
-	l.result.Faults[fault.Kind]++
+	l.result.Faults[r.Fault.Kind]++
 }
 
-// addRecent keeps a failure for people to look at.
-func (l *ledger) addRecent(r gpumux.Result) {
-	if len(l.result.Recent) < mostRecent {
-		short := *r.Fault
-		short.Traceback, short.Tail, short.Index = "", "", &r.Index
-		l.result.Recent = append(l.result.Recent, gpumux.Result{Index: r.Index, Fault: &short, Key: r.Key})
-	}
-}
-
-// next returns the items of the next call: one suspect alone, half of the hunted items, or all up to the next suspect. A suspect that
-// has run out of memory alone gets a whole device.
-func (l *ledger) next() (items gpumux.Runs, alone, whole bool) {
+// spare counts a failure of the worker or its device, and reports whether the chunk is to
+// be tried again for it.
+func (l *ledger) spare(fault *gpumux.Fault) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	hunted := l.hunted()
-	if hunted == 0 {
-		l.memo.Hunt = 0
+	if l.memo.Spared++; l.memo.Spared >= maxSpared {
+		return false
 	}
-	room := int64(len(l.done))
-	if hunted > 0 {
-		room = max(1, hunted/2)
-	}
-	l.each(func(at, index int64) bool {
-		if l.done[at] {
-			return true
-		}
-		if s, suspected := l.memo.Suspects[index]; suspected {
-			if len(items) == 0 {
-				items.Add(index)
-				alone, whole = true, s.Memory && s.Alone > 0
-			}
-			return false
-		}
-		if room--; room < 0 {
-			return false
-		}
-		items.Add(index)
-		return true
-	})
-	return items, alone || hunted == 1, whole
+	l.memo.suspect(fault)
+	return true
 }
 
-// hunted is how many unfinished items the hunt is left with.
-func (l *ledger) hunted() (n int64) {
-	for _, done := range l.done[:l.memo.Hunt] {
-		if !done {
-			n++
-		}
-	}
-	return n
-}
-
-// hunt narrows the items among which the culprit is to the first n unfinished ones of those that ran.
-func (l *ledger) hunt(ran gpumux.Runs, n int) {
-	for _, run := range ran {
-		for i := run.Start; i < run.End && n > 0; i++ {
-			if at, ok := l.at(i); ok && !l.done[at] {
-				l.memo.Hunt = at + 1
-				n--
-			}
-		}
-	}
-}
-
-// first is the first of the items that ran which has no result, and its position.
-func (l *ledger) first(ran gpumux.Runs) (index, at int64, ok bool) {
-	for _, run := range ran {
-		for i := run.Start; i < run.End; i++ {
-			if at, ok := l.at(i); ok && !l.done[at] {
-				return i, at, true
-			}
-		}
-	}
-	return -1, 0, false
-}
-
-// blame books a death against the first item that ran and has no result. If that decides about the item, it returns a verdict: the
-// fault became its result, or the item is escalated.
-func (l *ledger) blame(ran gpumux.Runs, fault *gpumux.Fault) (index int64, verdict string) {
-	l.suspect(fault)
+// elsewhere counts how often a worker did not have the chunk's edition.
+func (l *ledger) elsewhere() int {
 	l.mu.Lock()
-	index, at, ok := l.first(ran)
-	if !ok {
-		l.mu.Unlock()
+	defer l.mu.Unlock()
+	l.memo.Elsewhere++
+	return l.memo.Elsewhere
+}
+
+// unstarted counts how often a process did not start.
+func (l *ledger) unstarted(fault *gpumux.Fault) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.memo.suspect(fault)
+	l.memo.Starts++
+	return l.memo.Starts
+}
+
+// blame books a death against the first item that ran and has no result. If that decides
+// about the item, it returns a verdict: the fault became its result, or the item is
+// escalated.
+func (l *ledger) blame(ran contract.Runs, fault *gpumux.Fault) (index int64, verdict string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.memo.suspect(fault)
+	at := int64(-1)
+	for at, index = range l.board.open(ran) {
+		break
+	}
+	if at < 0 {
 		return -1, ""
 	}
 	if fault.Batch > 1 {
-		l.hunt(ran, fault.Batch)
-		l.mu.Unlock()
+		// The culprit is among the first items of the batch.
+		left := fault.Batch
+		for last := range l.board.open(ran) {
+			l.memo.Hunt = last + 1
+			if left--; left == 0 {
+				break
+			}
+		}
 		return index, ""
 	}
-	s := l.memo.Suspects[index]
-	s.Memory = fault.Kind.Memory()
-	s.Tries++
-	if fault.Alone {
-		s.Alone++
-	}
-	l.memo.Suspects[index] = s
-	deaths := s.Alone
-	if deaths >= deadlyAlone && fault.Kind.Memory() && l.chunk.Larger {
+	s := l.memo.accuse(index, fault)
+	switch {
+	case s.Alone < deadlyAlone:
+		return index, ""
+	case s.Memory && l.chunk.Larger:
 		delete(l.memo.Suspects, index)
-		l.escalate(index, at)
-		l.mu.Unlock()
+		l.escalate(at, index)
 		return index, "goes to the next pool of the ladder"
 	}
-	l.mu.Unlock()
-	if deaths >= deadlyAlone {
-		recorded := *fault
-		recorded.Attempts = s.Tries
-		if fault.Kind == gpumux.Budget {
-			l.peak(fault.Peak, fault.Budget)
-		}
-		l.add(gpumux.Result{Index: index, Fault: &recorded})
-		return index, "recorded as failed"
+	recorded := *fault
+	recorded.Attempts = s.Tries
+	if fault.Kind == gpumux.Budget {
+		l.peak(fault.Peak, fault.Budget)
 	}
-	return index, ""
+	l.book(gpumux.Result{Index: index, Fault: &recorded})
+	return index, "recorded as failed"
+}
+
+// escalate moves an item to the next rung.
+func (l *ledger) escalate(at, index int64) {
+	l.board.done[at] = true
+	l.memo.Escalate.Add(index)
 }
 
 // escalateRest moves every unfinished item to the next rung.
 func (l *ledger) escalateRest() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.each(func(at, index int64) bool {
-		if !l.done[at] {
-			l.escalate(index, at)
-		}
-		return true
-	})
+	for at, index := range l.board.open(l.board.items) {
+		l.escalate(at, index)
+	}
 }
 
-func (l *ledger) escalate(index, at int64) {
-	l.done[at] = true
-	l.memo.Escalate.Add(index)
-}
-
-// snapshot is the memo for a heartbeat. It leaves out results that are stored or have grown too large.
+// snapshot is the memo for a heartbeat. It leaves out results that are stored or have
+// grown too large.
 func (l *ledger) snapshot(waiting string) memo {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	m := l.memo
+	m := l.memo.clone()
 	if l.peaks.Items() > 0 {
 		m.Peak = &gpumux.Peaks{}
 		m.Peak.Merge(&l.peaks)
 	}
-	m.Results, m.Escalate, m.Suspects = slices.Clone(m.Results), slices.Clone(m.Escalate), maps.Clone(m.Suspects)
-	m.Again = slices.Clone(m.Again)
-	m.Written, m.Avoid = slices.Clone(m.Written), slices.Clone(m.Avoid)
-	if l.chunk.Parts != "" && !l.inlineLocked() {
+	if l.chunk.Parts != "" && !l.inline() {
 		m.Results = nil
 	}
 	m.Waiting = waiting
 	return m
 }
 
-// inline reports whether the results travel through the history: they were asked to and are still small.
-func (l *ledger) inline() bool {
+// staysInline reports whether the results need not be stored.
+func (l *ledger) staysInline() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.inlineLocked()
+	return l.inline()
 }
 
-func (l *ledger) inlineLocked() bool { return l.chunk.Inline && l.bytes <= inlineResults }
-
-// peak adds the memory that an item held at its peak, and its slot's budget, in bytes.
-func (l *ledger) peak(held, budget int64) {
+// finish is the result of the chunk as far as the ledger knows it. A chunk that stopped
+// early hands back everything from its first unfinished item on; items run in order.
+func (l *ledger) finish() contract.ChunkResult {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.peaks.Add(held)
-	l.peaks.Budget = max(l.peaks.Budget, gpumux.Size(budget))
+	out := l.result
+	out.Peak, out.Edition = l.peaks.Known(), l.memo.Edition
+	out.Escalate, out.Again = l.memo.Escalate, l.memo.Again
+	if l.chunk.Parts == "" || l.inline() {
+		out.Results = l.memo.Results
+		slices.SortFunc(out.Results, func(a, b gpumux.Result) int { return cmp.Compare(a.Index, b.Index) })
+	}
+	out.Covered = int64(len(l.board.done))
+	if at := slices.Index(l.board.done, false); at >= 0 {
+		out.Covered = int64(at)
+	}
+	return out
 }

@@ -26,32 +26,38 @@ func value(index int64) gpumux.Result {
 	return gpumux.Result{Index: index, Value: json.RawMessage("1")}
 }
 
-func span(start, end int64) gpumux.Span { return gpumux.Span{Start: start, End: end} }
+// nextOf is what the next call runs, and how.
+func nextOf(l *ledger) (items contract.Runs, clean, whole bool) {
+	o := l.next()
+	return o.items, o.clean, o.whole
+}
+
+func span(start, end int64) contract.Span { return contract.Span{Start: start, End: end} }
 
 func TestLedger_RunsEverythingUpToASuspectAndTheSuspectAlone(t *testing.T) {
-	l := newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(10, 20)}, memo{Suspects: map[int64]suspect{13: {}}})
-	spans, alone, _ := l.next()
-	require.Equal(t, gpumux.Runs{span(10, 13)}, spans)
+	l := newLedger(contract.Chunk{Parts: "p"}, contract.Runs{span(10, 20)}, memo{Suspects: map[int64]suspect{13: {}}})
+	spans, alone, _ := nextOf(l)
+	require.Equal(t, contract.Runs{span(10, 13)}, spans)
 	require.False(t, alone)
 	for i := int64(10); i < 13; i++ {
-		l.add(value(i))
+		l.book(value(i))
 	}
-	spans, alone, _ = l.next()
-	require.Equal(t, gpumux.Runs{span(13, 14)}, spans)
+	spans, alone, _ = nextOf(l)
+	require.Equal(t, contract.Runs{span(13, 14)}, spans)
 	require.True(t, alone)
-	l.add(value(13))
+	l.book(value(13))
 	require.Empty(t, l.memo.Suspects, "an item that went well is no suspect")
-	spans, alone, _ = l.next()
-	require.Equal(t, gpumux.Runs{span(14, 20)}, spans)
+	spans, alone, _ = nextOf(l)
+	require.Equal(t, contract.Runs{span(14, 20)}, spans)
 	require.False(t, alone)
 }
 
 func TestLedger_HolesAreSpans(t *testing.T) {
-	l := newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(0, 6)}, memo{})
-	l.add(value(0))
-	l.add(value(3))
-	spans, _, _ := l.next()
-	require.Equal(t, gpumux.Runs{span(1, 3), span(4, 6)}, spans)
+	l := newLedger(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 6)}, memo{})
+	l.book(value(0))
+	l.book(value(3))
+	spans, _, _ := nextOf(l)
+	require.Equal(t, contract.Runs{span(1, 3), span(4, 6)}, spans)
 }
 
 func TestLedger_AnItemIsJudgedAfterTwoDeathsAlone(t *testing.T) {
@@ -67,9 +73,9 @@ func TestLedger_AnItemIsJudgedAfterTwoDeathsAlone(t *testing.T) {
 		"memory at its end":    {gpumux.DeviceOOM, false, false, "recorded as failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLedger(contract.Chunk{Parts: "p", Larger: c.larger}, gpumux.Runs{span(0, 3)}, memo{})
-			l.add(value(0))
-			all := gpumux.Runs{span(0, 3)}
+			l := newLedger(contract.Chunk{Parts: "p", Larger: c.larger}, contract.Runs{span(0, 3)}, memo{})
+			l.book(value(0))
+			all := contract.Runs{span(0, 3)}
 			if c.company {
 				index, verdict := l.blame(all, &gpumux.Fault{Kind: c.kind})
 				require.EqualValues(t, 1, index)
@@ -80,11 +86,11 @@ func TestLedger_AnItemIsJudgedAfterTwoDeathsAlone(t *testing.T) {
 			index, verdict := l.blame(all, &gpumux.Fault{Kind: c.kind, Alone: true})
 			require.EqualValues(t, 1, index)
 			require.Equal(t, c.verdict, verdict)
-			spans, alone, _ := l.next()
-			require.Equal(t, gpumux.Runs{span(2, 3)}, spans)
+			spans, alone, _ := nextOf(l)
+			require.Equal(t, contract.Runs{span(2, 3)}, spans)
 			require.False(t, alone)
 			if c.kind.Memory() && c.larger {
-				require.Equal(t, gpumux.Runs{span(1, 2)}, l.memo.Escalate)
+				require.Equal(t, contract.Runs{span(1, 2)}, l.memo.Escalate)
 				require.Zero(t, l.result.Failed)
 			} else {
 				require.EqualValues(t, 1, l.result.Failed)
@@ -99,21 +105,21 @@ func TestLedger_AnItemIsJudgedAfterTwoDeathsAlone(t *testing.T) {
 }
 
 func TestLedger_TheNextAttemptKnowsWhatTheLastLeft(t *testing.T) {
-	chunk, items := contract.Chunk{Inline: true, Parts: "p", Larger: true}, gpumux.Runs{span(0, 5)}
+	chunk, items := contract.Chunk{Inline: true, Parts: "p", Larger: true}, contract.Runs{span(0, 5)}
 	l := newLedger(chunk, items, memo{})
-	l.add(value(0))
+	l.book(value(0))
 	for range 2 {
-		l.blame(gpumux.Runs{span(0, 5)}, &gpumux.Fault{Kind: gpumux.Budget, Alone: true})
+		l.blame(contract.Runs{span(0, 5)}, &gpumux.Fault{Kind: gpumux.Budget, Alone: true})
 	}
-	l.blame(gpumux.Runs{span(0, 5)}, &gpumux.Fault{Kind: gpumux.Crash})
+	l.blame(contract.Runs{span(0, 5)}, &gpumux.Fault{Kind: gpumux.Crash})
 	data, err := json.Marshal(l.snapshot("the store is full"))
 	require.NoError(t, err)
 	var m memo
 	require.NoError(t, json.Unmarshal(data, &m))
 	require.Equal(t, "the store is full", m.Waiting)
 	again := newLedger(chunk, items, m)
-	spans, alone, _ := again.next()
-	require.Equal(t, gpumux.Runs{span(2, 3)}, spans, "0 is finished, 1 escalated, 2 suspected")
+	spans, alone, _ := nextOf(again)
+	require.Equal(t, contract.Runs{span(2, 3)}, spans, "0 is finished, 1 escalated, 2 suspected")
 	require.True(t, alone)
 	require.EqualValues(t, 1, again.result.Succeeded)
 	stream := &held{}
@@ -123,12 +129,12 @@ func TestLedger_TheNextAttemptKnowsWhatTheLastLeft(t *testing.T) {
 }
 
 func TestLedger_ResultsThatOutgrowTheHistoryLeaveTheHeartbeat(t *testing.T) {
-	l := newLedger(contract.Chunk{Inline: true, Parts: "p"}, gpumux.Runs{span(0, 2)}, memo{})
+	l := newLedger(contract.Chunk{Inline: true, Parts: "p"}, contract.Runs{span(0, 2)}, memo{})
 	stream := &held{}
 	l.storeTo(stream, there)
 	l.acknowledge()
 	require.False(t, stream.open, "results that travel inline are not stored")
-	l.add(gpumux.Result{Index: 0, Value: make(json.RawMessage, inlineResults)})
+	l.book(gpumux.Result{Index: 0, Value: make(json.RawMessage, inlineResults)})
 	require.False(t, l.inline())
 	require.Empty(t, l.snapshot("").Results)
 	require.Len(t, stream.fresh, 1)
@@ -137,23 +143,23 @@ func TestLedger_ResultsThatOutgrowTheHistoryLeaveTheHeartbeat(t *testing.T) {
 
 // No attempt can find stored results before the server knows where they lie.
 func TestLedger_NothingIsStoredBeforeTheServerKnows(t *testing.T) {
-	l := newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(0, 2)}, memo{})
+	l := newLedger(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 2)}, memo{})
 	stream := &held{}
 	l.storeTo(stream, there)
-	l.add(value(0))
+	l.book(value(0))
 	require.False(t, stream.open)
 	l.acknowledge()
 	require.True(t, stream.open)
 }
 
 func TestLedger_FailuresAreShownShort(t *testing.T) {
-	l := newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(0, 9)}, memo{})
+	l := newLedger(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 9)}, memo{})
 	stream := &held{}
 	l.storeTo(stream, there)
 	for i := range int64(5) {
-		l.add(gpumux.Result{Index: i, Fault: &gpumux.Fault{Kind: gpumux.TaskError, Message: "m", Traceback: "long", Tail: "long"}})
+		l.book(gpumux.Result{Index: i, Fault: &gpumux.Fault{Kind: gpumux.TaskError, Message: "m", Traceback: "long", Tail: "long"}})
 	}
-	require.Len(t, l.result.Recent, mostRecent)
+	require.Len(t, l.result.Recent, maxRecent)
 	require.Empty(t, l.result.Recent[0].Fault.Traceback)
 	require.Equal(t, "long", stream.fresh[0].Fault.Traceback, "the stored fault keeps everything")
 	require.Equal(t, map[gpumux.Kind]int64{gpumux.TaskError: 5}, l.result.Faults)
@@ -161,51 +167,48 @@ func TestLedger_FailuresAreShownShort(t *testing.T) {
 
 // A chunk of scattered items counts by position, but its answers name indices.
 func TestLedger_ScatteredItems(t *testing.T) {
-	items := gpumux.Runs{span(5, 7), span(100, 103), span(1<<40, 1<<40+1)}
+	items := contract.Runs{span(5, 7), span(100, 103), span(1<<40, 1<<40+1)}
 	l := newLedger(contract.Chunk{Parts: "p", Larger: true}, items, memo{})
 	var indexes []int64
-	l.each(func(at, index int64) bool {
+	for at, index := range l.board.open(items) {
 		require.EqualValues(t, len(indexes), at)
-		got, ok := l.at(index)
-		require.True(t, ok)
-		require.Equal(t, at, got)
 		indexes = append(indexes, index)
-		return true
-	})
+	}
 	require.Equal(t, []int64{5, 6, 100, 101, 102, 1 << 40}, indexes)
 	for _, index := range []int64{-1, 0, 4, 7, 99, 103, 1<<40 - 1, 1<<40 + 1} {
-		_, ok := l.at(index)
+		_, ok := l.board.at(index)
 		require.False(t, ok, index)
-		require.False(t, l.restore(index, ""), "what another chunk stored in the same part")
+		l.restore(index, "") // what another chunk stored in the same part
 	}
 	require.Zero(t, l.result.Succeeded)
-	require.True(t, l.restore(6, ""))
-	require.False(t, l.restore(6, ""), "once")
-	require.True(t, l.restore(101, gpumux.Crash))
-	next, _, _ := l.next()
-	require.Equal(t, gpumux.Runs{span(5, 6), span(100, 101), span(102, 103), span(1<<40, 1<<40+1)}, next)
+	for range 2 {
+		l.restore(6, "")
+		l.restore(101, gpumux.Crash)
+	}
+	next, _, _ := nextOf(l)
+	require.Equal(t, contract.Runs{span(5, 6), span(100, 101), span(102, 103), span(1<<40, 1<<40+1)}, next)
 	for range 2 {
 		l.blame(next, &gpumux.Fault{Kind: gpumux.DeviceOOM, Alone: true})
 	}
 	l.blame(next, &gpumux.Fault{Kind: gpumux.Crash, Batch: 2})
 	require.EqualValues(t, 5, l.memo.Hunt, "up to the position of item 102")
-	next, _, _ = l.next()
-	require.Equal(t, gpumux.Runs{span(100, 101)}, next)
+	next, _, _ = nextOf(l)
+	require.Equal(t, contract.Runs{span(100, 101)}, next)
 	l.escalateRest()
-	require.Equal(t, gpumux.Runs{span(5, 6), span(100, 101), span(102, 103), span(1<<40, 1<<40+1)}, l.memo.Escalate)
+	require.Equal(t, contract.Runs{span(5, 6), span(100, 101), span(102, 103), span(1<<40, 1<<40+1)}, l.memo.Escalate)
 	require.EqualValues(t, 1, l.result.Succeeded)
 	require.EqualValues(t, 1, l.result.Failed)
 }
 
 func TestLedger_WantOfMemoryAloneAsksForTheWholeDevice(t *testing.T) {
-	l := newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(0, 2)}, memo{})
-	all := gpumux.Runs{span(0, 2)}
+	l := newLedger(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 2)}, memo{})
+	all := contract.Runs{span(0, 2)}
 	l.blame(all, &gpumux.Fault{Kind: gpumux.DeviceOOM})
-	_, alone, whole := l.next()
+	_, alone, whole := nextOf(l)
 	require.True(t, alone)
 	require.False(t, whole, "a clean process comes first")
 	l.blame(all, &gpumux.Fault{Kind: gpumux.DeviceOOM, Alone: true})
-	_, alone, whole = l.next()
+	_, alone, whole = nextOf(l)
 	require.True(t, alone)
 	require.True(t, whole)
 }
@@ -213,10 +216,10 @@ func TestLedger_WantOfMemoryAloneAsksForTheWholeDevice(t *testing.T) {
 // One item of a micro-batch ends the process. Halves run until only that item is left.
 func TestLedger_ACulpritInAMicroBatchIsFoundInHalves(t *testing.T) {
 	const culprit, batch = 37, 32
-	l := newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(0, 100)}, memo{})
+	l := newLedger(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 100)}, memo{})
 	deaths, calls := 0, 0
 	for {
-		spans, _, _ := l.next()
+		spans, _, _ := nextOf(l)
 		if len(spans) == 0 {
 			break
 		}
@@ -228,11 +231,11 @@ func TestLedger_ACulpritInAMicroBatchIsFoundInHalves(t *testing.T) {
 			if at <= culprit && culprit < end {
 				deaths++
 				_, verdict := l.blame(spans, &gpumux.Fault{Kind: gpumux.Crash, Batch: int(end - at), Alone: end-at == 1})
-				require.Equal(t, l.done[culprit], verdict != "")
+				require.Equal(t, l.board.done[culprit], verdict != "")
 				break
 			}
 			for ; at < end; at++ {
-				l.add(value(at))
+				l.book(value(at))
 			}
 		}
 	}
@@ -244,19 +247,19 @@ func TestLedger_ACulpritInAMicroBatchIsFoundInHalves(t *testing.T) {
 
 // When a micro-batch dies once and then succeeds, no item is to blame.
 func TestLedger_AHuntThatFindsNobodyEnds(t *testing.T) {
-	l := newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(0, 20)}, memo{})
-	_, verdict := l.blame(gpumux.Runs{span(0, 20)}, &gpumux.Fault{Kind: gpumux.Crash, Batch: 8})
+	l := newLedger(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 20)}, memo{})
+	_, verdict := l.blame(contract.Runs{span(0, 20)}, &gpumux.Fault{Kind: gpumux.Crash, Batch: 8})
 	require.Empty(t, verdict)
 	require.Empty(t, l.memo.Suspects)
 	var sizes []int64
 	for {
-		spans, _, _ := l.next()
+		spans, _, _ := nextOf(l)
 		if len(spans) == 0 {
 			break
 		}
 		sizes = append(sizes, spans[0].End-spans[0].Start)
 		for i := spans[0].Start; i < spans[0].End; i++ {
-			l.add(value(i))
+			l.book(value(i))
 		}
 	}
 	require.Equal(t, []int64{4, 2, 1, 1, 12}, sizes)
@@ -264,26 +267,26 @@ func TestLedger_AHuntThatFindsNobodyEnds(t *testing.T) {
 
 // What nobody is to blame for is tried again often, but not for ever, and each finished item begins the count anew.
 func TestLedger_SparesForALimitedTime(t *testing.T) {
-	l := newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(0, 3)}, memo{})
-	for range mostSpared - 1 {
-		require.True(t, l.spare())
+	l := newLedger(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 3)}, memo{})
+	for range maxSpared - 1 {
+		require.True(t, l.spare(&gpumux.Fault{}))
 	}
-	require.False(t, l.spare())
-	l.add(value(0))
-	require.True(t, l.spare())
-	again := newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(0, 3)}, l.snapshot(""))
+	require.False(t, l.spare(&gpumux.Fault{}))
+	l.book(value(0))
+	require.True(t, l.spare(&gpumux.Fault{}))
+	again := newLedger(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 3)}, l.snapshot(""))
 	require.Equal(t, 1, again.memo.Spared, "the next attempt goes on counting")
 }
 
 func TestLedger_AvoidsDevicesThatMayBeToBlameUntilAnItemFinishes(t *testing.T) {
-	l := newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(0, 3)}, memo{})
-	l.blame(gpumux.Runs{span(0, 3)}, &gpumux.Fault{Kind: gpumux.Crash, Device: "GPU-a"})
-	require.Empty(t, l.avoid(), "nothing points at the device")
+	l := newLedger(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 3)}, memo{})
+	l.blame(contract.Runs{span(0, 3)}, &gpumux.Fault{Kind: gpumux.Crash, Device: "GPU-a"})
+	require.Empty(t, l.next().avoid, "nothing points at the device")
 	for range 2 {
-		l.blame(gpumux.Runs{span(0, 3)}, &gpumux.Fault{Kind: gpumux.Crash, Device: "GPU-a", Suspect: true})
+		l.blame(contract.Runs{span(0, 3)}, &gpumux.Fault{Kind: gpumux.Crash, Device: "GPU-a", Suspect: true})
 	}
-	l = newLedger(contract.Chunk{Parts: "p"}, gpumux.Runs{span(0, 3)}, l.snapshot(""))
-	require.Equal(t, []string{"GPU-a"}, l.avoid())
-	l.add(value(0))
-	require.Empty(t, l.avoid())
+	l = newLedger(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 3)}, l.snapshot(""))
+	require.Equal(t, []string{"GPU-a"}, l.next().avoid)
+	l.book(value(0))
+	require.Empty(t, l.next().avoid)
 }

@@ -7,8 +7,6 @@ import (
 	"io/fs"
 	"path"
 	"strings"
-	"syscall"
-	"time"
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/worker"
@@ -28,7 +26,8 @@ type Light struct {
 	Store *store.Store
 	// Describe is what this worker says of itself now.
 	Describe func() gpumux.Describe
-	// Printed is what an item prints that runs at this worker. Default: its queue does not tell.
+	// Printed is what an item prints that runs at this worker. Default: its queue does not
+	// tell.
 	Printed func(contract.OutputInput) contract.Output
 }
 
@@ -54,22 +53,18 @@ func (l *Light) RegisterDescribe(r worker.ActivityRegistry) {
 	}
 }
 
-// heartbeat sends heartbeats with the same details until stopped.
-func heartbeat(ctx context.Context, details ...any) (stop func()) {
-	return every(func() time.Duration { return contract.HeartbeatEvery }, func() { activity.RecordHeartbeat(ctx, details...) })
-}
+// maxEnded is how many workers may end while they read a source.
+const maxEnded = 3
 
-// mostEnded is how many workers may end while they read a source.
-const mostEnded = 3
-
-// IndexSource finds where the items of a source begin and how many there are. Mistakes in the file end the map, and so does a file that
-// workers end with: a damaged table can ask for more memory than a machine has.
+// IndexSource finds where the items of a source begin and how many there are. Mistakes in
+// the file end the map, and so does a file that workers end with: a damaged table can ask
+// for more memory than a machine has.
 func (l *Light) IndexSource(ctx context.Context, in contract.IndexInput) (contract.Source, error) {
 	ended := 0 // attempts that gave no answer
 	if activity.HasHeartbeatDetails(ctx) {
 		_ = activity.GetHeartbeatDetails(ctx, &ended) // anybody may send others
 	}
-	if ended >= mostEnded {
+	if ended >= maxEnded {
 		return contract.Source{}, badInput(fmt.Errorf("source %s: %d workers ended while they read it", in.Source, ended),
 			"look at why in their hosts' logs; it may be damaged: write it anew")
 	}
@@ -133,7 +128,8 @@ func (l *Light) checkField(ctx context.Context, source contract.Source, field st
 	return nil
 }
 
-// apart returns an error if the results file, beside which the index lies, is the source under another name.
+// apart returns an error if the results file, beside which the index lies, is the source
+// under another name.
 func (l *Light) apart(in contract.IndexInput) error {
 	output, beside := strings.CutSuffix(path.Dir(in.Index), contract.PartsOf(""))
 	to, err := l.Store.Objects.Key(output)
@@ -145,25 +141,6 @@ func (l *Light) apart(in contract.IndexInput) error {
 		return badInput(fmt.Errorf("the output %s is the source itself, which would be overwritten", output), "name another output")
 	}
 	return nil
-}
-
-// classify makes an error final if trying again cannot help: mistakes in a file or a name, a folder or store of others, wrong keys.
-func classify(err error) error {
-	var file *items.SourceError
-	var name *objects.NameError
-	var owner *store.OwnerError
-	var key *objects.KeyError
-	if errors.As(err, &file) || errors.As(err, &name) || errors.As(err, &owner) || errors.As(err, &key) ||
-		errors.Is(err, syscall.ENAMETOOLONG) {
-		return badInput(err, "")
-	}
-	if errors.As(err, new(*objects.DamageError)) {
-		return badInput(err, "delete it, and put it there again")
-	}
-	if errors.Is(err, syscall.ENOTDIR) {
-		return badInput(err, "an object lies where a folder is to be; name another output")
-	}
-	return err
 }
 
 // FindParts claims a map's folder and returns which items have no stored result.
@@ -193,8 +170,8 @@ func (l *Light) WriteList(ctx context.Context, in contract.ListInput) (contract.
 	return work, classify(err)
 }
 
-// WritePart stores results that became too many for the history. Doing it twice stores the same results twice, which merging
-// takes as one. The answer says nothing.
+// WritePart stores results that became too many for the history. Doing it twice stores
+// the same results twice, which merging takes as one. The answer says nothing.
 func (l *Light) WritePart(ctx context.Context, in contract.PartInput) (struct{}, error) {
 	none := struct{}{}
 	defer heartbeat(ctx)()
@@ -211,7 +188,8 @@ func (l *Light) WritePart(ctx context.Context, in contract.PartInput) (struct{},
 	return none, nil
 }
 
-// Forget deletes a resident that did not arrive where it was to move. The answer says nothing.
+// Forget deletes a resident that did not arrive where it was to move. The answer says
+// nothing.
 func (l *Light) Forget(ctx context.Context, in contract.Moving) (struct{}, error) {
 	defer heartbeat(ctx)()
 	return struct{}{}, classify(l.Store.Objects.Delete(ctx, in.Object))

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// limit is the clock of a chunk that may only take so long. It starts at the first result, so that the start of a process and a model
-// that the first item loads do not count. The zero value never ends.
+// limit is the clock of a chunk that may only take so long. It starts at the first
+// result, so that the start of a process and a model that the first item loads do not
+// count. The zero value never ends.
 type limit struct {
 	after time.Duration
 
@@ -54,7 +55,8 @@ func (l *limit) reached() bool {
 	return l.passed
 }
 
-// pace is the time per item after half of the time. The items before may have been faster.
+// pace is the time per item after half of the time. The items before may have been
+// faster.
 func (l *limit) pace() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/activities/record"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store"
 )
@@ -21,9 +22,9 @@ import (
 type eager struct{}
 
 func (eager) Run(_ context.Context, call Call) error {
-	var held []gpumux.Item
+	var held []calls.Item
 	run := func() {
-		call.Done(gpumux.Result{Index: held[0].Index, Value: json.RawMessage("1")})
+		call.Done(Done{Result: gpumux.Result{Index: held[0].Index, Value: json.RawMessage("1")}})
 		held = held[1:]
 	}
 	for item, err := range call.Items {
@@ -49,7 +50,7 @@ func TestRunChunk_HandsBackAfterItsLimit(t *testing.T) {
 	l.pool.Store, l.pool.Recorders = s, record.New(s)
 	l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
 	run := func(limit time.Duration) (result contract.ChunkResult) {
-		value, err := l.env.ExecuteActivity("chunk", contract.Chunk{Range: &gpumux.Range{End: 20}, Work: contract.Work{Runs: gpumux.Runs{span(10, 20)}},
+		value, err := l.env.ExecuteActivity("chunk", contract.Chunk{Range: &gpumux.Range{End: 20}, Work: contract.Work{Runs: contract.Runs{span(10, 20)}},
 			Parts: fmt.Sprintf("m/%d", limit), Limit: gpumux.Duration(limit)})
 		require.NoError(t, err)
 		require.NoError(t, value.Get(&result))
@@ -60,7 +61,7 @@ func TestRunChunk_HandsBackAfterItsLimit(t *testing.T) {
 	require.EqualValues(t, 2, late.Ran)
 	runs, err := s.Runs(t.Context(), "m/1")
 	require.NoError(t, err)
-	require.Equal(t, gpumux.Runs{span(10, 12)}, runs)
+	require.Equal(t, contract.Runs{span(10, 12)}, runs)
 	require.Positive(t, late.Pace)
 	l.env.SetHeartbeatDetails(memo{}) // of an attempt that got no slot
 	require.EqualValues(t, 2, run(2).Covered)

@@ -51,13 +51,13 @@ func TestRegister_TheStoresOwnObjectsStay(t *testing.T) {
 	before := there()
 
 	results := []gpumux.Result{{Value: json.RawMessage("1")}}
-	large := json.RawMessage(`"` + strings.Repeat("x", inlinePartial) + `"`)
+	large := []gpumux.Result{{Value: json.RawMessage(`"` + strings.Repeat("x", gpumux.InlineBytes) + `"`)}}
 	for _, own := range []string{"store.json", sourceKey, source.Index, "cache/a/b.json", "leases/a", "Sources/a.jsonl", "maps/m/r.jsonl.parts/own.jsonl"} {
 		for _, name := range []string{own, l.store.Objects.Locate(own)} {
 			parts := contract.PartsOf(name)
 			for what, in := range map[string]any{
 				"pool gpumux.RunChunk":     contract.Chunk{Task: "t", Range: &gpumux.Range{End: 3}, Work: contract.Whole(3), Parts: parts},
-				"pool gpumux.Reduce":       contract.ReduceInput{Reduce: "t", Partials: []contract.Partial{{Count: 1, Value: large}}, Folder: contract.ReduceOf(parts)},
+				"pool gpumux.Reduce":       contract.ReduceInput{Reduce: "t", Results: large, Key: contract.ReducedOf(parts)},
 				"light gpumux.IndexSource": contract.IndexInput{Source: "items.jsonl", Index: contract.SourceIndexOf(parts)},
 				"light gpumux.FindParts":   contract.PartsInput{Parts: parts, Items: 3},
 				"light gpumux.MergeParts":  contract.MergeInput{Parts: "maps/other.parts", Output: name},

@@ -29,7 +29,7 @@ func (s *swelling) Run(_ context.Context, call Call) error {
 			return err
 		}
 		s.ran.Add(1)
-		call.Done(gpumux.Result{Index: item.Index, Value: value})
+		call.Done(Done{Result: gpumux.Result{Index: item.Index, Value: value}})
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func (d *dying) Run(_ context.Context, call Call) error {
 			return &gpumux.Fault{Kind: gpumux.DeviceLost, Op: "run", Message: "gone"}
 		}
 		d.ran = append(d.ran, item.Index)
-		call.Done(gpumux.Result{Index: item.Index, Value: item.Value})
+		call.Done(Done{Result: gpumux.Result{Index: item.Index, Value: item.Value}})
 	}
 	return nil
 }

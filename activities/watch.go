@@ -16,8 +16,8 @@ import (
 // Watch serves the queue on which maps ask whether anybody serves a pool.
 type Watch struct {
 	Pool string
-	// Serves reports whether a device of the pool works on this worker, Runs whether calls run there, as they do to their end on a device
-	// that gets no more of them.
+	// Serves reports whether a device of the pool works on this worker, Runs whether calls
+	// run there, as they do to their end on a device that gets no more of them.
 	Serves, Runs func() bool
 }
 
@@ -26,7 +26,8 @@ func (w *Watch) Register(r worker.ActivityRegistry) {
 	r.RegisterActivityWithOptions(checked(w.WatchPool), activity.RegisterOptions{Name: contract.WatchPool})
 }
 
-// WatchPool runs for as long as a device of the pool works, or calls run there. Then it fails, and another worker may go on.
+// WatchPool runs for as long as a device of the pool works, or calls run there. Then it
+// fails, and another worker may go on.
 func (w *Watch) WatchPool(ctx context.Context, in contract.WatchInput) (bool, error) {
 	every, stop, stopping := contract.HeartbeatEvery, activity.GetWorkerStopChannel(ctx), false
 	for {

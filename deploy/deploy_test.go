@@ -14,8 +14,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccy/go-yaml"
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/starter/cli"
@@ -34,7 +34,9 @@ func read(t *testing.T, name string) []byte {
 // decode reads strict YAML: unknown fields and keys that are given twice are errors.
 func decode(t *testing.T, name string, data []byte, into any) {
 	t.Helper()
-	require.NoError(t, yaml.NewDecoder(bytes.NewReader(data), yaml.Strict()).Decode(into), name)
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	decoder.KnownFields(true)
+	require.NoError(t, decoder.Decode(into), name)
 }
 
 // understood says whether gpumux takes a command line, without running it.

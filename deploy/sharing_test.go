@@ -65,7 +65,7 @@ func TestKubernetes_WorkersThatShare(t *testing.T) {
 	for _, name := range []string{"mps", "mig"} {
 		c := loads(t, name, read(t, "deploy/kubernetes/config/worker-"+name+".yaml"))
 		require.Len(t, c.Pools, 1)
-		require.Equal(t, name, c.Pools[0].Sharing)
+		require.EqualValues(t, name, c.Pools[0].Sharing)
 		require.Equal(t, "gpu", c.Pools[0].Name)
 		same := func(c config.Config) []any { return []any{c.Store, c.Metrics, c.Tasks} }
 		require.Equal(t, same(plain), same(c))

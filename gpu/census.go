@@ -16,12 +16,12 @@ type Census struct {
 	rescans time.Time // when processes outside the trees were last read
 }
 
-// Tree is the processes of one root and their resident memory in bytes, as of the last round.
+// Tree is the processes of one root and their resident bytes, as of the last round.
 type Tree struct {
 	Resident map[int]uint64
 }
 
-// Sum is the resident memory of the whole tree. A page that several processes share counts once for each.
+// Sum is the whole tree's resident memory; a shared page counts once per process.
 func (t *Tree) Sum() (sum uint64) {
 	for _, bytes := range t.Resident {
 		sum += bytes
@@ -29,7 +29,7 @@ func (t *Tree) Sum() (sum uint64) {
 	return sum
 }
 
-// rescanEvery is how often processes outside the trees are read again: their numbers may be in use again.
+// rescanEvery: other processes are read again, as their numbers may be new.
 const rescanEvery = 5 * time.Second
 
 // NewCensus follows nothing yet.
@@ -47,7 +47,7 @@ func (c *Census) Forget(root int) {
 	maps.DeleteFunc(c.roots, func(_, of int) bool { return of == root })
 }
 
-// Tree is the tree of a root, or nil when it is not followed. It changes with the next round.
+// Tree is a root's tree, or nil. It changes with the next round.
 func (c *Census) Tree(root int) *Tree { return c.trees[root] }
 
 // Round brings the trees up to date.
@@ -105,7 +105,7 @@ func (c *Census) adopt(fresh map[int]processRow) {
 	}
 }
 
-// Resident is the resident memory in bytes of the given processes now, without their descendants.
+// Resident is the resident bytes of processes now, without their descendants.
 func Resident(pids ...int) (sum uint64) {
 	for _, pid := range pids {
 		bytes, _ := resident(pid)
@@ -114,7 +114,7 @@ func Resident(pids ...int) (sum uint64) {
 	return sum
 }
 
-// Proportional is like Resident, but divides each shared page among the processes that map it, which takes longer.
+// Proportional divides each shared page among the processes that map it; slower.
 func Proportional(pids ...int) (sum uint64) {
 	for _, pid := range pids {
 		if bytes, ok := resident(pid); ok {

@@ -3,8 +3,8 @@ package gpu
 import (
 	"testing"
 
-	"github.com/goccy/go-yaml"
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
 )
 
 func TestSelect_ByConditions(t *testing.T) {

@@ -1,9 +1,21 @@
+// Package gpu owns the connection to the NVIDIA driver's library (NVML), what is known of this host's devices (GPUs, MIG instances,
+// the CPU), and the resident memory of process trees. It never starts or ends a process, changes a setting of a device, or decides
+// what a health event means for the work, and it imports nothing else of gpumux. An Inventory and its watches stop when it is
+// closed; a watch also ends with its context.
+//
+// NVML needs cgo and Linux; other builds list the CPU only. Do not link such a binary statically or with immediate binding (-z now,
+// LD_BIND_NOW): its symbols stay open until the library is loaded. A process loads one NVML library and keeps it.
 package gpu
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"runtime"
 	"strconv"
+
+	"github.com/gpumux/gpumux/gpu/mps"
 )
 
 // Kind says what a device is.
@@ -20,9 +32,9 @@ const (
 const CPU = "CPU"
 
 var (
-	// ErrLost marks a device that the driver cannot reach or that must be reset. Start nothing on it.
+	// ErrLost marks a device that the driver cannot reach, or that must be reset.
 	ErrLost = errors.New("device lost")
-	// ErrSilent marks a device about which the driver has not answered within 2 s. Nothing more is asked until it does.
+	// ErrSilent marks a device about which the driver has not answered within 2 s.
 	ErrSilent = errors.New("the driver has not answered")
 	// ErrUnknown marks a UUID or selector that names no device of the inventory.
 	ErrUnknown = errors.New("unknown device")
@@ -42,7 +54,8 @@ type Device struct {
 	Name     string `json:"name"`
 	// PCI is the bus address, such as 00000000:07:00.0. Empty for the CPU.
 	PCI string `json:"pci,omitempty"`
-	// Parent is the UUID of the GPU that a MIG instance is part of, Profile its kind, such as 1g.10gb; empty when the driver does not tell.
+	// Parent is the UUID of a MIG instance's GPU, Profile its kind, such as 1g.10gb, if
+	// known.
 	Parent  string `json:"parent,omitempty"`
 	Profile string `json:"profile,omitempty"`
 	// Memory is the total in bytes; 0 when the driver does not tell.
@@ -54,14 +67,14 @@ type Device struct {
 	ComputeCapability string `json:"computeCapability,omitempty"`
 	Driver            string `json:"driver,omitempty"`
 	CUDA              string `json:"cuda,omitempty"`
-	// MIG says that the GPU is split: work runs on its instances, which follow it in the list, never on the GPU itself.
+	// MIG: the GPU is split. Work runs on its instances, which follow it in the list.
 	MIG bool `json:"mig,omitempty"`
 }
 
-// Available is the memory in bytes that processes can have between them; 0 when the driver does not tell.
+// Available is the memory in bytes that processes can have in all; 0 when unknown.
 func (d Device) Available() uint64 { return d.Memory - min(d.Memory, d.Reserved) }
 
-// Usable reports whether work can be placed on the device: a GPU in MIG mode only holds instances.
+// Usable reports whether work can run there: a GPU in MIG mode only holds instances.
 func (d Device) Usable() bool { return !d.MIG }
 
 // String names the device for people: its selector, UUID and name.
@@ -84,7 +97,7 @@ func (d Device) selector() string {
 	}
 }
 
-// Memory is the memory of a device in bytes. All zero means that the driver does not tell.
+// Memory is the memory of a device in bytes; all zero when the driver does not tell.
 type Memory struct {
 	Total uint64 `json:"total"`
 	// Free can be allocated now.
@@ -100,7 +113,7 @@ func (m Memory) Held() uint64 { return m.Used - min(m.Used, m.Reserved) }
 
 // Process is one process that holds memory on a device.
 type Process struct {
-	// PID is the number that the driver tells: see Inventory.OurPIDs for when it is ours too.
+	// PID is the driver's number; Inventory.OurPIDs says when it is ours too.
 	PID  int    `json:"pid"`
 	Name string `json:"name,omitempty"`
 	// Type is how it uses the device: compute, mps (a client of the MPS server) or graphics.
@@ -118,7 +131,8 @@ type Status struct {
 	Temperature int `json:"temperature"`
 	// Power is in watts; -1 when unknown.
 	Power float64 `json:"power"`
-	// ComputeMode is default, exclusive_process, exclusive_thread or prohibited. Empty when unknown.
+	// ComputeMode is default, exclusive_process, exclusive_thread, prohibited or unknown
+	// ("").
 	ComputeMode string `json:"computeMode,omitempty"`
 	// ECC and RemappedRows are nil when the driver does not tell.
 	ECC          *ECC          `json:"ecc,omitempty"`
@@ -127,11 +141,11 @@ type Status struct {
 	Health *Health `json:"health,omitempty"`
 	// Processes is nil when the driver does not tell, and empty when there are none.
 	Processes []Process `json:"processes"`
-	// MPS says that processes reach the device through an MPS server: it has the device (server), or a control daemon is where CUDA looks
-	// for one, which serves the devices that it was started with (daemon). Empty when neither shows.
+	// MPS is "server" where an MPS server has the device, "daemon" where a control daemon is
+	// where CUDA looks for one, else empty.
 	MPS string `json:"mps,omitempty"`
-	// TimeSliced is how many processes take turns on the device, of those that the driver lists; 0 for fewer than two. A container does
-	// not see those of others, nor how often a device plugin hands the device out.
+	// TimeSliced is how many of the listed processes take turns on the device; 0 for fewer
+	// than two. A container does not see those of others.
 	TimeSliced int `json:"timeSliced,omitempty"`
 }
 
@@ -141,16 +155,17 @@ func unknown() Status { return Status{Utilization: -1, Temperature: -1, Power: -
 // ECC is the state of a device's error-correcting memory.
 type ECC struct {
 	Enabled bool `json:"enabled"`
-	// Volatile counts the uncorrectable errors since the driver was loaded, Aggregate those of the device's life; nil when not told.
+	// Volatile counts uncorrectable errors since the driver was loaded, Aggregate those of
+	// the device's life; nil when not told.
 	Volatile  *uint64 `json:"volatile,omitempty"`
 	Aggregate *uint64 `json:"aggregate,omitempty"`
 }
 
-// RemappedRows are the rows of a device's memory that spare ones stand in for, by the errors that led to it.
+// RemappedRows are rows of a device's memory with spare ones in their place.
 type RemappedRows struct {
 	Correctable   int `json:"correctable"`
 	Uncorrectable int `json:"uncorrectable"`
-	// Pending: a row is remapped by the next reset. Until then the driver keeps its page out of use.
+	// Pending: a row is remapped by the next reset; its page is out of use until then.
 	Pending bool `json:"pending"`
 	// Failed: once there was no spare row.
 	Failed bool `json:"failed"`
@@ -163,8 +178,58 @@ type Link struct {
 	// Kind is the nearest thing they share: nvlink, internal (one board), pix (one PCIe switch), pxb (several), phb (a host bridge),
 	// node (a NUMA node), sys (the system), unknown.
 	Kind string `json:"kind"`
-	// NVLinks is the number of active NVLink connections between the two, or of the first GPU to the switch in which they meet.
+	// NVLinks are the active NVLink connections between the two, or to the switch between.
 	NVLinks int `json:"nvlinks,omitempty"`
 	// P2P says that each can read and write the other's memory without the host.
 	P2P bool `json:"p2p"`
 }
+
+// cpuDevice describes this host as a device.
+func cpuDevice() Device {
+	m, _ := thisHost.memory()
+	return Device{Index: -1, Kind: KindCPU, UUID: CPU, Name: cmp.Or(thisHost.cpuName(), runtime.GOARCH+" processor"), Memory: m.Total}
+}
+
+// cpuStatus is the host's memory, within the device's own total.
+func cpuStatus(d Device) (Status, error) {
+	m, err := thisHost.memory()
+	if err != nil {
+		return unknown(), fmt.Errorf("gpu: memory of the host: %w", err)
+	}
+	if d.Memory > 0 && d.Memory < m.Total {
+		m = Memory{Total: d.Memory, Free: min(m.Free, d.Memory)}
+		m.Used = m.Total - m.Free
+	}
+	s := unknown()
+	s.Memory = m
+	return s, nil
+}
+
+// shared fills in how the processes of a device share it.
+func (s *Status) shared(daemon bool) {
+	clients, turns := 0, 0
+	server := false
+	for _, p := range s.Processes {
+		switch {
+		case p.Type == "mps":
+			clients++
+		case filepath.Base(p.Name) == "nvidia-cuda-mps-server":
+			server = true
+		case p.Type == "compute":
+			turns++
+		}
+	}
+	switch server = server || clients > 0; {
+	case server:
+		s.MPS = "server"
+		turns++ // its clients have one turn between them
+	case daemon:
+		s.MPS = "daemon"
+	}
+	if turns > 1 {
+		s.TimeSliced = turns
+	}
+}
+
+// mpsDaemon reports whether an MPS control daemon is where CUDA looks for it.
+func mpsDaemon() bool { return mps.Listens(mps.Pipe()) }

@@ -114,6 +114,6 @@ var xidActions = map[uint64]Action{
 	79: ActionReboot,
 }
 
-// XidAction is what NVIDIA's Xid catalogue asks for after the error; ActionDrain where it asks for a diagnosis, and for errors that
-// it does not list.
+// XidAction is what NVIDIA's Xid catalogue asks for after the error; ActionDrain where it
+// asks for a diagnosis, and for errors that it does not list.
 func XidAction(xid uint64) Action { return cmp.Or(xidActions[xid], ActionDrain) }

@@ -82,8 +82,8 @@ func (h host) cgroupMount() (mount, root string) {
 	return "", ""
 }
 
-// cgroupMemory is the limit of one cgroup and what counts against it. Cache that the kernel
-// would drop first is not counted.
+// cgroupMemory is the limit of one cgroup and what counts against it. Cache that the
+// kernel would drop first is not counted.
 func (h host) cgroupMemory(dir string) (limit, used uint64, ok bool) {
 	data, _ := h.read(dir, "memory.max")
 	limit, err := strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64)
@@ -120,9 +120,9 @@ func kib(data []byte, key string) uint64 {
 	return n * 1024
 }
 
-// HostPIDs reports whether this process sees the host's process numbers, which are the ones
-// that older drivers tell: see Inventory.OurPIDs. A container can be started with them
-// (docker run --pid=host, hostPID: true in Kubernetes).
+// HostPIDs reports whether this process sees the host's process numbers, which are the
+// ones that older drivers tell: see Inventory.OurPIDs. A container can be started with
+// them (docker run --pid=host, hostPID: true in Kubernetes).
 func HostPIDs() bool {
 	ns, err := os.Readlink("/proc/self/ns/pid")
 	return err == nil && ns == fmt.Sprintf("pid:[%d]", initPIDNamespace)

@@ -12,19 +12,19 @@ import (
 
 // Options says where the devices come from. The zero value asks the NVIDIA driver.
 type Options struct {
-	// Library is the path of the NVML library. Default: libnvidia-ml.so.1 on the loader's path, then where containers, WSL and NixOS
-	// put it. A given path that cannot be loaded is an error.
+	// Library is the path of the NVML library, which has to load. Default: libnvidia-ml.so.1
+	// on the loader's path, then where containers, WSL and NixOS put it.
 	Library string
 	// NoNVML leaves the driver alone: only the CPU device is listed. Default false.
 	NoNVML bool
-	// Static replaces the driver's list, for hosts without NVML and for tests. Its devices have no processes, links or events; one of
-	// KindCPU is the host with a smaller memory. Default: none.
+	// Static replaces the driver's list, for tests and hosts without NVML. Its devices have
+	// no processes, links or events; one of KindCPU is the host with a smaller memory.
 	Static []Device
-	// IgnoreVisible also lists the devices that CUDA_VISIBLE_DEVICES hides. Default false: what a batch scheduler hid stays hidden.
+	// IgnoreVisible also lists what CUDA_VISIBLE_DEVICES hides. Default false.
 	IgnoreVisible bool
 }
 
-// driver is what Inventory needs from a GPU library. Many goroutines may call it; close ends running watches and waits for them.
+// driver is a GPU library, for many goroutines; close ends watches and waits for them.
 type driver interface {
 	devices() (found []Device, problems []string, err error)
 	status(uuid string) (Status, error)
@@ -36,8 +36,8 @@ type driver interface {
 	close() error
 }
 
-// Inventory is the devices of this host. Many goroutines may use it. A question about one device is answered within about 2 s; the
-// error wraps ErrSilent when the driver does not answer.
+// Inventory is the devices of this host, for many goroutines. A question about one device
+// is answered within about 2 s, or with ErrSilent.
 type Inventory struct {
 	driver  driver // nil without NVML
 	static  bool
@@ -46,8 +46,8 @@ type Inventory struct {
 	reasons []string
 }
 
-// Open lists the devices: the GPUs in the driver's order, each MIG instance after its GPU, and last the CPU. A host without a driver
-// is no error: Reason then says why only the CPU is there.
+// Open lists the GPUs in the driver's order, each MIG instance after its GPU, and last
+// the CPU. A host without a driver is no error: Reason says why only the CPU is there.
 func Open(o Options) (*Inventory, error) {
 	if len(o.Static) > 0 {
 		return openStatic(o)
@@ -109,16 +109,15 @@ func openStatic(o Options) (*Inventory, error) {
 // Devices is a copy of the list made by Open.
 func (inv *Inventory) Devices() []Device { return slices.Clone(inv.list) }
 
-// GPUs are the GPUs and MIG instances of this host on which processes can run, also those that CUDA_VISIBLE_DEVICES hides.
-// ProcessMemory answers about each of them.
+// GPUs are the GPUs and MIG instances that can run processes, hidden ones included.
 func (inv *Inventory) GPUs() []Device {
 	return slices.DeleteFunc(slices.Concat(inv.list, inv.hidden), func(d Device) bool { return d.Kind == KindCPU || !d.Usable() })
 }
 
-// Reason is one line that says why there is no GPU, or which devices were left out and what to do. Empty when all is well.
+// Reason says in one line why there is no GPU or which devices were left out, or is empty.
 func (inv *Inventory) Reason() string { return strings.Join(inv.reasons, "; ") }
 
-// Static reports whether the devices were given in Options.Static, so nothing is known of them.
+// Static reports whether the devices were given in Options.Static.
 func (inv *Inventory) Static() bool { return inv.static }
 
 func (inv *Inventory) device(uuid string) (Device, error) {
@@ -128,7 +127,7 @@ func (inv *Inventory) device(uuid string) (Device, error) {
 	return Device{}, fmt.Errorf("gpu: %w %q: %s", ErrUnknown, uuid, inv.existing())
 }
 
-// Status asks for the state of a device now. The error wraps ErrLost when the device is gone; the status then has its health and no more.
+// Status is a device's state now. With an error that wraps ErrLost it has its health alone.
 func (inv *Inventory) Status(uuid string) (Status, error) {
 	d, err := inv.device(uuid)
 	if err != nil {
@@ -159,9 +158,9 @@ func (inv *Inventory) Status(uuid string) (Status, error) {
 	return s, nil
 }
 
-// ProcessMemory is the memory in bytes that each process holds on the device; 0 means that the driver knows the process but not its
-// memory. On the CPU it is every process's resident memory. The error wraps errors.ErrUnsupported when the driver does not tell at
-// all, and ErrLost when the device is gone.
+// ProcessMemory is the bytes that each process holds on the device, 0 where the driver
+// does not tell; on the CPU it is resident memory. The error wraps errors.ErrUnsupported
+// where the driver lists no processes, and ErrLost when the device is gone.
 func (inv *Inventory) ProcessMemory(uuid string) (map[int]uint64, error) {
 	d, err := inv.device(uuid)
 	if i := slices.IndexFunc(inv.hidden, func(d Device) bool { return d.UUID == uuid }); i >= 0 {
@@ -194,9 +193,9 @@ func (inv *Inventory) ProcessMemory(uuid string) (map[int]uint64, error) {
 	return out, nil
 }
 
-// OurPIDs reports whether the driver's process numbers are those of this process's namespace. On the host they are. In a container
-// with process numbers of its own, drivers from 535.113 on translate them and leave out what the container does not see; older
-// ones tell the host's.
+// OurPIDs reports whether the driver's process numbers are ours. On the host they are. In
+// a container with numbers of its own, drivers from 535.113 on translate them and leave
+// out what the container does not see; older ones tell the host's.
 func (inv *Inventory) OurPIDs() bool {
 	return HostPIDs() || slices.ContainsFunc(inv.list, func(d Device) bool { return translatesPIDs(d.Driver) })
 }
@@ -225,8 +224,8 @@ func (inv *Inventory) Links() ([]Link, error) {
 	}), nil
 }
 
-// Recovery is the driver's own verdict on what the device needs. The error wraps errors.ErrUnsupported where the driver gives none
-// (the CPU, drivers before 565).
+// Recovery is the driver's verdict on what the device needs. The error wraps
+// errors.ErrUnsupported where it has none: for the CPU, before driver 565.
 func (inv *Inventory) Recovery(uuid string) (Action, error) {
 	d, err := inv.device(uuid)
 	if err != nil {
@@ -238,9 +237,9 @@ func (inv *Inventory) Recovery(uuid string) (Action, error) {
 	return inv.driver.recovery(uuid)
 }
 
-// Watch calls emit for each health event, one at a time, until ctx ends or Close is called; it then returns nil within seconds. emit
-// must not call Close. Events from before the call are lost, but a device that is lost or asks for recovery at the start is
-// reported. Without GPUs Watch only waits.
+// Watch calls emit for each health event, one at a time, until ctx ends or Close is
+// called. emit must not call Close. Earlier events are lost, but a device that is lost or
+// asks for recovery at the start is reported. Without GPUs Watch only waits.
 func (inv *Inventory) Watch(ctx context.Context, emit func(Event)) error {
 	if inv.driver == nil {
 		<-ctx.Done()
@@ -253,8 +252,8 @@ func (inv *Inventory) Watch(ctx context.Context, emit func(Event)) error {
 	})
 }
 
-// Changes compares the devices on which processes can run with those of Open: which are gone, and which have come. MIG instances are
-// made and destroyed while the driver is loaded.
+// Changes compares the devices that can run processes with those of Open: MIG instances
+// are made and destroyed while the driver is loaded.
 func (inv *Inventory) Changes() (gone, come []Device, err error) {
 	if inv.driver == nil {
 		return nil, nil, nil
@@ -271,7 +270,7 @@ func (inv *Inventory) Changes() (gone, come []Device, err error) {
 	return without(inv.GPUs(), now), without(now, inv.GPUs()), nil
 }
 
-// Close ends running watches, waits for calls that still run, and releases the driver. It may be called again.
+// Close ends watches, waits for calls, and releases the driver. It may be called again.
 func (inv *Inventory) Close() error {
 	if inv.driver == nil {
 		return nil

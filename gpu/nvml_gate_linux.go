@@ -45,7 +45,7 @@ func (g *callGate) release() {
 	<-g.held
 }
 
-// ask runs a call of the library and waits for it as long as patience. The caller has acquired the driver.
+// ask runs a call of the library and waits for it. The caller has acquired the driver.
 func ask[T any](d *nvmlDriver, g *callGate, patience time.Duration, call func() (T, error)) (T, error) {
 	limit := time.NewTimer(patience)
 	defer limit.Stop()

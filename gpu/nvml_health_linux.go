@@ -58,8 +58,8 @@ func (d *nvmlDriver) recoveryOf(h nvml.Device) (Action, error) {
 	return ActionDrain, nil // newer than this table: not healthy in any case
 }
 
-// watch receives one event at a time. It polls every GPU at the start, every pollEvery, and when the events fail: a GPU that fell
-// off the bus may send nothing.
+// watch receives one event at a time. It polls every GPU at the start, every pollEvery,
+// and when the events fail: a GPU that fell off the bus may send nothing.
 func (d *nvmlDriver) watch(ctx context.Context, emit func(Event)) error {
 	if err := d.acquire(); err != nil {
 		return err
@@ -108,7 +108,7 @@ type watch struct {
 const wantedEvents = nvml.EventTypeXidCriticalError | nvml.EventTypeDoubleBitEccError |
 	nvml.EventTypeGpuUnavailableError | nvml.EventTypeGpuRecoveryAction
 
-// subscribe registers every GPU that answers and has events. Failure leaves the regular poll.
+// subscribe registers every GPU that has events; polls go on in any case.
 func (w *watch) subscribe() {
 	if !w.hasAll("nvmlEventSetCreate", "nvmlEventSetFree", "nvmlDeviceRegisterEvents", "nvmlDeviceGetSupportedEventTypes") ||
 		!w.has("nvmlEventSetWait_v2", "nvmlEventSetWait") {
@@ -188,7 +188,7 @@ func (w *watch) receive() bool {
 	return true
 }
 
-// source finds the GPU of an event. A lost GPU no longer tells its UUID, so handles come first.
+// source finds an event's GPU, by handle first: a lost GPU does not tell its UUID.
 func (w *watch) source(h nvml.Device) (nvmlDevice, bool) {
 	i := slices.IndexFunc(w.gpus, func(g nvmlDevice) bool { return g.handle == h })
 	if i < 0 && h != nil {

@@ -3,7 +3,6 @@
 package gpu
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -26,9 +25,9 @@ var libraryPaths = []string{
 	"/run/opengl-driver/lib/libnvidia-ml.so.1",
 }
 
-// needed is the functions without which there is nothing to do, each with the versions that
-// the binding may choose. Calling a function that the library lacks ends the process, so
-// these are looked up before the first call, and all others before theirs.
+// needed is the functions without which there is nothing to do, each with the versions
+// that the binding may choose. Calling a function that the library lacks ends the
+// process, so these are looked up before the first call, and all others before theirs.
 var needed = [][]string{
 	{"nvmlInit_v2", "nvmlInit"}, {"nvmlShutdown"}, {"nvmlErrorString"},
 	{"nvmlDeviceGetCount_v2", "nvmlDeviceGetCount"},
@@ -36,14 +35,14 @@ var needed = [][]string{
 	{"nvmlDeviceGetUUID"}, {"nvmlDeviceGetName"}, {"nvmlDeviceGetMemoryInfo"},
 }
 
-// loaded is the one library of this process: the dynamic linker binds each function to the
-// first library that has it, so a second one would be mixed with the first.
+// loaded is the one library of this process: the dynamic linker binds each function to
+// the first library that has it, so a second one would be mixed with the first.
 var loaded struct {
 	sync.Mutex
 	path string
 }
 
-// openDriver loads and initialises NVML. The error is an absentError when the host has none.
+// openDriver loads and initialises NVML, or returns an absentError.
 func openDriver(path string) (driver, error) {
 	paths := libraryPaths
 	if path != "" {
@@ -56,7 +55,7 @@ func openDriver(path string) (driver, error) {
 	return openNVML(nvml.New(nvml.WithLibraryPath(found)))
 }
 
-// load finds the first library that the linker takes and that is an NVML, and keeps it mapped.
+// load finds the first library that is an NVML, and keeps it mapped.
 func load(paths []string) (string, error) {
 	loaded.Lock()
 	defer loaded.Unlock()
@@ -141,6 +140,15 @@ func (d *nvmlDriver) hasAll(names ...string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool { return !d.has(name) })
 }
 
+// read makes a call that the library has under one of the names.
+func read[T any](d *nvmlDriver, call func() (T, nvml.Return), names ...string) (value T, ok bool) {
+	if !d.has(names...) {
+		return value, false
+	}
+	value, ret := call()
+	return value, ret == nvml.SUCCESS
+}
+
 // initError says what to do about a driver that is there but not ready.
 func initError(ret nvml.Return) error {
 	hint := "see what nvidia-smi says"
@@ -155,21 +163,17 @@ func initError(ret nvml.Return) error {
 	return &absentError{fmt.Sprintf("the NVIDIA driver is not ready: %v", ret), hint}
 }
 
-// devices lists the GPUs and their MIG instances. One that cannot be opened is a problem to
-// report, not the end of the list.
+// devices lists the GPUs and their MIG instances. One that cannot be opened is a problem
+// to report, not the end of the list.
 func (d *nvmlDriver) devices() ([]Device, []string, error) {
 	n, ret := d.lib.DeviceGetCount()
 	if ret != nvml.SUCCESS {
 		return nil, nil, fmt.Errorf("count GPUs: %w", d.failed(ret))
 	}
-	var driver, cuda string
-	if d.has("nvmlSystemGetDriverVersion") {
-		driver, _ = d.lib.SystemGetDriverVersion()
-	}
-	if d.has("nvmlSystemGetCudaDriverVersion") {
-		if v, ret := d.lib.SystemGetCudaDriverVersion(); ret == nvml.SUCCESS {
-			cuda = fmt.Sprintf("%d.%d", v/1000, v%1000/10)
-		}
+	driver, _ := read(d, d.lib.SystemGetDriverVersion, "nvmlSystemGetDriverVersion")
+	cuda := ""
+	if v, ok := read(d, d.lib.SystemGetCudaDriverVersion, "nvmlSystemGetCudaDriverVersion"); ok {
+		cuda = fmt.Sprintf("%d.%d", v/1000, v%1000/10)
 	}
 	var out []Device
 	var problems []string
@@ -196,6 +200,20 @@ func (d *nvmlDriver) devices() ([]Device, []string, error) {
 	return out, problems, nil
 }
 
+// layout lists the devices as they are now: MIG instances come and go.
+func (d *nvmlDriver) layout() ([]Device, error) {
+	if err := d.acquire(); err != nil {
+		return nil, err
+	}
+	defer d.release()
+	var gates nvmlDriver // of its own, so that nobody else sees the list change
+	gates.lib = d.lib
+	return ask(d, d.listing, d.patience, func() ([]Device, error) {
+		found, _, err := gates.devices()
+		return found, err
+	})
+}
+
 func (d *nvmlDriver) describe(handle nvml.Device, info Device) (nvmlDevice, error) {
 	var ret nvml.Return
 	if info.UUID, ret = handle.GetUUID(); ret != nvml.SUCCESS {
@@ -209,12 +227,13 @@ func (d *nvmlDriver) describe(handle nvml.Device, info Device) (nvmlDevice, erro
 		return nvmlDevice{}, err
 	}
 	info.Memory, info.Reserved = m.Total, m.Reserved
-	if info.Kind == KindGPU && d.has("nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo") {
-		if p, ret := handle.GetPciInfo(); ret == nvml.SUCCESS {
-			info.PCI = busID(p)
-		}
+	if info.Kind == KindMIG {
+		return nvmlDevice{handle: handle, info: info, callGate: newCallGate()}, nil
 	}
-	if info.Kind == KindGPU && d.has("nvmlDeviceGetCudaComputeCapability") {
+	if p, ok := read(d, handle.GetPciInfo, "nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo"); ok {
+		info.PCI = busID(p)
+	}
+	if d.has("nvmlDeviceGetCudaComputeCapability") {
 		if major, minor, ret := handle.GetCudaComputeCapability(); ret == nvml.SUCCESS {
 			info.ComputeCapability = fmt.Sprintf("%d.%d", major, minor)
 		}
@@ -222,8 +241,8 @@ func (d *nvmlDriver) describe(handle nvml.Device, info Device) (nvmlDevice, erro
 	return nvmlDevice{handle: handle, info: info, callGate: newCallGate()}, nil
 }
 
-// migInstances lists the instances of a GPU and marks it when it is split. Instance numbers
-// have holes where one was destroyed.
+// migInstances lists the instances of a GPU and marks it when it is split. Instance
+// numbers have holes where one was destroyed.
 func (d *nvmlDriver) migInstances(g *nvmlDevice) []nvmlDevice {
 	if !d.hasAll("nvmlDeviceGetMigMode", "nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex") {
 		return nil
@@ -251,13 +270,11 @@ func (d *nvmlDriver) migInstances(g *nvmlDevice) []nvmlDevice {
 		}
 		_, part.info.Profile, _ = strings.Cut(part.info.Name, " MIG ")
 		part.gi, part.ci = noInstance, noInstance
-		if d.hasAll("nvmlDeviceGetGpuInstanceId", "nvmlDeviceGetComputeInstanceId") {
-			if id, ret := handle.GetGpuInstanceId(); ret == nvml.SUCCESS {
-				part.gi = uint32(id)
-			}
-			if id, ret := handle.GetComputeInstanceId(); ret == nvml.SUCCESS {
-				part.ci = uint32(id)
-			}
+		if id, ok := read(d, handle.GetGpuInstanceId, "nvmlDeviceGetGpuInstanceId"); ok {
+			part.gi = uint32(id)
+		}
+		if id, ok := read(d, handle.GetComputeInstanceId, "nvmlDeviceGetComputeInstanceId"); ok {
+			part.ci = uint32(id)
 		}
 		out = append(out, part)
 	}
@@ -268,7 +285,13 @@ func (d *nvmlDriver) migInstances(g *nvmlDevice) []nvmlDevice {
 const noInstance = 0xFFFFFFFF
 
 func busID(p nvml.PciInfo) string {
-	id, _, _ := bytes.Cut(p.BusId[:], []byte{0})
+	var id []byte
+	for _, char := range p.BusId {
+		if char == 0 {
+			break
+		}
+		id = append(id, byte(char))
+	}
 	return string(id)
 }
 
@@ -305,13 +328,7 @@ func inquire[T any](d *nvmlDriver, uuid string, call func(nvml.Device) (T, error
 	if err != nil {
 		return none, err
 	}
-	return ask(d, dev.callGate, d.patience, func() (T, error) {
-		answer, err := call(dev.handle)
-		if handle, ok := d.renewed(uuid, err); ok {
-			return call(handle)
-		}
-		return answer, err
-	})
+	return ask(d, dev.callGate, d.patience, func() (T, error) { return call(dev.handle) })
 }
 
 func (d *nvmlDriver) close() error {

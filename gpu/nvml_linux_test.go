@@ -4,6 +4,7 @@ package gpu
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -36,15 +37,20 @@ var minimal = []string{
 
 func with(more ...string) []string { return append(slices.Clone(minimal), more...) }
 
+func pci(bus string) (p nvml.PciInfo) {
+	for i, char := range []byte(bus) {
+		p.BusId[i] = int8(char)
+	}
+	return p
+}
+
 func dgx() *dgxa100.Server {
 	s := dgxa100.New()
 	for i, d := range s.Devices {
 		dev := d.(*dgxa100.Device)
 		dev.MemoryInfo = nvml.Memory{Total: 40 * gib, Free: 39 * gib, Used: gib}
 		dev.GetPciInfoFunc = func() (nvml.PciInfo, nvml.Return) {
-			var p nvml.PciInfo
-			copy(p.BusId[:], []byte{'P', 'C', 'I', '0' + byte(i)})
-			return p, nvml.SUCCESS
+			return pci(fmt.Sprint("PCI", i)), nvml.SUCCESS
 		}
 	}
 	symbols(s, minimal...)
@@ -348,9 +354,7 @@ func TestLinks_KindsAndPeerAccess(t *testing.T) {
 			return nvml.FEATURE_DISABLED, nvml.ERROR_NOT_SUPPORTED
 		}
 		d.GetNvLinkRemotePciInfoFunc = func(l int) (nvml.PciInfo, nvml.Return) {
-			var p nvml.PciInfo
-			copy(p.BusId[:], map[bool]string{true: "PCI1", false: "SWITCH"}[l < 2])
-			return p, nvml.SUCCESS
+			return pci(map[bool]string{true: "PCI1", false: "SWITCH"}[l < 2]), nvml.SUCCESS
 		}
 	}
 	symbols(s, with("nvmlDeviceGetTopologyCommonAncestor", "nvmlDeviceGetP2PStatus", "nvmlDeviceGetNvLinkState", "nvmlDeviceGetNvLinkRemotePciInfo_v2")...)

@@ -87,25 +87,18 @@ func (d *nvmlDriver) statusOf(h nvml.Device) (Status, error) {
 	if s.Memory, err = d.memory(h); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return Status{}, err
 	}
-	if d.has("nvmlDeviceGetUtilizationRates") {
-		if u, ret := h.GetUtilizationRates(); ret == nvml.SUCCESS {
-			s.Utilization = int(u.Gpu)
-		}
+	if u, ok := read(d, h.GetUtilizationRates, "nvmlDeviceGetUtilizationRates"); ok {
+		s.Utilization = int(u.Gpu)
 	}
-	if d.has("nvmlDeviceGetTemperature") {
-		if t, ret := h.GetTemperature(nvml.TEMPERATURE_GPU); ret == nvml.SUCCESS {
-			s.Temperature = int(t)
-		}
+	temperature := func() (uint32, nvml.Return) { return h.GetTemperature(nvml.TEMPERATURE_GPU) }
+	if t, ok := read(d, temperature, "nvmlDeviceGetTemperature"); ok {
+		s.Temperature = int(t)
 	}
-	if d.has("nvmlDeviceGetPowerUsage") {
-		if mw, ret := h.GetPowerUsage(); ret == nvml.SUCCESS {
-			s.Power = float64(mw) / 1000
-		}
+	if mw, ok := read(d, h.GetPowerUsage, "nvmlDeviceGetPowerUsage"); ok {
+		s.Power = float64(mw) / 1000
 	}
-	if d.has("nvmlDeviceGetComputeMode") {
-		if m, ret := h.GetComputeMode(); ret == nvml.SUCCESS {
-			s.ComputeMode = computeModes[m]
-		}
+	if m, ok := read(d, h.GetComputeMode, "nvmlDeviceGetComputeMode"); ok {
+		s.ComputeMode = computeModes[m]
 	}
 	s.ECC, s.RemappedRows = d.ecc(h), d.remappedRows(h)
 	s.Processes, err = d.holders(h)
@@ -113,11 +106,8 @@ func (d *nvmlDriver) statusOf(h nvml.Device) (Status, error) {
 		return Status{}, err
 	}
 	for i, p := range s.Processes {
-		if d.has("nvmlSystemGetProcessName") {
-			if name, ret := d.lib.SystemGetProcessName(p.PID); ret == nvml.SUCCESS {
-				s.Processes[i].Name = name
-			}
-		}
+		name := func() (string, nvml.Return) { return d.lib.SystemGetProcessName(p.PID) }
+		s.Processes[i].Name, _ = read(d, name, "nvmlSystemGetProcessName")
 	}
 	return s, nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
@@ -25,13 +26,13 @@ type Detail struct {
 	// Output and Store say where the results lie, or will.
 	Output string `json:"output,omitempty"`
 	Store  string `json:"store,omitempty"`
-	// Progress is of a running map that a worker answered for; Summary of a completed one; Fault of one that failed.
+	// Progress is of a running map, Summary of a completed one, Fault of one that failed.
 	Progress *gpumux.Progress `json:"progress,omitempty"`
 	Summary  *gpumux.Summary  `json:"summary,omitempty"`
 	Fault    *gpumux.Fault    `json:"fault,omitempty"`
-	// Pending are chunks that wait, run or are to be tried again, at most MaxPending of them.
+	// Pending are at most MaxPending chunks in flight.
 	Pending []Pending `json:"pending,omitempty"`
-	// Running are the items that run, as the workers of the pending chunks tell, the one that has run longest first.
+	// Running are the items that run, the longest first.
 	Running []fleet.RunningItem `json:"running,omitempty"`
 	// Rungs says who serves the map's queues; empty for a map that is over.
 	Rungs []fleet.Rung `json:"rungs,omitempty"`
@@ -45,7 +46,7 @@ type Pending struct {
 	// Activity is its type, ID its number in the workflow.
 	Activity string `json:"activity"`
 	ID       string `json:"id"`
-	// State is "scheduled" (waits for a slot or for its next attempt), "started", "paused" or "cancel requested".
+	// State is "scheduled", "started", "paused" or "cancel requested".
 	State   string    `json:"state"`
 	Attempt int       `json:"attempt"`
 	Worker  string    `json:"worker,omitempty"`
@@ -56,19 +57,19 @@ type Pending struct {
 	Waiting string `json:"waiting,omitempty"`
 }
 
-// Show tells all about the newest run of a map. What cannot be found out, as without a worker, is left out.
+// Show describes the newest run of a map, as far as can be found out.
 func (s *Starter) Show(ctx context.Context, id string) (*Detail, error) {
 	h, err := s.Open(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	r := h.run
-	d := &Detail{Listed: listed(r), Output: r.Memo.Output, Store: r.Memo.Store}
+	d := &Detail{Listed: r.Listed, Output: r.Memo.Output, Store: r.Memo.Store}
 	if r.Status == Running {
 		return d, s.showRunning(ctx, h, d)
 	}
 	summary, err := h.Wait(ctx)
-	var failed *MapFailed
+	var ended *EndedError
 	switch {
 	case err == nil:
 		d.Summary, d.Items, d.Task = &summary, summary.Items, summary.Task
@@ -76,11 +77,10 @@ func (s *Starter) Show(ctx context.Context, id string) (*Detail, error) {
 		if summary.Output != "" {
 			d.Output = summary.Output
 		}
-	case errors.As(err, &failed):
-		d.Fault = &failed.Fault
-	case errors.As(err, new(*Canceled)), errors.As(err, new(*Terminated)):
-	default:
+	case !errors.As(err, &ended):
 		return nil, fmt.Errorf("show map %s: %w", id, err)
+	case ended.Status == Failed:
+		d.Fault = &ended.Fault
 	}
 	return d, nil
 }
@@ -105,7 +105,6 @@ func (s *Starter) showRunning(ctx context.Context, h *Handle, d *Detail) error {
 	return nil
 }
 
-// firstPending are at most MaxPending of them.
 func (s *Starter) firstPending(ctx context.Context, r *run) (first []Pending) {
 	for p := range s.pending(ctx, r) {
 		if first = append(first, p); len(first) == MaxPending {
@@ -115,7 +114,6 @@ func (s *Starter) firstPending(ctx context.Context, r *run) (first []Pending) {
 	return first
 }
 
-// busy are the workers that run chunks.
 func busy(pending []Pending) (workers []string) {
 	for _, p := range pending {
 		if p.Activity == contract.RunChunk && p.State == "started" && p.Worker != "" && !slices.Contains(workers, p.Worker) {
@@ -177,15 +175,14 @@ func pendingOf(a *workflowpb.PendingActivityInfo, data converter.DataConverter) 
 	return p
 }
 
-// stuckAfter is how often an activity must have failed to count as stuck.
 const stuckAfter = 3
 
 // Retries is what a running map tries again.
 type Retries struct {
 	// Chunks is how many chunks in flight are not in their first attempt.
 	Chunks int64
-	// Stuck are the light activities, those that read and write the store, that have failed at least three times and are tried on and
-	// on: each holds the map up. Fault is why the last attempt failed.
+	// Stuck are activities on the store that have failed at least three times and hold the
+	// map up. Fault is why the last attempt failed.
 	Stuck []Pending
 }
 
@@ -206,4 +203,52 @@ func (h *Handle) Retries(ctx context.Context) (Retries, error) {
 		}
 	}
 	return found, nil
+}
+
+// NotMapError says that an ID is that of a workflow of another type.
+type NotMapError struct{ ID, Type string }
+
+// Error says what to do.
+func (e *NotMapError) Error() string {
+	return fmt.Sprintf("%q is a workflow of type %s, no map; give another ID", e.ID, e.Type)
+}
+
+// Leasing is a workflow of somebody's own and the leases that it has.
+type Leasing struct {
+	ID      string    `json:"id"`
+	Type    string    `json:"type"`
+	Status  Status    `json:"status"`
+	Started time.Time `json:"started"`
+	Leases  []Lease   `json:"leases"`
+}
+
+// Lease is a slot that a workflow holds; without a slot it waits for one.
+type Lease = contract.Seat
+
+// Leases returns a workflow's leases, some seconds old.
+func (s *Starter) Leases(ctx context.Context, id string) (*Leasing, error) {
+	answer, err := s.Client.DescribeWorkflowExecution(ctx, id, "")
+	if errors.As(err, new(*serviceerror.NotFound)) {
+		return nil, &NotFoundError{ID: id}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look up workflow %s: %w", id, err)
+	}
+	info := answer.GetWorkflowExecutionInfo()
+	l := &Leasing{ID: id, Type: info.GetType().GetName(), Status: statuses[info.GetStatus()], Started: info.GetStartTime().AsTime(), Leases: []Lease{}}
+	for _, a := range answer.GetPendingActivities() {
+		if a.GetActivityType().GetName() != contract.HoldSlot {
+			continue
+		}
+		var at Lease
+		if a.GetState() != enumspb.PENDING_ACTIVITY_STATE_SCHEDULED {
+			// Without the key of an encrypted heartbeat the rest still counts.
+			err := s.converter().FromPayloads(a.GetHeartbeatDetails(), &at)
+			if err != nil || at.Slot != "" { // else it waits at the worker for one
+				at.Worker = a.GetLastWorkerIdentity()
+			}
+		}
+		l.Leases = append(l.Leases, at)
+	}
+	return l, nil
 }

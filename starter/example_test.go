@@ -10,14 +10,14 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/starter"
-	"github.com/gpumux/gpumux/starter/connect"
+	"github.com/gpumux/gpumux/starter/fleet"
 	"github.com/gpumux/gpumux/store"
 )
 
 // Start a map over a file and read its results, each as soon as all before it are there.
 func Example() {
 	ctx := context.Background()
-	c, err := connect.Dial(ctx, connect.Options{Address: "temporal:7233"})
+	c, err := fleet.Dial(ctx, fleet.Options{Address: "temporal:7233"})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func ExampleStarter_Start() {
 // Watch shows how far a map is until it is over.
 func ExampleHandle_Watch() {
 	ctx := context.Background()
-	c, err := connect.Dial(ctx, connect.Options{})
+	c, err := fleet.Dial(ctx, fleet.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func ExampleHandle_Watch() {
 	summary, err := h.Watch(ctx, func(p gpumux.Progress) {
 		fmt.Printf("%s: %d of %d, %.0f a second\n", p.Phase, p.Succeeded+p.Failed, p.Items, p.Rate)
 	})
-	var failed *starter.MapFailed
+	var failed *starter.EndedError
 	switch {
 	case errors.As(err, &failed):
 		log.Fatal("a ", failed.Fault.Kind, " ended the map: ", failed.Fault.Message)
@@ -97,20 +97,19 @@ func ExampleHandle_Watch() {
 // Retry runs again what failed, here on a pool with more memory.
 func ExampleStarter_Retry() {
 	ctx := context.Background()
-	c, err := connect.Dial(ctx, connect.Options{})
+	c, err := fleet.Dial(ctx, fleet.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer c.Close()
 	s := &starter.Starter{Client: c}
 	defer s.Close()
-	h, err := s.Retry(ctx, "embed-bed1feffd9e9", starter.RetryOptions{Ladder: []string{"large"}})
-	var nothing *starter.NothingFailed
-	if errors.As(err, &nothing) {
-		return
-	}
+	h, err := s.Retry(ctx, "embed-bed1feffd9e9", func(in *gpumux.MapInput) { in.Ladder = []string{"large"} })
 	if err != nil {
 		log.Fatal(err)
+	}
+	if h.Entry == starter.Found {
+		return // every item has succeeded
 	}
 	if _, err := h.Wait(ctx); err != nil {
 		log.Fatal(err)
@@ -136,13 +135,15 @@ func ExampleStarter_ResultsOf() {
 }
 
 // A map gets its ID from what it is, so that the same call finds the same map.
-func ExampleMap_MadeID() {
+func ExampleMap_Identify() {
 	m := starter.Map{Input: gpumux.MapInput{Task: "embed", Range: &gpumux.Range{End: 1000}}}
-	id := m.MadeID()
+	id, _ := m.Identify()
 	m.Input.Window = 8 // how fast, not what
-	fmt.Println(m.MadeID() == id)
+	same, _ := m.Identify()
+	fmt.Println(same == id)
 	m.Input.Range.End = 2000
-	fmt.Println(m.MadeID() == id)
+	other, _ := m.Identify()
+	fmt.Println(other == id)
 	// Output:
 	// true
 	// false
@@ -160,7 +161,7 @@ func ExampleStarter_StoredIn() {
 	if err := st.WritePart(ctx, contract.PartsOf("maps/squares/results.jsonl"), part); err != nil {
 		log.Fatal(err)
 	}
-	for line, err := range (&starter.Starter{}).StoredIn(ctx, st, "maps/squares/results.jsonl") {
+	for line, err := range (&starter.Starter{}).StoredIn(ctx, st, "maps/squares/results.jsonl", nil) {
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -16,48 +16,36 @@ import (
 
 // FollowOptions adjust Follow.
 type FollowOptions struct {
-	// Unordered yields each result as soon as it is stored. Default: in input order, each as soon as all before it are there.
+	// Unordered yields each result as soon as it is stored. Default: in input order.
 	Unordered bool
 }
 
-// Pauses between two looks for new results: a young map gives some soon, and looking costs at most a tenth of the time.
+// Looking for new results takes at most a tenth of the time.
 const (
 	soonestLook = 250 * time.Millisecond
 	latestLook  = 2 * time.Second
 	lookShare   = 10
 )
 
-// Follow yields the results of a run while it goes on, each once, and ends with the run. It takes constant memory. Results of
-// a map without a folder in the store come at its end. A run that does not complete yields what it left, then its error.
+// Follow yields the results of a run while it goes on, each once, and ends with the run.
+// It takes constant memory. Results of a map without a folder in the store come at its
+// end. A run that does not complete yields what it left, then its error.
 func (h *Handle) Follow(ctx context.Context, o FollowOptions) iter.Seq2[gpumux.Result, error] {
-	return func(yield func(gpumux.Result, error) bool) {
-		for line, err := range h.FollowLines(ctx, o) {
-			if err == nil && len(line) == 0 {
-				continue
-			}
-			var result gpumux.Result
-			if err == nil {
-				result, err = results.Parse(line)
-			}
-			if !yield(result, err) || err != nil {
-				return
-			}
-		}
-	}
+	return parsed(h.FollowLines(ctx, o), results.Parse)
 }
 
-// FollowLines is Follow with the results as lines of JSON, without decoding more than arrays. A line is valid until the next step and ends
-// without a newline. An empty line says that nothing more is there at the moment.
+// FollowLines is Follow with the results as lines like those of Starter.Lines. An empty
+// line says that nothing more is there at the moment.
 func (h *Handle) FollowLines(ctx context.Context, o FollowOptions) iter.Seq2[[]byte, error] {
-	return h.starter.linesOf(func(give func([]byte) error) error {
-		return (&follower{h: h, o: o}).run(ctx, give)
+	return linesOf(func(give func([]byte) error) error {
+		return (&follower{h: h, o: o}).run(ctx, h.starter.plain(give))
 	})
 }
 
-// Stored yields the results that a run has stored so far, as lines like those of FollowLines, each once and in no order. It is for
-// runs that do not complete; one that keeps its results elsewhere is an error.
+// Stored yields the results that an incomplete run has stored so far, as lines, each once
+// and in no order. A run that keeps them elsewhere is an error.
 func (h *Handle) Stored(ctx context.Context) iter.Seq2[[]byte, error] {
-	return h.starter.linesOf(func(give func([]byte) error) error {
+	return linesOf(func(give func([]byte) error) error {
 		f := &follower{h: h, o: FollowOptions{Unordered: true}}
 		if err := f.findTail(ctx); err != nil {
 			return err
@@ -65,88 +53,53 @@ func (h *Handle) Stored(ctx context.Context) iter.Seq2[[]byte, error] {
 		if f.tail == nil {
 			return fmt.Errorf("map %s keeps its results in its own history until it ends, so there are none of it in the store", h.ID)
 		}
-		return eachLine(ctx, f.tail, give)
+		return eachLine(ctx, f.tail, h.starter.plain(give))
 	})
 }
 
 // StoredIn is Stored of a map whose results file is, or is to be, output in the store st.
-func (s *Starter) StoredIn(ctx context.Context, st *store.Store, output string) iter.Seq2[[]byte, error] {
-	return s.linesOf(func(give func([]byte) error) error {
+// With more it goes on for as long as that reports that further results may come.
+func (s *Starter) StoredIn(ctx context.Context, st *store.Store, output string, more func() bool) iter.Seq2[[]byte, error] {
+	return linesOf(func(give func([]byte) error) error {
+		give = s.plain(give)
 		folder, err := st.Folder(contract.PartsOf(output))
 		if err != nil {
 			return err
 		}
 		tail := folder.Tail(store.TailOptions{Unordered: true})
-		return eachLine(ctx, tail, give)
+		for {
+			goesOn := more != nil && more() // asked before reading, so that the last look sees everything
+			if err = eachLine(ctx, tail, give); err != nil || more == nil {
+				return err
+			}
+			if err = give(nil); err != nil || !goesOn {
+				return err
+			}
+			if err = pause(ctx, soonestLook); err != nil {
+				return err
+			}
+		}
 	})
 }
 
-// FollowIn is StoredIn that goes on as long as more says that further results may come. An empty line says that nothing more is there at the
-// moment.
-func (s *Starter) FollowIn(ctx context.Context, st *store.Store, output string, more func() bool) iter.Seq2[[]byte, error] {
-	return s.linesOf(func(give func([]byte) error) error {
-		folder, err := st.Folder(contract.PartsOf(output))
-		if err != nil {
-			return err
-		}
-		tail := folder.Tail(store.TailOptions{Unordered: true})
-		for goesOn := true; goesOn && err == nil; {
-			goesOn = more() // asked before reading, so that the last look sees everything
-			if err = eachLine(ctx, tail, give); err == nil {
-				err = give(nil)
-			}
-			if err != nil || !goesOn {
-				break
-			}
-			select {
-			case <-time.After(soonestLook):
-			case <-ctx.Done():
-				err = context.Cause(ctx)
-			}
-		}
-		return err
-	})
-}
-
-// linesOf yields the lines that a walk gives, and the error that it ends with.
-func (s *Starter) linesOf(walk func(give func(line []byte) error) error) iter.Seq2[[]byte, error] {
-	return func(yield func([]byte, error) bool) {
-		err := walk(func(line []byte) error {
-			line, err := s.shown(line)
-			if err == nil && !yield(line, nil) {
-				err = errEnough
-			}
-			return err
-		})
-		if err != nil && !errors.Is(err, errEnough) {
-			yield(nil, err)
-		}
+// pause waits, or returns the cause of ctx.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 
-// shown is a stored line as callers take it.
-func (s *Starter) shown(line []byte) ([]byte, error) {
-	if s.Arrays {
-		return line, nil
-	}
-	return results.Plain(line)
-}
-
-// eachLine gives the lines of a tail without their ends.
 func eachLine(ctx context.Context, tail *store.Tail, give func([]byte) error) error {
 	return tail.Each(ctx, func(line []byte) error { return give(bytes.TrimSuffix(line, []byte{'\n'})) })
 }
 
-// errEnough ends a walk whose taker wants no more.
-var errEnough = errors.New("enough")
-
-// follower is one walk over the results of a run.
 type follower struct {
 	h    *Handle
 	o    FollowOptions
 	tail *store.Tail
-	// failing is since when the store could not be read.
-	failing time.Time
 }
 
 func (f *follower) run(ctx context.Context, give func(line []byte) error) error {
@@ -167,7 +120,7 @@ func (f *follower) run(ctx context.Context, give func(line []byte) error) error 
 		default:
 		}
 		began := time.Now()
-		if err := f.look(ctx, ended, give); err != nil {
+		if err := f.look(ctx, give); err != nil {
 			return err
 		}
 		if ended {
@@ -186,8 +139,8 @@ func (f *follower) run(ctx context.Context, give func(line []byte) error) error 
 	return f.rest(ctx, summary, give)
 }
 
-// look gives what is new in the store. What the store cannot tell now it may tell later, or the results file in the end.
-func (f *follower) look(ctx context.Context, last bool, give func(line []byte) error) error {
+// look gives what is new in the store. An error may pass.
+func (f *follower) look(ctx context.Context, give func(line []byte) error) error {
 	if f.tail == nil {
 		if err := f.findTail(ctx); err != nil || f.tail == nil {
 			return err
@@ -199,24 +152,17 @@ func (f *follower) look(ctx context.Context, last bool, give func(line []byte) e
 		return give(line)
 	})
 	switch {
-	case err == nil:
-		f.failing = time.Time{}
-		if gave {
-			return give(nil)
-		}
+	case err == nil && gave:
+		return give(nil)
 	case errors.Is(err, errEnough):
 		return err
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case f.failing.IsZero():
-		f.failing = time.Now()
-	case !last && time.Since(f.failing) > outage:
-		return fmt.Errorf("follow map %s: %w; it goes on, come back with `gpumux results %s --follow`", f.h.ID, err, f.h.ID)
 	}
 	return nil
 }
 
-// findTail finds the folder of the run's results. A run that keeps them elsewhere, or that nobody can answer for, has none yet.
+// findTail finds the run's results, if it keeps them in the store.
 func (f *follower) findTail(ctx context.Context) error {
 	output := f.h.run.Memo.Output
 	known := output != ""
@@ -244,27 +190,17 @@ func (f *follower) findTail(ctx context.Context) error {
 	return nil
 }
 
-// rest gives what the parts did not tell: all results of a small map, or those whose parts are gone already.
+// rest gives what the parts lack: of a small map all, else those whose parts are gone.
 func (f *follower) rest(ctx context.Context, summary gpumux.Summary, give func(line []byte) error) error {
 	if f.tail != nil && f.tail.Count() >= summary.Items {
 		return nil
 	}
-	for line, err := range f.h.starter.Lines(ctx, summary) {
-		if err != nil {
-			return err
-		}
+	return f.h.starter.eachStored(ctx, summary, func(line []byte) error {
 		if f.tail != nil && f.tail.Count() > 0 {
-			index, err := results.IndexOf(line)
-			if err != nil {
+			if index, err := results.IndexOf(line); err != nil || f.tail.Gave(index) {
 				return err
 			}
-			if f.tail.Gave(index) {
-				continue
-			}
 		}
-		if err := give(line); err != nil {
-			return err
-		}
-	}
-	return nil
+		return give(line)
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"sync"
 	"time"
 
@@ -11,7 +12,8 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/starter/connect"
+	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/starter/fleet"
 )
 
 // Handle follows and steers one run of a map.
@@ -24,7 +26,7 @@ type Handle struct {
 	Items int64
 	// Edition is that of the task when the map was started; see Map.
 	Edition string
-	// Output is the key of its results file in the store; empty for a map without a folder there.
+	// Output is the key of its results file, if it has one.
 	Output string
 
 	starter *Starter
@@ -36,7 +38,7 @@ func (s *Starter) handle(r *run, entry Entry) *Handle {
 		Edition: r.Memo.Edition, Output: r.Memo.Output, starter: s, run: r}
 }
 
-// Open finds the newest run of a map; it is a *NotFound when there is none.
+// Open finds the newest run of a map; it is a *NotFoundError when there is none.
 func (s *Starter) Open(ctx context.Context, id string) (*Handle, error) {
 	r, err := s.describe(ctx, id)
 	if err != nil {
@@ -45,7 +47,7 @@ func (s *Starter) Open(ctx context.Context, id string) (*Handle, error) {
 	if r != nil {
 		return s.handle(r, Attached), nil
 	}
-	missing := &NotFound{ID: id}
+	missing := &NotFoundError{ID: id}
 	if maps, err := s.List(ctx, ListOptions{Limit: 5}); err == nil {
 		for _, m := range maps {
 			missing.Known = append(missing.Known, m.ID)
@@ -54,23 +56,23 @@ func (s *Starter) Open(ctx context.Context, id string) (*Handle, error) {
 	return nil, missing
 }
 
-// Suits is an *OtherEdition where m would go on with this map and its task's code is no longer the one that the map began with.
+// Suits returns an *OtherEditionError if m would continue the map with other code.
 func (h *Handle) Suits(m Map) error {
 	began := h.run.Memo.Edition
 	over := h.run.Status == Completed || h.run.Status != Running && m.Retry // mending the task is what a retry is for
 	if over || began == "" || m.Edition == "" || began == m.Edition {
 		return nil
 	}
-	return &OtherEdition{ID: h.ID, Task: h.Task, Began: began, Now: m.Edition}
+	return &OtherEditionError{ID: h.ID, Task: h.Task, Began: began, Now: m.Edition}
 }
 
 // Running reports whether the run went on when the handle was made.
 func (h *Handle) Running() bool { return h.run.Status == Running }
 
-// FirstRunID names the run for as long as it lasts, while RunID changes whenever a large map is continued in a new history.
+// FirstRunID stays the same when a large map continues in a new history.
 func (h *Handle) FirstRunID() string { return h.run.FirstRunID }
 
-// Progress asks the map once. It needs a worker to answer; without one it ends with ctx or after 10 s.
+// Progress asks the map once. A worker must answer within 10 s.
 func (h *Handle) Progress(ctx context.Context) (gpumux.Progress, error) {
 	var p gpumux.Progress
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -92,8 +94,8 @@ const (
 	youth     = 20 * time.Second
 )
 
-// Watch is Wait, and calls show with the progress about four times a second at first and once a second later, from its own
-// goroutine and never after it returned. A map that no worker serves shows nothing; see Starter.Serving.
+// Watch is Wait that also calls show with the progress, about four times a second at
+// first and once a second later. It is never called after Watch returned.
 func (h *Handle) Watch(ctx context.Context, show func(gpumux.Progress)) (gpumux.Summary, error) {
 	polling, stop := context.WithCancel(ctx)
 	began := time.Now()
@@ -103,14 +105,11 @@ func (h *Handle) Watch(ctx context.Context, show func(gpumux.Progress)) (gpumux.
 			if p, err := h.Progress(polling); err == nil && polling.Err() == nil {
 				show(p)
 			}
-			pause := youngPoll
+			again := youngPoll
 			if time.Since(began) > youth {
-				pause = agedPoll
+				again = agedPoll
 			}
-			select {
-			case <-polling.Done():
-			case <-time.After(pause):
-			}
+			_ = pause(polling, again) // the loop looks
 		}
 	})
 	summary, err := h.Wait(ctx)
@@ -122,8 +121,8 @@ func (h *Handle) Watch(ctx context.Context, show func(gpumux.Progress)) (gpumux.
 // outage is how long Wait goes on asking a server that does not answer.
 const outage = time.Minute
 
-// Wait waits for the run to end. A run that did not complete is *MapFailed, *Canceled or *Terminated; when ctx ends first, the
-// map goes on and the error is ctx's cause. A server that goes away for less than a minute is waited for.
+// Wait waits for the run to end. A run that did not complete is an *EndedError. When ctx
+// ends first, the map goes on. A server may be away for a minute.
 func (h *Handle) Wait(ctx context.Context) (gpumux.Summary, error) {
 	var silent time.Time
 	for {
@@ -135,25 +134,23 @@ func (h *Handle) Wait(ctx context.Context) (gpumux.Summary, error) {
 			return summary, nil
 		case ctx.Err() != nil:
 			return summary, context.Cause(ctx)
-		case !connect.Unreachable(err):
+		case !fleet.Unreachable(err):
 			return summary, ended(h.ID, err)
 		}
 		if silent.IsZero() || time.Since(asked) > outage {
 			silent = time.Now()
 		}
 		if time.Since(silent) > outage {
-			return summary, &connect.Error{Namespace: h.starter.namespace(), Err: err,
+			return summary, &fleet.ConnectError{Namespace: h.starter.namespace(), Err: err,
 				Hint: "the map goes on as soon as the server is back; follow it with `gpumux wait " + h.ID + "`"}
 		}
-		select {
-		case <-ctx.Done():
-			return summary, context.Cause(ctx)
-		case <-time.After(agedPoll):
+		if err := pause(ctx, agedPoll); err != nil {
+			return summary, err
 		}
 	}
 }
 
-// Pause stops handing out chunks; those in flight finish. It is done when the map has taken it.
+// Pause stops handing out chunks; those in flight finish.
 func (h *Handle) Pause(ctx context.Context) error { return h.update(ctx, gpumux.PauseUpdate) }
 
 // Resume ends a pause.
@@ -180,8 +177,8 @@ func (h *Handle) update(ctx context.Context, name string, args ...any) error {
 	return h.steered(name, err)
 }
 
-// Cancel asks the map to stop: its task processes are ended, and stored results stay. It returns when the server has the
-// request; Wait tells when the map is over.
+// Cancel asks the map to stop: its task processes are ended, and stored results stay. It
+// returns when the server has the request; Wait tells when the map is over.
 func (h *Handle) Cancel(ctx context.Context) error {
 	// Newer servers take a request for a workflow that has ended and do nothing.
 	if last, err := h.starter.describe(ctx, h.ID); err == nil && last != nil && last.Status != Running {
@@ -190,14 +187,13 @@ func (h *Handle) Cancel(ctx context.Context) error {
 	return h.steered("cancel", h.starter.Client.CancelWorkflow(ctx, h.ID, ""))
 }
 
-// steered says what became of a request to a map.
 func (h *Handle) steered(name string, err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, new(*serviceerror.NotFound)):
 		return fmt.Errorf("%s map %s: it has ended; `gpumux show %s` tells what it came to", name, h.ID, h.ID)
-	case connect.Unreachable(err):
+	case fleet.Unreachable(err):
 		return fmt.Errorf("%s map %s: nobody answered in time, a worker must serve queue %s: %w", name, h.ID, gpumux.Queue, err)
 	}
 	return fmt.Errorf("%s map %s: %w", name, h.ID, err)
@@ -206,4 +202,46 @@ func (h *Handle) steered(name string, err error) error {
 // Input is what the map was started with.
 func (h *Handle) Input(ctx context.Context) (gpumux.MapInput, error) {
 	return h.starter.given(ctx, h.run)
+}
+
+// Listen yields what an item prints while it runs, about once a second. It needs
+// standalone activities, and knows only the first item of a micro-batch. The last output
+// is in the result alone.
+func (h *Handle) Listen(ctx context.Context, item int64) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		worker, at := "", contract.Output{}
+		for {
+			if worker == "" {
+				worker = h.workerOf(ctx, item)
+			}
+			if worker != "" {
+				now, err := h.starter.Fleet().Printed(ctx, worker, contract.OutputInput{Map: h.ID, Item: item, PID: at.PID, From: at.Next})
+				if err == nil && now.PID != 0 {
+					at = now
+				} else {
+					worker = ""
+				}
+				if err == nil && now.Text != "" && !yield(now.Text) {
+					return
+				}
+			}
+			if pause(ctx, agedPoll) != nil {
+				return
+			}
+		}
+	}
+}
+
+// workerOf is the identity of the worker that runs an item, or "".
+func (h *Handle) workerOf(ctx context.Context, item int64) string {
+	r, err := h.starter.describe(ctx, h.ID)
+	if err != nil || r == nil {
+		return ""
+	}
+	for _, running := range h.starter.Fleet().Running(ctx, h.ID, busy(h.starter.firstPending(ctx, r))) {
+		if running.Index == item {
+			return running.Worker
+		}
+	}
+	return ""
 }

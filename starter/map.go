@@ -11,14 +11,12 @@ import (
 	"fmt"
 	"path"
 	"regexp"
-	"strconv"
 	"strings"
 
 	"github.com/dustin/go-humanize"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/store"
 )
@@ -26,32 +24,32 @@ import (
 // Map is one call of Start.
 type Map struct {
 	Input gpumux.MapInput
-	// ID names the map. Default: made of its task, input and options, so that the same call finds the same map.
+	// ID names the map. Default: made of its task, input and options.
 	ID string
-	// Spooled are the items in a local file; Input then has no items, source and range of its own.
-	Spooled *items.Spooled
-	// Scope tells tasks of the same name apart in a made ID, such as the folder that a local task lies in.
+	// Spooled are the items in a local file; Input then has none.
+	Spooled *store.Spooled
+	// Scope tells tasks of one name apart, such as the folder of a local task.
 	Scope string
-	// Edition tells versions of a task's code apart in a made ID, so that a changed task is a new map.
+	// Edition tells versions of a task's code apart in a made ID.
 	Edition string
-	// Label says in words where the items come from, such as a file's name, for people who list maps.
+	// Label says in words where the items come from.
 	Label string
-	// Inline keeps the map out of the store as long as its results are few and small: nothing of it is left to go on with.
+	// Inline keeps a small map's results out of the store: it cannot be continued.
 	Inline bool
-	// Retry runs again those items only that failed, of the newest map of this task over these items, whatever its other options
-	// were: those given now count. Of a map that did not complete it runs those without a result. A *NothingToRetry says that there
-	// is no such map.
+	// Retry runs the failed items again, of the newest map of this task over these items;
+	// the options given now count. Of an incomplete map it runs those without a result. A
+	// *NothingToRetryError says that there is no such map.
 	Retry bool
 }
 
-// maxID is the longest ID that fits the name of a folder with room for endings, in the store and in local state.
+// maxID leaves room for endings in the name of a folder.
 const maxID = 200
 
 var unclean = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
-// identify hashes a map. The fingerprint is of what is mapped over what: task, scope and items. The ID is made of the fingerprint, of
-// the options that change what items come to, and of the edition: the fingerprint leaves that out, so that a map can go on with another.
-func (m *Map) identify() (id, fingerprint string) {
+// Identify hashes a map. The fingerprint is of task, scope and items. The ID, which Start
+// gives to a map without one, also has the options that change results, and the edition.
+func (m *Map) Identify() (id, fingerprint string) {
 	in := m.Input
 	what := struct {
 		Task, Scope, Items, Source string
@@ -73,8 +71,8 @@ func (m *Map) identify() (id, fingerprint string) {
 		what.Items = hex.EncodeToString(lines.Sum(nil))
 	}
 	fingerprint = digest(what)
-	// Patience, window, chunk, priority and fairness only say where and how soon, backoff and maxFailures whether the map goes on, so they
-	// are no part of the name.
+	// Patience, window, chunk, priority and fairness only say where and how soon, backoff
+	// and maxFailures whether the map goes on, so they are no part of the name.
 	options := struct {
 		Fingerprint string
 		Ladder      []string
@@ -103,7 +101,6 @@ func digest(v any) string {
 	return hex.EncodeToString(sum[:])[:32]
 }
 
-// clean makes a name of a task that is also good in file names and keys.
 func clean(task string) string {
 	name := cmp.Or(strings.Trim(unclean.ReplaceAllString(task, "-"), "-."), "map")
 	return name[:min(len(name), 60)]
@@ -117,26 +114,13 @@ func CheckID(id string) error {
 	return nil
 }
 
-// newOutput makes up the key of a results file that no other run writes; its parts lie in the same folder.
+// newOutput makes up the key of a results file that no other run writes.
 func newOutput(id string) string {
 	var b [4]byte
 	_, _ = rand.Read(b[:])
 	return path.Join("maps", id, hex.EncodeToString(b[:]), contract.ArraysOutput)
 }
 
-// MadeID is the ID that Start gives to the map when it has none.
-func (m *Map) MadeID() string {
-	id, _ := m.identify()
-	return id
-}
-
-// Fingerprint tells what is mapped over what, whatever the other options: maps of the same one are retried by each other's commands.
-func (m *Map) Fingerprint() string {
-	_, fingerprint := m.identify()
-	return fingerprint
-}
-
-// validate returns an error for any mistake in the map's input.
 func (m *Map) validate() error {
 	given := m.Input
 	if m.Spooled != nil {
@@ -151,7 +135,7 @@ func (m *Map) validate() error {
 	return given.Validate()
 }
 
-// CheckKey returns why the key cannot be a field of the items, as far as that is known here.
+// CheckKey returns why the key cannot be a field of the items, if that is known here.
 func (m *Map) CheckKey() error {
 	if m.Input.Key == "" || m.Spooled == nil || m.Spooled.Items == 0 {
 		return nil
@@ -171,17 +155,17 @@ func (m *Map) length() int64 {
 	return m.Input.Len()
 }
 
-// large reports whether the items cannot travel inside the workflow's input: for their number, as values of a results file, or because
-// they are to be found again.
+// large reports whether the items cannot travel inside the workflow's input: for their
+// number, as values of a results file, or because they are to be found again.
 func (m *Map) large() bool {
 	return m.Spooled != nil && (m.Spooled.Values || m.Input.Cache || m.Spooled.Items > gpumux.InlineItems || m.Spooled.Bytes > gpumux.InlineBytes)
 }
 
-// manyResults reports whether the results will not fit a summary, so that the workers' store takes them in any case.
+// manyResults reports whether the results will not fit a summary.
 func (m *Map) manyResults() bool { return m.length() < 0 || m.length() > gpumux.InlineItems }
 
-// place puts the items where the workflow finds them and returns the URL of the store that takes the results, or "" when they
-// are to travel in the summary.
+// place puts the items where the workflow finds them and returns the URL of the store
+// that takes the results, or "" when they are to travel in the summary.
 func (s *Starter) place(ctx context.Context, m *Map) (string, error) {
 	var st *store.Store
 	var noStore error
@@ -217,7 +201,6 @@ func (s *Starter) place(ctx context.Context, m *Map) (string, error) {
 	return st.Objects.URL(), nil
 }
 
-// summaryLine is the map in one line, for the Web UI's lists.
 func summaryLine(note memo) string {
 	if note.Items < 0 {
 		return text.Plain(note.Task)
@@ -225,39 +208,14 @@ func summaryLine(note memo) string {
 	return fmt.Sprintf("%s over %s items", text.Plain(note.Task), humanize.Comma(note.Items))
 }
 
-// detailLines describe the map in Markdown for the Web UI.
+// detailLines say in Markdown what the Web UI does not show as the map's input.
 func detailLines(in gpumux.MapInput, note memo) string {
-	var b strings.Builder
-	line := func(name, text string) {
-		if text != "" {
-			fmt.Fprintf(&b, "- %s: %s\n", name, text)
-		}
+	lines := "- pools: " + strings.Join(in.Rungs(), ", then ") + "\n"
+	if note.Input != "" {
+		lines += "- input: " + text.Plain(note.Input) + "\n"
 	}
-	line("task", text.Plain(note.Task))
-	line("pools", text.Plain(strings.Join(in.Rungs(), ", then ")))
-	if note.Items >= 0 {
-		line("items", humanize.Comma(note.Items))
-	}
-	line("input", text.Plain(note.Input))
-	line("mode", text.Plain(string(in.Mode)))
-	if in.Timeout > 0 {
-		line("timeout per item", in.Timeout.String())
-	}
-	if in.Attempts > 1 {
-		line("attempts per item", strconv.Itoa(in.Attempts))
-	}
-	if in.Backoff > 0 {
-		line("pause before another attempt", in.Backoff.String())
-	}
-	if in.FailFast {
-		b.WriteString("- stops at the first failed item\n")
-	}
-	line("stops when more have failed than", string(in.MaxFailures))
-	line("reduce", text.Plain(in.Reduce))
-	line("columns", text.Plain(strings.Join(in.Columns, ", ")))
-	line("key", text.Plain(in.Key))
 	if note.Output != "" {
-		line("results", text.Plain(note.Output)+" in "+text.Plain(note.Store))
+		lines += "- results: " + text.Plain(note.Output) + " in " + text.Plain(note.Store) + "\n"
 	}
-	return b.String()
+	return lines
 }

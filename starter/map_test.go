@@ -12,7 +12,9 @@ import (
 	"github.com/gpumux/gpumux/internal/items"
 )
 
-func made(m Map) string { return m.MadeID() }
+func made(m Map) string { id, _ := m.Identify(); return id }
+
+func fingerprint(m Map) string { _, f := m.Identify(); return f }
 
 // The IDs of a release are those of the next: else a map given again after an upgrade would begin from nothing.
 func TestIdentify_IsStable(t *testing.T) {
@@ -52,11 +54,11 @@ func TestIdentify_WhatCounts(t *testing.T) {
 	}
 	require.NotEqual(t, id, made(Map{Input: base, Scope: "/elsewhere"}))
 	table := Map{Input: gpumux.MapInput{Task: "embed", Source: "x.parquet"}}
-	seen := map[string]bool{table.Fingerprint(): true}
+	seen := map[string]bool{fingerprint(table): true}
 	for _, columns := range [][]string{{"a"}, {"b"}, {"a", "b"}, {"b", "a"}} {
 		table.Input.Columns = columns
-		require.False(t, seen[table.Fingerprint()], "other columns are other items")
-		seen[table.Fingerprint()] = true
+		require.False(t, seen[fingerprint(table)], "other columns are other items")
+		seen[fingerprint(table)] = true
 	}
 	require.Equal(t, id+"-a1b2c3", made(Map{Input: base, Edition: "a1b2c3"}), "maps of other editions of a task are found by the same beginning")
 }
@@ -82,11 +84,11 @@ func TestDecide(t *testing.T) {
 		{"", false, Started}, {"", true, Started},
 		{Running, false, Attached}, {Running, true, Attached},
 		{Completed, false, Started}, {Completed, true, Found},
-		{Failed, false, Continued}, {StatusCanceled, true, Continued}, {StatusEnded, false, Continued}, {TimedOut, true, Continued},
+		{Failed, false, Continued}, {Canceled, true, Continued}, {Terminated, false, Continued}, {TimedOut, true, Continued},
 	} {
 		var last *run
 		if c.status != "" {
-			last = &run{Status: c.status}
+			last = &run{Listed: Listed{Status: c.status}}
 		}
 		entry, _ := decide(last, c.named)
 		require.Equal(t, c.want, entry, "%+v", c)

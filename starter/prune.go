@@ -9,17 +9,19 @@ import (
 
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/api/serviceerror"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/starter/connect"
 	"github.com/gpumux/gpumux/starter/fleet"
 	"github.com/gpumux/gpumux/starter/prune"
 )
 
-// Prune deletes from the workers' store what maps have left there that ended before a time: folders below maps/ and inputs below
-// sources/. It keeps what a running or a younger map, or a schedule, names as its results or its input, also where it can read only the
-// text of them. A map that the server does not know has ended when something was last written to its folder. It deletes nothing when it
-// lacks the key to a running map or a schedule.
+// Prune deletes from the workers' store what maps have left there that ended before a
+// time: folders below maps/ and inputs below sources/. It keeps what a running or a
+// younger map, or a schedule, names as its results or its input, also where it can read
+// only the text of them. A map that the server does not know has ended when something was
+// last written to its folder. It deletes nothing when it lacks the key to a running map
+// or a schedule.
 func (s *Starter) Prune(ctx context.Context, o prune.Options) ([]prune.Group, error) {
 	st, err := s.store(ctx)
 	if err != nil {
@@ -39,12 +41,15 @@ func (s *Starter) findUsed(ctx context.Context, since time.Time, used *prune.Use
 			live = append(live, r)
 		}
 	}
-	const most = 8
-	errs := make([]error, len(live))
-	fleet.Abreast(len(live), most, func(i int) { errs[i] = s.addMap(ctx, used, live[i]) })
-	schedules, err := s.Schedules(ctx)
+	var adding errgroup.Group
+	adding.SetLimit(askAtOnce)
+	for _, r := range live {
+		adding.Go(func() error { return s.addMap(ctx, used, r) })
+	}
+	errs := []error{adding.Wait()}
+	schedules, err := s.Schedules().List(ctx)
 	for _, one := range schedules {
-		_, input, wrong := s.describeSchedule(ctx, one.Name)
+		_, input, wrong := s.Schedules().describe(ctx, one.Name)
 		switch {
 		case errors.As(wrong, new(*ScheduleError)): // it has gone meanwhile
 		case wrong == nil:
@@ -56,7 +61,8 @@ func (s *Starter) findUsed(ctx context.Context, since time.Time, used *prune.Use
 	return errors.Join(append(errs, err)...)
 }
 
-// addMap notes what a run names. Its own history has the input, which the server keeps for longer than that of the map's first run.
+// addMap notes what a run names. Its own history has the input, which the server keeps
+// for longer than that of the map's first run.
 func (s *Starter) addMap(ctx context.Context, used *prune.Used, r *run) error {
 	began, err := s.began(ctx, r.ID, r.RunID)
 	if errors.As(err, new(*serviceerror.NotFound)) {
@@ -70,8 +76,9 @@ func (s *Starter) addMap(ctx context.Context, used *prune.Used, r *run) error {
 	return s.addInput(used, "map "+r.ID, began.GetInput(), r.Closed.IsZero())
 }
 
-// addInput notes what the input of a map or a schedule names. An input that is not understood may be of a later release. One that is
-// encrypted with another key may name anything; what runs with it may need all that there is.
+// addInput notes what the input of a map or a schedule names. An input that is not
+// understood may be of a later release. One that is encrypted with another key may name
+// anything; what runs with it may need all that there is.
 func (s *Starter) addInput(used *prune.Used, of string, input *commonpb.Payloads, runs bool) error {
 	var in gpumux.MapInput
 	var continued struct {
@@ -88,9 +95,9 @@ func (s *Starter) addInput(used *prune.Used, of string, input *commonpb.Payloads
 		return nil
 	}
 	if err != nil {
-		err = fmt.Errorf("read the input of %s: %w", of, connect.WithKeysHint(err))
+		err = fmt.Errorf("read the input of %s: %w", of, fleet.WithKeysHint(err))
 	}
-	if connect.Sealed(err) && runs {
+	if fleet.Sealed(err) && runs {
 		return err
 	}
 	var text json.RawMessage

@@ -1,24 +1,23 @@
 package starter
 
 import (
-	"bytes"
+	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"iter"
+	"math"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/results"
-	"github.com/gpumux/gpumux/starter/cause"
 	"github.com/gpumux/gpumux/store"
 )
 
-// Results waits for the run to end and yields its results in input order, in constant memory. A run that did not complete
-// yields its error once.
+// Results waits for the run to end and yields its results in input order, in constant
+// memory. A run that did not complete yields its error once.
 func (h *Handle) Results(ctx context.Context) iter.Seq2[gpumux.Result, error] {
 	return func(yield func(gpumux.Result, error) bool) {
 		summary, err := h.Wait(ctx)
@@ -30,98 +29,117 @@ func (h *Handle) Results(ctx context.Context) iter.Seq2[gpumux.Result, error] {
 	}
 }
 
-// ResultsOf yields the results that a summary holds or names. A store that cannot be reached from here is a *NoStore.
+// ResultsOf yields the results that a summary holds or names. A store that cannot be
+// reached from here is a *NoStoreError.
 func (s *Starter) ResultsOf(ctx context.Context, summary gpumux.Summary) iter.Seq2[gpumux.Result, error] {
-	return s.resultsOf(ctx, summary, (*store.Store).Results)
+	return parsed(s.Lines(ctx, summary), results.Parse)
 }
 
-// resultsOf is ResultsOf with a way to read the file.
-func (s *Starter) resultsOf(
-	ctx context.Context, summary gpumux.Summary, read func(*store.Store, context.Context, string) iter.Seq2[gpumux.Result, error],
-) iter.Seq2[gpumux.Result, error] {
-	return func(yield func(gpumux.Result, error) bool) {
-		if summary.Output == "" {
-			for _, result := range summary.Results {
-				if !yield(result, nil) {
-					return
-				}
-			}
-			return
-		}
-		st, key, err := s.resultsFile(ctx, summary.Output)
-		if err != nil {
-			yield(gpumux.Result{}, err)
-			return
-		}
-		read(st, ctx, key)(func(r gpumux.Result, err error) bool { return yield(r, deleted(err)) })
-	}
-}
-
-// deleted is the error of reading results, which says what to do when they are gone.
-func deleted(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w; somebody deleted it, as `gpumux prune` does with old ones: run the map again", err)
-	}
-	return err
-}
-
-// Lines yields the results as lines of JSON, as the results file has them and without decoding more than arrays. A line is valid until the
-// next step and ends without a newline.
+// Lines yields the results as lines of JSON, as the results file has them. It decodes
+// arrays at most. A line is valid until the next step and ends without a newline.
 func (s *Starter) Lines(ctx context.Context, summary gpumux.Summary) iter.Seq2[[]byte, error] {
-	return func(yield func([]byte, error) bool) {
-		if summary.Output == "" {
-			var line bytes.Buffer
-			to := json.NewEncoder(&line)
-			to.SetEscapeHTML(false)
-			for _, result := range summary.Results {
-				line.Reset()
-				if err := to.Encode(result); err != nil {
-					yield(nil, fmt.Errorf("write result %d: %w", result.Index, err))
-					return
-				}
-				if !yield(bytes.TrimSuffix(line.Bytes(), []byte{'\n'}), nil) {
-					return
-				}
+	return linesOf(func(give func([]byte) error) error { return s.eachStored(ctx, summary, s.plain(give)) })
+}
+
+func (s *Starter) eachStored(ctx context.Context, summary gpumux.Summary, give func(line []byte) error) error {
+	if summary.Output == "" {
+		for _, result := range summary.Results {
+			line, err := results.Append(nil, result)
+			if err == nil {
+				err = give(line)
 			}
-			return
-		}
-		st, key, err := s.resultsFile(ctx, summary.Output)
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		file, err := st.Objects.Read(ctx, key, 0, -1)
-		if err != nil {
-			yield(nil, fmt.Errorf("read the results: %w", deleted(err)))
-			return
-		}
-		defer file.Close()
-		for line, err := range results.Lines(file) {
 			if err != nil {
-				yield(nil, fmt.Errorf("read the results %s: %w", summary.Output, err))
-				return
+				return err
 			}
-			shown, err := s.shown(bytes.TrimSuffix(line, []byte{'\n'}))
-			if !yield(shown, err) || err != nil {
+		}
+		return nil
+	}
+	st, key, err := s.resultsFile(ctx, summary.Output)
+	if err != nil {
+		return err
+	}
+	file, err := st.Objects.Read(ctx, key, 0, -1)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w; somebody deleted it, as `gpumux prune` does with old ones: run the map again", err)
+	}
+	if err != nil {
+		return fmt.Errorf("read the results: %w", err)
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	lines.Buffer(make([]byte, 256<<10), math.MaxInt)
+	for lines.Scan() {
+		if err := give(lines.Bytes()); err != nil {
+			return err
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("read the results %s: %w", summary.Output, err)
+	}
+	return nil
+}
+
+func (s *Starter) plain(give func([]byte) error) func([]byte) error {
+	if s.Arrays {
+		return give
+	}
+	return func(line []byte) error {
+		line, err := results.Plain(line)
+		if err != nil {
+			return err
+		}
+		return give(line)
+	}
+}
+
+var errEnough = errors.New("enough")
+
+// linesOf yields the lines that a walk gives, and the error that it ends with.
+func linesOf(walk func(give func(line []byte) error) error) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		err := walk(func(line []byte) error {
+			if !yield(line, nil) {
+				return errEnough
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, errEnough) {
+			yield(nil, err)
+		}
+	}
+}
+
+// parsed reads lines of results. An empty line stands for a pause.
+func parsed(lines iter.Seq2[[]byte, error], parse func([]byte) (gpumux.Result, error)) iter.Seq2[gpumux.Result, error] {
+	return func(yield func(gpumux.Result, error) bool) {
+		for line, err := range lines {
+			if err == nil && len(line) == 0 {
+				continue
+			}
+			var result gpumux.Result
+			if err == nil {
+				result, err = parse(line)
+			}
+			if !yield(result, err) || err != nil {
 				return
 			}
 		}
 	}
 }
 
-// ValuesOf is the source whose items are the values of a completed map. A map that did not complete is an error.
+// ValuesOf is the source whose items are the values of a completed map.
 func (s *Starter) ValuesOf(ctx context.Context, id string) (source string, err error) {
 	h, err := s.Open(ctx, id)
 	if err != nil {
 		return "", err
 	}
 	if h.Running() {
-		return "", &StillRunning{ID: id}
+		return "", &StillRunningError{ID: id}
 	}
 	summary, err := h.Wait(ctx)
 	if err == nil && summary.Output == "" {
-		err = fmt.Errorf("map %s has its results in its own history; write them with `gpumux results %[1]s --values --out FILE`, and "+
-			"map over the file", id)
+		err = fmt.Errorf("map %s has its results in its own history; write their values into a file (`gpumux results %[1]s --values`) "+
+			"and map over that", id)
 	}
 	return gpumux.ValuesOf(summary.Output), err
 }
@@ -143,7 +161,6 @@ func (s *Starter) File(ctx context.Context, output string, index int64, name str
 	return file, nil
 }
 
-// resultsFile is where a results file lies.
 func (s *Starter) resultsFile(ctx context.Context, output string) (st *store.Store, key string, err error) {
 	if st, err = s.store(ctx); err != nil {
 		return nil, "", fmt.Errorf("read the results %s: %w", output, err)
@@ -154,27 +171,24 @@ func (s *Starter) resultsFile(ctx context.Context, output string) (st *store.Sto
 	return st, key, nil
 }
 
-// Causes groups the failures of a completed map. When ctx ends before all results were read, they are of the first ones, and whole is
-// false.
-func (s *Starter) Causes(ctx context.Context, summary gpumux.Summary) (causes cause.Groups, whole bool, err error) {
-	if summary.Failed == 0 {
-		return causes, true, nil
-	}
+// Causes groups the failures of a completed map. When ctx ends before all results were
+// read, they are those of the first ones.
+func (s *Starter) Causes(ctx context.Context, summary gpumux.Summary) (causes Causes, err error) {
 	left := summary.Failed
+	if left == 0 {
+		return causes, nil
+	}
 	for result, err := range s.ResultsOf(ctx, summary) {
-		switch {
-		case ctx.Err() != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
-			return causes, false, nil
-		case err != nil:
-			return causes, false, err
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return causes, nil
 		}
-		if result.Fault == nil {
-			continue
+		if err != nil {
+			return causes, err
 		}
 		causes.Add(result)
-		if left--; left == 0 {
+		if causes.Count == left {
 			break
 		}
 	}
-	return causes, true, nil
+	return causes, nil
 }

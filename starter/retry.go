@@ -5,89 +5,65 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/temporal"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/internal/results"
+	"github.com/gpumux/gpumux/starter/fleet"
 )
 
-// RetryOptions change what the retry of a map runs with. What is zero stays as the map had it.
-type RetryOptions struct {
-	Ladder   []string
-	Mode     gpumux.Mode
-	Timeout  gpumux.Duration
-	Attempts int
-}
-
-// StillRunning says that a map cannot be retried, or its results be fetched, yet.
-type StillRunning struct {
-	ID string
-	// Results says that its results were asked for.
-	Results bool
-}
+// StillRunningError says that a map is not over, as it has to be for what was asked.
+type StillRunningError struct{ ID string }
 
 // Error says what to do instead.
-func (e *StillRunning) Error() string {
-	if e.Results {
-		return fmt.Sprintf("map %s still runs; --follow gives its results as they come, --partial those that it has so far, `gpumux wait %s` waits for all", e.ID, e.ID)
-	}
+func (e *StillRunningError) Error() string {
 	return fmt.Sprintf("map %s still runs; `gpumux wait %s` first, or cancel it", e.ID, e.ID)
 }
 
-// NothingFailed says that a map has no failed item to retry.
-type NothingFailed struct{ ID string }
-
-// Error is one line.
-func (e *NothingFailed) Error() string {
-	return fmt.Sprintf("map %s: every item succeeded, so there is nothing to retry", e.ID)
-}
-
-// NothingToRetry says that there is no map that could be retried.
-type NothingToRetry struct {
+// NothingToRetryError says that there is no map that could be retried.
+type NothingToRetryError struct {
 	Task string
 	// ID is the one that the caller gave, if any.
 	ID string
 }
 
 // Error says what else to do.
-func (e *NothingToRetry) Error() string {
+func (e *NothingToRetryError) Error() string {
 	if e.ID != "" {
-		return fmt.Sprintf("there is no map %s to retry; without --retry it is started", e.ID)
+		return fmt.Sprintf("there is no map %s to retry; without a retry it is started", e.ID)
 	}
-	return fmt.Sprintf("there is no map of task %s over these items to retry; without --retry it is started", e.Task)
+	return fmt.Sprintf("there is no map of task %s over these items to retry; without a retry it is started", e.Task)
 }
 
-// Retry starts a new run of a map that is over, in which only the items without a successful result run; the results of both
-// end up in one file. It runs with the edition of the task's code that there is now. Of a map that did not complete, the items
-// without any result run.
-func (s *Starter) Retry(ctx context.Context, id string, o RetryOptions) (*Handle, error) {
-	last, err := s.describe(ctx, id)
-	switch {
-	case err != nil:
-		return nil, err
-	case last == nil:
-		_, err := s.Open(ctx, id)
-		return nil, cmp.Or(err, error(&NotFound{ID: id}))
-	case last.Status == Running:
-		return nil, &StillRunning{ID: id}
-	}
-	in, err := s.given(ctx, last)
+// Retry starts a new run of a map that is over, in which only the items without a
+// successful result run; the results of both end up in one file. It runs with the edition
+// of the task's code that there is now. Of a map that did not complete, the items without
+// any result run. Change, unless it is nil, changes what the map runs with.
+func (s *Starter) Retry(ctx context.Context, id string, change func(*gpumux.MapInput)) (*Handle, error) {
+	h, err := s.Open(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	if o.Ladder != nil {
-		in.Ladder = o.Ladder
+	if h.Running() {
+		return nil, &StillRunningError{ID: id}
 	}
-	in.Mode, in.Timeout = cmp.Or(o.Mode, in.Mode), cmp.Or(o.Timeout, in.Timeout)
-	in.Attempts = cmp.Or(o.Attempts, in.Attempts)
+	in, err := h.Input(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if change != nil {
+		change(&in)
+	}
 	in.Edition = "" // mending the task is what a retry is for
-	return s.again(ctx, last, in)
+	return s.rerun(ctx, h.run, in)
 }
 
-// retry is Start of a Map with Retry: the map under its own ID, else the newest of the same fingerprint.
+// retry finds the map by its ID, else the newest of the same fingerprint.
 func (s *Starter) retry(ctx context.Context, m Map, id, fingerprint string, named bool) (*Handle, error) {
 	last, err := s.own(ctx, id, fingerprint)
 	if err == nil && last == nil && !named {
@@ -99,7 +75,7 @@ func (s *Starter) retry(ctx context.Context, m Map, id, fingerprint string, name
 	case err != nil:
 		return nil, err
 	case last == nil:
-		return nil, &NothingToRetry{Task: m.Input.Task, ID: m.ID}
+		return nil, &NothingToRetryError{Task: m.Input.Task, ID: m.ID}
 	case last.Status == Running:
 		return s.handle(last, Attached), nil
 	}
@@ -111,12 +87,11 @@ func (s *Starter) retry(ctx context.Context, m Map, id, fingerprint string, name
 	in.Items, in.Source, in.Columns, in.Range = given.Items, given.Source, given.Columns, given.Range
 	in.Key, in.WithItem = given.Key, given.WithItem // as the results have that stay
 	in.Cache = in.Cache && in.Items == nil
-	return s.again(ctx, last, in)
+	return s.rerun(ctx, last, in)
 }
 
-// newest is the ID of the newest map of a fingerprint, or "".
 func (s *Starter) newest(ctx context.Context, fingerprint string) (string, error) {
-	const most = 10_000 // so that a server with very many maps is not read to its end
+	const limit = 10_000 // so that a server with very many maps is not read to its end
 	seen := 0
 	for r, err := range s.newestRuns(ctx, "") {
 		if err != nil {
@@ -125,15 +100,15 @@ func (s *Starter) newest(ctx context.Context, fingerprint string) (string, error
 		if r.Memo.Fingerprint == fingerprint {
 			return r.ID, nil
 		}
-		if seen++; seen == most {
+		if seen++; seen == limit {
 			break
 		}
 	}
 	return "", nil
 }
 
-// again starts a new run of a map that is over, over the items that in names.
-func (s *Starter) again(ctx context.Context, last *run, in gpumux.MapInput) (*Handle, error) {
+// rerun starts a new run of a map that is over, over the items that in names.
+func (s *Starter) rerun(ctx context.Context, last *run, in gpumux.MapInput) (*Handle, error) {
 	if err := in.Validate(); err != nil {
 		return nil, err
 	}
@@ -143,17 +118,21 @@ func (s *Starter) again(ctx context.Context, last *run, in gpumux.MapInput) (*Ha
 		note.Items = in.Len()
 	}
 	if last.Status == Completed {
-		var err error
+		found := s.handle(last, Found)
+		summary, err := found.Wait(ctx)
+		if err != nil || summary.Failed == 0 {
+			return found, err
+		}
 		entry = Retried
 		note.Output = newOutput(id)
-		if note.Store, err = s.keep(ctx, s.handle(last, Found), note.Output); err != nil {
-			return nil, err
+		if note.Store, err = s.copyResults(ctx, summary, note.Output); err != nil {
+			return nil, fmt.Errorf("retry map %s: %w", id, err)
 		}
 	}
 	in.Output = note.Output
 	h, err := s.begin(ctx, id, in, note, entry, enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE)
 	if errors.As(err, new(*serviceerror.WorkflowExecutionAlreadyStarted)) {
-		return nil, &StillRunning{ID: id}
+		return nil, &StillRunningError{ID: id}
 	}
 	return h, err
 }
@@ -164,26 +143,19 @@ const (
 	keptBytes = 4 << 20
 )
 
-// keep puts the succeeded results of a completed run as parts beside output and returns the store's URL.
-func (s *Starter) keep(ctx context.Context, h *Handle, output string) (string, error) {
-	summary, err := h.Wait(ctx)
-	if err != nil {
-		return "", err
-	}
-	if summary.Failed == 0 {
-		return "", &NothingFailed{h.ID}
-	}
+// copyResults copies succeeded results beside output and returns the store's URL.
+func (s *Starter) copyResults(ctx context.Context, summary gpumux.Summary, output string) (string, error) {
 	st, err := s.store(ctx)
 	if err != nil {
-		return "", fmt.Errorf("retry map %s: its results pass through the workers' store: %w", h.ID, err)
+		return "", fmt.Errorf("its results pass through the workers' store: %w", err)
 	}
 	from, err := st.Folder(contract.PartsOf(summary.Output))
 	if err != nil {
-		return "", fmt.Errorf("retry map %s: %w", h.ID, err)
+		return "", err
 	}
 	to, err := st.Folder(contract.PartsOf(output))
 	if err != nil {
-		return "", fmt.Errorf("retry map %s: %w", h.ID, err)
+		return "", err
 	}
 	var batch []gpumux.Result
 	size := 0
@@ -192,20 +164,21 @@ func (s *Starter) keep(ctx context.Context, h *Handle, output string) (string, e
 			return nil
 		}
 		if err := st.WritePart(ctx, contract.PartsOf(output), batch); err != nil {
-			return fmt.Errorf("keep the results of map %s: %w", h.ID, err)
+			return fmt.Errorf("keep its results: %w", err)
 		}
 		batch, size = batch[:0], 0
 		return nil
 	}
-	for result, err := range s.resultsOf(ctx, summary, (*store.Store).StoredResults) {
+	stored := linesOf(func(give func([]byte) error) error { return s.eachStored(ctx, summary, give) })
+	for result, err := range parsed(stored, results.ParseStored) {
 		if err != nil {
-			return "", fmt.Errorf("retry map %s: %w", h.ID, err)
+			return "", err
 		}
 		if result.Fault != nil {
 			continue
 		}
 		if err := from.CopyFiles(ctx, result, to, result.Index); err != nil {
-			return "", fmt.Errorf("keep the files of map %s: %w", h.ID, err)
+			return "", fmt.Errorf("keep its files: %w", err)
 		}
 		batch = append(batch, result)
 		if size += result.Weight(); len(batch) == keptItems || size >= keptBytes {
@@ -218,4 +191,86 @@ func (s *Starter) keep(ctx context.Context, h *Handle, output string) (string, e
 		return "", err
 	}
 	return st.Objects.URL(), from.KeepOwner(ctx, to)
+}
+
+// EndedError says that a run ended without completing.
+type EndedError struct {
+	ID string
+	// Status is Failed, Canceled or Terminated.
+	Status Status
+	// Fault says why a run failed. Its Kind is empty when the failure was none of gpumux's.
+	Fault gpumux.Fault
+	Err   error
+}
+
+// Error is one line with the fault, or with how to go on.
+func (e *EndedError) Error() string {
+	const goOn = "; start it again to go on with the items that have no result"
+	switch of := e.Fault.Of(); {
+	case e.Status == Canceled:
+		return "map " + e.ID + " was cancelled" + goOn
+	case e.Status == Terminated:
+		return "map " + e.ID + " was terminated" + goOn
+	case e.Fault.Kind == "":
+		return fmt.Sprintf("map %s failed: %s", e.ID, e.Fault.Message)
+	case of != "":
+		return fmt.Sprintf("map %s failed at %s: %s", e.ID, of, e.Fault.Error())
+	}
+	return fmt.Sprintf("map %s failed: %s", e.ID, e.Fault.Error())
+}
+
+// Unwrap gives Temporal's error.
+func (e *EndedError) Unwrap() error { return e.Err }
+
+// NotFoundError says that there is no such map.
+type NotFoundError struct {
+	ID string
+	// Known are IDs of the newest maps.
+	Known []string
+}
+
+// Error lists what exists.
+func (e *NotFoundError) Error() string {
+	if len(e.Known) == 0 {
+		return fmt.Sprintf("there is no map %q, nor any other; start one with `gpumux map`", e.ID)
+	}
+	return fmt.Sprintf("there is no map %q; the newest are %s; `gpumux ls` lists all", e.ID, strings.Join(e.Known, ", "))
+}
+
+// ended makes an EndedError of a workflow's error, and leaves others as they are.
+func ended(id string, err error) error {
+	if !errors.As(err, new(*temporal.WorkflowExecutionError)) {
+		return fleet.WithKeysHint(err)
+	}
+	var timeout *temporal.TimeoutError
+	var application *temporal.ApplicationError
+	e := &EndedError{ID: id, Status: Failed, Err: err}
+	switch {
+	case errors.As(err, new(*temporal.TerminatedError)):
+		e.Status = Terminated
+	case errors.As(err, &application):
+		e.Fault = faultOf(application)
+	case errors.As(err, new(*temporal.CanceledError)):
+		e.Status = Canceled
+	case errors.As(err, &timeout):
+		e.Fault = gpumux.Fault{Kind: gpumux.Timeout, Message: "the map's workflow took longer than it was given",
+			Hint: "start it again to go on with the items that have no result"}
+		if timeout.TimeoutType() != enumspb.TIMEOUT_TYPE_START_TO_CLOSE {
+			e.Fault.Message = "the map's workflow timed out: " + timeout.TimeoutType().String()
+		}
+	default:
+		e.Fault.Message = err.Error()
+	}
+	return e
+}
+
+// faultOf reads the fault that an application error carries as its first detail.
+func faultOf(e *temporal.ApplicationError) gpumux.Fault {
+	var fault gpumux.Fault
+	if e.HasDetails() {
+		if err := e.Details(&fault); err == nil && fault.Kind != "" {
+			return fault
+		}
+	}
+	return gpumux.Fault{Message: e.Message()}
 }

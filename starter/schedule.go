@@ -14,7 +14,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/starter/connect"
+	"github.com/gpumux/gpumux/starter/fleet"
 )
 
 // Times say when a schedule starts its map.
@@ -29,7 +29,7 @@ type Times struct {
 type Scheduled struct {
 	Name string `json:"name"`
 	Task string `json:"task"`
-	// Items is their number, or -1 when only the workers can tell; Input says in words where they come from.
+	// Items is -1 when only the workers can tell; Input says where they come from.
 	Items  int64  `json:"items"`
 	Input  string `json:"input,omitempty"`
 	Times  Times  `json:"times"`
@@ -49,26 +49,32 @@ func (e *ScheduleError) Error() string { return e.Problem }
 // timesKey is where a schedule keeps its Times, beside the memo of its maps.
 const timesKey = "gpumux.times"
 
-// Schedule lets the server start a map again and again, under the name with the time behind it, until the schedule is deleted. Large items
-// go into the workers' store now. While a map still runs, the next one is left out.
-func (s *Starter) Schedule(ctx context.Context, name string, at Times, m Map) error {
+// Schedules are the schedules of a namespace that start maps.
+type Schedules struct{ starter *Starter }
+
+// Schedules are those of the Starter's namespace.
+func (s *Starter) Schedules() Schedules { return Schedules{s} }
+
+// Create lets the server start a map at these times until the schedule is deleted. Large
+// items go into the workers' store now. While a map runs, the next one is left out.
+func (all Schedules) Create(ctx context.Context, name string, at Times, m Map) error {
 	if err := CheckID(name); err != nil {
 		return &ScheduleError{fmt.Sprintf("name of a schedule %.80q: use ASCII letters, digits, dots, dashes and underscores", name)}
 	}
 	for _, cron := range at.Cron {
 		if n := len(strings.Fields(cron)); n != 5 && !strings.HasPrefix(cron, "@") {
-			return &ScheduleError{fmt.Sprintf("--cron %.80q has %d fields; give five: minute, hour, day of the month, month, day of the week, or "+
+			return &ScheduleError{fmt.Sprintf("cron expression %.80q has %d fields; give five: minute, hour, day of the month, month, day of the week, or "+
 				"@daily or '@every 6h'; there are no seconds and no years", cron, n)}
 		}
 	}
 	if err := m.validate(); err != nil {
 		return err
 	}
-	if err := s.Fleet().Know(ctx, m.Input); err != nil {
+	if err := all.starter.Fleet().Know(ctx, m.Input); err != nil {
 		return err
 	}
-	_, fingerprint := m.identify()
-	storeURL, err := s.place(ctx, &m)
+	_, fingerprint := m.Identify()
+	storeURL, err := all.starter.place(ctx, &m)
 	if err == nil {
 		err = m.Input.Validate()
 	}
@@ -81,10 +87,10 @@ func (s *Starter) Schedule(ctx context.Context, name string, at Times, m Map) er
 		StaticSummary: summaryLine(note), StaticDetails: detailLines(m.Input, note),
 		Priority: temporal.Priority{PriorityKey: m.Input.Priority, FairnessKey: m.Input.FairnessKey},
 	}
-	if s.searchable(ctx) {
+	if all.starter.searchable(ctx) {
 		action.TypedSearchAttributes = searchAttributes(m.Input)
 	}
-	_, err = s.Client.ScheduleClient().Create(ctx, client.ScheduleOptions{
+	_, err = all.starter.Client.ScheduleClient().Create(ctx, client.ScheduleOptions{
 		ID: name, Spec: client.ScheduleSpec{CronExpressions: at.Cron, TimeZoneName: at.Zone}, Action: action,
 		Memo: map[string]any{memoKey: note, timesKey: at},
 	})
@@ -97,49 +103,48 @@ func (s *Starter) Schedule(ctx context.Context, name string, at Times, m Map) er
 	case err != nil:
 		return fmt.Errorf("create schedule %s: %w", name, err)
 	}
-	d, _, err := s.describeSchedule(ctx, name)
+	d, _, err := all.describe(ctx, name)
 	if err == nil && len(d.Info.NextActionTimes) == 0 {
 		err = &ScheduleError{fmt.Sprintf("schedule %s: the time %s never comes", name, strings.Join(at.Cron, " or "))}
-		return cmp.Or(s.DeleteSchedule(ctx, name), err)
+		return cmp.Or(all.Delete(ctx, name), err)
 	}
 	return err
 }
 
-// Schedules are those of this namespace that start maps.
-func (s *Starter) Schedules(ctx context.Context) ([]Scheduled, error) {
-	all := []Scheduled{}
-	entries, err := s.Client.ScheduleClient().List(ctx, client.ScheduleListOptions{PageSize: 100})
+// List returns all of them.
+func (all Schedules) List(ctx context.Context) ([]Scheduled, error) {
+	list := []Scheduled{}
+	entries, err := all.starter.Client.ScheduleClient().List(ctx, client.ScheduleListOptions{PageSize: 100})
 	for err == nil && entries.HasNext() {
 		var e *client.ScheduleListEntry
 		if e, err = entries.Next(); err == nil && e.WorkflowType.Name == gpumux.MapWorkflow {
-			all = append(all, s.scheduled(e.ID, e.Memo, e.Paused, e.NextActionTimes, e.RecentActions))
+			list = append(list, all.scheduled(e.ID, e.Memo, e.Paused, e.NextActionTimes, e.RecentActions))
 		}
 	}
 	if errors.As(err, new(*serviceerror.Unimplemented)) { // an older server has none
-		return all, nil
+		return list, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list schedules: %w", err)
 	}
-	return all, nil
+	return list, nil
 }
 
-// ScheduleOf is a schedule with the input of its maps.
-func (s *Starter) ScheduleOf(ctx context.Context, name string) (Scheduled, gpumux.MapInput, error) {
+// Get is a schedule with the input of its maps.
+func (all Schedules) Get(ctx context.Context, name string) (Scheduled, gpumux.MapInput, error) {
 	var in gpumux.MapInput
-	d, input, err := s.describeSchedule(ctx, name)
+	d, input, err := all.describe(ctx, name)
 	if err != nil {
 		return Scheduled{}, in, err
 	}
-	if err := s.converter().FromPayloads(input, &in); err != nil {
-		return Scheduled{}, in, fmt.Errorf("read the input of schedule %s: %w", name, connect.WithKeysHint(err))
+	if err := all.starter.converter().FromPayloads(input, &in); err != nil {
+		return Scheduled{}, in, fmt.Errorf("read the input of schedule %s: %w", name, fleet.WithKeysHint(err))
 	}
-	return s.scheduled(name, d.Memo, d.Schedule.State.Paused, d.Info.NextActionTimes, d.Info.RecentActions), in, nil
+	return all.scheduled(name, d.Memo, d.Schedule.State.Paused, d.Info.NextActionTimes, d.Info.RecentActions), in, nil
 }
 
-// describeSchedule is a schedule with the input of its maps as the server has it.
-func (s *Starter) describeSchedule(ctx context.Context, name string) (*client.ScheduleDescription, *commonpb.Payloads, error) {
-	d, err := s.Client.ScheduleClient().GetHandle(ctx, name).Describe(ctx)
+func (all Schedules) describe(ctx context.Context, name string) (*client.ScheduleDescription, *commonpb.Payloads, error) {
+	d, err := all.starter.Client.ScheduleClient().GetHandle(ctx, name).Describe(ctx)
 	if err != nil {
 		return nil, nil, aboutSchedule("look up", name, err)
 	}
@@ -151,15 +156,15 @@ func (s *Starter) describeSchedule(ctx context.Context, name string) (*client.Sc
 	return d, &commonpb.Payloads{Payloads: []*commonpb.Payload{payload}}, nil
 }
 
-func (s *Starter) scheduled(name string, kept *commonpb.Memo, paused bool, next []time.Time, recent []client.ScheduleActionResult,
+func (all Schedules) scheduled(name string, kept *commonpb.Memo, paused bool, next []time.Time, recent []client.ScheduleActionResult,
 ) Scheduled {
 	var note memo
 	one := Scheduled{Name: name, Items: -1, Paused: paused, Next: []time.Time{}, Maps: []string{}}
-	if payload := kept.GetFields()[memoKey]; payload != nil && s.converter().FromPayload(payload, &note) == nil {
+	if payload := kept.GetFields()[memoKey]; payload != nil && all.starter.converter().FromPayload(payload, &note) == nil {
 		one.Task, one.Items, one.Input = note.Task, note.Items, note.Input
 	}
 	if payload := kept.GetFields()[timesKey]; payload != nil {
-		_ = s.converter().FromPayload(payload, &one.Times) // those of another key are not shown
+		_ = all.starter.converter().FromPayload(payload, &one.Times) // those of another key are not shown
 	}
 	if !paused {
 		one.Next = append(one.Next, next...)
@@ -172,19 +177,19 @@ func (s *Starter) scheduled(name string, kept *commonpb.Memo, paused bool, next 
 	return one
 }
 
-// PauseSchedule stops a schedule from starting maps. A map that runs goes on.
-func (s *Starter) PauseSchedule(ctx context.Context, name string) error {
-	return aboutSchedule("pause", name, s.Client.ScheduleClient().GetHandle(ctx, name).Pause(ctx, client.SchedulePauseOptions{}))
+// Pause stops a schedule from starting maps. A map that runs goes on.
+func (all Schedules) Pause(ctx context.Context, name string) error {
+	return aboutSchedule("pause", name, all.starter.Client.ScheduleClient().GetHandle(ctx, name).Pause(ctx, client.SchedulePauseOptions{}))
 }
 
-// ResumeSchedule lets a schedule start maps again. What was due meanwhile is left out.
-func (s *Starter) ResumeSchedule(ctx context.Context, name string) error {
-	return aboutSchedule("resume", name, s.Client.ScheduleClient().GetHandle(ctx, name).Unpause(ctx, client.ScheduleUnpauseOptions{}))
+// Resume lets a schedule start maps again. What was due meanwhile is left out.
+func (all Schedules) Resume(ctx context.Context, name string) error {
+	return aboutSchedule("resume", name, all.starter.Client.ScheduleClient().GetHandle(ctx, name).Unpause(ctx, client.ScheduleUnpauseOptions{}))
 }
 
-// DeleteSchedule deletes a schedule. Maps that it started stay.
-func (s *Starter) DeleteSchedule(ctx context.Context, name string) error {
-	return aboutSchedule("delete", name, s.Client.ScheduleClient().GetHandle(ctx, name).Delete(ctx))
+// Delete deletes a schedule. Maps that it started stay.
+func (all Schedules) Delete(ctx context.Context, name string) error {
+	return aboutSchedule("delete", name, all.starter.Client.ScheduleClient().GetHandle(ctx, name).Delete(ctx))
 }
 
 func aboutSchedule(verb, name string, err error) error {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 
@@ -21,27 +22,25 @@ import (
 	"github.com/gpumux/gpumux/store"
 )
 
-// Starter starts and finds maps. Its methods may be called from several goroutines; its fields are set before the first call.
+// Starter starts and finds maps. Its methods may be called from several goroutines.
 type Starter struct {
 	Client client.Client
 	// Namespace is the client's. Default "default".
 	Namespace string
-	// Store is where large inputs and results lie. Default: the workers' own, which is asked from them when it is needed.
+	// Store is where large inputs and results lie. Default: asked from the workers.
 	Store *store.Store
-	// Converter is the Client's data converter, with which memos and inputs are read. Default: the SDK's.
+	// Converter is the Client's data converter. Default: the SDK's.
 	Converter converter.DataConverter
 	// Keys are those of the workers' store, when this Starter opens it. Default: none.
 	Keys store.Keys
-	// Arrays leaves arrays in lines of results as they are stored; see results.Plain. Default: they are JSON.
+	// Arrays leaves arrays in lines of results as they are stored. Default: JSON.
 	Arrays bool
 
 	mu     sync.Mutex
 	opened *store.Store // the workers' store, opened by this Starter
-	// searched says whether the server has the search attributes; nil before it was asked.
-	searched *bool
 }
 
-// Close closes the store that the Starter opened itself. The Client and the given Store stay open.
+// Close closes the store that the Starter opened itself.
 func (s *Starter) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,13 +71,13 @@ const (
 	Found Entry = "found"
 )
 
-// Start starts a map, or finds the one under its ID, by the rules of the package documentation. Mistakes in the input are a
-// *gpumux.InputError and cost nothing. It returns as soon as the server has the map.
+// Start starts a map, or finds the one under its ID. Mistakes in the input are a
+// *gpumux.InputError. It returns as soon as the server has the map.
 func (s *Starter) Start(ctx context.Context, m Map) (*Handle, error) {
 	if err := m.validate(); err != nil {
 		return nil, err
 	}
-	id, fingerprint := m.identify()
+	id, fingerprint := m.Identify()
 	named := m.ID != ""
 	if named {
 		if err := CheckID(m.ID); err != nil {
@@ -120,7 +119,7 @@ func (s *Starter) Start(ctx context.Context, m Map) (*Handle, error) {
 			return h, err
 		}
 	}
-	return nil, fmt.Errorf("start map %s: other callers keep starting and ending it; give an ID of its own with --id", id)
+	return nil, fmt.Errorf("start map %s: other callers keep starting and ending it; give an ID of its own", id)
 }
 
 // note is what a new run of the map keeps, after the last one that it goes on from.
@@ -138,14 +137,14 @@ func (m *Map) note(fingerprint, id, storeURL string, entry Entry, last *run) mem
 	return note
 }
 
-// own is the newest run under an ID, or nil; an *OtherMap when it is of another task or other items.
+// own is the newest run under an ID, or nil; one of other items is an *OtherMapError.
 func (s *Starter) own(ctx context.Context, id, fingerprint string) (*run, error) {
 	last, err := s.describe(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	if last != nil && last.Memo.Fingerprint != "" && last.Memo.Fingerprint != fingerprint {
-		return nil, &OtherMap{ID: id, Task: last.Memo.Task, Items: last.Memo.Items, Input: last.Memo.Input, Status: last.Status}
+		return nil, &OtherMapError{ID: id, Task: last.Memo.Task, Items: last.Memo.Items, Input: last.Memo.Input, Status: last.Status}
 	}
 	return last, nil
 }
@@ -166,7 +165,7 @@ func decide(last *run, named bool) (Entry, enumspb.WorkflowIdReusePolicy) {
 	return Started, enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE
 }
 
-// begin starts the workflow; a run that goes on under the same ID is WorkflowExecutionAlreadyStarted.
+// begin starts the workflow; a running one is WorkflowExecutionAlreadyStarted.
 func (s *Starter) begin(ctx context.Context, id string, in gpumux.MapInput, note memo, entry Entry,
 	reuse enumspb.WorkflowIdReusePolicy) (*Handle, error) {
 	if err := in.Validate(); err != nil {
@@ -182,29 +181,19 @@ func (s *Starter) begin(ctx context.Context, id string, in gpumux.MapInput, note
 		StaticDetails:                            detailLines(in, note),
 		Priority:                                 temporal.Priority{PriorityKey: in.Priority, FairnessKey: in.FairnessKey},
 	}
-	started, err := s.execute(ctx, options, in)
+	if s.searchable(ctx) {
+		options.TypedSearchAttributes = searchAttributes(in)
+	}
+	started, err := s.Client.ExecuteWorkflow(ctx, options, gpumux.MapWorkflow, in)
 	if err != nil {
 		return nil, fmt.Errorf("start map %s: %w", id, err)
 	}
-	r := &run{ID: id, RunID: started.GetRunID(), FirstRunID: started.GetRunID(), Status: Running, Memo: note}
+	r := &run{Listed: Listed{ID: id, RunID: started.GetRunID(), Status: Running}, FirstRunID: started.GetRunID(), Memo: note}
 	return s.handle(r, entry), nil
 }
 
 // longestKeyword is the most bytes of a Keyword that servers with an SQL database take.
 const longestKeyword = 255
-
-// execute starts the workflow of a map, with search attributes where the server has them. They are never why a start fails.
-func (s *Starter) execute(ctx context.Context, options client.StartWorkflowOptions, in gpumux.MapInput) (client.WorkflowRun, error) {
-	if s.searchable(ctx) {
-		with := options
-		with.TypedSearchAttributes = searchAttributes(in)
-		started, err := s.Client.ExecuteWorkflow(ctx, with, gpumux.MapWorkflow, in)
-		if !errors.As(err, new(*serviceerror.InvalidArgument)) {
-			return started, err
-		}
-	}
-	return s.Client.ExecuteWorkflow(ctx, options, gpumux.MapWorkflow, in)
-}
 
 func searchAttributes(in gpumux.MapInput) temporal.SearchAttributes {
 	return temporal.NewSearchAttributes(
@@ -212,46 +201,101 @@ func searchAttributes(in gpumux.MapInput) temporal.SearchAttributes {
 		temporal.NewSearchAttributeKeyInt64(names.SearchFailed).ValueSet(0))
 }
 
-// searchable reports whether the namespace has both attributes; the server is asked once.
 func (s *Starter) searchable(ctx context.Context) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.searched == nil {
-		request := &operatorservice.ListSearchAttributesRequest{Namespace: s.namespace()}
-		answer, err := s.Client.OperatorService().ListSearchAttributes(ctx, request)
-		if err != nil && ctx.Err() != nil {
-			return false
-		}
-		there := answer.GetCustomAttributes()
-		has := err == nil && there[names.SearchTask] == enumspb.INDEXED_VALUE_TYPE_KEYWORD &&
-			there[names.SearchFailed] == enumspb.INDEXED_VALUE_TYPE_INT
-		s.searched = &has
-	}
-	return *s.searched
+	answer, err := s.Client.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: s.namespace()})
+	there := answer.GetCustomAttributes()
+	return err == nil && there[names.SearchTask] == enumspb.INDEXED_VALUE_TYPE_KEYWORD &&
+		there[names.SearchFailed] == enumspb.INDEXED_VALUE_TYPE_INT
 }
 
-// OtherEdition says that the code of a map's task has changed since the map began, so that it cannot go on with it.
-type OtherEdition struct{ ID, Task, Began, Now string }
+// OtherEditionError says that the task's code has changed since the map began.
+type OtherEditionError struct{ ID, Task, Began, Now string }
 
 // Error names both editions and what to do.
-func (e *OtherEdition) Error() string {
+func (e *OtherEditionError) Error() string {
 	return fmt.Sprintf("map %s began with edition %s of the code of task %s, which has edition %s now; put the code back as it was to go on "+
-		"with the map, or give another --id for a new one", e.ID, e.Began, e.Task, e.Now)
+		"with the map, or give another ID for a new one", e.ID, e.Began, e.Task, e.Now)
 }
 
-// OtherMap says that an ID belongs to a map of another task or over other items.
-type OtherMap struct {
+// OtherMapError says that an ID belongs to a map of another task or over other items.
+type OtherMapError struct {
 	ID, Task, Input string
 	Items           int64
 	Status          Status
 }
 
 // Error says what the ID names.
-func (e *OtherMap) Error() string {
+func (e *OtherMapError) Error() string {
 	over := cmp.Or(e.Input, "other items")
 	if e.Items >= 0 {
 		over = fmt.Sprintf("%d items (%s)", e.Items, over)
 	}
-	return fmt.Sprintf("map ID %q is taken: it names a map of task %s over %s, %s; give another --id, or that task and input",
+	return fmt.Sprintf("map ID %q is taken: it names a map of task %s over %s, %s; give another ID, or that task and input",
 		e.ID, e.Task, over, e.Status)
+}
+
+// NoStoreError says why the workers' store could not be used from here.
+type NoStoreError struct {
+	// URL is the workers' store, when they said.
+	URL string
+	Err error
+}
+
+// Error says what to do.
+func (e *NoStoreError) Error() string {
+	return fmt.Sprintf("%v; give the workers' store", e.Err)
+}
+
+// Unwrap gives the cause.
+func (e *NoStoreError) Unwrap() error { return e.Err }
+
+// store is the given store, or the workers' own. Its errors are *NoStoreError.
+func (s *Starter) store(ctx context.Context) (*store.Store, error) {
+	if s.Store != nil {
+		return s.Store, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.opened != nil {
+		return s.opened, nil
+	}
+	offer, err := s.Fleet().Offer(ctx)
+	if err != nil {
+		return nil, &NoStoreError{Err: err}
+	}
+	return s.openStore(ctx, offer.Store, offer.Host)
+}
+
+// openStore opens the workers' store if it can be the same from here.
+func (s *Starter) openStore(ctx context.Context, url, host string) (*store.Store, error) {
+	here, _ := os.Hostname()
+	switch {
+	case url == "":
+		return nil, &NoStoreError{Err: errors.New("the workers have no store")}
+	case strings.HasPrefix(url, "mem:"):
+		return nil, &NoStoreError{URL: url, Err: fmt.Errorf("the workers' store %s is in their memory", url)}
+	case strings.HasPrefix(url, "file:") && host != here:
+		return nil, &NoStoreError{URL: url, Err: fmt.Errorf("the workers' store %s is a folder of host %s, and this is %s", url, host, here)}
+	}
+	st, err := store.Open(ctx, url, s.Keys)
+	if err != nil {
+		return nil, &NoStoreError{URL: url, Err: err}
+	}
+	s.opened = st
+	return st, nil
+}
+
+// Holds reports whether a URL is an object in the workers' store.
+func (s *Starter) Holds(ctx context.Context, url string) bool {
+	st, err := s.store(ctx)
+	var away *NoStoreError
+	switch {
+	case err == nil:
+		_, err = st.Objects.Key(url)
+		return err == nil
+	case errors.As(err, &away) && away.URL != "": // it is out of reach from here, but its URL is known
+		folder, _, _ := strings.Cut(away.URL, "?")
+		return strings.HasPrefix(url, strings.TrimSuffix(folder, "/")+"/")
+	}
+	return false
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/objects"
 	"github.com/gpumux/gpumux/internal/results"
 )
@@ -179,13 +178,6 @@ func (f *Folder) merge(ctx context.Context, in contract.MergeInput, output strin
 	}
 	defer file.Abort()
 	to := bufio.NewWriterSize(file, 512<<10)
-	var index *items.LineIndex
-	if in.Index != "" {
-		if index, err = f.s.Sources.IndexLines(ctx, in.Index); err != nil {
-			return merged, err
-		}
-		defer index.Abort()
-	}
 	merged.Items = in.Items
 	var outcomes tally
 	next := int64(0)
@@ -194,9 +186,6 @@ func (f *Folder) merge(ctx context.Context, in contract.MergeInput, output strin
 			return errMissing
 		}
 		next++
-		if index != nil {
-			index.Add(l.text)
-		}
 		outcomes.count(l.Outcome)
 		merged.Bytes += int64(len(l.text))
 		_, err := to.Write(l.text)
@@ -214,11 +203,6 @@ func (f *Folder) merge(ctx context.Context, in contract.MergeInput, output strin
 	}
 	if err := errors.Join(to.Flush(), file.Close()); err != nil {
 		return merged, err
-	}
-	if index != nil {
-		if err := index.Close(); err != nil {
-			return merged, err
-		}
 	}
 	merged.Output = f.in.Locate(output)
 	merged.Succeeded, merged.Failed, merged.Faults = outcomes.succeeded, outcomes.failed, outcomes.faults

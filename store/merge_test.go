@@ -127,7 +127,7 @@ func TestMerge_WritesNothingWhenIncomplete(t *testing.T) {
 			parts string
 			want  string
 		}{{5, "p", "item 1 has no result in p"}, {7, "none", "item 0 has no result in none"}} {
-			merged, err := s.Merge(ctx, contract.MergeInput{Parts: c.parts, Output: "out", Index: "out.index", Items: c.items})
+			merged, err := s.Merge(ctx, contract.MergeInput{Parts: c.parts, Output: "out", Items: c.items})
 			require.NoError(t, err)
 			require.Equal(t, c.want, merged.Missing)
 			require.Empty(t, merged.Output)
@@ -141,7 +141,7 @@ func TestMerge_WritesNothingWhenIncomplete(t *testing.T) {
 			{-1, "p", "-1 items are less than none"},
 			{1, "../p", "is not a key"},
 		} {
-			_, err := s.Merge(ctx, contract.MergeInput{Parts: c.parts, Output: "out", Index: "out.index", Items: c.items})
+			_, err := s.Merge(ctx, contract.MergeInput{Parts: c.parts, Output: "out", Items: c.items})
 			require.ErrorContains(t, err, c.want)
 		}
 		_, err := s.Merge(ctx, contract.MergeInput{Parts: "p", Output: "file:///etc/out", Items: 1})
@@ -151,9 +151,6 @@ func TestMerge_WritesNothingWhenIncomplete(t *testing.T) {
 		_, err = s.Merge(canceled, contract.MergeInput{Parts: "p", Output: "out", Items: 1})
 		require.ErrorIs(t, err, context.Canceled)
 		require.Equal(t, "before", get(t, s, "out"))
-		there, err := s.Objects.Exists(ctx, "out.index")
-		require.NoError(t, err)
-		require.False(t, there)
 
 		merged, err := s.Merge(ctx, contract.MergeInput{Parts: "none", Output: "out", Items: 0})
 		require.NoError(t, err)

@@ -305,7 +305,7 @@ func TestSealed_AMapsObjects(t *testing.T) {
 	} {
 		var key *KeyError
 		require.ErrorAs(t, read(), &key, name)
-		require.ErrorContains(t, read(), "GPUMUX_KEYS", name)
+		require.ErrorContains(t, read(), "codec.keys", name)
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/results"
 	"github.com/gpumux/gpumux/store/s3test"
 )
@@ -147,18 +146,4 @@ func TestTail_AnErrorOfTheTakerEndsIt(t *testing.T) {
 		require.ErrorIs(t, tail.Each(t.Context(), func([]byte) error { return enough }), enough)
 		require.Equal(t, []int64{1, 2}, taken(t, tail))
 	}
-}
-
-func TestMerge_IndexReachesEveryStretch(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *Store) {
-		var all []int64
-		for i := range int64(1000) {
-			all = append(all, i)
-		}
-		require.NoError(t, s.WritePart(t.Context(), "m/parts", resultsWith(all...)))
-		merged, err := s.Merge(t.Context(), contract.MergeInput{Parts: "m/parts", Output: "m/results.jsonl", Index: "m/results.Index", Items: 1000})
-		require.NoError(t, err)
-		src := contract.Source{URL: merged.Output, Index: "m/results.Index", Items: 1000, Bytes: merged.Bytes}
-		require.Equal(t, []string{`{"index":998,"value":1}`, `{"index":999,"value":1}`}, itemsOf(t, s, src, 998, 1000))
-	})
 }

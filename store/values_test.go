@@ -12,7 +12,6 @@ import (
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/results"
-	"github.com/gpumux/gpumux/internal/text"
 )
 
 // Every stretch of the values of a results file, whichever items failed.

@@ -3,16 +3,29 @@ package workers
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/contrib/envconfig"
+	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/temporal"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/activities"
+	"github.com/gpumux/gpumux/activities/record"
 	"github.com/gpumux/gpumux/codec"
+	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/internal/payload"
+	"github.com/gpumux/gpumux/store"
 )
 
 // dialLimit bounds the wait for a server at the start.
@@ -72,4 +85,135 @@ func (w *Worker) dial(ctx context.Context) error {
 			o.HostPort, o.Namespace, err)
 	}
 	return nil
+}
+
+const (
+	// reportLimit bounds one try to report the end of an activity, reportPause comes between two.
+	reportLimit = 10 * time.Second
+	reportPause = 500 * time.Millisecond
+)
+
+// patient reports the end of an activity until the server answers or the worker stops.
+// The SDK gives up after ten seconds, and a finished chunk would run again.
+func (w *Worker) patient(
+	ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption,
+) error {
+	switch method {
+	case workflowservice.WorkflowService_RespondActivityTaskCompleted_FullMethodName,
+		workflowservice.WorkflowService_RespondActivityTaskFailed_FullMethodName,
+		workflowservice.WorkflowService_RespondActivityTaskCanceled_FullMethodName:
+	default:
+		return call(ctx, method, req, reply, cc, opts...)
+	}
+	for {
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportLimit)
+		err := call(limited, method, req, reply, cc, opts...)
+		cancel()
+		if code := status.Code(err); code != codes.Unavailable && code != codes.DeadlineExceeded {
+			return err
+		}
+		select {
+		case <-time.After(reportPause):
+		case <-w.life.Done():
+			return err
+		}
+	}
+}
+
+// connect opens the store and the connection to Temporal, where the worker is not alone.
+func (w *Worker) connect(ctx context.Context) (err error) {
+	if w.o.Alone {
+		return nil
+	}
+	if w.store, err = store.Open(ctx, w.storeURL, w.objects); err != nil {
+		return err
+	}
+	w.recorders = record.New(w.store)
+	if w.client = w.o.Client; w.client != nil {
+		return nil
+	}
+	return w.dial(ctx)
+}
+
+// Direct asks for items outside of any map.
+type Direct = activities.Direct
+
+// RunDirect runs items in a pool's slots, and waits for a slot as long as ctx lasts. See activities.Pool.RunDirect.
+func (w *Worker) RunDirect(ctx context.Context, pool string, in Direct) error {
+	return w.direct[pool].RunDirect(ctx, in)
+}
+
+// temporalLog writes the SDK's log to zap: only warnings and errors, since the rest is about the SDK itself.
+type temporalLog struct{ *zap.SugaredLogger }
+
+func newTemporalLog(to *zap.Logger) log.Logger { return ownLog(to.Named("temporal")) }
+
+// ownLog is a log of the worker's own as the SDK's type.
+func ownLog(to *zap.Logger) log.Logger {
+	return temporalLog{to.WithOptions(zap.AddCallerSkip(1)).Sugar()}
+}
+
+func (temporalLog) Debug(string, ...any) {}
+func (temporalLog) Info(string, ...any)  {}
+
+func (l temporalLog) Warn(msg string, keyvals ...any)  { l.Warnw(msg, keyvals...) }
+func (l temporalLog) Error(msg string, keyvals ...any) { l.Errorw(msg, keyvals...) }
+
+// With adds fields to every later line.
+func (l temporalLog) With(keyvals ...any) log.Logger {
+	return temporalLog{l.SugaredLogger.With(keyvals...)}
+}
+
+// withheld replaces in the log what a task said.
+const withheld = "(not in the log, since payloads are encrypted; see the map's results)"
+
+// redact is a log without the texts of faults, which may hold parts of items: the log is
+// not encrypted, even if payloads are. Kinds, places and numbers stay.
+func redact(log *zap.Logger) *zap.Logger {
+	return log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
+		if _, already := c.(redactedCore); already {
+			return c
+		}
+		return redactedCore{c}
+	}))
+}
+
+type redactedCore struct{ zapcore.Core }
+
+// With is zapcore.Core's.
+func (p redactedCore) With(fields []zap.Field) zapcore.Core {
+	return redactedCore{p.Core.With(redacted(fields))}
+}
+
+// Check is zapcore.Core's.
+func (p redactedCore) Check(e zapcore.Entry, to *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if p.Enabled(e.Level) {
+		return to.AddCore(e, p)
+	}
+	return to
+}
+
+// Write is zapcore.Core's.
+func (p redactedCore) Write(e zapcore.Entry, fields []zap.Field) error {
+	return p.Core.Write(e, redacted(fields))
+}
+
+// redacted removes the texts of faults from fields.
+func redacted(fields []zap.Field) []zap.Field {
+	kept := make([]zap.Field, len(fields))
+	for i, f := range fields {
+		kept[i] = f
+		err, _ := f.Interface.(error)
+		var fault *gpumux.Fault
+		var application *temporal.ApplicationError
+		switch {
+		case f.Key == logkey.Fault, f.Key == logkey.Item:
+			kept[i] = zap.String(f.Key, withheld)
+		case errors.As(err, &fault):
+			kept[i] = zap.String(f.Key, string(fault.Kind)+" "+withheld)
+		case errors.As(err, &application):
+			kept[i] = zap.String(f.Key, application.Type()+" "+withheld)
+		}
+	}
+	return kept
 }

@@ -10,11 +10,11 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/activities"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/workers/contact"
 	"github.com/gpumux/gpumux/workers/pool"
-	"github.com/gpumux/gpumux/workers/slot"
 )
 
 // seat is a slot that a lease has.
@@ -26,8 +26,9 @@ type seat struct {
 	held context.Context
 	end  func()
 
-	// Runs come one after the other, and nothing else touches what follows.
-	// pid is the process that later calls build on, 0 if there is none, kept how many residents it had after the last call.
+	// Runs come one after the other, and nothing else touches what follows. pid is the
+	// process that later calls build on, 0 if there is none, kept how many residents it had
+	// after the last call.
 	pid, kept int
 }
 
@@ -55,7 +56,7 @@ func (s *seat) fields(more ...zap.Field) []zap.Field {
 func (s *seat) Held() context.Context { return s.held }
 
 // Run runs a call in the lease's process.
-func (s *seat) Run(ctx context.Context, call activities.Call) error {
+func (s *seat) Run(ctx context.Context, call calls.Call) error {
 	task, err := s.task(call.Task, nil)
 	if err != nil {
 		return err
@@ -68,7 +69,7 @@ func (s *seat) Run(ctx context.Context, call activities.Call) error {
 	defer stop()
 	call.Process = s.pid
 	err = s.runIn(ctx, s.held, s.handle, task, call, nil)
-	if errors.Is(err, slot.ErrGone) {
+	if errors.Is(err, calls.ErrGone) {
 		err = s.gone()
 	}
 	if pid := s.handle.PID(); pid != 0 {

@@ -72,7 +72,7 @@ func (w *Worker) lightQueue() queue {
 	}}
 }
 
-// countPollers counts the workers that have asked a queue for work lately. It returns 0 if the server does not say.
+// countPollers counts the workers that ask a queue for work; 0 if that is unknown.
 func (w *Worker) countPollers(name string) func(context.Context) int {
 	return func(ctx context.Context) int {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -89,7 +89,8 @@ func (w *Worker) countPollers(name string) func(context.Context) int {
 	}
 }
 
-// ownQueue is the worker's own queue, so that clients can ask each worker. If the server has no standalone activities, a workflow asks.
+// ownQueue is for questions to this worker; without standalone activities a workflow
+// asks.
 func (w *Worker) ownQueue() queue {
 	name := contract.WorkerQueue(w.identity)
 	o := w.options(name)
@@ -102,7 +103,7 @@ func (w *Worker) ownQueue() queue {
 	}}
 }
 
-// poolQueues are the pool's own queue and one per device. They share the pool's slots through one supplier.
+// poolQueues are the pool's queue and one per device, which share a supplier.
 func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Guard, size *autoslots.Sizing) []queue {
 	groups, leases := map[string]string{}, map[string]bool{contract.LeaseQueue(names.PoolQueue(p.Name)): true}
 	for _, g := range p.Groups {
@@ -161,10 +162,10 @@ func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Gua
 func (w *Worker) serveLease(name string, register func(worker.Registry)) (stop func(), err error) {
 	o := w.options(name)
 	o.DisableWorkflowWorker = true
-	// A version of a deployment remembers every queue that it ever served, and a hundred are the most.
+	// A deployment's version remembers every queue it ever served, at most a hundred.
 	o.DeploymentOptions = worker.DeploymentOptions{}
 	o.MaxConcurrentActivityTaskPollers, o.MaxConcurrentActivityExecutionSize = 1, lightPolls
-	// When it is stopped, nothing runs any more, but what the last calls gave may be on its way. It goes out before the lease ends.
+	// Nothing runs by then, but the last results must go out before the lease ends.
 	o.WorkerStopTimeout = contract.HeartbeatEvery
 	served := worker.New(w.client, name, o)
 	register(served)
@@ -174,7 +175,7 @@ func (w *Worker) serveLease(name string, register func(worker.Registry)) (stop f
 	return served.Stop, nil
 }
 
-// watchQueue is the queue beside a pool's, or a device's, on which maps ask whether anybody serves it.
+// watchQueue is beside a pool's or a device's queue; maps ask there who serves it.
 func (w *Worker) watchQueue(beside string, pl *pool.Pool, group string) queue {
 	name := contract.WatchQueue(beside)
 	serves := func() bool { return pl.Slots(group) > 0 }
@@ -187,7 +188,7 @@ func (w *Worker) watchQueue(beside string, pl *pool.Pool, group string) queue {
 	}}
 }
 
-// gate lets a queue be asked for work only while its pool has a healthy device. The work takes no slot.
+// gate opens a queue only while its pool has a healthy device. It takes no slot.
 type gate func() bool
 
 // recheck is how often a closed gate is looked at.

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
-	"os"
 	"time"
 
 	"go.uber.org/zap"
@@ -14,6 +13,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/activities"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/workers/autoslots"
 	"github.com/gpumux/gpumux/workers/config"
@@ -21,12 +21,12 @@ import (
 	"github.com/gpumux/gpumux/workers/metrics"
 	"github.com/gpumux/gpumux/workers/pool"
 	"github.com/gpumux/gpumux/workers/sharing"
-	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/process"
 )
 
-// runner runs the calls of one task queue in a pool: of the pool's own queue, or of one device's.
+// runner runs the calls of one task queue in a pool: of the pool's own queue, or of one
+// device's.
 type runner struct {
 	// host and identity are the worker's.
 	host, identity string
@@ -39,19 +39,22 @@ type runner struct {
 	halt context.Context
 	// sizing measures the calls of a pool with slots: auto; nil otherwise.
 	sizing *autoslots.Sizing
-	// allowance is the memory that a process of a task takes on a model of device beside its data.
+	// allowance is the memory that a process of a task takes on a model of device beside its
+	// data.
 	allowance func(model, task string) gpumux.Size
 	metrics   *metrics.Metrics
 	// share is what the pool has of a group.
 	share func(group string) sharing.Share
-	// examine says why the devices of a group take no more work after a fault, or "" if they do.
+	// examine says why the devices of a group take no more work after a fault, or "" if they
+	// do.
 	examine func(ctx context.Context, group string, fault *gpumux.Fault) string
 	log     *zap.Logger
 }
 
-// Run looks the task up, waits for a slot and runs the call in it. The error is a *gpumux.Fault when the task is unknown, its
-// process died or no device is left, and ctx's cause when ctx ended.
-func (r *runner) Run(ctx context.Context, call activities.Call) error {
+// Run looks the task up, waits for a slot and runs the call in it. The error is a
+// *gpumux.Fault when the task is unknown, its process died or no device is left, and
+// ctx's cause when ctx ended.
+func (r *runner) Run(ctx context.Context, call calls.Call) error {
 	task, err := r.task(call.Task, call.Arg)
 	if err != nil {
 		return err
@@ -79,7 +82,8 @@ func (r *runner) Run(ctx context.Context, call activities.Call) error {
 	return r.runIn(ctx, held, h, task, call, stint)
 }
 
-// task finds a task, with the user that it runs as here and what its processes have as an argument.
+// task finds a task, with the user that it runs as here and what its processes have as an
+// argument.
 func (r *runner) task(name string, arg json.RawMessage) (launch.Task, error) {
 	task, err := r.tasks.Find(name)
 	if err == nil && task.User == nil {
@@ -107,7 +111,7 @@ func until(ctx, end context.Context) (context.Context, func()) {
 }
 
 // runIn runs a call in the slot that it has.
-func (r *runner) runIn(ctx, held context.Context, h *pool.Handle, task launch.Task, call activities.Call, stint *autoslots.Stint) error {
+func (r *runner) runIn(ctx, held context.Context, h *pool.Handle, task launch.Task, call calls.Call, stint *autoslots.Stint) error {
 	share := r.share(h.Group)
 	turn, err := share.Await(ctx)
 	if err != nil {
@@ -116,8 +120,9 @@ func (r *runner) runIn(ctx, held context.Context, h *pool.Handle, task launch.Ta
 	if err := contact.Check(held); err != nil {
 		return err
 	}
-	in := r.slotCall(ctx, call, task, h, stint)
-	in.Held = func() error { return contact.Check(held) }
+	call.Task = task.Name
+	call = r.granted(call, h, stint)
+	call.Held = func() error { return contact.Check(held) }
 	if call.Whole {
 		r.log.Info("a call has a device to itself; its neighbours wait", zap.String(logkey.Pool, r.pool.Name),
 			zap.String(logkey.Device, h.Group), zap.String(logkey.Task, task.Name))
@@ -127,7 +132,7 @@ func (r *runner) runIn(ctx, held context.Context, h *pool.Handle, task launch.Ta
 			}
 		}
 	}
-	err = h.Run(ctx, in)
+	err = h.Run(ctx, task, call)
 	var fault *gpumux.Fault
 	if errors.As(err, &fault) {
 		share.Siblings(ctx, turn, fault)
@@ -144,41 +149,32 @@ func (r *runner) runIn(ctx, held context.Context, h *pool.Handle, task launch.Ta
 	return err
 }
 
-// slotCall is the call for the slot, with the budget of its process.
-func (r *runner) slotCall(ctx context.Context, call activities.Call, task launch.Task, h *pool.Handle, stint *autoslots.Stint) slot.Call {
+// granted is a call with what its process may have, whose results are counted on their
+// way.
+func (r *runner) granted(call calls.Call, h *pool.Handle, stint *autoslots.Stint) calls.Call {
 	took := r.metrics.Items(r.pool.Name)
 	rest := remainder{left: call.Len}
-	in := slot.Call{
-		Task: task, Edition: call.Edition, Ran: call.Ran, Mode: call.Mode, Timeout: call.Timeout, Attempts: call.Attempts, Clean: call.Clean,
-		Lease: call.Lease, Rebuilt: call.Rebuilt, Process: call.Process, Target: call.Target, Arrays: call.Arrays, Items: call.Items, Done: func(d slot.Done) {
-			if d.Peak > 0 && h.Peak != nil {
-				h.Peak.Take(d.Peak)
-			}
-			took.Observe(d.Busy.Seconds())
-			if rest.soon(d.Busy) {
-				r.pool.Ending(h)
-			}
-			if d.Fault != nil {
-				h.Faults.Add(1)
-				r.metrics.Fault(r.pool.Name, d.Fault.Kind)
-			}
-			if d.Peak > 0 && call.Peak != nil {
-				call.Peak(d.Peak, d.Budget)
-			}
-			stint.Done(d.Peak)
-			call.Done(d.Result)
-		},
+	done := call.Done
+	call.Done = func(d calls.Done) {
+		h.ObservePeak(d.Peak)
+		took.Observe(d.Busy.Seconds())
+		if rest.soon(d.Busy) {
+			r.pool.Ending(h)
+		}
+		if d.Fault != nil {
+			h.Faults.Add(1)
+			r.metrics.Fault(r.pool.Name, d.Fault.Kind)
+		}
+		stint.Done(d.Peak)
+		done(d)
 	}
-	if call.Keep != nil {
-		in.Keep = func(index int64, name string, file *os.File) error { return call.Keep(ctx, index, name, file) }
-	}
-	if allowance := r.allowance(h.Model, task.Name); call.Whole || h.Model != gpu.CPU && allowance > 0 {
-		in.Env, in.Room = h.Limits(allowance, call.Whole)
+	if allowance := r.allowance(h.Model, call.Task); call.Whole || h.Model != gpu.CPU && allowance > 0 {
+		call.Env, call.Room = h.Limits(allowance, call.Whole)
 	}
 	if call.Whole {
-		in.Memory = h.Memory
+		call.Memory = h.Memory
 	}
-	return in
+	return call
 }
 
 // remainder is what is left of a call.
@@ -189,8 +185,8 @@ type remainder struct {
 }
 
 const (
-	// fetchAhead is how long before the likely end of a call the next one is fetched: as long as a busy server takes. Items that take
-	// longer than longItem are not worth it.
+	// fetchAhead is how long before the likely end of a call the next one is fetched: as
+	// long as a busy server takes. Items that take longer than longItem are not worth it.
 	fetchAhead = 300 * time.Millisecond
 	longItem   = time.Second
 )

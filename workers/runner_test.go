@@ -13,12 +13,13 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/activities"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/workers/contact"
 	"github.com/gpumux/gpumux/workers/metrics"
 	"github.com/gpumux/gpumux/workers/pool"
 	"github.com/gpumux/gpumux/workers/sharing"
-	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/slottest"
 )
 
@@ -44,20 +45,20 @@ func TestRunner_ADeathDuringAPauseBlamesNobody(t *testing.T) {
 	defer stop()
 	r, fakes := newRunner()
 	crash := &gpumux.Fault{Kind: gpumux.Crash, Op: "run", Message: "signal SIGKILL"}
-	fakes[0].Do = func(_ context.Context, call slot.Call) error {
+	fakes[0].Do = func(_ context.Context, _ launch.Task, call calls.Call) error {
 		require.NoError(t, call.Held())
 		clock += 12 * time.Second
-		require.ErrorIs(t, call.Held(), slot.ErrLapsed)
+		require.ErrorIs(t, call.Held(), calls.ErrLapsed)
 		return crash
 	}
 	err := r.Run(ctx, activities.Call{Task: "t"})
-	require.ErrorIs(t, err, slot.ErrLapsed)
+	require.ErrorIs(t, err, calls.ErrLapsed)
 	require.False(t, errors.As(err, new(*gpumux.Fault)))
 	require.Empty(t, r.metrics.Faults)
-	require.ErrorIs(t, r.Run(ctx, activities.Call{Task: "t"}), slot.ErrLapsed, "nothing more begins")
+	require.ErrorIs(t, r.Run(ctx, activities.Call{Task: "t"}), calls.ErrLapsed, "nothing more begins")
 
 	r, fakes = newRunner()
-	fakes[0].Do = func(context.Context, slot.Call) error { return crash }
+	fakes[0].Do = func(context.Context, launch.Task, calls.Call) error { return crash }
 	require.ErrorIs(t, r.Run(t.Context(), activities.Call{Task: "t"}), crash, "later deaths count")
 }
 
@@ -77,14 +78,14 @@ func TestRunner_SaysWhenACallEndsSoon(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, fakes := newRunner()
 			var soon []int
-			fakes[0].Do = func(_ context.Context, call slot.Call) error {
+			fakes[0].Do = func(_ context.Context, _ launch.Task, call calls.Call) error {
 				for range of.soon {
-					call.Done(slot.Done{Busy: of.each})
+					call.Done(calls.Done{Busy: of.each})
 					soon = append(soon, r.pool.Soon(""))
 				}
 				return nil
 			}
-			require.NoError(t, r.Run(t.Context(), activities.Call{Task: "t", Len: of.items, Done: func(gpumux.Result) {}}))
+			require.NoError(t, r.Run(t.Context(), activities.Call{Task: "t", Len: of.items, Done: func(calls.Done) {}}))
 			require.Equal(t, of.soon, soon)
 			require.Zero(t, r.pool.Soon(""))
 			require.Equal(t, 2, r.pool.Free(""))
@@ -105,13 +106,13 @@ func TestRunner_WaitsForASlotAsLongAsTheCallDoes(t *testing.T) {
 func TestRunner_ACallThatDoesNotEndHasItsSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, fakes := newRunner()
-		fakes[0].Do = func(_ context.Context, call slot.Call) error {
-			call.Done(slot.Done{Busy: time.Millisecond})
+		fakes[0].Do = func(_ context.Context, _ launch.Task, call calls.Call) error {
+			call.Done(calls.Done{Busy: time.Millisecond})
 			require.Equal(t, 1, r.pool.Soon(""))
 			time.Sleep(time.Second)
 			require.Zero(t, r.pool.Soon(""))
 			return nil
 		}
-		require.NoError(t, r.Run(t.Context(), activities.Call{Task: "t", Len: 2, Done: func(gpumux.Result) {}}))
+		require.NoError(t, r.Run(t.Context(), activities.Call{Task: "t", Len: 2, Done: func(calls.Done) {}}))
 	})
 }

@@ -7,8 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/gpumux/gpumux/workers/slot/process"
-	"github.com/gpumux/gpumux/workers/slot/pyruntime"
-	"github.com/gpumux/gpumux/workers/slot/rruntime"
+	"github.com/gpumux/gpumux/workers/slot/runtimes"
 )
 
 // installRuntimes writes the runtimes of Python and R, into a temporary folder if the user has no cache folder, and returns Python's.
@@ -44,10 +43,10 @@ func (w *Worker) installRuntimes() (string, error) {
 
 // unpack writes the runtimes below a folder and returns Python's.
 func (w *Worker) unpack(dir string) (python string, err error) {
-	if w.rRuntime, err = rruntime.Install(dir); err != nil {
+	if w.rRuntime, err = runtimes.R(dir); err != nil {
 		return "", err
 	}
-	return pyruntime.Install(dir)
+	return runtimes.Python(dir)
 }
 
 // makeHomes makes the folder that is HOME for tasks, outside of dir if that is read-only, and the homes of users who have none.

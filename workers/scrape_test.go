@@ -16,12 +16,13 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/gpu/gputest"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/workers/contact"
 	"github.com/gpumux/gpumux/workers/metrics"
 	"github.com/gpumux/gpumux/workers/pool"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
-	"github.com/gpumux/gpumux/workers/slot/pyruntime"
+	"github.com/gpumux/gpumux/workers/slot/runtimes"
 )
 
 // scraped is the answer to one scrape.
@@ -42,7 +43,7 @@ func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 	require.NoError(t, err)
 	defer inventory.Close()
 	dir := site(t)
-	runtime, err := pyruntime.Install(filepath.Join(dir, "runtime"))
+	runtime, err := runtimes.Python(filepath.Join(dir, "runtime"))
 	require.NoError(t, err)
 	onCPU := func() *slot.Slot {
 		s := slot.New(slot.Options{Device: gpu.CPU, Runtime: runtime, Grace: time.Second})
@@ -50,30 +51,26 @@ func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 		return s
 	}
 	m := metrics.New(zap.NewNop(), "", nil)
-	first, peak := onCPU(), &pool.Peak{}
-	m.Follow(metrics.Slot{Pool: "cpu", Name: "cpu/0", Device: gpu.CPU, Runs: first, Peak: peak})
-	m.Follow(metrics.Slot{Pool: "cpu", Name: "cpu/1", Device: gpu.CPU, Runs: onCPU(), Peak: &pool.Peak{}})
-	require.NoError(t, first.Run(t.Context(), slot.Call{
-		Task: launch.Task{Name: "embed", Python: "embed.py:embed", Dir: dir}, Done: func(slot.Done) {},
-		Items: func(yield func(gpumux.Item, error) bool) {
+	first := &pool.Handle{Slot: onCPU(), Name: "cpu/0", Group: gpu.CPU}
+	m.Offer(pool.New("cpu", []*pool.Handle{first, {Slot: onCPU(), Name: "cpu/1", Group: gpu.CPU}}))
+	require.NoError(t, first.Run(t.Context(), launch.Task{Name: "embed", Python: "embed.py:embed", Dir: dir}, calls.Call{
+		Done: func(calls.Done) {},
+		Items: func(yield func(calls.Item, error) bool) {
 			for i := range 3 {
-				if !yield(gpumux.Item{Index: int64(i), Value: []byte("1")}, nil) {
+				if !yield(calls.Item{Index: int64(i), Value: []byte("1")}, nil) {
 					return
 				}
 			}
 		},
 	}))
-	peak.Take(30 << 20)
-	peak.Take(20 << 20)
+	first.ObservePeak(30 << 20)
+	first.ObservePeak(20 << 20)
 	p, _, _ := testPool(4, "A", "B")
 	m.Fault(p.Name, gpumux.Crash)
 	m.Fault(p.Name, gpumux.Crash)
 	p.Resize(3, 3)
 	p.Cordon("B", "lost")
 	m.Offer(p)
-	for _, device := range []string{"A", "B"} {
-		m.Follow(metrics.Slot{Pool: p.Name, Name: p.Name + "/" + device, Device: device, Runs: onCPU(), Peak: &pool.Peak{}})
-	}
 	m.Cordoned(p.Name, "probe")
 	m.Probed("sick", 1500*time.Millisecond)
 	for _, seconds := range []float64{0.0008, 0.02, 7200} {

@@ -24,7 +24,7 @@ func (w *Worker) shareDevices(ctx context.Context) error {
 	w.shares = map[shareKey]sharing.Share{}
 	for _, p := range w.placements {
 		for _, g := range p.Groups {
-			share, err := p.Strategy().Prepare(ctx, w.sharing, p.Use(g.Devices))
+			share, err := p.Sharing.Prepare(ctx, w.sharing, p.Use(g.Devices))
 			if err != nil {
 				return fmt.Errorf("pool %s: %w", p.Name, err)
 			}

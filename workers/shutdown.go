@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
+	"time"
 
+	"github.com/gpumux/gpumux/workers/contact"
 	"github.com/gpumux/gpumux/workers/pool"
 )
 
@@ -44,11 +47,7 @@ func (w *Worker) shutdown() error {
 	if w.store != nil {
 		err = errors.Join(err, w.store.Close())
 	}
-	closed := make(chan error, 1)
-	err = errors.Join(err, w.await("the GPU driver has not let go", func() { closed <- w.closeInventory() }))
-	if len(closed) > 0 {
-		err = errors.Join(err, <-closed)
-	}
+	err = errors.Join(err, w.await("the GPU driver has not let go", w.closeInventory))
 	if w.scratch != "" {
 		err = errors.Join(err, os.RemoveAll(w.scratch))
 	}
@@ -74,7 +73,8 @@ func (w *Worker) drain() error {
 	w.giveUp(pool.ErrStopped)
 	if w.guarding != nil {
 		w.guarding()
-		if err := w.await("a driver that is asked about devices has not answered", w.guards.Wait); err != nil {
+		answered := func() error { w.guards.Wait(); return nil }
+		if err := w.await("a driver that is asked about devices has not answered", answered); err != nil {
 			errs = append(errs, fmt.Errorf("%w; look at gpumux gpus", err))
 		}
 	}
@@ -92,14 +92,11 @@ func (w *Worker) endProcesses() error {
 	}
 	all.Wait()
 	if w.templates != nil {
-		errs = append(errs, w.await("a process that others are forked from has not ended", w.templates.Close))
+		closed := func() error { w.templates.Close(); return nil }
+		errs = append(errs, w.await("a process that others are forked from has not ended", closed))
 	}
 	if w.sharing != nil {
-		closed := make(chan error, 1)
-		errs = append(errs, w.await("an MPS daemon has not ended", func() { closed <- w.sharing.Close() }))
-		if len(closed) > 0 {
-			errs = append(errs, <-closed)
-		}
+		errs = append(errs, w.await("an MPS daemon has not ended", w.sharing.Close))
 	}
 	return errors.Join(errs...)
 }
@@ -110,17 +107,14 @@ func (w *Worker) patience() (context.Context, context.CancelFunc) {
 }
 
 // await waits for end. If end takes too long, it goes on by itself.
-func (w *Worker) await(what string, end func()) error {
+func (w *Worker) await(what string, end func() error) error {
 	ctx, cancel := w.patience()
 	defer cancel()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		end()
-	}()
+	done := make(chan error, 1)
+	go func() { done <- end() }()
 	select {
-	case <-done:
-		return nil
+	case err := <-done:
+		return err
 	case <-ctx.Done():
 		return fmt.Errorf("%s for %s: %w", what, w.o.Grace+w.slack, context.Cause(ctx))
 	}
@@ -131,4 +125,37 @@ func (w *Worker) closeInventory() error {
 		return nil
 	}
 	return w.inventory.Close()
+}
+
+// liveness is what a worker knows of its own state. Any goroutine may use it.
+type liveness struct {
+	serving, stopping atomic.Bool
+
+	mu sync.Mutex
+	// ended are the errors of the queues that are served no more.
+	ended []error
+}
+
+// addEnded notes that a queue is served no more.
+func (s *liveness) addEnded(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = append(s.ended, err)
+}
+
+// health returns why this worker cannot do its work now, one reason per line, or nil.
+func (w *Worker) health() error {
+	switch {
+	case w.state.stopping.Load():
+		return errors.New("the worker is stopping")
+	case !w.state.serving.Load():
+		return errors.New("the worker is starting")
+	}
+	w.state.mu.Lock()
+	reasons := append([]error(nil), w.state.ended...)
+	w.state.mu.Unlock()
+	if silent := w.contact.Silence(); silent > contact.Limit {
+		reasons = append(reasons, fmt.Errorf("the Temporal server has not answered for %s", silent.Round(time.Second)))
+	}
+	return errors.Join(reasons...)
 }

@@ -9,8 +9,8 @@ import (
 	"go.temporal.io/sdk/worker"
 )
 
-// young is how long a poll counts as about to bring work. A queue with work answers sooner. An older poll counts as idle, and another
-// queue may use the same free slot.
+// young is how long a poll counts as about to bring work: a queue with work answers
+// sooner. An older poll is idle, and another queue may use the same free slot.
 const young = 50 * time.Millisecond
 
 // supplier decides when Temporal is asked for work: only while a slot is free. One serves the pool's queue, its devices' queues and
@@ -24,7 +24,7 @@ const young = 50 * time.Millisecond
 // polls that were open, and goes back to the server when it waits for long. Polls are granted in the order of asking, so no queue starves.
 type supplier struct {
 	pool vacancies
-	// groups has the device of each device's queue; the pool's own queue is not in it. leases are the queues of leases.
+	// groups has the device of each device's queue, leases the queues of leases.
 	groups map[string]string
 	leases map[string]bool
 	now    func() time.Time
@@ -40,12 +40,12 @@ type supplier struct {
 	drained []chan struct{}
 }
 
-// vacancies is what the supplier knows of a pool. The answers may be old; every change is followed by a wake.
+// vacancies is what the supplier knows of a pool. A wake follows every change.
 type vacancies interface {
 	// Slots is how many slots a group of devices has, or the pool for "".
 	Slots(group string) int
-	// Free is how many of them are not in use, Soon how many more will not be soon, Leased how many leases have, Leasable how many more
-	// they may have.
+	// Free are not in use, Soon more will not be soon, Leased are with leases, and Leasable
+	// more may be.
 	Free(group string) int
 	Soon(group string) int
 	Leased(group string) int
@@ -58,7 +58,7 @@ type ask struct {
 	grant chan *worker.SlotPermit // buffered, so that a grant never blocks
 }
 
-// poll is an issued permit; it travels in SlotPermit.UserData. used says that work came of it.
+// poll is an issued permit, in SlotPermit.UserData. used: work came of it.
 type poll struct {
 	queue string
 	since time.Time
@@ -186,15 +186,15 @@ func (s *supplier) forget(p *poll) {
 	s.idle = slices.DeleteFunc(s.idle, func(o *poll) bool { return o == p })
 }
 
-// grant issues every permit that may be issued now. If an ask waits for the oldest young poll, it runs again when that poll has aged.
-// The caller holds the lock.
+// grant issues every permit that may be issued now, and again when the oldest young poll
+// has aged if an ask waits for that. The caller holds the lock.
 func (s *supplier) grant() {
 	leases := 0 // work of leases, of which some may wait for a slot here
 	for queue := range s.leases {
 		leases += s.used[queue]
 	}
 	seated := s.pool.Leased("")
-	// Calls of other pools may have slots of this one, too. A lease that waits takes no slot from a map.
+	// Other pools' calls may have slots of this one. A waiting lease takes none from a map.
 	free := min(s.pool.Slots("")-(s.total-s.saving-leases)-seated, s.pool.Free("")) + s.pool.Soon("")
 	leasable := s.pool.Leasable("") - max(0, leases-seated)
 	now := s.now()

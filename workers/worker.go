@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -37,24 +39,24 @@ import (
 
 // Options adjust a Worker; the zero value is right for a process of its own.
 type Options struct {
-	// Client is an open connection, which the worker does not close. Default: dialled as Config.Temporal says.
+	// Client is an open connection, which stays open. Default: dialled by Config.Temporal.
 	Client client.Client
 	// Codec is what payloads pass through. A Client must have been made with it already. Default: the keys of Config.Codec, else
 	// TEMPORAL_CODEC_ENDPOINT. Objects in the store are encrypted with the keys of Config.Codec in any case.
 	Codec converter.PayloadCodec
-	// Alone is for a worker without Temporal and without a store, which runs what RunDirect is given and nothing else.
+	// Alone is for a worker without Temporal and store, which runs RunDirect alone.
 	Alone bool
 	// Inventory is the host's devices, which the worker does not close. Default: gpu.Open.
 	Inventory *gpu.Inventory
 	// Version is what the worker says of itself. Default "dev".
 	Version string
-	// StopTimeout is how long Stop lets running chunks go on before it hands them back. Default 30 s.
+	// StopTimeout is how long running chunks may go on after Stop. Default 30 s.
 	StopTimeout time.Duration
 	// Grace is the time between TERM and KILL of a task process. Default 5 s.
 	Grace time.Duration
 	// StartLimit bounds a task process's start, imports included. Default 5 min.
 	StartLimit time.Duration
-	// Runtime is the folder that the runtimes of Python and R are written to. Default: gpumux in the user's cache folder.
+	// Runtime is the folder for the runtimes. Default: gpumux in the user's cache folder.
 	Runtime string
 	// Log may be nil.
 	Log *zap.Logger
@@ -109,7 +111,7 @@ type Worker struct {
 	serving   []worker.Worker
 }
 
-// New checks the configuration against this host's devices; the error lists every mistake. It starts nothing.
+// New checks the configuration against this host, lists every mistake, starts nothing.
 func New(c config.Config, o Options) (*Worker, error) {
 	o.StopTimeout = cmp.Or(o.StopTimeout, 30*time.Second)
 	o.Grace = cmp.Or(o.Grace, 5*time.Second)
@@ -188,7 +190,7 @@ func (w *Worker) start(ctx context.Context) error {
 	w.guarding = cancel
 	w.memory = memory.New(w.placements, w.inventory, w.log)
 	w.guards.Go(func() { w.memory.Run(guarding) })
-	w.memory.Prove(ctx)
+	w.memory.Report()
 	w.contact = contact.New(w.question(), contact.Uptime, w.log)
 	if w.contact.Client = w.client; !w.o.Alone {
 		w.guards.Go(func() { w.contact.Run(guarding) })
@@ -222,8 +224,8 @@ func (w *Worker) question() func(context.Context) error {
 	}
 }
 
-// openPools makes the slots of all pools, probes their devices and returns their queues. Until guarding ends, it watches the devices
-// and adapts the numbers of slots.
+// openPools makes the slots of all pools, probes their devices and returns their queues.
+// Until guarding ends, it watches the devices and adapts the numbers of slots.
 func (w *Worker) openPools(ctx, guarding context.Context, runtime string) (queues []queue) {
 	w.templates, w.ledger, w.direct = template.NewSet(w.log), pool.NewLedger(), map[string]*activities.Pool{}
 	guard := health.New(w.inventory, w.tryDevice, 2*time.Second, w.log)
@@ -297,21 +299,21 @@ func (w *Worker) newHandle(name string, p config.Placement, g config.Group, runt
 	env, room := limits(0, false)
 	o := slot.Options{
 		Name: name, Host: w.host, Device: g.Name, Memory: p.Memory, Room: room, Mode: p.Mode, Hygiene: p.Hygiene, Env: env,
-		Runtime: runtime, RRuntime: w.rRuntime, Home: w.home, Templates: w.templates, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
+		Runtime: runtime, RRuntime: w.rRuntime, Home: w.home, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
 		Log: w.log.With(zap.String(logkey.Pool, p.Name)), MPS: share.MPS(),
 	}
 	if o.MPS {
 		o.Ending = share.End
 	}
 	w.memory.Confine(&o, p, g)
-	runs, held := slot.New(o), &pool.Peak{}
+	runs := slot.NewSharing(w.templates, o)
 	share.Join(runs)
-	w.metrics.Follow(metrics.Slot{Pool: p.Name, Name: name, Device: g.Name, Runs: runs, Peak: held})
 	var devices []string
 	for _, d := range g.Devices {
 		devices = append(devices, d.UUID)
 	}
-	return &pool.Handle{Slot: runs, Name: name, Budget: p.Memory, Group: g.Name, Devices: devices, Peak: held, Model: memory.Model(g.Devices[0]), Memory: alone.Memory, Limits: limits}
+	return &pool.Handle{Slot: runs, Name: name, Budget: p.Memory, Group: g.Name, Devices: devices,
+		Model: memory.Model(g.Devices[0]), Memory: alone.Memory, Limits: limits}
 }
 
 func (w *Worker) serveMetrics() error {
@@ -326,5 +328,44 @@ func (w *Worker) serveMetrics() error {
 	return err
 }
 
-// Failed delivers the error that ended the serving of a queue, such as a namespace that was deleted. Stop the worker then.
+// Failed delivers the error that ended the serving of a queue. Stop the worker then.
 func (w *Worker) Failed() <-chan error { return w.failed }
+
+// threads are the variables that tell numeric libraries how many threads to use.
+var threads = []string{
+	"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
+	"NUMBA_NUM_THREADS",
+}
+
+// environment is the environment that a slot's devices need. room is what a process's framework may use on each of them.
+func environment(p config.Pool, g config.Group, room gpumux.Size) map[string]string {
+	if g.Devices[0].Kind == gpu.KindCPU {
+		if p.Slots == config.AutoSlots {
+			// Slots do what threads would, and a running process cannot learn of a new share.
+			return cpuEnvironment(runtime.GOMAXPROCS(0))
+		}
+		return cpuEnvironment(int(p.Slots))
+	}
+	env := map[string]string{
+		// By UUID, so that the same name means the same device in every tool.
+		"CUDA_VISIBLE_DEVICES": g.Name,
+		"CUDA_DEVICE_ORDER":    "PCI_BUS_ID",
+	}
+	if p.Memory > 0 || p.Slots > 1 || p.Slots == config.AutoSlots {
+		// Without these the first slot takes most of the device at its start and its neighbours fail.
+		env["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+		env["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
+	}
+	memory.Cap(env, room, g.Devices)
+	return env
+}
+
+// cpuEnvironment hides the GPUs and splits the processors between the slots.
+func cpuEnvironment(slots int) map[string]string {
+	env := map[string]string{"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
+	share := strconv.Itoa(max(1, runtime.GOMAXPROCS(0)/slots))
+	for _, name := range threads {
+		env[name] = share
+	}
+	return env
+}

@@ -19,9 +19,11 @@ import (
 
 func localWorker(t *testing.T, address string) (*Worker, string) {
 	dir := site(t)
-	w, err := New(config.Local(config.LocalOptions{
-		Pool: "cpu", Slots: 2, Memory: 1 << 30, Dir: dir, TasksDir: "tasks", Address: address, Store: "file://" + dir + "/store",
-	}), Options{Inventory: onlyCPU(t), Runtime: filepath.Join(dir, "runtime"), Version: "1.2.3"})
+	c := config.Local(config.LocalOptions{
+		Pool: "cpu", Slots: 2, Memory: 1 << 30, Dir: dir, TasksDir: "tasks", Store: "file://" + dir + "/store",
+	})
+	c.Temporal.Address = address
+	w, err := New(c, Options{Inventory: onlyCPU(t), Runtime: filepath.Join(dir, "runtime"), Version: "1.2.3"})
 	require.NoError(t, err)
 	return w, dir
 }

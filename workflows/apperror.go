@@ -21,7 +21,8 @@ func FaultOf(err error) *gpumux.Fault {
 	return &fault
 }
 
-// unwrapFault removes the activity's wrapping from an error, so that a failed map says what happened in its first line.
+// unwrapFault removes the activity's wrapping from an error, so that a failed map says
+// what happened in its first line.
 func unwrapFault(err error) error {
 	if err == nil || temporal.IsCanceledError(err) {
 		return err

@@ -9,8 +9,8 @@ import (
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
-// collector holds the results that came back inline. It moves them into the store when they are too many for the result of a
-// workflow.
+// collector holds the results that came back inline. It moves them into the store when
+// they are too many for the result of a workflow.
 type collector struct {
 	results []gpumux.Result
 	bytes   int

@@ -24,18 +24,19 @@ const (
 	endless = 10 * 365 * 24 * time.Hour
 	// mostRecent is how many of the newest failures a map shows.
 	mostRecent = 5
-	// inlineChunk bounds the bytes of items that one activity carries inline; the server takes 2 MiB.
+	// inlineChunk bounds the items that one activity carries; the server takes 2 MiB.
 	inlineChunk = 256 << 10
 )
 
-// engine runs the pieces of one map: it keeps a window of chunks in flight and books their results. Its state changes only in the
-// workflow's own coroutines, so replay repeats it.
+// engine runs the pieces of one map: it keeps a window of chunks in flight and books
+// their results. Its state changes only in the workflow's own coroutines, so replay
+// repeats it.
 type engine struct {
 	id     string
 	in     gpumux.MapInput
 	rungs  []*rung
 	items  []json.RawMessage
-	source *gpumux.Source
+	source *contract.Source
 	parts  string
 	claim  contract.Claim
 	inline bool
@@ -59,13 +60,13 @@ type engine struct {
 	fault    error
 	changed  bool
 	recent   []gpumux.Result
-	// contact is how long items run on while the server does not answer; see contract.TimeoutOf.
+	// contact is that of the chunks; see contract.TimeoutOf.
 	contact gpumux.Duration
 	// drain stops handing out chunks, so that the map can continue as a new run.
 	drain func() bool
 }
 
-// tooLarge are the types of the SDK's errors for payloads that are too large for the server: trying again cannot help.
+// tooLarge are the types of errors for payloads that the server never takes.
 var tooLarge = []string{"payloadSizeError", "TMPRL1103"}
 
 // sortedKeys are the keys of a map in order, so that a replay repeats it.
@@ -81,15 +82,15 @@ func newEngine(id string, in gpumux.MapInput, total int64) *engine {
 		queue, _ := names.RungQueue(name)
 		e.rungs = append(e.rungs, &rung{queue: queue})
 	}
-	e.setEdition(in.Edition)
 	if total > 0 {
 		e.todo = []contract.Piece{{Work: contract.Whole(total)}}
 	}
 	return e
 }
 
-// run returns when every item has a result, when the map failed, when more items failed than may, when it was cancelled, or when it was
-// drained; in each case no chunk is in flight any more.
+// run returns when every item has a result, when the map failed, when more items failed
+// than may, when it was cancelled, or when it was drained; in each case no chunk is in
+// flight any more.
 func (e *engine) run(ctx workflow.Context) error {
 	work, cancel := workflow.WithCancel(ctx)
 	defer cancel()
@@ -118,8 +119,8 @@ func (e *engine) run(ctx workflow.Context) error {
 	return ctx.Err()
 }
 
-// idle waits for a change, or until items that raised may be tried again. While no worker is known and there is work, it widens the window
-// if no change comes.
+// idle waits for a change, or until items that raised may be tried again. While no worker
+// is known and there is work, it widens the window if no change comes.
 func (e *engine) idle(ctx workflow.Context, draining bool) error {
 	e.changed = false
 	if pause := e.due(workflow.Now(ctx)); pause > 0 && !e.paused && !draining {
@@ -145,8 +146,8 @@ func (e *engine) left() (items int64) {
 	return items
 }
 
-// nextChunk cuts the next chunk off the pieces that are due: higher rungs first, because they are the stragglers. likely is the expected
-// time of an item; 0: nobody knows.
+// nextChunk cuts the next chunk off the pieces that are due: higher rungs first, because
+// they are the stragglers. likely is the expected time of an item; 0: nobody knows.
 func (e *engine) nextChunk(now time.Time) (piece contract.Piece, likely time.Duration) {
 	at := -1
 	for i, piece := range e.todo {
@@ -167,7 +168,7 @@ func (e *engine) nextChunk(now time.Time) (piece contract.Piece, likely time.Dur
 }
 
 // fits is how many of the first items one activity can carry, at least one.
-func (e *engine) fits(runs gpumux.Runs) (items int64) {
+func (e *engine) fits(runs contract.Runs) (items int64) {
 	bytes := 0
 	for _, run := range runs {
 		for i := run.Start; i < run.End; i++ {
@@ -204,7 +205,7 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece, likely tim
 		Priority: temporal.Priority{PriorityKey: e.in.Priority, FairnessKey: e.in.FairnessKey},
 	}
 	chunk := contract.Chunk{
-		Map: e.id, Task: e.in.Task, Edition: e.rungs[at].edition, Mode: e.in.Mode, Timeout: e.in.Timeout, Attempts: e.in.Attempts,
+		Map: e.id, Task: e.in.Task, Edition: e.in.Edition, Mode: e.in.Mode, Timeout: e.in.Timeout, Attempts: e.in.Attempts,
 		Arg: e.in.Arg, FailFast: e.in.FailFast, MayFail: e.mayFail(e.counts.Failed), Backoff: e.in.Backoff > 0, Tries: piece.Tries,
 		Work: piece.Work, Source: e.source, Range: e.in.Range, Key: e.in.Key, WithItem: e.in.WithItem,
 		Parts: e.parts, Claim: e.claim, Inline: e.inline, Larger: at+1 < len(e.rungs), Limit: gpumux.Duration(e.sizer.Limit(piece)),
@@ -226,12 +227,10 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece, likely tim
 			e.requeue(ctx, piece)
 			err = nil
 		case err != nil:
-		case e.agrees(at, result.Edition):
-			err = e.apply(ctx, piece, at, likely, result)
-		case chunk.Edition == "" && e.parts == "":
+		case chunk.Edition == "" && result.Edition != "" && e.in.Edition != "" && result.Edition != e.in.Edition:
 			e.requeue(ctx, piece) // no result of it counts; now the edition to ask for is known
 		default:
-			err = e.mixed(at, result.Edition)
+			err = e.apply(ctx, piece, at, likely, result)
 		}
 		e.inFlight--
 		e.changed = true
@@ -249,6 +248,7 @@ func (e *engine) apply(ctx workflow.Context, piece contract.Piece, at int, likel
 	if err := e.check(piece, at, result); err != nil {
 		return err
 	}
+	e.in.Edition = cmp.Or(e.in.Edition, result.Edition)
 	e.counts.Add(result.Succeeded, result.Failed, result.Faults)
 	e.busy += time.Duration(result.Busy)
 	e.peaks.Merge(result.Peak)
@@ -310,7 +310,7 @@ func (e *engine) requeue(ctx workflow.Context, piece contract.Piece) {
 	e.spill(ctx)
 }
 
-// join adds a piece to one of the same rung. Slow pieces stay apart where they are apart, since their paces differ.
+// join adds a piece to one of the same rung. Slow pieces of different paces stay apart.
 func join(to *contract.Piece, piece contract.Piece) bool {
 	switch {
 	case to.Tries != piece.Tries || !to.Due.Equal(piece.Due):
@@ -329,8 +329,8 @@ func join(to *contract.Piece, piece contract.Piece) bool {
 	return true
 }
 
-// mostRuns is how many runs of items a workflow holds itself. More become a work list in the store, so that histories and handoffs
-// stay small.
+// mostRuns is how many runs of items a workflow holds itself. More become a work list in
+// the store, so that histories and handoffs stay small.
 const mostRuns = 1 << 14
 
 // spill moves the piece with the most runs into the store when there are too many.

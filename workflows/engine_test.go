@@ -93,7 +93,7 @@ func TestMap_ItemsThatNeedMoreMemoryGoUpTheLadder(t *testing.T) {
 		if queue != "gpumux.small" || start(c) > 3 || end(c) < 3 {
 			return nil, nil
 		}
-		r := contract.ChunkResult{Covered: c.Len(), Ran: c.Len(), Escalate: gpumux.Runs{{Start: 3, End: 4}}}
+		r := contract.ChunkResult{Covered: c.Len(), Ran: c.Len(), Escalate: contract.Runs{{Start: 3, End: 4}}}
 		for i := start(c); i <= end(c); i++ {
 			if i != 3 {
 				r.Results = append(r.Results, gpumux.Result{Index: i, Value: json.RawMessage(fmt.Sprint(i * i))})
@@ -109,7 +109,7 @@ func TestMap_ItemsThatNeedMoreMemoryGoUpTheLadder(t *testing.T) {
 	}
 	at := slices.Index(w.queues, "gpumux.large")
 	require.GreaterOrEqual(t, at, 0)
-	require.Equal(t, gpumux.Runs{{Start: 3, End: 4}}, w.chunks[at].Runs)
+	require.Equal(t, contract.Runs{{Start: 3, End: 4}}, w.chunks[at].Runs)
 	require.False(t, w.chunks[at].Larger, "the last rung has none above it")
 	require.True(t, w.chunks[0].Larger)
 }
@@ -151,7 +151,7 @@ func TestMap_AChunkThatStopsEarlyIsContinued(t *testing.T) {
 	var results []workflows.Result[int]
 	require.NoError(t, env.GetWorkflowResult(&results))
 	require.Equal(t, 81, results[9].Value)
-	require.Equal(t, []gpumux.Runs{{{Start: 0, End: 10}}, {{Start: 1, End: 10}}}, []gpumux.Runs{w.chunks[0].Runs, w.chunks[1].Runs})
+	require.Equal(t, []contract.Runs{{{Start: 0, End: 10}}, {{Start: 1, End: 10}}}, []contract.Runs{w.chunks[0].Runs, w.chunks[1].Runs})
 }
 
 func TestMap_InvalidOptionsNameTheField(t *testing.T) {

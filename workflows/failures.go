@@ -8,7 +8,8 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// allowFailures sets at how many failures the map ends: those that are there already do not count.
+// allowFailures sets at how many failures the map ends: those that are there already do
+// not count.
 func (e *engine) allowFailures() {
 	if most := e.in.MaxFailures.Of(e.total); most >= 0 {
 		e.most = e.counts.Failed + most
@@ -27,7 +28,8 @@ func (e *engine) mayFail(failed int64) *int64 {
 // failedEnough reports whether more items have failed than may.
 func (e *engine) failedEnough() bool { return e.most >= 0 && e.counts.Failed > e.most }
 
-// failed is how many items have failed, with those of segments under way as far as they have told.
+// failed is how many items have failed, with those of segments under way as far as they
+// have told.
 func (m *mapping) failed() int64 {
 	failed := m.engine.counts.Failed
 	for _, id := range sortedKeys(m.segmentsOpen) {

@@ -12,7 +12,8 @@ import (
 	"github.com/gpumux/gpumux/internal/payload"
 )
 
-// decodeInput reads the input of this run of gpumux.Map, with the state that the run before left.
+// decodeInput reads the input of this run of gpumux.Map, with the state that the run
+// before left.
 func decodeInput(ctx workflow.Context, raw converter.RawValue) (gpumux.MapInput, *contract.Carry, error) {
 	if workflow.GetInfo(ctx).ContinuedExecutionRunID != "" {
 		if in, carry, err := decodeHandoff(raw); err == nil { // else a cron schedule starts the map again
@@ -32,8 +33,9 @@ func decodeSegment(ctx workflow.Context, raw converter.RawValue) (gpumux.MapInpu
 	return decodeHandoff(raw)
 }
 
-// decodeHandoff reads what another run of a map left. If that was of a later version, it panics: Temporal tries the task of the workflow
-// again until a worker of that version has it, and shows the error meanwhile.
+// decodeHandoff reads what another run of a map left. If that was of a later version, it
+// panics: Temporal tries the task of the workflow again until a worker of that version
+// has it, and shows the error meanwhile.
 func decodeHandoff(raw converter.RawValue) (gpumux.MapInput, *contract.Carry, error) {
 	var c contract.Handoff
 	err := payload.Decode(raw, &c)
@@ -44,8 +46,9 @@ func decodeHandoff(raw converter.RawValue) (gpumux.MapInput, *contract.Carry, er
 	return gpumux.MapInput(c.Input), c.Carry, err
 }
 
-// check returns an error if a result cannot be that of a piece on a rung. Anybody may answer an activity, and a false answer must neither keep
-// a map running for ever nor add results.
+// check returns an error if a result cannot be that of a piece on a rung. Anybody may
+// answer an activity, and a false answer must neither keep a map running for ever nor add
+// results.
 func (e *engine) check(piece contract.Piece, at int, r contract.ChunkResult) error {
 	items := piece.Len()
 	wrong := func(format string, args ...any) error {
@@ -57,6 +60,9 @@ func (e *engine) check(piece contract.Piece, at int, r contract.ChunkResult) err
 	}
 	if r.Covered == 0 && !((e.in.FailFast || e.most >= 0) && r.Failed > 0) {
 		return wrong("it covers none of them, so it did nothing; a finished chunk covers all")
+	}
+	if len(r.Edition) > gpumux.MaxName || e.in.Edition != "" && r.Edition != "" && r.Edition != e.in.Edition {
+		return wrong("items ran with edition %.60s of the code, and the map runs with %s", r.Edition, e.in.Edition)
 	}
 	if min(r.Succeeded, r.Failed, r.Ran, int64(r.Busy), int64(r.Pace), int64(r.Slots)) < 0 ||
 		max(r.Succeeded, r.Failed, r.Ran) > items || r.Slots > contract.MaxSlots {
@@ -78,7 +84,7 @@ func (e *engine) check(piece contract.Piece, at int, r contract.ChunkResult) err
 		}
 		told[result.Index] = true
 	}
-	for to, runs := range []gpumux.Runs{r.Escalate, r.Again} {
+	for to, runs := range []contract.Runs{r.Escalate, r.Again} {
 		for _, run := range runs {
 			for index := run.Start; index < run.End; index++ {
 				if !piece.Runs.Has(index) || told[index] {

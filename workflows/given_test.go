@@ -58,7 +58,7 @@ func TestMap_AnAnswerThatCannotBeIsAnError(t *testing.T) {
 		"another's item":  {contract.ChunkResult{Covered: 10, Results: []gpumux.Result{{Index: 10, Value: value}}}, "a result of item 10"},
 		"twice":           {contract.ChunkResult{Covered: 10, Results: []gpumux.Result{{Value: value}, {Value: value}}}, "a result of item 0"},
 		"neither":         {contract.ChunkResult{Covered: 10, Results: []gpumux.Result{{}}}, "a result of item 0"},
-		"no larger slot":  {contract.ChunkResult{Covered: 10, Escalate: gpumux.Runs{{Start: 3, End: 4}}}, "sends 1 items to a larger slot"},
+		"no larger slot":  {contract.ChunkResult{Covered: 10, Escalate: contract.Runs{{Start: 3, End: 4}}}, "sends 1 items to a larger slot"},
 		"endless slots":   {contract.ChunkResult{Covered: 10, Slots: 1 << 62}, "on 4611686018427387904 slots"},
 		"negative counts": {contract.ChunkResult{Covered: 10, Ran: -1}, "-1 run"},
 	} {

@@ -31,7 +31,8 @@ type lease struct {
 	seat  contract.Seat
 	// deadline is when its time is over; zero before it has a slot.
 	deadline time.Time
-	// losses counts those since the last finished call, broken is the one that is still to be rebuilt, or told.
+	// losses counts those since the last finished call, broken is the one that is still to
+	// be rebuilt, or told.
 	losses int
 	broken *gpumux.Fault
 	// over is why no call can work any more.
@@ -92,7 +93,8 @@ func (l *lease) acquire(ctx workflow.Context) error {
 
 func (l *lease) patience() time.Duration { return cmp.Or(l.o.Patience, defaultPatience) }
 
-// ask asks for a slot of one pool. It is not served where nobody offers one; the fault is that of the worker that took it.
+// ask asks for a slot of one pool. It is not served where nobody offers one; the fault is
+// that of the worker that took it.
 func (l *lease) ask(ctx workflow.Context, at int) (served bool, fault *gpumux.Fault, err error) {
 	l.tries++
 	l.queue = contract.QueueOf(l.id, l.tries)

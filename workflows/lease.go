@@ -17,17 +17,21 @@ import (
 type LeaseOptions struct {
 	// Ladder names the pools to use, first choice first. Default: the pool "gpu".
 	Ladder []string
-	// Patience is how long a pool may lack a worker that offers leases before the next one of the ladder is asked. After the last one
-	// WithSlot fails. A pool that is busy is waited for. Default 1 min.
+	// Patience is how long a pool may lack a worker that offers leases before the next one
+	// of the ladder is asked. After the last one WithSlot fails. A pool that is busy is
+	// waited for. Default 1 min.
 	Patience time.Duration
-	// TTL is how long the lease may last, from when it has a slot. At most 24 h; default 10 min.
+	// TTL is how long the lease lasts, once it has a slot. At most 24 h; default 10 min.
 	TTL time.Duration
-	// Timeout bounds a call. Default: the task's own. Attempts is how often a call that raises is tried. Default 1.
+	// Timeout bounds a call, Attempts how often one that raises is tried. Default: the
+	// task's own; 1.
 	Timeout  time.Duration
 	Attempts int
-	// Rebuild keeps anew what calls need, when the process or the slot of the lease was lost: it runs before the next call, on another
-	// slot where need be. A handle from before then stands for the resident that Rebuild kept under the same key, so give the keys in
-	// the task: gpumux.keep(value, key="model"). Default: what is lost is the error of the call.
+	// Rebuild keeps anew what calls need, when the process or the slot of the lease was
+	// lost: it runs before the next call, on another slot where need be. A handle from
+	// before then stands for the resident that Rebuild kept under the same key, so give the
+	// keys in the task: gpumux.keep(value, key="model"). Default: what is lost is the error
+	// of the call.
 	Rebuild func(ctx workflow.Context, s *Slot) error
 }
 
@@ -39,7 +43,7 @@ const mostLosses = 5
 
 // Seat says where a lease has its slot.
 type Seat struct {
-	// Host is the worker's host name, Slot is pool/number, Device the device's UUID or "CPU".
+	// Host is a host name, Slot pool/number, Device the device's UUID or "CPU".
 	Host, Slot, Device string
 	// Memory is the slot's budget; 0 means none.
 	Memory gpumux.Size
@@ -62,11 +66,14 @@ func (s *Slot) Seat() Seat {
 	return Seat{Host: at.Host, Slot: at.Slot, Device: at.Device, Memory: at.Memory, Until: at.Until}
 }
 
-// WithSlot holds a slot while f runs: all calls of f run in one task process, in order, so what a call keeps there (gpumux.keep) is
-// there for the next one. The slot is free again when f has returned and the calls that it began have ended; an error of f cancels them.
+// WithSlot holds a slot while f runs: all calls of f run in one task process, in order,
+// so what a call keeps there (gpumux.keep) is there for the next one. The slot is free
+// again when f has returned and the calls that it began have ended; an error of f cancels
+// them.
 //
-// A lease ends with its TTL, with its worker or host, and with the workflow. A call then fails with a gpumux.Fault of the kind
-// slot_lost, which FaultOf finds, unless Rebuild is given. A pool leases only some of its slots, so that maps go on.
+// A lease ends with its TTL, with its worker or host, and with the workflow. A call then
+// fails with a gpumux.Fault of the kind slot_lost, which FaultOf finds, unless Rebuild is
+// given. A pool leases only some of its slots, so that maps go on.
 func WithSlot(ctx workflow.Context, o LeaseOptions, f func(ctx workflow.Context, s *Slot) error) error {
 	l, err := newLease(ctx, o)
 	if err != nil {
@@ -124,15 +131,18 @@ func (f Future[Out]) Get(ctx workflow.Context) (out Out, err error) {
 // IsReady reports whether Get returns at once.
 func (f Future[Out]) IsReady() bool { return f.raw.IsReady() }
 
-// Done is for a workflow.Selector; it is ready when the call is. Its value is the call's only through Get.
+// Done is for a workflow.Selector; it is ready when the call is. Its value is the call's
+// only through Get.
 func (f Future[Out]) Done() workflow.Future { return f.raw }
 
-// Call runs a task for one item on the slot and returns its value. A gpumux.Handle in the item becomes its value there.
+// Call runs a task for one item on the slot and returns its value. A gpumux.Handle in the
+// item becomes its value there.
 func Call[Out any](ctx workflow.Context, s *Slot, task string, item any) (Out, error) {
 	return CallAsync[Out](ctx, s, task, item).Get(ctx)
 }
 
-// CallAsync is Call that doesn't wait. Calls on a slot run in the order in which they were made; those on several slots side by side.
+// CallAsync is Call that doesn't wait. Calls on a slot run in the order in which they
+// were made; those on several slots side by side.
 func CallAsync[Out any](ctx workflow.Context, s *Slot, task string, item any) Future[Out] {
 	in := contract.SlotCall{Task: task, Timeout: gpumux.Duration(s.lease.o.Timeout), Attempts: s.lease.o.Attempts}
 	var err error
@@ -149,8 +159,9 @@ func CallAsync[Out any](ctx workflow.Context, s *Slot, task string, item any) Fu
 	return Future[Out]{s.call(ctx, in)}
 }
 
-// Move copies a resident from one slot to another, through the memory of their hosts and the workers' store, and returns the handle of
-// the copy. The original stays until Drop. The value has to be one that Python's pickle takes, as arrays and modules are.
+// Move copies a resident from one slot to another, through the memory of their hosts and
+// the workers' store, and returns the handle of the copy. The original stays until Drop.
+// The value has to be one that Python's pickle takes, as arrays and modules are.
 func Move(ctx workflow.Context, h gpumux.Handle, from, to *Slot) (gpumux.Handle, error) {
 	var object string
 	err := workflow.SideEffect(ctx, func(workflow.Context) any { return contract.ResidentsFolder + newID() }).Get(&object)
@@ -169,7 +180,8 @@ func Move(ctx workflow.Context, h gpumux.Handle, from, to *Slot) (gpumux.Handle,
 	return moved, err
 }
 
-// Drop lets go of residents of the slot, so their memory is free. All go when the lease ends.
+// Drop lets go of residents of the slot, so their memory is free. All go when the lease
+// ends.
 func (s *Slot) Drop(ctx workflow.Context, residents ...gpumux.Handle) error {
 	if len(residents) == 0 {
 		return nil
@@ -191,7 +203,8 @@ func (s *Slot) call(ctx workflow.Context, in contract.SlotCall) workflow.Future 
 	return future
 }
 
-// call does a call, on another slot or with another process where those before are lost and can be rebuilt.
+// call does a call, on another slot or with another process where those before are lost
+// and can be rebuilt.
 func (l *lease) call(ctx workflow.Context, in contract.SlotCall, rebuilds bool) (answer contract.SlotAnswer, err error) {
 	for {
 		if err := cmp.Or(ctx.Err(), l.over); err != nil {
@@ -215,7 +228,8 @@ func (l *lease) call(ctx workflow.Context, in contract.SlotCall, rebuilds bool) 
 	}
 }
 
-// try does a call once. The fault says that something is lost that is not the call's doing.
+// try does a call once. The fault says that something is lost that is not the call's
+// doing.
 func (l *lease) try(ctx workflow.Context, in contract.SlotCall, answer *contract.SlotAnswer) (*gpumux.Fault, error) {
 	within, cancel := workflow.WithCancel(ctx)
 	defer cancel()
@@ -265,7 +279,8 @@ func (l *lease) silent() *gpumux.Fault {
 			contract.HeartbeatTimeout)}
 }
 
-// recover finds a slot again and rebuilds what calls need there. An error is that of the call which met the loss.
+// recover finds a slot again and rebuilds what calls need there. An error is that of the
+// call which met the loss.
 func (l *lease) recover(ctx workflow.Context) error {
 	for l.broken != nil {
 		fault := l.broken
@@ -297,7 +312,8 @@ func (l *lease) recover(ctx workflow.Context) error {
 	return nil
 }
 
-// rebuild runs Rebuild. It leaves broken what the function met, or that it failed: then it runs before the next call.
+// rebuild runs Rebuild. It leaves broken what the function met, or that it failed: then
+// it runs before the next call.
 func (l *lease) rebuild(ctx workflow.Context) error {
 	fault := *l.broken
 	fault.Kind = gpumux.SlotLost // the slot is another one, whatever was lost

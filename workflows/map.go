@@ -15,23 +15,25 @@ import (
 type Options struct {
 	// Ladder names the pools to use, first choice first. Default: the pool "gpu".
 	Ladder []string
-	// Patience is how long a pool may lack a worker with a healthy device before the next one of the ladder takes its work. Default 1 min.
+	// Patience is how long a pool may lack a worker with a healthy device before the next
+	// one of the ladder takes its work. Default 1 min.
 	Patience time.Duration
 	// Mode is persistent or fresh. Default: the task's own.
 	Mode gpumux.Mode
-	// Arg is what all items share, such as a configuration: see gpumux.MapInput. Default: none.
+	// Arg is what all items share; see gpumux.MapInput. Default: none.
 	Arg any
-	// Chunk is the number of items per activity, Window the number of activities in flight. Default: learnt.
+	// Chunk is the number of items per activity, Window the number of activities in flight.
+	// Default: learnt.
 	Chunk  int
 	Window int
 	// Timeout bounds one item. Default: the task's own.
 	Timeout time.Duration
 	// Attempts is how often an item that raises is tried. Default 1.
 	Attempts int
-	// Backoff is the pause before an item that raised is tried again; it doubles up to a minute. Default: none.
+	// Backoff is the pause before another try; it doubles up to a minute. Default: none.
 	Backoff time.Duration
-	// FailFast makes the first failed item the error of the map. MaxFailures ends the map when more items than that have failed, such as
-	// "10" or "5%". Default: any number may.
+	// FailFast makes the first failed item the error of the map. MaxFailures ends the map
+	// when more items than that have failed, such as "10" or "5%". Default: any number may.
 	FailFast    bool
 	MaxFailures gpumux.Tolerance
 	// Priority is 1 (first) to 5 (last); FairnessKey shares pools between keys.
@@ -39,21 +41,24 @@ type Options struct {
 	FairnessKey string
 }
 
-// Result is what one item came to: Value, or Fault when it failed. Output is what the task printed for it.
+// Result has the Value of an item, or its Fault. Output is what the task printed for it.
 type Result[Out any] struct {
 	Value  Out
 	Fault  *gpumux.Fault
 	Output string
 }
 
-// Map runs the task over the items on the pools of the ladder and returns one result per item, in order. It is called from
-// workflow code and needs a gpumux worker on the pools, not in the caller's process.
+// Map runs the task over the items on the pools of the ladder and returns one result per
+// item, in order. It is called from workflow code and needs a gpumux worker on the pools,
+// not in the caller's process.
 //
-// A failed item is a result with a Fault. The error is for what ends the whole map: an input that is not valid, a task that
-// no worker knows, cancellation, or failed items with FailFast and MaxFailures; FaultOf finds the fault behind it.
+// A failed item is a result with a Fault. The error is for what ends the whole map: an
+// input that is not valid, a task that no worker knows, cancellation, or failed items
+// with FailFast and MaxFailures; FaultOf finds the fault behind it.
 //
-// Items and results travel through the workflow's history, whose size Temporal limits: use Map up to about 10,000 items and
-// a few MB in all, an item or result of at most 1 MiB. For more, start gpumux.Map with a source, as MapSource does.
+// Items and results travel through the workflow's history, whose size Temporal limits:
+// use Map up to about 10,000 items and a few MB in all, an item or result of at most 1
+// MiB. For more, start gpumux.Map with a source, as MapSource does.
 func Map[In, Out any](ctx workflow.Context, task string, items []In, o Options) ([]Result[Out], error) {
 	raw := make([]json.RawMessage, len(items))
 	for i := range items {
@@ -101,7 +106,8 @@ func Map[In, Out any](ctx workflow.Context, task string, items []In, o Options) 
 // largestItem is the most bytes of one item that travels inline.
 const largestItem = 1 << 20
 
-// encodeItem is the JSON of an item. The error goes on behind the item's name; instead says what to do with one that is too large.
+// encodeItem is the JSON of an item. The error goes on behind the item's name; instead
+// says what to do with one that is too large.
 func encodeItem(item any, instead string) (json.RawMessage, error) {
 	encoded, err := json.Marshal(item)
 	if err != nil {
@@ -113,7 +119,7 @@ func encodeItem(item any, instead string) (json.RawMessage, error) {
 	return encoded, nil
 }
 
-// decode makes a fault of a value that does not fit Out: one odd item must not lose the others.
+// decode makes a fault of a value that does not fit Out: it must not lose the others.
 func decode[Out any](r gpumux.Result) Result[Out] {
 	result := Result[Out]{Fault: r.Fault, Output: r.Output}
 	if r.Fault == nil {
@@ -139,8 +145,9 @@ func Values[Out any](results []Result[Out]) ([]Out, error) {
 	return values, nil
 }
 
-// MapSource runs gpumux.Map as a child workflow and returns its summary: the way to map over a file in the store or a range,
-// of any size. The results lie in the file that the summary's Output names.
+// MapSource runs gpumux.Map as a child workflow and returns its summary: the way to map
+// over a file in the store or a range, of any size. The results lie in the file that the
+// summary's Output names.
 func MapSource(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, error) {
 	var summary gpumux.Summary
 	if err := in.Validate(); err != nil {

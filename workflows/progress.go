@@ -43,7 +43,8 @@ func (m *mapping) progress(now time.Time) gpumux.Progress {
 func (m *mapping) show(ctx workflow.Context) {
 	p := m.progress(workflow.Now(ctx))
 	workflow.SetCurrentDetails(ctx, details(p, m.in.Rungs()))
-	// To set an attribute that the server lacks would stop the workflow. A run that was started with it shows that the server has it.
+	// To set an attribute that the server lacks would stop the workflow. A run that was
+	// started with it shows that the server has it.
 	told, has := workflow.GetTypedSearchAttributes(ctx).GetInt64(searchFailed)
 	if has && (told == 0 && p.Failed > 0 || m.phase == gpumux.Done && told != p.Failed) {
 		if err := workflow.UpsertTypedSearchAttributes(ctx, searchFailed.ValueSet(p.Failed)); err != nil {

@@ -19,7 +19,8 @@ import (
 	"github.com/gpumux/gpumux/internal/text"
 )
 
-// Register registers gpumux.Map, its segments and gpumux.Describe with a worker of the queue gpumux.
+// Register registers gpumux.Map, its segments and gpumux.Describe with a worker of the
+// queue gpumux.
 func Register(r worker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(runMap, workflow.RegisterOptions{Name: gpumux.MapWorkflow})
 	r.RegisterWorkflowWithOptions(runSegment, workflow.RegisterOptions{Name: contract.SegmentWorkflow})
@@ -84,7 +85,8 @@ type mapping struct {
 	collected collector
 	started   time.Time
 	phase     gpumux.Phase
-	// asked says that the caller named the output, so that earlier runs may have left results there.
+	// asked says that the caller named the output, so that earlier runs may have left
+	// results there.
 	asked bool
 	// reduceEdition is that of the code of a reduce that is a task.
 	reduceEdition string
@@ -96,7 +98,8 @@ type mapping struct {
 	// segmentCount counts those that were started, running holds those that have not ended.
 	segmentCount int
 	segmentsOpen map[string]*segmentRun
-	// changed wakes the coroutine that starts segments; the engine's own flag wakes the engine.
+	// changed wakes the coroutine that starts segments; the engine's own flag wakes the
+	// engine.
 	changed bool
 }
 
@@ -110,8 +113,8 @@ func pathElement(id string) string {
 	return "map"
 }
 
-// lightOptions are for light activities, on the queue gpumux. They are tried again until they work: a store that is full or away
-// pauses the map and loses nothing.
+// lightOptions are for light activities, on the queue gpumux. They are tried again until
+// they work: a store that is full or away pauses the map and loses nothing.
 func lightOptions(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: gpumux.Queue, StartToCloseTimeout: endless, HeartbeatTimeout: contract.HeartbeatTimeout, Summary: text.Plain(summary),
@@ -130,7 +133,7 @@ func (m *mapping) prepare(ctx workflow.Context, carry *contract.Carry) error {
 		return nil
 	}
 	if m.in.Source != "" {
-		var source gpumux.Source
+		var source contract.Source
 		index := contract.IndexInput{Source: m.in.Source, Index: contract.SourceIndexOf(m.engine.parts), Key: m.in.Key, Columns: m.in.Columns}
 		err := workflow.ExecuteActivity(lightOptions(ctx, "index "+m.in.Source), contract.IndexSource, index).Get(ctx, &source)
 		if err != nil {
@@ -143,7 +146,7 @@ func (m *mapping) prepare(ctx workflow.Context, carry *contract.Carry) error {
 	if err := m.findEdition(ctx); err != nil {
 		return err
 	}
-	if err := (&reduction{mapping: m}).checkKnown(ctx); err != nil {
+	if err := m.checkReduce(ctx); err != nil {
 		return err
 	}
 	if m.engine.inline {
@@ -152,7 +155,8 @@ func (m *mapping) prepare(ctx workflow.Context, carry *contract.Carry) error {
 	return m.findStored(ctx)
 }
 
-// findStored claims the folder of the map's parts and leaves as work only what is not stored there.
+// findStored claims the folder of the map's parts and leaves as work only what is not
+// stored there.
 func (m *mapping) findStored(ctx workflow.Context) error {
 	in := contract.PartsInput{Parts: m.engine.parts, Items: m.engine.total, Owner: m.owner(), Cache: m.cache()}
 	var found contract.Found
@@ -191,7 +195,8 @@ func (m *mapping) owner() contract.Owner {
 	return o
 }
 
-// cache is where the map's results may be found, or nil. Only a map without items has no edition.
+// cache is where the map's results may be found, or nil. Only a map without items has no
+// edition.
 func (m *mapping) cache() *contract.Cache {
 	if !m.in.Cache || m.in.Edition == "" {
 		return nil
@@ -201,7 +206,7 @@ func (m *mapping) cache() *contract.Cache {
 	return &contract.Cache{Owner: owner, Source: m.engine.source, Range: m.in.Range}
 }
 
-func (m *mapping) withSource(source gpumux.Source) *engine {
+func (m *mapping) withSource(source contract.Source) *engine {
 	e := newEngine(m.engine.id, m.in, source.Items)
 	e.source, e.parts, e.onChange, e.paused = &source, m.engine.parts, m.engine.onChange, m.engine.paused
 	e.sizer.Fixed = m.engine.sizer.Fixed
@@ -211,21 +216,20 @@ func (m *mapping) withSource(source gpumux.Source) *engine {
 // mostRounds is how often items that are missing from the results run again.
 const mostRounds = 3
 
-// finish merges the parts, or returns the results themselves if they are few and small. If parts were lost or damaged, it is not
-// done: their items are work again.
+// finish merges the parts, or returns the results themselves if they are few and small.
+// If parts were lost or damaged, it is not done: their items are work again.
 func (m *mapping) finish(ctx workflow.Context) (summary gpumux.Summary, done bool, err error) {
 	summary = gpumux.Summary{
 		Task: m.in.Task, Items: m.engine.total, Succeeded: m.engine.counts.Succeeded, Failed: m.engine.counts.Failed,
 		Faults: m.engine.counts.Faults, Cached: m.cached, Busy: gpumux.Duration(m.engine.busy), Chunks: m.engine.chunks,
 		Peak: m.engine.peaks.Known(), PassedOver: m.engine.passedOver(true),
 	}
-	var results *gpumux.Source
 	if m.engine.inline && !m.collected.spilled && int64(len(m.collected.results)) == m.engine.total {
 		summary.Results = m.collected.ordered()
-	} else if results, err = m.merge(ctx, &summary); err != nil || results == nil {
+	} else if done, err = m.merge(ctx, &summary); err != nil || !done {
 		return summary, false, err
 	}
-	if err := (&reduction{mapping: m}).addTo(ctx, &summary, results); err != nil {
+	if err := m.reduce(ctx, &summary); err != nil {
 		return summary, false, err
 	}
 	m.phase = gpumux.Done
@@ -234,33 +238,31 @@ func (m *mapping) finish(ctx workflow.Context) (summary gpumux.Summary, done boo
 	return summary, true, nil
 }
 
-// merge makes the results file. It returns nil if items are missing; they are work again then.
-func (m *mapping) merge(ctx workflow.Context, summary *gpumux.Summary) (*gpumux.Source, error) {
+// merge makes the results file. It is not done if items are missing; they are work again
+// then.
+func (m *mapping) merge(ctx workflow.Context, summary *gpumux.Summary) (done bool, err error) {
 	m.phase = gpumux.Merging
 	m.show(ctx)
 	if err := m.collected.spill(ctx, m.engine); err != nil {
-		return nil, unwrapFault(err)
+		return false, unwrapFault(err)
 	}
 	in := contract.MergeInput{Parts: m.engine.parts, Output: m.in.Output, Items: m.engine.total, Claim: m.engine.claim, Cache: m.cache()}
-	if m.in.Reduce != "" {
-		in.Index = contract.ResultsIndexOf(m.engine.parts)
-	}
 	var merged contract.Merged
 	if err := workflow.ExecuteActivity(lightOptions(ctx, "merge results"), contract.MergeParts, in).Get(ctx, &merged); err != nil {
-		return nil, unwrapFault(err)
+		return false, unwrapFault(err)
 	}
 	if merged.Missing != "" {
 		if m.rounds++; m.rounds > mostRounds {
-			return nil, faultError(fmt.Sprintf("%s, although it ran %d times; do all workers share one store that keeps what it is given?",
+			return false, faultError(fmt.Sprintf("%s, although it ran %d times; do all workers share one store that keeps what it is given?",
 				merged.Missing, m.rounds), nil)
 		}
 		m.lost = merged.Missing
 		m.engine.inline = false
-		return nil, unwrapFault(m.findStored(ctx))
+		return false, unwrapFault(m.findStored(ctx))
 	}
 	summary.Succeeded, summary.Failed, summary.Faults = merged.Succeeded, merged.Failed, merged.Faults
 	summary.Output = merged.Output
-	return &gpumux.Source{URL: merged.Output, Index: in.Index, Items: merged.Items, Bytes: merged.Bytes}, nil
+	return true, nil
 }
 
 func (m *mapping) resume(c contract.Carry) {
@@ -275,7 +277,7 @@ func (e *engine) carry() *contract.Carry {
 		Source: e.source, Claim: e.claim, Todo: e.todo, Items: e.total, Succeeded: e.counts.Succeeded, Failed: e.counts.Failed,
 		Faults: e.counts.Faults, Chunks: e.chunks, Busy: gpumux.Duration(e.busy), Largest: e.sizer.Largest,
 		PerItem: gpumux.Duration(e.sizer.PerItem), Slots: e.sizer.Slots, Paused: e.paused, Window: e.sizer.Fixed,
-		Peak: e.peaks.Known(), Editions: e.editions(), Passed: e.carryPassed(), MayFail: e.mayFail(e.counts.Failed),
+		Peak: e.peaks.Known(), Passed: e.carryPassed(), MayFail: e.mayFail(e.counts.Failed),
 		Contact: e.contact,
 	}
 }
@@ -284,11 +286,6 @@ func (e *engine) carry() *contract.Carry {
 func resumeEngine(id string, in gpumux.MapInput, c contract.Carry) *engine {
 	e := newEngine(id, in, c.Items)
 	e.source, e.claim, e.todo, e.paused, e.contact = c.Source, c.Claim, c.Todo, c.Paused, c.Contact
-	if len(c.Editions) == len(e.rungs) {
-		for at, edition := range c.Editions {
-			e.rungs[at].edition = edition
-		}
-	}
 	e.resumePassed(c.Passed)
 	e.counts = contract.Counts{Succeeded: c.Succeeded, Failed: c.Failed, Faults: c.Faults}
 	if e.most = -1; c.MayFail != nil {

@@ -14,14 +14,12 @@ import (
 	"github.com/gpumux/gpumux/internal/text"
 )
 
-// defaultPatience is how long a pool may lack a healthy device before the next one of the ladder takes its work.
+// defaultPatience is how long a pool may lack a healthy device.
 const defaultPatience = time.Minute
 
 // rung is a pool of the ladder.
 type rung struct {
 	queue string
-	// edition is that of the task's code. Empty: the first chunk decides.
-	edition string
 	// passed says that the pool is passed over now, because nobody serves it.
 	passed bool
 	// ever says that it was at some time.
@@ -32,7 +30,7 @@ type rung struct {
 	handed []*errand
 }
 
-// errand is an activity on a rung: the first rung that it may run on, and what ends it there.
+// errand is an activity on a rung, and the first rung that it may run on.
 type errand struct {
 	from int
 	end  workflow.CancelFunc
@@ -46,8 +44,9 @@ func (e *engine) serving(at int) int {
 	return at
 }
 
-// hand makes the context of an activity on the rung that serves this one, which ends if another rung is to serve it. Call done when the
-// activity has ended; it reports whether that was the reason.
+// hand makes the context of an activity on the rung that serves this one, which ends if
+// another rung is to serve it. Call done when the activity has ended; it reports whether
+// that was the reason.
 func (e *engine) hand(ctx workflow.Context, from int) (at int, within workflow.Context, done func() (passed bool)) {
 	at = e.serving(from)
 	for each := from; each <= at; each++ {
@@ -65,7 +64,7 @@ func (e *engine) hand(ctx workflow.Context, from int) (at int, within workflow.C
 	}
 }
 
-// runOn runs an activity on the first rung from this one on that is served, and goes on if that is passed over meanwhile.
+// runOn runs an activity on the first served rung from this one on, and moves with it.
 func (e *engine) runOn(ctx workflow.Context, from int, run func(ctx workflow.Context, queue string) error) error {
 	for {
 		at, within, done := e.hand(ctx, from)
@@ -76,8 +75,9 @@ func (e *engine) runOn(ctx workflow.Context, from int, run func(ctx workflow.Con
 	}
 }
 
-// watch follows in the background whether a rung has a healthy device, if there are others. Busy slots do not matter: a worker runs the
-// activity for as long as one of its devices works, and if there is no worker that could, nobody starts it in time.
+// watch follows in the background whether a rung has a healthy device, if there are
+// others. Busy slots do not matter: a worker runs the activity for as long as one of its
+// devices works, and if there is no worker that could, nobody starts it in time.
 func (e *engine) watch(ctx workflow.Context, at int) {
 	r := e.rungs[at]
 	if r.watched || len(e.rungs) == 1 {
@@ -104,7 +104,7 @@ func (e *engine) watchPool(ctx workflow.Context, at int, in contract.WatchInput,
 	return workflow.ExecuteActivity(watching(ctx, e.in.Rungs()[at], e.rungs[at].queue, limit), contract.WatchPool, in).Get(ctx, nil)
 }
 
-// watching is for an activity beside a queue that ends if no worker has begun to run it for so long.
+// watching is for an activity that ends if no worker has begun it for so long.
 func watching(ctx workflow.Context, name, queue string, limit time.Duration) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: contract.WatchQueue(queue), StartToCloseTimeout: endless, ScheduleToStartTimeout: limit,
@@ -119,8 +119,8 @@ func unserved(err error) bool {
 	return errors.As(err, &timeout) && timeout.TimeoutType() == enums.TIMEOUT_TYPE_SCHEDULE_TO_START
 }
 
-// pass passes a rung over, or takes it up again. What was handed to rungs that are passed over goes to those that serve now; while no
-// rung does, it waits on the last one.
+// pass passes a rung over, or takes it up again. What was handed to rungs that are passed
+// over goes to those that serve now; while no rung does, it waits on the last one.
 func (e *engine) pass(ctx workflow.Context, at int, over bool) {
 	r := e.rungs[at]
 	r.passed, r.ever, e.changed = over, r.ever || over, true
@@ -157,7 +157,8 @@ func (e *engine) carryPassed() map[int]bool {
 	return passed
 }
 
-// resumePassed takes over what carryPassed gave, but for rungs that are watched here: that is newer.
+// resumePassed takes over what carryPassed gave, but for rungs that are watched here:
+// that is newer.
 func (e *engine) resumePassed(passed map[int]bool) {
 	for at, r := range e.rungs {
 		if now, ever := passed[at]; ever {

@@ -18,9 +18,11 @@ import (
 const (
 	// segmentChunks is how many chunks one workflow runs itself: a few thousand events.
 	segmentChunks = 500
-	// longHistory is the number of events after which a map continues as a new run; the server warns at 10,240.
+	// longHistory is the number of events after which a map continues as a new run; the
+	// server warns at 10,240.
 	longHistory = 6000
-	// tellEvery is how often a segment tells its map how far it is if there are two segments. If there are more, it tells less often.
+	// tellEvery is how often a segment tells its map how far it is if there are two
+	// segments. If there are more, it tells less often.
 	tellEvery = 5 * time.Second
 
 	// Signals between a map and its segments.
@@ -45,21 +47,15 @@ type segmentStatus struct {
 	PassedOver []string `json:"passedOver,omitempty"`
 }
 
-// possible reports whether a segment of so many items can have this status: any client may send the signal.
-func (s segmentStatus) possible(items int64) bool {
-	return min(s.Succeeded, s.Failed, s.Chunks, int64(s.InFlight)) >= 0 && max(s.Succeeded, s.Failed) <= items &&
-		max(s.Chunks, int64(s.InFlight)) <= gpumux.MaxItems && len(s.PassedOver) < gpumux.MaxRungs
-}
-
 // segmentRun is a segment under way.
 type segmentRun struct {
 	future workflow.ChildWorkflowFuture
-	items  int64
 	last   segmentStatus
 }
 
-// work runs the map's pieces: the first chunks here, which is all that most maps have, and the rest in segments. If it returns with
-// pieces left, the map should continue as a new run; nothing is in flight then.
+// work runs the map's pieces: the first chunks here, which is all that most maps have,
+// and the rest in segments. If it returns with pieces left, the map should continue as a
+// new run; nothing is in flight then.
 func (m *mapping) work(ctx workflow.Context, resumed bool) error {
 	m.segmentsOpen = map[string]*segmentRun{}
 	work, cancel := workflow.WithCancel(ctx)
@@ -123,15 +119,13 @@ func (m *mapping) startSegment(ctx workflow.Context, failed *error) {
 	options := workflow.ChildWorkflowOptions{
 		WorkflowID: id, TaskQueue: gpumux.Queue, WaitForCancellation: true,
 		ParentClosePolicy: enums.PARENT_CLOSE_POLICY_REQUEST_CANCEL,
-		// A map that was reset finds the segments of the run before still at work; their items are run again.
+		// A map that was reset finds the segments of the run before still at work; their items
+		// are run again.
 		//lint:ignore SA1019 a child's options do not have its successor
 		WorkflowIDReusePolicy: enums.WORKFLOW_ID_REUSE_POLICY_TERMINATE_IF_RUNNING,
 		StaticSummary:         text.Plain(fmt.Sprintf("%s: %s", m.in.Task, pieces[0].Describe())),
 	}
 	r := &segmentRun{}
-	for _, piece := range pieces {
-		r.items += piece.Len()
-	}
 	m.segmentsOpen[id] = r
 	r.future = workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, options), contract.SegmentWorkflow, contract.Handoff{Input: contract.Input(m.in), Carry: carry})
 	workflow.Go(ctx, func(ctx workflow.Context) {
@@ -146,11 +140,6 @@ func (m *mapping) startSegment(ctx workflow.Context, failed *error) {
 			return
 		}
 		m.engine.resumePassed(done.Passed)
-		for rung, edition := range done.Editions {
-			if !m.engine.agrees(rung, edition) && *failed == nil {
-				*failed = m.engine.mixed(rung, edition)
-			}
-		}
 		m.engine.counts.Add(done.Succeeded, done.Failed, done.Faults)
 		m.engine.chunks += done.Chunks
 		m.engine.busy += time.Duration(done.Busy)
@@ -164,8 +153,9 @@ func (m *mapping) startSegment(ctx workflow.Context, failed *error) {
 	})
 }
 
-// nextSegment cuts the pieces of the next segment off the work: as many items as its chunks are likely to hold. While others could
-// run beside it, it gets at most its share of what is left.
+// nextSegment cuts the pieces of the next segment off the work: as many items as its
+// chunks are likely to hold. While others could run beside it, it gets at most its share
+// of what is left.
 func (m *mapping) nextSegment(abreast int) (pieces []contract.Piece) {
 	left := m.engine.left()
 	want := min(segmentChunks*m.engine.sizer.Size(contract.Piece{Work: m.engine.todo[0].Work}, left), left)
@@ -201,7 +191,7 @@ func (m *mapping) listen(ctx workflow.Context) {
 	for {
 		var s segmentStatus
 		channel.Receive(ctx, &s)
-		if r, ok := m.segmentsOpen[s.ID]; ok && s.possible(r.items) {
+		if r, ok := m.segmentsOpen[s.ID]; ok {
 			r.last = s
 			m.changed = m.changed || m.failedEnough()
 			m.show(ctx)
@@ -209,8 +199,8 @@ func (m *mapping) listen(ctx workflow.Context) {
 	}
 }
 
-// runSegment is gpumux.Segment: it runs its pieces until they are finished or its history is long enough. It returns their counts
-// and the pieces that are left.
+// runSegment is gpumux.Segment: it runs its pieces until they are finished or its history
+// is long enough. It returns their counts and the pieces that are left.
 func runSegment(ctx workflow.Context, raw converter.RawValue) (contract.Carry, error) {
 	in, carry, err := decodeSegment(ctx, raw)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 	sdklog "go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
@@ -40,6 +41,8 @@ type worker struct {
 	// likely is the number of slots that FindEdition returns.
 	likely int
 	asked  int
+	// unknown is a task that no worker knows.
+	unknown string
 	// caches are those that activities were given. What was stored before came from the first.
 	caches []contract.Cache
 }
@@ -95,7 +98,7 @@ func (w *worker) among(work contract.Work) (all []int64) {
 }
 
 // list stores items as a work list.
-func (w *worker) list(runs gpumux.Runs) contract.Work {
+func (w *worker) list(runs contract.Runs) contract.Work {
 	url := fmt.Sprintf("list-%d", len(w.lists))
 	w.lists[url] = nil
 	for _, run := range runs {
@@ -104,7 +107,7 @@ func (w *worker) list(runs gpumux.Runs) contract.Work {
 		}
 	}
 	n := int64(len(w.lists[url]))
-	return contract.Work{List: &gpumux.Source{URL: url, Index: url + ".index", Items: n}, End: n}
+	return contract.Work{List: &contract.Source{URL: url, Index: url + ".index", Items: n}, End: n}
 }
 
 func cmpOr(r *contract.ChunkResult) *contract.ChunkResult {
@@ -121,12 +124,15 @@ func (w *worker) register(env *testsuite.TestWorkflowEnvironment) {
 	w.lists = map[string][]int64{}
 	name := func(n string) activity.RegisterOptions { return activity.RegisterOptions{Name: n} }
 	env.RegisterActivityWithOptions(w.run, name(contract.RunChunk))
-	env.RegisterActivityWithOptions(func(context.Context, contract.EditionInput) (contract.Edition, error) {
-		w.asked++
+	env.RegisterActivityWithOptions(func(_ context.Context, in contract.EditionInput) (contract.Edition, error) {
+		if w.asked++; in.Task == w.unknown {
+			return contract.Edition{}, temporal.NewApplicationErrorWithOptions("no task", "bad_input", temporal.ApplicationErrorOptions{
+				NonRetryable: true, Details: []any{gpumux.Fault{Kind: gpumux.BadInput, Message: "no task"}}})
+		}
 		return contract.Edition{Edition: cmp.Or(w.edition, "e1"), Slots: w.likely}, nil
 	}, name(contract.FindEdition))
-	env.RegisterActivityWithOptions(func(_ context.Context, in contract.IndexInput) (gpumux.Source, error) {
-		return gpumux.Source{URL: in.Source, Index: in.Index, Items: max(100, w.items)}, nil
+	env.RegisterActivityWithOptions(func(_ context.Context, in contract.IndexInput) (contract.Source, error) {
+		return contract.Source{URL: in.Source, Index: in.Index, Items: max(100, w.items)}, nil
 	}, name(contract.IndexSource))
 	env.RegisterActivityWithOptions(func(_ context.Context, in contract.PartsInput) (contract.Found, error) {
 		w.mu.Lock()

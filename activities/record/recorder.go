@@ -1,7 +1,8 @@
 // Package record stores the results of chunks as they come.
 //
-// It owns when a worker writes results into the store, how long that may take, and how much may wait for it. It never decides what a
-// result is, or whether an item runs again. The goroutine of a recorder ends with the last chunk of its map on this worker; the
+// It owns when a worker writes results into the store, how long that may take, and how
+// much may wait for it. It never decides what a result is, or whether an item runs again.
+// The goroutine of a recorder ends with the last chunk of its map on this worker; the
 // recorder is forgotten ten seconds later.
 package record
 
@@ -17,25 +18,28 @@ import (
 )
 
 const (
-	// diskEvery is how often finished items are stored on disk: a killed worker loses no more than that. On a server it is
-	// serverEvery, or hurryEvery when a chunk waits for it to end. Writes may take a quarter of the time.
+	// diskEvery is how often finished items are stored on disk: a killed worker loses no
+	// more than that. On a server it is serverEvery, or hurryEvery when a chunk waits for it
+	// to end. Writes may take a quarter of the time.
 	diskEvery   = 250 * time.Millisecond
 	serverEvery = time.Second
 	hurryEvery  = 250 * time.Millisecond
 	writeShare  = 4
-	// mostSaving bounds the time that a write counts for, so that the next one follows soon after a store hung.
+	// mostSaving bounds the time that a write counts for, so that the next one follows soon
+	// after a store hung.
 	mostSaving = 500 * time.Millisecond
-	// Unstored is how many bytes of results may wait for a store that is slow or away before chunks take no further item.
+	// Unstored is how many bytes may wait for the store before chunks take no further item.
 	Unstored = 32 << 20
 	// longWrite is how long a write may take before the pending activity says so.
 	longWrite = 5 * time.Second
-	// recorderIdle is how long a recorder waits for the next chunk of its map, whose results then join the same part.
+	// recorderIdle is how long a recorder waits for the next chunk of its map.
 	recorderIdle = 10 * time.Second
-	// FirstRetry and LastRetry are the shortest and the longest wait after a write that failed.
+	// FirstRetry and LastRetry are the waits after writes that failed.
 	FirstRetry, LastRetry = 200 * time.Millisecond, 5 * time.Second
 )
 
-// Recorders store the results of all chunks that a worker runs, those of one map together, so that a map leaves few objects.
+// Recorders store the results of all chunks that a worker runs, those of one map
+// together, so that a map leaves few objects.
 type Recorders struct {
 	store *store.Store
 	mu    sync.Mutex
@@ -61,8 +65,8 @@ type recorder struct {
 	running bool
 	// idle forgets the recorder.
 	idle *time.Timer
-	// waiting is how many bytes are not stored, taken how many of them are being written. freed is closed, and made anew, when
-	// there are fewer.
+	// waiting is how many bytes are not stored, taken how many of them are being written.
+	// freed is closed, and made anew, when there are fewer.
 	waiting, taken int
 	freed          chan struct{}
 	// writing is when the write under way began, failed why the last one did.
@@ -75,12 +79,14 @@ type recorder struct {
 // Stream is one chunk's way into the store.
 type Stream struct {
 	r *recorder
-	// fresh are results in the order in which they came, bytes those of them and of taken, which are being written.
+	// fresh are results in the order in which they came, bytes those of them and of taken,
+	// which are being written.
 	fresh        []gpumux.Result
 	bytes, taken int
-	// open lets results be written: the server knows where the next attempt finds them, or none comes.
+	// open lets results be written: the server knows where the next attempt finds them, or
+	// none comes.
 	open bool
-	// hurry is set when the chunk waits; empty is closed then when nothing of it waits any more.
+	// hurry is set while Flush waits; empty is closed when all is stored.
 	hurry bool
 	empty chan struct{}
 }
@@ -110,7 +116,7 @@ func (rs *Recorders) Join(folder, claim string) (*Stream, store.Written, error) 
 	if r.idle != nil {
 		r.idle.Stop()
 	}
-	s := &Stream{r: r, empty: make(chan struct{})}
+	s := &Stream{r: r}
 	r.streams[s] = true
 	if !r.running {
 		r.running = true
@@ -181,15 +187,18 @@ func (s *Stream) Release() {
 func (s *Stream) Flush(ctx context.Context) error {
 	r := s.r
 	r.mu.Lock()
-	s.open, s.hurry = true, true
-	done := s.bytes == 0
+	s.open = true
+	if !s.hurry {
+		s.hurry, s.empty = true, make(chan struct{})
+	}
+	done, empty := s.bytes == 0, s.empty
 	r.wakeUp()
 	r.mu.Unlock()
 	if done {
 		return nil
 	}
 	select {
-	case <-s.empty:
+	case <-empty:
 		return nil
 	case <-ctx.Done():
 	}
@@ -204,8 +213,9 @@ func (s *Stream) Flush(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// Room is nil while there is room for another result. Else it returns a channel that is closed when there may be room. A chunk
-// with at most so many bytes of its own, whose results may yet travel inline, does not wait.
+// Room is nil while there is room for another result. Else it returns a channel that is
+// closed when there may be room. A chunk with at most so many bytes of its own, whose
+// results may yet travel inline, does not wait.
 func (s *Stream) Room(inline int) <-chan struct{} {
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
@@ -280,7 +290,7 @@ func (r *recorder) finished() bool {
 	return !r.running
 }
 
-// handOver gives the appender what may be written, and reports whether there is anything to write.
+// handOver gives the appender what may be written, and reports whether there is any.
 func (r *recorder) handOver() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/store/s3test"
 )
@@ -50,7 +51,7 @@ func TestRecorder_ChunksOfOneMapShareObjects(t *testing.T) {
 				t.Error(err)
 			}
 			runs, err := s.Runs(t.Context(), "p")
-			if err != nil || runs.Union(gpumux.Runs{span(int64(k)*each, int64(k+1)*each)}).Len() != runs.Len() {
+			if err != nil || runs.Union(contract.Runs{span(int64(k)*each, int64(k+1)*each)}).Len() != runs.Len() {
 				t.Error("flush came back before its results were stored", k, runs, err)
 			}
 			stream.Leave()
@@ -97,7 +98,7 @@ func TestRecorder_AHungWriteHoldsNobodyUp(t *testing.T) {
 	second.Leave()
 	runs, err := s.Runs(t.Context(), "p")
 	require.NoError(t, err)
-	require.Equal(t, gpumux.Runs{span(0, 2), span(3, 4)}, runs)
+	require.Equal(t, contract.Runs{span(0, 2), span(3, 4)}, runs)
 }
 
 func TestRecorder_LeavingMakesRoom(t *testing.T) {
@@ -139,6 +140,8 @@ func TestRecorder_RecoversFromErrors(t *testing.T) {
 	server.Trouble(nil)
 	require.NoError(t, stream.Flush(t.Context()))
 	require.Empty(t, stream.WaitingFor())
+	stream.Put(value(3))
+	require.NoError(t, stream.Flush(t.Context()), "a second time")
 	runs, err := s.Runs(t.Context(), "p")
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, runs.Len(), int64(2))
@@ -152,4 +155,4 @@ func value(index int64) gpumux.Result {
 	return gpumux.Result{Index: index, Value: json.RawMessage("1")}
 }
 
-func span(start, end int64) gpumux.Span { return gpumux.Span{Start: start, End: end} }
+func span(start, end int64) contract.Span { return contract.Span{Start: start, End: end} }

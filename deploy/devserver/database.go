@@ -1,15 +1,18 @@
 package devserver
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +20,7 @@ import (
 	"go.temporal.io/server/common/config"
 	"go.temporal.io/server/common/persistence/sql/sqlplugin/sqlite"
 	sqliteschema "go.temporal.io/server/schema/sqlite"
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/gpumux/gpumux/internal/names"
@@ -37,7 +41,7 @@ type database struct {
 	attributes map[string]string // of the server's connection
 }
 
-// memoryDatabase lives as long as the process. The server's first connection creates its schema.
+// memoryDatabase lives as long as the process; the first connection fills it.
 func memoryDatabase() database {
 	return database{
 		name:       "devserver-" + strconv.FormatInt(opened.Add(1), 10),
@@ -90,14 +94,14 @@ var searchAttributes = map[string]enums.IndexedValueType{
 	names.SearchTask: enums.INDEXED_VALUE_TYPE_KEYWORD, names.SearchFailed: enums.INDEXED_VALUE_TYPE_INT,
 }
 
-// createNamespace writes a namespace before the server runs, so the first call finds it. An existing one stays as it is.
-func (d database) createNamespace(name string, retention time.Duration) error {
-	namespace, err := sqliteschema.NewNamespaceConfig(clusterName, name, false, searchAttributes)
+// createNamespace runs before the server, so that the first call finds it.
+func (d database) createNamespace() error {
+	c, err := sqliteschema.NewNamespaceConfig(clusterName, namespace, false, searchAttributes)
 	if err != nil {
-		return fmt.Errorf("create namespace %s: %w", name, err)
+		return fmt.Errorf("create namespace: %w", err)
 	}
-	namespace.Detail.Config.Retention = durationpb.New(retention)
-	if err := sqliteschema.CreateNamespaces(d.config(), namespace); err != nil {
+	c.Detail.Config.Retention = durationpb.New(retention)
+	if err := sqliteschema.CreateNamespaces(d.config(), c); err != nil {
 		return fmt.Errorf("create namespace: %w", err)
 	}
 	return nil
@@ -128,4 +132,69 @@ func openSQLite(uri string) (*sql.DB, error) {
 	}
 	db.SetMaxOpenConns(1)
 	return db, nil
+}
+
+const (
+	lockName = "temporal.lock"
+	// exiting is how long a process may take to end that has stopped using its folder.
+	exiting, exitCheck = time.Second, 10 * time.Millisecond
+)
+
+// folder is a data folder that only this process uses while lock is open.
+type folder struct {
+	path string // absolute
+	lock *os.File
+}
+
+// openFolder creates the folder when it is missing and locks it. The system releases the
+// lock of a dead process; the lock file stays and names the last owner.
+func openFolder(path string) (*folder, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("find data folder %s: %w", path, err)
+	}
+	if err := os.MkdirAll(abs, 0o700); err != nil {
+		return nil, fmt.Errorf("create data folder: %w; choose a folder that can be created with --data", err)
+	}
+	lock, err := os.OpenFile(filepath.Join(abs, lockName), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("data folder is not writable: %w; make it writable or choose another folder with --data", err)
+	}
+	if err := acquire(lock); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock data folder %s: %w", abs, err), lock.Close())
+	}
+	return &folder{path: abs, lock: lock}, nil
+}
+
+func acquire(lock *os.File) error {
+	var err error
+	for until := time.Now().Add(exiting); ; time.Sleep(exitCheck) {
+		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(until) {
+			break
+		}
+	}
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return fmt.Errorf("it is in use by another server (pid %s): stop that one or choose another folder with --data", owner(lock))
+	}
+	if err != nil {
+		return fmt.Errorf("%w; choose a folder on a file system with locks with --data", err)
+	}
+	if err := lock.Truncate(0); err != nil {
+		return err
+	}
+	_, err = lock.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	return err
+}
+
+func owner(lock *os.File) string {
+	pid, _ := io.ReadAll(lock)
+	return cmp.Or(strings.TrimSpace(string(pid)), "unknown")
+}
+
+func (f *folder) unlock() error {
+	if err := f.lock.Close(); err != nil {
+		return fmt.Errorf("unlock data folder %s: %w", f.path, err)
+	}
+	return nil
 }

@@ -142,8 +142,7 @@ func TestData_OtherSchema(t *testing.T) {
 	data := t.TempDir()
 	require.NoError(t, start(t, Options{Data: data}).Stop())
 	path := filepath.Join(data, databaseName)
-	alter(t, path, "ALTER TABLE executions ADD COLUMN later TEXT")
-	alter(t, path, "UPDATE gpumux_origin SET server = '1.99.0'")
+	alter(t, path, "UPDATE gpumux_origin SET server = '1.99.0', schema = 'another'")
 
 	_, err := Start(t.Context(), anyPorts(Options{Data: data}))
 	require.ErrorContains(t, err, path)

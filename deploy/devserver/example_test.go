@@ -11,7 +11,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/deploy/devserver"
 	"github.com/gpumux/gpumux/starter"
-	"github.com/gpumux/gpumux/starter/connect"
+	"github.com/gpumux/gpumux/starter/fleet"
 	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workers/config"
 )
@@ -24,7 +24,7 @@ func ExampleStart() {
 		log.Fatal(err)
 	}
 	defer server.Stop()
-	c, err := connect.Dial(ctx, connect.Options{Address: server.Address(), Plain: true})
+	c, err := fleet.Dial(ctx, fleet.Options{Address: server.Address(), Plain: true})
 	if err != nil {
 		log.Fatal(err)
 	}

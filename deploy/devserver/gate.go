@@ -23,7 +23,7 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case !g.namesThisHost(r.Host):
 		http.Error(w, fmt.Sprintf("%q is no name of this Web UI; open it at localhost, or give the name with --ui-host", r.Host), http.StatusForbidden)
-	case !sameOrigin(r):
+	case http.NewCrossOriginProtection().Check(r) != nil:
 		http.Error(w, "the Web UI takes no requests from pages of other sites", http.StatusForbidden)
 	case g.token == "":
 		g.ui.ServeHTTP(w, r)
@@ -32,7 +32,7 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// namesThisHost reports whether a Host header names this host. Another name that resolves to it may be a web page's.
+// namesThisHost reports whether a Host header is ours: other names may be a web page's.
 func (g *gate) namesThisHost(host string) bool {
 	name := host
 	if split, _, err := net.SplitHostPort(host); err == nil {
@@ -44,19 +44,7 @@ func (g *gate) namesThisHost(host string) bool {
 		slices.ContainsFunc(g.hosts, func(h string) bool { return strings.EqualFold(h, name) })
 }
 
-// sameOrigin reports whether a request comes from the UI's own pages, or does not say where it comes from. A proxy in front may have
-// another scheme.
-func sameOrigin(r *http.Request) bool {
-	origin := r.Header.Get("Origin")
-	if origin == "" {
-		site := r.Header.Get("Sec-Fetch-Site")
-		return site != "cross-site" || r.Method == http.MethodGet || r.Method == http.MethodHead
-	}
-	from, err := url.Parse(origin)
-	return err == nil && from.Host != "" && strings.EqualFold(from.Host, r.Host)
-}
-
-// authenticate lets a browser with the key in a cookie in, and gives the cookie to one with the key in the address.
+// authenticate wants the key in a cookie, or in the address, and then sets the cookie.
 func (g *gate) authenticate(w http.ResponseWriter, r *http.Request) {
 	const name = "gpumux_key"
 	w.Header().Set("Referrer-Policy", "same-origin")

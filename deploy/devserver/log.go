@@ -12,24 +12,33 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// repeats is how long the same line is not logged again: a full disk causes it many times a second.
+// repeats: the same line is logged once in so long. A full disk logs many a second.
 const repeats = time.Minute
 
-// plainCore drops fields for the server's authors, and lines about requests that callers retry.
-type plainCore struct{ zapcore.Core }
+// plainCore drops fields for the server's authors, and lines about requests that callers
+// retry. Its level can be raised later.
+type plainCore struct {
+	zapcore.Core
+	level zap.AtomicLevel
+}
+
+// Enabled includes fatal lines: the server does not end after one that is not logged.
+func (c plainCore) Enabled(l zapcore.Level) bool {
+	return l == zapcore.FatalLevel || c.level.Enabled(l) && c.Core.Enabled(l)
+}
 
 func (c plainCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if c.Enabled(e.Level) {
+	if c.level.Enabled(e.Level) && c.Core.Enabled(e.Level) {
 		return ce.AddCore(e, c)
 	}
 	return ce
 }
 
 func (c plainCore) With(fields []zapcore.Field) zapcore.Core {
-	return plainCore{c.Core.With(slices.DeleteFunc(slices.Clone(fields), inner))}
+	return plainCore{c.Core.With(slices.DeleteFunc(slices.Clone(fields), inner)), c.level}
 }
 
-// noHTTP begins the server's warning about its missing HTTP API, which is off on purpose: nothing here uses Nexus.
+// noHTTP begins a warning about the HTTP API, which is off on purpose.
 const noHTTP = "HTTP API port has not been set."
 
 func (c plainCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
@@ -61,7 +70,7 @@ func newQuietLog(l *zap.Logger) *quietLog {
 	level := zap.NewAtomicLevelAt(zapcore.WarnLevel)
 	return &quietLog{level: level, zap: l.Named("temporal").WithOptions(
 		zap.WrapCore(func(c zapcore.Core) zapcore.Core {
-			return levelCore{Core: zapcore.NewSamplerWithOptions(plainCore{c}, repeats, 1, 0), level: level}
+			return zapcore.NewSamplerWithOptions(plainCore{c, level}, repeats, 1, 0)
 		}),
 		zap.WithFatalHook(raiseFatal{level: level}),
 	)}
@@ -70,28 +79,6 @@ func newQuietLog(l *zap.Logger) *quietLog {
 func (q *quietLog) temporal() log.Logger { return log.NewZapLogger(q.zap) }
 
 func (q *quietLog) silence() { q.level.SetLevel(logNothing) }
-
-// levelCore is a core whose level can be raised later. zap's own requires a core that logs at least that level.
-type levelCore struct {
-	zapcore.Core
-	level zap.AtomicLevel
-}
-
-// Enabled includes every fatal line: the server does not end after one that is not logged.
-func (c levelCore) Enabled(l zapcore.Level) bool {
-	return l == zapcore.FatalLevel || c.level.Enabled(l) && c.Core.Enabled(l)
-}
-
-func (c levelCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if !c.level.Enabled(e.Level) {
-		return ce
-	}
-	return c.Core.Check(e, ce)
-}
-
-func (c levelCore) With(fields []zapcore.Field) zapcore.Core {
-	return levelCore{Core: c.Core.With(fields), level: c.level}
-}
 
 // raiseFatal turns the server's fatal log lines into panics with a *fatalError, instead of the end of the process. Once silenced, while
 // the server stops, it ends only the goroutine: a listener may close before it has served.

@@ -13,8 +13,8 @@ import (
 
 const loopback = "127.0.0.1"
 
-// ports are those of the services; callers use only the frontend's. A server with a token has an inner frontend for the other services;
-// its port is 0 without one.
+// ports are those of the services; callers use only the frontend's. A server with a token
+// has an inner frontend for the other services; its port is 0 without one.
 type ports struct {
 	frontend, inner, history, matching, worker int
 }
@@ -47,32 +47,16 @@ func choosePorts(frontend int, private bool) (ports, error) {
 	return p, err
 }
 
-// freePort asks the system for an unused port. A connection that the listening side closes first stays in TIME_WAIT for a minute.
-// Meanwhile the system gives the port to no process that asks for any port, but a bind to this port succeeds.
+// freePort asks the system for an unused port.
 func freePort() (port int, err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("find a free port on %s: %w", loopback, err)
-		}
-	}()
 	listener, err := net.Listen("tcp4", address(0))
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("find a free port on %s: %w", loopback, err)
 	}
-	defer listener.Close()
-	dialed, err := net.Dial("tcp4", listener.Addr().String())
-	if err != nil {
-		return 0, err
-	}
-	defer dialed.Close()
-	accepted, err := listener.Accept()
-	if err != nil {
-		return 0, err
-	}
-	return portOf(listener), accepted.Close()
+	return portOf(listener), listener.Close()
 }
 
-// listen opens a port on loopback; flag is the command-line flag that chooses another one.
+// listen opens a port on loopback; flag chooses another one.
 func listen(port int, flag string) (net.Listener, error) {
 	listener, err := net.Listen("tcp4", address(max(port, 0)))
 	if isPortTaken(err) {
@@ -97,8 +81,6 @@ func checkPort(port int, flag string) error {
 }
 
 func isPortTaken(err error) bool { return errors.Is(err, syscall.EADDRINUSE) }
-
-func validPort(port int) bool { return port == AnyPort || port >= 1 && port <= 65535 }
 
 func address(port int) string { return net.JoinHostPort(loopback, strconv.Itoa(port)) }
 

@@ -1,3 +1,10 @@
+// Package devserver runs a whole Temporal in this process: the server, SQLite as its database, and the Web UI.
+//
+// It owns the listening ports (all on 127.0.0.1), the data folder with its lock and database, and the settings that make one machine
+// fast. It never listens beyond loopback, calls another host or prints; it logs. It stops with Stop; the data folder then holds
+// everything in one file. A killed server finds its state again at the next start.
+//
+// It is for one machine: `gpumux dev`, `gpumux map --local` and tests. A fleet has a Temporal cluster of its own.
 package devserver
 
 import (
@@ -8,34 +15,35 @@ import (
 	"sync"
 	"time"
 
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/server/common/authorization"
 	"go.temporal.io/server/common/config"
 	"go.temporal.io/server/temporal"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 )
 
 // AnyPort asks for a free port that the system chooses.
 const AnyPort = -1
 
 const (
-	defaultPort      = 7233
-	defaultUIPort    = 8233
-	defaultNamespace = "default"
-	defaultRetention = 30 * 24 * time.Hour
-	minRetention     = time.Hour // the server refuses less
-	bindAttempts     = 3
+	defaultPort   = 7233
+	defaultUIPort = 8233
+	namespace     = "default"
+	retention     = 30 * 24 * time.Hour // of closed workflows
+	bindAttempts  = 3
 )
 
-// Options say what server to start. The zero value is a server in memory on ports 7233 and 8233.
+// Options say what to start; the zero value is in memory, on ports 7233 and 8233.
 type Options struct {
-	Data      string        // folder for the database, created when missing; default "": in memory, gone at Stop
-	Port      int           // of the frontend (gRPC); default 7233; AnyPort: a free one
-	UIPort    int           // of the Web UI (HTTP); default 8233; AnyPort: a free one
-	Headless  bool          // no Web UI; default false
-	Namespace string        // created when missing; default "default"
-	Retention time.Duration // how long closed workflows are kept, at least 1h; default 30 days
-	// Token is required of callers as "authorization: Bearer <Token>", and Server.Key of browsers; default "": everybody on this machine
-	// may call.
+	Data     string // folder for the database, created when missing; default "": in memory, gone at Stop
+	Port     int    // of the frontend (gRPC); default 7233; AnyPort: a free one
+	UIPort   int    // of the Web UI (HTTP); default 8233; AnyPort: a free one
+	Headless bool   // no Web UI; default false
+	// Token is required of callers as "authorization: Bearer <Token>", and Server.Key of
+	// browsers; default "": everybody on this machine may call.
 	Token   string
 	UIHosts []string    // names beside localhost under which browsers may ask for the Web UI, such as that of a proxy
 	Log     *zap.Logger // receives the server's warnings and errors; default: nothing is logged
@@ -58,31 +66,12 @@ type Server struct {
 // Start starts a server and returns when it answers calls for the namespace. ctx bounds the start alone. Where possible it finds errors
 // before anything starts: a port in use, or a data folder that is not writable, in use, or made by another version of the server.
 func Start(ctx context.Context, o Options) (*Server, error) {
-	o, err := o.withDefaults()
-	if err != nil {
-		return nil, fmt.Errorf("start Temporal: %w", err)
-	}
+	o.Port, o.UIPort = cmp.Or(o.Port, defaultPort), cmp.Or(o.UIPort, defaultUIPort)
 	s := &Server{token: token(o.Token), log: newQuietLog(o.Log)}
 	if err := s.start(ctx, o); err != nil {
 		return nil, errors.Join(fmt.Errorf("start Temporal: %w", err), s.Stop())
 	}
 	return s, nil
-}
-
-func (o Options) withDefaults() (Options, error) {
-	o.Port, o.UIPort = cmp.Or(o.Port, defaultPort), cmp.Or(o.UIPort, defaultUIPort)
-	o.Namespace, o.Retention = cmp.Or(o.Namespace, defaultNamespace), cmp.Or(o.Retention, defaultRetention)
-	switch {
-	case !validPort(o.Port):
-		return o, fmt.Errorf("server options: Port is %d: give 1 to 65535, 0 for %d, or AnyPort", o.Port, defaultPort)
-	case !o.Headless && !validPort(o.UIPort):
-		return o, fmt.Errorf("server options: UIPort is %d: give 1 to 65535, 0 for %d, or AnyPort", o.UIPort, defaultUIPort)
-	case !o.Headless && o.Port == o.UIPort && o.Port != AnyPort:
-		return o, fmt.Errorf("server options: Port and UIPort are both %d: give two different ports (--port, --ui-port)", o.Port)
-	case o.Retention < minRetention:
-		return o, fmt.Errorf("server options: Retention is %s: give at least %s", o.Retention, minRetention)
-	}
-	return o, nil
 }
 
 func (s *Server) start(ctx context.Context, o Options) error {
@@ -109,7 +98,7 @@ func (s *Server) start(ctx context.Context, o Options) error {
 			return err
 		}
 	}
-	if err := s.database.createNamespace(o.Namespace, o.Retention); err != nil {
+	if err := s.database.createNamespace(); err != nil {
 		return err
 	}
 	if err := s.build(o); err != nil {
@@ -118,16 +107,16 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	if err := s.temporal.Start(); err != nil {
 		return err
 	}
-	if err := waitReady(ctx, s.Address(), s.token, o.Namespace, o.Retention); err != nil {
+	if err := waitReady(ctx, s.Address(), s.token); err != nil {
 		return err
 	}
 	if s.ui == nil {
 		return nil
 	}
-	return s.ui.serve(s.Address(), o.Namespace, s.log.zap)
+	return s.ui.serve(s.Address(), s.log.zap)
 }
 
-// build makes the server, which binds its ports. Another process may take a free port before the bind; then it chooses others.
+// build makes the server, which binds its ports, and chooses others where one is lost.
 func (s *Server) build(o Options) error {
 	for attempt := 1; ; attempt++ {
 		ports, err := choosePorts(o.Port, s.token != "")
@@ -203,11 +192,11 @@ func (s *Server) UI() string {
 	return s.ui.url()
 }
 
-// Key is the Web UI's key, which a browser shows once, as ?key= of any page; "" when the UI needs none.
+// Key is the Web UI's key, shown once as ?key= of any page; "" when it needs none.
 func (s *Server) Key() string { return s.token.key() }
 
-// Stop ends the server in a second or two. It returns when the ports are closed and the data folder is complete and free. Further calls
-// return the same.
+// Stop ends the server in a second or two. It returns when the ports are closed and the
+// data folder is complete and free. Further calls return the same.
 func (s *Server) Stop() error {
 	s.stop.Do(func() { s.stopErr = s.shutDown() })
 	return s.stopErr
@@ -231,4 +220,36 @@ func (s *Server) shutDown() error {
 		return fmt.Errorf("stop Temporal: %w", err)
 	}
 	return nil
+}
+
+const (
+	readyTimeout  = 30 * time.Second
+	readyInterval = 5 * time.Millisecond
+)
+
+// waitReady returns when the frontend answers for the namespace.
+func waitReady(ctx context.Context, address string, t token) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("no answer within %s", readyTimeout))
+	defer cancel()
+	if t != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", t.header())
+	}
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return fmt.Errorf("connect to %s: %w", address, err)
+	}
+	defer conn.Close()
+	client := workflowservice.NewWorkflowServiceClient(conn)
+	request := &workflowservice.DescribeNamespaceRequest{Namespace: namespace}
+	for {
+		_, err := client.DescribeNamespace(ctx, request, grpc.WaitForReady(true))
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for namespace %s at %s: %w (last answer: %w)", namespace, address, context.Cause(ctx), err)
+		case <-time.After(readyInterval):
+		}
+	}
 }

@@ -22,23 +22,6 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-func TestStart_RefusesBadOptions(t *testing.T) {
-	for name, o := range map[string]Options{
-		"Port is 70000":                   {Port: 70000},
-		"Port is -2":                      {Port: -2},
-		"UIPort is 65536":                 {UIPort: 65536},
-		"Port and UIPort are both 9000":   {Port: 9000, UIPort: 9000},
-		"Retention is 1m0s: give at leas": {Retention: time.Minute},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o.Data = filepath.Join(t.TempDir(), "data")
-			_, err := Start(t.Context(), o)
-			require.ErrorContains(t, err, name)
-			require.NoDirExists(t, o.Data)
-		})
-	}
-}
-
 func TestStart_TakenPort(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -109,20 +92,6 @@ func TestStart_ReadyAtOnce(t *testing.T) {
 			require.NoError(t, s.Stop())
 		})
 	}
-}
-
-func TestStart_NamespaceAndRetention(t *testing.T) {
-	t.Parallel()
-	data := t.TempDir()
-	s := start(t, Options{Data: data, Namespace: "lab", Headless: true})
-	require.Equal(t, 30*24*time.Hour, retention(t, s, "lab"))
-	require.NoError(t, s.Stop())
-
-	s = start(t, Options{Data: data, Namespace: "lab", Retention: 2 * time.Hour, Headless: true})
-	require.Equal(t, 2*time.Hour, retention(t, s, "lab"))
-	_, err := describeNamespace(t, s, "default")
-	var missing *serviceerror.NamespaceNotFound
-	require.ErrorAs(t, err, &missing)
 }
 
 // Two servers of one process share nothing, whether in memory or in files.
@@ -257,19 +226,12 @@ func execute(t testing.TB, c client.Client, id string, workflow any) string {
 	return text
 }
 
-func retention(t *testing.T, s *Server, namespace string) time.Duration {
-	t.Helper()
-	answer, err := describeNamespace(t, s, namespace)
+func TestStart_KeepsClosedWorkflowsForAMonth(t *testing.T) {
+	t.Parallel()
+	c := dial(t, start(t, Options{Headless: true}).Address())
+	answer, err := c.WorkflowService().DescribeNamespace(t.Context(), &workflowservice.DescribeNamespaceRequest{Namespace: namespace})
 	require.NoError(t, err)
-	return answer.GetConfig().GetWorkflowExecutionRetentionTtl().AsDuration()
-}
-
-func describeNamespace(t *testing.T, s *Server, name string) (*workflowservice.DescribeNamespaceResponse, error) {
-	t.Helper()
-	c, err := client.NewLazyClient(client.Options{HostPort: s.Address(), Namespace: name})
-	require.NoError(t, err)
-	defer c.Close()
-	return c.WorkflowService().DescribeNamespace(t.Context(), &workflowservice.DescribeNamespaceRequest{Namespace: name})
+	require.Equal(t, 30*24*time.Hour, answer.GetConfig().GetWorkflowExecutionRetentionTtl().AsDuration())
 }
 
 // Lists that come together are answered, not refused for their rate: 10 a second is what the server allows by default.

@@ -24,7 +24,7 @@ type token string
 // header is the value of the callers' authorization header.
 func (t token) header() string { return "Bearer " + string(t) }
 
-// key is for browsers. A browser sends it to whatever listens on this host, so it is not the token.
+// key is for browsers, which send it to anything on this host: not the token itself.
 func (t token) key() string {
 	if t == "" {
 		return ""
@@ -35,7 +35,7 @@ func (t token) key() string {
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// GetClaims implements authorization.ClaimMapper: callers with the token may do everything.
+// GetClaims implements authorization.ClaimMapper: the token allows everything.
 func (t token) GetClaims(info *authorization.AuthInfo) (*authorization.Claims, error) {
 	if !same(info.AuthToken, t.header()) {
 		return &authorization.Claims{}, nil

@@ -24,7 +24,7 @@ import (
 
 const uiDrain = 200 * time.Millisecond
 
-// webUI serves the Web UI. It holds its port from the beginning, so a port in use shows before anything else starts.
+// webUI serves the Web UI. It holds its port from the beginning.
 type webUI struct {
 	listener net.Listener
 	hosts    []string
@@ -35,9 +35,9 @@ type webUI struct {
 
 func (w *webUI) url() string { return "http://" + w.listener.Addr().String() }
 
-// serve serves in the background until close. The routes are the ui-server's own; its Start would end the process when its port is in
-// use.
-func (w *webUI) serve(frontend, namespace string, log *zap.Logger) error {
+// serve serves in the background until close. The routes are the ui-server's own; its
+// Start would end the process when its port is in use.
+func (w *webUI) serve(frontend string, log *zap.Logger) error {
 	handler, err := uiHandler(&config.Config{
 		TemporalGRPCAddress: frontend,
 		EnableUI:            true,

@@ -31,16 +31,16 @@ func TestUI_ServesPagesAndAPI(t *testing.T) {
 	require.Contains(t, names, "default")
 }
 
-func TestUI_OpensOurNamespaceAndAsksNobodyElse(t *testing.T) {
+func TestUI_OpensTheNamespaceAndAsksNobodyElse(t *testing.T) {
 	t.Parallel()
-	s := start(t, Options{Namespace: "lab"})
+	s := start(t, Options{})
 	var settings struct {
 		DefaultNamespace   string
 		DisableNewsFetch   bool
 		NotifyOnNewVersion bool
 	}
 	require.NoError(t, json.Unmarshal(get(t, s.UI()+"/api/v1/settings"), &settings))
-	require.Equal(t, "lab", settings.DefaultNamespace)
+	require.Equal(t, "default", settings.DefaultNamespace)
 	require.True(t, settings.DisableNewsFetch)
 	require.False(t, settings.NotifyOnNewVersion)
 	require.JSONEq(t, `{"Releases":{}}`, string(get(t, s.UI()+"/api/v1/releases")))
@@ -71,7 +71,7 @@ func ask(t *testing.T, method, url string, change func(*http.Request)) (int, str
 	return answer.StatusCode, string(body)
 }
 
-// A page whose name somebody lets point to this machine, and a page of another origin, get nothing of the UI.
+// A page whose name somebody lets point to this machine gets nothing of the UI; one of another origin cannot change anything.
 func TestUI_ChecksHostAndOrigin(t *testing.T) {
 	t.Parallel()
 	s := start(t, Options{UIHosts: []string{"Temporal.lab"}})
@@ -90,9 +90,9 @@ func TestUI_ChecksHostAndOrigin(t *testing.T) {
 		{host: "127.0.0.1.evil.example", want: 403},
 		{host: "localhost:" + port, origin: "http://localhost:" + port, want: 200},
 		{host: "temporal.lab", origin: "https://temporal.lab", want: 200},
-		{host: "localhost:" + port, origin: "http://localhost:1", want: 403},
-		{host: "localhost:" + port, origin: "http://evil.example", want: 403},
-		{host: "localhost:" + port, origin: "null", want: 403},
+		{host: "localhost:" + port, origin: "http://localhost:1", method: http.MethodPost, want: 403},
+		{host: "localhost:" + port, origin: "http://evil.example", method: http.MethodPost, want: 403},
+		{host: "localhost:" + port, origin: "null", method: http.MethodPost, want: 403},
 		{host: "localhost:" + port, site: "cross-site", want: 200}, // a link that leads here
 		{host: "localhost:" + port, site: "cross-site", method: http.MethodPost, want: 403},
 	} {

@@ -1,8 +1,9 @@
-// Package gputest gives tests a machine with GPUs on a host without any: the C compiler builds a shared library that stands in for
-// the NVIDIA driver's and answers what a state file says.
+// Package gputest gives tests a machine with GPUs on a host without any: a library that
+// stands in for the NVIDIA driver's and answers what a state file says, and one for CUDA.
 //
-// It owns the libraries' sources, the built copies in the temporary folder and the state file of each test, and a program that stands
-// in for MPS. It never loads a library and imports nothing of the product. A Machine ends with its test; the built copy stays for the next run.
+// It owns the libraries' sources, their built copies in the temporary folder, the state
+// file of each test, and a program that stands in for MPS. It never loads a library. A
+// Machine ends with its test; the built copies stay for the next run.
 package gputest
 
 import (
@@ -32,23 +33,23 @@ var (
 	mpsControl []byte
 )
 
-// MPSControl is the name of the program that stands in for MPS. It lies in a Machine's Folder, for PATH.
+// MPSControl stands in for MPS; it lies in a Machine's Folder, for PATH.
 const MPSControl = "nvidia-cuda-mps-control"
 
-// StateVariable is the environment variable in which the NVML of this process finds its state file.
+// StateVariable names the state file in the environment of this process's NVML.
 const StateVariable = "GPUMUX_FAKE_NVML"
 
 var building sync.Mutex
 
-// OldLibrary is the library of a driver from before MIG, MPS lists, events and recovery actions. A process that loaded it cannot
-// load a Machine's, nor the other way round.
+// OldLibrary is the library of a driver from before MIG, MPS lists, events and recovery
+// actions. A process that loaded it cannot load a Machine's, nor the other way round.
 func OldLibrary(t testing.TB) string {
 	t.Helper()
 	return build(t, "libnvidia-ml.so.1", nvml, "-DOLD_DRIVER")
 }
 
-// build makes a library and returns its path. All tests share one copy, since a process can load only one. The folder
-// holds nothing else, so it also serves as LD_LIBRARY_PATH.
+// build makes a library and returns its path. All tests share one copy, since a process
+// can load only one. The folder holds nothing else, so it also serves as LD_LIBRARY_PATH.
 func build(t testing.TB, name string, source []byte, flags ...string) string {
 	t.Helper()
 	building.Lock()
@@ -81,7 +82,7 @@ type Machine struct {
 	Library string
 	// File is the state file.
 	File string
-	// Folder has the libraries of NVML and CUDA that know the machine by themselves, for LD_LIBRARY_PATH.
+	// Folder has the libraries that know the machine, for LD_LIBRARY_PATH.
 	Folder string
 
 	t     testing.TB
@@ -90,8 +91,8 @@ type Machine struct {
 	seq   int
 }
 
-// New makes a machine and points this process's environment to it, so its test cannot run in parallel with others. Processes that it
-// starts find the libraries through Env.
+// New makes a machine and points this process's environment to it, so its test cannot run
+// in parallel with others. Processes that it starts find the libraries through Env.
 func New(t testing.TB, s State) *Machine {
 	t.Helper()
 	m := Prepare(t, s)

@@ -14,7 +14,7 @@ type State struct {
 	Init   int    // code that nvmlInit returns; default 0, success
 	GPUs   []GPU
 	Links  []Link
-	// PIDShift is the difference between the driver's process numbers and this host's, as in a sandbox with a kernel of its own.
+	// PIDShift is the driver's process numbers less this host's, as in a sandbox.
 	PIDShift int
 
 	events []event
@@ -24,7 +24,7 @@ type State struct {
 type GPU struct {
 	UUID string // default GPU-00000000-0000-0000-0000-00000000000N
 	Name string // default NVIDIA Test GPU
-	// Total and Free are in bytes; default 16 GiB, all free but what the driver keeps, which is Reserved.
+	// Total and Free are bytes; default 16 GiB, all free but Reserved.
 	Total, Free, Reserved uint64
 	Utilization           int // percent
 	Temperature           int // degrees Celsius
@@ -41,11 +41,11 @@ type GPU struct {
 	Processes             []Process
 }
 
-// Sick has the CUDA error codes of a device that fails: of cuInit, and of making a context, allocating and copying there. Hangs is a
-// call that does not return.
+// Sick has the CUDA error codes of a device that fails: of cuInit, and of making a
+// context, allocating and copying there. Hangs is a call that does not return.
 type Sick struct{ Init, Context, Alloc, Copy int }
 
-// ECC is the state of a GPU's error-correcting memory; without it being on, the driver tells no errors.
+// ECC is the state of error-correcting memory; off, the driver counts nothing.
 type ECC struct {
 	On                  bool
 	Volatile, Aggregate uint64 // uncorrectable errors

@@ -1,7 +1,7 @@
 // Package mps speaks with the control daemon of NVIDIA's Multi-Process Service.
 //
-// It owns the words of the daemon: how one is started, the commands on its standard input, and what its log says. It keeps nothing
-// running by itself and imports nothing else of gpumux. Every call ends with its context.
+// It owns how a daemon is started, the commands that it takes, and what its log says. It
+// keeps nothing running and imports nothing else of gpumux. Every call ends with its context.
 package mps
 
 import (
@@ -31,7 +31,7 @@ const (
 	// PipeVariable and LogVariable name its folders to the daemon and to clients.
 	PipeVariable = "CUDA_MPS_PIPE_DIRECTORY"
 	LogVariable  = "CUDA_MPS_LOG_DIRECTORY"
-	// LimitVariable bounds a client's device memory, and ThreadsVariable its share of the multiprocessors in percent.
+	// LimitVariable bounds a client's device memory, ThreadsVariable its multiprocessors in %.
 	LimitVariable   = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 	ThreadsVariable = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 )
@@ -53,7 +53,7 @@ const (
 type Daemon struct {
 	// Program is its path. Default: Program in PATH.
 	Program string
-	// Pipe is the folder by which clients find it, Log the one that it logs to. Log is empty for the daemon of somebody else.
+	// Clients find it by Pipe; it logs to Log, which is empty for somebody else's daemon.
 	Pipe, Log string
 	// Device is the UUID of the GPU that a daemon serves which is to be started.
 	Device string
@@ -62,12 +62,12 @@ type Daemon struct {
 // Pipe is the pipe directory in which CUDA looks for a daemon.
 func Pipe() string { return cmp.Or(os.Getenv(PipeVariable), DefaultPipe) }
 
-// LongestPipe is the most bytes that a pipe directory's path may have. A daemon cannot bind its sockets below a longer one, ends, and
-// does not say why.
+// LongestPipe is the most bytes of a pipe directory's path. Below a longer one a daemon
+// cannot bind its sockets: it ends without a word.
 const LongestPipe = 107 - len("/control_privileged")
 
-// Listens reports whether a daemon takes connections in a pipe directory. One that was killed leaves its socket behind, which CUDA
-// passes over.
+// Listens reports whether a daemon takes connections in a pipe directory. CUDA passes
+// over the socket of one that was killed.
 func Listens(pipe string) bool {
 	c, err := net.DialTimeout("unix", filepath.Join(pipe, "control"), time.Second)
 	if err == nil {
@@ -76,7 +76,7 @@ func Listens(pipe string) bool {
 	return err == nil || errors.Is(err, syscall.EPROTOTYPE) || errors.Is(err, syscall.EAGAIN)
 }
 
-// Near reports whether the daemon runs here and its process numbers are ours, and not in another container.
+// Near reports whether the daemon runs here, with our process numbers.
 func (d Daemon) Near() bool {
 	pid, err := os.ReadFile(filepath.Join(d.Pipe, Program+".pid"))
 	if err != nil {
@@ -154,10 +154,10 @@ func (d Daemon) numbers(ctx context.Context, command string) ([]int, error) {
 	return list, nil
 }
 
-// Servers are the process numbers of the servers: none before the first client, and one after.
+// Servers are the process numbers of the servers: none before the first client, then one.
 func (d Daemon) Servers(ctx context.Context) ([]int, error) { return d.numbers(ctx, "get_server_list") }
 
-// Clients are the process numbers of a server's clients, in the process namespace of the daemon.
+// Clients are the process numbers of a server's clients, in the daemon's namespace.
 func (d Daemon) Clients(ctx context.Context, server int) ([]int, error) {
 	return d.numbers(ctx, fmt.Sprintf("get_client_list %d", server))
 }
@@ -177,7 +177,7 @@ func (d Daemon) Status(ctx context.Context, server int) (Status, error) {
 	return "", fmt.Errorf("the MPS daemon in %s says of its server %d: %s", d.Pipe, server, text)
 }
 
-// Ready reports whether the daemon takes clients: each of its servers is active, or it has none yet.
+// Ready reports whether the daemon takes clients: its servers are active, or it has none.
 func (d Daemon) Ready(ctx context.Context) (bool, error) {
 	servers, err := d.Servers(ctx)
 	for _, s := range servers {
@@ -189,7 +189,7 @@ func (d Daemon) Ready(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// Terminate ends what a client of a server has on the device, so that the client can be killed. It then sees CUDA error 810.
+// Terminate lets a server release a client, which sees CUDA error 810 and can be killed.
 func (d Daemon) Terminate(ctx context.Context, server, client int) error {
 	_, err := d.Ask(ctx, fmt.Sprintf("terminate_client %d %d", server, client))
 	return err
@@ -230,10 +230,10 @@ func (d Daemon) LogSize() int64 {
 	return 0
 }
 
-// logLimit is how long a log may become before EmptyLogs, and how much of its end Culprit reads at most.
+// logLimit bounds a log before EmptyLogs, and how much of its end Culprit reads.
 const logLimit = 4 << 20
 
-// EmptyLogs empties logs that have become long: every client is worth some lines, and a process per item is a client per item.
+// EmptyLogs empties long logs: every client is worth some lines, so a fresh item is, too.
 func (d Daemon) EmptyLogs() {
 	for _, path := range []string{d.serverLog(), filepath.Join(d.Log, "control.log")} {
 		if info, err := os.Stat(path); d.Log != "" && err == nil && info.Size() > logLimit {
@@ -242,15 +242,15 @@ func (d Daemon) EmptyLogs() {
 	}
 }
 
-// The log has a line for each client's state too, which blames nobody. That it names the client of a fault is NVIDIA's word; how, is
-// not documented, so the line is recognised by its words.
+// A client's state is a line of the log, too, and blames nobody. NVIDIA says that the log
+// names the client of a fault, not how; the line is recognised by its words.
 var (
 	blames   = regexp.MustCompile(`(?i)\b(?:fatal|fault|faulted|exception)\b`)
 	statuses = regexp.MustCompile(`(?i)\bstatus of client\b`)
 	client   = regexp.MustCompile(`(?i)\bclient \{?(\d+)\b`)
 )
 
-// Culprit is the process number of the client whose fault the log tells of behind an offset, or 0 where it names none, or several.
+// Culprit is the client that the log blames behind an offset; 0 where it is none or several.
 func (d Daemon) Culprit(from int64) int {
 	file, err := os.Open(d.serverLog())
 	if d.Log == "" || err != nil {
@@ -275,10 +275,10 @@ func (d Daemon) Culprit(from int64) int {
 	return named[0]
 }
 
-// Limit is a client's memory limit on the one device that it sees. An entry for another would drop the limit.
+// Limit is a client's limit on the one device that it sees; an entry for another drops it.
 func Limit(bytes uint64) string { return fmt.Sprintf("0=%dM", bytes>>20) }
 
-// LimitOf is the limit in bytes that a list of such entries has for a device, or 0. The list is for a process that sees all devices.
+// LimitOf is a device's limit in a list of entries for all devices, in bytes, or 0.
 func LimitOf(list string, index int, uuid string) uint64 {
 	for entry := range strings.SplitSeq(list, ",") {
 		name, size, _ := strings.Cut(strings.TrimSpace(entry), "=")

@@ -9,19 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux/gpu/gputest"
 	"github.com/gpumux/gpumux/gpu/mps"
-	"github.com/gpumux/gpumux/gpu/mps/mpstest"
 )
-
-// The stand-in keeps to the contract. The real daemon has to on a machine with a GPU, in deploy/devserver/gpucheck.
-func TestDaemon_Contract(t *testing.T) {
-	m := gputest.New(t, gputest.State{GPUs: []gputest.GPU{{}}})
-	t.Setenv("PATH", m.Folder+":"+os.Getenv("PATH"))
-	mpstest.Contract(t, mpstest.Host{
-		Device: "GPU-00000000-0000-0000-0000-000000000000", Python: os.Getenv("GPUMUX_TEST_PYTHON"), Env: m.Env(),
-	})
-}
 
 func TestDaemon_ProgramThatIsMissing(t *testing.T) {
 	_, err := mps.Daemon{Program: "/nonexistent/mps", Pipe: t.TempDir()}.Servers(t.Context())

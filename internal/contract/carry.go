@@ -6,9 +6,10 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// Carry is the state of a map between its workflows: from one run to the next, from a map to a segment, and from a segment back.
+// Carry is the state of a map between its workflows: from one run to the next, from a map
+// to a segment, and from a segment back.
 type Carry struct {
-	Source    *gpumux.Source        `json:"source,omitempty"`
+	Source    *Source               `json:"source,omitempty"`
 	Claim     Claim                 `json:"claim,omitzero"`
 	Todo      List[Piece]           `json:"todo"`
 	Items     int64                 `json:"items"`
@@ -25,7 +26,8 @@ type Carry struct {
 	Window    int                   `json:"window,omitempty"`
 	// MayFail is how many more items may fail; nil means any number.
 	MayFail *int64 `json:"mayFail,omitempty"`
-	// Beyond is how many items wait outside of a segment, so that its chunks need not shrink toward its own end.
+	// Beyond is how many items wait outside of a segment, so that its chunks need not shrink
+	// toward its own end.
 	Beyond int64 `json:"beyond,omitempty"`
 	// Abreast is how many segments of the map run at once; 0 means two.
 	Abreast int `json:"abreast,omitempty"`
@@ -36,9 +38,9 @@ type Carry struct {
 	Cached int64 `json:"cached,omitempty"`
 	// Rounds is how often the merge has found items missing so far.
 	Rounds int `json:"rounds,omitempty"`
-	// Editions are those of the task's code by rung, ReduceEdition is that of the reduce's.
-	Editions      List[string] `json:"editions,omitempty"`
-	ReduceEdition string       `json:"reduceEdition,omitempty"`
+	// ReduceEdition is that of the code of a reduce that is a task. That of the map's is in
+	// its input.
+	ReduceEdition string `json:"reduceEdition,omitempty"`
 	// Contact is that of the map's chunks; see TimeoutOf.
 	Contact gpumux.Duration `json:"contact,omitempty"`
 	// Passed are the rungs that were passed over, and whether they still are.
@@ -49,22 +51,25 @@ type Carry struct {
 type Piece struct {
 	Work
 	Rung int `json:"rung,omitempty"`
-	// Pace is the time per item in the chunk that handed the piece back, if that was longer than elsewhere.
+	// Pace is the time per item in the chunk that handed the piece back, if that was longer
+	// than elsewhere.
 	Pace gpumux.Duration `json:"pace,omitempty"`
 	// Tries is how often the items have raised, Due when they may be tried again.
 	Tries int       `json:"tries,omitempty"`
 	Due   time.Time `json:"due,omitzero"`
 }
 
-// Handoff is the input and the state of a map, from one run to the next and to segments. No caller can give it to gpumux.Map, which
-// takes it only if the server says that the run continues another.
+// Handoff is the input and the state of a map, from one run to the next and to segments.
+// No caller can give it to gpumux.Map, which takes it only if the server says that the
+// run continues another.
 type Handoff struct {
 	Contract Stamp  `json:"contract"`
 	Input    Input  `json:"input"`
 	Carry    *Carry `json:"carry"`
 }
 
-// Input is the input of a map on its way to the next workflow: a field that only a newer worker knows is ignored.
+// Input is the input of a map on its way to the next workflow: a field that only a newer
+// worker knows is ignored.
 type Input gpumux.MapInput
 
 // Counts are the results of a map so far.

@@ -7,23 +7,24 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// HeartbeatTimeout is how long the server waits for a heartbeat of an activity before it hands the activity on, unless
-// the workers of a map say otherwise.
+// HeartbeatTimeout is how long the server waits for a heartbeat of an activity before it
+// hands the activity on, unless the workers of a map say otherwise.
 const HeartbeatTimeout = Contact + HeartbeatEvery + time.Second
 
 // HeartbeatEvery is how often a running activity sends a heartbeat.
 const HeartbeatEvery = 2 * time.Second
 
-// Contact is how long items run on at least while the server does not answer, unless a worker's file says otherwise.
-// MinContact and MaxContact are what it may say.
+// Contact is how long items run on at least while the server does not answer, unless a
+// worker's file says otherwise. MinContact and MaxContact are what it may say.
 const (
 	Contact    = 7 * time.Second
 	MinContact = HeartbeatEvery
 	MaxContact = time.Hour
 )
 
-// TimeoutOf is the heartbeat timeout of a map whose items run on for contact while the server does not answer. The last
-// answered heartbeat may be HeartbeatEvery old when the server falls silent, and a second is for the end of the items.
+// TimeoutOf is the heartbeat timeout of a map whose items run on for contact without the
+// server. The last heartbeat may be HeartbeatEvery old; a second is for the end of the
+// items.
 func TimeoutOf(contact gpumux.Duration) time.Duration {
 	if contact == 0 {
 		return HeartbeatTimeout
@@ -37,37 +38,37 @@ type Chunk struct {
 	// Map is the workflow's ID, for logs.
 	Map  string `json:"map"`
 	Task string `json:"task"`
-	// Edition is that of the task's code that the whole map runs with; a worker that has another refuses the chunk. Empty: any.
+	// Edition is the map's; a worker with another refuses the chunk. Empty: any.
 	Edition  string          `json:"edition,omitempty"`
 	Mode     gpumux.Mode     `json:"mode,omitempty"`
 	Timeout  gpumux.Duration `json:"timeout,omitempty"`
 	Attempts int             `json:"attempts,omitempty"`
 	FailFast bool            `json:"failFast,omitempty"`
 	Arg      json.RawMessage `json:"arg,omitempty"`
-	// MayFail is how many items may fail before the chunk hands back the rest; nil means any number.
+	// MayFail is how many items may fail before the rest is handed back; nil: any number.
 	MayFail *int64 `json:"mayFail,omitempty"`
-	// Backoff asks for the items that raise in ChunkResult.Again, until they were tried Attempts times. Tries is how often they were tried
+	// Backoff hands back what raises in Again, until it was tried Attempts times; Tries were
 	// before.
 	Backoff bool `json:"backoff,omitempty"`
 	Tries   int  `json:"tries,omitempty"`
 	// Work is which items.
 	Work
-	// Items are the items themselves, in the order of Work, when they travel inline; else Source or Range says where they come from.
+	// Items are in the order of Work when they travel inline; else Source or Range has them.
 	Items  List[json.RawMessage] `json:"items,omitempty"`
-	Source *gpumux.Source        `json:"source,omitempty"`
+	Source *Source               `json:"source,omitempty"`
 	Range  *gpumux.Range         `json:"range,omitempty"`
-	// Parts is the folder of the store that takes the results. Empty: results may only travel inline.
+	// Parts is the folder that takes the results. Empty: they may only travel inline.
 	Parts string `json:"parts,omitempty"`
-	// Claim is the map's claim to that folder. A worker whose store is another than the one it was made in refuses the chunk.
+	// Claim is the map's to that folder. A worker with another store refuses the chunk.
 	Claim Claim `json:"claim,omitzero"`
 	// Inline asks for the results in the ChunkResult while they are small.
 	Inline bool `json:"inline,omitempty"`
 	// Key and WithItem are the map's.
 	Key      string `json:"key,omitempty"`
 	WithItem bool   `json:"withItem,omitempty"`
-	// Larger says that the ladder has another rung, so items that need more memory come back in ChunkResult.Escalate.
+	// Larger: the ladder has another rung for items that need more memory.
 	Larger bool `json:"larger,omitempty"`
-	// Limit is the time after which the chunk takes no further item and hands back the rest; 0 means none.
+	// Limit is the time after which the chunk hands back the rest; 0 means none.
 	Limit gpumux.Duration `json:"limit,omitempty"`
 }
 
@@ -84,8 +85,9 @@ type Claim struct {
 type ChunkResult struct {
 	// Results are in order of index; empty when they were written to the store.
 	Results []gpumux.Result `json:"results,omitempty"`
-	// Covered is how many of the chunk's items, from its first on, are done: all, or fewer if further results would not fit the
-	// history, or if the chunk took longer than its Limit. Pace is the time of each of its last items then.
+	// Covered is how many items, from the first on, are done: fewer than all if more results
+	// would not fit the history, or after Limit. Pace is then the time of each of the last
+	// ones.
 	Covered   int64                 `json:"covered"`
 	Pace      gpumux.Duration       `json:"pace,omitempty"`
 	Succeeded int64                 `json:"succeeded"`
@@ -93,22 +95,22 @@ type ChunkResult struct {
 	Faults    map[gpumux.Kind]int64 `json:"faults,omitempty"`
 	// Recent are a few of the failures, without their values, for people to look at.
 	Recent []gpumux.Result `json:"recent,omitempty"`
-	// Escalate are the items that need the next rung of the ladder; they have no result yet.
-	Escalate gpumux.Runs `json:"escalate,omitempty"`
-	// Again are the items that raised and are to be tried again after a pause; they have no result yet.
-	Again gpumux.Runs `json:"again,omitempty"`
-	// Contact is how long items are to run on while the server does not answer; see TimeoutOf. 0: Contact.
+	// Escalate are the items that need the next rung, without a result.
+	Escalate Runs `json:"escalate,omitempty"`
+	// Again are the items to be tried again after a pause, without a result.
+	Again Runs `json:"again,omitempty"`
+	// Contact is how long items run on without the server; see TimeoutOf. 0: Contact.
 	Contact gpumux.Duration `json:"contact,omitempty"`
 	// Ran is how many items ran in this call; the others had a stored result already.
 	Ran int64 `json:"ran"`
 	// Busy is the time that the slot was held for them.
 	Busy gpumux.Duration `json:"busy"`
-	// Edition is the edition of the task's code that items ran with in this call: the chunk's and, after a plus, a hash of modules
-	// that only a process knows that it has loaded.
+	// Edition is the edition of the task's code that items ran with in this call.
 	Edition string `json:"edition,omitempty"`
 	// Peak is the memory of the items that ran in this call and were measured.
 	Peak *gpumux.Peaks `json:"peak,omitempty"`
-	// Worker and Slots are how many slots of the pool a worker has. The window follows their number.
+	// Worker and Slots are how many slots of the pool a worker has. The window follows their
+	// number.
 	Worker string `json:"worker,omitempty"`
 	Slots  int    `json:"slots,omitempty"`
 }
@@ -122,7 +124,8 @@ type EditionInput struct {
 // Edition is the answer of FindEdition.
 type Edition struct {
 	Edition string `json:"edition"`
-	// Slots is how many the workers of the queue have together, if all are like the one that answers; 0: not known.
+	// Slots is how many the workers of the queue have together, if all are like the one that
+	// answers; 0: not known.
 	Slots int `json:"slots,omitempty"`
 	// Contact is as in ChunkResult.
 	Contact gpumux.Duration `json:"contact,omitempty"`
@@ -147,8 +150,6 @@ type MergeInput struct {
 	Output   string `json:"output"`
 	Items    int64  `json:"items"`
 	Claim    Claim  `json:"claim,omitzero"`
-	// Index, if given, is the key that the index of the results file is written to.
-	Index string `json:"index,omitempty"`
 	// Cache, if given, keeps the results for later maps.
 	Cache *Cache `json:"cache,omitempty"`
 }
@@ -158,8 +159,8 @@ type Cache struct {
 	// Owner is the map's without Input and Items.
 	Owner Owner `json:"owner"`
 	// Exactly one of Source and Range is given.
-	Source *gpumux.Source `json:"source,omitempty"`
-	Range  *gpumux.Range  `json:"range,omitempty"`
+	Source *Source       `json:"source,omitempty"`
+	Range  *gpumux.Range `json:"range,omitempty"`
 }
 
 // Merged is the result of MergeParts, counted from the parts themselves.
@@ -169,7 +170,8 @@ type Merged struct {
 	Failed    int64                 `json:"failed"`
 	Faults    map[gpumux.Kind]int64 `json:"faults,omitempty"`
 	Bytes     int64                 `json:"bytes"`
-	// Output is the blob URL of the results file. Empty: nothing was written, because of what Missing says.
+	// Output is the blob URL of the results file. Empty: nothing was written, because of
+	// what Missing says.
 	Output string `json:"output,omitempty"`
 	// Missing says which item has no result, and why where that is known.
 	Missing string `json:"missing,omitempty"`
@@ -199,7 +201,8 @@ type Owner struct {
 	WithItem bool   `json:"withItem,omitempty"`
 }
 
-// Found is the result of FindParts: what earlier runs of the same map have stored, and which items are left.
+// Found is the result of FindParts: what earlier runs of the same map have stored, and
+// which items are left.
 type Found struct {
 	Claim     Claim                 `json:"claim"`
 	Rest      Work                  `json:"rest"`
@@ -208,16 +211,17 @@ type Found struct {
 	Faults    map[gpumux.Kind]int64 `json:"faults,omitempty"`
 	// Damaged names parts that were unreadable and set aside; their items are in Rest again.
 	Damaged []string `json:"damaged,omitempty"`
-	// Cached is how many of the results came from the cache now, Skipped why earlier maps in it gave none.
+	// Cached is how many of the results came from the cache now, Skipped why earlier maps in
+	// it gave none.
 	Cached  int64    `json:"cached,omitempty"`
 	Skipped []string `json:"skipped,omitempty"`
 }
 
 // ListInput is the input of WriteList: items whose pattern is too long to travel.
 type ListInput struct {
-	Contract Stamp       `json:"contract"`
-	Parts    string      `json:"parts"`
-	Runs     gpumux.Runs `json:"runs"`
+	Contract Stamp  `json:"contract"`
+	Parts    string `json:"parts"`
+	Runs     Runs   `json:"runs"`
 }
 
 // PartInput is the input of WritePart.

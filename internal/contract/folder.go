@@ -6,13 +6,14 @@ import (
 	"github.com/gpumux/gpumux/internal/names"
 )
 
-// What lies in the folder of a map, beside the parts and the manifest, which are the store's.
+// What lies in the folder of a map, beside the parts and the manifest, which are the
+// store's.
 
 // PartsOf is the folder with what belongs to a results file while it is being made.
 func PartsOf(output string) string { return output + names.PartsEnding }
 
-// ArraysOutput is the name of a results file in which arrays lie as bytes. Who gives it knows that the file is to be read through
-// package store.
+// ArraysOutput is the name of a results file in which arrays lie as bytes. Who gives it
+// knows that the file is to be read through package store.
 const ArraysOutput = "results.arrays.jsonl"
 
 // KeepsArrays reports whether the results file with a folder keeps arrays as bytes.
@@ -21,8 +22,5 @@ func KeepsArrays(parts string) bool { return strings.HasSuffix(parts, "/"+PartsO
 // SourceIndexOf is the key of the index of a source that is not the store's own.
 func SourceIndexOf(parts string) string { return parts + "/source.index" }
 
-// ResultsIndexOf is the key of the index of the results file, for a reduce.
-func ResultsIndexOf(parts string) string { return parts + "/results.index" }
-
-// ReduceOf is the folder of what a reduce has come to so far.
-func ReduceOf(parts string) string { return parts + "/reduce" }
+// ReducedOf is the key of what a reduce came to.
+func ReducedOf(parts string) string { return parts + "/reduced.json" }

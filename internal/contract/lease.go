@@ -14,16 +14,19 @@ import (
 // MaxLease is the longest time to live of a lease.
 const MaxLease = 24 * time.Hour
 
-// ResidentsFolder is the folder of the store for values on their way from one slot to another.
+// ResidentsFolder is the folder of the store for values on their way from one slot to
+// another.
 const ResidentsFolder = names.Leases + "/"
 
-// LeaseQueue carries HoldSlot beside the queue of a pool or a device. So calls and leases do not stand in each other's way.
+// LeaseQueue carries HoldSlot beside the queue of a pool or a device. So calls and leases
+// do not stand in each other's way.
 func LeaseQueue(queue string) string { return queue + ".lease" }
 
 // Lease is the input of the activity HoldSlot.
 type Lease struct {
 	Contract Stamp `json:"contract"`
-	// ID names the lease, whatever slots it has held. Queue is the task queue that its holder is to serve.
+	// ID names the lease, whatever slots it has held. Queue is the task queue that its
+	// holder is to serve.
 	ID    string `json:"id"`
 	Queue string `json:"queue"`
 	// Workflow is the ID of the workflow that has the lease, for people.
@@ -47,12 +50,14 @@ type Seat struct {
 	// Calls is how many have ended, Task the one that runs now.
 	Calls int    `json:"calls"`
 	Task  string `json:"task,omitempty"`
-	// Residents is how many values its process keeps, ResidentBytes the bytes of their arrays.
+	// Residents is how many values its process keeps, ResidentBytes the bytes of their
+	// arrays.
 	Residents     int   `json:"residents,omitempty"`
 	ResidentBytes int64 `json:"residentBytes,omitempty"`
 }
 
-// SlotCall is the input of the activity CallSlot on the queue of a lease. Exactly one of Task, Save, Load, Drop, Open and Close is given.
+// SlotCall is the input of the activity CallSlot on the queue of a lease. Exactly one of
+// Task, Save, Load, Drop, Open and Close is given.
 type SlotCall struct {
 	Contract Stamp `json:"contract"`
 	// Task is called with Item.
@@ -60,7 +65,8 @@ type SlotCall struct {
 	Item     json.RawMessage `json:"item,omitempty"`
 	Timeout  gpumux.Duration `json:"timeout,omitempty"`
 	Attempts int             `json:"attempts,omitempty"`
-	// Save writes a resident to Object in the store, Load keeps what is there as a resident, and removes the object.
+	// Save writes a resident to Object in the store, Load keeps what is there as a resident,
+	// and removes the object.
 	Save   *gpumux.Handle `json:"save,omitempty"`
 	Load   *gpumux.Handle `json:"load,omitempty"`
 	Object string         `json:"object,omitempty"`
@@ -82,7 +88,8 @@ type SlotAnswer struct {
 // leaseQueue is what QueueOf makes.
 var leaseQueue = regexp.MustCompile(`^(gpumux\.lease\.[0-9a-z]{1,100})\.[0-9]{1,10}$`)
 
-// LeaseID is the ID of a lease with a random name, QueueOf its queue at the nth try to get a slot. No pool has such a queue.
+// LeaseID is the ID of a lease with a random name, QueueOf its queue at the nth try to
+// get a slot. No pool has such a queue.
 func LeaseID(random string) string         { return "gpumux.lease." + random }
 func QueueOf(lease string, try int) string { return fmt.Sprintf("%s.%d", lease, try) }
 

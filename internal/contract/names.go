@@ -4,11 +4,14 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// Names of workflows and activities that only gpumux itself starts. They never change once released.
+// Names of workflows and activities that only gpumux itself starts. They never change
+// once released.
 const (
-	// SegmentWorkflow runs a stretch of a map that is too long for one history; only gpumux.Map starts it.
+	// SegmentWorkflow runs a stretch of a map that is too long for one history; only
+	// gpumux.Map starts it.
 	SegmentWorkflow = "gpumux.Segment"
-	// DescribeWorkflow runs DescribeWorker for clients of servers without standalone activities.
+	// DescribeWorkflow runs DescribeWorker for clients of servers without standalone
+	// activities.
 	DescribeWorkflow = "gpumux.Describe"
 	// RunChunk runs the items of a chunk in a slot.
 	RunChunk = "gpumux.RunChunk"
@@ -20,7 +23,8 @@ const (
 	FindEdition = "gpumux.FindEdition"
 	// WatchPool runs for as long as a worker has a healthy device in a pool; see WatchInput.
 	WatchPool = "gpumux.WatchPool"
-	// HoldSlot holds a slot for a lease, and serves the lease's own queue meanwhile; CallSlot is what that queue carries.
+	// HoldSlot holds a slot for a lease, and serves the lease's own queue meanwhile;
+	// CallSlot is what that queue carries.
 	HoldSlot = "gpumux.HoldSlot"
 	CallSlot = "gpumux.CallSlot"
 	// Forget deletes from the store what did not reach the slot that it was to move to.
@@ -33,13 +37,15 @@ const (
 	WriteList = "gpumux.WriteList"
 	// WritePart moves results that became too many for the history into the store.
 	WritePart = "gpumux.WritePart"
-	// ReadOutput tells a client, on the queue of one worker, what an item prints that runs there; see OutputInput.
+	// ReadOutput tells a client, on the queue of one worker, what an item prints that runs
+	// there; see OutputInput.
 	ReadOutput = "gpumux.ReadOutput"
 	// DescribeWorker tells a client what a worker offers: its store, pools and tasks.
 	DescribeWorker = "gpumux.DescribeWorker"
 )
 
-// WatchQueue carries WatchPool beside the queue of a pool, whose workers ask it for work even when their slots are busy.
+// WatchQueue carries WatchPool beside the queue of a pool, whose workers ask it for work
+// even when their slots are busy.
 func WatchQueue(queue string) string { return queue + ".watch" }
 
 // WatchInput is the input of WatchPool.
@@ -49,7 +55,8 @@ type WatchInput struct {
 	Once bool `json:"once,omitempty"`
 }
 
-// OutputInput is the input of ReadOutput: an item of a map, and up to where the caller has read what process PID prints.
+// OutputInput is the input of ReadOutput: an item of a map, and up to where the caller
+// has read what process PID prints.
 type OutputInput struct {
 	Contract Stamp  `json:"contract"`
 	Map      string `json:"map"`

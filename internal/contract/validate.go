@@ -3,9 +3,7 @@ package contract
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 
 	"github.com/gpumux/gpumux"
 )
@@ -13,8 +11,8 @@ import (
 // MaxSlots is the most slots that a worker may say it has.
 const MaxSlots = 1 << 20
 
-// mistakes gathers what is wrong with an input. What a Validate of this package leaves out does a worker no harm, or is said where it is
-// used, such as a wrong name.
+// mistakes gathers what is wrong with an input. What a Validate of this package leaves
+// out does a worker no harm, or is said where it is used, such as a wrong name.
 type mistakes struct{ gpumux.InputError }
 
 func (p *mistakes) err(what string) error {
@@ -90,7 +88,7 @@ func (p *mistakes) work(prefix string, w Work) {
 		p.Add(prefix+"runs", "give only one of runs and list")
 	case w.List != nil:
 		p.source(prefix+"list.", *w.List, w.End)
-		p.span(prefix, gpumux.Span{Start: w.Start, End: w.End})
+		p.span(prefix, Span{Start: w.Start, End: w.End})
 	case w.last() > gpumux.MaxItems:
 		p.Add(prefix+"runs", "there is no item %d; a map has at most %d", w.last()-1, int64(gpumux.MaxItems))
 	}
@@ -145,20 +143,11 @@ func (in MergeInput) Validate() error {
 // Validate returns an *InputError that names every mistake, or nil.
 func (in ReduceInput) Validate() error {
 	var bad mistakes
+	if in.Reduce == "" {
+		bad.Add("reduce", "is missing; give one of sum, mean, min, max and count, or a task")
+	}
 	bad.asInMap(gpumux.MapInput{Edition: in.Edition, Reduce: in.Reduce, Timeout: in.Timeout, Attempts: in.Attempts, Arg: in.Arg})
-	bad.span("", in.Span)
-	if in.Source != nil {
-		bad.source("source.", *in.Source, in.End)
-	}
 	bad.results(in.Results)
-	for i, p := range in.Partials {
-		field := fmt.Sprintf("partials[%d].", i)
-		bad.span(field, p.Span)
-		bad.count(field+"count", p.Count, gpumux.MaxItems)
-		if p.Count > 0 && p.Key == "" && p.Value == nil {
-			bad.Add(field+"value", "is missing")
-		}
-	}
 	return bad.err("input of Reduce")
 }
 
@@ -177,48 +166,11 @@ func (c Handoff) Validate() error {
 	var bad mistakes
 	if c.Carry == nil {
 		bad.Add("carry", "is missing")
-		return bad.err("state of a map")
 	}
-	bad.carry(*c.Carry, len(gpumux.MapInput(c.Input).Rungs()))
 	return bad.err("state of a map")
 }
 
-// carry checks the state of a map with so many rungs.
-func (p *mistakes) carry(c Carry, rungs int) {
-	if c.Source != nil {
-		p.source("source.", *c.Source, c.Items)
-	}
-	for i, piece := range c.Todo {
-		field := fmt.Sprintf("todo[%d].", i)
-		p.work(field, piece.Work)
-		if piece.Len() < 1 || piece.Len() > c.Items || piece.last() > c.Items {
-			p.Add(field+"runs", "%d items up to %d are none of the %d", piece.Len(), piece.last(), c.Items)
-		}
-		p.count(field+"tries", int64(piece.Tries), gpumux.MaxAttempts-1)
-		p.count(field+"pace", int64(piece.Pace), math.MaxInt64)
-		p.count(field+"rung", int64(piece.Rung), int64(rungs-1))
-	}
-	for _, n := range []struct {
-		field   string
-		n, most int64
-	}{
-		{"items", c.Items, gpumux.MaxItems}, {"succeeded", c.Succeeded, gpumux.MaxItems}, {"failed", c.Failed, gpumux.MaxItems},
-		{"chunks", c.Chunks, gpumux.MaxItems}, {"largest", c.Largest, gpumux.MaxItems}, {"beyond", c.Beyond, gpumux.MaxItems},
-		{"segments", int64(c.Segments), gpumux.MaxItems}, {"rounds", int64(c.Rounds), gpumux.MaxItems},
-		{"busy", int64(c.Busy), math.MaxInt64}, {"perItem", int64(c.PerItem), math.MaxInt64},
-		{"window", int64(c.Window), gpumux.MaxWindow}, {"abreast", int64(c.Abreast), gpumux.MaxWindow},
-	} {
-		p.count(n.field, n.n, n.most)
-	}
-	if c.MayFail != nil {
-		p.count("mayFail", *c.MayFail, gpumux.MaxItems)
-	}
-	for _, worker := range slices.Sorted(maps.Keys(c.Slots)) {
-		p.count("slots", int64(c.Slots[worker]), MaxSlots)
-	}
-}
-
-func (p *mistakes) span(prefix string, s gpumux.Span) {
+func (p *mistakes) span(prefix string, s Span) {
 	if s.Start < 0 || s.End < s.Start || s.End > gpumux.MaxItems {
 		p.Add(prefix+"start", "items %d to %d do not lie within 0 to %d", s.Start, s.End, int64(gpumux.MaxItems))
 	}
@@ -235,7 +187,7 @@ func (p *mistakes) cache(c *Cache) {
 }
 
 // source checks a file of items, which must have those before end.
-func (p *mistakes) source(prefix string, s gpumux.Source, end int64) {
+func (p *mistakes) source(prefix string, s Source, end int64) {
 	p.count(prefix+"items", s.Items, gpumux.MaxItems)
 	p.count(prefix+"bytes", s.Bytes, math.MaxInt64)
 	if s.Items < end {

@@ -7,15 +7,19 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/names"
 )
 
-// Version is the version of the contract. It rises when a worker that does not know a new field of an input, or a new value of one, would
-// give a wrong result. A field that it may ignore leaves the version as it is.
+// Version is the version of the contract. It rises when a worker that does not know a new
+// field of an input, or a new value of one, would give a wrong result. A field that it
+// may ignore leaves the version as it is.
 const Version = 1
 
-// Stamp is the version of the contract that an input was written by. An input without one is of version 1.
+// Stamp is the version of the contract that an input was written by. An input without one
+// is of version 1.
 type Stamp struct{}
 
 // MarshalJSON writes Version.
@@ -24,7 +28,8 @@ func (Stamp) MarshalJSON() ([]byte, error) { return strconv.AppendInt(nil, Versi
 // UnmarshalJSON takes anything: Decode has looked at it before.
 func (*Stamp) UnmarshalJSON([]byte) error { return nil }
 
-// SkewError says that an input is of a later version of the contract. Who knows that version can read it.
+// SkewError says that an input is of a later version of the contract. Who knows that
+// version can read it.
 type SkewError struct{ Version int }
 
 // Error names both versions.
@@ -32,14 +37,35 @@ func (e *SkewError) Error() string {
 	return fmt.Sprintf("the input is of version %d of gpumux's contract, and this worker reads versions up to %d", e.Version, Version)
 }
 
-// maxInput is the most bytes of an input; Temporal servers take 2 MiB unless told otherwise. maxEntries is the most entries of a List.
-const (
-	maxInput   = 4 << 20
-	maxEntries = 1 << 16
-)
+// maxInput is the most bytes of an input; Temporal servers take 2 MiB unless told
+// otherwise.
+const maxInput = 4 << 20
 
-// Decode reads an input that one part of gpumux has for another. It ignores fields that it does not know. The error is a *SkewError, or
-// a *gpumux.InputError: anybody who may use the namespace can send any bytes. Reading takes memory in proportion to the data.
+// DecodeMap reads the input of a map as its caller wrote it. The error is a
+// *gpumux.InputError with every mistake: values of the wrong type, fields that do not
+// exist, and what Validate finds.
+func DecodeMap(data []byte, in *gpumux.MapInput) error {
+	var bad gpumux.InputError
+	if len(data) > maxInput {
+		bad.Add("input", "has %s, more than the %s that travel inline; put the items in a file and give source",
+			gpumux.Size(len(data)), gpumux.Size(maxInput))
+		return bad.Err()
+	}
+	var broken *json.SyntaxError
+	switch err := json.Unmarshal(data, in); {
+	case !errors.As(err, &broken):
+		return in.Validate()
+	case strings.HasSuffix(broken.Error(), "exceeded max depth"):
+		bad.Add("input", "is nested more than 10,000 levels deep; put such a value into a file and let the item be its path")
+	default:
+		bad.Add("input", "is not JSON: byte %d of %d makes no sense", broken.Offset, len(data))
+	}
+	return bad.Err()
+}
+
+// Decode reads an input that one part of gpumux has for another. It ignores fields that
+// it does not know. The error is a *SkewError, or a *gpumux.InputError: anybody who may
+// use the namespace can send any bytes. Reading takes memory in proportion to the data.
 func Decode(data []byte, in any) error {
 	if len(data) > maxInput {
 		return wrong("input", "has %d bytes, more than %d", len(data), maxInput)
@@ -72,7 +98,8 @@ func wrong(field, format string, args ...any) error {
 	return bad.Err()
 }
 
-// List is a list of an input. It bounds how many entries take memory before anything is known of them.
+// List is a list of an input. It bounds how many entries take memory before anything is
+// known of them.
 type List[T any] []T
 
 // UnmarshalJSON refuses a list that is too long.
@@ -83,8 +110,8 @@ func (l *List[T]) UnmarshalJSON(data []byte) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	_, _ = d.Token()
 	for *l = []T{}; d.More(); {
-		if len(*l) == maxEntries {
-			return fmt.Errorf("a list holds more than the %d entries that it may have", maxEntries)
+		if len(*l) == names.MaxEntries {
+			return fmt.Errorf("a list holds more than the %d entries that it may have", names.MaxEntries)
 		}
 		var one T
 		if err := d.Decode(&one); err != nil {

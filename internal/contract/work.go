@@ -2,19 +2,30 @@ package contract
 
 import (
 	"fmt"
-
-	"github.com/gpumux/gpumux"
 )
 
-// Work is which items are to run: Runs, or the positions Start up to but not including End of a work list in the store, if the runs
-// are too many to travel.
+// Work is which items are to run: Runs, or the positions Start up to but not including
+// End of a work list in the store, if the runs are too many to travel.
 type Work struct {
-	Runs gpumux.Runs `json:"runs,omitempty"`
+	Runs Runs `json:"runs,omitempty"`
 	// List is a file of indices, one per line, with its index like any source.
-	List *gpumux.Source `json:"list,omitempty"`
+	List *Source `json:"list,omitempty"`
 	// Start and End are 0 without a list.
 	Start int64 `json:"start,omitempty"`
 	End   int64 `json:"end,omitempty"`
+}
+
+// Source is a file of items with its index, as IndexSource found it.
+type Source struct {
+	URL string `json:"url"`
+	// Index is where the index lies; see package store.
+	Index string `json:"index"`
+	Items int64  `json:"items"`
+	Bytes int64  `json:"bytes"`
+	// Hash is a hash of the source's contents, which tells its versions apart.
+	Hash string `json:"hash,omitempty"`
+	// Values says that the items are the values in a results file.
+	Values bool `json:"values,omitempty"`
 }
 
 // Whole is the work of a map of so many items.
@@ -22,7 +33,7 @@ func Whole(items int64) Work {
 	if items == 0 {
 		return Work{}
 	}
-	return Work{Runs: gpumux.Runs{{Start: 0, End: items}}}
+	return Work{Runs: Runs{{Start: 0, End: items}}}
 }
 
 // Len is the number of items.

@@ -76,7 +76,7 @@ func newCSVRows(r *bufio.Reader, name string, format Format, delimiter rune) (*c
 		case delimiter == 0 && len(header) == 1 && strings.ContainsAny(column, ";\t|,"):
 			other := column[strings.IndexAny(column, ";\t|,")]
 			return nil, bad(fmt.Sprintf("the header is one column with %q in it", other),
-				fmt.Sprintf("if that stands between the columns, give --delimiter %s; if it belongs to the name, --delimiter %s",
+				fmt.Sprintf("if that stands between the columns, give the delimiter %s; if it belongs to the name, give the delimiter %s",
 					delimiterText(rune(other)), delimiterText(c.r.Comma)))
 		case !utf8.ValidString(column):
 			return nil, bad("the header is not UTF-8", "convert the file with iconv")

@@ -1,6 +1,8 @@
-// Package names has the names that the server and the store see, and says what may be one.
+// Package names has the names that the server and the store see, and says what may be
+// one.
 //
-// It owns their grammar and their limits, and needs the standard library only. It never looks whether a thing exists.
+// It owns their grammar and their limits, and needs the standard library only. It never
+// looks whether a thing exists.
 package names
 
 import (
@@ -48,8 +50,9 @@ func Key(key string) error {
 	return nil
 }
 
-// Own are the names of a store that gpumux fills itself: its identity, the inputs of clients, what is known of finished maps, values on their
-// way from slot to slot. No caller's file has such a name, or lies below one.
+// Own are the names of a store that gpumux fills itself: its identity, the inputs of
+// clients, what is known of finished maps, values on their way from slot to slot. No
+// caller's file has such a name, or lies below one.
 const (
 	Identity = "store.json"
 	Sources  = "sources"
@@ -60,8 +63,9 @@ const (
 // PartsEnding is what the folder of a results file ends with; see contract.PartsOf.
 const PartsEnding = ".parts"
 
-// Writable returns why nothing that a caller names may be written under a key, or nil: it is gpumux's own, or lies below the parts of another
-// map. A file system may take upper for lower case.
+// Writable returns why nothing that a caller names may be written under a key, or nil: it
+// is gpumux's own, or lies below the parts of another map. A file system may take upper
+// for lower case.
 func Writable(key string) error {
 	lower := strings.ToLower(key)
 	first, _, _ := strings.Cut(lower, "/")
@@ -79,8 +83,8 @@ func amongParts(key string) error {
 	return fmt.Errorf("%.200q lies in a folder of parts, which belong to another results file; give another folder", key)
 }
 
-// Output returns what is wrong with the name of a results file, or nil. It does not ask the store, which calls it with the key that a URL
-// stands for.
+// Output returns what is wrong with the name of a results file, or nil. It does not ask
+// the store, which calls it with the key that a URL stands for.
 func Output(name string) error {
 	scheme, _, isURL := strings.Cut(name, ":/")
 	switch {
@@ -101,8 +105,9 @@ func Output(name string) error {
 	return Key(path.Base(u.Path))
 }
 
-// ID returns what is wrong with the ID of a workflow, or nil. Temporal starts workflows with other IDs too, but never serves
-// them, because its clients send the ID in a header of their calls.
+// ID returns what is wrong with the ID of a workflow, or nil. Temporal starts workflows
+// with other IDs too, but never serves them, because its clients send the ID in a header
+// of their calls.
 func ID(id string) error {
 	const most = 1000
 	bad := strings.IndexFunc(id, func(r rune) bool { return r < ' ' || r > '~' })

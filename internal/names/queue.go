@@ -10,8 +10,8 @@ import (
 const Queue = "gpumux"
 
 const (
-	// SearchTask and SearchFailed are search attributes of maps where the server has them: the task, a Keyword, and how many items
-	// failed, an Int.
+	// SearchTask and SearchFailed are search attributes of maps where the server has them:
+	// the task, a Keyword, and how many items failed, an Int.
 	SearchTask   = "GpumuxTask"
 	SearchFailed = "GpumuxFailed"
 )
@@ -34,7 +34,8 @@ func DeviceQueue(pool, host, device string) string {
 	return PoolQueue(pool) + "@" + host + "/" + device
 }
 
-// RungQueue is the task queue of a rung: a pool's name, or pool@host/device for one device of it.
+// RungQueue is the task queue of a rung: a pool's name, or pool@host/device for one
+// device of it.
 func RungQueue(rung string) (string, error) {
 	pool, at, pinned := strings.Cut(rung, "@")
 	if err := Pool(pool); err != nil {

@@ -7,8 +7,9 @@ import (
 	"go.temporal.io/sdk/workflow"
 )
 
-// Headers passes every header that a workflow was started with on to its activities, its children and the run that continues it. Such
-// a header traces or names a tenant. Headers reads none, so that a worker need not know them. It is a workflow.ContextPropagator.
+// Headers passes every header that a workflow was started with on to its activities, its
+// children and the run that continues it. Such a header traces or names a tenant. Headers
+// reads none, so that a worker need not know them. It is a workflow.ContextPropagator.
 type Headers struct{}
 
 // carried is the key of the headers in a context.

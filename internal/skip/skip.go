@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// Strict is the environment variable that makes every skip a failure: 1, or the reasons and names of tests with commas between
-// that may still be skipped.
+// Strict is the environment variable that makes every skip a failure: 1, or the reasons
+// and names of tests with commas between that may still be skipped.
 const Strict = "GPUMUX_TEST_STRICT"
 
 // Reason is why a test cannot run; it holds no comma and no colon.

@@ -1,6 +1,8 @@
-// Package text makes strangers' text fit to be shown.
+// Package text makes strangers' text fit to be shown, and reads the fields of strangers'
+// JSON.
 //
-// It owns how a long value is cut, what would mean something in Markdown, and how JSON says NaN. It never writes anywhere.
+// It owns how a long value is cut, what would mean something in Markdown, and how JSON
+// says NaN. It never writes anywhere. It holds no state and so never has to stop.
 package text
 
 import (
@@ -8,8 +10,9 @@ import (
 	"unicode"
 )
 
-// Plain makes one line of text that Markdown, which the Web UI shows, leaves as it is: names, faults and values can hold anything.
-// Text with a meaning in Markdown becomes code, in which there are no links, images and HTML.
+// Plain makes one line of text that Markdown, which the Web UI shows, leaves as it is:
+// names, faults and values can hold anything. Text with a meaning in Markdown becomes
+// code, in which there are no links, images and HTML.
 func Plain(text string) string {
 	line := strings.Map(func(r rune) rune {
 		switch {
@@ -34,7 +37,8 @@ func Plain(text string) string {
 	}
 	fence := strings.Repeat("`", longest+1)
 	if longest > 0 {
-		// Code that begins or ends with a backtick needs a space beside it, which Markdown removes.
+		// Code that begins or ends with a backtick needs a space beside it, which Markdown
+		// removes.
 		line = " " + line + " "
 	}
 	return fence + line + fence

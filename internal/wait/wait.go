@@ -1,7 +1,7 @@
 // Package wait lets tests wait for a condition.
 //
-// It owns the loop, which runs on the test's own goroutine, so that the condition itself may fail the test. It never ends a condition
-// that hangs.
+// It owns the loop, which runs on the test's own goroutine, so that the condition itself
+// may fail the test. It never ends a condition that hangs.
 package wait
 
 import (
@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// For asks again and again whether a condition holds, and fails the test if it does not within the limit. What describes the condition,
-// as the arguments of fmt.Sprintf.
+// For asks again and again whether a condition holds, and fails the test if it does not
+// within the limit. What describes the condition, as the arguments of fmt.Sprintf.
 func For(t testing.TB, condition func() bool, limit, every time.Duration, what ...any) {
 	t.Helper()
 	for end := time.Now().Add(limit); !condition(); time.Sleep(every) {

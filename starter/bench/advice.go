@@ -17,7 +17,6 @@ const (
 	worthwhile = 1.05
 )
 
-// advise says what the figures mean for a pool.
 func (r *Report) advise() {
 	for _, name := range Workloads {
 		if name == "oom" {
@@ -66,7 +65,7 @@ func (r *Report) adviseClients(one Row) string {
 		return fmt.Sprintf("the CPU; it does %s of the unshared GPU, and the GPU's slots %s", cpu.OfUnshared.share(), best.OfUnshared.share())
 	}
 	if len(many) == 0 {
-		return fmt.Sprintf("1 slot does %s of the unshared device; give --clients to see whether sharing helps", one.OfUnshared.share())
+		return fmt.Sprintf("1 slot does %s of the unshared device; measure more clients to see whether sharing helps", one.OfUnshared.share())
 	}
 	// Of what is not clearly behind the best, the fewest slots are enough.
 	for _, row := range many {
@@ -85,7 +84,7 @@ func (r *Report) adviseClients(one Row) string {
 			"for latency 1 slot: an item takes %s of its time alone, and %s with %d", best.Clients, best.Sharing, best.OfUnshared.share(),
 			one.OfUnshared.share(), percent(one.Latency.Median), percent(best.Latency.Median), best.Clients)
 	case undecided:
-		return what + "1 slot until more is known; the noise hides whether more slots do more: measure while nothing else runs here, or longer with --limit"
+		return what + "1 slot until more is known; the noise hides whether more slots do more: measure while nothing else runs here, or for longer"
 	}
 	return what + fmt.Sprintf("1 slot, for throughput and latency; it does %s of the unshared device, and more slots no more", one.OfUnshared.share())
 }
@@ -95,7 +94,6 @@ func (q Quartiles) share() string {
 	return fmt.Sprintf("%s (%s)", percent(q.Median), q.between(percent))
 }
 
-// adviseMemory says what became of the items that passed the budget.
 func (r *Report) adviseMemory() {
 	row := r.row("oom", Persistent, Sequential)
 	switch {

@@ -51,7 +51,7 @@ func TestAdvise_Clients(t *testing.T) {
 		"CPU": {shares(one(0.9, 0.02), many(4, 1, 0.02), Row{Way: OnCPU, Clients: 4, OfUnshared: about(2, 0.1)}),
 			"the CPU; it does 200% (180%-220%) of the unshared GPU, and the GPU's slots 100% (98%-102%)"},
 		"CPUWithinTheNoise": {shares(one(0.9, 0.02), many(4, 1.5, 0.1), Row{Way: OnCPU, Clients: 4, OfUnshared: about(1.7, 0.1)}), "for throughput 4 slots"},
-		"OneClientOnly":     {shares(one(0.9, 0.02)), "1 slot does 90% (88.2%-91.8%) of the unshared device; give --clients"},
+		"OneClientOnly":     {shares(one(0.9, 0.02)), "1 slot does 90% (88.2%-91.8%) of the unshared device; measure more clients"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.r.advise()

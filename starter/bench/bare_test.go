@@ -39,7 +39,6 @@ func TestBare_RoundsGoOnWithTheItems(t *testing.T) {
 	p, err := b.startBare(t.Context(), "light", 2)
 	require.NoError(t, err)
 	defer p.close()
-	require.Positive(t, p.start)
 	for _, calls := range []int{5000, 3000} {
 		got, err := p.piece(t.Context(), calls)
 		require.NoError(t, err)
@@ -105,9 +104,9 @@ func TestProbe_SaysWhatIsMissing(t *testing.T) {
 	b := newBench(t)
 	b.Python = "no-such-python"
 	_, err := b.probe(t.Context(), b.on.device)
-	var lacking *Lacking
+	var lacking *LackingError
 	require.ErrorAs(t, err, &lacking)
-	require.ErrorContains(t, err, "give another with --python")
+	require.ErrorContains(t, err, "give another Python")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
 	defer cancel()
 	_, err = b.probe(ctx, b.on.device)
@@ -132,7 +131,7 @@ func TestUsable_NoFramework(t *testing.T) {
 	require.NoError(t, b.usable(none))
 	b.Workloads = Workloads
 	require.ErrorContains(t, b.usable(none), "numpy: not installed, torch: not installed")
-	require.ErrorContains(t, b.usable(none), "--workloads light")
+	require.ErrorContains(t, b.usable(none), "the workload light")
 }
 
 func TestProbe_OneFramework(t *testing.T) {

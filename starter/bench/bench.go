@@ -76,7 +76,6 @@ type Options struct {
 	Log *zap.Logger
 }
 
-// bench is one run.
 type bench struct {
 	Options
 	storeURL  string
@@ -89,8 +88,8 @@ type bench struct {
 	report *Report
 }
 
-// Run measures. Its errors are *Lacking when this machine lacks something, and the cause
-// of ctx when that ended.
+// Run measures. Its errors are *LackingError when this machine lacks something, and the
+// cause of ctx when that ended.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	began := time.Now()
 	if o.Limit == 0 && o.Quick {
@@ -135,7 +134,7 @@ func (b *bench) prepare(ctx context.Context) (err error) {
 		return fmt.Errorf("write the workloads: %w", err)
 	}
 	if b.inventory, err = gpu.Open(gpu.Options{}); err != nil {
-		return &Lacking{fmt.Sprintf("list this machine's devices: %v", err)}
+		return &LackingError{fmt.Sprintf("list this machine's devices: %v", err)}
 	}
 	if err = b.choose(ctx); err != nil {
 		b.inventory.Close()
@@ -157,7 +156,6 @@ func (b *bench) prepare(ctx context.Context) (err error) {
 	return nil
 }
 
-// measure runs every workload in every pool.
 func (b *bench) measure(ctx context.Context) error {
 	seats := b.seats()
 	for _, workload := range b.Workloads {
@@ -177,14 +175,11 @@ func (b *bench) measure(ctx context.Context) error {
 // The ways to share a device, as pools name them.
 const timeSliced, mps, mig = "default", "mps", "mig"
 
-// mostSlots is the most slots that share a device by default.
 const mostSlots = 4
 
-// cpuSlots is the number of slots on the CPU by default.
 func cpuSlots() int { return min(runtime.GOMAXPROCS(0), mostSlots) }
 
-// most is the largest number of clients.
-func (b *bench) most() int { return b.Clients[len(b.Clients)-1] }
+func (b *bench) maxClients() int { return b.Clients[len(b.Clients)-1] }
 
 // seat is a pool that is measured in one way.
 type seat struct {
@@ -195,10 +190,8 @@ type seat struct {
 	devices []string
 }
 
-// clients is the number of slots.
 func (s seat) clients() int { return s.slots * len(s.devices) }
 
-// newSeat is a pool of so many slots on the measured device.
 func (b *bench) newSeat(sharing string, clients int) seat {
 	if clients == 1 {
 		return seat{Sequential, sharing, b.on, 1, []string{b.on.device.UUID}}
@@ -206,12 +199,11 @@ func (b *bench) newSeat(sharing string, clients int) seat {
 	return seat{Persistent, sharing, b.on, clients, []string{b.on.device.UUID}}
 }
 
-// seats are the pools to measure.
 func (b *bench) seats() (seats []seat) {
 	for _, clients := range b.Clients {
 		seats = append(seats, b.newSeat(timeSliced, clients))
 	}
-	fresh := b.newSeat(timeSliced, b.most())
+	fresh := b.newSeat(timeSliced, b.maxClients())
 	fresh.way = Fresh
 	seats = append(seats, fresh)
 	b.lacks("exclusive", "one slot has the device to itself, as 1 client has here")
@@ -248,13 +240,9 @@ func (b *bench) refused(name string) string {
 	if !b.on.gpu() {
 		return "it needs a GPU"
 	}
-	strategy, err := sharing.Find(name)
-	if err != nil {
-		return err.Error()
-	}
-	problems := strategy.Check(sharing.Use{Slots: b.most(), PerSlot: 1, Devices: []gpu.Device{b.on.device}})
+	problems := sharing.Mode(name).Check(sharing.Use{Slots: b.maxClients(), PerSlot: 1, Devices: []gpu.Device{b.on.device}})
 	if len(problems) > 0 {
-		return problems[0].Text
+		return problems[0].Message
 	}
 	return ""
 }

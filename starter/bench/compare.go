@@ -22,13 +22,11 @@ import (
 type Comparison struct {
 	Items int `json:"items"`
 	Slots int `json:"slots"`
-	// Activities is how many items were one activity each, and one task each in Dask.
+	// Activities is how many items were one activity each.
 	Activities int `json:"activities"`
-	// Rounds are items per second of each tool, round by round: gpumux; poolOne and
-	// poolDefault, which are multiprocessing.Pool.map with a chunk size of 1 and with its
-	// own choice; activity, plain Temporal with one activity per item in Go that does
-	// nothing; dask, its distributed scheduler with one task per item, where it is
-	// installed.
+	// Rounds are items per second by tool: gpumux; poolOne and poolDefault, which are
+	// multiprocessing.Pool.map with chunks of 1 and of its own choice; activity, plain
+	// Temporal.
 	Rounds []map[string]float64 `json:"rounds"`
 }
 
@@ -41,19 +39,18 @@ const (
 	activityTime = 10 * time.Minute
 )
 
-// compare runs trivial items through gpumux and through other tools, in turns.
 func (b *bench) compare(ctx context.Context) (err error) {
-	c := &Comparison{Items: 100_000, Activities: 3000, Slots: b.most()}
+	c := &Comparison{Items: 100_000, Activities: 3000, Slots: b.maxClients()}
 	count := compareRounds
 	if b.Quick {
 		c.Items, c.Activities, count = 10_000, 500, 1
 	}
-	served, err := b.serve(ctx, "light", b.newSeat(timeSliced, b.most()))
+	served, err := b.serve(ctx, "light", b.newSeat(timeSliced, b.maxClients()))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, served.stop()) }()
-	_, env, err := served.warm(ctx)
+	env, err := served.warm(ctx)
 	if err != nil {
 		return err
 	}
@@ -88,8 +85,8 @@ func (b *bench) compare(ctx context.Context) (err error) {
 			return err
 		}
 		round["gpumux"] = float64(c.Items) / out.total.Seconds()
-		say("multiprocessing.Pool and Dask")
-		if err := b.ask(ctx, environ(env), &round, "tools", strconv.Itoa(c.Slots), strconv.Itoa(c.Items), strconv.Itoa(c.Activities)); err != nil {
+		say("multiprocessing.Pool")
+		if err := b.ask(ctx, environ(env), &round, "tools", strconv.Itoa(c.Slots), strconv.Itoa(c.Items)); err != nil {
 			return err
 		}
 		say("an activity per item")
@@ -104,7 +101,6 @@ func (b *bench) compare(ctx context.Context) (err error) {
 	return nil
 }
 
-// nothing is the activity of plain Temporal.
 func nothing(context.Context, int) (int, error) { return 0, nil }
 
 // eachItem is the workflow of plain Temporal: an activity per item, with a window of them
@@ -137,15 +133,12 @@ func (c *Comparison) table() [][]string {
 		{"poolOne", pool, items + ", chunksize 1"},
 		{"poolDefault", pool, items + ", default chunksize"},
 		{"activity", "plain Temporal", each + " activities in Go that do nothing"},
-		{"dask", "dask.distributed", each + " trivial items, a task each, " + english.Plural(c.Slots, "worker", "")},
 	} {
 		var rates, gpumuxes []float64
 		for _, round := range c.Rounds {
 			rates, gpumuxes = append(rates, round[tool[0]]), append(gpumuxes, round["gpumux"])
 		}
-		if rate := median(rates); rate > 0 { // Dask may not be installed
-			rows = append(rows, []string{tool[1], tool[2], figure(rate), figure(median(ratios(gpumuxes, rates))) + "×"})
-		}
+		rows = append(rows, []string{tool[1], tool[2], figure(median(rates)), figure(median(ratios(gpumuxes, rates))) + "×"})
 	}
 	return rows
 }

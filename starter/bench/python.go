@@ -2,25 +2,29 @@ package bench
 
 import (
 	"context"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 )
 
-// Lacking says that something is missing on this machine without which nothing can be
-// measured.
-type Lacking struct{ Message string }
+// LackingError says that something is missing on this machine without which nothing can
+// be measured.
+type LackingError struct{ Message string }
 
 // Error says what to install or to give.
-func (e *Lacking) Error() string { return e.Message }
+func (e *LackingError) Error() string { return e.Message }
 
 // target is a device with what `workloads.py probe` says of the interpreter on it.
 type target struct {
@@ -36,7 +40,6 @@ type target struct {
 	Lacking     string // frameworks that are not there, and why
 }
 
-// gpu reports whether the target is a GPU.
 func (t *target) gpu() bool { return t.device.Kind != gpu.KindCPU }
 
 // frameworkEnv is the same for slots and bare processes: JAX would otherwise take most of
@@ -54,11 +57,10 @@ func environ(parts ...map[string]string) (env []string) {
 	return env
 }
 
-// choose finds the device and, for a GPU, the CPU to compare it with.
 func (b *bench) choose(ctx context.Context) error {
 	cpus, err := b.inventory.Select(gpu.Selection{"cpu"})
 	if err != nil {
-		return &Lacking{fmt.Sprintf("find this machine's CPU: %v", err)}
+		return &LackingError{fmt.Sprintf("find this machine's CPU: %v", err)}
 	}
 	if b.on, err = b.probe(ctx, cpus[0]); err != nil {
 		return err
@@ -71,7 +73,7 @@ func (b *bench) choose(ctx context.Context) error {
 	gpus, err := b.inventory.Select(gpu.Selection{"all"})
 	if err != nil || len(gpus) == 0 {
 		if b.Pool == "gpu" {
-			return &Lacking{"this machine has no GPU that gpumux can use: " + b.inventory.Reason() + "; measure the CPU with --pool cpu"}
+			return &LackingError{"this machine has no GPU that gpumux can use: " + b.inventory.Reason() + "; measure the CPU"}
 		}
 		return onCPU
 	}
@@ -80,10 +82,10 @@ func (b *bench) choose(ctx context.Context) error {
 		return err
 	}
 	if b.multiplies() && !found.GPU {
-		why := fmt.Sprintf("no framework of %s reaches the GPU %s (%s); install one of them with CUDA, or give another --python",
+		why := fmt.Sprintf("no framework of %s reaches the GPU %s (%s); install one of them with CUDA, or give another Python",
 			found.Interpreter, found.device, found.Lacking)
 		if b.Pool == "gpu" {
-			return &Lacking{why + "; or measure the CPU with --pool cpu"}
+			return &LackingError{why + "; or measure the CPU"}
 		}
 		b.report.Notes = append(b.report.Notes, "the CPU is measured: "+why)
 		return onCPU
@@ -98,18 +100,16 @@ func (b *bench) choose(ctx context.Context) error {
 	return b.usable(found)
 }
 
-// multiplies reports whether a workload multiplies matrices.
 func (b *bench) multiplies() bool {
 	return slices.ContainsFunc(b.Workloads, func(name string) bool { return name != "light" })
 }
 
-// usable says what the workloads lack on a device, or nil.
 func (b *bench) usable(t *target) error {
 	if !b.multiplies() || t.Framework != "" {
 		return nil
 	}
-	return &Lacking{fmt.Sprintf("the workloads multiply matrices, and this Python has nothing that can (%s); "+
-		"install one, such as numpy, give another --python, or measure --workloads light", t.Lacking)}
+	return &LackingError{fmt.Sprintf("the workloads multiply matrices, and this Python has nothing that can (%s); "+
+		"install one, such as numpy, give another Python, or measure the workload light", t.Lacking)}
 }
 
 // probe asks the interpreter what it has on a device, before a slot's environment is
@@ -124,7 +124,6 @@ func (b *bench) probe(ctx context.Context, d gpu.Device) (*target, error) {
 	return t, b.ask(ctx, append(os.Environ(), environ(frameworkEnv, env)...), t, "probe")
 }
 
-// ask runs workloads.py to its end and reads the JSON that it prints.
 func (b *bench) ask(ctx context.Context, env []string, answer any, args ...string) error {
 	out, err := b.command(ctx, env, args...).Output()
 	if ctx.Err() != nil {
@@ -133,9 +132,9 @@ func (b *bench) ask(ctx context.Context, env []string, answer any, args ...strin
 	if err != nil {
 		var exit *exec.ExitError
 		if errors.As(err, &exit) {
-			return &Lacking{fmt.Sprintf("%s %s %s: %v: %s", b.Python, taskFile, args[0], err, lastLine(string(exit.Stderr)))}
+			return &LackingError{fmt.Sprintf("%s %s %s: %v: %s", b.Python, taskFile, args[0], err, lastLine(string(exit.Stderr)))}
 		}
-		return &Lacking{fmt.Sprintf("%s does not start: %v; install Python 3, or give another with --python", b.Python, err)}
+		return &LackingError{fmt.Sprintf("%s does not start: %v; install Python 3, or give another Python", b.Python, err)}
 	}
 	if err := json.Unmarshal(out, answer); err != nil {
 		return fmt.Errorf("read what %s %s printed: %w", taskFile, args[0], err)
@@ -152,8 +151,58 @@ func (b *bench) command(ctx context.Context, env []string, args ...string) *exec
 	return cmd
 }
 
-// lastLine is the message of a traceback.
 func lastLine(text string) string {
 	text = strings.TrimSpace(text)
 	return text[strings.LastIndexByte(text, '\n')+1:]
+}
+
+//go:embed workloads.py
+var python string
+
+const taskFile = "workloads.py"
+
+// Workloads are the names of all workloads, in the order in which they run.
+var Workloads = []string{"heavy", "medium", "detector", "light", "oom"}
+
+// Frameworks are what can multiply, in the order in which they are looked for;
+// workloads.py has the same.
+var Frameworks = []string{"torch", "jax", "cupy", "numpy"}
+
+func (b *bench) task() string { return filepath.Join(b.Folder, taskFile) }
+
+// size is the rows and columns of the matrices of a workload, or 0. A GPU would be done
+// with the CPU's matrices before a call is.
+func (b *bench) size(workload string) int {
+	size := map[string]int{"heavy": 2048, "medium": 1024}[workload]
+	if b.on.gpu() {
+		size *= 4
+	}
+	return size
+}
+
+// budget is the memory budget of a slot, or 0. Slots side by side have at most half of
+// the device together.
+func (b *bench) budget(workload string) gpumux.Size {
+	const most, least = 1 << 30, 256 << 20
+	memory := b.on.device.Memory
+	switch {
+	case workload != "oom":
+		return 0
+	case b.cpu != nil:
+		memory = min(memory, b.cpu.device.Memory)
+	}
+	if memory == 0 {
+		return most
+	}
+	return gpumux.Size(min(most, max(least, memory/2/uint64(b.maxClients()+1))))
+}
+
+// env is what the function reads of its environment. An item of oom that passes its
+// budget passes that of all slots together: when it is tried alone on the device at last,
+// it has theirs too.
+func (b *bench) env(workload, framework string) map[string]string {
+	return map[string]string{
+		"BENCH_FRAMEWORK": framework, "BENCH_SIZE": strconv.Itoa(b.size(workload)),
+		"BENCH_BYTES": fmt.Sprint(int64(b.budget(workload)) * int64(max(b.maxClients(), cpuSlots()))),
+	}
 }

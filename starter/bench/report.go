@@ -64,13 +64,12 @@ type Machine struct {
 
 // Row is one workload run in one way.
 type Row struct {
-	Workload string  `json:"workload"`
-	Size     int     `json:"size,omitempty"` // rows and columns of the matrices
-	Way      Way     `json:"way"`
-	Sharing  string  `json:"sharing,omitempty"` // default, mps or mig; of slots
-	Clients  int     `json:"clients"`           // slots, or bare processes
-	Items    int     `json:"items"`             // that were measured
-	Start    float64 `json:"startSeconds"`      // until every process has run an item
+	Workload string `json:"workload"`
+	Size     int    `json:"size,omitempty"` // rows and columns of the matrices
+	Way      Way    `json:"way"`
+	Sharing  string `json:"sharing,omitempty"` // default, mps or mig; of slots
+	Clients  int    `json:"clients"`           // slots, or bare processes
+	Items    int    `json:"items"`             // that were measured
 	// Rate is the throughput of the steady state; OfUnshared its share of that of one
 	// bare process alone, round by round; OfBare of that of as many bare processes.
 	Rate       Quartiles `json:"itemsPerSecond"`
@@ -84,7 +83,6 @@ type Row struct {
 	Faults  map[gpumux.Kind]int64 `json:"faults,omitempty"` // items that failed
 }
 
-// legend says what the columns are.
 const legend = "THROUGHPUT and LATENCY are shares of one bare process alone, the unshared device, in the same round; OF BARE is of as many bare\n" +
 	"processes. Q1-Q3 are quartiles: of the rounds, and of single items. PER MAP is what a map takes beside its items."
 
@@ -161,7 +159,6 @@ func (r *Report) Table() [][]string {
 	return rows
 }
 
-// measured reports whether a row is of a workload that is measured over and over.
 func (r Row) measured() bool { return r.Workload != "oom" }
 
 // name is "persistent mps 4".
@@ -188,7 +185,7 @@ func (q Quartiles) text(word func(float64) string) string {
 	if q.Count == 0 {
 		return "-"
 	}
-	return word(q.Median)
+	return figure(q.Median)
 }
 
 // between is "91%-95%".
@@ -224,7 +221,6 @@ var pageText string
 
 var page = template.Must(template.New("page").Parse(pageText))
 
-// chart shows one figure of the rows of a workload.
 type chart struct {
 	Title string
 	Bars  []bar
@@ -246,9 +242,7 @@ func (r *Report) HTML(to io.Writer) error {
 		if len(rows) == 0 {
 			continue
 		}
-		title := rows[0].label()
-		charts = append(charts, newChart(title+": items per second", rows, func(row Row) Quartiles { return row.Rate }, figure),
-			newChart(title+": time of an item", rows, func(row Row) Quartiles { return row.Item }, seconds))
+		charts = append(charts, newChart(rows[0].label()+": items per second", rows))
 	}
 	err := page.Execute(to, struct {
 		*Report
@@ -261,15 +255,14 @@ func (r *Report) HTML(to io.Writer) error {
 	return nil
 }
 
-// newChart makes a chart of a figure.
-func newChart(title string, rows []Row, of func(Row) Quartiles, word func(float64) string) chart {
+func newChart(title string, rows []Row) chart {
 	c, longest := chart{Title: title}, 0.0
 	for _, row := range rows {
-		longest = max(longest, of(row).Q3)
+		longest = max(longest, row.Rate.Q3)
 	}
 	for _, row := range rows {
-		if q := of(row); q.Count > 0 {
-			c.Bars = append(c.Bars, bar{row, row.name(), word(q.Median), 100 * q.Q1 / longest, 100 * q.Median / longest, 100 * (q.Q3 - q.Q1) / longest})
+		if q := row.Rate; q.Count > 0 {
+			c.Bars = append(c.Bars, bar{row, row.name(), figure(q.Median), 100 * q.Q1 / longest, 100 * q.Median / longest, 100 * (q.Q3 - q.Q1) / longest})
 		}
 	}
 	return c

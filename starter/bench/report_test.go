@@ -39,7 +39,7 @@ func about(middle, within float64) Quartiles {
 // sampleReport is a whole run with figures that are easy to check.
 func sampleReport() *Report {
 	row := func(workload string, size int, way Way, sharing string, clients int, rate, share, ofBare, item, perMap, within float64) Row {
-		r := Row{Workload: workload, Size: size, Way: way, Sharing: sharing, Clients: clients, Items: 900, Start: 0.2, Rate: about(rate, within),
+		r := Row{Workload: workload, Size: size, Way: way, Sharing: sharing, Clients: clients, Items: 900, Rate: about(rate, within),
 			OfUnshared: about(share, within), Latency: about(float64(clients)/share, within),
 			Item: about(item, 0.1)}
 		if way != Bare {
@@ -74,9 +74,9 @@ func sampleReport() *Report {
 func sampleComparison() *Report {
 	return &Report{Quick: true, Took: 40 * time.Second, Machine: Machine{OS: "linux/amd64", CPUs: 1, Device: "EPYC", Python: "3.11.7"},
 		Comparison: &Comparison{Items: 100000, Slots: 2, Activities: 3000, Rounds: []map[string]float64{
-			{"gpumux": 40000, "poolOne": 50000, "poolDefault": 1e6, "activity": 800, "dask": 2000},
-			{"gpumux": 30000, "poolOne": 60000, "poolDefault": 2e6, "activity": 500, "dask": 1000},
-			{"gpumux": 45000, "poolOne": 45000, "poolDefault": 1e6, "activity": 900, "dask": 1500},
+			{"gpumux": 40000, "poolOne": 50000, "poolDefault": 1e6, "activity": 800},
+			{"gpumux": 30000, "poolOne": 60000, "poolDefault": 2e6, "activity": 500},
+			{"gpumux": 45000, "poolOne": 45000, "poolDefault": 1e6, "activity": 900},
 		}}}
 }
 
@@ -115,8 +115,8 @@ func TestReport_HTMLStandsAlone(t *testing.T) {
 	}
 	require.Empty(t, regexp.MustCompile(`(?i)\b(src|href)\s*=\s*["']?(https?:)?//`).FindAllString(text, -1))
 	require.Empty(t, regexp.MustCompile(`\d{15}`).FindString(text), "a coordinate that ran away")
-	require.Equal(t, 20, strings.Count(text, "<svg"), "two bars for each row but those of oom")
-	require.Equal(t, 20, strings.Count(text, "</svg>"))
+	require.Equal(t, 10, strings.Count(text, "<svg"), "a bar for each row but those of oom")
+	require.Equal(t, 10, strings.Count(text, "</svg>"))
 	has(">10M</span>") // the figure of a row
 	for _, line := range append(r.Advice, r.Notes...) {
 		has(template.HTMLEscapeString(line))

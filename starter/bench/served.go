@@ -1,33 +1,37 @@
 package bench
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
+	"os/exec"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workers/config"
+	"github.com/gpumux/gpumux/workers/sharing"
 )
 
 const (
 	// pool is the name of the pool that is measured.
 	pool = "bench"
-	// hold is how long workloads.py stays in a slot with a warm-up item.
-	hold = 200 * time.Millisecond
 	// warmings bounds the maps that warm a pool up; each gives every slot that is still
 	// cold a chance.
 	warmings = 5
 )
 
-// served is a worker with one pool that serves one workload.
 type served struct {
 	*bench
 	workload string
@@ -35,7 +39,6 @@ type served struct {
 	worker   *workers.Worker
 }
 
-// serve starts a worker with one pool for one workload.
 func (b *bench) serve(ctx context.Context, workload string, at seat) (*served, error) {
 	env := b.env(workload, at.on.Framework)
 	maps.Copy(env, frameworkEnv)
@@ -45,7 +48,7 @@ func (b *bench) serve(ctx context.Context, workload string, at seat) (*served, e
 	}
 	worker, err := workers.New(config.Config{
 		Store: b.storeURL, Dir: b.Folder, Tasks: map[string]config.Task{workload: task}, Pools: []config.Pool{{
-			Name: pool, Devices: at.devices, Sharing: at.sharing, Slots: config.Slots(at.slots), Memory: b.budget(workload),
+			Name: pool, Devices: at.devices, Sharing: sharing.Mode(at.sharing), Slots: config.Slots(at.slots), Memory: b.budget(workload),
 		}},
 	}, workers.Options{
 		Client: b.Starter.Client, Inventory: b.inventory, Version: b.Version, StopTimeout: time.Second, Log: b.Log,
@@ -67,7 +70,6 @@ func (b *bench) serve(ctx context.Context, workload string, at seat) (*served, e
 // with this process.
 func (s *served) stop() error { return s.worker.Stop(s.Hard) }
 
-// outcome is a map that has ended.
 type outcome struct {
 	summary gpumux.Summary
 	stamps  []stamp
@@ -122,34 +124,113 @@ func (s *served) run(ctx context.Context, in gpumux.MapInput) (out outcome, err 
 	return out, nil
 }
 
-// piece runs a map with one chunk per slot.
 func (s *served) piece(ctx context.Context, items int) (sample, error) {
 	n := s.at.clients()
 	out, err := s.run(ctx, gpumux.MapInput{Range: &gpumux.Range{End: int64(items * n)}, Chunk: items, Window: n})
 	return sampleOf(out.stamps, n, out.total), err
 }
 
-// warm gives every slot an item. It returns how long the first map took beyond the time
-// that its items hold their slots, and the environment of a slot.
-func (s *served) warm(ctx context.Context) (start time.Duration, env map[string]string, err error) {
+// warm gives every slot an item, and returns the environment of a slot.
+func (s *served) warm(ctx context.Context) (env map[string]string, err error) {
 	n := s.at.clients()
 	warmed := map[string]bool{}
 	var out outcome
-	for round := range warmings {
-		out, err = s.run(ctx, gpumux.MapInput{Range: &gpumux.Range{Start: -int64(n)}, Chunk: 1, Window: n})
-		if err != nil {
-			return 0, nil, err
-		}
-		if round == 0 {
-			start = max(0, out.total-hold)
+	for range warmings {
+		if out, err = s.run(ctx, gpumux.MapInput{Range: &gpumux.Range{Start: -int64(n)}, Chunk: 1, Window: n}); err != nil {
+			return nil, err
 		}
 		for _, one := range out.stamps {
 			warmed[one.Slot], env = true, one.Env
 		}
 		if len(warmed) >= n || len(warmed) > 0 && s.at.way == Fresh {
-			return start, env, nil
+			return env, nil
 		}
 	}
-	return 0, nil, fmt.Errorf("only %d of %d slots took an item of %s in %d maps, the last with %s", len(warmed), n, s.workload, warmings,
+	return nil, fmt.Errorf("only %d of %d slots took an item of %s in %d maps, the last with %s", len(warmed), n, s.workload, warmings,
 		outcomeText(Row{Items: int(out.summary.Items), Faults: out.summary.Faults}))
+}
+
+// bare is plain interpreters side by side that call one workload's function when told to.
+type bare struct{ procs []*bareProcess }
+
+type bareProcess struct {
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	out    *json.Decoder
+	stderr bytes.Buffer
+}
+
+// startBare starts n processes on the measured device and returns when all are warm. The
+// caller closes it, also after an error.
+func (b *bench) startBare(ctx context.Context, workload string, n int) (*bare, error) {
+	p := &bare{}
+	env := environ(b.around[n], b.env(workload, b.on.Framework))
+	for i := range n {
+		one := &bareProcess{cmd: b.command(ctx, env, "loop", workload, strconv.Itoa(i), strconv.Itoa(n))}
+		one.cmd.Stderr = &one.stderr
+		out, err := one.cmd.StdoutPipe()
+		if err == nil {
+			one.out = json.NewDecoder(out)
+			one.in, err = one.cmd.StdinPipe()
+		}
+		if err == nil {
+			err = one.cmd.Start()
+		}
+		if err != nil {
+			return p, fmt.Errorf("start a bare process: %w", err)
+		}
+		p.procs = append(p.procs, one)
+	}
+	for _, one := range p.procs {
+		var ready string
+		if err := one.out.Decode(&ready); err != nil {
+			return p, one.died(ctx, err)
+		}
+	}
+	return p, nil
+}
+
+func (p *bare) piece(ctx context.Context, items int) (sample, error) {
+	for _, one := range p.procs {
+		if _, err := fmt.Fprintln(one.in, items); err != nil {
+			return sample{}, one.died(ctx, err)
+		}
+	}
+	errs := make([]error, len(p.procs))
+	stamps := make([][]stamp, len(p.procs))
+	var all sync.WaitGroup
+	for i, one := range p.procs {
+		all.Go(func() {
+			var got struct{ Began, Ended []int64 }
+			if err := one.out.Decode(&got); err != nil {
+				errs[i] = one.died(ctx, err)
+				return
+			}
+			for n := range got.Ended {
+				stamps[i] = append(stamps[i], stamp{Slot: strconv.Itoa(i), Began: got.Began[n], Ended: got.Ended[n]})
+			}
+		})
+	}
+	all.Wait()
+	return sampleOf(slices.Concat(stamps...), len(p.procs), 0), errors.Join(errs...)
+}
+
+func (p *bare) close() {
+	for _, one := range p.procs {
+		_ = one.in.Close() // the loop ends with its input
+	}
+	for _, one := range p.procs {
+		_ = one.cmd.Wait()
+	}
+}
+
+func (p *bareProcess) died(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	_ = p.in.Close()
+	if ended := p.cmd.Wait(); ended != nil {
+		err = ended
+	}
+	return fmt.Errorf("a bare process ended: %w: %s", err, lastLine(p.stderr.String()))
 }

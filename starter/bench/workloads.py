@@ -4,9 +4,8 @@ Run as a program it is the other side of the comparison:
 
     workloads.py probe                     what is here: Python, framework, device
     workloads.py loop NAME START STEP      a bare process: calls one function in a loop
-    workloads.py tools PROCESSES ITEMS TASKS
-                                           items per second of multiprocessing.Pool, with chunks of one item and with chunks of
-                                           its own choice, and of Dask, where it is installed, with a task per item
+    workloads.py tools PROCESSES ITEMS
+                                           items per second of multiprocessing.Pool, with chunks of one item and of its own choice
 
 An item is a number; a negative one warms the process up. A result tells when the call began and ended, in nanoseconds since
 1970, and in which slot.
@@ -281,7 +280,7 @@ def _loop(name, start, step):
         print(json.dumps({"began": began, "ended": ended}), flush=True)
 
 
-def _tools(processes, items, tasks):
+def _tools(processes, items):
     import multiprocessing
 
     rates = {}
@@ -289,12 +288,6 @@ def _tools(processes, items, tasks):
         pool.map(light, range(processes * 10))
         for name, chunk in (("poolOne", 1), ("poolDefault", None)):
             rates[name] = items / _took(lambda: pool.map(light, range(items), chunksize=chunk))
-    if importlib.util.find_spec("distributed"):
-        from distributed import Client, LocalCluster
-
-        with LocalCluster(n_workers=processes, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
-            client.gather(client.map(light, range(-processes * 10, 0)))
-            rates["dask"] = tasks / _took(lambda: client.gather(client.map(light, range(tasks))))
     return rates
 
 

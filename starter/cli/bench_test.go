@@ -18,7 +18,6 @@ func TestBench_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 	}{
 		"NoClient":        {[]string{"--clients", "0"}, []string{"--clients 0 is outside 1 to 64"}},
 		"ManyClients":     {[]string{"--clients", "1,65"}, []string{"--clients 65"}},
-		"ClientsTwice":    {[]string{"--clients", "3,3"}, []string{"--clients names 3 twice"}},
 		"NoClients":       {[]string{"--clients="}, []string{"--clients"}},
 		"Limit":           {[]string{"--limit", "0s"}, []string{"--limit 0s is no time"}},
 		"Workload":        {[]string{"--workloads", "heavy,heavier"}, []string{`"heavier" is unknown`, "heavy, medium, detector, light, oom"}},

@@ -13,10 +13,9 @@ import (
 )
 
 // Tree is all commands with their help, for manuals and completions.
-func Tree() *cobra.Command { return (&program{app.New(Options{Args: []string{}})}).root() }
+func Tree() *cobra.Command { return rootCommand(app.New(Options{Args: []string{}})) }
 
-// root is the tree of commands.
-func (a *program) root() *cobra.Command {
+func rootCommand(a *app.App) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "gpumux",
 		Short: "Map a task over many items on GPUs, and survive what GPUs do to you",
@@ -43,18 +42,18 @@ reached or started, 4 the map or the command failed as a whole, 130 interrupted.
 	root.PersistentFlags().BoolVarP(&a.Verbose, "verbose", "v", false, "show the log of server and workers in this process")
 	root.AddGroup(&cobra.Group{ID: "map", Title: "Maps:"}, &cobra.Group{ID: "host", Title: "Servers and workers:"})
 	for _, c := range []*cobra.Command{
-		a.mapCommand(), a.runCommand(), a.streamCommand(), a.lsCommand(), a.showCommand(), a.faultsCommand(), a.logsCommand(), a.waitCommand(),
-		a.resultsCommand(), a.pauseCommand(), a.resumeCommand(), a.cancelCommand(), a.retryCommand(), a.scheduleCommand(), a.pruneCommand(),
-		a.localCommand(),
+		mapCommand(a), runCommand(a), streamCommand(a), lsCommand(a), showCommand(a), faultsCommand(a), logsCommand(a), waitCommand(a),
+		resultsCommand(a), pauseCommand(a), resumeCommand(a), cancelCommand(a), retryCommand(a), scheduleCommand(a), pruneCommand(a),
+		localCommand(a),
 	} {
 		c.GroupID = "map"
 		root.AddCommand(c)
 	}
-	for _, c := range append([]*cobra.Command{a.devCommand()}, host.Commands(a.App)...) {
+	for _, c := range append([]*cobra.Command{devCommand(a)}, host.Commands(a)...) {
 		c.GroupID = "host"
 		root.AddCommand(c)
 	}
-	root.AddCommand(a.versionCommand())
+	root.AddCommand(versionCommand(a))
 	for _, c := range root.Commands() {
 		switch {
 		case slices.Contains([]string{"faults", "logs", "results"}, c.Name()):
@@ -69,7 +68,6 @@ reached or started, 4 the map or the command failed as a whole, 130 interrupted.
 	return root
 }
 
-// known refuses words that are no command.
 func known(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -81,7 +79,7 @@ func known(c *cobra.Command, args []string) error {
 	return fmt.Errorf("there is no command %q; `%s --help` lists them", args[0], c.CommandPath())
 }
 
-func (a *program) versionCommand() *cobra.Command {
+func versionCommand(a *app.App) *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version",

@@ -11,7 +11,6 @@ import (
 	"github.com/gpumux/gpumux/starter/local"
 )
 
-// andHere adds the IDs of maps with --local, for commands that look for them on this machine first.
 func andHere(there cobra.CompletionFunc) cobra.CompletionFunc {
 	return func(c *cobra.Command, given []string, typed string) ([]string, cobra.ShellCompDirective) {
 		ids, directive := there(c, given, typed)
@@ -24,17 +23,15 @@ func andHere(there cobra.CompletionFunc) cobra.CompletionFunc {
 	}
 }
 
-// mapIDs are the IDs of the newest maps.
 func mapIDs(ctx context.Context, conn *app.Connection) (ids []string, err error) {
-	const most = 50
-	maps, err := conn.List(ctx, starter.ListOptions{Limit: most})
+	const limit = 50
+	maps, err := conn.List(ctx, starter.ListOptions{Limit: limit})
 	for _, m := range maps {
 		ids = append(ids, m.ID)
 	}
 	return ids, err
 }
 
-// taskNames are what the workers offer.
 func taskNames(ctx context.Context, conn *app.Connection) (names []string, err error) {
 	workers, err := conn.Fleet().Workers(ctx)
 	for _, task := range show.TasksOf(workers) {
@@ -43,7 +40,6 @@ func taskNames(ctx context.Context, conn *app.Connection) (names []string, err e
 	return names, err
 }
 
-// poolNames are the pools of the workers.
 func poolNames(ctx context.Context, conn *app.Connection) (names []string, err error) {
 	workers, err := conn.Fleet().Workers(ctx)
 	for _, w := range workers {

@@ -20,7 +20,6 @@ import (
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-// devFlags are the flags of `gpumux dev`.
 type devFlags struct {
 	taskFlags
 	tasks        string
@@ -31,7 +30,7 @@ type devFlags struct {
 	uiHosts      []string
 }
 
-func (a *program) devCommand() *cobra.Command {
+func devCommand(a *app.App) *cobra.Command {
 	f := &devFlags{}
 	c := &cobra.Command{
 		Use:   "dev",
@@ -51,12 +50,12 @@ asks for a token, which it writes into a file of variables that only you can rea
 	flags := c.Flags()
 	flags.StringVar(&f.tasks, "tasks", ".", "folder of Python modules whose functions are the tasks")
 	flags.Func("slots", slotsUsage, f.parseSlots)
-	flags.StringSliceVar(&f.devices, "devices", nil, "the GPUs to use, such as 0,2 (default all); "+devicesUsage)
+	flags.StringSliceVar((*[]string)(&f.pool.Devices), "devices", nil, "the GPUs to use, such as 0,2 (default all); "+devicesUsage)
 	flags.StringVar(&f.memory, "memory", "", "memory budget of a slot on a GPU, such as 8GiB")
-	flags.StringVar(&f.sharing, "sharing", "", sharingUsage)
+	flags.StringVar((*string)(&f.pool.Sharing), "sharing", "", sharingUsage)
 	flags.StringVar(&f.data, "data", "", "folder of the state (default ~/.local/state/gpumux/dev)")
-	flags.StringVar(&f.python, "python", "", "the Python to use (default python3)")
-	flags.StringSliceVar(&f.passEnv, "pass-env", nil, "variables of this environment that tasks see, such as HF_HOME")
+	flags.StringVar(&f.task.Python, "python", "", "the Python to use (default python3)")
+	flags.StringSliceVar(&f.task.PassEnv, "pass-env", nil, "variables of this environment that tasks see, such as HF_HOME")
 	a.KeysFlag(c)
 	flags.IntVar(&f.port, "port", 7233, "port of Temporal")
 	flags.IntVar(&f.uiPort, "ui-port", 8233, "port of the Web UI")
@@ -64,40 +63,33 @@ asks for a token, which it writes into a file of variables that only you can rea
 	flags.BoolVar(&f.private, "private", false, "keep other users of this machine out")
 	flags.StringSliceVar(&f.uiHosts, "ui-host", nil, "names beside localhost under which browsers open the Web UI, such as that of a proxy")
 	flags.BoolVar(&f.noWorker, "no-worker", false, "without a worker")
-	c.RunE = func(c *cobra.Command, _ []string) error { return a.runDev(c, f) }
+	c.RunE = func(c *cobra.Command, _ []string) error { return runDev(a, c, f) }
 	return c
 }
 
 func (f *devFlags) check(c *cobra.Command) error {
 	var m app.Mistakes
 	for name, port := range map[string]int{"port": f.port, "ui-port": f.uiPort} {
-		if port < 1 || port > 65535 {
-			m.Add("--%s %d is outside 1 to 65535", name, port)
-		}
+		m.When(port < 1 || port > 65535, "--%s %d is outside 1 to 65535", name, port)
 	}
-	if f.port == f.uiPort && !f.headless {
-		m.Add("--port and --ui-port are both %d", f.port)
-	}
-	f.local = true
-	f.taskFlags.check(&m, func(string) bool { return false })
+	m.When(f.port == f.uiPort && !f.headless, "--port and --ui-port are both %d", f.port)
+	f.checkSizes(&m)
 	if f.noWorker {
 		for _, name := range []string{"tasks", "slots", "devices", "memory", "sharing", "python", "pass-env"} {
-			if c.Flags().Changed(name) {
-				m.Add("--%s does not go with --no-worker", name)
-			}
+			m.When(c.Flags().Changed(name), "--%s does not go with --no-worker", name)
 		}
 	}
 	return m.Err()
 }
 
-func (a *program) runDev(c *cobra.Command, f *devFlags) error {
+func runDev(a *app.App, c *cobra.Command, f *devFlags) error {
 	if err := f.check(c); err != nil {
 		return err
 	}
 	if err := a.NeedLocal("gpumux dev"); err != nil {
 		return err
 	}
-	o, noGPU, err := a.devOptions(f)
+	o, noGPU, err := devOptions(a, f)
 	if err != nil {
 		return err
 	}
@@ -116,7 +108,7 @@ func (a *program) runDev(c *cobra.Command, f *devFlags) error {
 	if address := s.Server.Address(); address != "127.0.0.1:7233" {
 		a.Address = address // of the commands in what is said from here on
 	}
-	a.greet(s, o.Modules, noGPU, variables)
+	greet(a, s, o.Modules, noGPU, variables)
 	<-s.Context().Done()
 	if err := context.Cause(s.Context()); !errors.Is(err, app.ErrInterrupted) {
 		return err
@@ -125,8 +117,7 @@ func (a *program) runDev(c *cobra.Command, f *devFlags) error {
 	return nil
 }
 
-// devOptions say what runs, and why no GPU has a part in it.
-func (a *program) devOptions(f *devFlags) (o local.Options, noGPU string, err error) {
+func devOptions(a *app.App, f *devFlags) (o local.Options, noGPU string, err error) {
 	o = a.LocalOptions(false)
 	o.Data, o.Port, o.UIPort, o.Headless = f.data, f.port, f.uiPort, f.headless
 	o.Public, o.UIHosts, o.StopTimeout = !f.private, f.uiHosts, 10*time.Second
@@ -145,8 +136,8 @@ func (a *program) devOptions(f *devFlags) (o local.Options, noGPU string, err er
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return o, "", app.Usage("--tasks %s is not a folder; name the one that holds your Python modules", f.tasks)
 	}
-	o.Modules = &config.Task{PythonDir: dir, Interpreter: f.python, PassEnv: f.passEnv}
-	o.Pools, noGPU = local.Pools([]string{"gpu", "cpu"}, f.pool())
+	o.Modules = &config.Task{PythonDir: dir, Interpreter: f.task.Python, PassEnv: f.task.PassEnv}
+	o.Pools, noGPU = local.Pools([]string{"gpu", "cpu"}, f.pool)
 	if noGPU != "" {
 		o.Pools = o.Pools[1:]
 	} else {
@@ -155,8 +146,8 @@ func (a *program) devOptions(f *devFlags) (o local.Options, noGPU string, err er
 	return o, noGPU, nil
 }
 
-// variables writes what others of this user's programs need for a private server, into a file that nobody else can read, and
-// returns its name; there is none where everybody may come in.
+// variables writes a private server's address and token into a file of this user, and
+// returns its name. A public server has none.
 func variables(s *local.Session) (string, error) {
 	if s.Token == "" {
 		return "", nil
@@ -176,8 +167,7 @@ func variables(s *local.Session) (string, error) {
 	return path, nil
 }
 
-// greet says what runs where, and what to do next.
-func (a *program) greet(s *local.Session, modules *config.Task, noGPU, variables string) {
+func greet(a *app.App, s *local.Session, modules *config.Task, noGPU, variables string) {
 	say := func(name, format string, args ...any) { screen.Field(a.Console, name, format, args...) }
 	say("temporal", "%s", s.Server.Address())
 	if s.Server.UI() != "" {
@@ -196,7 +186,7 @@ func (a *program) greet(s *local.Session, modules *config.Task, noGPU, variables
 		say("pools", "%s", show.Pools(offer.Pools))
 		if len(offer.Tasks) > 0 {
 			say("tasks", "%s", screen.OneLine(strings.Join(offer.Tasks, ", "), 200))
-			first = a.tryIt(offer, modules.PythonDir)
+			first = tryIt(a, offer, modules.PythonDir)
 		} else {
 			say("tasks", "none yet: put def embed(item): … into %s", filepath.Join(modules.PythonDir, "embed.py"))
 		}
@@ -210,9 +200,9 @@ func (a *program) greet(s *local.Session, modules *config.Task, noGPU, variables
 	a.Console.Say("Ctrl-C stops")
 }
 
-// tryIt is a command that works as it stands: a task over the items that lie beside it in a file of its name, as texts.jsonl beside
-// text.py, else the list of tasks.
-func (a *program) tryIt(offer gpumux.Describe, dir string) string {
+// tryIt is a command that works as it stands: a task over the items that lie beside it in
+// a file of its name, as texts.jsonl beside text.py, else the list of tasks.
+func tryIt(a *app.App, offer gpumux.Describe, dir string) string {
 	for _, task := range offer.Tasks {
 		module, _, _ := strings.Cut(task, ":")
 		for _, ending := range []string{".jsonl", "s.jsonl", ".csv", "s.csv"} {

@@ -26,8 +26,7 @@ func commands(c *cobra.Command) []*cobra.Command {
 }
 
 func newTree() *cobra.Command {
-	a := &program{app.New(Options{Version: "development"})}
-	return a.root()
+	return rootCommand(app.New(Options{Version: "development"}))
 }
 
 func TestCommands_EachHasAnExampleAndHelp(t *testing.T) {

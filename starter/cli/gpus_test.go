@@ -14,7 +14,7 @@ import (
 
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/starter/cli/app"
-	"github.com/gpumux/gpumux/starter/cli/devices"
+	"github.com/gpumux/gpumux/starter/cli/host"
 )
 
 // watched is what --watch prints of a host without GPU until it was interrupted after some looks.
@@ -25,11 +25,11 @@ func watched(t *testing.T, asJSON bool) string {
 	var out bytes.Buffer
 	ctx, interrupt := context.WithCancelCause(t.Context())
 	looks := 0
-	err = devices.Watch(ctx, &out, time.Millisecond, asJSON, false, func() (*devices.Report, error) {
+	err = host.Watch(ctx, &out, time.Millisecond, asJSON, false, func() (*host.Report, error) {
 		if looks++; looks == 3 {
 			interrupt(app.ErrInterrupted)
 		}
-		return devices.Inspect(inventory, false)
+		return host.Inspect(inventory, false)
 	})
 	require.Equal(t, app.ExitInterrupted, exitCode(err))
 	return out.String()
@@ -53,7 +53,7 @@ func TestGpus_WatchPrintsALineOfJSONPerLook(t *testing.T) {
 	lines := strings.Split(strings.TrimRight(watched(t, true), "\n"), "\n")
 	require.GreaterOrEqual(t, len(lines), 3)
 	for _, line := range lines {
-		var r devices.Report
+		var r host.Report
 		require.NoError(t, json.Unmarshal([]byte(line), &r))
 		require.NotNil(t, r.Time)
 		require.Equal(t, gpu.CPU, r.Devices[0].UUID)

@@ -2,8 +2,11 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"io"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -12,9 +15,10 @@ import (
 	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/local"
+	"github.com/gpumux/gpumux/starter/prune"
 )
 
-func (a *program) localCommand() *cobra.Command {
+func localCommand(a *app.App) *cobra.Command {
 	var remove, all, asJSON bool
 	c := &cobra.Command{
 		Use:   "local [--remove ID... | --remove --all]",
@@ -40,7 +44,7 @@ are not among them.`,
 			return err
 		}
 		if remove {
-			return a.removeLocal(states, ids)
+			return removeLocal(a, states, ids)
 		}
 		if asJSON {
 			return app.PrintJSON(a.Stdout, states)
@@ -55,8 +59,8 @@ are not among them.`,
 	return c
 }
 
-// removeLocal deletes the folders of the maps named, or of all that do not run. It deletes none when one of them cannot go.
-func (a *program) removeLocal(states []local.State, ids []string) error {
+// removeLocal deletes all of the folders or none.
+func removeLocal(a *app.App, states []local.State, ids []string) error {
 	var m app.Mistakes
 	var gone []local.State
 	for _, id := range ids {
@@ -86,7 +90,6 @@ func (a *program) removeLocal(states []local.State, ids []string) error {
 	return nil
 }
 
-// printLocal writes a row per folder.
 func printLocal(to io.Writer, states []local.State, now time.Time) error {
 	rows := [][]string{{"ID", "STATE", "SIZE", "USED", "FOLDER", "COMMAND"}}
 	for _, s := range states {
@@ -94,4 +97,120 @@ func printLocal(to io.Writer, states []local.State, now time.Time) error {
 			cmp.Or(app.ShellLine(s.Command), "-")})
 	}
 	return screen.Table(to, rows)
+}
+
+// leastAge keeps what a command puts into the store before its map begins.
+const leastAge = time.Hour
+
+func pruneCommand(a *app.App) *cobra.Command {
+	var olderThan string
+	var dryRun, here, asJSON bool
+	c := &cobra.Command{
+		Use:   "prune --older-than AGE",
+		Short: "Delete what maps left in the store that ended long ago",
+		Long: `Delete from the workers' store the results of maps that ended longer ago than AGE, and inputs that were
+put there longer ago. It keeps what running maps, younger maps and schedules use. A map that Temporal does not
+know any more ended when something in its folder was last written. Results that a program wrote outside of
+maps/ stay. It asks one namespace, so do not use it on a store that several share. A map that cannot be read
+is named, and what it may use stays.
+
+With --local it deletes instead the state of maps on this machine that was not used for that long, as
+gpumux local --remove does.`,
+		Example: "  gpumux prune --older-than 30d --dry-run\n  gpumux prune --older-than 30d\n  gpumux prune --older-than 2w --local",
+		Args:    cobra.NoArgs,
+	}
+	flags := c.Flags()
+	flags.StringVar(&olderThan, "older-than", "", "how long ago, such as 30d, 2w or 36h; at least 1h")
+	flags.BoolVar(&dryRun, "dry-run", false, "delete nothing, and list what would go")
+	flags.BoolVar(&here, "local", false, "of maps on this machine that ran with --local")
+	flags.BoolVar(&asJSON, "json", false, "print what goes as JSON")
+	a.ConnectionFlags(c)
+	a.StoreFlag(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		age, err := parseAge(olderThan)
+		if err != nil {
+			return err
+		}
+		var gone []prune.Group
+		before := time.Now().Add(-age)
+		if here {
+			gone, err = pruneHere(before, dryRun)
+		} else {
+			gone, err = pruneThere(c.Context(), a, before, dryRun)
+		}
+		if err != nil {
+			return err
+		}
+		return tellPruned(a, gone, dryRun, asJSON)
+	}
+	return c
+}
+
+// parseAge reads 30d and 2w, beside what Go calls a duration.
+func parseAge(text string) (time.Duration, error) {
+	age, err := time.ParseDuration(text)
+	for unit, days := range map[string]int{"d": 1, "w": 7} {
+		if number, is := strings.CutSuffix(text, unit); is {
+			var n int
+			n, err = strconv.Atoi(number)
+			age = time.Duration(n) * time.Duration(days) * 24 * time.Hour
+		}
+	}
+	if err != nil || age < leastAge {
+		return 0, app.Usage("--older-than %q: give an age of at least 1h, such as 30d, 2w or 36h", text)
+	}
+	return age, nil
+}
+
+func pruneThere(ctx context.Context, a *app.App, before time.Time, dryRun bool) ([]prune.Group, error) {
+	conn, err := a.ConnectWithStore(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	return conn.Prune(ctx, prune.Options{Before: before, DryRun: dryRun, Warn: func(problem string) { a.Console.Say("%s", problem) }})
+}
+
+func pruneHere(before time.Time, dryRun bool) ([]prune.Group, error) {
+	states, err := local.States()
+	if err != nil {
+		return nil, err
+	}
+	gone := []prune.Group{}
+	for _, s := range slices.Backward(states) {
+		if s.State == "running" || !s.Used.Before(before) {
+			continue
+		}
+		if !dryRun {
+			if err := s.Remove(); err != nil {
+				return gone, err
+			}
+		}
+		gone = append(gone, prune.Group{Key: s.ID, Bytes: s.Bytes, Changed: s.Used})
+	}
+	return gone, nil
+}
+
+// tellPruned says what went, or would go.
+func tellPruned(a *app.App, gone []prune.Group, dryRun, asJSON bool) error {
+	var bytes int64
+	rows := [][]string{{"KEY", "SIZE", "LAST WRITTEN"}}
+	for _, p := range gone {
+		bytes += p.Bytes
+		rows = append(rows, []string{p.Key, humanize.IBytes(uint64(p.Bytes)), screen.Ago(time.Now(), p.Changed)})
+	}
+	if asJSON {
+		return app.PrintJSON(a.Stdout, gone)
+	}
+	if dryRun && len(gone) > 0 {
+		if err := screen.Table(a.Stdout, rows); err != nil {
+			return err
+		}
+	}
+	verb := "deleted"
+	if dryRun {
+		verb = "would delete"
+	}
+	a.Console.Say("%s %s of old maps and their inputs (%d)", verb, humanize.IBytes(uint64(bytes)), len(gone))
+	return nil
 }

@@ -50,7 +50,7 @@ func use(t *testing.T, data, id string) {
 				close(begun)
 				<-ctx.Done()
 				return nil, ctx.Err()
-			}}, starter.Map{ID: id, Input: gpumux.MapInput{Range: &gpumux.Range{End: 1}}})
+			}}, &starter.Map{ID: id, Input: gpumux.MapInput{Range: &gpumux.Range{End: 1}}})
 	}()
 	<-begun
 	t.Cleanup(func() {

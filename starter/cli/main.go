@@ -1,30 +1,43 @@
+// Package cli is the command line of gpumux: the tree of its commands, and those about
+// maps, thin over starter and starter/local.
+//
+// It owns the flags of those commands, how a command ends, and which exit code an error
+// is. It never decides how a map runs. Main returns when the command is done or
+// interrupted: the first Ctrl-C stops cleanly, the second at once.
+//
+// Data goes to standard output, all else to standard error. The exit codes are those of
+// package app.
 package cli
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/items"
+	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/starter/bench"
 	"github.com/gpumux/gpumux/starter/cli/app"
+	"github.com/gpumux/gpumux/starter/fleet"
 	"github.com/gpumux/gpumux/starter/local"
+	"github.com/gpumux/gpumux/workers/config"
 )
 
 // Options of Main.
 type Options = app.Options
 
-// program is one run of gpumux: the commands about maps, dev and version.
-type program struct{ *app.App }
-
 // Main runs one command and returns its exit code.
 func Main(o Options) int {
-	a := &program{app.New(o)}
+	a := app.New(o)
 	ctx, release := a.Interruptible()
 	defer release()
-	root := a.root()
+	root := rootCommand(a)
 	root.SetArgs(a.Args)
 	root.SetIn(a.Stdin)
 	root.SetOut(a.Stdout)
@@ -58,12 +71,38 @@ func Main(o Options) int {
 	}
 	if !errors.As(err, &exit) && !errors.Is(err, app.ErrInterrupted) {
 		a.Console.Say("gpumux: %s", strings.TrimRight(err.Error(), "\n"))
-		if errors.As(err, new(*local.Mistake)) {
+		if errors.As(err, new(*local.MistakeError)) {
 			fmt.Fprintf(a.Console, "see `%s --help`\n", command.CommandPath())
 		}
 	}
 	return exitCode(err)
 }
 
-// lastGrace is how long a command may take to end after the second signal, wherever it is. What it started dies with the process.
+// lastGrace is how long a command may go on after the second signal.
 const lastGrace = time.Second
+
+func exitCode(err error) int {
+	var exit app.Exit
+	var ended *starter.EndedError
+	is := func(kinds ...any) bool {
+		return slices.ContainsFunc(kinds, func(kind any) bool { return errors.As(err, kind) })
+	}
+	switch {
+	case err == nil:
+		return app.ExitOK
+	case errors.As(err, &exit):
+		return int(exit)
+	case errors.Is(err, app.ErrInterrupted):
+		return app.ExitInterrupted
+	case is(new(*local.MistakeError), new(*gpumux.InputError), new(*items.SourceError), new(*config.Error), new(*starter.OtherMapError),
+		new(*starter.OtherEditionError), new(*starter.NotFoundError), new(*starter.NothingToRetryError), new(*starter.StillRunningError),
+		new(*starter.ScheduleError)):
+		return app.ExitUsage
+	case errors.As(err, &ended) && ended.Fault.Kind == gpumux.BadInput:
+		return app.ExitUsage
+	case is(new(*fleet.ConnectError), new(*starter.NoStoreError), new(*fleet.NoWorkerError), new(*local.UnavailableError), new(*bench.LackingError)),
+		errors.Is(err, context.DeadlineExceeded):
+		return app.ExitUnavailable
+	}
+	return app.ExitBroken
+}

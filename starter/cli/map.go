@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -16,14 +18,13 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/starter"
-	"github.com/gpumux/gpumux/starter/cause"
 	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/files"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/local"
 )
 
-func (a *program) mapCommand() *cobra.Command {
+func mapCommand(a *app.App) *cobra.Command {
 	f := &mapFlags{}
 	c := &cobra.Command{
 		Use:   "map TASK --in FILE",
@@ -61,191 +62,216 @@ file, a module beside it that it imports, or a file that the command names has c
 		}
 		return err
 	})
-	c.RunE = func(c *cobra.Command, args []string) error { return a.runMap(c, args, f) }
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := f.check(c, args); err != nil {
+			return err
+		}
+		r, err := newMapRun(a, f)
+		if err != nil {
+			return err
+		}
+		return r.run(c.Context())
+	}
 	return c
 }
 
-// runMap checks everything that can be checked here, then starts and follows the map.
-func (a *program) runMap(c *cobra.Command, args []string, f *mapFlags) error {
-	task, command, err := f.check(c, args)
-	if err != nil {
-		return err
-	}
+type mapRun struct {
+	*app.App
+	*mapFlags
+	m    starter.Map
+	out  files.Output
+	conn *app.Connection
+	h    *starter.Handle
+}
+
+// newMapRun finds out where the results go. The flags are good.
+func newMapRun(a *app.App, f *mapFlags) (*mapRun, error) {
 	a.Console.Quiet = f.quiet
-	out, err := files.Choose(f.out, a.Console.Above(a.Stdout), f.json, screen.IsTerminal(a.Stdout))
-	if err != nil {
-		return err
-	}
-	out.Note, out.Exact = a.Console.Note, f.exact
-	if f.local {
-		if err := a.NeedLocal("--local"); err != nil {
-			return err
-		}
-	}
-	m := starter.Map{ID: f.id, Retry: f.retry, Input: f.input()}
-	m.Input.Task = task
+	r := &mapRun{App: a, mapFlags: f, m: starter.Map{ID: f.id, Retry: f.retry, Input: f.input}}
+	var err error
+	r.out, err = files.Choose(f.out, a.Console.Above(a.Stdout), f.json, screen.IsTerminal(a.Stdout))
+	r.out.Note, r.out.Exact = a.Console.Note, f.exact
+	return r, err
+}
+
+func (r *mapRun) run(ctx context.Context) error {
 	var here *local.Task
-	if f.local {
-		if here, err = f.findTask(task, command, f.reduce); err != nil {
+	if r.local {
+		if err := r.NeedLocal("--local"); err != nil {
+			return err
+		}
+		var err error
+		if here, err = local.FindTask(r.input.Task, r.task); err != nil {
 			return err
 		}
 	}
-	ctx := c.Context()
-	if !f.local && f.overURL() {
-		return a.mapURL(ctx, f, m, out)
-	}
-	over, err := a.items(ctx, f)
-	if err != nil {
-		return err
-	}
-	defer over.Remove()
-	if over.IsOneList() {
-		a.Console.Note("%s holds one list, so that is the one item; for an item of each of its values: jq -c '.[]'", over.Label)
-	}
-	if err := put(over, &m); err != nil {
-		return err
+	defer files.Remove(&r.m)
+	afar := !r.local && r.overURL()
+	if !afar {
+		if err := takeItems(ctx, r.App, r.mapFlags, &r.m); err != nil {
+			return err
+		}
+		if files.IsOneList(&r.m) {
+			r.Console.Note("%s holds one list, so that is the one item; for an item of each of its values: jq -c '.[]'", r.m.Label)
+		}
 	}
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	if f.local {
-		return a.mapLocally(ctx, f, m, here, out)
+	if r.local {
+		return r.runHere(ctx, here)
 	}
-	conn, err := a.ConnectWithStore(ctx)
+	conn, err := r.ConnectWithStore(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	return a.mapThere(ctx, conn, f, m, out)
-}
-
-// mapURL runs a map over a URL, or over the results of a map.
-func (a *program) mapURL(ctx context.Context, f *mapFlags, m starter.Map, out files.Output) error {
-	conn, err := a.ConnectWithStore(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	over, err := a.itemsOf(ctx, conn, f)
-	if err != nil {
-		return err
-	}
-	defer over.Remove()
-	if err := put(over, &m); err != nil {
-		return err
-	}
-	return a.mapThere(ctx, conn, f, m, out)
-}
-
-// mapThere runs the map on the workers of a server.
-func (a *program) mapThere(ctx context.Context, conn *app.Connection, f *mapFlags, m starter.Map, out files.Output) error {
-	if err := f.pin(ctx, conn.Starter, &m.Input); err != nil {
-		return err
-	}
-	if f.noWait {
-		if err := checkServed(ctx, conn.Starter, m.Input.Rungs(), m.Input.Task); err != nil {
+	r.conn = conn
+	if afar {
+		if err := itemsOf(ctx, r.App, conn, r.mapFlags, &r.m); err != nil {
 			return err
 		}
 	}
-	h, err := a.start(ctx, conn.Starter, m, f)
-	if err != nil {
+	return r.runThere(ctx)
+}
+
+func (r *mapRun) runThere(ctx context.Context) (err error) {
+	if err := r.place(ctx, r.conn.Starter, &r.m.Input); err != nil {
 		return err
 	}
-	if f.detach {
-		a.Console.Note("%s", began(h))
-		return a.detach(h)
+	if r.h, err = r.conn.Start(ctx, r.m); err != nil {
+		return err
 	}
-	_, err = a.finish(ctx, conn, h, m.Input.Rungs(), out, f)
+	r.tellOptions(ctx)
+	if r.detach {
+		r.Console.Note("%s", began(r.h))
+		return detach(r.App, r.h)
+	}
+	_, err = r.finish(ctx, r.m.Input.Rungs())
 	return err
 }
 
-// start starts a map, or finds it. Of a map whose items all succeeded --retry finds what it came to.
-func (a *program) start(ctx context.Context, s *starter.Starter, m starter.Map, f *mapFlags) (*starter.Handle, error) {
-	h, err := s.Start(ctx, m)
-	var nothing *starter.NothingFailed
-	if errors.As(err, &nothing) {
-		a.Console.Note("%v", err)
-		m.ID, m.Retry = nothing.ID, false
-		h, err = s.Start(ctx, m)
+// runHere runs the map in a server and a worker of its own. The map is over when its
+// results are delivered; until then the same command goes on with it.
+func (r *mapRun) runHere(ctx context.Context, task *local.Task) error {
+	if slices.ContainsFunc(task.Files(), func(file string) bool { return sameFile(file, r.mapFlags.out) }) {
+		return app.Usage("--out %s is the task's own file; name another for the results", r.mapFlags.out)
 	}
+	o := r.LocalOptions(true)
+	o.Data, o.Task, o.Pools, o.Headless, o.Last = r.data, task, poolsHere(r.App, r.taskFlags), !r.Console.Redraws(), true
+	s, h, err := local.Map(ctx, o, &r.m)
 	if err != nil {
-		return nil, err
+		return inFlags(err)
 	}
-	if h.Entry != starter.Started {
-		if own, err := h.Input(ctx); err == nil {
-			if other := f.otherThan(own, m.Input); len(other) > 0 {
-				a.Console.Say("map %s was started before, and its own options stand; here %s says otherwise and changes nothing",
-					h.ID, strings.Join(other, ", "))
-			}
+	defer s.Close(r.Hard)
+	r.h, r.conn = h, app.ConnectionOf(s)
+	r.tellOptions(ctx)
+	r.conn.ComeBack = "the same command writes them (its state is in " + s.Data + ")"
+	r.tellEntry()
+	r.conn.UI = "" // the page goes away with the server
+	delivered, err := r.finish(s.Context(), nil)
+	if errors.Is(err, app.ErrInterrupted) {
+		r.Console.Say("stopping; the same command goes on with map %s (its state is in %s)", h.ID, s.Data)
+		if r.data == "" && h.Output != "" {
+			r.Console.Say("  the results so far: `gpumux results %s --partial`", h.ID)
+		}
+		return app.Exit(app.ExitInterrupted)
+	}
+	s.Ended(delivered, err)
+	if delivered && r.data == "" && r.id != "" && h.Entry == starter.Started {
+		r.Console.Note("  state      %s (until you delete it)", s.Data)
+	}
+	return err
+}
+
+func (r *mapRun) tellEntry() {
+	switch h := r.h; h.Entry {
+	case starter.Continued, starter.Attached:
+		r.Console.Note("going on with map %s", h.ID)
+		if h.Edition != "" && r.m.Edition != "" && h.Edition != r.m.Edition {
+			r.Console.Say("%s has changed since map %s was started; the results that it has already stay as they are", r.m.Input.Task, h.ID)
+		}
+	case starter.Found:
+		r.Console.Note("map %s is finished; these are its results", h.ID)
+	}
+	if page := r.conn.Link(r.h.ID); page != "" && r.h.Entry != starter.Found {
+		r.Console.Note("web UI while it runs: %s", page)
+	}
+}
+
+// nothingToRetry is said of a map that --retry found.
+const nothingToRetry = "map %s: every item succeeded, so there is nothing to retry"
+
+// tellOptions says which options have no effect on a map that was found.
+func (r *mapRun) tellOptions(ctx context.Context) {
+	if r.h.Entry == starter.Started {
+		return
+	}
+	if r.retry && r.h.Entry == starter.Found {
+		r.Console.Note(nothingToRetry, r.h.ID)
+	}
+	asked := r.m.Input
+	if len(r.input.Ladder) == 0 {
+		asked.Ladder = nil // nobody asked for these pools
+	}
+	if own, err := r.h.Input(ctx); err == nil {
+		if other := otherThan(own, asked); len(other) > 0 {
+			r.Console.Say("map %s was started before, and its own options stand; here %s says otherwise and changes nothing",
+				r.h.ID, strings.Join(other, ", "))
 		}
 	}
-	return h, nil
 }
 
 // otherThan lists the flags that ask for something else than a map was started with.
-func (f *mapFlags) otherThan(own, here gpumux.MapInput) []string {
-	var other []string
-	for _, option := range []struct {
-		flag    string
-		differs bool
-	}{
-		{"--pool", len(f.pools) > 0 && !slices.Equal(own.Rungs(), here.Rungs())},
-		{"--patience", here.Patience != 0 && own.Patience != here.Patience},
-		{"--mode", here.Mode != "" && own.Mode != here.Mode},
-		{"--timeout", here.Timeout != 0 && own.Timeout != here.Timeout},
-		{"--attempts", here.Attempts > 1 && own.Attempts != here.Attempts},
-		{"--backoff", here.Backoff != 0 && own.Backoff != here.Backoff},
-		{"--fail-fast", here.FailFast && !own.FailFast},
-		{"--arg", here.Arg != nil && string(own.Arg) != string(here.Arg)},
-		{"--key", here.Key != "" && own.Key != here.Key},
-		{"--with-item", here.WithItem && !own.WithItem},
-		{"--max-failures", here.MaxFailures != "" && own.MaxFailures != here.MaxFailures},
-		{"--reduce", here.Reduce != "" && own.Reduce != here.Reduce},
-		{"--chunk", here.Chunk != 0 && own.Chunk != here.Chunk},
-		{"--window", here.Window != 0 && own.Window != here.Window},
-		{"--priority", here.Priority != 0 && own.Priority != here.Priority},
-		{"--fairness-key", here.FairnessKey != "" && own.FairnessKey != here.FairnessKey},
-	} {
-		if option.differs {
-			other = append(other, option.flag)
+func otherThan(own, here gpumux.MapInput) (other []string) {
+	if own.Ladder = own.Rungs(); here.Attempts == 1 {
+		here.Attempts = 0 // the default
+	}
+	had, asked := reflect.ValueOf(own), reflect.ValueOf(here)
+	for i := range asked.NumField() {
+		name, _, _ := strings.Cut(asked.Type().Field(i).Tag.Get("json"), ",")
+		flag := strings.TrimSuffix(flagOf[name], ":")
+		if flag != "" && !asked.Field(i).IsZero() && !reflect.DeepEqual(had.Field(i).Interface(), asked.Field(i).Interface()) {
+			other = append(other, flag)
 		}
 	}
 	return other
 }
 
-// finish follows a map to its end, writes the results and says what it came to. Delivered says that the results were written.
-func (a *program) finish(ctx context.Context, conn *app.Connection, h *starter.Handle, ladder []string, out files.Output, f *mapFlags) (
-	delivered bool, err error) {
-	if h.Entry == starter.Attached && !f.local {
-		a.Console.Note("map %s runs already; following it", h.ID)
+// finish follows the map to its end, writes the results and says what it came to. It
+// reports whether the results were written.
+func (r *mapRun) finish(ctx context.Context, ladder []string) (delivered bool, err error) {
+	h := r.h
+	if h.Entry == starter.Attached && !r.local {
+		r.Console.Note("map %s runs already; following it", h.ID)
 	}
-	out.Kept = &files.Kept{Folder: f.files, Open: filesOf(conn.Starter, h.Output)}
-	if f.local {
-		out.Kept.Folder = cmp.Or(f.files, h.ID+".files") // where they lie is gone when the command has ended
+	r.out.Kept = &files.Kept{Folder: r.files, Open: filesOf(r.conn.Starter, h.Output)}
+	if r.local {
+		r.out.Kept.Folder = cmp.Or(r.files, h.ID+".files") // where they lie is gone when the command has ended
 	}
-	again := cmp.Or(conn.Again, "`gpumux results "+h.ID+"` fetches them")
-	within, written := ctx, func() (*cause.Groups, error) { return nil, nil }
-	if out.Path == "" && !f.valueOnly() && h.Running() {
-		within, written = a.stream(ctx, h, out, f.unordered)
+	again := cmp.Or(r.conn.ComeBack, "`gpumux results "+h.ID+"` fetches them")
+	within, written := ctx, func() (*starter.Causes, error) { return nil, nil }
+	if r.out.Path == "" && !r.valueOnly() && h.Running() {
+		within, written = r.stream(ctx)
 	}
-	end, err := a.follow(within, conn, h, ladder)
+	end, err := follow(within, r.App, r.conn, h, ladder)
 	streamed, failed := written()
-	if errors.Is(err, app.ErrInterrupted) && !f.local {
-		return false, a.detached(h)
+	if errors.Is(err, app.ErrInterrupted) && !r.local {
+		return false, detached(r.App, h)
 	}
 	if errors.Is(failed, syscall.EPIPE) {
-		a.Console.Note("nobody reads the results of map %s any more; %s", h.ID, again)
+		r.Console.Note("nobody reads the results of map %s any more; %s", h.ID, again)
 		return false, app.Exit(app.ExitInterrupted)
 	}
 	if failed != nil && ctx.Err() == nil && (err == nil || errors.Is(err, errRows)) {
 		return false, fmt.Errorf("%w; not all results of map %s were written; %s", failed, h.ID, again)
 	}
 	if err != nil {
-		return false, a.explain(err)
+		return false, explain(r.App, err)
 	}
-	if err := a.deliver(ctx, conn, end, out, f, streamed); err != nil {
+	if err := r.deliver(ctx, end, streamed); err != nil {
 		if errors.Is(err, app.ErrInterrupted) {
-			a.Console.Say("map %s is finished, but not all its results were written; %s", h.ID, again)
+			r.Console.Say("map %s is finished, but not all its results were written; %s", h.ID, again)
 			return false, app.Exit(app.ExitInterrupted)
 		}
 		return false, fmt.Errorf("%w; map %s is finished, but not all its results were written; %s", err, h.ID, again)
@@ -256,31 +282,29 @@ func (a *program) finish(ctx context.Context, conn *app.Connection, h *starter.H
 // errRows is the cause of a context that a failed write of results ended.
 var errRows = errors.New("the results could not be written")
 
-// stream writes the results of a running map as they come. written waits for the last of them. A write that fails, or would because
-// nobody reads any more, ends the context.
-func (a *program) stream(ctx context.Context, h *starter.Handle, out files.Output, unordered bool) (
-	within context.Context, written func() (*cause.Groups, error)) {
+// stream writes the results of the running map as they come. written waits for the last
+// of them. A write that fails, or would because nobody reads any more, ends the context.
+func (r *mapRun) stream(ctx context.Context) (within context.Context, written func() (*starter.Causes, error)) {
 	within, stop := context.WithCancelCause(ctx)
-	a.watchReader(within, stop)
+	watchReader(within, r.Stdout, stop)
 	done := make(chan struct{})
-	var causes cause.Groups
+	var causes starter.Causes
 	var err error
 	go func() {
 		defer close(done)
-		causes, err = out.Write(within, h.FollowLines(within, starter.FollowOptions{Unordered: unordered}))
-		// A map that does not complete says so itself.
-		if err != nil && !errors.As(err, new(*starter.MapFailed)) && !errors.As(err, new(*starter.Canceled)) && !errors.As(err, new(*starter.Terminated)) {
+		causes, err = r.out.Write(within, r.h.FollowLines(within, starter.FollowOptions{Unordered: r.unordered}))
+		if err != nil && !errors.As(err, new(*starter.EndedError)) { // such a map says so itself
 			stop(errRows)
 		}
 	}()
-	return within, func() (*cause.Groups, error) { <-done; stop(nil); return &causes, err }
+	return within, func() (*starter.Causes, error) { <-done; stop(nil); return &causes, err }
 }
 
-// watchReader ends a context when nobody reads standard output any more. A write fails then, and does not end this program in the middle
-// of its items.
-func (a *program) watchReader(ctx context.Context, stop context.CancelCauseFunc) {
+// watchReader ends a context when nobody reads a stream any more. A write fails then, and
+// does not end this program in the middle of its items.
+func watchReader(ctx context.Context, stream io.Writer, stop context.CancelCauseFunc) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	if pipe, ok := a.Stdout.(*os.File); ok {
+	if pipe, ok := stream.(*os.File); ok {
 		go func() {
 			if files.Abandoned(ctx, pipe) {
 				stop(fmt.Errorf("write the results: %w", syscall.EPIPE))
@@ -289,32 +313,29 @@ func (a *program) watchReader(ctx context.Context, stop context.CancelCauseFunc)
 	}
 }
 
-// deliver writes the results of a map that has ended, or the one value that was asked for, and says what it came to. Streamed are the
-// causes of results that were written already.
-func (a *program) deliver(ctx context.Context, conn *app.Connection, end *report, out files.Output, f *mapFlags, streamed *cause.Groups) error {
+// deliver writes the results, or the one value that was asked for, and tells what the map
+// came to. Streamed are the causes in results that were written already.
+func (r *mapRun) deliver(ctx context.Context, end *report, streamed *starter.Causes) error {
 	switch {
-	case f.valueOnly() && end.ReduceFault != nil:
-		a.Console.Say("gpumux: reduce: %s", screen.OneLine(end.ReduceFault.Error(), 300))
+	case r.valueOnly() && end.ReduceFault != nil:
+		r.Console.Say("gpumux: reduce: %s", screen.OneLine(end.ReduceFault.Error(), 300))
 		return nil
-	case f.valueOnly():
-		_, err := fmt.Fprintln(a.Stdout, cmp.Or(end.ReducedOutput, string(text.Unescaped(end.Reduced))))
+	case r.valueOnly():
+		_, err := fmt.Fprintln(r.Stdout, cmp.Or(end.ReducedOutput, string(text.Unescaped(end.Reduced))))
 		return err
 	}
-	out, err := out.Named(end.ID)
+	out, err := r.out.Named(end.ID)
 	if err != nil {
 		return err
 	}
 	if streamed == nil {
-		causes, err := out.Write(ctx, conn.Lines(ctx, end.Summary))
+		causes, err := out.Write(ctx, r.conn.Lines(ctx, end.Summary))
 		if err != nil {
 			return err
 		}
 		streamed = &causes
 	}
 	end.Files, end.Keepers, end.Folder = out.Kept.Files, out.Kept.Items, out.Kept.Folder
-	end.File, end.printed, end.Causes = out.Path, out.Path == "", streamed.Most()
-	return a.tell(end, f.json, "the same command with --retry")
+	end.File, end.printed, end.Causes = out.Path, out.Path == "", streamed.Sorted()
+	return tell(r.App, end, r.json, "the same command with --retry")
 }
-
-// valueOnly reports whether a map is only asked for what --reduce makes of it: with --quiet and no place for the results.
-func (f *mapFlags) valueOnly() bool { return f.quiet && f.reduce != "" && f.out == "" && !f.json }

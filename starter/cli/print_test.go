@@ -11,10 +11,8 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/starter"
-	"github.com/gpumux/gpumux/starter/cause"
 	"github.com/gpumux/gpumux/starter/cli/app"
-	"github.com/gpumux/gpumux/starter/cli/checks"
-	"github.com/gpumux/gpumux/starter/cli/devices"
+	"github.com/gpumux/gpumux/starter/cli/host"
 	"github.com/gpumux/gpumux/starter/cli/show"
 	"github.com/gpumux/gpumux/starter/fleet"
 )
@@ -28,7 +26,7 @@ func TestReport_Print(t *testing.T) {
 	r := &report{ID: "embed-3fa92c01d4e5", File: "vectors.jsonl", Page: "http://127.0.0.1:8233/namespaces/default/workflows/embed-3fa92c01d4e5",
 		Summary: gpumux.Summary{Task: "embed", Items: 12345, Succeeded: 12340, Failed: 5, Elapsed: gpumux.Duration(83 * time.Second),
 			Faults: map[gpumux.Kind]int64{gpumux.TaskError: 2, gpumux.DeviceOOM: 3}},
-		Causes: []cause.Cause{{Kind: gpumux.DeviceOOM, Count: 3, Example: gpumux.Result{Index: 7, Fault: oom}}, {Kind: gpumux.TaskError, Count: 1, Example: gpumux.Result{Index: 90, Fault: raised}}},
+		Causes: []starter.Cause{{Kind: gpumux.DeviceOOM, Count: 3, Example: gpumux.Result{Index: 7, Fault: oom}}, {Kind: gpumux.TaskError, Count: 1, Example: gpumux.Result{Index: 90, Fault: raised}}},
 	}
 	var text, data bytes.Buffer
 	r.print(&text)
@@ -78,7 +76,7 @@ func TestShow_Running(t *testing.T) {
 }
 
 func TestGpus_Print(t *testing.T) {
-	r := &devices.Report{Devices: []devices.Device{
+	r := &host.Report{Devices: []host.Device{
 		{Device: gpu.Device{Index: 0, Kind: gpu.KindGPU, UUID: "GPU-aa", Name: "NVIDIA A100", Memory: 80 << 30},
 			Status: &gpu.Status{Memory: gpu.Memory{Total: 80 << 30, Free: 60 << 30}, Utilization: 35, Temperature: 51,
 				Processes: []gpu.Process{{PID: 4711, Name: "python3", Type: "compute", Memory: 19 << 30}, {PID: 4712, Type: "mps"}}}},
@@ -95,10 +93,10 @@ func TestGpus_Print(t *testing.T) {
 
 func TestDoctor_Print(t *testing.T) {
 	var b bytes.Buffer
-	checks.Print(&b, []checks.Finding{
-		{Check: "python", Verdict: checks.Good, Detail: "3.11.7 /usr/bin/python3"},
-		{Check: "gpu", Verdict: checks.Note, Detail: "no NVIDIA driver"},
-		{Check: "temporal", Verdict: checks.Bad, Detail: "127.0.0.1:7233: connection refused", Fix: "start `gpumux dev`"},
+	host.PrintFindings(&b, []host.Finding{
+		{Check: "python", Verdict: host.Good, Detail: "3.11.7 /usr/bin/python3"},
+		{Check: "gpu", Verdict: host.Note, Detail: "no NVIDIA driver"},
+		{Check: "temporal", Verdict: host.Bad, Detail: "127.0.0.1:7233: connection refused", Fix: "start `gpumux dev`"},
 	})
 	golden(t, "doctor", b.String())
 }

@@ -1,23 +1,23 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/files"
 	"github.com/gpumux/gpumux/starter/cli/screen"
-	"github.com/gpumux/gpumux/starter/local"
 )
 
-func (a *program) resultsCommand() *cobra.Command {
+func resultsCommand(a *app.App) *cobra.Command {
 	f := &resultsFlags{}
 	c := &cobra.Command{
 		Use:   "results ID",
@@ -49,11 +49,10 @@ The exit code is 0 when every item succeeded, 1 when some failed.`,
 	c.Flags().BoolVar(&f.Unordered, "unordered", false, "with --follow: each as soon as it is there, in any order")
 	a.ConnectionFlags(c)
 	a.StoreFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error { return a.runResults(c.Context(), args[0], f) }
+	c.RunE = func(c *cobra.Command, args []string) error { return runResults(c.Context(), a, args[0], f) }
 	return c
 }
 
-// resultsFlags are the flags of `gpumux results`.
 type resultsFlags struct {
 	files.Filter
 	starter.FollowOptions
@@ -78,7 +77,7 @@ func (f *resultsFlags) check() error {
 	return f.Suits(f.out, f.partial || f.Unordered)
 }
 
-func (a *program) runResults(ctx context.Context, id string, f *resultsFlags) error {
+func runResults(ctx context.Context, a *app.App, id string, f *resultsFlags) error {
 	if err := f.check(); err != nil {
 		return err
 	}
@@ -86,127 +85,62 @@ func (a *program) runResults(ctx context.Context, id string, f *resultsFlags) er
 	if err != nil {
 		return err
 	}
-	to.Filter, to.Note, to.Kept = f.Filter, a.Console.Note, &files.Kept{Folder: f.files}
-	if state, here := a.stateHere(id); here {
-		return a.resultsHere(ctx, state, f, to)
-	}
-	conn, err := a.ConnectWithStore(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	h, err := conn.Open(ctx, id)
-	if err != nil {
-		return err
-	}
-	to.Kept.Open = filesOf(conn.Starter, h.Output)
-	switch {
-	case f.follow:
-		if _, err := to.Write(ctx, h.FollowLines(ctx, f.FollowOptions)); err != nil {
-			if errors.Is(err, app.ErrInterrupted) {
-				a.Console.Say("map %s goes on", h.ID)
-				return app.Exit(app.ExitInterrupted)
-			}
-			return a.explain(err)
-		}
-	case h.Running() && f.partial:
-		return a.partial(ctx, h.ID, "still runs", h.Items, h.Stored(ctx), to)
-	case h.Running():
-		return &starter.StillRunning{ID: h.ID, Results: true}
-	}
-	summary, err := h.Wait(ctx)
-	if err != nil {
-		return a.unfinished(ctx, h, err, f.partial, to)
-	}
-	if !f.follow {
-		to.Kept.Open = filesOf(conn.Starter, summary.Output)
-		if _, err := to.Write(ctx, conn.Lines(ctx, summary)); err != nil {
-			return err
-		}
-	}
-	a.tellKept(to.Kept)
-	return (&report{Summary: summary}).exit()
-}
-
-// tellKept says that items kept files which were not fetched.
-func (a *program) tellKept(kept *files.Kept) {
-	if kept.Files > 0 && kept.Folder == "" {
-		a.Console.Note("%s items kept files, %s in all; --files DIR writes them", humanize.Comma(kept.Items), humanize.Comma(kept.Files))
-	}
-}
-
-// unfinished is what `results` does with a map that did not complete: it gives what there is when it was told to.
-func (a *program) unfinished(ctx context.Context, h *starter.Handle, err error, partial bool, to files.Output) error {
-	how := ""
-	switch {
-	case errors.As(err, new(*starter.Canceled)):
-		how = "was cancelled"
-	case errors.As(err, new(*starter.Terminated)):
-		how = "was terminated"
-	case errors.As(err, new(*starter.MapFailed)):
-		how = "failed"
-	}
-	switch {
-	case how != "" && partial:
-		return a.partial(ctx, h.ID, how, h.Items, h.Stored(ctx), to)
-	case how != "" && h.Output != "":
-		return a.explain(fmt.Errorf("%w; --partial gives the results that it has", err))
-	}
-	return a.explain(err)
-}
-
-// partial writes the results that there are of a map, and says that they are not all.
-func (a *program) partial(ctx context.Context, id, how string, items int64, lines iter.Seq2[[]byte, error], to files.Output) error {
-	n := int64(0)
-	counted := func(yield func([]byte, error) bool) {
-		for line, err := range lines {
-			if err == nil {
-				n++
-			}
-			if !yield(line, err) {
-				return
-			}
-		}
-	}
-	if _, err := to.Write(ctx, counted); err != nil {
-		return err
-	}
-	of := ""
-	if items >= 0 {
-		of = " of " + humanize.Comma(items)
-	}
-	a.Console.Say("map %s %s: it has %s%s results so far, which are not in order", id, how, humanize.Comma(n), of)
-	return app.Exit(app.ExitFailed)
-}
-
-// filesOf opens the files that items keep of the map with a results file.
-func filesOf(s *starter.Starter, output string) func(context.Context, int64, string) (io.ReadCloser, error) {
-	return func(ctx context.Context, index int64, name string) (io.ReadCloser, error) {
-		return s.File(ctx, output, index, name)
-	}
-}
-
-// resultsHere writes the results of a local map, whose server is gone.
-func (a *program) resultsHere(ctx context.Context, state local.State, f *resultsFlags, to files.Output) error {
-	s, err := a.soFarHere(ctx, state)
+	s, err := soFar(ctx, a, id)
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	to.Kept.Open = s.file
-	if !s.whole {
-		if f.partial {
-			return a.partial(ctx, s.id, "is "+s.status, -1, s.lines, to)
-		}
-		return app.Usage("map %s is %s, and its own command writes its results; --partial gives those that it has so far", s.id, s.status)
+	to.Filter, to.Note, to.Kept = f.Filter, a.Console.Note, &files.Kept{Folder: f.files, Open: s.file}
+	lines := s.lines
+	switch {
+	case s.whole:
+	case f.follow && s.handle != nil && s.running():
+		lines = s.handle.FollowLines(ctx, f.FollowOptions)
+	case f.partial:
+		return partial(ctx, a, s, to)
+	case s.handle == nil:
+		return app.Usage("map %s is %s, and its own command writes its results; --partial gives those that it has so far", id, s.status)
+	case s.running():
+		return app.Usage("map %s still runs; --follow gives its results as they come, --partial those that it has so far, `gpumux wait %s` "+
+			"waits for all", id, id)
+	case s.handle.Output != "":
+		return explain(a, fmt.Errorf("%w; --partial gives the results that it has", s.ended))
+	default:
+		return explain(a, s.ended)
 	}
-	causes, err := to.Write(ctx, s.lines)
+	causes, err := to.Write(ctx, lines)
+	if errors.Is(err, app.ErrInterrupted) && f.follow {
+		a.Console.Say("map %s goes on", id)
+		return app.Exit(app.ExitInterrupted)
+	}
 	if err != nil {
+		return explain(a, err)
+	}
+	if to.Kept.Files > 0 && to.Kept.Folder == "" {
+		a.Console.Note("%s items kept files, %s in all; --files DIR writes them", humanize.Comma(to.Kept.Items), humanize.Comma(to.Kept.Files))
+	}
+	if s.handle == nil {
+		return (&report{Summary: gpumux.Summary{Failed: causes.Count}}).exit()
+	}
+	summary, err := s.handle.Wait(ctx)
+	return cmp.Or(err, (&report{Summary: summary}).exit())
+}
+
+func partial(ctx context.Context, a *app.App, s *sofar, to files.Output) error {
+	n := int64(0)
+	if _, err := to.Write(ctx, counted(&n, s.lines)); err != nil {
 		return err
 	}
-	a.tellKept(to.Kept)
-	if causes.Count > 0 {
-		return app.Exit(app.ExitFailed)
+	of := ""
+	if s.items >= 0 {
+		of = " of " + humanize.Comma(s.items)
 	}
-	return nil
+	a.Console.Say("map %s %s: it has %s%s results so far, which are not in order", s.id, s.how(), humanize.Comma(n), of)
+	return app.Exit(app.ExitFailed)
+}
+
+func filesOf(s *starter.Starter, output string) func(context.Context, int64, string) (io.ReadCloser, error) {
+	return func(ctx context.Context, index int64, name string) (io.ReadCloser, error) {
+		return s.File(ctx, output, index, name)
+	}
 }

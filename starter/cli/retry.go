@@ -1,18 +1,17 @@
 package cli
 
 import (
-	"errors"
+	"cmp"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cli/app"
-	"github.com/gpumux/gpumux/starter/cli/files"
-	"github.com/gpumux/gpumux/starter/cli/screen"
 )
 
-func (a *program) retryCommand() *cobra.Command {
+func retryCommand(a *app.App) *cobra.Command {
 	f := &mapFlags{}
 	c := &cobra.Command{
 		Use:   "retry ID",
@@ -23,10 +22,10 @@ ID. Of a map that was cancelled or failed, the items without a result run.`,
 		Args:    app.OneID,
 	}
 	flags := c.Flags()
-	flags.StringSliceVar(&f.pools, "pool", nil, "pools to use (default: the map's)")
-	flags.StringVar(&f.mode, "mode", "", "persistent or fresh (default: the map's)")
-	flags.DurationVar(&f.timeout, "timeout", 0, "longest time of one item (default: the map's)")
-	flags.IntVar(&f.attempts, "attempts", 1, "how often an item that raises is tried (default: the map's)")
+	flags.StringSliceVar(&f.input.Ladder, "pool", nil, "pools to use (default: the map's)")
+	flags.StringVar((*string)(&f.input.Mode), "mode", "", "persistent or fresh (default: the map's)")
+	flags.DurationVar((*time.Duration)(&f.input.Timeout), "timeout", 0, "longest time of one item (default: the map's)")
+	flags.IntVar(&f.input.Attempts, "attempts", 1, "how often an item that raises is tried (default: the map's)")
 	flags.Lookup("attempts").DefValue = "0"
 	flags.StringVar(&f.out, "out", "", "results: a file, JSON lines, compressed when it ends in .gz or .zst, or .parquet, .arrow, .feather or .npy; or - for standard output, where they come in order while it runs (default: the pipe, else ./ID.results.jsonl)")
 	f.registerFiles(flags, "default: they stay in the store")
@@ -36,60 +35,59 @@ ID. Of a map that was cancelled or failed, the items without a result run.`,
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "no progress and no summary")
 	a.ConnectionFlags(c)
 	a.StoreFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error { return a.runRetry(c, args[0], f) }
+	c.RunE = func(c *cobra.Command, args []string) error { return runRetry(a, c, args[0], f) }
 	return c
 }
 
-func (a *program) runRetry(c *cobra.Command, id string, f *mapFlags) error {
+func runRetry(a *app.App, c *cobra.Command, id string, f *mapFlags) error {
 	var m app.Mistakes
 	f.checkInput(&m, c.Flags().Changed)
 	f.checkFiles(&m)
 	if err := m.Err(); err != nil {
 		return err
 	}
-	a.Console.Quiet = f.quiet
-	out, err := files.Choose(f.out, a.Console.Above(a.Stdout), f.json, screen.IsTerminal(a.Stdout))
+	r, err := newMapRun(a, f)
 	if err != nil {
 		return err
-	}
-	out.Note = a.Console.Note
-	o := starter.RetryOptions{Ladder: f.pools, Mode: gpumux.Mode(f.mode), Timeout: gpumux.Duration(f.timeout)}
-	if c.Flags().Changed("attempts") {
-		o.Attempts = f.attempts
 	}
 	ctx := c.Context()
-	conn, err := a.ConnectWithStore(ctx)
-	if err != nil {
+	if r.conn, err = a.ConnectWithStore(ctx); err != nil {
 		return err
 	}
-	defer conn.Close()
-	if f.noWait && len(f.pools) > 0 {
-		last, err := conn.Open(ctx, id)
+	defer r.conn.Close()
+	if f.noWait && len(f.input.Ladder) > 0 {
+		last, err := r.conn.Open(ctx, id)
 		if err != nil {
 			return err
 		}
-		if err := checkServed(ctx, conn.Starter, f.pools, last.Task); err != nil {
+		if err := checkServed(ctx, r.conn.Starter, f.input.Ladder, last.Task); err != nil {
 			return err
 		}
 	}
-	h, err := conn.Retry(ctx, id, o)
-	var nothing *starter.NothingFailed
-	if errors.As(err, &nothing) {
-		a.Console.Say("%v", err)
-		h, err = conn.Open(ctx, id)
-	} else if err == nil {
-		a.Console.Note("%s", began(h))
-	}
+	r.h, err = r.conn.Retry(ctx, id, func(in *gpumux.MapInput) {
+		if len(f.input.Ladder) > 0 {
+			in.Ladder = f.input.Ladder
+		}
+		in.Mode, in.Timeout = cmp.Or(f.input.Mode, in.Mode), cmp.Or(f.input.Timeout, in.Timeout)
+		if c.Flags().Changed("attempts") {
+			in.Attempts = f.input.Attempts
+		}
+	})
 	if err != nil {
 		return err
+	}
+	if r.h.Entry == starter.Found {
+		a.Console.Say(nothingToRetry, id)
+	} else {
+		a.Console.Note("%s", began(r.h))
 	}
 	if f.detach {
-		return a.detach(h)
+		return detach(a, r.h)
 	}
-	in, err := h.Input(ctx)
+	in, err := r.h.Input(ctx)
 	if err != nil {
 		return err
 	}
-	_, err = a.finish(ctx, conn, h, in.Rungs(), out, f)
+	_, err = r.finish(ctx, in.Rungs())
 	return err
 }

@@ -23,13 +23,12 @@ import (
 	"github.com/gpumux/gpumux/starter/local"
 )
 
-// runFlags are the flags of `gpumux run`.
 type runFlags struct {
 	taskFlags
 	json bool
 }
 
-func (a *program) runCommand() *cobra.Command {
+func runCommand(a *app.App) *cobra.Command {
 	f := &runFlags{}
 	c := &cobra.Command{
 		Use:   "run TASK [ITEM]",
@@ -45,29 +44,26 @@ null. The result goes to standard output, what the task printed to standard erro
 	c.Flags().BoolVar(&f.json, "json", false, "print the whole result as JSON, a fault too")
 	a.ConnectionFlags(c)
 	a.StoreFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error { return a.runOne(c, args, f) }
+	c.RunE = func(c *cobra.Command, args []string) error { return runOne(a, c, args, f) }
 	return c
 }
 
-// checkRun reads the command line of `run`: with --local a command after -- takes the place of TASK.
-func (f *runFlags) checkRun(c *cobra.Command, args []string) (task, item string, command []string, err error) {
+// check reads the command line of `run`.
+func (f *runFlags) check(c *cobra.Command, args []string) (item string, err error) {
 	var m app.Mistakes
-	args, command, given := cutCommand(&m, c, args, f.local)
-	if !given && len(args) > 0 {
-		task, args = args[0], args[1:]
+	rest := f.cutTask(&m, c, args)
+	if len(rest) > 1 {
+		m.Add("more than one ITEM: %s; quote it: '{\"key\": 1}'", strings.Join(rest, " "))
+	} else if len(rest) == 1 {
+		item = rest[0]
 	}
-	if len(args) > 1 {
-		m.Add("more than one ITEM: %s; quote it: '{\"key\": 1}'", strings.Join(args, " "))
-	} else if len(args) == 1 {
-		item = args[0]
-	}
-	inputMistakes(&m, gpumux.MapInput{Ladder: f.pools, Patience: gpumux.Duration(f.patience), Mode: gpumux.Mode(f.mode), Timeout: gpumux.Duration(f.timeout)})
+	inputMistakes(&m, f.input)
 	f.taskFlags.check(&m, c.Flags().Changed)
-	return task, item, command, m.Err()
+	return item, m.Err()
 }
 
-func (a *program) runOne(c *cobra.Command, args []string, f *runFlags) error {
-	task, text, command, err := f.checkRun(c, args)
+func runOne(a *app.App, c *cobra.Command, args []string, f *runFlags) error {
+	text, err := f.check(c, args)
 	if err != nil {
 		return err
 	}
@@ -76,14 +72,12 @@ func (a *program) runOne(c *cobra.Command, args []string, f *runFlags) error {
 			return err
 		}
 	}
-	item, err := a.item(c.Context(), text)
+	item, err := readItem(c.Context(), a, text)
 	if err != nil {
 		return err
 	}
-	m := starter.Map{Inline: true, Label: "one item", Input: gpumux.MapInput{
-		Task: task, Items: []json.RawMessage{item}, Ladder: f.pools, Patience: gpumux.Duration(f.patience),
-		Mode: gpumux.Mode(f.mode), Timeout: gpumux.Duration(f.timeout), Arg: f.arg, Chunk: 1,
-	}}
+	m := starter.Map{Inline: true, Label: "one item", Input: f.input}
+	m.Input.Items, m.Input.Chunk = []json.RawMessage{item}, 1
 	ctx := c.Context()
 	if !f.local {
 		conn, err := a.ConnectWithStore(ctx)
@@ -91,22 +85,17 @@ func (a *program) runOne(c *cobra.Command, args []string, f *runFlags) error {
 			return err
 		}
 		defer conn.Close()
-		if err := f.pin(ctx, conn.Starter, &m.Input); err != nil {
+		if err := f.place(ctx, conn.Starter, &m.Input); err != nil {
 			return err
 		}
-		if f.noWait {
-			if err := checkServed(ctx, conn.Starter, m.Input.Rungs(), m.Input.Task); err != nil {
-				return err
-			}
-		}
-		return a.call(ctx, conn, m, m.Input.Rungs(), f.json)
+		return callOne(ctx, a, conn, m, m.Input.Rungs(), f.json)
 	}
-	here, err := f.findTask(task, command, "")
+	here, err := local.FindTask(f.input.Task, f.task)
 	if err != nil {
 		return err
 	}
 	o := a.LocalOptions(true)
-	o.Data, o.Task, o.Pools, o.Headless, o.Last = f.data, here, a.poolsHere(f.taskFlags), true, true
+	o.Data, o.Task, o.Pools, o.Headless, o.Last = f.data, here, poolsHere(a, f.taskFlags), true, true
 	m.Input.Task, m.Input.Ladder = here.Name, nil
 	for _, pool := range o.Pools {
 		m.Input.Ladder = append(m.Input.Ladder, pool.Name)
@@ -116,11 +105,10 @@ func (a *program) runOne(c *cobra.Command, args []string, f *runFlags) error {
 		return inFlags(err)
 	}
 	defer s.Close(a.Hard)
-	return a.call(s.Context(), app.ConnectionOf(s), m, nil, f.json)
+	return callOne(s.Context(), a, app.ConnectionOf(s), m, nil, f.json)
 }
 
-// item reads ITEM.
-func (a *program) item(ctx context.Context, text string) (json.RawMessage, error) {
+func readItem(ctx context.Context, a *app.App, text string) (json.RawMessage, error) {
 	name := "ITEM"
 	if text == "-" {
 		stdin := files.Until(ctx, a.Stdin)
@@ -149,15 +137,16 @@ func (a *program) item(ctx context.Context, text string) (json.RawMessage, error
 	return json.RawMessage(text), nil
 }
 
-// call runs a map of one item and prints what it came to. When it is interrupted the map is cancelled.
-func (a *program) call(ctx context.Context, conn *app.Connection, m starter.Map, ladder []string, whole bool) error {
-	m.ID = "run-" + m.MadeID() + "-" + strings.ToLower(rand.Text()[:8])
+// call runs a map of one item, and cancels it when it is interrupted.
+func callOne(ctx context.Context, a *app.App, conn *app.Connection, m starter.Map, ladder []string, whole bool) error {
+	id, _ := m.Identify()
+	m.ID = "run-" + id + "-" + strings.ToLower(rand.Text()[:8])
 	h, err := conn.Start(ctx, m)
 	if err != nil {
 		return err
 	}
 	a.Console.Quiet = true
-	end, err := a.follow(ctx, conn, h, ladder)
+	end, err := follow(ctx, a, conn, h, ladder)
 	if errors.Is(err, app.ErrInterrupted) {
 		canceling, cancel := context.WithTimeout(a.Hard, 5*time.Second)
 		defer cancel()
@@ -167,18 +156,18 @@ func (a *program) call(ctx context.Context, conn *app.Connection, m starter.Map,
 		return app.ErrInterrupted
 	}
 	if err != nil {
-		return a.explain(err)
+		return explain(a, err)
 	}
 	for result, err := range conn.ResultsOf(ctx, end.Summary) {
 		if err != nil {
 			return err
 		}
-		return a.printResult(result, whole)
+		return printResult(a, result, whole)
 	}
 	return fmt.Errorf("map %s ended without a result", h.ID)
 }
 
-func (a *program) printResult(result gpumux.Result, whole bool) error {
+func printResult(a *app.App, result gpumux.Result, whole bool) error {
 	if result.Output != "" {
 		a.Console.Write([]byte(strings.TrimRight(result.Output, "\n") + "\n"))
 	}

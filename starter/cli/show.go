@@ -10,15 +10,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux/starter"
-	"github.com/gpumux/gpumux/starter/cause"
 	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/cli/show"
 	"github.com/gpumux/gpumux/starter/local"
 )
 
-func (a *program) showCommand() *cobra.Command {
-	var asJSON bool
+func showCommand(a *app.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show ID",
 		Short: "Show how a map stands, or which leases a workflow has",
@@ -28,23 +26,23 @@ An ID of a map with --local is looked for on this machine first; its command nee
 		Example: "  gpumux show embed-3fa92c01d4e5",
 		Args:    app.OneID,
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	asJSON := c.Flags().Bool("json", false, "print JSON")
 	a.OnServer(c, func(ctx context.Context, conn *app.Connection, args []string) error {
 		d, err := conn.Show(ctx, args[0])
-		if errors.As(err, new(*starter.NotMap)) {
-			return a.showLeases(ctx, conn, args[0], asJSON)
+		if errors.As(err, new(*starter.NotMapError)) {
+			return showLeases(ctx, a, conn, args[0], *asJSON)
 		}
 		if err != nil {
 			return err
 		}
-		var causes []cause.Cause
+		var causes []starter.Cause
 		if d.Summary != nil {
-			causes = a.causes(ctx, conn, *d.Summary)
+			causes = causesOf(ctx, a, conn, *d.Summary)
 		}
-		if asJSON {
+		if *asJSON {
 			return app.PrintJSON(a.Stdout, struct {
 				*starter.Detail
-				Causes []cause.Cause `json:"causes,omitempty"`
+				Causes []starter.Cause `json:"causes,omitempty"`
 			}{d, causes})
 		}
 		show.Detail(a.Stdout, d, causes, conn.Link(d.ID), time.Now())
@@ -52,22 +50,21 @@ An ID of a map with --local is looked for on this machine first; its command nee
 	})
 	there := c.RunE
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if state, here := a.stateHere(args[0]); here {
-			return a.showHere(c.Context(), state, asJSON)
+		if state, here := stateHere(a, args[0]); here {
+			return showHere(c.Context(), a, state, *asJSON)
 		}
 		return there(c, args)
 	}
 	return c
 }
 
-// showHere shows a local map, whose server is gone.
-func (a *program) showHere(ctx context.Context, state local.State, asJSON bool) error {
-	s, err := a.soFarHere(ctx, state)
+func showHere(ctx context.Context, a *app.App, state local.State, asJSON bool) error {
+	s, err := soFarHere(ctx, a, state)
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	results, causes := int64(0), cause.Groups{}
+	results, causes := int64(0), starter.Causes{}
 	for line, err := range s.lines {
 		if err == nil {
 			results, err = results+1, causes.AddLine(line)
@@ -79,10 +76,10 @@ func (a *program) showHere(ctx context.Context, state local.State, asJSON bool) 
 	if asJSON {
 		return app.PrintJSON(a.Stdout, struct {
 			local.State
-			Succeeded int64         `json:"succeeded"`
-			Failed    int64         `json:"failed"`
-			Causes    []cause.Cause `json:"causes,omitempty"`
-		}{state, results - causes.Count, causes.Count, causes.Most()})
+			Succeeded int64           `json:"succeeded"`
+			Failed    int64           `json:"failed"`
+			Causes    []starter.Cause `json:"causes,omitempty"`
+		}{state, results - causes.Count, causes.Count, causes.Sorted()})
 	}
 	to := screen.Visible(a.Stdout)
 	screen.Field(to, "map", "%s", state.ID)
@@ -94,13 +91,12 @@ func (a *program) showHere(ctx context.Context, state local.State, asJSON bool) 
 	screen.Field(to, "state", "%s", state.Path)
 	if causes.Count > 0 {
 		fmt.Fprint(to, "\nfailed items\n")
-		show.Causes(to, "  ", causes.Count, causes.Most())
+		show.Causes(to, "  ", causes.Count, causes.Sorted())
 	}
 	return nil
 }
 
-// showLeases shows a workflow of somebody's own.
-func (a *program) showLeases(ctx context.Context, conn *app.Connection, id string, asJSON bool) error {
+func showLeases(ctx context.Context, a *app.App, conn *app.Connection, id string, asJSON bool) error {
 	l, err := conn.Leases(ctx, id)
 	if err != nil {
 		return err
@@ -110,4 +106,41 @@ func (a *program) showLeases(ctx context.Context, conn *app.Connection, id strin
 	}
 	show.Leases(a.Stdout, l, conn.Link(l.ID), time.Now())
 	return nil
+}
+
+func lsCommand(a *app.App) *cobra.Command {
+	var limit int
+	var running, asJSON bool
+	c := &cobra.Command{
+		Use:     "ls",
+		Short:   "List maps, the newest first",
+		Example: "  gpumux ls\n  gpumux ls --running --json",
+		Args:    cobra.NoArgs,
+	}
+	c.Flags().IntVarP(&limit, "limit", "n", 20, "the most maps to list")
+	c.Flags().BoolVar(&running, "running", false, "only maps that run")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	c.PreRunE = func(*cobra.Command, []string) error {
+		if limit < 1 {
+			return app.Usage("--limit %d: give at least 1", limit)
+		}
+		return nil
+	}
+	return a.OnServer(c, func(ctx context.Context, conn *app.Connection, _ []string) error {
+		maps, err := conn.List(ctx, starter.ListOptions{Limit: limit, Running: running, Counts: true})
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			if maps == nil {
+				maps = []starter.Listed{}
+			}
+			return app.PrintJSON(a.Stdout, maps)
+		}
+		if len(maps) == 0 {
+			a.Console.Say("no maps; start one with `gpumux map`")
+			return nil
+		}
+		return show.Maps(a.Stdout, maps, time.Now())
+	})
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
 	"syscall"
 
 	"github.com/dustin/go-humanize"
@@ -14,7 +13,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/text"
-	"github.com/gpumux/gpumux/starter/cause"
+	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/files"
 	"github.com/gpumux/gpumux/starter/cli/screen"
@@ -22,8 +21,8 @@ import (
 	"github.com/gpumux/gpumux/starter/local"
 )
 
-func (a *program) streamCommand() *cobra.Command {
-	f := &mapFlags{taskFlags: taskFlags{localFlags: localFlags{local: true}}}
+func streamCommand(a *app.App) *cobra.Command {
+	f := &mapFlags{taskFlags: taskFlags{local: true}}
 	c := &cobra.Command{
 		Use:   "stream TASK",
 		Short: "Run a task over items as they come, without a server",
@@ -47,85 +46,74 @@ Ctrl-C ends such an input: what was read of it is finished. A second one stops a
 		Args: cobra.ArbitraryArgs,
 	}
 	flags := c.Flags()
-	flags.StringArrayVar(&f.in, "in", []string{"-"}, "items: JSON lines, .csv or .tsv, plain, .gz or .zst: a `file`, - for standard input, or a URL; given again, the items after those")
+	flags.StringArrayVar(&f.source.In, "in", []string{"-"}, "items: JSON lines, .csv or .tsv, plain, .gz or .zst: a `file`, - for standard input, or a URL; given again, the items after those")
 	flags.StringVar(&f.follow, "follow", "", "a `file` that grows, in place of --in: JSON lines, .csv or .tsv, or with --lines text")
 	flags.DurationVar(&f.idle, "idle", 0, "with --follow: end when nothing was written for so long, such as 10s (default: never)")
-	flags.BoolVar(&f.lines, "lines", false, "every line of text is an item, a string")
+	flags.BoolVar(&f.source.Lines, "lines", false, "every line of text is an item, a string")
 	flags.StringVar(&f.delimiter, "delimiter", "", "the items are CSV with this between their cells, such as ';' or tab")
 	f.registerKey(flags)
 	flags.StringVar(&f.out, "out", "-", "results: a file, compressed when it ends in .gz or .zst, or - for standard output")
 	flags.BoolVar(&f.unordered, "unordered", false, "each result as soon as it is there, in any order")
-	flags.IntVar(&f.attempts, "attempts", 1, "how often an item that raises is tried")
+	flags.IntVar(&f.input.Attempts, "attempts", 1, "how often an item that raises is tried")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "no summary")
-	flags.StringSliceVar(&f.pools, "pool", nil, "gpu or cpu (default what the machine has)")
+	flags.StringSliceVar(&f.input.Ladder, "pool", nil, "gpu or cpu (default what the machine has)")
 	f.registerHere(flags, "")
-	c.RunE = func(c *cobra.Command, args []string) error { return a.runStream(c, args, f) }
+	c.RunE = func(c *cobra.Command, args []string) error { return runStream(a, c, args, f) }
 	return c
 }
 
-// checkStream finds every mistake in the flags.
-func (f *mapFlags) checkStream(c *cobra.Command, args []string) (task string, command []string, err error) {
+func (f *mapFlags) checkStream(c *cobra.Command, args []string) error {
 	var m app.Mistakes
-	task, command = readTask(&m, c, args, true)
+	f.readTask(&m, c, args)
 	if f.follow != "" {
-		if c.Flags().Changed("in") {
-			m.Add("give either --in or --follow")
-		}
-		f.in = []string{f.follow}
+		m.When(c.Flags().Changed("in"), "give either --in or --follow")
+		f.source.In = []string{f.follow}
 	}
 	if !files.CanGrow(f.follow) {
 		m.Add("--follow %s: only a file of plain text can be followed; --in reads what does not grow, and standard input", f.follow)
 	}
-	if c.Flags().Changed("idle") && (f.follow == "" || f.idle <= 0) {
-		m.Add("--idle goes with --follow, and is a time such as 10s")
-	}
+	m.When(c.Flags().Changed("idle") && (f.follow == "" || f.idle <= 0), "--idle goes with --follow, and is a time such as 10s")
 	f.checkItems(&m, func(flag string) bool { return flag == "in" || c.Flags().Changed(flag) })
 	f.checkInput(&m, c.Flags().Changed)
 	if id, values := f.results(); values {
-		m.Add("--in %s goes with `gpumux map`; for a stream: gpumux results %s --values | gpumux stream", f.in[0], id)
+		m.Add("--in %s goes with `gpumux map`; for a stream: gpumux results %s --values | gpumux stream", f.source.In[0], id)
 	}
-	if len(f.pools) > 1 {
-		m.Add("--pool names several pools; a stream has the slots of one")
-	}
-	if slices.ContainsFunc(f.in, func(in string) bool { return sameFile(in, f.out) }) {
-		m.Add("--out %s is the input itself; name another file", f.out)
-	}
-	return task, command, m.Err()
+	m.When(len(f.input.Ladder) > 1, "--pool names several pools; a stream has the slots of one")
+	f.checkOut(&m)
+	return m.Err()
 }
 
-func (a *program) runStream(c *cobra.Command, args []string, f *mapFlags) error {
-	name, command, err := f.checkStream(c, args)
+func runStream(a *app.App, c *cobra.Command, args []string, f *mapFlags) error {
+	if err := f.checkStream(c, args); err != nil {
+		return err
+	}
+	r, err := newMapRun(a, f)
 	if err != nil {
 		return err
 	}
-	a.Console.Quiet = f.quiet
-	out, err := files.Choose(f.out, a.Console.Above(a.Stdout), false, screen.IsTerminal(a.Stdout))
-	if err != nil {
-		return err
-	}
-	task, err := f.findTask(name, command, "")
+	task, err := local.FindTask(f.input.Task, f.task)
 	if err != nil {
 		return err
 	}
 	o := a.LocalOptions(true)
-	o.Task, o.Pools = task, a.poolsHere(f.taskFlags)
-	source := f.source(a.Stdin)
+	o.Task, o.Pools = task, poolsHere(a, f.taskFlags)
+	f.source.Stdin = a.Stdin
 	ctx := c.Context()
 	if f.follow != "" { // an interrupt ends the input, the next one all
-		source.Follow = &files.Follow{Idle: f.idle, End: ctx.Done()}
+		f.source.Follow = &files.Follow{Idle: f.idle, End: ctx.Done()}
 		ctx = a.Hard
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	if out.Path == "" {
-		a.watchReader(ctx, stop)
+	if r.out.Path == "" {
+		watchReader(ctx, a.Stdout, stop)
 	}
 	count := int64(0)
 	var ended error // the input, before its end
-	causes, err := out.Write(ctx, counted(&count, local.Stream(ctx, o, local.StreamOptions{
+	causes, err := r.out.Write(ctx, counted(&count, local.Stream(ctx, o, local.StreamOptions{
 		Items: func(give taking) (err error) {
 			begun := false
-			err = source.Each(ctx, f.checkFirst(func(item []byte, wrong *items.SourceError) error {
+			err = f.source.Each(ctx, f.checkFirst(func(item []byte, wrong *items.SourceError) error {
 				begun = true
 				return give(item, wrong)
 			}))
@@ -134,7 +122,7 @@ func (a *program) runStream(c *cobra.Command, args []string, f *mapFlags) error 
 			}
 			return err
 		},
-		Unordered: f.unordered, Mode: gpumux.Mode(f.mode), Timeout: f.timeout, Attempts: f.attempts, Arg: f.arg, Key: f.key, WithItem: f.withItem,
+		Unordered: f.unordered, Input: f.input,
 	})))
 	var fault *gpumux.Fault
 	switch {
@@ -150,7 +138,7 @@ func (a *program) runStream(c *cobra.Command, args []string, f *mapFlags) error 
 	case err != nil:
 		return inFlags(err)
 	}
-	err = a.tellStream(count, causes)
+	err = tellStream(a, count, causes)
 	if ended != nil {
 		return fmt.Errorf("%w; what follows was not read, and the results of what came before are written", ended)
 	}
@@ -162,10 +150,10 @@ type taking = func(item []byte, wrong *items.SourceError) error
 
 // checkFirst gives items on, of which the first must have the key.
 func (f *mapFlags) checkFirst(give taking) taking {
-	checked := f.key == ""
+	checked := f.input.Key == ""
 	return func(item []byte, wrong *items.SourceError) error {
 		if !checked && wrong == nil {
-			if err := text.CheckField(item, f.key); err != nil {
+			if err := text.CheckField(item, f.input.Key); err != nil {
 				return app.Usage("--key: %v", err)
 			}
 			checked = true
@@ -174,20 +162,18 @@ func (f *mapFlags) checkFirst(give taking) taking {
 	}
 }
 
-// tellStream says what a stream came to.
-func (a *program) tellStream(count int64, causes cause.Groups) error {
+func tellStream(a *app.App, count int64, causes starter.Causes) error {
 	failed := causes.Count
 	a.Console.Note("%s items, %s failed", humanize.Comma(count), humanize.Comma(failed))
 	if failed == 0 {
 		return nil
 	}
 	if !a.Console.Quiet {
-		show.Causes(screen.Visible(a.Console), "  ", failed, causes.Most())
+		show.Causes(screen.Visible(a.Console), "  ", failed, causes.Sorted())
 	}
 	return app.Exit(app.ExitFailed)
 }
 
-// counted counts the lines that are no pauses.
 func counted(count *int64, lines iter.Seq2[[]byte, error]) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		for line, err := range lines {

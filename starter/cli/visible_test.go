@@ -10,7 +10,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
-	"github.com/gpumux/gpumux/starter/cause"
 	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/cli/show"
@@ -25,34 +24,34 @@ func TestVisible_AllThatIsPrinted(t *testing.T) {
 	results := []gpumux.Result{{Index: 1, Fault: fault}}
 	summary := gpumux.Summary{Task: hostile, Items: 2, Failed: 1, Results: results, ReduceFault: fault,
 		Faults: map[gpumux.Kind]int64{gpumux.Kind(hostile): 1}}
-	for name, print := range map[string]func(to io.Writer, a *program){
-		"report": func(to io.Writer, _ *program) {
-			(&report{ID: hostile, Summary: summary, Causes: []cause.Cause{{Count: 3, Example: results[0]}}}).print(to)
+	for name, print := range map[string]func(to io.Writer, a *app.App){
+		"report": func(to io.Writer, _ *app.App) {
+			(&report{ID: hostile, Summary: summary, Causes: []starter.Cause{{Count: 3, Example: results[0]}}}).print(to)
 		},
-		"show": func(to io.Writer, _ *program) {
+		"show": func(to io.Writer, _ *app.App) {
 			show.Detail(to, &starter.Detail{Listed: starter.Listed{Task: hostile}, Summary: &summary, Fault: fault, Pending: []starter.Pending{
-				{Activity: hostile, Worker: hostile, Waiting: hostile, Fault: fault}}}, []cause.Cause{{Count: 3, Example: results[0]}}, hostile, time.Now())
+				{Activity: hostile, Worker: hostile, Waiting: hostile, Fault: fault}}}, []starter.Cause{{Count: 3, Example: results[0]}}, hostile, time.Now())
 		},
-		"faults": func(to io.Writer, _ *program) {
-			place := cause.Place{Pool: hostile, Device: hostile, Host: hostile, Count: 1}
-			(&show.Faults{ID: hostile, Failed: 3, Fault: fault, Causes: []cause.Cause{{Count: 3, Example: results[0], More: results,
-				Places: []cause.Place{place}}}}).Print(to, "", hostile)
+		"faults": func(to io.Writer, _ *app.App) {
+			place := starter.Place{Pool: hostile, Device: hostile, Host: hostile, Count: 1}
+			(&show.Faults{ID: hostile, Failed: 3, Fault: fault, Causes: []starter.Cause{{Count: 3, Example: results[0], More: results,
+				Places: []starter.Place{place}}}}).Print(to, "", hostile)
 		},
-		"columns": func(to io.Writer, _ *program) { require.NoError(t, screen.Table(to, [][]string{{hostile, hostile}})) },
-		"say":     func(_ io.Writer, a *program) { a.Console.Say("gpumux: %v", fault) },
-		"status": func(_ io.Writer, a *program) {
+		"columns": func(to io.Writer, _ *app.App) { require.NoError(t, screen.Table(to, [][]string{{hostile, hostile}})) },
+		"say":     func(_ io.Writer, a *app.App) { a.Console.Say("gpumux: %v", fault) },
+		"status": func(_ io.Writer, a *app.App) {
 			a.Console.Status("embed")
 			a.Console.Say("%s", hostile)
 			a.Console.Status(hostile)
 		},
-		"log": func(_ io.Writer, a *program) { a.Log(false).Warn(hostile) },
-		"output": func(_ io.Writer, a *program) {
-			require.Error(t, a.printResult(gpumux.Result{Output: hostile, Fault: fault}, false))
+		"log": func(_ io.Writer, a *app.App) { a.Log(false).Warn(hostile) },
+		"output": func(_ io.Writer, a *app.App) {
+			require.Error(t, printResult(a, gpumux.Result{Output: hostile, Fault: fault}, false))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			print(&out, &program{&app.App{Console: screen.NewConsole(&out)}})
+			print(&out, &app.App{Console: screen.NewConsole(&out)})
 			require.NotEmpty(t, out.String())
 			ours := bytes.ReplaceAll(out.Bytes(), []byte("\r\x1b[K"), nil) // but for the console's own
 			var seen bytes.Buffer

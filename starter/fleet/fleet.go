@@ -1,7 +1,8 @@
-// Package fleet asks Temporal who serves its queues, and workers what they offer, run and print.
+// Package fleet asks Temporal who serves its queues, and workers what they offer, run and
+// print.
 //
-// It owns how long an answer may take, who counts as there, and handing on the work of a dead worker. It never starts a
-// map. Every call ends with its context.
+// It owns how long an answer may take, who counts as there, and handing on the work of a
+// dead worker. It never starts a map. Every call ends with its context.
 package fleet
 
 import (
@@ -21,11 +22,11 @@ import (
 	"go.temporal.io/api/serviceerror"
 	workerpb "go.temporal.io/api/worker/v1"
 	"go.temporal.io/api/workflowservice/v1"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/names"
-	"github.com/gpumux/gpumux/starter/connect"
 )
 
 // Fleet is the workers of a namespace.
@@ -39,10 +40,10 @@ func (f *Fleet) namespace() string { return cmp.Or(f.Namespace, client.DefaultNa
 
 // Rung is a queue and who serves it.
 type Rung struct {
-	// Name is the pool or pinned device as the ladder has it, or "workflows" for the queue of workflows and light activities.
+	// Name is the pool or pinned device, or "workflows" for the queue of workflows.
 	Name  string `json:"name"`
 	Queue string `json:"queue"`
-	// Pollers asked for work lately; Workers are known to the server by their heartbeats, and may be too busy to ask.
+	// Pollers asked for work lately; Workers send heartbeats, and may be too busy to ask.
 	Pollers int `json:"pollers"`
 	Workers int `json:"workers"`
 }
@@ -50,7 +51,7 @@ type Rung struct {
 // Served reports whether somebody takes work from the queue.
 func (r Rung) Served() bool { return r.Pollers+r.Workers > 0 }
 
-// Serving tells who serves the queue of workflows, which comes first, and each rung of a ladder.
+// Serving returns who serves the workflows, first, and each rung of a ladder.
 func (f *Fleet) Serving(ctx context.Context, ladder []string) ([]Rung, error) {
 	first, err := f.Rung(ctx, gpumux.Queue)
 	if err != nil {
@@ -73,7 +74,7 @@ func (f *Fleet) Serving(ctx context.Context, ladder []string) ([]Rung, error) {
 	return rungs, nil
 }
 
-// stale is when a poller that has not asked again is taken for gone. A long poll lasts up to 70 s.
+// stale is when a poller is taken for gone. A long poll lasts up to 70 s.
 const stale = 90 * time.Second
 
 // Rung tells who serves a queue.
@@ -104,41 +105,49 @@ type Worker struct {
 	Error string           `json:"error,omitempty"`
 }
 
-// answering is how long each of many workers may take to answer.
-const answering = 8 * time.Second
+const (
+	// answering is how long each of many workers may take; askAtOnce are asked at a time.
+	answering = 8 * time.Second
+	askAtOnce = 32
+)
 
-// Workers asks every worker what it offers, in order of identity. One that was killed lately, or stands still, is listed without an
-// offer. Without any it is a *NoWorker.
+// Workers asks every worker what it offers, in order of identity. A silent one has no
+// offer. Without any it is a *NoWorkerError.
 func (f *Fleet) Workers(ctx context.Context) ([]Worker, error) {
 	seen, err := f.identities(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if len(seen) == 0 {
-		return nil, &NoWorker{Queue: gpumux.Queue}
+		return nil, &NoWorkerError{Queue: gpumux.Queue}
 	}
 	var workers []Worker
 	for _, identity := range slices.Sorted(maps.Keys(seen)) {
 		workers = append(workers, Worker{Identity: identity, Seen: seen[identity]})
 	}
-	const most = 32
-	Abreast(len(workers), most, func(i int) {
+	var asking errgroup.Group
+	asking.SetLimit(askAtOnce)
+	for i := range workers {
 		w := &workers[i]
-		offer, err := f.ask(ctx, contract.WorkerQueue(w.Identity), answering)
-		switch {
-		case err == nil:
-			w.Offer, w.Seen = &offer, time.Now()
-		case connect.Unreachable(err):
-			w.Error = fmt.Sprintf("it has not answered within %s", answering)
-		default:
-			w.Error = err.Error()
-		}
-	})
+		asking.Go(func() error {
+			offer, err := f.ask(ctx, contract.WorkerQueue(w.Identity), answering)
+			switch {
+			case err == nil:
+				w.Offer, w.Seen = &offer, time.Now()
+			case Unreachable(err):
+				w.Error = fmt.Sprintf("it has not answered within %s", answering)
+			default:
+				w.Error = err.Error()
+			}
+			return nil
+		})
+	}
+	_ = asking.Wait() // each has its own error
 	return workers, context.Cause(ctx)
 }
 
-// identities are the workers that the server knows, with when it last heard of them: by their heartbeats where it keeps those, else by
-// what they ask for.
+// identities are the workers that the server knows, with when it last heard of them: by
+// their heartbeats where it keeps those, else by what they ask for.
 func (f *Fleet) identities(ctx context.Context) (map[string]time.Time, error) {
 	seen := map[string]time.Time{}
 	answer, err := f.Client.DescribeTaskQueue(ctx, gpumux.Queue, enumspb.TASK_QUEUE_TYPE_ACTIVITY)
@@ -169,8 +178,8 @@ func (f *Fleet) identities(ctx context.Context) (map[string]time.Time, error) {
 	return seen, nil
 }
 
-// heartbeats are the workers of a queue that the server knows by their heartbeats. There are none on an older server, or where
-// heartbeats are off.
+// heartbeats are the workers of a queue that the server knows by their heartbeats. There
+// are none on an older server, or where heartbeats are off.
 func (f *Fleet) heartbeats(ctx context.Context, queue string) (alive, ended []*workerpb.WorkerListInfo, err error) {
 	request := &workflowservice.ListWorkersRequest{Namespace: f.namespace(), PageSize: 100, Query: "TaskQueue = " + strconv.Quote(queue)}
 	for {
@@ -210,10 +219,10 @@ func PoolsOf(workers []Worker, task string) []string {
 	return slices.Compact(pools)
 }
 
-// Know returns a *gpumux.InputError if workers answer, and none of them has a task that a map names.
+// Know returns a *gpumux.InputError if no worker has a task that a map names.
 func (f *Fleet) Know(ctx context.Context, in gpumux.MapInput) error {
 	workers, err := f.Workers(ctx)
-	if errors.As(err, new(*NoWorker)) {
+	if errors.As(err, new(*NoWorkerError)) {
 		return nil // there is nobody to ask
 	}
 	if err != nil {
@@ -233,7 +242,7 @@ func (f *Fleet) Know(ctx context.Context, in gpumux.MapInput) error {
 		}
 	}
 	check("task", in.Task)
-	if in.Reduce != "" && !slices.Contains(gpumux.Reduces(), in.Reduce) {
+	if in.Reduce != "" && !slices.Contains(contract.Reduces(), in.Reduce) {
 		check("reduce", in.Reduce)
 	}
 	return wrong.Err()

@@ -4,17 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/gpumux/gpumux"
 )
 
-// HandOn ends the attempts at chunks, merges and the like whose worker is known to be dead, so that others take them at once instead
-// of after the heartbeat's timeout. Dead is asked with the identity of a worker, host/pid. It returns how many it handed on.
+// HandOn ends the attempts of dead workers, so that others take their work at once. Dead
+// is asked with an identity, host/pid. It returns how many it handed on.
 func (f *Fleet) HandOn(ctx context.Context, dead func(identity string) bool) (int, error) {
 	handed := 0
 	for w, err := range f.Workflows(ctx, "ExecutionStatus = 'Running'") {
@@ -56,4 +59,26 @@ func (f *Fleet) handOn(ctx context.Context, id string, dead func(string) bool) (
 		}
 	}
 	return handed, nil
+}
+
+// Workflows yields what a query finds.
+func (f *Fleet) Workflows(ctx context.Context, query string) iter.Seq2[*workflowpb.WorkflowExecutionInfo, error] {
+	return func(yield func(*workflowpb.WorkflowExecutionInfo, error) bool) {
+		request := &workflowservice.ListWorkflowExecutionsRequest{Namespace: f.namespace(), PageSize: 100, Query: query}
+		for {
+			page, err := f.Client.ListWorkflow(ctx, request)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, info := range page.GetExecutions() {
+				if !yield(info, nil) {
+					return
+				}
+			}
+			if request.NextPageToken = page.GetNextPageToken(); len(request.NextPageToken) == 0 {
+				return
+			}
+		}
+	}
 }

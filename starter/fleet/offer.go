@@ -1,56 +1,56 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/starter/connect"
 )
 
-// NoWorker says that nobody polls a queue.
-type NoWorker struct {
+// NoWorkerError says that nobody polls a queue.
+type NoWorkerError struct {
 	Queue string
-	// Task is what was to run there, Pools are those that are served by workers which know it.
+	// Task was to run there; Pools are served by workers that know it.
 	Task  string
 	Pools []string
 }
 
 // Error says what to start.
-func (e *NoWorker) Error() string {
+func (e *NoWorkerError) Error() string {
 	if len(e.Pools) > 0 {
-		return fmt.Sprintf("no worker serves queue %s; task %s is offered on the pool %s: give --pool %s, or start another worker",
+		return fmt.Sprintf("no worker serves queue %s; task %s is offered on the pool %s: give the pool %s, or start another worker",
 			e.Queue, e.Task, strings.Join(e.Pools, ", "), e.Pools[0])
 	}
 	return fmt.Sprintf("no worker serves queue %s; start one with `gpumux worker -f gpumux.yaml` or `gpumux dev`", e.Queue)
 }
 
-// offering is how long a worker may take to say what it offers. One that is there takes milliseconds.
 const offering = 10 * time.Second
 
-// Offer asks one worker what it offers: its store, pools and tasks. It takes milliseconds while a worker is there, and is a
-// *NoWorker at once when there is none. Where the server has no standalone activities, a workflow asks.
+// Offer asks one worker what it offers. Without any it is a *NoWorkerError at once. Where
+// the server has no standalone activities, a workflow asks.
 func (f *Fleet) Offer(ctx context.Context) (gpumux.Describe, error) {
 	rung, err := f.Rung(ctx, gpumux.Queue)
 	if err != nil {
 		return gpumux.Describe{}, err
 	}
 	if !rung.Served() {
-		return gpumux.Describe{}, &NoWorker{Queue: gpumux.Queue}
+		return gpumux.Describe{}, &NoWorkerError{Queue: gpumux.Queue}
 	}
 	return f.ask(ctx, gpumux.Queue, offering)
 }
 
-// ask asks whoever serves a queue what it offers.
 func (f *Fleet) ask(ctx context.Context, queue string, patience time.Duration) (gpumux.Describe, error) {
 	var offer gpumux.Describe
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -74,7 +74,56 @@ func (f *Fleet) ask(ctx context.Context, queue string, patience time.Duration) (
 		err = asked.Get(ctx, &offer)
 	}
 	if err != nil {
-		return offer, fmt.Errorf("ask a worker what it offers: %w", connect.WithKeysHint(err))
+		return offer, fmt.Errorf("ask a worker what it offers: %w", WithKeysHint(err))
 	}
 	return offer, nil
+}
+
+// RunningItem is an item that runs in a slot, or the first of a micro-batch that does.
+type RunningItem struct {
+	Index int64 `json:"index"`
+	// Worker is its identity, Slot pool/number.
+	Worker string          `json:"worker"`
+	Slot   string          `json:"slot"`
+	Device string          `json:"device"`
+	For    gpumux.Duration `json:"for"`
+	// Progress is the beginning of the JSON that the item reported last.
+	Progress string `json:"progress,omitempty"`
+}
+
+// Running asks workers which items of a map they run, and leaves silent ones out.
+func (f *Fleet) Running(ctx context.Context, id string, workers []string) []RunningItem {
+	const patience = 3 * time.Second
+	found := make([][]RunningItem, len(workers))
+	var asking errgroup.Group
+	asking.SetLimit(askAtOnce)
+	for i, worker := range workers {
+		asking.Go(func() error {
+			offer, err := f.ask(ctx, contract.WorkerQueue(worker), patience)
+			for _, p := range offer.Pools {
+				for _, seat := range p.Seats {
+					if err == nil && seat.Map == id && seat.Item != nil {
+						found[i] = append(found[i], RunningItem{*seat.Item, worker, seat.Name, seat.Device, seat.For, seat.Progress})
+					}
+				}
+			}
+			return nil
+		})
+	}
+	_ = asking.Wait()
+	return slices.SortedFunc(slices.Values(slices.Concat(found...)), func(a, b RunningItem) int { return cmp.Compare(b.For, a.For) })
+}
+
+// Printed asks a worker what an item prints there.
+func (f *Fleet) Printed(ctx context.Context, worker string, in contract.OutputInput) (out contract.Output, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answering)
+	defer cancel()
+	asked, err := f.Client.ExecuteActivity(ctx, client.StartActivityOptions{
+		ID: "gpumux-output-" + rand.Text(), TaskQueue: contract.WorkerQueue(worker), Summary: "a client asks what an item prints",
+		ScheduleToCloseTimeout: answering, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
+	}, contract.ReadOutput, in)
+	if err == nil {
+		err = asked.Get(ctx, &out)
+	}
+	return out, err
 }

@@ -31,7 +31,7 @@ func ExampleStates() {
 		Server: func(context.Context, local.ServerOptions) (local.Server, error) {
 			return nil, errors.New("no server in this example")
 		},
-	}, starter.Map{ID: "sweep", Input: gpumux.MapInput{Range: &gpumux.Range{End: 100}}})
+	}, &starter.Map{ID: "sweep", Input: gpumux.MapInput{Range: &gpumux.Range{End: 100}}})
 	fmt.Println(err)
 	states, _ := local.States()
 	for _, s := range states {
@@ -53,10 +53,10 @@ func ExamplePools() {
 
 func ExampleFindTask() {
 	_, err := local.FindTask("embed.py", local.TaskOptions{})
-	var mistake *local.Mistake
+	var mistake *local.MistakeError
 	fmt.Println(errors.As(err, &mistake))
 	fmt.Println(err)
 	// Output:
 	// true
-	// TASK "embed.py": with --local write it as file.py:function, module:function or file.R:function, or give a command after --
+	// TASK "embed.py": write it as file.py:function, module:function or file.R:function, or give a command
 }

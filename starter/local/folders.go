@@ -4,18 +4,23 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/url"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store"
 )
 
-// Folder is where local state lies by default: parts below gpumux in XDG_STATE_HOME, else in ~/.local/state.
+// Folder is below gpumux in XDG_STATE_HOME, else in ~/.local/state.
 func Folder(parts ...string) (string, error) {
 	state := os.Getenv("XDG_STATE_HOME")
 	if !filepath.IsAbs(state) {
@@ -31,13 +36,13 @@ func Folder(parts ...string) (string, error) {
 // State is what is left of a map, or in use by one.
 type State struct {
 	ID string `json:"id"`
-	// State is running, interrupted (its command goes on with it), kept (its results were written; its own ID keeps it) or half
-	// removed (of no use any more).
+	// State is running, interrupted (its command goes on with it), kept (its results were
+	// written; its own ID keeps it) or half removed (of no use any more).
 	State string `json:"state"`
-	// Folder is where the map was started, and Command how; empty for a folder that lost its note.
+	// Folder is where the map was started, Command how.
 	Folder  string   `json:"folder,omitempty"`
 	Command []string `json:"command,omitempty"`
-	// Fingerprint tells what is mapped over what; see starter.Map. Output is the key of the results file in the store.
+	// Fingerprint is that of starter.Map, Output the key of the results file.
 	Fingerprint string `json:"fingerprint,omitempty"`
 	Output      string `json:"output,omitempty"`
 	Bytes       int64  `json:"bytes"`
@@ -49,7 +54,7 @@ type State struct {
 const (
 	// noteFile is the file of a map's folder that says how to go on with it.
 	noteFile = "map.json"
-	// removedSuffix is what the name of a folder that is being deleted ends with, which no map's ID does.
+	// removedSuffix ends the name of a folder that is being deleted; no ID ends so.
 	removedSuffix = "~"
 	halfRemoved   = "half removed"
 )
@@ -116,25 +121,24 @@ func stateAt(path string) State {
 	return s
 }
 
-// Store opens the store of the folder. Where the objects are encrypted it takes the keys, else nil.
+// Store opens the store of the folder.
 func (s State) Store(ctx context.Context, keys store.Keys) (*store.Store, error) {
 	st, err := store.Open(ctx, storeIn(s.Path), keys)
 	if err != nil {
-		return nil, &Unavailable{err}
+		return nil, &UnavailableError{err}
 	}
 	return st, nil
 }
 
-// storeIn is the URL of the store in a data folder.
 func storeIn(data string) string {
 	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(filepath.Join(data, "store"))}).String()
 }
 
-// Remove deletes the folder, which no process may be using. Finished items of the map that were not delivered are lost.
+// Remove deletes the folder with items that were not delivered.
 func (s State) Remove() error {
 	hold, _, err := claimFolder(s.Path, s.ID)
 	if err != nil {
-		return &Unavailable{err}
+		return &UnavailableError{err}
 	}
 	defer hold.release()
 	if err := removeFolder(s.Path); err != nil {
@@ -143,7 +147,7 @@ func (s State) Remove() error {
 	return nil
 }
 
-// removeFolder deletes a data folder. One that is only partly deleted has another name by then.
+// removeFolder renames a data folder before it deletes it.
 func removeFolder(data string) error {
 	gone := data + removedSuffix
 	err := os.RemoveAll(gone)
@@ -168,5 +172,104 @@ func (s *Session) note(fingerprint string) {
 	}
 	if err != nil {
 		s.say("note the command in %s: %v; `gpumux local` will not show it", s.Data, err)
+	}
+}
+
+// Results opens the store of a finished map and finds its newest results file there. Data
+// is the folder that the map's command named, if it did.
+func Results(ctx context.Context, data, id string, keys store.Keys) (st *store.Store, output string, err error) {
+	if data == "" {
+		data, err = Folder("local", id)
+	} else {
+		data, err = filepath.Abs(data)
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	folder := path.Join("maps", id)
+	runs, _ := os.ReadDir(filepath.Join(data, "store", folder)) // one that cannot be read has none
+	var newest time.Time
+	for _, run := range runs {
+		file := path.Join(folder, run.Name(), contract.ArraysOutput)
+		if info, err := os.Stat(filepath.Join(data, "store", file)); err == nil && info.ModTime().After(newest) {
+			newest, output = info.ModTime(), file
+		}
+	}
+	if output == "" {
+		return nil, "", mistake("there are no results of a finished map %s in %s; a local map keeps them if it was given an ID or a folder",
+			id, data)
+	}
+	if st, err = store.Open(ctx, storeIn(data), keys); err != nil {
+		return nil, "", &UnavailableError{err}
+	}
+	return st, output, nil
+}
+
+type hold struct{ file *os.File }
+
+const (
+	// lockFile names the process and the map that use a folder.
+	lockFile = "map.lock"
+	// leaveLimit is how long a map waits for a process that runs it and may be stopping.
+	leaveLimit, leaveCheck = 5 * time.Second, 50 * time.Millisecond
+)
+
+func holdFolder(ctx context.Context, data, id string) (*hold, error) {
+	ctx, cancel := context.WithTimeout(ctx, leaveLimit)
+	defer cancel()
+	for {
+		h, again, err := claimFolder(data, id)
+		if err == nil || !again {
+			return h, err
+		}
+		select {
+		case <-time.After(leaveCheck):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+// claimFolder claims a data folder, or says who has it, and whether that is the same map.
+func claimFolder(data, id string) (_ *hold, same bool, _ error) {
+	file, err := os.OpenFile(filepath.Join(data, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, false, fmt.Errorf("lock the state of map %s: %w; make the folder writable, or give another folder", id, err)
+	}
+	err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		defer file.Close()
+		var pid int
+		var other string
+		if _, err := fmt.Fscanln(file, &pid, &other); err == nil && other != id {
+			return nil, false, fmt.Errorf("%s is in use by process %d for map %s; give another folder, or wait for it", data, pid, other)
+		}
+		return nil, true, fmt.Errorf("this map runs already in process %d; wait for it, or stop it with `kill -INT %d` and give the command again "+
+			"to go on", pid, pid)
+	}
+	if err == nil {
+		err = file.Truncate(0)
+	}
+	if err == nil {
+		_, err = file.WriteAt(fmt.Appendf(nil, "%d %s\n", os.Getpid(), id), 0)
+	}
+	if err != nil {
+		return nil, false, errors.Join(fmt.Errorf("lock the state of map %s: %w", id, err), file.Close())
+	}
+	return &hold{file}, false, nil
+}
+
+func held(data string) bool {
+	file, err := os.Open(filepath.Join(data, lockFile))
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	return errors.Is(unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
+}
+
+func (h *hold) release() {
+	if h != nil {
+		_ = h.file.Close()
 	}
 }

@@ -28,7 +28,7 @@ func mapIn(t *testing.T, data, id string, between func()) error {
 		Server: func(context.Context, local.ServerOptions) (local.Server, error) {
 			between()
 			return nil, errAway
-		}}, starter.Map{ID: id, Input: gpumux.MapInput{Range: &gpumux.Range{End: 1}}})
+		}}, &starter.Map{ID: id, Input: gpumux.MapInput{Range: &gpumux.Range{End: 1}}})
 	return err
 }
 
@@ -39,8 +39,8 @@ func TestMap_OneProcessPerFolder(t *testing.T) {
 		err := mapIn(t, data, "embed-1", unwanted)
 		require.ErrorContains(t, err, "this map runs already in process "+strconv.Itoa(os.Getpid()))
 		require.NotContains(t, err.Error(), "--data")
-		require.ErrorAs(t, err, new(*local.Unavailable))
-		require.ErrorContains(t, mapIn(t, data, "other", unwanted), "for map embed-1; give another --data")
+		require.ErrorAs(t, err, new(*local.UnavailableError))
+		require.ErrorContains(t, mapIn(t, data, "other", unwanted), "for map embed-1; give another folder")
 	})
 	require.ErrorIs(t, err, errAway)
 	require.ErrorIs(t, mapIn(t, data, "other", func() {}), errAway, "the folder is free again")

@@ -1,43 +1,52 @@
+// Package local runs maps on this machine without a server of their own: it starts one,
+// and a worker.
+//
+// It owns the folder that keeps the state, the lock on it, the server and the worker in
+// this process, and going on after an interrupt. It never decides how a map runs, never
+// prints, and never deletes a folder that its caller named. Everything stops with
+// Session.Close.
 package local
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"runtime"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
 
-	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
 // Options say what runs on this machine.
 type Options struct {
-	// Server starts the embedded Temporal, such as embedded.Start of the module deploy/devserver.
+	// Server starts the embedded Temporal, such as embedded.Start.
 	Server func(ctx context.Context, o ServerOptions) (Server, error)
-	// ServerOptions are passed on to Server. Data is the folder of the whole state; default: for a map one of its own that Folder
-	// knows, else a temporary one, which goes with the session. Log is the worker's, too. Token is not for the caller to choose.
+	// ServerOptions are passed on to Server. Data is the folder of the whole state; default:
+	// one of the map's own, else a temporary one. Token is not for the caller to choose.
 	ServerOptions
-	// Public lets everybody on this machine use the server. Default: it asks for Session.Token.
+	// Public lets everybody on this machine in. Default: they need Session.Token.
 	Public bool
-	// Task is what the worker runs; Modules are, instead, all functions of a folder. Default: there is no worker.
+	// Task or Modules are what the worker runs. Default: there is no worker.
 	Task    *Task
 	Modules *config.Task
 	// Pools are the worker's. Default: Pools without names.
 	Pools []config.Pool
-	// Keys is the key file, or folder of them, that payloads and the store are encrypted with. Default: none.
+	// Keys is the key file, or folder of them, for payloads and store. Default: none.
 	Keys string
 	// StopTimeout is how long running chunks may go on at the end. Default 1 s.
 	StopTimeout time.Duration
-	// Last says that this process ends after Close. The server ends with it then, a second earlier than it could be stopped; nothing that
-	// is stored is lost.
+	// Last says that this process ends after Close. The server ends with it then, a second
+	// earlier than it could be stopped; nothing that is stored is lost.
 	Last bool
 	// Version is what the worker says of itself. Default "dev".
 	Version string
 	// Command is how the map is started again, for those who list what was interrupted.
 	Command []string
-	// Start starts the map. Default: starter.Starter.Start.
-	Start func(ctx context.Context, s *starter.Starter, m starter.Map) (*starter.Handle, error)
-	// Say is told what went wrong or has changed and stops nothing, in whole sentences. Default: nobody.
+	// Say is told what stops nothing. Default: nobody.
 	Say func(text string)
 }
 
@@ -63,8 +72,81 @@ type Server interface {
 	Address() string
 	// UI is the URL of the Web UI, or empty.
 	UI() string
-	// Key is what a page of the Web UI must be opened with, once, as ?key=; empty where it asks for none.
+	// Key opens a page of the Web UI, as ?key=; empty where it asks for none.
 	Key() string
 	// Stop closes everything; it may be called again.
 	Stop() error
+}
+
+// MistakeError says why what the caller asked for cannot be done as it was asked. It
+// lists everything that is wrong, in the words of the command line.
+type MistakeError struct{ Problems []string }
+
+// Error has a line for each problem.
+func (e *MistakeError) Error() string { return strings.Join(e.Problems, "\n  ") }
+
+func mistake(format string, args ...any) error {
+	return &MistakeError{[]string{fmt.Sprintf(format, args...)}}
+}
+
+// UnavailableError says that something which a run needs could not be reached or started.
+type UnavailableError struct{ Err error }
+
+// Error is the cause's.
+func (e *UnavailableError) Error() string { return e.Err.Error() }
+
+// Unwrap gives the cause.
+func (e *UnavailableError) Unwrap() error { return e.Err }
+
+func unavailable(format string, args ...any) error {
+	return &UnavailableError{fmt.Errorf(format, args...)}
+}
+
+const mostCPUSlots = 4
+
+// Pools makes a pool per name: the one called cpu on the CPU, others on the devices of
+// like, else on all GPUs, or on the CPU where noGPU says why. Default: one, gpu or cpu.
+// Zero values of like are the defaults.
+func Pools(names []string, like config.Pool) (pools []config.Pool, noGPU string) {
+	if len(like.Devices) == 0 {
+		noGPU = whyNoGPU()
+	}
+	if len(names) == 0 {
+		names = []string{"gpu"}
+		if noGPU != "" {
+			names = []string{"cpu"}
+		}
+	}
+	for _, name := range names {
+		pool, slots := like, 1
+		pool.Name = name
+		if len(like.Devices) == 0 {
+			pool.Devices = gpu.Selection{"all"}
+		}
+		if name == "cpu" || noGPU != "" {
+			pool.Devices = gpu.Selection{"cpu"}
+			if slots = min(runtime.GOMAXPROCS(0), mostCPUSlots); like.Sharing == "exclusive" {
+				slots = 1
+			}
+			if noGPU == "" && len(names) > 1 {
+				pool.Sharing = "" // it is meant for GPUs
+			}
+		}
+		pool.Slots = cmp.Or(like.Slots, config.Slots(slots))
+		pools = append(pools, pool)
+	}
+	return pools, noGPU
+}
+
+// whyNoGPU says why this machine has no GPU that tasks can use, or nothing.
+func whyNoGPU() string {
+	inventory, err := gpu.Open(gpu.Options{})
+	if err != nil {
+		return err.Error()
+	}
+	defer inventory.Close()
+	if _, err := inventory.Select(gpu.Selection{"all"}); err != nil {
+		return cmp.Or(inventory.Reason(), err.Error())
+	}
+	return ""
 }

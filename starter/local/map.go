@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,20 +13,21 @@ import (
 	"github.com/gpumux/gpumux/starter"
 )
 
-// Map starts a map of Options.Task, or goes on with the one that the same call started before, by the rules of package starter. The
-// task, its edition and the pools are put into m here. What it leaves for the next call is deleted once Session.Ended allows it.
-func Map(ctx context.Context, o Options, m starter.Map) (*Session, *starter.Handle, error) {
+// Map starts a map of Options.Task, or goes on with it, by the rules of package starter.
+// It fills in the task, its edition and the pools. Session.Ended says when its state can
+// go.
+func Map(ctx context.Context, o Options, m *starter.Map) (*Session, *starter.Handle, error) {
 	if o.Task == nil {
 		return nil, nil, mistake("TASK is missing")
 	}
 	o.fill(m.Input.Mode)
-	o.Task.put(&m)
+	o.Task.put(m)
 	m.Input.Ladder = nil
 	for _, pool := range o.Pools {
 		m.Input.Ladder = append(m.Input.Ladder, pool.Name)
 	}
 	made, own := m.ID == "", o.Data == ""
-	if err := o.place(&m); err != nil {
+	if err := o.place(m); err != nil {
 		return nil, nil, err
 	}
 	s, err := open(ctx, o, m.ID, func(s *Session) error {
@@ -34,7 +36,7 @@ func Map(ctx context.Context, o Options, m starter.Map) (*Session, *starter.Hand
 		}
 		// Before anything of it is handed out, which would fail and end the map.
 		if last, err := s.Open(s.ctx, m.ID); err == nil {
-			return last.Suits(m)
+			return last.Suits(*m)
 		}
 		return nil
 	})
@@ -42,7 +44,7 @@ func Map(ctx context.Context, o Options, m starter.Map) (*Session, *starter.Hand
 		return nil, nil, err
 	}
 	s.made, s.own = made, own
-	if err := s.start(m); err != nil {
+	if err := s.start(*m); err != nil {
 		s.Close(context.WithoutCancel(ctx))
 		return nil, nil, err
 	}
@@ -54,7 +56,7 @@ func (o *Options) place(m *starter.Map) (err error) {
 	switch {
 	case m.ID != "":
 	case m.Retry && o.Data != "":
-		m.ID = m.MadeID()
+		m.ID, _ = m.Identify()
 	default:
 		if m.ID, err = o.resolve(*m); err != nil {
 			return err
@@ -66,28 +68,23 @@ func (o *Options) place(m *starter.Map) (err error) {
 	return err
 }
 
-// start starts the session's map.
 func (s *Session) start(m starter.Map) (err error) {
 	if s.made {
 		if err := s.unname(&m); err != nil {
 			return err
 		}
 	}
-	if s.o.Start != nil {
-		s.handle, err = s.o.Start(s.ctx, s.Starter, m)
-	} else {
-		s.handle, err = s.Start(s.ctx, m)
-	}
-	if err != nil {
+	if s.handle, err = s.Start(s.ctx, m); err != nil {
 		return err
 	}
 	if s.own {
-		s.note(m.Fingerprint())
+		_, fingerprint := m.Identify()
+		s.note(fingerprint)
 	}
 	return s.reachable(m.Input.Ladder)
 }
 
-// unname takes the ID off a map that is to run anew, since its results were delivered, or that is to be found by its items.
+// unname takes the ID off a map that is to run anew or to be found by its items.
 func (s *Session) unname(m *starter.Map) error {
 	if m.Retry {
 		m.ID = "" // the map that is here, whatever its options were
@@ -95,16 +92,16 @@ func (s *Session) unname(m *starter.Map) error {
 	}
 	last, err := s.Open(s.ctx, m.ID)
 	switch {
-	case errors.As(err, new(*starter.NotFound)):
+	case errors.As(err, new(*starter.NotFoundError)):
 	case err != nil:
-		return &Unavailable{err}
+		return &UnavailableError{err}
 	case s.delivered(last):
 		m.ID = ""
 	}
 	return nil
 }
 
-// reachable makes sure that a map which goes on has a pool of this session's worker for each of its own.
+// reachable checks that the worker has the pools of a map that goes on.
 func (s *Session) reachable(pools []string) error {
 	if s.handle.Entry != starter.Attached {
 		return nil
@@ -115,39 +112,39 @@ func (s *Session) reachable(pools []string) error {
 	}
 	for _, pool := range in.Rungs() {
 		if !slices.Contains(pools, pool) {
-			return mistake("map %s goes on with the pools that it was started with; give --pool %s", s.handle.ID, strings.Join(in.Rungs(), ","))
+			return mistake("map %s goes on with the pools that it was started with; give the pools %s", s.handle.ID, strings.Join(in.Rungs(), ","))
 		}
 	}
 	return nil
 }
 
-// alone makes sure that the data folder holds no other unfinished map, which this worker would fail for want of its task.
+// alone checks that the folder holds no other unfinished map, which would lack its task.
 func (s *Session) alone(id string) error {
 	maps, err := s.List(s.ctx, starter.ListOptions{Running: true})
 	if err != nil {
-		return &Unavailable{err}
+		return &UnavailableError{err}
 	}
 	for _, m := range maps {
 		if m.ID != id {
-			return mistake("--data %s holds the unfinished map %s of task %s; give that map's command again first (with --id %s if its task has changed), or another --data",
+			return mistake("%s holds the unfinished map %s of task %s; give that map's command again first (with the ID %s if its task has changed), or give another folder",
 				s.Data, m.ID, m.Task, m.ID)
 		}
 	}
 	return nil
 }
 
-// Ended says that the session's map is over, with which error, and whether its results were delivered, so that Map need not give them
-// again. Nothing is left to go on with, and Close deletes the folder, where this package chose it and the map's ID, all items succeeded
-// (there is no error) and the results are delivered; and where the input was bad from the start.
+// Ended says how the session's map ended, and whether its results were delivered. Close
+// deletes a folder and ID of this package's choice when all items succeeded and were
+// delivered, or when the input was bad from the start.
 func (s *Session) Ended(delivered bool, err error) {
 	if delivered {
 		s.deliver()
 	}
-	var failed *starter.MapFailed
+	var ended *starter.EndedError
 	switch {
 	case !s.own:
-	case errors.As(err, &failed) && failed.Fault.Kind == gpumux.BadInput:
-		s.useless = s.fresh && s.resultless()
+	case errors.As(err, &ended) && ended.Fault.Kind == gpumux.BadInput:
+		s.useless = s.resultless()
 	case s.made:
 		s.useless = delivered && err == nil
 	}
@@ -159,16 +156,13 @@ func (s *Session) resultless() bool {
 	return err == nil && len(parts) == 0
 }
 
-// mark is the file that says which run of a map has had its results delivered.
 func (s *Session) mark(id string) string { return filepath.Join(s.Data, "delivered", id) }
 
-// delivered reports whether the results of a run were delivered.
 func (s *Session) delivered(h *starter.Handle) bool {
 	run, err := os.ReadFile(s.mark(h.ID))
 	return err == nil && strings.TrimSpace(string(run)) == h.FirstRunID()
 }
 
-// deliver notes that the results of the map's run were delivered. Without the note they are given once more.
 func (s *Session) deliver() {
 	mark := s.mark(s.handle.ID)
 	err := os.MkdirAll(filepath.Dir(mark), 0o700)
@@ -178,4 +172,64 @@ func (s *Session) deliver() {
 	if err != nil {
 		s.say("note that the results are written: %v; the same command writes them again", err)
 	}
+}
+
+// resolve gives a map its made ID. A retry takes up the latest map of the task over these
+// items, whatever its edition and options; there must be one. A new edition makes a new
+// map, and people are told.
+func (o *Options) resolve(m starter.Map) (string, error) {
+	id, fingerprint := m.Identify()
+	root, err := Folder("local")
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(filepath.Join(root, id)); err == nil {
+		return id, nil
+	}
+	if m.Retry {
+		return retryable(m.Input.Task, fingerprint)
+	}
+	if other, ok := earlier(root, id, m.Edition); ok {
+		o.Say(fmt.Sprintf("%s, or what it imports, has changed since map %s was stopped, so this is a new map; "+
+			"to go on with that one, put the code back as it was and give the same command", m.Input.Task, other))
+	}
+	return id, nil
+}
+
+// earlier is the newest such map that was stopped with another edition.
+func earlier(root, id, edition string) (newest string, found bool) {
+	base, ok := strings.CutSuffix(id, "-"+edition)
+	if !ok || edition == "" {
+		return "", false
+	}
+	folders, err := filepath.Glob(filepath.Join(root, base+"-??????"))
+	if err != nil {
+		return "", false
+	}
+	var changed int64
+	for _, folder := range folders {
+		other := filepath.Base(folder)
+		info, err := os.Stat(folder)
+		if err != nil || other == id || info.ModTime().UnixNano() < changed {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(folder, "delivered", other)); err != nil {
+			newest, changed, found = other, info.ModTime().UnixNano(), true
+		}
+	}
+	return newest, found
+}
+
+// retryable is the ID of the local map of a fingerprint that was used last.
+func retryable(task, fingerprint string) (string, error) {
+	states, err := States()
+	if err != nil {
+		return "", err
+	}
+	for _, s := range states {
+		if s.Fingerprint == fingerprint && s.State != halfRemoved {
+			return s.ID, nil
+		}
+	}
+	return "", mistake("%v; a local map whose items all succeeded leaves nothing behind", &starter.NothingToRetryError{Task: task})
 }

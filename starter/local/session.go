@@ -6,26 +6,29 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
+	"golang.org/x/sys/unix"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/starter"
-	"github.com/gpumux/gpumux/starter/connect"
+	"github.com/gpumux/gpumux/starter/fleet"
 	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-// Session is a server and perhaps a worker in this process, with a data folder that may outlive them.
+// Session is a server and perhaps a worker in this process, with a data folder.
 type Session struct {
 	*starter.Starter
 	Server Server
@@ -38,18 +41,17 @@ type Session struct {
 	ctx      context.Context
 	end      context.CancelCauseFunc
 	watching sync.WaitGroup
-	// hold keeps others out of a map's folder; fresh says that the folder was not there before.
-	hold  *hold
-	fresh bool
-	// handle is of the map that the session is for, if it is for one. Made says that its ID is of this package's making, own that the
-	// folder is.
+	// hold keeps others out of the folder.
+	hold *hold
+	// handle is of the map that the session is for, if it is for one. Made says that its ID
+	// is of this package's making, own that the folder is.
 	handle    *starter.Handle
 	made, own bool
 	// useless says that nothing needs the folder after Close.
 	useless bool
 }
 
-// Open starts a server and, for a Task or Modules, a worker. With a Task the folder must hold no map that still runs.
+// Open starts a server and, for a Task or Modules, a worker.
 func Open(ctx context.Context, o Options) (*Session, error) {
 	o.fill("")
 	temporary := o.Data == ""
@@ -75,7 +77,6 @@ func Open(ctx context.Context, o Options) (*Session, error) {
 	return s, nil
 }
 
-// fill puts the defaults in place.
 func (o *Options) fill(mode gpumux.Mode) {
 	if o.Say == nil {
 		o.Say = func(string) {}
@@ -85,8 +86,8 @@ func (o *Options) fill(mode gpumux.Mode) {
 	}
 }
 
-// open checks the worker's set-up, starts the server and, when check finds nothing amiss, the worker. What it started is stopped
-// again when it fails. Owner is the map that the folder is for, or empty.
+// open checks the set-up, starts the server and, if check agrees, the worker. A failure
+// stops what was started. Owner is the folder's map, or empty.
 func open(ctx context.Context, o Options, owner string, check func(*Session) error) (_ *Session, err error) {
 	s := &Session{o: o}
 	if s.Data, err = filepath.Abs(o.Data); err != nil {
@@ -96,10 +97,8 @@ func open(ctx context.Context, o Options, owner string, check func(*Session) err
 	if err != nil {
 		return nil, err
 	}
-	_, err = os.Lstat(s.Data)
-	s.fresh = errors.Is(err, fs.ErrNotExist)
 	if err := os.MkdirAll(s.Data, 0o700); err != nil {
-		return nil, unavailable("make the data folder: %w; give another with --data", err)
+		return nil, unavailable("make the data folder: %w; give another folder", err)
 	}
 	// The folder may be the user's own and open; what lies in it is not.
 	private := filepath.Join(s.Data, "store")
@@ -107,7 +106,7 @@ func open(ctx context.Context, o Options, owner string, check func(*Session) err
 		err = os.Chmod(private, 0o700)
 	}
 	if err != nil {
-		return nil, unavailable("make a folder that others cannot enter: %w; give another with --data", err)
+		return nil, unavailable("make a folder that others cannot enter: %w; give another folder", err)
 	}
 	s.ctx, s.end = context.WithCancelCause(ctx)
 	defer func() {
@@ -117,7 +116,7 @@ func open(ctx context.Context, o Options, owner string, check func(*Session) err
 	}()
 	if owner != "" {
 		if s.hold, err = holdFolder(ctx, s.Data, owner); err != nil {
-			return nil, &Unavailable{err}
+			return nil, &UnavailableError{err}
 		}
 	}
 	if err := s.connect(conf, keys); err != nil {
@@ -129,7 +128,6 @@ func open(ctx context.Context, o Options, owner string, check func(*Session) err
 	return s, s.serve()
 }
 
-// configure reads the keys, which may be nil, and finds mistakes in tasks and pools before a server is started for them.
 func (s *Session) configure(ctx context.Context) (*codec.Keys, config.Config, error) {
 	conf := config.Config{Store: storeIn(s.Data), Pools: s.o.Pools, Codec: config.Codec{Keys: s.o.Keys}}
 	switch {
@@ -146,7 +144,7 @@ func (s *Session) configure(ctx context.Context) (*codec.Keys, config.Config, er
 	}
 	keys, err := conf.Keys()
 	if err != nil {
-		return nil, conf, mistake("--keys: %v", err)
+		return nil, conf, mistake("keys: %v", err)
 	}
 	if conf.Tasks == nil {
 		return keys, conf, nil
@@ -157,7 +155,7 @@ func (s *Session) configure(ctx context.Context) (*codec.Keys, config.Config, er
 	return keys, conf, startable(ctx, conf.Tasks)
 }
 
-// check finds what keeps a worker of this configuration from starting on this machine: a *config.Error lists every mistake.
+// check returns why such a worker cannot start on this machine.
 func check(conf config.Config) error {
 	inventory, err := gpu.Open(gpu.Options{})
 	if err != nil {
@@ -166,7 +164,6 @@ func check(conf config.Config) error {
 	return errors.Join(conf.Validate(inventory), inventory.Close())
 }
 
-// connect starts the server, opens the store and makes the worker.
 func (s *Session) connect(conf config.Config, keys *codec.Keys) error {
 	if !s.o.Public {
 		s.Token = rand.Text()
@@ -175,7 +172,7 @@ func (s *Session) connect(conf config.Config, keys *codec.Keys) error {
 	options.Data, options.Token = s.Data, s.Token
 	server, err := s.o.Server(s.ctx, options)
 	if err != nil {
-		return &Unavailable{err}
+		return &UnavailableError{err}
 	}
 	s.Server = server
 	var payloads converter.PayloadCodec
@@ -185,10 +182,10 @@ func (s *Session) connect(conf config.Config, keys *codec.Keys) error {
 	}
 	st, err := store.Open(s.ctx, conf.Store, objects)
 	if err != nil {
-		return &Unavailable{err}
+		return &UnavailableError{err}
 	}
 	s.Starter = &starter.Starter{Store: st, Converter: codec.Converter(nil, payloads)}
-	s.Client, err = connect.Dial(s.ctx, connect.Options{Address: server.Address(), Namespace: client.DefaultNamespace, Plain: true,
+	s.Client, err = fleet.Dial(s.ctx, fleet.Options{Address: server.Address(), Namespace: client.DefaultNamespace, Plain: true,
 		Token: s.Token, Timeout: 15 * time.Second, Codec: payloads})
 	if err != nil || conf.Tasks == nil {
 		return err
@@ -198,7 +195,6 @@ func (s *Session) connect(conf config.Config, keys *codec.Keys) error {
 	return err
 }
 
-// serve starts the worker, if there is one.
 func (s *Session) serve() error {
 	if s.worker == nil {
 		return nil
@@ -224,16 +220,15 @@ func (s *Session) serve() error {
 	return nil
 }
 
-// Context ends with that of Open or Map, with Close, or when the worker can serve no more, with the reason as its cause.
+// Context ends with Open's or Map's, with Close, or when the worker fails.
 func (s *Session) Context() context.Context { return s.ctx }
 
 // Describe says what the worker offers; there must be one.
 func (s *Session) Describe() gpumux.Describe { return s.worker.Describe() }
 
-// Close stops worker and server, and lets go of the folder. When ctx ends it leaves them to die with the process, which loses nothing
-// that is stored.
+// Close stops worker and server, and lets go of the folder. When ctx ends it leaves them
+// to die with the process, which loses nothing that is stored.
 func (s *Session) Close(ctx context.Context) {
-	s.hold.leave()
 	s.end(nil)
 	if s.worker != nil {
 		if err := s.worker.Stop(ctx); err != nil && ctx.Err() == nil {
@@ -263,3 +258,51 @@ func (s *Session) Close(ctx context.Context) {
 }
 
 func (s *Session) say(format string, args ...any) { s.o.Say(fmt.Sprintf(format, args...)) }
+
+const (
+	// roomEvery is how often the disk is looked at, leastRoom its least free bytes.
+	roomEvery = 2 * time.Second
+	leastRoom = 1 << 20
+)
+
+// tellRoom says when the disk of a session's state fills up, since server and store then
+// wait without a word, and when there is room again. It ends with the session's context.
+func (s *Session) tellRoom() {
+	tick := time.NewTicker(roomEvery)
+	defer tick.Stop()
+	full := false
+	for {
+		if free, ok := freeBytes(s.Data); ok && (free < leastRoom) != full {
+			if full = !full; full {
+				s.say("the disk of %s is full (%s left): the map waits until there is room", s.Data, gpumux.Size(free))
+			} else {
+				s.say("there is room on the disk of %s again", s.Data)
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-s.ctx.Done():
+			return
+		}
+	}
+}
+
+func freeBytes(folder string) (int64, bool) {
+	var disk unix.Statfs_t
+	if unix.Statfs(folder, &disk) != nil {
+		return 0, false
+	}
+	return int64(disk.Bavail) * int64(disk.Bsize), true
+}
+
+// dead reports whether a worker, host/pid, ran on this host and has ended. Its server's
+// data folder is held by this process.
+func dead(identity string) bool {
+	host, number, found := strings.Cut(identity, "/")
+	here, err := os.Hostname()
+	if !found || err != nil || host != here {
+		return false
+	}
+	pid, err := strconv.Atoi(number)
+	return err == nil && pid > 0 && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
+}

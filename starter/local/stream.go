@@ -22,32 +22,27 @@ import (
 
 // StreamOptions say what Stream runs over which items.
 type StreamOptions struct {
-	// Items calls give with each item as it comes, which give copies, and returns after the last one. What is wrong with the line of an
-	// item, which is nil then, becomes the item's fault.
+	// Items calls give with each item, which give copies, or with what is wrong with its
+	// line, and returns after the last one.
 	Items func(give func(item []byte, wrong *items.SourceError) error) error
-	// Unordered yields each result as soon as it is there. Default: in the order of the items.
+	// Unordered yields each result at once. Default: in the order of the items.
 	Unordered bool
-	// The others are those of gpumux.MapInput.
-	Mode     gpumux.Mode
-	Timeout  time.Duration
-	Attempts int
-	Arg      json.RawMessage
-	Key      string
-	WithItem bool
+	// Input has the options of the items: Mode, Timeout, Attempts, Arg, Key and WithItem.
+	Input gpumux.MapInput
 }
 
 const (
-	// mostAhead bounds what is read and not yet yielded, in bytes. An item counts at least leastWeight, for its result.
+	// mostAhead bounds what is read ahead, in bytes; an item counts leastWeight more.
 	mostAhead   = 64 << 20
 	leastWeight = 16 << 10
-	// share is the time for which one slot takes items ahead of others, mostShare the most of them.
+	// share is the time for which one slot takes items ahead, at most mostShare.
 	share     = 50 * time.Millisecond
 	mostShare = 256
 )
 
-// Stream runs Options.Task over items as they come, in the slots of the first of Options.Pools, and yields the results as lines of JSON
-// like those of starter.Handle.FollowLines. It needs no server and keeps nothing: what was not yielded when it ends is lost. An error of
-// Items comes after the results of the items before it.
+// Stream runs Options.Task over items as they come, in the slots of the first pool, and
+// yields results as lines. It needs no server and keeps nothing. An error of Items comes
+// after the results of the items before it.
 func Stream(ctx context.Context, o Options, in StreamOptions) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		enough := false
@@ -62,7 +57,7 @@ func Stream(ctx context.Context, o Options, in StreamOptions) iter.Seq2[[]byte, 
 }
 
 func stream(ctx context.Context, o Options, in StreamOptions, yield func([]byte) bool) (err error) {
-	o.fill(in.Mode)
+	o.fill(in.Input.Mode)
 	_, conf, err := (&Session{o: o}).configure(ctx)
 	if err != nil {
 		return err
@@ -85,7 +80,6 @@ func stream(ctx context.Context, o Options, in StreamOptions, yield func([]byte)
 	return s.run(ctx, yield)
 }
 
-// streaming is one call of Stream.
 type streaming struct {
 	StreamOptions
 	worker     *workers.Worker
@@ -129,7 +123,6 @@ func (s *streaming) run(ctx context.Context, yield func([]byte) bool) error {
 	return cmp.Or(err, s.failed)
 }
 
-// read queues the items.
 func (s *streaming) read(ctx context.Context) error {
 	defer close(s.queue)
 	var index int64
@@ -148,19 +141,17 @@ func (s *streaming) read(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// refusal is the result of an item whose line is wrong.
 func (s *streaming) refusal(wrong items.SourceError) gpumux.Result {
 	fault := &gpumux.Fault{Kind: gpumux.BadInput, Op: "read", Task: s.task, Item: wrong.Text, Hint: wrong.Hint}
 	wrong.Text, wrong.Hint = "", ""
 	fault.Message = wrong.Error()
 	result := gpumux.Result{Fault: fault}
-	if s.Key != "" {
+	if s.Input.Key != "" {
 		result.Key = json.RawMessage("null")
 	}
 	return result
 }
 
-// deliver hands on the result of an item.
 func (s *streaming) deliver(ctx context.Context, of streamed, r gpumux.Result) error {
 	r.Index = of.index
 	line, err := results.Append(nil, r)
@@ -174,8 +165,8 @@ func (s *streaming) deliver(ctx context.Context, of streamed, r gpumux.Result) e
 	return nil
 }
 
-// serve runs items in one slot after the other.
 func (s *streaming) serve(ctx context.Context) error {
+	in := s.Input
 	for {
 		batch := s.take(ctx)
 		if len(batch) == 0 {
@@ -188,8 +179,9 @@ func (s *streaming) serve(ctx context.Context) error {
 		began := time.Now()
 		var failed error
 		err := s.worker.RunDirect(ctx, s.pool, workers.Direct{
-			Task: s.task, Mode: s.Mode, Timeout: s.Timeout, Attempts: s.Attempts, Arg: s.Arg, Items: items, Key: s.Key, WithItem: s.WithItem,
-			Done: func(r gpumux.Result) { failed = cmp.Or(failed, s.deliver(ctx, batch[r.Index], r)) },
+			Task: s.task, Mode: in.Mode, Timeout: time.Duration(in.Timeout), Attempts: in.Attempts, Arg: in.Arg, Items: items, Key: in.Key,
+			WithItem: in.WithItem,
+			Done:     func(r gpumux.Result) { failed = cmp.Or(failed, s.deliver(ctx, batch[r.Index], r)) },
 		})
 		if err = cmp.Or(err, failed); err != nil {
 			return fmt.Errorf("items from %d on: %w", batch[0].index, err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter/local"
 	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/workers/config"
@@ -90,7 +91,7 @@ func TestStream_InOrderWithFaults(t *testing.T) {
 func TestStream_ABadLineCostsOneItem(t *testing.T) {
 	wrong := &store.SourceError{Name: "items.jsonl", Line: 2, Problem: "not JSON", Text: "{", Hint: "write JSON"}
 	for _, key := range []string{"", "id"} {
-		lines, err := streamOver(t, local.StreamOptions{Key: key, Items: func(give taking) error {
+		lines, err := streamOver(t, local.StreamOptions{Input: gpumux.MapInput{Key: key}, Items: func(give taking) error {
 			return errors.Join(items(`{"id":"a"}`)(give), give(nil, wrong), items(`{"id":"b"}`)(give))
 		}})
 		require.NoError(t, err)

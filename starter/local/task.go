@@ -1,11 +1,16 @@
 package local
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"time"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/workers/config"
@@ -17,11 +22,11 @@ import (
 type Task struct {
 	// Name is what maps and workers call it.
 	Name string
-	// Edition tells versions of its code apart, and of its reduce's where that is a task, too. It is of the time of FindTask.
+	// Edition is that of the code, and of the reduce task's, at the time of FindTask.
 	Edition string
 
 	config config.Task
-	// dir is the folder that was current; scope tells tasks of the same name in different places apart.
+	// dir was the current folder; scope tells tasks of one name apart.
 	dir, scope string
 	code       edition.Code
 	// wanted is the edition that the processes of a map must have.
@@ -31,22 +36,20 @@ type Task struct {
 
 // TaskOptions say how a task runs where the defaults do not do.
 type TaskOptions struct {
-	// Command is a program and its arguments, which is the task then. Output is json (default) or text: what it prints is the result.
+	// Command is a program with arguments. Output is json (default) or text.
 	Command []string
 	Output  string
 	// Python is the interpreter of a function. Default python3.
 	Python string
 	// Fresh is how the process of a fresh item comes to be. Default launch.Fork.
 	Fresh launch.Fresh
-	// Mode is the map's.
-	Mode gpumux.Mode
 	// PassEnv are the variables of this environment that the task sees.
 	PassEnv []string
-	// Reduce is the map's: one of gpumux.Reduces, or another task.
+	// Reduce is the map's: one of contract.Reduces, or another task.
 	Reduce string
 }
 
-// FindTask finds a function, written as file.py:function, module:function or file.R:function, or a command. Its errors are *Mistake.
+// FindTask finds file.py:function, module:function, file.R:function or a command.
 func FindTask(name string, o TaskOptions) (*Task, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -54,11 +57,8 @@ func FindTask(name string, o TaskOptions) (*Task, error) {
 	}
 	t := &Task{dir: dir, config: config.Task{PassEnv: o.PassEnv}}
 	if len(o.Command) > 0 {
-		err = t.command(o)
-	} else {
-		err = t.function(name, o)
-	}
-	if err != nil {
+		t.command(o)
+	} else if err := t.function(name, o); err != nil {
 		return nil, err
 	}
 	t.Edition, t.wanted = t.code.Named(), t.code.Edition()
@@ -67,23 +67,14 @@ func FindTask(name string, o TaskOptions) (*Task, error) {
 	}
 	t.reduce, err = FindTask(o.Reduce, TaskOptions{Python: o.Python, Fresh: o.Fresh, PassEnv: o.PassEnv})
 	if err != nil || o.Output != "" {
-		return nil, mistake("--reduce %s: give one of %s, or file.py:function, module:function or file.R:function of a function that makes one value of a pair [a, b]",
-			o.Reduce, strings.Join(gpumux.Reduces(), ", "))
+		return nil, mistake("reduce %s: give one of %s, or file.py:function, module:function or file.R:function of a function that makes one value of a pair [a, b]",
+			o.Reduce, strings.Join(contract.Reduces(), ", "))
 	}
 	t.Edition = edition.Join(t.Edition, t.reduce.Edition)
 	return t, nil
 }
 
-// command makes a task of a command.
-func (t *Task) command(o TaskOptions) error {
-	switch {
-	case o.Python != "":
-		return mistake("--python is for a Python TASK; the command after -- starts by itself")
-	case o.Fresh != "":
-		return mistake("--fresh is for a Python TASK; the command after -- starts anew for every item")
-	case o.Mode == gpumux.Persistent:
-		return mistake("--mode persistent: a command runs once per item, so it is always fresh")
-	}
+func (t *Task) command(o TaskOptions) {
 	t.Name = filepath.Base(o.Command[0])
 	t.config.Command, t.config.Output = o.Command, o.Output
 	t.scope = strings.Join(append([]string{t.dir}, o.Command...), "\x00")
@@ -91,28 +82,21 @@ func (t *Task) command(o TaskOptions) error {
 		t.scope += "\x00\x00text" // what it prints is another result
 	}
 	t.code = edition.Code{Dir: t.dir, Command: o.Command}
-	return nil
 }
 
 // function makes a task of file.py:function, module:function or file.R:function.
 func (t *Task) function(name string, o TaskOptions) error {
-	if o.Output != "" {
-		return mistake("--output is for a command after --; a function returns what its result is")
-	}
 	at := strings.LastIndex(name, ":")
 	if at < 1 || at == len(name)-1 {
-		return mistake("TASK %q: with --local write it as file.py:function, module:function or file.R:function, or give a command after --", name)
+		return mistake("TASK %q: write it as file.py:function, module:function or file.R:function, or give a command", name)
 	}
 	target := name[:at]
 	t.Name, t.scope = name, t.dir
 	isR := strings.HasSuffix(target, ".R")
-	switch {
-	case !isR:
-		t.config.Python, t.config.Interpreter, t.config.Fresh = name, o.Python, o.Fresh
-	case o.Python != "" || o.Fresh != "":
-		return mistake("TASK %s is R; --python and --fresh are for Python", name)
-	default:
+	if isR {
 		t.config.R = name
+	} else {
+		t.config.Python, t.config.Interpreter, t.config.Fresh = name, o.Python, o.Fresh
 	}
 	if isR || strings.HasSuffix(target, ".py") {
 		file := target
@@ -132,7 +116,6 @@ func (t *Task) function(name string, o TaskOptions) error {
 // Files are the paths of the files that the task is made of.
 func (t *Task) Files() []string { return t.code.Files() }
 
-// tasks are what a worker knows that runs the task.
 func (t *Task) tasks() map[string]config.Task {
 	tasks := map[string]config.Task{t.Name: t.config}
 	if t.reduce != nil {
@@ -141,10 +124,56 @@ func (t *Task) tasks() map[string]config.Task {
 	return tasks
 }
 
-// put makes it the task of a map.
 func (t *Task) put(m *starter.Map) {
 	m.Input.Task, m.Scope, m.Edition, m.Input.Edition = t.Name, t.scope, t.Edition, t.wanted
 	if t.reduce != nil {
 		m.Input.Reduce = t.reduce.Name
 	}
+}
+
+const probing = 2 * time.Minute
+
+// pythonVersion matches a Python's answer, perhaps behind words of a script.
+var pythonVersion = regexp.MustCompile(`(?m)^\d+\.\d+\.\d+ .*$`)
+
+// CheckPython starts an interpreter. Fix says what to do where tasks cannot run in it,
+// else it is empty; said is its version and path, or what came instead.
+func CheckPython(ctx context.Context, python string) (said, fix string) {
+	ctx, cancel := context.WithTimeout(ctx, probing)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, python, "-c",
+		"import sys; print('%d.%d.%d' % sys.version_info[:3], sys.executable); sys.exit(sys.version_info < (3, 9))").CombinedOutput()
+	version := pythonVersion.Find(out)
+	said = cmp.Or(string(version), string(out))
+	var exit *exec.ExitError
+	switch {
+	case version != nil && err != nil:
+		fix = "gpumux needs Python 3.9 or newer; give another Python"
+	case version != nil:
+	case err == nil, errors.As(err, &exit) && len(out) > 0:
+		fix = "this is not how Python 3.9 or newer answers; give another Python"
+	default:
+		said, fix = err.Error(), "install Python 3.9 or newer, or give another Python; commands need none"
+	}
+	const limit = 200
+	said = strings.Join(strings.Fields(said), " ")
+	if long := []rune(said); len(long) > limit {
+		said = string(long[:limit-1]) + "…"
+	}
+	return said, fix
+}
+
+func startable(ctx context.Context, tasks map[string]config.Task) error {
+	tried := map[string]bool{"": true}
+	for _, task := range tasks {
+		python := task.Interpreter
+		if tried[python] {
+			continue
+		}
+		tried[python] = true
+		if said, fix := CheckPython(ctx, python); fix != "" {
+			return mistake("Python %s: %s; %s", python, cmp.Or(said, "it said nothing when asked for its version"), fix)
+		}
+	}
+	return nil
 }

@@ -97,7 +97,7 @@ func choose(all, named []string, file string) (at []int, err error) {
 		i := slices.Index(all, name)
 		if i >= 0 && slices.Contains(all[i+1:], name) {
 			return nil, &items.SourceError{Name: file, Problem: fmt.Sprintf("two columns are named %q", name),
-				Hint: "rename one, or leave them out with --columns"}
+				Hint: "rename one, or name the columns to read"}
 		}
 		if i < 0 {
 			return nil, &items.SourceError{Name: file, Problem: fmt.Sprintf("there is no column %q", name),

@@ -120,7 +120,7 @@ func (w *npyWriter) allowNaN() error {
 		}
 	}
 	if w.row.Type != 'f' {
-		return fmt.Errorf("item %s failed, and %s%d has no NaN for its row; write .parquet or .jsonl, or run what failed again with --retry",
+		return fmt.Errorf("item %s failed, and %s%d has no NaN for its row; write .parquet or .jsonl, or run what failed again",
 			w.failed[0], string(w.row.Type), w.row.Size)
 	}
 	copy(w.row.Data, bytes.Repeat(nan[w.row.Size], len(w.row.Data)/w.row.Size))

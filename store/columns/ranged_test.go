@@ -170,7 +170,7 @@ func TestItems_RefusesTwoColumnsOfOneName(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, to.Close())
 	_, err = rowsOf(t, file.Bytes(), "x.arrow")
-	require.ErrorContains(t, err, `x.arrow: two columns are named "a"; rename one, or leave them out with --columns`)
+	require.ErrorContains(t, err, `x.arrow: two columns are named "a"; rename one, or name the columns to read`)
 	_, err = rowsOf(t, file.Bytes(), "x.arrow", "b")
 	require.NoError(t, err)
 }

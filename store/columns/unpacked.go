@@ -25,7 +25,7 @@ func tooLarge(what string, stored, unpacked int64) error {
 	}
 	return &items.SourceError{Problem: fmt.Sprintf("%s of %s needs %s of memory, and above %s that may be at most %d times as much",
 		what, gpumux.Size(stored), gpumux.Size(unpacked), gpumux.Size(mostUnpacked), mostGrowth),
-		Hint: "write the file anew with fewer rows in each (row_group_size or max_chunksize in pyarrow), or leave columns out with --columns"}
+		Hint: "write the file anew with fewer rows in each (row_group_size or max_chunksize in pyarrow), or name the columns to read"}
 }
 
 // boundedMemory allocates what a row group or a batch may take. Parquet's reader frees

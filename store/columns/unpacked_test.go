@@ -55,8 +55,8 @@ func TestItems_RefusesWhatUnpacksToFarMore(t *testing.T) {
 		var mistake *items.SourceError
 		require.ErrorAs(t, err, &mistake)
 		require.Regexp(t, "^"+name+`: (row group 0|a batch) of [0-9.]+ ?[kK]?i?B needs [0-9.]+ ?Mi?B of memory, and above 1 ?Mi?B that may be `+
-			`at most 64 times as much; write the file anew with fewer rows in each \(row_group_size or max_chunksize in pyarrow\), or leave `+
-			`columns out with --columns$`, err.Error())
+			`at most 64 times as much; write the file anew with fewer rows in each \(row_group_size or max_chunksize in pyarrow\), or `+
+			`name the columns to read$`, err.Error())
 	}
 	text, err := rowsOf(t, zeros(t, 1_000_000)["x.parquet"], "x.parquet", "i")
 	require.NoError(t, err, "columns that nobody wants do not count")

@@ -8,17 +8,17 @@ import (
 )
 
 const (
-	// atWork is the share of the slots that must work for time to count; of many, one is often between two chunks.
+	// atWork is the share of slots that must work for time to count: some change chunks.
 	atWork = 7.0 / 8
 	// stretchLeast is the least length of a stretch, so short items cost little.
 	stretchLeast = 5 * time.Millisecond
 	// stretches is the least number of them per slot in a measurement.
 	stretches = 2
-	// hungry is how many times longer than a measurement the slots may lack work before the meter reports that.
+	// hungry is for how many measurements slots may lack work before that is reported.
 	hungry = 20
 )
 
-// meter measures the throughput of a pool: items per second of one task, while all slots have work.
+// meter measures a pool's items per second of one task, while all slots have work.
 //
 // Time counts only while all slots work on the task: none waits for a chunk, starts its process or is surplus, no other task runs
 // beside it and no call has a whole device. A stretch is the time from one result of a slot to a later one of the same call. Its items
@@ -27,7 +27,7 @@ type meter struct {
 	now func() time.Time
 	// length is the time for which all slots must have worked for a measurement.
 	length time.Duration
-	// measured gets each measurement; one that ends before the last was read goes on and gets longer.
+	// measured gets each measurement; while it is full, the next one gets longer.
 	measured chan measurement
 
 	mu      sync.Mutex // guards what follows, and every field of a Stint
@@ -37,7 +37,6 @@ type meter struct {
 	stints  map[*Stint]bool
 	peaks   map[string]int64 // the most bytes of an item, by task
 	last    time.Time        // the end of the task's last call
-	paused  time.Duration    // the longest time without one since the last measurement
 	at      time.Time        // the end of what valid and lack sum up
 	valid   float64          // seconds that count
 	base    float64          // valid at the last reset
@@ -56,8 +55,6 @@ type measurement struct {
 	task  string
 	want  int
 	rate  float64
-	// paused is the longest time without a call of the task since the last measurement.
-	paused time.Duration
 	// hungry says that there is no rate for lack of work.
 	hungry bool
 }
@@ -87,9 +84,6 @@ func (m *meter) newStint(p *pool.Pool, h *pool.Handle, task string, whole bool) 
 	defer m.mu.Unlock()
 	m.advance()
 	m.switchTo(s)
-	if task == m.task && !m.runs(task) && !m.last.IsZero() {
-		m.paused = max(m.paused, m.at.Sub(m.last))
-	}
 	m.stints[s] = true
 	s.stretch()
 	return s
@@ -165,7 +159,7 @@ func (m *meter) peak(task string) int64 {
 	return m.peaks[task]
 }
 
-// restart drops the measurement in progress; the caller holds the lock and has called advance.
+// restart drops the measurement in progress, under the lock and after advance.
 func (m *meter) restart() {
 	m.epoch++
 	m.base, m.settled = m.valid, false
@@ -181,8 +175,8 @@ func (m *meter) current(of measurement) bool {
 	return of.epoch == m.epoch
 }
 
-// switchTo makes a Stint's task the measured one when the present one has not run for a while. The caller holds the lock and has called
-// advance.
+// switchTo makes a Stint's task the measured one when the present one has not run for a
+// while. The caller holds the lock and has called advance.
 func (m *meter) switchTo(s *Stint) {
 	if s.task == m.task || s.whole {
 		return
@@ -190,7 +184,7 @@ func (m *meter) switchTo(s *Stint) {
 	if m.task != "" && (m.runs(m.task) || m.at.Sub(m.last) < m.length) {
 		return
 	}
-	m.task, m.last, m.paused = s.task, time.Time{}, 0
+	m.task, m.last = s.task, time.Time{}
 	m.restart()
 }
 
@@ -248,8 +242,8 @@ func (m *meter) add(s *Stint) {
 	m.ended++
 	m.items += share * float64(s.items)
 	if !m.settled {
-		// A measurement counts too much of the items at its beginning and too little of those at its end. After a reset only the
-		// latter holds.
+		// A measurement counts too much of the items at its beginning and too little of those
+		// at its end. After a reset only the latter holds.
 		if m.settled = m.ended >= m.want; m.settled {
 			m.clear()
 		}
@@ -262,10 +256,9 @@ func (m *meter) add(s *Stint) {
 
 // publish sends a measurement, unless the last one still waits.
 func (m *meter) publish(found measurement) {
-	found.epoch, found.task, found.want, found.paused = m.epoch, m.task, m.want, m.paused
+	found.epoch, found.task, found.want = m.epoch, m.task, m.want
 	select {
 	case m.measured <- found:
-		m.paused = 0
 		m.clear()
 	default:
 	}

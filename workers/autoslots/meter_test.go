@@ -224,18 +224,3 @@ func TestMeter_PeakOfATask(t *testing.T) {
 	require.EqualValues(t, 9, b.peak("x"))
 	require.Zero(t, b.peak("y"))
 }
-
-func TestMeter_TellsOfPauses(t *testing.T) {
-	b := newBout(1)
-	s := b.start(0, "x")
-	b.together(11, 100*time.Minute, s) // long items are no pause
-	s.End()
-	b.pass(time.Hour)
-	s = b.start(0, "x")
-	b.together(3, time.Minute, s)
-	seen := b.found()
-	require.Greater(t, len(seen), 4)
-	for i, m := range seen {
-		require.Equal(t, i == len(seen)-1, m.paused == time.Hour, "%d: %s", i, m.paused)
-	}
-}

@@ -6,23 +6,22 @@ import (
 )
 
 const (
-	// gain is the least factor by which more slots must raise the throughput. A number in use stays while it brings at least the factor
-	// keep over fewer slots: the gap between the two avoids oscillation.
-	gain, keep = 1.08, 1.03
-	// inRow is the number of measurements in a row, mostRows the most such rows of a number before a doubtful comparison is decided.
+	// gain is the least factor by which more slots must raise the throughput.
+	gain = 1.08
+	// A row has inRow measurements; after mostRows rows a doubtful comparison is decided.
 	inRow, mostRows = 3, 7
-	// apart is how many standard errors a clear result is away from doubt; leastSpread is the least assumed spread of measurements,
-	// because a few may agree by chance.
+	// apart is how many standard errors a clear result is away from doubt; leastSpread is
+	// the least assumed spread of measurements, because a few may agree by chance.
 	apart, leastSpread = 2.0, 0.03
-	// firstRest and lastRest are the measurements between two tries of the neighbouring numbers; the pause doubles each time.
+	// firstRest and lastRest are the measurements between two searches; the pause doubles.
 	firstRest, lastRest = 120, 1920
 	// drift is the change of throughput, up or down, after which the search begins anew.
 	drift = 1.4
 )
 
-// search finds the smallest number of slots per device with about the most throughput. It observes one measurement after the other,
-// each of the number that slots asks for. It doubles the number while that brings enough, narrows it down between too few and too many,
-// then rests and tries the neighbours from time to time. It is one task's, and for one goroutine.
+// search finds the smallest number of slots per device with about the most throughput,
+// for one task and one goroutine. It doubles the number while that pays, narrows it down,
+// rests, and searches again from time to time.
 type search struct {
 	// bound is the largest number.
 	bound int
@@ -33,8 +32,7 @@ type search struct {
 	low, high      int  // too few, and enough that more bring nothing; 0 and bound+1 where unknown
 	bounded        bool // high is known
 	downFirst      bool
-	revisiting     bool // low and high only mark the neighbours
-	left           int  // measurements until the row ends
+	left           int // measurements until the row ends
 	rates          map[int][]float64
 	known          map[int]float64 // the throughput of every number in this search
 
@@ -52,7 +50,7 @@ func newSearch(from, bound int) *search {
 
 // reset forgets all measurements, and searches both ways from the number in use.
 func (s *search) reset() {
-	s.low, s.high, s.bounded, s.revisiting, s.resting = 0, s.bound+1, false, false, false
+	s.low, s.high, s.bounded, s.resting = 0, s.bound+1, false, false
 	s.downFirst = s.at > 1
 	s.known = map[int]float64{}
 	s.remeasure()
@@ -92,7 +90,7 @@ func (s *search) observe(rate float64) {
 	}
 }
 
-// observeAtRest begins anew when the throughput has drifted, and tries the neighbours when the rest is over.
+// observeAtRest searches again when throughput has drifted or the rest is over.
 func (s *search) observeAtRest() {
 	const recent = 2*inRow - 1
 	rates := s.rates[s.at]
@@ -105,10 +103,7 @@ func (s *search) observeAtRest() {
 		s.reset()
 	case s.rest >= s.rests:
 		s.rests = min(2*s.rests, lastRest)
-		step := s.step()
-		s.low, s.high, s.bounded = max(0, s.at-2*step), min(s.bound+1, s.at+2*step), true
-		s.revisiting, s.resting = true, false
-		s.choose()
+		s.reset()
 	}
 }
 
@@ -159,17 +154,14 @@ func (s *search) larger() int {
 
 // compare ends a row of a trial: it decides, or asks for another row.
 func (s *search) compare() {
-	small, large, least := s.rates[s.at], s.rates[s.trial], gain
+	small, large := s.rates[s.at], s.rates[s.trial]
 	if s.trial < s.at {
 		small, large = large, small
-		if s.revisiting {
-			least = keep
-		}
 	}
-	above := median(large) - median(small) - math.Log(least)
+	above := median(large) - median(small) - math.Log(gain)
 	doubt := apart * standardError(small, large)
 	if a, t := len(s.rates[s.at]), len(s.rates[s.trial]); math.Abs(above) <= doubt && min(a, t) < mostRows*inRow {
-		// The two numbers alternate, so a drift of the items' cost does not look like an effect of the slots.
+		// The two alternate, so a drift in the items' cost does not look like an effect.
 		if a < t {
 			s.now = s.at
 		} else if t < a {
@@ -194,15 +186,6 @@ func (s *search) decide(worth bool) {
 	default:
 		s.high, s.bounded, s.at = s.at, true, s.trial
 	}
-	if moved := s.at == s.trial; moved && s.revisiting {
-		// It has moved, so the neighbours' neighbours are open again.
-		s.revisiting = false
-		if up {
-			s.high, s.bounded = s.bound+1, false
-		} else {
-			s.low = 0
-		}
-	}
 	s.trial = 0
 	s.choose()
 }
@@ -214,14 +197,7 @@ func (s *search) starve() {
 	}
 }
 
-// pause drops a trial that waited too long for its next measurement: the items may differ.
-func (s *search) pause() {
-	if !s.resting {
-		s.remeasure()
-	}
-}
-
-// overflow reduces the number because the device's memory was too small for it. It reports whether that was possible.
+// overflow reduces the number for lack of device memory, and reports whether it could.
 func (s *search) overflow() bool {
 	switch {
 	case s.now > s.at:
@@ -230,7 +206,7 @@ func (s *search) overflow() bool {
 	case s.now > 1:
 		s.known[s.now] = 0
 		s.low, s.high, s.bounded, s.at = 0, s.now, true, s.now/2
-		s.revisiting, s.resting, s.downFirst = false, false, false
+		s.resting, s.downFirst = false, false
 		s.remeasure()
 	default:
 		return false
@@ -238,7 +214,7 @@ func (s *search) overflow() bool {
 	return true
 }
 
-// neighbours are the nearest smaller and larger numbers that were measured, 0 where there are none.
+// neighbours are the nearest smaller and larger numbers that were measured, or 0.
 func (s *search) neighbours() (smaller, larger int) {
 	for n := range s.known {
 		if n < s.at && n > smaller {

@@ -180,16 +180,10 @@ func TestSearch_TooLittleWorkEndsATrial(t *testing.T) {
 	require.Equal(t, 3, s.best(), "without a trial there is nothing to end")
 }
 
-func TestSearch_PauseDropsATrial(t *testing.T) {
+func TestSearch_NeighboursWereMeasured(t *testing.T) {
 	s := newSearch(1, 16)
-	feed(s, saturatedAt(4), 0, 1, inRow+1)
-	require.Equal(t, 2, s.slots())
-	s.pause()
-	require.Equal(t, 1, s.slots())
 	feed(s, saturatedAt(4), 0, 1, 200)
 	require.True(t, s.settled())
-	s.pause()
-	require.Equal(t, 4, s.slots(), "at rest nothing is dropped")
 	smaller, larger := s.neighbours()
 	require.Equal(t, []int{3, 5}, []int{smaller, larger})
 }

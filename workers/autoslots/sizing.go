@@ -1,3 +1,6 @@
+// Package autoslots owns the number of slots per device of pools with slots: auto. A Sizing measures every call and result and resizes its
+// pool to the most throughput. It never starts or ends a process, and never gives a pool more slots than the devices have memory for. It
+// stops when the context of Run ends.
 package autoslots
 
 import (
@@ -19,8 +22,6 @@ import (
 const (
 	// measureFor is the valid time of a measurement.
 	measureFor = time.Second
-	// stale is the time without a call of a task after which its earlier measurements are not comparable.
-	stale = time.Minute
 	// roomShare is the share of a device's free memory that more slots may plan with.
 	roomShare = 0.9
 )
@@ -30,8 +31,8 @@ type statuses interface {
 	Status(uuid string) (gpu.Status, error)
 }
 
-// Sizing finds by measurement how many slots per device a pool with slots: auto has. Each task has a search, which observes the meter's
-// measurements. One goroutine runs it.
+// Sizing finds by measurement how many slots per device a pool with slots: auto has. Each
+// task has a search, which observes the meter's measurements. One goroutine runs it.
 type Sizing struct {
 	pool    *pool.Pool
 	meter   *meter
@@ -54,7 +55,6 @@ type Sizing struct {
 type taskSearch struct {
 	*search
 	logged int // the last logged number
-	last   time.Time
 }
 
 // New begins with one slot per device. Call Run next.
@@ -84,7 +84,7 @@ func (s *Sizing) Begin(h *pool.Handle, task string, whole bool) *Stint {
 	return s.meter.newStint(s.pool, h, task, whole)
 }
 
-// Failed is called with the fault that ended a call. Where slots have a budget, a lack of memory is the item's fault.
+// Failed gets the fault that ended a call. With a budget, OOM is the item's own fault.
 func (s *Sizing) Failed(task string, kind gpumux.Kind) {
 	if s == nil || s.memory > 0 || kind != gpumux.DeviceOOM && kind != gpumux.HostOOM {
 		return
@@ -118,10 +118,7 @@ func (s *Sizing) Run(ctx context.Context) {
 
 func (s *Sizing) observe(found measurement) {
 	tried := s.searchFor(found.task)
-	if found.paused > stale || found.task != s.task && time.Since(tried.last) > stale {
-		tried.pause()
-	}
-	s.task, tried.last = found.task, time.Now()
+	s.task = found.task
 	switch {
 	case tried.slots() != s.open: // the previous task had another number
 	case found.hungry:
@@ -147,14 +144,14 @@ func (s *Sizing) overflow(task string) {
 func (s *Sizing) searchFor(task string) *taskSearch {
 	tried := s.tasks[task]
 	if tried == nil {
-		tried = &taskSearch{search: newSearch(s.open, s.most), last: time.Now()}
+		tried = &taskSearch{search: newSearch(s.open, s.most)}
 		tried.room = func(from, to int) int { return s.room(task, from, to) }
 		s.tasks[task] = tried
 	}
 	return tried
 }
 
-// apply gives the pool the slots that a search asks for. Processes stay while the search compares two numbers.
+// apply gives the pool a search's slots. Processes stay while two numbers are compared.
 func (s *Sizing) apply(tried *taskSearch) {
 	if tried.settled() && tried.logged != tried.best() {
 		tried.logged = tried.best()
@@ -189,7 +186,7 @@ func (s *Sizing) report(tried *taskSearch) string {
 	return text
 }
 
-// room is how many slots the free memory allows, from the number in use up to a wanted one.
+// room is how many slots the free memory allows, up to a wanted number.
 func (s *Sizing) room(task string, from, to int) int {
 	per := float64(s.memory)
 	if per == 0 {

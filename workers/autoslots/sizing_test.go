@@ -16,12 +16,13 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workers/pool"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
-	"github.com/gpumux/gpumux/workers/slot/pyruntime"
+	"github.com/gpumux/gpumux/workers/slot/runtimes"
 	"github.com/gpumux/gpumux/workers/slot/slottest"
 )
 
@@ -58,7 +59,7 @@ func newPlant(t *testing.T, most int) *plant {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "sized.py"), []byte(sizedTasks), 0o644))
-	main, err := pyruntime.Install(filepath.Join(dir, "runtime"))
+	main, err := runtimes.Python(filepath.Join(dir, "runtime"))
 	require.NoError(t, err)
 	var handles []*pool.Handle
 	for range most {
@@ -77,19 +78,19 @@ func newModel(t *testing.T, most int) *plant {
 	pl, _, fakes := testPool(most, gpu.CPU)
 	device := make(chan struct{}, 1)
 	for _, f := range fakes {
-		f.Do = func(_ context.Context, call slot.Call) error {
+		f.Do = func(_ context.Context, task launch.Task, call calls.Call) error {
 			for item, err := range call.Items {
 				if err != nil {
 					return err
 				}
-				if call.Task.Name == "alone" {
+				if task.Name == "alone" {
 					device <- struct{}{}
 					time.Sleep(30 * time.Millisecond)
 					<-device
 				} else {
 					time.Sleep(20 * time.Millisecond)
 				}
-				call.Done(slot.Done{Result: gpumux.Result{Index: item.Index}})
+				call.Done(calls.Done{Result: gpumux.Result{Index: item.Index}})
 			}
 			return nil
 		}
@@ -139,16 +140,15 @@ func (p *plant) call(ctx context.Context, task string, first, end int64) error {
 	defer p.pool.Release(h)
 	stint := p.Begin(h, task, false)
 	defer stint.End()
-	return h.Run(ctx, slot.Call{
-		Task: p.task(task),
-		Items: func(yield func(gpumux.Item, error) bool) {
+	return h.Run(ctx, p.task(task), calls.Call{
+		Items: func(yield func(calls.Item, error) bool) {
 			for i := first; i < end; i++ {
-				if !yield(gpumux.Item{Index: i, Value: json.RawMessage("0")}, nil) {
+				if !yield(calls.Item{Index: i, Value: json.RawMessage("0")}, nil) {
 					return
 				}
 			}
 		},
-		Done: func(d slot.Done) {
+		Done: func(d calls.Done) {
 			stint.Done(d.Peak)
 			p.mu.Lock()
 			defer p.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/workers/sharing"
 )
 
 // reserve is what stays free of a device for others: the most that a pool on it says.
@@ -27,7 +28,7 @@ func left(d gpu.Device, pools []Placement) uint64 {
 	return d.Available() - min(d.Available(), reserve(d, pools))
 }
 
-// shortage says how much memory the budgets on a device can have, and what to do where that is too little.
+// shortage says how much memory budgets can have on a device, and what to lower.
 func shortage(d gpu.Device, pools []Placement) string {
 	var less []string
 	lower := "lower memory or slots"
@@ -45,7 +46,7 @@ func shortage(d gpu.Device, pools []Placement) string {
 	return text + "; " + lower
 }
 
-// capacity is how many slots per group AutoSlots may use: by the memory that other pools leave, and in all.
+// capacity bounds AutoSlots per group: by what other pools leave, and in all.
 func (p Placement) capacity(all []Placement) (fit, most int) {
 	fit = maxSlots
 	for _, d := range p.devices() {
@@ -72,7 +73,7 @@ func (p Placement) capacity(all []Placement) (fit, most int) {
 // share is the part of a slot's budget on one of its devices.
 func (p Placement) share() uint64 { return uint64(p.Memory) / uint64(p.GPUsPerSlot) }
 
-// Whole is the budget of a slot that has its group's devices to itself: what all pools give their slots there.
+// Whole is the budget of a slot with its group to itself: what all pools give there.
 func (p Placement) Whole(g Group, all []Placement) gpumux.Size {
 	least := uint64(math.MaxUint64)
 	for _, d := range g.Devices {
@@ -90,12 +91,12 @@ func (p Placement) Whole(g Group, all []Placement) gpumux.Size {
 	return gpumux.Size(least) * gpumux.Size(p.GPUsPerSlot)
 }
 
-// checkShares checks each device over all pools: exclusive use, and the sum of the budgets.
+// checkShares checks exclusive use and the sum of budgets, per device over all pools.
 func checkShares(placements []Placement, r *report) {
 	for _, d := range Devices(placements) {
 		pools := slices.DeleteFunc(slices.Clone(placements), func(p Placement) bool { return !p.uses(d) })
 		for i, p := range pools {
-			if p.Strategy().Alone() && len(pools) > 1 {
+			if p.Sharing == sharing.Exclusive && len(pools) > 1 {
 				other := pools[(i+1)%len(pools)].Name
 				r.add(fmt.Sprintf("pools[%d].sharing", p.index), "%s, but pool %s uses %s too; give them different devices", p.Sharing, other, d)
 				break
@@ -124,6 +125,68 @@ func checkShares(placements []Placement, r *report) {
 		case sum > float64(left(d, pools)):
 			last := pools[len(pools)-1].index
 			r.add(fmt.Sprintf("pools[%d].memory", last), "%s is more than the %s", strings.Join(parts, " + "), shortage(d, pools))
+		}
+	}
+}
+
+// checkComputeModes reports devices that do not let as many processes in as there are
+// slots: CUDA refuses those above with error 46, for as long as the first one lives.
+func checkComputeModes(placements []Placement, inventory *gpu.Inventory, r *report) {
+	for _, d := range Devices(placements) {
+		if d.Kind == gpu.KindCPU {
+			continue
+		}
+		status, err := inventory.Status(d.UUID)
+		if err != nil {
+			continue // its health is looked at when the worker starts
+		}
+		processes, clients, at := 0, 0, ""
+		for _, p := range placements {
+			if !p.uses(d) {
+				continue
+			}
+			at = fmt.Sprintf("pools[%d]", p.index)
+			if p.Sharing == sharing.MPS {
+				clients += p.Most
+			} else {
+				processes += p.Most
+			}
+		}
+		served := min(clients, 1) // the server is one process, whosever clients it has
+		switch {
+		case clients > sharing.MostClients:
+			r.add(at+".slots", "%d with sharing: mps on %s, whose server has %d clients at most; lower it", clients, d, sharing.MostClients)
+		case status.ComputeMode == "prohibited":
+			r.add(at+".devices", "%s is in compute mode prohibited, which lets no process in; leave it out, or set nvidia-smi -i %s -c DEFAULT",
+				d, d.UUID)
+		case processes+served > 1 && status.ComputeMode == "exclusive_process":
+			r.add(at+".slots", "%d on %s, which is in compute mode exclusive_process and lets one process in; use slots: 1, sharing: mps in all"+
+				" pools on it, or set nvidia-smi -i %s -c DEFAULT", processes+served, d, d.UUID)
+		}
+	}
+}
+
+// Use is what a pool's sharing is asked for.
+func (p Placement) Use(devices []gpu.Device) sharing.Use {
+	return sharing.Use{Slots: p.Most, PerSlot: p.GPUsPerSlot, Auto: p.Auto(), Memory: p.Memory, Threads: p.Threads, Devices: devices}
+}
+
+// checkSharing reports what the pools' ways to share cannot work with.
+func (c Config) checkSharing(placements []Placement, r *report) {
+	users, numbers := false, false
+	for _, t := range c.Tasks {
+		users, numbers = users || t.User != "", numbers || t.VisibleDevices == "index"
+	}
+	for _, p := range placements {
+		at := fmt.Sprintf("pools[%d]", p.index)
+		use := p.Use(p.devices())
+		use.OtherUser, use.ByIndex = users || p.User != "", numbers
+		var said []gpumux.Problem
+		for _, problem := range p.Sharing.Check(use) {
+			if !slices.Contains(said, problem) {
+				said = append(said, problem)
+				r.add(at+"."+problem.Field, "%s", problem.Message)
+			}
 		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/process"
 )
 
-// Catalog is all that a worker runs. A map's task is only ever looked up here, so no input makes the worker run what its operator did
-// not name. Many goroutines may use it.
+// Catalog is all that a worker runs. A map's task is only ever looked up here, so no
+// input makes the worker run what its operator did not name. Many goroutines may use it.
 type Catalog struct {
 	exact   map[string]launch.Task
 	folders []folder // longest prefix first

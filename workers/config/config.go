@@ -1,3 +1,7 @@
+// Package config turns a worker's file into pools and tasks, with every mistake at once.
+//
+// It owns the file's format and defaults, what fits on which device, and the catalog of tasks. It writes nothing and starts only an
+// interpreter that reads modules without running them. Nothing here runs by itself.
 package config
 
 import (
@@ -13,6 +17,9 @@ import (
 	"strings"
 	"time"
 
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/gpu"
@@ -23,13 +30,13 @@ import (
 type Config struct {
 	// Temporal says where the server is. Default: Temporal's own conventions, see Temporal.
 	Temporal Temporal `yaml:"temporal"`
-	// Store is the blob URL where large inputs and results live. Default: file://$XDG_DATA_HOME/gpumux/store.
+	// Store is a blob URL for large inputs and results. Default: below $XDG_DATA_HOME.
 	Store string `yaml:"store"`
 	// Pools are the slots of this host: at least one.
 	Pools []Pool `yaml:"pools"`
-	// Tasks are all that the worker runs, by name. A name that ends in "/*" stands for a folder of Python modules.
+	// Tasks are all that the worker runs, by name; "x/*" is a folder of Python modules.
 	Tasks map[string]Task `yaml:"tasks"`
-	// Metrics is the address, host:port, that serves metrics; without a host it is loopback. Default: nothing is served.
+	// Metrics is the host:port for metrics; no host is loopback. Default: nothing is served.
 	Metrics string `yaml:"metrics"`
 
 	// Codec says how payloads and objects are encrypted. Default: not at all.
@@ -38,7 +45,7 @@ type Config struct {
 	// worker tells. The chunks of a worker that was killed go to others 3 s later than that. Default 7 s.
 	Contact gpumux.Duration `yaml:"contact"`
 
-	// Dir is the folder that relative paths start from. Default: the file's, or the working folder.
+	// Dir is where relative paths start. Default: the file's folder, or the working folder.
 	Dir string `yaml:"-"`
 
 	file  string         // for messages; empty without a file
@@ -93,7 +100,8 @@ func (c Config) Validate(inventory *gpu.Inventory) error {
 	return err
 }
 
-// Plan resolves the pools to devices and the tasks to what slots start, or lists every mistake.
+// Plan resolves the pools to devices and the tasks to what starts, or lists every
+// mistake.
 func (c Config) Plan(inventory *gpu.Inventory) ([]Placement, *Catalog, error) {
 	r := &report{lines: c.lines}
 	if c.Metrics != "" {
@@ -171,14 +179,10 @@ type LocalOptions struct {
 	Tasks map[string]Task
 	// TasksDir is a folder of Python modules; its functions are offered as module:function.
 	TasksDir string
-	// Interpreter is the Python for TasksDir. Default python3.
-	Interpreter string
 	// Dir is the folder that relative paths start from. Default: the working folder.
 	Dir string
 	// Store is the blob URL of the store. Default as in Config.
 	Store string
-	// Address and Namespace say where Temporal is. Default: Temporal's own conventions.
-	Address, Namespace string
 }
 
 // Local is the Config of a worker with one pool.
@@ -187,15 +191,14 @@ func Local(o LocalOptions) Config {
 		o.Devices = gpu.Selection{anyDevice}
 	}
 	c := Config{
-		Temporal: Temporal{Address: o.Address, Namespace: o.Namespace},
-		Store:    o.Store,
-		Pools:    []Pool{{Name: cmp.Or(o.Pool, "gpu"), Devices: o.Devices, Slots: Slots(o.Slots), Memory: o.Memory, Mode: o.Mode}},
-		Tasks:    map[string]Task{},
-		Dir:      o.Dir,
+		Store: o.Store,
+		Pools: []Pool{{Name: cmp.Or(o.Pool, "gpu"), Devices: o.Devices, Slots: Slots(o.Slots), Memory: o.Memory, Mode: o.Mode}},
+		Tasks: map[string]Task{},
+		Dir:   o.Dir,
 	}
 	maps.Copy(c.Tasks, o.Tasks)
 	if o.TasksDir != "" {
-		c.Tasks["*"] = Task{PythonDir: o.TasksDir, Interpreter: o.Interpreter}
+		c.Tasks["*"] = Task{PythonDir: o.TasksDir}
 	}
 	return c
 }
@@ -210,4 +213,41 @@ func MetricsAddress(text string) (string, error) {
 		return "", fmt.Errorf("%q: the port has to be a number up to 65535; write 127.0.0.1:9464", text)
 	}
 	return net.JoinHostPort(cmp.Or(host, "127.0.0.1"), port), nil
+}
+
+// Temporal says where the Temporal server is. What is left out comes from Temporal's own conventions: TEMPORAL_ADDRESS,
+// TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS_…, TEMPORAL_CODEC_ENDPOINT and the profiles in temporal.toml; last
+// localhost:7233 and default.
+type Temporal struct {
+	Address   string `yaml:"address"`
+	Namespace string `yaml:"namespace"`
+	// Deployment is the name of the Worker Deployment that the worker is a version of, and
+	// Build that version. Default: the worker has no version; Build is the program's.
+	Deployment string `yaml:"deployment"`
+	Build      string `yaml:"build"`
+}
+
+// Version is what makes the worker one of a deployment. A map stays with the version that
+// it began with, since another one's workflow code may decide otherwise.
+func (t Temporal) Version(program string) worker.DeploymentOptions {
+	if t.Deployment == "" {
+		return worker.DeploymentOptions{}
+	}
+	return worker.DeploymentOptions{
+		UseVersioning:             true,
+		Version:                   worker.WorkerDeploymentVersion{DeploymentName: t.Deployment, BuildID: cmp.Or(t.Build, program)},
+		DefaultVersioningBehavior: workflow.VersioningBehaviorPinned,
+	}
+}
+
+// check reports what cannot be a version to r.
+func (t Temporal) check(r *report) {
+	for _, name := range []struct{ field, text string }{{"temporal.deployment", t.Deployment}, {"temporal.build", t.Build}} {
+		if len(name.text) > 200 || strings.ContainsAny(name.text, ".:") && name.field == "temporal.deployment" {
+			r.add(name.field, "%.60q has to be of at most 200 bytes without dots and colons", name.text)
+		}
+	}
+	if t.Build != "" && t.Deployment == "" {
+		r.add("temporal.build", "is a version of a deployment; give temporal.deployment too")
+	}
 }

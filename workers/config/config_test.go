@@ -81,8 +81,8 @@ contact: 1s
   FILE:7: pools[2].hygiene: "none" is unknown; use on or off
   FILE:7: pools[2].threads: 50% without sharing: mps; nothing else keeps a process to a share of the multiprocessors
   FILE:8: pools[3].name: is missing; name the pool, such as gpu
-  FILE:8: pools[3].sharing: "wild" is unknown; use default, exclusive, mig, mps
   FILE:8: pools[3].gpus_per_slot: 2, but cpu (host) is not a whole GPU; only whole GPUs can be joined
+  FILE:8: pools[3].sharing: "wild" is unknown; use default, exclusive, mig, mps
   FILE:9: pools[4].gpus_per_slot: -1 is below 1
   FILE:12: contact: 1s is outside 2s to 1h0m0s`},
 		"slots: auto": {`

@@ -1,29 +1,29 @@
 package config
 
 import (
+	"bytes"
 	"cmp"
 	"encoding"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/gpumux/gpumux"
 )
 
-// document reads a YAML file into structs. It goes on after a mistake, so all are listed, and keeps the line of each field for later
-// messages. The library reads the leaves.
+// document reads a YAML file into structs. It goes on after a mistake, so all are listed,
+// and keeps the line of each field for later messages. The library reads the leaves.
 type document struct {
 	file     string
 	lines    map[string]int
-	anchors  map[string]ast.Node
 	problems []Problem
 }
 
@@ -31,78 +31,52 @@ func (d *document) add(line int, field, format string, args ...any) {
 	d.problems = append(d.problems, Problem{gpumux.Problem{Field: field, Message: fmt.Sprintf(format, args...)}, line})
 }
 
+// syntax finds the line in an error of the library.
+var syntax = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)`)
+
 // read fills into, a pointer to a struct.
 func (d *document) read(data []byte, into any) {
-	file, err := parser.ParseBytes(data, 0)
-	if err != nil {
-		line := 0
-		if at := yaml.Error(nil); errors.As(err, &at) && at.GetToken() != nil {
-			line = at.GetToken().Position.Line
-		}
-		d.add(line, "", "%s", plain(err))
-		return
-	}
-	docs := slices.DeleteFunc(file.Docs, func(doc *ast.DocumentNode) bool { return doc.Body == nil })
-	if len(docs) == 0 {
-		return
-	}
-	if len(docs) > 1 {
-		d.add(docs[1].Body.GetToken().Position.Line, "", "a second YAML document; give one")
-		return
-	}
-	d.anchors = map[string]ast.Node{}
-	ast.Walk(anchors(d.anchors), docs[0].Body)
-	d.value(docs[0].Body, "", reflect.ValueOf(into).Elem())
-}
-
-// anchors finds what aliases refer to.
-type anchors map[string]ast.Node
-
-func (a anchors) Visit(n ast.Node) ast.Visitor {
-	if anchor, ok := n.(*ast.AnchorNode); ok {
-		a[anchor.Name.GetToken().Value] = anchor.Value
-	}
-	return a
-}
-
-func (d *document) resolve(n ast.Node) ast.Node {
-	switch x := n.(type) {
-	case *ast.AnchorNode:
-		return d.resolve(x.Value)
-	case *ast.TagNode:
-		return d.resolve(x.Value)
-	case *ast.AliasNode:
-		if to, ok := d.anchors[x.Value.GetToken().Value]; ok {
-			return d.resolve(to)
+	var first, second yaml.Node
+	in := yaml.NewDecoder(bytes.NewReader(data))
+	err := in.Decode(&first)
+	if err == nil {
+		if err = in.Decode(&second); err == nil {
+			d.add(second.Content[0].Line, "", "a second YAML document; give one")
+			return
 		}
 	}
-	return n
+	switch parts := syntax.FindStringSubmatch(fmt.Sprint(err)); {
+	case parts != nil:
+		line, _ := strconv.Atoi(parts[1])
+		d.add(line, "", "%s", parts[2])
+	case !errors.Is(err, io.EOF):
+		d.add(0, "", "%v", err)
+	case len(first.Content) > 0:
+		d.value(first.Content[0], "", reflect.ValueOf(into).Elem())
+	}
 }
 
-func (d *document) value(n ast.Node, path string, into reflect.Value) {
-	n = d.resolve(n)
-	line := n.GetToken().Position.Line
+func (d *document) value(n *yaml.Node, path string, into reflect.Value) {
+	n = resolved(n)
 	if _, known := d.lines[path]; path != "" && !known {
-		d.lines[path] = line
+		d.lines[path] = n.Line
 	}
-	if n.Type() == ast.NullType {
+	if n.ShortTag() == "!!null" {
 		return
 	}
 	switch target := into.Addr().Interface().(type) {
 	case encoding.TextUnmarshaler:
-		scalar, ok := n.(ast.ScalarNode)
-		if !ok {
-			d.add(line, path, "give one value, not %s", shape(n))
+		if !d.scalar(n, path) {
 			return
 		}
-		if err := target.UnmarshalText([]byte(scalar.GetToken().Value)); err != nil {
-			d.add(line, path, "%v", err)
+		if err := target.UnmarshalText([]byte(n.Value)); err != nil {
+			d.add(n.Line, path, "%v", err)
 		}
 		return
-	case yaml.InterfaceUnmarshaler:
-		if err := yaml.NodeToValue(n, target); err != nil {
+	case interface{ UnmarshalYAML(func(any) error) error }:
+		if err := target.UnmarshalYAML(n.Decode); err != nil {
 			name := path[strings.LastIndexByte(path, '.')+1:]
-			d.add(line, path, "%s", strings.TrimPrefix(plain(err), name+": "))
+			d.add(n.Line, path, "%s", strings.TrimPrefix(err.Error(), name+": "))
 		}
 		return
 	}
@@ -112,60 +86,72 @@ func (d *document) value(n ast.Node, path string, into reflect.Value) {
 	case reflect.Map:
 		d.entries(n, path, into)
 	case reflect.Slice:
-		list, ok := n.(*ast.SequenceNode)
-		if !ok {
-			d.add(line, path, "give a list, not %s", shape(n))
+		if n.Kind != yaml.SequenceNode {
+			d.add(n.Line, path, "give a list, not %s", shape(n))
 			return
 		}
-		into.Set(reflect.MakeSlice(into.Type(), len(list.Values), len(list.Values)))
-		for i, item := range list.Values {
+		into.Set(reflect.MakeSlice(into.Type(), len(n.Content), len(n.Content)))
+		for i, item := range n.Content {
 			d.value(item, fmt.Sprintf("%s[%d]", path, i), into.Index(i))
 		}
 	case reflect.Pointer:
 		into.Set(reflect.New(into.Type().Elem()))
 		d.value(n, path, into.Elem())
-	default:
-		d.leaf(n, path, into)
+	default: // text and whole numbers, the only plain values that the file has
+		if !d.scalar(n, path) {
+			return
+		}
+		if err := n.Decode(into.Addr().Interface()); err != nil || into.CanInt() && n.ShortTag() != "!!int" {
+			d.add(n.Line, path, "%q is not a whole number", n.Value)
+		}
 	}
 }
 
-// leaf reads text and whole numbers, the only plain values that the file has.
-func (d *document) leaf(n ast.Node, path string, into reflect.Value) {
-	line := n.GetToken().Position.Line
-	if _, ok := n.(ast.ScalarNode); !ok {
-		d.add(line, path, "give one value, not %s", shape(n))
-		return
+func resolved(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return n.Alias
 	}
-	if err := yaml.NodeToValue(n, into.Addr().Interface()); err != nil || into.CanInt() && n.Type() != ast.IntegerType {
-		d.add(line, path, "%q is not a whole number", n.GetToken().Value)
-	}
+	return n
 }
+
+// scalar reports whether a node is one value, or adds the problem.
+func (d *document) scalar(n *yaml.Node, path string) bool {
+	if n.Kind != yaml.ScalarNode {
+		d.add(n.Line, path, "give one value, not %s", shape(n))
+	}
+	return n.Kind == yaml.ScalarNode
+}
+
+type pair struct{ key, value *yaml.Node }
 
 // pairs lists a mapping's entries; a merge key adds those that the mapping itself lacks.
-func (d *document) pairs(n ast.Node, path string) ([]*ast.MappingValueNode, bool) {
-	mapping, ok := n.(ast.MapNode)
-	if !ok {
-		d.add(n.GetToken().Position.Line, path, "give fields as name: value, not %s", shape(n))
+func (d *document) pairs(n *yaml.Node, path string) (own []pair, ok bool) {
+	if n.Kind != yaml.MappingNode {
+		d.add(n.Line, path, "give fields as name: value, not %s", shape(n))
 		return nil, false
 	}
-	var own, merged []*ast.MappingValueNode
-	for each := mapping.MapRange(); each.Next(); {
-		if pair := each.KeyValue(); pair.Key.IsMergeKey() {
-			more, _ := d.pairs(d.resolve(pair.Value), path)
+	find := func(key string) int { return slices.IndexFunc(own, func(p pair) bool { return p.key.Value == key }) }
+	var merged []pair
+	for each := range slices.Chunk(n.Content, 2) {
+		key := each[0].Value
+		if each[0].ShortTag() == "!!merge" {
+			more, _ := d.pairs(resolved(each[1]), path)
 			merged = append(merged, more...)
+		} else if i := find(key); i >= 0 {
+			d.add(each[0].Line, path, "%s is there twice, first in line %d", key, own[i].key.Line)
 		} else {
-			own = append(own, pair)
+			own = append(own, pair{each[0], each[1]})
 		}
 	}
 	for _, m := range merged {
-		if !slices.ContainsFunc(own, func(o *ast.MappingValueNode) bool { return keyText(o) == keyText(m) }) {
+		if find(m.key.Value) < 0 {
 			own = append(own, m)
 		}
 	}
 	return own, true
 }
 
-func (d *document) fields(n ast.Node, path string, into reflect.Value) {
+func (d *document) fields(n *yaml.Node, path string, into reflect.Value) {
 	pairs, ok := d.pairs(n, path)
 	if !ok {
 		return
@@ -178,38 +164,36 @@ func (d *document) fields(n ast.Node, path string, into reflect.Value) {
 	}
 	names := slices.Sorted(maps.Keys(known))
 	for _, pair := range pairs {
-		key := keyText(pair)
+		key := pair.key.Value
 		at := key
 		if path != "" {
 			at = path + "." + key
 		}
-		line := pair.Key.GetToken().Position.Line
+		line := pair.key.Line
 		d.lines[at] = line
 		if field, ok := known[key]; ok {
-			d.value(pair.Value, at, field)
+			d.value(pair.value, at, field)
 			continue
 		}
 		d.add(line, at, "unknown field; %s", cmp.Or(didYouMean(key, names), "the fields here are "+strings.Join(names, ", ")))
 	}
 }
 
-func (d *document) entries(n ast.Node, path string, into reflect.Value) {
+func (d *document) entries(n *yaml.Node, path string, into reflect.Value) {
 	pairs, ok := d.pairs(n, path)
 	if !ok {
 		return
 	}
 	into.Set(reflect.MakeMap(into.Type()))
 	for _, pair := range pairs {
-		key := keyText(pair)
+		key := pair.key.Value
 		at := entryPath(path, key)
-		d.lines[at] = pair.Key.GetToken().Position.Line
+		d.lines[at] = pair.key.Line
 		value := reflect.New(into.Type().Elem()).Elem()
-		d.value(pair.Value, at, value)
+		d.value(pair.value, at, value)
 		into.SetMapIndex(reflect.ValueOf(key), value)
 	}
 }
-
-func keyText(pair *ast.MappingValueNode) string { return pair.Key.GetToken().Value }
 
 var bareKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
@@ -221,21 +205,12 @@ func entryPath(path, key string) string {
 	return fmt.Sprintf("%s[%q]", path, key)
 }
 
-func shape(n ast.Node) string {
-	switch n.Type() {
-	case ast.SequenceType:
+func shape(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.SequenceNode:
 		return "a list"
-	case ast.MappingType, ast.MappingValueType:
+	case yaml.MappingNode:
 		return "a mapping"
 	}
-	return fmt.Sprintf("%q", n.GetToken().Value)
-}
-
-// plain is the library's error without its excerpt of the source.
-func plain(err error) string {
-	var at yaml.Error
-	if errors.As(err, &at) {
-		return at.GetMessage()
-	}
-	return err.Error()
+	return fmt.Sprintf("%q", n.Value)
 }

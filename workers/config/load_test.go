@@ -154,9 +154,9 @@ tasks:
   FILE:9: tasks.a.recycle: give fields as name: value, not "5"
   FILE:9: tasks.a.env: give fields as name: value, not a list`},
 		"not YAML": {"pools: [\n", `1 mistake in FILE
-  FILE:1: sequence end token ']' not found`},
+  FILE:1: did not find expected node content`},
 		"a key twice": {"store: a\nstore: b\n", `1 mistake in FILE
-  FILE:2: mapping key "store" already defined at [1:1]`},
+  FILE:2: store is there twice, first in line 1`},
 		"two documents": {"store: a\n---\nstore: b\n", `1 mistake in FILE
   FILE:3: a second YAML document; give one`},
 	} {

@@ -17,8 +17,8 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/launch"
 )
 
-// moduleCache holds what the Python modules of one folder define, as the interpreter that will run them reads them. Many goroutines
-// may use it.
+// moduleCache holds what the Python modules of one folder define, as the interpreter that
+// will run them reads them. Many goroutines may use it.
 type moduleCache struct {
 	interpreter, dir string
 

@@ -20,29 +20,29 @@ type Pool struct {
 	Name string `yaml:"name"`
 	// Devices are all, cpu, indices such as [0, 1] or UUIDs. Default all.
 	Devices gpu.Selection `yaml:"devices"`
-	// Slots is the number of slots per device, or per group of GPUs when GPUsPerSlot is above 1; AutoSlots lets the worker find
-	// it by measurement. Default 1.
+	// Slots is the number of slots per device, or per group of GPUs when GPUsPerSlot is
+	// above 1; AutoSlots lets the worker find it by measurement. Default 1.
 	Slots Slots `yaml:"slots"`
-	// Placement is where calls go among devices with free slots: spread (default), to the one that does least, or pack, to the one that
-	// does most, so that others stay free for calls that need a device whole.
+	// Placement is where calls go among devices with free slots: spread (default), to the
+	// least busy, or pack, to the busiest, so that others stay free.
 	Placement string `yaml:"placement"`
-	// MaxSlots is the most that AutoSlots uses. Default 16 on a GPU, and two per processor on the CPU; never more than the budgets
-	// allow.
+	// MaxSlots bounds AutoSlots. Default 16 on a GPU, two per processor on the CPU; never
+	// more than the budgets allow.
 	MaxSlots int `yaml:"max_slots"`
 	// Memory is the budget of one slot, over all of its devices together. Default: none.
 	Memory gpumux.Size `yaml:"memory"`
-	// Reserve is the memory of each device that stays free for others than the worker, for whom what they hold already counts. Default:
-	// none.
+	// Reserve is the memory of each device that stays free for others, what they hold
+	// included. Default: none.
 	Reserve gpumux.Size `yaml:"reserve"`
-	// Leases is the most slots of the pool that leases may have at a time. Default: half of them, so none of a single slot.
+	// Leases is the most slots that leases may have at a time. Default: half of them.
 	Leases *int `yaml:"leases"`
 	// Mode is for tasks and maps that don't say. Default persistent.
 	Mode gpumux.Mode `yaml:"mode"`
 	// Hygiene is on or off, for tasks that don't say. Default on.
 	Hygiene launch.Hygiene `yaml:"hygiene"`
-	// Sharing is how slots share a device: default, exclusive, mps or mig. Default "default".
-	Sharing string `yaml:"sharing"`
-	// Threads is what each slot may use of a GPU's multiprocessors at most, with sharing mps. Default: twice its part.
+	// Sharing is how slots share a device. Default: by turns.
+	Sharing sharing.Mode `yaml:"sharing"`
+	// Threads bounds a slot's multiprocessors with sharing mps. Default: twice its part.
 	Threads sharing.Percent `yaml:"threads"`
 	// GPUsPerSlot is the number of GPUs that one slot gets. Default 1.
 	GPUsPerSlot int `yaml:"gpus_per_slot"`
@@ -56,10 +56,10 @@ const Pack = "pack"
 // Slots is a number of slots per device; 0 means the default, 1.
 type Slots int
 
-// AutoSlots stands for the number of slots with the most throughput, which the worker finds by measurement; "auto" in the file.
+// AutoSlots lets the worker find the number with the most throughput; "auto" in the file.
 const AutoSlots Slots = -1
 
-// autoGPU is the most slots that AutoSlots uses on a GPU by default, autoCPU the same per processor.
+// autoGPU is the default of MaxSlots on a GPU, autoCPU the same per processor.
 const autoGPU, autoCPU = 16, 2
 
 // maxSlots is far above what a device can serve; more is a typing error.
@@ -79,7 +79,7 @@ func (s *Slots) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// anyDevice stands for every GPU, and for the CPU on a host without one. Only Local uses it.
+// anyDevice is every GPU, or the CPU on a host without one. Only Local uses it.
 const anyDevice = "any"
 
 // Placement is a pool with its devices resolved.
@@ -87,8 +87,8 @@ type Placement struct {
 	Pool
 	index  int // in Config.Pools
 	Groups []Group
-	// Most is the number of slots per group; with AutoSlots, which begins with 1, the largest one. Fit is the most whose budgets fit
-	// at once.
+	// Most is the number of slots per group; with AutoSlots, which begins with 1, the
+	// largest one. Fit is the most whose budgets fit at once.
 	Most, Fit int
 	RunAs     *process.User
 }
@@ -128,12 +128,12 @@ func Devices(placements []Placement) []gpu.Device {
 
 // Group is the devices of one slot: one, or GPUsPerSlot of them.
 type Group struct {
-	// Name is the UUID, or the UUIDs with commas between, as CUDA_VISIBLE_DEVICES takes them and queues are named.
+	// Name is the UUID, or UUIDs with commas, as in CUDA_VISIBLE_DEVICES and queues.
 	Name    string
 	Devices []gpu.Device
 }
 
-// placements resolves the devices of every pool and checks that the pools fit on them together.
+// placements resolves the devices of every pool and checks that all fit together.
 func (c Config) placements(inventory *gpu.Inventory, r *report) []Placement {
 	if len(c.Pools) == 0 {
 		r.add("pools", "none given; name at least one, such as {name: gpu, devices: all, slots: 1}")
@@ -223,9 +223,6 @@ func (p Pool) check(at string, named map[string]bool, r *report) {
 		r.add(at+".placement", "%q is unknown; use spread or pack", p.Placement)
 	}
 	checkHygiene(at+".hygiene", p.Hygiene, r)
-	if _, err := sharing.Find(p.Sharing); err != nil {
-		r.add(at+".sharing", "%v", err)
-	}
 }
 
 func checkMode(at string, m gpumux.Mode, r *report) {

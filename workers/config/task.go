@@ -18,11 +18,12 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/launch"
 )
 
-// Task says how one task is run. Exactly one of Python, PythonDir, R, Command and Program is set.
+// Task says how one task is run: exactly one of the first five fields is set.
 type Task struct {
 	// Python is "file.py:function" or "module:function", found from Dir.
 	Python string `yaml:"python"`
-	// PythonDir is a folder of modules; each top-level function in them is a task, prefix/module:function.
+	// PythonDir is a folder of modules; each function there is a task,
+	// prefix/module:function.
 	PythonDir string `yaml:"python_dir"`
 	// R is "file.R:function", found from Dir.
 	R string `yaml:"r"`
@@ -30,7 +31,7 @@ type Task struct {
 	Command []string `yaml:"command"`
 	// Program is a task process of its own that speaks the wire (docs/wire.md).
 	Program []string `yaml:"program"`
-	// Venv is a Python virtual environment; Interpreter a Python, or R's Rscript. Default: python3 or Rscript on PATH.
+	// Venv is a Python environment, Interpreter a Python or Rscript. Default: on PATH.
 	Venv        string `yaml:"venv"`
 	Interpreter string `yaml:"interpreter"`
 	// Dir is the working folder. Default: the file's folder, or PythonDir.
@@ -38,23 +39,23 @@ type Task struct {
 	// Env adds to the environment; PassEnv names what is passed on from the worker's.
 	Env     map[string]string `yaml:"env"`
 	PassEnv []string          `yaml:"pass_env"`
-	// User is the user that it runs as: a name or number of this machine, with ":group" or without. The worker must be root or have
-	// the capabilities for it. Default: the pool's.
+	// User is the user that it runs as: a name or number of this machine, with ":group" or
+	// without. The worker must be root or have the capabilities for it. Default: the pool's.
 	User string `yaml:"user"`
 	// Mode is the task's own mode. Default: the pool's; commands are always fresh.
 	Mode gpumux.Mode `yaml:"mode"`
-	// Fresh is how a fresh item of a Python task gets its process: fork, from a process that has imported the task, or spawn, a new
-	// interpreter. Default fork.
+	// Fresh is how a fresh item of a Python task gets its process: fork, from a process that
+	// has imported the task, or spawn, a new interpreter. Default fork.
 	Fresh launch.Fresh `yaml:"fresh"`
-	// Hygiene is on or off: whether a persistent process with a budget trims its memory between items, and is recycled for it. Default:
-	// the pool's.
+	// Hygiene is on or off: whether a persistent process with a budget trims its memory
+	// between items, and is recycled for it. Default: the pool's.
 	Hygiene launch.Hygiene `yaml:"hygiene"`
 	// Timeout bounds one item. Default: none.
 	Timeout gpumux.Duration `yaml:"timeout"`
-	// Recycle replaces a persistent process after so many items or so much time. Default: never.
+	// Recycle replaces a process after so many items or so much time. Default: never.
 	Recycle Recycle `yaml:"recycle"`
-	// VisibleDevices is how CUDA_VISIBLE_DEVICES names the slot's devices: uuid, or index for programs that take only numbers. Default
-	// uuid.
+	// VisibleDevices is how CUDA_VISIBLE_DEVICES names the slot's devices: uuid, or index
+	// for programs that take only numbers. Default uuid.
 	VisibleDevices string `yaml:"visible_devices"`
 	// Output is what a command prints: json or text. Default json.
 	Output string `yaml:"output"`
@@ -102,7 +103,7 @@ func (c Config) catalog(inventory *gpu.Inventory, r *report) *Catalog {
 	return tasks
 }
 
-// indices are the numbers of the GPUs by UUID, in the order of nvidia-smi, for a task that is to get them; nil for any other.
+// indices are the nvidia-smi numbers of GPUs by UUID, for a task that wants them, or nil.
 func (t Task) indices(at string, inventory *gpu.Inventory, r *report) map[string]int {
 	switch t.VisibleDevices {
 	case "", "uuid":
@@ -248,7 +249,7 @@ func checkFolder(at, path string, r *report) {
 	}
 }
 
-// program makes the first word of a command absolute, so it means the same in every working folder.
+// program makes the first word absolute, so it means the same in every working folder.
 func program(at string, words []string, dir string, r *report) []string {
 	if len(words) == 0 {
 		return nil
@@ -258,7 +259,7 @@ func program(at string, words []string, dir string, r *report) []string {
 	return words
 }
 
-// executable is the absolute path of a program: found on PATH, or from dir when it has a slash.
+// executable is the absolute path of a program: from PATH, or from dir with a slash.
 func executable(at, name, dir string, r *report) string {
 	if !strings.ContainsRune(name, filepath.Separator) {
 		path, err := exec.LookPath(name)
@@ -315,7 +316,7 @@ func checkPython(at string, task launch.Task, r *report) {
 	}
 }
 
-// slotName reports whether the slot sets a variable: its device and its share of that are not the task's to choose.
+// slotName reports whether the slot sets a variable, so that the task must not.
 func slotName(name string) bool {
 	return strings.HasPrefix(name, "CUDA_VISIBLE_") || name == "CUDA_DEVICE_ORDER" || strings.HasPrefix(name, "GPUMUX_")
 }
@@ -349,4 +350,43 @@ func reason(err error) string {
 		return path.Err.Error()
 	}
 	return err.Error()
+}
+
+// rName is a name as R writes it without quotes.
+var rName = regexp.MustCompile(`^(?:[\pL]|\.[\pL_.]|\.$)[\pL\pN._]*$`)
+
+// rscript finds the R of a task.
+func (c Config) rscript(at string, t Task, r *report) string {
+	switch {
+	case t.Venv != "":
+		r.add(at+".venv", "is for Python; give the Rscript as interpreter, and packages by R_LIBS in env")
+		return ""
+	case t.Interpreter != "":
+		return executable(at+".interpreter", t.Interpreter, c.dir(), r)
+	}
+	path, err := exec.LookPath("Rscript")
+	if err != nil {
+		r.add(at, "there is no Rscript on PATH; install R (on Debian: apt-get install r-base-core r-cran-jsonlite), or give interpreter")
+		return "Rscript"
+	}
+	return path
+}
+
+// checkR looks at a target without running it.
+func checkR(at string, task launch.Task, r *report) {
+	i := strings.LastIndexByte(task.R, ':')
+	if i <= 0 || !strings.HasSuffix(task.R[:i], ".R") || !rName.MatchString(task.R[i+1:]) {
+		r.add(at, "%q does not say which function; write it as file.R:function", task.R)
+		return
+	}
+	path, function := task.R[:i], task.R[i+1:]
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(task.Dir, path)
+	}
+	source, err := os.ReadFile(path)
+	if err != nil {
+		r.add(at, "%s: %s", path, reason(err))
+	} else if !strings.Contains(string(source), function) {
+		r.add(at, "%s has no function %s", path, function)
+	}
 }

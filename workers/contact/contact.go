@@ -36,13 +36,13 @@ const (
 	pause = askEvery + askLimit + time.Second
 	// steady is the age of the last answer up to which the connection counts as good: a chunk arrived at once.
 	steady = askEvery + 500*time.Millisecond
-	// openPoll is how long the server keeps a request for work open. A chunk for a request from before a silence may have
-	// gone to others since.
+	// openPoll is how long the server keeps a request for work open. A chunk for a request
+	// from before a silence may have gone to others since.
 	openPoll = 70 * time.Second
 )
 
-// Contact knows when the server last answered, and follows the activities of a worker. Its methods may be called from any
-// goroutine.
+// Contact knows when the server last answered, and follows the activities of a worker.
+// Its methods may be called from any goroutine.
 type Contact struct {
 	interceptor.WorkerInterceptorBase
 	// Client sends the heartbeats. It is set before an activity begins.
@@ -149,8 +149,8 @@ func (k *Contact) tell(silent time.Duration) {
 	}
 }
 
-// Absent reports whether an error says that the server, or a service behind it, did not answer. Everything else is an
-// answer.
+// Absent reports whether an error says that the server, or a service behind it, did not
+// answer. Everything else is an answer.
 func Absent(err error) bool {
 	if err == nil || ordered(err) {
 		return false

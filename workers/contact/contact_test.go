@@ -15,8 +15,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/workers/slot"
 )
 
 // errAway is what the frontend says while the history service is away.
@@ -100,9 +100,9 @@ func TestContact_ActivitiesEndBeforeTheServerHandsThemOn(t *testing.T) {
 		s.down.Store(true)
 		<-held.Done()
 		require.Equal(t, contract.HeartbeatTimeout-ending+time.Millisecond, s.now()-answered)
-		require.ErrorIs(t, context.Cause(held), slot.ErrLapsed, "no grace")
+		require.ErrorIs(t, context.Cause(held), calls.ErrLapsed, "no grace")
 		synctest.Wait()
-		require.ErrorIs(t, context.Cause(s.ctx), slot.ErrLapsed)
+		require.ErrorIs(t, context.Cause(s.ctx), calls.ErrLapsed)
 		s.down.Store(false)
 		time.Sleep(3 * askEvery)
 		synctest.Wait()

@@ -10,8 +10,8 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/interceptor"
 
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/workers/slot"
 )
 
 const (
@@ -24,7 +24,7 @@ const (
 
 // errSilence ends activities without contact.
 var errSilence = fmt.Errorf("worker and Temporal server were out of each other's reach too long; the server gives what ran here to "+
-	"others, so it ends here: %w", slot.ErrLapsed)
+	"others, so it ends here: %w", calls.ErrLapsed)
 
 // pulse is the contact of one activity. Its heartbeats go out on contexts of their own: the SDK ends an activity when a
 // heartbeat is not answered within seconds, as if an absent server had refused it.
@@ -46,8 +46,8 @@ type pulse struct {
 
 type pulseKey struct{}
 
-// Follow begins the contact of an activity with this heartbeat timeout. The context that it returns ends with contact.
-// Stop ends the following.
+// Follow begins the contact of an activity with this heartbeat timeout. The context that
+// it returns ends with contact. Stop ends the following.
 func (k *Contact) Follow(ctx context.Context, timeout time.Duration) (followed context.Context, stop func()) {
 	// The server handed the activity out a moment ago: where it may be longer, Doubt says so.
 	p := &pulse{worker: k, limit: timeout - ending, answered: k.now() - steady}
@@ -73,8 +73,8 @@ func (k *Contact) Follow(ctx context.Context, timeout time.Duration) (followed c
 	}
 }
 
-// Held is a context that ends when the contact of ctx's activity is lost; slot.ErrLapsed is in its cause. Outside of an
-// activity it never ends.
+// Held is a context that ends when the contact of ctx's activity is lost; calls.ErrLapsed
+// is in its cause. Outside of an activity it never ends.
 func Held(ctx context.Context) context.Context {
 	if p, ok := ctx.Value(pulseKey{}).(*pulse); ok {
 		return p.held
@@ -82,8 +82,8 @@ func Held(ctx context.Context) context.Context {
 	return context.Background()
 }
 
-// Check is why the holder of a context of Held must end, or nil. It asks the clock, since this program may have been
-// stopped until now.
+// Check is why the holder of a context of Held must end, or nil. It asks the clock, since
+// this program may have been stopped until now.
 func Check(held context.Context) error {
 	if p, ok := held.Value(pulseKey{}).(*pulse); ok {
 		p.expire()
@@ -190,8 +190,8 @@ type outbound struct {
 	interceptor.ActivityOutboundInterceptorBase
 }
 
-// RecordHeartbeat returns when the server has answered, or contact is lost. A refusal goes to the SDK, which asks the
-// server itself and ends the activity.
+// RecordHeartbeat returns when the server has answered, or contact is lost. A refusal
+// goes to the SDK, which asks the server itself and ends the activity.
 func (o *outbound) RecordHeartbeat(ctx context.Context, details ...any) {
 	p, ok := ctx.Value(pulseKey{}).(*pulse)
 	if !ok {

@@ -1,12 +1,9 @@
 package edition
 
 import (
-	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -17,7 +14,8 @@ import (
 // length is how many hexadecimal digits an edition has.
 const length = 6
 
-// Code says where the code of a task is. One of Target and Command is set; the zero Code has the edition "".
+// Code says where the code of a task is. One of Target and Command is set; the zero Code
+// has the edition "".
 type Code struct {
 	// Dir is the folder that relative paths start from.
 	Dir string
@@ -27,36 +25,19 @@ type Code struct {
 	Command []string
 }
 
-// Edition is that of the files as they are now, and of what their text imports: not of what importlib.import_module loads. Code in no
-// file here, such as an installed package, counts by its name.
+// Edition is that of the files as they are now, and of what their text imports: not of
+// what importlib.import_module loads. Code in no file here, such as an installed package,
+// counts by its name.
 func (c Code) Edition() string { return hashOf(c.sources()) }
 
-// Named is the edition of the code with all other files that a command names, such as a configuration. A command may write some of
-// these itself, so it distinguishes maps, but not what one map may run.
+// Named is the edition of the code with all other files that a command names, such as a
+// configuration. A command may write some of these itself, so it distinguishes maps, but
+// not what one map may run.
 func (c Code) Named() string {
 	if len(c.Command) == 0 {
 		return c.Edition()
 	}
 	return hashOf(c.command(func(int, string) bool { return true }))
-}
-
-// With is the edition of the code with modules that a process has loaded: Edition itself if it covers them, else Edition, a plus, and
-// a hash of the others.
-func (c Code) With(loaded []string) string {
-	files, words := c.sources()
-	edition := hashOf(files, words)
-	var others []*file
-	for _, path := range loaded {
-		other := cmp.Or(readFile(path), &empty) // one that is gone counts as empty
-		if !slices.ContainsFunc(files, func(f *file) bool { return f.path == path || os.SameFile(f.info, other.info) }) {
-			others = append(others, other)
-		}
-	}
-	if len(others) == 0 {
-		return edition
-	}
-	slices.SortFunc(others, func(a, b *file) int { return bytes.Compare(a.sum[:], b.sum[:]) })
-	return edition + "+" + hashOf(others, nil)
 }
 
 // Files are the paths of the files that the edition covers.
@@ -68,26 +49,16 @@ func (c Code) Files() (paths []string) {
 	return paths
 }
 
-// Newest is the file of the code that was changed last, and when; it is empty when there is none.
-func (c Code) Newest(loaded []string) (path string, changed time.Time) {
-	for _, each := range append(c.Files(), loaded...) {
-		if f := readFile(each); f != nil && f.info.ModTime().After(changed) {
+// Newest is the file of the code that was changed last, and when; it is empty when there
+// is none.
+func (c Code) Newest() (path string, changed time.Time) {
+	files, _ := c.sources()
+	for _, f := range files {
+		if f.info.ModTime().After(changed) {
 			path, changed = f.path, f.info.ModTime()
 		}
 	}
 	return path, changed
-}
-
-// Serves reports whether code of the edition have will do for want: any edition when want is empty, and any modules beyond what the
-// text shows when want names none.
-func Serves(want, have string) bool {
-	return want == "" || want == have || !strings.Contains(want, "+") && Shown(have) == want
-}
-
-// Shown is the part of an edition that the text of the files shows.
-func Shown(edition string) string {
-	shown, _, _ := strings.Cut(edition, "+")
-	return shown
 }
 
 // Join is the edition of several codes together.
@@ -148,8 +119,9 @@ func (c Code) sources() (files []*file, words []string) {
 // scripts are the extensions of files that are code wherever a command names them.
 var scripts = []string{".py", ".sh", ".r", ".R", ".jl", ".pl", ".rb", ".js", ".lua", ".m"}
 
-// script reports whether a word of a command, if it names a file, names code: the program, an interpreter's script, or a file with such
-// an extension. Other files are data, and the command may write them.
+// script reports whether a word of a command, if it names a file, names code: the
+// program, an interpreter's script, or a file with such an extension. Other files are
+// data, and the command may write them.
 func (c Code) script(at int, word string) bool {
 	if at == 0 || slices.Contains(scripts, filepath.Ext(word)) {
 		return true
@@ -158,8 +130,9 @@ func (c Code) script(at int, word string) bool {
 	return at == first && c.program() == ""
 }
 
-// command turns every wanted word that names a file into that file, with the imports of a Python file, and keeps every other word. The
-// system's programs stay words: they differ between machines.
+// command turns every wanted word that names a file into that file, with the imports of a
+// Python file, and keeps every other word. The system's programs stay words: they differ
+// between machines.
 func (c Code) command(wanted func(at int, word string) bool) (files []*file, words []string) {
 	for i, word := range c.Command {
 		path := c.path(word)

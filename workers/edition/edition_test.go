@@ -93,33 +93,6 @@ func TestEdition_OtherFunctionOfTheFile(t *testing.T) {
 	require.NotEqual(t, Code{Dir: dir, Target: "json:dumps"}.Edition(), Code{Dir: dir, Target: "pickle:dumps"}.Edition())
 }
 
-// What no import statement names is known only once it was loaded.
-func TestWith_ModulesThatTheTextDoesNotShow(t *testing.T) {
-	dir := t.TempDir()
-	task, near, plugin := filepath.Join(dir, "task.py"), filepath.Join(dir, "near.py"), filepath.Join(dir, "plugin.py")
-	write(t, task, "import near\n")
-	write(t, near, "x = 1\n")
-	write(t, plugin, "x = 2\n")
-	code := Code{Dir: dir, Target: "task.py:f"}
-	shown := code.Edition()
-	require.Equal(t, shown, code.With(nil))
-	require.Equal(t, shown, code.With([]string{task, near}))
-	with := code.With([]string{plugin, task, near})
-	require.Regexp(t, "^"+shown+`\+[0-9a-f]{6}$`, with)
-	write(t, plugin, "x = 3\n")
-	require.NotEqual(t, with, code.With([]string{task, near, plugin}))
-	require.Equal(t, shown, code.Edition())
-	require.NoError(t, os.Remove(plugin))
-	require.NotEqual(t, with, code.With([]string{task, near, plugin}))
-
-	require.True(t, Serves("", with))
-	require.True(t, Serves(shown, with), "who knows of no other modules")
-	require.True(t, Serves(with, with))
-	require.False(t, Serves(with, shown))
-	require.False(t, Serves(shown, "000000"))
-	require.False(t, Serves(with, shown+"+000000"))
-}
-
 func TestEdition_TextMovedToTheNextFileIsAChange(t *testing.T) {
 	dir := t.TempDir()
 	code := Code{Dir: dir, Command: []string{"cat", "a", "b"}}
@@ -151,10 +124,10 @@ func TestLook_ReadsOnce(t *testing.T) {
 	old := time.Now().Add(-time.Hour)
 	require.NoError(t, os.Chtimes(path, old, old))
 	first := readFile(path)
-	require.Equal(t, []string{"json"}, first.imports)
+	require.Equal(t, []string{"json"}, first.names)
 	require.Same(t, first, readFile(path))
 	write(t, path, "import math")
-	require.Equal(t, []string{"math"}, readFile(path).imports)
+	require.Equal(t, []string{"math"}, readFile(path).names)
 }
 
 // A pipe as an argument, such as the shell's <(…), is neither read nor waited for.
@@ -196,9 +169,7 @@ func TestNewest_NamesWhatChangedLast(t *testing.T) {
 		require.NoError(t, os.Chtimes(filepath.Join(dir, name), at, at))
 	}
 	code := Code{Dir: dir, Target: "task:f"}
-	path, changed := code.Newest(nil)
+	path, changed := code.Newest()
 	require.Equal(t, filepath.Join(dir, "near.py"), path)
 	require.Equal(t, int64(1_700_000_001), changed.Unix())
-	path, _ = code.Newest([]string{filepath.Join(dir, "plugin.py")})
-	require.Equal(t, filepath.Join(dir, "plugin.py"), path)
 }

@@ -33,10 +33,3 @@ func ExampleCode_Edition() {
 	// beside it: true
 	// what it imports: false
 }
-
-// Whoever asks for no edition in particular is served with any.
-func ExampleServes() {
-	fmt.Println(edition.Serves("", "a1b2c3"), edition.Serves("a1b2c3", "a1b2c3"), edition.Serves("a1b2c3", "d4e5f6"))
-	// Output:
-	// true true false
-}

@@ -1,24 +1,26 @@
 package edition
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"fmt"
 	"hash"
 	"io"
 	"os"
-	"strings"
+	"path/filepath"
 	"sync"
 	"time"
 )
 
 const (
-	// wholeFile is the size up to which all of a file counts. A larger one is a command's data, such as a model, and counts by its size
-	// and samples, so no map waits for a long read.
+	// wholeFile is the size up to which all of a file counts. A larger one is a command's
+	// data, such as a model, and counts by its size and samples, so no map waits for a long
+	// read.
 	wholeFile = 64 << 20
 	// samples is the number of samples of such a file, sampleSize the size of each.
 	samples, sampleSize = 64, 64 << 10
-	// settled is the age from which a file's time shows every change. A younger file may change again within the same tick of its file
-	// system's clock.
+	// settled is the age from which a file's time shows every change. A younger file may
+	// change again within the same tick of its file system's clock.
 	settled = 2 * time.Second
 	// mostFiles bounds the cache.
 	mostFiles = 20_000
@@ -29,14 +31,12 @@ type file struct {
 	path string
 	info os.FileInfo
 	sum  [sha256.Size]byte
-	// imports are the modules that a Python file may import, or the files that an R file sources.
-	imports []string
+	// names are the modules that a Python file may import, or the files that an R file
+	// sources.
+	names []string
 	// final says that a file with the same size and time has the same content.
 	final bool
 }
-
-// empty stands for a missing file.
-var empty = file{sum: sha256.Sum256(nil)}
 
 // cache has the files that were read, by path.
 var (
@@ -44,8 +44,8 @@ var (
 	cache   = map[string]*file{}
 )
 
-// readFile reads a file unless it has not changed since the last time. It is nil for what is no regular file: a named pipe would wait
-// for a writer.
+// readFile reads a file unless it has not changed since the last time. It is nil for what
+// is no regular file: a named pipe would wait for a writer.
 func readFile(path string) *file {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() {
@@ -77,19 +77,14 @@ func (f *file) read() error {
 	}
 	defer opened.Close()
 	sum := sha256.New()
+	namesIn := map[string]func(text []byte) []string{".py": importsOf, ".R": sourcedIn}[filepath.Ext(f.path)]
 	switch {
 	case f.info.Size() > wholeFile:
 		err = sample(sum, opened, f.info.Size())
-	case strings.HasSuffix(f.path, ".py"):
-		text, failed := io.ReadAll(opened)
-		err = failed
-		_, _ = sum.Write(text)
-		f.imports = importsOf(text[:min(len(text), largestModule)])
-	case strings.HasSuffix(f.path, ".R"):
-		text, failed := io.ReadAll(opened)
-		err = failed
-		_, _ = sum.Write(text)
-		f.imports = sourcedIn(text[:min(len(text), largestModule)])
+	case namesIn != nil:
+		var text bytes.Buffer
+		_, err = io.Copy(sum, io.TeeReader(opened, &text))
+		f.names = namesIn(text.Bytes()[:min(text.Len(), largestModule)])
 	default:
 		_, err = io.Copy(sum, opened)
 	}
@@ -97,7 +92,8 @@ func (f *file) read() error {
 	return err
 }
 
-// sample hashes the size of a large file and parts of it, the first and the last among them.
+// sample hashes the size of a large file and parts of it, the first and the last among
+// them.
 func sample(sum hash.Hash, from io.ReaderAt, size int64) error {
 	_, _ = fmt.Fprint(sum, size)
 	for i := range int64(samples) {

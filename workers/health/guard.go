@@ -1,3 +1,8 @@
+// Package health decides which devices may take work.
+//
+// It owns the probe, a throw-away process that tries a device, and the cordons of a worker's pools: a device that failed gets no new
+// calls until the driver and a probe say that it works. It never ends a call and resets nothing. A Guard stops with the context of
+// Run, a Probe within the prober's limit.
 package health
 
 import (
@@ -38,7 +43,7 @@ type Guard struct {
 	groups []guarded
 	every  time.Duration // between two checks of cordoned devices
 	log    *zap.Logger
-	// Counted hears of each cordon: the pool and the reason, of Reasons. Set it before Begin. Default: nobody.
+	// Counted hears of each cordon: pool and reason. Set it before Begin. Default: nobody.
 	Counted func(pool, reason string)
 
 	// again asks for a check of cordoned devices at once.
@@ -50,8 +55,8 @@ type Guard struct {
 	events sync.Mutex
 
 	mu      sync.Mutex
-	counts  map[string]int        // of events that asked for something, by UUID
-	needs   map[string]gpu.Action // by UUID: the hardest that an event asked for
+	counts  map[string]int  // of events that asked for something, by UUID
+	resets  map[string]bool // by UUID of an event: whether one asked for a reset, or for more
 	probing map[string]*probing
 	pauses  map[string]pause // by group
 }
@@ -73,11 +78,11 @@ type guarded struct {
 	config.Group
 }
 
-// New makes a guard that tries devices with try, such as a Prober's, and checks cordoned ones every so often.
+// New makes a guard that tries devices with try, and cordoned ones every so often.
 func New(driver Driver, try func(ctx context.Context, uuid string) Probe, every time.Duration, log *zap.Logger) *Guard {
 	return &Guard{
 		driver: driver, try: try, every: every, log: log, Counted: func(string, string) {}, again: make(chan struct{}, 1),
-		counts: map[string]int{}, needs: map[string]gpu.Action{}, probing: map[string]*probing{}, pauses: map[string]pause{},
+		counts: map[string]int{}, resets: map[string]bool{}, probing: map[string]*probing{}, pauses: map[string]pause{},
 	}
 }
 
@@ -90,7 +95,7 @@ func (g *Guard) Add(p *pool.Pool, groups []config.Group) {
 	}
 }
 
-// Begin probes all devices at once and cordons the sick ones. It returns within the prober's limit.
+// Begin probes all devices at once and cordons the sick ones, within the probe's limit.
 func (g *Guard) Begin(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, group := range g.groups {
@@ -145,15 +150,6 @@ func (g *Guard) Run(ctx context.Context) {
 	}
 }
 
-// hardness orders actions; one that a newer driver invents is as hard as a reset.
-func hardness(a gpu.Action) int {
-	order := []gpu.Action{"", gpu.ActionNone, gpu.ActionRestart, gpu.ActionDrainP2P, gpu.ActionDrain, gpu.ActionReset, gpu.ActionReboot}
-	if at := slices.Index(order, a); at >= 0 {
-		return at
-	}
-	return hardness(gpu.ActionReset)
-}
-
 func (g *Guard) observe(e gpu.Event) {
 	g.log.Warn("device event", zap.String(logkey.Device, e.UUID), zap.String(logkey.Kind, string(e.Kind)), zap.Uint64("xid", e.Xid),
 		zap.String("action", string(e.Action)))
@@ -179,22 +175,20 @@ func (g *Guard) observe(e gpu.Event) {
 	defer g.events.Unlock()
 	g.mu.Lock()
 	g.counts[e.UUID]++
-	milder := hardness(e.Action) < hardness(g.needs[e.UUID])
-	if !milder {
-		g.needs[e.UUID] = e.Action
-	}
+	reset := e.Action != gpu.ActionDrain && e.Action != gpu.ActionDrainP2P
+	milder := g.resets[e.UUID] && !reset // the reason for a reset stands
+	g.resets[e.UUID] = g.resets[e.UUID] || reset
 	g.mu.Unlock()
 	for _, group := range g.groups {
-		if slices.ContainsFunc(group.Devices, func(d gpu.Device) bool { return d.UUID == e.UUID || d.Parent == e.UUID }) {
-			if !milder || !group.pool.Cordoned(group.Name) {
-				g.cordon(group.pool, group.Name, string(e.Kind), why)
-			}
+		if slices.ContainsFunc(group.Devices, func(d gpu.Device) bool { return d.UUID == e.UUID || d.Parent == e.UUID }) &&
+			(!milder || !group.pool.Cordoned(group.Name)) {
+			g.cordon(group.pool, group.Name, string(e.Kind), why)
 		}
 	}
 }
 
-// compare cordons devices that are gone, such as a MIG instance that was destroyed, and tells of new ones, which the worker uses after
-// its next start.
+// compare cordons devices that are gone, such as a MIG instance that was destroyed, and
+// tells of new ones, which the worker uses after its next start.
 func (g *Guard) compare() {
 	gone, come, err := g.driver.Changes()
 	if err != nil {
@@ -244,7 +238,7 @@ func (g *Guard) recheck(ctx context.Context) {
 	all.Wait()
 }
 
-// due reports whether a cordoned group is to be looked at, and doubles the pause before the next time.
+// due reports whether to look at a cordoned group now, and doubles the next pause.
 func (g *Guard) due(group guarded) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -273,19 +267,18 @@ func (g *Guard) recovered(ctx context.Context, group guarded) bool {
 		action, err := g.driver.Recovery(parent)
 		untold := errors.Is(err, errors.ErrUnsupported)
 		g.mu.Lock()
-		need := g.needs[d.UUID]
-		if hardness(g.needs[parent]) > hardness(need) {
-			need = g.needs[parent]
-		}
+		own, told := g.resets[d.UUID]
+		whole, toldWhole := g.resets[parent]
 		g.mu.Unlock()
-		if untold && hardness(need) < hardness(gpu.ActionReset) && status.RemappedRows != nil && status.RemappedRows.Pending {
-			need = gpu.ActionReset
-			group.pool.Cordon(group.Name, "a remapped row of "+d.UUID+" waits for a reset; "+need.HintFor(parent))
+		reset := own || whole
+		if untold && !reset && status.RemappedRows != nil && status.RemappedRows.Pending {
+			reset = true
+			group.pool.Cordon(group.Name, "a remapped row of "+d.UUID+" waits for a reset; "+gpu.ActionReset.HintFor(parent))
 		}
-		if untold && hardness(need) >= hardness(gpu.ActionReset) || !untold && (err != nil || action.Cordon()) {
+		if untold && reset || !untold && (err != nil || action.Cordon()) {
 			return false
 		}
-		if probe := g.probe(ctx, d.UUID); probe.Sick() || untold && need != "" && !probe.OK {
+		if probe := g.probe(ctx, d.UUID); probe.Sick() || untold && (told || toldWhole) && !probe.OK {
 			return false
 		}
 	}
@@ -300,8 +293,8 @@ func (g *Guard) recovered(ctx context.Context, group guarded) bool {
 	}
 	g.mu.Lock()
 	for _, d := range group.Devices {
-		delete(g.needs, d.UUID)
-		delete(g.needs, d.Parent)
+		delete(g.resets, d.UUID)
+		delete(g.resets, d.Parent)
 	}
 	g.mu.Unlock()
 	return group.pool.Uncordon(group.Name)

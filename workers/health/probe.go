@@ -11,21 +11,22 @@ import (
 	"time"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/diagnosis"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/process"
 )
 
-// probeLimit is how long a device may take to answer a probe. The first context of an idle host with many GPUs takes seconds.
+// probeLimit bounds a probe. The first context on a host with many GPUs takes seconds.
 const probeLimit = 30 * time.Second
 
-// Probe is what a throw-away process found out about a device: it started CUDA there, made a context, and copied 1 MiB there and back.
+// Probe is what a throw-away process found: it made a context and copied 1 MiB both ways.
 type Probe struct {
 	Device string `json:"device"`
 	OK     bool   `json:"ok"`
-	// Seconds is how long that took. Context is what the context holds, Free and Total are the device's memory as CUDA tells it, in
-	// bytes; 0 means unknown.
+	// Seconds is how long that took. Context is what the context holds, Free and Total are
+	// the device's memory as CUDA tells it, in bytes; 0 means unknown.
 	Seconds float64 `json:"seconds"`
 	Context uint64  `json:"context,omitempty"`
 	Free    uint64  `json:"free,omitempty"`
@@ -90,8 +91,8 @@ type Prober struct {
 	User *process.User
 	// Home is their HOME. Default: the worker's.
 	Home string
-	// Env is what a process on the device needs in its environment beside the device's name, Ending what comes before it is killed: see
-	// slot.Options.
+	// Env is what a process on the device needs in its environment beside the device's name,
+	// Ending what comes before it is killed: see slot.Options.
 	Env    map[string]string
 	Ending func(ours func(pid int) bool)
 	// Limit is how long a device may take to answer. Default 30 s.
@@ -101,7 +102,7 @@ type Prober struct {
 //go:embed probe.py
 var script string
 
-// Try probes a device and returns within the limit and a few seconds. A device that does not answer is sick.
+// Try probes a device, within the limit and a little more. A silent device is sick.
 func (p Prober) Try(ctx context.Context, uuid string) Probe {
 	limit := cmp.Or(p.Limit, probeLimit)
 	answered := make(chan Probe, 1)
@@ -131,11 +132,10 @@ func (p Prober) run(ctx context.Context, uuid string, limit time.Duration) Probe
 		cancel()
 		_ = s.Stop(now) // it ends by itself
 	}()
-	var done slot.Done
-	err := s.Run(ctx, slot.Call{
-		Task:    launch.Task{Name: "probe", User: p.User, Command: []string{cmp.Or(p.Python, "python3"), "-I", "-S", "-c", script}},
-		Timeout: limit, Done: func(d slot.Done) { done = d },
-		Items: func(yield func(gpumux.Item, error) bool) { yield(gpumux.Item{Value: []byte("null")}, nil) },
+	var done calls.Done
+	err := s.Run(ctx, launch.Task{Name: "probe", User: p.User, Command: []string{cmp.Or(p.Python, "python3"), "-I", "-S", "-c", script}}, calls.Call{
+		Timeout: limit, Done: func(d calls.Done) { done = d },
+		Items: func(yield func(calls.Item, error) bool) { yield(calls.Item{Value: []byte("null")}, nil) },
 	})
 	found := Probe{}
 	var fault *gpumux.Fault

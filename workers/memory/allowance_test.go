@@ -16,6 +16,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/gpu/gputest"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/session"
@@ -108,7 +109,7 @@ func newCUDA(t *testing.T, holds, resident bool) *cuda {
 			c.cap = cap
 			c.allowances.capped(c.pool.Name, Model(c.device), 1, cap)
 		}
-		o.Loaded = func(task string, bytes int64) { c.allowances.loaded(c.pool, Model(c.device), task, bytes) }
+		o.Loaded = func(task string, bytes int64) { c.allowances.loaded(c.pool, task, bytes) }
 	})
 	return c
 }
@@ -120,13 +121,13 @@ func (c *cuda) takes(t *testing.T, mb int) (how string, limit float64) {
 	defer cancel()
 	raw, err := json.Marshal(mb)
 	require.NoError(t, err)
-	var done slot.Done
-	call := slot.Call{
-		Task: c.task("takes"), Room: Room(c.pool, c.group, c.allowances.get(Model(c.device), "takes")),
-		Items: func(yield func(gpumux.Item, error) bool) { yield(gpumux.Item{Value: raw}, nil) },
-		Done:  func(d slot.Done) { done = d },
+	var done calls.Done
+	call := calls.Call{
+		Room:  Room(c.pool, c.group, c.allowances.get(Model(c.device), "takes")),
+		Items: func(yield func(calls.Item, error) bool) { yield(calls.Item{Value: raw}, nil) },
+		Done:  func(d calls.Done) { done = d },
 	}
-	require.NoError(t, c.slot.Run(ctx, call))
+	require.NoError(t, c.slot.Run(ctx, c.task("takes"), call))
 	require.Nil(t, done.Fault)
 	require.NoError(t, json.Unmarshal(done.Value, &[]any{&how, &limit}))
 	return how, limit
@@ -182,18 +183,16 @@ func TestAllowance_ALimitThatDoesNotHoldIsSaid(t *testing.T) {
 	require.Contains(t, lines[0].ContextMap()["why"], "an allocation of 128 MiB passed a limit of 32 MiB")
 }
 
-// On the CPU the allowance is what the idle process holds.
-func TestAllowance_OfATaskOnTheCPU(t *testing.T) {
+func TestAllowance_ATaskThatLeavesLittle(t *testing.T) {
 	b := newWorkbench(t, nil, false)
 	require.NoError(t, os.WriteFile(filepath.Join(b.dir, "tasks.py"), []byte("kept = b'x' * (100 << 20)\ndef one(x): return x\n"), 0o644))
 	a := newAllowances(b.to)
 	pool := config.Pool{Name: "pool", Memory: 140 << 20}
 	s := b.slot(gpu.CPU, pool.Memory, func(o *slot.Options) {
-		o.Loaded = func(task string, bytes int64) { a.loaded(pool, gpu.CPU, task, bytes) }
+		o.Loaded = func(task string, bytes int64) { a.loaded(pool, task, bytes) }
 	})
 	_, err := run(s, b.task("one"), 1)
 	require.NoError(t, err)
-	require.InDelta(t, 115<<20, int64(a.get(gpu.CPU, "one")), 12<<20, "the value and the interpreter")
 	require.Equal(t, 1, b.log.FilterMessageSnippet("of its budget of 140MiB before any item").FilterLevelExact(zap.WarnLevel).Len())
 }
 

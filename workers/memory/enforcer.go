@@ -1,3 +1,6 @@
+// Package memory owns the memory budgets of one worker's task processes: an Enforcer measures the processes, ends those over their
+// budget, has the kernel limit them where it can, sets the frameworks' own caps, and proves what it relies on. It never divides devices
+// among slots, and never decides what follows the end of a process: the slot does. It stops when the context of Run ends.
 package memory
 
 import (
@@ -28,12 +31,11 @@ type Enforcer struct {
 	allowances *allowances
 
 	mu       sync.RWMutex     // guards what follows
-	broken   map[string]error // means on the CPU that do not hold, by name
 	enforced map[string]means // by pool
 	unseen   map[string]bool  // devices whose processes the driver does not list
 }
 
-// New is for the pools on these devices. Call Run and Prove next.
+// New is for the pools on these devices. Call Run and Report next.
 func New(placements []config.Placement, devices *gpu.Inventory, log *zap.Logger) *Enforcer {
 	e := &Enforcer{
 		placements: placements, devices: devices, log: log, hostPIDs: devices.OurPIDs(), allowances: newAllowances(log),
@@ -58,7 +60,7 @@ func (e *Enforcer) Run(ctx context.Context) { e.watch.run(ctx) }
 func (e *Enforcer) Confine(o *slot.Options, p config.Placement, g config.Group) {
 	model := Model(g.Devices[0])
 	o.Watch, o.Cgroups = e.watch, e.cgroups
-	o.Loaded = func(task string, bytes int64) { e.allowances.loaded(p.Pool, model, task, bytes) }
+	o.Loaded = func(task string, bytes int64) { e.allowances.loaded(p.Pool, task, bytes) }
 	o.Capped = func(c session.Cap) {
 		e.allowances.capped(p.Name, model, len(g.Devices), c)
 		if c.Unseen {

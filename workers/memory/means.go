@@ -12,6 +12,7 @@ import (
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/workers/config"
+	"github.com/gpumux/gpumux/workers/sharing"
 )
 
 // means keep the slots of a pool within their budget: strongest first, as text for people.
@@ -21,38 +22,27 @@ type means struct {
 	lack string
 }
 
-// The means by name: of the CPU, of both, of a GPU.
-const (
-	meansCgroup = "cgroup"
-	meansWatch  = "watch"
-	meansCaps   = "framework caps"
-)
-
 // inForce is the means of a pool. The caller holds the lock.
 func (e *Enforcer) inForce(p config.Placement) means {
 	if p.Memory == 0 {
 		return means{}
 	}
 	var m means
-	rounds := fmt.Sprintf("%s every %s", meansWatch, watchNear)
+	rounds := fmt.Sprintf("watch every %s", watchNear)
 	if onCPU(p) {
-		if e.cgroups != nil && e.broken[meansCgroup] == nil {
-			m.list = append(m.list, meansCgroup)
+		if e.cgroups != nil {
+			m.list = append(m.list, "cgroup")
 		}
-		if err := e.broken[meansWatch]; err == nil {
-			m.list = append(m.list, rounds)
-		} else {
-			m.lack = err.Error()
-		}
+		m.list = append(m.list, rounds)
 		return m
 	}
 	if p.Instances() {
 		m.list = append(m.list, "MIG")
 	}
-	if limits := p.Strategy().Limits(); limits != "" {
-		m.list = append(m.list, limits)
+	if p.Sharing == sharing.MPS {
+		m.list = append(m.list, "MPS")
 	}
-	m.list = append(m.list, meansCaps)
+	m.list = append(m.list, "framework caps")
 	if m.lack = e.unwatched(p); m.lack == "" {
 		m.list = append(m.list, rounds)
 	}
@@ -115,12 +105,11 @@ func (e *Enforcer) setUnlisted(in config.Group) {
 	}
 }
 
-// report records which means on the CPU are broken, and tells the operator what keeps each pool within its budget, and whether the
+// Report tells the operator what keeps each pool within its budget, and whether the
 // devices have room for it now.
-func (e *Enforcer) report(broken map[string]error) {
+func (e *Enforcer) Report() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.broken = broken
 	for _, p := range e.placements {
 		e.enforced[p.Name] = e.inForce(p)
 		if p.Memory > 0 {
@@ -158,18 +147,12 @@ func (e *Enforcer) reportOthers(d gpu.Device, wanted gpumux.Size, now gpu.Status
 func (e *Enforcer) reportPool(p config.Placement) {
 	m := e.enforced[p.Name]
 	text := fmt.Sprintf("budget %s enforced by: %s", p.Memory, strings.Join(m.list, ", "))
-	switch {
-	case len(m.list) == 0:
-		e.log.Error(fmt.Sprintf("budget %s enforced by: none; a task that takes more takes it from its neighbours and from this host",
-			p.Memory), zap.String(logkey.Pool, p.Name), zap.String(logkey.Why, m.lack))
-	case m.lack == "":
+	if m.lack == "" {
 		e.log.Info(text, zap.String(logkey.Pool, p.Name))
-	case onCPU(p):
-		e.log.Warn(text+" only", zap.String(logkey.Pool, p.Name), zap.String(logkey.Why, m.lack))
-	default:
-		e.log.Warn(text+" only; a task that allocates past its framework takes from its neighbours", zap.String(logkey.Pool, p.Name),
-			zap.String(logkey.Why, m.lack))
+		return
 	}
+	e.log.Warn(text+" only; a task that allocates past its framework takes from its neighbours", zap.String(logkey.Pool, p.Name),
+		zap.String(logkey.Why, m.lack))
 }
 
 // reportRoom warns when a budget leaves little for data beside a CUDA context and its libraries.

@@ -17,7 +17,7 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/session"
 )
 
-// enforcer makes an Enforcer over an inventory, which has proved nothing yet, and returns its log.
+// enforcer makes an Enforcer over an inventory and returns its log.
 func enforcer(t *testing.T, inventory *gpu.Inventory, pools ...config.Pool) (*Enforcer, *observer.ObservedLogs) {
 	t.Helper()
 	placements, _, err := config.Config{
@@ -37,7 +37,7 @@ func enforced(t *testing.T, inventory *gpu.Inventory, p config.Pool, change func
 	if change != nil {
 		change(e)
 	}
-	e.report(nil)
+	e.Report()
 	return e.Means(p.Name), seen
 }
 
@@ -123,7 +123,7 @@ func TestMeans_OfADriverThatListsOthers(t *testing.T) {
 		config.Pool{Name: "gpu", Devices: gpu.Selection{"0"}, Slots: 2, Memory: 8 << 30},
 		config.Pool{Name: "cpu", Devices: gpu.Selection{"cpu"}, Memory: 1 << 30},
 		config.Pool{Name: "free", Devices: gpu.Selection{"0"}})
-	e.report(nil)
+	e.Report()
 	seen.TakeAll()
 	require.Equal(t, []string{"framework caps", "watch every 100ms"}, e.Means("gpu"))
 	c.machine.Update(func(s *gputest.State) { s.GPUs[0].Lost = true })

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// returnLimit is how long the memory of a process that has ended may take to come back. The driver mostly has it back before the
-	// process can be reaped.
+	// returnLimit is how long the memory of a process that has ended may take to come back.
+	// The driver mostly has it back before the process can be reaped.
 	returnLimit = 5 * time.Second
 	// returnFirst is the pause before the second look; later pauses grow to returnMost.
 	returnFirst, returnMost = 2 * time.Millisecond, 100 * time.Millisecond
@@ -81,8 +81,8 @@ func (f *watched) listed() (sum int64) {
 	return sum
 }
 
-// findOthers brings the list of descendants up to date, and returns the tree; nil where it is not followed any more. The caller holds
-// the lock.
+// findOthers brings the list of descendants up to date, and returns the tree; nil where
+// it is not followed any more. The caller holds the lock.
 func (f *watched) findOthers() *gpu.Tree {
 	tree := f.w.census.Tree(f.pid)
 	if tree == nil {

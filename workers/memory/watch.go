@@ -17,40 +17,38 @@ import (
 )
 
 const (
-	// watchNear is the pause between two rounds while a busy process holds more than nearShare of its budget, watchFar while all hold
-	// less, watchIdle while no items run and at the most.
+	// watchNear is the pause between two rounds while a busy process holds more than
+	// nearShare of its budget, watchFar while all hold less, watchIdle the longest.
 	watchNear = 100 * time.Millisecond
 	watchFar  = 200 * time.Millisecond
 	watchIdle = time.Second
 	nearShare = 0.5
-	// watchCost bounds the cost of rounds: the pause is at least so many times the duration of one, or nearCost times while a process
-	// holds more than tightShare of its budget.
+	// The pause is at least watchCost times the duration of a round, or nearCost times while
+	// a process holds more than tightShare of its budget.
 	watchCost, nearCost = 100, 20
 	tightShare          = 0.75
-	// sharedCost bounds the cost of measuring shared pages in the same way, or grownCost when the process has grown by grownShare of
-	// its budget since.
-	sharedCost, grownCost = 50, 10
-	grownShare            = 0.125
+	// sharedCost bounds the cost of measuring shared pages in the same way.
+	sharedCost = 20
 )
 
-// memories is what the watch asks about devices; *gpu.Inventory is one. It answers within seconds, to many callers at once.
+// memories is what the watch asks about devices. It answers many callers within seconds.
 type memories interface {
 	ProcessMemory(uuid string) (map[int]uint64, error)
 }
 
-// watch is the session.Watch of a worker: one goroutine measures all its task processes, on the CPU by their resident memory, on a GPU by
-// the driver's numbers.
+// watch is the session.Watch of a worker: one goroutine measures all task processes, on
+// the CPU by resident memory, on a GPU by the driver's numbers.
 type watch struct {
 	devices memories
 	// hostPIDs says that the driver's process numbers are this namespace's.
 	hostPIDs bool
 	log      *zap.Logger
 	wake     chan struct{}
-	// proportional is gpu.Proportional. It waits for a process that takes memory in one long system call.
+	// proportional is gpu.Proportional, which waits for a process's long system calls.
 	proportional func(pids ...int) uint64
 	// host is hostMemory; nil leaves the host unguarded.
 	host func() (gpu.Memory, error)
-	// gpus are all of the host by UUID, among which a process may be found where it should not be.
+	// gpus are all of the host by UUID, for finding processes where none should be.
 	gpus map[string]gpu.Device
 	// patience is returnLimit. Tests have less.
 	patience time.Duration
@@ -65,7 +63,8 @@ type watch struct {
 	warned    map[string]bool
 }
 
-// reading is the driver's last answer for a device: what each process holds on it. Pending says that a round has asked for the next.
+// reading is the driver's last answer for a device. Pending: a round has asked for the
+// next.
 type reading struct {
 	asked   time.Time // when a round asked last
 	began   time.Time
@@ -89,25 +88,9 @@ type watched struct {
 	counted      int64 // held, with shared pages once for each process
 	others       []int // its descendants as of the last round
 	// own is the share of its resident memory without shared pages, as of the last sample.
-	own      float64
-	last     sharedSample
-	sampling bool
-}
-
-// sharedSample measured shared pages: when it ended, its duration, and what the process held with shared pages once for each process.
-type sharedSample struct {
-	at   time.Time
-	took time.Duration
-	held int64
-}
-
-// due reports whether it is time for another sample of a process that holds so much by now.
-func (s sharedSample) due(now time.Time, held, budget int64) bool {
-	wait := sharedCost * s.took
-	if float64(held-s.held) >= grownShare*float64(budget) {
-		wait = grownCost * s.took
-	}
-	return now.Sub(s.at) >= wait
+	own         float64
+	sampling    bool
+	sampleAfter time.Time // the next sample of shared pages is not due before
 }
 
 func newWatch(devices memories, hostPIDs bool, log *zap.Logger) *watch {
@@ -165,8 +148,8 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// round measures once and returns the pause before the next round; 0 means that there is no process. It waits neither for a driver nor
-// for a process.
+// round measures once and returns the pause before the next round, 0 without processes.
+// It waits neither for a driver nor for a process.
 func (w *watch) round() time.Duration {
 	began := time.Now()
 	w.mu.Lock()
@@ -208,8 +191,8 @@ func (w *watch) round() time.Duration {
 	return min(watchIdle, max(watchFar, watchCost*w.cost))
 }
 
-// readDevices reads the devices in use in the background, each by one goroutine at a time, and returns how long that took the last
-// time. The caller holds the lock.
+// readDevices reads the devices in use in the background, one goroutine each, and returns
+// how long that took last. The caller holds the lock.
 func (w *watch) readDevices() (took time.Duration) {
 	if !w.hostPIDs {
 		return 0
@@ -243,7 +226,7 @@ func (w *watch) used(uuid string) bool {
 	return false
 }
 
-// read asks the driver what each process holds on a device, and measures its processes. Without an answer the last reading stands.
+// read asks the driver about a device; without an answer the last reading stands.
 func (w *watch) read(uuid string) {
 	began := time.Now()
 	held, err := w.devices.ProcessMemory(uuid)
@@ -298,7 +281,7 @@ func (f *watched) sumUp() {
 	f.observe(sum)
 }
 
-// observe records a measurement and ends a process over its budget. The caller holds the lock.
+// observe records a measurement, and ends a process over its budget, under the lock.
 func (f *watched) observe(held int64) {
 	f.counted, f.held = held, int64(float64(held)*f.own)
 	f.peak = max(f.peak, f.held)
@@ -310,19 +293,19 @@ func (f *watched) observe(held int64) {
 		return
 	}
 	// Until here shared pages count once for each process.
-	if began := time.Now(); !f.sampling && f.last.due(began, held, f.budget) {
+	if began := time.Now(); !f.sampling && began.After(f.sampleAfter) {
 		f.sampling = true
 		go f.sample(began, append([]int{f.pid}, f.others...))
 	}
 }
 
-// sample measures shared pages and ends a process that is over its budget without them, if it still was with them in the last round.
+// sample measures shared pages and ends a process that is over its budget without them.
 func (f *watched) sample(began time.Time, pids []int) {
 	own := int64(f.w.proportional(pids...))
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()
 	now := time.Now()
-	f.sampling, f.last = false, sharedSample{at: now, took: now.Sub(began), held: f.counted}
+	f.sampling, f.sampleAfter = false, now.Add(sharedCost*now.Sub(began))
 	f.own = min(1, float64(own)/float64(max(f.counted, 1)))
 	if !f.closed && !f.ended && own > f.budget && f.counted > f.budget {
 		f.end(own)
@@ -353,7 +336,7 @@ func (f *watched) Busy(busy bool) {
 	}
 }
 
-// Held implements session.Watched. On the CPU it measures the known processes now; on a GPU it is the last reading.
+// Held implements session.Watched: measured now on the CPU, the last reading on a GPU.
 func (f *watched) Held() int64 {
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()

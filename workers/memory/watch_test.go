@@ -185,26 +185,6 @@ func TestWatch_NobodyWaitsForALookAtSharedPages(t *testing.T) {
 	}
 }
 
-func TestWatch_LooksAgainSoonerAtWhatGrows(t *testing.T) {
-	at := time.Now()
-	last := sharedSample{at: at, took: time.Second, held: 30 << 20}
-	const budget = 24 << 20
-	for _, c := range []struct {
-		after time.Duration
-		held  int64
-		due   bool
-	}{
-		{after: 9 * time.Second, held: 90 << 20},
-		{after: 10 * time.Second, held: 33 << 20, due: true},
-		{after: 10 * time.Second, held: 32 << 20},
-		{after: 49 * time.Second, held: 20 << 20},
-		{after: 50 * time.Second, held: 30 << 20, due: true},
-	} {
-		require.Equal(t, c.due, last.due(at.Add(c.after), c.held, budget), c)
-	}
-	require.True(t, sharedSample{}.due(at, 25<<20, budget), "the first")
-}
-
 func TestWatch_EndsACommandToo(t *testing.T) {
 	b := newWorkbench(t, nil, false)
 	s := b.slot(gpu.CPU, 150<<20)

@@ -16,9 +16,10 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
-	"github.com/gpumux/gpumux/workers/slot/pyruntime"
+	"github.com/gpumux/gpumux/workers/slot/runtimes"
 )
 
 const memoryTasks = `
@@ -103,7 +104,7 @@ func newWorkbench(t *testing.T, devices memories, hostPIDs bool) *workbench {
 
 func (b *workbench) slot(device string, memory gpumux.Size, change ...func(*slot.Options)) *slot.Slot {
 	b.t.Helper()
-	runtime, err := pyruntime.Install(filepath.Join(os.TempDir(), "gpumux-test-runtime"))
+	runtime, err := runtimes.Python(filepath.Join(os.TempDir(), "gpumux-test-runtime"))
 	require.NoError(b.t, err)
 	o := slot.Options{
 		Name: "pool/0", Device: device, Memory: memory, Runtime: runtime, Watch: b.watch, Env: b.env,
@@ -121,21 +122,20 @@ func (b *workbench) task(function string) launch.Task {
 	return launch.Task{Name: function, Python: "tasks.py:" + function, Dir: b.dir, Mode: gpumux.Persistent}
 }
 
-func run(s *slot.Slot, task launch.Task, items ...any) ([]slot.Done, error) {
-	var got []slot.Done
+func run(s *slot.Slot, task launch.Task, items ...any) ([]calls.Done, error) {
+	var got []calls.Done
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	err := s.Run(ctx, slot.Call{
-		Task: task,
-		Items: func(yield func(gpumux.Item, error) bool) {
+	err := s.Run(ctx, task, calls.Call{
+		Items: func(yield func(calls.Item, error) bool) {
 			for i, item := range items {
 				raw, err := json.Marshal(item)
-				if !yield(gpumux.Item{Index: int64(i), Value: raw}, err) {
+				if !yield(calls.Item{Index: int64(i), Value: raw}, err) {
 					return
 				}
 			}
 		},
-		Done: func(d slot.Done) { got = append(got, d) },
+		Done: func(d calls.Done) { got = append(got, d) },
 	})
 	return got, err
 }

@@ -1,3 +1,7 @@
+// Package metrics is what a worker counts, and who shows it.
+//
+// It owns the names of metrics, the Temporal SDK's among them, and the server that shows them to Prometheus and says whether the
+// worker is well. Counting never waits for a slot or a driver. The server stops with Stop.
 package metrics
 
 import (
@@ -26,12 +30,12 @@ import (
 )
 
 const (
-	// scrapeLimit is the timeout of a scrape, as when a driver does not answer; scrapesMost how many may run at a time.
+	// scrapeLimit bounds a scrape, scrapesMost how many run at a time.
 	scrapeLimit = 10 * time.Second
 	scrapesMost = 4
 )
 
-// Metrics are what a worker counts, and the server that shows it in Prometheus's text format. Without an address nothing is served.
+// Metrics are what a worker counts, and their server where there is an address.
 type Metrics struct {
 	sdk   *instruments
 	log   *zap.Logger
@@ -41,7 +45,6 @@ type Metrics struct {
 	health  func() error
 
 	mu      sync.Mutex // not held during calls of a slot, a pool or the driver
-	slots   []Slot
 	pools   []*pool.Pool
 	Faults  map[faulty]int64
 	cordons map[cordoning]int64
@@ -50,13 +53,6 @@ type Metrics struct {
 
 	server *http.Server
 	ended  chan struct{}
-}
-
-// Slot is a slot in the metrics.
-type Slot struct {
-	Pool, Name, Device string
-	Runs               *slot.Slot
-	Peak               *pool.Peak
 }
 
 // faulty is a kind of fault in a pool.
@@ -88,13 +84,6 @@ func New(log *zap.Logger, version string, health func() error) *Metrics {
 	}
 }
 
-// Follow adds a slot.
-func (m *Metrics) Follow(c Slot) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.slots = append(m.slots, c)
-}
-
 // Offer adds a pool.
 func (m *Metrics) Offer(p *pool.Pool) {
 	m.mu.Lock()
@@ -110,7 +99,7 @@ func (m *Metrics) Fault(pool string, kind gpumux.Kind) {
 	m.Faults[faulty{pool, kind}]++
 }
 
-// Items takes the seconds of items of a pool. Observing one costs some nanoseconds, finding the pool more: keep the observer of a call.
+// Items takes the seconds of a pool's items. Keep the observer for a whole call.
 func (m *Metrics) Items(pool string) prometheus.Observer { return m.items.WithLabelValues(pool) }
 
 // Cordoned counts a cordon.
@@ -159,7 +148,7 @@ func (m *Metrics) Serve(address string, devices []gpu.Device, status func(uuid s
 // SDK is for the metrics of a Temporal client.
 func (m *Metrics) SDK() client.MetricsHandler { return m.sdk }
 
-// healthz answers 200 while this worker can do its work, else 503 with the reasons, a line each.
+// healthz answers 200 while this worker can do its work, else 503 with the reasons.
 func (m *Metrics) healthz(to http.ResponseWriter, _ *http.Request) {
 	to.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	to.Header().Set("Cache-Control", "no-store")
@@ -220,41 +209,19 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	}
 	value(descBuild, prometheus.GaugeValue, 1, g.version, runtime.Version())
 	g.mu.Lock()
-	slots, pools, faults, cordons := slices.Clone(g.slots), slices.Clone(g.pools), maps.Clone(g.Faults), maps.Clone(g.cordons)
+	pools, faults, cordons := slices.Clone(g.pools), maps.Clone(g.Faults), maps.Clone(g.cordons)
 	g.mu.Unlock()
-	type at struct {
-		pool, device string
-		state        slot.State
-	}
-	states := map[at]int{}
-	for _, c := range slots {
-		for _, state := range slot.States() {
-			states[at{c.Pool, c.Device, state}] += 0
-		}
-		states[at{c.Pool, c.Device, c.Runs.State()}]++
-		stats := c.Runs.Stats()
-		value(descItems, prometheus.CounterValue, float64(stats.Items), c.Pool, c.Name)
-		value(descProcesses, prometheus.CounterValue, float64(stats.Processes), c.Pool, c.Name)
-		value(descTrims, prometheus.CounterValue, float64(stats.Trims), c.Pool, c.Name)
-		value(descFreed, prometheus.CounterValue, float64(stats.Freed), c.Pool, c.Name)
-		// For Prometheus a counter that first appears as 1 never rose.
-		for _, reason := range slot.Recycles() {
-			value(descRecycles, prometheus.CounterValue, float64(stats.Recycled[reason]), c.Pool, c.Name, reason)
-		}
-		value(descResidents, prometheus.GaugeValue, float64(stats.ResidentBytes), c.Pool, c.Name)
-		value(descPeak, prometheus.GaugeValue, float64(c.Peak.Bytes()), c.Pool, c.Name)
-	}
-	for a, n := range states {
-		value(descSlots, prometheus.GaugeValue, float64(n), a.pool, a.device, string(a.state))
-	}
 	for _, p := range pools {
+		showSlots(value, p)
 		value(descOpen, prometheus.GaugeValue, float64(p.Slots("")), p.Name)
 		value(descLeased, prometheus.GaugeValue, float64(p.Leased("")), p.Name)
 		for _, kind := range gpumux.Kinds() {
 			value(descFaults, prometheus.CounterValue, float64(faults[faulty{p.Name, kind}]), p.Name, string(kind))
 		}
+		for _, reason := range health.Reasons() {
+			value(descCordons, prometheus.CounterValue, float64(cordons[cordoning{p.Name, reason}]), p.Name, reason)
+		}
 	}
-	showCordons(value, slots, pools, cordons)
 	for _, d := range g.devices {
 		if status, err := g.status(d.UUID); err == nil && status.Memory.Total > 0 {
 			value(descFree, prometheus.GaugeValue, float64(status.Memory.Free), d.UUID, d.Name)
@@ -263,27 +230,36 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// emit gives a value to Prometheus.
-type emit func(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string)
-
-// showCordons shows which devices are cordoned, and what cordoned them so far.
-func showCordons(value emit, slots []Slot, pools []*pool.Pool, cordons map[cordoning]int64) {
-	for _, p := range pools {
-		devices := map[string]float64{}
-		for _, c := range slots {
-			if c.Pool != p.Name || c.Device == gpu.CPU {
-				continue
-			}
-			devices[c.Device] = 0
-			if p.Cordoned(c.Device) {
-				devices[c.Device] = 1
-			}
+// showSlots shows the slots of a pool, and which of its devices are cordoned.
+func showSlots(value func(*prometheus.Desc, prometheus.ValueType, float64, ...string), p *pool.Pool) {
+	devices := map[string]map[slot.State]int{}
+	p.Each(func(h *pool.Handle, _ string) {
+		if devices[h.Group] == nil {
+			devices[h.Group] = map[slot.State]int{}
 		}
-		for device, cordoned := range devices {
+		devices[h.Group][h.State()]++
+		stats := h.Stats()
+		value(descItems, prometheus.CounterValue, float64(stats.Items), p.Name, h.Name)
+		value(descProcesses, prometheus.CounterValue, float64(stats.Processes), p.Name, h.Name)
+		value(descTrims, prometheus.CounterValue, float64(stats.Trims), p.Name, h.Name)
+		value(descFreed, prometheus.CounterValue, float64(stats.Freed), p.Name, h.Name)
+		// For Prometheus a counter that first appears as 1 never rose.
+		for _, reason := range slot.Recycles() {
+			value(descRecycles, prometheus.CounterValue, float64(stats.Recycled[reason]), p.Name, h.Name, reason)
+		}
+		value(descResidents, prometheus.GaugeValue, float64(stats.ResidentBytes), p.Name, h.Name)
+		value(descPeak, prometheus.GaugeValue, float64(h.Peak()), p.Name, h.Name)
+	})
+	for device, states := range devices {
+		for _, state := range slot.States() {
+			value(descSlots, prometheus.GaugeValue, float64(states[state]), p.Name, device, string(state))
+		}
+		if device != gpu.CPU {
+			cordoned := 0.0
+			if p.Cordoned(device) {
+				cordoned = 1
+			}
 			value(descCordoned, prometheus.GaugeValue, cordoned, p.Name, device)
-		}
-		for _, reason := range health.Reasons() {
-			value(descCordons, prometheus.CounterValue, float64(cordons[cordoning{p.Name, reason}]), p.Name, reason)
 		}
 	}
 }

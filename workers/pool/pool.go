@@ -1,3 +1,7 @@
+// Package pool decides which slot a call gets.
+//
+// It owns which calls hold a slot, which wait, which devices are cordoned or taken whole.
+// It never decides how many slots there are. A Pool stops when Stop returns, with its slots.
 package pool
 
 import (
@@ -12,13 +16,15 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/launch"
 )
 
-// Slot is what a pool gives to calls; *slot.Slot is one. One holder at a time calls Run, which blocks until the call is over. The other
-// methods may be called at any time, and Stop more than once.
+// Slot is what a pool gives to calls; *slot.Slot is one. One holder at a time calls Run,
+// which blocks. The other methods may be called at any time, and Stop more than once.
 type Slot interface {
-	Run(ctx context.Context, call slot.Call) error
+	Run(ctx context.Context, task launch.Task, call calls.Call) error
 	Clear(ctx context.Context) error
 	State() slot.State
 	Task() string
@@ -30,16 +36,16 @@ type Slot interface {
 // ErrStopped ends calls when the worker stops.
 var ErrStopped = errors.New("the worker stops")
 
-// Pool gives the slots of one pool to calls: first to calls that are pinned to a device, since they can run nowhere else, then in
-// order of arrival.
+// Pool gives the slots of one pool to calls: first to those that are pinned to a device,
+// then in order of arrival.
 type Pool struct {
 	Name string
-	// Changed is called without the lock whenever the answers of Slots and Free may have changed.
+	// Changed is called without the lock when the answers of Slots and Free may have changed.
 	Changed func()
 	Log     *zap.Logger
-	// Pack sends calls to the device that does most among those with a free slot. Default: to the one that does least.
+	// Pack sends calls to the busiest device with a free slot. Default: to the least busy.
 	Pack bool
-	// Leases is the most slots that leases may have at a time. They come on top of the number that Resize allows.
+	// Leases is the most slots that leases have at a time, on top of Resize's number.
 	Leases int
 
 	ledger   *Ledger // whose lock guards what follows
@@ -58,7 +64,7 @@ type Handle struct {
 	// Name is pool/number, Budget what a call may hold; 0 means no budget.
 	Name   string
 	Budget gpumux.Size
-	// Group names what its calls may be pinned to, Devices are its devices. Default: the group's name.
+	// Group names what its calls may be pinned to. Devices default to the group's name.
 	Group   string
 	Devices []string
 	pool    *Pool
@@ -70,17 +76,25 @@ type Handle struct {
 	warm    string    // the task of the last item that finished here, unless the pool has ended the process since
 	// Faults counts what items failed with, and deaths of processes.
 	Faults atomic.Int64
-	// Peak, where there is one, observes what items held.
-	Peak *Peak
+	peak   atomic.Int64
 	// Model names the group's devices.
 	Model string
-	// Memory is the budget of a call with the whole group. Limits are the environment of a process, in a slot or with the whole group,
-	// and the room on each device for its framework when the process takes the allowance beside its data.
+	// Memory is the budget of a call with the whole group. Limits are the environment of its
+	// process, and the room for its framework on each device beside the allowance.
 	Memory gpumux.Size
 	Limits func(allowance gpumux.Size, whole bool) (env map[string]string, room gpumux.Size)
-	// Beside are the other slots on its devices, of all pools, while a call has the devices whole.
+	// Beside are the slots of all pools on its devices, while a call has them whole.
 	Beside []*Handle
 }
+
+// ObservePeak records what an item held.
+func (h *Handle) ObservePeak(held int64) {
+	for most := h.peak.Load(); held > most && !h.peak.CompareAndSwap(most, held); most = h.peak.Load() {
+	}
+}
+
+// Peak is the most bytes that an item held.
+func (h *Handle) Peak() int64 { return h.peak.Load() }
 
 // Want says which slot a call needs.
 type Want struct {
@@ -115,9 +129,9 @@ type answer struct {
 	err    error
 }
 
-// Acquire waits for a slot, preferably one whose process has loaded the task. A whole group is kept from others for a while, so it gets
-// free however much work waits. Acquire fails when ctx ends, when the pool stops, and with a device_lost fault when every suitable
-// device is cordoned.
+// Acquire waits for a slot, preferably one whose process has loaded the task. A whole group
+// is kept from others for a while, so it gets free. Acquire fails when ctx ends, when the
+// pool stops, and with a device_lost fault when every suitable device is cordoned.
 func (p *Pool) Acquire(ctx context.Context, want Want) (*Handle, error) {
 	w := &waiter{Want: want, answer: make(chan answer, 1)}
 	p.ledger.mu.Lock()
@@ -151,7 +165,7 @@ func (p *Pool) wait(w *waiter) {
 	p.waiting = append(slices.DeleteFunc(p.waiting, func(o *waiter) bool { return o == w }), w)
 }
 
-// update changes the pool under the lock, serves the waiting calls of all pools and calls their Changed.
+// update changes the pool under the lock, serves all waiting calls, and calls Changed.
 func (p *Pool) update(change func()) {
 	p.ledger.mu.Lock()
 	change()
@@ -178,7 +192,7 @@ func (p *Pool) Release(h *Handle) {
 	})
 }
 
-// endsWithin is how long a call may take to end once it was said to end soon. One that takes longer has the slot like any other.
+// endsWithin bounds how long a call that ends soon leaves its slot to the next.
 const endsWithin = 500 * time.Millisecond
 
 // Ending notes that the call in a slot ends soon, so that the next one can be fetched.
@@ -247,8 +261,8 @@ func (p *Pool) refusal(group string) error {
 	}
 }
 
-// choose picks a free slot: one whose process has the task, then one without a process, then one with another task; among equals the
-// one on the least busy device, or with Pack on the busiest.
+// choose picks a free slot: one whose process has the task, one without a process, then
+// any; among equals on the least busy device, or with Pack on the busiest.
 func (p *Pool) choose(w *waiter) *Handle {
 	if w.Lease && p.leasedSlots("") >= p.Leases {
 		return nil
@@ -279,7 +293,7 @@ func (p *Pool) choose(w *waiter) *Handle {
 	return best
 }
 
-// suits reports whether the devices of a slot may serve a call. Those that it avoids may where no others could; the caller holds the lock.
+// suits reports whether a slot's devices may serve a call; the caller holds the lock.
 func (p *Pool) suits(h *Handle, w *waiter) bool {
 	if w.Group != "" {
 		return h.Group == w.Group && !p.isCordoned(h.Group)
@@ -305,8 +319,8 @@ func startCost(h *Handle, task string) int {
 	return 2
 }
 
-// Cordon keeps new calls off a group of devices; calls that run there go on. Processes without a call end, so nothing holds the
-// devices. It reports whether that is new.
+// Cordon keeps new calls off a group of devices; running calls go on. Processes without a
+// call end, so nothing holds the devices. It reports whether that is new.
 func (p *Pool) Cordon(group, why string) (fresh bool) {
 	p.update(func() {
 		fresh = !p.isCordoned(group)
@@ -342,7 +356,7 @@ func (p *Pool) isCordoned(group string) bool {
 	return cordoned
 }
 
-// Stop refuses waiting and later calls, and stops every slot at once. It returns when nothing of them is left or ctx ends.
+// Stop refuses waiting and later calls, and returns when all slots have stopped or ctx ends.
 func (p *Pool) Stop(ctx context.Context) error {
 	p.ledger.mu.Lock()
 	p.stopped = ErrStopped

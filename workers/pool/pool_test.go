@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/slottest"
@@ -184,7 +185,7 @@ func TestPool_ManyCallsAtOnce(t *testing.T) {
 			if err != nil {
 				return
 			}
-			if h.Run(ctx, slot.Call{Task: launch.Task{Name: "x"}}) == nil {
+			if h.Run(ctx, launch.Task{Name: "x"}, calls.Call{}) == nil {
 				ran.Add(1)
 			}
 			p.Release(h)

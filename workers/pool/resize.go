@@ -6,8 +6,8 @@ import (
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
-// Resize lets each group run so many calls at a time, and keep so many processes. Running calls go on to their end; then a surplus
-// process ends, so its memory is free.
+// Resize lets each group run so many calls at a time, and keep so many processes. Running
+// calls go on to their end; then a surplus process ends, so its memory is free.
 func (p *Pool) Resize(open, kept int) {
 	p.update(func() {
 		p.open, p.kept = open, kept

@@ -11,7 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/slottest"
 )
 
@@ -178,7 +180,7 @@ func TestPool_ResizedAtRandom(t *testing.T) {
 				if err != nil {
 					continue
 				}
-				if err := h.Run(context.Background(), slot.Call{}); err == nil {
+				if err := h.Run(context.Background(), launch.Task{}, calls.Call{}); err == nil {
 					ran.Add(1)
 				}
 				p.Release(h)

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// startLimit is how long a daemon may take to answer first, quitLimit to end by itself when nobody uses it any more.
+	// startLimit bounds a daemon's first answer, quitLimit its end without clients.
 	startLimit = 30 * time.Second
 	quitLimit  = 2 * time.Second
 	// askEvery is the pause between two looks at a daemon that is waited for.
@@ -32,8 +32,8 @@ type Host struct {
 	Log *zap.Logger
 	// Status is the driver's word about a device.
 	Status func(uuid string) (gpu.Status, error)
-	// Probe tries a device in a process with such an environment: how much memory it may still take there, 0 where it failed, and why
-	// that is not known. Nil: nothing is tried.
+	// Probe tries a device in a process with such an environment: how much memory it may
+	// still take there, 0 where it failed, and why that is not known. Nil: nothing is tried.
 	Probe func(ctx context.Context, uuid string, env map[string]string) (free uint64, untried string)
 
 	mu      sync.Mutex // guards what follows
@@ -42,8 +42,8 @@ type Host struct {
 	own     map[string]*server // by device
 }
 
-// server is that of the daemon which serves a device: the worker's own, one for each device, so that no fault reaches another
-// device, or somebody else's.
+// server is that of the daemon which serves a device: the worker's own, one for each
+// device, so that no fault reaches another device, or somebody else's.
 func (h *Host) server(ctx context.Context, d gpu.Device) (*server, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -94,7 +94,7 @@ func (h *Host) foreign(ctx context.Context, pipe string) (*server, error) {
 	return s, nil
 }
 
-// makeFolder makes the worker's folder for daemons, which only its user can enter, in /tmp where paths of sockets elsewhere are too long.
+// makeFolder makes the daemons' private folder, in /tmp where socket paths get too long.
 func (h *Host) makeFolder() (err error) {
 	if h.folder != "" {
 		return nil
@@ -111,7 +111,7 @@ func (h *Host) makeFolder() (err error) {
 	return process.Sweep(h.Log, h.folder)
 }
 
-// Close ends the daemons that were started, whose clients have ended, and returns when nothing of them is left.
+// Close ends the daemons that were started, and returns when nothing of them is left.
 func (h *Host) Close() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -18,17 +18,9 @@ import (
 	"github.com/gpumux/gpumux/internal/logkey"
 )
 
-// served is sharing: mps. Processes run kernels side by side through one server, which is also who keeps them to their limits.
-type served struct{}
-
-func (served) Alone() bool       { return false }
-func (served) Processes(int) int { return 0 }
-func (served) Limits() string    { return "MPS" }
-
-func (served) Check(u Use) (list []Problem) {
-	add := func(field, format string, args ...any) {
-		list = append(list, Problem{field, fmt.Sprintf(format, args...)})
-	}
+// checkMPS is Check of MPS.
+func (l *problems) checkMPS(u Use) {
+	add := l.add
 	const instead = "use sharing: default"
 	for _, d := range u.Devices {
 		switch d.Kind {
@@ -59,10 +51,9 @@ func (served) Check(u Use) (list []Problem) {
 		add("sharing", "mps, but %s is not in PATH; install it with the driver (Debian, Ubuntu: nvidia-compute-utils), or %s",
 			mps.Program, instead)
 	}
-	return list
 }
 
-func (served) Prepare(ctx context.Context, h *Host, u Use) (Share, error) {
+func (h *Host) prepareMPS(ctx context.Context, u Use) (Share, error) {
 	d := u.Devices[0]
 	s, err := h.server(ctx, d)
 	if err != nil {
@@ -96,7 +87,7 @@ type clients struct {
 	inherited map[string]string
 }
 
-// Env names the server and sets the limits. Those that somebody else has set for the worker hold too.
+// Env names the server and sets the limits, beside those set for the worker.
 func (c clients) Env(memory gpumux.Size, whole bool) map[string]string {
 	env := maps.Clone(c.inherited)
 	env[mps.PipeVariable] = c.daemon.Pipe
@@ -121,7 +112,7 @@ func (h *Host) report(d gpu.Device) {
 	}
 }
 
-// prove finds out in a process like a slot's whether the limit holds. A device that does not work is somebody else's business.
+// prove tries in a process like a slot's whether the limit holds.
 func (h *Host) prove(ctx context.Context, d gpu.Device, memory gpumux.Size, env map[string]string) error {
 	if memory == 0 || h.Probe == nil {
 		return nil

@@ -19,7 +19,6 @@ import (
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/gpu/gputest"
 	"github.com/gpumux/gpumux/gpu/mps"
-	"github.com/gpumux/gpumux/gpu/mps/mpstest"
 	"github.com/gpumux/gpumux/internal/wait"
 )
 
@@ -28,7 +27,7 @@ const uuid = "GPU-00000000-0000-0000-0000-000000000000"
 var device = gpu.Device{Kind: gpu.KindGPU, UUID: uuid, Memory: 16 << 30}
 
 // onMachine is a host whose driver is imitated, with clients for it.
-func onMachine(t *testing.T) (*Host, mpstest.Host) {
+func onMachine(t *testing.T) (*Host, gputest.MPSHost) {
 	t.Helper()
 	m := gputest.New(t, gputest.State{GPUs: []gputest.GPU{{}}})
 	t.Setenv("PATH", m.Folder+":"+os.Getenv("PATH"))
@@ -41,16 +40,16 @@ func onMachine(t *testing.T) (*Host, mpstest.Host) {
 	t.Setenv("TMPDIR", folder)
 	h := &Host{Log: zap.NewNop(), Status: func(string) (gpu.Status, error) { return gpu.Status{}, nil }}
 	t.Cleanup(func() { require.NoError(t, h.Close()) })
-	return h, mpstest.Host{Device: uuid, Python: os.Getenv("GPUMUX_TEST_PYTHON"), Env: m.Env()}
+	return h, gputest.MPSHost{Device: uuid, Python: os.Getenv("GPUMUX_TEST_PYTHON"), Env: m.Env()}
 }
 
 // member is a slot whose process is a client.
 type member struct {
-	*mpstest.Client
+	*gputest.MPSClient
 	ended atomic.Bool
 }
 
-func (m *member) PID() int { return m.Client.PID }
+func (m *member) PID() int { return m.MPSClient.PID }
 
 func (m *member) Recycle(context.Context, string) error {
 	m.Kill()
@@ -59,12 +58,12 @@ func (m *member) Recycle(context.Context, string) error {
 }
 
 // members are slots on a share, with their processes.
-func members(t *testing.T, clients mpstest.Host, s Share, n int) (list []*member) {
+func members(t *testing.T, clients gputest.MPSHost, s Share, n int) (list []*member) {
 	t.Helper()
 	for range n {
 		c, said := clients.Join(t, mps.Daemon{Pipe: s.Env(0, false)[mps.PipeVariable]})
 		require.Equal(t, "done", said)
-		m := &member{Client: c}
+		m := &member{MPSClient: c}
 		s.Join(m)
 		list = append(list, m)
 	}
@@ -74,7 +73,7 @@ func members(t *testing.T, clients mpstest.Host, s Share, n int) (list []*member
 // A fault of one is the fault of all, idle ones included, and costs nobody an attempt but who did it.
 func TestMPS_Siblings(t *testing.T) {
 	h, clients := onMachine(t)
-	s, err := served{}.Prepare(t.Context(), h, Use{Slots: 3, PerSlot: 1, Devices: []gpu.Device{device}})
+	s, err := MPS.Prepare(t.Context(), h, Use{Slots: 3, PerSlot: 1, Devices: []gpu.Device{device}})
 	require.NoError(t, err)
 	require.True(t, s.MPS())
 	for round := range 2 {
@@ -84,7 +83,7 @@ func TestMPS_Siblings(t *testing.T) {
 		all := members(t, clients, s, 3)
 		culprit, sibling, idle := all[0], all[1], all[2]
 
-		own := &gpumux.Fault{Kind: gpumux.Crash, PID: sibling.Client.PID}
+		own := &gpumux.Fault{Kind: gpumux.Crash, PID: sibling.MPSClient.PID}
 		s.Siblings(t.Context(), turn, own)
 		require.False(t, own.Blameless, "the server is well, so it is its own")
 
@@ -92,14 +91,14 @@ func TestMPS_Siblings(t *testing.T) {
 		require.Equal(t, "error 700", culprit.Hear())
 		require.Equal(t, "error 700", sibling.Say("free"), "which tells nobody who did it")
 		// In the second round the processes die without a word, and the server's state tells.
-		told := &gpumux.Fault{Kind: gpumux.Crash, PID: sibling.Client.PID, Wide: round == 0, Suspect: true}
+		told := &gpumux.Fault{Kind: gpumux.Crash, PID: sibling.MPSClient.PID, Wide: round == 0, Suspect: true}
 		s.Siblings(t.Context(), turn, told)
 		require.True(t, told.Blameless)
 		require.False(t, told.Suspect)
-		did := &gpumux.Fault{Kind: gpumux.Crash, PID: culprit.Client.PID, Wide: round == 0}
+		did := &gpumux.Fault{Kind: gpumux.Crash, PID: culprit.MPSClient.PID, Wide: round == 0}
 		s.Siblings(t.Context(), turn, did)
 		require.False(t, did.Blameless)
-		ended := &gpumux.Fault{Kind: gpumux.Crash, PID: idle.Client.PID, Blameless: true}
+		ended := &gpumux.Fault{Kind: gpumux.Crash, PID: idle.MPSClient.PID, Blameless: true}
 		s.Siblings(t.Context(), turn, ended)
 		require.True(t, ended.Blameless)
 
@@ -114,7 +113,7 @@ func TestMPS_Siblings(t *testing.T) {
 // Where the log names nobody, it was who told of it first.
 func TestMPS_TheFirstIsBlamedWhereTheLogIsSilent(t *testing.T) {
 	h, _ := onMachine(t)
-	s, err := served{}.Prepare(t.Context(), h, Use{Slots: 2, PerSlot: 1, Devices: []gpu.Device{device}})
+	s, err := MPS.Prepare(t.Context(), h, Use{Slots: 2, PerSlot: 1, Devices: []gpu.Device{device}})
 	require.NoError(t, err)
 	first, second := &gpumux.Fault{Kind: gpumux.Crash, PID: 7, Wide: true}, &gpumux.Fault{Kind: gpumux.Crash, PID: 8, Wide: true}
 	s.Siblings(t.Context(), 0, first)
@@ -137,7 +136,7 @@ func TestMPS_TheFirstIsBlamedWhereTheLogIsSilent(t *testing.T) {
 
 func TestMPS_DaemonsEndWithTheHost(t *testing.T) {
 	h, clients := onMachine(t)
-	s, err := served{}.Prepare(t.Context(), h, Use{Slots: 1, PerSlot: 1, Devices: []gpu.Device{device}})
+	s, err := MPS.Prepare(t.Context(), h, Use{Slots: 1, PerSlot: 1, Devices: []gpu.Device{device}})
 	require.NoError(t, err)
 	d := mps.Daemon{Pipe: s.Env(0, false)[mps.PipeVariable]}
 	info, err := os.Stat(d.Pipe)
@@ -149,7 +148,7 @@ func TestMPS_DaemonsEndWithTheHost(t *testing.T) {
 	require.Len(t, servers, 1)
 	require.NoError(t, h.Close())
 	require.NoDirExists(t, filepath.Dir(filepath.Dir(d.Pipe)))
-	wait.For(t, func() bool { return !mpstest.Runs(servers[0]) }, time.Minute, time.Millisecond)
+	wait.For(t, func() bool { return !gputest.Runs(servers[0]) }, time.Minute, time.Millisecond)
 }
 
 func TestMPS_Limits(t *testing.T) {
@@ -162,7 +161,7 @@ func TestMPS_Limits(t *testing.T) {
 		free, _ := c.Free()
 		return free, ""
 	}
-	s, err := served{}.Prepare(t.Context(), h, u)
+	s, err := MPS.Prepare(t.Context(), h, u)
 	require.NoError(t, err)
 	env := s.Env(4<<30, false)
 	require.Equal(t, "0=4096M", env[mps.LimitVariable])
@@ -173,10 +172,10 @@ func TestMPS_Limits(t *testing.T) {
 	require.NotContains(t, s.Env(0, false), mps.LimitVariable)
 
 	h.Probe = func(context.Context, string, map[string]string) (uint64, string) { return 15 << 30, "" }
-	_, err = served{}.Prepare(t.Context(), h, u)
+	_, err = MPS.Prepare(t.Context(), h, u)
 	require.ErrorContains(t, err, "the limit of 4GiB per process is not in force, since CUDA gave one 15GiB; ")
 	h.Probe = func(context.Context, string, map[string]string) (uint64, string) { return 0, "no Python" }
-	_, err = served{}.Prepare(t.Context(), h, u)
+	_, err = MPS.Prepare(t.Context(), h, u)
 	require.NoError(t, err)
 }
 
@@ -204,12 +203,12 @@ func TestMPS_ADaemonThatIsThere(t *testing.T) {
 	t.Setenv(mps.LimitVariable, "0=3G,GPU-other=1G")
 	t.Setenv(mps.ThreadsVariable, "40")
 	u := Use{Slots: 2, PerSlot: 1, Devices: []gpu.Device{device}}
-	s, err := served{}.Prepare(t.Context(), h, u)
+	s, err := MPS.Prepare(t.Context(), h, u)
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{mps.PipeVariable: d.Pipe, mps.LimitVariable: "0=3072M", mps.ThreadsVariable: "40"}, s.Env(0, false))
 	require.Equal(t, "0=2048M", s.Env(2<<30, false)[mps.LimitVariable])
 	require.Equal(t, "0=3072M", s.Env(4<<30, false)[mps.LimitVariable], "a client can only lower it")
-	others, err := timeSliced{}.Prepare(t.Context(), h, u)
+	others, err := Default.Prepare(t.Context(), h, u)
 	require.NoError(t, err)
 	require.Equal(t, s.Env(0, false), others.Env(0, false))
 	require.NoError(t, h.Close())
@@ -226,10 +225,10 @@ func TestMPS_LeftoversOfADaemon(t *testing.T) {
 	n, err := strconv.Atoi(string(pid))
 	require.NoError(t, err)
 	require.NoError(t, syscall.Kill(n, syscall.SIGKILL))
-	wait.For(t, func() bool { return !mpstest.Runs(n) }, time.Minute, time.Millisecond)
+	wait.For(t, func() bool { return !gputest.Runs(n) }, time.Minute, time.Millisecond)
 	require.FileExists(t, filepath.Join(d.Pipe, "control"))
 	t.Setenv(mps.PipeVariable, d.Pipe)
-	s, err := served{}.Prepare(t.Context(), h, Use{Slots: 1, PerSlot: 1, Devices: []gpu.Device{device}})
+	s, err := MPS.Prepare(t.Context(), h, Use{Slots: 1, PerSlot: 1, Devices: []gpu.Device{device}})
 	require.NoError(t, err)
 	require.NotEqual(t, d.Pipe, s.Env(0, false)[mps.PipeVariable])
 	members(t, clients, s, 1)
@@ -245,7 +244,7 @@ func TestMPS_ADaemonThatDoesNotAnswer(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(deaf, mps.Program), []byte(nobody), 0o755))
 	path := os.Getenv("PATH")
 	t.Setenv("PATH", deaf+":"+path)
-	s, err := served{}.Prepare(t.Context(), h, Use{Slots: 1, PerSlot: 1, Devices: []gpu.Device{device}})
+	s, err := MPS.Prepare(t.Context(), h, Use{Slots: 1, PerSlot: 1, Devices: []gpu.Device{device}})
 	require.NoError(t, err)
 	t.Setenv("PATH", path)
 	require.Equal(t, d.Pipe, s.Env(0, false)[mps.PipeVariable])
@@ -257,7 +256,7 @@ func TestMPS_PathsTooLongForSockets(t *testing.T) {
 	long := filepath.Join(t.TempDir(), strings.Repeat("x", 100))
 	require.NoError(t, os.Mkdir(long, 0o700))
 	t.Setenv("TMPDIR", long)
-	s, err := served{}.Prepare(t.Context(), h, Use{Slots: 1, PerSlot: 1, Devices: []gpu.Device{device}})
+	s, err := MPS.Prepare(t.Context(), h, Use{Slots: 1, PerSlot: 1, Devices: []gpu.Device{device}})
 	require.NoError(t, err)
 	require.LessOrEqual(t, len(s.Env(0, false)[mps.PipeVariable]), mps.LongestPipe)
 	members(t, clients, s, 1)
@@ -266,7 +265,7 @@ func TestMPS_PathsTooLongForSockets(t *testing.T) {
 func TestMPS_AFolderThatCannotBeMade(t *testing.T) {
 	h, _ := onMachine(t)
 	t.Setenv("TMPDIR", "/nonexistent")
-	_, err := served{}.Prepare(t.Context(), h, Use{Slots: 1, PerSlot: 1, Devices: []gpu.Device{device}})
+	_, err := MPS.Prepare(t.Context(), h, Use{Slots: 1, PerSlot: 1, Devices: []gpu.Device{device}})
 	require.ErrorContains(t, err, "make a folder for MPS daemons: ")
 	require.ErrorContains(t, err, "; let TMPDIR name one of at most ")
 }
@@ -280,7 +279,7 @@ func TestMPS_AServerThatDoesNotComeBack(t *testing.T) {
 
 func killedInAKernel(t *testing.T, kind gpumux.Kind) {
 	h, clients := onMachine(t)
-	s, err := served{}.Prepare(t.Context(), h, Use{Slots: 2, PerSlot: 1, Devices: []gpu.Device{device}})
+	s, err := MPS.Prepare(t.Context(), h, Use{Slots: 2, PerSlot: 1, Devices: []gpu.Device{device}})
 	require.NoError(t, err)
 	turn, err := s.Await(t.Context())
 	require.NoError(t, err)
@@ -292,7 +291,7 @@ func killedInAKernel(t *testing.T, kind gpumux.Kind) {
 		ready, err := d.Ready(t.Context())
 		return err == nil && !ready
 	}, time.Minute, 10*time.Millisecond)
-	s.Siblings(t.Context(), turn, &gpumux.Fault{Kind: kind, PID: all[0].Client.PID})
+	s.Siblings(t.Context(), turn, &gpumux.Fault{Kind: kind, PID: all[0].MPSClient.PID})
 	_, err = s.Await(t.Context())
 	require.NoError(t, err)
 	require.True(t, all[1].ended.Load())
@@ -308,7 +307,7 @@ func TestMPS_ADaemonElsewhereIsNotToldToEndProcesses(t *testing.T) {
 	c, said := clients.Join(t, d)
 	require.Equal(t, "done", said)
 	require.NoError(t, os.WriteFile(filepath.Join(d.Pipe, mps.Program+".pid"), []byte("1\n"), 0o600))
-	far, err := served{}.Prepare(t.Context(), h, u)
+	far, err := MPS.Prepare(t.Context(), h, u)
 	require.NoError(t, err)
 	far.End(func(pid int) bool { return pid == c.PID })
 	require.Equal(t, "done", c.Say("alloc 1024"))
@@ -317,7 +316,7 @@ func TestMPS_ADaemonElsewhereIsNotToldToEndProcesses(t *testing.T) {
 	t.Setenv(mps.PipeVariable, near.Pipe)
 	c, said = clients.Join(t, near)
 	require.Equal(t, "done", said)
-	s, err := served{}.Prepare(t.Context(), h, u)
+	s, err := MPS.Prepare(t.Context(), h, u)
 	require.NoError(t, err)
 	s.End(func(pid int) bool { return pid == c.PID })
 	require.Equal(t, "error 810", c.Say("alloc 1024"))
@@ -328,14 +327,14 @@ func TestMPS_ADaemonThatCannotStart(t *testing.T) {
 	broken := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(broken, mps.Program), []byte("#!/bin/sh\necho 'no GPU for you'\nexit 1\n"), 0o755))
 	t.Setenv("PATH", broken+":/usr/bin:/bin")
-	_, err := served{}.Prepare(t.Context(), h, Use{Slots: 2, PerSlot: 1, Devices: []gpu.Device{device}})
+	_, err := MPS.Prepare(t.Context(), h, Use{Slots: 2, PerSlot: 1, Devices: []gpu.Device{device}})
 	require.ErrorContains(t, err, "nvidia-cuda-mps-control ended (exit status 1): no GPU for you")
 }
 
 // Asking it for each of many processes would hold up what it waits for.
 func TestMPS_AServerThatHasFailedIsNotAskedToLetGo(t *testing.T) {
 	h, _ := onMachine(t)
-	s, err := served{}.Prepare(t.Context(), h, Use{Slots: 2, PerSlot: 1, Devices: []gpu.Device{device}})
+	s, err := MPS.Prepare(t.Context(), h, Use{Slots: 2, PerSlot: 1, Devices: []gpu.Device{device}})
 	require.NoError(t, err)
 	folder, path := t.TempDir(), os.Getenv("PATH")
 	asked := filepath.Join(folder, "asked")
@@ -354,7 +353,7 @@ func TestMPS_AServerThatHasFailedIsNotAskedToLetGo(t *testing.T) {
 // Without its daemon CUDA would run processes beside it and without limits, so calls go elsewhere until it is there again.
 func TestMPS_ADaemonThatCannotBeStartedAgain(t *testing.T) {
 	h, on := onMachine(t)
-	s, err := served{}.Prepare(t.Context(), h, Use{Slots: 1, PerSlot: 1, Devices: []gpu.Device{device}})
+	s, err := MPS.Prepare(t.Context(), h, Use{Slots: 1, PerSlot: 1, Devices: []gpu.Device{device}})
 	require.NoError(t, err)
 	own, path := s.(clients).server, os.Getenv("PATH")
 	own.mu.Lock()

@@ -20,13 +20,13 @@ import (
 const (
 	// endLimit is how long the server may take to let go of a process that is to be killed.
 	endLimit = 5 * time.Second
-	// readyLimit is how long it is asked whether the server takes clients, on a host that has much else to do.
+	// readyLimit bounds the question whether the server takes clients, on a busy host.
 	readyLimit = 10 * time.Second
-	// recoveryLimit is how long a server may take to come back, stuckLimit how long the worker's own may stay in fault without clients
-	// before its daemon is replaced.
+	// recoveryLimit is how long a server may take to come back, stuckLimit how long the
+	// worker's own may stay in fault without clients before its daemon is replaced.
 	recoveryLimit = time.Minute
 	stuckLimit    = 5 * time.Second
-	// briefly is how long each later call has a daemon tried that could not be started again.
+	// briefly bounds each later try of a daemon that could not be started again.
 	briefly = 5 * time.Second
 )
 
@@ -34,7 +34,7 @@ const (
 type server struct {
 	host   *Host
 	daemon mps.Daemon
-	// own says that the worker has started the daemon, mute that nobody can ask it, far that it knows processes by other numbers.
+	// own: the worker started the daemon; mute: nobody can ask it; far: its PIDs differ.
 	own, mute, far bool
 	log            *zap.Logger
 
@@ -54,7 +54,7 @@ type server struct {
 // failure is one of the server's, which is over when done is closed.
 type failure struct {
 	done chan struct{}
-	// there are the processes that the device had then, first the one that was the first to tell of it.
+	// there are the device's processes then; first was the first to tell of the failure.
 	there []int
 	first int
 }
@@ -205,7 +205,7 @@ func (s *server) fail() {
 	go s.recover(f, slices.Clone(s.siblings), cmp.Or(s.patience, recoveryLimit))
 }
 
-// recover ends all processes of the device, since the server waits for that, and returns when it takes new ones.
+// recover ends all processes of the device, and returns when the server is back.
 func (s *server) recover(f *failure, siblings []Sibling, patience time.Duration) {
 	defer close(f.done)
 	began := time.Now()
@@ -264,7 +264,7 @@ func (s *server) replace() {
 	}
 }
 
-// ended is called when the worker's own daemon has ended, after which processes would run without it.
+// ended is called when the worker's own daemon has ended: processes would bypass it.
 func (s *server) ended(p *process.Process) {
 	<-p.Exited
 	s.mu.Lock()

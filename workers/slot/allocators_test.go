@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/session"
@@ -73,7 +74,7 @@ func repeated(item memoryItem, times int) []any {
 type memoryResult struct{ PID, Compiled, Cleared, Emptied int }
 
 // results are what the items returned, and the processes that ran them.
-func memoryResults(t *testing.T, got []slot.Done) (last memoryResult, processes int) {
+func memoryResults(t *testing.T, got []calls.Done) (last memoryResult, processes int) {
 	t.Helper()
 	pids := map[int]bool{}
 	for _, d := range got {
@@ -88,7 +89,7 @@ func memoryResults(t *testing.T, got []slot.Done) (last memoryResult, processes 
 func TestSlot_AnArenaThatLooksFullIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	s, task := counted(t, "compiled", 1000*mib)
-	got, err := run(t, s, slot.Call{Task: task, Items: values(repeated(memoryItem{Size: 850}, 150)...)})
+	got, err := run(t, s, task, calls.Call{Items: values(repeated(memoryItem{Size: 850}, 150)...)})
 	require.NoError(t, err)
 	last, processes := memoryResults(t, got)
 	require.Equal(t, 2, last.Compiled, "each program once")
@@ -101,7 +102,7 @@ func TestSlot_AnArenaThatLooksFullIsLeftAlone(t *testing.T) {
 func TestSlot_ACacheThatIsFilledAgainIsSeldomEmptied(t *testing.T) {
 	t.Parallel()
 	s, task := counted(t, "cached", 1000*mib)
-	got, err := run(t, s, slot.Call{Task: task, Items: values(repeated(memoryItem{Size: 850}, 600)...)})
+	got, err := run(t, s, task, calls.Call{Items: values(repeated(memoryItem{Size: 850}, 600)...)})
 	require.NoError(t, err)
 	last, processes := memoryResults(t, got)
 	require.Positive(t, last.Emptied, "it was tried")
@@ -123,7 +124,7 @@ func TestSlot_WhatGrowsOnADeviceIsRecycledAndGarbageIsNot(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, task := counted(t, "cached", 1000*mib)
-			got, err := run(t, s, slot.Call{Task: task, Items: values(repeated(c.item, 120)...)})
+			got, err := run(t, s, task, calls.Call{Items: values(repeated(c.item, 120)...)})
 			require.NoError(t, err)
 			require.Len(t, got, 120)
 			_, processes := memoryResults(t, got)
@@ -144,7 +145,7 @@ func TestSlot_WithoutHygieneNothingIsTrimmed(t *testing.T) {
 	t.Parallel()
 	s, task := counted(t, "cached", 1000*mib)
 	task.Hygiene = launch.HygieneOff
-	got, err := run(t, s, slot.Call{Task: task, Items: values(repeated(memoryItem{Size: 700, Cycle: 20}, 40)...)})
+	got, err := run(t, s, task, calls.Call{Items: values(repeated(memoryItem{Size: 700, Cycle: 20}, 40)...)})
 	require.NoError(t, err)
 	_, processes := memoryResults(t, got)
 	require.Equal(t, 1, processes)
@@ -162,7 +163,7 @@ func TestSlot_PeaksOnADeviceAreWhatWasLive(t *testing.T) {
 			t.Parallel()
 			s, task := counted(t, "cached", 0)
 			change(&task)
-			got, err := run(t, s, slot.Call{Task: task, Items: values(
+			got, err := run(t, s, task, calls.Call{Items: values(
 				memoryItem{Size: 800, Seconds: 0.03}, memoryItem{Size: 100, Seconds: 0.03}, memoryItem{Size: 300, Seconds: 0.03},
 			)})
 			require.NoError(t, err)
@@ -184,12 +185,12 @@ func BenchmarkSlot_FullAllocators(b *testing.B) {
 			b.Run(function+"/"+c.name, func(b *testing.B) {
 				s, task := counted(b, function, c.budget)
 				task.Hygiene = c.hygiene
-				call := slot.Call{Task: task, Done: func(slot.Done) {}, Items: values(memoryItem{Size: 850})}
-				require.NoError(b, s.Run(context.Background(), call))
+				call := calls.Call{Done: func(calls.Done) {}, Items: values(memoryItem{Size: 850})}
+				require.NoError(b, s.Run(context.Background(), task, call))
 				call.Items = values(repeated(memoryItem{Size: 850}, b.N)...)
 				b.ResetTimer()
 				began := time.Now()
-				require.NoError(b, s.Run(context.Background(), call))
+				require.NoError(b, s.Run(context.Background(), task, call))
 				b.ReportMetric(float64(b.N)/time.Since(began).Seconds(), "items/s")
 				b.ReportMetric(float64(s.Stats().Trims), "trims")
 			})

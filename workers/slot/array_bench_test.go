@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/workers/slot"
 )
@@ -36,18 +36,18 @@ func BenchmarkSlot_ArrayResult(b *testing.B) {
 			defer s.Stop(context.Background())
 			task := python(dir, "item")
 			task.Interpreter = interpreter
-			items := func(count int) slot.Call {
-				return slot.Call{Task: task, Done: func(d slot.Done) { assert.Nil(b, d.Fault) }, Items: func(yield func(gpumux.Item, error) bool) {
+			items := func(count int) calls.Call {
+				return calls.Call{Done: func(d calls.Done) { assert.Nil(b, d.Fault) }, Items: func(yield func(calls.Item, error) bool) {
 					for range count {
-						if !yield(gpumux.Item{Value: json.RawMessage(n)}, nil) {
+						if !yield(calls.Item{Value: json.RawMessage(n)}, nil) {
 							return
 						}
 					}
 				}}
 			}
-			require.NoError(b, s.Run(context.Background(), items(1)))
+			require.NoError(b, s.Run(context.Background(), task, items(1)))
 			b.ResetTimer()
-			require.NoError(b, s.Run(context.Background(), items(b.N)))
+			require.NoError(b, s.Run(context.Background(), task, items(b.N)))
 		})
 	}
 }

@@ -11,13 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
 func TestSlot_AnExceptionIsTheItemsFault(t *testing.T) {
 	for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
 		s, dir := newSlot(t), folder(t)
-		got, err := run(t, s, slot.Call{Task: python(dir, "fail_on_3"), Mode: mode, Items: values(ints(6)...)})
+		got, err := run(t, s, python(dir, "fail_on_3"), calls.Call{Mode: mode, Items: values(ints(6)...)})
 		require.NoError(t, err)
 		require.Len(t, got, 6)
 		for i, d := range got {
@@ -38,11 +39,11 @@ func TestSlot_AnExceptionIsTheItemsFault(t *testing.T) {
 func TestSlot_AttemptsTryAnExceptionAgain(t *testing.T) {
 	for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
 		s, dir := newSlot(t), folder(t)
-		got, err := run(t, s, slot.Call{Task: python(dir, "flaky"), Mode: mode, Attempts: 3, Items: values(filepath.Join(dir, "n"))})
+		got, err := run(t, s, python(dir, "flaky"), calls.Call{Mode: mode, Attempts: 3, Items: values(filepath.Join(dir, "n"))})
 		require.NoError(t, err)
 		require.Nil(t, got[0].Fault, "%v", got[0].Fault)
 		require.True(t, strings.HasPrefix(string(got[0].Value), "[3,"))
-		got, err = run(t, s, slot.Call{Task: python(dir, "flaky"), Mode: mode, Attempts: 2, Items: values(filepath.Join(dir, "m"))})
+		got, err = run(t, s, python(dir, "flaky"), calls.Call{Mode: mode, Attempts: 2, Items: values(filepath.Join(dir, "m"))})
 		require.NoError(t, err)
 		require.Equal(t, "try 2", got[0].Fault.Message)
 		require.Equal(t, 2, got[0].Fault.Attempts)
@@ -61,7 +62,7 @@ func TestSlot_EveryDeathIsNamed(t *testing.T) {
 		for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
 			t.Run(how+"/"+string(mode), func(t *testing.T) {
 				s, dir := newSlot(t), folder(t)
-				got, err := run(t, s, slot.Call{Task: python(dir, "die"), Mode: mode, Items: values(1, 2, how, 4)})
+				got, err := run(t, s, python(dir, "die"), calls.Call{Mode: mode, Items: values(1, 2, how, 4)})
 				f := fault(t, err)
 				require.Len(t, got, 2, "what had finished is kept")
 				require.Equal(t, want.kind, f.Kind)
@@ -70,7 +71,7 @@ func TestSlot_EveryDeathIsNamed(t *testing.T) {
 				require.Equal(t, "run", f.Op)
 				require.Equal(t, mode == gpumux.Fresh, f.Alone)
 				require.Equal(t, slot.Vacant, s.State())
-				got, err = run(t, s, slot.Call{Task: python(dir, "die"), Mode: mode, Items: values(4)})
+				got, err = run(t, s, python(dir, "die"), calls.Call{Mode: mode, Items: values(4)})
 				require.NoError(t, err)
 				require.Equal(t, "4", string(got[0].Value))
 			})
@@ -81,7 +82,7 @@ func TestSlot_EveryDeathIsNamed(t *testing.T) {
 func TestSlot_AHangIsKilled(t *testing.T) {
 	for _, how := range []string{"polite", "stubborn"} {
 		s, dir := newSlot(t), folder(t)
-		got, err := run(t, s, slot.Call{Task: python(dir, "hang"), Timeout: 500 * time.Millisecond, Items: values("", how)})
+		got, err := run(t, s, python(dir, "hang"), calls.Call{Timeout: 500 * time.Millisecond, Items: values("", how)})
 		f := fault(t, err)
 		require.Len(t, got, 1)
 		require.Equal(t, gpumux.Timeout, f.Kind)
@@ -92,7 +93,7 @@ func TestSlot_AHangIsKilled(t *testing.T) {
 func TestSlot_ABrokenWireIsACrash(t *testing.T) {
 	for _, function := range []string{"garbage", "close_wire"} {
 		s, dir := newSlot(t), folder(t)
-		_, err := run(t, s, slot.Call{Task: python(dir, function), Items: values(1)})
+		_, err := run(t, s, python(dir, function), calls.Call{Items: values(1)})
 		require.Equal(t, gpumux.Crash, fault(t, err).Kind, function)
 	}
 }
@@ -104,7 +105,7 @@ func TestSlot_AMemoryErrorEndsTheProcessBeforeTheNextItem(t *testing.T) {
 	for i := range items {
 		items[i] = map[string]any{"i": i, "file": log}
 	}
-	got, err := run(t, s, slot.Call{Task: python(dir, "touch_then_fail"), Items: values(items...)})
+	got, err := run(t, s, python(dir, "touch_then_fail"), calls.Call{Items: values(items...)})
 	require.Equal(t, gpumux.HostOOM, fault(t, err).Kind)
 	require.Len(t, got, 2)
 	ran, err := os.ReadFile(log)

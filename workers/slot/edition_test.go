@@ -9,11 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 )
 
-// edited is a slot and a folder with a task. The task imports near.py, and plugin.py, which only the running process can know.
+// edited is a slot and a folder with a task, which imports near.py.
 type edited struct {
 	*testing.T
 	dir  string
@@ -23,14 +24,11 @@ type edited struct {
 func newEdited(t *testing.T) *edited {
 	e := &edited{T: t, dir: t.TempDir(), slot: newSlot(t)}
 	e.write("near.py", 1)
-	e.write("plugin.py", 1)
 	text := `
-import importlib, near, os
-plugin = importlib.import_module("plug" + "in")
+import near, os
 def item(x):
     if x == "edit": open(os.path.join(os.path.dirname(__file__), "near.py"), "w").write("value = 22222\n")
-    if x == "plugin": open(os.path.join(os.path.dirname(__file__), "plugin.py"), "w").write("value = 22222\n")
-    return [near.value, plugin.value]
+    return near.value
 `
 	require.NoError(t, os.WriteFile(filepath.Join(e.dir, "tasks.py"), []byte(text), 0o644))
 	require.NoError(t, os.WriteFile(filepath.Join(e.dir, "run.sh"), []byte(`#!/bin/sh
@@ -52,14 +50,11 @@ func (e *edited) task() launch.Task {
 }
 
 // run returns the values of the items and the edition that they ran with.
-func (e *edited) run(call slot.Call, items ...any) (got []string, edition string, err error) {
+func (e *edited) run(task launch.Task, call calls.Call, items ...any) (got []string, edition string, err error) {
 	e.Helper()
-	if call.Task.Name == "" {
-		call.Task = e.task()
-	}
 	call.Items = values(items...)
 	call.Ran = func(now string) { edition = now }
-	done, err := run(e.T, e.slot, call)
+	done, err := run(e.T, e.slot, task, call)
 	for _, d := range done {
 		require.Nil(e, d.Fault)
 		got = append(got, string(d.Value))
@@ -67,66 +62,59 @@ func (e *edited) run(call slot.Call, items ...any) (got []string, edition string
 	return got, edition, err
 }
 
-// A call does not use a process of another edition, also if only the process knew that it imports the changed file.
+// A call does not use a process of another edition.
 func TestEdition_ACallRunsWithTheCodeAsItIs(t *testing.T) {
 	e := newEdited(t)
-	got, first, err := e.run(slot.Call{}, 0, 1)
+	got, first, err := e.run(e.task(), calls.Call{}, 0, 1)
 	require.NoError(t, err)
-	require.Equal(t, []string{"[1,1]", "[1,1]"}, got)
-	require.Regexp(t, `^[0-9a-f]{6}\+[0-9a-f]{6}$`, first, "a module that no import names was told by the process")
+	require.Equal(t, []string{"1", "1"}, got)
+	require.Regexp(t, `^[0-9a-f]{6}$`, first)
 	processes := e.slot.Stats().Processes
-	_, again, err := e.run(slot.Call{}, 0)
+	_, again, err := e.run(e.task(), calls.Call{}, 0)
 	require.NoError(t, err)
 	require.Equal(t, first, again)
 	require.Equal(t, processes, e.slot.Stats().Processes, "nothing has changed")
 
 	e.write("near.py", 333)
-	got, second, err := e.run(slot.Call{}, 0, 1)
+	got, second, err := e.run(e.task(), calls.Call{}, 0, 1)
 	require.NoError(t, err)
-	require.Equal(t, []string{"[333,1]", "[333,1]"}, got)
+	require.Equal(t, []string{"333", "333"}, got)
 	require.NotEqual(t, first, second)
-	e.write("plugin.py", 4444)
-	got, third, err := e.run(slot.Call{}, 0, 1)
+	got, same, err := e.run(e.task(), calls.Call{Mode: gpumux.Fresh}, 0)
 	require.NoError(t, err)
-	require.Equal(t, []string{"[333,4444]", "[333,4444]"}, got)
-	require.NotEqual(t, second, third)
-	got, same, err := e.run(slot.Call{Mode: gpumux.Fresh}, 0)
-	require.NoError(t, err)
-	require.Equal(t, []string{"[333,4444]"}, got)
-	require.Equal(t, third, same, "of a template and what was forked from it")
+	require.Equal(t, []string{"333"}, got)
+	require.Equal(t, second, same, "of a template and what was forked from it")
 }
 
 // No item runs with other code than the call asks for, neither in the old process nor in a new one.
 func TestEdition_GoneIsAFaultThatSaysWhatToDo(t *testing.T) {
-	for _, changed := range []string{"near.py", "plugin.py"} {
-		for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
-			t.Run(changed+" "+string(mode), func(t *testing.T) {
-				e := newEdited(t)
-				_, began, err := e.run(slot.Call{Mode: mode}, 0)
-				require.NoError(t, err)
-				e.write(changed, 333)
-				for range 2 {
-					got, _, err := e.run(slot.Call{Mode: mode, Edition: began}, 0, 1)
-					gone := fault(t, err)
-					require.Empty(t, got)
-					require.Equal(t, gpumux.BadInput, gone.Kind)
-					require.Equal(t, "start", gone.Op)
-					require.NotEmpty(t, gone.Edition)
-					require.NotEqual(t, began, gone.Edition)
-					for _, text := range []string{began, gone.Edition, filepath.Join(e.dir, changed), "start a new map", "put the files back"} {
-						require.Contains(t, gone.Error(), text)
-					}
+	for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
+		t.Run(string(mode), func(t *testing.T) {
+			e := newEdited(t)
+			_, began, err := e.run(e.task(), calls.Call{Mode: mode}, 0)
+			require.NoError(t, err)
+			e.write("near.py", 333)
+			for range 2 {
+				got, _, err := e.run(e.task(), calls.Call{Mode: mode, Edition: began}, 0, 1)
+				gone := fault(t, err)
+				require.Empty(t, got)
+				require.Equal(t, gpumux.BadInput, gone.Kind)
+				require.Equal(t, "start", gone.Op)
+				require.NotEmpty(t, gone.Edition)
+				require.NotEqual(t, began, gone.Edition)
+				for _, text := range []string{began, gone.Edition, filepath.Join(e.dir, "near.py"), "start a new map", "put the files back"} {
+					require.Contains(t, gone.Error(), text)
 				}
-				_, now, err := e.run(slot.Call{Mode: mode}, 0)
-				require.NoError(t, err)
-				require.NotEqual(t, began, now)
-				e.write(changed, 1)
-				got, back, err := e.run(slot.Call{Mode: mode, Edition: began}, 0)
-				require.NoError(t, err)
-				require.Equal(t, []string{"[1,1]"}, got)
-				require.Equal(t, began, back)
-			})
-		}
+			}
+			_, now, err := e.run(e.task(), calls.Call{Mode: mode}, 0)
+			require.NoError(t, err)
+			require.NotEqual(t, began, now)
+			e.write("near.py", 1)
+			got, back, err := e.run(e.task(), calls.Call{Mode: mode, Edition: began}, 0)
+			require.NoError(t, err)
+			require.Equal(t, []string{"1"}, got)
+			require.Equal(t, began, back)
+		})
 	}
 }
 
@@ -143,22 +131,17 @@ func TestEdition_EditedInTheMiddle(t *testing.T) {
 			return launch.Task{Name: "item", Command: []string{"./run.sh"}, Dir: e.dir}
 		},
 	} {
-		for _, edit := range []string{"edit", "plugin"} {
-			if name == "command" && edit == "plugin" {
-				continue
+		t.Run(name, func(t *testing.T) {
+			e := newEdited(t)
+			got, _, err := e.run(task(e), calls.Call{Mode: gpumux.Fresh}, "a", "b", "edit", "c", "d")
+			gone := fault(t, err)
+			require.NotEmpty(t, gone.Edition)
+			if name == "command" {
+				require.Equal(t, []string{`"a"`, `"b"`}, got, "nobody knows what it had read by then")
+			} else {
+				require.Equal(t, []string{"1", "1", "1"}, got)
 			}
-			t.Run(name+" "+edit, func(t *testing.T) {
-				e := newEdited(t)
-				got, _, err := e.run(slot.Call{Task: task(e), Mode: gpumux.Fresh}, "a", "b", edit, "c", "d")
-				gone := fault(t, err)
-				require.NotEmpty(t, gone.Edition)
-				if name == "command" {
-					require.Equal(t, []string{`"a"`, `"b"`}, got, "nobody knows what it had read by then")
-				} else {
-					require.Equal(t, []string{"[1,1]", "[1,1]", "[1,1]"}, got)
-				}
-			})
-		}
+		})
 	}
 }
 
@@ -167,7 +150,7 @@ func TestEdition_CodeThatChangesAtEachImport(t *testing.T) {
 	e := newEdited(t)
 	text := fmt.Sprintf("import os, time\nopen(%q, 'w').write(str(time.time_ns()))\nimport made\ndef item(x): return x\n", filepath.Join(e.dir, "made.py"))
 	require.NoError(t, os.WriteFile(filepath.Join(e.dir, "tasks.py"), []byte(text), 0o644))
-	got, _, err := e.run(slot.Call{}, 0)
+	got, _, err := e.run(e.task(), calls.Call{}, 0)
 	require.Empty(t, got)
 	require.Contains(t, fault(t, err).Error(), filepath.Join(e.dir, "made.py"))
 }

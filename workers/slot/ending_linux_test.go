@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/workers/slot"
 )
@@ -53,8 +54,9 @@ func TestSlot_AProcessThatDoesNotEndHoldsUpNoCall(t *testing.T) {
 			core, seen := observer.New(zap.InfoLevel)
 			s, dir := slot.New(slot.Options{
 				Name: "cpu/0", Device: "CPU", Runtime: runtimePath(t), Grace: 10 * time.Millisecond, Log: zap.New(core),
-			}.Patient(time.Millisecond)), folder(t)
-			got, err := run(t, s, slot.Call{Task: python(dir, "die"), Items: values(1)})
+				Patience: time.Millisecond,
+			}), folder(t)
+			got, err := run(t, s, python(dir, "die"), calls.Call{Items: values(1)})
 			require.NoError(t, err)
 			require.Len(t, got, 1)
 			var pid int
@@ -77,16 +79,16 @@ func TestSlot_AProcessThatDoesNotEndHoldsUpNoCall(t *testing.T) {
 				return
 			}
 			ended := false
-			call := slot.Call{
-				Task: python(dir, "die"), Items: func(yield func(gpumux.Item, error) bool) {
+			call := calls.Call{
+				Items: func(yield func(calls.Item, error) bool) {
 					defer func() { ended = true }()
 					for i, text := range []string{`"exit3"`, "1", "2"} {
-						if !yield(gpumux.Item{Index: int64(i), Value: []byte(text)}, nil) {
+						if !yield(calls.Item{Index: int64(i), Value: []byte(text)}, nil) {
 							return
 						}
 					}
 				},
-				Done: func(d slot.Done) { t.Errorf("item %d was done", d.Index) },
+				Done: func(d calls.Done) { t.Errorf("item %d was done", d.Index) },
 			}
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
@@ -100,7 +102,7 @@ func TestSlot_AProcessThatDoesNotEndHoldsUpNoCall(t *testing.T) {
 				call.Items, err = values(), s.Clear(ctx)
 			}
 			if how != "is to make room" {
-				err = s.Run(ctx, call)
+				err = s.Run(ctx, python(dir, "die"), call)
 			}
 			if how == "is cancelled" {
 				require.ErrorIs(t, err, context.Canceled)
@@ -120,14 +122,14 @@ func TestSlot_AProcessThatDoesNotEndHoldsUpNoCall(t *testing.T) {
 			require.Equal(t, 1, seen.FilterMessageSnippet("does not end").Len())
 
 			// A call that comes meanwhile gets a fault that says so.
-			_, err = run(t, s, slot.Call{Task: python(dir, "die"), Items: values(1)})
+			_, err = run(t, s, python(dir, "die"), calls.Call{Items: values(1)})
 			require.True(t, fault(t, err).Blameless)
 			require.Equal(t, slot.Reclaiming, s.State())
 			require.Equal(t, 1, seen.FilterMessageSnippet("does not end").Len())
 
 			release()
 			require.Eventually(t, func() bool { return s.State() == slot.Vacant }, time.Minute, time.Millisecond)
-			got, err = run(t, s, slot.Call{Task: python(dir, "die"), Items: values(1)})
+			got, err = run(t, s, python(dir, "die"), calls.Call{Items: values(1)})
 			require.NoError(t, err)
 			require.Len(t, got, 1)
 			require.NoError(t, s.Stop(context.Background()))

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 )
 
@@ -49,14 +49,14 @@ func TestExposure_TaskProcessesGoBeforeTheWorker(t *testing.T) {
 	} {
 		of := f.task("item")
 		change(&of)
-		got, err := run(t, s, slot.Call{Task: of, Mode: of.Mode, Items: values(0)})
+		got, err := run(t, s, of, calls.Call{Mode: of.Mode, Items: values(0)})
 		require.NoError(t, err)
 		require.Equal(t, both, string(got[0].Value), name)
 	}
 
 	// A command may run before the worker has set its value.
 	wait := fmt.Sprintf("while read -r by </proc/$$/oom_score_adj; [ $by = %d ]; do sleep 0.01; done; echo $by", worker)
-	got, err := run(t, s, slot.Call{Task: launch.Task{Name: "wait", Command: []string{"sh", "-c", wait}}, Timeout: time.Minute, Items: values(0)})
+	got, err := run(t, s, launch.Task{Name: "wait", Command: []string{"sh", "-c", wait}}, calls.Call{Timeout: time.Minute, Items: values(0)})
 	require.NoError(t, err)
 	require.Equal(t, strconv.Itoa(task), string(got[0].Value))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
@@ -47,14 +48,14 @@ func BenchmarkSlot_FromDeathToNextItem(b *testing.B) {
 			s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: runtimePath(b)})
 			defer s.Stop(context.Background())
 			var got []byte
-			call := slot.Call{Task: python(dir, "item"), Done: func(d slot.Done) { got = d.Value }}
+			call := calls.Call{Done: func(d calls.Done) { got = d.Value }}
 			var total time.Duration
 			for b.Loop() {
 				call.Items = values(0)
 				var fault *gpumux.Fault
-				require.ErrorAs(b, s.Run(context.Background(), call), &fault)
+				require.ErrorAs(b, s.Run(context.Background(), python(dir, "item"), call), &fault)
 				call.Items = values(1)
-				require.NoError(b, s.Run(context.Background(), call))
+				require.NoError(b, s.Run(context.Background(), python(dir, "item"), call))
 				death, err := os.ReadFile(file)
 				require.NoError(b, err)
 				total += nanoseconds(b, got) - nanoseconds(b, death)

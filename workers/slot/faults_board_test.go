@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/internal/wait"
 	"github.com/gpumux/gpumux/workers/slot"
@@ -51,7 +52,7 @@ func quick(n, at int, fields object) []any {
 }
 
 // sequence checks that the results are those of the first n items, in order.
-func sequence(t *testing.T, got []slot.Done, n int) {
+func sequence(t *testing.T, got []calls.Done, n int) {
 	t.Helper()
 	require.Len(t, got, n)
 	for i, d := range got {
@@ -68,13 +69,13 @@ func TestBoard_DeathLosesNothingAndRepeatsNothing(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			s, task := onBoard(t)
 			items := quick(300, 200, object{"how": how})
-			got, err := s.run(slot.Call{Task: task, Items: values(items...)})
+			got, err := s.run(task, calls.Call{Items: values(items...)})
 			sequence(t, got, 200)
 			f := fault(t, err)
 			require.Equal(t, gpumux.Crash, f.Kind)
 			require.Equal(t, "signal SIGKILL", f.Exit)
 			require.Empty(t, s.left())
-			got, err = s.run(slot.Call{Task: task, Items: values(items[201:]...)})
+			got, err = s.run(task, calls.Call{Items: values(items[201:]...)})
 			require.NoError(t, err)
 			require.Len(t, got, 99)
 			begun := s.begun()
@@ -88,7 +89,7 @@ func TestBoard_DeathLosesNothingAndRepeatsNothing(t *testing.T) {
 
 func TestBoard_TheLastItemsCountWhenTheProcessDiesBehindThem(t *testing.T) {
 	s, task := onBoard(t)
-	got, err := s.run(slot.Call{Task: task, Items: values(quick(100, 99, object{"how": "kill"})...)})
+	got, err := s.run(task, calls.Call{Items: values(quick(100, 99, object{"how": "kill"})...)})
 	sequence(t, got, 99)
 	require.Equal(t, gpumux.Crash, fault(t, err).Kind)
 }
@@ -97,8 +98,8 @@ func TestBoard_TheLastItemsCountWhenTheProcessDiesBehindThem(t *testing.T) {
 func TestBoard_ResultsAreSeenWhileALongItemRuns(t *testing.T) {
 	s, task := onBoard(t)
 	gate := filepath.Join(t.TempDir(), "gate")
-	var got []slot.Done
-	err := s.Run(t.Context(), slot.Call{Task: task, Items: values(quick(10, 9, object{"how": "gate", "gate": gate})...), Done: func(d slot.Done) {
+	var got []calls.Done
+	err := s.Run(t.Context(), task, calls.Call{Items: values(quick(10, 9, object{"how": "gate", "gate": gate})...), Done: func(d calls.Done) {
 		if got = append(got, d); len(got) == 9 {
 			assert.NoError(t, os.WriteFile(gate, nil, 0o644))
 		}
@@ -112,7 +113,7 @@ func TestBoard_TimeoutKeepsWhatLiesThere(t *testing.T) {
 	for _, how := range []string{"stop", "hang"} {
 		t.Run(how, func(t *testing.T) {
 			s, task := onBoard(t)
-			got, err := s.run(slot.Call{Task: task, Timeout: patience, Items: values(quick(80, 70, object{"how": how})...)})
+			got, err := s.run(task, calls.Call{Timeout: patience, Items: values(quick(80, 70, object{"how": how})...)})
 			sequence(t, got, 70)
 			f := fault(t, err)
 			require.Equal(t, gpumux.Timeout, f.Kind)
@@ -130,7 +131,7 @@ func TestBoard_TimeoutCountsFromTheItemsOwnBeginning(t *testing.T) {
 	for i := range items {
 		items[i] = object{"i": i, "nap": 0.35}
 	}
-	got, err := s.run(slot.Call{Task: task, Timeout: patience, Items: values(items...)})
+	got, err := s.run(task, calls.Call{Timeout: patience, Items: values(items...)})
 	require.NoError(t, err)
 	sequence(t, got, 8)
 }
@@ -141,10 +142,10 @@ func TestBoard_CancelAndStopKeepWhatLiesThere(t *testing.T) {
 			s, task := onBoard(t)
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
-			var got []slot.Done
+			var got []calls.Done
 			ended := make(chan error, 1)
 			go func() {
-				ended <- s.Run(ctx, slot.Call{Task: task, Items: values(quick(80, 70, object{"how": "hang"})...), Done: func(d slot.Done) { got = append(got, d) }})
+				ended <- s.Run(ctx, task, calls.Call{Items: values(quick(80, 70, object{"how": "hang"})...), Done: func(d calls.Done) { got = append(got, d) }})
 			}()
 			wait.For(t, func() bool { return len(s.begun()) == 71 }, time.Minute, 2*time.Millisecond)
 			want := errors.New("enough")
@@ -170,7 +171,7 @@ func TestBoard_SizesAndFaultsKeepTheOrder(t *testing.T) {
 		items = append(items, object{"i": i, "size": sizes[i%len(sizes)]})
 	}
 	items[123] = object{"i": 123, "how": "raise"}
-	got, err := s.run(slot.Call{Task: task, Items: values(items...)})
+	got, err := s.run(task, calls.Call{Items: values(items...)})
 	require.NoError(t, err)
 	require.Len(t, got, 400)
 	for i, d := range got {
@@ -194,7 +195,7 @@ func TestBoard_BytesOfEverySize(t *testing.T) {
 	for i := range 100 {
 		items = append(items, object{"i": i, "how": "bytes", "times": times[i%len(times)]})
 	}
-	got, err := s.run(slot.Call{Task: task, Items: values(items...)})
+	got, err := s.run(task, calls.Call{Items: values(items...)})
 	require.NoError(t, err)
 	require.Len(t, got, 100)
 	for i, d := range got {
@@ -212,8 +213,8 @@ func TestBoard_FullBoardHoldsTheProcess(t *testing.T) {
 		items[i] = object{"i": i, "size": 100 << 10}
 	}
 	most := 0
-	var got []slot.Done
-	err := s.Run(t.Context(), slot.Call{Task: task, Items: values(items...), Done: func(d slot.Done) {
+	var got []calls.Done
+	err := s.Run(t.Context(), task, calls.Call{Items: values(items...), Done: func(d calls.Done) {
 		got = append(got, d)
 		log, err := os.ReadFile(s.log)
 		assert.NoError(t, err)
@@ -230,7 +231,7 @@ func TestBoard_OutputBelongsToItsItem(t *testing.T) {
 	for i := range items {
 		items[i] = object{"i": i, "how": "print"}
 	}
-	got, err := s.run(slot.Call{Task: task, Items: values(items...)})
+	got, err := s.run(task, calls.Call{Items: values(items...)})
 	require.NoError(t, err)
 	sequence(t, got, 200)
 	for i, d := range got {
@@ -243,7 +244,7 @@ func TestBoard_ForkedChildrenDoNotWrite(t *testing.T) {
 	for _, how := range []string{"fork", "raw fork"} {
 		t.Run(how, func(t *testing.T) {
 			s, task := onBoard(t)
-			got, err := s.run(slot.Call{Task: task, Items: values(quick(100, 50, object{"how": how})...)})
+			got, err := s.run(task, calls.Call{Items: values(quick(100, 50, object{"how": how})...)})
 			require.NoError(t, err)
 			sequence(t, got, 100)
 			begun := s.begun()

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/internal/wait"
 	"github.com/gpumux/gpumux/workers/slot"
@@ -34,14 +35,14 @@ func TestSlot_DescendantsThatGotAway(t *testing.T) {
 				if end == "spawned" {
 					s.fresh = launch.Spawn
 				}
-				call := slot.Call{Task: s.task("daemon"), Items: values(how, "nothing")}
+				call := calls.Call{Items: values(how, "nothing")}
 				switch end {
 				case "die":
 					call.Items = values(how, "die")
 				case "return", "spawned":
 					call.Mode = gpumux.Fresh
 				}
-				got, err := s.run(call)
+				got, err := s.run(s.task("daemon"), call)
 				if end == "die" {
 					require.Equal(t, gpumux.Crash, fault(t, err).Kind)
 					require.Len(t, got, 1)
@@ -57,7 +58,7 @@ func TestSlot_DescendantsThatGotAway(t *testing.T) {
 				case "stop":
 					require.NoError(t, s.Clear(t.Context()))
 				case "cancel":
-					s.canceled(slot.Call{Task: s.task("item"), Items: values(object{"i": 0, "end": "stubborn"})})
+					s.canceled(s.task("item"), calls.Call{Items: values(object{"i": 0, "end": "stubborn"})})
 				}
 				require.Empty(t, s.left())
 				s.works()
@@ -74,7 +75,7 @@ func TestSlot_CancellationEndsWhateverHangs(t *testing.T) {
 				skip.Because(t, skip.Compiler)
 			}
 			s := newStand(t, gpumux.Persistent)
-			s.canceled(slot.Call{Task: s.task("item"), Items: values(object{"i": 0}, object{"i": 1, "end": how})})
+			s.canceled(s.task("item"), calls.Call{Items: values(object{"i": 0}, object{"i": 1, "end": how})})
 			require.Equal(t, []string{"0", "1"}, s.begun())
 			s.works()
 		})
@@ -90,8 +91,8 @@ func TestSlot_StopEndsWhateverHangs(t *testing.T) {
 			}
 			s := newStand(t, gpumux.Persistent)
 			ended := make(chan error, 1)
-			call := slot.Call{Task: s.task("item"), Items: values(object{"i": 0, "end": how}), Done: func(slot.Done) {}}
-			go func() { ended <- s.Run(t.Context(), call) }()
+			call := calls.Call{Items: values(object{"i": 0, "end": how}), Done: func(calls.Done) {}}
+			go func() { ended <- s.Run(t.Context(), s.task("item"), call) }()
 			wait.For(t, func() bool { return len(s.begun()) > 0 }, time.Minute, 2*time.Millisecond)
 			require.NoError(t, s.Stop(t.Context()))
 			require.ErrorIs(t, <-ended, slot.ErrStopped)
@@ -109,7 +110,7 @@ func abandoned() {
 	}
 	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: os.Getenv("RUNTIME")})
 	done := 0
-	err := s.Run(context.Background(), slot.Call{Task: task, Items: values("fork", "exec", "clear", "hang"), Done: func(slot.Done) {
+	err := s.Run(context.Background(), task, calls.Call{Items: values("fork", "exec", "clear", "hang"), Done: func(calls.Done) {
 		if done++; done == 3 {
 			fmt.Println("running")
 		}

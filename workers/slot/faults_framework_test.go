@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
@@ -76,13 +77,13 @@ func (c stagedCase) stage(t *testing.T, s *stand, raw json.RawMessage) {
 	case c.CoreDumped:
 		skip.Because(t, skip.Staged, "core dumps, which are off")
 	}
-	call := slot.Call{Task: s.task("replay"), Items: values(raw), Clean: true}
+	task, call := s.task("replay"), calls.Call{Items: values(raw), Clean: true}
 	if c.Command {
 		tail := filepath.Join(t.TempDir(), "tail")
 		require.NoError(t, os.WriteFile(tail, []byte(c.Tail), 0o644))
-		call.Task = launch.Task{Name: "replay", Command: []string{"/bin/sh", "-c", `cat "$1" >&2; exit $2`, "sh", tail, fmt.Sprint(*c.Exit)}}
+		task = launch.Task{Name: "replay", Command: []string{"/bin/sh", "-c", `cat "$1" >&2; exit $2`, "sh", tail, fmt.Sprint(*c.Exit)}}
 	}
-	got, err := s.run(call)
+	got, err := s.run(task, call)
 	var f *gpumux.Fault
 	if err != nil {
 		require.Empty(t, got)

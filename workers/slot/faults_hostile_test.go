@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/internal/wait"
-	"github.com/gpumux/gpumux/workers/slot"
 )
 
 // TestSlot_Hostile runs tasks that try on purpose to stay or to hide. The results before that are exact. When the call ends,
@@ -45,11 +45,11 @@ func TestSlot_Hostile(t *testing.T) {
 					task := s.task("item")
 					task.Python = "hostile.py:item"
 					items := values(object{"i": 0}, object{"i": 1, "how": c.how}, object{"i": 2})
-					call := slot.Call{Task: task, Items: items, Timeout: time.Minute}
+					call := calls.Call{Items: items, Timeout: time.Minute}
 					if c.hangs {
 						call.Timeout = 4 * patience
 					}
-					got, err := s.run(call)
+					got, err := s.run(task, call)
 					if c.hangs {
 						require.Equal(t, gpumux.Timeout, fault(t, err).Kind)
 						require.Equal(t, []int{0}, numbers(t, got))

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/internal/calls"
 )
 
 // TestSlot_FaultsOfInstalledFrameworks asks the real frameworks for more memory than there can be, on the CPU.
@@ -46,7 +46,7 @@ def item(x):
 			task := f.task("item")
 			task.Interpreter = interpreter
 			// The import of some takes half a minute.
-			got := fault(t, f.slot("cpu/0", nil).Run(t.Context(), slot.Call{Task: task, Items: values(0), Done: func(slot.Done) {}}))
+			got := fault(t, f.slot("cpu/0", nil).Run(t.Context(), task, calls.Call{Items: values(0), Done: func(calls.Done) {}}))
 			require.Equal(t, gpumux.HostOOM, got.Kind, got.Error())
 			require.Equal(t, c.requested, got.Requested, got.Error())
 			require.True(t, got.Alone)
@@ -78,7 +78,7 @@ try:
 except RuntimeError as error:
     print(error)
 `)
-	python.Env = append(python.Environ(), "PYTHONPATH=pyruntime", "PYTHONDONTWRITEBYTECODE=1")
+	python.Env = append(python.Environ(), "PYTHONPATH=runtimes/python", "PYTHONDONTWRITEBYTECODE=1")
 	out, err := python.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, string(out), "its allocators may take")

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/skip"
-	"github.com/gpumux/gpumux/workers/slot"
 )
 
 // TestSlot_FaultsOfHostMemory lets the kernel's out-of-memory killer end a task process in a cgroup that the slot does not know.
@@ -22,7 +22,7 @@ func TestSlot_FaultsOfHostMemory(t *testing.T) {
 	for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
 		t.Run(string(mode), func(t *testing.T) {
 			s := newStand(t, mode)
-			got, err := s.run(slot.Call{Task: s.task("item", "CGROUP", cgroup), Items: values(
+			got, err := s.run(s.task("item", "CGROUP", cgroup), calls.Call{Items: values(
 				object{"i": 0}, object{"i": 1, "end": "host_memory"}, object{"i": 2},
 			)})
 			f := s.dead(err, ending{how: "host_memory", exit: "signal SIGKILL"}, gpumux.Crash, "run")

@@ -16,16 +16,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/internal/wait"
-	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 )
 
 func TestSlot_AHugeResultArrivesWhole(t *testing.T) {
 	const size = 200 << 20
 	s := newStand(t, gpumux.Persistent)
-	got, err := s.run(slot.Call{Task: s.task("big"), Items: values(3, size, 2)})
+	got, err := s.run(s.task("big"), calls.Call{Items: values(3, size, 2)})
 	require.NoError(t, err)
 	require.Len(t, got, 3)
 	require.Equal(t, `"xxx"`, string(got[0].Value))
@@ -37,7 +37,7 @@ func TestSlot_AHugeResultArrivesWhole(t *testing.T) {
 func TestSlot_EndlessOutputCostsNoMemory(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, gpumux.Persistent)
-	_, err := s.run(slot.Call{Task: s.task("flood"), Items: values(0, 1), Timeout: 2 * time.Second})
+	_, err := s.run(s.task("flood"), calls.Call{Items: values(0, 1), Timeout: 2 * time.Second})
 	f := fault(t, err)
 	require.Equal(t, gpumux.Timeout, f.Kind)
 	require.LessOrEqual(t, len(f.Tail), 16<<10)
@@ -55,7 +55,7 @@ func TestSlot_OutputThatTheTaskCutsShort(t *testing.T) {
 				s := newStand(t, mode)
 				task := s.task("item")
 				task.Python = "output.py:item"
-				got, err := s.run(slot.Call{Task: task, Items: values(object{"i": 0}, object{"i": 1, "how": how}, object{"i": 2},
+				got, err := s.run(task, calls.Call{Items: values(object{"i": 0}, object{"i": 1, "how": how}, object{"i": 2},
 					object{"i": 3, "how": how, "end": true}, object{"i": 4})})
 				require.Equal(t, []int{0, 1, 2}, numbers(t, got))
 				f := fault(t, err)
@@ -90,7 +90,7 @@ func TestSlot_EndlessOutputWhileNoItemRuns(t *testing.T) {
 			defer cancel()
 			ended := make(chan error, 1)
 			go func() {
-				ended <- s.Run(ctx, slot.Call{Task: task, Items: values(object{"i": 0}), Done: func(slot.Done) {}})
+				ended <- s.Run(ctx, task, calls.Call{Items: values(object{"i": 0}), Done: func(calls.Done) {}})
 			}()
 			if when == "idle" {
 				require.NoError(t, <-ended)
@@ -134,7 +134,7 @@ wire.connect(sys.argv[1])
 socket.send_fds(wire, [b"."], [1])
 sys.stdout.write('"' + "x" * int(sys.argv[2]) + '"')
 `, path, strconv.Itoa(size)}}
-	got, err := s.run(slot.Call{Task: task, Items: values(0, 1, 2)})
+	got, err := s.run(task, calls.Call{Items: values(0, 1, 2)})
 	require.NoError(t, err)
 	require.Len(t, got, 3)
 	for _, d := range got {
@@ -148,12 +148,12 @@ func TestSlot_AThreadThatPrintsAfterItsItem(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, gpumux.Persistent)
 	gate := s.log + ".gate"
-	got, err := s.run(slot.Call{Task: s.task("late"), Items: values(gate)})
+	got, err := s.run(s.task("late"), calls.Call{Items: values(gate)})
 	require.NoError(t, err)
 	require.Empty(t, got[0].Output)
 	require.NoError(t, os.WriteFile(gate, nil, 0o644))
 	require.Eventually(t, func() bool { _, err := os.Stat(gate + ".said"); return err == nil }, time.Minute, time.Millisecond)
-	got, err = s.run(slot.Call{Task: s.task("late"), Items: values(nil, nil)})
+	got, err = s.run(s.task("late"), calls.Call{Items: values(nil, nil)})
 	require.NoError(t, err)
 	require.Len(t, got, 2)
 	require.Equal(t, "from the item before\n", got[0].Output)
@@ -164,12 +164,12 @@ func TestSlot_ACommandsResultMustBeUTF8(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, gpumux.Fresh)
 	task := launch.Task{Name: "c", Command: []string{"printf", `"\377"`}}
-	got, err := s.run(slot.Call{Task: task, Items: values(0)})
+	got, err := s.run(task, calls.Call{Items: values(0)})
 	require.NoError(t, err)
 	require.NotNil(t, got[0].Fault, "%q", got[0].Value)
 	require.Contains(t, got[0].Fault.Message, "no JSON value")
 	task.Text = true
-	got, err = s.run(slot.Call{Task: task, Items: values(0)})
+	got, err = s.run(task, calls.Call{Items: values(0)})
 	require.NoError(t, err)
 	require.Equal(t, `"\"`+"\uFFFD"+`\""`, strings.ReplaceAll(string(got[0].Value), `\ufffd`, "\uFFFD"))
 }
@@ -178,9 +178,9 @@ func TestSlot_ACommandsResultMustBeUTF8(t *testing.T) {
 func TestSlot_AValueWithHalfASurrogatePairIsItsItemsFault(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, gpumux.Fresh)
-	got, err := s.run(slot.Call{Task: launch.Task{Name: "c", Command: []string{"cat"}}, Items: func(yield func(gpumux.Item, error) bool) {
+	got, err := s.run(launch.Task{Name: "c", Command: []string{"cat"}}, calls.Call{Items: func(yield func(calls.Item, error) bool) {
 		for i, text := range []string{`"\ud800"`, `"\ud83d\ude00"`} {
-			if !yield(gpumux.Item{Index: int64(i), Value: []byte(text)}, nil) {
+			if !yield(calls.Item{Index: int64(i), Value: []byte(text)}, nil) {
 				return
 			}
 		}
@@ -202,7 +202,7 @@ func TestSlot_AHangTellsItsStack(t *testing.T) {
 			}
 			s := newStand(t, mode)
 			s.fresh = fresh
-			got, err := s.run(slot.Call{Task: s.task("item"), Items: values(object{"i": 0}, object{"i": 1, "end": "hang"}), Timeout: patience})
+			got, err := s.run(s.task("item"), calls.Call{Items: values(object{"i": 0}, object{"i": 1, "end": "hang"}), Timeout: patience})
 			require.Len(t, got, 1)
 			f := fault(t, err)
 			require.Equal(t, gpumux.Timeout, f.Kind)
@@ -225,7 +225,7 @@ func TestSlot_FaultsLeakNothing(t *testing.T) {
 	goroutines, descriptors := runtime.NumGoroutine(), files()
 	for _, how := range []string{"kill", "memory", "garbage", "exit0", "hang"} {
 		for range 4 {
-			_, err := s.run(slot.Call{Task: s.task("item"), Items: values(object{"i": 0}, object{"i": 1, "end": how}), Timeout: patience / 4})
+			_, err := s.run(s.task("item"), calls.Call{Items: values(object{"i": 0}, object{"i": 1, "end": how}), Timeout: patience / 4})
 			require.Error(t, err)
 		}
 	}

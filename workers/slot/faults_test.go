@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
@@ -73,17 +74,17 @@ func neighbour(t *testing.T) (ended func()) {
 		"LOG": os.DevNull, "PYTHONPYCACHEPREFIX": filepath.Join(os.TempDir(), "gpumux-test-runtime", "cache"),
 	}}
 	quit, over := make(chan struct{}), make(chan error, 1)
-	var got []slot.Done
+	var got []calls.Done
 	go func() {
-		over <- s.Run(context.Background(), slot.Call{Task: task, Done: func(d slot.Done) { got = append(got, d) },
-			Items: func(yield func(gpumux.Item, error) bool) {
+		over <- s.Run(context.Background(), task, calls.Call{Done: func(d calls.Done) { got = append(got, d) },
+			Items: func(yield func(calls.Item, error) bool) {
 				for i := 0; ; i++ {
 					select {
 					case <-quit:
 						return
 					default:
 					}
-					if !yield(gpumux.Item{Index: int64(i), Value: fmt.Appendf(nil, `{"i": %d, "nap": 0.005}`, i)}, nil) {
+					if !yield(calls.Item{Index: int64(i), Value: fmt.Appendf(nil, `{"i": %d, "nap": 0.005}`, i)}, nil) {
 						return
 					}
 				}
@@ -146,11 +147,11 @@ func duringItem(t *testing.T, e ending, s *stand, at, n int) {
 		items[i] = object{"i": i}
 	}
 	items[at] = object{"i": at, "end": e.how}
-	call := slot.Call{Task: s.task("item"), Items: values(items...)}
+	call := calls.Call{Items: values(items...)}
 	if e.late {
 		call.Timeout = patience
 	}
-	got, err := s.run(call)
+	got, err := s.run(s.task("item"), call)
 	if e.lives {
 		require.NoError(t, err)
 		require.Len(t, got, n)
@@ -180,7 +181,7 @@ func duringImport(t *testing.T, e ending, mode gpumux.Mode) {
 	if e.late {
 		s.limitStart()
 	}
-	got, err := s.run(slot.Call{Task: s.task("item", "END_IMPORT", e.how), Items: values(object{"i": 0})})
+	got, err := s.run(s.task("item", "END_IMPORT", e.how), calls.Call{Items: values(object{"i": 0})})
 	require.Empty(t, got)
 	kind := e.kind
 	if e.loading != "" {
@@ -196,7 +197,7 @@ func duringImport(t *testing.T, e ending, mode gpumux.Mode) {
 func whileIdle(t *testing.T, e ending) {
 	s := newStand(t, gpumux.Persistent)
 	gate := filepath.Join(t.TempDir(), "gate")
-	got, err := s.run(slot.Call{Task: s.task("item"), Items: values(object{"i": 0, "idle": e.how, "gate": gate})})
+	got, err := s.run(s.task("item"), calls.Call{Items: values(object{"i": 0, "idle": e.how, "gate": gate})})
 	require.NoError(t, err)
 	require.Len(t, got, 1)
 	require.Equal(t, slot.Ready, s.State())
@@ -209,7 +210,7 @@ func whileIdle(t *testing.T, e ending) {
 // whileStopping lets the process end badly while it is already ending.
 func whileStopping(t *testing.T, e ending) {
 	s := newStand(t, gpumux.Persistent)
-	_, err := s.run(slot.Call{Task: s.task("item", "END_EXIT", e.how), Items: values(object{"i": 0})})
+	_, err := s.run(s.task("item", "END_EXIT", e.how), calls.Call{Items: values(object{"i": 0})})
 	require.NoError(t, err)
 	// Another task needs the slot, so the worker asks the first process to end.
 	s.works()

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/wait"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
@@ -202,11 +203,11 @@ func TestSlot_AProcessThatBreaksTheWire(t *testing.T) {
 			if want.late && want.op == "start" {
 				s.limitStart()
 			}
-			call := slot.Call{Task: s.faulty(how), Items: values(0, strings.Repeat("large ", 1<<20), 2)}
+			call := calls.Call{Items: values(0, strings.Repeat("large ", 1<<20), 2)}
 			if want.late && want.op == "run" {
 				call.Timeout = patience
 			}
-			got, err := s.run(call)
+			got, err := s.run(s.faulty(how), call)
 			require.Len(t, got, want.results)
 			f := fault(t, err)
 			require.Equal(t, want.kind, f.Kind, f.Error())
@@ -235,11 +236,11 @@ func TestSlot_AWireThatBreaksWhileIdle(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			s := newStand(t, gpumux.Persistent)
-			got, err := s.run(slot.Call{Task: s.faulty(how), Items: values(0, 1, 2)})
+			got, err := s.run(s.faulty(how), calls.Call{Items: values(0, 1, 2)})
 			require.NoError(t, err)
 			require.Len(t, got, 3)
 			require.Equal(t, slot.Ready, s.State())
-			got, err = s.run(slot.Call{Task: s.faulty(how), Items: values(3, 4)})
+			got, err = s.run(s.faulty(how), calls.Call{Items: values(3, 4)})
 			require.Empty(t, got)
 			f := fault(t, err)
 			require.Equal(t, gpumux.Crash, f.Kind)
@@ -256,11 +257,11 @@ func TestSlot_AProcessThatStoppedWhileIdle(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, gpumux.Persistent)
 	gate := s.log + ".gate"
-	_, err := s.run(slot.Call{Task: s.task("item"), Items: values(object{"i": 0, "idle": "stop", "gate": gate})})
+	_, err := s.run(s.task("item"), calls.Call{Items: values(object{"i": 0, "idle": "stop", "gate": gate})})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(gate, nil, 0o644))
 	wait.For(t, func() bool { return slices.ContainsFunc(s.left(), stopped) }, time.Minute, 2*time.Millisecond)
-	_, err = s.run(slot.Call{Task: s.task("item"), Items: values(object{"i": 1}), Timeout: patience})
+	_, err = s.run(s.task("item"), calls.Call{Items: values(object{"i": 1}), Timeout: patience})
 	require.Equal(t, gpumux.Timeout, fault(t, err).Kind)
 	require.Equal(t, []string{"0"}, s.begun())
 	s.works()
@@ -290,7 +291,7 @@ func TestSlot_AProcessThatDiesBeforeItsFirstWord(t *testing.T) {
 			s := newStand(t, gpumux.Persistent)
 			task := s.task("start")
 			task.Python, task.Program = "", []string{"/bin/sh", "-c", script}
-			_, err := s.run(slot.Call{Task: task, Items: values(0)})
+			_, err := s.run(task, calls.Call{Items: values(0)})
 			f := fault(t, err)
 			require.Equal(t, gpumux.Crash, f.Kind, f.Error())
 			require.Equal(t, "start", f.Op)

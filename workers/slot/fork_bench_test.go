@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
@@ -31,24 +32,26 @@ func BenchmarkSlot_FreshItem(b *testing.B) {
 			dir := b.TempDir()
 			code := "import " + module + "\ndef item(x): return x\n"
 			require.NoError(b, os.WriteFile(filepath.Join(dir, "tasks.py"), []byte(code), 0o644))
-			for name, call := range map[string]slot.Call{
-				"Fork":       {Mode: gpumux.Fresh},
-				"Spawn":      {Mode: gpumux.Fresh, Task: launch.Task{Fresh: launch.Spawn}},
-				"Persistent": {Mode: gpumux.Persistent},
+			for name, each := range map[string]struct {
+				mode  gpumux.Mode
+				fresh launch.Fresh
+			}{
+				"Fork":       {mode: gpumux.Fresh},
+				"Spawn":      {mode: gpumux.Fresh, fresh: launch.Spawn},
+				"Persistent": {mode: gpumux.Persistent},
 			} {
 				b.Run(name, func(b *testing.B) {
 					s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: runtimePath(b), Env: map[string]string{"JAX_PLATFORMS": "cpu"}})
 					defer s.Stop(context.Background())
-					fresh := call.Task.Fresh
-					call.Task = python(dir, "item")
-					call.Task.Fresh, call.Task.Interpreter = fresh, interpreter
-					call.Done = func(slot.Done) {}
-					one := gpumux.Item{Value: json.RawMessage("1")}
+					task := python(dir, "item")
+					task.Fresh, task.Interpreter = each.fresh, interpreter
+					call := calls.Call{Mode: each.mode, Done: func(calls.Done) {}}
+					one := calls.Item{Value: json.RawMessage("1")}
 					call.Items = values(1)
-					require.NoError(b, s.Run(context.Background(), call))
+					require.NoError(b, s.Run(context.Background(), task, call))
 					for b.Loop() {
-						call.Items = func(yield func(gpumux.Item, error) bool) { yield(one, nil) }
-						require.NoError(b, s.Run(context.Background(), call))
+						call.Items = func(yield func(calls.Item, error) bool) { yield(one, nil) }
+						require.NoError(b, s.Run(context.Background(), task, call))
 					}
 				})
 			}

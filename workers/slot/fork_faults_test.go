@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/wait"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
@@ -82,7 +83,7 @@ func TestFork_CancellationEndsWhateverHangs(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			s := newStand(t, gpumux.Fresh)
-			s.canceled(slot.Call{Task: s.task("item"), Mode: gpumux.Fresh, Items: values(object{"i": 0}, object{"i": 1, "end": how})})
+			s.canceled(s.task("item"), calls.Call{Mode: gpumux.Fresh, Items: values(object{"i": 0}, object{"i": 1, "end": how})})
 			s.works()
 			require.NotEmpty(t, s.templates())
 		})
@@ -116,9 +117,9 @@ func forking() {
 	all := template.NewSet(nil)
 	var slots sync.WaitGroup
 	for i, item := range []string{"hang", "fork and hang"} {
-		s := slot.New(slot.Options{Name: fmt.Sprintf("cpu/%d", i), Device: "CPU", Runtime: os.Getenv("RUNTIME"), Templates: all})
+		s := slot.NewSharing(all, slot.Options{Name: fmt.Sprintf("cpu/%d", i), Device: "CPU", Runtime: os.Getenv("RUNTIME")})
 		slots.Go(func() {
-			s.Run(context.Background(), slot.Call{Task: task, Items: values(item), Done: func(slot.Done) {}})
+			s.Run(context.Background(), task, calls.Call{Items: values(item), Done: func(calls.Done) {}})
 		})
 	}
 	fmt.Println("running")
@@ -143,7 +144,7 @@ def slow(x):
 	}
 
 	// A running item goes on when its template dies.
-	var got []slot.Done
+	var got []calls.Done
 	ended := make(chan error, 1)
 	go func() {
 		var err error
@@ -192,14 +193,14 @@ def once(wire):
 gpumux.wire.Wire.read = once
 def item(x): return x
 `)
-	call := slot.Call{Task: f.task("item"), Items: values(1), Held: func() error {
+	call := calls.Call{Items: values(1), Held: func() error {
 		if _, err := os.Stat(filepath.Join(f.dir, "died")); err == nil {
-			return slot.ErrLapsed
+			return calls.ErrLapsed
 		}
 		return nil
 	}}
-	_, err := run(t, f.slot("cpu/0", nil), call)
-	require.ErrorIs(t, err, slot.ErrLapsed)
+	_, err := run(t, f.slot("cpu/0", nil), f.task("item"), call)
+	require.ErrorIs(t, err, calls.ErrLapsed)
 	require.Equal(t, 1, f.imports())
 	require.Empty(t, f.logged("could not be forked"))
 }

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/skip"
-	"github.com/gpumux/gpumux/workers/slot"
 )
 
 // Random state from the system differs between items, as in new interpreters. A seed of the task stays.
@@ -49,7 +49,7 @@ def item(x): return [np.random.rand(), own.random(), old.rand(), child.random(),
 	draw := func() []string {
 		task := f.task("item")
 		task.Interpreter = interpreter
-		got, err := run(t, s, slot.Call{Task: task, Items: values(ints(5)...)})
+		got, err := run(t, s, task, calls.Call{Items: values(ints(5)...)})
 		require.NoError(t, err)
 		var list []string
 		for _, d := range got {
@@ -108,7 +108,7 @@ func TestFork_Frameworks(t *testing.T) {
 			first := func() string {
 				task := f.task("item")
 				task.Interpreter = interpreter
-				got, err := run(t, s, slot.Call{Task: task, Items: values(0, 0)})
+				got, err := run(t, s, task, calls.Call{Items: values(0, 0)})
 				require.NoError(t, err)
 				require.Equal(t, got[0].Value, got[1].Value)
 				return string(got[0].Value)
@@ -130,7 +130,7 @@ func TestFork_RandomStateOfTorch(t *testing.T) {
 	for _, differ := range []bool{true, false} {
 		task := f.task("item")
 		task.Interpreter = interpreter
-		got, err := run(t, f.slot("cpu/0", nil), slot.Call{Task: task, Items: values(ints(3)...)})
+		got, err := run(t, f.slot("cpu/0", nil), task, calls.Call{Items: values(ints(3)...)})
 		require.NoError(t, err)
 		var list []string
 		for _, d := range got {

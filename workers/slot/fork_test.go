@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/template"
@@ -53,12 +54,12 @@ func (f *forge) write(name, text string) {
 func (f *forge) slot(name string, change func(*slot.Options)) *slot.Slot {
 	f.t.Helper()
 	o := slot.Options{
-		Name: name, Device: "CPU", Runtime: runtimePath(f.t), Templates: f.all, Grace: 300 * time.Millisecond, Log: f.to,
+		Name: name, Device: "CPU", Runtime: runtimePath(f.t), Grace: 300 * time.Millisecond, Log: f.to,
 	}
 	if change != nil {
 		change(&o)
 	}
-	s := slot.New(o)
+	s := slot.NewSharing(f.all, o)
 	f.t.Cleanup(func() { require.NoError(f.t, s.Stop(context.Background())) })
 	return s
 }
@@ -78,12 +79,12 @@ func (f *forge) run(s *slot.Slot, function string, items ...any) []string {
 }
 
 // try is run for other goroutines than the test's.
-func (f *forge) try(s *slot.Slot, function string, items ...any) ([]slot.Done, error) {
-	return run(f.t, s, slot.Call{Task: f.task(function), Items: values(items...)})
+func (f *forge) try(s *slot.Slot, function string, items ...any) ([]calls.Done, error) {
+	return run(f.t, s, f.task(function), calls.Call{Items: values(items...)})
 }
 
 // texts returns the values of items, which must all have succeeded.
-func (f *forge) texts(got []slot.Done, err error) []string {
+func (f *forge) texts(got []calls.Done, err error) []string {
 	f.t.Helper()
 	require.NoError(f.t, err)
 	list := []string{}
@@ -161,7 +162,7 @@ func TestFork_SpawnImportsForEachItem(t *testing.T) {
 	f := newForge(t, forked)
 	task := f.task("item")
 	task.Fresh = launch.Spawn
-	got, err := run(t, f.slot("cpu/0", nil), slot.Call{Task: task, Items: values(ints(3)...)})
+	got, err := run(t, f.slot("cpu/0", nil), task, calls.Call{Items: values(ints(3)...)})
 	require.NoError(t, err)
 	for _, d := range got {
 		require.False(t, f.seen([]string{string(d.Value)})[0].forked)
@@ -179,7 +180,7 @@ def where(x): return [at_import, os.environ["CUDA_VISIBLE_DEVICES"], gpumux.slot
 		return func(o *slot.Options) { o.Device, o.Env = name, map[string]string{"CUDA_VISIBLE_DEVICES": name} }
 	}
 	var all sync.WaitGroup
-	got, errs := make([][]slot.Done, 4), make([]error, 4)
+	got, errs := make([][]calls.Done, 4), make([]error, 4)
 	for i := range got {
 		s := f.slot(fmt.Sprintf("gpu/%d", i), device("GPU-1"))
 		all.Go(func() { got[i], errs[i] = f.try(s, "item", ints(6)...) })
@@ -234,7 +235,7 @@ def item(x):
     return [sys.argv[1:], open("/proc/self/cmdline").read().strip("\0").split("\0")[1:]]
 `)
 	s := f.slot("cpu/0", nil)
-	got, err := run(t, s, slot.Call{Task: f.task("item"), Items: values(ints(3)...)})
+	got, err := run(t, s, f.task("item"), calls.Call{Items: values(ints(3)...)})
 	require.NoError(t, err)
 	for i, d := range got {
 		require.Equal(t, fmt.Sprintf("hello %d\nINFO root: logged %d\nchild %d\n", i, i, i), d.Output)
@@ -259,7 +260,7 @@ def item(x):
     print("err", x, file=sys.stderr)
     return ['gpumux.template' in sys.modules] + [os.readlink("/proc/self/fd/%d" % fd) for fd in range(2)]
 `)
-	got, err := run(t, f.slot("cpu/0", nil), slot.Call{Task: f.task("item"), Items: values(ints(2)...)})
+	got, err := run(t, f.slot("cpu/0", nil), f.task("item"), calls.Call{Items: values(ints(2)...)})
 	require.NoError(t, err)
 	for i, d := range got {
 		require.Equal(t, `[true,"/dev/null","/dev/null"]`, string(d.Value))
@@ -279,7 +280,7 @@ func TestFork_ChangedCodeIsImportedAgain(t *testing.T) {
 	require.Equal(t, []string{"[333,22]", "[333,22]"}, f.run(s, "item", 0, 1))
 
 	f.write("tasks.py", "import no_such_module\n")
-	_, err := run(t, s, slot.Call{Task: f.task("item"), Items: values(1)})
+	_, err := run(t, s, f.task("item"), calls.Call{Items: values(1)})
 	broken := fault(t, err)
 	require.Equal(t, gpumux.BadInput, broken.Kind)
 	require.Equal(t, "start", broken.Op)

@@ -15,13 +15,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/wait"
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
 // faltering gives the items of a list, and then calls then.
-func faltering(list []any, then func(yield func(gpumux.Item, error) bool)) iter.Seq2[gpumux.Item, error] {
-	return func(yield func(gpumux.Item, error) bool) {
+func faltering(list []any, then func(yield func(calls.Item, error) bool)) iter.Seq2[calls.Item, error] {
+	return func(yield func(calls.Item, error) bool) {
 		for item, err := range values(list...) {
 			if !yield(item, err) {
 				return
@@ -31,8 +32,8 @@ func faltering(list []any, then func(yield func(gpumux.Item, error) bool)) iter.
 	}
 }
 
-func plain(i int) gpumux.Item {
-	return gpumux.Item{Index: int64(i), Value: fmt.Appendf(nil, `{"i":%d}`, i)}
+func plain(i int) calls.Item {
+	return calls.Item{Index: int64(i), Value: fmt.Appendf(nil, `{"i":%d}`, i)}
 }
 
 // Items that have come run while the source is slow. The wait for the source does not count as an item's time.
@@ -48,21 +49,21 @@ func TestIntake_ItemsDoNotWaitForTheSource(t *testing.T) {
 			}
 			task.Python = "board.py:item"
 			ran := make(chan struct{})
-			var got []slot.Done
-			err := s.Run(t.Context(), slot.Call{
-				Task: task, Timeout: patience,
-				Items: faltering(quick(50, 0, nil), func(yield func(gpumux.Item, error) bool) {
+			var got []calls.Done
+			err := s.Run(t.Context(), task, calls.Call{
+				Timeout: patience,
+				Items: faltering(quick(50, 0, nil), func(yield func(calls.Item, error) bool) {
 					select {
 					case <-ran:
 					case <-time.After(30 * time.Second):
-						yield(gpumux.Item{}, errors.New("the items before were not run"))
+						yield(calls.Item{}, errors.New("the items before were not run"))
 						return
 					}
 					<-time.After(2 * patience)
 					for i := 50; i < 100 && yield(plain(i), nil); i++ {
 					}
 				}),
-				Done: func(d slot.Done) {
+				Done: func(d calls.Done) {
 					if got = append(got, d); len(got) == 50 {
 						close(ran)
 					}
@@ -98,15 +99,15 @@ func TestIntake_ASourceThatHangs(t *testing.T) {
 				hangs, hold, more := make(chan struct{}), make(chan struct{}), make(chan bool, 1)
 				ctx, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
-				var got []slot.Done
+				var got []calls.Done
 				all := make(chan struct{})
-				call := slot.Call{
-					Task: task, Items: faltering(list, func(yield func(gpumux.Item, error) bool) {
+				call := calls.Call{
+					Items: faltering(list, func(yield func(calls.Item, error) bool) {
 						close(hangs)
 						<-hold
 						more <- yield(plain(done), nil)
 					}),
-					Done: func(d slot.Done) {
+					Done: func(d calls.Done) {
 						if got = append(got, d); len(got) == done {
 							close(all)
 						}
@@ -116,7 +117,7 @@ func TestIntake_ASourceThatHangs(t *testing.T) {
 				call.Held = func() error {
 					select {
 					case <-lapsed:
-						return slot.ErrLapsed
+						return calls.ErrLapsed
 					default:
 						return nil
 					}
@@ -125,7 +126,7 @@ func TestIntake_ASourceThatHangs(t *testing.T) {
 					call.Timeout = patience
 				}
 				ended := make(chan error, 1)
-				go func() { ended <- s.Run(ctx, call) }()
+				go func() { ended <- s.Run(ctx, task, call) }()
 				<-hangs
 				if done > 0 {
 					<-all
@@ -142,7 +143,7 @@ func TestIntake_ASourceThatHangs(t *testing.T) {
 				case "lapsed":
 					close(lapsed)
 					err = <-ended
-					require.ErrorIs(t, err, slot.ErrLapsed)
+					require.ErrorIs(t, err, calls.ErrLapsed)
 				case "stop":
 					require.NoError(t, s.Stop(t.Context()))
 					err = <-ended
@@ -170,9 +171,9 @@ func TestIntake_ASourceThatFails(t *testing.T) {
 			task := s.task("item", "QUIET", quiet)
 			task.Python = "board.py:item"
 			gate, reset := filepath.Join(t.TempDir(), "gate"), errors.New("connection reset")
-			got, err := s.run(slot.Call{
-				Task: task, Items: faltering(quick(40, 39, object{"how": "gate", "gate": gate}), func(yield func(gpumux.Item, error) bool) {
-					yield(gpumux.Item{}, reset)
+			got, err := s.run(task, calls.Call{
+				Items: faltering(quick(40, 39, object{"how": "gate", "gate": gate}), func(yield func(calls.Item, error) bool) {
+					yield(calls.Item{}, reset)
 					os.WriteFile(gate, nil, 0o644)
 				}),
 			})
@@ -192,9 +193,9 @@ func TestIntake_LargeItemsAreNotPulledFarAhead(t *testing.T) {
 	task.Python = "board.py:items"
 	var pulled, most atomic.Int64
 	done := 0
-	err := s.Run(t.Context(), slot.Call{
-		Task: task, Done: func(slot.Done) { done++; pulled.Add(-1) },
-		Items: func(yield func(gpumux.Item, error) bool) {
+	err := s.Run(t.Context(), task, calls.Call{
+		Done: func(calls.Done) { done++; pulled.Add(-1) },
+		Items: func(yield func(calls.Item, error) bool) {
 			for item, err := range values(quick(40, 0, nil)...) {
 				item.Value = append(item.Value[:len(item.Value)-1], fmt.Sprintf(`,"pad":%q}`, strings.Repeat("x", 2<<20))...)
 				most.Store(max(most.Load(), pulled.Add(1)))
@@ -224,12 +225,12 @@ func TestIntake_AHangBehindLargeItems(t *testing.T) {
 			}
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
-			call := slot.Call{Task: task, Items: values(list...), Done: func(slot.Done) {}}
+			call := calls.Call{Items: values(list...), Done: func(calls.Done) {}}
 			if how == "timeout" {
 				call.Timeout = 4 * patience
 			}
 			ended := make(chan error, 1)
-			go func() { ended <- s.Run(ctx, call) }()
+			go func() { ended <- s.Run(ctx, task, call) }()
 			wait.For(t, func() bool { return len(s.begun()) == 31 }, time.Minute, 2*time.Millisecond)
 			switch enough := errors.New("enough"); how {
 			case "timeout":

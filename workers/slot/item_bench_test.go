@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/workers/slot"
 )
 
@@ -37,9 +37,9 @@ func BenchmarkSlot_PersistentItem(b *testing.B) {
 			require.NoError(b, os.WriteFile(filepath.Join(dir, "tasks.py"), []byte(burning), 0o644))
 			s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: runtimePath(b)})
 			defer s.Stop(context.Background())
-			one := gpumux.Item{Value: json.RawMessage(strconv.FormatInt(length.Microseconds(), 10))}
-			items := func(n int) iter.Seq2[gpumux.Item, error] {
-				return func(yield func(gpumux.Item, error) bool) {
+			one := calls.Item{Value: json.RawMessage(strconv.FormatInt(length.Microseconds(), 10))}
+			items := func(n int) iter.Seq2[calls.Item, error] {
+				return func(yield func(calls.Item, error) bool) {
 					for range n {
 						if !yield(one, nil) {
 							return
@@ -48,13 +48,13 @@ func BenchmarkSlot_PersistentItem(b *testing.B) {
 				}
 			}
 			var used float64
-			done := func(d slot.Done) { used, _ = strconv.ParseFloat(string(d.Value), 64) }
-			call := slot.Call{Task: python(dir, "burn"), Items: items(1), Done: done}
-			require.NoError(b, s.Run(context.Background(), call))
+			done := func(d calls.Done) { used, _ = strconv.ParseFloat(string(d.Value), 64) }
+			call := calls.Call{Items: items(1), Done: done}
+			require.NoError(b, s.Run(context.Background(), python(dir, "burn"), call))
 			call.Items = items(b.N)
 			b.ResetTimer()
 			before, own := used, processor(b)
-			require.NoError(b, s.Run(context.Background(), call))
+			require.NoError(b, s.Run(context.Background(), python(dir, "burn"), call))
 			n := float64(b.N)
 			b.ReportMetric((processor(b)-own).Seconds()*1e6/n, "go-µs/item")
 			b.ReportMetric((used-before-length.Seconds()*n)*1e6/n, "python-µs/item")

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 )
@@ -53,7 +54,7 @@ def many(xs):
 // kept collects the files of items, as "index/name": content.
 type kept map[string]string
 
-func (k kept) keep(index int64, name string, file *os.File) error {
+func (k kept) keep(_ context.Context, index int64, name string, file *os.File) error {
 	text, err := io.ReadAll(file)
 	k[strconv.FormatInt(index, 10)+"/"+name] = string(text)
 	return err
@@ -80,7 +81,7 @@ func TestKeep_EveryFileOfEveryItem(t *testing.T) {
 		t.Run(string(mode), func(t *testing.T) {
 			s, task := saver(t)
 			files := kept{}
-			done, err := run(t, s, slot.Call{Task: task("save"), Mode: mode, Items: values(0, 1, 2, 3), Keep: files.keep})
+			done, err := run(t, s, task("save"), calls.Call{Mode: mode, Items: values(0, 1, 2, 3), Keep: files.keep})
 			require.NoError(t, err)
 			want := kept{"0/a.txt": "a0", "1/a.txt": "a1", "1/b.bin": "\x00", "2/a.txt": "a2", "3/a.txt": "a3", "3/b.bin": "\x00\x00\x00"}
 			require.Equal(t, want, files)
@@ -90,7 +91,7 @@ func TestKeep_EveryFileOfEveryItem(t *testing.T) {
 
 			files = kept{}
 			there := values(filepath.Join(t.TempDir(), "there"))
-			done, err = run(t, s, slot.Call{Task: task("flaky"), Mode: mode, Attempts: 2, Items: there, Keep: files.keep})
+			done, err = run(t, s, task("flaky"), calls.Call{Mode: mode, Attempts: 2, Items: there, Keep: files.keep})
 			require.NoError(t, err)
 			require.Equal(t, kept{"0/second": "x"}, files, "those of the try that failed are dropped")
 			require.Equal(t, []string{"second"}, done[0].Files)
@@ -100,13 +101,13 @@ func TestKeep_EveryFileOfEveryItem(t *testing.T) {
 
 func TestKeep_WhereThereIsNoPlace(t *testing.T) {
 	s, task := saver(t)
-	done, err := run(t, s, slot.Call{Task: task("save"), Items: values(1)})
+	done, err := run(t, s, task("save"), calls.Call{Items: values(1)})
 	require.NoError(t, err)
 	require.Contains(t, done[0].Fault.Message, "no place for files")
-	done, err = run(t, s, slot.Call{Task: task("many"), Items: values(1), Keep: kept{}.keep})
+	done, err = run(t, s, task("many"), calls.Call{Items: values(1), Keep: kept{}.keep})
 	require.NoError(t, err)
 	require.Contains(t, done[0].Fault.Message, "single items")
-	done, err = run(t, s, slot.Call{Task: task("child"), Items: values(1), Keep: kept{}.keep})
+	done, err = run(t, s, task("child"), calls.Call{Items: values(1), Keep: kept{}.keep})
 	require.NoError(t, err)
 	require.JSONEq(t, "7", string(done[0].Value), "a forked child is told that it cannot")
 }
@@ -116,7 +117,7 @@ func TestKeep_OnlyFilesOfTheItem(t *testing.T) {
 	s, task := saver(t)
 	for _, kind := range []string{"link", "pipe", "folder"} {
 		files := kept{}
-		_, err := run(t, s, slot.Call{Task: task("link"), Items: values(kind), Keep: files.keep})
+		_, err := run(t, s, task("link"), calls.Call{Items: values(kind), Keep: files.keep})
 		require.Equal(t, gpumux.Crash, fault(t, err).Kind, kind)
 		require.Empty(t, files)
 	}
@@ -125,11 +126,11 @@ func TestKeep_OnlyFilesOfTheItem(t *testing.T) {
 func TestKeep_AFailureEndsTheCall(t *testing.T) {
 	s, task := saver(t)
 	full := errors.New("the call is over")
-	done, err := run(t, s, slot.Call{Task: task("save"), Items: values(1, 2), Keep: func(int64, string, *os.File) error { return full }})
+	done, err := run(t, s, task("save"), calls.Call{Items: values(1, 2), Keep: func(context.Context, int64, string, *os.File) error { return full }})
 	require.ErrorIs(t, err, full)
 	require.Empty(t, done)
 	require.NoError(t, s.Clear(context.Background()))
-	done, err = run(t, s, slot.Call{Task: task("save"), Items: values(1, 2), Keep: kept{}.keep})
+	done, err = run(t, s, task("save"), calls.Call{Items: values(1, 2), Keep: kept{}.keep})
 	require.NoError(t, err)
 	require.Len(t, done, 2)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 )
@@ -39,8 +40,8 @@ def raises(item): raise ValueError("no")
 
 func (l *leased) call(lease, function string, item any) (string, error) {
 	l.Helper()
-	got, err := run(l.T, l.Slot, slot.Call{
-		Task: launch.Task{Name: "model:" + function, Python: "model.py:" + function, Dir: l.dir}, Lease: lease, Mode: gpumux.Persistent,
+	got, err := run(l.T, l.Slot, launch.Task{Name: "model:" + function, Python: "model.py:" + function, Dir: l.dir}, calls.Call{
+		Lease: lease, Mode: gpumux.Persistent,
 		Items: values(item),
 	})
 	if err != nil || len(got) == 0 {
@@ -105,15 +106,16 @@ func TestLease_TheProcessThatACallNeeds(t *testing.T) {
 	l := newLeased(t)
 	_, err := l.call("a", "load", 7)
 	require.NoError(t, err)
-	call := slot.Call{
-		Task: launch.Task{Name: "model:load", Python: "model.py:load", Dir: l.dir}, Lease: "a", Mode: gpumux.Persistent, Items: values(1), Process: l.PID(),
+	task := launch.Task{Name: "model:load", Python: "model.py:load", Dir: l.dir}
+	call := calls.Call{
+		Lease: "a", Mode: gpumux.Persistent, Items: values(1), Process: l.PID(),
 	}
-	_, err = run(t, l.Slot, call)
+	_, err = run(t, l.Slot, task, call)
 	require.NoError(t, err)
 	require.NoError(t, syscall.Kill(l.PID(), syscall.SIGKILL))
 	require.Eventually(t, func() bool { return l.State() == slot.Vacant }, 20*time.Second, 5*time.Millisecond)
-	_, err = run(t, l.Slot, call)
-	require.ErrorIs(t, err, slot.ErrGone)
+	_, err = run(t, l.Slot, task, call)
+	require.ErrorIs(t, err, calls.ErrGone)
 	require.EqualValues(t, 1, l.Stats().Processes)
 }
 
@@ -122,8 +124,7 @@ func TestLease_TasksOfOneProcess(t *testing.T) {
 	l := newLeased(t)
 	_, err := l.call("a", "load", 7)
 	require.NoError(t, err)
-	_, err = run(t, l.Slot, slot.Call{
-		Task:  launch.Task{Name: "other", Python: "model.py:load", Dir: l.dir, Env: map[string]string{"A": "1"}},
+	_, err = run(t, l.Slot, launch.Task{Name: "other", Python: "model.py:load", Dir: l.dir, Env: map[string]string{"A": "1"}}, calls.Call{
 		Lease: "a", Mode: gpumux.Persistent, Items: values(1),
 	})
 	f := fault(t, err)

@@ -7,13 +7,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/internal/calls"
 )
 
 func TestSlot_OutputStandsUnderItsItem(t *testing.T) {
 	for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
 		s, dir := newSlot(t), folder(t)
-		got, err := run(t, s, slot.Call{Task: python(dir, "hello"), Mode: mode, Items: values(ints(20)...)})
+		got, err := run(t, s, python(dir, "hello"), calls.Call{Mode: mode, Items: values(ints(20)...)})
 		require.NoError(t, err)
 		for i, d := range got {
 			require.Equal(t, fmt.Sprintf("hello %d\nraw %d\nchild %d\nINFO root: logged %d\n", i, i, i, i), d.Output)
@@ -23,7 +23,7 @@ func TestSlot_OutputStandsUnderItsItem(t *testing.T) {
 
 func TestSlot_EndlessOutputIsCutInTheMiddle(t *testing.T) {
 	s, dir := newSlot(t), folder(t)
-	got, err := run(t, s, slot.Call{Task: python(dir, "flood"), Items: values(1000, 0)})
+	got, err := run(t, s, python(dir, "flood"), calls.Call{Items: values(1000, 0)})
 	require.NoError(t, err)
 	require.Less(t, len(got[0].Output), 20<<10)
 	require.Contains(t, got[0].Output, "bytes left out")

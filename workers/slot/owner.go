@@ -4,135 +4,253 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"syscall"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/logkey"
+	"github.com/gpumux/gpumux/workers/slot/process"
+	"github.com/gpumux/gpumux/workers/slot/template"
 )
 
-// own is the owner goroutine: nothing else touches the process.
-func (s *Slot) own() {
-	defer close(s.gone)
+// idleAfter is how long a slot waits for its next call before it counts as idle.
+const idleAfter = 50 * time.Millisecond
+
+// owner is the goroutine that owns a slot and its process: nothing else touches them.
+type owner struct {
+	slot    *Slot
+	o       Options
+	judge   judge
+	scratch scratch
+	// templates are what fresh processes are forked from; ownSet: they end with the slot.
+	templates *template.Set
+	ownSet    bool
+	process   *occupant
+	// failures is how many starts in a row have failed.
+	failures int
+	// asked is the request that is served and not answered, job that of a call.
+	asked *request
+	job   *job
+}
+
+func newOwner(s *Slot, templates *template.Set, o Options) *owner {
+	own := &owner{slot: s, o: o, judge: judge{o: o}, scratch: scratch{log: s.log}, templates: templates}
+	if templates == nil {
+		own.templates, own.ownSet = template.NewSet(o.Log), true
+	}
+	own.templates.Share(1)
+	return own
+}
+
+// own serves requests one after the other until the slot stops.
+func (o *owner) own() {
+	defer close(o.slot.gone)
 	idle := time.NewTimer(time.Hour)
 	for {
-		s.lingered()
+		o.returned()
 		var exited chan struct{}
-		if s.process != nil {
-			exited = s.process.Exited
+		if o.process != nil {
+			exited = o.process.session.Process.Exited
 		}
 		select {
-		case r := <-s.calls:
-			s.serving = &r
+		case r := <-o.slot.requests:
+			o.asked = &r
 			if r.clear {
-				s.retire(true, "its memory is wanted")
-				s.answer(nil)
+				o.retire(true, "its memory is wanted")
+				o.answer(nil)
 				continue
 			}
-			s.answer(s.serve(r.ctx, r.call))
+			o.job = newJob(o, r.call)
+			o.answer(o.job.serve(r.ctx))
+			o.job = nil
 			idle.Reset(idleAfter)
 		case <-idle.C:
-			s.idle()
+			o.idle()
 		case <-exited:
-			why, memory := s.process.Status.String(), &s.process.Memory
-			switch over := memory.Over(); {
-			case over.Foreign != "":
-				why = fmt.Sprintf("it held %s on %s, which is not its slot's device", gpumux.Size(over.Held), over.Foreign)
-			case over.Left > 0:
-				why = fmt.Sprintf("the host had %s left, and it held %s, the most of all", gpumux.Size(over.Left), gpumux.Size(over.Held))
-			case over.Held > 0:
-				why = fmt.Sprintf("it held %s, over the budget of %s", gpumux.Size(over.Held), memory.Budget)
+			o.slot.log.Warn("task process ended while it was idle", zap.Int(logkey.PID, o.process.session.Process.PID),
+				zap.String(logkey.Why, o.process.ending()))
+			o.retire(false, "ended while idle")
+		case <-o.slot.life.Done():
+			o.retire(true, "slot stops")
+			o.scratch.remove()
+			o.templates.Share(-1)
+			if o.ownSet {
+				o.templates.Close()
 			}
-			s.log.Warn("task process ended while it was idle", zap.Int(logkey.PID, s.process.PID), zap.String(logkey.Why, why))
-			s.retire(false, "ended while idle")
-		case <-s.life.Done():
-			s.retire(true, "slot stops")
-			if s.scratch != "" {
-				os.RemoveAll(s.scratch)
-			}
-			s.templates.Share(-1)
-			if s.owned {
-				s.templates.Close()
-			}
-			s.enter(Stopped, "slot stops")
-			s.lingered()
+			o.slot.enter(Stopped, "slot stops")
+			o.returned()
 			return
 		}
 	}
 }
 
 // answer ends a request. One whose process lingered was answered then.
-func (s *Slot) answer(err error) {
-	if s.serving != nil {
-		s.serving.reply <- err
+func (o *owner) answer(err error) {
+	if o.asked != nil {
+		o.asked.reply <- err
 	}
-	s.serving, s.flow = nil, nil
+	o.asked = nil
 }
-
-// cut answers the request that is served before its end: nothing is taken from its call any more, nor handed to it.
-func (s *Slot) cut(err error) {
-	if s.serving == nil {
-		return
-	}
-	if ctx := s.serving.ctx; ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	if s.flow != nil {
-		s.flow.cut()
-	}
-	s.serving.reply <- err
-	s.serving = nil
-}
-
-// errCut ends what is left of a call that was answered early. Nobody sees it.
-var errCut = errors.New("the call was answered before its end")
 
 // retire ends the slot's process and returns when nothing of it is left.
-func (s *Slot) retire(kindly bool, why string) {
-	p := s.process
+func (o *owner) retire(kindly bool, why string) {
+	p := o.process
 	if p == nil {
 		return
 	}
-	s.enter(Reclaiming, why)
-	p.End(kindly, s.o.Grace)
+	o.slot.enter(Reclaiming, why)
+	p.session.End(kindly, o.o.Grace)
 	began := time.Now()
-	if left := p.Memory.AwaitReturn(s.life); left > 0 && s.life.Err() == nil {
-		s.log.Warn(fmt.Sprintf("%s of device memory are not back, %s after the end of the task process %d, and the slot goes on without them",
-			gpumux.Size(left), time.Since(began).Round(time.Millisecond), p.PID),
+	if left := p.session.Memory.AwaitReturn(o.slot.life); left > 0 && o.slot.life.Err() == nil {
+		o.slot.log.Warn(fmt.Sprintf("%s of device memory are not back, %s after the end of the task process %d, and the slot goes on without them",
+			gpumux.Size(left), time.Since(began).Round(time.Millisecond), p.session.Process.PID),
 			zap.String(logkey.Advice, "see in nvidia-smi who holds it; a driver that hangs says so in the kernel's log (dmesg)"))
 	}
-	s.removeFolder(p)
-	s.process = nil
-	s.mu.Lock()
-	s.task, s.pid, s.watched, s.out = "", 0, nil, nil
-	s.stats.Residents, s.stats.ResidentBytes = 0, 0
-	s.mu.Unlock()
-	s.enter(Vacant, why)
+	o.scratch.removeFolder(p)
+	o.process = nil
+	o.slot.vacated()
+	o.slot.enter(Vacant, why)
 }
 
 // kill is retire for a process that must not go on: no grace.
-func (s *Slot) kill(why string) {
-	s.process.Signal(syscall.SIGKILL)
-	s.retire(false, why)
+func (o *owner) kill(why string) {
+	o.process.session.Process.Signal(syscall.SIGKILL)
+	o.retire(false, why)
 }
 
-// endLapsed ends the process when the call's time is over: nothing that it finished may count then.
-func (s *Slot) endLapsed(call Call) error {
-	err := call.lapsed()
-	if err != nil {
-		s.kill("the call's time was over")
-	}
-	return err
-}
-
-// abandon is retire when a call's context has ended: at once where the call's time is over.
-func (s *Slot) abandon(ctx context.Context, why string) {
-	if errors.Is(context.Cause(ctx), ErrLapsed) {
-		s.kill(why)
+// abandon is retire for a call that has ended: no grace where its time is over.
+func (o *owner) abandon(err error, why string) {
+	if errors.Is(err, calls.ErrLapsed) {
+		o.kill(why)
 		return
 	}
-	s.retire(false, why)
+	o.retire(false, why)
+}
+
+// fail ends the process because of a death in the middle of an item.
+func (o *owner) fail(d *deathError, running *item) error {
+	p := o.process
+	fault := o.judge.diagnose(p, d, running)
+	p.charge = fault
+	// Whoever called says it to people, with the item.
+	o.slot.log.Debug("task process failed", zap.String(logkey.Task, p.session.Task.Name), zap.Int(logkey.PID, fault.PID),
+		zap.String(logkey.Fault, fault.Error()))
+	o.slot.enter(Poisoned, string(fault.Kind))
+	o.kill(string(fault.Kind))
+	return fault
+}
+
+// occupy makes p the slot's process.
+func (o *owner) occupy(p *occupant) {
+	o.process = p
+	p.session.Process.Patience, p.session.Process.Lingers = o.o.Patience, o.lingers
+	o.slot.occupied(p)
+}
+
+// expire ends a process that has run the items that it may.
+func (o *owner) expire(fresh bool) {
+	p := o.process
+	why, text := p.account.Replaced()
+	if !fresh {
+		o.recycled(p, why, text)
+	}
+	o.retire(true, text)
+}
+
+// recycled counts and logs that a process which could go on is replaced.
+func (o *owner) recycled(p *occupant, why, text string) {
+	o.slot.tally(func(st *Stats) {
+		if st.Recycled == nil {
+			st.Recycled = map[string]int64{}
+		}
+		st.Recycled[why]++
+	})
+	o.slot.log.Info("task process recycled", zap.String(logkey.Task, p.session.Task.Name), zap.Int(logkey.PID, p.session.Process.PID),
+		zap.String(logkey.Reason, why), zap.String(logkey.Why, text))
+}
+
+// idle trims a process that may, when no call has come for a moment.
+func (o *owner) idle() {
+	p := o.process
+	if p == nil || !p.account.IdleDue() {
+		return
+	}
+	if err := o.trim(o.slot.life); err != nil {
+		o.kill(err.Error())
+	} else if why, _ := p.account.Replaced(); why != "" {
+		o.expire(false)
+	}
+}
+
+// trim lets the process give back memory and waits for it. No item runs meanwhile. After
+// a *lostError the process is of no use.
+func (o *owner) trim(ctx context.Context) error {
+	p := o.process
+	m, err := p.session.Trim(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		o.slot.log.Warn("task process lost between two items", zap.Int(logkey.PID, p.session.Process.PID), zap.String(logkey.Why, err.Error()))
+		return &lostError{err.Error()}
+	}
+	took := duration(m.Busy)
+	o.slot.tally(func(st *Stats) {
+		st.Trims++
+		st.TrimTime += took
+		st.Freed += max(0, m.Before.Held-m.After.Held)
+	})
+	o.slot.log.Debug("task process trimmed", zap.Int(logkey.PID, p.session.Process.PID), zap.String(logkey.Why, fmt.Sprintf("%s before, %s after, in %s",
+		gpumux.Size(m.Before.Held), gpumux.Size(m.After.Held), took.Round(time.Microsecond))))
+	p.account.Trimmed(m.Before, m.After, took)
+	return nil
+}
+
+// lingers answers the call whose process was killed and does not end, and those that come
+// meanwhile. None of the process's code runs any more, so its items can run elsewhere;
+// the slot goes on waiting, since what the process holds is not free. The items are to
+// blame only for what the process was killed for.
+func (o *owner) lingers() {
+	p := o.process
+	idle := &gpumux.Fault{Kind: gpumux.Crash, Blameless: true, Hint: process.LingerHint, Message: fmt.Sprintf(
+		"the task process %d was killed and has not ended for %s: it hangs in the kernel, or something outside of it holds it",
+		p.session.Process.PID, o.o.Patience)}
+	o.judge.locate(idle, p.session.Task)
+	idle.PID = p.session.Process.PID
+	var f error = idle
+	if p.charge != nil {
+		// An item that hangs wherever it runs would take one slot after another out of service.
+		charged := *p.charge
+		charged.Message, charged.Hint = charged.Message+"; killed for it, the process has not ended", process.LingerHint
+		f = &charged
+	}
+	if o.slot.linger(true) {
+		o.slot.log.Error("a killed task process does not end; its slot is out of service until it does", zap.String(logkey.Task, p.session.Task.Name),
+			zap.Int(logkey.PID, p.session.Process.PID), zap.String(logkey.Advice, process.LingerHint))
+	}
+	if o.job != nil {
+		o.job.cut()
+	}
+	if o.asked != nil && o.asked.ctx.Err() != nil {
+		f = context.Cause(o.asked.ctx)
+	}
+	o.answer(f)
+	for {
+		select {
+		case r := <-o.slot.requests:
+			r.reply <- idle
+		default:
+			return
+		}
+	}
+}
+
+// returned puts a slot back into service whose process has ended at last.
+func (o *owner) returned() {
+	if o.slot.linger(false) {
+		o.slot.log.Info("the task process that did not end is gone, and its slot is back in service")
+	}
 }

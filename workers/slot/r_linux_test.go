@@ -10,11 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/process"
-	"github.com/gpumux/gpumux/workers/slot/rruntime"
+	"github.com/gpumux/gpumux/workers/slot/runtimes"
 )
 
 const tasksR = `
@@ -30,7 +31,7 @@ func TestSlot_RInItsSlot(t *testing.T) {
 	t.Setenv("R_LIBS_USER", "")
 	dir := open(t)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "tasks.R"), []byte(tasksR), 0o644))
-	main, err := rruntime.Install(dir)
+	main, err := runtimes.R(dir)
 	require.NoError(t, err)
 	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", RRuntime: main, Home: t.TempDir(), Grace: 300 * time.Millisecond})
 	defer s.Stop(context.Background())
@@ -39,21 +40,21 @@ func TestSlot_RInItsSlot(t *testing.T) {
 		return launch.Task{Name: function, R: "tasks.R:" + function, Dir: dir}
 	}
 
-	got, err := run(t, s, slot.Call{Task: task("who"), Items: values(1)})
+	got, err := run(t, s, task("who"), calls.Call{Items: values(1)})
 	require.NoError(t, err)
 	require.Contains(t, string(got[0].Value), `"libraries":"/somebody/R/`)
 	if os.Geteuid() == 0 {
 		other := task("who")
 		other.User = &process.User{Name: "nobody", UID: nobody, GID: nobody, Groups: []uint32{nobody}, Home: dir}
-		got, err = run(t, s, slot.Call{Task: other, Items: values(1)})
+		got, err = run(t, s, other, calls.Call{Items: values(1)})
 		require.NoError(t, err)
 		require.Contains(t, string(got[0].Value), `{"user":"65534","libraries":"`+dir)
 	}
 
-	got, err = run(t, s, slot.Call{Task: task("dies"), Items: values(1, 2, 3)})
+	got, err = run(t, s, task("dies"), calls.Call{Items: values(1, 2, 3)})
 	require.Equal(t, gpumux.Crash, fault(t, err).Kind)
 	require.Len(t, got, 1, "what was answered before the death counts")
-	_, err = run(t, s, slot.Call{Task: task("hang"), Timeout: 300 * time.Millisecond, Items: values(1)})
+	_, err = run(t, s, task("hang"), calls.Call{Timeout: 300 * time.Millisecond, Items: values(1)})
 	require.Equal(t, gpumux.Timeout, fault(t, err).Kind)
 	require.NoError(t, s.Stop(context.Background()))
 	require.ElementsMatch(t, before, descendants(t))

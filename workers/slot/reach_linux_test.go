@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 )
@@ -48,11 +49,11 @@ func TestSlot_AProgramWhoseFileSystemDoesNotAnswer(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "program")
 	require.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\necho 1\n"), 0o755))
 	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: runtimePath(t), StartLimit: patience})
-	call := slot.Call{Task: launch.Task{Name: "away", Command: []string{program}}, Items: values(1)}
+	task, call := launch.Task{Name: "away", Command: []string{program}}, calls.Call{Items: values(1)}
 	release := unanswered(t, program)
 
 	for range 2 {
-		_, err := run(t, s, call)
+		_, err := run(t, s, task, call)
 		f := fault(t, err)
 		require.Equal(t, gpumux.Crash, f.Kind)
 		require.Equal(t, "start", f.Op)
@@ -63,20 +64,20 @@ func TestSlot_AProgramWhoseFileSystemDoesNotAnswer(t *testing.T) {
 	patient := slot.New(slot.Options{Name: "cpu/1", Device: "CPU", Runtime: runtimePath(t)})
 	ended := make(chan error, 1)
 	go func() {
-		call.Done = func(slot.Done) {}
-		ended <- patient.Run(context.Background(), call)
+		call.Done = func(calls.Done) {}
+		ended <- patient.Run(context.Background(), task, call)
 	}()
 	require.Eventually(t, func() bool { return patient.State() == slot.Starting }, time.Minute, time.Millisecond)
 	// Another start does not wait for it, and neither does a slot that stops.
 	other := slot.New(slot.Options{Name: "cpu/2", Device: "CPU", Runtime: runtimePath(t)})
-	got, err := run(t, other, slot.Call{Task: launch.Task{Name: "near", Command: []string{"echo", "2"}}, Items: values(1)})
+	got, err := run(t, other, launch.Task{Name: "near", Command: []string{"echo", "2"}}, calls.Call{Items: values(1)})
 	require.NoError(t, err)
 	require.Len(t, got, 1)
 	require.NoError(t, patient.Stop(context.Background()))
 	require.ErrorIs(t, <-ended, slot.ErrStopped)
 
 	release()
-	got, err = run(t, other, call)
+	got, err = run(t, other, task, call)
 	require.NoError(t, err)
 	require.Equal(t, "1", string(got[0].Value))
 	require.NoError(t, other.Stop(context.Background()))
@@ -93,7 +94,7 @@ func TestSlot_AnInterpreterThatHangs(t *testing.T) {
 	task := python(dir, "double")
 	task.Interpreter = python3
 	for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
-		_, err := run(t, s, slot.Call{Task: task, Mode: mode, Items: values(1)})
+		_, err := run(t, s, task, calls.Call{Mode: mode, Items: values(1)})
 		f := fault(t, err)
 		require.Equal(t, gpumux.Crash, f.Kind)
 		require.Equal(t, "start", f.Op)

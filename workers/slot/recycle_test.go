@@ -2,6 +2,7 @@ package slot_test
 
 import (
 	"context"
+	"iter"
 	"os"
 	"strconv"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/wait"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
@@ -27,17 +29,20 @@ func TestSlot_Recycle(t *testing.T) {
 	require.Zero(t, s.PID())
 	require.NoDirExists(t, "/proc/"+strconv.Itoa(idle))
 
-	for name, call := range map[string]slot.Call{
-		"Python": {Task: s.task("item"), Items: values(object{"i": 1}, object{"i": 2, "nap": 3600})},
-		"command": {Task: launch.Task{Name: "command", Command: []string{"sh", "-c", `read x; echo "$x" >> "$LOG"; [ "$x" = 1 ] || exec sleep 3600; echo "$x"`},
-			Env: s.task("item").Env}, Items: values(1, 2)},
+	for name, each := range map[string]struct {
+		task  launch.Task
+		items iter.Seq2[calls.Item, error]
+	}{
+		"Python": {s.task("item"), values(object{"i": 1}, object{"i": 2, "nap": 3600})},
+		"command": {launch.Task{Name: "command", Command: []string{"sh", "-c", `read x; echo "$x" >> "$LOG"; [ "$x" = 1 ] || exec sleep 3600; echo "$x"`},
+			Env: s.task("item").Env}, values(1, 2)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := len(s.begun())
-			var got []slot.Done
-			call.Done = func(d slot.Done) { got = append(got, d) }
+			var got []calls.Done
+			call := calls.Call{Items: each.items, Done: func(d calls.Done) { got = append(got, d) }}
 			ended := make(chan error, 1)
-			go func() { ended <- s.Run(t.Context(), call) }()
+			go func() { ended <- s.Run(t.Context(), each.task, call) }()
 			wait.For(t, func() bool { return len(s.begun()) == before+2 }, time.Minute, time.Millisecond)
 			require.NoError(t, s.Recycle(t.Context(), "a neighbour failed"))
 			f := fault(t, <-ended)
@@ -70,16 +75,16 @@ func TestSlot_EndingComesBeforeTheKill(t *testing.T) {
 			}
 		},
 	})
-	_, err := s.run(slot.Call{Task: s.task("item"), Items: values(object{"i": 1})})
+	_, err := s.run(s.task("item"), calls.Call{Items: values(object{"i": 1})})
 	require.NoError(t, err)
 	pid.Store(int32(s.PID()))
-	_, err = s.run(slot.Call{Task: s.task("item"), Timeout: 100 * time.Millisecond, Items: values(object{"i": 2, "nap": 3600})})
+	_, err = s.run(s.task("item"), calls.Call{Timeout: 100 * time.Millisecond, Items: values(object{"i": 2, "nap": 3600})})
 	require.Equal(t, gpumux.Timeout, fault(t, err).Kind)
 	require.EqualValues(t, 1, told.Load())
 	require.EqualValues(t, 1, lived.Load())
 	require.Zero(t, strangers.Load())
 
-	_, err = s.run(slot.Call{Task: s.task("item"), Items: values(object{"i": 3})})
+	_, err = s.run(s.task("item"), calls.Call{Items: values(object{"i": 3})})
 	require.NoError(t, err)
 	require.NoError(t, s.Clear(t.Context()))
 	require.EqualValues(t, 1, told.Load(), "one that ends by itself is not killed")

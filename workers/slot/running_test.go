@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 )
@@ -31,8 +32,8 @@ func TestSlot_SaysWhatRuns(t *testing.T) {
 	require.Nil(t, s.Stats().Running)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- s.Run(t.Context(), slot.Call{Task: launch.Task{Name: "step", Python: "steps.py:step", Dir: dir}, Items: values(0, 0, 2, 3),
-			Done: func(slot.Done) {}})
+		ended <- s.Run(t.Context(), launch.Task{Name: "step", Python: "steps.py:step", Dir: dir}, calls.Call{Items: values(0, 0, 2, 3),
+			Done: func(calls.Done) {}})
 	}()
 	for _, index := range []int64{2, 3} {
 		var running slot.Running
@@ -65,7 +66,7 @@ func TestSlot_SaysWhichCommandRuns(t *testing.T) {
 	task := launch.Task{Name: "wait", Command: []string{"sh", "-c", `while [ ! -e "$1" ]; do sleep 0.01; done; echo 1`, "sh", open}, Dir: t.TempDir()}
 	ended := make(chan error, 1)
 	go func() {
-		ended <- s.Run(t.Context(), slot.Call{Task: task, Items: values(nil), Done: func(slot.Done) {}})
+		ended <- s.Run(t.Context(), task, calls.Call{Items: values(nil), Done: func(calls.Done) {}})
 	}()
 	require.Eventually(t, func() bool { r := s.Stats().Running; return r != nil && r.Index == 0 }, time.Minute, time.Millisecond)
 	require.NoError(t, os.WriteFile(open, nil, 0o644))

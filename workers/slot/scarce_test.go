@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/template"
@@ -33,16 +34,18 @@ func starved() {
 			fmt.Println(err)
 		}
 	}
-	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: os.Getenv("RUNTIME"), Templates: template.NewSet(nil)})
-	calls := []slot.Call{
-		{Task: launch.Task{Name: "command", Command: []string{"cat"}}},
-		{Task: python(os.Getenv("DIR"), "double"), Mode: gpumux.Fresh},
-		{Task: python(os.Getenv("DIR"), "double"), Mode: gpumux.Persistent},
+	s := slot.NewSharing(template.NewSet(nil), slot.Options{Name: "cpu/0", Device: "CPU", Runtime: os.Getenv("RUNTIME")})
+	tasks := []struct {
+		task launch.Task
+		mode gpumux.Mode
+	}{
+		{task: launch.Task{Name: "command", Command: []string{"cat"}}},
+		{python(os.Getenv("DIR"), "double"), gpumux.Fresh},
+		{python(os.Getenv("DIR"), "double"), gpumux.Persistent},
 	}
 	each := func() {
-		for _, call := range calls {
-			call.Items, call.Done = values(1), func(slot.Done) {}
-			err := s.Run(context.Background(), call)
+		for _, each := range tasks {
+			err := s.Run(context.Background(), each.task, calls.Call{Mode: each.mode, Items: values(1), Done: func(calls.Done) {}})
 			var f *gpumux.Fault
 			if errors.As(err, &f) {
 				fmt.Println(f.Kind, f.Op, f.Blameless, f.Hint)
@@ -82,7 +85,7 @@ func TestSlot_AProgramThatCannotBeStartedIsBadInput(t *testing.T) {
 	s, dir := newSlot(t), folder(t)
 	require.NoError(t, os.WriteFile(dir+"/plain", nil, 0o644))
 	for _, program := range []string{"no-such-program", "./missing", "./plain", "./"} {
-		_, err := run(t, s, slot.Call{Task: launch.Task{Name: "f", Command: []string{program}, Dir: dir}, Items: values(1)})
+		_, err := run(t, s, launch.Task{Name: "f", Command: []string{program}, Dir: dir}, calls.Call{Items: values(1)})
 		f := fault(t, err)
 		require.Equal(t, gpumux.BadInput, f.Kind, program)
 		require.Equal(t, "start", f.Op)

@@ -1,77 +1,46 @@
+// Package slot runs the items of one call at a time in a task process of its own.
+//
+// It owns which process a call gets, how items go there and results come back, the slot's
+// state, the limits on an item's time, and whose fault a death is. It never knows
+// Temporal, the store or other slots. Stop ends the process, waits until nothing of it is
+// left, and refuses further calls.
+//
+// Fresh mode is persistent mode with a limit of one item per process.
 package slot
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/logkey"
+	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/process"
 	"github.com/gpumux/gpumux/workers/slot/session"
 	"github.com/gpumux/gpumux/workers/slot/template"
 )
 
-// Options say where a slot sits.
-type Options struct {
-	// Name is pool/number, unique in the worker.
-	Name string
-	Host string
-	// Device is the device's UUID, or "CPU".
-	Device string
-	// Memory is the budget. Default: none.
-	Memory gpumux.Size
-	// Room is what the budget leaves on each device for a framework's allocations. Default: they are not limited.
-	Room gpumux.Size
-	// Mode is for calls and tasks that don't say. Default persistent.
-	Mode gpumux.Mode
-	// Hygiene is for tasks that don't say. Default on.
-	Hygiene launch.Hygiene
-	// Env is what the device puts into a task process's environment, such as CUDA_VISIBLE_DEVICES.
-	Env map[string]string
-	// Home is what HOME is in a task process's environment. Default: the worker's.
-	Home string
-	// Runtime is the Python runtime's main.py, as pyruntime.Install returned it, and RRuntime R's main.R, of rruntime.Install.
-	Runtime, RRuntime string
-	// Watch follows the memory of task processes and ends those over their budget. Default: none.
-	Watch session.Watch
-	// Cgroups limits the memory of task processes on the CPU as well, at their budget. Default: none.
-	Cgroups *process.Cgroups
-	// Capped takes what frameworks' own limits came to, and what was measured later, from the slot's goroutine. Loaded takes the bytes that a persistent process
-	// of a slot with a budget holds when its task is loaded and nothing has run, where that is known. Default: nobody is told.
-	Capped func(session.Cap)
-	Loaded func(task string, bytes int64)
-	// MPS says that processes share an MPS server with those of other slots. Ending is called once before a process is killed, with
-	// whether another is one of its; it has to return soon. Default: nothing.
-	MPS    bool
-	Ending func(ours func(pid int) bool)
-	// Templates are shared with other slots. Default: the slot's own.
-	Templates *template.Set
-	// Grace is the time between TERM and KILL. Default 5 s.
-	Grace time.Duration
-	// StartLimit bounds a process's start, imports included. Default 5 min.
-	StartLimit time.Duration
-	// Log may be nil.
-	Log *zap.Logger
-
-	// patience is lingerLimit. Tests have less.
-	patience time.Duration
-}
+// Options say where a slot sits and what its processes get.
+type Options = session.Options
 
 // ErrStopped is returned by Run when the slot has been stopped.
 var ErrStopped = errors.New("slot is stopped")
 
-// Slot is a share of one device. Its methods may be called from any goroutine; calls run one after the other.
+// Slot is a share of one device. Any goroutine may call its methods; calls run one after
+// the other. It holds what others see; its owner goroutine does the work.
 type Slot struct {
-	o     Options
-	log   *zap.Logger
-	calls chan request
-	gone  chan struct{}
+	name     string
+	log      *zap.Logger
+	requests chan request
+	gone     chan struct{}
 	// doom wakes a call whose process may be doomed.
 	doom chan struct{}
 	// life ends with Stop, and with it the context of a call that is served then.
@@ -82,88 +51,91 @@ type Slot struct {
 	state State
 	task  string
 	pid   int
-	// watched follows the process's memory; nil without a process.
+	// watched follows the process's memory, out is what it prints; nil without a process.
 	watched session.Watched
-	// out is what the process prints; nil without one.
 	out     *process.Output
 	stats   Stats
 	running Running // zero where no item runs
-	// doomed is the process, by its number in stats, that Recycle ends, and why it does.
+	// doomed is the process, by its number in stats, that Recycle ends because of doomedFor.
 	doomed    int64
 	doomedFor string
-	// lingering says that a killed process does not end: the slot reclaims, whatever its owner goroutine was about.
+	// lingering: a killed process does not end, so the slot reclaims whatever its state.
 	lingering bool
-
-	// The owner goroutine's own.
-	process  *occupant
-	failures int
-	// scratch is where its processes leave files; empty until one may.
-	scratch string
-	// serving is the request that is served and not answered, flow that of its call.
-	serving *request
-	flow    *flow
-	// templates are what fresh processes are forked from; owned says that they end with the slot.
-	templates *template.Set
-	owned     bool
-	// kills is the counter of memory kills around the worker as the call began.
-	kills int
 }
 
+// request asks the owner for a call, or to end the process.
 type request struct {
 	ctx   context.Context
-	call  Call
+	call  order
 	clear bool
 	reply chan error
 }
 
-// New starts the slot's owner goroutine; a process starts with the first call.
-func New(o Options) *Slot {
-	if o.Log == nil {
-		o.Log = zap.NewNop()
-	}
-	if o.Grace == 0 {
-		o.Grace = 5 * time.Second
-	}
-	if o.StartLimit == 0 {
-		o.StartLimit = 5 * time.Minute
-	}
-	if o.patience == 0 {
-		o.patience = lingerLimit
-	}
+// New starts the owner goroutine of a slot that has its own templates. A process starts
+// with the first call.
+func New(o Options) *Slot { return NewSharing(nil, o) }
+
+// NewSharing is New for a slot that shares its templates with others.
+func NewSharing(templates *template.Set, o Options) *Slot {
+	o = o.WithDefaults()
 	s := &Slot{
-		o: o, log: o.Log.With(zap.String(logkey.Slot, o.Name), zap.String(logkey.Device, o.Device)), state: Vacant,
-		calls: make(chan request), gone: make(chan struct{}), doom: make(chan struct{}, 1),
+		name: o.Name, log: o.Log.With(zap.String(logkey.Slot, o.Name), zap.String(logkey.Device, o.Device)), state: Vacant,
+		requests: make(chan request), gone: make(chan struct{}), doom: make(chan struct{}, 1),
 	}
 	s.life, s.end = context.WithCancelCause(context.Background())
-	if s.templates = o.Templates; s.templates == nil {
-		s.templates, s.owned = template.NewSet(o.Log), true
-	}
-	s.templates.Share(1)
-	go s.own()
+	owner := newOwner(s, templates, o)
+	go owner.own()
 	return s
 }
 
-// Run runs the call's items in order and returns when each has been handed to Done. A *gpumux.Fault says that the process
-// died, was killed or must not go on: the first item without a result was running then (Op "run"), or the process could not
-// start (Op "start"). When ctx ends, the process is killed and ctx's cause is returned. Items after the faulty one have not
-// run. A killed process that does not end is a fault too; until it has, the slot is reclaiming and takes no other call.
-func (s *Slot) Run(ctx context.Context, call Call) error {
-	return s.ask(ctx, request{ctx: ctx, call: call, reply: make(chan error, 1)})
+// Run runs the call's items in order and returns when each has been handed to Done. A
+// *gpumux.Fault says that the process died, was killed or must not go on: the first item
+// without a result was running then (Op "run"), or the process could not start (Op
+// "start"). When ctx ends, the process is killed and ctx's cause is returned. Items after
+// the faulty one have not run. A killed process that does not end is a fault too; until
+// it has, the slot is reclaiming and takes no other call.
+func (s *Slot) Run(ctx context.Context, task launch.Task, call calls.Call) error {
+	return s.ask(request{ctx: ctx, call: order{call, task}})
 }
 
-// Clear ends the slot's process, if it has one, so that its device memory is free; a running call is awaited first.
-func (s *Slot) Clear(ctx context.Context) error {
-	return s.ask(ctx, request{ctx: ctx, clear: true, reply: make(chan error, 1)})
-}
+// Clear ends the slot's process, if it has one, so that its device memory is free; a
+// running call is awaited first.
+func (s *Slot) Clear(ctx context.Context) error { return s.ask(request{ctx: ctx, clear: true}) }
 
-func (s *Slot) ask(ctx context.Context, r request) error {
+// Recycle ends the slot's process for a reason outside of it and returns when it is gone.
+// The fault of its call blames no item; what had finished counts.
+func (s *Slot) Recycle(ctx context.Context, why string) error {
+	s.mu.Lock()
+	s.doomed, s.doomedFor = s.stats.Processes, why
+	s.mu.Unlock()
 	select {
-	case s.calls <- r:
+	case s.doom <- struct{}{}:
+	default:
+	}
+	return s.Clear(ctx)
+}
+
+func (s *Slot) ask(r request) error {
+	r.reply = make(chan error, 1)
+	select {
+	case s.requests <- r:
 		return <-r.reply
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	case <-r.ctx.Done():
+		return context.Cause(r.ctx)
 	case <-s.gone:
 		return ErrStopped
+	}
+}
+
+// Stop ends the process and waits until nothing of it is left, or until ctx ends. A
+// running call is ended with ErrStopped.
+func (s *Slot) Stop(ctx context.Context) error {
+	s.end(ErrStopped)
+	select {
+	case <-s.gone:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("stop slot %s: %w", s.name, context.Cause(ctx))
 	}
 }
 
@@ -184,13 +156,99 @@ func (s *Slot) Task() string {
 	return s.task
 }
 
-// Stop ends the process and waits until nothing of it is left, or until ctx ends. A running call is ended with ErrStopped.
-func (s *Slot) Stop(ctx context.Context) error {
-	s.end(ErrStopped)
-	select {
-	case <-s.gone:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("stop slot %s: %w", s.o.Name, context.Cause(ctx))
+// PID is the number of the slot's process, or 0.
+func (s *Slot) PID() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pid
+}
+
+// Stats is what the slot has done so far.
+func (s *Slot) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stats := s.stats
+	stats.Recycled = maps.Clone(s.stats.Recycled)
+	if !s.running.Began.IsZero() {
+		running := s.running
+		running.Out = s.out
+		stats.Running = &running
 	}
+	if s.watched != nil {
+		stats.Held = s.watched.Held()
+	}
+	return stats
+}
+
+// What follows is for the owner goroutine.
+
+// enter is the only writer of the state. A move that the table does not have is a mistake
+// in this package.
+func (s *Slot) enter(to State, why string) {
+	s.mu.Lock()
+	from := s.state
+	s.state = to
+	s.mu.Unlock()
+	if !slices.Contains(next[from], to) {
+		panic(fmt.Sprintf("slot %s: no move from %s to %s (%s)", s.name, from, to, why))
+	}
+	s.log.Debug("slot state", zap.String(logkey.From, string(from)), zap.String(logkey.To, string(to)), zap.String(logkey.Why, why))
+}
+
+// occupied publishes the process that the slot has now.
+func (s *Slot) occupied(p *occupant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stats.Processes++
+	s.task, s.pid, s.watched, s.out = p.session.Task.Name, p.session.Process.PID, p.session.Memory.Watched, p.session.Process.Out
+}
+
+// vacated publishes that the slot has no process.
+func (s *Slot) vacated() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.task, s.pid, s.watched, s.out = "", 0, nil, nil
+	s.stats.Residents, s.stats.ResidentBytes = 0, 0
+}
+
+// tally changes the counters.
+func (s *Slot) tally(change func(*Stats)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(&s.stats)
+}
+
+// runs publishes which item runs, since began; none where that is zero.
+func (s *Slot) runs(index int64, began time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if began.IsZero() || s.running.Began.IsZero() || s.running.Index != index {
+		s.running = Running{Index: index, Began: began}
+	}
+}
+
+// progressed publishes what the running item has reported.
+func (s *Slot) progressed(value []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running.Progress = text.Excerpt(value)
+}
+
+// doomedNow is why the present process is to be ended, or "".
+func (s *Slot) doomedNow() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pid == 0 || s.doomed != s.stats.Processes {
+		return ""
+	}
+	return s.doomedFor
+}
+
+// linger publishes whether a killed process does not end, and reports changes.
+func (s *Slot) linger(lingers bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	changed := s.lingering != lingers
+	s.lingering = lingers
+	return changed
 }

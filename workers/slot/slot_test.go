@@ -20,9 +20,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
-	"github.com/gpumux/gpumux/workers/slot/pyruntime"
+	"github.com/gpumux/gpumux/workers/slot/runtimes"
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 
@@ -136,7 +137,7 @@ func folder(t *testing.T) string {
 
 func runtimePath(t testing.TB) string {
 	t.Helper()
-	path, err := pyruntime.Install(filepath.Join(os.TempDir(), "gpumux-test-runtime"))
+	path, err := runtimes.Python(filepath.Join(os.TempDir(), "gpumux-test-runtime"))
 	require.NoError(t, err)
 	return path
 }
@@ -175,11 +176,11 @@ func python(dir, function string) launch.Task {
 }
 
 // values makes items of values that can be JSON.
-func values(items ...any) iter.Seq2[gpumux.Item, error] {
-	return func(yield func(gpumux.Item, error) bool) {
+func values(items ...any) iter.Seq2[calls.Item, error] {
+	return func(yield func(calls.Item, error) bool) {
 		for i, item := range items {
 			raw, err := json.Marshal(item)
-			if !yield(gpumux.Item{Index: int64(i), Value: raw}, err) {
+			if !yield(calls.Item{Index: int64(i), Value: raw}, err) {
 				return
 			}
 		}
@@ -194,13 +195,13 @@ func ints(n int) []any {
 	return list
 }
 
-func run(t *testing.T, s *slot.Slot, call slot.Call) ([]slot.Done, error) {
+func run(t *testing.T, s *slot.Slot, task launch.Task, call calls.Call) ([]calls.Done, error) {
 	t.Helper()
-	var got []slot.Done
-	call.Done = func(d slot.Done) { got = append(got, d) }
+	var got []calls.Done
+	call.Done = func(d calls.Done) { got = append(got, d) }
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	err := s.Run(ctx, call)
+	err := s.Run(ctx, task, call)
 	return got, err
 }
 
@@ -215,7 +216,7 @@ func TestSlot_PersistentKeepsItsProcess(t *testing.T) {
 	s, dir := newSlot(t), folder(t)
 	pids := map[string]bool{}
 	for range 2 {
-		got, err := run(t, s, slot.Call{Task: python(dir, "pid"), Items: values(ints(500)...)})
+		got, err := run(t, s, python(dir, "pid"), calls.Call{Items: values(ints(500)...)})
 		require.NoError(t, err)
 		require.Len(t, got, 500)
 		for i, d := range got {
@@ -230,7 +231,7 @@ func TestSlot_PersistentKeepsItsProcess(t *testing.T) {
 
 func TestSlot_FreshHasAProcessPerItem(t *testing.T) {
 	s, dir := newSlot(t), folder(t)
-	got, err := run(t, s, slot.Call{Task: python(dir, "pid"), Mode: gpumux.Fresh, Items: values(ints(8)...)})
+	got, err := run(t, s, python(dir, "pid"), calls.Call{Mode: gpumux.Fresh, Items: values(ints(8)...)})
 	require.NoError(t, err)
 	pids := map[string]bool{}
 	for _, d := range got {
@@ -244,7 +245,7 @@ func TestSlot_RecyclesAfterItsItems(t *testing.T) {
 	s, dir := newSlot(t), folder(t)
 	task := python(dir, "pid")
 	task.RecycleItems = 10
-	got, err := run(t, s, slot.Call{Task: task, Items: values(ints(25)...)})
+	got, err := run(t, s, task, calls.Call{Items: values(ints(25)...)})
 	require.NoError(t, err)
 	count := map[string]int{}
 	for _, d := range got {
@@ -261,17 +262,17 @@ func TestSlot_RecyclesAfterItsItems(t *testing.T) {
 
 func TestSlot_AnotherTaskGetsAnotherProcess(t *testing.T) {
 	s, dir := newSlot(t), folder(t)
-	got, err := run(t, s, slot.Call{Task: python(dir, "double"), Items: values(4)})
+	got, err := run(t, s, python(dir, "double"), calls.Call{Items: values(4)})
 	require.NoError(t, err)
 	require.Equal(t, "8", string(got[0].Value))
-	_, err = run(t, s, slot.Call{Task: python(dir, "pid"), Items: values(4)})
+	_, err = run(t, s, python(dir, "pid"), calls.Call{Items: values(4)})
 	require.NoError(t, err)
 	require.Equal(t, "pid", s.Task())
 }
 
 func TestSlot_NoItemsNeedNoProcess(t *testing.T) {
 	s, dir := newSlot(t), folder(t)
-	got, err := run(t, s, slot.Call{Task: python(dir, "double"), Items: values()})
+	got, err := run(t, s, python(dir, "double"), calls.Call{Items: values()})
 	require.NoError(t, err)
 	require.Empty(t, got)
 	require.Equal(t, slot.Vacant, s.State())
@@ -280,9 +281,9 @@ func TestSlot_NoItemsNeedNoProcess(t *testing.T) {
 func TestSlot_ItemsThatCannotBeReadEndTheCall(t *testing.T) {
 	s, dir := newSlot(t), folder(t)
 	broken := errors.New("disk on fire")
-	_, err := run(t, s, slot.Call{Task: python(dir, "double"), Items: func(yield func(gpumux.Item, error) bool) {
-		if yield(gpumux.Item{Value: []byte("1")}, nil) {
-			yield(gpumux.Item{}, broken)
+	_, err := run(t, s, python(dir, "double"), calls.Call{Items: func(yield func(calls.Item, error) bool) {
+		if yield(calls.Item{Value: []byte("1")}, nil) {
+			yield(calls.Item{}, broken)
 		}
 	}})
 	require.ErrorIs(t, err, broken)

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/wait"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
@@ -101,16 +102,16 @@ func (s *stand) task(function string, env ...string) launch.Task {
 	return task
 }
 
-func (s *stand) run(call slot.Call) ([]slot.Done, error) {
+func (s *stand) run(task launch.Task, call calls.Call) ([]calls.Done, error) {
 	s.t.Helper()
 	if call.Mode == "" {
 		call.Mode = s.mode
 	}
-	return run(s.t, s.Slot, call)
+	return run(s.t, s.Slot, task, call)
 }
 
 // canceled cancels the call when its last item has begun, and checks that the slot then leaves no process.
-func (s *stand) canceled(call slot.Call) {
+func (s *stand) canceled(task launch.Task, call calls.Call) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -121,8 +122,8 @@ func (s *stand) canceled(call slot.Call) {
 	why := errors.New("enough")
 	before := len(s.begun())
 	ended := make(chan error, 1)
-	call.Done = func(slot.Done) {}
-	go func() { ended <- s.Run(ctx, call) }()
+	call.Done = func(calls.Done) {}
+	go func() { ended <- s.Run(ctx, task, call) }()
 	wait.For(s.t, func() bool { return len(s.begun()) == before+n }, time.Minute, 2*time.Millisecond)
 	cancel(why)
 	require.ErrorIs(s.t, <-ended, why)
@@ -133,7 +134,7 @@ func (s *stand) canceled(call slot.Call) {
 // works makes a call after the fault, which must go well.
 func (s *stand) works() {
 	s.t.Helper()
-	got, err := s.run(slot.Call{Task: s.task("item"), Items: values(object{"i": 90})})
+	got, err := s.run(s.task("item"), calls.Call{Items: values(object{"i": 90})})
 	require.NoError(s.t, err)
 	require.Equal(s.t, []int{90}, numbers(s.t, got))
 	if s.mode == gpumux.Fresh {
@@ -224,7 +225,7 @@ func marked(t *testing.T, mark string) []string {
 type object = map[string]any
 
 // numbers returns the items of the results.
-func numbers(t *testing.T, got []slot.Done) []int {
+func numbers(t *testing.T, got []calls.Done) []int {
 	t.Helper()
 	list := []int{}
 	for _, d := range got {

@@ -1,13 +1,6 @@
 package slot
 
-import (
-	"fmt"
-	"slices"
-
-	"go.uber.org/zap"
-
-	"github.com/gpumux/gpumux/internal/logkey"
-)
+import "slices"
 
 // State is what a slot is doing.
 type State string
@@ -23,7 +16,7 @@ const (
 	Busy State = "busy"
 	// Poisoned: the process lives but must not run another item.
 	Poisoned State = "poisoned"
-	// Reclaiming: the process and its group are being ended, and what they held is awaited back.
+	// Reclaiming: the process group is ended, and what it held awaited back.
 	Reclaiming State = "reclaiming"
 	// Backoff: the last start failed; the next one waits.
 	Backoff State = "backoff"
@@ -31,8 +24,8 @@ const (
 	Stopped State = "stopped"
 )
 
-// next lists every allowed move. What it leaves out is impossible: a poisoned process never becomes ready again, and nothing
-// leaves stopped.
+// next lists every allowed move. What it leaves out is impossible: a poisoned process
+// never becomes ready again, and nothing leaves stopped.
 var next = map[State][]State{
 	Vacant:     {Starting, Backoff, Stopped},
 	Starting:   {Ready, Busy, Reclaiming},
@@ -51,16 +44,3 @@ func States() []State {
 
 // Next are the states that may follow.
 func (s State) Next() []State { return slices.Clone(next[s]) }
-
-// enter is the only writer of a slot's state; only the owner goroutine calls it. A move that the table does not have is a
-// mistake in this package.
-func (s *Slot) enter(to State, why string) {
-	s.mu.Lock()
-	from := s.state
-	s.state = to
-	s.mu.Unlock()
-	if !slices.Contains(next[from], to) {
-		panic(fmt.Sprintf("slot %s: no move from %s to %s (%s)", s.o.Name, from, to, why))
-	}
-	s.log.Debug("slot state", zap.String(logkey.From, string(from)), zap.String(logkey.To, string(to)), zap.String(logkey.Why, why))
-}

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 )
@@ -28,7 +29,7 @@ func TestSlot_DescendantsDieWithTheProcess(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			s, dir := newSlot(t), folder(t)
 			file := filepath.Join(dir, how)
-			_, err := run(t, s, slot.Call{Task: python(dir, "family"), Mode: gpumux.Fresh, Timeout: time.Second, Items: values(file)})
+			_, err := run(t, s, python(dir, "family"), calls.Call{Mode: gpumux.Fresh, Timeout: time.Second, Items: values(file)})
 			require.Equal(t, how == "return", err == nil)
 			for _, pid := range pidsIn(t, file) {
 				require.ErrorIs(t, syscall.Kill(pid, 0), syscall.ESRCH, "process %d lives", pid)
@@ -57,7 +58,7 @@ func TestSlot_CancellationReachesTheProcess(t *testing.T) {
 	why := errors.New("enough")
 	ended := make(chan error, 1)
 	go func() {
-		ended <- s.Run(ctx, slot.Call{Task: python(dir, "family"), Items: values(file), Done: func(slot.Done) {}})
+		ended <- s.Run(ctx, python(dir, "family"), calls.Call{Items: values(file), Done: func(calls.Done) {}})
 	}()
 	require.Eventually(t, func() bool { data, _ := os.ReadFile(file); return len(data) > 0 }, time.Minute, time.Millisecond)
 	cancel(why)
@@ -72,12 +73,12 @@ func TestSlot_StopEndsARunningCall(t *testing.T) {
 	s, dir := newSlot(t), folder(t)
 	ended := make(chan error)
 	go func() {
-		ended <- s.Run(context.Background(), slot.Call{Task: python(dir, "hang"), Items: values("long"), Done: func(slot.Done) {}})
+		ended <- s.Run(context.Background(), python(dir, "hang"), calls.Call{Items: values("long"), Done: func(calls.Done) {}})
 	}()
 	require.Eventually(t, func() bool { return s.State() == slot.Busy }, time.Minute, time.Millisecond)
 	require.NoError(t, s.Stop(context.Background()))
 	require.ErrorIs(t, <-ended, slot.ErrStopped)
-	require.ErrorIs(t, s.Run(context.Background(), slot.Call{}), slot.ErrStopped)
+	require.ErrorIs(t, s.Run(context.Background(), launch.Task{}, calls.Call{}), slot.ErrStopped)
 }
 
 // doomed is a worker that runs a family of processes until the test kills it.
@@ -86,8 +87,8 @@ func doomed() {
 	task := launch.Task{Name: "family", Python: "tasks.py:family", Dir: os.Getenv("DIR")}
 	item, _ := json.Marshal(os.Getenv("DIR") + "/hang")
 	fmt.Println("running")
-	err := s.Run(context.Background(), slot.Call{Task: task, Done: func(slot.Done) {}, Items: func(yield func(gpumux.Item, error) bool) {
-		yield(gpumux.Item{Value: item}, nil)
+	err := s.Run(context.Background(), task, calls.Call{Done: func(calls.Done) {}, Items: func(yield func(calls.Item, error) bool) {
+		yield(calls.Item{Value: item}, nil)
 	}})
 	fmt.Println(err)
 	os.Exit(1)

@@ -16,10 +16,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/process"
-	"github.com/gpumux/gpumux/workers/slot/pyruntime"
+	"github.com/gpumux/gpumux/workers/slot/runtimes"
 )
 
 // nobody is a user that every system has and that owns nothing.
@@ -100,7 +101,7 @@ func anyonesPython(t *testing.T) string {
 
 func peep(t *testing.T, s *slot.Slot, task launch.Task, secret string) (saw glimpse) {
 	t.Helper()
-	got, err := run(t, s, slot.Call{Task: task, Items: values(map[string]any{"worker": os.Getpid(), "secret": secret})})
+	got, err := run(t, s, task, calls.Call{Items: values(map[string]any{"worker": os.Getpid(), "secret": secret})})
 	require.NoError(t, err)
 	require.Nil(t, got[0].Fault)
 	require.NoError(t, json.Unmarshal(got[0].Value, &saw))
@@ -130,7 +131,7 @@ func TestSlot_HidesTheWorkerFromItsTasks(t *testing.T) {
 		require.Equal(t, "PermissionError", saw.Memory, mode)
 	}
 	command := launch.Task{Name: "command", Command: []string{"/bin/sh", "-c", "cat /proc/$PPID/environ; :"}, Text: true}
-	got, err := run(t, s, slot.Call{Task: command, Items: values(1)})
+	got, err := run(t, s, command, calls.Call{Items: values(1)})
 	require.NoError(t, err)
 	require.JSONEq(t, `""`, string(got[0].Value))
 	require.Contains(t, got[0].Output, "Permission denied")
@@ -146,7 +147,7 @@ func TestSlot_RunsAsAnotherUser(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "credentials")
 	require.NoError(t, os.WriteFile(secret, []byte("aws_secret"), 0o600))
 	python := anyonesPython(t)
-	path, err := pyruntime.Install(dir)
+	path, err := runtimes.Python(dir)
 	require.NoError(t, err)
 	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: path, Home: "/root", Grace: 300 * time.Millisecond})
 	before := descendants(t)
@@ -174,27 +175,27 @@ func TestSlot_RunsAsAnotherUser(t *testing.T) {
 		}
 	}
 	files := kept{}
-	saved, err := run(t, s, slot.Call{Task: task("save", gpumux.Persistent), Items: values("a"), Keep: files.keep})
+	saved, err := run(t, s, task("save", gpumux.Persistent), calls.Call{Items: values("a"), Keep: files.keep})
 	require.NoError(t, err)
 	require.Equal(t, []string{"a"}, saved[0].Files)
 	require.Equal(t, kept{"0/a": "mine"}, files)
 	command := launch.Task{Name: "id", Command: []string{"/bin/sh", "-c", "id -u"}, Dir: dir, User: as}
-	got, err := run(t, s, slot.Call{Task: command, Items: values(1)})
+	got, err := run(t, s, command, calls.Call{Items: values(1)})
 	require.NoError(t, err)
 	require.JSONEq(t, strconv.Itoa(nobody), string(got[0].Value))
 
 	// The worker also ends the processes that it leaves, although another user owns them.
 	for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
-		_, err := run(t, s, slot.Call{Task: task("stray", mode), Items: values(1)})
+		_, err := run(t, s, task("stray", mode), calls.Call{Items: values(1)})
 		require.NoError(t, err)
-		_, err = run(t, s, slot.Call{Task: task("hang", mode), Timeout: 300 * time.Millisecond, Items: values(1)})
+		_, err = run(t, s, task("hang", mode), calls.Call{Timeout: 300 * time.Millisecond, Items: values(1)})
 		require.Equal(t, gpumux.Timeout, fault(t, err).Kind)
 	}
 	closed := filepath.Join(t.TempDir(), "closed")
 	require.NoError(t, os.Mkdir(closed, 0o700))
 	shut := command
 	shut.Dir = closed
-	_, err = run(t, s, slot.Call{Task: shut, Items: values(1)})
+	_, err = run(t, s, shut, calls.Call{Items: values(1)})
 	f := fault(t, err)
 	require.Equal(t, gpumux.BadInput, f.Kind)
 	require.Contains(t, f.Hint, "user nobody may enter the task's folder")
@@ -226,7 +227,7 @@ func TestSlot_ATaskHasAHomeOfItsOwn(t *testing.T) {
 	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: runtimePath(t), Home: own})
 	defer s.Stop(context.Background())
 	env := func(task launch.Task) (env map[string]string) {
-		got, err := run(t, s, slot.Call{Task: task, Items: values(1)})
+		got, err := run(t, s, task, calls.Call{Items: values(1)})
 		require.NoError(t, err)
 		require.NoError(t, json.Unmarshal(got[0].Value, &env))
 		return env

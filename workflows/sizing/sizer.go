@@ -1,6 +1,8 @@
-// Package sizing decides how many items a chunk has, how long it may take, and how many chunks are in flight.
+// Package sizing decides how many items a chunk has, how long it may take, and how many
+// chunks are in flight.
 //
-// It owns what a map learns from finished chunks. It is pure: it never asks a clock or a server, so that a replay decides the same.
+// It owns what a map learns from finished chunks. It is pure: it never asks a clock or a
+// server, so that a replay decides the same.
 package sizing
 
 import (
@@ -14,44 +16,42 @@ import (
 )
 
 const (
-	// A chunk is half of a slot's share of what is left, so that all slots end together. It takes at most longest, so that a paused
-	// map soon stands still.
+	// A chunk is half of a slot's share of what is left, so that all slots end together, but
+	// at most longest, so that a paused map soon stands still.
 	longest = 10 * time.Second
-	// Toward the end a chunk does not shrink below shortest, or perSlot for each slot, up to mostShort: handing it out would cost
-	// more than waiting. A small Temporal server hands out some 150 chunks a second.
+	// Toward the end a chunk does not shrink below shortest, or perSlot for each slot, up to
+	// mostShort: a small Temporal server hands out some 150 chunks a second.
 	shortest  = 50 * time.Millisecond
 	perSlot   = 7 * time.Millisecond
 	mostShort = time.Second
-	// growth bounds how much larger a chunk may be than the largest one that has finished, because the first items may not
-	// be like the others.
+	// growth bounds a chunk by the largest finished one: the first items may be unlike
+	// others.
 	growth = 8
-	// firstSlots is how many slots a map expects before a worker has told it. Until then the window doubles each time that nothing
-	// has finished for a while, firstWait at first: the items may take hours. It grows up to widest, so that a map which waits for
-	// others does not fill the queue.
+	// firstSlots is the expected number before a worker has told it. Until then the window
+	// doubles up to widest while nothing finishes, first after firstWait.
 	firstSlots = 4
 	firstWait  = time.Second
 	widest     = 256
-	// LeastAbreast is how many segments of a map run at once at least. segmentWindow is how many chunks one should have in flight at
-	// most, half of what it runs: with more chunks in flight there are more segments, so that each has its slots full for most of
-	// its life.
+	// LeastAbreast is the least number of segments at once, segmentWindow the most chunks in
+	// flight of one, half of what it runs: so each has its slots full for most of its life.
 	LeastAbreast  = 2
 	segmentWindow = 250
 	// LeastWindow keeps a queue short even behind a single slot.
 	LeastWindow = 4
-	// mostPending is the most chunks that one workflow has in flight; the server refuses more than 2,000 activities.
+	// mostPending is the most chunks in flight of a workflow; the server refuses over 2,000.
 	mostPending = 1000
-	// mostPause bounds the pause before items that raised are tried again, unless the first one is longer.
+	// mostPause bounds the pause before another try, unless the first one is longer.
 	mostPause = time.Minute
-	// A chunk hands back what it has not begun when it has taken Slack times as long as expected, but at least leastLimit, and at
-	// most mostLate longer than expected.
+	// A chunk hands back what it has not begun after Slack times the expected time, but at
+	// least leastLimit, and at most mostLate over it.
 	Slack      = 2
 	leastLimit = 200 * time.Millisecond
-	// behindLimit is for the chunks that wait behind the first ones, while nobody knows what items take.
+	// behindLimit is for the chunks behind the first ones, while no pace is known.
 	behindLimit = 800 * time.Millisecond
 	mostLate    = 1500 * time.Millisecond
 )
 
-// Sizer decides how many items the next chunk has and how many chunks are in flight. It learns from finished chunks.
+// Sizer decides how many items the next chunk has and how many chunks are in flight.
 type Sizer struct {
 	fixedChunk int64
 	// Fixed is the window that people asked for, or 0.
@@ -62,7 +62,8 @@ type Sizer struct {
 	// Slots are those of each worker, Seen is their sum.
 	Slots map[string]int
 	Seen  int
-	// Likely is the expected number of slots before a chunk has told of any. Widened is how often the window has doubled since.
+	// Likely is the expected number of slots before a chunk has told of any. Widened is how
+	// often the window has doubled since.
 	Likely, Widened int
 	// guessed is how many chunks were handed out before one had finished.
 	guessed int
@@ -77,7 +78,8 @@ func New(in gpumux.MapInput) Sizer {
 	return Sizer{fixedChunk: int64(in.Chunk), Fixed: in.Window, Slots: map[string]int{}}
 }
 
-// Size is the number of items of the next chunk of a piece when left items are not yet handed out.
+// Size is the number of items of the next chunk of a piece when left items are not yet
+// handed out.
 func (s *Sizer) Size(piece contract.Piece, left int64) int64 {
 	if s.fixedChunk > 0 {
 		return s.fixedChunk
@@ -106,8 +108,9 @@ func (s *Sizer) Pace(piece contract.Piece) time.Duration {
 	return cmp.Or(time.Duration(piece.Pace), s.PerItem)
 }
 
-// Limit is the time after which a chunk takes no further item, because its items are slower than others and other slots should have
-// the rest. 0 means none. It is called once per chunk that is handed out.
+// Limit is the time after which a chunk takes no further item, because its items are
+// slower than others and other slots should have the rest. 0 means none. It is called
+// once per chunk that is handed out.
 func (s *Sizer) Limit(chunk contract.Piece) time.Duration {
 	items := chunk.Len()
 	if s.fixedChunk > 0 || items == 1 {
@@ -122,7 +125,8 @@ func (s *Sizer) Limit(chunk contract.Piece) time.Duration {
 	return max(leastLimit, min(Slack*likely, likely+mostLate))
 }
 
-// Whole is the number of chunks that the map should have in flight: two per slot, so that a slot finds its next chunk waiting.
+// Whole is the number of chunks that the map should have in flight: two per slot, so that
+// a slot finds its next chunk waiting.
 func (s *Sizer) Whole() int {
 	if s.Fixed > 0 {
 		return s.Fixed
@@ -138,7 +142,8 @@ func (s *Sizer) count() int {
 	return min(cmp.Or(s.Likely, firstSlots), mostPending) << s.Widened
 }
 
-// Wait is how long to wait for a finished chunk before the window is widened; 0 means for ever.
+// Wait is how long to wait for a finished chunk before the window is widened; 0 means for
+// ever.
 func (s *Sizer) Wait() time.Duration {
 	if s.Fixed > 0 || s.Seen > 0 || s.Likely > 0 || s.Whole() >= widest {
 		return 0
@@ -149,7 +154,8 @@ func (s *Sizer) Wait() time.Duration {
 // Part is the number of chunks that this workflow should have in flight.
 func (s *Sizer) Part() int { return min(mostPending, max(1, s.Whole()/max(1, s.Share))) }
 
-// Abreast is how many segments the map needs at once, so that one fills the slots while another ends.
+// Abreast is how many segments the map needs at once, so that one fills the slots while
+// another ends.
 func (s *Sizer) Abreast() int {
 	return max(LeastAbreast, (s.Whole()+segmentWindow-1)/segmentWindow)
 }
@@ -164,7 +170,8 @@ func (s *Sizer) LearnSlots(slots map[string]int) {
 	}
 }
 
-// Learn learns from a finished chunk. Newer chunks weigh as much as all older ones together.
+// Learn learns from a finished chunk. Newer chunks weigh as much as all older ones
+// together.
 func (s *Sizer) Learn(result contract.ChunkResult) {
 	if result.Worker != "" {
 		s.LearnSlots(map[string]int{result.Worker: result.Slots})
@@ -181,7 +188,8 @@ func (s *Sizer) Learn(result contract.ChunkResult) {
 	s.Largest = max(s.Largest, result.Ran)
 }
 
-// Pause is how long an item waits that has raised so many times after the first one: it doubles with each.
+// Pause is how long an item waits that has raised so many times after the first one: it
+// doubles with each.
 func Pause(first time.Duration, more int) time.Duration {
 	pause := first
 	for try := 0; try < more && pause < mostPause; try++ {

@@ -38,7 +38,8 @@ func (t *Tasks) hold(ctx context.Context, in contract.Lease) (contract.Seat, err
 	}
 }
 
-// call stands for gpumux.CallSlot. A handle stays a handle: a stand-in gets what names the value.
+// call stands for gpumux.CallSlot. A handle stays a handle: a stand-in gets what names
+// the value.
 func (t *Tasks) call(ctx context.Context, in contract.SlotCall) (answer contract.SlotAnswer, err error) {
 	answer.Seat = contract.Seat{Worker: "test", Host: "test", Slot: "test/0", Device: "CPU"}
 	switch {

@@ -19,9 +19,11 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/names"
+	"github.com/gpumux/gpumux/internal/text"
 )
 
-// Tasks are what the stand-ins of an environment know. Its methods may be called from any goroutine.
+// Tasks are what the stand-ins of an environment know. Its methods may be called from any
+// goroutine.
 type Tasks struct {
 	mu      sync.Mutex
 	tasks   map[string]func(json.RawMessage) (json.RawMessage, error)
@@ -32,7 +34,8 @@ type Tasks struct {
 	leases  map[string]chan struct{} // closed when a lease ends, by queue
 }
 
-// New registers the stand-ins for workflows.Map, workflows.MapSource and workflows.WithSlot with the environment. They know no task before Handle.
+// New registers the stand-ins for workflows.Map, workflows.MapSource and
+// workflows.WithSlot with the environment. They know no task before Handle.
 func New(env *testsuite.TestWorkflowEnvironment) *Tasks {
 	t := &Tasks{tasks: map[string]func(json.RawMessage) (json.RawMessage, error){}, sources: map[string][]json.RawMessage{},
 		results: map[string][]gpumux.Result{}, leases: map[string]chan struct{}{}}
@@ -42,7 +45,8 @@ func New(env *testsuite.TestWorkflowEnvironment) *Tasks {
 	return t
 }
 
-// Handle makes a function stand for a task. Its error is the item's fault: a *gpumux.Fault as it is, any other as task_error.
+// Handle makes a function stand for a task. Its error is the item's fault: a
+// *gpumux.Fault as it is, any other as task_error.
 func Handle[In, Out any](t *Tasks, task string, f func(In) (Out, error)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -63,7 +67,8 @@ func Handle[In, Out any](t *Tasks, task string, f func(In) (Out, error)) {
 	}
 }
 
-// Source makes items stand for a file that a MapInput names as its source. Those of a Parquet or Arrow file are objects, with all columns.
+// Source makes items stand for a file that a MapInput names as its source. Those of a
+// Parquet or Arrow file are objects, with all columns.
 func (t *Tasks) Source(name string, items ...any) error {
 	var list []json.RawMessage
 	for i, item := range items {
@@ -181,14 +186,14 @@ func columnsOf(items []json.RawMessage, columns []string) ([]json.RawMessage, er
 	for _, item := range items {
 		row := []byte{'{'}
 		for i, name := range columns {
-			if err := gpumux.CheckField(item, name); err != nil {
+			if err := text.CheckField(item, name); err != nil {
 				return nil, fmt.Errorf("columns: %w", err)
 			}
 			if i > 0 {
 				row = append(row, ',')
 			}
 			quoted, _ := json.Marshal(name) // a string always encodes
-			row = append(append(append(row, quoted...), ':'), gpumux.FieldOf(item, name)...)
+			row = append(append(append(row, quoted...), ':'), text.FieldOf(item, name)...)
 		}
 		chosen = append(chosen, append(row, '}'))
 	}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple, Optional, Sequence
 
 
@@ -71,5 +72,6 @@ ITEMS_FAILED = 1
 
 
 def failure(code: int, said: str) -> Error:
-    """What the command's exit code means."""
+    """What the command's exit code means. Its flags become keywords, but not those of whole commands."""
+    said = re.sub(r"`[^`]*`|--[a-z][a-z-]*", lambda m: m[0] if m[0][0] == "`" else m[0][2:].replace("-", "_") + "=", said)
     return {2: BadInput, 3: Unavailable, 4: MapFailed}.get(code, Error)(said)

@@ -120,7 +120,7 @@ class Executor(unittest.TestCase):
 
     def test_what_cannot_start(self):
         with gpumux.Executor(memory="nonsense") as executor:
-            with self.assertRaisesRegex(gpumux.Error, "--memory"):
+            with self.assertRaisesRegex(gpumux.Error, "memory="):
                 executor.submit(tasks.double, 1).result()
 
     def test_ended_before_its_calls(self):

@@ -156,7 +156,7 @@ class Map(unittest.TestCase):
         self.assertEqual(ran.stdout, "[5, 10]\n", ran.stderr)
 
     def test_mistakes(self):
-        with self.assertRaisesRegex(gpumux.BadInput, "--memory"):
+        with self.assertRaisesRegex(gpumux.BadInput, "memory="):
             list(gpumux.map(tasks.double, [1], memory="much"))
         with self.assertRaisesRegex(TypeError, r"items\[1\] is a object"):
             list(gpumux.map(tasks.double, [1, object()], slots=1))

@@ -41,8 +41,8 @@ func Run(t testing.TB) *devserver.Server {
 	return s
 }
 
-// Namespace registers a namespace at the shared server for this test alone, so that tests which use the same task queues and
-// workflow ids can run in parallel.
+// Namespace registers a namespace at the shared server for this test alone, so that tests
+// which use the same task queues and workflow ids can run in parallel.
 func Namespace(t testing.TB) string {
 	t.Helper()
 	name := fmt.Sprintf("%s-%d", strings.Map(namespaceRune, t.Name()), time.Now().UnixNano())

@@ -101,7 +101,7 @@ func TestFollow_EndsWithTheMapsOwnEnd(t *testing.T) {
 			require.NoError(t, m.Cancel(t.Context()))
 		}
 	}
-	var canceled *starter.Canceled
+	var canceled *starter.EndedError
 	require.ErrorAs(t, last, &canceled)
 	require.GreaterOrEqual(t, count, 90)
 }

@@ -64,7 +64,7 @@ func TestStarter_TheValuesOfAMap(t *testing.T) {
 		require.Equal(t, fmt.Sprint(4*i), string(r.Value))
 	}
 	_, err = s.ValuesOf(t.Context(), "second")
-	require.ErrorAs(t, err, new(*starter.NotFound))
+	require.ErrorAs(t, err, new(*starter.NotFoundError))
 }
 
 // Of an input that has grown only what is new runs, also where items moved.

@@ -46,7 +46,7 @@ def bad(item):
 	fast := over(list("fine", "raise"))
 	fast.Input.FailFast, fast.ID = true, "fast"
 	_, err = s.start(fast).Wait(t.Context())
-	var failed *starter.MapFailed
+	var failed *starter.EndedError
 	require.ErrorAs(t, err, &failed)
 	require.EqualValues(t, 1, *failed.Fault.Index)
 	require.ErrorContains(t, err, `map fast failed at item 1 = {"how":"raise"}: task_error`)

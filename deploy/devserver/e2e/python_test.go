@@ -16,7 +16,7 @@ func pythonClient(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	for from, to := range map[string]string{
-		"workers/slot/pyruntime/gpumux": "gpumux", "clients/python/client": "gpumux/client", "clients/python/tests": "tests",
+		"workers/slot/runtimes/python/gpumux": "gpumux", "clients/python/client": "gpumux/client", "clients/python/tests": "tests",
 	} {
 		require.NoError(t, os.CopyFS(filepath.Join(dir, to), os.DirFS(filepath.Join(top(t), from))))
 	}

@@ -19,7 +19,7 @@ func TestSchedule_StartsMapsOfItsOwn(t *testing.T) {
 		"has 6 fields": {Cron: []string{"@daily", "0 0 2 * * *"}}, "the time 0 2 30 2 * never comes": {Cron: []string{"0 2 30 2 *"}},
 		"Nowhere": {Cron: []string{"@daily"}, Zone: "Nowhere/Land"},
 	} {
-		err := s.Schedule(t.Context(), "wrong", at, s.over("double", 3))
+		err := s.Schedules().Create(t.Context(), "wrong", at, s.over("double", 3))
 		require.ErrorAs(t, err, new(*starter.ScheduleError))
 		require.ErrorContains(t, err, says)
 	}
@@ -28,40 +28,40 @@ func TestSchedule_StartsMapsOfItsOwn(t *testing.T) {
 	} {
 		m := s.over("double", 3)
 		m.Input.Task, m.Input.Reduce = in.Task, in.Reduce
-		err := s.Schedule(t.Context(), "wrong", starter.Times{Cron: []string{"@daily"}}, m)
+		err := s.Schedules().Create(t.Context(), "wrong", starter.Times{Cron: []string{"@daily"}}, m)
 		require.ErrorAs(t, err, new(*gpumux.InputError))
 		require.ErrorContains(t, err, says)
 	}
-	_, _, err := s.ScheduleOf(t.Context(), "wrong")
+	_, _, err := s.Schedules().Get(t.Context(), "wrong")
 	require.ErrorContains(t, err, "there is no schedule", "none is left of a mistake")
 	summed := s.over("double", 3)
 	summed.Input.Task, summed.Input.Reduce = "step.py:double", "sum"
-	require.NoError(t, s.Schedule(t.Context(), "leap", starter.Times{Cron: []string{"0 2 29 2 *"}}, summed))
-	require.NoError(t, s.DeleteSchedule(t.Context(), "leap"))
+	require.NoError(t, s.Schedules().Create(t.Context(), "leap", starter.Times{Cron: []string{"0 2 29 2 *"}}, summed))
+	require.NoError(t, s.Schedules().Delete(t.Context(), "leap"))
 	// Items are checked as those of any map.
 	for lines, problem := range map[string]string{"": "", "{\"id\":1}\n": "", "{\"n\":1}\n": "no field"} {
 		spooled, err := store.Spool(strings.NewReader(lines), store.SpoolOptions{Dir: t.TempDir()})
 		require.NoError(t, err)
 		m := starter.Map{Input: gpumux.MapInput{Task: "step:double", Ladder: []string{"cpu"}, Key: "id"}, Spooled: spooled}
-		if err := s.Schedule(t.Context(), "keyed", starter.Times{Cron: []string{"@daily"}}, m); problem != "" {
+		if err := s.Schedules().Create(t.Context(), "keyed", starter.Times{Cron: []string{"@daily"}}, m); problem != "" {
 			require.ErrorContains(t, err, problem)
 			continue
 		} else {
 			require.NoError(t, err)
 		}
-		require.NoError(t, s.DeleteSchedule(t.Context(), "keyed"))
+		require.NoError(t, s.Schedules().Delete(t.Context(), "keyed"))
 	}
 	// The first time is at most two seconds away.
-	require.NoError(t, s.Schedule(t.Context(), "often", starter.Times{Cron: []string{"@every 2s"}, Zone: "UTC"}, s.over("double", 3)))
-	require.ErrorContains(t, s.Schedule(t.Context(), "often", starter.Times{Cron: []string{"@daily"}}, s.over("double", 3)), "there is a schedule often already")
+	require.NoError(t, s.Schedules().Create(t.Context(), "often", starter.Times{Cron: []string{"@every 2s"}, Zone: "UTC"}, s.over("double", 3)))
+	require.ErrorContains(t, s.Schedules().Create(t.Context(), "often", starter.Times{Cron: []string{"@daily"}}, s.over("double", 3)), "there is a schedule often already")
 	var one starter.Scheduled
 	s.until("two maps were started", func() bool {
 		var err error
-		one, _, err = s.ScheduleOf(t.Context(), "often")
+		one, _, err = s.Schedules().Get(t.Context(), "often")
 		require.NoError(t, err)
 		return len(one.Maps) >= 2
 	})
-	require.NoError(t, s.PauseSchedule(t.Context(), "often"))
+	require.NoError(t, s.Schedules().Pause(t.Context(), "often"))
 	require.Equal(t, "step:double", one.Task)
 	require.EqualValues(t, 3, one.Items)
 	require.Equal(t, starter.Times{Cron: []string{"@every 2s"}, Zone: "UTC"}, one.Times)
@@ -73,16 +73,16 @@ func TestSchedule_StartsMapsOfItsOwn(t *testing.T) {
 		require.Equal(t, "step:double", h.Task)
 		require.Len(t, s.results(h), 3)
 	}
-	one, _, err = s.ScheduleOf(t.Context(), "often")
+	one, _, err = s.Schedules().Get(t.Context(), "often")
 	require.NoError(t, err)
 	require.True(t, one.Paused)
 	require.Empty(t, one.Next)
-	require.NoError(t, s.ResumeSchedule(t.Context(), "often"))
-	one, in, err := s.ScheduleOf(t.Context(), "often")
+	require.NoError(t, s.Schedules().Resume(t.Context(), "often"))
+	one, in, err := s.Schedules().Get(t.Context(), "often")
 	require.NoError(t, err)
 	require.NotEmpty(t, one.Next)
 	require.Equal(t, "step:double", in.Task)
-	require.NoError(t, s.DeleteSchedule(t.Context(), "often"))
-	require.ErrorContains(t, s.PauseSchedule(t.Context(), "often"), "there is no schedule")
-	require.ErrorContains(t, s.DeleteSchedule(t.Context(), "often"), "there is no schedule")
+	require.NoError(t, s.Schedules().Delete(t.Context(), "often"))
+	require.ErrorContains(t, s.Schedules().Pause(t.Context(), "often"), "there is no schedule")
+	require.ErrorContains(t, s.Schedules().Delete(t.Context(), "often"), "there is no schedule")
 }

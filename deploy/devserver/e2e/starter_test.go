@@ -74,7 +74,7 @@ func TestStarter_FinishedRunsAnewWithoutIDAndIsFoundWithOne(t *testing.T) {
 
 	m.Input.Range.End = 6
 	_, err = s.Start(t.Context(), m)
-	var other *starter.OtherMap
+	var other *starter.OtherMapError
 	require.ErrorAs(t, err, &other)
 	require.EqualValues(t, 5, other.Items)
 	require.ErrorContains(t, err, "step:double")
@@ -101,13 +101,9 @@ func TestStarter_ContinuesWhatDidNotComplete(t *testing.T) {
 			})
 			require.NoError(t, end(s, h))
 			_, err := s.wait(h)
-			if name == "Canceled" {
-				var canceled *starter.Canceled
-				require.ErrorAs(t, err, &canceled)
-			} else {
-				var terminated *starter.Terminated
-				require.ErrorAs(t, err, &terminated)
-			}
+			var ended *starter.EndedError
+			require.ErrorAs(t, err, &ended)
+			require.Equal(t, starter.Status(strings.ToLower(name)), ended.Status)
 			stored := map[string]bool{}
 			for line, err := range h.Stored(t.Context()) {
 				require.NoError(t, err)
@@ -153,7 +149,7 @@ func TestStarter_RetryRunsFailedItemsOnly(t *testing.T) {
 			require.Len(t, s.calls(), 10)
 
 			s.allow("fixed")
-			again, err := s.Retry(t.Context(), h.ID, starter.RetryOptions{})
+			again, err := s.Retry(t.Context(), h.ID, nil)
 			require.NoError(t, err)
 			require.Equal(t, starter.Retried, again.Entry)
 			summary, err = s.wait(again)
@@ -163,9 +159,9 @@ func TestStarter_RetryRunsFailedItemsOnly(t *testing.T) {
 			for i, r := range s.results(again) {
 				require.Equal(t, fmt.Sprint(i), string(r.Value))
 			}
-			_, err = s.Retry(t.Context(), h.ID, starter.RetryOptions{})
-			var nothing *starter.NothingFailed
-			require.ErrorAs(t, err, &nothing)
+			again, err = s.Retry(t.Context(), h.ID, nil)
+			require.NoError(t, err)
+			require.Equal(t, starter.Found, again.Entry, "there is nothing to retry")
 		})
 	}
 }
@@ -177,7 +173,7 @@ func TestStarter_RetryFindsTheMapWhateverItsOptions(t *testing.T) {
 	m := s.over("odd", 20)
 	m.Retry = true
 	_, err := s.Start(t.Context(), m)
-	var none *starter.NothingToRetry
+	var none *starter.NothingToRetryError
 	require.ErrorAs(t, err, &none)
 	m.ID = "named"
 	_, err = s.Start(t.Context(), m)
@@ -209,9 +205,9 @@ func TestStarter_RetryFindsTheMapWhateverItsOptions(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 20, summary.Succeeded)
 	require.Len(t, s.calls(), 40, "succeeded items ran again")
-	_, err = s.Start(t.Context(), m)
-	var nothing *starter.NothingFailed
-	require.ErrorAs(t, err, &nothing)
+	again, err = s.Start(t.Context(), m)
+	require.NoError(t, err)
+	require.Equal(t, starter.Found, again.Entry, "there is nothing to retry")
 }
 
 func TestStarter_LargeInputGoesThroughTheStore(t *testing.T) {
@@ -245,16 +241,16 @@ func TestStarter_WithoutWorkers(t *testing.T) {
 	require.Len(t, rungs, 2)
 	require.False(t, rungs[0].Served())
 	_, err = s.Fleet().Offer(t.Context())
-	var none *fleet.NoWorker
+	var none *fleet.NoWorkerError
 	require.ErrorAs(t, err, &none)
 
 	spooled, err := store.Spool(strings.NewReader(strings.Repeat("1\n", gpumux.InlineItems+1)), store.SpoolOptions{Dir: t.TempDir()})
 	require.NoError(t, err)
 	defer spooled.Remove()
 	_, err = s.Start(t.Context(), starter.Map{Spooled: spooled, Input: gpumux.MapInput{Task: "step:double", Ladder: []string{"cpu"}}})
-	var noStore *starter.NoStore
+	var noStore *starter.NoStoreError
 	require.ErrorAs(t, err, &noStore)
-	require.ErrorContains(t, err, "--store")
+	require.ErrorContains(t, err, "give the workers' store")
 
 	// A small map waits for a worker.
 	h := s.start(s.over("double", 3))
@@ -304,7 +300,7 @@ func TestStarter_FailedMapsCarryTheirFault(t *testing.T) {
 	s := newStage(t)
 	s.work()
 	_, err := s.wait(s.start(s.over("nothing", 3)))
-	var failed *starter.MapFailed
+	var failed *starter.EndedError
 	require.ErrorAs(t, err, &failed)
 	require.Equal(t, gpumux.BadInput, failed.Fault.Kind)
 	require.ErrorContains(t, err, "step:double", "the tasks that exist are named")
@@ -348,7 +344,7 @@ func TestStarter_ListAndShow(t *testing.T) {
 	require.EqualValues(t, 2, d.Summary.Failed)
 	s.until("a map that does not exist is told from those that do", func() bool {
 		_, err := s.Show(t.Context(), "nope")
-		var missing *starter.NotFound
+		var missing *starter.NotFoundError
 		return errors.As(err, &missing) && slices.Contains(missing.Known, done.ID)
 	})
 	s.allow("open")

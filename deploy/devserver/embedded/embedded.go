@@ -1,7 +1,7 @@
 // Package embedded gives package starter/local the server of package devserver.
 //
-// It owns the words in which the two talk and nothing else: it never starts anything by itself, and what Start returns stops with
-// its Stop.
+// It owns the words in which the two talk and nothing else: it never starts anything by
+// itself, and what Start returns stops with its Stop.
 package embedded
 
 import (

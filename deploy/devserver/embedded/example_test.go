@@ -40,7 +40,7 @@ func squares(ctx context.Context, name, data string) error {
 		return err
 	}
 	o := local.Options{Server: embedded.Start, Task: task, ServerOptions: local.ServerOptions{Data: data, Headless: true}}
-	s, h, err := local.Map(ctx, o, starter.Map{Input: gpumux.MapInput{Range: &gpumux.Range{Start: 7, End: 10}}})
+	s, h, err := local.Map(ctx, o, &starter.Map{Input: gpumux.MapInput{Range: &gpumux.Range{Start: 7, End: 10}}})
 	if err != nil {
 		return err
 	}

@@ -15,13 +15,14 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workers/health"
 	"github.com/gpumux/gpumux/workers/memory"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
-	"github.com/gpumux/gpumux/workers/slot/pyruntime"
+	"github.com/gpumux/gpumux/workers/slot/runtimes"
 	"github.com/gpumux/gpumux/workers/slot/session"
 )
 
@@ -49,7 +50,7 @@ func TestGPU_ContextAfterItems(t *testing.T) {
 	var contexts []int64
 	s, task, keeper := m.watched("convolve", 8*gib, 7*gib, func(c session.Cap) { contexts = append(contexts, c.Context) })
 	for range 4 {
-		require.NoError(t, s.Run(t.Context(), slot.Call{Task: task, Items: one([]byte("null")), Done: func(d slot.Done) { require.Nil(t, d.Fault) }}))
+		require.NoError(t, s.Run(t.Context(), task, calls.Call{Items: one([]byte("null")), Done: func(d calls.Done) { require.Nil(t, d.Fault) }}))
 	}
 	require.GreaterOrEqual(t, len(contexts), 2)
 	first, last := contexts[0], contexts[len(contexts)-1]
@@ -64,7 +65,7 @@ func (m *machine) watched(function string, budget, room gpumux.Size, told func(s
 	*slot.Slot, launch.Task, *memory.Enforcer,
 ) {
 	m.t.Helper()
-	runtime, err := pyruntime.Install(filepath.Join(m.dir, "runtime"))
+	runtime, err := runtimes.Python(filepath.Join(m.dir, "runtime"))
 	require.NoError(m.t, err)
 	placements, _, err := config.Config{
 		Store: "file://" + m.dir, Pools: []config.Pool{{Name: "gpu", Devices: gpu.Selection{m.device.UUID}, Memory: budget}},
@@ -109,7 +110,7 @@ func TestGPU_NearlyFull(t *testing.T) {
 			var held []int64
 			pids := map[int]bool{}
 			began := time.Now()
-			err = s.Run(t.Context(), slot.Call{Task: task, Items: many(item, count), Done: func(d slot.Done) {
+			err = s.Run(t.Context(), task, calls.Call{Items: many(item, count), Done: func(d calls.Done) {
 				got := value[struct{ PID, Held int64 }](t, d.Result)
 				pids[int(got.PID)] = true
 				held = append(held, got.Held)
@@ -153,10 +154,10 @@ func TestGPU_MIG(t *testing.T) {
 	m.returns(before)
 }
 
-func many(item json.RawMessage, count int) iter.Seq2[gpumux.Item, error] {
-	return func(yield func(gpumux.Item, error) bool) {
+func many(item json.RawMessage, count int) iter.Seq2[calls.Item, error] {
+	return func(yield func(calls.Item, error) bool) {
 		for i := range count {
-			if !yield(gpumux.Item{Index: int64(i), Value: item}, nil) {
+			if !yield(calls.Item{Index: int64(i), Value: item}, nil) {
 				return
 			}
 		}

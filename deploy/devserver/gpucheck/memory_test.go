@@ -18,12 +18,13 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workers/memory"
 	"github.com/gpumux/gpumux/workers/slot"
 	"github.com/gpumux/gpumux/workers/slot/launch"
-	"github.com/gpumux/gpumux/workers/slot/pyruntime"
+	"github.com/gpumux/gpumux/workers/slot/runtimes"
 )
 
 // reserve is what gpumux leaves of a budget of 4 GiB for the CUDA context and the libraries, until it is measured.
@@ -100,7 +101,7 @@ func TestGPU_BudgetOverrun(t *testing.T) {
 func TestGPU_AnotherDevice(t *testing.T) {
 	m := onGPU(t)
 	m.seen()
-	runtime, err := pyruntime.Install(filepath.Join(m.dir, "runtime"))
+	runtime, err := runtimes.Python(filepath.Join(m.dir, "runtime"))
 	require.NoError(t, err)
 	placements, _, err := config.Config{
 		Store: "file://" + m.dir, Pools: []config.Pool{{Name: "cpu", Devices: gpu.Selection{"cpu"}}},
@@ -121,7 +122,7 @@ func TestGPU_AnotherDevice(t *testing.T) {
 	item, err := json.Marshal(object{"device": m.device.UUID, "bytes": gib, "log": log})
 	require.NoError(t, err)
 	task := launch.Task{Name: "wander", Python: m.tasks + ":wander", Interpreter: python(), Dir: filepath.Dir(m.tasks), PassEnv: passed()}
-	err = s.Run(t.Context(), slot.Call{Task: task, Items: one(item), Done: func(slot.Done) {}})
+	err = s.Run(t.Context(), task, calls.Call{Items: one(item), Done: func(calls.Done) {}})
 	var fault *gpumux.Fault
 	require.ErrorAs(t, err, &fault)
 	require.Equal(t, gpumux.BadInput, fault.Kind, fault.Error())
@@ -152,7 +153,7 @@ func lived(t *testing.T, path string) (longest time.Duration, tries int) {
 // A slot that has replaced its process gives back all that the old one held before it takes the next item.
 func TestGPU_RecycledProcessGivesBack(t *testing.T) {
 	m := onGPU(t)
-	runtime, err := pyruntime.Install(filepath.Join(m.dir, "runtime"))
+	runtime, err := runtimes.Python(filepath.Join(m.dir, "runtime"))
 	require.NoError(t, err)
 	task := launch.Task{
 		Name: "hold", Python: m.tasks + ":hold", Interpreter: python(), Dir: filepath.Dir(m.tasks), PassEnv: passed(), RecycleItems: 1,
@@ -169,8 +170,8 @@ func TestGPU_RecycledProcessGivesBack(t *testing.T) {
 	for range recycles {
 		item, err := json.Marshal(object{"framework": "driver", "bytes": gib})
 		require.NoError(t, err)
-		var done slot.Done
-		require.NoError(t, s.Run(t.Context(), slot.Call{Task: task, Items: one(item), Done: func(d slot.Done) { done = d }}))
+		var done calls.Done
+		require.NoError(t, s.Run(t.Context(), task, calls.Call{Items: one(item), Done: func(d calls.Done) { done = d }}))
 		pids[value[struct{ PID int }](t, done.Result).PID] = true
 		require.NoError(t, s.Clear(t.Context()))
 		took, _ := m.returns(before)
@@ -181,7 +182,7 @@ func TestGPU_RecycledProcessGivesBack(t *testing.T) {
 		gpumux.Size(m.used()-before))
 }
 
-func one(item json.RawMessage) iter.Seq2[gpumux.Item, error] { return many(item, 1) }
+func one(item json.RawMessage) iter.Seq2[calls.Item, error] { return many(item, 1) }
 
 // Nothing of a thousand fresh processes stays on the device.
 func TestGPU_FreshItemsLeaveNothing(t *testing.T) {

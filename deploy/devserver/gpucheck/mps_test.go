@@ -1,12 +1,13 @@
 package gpucheck
 
 import (
+	"os"
 	"os/exec"
 	"testing"
 
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/gpu/gputest"
 	"github.com/gpumux/gpumux/gpu/mps"
-	"github.com/gpumux/gpumux/gpu/mps/mpstest"
 	"github.com/gpumux/gpumux/internal/skip"
 )
 
@@ -19,5 +20,12 @@ func TestGPU_MPS(t *testing.T) {
 	if m.device.Kind != gpu.KindGPU {
 		skip.Because(t, skip.GPU, "only a MIG instance, on which MPS keeps to no limit")
 	}
-	mpstest.Contract(t, mpstest.Host{Device: m.device.UUID, Python: python()})
+	contract(t, gputest.MPSHost{Device: m.device.UUID, Python: python()})
+}
+
+// The stand-in keeps to the same.
+func TestMPS_StandIn(t *testing.T) {
+	m := gputest.New(t, gputest.State{GPUs: []gputest.GPU{{}}})
+	t.Setenv("PATH", m.Folder+":"+os.Getenv("PATH"))
+	contract(t, gputest.MPSHost{Device: "GPU-00000000-0000-0000-0000-000000000000", Python: python(), Env: m.Env()})
 }

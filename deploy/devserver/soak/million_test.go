@@ -18,6 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -86,7 +88,7 @@ func held(pid int) int64 {
 }
 
 // stored are the items that have a result in the store.
-func (c *command) stored() gpumux.Runs {
+func (c *command) stored() contract.Runs {
 	folders, err := filepath.Glob(filepath.Join(c.dir, "data/store/maps/*/*/*.parts"))
 	require.NoError(c.t, err)
 	if len(folders) == 0 {
@@ -114,7 +116,7 @@ func (c *command) parts() (names []string) {
 	return names
 }
 
-func count(spans []gpumux.Span) (n int64) {
+func count(spans []contract.Span) (n int64) {
 	for _, s := range spans {
 		n += s.End - s.Start
 	}

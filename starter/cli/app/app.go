@@ -1,7 +1,8 @@
-// Package app is what the commands of gpumux share: streams, flags of the connection, the connection itself, exit codes, logs.
+// Package app is what the commands of gpumux share: streams, flags of the connection, the
+// connection itself, exit codes, logs.
 //
-// It owns how a command finds its server and how it is interrupted. It has no command of its own. What Interruptible and Connect start
-// ends with what they return.
+// It owns how a command finds its server and how it is interrupted. It has no command of
+// its own. What Interruptible and Connect start ends with what they return.
 package app
 
 import (
@@ -10,17 +11,20 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"go.temporal.io/sdk/worker"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/local"
 )
 
-// Options are those of cli.Main. The zero value is the lean binary on this process's arguments and streams.
+// Options are those of cli.Main. The zero value is the lean binary.
 type Options struct {
-	// Local starts the embedded server for `dev` and --local. Default: none, and both say which binary has it.
+	// Local starts the embedded server for `dev` and --local. Default: there is none.
 	Local func(ctx context.Context, o local.ServerOptions) (local.Server, error)
 	// Args are the arguments after the program's name. Default os.Args[1:].
 	Args []string
@@ -64,15 +68,15 @@ func New(o Options) *App {
 		o.Stdout = screen.Visible(o.Stdout)
 	}
 	o.Version = cmp.Or(o.Version, "development")
-	// Without a name for the binary the SDK reads and hashes the whole file at the start of a worker.
+	// Without a name the SDK hashes the whole binary at the start of a worker.
 	worker.SetBinaryChecksum("gpumux " + o.Version)
 	a := &App{Options: o, Terminal: terminal, Console: screen.NewConsole(o.Stderr)}
-	a.Console.Pasteable = a.pasted
+	a.Console.Pasteable = a.InFlags
 	return a
 }
 
-// Interruptible is the context that the first signal ends with ErrInterrupted; the second ends a.Hard. Its goroutine ends
-// with the returned function.
+// Interruptible is the context that the first signal ends with ErrInterrupted; the second
+// ends a.Hard. Its goroutine ends with the returned function.
 func (a *App) Interruptible() (context.Context, func()) {
 	signals := a.Signals
 	stop := func() {}
@@ -101,4 +105,50 @@ func (a *App) Interruptible() (context.Context, func()) {
 		interrupt(nil)
 		kill(nil)
 	}
+}
+
+// NewLog is a log for people: warnings, or with verbose everything from info up.
+func NewLog(to io.Writer, verbose bool) *zap.Logger {
+	level := zapcore.WarnLevel
+	if verbose {
+		level = zapcore.InfoLevel
+	}
+	encoding := zap.NewDevelopmentEncoderConfig()
+	encoding.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05")
+	encoding.CallerKey, encoding.StacktraceKey = "", ""
+	return zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(encoding), zapcore.AddSync(to), level))
+}
+
+// Log is the log of server and workers in this process. Calm leaves out warnings about
+// single items, since the results have them.
+func (a *App) Log(calm bool) *zap.Logger {
+	log := NewLog(a.Console, a.Verbose)
+	if calm && !a.Verbose {
+		log = log.WithOptions(zap.IncreaseLevel(zap.ErrorLevel))
+	}
+	return log
+}
+
+// NeedLocal says that this binary has no server.
+func (a *App) NeedLocal(what string) error {
+	if a.Local == nil {
+		return Usage("%s: this gpumux is built without the embedded server; use the all-in-one binary (make build), or connect with --address", what)
+	}
+	return nil
+}
+
+// LocalOptions are the options of what this process runs itself.
+func (a *App) LocalOptions(calm bool) local.Options {
+	if os.Getenv("GOGC") == "" {
+		// For a server, a worker and a client: a few percent of the time, a third less memory.
+		debug.SetGCPercent(50)
+	}
+	return local.Options{Server: a.Local, ServerOptions: local.ServerOptions{Log: a.Log(calm)}, Keys: a.KeysPath, Version: a.Version,
+		Command: append([]string{"gpumux"}, a.Args...), Say: func(text string) { a.Console.Say("%s", text) }}
+}
+
+// ConnectionOf is the connection to a server in this process.
+func ConnectionOf(s *local.Session) *Connection {
+	s.Starter.Arrays = true
+	return &Connection{Starter: s.Starter, Address: s.Server.Address(), UI: s.Server.UI(), Key: s.Server.Key()}
 }

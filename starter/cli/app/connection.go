@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/starter"
-	"github.com/gpumux/gpumux/starter/connect"
+	"github.com/gpumux/gpumux/starter/fleet"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -41,7 +42,7 @@ func (a *App) KeysFlag(c *cobra.Command) {
 	c.Flags().Lookup("keys").DefValue = ""
 }
 
-// ReadKeys reads the keys for payloads and those for the store; both are nil without --keys.
+// ReadKeys reads the keys for payloads and for the store; nil without --keys.
 func (a *App) ReadKeys() (converter.PayloadCodec, store.Keys, error) {
 	if a.KeysPath == "" {
 		return nil, nil, nil
@@ -99,8 +100,8 @@ type Connection struct {
 	UI string
 	// Key is what a page of it is opened with; empty where it asks for none.
 	Key string
-	// Again says how to come back to results that could not be written, when not with `gpumux results`.
-	Again string
+	// ComeBack says how to come back to results, when not with `gpumux results`.
+	ComeBack string
 }
 
 // ConnectWithStore opens Temporal and, when one is named, the store.
@@ -116,18 +117,18 @@ func (a *App) ConnectWithStore(ctx context.Context) (*Connection, error) {
 	return conn, nil
 }
 
-// Connect opens Temporal alone: a map can be looked at and steered while its store is away.
+// Connect opens Temporal alone. The store may be away.
 func (a *App) Connect(ctx context.Context) (*Connection, error) {
 	payloads, objects, err := a.ReadKeys()
 	if err != nil {
 		return nil, err
 	}
-	o := connect.Options{Address: a.Address, Namespace: a.Namespace, Codec: payloads}
-	options, err := connect.ClientOptions(o)
+	o := fleet.Options{Address: a.Address, Namespace: a.Namespace, Codec: payloads}
+	options, err := fleet.ClientOptions(o)
 	if err != nil {
 		return nil, err
 	}
-	c, err := connect.Dial(ctx, o)
+	c, err := fleet.Dial(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +161,7 @@ func (c *Connection) Page(path string) string {
 	return c.UI + path + "?key=" + c.Key
 }
 
-// findUI is GPUMUX_UI, or the Web UI that `gpumux dev` serves beside a server on this machine.
+// findUI is GPUMUX_UI, or the Web UI of `gpumux dev` on this machine.
 func findUI(o client.Options) string {
 	if ui := os.Getenv("GPUMUX_UI"); ui != "" {
 		return ui
@@ -175,4 +176,28 @@ func findUI(o client.Options) string {
 	}
 	_ = conn.Close()
 	return "http://127.0.0.1:8233"
+}
+
+const completing = 2 * time.Second
+
+// Completion completes words that a server knows, if one answers.
+func (a *App) Completion(words func(ctx context.Context, conn *Connection) ([]string, error)) cobra.CompletionFunc {
+	return func(c *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(given) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(c.Context(), completing)
+		defer cancel()
+		conn, err := a.Connect(ctx)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		defer conn.Close()
+		found, err := words(ctx, conn)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		slices.Sort(found)
+		return slices.Compact(found), cobra.ShellCompDirectiveDefault
+	}
 }

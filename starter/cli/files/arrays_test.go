@@ -76,7 +76,7 @@ func TestOutput_NPY(t *testing.T) {
 	failed := `{"index":1,"fault":{"kind":"task_error","message":"no"}}`
 	causes, err := o.Write(context.Background(), rows(`{"index":0,"value":1}`, failed))
 	require.NoError(t, err)
-	require.Len(t, causes.Most(), 1)
+	require.Len(t, causes.Sorted(), 1)
 	require.Equal(t, "r.npy: the rows of the 1 failed items are NaN: 1", told)
 	before := readAll(t, "r.npy")
 	_, err = o.Write(context.Background(), rows(`{"index":0,"value":{}}`))

@@ -1,7 +1,9 @@
-// Package files reads the items of a command from files, streams, URLs and patterns, and writes results to files and streams.
+// Package files reads the items of a command from files, streams, URLs and patterns, and
+// writes results to files and streams.
 //
-// It owns how flags name them, what is found out about them before any work, and that a file of results appears whole or not at all. It
-// never talks to a server or prints. Its calls end with their context, even while a stream blocks.
+// It owns how flags name them, what is found out about them before any work, and that a
+// file of results appears whole or not at all. It never talks to a server or prints. Its
+// calls end with their context, even while a stream blocks.
 package files
 
 import (
@@ -10,7 +12,6 @@ import (
 	"github.com/gpumux/gpumux/starter/local"
 )
 
-// usage is a mistake in the command line.
 func usage(format string, args ...any) error {
-	return &local.Mistake{Problems: []string{fmt.Sprintf(format, args...)}}
+	return &local.MistakeError{Problems: []string{fmt.Sprintf(format, args...)}}
 }

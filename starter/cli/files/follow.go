@@ -15,12 +15,11 @@ import (
 
 // Follow reads a file that grows for as long as it does.
 type Follow struct {
-	// Idle ends the reading when nothing was written for so long; 0 is for ever. End ends it at once.
+	// Idle ends the reading when nothing was written for so long; End ends it at once.
 	Idle time.Duration
 	End  <-chan struct{}
 }
 
-// look is the time between two looks at a file that has not grown.
 const look = 100 * time.Millisecond
 
 // following is a file that is read past its end. An error of ctx ends it in the middle.
@@ -63,7 +62,6 @@ func (f *following) Read(to []byte) (int, error) {
 	}
 }
 
-// same returns an error when what comes next would not be read from this file.
 func (f *following) same() error {
 	info, err := f.file.Stat()
 	if err != nil || info.Size() < f.read {

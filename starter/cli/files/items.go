@@ -23,12 +23,13 @@ import (
 	"github.com/gpumux/gpumux/internal/objects"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/local"
+	"github.com/gpumux/gpumux/store/columns"
 )
 
 // Source names what a command maps over, as its flags do: In, Range or Glob.
 type Source struct {
-	// In are files, URLs or - for Stdin, one after the other. Lines takes each line of them as an item, a string. They are CSV with a
-	// Delimiter, when that is not 0.
+	// In are files, URLs or - for Stdin, one after the other. Lines takes each line of them
+	// as an item, a string. They are CSV with a Delimiter, when that is not 0.
 	In []string
 	// Columns are those of Parquet and Arrow files that items have. Default: all.
 	Columns     []string
@@ -40,58 +41,44 @@ type Source struct {
 	Follow *Follow
 }
 
-// Items are what a map runs over: exactly one of spooled, numbers and URL is set.
-type Items struct {
-	spooled *items.Spooled
-	numbers *gpumux.Range
-	// URL is a file in the workers' store, Columns are those of a table there that items have.
-	URL     string
-	Columns []string
-	// Label says where they come from.
-	Label string
-}
-
-// Put makes them the items of a map.
-func (i Items) Put(m *starter.Map) {
-	m.Spooled, m.Input.Range, m.Input.Source, m.Input.Columns, m.Label = i.spooled, i.numbers, i.URL, i.Columns, i.Label
-}
-
-// IsOneList reports whether the input is a single item, a list, which people may have meant to be the items.
-func (i Items) IsOneList() bool {
-	const most = 16 << 20
-	if i.spooled == nil || i.spooled.Items != 1 || i.spooled.Bytes > most {
+// IsOneList reports whether the only item is a list, perhaps meant to be the items.
+func IsOneList(m *starter.Map) bool {
+	const limit = 16 << 20
+	if m.Spooled == nil || m.Spooled.Items != 1 || m.Spooled.Bytes > limit {
 		return false
 	}
-	all, err := i.spooled.All()
+	all, err := m.Spooled.All()
 	return err == nil && all[0][0] == '['
 }
 
-// Remove deletes the copy that Read may have made.
-func (i Items) Remove() {
-	if i.spooled != nil {
-		_ = i.spooled.Remove()
+// Remove deletes the copy of the items that Read may have made.
+func Remove(m *starter.Map) {
+	if m.Spooled != nil {
+		_ = m.Spooled.Remove()
 	}
 }
 
-// Read reads the items. Files are checked to the last line before anything else happens.
-func (s Source) Read(ctx context.Context) (Items, error) {
+// Read makes them the items of a map, which Remove lets go of. Files are checked to the
+// last line before anything else happens.
+func (s Source) Read(ctx context.Context, m *starter.Map) (err error) {
 	switch {
 	case s.Range != "":
-		r, err := parseRange(s.Range)
-		return Items{numbers: r, Label: "range " + s.Range}, err
+		m.Label = "range " + s.Range
+		m.Input.Range, err = parseRange(s.Range)
+		return err
 	case s.Glob != "":
-		return globItems(ctx, s.Glob)
+		return globItems(ctx, s.Glob, m)
 	}
 	inputs, labels, err := s.inputs(ctx)
 	if err != nil {
-		return Items{}, err
+		return err
 	}
-	return spool(inputs, strings.Join(labels, ", "))
+	return spool(inputs, strings.Join(labels, ", "), m)
 }
 
-// Values reads the values of a results file as items.
-func Values(open func() (io.ReadCloser, error), label string) (Items, error) {
-	return spool([]items.Input{{Name: label, Format: items.Values, Open: open}}, label)
+// Values makes the values of a results file the items of a map.
+func Values(open func() (io.ReadCloser, error), label string, m *starter.Map) error {
+	return spool([]items.Input{{Name: label, Format: items.Values, Open: open}}, label, m)
 }
 
 // Each is items.EachItem of In.
@@ -103,7 +90,6 @@ func (s Source) Each(ctx context.Context, f func(item []byte, wrong *items.Sourc
 	return items.EachItem(inputs, f)
 }
 
-// inputs are those of In, each with what people call it.
 func (s Source) inputs(ctx context.Context) (inputs []items.Input, labels []string, err error) {
 	for _, in := range s.In {
 		input, label, err := s.input(ctx, in)
@@ -165,7 +151,6 @@ func (s Source) input(ctx context.Context, in string) (input items.Input, label 
 	return input, filepath.Base(in), nil
 }
 
-// readable says why a file is none, or none that grows.
 func readable(in string, grows bool) error {
 	info, err := os.Stat(in)
 	switch {
@@ -181,7 +166,6 @@ func readable(in string, grows bool) error {
 	return nil
 }
 
-// opened is a file that is closed with the reader over it.
 type opened struct {
 	*io.PipeReader
 	file *os.File
@@ -189,7 +173,7 @@ type opened struct {
 
 func (o opened) Close() error { return errors.Join(o.PipeReader.Close(), o.file.Close()) }
 
-// formatOf is how a file is to be read: as the flags say, else as its name does, else as JSON lines.
+// formatOf goes by the flags, else by the name; the default is JSON lines.
 func (s Source) formatOf(in string, isURL bool) (items.Format, error) {
 	if s.Lines {
 		return items.Lines, nil
@@ -215,23 +199,23 @@ func (s Source) formatOf(in string, isURL bool) (items.Format, error) {
 	return format, nil
 }
 
-// refused are the endings of what is plainly something else; other names are taken for JSON lines.
+// refused are endings of other formats; other names are taken for JSON lines.
 var refused = []string{".json", ".gz", ".zst", ".npy", ".xlsx", ".bz2", ".xz", ".zip"}
 
-func spool(inputs []items.Input, label string) (Items, error) {
+func spool(inputs []items.Input, label string, m *starter.Map) error {
 	spooled, err := items.SpoolAll(inputs, "")
-	var wrong *local.Mistake
+	var wrong *local.MistakeError
 	switch {
 	case errors.As(err, &wrong):
-		return Items{}, wrong
+		return wrong
 	case err != nil:
 		// A mistake in the items stays one; all else is the machine's.
-		return Items{}, &local.Unavailable{Err: err}
+		return &local.UnavailableError{Err: err}
 	}
-	return Items{spooled: spooled, Label: label}, nil
+	m.Spooled, m.Label = spooled, label
+	return nil
 }
 
-// parseRange reads A:B.
 func parseRange(text string) (*gpumux.Range, error) {
 	first, last, ok := strings.Cut(text, ":")
 	start, err1 := strconv.ParseInt(first, 10, 64)
@@ -247,14 +231,13 @@ func parseRange(text string) (*gpumux.Range, error) {
 	return &gpumux.Range{Start: start, End: end}, nil
 }
 
-// globItems makes an item of the absolute path of every file that fits the pattern, in order.
-func globItems(ctx context.Context, pattern string) (Items, error) {
+func globItems(ctx context.Context, pattern string, m *starter.Map) error {
 	paths, err := matching(pattern)
 	if err != nil {
-		return Items{}, err
+		return err
 	}
 	if len(paths) == 0 {
-		return Items{}, usage("--glob %s fits no file; put the pattern in quotes, and use **/ for all folders below", pattern)
+		return usage("--glob %s fits no file; put the pattern in quotes, and use **/ for all folders below", pattern)
 	}
 	reader, writer := io.Pipe()
 	go func() {
@@ -270,10 +253,10 @@ func globItems(ctx context.Context, pattern string) (Items, error) {
 	}()
 	defer reader.Close()
 	in := items.Input{Name: "--glob " + pattern, Open: func() (io.ReadCloser, error) { return Until(ctx, reader), nil }}
-	return spool([]items.Input{in}, "glob "+pattern)
+	return spool([]items.Input{in}, "glob "+pattern, m)
 }
 
-// matching lists the files, not the folders, that fit a pattern; one **/ stands for any folders below.
+// matching lists the files that fit a pattern; one **/ stands for any folders.
 func matching(pattern string) ([]string, error) {
 	if _, err := filepath.Match(strings.ReplaceAll(pattern, "**", "*"), ""); err != nil {
 		return nil, usage("--glob %s: not a pattern: write it as 'images/*.png'", pattern)
@@ -329,8 +312,8 @@ func matching(pattern string) ([]string, error) {
 	return files, nil
 }
 
-// Until is a reader that fails with ctx's cause, even while the stream itself blocks, as a terminal does. Closing it lets go
-// of the stream.
+// Until is a reader that fails with ctx's cause, even while the stream itself blocks, as
+// a terminal does. Closing it lets go of the stream.
 func Until(ctx context.Context, from io.Reader) *io.PipeReader {
 	reader, writer := io.Pipe()
 	stop := context.AfterFunc(ctx, func() { writer.CloseWithError(context.Cause(ctx)) })
@@ -340,4 +323,37 @@ func Until(ctx context.Context, from io.Reader) *io.PipeReader {
 		writer.CloseWithError(err)
 	}()
 	return reader
+}
+
+func (s Source) table(ctx context.Context, in string) (input items.Input, label string, err error) {
+	if s.Lines || s.Delimiter != 0 {
+		return input, "", usage("--in %s: --lines and --delimiter go with text; a %s file has rows", in, filepath.Ext(in))
+	}
+	input = items.Input{Name: in}
+	if strings.Contains(in, "://") {
+		input.Open = func() (io.ReadCloser, error) {
+			from, err := objects.OpenURL(ctx, in)
+			if err != nil {
+				return nil, usage("--in: %v", err)
+			}
+			name, _, _ := strings.Cut(in, "?")
+			return columns.Items(ctx, from, from.Size(), name, s.Columns)
+		}
+		return input, in, nil
+	}
+	if err := readable(in, false); err != nil {
+		return input, "", err
+	}
+	input.Open = func() (io.ReadCloser, error) {
+		file, err := os.Open(in)
+		if err != nil {
+			return nil, usage("--in: %v", err)
+		}
+		info, err := file.Stat()
+		if err != nil {
+			return nil, usage("--in: %v", err)
+		}
+		return columns.Items(ctx, file, info.Size(), in, s.Columns)
+	}
+	return input, filepath.Base(in), nil
 }

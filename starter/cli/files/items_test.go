@@ -28,11 +28,9 @@ func write(t *testing.T, name, text string) {
 // read gives the items as text.
 func read(t *testing.T, s files.Source) (got []string) {
 	t.Helper()
-	over, err := s.Read(t.Context())
-	require.NoError(t, err)
-	defer over.Remove()
 	var m starter.Map
-	over.Put(&m)
+	require.NoError(t, s.Read(t.Context(), &m))
+	defer files.Remove(&m)
 	all, err := m.Spooled.All()
 	require.NoError(t, err)
 	for _, item := range all {
@@ -44,8 +42,8 @@ func read(t *testing.T, s files.Source) (got []string) {
 // mistaken reads what cannot be read as it was named.
 func mistaken(t *testing.T, s files.Source) error {
 	t.Helper()
-	_, err := s.Read(t.Context())
-	require.True(t, errors.As(err, new(*local.Mistake)) || errors.As(err, new(*items.SourceError)), "%v", err)
+	err := s.Read(t.Context(), &starter.Map{})
+	require.True(t, errors.As(err, new(*local.MistakeError)) || errors.As(err, new(*items.SourceError)), "%v", err)
 	return err
 }
 
@@ -82,22 +80,20 @@ func TestRead_Delimiter(t *testing.T) {
 		{In: []string{"-"}, Delimiter: ';', Stdin: strings.NewReader("a;b\n1;2\n")}} {
 		require.Equal(t, []string{`{"a":1,"b":2}`}, read(t, s))
 	}
-	require.ErrorContains(t, mistaken(t, files.Source{In: []string{"x.csv"}}), "give --delimiter ';'")
+	require.ErrorContains(t, mistaken(t, files.Source{In: []string{"x.csv"}}), "give the delimiter ';'")
 	require.ErrorContains(t, mistaken(t, files.Source{In: []string{"x.jsonl"}, Delimiter: ';'}),
 		"--delimiter goes with CSV, and the name of --in x.jsonl says JSON lines")
 	for name, want := range map[string]bool{"x.jsonl": true, "list": false, "x.tsv": false} {
-		over, err := files.Source{In: []string{name}}.Read(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, want, over.IsOneList(), name)
-		over.Remove()
+		var m starter.Map
+		require.NoError(t, files.Source{In: []string{name}}.Read(t.Context(), &m))
+		require.Equal(t, want, files.IsOneList(&m), name)
+		files.Remove(&m)
 	}
 }
 
 func TestRead_Range(t *testing.T) {
-	over, err := files.Source{Range: "5:1005"}.Read(t.Context())
-	require.NoError(t, err)
 	var m starter.Map
-	over.Put(&m)
+	require.NoError(t, files.Source{Range: "5:1005"}.Read(t.Context(), &m))
 	require.Equal(t, &gpumux.Range{Start: 5, End: 1005}, m.Input.Range)
 	require.ErrorContains(t, mistaken(t, files.Source{Range: "-9223372036854775808:9223372036854775807"}), "more numbers than can be counted")
 }
@@ -109,9 +105,9 @@ func TestRead_WhoseFaultItIs(t *testing.T) {
 	write(t, filepath.Join(dir, "bad.jsonl"), "{\n")
 	require.Error(t, mistaken(t, files.Source{In: []string{filepath.Join(dir, "bad.jsonl")}}))
 	t.Setenv("TMPDIR", filepath.Join(dir, "missing"))
-	_, err := files.Source{In: []string{filepath.Join(dir, "good.jsonl")}}.Read(t.Context())
+	err := files.Source{In: []string{filepath.Join(dir, "good.jsonl")}}.Read(t.Context(), &starter.Map{})
 	require.ErrorContains(t, err, "(TMPDIR)")
-	require.ErrorAs(t, err, new(*local.Unavailable))
+	require.ErrorAs(t, err, new(*local.UnavailableError))
 	require.False(t, errors.As(err, new(*items.SourceError)))
 }
 
@@ -123,7 +119,7 @@ func TestRead_InterruptedWhileTheStreamBlocks(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	ended := make(chan error)
 	go func() {
-		_, err := files.Source{In: []string{"-"}, Stdin: silent}.Read(ctx)
+		err := files.Source{In: []string{"-"}, Stdin: silent}.Read(ctx, &starter.Map{})
 		ended <- err
 	}()
 	cancel(interrupted)

@@ -12,18 +12,20 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/results"
 	"github.com/gpumux/gpumux/internal/text"
-	"github.com/gpumux/gpumux/starter/cause"
+	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/store/columns"
 )
 
-// Output is where results go: a file that appears whole or not at all, or standard output.
+// Output is a file that appears whole or not at all, or standard output.
 type Output struct {
 	// Path is empty for standard output.
 	Path string
@@ -37,16 +39,15 @@ type Output struct {
 
 // Filter says which results to write, and what of them.
 type Filter struct {
-	// Values writes the value alone, null for a failed item; Failed leaves out what succeeded. Exact leaves NaN as gpumux's
-	// clients tell it from the text "NaN".
+	// Values writes the value alone, null for a failed item; Failed leaves out what
+	// succeeded. Exact leaves NaN as gpumux's clients tell it from the text "NaN".
 	Values, Failed, Exact bool
 }
 
-// unnamed is the path of an output that Named gives a name.
 const unnamed = "?"
 
-// Choose reads --out. Without it results go down the pipe, or on a screen into a file that Named makes, as they do where standard output
-// is for JSON.
+// Choose reads --out. Without it results go down the pipe, or on a screen into a file
+// that Named makes, as they do where standard output is for JSON.
 func Choose(flag string, stdout io.Writer, asJSON, onScreen bool) (Output, error) {
 	o := Output{Path: flag, stdout: stdout}
 	switch {
@@ -68,7 +69,7 @@ func Choose(flag string, stdout io.Writer, asJSON, onScreen bool) (Output, error
 	return o, o.check()
 }
 
-// resultsAs is the ending that names the format of a file, without that of its compression.
+// resultsAs is the ending that names the format, without that of the compression.
 func resultsAs(name string) string {
 	ending := strings.ToLower(filepath.Ext(name))
 	if packer, err := items.Pack(io.Discard, name); err == nil && packer != nil {
@@ -86,7 +87,6 @@ func (o Output) Named(id string) (Output, error) {
 	return o, o.check()
 }
 
-// check finds out before any work whether the file can be written.
 func (o Output) check() error {
 	at, err := placeOf(o.Path)
 	switch {
@@ -108,8 +108,8 @@ func (o Output) check() error {
 	return nil
 }
 
-// Write writes results as they come, and returns why items failed. It goes on to block no longer than ctx lasts.
-func (o Output) Write(ctx context.Context, from iter.Seq2[[]byte, error]) (causes cause.Groups, err error) {
+// Write writes results as they come, and returns why items failed.
+func (o Output) Write(ctx context.Context, from iter.Seq2[[]byte, error]) (causes starter.Causes, err error) {
 	var failed error // to give a result
 	given := func(yield func([]byte, error) bool) {
 		for line, err := range from {
@@ -135,14 +135,13 @@ func (o Output) Write(ctx context.Context, from iter.Seq2[[]byte, error]) (cause
 	return causes, fmt.Errorf("write %s: %w", where, err)
 }
 
-// file writes a file under another name first, or into what is there when that is a device or a pipe.
-func (o Output) file(ctx context.Context, from iter.Seq2[[]byte, error], causes *cause.Groups) error {
+func (o Output) file(ctx context.Context, from iter.Seq2[[]byte, error], causes *starter.Causes) error {
 	at, err := placeOf(o.Path)
 	if err != nil {
 		return err
 	}
 	if at.stream {
-		to, err := at.open(ctx)
+		to, err := os.OpenFile(at.path, os.O_WRONLY, 0)
 		if err != nil {
 			return err
 		}
@@ -172,9 +171,9 @@ func (o Output) file(ctx context.Context, from iter.Seq2[[]byte, error], causes 
 	return os.Rename(file.Name(), at.path)
 }
 
-// copy writes results, compressed where the file's name says so. An empty line stands for a pause, before which everything is written
-// out.
-func (o Output) copy(ctx context.Context, out io.Writer, from iter.Seq2[[]byte, error], causes *cause.Groups) error {
+// copy writes results, compressed where the file's name says so. An empty line stands for
+// a pause, before which everything is written out.
+func (o Output) copy(ctx context.Context, out io.Writer, from iter.Seq2[[]byte, error], causes *starter.Causes) error {
 	packer, err := items.Pack(out, o.Path)
 	if err != nil {
 		return err
@@ -224,12 +223,12 @@ func (o Output) copy(ctx context.Context, out io.Writer, from iter.Seq2[[]byte, 
 	return packer.Close()
 }
 
-// pick is what is written of a result, or nil. It decodes only what it must: the failed items, and every line for Values.
-func (o Output) pick(line []byte, causes *cause.Groups) ([]byte, error) {
+// pick is what is written of a result, or nil. It decodes as little as it can.
+func (o Output) pick(line []byte, causes *starter.Causes) ([]byte, error) {
 	if err := causes.AddLine(line); err != nil {
 		return nil, err
 	}
-	if o.Failed && !cause.IsFailure(line) {
+	if o.Failed && !starter.IsFailure(line) {
 		return nil, nil
 	}
 	if !o.Values {
@@ -242,4 +241,146 @@ func (o Output) pick(line []byte, causes *cause.Groups) ([]byte, error) {
 		return nil, fmt.Errorf("read a result: %w", err)
 	}
 	return result.Value, nil
+}
+
+// Suits returns why a file of columns cannot hold what the filter leaves.
+func (f Filter) Suits(path string, unordered bool) error {
+	format := columns.FormatOf(path)
+	switch {
+	case format == "":
+	case f.Values || f.Failed:
+		return usage("--out %s: --values and --failed go with JSON lines; a %s file has all items", path, format)
+	case unordered && format == columns.NPY:
+		return usage("--out %s: a .npy file needs all results in order, and these come in any; name the file .parquet, which has an index", path)
+	}
+	return nil
+}
+
+func (o Output) writeColumns(ctx context.Context, file *os.File, from iter.Seq2[[]byte, error], causes *starter.Causes) error {
+	to := columns.NewWriter(file, columns.FormatOf(o.Path))
+	for line, err := range from {
+		if err == nil {
+			err = context.Cause(ctx)
+		}
+		if err == nil {
+			err = causes.AddLine(line)
+		}
+		if err == nil && len(line) > 0 {
+			err = to.Add(line)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	note, err := to.Finish()
+	if err == nil && note != "" && o.Note != nil {
+		o.Note("%s: %s", o.Path, note)
+	}
+	return err
+}
+
+func (o Output) checkColumns(at place) error {
+	if columns.FormatOf(o.Path) != "" && at.stream {
+		return errors.New("it is no file; Parquet, Arrow and .npy need one")
+	}
+	return nil
+}
+
+// Abandoned waits until the pipe's reader has gone or ctx ends, and reports true if the
+// reader has. For other files it waits for ctx.
+func Abandoned(ctx context.Context, pipe *os.File) bool {
+	const look = 500 // milliseconds; a reader that goes ends the wait at once
+	info, err := pipe.Stat()
+	if err != nil || info.Mode()&os.ModeNamedPipe == 0 {
+		<-ctx.Done()
+		return false
+	}
+	for ctx.Err() == nil {
+		on := []unix.PollFd{{Fd: int32(pipe.Fd())}}
+		n, err := unix.Poll(on, look)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return false
+		}
+		if n > 0 && on[0].Revents&unix.POLLERR != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+type place struct {
+	// path is the file itself, behind every link.
+	path string
+	// mode is of the file that is there already, or 0.
+	mode fs.FileMode
+	// folder: a folder is there; stream: a pipe or a device is.
+	folder, stream bool
+}
+
+func placeOf(path string) (place, error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		folder, err := filepath.EvalSymlinks(filepath.Dir(path))
+		return place{path: filepath.Join(folder, filepath.Base(path))}, err
+	case err != nil:
+		return place{}, err
+	case info.IsDir():
+		return place{path: path, folder: true}, nil
+	case !info.Mode().IsRegular():
+		return place{path: path, stream: true}, nil
+	}
+	path, err = filepath.EvalSymlinks(path)
+	return place{path: path, mode: info.Mode().Perm()}, err
+}
+
+// create makes a file beside the place that can be renamed to it. Its mode is that of the
+// file it will replace, or as the umask has it.
+func (p place) create() (*os.File, error) {
+	for n := os.Getpid(); ; n++ {
+		name := filepath.Join(filepath.Dir(p.path), ".gpumux-"+strconv.Itoa(n))
+		file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o666)
+		if errors.Is(err, fs.ErrExist) {
+			continue // of another writer, or of one that was killed
+		}
+		if err == nil && p.mode != 0 {
+			if err = file.Chmod(p.mode); err != nil {
+				_ = file.Close()
+				_ = os.Remove(name)
+				return nil, err
+			}
+		}
+		return file, err
+	}
+}
+
+// lastWrite is how long a write may go on after its context has ended.
+const lastWrite = time.Second
+
+// unblocked writes until ctx ends. A write that blocks then is left behind, and the writer
+// must not be used any more. So one Ctrl-C ends a command whose results nobody reads.
+type unblocked struct {
+	ctx context.Context
+	to  io.Writer
+}
+
+func (u *unblocked) Write(p []byte) (int, error) {
+	done := make(chan struct{})
+	var written int
+	var failed error
+	go func() {
+		defer close(done)
+		written, failed = u.to.Write(p)
+	}()
+	select {
+	case <-done:
+		return written, failed
+	case <-u.ctx.Done():
+	}
+	select {
+	case <-done:
+		return written, failed
+	case <-time.After(lastWrite):
+		return 0, context.Cause(u.ctx)
+	}
 }

@@ -17,16 +17,14 @@ import (
 	"github.com/gpumux/gpumux/starter/local"
 )
 
-// benchFlags are the flags of `gpumux bench`.
 type benchFlags struct {
 	bench.Options
 	html, json string
 }
 
-// mostClients is far above what is worth measuring, or what an MPS server takes.
 const mostClients = 64
 
-func (a *commands) benchCommand() *cobra.Command {
+func benchCommand(a *app.App) *cobra.Command {
 	f := &benchFlags{}
 	c := &cobra.Command{
 		Use:   "bench",
@@ -46,8 +44,7 @@ second, nine rounds or until the time is up. The report has medians with quartil
 steady state, and the fixed cost of a map apart. PyTorch, JAX, CuPy or NumPy calculates: the first of them
 that reaches a GPU, else the first that is there.
 
-With --compare trivial items run through gpumux, multiprocessing.Pool, one activity each, and Dask where it is
-installed.
+With --compare trivial items run through gpumux, multiprocessing.Pool, and one activity each.
 
 The server and the worker are its own and end with it. With --address it brings the worker alone, to a
 namespace that no other gpumux worker serves.`,
@@ -69,30 +66,18 @@ namespace that no other gpumux worker serves.`,
 	flags.BoolVar(&f.Quick, "quick", false, "short pieces and six rounds, in a minute or two")
 	flags.BoolVar(&f.Compare, "compare", false, "compare trivial items with other tools instead of running workloads")
 	a.ConnectionFlags(c)
-	c.RunE = func(c *cobra.Command, _ []string) error { return a.runBench(c, f) }
+	c.RunE = func(c *cobra.Command, _ []string) error { return runBench(a, c, f) }
 	return c
 }
 
-// check finds every mistake in the flags.
 func (f *benchFlags) check(changed func(string) bool) error {
 	var m app.Mistakes
-	for i, n := range f.Clients {
-		switch {
-		case n < 1 || n > mostClients:
-			m.Add("--clients %d is outside 1 to %d", n, mostClients)
-		case slices.Contains(f.Clients[:i], n):
-			m.Add("--clients names %d twice", n)
-		}
+	for _, n := range f.Clients {
+		m.When(n < 1 || n > mostClients, "--clients %d is outside 1 to %d", n, mostClients)
 	}
-	if changed("clients") && len(f.Clients) == 0 {
-		m.Add("--clients is empty; name numbers, such as 1,3,5,7")
-	}
-	if changed("limit") && f.Limit <= 0 {
-		m.Add("--limit %s is no time", f.Limit)
-	}
-	if changed("workloads") && len(f.Workloads) == 0 {
-		m.Add("--workloads is empty; name some of %s", strings.Join(bench.Workloads, ","))
-	}
+	m.When(changed("clients") && len(f.Clients) == 0, "--clients is empty; name numbers, such as 1,3,5,7")
+	m.When(changed("limit") && f.Limit <= 0, "--limit %s is no time", f.Limit)
+	m.When(changed("workloads") && len(f.Workloads) == 0, "--workloads is empty; name some of %s", strings.Join(bench.Workloads, ","))
 	for i, name := range f.Workloads {
 		switch {
 		case !slices.Contains(bench.Workloads, name):
@@ -101,18 +86,12 @@ func (f *benchFlags) check(changed func(string) bool) error {
 			m.Add("--workloads names %s twice", name)
 		}
 	}
-	if f.Compare && len(f.Workloads) > 0 {
-		m.Add("--workloads does not go with --compare, which has trivial items of its own")
-	}
-	if changed("pool") && f.Pool != "gpu" && f.Pool != "cpu" {
-		m.Add("--pool %q is unknown; use gpu or cpu", f.Pool)
-	}
+	m.When(f.Compare && len(f.Workloads) > 0, "--workloads does not go with --compare, which has trivial items of its own")
+	m.When(changed("pool") && f.Pool != "gpu" && f.Pool != "cpu", "--pool %q is unknown; use gpu or cpu", f.Pool)
 	if changed("framework") && !slices.Contains(bench.Frameworks, f.Framework) {
 		m.Add("--framework %q is unknown; there are %s", f.Framework, strings.Join(bench.Frameworks, ", "))
 	}
-	if changed("python") && f.Python == "" {
-		m.Add("--python is empty; name a program, such as python3")
-	}
+	m.When(changed("python") && f.Python == "", "--python is empty; name a program, such as python3")
 	for name, path := range map[string]string{"html": f.html, "json": f.json} {
 		switch {
 		case !changed(name):
@@ -127,13 +106,11 @@ func (f *benchFlags) check(changed func(string) bool) error {
 		}
 	}
 	slices.Sort(m)
-	if f.html != "" && f.html == f.json {
-		m.Add("--html and --json name the same file")
-	}
+	m.When(f.html != "" && f.html == f.json, "--html and --json name the same file")
 	return m.Err()
 }
 
-// unwritable says why a file cannot be written, before minutes are spent on what it is to hold; or nothing.
+// unwritable returns why a file cannot be written, before minutes are spent.
 func unwritable(path string) string {
 	info, err := os.Stat(path)
 	switch {
@@ -148,7 +125,7 @@ func unwritable(path string) string {
 	return ""
 }
 
-func (a *commands) runBench(c *cobra.Command, f *benchFlags) error {
+func runBench(a *app.App, c *cobra.Command, f *benchFlags) error {
 	if err := f.check(c.Flags().Changed); err != nil {
 		return err
 	}
@@ -167,7 +144,7 @@ func (a *commands) runBench(c *cobra.Command, f *benchFlags) error {
 	}
 	defer os.RemoveAll(folder)
 	ctx := c.Context()
-	conn, release, err := a.benchServer(ctx, folder, remote)
+	conn, release, err := benchServer(ctx, a, folder, remote)
 	if err != nil {
 		return err
 	}
@@ -188,11 +165,11 @@ func (a *commands) runBench(c *cobra.Command, f *benchFlags) error {
 	if err != nil {
 		return err
 	}
-	return a.publish(measured, f)
+	return publish(a, measured, f)
 }
 
-// benchServer gives a Temporal that no other worker serves: one of its own, or the one at --address.
-func (a *commands) benchServer(ctx context.Context, folder string, remote bool) (*app.Connection, func(), error) {
+// benchServer gives a Temporal of its own, or the one at --address.
+func benchServer(ctx context.Context, a *app.App, folder string, remote bool) (*app.Connection, func(), error) {
 	if !remote {
 		o := a.LocalOptions(true)
 		o.Data, o.Headless = filepath.Join(folder, "server"), true
@@ -207,7 +184,7 @@ func (a *commands) benchServer(ctx context.Context, folder string, remote bool) 
 		return nil, nil, err
 	}
 	offer, err := conn.Fleet().Offer(ctx)
-	var missing *fleet.NoWorker
+	var missing *fleet.NoWorkerError
 	switch {
 	case err == nil:
 		conn.Close()
@@ -220,8 +197,7 @@ func (a *commands) benchServer(ctx context.Context, folder string, remote bool) 
 	return nil, nil, err
 }
 
-// publish writes the report wherever it was asked for.
-func (a *commands) publish(r *bench.Report, f *benchFlags) error {
+func publish(a *app.App, r *bench.Report, f *benchFlags) error {
 	out := a.Stdout
 	if f.json == "-" {
 		if err := app.PrintJSON(a.Stdout, r); err != nil {
@@ -247,7 +223,6 @@ func (a *commands) publish(r *bench.Report, f *benchFlags) error {
 	return nil
 }
 
-// writeFile makes a file of what write writes.
 func writeFile(path string, write func(io.Writer) error) error {
 	file, err := os.Create(path)
 	if err != nil {

@@ -17,14 +17,13 @@ import (
 	"github.com/gpumux/gpumux/starter/cli/screen"
 )
 
-// codecServerFlags are the flags of `gpumux codec-server`.
 type codecServerFlags struct {
 	listen  string
 	origins []string
 	hosts   []string
 }
 
-func (a *commands) codecServerCommand() *cobra.Command {
+func codecServerCommand(a *app.App) *cobra.Command {
 	f := &codecServerFlags{}
 	c := &cobra.Command{
 		Use:   "codec-server --keys PATH",
@@ -42,11 +41,11 @@ It listens on loopback unless told otherwise, and answers web pages of the given
 	flags.StringSliceVar(&f.origins, "origin", []string{"http://127.0.0.1:8233", "http://localhost:8233"}, "addresses of the Web UI whose pages may ask")
 	flags.StringSliceVar(&f.hosts, "host", nil, "names that the server is asked by, beside localhost and numeric addresses")
 	a.KeysFlag(c)
-	c.RunE = func(c *cobra.Command, _ []string) error { return a.runCodecServer(c.Context(), f) }
+	c.RunE = func(c *cobra.Command, _ []string) error { return runCodecServer(c.Context(), a, f) }
 	return c
 }
 
-func (a *commands) runCodecServer(ctx context.Context, f *codecServerFlags) error {
+func runCodecServer(ctx context.Context, a *app.App, f *codecServerFlags) error {
 	var m app.Mistakes
 	if _, _, err := net.SplitHostPort(f.listen); err != nil {
 		m.Add("--listen %s: %v; write host:port, such as 127.0.0.1:8234", f.listen, err)
@@ -57,9 +56,7 @@ func (a *commands) runCodecServer(ctx context.Context, f *codecServerFlags) erro
 			m.Add("--origin %s: write scheme, host and port alone, such as http://127.0.0.1:8233", origin)
 		}
 	}
-	if a.KeysPath == "" {
-		m.Add("--keys is missing; name a key file or a folder of them, see docs/encryption.md")
-	}
+	m.When(a.KeysPath == "", "--keys is missing; name a key file or a folder of them, see docs/encryption.md")
 	if err := m.Err(); err != nil {
 		return err
 	}

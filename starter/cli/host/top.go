@@ -14,7 +14,7 @@ import (
 	"github.com/gpumux/gpumux/starter/fleet"
 )
 
-func (a *commands) topCommand() *cobra.Command {
+func topCommand(a *app.App) *cobra.Command {
 	var every time.Duration
 	c := &cobra.Command{
 		Use:   "top",
@@ -42,7 +42,7 @@ PgUp and PgDn scroll.`,
 		look := func(ctx context.Context) (top.Snapshot, error) {
 			s := top.Snapshot{At: time.Now()}
 			var err error
-			if s.Workers, err = conn.Fleet().Workers(ctx); err != nil && !errors.As(err, new(*fleet.NoWorker)) {
+			if s.Workers, err = conn.Fleet().Workers(ctx); err != nil && !errors.As(err, new(*fleet.NoWorkerError)) {
 				return s, err
 			}
 			s.Maps, err = conn.List(ctx, starter.ListOptions{Limit: maps, Running: true, Counts: true})

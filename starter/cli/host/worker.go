@@ -13,14 +13,13 @@ import (
 
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/starter/cli/app"
-	"github.com/gpumux/gpumux/starter/cli/checks"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 	"github.com/gpumux/gpumux/starter/cli/show"
 	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-func (a *commands) workerCommand() *cobra.Command {
+func workerCommand(a *app.App) *cobra.Command {
 	var file string
 	var check bool
 	c := &cobra.Command{
@@ -44,11 +43,11 @@ The log goes to standard error, as JSON lines when that is no terminal.`,
 		if err != nil {
 			return usageOf(err)
 		}
-		if err := a.keysOf(c, &conf); err != nil {
+		if err := keysOf(a, c, &conf); err != nil {
 			return err
 		}
 		if check {
-			return a.checkWorker(c.Context(), file, conf)
+			return checkWorker(c.Context(), a, file, conf)
 		}
 		log := machineLog(a.Console)
 		if screen.IsTerminal(a.Stderr) {
@@ -58,13 +57,13 @@ The log goes to standard error, as JSON lines when that is no terminal.`,
 		if err != nil {
 			return err
 		}
-		return a.serve(c.Context(), w, log)
+		return serve(c.Context(), a, w, log)
 	}
 	return c
 }
 
-// keysOf lets --keys stand in for the file's keys, and GPUMUX_KEYS where the file has none.
-func (a *commands) keysOf(c *cobra.Command, conf *config.Config) error {
+// keysOf puts --keys before the file's keys, and GPUMUX_KEYS behind them.
+func keysOf(a *app.App, c *cobra.Command, conf *config.Config) error {
 	if a.KeysPath == "" || conf.Codec.Keys != "" && !c.Flags().Changed("keys") {
 		a.KeysPath = conf.KeysPath()
 		return nil
@@ -74,8 +73,7 @@ func (a *commands) keysOf(c *cobra.Command, conf *config.Config) error {
 	return err
 }
 
-// checkWorker tries what the worker would use: its devices, its store, and Temporal.
-func (a *commands) checkWorker(ctx context.Context, file string, conf config.Config) error {
+func checkWorker(ctx context.Context, a *app.App, file string, conf config.Config) error {
 	inventory, err := gpu.Open(gpu.Options{})
 	if err != nil {
 		return app.Unavailable(fmt.Errorf("list this machine's devices: %w", err))
@@ -85,32 +83,31 @@ func (a *commands) checkWorker(ctx context.Context, file string, conf config.Con
 	if err != nil {
 		return err
 	}
-	findings := []checks.Finding{{Check: "file", Verdict: checks.Good, Detail: file + " is good for this host"}}
-	findings = append(findings, checks.Probe(ctx, inventory, config.Devices(placements), tasks.Interpreter())...)
+	findings := []Finding{{Check: "file", Verdict: Good, Detail: file + " is good for this host"}}
+	findings = append(findings, probe(ctx, inventory, config.Devices(placements), tasks.Interpreter())...)
 	if conf.Store != "" {
-		findings = append(findings, checks.Store(ctx, conf.Store))
+		findings = append(findings, checkStore(ctx, conf.Store))
 	}
 	a.Address, a.Namespace = conf.Temporal.Address, conf.Temporal.Namespace
-	conn, reached := a.checkTemporal(ctx)
+	conn, reached := checkTemporal(ctx, a)
 	if conn != nil {
 		conn.Close()
 	} else {
-		reached.Verdict = checks.Bad
+		reached.Verdict = Bad
 		reached.Fix += "; the worker connects as temporal.address in its file says, else as TEMPORAL_ADDRESS"
 	}
 	findings = append(findings, reached)
-	checks.Print(a.Stdout, findings)
+	PrintFindings(a.Stdout, findings)
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	if checks.Failed(findings) {
+	if Failed(findings) {
 		return app.Exit(app.ExitUnavailable)
 	}
 	return nil
 }
 
-// serve runs a worker until a signal.
-func (a *commands) serve(ctx context.Context, w *workers.Worker, log *zap.Logger) error {
+func serve(ctx context.Context, a *app.App, w *workers.Worker, log *zap.Logger) error {
 	if err := w.Start(ctx); err != nil {
 		if ctx.Err() != nil {
 			return app.ErrInterrupted
@@ -133,7 +130,6 @@ func (a *commands) serve(ctx context.Context, w *workers.Worker, log *zap.Logger
 	return errors.Join(failure, err)
 }
 
-// usageOf makes a file that cannot be read a mistake of the caller.
 func usageOf(err error) error {
 	var found *config.Error
 	if errors.As(err, &found) {

@@ -13,8 +13,7 @@ import (
 	"github.com/gpumux/gpumux/starter/fleet"
 )
 
-func (a *commands) workersCommand() *cobra.Command {
-	var asJSON bool
+func workersCommand(a *app.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "workers",
 		Short: "List the workers: their pools, slots and versions",
@@ -23,17 +22,16 @@ budget of a slot, the version. A worker that was killed, or stands still, is lis
 		Example: "  gpumux workers\n  gpumux workers --json | jq -r '.[].offer.pools[]?.name'",
 		Args:    cobra.NoArgs,
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return a.onWorkers(c, func(all []fleet.Worker) error {
-		if asJSON {
+	asJSON := c.Flags().Bool("json", false, "print JSON")
+	return onWorkers(a, c, func(all []fleet.Worker) error {
+		if *asJSON {
 			return app.PrintJSON(a.Stdout, all)
 		}
 		return show.Workers(a.Stdout, all, time.Now())
 	})
 }
 
-func (a *commands) tasksCommand() *cobra.Command {
-	var asJSON bool
+func tasksCommand(a *app.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "tasks",
 		Short: "List the tasks that the workers offer, and on which pools",
@@ -42,10 +40,10 @@ process for the next item, fresh starts one for every item.`,
 		Example: "  gpumux tasks\n  gpumux tasks --json | jq -r '.[].name'",
 		Args:    cobra.NoArgs,
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return a.onWorkers(c, func(all []fleet.Worker) error {
+	asJSON := c.Flags().Bool("json", false, "print JSON")
+	return onWorkers(a, c, func(all []fleet.Worker) error {
 		tasks := show.TasksOf(all)
-		if asJSON {
+		if *asJSON {
 			return app.PrintJSON(a.Stdout, tasks)
 		}
 		rows := [][]string{{"TASK", "MODE", "POOLS"}}
@@ -56,8 +54,8 @@ process for the next item, fresh starts one for every item.`,
 	})
 }
 
-// onWorkers makes c a command that prints what all workers say, and which of them do not answer.
-func (a *commands) onWorkers(c *cobra.Command, print func([]fleet.Worker) error) *cobra.Command {
+// onWorkers makes c a command that prints what workers say.
+func onWorkers(a *app.App, c *cobra.Command, print func([]fleet.Worker) error) *cobra.Command {
 	return a.OnServer(c, func(ctx context.Context, conn *app.Connection, _ []string) error {
 		all, err := conn.Fleet().Workers(ctx)
 		if err != nil {

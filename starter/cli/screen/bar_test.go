@@ -54,7 +54,7 @@ func TestBar_RateIsOfTheLastSeconds(t *testing.T) {
 			p.Succeeded += perSecond
 			b.Show(p)
 		}
-		return b.text(p)
+		return "  " + strings.Join(b.parts(p), "  ") + "  "
 	}
 	b.Show(p)
 	require.Contains(t, run(60, 10), "  10.0/s  ")
@@ -69,9 +69,9 @@ func TestBar_RateIsOfTheLastSeconds(t *testing.T) {
 		run(59, 0)
 		run(1, 1)
 	}
-	require.Contains(t, b.text(p), "  1.0/min  ")
+	require.Contains(t, strings.Join(append(b.parts(p), ""), "  "), "  1.0/min  ")
 	b.Retried(3)
-	require.Contains(t, b.text(p), "3 tried again")
+	require.Contains(t, strings.Join(append(b.parts(p), ""), "  "), "3 tried again")
 }
 
 func TestBar_TellsTheFirstFailure(t *testing.T) {

@@ -1,3 +1,8 @@
+// Package screen is what a person sees of a command: its standard error with a status
+// line, progress, tables, words for numbers.
+//
+// It owns how text reaches a terminal, and that no text of a task can steer it. It never
+// decides what is said, and it knows no command. It starts no goroutine.
 package screen
 
 import (
@@ -9,8 +14,8 @@ import (
 	"golang.org/x/term"
 )
 
-// Console is standard error: whole lines, and at most one status line at the bottom of a terminal that they never garble. It
-// may be written by many goroutines.
+// Console is standard error: whole lines, and at most one status line at the bottom of a
+// terminal that they never garble. It may be written by many goroutines.
 type Console struct {
 	// Quiet drops progress, but never errors.
 	Quiet bool
@@ -18,7 +23,7 @@ type Console struct {
 	Pasteable func(text string) string
 
 	mu sync.Mutex
-	// to is the stream as it is, for what the console itself tells a terminal; text goes through visible.
+	// to is the stream as it is, visible the one for text.
 	to, visible io.Writer
 	fd          int // -1 when there is no status line
 	status      string
@@ -33,7 +38,7 @@ func NewConsole(to io.Writer) *Console {
 	return c
 }
 
-// obeys is the terminal behind a stream if that obeys escape sequences; a dumb one shows them.
+// obeys is the terminal behind a stream, unless it is a dumb one.
 func obeys(stream any) *os.File {
 	if v, ok := stream.(*visible); ok {
 		stream = v.to
@@ -56,7 +61,6 @@ func IsTerminal(stream any) bool {
 // Redraws reports whether a status line can be shown.
 func (c *Console) Redraws() bool { return c.fd >= 0 }
 
-// width is the number of columns.
 func (c *Console) width() int {
 	if width, _, err := term.GetSize(c.fd); c.fd >= 0 && err == nil && width > 0 {
 		return width
@@ -81,7 +85,7 @@ func (c *Console) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// Above is a stream of which a terminal shows what is written to it above the status line.
+// Above is a stream whose text a terminal shows above the status line.
 func (c *Console) Above(to io.Writer) io.Writer {
 	if !c.Redraws() || !IsTerminal(to) {
 		return to

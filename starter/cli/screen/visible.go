@@ -3,14 +3,18 @@ package screen
 import (
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/mattn/go-runewidth"
+	"golang.org/x/term"
 )
 
-// visible passes text on to a terminal, with whatever would steer that instead of being shown written as JSON writes it: what tasks
-// print, return and raise can be anything. Escape sequences move the cursor, rename the window, make links of other text and type
-// commands; bidirectional controls show text in another order than it has. It may be written by many goroutines.
+// visible writes control characters as JSON escapes: the text of a task could move the
+// cursor, rename the window or type commands. Bidirectional controls would reorder text.
+// Many goroutines may write.
 type visible struct {
 	mu sync.Mutex
 	to io.Writer
@@ -46,7 +50,26 @@ func (v *visible) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// steers reports whether a terminal obeys a character instead of showing it.
 func steers(r rune) bool {
 	return r != '\n' && r != '\t' && unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029'
+}
+
+// Redraws reports whether a stream is a terminal that Redraw can use.
+func Redraws(stream io.Writer) bool { return obeys(stream) != nil }
+
+// Redraw shows text from the top of a terminal, cut to its size, in place of what was
+// there. The text must be visible already.
+func Redraw(stream io.Writer, text string) error {
+	file := obeys(stream)
+	width, height, err := term.GetSize(int(file.Fd()))
+	if err != nil || width <= 0 || height <= 0 {
+		width, height = 80, 24
+	}
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	picture := "\x1b[H"
+	for _, line := range lines[:min(len(lines), height-1)] {
+		picture += runewidth.Truncate(line, width, "") + "\x1b[K\n"
+	}
+	_, err = fmt.Fprint(file, picture+"\x1b[J")
+	return err
 }

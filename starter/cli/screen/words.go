@@ -28,10 +28,10 @@ func Field(to io.Writer, name, format string, args ...any) {
 }
 
 // OneLine is text without line ends, at most most characters.
-func OneLine(text string, most int) string {
+func OneLine(text string, limit int) string {
 	text = strings.Join(strings.Fields(text), " ")
-	if runes := []rune(text); len(runes) > most {
-		text = string(runes[:most-1]) + "…"
+	if runes := []rune(text); len(runes) > limit {
+		text = string(runes[:limit-1]) + "…"
 	}
 	return text
 }

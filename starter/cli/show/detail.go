@@ -10,15 +10,13 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
-	"github.com/gpumux/gpumux/starter/cause"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 )
 
-// pendingShown is how many chunks in flight are shown to people.
 const pendingShown = 10
 
 // Detail writes all about a map for people.
-func Detail(to io.Writer, d *starter.Detail, causes []cause.Cause, page string, now time.Time) {
+func Detail(to io.Writer, d *starter.Detail, causes []starter.Cause, page string, now time.Time) {
 	to = screen.Visible(to)
 	say := func(name, text string) {
 		if text != "" {
@@ -92,7 +90,6 @@ func inFlight(p *gpumux.Progress) string {
 	return fmt.Sprintf("%d chunks%s, window %d%s", p.InFlight, of, p.Window, rate)
 }
 
-// printServing says what a running map waits for.
 func printServing(to io.Writer, d *starter.Detail) {
 	if d.Progress != nil {
 		for _, pool := range d.Progress.PassedOver {
@@ -106,15 +103,15 @@ func printServing(to io.Writer, d *starter.Detail) {
 	}
 }
 
-// printFaults writes why items failed: of a map that runs the newest failures, of one that has completed all of them.
-func printFaults(to io.Writer, d *starter.Detail, causes []cause.Cause) {
+// printFaults writes the newest failures of a running map, or all of a completed one.
+func printFaults(to io.Writer, d *starter.Detail, causes []starter.Cause) {
 	failed := d.Failed
 	if d.Progress != nil {
-		var recent cause.Groups
+		var recent starter.Causes
 		for _, result := range d.Progress.Recent {
 			recent.Add(result)
 		}
-		causes, failed = recent.Most(), 0
+		causes, failed = recent.Sorted(), 0
 	}
 	if len(causes) > 0 {
 		fmt.Fprint(to, "\nfailed items\n")
@@ -122,10 +119,8 @@ func printFaults(to io.Writer, d *starter.Detail, causes []cause.Cause) {
 	}
 }
 
-// runningShown is how many items that run are shown to people.
 const runningShown = 10
 
-// printRunning writes what the workers do for a map.
 func printRunning(to io.Writer, d *starter.Detail) {
 	if len(d.Running) == 0 {
 		return

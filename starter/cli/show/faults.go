@@ -1,16 +1,23 @@
 package show
 
 import (
+	"bufio"
+	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/dustin/go-humanize"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/starter/cause"
+	"github.com/gpumux/gpumux/internal/results"
+	"github.com/gpumux/gpumux/internal/text"
+	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/starter/cli/screen"
 )
 
@@ -18,20 +25,20 @@ import (
 type Faults struct {
 	ID     string `json:"id"`
 	Status string `json:"status"`
-	// Items is how many the map has, -1 where that is not known. Results is how many of them have a result, Failed how many failed of the
-	// kind that was asked for.
-	Items   int64         `json:"items"`
-	Results int64         `json:"results"`
-	Failed  int64         `json:"failed"`
-	Causes  []cause.Cause `json:"causes"`
+	// Items is how many the map has, -1 where that is not known. Results is how many of them
+	// have a result, Failed how many failed of the kind that was asked for.
+	Items   int64           `json:"items"`
+	Results int64           `json:"results"`
+	Failed  int64           `json:"failed"`
+	Causes  []starter.Cause `json:"causes"`
 	// Others counts the failures of further causes.
 	Others int64 `json:"others,omitempty"`
 	// Fault is why the map itself failed.
 	Fault *gpumux.Fault `json:"fault,omitempty"`
 }
 
-// Read groups the failures among lines of results. It ends early when so many failures were read; below 0 it reads all lines.
-func (f *Faults) Read(lines iter.Seq2[[]byte, error], causes *cause.Groups, failed int64) error {
+// Read groups the failures among lines, and ends after so many; negative reads all.
+func (f *Faults) Read(lines iter.Seq2[[]byte, error], causes *starter.Causes, failed int64) error {
 	for line, err := range lines {
 		if failed == 0 {
 			break
@@ -43,7 +50,7 @@ func (f *Faults) Read(lines iter.Seq2[[]byte, error], causes *cause.Groups, fail
 			return err
 		}
 		f.Results++
-		if cause.IsFailure(line) {
+		if starter.IsFailure(line) {
 			failed--
 		}
 	}
@@ -52,12 +59,12 @@ func (f *Faults) Read(lines iter.Seq2[[]byte, error], causes *cause.Groups, fail
 }
 
 // Take takes over what was grouped.
-func (f *Faults) Take(causes *cause.Groups) {
-	f.Failed, f.Causes, f.Others = causes.Count, causes.Most(), causes.Others
+func (f *Faults) Take(causes *starter.Causes) {
+	f.Failed, f.Causes, f.Others = causes.Count, causes.Sorted(), causes.Others
 }
 
-// Print writes them for people. Again is the command that runs the failed items again, empty where there is none.
-func (f *Faults) Print(to io.Writer, kind gpumux.Kind, again string) {
+// Print writes them for people. Retry is the command that runs them again, or empty.
+func (f *Faults) Print(to io.Writer, kind gpumux.Kind, retry string) {
 	to = screen.Visible(to)
 	items, of, so := "items", "", ""
 	if f.Items >= 0 {
@@ -83,21 +90,20 @@ func (f *Faults) Print(to io.Writer, kind gpumux.Kind, again string) {
 	if f.Fault != nil {
 		fmt.Fprintf(to, "\nthe map failed: %s\n", screen.OneLine(f.Fault.Error(), 1000))
 	}
-	if f.Failed > 0 && again != "" {
-		fmt.Fprintf(to, "\nto run the failed items again: %s\n", again)
+	if f.Failed > 0 && retry != "" {
+		fmt.Fprintf(to, "\nto run the failed items again: %s\n", retry)
 	}
 }
 
 const (
-	// mostMessage is how many characters of a message are shown, mostLines how many lines of a traceback or an output.
+	// mostMessage bounds a message in characters, mostLines a traceback or output in lines.
 	mostMessage = 600
 	mostLines   = 8
 	// placesShown is how many devices are shown of a cause.
 	placesShown = 4
 )
 
-// printCause writes a cause with its example.
-func printCause(to io.Writer, c cause.Cause) {
+func printCause(to io.Writer, c starter.Cause) {
 	r := c.Example
 	f := *r.Fault
 	f.Index = &r.Index
@@ -124,8 +130,7 @@ func printCause(to io.Writer, c cause.Cause) {
 	part("also", strings.Join(also, "\n"))
 }
 
-// places says on which devices a cause was seen.
-func places(c cause.Cause) string {
+func places(c starter.Cause) string {
 	var parts []string
 	rest := c.Count
 	for _, p := range c.Places[:min(len(c.Places), placesShown)] {
@@ -138,7 +143,6 @@ func places(c cause.Cause) string {
 	return strings.Join(parts, ", ")
 }
 
-// lastLines is the end of a text.
 func lastLines(text string) string {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	lines = lines[max(0, len(lines)-mostLines):]
@@ -148,10 +152,9 @@ func lastLines(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// shorten is the beginning of a text.
-func shorten(text string, most int) string {
-	if runes := []rune(text); len(runes) > most {
-		return string(runes[:most-1]) + "…"
+func shorten(text string, limit int) string {
+	if runes := []rune(text); len(runes) > limit {
+		return string(runes[:limit-1]) + "…"
 	}
 	return text
 }
@@ -166,4 +169,125 @@ var advice = map[gpumux.Kind]string{
 	gpumux.Timeout:    "a longer --timeout, or find out what the item waits for",
 	gpumux.DeviceLost: "`gpumux doctor` on that host, and the kernel's log",
 	gpumux.BadInput:   "what the message says",
+}
+
+const causesShown = 8
+
+// Causes writes a line for each cause of so many failures, with an example.
+func Causes(to io.Writer, indent string, failed int64, causes []starter.Cause) {
+	for _, c := range causes[:min(len(causes), causesShown)] {
+		like := ""
+		if c.Count > 1 {
+			like = humanize.Comma(c.Count) + " like "
+		}
+		fmt.Fprintf(to, "%s%s%s\n", indent, like, screen.Failure(c.Example))
+		failed -= c.Count
+	}
+	if len(causes) > 0 && failed > 0 {
+		fmt.Fprintf(to, "%sand %s more; every fault is in the results\n", indent, humanize.Comma(failed))
+	}
+}
+
+// FaultText is a fault's traceback and what its process printed last.
+func FaultText(f gpumux.Fault) string {
+	var b strings.Builder
+	for _, part := range []struct{ title, text string }{{"traceback", f.Traceback}, {"the process printed last", f.Tail}} {
+		if text := strings.TrimSpace(part.text); text != "" {
+			fmt.Fprintf(&b, "%s:\n  %s\n", part.title, strings.ReplaceAll(text, "\n", "\n  "))
+		}
+	}
+	return b.String()
+}
+
+// Reduced is what the values came to, shortened; empty for a map that reduces nothing.
+func Reduced(s gpumux.Summary) string {
+	switch {
+	case s.ReduceFault != nil:
+		return "not: " + screen.OneLine(s.ReduceFault.Error(), 200)
+	case s.ReducedOutput != "":
+		return s.ReducedOutput
+	case s.Reduced != nil:
+		return screen.OneLine(string(text.Unescaped(s.Reduced)), 200)
+	}
+	return ""
+}
+
+// Kinds writes how many items failed of what, the most first.
+func Kinds(faults map[gpumux.Kind]int64) string {
+	names := slices.SortedFunc(maps.Keys(faults), func(a, b gpumux.Kind) int {
+		return cmp.Or(cmp.Compare(faults[b], faults[a]), cmp.Compare(a, b))
+	})
+	parts := make([]string, len(names))
+	for i, name := range names {
+		parts[i] = fmt.Sprintf("%s %s", humanize.Comma(faults[name]), name)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Printed is an item's output, or what its process printed last.
+func Printed(r gpumux.Result) string {
+	if r.Fault == nil || r.Output != "" {
+		return r.Output
+	}
+	return r.Fault.Tail
+}
+
+// Behind returns the text after the part already written, whose end is known, else all of
+// it. The last line ends.
+func Behind(text, written string) string {
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	at := strings.LastIndex(text, written)
+	if written == "" || at < 0 {
+		return text
+	}
+	return text[at+len(written):]
+}
+
+// Logs writes what items printed, each line behind its index, and reports whether any
+// did. An empty line stands for a pause.
+func Logs(out io.Writer, lines iter.Seq2[[]byte, error]) (some bool, err error) {
+	to := bufio.NewWriter(out)
+	for line, err := range lines {
+		if err == nil && len(line) == 0 {
+			err = to.Flush()
+		}
+		if err != nil {
+			return some, errors.Join(err, to.Flush())
+		}
+		if !bytes.Contains(line, []byte(`"output":`)) && !bytes.Contains(line, []byte(`"tail":`)) {
+			continue
+		}
+		r, err := results.ParseStored(line)
+		if err != nil {
+			return some, errors.Join(err, to.Flush())
+		}
+		for text := range strings.Lines(Printed(r)) {
+			some = true
+			fmt.Fprintf(to, "%d  %s\n", r.Index, strings.TrimSuffix(text, "\n"))
+		}
+	}
+	return some, to.Flush()
+}
+
+// ResultOf looks for the result of an item, which is nil where there is none.
+func ResultOf(lines iter.Seq2[[]byte, error], item int64) (*gpumux.Result, error) {
+	for line, err := range lines {
+		if err != nil {
+			return nil, err
+		}
+		if len(line) == 0 {
+			continue
+		}
+		index, err := results.IndexOf(line)
+		if err != nil {
+			return nil, err
+		}
+		if index == item {
+			r, err := results.ParseStored(line)
+			return &r, err
+		}
+	}
+	return nil, nil
 }

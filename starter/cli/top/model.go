@@ -48,7 +48,6 @@ func Run(ctx context.Context, o Options) error {
 	return err
 }
 
-// row is a slot of a worker.
 type row struct {
 	gpumux.SlotInfo
 	host   string
@@ -57,7 +56,6 @@ type row struct {
 	rate float64
 }
 
-// order is what rows are sorted by.
 type order int
 
 const (
@@ -86,14 +84,12 @@ type model struct {
 	busy  bool
 }
 
-// looked is a snapshot that has come.
 type looked struct {
 	Snapshot
 	err error
 }
 
-// again asks for the next snapshot.
-type again struct{}
+type tick struct{}
 
 func (m *model) Init() tea.Cmd { return m.look }
 
@@ -110,8 +106,8 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		if m.failed = msg.err; msg.err == nil {
 			m.take(msg.Snapshot)
 		}
-		return m, tea.Tick(m.o.Every, func(time.Time) tea.Msg { return again{} })
-	case again:
+		return m, tea.Tick(m.o.Every, func(time.Time) tea.Msg { return tick{} })
+	case tick:
 		return m, m.look
 	case tea.KeyMsg:
 		return m, m.key(msg.String())
@@ -180,7 +176,7 @@ func (m *model) take(s Snapshot) {
 	}
 }
 
-// noteFault keeps the newest failure: that of a map with more failures than before, else the one that is known, as long as its map runs.
+// noteFault keeps the newest failure of the maps that run.
 func (m *model) noteFault(s Snapshot) {
 	before := map[string]int64{}
 	for _, each := range m.now.Maps {
@@ -198,7 +194,6 @@ func (m *model) noteFault(s Snapshot) {
 	}
 }
 
-// shown are the rows in their order.
 func (m *model) shown() []row {
 	rows := m.rows
 	if m.busy {

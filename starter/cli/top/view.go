@@ -14,7 +14,6 @@ import (
 	"github.com/gpumux/gpumux/starter/cli/screen"
 )
 
-// mostMaps is how many maps are shown.
 const mostMaps = 5
 
 const (
@@ -24,10 +23,8 @@ const (
 	plain   = "\x1b[0m"
 )
 
-// names are what the orders are called.
 var names = [orders]string{"place", "memory", "items/s", "faults"}
 
-// page is how many rows there is room for.
 func (m *model) page() int {
 	return max(1, m.height-len(m.head())-2)
 }
@@ -56,7 +53,6 @@ func (m *model) View() string {
 	return strings.Join(append(lines, m.fit(foot)), "\n")
 }
 
-// head is what stands above the slots.
 func (m *model) head() []string {
 	slots, busy, rate, silent := 0, 0, 0.0, []string{}
 	for _, r := range m.rows {
@@ -94,7 +90,6 @@ func (m *model) head() []string {
 	return append(lines, "")
 }
 
-// mapLine says how far a map is.
 func (m *model) mapLine(each starter.Listed) string {
 	if each.Succeeded < 0 {
 		return each.ID + "  no answer"
@@ -115,7 +110,6 @@ func (m *model) mapLine(each starter.Listed) string {
 	return line
 }
 
-// wide is the width from which there is room for every column.
 const wide = 110
 
 // cells are the columns of a line, the last of which takes what is left of the width.
@@ -123,13 +117,12 @@ type cells struct{ worker, slot, device, state, memory, rate, items, faults, run
 
 func (m *model) line(c cells) string {
 	if m.width < wide {
-		return m.fit(fmt.Sprintf("%s %-7s %-8s %11s %7s %6s  %s", cut(c.worker, 14), c.slot, c.state, c.memory, c.rate, c.faults, c.runs))
+		return m.fit(fmt.Sprintf("%s %-7s %-8s %14s %7s %6s  %s", cut(c.worker, 14), c.slot, c.state, c.memory, c.rate, c.faults, c.runs))
 	}
-	return m.fit(fmt.Sprintf("%s %-7s %s %-10s %13s %9s %12s %6s  %s", cut(c.worker, 20), c.slot, cut(c.device, 13), c.state, c.memory, c.rate, c.items,
+	return m.fit(fmt.Sprintf("%s %-7s %s %-10s %14s %9s %12s %6s  %s", cut(c.worker, 20), c.slot, cut(c.device, 13), c.state, c.memory, c.rate, c.items,
 		c.faults, c.runs))
 }
 
-// slot is the line of a slot.
 func (m *model) slot(r row) string {
 	c := cells{worker: r.host, slot: r.Name, device: r.Device, state: r.State, memory: memory(r.Held, r.budget), rate: "-",
 		items: humanize.Comma(r.Items), faults: humanize.Comma(r.Faults), runs: runs(r)}
@@ -139,7 +132,7 @@ func (m *model) slot(r row) string {
 	return m.line(c)
 }
 
-// runs says what a slot runs: a map or a task, behind an item of it that reports its progress.
+// runs is a map or a task, behind an item that reports its progress.
 func runs(r row) string {
 	what := cmp.Or(r.Map, r.Task)
 	if r.Progress == "" {
@@ -152,32 +145,22 @@ func runs(r row) string {
 	return fmt.Sprintf("%s%s  %s", item, screen.OneLine(r.Progress, 60), what)
 }
 
-// memory is what is held of a budget, in the budget's unit.
 func memory(held, budget gpumux.Size) string {
 	text := "-"
-	switch {
-	case held > 0 && budget >= 1<<30:
-		text = fmt.Sprintf("%.1f", float64(held)/(1<<30))
-	case held > 0 && budget > 0:
-		text = fmt.Sprintf("%.0f", float64(held)/(1<<20))
-	case held > 0:
-		return held.String()
+	if held > 0 {
+		text = held.String()
 	}
-	switch {
-	case budget >= 1<<30:
-		text += fmt.Sprintf("/%.3gGiB", float64(budget)/(1<<30))
-	case budget > 0:
-		text += fmt.Sprintf("/%.0fMiB", float64(budget)/(1<<20))
+	if budget > 0 {
+		text += "/" + budget.String()
 	}
 	return text
 }
 
-// cut is a text in so many columns.
 func cut(text string, width int) string {
 	return runewidth.FillRight(runewidth.Truncate(text, width, "…"), width)
 }
 
-// fit cuts a line to the terminal. What would steer it there, as part of somebody's name, becomes a question mark.
+// fit cuts a line to the terminal, with ? for control characters.
 func (m *model) fit(line string) string {
 	return runewidth.Truncate(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

@@ -1,5 +1,5 @@
-// Package diagnosis turns evidence, an exception or the death of a process with its last output, into a fault with its kind, its sizes
-// and a hint. It asks no system, keeps no state and runs nothing by itself.
+// Package diagnosis turns evidence, an exception or a death with its last output, into a
+// fault with its kind, sizes and hint. It asks no system and keeps no state.
 package diagnosis
 
 import (
@@ -19,13 +19,13 @@ const ClosedWire = "the task process closed its wire and went on, which is not t
 // Deaf is how one does that was told more than it reads.
 const Deaf = "it asks for more than it reads"
 
-// WireLost is the exit status of the Python runtime without a wire; docs/wire.md lists them.
+// WireLost is the exit status of the Python runtime without a wire; see docs/wire.md.
 const WireLost = 64
 
-// Evidence is all that is known about a failed item. The zero value of a field means "not seen".
+// Evidence is all that is known about a failed item. Zero means "not seen".
 type Evidence struct {
-	// Class and Message are the exception that ended the item; Class is empty when the process died or fell silent instead.
-	// With TimedOut, Message says which limit was passed.
+	// Class and Message are the exception that ended the item; Class is empty if there was
+	// none. With TimedOut, Message says which limit was passed.
 	Class, Message string
 	// Chain holds what that exception was raised from or while handling, nearest first.
 	Chain []wire.Cause
@@ -37,7 +37,7 @@ type Evidence struct {
 	Target string
 	// Silent is the program, if it ended before its first message.
 	Silent string
-	// Command says that the task is a plain program, which reports a failure of its own by a non-zero exit status.
+	// Command: the task is a plain program, which fails with a non-zero exit status.
 	Command bool
 	// Exited and what follows describe the death of the process, as the system reported it.
 	Exited     bool
@@ -46,12 +46,12 @@ type Evidence struct {
 	CoreDumped bool
 	// OOMKills is the increase of the cgroup's oom_kill counter while the item ran.
 	OOMKills int
-	// OverBudget says that the memory watch ended the process. Peak and Budget are in bytes; Lent says that the budget included that of
-	// idle neighbours.
+	// OverBudget says that the memory watch ended the process. Peak and Budget are in bytes;
+	// Lent says that the budget included that of idle neighbours.
 	OverBudget bool
-	// HostLeft is the host's free bytes when the watch ended the process, which held the most of all there; 0: it did not.
+	// HostLeft is the host's free bytes when the watch ended the process for them, else 0.
 	HostLeft int64
-	// Foreign names a GPU that is not the slot's Device, on which the watch found ForeignHeld bytes of the process's and ended it.
+	// Foreign is a GPU other than Device on which the process held ForeignHeld bytes.
 	Foreign, Device string
 	ForeignHeld     int64
 	Lent            bool
@@ -60,7 +60,7 @@ type Evidence struct {
 	Canceled        bool
 	// Recycled says why the process was ended for a reason outside of it.
 	Recycled string
-	// Protocol says how the process broke the protocol, or why a command's output is no result.
+	// Protocol says how the process broke the protocol, or why output is no result.
 	Protocol string
 	// Tail is the last output of the process.
 	Tail string
@@ -80,23 +80,23 @@ func Broken(format string, args ...any) *Evidence {
 	return &Evidence{Protocol: fmt.Sprintf(format, args...)}
 }
 
-// Diagnosis is the fault, and what it means for the process, the device and the neighbours.
+// Diagnosis is the fault and what it means for process, device and neighbours.
 type Diagnosis struct {
-	// Fault has Kind, Message, Class, Exit, the sizes and Hint set. Budget is the framework's own cap when the slot has none.
+	// Fault lacks its place. Budget is the framework's own cap if the slot has none.
 	Fault gpumux.Fault
-	// Poisoned says that the process must not run another item, whether it still lives or not.
+	// Poisoned: the process must not run another item, whether it lives or not.
 	Poisoned bool
 	// Device says that the device itself is suspect: check its health before the next item.
 	Device bool
-	// MPSWide says that every client of the same MPS server is ruined too, idle ones included.
+	// MPSWide: every client of the same MPS server is ruined, idle ones included.
 	MPSWide bool
-	// Blameless says that nothing the item did explains the fault, so a retry costs it no attempt.
+	// Blameless: nothing that the item did explains the fault.
 	Blameless bool
 	either    bool
 }
 
-// Diagnose classifies a failed item. What no rule knows is the user's exception when there is one, and a crash otherwise. It is not for
-// successful items: a framework may print that memory ran out and go on.
+// Diagnose classifies a failed item. What no rule knows is the user's exception, or a
+// crash. It is not for successful items, which may print that memory ran out and go on.
 func Diagnose(e Evidence) Diagnosis {
 	d := judge(e)
 	if d.either && e.OnCPU {
@@ -118,8 +118,8 @@ func Diagnose(e Evidence) Diagnosis {
 	return d
 }
 
-// judge uses the surest evidence first: what the worker did to the process, then the exception, then the output of the dead process,
-// last its exit status.
+// judge uses the surest evidence first: what the worker did to the process, then the
+// exception, then the output of the dead process, last its exit status.
 func judge(e Evidence) Diagnosis {
 	raised := e.exceptions()
 	switch {
@@ -162,8 +162,8 @@ func judge(e Evidence) Diagnosis {
 func fromException(e Evidence, raised []subject) Diagnosis {
 	f, ok := match(raised, e.Code, always(e))
 	if ok && (f.rule.weak || f.rule.kind == gpumux.DeviceOOM) {
-		// The framework may only know that some call failed, and a ruined context can look like a lack of memory. The output of CUDA
-		// or NCCL says why.
+		// The framework may only know that some call failed, and a ruined context can look like
+		// a lack of memory. The output of CUDA or NCCL says why.
 		if sure, found := match(e.printed(), 0, func(r *rule) bool {
 			return !r.weak && (r.poisoned || f.rule.weak && r.kind.Memory())
 		}); found {
@@ -234,8 +234,8 @@ func always(e Evidence) func(*rule) bool {
 }
 
 const (
-	// readMost is how many bytes of one exception's message the rules read, readAll of all messages of a chain, so a diagnosis costs
-	// less than an item. They read the ends of a message, where frameworks and those who quote them say why.
+	// The rules read readMost bytes of an exception's message and readAll of a chain, so a
+	// diagnosis costs less than an item. They read both ends, where frameworks say why.
 	readMost, readAll = 4 << 10, 16 << 10
 	// readChain is how many links of a chain are read, readClass how many bytes of a class.
 	readChain, readClass = 32, 256

@@ -7,7 +7,7 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// hint is the next step for a kind of fault, with its sizes, where no rule knows a better one.
+// hint is the next step for a kind of fault where no rule knows a better one.
 func hint(e Evidence, d Diagnosis) string {
 	f := &d.Fault
 	switch f.Kind {
@@ -21,7 +21,7 @@ func hint(e Evidence, d Diagnosis) string {
 		}
 		return "the host's memory is the limit: raise the worker's (memory.max of its cgroup), run fewer slots on this host, or make the item smaller"
 	case gpumux.Timeout:
-		return "raise the task's timeout (--timeout), or find out from the tail what the item waits for"
+		return "raise the task's timeout, or find out from the tail what the item waits for"
 	case gpumux.DeviceLost:
 		return hintDevice
 	case gpumux.BadInput:
@@ -61,7 +61,7 @@ func deviceMemoryHint(f *gpumux.Fault) string {
 	return "give the pool more memory or fewer slots, or use " + smaller + ", or add a larger pool to the ladder"
 }
 
-// roomFor rounds up to what a person would write: whole GiB, or steps of 256 MiB below 4 GiB.
+// roomFor rounds up to whole GiB, or to steps of 256 MiB below 4 GiB.
 func roomFor(bytes int64) gpumux.Size {
 	step := int64(1 << 30)
 	if bytes < 4<<30 {
@@ -91,7 +91,7 @@ func deathHint(e Evidence) string {
 		return "native code of the task or a library is at fault; the tail says where; run the item alone to see it again"
 	case e.Silent != "":
 		return "it must be a Python of version 3.9 or newer (a program that speaks the wire, for a task with program:); see what it" +
-			" says to `" + e.Silent + " --version`, and give another with --python, or interpreter or venv in the worker's file"
+			" says to `" + e.Silent + " --version`, and give another Python, as interpreter or venv in the worker's file"
 	case e.Loading:
 		return "take the call that ends the process out of the module, or put it under if __name__ == \"__main__\""
 	case e.ExitCode == 0:

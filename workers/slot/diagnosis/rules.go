@@ -14,11 +14,11 @@ type rule struct {
 	stack string
 	// codes are CUDA error numbers that say the same.
 	codes []int
-	// class and text must both match; nil matches anything. A rule with a class never reads the tail as a whole.
+	// class and text must both match; nil matches anything. Class rules skip the tail.
 	class, text *pattern
 	kind        gpumux.Kind
-	// poisoned: the process can use the device no more. device: the device is suspect. mpsWide: under MPS the neighbours are
-	// ruined too. blameless: the item did nothing.
+	// poisoned: the process can use the device no more. device: the device is suspect.
+	// mpsWide: under MPS the neighbours are ruined too. blameless: the item did nothing.
 	poisoned, device, mpsWide, blameless bool
 	// weak: the text fits several causes; the output may tell which.
 	weak bool
@@ -44,10 +44,11 @@ const (
 	hintMPS   = "the MPS server takes no client right now; it is retried when a client has left or the server has recovered"
 )
 
-// rules are tried in this order, so that a ruined context outweighs a shortage of memory, a shortage on the device one on the
-// host, and a class its text. Each is tried against the exception and its chain, outermost first, before the next one is.
+// rules are tried in this order: a ruined context outweighs a lack of memory, the
+// device's memory the host's, a class its text. Each is tried against the whole chain,
+// outermost first.
 var rules = []rule{
-	// The device itself. NVML and the driver say so without doubt; the rest are told by the device's health.
+	// The device itself. NVML and the driver say so without doubt.
 	{stack: "NVML", text: re(`GPU is lost|ERROR_GPU_IS_LOST|has fallen off the bus`), kind: gpumux.DeviceLost, poisoned: true, device: true, mpsWide: true, blameless: true},
 	{stack: "CUDA", codes: []int{214}, text: re(`uncorrectable ECC error|ErrorECCUncorrectable|ERROR_ECC_UNCORRECTABLE`), kind: gpumux.DeviceLost, poisoned: true, device: true, mpsWide: true, blameless: true},
 	{stack: "CUDA", codes: []int{220}, text: re(`uncorrectable NVLink error|ErrorNvlinkUncorrectable|ERROR_NVLINK_UNCORRECTABLE`), kind: gpumux.DeviceLost, poisoned: true, device: true, mpsWide: true, blameless: true},
@@ -71,7 +72,7 @@ var rules = []rule{
 	{stack: "Level Zero", text: re(`(?:UR|ZE)_RESULT_ERROR_DEVICE_LOST`), kind: gpumux.Crash, poisoned: true, device: true, hint: hintDevice},
 	{stack: "Vulkan", text: re(`ErrorDeviceLost|VK_ERROR_DEVICE_LOST`), kind: gpumux.Crash, poisoned: true, device: true, hint: hintDevice},
 
-	// MPS: between this process and the server, so no fault of the item. A failed call between the two ends every client.
+	// MPS: between process and server, so no fault of the item.
 	{stack: "MPS", codes: []int{805}, text: re(`ErrorMpsConnectionFailed|ERROR_MPS_CONNECTION_FAILED|MPS client failed to connect to`), kind: gpumux.Crash, poisoned: true, blameless: true, hint: "no MPS server answers in CUDA_MPS_PIPE_DIRECTORY; check that its daemon runs and that both name the same folder"},
 	{stack: "MPS", codes: []int{806}, text: re(`ErrorMpsRpcFailure|ERROR_MPS_RPC_FAILURE|call between the MPS server and the MPS client failed`), kind: gpumux.Crash, poisoned: true, device: true, mpsWide: true, blameless: true, hint: "the MPS server is gone; all its clients are replaced"},
 	{stack: "MPS", codes: []int{807}, text: re(`ErrorMpsServerNotReady|ERROR_MPS_SERVER_NOT_READY|MPS server is not ready`), kind: gpumux.Crash, poisoned: true, blameless: true, hint: hintMPS},
@@ -130,7 +131,7 @@ var rules = []rule{
 	{stack: "NCCL", text: re(`unhandled (?:cuda|system) error|ncclUnhandledCudaError`), kind: gpumux.Crash, poisoned: true, weak: true, hint: "set NCCL_DEBUG=WARN in the task's env to see which call failed"},
 	{stack: "CUDA libraries", text: re(`(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE)_STATUS_(?:EXECUTION_FAILED|INTERNAL_ERROR|MAPPING_ERROR)`), kind: gpumux.Crash, poisoned: true, weak: true, hint: hintKernel},
 
-	// Errors of set-up, which no retry cures, before the states of the device which look alike.
+	// Errors of set-up, which no retry cures, before device states that look alike.
 	{stack: "CUDA after fork", text: re(`Cannot re-initialize CUDA in forked subprocess`), kind: gpumux.TaskError, hint: hintFork},
 	{stack: "Triton", class: re(`(?:^|\.)OutOfResources$`), kind: gpumux.TaskError, hint: "a kernel wants more shared memory per block than the GPU has; smaller blocks or fewer stages help, device memory does not"},
 	{stack: "XLA", text: re(`Shared memory size limit exceeded`), kind: gpumux.TaskError, hint: "a kernel wants more shared memory per block than the GPU has; smaller blocks or fewer stages help, device memory does not"},
@@ -155,7 +156,7 @@ type subject struct {
 	tail bool
 }
 
-// finding is a rule that matches, with the text and the offset in it, or the error number.
+// finding is a rule that matches, with the text and offset, or the error number.
 type finding struct {
 	rule    *rule
 	subject subject
@@ -164,7 +165,7 @@ type finding struct {
 	code    int
 }
 
-// match tries the admitted rules in order, each against all subjects. The code is that of the first subject.
+// match tries the admitted rules in order. The code is that of the first subject.
 func match(subjects []subject, code int, admit func(*rule) bool) (finding, bool) {
 	texts := make([]struct{ all, calm scanned }, len(subjects))
 	for i, s := range subjects {
@@ -194,7 +195,7 @@ func match(subjects []subject, code int, admit func(*rule) bool) (finding, bool)
 // otherCodes are the classes whose numbers are not CUDA's own.
 var otherCodes = re(`cublas|cudnn|cusparse|cusolver|cufft|curand|cutensor|nccl|nvrtc`)
 
-// matches reports whether the rule describes the subject with this text, and at which offset: in a tail at the last one.
+// matches reports whether the rule fits the text, and where: in a tail, the last place.
 func (r *rule) matches(s subject, t scanned) (at int, ok bool) {
 	if r.class != nil && (s.tail || !r.class.MatchString(s.class)) {
 		return 0, false

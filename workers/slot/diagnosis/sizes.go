@@ -8,7 +8,8 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// amount is a number of bytes as frameworks write it: "2.00 GiB", "8.00GiB", "1,234 bytes", "7.5 Gb", "33762398024".
+// amount is a number of bytes as frameworks write it: "2.00 GiB", "1,234 bytes", "7.5
+// Gb".
 const amount = `([\d,]+(?:\.\d+)?\s?(?:[KMGT]i?[Bb]?\b|B\b|bytes\b)?)`
 
 var (
@@ -64,7 +65,7 @@ func patterns(list ...string) (out []*regexp.Regexp) {
 	return out
 }
 
-// readSizes reads the sizes in the framework's message; what it leaves out stays 0. Budget is the framework's own cap.
+// readSizes reads the sizes in the framework's message. Budget is its own cap.
 func readSizes(f *gpumux.Fault, text string) {
 	f.Requested, f.Total = firstSize(requestedWords, text), firstSize(totalWords, text)
 	f.Free, f.Budget = firstSize(freeWords, text), firstSize(allowedWords, text)
@@ -92,7 +93,7 @@ func bytesOf(text string) int64 {
 	return int64(n)
 }
 
-// tensorBytes is the size of a tensor, or 0 when its type is unknown or it would not fit an int64.
+// tensorBytes is the size of a tensor, or 0 where it is unknown or too large.
 func tensorBytes(shape, kind string) int64 {
 	n := tensorTypes[kind]
 	for dim := range strings.SplitSeq(shape, ",") {
@@ -108,7 +109,7 @@ func tensorBytes(shape, kind string) int64 {
 	return n
 }
 
-// excerpt is the part of a tail about an offset: a few lines before, where a lower layer names the size, and a few after.
+// excerpt is the part of a tail around an offset: three lines before, six after.
 func excerpt(text string, at int) string {
 	start := at
 	for range 3 {

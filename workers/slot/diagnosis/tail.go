@@ -15,7 +15,7 @@ import (
 // maxMessage bounds a message, in bytes; the whole text is in the traceback or the tail.
 const maxMessage = 400
 
-// printed are the exceptions with a traceback in the tail, the last one first, and then the tail as a whole.
+// printed are the tracebacks in the tail, the last one first, then the whole tail.
 func (e Evidence) printed() []subject {
 	if e.Tail == "" {
 		return nil
@@ -33,7 +33,7 @@ var keywords = []string{
 	"toolchain", "driver", "initialized", "lost", "cuda", "cudnn",
 }
 
-// relevantLines keeps the lines that a rule may match, so a failing item that prints a lot is cheap to diagnose.
+// relevantLines keeps the lines that a rule may match, so long output costs little.
 func relevantLines(text string) string {
 	var b strings.Builder
 	for line := range strings.SplitSeq(text, "\n") {
@@ -45,8 +45,8 @@ func relevantLines(text string) string {
 	return b.String()
 }
 
-// progressLog is a line that XLA or TensorFlow logs below the level "fatal". It may be about a failed allocation that a smaller one
-// replaced, so no memory rule reads it.
+// progressLog is a line that XLA or TensorFlow logs below the level "fatal". It may be
+// about a failed allocation that a smaller one replaced, so no memory rule reads it.
 var progressLog = regexp.MustCompile(`(?m)^(?:[IWE]\d{4} |.{0,60}: [IWE] ).*\.cc:\d+\].*$`)
 
 // raisedLine is the line that ends a Python traceback.
@@ -92,7 +92,7 @@ var deathLines = patterns(
 // pythonFrame is the innermost frame that faulthandler prints.
 var pythonFrame = regexp.MustCompile(`File "([^"]+)", line (\d+) in (\S+)`)
 
-// lastMessage is what the process said of its own end, in one line, and the class of its last exception if it raised one.
+// lastMessage is what the process said of its end, and the class of its last exception.
 func lastMessage(tail string) (message, class string) {
 	for i, pattern := range deathLines {
 		at := pattern.FindAllStringIndex(tail, -1)
@@ -135,7 +135,7 @@ func detail(text string) string {
 	return ": " + oneLine(text)
 }
 
-// exitText is how the process ended, such as "exit status 3" or "signal SIGSEGV (core dumped)".
+// exitText is how the process ended, such as "signal SIGSEGV (core dumped)".
 func exitText(e Evidence) string {
 	switch sig, shell := deadlySignal(e); {
 	case !e.Exited:
@@ -151,7 +151,8 @@ func exitText(e Evidence) string {
 	}
 }
 
-// deadlySignal is the signal that ended the process, or with shell the one that a shell in between reports as 128 plus its number.
+// deadlySignal is the signal that ended the process, or that a shell reports as 128 plus
+// it.
 func deadlySignal(e Evidence) (sig syscall.Signal, shell bool) {
 	if e.Signal != 0 {
 		return e.Signal, false

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// scanned is a text with what the rules need of it: small letters, and its CUDA error numbers.
+// scanned is a text with what rules need: small letters, CUDA error numbers.
 type scanned struct {
 	text, small string
 	numbers     []numberAt
@@ -31,8 +31,8 @@ func scan(text string) scanned {
 // numbered matches a CUDA error that a library gives by its number.
 var numbered = re(`\[(\d{1,3})\] Call to cu\w+|\bCUDA(?: driver| runtime)? (?:error|failure)(?: code)?[ :=(]{1,3}(\d{1,3})\b`)
 
-// pattern is a regular expression with words in small letters: every text that it matches has one of them. A search for words is a
-// thousand times faster than a match. Without words any text may match.
+// pattern is a regular expression with words: every match has one of them. A search for
+// words is a thousand times faster than a match. Without words any text may match.
 type pattern struct {
 	*regexp.Regexp
 	words []string

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// passed are the names that a task process inherits from the worker, and personal those of them that are the worker's user's.
-// Everything else stays behind, above all the worker's credentials and its home, where more of them lie; a task's own pass_env and
-// env add to it.
+// passed are the names that a task process inherits from the worker; personal are those
+// of the worker's user. All else stays behind, above all credentials. A task's pass_env
+// and env add to it.
 var (
 	passed = []string{
 		"PATH", "LANG", "LANGUAGE", "TZ", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "NVIDIA_DRIVER_CAPABILITIES",
@@ -24,8 +24,8 @@ var (
 // helping are what shell scripts read that stand for a Python, beside the names above.
 var helping = []string{"HOME", "PYENV_ROOT", "PYENV_VERSION", "ASDF_DIR", "ASDF_DATA_DIR"}
 
-// HelperEnviron is the environment of programs that a worker starts for itself. Any process of the same user can read it, so it has
-// no credentials either.
+// HelperEnviron is the environment of programs that a worker starts for itself. Any
+// process of the same user can read it, so it has no credentials either.
 func HelperEnviron() []string {
 	var list []string
 	for _, name := range slices.Concat(passed, personal, helping) {
@@ -36,8 +36,8 @@ func HelperEnviron() []string {
 	return list
 }
 
-// homes puts in what a task finds under ~. In a home of its own it still finds the worker's caches, such as models that were
-// downloaded, and packages of Python and R that were installed for the user; another user has neither.
+// homes sets what a task finds under ~. In a home of its own it still finds the worker's
+// caches and installed packages; another user has neither.
 func (t Task) homes(env map[string]string, own string) {
 	if t.User != nil {
 		env["HOME"], env["USER"], env["LOGNAME"] = t.User.Home, t.User.Name, t.User.Name
@@ -60,8 +60,9 @@ func (t Task) homes(env map[string]string, own string) {
 	}
 }
 
-// Environ is the environment of the task's process: the allow-list, then the task's names, then the device's, so that no
-// task's env chooses another device. Home is what ~ stands for, unless the task has a user of its own.
+// Environ is the environment of the task's process: the allow-list, the task's names,
+// then the device's, so no task chooses another device. Home is HOME, unless the task has
+// a user.
 func (t Task) Environ(home string, device map[string]string) []string {
 	env := map[string]string{}
 	pass := func(name string) {
@@ -120,7 +121,7 @@ func (t Task) byIndex(uuids string) string {
 	return strings.Join(names, ",")
 }
 
-// locked names belong to the slot: which device it sits on, and what it may have of it, is not the task's to say.
+// locked names belong to the slot: its device and share are not the task's to set.
 func locked(name string) bool {
 	return strings.HasPrefix(name, "CUDA_VISIBLE_") || name == "CUDA_DEVICE_ORDER" || strings.HasPrefix(name, "CUDA_MPS_") ||
 		strings.HasPrefix(name, "GPUMUX_")

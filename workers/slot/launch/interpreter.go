@@ -21,9 +21,9 @@ const (
 // interpreters remembers which program a Python's name stands for.
 var interpreters sync.Map
 
-// Argv are the words that start the task's process: its own program, or its Python or R with its runtime, a main.py or
-// main.R. It waits for the Python to say
-// which program it is, no longer than limit, and a minute; the error is a *HangError then.
+// Argv are the words that start the task's process: its own program, or its Python or R
+// with its runtime, a main.py or main.R. It waits for the Python to say which program it
+// is, no longer than limit, and a minute; the error is a *HangError then.
 func (t Task) Argv(ctx context.Context, limit time.Duration, python, r string) ([]string, error) {
 	switch {
 	case t.R != "":
@@ -44,8 +44,8 @@ func (t Task) interpreter() string {
 	return cmp.Or(t.Interpreter, defaultInterpreter)
 }
 
-// interpreter follows a name such as python3 to the program itself. Version managers put a shell script in its place, which
-// would take longer at every start than Python does. What cannot be followed is left as it is: starting it tells why.
+// interpreter follows a name such as python3 to the program itself: version managers put
+// a slow shell script there. What cannot be followed stays: starting it tells why.
 func interpreter(ctx context.Context, name string, limit time.Duration) (string, error) {
 	if known, ok := interpreters.Load(name); ok {
 		return known.(string), nil

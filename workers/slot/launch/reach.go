@@ -7,17 +7,21 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/gpumux/gpumux/workers/edition"
 )
 
-// reachLimit is how long the file system of a task's program and folder may take to answer.
+// reachLimit is how long the file system of a task's files may take to answer.
 const reachLimit = time.Minute
 
 // HangError says that something that a start needs did not answer in time.
 type HangError struct {
 	message string
-	// Hint is the next step. Blameless says that the task has no part in it, and is tried again by itself.
+	// Hint is the next step. Blameless: the task has no part in it.
 	Hint      string
 	Blameless bool
 }
@@ -25,29 +29,45 @@ type HangError struct {
 // Error is error's.
 func (e *HangError) Error() string { return e.message }
 
-// answering is a context that ends with a *HangError when the file system of a program and a folder has not answered in time.
-func answering(ctx context.Context, limit time.Duration, program, dir string) (context.Context, context.CancelFunc) {
+// asking has a channel for each question, which is full while it is asked: a file system
+// that hangs costs one thread for each of them.
+var asking sync.Map
+
+// ask waits for an answer that file systems of a program and a folder have to give, no
+// longer than limit, and a minute; the error is a *HangError then.
+func ask(ctx context.Context, limit time.Duration, program, dir, question string, answer func() string) (string, error) {
 	limit = min(limit, reachLimit)
 	where := program
 	if dir != "" {
 		where += " or of the folder " + dir
 	}
-	return context.WithTimeoutCause(ctx, limit, &HangError{
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, &HangError{
 		message: fmt.Sprintf("the file system of %s did not answer for %s", where, limit), Blameless: true,
 		Hint: "see that the file system of the task's program and folder is there (a network mount whose server is away?); " +
 			"the task is tried again by itself",
 	})
+	defer cancel()
+	one, _ := asking.LoadOrStore(question, make(chan struct{}, 1))
+	turn, found := one.(chan struct{}), make(chan string, 1)
+	for free := turn; ; {
+		select {
+		case free <- struct{}{}:
+			free = nil
+			go func() {
+				defer func() { <-turn }()
+				found <- answer()
+			}()
+		case text := <-found:
+			return text, nil
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		}
+	}
 }
 
-// reaching are the questions to file systems that have not been answered. One that hangs costs a thread for each of them.
-var reaching = struct {
-	sync.Mutex
-	answered map[[2]string]chan struct{}
-}{answered: map[[2]string]chan struct{}{}}
-
-// Reach waits until the file systems of the task's program and folder answer; what they answer is for the start to say. A start that
-// hangs in one would hold up everything in this program, not only what starts: Go's collector waits for a thread that forks. It waits
-// no longer than limit, and a minute; the error is a *HangError then.
+// Reach waits until the file systems of the task's program and folder answer. A start
+// that hangs there would hold up the whole program: Go's collector waits for a thread
+// that forks. The error is a *HangError.
 func (t Task) Reach(ctx context.Context, limit time.Duration) error {
 	program := t.interpreter()
 	if known, ok := interpreters.Load(program); ok {
@@ -58,37 +78,14 @@ func (t Task) Reach(ctx context.Context, limit time.Duration) error {
 			program = argv[0]
 		}
 	}
-	ctx, cancel := answering(ctx, limit, program, t.Dir)
-	defer cancel()
-	select {
-	case <-asked(program, t.Dir):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	_, err := ask(ctx, limit, program, t.Dir, "reach "+program+" "+t.Dir, func() string {
+		touch(program, t.Dir)
+		return ""
+	})
+	return err
 }
 
-// asked is closed when the file systems of a program and a folder have answered.
-func asked(program, dir string) <-chan struct{} {
-	reaching.Lock()
-	defer reaching.Unlock()
-	key := [2]string{program, dir}
-	answered := reaching.answered[key]
-	if answered == nil {
-		answered = make(chan struct{})
-		reaching.answered[key] = answered
-		go func() {
-			touch(program, dir)
-			reaching.Lock()
-			delete(reaching.answered, key)
-			reaching.Unlock()
-			close(answered)
-		}()
-	}
-	return answered
-}
-
-// touch reads what a start reads. Starting something else than a regular file fails, and opening it could wait for others.
+// touch reads what a start reads. Opening anything but a regular file could wait.
 func touch(program, dir string) {
 	path, err := exec.LookPath(program)
 	if err != nil {
@@ -108,4 +105,21 @@ func touch(program, dir string) {
 		io.CopyN(io.Discard, file, 4096)
 		file.Close()
 	}
+}
+
+// Code is what the task runs. Reading it may block.
+func (t Task) Code() edition.Code {
+	command := t.Command
+	if len(command) == 0 {
+		command = t.Program
+	}
+	return edition.Code{Dir: t.Dir, Target: t.Target(), Command: command}
+}
+
+// Edition is that of the task's code as its files are now.
+// The error is a *HangError.
+func (t Task) Edition(ctx context.Context, limit time.Duration) (string, error) {
+	code := t.Code()
+	words := strings.Join(append(slices.Clone(code.Command), code.Target), " ")
+	return ask(ctx, limit, words, t.Dir, fmt.Sprint(code), func() string { return code.Edition() })
 }

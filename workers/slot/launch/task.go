@@ -1,3 +1,9 @@
+// Package launch says how the process of a task is started: its words, its environment
+// and the edition of its code.
+//
+// It owns Task and what is asked of the system before a start, which may hang where a
+// file system does: each question ends with its context or its limit. It starts no task
+// process and knows neither slots nor items' results.
 package launch
 
 import (
@@ -13,13 +19,13 @@ import (
 type Fresh string
 
 const (
-	// Fork takes it from a template, a process that has imported the task and forks; where that is not safe it is Spawn.
+	// Fork takes it from a template, where that is safe; else it is Spawn.
 	Fork Fresh = "fork"
 	// Spawn starts a new interpreter, which imports the task again.
 	Spawn Fresh = "spawn"
 )
 
-// Hygiene is whether a persistent process with a budget trims its memory between items, and is recycled for it.
+// Hygiene is whether a persistent process with a budget trims and is recycled.
 type Hygiene string
 
 const (
@@ -27,33 +33,34 @@ const (
 	HygieneOff Hygiene = "off"
 )
 
-// Task says how the task process of one task is started. Exactly one of Python, R, Command and Program is set.
+// Task says how a task's process is started. One of Python, R, Command and Program is
+// set.
 type Task struct {
 	// Name is what maps call the task.
 	Name string
 	// Python is "module:function" or "file.py:function", found from Dir.
 	Python string
-	// Own refuses a function that the module has from elsewhere, such as one that it imports.
+	// Own refuses a function that the module has from elsewhere.
 	Own bool
 	// R is "file.R:function", found from Dir.
 	R string
 	// Interpreter is the Python to start, or R's Rscript. Default "python3" or "Rscript".
 	Interpreter string
-	// Command is a program and its arguments, run once per item: the item on standard input and in the place of {}, the result on
-	// standard output.
+	// Command is a program and its arguments, run once per item: the item on standard input
+	// and in the place of {}, the result on standard output.
 	Command []string
 	// Text takes a command's output as one JSON string instead of as JSON.
 	Text bool
-	// Program is a task process of its own that speaks the wire, such as one made with wire.Serve.
+	// Program is a task process that speaks the wire, such as one made with wire.Serve.
 	Program []string
 	// Dir is the working folder. Default: the worker's.
 	Dir string
 	// Env adds to the environment, PassEnv names what is passed on from the worker's.
 	Env     map[string]string
 	PassEnv []string
-	// Indices, by UUID, are to stand in CUDA_VISIBLE_DEVICES in place of the UUIDs. Default: the UUIDs stand there.
+	// Indices, by UUID, stand in CUDA_VISIBLE_DEVICES. Default: the UUIDs do.
 	Indices map[string]int
-	// User is whom it runs as, where the worker may start processes as another user. Default: the worker's.
+	// User is whom it runs as, where the worker may choose. Default: the worker's.
 	User *process.User
 	// Mode is the task's own mode. Default: the slot's.
 	Mode gpumux.Mode
@@ -63,7 +70,7 @@ type Task struct {
 	Hygiene Hygiene
 	// Timeout bounds one item, or one micro-batch. Default: none.
 	Timeout time.Duration
-	// RecycleItems and RecycleAge replace a persistent process after so many items or so much time. Default: never.
+	// RecycleItems and RecycleAge replace a persistent process. Default: never.
 	RecycleItems int
 	RecycleAge   time.Duration
 }

@@ -16,7 +16,7 @@ const (
 	longestWord = 128<<10 - 1
 )
 
-// CommandArgv are the words of the task's command, with the item in the place of {}: a string is its text, any other value its JSON.
+// CommandArgv are the command's words with the item in place of {}: text, or JSON.
 func (t Task) CommandArgv(item json.RawMessage) ([]string, error) {
 	command := t.Command
 	if !slices.ContainsFunc(command[1:], func(word string) bool { return strings.Contains(word, placeholder) }) {

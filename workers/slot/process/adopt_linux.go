@@ -11,8 +11,8 @@ import (
 	"github.com/gpumux/gpumux/internal/logkey"
 )
 
-// Adopt makes a process that another one has forked this one, with the group that it leads.
-// It refuses one that is not the worker's child, and kills one that does not have the mark.
+// Adopt makes a process that another one has forked this one. It refuses one that is not
+// the worker's child, and kills one without the mark.
 func (p *Process) Adopt(pid int) error {
 	if err := p.verify(pid); err != nil {
 		return err
@@ -41,8 +41,8 @@ func (p *Process) verify(pid int) error {
 	return nil
 }
 
-// Disown kills and releases a process that was forked and not adopted. One without the mark
-// yet has the template's, and ends with that.
+// Disown kills and releases a process that was forked and not adopted. One without the
+// mark yet has the template's, and ends with that.
 func (p *Process) Disown() {
 	p.killStrays()
 	p.release()

@@ -18,7 +18,7 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// Cgroups makes a cgroup for each task process, whose memory limit the kernel enforces. Any goroutine may call it.
+// Cgroups makes a cgroup with a memory limit per task process, from any goroutine.
 type Cgroups struct {
 	// home is the folder below which they are created.
 	home    string
@@ -26,9 +26,10 @@ type Cgroups struct {
 	created int
 }
 
-// OpenCgroups finds the part of the cgroup tree (version 2) that is delegated to this worker: by the service manager with
-// Delegate=yes, or by a container with a writable root of its own. The error says why there is none. Processes cannot stay beside
-// cgroups with limits, so the worker moves itself into one called worker; it refuses where other processes would have to move too.
+// OpenCgroups finds the part of the cgroup tree (version 2) that is delegated to this
+// worker: by the service manager with Delegate=yes, or by a container with a writable
+// root. Processes cannot stay beside cgroups with limits, so the worker moves itself into
+// one called worker. It refuses where other processes would have to move too.
 func OpenCgroups() (*Cgroups, error) {
 	c, err := openCgroups("/")
 	if err == nil {
@@ -124,7 +125,7 @@ func (c *Cgroups) create(limit gpumux.Size) (*cgroup, error) {
 		g.close()
 		return nil, fmt.Errorf("limit a task process's memory: %w", err)
 	}
-	// The kernel then kills the whole tree at once, and no swap extends the budget. Not every kernel has these.
+	// The kernel then kills the whole tree at once, and no swap extends the budget.
 	_ = g.write("memory.oom.group", 1)
 	_ = g.write("memory.swap.max", 0)
 	if g.file, err = os.Open(g.dir); err != nil {
@@ -141,7 +142,7 @@ func (c *Cgroups) mkdir() (*cgroup, error) {
 	for {
 		c.created++
 		g := &cgroup{dir: filepath.Join(c.home, fmt.Sprintf(cgroupName, os.Getpid(), c.created))}
-		// A killed worker with this process's number may have left one, and other Cgroups of this process have some.
+		// A killed worker with the same number, or other Cgroups, may have left one.
 		if err := os.Mkdir(g.dir, 0o755); err == nil || !errors.Is(err, os.ErrExist) {
 			return g, err
 		}
@@ -151,7 +152,7 @@ func (c *Cgroups) mkdir() (*cgroup, error) {
 // cgroupName has the worker's number and one for each task process.
 const cgroupName = "gpumux-%d-%d"
 
-// clear removes the empty cgroups of killed workers. It waits a moment for processes that still end there.
+// clear removes the empty cgroups of killed workers, and waits a moment for others.
 func (c *Cgroups) clear() {
 	left, _ := filepath.Glob(filepath.Join(c.home, "gpumux-*-*"))
 	end := time.Now().Add(clearLimit)
@@ -239,8 +240,8 @@ func hasWord(file, word string) bool {
 	return slices.Contains(strings.Fields(string(data)), word)
 }
 
-// ownCgroup is where version 2 is mounted, and this process's cgroup below it; "/" is the root of what it can see. Both are empty
-// without version 2.
+// ownCgroup is where version 2 is mounted, and this process's cgroup below it; "/" is the
+// root of what it can see. Both are empty without version 2.
 func ownCgroup(root string) (mount, path string) {
 	data, _ := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
 	for line := range strings.Lines(string(data)) {
@@ -254,7 +255,7 @@ func ownCgroup(root string) (mount, path string) {
 	return mount, path
 }
 
-// mountOf is where the first file system of a kind with an option, or with any where that is empty, is mounted.
+// mountOf is where the first file system of a kind, with an option, is mounted.
 func mountOf(root, kind, option string) string {
 	data, _ := os.ReadFile(filepath.Join(root, "proc/self/mountinfo"))
 	for line := range strings.Lines(string(data)) {
@@ -267,13 +268,13 @@ func mountOf(root, kind, option string) string {
 	return ""
 }
 
-// MemoryKills is how many processes the out-of-memory killer has killed in the worker's own cgroup, whose limit is the container's
-// or the service's; 0 where the kernel does not tell.
+// MemoryKills is how many processes the out-of-memory killer has killed in the worker's
+// own cgroup; 0 where the kernel does not tell.
 func MemoryKills() int { return counter(killsFile(), "oom_kill") }
 
 var killsFile = sync.OnceValue(func() string { return findKills("/") })
 
-// findKills finds the counter in version 2, else in version 1, else that of the whole host.
+// findKills finds the counter in version 2, else in version 1, else the host's.
 func findKills(root string) string {
 	var candidates []string
 	if mount, path := ownCgroup(root); mount != "" {

@@ -8,16 +8,17 @@ import (
 	"strconv"
 )
 
-// When the host's or the container's memory runs out, the kernel kills the process with the highest score: the thousandths of the
-// memory that it holds plus its exposure. A task process goes first, since its item runs again; then a template, which costs an
-// import. The worker would take all its running items with it.
+// When memory runs out, the kernel kills the process with the highest score: the
+// thousandths of the memory that it holds plus its exposure. A task process goes first,
+// since its item runs again; then a template. The worker would take all its items with
+// it.
 const (
 	TaskExposure     = 500
 	TemplateExposure = 250
 	mostExposure     = 1000
 )
 
-// expose makes the out-of-memory killer choose a process before the worker. Descendants inherit that.
+// expose makes the out-of-memory killer choose a process and its descendants first.
 func expose(pid, by int) error {
 	own, err := os.ReadFile(proc + "/self/oom_score_adj")
 	worker, parseErr := strconv.Atoi(string(bytes.TrimSpace(own)))

@@ -17,8 +17,8 @@ const proc = "/proc"
 
 // A task process and its descendants have a number of their own as their soft limit on
 // file locks: the digits of this program, then those of the process. Every fork and exec
-// inherits it, and the kernel has not enforced it since Linux 2.4. So a daemon that leaves
-// its group and its session and clears its environment keeps it.
+// inherits it, and the kernel has not enforced it since Linux 2.4. So a daemon that
+// leaves its group and its session and clears its environment keeps it.
 
 // ownDigits is how many of a number's digits are those of the process.
 const ownDigits, ownNumbers = 6, 1_000_000
@@ -58,7 +58,7 @@ func setMark(pid int, mark uint64) error {
 	return nil
 }
 
-// markOf reads a process's number, which also a zombie has. It never waits for the process.
+// markOf reads a process's number, a zombie's too. It never waits for the process.
 func markOf(pid int) (mark uint64) {
 	limits, _ := os.ReadFile(fmt.Sprintf("/proc/%d/limits", pid))
 	for line := range bytes.Lines(limits) {

@@ -12,24 +12,24 @@ import (
 )
 
 const (
-	// keepHead and keepTail bound what is kept of one item's output; the middle is counted and dropped.
+	// keepHead and keepTail bound what is kept of an item's output; the middle is dropped.
 	keepHead = 4 << 10
 	keepTail = 12 << 10
 	// keepDeath is how much of the last output a fault shows.
 	keepDeath = 8 << 10
-	// outputLimit is how much of the file may be in memory before a trim frees the middle of what is unread.
+	// outputLimit is how much may be in memory before a trim frees the unread middle.
 	outputLimit = 1 << 20
-	// trimEvery is the pause between trims of a file that grows, trimCalm of one that does not.
+	// trimEvery is the pause between trims of a file that grows, trimCalm of a calm one.
 	trimEvery = 200 * time.Millisecond
 	trimCalm  = time.Second
 )
 
-// Output is the file behind a process's standard output and standard error. It is no pipe: the process never blocks on it or dies of
-// it, grandchildren may hold it open, and an item's bytes lie between two offsets that the process reports. Memory of what was read
-// is freed.
+// Output is the file behind standard output and error. It is no pipe: the process never
+// blocks on it, grandchildren may hold it open, and an item's bytes lie between two
+// offsets that the process reports. Memory of what was read is freed.
 //
-// The process can truncate the file, as `echo x > /dev/stderr` in a shell does, make it as large as it likes, and report any offset.
-// So each call asks for the size anew and checks the offset.
+// The process can truncate the file, make it as large as it likes, and report any offset.
+// So each call asks for the size and checks the offset.
 type Output struct {
 	mu   sync.Mutex
 	File *os.File
@@ -52,8 +52,11 @@ func newOutput() (*Output, error) {
 	return o, nil
 }
 
-// UpTo returns what was written since the last call and before the offset end, cut in the middle when it is long.
+// UpTo returns what was written since the last call and before end, without the middle.
 func (o *Output) UpTo(end int64) string {
+	if end == 0 { // most items print nothing, and this is cheap
+		return ""
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	start, size, _ := o.unread()
@@ -62,7 +65,7 @@ func (o *Output) UpTo(end int64) string {
 		return ""
 	}
 	text := o.cut(start, end, keepHead, keepTail)
-	// Only whole pages are freed, so one that several items share goes with the last of them.
+	// Only whole pages are freed, so a shared one goes with the last item.
 	if page := int64(os.Getpagesize()); start/page != end/page {
 		release(o.File, 0, end)
 	}
@@ -81,23 +84,7 @@ func (o *Output) Tail() string {
 	return o.cut(start, end, 0, keepDeath)
 }
 
-// Size is how much was written so far.
-func (o *Output) Size() int64 {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	_, end, _ := o.unread()
-	return end
-}
-
-// From is what was written from an offset on, cut in the middle when it is long.
-func (o *Output) From(start int64) string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	_, end, _ := o.unread()
-	return o.cut(start, end, keepTail, keepHead)
-}
-
-// Since is what was written and not yet read, from an offset on, cut in the middle when it is long. Next is where it ends.
+// Since is what was written from an offset on and is not read. Next is where it ends.
 func (o *Output) Since(from int64) (text string, next int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -125,8 +112,8 @@ func (o *Output) trim() {
 	o.trimmer.Reset(next)
 }
 
-// unread is where the unread part begins and ends, and how much of the file is in memory. A truncated file begins anew. The caller
-// holds the lock.
+// unread is where the unread part begins and ends, and how much of the file is in memory.
+// A truncated file begins anew. The caller holds the lock.
 func (o *Output) unread() (start, end, held int64) {
 	if info, err := o.File.Stat(); err == nil {
 		end = info.Size()

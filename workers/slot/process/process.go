@@ -1,3 +1,7 @@
+// Package process owns one operating-system process with its descendants: its start, its
+// mark, cgroup, user, output file and out-of-memory score, its end, and the sweeper that
+// ends what a killed worker leaves. It never speaks with the process. A Process stops
+// when Destroy or Kill returns, or by itself; Exited is closed then.
 package process
 
 import (
@@ -16,8 +20,8 @@ import (
 	"github.com/gpumux/gpumux/internal/logkey"
 )
 
-// Process is one operating-system process with all its descendants, from its start, which gives it a mark, a cgroup and an output
-// file, until nothing of it is left. Its methods are for one goroutine; Signal and Exited are for any.
+// Process is one operating-system process with all its descendants, until nothing of it
+// is left. Its methods are for one goroutine; Signal and Exited are for any.
 type Process struct {
 	o Options
 	// Program is what was started, PID its number and that of its group.
@@ -28,7 +32,7 @@ type Process struct {
 	// Exited is closed when nothing of it is left; Status is set before.
 	Exited chan struct{}
 	Status *os.ProcessState
-	// Patience is how long it may take to end once it is killed. After that the waiting method calls Lingers, if set, now and then.
+	// Patience is how long a kill may take before Lingers, if set, is called now and then.
 	Patience time.Duration
 	Lingers  func()
 
@@ -45,10 +49,10 @@ type Options struct {
 	Memory  gpumux.Size
 	// User is the user that it runs as; nil is the worker's.
 	User *User
-	// Ending is called once before the process and its group are killed, with whether a process is one of its. It has to return soon.
-	// Default: nothing.
+	// Ending is called once before the process and its group are killed, with whether a
+	// process is one of its. It has to return soon. Default: nothing.
 	Ending func(ours func(pid int) bool)
-	// Exposure is its handicap against the worker when memory runs out, in thousandths of the memory.
+	// Exposure is its handicap when memory runs out, in thousandths of the memory.
 	Exposure int
 	Log      *zap.Logger
 }
@@ -71,14 +75,14 @@ func New(o Options) (*Process, error) {
 	return p, nil
 }
 
-// Mark is the number that a process to adopt sets as its soft limit on file locks; 0 is none.
+// Mark is the limit on file locks that a process to adopt sets; 0 is none.
 func (p *Process) Mark() uint64 { return p.mark }
 
 // Command is what a process is to run.
 type Command struct {
 	Argv []string
-	// Dir is its folder, Env its environment, Files its descriptors from 3 on. Standard output goes to Stdout where
-	// that is given, all else that it prints to its output file.
+	// Dir is its folder, Env its environment, Files its descriptors from 3 on. Standard
+	// output goes to Stdout where that is given, all else that it prints to its output file.
 	Dir           string
 	Env           []string
 	Files         []*os.File
@@ -124,10 +128,10 @@ func (p *Process) release() {
 	p.cgroup.close()
 }
 
-// Kills is what a cgroup says of the processes that the out-of-memory killer killed in it.
+// Kills is how the out-of-memory killer struck in a cgroup.
 type Kills struct {
 	Number int
-	// Own says that the cgroup's own limit was met, not one further up or the end of the host's memory.
+	// Own: the cgroup's own limit was met, not one further up.
 	Own bool
 	// Peak is the most bytes that the cgroup held.
 	Peak int64
@@ -136,7 +140,7 @@ type Kills struct {
 // Kills is what the kernel killed so far.
 func (p *Process) Kills() Kills { return p.cgroup.kills() }
 
-// Follow reaps the process in the background when it ends. It calls gone before it closes Exited.
+// Follow reaps the process in the background. It calls gone before it closes Exited.
 func (p *Process) Follow(gone func()) {
 	go func() {
 		p.Status = await(p.process, p.killStrays)
@@ -145,7 +149,7 @@ func (p *Process) Follow(gone func()) {
 	}()
 }
 
-// Signal reaches the group of a process that has not ended. The number of an ended one may be in use again.
+// Signal reaches the group of a process that has not ended; later its number is free.
 func (p *Process) Signal(signal syscall.Signal) {
 	if signal == syscall.SIGKILL {
 		p.Announce()
@@ -157,7 +161,7 @@ func (p *Process) Signal(signal syscall.Signal) {
 	}
 }
 
-// Announce calls Ending, if nobody has. Kill does; it is for other signals that end a process at once.
+// Announce calls Ending once, before a signal that ends the process. Kill does, too.
 func (p *Process) Announce() {
 	select {
 	case <-p.Exited:
@@ -169,8 +173,8 @@ func (p *Process) Announce() {
 	}
 }
 
-// Leaves reports whether a process has ended or is about to. The kernel closes a dying process's files before the process can be
-// reaped, on a busy machine long before.
+// Leaves reports whether a process has ended or is about to. The kernel closes a dying
+// process's files before the process can be reaped, on a busy machine long before.
 func (p *Process) Leaves() bool {
 	for {
 		select {
@@ -186,11 +190,11 @@ func (p *Process) Leaves() bool {
 	}
 }
 
-// destroyLimit is how long a killed process may take to end before Destroy looks for what holds it.
+// destroyLimit is how long a kill may take before Destroy looks for what holds it.
 const destroyLimit = time.Second
 
-// Destroy kills the process and returns when nothing of it is left. A tracer learns of the end before the parent does. It may be a
-// descendant that never looks, which then has to end first.
+// Destroy kills the process and returns when nothing of it is left. A descendant that
+// traces it may hold it, and then has to end first.
 func (p *Process) Destroy() {
 	p.Signal(syscall.SIGKILL)
 	if p.killed.IsZero() {
@@ -229,7 +233,7 @@ func (p *Process) Kill() {
 	p.release()
 }
 
-// Scarce reports whether the worker or its machine ran out of something that comes back when others let go of it.
+// Scarce reports whether something ran out that comes back by itself.
 func Scarce(err error) bool {
 	for _, lack := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM} {
 		if errors.Is(err, lack) {

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Spawners start processes from threads that never end: the kernel sends the parent-death signal when the forking thread ends, not
-// when its process does. A child inherits the privileges of that thread.
+// Spawners start processes from threads that never end: the kernel sends the parent-death
+// signal when the forking thread ends. A child inherits that thread's privileges.
 var (
 	// sweeperSpawner keeps the worker's privileges: a sweeper ends processes of other users.
 	sweeperSpawner = sync.OnceValue(func() chan<- func() { return newSpawner(func() {}) })
@@ -45,9 +45,9 @@ func newSpawner(prepare func()) chan<- func() {
 	return work
 }
 
-// spawn starts the command as the leader of its own process group, with the mark, and as the
-// user if there is one. The kernel kills it when the worker dies. A program without a wire waits for nobody: it is marked
-// before it begins.
+// spawn starts the command as the leader of its own process group, with the mark, and as
+// the user if there is one. The kernel kills it when the worker dies. A program without a
+// wire waits for nobody: it is marked before it begins.
 func spawn(cmd *exec.Cmd, group *cgroup, user *User, mark uint64) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if group != nil {
@@ -68,8 +68,8 @@ func spawn(cmd *exec.Cmd, group *cgroup, user *User, mark uint64) error {
 	return startLeader(cmd, userSpawner(), 0)
 }
 
-// startLeader starts a command that leads a group of its own, and marks it unless mark is 0.
-// The caller must await it.
+// startLeader starts a command that leads a group of its own, and marks it unless mark is
+// 0. The caller must await it.
 func startLeader(cmd *exec.Cmd, spawner chan<- func(), mark uint64) error {
 	started := make(chan error)
 	spawner <- func() {
@@ -90,8 +90,8 @@ func startLeader(cmd *exec.Cmd, spawner chan<- func(), mark uint64) error {
 // leaders are the processes that await reaps.
 var leaders sync.Map
 
-// await waits until the process has ended, then kills the rest of its group and calls rest,
-// if set, then reaps it. In this order the group's number is not in use again.
+// await waits until the process has ended, then kills the rest of its group and calls
+// rest, if set, then reaps it. In this order the group's number is not in use again.
 func await(child *os.Process, rest func()) *os.ProcessState {
 	var info unix.Siginfo
 	for unix.Waitid(unix.P_PID, child.Pid, &info, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
@@ -109,8 +109,8 @@ func await(child *os.Process, rest func()) *os.ProcessState {
 
 func killGroup(pid int, signal syscall.Signal) { syscall.Kill(-pid, signal) }
 
-// MostResident is the peak resident memory in bytes of an ended process or one of its reaped children, or 0. A process starts as a
-// copy of this one and inherits its peak, so a smaller one tells nothing.
+// MostResident is the peak resident memory of an ended process or a reaped child, or 0. A
+// process inherits this one's peak, so a smaller one tells nothing.
 func MostResident(ended *os.ProcessState) int64 {
 	var own syscall.Rusage
 	theirs, ok := ended.SysUsage().(*syscall.Rusage)
@@ -125,7 +125,7 @@ func outputFile() (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Two descriptors share the offset; in append mode their writers do not overwrite each other.
+	// In append mode writers that share the file do not overwrite each other.
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFL, unix.O_APPEND); err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("set append mode: %w", err)
@@ -133,7 +133,7 @@ func outputFile() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "gpumux-output"), nil
 }
 
-// release gives the pages between two offsets back to the system; the offsets themselves stay valid.
+// release gives the pages between two offsets back to the system.
 func release(file *os.File, start, end int64) {
 	if end > start {
 		unix.Fallocate(int(file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, start, end-start)

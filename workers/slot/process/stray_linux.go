@@ -18,13 +18,13 @@ import (
 const strayLimit = 5 * time.Second
 
 // childLock keeps the worker's children from changing while they are listed: the kernel
-// leaves some out when one is reaped meanwhile, and a new child is not among the leaders at
-// once. Listing takes the write lock; starting and reaping take the read lock.
+// leaves some out when one is reaped meanwhile, and a new child is not among the leaders
+// at once. Listing takes the write lock; starting and reaping take the read lock.
 var childLock sync.RWMutex
 
-// killStrays kills and reaps the descendants of a process. Its memory is free when they are
-// gone, not when they are killed. The worker, their subreaper, adopts them as their parents
-// end, so it looks until it finds none.
+// killStrays kills and reaps the descendants of a process. Its memory is free when they
+// are gone, not when they are killed. The worker, their subreaper, adopts them as their
+// parents end, so it looks until it finds none.
 func (p *Process) killStrays() {
 	p.cgroup.kill()
 	for end := time.Now().Add(strayLimit); p.killOrphans() && time.Now().Before(end); {

@@ -16,7 +16,7 @@ type User struct {
 	Home string
 }
 
-// HasHome reports whether its home exists and is its own. A link does not count: another user may have made it.
+// HasHome reports whether its home exists and is its own, and no link.
 func (u *User) HasHome() bool {
 	info, err := os.Lstat(u.Home)
 	if err != nil || !info.IsDir() {

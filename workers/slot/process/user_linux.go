@@ -12,24 +12,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// conceal hides the environment and the memory of this program, which hold the worker's credentials, from other processes of the same
-// user, such as task processes. Root still sees them. The program then leaves no core dump, and only root attaches a debugger.
+// conceal hides this program's environment and memory, which hold credentials, from
+// processes of the same user. It leaves no core dump, and only root attaches a debugger.
 func conceal() { unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }
 
-// dropAmbient withholds the capabilities that a service manager gave the worker from this thread's children.
+// dropAmbient withholds the worker's own capabilities from this thread's children.
 func dropAmbient() { unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) }
 
-// dropPrivileges also keeps this thread's children from getting more through programs such as sudo.
+// dropPrivileges also keeps them from getting more through programs such as sudo.
 func dropPrivileges() {
 	dropAmbient()
 	unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 }
 
-// restrainScript lowers limits, marks itself as in mark_linux.go and becomes the program. The
-// worker, which is another user, would need one more capability for it. Shells have different
-// letters for the same limit. The limit on processes and threads, which counts all of that
-// user, protects the host from endless forks; libraries with a thread per processor stay far
-// below it.
+// restrainScript lowers limits, marks itself as in mark_linux.go and becomes the program.
+// The worker, which is another user, would need one more capability for it. Shells have
+// different letters for the same limit. The limit on processes and threads, which counts
+// all of that user, protects the host from endless forks; libraries with a thread per
+// processor stay far below it.
 const restrainScript = `{
   ulimit -c 0
   ulimit -r 0
@@ -42,8 +42,8 @@ const markScript = `[ "$1" = 0 ] || ulimit -S -w "$1" 2>/dev/null || ulimit -S -
 shift
 exec "$@"`
 
-// first makes a shell run a script, with the mark as its argument, before it becomes the program: the descendants of the
-// program inherit what the script sets, however soon they are there.
+// first makes a shell run a script with the mark before it becomes the program, so that
+// all descendants inherit what the script sets.
 func first(cmd *exec.Cmd, script string, mark uint64) error {
 	path, err := exec.LookPath(cmd.Path) // the shell's own message is less clear
 	if err := cmp.Or(cmd.Err, err); err != nil {
@@ -62,8 +62,8 @@ var needed = []struct {
 	{unix.CAP_SETUID, "SETUID"}, {unix.CAP_SETGID, "SETGID"}, {unix.CAP_KILL, "KILL"}, {unix.CAP_SYS_PTRACE, "SYS_PTRACE"},
 }
 
-// CheckUsers says why this program cannot run tasks as other users, or nil. It must not only
-// start them, but also measure and end their descendants, even when the worker is gone.
+// CheckUsers says why this program cannot run tasks as other users, or nil. It must
+// start, measure and end their processes, even when the worker is gone.
 func CheckUsers() error {
 	field := "CapEff:"
 	if os.Geteuid() != 0 {

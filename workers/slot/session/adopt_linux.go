@@ -7,8 +7,9 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/process"
 )
 
-// Adopt is Start for a process that fork makes: it is to take the mark, with output for what it prints and with files as its
-// descriptors from 3 on, which fork closes when it has handed them on. Gone is closed when nobody has the other end of the wire then.
+// Adopt is Start for a process that fork makes, with the mark, output for what it prints
+// and files as descriptors from 3 on, which fork closes. Gone is closed when the child
+// has ended.
 func Adopt(
 	task launch.Task, o Options, fork func(mark uint64, output *os.File, files []*os.File, gone <-chan struct{}) (pid int, err error),
 ) (*Session, error) {
@@ -22,17 +23,16 @@ func Adopt(
 		return nil, err
 	}
 	go p.listen()
-	pid, err := fork(p.Mark(), p.Out.File, files, p.hungUp)
+	pid, err := fork(p.Process.Mark(), p.Process.Out.File, files, p.hungUp)
 	if err == nil {
 		err = p.Process.Adopt(pid)
 	}
 	if err != nil {
 		p.disconnect()
-		p.Disown()
+		p.Process.Disown()
 		return nil, err
 	}
-	p.watch()
-	p.Follow(p.Memory.Close)
+	p.follow()
 	go p.speak()
 	return p, nil
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 
-// boardMemory makes the memory of a board, and the file by which the task process inherits it. Without error both may be nil:
-// there is none on this system.
+// boardMemory makes the memory of a board, and the file by which the task process
+// inherits it. Without error both may be nil: there is none on this system.
 func boardMemory() (memory []byte, file *os.File, err error) {
 	fd, err := unix.MemfdCreate("gpumux-board", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {

@@ -4,7 +4,7 @@ package session
 
 import "os"
 
-// boardMemory gives nothing: this system has no memory that a process cannot take away again. Results come in frames.
+// boardMemory gives nothing: here a process could shrink it. Results come in frames.
 func boardMemory() ([]byte, *os.File, error) { return nil, nil, nil }
 
 func freeBoard([]byte) {}

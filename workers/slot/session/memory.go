@@ -3,39 +3,50 @@ package session
 import (
 	"context"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/workers/slot/hygiene"
+	"github.com/gpumux/gpumux/workers/slot/diagnosis"
+	"github.com/gpumux/gpumux/workers/slot/process"
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 
-// Watch follows the memory of task processes with their descendants. Its methods may be called from any goroutine.
+// Watch follows the memory of process trees. Any goroutine may call its methods.
 type Watch interface {
-	// Follow follows the process pid on the device from its start until Close. When its tree holds more than budget, or the most of
-	// all on a host that runs out, or memory of a GPU that is not the device, over is called, once at most, on a goroutine of the
-	// watch, and must neither block nor call the watch; a budget of 0 is never passed.
+	// Follow follows the process on the device until Close. It calls over, once at most,
+	// when the tree holds more than budget (0: any), or the most of all on a host that runs
+	// out, or memory of another GPU. over must neither block nor call the watch.
 	Follow(device string, pid int, budget gpumux.Size, over func(Over)) Watched
 }
 
+// Holding is what a process holds, in bytes.
+type Holding struct {
+	// Held is all that is seen from outside; 0 means unknown.
+	Held int64
+	// Unused is what allocators keep of it, Spare what a trim gives back of that.
+	Unused, Spare int64
+}
+
+// Needed is what a process holds beside what it does not use.
+func (m Holding) Needed() int64 { return m.Held - m.Unused }
+
 // Over is why the watch wants a process ended, in bytes.
 type Over struct {
-	// Held is what its tree held: memory of the host where Left is above 0, of the GPU Foreign where that is given, else what counts for
-	// the budget.
+	// Held is what its tree held: memory of the host where Left is above 0, of the GPU
+	// Foreign where that is given, else what counts for the budget.
 	Held int64
-	// Left is what the host had left, where that was too little; 0 where the process passed its budget.
+	// Left is what the host had left; 0 where the process passed its budget.
 	Left int64
 	// Foreign names a GPU that is not the slot's; empty where the process kept to its own.
 	Foreign string
 }
 
-// Watched is a process that is followed. Sizes are in bytes; 0 means unknown. No method blocks, but Measure may for a few
-// seconds where a driver does not answer, and then gives the last reading.
+// Watched is a process that is followed. Sizes are in bytes; 0 means unknown. Only
+// Measure may block, for seconds where a driver hangs, and then gives the last reading.
 type Watched interface {
 	// Busy says whether items run, which are looked at more often.
 	Busy(busy bool)
-	// Held is what the tree holds by a reading that costs next to nothing; Measure takes a new one whatever it costs.
+	// Held is what the tree holds by a cheap reading; Measure takes a new one.
 	Held() int64
 	Measure() int64
 	// Own is what the process holds on a GPU without its descendants, by a new reading.
@@ -44,8 +55,8 @@ type Watched interface {
 	Peak() int64
 	// Close ends it; over is not called any more.
 	Close()
-	// AwaitReturn waits, after Close, until the driver lists nothing of what the process and its descendants held on a GPU, for some
-	// seconds at most and until ctx ends. Left is what it still lists.
+	// AwaitReturn waits, after Close, until the driver lists nothing more of the tree on a
+	// GPU, for some seconds at most. Left is what it still lists.
 	AwaitReturn(ctx context.Context) (left int64)
 }
 
@@ -82,18 +93,18 @@ type Memory struct {
 }
 
 // watch lets the watch follow the process that has just started.
-func (p *Session) watch() {
-	p.Memory.Watched, p.Memory.Budget, p.Memory.Host = unwatched{}, p.o.Memory, p.o.Device == "CPU"
-	if p.o.Watch == nil {
+func (m *Memory) watch(pid int, o Options, kill func()) {
+	m.Watched, m.Budget, m.Host = unwatched{}, o.Memory, o.Device == "CPU"
+	if o.Watch == nil {
 		return
 	}
-	p.Memory.Watched = p.o.Watch.Follow(p.o.Device, p.PID, p.o.Memory, func(over Over) {
-		p.Memory.over.Store(&over)
-		if p.o.Ending != nil {
-			go p.Signal(syscall.SIGKILL) // the watch has others to look at
+	m.Watched = o.Watch.Follow(o.Device, pid, o.Memory, func(over Over) {
+		m.over.Store(&over)
+		if o.Ending != nil {
+			go kill() // the watch has others to look at
 			return
 		}
-		p.Signal(syscall.SIGKILL)
+		kill()
 	})
 }
 
@@ -106,7 +117,7 @@ func (m *Memory) Over() Over {
 }
 
 const (
-	// peakItem is how long an item takes for its peak to be its own; of shorter ones, one in peakEvery has the peak of all.
+	// Items under peakItem share a peak, one every peakEvery.
 	peakItem  = 5 * time.Millisecond
 	peakEvery = 50 * time.Millisecond
 )
@@ -118,8 +129,8 @@ func (m *Memory) Told(a *wire.Allocators) {
 	}
 }
 
-// PeakOf is the most that was needed for items which have just ended together, or 0 where that is not known. A process that tells its
-// own peaks misses nothing of them; for others, and for descendants, there are the readings of the watch.
+// PeakOf is the most that was needed for items that ended together, 0 for unknown. Where
+// the process tells no peak, and for descendants, the watch's readings count.
 func (m *Memory) PeakOf(now time.Time, busy time.Duration, told int64) int64 {
 	m.tells = m.tells || told > 0
 	if told == 0 && (m.tells || busy < peakItem && now.Sub(m.last) < peakEvery) {
@@ -133,7 +144,7 @@ func (m *Memory) PeakOf(now time.Time, busy time.Duration, told int64) int64 {
 	return max(told, seen)
 }
 
-// withRest adds to what was live in the allocators what the process holds beside them. seen is the largest reading of late.
+// withRest adds what the process holds beside its allocators. seen is the latest reading.
 func (m *Memory) withRest(live, seen int64) int64 {
 	held := m.Held()
 	if held < m.allocators.Reserved { // they have grown since
@@ -148,7 +159,7 @@ func (m *Memory) withRest(live, seen int64) int64 {
 }
 
 // Lately is what the process holds, read again when the last reading is not a moment old.
-func (m *Memory) Lately() (holding hygiene.Holding, fresh bool) {
+func (m *Memory) Lately() (holding Holding, fresh bool) {
 	if now := time.Now(); now.Sub(m.read) >= peakItem {
 		m.held, m.read, fresh = m.Held(), now, true
 	}
@@ -156,12 +167,23 @@ func (m *Memory) Lately() (holding hygiene.Holding, fresh bool) {
 }
 
 // reread measures what is held, of which Lately is the last reading then.
-func (m *Memory) reread() hygiene.Holding {
+func (m *Memory) reread() Holding {
 	m.held, m.read = m.Measure(), time.Now()
 	return m.holding(m.held)
 }
 
-func (m *Memory) holding(held int64) hygiene.Holding {
+func (m *Memory) holding(held int64) Holding {
 	a := m.allocators
-	return hygiene.Holding{Held: max(held, a.Reserved), Unused: a.Reserved - a.Live, Spare: a.Spare}
+	return Holding{Held: max(held, a.Reserved), Unused: a.Reserved - a.Live, Spare: a.Spare}
+}
+
+// killed adds what the kernel killed, in the process's own cgroup and in the worker's.
+func killed(e *diagnosis.Evidence, own process.Kills, others int) {
+	if own.Number > 0 {
+		// Killed for another cgroup's limit, it may have kept to its own.
+		e.OOMKills += own.Number
+		e.OverBudget, e.Peak = e.Exited && own.Own, max(own.Peak, e.Peak)
+		return
+	}
+	e.OOMKills += max(0, others)
 }

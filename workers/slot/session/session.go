@@ -1,54 +1,35 @@
+// Package session is the conversation with one task process, from its start to its end.
+//
+// It owns the wire and the board, the handshake, what is told and said, the memory as the
+// watch sees it, and the evidence of a death. It never knows which items run. A Session
+// stops when End or Kill returns: nothing of the process is left then.
 package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"os"
-	"slices"
-	"strconv"
+	"io"
+	"math"
+	"strings"
+	"syscall"
 	"time"
 
 	"go.uber.org/zap"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/logkey"
+	"github.com/gpumux/gpumux/workers/slot/diagnosis"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/process"
 	"github.com/gpumux/gpumux/workers/slot/wire"
 )
 
-// Options are what a slot gives a process. What a framework may allocate of its Memory is Room; both are 0 without a limit.
-type Options struct {
-	// Slot is the slot's name, Device the device's UUID, or "CPU".
-	Slot, Device string
-	Memory, Room gpumux.Size
-	Mode         gpumux.Mode
-	// Single says that it runs one item at a time and needs no board.
-	Single bool
-	// Lease names the lease that it belongs to on a host; Rebuilt is wire.Hello's. Default: no lease.
-	Lease, Host string
-	Rebuilt     bool
-	// Env is the device's part of the environment, Home what ~ stands for, Runtime the Python runtime's main.py and RRuntime the R
-	// runtime's main.R.
-	Env                     map[string]string
-	Home, Runtime, RRuntime string
-	// Watch, Cgroups, Capped and Ending may be nil.
-	Watch   Watch
-	Cgroups *process.Cgroups
-	Capped  func(Cap)
-	Ending  func(ours func(pid int) bool)
-	// StartLimit bounds the start, imports included.
-	StartLimit time.Duration
-	// Patience is how long a template may take to end that was killed, until somebody is told.
-	Patience time.Duration
-	Log      *zap.Logger
-}
-
-// Session is the conversation with one task process. One goroutine uses it; those started here only fill its channels.
+// Session is the conversation with one task process. One goroutine uses it; those started
+// here only fill its channels.
 type Session struct {
-	*process.Process
-	Task   launch.Task
-	Memory Memory
+	Process *process.Process
+	Task    launch.Task
+	Memory  Memory
 	// Heard is what the process says, until its wire ends.
 	Heard chan Heard
 	// Board is where it puts results; nil where it has none.
@@ -69,81 +50,6 @@ type Heard struct {
 	Err     error
 }
 
-// channelDescriptor is the number under which a template inherits its end of the channel; those of its children are below.
-const channelDescriptor = 9
-
-// Start starts a task's process; the handshake is still to come. With a channel it is a template, which is asked on it.
-func Start(ctx context.Context, task launch.Task, o Options, channel *os.File) (*Session, error) {
-	argv, err := task.Argv(ctx, o.StartLimit, o.Runtime, o.RRuntime)
-	if err != nil {
-		return nil, err
-	}
-	p, files, err := connected(task, o)
-	if err != nil {
-		return nil, err
-	}
-	defer closeAll(files)
-	extra, exposure := files, process.TaskExposure
-	if channel != nil {
-		argv = append(argv, "template", strconv.Itoa(channelDescriptor), strconv.Itoa(os.Getpid()))
-		extra = append(append(slices.Clone(files), make([]*os.File, channelDescriptor-3-len(files))...), channel)
-		exposure = process.TemplateExposure
-	}
-	if err = p.start(process.Command{Argv: argv, Files: extra}, exposure); err != nil {
-		p.disconnect()
-		return nil, err
-	}
-	p.Follow(p.Memory.Close)
-	go p.listen()
-	go p.speak()
-	return p, nil
-}
-
-// StartCommand starts a command, which has no wire and says what it has to say on its standard output.
-func StartCommand(task launch.Task, o Options, argv []string, stdin, stdout *os.File) (*Session, error) {
-	p := &Session{Task: task, o: o}
-	if err := p.start(process.Command{Argv: argv, Stdin: stdin, Stdout: stdout}, process.TaskExposure); err != nil {
-		return nil, err
-	}
-	p.Follow(p.Memory.Close)
-	return p, nil
-}
-
-// connected is the worker's side of a process that is still to be started with files, as its descriptors from 3 on: the wire and the
-// board. The caller closes them when it has.
-func connected(task launch.Task, o Options) (p *Session, files []*os.File, err error) {
-	p = &Session{
-		Task: task, o: o, send: make(chan wire.Message, unread), Heard: make(chan Heard, 16), hungUp: make(chan struct{}),
-	}
-	if task.R != "" {
-		// It has no board either: R maps no memory.
-		ours, theirs, err := wire.Pipes()
-		if err != nil {
-			return nil, nil, err
-		}
-		p.conn = wire.NewWorker(ours)
-		return p, theirs, nil
-	}
-	ours, theirs, err := wire.Pair()
-	if err != nil {
-		return nil, nil, fmt.Errorf("socket for a task process: %w", err)
-	}
-	p.conn, files = wire.NewWorker(ours), []*os.File{theirs}
-	if o.Single {
-		// Single results need no board.
-		return p, files, nil
-	}
-	memory, file, err := boardMemory()
-	if err != nil {
-		o.Log.Warn("a task process has no board; its results come one by one, which is slower", zap.String(logkey.Slot, o.Slot),
-			zap.String(logkey.Why, err.Error()))
-	} else if memory != nil {
-		p.shared, p.Board = memory, wire.NewBoard(memory)
-		files = append(files, file)
-	}
-	return p, files, nil
-}
-
 func (p *Session) disconnect() {
 	p.conn.Close()
 	if p.shared != nil {
@@ -152,7 +58,7 @@ func (p *Session) disconnect() {
 	}
 }
 
-// start starts what is to be the process, in the task's folder and with the slot's environment.
+// start starts the process in the task's folder with the slot's environment.
 func (p *Session) start(run process.Command, exposure int) error {
 	c, err := process.New(p.options(exposure))
 	if err != nil {
@@ -163,14 +69,20 @@ func (p *Session) start(run process.Command, exposure int) error {
 		return err
 	}
 	p.Process = c
-	p.watch()
+	p.follow()
 	return nil
 }
 
-// options are what a process gets of the system. A budget of the host's memory is a cgroup's limit too, where there are any.
+// follow has the process's memory watched and its end awaited.
+func (p *Session) follow() {
+	p.Memory.watch(p.Process.PID, p.o, func() { p.Process.Signal(syscall.SIGKILL) })
+	p.Process.Follow(p.Memory.Close)
+}
+
+// options are what a process gets of the system, such as a cgroup for host memory.
 func (p *Session) options(exposure int) process.Options {
 	c := process.Options{
-		Memory: p.o.Memory, User: p.Task.User, Ending: p.o.Ending, Exposure: exposure, Log: p.o.Log.With(zap.String(logkey.Slot, p.o.Slot)),
+		Memory: p.o.Memory, User: p.Task.User, Ending: p.o.Ending, Exposure: exposure, Log: p.o.Log.With(zap.String(logkey.Slot, p.o.Name)),
 	}
 	if p.o.Memory > 0 && p.o.Device == "CPU" {
 		c.Cgroups = p.o.Cgroups
@@ -178,7 +90,7 @@ func (p *Session) options(exposure int) process.Options {
 	return c
 }
 
-// listen ends with the wire; the slot always drains what it heard, so that it never blocks for long.
+// listen ends with the wire. The slot drains Heard, so it never blocks for long.
 func (p *Session) listen() {
 	defer close(p.Heard)
 	for {
@@ -188,7 +100,7 @@ func (p *Session) listen() {
 		}
 		select {
 		case p.Heard <- Heard{message, err}:
-		case <-p.Exited:
+		case <-p.Process.Exited:
 			// The last words of a dead process still count: they are results.
 			p.Heard <- Heard{message, err}
 		}
@@ -198,11 +110,11 @@ func (p *Session) listen() {
 	}
 }
 
-// unread is how many messages wait for a process to read. One that keeps to the protocol never has as many: it waits for the answer
-// to what it asked, and gets no items behind those that it has not read.
+// unread is how many messages may wait for a process to read. One that keeps to the
+// protocol never has as many.
 const unread = 8
 
-// Say hands the process a message and never waits for it; false says that too many wait already.
+// Say tells the process a message without waiting; false: too many wait already.
 func (p *Session) Say(message wire.Message) bool {
 	select {
 	case p.send <- message:
@@ -227,8 +139,251 @@ func (p *Session) speak() {
 	}
 }
 
-func closeAll(files []*os.File) {
-	for _, file := range files {
-		file.Close()
+// Greet does the handshake and waits until the task is loaded, or says why it is not.
+func (p *Session) Greet(ctx context.Context) (ready wire.Ready, e *diagnosis.Evidence, traceback string) {
+	hello := wire.Hello{
+		Version: wire.Version, Task: p.Task.Name, Target: p.Task.Target(), Own: p.Task.Own, Dir: p.Task.Dir, Slot: p.o.Name,
+		Device: p.o.Device, Memory: int64(p.o.Memory), Mode: p.o.Mode, Room: int64(p.o.Room),
+		Lease: p.o.Lease, Host: p.o.Host, Rebuilt: p.o.Rebuilt,
 	}
+	if p.Board != nil {
+		hello.Board = wire.BoardSize
+	}
+	p.Say(hello)
+	limit := time.NewTimer(p.o.StartLimit)
+	defer limit.Stop()
+	for spoke := false; ; {
+		select {
+		case h := <-p.Heard:
+			switch m := h.Message.(type) {
+			case wire.ProcessHello:
+				spoke = true
+			case wire.Cap:
+				if !p.Capped(m) {
+					return ready, &diagnosis.Evidence{Protocol: diagnosis.Deaf}, ""
+				}
+			case wire.Ready:
+				// What the import printed belongs to no item.
+				p.Process.Out.Rest()
+				return m, nil, ""
+			case wire.Fault:
+				return ready, diagnosis.Raised(m.Raised), m.Raised.Traceback
+			default:
+				e := p.Death(h.Err)
+				if !spoke && e.Exited {
+					e.Silent = p.Process.Program
+				}
+				return ready, e, ""
+			}
+		case <-limit.C:
+			message := fmt.Sprintf("the task process was not ready after %s", p.o.StartLimit)
+			return ready, &diagnosis.Evidence{TimedOut: true, Message: message}, ""
+		case <-ctx.Done():
+			return ready, &diagnosis.Evidence{Canceled: true}, ""
+		}
+	}
+}
+
+// trimLimit is how long a trim may take before its process is taken for stuck.
+const trimLimit = time.Minute
+
+// Trimmed is what the process held before and after a trim, and its seconds.
+type Trimmed struct {
+	Before, After Holding
+	Busy          float64
+}
+
+// Trim lets the process give back memory and waits for it. No item runs meanwhile. An
+// error says that the process is of no use any more, or why ctx ended.
+func (p *Session) Trim(ctx context.Context) (Trimmed, error) {
+	before := p.Memory.reread()
+	limit := time.NewTimer(trimLimit)
+	defer limit.Stop()
+	if !p.Say(wire.Trim{}) {
+		return Trimmed{}, fmt.Errorf("it did not read what it was told before it was to trim")
+	}
+	for {
+		select {
+		case h := <-p.Heard:
+			switch m := h.Message.(type) {
+			case wire.ProgressReport, wire.Posted, wire.Kept:
+			case wire.Cap:
+				if !p.Capped(m) {
+					return Trimmed{}, fmt.Errorf("it asked for more than it read while it trimmed")
+				}
+			case wire.Trimmed:
+				p.Memory.Told(m.Allocators)
+				return Trimmed{before, p.Memory.reread(), m.Busy}, nil
+			default:
+				if h.Err == nil {
+					return Trimmed{}, fmt.Errorf("a message out of turn while it trimmed: %T", h.Message)
+				}
+				return Trimmed{}, fmt.Errorf("ended while it trimmed")
+			}
+		case <-limit.C:
+			return Trimmed{}, fmt.Errorf("a trim took longer than %s", trimLimit)
+		case <-ctx.Done():
+			return Trimmed{}, context.Cause(ctx)
+		}
+	}
+}
+
+// Cap is what a framework's own limit came to when the framework began to use the device
+// in a task process, and what was measured then and later.
+type Cap struct {
+	Task, Framework string
+	// Error says why the limit does not hold. Empty: it was tried and holds.
+	Error string
+	// Context is how many bytes the process held beside what the frameworks' allocators had
+	// taken, without descendants. 0: not measured.
+	Context int64
+	// Unseen: the watch saw nothing of a process that was at work on the device.
+	Unseen bool
+}
+
+// Capped takes in a framework's limit. A process that waits does nothing meanwhile, so
+// its memory can be told apart; false: it does not read that it may go on.
+func (p *Session) Capped(m wire.Cap) bool {
+	c := Cap{Task: p.Task.Name, Framework: m.Framework, Error: m.Error}
+	if m.Wait {
+		own := p.Memory.Own()
+		c.Context, c.Unseen = max(0, own-m.Reserved), own == 0 && p.o.Watch != nil
+	}
+	if p.o.Capped != nil {
+		p.o.Capped(c)
+	}
+	return !m.Wait || p.Say(wire.Next{})
+}
+
+// Death waits for the process's end after its wire ended and says how it went. A process
+// that broke the wire but lives is killed.
+func (p *Session) Death(err error) *diagnosis.Evidence {
+	e := &diagnosis.Evidence{}
+	var protocol *wire.ProtocolError
+	var version *wire.VersionError
+	switch {
+	case errors.As(err, &version):
+		e.Protocol = version.Error()
+	case errors.As(err, &protocol) && !cutOff(err):
+		e.Protocol = protocol.Error()
+	case err == nil:
+		e.Protocol = "the task process said something out of turn"
+	case p.Process.Leaves():
+		e.Exited = true
+	default:
+		e.Protocol = diagnosis.ClosedWire
+	}
+	if !e.Exited {
+		p.Process.Destroy()
+	} else if status, ok := p.Process.Status.Sys().(syscall.WaitStatus); ok {
+		e.ExitCode = status.ExitStatus()
+		if status.Signaled() {
+			e.Signal, e.CoreDumped = status.Signal(), status.CoreDump()
+		}
+	}
+	e.Tail = p.Process.Out.Tail()
+	return e
+}
+
+// Explain adds what the process leaves behind; kills is an earlier MemoryKills.
+func (p *Session) Explain(e *diagnosis.Evidence, kills int) {
+	e.Budget, e.Peak, e.Target = int64(p.Memory.Budget), p.Memory.Peak(), p.Task.Target()
+	p.ExplainMemory(e, kills)
+	if e.Tail == "" {
+		e.Tail = p.Process.Out.Tail()
+	}
+}
+
+// ExplainMemory adds what is known of the process's memory to the evidence.
+func (p *Session) ExplainMemory(e *diagnosis.Evidence, kills int) {
+	switch over := p.Memory.Over(); {
+	case over.Foreign != "":
+		e.Foreign, e.ForeignHeld, e.Device = over.Foreign, over.Held, p.o.Device
+	case over.Held > 0:
+		e.HostLeft = over.Left
+		e.OverBudget, e.Peak = e.HostLeft == 0, max(over.Held, e.Peak)
+	default:
+		killed(e, p.Process.Kills(), process.MemoryKills()-kills)
+	}
+}
+
+// End ends the process, at once or kindly, and returns when nothing of it is left.
+func (p *Session) End(kindly bool, grace time.Duration) {
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	if kindly && p.conn != nil {
+		// Asked on the wire, it finishes its own way; a signal interrupts it.
+		p.Say(wire.Stop{})
+	} else {
+		if p.conn == nil {
+			p.Process.Announce() // a command may die of it in the middle of a kernel
+		}
+		p.Process.Signal(syscall.SIGTERM)
+	}
+	select {
+	case <-p.Process.Exited:
+	case <-timer.C:
+	}
+	p.Kill()
+}
+
+// Kill ends the process without asking, and the conversation.
+func (p *Session) Kill() {
+	p.Process.Kill()
+	if p.conn == nil {
+		return
+	}
+	close(p.send)
+	p.disconnect()
+	go func() {
+		for range p.Heard {
+		}
+	}()
+}
+
+const (
+	// stacksSignal makes the Python runtime print the stacks of all threads.
+	stacksSignal = syscall.SIGUSR2
+	// stacksLimit is how long that may take; it is done when calm for stacksCalm.
+	stacksLimit = 500 * time.Millisecond
+	stacksCalm  = 50 * time.Millisecond
+)
+
+// Stacks are the Python stacks of a process that hangs, or nothing where it does not
+// write them. What it printed until then is read.
+func (p *Session) Stacks() string {
+	if p.Task.Python == "" {
+		return ""
+	}
+	_, begin := p.Process.Out.Since(math.MaxInt64)
+	text := ""
+	select {
+	case <-p.Process.Exited:
+		return ""
+	default:
+		_ = syscall.Kill(p.Process.PID, stacksSignal) // not its children, which it would end
+	}
+	for end := time.Now().Add(stacksLimit); time.Now().Before(end); {
+		select {
+		case <-p.Process.Exited:
+			end = time.Time{}
+		case <-time.After(stacksCalm):
+		}
+		now, _ := p.Process.Out.Since(begin)
+		if now != "" && now == text {
+			break
+		}
+		text = now
+	}
+	p.Process.Out.Rest()
+	if text = strings.TrimSpace(text); text == "" {
+		return ""
+	}
+	return "where it was when its time was over (Python's stacks):\n" + text
+}
+
+// cutOff reports whether the stream ended inside a frame: of a process that dies, not of
+// one that breaks the protocol. It is reset if something was left to read.
+func cutOff(err error) bool {
+	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
 }

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 
 func start(t *testing.T, o session.Options) *session.Session {
 	t.Helper()
-	o.Slot, o.Device, o.StartLimit, o.Log = "cpu/0", "CPU", time.Minute, zap.NewNop()
+	o.Name, o.Device, o.StartLimit, o.Log = "cpu/0", "CPU", time.Minute, zap.NewNop()
 	task := launch.Task{Name: "square", Program: []string{os.Args[0]}, Env: map[string]string{"GPUMUX_TEST_PROGRAM": "task"}}
 	p, err := session.Start(t.Context(), task, o, nil)
 	require.NoError(t, err)
@@ -55,7 +55,7 @@ func TestSession_FromItsStartToItsEnd(t *testing.T) {
 	require.NoError(t, err)
 
 	p.End(true, time.Minute)
-	require.Equal(t, 0, p.Status.ExitCode(), "it was asked, and ended by itself")
+	require.Equal(t, 0, p.Process.Status.ExitCode(), "it was asked, and ended by itself")
 }
 
 func TestSession_ADeathIsEvidence(t *testing.T) {
@@ -63,7 +63,7 @@ func TestSession_ADeathIsEvidence(t *testing.T) {
 	require.Nil(t, p.Board, "one result needs none")
 	_, evidence, _ := p.Greet(t.Context())
 	require.Nil(t, evidence)
-	p.Signal(syscall.SIGKILL)
+	p.Process.Signal(syscall.SIGKILL)
 	e := p.Death((<-p.Heard).Err)
 	require.Equal(t, syscall.SIGKILL, e.Signal)
 	p.Explain(e, process.MemoryKills())

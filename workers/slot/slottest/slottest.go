@@ -1,4 +1,4 @@
-// Package slottest has a slot for tests, whose process is whatever the test says. It starts nothing.
+// Package slottest has a slot for tests, whose process is what the test says.
 package slottest
 
 import (
@@ -7,7 +7,9 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/workers/slot/launch"
 )
 
 // Slot is a slot whose process is whatever the test says.
@@ -18,18 +20,18 @@ type Slot struct {
 	// Stops counts the calls of Stop; Do, where it is set, is a call.
 	Stops   atomic.Int32
 	running atomic.Int32
-	Do      func(ctx context.Context, call slot.Call) error
+	Do      func(ctx context.Context, task launch.Task, call calls.Call) error
 }
 
 // Run is slot.Slot's; two at once are an error.
-func (f *Slot) Run(ctx context.Context, call slot.Call) error {
+func (f *Slot) Run(ctx context.Context, task launch.Task, call calls.Call) error {
 	if f.running.Add(1) != 1 {
 		return errors.New("two calls in one slot")
 	}
 	defer f.running.Add(-1)
-	f.Load(call.Task.Name, slot.Ready)
+	f.Load(task.Name, slot.Ready)
 	if f.Do != nil {
-		return f.Do(ctx, call)
+		return f.Do(ctx, task, call)
 	}
 	return nil
 }

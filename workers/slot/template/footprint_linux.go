@@ -13,13 +13,13 @@ import (
 // procfs is where the system shows its processes.
 const procfs = "/proc"
 
-// deviceFiles are the files by which a process uses a GPU or another accelerator. What was begun with one does not work in a
-// process that is forked later.
+// deviceFiles are the files by which a process uses a GPU or another accelerator. What
+// was begun with one does not work in a process that is forked later.
 var deviceFiles = []string{"/dev/nvidia", "/dev/dri/", "/dev/kfd", "/dev/accel", "/dev/dxg", "/dev/vfio/"}
 
-// footprint says what in a process, whose import is over, a fork would break or would share between items, with what to change; ""
-// means nothing. The process shows under pid in proc, a tree like procfs; before are the descriptors that it had before the import.
-// It must have ended those of its threads that can be begun anew.
+// footprint says what in a process with pid, after its import, a fork would break or
+// share between items, and what to change; "" means nothing. proc is a tree like procfs;
+// before are the descriptors from before the import.
 func footprint(proc string, pid int, before, devices []string) string {
 	dir := filepath.Join(proc, strconv.Itoa(pid))
 	maps, err := os.ReadFile(filepath.Join(dir, "maps"))
@@ -70,7 +70,7 @@ func footprint(proc string, pid int, before, devices []string) string {
 	return ""
 }
 
-// ours reports whether a file is one that the runtime opens, or one that is the same to all who have it open.
+// ours reports whether the runtime opens the file, or all who open it see the same.
 func ours(path string) bool {
 	switch path {
 	case "/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/dev/full":
@@ -79,7 +79,7 @@ func ours(path string) bool {
 	return strings.HasPrefix(path, "/memfd:gpumux-")
 }
 
-// openFiles are the paths of a process's descriptors, as the system shows them, without some.
+// openFiles are the paths of a process's descriptors without some.
 func openFiles(dir string, without []string) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(dir, "fd"))
 	if err != nil {

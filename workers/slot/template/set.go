@@ -1,3 +1,7 @@
+// Package template keeps processes with an imported task, and forks fresh ones off.
+//
+// It owns which templates there are, and when a task bears no fork. A template runs no
+// item, and what was forked stays when it ends. It stops when Close returns.
 package template
 
 import (
@@ -20,9 +24,9 @@ import (
 const (
 	// idleLimit is how long a template stays that nobody asks for a child.
 	idleLimit = 3 * time.Minute
-	// forkLimit bounds a fork, and the start of what was forked. Both take milliseconds; what they do not, a new interpreter does.
+	// forkLimit bounds a fork and the start of the child. Both take milliseconds.
 	forkLimit = 10 * time.Second
-	// strikeLimit is after how many children in a row that did not get ready no more are forked.
+	// strikeLimit is how many children in a row may fail before none are forked.
 	strikeLimit = 3
 	// refusalLimit is how long nothing is forked after failures that may pass.
 	refusalLimit = 5 * time.Minute
@@ -30,8 +34,8 @@ const (
 	spareTemplates = 4
 )
 
-// Set are the templates of one worker, which its slots share: one for each task, device and budget, since a module may
-// look at all of these while it is imported. Its methods may be called from any goroutine. Close ends it.
+// Set are the templates of one worker, which its slots share: one per task, device and
+// budget. Its methods may be called from any goroutine. Close ends it.
 type Set struct {
 	log *zap.Logger
 
@@ -48,8 +52,8 @@ type lineage struct {
 	// asking is how many want a child of now, used when one last did.
 	asking int
 	used   time.Time
-	// strikes counts the children in a row that did not get ready; refusal is why none are forked, while the task's code has the
-	// edition, and until then, if that is set.
+	// strikes counts the children in a row that did not get ready; refusal is why none are
+	// forked, while the task's code has the edition, and until then, if that is set.
 	strikes int
 	refusal string
 	edition string
@@ -70,7 +74,7 @@ func NewSet(log *zap.Logger) *Set {
 	return &Set{log: log, known: map[string]*lineage{}}
 }
 
-// Close ends all templates and returns when nothing is left of them. What was forked stays.
+// Close ends all templates and waits for them. What was forked stays.
 func (ts *Set) Close() {
 	ts.mu.Lock()
 	ts.closed = true
@@ -83,14 +87,14 @@ func (ts *Set) Close() {
 	ts.all.Wait()
 }
 
-// Fork gives a process that has imported the task already. The error is ErrNone when there is to be a new interpreter, an
-// *UnimportedError when the import failed, else why the call ended.
+// Fork gives a process that has imported the task. ErrNone: start a new interpreter.
+// *UnimportedError: the import failed. Any other error is why the call ended.
 func (ts *Set) Fork(ctx context.Context, task launch.Task, o session.Options) (*Child, error) {
 	if !possible || task.Python == "" || task.Fresh == launch.Spawn {
 		return nil, ErrNone
 	}
 	for range strikeLimit {
-		now, err := task.Edition(ctx, o.StartLimit, nil)
+		now, err := task.Edition(ctx, o.StartLimit)
 		if err != nil {
 			return nil, err
 		}
@@ -107,7 +111,8 @@ func (ts *Set) Fork(ctx context.Context, task launch.Task, o session.Options) (*
 	return nil, ErrNone
 }
 
-// ask waits for a template and asks it for a process. The error is like that of Fork, or errAskAgain.
+// ask waits for a template and asks it for a process. Its errors are Fork's or
+// errAskAgain.
 func (ts *Set) ask(ctx context.Context, t *template, task launch.Task, o session.Options) (*Child, error) {
 	select {
 	case <-t.ready:
@@ -122,7 +127,7 @@ func (ts *Set) ask(ctx context.Context, t *template, task launch.Task, o session
 	case t.process == nil:
 		return nil, ErrNone
 	}
-	now, err := task.Edition(ctx, o.StartLimit, t.modules)
+	now, err := task.Edition(ctx, o.StartLimit)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +140,7 @@ func (ts *Set) ask(ctx context.Context, t *template, task launch.Task, o session
 	}
 	switch {
 	case err == nil:
-		return &Child{p, t.edition, t.modules, t}, nil
+		return &Child{p, t.edition, t}, nil
 	case errors.Is(err, errChildLost):
 		// Another one waits soon.
 		ts.distrust(t, err.Error(), false)
@@ -150,7 +155,7 @@ func (ts *Set) ask(ctx context.Context, t *template, task launch.Task, o session
 	return nil, errAskAgain
 }
 
-// of is the template of a task whose code has the edition, which may still import it, or nil when there is to be none.
+// of is the edition's template, which may still import it, or nil for none.
 func (ts *Set) of(task launch.Task, o session.Options, edition string) *template {
 	key := lineageKey(task, o)
 	ts.mu.Lock()
@@ -189,8 +194,8 @@ func (ts *Set) asked(t *template) {
 	l.used = time.Now()
 }
 
-// makeRoom ends the template that nobody asks and that was used least recently, where there would be one too many with that of l,
-// and forgets what has ended.
+// makeRoom ends the template that nobody asks and that was used least recently, where
+// there would be one too many with that of l, and forgets what has ended.
 func (ts *Set) makeRoom(l *lineage) {
 	live, last := 0, (*lineage)(nil)
 	for key, each := range ts.known {
@@ -220,28 +225,22 @@ func (ts *Set) Share(slots int) {
 	ts.mu.Unlock()
 }
 
-// Child is a process that was forked from a template: of the Edition and with the Modules that the template has imported. The
-// handshake is still to come; Ready or Unready says how it went.
+// Child is a process that was forked from a template of the Edition with the Modules.
+// After the handshake it is Ready or Unready.
 type Child struct {
-	*session.Session
+	Session *session.Session
 	Edition string
-	Modules []string
 	from    *template
 }
 
 // Ready takes down that it got ready.
-func (c *Child) Ready() {
-	ts := c.from.all
-	ts.mu.Lock()
-	c.from.lineage.strikes = 0
-	ts.mu.Unlock()
-}
+func (c *Child) Ready() { c.from.all.trust(c.from) }
 
 // Unready takes down that it did not get ready, as the evidence says.
 func (c *Child) Unready(e *diagnosis.Evidence) {
 	why := e.Message
-	if why == "" && c.Status != nil {
-		why = c.Status.String()
+	if why == "" && c.Session.Process.Status != nil {
+		why = c.Session.Process.Status.String()
 	}
 	c.from.all.distrust(c.from, "a forked process did not get ready: "+why, e.TimedOut)
 }
@@ -251,31 +250,36 @@ func (l *lineage) refused(edition string, now time.Time) bool {
 	return l.refusal != "" && l.edition == edition && (l.until.IsZero() || now.Before(l.until))
 }
 
-// distrust takes down that a child did not get ready; atOnce says that no other is to be tried soon.
-func (ts *Set) distrust(t *template, why string, atOnce bool) {
+// trust notes that a child got ready.
+func (ts *Set) trust(t *template) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	l := t.lineage
-	if l.now != t {
-		return
-	}
-	l.strikes++
-	if atOnce || l.strikes >= strikeLimit {
-		ts.refuseLocked(t, why, true)
-		return
-	}
-	ts.log.Warn("a fresh process could not be forked", zap.String(logkey.Task, t.task.Name), zap.String(logkey.Why, why))
+	t.lineage.strikes = 0
 }
 
-// refuse lets no more be forked of a task and says so once: for a while where what is the matter may pass, else until the task's
-// file changes.
+// distrust notes that a child did not get ready; atOnce forks no other soon.
+func (ts *Set) distrust(t *template, why string, atOnce bool) {
+	ts.mu.Lock()
+	present := t.lineage.now == t
+	if present {
+		t.lineage.strikes++
+	}
+	atOnce = atOnce || t.lineage.strikes >= strikeLimit
+	ts.mu.Unlock()
+	switch {
+	case !present:
+	case atOnce:
+		ts.refuse(t, why, true)
+	default:
+		ts.log.Warn("a fresh process could not be forked", zap.String(logkey.Task, t.task.Name), zap.String(logkey.Why, why))
+	}
+}
+
+// refuse lets no more be forked of a task and says so once: for a while where what is the
+// matter may pass, else until the task's file changes.
 func (ts *Set) refuse(t *template, why string, passes bool) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	ts.refuseLocked(t, why, passes)
-}
-
-func (ts *Set) refuseLocked(t *template, why string, passes bool) {
 	l := t.lineage
 	if l.now != t {
 		return
@@ -300,7 +304,7 @@ func lineageKey(task launch.Task, o session.Options) string {
 	return string(key)
 }
 
-// UnimportedError says that the import of a task failed in its template, a process that has ended.
+// UnimportedError says that a task's import failed in its template, which has ended.
 type UnimportedError struct {
 	Session  *session.Session
 	Evidence diagnosis.Evidence

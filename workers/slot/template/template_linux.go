@@ -19,7 +19,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/logkey"
-	"github.com/gpumux/gpumux/workers/edition"
 	"github.com/gpumux/gpumux/workers/slot/diagnosis"
 	"github.com/gpumux/gpumux/workers/slot/launch"
 	"github.com/gpumux/gpumux/workers/slot/process"
@@ -28,8 +27,8 @@ import (
 
 const possible = true
 
-// template is a process that has imported a task and forks the processes of fresh items. Nothing runs in it. What it forks
-// belongs to the worker, like any task process, and stays when the template ends.
+// template is a process that has imported a task and forks those of fresh items. Nothing
+// runs in it. What it forks belongs to the worker and stays when it ends.
 type template struct {
 	all     *Set
 	lineage *lineage
@@ -39,13 +38,12 @@ type template struct {
 	ctx  context.Context
 	stop context.CancelFunc
 
-	// Set before ready is closed: process is nil when nothing can be forked, failure why the import failed.
+	// Set before ready is closed: process is nil if nothing forks, failure is the import's.
 	ready   chan struct{}
 	process *session.Session
-	modules []string
 	failure *UnimportedError
 	edition string // of what it has imported
-	// lingering is closed when the process was killed and does not end; nobody waits for ready then.
+	// lingering is closed when the killed process does not end.
 	lingering chan struct{}
 
 	mu      sync.Mutex // one request at a time
@@ -54,7 +52,7 @@ type template struct {
 }
 
 func newTemplate(all *Set, l *lineage, task launch.Task, o session.Options) *template {
-	o.Slot = ""
+	o.Name = ""
 	ctx, stop := context.WithCancel(context.Background())
 	return &template{
 		all: all, lineage: l, task: task, o: o,
@@ -81,9 +79,9 @@ func (t *template) live() {
 			idle.Reset(idleLimit)
 			continue
 		case <-idle.C:
-		case <-p.Exited:
-			t.all.log.Warn("a template ended; the next fresh item starts another", zap.String(logkey.Task, t.task.Name), zap.Int(logkey.PID, p.PID),
-				zap.String(logkey.Why, p.Status.String()))
+		case <-p.Process.Exited:
+			t.all.log.Warn("a template ended; the next fresh item starts another", zap.String(logkey.Task, t.task.Name), zap.Int(logkey.PID, p.Process.PID),
+				zap.String(logkey.Why, p.Process.Status.String()))
 		case <-t.ctx.Done():
 		}
 		break
@@ -93,7 +91,7 @@ func (t *template) live() {
 	p.Kill()
 }
 
-// start gives a process that waits for requests. Where there is none, nothing is left of it.
+// start gives a process that waits for requests, or nothing.
 func (t *template) start() *session.Session {
 	began, kills := time.Now(), process.MemoryKills()
 	channel, theirs, err := openChannel()
@@ -108,9 +106,9 @@ func (t *template) start() *session.Session {
 		channel.Close()
 		return nil
 	}
-	p.Patience, p.Lingers = t.o.Patience, sync.OnceFunc(func() {
+	p.Process.Patience, p.Process.Lingers = t.o.Patience, sync.OnceFunc(func() {
 		t.all.log.Error("a killed template does not end; fresh items of its task get a new interpreter each until it does",
-			zap.String(logkey.Task, t.task.Name), zap.Int(logkey.PID, p.PID), zap.String(logkey.Advice, process.LingerHint))
+			zap.String(logkey.Task, t.task.Name), zap.Int(logkey.PID, p.Process.PID), zap.String(logkey.Advice, process.LingerHint))
 		close(t.lingering)
 	})
 	evidence, trace := t.load(p)
@@ -121,8 +119,8 @@ func (t *template) start() *session.Session {
 	if evidence == nil && why == "" {
 		t.channel = channel
 		t.all.log.Info("template ready: fresh items are forked from it", zap.String(logkey.Task, t.task.Name),
-			zap.String(logkey.Device, t.o.Device), zap.Int(logkey.PID, p.PID),
-			zap.String(logkey.Memory, gpumux.Size(resident(p.PID)).String()),
+			zap.String(logkey.Device, t.o.Device), zap.Int(logkey.PID, p.Process.PID),
+			zap.String(logkey.Memory, gpumux.Size(resident(p.Process.PID)).String()),
 			zap.String(logkey.Took, time.Since(began).Round(time.Millisecond).String()))
 		return p
 	}
@@ -141,25 +139,16 @@ func (t *template) start() *session.Session {
 
 // load awaits the import. Evidence says why it did not go well.
 func (t *template) load(p *session.Session) (evidence *diagnosis.Evidence, trace string) {
-	before, err := t.task.Edition(t.ctx, t.o.StartLimit, nil)
+	before, err := t.task.Edition(t.ctx, t.o.StartLimit)
 	if err != nil {
 		return &diagnosis.Evidence{Canceled: true}, ""
 	}
-	ready, evidence, trace := p.Greet(t.ctx)
-	if evidence != nil {
-		return evidence, trace
-	}
-	t.modules = ready.Modules
-	if t.edition, err = t.task.Edition(t.ctx, t.o.StartLimit, t.modules); err != nil {
-		return &diagnosis.Evidence{Canceled: true}, ""
-	}
-	if edition.Shown(t.edition) != before {
-		t.edition = before // nobody knows which text was read; it is outdated already
-	}
-	return nil, ""
+	_, evidence, trace = p.Greet(t.ctx)
+	t.edition = before // if the files change meanwhile, it is outdated already
+	return evidence, trace
 }
 
-// unfit says why a template that has imported its task must not be forked, or "", and whether that may pass.
+// unfit is why a loaded template must not fork, or "", and whether that may pass.
 func (t *template) unfit(p *session.Session, channel *net.UnixConn) (why string, passes bool) {
 	var word [4096]byte
 	channel.SetReadDeadline(time.Now().Add(forkLimit))
@@ -171,7 +160,7 @@ func (t *template) unfit(p *session.Session, channel *net.UnixConn) (why string,
 	if !ok {
 		return strings.TrimPrefix(string(word[:n]), "refused "), false
 	}
-	if why := footprint(procfs, p.PID, strings.Split(before, ","), deviceFiles); why != "" {
+	if why := footprint(procfs, p.Process.PID, strings.Split(before, ","), deviceFiles); why != "" {
 		return why, false
 	}
 	if _, err := channel.Write([]byte("go")); err != nil {
@@ -180,7 +169,7 @@ func (t *template) unfit(p *session.Session, channel *net.UnixConn) (why string,
 	return "", false
 }
 
-// fork lets the template fork a process, and makes it one of the worker's own before it does anything.
+// fork forks a process and makes it the worker's own before it does anything.
 func (t *template) fork(task launch.Task, o session.Options) (*session.Session, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -194,8 +183,8 @@ func (t *template) fork(task launch.Task, o session.Options) (*session.Session, 
 	return session.Adopt(task, o, t.request)
 }
 
-// request hands files to a child of the template: the output, and what becomes its descriptors from 3 on, which are closed here.
-// Gone tells that it lives no more.
+// request hands files to a child of the template: the output, and what becomes its
+// descriptors from 3 on, which are closed here. Gone tells that it lives no more.
 func (t *template) request(mark uint64, output *os.File, files []*os.File, gone <-chan struct{}) (pid int, err error) {
 	fds := []int{int(output.Fd())}
 	for _, file := range files {
@@ -216,7 +205,7 @@ func (t *template) request(mark uint64, output *os.File, files []*os.File, gone 
 		select {
 		case <-read:
 		case <-gone:
-			// Only the child has the other end of its wire: if that is closed, it answered before or never will.
+			// Only the child has the other end: closed, it answered before or never will.
 			lost = true
 			t.channel.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
 			<-read
@@ -241,7 +230,7 @@ func (t *template) request(mark uint64, output *os.File, files []*os.File, gone 
 	return 0, fmt.Errorf("the template could not fork: %s", rest)
 }
 
-// openChannel makes the socket on which a template is asked: one message is one request, with files.
+// openChannel makes a template's socket: one message is one request, with files.
 func openChannel() (*net.UnixConn, *os.File, error) {
 	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

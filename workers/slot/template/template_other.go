@@ -17,7 +17,6 @@ type template struct {
 	o       session.Options
 	ready   chan struct{}
 	process *session.Session
-	modules []string
 	failure *UnimportedError
 	edition string
 

@@ -15,7 +15,7 @@ const (
 	BoardDescriptor = 4
 	// BoardSize is a board's size in bytes.
 	BoardSize = boardHead + 1<<20
-	// boardHead is where records begin; before it are the offsets of what is published and what was read.
+	// boardHead is where records begin, behind the offsets of what is published and read.
 	boardHead = 64
 	// recordHead is the size of a record before its value.
 	recordHead = 56
@@ -25,16 +25,16 @@ const (
 	maxAttempts = 1 << 30
 )
 
-// Board is the worker's end of the memory that it shares with one task process, which puts results there. A nil Board has none. One
-// goroutine uses it. The process can do no more harm there than a wrong result of its own: records are copied before they are
-// checked, and the memory cannot shrink.
+// Board is the worker's end of memory that a task process puts results into. A nil Board
+// has none. One goroutine uses it. The process can do no more harm than a wrong result of
+// its own: records are copied before they are checked, and the memory cannot shrink.
 type Board struct {
 	memory []byte
 	read   uint64
 	list   []Record
 }
 
-// NewBoard reads from memory of BoardSize bytes that is shared with a task process and never shrinks.
+// NewBoard reads from BoardSize bytes that a task process shares.
 func NewBoard(memory []byte) *Board { return &Board{memory: memory} }
 
 // Record is one result on a board. It owns its memory.
@@ -47,14 +47,14 @@ type Record struct {
 	// Busy is how many seconds the item took, Attempts how often it was tried.
 	Busy     float64
 	Attempts int
-	// Ended is when it ended, in seconds of the system's monotonic clock; items of one micro-batch have the same.
+	// Ended is in seconds of the monotonic clock; a micro-batch has one.
 	Ended float64
 	// Out and Peak are as in Results.
 	Out, Peak int64
 }
 
-// Published is the end of the process's records. The process may be writing that memory. On processors that reorder writes, it waits
-// a moment for the earlier ones.
+// Published is the end of the process's records. The process may be writing that memory.
+// On processors that reorder writes, it waits a moment for the earlier ones.
 func (b *Board) Published() uint64 {
 	if b == nil {
 		return 0
@@ -66,8 +66,8 @@ func (b *Board) Published() uint64 {
 	return end
 }
 
-// Read consumes the records up to the offset end, which came from the process or Published. Records before a *ProtocolError are good;
-// after one the board cannot be read. The next Read reuses the list, but not the records' memory.
+// Read consumes the records up to end, as the process or Published told it. Records
+// before a *ProtocolError are good. The next Read reuses the list, not the memory.
 func (b *Board) Read(end uint64) ([]Record, error) {
 	if b == nil {
 		if end > 0 {
@@ -99,7 +99,7 @@ func (b *Board) Read(end uint64) ([]Record, error) {
 	return b.list, err
 }
 
-// records appends the records of a copy from a board to list; the board's memory ended after the byte edge of the copy.
+// records appends the records of a copy; the ring ended at its byte edge.
 func records(list []Record, copied []byte, edge int) ([]Record, error) {
 	for at := 0; at < len(copied); {
 		limit := len(copied)

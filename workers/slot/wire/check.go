@@ -24,7 +24,7 @@ func Check(text []byte) error {
 	return nil
 }
 
-// halfPair reports whether valid JSON has an escape of one half of a surrogate pair without the other.
+// halfPair reports whether valid JSON has one half of a surrogate pair.
 func halfPair(text []byte) bool {
 	for {
 		at := bytes.IndexByte(text, '\\')
@@ -43,7 +43,7 @@ func halfPair(text []byte) bool {
 	}
 }
 
-// surrogate is h or l when text begins with the escape of the high or the low half of a pair, else 0.
+// surrogate is h or l for the escape of a pair's high or low half, else 0.
 func surrogate(text []byte) byte {
 	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' || text[2]|0x20 != 'd' {
 		return 0

@@ -1,16 +1,23 @@
+// Package wire is the protocol between a worker and a task process; see docs/wire.md.
+//
+// It owns the messages, their frames, the board, and Serve, the main loop of a task
+// process in Go. It never decodes an item, starts a process or judges a fault. A Conn
+// stops at its first error.
 package wire
 
 import (
 	"bufio"
 	"encoding/binary"
 	"io"
+	"maps"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 )
 
 const (
-	// startBytes is the memory that a frame gets before its bytes arrive: a garbage length must not cost a gigabyte.
+	// startBytes is a frame's memory before its bytes arrive: garbage must cost little.
 	startBytes = 1 << 20
 	// keepBytes is the largest write buffer that is kept for the next message.
 	keepBytes = 1 << 20
@@ -20,15 +27,16 @@ const (
 
 // Conn is one end of the wire. One goroutine may Read while any number Write.
 //
-// A message that was read belongs to the caller: its items and values are slices of a frame that nothing else uses. Write keeps nothing
-// of its message.
+// A message that was read belongs to the caller: its items and values are slices of a
+// frame that nothing else uses. Write keeps nothing of its message.
 type Conn struct {
 	stream io.ReadWriteCloser
-	parse  func(*header, []byte) (Message, error)
+	// parsers read what the other side says.
+	other   string
+	parsers map[string]parser
 
 	// Only the reading goroutine uses these.
 	reader  *bufio.Reader
-	head    header
 	greeted bool
 	failed  error
 
@@ -38,19 +46,19 @@ type Conn struct {
 
 // NewWorker is the worker's end: it reads what a task process says.
 func NewWorker(stream io.ReadWriteCloser) *Conn {
-	return &Conn{stream: stream, parse: fromProcess, reader: bufio.NewReaderSize(stream, 64<<10)}
+	return &Conn{stream: stream, other: "a task process", parsers: fromProcess, reader: bufio.NewReaderSize(stream, 64<<10)}
 }
 
 // NewProcess is the task process's end: it reads what a worker says.
 func NewProcess(stream io.ReadWriteCloser) *Conn {
-	return &Conn{stream: stream, parse: fromWorker, reader: bufio.NewReaderSize(stream, 64<<10)}
+	return &Conn{stream: stream, other: "a worker", parsers: fromWorker, reader: bufio.NewReaderSize(stream, 64<<10)}
 }
 
 // Close closes the stream, which ends a Read in progress.
 func (c *Conn) Close() error { return c.stream.Close() }
 
-// Read waits for the next message. It returns io.EOF at a clean end of the stream, *VersionError when the first message names another
-// version, *ProtocolError for anything that is no message, and the same error ever after.
+// Read waits for the next message. It returns io.EOF at a clean end, *VersionError for
+// another version, *ProtocolError for what is no message, and the same ever after.
 func (c *Conn) Read() (Message, error) {
 	if c.failed != nil {
 		return nil, c.failed
@@ -72,21 +80,31 @@ func (c *Conn) read() (Message, error) {
 	if line < 0 {
 		return nil, broken("a frame of %d bytes has no header line: %.60q", len(frame), frame)
 	}
-	if err := c.head.decode(frame[:line]); err != nil {
-		return nil, &ProtocolError{Problem: "a header is not the JSON it should be", Err: err}
+	name, err := typeOf(frame[:line])
+	if err != nil {
+		return nil, err
 	}
-	hello := c.head.Type == "hello"
-	if hello == c.greeted {
+	if hello := name == "hello"; hello == c.greeted {
 		if hello {
 			return nil, broken("a second hello")
 		}
-		return nil, broken("the first message is %q; it must be a hello", c.head.Type)
+		return nil, broken("the first message is %q; it must be a hello", name)
 	}
-	if hello && c.head.Version != Version {
-		return nil, &VersionError{Ours: Version, Theirs: c.head.Version}
+	if !c.greeted {
+		var hello struct{ Version int }
+		if err := decode(frame[:line], &hello); err != nil {
+			return nil, err
+		}
+		if hello.Version != Version {
+			return nil, &VersionError{Ours: Version, Theirs: hello.Version}
+		}
 	}
 	c.greeted = true
-	return c.parse(&c.head, frame[line+1:])
+	parse := c.parsers[name]
+	if parse == nil {
+		return nil, broken("%s cannot say %q; it says %s", c.other, name, strings.Join(slices.Sorted(maps.Keys(c.parsers)), ", "))
+	}
+	return parse(frame[:line], frame[line+1:])
 }
 
 // frame reads one frame into memory of its own.
@@ -119,7 +137,7 @@ func (c *Conn) frame() ([]byte, error) {
 	}
 }
 
-// Write sends one message whole. A message that is not valid or larger than MaxFrame is refused before anything is sent.
+// Write sends one message whole, or refuses it before anything is sent.
 func (c *Conn) Write(m Message) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()

@@ -6,11 +6,11 @@ import (
 	"fmt"
 )
 
-// Handler runs one item: raw JSON in, raw JSON out. An error or a panic is the item's fault. The context ends when the
-// worker ends the process.
+// Handler runs one item: raw JSON in, raw JSON out. An error or a panic is the item's
+// fault. The context ends when the worker ends the process.
 type Handler func(ctx context.Context, item json.RawMessage) (json.RawMessage, error)
 
-// Func makes a Handler of a function on Go values. An item that does not fit In is that item's fault.
+// Func makes a Handler of a function. An item that does not fit In is its fault.
 func Func[In, Out any](f func(ctx context.Context, in In) (Out, error)) Handler {
 	return func(ctx context.Context, item json.RawMessage) (json.RawMessage, error) {
 		var in In
@@ -38,7 +38,7 @@ type position struct {
 
 type positionKey struct{}
 
-// Slot is the worker's hello: the Handler's slot, device and budget. ok is false outside of Serve.
+// Slot is the Handler's slot, device and budget. ok is false outside of Serve.
 func Slot(ctx context.Context) (hello Hello, ok bool) {
 	if at, ok := ctx.Value(positionKey{}).(*position); ok {
 		return at.hello, true
@@ -46,7 +46,7 @@ func Slot(ctx context.Context) (hello Hello, ok bool) {
 	return Hello{}, false
 }
 
-// Progress tells the worker how far the item is; value is anything that JSON holds. Outside of Serve it does nothing.
+// Progress reports how far the item is, as JSON. Outside of Serve it does nothing.
 func Progress(ctx context.Context, value any) error {
 	at, ok := ctx.Value(positionKey{}).(*position)
 	if !ok {

@@ -1,52 +1,11 @@
 package wire
 
 import (
-	"bytes"
 	"os"
-	"strconv"
 	"syscall"
-	"time"
 )
 
-const (
-	// peakItem is how long an item takes for its peak to be its own; of shorter ones, one in peakEvery has the peak of all.
-	peakItem  = 20 * time.Millisecond
-	peakEvery = 50 * time.Millisecond
-)
-
-// peaks measures the items of this process with the kernel's high-water mark of its resident memory. The worker does not do it: it
-// would wait for the lock of the process's memory.
-type peaks struct {
-	supported bool
-	due       time.Time
-}
-
-// measure is the peak in bytes of an item that has just ended, or 0 when it is not measured.
-func (p *peaks) measure(began time.Time) int64 {
-	ended := time.Now()
-	if !p.supported || ended.Before(p.due) && ended.Sub(began) < peakItem {
-		return 0
-	}
-	p.due = ended.Add(peakEvery)
-	peak := resetPeak()
-	p.supported = peak > 0
-	return peak
-}
-
-// resetPeak is the high-water mark, which starts anew.
-func resetPeak() int64 {
-	status, _ := os.ReadFile("/proc/self/status")
-	_, rest, _ := bytes.Cut(status, []byte("\nVmHWM:"))
-	kib, _, _ := bytes.Cut(rest, []byte(" kB"))
-	most, err := strconv.ParseInt(string(bytes.TrimSpace(kib)), 10, 64)
-	// 5 resets the mark and nothing else.
-	if err != nil || os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) != nil {
-		return 0
-	}
-	return most << 10
-}
-
-// output tells how much the process has printed, where standard output is a file. The worker cuts the output per item with it.
+// output tells how much was printed, so that the worker can cut it per item.
 type output struct {
 	file *os.File
 	size int64

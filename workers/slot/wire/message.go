@@ -16,58 +16,45 @@ const (
 	Descriptor = 3
 )
 
-// Message is one of Hello, Run, Next, Trim and Stop (from the worker), or ProcessHello, Ready, Results, Posted, Fault,
-// ProgressReport, Kept, Trimmed and Cap (from the task process).
+// Message is one of Hello, Run, Next, Trim and Stop (from the worker), or one of the
+// others (from the task process). docs/wire.md says what each field means.
 type Message interface{ kind() string }
 
 // Hello is the worker's first message: which task, and the slot it runs in.
 type Hello struct {
-	Version int `json:"version"`
-	// Task is the task's name; Target is where its code is, such as embed.py:embed, relative to Dir.
-	Task   string `json:"task"`
-	Target string `json:"target"`
-	Dir    string `json:"dir"`
-	// Own asks the process to refuse a function that the target's module has from elsewhere.
-	Own bool `json:"own,omitempty"`
-	// Slot is pool/number, Device the device's UUID or "CPU".
-	Slot   string `json:"slot"`
-	Device string `json:"device"`
-	// Memory is the slot's budget in bytes; 0 means none.
-	Memory int64       `json:"memory"`
-	Mode   gpumux.Mode `json:"mode"`
-	// Board is the size in bytes of the board that the process inherited; 0 means that it has none.
-	Board int64 `json:"board,omitempty"`
-	// Room is how many bytes of each device the budget leaves for a framework's allocations; 0 means that nothing limits them.
-	Room int64 `json:"room,omitempty"`
-	// Lease names the lease that the process belongs to, whose calls may keep residents; Host is for their handles. Empty: no lease.
-	// Rebuilt says that a handle of an earlier process of the lease stands for the resident with the same key.
-	Lease   string `json:"lease,omitempty"`
-	Host    string `json:"host,omitempty"`
-	Rebuilt bool   `json:"rebuilt,omitempty"`
+	Version int         `json:"version"`
+	Task    string      `json:"task"`
+	Target  string      `json:"target"`
+	Dir     string      `json:"dir"`
+	Own     bool        `json:"own,omitempty"`
+	Slot    string      `json:"slot"`
+	Device  string      `json:"device"`
+	Memory  int64       `json:"memory"`
+	Mode    gpumux.Mode `json:"mode"`
+	Board   int64       `json:"board,omitempty"`
+	Room    int64       `json:"room,omitempty"`
+	Lease   string      `json:"lease,omitempty"`
+	Host    string      `json:"host,omitempty"`
+	Rebuilt bool        `json:"rebuilt,omitempty"`
 }
 
-// Run asks for items, in order. The process answers each with a Results or a Fault before it starts the next. After a Fault it waits
-// for Next.
+// Run asks for items, in order. The process answers each before it starts the next, and
+// waits for Next after a Fault. Runs are numbered from 1.
 type Run struct {
-	// Run numbers the runs of one process from 1.
-	Run int64 `json:"run"`
-	// Attempts is how often an item that raises is tried; 0 means once.
+	Run      int64             `json:"run"`
 	Attempts int               `json:"attempts"`
 	Items    []json.RawMessage `json:"items"`
-	// Target is the function to call, found as that of Hello. Empty: that of Hello. Only the process of a lease is told another.
-	Target string `json:"target,omitempty"`
-	// Task is the name of the task that Target belongs to.
-	Task string `json:"task,omitempty"`
-	// Folder is where the items may leave files, each in the folder <run>-<n> there that the process makes. Empty: they may leave none.
-	Folder string `json:"folder,omitempty"`
+	Target   string            `json:"target,omitempty"`
+	Task     string            `json:"task,omitempty"`
+	Folder   string            `json:"folder,omitempty"`
 }
 
-// Next lets the process go on after a Fault: a worker that ends the process instead does so before another item begins. It also
-// answers Results and Posted that wait, when the board is read.
+// Next lets the process go on after a Fault, if it is not ended instead, and after
+// Results and Posted that wait, when the board is read.
 type Next struct{}
 
-// Trim asks the process to free memory that it does not need, once it has answered all its items. Only a process whose Ready says so
-// understands it.
+// Trim asks a process whose Ready says so to free memory, once it has answered all its
+// items.
 type Trim struct{}
 
 // Stop asks the process to finish and exit 0. The end of the stream means the same.
@@ -75,53 +62,48 @@ type Stop struct{}
 
 // ProcessHello is the process's first message.
 type ProcessHello struct {
-	Version int `json:"version"`
-	PID     int `json:"pid"`
-	// Runtime is for people, such as "python 3.11.7".
+	Version int    `json:"version"`
+	PID     int    `json:"pid"`
 	Runtime string `json:"runtime"`
 }
 
 // Ready says that the task is loaded.
 type Ready struct {
-	// Batch is the most items that the task takes in one call; 0 means that it takes single items.
-	Batch int `json:"batch"`
-	// Trim says that the process understands Trim.
-	Trim bool `json:"trim,omitempty"`
-	// Modules are the files of the loaded modules beside the task and its own, where that can be told.
-	Modules []string `json:"modules,omitempty"`
+	Batch int  `json:"batch"`
+	Trim  bool `json:"trim,omitempty"`
 }
 
-// Results are the values of consecutive items of a run.
+// Results are the values of consecutive items of a run. Each field but N has one entry
+// per value, or belongs to all of them; nil Attempts and Kinds are 1 and JSON.
 type Results struct {
-	Run int64 `json:"run"`
-	// N is the position in the run of the first value, from 0.
-	N int `json:"n"`
-	// Values are JSON, or what their Kinds make of them; nil Kinds mean JSON alone.
-	Values []json.RawMessage `json:"values"`
-	Kinds  []Kind            `json:"kinds,omitempty"`
-	// Busy is how many seconds each took; a micro-batch shares its time out evenly. It travels with microseconds.
-	Busy []float64 `json:"busy"`
-	// Attempts is how often each was tried; nil means once each.
-	Attempts []int `json:"attempts,omitempty"`
-	// Out is the size of the file behind standard output after the items, where the process appends to a file; 0 means that nothing
-	// was printed since the last message. What lies before it belongs to these items.
-	Out int64 `json:"out,omitempty"`
-	// Peak is the most that was needed at once since the last peak, in bytes; 0 means that it was not measured. On the CPU it is the
-	// resident memory of the process without its descendants, on a device what was live in the frameworks' allocators.
-	Peak int64 `json:"peak,omitempty"`
-	// Board is the end of the board when this was sent: what lies before it comes first. 0 means that it was never used.
-	Board uint64 `json:"board,omitempty"`
-	// Wait asks for a Next.
-	Wait bool `json:"wait,omitempty"`
-	// Allocators are measured with Peak; nil means that nothing new is told.
-	Allocators *Allocators `json:"allocators,omitempty"`
-	// Files are the names of those that the one item left in its folder.
-	Files []string `json:"files,omitempty"`
+	Run        int64             `json:"run"`
+	N          int               `json:"n"`
+	Values     []json.RawMessage `json:"values"`
+	Kinds      []Kind            `json:"kinds,omitempty"`
+	Busy       []float64         `json:"busy"`
+	Attempts   []int             `json:"attempts,omitempty"`
+	Out        int64             `json:"out,omitempty"`
+	Peak       int64             `json:"peak,omitempty"`
+	Board      uint64            `json:"board,omitempty"`
+	Wait       bool              `json:"wait,omitempty"`
+	Allocators *Allocators       `json:"allocators,omitempty"`
+	Files      []string          `json:"files,omitempty"`
 }
 
-// Allocators is what the allocators of the process's frameworks say about the devices of its slot, in bytes.
+// Records are the results one by one. They ended together.
+func (r *Results) Records() []Record {
+	list := make([]Record, len(r.Values))
+	for i, value := range r.Values {
+		list[i] = Record{Run: r.Run, N: r.N + i, Value: value, Busy: r.Busy[i], Out: r.Out, Peak: r.Peak}
+		if r.Kinds != nil {
+			list[i].Kind = r.Kinds[i]
+		}
+	}
+	return list
+}
+
+// Allocators is what frameworks hold on the slot's devices, in bytes.
 type Allocators struct {
-	// Live is what values occupy, Reserved what the allocators have taken, Spare what a Trim gives back of it.
 	Live     int64 `json:"live"`
 	Reserved int64 `json:"reserved"`
 	Spare    int64 `json:"spare"`
@@ -129,22 +111,17 @@ type Allocators struct {
 
 // Posted says that there are results on the board.
 type Posted struct {
-	// Board, Wait and Allocators are as in Results.
 	Board      uint64      `json:"board"`
 	Wait       bool        `json:"wait,omitempty"`
 	Allocators *Allocators `json:"allocators,omitempty"`
 }
 
-// Fault says that an item raised or, with Run 0, that the task could not be loaded and the process exits.
+// Fault says that an item raised or, with Run 0, that the task does not load.
 type Fault struct {
-	Run int64 `json:"run,omitempty"`
-	// N is the item's position in the run.
-	N int `json:"n,omitempty"`
-	// Attempts is how often the item was tried; 0 means once.
-	Attempts int `json:"attempts,omitempty"`
-	// Busy is how many seconds all attempts took.
-	Busy float64 `json:"busy,omitempty"`
-	// Out, Peak, Board and Allocators are as in Results.
+	Run        int64       `json:"run,omitempty"`
+	N          int         `json:"n,omitempty"`
+	Attempts   int         `json:"attempts,omitempty"`
+	Busy       float64     `json:"busy,omitempty"`
 	Out        int64       `json:"out,omitempty"`
 	Peak       int64       `json:"peak,omitempty"`
 	Board      uint64      `json:"board,omitempty"`
@@ -152,16 +129,13 @@ type Fault struct {
 	Allocators *Allocators `json:"allocators,omitempty"`
 }
 
-// Raised is an exception, not yet classified.
+// Raised is an exception, not yet classified. Its Chain led to it, nearest first.
 type Raised struct {
-	// Class is the exception's class with its module, such as ValueError or torch.OutOfMemoryError.
-	Class     string `json:"class"`
-	Message   string `json:"message"`
-	Traceback string `json:"traceback,omitempty"`
-	// Chain are the exceptions that led to this one, nearest first.
-	Chain []Cause `json:"chain,omitempty"`
-	// Code is the device runtime's own number where the exception carries one, such as CUDA's 2; 0 means none.
-	Code int `json:"code,omitempty"`
+	Class     string  `json:"class"`
+	Message   string  `json:"message"`
+	Traceback string  `json:"traceback,omitempty"`
+	Chain     []Cause `json:"chain,omitempty"`
+	Code      int     `json:"code,omitempty"`
 }
 
 // Cause is one exception of a chain.
@@ -175,11 +149,10 @@ type ProgressReport struct {
 	Run   int64           `json:"run"`
 	N     int             `json:"n"`
 	Value json.RawMessage `json:"value"`
-	// Board is as in Results.
-	Board uint64 `json:"board,omitempty"`
+	Board uint64          `json:"board,omitempty"`
 }
 
-// Kept says how many residents the process has now, and their bytes. It comes before the answer of the item that changed them.
+// Kept says how many residents the process has now, before the item's answer.
 type Kept struct {
 	Count int   `json:"count"`
 	Bytes int64 `json:"bytes"`
@@ -187,22 +160,16 @@ type Kept struct {
 
 // Trimmed answers a Trim.
 type Trimmed struct {
-	// Busy is how many seconds it took.
-	Busy float64 `json:"busy"`
-	// Allocators is what they hold afterwards; nil means that none has begun.
+	Busy       float64     `json:"busy"`
 	Allocators *Allocators `json:"allocators,omitempty"`
 }
 
-// Cap says, whenever a framework begins to use the slot's device, whether the framework's own limit holds.
+// Cap says whether a framework's own limit holds when it begins to use the device.
 type Cap struct {
-	// Framework is torch, cupy, jax or tensorflow.
 	Framework string `json:"framework"`
-	// Error says why the limit does not hold. Empty: it was tried and holds.
-	Error string `json:"error,omitempty"`
-	// Reserved are the bytes that frameworks' allocators hold on all devices of the slot.
-	Reserved int64 `json:"reserved,omitempty"`
-	// Wait says that the process waits for Next, so that its memory beside Reserved can be measured.
-	Wait bool `json:"wait,omitempty"`
+	Error     string `json:"error,omitempty"`
+	Reserved  int64  `json:"reserved,omitempty"`
+	Wait      bool   `json:"wait,omitempty"`
 }
 
 func (Hello) kind() string          { return "hello" }
@@ -220,7 +187,7 @@ func (Kept) kind() string           { return "kept" }
 func (Trimmed) kind() string        { return "trimmed" }
 func (Cap) kind() string            { return "cap" }
 
-// VersionError says that the two sides speak different versions. Nothing but the hello was exchanged.
+// VersionError says that the two sides speak different versions.
 type VersionError struct{ Ours, Theirs int }
 
 // Error names both versions and what to do.
@@ -229,7 +196,7 @@ func (e *VersionError) Error() string {
 		e.Ours, e.Theirs)
 }
 
-// ProtocolError says how the other side broke the protocol. The stream cannot be used any more.
+// ProtocolError says how the other side broke the protocol. The stream is lost.
 type ProtocolError struct {
 	Problem string
 	// Err is the cause where there is one: io.ErrUnexpectedEOF when a frame was cut short.

@@ -9,11 +9,11 @@ import (
 	"syscall"
 )
 
-// Pair makes the two ends of a wire: the worker's, and the one that the task process inherits as Descriptor (the first of exec.Cmd's
-// ExtraFiles). Neither leaks into other processes. The caller closes process once the task process has started; otherwise the stream
-// never ends.
+// Pair makes the two ends of a wire: the worker's, and the one that the process inherits
+// as Descriptor. Neither leaks into other processes. The caller closes process once it
+// has started; otherwise the stream never ends.
 func Pair() (worker *net.UnixConn, process *os.File, err error) {
-	// The lock keeps a process that starts now from inheriting the ends before they are close-on-exec.
+	// The lock keeps a process that starts now from inheriting the ends.
 	syscall.ForkLock.RLock()
 	ends, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 	if err == nil {
@@ -33,8 +33,8 @@ func Pair() (worker *net.UnixConn, process *os.File, err error) {
 	return worker, process, nil
 }
 
-// Pipes makes the two ends of a wire of two pipes, for a process that cannot use a socket which it inherits: it reads from the first of
-// its files and writes to the second. Else they are as Pair's.
+// Pipes makes a wire of two pipes, for a process that cannot use a socket: it reads from
+// the first of its files and writes to the second.
 func Pipes() (worker io.ReadWriteCloser, process []*os.File, err error) {
 	read, theirWrite, err := os.Pipe()
 	if err != nil {
@@ -64,7 +64,7 @@ func (p pipes) Write(b []byte) (int, error) { return p.write.Write(b) }
 
 func (p pipes) Close() error { return errors.Join(p.File.Close(), p.write.Close()) }
 
-// stream takes a socket over from file, which is closed; the new descriptor is close-on-exec.
+// stream takes over a socket from file, which is closed.
 func stream(file *os.File) (*net.UnixConn, error) {
 	conn, err := net.FileConn(file)
 	file.Close()

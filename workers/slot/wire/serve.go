@@ -19,9 +19,10 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// Serve is the main of a task process written in Go: it runs the worker's items with the handler that the worker names, by target or
-// else by task name. It returns nil when the worker says stop or is gone, and an error when ctx ends, SIGTERM comes or the wire
-// breaks. Main should exit with a status other than 0 on an error.
+// Serve is the main of a task process written in Go: it runs the worker's items with the
+// handler named by target or task. It returns nil when the worker says stop or is gone,
+// and an error when ctx ends, SIGTERM comes or the wire breaks. Main should then exit
+// with a status other than 0.
 //
 //	func main() {
 //		err := wire.Serve(context.Background(), map[string]wire.Handler{"embed": wire.Func(embed)})
@@ -55,7 +56,7 @@ func serve(ctx context.Context, socket io.ReadWriteCloser, handlers map[string]H
 	return err
 }
 
-// converse speaks the protocol until stop or the end of the stream, both io.EOF, or another error.
+// converse speaks until stop or the end of the stream, both io.EOF, or another error.
 func converse(ctx context.Context, conn *Conn, handlers map[string]Handler) error {
 	if err := conn.Write(ProcessHello{Version: Version, PID: os.Getpid(), Runtime: runtime.Version()}); err != nil {
 		return err
@@ -80,7 +81,7 @@ func converse(ctx context.Context, conn *Conn, handlers map[string]Handler) erro
 	if err := conn.Write(Ready{Trim: true}); err != nil {
 		return err
 	}
-	p := &process{conn: conn, hello: hello, handler: handler, output: openOutput(), peaks: peaks{supported: hello.Device == "CPU"}}
+	p := &process{conn: conn, hello: hello, handler: handler, output: openOutput()}
 	defer p.output.close()
 	for {
 		m, err := p.next()
@@ -109,7 +110,6 @@ type process struct {
 	hello   Hello
 	handler Handler
 	output  *output
-	peaks   peaks
 	queue   []Message // read while a fault waited for its Next
 }
 
@@ -138,7 +138,7 @@ func (p *process) run(ctx context.Context, run Run) error {
 	return nil
 }
 
-// awaitNext follows a fault, after which the worker may end this process: no item begins before Next.
+// awaitNext follows a fault: no item begins before Next.
 func (p *process) awaitNext() error {
 	for {
 		m, err := p.conn.Read()
@@ -167,9 +167,9 @@ func (p *process) answer(ctx context.Context, item json.RawMessage, run Run, n i
 		if err != nil && attempt < run.Attempts && ctx.Err() == nil {
 			continue
 		}
-		busy, out, peak := time.Since(begin).Seconds(), p.output.grown(), p.peaks.measure(begin)
-		f := Fault{Run: run.Run, N: n, Busy: busy, Out: out, Peak: peak}
-		r := Results{Run: run.Run, N: n, Values: []json.RawMessage{value}, Busy: []float64{busy}, Out: out, Peak: peak}
+		busy, out := time.Since(begin).Seconds(), p.output.grown()
+		f := Fault{Run: run.Run, N: n, Busy: busy, Out: out}
+		r := Results{Run: run.Run, N: n, Values: []json.RawMessage{value}, Busy: []float64{busy}, Out: out}
 		if attempt > 1 {
 			f.Attempts, r.Attempts = attempt, []int{attempt}
 		}

@@ -38,17 +38,6 @@ func TestMain(m *testing.M) {
 			_, err := fmt.Println("item", x)
 			return x, err
 		}),
-		"hold": Func(func(_ context.Context, mib int) (int, error) {
-			block, err := syscall.Mmap(-1, 0, mib<<20, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
-			if err != nil {
-				return 0, err
-			}
-			for i := 0; i < len(block); i += os.Getpagesize() {
-				block[i] = 1
-			}
-			time.Sleep(2 * peakItem) // it is measured, however fast the machine
-			return mib, syscall.Munmap(block)
-		}),
 		"nothing": func(context.Context, json.RawMessage) (json.RawMessage, error) { return nil, nil },
 		"where": Func(func(ctx context.Context, x int) (string, error) {
 			hello, ok := Slot(ctx)
@@ -140,21 +129,6 @@ func TestServe_RunsItemsAndStops(t *testing.T) {
 	require.NoError(t, p.cmd.Wait())
 }
 
-func TestServe_TellsThePeakOfEachItem(t *testing.T) {
-	p := start(t, "hold")
-	require.Equal(t, Ready{Trim: true}, p.next(t))
-	sizes := []int64{100, 20, 60}
-	require.NoError(t, p.Write(Run{Run: 1, Items: raws("100", "20", "60")}))
-	var peaks []int64
-	for range sizes {
-		peaks = append(peaks, p.next(t).(Results).Peak)
-	}
-	for i, size := range sizes {
-		require.Positive(t, peaks[i])
-		require.InDelta(t, (size-20)<<20, peaks[i]-peaks[1], 8<<20, "item %d of %v", i, peaks)
-	}
-}
-
 func TestServe_WaitsForNextAfterAFault(t *testing.T) {
 	p := start(t, "print")
 	require.Equal(t, Ready{Trim: true}, p.next(t))
@@ -197,7 +171,7 @@ func TestServe_UnknownTaskListsTheKnown(t *testing.T) {
 	p := start(t, "dubble")
 	f := p.next(t).(Fault)
 	require.Equal(t, "bad_input", f.Raised.Class)
-	require.Equal(t, `this program has no task "dubble"; it has: child, double, fail, hold, nothing, panic, print, third, wait, where`, f.Raised.Message)
+	require.Equal(t, `this program has no task "dubble"; it has: child, double, fail, nothing, panic, print, third, wait, where`, f.Raised.Message)
 	_, err := p.Read()
 	require.Equal(t, io.EOF, err)
 	require.Error(t, p.cmd.Wait())

@@ -15,7 +15,7 @@ const (
 	JSON Kind = iota
 	// Bytes become a string in base64.
 	Bytes
-	// Array is numbers behind a description of their type and shape; they become nested lists.
+	// Array is numbers behind their type and shape; they become nested lists.
 	Array Kind = arrays.OneArray
 	// Mixed is JSON with arrays in it.
 	Mixed Kind = arrays.Mixed
@@ -24,7 +24,7 @@ const (
 // maxText is the most bytes of JSON that a value may become.
 const maxText = 1 << 30
 
-// Text is the JSON of a value. A *ProtocolError says what is wrong with it; JSON is passed as it is.
+// Text is the JSON of a value. A *ProtocolError says what is wrong with it.
 func (k Kind) Text(value []byte) (json.RawMessage, error) {
 	switch k {
 	case JSON:

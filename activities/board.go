@@ -1,0 +1,48 @@
+package activities
+
+import (
+	"iter"
+
+	"github.com/gpumux/gpumux/internal/contract"
+)
+
+// board has the items of a chunk, and says which of them need not run.
+type board struct {
+	// items are the chunk's. before[i] is how many of them lie before run i.
+	items  contract.Runs
+	before []int64
+	// done marks the items that need not run, by position in the chunk.
+	done []bool
+}
+
+func newBoard(items contract.Runs) board {
+	b, n := board{items: items}, int64(0)
+	for _, run := range items {
+		b.before = append(b.before, n)
+		n += run.Len()
+	}
+	b.done = make([]bool, n)
+	return b
+}
+
+// at is an item's position in the chunk.
+func (b *board) at(index int64) (int64, bool) {
+	run, inside := b.items.Find(index)
+	if !inside {
+		return 0, false
+	}
+	return b.before[run] + index - b.items[run].Start, true
+}
+
+// open are the positions and indices of those of the items that may still have to run.
+func (b *board) open(among contract.Runs) iter.Seq2[int64, int64] {
+	return func(yield func(at, index int64) bool) {
+		for _, run := range among {
+			for index := run.Start; index < run.End; index++ {
+				if at, ok := b.at(index); ok && !b.done[at] && !yield(at, index) {
+					return
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package activities
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/objects"
+	"github.com/gpumux/gpumux/store"
+)
+
+// retryDelay is the pause before a chunk is tried again after a death. It is short: the
+// slot is clean again by then.
+const retryDelay = 20 * time.Millisecond
+
+// handBack is how long a chunk waits for a slot before the server hands it on: by then
+// the slots are held longer than expected.
+const handBack = 500 * time.Millisecond
+
+// busy is the error with which it goes back. That is no failure, so nothing is logged.
+func busy() error {
+	fault := &gpumux.Fault{Kind: gpumux.Canceled, Op: "start", Message: ErrBusy.Error() + "; the chunk goes on elsewhere"}
+	return failure(fault, temporal.ApplicationErrorOptions{NextRetryDelay: retryDelay, Category: temporal.ApplicationErrorCategoryBenign})
+}
+
+// retry is the error after which Temporal runs the chunk again from its first unfinished
+// item.
+func retry(fault *gpumux.Fault, delay time.Duration) error {
+	return failure(fault, temporal.ApplicationErrorOptions{NextRetryDelay: delay})
+}
+
+// final is the error that ends the map.
+func final(fault *gpumux.Fault) error {
+	return failure(fault, temporal.ApplicationErrorOptions{NonRetryable: true})
+}
+
+// failure is a fault as an error of an activity.
+func failure(fault *gpumux.Fault, o temporal.ApplicationErrorOptions) error {
+	o.Details = []any{*fault}
+	return temporal.NewApplicationErrorWithOptions(fault.Error(), string(fault.Kind), o)
+}
+
+// badInput is final for an input that can never work.
+func badInput(err error, hint string) error {
+	return final(&gpumux.Fault{Kind: gpumux.BadInput, Op: "start", Message: err.Error(), Hint: hint})
+}
+
+// classify makes an error final if trying again cannot help: mistakes in a file or a
+// name, a folder or store of others, wrong keys.
+func classify(err error) error {
+	var file *store.SourceError
+	var name *store.NameError
+	var owner *store.OwnerError
+	var key *store.KeyError
+	if errors.As(err, &file) || errors.As(err, &name) || errors.As(err, &owner) || errors.As(err, &key) ||
+		errors.Is(err, syscall.ENAMETOOLONG) {
+		return badInput(err, "")
+	}
+	if errors.As(err, new(*objects.DamageError)) {
+		return badInput(err, "delete it, and put it there again")
+	}
+	if errors.Is(err, syscall.ENOTDIR) {
+		return badInput(err, "an object lies where a folder is to be; name another output")
+	}
+	return err
+}
+
+// largestResult is the most bytes of one result that can travel inline at all.
+const largestResult = 1 << 20
+
+// tooLarge is the fault of a result that cannot travel inline.
+func tooLarge(task string, bytes int) *gpumux.Fault {
+	return &gpumux.Fault{
+		Kind: gpumux.TaskError, Op: "run", Task: task,
+		Message: fmt.Sprintf("the result has %s, more than the %s that travel inline", gpumux.Size(bytes), gpumux.Size(largestResult)),
+		Hint:    "run the map over a source in the store (gpumux.Map, MapSource), or write large results to a file and return its path",
+	}
+}

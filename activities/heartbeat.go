@@ -1,0 +1,35 @@
+package activities
+
+import (
+	"context"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/gpumux/gpumux/internal/contract"
+)
+
+// heartbeat sends heartbeats with the same details until stopped.
+func heartbeat(ctx context.Context, details ...any) (stop func()) {
+	return every(func() time.Duration { return contract.HeartbeatEvery }, func() { activity.RecordHeartbeat(ctx, details...) })
+}
+
+// every calls f after each pause until stopped; stopping waits for a call under way.
+func every(pause func() time.Duration, f func()) (stop func()) {
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		next := time.NewTimer(pause())
+		defer next.Stop()
+		for {
+			select {
+			case <-next.C:
+			case <-quit:
+				return
+			}
+			f()
+			next.Reset(pause())
+		}
+	}()
+	return func() { close(quit); <-done }
+}

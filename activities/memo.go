@@ -1,0 +1,107 @@
+package activities
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/store"
+)
+
+const (
+	// deadlyAlone is how often an item may end a process in which nothing else ran, before
+	// the end is its own fault.
+	deadlyAlone = 2
+	// maxSpared is how often in a row a chunk is tried again for what no item is to blame
+	// for, before it is booked like any fault. With Temporal's growing delay that takes
+	// about four minutes.
+	maxSpared = 30
+)
+
+// memo is what one attempt at a chunk leaves to the next one in its heartbeat.
+type memo struct {
+	// Results are the finished items of a chunk whose results travel inline.
+	Results []gpumux.Result `json:"results,omitempty"`
+	// Suspects are the items that a process ended with.
+	Suspects map[int64]suspect `json:"suspects,omitempty"`
+	// Written is where this attempt and those before store what finishes.
+	Written []store.Written `json:"written,omitempty"`
+	// Hunt is how many of the chunk's items, from its first on, hold the one that ended its
+	// process together with others in a micro-batch. They are run in halves until it is
+	// found. 0 means none.
+	Hunt int64 `json:"hunt,omitempty"`
+	// Escalate are the items that need the next rung.
+	Escalate contract.Runs `json:"escalate,omitempty"`
+	// Again are the items that raised and are to be tried after a pause.
+	Again  contract.Runs `json:"again,omitempty"`
+	Starts int           `json:"starts,omitempty"`
+	// Spared is how often in a row the worker or its device failed and no item finished.
+	// Avoid are the devices that may be to blame for the deaths since an item finished.
+	Spared int      `json:"spared,omitempty"`
+	Avoid  []string `json:"avoid,omitempty"`
+	// Edition is the edition of the code that items have run with, Elsewhere how often a
+	// worker did not have it.
+	Edition   string `json:"edition,omitempty"`
+	Elsewhere int    `json:"elsewhere,omitempty"`
+	// Peak is what the finished items held.
+	Peak *gpumux.Peaks `json:"peak,omitempty"`
+	// Waiting says why nothing moves, for people who look at the pending activity.
+	Waiting string `json:"waiting,omitempty"`
+}
+
+// suspect is the deaths that an item may have caused.
+type suspect struct {
+	// Alone counts the processes that it ended with no other item in them.
+	Alone int `json:"alone"`
+	// Tries counts all processes that ended with it.
+	Tries int `json:"tries,omitempty"`
+	// Memory says that the last one ended for want of memory.
+	Memory bool `json:"memory,omitempty"`
+}
+
+// knowsDeaths reports whether something of it would be lost with a chunk that is handed
+// back.
+func (m memo) knowsDeaths() bool {
+	return len(m.Suspects) > 0 || m.Hunt > 0 || m.Starts > 0 || m.Spared > 0
+}
+
+// suspect notes the device of a fault that may be the device's.
+func (m *memo) suspect(fault *gpumux.Fault) {
+	if fault.Suspect && !slices.Contains(m.Avoid, fault.Device) {
+		m.Avoid = append(m.Avoid, fault.Device)
+	}
+}
+
+// accuse counts a death against an item.
+func (m *memo) accuse(index int64, fault *gpumux.Fault) suspect {
+	s := m.Suspects[index]
+	s.Memory = fault.Kind.Memory()
+	s.Tries++
+	if fault.Alone {
+		s.Alone++
+	}
+	m.Suspects[index] = s
+	return s
+}
+
+// absolve notes that an item ran, so that nothing is held against it, or its device, any
+// more.
+func (m *memo) absolve(index int64) {
+	m.Spared, m.Avoid = 0, nil
+	delete(m.Suspects, index)
+}
+
+// clone shares nothing that changes.
+func (m memo) clone() memo {
+	m.Results, m.Escalate, m.Again = slices.Clone(m.Results), slices.Clone(m.Escalate), slices.Clone(m.Again)
+	m.Written, m.Avoid, m.Suspects = slices.Clone(m.Written), slices.Clone(m.Avoid), maps.Clone(m.Suspects)
+	return m
+}
+
+// stream takes results on their way into the store, and lets them be written when it is
+// released.
+type stream interface {
+	Put(gpumux.Result)
+	Release()
+}

@@ -1,0 +1,95 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/worker"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/activities/record"
+	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/store"
+)
+
+const (
+	// maxElsewhere is how often work of another edition of the code is handed on.
+	maxElsewhere = 30
+	// elsewhereDelay is the first pause before that; it grows up to maxElsewhereDelay.
+	elsewhereDelay, maxElsewhereDelay = 100 * time.Millisecond, 2 * time.Second
+)
+
+// Pool serves the queue of one pool, or of one device of it.
+type Pool struct {
+	Runner Runner
+	Store  *store.Store
+	// Recorders are shared by all pools of a worker.
+	Recorders *record.Recorders
+	// The map sizes its window by Worker and Slots. The number of slots may change. Nil
+	// tells the map nothing.
+	Worker string
+	Slots  func() int
+	// Edition is that of a task's code, or a *gpumux.Fault for an unknown task.
+	Edition func(task string) (string, error)
+	// Contact is how long items run on without the server. Default: contract.Contact.
+	Contact gpumux.Duration
+	// Workers is how many workers serve the queue; 0: not known. Default: this one.
+	Workers func(ctx context.Context) int
+	// Log is for what people should know of faults. Default: the SDK's.
+	Log log.Logger
+	// Saving is called when a chunk needs no slot any more, and what it returns when the
+	// chunk is over. Default: nobody is told.
+	Saving func() (saved func())
+	// Doubt reports whether the server may have given a chunk which arrives now to another
+	// worker already. Then the activity asks the server before items run. Default: never.
+	Doubt func() bool
+}
+
+// Register registers RunChunk, FindEdition and Reduce.
+func (p *Pool) Register(r worker.ActivityRegistry) {
+	r.RegisterActivityWithOptions(checked(p.RunChunk), activity.RegisterOptions{Name: contract.RunChunk})
+	r.RegisterActivityWithOptions(checked(p.FindEdition), activity.RegisterOptions{Name: contract.FindEdition})
+	r.RegisterActivityWithOptions(checked(p.Reduce), activity.RegisterOptions{Name: contract.Reduce})
+}
+
+// doubted asks the server with a heartbeat whether an activity is still this worker's, if
+// that is in doubt. A heartbeat returns when the server has answered. A refusal ends ctx.
+func (p *Pool) doubted(ctx context.Context, beat func()) error {
+	if p.Doubt == nil || !p.Doubt() {
+		return nil
+	}
+	beat()
+	return context.Cause(ctx)
+}
+
+// FindEdition says which edition of a task's code this worker has.
+func (p *Pool) FindEdition(ctx context.Context, in contract.EditionInput) (contract.Edition, error) {
+	edition, err := p.Edition(in.Task)
+	var fault *gpumux.Fault
+	if errors.As(err, &fault) {
+		return contract.Edition{}, final(fault)
+	}
+	if err != nil {
+		return contract.Edition{}, err
+	}
+	found := contract.Edition{Edition: edition, Contact: p.Contact}
+	if p.Workers != nil && p.Slots != nil {
+		found.Slots = p.Workers(ctx) * p.Slots()
+	}
+	return found, nil
+}
+
+// elsewhere is the error for work of an edition that this worker does not have. Another
+// worker may have it, so the work is tried again some times, unless this worker is the
+// only one.
+func (p *Pool) elsewhere(ctx context.Context, fault *gpumux.Fault, tries int) error {
+	if tries >= maxElsewhere || p.Workers == nil || p.Workers(ctx) == 1 {
+		return final(fault)
+	}
+	activity.GetLogger(ctx).Warn("the code here is not what the map began with; another worker may have it",
+		"task", fault.Task, "edition", fault.Edition, "fault", fault.Error(), "tries", tries)
+	return retry(fault, min(maxElsewhereDelay, time.Duration(tries)*elsewhereDelay))
+}

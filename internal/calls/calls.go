@@ -1,0 +1,104 @@
+// Package calls is what an activity asks of a slot, and what the slot answers.
+//
+// It owns the types that both sides share. It never runs anything, so nothing here stops.
+package calls
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"os"
+	"time"
+
+	"github.com/gpumux/gpumux"
+)
+
+// Item is one input and its position in the map's input, from 0.
+type Item struct {
+	Index int64
+	Value json.RawMessage
+}
+
+// Call asks for a task over items in one slot. The worker finds the slot and fills in
+// what the slot's process may have.
+type Call struct {
+	// Task is the task's name. Map is the map of the items, for people.
+	Task, Map string
+	// Mode, Timeout and Attempts override the task's own; zero keeps them.
+	Mode     gpumux.Mode
+	Timeout  time.Duration
+	Attempts int
+	// Arg is what the call's processes have as GPUMUX_ARG. Default: nothing.
+	Arg json.RawMessage
+	// Clean asks for a process that has not run any item.
+	Clean bool
+	// Avoid are devices on which the items failed; they run elsewhere where there is
+	// another.
+	Avoid []string
+	// Whole asks for a whole device: its other slots wait, and their budgets are added.
+	Whole bool
+	// Patience is how long a call that any slot can serve waits for one. Default: for ever.
+	Patience time.Duration
+
+	// Edition is the edition of the task's code that the items need. Default: that of the
+	// files when the first process of the call starts.
+	Edition string
+	// Ran is called with the edition of a process before that runs items. It may be nil.
+	Ran func(edition string)
+
+	// Lease names the lease of the call. Its calls run in one process, which keeps what they
+	// leave and ends with Clear or with a call from elsewhere. Default: no lease.
+	Lease string
+	// Rebuilt: handles of the lease's earlier processes stand for values with the same keys.
+	Rebuilt bool
+	// Process is the process that the call builds on. If it has ended, the call ends with
+	// ErrGone before it runs. Default: any.
+	Process int
+	// Target is the function to call in place of the task's, in the process of a lease.
+	Target string
+
+	// Arrays takes values with arrays as Result.Arrays, so that no text is made of them.
+	Arrays bool
+	// Len is how many Items there are at most. Default: unknown.
+	Len int64
+	// Items are pulled in a goroutine of the call's own as the process gets room for them.
+	// After an error the items before it still run; then the call ends with the error. No
+	// other end of the call waits for an item that is being pulled.
+	Items iter.Seq2[Item, error]
+	// Keep stores a file of an item, from its beginning, before the item is Done. Its error
+	// ends the call, and is why ctx ended. Default: items may leave no files.
+	Keep func(ctx context.Context, index int64, name string, file *os.File) error
+	// Done takes each result, in the order of the items, and owns it.
+	Done func(Done)
+
+	// The worker fills in the rest. Memory overrides the slot's budget. Room and Env
+	// override the slot's for a process that starts with the call. Zero keeps what the slot
+	// has.
+	Memory, Room gpumux.Size
+	Env          map[string]string
+	// Held returns an error with ErrLapsed in its chain once somebody else may run the
+	// items. It is asked before a result counts and before a death is blamed on an item:
+	// this program may have been stopped until a moment ago. Default: always held.
+	Held func() error
+}
+
+// Done is a finished item.
+type Done struct {
+	gpumux.Result
+	// Busy is the time that the item took in the task process.
+	Busy time.Duration
+	// Peak is the most bytes that the process and its descendants needed while the item ran:
+	// device memory on a GPU, less what frameworks keep unused where they tell; resident
+	// memory on the CPU. 0: not measured, as for most items under 20 ms. A micro-batch
+	// shares one. Budget is what they might hold; 0 means no budget.
+	Peak, Budget int64
+}
+
+// ErrGone ends a call whose process has ended before it.
+var ErrGone = errors.New("the task process that the call needs has ended")
+
+// ErrLapsed is in the cause of a context whose call must not go on, because its items may
+// be running elsewhere: the process is killed without grace, and its results no longer
+// count.
+var ErrLapsed = errors.New("the time of the call is over")

@@ -1,0 +1,104 @@
+package contract_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
+)
+
+// decodeMap says what is wrong with the input of a map.
+func decodeMap(data []byte) error {
+	var in gpumux.MapInput
+	return contract.DecodeMap(data, &in)
+}
+
+func TestDecodeMap_NamesEveryMistakeInWordsForUsers(t *testing.T) {
+	for name, c := range map[string]struct {
+		in   string
+		want []string
+	}{
+		"types": {`{"task":5,"items":"x","chunk":"ten","window":1.5,"timeout":"soon","attempts":1e2,"failFast":"yes","priority":9}`, []string{
+			"task: 5 is a number; a string belongs here", `items: "x" is a string; a list belongs here`,
+			`chunk: "ten" is a string; a whole number belongs here`, "window: 1.5 is not written as a whole number; leave out point and exponent",
+			`timeout: "soon" is not a duration; write it as 30s, 5m or 2h`, "attempts: 1e2 is not written as a whole number; leave out point and exponent",
+			`failFast: "yes" is a string; true or false belongs here`, "priority: 9 is outside 1 (first) to 5 (last)",
+		}},
+		"nested":       {`{"task":"f","range":{"step":2,"end":"3"},"ladder":["gpu",7]}`, []string{"range.step: is no field; there are start, end", `range.end: "3" is a string; a whole number belongs here`, "ladder[1]: 7 is a number; a string belongs here"}},
+		"range of one": {`{"task":"f","range":7}`, []string{"range: 7 is a number; an object belongs here"}},
+		"state":        {`{"task":"f","items":[1],"carry":{}}`, []string{"carry: is no field; there are task, "}},
+		"list":         {` [1]`, []string{"input: [1] is a list; an object belongs here"}},
+		"null":         {`null`, []string{"input: null is nothing; an object belongs here"}},
+		"too deep":     {`{"task":"f","items":[` + strings.Repeat("[", 10_001) + strings.Repeat("]", 10_001) + `]}`, []string{"input: is nested more than 10,000 levels deep"}},
+		"no JSON":      {`{"task":`, []string{"input: is not JSON: byte 8 of 8 makes no sense"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := decodeMap([]byte(c.in))
+			var bad *gpumux.InputError
+			require.ErrorAs(t, err, &bad)
+			var got []string
+			for _, p := range bad.Problems {
+				got = append(got, p.Field+": "+p.Message)
+			}
+			for _, want := range c.want {
+				require.Contains(t, strings.Join(got, "\n"), want)
+			}
+			require.NotRegexp(t, `json:|Go |unmarshal|struct|int64`, err.Error())
+			require.Len(t, got, len(c.want), "%q", got)
+		})
+	}
+}
+
+func TestDecodeMap_TakesWhatFits(t *testing.T) {
+	in := gpumux.MapInput{Task: "f", Range: &gpumux.Range{Start: -3, End: 9}, Ladder: []string{"a"}, Timeout: 1e9}
+	data, err := json.Marshal(in)
+	require.NoError(t, err)
+	var same, odd gpumux.MapInput
+	require.NoError(t, contract.DecodeMap(data, &same))
+	require.Equal(t, in, same)
+	require.NoError(t, contract.DecodeMap([]byte(` { "Task" : "f" , "items" : [ [ ] , { } , null, "\\\"" ] , "timeout" : null, "chunk":null } `), &odd))
+	require.Equal(t, []json.RawMessage{json.RawMessage("[ ]"), json.RawMessage("{ }"), json.RawMessage("null"), json.RawMessage(`"\\\""`)}, odd.Items)
+}
+
+// What an input says costs no memory before it was checked.
+func TestDecodeMap_TakesLittleMemory(t *testing.T) {
+	for name, in := range map[string]string{
+		"long":           `{"items":["` + strings.Repeat("x", maxInput) + `"]}`,
+		"brackets":       `{"items":` + strings.Repeat(`[`, maxInput/2-20) + strings.Repeat(`]`, maxInput/2-20) + `}`,
+		"items":          `{"items":[0` + strings.Repeat(`,0`, maxInput/2-20) + `]}`,
+		"wrong items":    `{"ladder":[0` + strings.Repeat(`,0`, maxInput/2-20) + `]}`,
+		"unknown fields": `{` + strings.Repeat(`"a":0,`, maxInput/6-20) + `"a":0}`,
+		"wrong fields":   `{` + strings.Repeat(`"task":0,`, maxInput/9-20) + `"task":0}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			data := []byte(in)
+			var err error
+			took := taken(func() { err = decodeMap(data) })
+			require.Error(t, err)
+			require.Less(t, len(err.Error()), 16<<10)
+			require.Less(t, took, bound(data))
+		})
+	}
+}
+
+func FuzzDecodeMap(f *testing.F) {
+	for _, in := range []string{
+		`{"task":"f","items":[1,{"a":[]}],"range":{"start":0,"end":9},"ladder":["gpu"],"timeout":"3s","chunk":5}`,
+		`[]`, `null`, `"\ud800"`, `{"a":{"b":[[[{}]]]}}`, `{"source":"\u0000"}`,
+	} {
+		f.Add([]byte(in))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var err error
+		if took := taken(func() { err = decodeMap(data) }); took > bound(data) {
+			t.Errorf("it took %d bytes", took)
+		}
+		if err != nil && strings.Contains(err.Error(), "json: ") {
+			t.Error(err)
+		}
+	})
+}

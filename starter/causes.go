@@ -1,0 +1,136 @@
+package starter
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/gpumux/gpumux"
+)
+
+// Cause is failures of one kind whose messages differ only in numbers and quoted values.
+type Cause struct {
+	Kind  gpumux.Kind `json:"kind"`
+	Count int64       `json:"count"`
+	// Example is the first of them, More the next ones, up to Causes.Examples.
+	Example gpumux.Result   `json:"example"`
+	More    []gpumux.Result `json:"more,omitempty"`
+	// Places are where they failed, the one with the most first, as far as faults tell.
+	Places []Place `json:"places,omitempty"`
+}
+
+// Place is a device with failures of one cause.
+type Place struct {
+	Pool   string `json:"pool"`
+	Device string `json:"device"`
+	Host   string `json:"host"`
+	Count  int64  `json:"count"`
+}
+
+// Causes groups failures by cause: 200 causes, and the rest in Others.
+type Causes struct {
+	// Examples is how many failures of each cause are kept. Default 1.
+	Examples int
+	// Kind leaves out failures of any other. Default: all count.
+	Kind gpumux.Kind
+	// Count is how many failures there are, Others how many of them have further causes.
+	Count, Others int64
+
+	groups map[string]*Cause
+	order  []*Cause
+}
+
+const (
+	// mostCauses bounds how many causes are told apart.
+	mostCauses = 200
+	// mostPlaces bounds how many devices are told apart in a cause.
+	mostPlaces = 32
+)
+
+// Add counts a result; one that succeeded is left out.
+func (g *Causes) Add(r gpumux.Result) {
+	if r.Fault == nil || g.Kind != "" && g.Kind != r.Fault.Kind {
+		return
+	}
+	g.Count++
+	key := causeOf(r.Fault)
+	if group := g.groups[key]; group != nil {
+		group.Count++
+		if len(group.More)+1 < g.Examples {
+			group.More = append(group.More, r)
+		}
+		group.at(r.Fault)
+		return
+	}
+	if len(g.order) == mostCauses {
+		g.Others++
+		return
+	}
+	if g.groups == nil {
+		g.groups = map[string]*Cause{}
+	}
+	group := &Cause{Kind: r.Fault.Kind, Count: 1, Example: r}
+	group.at(r.Fault)
+	g.groups[key], g.order = group, append(g.order, group)
+}
+
+// at counts a failure where it happened.
+func (c *Cause) at(f *gpumux.Fault) {
+	if f.Slot == "" {
+		return
+	}
+	pool, _, _ := strings.Cut(f.Slot, "/")
+	at := slices.IndexFunc(c.Places, func(p Place) bool { return p.Pool == pool && p.Device == f.Device && p.Host == f.Host })
+	switch {
+	case at >= 0:
+		c.Places[at].Count++
+	case len(c.Places) < mostPlaces:
+		c.Places = append(c.Places, Place{Pool: pool, Device: f.Device, Host: f.Host, Count: 1})
+	}
+}
+
+// Sorted are the causes, the most frequent first.
+func (g *Causes) Sorted() []Cause {
+	sorted := make([]Cause, len(g.order))
+	for i, group := range g.order {
+		sorted[i] = *group
+		byCount := func(a, b Place) int { return cmp.Compare(b.Count, a.Count) }
+		sorted[i].Places = slices.SortedStableFunc(slices.Values(group.Places), byCount)
+	}
+	slices.SortStableFunc(sorted, func(a, b Cause) int { return cmp.Compare(b.Count, a.Count) })
+	return sorted
+}
+
+// IsFailure reports whether a line of results begins like {"index":7,"fault":…
+func IsFailure(line []byte) bool {
+	_, rest, ok := bytes.Cut(line[:min(len(line), 48)], []byte{','})
+	return ok && bytes.HasPrefix(rest, []byte(`"fault"`))
+}
+
+// AddLine is Add of a line of a results file.
+func (g *Causes) AddLine(line []byte) error {
+	if !IsFailure(line) {
+		return nil
+	}
+	var result gpumux.Result
+	if err := json.Unmarshal(line, &result); err != nil {
+		return fmt.Errorf("read a result: %w", err)
+	}
+	g.Add(result)
+	return nil
+}
+
+// varying matches quoted values, addresses, long hexadecimal names and numbers.
+var varying = regexp.MustCompile("'[^'\n]*'|\"[^\"\n]*\"|`[^`\n]*`|\\b0x[0-9a-fA-F]+\\b|\\b[0-9a-fA-F]*[0-9][0-9a-fA-F]{7,}\\b|[0-9]+(?:[.,:][0-9]+)*")
+
+// causeOf is the same for faults that are alike.
+func causeOf(f *gpumux.Fault) string {
+	const limit = 300 // of a long message the beginning says what it is about
+	message, _, _ := strings.Cut(f.Message, "\n")
+	message = varying.ReplaceAllString(message[:min(len(message), limit)], "#")
+	return strings.Join([]string{string(f.Kind), f.Op, f.Class, varying.ReplaceAllString(f.Exit, "#"), message}, "\x00")
+}

@@ -1,0 +1,69 @@
+package starter
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+)
+
+func TestCauses_AreFewForManyFailures(t *testing.T) {
+	var c Causes
+	add := func(index int64, kind gpumux.Kind, class, message string) {
+		c.Add(gpumux.Result{Index: index, Fault: &gpumux.Fault{Kind: kind, Class: class, Message: message}})
+	}
+	for i := range int64(237) {
+		switch {
+		case i%10 == 0:
+			add(i, gpumux.Timeout, "", fmt.Sprintf("no result after %d.%ds", i, i))
+		case i%3 == 0:
+			add(i, gpumux.TaskError, "ValueError", fmt.Sprintf("invalid literal for int() with base 10: 'a%d'", i))
+		default:
+			add(i, gpumux.TaskError, "KeyError", fmt.Sprintf("\"k%d\" of <Row at 0x7f%x> in 3fa92c01d4e%d", i, i, i))
+		}
+	}
+	c.Add(gpumux.Result{Index: 500})
+	causes := c.Sorted()
+	require.Len(t, causes, 3)
+	require.Equal(t, []int64{142, 71, 24}, []int64{causes[0].Count, causes[1].Count, causes[2].Count})
+	require.EqualValues(t, 1, causes[0].Example.Index)
+	require.EqualValues(t, 0, causes[2].Example.Index)
+}
+
+// What is not alike stays apart, and their number is bounded.
+func TestCauses_AreToldApart(t *testing.T) {
+	var c Causes
+	for _, f := range []gpumux.Fault{
+		{Kind: gpumux.TaskError, Class: "ValueError", Message: "x"}, {Kind: gpumux.TaskError, Class: "TypeError", Message: "x"},
+		{Kind: gpumux.Crash, Class: "ValueError", Message: "x"}, {Kind: gpumux.TaskError, Class: "ValueError", Message: "decade"},
+		{Kind: gpumux.Crash, Message: "ended", Exit: "signal SIGSEGV"}, {Kind: gpumux.Crash, Message: "ended", Exit: "signal SIGABRT"},
+	} {
+		c.Add(gpumux.Result{Fault: &f})
+	}
+	require.Len(t, c.Sorted(), 6)
+	for i := range mostCauses {
+		c.Add(gpumux.Result{Fault: &gpumux.Fault{Kind: gpumux.Crash, Class: fmt.Sprintf("C%dx%s", i, string(rune('a'+i)))}})
+	}
+	require.Len(t, c.Sorted(), mostCauses)
+	require.EqualValues(t, 6, c.Others)
+}
+
+// Each cause says where it happened, and keeps as many examples as were asked for.
+func TestCauses_PlacesAndExamples(t *testing.T) {
+	c := Causes{Examples: 2, Kind: gpumux.Crash}
+	for i, slot := range []string{"gpu/0", "gpu/1", "gpu/4", "big/0", ""} {
+		device := []string{"GPU-a", "GPU-b", "GPU-b", "GPU-b", ""}[i]
+		c.Add(gpumux.Result{Index: int64(i), Fault: &gpumux.Fault{Kind: gpumux.Crash, Slot: slot, Device: device, Host: "n1"}})
+		c.Add(gpumux.Result{Index: int64(i), Fault: &gpumux.Fault{Kind: gpumux.Timeout, Slot: slot}})
+	}
+	cause := c.Sorted()[0]
+	require.Len(t, c.Sorted(), 1)
+	require.EqualValues(t, 5, c.Count)
+	require.Equal(t, gpumux.Crash, cause.Kind)
+	require.EqualValues(t, 5, cause.Count)
+	require.Equal(t, []int64{0, 1}, []int64{cause.Example.Index, cause.More[0].Index})
+	require.Len(t, cause.More, 1)
+	require.Equal(t, []Place{{"gpu", "GPU-b", "n1", 2}, {"gpu", "GPU-a", "n1", 1}, {"big", "GPU-b", "n1", 1}}, cause.Places)
+}

@@ -1,0 +1,173 @@
+// Package connect dials Temporal, by flags and by Temporal's own conventions.
+//
+// It owns options, and what errors of the connection and of keys mean. It never starts a
+// workflow. A client is the caller's to close.
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"time"
+
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/contrib/envconfig"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/log"
+
+	"github.com/gpumux/gpumux/codec"
+	"github.com/gpumux/gpumux/internal/payload"
+)
+
+// Options says which Temporal to use. What is empty comes from Temporal's conventions:
+// TEMPORAL_ADDRESS and so on, and temporal.toml.
+type Options struct {
+	// Address is host:port. Default: Temporal's conventions, else 127.0.0.1:7233.
+	Address string
+	// Namespace default: Temporal's conventions, else "default".
+	Namespace string
+	// Timeout bounds the first contact. Default 5 s.
+	Timeout time.Duration
+	// Plain ignores Temporal's conventions, for a server in this process.
+	Plain bool
+	// Token is what a private server of this program asks for. Default: nothing.
+	Token string
+	// Identity names this caller in histories. Default: the SDK's, pid@host.
+	Identity string
+	// Codec is that of the workers' payloads. Default: TEMPORAL_CODEC_ENDPOINT, else none.
+	Codec converter.PayloadCodec
+}
+
+// ConnectError says that Temporal could not be used, why, and what to do.
+type ConnectError struct {
+	// Address is empty when the server went away later.
+	Address, Namespace string
+	// Hint is the next step.
+	Hint string
+	Err  error
+}
+
+// Error is one line with the address and the next step.
+func (e *ConnectError) Error() string {
+	if e.Address == "" {
+		return fmt.Sprintf("Temporal does not answer any more: %v; %s", e.Err, e.Hint)
+	}
+	return fmt.Sprintf("connect to Temporal at %s: %v; %s", e.Address, e.Err, e.Hint)
+}
+
+// Unwrap gives the cause.
+func (e *ConnectError) Unwrap() error { return e.Err }
+
+const reachHint = "start one with `gpumux dev`, or give its address or TEMPORAL_ADDRESS"
+
+// Dial dials Temporal and checks that the namespace exists. Its errors are *ConnectError.
+func Dial(ctx context.Context, o Options) (client.Client, error) {
+	options, err := ClientOptions(o)
+	if err != nil {
+		return nil, err
+	}
+	dialing, cancel := context.WithTimeout(ctx, cmp.Or(max(o.Timeout, 0), 5*time.Second))
+	defer cancel()
+	fail := func(err error, hint string) error {
+		return &ConnectError{Address: options.HostPort, Namespace: options.Namespace, Hint: hint, Err: err}
+	}
+	c, err := client.DialContext(dialing, options)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if cause := refused(ctx, options.HostPort); cause != nil {
+			return nil, fail(cause, reachHint)
+		}
+		if errors.As(err, new(*serviceerror.PermissionDenied)) {
+			return nil, fail(err, "check TEMPORAL_API_KEY or the TLS certificate; of a private `gpumux dev` take over the file that it names")
+		}
+		return nil, fail(err, "something answers there, but not Temporal as configured: check the port and the TLS settings, or "+reachHint)
+	}
+	_, err = c.WorkflowService().DescribeNamespace(dialing, &workflowservice.DescribeNamespaceRequest{Namespace: options.Namespace})
+	switch {
+	case errors.As(err, new(*serviceerror.NamespaceNotFound)), errors.As(err, new(*serviceerror.NotFound)):
+		err = fail(fmt.Errorf("there is no namespace %q", options.Namespace), "give another namespace or TEMPORAL_NAMESPACE")
+	case err != nil && dialing.Err() != nil:
+		err = fail(err, reachHint)
+	default: // other errors: a key may be allowed to run workflows but not to describe the namespace
+		return c, nil
+	}
+	c.Close()
+	return nil, err
+}
+
+// ClientOptions are what Dial dials with. The SDK's own log is silent.
+func ClientOptions(o Options) (client.Options, error) {
+	var options client.Options
+	var err error
+	if !o.Plain {
+		options, err = envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{IncludeRemoteCodec: o.Codec == nil})
+	}
+	if err != nil {
+		return client.Options{}, &ConnectError{Address: o.Address, Namespace: o.Namespace, Err: err,
+			Hint: "correct temporal.toml, or point TEMPORAL_CONFIG_FILE at another file"}
+	}
+	if options.DataConverter != nil {
+		options.FailureConverter = codec.Failures(options.DataConverter)
+	}
+	codec.Apply(&options, o.Codec)
+	options.HostPort = cmp.Or(o.Address, options.HostPort, "127.0.0.1:7233")
+	options.Namespace = cmp.Or(o.Namespace, options.Namespace, client.DefaultNamespace)
+	options.Identity = cmp.Or(o.Identity, options.Identity)
+	if o.Token != "" {
+		options.HeadersProvider = bearer(o.Token)
+	}
+	options.ContextPropagators = append(options.ContextPropagators, payload.Headers{}) // for workers on this client
+	options.WorkerHeartbeatInterval = 10 * time.Second                                 // and so that package fleet sees busy ones
+	options.Logger = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
+	if _, _, err := net.SplitHostPort(options.HostPort); err != nil && !strings.Contains(options.HostPort, "://") {
+		return client.Options{}, &ConnectError{Address: options.HostPort, Namespace: options.Namespace, Err: err,
+			Hint: "write the address as host:port, such as 127.0.0.1:7233"}
+	}
+	return options, nil
+}
+
+type bearer string
+
+// GetHeaders is client.HeadersProvider's.
+func (b bearer) GetHeaders(context.Context) (map[string]string, error) {
+	return map[string]string{"authorization": "Bearer " + string(b)}, nil
+}
+
+// refused asks the address itself, since gRPC reports a closed port only as a deadline.
+func refused(ctx context.Context, address string) error {
+	if strings.Contains(address, "://") {
+		return nil
+	}
+	d := net.Dialer{Timeout: 2 * time.Second}
+	conn, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	_ = conn.Close()
+	return nil
+}
+
+// Sealed reports whether the codec or the key of a payload is missing.
+func Sealed(err error) bool { return errors.Is(err, converter.ErrEncodingIsNotSupported) }
+
+// WithKeysHint adds to such an error what to do.
+func WithKeysHint(err error) error {
+	if !Sealed(err) {
+		return err
+	}
+	return fmt.Errorf("%w; it was made with a codec, or a key, that is not here: give the workers' keys", err)
+}
+
+// Unreachable reports whether err is about the connection and may pass.
+func Unreachable(err error) bool {
+	return errors.As(err, new(*serviceerror.Unavailable)) || errors.As(err, new(*serviceerror.DeadlineExceeded)) ||
+		errors.As(err, new(*serviceerror.ResourceExhausted)) || errors.Is(err, context.DeadlineExceeded)
+}

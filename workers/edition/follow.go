@@ -1,0 +1,111 @@
+package edition
+
+import (
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// mostModules bounds the followed files, largestModule the text of one that is searched.
+const (
+	mostModules   = 2000
+	largestModule = 4 << 20
+)
+
+// follow returns those of the files that exist, then the files that they name, and so on.
+func follow(paths []string, named func(*file) []string) (found []*file) {
+	seen := map[string]bool{}
+	for ; len(paths) > 0 && len(found) < mostModules; paths = paths[1:] {
+		path := paths[0]
+		if seen[path] {
+			continue
+		}
+		seen[path] = true
+		if f := readFile(path); f != nil {
+			found = append(found, f)
+			paths = append(paths, named(f)...)
+		}
+	}
+	return found
+}
+
+// withImports are the Python files that exist, with what they import below folder.
+func withImports(folder string, paths ...string) []*file {
+	return follow(paths, func(f *file) (all []string) {
+		for _, name := range f.names {
+			base, parts := folder, strings.Split(name, ".")
+			if parts[0] == "" {
+				// Relative: a dot is the file's own package, each further one the package above.
+				base = filepath.Dir(f.path)
+				for parts = parts[1:]; len(parts) > 0 && parts[0] == ""; parts = parts[1:] {
+					base = filepath.Dir(base)
+				}
+			}
+			for _, part := range parts {
+				base = filepath.Join(base, part)
+				all = append(all, filepath.Join(base, "__init__.py"), base+".py")
+			}
+		}
+		return all
+	})
+}
+
+// importLine is an import statement: of modules, or of names, which may be modules and
+// span several lines in brackets.
+var importLine = regexp.MustCompile(`(?m)(?:^|[;:])[ \t]*(?:` +
+	`from[ \t]+([.\w]+)[ \t]+import[ \t]*(\([^)]*\)|[^\n#]*)|import[ \t]+([^\n#;]+))`)
+
+var moduleName = regexp.MustCompile(`\w+(?:\.\w+)*`)
+
+// importsOf are the modules that a Python text may import: "a" and "a.b" for "from a
+// import b", with a leading dot for each level of a relative import.
+func importsOf(text []byte) (names []string) {
+	for _, m := range importLine.FindAllStringSubmatch(strings.ReplaceAll(string(text), "\\\n", " "), -1) {
+		from, what, modules := m[1], m[2], m[3]
+		if from == "" {
+			for module := range strings.SplitSeq(modules, ",") {
+				names = append(names, moduleName.FindString(module))
+			}
+			continue
+		}
+		if strings.Trim(from, ".") != "" {
+			names = append(names, from)
+			from += "."
+		}
+		for line := range strings.SplitSeq(strings.Trim(what, "()"), "\n") {
+			line, _, _ = strings.Cut(line, "#")
+			for each := range strings.SplitSeq(line, ",") {
+				if name := moduleName.FindString(each); name != "" {
+					names = append(names, from+name)
+				}
+			}
+		}
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
+}
+
+// withSourced are the R file, if it exists, and what it and they source. A task process
+// looks from the folder of the first.
+func withSourced(path string) []*file {
+	return follow([]string{path}, func(f *file) (all []string) {
+		for _, name := range f.names {
+			if !filepath.IsAbs(name) {
+				name = filepath.Join(filepath.Dir(path), name)
+			}
+			all = append(all, name)
+		}
+		return all
+	})
+}
+
+// sourceCall is a call of source or sys.source in R with the name of a file.
+var sourceCall = regexp.MustCompile(`(?m)^[^#\n]*\bsource\(\s*(?:file\s*=\s*)?["']([^"'\n]+)["']`)
+
+// sourcedIn are the files that an R text sources by name.
+func sourcedIn(text []byte) (names []string) {
+	for _, m := range sourceCall.FindAllSubmatch(text, -1) {
+		names = append(names, string(m[1]))
+	}
+	return names
+}

@@ -1,0 +1,82 @@
+//go:build !linux
+
+package process
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"go.uber.org/zap"
+
+	"github.com/gpumux/gpumux"
+)
+
+var errNoCgroup = errors.New("cgroups exist on Linux only")
+
+// Cgroups makes a cgroup for each task process; this system has none.
+type Cgroups struct{}
+
+// OpenCgroups says that there are none.
+func OpenCgroups() (*Cgroups, error) { return nil, errNoCgroup }
+
+func (*Cgroups) create(gpumux.Size) (*cgroup, error) { return nil, errNoCgroup }
+
+type cgroup struct{}
+
+func (*cgroup) kills() Kills { return Kills{} }
+func (*cgroup) close()       {}
+
+func (*cgroup) kill() {}
+
+func MemoryKills() int { return 0 }
+
+const TaskExposure, TemplateExposure = 0, 0
+
+func expose(int, int) error { return nil }
+
+func newMark() uint64 { return 0 }
+
+func spawn(cmd *exec.Cmd, _ *cgroup, _ *User, _ uint64) error {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return cmd.Start()
+}
+
+func await(child *os.Process, _ func()) *os.ProcessState {
+	ended, _ := child.Wait()
+	killGroup(child.Pid, syscall.SIGKILL)
+	return ended
+}
+
+func lives(int) bool { return true }
+
+func killGroup(pid int, signal syscall.Signal) { syscall.Kill(-pid, signal) }
+
+func MostResident(*os.ProcessState) int64 { return 0 }
+
+func outputFile() (*os.File, error) {
+	file, err := os.CreateTemp("", "gpumux-output-")
+	if err != nil {
+		return nil, err
+	}
+	name := file.Name()
+	file.Close()
+	file, err = os.OpenFile(name, os.O_RDWR|os.O_APPEND, 0)
+	os.Remove(name)
+	return file, err
+}
+
+func release(*os.File, int64, int64) {}
+
+func (*Process) killStrays() {}
+
+func (p *Process) owns(pid int) bool { return pid == p.PID }
+
+// Sweep does nothing: only Linux has a sweeper.
+func Sweep(*zap.Logger, ...string) error { return nil }
+
+// CheckUsers says why this program cannot run tasks as other users.
+func CheckUsers() error {
+	return errors.New("only workers on Linux run tasks as another user; leave user out")
+}

@@ -1,0 +1,176 @@
+package slot
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gpumux/gpumux/internal/calls"
+)
+
+// frameBytes is how many bytes of items one frame holds; at least one item always fits.
+const frameBytes = 1 << 20
+
+// item is an item on its way through the slot.
+type item struct {
+	calls.Item
+	// tries is how often it has raised. run, n and sent are set when a process gets it.
+	tries int
+	run   int64
+	n     int
+	sent  time.Duration
+}
+
+// queue holds the items of a call that no process has. A goroutine pulls as many as are
+// wanted: what runs never waits for a slow source. It owns its lock.
+type queue struct {
+	// news has a token when what was asked for may be there.
+	news chan struct{}
+	// gone is closed when the goroutine has ended.
+	gone chan struct{}
+
+	mu    sync.Mutex // guards what follows
+	wake  *sync.Cond
+	items []item
+	bytes int
+	// wanted is how many items are to be there, least how many are news.
+	wanted, least int
+	// over: no more items come; err is why, where that is not their end.
+	over bool
+	err  error
+	// pulling: the source has the goroutine. left: the call is over.
+	pulling, left bool
+}
+
+// newQueue asks for the first item.
+func newQueue(items iter.Seq2[calls.Item, error]) *queue {
+	q := &queue{news: make(chan struct{}, 1), gone: make(chan struct{}), wanted: 1, least: 1, pulling: true}
+	q.wake = sync.NewCond(&q.mu)
+	go q.pull(items)
+	return q
+}
+
+func (q *queue) pull(items iter.Seq2[calls.Item, error]) {
+	defer func() {
+		q.mu.Lock()
+		q.over, q.pulling = true, false
+		q.mu.Unlock()
+		q.tell()
+		close(q.gone)
+	}()
+	for item, err := range items {
+		if !q.add(item, err) {
+			return
+		}
+	}
+}
+
+// add takes in what was pulled, and returns when more is wanted. False: nothing more is.
+func (q *queue) add(one calls.Item, err error) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err != nil {
+		q.err = err
+		return false
+	}
+	if !q.left {
+		q.items = append(q.items, item{Item: one})
+		q.bytes += len(one.Value)
+	}
+	if len(q.items) == q.least || q.full(q.wanted) {
+		q.tell()
+	}
+	for !q.left && q.full(q.wanted) {
+		q.pulling = false
+		q.wake.Wait()
+	}
+	q.pulling = !q.left
+	return q.pulling
+}
+
+// full reports whether there are n items, or as many as a frame holds.
+func (q *queue) full(n int) bool { return len(q.items) >= n || q.bytes >= frameBytes }
+
+func (q *queue) tell() {
+	select {
+	case q.news <- struct{}{}:
+	default:
+	}
+}
+
+// ask has up to n items pulled, before anybody takes them.
+func (q *queue) ask(n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.wanted, q.least = n, n
+	q.wake.Signal()
+}
+
+// ready reports whether there are least items, or a frame's worth, or the last ones. If
+// not, it asks for n. over: nothing comes beside what is there.
+func (q *queue) ready(least, n int) (enough bool, there int, over bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if enough = q.over || q.full(least); !enough {
+		q.wanted, q.least = n, least
+		q.wake.Signal()
+	}
+	return enough, len(q.items), q.over
+}
+
+// take appends up to n items to those given, as far as they fit into a frame.
+func (q *queue) take(n int, to []item) []item {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	taken, bytes := 0, 0
+	for taken < min(n, len(q.items)) && (bytes < frameBytes || taken == 0) {
+		bytes += len(q.items[taken].Value)
+		taken++
+	}
+	to = append(to, q.items[:taken]...)
+	q.items = slices.Delete(q.items, 0, taken)
+	q.bytes -= bytes
+	q.wanted = 0
+	return to
+}
+
+// back puts items back, which come next then.
+func (q *queue) back(items ...item) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.items = slices.Concat(items, q.items)
+	for _, each := range items {
+		q.bytes += len(each.Value)
+	}
+}
+
+// failure is why there are no more items, where that is not their end.
+func (q *queue) failure() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.err
+}
+
+// leave drops all items and pulls no more. It reports whether the source has the
+// goroutine.
+func (q *queue) leave() (pulling bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.left, q.over, q.items, q.bytes = true, true, nil, 0
+	q.wake.Signal()
+	return q.pulling
+}
+
+// end ends the goroutine. Where the source has it, it is left behind: it ends when the
+// source lets go of it, and pulls nothing more.
+func (q *queue) end(ctx context.Context) {
+	if q.leave() {
+		return
+	}
+	select {
+	case <-q.gone:
+	case <-ctx.Done():
+	}
+}

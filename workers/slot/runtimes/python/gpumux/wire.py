@@ -1,0 +1,386 @@
+"""The wire: frames on the socket to the worker, protocol version 1. See docs/wire.md.
+
+Owns the socket. Never looks into an item or a value. Stops when the worker closes its end.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import stat
+import struct
+import threading
+from functools import partial
+from time import perf_counter
+from typing import Callable, Sequence
+
+from . import board as boards
+from .allocators import Usage
+from .raw import Raw
+
+VERSION = 1
+MAX_FRAME = 1 << 30
+DESCRIPTOR = 3
+# A frame from this size on is sent in two pieces, to spare a copy.
+_LARGE = 1 << 18
+# How long results stay on the board before a posted message, while others follow, in seconds. The worker also polls, and gets a message
+# in the middle of each run, when it sends the next one.
+_QUIET = 0.1
+
+_length = struct.Struct(">I")
+_dumps = json.JSONEncoder(separators=(",", ":")).encode
+
+
+class WireError(Exception):
+    """The other side breaks the protocol, or the socket is gone."""
+
+
+def inherit() -> socket.socket:
+    """Move the inherited descriptor away from the task and its children."""
+    for lowest in (900, 200, 10):
+        try:
+            fd = fcntl.fcntl(DESCRIPTOR, fcntl.F_DUPFD_CLOEXEC, lowest)
+            break
+        except OSError as error:
+            # EINVAL: the limit on open files is lower.
+            reason = error
+    else:
+        raise WireError(f"descriptor {DESCRIPTOR} is not open ({reason}); a gpumux worker starts this program") from reason
+    os.close(DESCRIPTOR)
+    try:
+        sock = socket.socket(fileno=fd)
+    except OSError as error:
+        raise WireError(f"descriptor {DESCRIPTOR} is no socket ({error}); a gpumux worker starts this program") from error
+    sock.setblocking(True)
+    return sock
+
+
+def _output(fd: int) -> Callable[[], int] | None:
+    """A function for the size of the file behind fd, whatever the task does to fd, or None where it is no file."""
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            return None
+        kept = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10)
+    except OSError:
+        return None
+    try:
+        # A descriptor of its own allows the fast way, a seek.
+        again = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return lambda: os.fstat(kept).st_size
+    os.dup2(again, kept, inheritable=False)
+    os.close(again)
+    return partial(os.lseek, kept, 0, os.SEEK_END)
+
+
+class Wire:
+    """One end of the wire. The main thread reads and answers; any thread may report progress."""
+
+    def __init__(self, sock: socket.socket, output: int = 1) -> None:
+        """The socket is the worker's; output is a descriptor of the file that the process prints to."""
+        self._sock = sock
+        self._identity = os.fstat(sock.fileno())
+        self._lock = threading.Lock()
+        self._main = threading.get_ident()
+        self._waiting = bytearray()
+        self._ahead: list[tuple[dict, memoryview]] = []
+        self._out, self._printed = _output(output), 0
+        self._board: boards.Board | None = None
+        # The end of the board in the last message, and its time; the item of the run after which the next one goes out.
+        self._posted, self._when, self._middle = 0, 0.0, 0
+        self.sending = False
+        """The main thread is answering: a signal handler lets it finish."""
+        # What the allocators hold, as a field of the next answer.
+        self._allocators = ""
+
+    def lost(self) -> bool:
+        """Whether the task has closed the socket's descriptor, or put something else in its place."""
+        try:
+            return not os.path.samestat(os.fstat(self._sock.fileno()), self._identity)
+        except OSError:
+            return True
+
+    def close(self) -> None:
+        """Close this process's copy of the socket."""
+        self._sock.close()
+
+    def forked(self) -> None:
+        """Close the socket in a child, whatever another thread of the parent was doing with it."""
+        self._lock = threading.Lock()
+        self._board = None
+        self._sock.close()
+
+    def use_board(self, board: boards.Board | None) -> None:
+        """Put results that fit on the board from now on."""
+        self._board = board
+
+    def begin_run(self, items: int) -> None:
+        """A run of so many items begins."""
+        self._middle = (items - 1) // 2
+
+    # From the worker.
+
+    def read(self) -> tuple[dict, memoryview] | None:
+        """The next message, as header and body, or None at the end of the stream. Before a wait the worker learns of all results."""
+        if self._ahead:
+            return self._ahead.pop(0)
+        return self._read()
+
+    def await_next(self) -> None:
+        """Wait until the worker allows another item: after a fault it may end this process instead."""
+        while True:
+            message = self._read()
+            if message is None or message[0].get("type") == "stop":
+                raise SystemExit(0)
+            if message[0].get("type") == "next":
+                return
+            self._ahead.append(message)
+
+    def _read(self) -> tuple[dict, memoryview] | None:
+        prefix = self._receive_all(4, True)
+        if prefix is None:
+            return None
+        size = _length.unpack(prefix)[0]
+        if size > MAX_FRAME:
+            raise WireError(f"the worker announces a frame of {size} bytes; at most {MAX_FRAME} are allowed")
+        frame = self._receive_all(size)
+        line = frame.find(b"\n")
+        if line < 0:
+            raise WireError(f"a frame of {size} bytes has no header line: {bytes(frame[:60])!r}")
+        try:
+            header = json.loads(frame[:line])
+        except ValueError as error:
+            raise WireError(f"a header is not JSON: {error}: {bytes(frame[:line][:60])!r}") from None
+        if not isinstance(header, dict):
+            raise WireError(f"a header is not a JSON object: {bytes(frame[:line][:60])!r}")
+        return header, memoryview(frame)[line + 1 :]
+
+    def _receive_all(self, size: int, may_end: bool = False) -> bytearray | None:
+        waiting = self._waiting
+        while len(waiting) < size:
+            missing = size - len(waiting)
+            try:
+                data = self._receive(min(max(missing, 1 << 16), 1 << 22))
+            except ConnectionResetError:
+                data = b""
+            if not data:
+                if may_end and not waiting:
+                    return None
+                raise WireError(f"the stream ended {missing} bytes before the end of a frame")
+            waiting += data
+        if len(waiting) == size:
+            self._waiting = bytearray()
+            return waiting
+        taken = waiting[:size]
+        del waiting[:size]
+        return taken
+
+    def _receive(self, most: int) -> bytes:
+        board = self._board
+        if board is not None and board.published != self._posted:
+            try:
+                return self._sock.recv(most, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                self._post(perf_counter())
+        return self._sock.recv(most)
+
+    # To the worker.
+
+    def hello(self, pid: int, runtime: str) -> None:
+        self._header({"type": "hello", "version": VERSION, "pid": pid, "runtime": runtime})
+
+    def ready(self, batch: int, trim: bool = False) -> None:
+        """The task is loaded; trim says that this side understands the message of that name."""
+        header: dict = {"type": "ready", "batch": batch}
+        if trim:
+            header["trim"] = True
+        self._header(header)
+
+    def trimmed(self, busy: float) -> None:
+        """Memory was freed, which took busy seconds."""
+        self._send(f'{{"type":"trimmed","busy":{_dumps(round(busy, 6))}{self._take_allocators()}}}\n'.encode(), b"")
+
+    def tell_allocators(self, usage: Usage | None) -> None:
+        """Say with the next answer, at once, what the frameworks' allocators hold."""
+        if usage is not None:
+            self._allocators = f',"allocators":{{"live":{usage.live},"reserved":{usage.reserved},"spare":{usage.spare}}}'
+
+    def _take_allocators(self) -> str:
+        field, self._allocators = self._allocators, ""
+        return field
+
+    def kept(self, count: int, size: int) -> None:
+        """This process has so many residents of so many bytes. Any thread may call it."""
+        head = b'{"type":"kept","count":%d,"bytes":%d}\n' % (count, size)
+        self._say(head)
+
+    def cap(self, framework: str, error: str | None, reserved: int | None) -> None:
+        """A framework begins to use the device, and its own limit holds, or error says why not. With reserved, the bytes of the
+        allocators, the main thread waits until the worker has measured what the process holds beside them. Any thread may call it.
+        """
+        main = threading.get_ident() == self._main
+        header: dict = {"type": "cap", "framework": framework}
+        if error:
+            header["error"] = error
+        if reserved is not None and main:
+            if reserved:
+                header["reserved"] = reserved
+            header["wait"] = True
+        if main:
+            self._header(header)
+            if "wait" in header:
+                self.await_next()
+            return
+        self._say(_dumps(header).encode() + b"\n")
+
+    def result(
+        self, run: int, n: int, value: bytes | Raw, busy: float, ended: float, attempts: int = 1, peak: int = 0,
+        files: Sequence[str] = (),
+    ) -> None:
+        """One value; ended is when its item did, by perf_counter, peak is Peak.measure's, and files are the names of those that it left."""
+        board = self._board
+        if board is None or files or len(value) > board.largest:
+            self._values(run, n, [value], [busy], [attempts], peak, files)
+            return
+        out = self._new_output()
+        while not board.add(run, n, value, attempts, busy, ended, out, peak):
+            self._make_room()
+        end = board.publish()
+        if n == self._middle or self._allocators or ended - self._when >= _QUIET or end - self._posted > board.largest:
+            self._post(ended)
+
+    def results(
+        self, run: int, n: int, values: Sequence[bytes | Raw], busy: float, ended: float, peak: int = 0
+    ) -> None:
+        """The values of consecutive items, the first at position n, that ended together after busy seconds each."""
+        board = self._board
+        if board is None or max(map(len, values)) > board.largest:
+            self._values(run, n, values, [busy] * len(values), [1] * len(values), peak)
+            return
+        out = self._new_output()
+        for i, value in enumerate(values):
+            while not board.add(run, n + i, value, 1, busy, ended, out, peak):
+                board.publish()
+                self._make_room()
+            out = 0
+        end = board.publish()
+        news = n <= self._middle < n + len(values) or self._allocators
+        if news or ended - self._when >= _QUIET or end - self._posted > board.largest:
+            self._post(ended)
+
+    def _values(
+        self, run: int, n: int, values: Sequence[bytes | Raw], busy: list[float], attempts: list[int], peak: int,
+        files: Sequence[str] = (),
+    ) -> None:
+        """Values in a frame. With a board, the worker must read it before the next record."""
+        more = "" if max(attempts) == 1 else f',"attempts":[{",".join(map(str, attempts))}]'
+        out = self._new_output()
+        if out:
+            more += f',"out":{out}'
+        if peak:
+            more += f',"peak":{peak}'
+        if self._board is not None:
+            more += f'{self._board_field()},"wait":true'
+        kinds = [value.kind if type(value) is Raw else 0 for value in values]
+        if any(kinds):
+            more += f',"kinds":[{",".join(map(str, kinds))}]'
+        more += self._take_allocators()
+        if files:
+            more += f',"files":{json.dumps(list(files), ensure_ascii=False, separators=(",", ":"))}'
+        sizes = ",".join([str(len(value)) for value in values])
+        seconds = ",".join(["%.6f" % each for each in busy])
+        head = f'{{"type":"results","run":{run},"n":{n},"sizes":[{sizes}],"busy":[{seconds}]{more}}}\n'
+        pieces: list = []
+        for value in values:
+            pieces += (value.head, value.data) if type(value) is Raw else (value,)
+        self._send(head.encode(), pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        if self._board is not None:
+            self._posted = self._board.published
+            self.await_next()
+
+    def _post(self, now: float, wait: bool = False) -> None:
+        """Send the end of the board."""
+        board = self._board
+        assert board is not None
+        self._posted, self._when = board.published, now
+        more = (',"wait":true' if wait else "") + self._take_allocators()
+        self._send(f'{{"type":"posted","board":{board.published}{more}}}\n'.encode(), b"")
+
+    def _make_room(self) -> None:
+        self._post(perf_counter(), True)
+        self.await_next()
+        if self._board.unread():
+            raise WireError(f"the worker left {self._board.unread()} bytes on a full board")
+
+    def _board_field(self) -> str:
+        """The field with the end of the board."""
+        board = self._board
+        return f',"board":{board.published}' if board is not None and board.published else ""
+
+    def fault(
+        self, fault: dict, run: int = 0, n: int = 0, attempts: int = 1, busy: float = 0.0, peak: int = 0
+    ) -> None:
+        """The exception of an item or, without a run, of the import."""
+        header: dict = {"type": "fault"}
+        if run:
+            header["run"] = run
+        if n:
+            header["n"] = n
+        if attempts > 1:
+            header["attempts"] = attempts
+        if busy:
+            header["busy"] = round(busy, 6)
+        if run and self._new_output():
+            header["out"] = self._printed
+        if peak:
+            header["peak"] = peak
+        if self._board is not None and self._board.published:
+            header["board"] = self._posted = self._board.published
+        header["fault"] = fault
+        self._send(f"{_dumps(header)[:-1]}{self._take_allocators()}}}\n".encode(), b"")
+
+    def progress(self, run: int, n: int, value: bytes) -> None:
+        """How far an item is. Any thread may call it."""
+        head = b'{"type":"progress","run":%d,"n":%d,"value":%b%b}\n' % (run, n, value, self._board_field().encode())
+        self._say(head)
+
+    def _new_output(self) -> int:
+        """The size of the output, or 0 when that has not changed since the last answer."""
+        if self._out is None:
+            return 0
+        try:
+            size = self._out()
+        except OSError:
+            # The task closed the descriptor; the worker then divides the output by time.
+            self._out = None
+            return 0
+        if size == self._printed:
+            return 0
+        self._printed = size
+        return size
+
+    def _say(self, head: bytes) -> None:
+        """A message without a body, from any thread."""
+        if threading.get_ident() == self._main:
+            self._send(head, b"")
+        else:
+            with self._lock:
+                self._sock.sendall(_length.pack(len(head)) + head)
+
+    def _header(self, header: dict) -> None:
+        self._send(_dumps(header).encode() + b"\n", b"")
+
+    def _send(self, head: bytes, body: bytes) -> None:
+        before, self.sending = self.sending, True
+        try:
+            size = len(head) + len(body)
+            with self._lock:
+                if len(body) < _LARGE:
+                    self._sock.sendall(_length.pack(size) + head + body)
+                else:
+                    self._sock.sendall(_length.pack(size) + head)
+                    self._sock.sendall(body)
+        finally:
+            self.sending = before
