@@ -23,7 +23,7 @@ build: $(BIN)/gpumux ## bin/gpumux, the all-in-one with an embedded Temporal ser
 .PHONY: $(BIN)/gpumux
 $(BIN)/gpumux:
 	@test -e $@ || echo "building $@: some minutes the first time, most of them for the embedded server"
-	cd deploy/devserver && $(GO) build -ldflags '$(LDFLAGS)' -o ../../$(BIN)/gpumux ./cmd/gpumux
+	cd devserver && $(GO) build -ldflags '$(LDFLAGS)' -o ../$(BIN)/gpumux ./cmd/gpumux
 
 lean: ## bin/gpumux-lean, client and worker without the embedded server
 	$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/gpumux-lean ./cmd/gpumux
@@ -63,8 +63,8 @@ test-root: $(VENV)/tests $(GOTESTSUM)
 	$(GOTEST)
 
 test-server: $(VENV)/tests $(GOTESTSUM)
-	cd deploy/devserver && $(GO) build -ldflags '-s -w' -o ../../$(BIN)/test/gpumux ./cmd/gpumux
-	cd deploy/devserver && GPUMUX_BINARY=$(CURDIR)/$(BIN)/test/gpumux $(GOTEST)
+	cd devserver && $(GO) build -ldflags '-s -w' -o ../$(BIN)/test/gpumux ./cmd/gpumux
+	cd devserver && GPUMUX_BINARY=$(CURDIR)/$(BIN)/test/gpumux $(GOTEST)
 
 race: $(VENV)/tests ## all tests under the race detector
 	$(MAKE) test TESTFLAGS="-race $(TESTFLAGS)"
@@ -77,13 +77,13 @@ fuzz: ## each fuzz target for 30 s
 
 bench: $(VENV)/ready ## benchmarks of both modules
 	$(GO) test -run '^$$' -bench . -benchmem ./...
-	cd deploy/devserver && $(GO) test -run '^$$' -bench . -benchmem ./...
+	cd devserver && $(GO) test -run '^$$' -bench . -benchmem ./...
 
 # The package for Python: the module of the slots with the client beside it, and the command.
 wheel: $(VENV)/ready ## dist/gpumux-….whl, and its example run in an environment of its own
 	rm -rf .wheel && mkdir -p .wheel/src .wheel/bin && cp -R clients/python/*.py clients/python/pyproject.toml clients/python/README.md .wheel/
-	cp -R workers/slot/runtimes/python/gpumux .wheel/src/ && cp -R clients/python/client .wheel/src/gpumux/ && touch .wheel/src/gpumux/py.typed
-	cd deploy/devserver && $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o ../../.wheel/bin/gpumux ./cmd/gpumux
+	cp -R internal/runtimes/python/gpumux .wheel/src/ && cp -R clients/python/client .wheel/src/gpumux/ && touch .wheel/src/gpumux/py.typed
+	cd devserver && $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o ../.wheel/bin/gpumux ./cmd/gpumux
 	rm -f dist/gpumux-*.whl && GPUMUX_VERSION=$(VERSION) $(VENV)/bin/python -m pip wheel -q --disable-pip-version-check --no-deps -w dist .wheel
 	$(PYTHON) -m venv .wheel/venv && .wheel/venv/bin/pip install -q --disable-pip-version-check dist/gpumux-*.whl
 	.wheel/venv/bin/python clients/python/example.py
@@ -95,34 +95,34 @@ dist: wheel ## dist/: the wheel, archives, Debian packages, a Homebrew formula, 
 	VERSION=$(VERSION) TARGETS="$(TARGETS)" RELEASES=$(RELEASES) deploy/packages/dist.sh
 
 r-check: ## R CMD check of clients/r, and all other tests of R; needs R with jsonlite and codetools
-	cd deploy/devserver && $(GO) test -v -count=1 -run '^Test(R_|Long_R)' ./e2e
-	$(GO) test -count=1 ./workers/slot/runtimes/r
+	cd devserver && $(GO) test -v -count=1 -run '^Test(R_|Long_R)' ./test/e2e
+	$(GO) test -count=1 ./internal/runtimes/r
 
 picture: $(VENV)/tests ## dist/top.svg, gpumux top on a real terminal
 	@mkdir -p dist && $(VENV)/bin/python -m pip install -q --disable-pip-version-check pyte==0.8.2
-	cd deploy/devserver && GPUMUX_PICTURE=$(CURDIR)/dist/top.bytes $(GO) test -count=1 -run '^TestTop_OfARunningMap$$' ./e2e
-	$(VENV)/bin/python deploy/devserver/picture.py dist/top.bytes dist/top.svg
+	cd devserver && GPUMUX_PICTURE=$(CURDIR)/dist/top.bytes $(GO) test -count=1 -run '^TestTop_OfARunningMap$$' ./test/e2e
+	$(VENV)/bin/python devserver/picture.py dist/top.bytes dist/top.svg
 
 soak: $(VENV)/tests ## long tests: kills, faults, a million items, links that fail (as root, with iproute2); GPUMUX_SOAK=seed repeats a run
-	$(GO) test -count=1 -run '^TestLong_' ./workers/autoslots
-	cd deploy/devserver && $(GO) test -count=1 -timeout 60m -run '^TestLong_' ./e2e ./gpucheck
-	cd deploy/devserver && GPUMUX_SOAK=$${GPUMUX_SOAK:-1} $(GO) test -v -count=1 -timeout 60m -run '^TestSoak_' ./e2e
-	cd deploy/devserver && $(GO) test -v -count=1 -timeout 60m -tags soak,disable_grpc_modules ./soak
+	$(GO) test -count=1 -run '^TestLong_' ./internal/autoslots
+	cd devserver && $(GO) test -count=1 -timeout 60m -run '^TestLong_' ./test/e2e ./test/gpucheck
+	cd devserver && GPUMUX_SOAK=$${GPUMUX_SOAK:-1} $(GO) test -v -count=1 -timeout 60m -run '^TestSoak_' ./test/e2e
+	cd devserver && $(GO) test -v -count=1 -timeout 60m -tags soak,disable_grpc_modules ./test/soak
 
 gpu-bundle: ## .gpu, what gpu-check needs on a machine with a GPU and without Go
-	cd deploy/devserver && $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o ../../$(BIN)/gpu/gpumux ./cmd/gpumux
-	cd deploy/devserver && $(GO) test -c -trimpath -ldflags '-s -w' -o ../../$(BIN)/gpu/gpucheck.test ./gpucheck
-	$(PYTHON) deploy/devserver/gpucheck/bundle.py --into .gpu gpumux=$(BIN)/gpu/gpumux gpucheck.test=$(BIN)/gpu/gpucheck.test
+	cd devserver && $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o ../$(BIN)/gpu/gpumux ./cmd/gpumux
+	cd devserver && $(GO) test -c -trimpath -ldflags '-s -w' -o ../$(BIN)/gpu/gpucheck.test ./test/gpucheck
+	$(PYTHON) devserver/test/gpucheck/bundle.py --into .gpu gpumux=$(BIN)/gpu/gpumux gpucheck.test=$(BIN)/gpu/gpucheck.test
 
 gpu-check: ## the GPU tests and benchmarks of .gpu on this machine, in at most 9 minutes
-	$(PYTHON) deploy/devserver/gpucheck/check.py
+	$(PYTHON) devserver/test/gpucheck/check.py
 
 kernel-check: ## the memory limits that a kernel enforces, in a cgroup handed over to this command; see docs/memory.md
-	cd deploy/devserver && $(GO) build -ldflags '-s -w' -o ../../$(BIN)/test/gpumux ./cmd/gpumux
-	cd deploy/devserver && GPUMUX_BINARY=$(CURDIR)/$(BIN)/test/gpumux GPUMUX_KERNEL_CHECK=1 $(GO) test -v -count=1 -run '^TestKernel_' ./e2e
+	cd devserver && $(GO) build -ldflags '-s -w' -o ../$(BIN)/test/gpumux ./cmd/gpumux
+	cd devserver && GPUMUX_BINARY=$(CURDIR)/$(BIN)/test/gpumux GPUMUX_KERNEL_CHECK=1 $(GO) test -v -count=1 -run '^TestKernel_' ./test/e2e
 
 outdated: ## direct dependencies that have newer versions, in both modules
-	@for dir in . deploy/devserver; do (cd $$dir && $(GO) list -m -u -f '{{with .Update}}{{$$.Path}} {{$$.Version}} -> {{.Version}}{{end}}' \
+	@for dir in . devserver; do (cd $$dir && $(GO) list -m -u -f '{{with .Update}}{{$$.Path}} {{$$.Version}} -> {{.Version}}{{end}}' \
 		$$($(GO) list -m -f '{{if not (or .Indirect .Main .Replace)}}{{.Path}}{{end}}' all)); done
 
 size: ## the longest source files

@@ -23,67 +23,68 @@ func deps(t *testing.T, pkg string) []string {
 
 // layers is who imports whom, from the top down: each line is a package, "." the root, and all that it may import of this project.
 const layers = `
-deploy/devserver/cmd/gpumux    deploy/devserver/embedded starter/cli
-deploy/devserver/cmd/manual    starter/cli
-deploy/devserver/embedded      deploy/devserver starter/local
-deploy/devserver/devservertest deploy/devserver
-deploy/devserver               internal/names
-cmd/gpumux                     starter/cli
-starter/cli                    . gpu internal/contract internal/items internal/names internal/text starter starter/bench starter/cli/app starter/cli/files starter/cli/host starter/cli/screen starter/cli/show starter/fleet starter/local starter/prune workers/config workers/slot/launch
-starter/cli/host               . codec gpu starter starter/bench starter/cli/app starter/cli/screen starter/cli/show starter/cli/top starter/fleet starter/local store workers workers/config workers/health workers/slot/runtimes
-starter/cli/app                codec internal/text starter starter/cli/screen starter/fleet starter/local store
-starter/cli/files              . internal/items internal/names internal/objects internal/results internal/text starter starter/local store/columns
-starter/cli/top                . starter starter/cli/screen starter/fleet
-starter/cli/show               . internal/results internal/text starter starter/cli/screen starter/fleet
-starter/cli/screen             .
-starter/local                  . codec gpu internal/contract internal/items internal/results starter starter/fleet store workers workers/config workers/edition workers/slot/launch
-starter/bench                  . gpu starter store workers workers/config workers/sharing
-starter                        . codec internal/contract internal/names internal/results internal/text starter/fleet starter/prune store
-starter/prune                  internal/names internal/objects store
-starter/fleet                  . codec internal/contract internal/names internal/payload
-workers                        . activities activities/record codec gpu internal/calls internal/contract internal/logkey internal/names internal/payload store workers/autoslots workers/config workers/contact workers/health workers/memory workers/metrics workers/pool workers/sharing workers/slot workers/slot/launch workers/slot/process workers/slot/runtimes workers/slot/template workflows
-workers/autoslots              . gpu internal/logkey workers/config workers/memory workers/pool
-workers/memory                 . gpu internal/logkey workers/config workers/sharing workers/slot workers/slot/process workers/slot/session
-workers/metrics                . gpu workers/health workers/pool workers/slot
-workers/health                 . gpu internal/calls internal/logkey workers/config workers/pool workers/slot workers/slot/diagnosis workers/slot/launch workers/slot/process
-workers/pool                   . internal/calls internal/logkey workers/slot workers/slot/launch
-workers/contact                internal/calls internal/contract
-workers/config                 . codec gpu internal/contract internal/names workers/sharing workers/slot/launch workers/slot/process
-workers/sharing                . gpu gpu/mps internal/logkey workers/slot/process
-workers/slot/slottest          internal/calls workers/slot workers/slot/launch
-workers/slot                   . internal/arrays internal/calls internal/logkey internal/names internal/text workers/slot/account workers/slot/diagnosis workers/slot/launch workers/slot/process workers/slot/session workers/slot/template workers/slot/wire
-workers/slot/account           . workers/slot/session
-workers/slot/template          . internal/logkey workers/slot/diagnosis workers/slot/launch workers/slot/process workers/slot/session
-workers/slot/session           . internal/logkey workers/slot/diagnosis workers/slot/launch workers/slot/process workers/slot/wire
-workers/slot/diagnosis         . workers/slot/wire
-workers/slot/launch            . workers/edition workers/slot/process
-workers/slot/process           . internal/logkey
-workers/slot/wire              . internal/arrays internal/names
-workers/slot/runtimes
-workers/edition
-activities                     . activities/record internal/calls internal/contract internal/items internal/names internal/objects internal/payload internal/text store store/columns
-activities/record              . store
-workflows                      . internal/contract internal/names internal/payload internal/text workflows/sizing
-workflows/sizing               . internal/contract
-workflows/workflowstest        . internal/contract internal/names internal/text
-internal/payload               . internal/contract
+devserver/cmd/gpumux             devserver/internal/embedded internal/cli
+devserver/cmd/manual             internal/cli
+devserver/internal/embedded      devserver internal/local
+devserver/internal/devservertest devserver
+devserver                        internal/names
+cmd/gpumux                       internal/cli
+internal/cli                     . gpu internal/app internal/bench internal/contract internal/files internal/fleet internal/host internal/items internal/launch internal/local internal/names internal/prune internal/screen internal/show internal/text starter workers/config
+internal/host                    . codec gpu internal/app internal/bench internal/fleet internal/health internal/local internal/runtimes internal/screen internal/show internal/top starter store workers workers/config
+internal/app                     codec internal/fleet internal/local internal/screen internal/text starter store
+internal/files                   . internal/columns internal/items internal/local internal/names internal/objects internal/results internal/text starter
+internal/top                     . internal/fleet internal/screen starter
+internal/show                    . internal/fleet internal/results internal/screen internal/text starter
+internal/screen                  .
+internal/local                   . codec gpu internal/contract internal/edition internal/fleet internal/items internal/launch internal/results starter store workers workers/config
+internal/bench                   . gpu internal/sharing starter store workers workers/config
+starter                          . codec internal/contract internal/fleet internal/names internal/prune internal/results internal/text store
+internal/prune                   internal/names internal/objects store
+internal/fleet                   . codec internal/contract internal/names internal/payload
+workers                          . activities codec gpu internal/autoslots internal/calls internal/contact internal/contract internal/health internal/launch internal/logkey internal/memory internal/metrics internal/names internal/payload internal/pool internal/process internal/record internal/runtimes internal/sharing internal/slot internal/template store workers/config workflows
+internal/autoslots               . gpu internal/logkey internal/memory internal/pool workers/config
+internal/memory                  . gpu internal/logkey internal/process internal/session internal/sharing internal/slot workers/config
+internal/metrics                 . gpu internal/health internal/pool internal/slot
+internal/health                  . gpu internal/calls internal/diagnosis internal/launch internal/logkey internal/pool internal/process internal/slot workers/config
+internal/pool                    . internal/calls internal/launch internal/logkey internal/slot
+internal/contact                 internal/calls internal/contract
+workers/config                   . codec gpu internal/contract internal/launch internal/names internal/process internal/sharing
+internal/sharing                 . gpu internal/logkey internal/mps internal/process
+internal/slottest                internal/calls internal/launch internal/slot
+internal/slot                    . internal/account internal/arrays internal/calls internal/diagnosis internal/launch internal/logkey internal/names internal/process internal/session internal/template internal/text internal/wire
+internal/account                 . internal/session
+internal/template                . internal/diagnosis internal/launch internal/logkey internal/process internal/session
+internal/session                 . internal/diagnosis internal/launch internal/logkey internal/process internal/wire
+internal/diagnosis               . internal/wire
+internal/launch                  . internal/edition internal/process
+internal/process                 . internal/logkey
+internal/runtimes
+internal/edition
+activities                       . internal/calls internal/columns internal/contract internal/items internal/names internal/objects internal/payload internal/record internal/text store
+internal/record                  . store
+workflows                        . internal/contract internal/names internal/payload internal/sizing internal/text
+internal/sizing                  . internal/contract
+workflows/workflowstest          . internal/contract internal/names internal/text
+internal/payload                 . internal/contract
 internal/logkey
-store/columns                  . internal/arrays internal/items internal/results internal/text
-store                          . internal/contract internal/items internal/names internal/objects internal/results
-internal/items                 . internal/calls internal/contract internal/names internal/objects internal/results
-internal/objects               internal/names
-internal/results               . internal/arrays
-internal/arrays                internal/text
+internal/columns                 . internal/arrays internal/items internal/results internal/text
+store                            . internal/contract internal/items internal/names internal/objects internal/results
+internal/items                   . internal/calls internal/contract internal/names internal/objects internal/results
+internal/objects                 internal/names
+internal/results                 . internal/arrays
 internal/skip
-gpu/gputest                    gpu/mps internal/wait
+internal/gputest                 internal/mps internal/wait
 internal/wait
-store/s3test
-internal/contract              . internal/names internal/text
-internal/calls                 .
+internal/s3test
+internal/contract                . internal/names internal/text
+internal/calls                   .
 codec
-gpu                            . gpu/mps
-gpu/mps
-.                              internal/names internal/text
+gpu                              . internal/mps
+internal/mps
+task                             . internal/wire
+internal/wire                    . internal/arrays internal/names
+internal/arrays                  internal/text
+.                                internal/names internal/text
 internal/text
 internal/names
 `
@@ -100,7 +101,7 @@ func TestLayers_ImportsGoDown(t *testing.T) {
 		below[words[0]] = true
 		may[words[0]] = words[1:]
 	}
-	for _, dir := range []string{".", "deploy/devserver"} {
+	for _, dir := range []string{".", "devserver"} {
 		list := exec.Command("go", "list", "-f", "{{.ImportPath}} {{join .Imports \" \"}}", "./...")
 		list.Dir = dir
 		out, err := list.CombinedOutput()
@@ -120,6 +121,27 @@ func TestLayers_ImportsGoDown(t *testing.T) {
 			require.Subset(t, may[pkg], own, "%s", pkg)
 		}
 	}
+}
+
+// The public face: what a Go program may import, and what is promised. The rest is under
+// internal/.
+func TestLayers_ThePublicFace(t *testing.T) {
+	var public []string
+	for _, dir := range []string{".", "devserver"} {
+		list := exec.Command("go", "list", "-f", `{{if and .GoFiles (ne .Name "main")}}{{.ImportPath}}{{end}}`, "./...")
+		list.Dir = dir
+		out, err := list.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		for pkg := range strings.FieldsSeq(string(out)) {
+			if !strings.Contains(pkg, "/internal/") && !strings.Contains(pkg, "/test/") {
+				public = append(public, short(pkg))
+			}
+		}
+	}
+	require.ElementsMatch(t, []string{
+		".", "activities", "codec", "devserver", "gpu", "starter", "store", "task", "workers", "workers/config", "workflows",
+		"workflows/workflowstest",
+	}, public)
 }
 
 func short(pkg string) string {
@@ -150,8 +172,8 @@ func TestLayers_WorkflowsAreALightImport(t *testing.T) {
 
 // A package is what one person can hold in the head. What has to be larger says so here.
 func TestLayers_RoomsAreSmall(t *testing.T) {
-	larger := map[string]int{"starter/cli": 4000, "store": 6000}
-	for _, dir := range []string{".", "deploy/devserver"} {
+	larger := map[string]int{"internal/cli": 4000, "store": 6000}
+	for _, dir := range []string{".", "devserver"} {
 		list := exec.Command("go", "list", "-f", `{{$d := .Dir}}{{.ImportPath}}{{range .GoFiles}} {{$d}}/{{.}}{{end}}`, "./...")
 		list.Dir = dir
 		out, err := list.CombinedOutput()

@@ -13,9 +13,9 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/activities/record"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/items"
+	"github.com/gpumux/gpumux/internal/record"
 	"github.com/gpumux/gpumux/store"
 )
 

@@ -17,9 +17,9 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/activities/record"
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/record"
 	"github.com/gpumux/gpumux/store"
 )
 

@@ -13,9 +13,9 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/activities"
-	"github.com/gpumux/gpumux/activities/record"
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/record"
 	"github.com/gpumux/gpumux/store"
 )
 

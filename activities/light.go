@@ -12,13 +12,13 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/columns"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/internal/objects"
 	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/store"
-	"github.com/gpumux/gpumux/store/columns"
 )
 
 // Light serves the queue gpumux: what a map needs besides slots.

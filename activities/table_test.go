@@ -19,8 +19,8 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/s3test"
 	"github.com/gpumux/gpumux/store"
-	"github.com/gpumux/gpumux/store/s3test"
 )
 
 // parquetFile has row groups of a hundred rows each.

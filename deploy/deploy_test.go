@@ -17,9 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/gpumux/gpumux/internal/app"
+	"github.com/gpumux/gpumux/internal/cli"
 	"github.com/gpumux/gpumux/internal/skip"
-	"github.com/gpumux/gpumux/starter/cli"
-	"github.com/gpumux/gpumux/starter/cli/app"
 	"github.com/gpumux/gpumux/workers/config"
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/gpumux/gpumux/workers/slot"
+	"github.com/gpumux/gpumux/internal/slot"
 )
 
 // exported are the labels of each metric that a worker serves of its own.
@@ -20,13 +20,13 @@ func exported(t *testing.T) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}
 	desc := regexp.MustCompile(`prometheus\.NewDesc\("(\w+)", "[^"]*", \[\]string\{([^}]*)\}`)
-	for _, found := range desc.FindAllStringSubmatch(string(read(t, "workers/metrics/metrics.go")), -1) {
+	for _, found := range desc.FindAllStringSubmatch(string(read(t, "internal/metrics/metrics.go")), -1) {
 		for label := range strings.SplitSeq(found[2], ",") {
 			all[found[1]] = append(all[found[1]], strings.Trim(label, ` "`))
 		}
 	}
 	histogram := regexp.MustCompile(`prometheus\.HistogramOpts\{\s*Name: "(\w+)",[^}]*\}, \[\]string\{"(\w+)"\}`)
-	for _, found := range histogram.FindAllStringSubmatch(string(read(t, "workers/metrics/metrics.go")), -1) {
+	for _, found := range histogram.FindAllStringSubmatch(string(read(t, "internal/metrics/metrics.go")), -1) {
 		all[found[1]] = []string{found[2], "le"}
 	}
 	require.GreaterOrEqual(t, len(all), 16)

@@ -15,7 +15,7 @@ import (
 	"runtime"
 	"strconv"
 
-	"github.com/gpumux/gpumux/gpu/mps"
+	"github.com/gpumux/gpumux/internal/mps"
 )
 
 // Kind says what a device is.

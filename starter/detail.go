@@ -17,7 +17,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/starter/fleet"
+	"github.com/gpumux/gpumux/internal/fleet"
 )
 
 // Detail is all that can be said of one map.

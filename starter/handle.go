@@ -13,7 +13,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/starter/fleet"
+	"github.com/gpumux/gpumux/internal/fleet"
 )
 
 // Handle follows and steers one run of a map.

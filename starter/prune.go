@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/starter/fleet"
-	"github.com/gpumux/gpumux/starter/prune"
+	"github.com/gpumux/gpumux/internal/fleet"
+	"github.com/gpumux/gpumux/internal/prune"
 )
 
 // Prune deletes from the workers' store what maps have left there that ended before a

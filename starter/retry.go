@@ -13,8 +13,8 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/internal/results"
-	"github.com/gpumux/gpumux/starter/fleet"
 )
 
 // StillRunningError says that a map is not over, as it has to be for what was asked.

@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/internal/names"
-	"github.com/gpumux/gpumux/starter/fleet"
 )
 
 // Status is how a run of a map stands.

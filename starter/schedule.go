@@ -14,7 +14,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/starter/fleet"
+	"github.com/gpumux/gpumux/internal/fleet"
 )
 
 // Times say when a schedule starts its map.

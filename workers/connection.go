@@ -21,10 +21,10 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/activities"
-	"github.com/gpumux/gpumux/activities/record"
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/internal/payload"
+	"github.com/gpumux/gpumux/internal/record"
 	"github.com/gpumux/gpumux/store"
 )
 

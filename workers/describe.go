@@ -5,7 +5,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/workers/pool"
+	"github.com/gpumux/gpumux/internal/pool"
 )
 
 // Describe is what the worker offers now.

@@ -1,10 +1,10 @@
 package workers
 
 import (
+	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/internal/pool"
+	"github.com/gpumux/gpumux/internal/slottest"
 	"github.com/gpumux/gpumux/workers/config"
-	"github.com/gpumux/gpumux/workers/pool"
-	"github.com/gpumux/gpumux/workers/slot/launch"
-	"github.com/gpumux/gpumux/workers/slot/slottest"
 )
 
 // testPool has n slots on each device, whose processes are whatever the test says.

@@ -11,10 +11,10 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/activities"
 	"github.com/gpumux/gpumux/internal/calls"
+	"github.com/gpumux/gpumux/internal/contact"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/logkey"
-	"github.com/gpumux/gpumux/workers/contact"
-	"github.com/gpumux/gpumux/workers/pool"
+	"github.com/gpumux/gpumux/internal/pool"
 )
 
 // seat is a slot that a lease has.

@@ -12,14 +12,14 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/activities"
+	"github.com/gpumux/gpumux/internal/autoslots"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/health"
 	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/internal/names"
-	"github.com/gpumux/gpumux/workers/autoslots"
+	"github.com/gpumux/gpumux/internal/pool"
+	"github.com/gpumux/gpumux/internal/sharing"
 	"github.com/gpumux/gpumux/workers/config"
-	"github.com/gpumux/gpumux/workers/health"
-	"github.com/gpumux/gpumux/workers/pool"
-	"github.com/gpumux/gpumux/workers/sharing"
 	"github.com/gpumux/gpumux/workflows"
 )
 

@@ -13,16 +13,16 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/activities"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/autoslots"
 	"github.com/gpumux/gpumux/internal/calls"
+	"github.com/gpumux/gpumux/internal/contact"
+	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/logkey"
-	"github.com/gpumux/gpumux/workers/autoslots"
+	"github.com/gpumux/gpumux/internal/metrics"
+	"github.com/gpumux/gpumux/internal/pool"
+	"github.com/gpumux/gpumux/internal/process"
+	"github.com/gpumux/gpumux/internal/sharing"
 	"github.com/gpumux/gpumux/workers/config"
-	"github.com/gpumux/gpumux/workers/contact"
-	"github.com/gpumux/gpumux/workers/metrics"
-	"github.com/gpumux/gpumux/workers/pool"
-	"github.com/gpumux/gpumux/workers/sharing"
-	"github.com/gpumux/gpumux/workers/slot/launch"
-	"github.com/gpumux/gpumux/workers/slot/process"
 )
 
 // runner runs the calls of one task queue in a pool: of the pool's own queue, or of one

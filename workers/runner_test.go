@@ -14,13 +14,13 @@ import (
 	"github.com/gpumux/gpumux/activities"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/calls"
+	"github.com/gpumux/gpumux/internal/contact"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/workers/contact"
-	"github.com/gpumux/gpumux/workers/metrics"
-	"github.com/gpumux/gpumux/workers/pool"
-	"github.com/gpumux/gpumux/workers/sharing"
-	"github.com/gpumux/gpumux/workers/slot/launch"
-	"github.com/gpumux/gpumux/workers/slot/slottest"
+	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/internal/metrics"
+	"github.com/gpumux/gpumux/internal/pool"
+	"github.com/gpumux/gpumux/internal/sharing"
+	"github.com/gpumux/gpumux/internal/slottest"
 )
 
 // newRunner runs the task t in two slots that are whatever the test says.

@@ -6,8 +6,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/gpumux/gpumux/workers/slot/process"
-	"github.com/gpumux/gpumux/workers/slot/runtimes"
+	"github.com/gpumux/gpumux/internal/process"
+	"github.com/gpumux/gpumux/internal/runtimes"
 )
 
 // installRuntimes writes the runtimes of Python and R, into a temporary folder if the user has no cache folder, and returns Python's.

@@ -15,14 +15,14 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/gpu/gputest"
 	"github.com/gpumux/gpumux/internal/calls"
-	"github.com/gpumux/gpumux/workers/contact"
-	"github.com/gpumux/gpumux/workers/metrics"
-	"github.com/gpumux/gpumux/workers/pool"
-	"github.com/gpumux/gpumux/workers/slot"
-	"github.com/gpumux/gpumux/workers/slot/launch"
-	"github.com/gpumux/gpumux/workers/slot/runtimes"
+	"github.com/gpumux/gpumux/internal/contact"
+	"github.com/gpumux/gpumux/internal/gputest"
+	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/internal/metrics"
+	"github.com/gpumux/gpumux/internal/pool"
+	"github.com/gpumux/gpumux/internal/runtimes"
+	"github.com/gpumux/gpumux/internal/slot"
 )
 
 // scraped is the answer to one scrape.

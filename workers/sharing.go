@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/health"
+	"github.com/gpumux/gpumux/internal/sharing"
 	"github.com/gpumux/gpumux/workers/config"
-	"github.com/gpumux/gpumux/workers/health"
-	"github.com/gpumux/gpumux/workers/sharing"
 )
 
 // shareKey is a pool with a group of its devices.

@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gpumux/gpumux/workers/contact"
-	"github.com/gpumux/gpumux/workers/pool"
+	"github.com/gpumux/gpumux/internal/contact"
+	"github.com/gpumux/gpumux/internal/pool"
 )
 
 // Stop takes no new work, lets running chunks go on for StopTimeout, hands back those that still run, ends every task process

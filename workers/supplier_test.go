@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/worker"
 
-	"github.com/gpumux/gpumux/workers/pool"
+	"github.com/gpumux/gpumux/internal/pool"
 )
 
 // permitInfo is what the SDK passes to a supplier, in all three of its shapes. What the supplier never asks for is nil.

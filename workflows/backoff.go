@@ -6,7 +6,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/workflows/sizing"
+	"github.com/gpumux/gpumux/internal/sizing"
 )
 
 // again puts back the items of a piece that raised, to be tried after a pause. Pauses

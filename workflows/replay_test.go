@@ -17,7 +17,7 @@ import (
 
 // Every history that a released version has left behind must still replay. The end-to-end tests write them:
 //
-//	cd deploy/devserver && go test ./e2e -run TestMap_ -record
+//	cd devserver && go test ./e2e -run TestMap_ -record
 //
 // A change that breaks one needs workflow.GetVersion, not a new recording, unless no map of that kind can be running.
 func TestReplay_RecordedHistories(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/sizing"
 	"github.com/gpumux/gpumux/internal/text"
-	"github.com/gpumux/gpumux/workflows/sizing"
 )
 
 const (

@@ -48,7 +48,7 @@ type event struct {
 	result contract.ChunkResult
 }
 
-// ahead returns how many items a process holds beside the running one. It imitates workers/slot: pace is the time of an item, and
+// ahead returns how many items a process holds beside the running one. It imitates internal/slot: pace is the time of an item, and
 // ran is how many items of the chunk have run.
 func ahead(pace time.Duration, ran int64) int64 {
 	if pace >= 100*time.Millisecond {

@@ -1,11 +1,11 @@
 // Command gpumux is the lean binary: a client and a worker for a Temporal that runs elsewhere. The all-in-one binary with the
-// server inside is deploy/devserver/cmd/gpumux.
+// server inside is devserver/cmd/gpumux.
 package main
 
 import (
 	"os"
 
-	"github.com/gpumux/gpumux/starter/cli"
+	"github.com/gpumux/gpumux/internal/cli"
 )
 
 // version is set by the linker.

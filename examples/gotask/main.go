@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"log"
 
-	"github.com/gpumux/gpumux/workers/slot/wire"
+	"github.com/gpumux/gpumux/task"
 )
 
 // interval is an item: the numbers From up to but not including To.
@@ -21,7 +21,7 @@ type found struct {
 }
 
 func main() {
-	err := wire.Serve(context.Background(), map[string]wire.Handler{"primes": wire.Func(primes)})
+	err := task.Serve(context.Background(), map[string]task.Handler{"primes": task.Func(primes)})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -70,7 +70,7 @@ func (e *KeyError) Unwrap() error { return e.Err }
 
 var (
 	errNoKeys = errors.New("it is encrypted, and this store was opened without keys; give the keys (codec.keys in the worker's file)")
-	errPlain = errors.New("it is not encrypted, although this store has keys: somebody without keys wrote it; give keys to all " +
+	errPlain  = errors.New("it is not encrypted, although this store has keys: somebody without keys wrote it; give keys to all " +
 		"workers and clients of this store, and delete it")
 )
 

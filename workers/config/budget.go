@@ -10,7 +10,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/workers/sharing"
+	"github.com/gpumux/gpumux/internal/sharing"
 )
 
 // reserve is what stays free of a device for others: the most that a pool on it says.

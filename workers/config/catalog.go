@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/workers/slot/launch"
-	"github.com/gpumux/gpumux/workers/slot/process"
+	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/internal/process"
 )
 
 // Catalog is all that a worker runs. A map's task is only ever looked up here, so no

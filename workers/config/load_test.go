@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/workers/slot/launch"
+	"github.com/gpumux/gpumux/internal/launch"
 )
 
 // load writes a file into the site and reads it as the command does.

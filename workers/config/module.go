@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gpumux/gpumux/workers/slot/launch"
+	"github.com/gpumux/gpumux/internal/launch"
 )
 
 // moduleCache holds what the Python modules of one folder define, as the interpreter that

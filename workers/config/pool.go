@@ -8,10 +8,10 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/names"
-	"github.com/gpumux/gpumux/workers/sharing"
-	"github.com/gpumux/gpumux/workers/slot/launch"
-	"github.com/gpumux/gpumux/workers/slot/process"
+	"github.com/gpumux/gpumux/internal/process"
+	"github.com/gpumux/gpumux/internal/sharing"
 )
 
 // Pool is one pool: equal slots on some of the host's devices.

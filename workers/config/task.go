@@ -15,7 +15,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/workers/slot/launch"
+	"github.com/gpumux/gpumux/internal/launch"
 )
 
 // Task says how one task is run: exactly one of the first five fields is set.

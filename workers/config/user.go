@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gpumux/gpumux/workers/slot/process"
+	"github.com/gpumux/gpumux/internal/process"
 )
 
 // resolveUser is the user that a user field names, or nil without one. It reports what is wrong with it.

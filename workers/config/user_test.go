@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux/workers/slot/process"
+	"github.com/gpumux/gpumux/internal/process"
 )
 
 const otherUsers = `

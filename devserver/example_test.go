@@ -1,0 +1,67 @@
+package devserver_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/devserver"
+	"github.com/gpumux/gpumux/internal/fleet"
+	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/workers"
+	"github.com/gpumux/gpumux/workers/config"
+)
+
+// A server, a worker and a map, all in this process.
+func ExampleStart() {
+	ctx := context.Background()
+	server, err := devserver.Start(ctx, devserver.Options{Port: devserver.AnyPort, Headless: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Stop()
+	c, err := fleet.Dial(ctx, fleet.Options{Address: server.Address(), Plain: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+
+	dir, err := os.MkdirTemp("", "")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	worker, err := workers.New(config.Local(config.LocalOptions{
+		Pool: "cpu", Devices: []string{"cpu"}, Store: "file://" + filepath.Join(dir, "store"),
+		Tasks: map[string]config.Task{"shout": {Command: []string{"tr", "a-z", "A-Z"}}},
+	}), workers.Options{Client: c, Runtime: filepath.Join(dir, "runtime")})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := worker.Start(ctx); err != nil {
+		log.Fatal(err)
+	}
+	defer worker.Stop(ctx)
+
+	s := &starter.Starter{Client: c}
+	defer s.Close()
+	h, err := s.Start(ctx, starter.Map{Input: gpumux.MapInput{
+		Task: "shout", Ladder: []string{"cpu"}, Items: []json.RawMessage{[]byte(`"hello"`), []byte(`"world"`)},
+	}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for result, err := range h.Results(ctx) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(result.Index, string(result.Value))
+	}
+	// Output:
+	// 0 "HELLO"
+	// 1 "WORLD"
+}

@@ -1,0 +1,71 @@
+package e2e
+
+import (
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/s3test"
+	"github.com/gpumux/gpumux/internal/wait"
+	"github.com/gpumux/gpumux/starter"
+)
+
+// A chunk that is handed on starts again although its heartbeat's timeout is far, and its first attempt ends.
+func TestHandOn_ChunksOfADeadWorkerStartAgainAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.worker("cpu", 1)
+	run := s.start(gpumux.MapInput{Task: "slow", Items: items(600), Ladder: []string{"cpu"}})
+	began := func() int {
+		data, err := os.ReadFile(s.calls)
+		require.NoError(t, err)
+		return strings.Count(string(data), "\n")
+	}
+	wait.For(t, func() bool { return began() == 1 }, time.Minute, 5*time.Millisecond)
+	st := &starter.Starter{Client: s.client, Namespace: s.namespace}
+	n, err := st.Fleet().HandOn(t.Context(), func(string) bool { return false })
+	require.NoError(t, err)
+	require.Zero(t, n, "a living worker keeps its chunks")
+	var asked string
+	n, err = st.Fleet().HandOn(t.Context(), func(identity string) bool { asked = identity; return true })
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.Contains(t, asked, "/")
+	wait.For(t, func() bool { return began() == 2 }, time.Minute, 5*time.Millisecond)
+	require.NoError(t, s.client.CancelWorkflow(t.Context(), run.GetID(), ""))
+	require.ErrorContains(t, run.Get(t.Context(), nil), "canceled")
+}
+
+// So does a merge, which nobody need wait for any longer than for a chunk.
+func TestHandOn_AMergeOfADeadWorkerStartsAgainAtOnce(t *testing.T) {
+	s3test.Credentials(t)
+	b := s3test.Start(t)
+	s := newSite(t)
+	s.store = b.URL("")
+	s.worker("cpu", 1)
+	merging, goOn := make(chan struct{}, 2), make(chan struct{})
+	b.Trouble(func(r *http.Request) int {
+		if r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/results.jsonl") {
+			merging <- struct{}{}
+			<-goOn
+		}
+		return 0
+	})
+	run := s.start(gpumux.MapInput{Task: "double", Range: &gpumux.Range{End: 2000}, Ladder: []string{"cpu"}, Output: "d/results.jsonl"})
+	<-merging
+	st := &starter.Starter{Client: s.client, Namespace: s.namespace}
+	n, err := st.Fleet().HandOn(t.Context(), func(string) bool { return true })
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	<-merging // the next attempt
+	close(goOn)
+	var sum gpumux.Summary
+	require.NoError(t, run.Get(t.Context(), &sum))
+	require.EqualValues(t, 2000, sum.Succeeded)
+	s.results(sum)
+}

@@ -1,0 +1,192 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/internal/gputest"
+	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/internal/wait"
+)
+
+// newMeasure is a shell whose temporary files lie in a folder of its own, so that what is left behind can be seen.
+func newMeasure(t *testing.T) (s *shell, python string) {
+	t.Helper()
+	s = newShell(t)
+	require.NoError(t, os.Mkdir(s.path("tmp"), 0o755))
+	s.env = append(s.env, "TMPDIR="+s.path("tmp"))
+	python = os.Getenv("GPUMUX_TEST_PYTHON")
+	if _, err := exec.LookPath(python); err != nil {
+		python = "python3"
+	}
+	return s, python
+}
+
+// left lists what lies in the folder for temporary files.
+func (s *shell) left() []string {
+	s.t.Helper()
+	entries, err := os.ReadDir(s.path("tmp"))
+	require.NoError(s.t, err)
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// alone waits until no process of a run is left.
+func (s *shell) alone() {
+	s.t.Helper()
+	wait.For(s.t, func() bool { return len(children(s.t, s.dir))+len(mentioning(s.t, s.dir)) == 0 },
+		time.Minute, 20*time.Millisecond, "processes outlived gpumux")
+}
+
+func TestBench_Quick(t *testing.T) {
+	s, python := newMeasure(t)
+	workloads := "detector,light"
+	if exec.Command(python, "-c", "import numpy").Run() != nil {
+		t.Log("without NumPy only light is measured")
+		workloads = "light"
+	}
+	p := s.run(0, "bench", "--quick", "--workloads", workloads, "--limit", "1s", "--clients", "2", "--pool", "cpu", "--framework", "numpy", "--python", python,
+		"--json", "r.json", "--html", "r.html")
+	table := p.stdout.String()
+	type quartiles struct {
+		Q1, Median, Q3 float64
+		Count          int
+	}
+	var report struct {
+		Rows []struct {
+			Workload, Way, Sharing                     string
+			Clients, Items                             int
+			ItemsPerSecond, OfBare, OfUnshared, PerMap quartiles
+			ItemSeconds                                quartiles
+		}
+		Unmeasured []struct{ Sharing, Reason string }
+		Advice     []string
+	}
+	require.NoError(t, json.Unmarshal([]byte(s.file("r.json")), &report))
+	var ways []string
+	for _, row := range report.Rows {
+		if row.Workload != "light" {
+			continue
+		}
+		ways = append(ways, fmt.Sprint(row.Way, row.Sharing, row.Clients))
+		require.Contains(t, table, row.Way)
+		require.Positive(t, row.ItemSeconds.Median, row.Way)
+		if row.Way == "fresh" {
+			continue // its few items may miss each other on a busy machine
+		}
+		for _, s := range []quartiles{row.ItemsPerSecond, row.OfUnshared} {
+			require.Positive(t, s.Count, row.Way)
+			require.Positive(t, s.Q1, row.Way)
+			require.IsNonDecreasing(t, []float64{s.Q1, s.Median, s.Q3}, row.Way)
+		}
+		require.Equal(t, row.Way != "bare", row.OfBare.Count > 0, row.Way)
+	}
+	require.Equal(t, []string{"bare1", "sequentialdefault1", "bare2", "persistentdefault2", "freshdefault2"}, ways)
+	require.Len(t, report.Unmeasured, 3)
+	require.Contains(t, table, "not measured: sharing mps: it needs a GPU")
+	require.NotEmpty(t, report.Advice)
+	for _, line := range report.Advice {
+		require.Contains(t, table, line)
+	}
+	require.Contains(t, s.file("r.html"), "<svg")
+	require.Empty(t, s.left(), "files of the run")
+	s.alone()
+}
+
+// Slots are measured under every way to share that a GPU allows. The driver and the MPS daemon are stand-ins.
+func TestLong_BenchSharesAGPU(t *testing.T) {
+	for name, c := range map[string]struct {
+		gpu  gputest.GPU
+		says []string
+	}{
+		"MPS": {gputest.GPU{}, []string{`persistent +default +2 +\d`, `sequential +mps +1 +\d`, `persistent +mps +2 +\d`, `cpu +default +\d +\d`,
+			"not measured: sharing mig: .* is no MIG instance"}},
+		"MIG": {gputest.GPU{Instances: []gputest.Instance{{GI: 1}}}, []string{`persistent +default +2 +\d`, `sequential +mig +1 +\d`,
+			"not measured: sharing mig: 2 clients need as many instances, and there are 1", "not measured: sharing mps: .* is a MIG instance"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := gputest.Prepare(t, gputest.State{GPUs: []gputest.GPU{c.gpu}})
+			s, python := newMeasure(t)
+			s.env = append(s.env, gputest.StateVariable+"="+m.File, "LD_LIBRARY_PATH="+m.Folder, "PATH="+m.Folder+":"+os.Getenv("PATH"))
+			p := s.run(0, "bench", "--quick", "--workloads", "light", "--limit", "1s", "--clients", "2", "--python", python)
+			for _, text := range append(c.says, "not measured: sharing exclusive") {
+				require.Regexp(t, text, p.stdout.String())
+			}
+			s.alone()
+		})
+	}
+}
+
+func TestBench_Compare(t *testing.T) {
+	s, python := newMeasure(t)
+	p := s.run(0, "bench", "--quick", "--compare", "--clients", "2", "--python", python, "--json", "-")
+	var report struct {
+		Comparison struct {
+			Items, Activities int
+			Rounds            []map[string]float64
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(p.stdout.String()), &report), "JSON alone on standard output")
+	require.Equal(t, 10_000, report.Comparison.Items)
+	require.Len(t, report.Comparison.Rounds, 1)
+	for _, tool := range []string{"gpumux", "poolOne", "poolDefault", "activity"} {
+		require.Positive(t, report.Comparison.Rounds[0][tool], tool)
+	}
+	require.Contains(t, p.stderr.String(), "plain Temporal")
+	require.Empty(t, s.left())
+}
+
+// Ctrl-C while the ways take turns, while a map runs and while other tools do: nothing is left, neither processes nor files.
+func TestBench_Interrupted(t *testing.T) {
+	for name, when := range map[string]string{"Turns": "light: sequential 1", "Map": "oom: persistent 2", "Pool": "multiprocessing.Pool"} {
+		t.Run(name, func(t *testing.T) {
+			s, python := newMeasure(t)
+			args := map[string][]string{"Turns": {"--workloads", "light"}, "Map": {"--workloads", "oom", "--clients", "2"}, "Pool": {"--compare"}}[name]
+			if name == "Map" && exec.Command(python, "-c", "import numpy").Run() != nil {
+				skip.Because(t, skip.NumPy, python)
+			}
+			p := s.begin(append([]string{"bench", "--python", python}, args...)...)
+			require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), when) }, 2*time.Minute, 10*time.Millisecond)
+			require.NoError(t, p.Process.Signal(syscall.SIGINT))
+			require.Equal(t, 130, p.code(), p.stderr.String())
+			require.Empty(t, p.stdout.String())
+			require.Empty(t, s.left())
+			s.alone()
+		})
+	}
+}
+
+// mentioning are the command lines of processes that name a folder.
+func mentioning(t testing.TB, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir("/proc")
+	require.NoError(t, err)
+	var found []string
+	for _, e := range entries {
+		if command, err := os.ReadFile("/proc/" + e.Name() + "/cmdline"); err == nil && strings.Contains(string(command), dir) {
+			found = append(found, strings.ReplaceAll(string(command), "\x00", " "))
+		}
+	}
+	return found
+}
+
+// A budget ends the item that passes it and no other.
+func TestBench_OutOfMemory(t *testing.T) {
+	s, python := newMeasure(t)
+	if exec.Command(python, "-c", "import numpy").Run() != nil {
+		skip.Because(t, skip.NumPy, python)
+	}
+	p := s.run(0, "bench", "--quick", "--workloads", "oom", "--clients", "1", "--pool", "cpu", "--python", python)
+	require.Contains(t, p.stdout.String(), "2 budget, the other 8 finished")
+}

@@ -1,0 +1,308 @@
+#!/usr/bin/env python3
+"""Runs the GPU tests and the benchmarks of a bundle on this machine, and ends with one table.
+
+    make gpu-check            or, without make:   python3 devserver/test/gpucheck/check.py
+
+Needs the bundle that `make gpu-bundle` left in .gpu, Python 3.10 and, for what it is about, an NVIDIA GPU with its driver; neither
+Go nor a network. First comes what the machine answers, raw, then tests, then benchmarks. Each step has a time limit, all of them
+one together, and what came of it is printed at once. The table also goes to the folder $OUT, as summary.txt and summary.json, with
+the answers in facts.json and all that the steps printed in steps.log. The exit code is 0 when everything that this machine can run
+passed, 1 when not, and 2 when nothing could be run.
+
+It never changes a setting of a GPU and leaves no process behind.
+"""
+
+import argparse
+import hashlib
+import json
+import lzma
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+from frameworks import FRAMEWORKS
+from reading import REACH, read_bench, read_facts, read_reach, read_test
+from step import BAD, FAILED, LEFT_OUT, PASSED, SKIPPED, TIMED_OUT, Step, adopt_orphans, run
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.normpath(os.path.join(HERE, "..", "..", ".."))
+LIMIT = 9 * 60
+# What is kept back for the table and for ending the last step.
+CLOSING = 10
+FACTS = os.path.join(HERE, "facts.py")
+# The tests in the order in which they are worth running: what is asked of the driver, what needs no framework, what does.
+ORDER = (
+    "InventoryIsNvidiaSMIs", "StatusIsNvidiaSMIs", "Answers", "Health", "Probe", "MemoryOfAProcessTree", "ProcessesAreNvidiaSMIs",
+    "CostOfALook", "GPUsCommand", "DoctorCommand", "MPS", "SlotsSideBySide", "BudgetOverrun", "NearlyFull", "AnotherDevice",
+    "RecycledProcessGivesBack", "MIG", "MapOfEachFramework", "Caps", "PeaksAreWhatWasLive", "ContextAfterItems", "ManagedMemory",
+    "Packing", "RuinedContext", "OutOfMemory", "FreshItemsLeaveNothing",
+)
+# The longest last: what is left out for want of time should be one test, not many.
+LAST = ORDER[-1]
+# Those with a part for each framework, which is a step of its own.
+BY_FRAMEWORK = {
+    "MapOfEachFramework": ("torch", "jax", "cupy"), "Caps": ("torch", "jax", "cupy"), "RuinedContext": ("torch", "cupy"),
+    "OutOfMemory": ("torch", "jax", "cupy"), "Packing": ("torch",), "PeaksAreWhatWasLive": ("torch", "jax", "cupy"),
+}
+# Of what a step prints, so much from its begin and its end is kept: a file that is too large may not come back at all.
+KEPT = 1 << 20
+
+
+class Unusable(Exception):
+    """Nothing can be run; the message says what to do."""
+
+
+def unpack(bundle, into):
+    """Unpack the files of a bundle; Unusable when it is not there or damaged."""
+    listed = os.path.join(bundle, "bundle.json")
+    if not os.path.isfile(listed):
+        raise Unusable(f"there is no bundle in {bundle}; run `make gpu-bundle` on a machine with Go and bring the folder along")
+    with open(listed) as file:
+        files = json.load(file)["files"]
+    for name, about in files.items():
+        packed, digest, path = os.path.join(bundle, name + ".xz"), hashlib.sha256(), os.path.join(into, name)
+        try:
+            with lzma.open(packed) as source, open(path, "wb") as out:
+                while True:
+                    block = source.read(1 << 20)
+                    if not block:
+                        break
+                    digest.update(block)
+                    out.write(block)
+        except (OSError, EOFError, lzma.LZMAError) as error:
+            hint = "run `make gpu-bundle` again and bring all of the folder"
+            raise Unusable(f"{packed} cannot be unpacked: {error}; {hint}") from error
+        if digest.hexdigest() != about["sha256"]:
+            raise Unusable(f"{packed} is not the file that was packed; run `make gpu-bundle` again")
+        os.chmod(path, 0o755)
+    return {name: os.path.join(into, name) for name in files}
+
+
+def ask(*command):
+    """What a program of the bundle prints."""
+    name = os.path.basename(command[0])
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=HERE)
+    except subprocess.TimeoutExpired:
+        raise Unusable(f"{name} {command[1]} does not answer; see whether nvidia-smi does") from None
+    except OSError as error:
+        raise Unusable(f"{name} does not run here: {error}") from error
+    if done.returncode:
+        raise Unusable(f"{name} does not run here: {done.stderr.strip()[-500:]}")
+    return done.stdout
+
+
+def has_gpu(program):
+    """Whether gpumux finds a GPU, and what it says."""
+    found = json.loads(ask(program, "gpus", "--json"))
+    names = [device["name"] for device in found["devices"] if device["kind"] != "cpu" and not device.get("mig")]
+    return bool(names), ", ".join(names) or "no NVIDIA GPU: " + found.get("reason", "")
+
+
+def tests_of(path):
+    """The GPU tests of a compiled test program, each with a framework that it is for, or "", in the order of ORDER, torch first."""
+    names = [line[len("TestGPU_"):] for line in ask(path, "-test.list", "^TestGPU_").split() if line.startswith("TestGPU_")]
+    parts = [(name, framework) for name in names for framework in BY_FRAMEWORK.get(name, ("",))]
+    place = {name: at for at, name in enumerate(ORDER)}
+
+    def rank(part):
+        name, framework = part
+        return name == LAST, ("", *FRAMEWORKS).index(framework), place.get(name, len(ORDER))
+
+    return sorted(parts, key=rank)
+
+
+class Check:
+    """One run of all steps."""
+
+    def __init__(self, out, limit, only=""):
+        self.began, self.limit, self.only, self.out = time.monotonic(), limit, only, out
+        self.rows, self.reports, self.machine = [], {}, {}
+        self.log = open(os.path.join(out, "steps.log"), "w+b")
+
+    def left(self):
+        return self.limit - CLOSING - (time.monotonic() - self.began)
+
+    def take(self, step, always=False):
+        """Run a step in the time that is left, unless it was not asked for, and keep the table on disk up to date."""
+        if not always and self.only and not re.search(self.only, step.name):
+            return step
+        limit = min(step.limit, self.left())
+        if limit < 5:
+            step.why = f"the {self.limit:.0f} s of the whole check were used up; run it alone with --only '^{step.name}$'"
+        else:
+            print(f"{time.monotonic() - self.began:5.0f} s  {step.name}", flush=True)
+            start = self.log.seek(0, os.SEEK_END)
+            run(step, limit, self.log)
+            if step.result in (FAILED, TIMED_OUT):
+                self.look_around()
+            self.trim(start)
+        self.rows.append(step.row())
+        for line in [f"{step.result} after {step.seconds:.1f} s" + (f": {step.why}" if step.why else ""), *step.figures]:
+            print(" " * 9 + line, flush=True)
+        if hasattr(step, "report"):
+            self.reports[step.name] = step.report
+        self.save()
+        return step
+
+    def look_around(self):
+        """Write down in what state a step that failed has left the machine."""
+        for command in (["nvidia-smi"], ["ps", "-eo", "pid,ppid,pgid,stat,etimes,rss,args"]):
+            try:
+                said = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=10).stdout
+            except (OSError, subprocess.TimeoutExpired) as error:
+                said = str(error).encode()
+            self.log.write(f"\n----- {command[0]} after it\n".encode() + said[:KEPT] + b"\n")
+        self.log.flush()
+
+    def trim(self, start):
+        """Cut the middle out of what was logged from start on, when it is too much."""
+        end = self.log.seek(0, os.SEEK_END)
+        if end - start > 2 * KEPT:
+            self.log.seek(end - KEPT)
+            tail = self.log.read()
+            self.log.truncate(start + KEPT)
+            self.log.seek(start + KEPT)
+            self.log.write(f"\n… {end - start - 2 * KEPT} bytes cut …\n".encode() + tail)
+            self.log.flush()
+
+    def skip(self, name, why):
+        if not self.only or re.search(self.only, name):
+            self.rows.append({"step": name, "result": SKIPPED, "seconds": 0.0, "figures": [], "why": why})
+
+    def save(self):
+        summary = {"machine": self.machine, "seconds": round(time.monotonic() - self.began, 1), "steps": self.rows,
+                   "benchmarks": self.reports}
+        for name, text in (("summary.json", json.dumps(summary, indent=1) + "\n"), ("summary.txt", self.table())):
+            path = os.path.join(self.out, name)
+            with open(path + ".tmp", "w") as file:
+                file.write(text)
+            os.replace(path + ".tmp", path)
+
+    def table(self):
+        width = max([len(row["step"]) for row in self.rows] + [4])
+        lines = [f"{'step':<{width}}  {'result':<9}  {'seconds':>7}  figure"]
+        for row in self.rows:
+            told = ([row["why"]] if row["why"] else []) + row["figures"]
+            first = told[0] if told else ""
+            lines.append(f"{row['step']:<{width}}  {row['result']:<9}  {row['seconds']:>7.1f}  {first}".rstrip())
+            lines += [" " * (width + 22) + more for more in told[1:]]
+        results = PASSED, FAILED, TIMED_OUT, LEFT_OUT, SKIPPED
+        count = {result: sum(row["result"] == result for row in self.rows) for result in results}
+        said = ", ".join(f"{n} {result.lower()}" for result, n in count.items() if n) or "no step ran"
+        return "\n".join(lines + [f"{said}; {self.machine.get('gpu', '')}; {time.monotonic() - self.began:.0f} s"]) + "\n"
+
+    def code(self):
+        return 1 if not self.rows or any(row["result"] in BAD for row in self.rows) else 0
+
+
+def ask_machine(check, python, scratch):
+    """What the machine answers, raw, as a step."""
+    path = os.path.join(check.out, "facts.json")
+    step = Step("facts", [python, FACTS, path], 150, lambda step, text: read_facts(path, step, text), HERE, {"TMPDIR": scratch})
+    return check.take(step)
+
+
+def fresh_items(each, seconds):
+    """How many processes with a context of their own can be had one after the other in so many seconds, when each costs so much."""
+    return min(1000, max(50, int(0.6 * (seconds - 20) / max(each, 0.01))))
+
+
+def steps(check, files, python, scratch, facts):
+    """All steps, in order of what is worth most when time runs out, after the facts."""
+    program, tests = files["gpumux"], files["gpucheck.test"]
+    gpu, check.machine["gpu"] = has_gpu(program)
+    system = f"{platform.system()} {platform.release()}"
+    check.machine.update(python=platform.python_version(), system=system, processors=os.cpu_count())
+    # JAX would otherwise take most of the GPU at its start.
+    calm = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TMPDIR": scratch}
+    known, lacking = getattr(facts, "lacks", {}), {}
+    for name in FRAMEWORKS:
+        if not gpu:
+            lacking[name] = "no NVIDIA GPU"
+        elif name in known:
+            lacking[name] = known[name]
+        else:
+            reach = check.take(Step(name, [python, "-c", REACH, name], 90, read_reach, env=calm), always=True)
+            lacking[name] = getattr(reach, "lacks", "it was not asked in time")
+    env = {**calm, "GPUMUX_BINARY": program, "GPUMUX_TEST_PYTHON": python, "GPUMUX_GPU_LACKS": json.dumps(lacking)}
+    last = []
+    for name, framework in tests_of(tests):
+        title, pattern = f"TestGPU_{name}", f"^TestGPU_{name}$"
+        if framework:
+            title, pattern = f"{title}/{framework}", f"{pattern}/^{framework}$"
+            if lacking[framework]:
+                check.skip(title, lacking[framework])
+                continue
+        step = Step(title, [tests, f"-test.run={pattern}", "-test.v", "-test.timeout=0"], 180, read_test, HERE, env)
+        if name == LAST:
+            last.append(step)
+        else:
+            check.take(step)
+    benches(check, program, python, scratch, lacking, calm)
+    for step in last:
+        items = fresh_items(getattr(facts, "each_context", 0), min(step.limit, check.left()))
+        step.env = {"GPUMUX_GPU_ITEMS": str(items), **env, **{k: v for k, v in os.environ.items() if k == "GPUMUX_GPU_ITEMS"}}
+        check.take(step)
+
+
+def benches(check, program, python, scratch, lacking, env):
+    """Throughput of the first framework that there is, then short runs of each."""
+    first = next((name for name in FRAMEWORKS if not lacking[name]), "torch")
+    medium, short = ["--workloads", "medium", "--limit", "20s"], ["--quick", "--limit", "5s", "--workloads"]
+    runs = [("bench throughput", first, "gpu", medium), (f"bench {first}", first, "gpu", [*short, "light,oom"])]
+    runs += [(f"bench {name}", name, "gpu", [*short, "medium"]) for name in FRAMEWORKS if name != first]
+    runs.append(("bench numpy", "numpy", "cpu", ["--quick", "--workloads", "medium,light"]))
+    for title, framework, pool, more in runs:
+        if pool == "gpu" and lacking[framework]:
+            check.skip(title, lacking[framework])
+            continue
+        if pool == "cpu" and subprocess.run([python, "-c", "import numpy"], capture_output=True).returncode:
+            check.skip(title, f"{python} has no NumPy")
+            continue
+        path = os.path.join(scratch, title.replace(" ", "-") + ".json")
+        command = [program, "bench", *more, "--framework", framework, "--pool", pool, "--python", python, "--json", path]
+        check.take(Step(title, command, 150, lambda step, text, path=path: read_bench(path, step, text), scratch, env))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--bundle", default=os.path.join(ROOT, ".gpu"), help="the folder that make gpu-bundle made")
+    parser.add_argument("--only", default="", metavar="PATTERN",
+                        help="run only the steps whose names match this regular expression")
+    parser.add_argument("--limit", type=float, default=LIMIT, metavar="SECONDS",
+                        help="the time for all steps together (default 540)")
+    parser.add_argument("--python", default=os.environ.get("GPUMUX_TEST_PYTHON", ""), help="the Python that runs the tasks")
+    given = parser.parse_args()
+    python = shutil.which(given.python) or sys.executable
+    adopt_orphans()
+    out = os.environ.get("OUT")
+    if out:
+        os.makedirs(out, exist_ok=True)
+    else:
+        out = tempfile.mkdtemp(prefix="gpumux-gpu-check-")
+    check = Check(out, given.limit, given.only)
+    code = 2
+    with tempfile.TemporaryDirectory(prefix="gpumux-gpu-", ignore_cleanup_errors=True) as scratch:
+        try:
+            facts = ask_machine(check, python, scratch)
+            steps(check, unpack(given.bundle, scratch), python, scratch, facts)
+            code = check.code()
+        except Unusable as error:
+            print(f"check.py: {error}", file=sys.stderr)
+            return 2
+        except KeyboardInterrupt:
+            code = 130
+    check.save()
+    print(f"\nwhat the steps printed: {os.path.join(out, 'steps.log')}\n")
+    print(check.table(), end="", flush=True)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+package gpucheck
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/internal/gputest"
+	"github.com/gpumux/gpumux/internal/mps"
+	"github.com/gpumux/gpumux/internal/wait"
+)
+
+// contract holds an MPS daemon to what gpumux builds on.
+func contract(t *testing.T, h gputest.MPSHost) {
+	for name, test := range map[string]func(*testing.T, gputest.MPSHost){
+		"NoDaemon": noDaemon, "Clients": clients, "Terminate": terminate, "Limits": limits, "Fault": fault, "Quit": quit, "Wording": wording,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, h) })
+	}
+}
+
+func noDaemon(t *testing.T, _ gputest.MPSHost) {
+	d := mps.Daemon{Pipe: t.TempDir()}
+	require.False(t, mps.Listens(d.Pipe))
+	require.False(t, d.Near())
+	_, err := d.Servers(t.Context())
+	require.ErrorIs(t, err, mps.ErrNone)
+	require.ErrorContains(t, err, d.Pipe)
+}
+
+// server is the daemon's only one.
+func server(t *testing.T, d mps.Daemon) int {
+	t.Helper()
+	list, err := d.Servers(t.Context())
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	return list[0]
+}
+
+func clients(t *testing.T, h gputest.MPSHost) {
+	d := h.Start(t)
+	require.True(t, mps.Listens(d.Pipe))
+	require.True(t, d.Near())
+	list, err := d.Servers(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, list, "no server before the first client")
+	ready, err := d.Ready(t.Context())
+	require.NoError(t, err)
+	require.True(t, ready)
+
+	a, said := h.Join(t, d)
+	require.Equal(t, "done", said)
+	b, said := h.Join(t, d)
+	require.Equal(t, "done", said)
+	s := server(t, d)
+	status, err := d.Status(t.Context(), s)
+	require.NoError(t, err)
+	require.Equal(t, mps.Active, status)
+	list, err = d.Clients(t.Context(), s)
+	require.NoError(t, err)
+	require.ElementsMatch(t, []int{a.PID, b.PID}, list)
+	a.Kill()
+	wait.For(t, func() bool {
+		list, err := d.Clients(t.Context(), s)
+		return err == nil && len(list) == 1
+	}, gputest.MPSPatience, 20*time.Millisecond)
+	require.Equal(t, "done", b.Say("alloc 1048576"), "an idle client that is killed harms no other")
+}
+
+// A client that was terminated in the middle of a kernel can be killed, and the server serves on.
+func terminate(t *testing.T, h gputest.MPSHost) {
+	d := h.Start(t)
+	busy, said := h.Join(t, d)
+	require.Equal(t, "done", said)
+	beside, said := h.Join(t, d)
+	require.Equal(t, "done", said)
+	require.Equal(t, "running", busy.Say("spin"))
+	require.NoError(t, d.TerminateThose(t.Context(), func(pid int) bool { return pid == busy.PID }))
+	require.Equal(t, "error 810", busy.Hear())
+	busy.Kill()
+	require.Equal(t, "done", beside.Say("alloc 1048576"))
+	wait.For(t, func() bool {
+		ready, err := d.Ready(t.Context())
+		return err == nil && ready
+	}, gputest.MPSPatience, 20*time.Millisecond)
+	_, said = h.Join(t, d)
+	require.Equal(t, "done", said)
+}
+
+func limits(t *testing.T, h gputest.MPSHost) {
+	const limit = 1 << 30
+	d := h.Start(t)
+	c, said := h.Join(t, d, mps.LimitVariable+"="+mps.Limit(limit))
+	require.Equal(t, "done", said)
+	free, total := c.Free()
+	require.LessOrEqual(t, free, uint64(limit))
+	require.Greater(t, total, uint64(limit))
+	require.Equal(t, "error 2", c.Say("alloc %d", limit), "beside its context")
+	other, said := h.Join(t, d)
+	require.Equal(t, "done", said)
+	require.Equal(t, "done", other.Say("alloc %d", limit), "who has no limit")
+}
+
+// A fatal fault reaches all clients of the server, which comes back when all of them have gone.
+func fault(t *testing.T, h gputest.MPSHost) {
+	d := h.Start(t)
+	culprit, said := h.Join(t, d)
+	require.Equal(t, "done", said)
+	idle, said := h.Join(t, d)
+	require.Equal(t, "done", said)
+	require.Equal(t, "running", culprit.Say("illegal"))
+	require.Equal(t, "error 700", culprit.Hear())
+	require.Contains(t, idle.Say("free"), "error ")
+	s := server(t, d)
+	wait.For(t, func() bool {
+		status, err := d.Status(t.Context(), s)
+		return err == nil && status == mps.Fault
+	}, gputest.MPSPatience, 20*time.Millisecond)
+	_, said = h.Join(t, d)
+	require.Equal(t, "error 807", said)
+	culprit.Kill()
+	_, said = h.Join(t, d)
+	require.Equal(t, "error 807", said, "one of them is left")
+	idle.Kill()
+	wait.For(t, func() bool {
+		ready, err := d.Ready(t.Context())
+		return err == nil && ready
+	}, gputest.MPSPatience, 20*time.Millisecond)
+	_, said = h.Join(t, d)
+	require.Equal(t, "done", said)
+	require.Equal(t, culprit.PID, d.Culprit(0), "the log names who did it")
+}
+
+func quit(t *testing.T, h gputest.MPSHost) {
+	d := h.Start(t)
+	c, said := h.Join(t, d)
+	require.Equal(t, "done", said)
+	s := server(t, d)
+	c.Kill()
+	require.NoError(t, d.Quit(t.Context()))
+	wait.For(t, func() bool { return !mps.Listens(d.Pipe) && !gputest.Runs(s) }, gputest.MPSPatience, 20*time.Millisecond)
+	_, err := d.Servers(t.Context())
+	require.ErrorIs(t, err, mps.ErrNone)
+}

@@ -1,0 +1,235 @@
+// Package account decides from what a task process was given, has done and holds how many
+// items it gets ahead, when it trims and when it is replaced.
+//
+// It measures through the session's memory only, ends nothing and runs nothing by itself.
+package account
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/gpumux/gpumux/internal/session"
+)
+
+const (
+	// aheadTime is how much work a process gets ahead at the beginning of a call. Later it
+	// is an aheadShare of what the call has done, up to longAhead and mostAhead items. Half
+	// of it costs a message both ways, and no other slot can take what turns out to be long.
+	aheadTime  = 8 * time.Millisecond
+	longAhead  = 64 * time.Millisecond
+	aheadShare = 24
+	mostAhead  = 8192
+	longItem   = 100 * time.Millisecond
+	// frameItems is mostAhead for a process without a board.
+	frameItems = 64
+)
+
+// Reasons for which a process that could go on is replaced.
+const (
+	ForItems = "items" // it ran as many items as its task allows
+	ForAge   = "age"   // it got as old
+	ForLeak  = "leak"  // what it needs between items would soon exceed the budget
+	ForFull  = "full"  // it needs most of its budget, and trims free little
+)
+
+// Account is what a process was given and has done. It is for one goroutine.
+type Account struct {
+	started time.Time
+	// limit is how many items the process may run, 0 without limit; sent and ran are how
+	// many it was given and has finished.
+	limit, sent, ran int
+	// frames is how often it was given items, given how many it was last to get ahead.
+	frames int64
+	given  int
+	// most is how many it may get ahead, pace the time that an item takes, of late.
+	most int
+	pace time.Duration
+	// batch is the most items that its task takes in one call; 0: it takes single items.
+	batch int
+	// lasting: a process of a lease is not replaced for its age or memory.
+	lasting bool
+	// why and text say why it is to be replaced, once it is.
+	why, text string
+	// memory is what it holds. trims: it understands wire.Trim. trimDue: a trim waits until
+	// no item is in flight.
+	memory         *session.Memory
+	hygiene        hygiene
+	trims, trimDue bool
+}
+
+// New opens the account of a process that has just started and may run so many items.
+// Lasting is for the process of a lease; tidy has its memory kept within the budget.
+func New(p *session.Session, limit int, lasting, tidy bool) *Account {
+	a := &Account{limit: limit, started: time.Now(), given: frameItems, most: frameItems, memory: &p.Memory, lasting: lasting}
+	if p.Board != nil {
+		a.most = mostAhead
+	}
+	if tidy {
+		a.hygiene = hygiene{budget: int64(p.Memory.Budget), host: p.Memory.Host}
+	}
+	return a
+}
+
+// Ready notes what the process can do.
+func (a *Account) Ready(batch int, trims bool) { a.batch, a.trims = batch, trims }
+
+// Unfit is why the process cannot run a call, or "": one that wants a fresh process or a
+// clean one, or one younger than maxAge.
+func (a *Account) Unfit(fresh, clean bool, maxAge time.Duration) string {
+	age := time.Since(a.started)
+	switch {
+	case a.ran > 0 && (fresh || clean):
+		return "a clean process is wanted"
+	case a.why != "":
+		return a.text
+	case a.limit > 0 && a.sent >= a.limit:
+		return fmt.Sprintf("recycled after %d items", a.ran)
+	case a.limit == 1 && !fresh:
+		return "made for one item"
+	case maxAge > 0 && age > maxAge && !a.lasting:
+		a.replace(ForAge, "recycled at age "+age.Round(time.Second).String())
+		return a.text
+	}
+	if fresh {
+		a.limit = 1
+	}
+	return ""
+}
+
+// replace lets the process end when it has run the items that it was given.
+func (a *Account) replace(why, text string) {
+	if a.why == "" && !a.lasting {
+		a.why, a.text, a.limit = why, text, a.sent
+	}
+}
+
+// Replaced is why the process is to be replaced although it could go on, or empty.
+func (a *Account) Replaced() (why, text string) {
+	if a.why == "" && a.Full() {
+		return ForItems, fmt.Sprintf("ran its %d items", a.ran)
+	}
+	return a.why, a.text
+}
+
+// Full reports whether the process has run all the items that it may.
+func (a *Account) Full() bool { return a.limit > 0 && a.ran >= a.limit }
+
+// Ran is how many items the process has finished.
+func (a *Account) Ran() int { return a.ran }
+
+// Batch is how many items ran at once where one did: those of a micro-batch, 0 where the
+// task takes single items.
+func (a *Account) Batch() int {
+	if a.batch == 0 {
+		return 0
+	}
+	return min(a.batch, a.sent-a.ran)
+}
+
+// Low reports whether the process with so many items in flight runs low of them.
+func (a *Account) Low(inFlight int) bool { return inFlight <= whole(a.given, a.batch)/2 }
+
+// Next is how many items the next frame may have, in whole micro-batches of unit items,
+// in a call with so many results.
+func (a *Account) Next(finished int) (n, unit int) {
+	n = whole(a.ahead(finished), a.batch)
+	if a.limit > 0 {
+		n = min(n, a.limit-a.sent)
+	}
+	return n, max(1, a.batch)
+}
+
+// Frame is the number of the next frame.
+func (a *Account) Frame() int64 { return a.frames + 1 }
+
+// Sent books the next frame.
+func (a *Account) Sent(items int) {
+	a.frames++
+	a.sent += items
+}
+
+// Finished books an item whose answer counts.
+func (a *Account) Finished() { a.ran++ }
+
+// ahead is how many items the process gets ahead in a call that has so many results: one
+// until it is known how long they take.
+func (a *Account) ahead(finished int) int {
+	most := 1
+	if a.pace > 0 && a.pace < longItem {
+		work := aheadTime / 2 // what runs ahead may leak past a budget before anybody looks
+		if a.hygiene.budget == 0 {
+			work = min(longAhead, max(aheadTime, time.Duration(finished)*a.pace/aheadShare))
+		}
+		most = int(max(2, min(mostAhead, 1+work/a.pace)))
+	}
+	a.given = min(most, a.most)
+	if a.hygiene.budget > 0 {
+		holding, _ := a.memory.Lately()
+		a.given = a.hygiene.ahead(holding, a.given)
+	}
+	return a.given
+}
+
+// Ended books items that took busy seconds in all and needed peak bytes, 0 for unknown.
+func (a *Account) Ended(items int, busy float64, peak int64) {
+	if took := max(time.Microsecond, seconds(busy/float64(items))); a.pace == 0 {
+		a.pace = took
+	} else {
+		a.pace += (took - a.pace) / 4
+	}
+	if a.hygiene.budget == 0 {
+		return
+	}
+	holding, fresh := a.memory.Lately()
+	if !fresh {
+		holding = session.Holding{}
+	}
+	a.hygiene.ended(a.ran, items, seconds(busy), holding, peak)
+	if text := a.hygiene.leak; text != "" && !a.trims {
+		a.replace(ForLeak, text)
+	}
+}
+
+// WantsTrim reports whether the process is to trim before it gets more items.
+func (a *Account) WantsTrim() bool {
+	if !a.trimDue && a.trims && a.hygiene.budget > 0 {
+		holding, _ := a.memory.Lately()
+		a.trimDue = a.hygiene.due(holding, false)
+	}
+	return a.trimDue
+}
+
+// TakesTrim reports whether a trim is due now that no item is in flight, and clears that.
+func (a *Account) TakesTrim() bool {
+	due := a.trimDue
+	a.trimDue = false
+	return due
+}
+
+// IdleDue reports whether the process is to trim while no item waits.
+func (a *Account) IdleDue() bool {
+	if !a.trims || a.hygiene.budget == 0 {
+		return false
+	}
+	holding, _ := a.memory.Lately()
+	return a.hygiene.due(holding, true)
+}
+
+// Trimmed books a trim.
+func (a *Account) Trimmed(before, after session.Holding, took time.Duration) {
+	if why, text := a.hygiene.trimmed(before, after, took); why != "" {
+		a.replace(why, text)
+	}
+}
+
+func seconds(s float64) time.Duration {
+	return time.Duration(s * float64(time.Second))
+}
+
+// whole rounds a number of items up to whole micro-batches.
+func whole(items, batch int) int {
+	if batch == 0 {
+		return items
+	}
+	return (items + batch - 1) / batch * batch
+}

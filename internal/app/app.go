@@ -1,0 +1,154 @@
+// Package app is what the commands of gpumux share: streams, flags of the connection, the
+// connection itself, exit codes, logs.
+//
+// It owns how a command finds its server and how it is interrupted. It has no command of
+// its own. What Interruptible and Connect start ends with what they return.
+package app
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"go.temporal.io/sdk/worker"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/gpumux/gpumux/internal/local"
+	"github.com/gpumux/gpumux/internal/screen"
+)
+
+// Options are those of cli.Main. The zero value is the lean binary.
+type Options struct {
+	// Local starts the embedded server for `dev` and --local. Default: there is none.
+	Local func(ctx context.Context, o local.ServerOptions) (local.Server, error)
+	// Args are the arguments after the program's name. Default os.Args[1:].
+	Args []string
+	// Stdin, Stdout and Stderr default to this process's.
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	// Version is what `gpumux version` says. Default "development".
+	Version string
+	// Signals interrupt the command. Default: SIGINT and SIGTERM of this process.
+	Signals <-chan os.Signal
+}
+
+// App is one run of the program. A command may correct what its flags said.
+type App struct {
+	// Terminal is standard output as it is, for what draws on it.
+	Terminal io.Writer
+	Options
+	Console *screen.Console
+	// Ran says that the command's own code was reached.
+	Ran bool
+	// Hard is cancelled by the second signal; what is still running then is left to die.
+	Hard context.Context
+
+	// What the flags of the connection say.
+	Address, Namespace, StoreURL, KeysPath string
+	// Verbose shows the log of what runs in this process.
+	Verbose bool
+}
+
+// New puts the defaults in place.
+func New(o Options) *App {
+	if o.Args == nil {
+		o.Args = os.Args[1:]
+	}
+	o.Stdin = cmp.Or[io.Reader](o.Stdin, os.Stdin)
+	o.Stdout = cmp.Or[io.Writer](o.Stdout, os.Stdout)
+	o.Stderr = cmp.Or[io.Writer](o.Stderr, os.Stderr)
+	terminal := o.Stdout
+	if screen.IsTerminal(o.Stdout) {
+		// A file or a program gets what tasks returned as it is.
+		o.Stdout = screen.Visible(o.Stdout)
+	}
+	o.Version = cmp.Or(o.Version, "development")
+	// Without a name the SDK hashes the whole binary at the start of a worker.
+	worker.SetBinaryChecksum("gpumux " + o.Version)
+	a := &App{Options: o, Terminal: terminal, Console: screen.NewConsole(o.Stderr)}
+	a.Console.Pasteable = a.InFlags
+	return a
+}
+
+// Interruptible is the context that the first signal ends with ErrInterrupted; the second
+// ends a.Hard. Its goroutine ends with the returned function.
+func (a *App) Interruptible() (context.Context, func()) {
+	signals := a.Signals
+	stop := func() {}
+	if signals == nil {
+		own := make(chan os.Signal, 2)
+		signal.Notify(own, os.Interrupt, syscall.SIGTERM)
+		signals, stop = own, func() { signal.Stop(own) }
+	}
+	ctx, interrupt := context.WithCancelCause(context.Background())
+	hard, kill := context.WithCancelCause(context.Background())
+	a.Hard = hard
+	over := make(chan struct{})
+	go func() {
+		for _, end := range []context.CancelCauseFunc{interrupt, kill} {
+			select {
+			case <-signals:
+				end(ErrInterrupted)
+			case <-over:
+				return
+			}
+		}
+	}()
+	return ctx, func() {
+		stop()
+		close(over)
+		interrupt(nil)
+		kill(nil)
+	}
+}
+
+// NewLog is a log for people: warnings, or with verbose everything from info up.
+func NewLog(to io.Writer, verbose bool) *zap.Logger {
+	level := zapcore.WarnLevel
+	if verbose {
+		level = zapcore.InfoLevel
+	}
+	encoding := zap.NewDevelopmentEncoderConfig()
+	encoding.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05")
+	encoding.CallerKey, encoding.StacktraceKey = "", ""
+	return zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(encoding), zapcore.AddSync(to), level))
+}
+
+// Log is the log of server and workers in this process. Calm leaves out warnings about
+// single items, since the results have them.
+func (a *App) Log(calm bool) *zap.Logger {
+	log := NewLog(a.Console, a.Verbose)
+	if calm && !a.Verbose {
+		log = log.WithOptions(zap.IncreaseLevel(zap.ErrorLevel))
+	}
+	return log
+}
+
+// NeedLocal says that this binary has no server.
+func (a *App) NeedLocal(what string) error {
+	if a.Local == nil {
+		return Usage("%s: this gpumux is built without the embedded server; use the all-in-one binary (make build), or connect with --address", what)
+	}
+	return nil
+}
+
+// LocalOptions are the options of what this process runs itself.
+func (a *App) LocalOptions(calm bool) local.Options {
+	if os.Getenv("GOGC") == "" {
+		// For a server, a worker and a client: a few percent of the time, a third less memory.
+		debug.SetGCPercent(50)
+	}
+	return local.Options{Server: a.Local, ServerOptions: local.ServerOptions{Log: a.Log(calm)}, Keys: a.KeysPath, Version: a.Version,
+		Command: append([]string{"gpumux"}, a.Args...), Say: func(text string) { a.Console.Say("%s", text) }}
+}
+
+// ConnectionOf is the connection to a server in this process.
+func ConnectionOf(s *local.Session) *Connection {
+	s.Starter.Arrays = true
+	return &Connection{Starter: s.Starter, Address: s.Server.Address(), UI: s.Server.UI(), Key: s.Server.Key()}
+}

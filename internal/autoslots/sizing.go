@@ -1,0 +1,215 @@
+// Package autoslots owns the number of slots per device of pools with slots: auto. A Sizing measures every call and result and resizes its
+// pool to the most throughput. It never starts or ends a process, and never gives a pool more slots than the devices have memory for. It
+// stops when the context of Run ends.
+package autoslots
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/logkey"
+	"github.com/gpumux/gpumux/internal/memory"
+	"github.com/gpumux/gpumux/internal/pool"
+	"github.com/gpumux/gpumux/workers/config"
+)
+
+const (
+	// measureFor is the valid time of a measurement.
+	measureFor = time.Second
+	// roomShare is the share of a device's free memory that more slots may plan with.
+	roomShare = 0.9
+)
+
+// statuses is what Sizing asks about devices; *gpu.Inventory is one.
+type statuses interface {
+	Status(uuid string) (gpu.Status, error)
+}
+
+// Sizing finds by measurement how many slots per device a pool with slots: auto has. Each
+// task has a search, which observes the meter's measurements. One goroutine runs it.
+type Sizing struct {
+	pool    *pool.Pool
+	meter   *meter
+	groups  []config.Group
+	most    int
+	memory  gpumux.Size // budget of a slot on each of its devices
+	reserve gpumux.Size // of each device
+	devices statuses
+	log     *zap.Logger
+
+	// full gets the task of a call that ran out of device memory.
+	full chan string
+
+	tasks      map[string]*taskSearch
+	task       string
+	open, kept int // of the last Resize
+}
+
+// taskSearch is the search of one task.
+type taskSearch struct {
+	*search
+	logged int // the last logged number
+}
+
+// New begins with one slot per device. Call Run next.
+func New(p *pool.Pool, placed config.Placement, devices statuses, log *zap.Logger) *Sizing {
+	s := &Sizing{
+		pool: p, meter: newMeter(measureFor), groups: placed.Groups, most: placed.Most, devices: devices, log: log,
+		memory: placed.Memory / gpumux.Size(placed.GPUsPerSlot), reserve: placed.Reserve, full: make(chan string, 1), tasks: map[string]*taskSearch{},
+	}
+	s.resize(1, 1)
+	return s
+}
+
+func (s *Sizing) resize(open, kept int) {
+	s.open, s.kept = open, kept
+	s.pool.Resize(open, kept)
+	s.meter.reset(s.slots())
+}
+
+// slots is how many slots may run calls.
+func (s *Sizing) slots() int { return s.pool.Slots("") - s.pool.Leased("") }
+
+// Begin is called before a call runs in its slot; whole says that it has the slot's devices to itself. A nil Sizing measures nothing.
+func (s *Sizing) Begin(h *pool.Handle, task string, whole bool) *Stint {
+	if s == nil {
+		return nil
+	}
+	return s.meter.newStint(s.pool, h, task, whole)
+}
+
+// Failed gets the fault that ended a call. With a budget, OOM is the item's own fault.
+func (s *Sizing) Failed(task string, kind gpumux.Kind) {
+	if s == nil || s.memory > 0 || kind != gpumux.DeviceOOM && kind != gpumux.HostOOM {
+		return
+	}
+	select {
+	case s.full <- task:
+	default: // one is enough
+	}
+}
+
+// Run observes measurements until ctx ends.
+func (s *Sizing) Run(ctx context.Context) {
+	tick := time.NewTicker(s.meter.length)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case found := <-s.meter.measured:
+			if s.meter.current(found) {
+				s.observe(found)
+			}
+		case task := <-s.full:
+			s.overflow(task)
+		case <-tick.C:
+			// A device may have been cordoned, or have come back.
+			s.meter.reset(s.slots())
+		}
+	}
+}
+
+func (s *Sizing) observe(found measurement) {
+	tried := s.searchFor(found.task)
+	s.task = found.task
+	switch {
+	case tried.slots() != s.open: // the previous task had another number
+	case found.hungry:
+		tried.starve()
+	default:
+		tried.observe(found.rate * float64(s.open) / float64(found.want))
+	}
+	s.apply(tried)
+}
+
+// overflow reduces the slots because a device's memory was too small for them.
+func (s *Sizing) overflow(task string) {
+	tried := s.searchFor(task)
+	if task != s.task || tried.slots() != s.open || !tried.overflow() {
+		return
+	}
+	s.log.Warn(fmt.Sprintf("pool %s: the memory of a device does not do for %d slots of task %s; it goes on with %d", s.pool.Name, s.open,
+		task, tried.slots()), zap.String(logkey.Pool, s.pool.Name), zap.String(logkey.Task, task))
+	s.apply(tried)
+}
+
+// searchFor is the search of a task; a new one begins with the number in use.
+func (s *Sizing) searchFor(task string) *taskSearch {
+	tried := s.tasks[task]
+	if tried == nil {
+		tried = &taskSearch{search: newSearch(s.open, s.most)}
+		tried.room = func(from, to int) int { return s.room(task, from, to) }
+		s.tasks[task] = tried
+	}
+	return tried
+}
+
+// apply gives the pool a search's slots. Processes stay while two numbers are compared.
+func (s *Sizing) apply(tried *taskSearch) {
+	if tried.settled() && tried.logged != tried.best() {
+		tried.logged = tried.best()
+		s.log.Info(s.report(tried), zap.String(logkey.Pool, s.pool.Name), zap.String(logkey.Task, s.task), zap.Int(logkey.Slots, tried.best()))
+	}
+	if open, kept := tried.slots(), tried.most(); open != s.open || kept != s.kept {
+		s.resize(open, kept)
+	}
+}
+
+// report is the result of a search in one line.
+func (s *Sizing) report(tried *taskSearch) string {
+	rate := func(n int) string {
+		all := tried.known[n] * float64(len(s.groups))
+		if all >= 100 {
+			return fmt.Sprintf("%.0f", all)
+		}
+		return fmt.Sprintf("%.3g", all)
+	}
+	slots := "slots"
+	if tried.best() == 1 {
+		slots = "slot"
+	}
+	text := fmt.Sprintf("pool %s: %d %s per device for task %s: %s items/s", s.pool.Name, tried.best(), slots, s.task, rate(tried.best()))
+	smaller, larger := tried.neighbours()
+	switch {
+	case smaller > 0 && larger > 0:
+		text += fmt.Sprintf(" against %s with %d, %s with %d", rate(smaller), smaller, rate(larger), larger)
+	case smaller+larger > 0:
+		text += fmt.Sprintf(" against %s with %d", rate(smaller+larger), smaller+larger)
+	}
+	return text
+}
+
+// room is how many slots the free memory allows, up to a wanted number.
+func (s *Sizing) room(task string, from, to int) int {
+	per := float64(s.memory)
+	if per == 0 {
+		per = float64(s.meter.peak(task))
+	}
+	for _, g := range s.groups {
+		for _, d := range g.Devices {
+			status, err := s.devices.Status(d.UUID)
+			if err != nil || status.Memory.Total == 0 {
+				continue
+			}
+			need, free := per, float64(status.Memory.Free)
+			if s.memory == 0 {
+				// Budgets were counted against the reserve when the worker started.
+				free = max(0, free-float64(s.reserve))
+			}
+			if s.memory == 0 && d.Kind != gpu.KindCPU {
+				need = max(need+memory.ContextRoom, float64(status.Memory.Total-status.Memory.Free)/float64(from))
+			}
+			if need > 0 {
+				to = min(to, from+int(math.Floor(roomShare*free/need)))
+			}
+		}
+	}
+	return to
+}

@@ -1,0 +1,317 @@
+package autoslots
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/calls"
+	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/internal/logkey"
+	"github.com/gpumux/gpumux/internal/pool"
+	"github.com/gpumux/gpumux/internal/runtimes"
+	"github.com/gpumux/gpumux/internal/slot"
+	"github.com/gpumux/gpumux/internal/slottest"
+	"github.com/gpumux/gpumux/workers/config"
+)
+
+const sizedTasks = `
+import fcntl, os, time
+lock = open(os.environ["LOCK"], "w")
+def alone(item):
+    # one at a time on the whole machine, as on a device that one process saturates
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    time.sleep(0.03)
+    fcntl.flock(lock, fcntl.LOCK_UN)
+    return os.getpid()
+def patient(item):
+    time.sleep(0.02)
+    return os.getpid()
+`
+
+// plant is a pool with slots: auto, and callers that always have work.
+type plant struct {
+	*Sizing
+	t    *testing.T
+	task func(name string) launch.Task
+	seen *observer.ObservedLogs
+
+	slots   []*slottest.Slot // of a model
+	mu      sync.Mutex
+	results map[int64]int // how often each index came
+	next    int64
+}
+
+// newPlant has real processes on the CPU.
+func newPlant(t *testing.T, most int) *plant {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "sized.py"), []byte(sizedTasks), 0o644))
+	main, err := runtimes.Python(filepath.Join(dir, "runtime"))
+	require.NoError(t, err)
+	var handles []*pool.Handle
+	for range most {
+		handles = append(handles, &pool.Handle{Group: gpu.CPU, Slot: slot.New(slot.Options{
+			Device: gpu.CPU, Runtime: main, Env: map[string]string{"LOCK": filepath.Join(dir, "lock")}, Grace: time.Second,
+		})})
+	}
+	pl := pool.New("cpu", handles)
+	t.Cleanup(func() { require.NoError(t, pl.Stop(context.Background())) })
+	return startPlant(t, pl, most, func(name string) launch.Task { return launch.Task{Name: name, Python: "sized.py:" + name, Dir: dir} })
+}
+
+// newModel has no processes: an item takes what its task takes by the clock of the test's bubble.
+func newModel(t *testing.T, most int) *plant {
+	t.Helper()
+	pl, _, fakes := testPool(most, gpu.CPU)
+	device := make(chan struct{}, 1)
+	for _, f := range fakes {
+		f.Do = func(_ context.Context, task launch.Task, call calls.Call) error {
+			for item, err := range call.Items {
+				if err != nil {
+					return err
+				}
+				if task.Name == "alone" {
+					device <- struct{}{}
+					time.Sleep(30 * time.Millisecond)
+					<-device
+				} else {
+					time.Sleep(20 * time.Millisecond)
+				}
+				call.Done(calls.Done{Result: gpumux.Result{Index: item.Index}})
+			}
+			return nil
+		}
+	}
+	p := startPlant(t, pl, most, func(name string) launch.Task { return launch.Task{Name: name} })
+	p.slots = fakes
+	return p
+}
+
+// startPlant searches until the test ends.
+func startPlant(t *testing.T, pl *pool.Pool, most int, task func(name string) launch.Task) *plant {
+	core, seen := observer.New(zap.InfoLevel)
+	place := config.Placement{
+		Pool: config.Pool{GPUsPerSlot: 1}, Most: most,
+		Groups: []config.Group{{Name: gpu.CPU, Devices: []gpu.Device{{Kind: gpu.KindCPU, UUID: gpu.CPU}}}},
+	}
+	s := New(pl, place, free{gpu.CPU: {Total: 64 << 30, Free: 50 << 30}}, zap.New(core))
+	s.meter.length = 300 * time.Millisecond
+	p := &plant{Sizing: s, t: t, task: task, seen: seen, results: map[int64]int{}}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return p
+}
+
+// testPool has n slots on a device, whose processes are whatever the test says.
+func testPool(n int, device string) (*pool.Pool, []*pool.Handle, []*slottest.Slot) {
+	var handles []*pool.Handle
+	var fakes []*slottest.Slot
+	for range n {
+		f := slottest.New()
+		fakes, handles = append(fakes, f), append(handles, &pool.Handle{Slot: f, Group: device})
+	}
+	return pool.New("gpu", handles), handles, fakes
+}
+
+// call runs a task over the items from first up to end, as a worker does.
+func (p *plant) call(ctx context.Context, task string, first, end int64) error {
+	h, err := p.pool.Acquire(ctx, pool.Want{Task: task})
+	if err != nil {
+		return err
+	}
+	defer p.pool.Release(h)
+	stint := p.Begin(h, task, false)
+	defer stint.End()
+	return h.Run(ctx, p.task(task), calls.Call{
+		Items: func(yield func(calls.Item, error) bool) {
+			for i := first; i < end; i++ {
+				if !yield(calls.Item{Index: i, Value: json.RawMessage("0")}, nil) {
+					return
+				}
+			}
+		},
+		Done: func(d calls.Done) {
+			stint.Done(d.Peak)
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if d.Fault == nil {
+				p.results[d.Index]++
+			}
+		},
+	})
+}
+
+// work makes calls of chunks of items, more than there are slots, until enough says so.
+func (p *plant) work(task string, chunk int64, enough func() bool) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), 5*time.Minute)
+	defer cancel()
+	var all sync.WaitGroup
+	for range p.most + 2 {
+		all.Go(func() {
+			for ctx.Err() == nil && !enough() {
+				p.mu.Lock()
+				first := p.next
+				p.next += chunk
+				p.mu.Unlock()
+				err := p.call(ctx, task, first, first+chunk)
+				if err != nil {
+					p.t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	require.NoError(p.t, ctx.Err(), "the search does not settle; now %d slots", p.pool.Size())
+}
+
+// said waits for the line that tells a task's number of slots.
+func (p *plant) said(task string) func() bool {
+	return func() bool {
+		return p.seen.Filter(func(e observer.LoggedEntry) bool {
+			return e.ContextMap()[logkey.Task] == task && e.ContextMap()[logkey.Slots] != nil
+		}).Len() > 0
+	}
+}
+
+// processes is the number of slots with a process.
+func (p *plant) processes() int {
+	n := 0
+	for _, each := range p.slots {
+		if each.State() != slot.Vacant {
+			n++
+		}
+	}
+	return n
+}
+
+func TestSizing_OneSlotForATaskThatSaturates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newModel(t, 8)
+		p.work("alone", 8, p.said("alone"))
+		require.LessOrEqual(t, p.pool.Size(), 2)
+		synctest.Wait()
+		require.LessOrEqual(t, p.processes(), 2, "the processes of the trial are gone")
+	})
+}
+
+func TestSizing_ManySlotsForATaskThatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newModel(t, 8)
+		p.work("patient", 10, p.said("patient"))
+		require.GreaterOrEqual(t, p.pool.Size(), 6)
+		require.LessOrEqual(t, p.pool.Size(), 8)
+	})
+}
+
+// The slots come and go with the task; every item runs once.
+func TestSizing_AnotherTask(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newModel(t, 4)
+		p.work("patient", 10, p.said("patient"))
+		require.GreaterOrEqual(t, p.pool.Size(), 3)
+		p.work("alone", 8, p.said("alone"))
+		require.LessOrEqual(t, p.pool.Size(), 2)
+		// What was found is known when the task comes again.
+		p.work("patient", 10, func() bool { return p.pool.Size() >= 3 })
+		p.ranOnce()
+	})
+}
+
+// With real processes, whose throughput is the machine's affair, the search ends as well and every item runs once.
+func TestLong_SizingRealProcesses(t *testing.T) {
+	p := newPlant(t, 4)
+	p.work("patient", 8, p.said("patient"))
+	p.work("alone", 8, p.said("alone"))
+	p.ranOnce()
+}
+
+// ranOnce checks that every item has one result.
+func (p *plant) ranOnce() {
+	p.t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	require.Len(p.t, p.results, int(p.next))
+	for i, n := range p.results {
+		require.Equal(p.t, 1, n, "item %d", i)
+	}
+}
+
+func TestSizing_SaysWhatItFound(t *testing.T) {
+	s := &Sizing{pool: &pool.Pool{Name: "gpu"}, groups: make([]config.Group, 2), task: "embed"}
+	find := &taskSearch{search: newSearch(1, 16)}
+	find.at, find.known = 4, map[int]float64{1: 100, 2: 320.4, 4: 406, 8: 407.6, 16: 3}
+	require.Equal(t, "pool gpu: 4 slots per device for task embed: 812 items/s against 641 with 2, 815 with 8", s.report(find))
+	find.at, find.known = 1, map[int]float64{1: 0.12345, 2: 0.1}
+	require.Equal(t, "pool gpu: 1 slot per device for task embed: 0.247 items/s against 0.2 with 2", s.report(find))
+	find.known = map[int]float64{1: 5}
+	require.Equal(t, "pool gpu: 1 slot per device for task embed: 10 items/s", s.report(find))
+}
+
+// free is a device that says how much memory it has left.
+type free map[string]gpu.Memory
+
+func (f free) Status(uuid string) (gpu.Status, error) { return gpu.Status{Memory: f[uuid]}, nil }
+
+func TestSizing_RoomInMemory(t *testing.T) {
+	a, b := gpu.Device{Kind: gpu.KindGPU, UUID: "a"}, gpu.Device{Kind: gpu.KindGPU, UUID: "b"}
+	s := &Sizing{
+		meter: newMeter(time.Second), memory: 4 << 30, groups: []config.Group{{Devices: []gpu.Device{a}}, {Devices: []gpu.Device{b}}},
+		devices: free{"a": {Total: 80 << 30, Free: 60 << 30}, "b": {Total: 80 << 30, Free: 20 << 30}},
+	}
+	require.Equal(t, 4, s.room("x", 2, 4))
+	require.Equal(t, 6, s.room("x", 2, 16), "four more have room on b")
+	s.memory = 0 // 30 GiB of b for each of two
+	require.Equal(t, 2, s.room("x", 2, 4))
+	require.Equal(t, 4, s.room("x", 20, 4), "never fewer than asked for")
+	s.devices = free{"a": {Total: 80 << 30, Free: 70 << 30}, "b": {}}
+	s.meter.peaks["x"] = 20 << 30
+	require.Equal(t, 4, s.room("x", 1, 8), "an item held 20 GiB, and a context takes some")
+	s.reserve = 30 << 30
+	require.Equal(t, 2, s.room("x", 1, 8), "40 GiB are left")
+	s.reserve = 0
+	s.groups = []config.Group{{Devices: []gpu.Device{{Kind: gpu.KindCPU, UUID: "c"}}}}
+	s.devices = free{"c": {Total: 64 << 30, Free: 50 << 30}}
+	require.Equal(t, 3, s.room("x", 1, 8))
+}
+
+func TestSizing_MemoryThatDoesNotDo(t *testing.T) {
+	p, _, _ := testPool(8, "A")
+	core, seen := observer.New(zap.WarnLevel)
+	s := New(p, config.Placement{Pool: config.Pool{GPUsPerSlot: 1}, Most: 8}, free{}, zap.New(core))
+	s.task = "x"
+	s.Failed("x", gpumux.TaskError)
+	s.Failed("x", gpumux.Budget)
+	require.Empty(t, s.full)
+	s.searchFor("x").trial, s.searchFor("x").now = 4, 4
+	s.apply(s.searchFor("x"))
+	require.Equal(t, 4, p.Size())
+	s.Failed("x", gpumux.DeviceOOM)
+	s.Failed("x", gpumux.DeviceOOM)
+	s.overflow(<-s.full)
+	require.Equal(t, 1, seen.FilterMessageSnippet("does not do for 4 slots of task x").Len())
+	require.Less(t, p.Size(), 4)
+	require.Empty(t, s.full)
+	s.memory = 1 << 30 // with a budget it is the item's affair
+	s.Failed("x", gpumux.DeviceOOM)
+	require.Empty(t, s.full)
+}

@@ -1,0 +1,131 @@
+package bench
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"html/template"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+)
+
+var update = flag.Bool("update", false, "write testdata/*.golden anew")
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name+".golden")
+	if *update {
+		require.NoError(t, os.MkdirAll("testdata", 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(path)
+	require.NoError(t, err, "write it with: go test ./internal/bench -update")
+	require.Equal(t, string(want), got)
+}
+
+// about is quartiles that lie so far from the median, as a share of it.
+func about(middle, within float64) Quartiles {
+	return Quartiles{Q1: middle * (1 - within), Median: middle, Q3: middle * (1 + within), Count: 9}
+}
+
+// sampleReport is a whole run with figures that are easy to check.
+func sampleReport() *Report {
+	row := func(workload string, size int, way Way, sharing string, clients int, rate, share, ofBare, item, perMap, within float64) Row {
+		r := Row{Workload: workload, Size: size, Way: way, Sharing: sharing, Clients: clients, Items: 900, Rate: about(rate, within),
+			OfUnshared: about(share, within), Latency: about(float64(clients)/share, within),
+			Item: about(item, 0.1)}
+		if way != Bare {
+			r.OfBare, r.PerMap = about(ofBare, within), about(perMap, within)
+		}
+		return r
+	}
+	r := &Report{
+		Version: "1.2.3", Took: 94 * time.Second,
+		Machine: Machine{OS: "linux/amd64", CPUs: 2, Device: "EPYC", Python: "3.11.7", Framework: "numpy 2.4.6"},
+		Notes:   []string{"only the first of 2 GPUs is measured"},
+		Rows: []Row{
+			row("heavy", 1024, Bare, "", 1, 10, 1, 0, 0.1, 0, 0),
+			row("heavy", 1024, Sequential, timeSliced, 1, 9.3, 0.93, 0.93, 0.1075, 0.15, 0.01),
+			row("heavy", 1024, Bare, "", 2, 10.5, 1.05, 0, 0.19, 0, 0.02),
+			row("heavy", 1024, Persistent, timeSliced, 2, 9.5, 0.95, 0.91, 0.21, 0.15, 0.02),
+			row("heavy", 1024, Fresh, timeSliced, 2, 4, 0.4, 0.4, 0.5, 0.2, 0.05),
+			row("light", 0, Bare, "", 1, 5e6, 1, 0, 2e-7, 0, 0),
+			row("light", 0, Sequential, timeSliced, 1, 20000, 0.004, 0.004, 5e-5, 0.1, 0.08),
+			row("light", 0, Bare, "", 2, 1e7, 2, 0, 2e-7, 0, 0.02),
+			row("light", 0, Persistent, timeSliced, 2, 39000, 0.0078, 0.0039, 5.02e-5, 0.1, 0.08),
+			row("light", 0, Fresh, timeSliced, 2, 11.1, 2e-6, 1e-6, 0.1800502, 0.1, 0.02),
+			{Workload: "oom", Way: Persistent, Sharing: timeSliced, Clients: 2, Items: 15, Faults: map[gpumux.Kind]int64{gpumux.Budget: 3}},
+			{Workload: "oom", Way: Fresh, Sharing: timeSliced, Clients: 2, Items: 15},
+		},
+		Unmeasured: []Unmeasured{{mps, "it needs a GPU"}},
+	}
+	r.advise()
+	return r
+}
+
+func sampleComparison() *Report {
+	return &Report{Quick: true, Took: 40 * time.Second, Machine: Machine{OS: "linux/amd64", CPUs: 1, Device: "EPYC", Python: "3.11.7"},
+		Comparison: &Comparison{Items: 100000, Slots: 2, Activities: 3000, Rounds: []map[string]float64{
+			{"gpumux": 40000, "poolOne": 50000, "poolDefault": 1e6, "activity": 800},
+			{"gpumux": 30000, "poolOne": 60000, "poolDefault": 2e6, "activity": 500},
+			{"gpumux": 45000, "poolOne": 45000, "poolDefault": 1e6, "activity": 900},
+		}}}
+}
+
+func TestReport_Print(t *testing.T) {
+	for name, r := range map[string]*Report{"report": sampleReport(), "comparison": sampleComparison()} {
+		var b bytes.Buffer
+		require.NoError(t, r.Print(&b))
+		golden(t, name, b.String())
+	}
+}
+
+func TestReport_JSONHasEveryRow(t *testing.T) {
+	text, err := json.Marshal(sampleReport())
+	require.NoError(t, err)
+	var back Report
+	require.NoError(t, json.Unmarshal(text, &back))
+	require.Equal(t, sampleReport().Rows, back.Rows)
+	require.Contains(t, string(text), `"sharing":"default","clients":2,`)
+	require.Contains(t, string(text), `"ofBare":{"q1":0.9207000000000001,"median":0.93,`)
+	require.Contains(t, string(text), `"unmeasured":[{"sharing":"mps","reason":"it needs a GPU"}]`)
+}
+
+// A page that is mailed or kept must show everything without a network.
+func TestReport_HTMLStandsAlone(t *testing.T) {
+	var b bytes.Buffer
+	r := sampleReport()
+	r.Machine.Device = `<script src="https://example.org/x.js">`
+	require.NoError(t, r.HTML(&b))
+	text := b.String()
+	lacks, has := func(part string) { t.Helper(); require.False(t, strings.Contains(text, part), part) }, func(part string) {
+		t.Helper()
+		require.True(t, strings.Contains(text, part), part)
+	}
+	for _, part := range []string{"<script", "<link", "@import", "url(", "NaN"} {
+		lacks(part)
+	}
+	require.Empty(t, regexp.MustCompile(`(?i)\b(src|href)\s*=\s*["']?(https?:)?//`).FindAllString(text, -1))
+	require.Empty(t, regexp.MustCompile(`\d{15}`).FindString(text), "a coordinate that ran away")
+	require.Equal(t, 10, strings.Count(text, "<svg"), "a bar for each row but those of oom")
+	require.Equal(t, 10, strings.Count(text, "</svg>"))
+	has(">10M</span>") // the figure of a row
+	for _, line := range append(r.Advice, r.Notes...) {
+		has(template.HTMLEscapeString(line))
+	}
+
+	b.Reset()
+	require.NoError(t, sampleComparison().HTML(&b))
+	text = b.String()
+	lacks("<svg")
+	lacks("Charts")
+	has("multiprocessing.Pool(2)")
+}

@@ -1,0 +1,59 @@
+package cli
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/internal/app"
+)
+
+func TestBench_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
+	lonely(t)
+	require.NoError(t, os.Mkdir("folder", 0o755))
+	for name, c := range map[string]struct {
+		args []string
+		says []string
+	}{
+		"NoClient":        {[]string{"--clients", "0"}, []string{"--clients 0 is outside 1 to 64"}},
+		"ManyClients":     {[]string{"--clients", "1,65"}, []string{"--clients 65"}},
+		"NoClients":       {[]string{"--clients="}, []string{"--clients"}},
+		"Limit":           {[]string{"--limit", "0s"}, []string{"--limit 0s is no time"}},
+		"Workload":        {[]string{"--workloads", "heavy,heavier"}, []string{`"heavier" is unknown`, "heavy, medium, detector, light, oom"}},
+		"WorkloadTwice":   {[]string{"--workloads", "light,light"}, []string{"names light twice"}},
+		"NoWorkload":      {[]string{"--workloads="}, []string{"--workloads is empty"}},
+		"CompareWorkload": {[]string{"--compare", "--workloads", "light"}, []string{"does not go with --compare"}},
+		"Pool":            {[]string{"--pool", "tpu"}, []string{`--pool "tpu"`, "gpu or cpu"}},
+		"Framework":       {[]string{"--framework", "tensorflow"}, []string{`--framework "tensorflow"`, "torch, jax, cupy, numpy"}},
+		"Python":          {[]string{"--python="}, []string{"--python is empty"}},
+		"PageToStdout":    {[]string{"--html", "-"}, []string{"a page goes to a file"}},
+		"Folder":          {[]string{"--html", "folder"}, []string{"--html folder is a folder"}},
+		"NoFolder":        {[]string{"--json", "no/where.json"}, []string{"there is no folder no"}},
+		"OneFile":         {[]string{"--json", "x", "--html", "x"}, []string{"the same file"}},
+		"All":             {[]string{"--pool", "tpu", "--clients", "0"}, []string{"--pool", "--clients"}},
+		"Namespace":       {[]string{"--namespace", "x"}, []string{"--namespace goes with --address"}},
+		"Argument":        {[]string{"heavy"}, []string{"unknown command"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := run(t, "", append([]string{"bench"}, c.args...)...)
+			require.Equal(t, app.ExitUsage, got.code, got.stderr)
+			require.Empty(t, got.stdout)
+			for _, text := range c.says {
+				require.Contains(t, got.stderr, text)
+			}
+		})
+	}
+}
+
+func TestBench_LeanBinaryNeedsAnAddress(t *testing.T) {
+	address := lonely(t)
+	got := runWith(t, Options{}, "bench", "--quick")
+	require.Equal(t, app.ExitUsage, got.code, got.stderr)
+	require.Contains(t, got.stderr, "without the embedded server")
+	require.Contains(t, got.stderr, "--address")
+
+	got = runWith(t, Options{}, "bench", "--quick", "--address", address)
+	require.Equal(t, app.ExitUnavailable, got.code, got.stderr)
+	require.Contains(t, got.stderr, address)
+}

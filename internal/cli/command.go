@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpumux/gpumux/internal/app"
+	"github.com/gpumux/gpumux/internal/host"
+)
+
+// Tree is all commands with their help, for manuals and completions.
+func Tree() *cobra.Command { return rootCommand(app.New(Options{Args: []string{}})) }
+
+func rootCommand(a *app.App) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "gpumux",
+		Short: "Map a task over many items on GPUs, and survive what GPUs do to you",
+		Long: `gpumux maps a task over many items on GPUs and survives out-of-memory, leaked memory, crashed
+processes, lost devices and killed hosts: finished items are kept and never run again.
+
+Without a server:   gpumux map embed.py:embed --in items.jsonl --local
+With one:           gpumux dev --tasks .        then: gpumux map embed:embed --in items.jsonl --pool cpu
+On many hosts:      gpumux worker -f gpumux.yaml on each, with one Temporal for all
+
+Exit codes: 0 all went well, 1 items failed, 2 usage or bad input, 3 something needed could not be
+reached or started, 4 the map or the command failed as a whole, 130 interrupted.`,
+		Example:           "  gpumux map embed.py:embed --in items.jsonl --local",
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		DisableAutoGenTag: true,
+		Args:              known,
+		PersistentPreRun:  func(*cobra.Command, []string) { a.Ran = true },
+		RunE: func(c *cobra.Command, _ []string) error {
+			return c.Help()
+		},
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.PersistentFlags().BoolVarP(&a.Verbose, "verbose", "v", false, "show the log of server and workers in this process")
+	root.AddGroup(&cobra.Group{ID: "map", Title: "Maps:"}, &cobra.Group{ID: "host", Title: "Servers and workers:"})
+	for _, c := range []*cobra.Command{
+		mapCommand(a), runCommand(a), streamCommand(a), lsCommand(a), showCommand(a), faultsCommand(a), logsCommand(a), waitCommand(a),
+		resultsCommand(a), pauseCommand(a), resumeCommand(a), cancelCommand(a), retryCommand(a), scheduleCommand(a), pruneCommand(a),
+		localCommand(a),
+	} {
+		c.GroupID = "map"
+		root.AddCommand(c)
+	}
+	for _, c := range append([]*cobra.Command{devCommand(a)}, host.Commands(a)...) {
+		c.GroupID = "host"
+		root.AddCommand(c)
+	}
+	root.AddCommand(versionCommand(a))
+	for _, c := range root.Commands() {
+		switch {
+		case slices.Contains([]string{"faults", "logs", "results"}, c.Name()):
+			c.ValidArgsFunction = andHere(a.Completion(mapIDs))
+		case strings.HasSuffix(c.Use, " ID"):
+			c.ValidArgsFunction = a.Completion(mapIDs)
+		case c.Name() == "map" || c.Name() == "run":
+			c.ValidArgsFunction = a.Completion(taskNames)
+			_ = c.RegisterFlagCompletionFunc("pool", a.Completion(poolNames))
+		}
+	}
+	return root
+}
+
+func known(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	c.SuggestionsMinimumDistance = 2
+	if like := c.SuggestionsFor(args[0]); len(like) > 0 {
+		return fmt.Errorf("there is no command %q; did you mean `%s %s`?", args[0], c.CommandPath(), strings.Join(like, "` or `"+c.CommandPath()+" "))
+	}
+	return fmt.Errorf("there is no command %q; `%s --help` lists them", args[0], c.CommandPath())
+}
+
+func versionCommand(a *app.App) *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version",
+		Example: "  gpumux version",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			kind := "client and worker"
+			if a.Local != nil {
+				kind = "all in one, with the Temporal server"
+			}
+			_, err := fmt.Fprintf(a.Stdout, "gpumux %s (%s, %s %s/%s)\n", a.Version, kind, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return err
+		},
+	}
+}

@@ -1,0 +1,53 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpumux/gpumux/internal/app"
+	"github.com/gpumux/gpumux/internal/local"
+	"github.com/gpumux/gpumux/internal/show"
+	"github.com/gpumux/gpumux/starter"
+)
+
+func andHere(there cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(c *cobra.Command, given []string, typed string) ([]string, cobra.ShellCompDirective) {
+		ids, directive := there(c, given, typed)
+		if states, err := local.States(); err == nil && len(given) == 0 {
+			for _, state := range states {
+				ids = append(ids, state.ID)
+			}
+		}
+		return ids, directive
+	}
+}
+
+func mapIDs(ctx context.Context, conn *app.Connection) (ids []string, err error) {
+	const limit = 50
+	maps, err := conn.List(ctx, starter.ListOptions{Limit: limit})
+	for _, m := range maps {
+		ids = append(ids, m.ID)
+	}
+	return ids, err
+}
+
+func taskNames(ctx context.Context, conn *app.Connection) (names []string, err error) {
+	workers, err := conn.Fleet().Workers(ctx)
+	for _, task := range show.TasksOf(workers) {
+		names = append(names, task.Name)
+	}
+	return names, err
+}
+
+func poolNames(ctx context.Context, conn *app.Connection) (names []string, err error) {
+	workers, err := conn.Fleet().Workers(ctx)
+	for _, w := range workers {
+		if w.Offer != nil {
+			for _, p := range w.Offer.Pools {
+				names = append(names, p.Name)
+			}
+		}
+	}
+	return names, err
+}

@@ -1,0 +1,222 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/app"
+	"github.com/gpumux/gpumux/internal/local"
+	"github.com/gpumux/gpumux/internal/screen"
+	"github.com/gpumux/gpumux/internal/show"
+	"github.com/gpumux/gpumux/workers/config"
+)
+
+type devFlags struct {
+	taskFlags
+	tasks        string
+	port, uiPort int
+	headless     bool
+	noWorker     bool
+	private      bool
+	uiHosts      []string
+}
+
+func devCommand(a *app.App) *cobra.Command {
+	f := &devFlags{}
+	c := &cobra.Command{
+		Use:   "dev",
+		Short: "Start Temporal, its Web UI and a worker on this machine",
+		Long: `Start Temporal, its Web UI and a worker on this machine, all on loopback, until Ctrl-C. The worker offers
+every function of the Python modules in a folder as module:function, on the pool gpu when there is a GPU
+and on the pool cpu. What maps have done lies in the data folder and is there again at the next start.
+
+Other users of this machine can use it as well, and so run tasks as you; with --private they cannot. It then
+asks for a token, which it writes into a file of variables that only you can read: take that over in a shell
+(set -a; . FILE; set +a) for gpumux, temporal and programs with Temporal's own settings.`,
+		Example: `  gpumux dev --tasks .
+  gpumux dev --tasks ./tasks --slots 4 --memory 8GiB
+  gpumux dev --no-worker --port 7300 --ui-port 8300`,
+		Args: cobra.NoArgs,
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.tasks, "tasks", ".", "folder of Python modules whose functions are the tasks")
+	flags.Func("slots", slotsUsage, f.parseSlots)
+	flags.StringSliceVar((*[]string)(&f.pool.Devices), "devices", nil, "the GPUs to use, such as 0,2 (default all); "+devicesUsage)
+	flags.StringVar(&f.memory, "memory", "", "memory budget of a slot on a GPU, such as 8GiB")
+	flags.StringVar((*string)(&f.pool.Sharing), "sharing", "", sharingUsage)
+	flags.StringVar(&f.data, "data", "", "folder of the state (default ~/.local/state/gpumux/dev)")
+	flags.StringVar(&f.task.Python, "python", "", "the Python to use (default python3)")
+	flags.StringSliceVar(&f.task.PassEnv, "pass-env", nil, "variables of this environment that tasks see, such as HF_HOME")
+	a.KeysFlag(c)
+	flags.IntVar(&f.port, "port", 7233, "port of Temporal")
+	flags.IntVar(&f.uiPort, "ui-port", 8233, "port of the Web UI")
+	flags.BoolVar(&f.headless, "headless", false, "without the Web UI")
+	flags.BoolVar(&f.private, "private", false, "keep other users of this machine out")
+	flags.StringSliceVar(&f.uiHosts, "ui-host", nil, "names beside localhost under which browsers open the Web UI, such as that of a proxy")
+	flags.BoolVar(&f.noWorker, "no-worker", false, "without a worker")
+	c.RunE = func(c *cobra.Command, _ []string) error { return runDev(a, c, f) }
+	return c
+}
+
+func (f *devFlags) check(c *cobra.Command) error {
+	var m app.Mistakes
+	for name, port := range map[string]int{"port": f.port, "ui-port": f.uiPort} {
+		m.When(port < 1 || port > 65535, "--%s %d is outside 1 to 65535", name, port)
+	}
+	m.When(f.port == f.uiPort && !f.headless, "--port and --ui-port are both %d", f.port)
+	f.checkSizes(&m)
+	if f.noWorker {
+		for _, name := range []string{"tasks", "slots", "devices", "memory", "sharing", "python", "pass-env"} {
+			m.When(c.Flags().Changed(name), "--%s does not go with --no-worker", name)
+		}
+	}
+	return m.Err()
+}
+
+func runDev(a *app.App, c *cobra.Command, f *devFlags) error {
+	if err := f.check(c); err != nil {
+		return err
+	}
+	if err := a.NeedLocal("gpumux dev"); err != nil {
+		return err
+	}
+	o, noGPU, err := devOptions(a, f)
+	if err != nil {
+		return err
+	}
+	s, err := local.Open(c.Context(), o)
+	if err != nil {
+		if c.Context().Err() != nil {
+			return app.ErrInterrupted
+		}
+		return inFlags(err)
+	}
+	defer s.Close(a.Hard)
+	variables, err := variables(s)
+	if err != nil {
+		return err
+	}
+	if address := s.Server.Address(); address != "127.0.0.1:7233" {
+		a.Address = address // of the commands in what is said from here on
+	}
+	greet(a, s, o.Modules, noGPU, variables)
+	<-s.Context().Done()
+	if err := context.Cause(s.Context()); !errors.Is(err, app.ErrInterrupted) {
+		return err
+	}
+	a.Console.Say("stopping; Ctrl-C again ends at once")
+	return nil
+}
+
+func devOptions(a *app.App, f *devFlags) (o local.Options, noGPU string, err error) {
+	o = a.LocalOptions(false)
+	o.Data, o.Port, o.UIPort, o.Headless = f.data, f.port, f.uiPort, f.headless
+	o.Public, o.UIHosts, o.StopTimeout = !f.private, f.uiHosts, 10*time.Second
+	if o.Data == "" {
+		if o.Data, err = local.Folder("dev"); err != nil {
+			return o, "", err
+		}
+	}
+	if f.noWorker {
+		return o, "", nil
+	}
+	dir, err := filepath.Abs(f.tasks)
+	if err != nil {
+		return o, "", app.Usage("--tasks %s: %v", f.tasks, err)
+	}
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return o, "", app.Usage("--tasks %s is not a folder; name the one that holds your Python modules", f.tasks)
+	}
+	o.Modules = &config.Task{PythonDir: dir, Interpreter: f.task.Python, PassEnv: f.task.PassEnv}
+	o.Pools, noGPU = local.Pools([]string{"gpu", "cpu"}, f.pool)
+	if noGPU != "" {
+		o.Pools = o.Pools[1:]
+	} else {
+		o.Pools[1].Memory = 0 // the budget is meant for GPUs
+	}
+	return o, noGPU, nil
+}
+
+// variables writes a private server's address and token into a file of this user, and
+// returns its name. A public server has none.
+func variables(s *local.Session) (string, error) {
+	if s.Token == "" {
+		return "", nil
+	}
+	path := filepath.Join(s.Data, "temporal.env")
+	text := fmt.Sprintf("TEMPORAL_ADDRESS='%s'\nTEMPORAL_GRPC_META_AUTHORIZATION='Bearer %s'\n", s.Server.Address(), s.Token)
+	if ui := s.Server.UI(); ui != "" {
+		text += fmt.Sprintf("GPUMUX_UI='%s'\n", ui)
+	}
+	err := os.Remove(path) // a file that is there may be open to others
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = os.WriteFile(path, []byte(text), 0o600)
+	}
+	if err != nil {
+		return "", app.Unavailable(fmt.Errorf("write the variables for other programs: %w; give another folder with --data", err))
+	}
+	return path, nil
+}
+
+func greet(a *app.App, s *local.Session, modules *config.Task, noGPU, variables string) {
+	say := func(name, format string, args ...any) { screen.Field(a.Console, name, format, args...) }
+	say("temporal", "%s", s.Server.Address())
+	if s.Server.UI() != "" {
+		say("web UI", "%s", app.ConnectionOf(s).Page("/"))
+	}
+	if variables != "" {
+		say("private", "other programs of yours need:  set -a; . %s; set +a", app.ShellLine([]string{variables}))
+	} else {
+		say("private", "no: other users of this machine can run tasks as you; --private keeps them out")
+	}
+	say("store", "%s", s.Store.Objects.URL())
+	say("data", "%s", s.Data)
+	first := ""
+	if modules != nil {
+		offer := s.Describe()
+		say("pools", "%s", show.Pools(offer.Pools))
+		if len(offer.Tasks) > 0 {
+			say("tasks", "%s", screen.OneLine(strings.Join(offer.Tasks, ", "), 200))
+			first = tryIt(a, offer, modules.PythonDir)
+		} else {
+			say("tasks", "none yet: put def embed(item): … into %s", filepath.Join(modules.PythonDir, "embed.py"))
+		}
+		if noGPU != "" {
+			say("no GPU", "%s", noGPU)
+		}
+	}
+	if first != "" {
+		a.Console.Say("\ntry it:   %s", first)
+	}
+	a.Console.Say("Ctrl-C stops")
+}
+
+// tryIt is a command that works as it stands: a task over the items that lie beside it in
+// a file of its name, as texts.jsonl beside text.py, else the list of tasks.
+func tryIt(a *app.App, offer gpumux.Describe, dir string) string {
+	for _, task := range offer.Tasks {
+		module, _, _ := strings.Cut(task, ":")
+		for _, ending := range []string{".jsonl", "s.jsonl", ".csv", "s.csv"} {
+			file := filepath.Join(dir, module+ending)
+			if _, err := os.Stat(file); err != nil {
+				continue
+			}
+			if here, err := os.Getwd(); err == nil {
+				if near, err := filepath.Rel(here, file); err == nil && filepath.IsLocal(near) {
+					file = near
+				}
+			}
+			return a.Command("map " + app.ShellLine([]string{task, "--in", file, "--pool", offer.Pools[0].Name}))
+		}
+	}
+	return a.Command("tasks")
+}

@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/internal/app"
+)
+
+// commands lists the tree in the order of the help.
+func commands(c *cobra.Command) []*cobra.Command {
+	var all []*cobra.Command
+	for _, child := range c.Commands() {
+		if child.IsAvailableCommand() && child.Name() != "help" {
+			all = append(all, child)
+			all = append(all, commands(child)...)
+		}
+	}
+	return all
+}
+
+func newTree() *cobra.Command {
+	return rootCommand(app.New(Options{Version: "development"}))
+}
+
+func TestCommands_EachHasAnExampleAndHelp(t *testing.T) {
+	t.Setenv("GPUMUX_STORE", "")
+	t.Setenv("GPUMUX_KEYS", "")
+	for _, c := range commands(newTree()) {
+		require.NotEmpty(t, c.Example, c.CommandPath())
+		require.NotEmpty(t, c.Short, c.CommandPath())
+		require.Contains(t, c.Example, c.CommandPath(), c.CommandPath())
+		for _, line := range strings.Split(c.Long, "\n") {
+			require.LessOrEqual(t, len([]rune(line)), 110, "%s: %q", c.CommandPath(), line)
+		}
+	}
+}
+
+// TestDocs_CommandLine keeps docs/cli.md the same as the help. To write it: go test ./internal/cli -run TestDocs -update
+func TestDocs_CommandLine(t *testing.T) {
+	t.Setenv("GPUMUX_STORE", "")
+	t.Setenv("GPUMUX_KEYS", "")
+	root := newTree()
+	var b strings.Builder
+	b.WriteString("# Command line\n\nWritten from the help of the commands; `go test ./internal/cli -run TestDocs -update` writes it anew.\n\n")
+	fmt.Fprintf(&b, "```text\n%s\n```\n", root.Long)
+	b.WriteString(`
+| exit code | means |
+|---|---|
+| 0 | every item succeeded, or the command did what it was asked |
+| 1 | items failed; every item has its result or its fault |
+| 2 | usage or bad input; nothing was started |
+| 3 | something needed could not be reached or started |
+| 4 | the map failed as a whole, or the command did |
+| 130 | interrupted by Ctrl-C or SIGTERM |
+
+Data goes to standard output, all else to standard error.
+
+| variable | means |
+|---|---|
+| TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS…, TEMPORAL_PROFILE | Temporal's own conventions; flags win |
+| GPUMUX_STORE | default of --store |
+| GPUMUX_KEYS | default of --keys, see [encryption](encryption.md) |
+| GPUMUX_UI | address of the Web UI, for links to maps |
+| XDG_STATE_HOME | where dev and --local keep their state, in gpumux/; default ~/.local/state |
+`)
+	shared := sharedFlags(root)
+	fmt.Fprintf(&b, "\nMany commands have these:\n\n```text\n%s```\n", shared.FlagUsages())
+	for _, c := range commands(root) {
+		text := c.Long
+		if text == "" {
+			text = c.Short + "."
+		}
+		fmt.Fprintf(&b, "\n## %s\n\n```text\n%s\n```\n\n", c.CommandPath(), text)
+		fmt.Fprintf(&b, "```sh\n%s\n```\n", strings.ReplaceAll(strings.TrimPrefix(c.Example, "  "), "\n  ", "\n"))
+		var also []string
+		own := pflag.NewFlagSet("", pflag.ContinueOnError)
+		c.NonInheritedFlags().VisitAll(func(flag *pflag.Flag) {
+			if same := shared.Lookup(flag.Name); same != nil && same.Usage == flag.Usage {
+				also = append(also, "--"+flag.Name)
+			} else {
+				own.AddFlag(flag)
+			}
+		})
+		if usages := own.FlagUsages(); usages != "" {
+			fmt.Fprintf(&b, "\n```text\n%s```\n", usages)
+		}
+		if len(also) > 0 {
+			fmt.Fprintf(&b, "\nAlso %s.\n", strings.Join(also, ", "))
+		}
+	}
+	sameAs(t, filepath.Join("..", "..", "docs", "cli.md"), b.String())
+}
+
+// sharedFlags are those that at least ten commands have with the same words.
+func sharedFlags(root *cobra.Command) *pflag.FlagSet {
+	shared, seen := pflag.NewFlagSet("", pflag.ContinueOnError), map[string]int{}
+	for _, c := range commands(root) {
+		c.NonInheritedFlags().VisitAll(func(flag *pflag.Flag) {
+			if seen[flag.Name+flag.Usage]++; seen[flag.Name+flag.Usage] == 10 {
+				shared.AddFlag(flag)
+			}
+		})
+	}
+	return shared
+}

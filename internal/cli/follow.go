@@ -1,0 +1,293 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/app"
+	"github.com/gpumux/gpumux/internal/fleet"
+	"github.com/gpumux/gpumux/internal/screen"
+	"github.com/gpumux/gpumux/internal/show"
+	"github.com/gpumux/gpumux/starter"
+)
+
+func began(h *starter.Handle) string {
+	switch h.Entry {
+	case starter.Attached:
+		return "map " + h.ID + " runs already"
+	case starter.Continued:
+		return "map " + h.ID + " goes on with the items that have no result"
+	case starter.Retried:
+		return "map " + h.ID + " runs its failed items again"
+	case starter.Found:
+		return "map " + h.ID + " is finished"
+	}
+	return "map " + h.ID + " started"
+}
+
+func comeBack(a *app.App, id string) {
+	a.Console.Note("  follow it   %s\n  look at it  %s\n  results     %s\n  stop it     %s",
+		a.Command("wait "+id), a.Command("show "+id), a.Command("results "+id), a.Command("cancel "+id))
+}
+
+func detached(a *app.App, h *starter.Handle) error {
+	a.Console.Say("detached; map %s goes on", h.ID)
+	comeBack(a, h.ID)
+	return app.Exit(app.ExitInterrupted)
+}
+
+func detach(a *app.App, h *starter.Handle) error {
+	comeBack(a, h.ID)
+	_, err := fmt.Fprintln(a.Stdout, h.ID)
+	return err
+}
+
+// follow watches a map to its end. With a ladder it says when no worker serves it.
+func follow(ctx context.Context, a *app.App, conn *app.Connection, h *starter.Handle, ladder []string) (*report, error) {
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	var background sync.WaitGroup
+	b := screen.NewBar(a.Console)
+	if h.Running() {
+		background.Go(func() { tellStuck(watching, a, h, b) })
+		if ladder != nil {
+			background.Go(func() { diagnose(watching, a, conn.Starter, ladder, h.Task) })
+		}
+	}
+	summary, err := h.Watch(ctx, b.Show)
+	stop()
+	background.Wait()
+	a.Console.Close()
+	if err != nil {
+		return nil, err
+	}
+	return &report{ID: h.ID, Summary: summary, Page: conn.Link(h.ID), fetch: a.Command("results " + h.ID)}, nil
+}
+
+const diagnosing = 3 * time.Second
+
+// diagnose says when nobody serves a map, and when somebody does again.
+func diagnose(ctx context.Context, a *app.App, s *starter.Starter, ladder []string, task string) {
+	said := false
+	for {
+		err := checkServed(ctx, s, ladder, task)
+		var missing *fleet.NoWorkerError
+		switch {
+		case errors.As(err, &missing) && !said:
+			said = true
+			what := "the map waits (--no-wait fails instead)"
+			if len(ladder) > 1 {
+				what = "the next pool takes its work when its time is over (--patience)"
+			}
+			a.Console.Say("%v; %s", err, what)
+		case err == nil && said:
+			a.Console.Say("a worker has come")
+			return
+		case err == nil:
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(diagnosing):
+		}
+	}
+}
+
+// tellStuck says what reading and writing the store fails at again and again, each
+// message once, and tells the bar what else is tried again.
+func tellStuck(ctx context.Context, a *app.App, h *starter.Handle, b *screen.Bar) {
+	said := map[string]bool{}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(diagnosing):
+		}
+		retries, err := h.Retries(ctx)
+		if err != nil {
+			continue // the server may be back soon; Wait tells when it stays away
+		}
+		b.Retried(retries.Chunks)
+		for _, p := range retries.Stuck {
+			text := screen.OneLine(p.Fault.Error(), 300)
+			if !said[text] {
+				said[text] = true
+				a.Console.Say("%s has failed %d times and is tried again: %s", strings.TrimPrefix(p.Activity, "gpumux."), p.Attempt-1, text)
+			}
+		}
+	}
+}
+
+// checkServed returns a *fleet.NoWorkerError when the map could not begin.
+func checkServed(ctx context.Context, s *starter.Starter, ladder []string, task string) error {
+	rungs, err := s.Fleet().Serving(ctx, ladder)
+	if err != nil {
+		return err
+	}
+	missing := &fleet.NoWorkerError{}
+	switch {
+	case !rungs[0].Served():
+		missing.Queue = rungs[0].Queue
+	case len(rungs) > 1 && !rungs[1].Served():
+		missing.Queue, missing.Task = rungs[1].Queue, task
+		if workers, err := s.Fleet().Workers(ctx); err == nil { // only for the hint
+			missing.Pools = fleet.PoolsOf(workers, task)
+		}
+	default:
+		return nil
+	}
+	return missing
+}
+
+// explain prints the traceback of a map's failure, and returns the error.
+func explain(a *app.App, err error) error {
+	var ended *starter.EndedError
+	if errors.As(err, &ended) {
+		a.Console.Write([]byte(show.FaultText(ended.Fault)))
+	}
+	return err
+}
+
+func waitCommand(a *app.App) *cobra.Command {
+	var asJSON, quiet bool
+	c := &cobra.Command{
+		Use:   "wait ID",
+		Short: "Follow a map to its end",
+		Long: `Follow a map to its end and say what it came to. The exit code is that of ` + "`gpumux map`" + `: 0 when every item
+succeeded, 1 when some failed. Ctrl-C leaves the map running.`,
+		Example: "  gpumux wait embed-3fa92c01d4e5 && gpumux results embed-3fa92c01d4e5 --out vectors.jsonl",
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print the summary as JSON")
+	c.Flags().BoolVarP(&quiet, "quiet", "q", false, "no progress and no summary")
+	return a.OnMap(c, func(ctx context.Context, conn *app.Connection, h *starter.Handle) error {
+		a.Console.Quiet = quiet
+		var ladder []string
+		if h.Running() {
+			if in, err := h.Input(ctx); err == nil {
+				ladder = in.Rungs()
+			}
+		}
+		end, err := follow(ctx, a, conn, h, ladder)
+		if errors.Is(err, app.ErrInterrupted) {
+			return detached(a, h)
+		}
+		if err != nil {
+			return explain(a, err)
+		}
+		end.Causes = causesOf(ctx, a, conn, end.Summary)
+		if err := tell(a, end, asJSON, a.Command("retry "+h.ID)); err != nil {
+			return err
+		}
+		return end.exit()
+	})
+}
+
+type report struct {
+	ID string `json:"id"`
+	gpumux.Summary
+	// File holds the results here, if they were fetched into one.
+	File string `json:"file,omitempty"`
+	// Files is how many files items kept, Keepers how many items did, Folder where they lie.
+	Files   int64  `json:"files,omitempty"`
+	Keepers int64  `json:"-"`
+	Folder  string `json:"folder,omitempty"`
+	// Page is the map's page in the Web UI, when it is known.
+	Page string `json:"page,omitempty"`
+	// Causes are why items failed, the most frequent first, as far as that was looked at.
+	Causes []starter.Cause `json:"causes,omitempty"`
+	// fetch is the command that fetches the results.
+	fetch string
+	// printed says that the results went to standard output.
+	printed bool
+}
+
+func (r *report) exit() error {
+	if r.Failed > 0 || r.ReduceFault != nil {
+		return app.Exit(app.ExitFailed)
+	}
+	return nil
+}
+
+// printJSON writes the summary for programs; the results themselves lie in a file.
+func (r *report) printJSON(to io.Writer) error {
+	out := *r
+	out.Results = nil
+	return app.PrintJSON(to, out)
+}
+
+func (r *report) print(to io.Writer) {
+	to = screen.Visible(to)
+	elapsed := time.Duration(r.Elapsed)
+	rate := ""
+	if elapsed > 0 && r.Items > 0 {
+		rate = ", " + screen.PerSecond(float64(r.Items)/elapsed.Seconds())
+	}
+	fmt.Fprintf(to, "map %s: %s items in %s%s\n", r.ID, humanize.Comma(r.Items), screen.Span(elapsed), rate)
+	cached := ""
+	if r.Cached > 0 {
+		cached = fmt.Sprintf("  (%s from the cache)", humanize.Comma(r.Cached))
+	}
+	fmt.Fprintf(to, "  succeeded  %s%s\n", humanize.Comma(r.Succeeded), cached)
+	if r.Failed > 0 {
+		fmt.Fprintf(to, "  failed     %s  (%s)\n", humanize.Comma(r.Failed), show.Kinds(r.Faults))
+		show.Causes(to, "    ", r.Failed, r.Causes)
+	}
+	if len(r.PassedOver) > 0 {
+		fmt.Fprintf(to, "  passed     %s: for some time no worker served it with a healthy device\n", strings.Join(r.PassedOver, ", "))
+	}
+	if r.Peak != nil {
+		fmt.Fprintf(to, "  memory     peak per item: %s\n", r.Peak)
+	}
+	if text := show.Reduced(r.Summary); text != "" {
+		fmt.Fprintf(to, "  reduced    %s\n", text)
+	}
+	switch {
+	case r.File != "":
+		fmt.Fprintf(to, "  results    %s\n", r.File)
+	case !r.printed:
+		fmt.Fprintf(to, "  results    %s\n", cmp.Or(r.fetch, "gpumux results "+r.ID))
+	}
+	if r.Files > 0 {
+		fmt.Fprintf(to, "  files      %s from %s items: %s\n", humanize.Comma(r.Files), humanize.Comma(r.Keepers),
+			cmp.Or(r.Folder, "gpumux results "+r.ID+" --files DIR"))
+	}
+	if r.Page != "" {
+		fmt.Fprintf(to, "  web UI     %s\n", r.Page)
+	}
+}
+
+func tell(a *app.App, end *report, asJSON bool, retry string) error {
+	if asJSON {
+		return end.printJSON(a.Stdout)
+	}
+	if !a.Console.Quiet {
+		end.print(a.Console)
+		if end.Failed > 0 {
+			a.Console.Say("  to run the failed items again: %s", retry)
+		}
+	}
+	return nil
+}
+
+const looking = 5 * time.Second
+
+func causesOf(ctx context.Context, a *app.App, conn *app.Connection, summary gpumux.Summary) []starter.Cause {
+	ctx, cancel := context.WithTimeout(ctx, looking)
+	defer cancel()
+	found, err := conn.Causes(ctx, summary)
+	if err != nil {
+		return nil // the kinds are known, and the store says why when the results are fetched
+	}
+	return found.Sorted()
+}

@@ -1,0 +1,126 @@
+//go:build cgo
+
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/app"
+	"github.com/gpumux/gpumux/internal/gputest"
+	"github.com/gpumux/gpumux/internal/host"
+)
+
+// machineOfAll has something to tell in every field. Its devices have UUIDs as real ones do.
+func machineOfAll(t *testing.T) *gpu.Inventory {
+	t.Helper()
+	t.Setenv("CUDA_MPS_PIPE_DIRECTORY", t.TempDir())
+	name := "NVIDIA A100-SXM4-80GB"
+	uuids := []string{
+		"GPU-3f6d2a10-8a1e-4a57-9a9c-0e6b4a7c1d01", "GPU-5b8e7c21-1c2d-4e3f-8a4b-5c6d7e8f9a02", "GPU-5b8e7c21-2c2d-4e3f-8a4b-5c6d7e8f9a03",
+		"GPU-9d0e1f32-3c2d-4e3f-8a4b-5c6d7e8f9a04", "GPU-c4d5e6f7-4c2d-4e3f-8a4b-5c6d7e8f9a05",
+	}
+	m := gputest.New(t, gputest.State{GPUs: []gputest.GPU{
+		{UUID: uuids[0], Name: name, Total: 80 << 30, Free: 60<<30 + 3<<28, Reserved: 580 << 20, Utilization: 100, Temperature: 51,
+			Milliwatts: 301500, ECC: &gputest.ECC{On: true}, Rows: &gputest.Rows{}, Processes: []gputest.Process{
+				{PID: 4711, Memory: 19 << 30}, {PID: 4712, Memory: gputest.Unknown}, {PID: 77, Memory: 1 << 20, Type: "graphics"},
+			}},
+		{UUID: uuids[1], Name: name, Total: 80 << 30, Free: 80 << 30, Recovery: 1, Temperature: 33,
+			ECC:  &gputest.ECC{On: true, Volatile: 2, Aggregate: 14},
+			Rows: &gputest.Rows{Correctable: 3, Uncorrectable: 1, Pending: true, Failed: true}},
+		{UUID: uuids[2], Name: name, Total: 80 << 30, Free: 79 << 30, Recovery: -1, Mode: 3, ECC: &gputest.ECC{},
+			Rows: &gputest.Rows{Uncorrectable: 1, Pending: true}, Processes: []gputest.Process{{PID: 900, Memory: 1 << 30, Type: "mps"}}},
+		{UUID: uuids[3], Name: name, Total: 80 << 30, Free: 80 << 30, Instances: []gputest.Instance{
+			{Number: 0, UUID: "MIG-0a1b2c3d-8a1e-5a57-9a9c-0e6b4a7c1d01", Name: name + " MIG 3g.40gb", Total: 40 << 30, Free: 40 << 30},
+			{Number: 2, UUID: "MIG-1a1b2c3d-8a1e-5a57-9a9c-0e6b4a7c1d02", Name: name + " MIG 1g.10gb", Total: 10 << 30, Free: 9 << 30},
+		}},
+		{UUID: uuids[4], Name: "NVIDIA RTX PRO 6000 Blackwell Server Edition", Total: 96 << 30},
+	}, Links: []gputest.Link{{From: uuids[0], To: uuids[1], P2P: true, NVLinks: 12}}})
+	inventory, err := gpu.Open(gpu.Options{Library: m.Library})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, inventory.Close()) })
+	m.Update(func(s *gputest.State) { s.GPUs[4].Lost = true })
+	return inventory
+}
+
+// onAnyHost takes out what is this host's.
+func onAnyHost(r *host.Report) {
+	cpu := &r.Devices[len(r.Devices)-1]
+	cpu.Name, cpu.Memory = "AMD EPYC 7763 64-Core Processor", 64<<30
+	cpu.Status.Memory = gpu.Memory{Total: 64 << 30, Free: 32 << 30, Used: 32 << 30}
+}
+
+func TestGpus_Table(t *testing.T) {
+	r, err := host.Inspect(machineOfAll(t), true)
+	require.NoError(t, err)
+	onAnyHost(r)
+	var b bytes.Buffer
+	require.NoError(t, r.Print(&b, true))
+	golden(t, "gpus_all", b.String())
+}
+
+// What --json prints is what docs/gpus.schema.json says, of devices with all fields and of a host without GPU. A machine of this test
+// has each field that the schema knows.
+func TestGpus_JSONIsAsTheSchemaSays(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(here, "..", "..", "docs", "gpus.schema.json"))
+	require.NoError(t, err)
+	var root map[string]any
+	require.NoError(t, json.Unmarshal(text, &root))
+	s := &schema{root: root, met: map[string]bool{}}
+
+	bare, err := gpu.Open(gpu.Options{NoNVML: true})
+	require.NoError(t, err)
+	inventory := machineOfAll(t)
+	listener, err := net.Listen("unix", filepath.Join(os.Getenv("CUDA_MPS_PIPE_DIRECTORY"), "control"))
+	require.NoError(t, err)
+	defer listener.Close()
+	for _, each := range []*gpu.Inventory{bare, inventory} {
+		r, err := host.Inspect(each, true)
+		require.NoError(t, err)
+		r.Time = &noon
+		for i := range r.Devices {
+			if st := r.Devices[i].Status; st != nil && len(st.Processes) > 0 {
+				st.Processes[0].Name = "/usr/bin/python3" // which the library does not tell
+			}
+		}
+		var b bytes.Buffer
+		require.NoError(t, app.PrintJSON(&b, r))
+		var got any
+		require.NoError(t, json.Unmarshal(b.Bytes(), &got))
+		require.Empty(t, s.problems(root, got, "$"), "%s", b.String())
+	}
+	for _, path := range slices.Sorted(maps.Keys(s.all(root, "$"))) {
+		require.True(t, s.met[path], "no device here has %s", path)
+	}
+}
+
+func TestSchema_FindsWhatDiffers(t *testing.T) {
+	s := &schema{root: map[string]any{}, met: map[string]bool{}}
+	of := map[string]any{"type": "object", "required": []any{"a"}, "additionalProperties": false, "properties": map[string]any{
+		"a": map[string]any{"type": "integer", "minimum": 0.}, "b": map[string]any{"enum": []any{"x"}},
+		"c": map[string]any{"type": "array", "items": map[string]any{"type": "string"}},
+	}}
+	for text, want := range map[string]string{
+		`{"a":1,"b":"x","c":["y"]}`: "", `{}`: "[$.a is missing]", `{"a":1.5}`: "[$.a is 1.5, not of type integer]",
+		`{"a":-1}`: "[$.a is -1, less than 0]", `{"a":1,"b":"z"}`: "[$.b is z, none of [x]]", `{"a":1,"d":2}`: "[$.d is not in the schema]",
+		`{"a":1,"c":[3]}`: "[$.c[] is 3, not of type string]", `[]`: "[$ is [], not of type object]",
+	} {
+		var got any
+		require.NoError(t, json.Unmarshal([]byte(text), &got))
+		if found := s.problems(of, got, "$"); want == "" {
+			require.Empty(t, found)
+		} else {
+			require.Equal(t, want, fmt.Sprint(found), text)
+		}
+	}
+}

@@ -1,0 +1,216 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"github.com/gpumux/gpumux/internal/app"
+	"github.com/gpumux/gpumux/internal/local"
+	"github.com/gpumux/gpumux/internal/prune"
+	"github.com/gpumux/gpumux/internal/screen"
+)
+
+func localCommand(a *app.App) *cobra.Command {
+	var remove, all, asJSON bool
+	c := &cobra.Command{
+		Use:   "local [--remove ID... | --remove --all]",
+		Short: "List what `map --local` left to go on with, or remove it",
+		Long: `List the maps that commands with --local left to go on with, and those that --id keeps: where each command
+was given, so that the same command goes on, and how much disk it takes. With --remove delete the state of
+those named; finished items of theirs that were not written are lost. Maps with a --data folder of their own
+are not among them.`,
+		Example: "  gpumux local\n  gpumux local --remove map-0123456789ab\n  gpumux local --remove --all",
+	}
+	c.Flags().BoolVar(&remove, "remove", false, "delete the state of the maps named")
+	c.Flags().BoolVar(&all, "all", false, "with --remove: of every map that does not run")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	c.RunE = func(c *cobra.Command, ids []string) error {
+		switch {
+		case !remove && (all || len(ids) > 0):
+			return app.Usage("give --remove with it; `gpumux local` alone lists")
+		case remove && all == (len(ids) > 0):
+			return app.Usage("--remove: give the IDs of maps as `gpumux local` lists them, or --all")
+		}
+		states, err := local.States()
+		if err != nil {
+			return err
+		}
+		if remove {
+			return removeLocal(a, states, ids)
+		}
+		if asJSON {
+			return app.PrintJSON(a.Stdout, states)
+		}
+		if len(states) == 0 {
+			root, err := local.Folder("local")
+			a.Console.Say("no local map has anything left in %s", root)
+			return err
+		}
+		return printLocal(a.Stdout, states, time.Now())
+	}
+	return c
+}
+
+// removeLocal deletes all of the folders or none.
+func removeLocal(a *app.App, states []local.State, ids []string) error {
+	var m app.Mistakes
+	var gone []local.State
+	for _, id := range ids {
+		switch at := slices.IndexFunc(states, func(s local.State) bool { return s.ID == id }); {
+		case at < 0:
+			m.Add("--remove %s: there is no such local map; `gpumux local` lists them", id)
+		case states[at].State == "running":
+			m.Add("--remove %s: it runs; stop its command first", id)
+		default:
+			gone = append(gone, states[at])
+		}
+	}
+	if err := m.Err(); err != nil {
+		return err
+	}
+	if len(ids) == 0 {
+		gone = slices.DeleteFunc(states, func(s local.State) bool { return s.State == "running" })
+	}
+	var bytes int64
+	for _, s := range gone {
+		if err := s.Remove(); err != nil {
+			return err
+		}
+		bytes += s.Bytes
+	}
+	a.Console.Say("removed %d local maps, %s", len(gone), humanize.IBytes(uint64(bytes)))
+	return nil
+}
+
+func printLocal(to io.Writer, states []local.State, now time.Time) error {
+	rows := [][]string{{"ID", "STATE", "SIZE", "USED", "FOLDER", "COMMAND"}}
+	for _, s := range states {
+		rows = append(rows, []string{s.ID, s.State, humanize.IBytes(uint64(s.Bytes)), screen.Ago(now, s.Used), cmp.Or(s.Folder, "-"),
+			cmp.Or(app.ShellLine(s.Command), "-")})
+	}
+	return screen.Table(to, rows)
+}
+
+// leastAge keeps what a command puts into the store before its map begins.
+const leastAge = time.Hour
+
+func pruneCommand(a *app.App) *cobra.Command {
+	var olderThan string
+	var dryRun, here, asJSON bool
+	c := &cobra.Command{
+		Use:   "prune --older-than AGE",
+		Short: "Delete what maps left in the store that ended long ago",
+		Long: `Delete from the workers' store the results of maps that ended longer ago than AGE, and inputs that were
+put there longer ago. It keeps what running maps, younger maps and schedules use. A map that Temporal does not
+know any more ended when something in its folder was last written. Results that a program wrote outside of
+maps/ stay. It asks one namespace, so do not use it on a store that several share. A map that cannot be read
+is named, and what it may use stays.
+
+With --local it deletes instead the state of maps on this machine that was not used for that long, as
+gpumux local --remove does.`,
+		Example: "  gpumux prune --older-than 30d --dry-run\n  gpumux prune --older-than 30d\n  gpumux prune --older-than 2w --local",
+		Args:    cobra.NoArgs,
+	}
+	flags := c.Flags()
+	flags.StringVar(&olderThan, "older-than", "", "how long ago, such as 30d, 2w or 36h; at least 1h")
+	flags.BoolVar(&dryRun, "dry-run", false, "delete nothing, and list what would go")
+	flags.BoolVar(&here, "local", false, "of maps on this machine that ran with --local")
+	flags.BoolVar(&asJSON, "json", false, "print what goes as JSON")
+	a.ConnectionFlags(c)
+	a.StoreFlag(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		age, err := parseAge(olderThan)
+		if err != nil {
+			return err
+		}
+		var gone []prune.Group
+		before := time.Now().Add(-age)
+		if here {
+			gone, err = pruneHere(before, dryRun)
+		} else {
+			gone, err = pruneThere(c.Context(), a, before, dryRun)
+		}
+		if err != nil {
+			return err
+		}
+		return tellPruned(a, gone, dryRun, asJSON)
+	}
+	return c
+}
+
+// parseAge reads 30d and 2w, beside what Go calls a duration.
+func parseAge(text string) (time.Duration, error) {
+	age, err := time.ParseDuration(text)
+	for unit, days := range map[string]int{"d": 1, "w": 7} {
+		if number, is := strings.CutSuffix(text, unit); is {
+			var n int
+			n, err = strconv.Atoi(number)
+			age = time.Duration(n) * time.Duration(days) * 24 * time.Hour
+		}
+	}
+	if err != nil || age < leastAge {
+		return 0, app.Usage("--older-than %q: give an age of at least 1h, such as 30d, 2w or 36h", text)
+	}
+	return age, nil
+}
+
+func pruneThere(ctx context.Context, a *app.App, before time.Time, dryRun bool) ([]prune.Group, error) {
+	conn, err := a.ConnectWithStore(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	return conn.Prune(ctx, prune.Options{Before: before, DryRun: dryRun, Warn: func(problem string) { a.Console.Say("%s", problem) }})
+}
+
+func pruneHere(before time.Time, dryRun bool) ([]prune.Group, error) {
+	states, err := local.States()
+	if err != nil {
+		return nil, err
+	}
+	gone := []prune.Group{}
+	for _, s := range slices.Backward(states) {
+		if s.State == "running" || !s.Used.Before(before) {
+			continue
+		}
+		if !dryRun {
+			if err := s.Remove(); err != nil {
+				return gone, err
+			}
+		}
+		gone = append(gone, prune.Group{Key: s.ID, Bytes: s.Bytes, Changed: s.Used})
+	}
+	return gone, nil
+}
+
+// tellPruned says what went, or would go.
+func tellPruned(a *app.App, gone []prune.Group, dryRun, asJSON bool) error {
+	var bytes int64
+	rows := [][]string{{"KEY", "SIZE", "LAST WRITTEN"}}
+	for _, p := range gone {
+		bytes += p.Bytes
+		rows = append(rows, []string{p.Key, humanize.IBytes(uint64(p.Bytes)), screen.Ago(time.Now(), p.Changed)})
+	}
+	if asJSON {
+		return app.PrintJSON(a.Stdout, gone)
+	}
+	if dryRun && len(gone) > 0 {
+		if err := screen.Table(a.Stdout, rows); err != nil {
+			return err
+		}
+	}
+	verb := "deleted"
+	if dryRun {
+		verb = "would delete"
+	}
+	a.Console.Say("%s %s of old maps and their inputs (%d)", verb, humanize.IBytes(uint64(bytes)), len(gone))
+	return nil
+}

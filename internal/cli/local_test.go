@@ -1,0 +1,132 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/app"
+	"github.com/gpumux/gpumux/internal/local"
+	"github.com/gpumux/gpumux/starter"
+)
+
+// leave makes a folder as a local map leaves it.
+func leave(t *testing.T, root, id string, used time.Time, command ...string) string {
+	t.Helper()
+	path := filepath.Join(root, id)
+	require.NoError(t, os.MkdirAll(filepath.Join(path, "store"), 0o700))
+	file := filepath.Join(path, "store", "part")
+	require.NoError(t, os.WriteFile(file, make([]byte, 1000), 0o600))
+	if len(command) > 0 {
+		data, err := json.Marshal(local.State{ID: id, Folder: "/work", Command: command})
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(path, "map.json"), data, 0o600))
+	}
+	for _, p := range []string{file, filepath.Join(path, "map.json"), filepath.Join(path, "store"), path} {
+		if err := os.Chtimes(p, used, used); err != nil {
+			require.ErrorIs(t, err, os.ErrNotExist)
+		}
+	}
+	return path
+}
+
+// use keeps a folder in use for a map until the test ends.
+func use(t *testing.T, data, id string) {
+	t.Helper()
+	task, err := local.FindTask("", local.TaskOptions{Command: []string{"cat"}})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	begun, over := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(over)
+		_, _, _ = local.Map(ctx, local.Options{Task: task, ServerOptions: local.ServerOptions{Data: data},
+			Server: func(ctx context.Context, _ local.ServerOptions) (local.Server, error) {
+				close(begun)
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}}, &starter.Map{ID: id, Input: gpumux.MapInput{Range: &gpumux.Range{End: 1}}})
+	}()
+	<-begun
+	t.Cleanup(func() {
+		cancel()
+		<-over
+	})
+}
+
+func listLocal(t *testing.T) (states []local.State) {
+	t.Helper()
+	o := run(t, "", "local", "--json")
+	require.Zero(t, o.code, o.stderr)
+	require.NoError(t, json.Unmarshal([]byte(o.stdout), &states))
+	return states
+}
+
+func TestLocal_ListsAndRemoves(t *testing.T) {
+	lonely(t)
+	root, err := local.Folder("local")
+	require.NoError(t, err)
+	o := run(t, "", "local")
+	require.Zero(t, o.code)
+	require.Contains(t, o.stderr, "no local map has anything left in "+root)
+	require.Empty(t, listLocal(t))
+
+	now := time.Now().Truncate(time.Second)
+	old := leave(t, root, "map-old", now.Add(-time.Hour), "gpumux", "map", "a.py:f", "--in", "it's items.jsonl", "--local")
+	kept := leave(t, root, "map-kept", now.Add(-time.Minute))
+	require.NoError(t, os.MkdirAll(filepath.Join(kept, "delivered"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(kept, "delivered", "map-kept"), []byte("run\n"), 0o600))
+	busy := leave(t, root, "map-busy", now)
+	use(t, busy, "map-busy")
+
+	states := listLocal(t)
+	require.Len(t, states, 3)
+	require.Equal(t, []string{"map-busy", "map-kept", "map-old"}, []string{states[0].ID, states[1].ID, states[2].ID})
+	require.Equal(t, []string{"running", "kept", "interrupted"}, []string{states[0].State, states[1].State, states[2].State})
+	require.Equal(t, "/work", states[2].Folder)
+	require.Equal(t, now.Add(-time.Hour).Unix(), states[2].Used.Unix())
+	require.Greater(t, states[2].Bytes, int64(1000))
+	o = run(t, "", "local")
+	require.Contains(t, o.stdout, `gpumux map a.py:f --in 'it'\''s items.jsonl' --local`)
+
+	o = run(t, "", "local", "--remove", "map-old", "map-busy", "nope")
+	require.Equal(t, app.ExitUsage, o.code)
+	require.Contains(t, o.stderr, "map-busy: it runs")
+	require.Contains(t, o.stderr, "nope: there is no such local map")
+	require.DirExists(t, old, "nothing goes when one cannot")
+	for _, args := range [][]string{{"local", "--all"}, {"local", "map-old"}, {"local", "--remove"}, {"local", "--remove", "--all", "map-old"}} {
+		require.Equal(t, app.ExitUsage, run(t, "", args...).code, args)
+	}
+
+	o = run(t, "", "local", "--remove", "map-old")
+	require.Zero(t, o.code, o.stderr)
+	require.NoDirExists(t, old)
+	require.DirExists(t, kept)
+	o = run(t, "", "local", "--remove", "--all")
+	require.Zero(t, o.code, o.stderr)
+	require.NoDirExists(t, kept)
+	require.DirExists(t, busy)
+}
+
+func TestPrune_OfThisMachine(t *testing.T) {
+	lonely(t)
+	root := filepath.Join(os.Getenv("XDG_STATE_HOME"), "gpumux", "local")
+	old := leave(t, root, "old-1", time.Now().Add(-40*24*time.Hour))
+	young := leave(t, root, "young-1", time.Now().Add(-5*24*time.Hour))
+	got := run(t, "", "prune", "--local", "--older-than", "30d", "--dry-run")
+	require.Equal(t, app.ExitOK, got.code, got.stderr)
+	require.Regexp(t, `(?m)^KEY +SIZE +LAST WRITTEN\nold-1 +1000 B +40d0h ago$`, got.stdout)
+	require.Equal(t, "would delete 1000 B of old maps and their inputs (1)\n", got.stderr)
+	require.DirExists(t, old)
+	got = run(t, "", "prune", "--local", "--older-than", "1w")
+	require.Equal(t, outcome{app.ExitOK, "", "deleted 1000 B of old maps and their inputs (1)\n"}, got)
+	require.NoDirExists(t, old)
+	got = run(t, "", "prune", "--local", "--older-than", "1w", "--json")
+	require.Equal(t, outcome{app.ExitOK, "[]\n", ""}, got)
+	require.DirExists(t, young)
+}

@@ -1,0 +1,108 @@
+// Package cli is the command line of gpumux: the tree of its commands, and those about
+// maps, thin over starter and internal/local.
+//
+// It owns the flags of those commands, how a command ends, and which exit code an error
+// is. It never decides how a map runs. Main returns when the command is done or
+// interrupted: the first Ctrl-C stops cleanly, the second at once.
+//
+// Data goes to standard output, all else to standard error. The exit codes are those of
+// package app.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/app"
+	"github.com/gpumux/gpumux/internal/bench"
+	"github.com/gpumux/gpumux/internal/fleet"
+	"github.com/gpumux/gpumux/internal/items"
+	"github.com/gpumux/gpumux/internal/local"
+	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/workers/config"
+)
+
+// Options of Main.
+type Options = app.Options
+
+// Main runs one command and returns its exit code.
+func Main(o Options) int {
+	a := app.New(o)
+	ctx, release := a.Interruptible()
+	defer release()
+	root := rootCommand(a)
+	root.SetArgs(a.Args)
+	root.SetIn(a.Stdin)
+	root.SetOut(a.Stdout)
+	root.SetErr(a.Console)
+	var command *cobra.Command
+	var err error
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		command, err = root.ExecuteContextC(ctx)
+		a.Console.Close()
+	}()
+	select {
+	case <-over:
+	case <-a.Hard.Done():
+		select {
+		case <-over:
+		case <-time.After(lastGrace):
+			return app.ExitInterrupted
+		}
+	}
+	if err == nil {
+		return app.ExitOK
+	}
+	if !a.Ran { // cobra's own: unknown command, wrong number of arguments, unknown flag
+		err = app.Usage("%s", err)
+	}
+	var exit app.Exit
+	if errors.Is(context.Cause(ctx), app.ErrInterrupted) && !errors.As(err, &exit) {
+		err = app.ErrInterrupted // whatever the signal made fail
+	}
+	if !errors.As(err, &exit) && !errors.Is(err, app.ErrInterrupted) {
+		a.Console.Say("gpumux: %s", strings.TrimRight(err.Error(), "\n"))
+		if errors.As(err, new(*local.MistakeError)) {
+			fmt.Fprintf(a.Console, "see `%s --help`\n", command.CommandPath())
+		}
+	}
+	return exitCode(err)
+}
+
+// lastGrace is how long a command may go on after the second signal.
+const lastGrace = time.Second
+
+func exitCode(err error) int {
+	var exit app.Exit
+	var ended *starter.EndedError
+	is := func(kinds ...any) bool {
+		return slices.ContainsFunc(kinds, func(kind any) bool { return errors.As(err, kind) })
+	}
+	switch {
+	case err == nil:
+		return app.ExitOK
+	case errors.As(err, &exit):
+		return int(exit)
+	case errors.Is(err, app.ErrInterrupted):
+		return app.ExitInterrupted
+	case is(new(*local.MistakeError), new(*gpumux.InputError), new(*items.SourceError), new(*config.Error), new(*starter.OtherMapError),
+		new(*starter.OtherEditionError), new(*starter.NotFoundError), new(*starter.NothingToRetryError), new(*starter.StillRunningError),
+		new(*starter.ScheduleError)):
+		return app.ExitUsage
+	case errors.As(err, &ended) && ended.Fault.Kind == gpumux.BadInput:
+		return app.ExitUsage
+	case is(new(*fleet.ConnectError), new(*starter.NoStoreError), new(*fleet.NoWorkerError), new(*local.UnavailableError), new(*bench.LackingError)),
+		errors.Is(err, context.DeadlineExceeded):
+		return app.ExitUnavailable
+	}
+	return app.ExitBroken
+}

@@ -1,0 +1,266 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/internal/app"
+	"github.com/gpumux/gpumux/internal/local"
+)
+
+// outcome is what a caller of the program sees.
+type outcome struct {
+	code           int
+	stdout, stderr string
+}
+
+// broken is an embedded server that cannot start.
+func broken(context.Context, local.ServerOptions) (local.Server, error) {
+	return nil, errors.New("port 7233 is taken; give --port")
+}
+
+// run is one call of the program in an empty folder-free environment: no Temporal is where it looks for one.
+func run(t *testing.T, stdin string, args ...string) outcome {
+	t.Helper()
+	return runWith(t, Options{Local: broken, Stdin: strings.NewReader(stdin)}, args...)
+}
+
+func runWith(t *testing.T, o Options, args ...string) outcome {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	o.Args, o.Stdout, o.Stderr, o.Version = args, &stdout, &stderr, "1.2.3"
+	o.Signals = make(chan os.Signal)
+	code := Main(o)
+	return outcome{code, stdout.String(), stderr.String()}
+}
+
+// lonely makes every Temporal address a closed port and every file relative to a new folder.
+func lonely(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := listener.Addr().String()
+	require.NoError(t, listener.Close())
+	dir := t.TempDir()
+	t.Chdir(dir)
+	t.Setenv("TEMPORAL_ADDRESS", address)
+	t.Setenv("TEMPORAL_CONFIG_FILE", filepath.Join(dir, "none.toml"))
+	t.Setenv("XDG_STATE_HOME", filepath.Join(dir, "state"))
+	t.Setenv("GPUMUX_STORE", "")
+	t.Setenv("GPUMUX_KEYS", "")
+	return address
+}
+
+func write(t *testing.T, name, text string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(name, []byte(text), 0o644))
+}
+
+func TestMain_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
+	lonely(t)
+	write(t, "items.jsonl", "1\n2\n")
+	write(t, "task.py", "def f(x): return x\n")
+	write(t, "broken.jsonl", "{\"a\":1}\n\n{oops}\n")
+	write(t, "ragged.csv", "a,b\n1,2\n3\n")
+	write(t, "ragged.jsonl", "{\"a\":1,\"b\":2}\n3\n")
+	write(t, "embed.py", "def embed(item):\n    return item\n")
+	require.NoError(t, os.Mkdir("folder", 0o755))
+	require.NoError(t, os.Symlink("loop", "loop"))
+	for _, c := range []struct {
+		name string
+		args []string
+		says []string
+	}{
+		{"UnknownCommand", []string{"mpa"}, []string{"did you mean `gpumux map`?"}},
+		{"NoColumns", []string{"map", "embed", "--in", "x.parquet", "--columns", ""}, []string{"--columns is empty"}},
+		{"FollowInAMap", []string{"map", "embed", "--follow", "x.jsonl"}, []string{"--follow: a map has an end", "`gpumux stream TASK --follow FILE`"}},
+		{"UnknownFlag", []string{"map", "embed", "--inn", "x"}, []string{"unknown flag: --inn", "see `gpumux map --help`"}},
+		{"BadNumber", []string{"map", "embed", "--in", "items.jsonl", "--chunk", "many"}, []string{"--chunk", "many"}},
+		{"NoTask", []string{"map", "--in", "items.jsonl"}, []string{"TASK is missing"}},
+		{"TwoTasks", []string{"map", "a", "b", "--in", "items.jsonl"}, []string{"more than one TASK: a b"}},
+		{"NoItems", []string{"map", "embed"}, []string{"--in FILE, --range START:END and --glob PATTERN"}},
+		{"TwoInputs", []string{"map", "embed", "--in", "items.jsonl", "--range", "0:2"}, []string{"give only one of --in, --range and --glob"}},
+		{"MissingFile", []string{"map", "embed", "--in", "itemz.jsonl"}, []string{"--in itemz.jsonl: there is no such file"}},
+		{"FolderAsInput", []string{"map", "embed", "--in", "folder"}, []string{"is a folder", "--glob 'folder/*'"}},
+		{"WrongFormat", []string{"map", "embed", "--in", "items.json"}, []string{"--in items.json", "jq -c '.[]'"}},
+		{"BadJSON", []string{"map", "embed", "--in", "broken.jsonl"}, []string{"broken.jsonl:3"}},
+		{"RaggedCSV", []string{"map", "embed", "--in", "ragged.csv"}, []string{"ragged.csv:3"}},
+		{"BadRange", []string{"map", "embed", "--range", "7"}, []string{`--range "7"`, "START:END"}},
+		{"BackwardRange", []string{"map", "embed", "--range", "7:3"}, []string{"--range 7:3"}},
+		{"EmptyGlob", []string{"map", "embed", "--glob", "*.png"}, []string{"--glob *.png fits no file"}},
+		{"BadGlob", []string{"map", "embed", "--glob", "[a"}, []string{"--glob [a"}},
+		{"BadPool", []string{"map", "embed", "--in", "items.jsonl", "--pool", "GPU"}, []string{"--pool", `"GPU"`}},
+		{"BadMode", []string{"map", "embed", "--in", "items.jsonl", "--mode", "warm"}, []string{`--mode "warm"`, "persistent or fresh"}},
+		{"NegativeTimeout", []string{"map", "embed", "--in", "items.jsonl", "--timeout", "-1s"}, []string{"--timeout -1s"}},
+		{"Attempts", []string{"map", "embed", "--in", "items.jsonl", "--attempts", "0"}, []string{"--attempts 0"}},
+		{"Window", []string{"map", "embed", "--in", "items.jsonl", "--window", "50000"}, []string{"--window 50000", "16000"}},
+		{"Priority", []string{"map", "embed", "--in", "items.jsonl", "--priority", "9"}, []string{"--priority 9"}},
+		{"BadID", []string{"map", "embed", "--in", "items.jsonl", "--id", "a b/c"}, []string{"--id", "a b/c"}},
+		{"FreshWithoutLocal", []string{"map", "embed", "--in", "items.jsonl", "--fresh", "spawn"}, []string{"--fresh goes with --local"}},
+		{"UnknownFresh", []string{"map", "a.py:f", "--in", "items.jsonl", "--local", "--fresh", "thread"}, []string{`--fresh "thread" is unknown; use fork or spawn`}},
+		{"SlotsWithoutLocal", []string{"map", "embed", "--in", "items.jsonl", "--slots", "2"}, []string{"--slots goes with --local"}},
+		{"AddressWithLocal", []string{"map", "embed.py:embed", "--in", "items.jsonl", "--local", "--address", "x:1"}, []string{"--address does not go with --local"}},
+		{"DetachWithLocal", []string{"map", "embed.py:embed", "--in", "items.jsonl", "--local", "--detach"}, []string{"--detach does not go with --local"}},
+		{"BadMemory", []string{"map", "embed.py:embed", "--in", "items.jsonl", "--local", "--memory", "much"}, []string{`--memory "much"`}},
+		{"MemoryWithoutUnit", []string{"map", "embed.py:embed", "--in", "items.jsonl", "--local", "--memory", "5"}, []string{"--memory 5 is 5B", "5GiB"}},
+		{"OutputOfFunction", []string{"map", "embed.py:embed", "--in", "items.jsonl", "--local", "--output", "text"}, []string{"--output is for a command"}},
+		{"UnknownOutput", []string{"map", "--in", "items.jsonl", "--local", "--output", "xml", "--", "cat"}, []string{`--output "xml" is unknown; use json or text`}},
+		{"LocalTaskWithoutFunction", []string{"map", "embed.py", "--in", "items.jsonl", "--local"}, []string{`TASK "embed.py"`, "file.py:function"}},
+		{"LocalTaskFile", []string{"map", "embd.py:embed", "--in", "items.jsonl", "--local"}, []string{"there is no file embd.py"}},
+		{"LocalTaskFunction", []string{"map", "embed.py:embd", "--in", "items.jsonl", "--local"}, []string{"no function embd", "embed"}},
+		{"CommandWithoutLocal", []string{"map", "--in", "items.jsonl", "--", "cat"}, []string{"a command after -- goes with --local"}},
+		{"CommandAndTask", []string{"map", "embed.py:embed", "--in", "items.jsonl", "--local", "--", "cat"}, []string{"either TASK or a command"}},
+		{"UnknownProgram", []string{"map", "--in", "items.jsonl", "--local", "--", "no-such-program"}, []string{`"no-such-program" is not on PATH`}},
+		{"OutIsTask", []string{"map", "task.py:f", "--range", "0:2", "--local", "--out", "./task.py"}, []string{"--out ./task.py is the task's own file"}},
+		{"OutIsInput", []string{"map", "embed", "--in", "items.jsonl", "--out", "./items.jsonl"}, []string{"--out ./items.jsonl is the input itself"}},
+		{"OutIsSecondInput", []string{"map", "embed", "--in", "task.py", "--in", "items.jsonl", "--out", "items.jsonl"}, []string{"is the input itself"}},
+		{"StdinTwice", []string{"map", "embed", "--in", "-", "--in", "-"}, []string{"--in - is given twice"}},
+		{"LinesOfRange", []string{"map", "embed", "--range", "0:2", "--lines"}, []string{"--lines goes with --in"}},
+		{"ColumnsOfRange", []string{"map", "embed", "--range", "0:2", "--columns", "a"}, []string{"--columns goes with --in"}},
+		{"ColumnsOfLines", []string{"map", "embed", "--in", "items.jsonl", "--columns", "a"}, []string{`--columns go with Parquet and Arrow files, and "items.jsonl" is none`}},
+		{"ColumnsOfURL", []string{"map", "embed", "--in", "s3://b/x.csv", "--columns", "a"}, []string{`--columns go with Parquet and Arrow files, and "s3://b/x.csv" is none`}},
+		{"ColumnTwice", []string{"schedule", "create", "x", "embed", "--cron", "@daily", "--in", "s3://b/x.parquet", "--columns", "a,b,a"}, []string{`--columns have "a" twice`}},
+		{"EmptyColumn", []string{"map", "task.py:f", "--in", "x.parquet", "--local", "--columns", "a,"}, []string{"--columns have an empty name"}},
+		{"IDNotASCII", []string{"map", "embed", "--range", "0:2", "--id", "über"}, []string{"--id", "über", "ASCII"}},
+		{"KeyOfNoField", []string{"map", "embed", "--in", "ragged.jsonl", "--key", "id"}, []string{`--key: the first item has no field "id"; it has a, b`}},
+		{"KeyOfNumbers", []string{"map", "embed", "--in", "items.jsonl", "--key", "id"}, []string{`"id" is no field: the first item is no object but 1`}},
+		{"KeyOfRange", []string{"map", "embed", "--range", "0:2", "--key", "id"}, []string{"--key goes with --in"}},
+		{"EmptyKey", []string{"map", "embed", "--in", "items.jsonl", "--key", ""}, []string{"--key is empty"}},
+		{"ResultsBeside", []string{"map", "embed", "--in", "results:a", "--in", "items.jsonl"}, []string{"--in results:a stands alone"}},
+		{"ResultsOfNone", []string{"map", "embed", "--in", "results:"}, []string{"--in results:: map ID"}},
+		{"ResultsNotHere", []string{"map", "task.py:f", "--in", "results:a", "--local"}, []string{"no results of a finished map a in"}},
+		{"CacheWithoutData", []string{"map", "task.py:f", "--in", "items.jsonl", "--local", "--cache"}, []string{"--cache with --local needs --data"}},
+		{"OutAsPackedCSV", []string{"map", "embed", "--in", "items.jsonl", "--out", "x.csv.gz"}, []string{"results are JSON lines"}},
+		{"OutIsFolder", []string{"map", "embed", "--in", "items.jsonl", "--out", "folder"}, []string{"--out folder is a folder"}},
+		{"OutInNoFolder", []string{"map", "embed", "--in", "items.jsonl", "--out", "no/where.jsonl"}, []string{"--out no/where.jsonl cannot be written"}},
+		{"OutAsCSV", []string{"map", "embed", "--in", "items.jsonl", "--out", "x.csv"}, []string{"results are JSON lines"}},
+		{"OutAndJSON", []string{"map", "embed", "--in", "items.jsonl", "--out", "-", "--json"}, []string{"--out -"}},
+		{"RunNoTask", []string{"run"}, []string{"TASK is missing"}},
+		{"RunBareWord", []string{"run", "embed", "hello"}, []string{"ITEM is not JSON", `'"hello"'`}},
+		{"RunTwoItems", []string{"run", "embed", "1", "2"}, []string{"more than one ITEM"}},
+		{"ShowNoID", []string{"show"}, []string{"give the ID of one map"}},
+		{"LsLimit", []string{"ls", "--limit", "0"}, []string{"--limit 0"}},
+		{"ResultsBoth", []string{"results", "x", "--values", "--failed"}, []string{"exclude each other"}},
+		{"ShowEmptyID", []string{"show", ""}, []string{"the ID is empty", "gpumux ls"}},
+		{"WaitEmptyID", []string{"wait", " "}, []string{"the ID is empty"}},
+		{"PauseEmptyID", []string{"pause", ""}, []string{"the ID is empty"}},
+		{"ResumeFlag", []string{"resume", "x", "--windo", "3"}, []string{"unknown flag"}},
+		{"ResumeWindow", []string{"resume", "x", "--window", "-1"}, []string{"--window -1 is outside 1 to 16000"}},
+		{"LongID", []string{"map", "embed", "--in", "items.jsonl", "--id", strings.Repeat("x", 201)}, []string{"--id", "1 to 200"}},
+		{"FairnessKey", []string{"map", "embed", "--in", "items.jsonl", "--fairness-key", strings.Repeat("é", 33)}, []string{"--fairness-key has 66 bytes", "64"}},
+		{"OutLoops", []string{"map", "embed", "--in", "items.jsonl", "--out", "loop"}, []string{"--out loop cannot be written", "symbolic links"}},
+		{"WorkerNoFile", []string{"worker"}, []string{"gpumux worker -f gpumux.yaml"}},
+		{"WorkerMissingFile", []string{"worker", "-f", "none.yaml"}, []string{"none.yaml", "-f"}},
+		{"DevPorts", []string{"dev", "--port", "70000"}, []string{"--port 70000"}},
+		{"DevSamePorts", []string{"dev", "--port", "8233"}, []string{"both 8233"}},
+		{"DevTasks", []string{"dev", "--tasks", "nowhere"}, []string{"--tasks nowhere is not a folder"}},
+		{"SlotsNoNumber", []string{"map", "embed.py:embed", "--range", "0:4", "--local", "--slots", "some"}, []string{"--slots", "give 1 to 256, or auto"}},
+		{"NoSlots", []string{"dev", "--slots", "0"}, []string{"--slots", "give 1 to 256, or auto"}},
+		{"ScheduleNoSuch", []string{"schedule", "crate"}, []string{"did you mean `gpumux schedule create`?"}},
+		{"ScheduleNothing", []string{"schedule", "create"}, []string{"NAME is missing", "--cron is missing", "nothing to map over"}},
+		{"ScheduleNoTask", []string{"schedule", "create", "nightly", "--cron", "@daily", "--range", "0:2"}, []string{"TASK is missing"}},
+		{"ScheduleMissingFile", []string{"schedule", "create", "nightly", "f", "--cron", "@daily", "--in", "itemz.jsonl"}, []string{"there is no such file"}},
+		{"ScheduleCommand", []string{"schedule", "create", "nightly", "--cron", "@daily", "--range", "0:2", "--", "cat"}, []string{"a command after --"}},
+		{"PruneNoAge", []string{"prune"}, []string{`--older-than ""`, "30d"}},
+		{"PruneTooYoung", []string{"prune", "--older-than", "5m"}, []string{"at least 1h"}},
+		{"PruneNoNumber", []string{"prune", "--older-than", "d"}, []string{`--older-than "d"`}},
+		{"FollowStdin", []string{"stream", "embed.py:embed", "--follow", "-"}, []string{"--follow -: only a file of plain text"}},
+		{"FollowAndIn", []string{"stream", "embed.py:embed", "--follow", "items.jsonl", "--in", "items.jsonl"}, []string{"either --in or --follow"}},
+		{"IdleAlone", []string{"stream", "embed.py:embed", "--idle", "1s"}, []string{"--idle goes with --follow"}},
+		{"DevNoWorkerSlots", []string{"dev", "--no-worker", "--slots", "2"}, []string{"--slots does not go with --no-worker"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := run(t, "", c.args...)
+			require.Equal(t, app.ExitUsage, got.code, got.stderr)
+			require.Empty(t, got.stdout)
+			for _, text := range c.says {
+				require.Contains(t, got.stderr, text)
+			}
+		})
+	}
+	_, err := os.Stat("state")
+	require.ErrorIs(t, err, os.ErrNotExist, "a mistake left state behind")
+}
+
+func TestMain_EveryMistakeIsNamedAtOnce(t *testing.T) {
+	lonely(t)
+	got := run(t, "", "map", "--mode", "warm", "--attempts", "0", "--pool", "A")
+	require.Equal(t, app.ExitUsage, got.code)
+	golden(t, "mistakes", got.stderr)
+}
+
+func TestMain_NoTemporal(t *testing.T) {
+	address := lonely(t)
+	write(t, "items.jsonl", "1\n")
+	for _, args := range [][]string{
+		{"map", "embed", "--in", "items.jsonl"}, {"run", "embed", "1"}, {"ls"}, {"show", "x"}, {"wait", "x"},
+		{"schedule", "list"}, {"schedule", "create", "x", "f", "--cron", "@daily", "--range", "0:2"}, {"prune", "--older-than", "1d"},
+		{"results", "x"}, {"pause", "x"}, {"resume", "x"}, {"cancel", "x"}, {"retry", "x"},
+	} {
+		got := run(t, "", args...)
+		require.Equal(t, app.ExitUnavailable, got.code, "%v: %s", args, got.stderr)
+		require.Contains(t, got.stderr, address)
+		require.Contains(t, got.stderr, "gpumux dev")
+		require.Empty(t, got.stdout)
+	}
+}
+
+func TestMain_LeanBinaryHasNoServer(t *testing.T) {
+	lonely(t)
+	write(t, "embed.py", "def embed(item):\n    return item\n")
+	for _, args := range [][]string{{"dev"}, {"map", "embed.py:embed", "--range", "0:1", "--local"}, {"run", "embed.py:embed", "--local"}} {
+		got := runWith(t, Options{}, args...)
+		require.Equal(t, app.ExitUsage, got.code, got.stderr)
+		require.Contains(t, got.stderr, "without the embedded server")
+	}
+}
+
+func TestMain_ServerThatCannotStart(t *testing.T) {
+	lonely(t)
+	write(t, "embed.py", "def embed(item):\n    return item\n")
+	got := run(t, "", "map", "embed.py:embed", "--range", "0:1", "--local")
+	require.Equal(t, app.ExitUnavailable, got.code, got.stderr)
+	require.Contains(t, got.stderr, "port 7233 is taken")
+}
+
+// A command that blocks where no context reaches ends with the second signal.
+func TestMain_SecondSignalEndsABlockedCommand(t *testing.T) {
+	reader, writer := io.Pipe() // nobody reads
+	defer reader.Close()
+	signals := make(chan os.Signal, 2)
+	signals <- os.Interrupt
+	signals <- os.Interrupt
+	code := make(chan int)
+	go func() {
+		code <- Main(Options{Args: []string{"version"}, Stdout: writer, Stderr: io.Discard, Signals: signals})
+	}()
+	select {
+	case got := <-code:
+		require.Equal(t, app.ExitInterrupted, got)
+	case <-time.After(time.Minute):
+		t.Fatal("the command does not end")
+	}
+}
+
+func TestMain_Version(t *testing.T) {
+	got := runWith(t, Options{}, "version")
+	require.Equal(t, app.ExitOK, got.code)
+	require.Contains(t, got.stdout, "gpumux 1.2.3 (client and worker, go")
+}
+
+func TestMain_HelpIsData(t *testing.T) {
+	got := run(t, "", "--help")
+	require.Equal(t, app.ExitOK, got.code)
+	golden(t, "help", got.stdout)
+	require.Empty(t, got.stderr)
+}

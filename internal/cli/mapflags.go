@@ -1,0 +1,169 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/files"
+	"github.com/gpumux/gpumux/internal/local"
+	"github.com/gpumux/gpumux/workers/config"
+)
+
+type mapFlags struct {
+	taskFlags
+	source files.Source
+	// delimiter is the source's as it was written.
+	delimiter string
+	out       string
+	// files is a folder for what items keep.
+	files string
+	id    string
+	// unordered writes each result to standard output as soon as it is there.
+	detach, retry, json, quiet, exact, unordered bool
+	// follow is a file that grows, in place of the source's; idle is how long it may pause.
+	follow string
+	idle   time.Duration
+}
+
+// taskFlags say where and how a task runs; check completes what they fill.
+type taskFlags struct {
+	input gpumux.MapInput
+	// pool and task are for a worker in this process.
+	pool            config.Pool
+	task            local.TaskOptions
+	memory, reserve string
+	local           bool
+	data, on        string
+	noWait          bool
+}
+
+func (f *taskFlags) register(flags *pflag.FlagSet) {
+	const local = "with --local: "
+	f.registerPools(flags, "; with --local what the machine has", ", or with --local also its number")
+	flags.BoolVar(&f.noWait, "no-wait", false, "fail when no worker serves the pool, instead of waiting for one")
+	flags.BoolVar(&f.local, "local", false, "start a server and a worker for this command alone; TASK is file.py:function")
+	flags.StringVar(&f.data, "data", "", local+"folder of the state (default below ~/.local/state/gpumux/local)")
+	f.registerHere(flags, local)
+}
+
+// registerPools registers where a task runs; the words are those about --local.
+func (f *taskFlags) registerPools(flags *pflag.FlagSet, poolsHere, numberHere string) {
+	flags.StringSliceVar(&f.input.Ladder, "pool", nil, "pools to use, first choice first, such as gpu,cpu (default gpu"+poolsHere+")")
+	flags.StringVar(&f.on, "on", "", "run on one `device` alone: its UUID or the start of it"+numberHere)
+	flags.DurationVar((*time.Duration)(&f.input.Patience), "patience", 0, "how long a pool may lack a worker with a healthy device before the next one takes its work (default 1m)")
+}
+
+func (f *taskFlags) registerHow(flags *pflag.FlagSet) {
+	flags.StringVar((*string)(&f.input.Mode), "mode", "", "persistent (the process stays) or fresh (one process per item); default: the task's")
+	flags.DurationVar((*time.Duration)(&f.input.Timeout), "timeout", 0, "longest time of one item, such as 90s (default: the task's)")
+	flags.Func("arg", "what all items share, such as a configuration: a `file` of JSON, or JSON; gpumux.arg() in the task, else GPUMUX_ARG", f.parseArg)
+}
+
+// registerHere registers the flags of slots in this process; local goes before their
+// help.
+func (f *taskFlags) registerHere(flags *pflag.FlagSet, local string) {
+	f.registerHow(flags)
+	flags.Func("slots", local+slotsUsage, f.parseSlots)
+	flags.StringSliceVar((*[]string)(&f.pool.Devices), "devices", nil, local+"the GPUs to use, such as 0,2 (default all); "+devicesUsage)
+	flags.StringVar(&f.memory, "memory", "", local+"memory budget of a slot, such as 8GiB")
+	flags.StringVar(&f.reserve, "reserve", "", local+"memory of each device that stays free for others, such as 1GiB; needs --memory")
+	flags.StringVar((*string)(&f.pool.Sharing), "sharing", "", local+sharingUsage)
+	flags.StringVar(&f.task.Python, "python", "", local+"the Python to use (default python3)")
+	flags.StringSliceVar(&f.task.PassEnv, "pass-env", nil, local+"variables of this environment that the task sees, such as HF_HOME")
+	flags.StringVar(&f.task.Output, "output", "", "with a command after --: json (default), or text: what it prints is the result, a string")
+	flags.StringVar((*string)(&f.task.Fresh), "fresh", "", local+"fork (default) or spawn a new interpreter for every item of mode fresh")
+}
+
+const devicesUsage = "also UUIDs, and 'model=H100' or 'memory>=40GiB'"
+
+const sharingUsage = "how slots share a GPU: default (by turns), exclusive, mps (side by side) or mig"
+
+const slotsUsage = "slots per device, or auto to find the best `number` by measurement (default 1 per GPU; on the CPU one per core, at most 4)"
+
+func (f *taskFlags) parseSlots(text string) error { return f.pool.Slots.UnmarshalText([]byte(text)) }
+
+func (f *mapFlags) register(c *cobra.Command) {
+	flags := c.Flags()
+	f.registerItems(flags)
+	flags.StringVar(&f.out, "out", "", "results: a file, JSON lines, compressed when it ends in .gz or .zst, or .parquet, .arrow, .feather or .npy; or - for standard output, where they come in order while the map runs (default: the pipe, else ./ID.results.jsonl)")
+	registerExact(flags, &f.exact)
+	f.registerFiles(flags, "default with --local: ./ID.files; else they stay in the store")
+	f.taskFlags.register(flags)
+	f.registerOptions(flags)
+	flags.BoolVar(&f.unordered, "unordered", false, "with --out -: each result as soon as it is there, in any order")
+	flags.StringVar(&f.id, "id", "", "ID of the map (default: made of task, input and options)")
+	flags.BoolVar(&f.detach, "detach", false, "start the map, print its ID and leave")
+	flags.BoolVar(&f.retry, "retry", false, "of a finished map run the failed items again")
+	flags.BoolVar(&f.json, "json", false, "print the summary as JSON on standard output; results go to a file")
+	flags.BoolVarP(&f.quiet, "quiet", "q", false, "no progress and no summary; with --reduce, and without --out, print its value alone")
+}
+
+// registerExact registers the flag of gpumux's own clients.
+func registerExact(flags *pflag.FlagSet, exact *bool) {
+	flags.BoolVar(exact, "exact", false, "in JSON lines, NaN as docs/wire.md has it")
+	_ = flags.MarkHidden("exact") // it is there
+}
+
+func (f *mapFlags) registerFiles(flags *pflag.FlagSet, byDefault string) {
+	flags.StringVar(&f.files, "files", "", "a `folder` for files that items keep with gpumux.save, as <index>/<name> ("+byDefault+")")
+}
+
+func (f *mapFlags) registerItems(flags *pflag.FlagSet) {
+	flags.StringArrayVar(&f.source.In, "in", nil, "items: JSON lines, .csv or .tsv, plain, .gz or .zst, .parquet, .arrow or .feather: a `file`, - for standard input, a URL such as s3://bucket/items.jsonl, or results:ID for the values of a finished map; given again, the items after those")
+	flags.StringSliceVar(&f.source.Columns, "columns", nil, "with --in: the columns of Parquet or Arrow files that items have, such as id,text (default all)")
+	flags.BoolVar(&f.source.Lines, "lines", false, "with --in: every line of text is an item, a string")
+	flags.StringVar(&f.delimiter, "delimiter", "", "with --in: it is CSV with this between its cells, such as ';' or tab")
+	flags.StringVar(&f.source.Range, "range", "", "items: the numbers START:END without END, such as 0:1000")
+	flags.StringVar(&f.source.Glob, "glob", "", "items: a path per file, such as 'images/*.png' or 'data/**/*.csv'")
+	f.registerKey(flags)
+}
+
+func (f *mapFlags) registerKey(flags *pflag.FlagSet) {
+	flags.StringVar(&f.input.Key, "key", "", "the `field` of the items, objects, that results have as \"key\", such as id")
+	flags.BoolVar(&f.input.WithItem, "with-item", false, "results have their items, as \"item\"")
+}
+
+func (f *mapFlags) registerOptions(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.input.Cache, "cache", false, "take the results of equal items from earlier maps of this task with --cache, and keep these; with --local it needs --data")
+	flags.IntVar(&f.input.Attempts, "attempts", 1, "how often an item that raises is tried")
+	flags.DurationVar((*time.Duration)(&f.input.Backoff), "backoff", 0, "pause before an item that raised is tried again, without a slot; it doubles, up to 1m (default none)")
+	flags.BoolVar(&f.input.FailFast, "fail-fast", false, "end at the first failed item")
+	flags.StringVar((*string)(&f.input.MaxFailures), "max-failures", "", "end when more items have failed than this `number`, such as 10 or 5%")
+	flags.StringVar(&f.input.Reduce, "reduce", "", "one value of all: sum, mean, min, max, count, or a task that makes one value of a pair [a, b]")
+	flags.IntVar(&f.input.Chunk, "chunk", 0, "items per chunk (default: learnt)")
+	flags.IntVar(&f.input.Window, "window", 0, "chunks in flight (default: learnt)")
+	flags.IntVar(&f.input.Priority, "priority", 0, "1 (first) to 5 (last) (default 3)")
+	flags.StringVar(&f.input.FairnessKey, "fairness-key", "", "maps of one key share the pools with those of other keys")
+}
+
+// parseArg reads --arg: a file of JSON, or else JSON itself.
+func (f *taskFlags) parseArg(text string) error {
+	read, err := os.ReadFile(text)
+	switch {
+	case err == nil:
+	case errors.Is(err, fs.ErrNotExist) || json.Valid([]byte(text)):
+		if read = []byte(text); !json.Valid(read) {
+			return fmt.Errorf("%.80q is neither a file nor JSON", text)
+		}
+	default:
+		return err
+	}
+	var plain bytes.Buffer
+	if err := json.Compact(&plain, read); err != nil {
+		return fmt.Errorf("%s: %w", text, err)
+	}
+	if n := plain.Len(); n > gpumux.MaxArg {
+		return fmt.Errorf("%s of JSON are more than %s; put them in a file that the task reads, and give its path", gpumux.Size(n), gpumux.Size(gpumux.MaxArg))
+	}
+	f.input.Arg = plain.Bytes()
+	return nil
+}

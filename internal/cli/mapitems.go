@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gpumux/gpumux/internal/app"
+	"github.com/gpumux/gpumux/internal/files"
+	"github.com/gpumux/gpumux/internal/local"
+	"github.com/gpumux/gpumux/internal/names"
+	"github.com/gpumux/gpumux/starter"
+)
+
+// results is the ID of the map whose values are the items, where --in names one.
+func (f *mapFlags) results() (id string, values bool) {
+	if len(f.source.In) != 1 {
+		return "", false
+	}
+	return names.CutValues(f.source.In[0])
+}
+
+// takeItems reads the items of a map here.
+func takeItems(ctx context.Context, a *app.App, f *mapFlags, m *starter.Map) error {
+	id, values := f.results()
+	if !values {
+		return readItems(ctx, a, f, m)
+	}
+	_, keys, err := a.ReadKeys()
+	if err != nil {
+		return err
+	}
+	st, output, err := local.Results(ctx, f.data, id, keys)
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	err = files.Values(func() (io.ReadCloser, error) { return st.Objects.Read(ctx, output, 0, -1) }, f.source.In[0], m)
+	return checkKey(err, m)
+}
+
+// slowInput is when people are told that a map waits for the end of its input.
+const slowInput = 2 * time.Second
+
+// readItems reads files, URLs and standard input to their ends.
+func readItems(ctx context.Context, a *app.App, f *mapFlags, m *starter.Map) error {
+	if slices.Contains(f.source.In, "-") {
+		told := time.AfterFunc(slowInput, func() {
+			a.Console.Note("a map reads standard input to its end before its first item runs; `gpumux stream` runs items as they come")
+		})
+		defer told.Stop()
+	}
+	f.source.Stdin = a.Stdin
+	return checkKey(f.source.Read(ctx, m), m)
+}
+
+// checkKey makes sure that the first item has the key, if the items could be read.
+func checkKey(err error, m *starter.Map) error {
+	if err == nil {
+		if err = m.CheckKey(); err != nil {
+			err = app.Usage("--key: %v", err)
+		}
+	}
+	return err
+}
+
+// overURL reports whether workers may be able to read the items themselves.
+func (f *mapFlags) overURL() bool {
+	_, values := f.results()
+	return values || len(f.source.In) == 1 && strings.Contains(f.source.In[0], "://")
+}
+
+// itemsOf finds the items that flags name. Workers read the results of a map, and a URL in
+// their store, where they lie; all else is read here.
+func itemsOf(ctx context.Context, a *app.App, conn *app.Connection, f *mapFlags, m *starter.Map) (err error) {
+	m.Label = f.source.In[0]
+	if id, values := f.results(); values {
+		m.Input.Source, err = conn.ValuesOf(ctx, id)
+		return unfit(err)
+	}
+	if f.source.Delimiter == 0 && !f.source.Lines && conn.Holds(ctx, f.source.In[0]) {
+		m.Input.Source, m.Input.Columns = f.source.In[0], f.source.Columns
+		return nil
+	}
+	return readItems(ctx, a, f, m)
+}
+
+// unfit is the error for a map over whose results no other can run.
+func unfit(err error) error {
+	if errors.As(err, new(*starter.EndedError)) {
+		return app.Usage("--in: %v; only a map that has completed gives items", err)
+	}
+	return err
+}

@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/app"
+	"github.com/gpumux/gpumux/internal/fleet"
+	"github.com/gpumux/gpumux/internal/host"
+	"github.com/gpumux/gpumux/internal/show"
+	"github.com/gpumux/gpumux/starter"
+)
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+func TestReport_Print(t *testing.T) {
+	oom := &gpumux.Fault{Kind: gpumux.DeviceOOM, Class: "torch.OutOfMemoryError", Message: "CUDA out of memory", Slot: "gpu/0",
+		Budget: 8 << 30, Peak: 7900 << 20, Hint: "use a larger pool", Item: `{"image":"a.png"}`}
+	raised := &gpumux.Fault{Kind: gpumux.TaskError, Class: "ValueError", Message: "not an image\nat all"}
+	r := &report{ID: "embed-3fa92c01d4e5", File: "vectors.jsonl", Page: "http://127.0.0.1:8233/namespaces/default/workflows/embed-3fa92c01d4e5",
+		Summary: gpumux.Summary{Task: "embed", Items: 12345, Succeeded: 12340, Failed: 5, Elapsed: gpumux.Duration(83 * time.Second),
+			Faults: map[gpumux.Kind]int64{gpumux.TaskError: 2, gpumux.DeviceOOM: 3}},
+		Causes: []starter.Cause{{Kind: gpumux.DeviceOOM, Count: 3, Example: gpumux.Result{Index: 7, Fault: oom}}, {Kind: gpumux.TaskError, Count: 1, Example: gpumux.Result{Index: 90, Fault: raised}}},
+	}
+	var text, data bytes.Buffer
+	r.print(&text)
+	golden(t, "report", text.String())
+	require.NoError(t, r.printJSON(&data))
+	golden(t, "report_json", data.String())
+	require.Equal(t, app.ExitFailed, exitCode(r.exit()))
+	require.NoError(t, (&report{}).exit())
+}
+
+func TestLs_Table(t *testing.T) {
+	var b bytes.Buffer
+	require.NoError(t, show.Maps(&b, []starter.Listed{
+		{ID: "embed-3fa92c01d4e5", Status: starter.Running, Input: "items.jsonl", Items: 100000, Succeeded: 4500, Failed: 3,
+			Started: noon.Add(-95 * time.Second)},
+		{ID: "halted", Status: starter.Running, Paused: true, Items: 7, Succeeded: 1, Started: noon.Add(-95 * time.Second)},
+		{ID: "resize-0000000000aa", Status: starter.Completed, Items: 10, Succeeded: 10, Started: noon.Add(-26 * time.Hour),
+			Closed: noon.Add(-25 * time.Hour)},
+		{ID: "sweep", Status: starter.TimedOut, Items: -1, Succeeded: -1, Failed: -1, Started: noon.Add(-80 * time.Hour),
+			Closed: noon.Add(-79 * time.Hour)},
+	}, noon))
+	golden(t, "ls", b.String())
+}
+
+func TestShow_Running(t *testing.T) {
+	d := &starter.Detail{
+		Listed: starter.Listed{ID: "embed-3fa92c01d4e5", Task: "embed", Status: starter.Running, Input: "items.jsonl", Items: 1000,
+			Succeeded: 400, Failed: 2, Started: time.Now().Add(-time.Minute)},
+		Output: "maps/embed-3fa92c01d4e5/00c0ffee/results.jsonl",
+		Progress: &gpumux.Progress{Phase: gpumux.Running, Items: 1000, Succeeded: 400, Failed: 2, InFlight: 3, Window: 8, Chunk: 50,
+			Rate: 6.7, Faults: map[gpumux.Kind]int64{gpumux.Crash: 2},
+			Recent: []gpumux.Result{{Index: 12, Fault: &gpumux.Fault{Kind: gpumux.Crash, Message: "signal SIGSEGV"}}}},
+		Pending: []starter.Pending{{Activity: "gpumux.RunChunk", ID: "17", State: "scheduled", Attempt: 3, Worker: "node1/77",
+			Next: noon.Add(4 * time.Second), Fault: &gpumux.Fault{Kind: gpumux.DeviceOOM, Message: "CUDA out of memory"}}},
+		Rungs: []fleet.Rung{{Name: "workflows", Queue: "gpumux", Pollers: 1}, {Name: "gpu", Queue: "gpumux.gpu"}},
+	}
+	var b bytes.Buffer
+	show.Detail(&b, d, nil, "http://127.0.0.1:8233/x", noon)
+	text := b.String()
+	lines := strings.Split(text, "\n")
+	for i, line := range lines { // the only line with the time zone of the machine
+		if strings.HasPrefix(line, "started") {
+			lines[i] = "started    …"
+		}
+	}
+	golden(t, "show", strings.Join(lines, "\n"))
+}
+
+func TestGpus_Print(t *testing.T) {
+	r := &host.Report{Devices: []host.Device{
+		{Device: gpu.Device{Index: 0, Kind: gpu.KindGPU, UUID: "GPU-aa", Name: "NVIDIA A100", Memory: 80 << 30},
+			Status: &gpu.Status{Memory: gpu.Memory{Total: 80 << 30, Free: 60 << 30}, Utilization: 35, Temperature: 51,
+				Processes: []gpu.Process{{PID: 4711, Name: "python3", Type: "compute", Memory: 19 << 30}, {PID: 4712, Type: "mps"}}}},
+		{Device: gpu.Device{Index: 1, Kind: gpu.KindGPU, UUID: "GPU-bb", Name: "NVIDIA A100", Memory: 80 << 30, MIG: true},
+			Status: &gpu.Status{Utilization: -1, Temperature: -1}},
+		{Device: gpu.Device{Index: 1, Instance: 3, Kind: gpu.KindMIG, UUID: "MIG-cc", Name: "NVIDIA A100 MIG 1g.10gb"}, Error: "device lost"},
+		{Device: gpu.Device{Index: -1, Kind: gpu.KindCPU, UUID: gpu.CPU, Name: "Xeon", Memory: 64 << 30},
+			Status: &gpu.Status{Memory: gpu.Memory{Total: 64 << 30, Free: 32 << 30}, Utilization: -1, Temperature: -1}},
+	}, Links: []gpu.Link{{From: "GPU-aa", To: "GPU-bb", Kind: "nvlink", NVLinks: 12, P2P: true}}}
+	var b bytes.Buffer
+	require.NoError(t, r.Print(&b, true))
+	golden(t, "gpus", b.String())
+}
+
+func TestDoctor_Print(t *testing.T) {
+	var b bytes.Buffer
+	host.PrintFindings(&b, []host.Finding{
+		{Check: "python", Verdict: host.Good, Detail: "3.11.7 /usr/bin/python3"},
+		{Check: "gpu", Verdict: host.Note, Detail: "no NVIDIA driver"},
+		{Check: "temporal", Verdict: host.Bad, Detail: "127.0.0.1:7233: connection refused", Fix: "start `gpumux dev`"},
+	})
+	golden(t, "doctor", b.String())
+}

@@ -1,0 +1,146 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/app"
+	"github.com/gpumux/gpumux/internal/files"
+	"github.com/gpumux/gpumux/internal/screen"
+	"github.com/gpumux/gpumux/starter"
+)
+
+func resultsCommand(a *app.App) *cobra.Command {
+	f := &resultsFlags{}
+	c := &cobra.Command{
+		Use:   "results ID",
+		Short: "Fetch the results of a map",
+		Long: `Fetch the results of a finished map, one JSON line per item in input order. With --follow those of a running
+map as they come, each once all items before it have finished, until the map ends; Ctrl-C leaves the map
+running. With --partial those that a map has which still runs, was cancelled or failed, or that an interrupted
+map with --local left, in no order; the exit code is 1 then.
+
+--files writes what items kept with gpumux.save too, as DIR/<index>/<name>.
+
+An ID of a map with --local is looked for on this machine first; its command need not run any more.
+
+The exit code is 0 when every item succeeded, 1 when some failed.`,
+		Example: `  gpumux results embed-3fa92c01d4e5 --out vectors.jsonl
+  gpumux results embed-3fa92c01d4e5 --failed | jq .fault.message
+  gpumux results embed-3fa92c01d4e5 --follow --unordered | jq -c .value
+  gpumux results embed-3fa92c01d4e5 --partial --out so-far.jsonl
+  gpumux results embed-3fa92c01d4e5 --out results.jsonl --files plots`,
+		Args: app.OneID,
+	}
+	c.Flags().StringVar(&f.out, "out", "-", "a file, JSON lines, compressed when it ends in .gz or .zst, or .parquet, .arrow, .feather or .npy; or - for standard output")
+	c.Flags().StringVar(&f.files, "files", "", "a `folder` for files that items kept with gpumux.save, as <index>/<name>")
+	c.Flags().BoolVar(&f.Values, "values", false, "only the values; null for a failed item")
+	c.Flags().BoolVar(&f.Failed, "failed", false, "only the failed items")
+	c.Flags().BoolVar(&f.follow, "follow", false, "of a running map: the results as they come")
+	registerExact(c.Flags(), &f.Exact)
+	c.Flags().BoolVar(&f.partial, "partial", false, "of a map that is not complete: the results that it has")
+	c.Flags().BoolVar(&f.Unordered, "unordered", false, "with --follow: each as soon as it is there, in any order")
+	a.ConnectionFlags(c)
+	a.StoreFlag(c)
+	c.RunE = func(c *cobra.Command, args []string) error { return runResults(c.Context(), a, args[0], f) }
+	return c
+}
+
+type resultsFlags struct {
+	files.Filter
+	starter.FollowOptions
+	out, files      string
+	follow, partial bool
+}
+
+func (f *resultsFlags) check() error {
+	switch {
+	case f.Unordered && !f.follow:
+		return app.Usage("--unordered goes with --follow; the results of a finished map are in order")
+	case f.Values && f.Failed:
+		return app.Usage("--values and --failed exclude each other: a failed item has no value")
+	case f.partial && f.follow:
+		return app.Usage("--partial and --follow exclude each other: one gives what is there, the other waits for the rest")
+	}
+	if f.files != "" {
+		if err := files.CheckFolder(f.files); err != nil {
+			return err
+		}
+	}
+	return f.Suits(f.out, f.partial || f.Unordered)
+}
+
+func runResults(ctx context.Context, a *app.App, id string, f *resultsFlags) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	to, err := files.Choose(f.out, a.Stdout, false, screen.IsTerminal(a.Stdout))
+	if err != nil {
+		return err
+	}
+	s, err := soFar(ctx, a, id)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	to.Filter, to.Note, to.Kept = f.Filter, a.Console.Note, &files.Kept{Folder: f.files, Open: s.file}
+	lines := s.lines
+	switch {
+	case s.whole:
+	case f.follow && s.handle != nil && s.running():
+		lines = s.handle.FollowLines(ctx, f.FollowOptions)
+	case f.partial:
+		return partial(ctx, a, s, to)
+	case s.handle == nil:
+		return app.Usage("map %s is %s, and its own command writes its results; --partial gives those that it has so far", id, s.status)
+	case s.running():
+		return app.Usage("map %s still runs; --follow gives its results as they come, --partial those that it has so far, `gpumux wait %s` "+
+			"waits for all", id, id)
+	case s.handle.Output != "":
+		return explain(a, fmt.Errorf("%w; --partial gives the results that it has", s.ended))
+	default:
+		return explain(a, s.ended)
+	}
+	causes, err := to.Write(ctx, lines)
+	if errors.Is(err, app.ErrInterrupted) && f.follow {
+		a.Console.Say("map %s goes on", id)
+		return app.Exit(app.ExitInterrupted)
+	}
+	if err != nil {
+		return explain(a, err)
+	}
+	if to.Kept.Files > 0 && to.Kept.Folder == "" {
+		a.Console.Note("%s items kept files, %s in all; --files DIR writes them", humanize.Comma(to.Kept.Items), humanize.Comma(to.Kept.Files))
+	}
+	if s.handle == nil {
+		return (&report{Summary: gpumux.Summary{Failed: causes.Count}}).exit()
+	}
+	summary, err := s.handle.Wait(ctx)
+	return cmp.Or(err, (&report{Summary: summary}).exit())
+}
+
+func partial(ctx context.Context, a *app.App, s *sofar, to files.Output) error {
+	n := int64(0)
+	if _, err := to.Write(ctx, counted(&n, s.lines)); err != nil {
+		return err
+	}
+	of := ""
+	if s.items >= 0 {
+		of = " of " + humanize.Comma(s.items)
+	}
+	a.Console.Say("map %s %s: it has %s%s results so far, which are not in order", s.id, s.how(), humanize.Comma(n), of)
+	return app.Exit(app.ExitFailed)
+}
+
+func filesOf(s *starter.Starter, output string) func(context.Context, int64, string) (io.ReadCloser, error) {
+	return func(ctx context.Context, index int64, name string) (io.ReadCloser, error) {
+		return s.File(ctx, output, index, name)
+	}
+}

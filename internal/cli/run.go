@@ -1,0 +1,189 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/app"
+	"github.com/gpumux/gpumux/internal/files"
+	"github.com/gpumux/gpumux/internal/local"
+	"github.com/gpumux/gpumux/internal/screen"
+	"github.com/gpumux/gpumux/internal/show"
+	"github.com/gpumux/gpumux/internal/text"
+	"github.com/gpumux/gpumux/starter"
+)
+
+type runFlags struct {
+	taskFlags
+	json bool
+}
+
+func runCommand(a *app.App) *cobra.Command {
+	f := &runFlags{}
+	c := &cobra.Command{
+		Use:   "run TASK [ITEM]",
+		Short: "Run a task on one item, with the result on standard output",
+		Long: `Run a task on one item. ITEM is a JSON value, - reads it from standard input, and without it the item is
+null. The result goes to standard output, what the task printed to standard error.`,
+		Example: `  gpumux run embed '{"text":"hello"}'
+  gpumux run embed.py:embed '"hello"' --local
+  jq -c .[0] items.json | gpumux run embed -`,
+		Args: cobra.ArbitraryArgs,
+	}
+	f.register(c.Flags())
+	c.Flags().BoolVar(&f.json, "json", false, "print the whole result as JSON, a fault too")
+	a.ConnectionFlags(c)
+	a.StoreFlag(c)
+	c.RunE = func(c *cobra.Command, args []string) error { return runOne(a, c, args, f) }
+	return c
+}
+
+// check reads the command line of `run`.
+func (f *runFlags) check(c *cobra.Command, args []string) (item string, err error) {
+	var m app.Mistakes
+	rest := f.cutTask(&m, c, args)
+	if len(rest) > 1 {
+		m.Add("more than one ITEM: %s; quote it: '{\"key\": 1}'", strings.Join(rest, " "))
+	} else if len(rest) == 1 {
+		item = rest[0]
+	}
+	inputMistakes(&m, f.input)
+	f.taskFlags.check(&m, c.Flags().Changed)
+	return item, m.Err()
+}
+
+func runOne(a *app.App, c *cobra.Command, args []string, f *runFlags) error {
+	text, err := f.check(c, args)
+	if err != nil {
+		return err
+	}
+	if f.local {
+		if err := a.NeedLocal("--local"); err != nil {
+			return err
+		}
+	}
+	item, err := readItem(c.Context(), a, text)
+	if err != nil {
+		return err
+	}
+	m := starter.Map{Inline: true, Label: "one item", Input: f.input}
+	m.Input.Items, m.Input.Chunk = []json.RawMessage{item}, 1
+	ctx := c.Context()
+	if !f.local {
+		conn, err := a.ConnectWithStore(ctx)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		if err := f.place(ctx, conn.Starter, &m.Input); err != nil {
+			return err
+		}
+		return callOne(ctx, a, conn, m, m.Input.Rungs(), f.json)
+	}
+	here, err := local.FindTask(f.input.Task, f.task)
+	if err != nil {
+		return err
+	}
+	o := a.LocalOptions(true)
+	o.Data, o.Task, o.Pools, o.Headless, o.Last = f.data, here, poolsHere(a, f.taskFlags), true, true
+	m.Input.Task, m.Input.Ladder = here.Name, nil
+	for _, pool := range o.Pools {
+		m.Input.Ladder = append(m.Input.Ladder, pool.Name)
+	}
+	s, err := local.Open(ctx, o)
+	if err != nil {
+		return inFlags(err)
+	}
+	defer s.Close(a.Hard)
+	return callOne(s.Context(), a, app.ConnectionOf(s), m, nil, f.json)
+}
+
+func readItem(ctx context.Context, a *app.App, text string) (json.RawMessage, error) {
+	name := "ITEM"
+	if text == "-" {
+		stdin := files.Until(ctx, a.Stdin)
+		defer stdin.Close()
+		data, err := io.ReadAll(stdin)
+		if err != nil {
+			return nil, fmt.Errorf("read standard input: %w", err)
+		}
+		text, name = string(data), "standard input"
+	}
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return json.RawMessage("null"), nil
+	}
+	if !json.Valid([]byte(text)) {
+		hint := "write it as JSON"
+		if quoted, err := json.Marshal(text); err == nil && !strings.ContainsAny(text, `{[`) {
+			hint = fmt.Sprintf("a text is written with quotes: '%s'", quoted)
+		}
+		return nil, app.Usage("%s is not JSON: %s; %s", name, screen.OneLine(text, 60), hint)
+	}
+	if len(text) > gpumux.InlineBytes {
+		return nil, app.Usage("%s has %s, more than the %s that travel inline; use `gpumux map` with a file", name,
+			gpumux.Size(len(text)), gpumux.Size(gpumux.InlineBytes))
+	}
+	return json.RawMessage(text), nil
+}
+
+// call runs a map of one item, and cancels it when it is interrupted.
+func callOne(ctx context.Context, a *app.App, conn *app.Connection, m starter.Map, ladder []string, whole bool) error {
+	id, _ := m.Identify()
+	m.ID = "run-" + id + "-" + strings.ToLower(rand.Text()[:8])
+	h, err := conn.Start(ctx, m)
+	if err != nil {
+		return err
+	}
+	a.Console.Quiet = true
+	end, err := follow(ctx, a, conn, h, ladder)
+	if errors.Is(err, app.ErrInterrupted) {
+		canceling, cancel := context.WithTimeout(a.Hard, 5*time.Second)
+		defer cancel()
+		if err := h.Cancel(canceling); err != nil {
+			a.Console.Say("%v", err)
+		}
+		return app.ErrInterrupted
+	}
+	if err != nil {
+		return explain(a, err)
+	}
+	for result, err := range conn.ResultsOf(ctx, end.Summary) {
+		if err != nil {
+			return err
+		}
+		return printResult(a, result, whole)
+	}
+	return fmt.Errorf("map %s ended without a result", h.ID)
+}
+
+func printResult(a *app.App, result gpumux.Result, whole bool) error {
+	if result.Output != "" {
+		a.Console.Write([]byte(strings.TrimRight(result.Output, "\n") + "\n"))
+	}
+	if whole {
+		if err := app.PrintJSON(a.Stdout, result); err != nil {
+			return err
+		}
+	} else if result.Fault == nil {
+		if _, err := a.Stdout.Write(append(text.Unescaped(bytes.TrimSpace(result.Value)), '\n')); err != nil {
+			return err
+		}
+	}
+	if result.Fault != nil {
+		a.Console.Write([]byte(show.FaultText(*result.Fault)))
+		a.Console.Say("gpumux: %s", screen.OneLine(result.Fault.Error(), 1000))
+		return app.Exit(app.ExitFailed)
+	}
+	return nil
+}

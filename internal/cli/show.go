@@ -1,0 +1,146 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"github.com/gpumux/gpumux/internal/app"
+	"github.com/gpumux/gpumux/internal/local"
+	"github.com/gpumux/gpumux/internal/screen"
+	"github.com/gpumux/gpumux/internal/show"
+	"github.com/gpumux/gpumux/starter"
+)
+
+func showCommand(a *app.App) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "show ID",
+		Short: "Show how a map stands, or which leases a workflow has",
+		Long: `Show how a map stands, or which leases a workflow has.
+
+An ID of a map with --local is looked for on this machine first; its command need not run any more.`,
+		Example: "  gpumux show embed-3fa92c01d4e5",
+		Args:    app.OneID,
+	}
+	asJSON := c.Flags().Bool("json", false, "print JSON")
+	a.OnServer(c, func(ctx context.Context, conn *app.Connection, args []string) error {
+		d, err := conn.Show(ctx, args[0])
+		if errors.As(err, new(*starter.NotMapError)) {
+			return showLeases(ctx, a, conn, args[0], *asJSON)
+		}
+		if err != nil {
+			return err
+		}
+		var causes []starter.Cause
+		if d.Summary != nil {
+			causes = causesOf(ctx, a, conn, *d.Summary)
+		}
+		if *asJSON {
+			return app.PrintJSON(a.Stdout, struct {
+				*starter.Detail
+				Causes []starter.Cause `json:"causes,omitempty"`
+			}{d, causes})
+		}
+		show.Detail(a.Stdout, d, causes, conn.Link(d.ID), time.Now())
+		return nil
+	})
+	there := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if state, here := stateHere(a, args[0]); here {
+			return showHere(c.Context(), a, state, *asJSON)
+		}
+		return there(c, args)
+	}
+	return c
+}
+
+func showHere(ctx context.Context, a *app.App, state local.State, asJSON bool) error {
+	s, err := soFarHere(ctx, a, state)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	results, causes := int64(0), starter.Causes{}
+	for line, err := range s.lines {
+		if err == nil {
+			results, err = results+1, causes.AddLine(line)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if asJSON {
+		return app.PrintJSON(a.Stdout, struct {
+			local.State
+			Succeeded int64           `json:"succeeded"`
+			Failed    int64           `json:"failed"`
+			Causes    []starter.Cause `json:"causes,omitempty"`
+		}{state, results - causes.Count, causes.Count, causes.Sorted()})
+	}
+	to := screen.Visible(a.Stdout)
+	screen.Field(to, "map", "%s", state.ID)
+	screen.Field(to, "status", "%s", state.State)
+	screen.Field(to, "succeeded", "%s", humanize.Comma(results-causes.Count))
+	screen.Field(to, "failed", "%s", humanize.Comma(causes.Count))
+	screen.Field(to, "folder", "%s", state.Folder)
+	screen.Field(to, "command", "%s", app.ShellLine(state.Command))
+	screen.Field(to, "state", "%s", state.Path)
+	if causes.Count > 0 {
+		fmt.Fprint(to, "\nfailed items\n")
+		show.Causes(to, "  ", causes.Count, causes.Sorted())
+	}
+	return nil
+}
+
+func showLeases(ctx context.Context, a *app.App, conn *app.Connection, id string, asJSON bool) error {
+	l, err := conn.Leases(ctx, id)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return app.PrintJSON(a.Stdout, l)
+	}
+	show.Leases(a.Stdout, l, conn.Link(l.ID), time.Now())
+	return nil
+}
+
+func lsCommand(a *app.App) *cobra.Command {
+	var limit int
+	var running, asJSON bool
+	c := &cobra.Command{
+		Use:     "ls",
+		Short:   "List maps, the newest first",
+		Example: "  gpumux ls\n  gpumux ls --running --json",
+		Args:    cobra.NoArgs,
+	}
+	c.Flags().IntVarP(&limit, "limit", "n", 20, "the most maps to list")
+	c.Flags().BoolVar(&running, "running", false, "only maps that run")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	c.PreRunE = func(*cobra.Command, []string) error {
+		if limit < 1 {
+			return app.Usage("--limit %d: give at least 1", limit)
+		}
+		return nil
+	}
+	return a.OnServer(c, func(ctx context.Context, conn *app.Connection, _ []string) error {
+		maps, err := conn.List(ctx, starter.ListOptions{Limit: limit, Running: running, Counts: true})
+		if err != nil {
+			return err
+		}
+		if asJSON {
+			if maps == nil {
+				maps = []starter.Listed{}
+			}
+			return app.PrintJSON(a.Stdout, maps)
+		}
+		if len(maps) == 0 {
+			a.Console.Say("no maps; start one with `gpumux map`")
+			return nil
+		}
+		return show.Maps(a.Stdout, maps, time.Now())
+	})
+}

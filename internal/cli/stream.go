@@ -1,0 +1,188 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"syscall"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/app"
+	"github.com/gpumux/gpumux/internal/files"
+	"github.com/gpumux/gpumux/internal/items"
+	"github.com/gpumux/gpumux/internal/local"
+	"github.com/gpumux/gpumux/internal/screen"
+	"github.com/gpumux/gpumux/internal/show"
+	"github.com/gpumux/gpumux/internal/text"
+	"github.com/gpumux/gpumux/starter"
+)
+
+func streamCommand(a *app.App) *cobra.Command {
+	f := &mapFlags{taskFlags: taskFlags{local: true}}
+	c := &cobra.Command{
+		Use:   "stream TASK",
+		Short: "Run a task over items as they come, without a server",
+		Long: `Run a task over the items of standard input, or of files, as they come, and write one result per item, in
+order: {"index":0,"value":…}, or {"index":7,"fault":{…}}. The input may never end. TASK is file.py:function,
+module:function or file.R:function, or a command after --, as for map --local.
+
+Slots, budgets, faults and retries are those of a map. But nothing is kept: what has no result when the
+command ends is lost, and given again it begins with the first item. It needs no server and starts at once.
+
+A line that is no item has a fault, bad_input, as its result, and the next line is the next item. Where nobody
+can tell where that begins, as in a damaged archive or behind a quote of CSV that is never closed, the stream
+ends: the results of what came before are written, and the exit code is 2.
+
+With --follow the items are the lines of a file from its first one on, and those that are written to it later.
+Ctrl-C ends such an input: what was read of it is finished. A second one stops at once.`,
+		Example: `  gpumux stream embed.py:embed --follow texts.jsonl > vectors.jsonl
+  tail -f texts.jsonl | gpumux stream embed.py:embed > vectors.jsonl
+  gpumux stream score.py:score --slots 2 --memory 8GiB --unordered < items.jsonl
+  ls *.png | gpumux stream --lines --output text -- identify {}`,
+		Args: cobra.ArbitraryArgs,
+	}
+	flags := c.Flags()
+	flags.StringArrayVar(&f.source.In, "in", []string{"-"}, "items: JSON lines, .csv or .tsv, plain, .gz or .zst: a `file`, - for standard input, or a URL; given again, the items after those")
+	flags.StringVar(&f.follow, "follow", "", "a `file` that grows, in place of --in: JSON lines, .csv or .tsv, or with --lines text")
+	flags.DurationVar(&f.idle, "idle", 0, "with --follow: end when nothing was written for so long, such as 10s (default: never)")
+	flags.BoolVar(&f.source.Lines, "lines", false, "every line of text is an item, a string")
+	flags.StringVar(&f.delimiter, "delimiter", "", "the items are CSV with this between their cells, such as ';' or tab")
+	f.registerKey(flags)
+	flags.StringVar(&f.out, "out", "-", "results: a file, compressed when it ends in .gz or .zst, or - for standard output")
+	flags.BoolVar(&f.unordered, "unordered", false, "each result as soon as it is there, in any order")
+	flags.IntVar(&f.input.Attempts, "attempts", 1, "how often an item that raises is tried")
+	flags.BoolVarP(&f.quiet, "quiet", "q", false, "no summary")
+	flags.StringSliceVar(&f.input.Ladder, "pool", nil, "gpu or cpu (default what the machine has)")
+	f.registerHere(flags, "")
+	c.RunE = func(c *cobra.Command, args []string) error { return runStream(a, c, args, f) }
+	return c
+}
+
+func (f *mapFlags) checkStream(c *cobra.Command, args []string) error {
+	var m app.Mistakes
+	f.readTask(&m, c, args)
+	if f.follow != "" {
+		m.When(c.Flags().Changed("in"), "give either --in or --follow")
+		f.source.In = []string{f.follow}
+	}
+	if !files.CanGrow(f.follow) {
+		m.Add("--follow %s: only a file of plain text can be followed; --in reads what does not grow, and standard input", f.follow)
+	}
+	m.When(c.Flags().Changed("idle") && (f.follow == "" || f.idle <= 0), "--idle goes with --follow, and is a time such as 10s")
+	f.checkItems(&m, func(flag string) bool { return flag == "in" || c.Flags().Changed(flag) })
+	f.checkInput(&m, c.Flags().Changed)
+	if id, values := f.results(); values {
+		m.Add("--in %s goes with `gpumux map`; for a stream: gpumux results %s --values | gpumux stream", f.source.In[0], id)
+	}
+	m.When(len(f.input.Ladder) > 1, "--pool names several pools; a stream has the slots of one")
+	f.checkOut(&m)
+	return m.Err()
+}
+
+func runStream(a *app.App, c *cobra.Command, args []string, f *mapFlags) error {
+	if err := f.checkStream(c, args); err != nil {
+		return err
+	}
+	r, err := newMapRun(a, f)
+	if err != nil {
+		return err
+	}
+	task, err := local.FindTask(f.input.Task, f.task)
+	if err != nil {
+		return err
+	}
+	o := a.LocalOptions(true)
+	o.Task, o.Pools = task, poolsHere(a, f.taskFlags)
+	f.source.Stdin = a.Stdin
+	ctx := c.Context()
+	if f.follow != "" { // an interrupt ends the input, the next one all
+		f.source.Follow = &files.Follow{Idle: f.idle, End: ctx.Done()}
+		ctx = a.Hard
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	if r.out.Path == "" {
+		watchReader(ctx, a.Stdout, stop)
+	}
+	count := int64(0)
+	var ended error // the input, before its end
+	causes, err := r.out.Write(ctx, counted(&count, local.Stream(ctx, o, local.StreamOptions{
+		Items: func(give taking) (err error) {
+			begun := false
+			err = f.source.Each(ctx, f.checkFirst(func(item []byte, wrong *items.SourceError) error {
+				begun = true
+				return give(item, wrong)
+			}))
+			if begun && ctx.Err() == nil { // what was read is finished and written first
+				ended, err = err, nil
+			}
+			return err
+		},
+		Unordered: f.unordered, Input: f.input,
+	})))
+	var fault *gpumux.Fault
+	switch {
+	case errors.Is(err, syscall.EPIPE):
+		a.Console.Note("nobody reads the results any more")
+		return app.Exit(app.ExitInterrupted)
+	case errors.As(err, &fault):
+		a.Console.Write([]byte(show.FaultText(*fault)))
+		if fault.Kind == gpumux.BadInput {
+			return app.Usage("%v", fault)
+		}
+		return err
+	case err != nil:
+		return inFlags(err)
+	}
+	err = tellStream(a, count, causes)
+	if ended != nil {
+		return fmt.Errorf("%w; what follows was not read, and the results of what came before are written", ended)
+	}
+	return err
+}
+
+// taking takes an item, or what is wrong with its line.
+type taking = func(item []byte, wrong *items.SourceError) error
+
+// checkFirst gives items on, of which the first must have the key.
+func (f *mapFlags) checkFirst(give taking) taking {
+	checked := f.input.Key == ""
+	return func(item []byte, wrong *items.SourceError) error {
+		if !checked && wrong == nil {
+			if err := text.CheckField(item, f.input.Key); err != nil {
+				return app.Usage("--key: %v", err)
+			}
+			checked = true
+		}
+		return give(item, wrong)
+	}
+}
+
+func tellStream(a *app.App, count int64, causes starter.Causes) error {
+	failed := causes.Count
+	a.Console.Note("%s items, %s failed", humanize.Comma(count), humanize.Comma(failed))
+	if failed == 0 {
+		return nil
+	}
+	if !a.Console.Quiet {
+		show.Causes(screen.Visible(a.Console), "  ", failed, causes.Sorted())
+	}
+	return app.Exit(app.ExitFailed)
+}
+
+func counted(count *int64, lines iter.Seq2[[]byte, error]) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		for line, err := range lines {
+			if len(line) > 0 {
+				*count++
+			}
+			if !yield(line, err) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package cli
+
+import (
+	"bytes"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/app"
+	"github.com/gpumux/gpumux/internal/screen"
+	"github.com/gpumux/gpumux/internal/show"
+	"github.com/gpumux/gpumux/starter"
+)
+
+// hostile is text that takes over a terminal which obeys it.
+const hostile = "\x1b]8;;http://evil.example\x07click\x1b]8;;\x07\x1b]0;owned\x07\x1b[31m\x1b[2J\u009b31m\x9b31m\u202etxt.exe\u2066\rdone\x7f\b"
+
+// Every way in which text of a task reaches a person.
+func TestVisible_AllThatIsPrinted(t *testing.T) {
+	fault := &gpumux.Fault{Kind: gpumux.TaskError, Task: hostile, Message: hostile, Hint: hostile, Traceback: hostile, Tail: hostile}
+	results := []gpumux.Result{{Index: 1, Fault: fault}}
+	summary := gpumux.Summary{Task: hostile, Items: 2, Failed: 1, Results: results, ReduceFault: fault,
+		Faults: map[gpumux.Kind]int64{gpumux.Kind(hostile): 1}}
+	for name, print := range map[string]func(to io.Writer, a *app.App){
+		"report": func(to io.Writer, _ *app.App) {
+			(&report{ID: hostile, Summary: summary, Causes: []starter.Cause{{Count: 3, Example: results[0]}}}).print(to)
+		},
+		"show": func(to io.Writer, _ *app.App) {
+			show.Detail(to, &starter.Detail{Listed: starter.Listed{Task: hostile}, Summary: &summary, Fault: fault, Pending: []starter.Pending{
+				{Activity: hostile, Worker: hostile, Waiting: hostile, Fault: fault}}}, []starter.Cause{{Count: 3, Example: results[0]}}, hostile, time.Now())
+		},
+		"faults": func(to io.Writer, _ *app.App) {
+			place := starter.Place{Pool: hostile, Device: hostile, Host: hostile, Count: 1}
+			(&show.Faults{ID: hostile, Failed: 3, Fault: fault, Causes: []starter.Cause{{Count: 3, Example: results[0], More: results,
+				Places: []starter.Place{place}}}}).Print(to, "", hostile)
+		},
+		"columns": func(to io.Writer, _ *app.App) { require.NoError(t, screen.Table(to, [][]string{{hostile, hostile}})) },
+		"say":     func(_ io.Writer, a *app.App) { a.Console.Say("gpumux: %v", fault) },
+		"status": func(_ io.Writer, a *app.App) {
+			a.Console.Status("embed")
+			a.Console.Say("%s", hostile)
+			a.Console.Status(hostile)
+		},
+		"log": func(_ io.Writer, a *app.App) { a.Log(false).Warn(hostile) },
+		"output": func(_ io.Writer, a *app.App) {
+			require.Error(t, printResult(a, gpumux.Result{Output: hostile, Fault: fault}, false))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			print(&out, &app.App{Console: screen.NewConsole(&out)})
+			require.NotEmpty(t, out.String())
+			ours := bytes.ReplaceAll(out.Bytes(), []byte("\r\x1b[K"), nil) // but for the console's own
+			var seen bytes.Buffer
+			_, err := screen.Visible(&seen).Write(ours)
+			require.NoError(t, err)
+			require.Equal(t, string(ours), seen.String())
+		})
+	}
+}

@@ -1,0 +1,93 @@
+package columns_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/columns"
+	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/store"
+)
+
+// values are results as they are stored: JSON, arrays as bytes, or a fault for nil.
+func values(all ...any) (results []gpumux.Result) {
+	for i, v := range all {
+		r := gpumux.Result{Index: int64(i)}
+		switch v := v.(type) {
+		case nil:
+			r.Fault = &gpumux.Fault{Kind: gpumux.TaskError, Message: "bad item", Op: "run"}
+		case string:
+			r.Value = json.RawMessage(v)
+		case []byte:
+			r.Arrays = v
+		}
+		results = append(results, r)
+	}
+	return results
+}
+
+// one is an array of at most 255 numbers in one dimension, or in several.
+func one(kind string, data string, shape ...byte) []byte {
+	b := append([]byte{2}, kind...)
+	b = append(b, byte(len(shape)), 0)
+	for _, n := range shape {
+		b = append(b, n, 0, 0, 0, 0, 0, 0, 0)
+	}
+	return append(b, data...)
+}
+
+// around is an array inside JSON.
+func around(before string, array []byte, after string) []byte {
+	b := []byte{3}
+	for _, piece := range []string{before, string(array[1:]), after} {
+		b = append(b, byte(len(piece)), 0, 0, 0, 0, 0, 0, 0)
+		b = append(b, piece...)
+	}
+	return b
+}
+
+// write writes results into a file, by way of a store.
+func write(t *testing.T, name string, results []gpumux.Result) (path, note string, err error) {
+	t.Helper()
+	s, err := store.Open(t.Context(), "mem://", nil)
+	require.NoError(t, err)
+	defer s.Close()
+	require.NoError(t, s.WritePart(t.Context(), contract.PartsOf("r"), results))
+	in, err := s.Folder(contract.PartsOf("r"))
+	require.NoError(t, err)
+	tail := in.Tail(store.TailOptions{Unordered: true})
+	require.NoError(t, err)
+	path = filepath.Join(t.TempDir(), name)
+	file, err := os.Create(path)
+	require.NoError(t, err)
+	defer file.Close()
+	to := columns.NewWriter(file, columns.FormatOf(name))
+	if err := tail.Each(t.Context(), to.Add); err != nil {
+		return path, "", err
+	}
+	note, err = to.Finish()
+	return path, note, err
+}
+
+func need(t *testing.T, modules string, reason skip.Reason) {
+	t.Helper()
+	if out, err := exec.Command(os.Getenv("GPUMUX_TEST_PYTHON"), "-c", "import "+modules).CombinedOutput(); err != nil {
+		skip.Because(t, reason, string(out), err)
+	}
+}
+
+// python runs a program over a file and returns what it prints.
+func python(t *testing.T, program, path string) string {
+	t.Helper()
+	out, err := exec.Command(os.Getenv("GPUMUX_TEST_PYTHON"), "-c", program, path).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return strings.TrimSpace(string(out))
+}

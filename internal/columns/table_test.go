@@ -1,0 +1,210 @@
+package columns_test
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/internal/columns"
+	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/internal/text"
+)
+
+// linesOf reads a file back as JSON lines.
+func linesOf(t *testing.T, path string, named ...string) []string {
+	t.Helper()
+	file, err := os.Open(path)
+	require.NoError(t, err)
+	info, err := file.Stat()
+	require.NoError(t, err)
+	lines, err := columns.Items(t.Context(), file, info.Size(), path, named)
+	require.NoError(t, err)
+	text, err := io.ReadAll(lines)
+	require.NoError(t, err)
+	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+}
+
+var vector = one("f\x04", "\x00\x00\x80\x3f\xcd\xcc\xcc\x3d", 2)
+
+// faults are the schema of the columns of faults.
+const faults = ", fault: utf8, fault_message: utf8"
+
+// good is what those columns have for a row that succeeded.
+const good = `,"fault":null,"fault_message":null}`
+
+var tables = map[string]struct {
+	values []any
+	schema string
+	rows   []string
+}{
+	"vectors": {[]any{vector, nil, vector}, "index: int64, value: fixed_size_list<element: float32>[2]" + faults, []string{
+		`{"index":0,"value":[1.0,0.1]` + good,
+		`{"index":1,"value":null,"fault":"task_error","fault_message":"bad item"}`,
+		`{"index":2,"value":[1.0,0.1]` + good,
+	}},
+	"fields": {[]any{around(`{"label":"a\"b","vector":`, vector, `,"n":1}`), `{"n":2.5,"label":"\u00e9","fault":true,"more":{"x":[1]}}`},
+		"index: int64, label: utf8, vector: fixed_size_list<element: float32>[2], n: float64, value.fault: bool, more: utf8" + faults,
+		[]string{
+			`{"index":0,"label":"a\"b","vector":[1.0,0.1],"n":1.0,"value.fault":null,"more":null` + good,
+			`{"index":1,"label":"é","vector":null,"n":2.5,"value.fault":true,"more":"{\"x\":[1]}"` + good,
+		}},
+	"matrices": {[]any{one("i\x02", "\x01\x00\x02\x00\x03\x00\x04\x00\x05\x00\x06\x00", 2, 3)},
+		"index: int64, value: fixed_size_list<element: fixed_size_list<element: int16>[3]>[2]" + faults,
+		[]string{`{"index":0,"value":[[1,2,3],[4,5,6]]` + good}},
+	"lists": {[]any{"[1,2]", "[]", nil, "[0.5]"}, "index: int64, value: list<element: float64>" + faults, []string{
+		`{"index":0,"value":[1.0,2.0]` + good, `{"index":1,"value":[]` + good,
+		`{"index":2,"value":null,"fault":"task_error","fault_message":"bad item"}`, `{"index":3,"value":[0.5]` + good,
+	}},
+	"empty arrays": {[]any{one("f\x04", "", 0), vector}, "index: int64, value: list<element: float32>" + faults, []string{
+		`{"index":0,"value":[]` + good, `{"index":1,"value":[1.0,0.1]` + good}},
+	"failed matrices": {[]any{nil, one("u\x01", "\x01\x02", 2, 1)},
+		"index: int64, value: fixed_size_list<element: fixed_size_list<element: uint8>[1]>[2]" + faults,
+		[]string{`{"index":0,"value":null,"fault":"task_error","fault_message":"bad item"}`, `{"index":1,"value":[[1],[2]]` + good}},
+	"whole": {[]any{"9007199254740993", "null", "-1"}, "index: int64, value: int64" + faults, []string{
+		`{"index":0,"value":9007199254740993` + good, `{"index":1,"value":null` + good,
+		`{"index":2,"value":-1` + good}},
+	"floats": {[]any{text.NaN, "1", text.MinusInfinity}, "index: int64, value: float64" + faults, []string{
+		`{"index":0,"value":` + text.NaN + good, `{"index":1,"value":1.0` + good,
+		`{"index":2,"value":` + text.MinusInfinity + good}},
+	"names of floats": {[]any{`"NaN"`, `"Infinity"`}, "index: int64, value: utf8" + faults, []string{
+		`{"index":0,"value":"NaN"` + good, `{"index":1,"value":"Infinity"` + good}},
+	"floats in objects": {[]any{`{"a":{"b":` + text.NaN + `}}`}, "index: int64, a: utf8" + faults, []string{
+		`{"index":0,"a":"{\"b\":\"NaN\"}"` + good}},
+	"odd": {[]any{"1", `"NaN"`, `"text"`, "12345678901234567890", "[1,[2]]"}, "index: int64, value: utf8" + faults, []string{
+		`{"index":0,"value":"1"` + good, `{"index":1,"value":"\"NaN\""` + good,
+		`{"index":2,"value":"\"text\""` + good,
+		`{"index":3,"value":"12345678901234567890"` + good,
+		`{"index":4,"value":"[1,[2]]"` + good}},
+	"halves": {[]any{one("f\x02", "\x00\x3c\x66\x2e", 2)}, "index: int64, value: fixed_size_list<element: float32>[2]" + faults,
+		[]string{`{"index":0,"value":[1.0,0.099975586]` + good}},
+	"truths": {[]any{one("b\x01", "\x01\x00\x01", 3), "[true,true,false]"},
+		"index: int64, value: fixed_size_list<element: bool>[3]" + faults, []string{
+			`{"index":0,"value":[true,false,true]` + good,
+			`{"index":1,"value":[true,true,false]` + good}},
+	"failed": {[]any{nil}, "index: int64" + faults, []string{`{"index":0,"fault":"task_error","fault_message":"bad item"}`}},
+	"none":   {nil, "index: int64" + faults, []string{""}},
+}
+
+func TestTable_ThereAndBack(t *testing.T) {
+	for name, c := range tables {
+		for _, ending := range []string{".parquet", ".arrow"} {
+			t.Run(name+ending, func(t *testing.T) {
+				path, note, err := write(t, "x"+ending, values(c.values...))
+				require.NoError(t, err)
+				require.Empty(t, note)
+				require.Equal(t, c.rows, linesOf(t, path))
+				if ending == ".arrow" {
+					require.Equal(t, c.schema, schemaOf(t, path))
+				}
+			})
+		}
+	}
+}
+
+// Files are what pyarrow, pandas and Polars read, with the types of arrays.
+func TestTable_IsWhatPythonReads(t *testing.T) {
+	need(t, "pyarrow, pandas, polars", skip.Framework)
+	const load = `
+import sys, pyarrow, pyarrow.feather, pyarrow.parquet, pandas, polars
+name = sys.argv[1]
+parquet = name.endswith(".parquet")
+read = pyarrow.parquet.read_table if parquet else pyarrow.feather.read_table
+table = read(name)
+frame = pandas.read_parquet(name) if parquet else pandas.read_feather(name)
+polar = polars.read_parquet(name) if parquet else polars.read_ipc(name)
+plain = lambda v: [plain(x) for x in v] if hasattr(v, "__len__") else v
+values = table.column("value").to_pylist()
+print(table.schema.field("value").type, values, plain(frame["value"]) == values, polar["value"].to_list() == values)`
+	for _, c := range []struct {
+		values     []any
+		kind, want string
+	}{
+		{[]any{one("f\x04", "\x00\x00\x80\x3f\x00\x00\x00\x3f", 2), nil}, "fixed_size_list<element: float not null>[2]", "[[1.0, 0.5], None]"},
+		{[]any{nil, one("i\x02", "\x01\x00\x02\x00", 2, 1)},
+			"fixed_size_list<element: fixed_size_list<element: int16 not null>[1] not null>[2]", "[None, [[1], [2]]]"},
+		{[]any{"[1,2]", nil, "[0.5]"}, "list<element: double not null>", "[[1.0, 2.0], None, [0.5]]"},
+	} {
+		for _, ending := range []string{".parquet", ".arrow"} {
+			path, _, err := write(t, "x"+ending, values(c.values...))
+			require.NoError(t, err)
+			require.Equal(t, c.kind+" "+c.want+" True True", python(t, load, path))
+		}
+	}
+}
+
+func TestTable_KeysAndItems(t *testing.T) {
+	results := values(`{"key":1}`, nil)
+	for i := range results {
+		results[i].Key, results[i].Item = json.RawMessage(`"k"`), json.RawMessage(`{"id":"k"}`)
+	}
+	for _, ending := range []string{".parquet", ".arrow"} {
+		path, _, err := write(t, "x"+ending, results)
+		require.NoError(t, err)
+		require.Equal(t, []string{`{"index":0,"key":"k","item":"{\"id\":\"k\"}","value.key":1` + good,
+			`{"index":1,"key":"k","item":"{\"id\":\"k\"}","value.key":null,"fault":"task_error","fault_message":"bad item"}`}, linesOf(t, path))
+	}
+}
+
+// schemaOf is the schema of an Arrow file on one line.
+func schemaOf(t *testing.T, path string) string {
+	file, err := os.Open(path)
+	require.NoError(t, err)
+	defer file.Close()
+	r, err := ipc.NewFileReader(file)
+	require.NoError(t, err)
+	var fields []string
+	for _, f := range r.Schema().Fields() {
+		fields = append(fields, f.Name+": "+strings.ReplaceAll(f.Type.String(), ", nullable", ""))
+	}
+	return strings.Join(fields, ", ")
+}
+
+func TestTable_LaterResultsHaveToFit(t *testing.T) {
+	large := `"` + strings.Repeat("x", 33<<20) + `"`
+	for want, v := range map[string][]any{
+		"the first 32 MiB of results settle: value is 1, and the first ones are text": {large, "1"},
+		`the first ones have no field "b"`:                                            {`{"a":` + large + `}`, `{"b":1}`},
+		"its value is no object":                                                      {`{"a":` + large + `}`, `1`},
+	} {
+		_, _, err := write(t, "x.parquet", values(v...))
+		require.ErrorContains(t, err, want)
+	}
+	path, _, err := write(t, "x.parquet", values(large, nil, "null", `"y"`))
+	require.NoError(t, err)
+	require.Equal(t, []string{`{"value":null}`, `{"value":null}`, `{"value":"y"}`}, linesOf(t, path, "value")[1:])
+}
+
+func TestItems_Columns(t *testing.T) {
+	for _, ending := range []string{".parquet", ".arrow"} {
+		path, _, err := write(t, "x"+ending, values(`{"a":1,"b":[1,2]}`, `{"a":2,"b":[3,4]}`))
+		require.NoError(t, err)
+		require.Equal(t, []string{`{"b":[1,2],"a":1}`, `{"b":[3,4],"a":2}`}, linesOf(t, path, "b", "a"))
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		_, err = rowsOf(t, data, "x"+ending, "c")
+		require.ErrorContains(t, err, `x`+ending+`: there is no column "c"; it has index, a, b, fault, fault_message`)
+		_, err = rowsOf(t, data[:len(data)/2], "x"+ending)
+		require.ErrorContains(t, err, "x"+ending+": not read as "+ending)
+	}
+}
+
+// What pyarrow writes of each type is one thing in each format, with Arrow's schema in the file and without.
+func TestItems_Types(t *testing.T) {
+	want := []string{
+		`{"i8":1,"u64":18446744073709551615,"f32":0.1,"f16":0.1,"f64":0.1,"b":true,"s":"é\"x","bin":"/wA=","fsb":"YWI=","d":"2026-01-02",` +
+			`"ts":"2026-01-02T03:04:05.6","tz":"2026-01-02T03:04:05Z","berlin":"2026-01-02T03:04:05Z","tm":"01:02:03","dec":"-0.05","l":[1,null],"ll":[[1.5],[]],` +
+			`"st":{"a":1,"b":["x"]},"ls":[{"a":1,"b":[2,3]},{"a":null,"b":[]}],"dict":"x","fsl":[1.0,2.0],"m":[{"key":"k","value":1}],` +
+			`"n":null,"ls2":"a","sv":"v","dur":1500,"json":"{\"a\": 1}","uuid":"00010203-0405-0607-0809-0a0b0c0d0e0f"}`,
+		`{"i8":null,"u64":0,"f32":` + text.NaN + `,"f16":1.0,"f64":null,"b":null,"s":null,"bin":null,"fsb":"Y2Q=","d":"1969-12-31",` +
+			`"ts":"1969-01-01T00:00:00.5","tz":null,"berlin":null,"tm":null,"dec":"123.45","l":[],"ll":null,"st":null,"ls":[null],"dict":"y",` +
+			`"fsl":[3.0,4.0],"m":[],"n":null,"ls2":null,"sv":null,"dur":null,"json":null,"uuid":null}`,
+	}
+	for _, name := range []string{"kinds.parquet", "plain.parquet", "kinds.arrow"} {
+		require.Equal(t, want, linesOf(t, "testdata/"+name), name)
+	}
+}

@@ -1,0 +1,359 @@
+package files
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/columns"
+	"github.com/gpumux/gpumux/internal/items"
+	"github.com/gpumux/gpumux/internal/local"
+	"github.com/gpumux/gpumux/internal/names"
+	"github.com/gpumux/gpumux/internal/objects"
+	"github.com/gpumux/gpumux/starter"
+)
+
+// Source names what a command maps over, as its flags do: In, Range or Glob.
+type Source struct {
+	// In are files, URLs or - for Stdin, one after the other. Lines takes each line of them
+	// as an item, a string. They are CSV with a Delimiter, when that is not 0.
+	In []string
+	// Columns are those of Parquet and Arrow files that items have. Default: all.
+	Columns     []string
+	Lines       bool
+	Delimiter   rune
+	Stdin       io.Reader
+	Range, Glob string
+	// Follow waits at the end of the files for more. Default: the end is the end.
+	Follow *Follow
+}
+
+// IsOneList reports whether the only item is a list, perhaps meant to be the items.
+func IsOneList(m *starter.Map) bool {
+	const limit = 16 << 20
+	if m.Spooled == nil || m.Spooled.Items != 1 || m.Spooled.Bytes > limit {
+		return false
+	}
+	all, err := m.Spooled.All()
+	return err == nil && all[0][0] == '['
+}
+
+// Remove deletes the copy of the items that Read may have made.
+func Remove(m *starter.Map) {
+	if m.Spooled != nil {
+		_ = m.Spooled.Remove()
+	}
+}
+
+// Read makes them the items of a map, which Remove lets go of. Files are checked to the
+// last line before anything else happens.
+func (s Source) Read(ctx context.Context, m *starter.Map) (err error) {
+	switch {
+	case s.Range != "":
+		m.Label = "range " + s.Range
+		m.Input.Range, err = parseRange(s.Range)
+		return err
+	case s.Glob != "":
+		return globItems(ctx, s.Glob, m)
+	}
+	inputs, labels, err := s.inputs(ctx)
+	if err != nil {
+		return err
+	}
+	return spool(inputs, strings.Join(labels, ", "), m)
+}
+
+// Values makes the values of a results file the items of a map.
+func Values(open func() (io.ReadCloser, error), label string, m *starter.Map) error {
+	return spool([]items.Input{{Name: label, Format: items.Values, Open: open}}, label, m)
+}
+
+// Each is items.EachItem of In.
+func (s Source) Each(ctx context.Context, f func(item []byte, wrong *items.SourceError) error) error {
+	inputs, _, err := s.inputs(ctx)
+	if err != nil {
+		return err
+	}
+	return items.EachItem(inputs, f)
+}
+
+func (s Source) inputs(ctx context.Context) (inputs []items.Input, labels []string, err error) {
+	for _, in := range s.In {
+		input, label, err := s.input(ctx, in)
+		if err != nil {
+			return nil, nil, err
+		}
+		inputs, labels = append(inputs, input), append(labels, label)
+	}
+	return inputs, labels, nil
+}
+
+// input finds out what one --in names. It is opened when it is read.
+func (s Source) input(ctx context.Context, in string) (input items.Input, label string, err error) {
+	if u, err := url.Parse(in); err == nil && u.Scheme == "file" && u.RawQuery == "" && (u.Host == "" || u.Host == "localhost") {
+		in = filepath.FromSlash(u.Path)
+	}
+	if names.Table(in) {
+		return s.table(ctx, in)
+	}
+	input = items.Input{Name: in, Delimiter: s.Delimiter}
+	if in == "-" {
+		input.Name = "standard input"
+		input.Open = func() (io.ReadCloser, error) { return Until(ctx, s.Stdin), nil }
+		switch {
+		case s.Lines:
+			input.Format = items.Lines
+		case s.Delimiter != 0:
+			input.Format = items.CSV
+		}
+		return input, input.Name, nil
+	}
+	isURL := strings.Contains(in, "://")
+	if input.Format, err = s.formatOf(in, isURL); err != nil {
+		return input, "", err
+	}
+	if isURL {
+		input.Open = func() (io.ReadCloser, error) {
+			from, err := objects.OpenURL(ctx, in)
+			if err != nil {
+				return nil, usage("--in: %v", err)
+			}
+			return from.Reader()
+		}
+		return input, in, nil
+	}
+	if err := readable(in, s.Follow != nil); err != nil {
+		return input, "", err
+	}
+	input.Open = func() (io.ReadCloser, error) {
+		file, err := os.Open(in)
+		if err != nil {
+			return nil, usage("--in: %v", err)
+		}
+		if s.Follow != nil {
+			return follow(ctx, file, *s.Follow), nil
+		}
+		return opened{Until(ctx, file), file}, nil
+	}
+	return input, filepath.Base(in), nil
+}
+
+func readable(in string, grows bool) error {
+	info, err := os.Stat(in)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return usage("--in %s: there is no such file; give JSON lines, .csv or .parquet, or - for standard input", in)
+	case err != nil:
+		return usage("--in: %v", err)
+	case info.IsDir():
+		return usage("--in %s is a folder; to map over its files give --glob '%s'", in, path.Join(in, "*"))
+	case grows && !info.Mode().IsRegular():
+		return usage("--follow %s: only a file can grow; --in reads pipes, as they come", in)
+	}
+	return nil
+}
+
+type opened struct {
+	*io.PipeReader
+	file *os.File
+}
+
+func (o opened) Close() error { return errors.Join(o.PipeReader.Close(), o.file.Close()) }
+
+// formatOf goes by the flags, else by the name; the default is JSON lines.
+func (s Source) formatOf(in string, isURL bool) (items.Format, error) {
+	if s.Lines {
+		return items.Lines, nil
+	}
+	name := in
+	if isURL {
+		name, _, _ = strings.Cut(in, "?")
+	}
+	format, err := items.FormatOf(name)
+	switch {
+	case s.Delimiter != 0 && err == nil && format == items.JSONLines:
+		return 0, usage("--delimiter goes with CSV, and the name of --in %s says JSON lines", in)
+	case s.Delimiter != 0:
+		return items.CSV, nil
+	case err != nil && (isURL || slices.Contains(refused, strings.ToLower(filepath.Ext(name)))):
+		hint := ""
+		if strings.EqualFold(filepath.Ext(in), ".json") {
+			hint = "; a JSON array becomes lines with: jq -c '.[]' " + in + " > items.jsonl"
+		}
+		return 0, usage("--in %s: give JSON lines (.jsonl, one item per line) or CSV with a header (.csv, .tsv), "+
+			"plain or compressed (.gz, .zst), or .parquet, .arrow or .feather%s; for text, of which every line is an item, give --lines", in, hint)
+	}
+	return format, nil
+}
+
+// refused are endings of other formats; other names are taken for JSON lines.
+var refused = []string{".json", ".gz", ".zst", ".npy", ".xlsx", ".bz2", ".xz", ".zip"}
+
+func spool(inputs []items.Input, label string, m *starter.Map) error {
+	spooled, err := items.SpoolAll(inputs, "")
+	var wrong *local.MistakeError
+	switch {
+	case errors.As(err, &wrong):
+		return wrong
+	case err != nil:
+		// A mistake in the items stays one; all else is the machine's.
+		return &local.UnavailableError{Err: err}
+	}
+	m.Spooled, m.Label = spooled, label
+	return nil
+}
+
+func parseRange(text string) (*gpumux.Range, error) {
+	first, last, ok := strings.Cut(text, ":")
+	start, err1 := strconv.ParseInt(first, 10, 64)
+	end, err2 := strconv.ParseInt(last, 10, 64)
+	switch {
+	case !ok || err1 != nil || err2 != nil:
+		return nil, usage("--range %q: write it as START:END, such as 0:1000 for the numbers 0 to 999", text)
+	case end < start:
+		return nil, usage("--range %s: the end is before the start", text)
+	case end-start < 0:
+		return nil, usage("--range %s: these are more numbers than can be counted", text)
+	}
+	return &gpumux.Range{Start: start, End: end}, nil
+}
+
+func globItems(ctx context.Context, pattern string, m *starter.Map) error {
+	paths, err := matching(pattern)
+	if err != nil {
+		return err
+	}
+	if len(paths) == 0 {
+		return usage("--glob %s fits no file; put the pattern in quotes, and use **/ for all folders below", pattern)
+	}
+	reader, writer := io.Pipe()
+	go func() {
+		to := bufio.NewWriter(writer)
+		out := json.NewEncoder(to)
+		out.SetEscapeHTML(false)
+		for _, p := range paths {
+			if out.Encode(p) != nil { // the reader has given up
+				break
+			}
+		}
+		writer.CloseWithError(to.Flush())
+	}()
+	defer reader.Close()
+	in := items.Input{Name: "--glob " + pattern, Open: func() (io.ReadCloser, error) { return Until(ctx, reader), nil }}
+	return spool([]items.Input{in}, "glob "+pattern, m)
+}
+
+// matching lists the files that fit a pattern; one **/ stands for any folders.
+func matching(pattern string) ([]string, error) {
+	if _, err := filepath.Match(strings.ReplaceAll(pattern, "**", "*"), ""); err != nil {
+		return nil, usage("--glob %s: not a pattern: write it as 'images/*.png'", pattern)
+	}
+	root, rest, deep := strings.Cut(pattern, "**/")
+	var found []string
+	var err error
+	if deep {
+		if strings.Contains(rest, "**") || strings.ContainsAny(root, "*?[") {
+			return nil, usage("--glob %s: give ** once, before any other pattern", pattern)
+		}
+		base := filepath.Clean("./" + root)
+		if filepath.IsAbs(root) {
+			base = filepath.Clean(root)
+		}
+		levels := strings.Count(rest, "/") + 1
+		err = filepath.WalkDir(base, func(p string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			inside, relErr := filepath.Rel(base, p)
+			if relErr != nil {
+				return relErr
+			}
+			parts := strings.Split(filepath.ToSlash(inside), "/")
+			tail := path.Join(parts[max(0, len(parts)-levels):]...)
+			if fits, _ := path.Match(rest, tail); fits && len(parts) >= levels {
+				found = append(found, p)
+			}
+			return nil
+		})
+	} else {
+		found, err = filepath.Glob(pattern)
+	}
+	if err != nil {
+		return nil, usage("--glob %s: %v", pattern, err)
+	}
+	files := found[:0]
+	for _, p := range found {
+		info, err := os.Stat(p)
+		if err != nil || info.IsDir() {
+			continue // a broken link, or gone since
+		}
+		if p, err = filepath.Abs(p); err != nil {
+			return nil, fmt.Errorf("--glob %s: %w", pattern, err)
+		}
+		if !utf8.ValidString(p) {
+			return nil, usage("--glob %s fits the file %q, whose name is not UTF-8, as an item has to be; rename it, or list the names in a form of your own", pattern, p)
+		}
+		files = append(files, p)
+	}
+	slices.Sort(files)
+	return files, nil
+}
+
+// Until is a reader that fails with ctx's cause, even while the stream itself blocks, as
+// a terminal does. Closing it lets go of the stream.
+func Until(ctx context.Context, from io.Reader) *io.PipeReader {
+	reader, writer := io.Pipe()
+	stop := context.AfterFunc(ctx, func() { writer.CloseWithError(context.Cause(ctx)) })
+	go func() {
+		defer stop()
+		_, err := io.Copy(writer, from)
+		writer.CloseWithError(err)
+	}()
+	return reader
+}
+
+func (s Source) table(ctx context.Context, in string) (input items.Input, label string, err error) {
+	if s.Lines || s.Delimiter != 0 {
+		return input, "", usage("--in %s: --lines and --delimiter go with text; a %s file has rows", in, filepath.Ext(in))
+	}
+	input = items.Input{Name: in}
+	if strings.Contains(in, "://") {
+		input.Open = func() (io.ReadCloser, error) {
+			from, err := objects.OpenURL(ctx, in)
+			if err != nil {
+				return nil, usage("--in: %v", err)
+			}
+			name, _, _ := strings.Cut(in, "?")
+			return columns.Items(ctx, from, from.Size(), name, s.Columns)
+		}
+		return input, in, nil
+	}
+	if err := readable(in, false); err != nil {
+		return input, "", err
+	}
+	input.Open = func() (io.ReadCloser, error) {
+		file, err := os.Open(in)
+		if err != nil {
+			return nil, usage("--in: %v", err)
+		}
+		info, err := file.Stat()
+		if err != nil {
+			return nil, usage("--in: %v", err)
+		}
+		return columns.Items(ctx, file, info.Size(), in, s.Columns)
+	}
+	return input, filepath.Base(in), nil
+}

@@ -1,0 +1,207 @@
+package files_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/files"
+	"github.com/gpumux/gpumux/internal/items"
+	"github.com/gpumux/gpumux/internal/local"
+	"github.com/gpumux/gpumux/starter"
+)
+
+func write(t *testing.T, name, text string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(name, []byte(text), 0o644))
+}
+
+// read gives the items as text.
+func read(t *testing.T, s files.Source) (got []string) {
+	t.Helper()
+	var m starter.Map
+	require.NoError(t, s.Read(t.Context(), &m))
+	defer files.Remove(&m)
+	all, err := m.Spooled.All()
+	require.NoError(t, err)
+	for _, item := range all {
+		got = append(got, string(item))
+	}
+	return got
+}
+
+// mistaken reads what cannot be read as it was named.
+func mistaken(t *testing.T, s files.Source) error {
+	t.Helper()
+	err := s.Read(t.Context(), &starter.Map{})
+	require.True(t, errors.As(err, new(*local.MistakeError)) || errors.As(err, new(*items.SourceError)), "%v", err)
+	return err
+}
+
+func TestRead_Glob(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	for _, name := range []string{"b.png", "a.png", "x <&>.png", "c.txt", "deep/er/d.png", "deep/e.png"} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		write(t, name, "")
+	}
+	require.NoError(t, os.Mkdir("folder.png", 0o755))
+	for pattern, want := range map[string][]string{
+		"*.png":                {"a.png", "b.png", "x <&>.png"},
+		"deep/*.png":           {"deep/e.png"},
+		"**/*.png":             {"a.png", "b.png", "deep/e.png", "deep/er/d.png", "x <&>.png"},
+		"deep/**/*.png":        {"deep/e.png", "deep/er/d.png"},
+		"**/er/*.png":          {"deep/er/d.png"},
+		dir + "/deep/**/*.png": {"deep/e.png", "deep/er/d.png"},
+	} {
+		for i, name := range want {
+			want[i] = `"` + filepath.Join(dir, name) + `"`
+		}
+		require.Equal(t, want, read(t, files.Source{Glob: pattern}), pattern)
+	}
+}
+
+func TestRead_Delimiter(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, "x.csv", "a;b\n1;2\n")
+	write(t, "x.tsv", "a\tb\n1\t2\n")
+	write(t, "x.jsonl", "[1,2]\n")
+	write(t, "list", "[1]\n[2]\n")
+	for _, s := range []files.Source{{In: []string{"x.csv"}, Delimiter: ';'}, {In: []string{"x.tsv"}},
+		{In: []string{"-"}, Delimiter: ';', Stdin: strings.NewReader("a;b\n1;2\n")}} {
+		require.Equal(t, []string{`{"a":1,"b":2}`}, read(t, s))
+	}
+	require.ErrorContains(t, mistaken(t, files.Source{In: []string{"x.csv"}}), "give the delimiter ';'")
+	require.ErrorContains(t, mistaken(t, files.Source{In: []string{"x.jsonl"}, Delimiter: ';'}),
+		"--delimiter goes with CSV, and the name of --in x.jsonl says JSON lines")
+	for name, want := range map[string]bool{"x.jsonl": true, "list": false, "x.tsv": false} {
+		var m starter.Map
+		require.NoError(t, files.Source{In: []string{name}}.Read(t.Context(), &m))
+		require.Equal(t, want, files.IsOneList(&m), name)
+		files.Remove(&m)
+	}
+}
+
+func TestRead_Range(t *testing.T) {
+	var m starter.Map
+	require.NoError(t, files.Source{Range: "5:1005"}.Read(t.Context(), &m))
+	require.Equal(t, &gpumux.Range{Start: 5, End: 1005}, m.Input.Range)
+	require.ErrorContains(t, mistaken(t, files.Source{Range: "-9223372036854775808:9223372036854775807"}), "more numbers than can be counted")
+}
+
+// What the machine lacks is no mistake in the items, and no failed map either.
+func TestRead_WhoseFaultItIs(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "good.jsonl"), "1\n")
+	write(t, filepath.Join(dir, "bad.jsonl"), "{\n")
+	require.Error(t, mistaken(t, files.Source{In: []string{filepath.Join(dir, "bad.jsonl")}}))
+	t.Setenv("TMPDIR", filepath.Join(dir, "missing"))
+	err := files.Source{In: []string{filepath.Join(dir, "good.jsonl")}}.Read(t.Context(), &starter.Map{})
+	require.ErrorContains(t, err, "(TMPDIR)")
+	require.ErrorAs(t, err, new(*local.UnavailableError))
+	require.False(t, errors.As(err, new(*items.SourceError)))
+}
+
+// A terminal that says nothing must not hold up an interrupt.
+func TestRead_InterruptedWhileTheStreamBlocks(t *testing.T) {
+	silent, hold := io.Pipe()
+	defer hold.Close()
+	interrupted := errors.New("interrupted")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	ended := make(chan error)
+	go func() {
+		err := files.Source{In: []string{"-"}, Stdin: silent}.Read(ctx, &starter.Map{})
+		ended <- err
+	}()
+	cancel(interrupted)
+	require.ErrorIs(t, <-ended, interrupted)
+}
+
+// Inputs are read in the order in which they are given, each in its own format.
+func TestRead_SeveralInputs(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, "a.jsonl", "1\n2") // without a newline at its end
+	write(t, "b.csv", "x\n3\n")
+	write(t, "bad.jsonl", "4\n{\n")
+	require.Equal(t, []string{`{"x":3}`, "1", "2", "5", "1", "2"},
+		read(t, files.Source{In: []string{"b.csv", "a.jsonl", "-", "a.jsonl"}, Stdin: strings.NewReader("5\n")}))
+	require.Equal(t, []string{`"1"`, `"2"`, `"x"`, `"3"`}, read(t, files.Source{In: []string{"a.jsonl", "b.csv"}, Lines: true}))
+	require.ErrorContains(t, mistaken(t, files.Source{In: []string{"a.jsonl", "bad.jsonl"}}), "bad.jsonl:2")
+	require.ErrorContains(t, mistaken(t, files.Source{In: []string{"a.jsonl", "none.jsonl"}}), "--in none.jsonl: there is no such file")
+}
+
+func TestRead_Lines(t *testing.T) {
+	s := files.Source{In: []string{"-"}, Lines: true, Stdin: strings.NewReader("\xef\xbb\xbfone \"two\"\r\n\n\tthree\\ü")}
+	require.Equal(t, []string{`"one \"two\""`, `""`, `"\tthree\\ü"`}, read(t, s))
+	s.Stdin = strings.NewReader("a\n\xff\n")
+	require.ErrorContains(t, mistaken(t, s), "standard input:2: not UTF-8")
+}
+
+// A name that is not UTF-8 has no form in JSON; it was changed on its way before.
+func TestRead_GlobNamesAFileThatNoItemCanName(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "a\xff.png"), "")
+	err := mistaken(t, files.Source{Glob: filepath.Join(dir, "*.png")})
+	require.ErrorContains(t, err, `a\xff.png`)
+	require.ErrorContains(t, err, "not UTF-8")
+}
+
+// What is written to a file that is followed comes as it is written, half lines when they are whole.
+func TestEach_FollowsAFileThatGrows(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, "grows.jsonl", "1\n2\n")
+	file, err := os.OpenFile("grows.jsonl", os.O_APPEND|os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer file.Close()
+	end := make(chan struct{})
+	var got []string
+	steps := map[string]string{"2": "3\n4", "3": "\n5\n6"} // written when that item comes
+	source := files.Source{In: []string{"grows.jsonl"}, Follow: &files.Follow{End: end}}
+	err = source.Each(t.Context(), func(item []byte, _ *items.SourceError) error {
+		got = append(got, string(item))
+		_, err := file.WriteString(steps[string(item)])
+		if string(item) == "5" {
+			close(end)
+		}
+		return err
+	})
+	require.NoError(t, err)
+	require.Equal(t, []string{"1", "2", "3", "4", "5", "6"}, got, "the last line counts without a newline, too")
+
+	source.Follow = &files.Follow{Idle: time.Millisecond}
+	require.Len(t, read(t, source), 6, "a file that rests ends")
+
+	source.Follow = &files.Follow{}
+	err = source.Each(t.Context(), func(item []byte, _ *items.SourceError) error {
+		if string(item) == "5" {
+			return os.Truncate("grows.jsonl", 0)
+		}
+		return nil
+	})
+	require.ErrorContains(t, err, "somebody wrote it anew")
+
+	write(t, "grows.jsonl", "1\n2\n")
+	err = source.Each(t.Context(), func(item []byte, _ *items.SourceError) error {
+		if string(item) == "2" {
+			write(t, "other.jsonl", "3\n4\n5\n")
+			return os.Rename("other.jsonl", "grows.jsonl")
+		}
+		return nil
+	})
+	require.ErrorContains(t, err, "another file has this name now")
+	require.NoError(t, unix.Mkfifo("pipe", 0o600))
+	source.In = []string{"pipe"}
+	require.ErrorContains(t, mistaken(t, source), "only a file can grow")
+	for name, can := range map[string]bool{"a.jsonl": true, "log": true, "-": false, "s3://b/a.jsonl": false, "a.parquet": false, "a.csv.gz": false} {
+		require.Equal(t, can, files.CanGrow(name), name)
+	}
+}

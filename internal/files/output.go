@@ -1,0 +1,386 @@
+package files
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpumux/gpumux/internal/columns"
+	"github.com/gpumux/gpumux/internal/items"
+	"github.com/gpumux/gpumux/internal/results"
+	"github.com/gpumux/gpumux/internal/text"
+	"github.com/gpumux/gpumux/starter"
+)
+
+// Output is a file that appears whole or not at all, or standard output.
+type Output struct {
+	// Path is empty for standard output.
+	Path string
+	Filter
+	// Kept fetches the files that the results name. Default: nobody does.
+	Kept *Kept
+	// Note tells people something of the file that was written. Default: nobody is told.
+	Note   func(format string, args ...any)
+	stdout io.Writer
+}
+
+// Filter says which results to write, and what of them.
+type Filter struct {
+	// Values writes the value alone, null for a failed item; Failed leaves out what
+	// succeeded. Exact leaves NaN as gpumux's clients tell it from the text "NaN".
+	Values, Failed, Exact bool
+}
+
+const unnamed = "?"
+
+// Choose reads --out. Without it results go down the pipe, or on a screen into a file
+// that Named makes, as they do where standard output is for JSON.
+func Choose(flag string, stdout io.Writer, asJSON, onScreen bool) (Output, error) {
+	o := Output{Path: flag, stdout: stdout}
+	switch {
+	case flag == "-" && asJSON:
+		return o, usage("--out -: --json has standard output for the summary; give --out FILE")
+	case flag == "-", flag == "" && !asJSON && !onScreen:
+		o.Path = ""
+		return o, nil
+	case flag == "":
+		o.Path = unnamed
+		return o, nil
+	case strings.Contains(flag, "://"):
+		return o, usage("--out %s: results are fetched into a file here; leave --out away and use --detach to let them lie in the store", flag)
+	case columns.FormatOf(resultsAs(flag)) != "" && columns.FormatOf(flag) == "":
+		return o, usage("--out %s: a %s file is not compressed as a whole; leave the last ending away", flag, resultsAs(flag))
+	case resultsAs(flag) == ".csv" || resultsAs(flag) == ".tsv":
+		return o, usage("--out %s: results are JSON lines or columns; name the file .jsonl, .parquet, .arrow, .feather or .npy", flag)
+	}
+	return o, o.check()
+}
+
+// resultsAs is the ending that names the format, without that of the compression.
+func resultsAs(name string) string {
+	ending := strings.ToLower(filepath.Ext(name))
+	if packer, err := items.Pack(io.Discard, name); err == nil && packer != nil {
+		ending = strings.ToLower(filepath.Ext(strings.TrimSuffix(name, filepath.Ext(name))))
+	}
+	return ending
+}
+
+// Named puts the default name in place when the user gave none.
+func (o Output) Named(id string) (Output, error) {
+	if o.Path != unnamed {
+		return o, nil
+	}
+	o.Path = id + ".results.jsonl"
+	return o, o.check()
+}
+
+func (o Output) check() error {
+	at, err := placeOf(o.Path)
+	switch {
+	case err != nil:
+	case at.folder:
+		return usage("--out %s is a folder; name a file in it", o.Path)
+	case at.stream || at.mode != 0:
+		err = cmp.Or(unix.Access(at.path, unix.W_OK), o.checkColumns(at))
+	}
+	if err == nil && !at.stream {
+		var trial *os.File
+		if trial, err = at.create(); err == nil {
+			err = errors.Join(trial.Close(), os.Remove(trial.Name()))
+		}
+	}
+	if err != nil {
+		return usage("--out %s cannot be written: %v", o.Path, err)
+	}
+	return nil
+}
+
+// Write writes results as they come, and returns why items failed.
+func (o Output) Write(ctx context.Context, from iter.Seq2[[]byte, error]) (causes starter.Causes, err error) {
+	var failed error // to give a result
+	given := func(yield func([]byte, error) bool) {
+		for line, err := range from {
+			if failed = err; !yield(line, err) {
+				return
+			}
+		}
+	}
+	lines := given
+	if o.Kept != nil {
+		lines = o.Kept.along(ctx, given)
+	}
+	where := "the results"
+	if o.Path == "" {
+		err = o.copy(ctx, &unblocked{ctx, o.stdout}, lines, &causes)
+	} else {
+		where, err = o.Path, o.file(ctx, lines, &causes)
+	}
+	var at *fs.PathError
+	if err == nil || failed != nil || errors.As(err, &at) && at.Path == o.Path { // it says where already
+		return causes, err
+	}
+	return causes, fmt.Errorf("write %s: %w", where, err)
+}
+
+func (o Output) file(ctx context.Context, from iter.Seq2[[]byte, error], causes *starter.Causes) error {
+	at, err := placeOf(o.Path)
+	if err != nil {
+		return err
+	}
+	if at.stream {
+		to, err := os.OpenFile(at.path, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		err = o.copy(ctx, &unblocked{ctx, to}, from, causes)
+		if ctx.Err() != nil {
+			return err // a write may still block, and closing with it
+		}
+		return errors.Join(err, to.Close())
+	}
+	file, err := at.create()
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file.Name()) // it has another name by then when all went well
+	defer file.Close()
+	if columns.FormatOf(o.Path) != "" {
+		err = o.writeColumns(ctx, file, from, causes)
+	} else {
+		err = o.copy(ctx, file, from, causes)
+	}
+	if err != nil {
+		return err
+	}
+	if err := file.Close(); err != nil {
+		return err
+	}
+	return os.Rename(file.Name(), at.path)
+}
+
+// copy writes results, compressed where the file's name says so. An empty line stands for
+// a pause, before which everything is written out.
+func (o Output) copy(ctx context.Context, out io.Writer, from iter.Seq2[[]byte, error], causes *starter.Causes) error {
+	packer, err := items.Pack(out, o.Path)
+	if err != nil {
+		return err
+	}
+	if packer != nil {
+		out = packer
+	}
+	to := bufio.NewWriterSize(out, 256<<10)
+	for line, err := range from {
+		if err == nil && len(line) == 0 {
+			err = to.Flush()
+			if packer != nil && err == nil {
+				err = packer.Flush()
+			}
+			if err == nil {
+				continue
+			}
+		}
+		if err != nil {
+			return errors.Join(err, to.Flush())
+		}
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		if line, err = results.Plain(line); err == nil {
+			line, err = o.pick(line, causes)
+		}
+		if err != nil {
+			return err
+		}
+		if line == nil {
+			continue
+		}
+		if !o.Exact {
+			line = text.Unescaped(line)
+		}
+		if _, err := to.Write(line); err != nil {
+			return err
+		}
+		if err := to.WriteByte('\n'); err != nil {
+			return err
+		}
+	}
+	if err := to.Flush(); err != nil || packer == nil {
+		return err
+	}
+	return packer.Close()
+}
+
+// pick is what is written of a result, or nil. It decodes as little as it can.
+func (o Output) pick(line []byte, causes *starter.Causes) ([]byte, error) {
+	if err := causes.AddLine(line); err != nil {
+		return nil, err
+	}
+	if o.Failed && !starter.IsFailure(line) {
+		return nil, nil
+	}
+	if !o.Values {
+		return line, nil
+	}
+	result := struct {
+		Value json.RawMessage `json:"value"`
+	}{json.RawMessage("null")}
+	if err := json.Unmarshal(line, &result); err != nil {
+		return nil, fmt.Errorf("read a result: %w", err)
+	}
+	return result.Value, nil
+}
+
+// Suits returns why a file of columns cannot hold what the filter leaves.
+func (f Filter) Suits(path string, unordered bool) error {
+	format := columns.FormatOf(path)
+	switch {
+	case format == "":
+	case f.Values || f.Failed:
+		return usage("--out %s: --values and --failed go with JSON lines; a %s file has all items", path, format)
+	case unordered && format == columns.NPY:
+		return usage("--out %s: a .npy file needs all results in order, and these come in any; name the file .parquet, which has an index", path)
+	}
+	return nil
+}
+
+func (o Output) writeColumns(ctx context.Context, file *os.File, from iter.Seq2[[]byte, error], causes *starter.Causes) error {
+	to := columns.NewWriter(file, columns.FormatOf(o.Path))
+	for line, err := range from {
+		if err == nil {
+			err = context.Cause(ctx)
+		}
+		if err == nil {
+			err = causes.AddLine(line)
+		}
+		if err == nil && len(line) > 0 {
+			err = to.Add(line)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	note, err := to.Finish()
+	if err == nil && note != "" && o.Note != nil {
+		o.Note("%s: %s", o.Path, note)
+	}
+	return err
+}
+
+func (o Output) checkColumns(at place) error {
+	if columns.FormatOf(o.Path) != "" && at.stream {
+		return errors.New("it is no file; Parquet, Arrow and .npy need one")
+	}
+	return nil
+}
+
+// Abandoned waits until the pipe's reader has gone or ctx ends, and reports true if the
+// reader has. For other files it waits for ctx.
+func Abandoned(ctx context.Context, pipe *os.File) bool {
+	const look = 500 // milliseconds; a reader that goes ends the wait at once
+	info, err := pipe.Stat()
+	if err != nil || info.Mode()&os.ModeNamedPipe == 0 {
+		<-ctx.Done()
+		return false
+	}
+	for ctx.Err() == nil {
+		on := []unix.PollFd{{Fd: int32(pipe.Fd())}}
+		n, err := unix.Poll(on, look)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return false
+		}
+		if n > 0 && on[0].Revents&unix.POLLERR != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+type place struct {
+	// path is the file itself, behind every link.
+	path string
+	// mode is of the file that is there already, or 0.
+	mode fs.FileMode
+	// folder: a folder is there; stream: a pipe or a device is.
+	folder, stream bool
+}
+
+func placeOf(path string) (place, error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		folder, err := filepath.EvalSymlinks(filepath.Dir(path))
+		return place{path: filepath.Join(folder, filepath.Base(path))}, err
+	case err != nil:
+		return place{}, err
+	case info.IsDir():
+		return place{path: path, folder: true}, nil
+	case !info.Mode().IsRegular():
+		return place{path: path, stream: true}, nil
+	}
+	path, err = filepath.EvalSymlinks(path)
+	return place{path: path, mode: info.Mode().Perm()}, err
+}
+
+// create makes a file beside the place that can be renamed to it. Its mode is that of the
+// file it will replace, or as the umask has it.
+func (p place) create() (*os.File, error) {
+	for n := os.Getpid(); ; n++ {
+		name := filepath.Join(filepath.Dir(p.path), ".gpumux-"+strconv.Itoa(n))
+		file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o666)
+		if errors.Is(err, fs.ErrExist) {
+			continue // of another writer, or of one that was killed
+		}
+		if err == nil && p.mode != 0 {
+			if err = file.Chmod(p.mode); err != nil {
+				_ = file.Close()
+				_ = os.Remove(name)
+				return nil, err
+			}
+		}
+		return file, err
+	}
+}
+
+// lastWrite is how long a write may go on after its context has ended.
+const lastWrite = time.Second
+
+// unblocked writes until ctx ends. A write that blocks then is left behind, and the writer
+// must not be used any more. So one Ctrl-C ends a command whose results nobody reads.
+type unblocked struct {
+	ctx context.Context
+	to  io.Writer
+}
+
+func (u *unblocked) Write(p []byte) (int, error) {
+	done := make(chan struct{})
+	var written int
+	var failed error
+	go func() {
+		defer close(done)
+		written, failed = u.to.Write(p)
+	}()
+	select {
+	case <-done:
+		return written, failed
+	case <-u.ctx.Done():
+	}
+	select {
+	case <-done:
+		return written, failed
+	case <-time.After(lastWrite):
+		return 0, context.Cause(u.ctx)
+	}
+}

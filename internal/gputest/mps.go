@@ -1,0 +1,140 @@
+package gputest
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	_ "embed"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/internal/mps"
+	"github.com/gpumux/gpumux/internal/wait"
+)
+
+//go:embed testdata/client.py
+var mpsScript string
+
+// MPSPatience is more than a daemon or a first context takes.
+const MPSPatience = time.Minute
+
+// MPSHost starts MPS daemons and their clients, which end with their test.
+type MPSHost struct {
+	// Device is the UUID of a GPU that nobody else uses, Python a Python 3. Default python3.
+	Device, Python string
+	// Env is what clients and the daemon need beside the environment of the test.
+	Env []string
+}
+
+// MPSClient is a process with a context.
+type MPSClient struct {
+	PID int
+
+	t   testing.TB
+	cmd *exec.Cmd
+	in  io.Writer
+	out *bufio.Reader
+}
+
+// Start starts a daemon and returns it when it answers. It is gone when the test ends.
+func (h MPSHost) Start(t testing.TB) mps.Daemon {
+	t.Helper()
+	// The path of a socket is short.
+	dir, err := os.MkdirTemp("", "mps")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	d := mps.Daemon{Pipe: filepath.Join(dir, "pipe"), Log: filepath.Join(dir, "log"), Device: h.Device}
+	for _, folder := range []string{d.Pipe, d.Log} {
+		require.NoError(t, os.Mkdir(folder, 0o700))
+	}
+	argv := d.Argv()
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = slices.Concat(os.Environ(), h.Env, d.Environ())
+	cmd.Stderr = os.Stderr
+	require.NoError(t, cmd.Start())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), MPSPatience)
+		defer cancel()
+		_ = d.Quit(ctx) // the test may have done so
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			require.NoError(t, cmd.Process.Kill())
+			t.Error("the daemon has not ended although it was told to and has no clients")
+		}
+	})
+	wait.For(t, func() bool {
+		_, err := d.Servers(t.Context())
+		return err == nil
+	}, MPSPatience, 20*time.Millisecond)
+	return d
+}
+
+// Join starts a client of a daemon; the text is how making a context went.
+func (h MPSHost) Join(t testing.TB, d mps.Daemon, env ...string) (*MPSClient, string) {
+	t.Helper()
+	c := &MPSClient{t: t, cmd: exec.Command(cmp.Or(h.Python, "python3"), "-u", "-c", mpsScript)}
+	c.cmd.Env = append(append(os.Environ(), h.Env...), mps.PipeVariable+"="+d.Pipe, "CUDA_VISIBLE_DEVICES="+h.Device)
+	c.cmd.Env, c.cmd.Stderr = append(c.cmd.Env, env...), os.Stderr
+	in, err := c.cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := c.cmd.StdoutPipe()
+	require.NoError(t, err)
+	c.in, c.out = in, bufio.NewReader(out)
+	require.NoError(t, c.cmd.Start())
+	c.PID = c.cmd.Process.Pid
+	t.Cleanup(c.Kill)
+	return c, c.Say("begin")
+}
+
+// Say tells the client a line and returns its answer.
+func (c *MPSClient) Say(format string, args ...any) string {
+	c.t.Helper()
+	_, err := fmt.Fprintf(c.in, format+"\n", args...)
+	require.NoError(c.t, err)
+	return c.Hear()
+}
+
+// Hear is the client's next line.
+func (c *MPSClient) Hear() string {
+	c.t.Helper()
+	line, err := c.out.ReadString('\n')
+	require.NoError(c.t, err, "the client has ended")
+	return strings.TrimSpace(line)
+}
+
+// Kill kills the client and returns when it is gone.
+func (c *MPSClient) Kill() {
+	_ = c.cmd.Process.Kill()
+	_ = c.cmd.Wait()
+}
+
+// Free is what CUDA says is free and in all.
+func (c *MPSClient) Free() (free, total uint64) {
+	c.t.Helper()
+	said := c.Say("free")
+	_, err := fmt.Sscan(said, &free, &total)
+	require.NoError(c.t, err, "%s", said)
+	return free, total
+}
+
+// Runs reports whether a process lives; a zombie does not.
+func Runs(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return err == nil && !strings.HasPrefix(rest, "Z") && !strings.HasPrefix(rest, "X")
+}

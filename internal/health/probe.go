@@ -1,0 +1,156 @@
+package health
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
+	"github.com/gpumux/gpumux/internal/diagnosis"
+	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/internal/process"
+	"github.com/gpumux/gpumux/internal/slot"
+)
+
+// probeLimit bounds a probe. The first context on a host with many GPUs takes seconds.
+const probeLimit = 30 * time.Second
+
+// Probe is what a throw-away process found: it made a context and copied 1 MiB both ways.
+type Probe struct {
+	Device string `json:"device"`
+	OK     bool   `json:"ok"`
+	// Seconds is how long that took. Context is what the context holds, Free and Total are
+	// the device's memory as CUDA tells it, in bytes; 0 means unknown.
+	Seconds float64 `json:"seconds"`
+	Context uint64  `json:"context,omitempty"`
+	Free    uint64  `json:"free,omitempty"`
+	Total   uint64  `json:"total,omitempty"`
+	// Code is the CUDA error number with which Call failed, Text what the driver says of it.
+	Code int    `json:"code,omitempty"`
+	Call string `json:"call,omitempty"`
+	Text string `json:"text,omitempty"`
+	// Untried says why nothing is known of the device.
+	Untried string `json:"untried,omitempty"`
+}
+
+// Sick reports whether the device failed. One that could not be tried did not.
+func (p Probe) Sick() bool { return !p.OK && p.Untried == "" }
+
+// Outcomes are what Outcome may be.
+func Outcomes() []string { return []string{"ok", "sick", "untried"} }
+
+// Outcome is what became of the probe, in a word.
+func (p Probe) Outcome() string {
+	switch {
+	case p.Untried != "":
+		return "untried"
+	case p.OK:
+		return "ok"
+	}
+	return "sick"
+}
+
+// String says what the probe found, in one line.
+func (p Probe) String() string {
+	switch {
+	case p.Untried != "":
+		return "could not be tried: " + p.Untried
+	case p.OK && p.Code != 0:
+		return "answers, and others hold all of its memory"
+	case p.OK && p.Context > 0:
+		return fmt.Sprintf("works; a context takes %s and %.2f s", gpumux.Size(p.Context), p.Seconds)
+	case p.OK:
+		return fmt.Sprintf("works; a context takes %.2f s", p.Seconds)
+	case p.Code != 0:
+		return fmt.Sprintf("%s failed: %s (CUDA error %d)", p.Call, p.Text, p.Code)
+	}
+	return p.Text
+}
+
+// Hint is the next step for a sick device.
+func (p Probe) Hint() string {
+	if p.Code != 0 {
+		if hint := diagnosis.Diagnose(diagnosis.Evidence{Code: p.Code, Message: p.Text}).Fault.Hint; hint != "" {
+			return hint
+		}
+	}
+	return "see `nvidia-smi` and the kernel's log for NVRM: Xid lines"
+}
+
+// Prober starts probes. Its methods may be called from any goroutine.
+type Prober struct {
+	// Python starts them. Default python3.
+	Python string
+	// User is whom they run as; nil is the worker's.
+	User *process.User
+	// Home is their HOME. Default: the worker's.
+	Home string
+	// Env is what a process on the device needs in its environment beside the device's name,
+	// Ending what comes before it is killed: see slot.Options.
+	Env    map[string]string
+	Ending func(ours func(pid int) bool)
+	// Limit is how long a device may take to answer. Default 30 s.
+	Limit time.Duration
+}
+
+//go:embed probe.py
+var script string
+
+// Try probes a device, within the limit and a little more. A silent device is sick.
+func (p Prober) Try(ctx context.Context, uuid string) Probe {
+	limit := cmp.Or(p.Limit, probeLimit)
+	answered := make(chan Probe, 1)
+	go func() { answered <- p.run(ctx, uuid, limit) }()
+	// A process that hangs in the driver may not even end when it is killed.
+	patience := time.NewTimer(limit + limit/4)
+	defer patience.Stop()
+	select {
+	case found := <-answered:
+		return found
+	case <-patience.C:
+		return silent(uuid, limit)
+	}
+}
+
+func silent(uuid string, limit time.Duration) Probe {
+	return Probe{Device: uuid, Seconds: limit.Seconds(), Text: fmt.Sprintf("CUDA did not answer within %s", limit)}
+}
+
+func (p Prober) run(ctx context.Context, uuid string, limit time.Duration) Probe {
+	env := map[string]string{"CUDA_VISIBLE_DEVICES": uuid, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+	maps.Copy(env, p.Env)
+	s := slot.New(slot.Options{Name: "probe", Device: uuid, Home: p.Home, Grace: time.Second, Env: env,
+		Ending: p.Ending})
+	defer func() {
+		now, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = s.Stop(now) // it ends by itself
+	}()
+	var done calls.Done
+	err := s.Run(ctx, launch.Task{Name: "probe", User: p.User, Command: []string{cmp.Or(p.Python, "python3"), "-I", "-S", "-c", script}}, calls.Call{
+		Timeout: limit, Done: func(d calls.Done) { done = d },
+		Items: func(yield func(calls.Item, error) bool) { yield(calls.Item{Value: []byte("null")}, nil) },
+	})
+	found := Probe{}
+	var fault *gpumux.Fault
+	switch {
+	case errors.As(err, &fault) && fault.Kind == gpumux.Timeout:
+		return silent(uuid, limit)
+	case errors.As(err, &fault) && fault.Op == "run" && fault.Kind == gpumux.Crash:
+		found.Text = "the probe's process died: " + fault.Message
+	case err != nil:
+		found.Untried = err.Error()
+	case done.Fault != nil:
+		found.Untried = done.Fault.Message
+	case json.Unmarshal(done.Value, &found) != nil:
+		found = Probe{Untried: "the probe printed something else: " + string(done.Value)}
+	}
+	found.Device = uuid
+	return found
+}

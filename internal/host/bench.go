@@ -1,0 +1,232 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpumux/gpumux/internal/app"
+	"github.com/gpumux/gpumux/internal/bench"
+	"github.com/gpumux/gpumux/internal/fleet"
+	"github.com/gpumux/gpumux/internal/local"
+)
+
+type benchFlags struct {
+	bench.Options
+	html, json string
+}
+
+const mostClients = 64
+
+func benchCommand(a *app.App) *cobra.Command {
+	f := &benchFlags{}
+	c := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure what slots bring on this machine, beside processes without gpumux",
+		Long: `Measure workloads in slots beside bare processes that run the same function without gpumux, and say what
+suits this machine: how many slots share the device, by which way, or the CPU.
+
+  heavy     a product of two matrices of 2048×2048, or 8192×8192 on a GPU; not with --quick
+  medium    a product of two matrices of 1024×1024, or 4096×4096 on a GPU
+  detector  an inference of the size of a small object detector
+  light     next to nothing: what an item costs
+  oom       one item in five keeps thirty products, more than its slot's budget of 1 GiB
+
+Each runs with every number of --clients, under every way to share the device that this machine allows,
+beside as many bare processes and one alone, and on the CPU beside a GPU. They take turns in pieces of half a
+second, nine rounds or until the time is up. The report has medians with quartiles, the throughput of the
+steady state, and the fixed cost of a map apart. PyTorch, JAX, CuPy or NumPy calculates: the first of them
+that reaches a GPU, else the first that is there.
+
+With --compare trivial items run through gpumux, multiprocessing.Pool, and one activity each.
+
+The server and the worker are its own and end with it. With --address it brings the worker alone, to a
+namespace that no other gpumux worker serves.`,
+		Example: `  gpumux bench
+  gpumux bench --clients 1,3,5,7 --html report.html
+  gpumux bench --quick --workloads medium,light --json -
+  gpumux bench --compare --clients 2`,
+		Args: cobra.NoArgs,
+	}
+	flags := c.Flags()
+	flags.IntSliceVar(&f.Clients, "clients", nil, "numbers of slots that share the device, beside 1 (default 4 on a GPU; on the CPU one per core, at most 4)")
+	flags.DurationVar(&f.Limit, "limit", 0, "most time for a workload in one pool (default 30s, with --quick 10s)")
+	flags.StringSliceVar(&f.Workloads, "workloads", nil, "workloads to run (default heavy,medium,detector,light,oom)")
+	flags.StringVar(&f.Python, "python", "", "the Python to use (default python3)")
+	flags.StringVar(&f.Framework, "framework", "", "torch, jax, cupy or numpy (default: the first that reaches a GPU, else the first that is there)")
+	flags.StringVar(&f.Pool, "pool", "", "gpu or cpu (default: the GPU, and the CPU beside it, where there is one)")
+	flags.StringVar(&f.html, "html", "", "write a page with charts to this file; it needs no network")
+	flags.StringVar(&f.json, "json", "", "write JSON to this file, or - for standard output in place of the table")
+	flags.BoolVar(&f.Quick, "quick", false, "short pieces and six rounds, in a minute or two")
+	flags.BoolVar(&f.Compare, "compare", false, "compare trivial items with other tools instead of running workloads")
+	a.ConnectionFlags(c)
+	c.RunE = func(c *cobra.Command, _ []string) error { return runBench(a, c, f) }
+	return c
+}
+
+func (f *benchFlags) check(changed func(string) bool) error {
+	var m app.Mistakes
+	for _, n := range f.Clients {
+		m.When(n < 1 || n > mostClients, "--clients %d is outside 1 to %d", n, mostClients)
+	}
+	m.When(changed("clients") && len(f.Clients) == 0, "--clients is empty; name numbers, such as 1,3,5,7")
+	m.When(changed("limit") && f.Limit <= 0, "--limit %s is no time", f.Limit)
+	m.When(changed("workloads") && len(f.Workloads) == 0, "--workloads is empty; name some of %s", strings.Join(bench.Workloads, ","))
+	for i, name := range f.Workloads {
+		switch {
+		case !slices.Contains(bench.Workloads, name):
+			m.Add("--workloads %q is unknown; there are %s", name, strings.Join(bench.Workloads, ", "))
+		case slices.Contains(f.Workloads[:i], name):
+			m.Add("--workloads names %s twice", name)
+		}
+	}
+	m.When(f.Compare && len(f.Workloads) > 0, "--workloads does not go with --compare, which has trivial items of its own")
+	m.When(changed("pool") && f.Pool != "gpu" && f.Pool != "cpu", "--pool %q is unknown; use gpu or cpu", f.Pool)
+	if changed("framework") && !slices.Contains(bench.Frameworks, f.Framework) {
+		m.Add("--framework %q is unknown; there are %s", f.Framework, strings.Join(bench.Frameworks, ", "))
+	}
+	m.When(changed("python") && f.Python == "", "--python is empty; name a program, such as python3")
+	for name, path := range map[string]string{"html": f.html, "json": f.json} {
+		switch {
+		case !changed(name):
+		case path == "":
+			m.Add("--%s is empty; name a file", name)
+		case name == "html" && path == "-":
+			m.Add("--html - : a page goes to a file")
+		case path != "-":
+			if problem := unwritable(path); problem != "" {
+				m.Add("--%s %s %s", name, path, problem)
+			}
+		}
+	}
+	slices.Sort(m)
+	m.When(f.html != "" && f.html == f.json, "--html and --json name the same file")
+	return m.Err()
+}
+
+// unwritable returns why a file cannot be written, before minutes are spent.
+func unwritable(path string) string {
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && info.IsDir():
+		return "is a folder; name a file"
+	case err == nil:
+		return ""
+	}
+	if parent, err := os.Stat(filepath.Dir(path)); err != nil || !parent.IsDir() {
+		return "cannot be written: there is no folder " + filepath.Dir(path)
+	}
+	return ""
+}
+
+func runBench(a *app.App, c *cobra.Command, f *benchFlags) error {
+	if err := f.check(c.Flags().Changed); err != nil {
+		return err
+	}
+	remote := c.Flags().Changed("address")
+	if !remote {
+		if c.Flags().Changed("namespace") {
+			return app.Usage("--namespace goes with --address; without it the server is the command's own")
+		}
+		if err := a.NeedLocal("bench"); err != nil {
+			return err
+		}
+	}
+	folder, err := os.MkdirTemp("", "gpumux-bench-")
+	if err != nil {
+		return app.Unavailable(err)
+	}
+	defer os.RemoveAll(folder)
+	ctx := c.Context()
+	conn, release, err := benchServer(ctx, a, folder, remote)
+	if err != nil {
+		return err
+	}
+	defer release()
+
+	o := f.Options
+	if len(o.Clients) > 0 {
+		o.Clients = slices.Compact(slices.Sorted(slices.Values(append(o.Clients, 1))))
+	}
+	o.Starter, o.Folder, o.Version, o.Hard = conn.Starter, folder, a.Version, a.Hard
+	o.Log = a.Log(true) // the oom workload's faults are in the report
+	o.Say = func(text string) { a.Console.Say("%s", text) }
+	if a.Console.Redraws() {
+		o.Say = a.Console.Status
+	}
+	measured, err := bench.Run(ctx, o)
+	a.Console.Close()
+	if err != nil {
+		return err
+	}
+	return publish(a, measured, f)
+}
+
+// benchServer gives a Temporal of its own, or the one at --address.
+func benchServer(ctx context.Context, a *app.App, folder string, remote bool) (*app.Connection, func(), error) {
+	if !remote {
+		o := a.LocalOptions(true)
+		o.Data, o.Headless = filepath.Join(folder, "server"), true
+		s, err := local.Open(ctx, o)
+		if err != nil {
+			return nil, nil, err
+		}
+		return app.ConnectionOf(s), func() { s.Close(a.Hard) }, nil
+	}
+	conn, err := a.Connect(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	offer, err := conn.Fleet().Offer(ctx)
+	var missing *fleet.NoWorkerError
+	switch {
+	case err == nil:
+		conn.Close()
+		return nil, nil, app.Usage("--address: a gpumux worker on %s serves namespace %s already; give a --namespace without workers, or leave --address out",
+			offer.Host, conn.Namespace)
+	case errors.As(err, &missing), errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+		return conn, conn.Close, nil
+	}
+	conn.Close()
+	return nil, nil, err
+}
+
+func publish(a *app.App, r *bench.Report, f *benchFlags) error {
+	out := a.Stdout
+	if f.json == "-" {
+		if err := app.PrintJSON(a.Stdout, r); err != nil {
+			return err
+		}
+		out = a.Console
+	}
+	if err := r.Print(out); err != nil {
+		return err
+	}
+	if f.json != "" && f.json != "-" {
+		if err := writeFile(f.json, func(to io.Writer) error { return app.PrintJSON(to, r) }); err != nil {
+			return err
+		}
+		a.Console.Say("JSON  %s", f.json)
+	}
+	if f.html != "" {
+		if err := writeFile(f.html, r.HTML); err != nil {
+			return err
+		}
+		a.Console.Say("page  %s", f.html)
+	}
+	return nil
+}
+
+func writeFile(path string, write func(io.Writer) error) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return app.Unavailable(err)
+	}
+	return errors.Join(write(file), file.Close())
+}

@@ -1,0 +1,174 @@
+package host
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/health"
+	"github.com/gpumux/gpumux/internal/local"
+	"github.com/gpumux/gpumux/internal/runtimes"
+	"github.com/gpumux/gpumux/internal/screen"
+	"github.com/gpumux/gpumux/store"
+)
+
+const probing = 2 * time.Minute
+
+func checked(check string, err error, fix, detail string) Finding {
+	if err != nil {
+		return Finding{Check: check, Verdict: Bad, Detail: err.Error(), Fix: fix}
+	}
+	return Finding{Check: check, Verdict: Good, Detail: detail}
+}
+
+func checkPython(ctx context.Context, python string) Finding {
+	said, fix := local.CheckPython(ctx, python)
+	f := Finding{Check: "python", Verdict: Good, Detail: said, Fix: fix}
+	if fix != "" {
+		f.Verdict = Bad
+	}
+	return f
+}
+
+// importer loads a task as a task process does.
+//
+//go:embed importer.py
+var importer string
+
+func checkTask(ctx context.Context, python, task string) Finding {
+	f := Finding{Check: "task", Verdict: Bad, Fix: "correct the task; it must import without a GPU call that fails here"}
+	if at := strings.LastIndex(task, ":"); at < 1 || at == len(task)-1 {
+		f.Detail, f.Fix = task+" does not say which function", "write it as file.py:function or module:function"
+		return f
+	}
+	// Tasks import the Python side of gpumux.
+	library, err := os.MkdirTemp("", "gpumux-doctor-")
+	if err == nil {
+		defer os.RemoveAll(library)
+		if library, err = runtimes.Python(library); err == nil {
+			library = filepath.Dir(filepath.Dir(library))
+		}
+	}
+	if err != nil {
+		f.Detail, f.Fix = err.Error(), "make room in the folder for temporary files (TMPDIR)"
+		return f
+	}
+	ctx, cancel := context.WithTimeout(ctx, probing)
+	defer cancel()
+	started := time.Now()
+	command := exec.CommandContext(ctx, python, "-c", importer, task)
+	command.Env = append(os.Environ(), "PYTHONPATH="+strings.Join([]string{library, os.Getenv("PYTHONPATH")}, string(os.PathListSeparator)))
+	command.WaitDelay = time.Second
+	out, err := command.CombinedOutput()
+	if err != nil {
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		f.Detail = task + ": " + screen.OneLine(lines[len(lines)-1], 200)
+		if ctx.Err() != nil {
+			f.Detail = fmt.Sprintf("%s: importing it took longer than %s", task, probing)
+		}
+		return f
+	}
+	return Finding{Check: "task", Verdict: Good, Detail: fmt.Sprintf("%s imports in %s", task, screen.Span(time.Since(started)))}
+}
+
+func checkDevices(ctx context.Context, python string) []Finding {
+	inventory, err := gpu.Open(gpu.Options{})
+	if err != nil {
+		return []Finding{{Check: "devices", Verdict: Bad, Detail: err.Error(), Fix: "repair the driver, or use the pool cpu"}}
+	}
+	defer inventory.Close()
+	findings := probe(ctx, inventory, inventory.Devices(), python)
+	if reason := inventory.Reason(); reason != "" {
+		findings = append(findings, Finding{Check: "gpu", Verdict: Note, Detail: screen.OneLine(reason, 300)})
+	}
+	return findings
+}
+
+// probe tries each GPU with a throw-away process, all at once.
+func probe(ctx context.Context, inventory *gpu.Inventory, list []gpu.Device, python string) []Finding {
+	list = slices.DeleteFunc(slices.Clone(list), func(d gpu.Device) bool { return d.Kind == gpu.KindCPU || !d.Usable() })
+	findings := make([]Finding, len(list))
+	var all sync.WaitGroup
+	for i, d := range list {
+		all.Go(func() {
+			status, err := inventory.Status(d.UUID)
+			f := checked("device "+Selector(d), err, "look at it with nvidia-smi; leave it out of devices until it works",
+				fmt.Sprintf("%s, %s free of %s", d.Name, gpumux.Size(status.Memory.Free), gpumux.Size(status.Memory.Total)))
+			if err == nil {
+				probe := health.Prober{Python: python}.Try(ctx, d.UUID)
+				f.Detail += "; " + probe.String()
+				switch h := status.Health; {
+				case h != nil && h.Reason == gpu.ReasonRecovery && h.Action.Cordon():
+					f.Verdict, f.Detail = Bad, fmt.Sprintf("%s, but the driver asks for: %s; no worker gives it work", f.Detail, h.Action)
+					f.Fix = h.Action.HintFor(cmp.Or(d.Parent, d.UUID))
+				case probe.Sick():
+					f.Verdict, f.Fix = Bad, probe.Hint()
+				case probe.Untried != "":
+					f.Verdict = Note
+				}
+			}
+			findings[i] = f
+		})
+	}
+	all.Wait()
+	return findings
+}
+
+func checkState() Finding {
+	folder, err := local.Folder()
+	if err == nil {
+		err = os.MkdirAll(folder, 0o700)
+	}
+	if err == nil {
+		var trial *os.File
+		if trial, err = os.CreateTemp(folder, ".check-*"); err == nil {
+			err = errors.Join(trial.Close(), os.Remove(trial.Name()))
+		}
+	}
+	return checked("state", err, "make the folder writable, or set XDG_STATE_HOME, or give --data", folder+" is writable")
+}
+
+func checkStore(ctx context.Context, url string) Finding {
+	return checked("store", tryStore(ctx, url), "check the URL, the credentials and the permissions; see docs/store.md", url+" can be written")
+}
+
+func tryStore(ctx context.Context, url string) error {
+	st, err := store.Open(ctx, url, nil)
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	key := fmt.Sprintf("doctor/%d-%d", os.Getpid(), time.Now().UnixNano())
+	w, err := st.Objects.Create(ctx, key)
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write([]byte("gpumux doctor\n")); err != nil {
+		w.Abort()
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	return st.Objects.Delete(ctx, key)
+}
+
+func checkPort(name, flag string, port int) Finding {
+	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err == nil {
+		err = listener.Close()
+	}
+	return checked(name, err, fmt.Sprintf("something else has the port: stop it, or give `gpumux dev %s` another", flag), "free for `gpumux dev`")
+}

@@ -1,0 +1,146 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/app"
+	"github.com/gpumux/gpumux/internal/screen"
+	"github.com/gpumux/gpumux/internal/show"
+	"github.com/gpumux/gpumux/workers"
+	"github.com/gpumux/gpumux/workers/config"
+)
+
+func workerCommand(a *app.App) *cobra.Command {
+	var file string
+	var check bool
+	c := &cobra.Command{
+		Use:   "worker -f FILE",
+		Short: "Serve this host's devices",
+		Long: `Serve this host's devices as the worker's file says, until SIGTERM or Ctrl-C: then running chunks finish or
+are handed back, and every task process ends. A second signal ends it at once.
+
+The log goes to standard error, as JSON lines when that is no terminal.`,
+		Example: "  gpumux worker -f gpumux.yaml\n  gpumux worker -f gpumux.yaml --check",
+		Args:    cobra.NoArgs,
+	}
+	c.Flags().StringVarP(&file, "file", "f", "", "the worker's file")
+	c.Flags().BoolVar(&check, "check", false, "only check the file against this host, its GPUs, and whether its store and Temporal can be used")
+	a.KeysFlag(c)
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		if file == "" {
+			return app.Usage("give the worker's file: gpumux worker -f gpumux.yaml")
+		}
+		conf, err := config.Load(file)
+		if err != nil {
+			return usageOf(err)
+		}
+		if err := keysOf(a, c, &conf); err != nil {
+			return err
+		}
+		if check {
+			return checkWorker(c.Context(), a, file, conf)
+		}
+		log := machineLog(a.Console)
+		if screen.IsTerminal(a.Stderr) {
+			log = app.NewLog(a.Console, true)
+		}
+		w, err := workers.New(conf, workers.Options{Version: a.Version, Log: log})
+		if err != nil {
+			return err
+		}
+		return serve(c.Context(), a, w, log)
+	}
+	return c
+}
+
+// keysOf puts --keys before the file's keys, and GPUMUX_KEYS behind them.
+func keysOf(a *app.App, c *cobra.Command, conf *config.Config) error {
+	if a.KeysPath == "" || conf.Codec.Keys != "" && !c.Flags().Changed("keys") {
+		a.KeysPath = conf.KeysPath()
+		return nil
+	}
+	var err error
+	conf.Codec.Keys, err = filepath.Abs(a.KeysPath)
+	return err
+}
+
+func checkWorker(ctx context.Context, a *app.App, file string, conf config.Config) error {
+	inventory, err := gpu.Open(gpu.Options{})
+	if err != nil {
+		return app.Unavailable(fmt.Errorf("list this machine's devices: %w", err))
+	}
+	defer inventory.Close()
+	placements, tasks, err := conf.Plan(inventory)
+	if err != nil {
+		return err
+	}
+	findings := []Finding{{Check: "file", Verdict: Good, Detail: file + " is good for this host"}}
+	findings = append(findings, probe(ctx, inventory, config.Devices(placements), tasks.Interpreter())...)
+	if conf.Store != "" {
+		findings = append(findings, checkStore(ctx, conf.Store))
+	}
+	a.Address, a.Namespace = conf.Temporal.Address, conf.Temporal.Namespace
+	conn, reached := checkTemporal(ctx, a)
+	if conn != nil {
+		conn.Close()
+	} else {
+		reached.Verdict = Bad
+		reached.Fix += "; the worker connects as temporal.address in its file says, else as TEMPORAL_ADDRESS"
+	}
+	findings = append(findings, reached)
+	PrintFindings(a.Stdout, findings)
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	if Failed(findings) {
+		return app.Exit(app.ExitUnavailable)
+	}
+	return nil
+}
+
+func serve(ctx context.Context, a *app.App, w *workers.Worker, log *zap.Logger) error {
+	if err := w.Start(ctx); err != nil {
+		if ctx.Err() != nil {
+			return app.ErrInterrupted
+		}
+		return app.Unavailable(err)
+	}
+	offer := w.Describe()
+	log.Info("serving", zap.String("pools", show.Pools(offer.Pools)), zap.Strings("tasks", offer.Tasks), zap.String("store", offer.Store))
+	var failure error
+	select {
+	case <-ctx.Done():
+		log.Info("stopping: running chunks finish or are handed back; a second signal ends at once")
+	case failure = <-w.Failed():
+		failure = app.Unavailable(fmt.Errorf("serve: %w", failure))
+	}
+	err := w.Stop(a.Hard)
+	if a.Hard.Err() != nil {
+		return app.ErrInterrupted
+	}
+	return errors.Join(failure, err)
+}
+
+func usageOf(err error) error {
+	var found *config.Error
+	if errors.As(err, &found) {
+		return err
+	}
+	return app.Usage("%v", err)
+}
+
+// machineLog is a log for programs: a JSON object per line, from info up.
+func machineLog(to io.Writer) *zap.Logger {
+	encoding := zap.NewProductionEncoderConfig()
+	encoding.EncodeTime = zapcore.RFC3339NanoTimeEncoder
+	return zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(encoding), zapcore.AddSync(to), zapcore.InfoLevel))
+}

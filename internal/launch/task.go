@@ -1,0 +1,96 @@
+// Package launch says how the process of a task is started: its words, its environment
+// and the edition of its code.
+//
+// It owns Task and what is asked of the system before a start, which may hang where a
+// file system does: each question ends with its context or its limit. It starts no task
+// process and knows neither slots nor items' results.
+package launch
+
+import (
+	"cmp"
+	"reflect"
+	"time"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/process"
+)
+
+// Fresh is how a process for one item comes to be.
+type Fresh string
+
+const (
+	// Fork takes it from a template, where that is safe; else it is Spawn.
+	Fork Fresh = "fork"
+	// Spawn starts a new interpreter, which imports the task again.
+	Spawn Fresh = "spawn"
+)
+
+// Hygiene is whether a persistent process with a budget trims and is recycled.
+type Hygiene string
+
+const (
+	HygieneOn  Hygiene = "on"
+	HygieneOff Hygiene = "off"
+)
+
+// Task says how a task's process is started. One of Python, R, Command and Program is
+// set.
+type Task struct {
+	// Name is what maps call the task.
+	Name string
+	// Python is "module:function" or "file.py:function", found from Dir.
+	Python string
+	// Own refuses a function that the module has from elsewhere.
+	Own bool
+	// R is "file.R:function", found from Dir.
+	R string
+	// Interpreter is the Python to start, or R's Rscript. Default "python3" or "Rscript".
+	Interpreter string
+	// Command is a program and its arguments, run once per item: the item on standard input
+	// and in the place of {}, the result on standard output.
+	Command []string
+	// Text takes a command's output as one JSON string instead of as JSON.
+	Text bool
+	// Program is a task process that speaks the wire, such as one made with task.Serve.
+	Program []string
+	// Dir is the working folder. Default: the worker's.
+	Dir string
+	// Env adds to the environment, PassEnv names what is passed on from the worker's.
+	Env     map[string]string
+	PassEnv []string
+	// Indices, by UUID, stand in CUDA_VISIBLE_DEVICES. Default: the UUIDs do.
+	Indices map[string]int
+	// User is whom it runs as, where the worker may choose. Default: the worker's.
+	User *process.User
+	// Mode is the task's own mode. Default: the slot's.
+	Mode gpumux.Mode
+	// Fresh is how the process of a fresh item comes to be. Default Fork.
+	Fresh Fresh
+	// Hygiene is the task's own. Default: the slot's.
+	Hygiene Hygiene
+	// Timeout bounds one item, or one micro-batch. Default: none.
+	Timeout time.Duration
+	// RecycleItems and RecycleAge replace a persistent process. Default: never.
+	RecycleItems int
+	RecycleAge   time.Duration
+}
+
+// Same reports whether a process of the task can serve the other.
+func (t Task) Same(other Task) bool { return reflect.DeepEqual(t, other) }
+
+// Joins reports whether a process of the other task can call this one's function too.
+func (t Task) Joins(other Task) bool {
+	if t.own() || other.own() {
+		return t.Same(other)
+	}
+	for _, each := range []*Task{&t, &other} {
+		each.Name, each.Python, each.Mode, each.Fresh, each.Timeout, each.RecycleItems, each.RecycleAge = "", "", "", "", 0, 0, 0
+	}
+	return t.Same(other)
+}
+
+// Target is the function that a process of the task is to load, or empty.
+func (t Task) Target() string { return cmp.Or(t.Python, t.R) }
+
+// own reports whether the task does something else than run in a Python.
+func (t Task) own() bool { return t.Python == "" }

@@ -1,0 +1,47 @@
+package local_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/local"
+	"github.com/gpumux/gpumux/starter"
+)
+
+// errAway is what the servers of these tests say.
+var errAway = errors.New("the port is taken")
+
+func noServer(context.Context, local.ServerOptions) (local.Server, error) { return nil, errAway }
+
+// mapIn starts a map whose server says that it is away, after it has called in between.
+func mapIn(t *testing.T, data, id string, between func()) error {
+	t.Helper()
+	task, err := local.FindTask("", local.TaskOptions{Command: []string{"cat"}})
+	require.NoError(t, err)
+	_, _, err = local.Map(t.Context(), local.Options{Task: task, ServerOptions: local.ServerOptions{Data: data},
+		Server: func(context.Context, local.ServerOptions) (local.Server, error) {
+			between()
+			return nil, errAway
+		}}, &starter.Map{ID: id, Input: gpumux.MapInput{Range: &gpumux.Range{End: 1}}})
+	return err
+}
+
+func TestMap_OneProcessPerFolder(t *testing.T) {
+	data := t.TempDir()
+	err := mapIn(t, data, "embed-1", func() {
+		unwanted := func() { t.Error("a second server in one folder") }
+		err := mapIn(t, data, "embed-1", unwanted)
+		require.ErrorContains(t, err, "this map runs already in process "+strconv.Itoa(os.Getpid()))
+		require.NotContains(t, err.Error(), "--data")
+		require.ErrorAs(t, err, new(*local.UnavailableError))
+		require.ErrorContains(t, mapIn(t, data, "other", unwanted), "for map embed-1; give another folder")
+	})
+	require.ErrorIs(t, err, errAway)
+	require.ErrorIs(t, mapIn(t, data, "other", func() {}), errAway, "the folder is free again")
+}

@@ -1,0 +1,308 @@
+package local
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"golang.org/x/sys/unix"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/codec"
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/fleet"
+	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/workers"
+	"github.com/gpumux/gpumux/workers/config"
+)
+
+// Session is a server and perhaps a worker in this process, with a data folder.
+type Session struct {
+	*starter.Starter
+	Server Server
+	// Token is what the server asks for, or empty. Data is the folder, as an absolute path.
+	Token, Data string
+
+	o      Options
+	worker *workers.Worker
+	// ctx ends with Close, or when the worker can serve no more.
+	ctx      context.Context
+	end      context.CancelCauseFunc
+	watching sync.WaitGroup
+	// hold keeps others out of the folder.
+	hold *hold
+	// handle is of the map that the session is for, if it is for one. Made says that its ID
+	// is of this package's making, own that the folder is.
+	handle    *starter.Handle
+	made, own bool
+	// useless says that nothing needs the folder after Close.
+	useless bool
+}
+
+// Open starts a server and, for a Task or Modules, a worker.
+func Open(ctx context.Context, o Options) (*Session, error) {
+	o.fill("")
+	temporary := o.Data == ""
+	if temporary {
+		var err error
+		if o.Data, err = os.MkdirTemp("", "gpumux-local-"); err != nil {
+			return nil, unavailable("%w", err)
+		}
+	}
+	s, err := open(ctx, o, "", func(s *Session) error {
+		if s.o.Task == nil {
+			return nil
+		}
+		return s.alone("")
+	})
+	if err != nil && temporary {
+		_ = os.RemoveAll(o.Data)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.useless = temporary
+	return s, nil
+}
+
+func (o *Options) fill(mode gpumux.Mode) {
+	if o.Say == nil {
+		o.Say = func(string) {}
+	}
+	if o.Pools == nil && (o.Task != nil || o.Modules != nil) {
+		o.Pools, _ = Pools(nil, config.Pool{Mode: mode})
+	}
+}
+
+// open checks the set-up, starts the server and, if check agrees, the worker. A failure
+// stops what was started. Owner is the folder's map, or empty.
+func open(ctx context.Context, o Options, owner string, check func(*Session) error) (_ *Session, err error) {
+	s := &Session{o: o}
+	if s.Data, err = filepath.Abs(o.Data); err != nil {
+		return nil, unavailable("%w", err)
+	}
+	keys, conf, err := s.configure(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(s.Data, 0o700); err != nil {
+		return nil, unavailable("make the data folder: %w; give another folder", err)
+	}
+	// The folder may be the user's own and open; what lies in it is not.
+	private := filepath.Join(s.Data, "store")
+	if err = os.MkdirAll(private, 0o700); err == nil {
+		err = os.Chmod(private, 0o700)
+	}
+	if err != nil {
+		return nil, unavailable("make a folder that others cannot enter: %w; give another folder", err)
+	}
+	s.ctx, s.end = context.WithCancelCause(ctx)
+	defer func() {
+		if err != nil {
+			s.Close(context.WithoutCancel(ctx))
+		}
+	}()
+	if owner != "" {
+		if s.hold, err = holdFolder(ctx, s.Data, owner); err != nil {
+			return nil, &UnavailableError{err}
+		}
+	}
+	if err := s.connect(conf, keys); err != nil {
+		return nil, err
+	}
+	if err := check(s); err != nil {
+		return nil, err
+	}
+	return s, s.serve()
+}
+
+func (s *Session) configure(ctx context.Context) (*codec.Keys, config.Config, error) {
+	conf := config.Config{Store: storeIn(s.Data), Pools: s.o.Pools, Codec: config.Codec{Keys: s.o.Keys}}
+	switch {
+	case s.o.Task != nil:
+		conf.Tasks, conf.Dir = s.o.Task.tasks(), s.o.Task.dir
+	case s.o.Modules != nil:
+		conf.Tasks, conf.Dir = map[string]config.Task{"*": *s.o.Modules}, s.o.Modules.PythonDir
+	}
+	var err error
+	if s.o.Keys != "" {
+		if conf.Codec.Keys, err = filepath.Abs(s.o.Keys); err != nil {
+			return nil, conf, unavailable("%w", err)
+		}
+	}
+	keys, err := conf.Keys()
+	if err != nil {
+		return nil, conf, mistake("keys: %v", err)
+	}
+	if conf.Tasks == nil {
+		return keys, conf, nil
+	}
+	if err := check(conf); err != nil {
+		return nil, conf, err
+	}
+	return keys, conf, startable(ctx, conf.Tasks)
+}
+
+// check returns why such a worker cannot start on this machine.
+func check(conf config.Config) error {
+	inventory, err := gpu.Open(gpu.Options{})
+	if err != nil {
+		return unavailable("list this machine's devices: %w", err)
+	}
+	return errors.Join(conf.Validate(inventory), inventory.Close())
+}
+
+func (s *Session) connect(conf config.Config, keys *codec.Keys) error {
+	if !s.o.Public {
+		s.Token = rand.Text()
+	}
+	options := s.o.ServerOptions
+	options.Data, options.Token = s.Data, s.Token
+	server, err := s.o.Server(s.ctx, options)
+	if err != nil {
+		return &UnavailableError{err}
+	}
+	s.Server = server
+	var payloads converter.PayloadCodec
+	var objects store.Keys
+	if keys != nil {
+		payloads, objects = keys, keys
+	}
+	st, err := store.Open(s.ctx, conf.Store, objects)
+	if err != nil {
+		return &UnavailableError{err}
+	}
+	s.Starter = &starter.Starter{Store: st, Converter: codec.Converter(nil, payloads)}
+	s.Client, err = fleet.Dial(s.ctx, fleet.Options{Address: server.Address(), Namespace: client.DefaultNamespace, Plain: true,
+		Token: s.Token, Timeout: 15 * time.Second, Codec: payloads})
+	if err != nil || conf.Tasks == nil {
+		return err
+	}
+	s.worker, err = workers.New(conf, workers.Options{Client: s.Client, Version: s.o.Version, Log: s.o.Log,
+		StopTimeout: cmp.Or(s.o.StopTimeout, time.Second)})
+	return err
+}
+
+func (s *Session) serve() error {
+	if s.worker == nil {
+		return nil
+	}
+	if _, err := s.Fleet().HandOn(s.ctx, dead); err != nil && s.ctx.Err() == nil {
+		// Without it the chunks of a killed worker only come later.
+		s.say("%v", err)
+	}
+	if err := s.worker.Start(s.ctx); err != nil {
+		if interrupted := context.Cause(s.ctx); interrupted != nil {
+			return interrupted
+		}
+		return unavailable("start the worker: %w", err)
+	}
+	s.watching.Go(s.tellRoom)
+	s.watching.Go(func() {
+		select {
+		case err := <-s.worker.Failed():
+			s.end(unavailable("the worker stopped: %w", err))
+		case <-s.ctx.Done():
+		}
+	})
+	return nil
+}
+
+// Context ends with Open's or Map's, with Close, or when the worker fails.
+func (s *Session) Context() context.Context { return s.ctx }
+
+// Describe says what the worker offers; there must be one.
+func (s *Session) Describe() gpumux.Describe { return s.worker.Describe() }
+
+// Close stops worker and server, and lets go of the folder. When ctx ends it leaves them
+// to die with the process, which loses nothing that is stored.
+func (s *Session) Close(ctx context.Context) {
+	s.end(nil)
+	if s.worker != nil {
+		if err := s.worker.Stop(ctx); err != nil && ctx.Err() == nil {
+			s.say("stop the worker: %v", err)
+		}
+	}
+	s.watching.Wait()
+	if s.Starter != nil {
+		if s.Client != nil {
+			s.Client.Close()
+		}
+		_ = s.Store.Close()
+	}
+	if s.Server != nil && ctx.Err() == nil && !s.o.Last {
+		if err := s.Server.Stop(); err != nil {
+			s.say("stop the server: %v", err)
+		}
+	}
+	if s.useless {
+		if err := removeFolder(s.Data); err != nil {
+			s.say("delete %s: %v", s.Data, err)
+		}
+	}
+	if !s.o.Last {
+		s.hold.release()
+	}
+}
+
+func (s *Session) say(format string, args ...any) { s.o.Say(fmt.Sprintf(format, args...)) }
+
+const (
+	// roomEvery is how often the disk is looked at, leastRoom its least free bytes.
+	roomEvery = 2 * time.Second
+	leastRoom = 1 << 20
+)
+
+// tellRoom says when the disk of a session's state fills up, since server and store then
+// wait without a word, and when there is room again. It ends with the session's context.
+func (s *Session) tellRoom() {
+	tick := time.NewTicker(roomEvery)
+	defer tick.Stop()
+	full := false
+	for {
+		if free, ok := freeBytes(s.Data); ok && (free < leastRoom) != full {
+			if full = !full; full {
+				s.say("the disk of %s is full (%s left): the map waits until there is room", s.Data, gpumux.Size(free))
+			} else {
+				s.say("there is room on the disk of %s again", s.Data)
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-s.ctx.Done():
+			return
+		}
+	}
+}
+
+func freeBytes(folder string) (int64, bool) {
+	var disk unix.Statfs_t
+	if unix.Statfs(folder, &disk) != nil {
+		return 0, false
+	}
+	return int64(disk.Bavail) * int64(disk.Bsize), true
+}
+
+// dead reports whether a worker, host/pid, ran on this host and has ended. Its server's
+// data folder is held by this process.
+func dead(identity string) bool {
+	host, number, found := strings.Cut(identity, "/")
+	here, err := os.Hostname()
+	if !found || err != nil || host != here {
+		return false
+	}
+	pid, err := strconv.Atoi(number)
+	return err == nil && pid > 0 && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
+}

@@ -1,0 +1,222 @@
+package local_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/local"
+	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/workers/config"
+)
+
+type taking = func(item []byte, wrong *store.SourceError) error
+
+const streamedPy = `
+import os, time
+def run(item):
+    if item == "raise": raise ValueError("no")
+    if item == "die": os._exit(3)
+    while isinstance(item, str) and item.startswith("/") and not os.path.exists(item): time.sleep(0.005)
+    return item
+`
+
+// streamOver streams items that a test feeds through a function, in two slots.
+func streamOver(t *testing.T, in local.StreamOptions) (lines []string, err error) {
+	t.Helper()
+	for line, err := range streamLines(t, t.Context(), "run", in) {
+		if err != nil {
+			return lines, err
+		}
+		if len(line) > 0 {
+			lines = append(lines, string(line))
+		}
+	}
+	return lines, nil
+}
+
+func streamLines(t *testing.T, ctx context.Context, function string, in local.StreamOptions) func(func([]byte, error) bool) {
+	t.Helper()
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	file := filepath.Join(t.TempDir(), "streamed.py")
+	write(t, file, streamedPy)
+	task, err := local.FindTask(file+":"+function, local.TaskOptions{})
+	require.NoError(t, err)
+	pools, _ := local.Pools([]string{"cpu"}, config.Pool{Slots: 2})
+	return local.Stream(ctx, local.Options{Task: task, Pools: pools}, in)
+}
+
+func items(all ...string) func(taking) error {
+	return func(give taking) error {
+		for _, item := range all {
+			if err := give([]byte(item), nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func TestStream_InOrderWithFaults(t *testing.T) {
+	var all []string
+	for i := range 500 {
+		all = append(all, strconv.Itoa(i))
+	}
+	all[3], all[100] = `"raise"`, `"die"`
+	lines, err := streamOver(t, local.StreamOptions{Items: items(all...)})
+	require.NoError(t, err)
+	require.Len(t, lines, 500)
+	for i, line := range lines {
+		switch i {
+		case 3:
+			require.Contains(t, line, `{"index":3,"fault":{"kind":"task_error"`)
+		case 100:
+			require.Contains(t, line, `{"index":100,"fault":{"kind":"crash"`)
+		default:
+			require.Equal(t, fmt.Sprintf(`{"index":%d,"value":%d}`, i, i), line)
+		}
+	}
+}
+
+// A line that is wrong costs its own item: the items before and behind it run, and it has a result in its place.
+func TestStream_ABadLineCostsOneItem(t *testing.T) {
+	wrong := &store.SourceError{Name: "items.jsonl", Line: 2, Problem: "not JSON", Text: "{", Hint: "write JSON"}
+	for _, key := range []string{"", "id"} {
+		lines, err := streamOver(t, local.StreamOptions{Input: gpumux.MapInput{Key: key}, Items: func(give taking) error {
+			return errors.Join(items(`{"id":"a"}`)(give), give(nil, wrong), items(`{"id":"b"}`)(give))
+		}})
+		require.NoError(t, err)
+		require.Len(t, lines, 3)
+		require.Contains(t, lines[0], `{"index":0,"value":{"id":"a"}`)
+		require.Contains(t, lines[1], `{"index":1,"fault":{"kind":"bad_input","item":"{","op":"read","message":"items.jsonl:2: not JSON"`)
+		require.Contains(t, lines[1], `"hint":"write JSON"`)
+		require.Equal(t, key != "", strings.HasSuffix(lines[1], `,"key":null}`))
+		require.Contains(t, lines[2], `{"index":2,"value":{"id":"b"}`)
+	}
+}
+
+// A caller that waits for each result before it asks for more gets it.
+func TestStream_ResultsComeBeforeTheNextItem(t *testing.T) {
+	for _, unordered := range []bool{false, true} {
+		ask, answered := make(chan string), 0
+		asking := func(give taking) error {
+			for item := range ask {
+				if err := give([]byte(item), nil); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		go func() { ask <- "0" }()
+		for line, err := range streamLines(t, t.Context(), "run", local.StreamOptions{Items: asking, Unordered: unordered}) {
+			require.NoError(t, err)
+			if len(line) == 0 {
+				continue
+			}
+			require.Contains(t, string(line), fmt.Sprintf(`"value":%d`, answered))
+			if answered++; answered == 20 {
+				close(ask)
+			} else {
+				ask <- strconv.Itoa(answered)
+			}
+		}
+		require.Equal(t, 20, answered)
+	}
+}
+
+func TestStream_ALongItemHoldsUpNoOtherSlot(t *testing.T) {
+	gate := filepath.Join(t.TempDir(), "gate")
+	all := []string{strconv.Quote(gate)}
+	for i := range 50 {
+		all = append(all, strconv.Itoa(i))
+	}
+	seen := 0
+	for line, err := range streamLines(t, t.Context(), "run", local.StreamOptions{Items: items(all...), Unordered: true}) {
+		require.NoError(t, err)
+		if len(line) == 0 {
+			continue
+		}
+		if seen++; seen == 50 {
+			require.NoError(t, os.WriteFile(gate, nil, 0o600))
+		}
+		if seen == 51 {
+			require.Contains(t, string(line), gate)
+		}
+	}
+	require.Equal(t, 51, seen)
+}
+
+// While the first item runs, no more is read than what is bounded, though all the others have finished.
+func TestStream_ReadsAheadWithinBounds(t *testing.T) {
+	const most = 8 // of 8 MiB each there is room for seven, and one waits
+	gate, large := filepath.Join(t.TempDir(), "gate"), []byte(`"`+strings.Repeat("x", 8<<20)+`"`)
+	var yielded atomic.Int64
+	held := func(give taking) error {
+		if err := give([]byte(strconv.Quote(gate)), nil); err != nil {
+			return err
+		}
+		for given := range int64(40) {
+			if given == most-2 {
+				require.NoError(t, os.WriteFile(gate, nil, 0o600))
+			}
+			if ahead := given - yielded.Load(); ahead > most {
+				return fmt.Errorf("%d items ahead", ahead)
+			}
+			if err := give(large, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for line, err := range streamLines(t, t.Context(), "run", local.StreamOptions{Items: held}) {
+		require.NoError(t, err)
+		if len(line) > 0 {
+			yielded.Add(1)
+		}
+	}
+	require.EqualValues(t, 41, yielded.Load())
+}
+
+func TestStream_Ends(t *testing.T) {
+	mistake := errors.New("the disk is gone")
+	lines, err := streamOver(t, local.StreamOptions{Items: func(give taking) error {
+		return errors.Join(items("0", "1")(give), mistake)
+	}})
+	require.ErrorIs(t, err, mistake)
+	require.Len(t, lines, 2, "what came before has its results")
+
+	for _, err = range streamLines(t, t.Context(), "lacking", local.StreamOptions{Items: items("0")}) {
+	}
+	require.ErrorAs(t, err, new(*config.Error))
+
+	endless := func(give taking) error {
+		for {
+			if err := give([]byte("1"), nil); err != nil {
+				return err
+			}
+		}
+	}
+	for line := range streamLines(t, t.Context(), "run", local.StreamOptions{Items: endless}) {
+		if len(line) > 0 {
+			break
+		}
+	}
+	stopped := errors.New("stopped from outside")
+	ctx, stop := context.WithCancelCause(t.Context())
+	defer stop(nil)
+	for line, ended := range streamLines(t, ctx, "run", local.StreamOptions{Items: endless}) {
+		if err = ended; len(line) > 0 {
+			stop(stopped)
+		}
+	}
+	require.ErrorIs(t, err, stopped)
+}

@@ -1,0 +1,179 @@
+package local
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/edition"
+	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/workers/config"
+)
+
+// Task is something of the current folder rather than a name that workers know.
+type Task struct {
+	// Name is what maps and workers call it.
+	Name string
+	// Edition is that of the code, and of the reduce task's, at the time of FindTask.
+	Edition string
+
+	config config.Task
+	// dir was the current folder; scope tells tasks of one name apart.
+	dir, scope string
+	code       edition.Code
+	// wanted is the edition that the processes of a map must have.
+	wanted string
+	reduce *Task
+}
+
+// TaskOptions say how a task runs where the defaults do not do.
+type TaskOptions struct {
+	// Command is a program with arguments. Output is json (default) or text.
+	Command []string
+	Output  string
+	// Python is the interpreter of a function. Default python3.
+	Python string
+	// Fresh is how the process of a fresh item comes to be. Default launch.Fork.
+	Fresh launch.Fresh
+	// PassEnv are the variables of this environment that the task sees.
+	PassEnv []string
+	// Reduce is the map's: one of contract.Reduces, or another task.
+	Reduce string
+}
+
+// FindTask finds file.py:function, module:function, file.R:function or a command.
+func FindTask(name string, o TaskOptions) (*Task, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return nil, unavailable("%w", err)
+	}
+	t := &Task{dir: dir, config: config.Task{PassEnv: o.PassEnv}}
+	if len(o.Command) > 0 {
+		t.command(o)
+	} else if err := t.function(name, o); err != nil {
+		return nil, err
+	}
+	t.Edition, t.wanted = t.code.Named(), t.code.Edition()
+	if o.Reduce == "" || contract.OwnReduce(o.Reduce) {
+		return t, nil
+	}
+	t.reduce, err = FindTask(o.Reduce, TaskOptions{Python: o.Python, Fresh: o.Fresh, PassEnv: o.PassEnv})
+	if err != nil || o.Output != "" {
+		return nil, mistake("reduce %s: give one of %s, or file.py:function, module:function or file.R:function of a function that makes one value of a pair [a, b]",
+			o.Reduce, strings.Join(contract.Reduces(), ", "))
+	}
+	t.Edition = edition.Join(t.Edition, t.reduce.Edition)
+	return t, nil
+}
+
+func (t *Task) command(o TaskOptions) {
+	t.Name = filepath.Base(o.Command[0])
+	t.config.Command, t.config.Output = o.Command, o.Output
+	t.scope = strings.Join(append([]string{t.dir}, o.Command...), "\x00")
+	if o.Output == "text" {
+		t.scope += "\x00\x00text" // what it prints is another result
+	}
+	t.code = edition.Code{Dir: t.dir, Command: o.Command}
+}
+
+// function makes a task of file.py:function, module:function or file.R:function.
+func (t *Task) function(name string, o TaskOptions) error {
+	at := strings.LastIndex(name, ":")
+	if at < 1 || at == len(name)-1 {
+		return mistake("TASK %q: write it as file.py:function, module:function or file.R:function, or give a command", name)
+	}
+	target := name[:at]
+	t.Name, t.scope = name, t.dir
+	isR := strings.HasSuffix(target, ".R")
+	if isR {
+		t.config.R = name
+	} else {
+		t.config.Python, t.config.Interpreter, t.config.Fresh = name, o.Python, o.Fresh
+	}
+	if isR || strings.HasSuffix(target, ".py") {
+		file := target
+		if !filepath.IsAbs(file) {
+			file = filepath.Join(t.dir, file)
+		}
+		if _, err := os.Stat(file); err != nil {
+			return mistake("TASK %s: there is no file %s", name, target)
+		}
+		t.Name = filepath.Base(target) + name[at:]
+		t.scope = filepath.Dir(file)
+	}
+	t.code = edition.Code{Dir: t.dir, Target: name}
+	return nil
+}
+
+// Files are the paths of the files that the task is made of.
+func (t *Task) Files() []string { return t.code.Files() }
+
+func (t *Task) tasks() map[string]config.Task {
+	tasks := map[string]config.Task{t.Name: t.config}
+	if t.reduce != nil {
+		tasks[t.reduce.Name] = t.reduce.config
+	}
+	return tasks
+}
+
+func (t *Task) put(m *starter.Map) {
+	m.Input.Task, m.Scope, m.Edition, m.Input.Edition = t.Name, t.scope, t.Edition, t.wanted
+	if t.reduce != nil {
+		m.Input.Reduce = t.reduce.Name
+	}
+}
+
+const probing = 2 * time.Minute
+
+// pythonVersion matches a Python's answer, perhaps behind words of a script.
+var pythonVersion = regexp.MustCompile(`(?m)^\d+\.\d+\.\d+ .*$`)
+
+// CheckPython starts an interpreter. Fix says what to do where tasks cannot run in it,
+// else it is empty; said is its version and path, or what came instead.
+func CheckPython(ctx context.Context, python string) (said, fix string) {
+	ctx, cancel := context.WithTimeout(ctx, probing)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, python, "-c",
+		"import sys; print('%d.%d.%d' % sys.version_info[:3], sys.executable); sys.exit(sys.version_info < (3, 9))").CombinedOutput()
+	version := pythonVersion.Find(out)
+	said = cmp.Or(string(version), string(out))
+	var exit *exec.ExitError
+	switch {
+	case version != nil && err != nil:
+		fix = "gpumux needs Python 3.9 or newer; give another Python"
+	case version != nil:
+	case err == nil, errors.As(err, &exit) && len(out) > 0:
+		fix = "this is not how Python 3.9 or newer answers; give another Python"
+	default:
+		said, fix = err.Error(), "install Python 3.9 or newer, or give another Python; commands need none"
+	}
+	const limit = 200
+	said = strings.Join(strings.Fields(said), " ")
+	if long := []rune(said); len(long) > limit {
+		said = string(long[:limit-1]) + "…"
+	}
+	return said, fix
+}
+
+func startable(ctx context.Context, tasks map[string]config.Task) error {
+	tried := map[string]bool{"": true}
+	for _, task := range tasks {
+		python := task.Interpreter
+		if tried[python] {
+			continue
+		}
+		tried[python] = true
+		if said, fix := CheckPython(ctx, python); fix != "" {
+			return mistake("Python %s: %s; %s", python, cmp.Or(said, "it said nothing when asked for its version"), fix)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,140 @@
+package memory
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/logkey"
+	"github.com/gpumux/gpumux/internal/session"
+	"github.com/gpumux/gpumux/workers/config"
+)
+
+// allowances are the measured memory of a process beside its data, for each model of GPU
+// and each task: the CUDA context, code and workspaces.
+type allowances struct {
+	log *zap.Logger
+
+	mu       sync.Mutex
+	measured map[allowanceKey]gpumux.Size
+	logged   map[string]bool
+}
+
+type allowanceKey struct{ model, task string }
+
+func newAllowances(log *zap.Logger) *allowances {
+	return &allowances{log: log, measured: map[allowanceKey]gpumux.Size{}, logged: map[string]bool{}}
+}
+
+// get is the allowance of a task's process on one device of the model, 0 before it was measured.
+func (a *allowances) get(model, task string) gpumux.Size {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.measured[allowanceKey{model, task}]
+}
+
+// loaded observes the idle process of a task.
+func (a *allowances) loaded(pool config.Pool, task string, bytes int64) {
+	if size := gpumux.Size(bytes); size > pool.Memory*3/4 && a.first(pool.Name, task, "loaded") {
+		a.log.Warn(fmt.Sprintf("the loaded task holds %s of its budget of %s before any item; little is left for data", size, pool.Memory),
+			zap.String(logkey.Pool, pool.Name), zap.String(logkey.Task, task))
+	}
+}
+
+// capped observes a framework's own limit in a slot of so many devices.
+func (a *allowances) capped(pool, model string, devices int, c session.Cap) {
+	if c.Context > 0 {
+		a.beside(pool, model, devices, c.Task, c.Context)
+	}
+	if !a.first(pool, c.Task, c.Framework+c.Error) {
+		return
+	}
+	log := a.log.With(zap.String(logkey.Pool, pool), zap.String(logkey.Task, c.Task), zap.String("framework", c.Framework))
+	if c.Error != "" {
+		log.Warn("a framework does not keep to the slot's memory by itself; the other means do, or nothing", zap.String(logkey.Why, c.Error))
+		return
+	}
+	if c.Context > 0 {
+		log = log.With(zap.Stringer("context", gpumux.Size(c.Context)))
+	}
+	log.Info("the framework's own limit was tried and holds")
+}
+
+// beside observes what a process holds beside its frameworks' allocators, in a slot of so
+// many devices: at CUDA's start, and later, when libraries have loaded more.
+func (a *allowances) beside(pool, model string, devices int, task string, bytes int64) {
+	if a.set(model, task, gpumux.Size(bytes)/gpumux.Size(devices)) {
+		a.log.Debug("what processes of a task take beside their frameworks' allocators", zap.String(logkey.Pool, pool),
+			zap.String(logkey.Task, task), zap.Stringer("context", gpumux.Size(bytes)))
+	}
+}
+
+// first reports whether this is to be logged for the first time.
+func (a *allowances) first(words ...string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	key := fmt.Sprint(words)
+	was := a.logged[key]
+	a.logged[key] = true
+	return !was
+}
+
+// set records a measurement, and reports whether it changes something. One that is larger
+// by less than an eighth does not, so that templates keep their environment. The
+// allowance only grows: a process that has loaded less so far says nothing of the others.
+func (a *allowances) set(model, task string, now gpumux.Size) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	key := allowanceKey{model, task}
+	before := a.measured[key]
+	if now-before <= before/8 {
+		return false
+	}
+	a.measured[key] = now
+	return true
+}
+
+// ContextRoom is the assumed memory of a process on a device beside its framework's allocations, until it is measured: the CUDA
+// context, code, the libraries' workspaces. On the largest devices the context alone is some 500 MiB.
+const ContextRoom = 1 << 30
+
+// Room is how many bytes a slot's budget leaves on each of its devices for a framework's allocations beside the allowance; 0: nothing
+// is limited. The framework must meet its own limit first: the task can go on after it, but not after the watch, which counts
+// everything. A measured allowance may still grow by a quarter, as more code is loaded.
+func Room(p config.Pool, g config.Group, allowance gpumux.Size) gpumux.Size {
+	if p.Memory == 0 || g.Devices[0].Kind == gpu.KindCPU {
+		return 0
+	}
+	budget := p.Memory / gpumux.Size(p.GPUsPerSlot)
+	if allowance > 0 {
+		return max(budget/4, budget-allowance-allowance/4)
+	}
+	return budget - min(ContextRoom, budget/4)
+}
+
+// Cap puts the frameworks' own limits per device into a process's environment. The task
+// process, which knows the room, limits the frameworks that need code for it.
+func Cap(env map[string]string, room gpumux.Size, devices []gpu.Device) {
+	if room == 0 {
+		return
+	}
+	env["CUPY_GPU_MEMORY_LIMIT"] = strconv.FormatInt(int64(room), 10)
+	env["JULIA_CUDA_HARD_MEMORY_LIMIT"] = strconv.FormatInt(int64(room), 10)
+	// Above this CUDA.jl gives cached memory back by itself; no trim reaches it.
+	env["JULIA_CUDA_SOFT_MEMORY_LIMIT"] = strconv.FormatInt(int64(room-room/8), 10)
+	least := slices.MinFunc(devices, func(a, b gpu.Device) int { return cmp.Compare(a.Memory, b.Memory) }).Memory
+	if least == 0 {
+		return
+	}
+	// Rounded down to four places, and never to nothing. XLA_PYTHON_CLIENT_MEM_FRACTION is the old name; XLA refuses both at once.
+	fraction := max(1, int64(float64(room)/float64(least)*10000))
+	text := strconv.FormatFloat(float64(min(fraction, 10000))/10000, 'f', 4, 64)
+	env["XLA_CLIENT_MEM_FRACTION"] = strings.TrimPrefix(text, "0")
+}

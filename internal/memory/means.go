@@ -1,0 +1,176 @@
+package memory
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/logkey"
+	"github.com/gpumux/gpumux/internal/sharing"
+	"github.com/gpumux/gpumux/workers/config"
+)
+
+// means keep the slots of a pool within their budget: strongest first, as text for people.
+type means struct {
+	list []string
+	// lack says what is missing where nothing enforces the budget for every kind of task.
+	lack string
+}
+
+// inForce is the means of a pool. The caller holds the lock.
+func (e *Enforcer) inForce(p config.Placement) means {
+	if p.Memory == 0 {
+		return means{}
+	}
+	var m means
+	rounds := fmt.Sprintf("watch every %s", watchNear)
+	if onCPU(p) {
+		if e.cgroups != nil {
+			m.list = append(m.list, "cgroup")
+		}
+		m.list = append(m.list, rounds)
+		return m
+	}
+	if p.Instances() {
+		m.list = append(m.list, "MIG")
+	}
+	if p.Sharing == sharing.MPS {
+		m.list = append(m.list, "MPS")
+	}
+	m.list = append(m.list, "framework caps")
+	if m.lack = e.unwatched(p); m.lack == "" {
+		m.list = append(m.list, rounds)
+	}
+	return m
+}
+
+// unwatched says why the memory of processes on a pool's devices cannot be watched, or nothing.
+func (e *Enforcer) unwatched(p config.Placement) string {
+	if !e.hostPIDs {
+		return "the worker does not see the host's process numbers, by which the driver tells what each holds: start the container " +
+			"with them (docker run --pid=host, hostPID: true in Kubernetes)"
+	}
+	if d, found := e.unlisted(p); found {
+		return fmt.Sprintf("a process uses %s, and the driver does not list its memory there under its number here, as in a sandbox "+
+			"that hides process numbers from the driver; run the worker outside of it, or with the host's (docker run --pid=host)", d)
+	}
+	for _, d := range devices(p) {
+		if _, err := e.devices.ProcessMemory(d.UUID); err != nil {
+			return fmt.Sprintf("the driver does not tell what processes hold on %s: %v", d, err)
+		}
+	}
+	return ""
+}
+
+// unlisted is a device of a pool on which the driver does not list the processes that use it.
+func (e *Enforcer) unlisted(p config.Placement) (gpu.Device, bool) {
+	for _, d := range devices(p) {
+		if e.unseen[d.UUID] {
+			return d, true
+		}
+	}
+	return gpu.Device{}, false
+}
+
+func devices(p config.Placement) []gpu.Device { return config.Devices([]config.Placement{p}) }
+
+// setUnlisted records that a process uses a group's devices and the driver does not list it: whatever the driver's version promises,
+// no budget is watched there. It says so once.
+func (e *Enforcer) setUnlisted(in config.Group) {
+	for _, d := range in.Devices {
+		if _, err := e.devices.ProcessMemory(d.UUID); err != nil {
+			return // it lists no process now, which the watch reports and which may pass
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	news := false
+	for _, d := range in.Devices {
+		news = news || !e.unseen[d.UUID]
+		e.unseen[d.UUID] = true
+	}
+	if !news || !e.hostPIDs {
+		return
+	}
+	for _, p := range e.placements {
+		if _, found := e.unlisted(p); found && p.Memory > 0 {
+			e.enforced[p.Name] = e.inForce(p) // asks no driver under the lock
+			e.reportPool(p)
+		}
+	}
+}
+
+// Report tells the operator what keeps each pool within its budget, and whether the
+// devices have room for it now.
+func (e *Enforcer) Report() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, p := range e.placements {
+		e.enforced[p.Name] = e.inForce(p)
+		if p.Memory > 0 {
+			e.reportPool(p)
+			e.reportRoom(p)
+		}
+	}
+	wanted := budgets(e.placements)
+	for _, d := range config.Devices(e.placements) {
+		if status, err := e.devices.Status(d.UUID); err == nil && status.Memory.Total > 0 {
+			e.reportOthers(d, wanted[d.UUID], status)
+		}
+	}
+}
+
+// reportOthers warns when others hold so much of a device that the budgets on it do not fit now. No task process runs yet.
+func (e *Enforcer) reportOthers(d gpu.Device, wanted gpumux.Size, now gpu.Status) {
+	if uint64(wanted) <= now.Memory.Free {
+		return
+	}
+	text := fmt.Sprintf("the budgets on it are %s in all, but only %s are free now: others hold %s", wanted, gpumux.Size(now.Memory.Free),
+		gpumux.Size(now.Memory.Held()))
+	slices.SortFunc(now.Processes, func(a, b gpu.Process) int { return cmp.Compare(b.Memory, a.Memory) })
+	var who []string
+	for _, p := range now.Processes[:min(len(now.Processes), 3)] {
+		who = append(who, strings.TrimSpace(fmt.Sprintf("process %d %s", p.PID, p.Name))+" "+gpumux.Size(p.Memory).String())
+	}
+	if len(who) > 0 {
+		text += " (" + strings.Join(who, ", ") + ")"
+	}
+	e.log.Warn(text, zap.String(logkey.Device, d.UUID), zap.String(logkey.Why, "end what else uses it, or lower memory or slots"))
+}
+
+// reportPool says what keeps a pool within its budget.
+func (e *Enforcer) reportPool(p config.Placement) {
+	m := e.enforced[p.Name]
+	text := fmt.Sprintf("budget %s enforced by: %s", p.Memory, strings.Join(m.list, ", "))
+	if m.lack == "" {
+		e.log.Info(text, zap.String(logkey.Pool, p.Name))
+		return
+	}
+	e.log.Warn(text+" only; a task that allocates past its framework takes from its neighbours", zap.String(logkey.Pool, p.Name),
+		zap.String(logkey.Why, m.lack))
+}
+
+// reportRoom warns when a budget leaves little for data beside a CUDA context and its libraries.
+func (e *Enforcer) reportRoom(p config.Placement) {
+	per := p.Memory / gpumux.Size(p.GPUsPerSlot)
+	if !onCPU(p) && per <= ContextRoom {
+		e.log.Warn(fmt.Sprintf("of a budget of %s per device only %s are left for data: a CUDA context and its libraries take the rest",
+			per, Room(p.Pool, p.Groups[0], 0)), zap.String(logkey.Pool, p.Name))
+	}
+}
+
+// budgets is the sum of the budgets on each device, by UUID.
+func budgets(placements []config.Placement) map[string]gpumux.Size {
+	sums := map[string]gpumux.Size{}
+	for _, p := range placements {
+		for _, d := range devices(p) {
+			sums[d.UUID] += p.Memory / gpumux.Size(p.GPUsPerSlot) * gpumux.Size(p.Least())
+		}
+	}
+	return sums
+}

@@ -1,0 +1,108 @@
+package memory
+
+import (
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/session"
+)
+
+// A reserveShare of the host's memory, between leastReserve and mostReserve, stays free
+// of task processes: below that the kernel would soon kill any process of its choice.
+const (
+	reserveShare = 16
+	leastReserve = 256 << 20
+	mostReserve  = 2 << 30
+)
+
+// hostMemory reads the host's memory, or that of the worker's container. It is nil where the system does not tell what is available.
+func hostMemory(inventory *gpu.Inventory) func() (gpu.Memory, error) {
+	if runtime.GOOS != "linux" {
+		return nil
+	}
+	return func() (gpu.Memory, error) {
+		status, err := inventory.Status(gpu.CPU)
+		return status.Memory, err
+	}
+}
+
+// protectHost ends the largest task process when the host runs out of memory, whatever its device, and reports whether that is near. A
+// process below the reserve is not to blame. The caller holds the lock.
+func (w *watch) protectHost() (near bool) {
+	if w.host == nil {
+		return false
+	}
+	host, err := w.host()
+	reserve := min(mostReserve, max(leastReserve, host.Total/reserveShare))
+	if err != nil || host.Free >= 2*reserve {
+		return false
+	}
+	if host.Free >= reserve {
+		return true
+	}
+	var largest *watched
+	held := reserve
+	for f := range w.processes {
+		switch tree := w.census.Tree(f.pid); {
+		case tree == nil || f.closed:
+		case f.ended:
+			return true // its memory is soon free
+		case tree.Sum() > held:
+			largest, held = f, tree.Sum()
+		}
+	}
+	if largest != nil {
+		largest.ended = true
+		// Left must not be 0: that would be a budget that was passed.
+		largest.over(session.Over{Held: int64(held), Left: max(1, int64(host.Free))})
+	}
+	return true
+}
+
+const (
+	// foreignEvery is the least pause between two looks at a GPU that no slot's process should use; those of slots are looked at anyway.
+	foreignEvery = 2 * time.Second
+	// foreignLeast is what a process may hold on a GPU that is not its slot's. Graphics drivers take a few MiB where they only look at a
+	// device; the smallest CUDA context takes some 80 MiB.
+	foreignLeast = 32 << 20
+)
+
+// lookForForeign lets the watch look for processes on GPUs that are not their slot's. Call it before run. A GPU in MIG mode is not
+// among them: the driver lists processes of its instances there, too.
+func (w *watch) lookForForeign(gpus []gpu.Device) {
+	w.gpus = map[string]gpu.Device{}
+	for _, d := range gpus {
+		w.gpus[d.UUID] = d
+		w.readings[d.UUID] = &reading{}
+	}
+}
+
+// foreignDue reports whether it is time to look at a device that no slot's process should use.
+func (r *reading) foreignDue() bool {
+	return time.Since(r.asked) >= max(foreignEvery, watchCost*r.took)
+}
+
+// endForeign ends the processes whose trees hold memory on a device that is not their
+// slot's, as a reading has just shown. The caller holds the lock.
+func (w *watch) endForeign(uuid string, held map[int]uint64) {
+	device, known := w.gpus[uuid]
+	if !known || len(held) == 0 {
+		return
+	}
+	for f := range w.processes {
+		tree := w.census.Tree(f.pid)
+		if tree == nil || f.ended || slices.Contains(f.uuids, uuid) {
+			continue
+		}
+		var sum uint64
+		for pid := range tree.Resident {
+			sum += held[pid]
+		}
+		if sum > foreignLeast {
+			f.ended = true
+			f.over(session.Over{Held: int64(sum), Foreign: device.String()})
+		}
+	}
+}

@@ -1,0 +1,368 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/logkey"
+	"github.com/gpumux/gpumux/internal/session"
+)
+
+const (
+	// watchNear is the pause between two rounds while a busy process holds more than
+	// nearShare of its budget, watchFar while all hold less, watchIdle the longest.
+	watchNear = 100 * time.Millisecond
+	watchFar  = 200 * time.Millisecond
+	watchIdle = time.Second
+	nearShare = 0.5
+	// The pause is at least watchCost times the duration of a round, or nearCost times while
+	// a process holds more than tightShare of its budget.
+	watchCost, nearCost = 100, 20
+	tightShare          = 0.75
+	// sharedCost bounds the cost of measuring shared pages in the same way.
+	sharedCost = 20
+)
+
+// memories is what the watch asks about devices. It answers many callers within seconds.
+type memories interface {
+	ProcessMemory(uuid string) (map[int]uint64, error)
+}
+
+// watch is the session.Watch of a worker: one goroutine measures all task processes, on
+// the CPU by resident memory, on a GPU by the driver's numbers.
+type watch struct {
+	devices memories
+	// hostPIDs says that the driver's process numbers are this namespace's.
+	hostPIDs bool
+	log      *zap.Logger
+	wake     chan struct{}
+	// proportional is gpu.Proportional, which waits for a process's long system calls.
+	proportional func(pids ...int) uint64
+	// host is hostMemory; nil leaves the host unguarded.
+	host func() (gpu.Memory, error)
+	// gpus are all of the host by UUID, for finding processes where none should be.
+	gpus map[string]gpu.Device
+	// patience is returnLimit. Tests have less.
+	patience time.Duration
+	readers  sync.WaitGroup
+
+	mu        sync.Mutex // guards what follows and every field of a watched that is not fixed
+	census    *gpu.Census
+	processes map[*watched]bool
+	asleep    bool
+	cost      time.Duration // about the least duration of a round, with its readings
+	readings  map[string]*reading
+	warned    map[string]bool
+}
+
+// reading is the driver's last answer for a device. Pending: a round has asked for the
+// next.
+type reading struct {
+	asked   time.Time // when a round asked last
+	began   time.Time
+	took    time.Duration
+	held    map[int]uint64
+	pending bool
+}
+
+// watched is one process of the watch.
+type watched struct {
+	w      *watch
+	pid    int
+	cpu    bool
+	uuids  []string
+	budget int64
+	over   func(session.Over)
+
+	busy, closed bool
+	ended        bool  // for its memory
+	held, peak   int64 // bytes
+	counted      int64 // held, with shared pages once for each process
+	others       []int // its descendants as of the last round
+	// own is the share of its resident memory without shared pages, as of the last sample.
+	own         float64
+	sampling    bool
+	sampleAfter time.Time // the next sample of shared pages is not due before
+}
+
+func newWatch(devices memories, hostPIDs bool, log *zap.Logger) *watch {
+	return &watch{
+		devices: devices, hostPIDs: hostPIDs, log: log, wake: make(chan struct{}, 1), asleep: true,
+		census: gpu.NewCensus(), processes: map[*watched]bool{}, readings: map[string]*reading{}, warned: map[string]bool{},
+		proportional: gpu.Proportional, patience: returnLimit,
+	}
+}
+
+// Follow implements session.Watch.
+func (w *watch) Follow(device string, pid int, budget gpumux.Size, over func(session.Over)) session.Watched {
+	f := &watched{w: w, pid: pid, cpu: device == gpu.CPU, uuids: strings.Split(device, ","), budget: int64(budget), over: over, own: 1}
+	w.mu.Lock()
+	w.census.Follow(pid)
+	w.processes[f] = true
+	for _, uuid := range f.uuids {
+		if !f.cpu && w.readings[uuid] == nil {
+			w.readings[uuid] = &reading{}
+		}
+	}
+	w.wakeUp()
+	w.mu.Unlock()
+	return f
+}
+
+// wakeUp starts the rounds again, or makes them frequent; the caller holds the lock.
+func (w *watch) wakeUp() {
+	if w.asleep {
+		w.asleep = false
+		select {
+		case w.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// run runs rounds until ctx ends.
+func (w *watch) run(ctx context.Context) {
+	defer w.readers.Wait()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-w.wake:
+		}
+		if next := w.round(); next > 0 {
+			timer.Reset(next)
+		} else {
+			timer.Stop()
+		}
+	}
+}
+
+// round measures once and returns the pause before the next round, 0 without processes.
+// It waits neither for a driver nor for a process.
+func (w *watch) round() time.Duration {
+	began := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.processes) == 0 {
+		w.asleep = true
+		return 0
+	}
+	if err := w.census.Round(); err != nil {
+		w.warnOnce("processes", "the memory of task processes cannot be read", err)
+	}
+	busy, pressure := false, 0.0
+	for f := range w.processes {
+		busy = busy || f.busy
+		if f.cpu {
+			f.sumUp()
+		}
+		if f.budget > 0 {
+			pressure = max(pressure, float64(f.held)/float64(f.budget))
+		}
+	}
+	if took := time.Since(began) + w.readDevices(); w.cost == 0 || took < w.cost {
+		w.cost = took
+	} else {
+		// A round that took much longer mostly waited for a processor.
+		w.cost = min(took, w.cost*17/16)
+	}
+	w.asleep = !busy
+	switch {
+	case !busy:
+		return watchIdle
+	case w.protectHost():
+		return watchNear
+	case pressure >= tightShare:
+		return min(watchIdle, max(watchNear, nearCost*w.cost))
+	case pressure >= nearShare:
+		return min(watchIdle, max(watchNear, watchCost*w.cost))
+	}
+	return min(watchIdle, max(watchFar, watchCost*w.cost))
+}
+
+// readDevices reads the devices in use in the background, one goroutine each, and returns
+// how long that took last. The caller holds the lock.
+func (w *watch) readDevices() (took time.Duration) {
+	if !w.hostPIDs {
+		return 0
+	}
+	for uuid, r := range w.readings {
+		if w.used(uuid) {
+			took += r.took
+		} else if r.held = nil; !r.foreignDue() { // process numbers are used again
+			continue
+		}
+		if r.pending {
+			continue
+		}
+		r.pending, r.asked = true, time.Now()
+		w.readers.Go(func() {
+			w.read(uuid)
+			w.mu.Lock()
+			r.pending = false
+			w.mu.Unlock()
+		})
+	}
+	return took
+}
+
+func (w *watch) used(uuid string) bool {
+	for f := range w.processes {
+		if slices.Contains(f.uuids, uuid) {
+			return true
+		}
+	}
+	return false
+}
+
+// read asks the driver about a device; without an answer the last reading stands.
+func (w *watch) read(uuid string) {
+	began := time.Now()
+	held, err := w.devices.ProcessMemory(uuid)
+	took := time.Since(began)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := w.readings[uuid]
+	switch {
+	case err == nil:
+		delete(w.warned, uuid)
+		if began.Before(r.began) {
+			return
+		}
+		r.began, r.took, r.held = began, took, held
+	case !w.used(uuid):
+		return // nobody's budget depends on it
+	case errors.Is(err, gpu.ErrSilent):
+		w.warnOnce(uuid, "the driver does not answer what processes hold", err)
+		return
+	default:
+		r.held = nil
+		if !errors.Is(err, gpu.ErrLost) { // the guard reports lost devices
+			w.warnOnce(uuid, "the driver does not tell what processes hold", err)
+		}
+	}
+	for f := range w.processes {
+		if slices.Contains(f.uuids, uuid) {
+			f.sumUp()
+		}
+	}
+	w.endForeign(uuid, held)
+}
+
+// sumUp adds up the last readings of one process. The caller holds the lock.
+func (f *watched) sumUp() {
+	tree := f.findOthers()
+	if tree == nil || f.closed {
+		return
+	}
+	if f.cpu {
+		f.observe(int64(tree.Sum()))
+		return
+	}
+	var sum int64
+	for _, uuid := range f.uuids {
+		held := f.w.readings[uuid].held
+		sum += int64(held[f.pid])
+		for _, pid := range f.others {
+			sum += int64(held[pid])
+		}
+	}
+	f.observe(sum)
+}
+
+// observe records a measurement, and ends a process over its budget, under the lock.
+func (f *watched) observe(held int64) {
+	f.counted, f.held = held, int64(float64(held)*f.own)
+	f.peak = max(f.peak, f.held)
+	if f.budget == 0 || held <= f.budget || f.ended {
+		return
+	}
+	if !f.cpu {
+		f.end(held)
+		return
+	}
+	// Until here shared pages count once for each process.
+	if began := time.Now(); !f.sampling && began.After(f.sampleAfter) {
+		f.sampling = true
+		go f.sample(began, append([]int{f.pid}, f.others...))
+	}
+}
+
+// sample measures shared pages and ends a process that is over its budget without them.
+func (f *watched) sample(began time.Time, pids []int) {
+	own := int64(f.w.proportional(pids...))
+	f.w.mu.Lock()
+	defer f.w.mu.Unlock()
+	now := time.Now()
+	f.sampling, f.sampleAfter = false, now.Add(sharedCost*now.Sub(began))
+	f.own = min(1, float64(own)/float64(max(f.counted, 1)))
+	if !f.closed && !f.ended && own > f.budget && f.counted > f.budget {
+		f.end(own)
+	}
+}
+
+// end ends the process; the caller holds the lock.
+func (f *watched) end(held int64) {
+	f.ended, f.peak = true, max(f.peak, held)
+	f.over(session.Over{Held: held})
+}
+
+// warnOnce logs a failure once, until it has passed. The caller holds the lock.
+func (w *watch) warnOnce(about, what string, err error) {
+	if !w.warned[about] {
+		w.warned[about] = true
+		w.log.Warn(what+"; their budget is left to the other means", zap.String(logkey.Device, about), zap.Error(err))
+	}
+}
+
+// Busy implements session.Watched.
+func (f *watched) Busy(busy bool) {
+	f.w.mu.Lock()
+	defer f.w.mu.Unlock()
+	f.busy = busy
+	if busy {
+		f.w.wakeUp()
+	}
+}
+
+// Held implements session.Watched: measured now on the CPU, the last reading on a GPU.
+func (f *watched) Held() int64 {
+	f.w.mu.Lock()
+	defer f.w.mu.Unlock()
+	if f.cpu && !f.closed {
+		f.held = int64(f.own * float64(gpu.Resident(append([]int{f.pid}, f.others...)...)))
+	}
+	return f.held
+}
+
+// Peak implements session.Watched.
+func (f *watched) Peak() int64 {
+	f.w.mu.Lock()
+	defer f.w.mu.Unlock()
+	peak := f.peak
+	f.peak = 0
+	return peak
+}
+
+// Close implements session.Watched.
+func (f *watched) Close() {
+	f.w.mu.Lock()
+	defer f.w.mu.Unlock()
+	if !f.closed {
+		f.closed = true
+		f.findOthers()
+		f.w.census.Forget(f.pid)
+		delete(f.w.processes, f)
+	}
+}

@@ -1,0 +1,265 @@
+// Package metrics is what a worker counts, and who shows it.
+//
+// It owns the names of metrics, the Temporal SDK's among them, and the server that shows them to Prometheus and says whether the
+// worker is well. Counting never waits for a slot or a driver. The server stops with Stop.
+package metrics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.temporal.io/sdk/client"
+	"go.uber.org/zap"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/health"
+	"github.com/gpumux/gpumux/internal/pool"
+	"github.com/gpumux/gpumux/internal/slot"
+)
+
+const (
+	// scrapeLimit bounds a scrape, scrapesMost how many run at a time.
+	scrapeLimit = 10 * time.Second
+	scrapesMost = 4
+)
+
+// Metrics are what a worker counts, and their server where there is an address.
+type Metrics struct {
+	sdk   *instruments
+	log   *zap.Logger
+	limit time.Duration // of a scrape
+	// version is the worker's, health says why it cannot do its work, or nil.
+	version string
+	health  func() error
+
+	mu      sync.Mutex // not held during calls of a slot, a pool or the driver
+	pools   []*pool.Pool
+	Faults  map[faulty]int64
+	cordons map[cordoning]int64
+
+	items, probes *prometheus.HistogramVec
+
+	server *http.Server
+	ended  chan struct{}
+}
+
+// faulty is a kind of fault in a pool.
+type faulty struct {
+	pool string
+	kind gpumux.Kind
+}
+
+// cordoning is a reason for a cordon in a pool.
+type cordoning struct{ pool, reason string }
+
+// Upper bounds in seconds.
+var (
+	itemBuckets  = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600}
+	probeBuckets = []float64{.1, .25, .5, 1, 2.5, 5, 10, 20, 40}
+)
+
+// New counts for a worker of a version; health is why it cannot do its work, or nil.
+func New(log *zap.Logger, version string, health func() error) *Metrics {
+	return &Metrics{
+		sdk: newInstruments(), log: log, limit: scrapeLimit, version: version, health: health,
+		Faults: map[faulty]int64{}, cordons: map[cordoning]int64{},
+		items: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "gpumux_item_seconds", Help: "What items took in the task process.", Buckets: itemBuckets,
+		}, []string{"pool"}),
+		probes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "gpumux_probe_seconds", Help: "What probes of devices took.", Buckets: probeBuckets,
+		}, []string{"outcome"}),
+	}
+}
+
+// Offer adds a pool.
+func (m *Metrics) Offer(p *pool.Pool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pools = append(m.pools, p)
+	m.items.WithLabelValues(p.Name)
+}
+
+// Fault counts one.
+func (m *Metrics) Fault(pool string, kind gpumux.Kind) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.Faults[faulty{pool, kind}]++
+}
+
+// Items takes the seconds of a pool's items. Keep the observer for a whole call.
+func (m *Metrics) Items(pool string) prometheus.Observer { return m.items.WithLabelValues(pool) }
+
+// Cordoned counts a cordon.
+func (m *Metrics) Cordoned(pool, reason string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.cordons[cordoning{pool, reason}]++
+}
+
+// Probed counts a probe.
+func (m *Metrics) Probed(outcome string, took time.Duration) {
+	m.probes.WithLabelValues(outcome).Observe(took.Seconds())
+}
+
+// Serve shows the metrics under /metrics, at the url, and under /healthz whether the worker can work, until stop is called. What
+// answers under /livez is a program that turns. Status is what the driver says of a device.
+func (m *Metrics) Serve(address string, devices []gpu.Device, status func(uuid string) (gpu.Status, error)) (url string, err error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return "", fmt.Errorf("serve metrics on %s: %w; set metrics to a free address, or leave it out", address, err)
+	}
+	for _, outcome := range health.Outcomes() {
+		m.probes.WithLabelValues(outcome) // all are there from the start, as 0
+	}
+	all := prometheus.NewRegistry()
+	all.MustRegister(m.sdk, m.items, m.probes, &gauges{m, devices, status}, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(all, promhttp.HandlerOpts{
+		ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: scrapesMost, Timeout: m.limit,
+	}))
+	mux.HandleFunc("GET /healthz", m.healthz)
+	mux.HandleFunc("GET /livez", func(to http.ResponseWriter, _ *http.Request) { fmt.Fprintln(to, "ok") })
+	m.server, m.ended = &http.Server{Addr: listener.Addr().String(), Handler: mux, ReadHeaderTimeout: 10 * time.Second}, make(chan struct{})
+	go func() {
+		defer close(m.ended)
+		if err := m.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			m.log.Error("metrics are served no more", zap.Error(err))
+		}
+	}()
+	url = "http://" + listener.Addr().String() + "/metrics"
+	m.log.Info("metrics are served", zap.String("url", url))
+	return url, nil
+}
+
+// SDK is for the metrics of a Temporal client.
+func (m *Metrics) SDK() client.MetricsHandler { return m.sdk }
+
+// healthz answers 200 while this worker can do its work, else 503 with the reasons.
+func (m *Metrics) healthz(to http.ResponseWriter, _ *http.Request) {
+	to.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	to.Header().Set("Cache-Control", "no-store")
+	if err := m.health(); err != nil {
+		to.WriteHeader(http.StatusServiceUnavailable)
+		fmt.Fprintln(to, err)
+		return
+	}
+	fmt.Fprintln(to, "ok")
+}
+
+// Stop ends the serving.
+func (m *Metrics) Stop(ctx context.Context) error {
+	if m.server == nil {
+		return nil
+	}
+	err := m.server.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(fmt.Errorf("stop serving metrics: %w", err), m.server.Close())
+	}
+	<-m.ended
+	return err
+}
+
+// gauges reads a worker's slots and devices at each scrape.
+type gauges struct {
+	*Metrics
+	devices []gpu.Device
+	status  func(uuid string) (gpu.Status, error)
+}
+
+var (
+	descBuild     = prometheus.NewDesc("gpumux_build_info", "The worker's program; always 1.", []string{"version", "go"}, nil)
+	descSlots     = prometheus.NewDesc("gpumux_slots", "Slots by what they do at this moment.", []string{"pool", "device", "state"}, nil)
+	descOpen      = prometheus.NewDesc("gpumux_slots_open", "Slots that may run calls at this moment.", []string{"pool"}, nil)
+	descLeased    = prometheus.NewDesc("gpumux_slots_leased", "Slots that leases have at this moment.", []string{"pool"}, nil)
+	descResidents = prometheus.NewDesc("gpumux_resident_bytes", "What tasks keep for a lease: the bytes of the arrays.", []string{"pool", "slot"}, nil)
+	descItems     = prometheus.NewDesc("gpumux_items_total", "Items that ended in a slot.", []string{"pool", "slot"}, nil)
+	descProcesses = prometheus.NewDesc("gpumux_processes_total", "Task processes that were started.", []string{"pool", "slot"}, nil)
+	descTrims     = prometheus.NewDesc("gpumux_trims_total", "Clean-ups between items.", []string{"pool", "slot"}, nil)
+	descFreed     = prometheus.NewDesc("gpumux_freed_bytes_total", "Memory that clean-ups gave back.", []string{"pool", "slot"}, nil)
+	descPeak      = prometheus.NewDesc("gpumux_peak_bytes", "The most that an item held where that was measured.", []string{"pool", "slot"}, nil)
+	descRecycles  = prometheus.NewDesc("gpumux_recycles_total", "Processes that were replaced although they could go on.", []string{"pool", "slot", "reason"}, nil)
+	descFaults    = prometheus.NewDesc("gpumux_faults_total", "Faults of items after their attempts, and of whole calls.", []string{"pool", "kind"}, nil)
+	descCordoned  = prometheus.NewDesc("gpumux_device_cordoned", "1 while a device gets no new calls.", []string{"pool", "device"}, nil)
+	descCordons   = prometheus.NewDesc("gpumux_cordons_total", "Devices that were cordoned.", []string{"pool", "reason"}, nil)
+	descFree      = prometheus.NewDesc("gpumux_device_free_bytes", "Device memory that can be allocated now.", []string{"device", "model"}, nil)
+	descTotal     = prometheus.NewDesc("gpumux_device_total_bytes", "Device memory.", []string{"device", "model"}, nil)
+)
+
+// Describe implements prometheus.Collector: nothing is checked in advance.
+func (g *gauges) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (g *gauges) Collect(to chan<- prometheus.Metric) {
+	value := func(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(desc, kind, value, labels...)
+	}
+	value(descBuild, prometheus.GaugeValue, 1, g.version, runtime.Version())
+	g.mu.Lock()
+	pools, faults, cordons := slices.Clone(g.pools), maps.Clone(g.Faults), maps.Clone(g.cordons)
+	g.mu.Unlock()
+	for _, p := range pools {
+		showSlots(value, p)
+		value(descOpen, prometheus.GaugeValue, float64(p.Slots("")), p.Name)
+		value(descLeased, prometheus.GaugeValue, float64(p.Leased("")), p.Name)
+		for _, kind := range gpumux.Kinds() {
+			value(descFaults, prometheus.CounterValue, float64(faults[faulty{p.Name, kind}]), p.Name, string(kind))
+		}
+		for _, reason := range health.Reasons() {
+			value(descCordons, prometheus.CounterValue, float64(cordons[cordoning{p.Name, reason}]), p.Name, reason)
+		}
+	}
+	for _, d := range g.devices {
+		if status, err := g.status(d.UUID); err == nil && status.Memory.Total > 0 {
+			value(descFree, prometheus.GaugeValue, float64(status.Memory.Free), d.UUID, d.Name)
+			value(descTotal, prometheus.GaugeValue, float64(status.Memory.Total), d.UUID, d.Name)
+		}
+	}
+}
+
+// showSlots shows the slots of a pool, and which of its devices are cordoned.
+func showSlots(value func(*prometheus.Desc, prometheus.ValueType, float64, ...string), p *pool.Pool) {
+	devices := map[string]map[slot.State]int{}
+	p.Each(func(h *pool.Handle, _ string) {
+		if devices[h.Group] == nil {
+			devices[h.Group] = map[slot.State]int{}
+		}
+		devices[h.Group][h.State()]++
+		stats := h.Stats()
+		value(descItems, prometheus.CounterValue, float64(stats.Items), p.Name, h.Name)
+		value(descProcesses, prometheus.CounterValue, float64(stats.Processes), p.Name, h.Name)
+		value(descTrims, prometheus.CounterValue, float64(stats.Trims), p.Name, h.Name)
+		value(descFreed, prometheus.CounterValue, float64(stats.Freed), p.Name, h.Name)
+		// For Prometheus a counter that first appears as 1 never rose.
+		for _, reason := range slot.Recycles() {
+			value(descRecycles, prometheus.CounterValue, float64(stats.Recycled[reason]), p.Name, h.Name, reason)
+		}
+		value(descResidents, prometheus.GaugeValue, float64(stats.ResidentBytes), p.Name, h.Name)
+		value(descPeak, prometheus.GaugeValue, float64(h.Peak()), p.Name, h.Name)
+	})
+	for device, states := range devices {
+		for _, state := range slot.States() {
+			value(descSlots, prometheus.GaugeValue, float64(states[state]), p.Name, device, string(state))
+		}
+		if device != gpu.CPU {
+			cordoned := 0.0
+			if p.Cordoned(device) {
+				cordoned = 1
+			}
+			value(descCordoned, prometheus.GaugeValue, cordoned, p.Name, device)
+		}
+	}
+}

@@ -1,0 +1,383 @@
+// Package pool decides which slot a call gets.
+//
+// It owns which calls hold a slot, which wait, which devices are cordoned or taken whole.
+// It never decides how many slots there are. A Pool stops when Stop returns, with its slots.
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
+	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/internal/slot"
+)
+
+// Slot is what a pool gives to calls; *slot.Slot is one. One holder at a time calls Run,
+// which blocks. The other methods may be called at any time, and Stop more than once.
+type Slot interface {
+	Run(ctx context.Context, task launch.Task, call calls.Call) error
+	Clear(ctx context.Context) error
+	State() slot.State
+	Task() string
+	PID() int
+	Stats() slot.Stats
+	Stop(ctx context.Context) error
+}
+
+// ErrStopped ends calls when the worker stops.
+var ErrStopped = errors.New("the worker stops")
+
+// Pool gives the slots of one pool to calls: first to those that are pinned to a device,
+// then in order of arrival.
+type Pool struct {
+	Name string
+	// Changed is called without the lock when the answers of Slots and Free may have changed.
+	Changed func()
+	Log     *zap.Logger
+	// Pack sends calls to the busiest device with a free slot. Default: to the least busy.
+	Pack bool
+	// Leases is the most slots that leases have at a time, on top of Resize's number.
+	Leases int
+
+	ledger   *Ledger // whose lock guards what follows
+	handles  []*Handle
+	open     int               // the most calls of a group at a time
+	kept     int               // the most processes of a group
+	evicting sync.WaitGroup    // surplus processes that end
+	waiting  []*waiter         // in order of arrival
+	cordoned map[string]string // the reason, by group
+	stopped  error
+}
+
+// Handle is a slot in its pool.
+type Handle struct {
+	Slot
+	// Name is pool/number, Budget what a call may hold; 0 means no budget.
+	Name   string
+	Budget gpumux.Size
+	// Group names what its calls may be pinned to. Devices default to the group's name.
+	Group   string
+	Devices []string
+	pool    *Pool
+	busy    bool
+	leased  bool      // busy with a lease
+	ending  time.Time // when its call was said to end soon
+	holder  string    // whose call it is
+	evicted bool      // its surplus process ends
+	warm    string    // the task of the last item that finished here, unless the pool has ended the process since
+	// Faults counts what items failed with, and deaths of processes.
+	Faults atomic.Int64
+	peak   atomic.Int64
+	// Model names the group's devices.
+	Model string
+	// Memory is the budget of a call with the whole group. Limits are the environment of its
+	// process, and the room for its framework on each device beside the allowance.
+	Memory gpumux.Size
+	Limits func(allowance gpumux.Size, whole bool) (env map[string]string, room gpumux.Size)
+	// Beside are the slots of all pools on its devices, while a call has them whole.
+	Beside []*Handle
+}
+
+// ObservePeak records what an item held.
+func (h *Handle) ObservePeak(held int64) {
+	for most := h.peak.Load(); held > most && !h.peak.CompareAndSwap(most, held); most = h.peak.Load() {
+	}
+}
+
+// Peak is the most bytes that an item held.
+func (h *Handle) Peak() int64 { return h.peak.Load() }
+
+// Want says which slot a call needs.
+type Want struct {
+	Task string
+	// Group is a group of devices; empty when any will do.
+	Group string
+	// Whole asks for a group's devices without any other call, of whatever pool.
+	Whole bool
+	// Avoid are groups that are taken only where no other is healthy.
+	Avoid []string
+	// Lease asks for a slot for several calls; its process ends with Release.
+	Lease bool
+	// Holder is whose call it is, for people.
+	Holder string
+}
+
+// waiter is a call that waits for a slot.
+type waiter struct {
+	Want
+	number   int         // in order of arrival over all pools
+	answer   chan answer // buffered, so a grant never blocks
+	answered bool
+}
+
+func (w *waiter) give(a answer) {
+	w.answered = true
+	w.answer <- a
+}
+
+type answer struct {
+	handle *Handle
+	err    error
+}
+
+// Acquire waits for a slot, preferably one whose process has loaded the task. A whole group
+// is kept from others for a while, so it gets free. Acquire fails when ctx ends, when the
+// pool stops, and with a device_lost fault when every suitable device is cordoned.
+func (p *Pool) Acquire(ctx context.Context, want Want) (*Handle, error) {
+	w := &waiter{Want: want, answer: make(chan answer, 1)}
+	p.ledger.mu.Lock()
+	p.wait(w)
+	p.grant()
+	p.ledger.mu.Unlock()
+	select {
+	case a := <-w.answer:
+		p.Changed()
+		return a.handle, a.err
+	case <-ctx.Done():
+	}
+	p.update(func() {
+		p.waiting = slices.DeleteFunc(p.waiting, func(o *waiter) bool { return o == w })
+		select {
+		case a := <-w.answer: // granted at the same moment
+			if a.handle != nil {
+				a.handle.release()
+			}
+		default:
+			p.ledger.unclaimAll(func(c *claim) bool { return c.owner == w })
+		}
+	})
+	return nil, context.Cause(ctx)
+}
+
+// wait puts a waiter behind all others; the caller holds the lock.
+func (p *Pool) wait(w *waiter) {
+	p.ledger.arrived++
+	w.number = p.ledger.arrived
+	p.waiting = append(slices.DeleteFunc(p.waiting, func(o *waiter) bool { return o == w }), w)
+}
+
+// update changes the pool under the lock, serves all waiting calls, and calls Changed.
+func (p *Pool) update(change func()) {
+	p.ledger.mu.Lock()
+	change()
+	p.ledger.grant()
+	p.ledger.mu.Unlock()
+	for _, each := range p.ledger.pools {
+		each.Changed()
+	}
+}
+
+// Release frees a slot.
+func (p *Pool) Release(h *Handle) {
+	p.update(func() {
+		freed, leased := append([]*Handle{h}, h.Beside...), h.leased
+		h.release()
+		for _, each := range freed {
+			// One that still reclaims waits for a killed process that does not end.
+			of := each.pool
+			reclaims := each.State() == slot.Reclaiming || of.isCordoned(each.Group) && each.State() != slot.Vacant
+			if of.stopped == nil && reclaims || each == h && (leased && p.stopped == nil && h.State() != slot.Vacant || p.surplus(h)) {
+				of.evict(each)
+			}
+		}
+	})
+}
+
+// endsWithin bounds how long a call that ends soon leaves its slot to the next.
+const endsWithin = 500 * time.Millisecond
+
+// Ending notes that the call in a slot ends soon, so that the next one can be fetched.
+func (p *Pool) Ending(h *Handle) {
+	p.ledger.mu.Lock()
+	h.ending = time.Now()
+	p.ledger.mu.Unlock()
+	p.Changed()
+}
+
+// release frees a slot and those beside it; the caller holds the pool's lock.
+func (h *Handle) release() {
+	h.busy, h.leased, h.evicted, h.holder, h.ending = false, false, false, "", time.Time{}
+	for _, other := range h.Beside {
+		other.busy = false
+	}
+	h.Beside = nil
+}
+
+// grant serves the waiting calls that can be served; the caller holds the lock.
+func (p *Pool) grant() {
+	for _, pinned := range []bool{true, false} {
+		p.waiting = slices.DeleteFunc(p.waiting, func(w *waiter) bool {
+			if (w.Group != "") != pinned {
+				return false
+			}
+			if err := p.refusal(w.Group); err != nil {
+				p.ledger.unclaimAll(func(c *claim) bool { return c.owner == w })
+				w.give(answer{err: err})
+				return true
+			}
+			var h *Handle
+			if w.Whole {
+				h = p.chooseGroup(w)
+			} else {
+				h = p.choose(w)
+			}
+			if h == nil {
+				return false
+			}
+			h.busy, h.leased, h.holder = true, w.Lease, w.Holder
+			w.give(answer{handle: h})
+			return true
+		})
+	}
+}
+
+// refusal says why no slot can serve a group's calls for now.
+func (p *Pool) refusal(group string) error {
+	if p.stopped != nil {
+		return p.stopped
+	}
+	why := ""
+	for _, h := range p.handles {
+		if group != "" && h.Group != group {
+			continue
+		}
+		if !p.isCordoned(h.Group) {
+			return nil
+		}
+		why = h.Group + " is cordoned: " + p.cordoned[h.Group]
+	}
+	return &gpumux.Fault{
+		Kind: gpumux.DeviceLost, Blameless: true, Op: "start", Device: group, Message: fmt.Sprintf("pool %s has no healthy device: %s", p.Name, why),
+		Hint: "look at gpumux gpus; the pool goes on by itself when the device answers again",
+	}
+}
+
+// choose picks a free slot: one whose process has the task, one without a process, then
+// any; among equals on the least busy device, or with Pack on the busiest.
+func (p *Pool) choose(w *waiter) *Handle {
+	if w.Lease && p.leasedSlots("") >= p.Leases {
+		return nil
+	}
+	load, calls := map[string]int{}, map[string]int{}
+	for _, h := range p.handles {
+		if h.busy && !h.evicted {
+			load[h.Group]++
+			if !h.leased {
+				calls[h.Group]++
+			}
+		}
+	}
+	var best *Handle
+	var least [2]int
+	for _, h := range p.handles {
+		if h.busy || !w.Lease && calls[h.Group] >= p.open || w.Lease && p.ledger.wanted(h) || p.ledger.claimed(h) || !p.suits(h, w) {
+			continue
+		}
+		cost := [2]int{startCost(h, w.Task), load[h.Group]}
+		if p.Pack {
+			cost[1] = -cost[1]
+		}
+		if best == nil || slices.Compare(cost[:], least[:]) < 0 {
+			best, least = h, cost
+		}
+	}
+	return best
+}
+
+// suits reports whether a slot's devices may serve a call; the caller holds the lock.
+func (p *Pool) suits(h *Handle, w *waiter) bool {
+	if w.Group != "" {
+		return h.Group == w.Group && !p.isCordoned(h.Group)
+	}
+	return !p.isCordoned(h.Group) && (!slices.Contains(w.Avoid, h.Group) || !slices.ContainsFunc(p.handles, func(other *Handle) bool {
+		return !p.isCordoned(other.Group) && !slices.Contains(w.Avoid, other.Group)
+	}))
+}
+
+// startCost orders slots by the steps before they can run the task.
+func startCost(h *Handle, task string) int {
+	loaded := h.Task()
+	switch state := h.State(); {
+	case state == slot.Backoff:
+		return 4
+	case state == slot.Poisoned || state == slot.Reclaiming:
+		return 3
+	case state == slot.Vacant || loaded == "":
+		return 1
+	case loaded == task:
+		return 0
+	}
+	return 2
+}
+
+// Cordon keeps new calls off a group of devices; running calls go on. Processes without a
+// call end, so nothing holds the devices. It reports whether that is new.
+func (p *Pool) Cordon(group, why string) (fresh bool) {
+	p.update(func() {
+		fresh = !p.isCordoned(group)
+		p.cordoned[group] = why
+		for _, h := range p.handles {
+			if h.Group == group && !h.busy && h.State() != slot.Vacant && p.stopped == nil {
+				p.evict(h)
+			}
+		}
+	})
+	return fresh
+}
+
+// Uncordon ends a cordon. It reports whether there was one.
+func (p *Pool) Uncordon(group string) (was bool) {
+	p.update(func() {
+		was = p.isCordoned(group)
+		delete(p.cordoned, group)
+	})
+	return was
+}
+
+// Cordoned reports whether new calls are kept off a group.
+func (p *Pool) Cordoned(group string) bool {
+	p.ledger.mu.Lock()
+	defer p.ledger.mu.Unlock()
+	return p.isCordoned(group)
+}
+
+// isCordoned is Cordoned for a caller with the lock.
+func (p *Pool) isCordoned(group string) bool {
+	_, cordoned := p.cordoned[group]
+	return cordoned
+}
+
+// Stop refuses waiting and later calls, and returns when all slots have stopped or ctx ends.
+func (p *Pool) Stop(ctx context.Context) error {
+	p.ledger.mu.Lock()
+	p.stopped = ErrStopped
+	p.grant()
+	p.ledger.unclaimAll(func(c *claim) bool { return c.pool == p })
+	p.ledger.mu.Unlock()
+	errs := make([]error, len(p.handles))
+	var all sync.WaitGroup
+	for i, h := range p.handles {
+		all.Go(func() { errs[i] = h.Stop(ctx) })
+	}
+	all.Wait()
+	evicted := make(chan struct{})
+	go func() {
+		defer close(evicted)
+		p.evicting.Wait()
+	}()
+	select {
+	case <-evicted:
+	case <-ctx.Done():
+		errs = append(errs, fmt.Errorf("stop pool %s: a process that was one too many has not ended: %w", p.Name, context.Cause(ctx)))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,323 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
+	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/internal/slot"
+	"github.com/gpumux/gpumux/internal/slottest"
+)
+
+// fakePool has n slots on each device.
+func fakePool(n int, devices ...string) (*Pool, []*slottest.Slot) {
+	var handles []*Handle
+	var fakes []*slottest.Slot
+	for _, d := range devices {
+		for range n {
+			f := slottest.New()
+			fakes = append(fakes, f)
+			handles = append(handles, &Handle{Slot: f, Group: d})
+		}
+	}
+	return New("gpu", handles), fakes
+}
+
+// queued waits until n calls wait in the pool.
+func queued(t *testing.T, p *Pool, n int) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		p.ledger.mu.Lock()
+		defer p.ledger.mu.Unlock()
+		return len(p.waiting) == n
+	}, time.Minute, time.Millisecond)
+}
+
+func mustTake(t *testing.T, p *Pool, task, group string) *Handle {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	h, err := p.Acquire(ctx, Want{Task: task, Group: group})
+	require.NoError(t, err)
+	return h
+}
+
+func TestPool_FirstComeFirstServedAndPinnedFirst(t *testing.T) {
+	p, _ := fakePool(1, "A")
+	held := mustTake(t, p, "x", "")
+	order := make(chan string, 8)
+	for i, group := range []string{"", "", "A", "", "A"} {
+		name := fmt.Sprintf("%d%s", i, group)
+		go func() {
+			h, err := p.Acquire(t.Context(), Want{Task: "x", Group: group})
+			if err == nil {
+				order <- name
+				p.Release(h)
+			}
+		}()
+		queued(t, p, i+1)
+	}
+	p.Release(held)
+	var got []string
+	for range 5 {
+		got = append(got, <-order)
+	}
+	require.Equal(t, []string{"2A", "4A", "0", "1", "3"}, got)
+}
+
+func TestPool_PinnedCallGetsOnlyItsDevice(t *testing.T) {
+	p, _ := fakePool(1, "A", "B")
+	held := mustTake(t, p, "x", "B")
+	require.Equal(t, "B", held.Group)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("no longer wanted")
+	done := make(chan error, 1)
+	go func() { _, err := p.Acquire(ctx, Want{Task: "x", Group: "B"}); done <- err }()
+	queued(t, p, 1) // although A is free
+	// A call for any device passes it.
+	require.Equal(t, "A", mustTake(t, p, "x", "").Group)
+	cancel(why)
+	require.ErrorIs(t, <-done, why)
+	queued(t, p, 0)
+	p.Release(held)
+	require.Equal(t, "B", mustTake(t, p, "x", "B").Group)
+}
+
+func TestPool_PrefersALoadedProcess(t *testing.T) {
+	p, fakes := fakePool(2, "A", "B")
+	fakes[0].Load("other", slot.Ready)
+	fakes[1].Load("mine", slot.Backoff)
+	fakes[2].Load("", slot.Vacant)
+	fakes[3].Load("mine", slot.Ready)
+	var got []Slot
+	for range 4 {
+		got = append(got, mustTake(t, p, "mine", "").Slot)
+	}
+	// The process with the task, then no process, then another task's, then one that waits after a failed start.
+	require.Equal(t, []Slot{fakes[3], fakes[2], fakes[0], fakes[1]}, got)
+}
+
+func TestPool_SpreadsLoadOverDevices(t *testing.T) {
+	p, _ := fakePool(2, "A", "B", "C")
+	var got []string
+	for range 6 {
+		got = append(got, mustTake(t, p, "x", "").Group)
+	}
+	require.Equal(t, []string{"A", "B", "C", "A", "B", "C"}, got)
+}
+
+func TestPool_CordonMovesWorkAndRestoreTakesItBack(t *testing.T) {
+	p, _ := fakePool(1, "A", "B")
+	var changes atomic.Int32
+	p.Changed = func() { changes.Add(1) }
+	require.True(t, p.Cordon("A", "Xid 79"))
+	require.False(t, p.Cordon("A", "Xid 79"))
+	require.Equal(t, 1, p.Slots(""))
+	require.Equal(t, 0, p.Slots("A"))
+	require.Positive(t, changes.Load())
+	b := mustTake(t, p, "x", "")
+	require.Equal(t, "B", b.Group)
+
+	// A pinned call is refused at once: another host, or a later attempt, may do it.
+	_, err := p.Acquire(t.Context(), Want{Task: "x", Group: "A"})
+	var fault *gpumux.Fault
+	require.ErrorAs(t, err, &fault)
+	require.Equal(t, gpumux.DeviceLost, fault.Kind)
+	require.Contains(t, fault.Error(), "A is cordoned: Xid 79")
+
+	// A call that waits while the last device goes is refused too.
+	refused := make(chan error, 1)
+	go func() { _, err := p.Acquire(t.Context(), Want{Task: "x"}); refused <- err }()
+	queued(t, p, 1)
+	p.Cordon("B", "lost")
+	require.ErrorAs(t, <-refused, &fault)
+	p.Release(b)
+
+	require.True(t, p.Uncordon("A"))
+	require.False(t, p.Uncordon("A"))
+	require.Equal(t, "A", mustTake(t, p, "x", "").Group)
+}
+
+func TestPool_StopRefusesAndStopsEverySlot(t *testing.T) {
+	p, fakes := fakePool(2, "A", "B")
+	for range 4 {
+		mustTake(t, p, "x", "")
+	}
+	refused := make(chan error, 1)
+	go func() { _, err := p.Acquire(t.Context(), Want{Task: "x"}); refused <- err }()
+	queued(t, p, 1)
+	require.NoError(t, p.Stop(t.Context()))
+	require.ErrorIs(t, <-refused, ErrStopped)
+	_, err := p.Acquire(t.Context(), Want{Task: "x", Group: "A"})
+	require.ErrorIs(t, err, ErrStopped)
+	for _, f := range fakes {
+		require.EqualValues(t, 1, f.Stops.Load())
+	}
+}
+
+// Many calls at once, some given up: no slot is ever used twice at a time, none is lost.
+func TestPool_ManyCallsAtOnce(t *testing.T) {
+	p, fakes := fakePool(2, "A", "B")
+	var all sync.WaitGroup
+	var ran atomic.Int32
+	for i := range 200 {
+		group := []string{"", "A", "B"}[i%3]
+		limit := time.Duration(1+rand.IntN(20)) * time.Millisecond
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			if i%2 == 0 {
+				ctx = t.Context()
+			}
+			h, err := p.Acquire(ctx, Want{Task: "x", Group: group})
+			if err != nil {
+				return
+			}
+			if h.Run(ctx, launch.Task{Name: "x"}, calls.Call{}) == nil {
+				ran.Add(1)
+			}
+			p.Release(h)
+		})
+	}
+	all.Wait()
+	require.GreaterOrEqual(t, ran.Load(), int32(100))
+	require.Equal(t, 4, p.Free(""))
+	queued(t, p, 0)
+	require.True(t, slices.ContainsFunc(fakes, func(f *slottest.Slot) bool { return f.Task() == "x" }))
+}
+
+func TestPool_AWholeDeviceWaitsForItsNeighboursAndKeepsThemOut(t *testing.T) {
+	p, _ := fakePool(2, "A")
+	first, err := p.Acquire(t.Context(), Want{Task: "x"})
+	require.NoError(t, err)
+	whole := make(chan *Handle)
+	go func() {
+		h, err := p.Acquire(t.Context(), Want{Task: "x", Whole: true})
+		assert.NoError(t, err)
+		whole <- h
+	}()
+	require.Eventually(t, func() bool { return p.Free("") == 0 }, time.Minute, time.Millisecond, "the free slot is reserved")
+	late := make(chan *Handle)
+	go func() {
+		h, err := p.Acquire(t.Context(), Want{Task: "x"})
+		assert.NoError(t, err)
+		late <- h
+	}()
+	p.Release(first)
+	alone := <-whole
+	require.NotNil(t, alone)
+	require.Len(t, alone.Beside, 1)
+	select {
+	case <-late:
+		t.Fatal("a neighbour runs beside a call that has the device to itself")
+	default:
+	}
+	p.Release(alone)
+	next := <-late
+	require.NotNil(t, next)
+	p.Release(next)
+	require.Equal(t, 2, p.Free(""))
+}
+
+func TestPool_AWholeDeviceThatIsGivenUpIsFreeAgain(t *testing.T) {
+	p, _ := fakePool(2, "A")
+	busy, err := p.Acquire(t.Context(), Want{Task: "x"})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { _, err := p.Acquire(ctx, Want{Task: "x", Whole: true}); done <- err }()
+	require.Eventually(t, func() bool { return p.Free("") == 0 }, time.Minute, time.Millisecond)
+	cancel()
+	require.ErrorIs(t, <-done, context.Canceled)
+	require.Equal(t, 1, p.Free(""))
+	p.Release(busy)
+}
+
+// lingeringSlot has a process that was killed and does not end before gone is closed; it is asked to again and again.
+type lingeringSlot struct {
+	*slottest.Slot
+	gone chan struct{}
+}
+
+func (l *lingeringSlot) Clear(ctx context.Context) error {
+	select {
+	case <-l.gone:
+		return l.Slot.Clear(ctx)
+	case <-time.After(time.Millisecond):
+		return errors.New("it does not end")
+	}
+}
+
+// A slot whose process was killed and does not end is nobody's until it has, also where a call had the device whole.
+func TestPool_AProcessThatDoesNotEndTakesItsPlaceOutOfService(t *testing.T) {
+	for _, whole := range []bool{false, true} {
+		t.Run(fmt.Sprintf("whole=%t", whole), func(t *testing.T) {
+			p, fakes := fakePool(2, "A")
+			lingering := &lingeringSlot{fakes[1], make(chan struct{})}
+			p.handles[1].Slot = lingering
+			var held []*Handle
+			if whole {
+				h, err := p.Acquire(t.Context(), Want{Task: "x", Whole: true})
+				require.NoError(t, err)
+				held = append(held, h)
+			} else {
+				held = append(held, mustTake(t, p, "x", ""), mustTake(t, p, "x", ""))
+				require.Same(t, p.handles[1], held[1])
+			}
+			lingering.Load("x", slot.Reclaiming)
+			for _, h := range held {
+				p.Release(h)
+			}
+			require.Equal(t, 1, p.Free(""))
+			other := mustTake(t, p, "x", "")
+			require.Same(t, p.handles[0], other)
+			require.Zero(t, p.Free("A"))
+			got := make(chan *Handle, 1)
+			go func() { h, _ := p.Acquire(context.Background(), Want{Task: "x"}); got <- h }()
+			queued(t, p, 1)
+			close(lingering.gone)
+			require.Same(t, p.handles[1], <-got)
+			require.Equal(t, slot.Vacant, lingering.State())
+		})
+	}
+}
+
+func TestPool_AvoidedDevicesAreTheLastResort(t *testing.T) {
+	p, _ := fakePool(1, "A", "B")
+	held := mustTake(t, p, "x", "B")
+	got := make(chan *Handle, 1)
+	go func() {
+		h, err := p.Acquire(t.Context(), Want{Task: "x", Avoid: []string{"A"}})
+		if err == nil {
+			got <- h
+		}
+	}()
+	queued(t, p, 1) // although A is free
+	p.Release(held)
+	held = <-got
+	require.Equal(t, "B", held.Group)
+	p.Release(held)
+	for _, whole := range []bool{false, true} {
+		p.Cordon("B", "sick")
+		h, err := p.Acquire(t.Context(), Want{Task: "x", Avoid: []string{"A"}, Whole: whole})
+		require.NoError(t, err)
+		require.Equal(t, "A", h.Group, "no other is healthy")
+		p.Release(h)
+		p.Uncordon("B")
+		h, err = p.Acquire(t.Context(), Want{Task: "x", Avoid: []string{"A", "B"}, Whole: whole})
+		require.NoError(t, err, "all are to be avoided")
+		p.Release(h)
+	}
+}

@@ -1,0 +1,70 @@
+package pool
+
+import (
+	"context"
+
+	"github.com/gpumux/gpumux/internal/slot"
+)
+
+// Resize lets each group run so many calls at a time, and keep so many processes. Running
+// calls go on to their end; then a surplus process ends, so its memory is free.
+func (p *Pool) Resize(open, kept int) {
+	p.update(func() {
+		p.open, p.kept = open, kept
+		for _, h := range p.handles {
+			if !h.busy && p.surplus(h) {
+				p.evict(h)
+			}
+		}
+	})
+}
+
+// surplus reports whether a slot has a process above the number that its group keeps; the caller holds the lock.
+func (p *Pool) surplus(h *Handle) bool {
+	if p.kept >= len(p.handles) || p.stopped != nil || h.leased || h.State() == slot.Vacant {
+		return false
+	}
+	held := 0
+	for _, other := range p.handles {
+		if other.Group == h.Group && !other.evicted && !other.leased && (other.busy || other.State() != slot.Vacant) {
+			held++
+		}
+	}
+	return held > p.kept
+}
+
+// evict ends the process of a free slot; the caller holds the lock.
+func (p *Pool) evict(h *Handle) {
+	h.busy, h.evicted, h.warm = true, true, ""
+	p.evicting.Go(func() {
+		_ = h.Clear(context.Background()) // it fails when the slot was stopped, or when its process does not end
+		p.Release(h)
+	})
+}
+
+// SetWarm records that a slot has finished an item of a task.
+func (p *Pool) SetWarm(h *Handle, task string) {
+	p.ledger.mu.Lock()
+	defer p.ledger.mu.Unlock()
+	h.warm = task
+}
+
+// Warm reports whether the last item that a slot finished was one of the task.
+func (p *Pool) Warm(h *Handle, task string) bool {
+	p.ledger.mu.Lock()
+	defer p.ledger.mu.Unlock()
+	return h.warm == task
+}
+
+// Size is the number of slots of each group, cordoned or not.
+func (p *Pool) Size() int {
+	p.ledger.mu.Lock()
+	defer p.ledger.mu.Unlock()
+	n := 0
+	for _, h := range p.handles {
+		if h.Group == p.handles[0].Group {
+			n++
+		}
+	}
+	return min(n, p.open)
+}

@@ -1,0 +1,209 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/internal/calls"
+	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/internal/slot"
+	"github.com/gpumux/gpumux/internal/slottest"
+)
+
+func TestPool_ResizeDrainsAndEndsProcesses(t *testing.T) {
+	p, fakes := fakePool(4, "A", "B")
+	p.Resize(3, 3)
+	require.Equal(t, []int{6, 6, 3, 3}, []int{p.Slots(""), p.Free(""), p.Slots("A"), p.Size()})
+	var held []*Handle
+	for range 3 {
+		h := mustTake(t, p, "x", "A")
+		h.Slot.(*slottest.Slot).Load("x", slot.Ready)
+		held = append(held, h)
+	}
+	got := make(chan *Handle, 2)
+	for range 2 {
+		go func() { h, _ := p.Acquire(context.Background(), Want{Task: "x", Group: "A"}); got <- h }()
+	}
+	queued(t, p, 2)
+
+	// Less is effective at once: what runs goes on, nothing follows it, and its process ends.
+	p.Resize(1, 1)
+	require.Equal(t, []int{2, 1, 1, 0}, []int{p.Slots(""), p.Free(""), p.Slots("A"), p.Free("A")})
+	p.Release(held[0])
+	p.Release(held[1])
+	p.evicting.Wait()
+	require.Empty(t, got)
+	require.Equal(t, slot.Vacant, held[0].State())
+	require.Equal(t, slot.Vacant, held[1].State())
+	p.Release(held[2])
+	next := <-got
+	require.Same(t, held[2], next, "the one whose process stays")
+	require.Equal(t, slot.Ready, next.State())
+
+	// More is granted at once.
+	p.Resize(2, 2)
+	(<-got).Slot.(*slottest.Slot).Load("x", slot.Ready)
+	require.Equal(t, 0, p.Free("A"))
+
+	// Fewer calls at a time, with the processes kept.
+	p.Resize(1, 2)
+	p.Release(next)
+	p.evicting.Wait()
+	require.Equal(t, slot.Ready, next.State())
+	p.Resize(1, 1) // one of them is free now, and ends
+	p.evicting.Wait()
+	require.Equal(t, slot.Vacant, next.State())
+	require.NoError(t, p.Stop(t.Context()))
+	for _, f := range fakes {
+		require.EqualValues(t, 1, f.Stops.Load())
+	}
+}
+
+func TestPool_ResizeKeepsAsManyProcessesAsItSays(t *testing.T) {
+	p, fakes := fakePool(6, "A")
+	loaded := func() (n int) {
+		p.evicting.Wait()
+		for _, f := range fakes {
+			if f.State() == slot.Ready {
+				n++
+			}
+		}
+		return n
+	}
+	for _, f := range fakes {
+		f.Load("x", slot.Ready)
+	}
+	p.Resize(2, 4) // all are idle
+	require.Equal(t, 4, loaded())
+	p.Resize(2, 2)
+	require.Equal(t, 2, loaded())
+	p.Resize(6, 6)
+	var held []*Handle
+	for range 6 {
+		h := mustTake(t, p, "x", "")
+		h.Slot.(*slottest.Slot).Load("x", slot.Ready)
+		held = append(held, h)
+	}
+	p.Resize(1, 3) // all are busy
+	for _, h := range held {
+		p.Release(h)
+	}
+	require.Equal(t, 3, loaded())
+	require.Equal(t, 1, p.Free(""))
+}
+
+// A process that takes its time to end holds up nobody but a call that wants the whole device.
+func TestPool_ProcessThatIsSlowToEnd(t *testing.T) {
+	p, _ := fakePool(2, "A")
+	slow := make(chan struct{})
+	for _, h := range p.handles {
+		h.Slot.(*slottest.Slot).Load("x", slot.Ready)
+		h.Slot = &reluctant{h.Slot.(*slottest.Slot), slow}
+	}
+	p.Resize(1, 1)
+	require.Equal(t, 1, p.Free(""))
+	p.Release(mustTake(t, p, "x", ""))
+	got := make(chan *Handle, 1)
+	go func() { h, _ := p.Acquire(context.Background(), Want{Task: "x", Whole: true}); got <- h }()
+	queued(t, p, 1)
+	require.Empty(t, got)
+	close(slow)
+	require.Len(t, (<-got).Beside, 1)
+}
+
+// A process that does not end at all, as one that hangs in the driver, is given up when the pool's time to stop is over.
+func TestPool_StopGivesUpAProcessThatDoesNotEnd(t *testing.T) {
+	p, _ := fakePool(2, "A")
+	slow := make(chan struct{})
+	for _, h := range p.handles {
+		h.Slot.(*slottest.Slot).Load("x", slot.Ready)
+		h.Slot = &reluctant{h.Slot.(*slottest.Slot), slow}
+	}
+	p.Resize(1, 1)
+	over, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("the time is over"))
+	stopped := make(chan error, 1)
+	go func() { stopped <- p.Stop(over) }()
+	select {
+	case err := <-stopped:
+		require.ErrorContains(t, err, "stop pool gpu: a process that was one too many has not ended: the time is over")
+	case <-time.After(time.Minute):
+		t.Fatal("stop waits for the process")
+	}
+	close(slow)
+	require.NoError(t, p.Stop(t.Context()))
+}
+
+// reluctant is a slot whose process ends when it is told.
+type reluctant struct {
+	*slottest.Slot
+	slow chan struct{}
+}
+
+func (r *reluctant) Clear(ctx context.Context) error { <-r.slow; return r.Slot.Clear(ctx) }
+
+func TestPool_ResizedGroupIsTakenWhole(t *testing.T) {
+	p, _ := fakePool(4, "A")
+	p.Resize(2, 2)
+	a, b := mustTake(t, p, "x", ""), mustTake(t, p, "x", "")
+	got := make(chan *Handle, 1)
+	go func() { h, _ := p.Acquire(context.Background(), Want{Task: "x", Whole: true}); got <- h }()
+	queued(t, p, 1)
+	p.Resize(1, 1)
+	p.Release(a)
+	require.Empty(t, got)
+	p.Release(b)
+	whole := <-got
+	require.Len(t, whole.Beside, 3)
+	require.Equal(t, 0, p.Free(""))
+	p.Release(whole)
+	require.Equal(t, 1, p.Free(""))
+}
+
+// Calls come, slots come and go, devices fail: never more calls at a time than ever were allowed, and none is lost.
+func TestPool_ResizedAtRandom(t *testing.T) {
+	p, _ := fakePool(6, "A", "B")
+	p.Resize(1, 1)
+	var ran atomic.Int32
+	var all sync.WaitGroup
+	for range 12 {
+		all.Go(func() {
+			for range 200 {
+				h, err := p.Acquire(context.Background(), Want{Task: "x"})
+				if err != nil {
+					continue
+				}
+				if err := h.Run(context.Background(), launch.Task{}, calls.Call{}); err == nil {
+					ran.Add(1)
+				}
+				p.Release(h)
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); all.Wait() }()
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		open := 1 + random.IntN(6)
+		p.Resize(open, open+random.IntN(3))
+		switch random.IntN(6) {
+		case 0:
+			p.Cordon("A", "test")
+		case 1:
+			p.Uncordon("A")
+		}
+	}
+	p.Uncordon("A")
+	p.Resize(2, 2)
+	<-done
+	require.EqualValues(t, 12*200, ran.Load())
+	p.evicting.Wait()
+	require.Equal(t, 4, p.Free(""))
+}

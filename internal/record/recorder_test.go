@@ -1,0 +1,158 @@
+package record
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/s3test"
+	"github.com/gpumux/gpumux/store"
+)
+
+// serverStore is a store on a server. The test can make the server fail.
+func serverStore(t *testing.T) (*s3test.Server, *store.Store) {
+	server := s3test.New(t)
+	s, err := store.Open(t.Context(), server.URL(""), nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return server, s
+}
+
+func join(t *testing.T, rs *Recorders) *Stream {
+	s, _, err := rs.Join("p", "c")
+	require.NoError(t, err)
+	return s
+}
+
+// Each flush waits until its own results are stored.
+func TestRecorder_ChunksOfOneMapShareObjects(t *testing.T) {
+	server, s := serverStore(t)
+	rs := New(s)
+	const chunks, each = 12, 50
+	var wait sync.WaitGroup
+	streams := make([]*Stream, chunks)
+	for k := range streams {
+		streams[k] = join(t, rs)
+	}
+	for k, stream := range streams {
+		wait.Go(func() {
+			for i := range int64(each) {
+				stream.Put(value(int64(k)*each + i))
+			}
+			if err := stream.Flush(t.Context()); err != nil {
+				t.Error(err)
+			}
+			runs, err := s.Runs(t.Context(), "p")
+			if err != nil || runs.Union(contract.Runs{span(int64(k)*each, int64(k+1)*each)}).Len() != runs.Len() {
+				t.Error("flush came back before its results were stored", k, runs, err)
+			}
+			stream.Leave()
+		})
+	}
+	wait.Wait()
+	require.Len(t, server.Keys(), 1)
+	other, _, err := rs.Join("p", "another claim")
+	require.NoError(t, err)
+	other.Put(value(0))
+	require.NoError(t, other.Flush(t.Context()))
+	other.Leave()
+	require.Len(t, server.Keys(), 2, "another claim is another map")
+}
+
+// While a write hangs, chunks can begin, put, heartbeat and leave. A chunk that leaves then does not keep any bytes.
+func TestRecorder_AHungWriteHoldsNobodyUp(t *testing.T) {
+	server, s := serverStore(t)
+	hung, goOn := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	server.Trouble(func(*http.Request) int {
+		once.Do(func() { close(hung) })
+		<-goOn
+		return 0
+	})
+	rs := New(s)
+	first := join(t, rs)
+	first.Release()
+	first.Put(value(0))
+	<-hung
+	second := join(t, rs)
+	second.Put(value(1))
+	require.Empty(t, second.WaitingFor())
+	first.Put(value(2)) // is given up
+	first.Leave()
+	second.Put(value(3))
+	close(goOn)
+	require.NoError(t, second.Flush(t.Context()))
+	r := second.r
+	r.mu.Lock()
+	require.Zero(t, r.waiting)
+	require.Zero(t, r.taken)
+	r.mu.Unlock()
+	second.Leave()
+	runs, err := s.Runs(t.Context(), "p")
+	require.NoError(t, err)
+	require.Equal(t, contract.Runs{span(0, 2), span(3, 4)}, runs)
+}
+
+func TestRecorder_LeavingMakesRoom(t *testing.T) {
+	_, s := serverStore(t)
+	rs := New(s)
+	full, waiter := join(t, rs), join(t, rs)
+	defer waiter.Leave()
+	full.Put(gpumux.Result{Index: 0, Value: json.RawMessage(`"` + strings.Repeat("x", Unstored) + `"`)})
+	require.Nil(t, waiter.Room(inline), "few results may yet travel inline")
+	waiter.Put(gpumux.Result{Index: 1, Value: json.RawMessage(`"` + strings.Repeat("x", inline) + `"`)})
+	less := waiter.Room(inline)
+	require.NotNil(t, less)
+	full.Leave()
+	select {
+	case <-less:
+	case <-time.After(time.Minute):
+		t.Fatal("it waits for ever")
+	}
+	require.Nil(t, waiter.Room(inline))
+}
+
+// While the store fails, the stream says why. Later the store gets everything.
+func TestRecorder_RecoversFromErrors(t *testing.T) {
+	server, s := serverStore(t)
+	server.Trouble(func(*http.Request) int { return http.StatusForbidden })
+	rs := New(s)
+	stream := join(t, rs)
+	defer stream.Leave()
+	stream.Release()
+	stream.Put(value(0))
+	require.Eventually(t, func() bool { return strings.HasPrefix(stream.WaitingFor(), "results wait for the store: ") }, time.Minute, time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	stream.Put(value(1))
+	quitter := join(t, rs)
+	quitter.Put(value(2))
+	require.ErrorContains(t, quitter.Flush(ctx), "store what has finished: ")
+	quitter.Leave()
+	server.Trouble(nil)
+	require.NoError(t, stream.Flush(t.Context()))
+	require.Empty(t, stream.WaitingFor())
+	stream.Put(value(3))
+	require.NoError(t, stream.Flush(t.Context()), "a second time")
+	runs, err := s.Runs(t.Context(), "p")
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, runs.Len(), int64(2))
+	require.Equal(t, span(0, 2), span(runs[0].Start, min(2, runs[0].End)))
+}
+
+// inline is how many bytes of a chunk may travel without the store.
+const inline = 256 << 10
+
+func value(index int64) gpumux.Result {
+	return gpumux.Result{Index: index, Value: json.RawMessage("1")}
+}
+
+func span(start, end int64) contract.Span { return contract.Span{Start: start, End: end} }

@@ -1,0 +1,102 @@
+package python_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/internal/wire"
+)
+
+func TestLoad_EveryKindOfFunction(t *testing.T) {
+	for _, c := range []struct {
+		target string
+		batch  int
+		want   string
+	}{
+		{"kinds.py:plain", 0, "2 4 6 8"},
+		{"kinds:plain", 0, "2 4 6 8"},
+		{"kinds.py:awaited", 0, "2 4 6 8"},
+		{"kinds.py:one_loop", 0, "1 2 3 4"},
+		{"kinds.py:model", 0, "2 4 6 8"},
+		{"kinds.py:model.method", 0, "2 4 6 8"},
+		{"kinds.py:Model.static", 0, "2 4 6 8"},
+		{"kinds.py:model.together", 3, "2 4 6 8"},
+		{"kinds.py:partial", 0, "2 4 6 8"},
+		{"kinds.py:Batching", 3, "[2,3] [4,3] [6,3] [8,1]"},
+		{"kinds.py:through_sibling", 0, "2 4 6 8"},
+		{"kinds.py:batch", 3, "[2,3] [4,3] [6,3] [8,1]"},
+		{"kinds.py:batch_bare", 64, "[2,4] [4,4] [6,4] [8,4]"},
+		{"kinds.py:batch_awaited", 2, "[2,2] [4,2] [6,2] [8,2]"},
+		{"deep/inner.py:where", 0, `["inner.py","inner","near",1] ["inner.py","inner","near",2] ["inner.py","inner","near",3] ["inner.py","inner","near",4]`},
+		{"deep.inner:where", 0, ""},
+	} {
+		t.Run(c.target, func(t *testing.T) {
+			p := greet(t, "tasks", c.target)
+			if c.want == "" {
+				// As a module of a package it does not find what lies beside its file: Python's own rule.
+				require.Equal(t, "ModuleNotFoundError", p.next().(wire.Fault).Raised.Class)
+				return
+			}
+			ready := p.next().(wire.Ready)
+			require.Equal(t, c.batch, ready.Batch)
+			require.True(t, ready.Trim)
+			require.Equal(t, c.want, strings.Join(p.values("1", "2", "3", "4"), " "))
+			require.Equal(t, c.want, strings.Join(p.values("1", "2", "3", "4"), " "), "a second run")
+			require.NoError(t, p.Write(wire.Stop{}))
+			require.Zero(t, p.exit())
+		})
+	}
+}
+
+// A class is made an object once, with the process.
+func TestLoad_AClass(t *testing.T) {
+	p := greet(t, "tasks", "kinds.py:Counting")
+	require.IsType(t, wire.Ready{}, p.next())
+	require.Equal(t, "[2,1,1] [4,1,2]", strings.Join(p.values("1", "2"), " "))
+	require.Equal(t, "[6,1,3]", strings.Join(p.values("3"), " "))
+}
+
+func TestLoad_TasksThatCannotBeLoaded(t *testing.T) {
+	for _, c := range []struct{ dir, target, class, message string }{
+		{"tasks", "kinds.py:bath", "AttributeError", "kinds.py has no function bath; it has: plain, awaited, one_loop, Model, Counting, Batching, Refusing, model, through_sibling, batch, batch_bare, batch_awaited"},
+		{"tasks", "kinds.py:model.nothing", "AttributeError", "kinds.py has no function model.nothing; it has: plain,"},
+		{"tasks", "kinds.py:Refusing", "OSError", "no weights here"},
+		{"tasks", "kinds.py:not_a_function", "TypeError", "not_a_function in kinds.py is a int, which cannot be called"},
+		{"tasks", "kind.py:plain", "FileNotFoundError", "has: faults.py, kinds.py, life.py, noise.py, sibling.py"},
+		{"tasks", "kind:plain", "ModuleNotFoundError", "there is no module kind; "},
+		{"tasks", "kinds.py", "ValueError", "'kinds.py' names no task; write file.py:function or module:function"},
+		{"tasks", "", "ValueError", "names no task"},
+		{"broken", "json.py:run", "ImportError", "json.py has the name of the module json, which is loaded already; rename the file"},
+		{"broken", "lacking.py:x", "ModuleNotFoundError", "No module named 'no_such_dependency'"},
+		{"broken", "lacking:x", "ModuleNotFoundError", "No module named 'no_such_dependency'"},
+		{"broken", "leaving.py:x", "SystemExit", "sys.exit('no device')"},
+		{"broken", "syntax.py:embed", "SyntaxError", "syntax.py, line 1"},
+	} {
+		t.Run(c.target, func(t *testing.T) {
+			p := greet(t, c.dir, c.target)
+			m := p.next().(wire.Fault)
+			require.Zero(t, m.Run)
+			require.Equal(t, c.class, m.Raised.Class)
+			require.Contains(t, m.Raised.Message, c.message)
+			require.Equal(t, 65, p.exit())
+		})
+	}
+}
+
+func TestLoad_ImportFailureShowsTheTasksFrames(t *testing.T) {
+	for _, target := range []string{"raising.py:x", "raising:x"} {
+		p := greet(t, "broken", target)
+		raised := p.next().(wire.Fault).Raised
+		require.Equal(t, "weights are missing", raised.Message)
+		require.Empty(t, raised.Chain)
+		lines := strings.Split(raised.Traceback, "\n")
+		require.Equal(t, "Traceback (most recent call last):", lines[0])
+		require.Contains(t, lines[1], filepath.Join("broken", "raising.py"), "%s: the first frame is the task's own", target)
+		require.Contains(t, raised.Traceback, "in build")
+		require.NotContains(t, raised.Traceback, "importlib")
+		require.NotContains(t, raised.Traceback, filepath.Dir(runtime))
+	}
+}

@@ -1,0 +1,38 @@
+package session
+
+import (
+	"os"
+
+	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/internal/process"
+)
+
+// Adopt is Start for a process that fork makes, with the mark, output for what it prints
+// and files as descriptors from 3 on, which fork closes. Gone is closed when the child
+// has ended.
+func Adopt(
+	task launch.Task, o Options, fork func(mark uint64, output *os.File, files []*os.File, gone <-chan struct{}) (pid int, err error),
+) (*Session, error) {
+	p, files, err := connected(task, o)
+	if err != nil {
+		return nil, err
+	}
+	defer closeAll(files)
+	if p.Process, err = process.New(p.options(process.TaskExposure)); err != nil {
+		p.disconnect()
+		return nil, err
+	}
+	go p.listen()
+	pid, err := fork(p.Process.Mark(), p.Process.Out.File, files, p.hungUp)
+	if err == nil {
+		err = p.Process.Adopt(pid)
+	}
+	if err != nil {
+		p.disconnect()
+		p.Process.Disown()
+		return nil, err
+	}
+	p.follow()
+	go p.speak()
+	return p, nil
+}

@@ -1,0 +1,189 @@
+package session
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/diagnosis"
+	"github.com/gpumux/gpumux/internal/process"
+	"github.com/gpumux/gpumux/internal/wire"
+)
+
+// Watch follows the memory of process trees. Any goroutine may call its methods.
+type Watch interface {
+	// Follow follows the process on the device until Close. It calls over, once at most,
+	// when the tree holds more than budget (0: any), or the most of all on a host that runs
+	// out, or memory of another GPU. over must neither block nor call the watch.
+	Follow(device string, pid int, budget gpumux.Size, over func(Over)) Watched
+}
+
+// Holding is what a process holds, in bytes.
+type Holding struct {
+	// Held is all that is seen from outside; 0 means unknown.
+	Held int64
+	// Unused is what allocators keep of it, Spare what a trim gives back of that.
+	Unused, Spare int64
+}
+
+// Needed is what a process holds beside what it does not use.
+func (m Holding) Needed() int64 { return m.Held - m.Unused }
+
+// Over is why the watch wants a process ended, in bytes.
+type Over struct {
+	// Held is what its tree held: memory of the host where Left is above 0, of the GPU
+	// Foreign where that is given, else what counts for the budget.
+	Held int64
+	// Left is what the host had left; 0 where the process passed its budget.
+	Left int64
+	// Foreign names a GPU that is not the slot's; empty where the process kept to its own.
+	Foreign string
+}
+
+// Watched is a process that is followed. Sizes are in bytes; 0 means unknown. Only
+// Measure may block, for seconds where a driver hangs, and then gives the last reading.
+type Watched interface {
+	// Busy says whether items run, which are looked at more often.
+	Busy(busy bool)
+	// Held is what the tree holds by a cheap reading; Measure takes a new one.
+	Held() int64
+	Measure() int64
+	// Own is what the process holds on a GPU without its descendants, by a new reading.
+	Own() int64
+	// Peak is the most that a reading has given since the last call.
+	Peak() int64
+	// Close ends it; over is not called any more.
+	Close()
+	// AwaitReturn waits, after Close, until the driver lists nothing more of the tree on a
+	// GPU, for some seconds at most. Left is what it still lists.
+	AwaitReturn(ctx context.Context) (left int64)
+}
+
+// unwatched stands in where there is no watch.
+type unwatched struct{}
+
+func (unwatched) Busy(bool)      {}
+func (unwatched) Held() int64    { return 0 }
+func (unwatched) Measure() int64 { return 0 }
+func (unwatched) Own() int64     { return 0 }
+func (unwatched) Peak() int64    { return 0 }
+func (unwatched) Close()         {}
+
+func (unwatched) AwaitReturn(context.Context) int64 { return 0 }
+
+// Memory is what is known of the memory of one task process.
+type Memory struct {
+	Watched
+	// Budget is what it may hold; 0 is any amount.
+	Budget gpumux.Size
+	// over is why the watch ended the process; nil: it did not.
+	over atomic.Pointer[Over]
+	// Host says that the budget is one of the host's memory.
+	Host bool
+	// last is when a peak was last asked for. tells says that the process tells its own.
+	last  time.Time
+	tells bool
+	// allocators is what the process last told of them, most the largest reading so far.
+	allocators wire.Allocators
+	most       int64
+	// held is what the last reading gave, read when it was taken.
+	held int64
+	read time.Time
+}
+
+// watch lets the watch follow the process that has just started.
+func (m *Memory) watch(pid int, o Options, kill func()) {
+	m.Watched, m.Budget, m.Host = unwatched{}, o.Memory, o.Device == "CPU"
+	if o.Watch == nil {
+		return
+	}
+	m.Watched = o.Watch.Follow(o.Device, pid, o.Memory, func(over Over) {
+		m.over.Store(&over)
+		if o.Ending != nil {
+			go kill() // the watch has others to look at
+			return
+		}
+		kill()
+	})
+}
+
+// Over is why the watch ended the process; nothing is held where it did not.
+func (m *Memory) Over() Over {
+	if over := m.over.Load(); over != nil {
+		return *over
+	}
+	return Over{}
+}
+
+const (
+	// Items under peakItem share a peak, one every peakEvery.
+	peakItem  = 5 * time.Millisecond
+	peakEvery = 50 * time.Millisecond
+)
+
+// Told takes in what the process says of its frameworks' allocators, or nil.
+func (m *Memory) Told(a *wire.Allocators) {
+	if a != nil {
+		m.allocators = *a
+	}
+}
+
+// PeakOf is the most that was needed for items that ended together, 0 for unknown. Where
+// the process tells no peak, and for descendants, the watch's readings count.
+func (m *Memory) PeakOf(now time.Time, busy time.Duration, told int64) int64 {
+	m.tells = m.tells || told > 0
+	if told == 0 && (m.tells || busy < peakItem && now.Sub(m.last) < peakEvery) {
+		return 0
+	}
+	m.last = now
+	seen := m.Peak()
+	if told > 0 && !m.Host && m.allocators.Reserved > 0 {
+		return m.withRest(told, seen)
+	}
+	return max(told, seen)
+}
+
+// withRest adds what the process holds beside its allocators. seen is the latest reading.
+func (m *Memory) withRest(live, seen int64) int64 {
+	held := m.Held()
+	if held < m.allocators.Reserved { // they have grown since
+		held = m.Measure()
+	}
+	if held == 0 { // nobody tells
+		return 0
+	}
+	m.most = max(m.most, seen, held)
+	// A reading from before the task emptied a cache would count that as beside it.
+	return min(live+max(0, held-m.allocators.Reserved), max(live, m.most))
+}
+
+// Lately is what the process holds, read again when the last reading is not a moment old.
+func (m *Memory) Lately() (holding Holding, fresh bool) {
+	if now := time.Now(); now.Sub(m.read) >= peakItem {
+		m.held, m.read, fresh = m.Held(), now, true
+	}
+	return m.holding(m.held), fresh
+}
+
+// reread measures what is held, of which Lately is the last reading then.
+func (m *Memory) reread() Holding {
+	m.held, m.read = m.Measure(), time.Now()
+	return m.holding(m.held)
+}
+
+func (m *Memory) holding(held int64) Holding {
+	a := m.allocators
+	return Holding{Held: max(held, a.Reserved), Unused: a.Reserved - a.Live, Spare: a.Spare}
+}
+
+// killed adds what the kernel killed, in the process's own cgroup and in the worker's.
+func killed(e *diagnosis.Evidence, own process.Kills, others int) {
+	if own.Number > 0 {
+		// Killed for another cgroup's limit, it may have kept to its own.
+		e.OOMKills += own.Number
+		e.OverBudget, e.Peak = e.Exited && own.Own, max(own.Peak, e.Peak)
+		return
+	}
+	e.OOMKills += max(0, others)
+}

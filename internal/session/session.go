@@ -1,0 +1,389 @@
+// Package session is the conversation with one task process, from its start to its end.
+//
+// It owns the wire and the board, the handshake, what is told and said, the memory as the
+// watch sees it, and the evidence of a death. It never knows which items run. A Session
+// stops when End or Kill returns: nothing of the process is left then.
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/gpumux/gpumux/internal/diagnosis"
+	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/internal/logkey"
+	"github.com/gpumux/gpumux/internal/process"
+	"github.com/gpumux/gpumux/internal/wire"
+)
+
+// Session is the conversation with one task process. One goroutine uses it; those started
+// here only fill its channels.
+type Session struct {
+	Process *process.Process
+	Task    launch.Task
+	Memory  Memory
+	// Heard is what the process says, until its wire ends.
+	Heard chan Heard
+	// Board is where it puts results; nil where it has none.
+	Board *wire.Board
+
+	o Options
+	// shared is the board's memory, which is the process's too.
+	shared []byte
+	conn   *wire.Conn
+	send   chan wire.Message
+	// hungUp is closed when the wire has ended.
+	hungUp chan struct{}
+}
+
+// Heard is one message of the process, or the error that ended the wire.
+type Heard struct {
+	Message wire.Message
+	Err     error
+}
+
+func (p *Session) disconnect() {
+	p.conn.Close()
+	if p.shared != nil {
+		freeBoard(p.shared)
+		p.shared, p.Board = nil, nil
+	}
+}
+
+// start starts the process in the task's folder with the slot's environment.
+func (p *Session) start(run process.Command, exposure int) error {
+	c, err := process.New(p.options(exposure))
+	if err != nil {
+		return err
+	}
+	run.Dir, run.Env = p.Task.Dir, p.Task.Environ(p.o.Home, p.o.Env)
+	if err := c.Start(run); err != nil {
+		return err
+	}
+	p.Process = c
+	p.follow()
+	return nil
+}
+
+// follow has the process's memory watched and its end awaited.
+func (p *Session) follow() {
+	p.Memory.watch(p.Process.PID, p.o, func() { p.Process.Signal(syscall.SIGKILL) })
+	p.Process.Follow(p.Memory.Close)
+}
+
+// options are what a process gets of the system, such as a cgroup for host memory.
+func (p *Session) options(exposure int) process.Options {
+	c := process.Options{
+		Memory: p.o.Memory, User: p.Task.User, Ending: p.o.Ending, Exposure: exposure, Log: p.o.Log.With(zap.String(logkey.Slot, p.o.Name)),
+	}
+	if p.o.Memory > 0 && p.o.Device == "CPU" {
+		c.Cgroups = p.o.Cgroups
+	}
+	return c
+}
+
+// listen ends with the wire. The slot drains Heard, so it never blocks for long.
+func (p *Session) listen() {
+	defer close(p.Heard)
+	for {
+		message, err := p.conn.Read()
+		if err != nil {
+			close(p.hungUp)
+		}
+		select {
+		case p.Heard <- Heard{message, err}:
+		case <-p.Process.Exited:
+			// The last words of a dead process still count: they are results.
+			p.Heard <- Heard{message, err}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// unread is how many messages may wait for a process to read. One that keeps to the
+// protocol never has as many.
+const unread = 8
+
+// Say tells the process a message without waiting; false: too many wait already.
+func (p *Session) Say(message wire.Message) bool {
+	select {
+	case p.send <- message:
+		return true
+	default:
+		return false
+	}
+}
+
+// Unread is how many messages wait for it to read.
+func (p *Session) Unread() int { return len(p.send) }
+
+// speak keeps the owner goroutine from blocking on a process that does not read.
+func (p *Session) speak() {
+	for message := range p.send {
+		if p.conn.Write(message) != nil {
+			// The reader sees the same end and says so.
+			for range p.send {
+			}
+			return
+		}
+	}
+}
+
+// Greet does the handshake and waits until the task is loaded, or says why it is not.
+func (p *Session) Greet(ctx context.Context) (ready wire.Ready, e *diagnosis.Evidence, traceback string) {
+	hello := wire.Hello{
+		Version: wire.Version, Task: p.Task.Name, Target: p.Task.Target(), Own: p.Task.Own, Dir: p.Task.Dir, Slot: p.o.Name,
+		Device: p.o.Device, Memory: int64(p.o.Memory), Mode: p.o.Mode, Room: int64(p.o.Room),
+		Lease: p.o.Lease, Host: p.o.Host, Rebuilt: p.o.Rebuilt,
+	}
+	if p.Board != nil {
+		hello.Board = wire.BoardSize
+	}
+	p.Say(hello)
+	limit := time.NewTimer(p.o.StartLimit)
+	defer limit.Stop()
+	for spoke := false; ; {
+		select {
+		case h := <-p.Heard:
+			switch m := h.Message.(type) {
+			case wire.ProcessHello:
+				spoke = true
+			case wire.Cap:
+				if !p.Capped(m) {
+					return ready, &diagnosis.Evidence{Protocol: diagnosis.Deaf}, ""
+				}
+			case wire.Ready:
+				// What the import printed belongs to no item.
+				p.Process.Out.Rest()
+				return m, nil, ""
+			case wire.Fault:
+				return ready, diagnosis.Raised(m.Raised), m.Raised.Traceback
+			default:
+				e := p.Death(h.Err)
+				if !spoke && e.Exited {
+					e.Silent = p.Process.Program
+				}
+				return ready, e, ""
+			}
+		case <-limit.C:
+			message := fmt.Sprintf("the task process was not ready after %s", p.o.StartLimit)
+			return ready, &diagnosis.Evidence{TimedOut: true, Message: message}, ""
+		case <-ctx.Done():
+			return ready, &diagnosis.Evidence{Canceled: true}, ""
+		}
+	}
+}
+
+// trimLimit is how long a trim may take before its process is taken for stuck.
+const trimLimit = time.Minute
+
+// Trimmed is what the process held before and after a trim, and its seconds.
+type Trimmed struct {
+	Before, After Holding
+	Busy          float64
+}
+
+// Trim lets the process give back memory and waits for it. No item runs meanwhile. An
+// error says that the process is of no use any more, or why ctx ended.
+func (p *Session) Trim(ctx context.Context) (Trimmed, error) {
+	before := p.Memory.reread()
+	limit := time.NewTimer(trimLimit)
+	defer limit.Stop()
+	if !p.Say(wire.Trim{}) {
+		return Trimmed{}, fmt.Errorf("it did not read what it was told before it was to trim")
+	}
+	for {
+		select {
+		case h := <-p.Heard:
+			switch m := h.Message.(type) {
+			case wire.ProgressReport, wire.Posted, wire.Kept:
+			case wire.Cap:
+				if !p.Capped(m) {
+					return Trimmed{}, fmt.Errorf("it asked for more than it read while it trimmed")
+				}
+			case wire.Trimmed:
+				p.Memory.Told(m.Allocators)
+				return Trimmed{before, p.Memory.reread(), m.Busy}, nil
+			default:
+				if h.Err == nil {
+					return Trimmed{}, fmt.Errorf("a message out of turn while it trimmed: %T", h.Message)
+				}
+				return Trimmed{}, fmt.Errorf("ended while it trimmed")
+			}
+		case <-limit.C:
+			return Trimmed{}, fmt.Errorf("a trim took longer than %s", trimLimit)
+		case <-ctx.Done():
+			return Trimmed{}, context.Cause(ctx)
+		}
+	}
+}
+
+// Cap is what a framework's own limit came to when the framework began to use the device
+// in a task process, and what was measured then and later.
+type Cap struct {
+	Task, Framework string
+	// Error says why the limit does not hold. Empty: it was tried and holds.
+	Error string
+	// Context is how many bytes the process held beside what the frameworks' allocators had
+	// taken, without descendants. 0: not measured.
+	Context int64
+	// Unseen: the watch saw nothing of a process that was at work on the device.
+	Unseen bool
+}
+
+// Capped takes in a framework's limit. A process that waits does nothing meanwhile, so
+// its memory can be told apart; false: it does not read that it may go on.
+func (p *Session) Capped(m wire.Cap) bool {
+	c := Cap{Task: p.Task.Name, Framework: m.Framework, Error: m.Error}
+	if m.Wait {
+		own := p.Memory.Own()
+		c.Context, c.Unseen = max(0, own-m.Reserved), own == 0 && p.o.Watch != nil
+	}
+	if p.o.Capped != nil {
+		p.o.Capped(c)
+	}
+	return !m.Wait || p.Say(wire.Next{})
+}
+
+// Death waits for the process's end after its wire ended and says how it went. A process
+// that broke the wire but lives is killed.
+func (p *Session) Death(err error) *diagnosis.Evidence {
+	e := &diagnosis.Evidence{}
+	var protocol *wire.ProtocolError
+	var version *wire.VersionError
+	switch {
+	case errors.As(err, &version):
+		e.Protocol = version.Error()
+	case errors.As(err, &protocol) && !cutOff(err):
+		e.Protocol = protocol.Error()
+	case err == nil:
+		e.Protocol = "the task process said something out of turn"
+	case p.Process.Leaves():
+		e.Exited = true
+	default:
+		e.Protocol = diagnosis.ClosedWire
+	}
+	if !e.Exited {
+		p.Process.Destroy()
+	} else if status, ok := p.Process.Status.Sys().(syscall.WaitStatus); ok {
+		e.ExitCode = status.ExitStatus()
+		if status.Signaled() {
+			e.Signal, e.CoreDumped = status.Signal(), status.CoreDump()
+		}
+	}
+	e.Tail = p.Process.Out.Tail()
+	return e
+}
+
+// Explain adds what the process leaves behind; kills is an earlier MemoryKills.
+func (p *Session) Explain(e *diagnosis.Evidence, kills int) {
+	e.Budget, e.Peak, e.Target = int64(p.Memory.Budget), p.Memory.Peak(), p.Task.Target()
+	p.ExplainMemory(e, kills)
+	if e.Tail == "" {
+		e.Tail = p.Process.Out.Tail()
+	}
+}
+
+// ExplainMemory adds what is known of the process's memory to the evidence.
+func (p *Session) ExplainMemory(e *diagnosis.Evidence, kills int) {
+	switch over := p.Memory.Over(); {
+	case over.Foreign != "":
+		e.Foreign, e.ForeignHeld, e.Device = over.Foreign, over.Held, p.o.Device
+	case over.Held > 0:
+		e.HostLeft = over.Left
+		e.OverBudget, e.Peak = e.HostLeft == 0, max(over.Held, e.Peak)
+	default:
+		killed(e, p.Process.Kills(), process.MemoryKills()-kills)
+	}
+}
+
+// End ends the process, at once or kindly, and returns when nothing of it is left.
+func (p *Session) End(kindly bool, grace time.Duration) {
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	if kindly && p.conn != nil {
+		// Asked on the wire, it finishes its own way; a signal interrupts it.
+		p.Say(wire.Stop{})
+	} else {
+		if p.conn == nil {
+			p.Process.Announce() // a command may die of it in the middle of a kernel
+		}
+		p.Process.Signal(syscall.SIGTERM)
+	}
+	select {
+	case <-p.Process.Exited:
+	case <-timer.C:
+	}
+	p.Kill()
+}
+
+// Kill ends the process without asking, and the conversation.
+func (p *Session) Kill() {
+	p.Process.Kill()
+	if p.conn == nil {
+		return
+	}
+	close(p.send)
+	p.disconnect()
+	go func() {
+		for range p.Heard {
+		}
+	}()
+}
+
+const (
+	// stacksSignal makes the Python runtime print the stacks of all threads.
+	stacksSignal = syscall.SIGUSR2
+	// stacksLimit is how long that may take; it is done when calm for stacksCalm.
+	stacksLimit = 500 * time.Millisecond
+	stacksCalm  = 50 * time.Millisecond
+)
+
+// Stacks are the Python stacks of a process that hangs, or nothing where it does not
+// write them. What it printed until then is read.
+func (p *Session) Stacks() string {
+	if p.Task.Python == "" {
+		return ""
+	}
+	_, begin := p.Process.Out.Since(math.MaxInt64)
+	text := ""
+	select {
+	case <-p.Process.Exited:
+		return ""
+	default:
+		_ = syscall.Kill(p.Process.PID, stacksSignal) // not its children, which it would end
+	}
+	for end := time.Now().Add(stacksLimit); time.Now().Before(end); {
+		select {
+		case <-p.Process.Exited:
+			end = time.Time{}
+		case <-time.After(stacksCalm):
+		}
+		now, _ := p.Process.Out.Since(begin)
+		if now != "" && now == text {
+			break
+		}
+		text = now
+	}
+	p.Process.Out.Rest()
+	if text = strings.TrimSpace(text); text == "" {
+		return ""
+	}
+	return "where it was when its time was over (Python's stacks):\n" + text
+}
+
+// cutOff reports whether the stream ended inside a frame: of a process that dies, not of
+// one that breaks the protocol. It is reset if something was left to read.
+func cutOff(err error) bool {
+	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
+}

@@ -1,0 +1,157 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/internal/logkey"
+	"github.com/gpumux/gpumux/internal/process"
+	"github.com/gpumux/gpumux/internal/wire"
+)
+
+// Options say where a slot sits and what its processes get.
+type Options struct {
+	// Name is pool/number, unique in the worker.
+	Name, Host string
+	// Device is the device's UUID, or "CPU".
+	Device string
+	// Memory is the budget. Default: none. Room is the part of it on each device that a
+	// framework may allocate. Default: no limit.
+	Memory, Room gpumux.Size
+	// Mode is for calls and tasks without one. Default persistent.
+	Mode gpumux.Mode
+	// Hygiene is for tasks without one. Default on.
+	Hygiene launch.Hygiene
+	// Env is the device's part of the environment, such as CUDA_VISIBLE_DEVICES.
+	Env map[string]string
+	// Home is HOME in the environment. Default: the worker's.
+	Home string
+	// Runtime is the Python runtime's main.py, RRuntime R's main.R.
+	Runtime, RRuntime string
+	// Watch follows the memory of processes and ends those over their budget. Default: none.
+	Watch Watch
+	// Cgroups limits the memory of processes on the CPU as well. Default: none.
+	Cgroups *process.Cgroups
+	// Capped receives what frameworks' own limits came to. Loaded receives the bytes that a
+	// persistent process with a budget holds when its task is loaded. Both may be nil.
+	Capped func(Cap)
+	Loaded func(task string, bytes int64)
+	// MPS: processes share an MPS server with other slots. Ending is called before a process
+	// is killed, tells which processes are its own, and must return soon. May be nil.
+	MPS    bool
+	Ending func(ours func(pid int) bool)
+	// Grace is the time between TERM and KILL. Default 5 s.
+	Grace time.Duration
+	// StartLimit bounds a start, imports included. Default 5 min.
+	StartLimit time.Duration
+	// Patience is how long a killed process may take to end before its call ends without it.
+	// Only one that hangs in the kernel takes that long. Default 1 min.
+	Patience time.Duration
+	// Log may be nil.
+	Log *zap.Logger
+
+	// Single: the process runs one item at a time and needs no board.
+	Single bool
+	// Lease is the lease of the process; see wire.Hello.
+	Lease   string
+	Rebuilt bool
+}
+
+// WithDefaults returns the options with all defaults.
+func (o Options) WithDefaults() Options {
+	o.Grace = cmp.Or(o.Grace, 5*time.Second)
+	o.StartLimit = cmp.Or(o.StartLimit, 5*time.Minute)
+	o.Patience = cmp.Or(o.Patience, time.Minute)
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	return o
+}
+
+// channelDescriptor is where a template inherits its channel, above its children's.
+const channelDescriptor = 9
+
+// Start starts a task's process before its handshake. With a channel it is a template.
+func Start(ctx context.Context, task launch.Task, o Options, channel *os.File) (*Session, error) {
+	argv, err := task.Argv(ctx, o.StartLimit, o.Runtime, o.RRuntime)
+	if err != nil {
+		return nil, err
+	}
+	p, files, err := connected(task, o)
+	if err != nil {
+		return nil, err
+	}
+	defer closeAll(files)
+	extra, exposure := files, process.TaskExposure
+	if channel != nil {
+		argv = append(argv, "template", strconv.Itoa(channelDescriptor), strconv.Itoa(os.Getpid()))
+		extra = append(append(slices.Clone(files), make([]*os.File, channelDescriptor-3-len(files))...), channel)
+		exposure = process.TemplateExposure
+	}
+	if err = p.start(process.Command{Argv: argv, Files: extra}, exposure); err != nil {
+		p.disconnect()
+		return nil, err
+	}
+	go p.listen()
+	go p.speak()
+	return p, nil
+}
+
+// StartCommand starts a command, which has no wire.
+func StartCommand(task launch.Task, o Options, argv []string, stdin, stdout *os.File) (*Session, error) {
+	p := &Session{Task: task, o: o}
+	if err := p.start(process.Command{Argv: argv, Stdin: stdin, Stdout: stdout}, process.TaskExposure); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// connected is the worker's side of a process that is still to be started with files, as
+// its descriptors from 3 on: the wire and the board. The caller closes them when it has.
+func connected(task launch.Task, o Options) (p *Session, files []*os.File, err error) {
+	p = &Session{
+		Task: task, o: o, send: make(chan wire.Message, unread), Heard: make(chan Heard, 16), hungUp: make(chan struct{}),
+	}
+	if task.R != "" {
+		// It has no board either: R maps no memory.
+		ours, theirs, err := wire.Pipes()
+		if err != nil {
+			return nil, nil, err
+		}
+		p.conn = wire.NewWorker(ours)
+		return p, theirs, nil
+	}
+	ours, theirs, err := wire.Pair()
+	if err != nil {
+		return nil, nil, fmt.Errorf("socket for a task process: %w", err)
+	}
+	p.conn, files = wire.NewWorker(ours), []*os.File{theirs}
+	if o.Single {
+		// Single results need no board.
+		return p, files, nil
+	}
+	memory, file, err := boardMemory()
+	if err != nil {
+		o.Log.Warn("a task process has no board; its results come one by one, which is slower", zap.String(logkey.Slot, o.Name),
+			zap.String(logkey.Why, err.Error()))
+	} else if memory != nil {
+		p.shared, p.Board = memory, wire.NewBoard(memory)
+		files = append(files, file)
+	}
+	return p, files, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, file := range files {
+		file.Close()
+	}
+}

@@ -1,0 +1,133 @@
+package sharing
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+
+	"go.uber.org/zap"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/logkey"
+	"github.com/gpumux/gpumux/internal/mps"
+)
+
+// checkMPS is Check of MPS.
+func (l *problems) checkMPS(u Use) {
+	add := l.add
+	const instead = "use sharing: default"
+	for _, d := range u.Devices {
+		switch d.Kind {
+		case gpu.KindMIG:
+			add("sharing", "mps, but %s is a MIG instance, on which MPS does not keep to limits; use sharing: mig, or default", d)
+		case gpu.KindCPU:
+			add("sharing", "mps, but %s is no GPU; leave sharing out", d)
+		}
+	}
+	if u.PerSlot > 1 {
+		add("gpus_per_slot", "%d with sharing: mps, whose server is one per GPU; leave gpus_per_slot out, or %s", u.PerSlot, instead)
+	}
+	if u.OtherUser {
+		add("sharing", "mps with tasks of another user, whom the worker's server does not serve; run the worker as that user, or %s", instead)
+	}
+	if u.ByIndex {
+		add("sharing", "mps with visible_devices: index in a task, although the numbers are the server's own; take that away, or %s", instead)
+	}
+	pipe, given := mps.Pipe(), os.Getenv(mps.PipeVariable) != ""
+	_, lacking := exec.LookPath(mps.Program)
+	switch {
+	case runtime.GOOS != "linux":
+		add("sharing", "mps, which exists on Linux only; %s", instead)
+	case given && !mps.Listens(pipe):
+		add("sharing", "mps, but %s=%s has no daemon; start it, or take the variable away so that the worker starts its own",
+			mps.PipeVariable, pipe)
+	case lacking != nil && !mps.Listens(pipe):
+		add("sharing", "mps, but %s is not in PATH; install it with the driver (Debian, Ubuntu: nvidia-compute-utils), or %s",
+			mps.Program, instead)
+	}
+}
+
+func (h *Host) prepareMPS(ctx context.Context, u Use) (Share, error) {
+	d := u.Devices[0]
+	s, err := h.server(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	h.report(d)
+	c := clients{server: s, device: d, threads: u.Threads, inherited: map[string]string{}}
+	if !s.own {
+		c.inherited = handedOn(d)
+	}
+	if c.threads == 0 {
+		c.threads = share(u)
+	}
+	return c, h.prove(ctx, d, u.Memory, c.Env(u.Memory, false))
+}
+
+// share is what each of so many slots gets of the multiprocessors where the file does not say: twice its part, as NVIDIA advises, so
+// that what one leaves idle the others use. A number of slots that is still to be found gets no share.
+func share(u Use) Percent {
+	if u.Auto {
+		return 100
+	}
+	return Percent(min(100, math.Round(200/float64(u.Slots))))
+}
+
+// clients are the slots of one pool on a server.
+type clients struct {
+	*server
+	device    gpu.Device
+	threads   Percent
+	inherited map[string]string
+}
+
+// Env names the server and sets the limits, beside those set for the worker.
+func (c clients) Env(memory gpumux.Size, whole bool) map[string]string {
+	env := maps.Clone(c.inherited)
+	env[mps.PipeVariable] = c.daemon.Pipe
+	given := mps.LimitOf(env[mps.LimitVariable], 0, "")
+	if limit := uint64(memory); limit > 0 && (given == 0 || limit < given) {
+		env[mps.LimitVariable] = mps.Limit(limit)
+	}
+	most, _ := strconv.ParseFloat(env[mps.ThreadsVariable], 64)
+	if threads := float64(c.threads); !whole && threads < 100 && (most == 0 || threads < most) {
+		env[mps.ThreadsVariable] = strconv.Itoa(int(c.threads))
+	}
+	return env
+}
+
+func (clients) MPS() bool { return true }
+
+// report says what only root can set.
+func (h *Host) report(d gpu.Device) {
+	if status, err := h.Status(d.UUID); err == nil && status.ComputeMode != "exclusive_process" {
+		h.Log.Info("a process that misses the MPS daemon runs beside it without its limits", zap.String(logkey.Device, d.UUID),
+			zap.String(logkey.Advice, fmt.Sprintf("root can rule that out: nvidia-smi -i %s -c EXCLUSIVE_PROCESS", d.UUID)))
+	}
+}
+
+// prove tries in a process like a slot's whether the limit holds.
+func (h *Host) prove(ctx context.Context, d gpu.Device, memory gpumux.Size, env map[string]string) error {
+	if memory == 0 || h.Probe == nil {
+		return nil
+	}
+	free, untried := h.Probe(ctx, d.UUID, env)
+	switch {
+	case untried != "":
+		h.Log.Warn("whether the MPS server keeps processes to their memory was not tried", zap.String(logkey.Device, d.UUID),
+			zap.String(logkey.Why, untried))
+	case free > uint64(memory):
+		return fmt.Errorf("sharing: mps on %s: the limit of %s per process is not in force, since CUDA gave one %s; memory limits of MPS need "+
+			"driver 470 or newer and Volta or newer; update, or use sharing: default", d, memory, gpumux.Size(free))
+	case free > 0:
+		h.Log.Info("the MPS server keeps processes to their memory", zap.String(logkey.Device, d.UUID), zap.Stringer("limit", memory),
+			zap.Stringer("free", gpumux.Size(free)))
+	}
+	return nil
+}

@@ -1,0 +1,279 @@
+package sharing
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/logkey"
+	"github.com/gpumux/gpumux/internal/mps"
+	"github.com/gpumux/gpumux/internal/process"
+)
+
+const (
+	// endLimit is how long the server may take to let go of a process that is to be killed.
+	endLimit = 5 * time.Second
+	// readyLimit bounds the question whether the server takes clients, on a busy host.
+	readyLimit = 10 * time.Second
+	// recoveryLimit is how long a server may take to come back, stuckLimit how long the
+	// worker's own may stay in fault without clients before its daemon is replaced.
+	recoveryLimit = time.Minute
+	stuckLimit    = 5 * time.Second
+	// briefly bounds each later try of a daemon that could not be started again.
+	briefly = 5 * time.Second
+)
+
+// server is an MPS server with those who use it. Its daemon has one at a time.
+type server struct {
+	host   *Host
+	daemon mps.Daemon
+	// own: the worker started the daemon; mute: nobody can ask it; far: its PIDs differ.
+	own, mute, far bool
+	log            *zap.Logger
+
+	life context.Context // ends with the worker
+	end  context.CancelFunc
+
+	mu       sync.Mutex // guards what follows
+	process  *process.Process
+	siblings []Sibling
+	// turn counts the failures, of which last is the last one. logged is how long the server's log was before it.
+	turn     int
+	last     *failure
+	logged   int64
+	patience time.Duration // with a server that is to come back; 0 is recoveryLimit
+}
+
+// failure is one of the server's, which is over when done is closed.
+type failure struct {
+	done chan struct{}
+	// there are the device's processes then; first was the first to tell of the failure.
+	there []int
+	first int
+}
+
+// over reports whether there is no failure to wait for.
+func (f *failure) over() bool {
+	if f == nil {
+		return true
+	}
+	select {
+	case <-f.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Join is Share's.
+func (s *server) Join(other Sibling) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.siblings = append(s.siblings, other)
+}
+
+// Await returns when the server has no failure to recover from. The turn is the number of those before. Without the worker's own daemon
+// processes would run beside it, so calls go elsewhere then, and it is started again.
+func (s *server) Await(ctx context.Context) (turn int, err error) {
+	for {
+		s.mu.Lock()
+		turn, last := s.turn, s.last
+		s.mu.Unlock()
+		switch {
+		case last.over() && s.gone():
+			s.mu.Lock()
+			if s.last == last {
+				s.patience = briefly
+				s.fail()
+			}
+			s.mu.Unlock()
+			return 0, &gpumux.Fault{Kind: gpumux.DeviceLost, Blameless: true, Suspect: true, Op: "start", Device: s.daemon.Device,
+				Message: "the MPS daemon of the device has ended and could not be started again",
+				Hint:    "see the worker's log for why; the item runs again elsewhere, and the daemon is tried again"}
+		case last.over():
+			s.emptyLogs()
+			return turn, nil
+		}
+		select {
+		case <-last.done:
+		case <-ctx.Done():
+			return 0, context.Cause(ctx)
+		}
+	}
+}
+
+// gone reports whether the worker's own daemon has ended by itself.
+func (s *server) gone() bool {
+	s.mu.Lock()
+	p := s.process
+	s.mu.Unlock()
+	if p == nil {
+		return false
+	}
+	select {
+	case <-p.Exited:
+		return true
+	default:
+		return false
+	}
+}
+
+// emptyLogs keeps the logs of the worker's own daemon short.
+func (s *server) emptyLogs() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.daemon.EmptyLogs()
+	s.logged = min(s.logged, s.daemon.LogSize())
+}
+
+// End lets the server end what the processes have on the device: it may take a client that is killed in the middle of a kernel for
+// a fault of all. One that has failed waits for the end of all, whatever ends them.
+func (s *server) End(ours func(pid int) bool) {
+	s.mu.Lock()
+	failed := !s.last.over()
+	s.mu.Unlock()
+	if s.mute || s.far || failed {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), endLimit)
+	defer cancel()
+	if err := s.daemon.TerminateThose(ctx, ours); err != nil && !errors.Is(err, mps.ErrNone) {
+		s.log.Warn("a process is killed that the MPS server has not let go of", zap.String(logkey.Why, err.Error()))
+	}
+}
+
+// Siblings is Share's.
+func (s *server) Siblings(ctx context.Context, turn int, fault *gpumux.Fault) {
+	s.mu.Lock()
+	told := s.turn > turn
+	s.mu.Unlock()
+	killed := fault.Kind.Deadly() // perhaps in the middle of a kernel, where the server did not let go of the process in time
+	if !told && !fault.Wide && (!killed || s.ready(ctx)) {
+		return
+	}
+	s.mu.Lock()
+	if s.turn == turn {
+		s.fail()
+	}
+	f := s.last
+	f.there = append(f.there, fault.PID)
+	if f.first == 0 {
+		f.first = fault.PID
+	}
+	named, first := s.daemon.Culprit(s.logged), f.first
+	known := slices.Contains(f.there, named) // else it names nobody, or a descendant
+	s.mu.Unlock()
+	switch {
+	case known && named == fault.PID:
+		fault.Blameless = false
+		return
+	case !known && first == fault.PID:
+		// That the server is gone is no sign of a sick device.
+		fault.Suspect = fault.Suspect && (!fault.Blameless || fault.Kind == gpumux.DeviceLost)
+		return
+	}
+	fault.Blameless, fault.Suspect = true, false
+	fault.Hint = "another process on the device ruined the MPS server that they share; the item runs again and loses no attempt"
+}
+
+// ready reports whether the server takes clients, as far as that is known.
+func (s *server) ready(ctx context.Context) bool {
+	if s.mute {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyLimit)
+	defer cancel()
+	ready, err := s.daemon.Ready(ctx)
+	return ready || err != nil && !errors.Is(err, mps.ErrNone)
+}
+
+// fail begins a failure; the caller holds the lock.
+func (s *server) fail() {
+	f := &failure{done: make(chan struct{})}
+	for _, other := range s.siblings {
+		f.there = append(f.there, other.PID())
+	}
+	s.turn++
+	s.last = f
+	go s.recover(f, slices.Clone(s.siblings), cmp.Or(s.patience, recoveryLimit))
+}
+
+// recover ends all processes of the device, and returns when the server is back.
+func (s *server) recover(f *failure, siblings []Sibling, patience time.Duration) {
+	defer close(f.done)
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(s.life, patience)
+	defer cancel()
+	s.log.Warn("the MPS server has failed; all slots on the device get new processes", zap.Int("slots", len(siblings)))
+	var all sync.WaitGroup
+	for _, other := range siblings {
+		all.Go(func() { _ = other.Recycle(ctx, "the MPS server that processes on the device share has failed") }) // it may stop
+	}
+	all.Wait()
+	stuck := time.After(stuckLimit)
+	for err := s.back(ctx); err != nil; err = s.back(ctx) {
+		select {
+		case <-s.life.Done():
+			return
+		case <-ctx.Done():
+			what := "the MPS server has not come back; new processes are tried anyway"
+			if s.gone() {
+				what = "the MPS daemon could not be started again; calls go elsewhere, and later ones have it tried again"
+			}
+			s.log.Error(what, zap.Duration("waited", time.Since(began)), zap.Error(err), zap.String(logkey.Advice, "see nvidia-smi and the kernel's log; start the worker again, or use sharing: default"))
+			return
+		case <-stuck:
+			s.replace()
+		case <-time.After(askEvery):
+		}
+	}
+	s.mu.Lock()
+	s.logged, s.patience = s.daemon.LogSize(), 0
+	s.mu.Unlock()
+	s.log.Info("the MPS server is back", zap.Duration("after", time.Since(began)))
+}
+
+// back says why the server takes no clients, and starts the daemon again if it is gone.
+func (s *server) back(ctx context.Context) error {
+	if s.gone() {
+		if err := s.start(ctx); err != nil {
+			return err
+		}
+	}
+	if !s.ready(ctx) {
+		return errors.New("it is not active")
+	}
+	return nil
+}
+
+// replace kills the worker's own daemon with its server, so that back starts another.
+func (s *server) replace() {
+	gone := s.gone()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.process != nil && !gone {
+		s.log.Warn("the MPS server stays in fault although it has no clients; its daemon is replaced")
+		s.process.Signal(syscall.SIGKILL)
+	}
+}
+
+// ended is called when the worker's own daemon has ended: processes would bypass it.
+func (s *server) ended(p *process.Process) {
+	<-p.Exited
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.process != p {
+		return // it was to end, or never answered
+	}
+	s.log.Error("the MPS daemon has ended; another takes its place", zap.String(logkey.Why, p.Status.String()))
+	if s.last.over() {
+		s.fail()
+	}
+}

@@ -1,0 +1,169 @@
+// Package sharing lets the slots of a pool share devices.
+//
+// It owns the modes: what each can work with, what has to run for it, what processes need
+// in their environment, what comes before their end, and which of them a fault of one
+// reaches. It never starts a task and changes no setting of a device. What a Host has
+// started ends with Close, and with the worker however that ends.
+package sharing
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"go.uber.org/zap"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/logkey"
+	"github.com/gpumux/gpumux/internal/mps"
+)
+
+// Use is what a pool wants of its devices.
+type Use struct {
+	// Slots is per device, PerSlot the devices of one slot. Auto: Slots is only the most.
+	Slots, PerSlot int
+	Auto           bool
+	Memory         gpumux.Size
+	Threads        Percent
+	// OtherUser: processes may run as another user. ByIndex: some want a device's number.
+	OtherUser, ByIndex bool
+	Devices            []gpu.Device
+}
+
+// MostClients of an MPS server on a device of the Volta generation or later.
+const MostClients = 48
+
+// Share is a device's for its slots, for any goroutine.
+type Share interface {
+	// Env is for a slot's process; whole says that it has the device to itself.
+	Env(memory gpumux.Size, whole bool) map[string]string
+	// MPS says that processes share a server.
+	MPS() bool
+	// Join makes a slot one of those that Siblings ends.
+	Join(Sibling)
+	// Await returns when the device takes new processes. The turn is for Siblings.
+	Await(ctx context.Context) (turn int, err error)
+	// End is called before the processes that ours chooses are killed; it is quick.
+	End(ours func(pid int) bool)
+	// Siblings takes in the fault of a call that began at a turn. If it is the fault of all that share the device, they are all ended,
+	// and those lose no attempt that did not cause it.
+	Siblings(ctx context.Context, turn int, fault *gpumux.Fault)
+}
+
+// Sibling is a slot; *slot.Slot is one.
+type Sibling interface {
+	// Recycle ends its process, whatever that does. It returns when the process is gone.
+	Recycle(ctx context.Context, why string) error
+	// PID is the number of its process, or 0.
+	PID() int
+}
+
+// Percent is a share of a GPU's multiprocessors; 0 means the default.
+type Percent int
+
+// UnmarshalText reads 50% or 50.
+func (p *Percent) UnmarshalText(text []byte) error {
+	n, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(string(text), "%")))
+	if err != nil || n < 1 || n > 100 {
+		return fmt.Errorf("%q is not a share of a GPU's multiprocessors; write 1%% to 100%%", text)
+	}
+	*p = Percent(n)
+	return nil
+}
+
+// apart is the share of processes with nothing in common, faults included.
+type apart struct{ env map[string]string }
+
+// None is the share where nothing is shared.
+var None Share = apart{}
+
+func (a apart) Env(gpumux.Size, bool) map[string]string              { return a.env }
+func (apart) MPS() bool                                              { return false }
+func (apart) Join(Sibling)                                           {}
+func (apart) Await(ctx context.Context) (int, error)                 { return 0, context.Cause(ctx) }
+func (apart) End(func(int) bool)                                     {}
+func (apart) Siblings(_ context.Context, _ int, fault *gpumux.Fault) {}
+
+// Mode is one way to share a device; "" is Default.
+type Mode string
+
+// The modes.
+const (
+	Default   Mode = "default"   // the driver gives each process the device for a while
+	Exclusive Mode = "exclusive" // one slot owns the device
+	MPS       Mode = "mps"       // kernels of all processes run side by side through one server
+	MIG       Mode = "mig"       // each slot has a part of the hardware, as somebody has laid it out
+)
+
+// Check lists what cannot work, by fields of the pool. It starts nothing.
+func (m Mode) Check(u Use) []gpumux.Problem {
+	var list problems
+	const instead = "an exclusive device has 1 slot, so %s or use sharing: default"
+	if m == MPS {
+		list.checkMPS(u)
+	} else if u.Threads > 0 {
+		list.add("threads", "%d%% without sharing: mps; nothing else keeps a process to a share of the multiprocessors", u.Threads)
+	}
+	switch {
+	case m == "" || m == Default || m == MPS:
+	case m == Exclusive && u.Auto:
+		list.add("slots", "auto with sharing: exclusive; "+instead, "leave slots out")
+	case m == Exclusive && u.Slots > 1:
+		list.add("slots", "%d slots with sharing: exclusive; "+instead, u.Slots, "lower slots")
+	case m == Exclusive:
+	case m == MIG:
+		for _, d := range u.Devices {
+			if d.Kind != gpu.KindMIG {
+				list.add("devices", "%s is no MIG instance; leave it out, or lay it out: nvidia-smi -i %s -mig 1, "+
+					"then nvidia-smi mig -cgi <profile> -C", d, d.UUID)
+			}
+		}
+	default:
+		list.add("sharing", "%q is unknown; use default, exclusive, mig, mps", string(m))
+	}
+	return list
+}
+
+type problems []gpumux.Problem
+
+func (l *problems) add(field, format string, args ...any) {
+	*l = append(*l, gpumux.Problem{Field: field, Message: fmt.Sprintf(format, args...)})
+}
+
+// Prepare makes a slot's devices ready for processes. It hands on what the worker was given of an MPS
+// daemon: without it, processes would miss a daemon that they have to use.
+func (m Mode) Prepare(ctx context.Context, h *Host, u Use) (Share, error) {
+	d := u.Devices[0]
+	switch {
+	case m == MPS:
+		return h.prepareMPS(ctx, u)
+	case m == Exclusive || m == MIG || d.Kind != gpu.KindGPU:
+	case mps.Listens(mps.Pipe()):
+		h.Log.Warn("an MPS daemon is there, so processes that share a device share its faults too; sharing: mps knows that and handles them",
+			zap.String(logkey.Device, d.UUID), zap.String("pipe", mps.Pipe()))
+	case u.Slots > 1:
+		h.Log.Info("slots share the device by the driver's time slices", zap.String(logkey.Device, d.UUID),
+			zap.String(logkey.Advice, fmt.Sprintf("root can set their length: nvidia-smi compute-policy -i %s --set-timeslice=0..3", d.UUID)))
+	}
+	return apart{handedOn(d)}, nil
+}
+
+// handedOn is the worker's environment about a daemon, for one device.
+func handedOn(d gpu.Device) map[string]string {
+	env := map[string]string{}
+	if d.Kind != gpu.KindGPU {
+		return env
+	}
+	for _, name := range []string{mps.PipeVariable, mps.ThreadsVariable} {
+		if value := os.Getenv(name); value != "" {
+			env[name] = value
+		}
+	}
+	if limit := mps.LimitOf(os.Getenv(mps.LimitVariable), d.Index, d.UUID); limit > 0 {
+		env[mps.LimitVariable] = mps.Limit(limit)
+	}
+	return env
+}

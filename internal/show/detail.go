@@ -1,0 +1,165 @@
+package show
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/screen"
+	"github.com/gpumux/gpumux/starter"
+)
+
+const pendingShown = 10
+
+// Detail writes all about a map for people.
+func Detail(to io.Writer, d *starter.Detail, causes []starter.Cause, page string, now time.Time) {
+	to = screen.Visible(to)
+	say := func(name, text string) {
+		if text != "" {
+			screen.Field(to, name, "%s", text)
+		}
+	}
+	var faults map[gpumux.Kind]int64
+	var peak *gpumux.Peaks
+	status, reduces := string(d.Status), ""
+	if p := d.Progress; p != nil {
+		faults, peak = p.Faults, p.Peak
+		if p.Paused {
+			status = "paused"
+		} else if p.Phase != gpumux.Running {
+			status += ", " + string(p.Phase)
+		}
+	} else if d.Summary != nil {
+		faults, peak, reduces = d.Summary.Faults, d.Summary.Peak, Reduced(*d.Summary)
+	}
+	items := screen.Count(d.Items)
+	if d.Input != "" {
+		items += " from " + d.Input
+	}
+	screen.Field(to, "map", "%s", d.ID)
+	screen.Field(to, "task", "%s", d.Task)
+	screen.Field(to, "status", "%s", status)
+	say("items", items)
+	if d.Succeeded >= 0 {
+		failed := humanize.Comma(d.Failed)
+		if len(faults) > 0 {
+			failed += " (" + Kinds(faults) + ")"
+		}
+		say("succeeded", humanize.Comma(d.Succeeded))
+		say("failed", failed)
+	}
+	screen.Field(to, "started", "%s (%s)", d.Started.Local().Format(time.DateTime), screen.Ago(now, d.Started))
+	if !d.Closed.IsZero() {
+		say("took", screen.Span(d.Closed.Sub(d.Started)))
+	}
+	say("in flight", inFlight(d.Progress))
+	if peak != nil {
+		screen.Field(to, "memory", "peak per item: %s", peak)
+	}
+	say("reduced", reduces)
+	say("results", d.Output)
+	say("web UI", page)
+	printServing(to, d)
+	printFaults(to, d, causes)
+	printRunning(to, d)
+	printPending(to, d, now)
+	if d.Fault != nil {
+		fmt.Fprintf(to, "\nfailed: %s\n%s", d.Fault.Error(), FaultText(*d.Fault))
+	}
+}
+
+// inFlight says what a running map has in its workers' hands; p may be nil.
+func inFlight(p *gpumux.Progress) string {
+	if p == nil {
+		return ""
+	}
+	of, rate := "", ""
+	if p.Chunk > 0 {
+		of = fmt.Sprintf(" of up to %d items", p.Chunk)
+	}
+	if p.Rate > 0 {
+		rate = ", " + screen.PerSecond(p.Rate)
+	}
+	if p.Waiting > 0 {
+		rate += fmt.Sprintf("; %s items wait to be tried again", humanize.Comma(p.Waiting))
+	}
+	return fmt.Sprintf("%d chunks%s, window %d%s", p.InFlight, of, p.Window, rate)
+}
+
+func printServing(to io.Writer, d *starter.Detail) {
+	if d.Progress != nil {
+		for _, pool := range d.Progress.PassedOver {
+			fmt.Fprintf(to, "\n%s is passed over, since no worker has a healthy device for it; the next pool has its work until one has\n", pool)
+		}
+	}
+	for _, rung := range d.Rungs {
+		if !rung.Served() {
+			fmt.Fprintf(to, "\nno worker serves %s (queue %s); start one with `gpumux worker -f gpumux.yaml`\n", rung.Name, rung.Queue)
+		}
+	}
+}
+
+// printFaults writes the newest failures of a running map, or all of a completed one.
+func printFaults(to io.Writer, d *starter.Detail, causes []starter.Cause) {
+	failed := d.Failed
+	if d.Progress != nil {
+		var recent starter.Causes
+		for _, result := range d.Progress.Recent {
+			recent.Add(result)
+		}
+		causes, failed = recent.Sorted(), 0
+	}
+	if len(causes) > 0 {
+		fmt.Fprint(to, "\nfailed items\n")
+		Causes(to, "  ", failed, causes)
+	}
+}
+
+const runningShown = 10
+
+func printRunning(to io.Writer, d *starter.Detail) {
+	if len(d.Running) == 0 {
+		return
+	}
+	fmt.Fprint(to, "\nrunning\n")
+	for _, r := range d.Running[:min(len(d.Running), runningShown)] {
+		line := fmt.Sprintf("  item %d: %s on %s at %s for %s", r.Index, r.Slot, r.Device, r.Worker, screen.Span(time.Duration(r.For)))
+		if r.Progress != "" {
+			line += ", progress " + screen.OneLine(r.Progress, 200)
+		}
+		fmt.Fprintln(to, line)
+	}
+	if more := len(d.Running) - runningShown; more > 0 {
+		fmt.Fprintf(to, "  and %d more\n", more)
+	}
+}
+
+func printPending(to io.Writer, d *starter.Detail, now time.Time) {
+	if len(d.Pending) == 0 {
+		return
+	}
+	fmt.Fprint(to, "\nin flight\n")
+	for _, p := range d.Pending[:min(len(d.Pending), pendingShown)] {
+		line := fmt.Sprintf("  %s %s: %s, attempt %d", strings.TrimPrefix(p.Activity, "gpumux."), p.ID, p.State, max(1, p.Attempt))
+		if p.Worker != "" {
+			line += " at " + p.Worker
+		}
+		if wait := p.Next.Sub(now); wait > 0 {
+			line += ", next try in " + screen.Span(wait)
+		}
+		fmt.Fprintln(to, line)
+		if p.Waiting != "" {
+			fmt.Fprintf(to, "    %s\n", screen.OneLine(p.Waiting, 200))
+		}
+		if p.Fault != nil {
+			fmt.Fprintf(to, "    last: %s\n", screen.OneLine(p.Fault.Error(), 200))
+		}
+	}
+	if more := len(d.Pending) - pendingShown; more > 0 {
+		fmt.Fprintf(to, "  and %d more\n", more)
+	}
+}

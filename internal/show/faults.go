@@ -1,0 +1,293 @@
+package show
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/results"
+	"github.com/gpumux/gpumux/internal/screen"
+	"github.com/gpumux/gpumux/internal/text"
+	"github.com/gpumux/gpumux/starter"
+)
+
+// Faults are why the items of a map failed.
+type Faults struct {
+	ID     string `json:"id"`
+	Status string `json:"status"`
+	// Items is how many the map has, -1 where that is not known. Results is how many of them
+	// have a result, Failed how many failed of the kind that was asked for.
+	Items   int64           `json:"items"`
+	Results int64           `json:"results"`
+	Failed  int64           `json:"failed"`
+	Causes  []starter.Cause `json:"causes"`
+	// Others counts the failures of further causes.
+	Others int64 `json:"others,omitempty"`
+	// Fault is why the map itself failed.
+	Fault *gpumux.Fault `json:"fault,omitempty"`
+}
+
+// Read groups the failures among lines, and ends after so many; negative reads all.
+func (f *Faults) Read(lines iter.Seq2[[]byte, error], causes *starter.Causes, failed int64) error {
+	for line, err := range lines {
+		if failed == 0 {
+			break
+		}
+		if err == nil {
+			err = causes.AddLine(line)
+		}
+		if err != nil {
+			return err
+		}
+		f.Results++
+		if starter.IsFailure(line) {
+			failed--
+		}
+	}
+	f.Take(causes)
+	return nil
+}
+
+// Take takes over what was grouped.
+func (f *Faults) Take(causes *starter.Causes) {
+	f.Failed, f.Causes, f.Others = causes.Count, causes.Sorted(), causes.Others
+}
+
+// Print writes them for people. Retry is the command that runs them again, or empty.
+func (f *Faults) Print(to io.Writer, kind gpumux.Kind, retry string) {
+	to = screen.Visible(to)
+	items, of, so := "items", "", ""
+	if f.Items >= 0 {
+		items = "of " + humanize.Comma(f.Items) + " items"
+	}
+	if kind != "" {
+		of = " of " + string(kind)
+	}
+	if f.Items < 0 || f.Results < f.Items {
+		so = fmt.Sprintf(" so far, of %s with a result", humanize.Comma(f.Results))
+	}
+	if f.Failed == 0 {
+		fmt.Fprintf(to, "map %s, %s: no item has failed%s%s\n", f.ID, f.Status, of, so)
+	} else {
+		fmt.Fprintf(to, "map %s, %s: %s %s failed%s%s\n", f.ID, f.Status, humanize.Comma(f.Failed), items, of, so)
+	}
+	for _, c := range f.Causes {
+		printCause(to, c)
+	}
+	if f.Others > 0 {
+		fmt.Fprintf(to, "\nand %s of further causes; `gpumux results %s --failed` has every fault\n", humanize.Comma(f.Others), f.ID)
+	}
+	if f.Fault != nil {
+		fmt.Fprintf(to, "\nthe map failed: %s\n", screen.OneLine(f.Fault.Error(), 1000))
+	}
+	if f.Failed > 0 && retry != "" {
+		fmt.Fprintf(to, "\nto run the failed items again: %s\n", retry)
+	}
+}
+
+const (
+	// mostMessage bounds a message in characters, mostLines a traceback or output in lines.
+	mostMessage = 600
+	mostLines   = 8
+	// placesShown is how many devices are shown of a cause.
+	placesShown = 4
+)
+
+func printCause(to io.Writer, c starter.Cause) {
+	r := c.Example
+	f := *r.Fault
+	f.Index = &r.Index
+	fmt.Fprintf(to, "\n%s × %s\n", humanize.Comma(c.Count), strings.TrimSpace(string(f.Kind)+" "+f.Class))
+	part := func(name, text string) {
+		if text = strings.Trim(text, "\n"); text != "" {
+			fmt.Fprintf(to, "  %-10s %s\n", name, strings.ReplaceAll(text, "\n", "\n             "))
+		}
+	}
+	part("where", places(c))
+	part("example", screen.OneLine(f.Of(), 200))
+	message := f
+	message.Hint, message.Slot, message.Device, message.Class, message.Kind = "", "", "", "", ""
+	part("message", shorten(strings.TrimPrefix(message.Error(), ": "), mostMessage))
+	part("traceback", lastLines(f.Traceback))
+	if f.Traceback == "" {
+		part("printed", lastLines(cmp.Or(f.Tail, r.Output)))
+	}
+	part("next", cmp.Or(f.Hint, advice[f.Kind]))
+	var also []string
+	for _, more := range c.More {
+		also = append(also, fmt.Sprintf("item %d: %s", more.Index, screen.OneLine(more.Fault.Message, 200)))
+	}
+	part("also", strings.Join(also, "\n"))
+}
+
+func places(c starter.Cause) string {
+	var parts []string
+	rest := c.Count
+	for _, p := range c.Places[:min(len(c.Places), placesShown)] {
+		parts = append(parts, fmt.Sprintf("%s on %s of %s (%s)", p.Pool, p.Device, p.Host, humanize.Comma(p.Count)))
+		rest -= p.Count
+	}
+	if len(parts) > 0 && rest > 0 {
+		parts = append(parts, humanize.Comma(rest)+" elsewhere")
+	}
+	return strings.Join(parts, ", ")
+}
+
+func lastLines(text string) string {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	lines = lines[max(0, len(lines)-mostLines):]
+	for i, line := range lines {
+		lines[i] = shorten(line, 200)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func shorten(text string, limit int) string {
+	if runes := []rune(text); len(runes) > limit {
+		return string(runes[:limit-1]) + "…"
+	}
+	return text
+}
+
+// advice is what to do about a kind of fault that brings no hint of its own.
+var advice = map[gpumux.Kind]string{
+	gpumux.TaskError:  "mend the code, then run the failed items again; --attempts where the cause passes by itself",
+	gpumux.DeviceOOM:  "a smaller micro-batch, a larger budget, or a larger pool behind this one (--pool small,large)",
+	gpumux.Budget:     "a smaller micro-batch, a larger budget, or a larger pool behind this one (--pool small,large)",
+	gpumux.HostOOM:    "more memory for the worker, or fewer slots on the host",
+	gpumux.Crash:      "read what the process printed last; `gpumux run TASK ITEM` runs the item alone",
+	gpumux.Timeout:    "a longer --timeout, or find out what the item waits for",
+	gpumux.DeviceLost: "`gpumux doctor` on that host, and the kernel's log",
+	gpumux.BadInput:   "what the message says",
+}
+
+const causesShown = 8
+
+// Causes writes a line for each cause of so many failures, with an example.
+func Causes(to io.Writer, indent string, failed int64, causes []starter.Cause) {
+	for _, c := range causes[:min(len(causes), causesShown)] {
+		like := ""
+		if c.Count > 1 {
+			like = humanize.Comma(c.Count) + " like "
+		}
+		fmt.Fprintf(to, "%s%s%s\n", indent, like, screen.Failure(c.Example))
+		failed -= c.Count
+	}
+	if len(causes) > 0 && failed > 0 {
+		fmt.Fprintf(to, "%sand %s more; every fault is in the results\n", indent, humanize.Comma(failed))
+	}
+}
+
+// FaultText is a fault's traceback and what its process printed last.
+func FaultText(f gpumux.Fault) string {
+	var b strings.Builder
+	for _, part := range []struct{ title, text string }{{"traceback", f.Traceback}, {"the process printed last", f.Tail}} {
+		if text := strings.TrimSpace(part.text); text != "" {
+			fmt.Fprintf(&b, "%s:\n  %s\n", part.title, strings.ReplaceAll(text, "\n", "\n  "))
+		}
+	}
+	return b.String()
+}
+
+// Reduced is what the values came to, shortened; empty for a map that reduces nothing.
+func Reduced(s gpumux.Summary) string {
+	switch {
+	case s.ReduceFault != nil:
+		return "not: " + screen.OneLine(s.ReduceFault.Error(), 200)
+	case s.ReducedOutput != "":
+		return s.ReducedOutput
+	case s.Reduced != nil:
+		return screen.OneLine(string(text.Unescaped(s.Reduced)), 200)
+	}
+	return ""
+}
+
+// Kinds writes how many items failed of what, the most first.
+func Kinds(faults map[gpumux.Kind]int64) string {
+	names := slices.SortedFunc(maps.Keys(faults), func(a, b gpumux.Kind) int {
+		return cmp.Or(cmp.Compare(faults[b], faults[a]), cmp.Compare(a, b))
+	})
+	parts := make([]string, len(names))
+	for i, name := range names {
+		parts[i] = fmt.Sprintf("%s %s", humanize.Comma(faults[name]), name)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Printed is an item's output, or what its process printed last.
+func Printed(r gpumux.Result) string {
+	if r.Fault == nil || r.Output != "" {
+		return r.Output
+	}
+	return r.Fault.Tail
+}
+
+// Behind returns the text after the part already written, whose end is known, else all of
+// it. The last line ends.
+func Behind(text, written string) string {
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	at := strings.LastIndex(text, written)
+	if written == "" || at < 0 {
+		return text
+	}
+	return text[at+len(written):]
+}
+
+// Logs writes what items printed, each line behind its index, and reports whether any
+// did. An empty line stands for a pause.
+func Logs(out io.Writer, lines iter.Seq2[[]byte, error]) (some bool, err error) {
+	to := bufio.NewWriter(out)
+	for line, err := range lines {
+		if err == nil && len(line) == 0 {
+			err = to.Flush()
+		}
+		if err != nil {
+			return some, errors.Join(err, to.Flush())
+		}
+		if !bytes.Contains(line, []byte(`"output":`)) && !bytes.Contains(line, []byte(`"tail":`)) {
+			continue
+		}
+		r, err := results.ParseStored(line)
+		if err != nil {
+			return some, errors.Join(err, to.Flush())
+		}
+		for text := range strings.Lines(Printed(r)) {
+			some = true
+			fmt.Fprintf(to, "%d  %s\n", r.Index, strings.TrimSuffix(text, "\n"))
+		}
+	}
+	return some, to.Flush()
+}
+
+// ResultOf looks for the result of an item, which is nil where there is none.
+func ResultOf(lines iter.Seq2[[]byte, error], item int64) (*gpumux.Result, error) {
+	for line, err := range lines {
+		if err != nil {
+			return nil, err
+		}
+		if len(line) == 0 {
+			continue
+		}
+		index, err := results.IndexOf(line)
+		if err != nil {
+			return nil, err
+		}
+		if index == item {
+			r, err := results.ParseStored(line)
+			return &r, err
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,261 @@
+package slot
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
+	"github.com/gpumux/gpumux/internal/diagnosis"
+	"github.com/gpumux/gpumux/internal/process"
+	"github.com/gpumux/gpumux/internal/session"
+	"github.com/gpumux/gpumux/internal/text"
+	"github.com/gpumux/gpumux/internal/wire"
+)
+
+const (
+	// commandResult is the most bytes that a command may print as its result.
+	commandResult = 256 << 20
+	// lastWords is how long a pipe is read on after a command's end: a descendant in another
+	// cgroup or container may still hold it open.
+	lastWords = time.Second
+)
+
+// command runs the program of a call once per item: the item on standard input, the
+// result on standard output.
+type command struct {
+	job       *job
+	admission admission
+}
+
+func (c *command) serve(ctx context.Context) error {
+	j := c.job
+	for {
+		j.owner.judge.kills = process.MemoryKills()
+		more, err := j.await(ctx)
+		if err != nil || !more {
+			return err
+		}
+		for _, item := range j.queue.take(1, nil) {
+			j.slot.runs(item.Index, time.Now())
+			done, err := c.try(ctx, item)
+			if err != nil {
+				return err
+			}
+			done.Index = item.Index
+			j.slot.runs(0, time.Time{})
+			j.done(done)
+		}
+	}
+}
+
+// try runs the program until it ends well, as often as the call allows.
+func (c *command) try(ctx context.Context, one item) (calls.Done, error) {
+	for tries := 1; ; tries++ {
+		done, err := c.run(ctx, one)
+		if err != nil {
+			return done, err
+		}
+		// Nobody knows when it read which of its files.
+		if err := c.checkEdition(ctx); err != nil {
+			return done, err
+		}
+		if done.Fault == nil || tries >= c.job.call.Attempts {
+			if done.Fault != nil {
+				done.Fault.Attempts = tries
+				done.Fault.Item = text.Excerpt(one.Value)
+			}
+			return done, nil
+		}
+	}
+}
+
+// checkEdition notes the edition of the program, which has to be the call's.
+func (c *command) checkEdition(ctx context.Context) error {
+	now, err := c.admission.needed(ctx)
+	if err == nil {
+		c.admission.use(now)
+	}
+	return err
+}
+
+// run runs the program for one item. An error is a death that is not the program's own
+// word: a signal, the timeout, the end of the call; an exit status is.
+func (c *command) run(ctx context.Context, one item) (none calls.Done, err error) {
+	j, task := c.job, c.job.call.Task
+	began := time.Now()
+	argv, err := task.CommandArgv(one.Value)
+	if err != nil {
+		fault := &gpumux.Fault{Kind: gpumux.TaskError, Message: err.Error()}
+		j.owner.judge.locate(fault, task)
+		return calls.Done{Result: gpumux.Result{Fault: fault}}, nil
+	}
+	p, in, out, err := c.start(ctx, argv)
+	if err != nil {
+		return none, err
+	}
+	defer out.Close()
+	defer in.Close()
+	j.slot.enter(Busy, "item of "+task.Name)
+	p.session.Memory.Busy(true)
+	value := make(chan []byte, 1)
+	go func() {
+		defer in.Close()
+		in.Write(append(bytes.Clone(one.Value), '\n'))
+	}()
+	go func() {
+		printed, _ := io.ReadAll(io.LimitReader(out, commandResult+1))
+		value <- printed
+		io.Copy(io.Discard, out)
+	}()
+	status, err := c.await(ctx, p, &one)
+	if err != nil {
+		return none, err
+	}
+	j.slot.tally(func(st *Stats) { st.Items++ })
+	done := calls.Done{Busy: time.Since(began), Peak: p.session.Memory.Peak(), Budget: int64(p.session.Memory.Budget)}
+	if j.owner.o.Device == "CPU" {
+		done.Peak = max(done.Peak, process.MostResident(p.session.Process.Status))
+	}
+	out.SetReadDeadline(time.Now().Add(lastWords))
+	printed := bytes.TrimSpace(<-value)
+	done.Output = p.session.Process.Out.Rest()
+	fault := c.exitFault(p, status.ExitStatus(), printed, done.Output)
+	j.owner.retire(false, "command ended")
+	switch {
+	case fault == nil && task.Text:
+		done.Value = quoted(printed)
+	case fault == nil:
+		done.Value = printed
+	case fault.Kind.Deadly():
+		fault.Item = text.Excerpt(one.Value)
+		return none, fault
+	default:
+		done.Fault = fault
+	}
+	return done, nil
+}
+
+// start starts the program, in these words, with pipes for its standard input and output.
+func (c *command) start(ctx context.Context, argv []string) (p *occupant, in, out *os.File, err error) {
+	j, task := c.job, c.job.call.Task
+	o, _ := c.admission.options()
+	j.owner.retire(true, "another task")
+	if j.answered {
+		return nil, nil, nil, errCut
+	}
+	j.slot.enter(Starting, "item of "+task.Name)
+	if err = j.owner.judge.unanswered(task, task.Reach(ctx, o.StartLimit)); err == nil {
+		err = c.checkEdition(ctx)
+	}
+	if err != nil {
+		c.admission.unstart()
+		return nil, nil, nil, err
+	}
+	stdin, in, err := os.Pipe()
+	if err == nil {
+		defer stdin.Close()
+		var stdout *os.File
+		if out, stdout, err = os.Pipe(); err == nil {
+			defer stdout.Close()
+			var started *session.Session
+			if started, err = session.StartCommand(task, o, argv, stdin, stdout); err == nil {
+				p = newOccupant(started, o, 1)
+			}
+		}
+	}
+	if err != nil {
+		for _, file := range []*os.File{in, out} {
+			if file != nil {
+				file.Close()
+			}
+		}
+		c.admission.unstart()
+		return nil, nil, nil, j.owner.judge.unstarted(task, err)
+	}
+	j.owner.occupy(p)
+	return p, in, out, nil
+}
+
+// await waits until the program has ended by itself. On an error it is gone.
+func (c *command) await(ctx context.Context, p *occupant, one *item) (status syscall.WaitStatus, err error) {
+	j, ps := c.job, p.session.Process
+	var late <-chan time.Time
+	if timeout := j.call.timeout(); timeout > 0 {
+		timer := time.NewTimer(timeout)
+		defer timer.Stop()
+		late = timer.C
+	}
+	var death *diagnosis.Evidence
+	for ended := false; !ended && death == nil; {
+		select {
+		case <-ps.Exited:
+			ended, status = true, ps.Status.Sys().(syscall.WaitStatus)
+			if status.Signaled() {
+				death = &diagnosis.Evidence{Exited: true, Signal: status.Signal(), CoreDumped: status.CoreDump(), Tail: ps.Out.Tail()}
+			}
+		case <-late:
+			death = &diagnosis.Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", j.call.timeout())}
+		case <-j.slot.doom:
+			if why := j.slot.doomedNow(); why != "" {
+				death = &diagnosis.Evidence{Recycled: why}
+			}
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+			j.owner.abandon(err, "call ended: "+err.Error())
+			return status, err
+		}
+	}
+	if err := j.lapsed(); err != nil {
+		j.owner.kill("the call's time was over")
+		return status, err
+	}
+	if death != nil {
+		return status, j.owner.fail(&deathError{evidence: death}, one)
+	}
+	return status, nil
+}
+
+// quoted is text as a JSON string.
+func quoted(text []byte) json.RawMessage {
+	var b bytes.Buffer
+	to := json.NewEncoder(&b)
+	to.SetEscapeHTML(false)
+	_ = to.Encode(string(text)) // a string always encodes
+	return bytes.TrimSpace(b.Bytes())
+}
+
+// exitFault is the fault of a command that ended by itself, or nil.
+func (c *command) exitFault(p *occupant, exit int, printed []byte, output string) *gpumux.Fault {
+	task, fault := p.session.Task, &gpumux.Fault{Kind: gpumux.TaskError, Tail: output}
+	switch {
+	case exit != 0:
+		e := diagnosis.Evidence{Command: true, Exited: true, ExitCode: exit, Tail: output, Budget: int64(p.session.Memory.Budget)}
+		p.session.ExplainMemory(&e, c.job.owner.judge.kills)
+		d := diagnosis.Diagnose(e)
+		d.Fault.Tail = output
+		fault = &d.Fault
+		c.job.owner.judge.spread(d, fault)
+	case len(printed) > commandResult:
+		fault.Message = fmt.Sprintf("%s printed more than %s to standard output", task.Command[0], gpumux.Size(commandResult))
+		fault.Hint = "write large results to a file and print its path"
+	case task.Text:
+		return nil
+	default:
+		err := wire.Check(printed)
+		if err == nil {
+			return nil
+		}
+		fault.Message = fmt.Sprintf("%s printed no JSON value to standard output (%v): %.120q", task.Command[0], err, printed)
+		fault.Hint = "print one JSON value, or set the task's output to text"
+	}
+	c.job.owner.judge.locate(fault, task)
+	fault.PID, fault.Alone = p.session.Process.PID, true
+	return fault
+}

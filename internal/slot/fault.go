@@ -1,0 +1,164 @@
+package slot
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/diagnosis"
+	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/internal/process"
+	"github.com/gpumux/gpumux/internal/text"
+	"github.com/gpumux/gpumux/internal/wire"
+)
+
+// deathError ends a process in the middle of an item, or says how it ended.
+type deathError struct {
+	evidence *diagnosis.Evidence
+	trace    string
+}
+
+func (e *deathError) Error() string { return "the task process cannot go on" }
+
+// broken is the death of a process that breaks the protocol.
+func broken(format string, args ...any) error {
+	return &deathError{evidence: diagnosis.Broken(format, args...)}
+}
+
+// deaf is the death of a process that was told more than it reads.
+func deaf() error { return broken(diagnosis.Deaf) }
+
+// lostError says that the process is of no use between two items. No item is to blame.
+type lostError struct{ why string }
+
+func (e *lostError) Error() string { return e.why }
+
+// judge makes faults of the slot with these options.
+type judge struct {
+	o Options
+	// kills is the counter of memory kills around the worker as the call began.
+	kills int
+}
+
+// diagnose is the fault of a process that died, or has to, while an item ran.
+func (j judge) diagnose(p *occupant, d *deathError, running *item) *gpumux.Fault {
+	p.session.Explain(d.evidence, j.kills)
+	if p.exited() && j.o.Device == "CPU" {
+		d.evidence.Peak = max(d.evidence.Peak, process.MostResident(p.session.Process.Status))
+	}
+	fault := j.fault(p, *d.evidence, running)
+	fault.Traceback = d.trace
+	return fault
+}
+
+// fault is the fault that all the evidence makes.
+func (j judge) fault(p *occupant, e diagnosis.Evidence, running *item) *gpumux.Fault {
+	e.Lent, e.OnCPU, e.MPS = p.session.Memory.Budget > j.o.Memory, j.o.Device == "CPU", j.o.MPS
+	d := diagnosis.Diagnose(e)
+	fault := d.Fault
+	j.spread(d, &fault)
+	j.locate(&fault, p.session.Task)
+	fault.PID = p.session.Process.PID
+	fault.Batch = p.account.Batch()
+	fault.Alone = p.account.Ran() == 0 && fault.Batch <= 1
+	if running != nil && fault.Batch <= 1 {
+		fault.Item = text.Excerpt(running.Value)
+	}
+	if fault.Kind.Deadly() && fault.Tail == "" {
+		fault.Tail = e.Tail
+	}
+	return &fault
+}
+
+// raised is the fault of an item that raised, or the death of its process.
+func (j judge) raised(p *occupant, m wire.Fault, running *item) (fault *gpumux.Fault, output string, err error) {
+	e := diagnosis.Raised(m.Raised)
+	output = p.session.Process.Out.UpTo(m.Out)
+	e.Tail = output
+	p.session.ExplainMemory(e, j.kills)
+	d := diagnosis.Diagnose(*e)
+	if d.Poisoned || d.Fault.Kind.Deadly() {
+		return nil, output, &deathError{e, m.Raised.Traceback}
+	}
+	fault = &d.Fault
+	j.locate(fault, p.session.Task)
+	fault.Traceback, fault.PID, fault.Attempts = m.Raised.Traceback, p.session.Process.PID, running.tries+max(1, m.Attempts)
+	fault.Item = text.Excerpt(running.Value)
+	return fault, output, nil
+}
+
+// spread says who else than the item may be to blame.
+func (j judge) spread(d diagnosis.Diagnosis, fault *gpumux.Fault) {
+	fault.Blameless, fault.Wide = d.Blameless, d.MPSWide
+	// A device that hangs lets every item run out of time.
+	fault.Suspect = j.o.Device != "CPU" && (d.Device || fault.Kind == gpumux.DeviceLost || fault.Kind == gpumux.Timeout)
+}
+
+// locate says where a fault happened.
+func (j judge) locate(fault *gpumux.Fault, task launch.Task) {
+	fault.Op, fault.Task, fault.Slot, fault.Device, fault.Host = "run", task.Name, j.o.Name, j.o.Device, j.o.Host
+}
+
+// start is the fault of a start.
+func (j judge) start(task launch.Task, fault gpumux.Fault) *gpumux.Fault {
+	j.locate(&fault, task)
+	fault.Op = "start"
+	return &fault
+}
+
+// unanswered is the fault of a start whose files did not answer; other errors stay.
+func (j judge) unanswered(task launch.Task, err error) error {
+	var hang *launch.HangError
+	if errors.As(err, &hang) {
+		return j.unstarted(task, err)
+	}
+	return err
+}
+
+// unstarted is the fault of a process that the system could not start.
+func (j judge) unstarted(task launch.Task, err error) *gpumux.Fault {
+	fault := j.start(task, gpumux.Fault{Kind: gpumux.Crash, Message: err.Error()})
+	var program *process.ProgramError
+	var hang *launch.HangError
+	switch {
+	case errors.As(err, &hang):
+		fault.Blameless, fault.Hint = hang.Blameless, hang.Hint
+	case process.Scarce(err):
+		// It passes, and no item is to blame.
+		fault.Blameless = true
+		fault.Hint = "raise the limits on open files and processes of the worker, or use fewer slots"
+		if errors.Is(err, syscall.ENOMEM) {
+			fault.Kind = gpumux.HostOOM
+		}
+	case !errors.As(err, &program):
+		fault.Hint = "the worker's machine did not allow it; change that, or run the worker on another"
+	case errors.Is(err, exec.ErrNotFound):
+		fault.Kind, fault.Hint = gpumux.BadInput, "install it, or name it with its full path in the task"
+	case program.User != nil && errors.Is(err, os.ErrPermission):
+		fault.Kind, fault.Hint = gpumux.BadInput, fmt.Sprintf("see that user %s may enter the task's folder and may execute the file",
+			program.User.Name)
+	default:
+		fault.Kind, fault.Hint = gpumux.BadInput, "check that the file exists in the task's folder and may be executed"
+	}
+	return fault
+}
+
+// outdated is the fault of a call for an edition that the files do not have.
+func (j judge) outdated(call order, have string) *gpumux.Fault {
+	message := fmt.Sprintf("the code of task %s changes at each start of a process, at last to edition %s", call.Task.Name, have)
+	hint := "let the import change no code, and start a new map"
+	if call.Edition != "" {
+		message = fmt.Sprintf("the map began with edition %s of the code of task %s, and this worker has edition %s",
+			call.Edition, call.Task.Name, have)
+		hint = "start a new map, which runs with the new code, or put the files back as they were and start this one again: it goes on; " +
+			"what has finished is kept"
+	}
+	if path, changed := call.Task.Code().Newest(); path != "" {
+		message += fmt.Sprintf("; %s changed last, at %s", path, changed.UTC().Format(time.RFC3339))
+	}
+	return j.start(call.Task, gpumux.Fault{Kind: gpumux.BadInput, Edition: have, Message: message, Hint: hint})
+}

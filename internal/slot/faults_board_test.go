@@ -1,0 +1,311 @@
+package slot_test
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
+	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/internal/slot"
+	"github.com/gpumux/gpumux/internal/wait"
+	"github.com/gpumux/gpumux/internal/wire"
+)
+
+// onBoard is a stand whose task sends no message about results. The worker must find them on the board.
+func onBoard(t *testing.T) (*stand, launch.Task) {
+	t.Helper()
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		skip.Because(t, skip.Linux, "boards do")
+	}
+	s := newStand(t, gpumux.Persistent)
+	task := s.task("item", "QUIET", "1")
+	task.Python = "board.py:item"
+	return s, task
+}
+
+// quick makes n items that take almost no time. The one at position at has further fields.
+func quick(n, at int, fields object) []any {
+	list := make([]any, n)
+	for i := range list {
+		list[i] = object{"i": i}
+	}
+	if fields != nil {
+		fields["i"] = at
+		list[at] = fields
+	}
+	return list
+}
+
+// sequence checks that the results are those of the first n items, in order.
+func sequence(t *testing.T, got []calls.Done, n int) {
+	t.Helper()
+	require.Len(t, got, n)
+	for i, d := range got {
+		require.EqualValues(t, i, d.Index)
+		require.Nil(t, d.Fault)
+		require.True(t, strings.HasPrefix(string(d.Value), fmt.Sprintf("[%d,", i)), "%.60s", d.Value)
+	}
+}
+
+// Death at any moment keeps all published results, although no message told of them. Only the item that ran runs again.
+func TestBoard_DeathLosesNothingAndRepeatsNothing(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"kill", "unpublished", "half"} {
+		t.Run(how, func(t *testing.T) {
+			s, task := onBoard(t)
+			items := quick(300, 200, object{"how": how})
+			got, err := s.run(task, calls.Call{Items: values(items...)})
+			sequence(t, got, 200)
+			f := fault(t, err)
+			require.Equal(t, gpumux.Crash, f.Kind)
+			require.Equal(t, "signal SIGKILL", f.Exit)
+			require.Empty(t, s.left())
+			got, err = s.run(task, calls.Call{Items: values(items[201:]...)})
+			require.NoError(t, err)
+			require.Len(t, got, 99)
+			begun := s.begun()
+			require.Len(t, begun, 300, "each item began once")
+			for i, n := range begun {
+				require.Equal(t, fmt.Sprint(i), n)
+			}
+		})
+	}
+}
+
+func TestBoard_TheLastItemsCountWhenTheProcessDiesBehindThem(t *testing.T) {
+	s, task := onBoard(t)
+	got, err := s.run(task, calls.Call{Items: values(quick(100, 99, object{"how": "kill"})...)})
+	sequence(t, got, 99)
+	require.Equal(t, gpumux.Crash, fault(t, err).Kind)
+}
+
+// The worker sees results on the board while a long item runs. That item ends only when the worker has seen them.
+func TestBoard_ResultsAreSeenWhileALongItemRuns(t *testing.T) {
+	s, task := onBoard(t)
+	gate := filepath.Join(t.TempDir(), "gate")
+	var got []calls.Done
+	err := s.Run(t.Context(), task, calls.Call{Items: values(quick(10, 9, object{"how": "gate", "gate": gate})...), Done: func(d calls.Done) {
+		if got = append(got, d); len(got) == 9 {
+			assert.NoError(t, os.WriteFile(gate, nil, 0o644))
+		}
+	}})
+	require.NoError(t, err)
+	sequence(t, got, 10)
+}
+
+func TestBoard_TimeoutKeepsWhatLiesThere(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"stop", "hang"} {
+		t.Run(how, func(t *testing.T) {
+			s, task := onBoard(t)
+			got, err := s.run(task, calls.Call{Timeout: patience, Items: values(quick(80, 70, object{"how": how})...)})
+			sequence(t, got, 70)
+			f := fault(t, err)
+			require.Equal(t, gpumux.Timeout, f.Kind)
+			require.Contains(t, f.Message, "no result after 1.2s")
+			require.Len(t, s.begun(), 71)
+			require.Empty(t, s.left())
+		})
+	}
+}
+
+// The limit is for each item, also when no message comes for a long time.
+func TestBoard_TimeoutCountsFromTheItemsOwnBeginning(t *testing.T) {
+	s, task := onBoard(t)
+	items := make([]any, 8)
+	for i := range items {
+		items[i] = object{"i": i, "nap": 0.35}
+	}
+	got, err := s.run(task, calls.Call{Timeout: patience, Items: values(items...)})
+	require.NoError(t, err)
+	sequence(t, got, 8)
+}
+
+func TestBoard_CancelAndStopKeepWhatLiesThere(t *testing.T) {
+	for _, how := range []string{"cancel", "stop"} {
+		t.Run(how, func(t *testing.T) {
+			s, task := onBoard(t)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			var got []calls.Done
+			ended := make(chan error, 1)
+			go func() {
+				ended <- s.Run(ctx, task, calls.Call{Items: values(quick(80, 70, object{"how": "hang"})...), Done: func(d calls.Done) { got = append(got, d) }})
+			}()
+			wait.For(t, func() bool { return len(s.begun()) == 71 }, time.Minute, 2*time.Millisecond)
+			want := errors.New("enough")
+			if how == "cancel" {
+				cancel(want)
+			} else {
+				want = slot.ErrStopped
+				require.NoError(t, s.Stop(t.Context()))
+			}
+			require.ErrorIs(t, <-ended, want)
+			sequence(t, got, 70)
+			require.Empty(t, s.left())
+		})
+	}
+}
+
+// Values of every size come in order, also those that do not fit on the board. So does a fault.
+func TestBoard_SizesAndFaultsKeepTheOrder(t *testing.T) {
+	s, task := onBoard(t)
+	sizes := []int{0, 3 << 20, 1, 250 << 10, 300 << 10, 7, 262144 - 4, 262144 - 5, 262144 - 8, 5 << 20, 0}
+	var items []any
+	for i := range 400 {
+		items = append(items, object{"i": i, "size": sizes[i%len(sizes)]})
+	}
+	items[123] = object{"i": 123, "how": "raise"}
+	got, err := s.run(task, calls.Call{Items: values(items...)})
+	require.NoError(t, err)
+	require.Len(t, got, 400)
+	for i, d := range got {
+		require.EqualValues(t, i, d.Index)
+		if i == 123 {
+			require.Equal(t, gpumux.TaskError, d.Fault.Kind)
+			continue
+		}
+		var value [2]any
+		require.NoError(t, json.Unmarshal(d.Value, &value))
+		require.EqualValues(t, i, value[0])
+		require.Len(t, value[1], sizes[i%len(sizes)])
+	}
+}
+
+// The worker encodes bytes as base64, from the board and from frames.
+func TestBoard_BytesOfEverySize(t *testing.T) {
+	s, task := onBoard(t)
+	times := []int{1, 100_000, 7, 43_000, 2}
+	var items []any
+	for i := range 100 {
+		items = append(items, object{"i": i, "how": "bytes", "times": times[i%len(times)]})
+	}
+	got, err := s.run(task, calls.Call{Items: values(items...)})
+	require.NoError(t, err)
+	require.Len(t, got, 100)
+	for i, d := range got {
+		var value []byte
+		require.NoError(t, json.Unmarshal(d.Value, &value))
+		require.Equal(t, strings.Repeat(fmt.Sprintf("%06d", i), times[i%len(times)]), string(value))
+	}
+}
+
+// When the worker takes results slowly, the process waits while the board is full.
+func TestBoard_FullBoardHoldsTheProcess(t *testing.T) {
+	s, task := onBoard(t)
+	items := make([]any, 60)
+	for i := range items {
+		items[i] = object{"i": i, "size": 100 << 10}
+	}
+	most := 0
+	var got []calls.Done
+	err := s.Run(t.Context(), task, calls.Call{Items: values(items...), Done: func(d calls.Done) {
+		got = append(got, d)
+		log, err := os.ReadFile(s.log)
+		assert.NoError(t, err)
+		most = max(most, len(strings.Fields(string(log)))-len(got))
+	}})
+	require.NoError(t, err)
+	sequence(t, got, 60)
+	require.LessOrEqual(t, most, 22, "what is begun and not taken fits on the board and into one that was read, besides two items")
+}
+
+func TestBoard_OutputBelongsToItsItem(t *testing.T) {
+	s, task := onBoard(t)
+	items := make([]any, 200)
+	for i := range items {
+		items[i] = object{"i": i, "how": "print"}
+	}
+	got, err := s.run(task, calls.Call{Items: values(items...)})
+	require.NoError(t, err)
+	sequence(t, got, 200)
+	for i, d := range got {
+		require.Equal(t, strings.Repeat(fmt.Sprintf("this is %d\n", i), i%3), d.Output)
+	}
+}
+
+// A forked child that returns from the task must not answer, whether or not Python knows of the fork.
+func TestBoard_ForkedChildrenDoNotWrite(t *testing.T) {
+	for _, how := range []string{"fork", "raw fork"} {
+		t.Run(how, func(t *testing.T) {
+			s, task := onBoard(t)
+			got, err := s.run(task, calls.Call{Items: values(quick(100, 50, object{"how": how})...)})
+			require.NoError(t, err)
+			sequence(t, got, 100)
+			begun := s.begun()
+			require.Len(t, begun, 100)
+		})
+	}
+}
+
+// scribble is the part of faulty that breaks the board. It returns whether it knows the way how.
+func scribble(how string, say func(header, body string)) bool {
+	board := os.NewFile(wire.BoardDescriptor, "board")
+	post := func(end uint64, record []byte) {
+		board.WriteAt(record, 64)
+		board.WriteAt(binary.LittleEndian.AppendUint64(nil, end), 0)
+	}
+	record := func(size uint32, run uint64, value string) []byte {
+		b := binary.LittleEndian.AppendUint32(nil, size)
+		b = binary.LittleEndian.AppendUint32(b, 1)
+		b = binary.LittleEndian.AppendUint64(b, run)
+		return append(append(b, make([]byte, 40)...), value...)
+	}
+	switch how {
+	case "board: told of nothing":
+		say(`{"type":"posted","board":64}`, "")
+	case "board: told of more than there is":
+		say(`{"type":"posted","board":9007199254740992}`, "")
+	case "board: no number":
+		say(`{"type":"posted","board":-1}`, "")
+	case "board: garbage and no word":
+		garbage := []byte(strings.Repeat("garbage!", 1000))
+		board.WriteAt(garbage, 0)
+	case "board: beyond the end":
+		post(64, record(100, 1, "7       "))
+	case "board: another run":
+		post(64, record(1, 9, "7       "))
+	case "board: no JSON":
+		post(64, record(2, 1, "]]      "))
+	case "board: no such kind":
+		lie := record(1, 1, "7       ")
+		lie[20] = 4
+		post(64, lie)
+	case "board: an array that is none":
+		lie := record(8, 1, "u\x01\x01\x00\xff\xff\xff\xff")
+		lie[20] = 2
+		post(64, lie)
+	case "an array that is none":
+		say(`{"type":"results","run":1,"n":0,"sizes":[12],"kinds":[2],"busy":[0]}`, "f\x08\x01\x00\x01\x00\x00\x00\x00\x00\x00\x00")
+	case "kinds for more values":
+		say(`{"type":"results","run":1,"n":0,"sizes":[1],"kinds":[0,0],"busy":[0]}`, "7")
+	case "board: one result, then garbage":
+		post(128, append(record(1, 1, "7       "), record(200, 1, "7       ")...))
+	case "board: garbage and death":
+		post(64, record(100, 1, "7       "))
+		os.Exit(0)
+	case "board: cut short":
+		if err := board.Truncate(0); err == nil {
+			board.WriteAt([]byte("it let itself be cut"), 0)
+		}
+		say(`{"type":"posted","board":56}`, "")
+	default:
+		return false
+	}
+	return true
+}

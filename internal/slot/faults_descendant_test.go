@@ -1,0 +1,162 @@
+package slot_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
+	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/internal/slot"
+	"github.com/gpumux/gpumux/internal/wait"
+)
+
+// Descendants may leave the group and hold standard output. They delay nothing, and they die with the process.
+func TestSlot_DescendantsThatGotAway(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"fork", "exec", "hop", "clear", "replace"} {
+		for _, end := range []string{"return", "spawned", "stop", "die", "cancel"} {
+			t.Run(how+"/"+end, func(t *testing.T) {
+				t.Parallel()
+				s := newStand(t, gpumux.Persistent)
+				if end == "spawned" {
+					s.fresh = launch.Spawn
+				}
+				call := calls.Call{Items: values(how, "nothing")}
+				switch end {
+				case "die":
+					call.Items = values(how, "die")
+				case "return", "spawned":
+					call.Mode = gpumux.Fresh
+				}
+				got, err := s.run(s.task("daemon"), call)
+				if end == "die" {
+					require.Equal(t, gpumux.Crash, fault(t, err).Kind)
+					require.Len(t, got, 1)
+				} else {
+					require.NoError(t, err)
+					require.Len(t, got, 2)
+				}
+				if end == "stop" || end == "cancel" {
+					require.GreaterOrEqual(t, len(s.left()), 1)
+					require.Equal(t, slot.Ready, s.State())
+				}
+				switch end {
+				case "stop":
+					require.NoError(t, s.Clear(t.Context()))
+				case "cancel":
+					s.canceled(s.task("item"), calls.Call{Items: values(object{"i": 0, "end": "stubborn"})})
+				}
+				require.Empty(t, s.left())
+				s.works()
+			})
+		}
+	}
+}
+
+func TestSlot_CancellationEndsWhateverHangs(t *testing.T) {
+	for _, how := range []string{"hang", "stubborn", "spin", "stop", "bomb"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			if how == "spin" && native() == "" {
+				skip.Because(t, skip.Compiler)
+			}
+			s := newStand(t, gpumux.Persistent)
+			s.canceled(s.task("item"), calls.Call{Items: values(object{"i": 0}, object{"i": 1, "end": how})})
+			require.Equal(t, []string{"0", "1"}, s.begun())
+			s.works()
+		})
+	}
+}
+
+func TestSlot_StopEndsWhateverHangs(t *testing.T) {
+	for _, how := range []string{"hang", "stubborn", "spin", "stop", "bomb"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			if how == "spin" && native() == "" {
+				skip.Because(t, skip.Compiler)
+			}
+			s := newStand(t, gpumux.Persistent)
+			ended := make(chan error, 1)
+			call := calls.Call{Items: values(object{"i": 0, "end": how}), Done: func(calls.Done) {}}
+			go func() { ended <- s.Run(t.Context(), s.task("item"), call) }()
+			wait.For(t, func() bool { return len(s.begun()) > 0 }, time.Minute, 2*time.Millisecond)
+			require.NoError(t, s.Stop(t.Context()))
+			require.ErrorIs(t, <-ended, slot.ErrStopped)
+			require.Empty(t, s.left())
+		})
+	}
+}
+
+// abandoned is a worker that the test kills. Its task has left descendants everywhere and hangs. It gets its task as JSON.
+func abandoned() {
+	var task launch.Task
+	if err := json.Unmarshal([]byte(os.Getenv("TASK")), &task); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: os.Getenv("RUNTIME")})
+	done := 0
+	err := s.Run(context.Background(), task, calls.Call{Items: values("fork", "exec", "clear", "hang"), Done: func(calls.Done) {
+		if done++; done == 3 {
+			fmt.Println("running")
+		}
+	}})
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+// If somebody kills the sweeper first, the worker starts another, which knows the processes from before.
+func TestSlot_DescendantsThatGotAwayDieWithAKilledWorker(t *testing.T) {
+	t.Parallel()
+	for _, lost := range []bool{false, true} {
+		t.Run(fmt.Sprintf("SweeperLost=%t", lost), func(t *testing.T) {
+			t.Parallel()
+			s := newStand(t, gpumux.Persistent)
+			worker, out := s.program("abandoned", s.task("daemon"))
+			line, err := bufio.NewReader(out).ReadString('\n')
+			require.NoError(t, err)
+			require.Equal(t, "running", strings.TrimSpace(line))
+			wait.For(t, func() bool { return len(s.left()) >= 5 }, time.Minute, time.Millisecond)
+			if lost {
+				first := sweeperOf(worker.Process.Pid)
+				require.NotZero(t, first)
+				require.NoError(t, syscall.Kill(first, syscall.SIGKILL))
+				require.Eventually(t, func() bool { now := sweeperOf(worker.Process.Pid); return now != 0 && now != first },
+					time.Minute, time.Millisecond)
+			}
+			require.NoError(t, worker.Process.Kill())
+			io.Copy(io.Discard, out)
+			worker.Wait()
+			wait.For(t, func() bool { return len(s.left()) == 0 }, time.Minute, 5*time.Millisecond)
+		})
+	}
+}
+
+// sweeperOf finds the sweeper among a program's children, 0 if there is none.
+func sweeperOf(program int) int {
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", program))
+	for _, list := range lists {
+		children, _ := os.ReadFile(list)
+		for _, field := range strings.Fields(string(children)) {
+			if words, _ := os.ReadFile("/proc/" + field + "/cmdline"); strings.Contains(string(words), "gpumux-sweeper") {
+				pid, _ := strconv.Atoi(field)
+				return pid
+			}
+		}
+	}
+	return 0
+}

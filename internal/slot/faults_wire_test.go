@@ -1,0 +1,305 @@
+package slot_test
+
+import (
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
+	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/internal/slot"
+	"github.com/gpumux/gpumux/internal/wait"
+	"github.com/gpumux/gpumux/internal/wire"
+)
+
+// faulty is a task process that speaks the wire by hand and breaks it in the way that FAULTY names.
+func faulty() {
+	file := os.NewFile(wire.Descriptor, "wire")
+	worker := wire.NewProcess(file)
+	say := func(header, body string) {
+		text := header + "\n" + body
+		file.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...))
+	}
+	forever := func() { time.Sleep(10 * time.Minute) }
+	const hello, ready = `{"type":"hello","version":1,"pid":1}`, `{"type":"ready"}`
+	one := func(run, n string) { say(`{"type":"results","run":`+run+`,"n":`+n+`,"sizes":[1],"busy":[0]}`, "7") }
+
+	how := os.Getenv("FAULTY")
+	switch how {
+	case "silent":
+		forever()
+	case "version":
+		say(`{"type":"hello","version":99,"pid":1}`, "")
+		forever()
+	case "no hello":
+		say(ready, "")
+		forever()
+	case "no frame":
+		file.WriteString("Segmentation fault (core dumped)\n")
+		forever()
+	}
+	say(hello, "")
+	if _, err := worker.Read(); err != nil {
+		os.Exit(1)
+	}
+	switch how {
+	case "never ready":
+		forever()
+	case "two hellos":
+		say(hello, "")
+		forever()
+	case "asks before ready and reads nothing":
+		for {
+			say(`{"type":"cap","framework":"torch","wait":true}`, "")
+		}
+	case "results before ready":
+		one("1", "0")
+		forever()
+	}
+	say(ready, "")
+	switch how {
+	case "deaf":
+		forever()
+	case "exit when ready":
+		os.Exit(0)
+	}
+	first, err := worker.Read()
+	if err != nil {
+		os.Exit(0)
+	}
+	if scribble(how, say) {
+		forever()
+	}
+	switch how {
+	case "asks and reads nothing":
+		for {
+			say(`{"type":"posted","board":0,"wait":true}`, "")
+		}
+	case "measures and reads nothing":
+		for {
+			say(`{"type":"cap","framework":"torch","wait":true}`, "")
+		}
+	case "another run":
+		one("7", "0")
+	case "another item":
+		one("1", "2")
+	case "more than asked":
+		say(`{"type":"results","run":1,"n":0,"sizes":[1,1,1,1],"busy":[0,0,0,0]}`, "7777")
+	case "one item twice":
+		one("1", "0")
+		one("1", "0")
+	case "output beyond the end":
+		say(`{"type":"results","run":1,"n":0,"sizes":[1],"busy":[0],"out":1152921504606846976}`, "7")
+		one("7", "0")
+	case "ready again":
+		say(ready, "")
+	case "fault for another item":
+		say(`{"type":"fault","run":1,"n":2,"fault":{"class":"E","message":"m"}}`, "")
+	case "fault that says nothing":
+		say(`{"type":"fault","run":1,"n":0}`, "")
+	case "no JSON in the value":
+		say(`{"type":"results","run":1,"n":0,"sizes":[2],"busy":[0]}`, "]]")
+	case "no JSON in the header":
+		say(`{"type":"results",`, "")
+	case "negative time":
+		say(`{"type":"results","run":1,"n":0,"sizes":[1],"busy":[-1]}`, "7")
+	case "sizes beyond the body":
+		say(`{"type":"results","run":1,"n":0,"sizes":[100],"busy":[0]}`, "7")
+	case "unknown message":
+		say(`{"type":"gossip"}`, "")
+	case "worker's message":
+		say(`{"type":"run","run":1,"sizes":[1]}`, "7")
+	case "half a frame":
+		file.Write([]byte{0, 0, 1, 0, '{'})
+		os.Exit(0)
+	case "talk while idle", "closed while idle":
+		run := first.(wire.Run)
+		for answered := 0; ; {
+			for n := range run.Items {
+				one(strconv.FormatInt(run.Run, 10), strconv.Itoa(n))
+			}
+			if answered += len(run.Items); answered == 3 {
+				break
+			}
+			message, err := worker.Read()
+			if err != nil {
+				os.Exit(0)
+			}
+			run = message.(wire.Run)
+		}
+		if how == "talk while idle" {
+			one("1", "0")
+		} else {
+			file.Close()
+		}
+	}
+	forever()
+}
+
+// Wrong messages cost the process that sends them and its running item, no more.
+func TestSlot_AProcessThatBreaksTheWire(t *testing.T) {
+	t.Parallel()
+	for how, want := range map[string]struct {
+		kind    gpumux.Kind
+		op      string
+		message string
+		results int
+		late    bool
+	}{
+		"silent":                              {gpumux.Timeout, "start", "not ready after", 0, true},
+		"version":                             {gpumux.Crash, "start", "wire version 1 here, 99 on the other side", 0, false},
+		"no hello":                            {gpumux.Crash, "start", "must be a hello", 0, false},
+		"no frame":                            {gpumux.Crash, "start", "a frame claims", 0, false},
+		"never ready":                         {gpumux.Timeout, "start", "not ready after", 0, true},
+		"two hellos":                          {gpumux.Crash, "start", "a second hello", 0, false},
+		"results before ready":                {gpumux.Crash, "start", "out of turn", 0, false},
+		"asks before ready and reads nothing": {gpumux.Crash, "start", "asks for more than it reads", 0, false},
+		"asks and reads nothing":              {gpumux.Crash, "run", "asks for more than it reads", 0, false},
+		"measures and reads nothing":          {gpumux.Crash, "run", "asks for more than it reads", 0, false},
+		"exit when ready":                     {gpumux.Crash, "run", "exit status 0", 0, false},
+		"deaf":                                {gpumux.Timeout, "run", "no result after", 0, true},
+		"another run":                         {gpumux.Crash, "run", "item 0 of run 7, which is not its turn", 0, false},
+		"another item":                        {gpumux.Crash, "run", "item 2 of run 1, which is not its turn", 0, false},
+		"more than asked":                     {gpumux.Crash, "run", "not its turn", 0, false},
+		"one item twice":                      {gpumux.Crash, "run", "item 0 of run 1, which is not its turn", 1, false},
+		"output beyond the end":               {gpumux.Crash, "run", "item 0 of run 7, which is not its turn", 1, false},
+		"ready again":                         {gpumux.Crash, "run", "out of turn", 0, false},
+		"fault for another item":              {gpumux.Crash, "run", "a fault for item 2", 0, false},
+		"fault that says nothing":             {gpumux.Crash, "run", "says nothing", 0, false},
+		"no JSON in the value":                {gpumux.Crash, "run", "is not JSON", 0, false},
+		"no JSON in the header":               {gpumux.Crash, "run", "a header is not the JSON it should be", 0, false},
+		"negative time":                       {gpumux.Crash, "run", "busy[0] is -1", 0, false},
+		"sizes beyond the body":               {gpumux.Crash, "run", "reaches beyond", 0, false},
+		"unknown message":                     {gpumux.Crash, "run", "cannot say \"gossip\"", 0, false},
+		"worker's message":                    {gpumux.Crash, "run", "cannot say \"run\"", 0, false},
+		"half a frame":                        {gpumux.Crash, "run", "exit status 0", 0, false},
+
+		"board: told of nothing":            {gpumux.Crash, "run", "an empty value", 0, false},
+		"board: told of more than there is": {gpumux.Crash, "run", "the board cannot go from byte 0 to 9007199254740992", 0, false},
+		"board: no number":                  {gpumux.Crash, "run", "a header is not the JSON it should be", 0, false},
+		"board: garbage and no word":        {gpumux.Crash, "run", "the board cannot go from byte 0", 0, false},
+		"board: beyond the end":             {gpumux.Crash, "run", "claims a value of 100 bytes, where 8 are left", 0, false},
+		"board: another run":                {gpumux.Crash, "run", "item 0 of run 9 on the board, which is not its turn", 0, false},
+		"board: no JSON":                    {gpumux.Crash, "run", "is not JSON", 0, false},
+		"board: no such kind":               {gpumux.Crash, "run", "a value of kind 4; kinds are 0 to 3", 0, false},
+		"board: an array that is none":      {gpumux.Crash, "run", "item 0 of run 1: wire: an array of 8 bytes has no whole description", 0, false},
+		"an array that is none":             {gpumux.Crash, "run", "an array of [1] numbers of 8 bytes has 0 bytes", 0, false},
+		"kinds for more values":             {gpumux.Crash, "run", "1 values but 2 entries in kinds", 0, false},
+		"board: one result, then garbage":   {gpumux.Crash, "run", "claims a value of 200 bytes", 1, false},
+		"board: garbage and death":          {gpumux.Crash, "run", "claims a value of 100 bytes", 0, false},
+		"board: cut short":                  {gpumux.Crash, "run", "an empty value", 0, false},
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			s := newStand(t, gpumux.Persistent)
+			if want.late && want.op == "start" {
+				s.limitStart()
+			}
+			call := calls.Call{Items: values(0, strings.Repeat("large ", 1<<20), 2)}
+			if want.late && want.op == "run" {
+				call.Timeout = patience
+			}
+			got, err := s.run(s.faulty(how), call)
+			require.Len(t, got, want.results)
+			f := fault(t, err)
+			require.Equal(t, want.kind, f.Kind, f.Error())
+			require.Equal(t, want.op, f.Op)
+			require.Contains(t, f.Message, want.message)
+			require.Equal(t, want.results == 0, f.Alone)
+			require.Empty(t, s.left())
+			require.Equal(t, slot.Vacant, s.State())
+			s.works()
+		})
+	}
+}
+
+func (s *stand) faulty(how string) launch.Task {
+	task := s.task(how)
+	task.Python, task.Program = "", []string{os.Args[0]}
+	task.Env["GPUMUX_TEST_PROGRAM"], task.Env["FAULTY"] = "faulty", how
+	return task
+}
+
+// When a process breaks its wire between two calls, the next call notices and loses one item.
+func TestSlot_AWireThatBreaksWhileIdle(t *testing.T) {
+	for how, message := range map[string]string{
+		"talk while idle": "not its turn", "closed while idle": "closed its wire and went on",
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			s := newStand(t, gpumux.Persistent)
+			got, err := s.run(s.faulty(how), calls.Call{Items: values(0, 1, 2)})
+			require.NoError(t, err)
+			require.Len(t, got, 3)
+			require.Equal(t, slot.Ready, s.State())
+			got, err = s.run(s.faulty(how), calls.Call{Items: values(3, 4)})
+			require.Empty(t, got)
+			f := fault(t, err)
+			require.Equal(t, gpumux.Crash, f.Kind)
+			require.Contains(t, f.Message, message)
+			require.False(t, f.Alone, "the item that was due may not have begun")
+			require.Empty(t, s.left())
+			s.works()
+		})
+	}
+}
+
+// A process that was stopped between two calls looks like a slow one. The time limit of the next item finds it.
+func TestSlot_AProcessThatStoppedWhileIdle(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, gpumux.Persistent)
+	gate := s.log + ".gate"
+	_, err := s.run(s.task("item"), calls.Call{Items: values(object{"i": 0, "idle": "stop", "gate": gate})})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(gate, nil, 0o644))
+	wait.For(t, func() bool { return slices.ContainsFunc(s.left(), stopped) }, time.Minute, 2*time.Millisecond)
+	_, err = s.run(s.task("item"), calls.Call{Items: values(object{"i": 1}), Timeout: patience})
+	require.Equal(t, gpumux.Timeout, fault(t, err).Kind)
+	require.Equal(t, []string{"0"}, s.begun())
+	s.works()
+}
+
+// stopped reports whether a signal has stopped a process, which is given as left describes it.
+func stopped(process string) bool {
+	file, _, _ := strings.Cut(process, " ")
+	return state(filepath.Dir(file)) == "T"
+}
+
+// A launcher between the worker and the task may end before the process sends its first message.
+func TestSlot_AProcessThatDiesBeforeItsFirstWord(t *testing.T) {
+	for script, want := range map[string]struct{ exit, message string }{
+		"kill -SEGV $$":                      {"signal SIGSEGV", ""},
+		"kill -KILL $$":                      {"signal SIGKILL", ""},
+		"exit 0":                             {"exit status 0", ""},
+		"exec 3>&-; exit 3":                  {"exit status 3", ""},
+		"echo no such thing >&2; exit 127":   {"exit status 127", "no such thing"},
+		"exec 3>&-; exec sleep 600":          {"", "closed its wire and went on"},
+		"echo hello >&3; exec sleep 600":     {"", "a frame claims"},
+		"printf '\\0\\0\\0\\5hell' >&3":      {"exit status 0", ""},
+		"sleep 600 & sleep 600 & kill -9 $$": {"signal SIGKILL", ""},
+	} {
+		t.Run(script, func(t *testing.T) {
+			t.Parallel()
+			s := newStand(t, gpumux.Persistent)
+			task := s.task("start")
+			task.Python, task.Program = "", []string{"/bin/sh", "-c", script}
+			_, err := s.run(task, calls.Call{Items: values(0)})
+			f := fault(t, err)
+			require.Equal(t, gpumux.Crash, f.Kind, f.Error())
+			require.Equal(t, "start", f.Op)
+			require.Contains(t, f.Exit, want.exit)
+			require.Contains(t, f.Message+f.Tail, want.message)
+			require.Empty(t, s.left())
+			require.Equal(t, slot.Vacant, s.State())
+			s.works()
+		})
+	}
+}

@@ -1,0 +1,123 @@
+package slot
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"go.uber.org/zap"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/logkey"
+	"github.com/gpumux/gpumux/internal/names"
+	"github.com/gpumux/gpumux/internal/process"
+)
+
+// scratch is where the processes of a slot may leave files of their items.
+type scratch struct {
+	log *zap.Logger
+	dir string // empty until a process may leave files
+}
+
+// folder is where the process may leave files of its items, or "".
+func (s *scratch) folder(p *occupant) string {
+	if p.folder == "" && !p.unplaced {
+		folder, err := s.makeFolder(p.session.Process.PID, p.session.Task.User)
+		if err != nil {
+			s.log.Warn("items of a task process can keep no files", zap.String(logkey.Task, p.session.Task.Name), zap.String(logkey.Why, err.Error()))
+		}
+		p.folder, p.unplaced = folder, err != nil
+	}
+	return p.folder
+}
+
+// makeFolder makes a folder that the process may write to, below one of the slot that the
+// sweeper removes if nobody else does.
+func (s *scratch) makeFolder(pid int, user *process.User) (string, error) {
+	if s.dir == "" {
+		dir, err := os.MkdirTemp("", "gpumux-files-")
+		if err != nil {
+			return "", err
+		}
+		s.dir = dir
+		if err := process.Sweep(s.log, dir); err != nil {
+			return "", err
+		}
+		if err := os.Chmod(dir, 0o711); err != nil { // tasks may run as another user
+			return "", err
+		}
+	}
+	folder := filepath.Join(s.dir, strconv.Itoa(pid))
+	err := os.Mkdir(folder, 0o700)
+	if err == nil && user != nil {
+		err = os.Lchown(folder, int(user.UID), int(user.GID))
+	}
+	if err != nil {
+		return "", err // the slot's folder goes as a whole
+	}
+	return folder, nil
+}
+
+// removeFolder removes what the process, which is gone, has left.
+func (s *scratch) removeFolder(p *occupant) {
+	if p.folder == "" {
+		return
+	}
+	if err := os.RemoveAll(p.folder); err != nil {
+		s.log.Warn("files of a task process could not be removed", zap.String(logkey.Why, err.Error()))
+	}
+}
+
+func (s *scratch) remove() {
+	if s.dir != "" {
+		os.RemoveAll(s.dir)
+	}
+}
+
+// openFile opens a file and nothing else, such as a pipe, whose opening would wait. One
+// of another user than the task's may be a link to what the task must not read.
+func openFile(root *os.Root, name string, owner *process.User) (*os.File, error) {
+	file, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	switch {
+	case err != nil:
+	case !info.Mode().IsRegular():
+		err = fmt.Errorf("it is no file: %s", info.Mode())
+	case owner != nil && info.Sys().(*syscall.Stat_t).Uid != owner.UID:
+		err = fmt.Errorf("it is not the file of user %s", owner.Name)
+	case info.Size() > names.MaxFileBytes:
+		err = fmt.Errorf("it has %s; at most %s are allowed", gpumux.Size(info.Size()), gpumux.Size(names.MaxFileBytes))
+	default:
+		return file, nil
+	}
+	file.Close()
+	return nil, err
+}
+
+// eachFile opens the files that an item left in its folder, and removes the folder.
+func eachFile(folder, item string, names []string, owner *process.User, keep func(name string, file *os.File) error) error {
+	defer os.RemoveAll(filepath.Join(folder, item))
+	// The process may have put links there, which must not lead outside.
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return broken("the files of item %s: %v", item, err)
+	}
+	defer root.Close()
+	for _, name := range names {
+		file, err := openFile(root, filepath.Join(item, name), owner)
+		if err != nil {
+			return broken("the file %s of item %s: %v", name, item, err)
+		}
+		err = keep(name, file)
+		file.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

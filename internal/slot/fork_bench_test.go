@@ -1,0 +1,60 @@
+package slot_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
+	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/internal/slot"
+)
+
+// BenchmarkSlot_FreshItem measures one item at a time in a forked process, in a new interpreter and in a process that stays, for
+// light and heavy modules. GPUMUX_TEST_PYTHON is the Python that has the modules.
+func BenchmarkSlot_FreshItem(b *testing.B) {
+	interpreter := os.Getenv("GPUMUX_TEST_PYTHON")
+	if interpreter == "" {
+		interpreter = "python3"
+	}
+	for _, module := range []string{"json", "numpy", "jax", "torch"} {
+		b.Run(module, func(b *testing.B) {
+			if exec.Command(interpreter, "-c", "import "+module).Run() != nil {
+				skip.Because(b, skip.Framework, interpreter, " cannot import ", module, "; GPUMUX_TEST_PYTHON names a Python that can")
+			}
+			dir := b.TempDir()
+			code := "import " + module + "\ndef item(x): return x\n"
+			require.NoError(b, os.WriteFile(filepath.Join(dir, "tasks.py"), []byte(code), 0o644))
+			for name, each := range map[string]struct {
+				mode  gpumux.Mode
+				fresh launch.Fresh
+			}{
+				"Fork":       {mode: gpumux.Fresh},
+				"Spawn":      {mode: gpumux.Fresh, fresh: launch.Spawn},
+				"Persistent": {mode: gpumux.Persistent},
+			} {
+				b.Run(name, func(b *testing.B) {
+					s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: runtimePath(b), Env: map[string]string{"JAX_PLATFORMS": "cpu"}})
+					defer s.Stop(context.Background())
+					task := python(dir, "item")
+					task.Fresh, task.Interpreter = each.fresh, interpreter
+					call := calls.Call{Mode: each.mode, Done: func(calls.Done) {}}
+					one := calls.Item{Value: json.RawMessage("1")}
+					call.Items = values(1)
+					require.NoError(b, s.Run(context.Background(), task, call))
+					for b.Loop() {
+						call.Items = func(yield func(calls.Item, error) bool) { yield(one, nil) }
+						require.NoError(b, s.Run(context.Background(), task, call))
+					}
+				})
+			}
+		})
+	}
+}

@@ -1,0 +1,235 @@
+package slot_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
+	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/internal/slot"
+	"github.com/gpumux/gpumux/internal/template"
+	"github.com/gpumux/gpumux/internal/wait"
+)
+
+// When a fork would break or share something, the slot logs it once and starts new interpreters instead.
+func TestFork_WhatCannotBeForkedIsSpawned(t *testing.T) {
+	t.Parallel()
+	const item = "\ndef item(x): return 'gpumux.template' in sys.modules\n"
+	for name, test := range map[string]struct{ code, why string }{
+		"Thread":     {"import threading\nthreading.Thread(target=time.sleep, args=(600,), daemon=True).start()", "leaves 1 threads running"},
+		"File":       {"file = open(os.environ['DIR'] + '/tasks.py')", "tasks.py open"},
+		"Connection": {"import socket\npair = socket.socketpair()", "leaves socket:["},
+		"Process":    {"import subprocess\nchild = subprocess.Popen(['sleep', '600'])", "running, which belongs to no item"},
+		"Shared":     {"import mmap\nshared = mmap.mmap(-1, 4096)", "memory that all items would share"},
+		"Hang":       {"os.register_at_fork(after_in_child=lambda: time.sleep(600))", "hung for 3 s"},
+		"Death":      {"os.register_at_fork(after_in_child=lambda: os._exit(1))", "did not survive"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newForge(t, test.code+item)
+			s := f.slot("cpu/0", nil)
+			require.Equal(t, []string{"false", "false", "false"}, f.run(s, "item", ints(3)...))
+			said := f.logged("cannot be forked")
+			require.Len(t, said, 1)
+			require.Contains(t, said[0].ContextMap()["why"], test.why)
+			require.Contains(t, said[0].ContextMap()["advice"], "fresh: spawn")
+			f.write("tasks.py", item)
+			require.Equal(t, []string{"true"}, f.run(s, "item", 0), "what was changed is tried again")
+		})
+	}
+}
+
+// A fork that goes wrong later costs time and no item.
+func TestFork_AForkThatGoesWrongFailsNoItem(t *testing.T) {
+	t.Parallel()
+	for name, how := range map[string]string{"Hang": "time.sleep(600)", "Death": "os._exit(1)"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newForge(t, "def later():\n    if os.path.exists(os.environ['DIR'] + '/gate'): "+how+`
+os.register_at_fork(after_in_child=later)
+def item(x): return 'gpumux.template' in sys.modules
+`)
+			began := time.Now()
+			require.Equal(t, []string{"true"}, f.run(f.slot("cpu/0", nil), "item", 0))
+			good := time.Since(began)
+			s := f.slot("cpu/1", func(o *slot.Options) { o.StartLimit = max(6*time.Second, 6*good) })
+			require.Equal(t, []string{"true"}, f.run(s, "item", 0))
+			require.NoError(t, os.WriteFile(filepath.Join(f.dir, "gate"), nil, 0o644))
+			got := f.run(s, "item", ints(4)...)
+			require.Len(t, got, 4)
+			require.Equal(t, []string{"false", "false"}, got[2:])
+			require.Len(t, f.logged("get a new interpreter each"), 1)
+		})
+	}
+}
+
+func TestFork_CancellationEndsWhateverHangs(t *testing.T) {
+	for _, how := range []string{"hang", "stubborn", "stop", "bomb"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			s := newStand(t, gpumux.Fresh)
+			s.canceled(s.task("item"), calls.Call{Mode: gpumux.Fresh, Items: values(object{"i": 0}, object{"i": 1, "end": how})})
+			s.works()
+			require.NotEmpty(t, s.templates())
+		})
+	}
+}
+
+func TestFork_NothingOutlivesAKilledWorker(t *testing.T) {
+	t.Parallel()
+	s := newStand(t, gpumux.Fresh)
+	task := s.task("daemon")
+	task.Mode = gpumux.Fresh
+	worker, out := s.program("forking", task)
+	wait.For(t, func() bool { return len(s.left()) >= 2 && len(s.templates()) >= 2 }, time.Minute, time.Millisecond)
+	line, err := bufio.NewReader(out).ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, "running", strings.TrimSpace(line))
+	require.NoError(t, worker.Process.Kill())
+	io.Copy(io.Discard, out)
+	worker.Wait()
+	wait.For(t, func() bool { return len(s.marked()) == 0 }, time.Minute, 5*time.Millisecond)
+}
+
+// forking is a worker that the test kills. Two of its slots have a forked process each. One hangs; the other also has a
+// descendant that left its group and hangs.
+func forking() {
+	var task launch.Task
+	if err := json.Unmarshal([]byte(os.Getenv("TASK")), &task); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	all := template.NewSet(nil)
+	var slots sync.WaitGroup
+	for i, item := range []string{"hang", "fork and hang"} {
+		s := slot.NewSharing(all, slot.Options{Name: fmt.Sprintf("cpu/%d", i), Device: "CPU", Runtime: os.Getenv("RUNTIME")})
+		slots.Go(func() {
+			s.Run(context.Background(), task, calls.Call{Items: values(item), Done: func(calls.Done) {}})
+		})
+	}
+	fmt.Println("running")
+	slots.Wait()
+	os.Exit(1)
+}
+
+func TestFork_ATemplateThatIsKilledIsMadeAnew(t *testing.T) {
+	f := newForge(t, forked+`
+def slow(x):
+    open(os.environ["DIR"] + "/begun", "w").close()
+    while not os.path.exists(os.environ["DIR"] + "/gate"): time.sleep(0.002)
+    return os.getpid()
+`)
+	s := f.slot("cpu/0", nil)
+	require.Len(t, f.run(s, "item", 1), 1)
+	for n := range 2 {
+		require.NoError(t, syscall.Kill(f.pid(), syscall.SIGKILL))
+		require.Eventually(t, func() bool { return len(f.logged("a template ended")) == n+1 }, time.Minute, 2*time.Millisecond)
+		require.True(t, f.seen(f.run(s, "item", 2))[0].forked, "round %d", n)
+		require.Equal(t, n+2, f.imports())
+	}
+
+	// A running item goes on when its template dies.
+	var got []calls.Done
+	ended := make(chan error, 1)
+	go func() {
+		var err error
+		got, err = f.try(s, "slow", 1)
+		ended <- err
+	}()
+	require.Eventually(t, func() bool { _, err := os.Stat(filepath.Join(f.dir, "begun")); return err == nil }, time.Minute, 2*time.Millisecond)
+	parent := f.pid()
+	require.NoError(t, syscall.Kill(parent, syscall.SIGKILL))
+	wait.For(t, func() bool {
+		return !slices.ContainsFunc(marked(t, f.mark), func(each string) bool { return strings.Contains(each, fmt.Sprintf("/proc/%d/", parent)) })
+	}, time.Minute, 2*time.Millisecond)
+	require.NoError(t, os.WriteFile(filepath.Join(f.dir, "gate"), nil, 0o644))
+	err := <-ended
+	require.Len(t, f.texts(got, err), 1)
+	require.Empty(t, f.logged("get a new interpreter each"))
+}
+
+func TestFork_AWaitingChildThatIsKilledIsReplaced(t *testing.T) {
+	f := newForge(t, forked)
+	s := f.slot("cpu/0", nil)
+	for range 3 {
+		require.True(t, f.seen(f.run(s, "item", 1))[0].forked)
+		for _, each := range marked(t, f.mark) {
+			pid, err := strconv.Atoi(strings.Split(each, "/")[2])
+			require.NoError(t, err)
+			if pid != f.pid() {
+				syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+	}
+	require.True(t, f.seen(f.run(s, "item", 1))[0].forked)
+	require.Equal(t, 1, f.imports())
+}
+
+// A child may die because the call's time is over. Then forking works, and no interpreter starts instead.
+func TestFork_AChildThatLapsesIsNoReasonToSpawn(t *testing.T) {
+	f := newForge(t, `
+import gpumux.wire
+open(os.environ["DIR"] + "/imports", "a").write("x")
+read = gpumux.wire.Wire.read
+def once(wire):
+    read(wire) # what the worker says to a process that it has taken in
+    open(os.environ["DIR"] + "/died", "w").close()
+    os._exit(1)
+gpumux.wire.Wire.read = once
+def item(x): return x
+`)
+	call := calls.Call{Items: values(1), Held: func() error {
+		if _, err := os.Stat(filepath.Join(f.dir, "died")); err == nil {
+			return calls.ErrLapsed
+		}
+		return nil
+	}}
+	_, err := run(t, f.slot("cpu/0", nil), f.task("item"), call)
+	require.ErrorIs(t, err, calls.ErrLapsed)
+	require.Equal(t, 1, f.imports())
+	require.Empty(t, f.logged("could not be forked"))
+}
+
+// Idle templates cost memory that no budget counts. So only those used last stay.
+func TestFork_TheTemplatesUsedLastStay(t *testing.T) {
+	module := "import os\nopen(os.environ['DIR'] + '/imports', 'a').write('x')\n"
+	for i := range 8 {
+		module += fmt.Sprintf("def item%d(x): return 'gpumux.template' in sys.modules\n", i)
+	}
+	f := newForge(t, module)
+	s := f.slot("cpu/0", nil)
+	use := func(functions ...int) {
+		t.Helper()
+		for _, i := range functions {
+			require.Equal(t, []string{"true"}, f.run(s, fmt.Sprintf("item%d", i), 0))
+		}
+	}
+	templates := func() int {
+		return len(slices.DeleteFunc(marked(t, f.mark), func(each string) bool { return !isTemplate(each) }))
+	}
+	use(0, 1, 2, 3, 4, 0, 5, 6)
+	require.Equal(t, 7, f.imports())
+	wait.For(t, func() bool { return templates() == 2*5 }, time.Minute, 5*time.Millisecond, "each has a child that waits")
+	use(0, 3, 4, 5, 6)
+	require.Equal(t, 7, f.imports(), "none of them was ended")
+	use(1)
+	require.Equal(t, 8, f.imports())
+	f.slot("cpu/1", nil) // one more slot allows one more template
+	use(2, 3, 1, 4, 5, 6)
+	require.Equal(t, 9, f.imports())
+}

@@ -1,0 +1,300 @@
+package slot_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
+	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/internal/slot"
+	"github.com/gpumux/gpumux/internal/template"
+)
+
+// forge is a folder with a module, and slots whose fresh processes are forked from it.
+type forge struct {
+	t    *testing.T
+	dir  string
+	mark string
+	all  *template.Set
+	log  *observer.ObservedLogs
+	to   *zap.Logger
+}
+
+func newForge(t *testing.T, module string) *forge {
+	t.Helper()
+	core, seen := observer.New(zap.InfoLevel)
+	f := &forge{t: t, dir: t.TempDir(), mark: fmt.Sprintf("FORGE=%d/%s", os.Getpid(), t.Name()), log: seen, to: zap.New(core)}
+	f.write("tasks.py", module)
+	f.all = template.NewSet(f.to)
+	t.Cleanup(func() {
+		f.all.Close()
+		require.Empty(t, marked(t, f.mark), "nothing is left")
+	})
+	return f
+}
+
+func (f *forge) write(name, text string) {
+	f.t.Helper()
+	require.NoError(f.t, os.WriteFile(filepath.Join(f.dir, name), []byte("import os, sys, time, gpumux\n"+text), 0o644))
+}
+
+// slot makes a slot; change may be nil.
+func (f *forge) slot(name string, change func(*slot.Options)) *slot.Slot {
+	f.t.Helper()
+	o := slot.Options{
+		Name: name, Device: "CPU", Runtime: runtimePath(f.t), Grace: 300 * time.Millisecond, Log: f.to,
+	}
+	if change != nil {
+		change(&o)
+	}
+	s := slot.NewSharing(f.all, o)
+	f.t.Cleanup(func() { require.NoError(f.t, s.Stop(context.Background())) })
+	return s
+}
+
+func (f *forge) task(function string) launch.Task {
+	name, value, _ := strings.Cut(f.mark, "=")
+	return launch.Task{
+		Name: function, Python: "tasks.py:" + function, Dir: f.dir, Mode: gpumux.Fresh,
+		Env: map[string]string{name: value, "DIR": f.dir, "PYTHONDONTWRITEBYTECODE": "1"},
+	}
+}
+
+// run returns the values of items as JSON.
+func (f *forge) run(s *slot.Slot, function string, items ...any) []string {
+	f.t.Helper()
+	return f.texts(f.try(s, function, items...))
+}
+
+// try is run for other goroutines than the test's.
+func (f *forge) try(s *slot.Slot, function string, items ...any) ([]calls.Done, error) {
+	return run(f.t, s, f.task(function), calls.Call{Items: values(items...)})
+}
+
+// texts returns the values of items, which must all have succeeded.
+func (f *forge) texts(got []calls.Done, err error) []string {
+	f.t.Helper()
+	require.NoError(f.t, err)
+	list := []string{}
+	for _, d := range got {
+		require.Nil(f.t, d.Fault)
+		list = append(list, string(d.Value))
+	}
+	return list
+}
+
+func (f *forge) logged(text string) []observer.LoggedEntry {
+	return f.log.FilterMessageSnippet(text).All()
+}
+
+// pid is the process of the newest template.
+func (f *forge) pid() int {
+	f.t.Helper()
+	made := f.logged("template ready")
+	require.NotEmpty(f.t, made)
+	return int(made[len(made)-1].ContextMap()["pid"].(int64))
+}
+
+const forked = `
+import resource
+with open(os.environ["DIR"] + "/imports", "a") as file: file.write("x")
+state = []
+def item(x):
+    state.append(x)
+    return [x, len(state), os.getpid(), "gpumux.template" in sys.modules, gpumux.slot().name, resource.getrlimit(10)[0]]
+`
+
+type seen struct {
+	x, state, pid int
+	forked        bool
+	slot          string
+	mark          uint64
+}
+
+func (s *seen) UnmarshalJSON(data []byte) error {
+	return json.Unmarshal(data, &[]any{&s.x, &s.state, &s.pid, &s.forked, &s.slot, &s.mark})
+}
+
+func (f *forge) seen(values []string) []seen {
+	list := make([]seen, len(values))
+	for i, value := range values {
+		require.NoError(f.t, json.Unmarshal([]byte(value), &list[i]))
+	}
+	return list
+}
+
+func (f *forge) imports() int {
+	data, err := os.ReadFile(filepath.Join(f.dir, "imports"))
+	require.NoError(f.t, err)
+	return len(data)
+}
+
+func TestFork_ItemsAreApart(t *testing.T) {
+	f := newForge(t, forked)
+	var pids, marks []any
+	for i, v := range f.seen(f.run(f.slot("cpu/0", nil), "item", ints(8)...)) {
+		require.Equal(t, i, v.x)
+		require.Equal(t, 1, v.state, "what an item leaves behind is not there for the next")
+		require.True(t, v.forked)
+		require.Equal(t, "cpu/0", v.slot)
+		require.NotContains(t, pids, v.pid)
+		require.NotContains(t, marks, v.mark)
+		pids, marks = append(pids, v.pid), append(marks, v.mark)
+	}
+	require.Equal(t, 1, f.imports())
+	require.Positive(t, f.log.FilterMessageSnippet("template ready").Len())
+	require.NotEmpty(t, f.logged("template ready")[0].ContextMap()["memory"])
+}
+
+func TestFork_SpawnImportsForEachItem(t *testing.T) {
+	f := newForge(t, forked)
+	task := f.task("item")
+	task.Fresh = launch.Spawn
+	got, err := run(t, f.slot("cpu/0", nil), task, calls.Call{Items: values(ints(3)...)})
+	require.NoError(t, err)
+	for _, d := range got {
+		require.False(t, f.seen([]string{string(d.Value)})[0].forked)
+	}
+	require.Equal(t, 3, f.imports())
+}
+
+// Slots of one device share a template. Each device has its own, because a module may look at its device during the import.
+func TestFork_SlotsOfADeviceShareATemplate(t *testing.T) {
+	f := newForge(t, forked+`
+at_import = os.environ["CUDA_VISIBLE_DEVICES"]
+def where(x): return [at_import, os.environ["CUDA_VISIBLE_DEVICES"], gpumux.slot().name, gpumux.slot().device]
+`)
+	device := func(name string) func(*slot.Options) {
+		return func(o *slot.Options) { o.Device, o.Env = name, map[string]string{"CUDA_VISIBLE_DEVICES": name} }
+	}
+	var all sync.WaitGroup
+	got, errs := make([][]calls.Done, 4), make([]error, 4)
+	for i := range got {
+		s := f.slot(fmt.Sprintf("gpu/%d", i), device("GPU-1"))
+		all.Go(func() { got[i], errs[i] = f.try(s, "item", ints(6)...) })
+	}
+	all.Wait()
+	require.Equal(t, 1, f.imports())
+	pids := map[int]bool{}
+	for i, list := range got {
+		for _, v := range f.seen(f.texts(list, errs[i])) {
+			require.Equal(t, fmt.Sprintf("gpu/%d", i), v.slot)
+			require.Equal(t, 1, v.state)
+			pids[v.pid] = true
+		}
+	}
+	require.Len(t, pids, 24)
+	for i, name := range []string{"GPU-1", "GPU-2"} {
+		s := f.slot(fmt.Sprintf("other/%d", i), device(name))
+		require.Equal(t, []string{fmt.Sprintf(`["%s","%s","other/%d","%s"]`, name, name, i, name)}, f.run(s, "where", 0))
+	}
+}
+
+// A task may set its own handler of SIGTERM during its import.
+func TestFork_SignalHandlersOfTheImportStay(t *testing.T) {
+	f := newForge(t, `
+import signal
+signal.signal(signal.SIGTERM, lambda *_: None)
+def item(x):
+    os.kill(os.getpid(), signal.SIGTERM)
+    return 'gpumux.template' in sys.modules
+`)
+	require.Equal(t, []string{"true"}, f.run(f.slot("cpu/0", nil), "item", 1))
+}
+
+func TestFork_OutputAndTheEndOfAProcess(t *testing.T) {
+	f := newForge(t, `
+import atexit, logging, tempfile, threading
+print("import")
+# For the time of the import's process, not of the first item's.
+shared = tempfile.TemporaryDirectory(dir=os.environ["DIR"])
+atexit.register(lambda: open(os.environ["DIR"] + "/exits", "a").write("import"))
+def item(x):
+    own = tempfile.TemporaryDirectory(dir=os.environ["DIR"])
+    open(own.name + "/own", "w").close()
+    open(shared.name + "/" + str(x), "x").close()
+    globals()["kept"] = own
+    atexit.register(lambda: open(os.environ["DIR"] + "/exits", "a").write("x"))
+    print("hello", x)
+    logging.info("logged %s", x)
+    os.system("echo child %d" % x)
+    # An interpreter waits for its threads before it ends.
+    threading.Thread(target=lambda: (time.sleep(0.05), open(os.environ["DIR"] + "/exits", "a").write("t"))).start()
+    return [sys.argv[1:], open("/proc/self/cmdline").read().strip("\0").split("\0")[1:]]
+`)
+	s := f.slot("cpu/0", nil)
+	got, err := run(t, s, f.task("item"), calls.Call{Items: values(ints(3)...)})
+	require.NoError(t, err)
+	for i, d := range got {
+		require.Equal(t, fmt.Sprintf("hello %d\nINFO root: logged %d\nchild %d\n", i, i, i), d.Output)
+		require.Equal(t, fmt.Sprintf(`[[],["%s"]]`, runtimePath(t)), string(d.Value), "it shows itself as a task process")
+	}
+	exits, err := os.ReadFile(filepath.Join(f.dir, "exits"))
+	require.NoError(t, err)
+	require.Equal(t, "txtxtx", string(exits))
+	left, err := filepath.Glob(filepath.Join(f.dir, "tmp*", "*"))
+	require.NoError(t, err)
+	require.Len(t, left, 3, "the import's folder is there for all items, and theirs is gone: %v", left)
+}
+
+// If the import redirects standard output, that stays. All other output belongs to the item.
+func TestFork_OutputThatTheImportTurnedAway(t *testing.T) {
+	f := newForge(t, `
+null = os.open(os.devnull, os.O_RDWR)
+os.dup2(null, 1)
+os.close(null)
+def item(x):
+    print("out")
+    print("err", x, file=sys.stderr)
+    return ['gpumux.template' in sys.modules] + [os.readlink("/proc/self/fd/%d" % fd) for fd in range(2)]
+`)
+	got, err := run(t, f.slot("cpu/0", nil), f.task("item"), calls.Call{Items: values(ints(2)...)})
+	require.NoError(t, err)
+	for i, d := range got {
+		require.Equal(t, `[true,"/dev/null","/dev/null"]`, string(d.Value))
+		require.Empty(t, d.Fault)
+		require.Equal(t, fmt.Sprintf("err %d\n", i), d.Output)
+	}
+}
+
+func TestFork_ChangedCodeIsImportedAgain(t *testing.T) {
+	f := newForge(t, "import near\nvalue = 1\ndef item(x): return [value, near.value]\n")
+	f.write("near.py", "value = 1\n")
+	s := f.slot("cpu/0", nil)
+	require.Equal(t, []string{"[1,1]", "[1,1]"}, f.run(s, "item", 0, 1))
+	f.write("near.py", "value = 22\n")
+	require.Equal(t, []string{"[1,22]", "[1,22]"}, f.run(s, "item", 0, 1))
+	f.write("tasks.py", "import near\nvalue = 333\ndef item(x): return [value, near.value]\n")
+	require.Equal(t, []string{"[333,22]", "[333,22]"}, f.run(s, "item", 0, 1))
+
+	f.write("tasks.py", "import no_such_module\n")
+	_, err := run(t, s, f.task("item"), calls.Call{Items: values(1)})
+	broken := fault(t, err)
+	require.Equal(t, gpumux.BadInput, broken.Kind)
+	require.Equal(t, "start", broken.Op)
+	require.Contains(t, broken.Message, "no_such_module")
+	require.Contains(t, broken.Traceback, "tasks.py")
+	f.write("tasks.py", "def item(x): return 4444\n")
+	require.Equal(t, []string{"4444"}, f.run(s, "item", 0))
+}
+
+func TestFork_StoppedTemplatesAreSpawned(t *testing.T) {
+	f := newForge(t, forked)
+	s := f.slot("cpu/0", nil)
+	require.True(t, f.seen(f.run(s, "item", 1))[0].forked)
+	f.all.Close()
+	require.Empty(t, marked(t, f.mark))
+	require.False(t, f.seen(f.run(s, "item", 1))[0].forked)
+}

@@ -1,0 +1,65 @@
+package slot
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/account"
+	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/internal/session"
+)
+
+// occupant is the task process in a slot.
+type occupant struct {
+	session *session.Session
+	account *account.Account
+	// edition is that of its code.
+	edition string
+	// lease is the lease that it belongs to, target the function that it was loaded with.
+	lease, target string
+	// folder is where its items may leave files; unplaced: there can be none.
+	folder   string
+	unplaced bool
+	// charge is what it was killed for, where that is an item's doing.
+	charge *gpumux.Fault
+}
+
+// newOccupant is a process that has just started, and may run so many items.
+func newOccupant(p *session.Session, o Options, limit int) *occupant {
+	tidy := cmp.Or(p.Task.Hygiene, o.Hygiene) != launch.HygieneOff
+	a := account.New(p, limit, o.Lease != "", tidy)
+	return &occupant{session: p, account: a, lease: o.Lease, target: p.Task.Target()}
+}
+
+func (p *occupant) exited() bool {
+	select {
+	case <-p.session.Process.Exited:
+		return true
+	default:
+		return false
+	}
+}
+
+// otherTarget is the function that the call wants of a lease's process, and its task,
+// where that is not the function that the process was loaded with.
+func (p *occupant) otherTarget(call order) (target, task string) {
+	target = cmp.Or(call.Target, call.Task.Target())
+	if p.lease == "" || target == p.target {
+		return "", ""
+	}
+	return target, call.Task.Name
+}
+
+// ending is how a process ended that was idle.
+func (p *occupant) ending() string {
+	switch over := p.session.Memory.Over(); {
+	case over.Foreign != "":
+		return fmt.Sprintf("it held %s on %s, which is not its slot's device", gpumux.Size(over.Held), over.Foreign)
+	case over.Left > 0:
+		return fmt.Sprintf("the host had %s left, and it held %s, the most of all", gpumux.Size(over.Left), gpumux.Size(over.Held))
+	case over.Held > 0:
+		return fmt.Sprintf("it held %s, over the budget of %s", gpumux.Size(over.Held), p.session.Memory.Budget)
+	}
+	return p.session.Process.Status.String()
+}

@@ -1,0 +1,256 @@
+package slot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
+	"github.com/gpumux/gpumux/internal/logkey"
+	"github.com/gpumux/gpumux/internal/process"
+	"github.com/gpumux/gpumux/internal/template"
+)
+
+// idleAfter is how long a slot waits for its next call before it counts as idle.
+const idleAfter = 50 * time.Millisecond
+
+// owner is the goroutine that owns a slot and its process: nothing else touches them.
+type owner struct {
+	slot    *Slot
+	o       Options
+	judge   judge
+	scratch scratch
+	// templates are what fresh processes are forked from; ownSet: they end with the slot.
+	templates *template.Set
+	ownSet    bool
+	process   *occupant
+	// failures is how many starts in a row have failed.
+	failures int
+	// asked is the request that is served and not answered, job that of a call.
+	asked *request
+	job   *job
+}
+
+func newOwner(s *Slot, templates *template.Set, o Options) *owner {
+	own := &owner{slot: s, o: o, judge: judge{o: o}, scratch: scratch{log: s.log}, templates: templates}
+	if templates == nil {
+		own.templates, own.ownSet = template.NewSet(o.Log), true
+	}
+	own.templates.Share(1)
+	return own
+}
+
+// own serves requests one after the other until the slot stops.
+func (o *owner) own() {
+	defer close(o.slot.gone)
+	idle := time.NewTimer(time.Hour)
+	for {
+		o.returned()
+		var exited chan struct{}
+		if o.process != nil {
+			exited = o.process.session.Process.Exited
+		}
+		select {
+		case r := <-o.slot.requests:
+			o.asked = &r
+			if r.clear {
+				o.retire(true, "its memory is wanted")
+				o.answer(nil)
+				continue
+			}
+			o.job = newJob(o, r.call)
+			o.answer(o.job.serve(r.ctx))
+			o.job = nil
+			idle.Reset(idleAfter)
+		case <-idle.C:
+			o.idle()
+		case <-exited:
+			o.slot.log.Warn("task process ended while it was idle", zap.Int(logkey.PID, o.process.session.Process.PID),
+				zap.String(logkey.Why, o.process.ending()))
+			o.retire(false, "ended while idle")
+		case <-o.slot.life.Done():
+			o.retire(true, "slot stops")
+			o.scratch.remove()
+			o.templates.Share(-1)
+			if o.ownSet {
+				o.templates.Close()
+			}
+			o.slot.enter(Stopped, "slot stops")
+			o.returned()
+			return
+		}
+	}
+}
+
+// answer ends a request. One whose process lingered was answered then.
+func (o *owner) answer(err error) {
+	if o.asked != nil {
+		o.asked.reply <- err
+	}
+	o.asked = nil
+}
+
+// retire ends the slot's process and returns when nothing of it is left.
+func (o *owner) retire(kindly bool, why string) {
+	p := o.process
+	if p == nil {
+		return
+	}
+	o.slot.enter(Reclaiming, why)
+	p.session.End(kindly, o.o.Grace)
+	began := time.Now()
+	if left := p.session.Memory.AwaitReturn(o.slot.life); left > 0 && o.slot.life.Err() == nil {
+		o.slot.log.Warn(fmt.Sprintf("%s of device memory are not back, %s after the end of the task process %d, and the slot goes on without them",
+			gpumux.Size(left), time.Since(began).Round(time.Millisecond), p.session.Process.PID),
+			zap.String(logkey.Advice, "see in nvidia-smi who holds it; a driver that hangs says so in the kernel's log (dmesg)"))
+	}
+	o.scratch.removeFolder(p)
+	o.process = nil
+	o.slot.vacated()
+	o.slot.enter(Vacant, why)
+}
+
+// kill is retire for a process that must not go on: no grace.
+func (o *owner) kill(why string) {
+	o.process.session.Process.Signal(syscall.SIGKILL)
+	o.retire(false, why)
+}
+
+// abandon is retire for a call that has ended: no grace where its time is over.
+func (o *owner) abandon(err error, why string) {
+	if errors.Is(err, calls.ErrLapsed) {
+		o.kill(why)
+		return
+	}
+	o.retire(false, why)
+}
+
+// fail ends the process because of a death in the middle of an item.
+func (o *owner) fail(d *deathError, running *item) error {
+	p := o.process
+	fault := o.judge.diagnose(p, d, running)
+	p.charge = fault
+	// Whoever called says it to people, with the item.
+	o.slot.log.Debug("task process failed", zap.String(logkey.Task, p.session.Task.Name), zap.Int(logkey.PID, fault.PID),
+		zap.String(logkey.Fault, fault.Error()))
+	o.slot.enter(Poisoned, string(fault.Kind))
+	o.kill(string(fault.Kind))
+	return fault
+}
+
+// occupy makes p the slot's process.
+func (o *owner) occupy(p *occupant) {
+	o.process = p
+	p.session.Process.Patience, p.session.Process.Lingers = o.o.Patience, o.lingers
+	o.slot.occupied(p)
+}
+
+// expire ends a process that has run the items that it may.
+func (o *owner) expire(fresh bool) {
+	p := o.process
+	why, text := p.account.Replaced()
+	if !fresh {
+		o.recycled(p, why, text)
+	}
+	o.retire(true, text)
+}
+
+// recycled counts and logs that a process which could go on is replaced.
+func (o *owner) recycled(p *occupant, why, text string) {
+	o.slot.tally(func(st *Stats) {
+		if st.Recycled == nil {
+			st.Recycled = map[string]int64{}
+		}
+		st.Recycled[why]++
+	})
+	o.slot.log.Info("task process recycled", zap.String(logkey.Task, p.session.Task.Name), zap.Int(logkey.PID, p.session.Process.PID),
+		zap.String(logkey.Reason, why), zap.String(logkey.Why, text))
+}
+
+// idle trims a process that may, when no call has come for a moment.
+func (o *owner) idle() {
+	p := o.process
+	if p == nil || !p.account.IdleDue() {
+		return
+	}
+	if err := o.trim(o.slot.life); err != nil {
+		o.kill(err.Error())
+	} else if why, _ := p.account.Replaced(); why != "" {
+		o.expire(false)
+	}
+}
+
+// trim lets the process give back memory and waits for it. No item runs meanwhile. After
+// a *lostError the process is of no use.
+func (o *owner) trim(ctx context.Context) error {
+	p := o.process
+	m, err := p.session.Trim(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		o.slot.log.Warn("task process lost between two items", zap.Int(logkey.PID, p.session.Process.PID), zap.String(logkey.Why, err.Error()))
+		return &lostError{err.Error()}
+	}
+	took := duration(m.Busy)
+	o.slot.tally(func(st *Stats) {
+		st.Trims++
+		st.TrimTime += took
+		st.Freed += max(0, m.Before.Held-m.After.Held)
+	})
+	o.slot.log.Debug("task process trimmed", zap.Int(logkey.PID, p.session.Process.PID), zap.String(logkey.Why, fmt.Sprintf("%s before, %s after, in %s",
+		gpumux.Size(m.Before.Held), gpumux.Size(m.After.Held), took.Round(time.Microsecond))))
+	p.account.Trimmed(m.Before, m.After, took)
+	return nil
+}
+
+// lingers answers the call whose process was killed and does not end, and those that come
+// meanwhile. None of the process's code runs any more, so its items can run elsewhere;
+// the slot goes on waiting, since what the process holds is not free. The items are to
+// blame only for what the process was killed for.
+func (o *owner) lingers() {
+	p := o.process
+	idle := &gpumux.Fault{Kind: gpumux.Crash, Blameless: true, Hint: process.LingerHint, Message: fmt.Sprintf(
+		"the task process %d was killed and has not ended for %s: it hangs in the kernel, or something outside of it holds it",
+		p.session.Process.PID, o.o.Patience)}
+	o.judge.locate(idle, p.session.Task)
+	idle.PID = p.session.Process.PID
+	var f error = idle
+	if p.charge != nil {
+		// An item that hangs wherever it runs would take one slot after another out of service.
+		charged := *p.charge
+		charged.Message, charged.Hint = charged.Message+"; killed for it, the process has not ended", process.LingerHint
+		f = &charged
+	}
+	if o.slot.linger(true) {
+		o.slot.log.Error("a killed task process does not end; its slot is out of service until it does", zap.String(logkey.Task, p.session.Task.Name),
+			zap.Int(logkey.PID, p.session.Process.PID), zap.String(logkey.Advice, process.LingerHint))
+	}
+	if o.job != nil {
+		o.job.cut()
+	}
+	if o.asked != nil && o.asked.ctx.Err() != nil {
+		f = context.Cause(o.asked.ctx)
+	}
+	o.answer(f)
+	for {
+		select {
+		case r := <-o.slot.requests:
+			r.reply <- idle
+		default:
+			return
+		}
+	}
+}
+
+// returned puts a slot back into service whose process has ended at last.
+func (o *owner) returned() {
+	if o.slot.linger(false) {
+		o.slot.log.Info("the task process that did not end is gone, and its slot is back in service")
+	}
+}

@@ -1,0 +1,91 @@
+package slot_test
+
+import (
+	"context"
+	"iter"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
+	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/internal/slot"
+	"github.com/gpumux/gpumux/internal/wait"
+)
+
+// A process that is recycled for what others did costs no item an attempt, and what had finished counts.
+func TestSlot_Recycle(t *testing.T) {
+	s := newStand(t, gpumux.Persistent)
+	require.NoError(t, s.Recycle(t.Context(), "nothing to end"))
+	s.works()
+	idle := s.PID()
+	require.NoError(t, s.Recycle(t.Context(), "a neighbour failed"))
+	require.Equal(t, slot.Vacant, s.State())
+	require.Zero(t, s.PID())
+	require.NoDirExists(t, "/proc/"+strconv.Itoa(idle))
+
+	for name, each := range map[string]struct {
+		task  launch.Task
+		items iter.Seq2[calls.Item, error]
+	}{
+		"Python": {s.task("item"), values(object{"i": 1}, object{"i": 2, "nap": 3600})},
+		"command": {launch.Task{Name: "command", Command: []string{"sh", "-c", `read x; echo "$x" >> "$LOG"; [ "$x" = 1 ] || exec sleep 3600; echo "$x"`},
+			Env: s.task("item").Env}, values(1, 2)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := len(s.begun())
+			var got []calls.Done
+			call := calls.Call{Items: each.items, Done: func(d calls.Done) { got = append(got, d) }}
+			ended := make(chan error, 1)
+			go func() { ended <- s.Run(t.Context(), each.task, call) }()
+			wait.For(t, func() bool { return len(s.begun()) == before+2 }, time.Minute, time.Millisecond)
+			require.NoError(t, s.Recycle(t.Context(), "a neighbour failed"))
+			f := fault(t, <-ended)
+			require.Equal(t, gpumux.Crash, f.Kind)
+			require.Equal(t, "a neighbour failed", f.Message)
+			require.True(t, f.Blameless)
+			require.Len(t, got, 1, "the item before it")
+			require.Nil(t, got[0].Fault)
+			require.Empty(t, s.left())
+			s.works()
+		})
+	}
+}
+
+// Whoever lets go of a process's device is told before the process is killed, and once.
+func TestSlot_EndingComesBeforeTheKill(t *testing.T) {
+	var told, lived, strangers atomic.Int32
+	var pid atomic.Int32
+	s := newStand(t, gpumux.Persistent)
+	require.NoError(t, s.Stop(context.Background()))
+	s.Slot = slot.New(slot.Options{
+		Name: "cpu/1", Device: "CPU", Runtime: runtimePath(t), Grace: 150 * time.Millisecond,
+		Ending: func(ours func(pid int) bool) {
+			told.Add(1)
+			if _, err := os.Stat("/proc/" + strconv.Itoa(int(pid.Load()))); err == nil && ours(int(pid.Load())) {
+				lived.Add(1)
+			}
+			if ours(os.Getpid()) {
+				strangers.Add(1)
+			}
+		},
+	})
+	_, err := s.run(s.task("item"), calls.Call{Items: values(object{"i": 1})})
+	require.NoError(t, err)
+	pid.Store(int32(s.PID()))
+	_, err = s.run(s.task("item"), calls.Call{Timeout: 100 * time.Millisecond, Items: values(object{"i": 2, "nap": 3600})})
+	require.Equal(t, gpumux.Timeout, fault(t, err).Kind)
+	require.EqualValues(t, 1, told.Load())
+	require.EqualValues(t, 1, lived.Load())
+	require.Zero(t, strangers.Load())
+
+	_, err = s.run(s.task("item"), calls.Call{Items: values(object{"i": 3})})
+	require.NoError(t, err)
+	require.NoError(t, s.Clear(t.Context()))
+	require.EqualValues(t, 1, told.Load(), "one that ends by itself is not killed")
+}

@@ -1,0 +1,37 @@
+package slot
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/arrays"
+	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/internal/wire"
+)
+
+// resultOf is a value of the task: as JSON, or with its arrays as bytes where the call
+// takes them so. The Python runtime encodes JSON itself and needs no check; another
+// program may say anything, which no store would take.
+func resultOf(task launch.Task, asArrays bool, kind wire.Kind, value json.RawMessage) (r gpumux.Result, err error) {
+	foreign := task.Python == ""
+	if asArrays {
+		if r.Arrays = kind.Arrays(value); r.Arrays != nil {
+			if foreign {
+				err = arrays.Check(r.Arrays)
+			}
+			return r, err
+		}
+	}
+	if r.Value, err = kind.Text(value); err == nil && foreign && (kind == wire.JSON || kind == wire.Mixed) {
+		if err = wire.Check(r.Value); err != nil {
+			err = fmt.Errorf("%w: %.80q", err, value)
+		}
+	}
+	return r, err
+}
+
+func duration(seconds float64) time.Duration {
+	return time.Duration(seconds * float64(time.Second))
+}

@@ -1,0 +1,94 @@
+package slot_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
+	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/internal/slot"
+	"github.com/gpumux/gpumux/internal/template"
+)
+
+// starved is a worker that can open no files for a while. It prints a line for each call.
+func starved() {
+	var full, none syscall.Rlimit
+	if r, w, err := os.Pipe(); err != nil || syscall.Getrlimit(syscall.RLIMIT_NOFILE, &full) != nil {
+		os.Exit(1)
+	} else { // Go has now opened the files that it needs itself
+		r.Close()
+		w.Close()
+	}
+	none = full
+	none.Cur = 3
+	allow := func(limit syscall.Rlimit) {
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+			fmt.Println(err)
+		}
+	}
+	s := slot.NewSharing(template.NewSet(nil), slot.Options{Name: "cpu/0", Device: "CPU", Runtime: os.Getenv("RUNTIME")})
+	tasks := []struct {
+		task launch.Task
+		mode gpumux.Mode
+	}{
+		{task: launch.Task{Name: "command", Command: []string{"cat"}}},
+		{python(os.Getenv("DIR"), "double"), gpumux.Fresh},
+		{python(os.Getenv("DIR"), "double"), gpumux.Persistent},
+	}
+	each := func() {
+		for _, each := range tasks {
+			err := s.Run(context.Background(), each.task, calls.Call{Mode: each.mode, Items: values(1), Done: func(calls.Done) {}})
+			var f *gpumux.Fault
+			if errors.As(err, &f) {
+				fmt.Println(f.Kind, f.Op, f.Blameless, f.Hint)
+			} else {
+				fmt.Println(or(err))
+			}
+		}
+	}
+	allow(none)
+	each()
+	allow(full)
+	each()
+	os.Exit(0)
+}
+
+func or(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// A worker that is out of files for a moment blames no item, and goes on when it can open files again.
+func TestSlot_AWorkerWithoutFilesBlamesNoItem(t *testing.T) {
+	t.Parallel()
+	program := exec.Command(os.Args[0])
+	program.Env = append(os.Environ(), "GPUMUX_TEST_PROGRAM=starved", "DIR="+folder(t), "RUNTIME="+runtimePath(t))
+	program.Stderr = os.Stderr
+	out, err := program.Output()
+	require.NoError(t, err)
+	short := "crash start true raise the limits on open files and processes of the worker, or use fewer slots\n"
+	require.Equal(t, short+short+short+"\n\n\n", string(out))
+}
+
+// A program that is missing for one item will be missing for the next one too.
+func TestSlot_AProgramThatCannotBeStartedIsBadInput(t *testing.T) {
+	s, dir := newSlot(t), folder(t)
+	require.NoError(t, os.WriteFile(dir+"/plain", nil, 0o644))
+	for _, program := range []string{"no-such-program", "./missing", "./plain", "./"} {
+		_, err := run(t, s, launch.Task{Name: "f", Command: []string{program}, Dir: dir}, calls.Call{Items: values(1)})
+		f := fault(t, err)
+		require.Equal(t, gpumux.BadInput, f.Kind, program)
+		require.Equal(t, "start", f.Op)
+		require.False(t, f.Blameless)
+	}
+}

@@ -1,0 +1,254 @@
+// Package slot runs the items of one call at a time in a task process of its own.
+//
+// It owns which process a call gets, how items go there and results come back, the slot's
+// state, the limits on an item's time, and whose fault a death is. It never knows
+// Temporal, the store or other slots. Stop ends the process, waits until nothing of it is
+// left, and refuses further calls.
+//
+// Fresh mode is persistent mode with a limit of one item per process.
+package slot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/gpumux/gpumux/internal/calls"
+	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/internal/logkey"
+	"github.com/gpumux/gpumux/internal/process"
+	"github.com/gpumux/gpumux/internal/session"
+	"github.com/gpumux/gpumux/internal/template"
+	"github.com/gpumux/gpumux/internal/text"
+)
+
+// Options say where a slot sits and what its processes get.
+type Options = session.Options
+
+// ErrStopped is returned by Run when the slot has been stopped.
+var ErrStopped = errors.New("slot is stopped")
+
+// Slot is a share of one device. Any goroutine may call its methods; calls run one after
+// the other. It holds what others see; its owner goroutine does the work.
+type Slot struct {
+	name     string
+	log      *zap.Logger
+	requests chan request
+	gone     chan struct{}
+	// doom wakes a call whose process may be doomed.
+	doom chan struct{}
+	// life ends with Stop, and with it the context of a call that is served then.
+	life context.Context
+	end  context.CancelCauseFunc
+
+	mu    sync.Mutex // guards what follows, which only the owner goroutine writes
+	state State
+	task  string
+	pid   int
+	// watched follows the process's memory, out is what it prints; nil without a process.
+	watched session.Watched
+	out     *process.Output
+	stats   Stats
+	running Running // zero where no item runs
+	// doomed is the process, by its number in stats, that Recycle ends because of doomedFor.
+	doomed    int64
+	doomedFor string
+	// lingering: a killed process does not end, so the slot reclaims whatever its state.
+	lingering bool
+}
+
+// request asks the owner for a call, or to end the process.
+type request struct {
+	ctx   context.Context
+	call  order
+	clear bool
+	reply chan error
+}
+
+// New starts the owner goroutine of a slot that has its own templates. A process starts
+// with the first call.
+func New(o Options) *Slot { return NewSharing(nil, o) }
+
+// NewSharing is New for a slot that shares its templates with others.
+func NewSharing(templates *template.Set, o Options) *Slot {
+	o = o.WithDefaults()
+	s := &Slot{
+		name: o.Name, log: o.Log.With(zap.String(logkey.Slot, o.Name), zap.String(logkey.Device, o.Device)), state: Vacant,
+		requests: make(chan request), gone: make(chan struct{}), doom: make(chan struct{}, 1),
+	}
+	s.life, s.end = context.WithCancelCause(context.Background())
+	owner := newOwner(s, templates, o)
+	go owner.own()
+	return s
+}
+
+// Run runs the call's items in order and returns when each has been handed to Done. A
+// *gpumux.Fault says that the process died, was killed or must not go on: the first item
+// without a result was running then (Op "run"), or the process could not start (Op
+// "start"). When ctx ends, the process is killed and ctx's cause is returned. Items after
+// the faulty one have not run. A killed process that does not end is a fault too; until
+// it has, the slot is reclaiming and takes no other call.
+func (s *Slot) Run(ctx context.Context, task launch.Task, call calls.Call) error {
+	return s.ask(request{ctx: ctx, call: order{call, task}})
+}
+
+// Clear ends the slot's process, if it has one, so that its device memory is free; a
+// running call is awaited first.
+func (s *Slot) Clear(ctx context.Context) error { return s.ask(request{ctx: ctx, clear: true}) }
+
+// Recycle ends the slot's process for a reason outside of it and returns when it is gone.
+// The fault of its call blames no item; what had finished counts.
+func (s *Slot) Recycle(ctx context.Context, why string) error {
+	s.mu.Lock()
+	s.doomed, s.doomedFor = s.stats.Processes, why
+	s.mu.Unlock()
+	select {
+	case s.doom <- struct{}{}:
+	default:
+	}
+	return s.Clear(ctx)
+}
+
+func (s *Slot) ask(r request) error {
+	r.reply = make(chan error, 1)
+	select {
+	case s.requests <- r:
+		return <-r.reply
+	case <-r.ctx.Done():
+		return context.Cause(r.ctx)
+	case <-s.gone:
+		return ErrStopped
+	}
+}
+
+// Stop ends the process and waits until nothing of it is left, or until ctx ends. A
+// running call is ended with ErrStopped.
+func (s *Slot) Stop(ctx context.Context) error {
+	s.end(ErrStopped)
+	select {
+	case <-s.gone:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("stop slot %s: %w", s.name, context.Cause(ctx))
+	}
+}
+
+// State is what the slot is doing at this moment.
+func (s *Slot) State() State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lingering {
+		return Reclaiming
+	}
+	return s.state
+}
+
+// Task is the name of the task that the slot's process is loaded with, or "".
+func (s *Slot) Task() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.task
+}
+
+// PID is the number of the slot's process, or 0.
+func (s *Slot) PID() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pid
+}
+
+// Stats is what the slot has done so far.
+func (s *Slot) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stats := s.stats
+	stats.Recycled = maps.Clone(s.stats.Recycled)
+	if !s.running.Began.IsZero() {
+		running := s.running
+		running.Out = s.out
+		stats.Running = &running
+	}
+	if s.watched != nil {
+		stats.Held = s.watched.Held()
+	}
+	return stats
+}
+
+// What follows is for the owner goroutine.
+
+// enter is the only writer of the state. A move that the table does not have is a mistake
+// in this package.
+func (s *Slot) enter(to State, why string) {
+	s.mu.Lock()
+	from := s.state
+	s.state = to
+	s.mu.Unlock()
+	if !slices.Contains(next[from], to) {
+		panic(fmt.Sprintf("slot %s: no move from %s to %s (%s)", s.name, from, to, why))
+	}
+	s.log.Debug("slot state", zap.String(logkey.From, string(from)), zap.String(logkey.To, string(to)), zap.String(logkey.Why, why))
+}
+
+// occupied publishes the process that the slot has now.
+func (s *Slot) occupied(p *occupant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stats.Processes++
+	s.task, s.pid, s.watched, s.out = p.session.Task.Name, p.session.Process.PID, p.session.Memory.Watched, p.session.Process.Out
+}
+
+// vacated publishes that the slot has no process.
+func (s *Slot) vacated() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.task, s.pid, s.watched, s.out = "", 0, nil, nil
+	s.stats.Residents, s.stats.ResidentBytes = 0, 0
+}
+
+// tally changes the counters.
+func (s *Slot) tally(change func(*Stats)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(&s.stats)
+}
+
+// runs publishes which item runs, since began; none where that is zero.
+func (s *Slot) runs(index int64, began time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if began.IsZero() || s.running.Began.IsZero() || s.running.Index != index {
+		s.running = Running{Index: index, Began: began}
+	}
+}
+
+// progressed publishes what the running item has reported.
+func (s *Slot) progressed(value []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running.Progress = text.Excerpt(value)
+}
+
+// doomedNow is why the present process is to be ended, or "".
+func (s *Slot) doomedNow() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pid == 0 || s.doomed != s.stats.Processes {
+		return ""
+	}
+	return s.doomedFor
+}
+
+// linger publishes whether a killed process does not end, and reports changes.
+func (s *Slot) linger(lingers bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	changed := s.lingering != lingers
+	s.lingering = lingers
+	return changed
+}

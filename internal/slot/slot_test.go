@@ -1,0 +1,298 @@
+package slot_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"iter"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
+	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/internal/runtimes"
+	"github.com/gpumux/gpumux/internal/slot"
+	"github.com/gpumux/gpumux/task"
+)
+
+// TestMain is also the programs that tests start, such as a worker to kill and a task process in Go.
+func TestMain(m *testing.M) {
+	switch os.Getenv("GPUMUX_TEST_PROGRAM") {
+	case "worker":
+		doomed()
+	case "faulty":
+		faulty()
+	case "abandoned":
+		abandoned()
+	case "starved":
+		starved()
+	case "forking":
+		forking()
+	case "task":
+		err := task.Serve(context.Background(), map[string]task.Handler{
+			"square": task.Func(func(_ context.Context, n int) (int, error) {
+				if n < 0 {
+					return 0, errors.New("negative")
+				}
+				return n * n, nil
+			}),
+		})
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	flag.Parse()
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
+		// Parallel tests mostly wait here.
+		if err := parallel.Value.Set(strconv.Itoa(max(8, runtime.GOMAXPROCS(0)))); err != nil {
+			panic(err)
+		}
+	}
+	code := m.Run()
+	if nativeDir != "" {
+		os.RemoveAll(nativeDir)
+	}
+	os.Exit(code)
+}
+
+const tasks = `
+import gpumux, json, logging, os, signal, subprocess, sys, time, threading
+
+def double(x): return 2 * x
+def pid(x): return os.getpid()
+def ppid(x): return [os.getpid(), os.getpgid(0)]
+def fail_on_3(x):
+    if x == 3: raise ValueError("three is not allowed")
+    return x
+def environ(x): return dict(os.environ)
+def hello(x):
+    print("hello", x)
+    os.write(2, b"raw %d\n" % x)
+    subprocess.run(["echo", "child", str(x)])
+    logging.info("logged %s", x)
+    return x
+def die(x):
+    if not isinstance(x, str): return x
+    print("last words of", x, flush=True)
+    if x == "exit0": os._exit(0)
+    if x == "exit3": os._exit(3)
+    os.kill(os.getpid(), getattr(signal, x))
+    time.sleep(60)
+def hang(x):
+    if x == "stubborn": signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if x: time.sleep(600)
+    return x
+def family(x):
+    # a child in the group, and one that leaves it
+    a = subprocess.Popen(["sleep", "600"])
+    b = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    open(x, "w").write(f"{os.getpid()} {a.pid} {b.pid}")
+    if x.endswith("die"): os.kill(os.getpid(), signal.SIGKILL)
+    if x.endswith("hang"): time.sleep(600)
+    return x
+def garbage(x):
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            if "socket" in os.readlink("/proc/self/fd/" + fd): os.write(int(fd), b"\x00\x00\x00\x05hello")
+        except OSError: pass
+    time.sleep(60)
+def close_wire(x):
+    os.closerange(3, 2048)
+    time.sleep(60)
+def flaky(path):
+    n = int(open(path).read() or 0) + 1 if os.path.exists(path) else 1
+    open(path, "w").write(str(n))
+    if n < 3: raise RuntimeError(f"try {n}")
+    return [n, os.getpid()]
+def touch_then_fail(x):
+    open(x["file"], "a").write(str(x["i"]) + "\n")
+    if x["i"] == 2: raise MemoryError("no more")
+    return x["i"]
+def flood(x):
+    for _ in range(x): os.write(1, b"x" * 65536)
+    return x
+`
+
+// folder writes the tasks into a folder of the test's own.
+func folder(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "tasks.py"), []byte(tasks), 0o644))
+	return dir
+}
+
+func runtimePath(t testing.TB) string {
+	t.Helper()
+	path, err := runtimes.Python(filepath.Join(os.TempDir(), "gpumux-test-runtime"))
+	require.NoError(t, err)
+	return path
+}
+
+func newSlot(t *testing.T) *slot.Slot {
+	t.Helper()
+	before := descendants(t)
+	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: runtimePath(t), Grace: 300 * time.Millisecond})
+	t.Cleanup(func() {
+		require.NoError(t, s.Stop(context.Background()))
+		require.Equal(t, slot.Stopped, s.State())
+		require.ElementsMatch(t, before, descendants(t), "every process of the slot is gone")
+	})
+	return s
+}
+
+// descendants are the living children of this process, without the sweeper.
+func descendants(t *testing.T) []string {
+	t.Helper()
+	out, err := exec.Command("ps", "--no-headers", "-o", "pid,stat,args", "--ppid", strconv.Itoa(os.Getpid())).Output()
+	if len(out) == 0 {
+		return nil
+	}
+	require.NoError(t, err)
+	var list []string
+	for _, line := range strings.Split(strings.TrimSpace(string(out)), "\n") {
+		if !strings.Contains(line, "gpumux-sweeper") && !strings.Contains(line, " ps ") && !strings.Contains(line, "defunct") {
+			list = append(list, line)
+		}
+	}
+	return list
+}
+
+func python(dir, function string) launch.Task {
+	return launch.Task{Name: function, Python: "tasks.py:" + function, Dir: dir}
+}
+
+// values makes items of values that can be JSON.
+func values(items ...any) iter.Seq2[calls.Item, error] {
+	return func(yield func(calls.Item, error) bool) {
+		for i, item := range items {
+			raw, err := json.Marshal(item)
+			if !yield(calls.Item{Index: int64(i), Value: raw}, err) {
+				return
+			}
+		}
+	}
+}
+
+func ints(n int) []any {
+	list := make([]any, n)
+	for i := range list {
+		list[i] = i
+	}
+	return list
+}
+
+func run(t *testing.T, s *slot.Slot, task launch.Task, call calls.Call) ([]calls.Done, error) {
+	t.Helper()
+	var got []calls.Done
+	call.Done = func(d calls.Done) { got = append(got, d) }
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	err := s.Run(ctx, task, call)
+	return got, err
+}
+
+func fault(t *testing.T, err error) *gpumux.Fault {
+	t.Helper()
+	var f *gpumux.Fault
+	require.ErrorAs(t, err, &f)
+	return f
+}
+
+func TestSlot_PersistentKeepsItsProcess(t *testing.T) {
+	s, dir := newSlot(t), folder(t)
+	pids := map[string]bool{}
+	for range 2 {
+		got, err := run(t, s, python(dir, "pid"), calls.Call{Items: values(ints(500)...)})
+		require.NoError(t, err)
+		require.Len(t, got, 500)
+		for i, d := range got {
+			require.EqualValues(t, i, d.Index)
+			pids[string(d.Value)] = true
+		}
+	}
+	require.Len(t, pids, 1)
+	require.Equal(t, slot.Ready, s.State())
+	require.Equal(t, "pid", s.Task())
+}
+
+func TestSlot_FreshHasAProcessPerItem(t *testing.T) {
+	s, dir := newSlot(t), folder(t)
+	got, err := run(t, s, python(dir, "pid"), calls.Call{Mode: gpumux.Fresh, Items: values(ints(8)...)})
+	require.NoError(t, err)
+	pids := map[string]bool{}
+	for _, d := range got {
+		pids[string(d.Value)] = true
+	}
+	require.Len(t, pids, 8)
+	require.Equal(t, slot.Vacant, s.State())
+}
+
+func TestSlot_RecyclesAfterItsItems(t *testing.T) {
+	s, dir := newSlot(t), folder(t)
+	task := python(dir, "pid")
+	task.RecycleItems = 10
+	got, err := run(t, s, task, calls.Call{Items: values(ints(25)...)})
+	require.NoError(t, err)
+	count := map[string]int{}
+	for _, d := range got {
+		count[string(d.Value)]++
+	}
+	require.ElementsMatch(t, []int{10, 10, 5}, slices.Collect(func(yield func(int) bool) {
+		for _, n := range count {
+			if !yield(n) {
+				return
+			}
+		}
+	}))
+}
+
+func TestSlot_AnotherTaskGetsAnotherProcess(t *testing.T) {
+	s, dir := newSlot(t), folder(t)
+	got, err := run(t, s, python(dir, "double"), calls.Call{Items: values(4)})
+	require.NoError(t, err)
+	require.Equal(t, "8", string(got[0].Value))
+	_, err = run(t, s, python(dir, "pid"), calls.Call{Items: values(4)})
+	require.NoError(t, err)
+	require.Equal(t, "pid", s.Task())
+}
+
+func TestSlot_NoItemsNeedNoProcess(t *testing.T) {
+	s, dir := newSlot(t), folder(t)
+	got, err := run(t, s, python(dir, "double"), calls.Call{Items: values()})
+	require.NoError(t, err)
+	require.Empty(t, got)
+	require.Equal(t, slot.Vacant, s.State())
+}
+
+func TestSlot_ItemsThatCannotBeReadEndTheCall(t *testing.T) {
+	s, dir := newSlot(t), folder(t)
+	broken := errors.New("disk on fire")
+	_, err := run(t, s, python(dir, "double"), calls.Call{Items: func(yield func(calls.Item, error) bool) {
+		if yield(calls.Item{Value: []byte("1")}, nil) {
+			yield(calls.Item{}, broken)
+		}
+	}})
+	require.ErrorIs(t, err, broken)
+}
+
+func TestState_TheTableIsTheOneInTheDocs(t *testing.T) {
+	for _, from := range slot.States() {
+		require.NotContains(t, from.Next(), from)
+	}
+	require.Equal(t, []slot.State{slot.Reclaiming}, slot.Poisoned.Next(), "a poisoned process never runs another item")
+	require.Empty(t, slot.Stopped.Next())
+}

@@ -1,0 +1,43 @@
+package slot
+
+import (
+	"time"
+
+	"github.com/gpumux/gpumux/internal/account"
+	"github.com/gpumux/gpumux/internal/process"
+)
+
+// Recycles are the reasons for which a process is recycled.
+func Recycles() []string {
+	return []string{account.ForItems, account.ForAge, account.ForLeak, account.ForFull}
+}
+
+// Stats are what a slot has done since it began.
+type Stats struct {
+	// Processes were started; Items were finished in them, commands included.
+	Processes, Items int64
+	// Held is what the present process and its descendants hold, in bytes; 0 means unknown.
+	Held int64
+	// Trims are clean-ups between items, TrimTime their time, Freed the bytes freed.
+	Trims    int64
+	TrimTime time.Duration
+	Freed    int64
+	// Recycled counts processes replaced although they could go on, by reason.
+	Recycled map[string]int64
+	// Residents are the values that the process keeps for a lease, of ResidentBytes.
+	Residents     int
+	ResidentBytes int64
+	// Running is the item that runs; nil where none does.
+	Running *Running
+}
+
+// Running is an item that runs, or the first of a micro-batch that does.
+type Running struct {
+	// Index is -1 in a call of a lease.
+	Index int64
+	Began time.Time
+	// Progress is the beginning of the JSON that it reported last.
+	Progress string
+	// Out is what its process prints; the unread part is the item's. It may be nil.
+	Out *process.Output
+}

@@ -1,0 +1,171 @@
+package top
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"unicode"
+
+	"github.com/dustin/go-humanize"
+	"github.com/mattn/go-runewidth"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/screen"
+	"github.com/gpumux/gpumux/starter"
+)
+
+const mostMaps = 5
+
+const (
+	bold    = "\x1b[1m"
+	reverse = "\x1b[7m"
+	red     = "\x1b[31m"
+	plain   = "\x1b[0m"
+)
+
+var names = [orders]string{"place", "memory", "items/s", "faults"}
+
+func (m *model) page() int {
+	return max(1, m.height-len(m.head())-2)
+}
+
+// View is bubbletea's: the whole picture.
+func (m *model) View() string {
+	lines := m.head()
+	rows := m.shown()
+	end := min(len(rows), m.first+m.page())
+	lines = append(lines, reverse+m.line(cells{"WORKER", "SLOT", "DEVICE", "STATE", "MEMORY", "ITEMS/S", "ITEMS", "FAULTS", "RUNS"})+plain)
+	for _, r := range rows[min(m.first, end):end] {
+		line := m.slot(r)
+		if r.Faults > 0 && m.order == byFaults {
+			line = red + line + plain
+		}
+		lines = append(lines, line)
+	}
+	for len(lines) < m.height-1 {
+		lines = append(lines, "")
+	}
+	shown := "all slots"
+	if m.busy {
+		shown = "slots that work"
+	}
+	foot := fmt.Sprintf("%d-%d of %d, %s by %s   q leaves, s sorts, b busy ones, PgDn PgUp", min(m.first+1, end), end, len(rows), shown, names[m.order])
+	return strings.Join(append(lines, m.fit(foot)), "\n")
+}
+
+func (m *model) head() []string {
+	slots, busy, rate, silent := 0, 0, 0.0, []string{}
+	for _, r := range m.rows {
+		slots++
+		rate += r.rate
+		if r.Map != "" {
+			busy++
+		}
+	}
+	for _, w := range m.now.Workers {
+		if w.Offer == nil {
+			silent = append(silent, w.Identity)
+		}
+	}
+	title := fmt.Sprintf("gpumux %s  %s workers, %d of %d slots busy, %s", m.o.Title, humanize.Comma(int64(len(m.now.Workers))), busy, slots,
+		screen.PerSecond(rate))
+	lines := []string{bold + m.fit(title) + plain}
+	switch {
+	case m.failed != nil:
+		lines = append(lines, red+m.fit(screen.OneLine(m.failed.Error(), 300))+plain)
+	case m.now.At.IsZero():
+		lines = append(lines, "asking the workers")
+	case len(silent) > 0:
+		lines = append(lines, red+m.fit("no answer from "+strings.Join(silent, ", "))+plain)
+	}
+	for _, each := range m.now.Maps[:min(mostMaps, len(m.now.Maps))] {
+		lines = append(lines, m.fit(m.mapLine(each)))
+	}
+	if more := len(m.now.Maps) - mostMaps; more > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more maps; gpumux ls --running", more))
+	}
+	if m.fault != "" {
+		lines = append(lines, red+m.fit("newest fault: "+m.fault)+plain)
+	}
+	return append(lines, "")
+}
+
+func (m *model) mapLine(each starter.Listed) string {
+	if each.Succeeded < 0 {
+		return each.ID + "  no answer"
+	}
+	done := each.Succeeded + each.Failed
+	line := fmt.Sprintf("%s  %s/%s", each.ID, humanize.Comma(done), screen.Count(each.Items))
+	if each.Items > 0 {
+		line += fmt.Sprintf(" %d%%", 100*done/each.Items)
+	}
+	if each.Paused {
+		line += "  paused"
+	} else if rate := m.rates[each.ID]; rate > 0 {
+		line += "  " + screen.PerSecond(rate)
+	}
+	if each.Failed > 0 {
+		line += fmt.Sprintf("  %s failed", humanize.Comma(each.Failed))
+	}
+	return line
+}
+
+const wide = 110
+
+// cells are the columns of a line, the last of which takes what is left of the width.
+type cells struct{ worker, slot, device, state, memory, rate, items, faults, runs string }
+
+func (m *model) line(c cells) string {
+	if m.width < wide {
+		return m.fit(fmt.Sprintf("%s %-7s %-8s %14s %7s %6s  %s", cut(c.worker, 14), c.slot, c.state, c.memory, c.rate, c.faults, c.runs))
+	}
+	return m.fit(fmt.Sprintf("%s %-7s %s %-10s %14s %9s %12s %6s  %s", cut(c.worker, 20), c.slot, cut(c.device, 13), c.state, c.memory, c.rate, c.items,
+		c.faults, c.runs))
+}
+
+func (m *model) slot(r row) string {
+	c := cells{worker: r.host, slot: r.Name, device: r.Device, state: r.State, memory: memory(r.Held, r.budget), rate: "-",
+		items: humanize.Comma(r.Items), faults: humanize.Comma(r.Faults), runs: runs(r)}
+	if r.rate > 0 {
+		c.rate = strings.TrimSuffix(screen.PerSecond(r.rate), "/s")
+	}
+	return m.line(c)
+}
+
+// runs is a map or a task, behind an item that reports its progress.
+func runs(r row) string {
+	what := cmp.Or(r.Map, r.Task)
+	if r.Progress == "" {
+		return what
+	}
+	item := ""
+	if r.Item != nil {
+		item = fmt.Sprintf("item %d ", *r.Item)
+	}
+	return fmt.Sprintf("%s%s  %s", item, screen.OneLine(r.Progress, 60), what)
+}
+
+func memory(held, budget gpumux.Size) string {
+	text := "-"
+	if held > 0 {
+		text = held.String()
+	}
+	if budget > 0 {
+		text += "/" + budget.String()
+	}
+	return text
+}
+
+func cut(text string, width int) string {
+	return runewidth.FillRight(runewidth.Truncate(text, width, "…"), width)
+}
+
+// fit cuts a line to the terminal, with ? for control characters.
+func (m *model) fit(line string) string {
+	return runewidth.Truncate(strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return '?'
+		}
+		return r
+	}, line), m.width, "…")
+}

@@ -1,0 +1,236 @@
+package wire
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"math"
+
+	"github.com/gpumux/gpumux/internal/names"
+)
+
+// A header is the JSON of its message with the type before it. Run and Results carry
+// their values in the body, and the sizes of these in the header.
+type (
+	runHeader struct {
+		Run
+		Items *int  `json:"items,omitempty"`
+		Sizes []int `json:"sizes"`
+	}
+	resultsHeader struct {
+		Results
+		Values *int  `json:"values,omitempty"`
+		Sizes  []int `json:"sizes"`
+	}
+)
+
+// parser reads a message of one type. It ignores unknown fields, so a later release of
+// the same version may add some.
+type parser func(line, body []byte) (Message, error)
+
+var fromWorker = map[string]parser{"hello": plain[Hello], "run": parseRun, "next": plain[Next], "trim": plain[Trim], "stop": plain[Stop]}
+
+var fromProcess = map[string]parser{
+	"hello": plain[ProcessHello], "ready": plain[Ready], "results": parseResults, "posted": plain[Posted], "fault": plain[Fault],
+	"progress": plain[ProgressReport], "kept": plain[Kept], "trimmed": plain[Trimmed], "cap": plain[Cap],
+}
+
+// opening is how every known side begins a header.
+const opening = `{"type":"`
+
+// typeOf is a header's type.
+func typeOf(line []byte) (string, error) {
+	if rest, ok := bytes.CutPrefix(line, []byte(opening)); ok {
+		if name, _, ok := bytes.Cut(rest, []byte(`"`)); ok {
+			return string(name), nil
+		}
+	}
+	var head struct{ Type string }
+	return head.Type, decode(line, &head)
+}
+
+func decode(line []byte, to any) error {
+	if err := json.Unmarshal(line, to); err != nil {
+		return &ProtocolError{Problem: "a header is not the JSON it should be", Err: err}
+	}
+	return nil
+}
+
+// plain parses a message without a body.
+func plain[M Message](line, body []byte) (Message, error) {
+	var m M
+	if err := decode(line, &m); err != nil {
+		return nil, err
+	}
+	if len(body) > 0 {
+		return nil, broken("%s: has a body of %d bytes; it must have none", m.kind(), len(body))
+	}
+	return m, check(m)
+}
+
+func parseRun(line, body []byte) (Message, error) {
+	var h runHeader
+	err := decode(line, &h)
+	if err == nil {
+		h.Run.Items, err = split("run", h.Sizes, body)
+	}
+	return h.Run, cmp.Or(err, check(h.Run))
+}
+
+func parseResults(line, body []byte) (Message, error) {
+	var h resultsHeader
+	err := decode(line, &h)
+	if err == nil {
+		h.Results.Values, err = split("results", h.Sizes, body)
+	}
+	return h.Results, cmp.Or(err, check(h.Results))
+}
+
+// split cuts the body into the values that sizes tells.
+func split(kind string, sizes []int, body []byte) ([]json.RawMessage, error) {
+	values, rest := make([]json.RawMessage, len(sizes)), body
+	for i, size := range sizes {
+		if size <= 0 {
+			return nil, broken("%s: sizes[%d] is %d; a JSON value has at least one byte", kind, i, size)
+		}
+		if size > len(rest) {
+			return nil, broken("%s: the body has %d bytes, sizes[%d] reaches beyond them", kind, len(body), i)
+		}
+		values[i], rest = rest[:size:size], rest[size:]
+	}
+	if len(rest) > 0 {
+		return nil, broken("%s: the body has %d bytes more than sizes tell", kind, len(rest))
+	}
+	return values, nil
+}
+
+// encode appends m's header line to b and returns the body.
+func encode(b []byte, m Message) (head []byte, bodies []json.RawMessage, err error) {
+	var fields any = m
+	switch m := m.(type) {
+	case Run:
+		m.Attempts = max(1, m.Attempts)
+		bodies, fields = m.Items, runHeader{Run: m, Sizes: sizes(m.Items)}
+	case Results:
+		if err := m.check(); err != nil {
+			return nil, nil, err
+		}
+		bodies, fields = m.Values, resultsHeader{Results: m, Sizes: sizes(m.Values)}
+	}
+	for i, v := range bodies {
+		if len(v) == 0 {
+			return nil, nil, broken("%s: value %d is empty; a JSON value has at least one byte", m.kind(), i)
+		}
+	}
+	text, err := Marshal(fields)
+	if err != nil {
+		return nil, nil, broken("%s: %v", m.kind(), err)
+	}
+	b = append(append(append(b, opening...), m.kind()...), '"')
+	if len(text) > len("{}") {
+		b = append(b, ',')
+	}
+	return append(append(b, text[1:]...), '\n'), bodies, nil
+}
+
+func sizes(values []json.RawMessage) []int {
+	list := make([]int, len(values))
+	for i, v := range values {
+		list[i] = len(v)
+	}
+	return list
+}
+
+// Marshal is JSON on one line, without the escapes for web pages.
+func Marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+}
+
+// check says what is wrong with a message that was read.
+func check(m Message) error {
+	switch m := m.(type) {
+	case Run:
+		return checkPosition(m, m.Run, 0)
+	case Ready:
+		if m.Batch < 0 {
+			return broken("ready: batch is %d; it must be 0 or more", m.Batch)
+		}
+	case Results:
+		return cmp.Or(checkPosition(m, m.Run, m.N), checkMemory(m, m.Peak, m.Allocators), m.check())
+	case Posted:
+		return checkMemory(m, 0, m.Allocators)
+	case Fault:
+		if m.Raised.Class == "" && m.Raised.Message == "" {
+			return broken("fault: says nothing about what was raised")
+		}
+		return cmp.Or(checkPosition(m, max(m.Run, 1), m.N), checkMemory(m, m.Peak, m.Allocators))
+	case ProgressReport:
+		if len(m.Value) == 0 {
+			return broken("progress: has no value")
+		}
+		return checkPosition(m, m.Run, m.N)
+	case Kept:
+		if m.Count < 0 || m.Bytes < 0 {
+			return broken("kept: %d residents of %d bytes", m.Count, m.Bytes)
+		}
+	case Trimmed:
+		return checkMemory(m, 0, m.Allocators)
+	}
+	return nil
+}
+
+// checkPosition checks the run and position of an answer.
+func checkPosition(m Message, run int64, n int) error {
+	if run < 1 || n < 0 {
+		return broken("%s: run %d, n %d; runs count from 1 and positions from 0", m.kind(), run, n)
+	}
+	return nil
+}
+
+// checkMemory checks the sizes in an answer.
+func checkMemory(m Message, peak int64, a *Allocators) error {
+	if peak < 0 {
+		return broken("%s: peak is %d bytes", m.kind(), peak)
+	}
+	if a != nil && (a.Live < 0 || a.Spare < 0 || a.Reserved < a.Live || a.Reserved-a.Live < a.Spare) {
+		return broken("%s: allocators have %d live bytes and %d spare ones of %d; there cannot be more than all", m.kind(), a.Live, a.Spare,
+			a.Reserved)
+	}
+	return nil
+}
+
+func (r *Results) check() error {
+	if len(r.Values) == 0 {
+		return broken("results: has no values")
+	}
+	if len(r.Busy) != len(r.Values) {
+		return broken("results: %d values but %d entries in busy", len(r.Values), len(r.Busy))
+	}
+	if r.Attempts != nil && len(r.Attempts) != len(r.Values) {
+		return broken("results: %d values but %d entries in attempts", len(r.Values), len(r.Attempts))
+	}
+	if r.Kinds != nil && len(r.Kinds) != len(r.Values) {
+		return broken("results: %d values but %d entries in kinds", len(r.Values), len(r.Kinds))
+	}
+	if len(r.Files) > 0 && len(r.Values) != 1 {
+		return broken("results: files of %d items; an item with files is answered alone", len(r.Values))
+	}
+	if len(r.Files) > names.MaxFiles {
+		return broken("results: %d files of one item; at most %d are allowed", len(r.Files), names.MaxFiles)
+	}
+	for _, name := range r.Files {
+		if err := names.File(name); err != nil {
+			return broken("results: %v", err)
+		}
+	}
+	for i, seconds := range r.Busy {
+		if seconds < 0 || math.IsNaN(seconds) || math.IsInf(seconds, 0) {
+			return broken("results: busy[%d] is %v seconds", i, seconds)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,89 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"syscall"
+)
+
+// Pair makes the two ends of a wire: the worker's, and the one that the process inherits
+// as Descriptor. Neither leaks into other processes. The caller closes process once it
+// has started; otherwise the stream never ends.
+func Pair() (worker *net.UnixConn, process *os.File, err error) {
+	// The lock keeps a process that starts now from inheriting the ends.
+	syscall.ForkLock.RLock()
+	ends, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err == nil {
+		syscall.CloseOnExec(ends[0])
+		syscall.CloseOnExec(ends[1])
+	}
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return nil, nil, fmt.Errorf("open a socket pair for a task process: %w", os.NewSyscallError("socketpair", err))
+	}
+	process = os.NewFile(uintptr(ends[1]), "wire")
+	worker, err = stream(os.NewFile(uintptr(ends[0]), "wire"))
+	if err != nil {
+		process.Close()
+		return nil, nil, err
+	}
+	return worker, process, nil
+}
+
+// Pipes makes a wire of two pipes, for a process that cannot use a socket: it reads from
+// the first of its files and writes to the second.
+func Pipes() (worker io.ReadWriteCloser, process []*os.File, err error) {
+	read, theirWrite, err := os.Pipe()
+	if err != nil {
+		return nil, nil, fmt.Errorf("open a pipe for a task process: %w", err)
+	}
+	theirRead, write, err := os.Pipe()
+	if err != nil {
+		read.Close()
+		theirWrite.Close()
+		return nil, nil, fmt.Errorf("open a pipe for a task process: %w", err)
+	}
+	process = []*os.File{theirRead, theirWrite}
+	for _, file := range process {
+		// A process of another user opens them anew, by their numbers.
+		_ = file.Chmod(0o666)
+	}
+	return pipes{read, write}, process, nil
+}
+
+// pipes is one end of a wire of two pipes.
+type pipes struct {
+	*os.File
+	write *os.File
+}
+
+func (p pipes) Write(b []byte) (int, error) { return p.write.Write(b) }
+
+func (p pipes) Close() error { return errors.Join(p.File.Close(), p.write.Close()) }
+
+// stream takes over a socket from file, which is closed.
+func stream(file *os.File) (*net.UnixConn, error) {
+	conn, err := net.FileConn(file)
+	file.Close()
+	if err != nil {
+		return nil, fmt.Errorf("use descriptor as a socket: %w", err)
+	}
+	unix, ok := conn.(*net.UnixConn)
+	if !ok {
+		conn.Close()
+		return nil, fmt.Errorf("descriptor is a %s socket, not a Unix socket", conn.LocalAddr().Network())
+	}
+	return unix, nil
+}
+
+// Inherited is the socket that the worker left to this process as Descriptor.
+func Inherited() (io.ReadWriteCloser, error) {
+	socket, err := stream(os.NewFile(Descriptor, "wire"))
+	if err != nil {
+		return nil, fmt.Errorf("descriptor %d: %w", Descriptor, err)
+	}
+	return socket, nil
+}
