@@ -69,7 +69,7 @@ test-server: $(VENV)/tests $(GOTESTSUM)
 race: $(VENV)/tests ## all tests under the race detector
 	$(MAKE) test TESTFLAGS="-race $(TESTFLAGS)"
 
-lint: ## gofmt, vet, staticcheck, workflowcheck, in both modules
+lint: ## gofmt, golangci-lint, workflowcheck, in both modules
 	@.ci/lint
 
 fuzz: ## each fuzz target for 30 s

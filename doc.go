@@ -1,5 +1,19 @@
 // Package gpumux holds the words of the product as types, such as the input of a map and
-// the result of an item.
+// the result of an item. A map starts with any Temporal client:
+//
+//	run, err := client.ExecuteWorkflow(ctx, options, gpumux.MapWorkflow, gpumux.MapInput{
+//		Task:   "embed",
+//		Source: "s3://bucket/texts.jsonl",
+//		Ladder: []string{"gpu", "cpu"},
+//	})
+//	if err != nil {
+//		return err
+//	}
+//	var summary gpumux.Summary
+//	err = run.Get(ctx, &summary) // summary.Output names the results file
+//
+// Package workflows maps inside of a workflow of your own, package starter also puts large
+// inputs into the store.
 //
 // It owns the vocabulary that every other package shares, the names that clients see, and
 // the rules for valid inputs. It never does input or output and needs only the standard

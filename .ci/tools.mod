@@ -98,5 +98,4 @@ require (
 tool (
 	go.temporal.io/sdk/contrib/tools/workflowcheck
 	gotest.tools/gotestsum
-	honnef.co/go/tools/cmd/staticcheck
 )
