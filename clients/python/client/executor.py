@@ -52,6 +52,8 @@ class Executor(concurrent.futures.Executor):
         self._folder = tempfile.mkdtemp(prefix="gpumux-")
         self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._count, self._closed = 0, False
+        # Why the command ended by itself.
+        self._why: Optional[Exception] = None
         self._command = Command(
             self,
             [
@@ -69,6 +71,8 @@ class Executor(concurrent.futures.Executor):
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> concurrent.futures.Future:
         """Run fn(*args, **kwargs) in the next free slot, with fn and the arguments as they are now."""
         with self._writing:
+            if self._why is not None:
+                raise self._why
             if self._closed:
                 raise RuntimeError("the executor is shut down")
             name = self._name(fn)
@@ -144,11 +148,10 @@ class Executor(concurrent.futures.Executor):
 
     def _fail(self) -> None:
         with self._writing:
-            self._closed = True
             left, self._pending = self._pending, {}
-        if not left:
-            return
-        why = self._command.failure()
+            why = self._command.failure() if left or not self._closed else None
+            if not self._closed:
+                self._closed, self._why = True, why
         for future, _ in left.values():
             future.set_exception(why)
 

@@ -122,6 +122,9 @@ class Executor(unittest.TestCase):
         with gpumux.Executor(memory="nonsense") as executor:
             with self.assertRaisesRegex(gpumux.Error, "memory="):
                 executor.submit(tasks.double, 1).result()
+            executor._reader.join()
+            with self.assertRaisesRegex(gpumux.Error, "memory="):
+                executor.submit(tasks.double, 2)
 
     def test_ended_before_its_calls(self):
         executor = gpumux.Executor(slots=1)
