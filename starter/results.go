@@ -2,6 +2,7 @@ package starter
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -46,7 +47,7 @@ func (s *Starter) eachStored(ctx context.Context, summary gpumux.Summary, give f
 		for _, result := range summary.Results {
 			line, err := results.Append(nil, result)
 			if err == nil {
-				err = give(line)
+				err = give(bytes.TrimSuffix(line, []byte{'\n'}))
 			}
 			if err != nil {
 				return err
