@@ -38,7 +38,7 @@ func (w *Worker) Describe() gpumux.Describe {
 // printed is what an item of a map prints in a slot of this worker, from where the caller has read to.
 func (w *Worker) printed(in contract.OutputInput) (out contract.Output) {
 	for _, each := range w.pools {
-		each.Each(func(h *pool.Handle, holder string) {
+		each.Each(func(h *pool.Seat, holder string) {
 			r, pid := h.Stats().Running, h.PID()
 			if holder != in.Map || r == nil || r.Index != in.Item || r.Out == nil {
 				return
@@ -58,7 +58,7 @@ func (w *Worker) printed(in contract.OutputInput) (out contract.Output) {
 
 // seats are a pool's slots now.
 func seats(p *pool.Pool) (all []gpumux.SlotInfo) {
-	p.Each(func(h *pool.Handle, holder string) {
+	p.Each(func(h *pool.Seat, holder string) {
 		stats := h.Stats()
 		info := gpumux.SlotInfo{Name: h.Name, Device: h.Group, State: string(h.State()), Task: h.Task(), PID: h.PID(), Map: holder,
 			Held: gpumux.Size(stats.Held), Items: stats.Items, Faults: h.Faults.Load()}

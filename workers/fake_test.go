@@ -8,14 +8,14 @@ import (
 )
 
 // testPool has n slots on each device, whose processes are whatever the test says.
-func testPool(n int, devices ...string) (*pool.Pool, []*pool.Handle, []*slottest.Slot) {
-	var places []*pool.Handle
+func testPool(n int, devices ...string) (*pool.Pool, []*pool.Seat, []*slottest.Slot) {
+	var places []*pool.Seat
 	var fakes []*slottest.Slot
 	for _, d := range devices {
 		for range n {
 			f := slottest.New()
 			fakes = append(fakes, f)
-			places = append(places, &pool.Handle{Slot: f, Group: d})
+			places = append(places, &pool.Seat{Slot: f, Group: d})
 		}
 	}
 	return pool.New("gpu", places), places, fakes

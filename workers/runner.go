@@ -111,7 +111,7 @@ func until(ctx, end context.Context) (context.Context, func()) {
 }
 
 // runIn runs a call in the slot that it has.
-func (r *runner) runIn(ctx, held context.Context, h *pool.Handle, task launch.Task, call calls.Call, stint *autoslots.Stint) error {
+func (r *runner) runIn(ctx, held context.Context, h *pool.Seat, task launch.Task, call calls.Call, stint *autoslots.Stint) error {
 	share := r.share(h.Group)
 	turn, err := share.Await(ctx)
 	if err != nil {
@@ -151,7 +151,7 @@ func (r *runner) runIn(ctx, held context.Context, h *pool.Handle, task launch.Ta
 
 // granted is a call with what its process may have, whose results are counted on their
 // way.
-func (r *runner) granted(call calls.Call, h *pool.Handle, stint *autoslots.Stint) calls.Call {
+func (r *runner) granted(call calls.Call, h *pool.Seat, stint *autoslots.Stint) calls.Call {
 	took := r.metrics.Items(r.pool.Name)
 	rest := remainder{left: call.Len}
 	done := call.Done
@@ -205,7 +205,7 @@ func (r *remainder) soon(took time.Duration) bool {
 }
 
 // report logs and counts a failed call.
-func (r *runner) report(h *pool.Handle, task string, whole bool, fault *gpumux.Fault) {
+func (r *runner) report(h *pool.Seat, task string, whole bool, fault *gpumux.Fault) {
 	r.metrics.Fault(r.pool.Name, fault.Kind)
 	r.log.Warn("a call failed", zap.String(logkey.Pool, r.pool.Name), zap.String(logkey.Slot, fault.Slot),
 		zap.String(logkey.Device, fault.Device), zap.String(logkey.Task, task), zap.String(logkey.Kind, string(fault.Kind)),
@@ -216,7 +216,7 @@ func (r *runner) report(h *pool.Handle, task string, whole bool, fault *gpumux.F
 }
 
 // acquit takes a fault off the item if the device is sick.
-func (r *runner) acquit(ctx context.Context, h *pool.Handle, fault *gpumux.Fault) {
+func (r *runner) acquit(ctx context.Context, h *pool.Seat, fault *gpumux.Fault) {
 	if !fault.Suspect {
 		return
 	}

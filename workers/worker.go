@@ -269,21 +269,21 @@ func (w *Worker) namedUsers() []*process.User {
 
 // openPool makes a pool's slots. A task process starts with the first call.
 func (w *Worker) openPool(p config.Placement, runtime string) *pool.Pool {
-	var handles []*pool.Handle
+	var seats []*pool.Seat
 	for _, g := range p.Groups {
 		for range p.Most {
-			handles = append(handles, w.newHandle(fmt.Sprintf("%s/%d", p.Name, len(handles)), p, g, runtime))
+			seats = append(seats, w.newSeat(fmt.Sprintf("%s/%d", p.Name, len(seats)), p, g, runtime))
 		}
 	}
-	opened := w.ledger.New(p.Name, handles)
+	opened := w.ledger.New(p.Name, seats)
 	opened.Log, opened.Pack, opened.Leases = w.log, p.Placement == config.Pack, p.LeaseLimit()
 	w.pools = append(w.pools, opened)
 	w.metrics.Offer(opened)
 	return opened
 }
 
-// newHandle makes one slot of a pool on a group of devices.
-func (w *Worker) newHandle(name string, p config.Placement, g config.Group, runtime string) *pool.Handle {
+// newSeat makes one slot of a pool on a group of devices.
+func (w *Worker) newSeat(name string, p config.Placement, g config.Group, runtime string) *pool.Seat {
 	alone, share := p.Pool, w.share(p, g)
 	alone.Memory, alone.Slots = p.Whole(g, w.placements), 1
 	limits := func(allowance gpumux.Size, whole bool) (map[string]string, gpumux.Size) {
@@ -312,7 +312,7 @@ func (w *Worker) newHandle(name string, p config.Placement, g config.Group, runt
 	for _, d := range g.Devices {
 		devices = append(devices, d.UUID)
 	}
-	return &pool.Handle{Slot: runs, Name: name, Budget: p.Memory, Group: g.Name, Devices: devices,
+	return &pool.Seat{Slot: runs, Name: name, Budget: p.Memory, Group: g.Name, Devices: devices,
 		Model: memory.Model(g.Devices[0]), Memory: alone.Memory, Limits: limits}
 }
 

@@ -63,7 +63,7 @@ type measurement struct {
 type Stint struct {
 	m      *meter
 	pool   *pool.Pool
-	handle *pool.Handle
+	seat *pool.Seat
 	task   string
 	whole  bool
 	warm   bool // this process has given a result
@@ -78,8 +78,8 @@ func newMeter(length time.Duration) *meter {
 }
 
 // newStint is called before a call runs in its slot. A nil Stint measures nothing.
-func (m *meter) newStint(p *pool.Pool, h *pool.Handle, task string, whole bool) *Stint {
-	s := &Stint{m: m, pool: p, handle: h, task: task, whole: whole, warm: !whole && p.Warm(h, task)}
+func (m *meter) newStint(p *pool.Pool, h *pool.Seat, task string, whole bool) *Stint {
+	s := &Stint{m: m, pool: p, seat: h, task: task, whole: whole, warm: !whole && p.Warm(h, task)}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.advance()
@@ -106,7 +106,7 @@ func (s *Stint) Done(peak int64) {
 		return
 	}
 	if !s.warm {
-		s.pool.SetWarm(s.handle, s.task)
+		s.pool.SetWarm(s.seat, s.task)
 	}
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()

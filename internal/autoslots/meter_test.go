@@ -13,7 +13,7 @@ import (
 type bout struct {
 	*meter
 	pool    *pool.Pool
-	handles []*pool.Handle
+	handles []*pool.Seat
 	clock   time.Time
 	seen    []measurement
 }

@@ -77,7 +77,7 @@ func (s *Sizing) resize(open, kept int) {
 func (s *Sizing) slots() int { return s.pool.Slots("") - s.pool.Leased("") }
 
 // Begin is called before a call runs in its slot; whole says that it has the slot's devices to itself. A nil Sizing measures nothing.
-func (s *Sizing) Begin(h *pool.Handle, task string, whole bool) *Stint {
+func (s *Sizing) Begin(h *pool.Seat, task string, whole bool) *Stint {
 	if s == nil {
 		return nil
 	}

@@ -61,9 +61,9 @@ func newPlant(t *testing.T, most int) *plant {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "sized.py"), []byte(sizedTasks), 0o644))
 	main, err := runtimes.Python(filepath.Join(dir, "runtime"))
 	require.NoError(t, err)
-	var handles []*pool.Handle
+	var handles []*pool.Seat
 	for range most {
-		handles = append(handles, &pool.Handle{Group: gpu.CPU, Slot: slot.New(slot.Options{
+		handles = append(handles, &pool.Seat{Group: gpu.CPU, Slot: slot.New(slot.Options{
 			Device: gpu.CPU, Runtime: main, Env: map[string]string{"LOCK": filepath.Join(dir, "lock")}, Grace: time.Second,
 		})})
 	}
@@ -121,12 +121,12 @@ func startPlant(t *testing.T, pl *pool.Pool, most int, task func(name string) la
 }
 
 // testPool has n slots on a device, whose processes are whatever the test says.
-func testPool(n int, device string) (*pool.Pool, []*pool.Handle, []*slottest.Slot) {
-	var handles []*pool.Handle
+func testPool(n int, device string) (*pool.Pool, []*pool.Seat, []*slottest.Slot) {
+	var handles []*pool.Seat
 	var fakes []*slottest.Slot
 	for range n {
 		f := slottest.New()
-		fakes, handles = append(fakes, f), append(handles, &pool.Handle{Slot: f, Group: device})
+		fakes, handles = append(fakes, f), append(handles, &pool.Seat{Slot: f, Group: device})
 	}
 	return pool.New("gpu", handles), handles, fakes
 }

@@ -233,7 +233,7 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 // showSlots shows the slots of a pool, and which of its devices are cordoned.
 func showSlots(value func(*prometheus.Desc, prometheus.ValueType, float64, ...string), p *pool.Pool) {
 	devices := map[string]map[slot.State]int{}
-	p.Each(func(h *pool.Handle, _ string) {
+	p.Each(func(h *pool.Seat, _ string) {
 		if devices[h.Group] == nil {
 			devices[h.Group] = map[slot.State]int{}
 		}

@@ -29,12 +29,12 @@ type claim struct {
 
 // chooseGroup picks a group whose devices no call uses, of any pool, and returns its first slot with all others on these devices beside
 // it. Until there is one it claims the group with the fewest calls, or another one after a claim has lapsed. The caller holds the lock.
-func (p *Pool) chooseGroup(w *waiter) *Handle {
+func (p *Pool) chooseGroup(w *waiter) *Seat {
 	l := p.ledger
-	var best *Handle
+	var best *Seat
 	least := 0
 	seen := map[string]bool{}
-	for _, h := range p.handles {
+	for _, h := range p.seats {
 		if seen[h.Group] {
 			continue
 		}
@@ -75,7 +75,7 @@ func (p *Pool) chooseGroup(w *waiter) *Handle {
 }
 
 // claim keeps the devices of a slot for a waiter, unless somebody claims them; the caller holds the lock.
-func (l *Ledger) claim(h *Handle, w *waiter) {
+func (l *Ledger) claim(h *Seat, w *waiter) {
 	if l.claimed(h) {
 		return
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // claimedPool is a pool with its log, where a call has the slot of each named group and does not end.
-func claimedPool(t *testing.T, n int, groups []string, hung ...string) (p *Pool, held []*Handle, log *observer.ObservedLogs) {
+func claimedPool(t *testing.T, n int, groups []string, hung ...string) (p *Pool, held []*Seat, log *observer.ObservedLogs) {
 	t.Helper()
 	core, seen := observer.New(zap.DebugLevel)
 	p, _ = fakePool(n, groups...)
@@ -24,8 +24,8 @@ func claimedPool(t *testing.T, n int, groups []string, hung ...string) (p *Pool,
 }
 
 // whole asks for a whole group.
-func whole(ctx context.Context, p *Pool) chan *Handle {
-	got := make(chan *Handle, 1)
+func whole(ctx context.Context, p *Pool) chan *Seat {
+	got := make(chan *Seat, 1)
 	go func() {
 		if h, err := p.Acquire(ctx, Want{Task: "large", Whole: true}); err == nil {
 			got <- h
@@ -122,7 +122,7 @@ func TestPool_AClaimComesTrueHoweverLongCallsTake(t *testing.T) {
 				crowd(ctx, p, 8, length)
 				begun := time.Now()
 				large := whole(ctx, p)
-				var alone *Handle
+				var alone *Seat
 				select {
 				case alone = <-large:
 				case <-time.After(100 * length * claimRest):

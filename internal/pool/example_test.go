@@ -14,7 +14,7 @@ import (
 // A call has a slot until it gives it back.
 func ExamplePool() {
 	ctx := context.Background()
-	p := pool.New("gpu", []*pool.Handle{
+	p := pool.New("gpu", []*pool.Seat{
 		{Slot: slottest.New(), Group: "GPU-1d04"},
 		{Slot: slottest.New(), Group: "GPU-77ab"},
 	})
@@ -36,7 +36,7 @@ func ExamplePool() {
 // A call may be pinned to a device, or have it to itself.
 func ExamplePool_Acquire() {
 	ctx := context.Background()
-	p := pool.New("gpu", []*pool.Handle{
+	p := pool.New("gpu", []*pool.Seat{
 		{Slot: slottest.New(), Group: "GPU-1d04"},
 		{Slot: slottest.New(), Group: "GPU-1d04"},
 		{Slot: slottest.New(), Group: "GPU-77ab"},
@@ -57,7 +57,7 @@ func ExamplePool_Acquire() {
 // A device that is not well gets no new calls; where none is left, they fail at once.
 func ExamplePool_Cordon() {
 	ctx := context.Background()
-	p := pool.New("gpu", []*pool.Handle{{Slot: slottest.New(), Group: "GPU-1d04"}})
+	p := pool.New("gpu", []*pool.Seat{{Slot: slottest.New(), Group: "GPU-1d04"}})
 	defer p.Stop(ctx)
 	p.Cordon("GPU-1d04", "it fell off the bus")
 	_, err := p.Acquire(ctx, pool.Want{Task: "embed"})
@@ -76,7 +76,7 @@ func ExamplePool_Cordon() {
 // Once a pool stops, nobody gets a slot.
 func ExamplePool_Stop() {
 	ctx := context.Background()
-	p := pool.New("gpu", []*pool.Handle{{Slot: slottest.New(), Group: "GPU-1d04"}})
+	p := pool.New("gpu", []*pool.Seat{{Slot: slottest.New(), Group: "GPU-1d04"}})
 	if err := p.Stop(ctx); err != nil {
 		log.Fatal(err)
 	}

@@ -16,7 +16,7 @@ func TestPool_Leases(t *testing.T) {
 	p, _ := fakePool(4, "A")
 	p.Leases = 2
 	p.Resize(1, 1)
-	lease := func(ctx context.Context) (*Handle, error) { return p.Acquire(ctx, Want{Lease: true}) }
+	lease := func(ctx context.Context) (*Seat, error) { return p.Acquire(ctx, Want{Lease: true}) }
 	first, err := lease(t.Context())
 	require.NoError(t, err)
 	second, err := lease(t.Context())
@@ -51,7 +51,7 @@ func TestPool_WholeCallsBesideLeases(t *testing.T) {
 	p.Leases = 2
 	lease, err := p.Acquire(t.Context(), Want{Lease: true})
 	require.NoError(t, err)
-	whole := make(chan *Handle, 1)
+	whole := make(chan *Seat, 1)
 	go func() { h, _ := p.Acquire(context.Background(), Want{Whole: true}); whole <- h }()
 	queued(t, p, 1)
 	require.Zero(t, p.Leasable(""))

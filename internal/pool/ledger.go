@@ -23,12 +23,12 @@ type Ledger struct {
 func NewLedger() *Ledger { return &Ledger{claims: map[string]*claim{}} }
 
 // New makes a pool of slots, all of which may be used. Make all pools before the first call.
-func (l *Ledger) New(name string, handles []*Handle) *Pool {
+func (l *Ledger) New(name string, seats []*Seat) *Pool {
 	p := &Pool{
-		Name: name, Changed: func() {}, Log: zap.NewNop(), ledger: l, handles: handles, open: math.MaxInt, kept: math.MaxInt,
+		Name: name, Changed: func() {}, Log: zap.NewNop(), ledger: l, seats: seats, open: math.MaxInt, kept: math.MaxInt,
 		cordoned: map[string]string{},
 	}
-	for _, h := range handles {
+	for _, h := range seats {
 		h.pool = p
 		if len(h.Devices) == 0 {
 			h.Devices = []string{h.Group}
@@ -39,7 +39,7 @@ func (l *Ledger) New(name string, handles []*Handle) *Pool {
 }
 
 // New is a pool with a ledger of its own.
-func New(name string, handles []*Handle) *Pool { return NewLedger().New(name, handles) }
+func New(name string, seats []*Seat) *Pool { return NewLedger().New(name, seats) }
 
 // grant serves the waiting calls of all pools; the caller holds the lock.
 func (l *Ledger) grant() {
@@ -49,9 +49,9 @@ func (l *Ledger) grant() {
 }
 
 // sharing are the slots of all pools that have a device of this slot's, itself included; the caller holds the lock.
-func (l *Ledger) sharing(h *Handle) (list []*Handle) {
+func (l *Ledger) sharing(h *Seat) (list []*Seat) {
 	for _, p := range l.pools {
-		for _, other := range p.handles {
+		for _, other := range p.seats {
 			if slices.ContainsFunc(other.Devices, func(d string) bool { return slices.Contains(h.Devices, d) }) {
 				list = append(list, other)
 			}
@@ -61,7 +61,7 @@ func (l *Ledger) sharing(h *Handle) (list []*Handle) {
 }
 
 // yields reports whether a call that wants a slot's devices whole lets an older ordinary call go first; the caller holds the lock.
-func (l *Ledger) yields(h *Handle, w *waiter) bool {
+func (l *Ledger) yields(h *Seat, w *waiter) bool {
 	for _, other := range l.sharing(h) {
 		if slices.ContainsFunc(other.pool.waiting, func(o *waiter) bool {
 			return !o.answered && !o.Whole && o.number < w.number && other.pool.suits(other, o)
@@ -73,7 +73,7 @@ func (l *Ledger) yields(h *Handle, w *waiter) bool {
 }
 
 // load is how many slots run calls on the devices of this one; the caller holds the lock.
-func (l *Ledger) load(h *Handle) (n int) {
+func (l *Ledger) load(h *Seat) (n int) {
 	for _, other := range l.sharing(h) {
 		if other.busy {
 			n++
@@ -83,19 +83,19 @@ func (l *Ledger) load(h *Handle) (n int) {
 }
 
 // leased reports whether a lease has a slot on the devices of this one; the caller holds the lock.
-func (l *Ledger) leased(h *Handle) bool {
-	return slices.ContainsFunc(l.sharing(h), func(other *Handle) bool { return other.leased })
+func (l *Ledger) leased(h *Seat) bool {
+	return slices.ContainsFunc(l.sharing(h), func(other *Seat) bool { return other.leased })
 }
 
 // wanted reports whether a call waits for the devices of a slot whole; the caller holds the lock.
-func (l *Ledger) wanted(h *Handle) bool {
-	return slices.ContainsFunc(l.sharing(h), func(other *Handle) bool {
+func (l *Ledger) wanted(h *Seat) bool {
+	return slices.ContainsFunc(l.sharing(h), func(other *Seat) bool {
 		return slices.ContainsFunc(other.pool.waiting, func(o *waiter) bool { return o.Whole && !o.answered && other.pool.suits(other, o) })
 	})
 }
 
 // claimsOn are the claims on devices of a slot; the caller holds the lock.
-func (l *Ledger) claimsOn(h *Handle) (list []*claim) {
+func (l *Ledger) claimsOn(h *Seat) (list []*claim) {
 	for _, d := range h.Devices {
 		if c := l.claims[d]; c != nil && !slices.Contains(list, c) {
 			list = append(list, c)
@@ -105,7 +105,7 @@ func (l *Ledger) claimsOn(h *Handle) (list []*claim) {
 }
 
 // claimed reports whether a claim keeps the devices of a slot from others; the caller holds the lock.
-func (l *Ledger) claimed(h *Handle) bool {
+func (l *Ledger) claimed(h *Seat) bool {
 	return slices.ContainsFunc(h.Devices, func(d string) bool { return l.claims[d] != nil && l.claims[d].owner != nil })
 }
 
@@ -113,7 +113,7 @@ func (l *Ledger) claimed(h *Handle) bool {
 func (p *Pool) Busy(group string) (n int) {
 	p.ledger.mu.Lock()
 	defer p.ledger.mu.Unlock()
-	for _, h := range p.handles {
+	for _, h := range p.seats {
 		if h.busy && (group == "" || h.Group == group) {
 			n++
 		}
@@ -130,7 +130,7 @@ func (p *Pool) Leased(group string) int {
 
 // leasedSlots is Leased for a caller with the lock.
 func (p *Pool) leasedSlots(group string) (n int) {
-	for _, h := range p.handles {
+	for _, h := range p.seats {
 		if h.leased && (group == "" || h.Group == group) {
 			n++
 		}
@@ -143,7 +143,7 @@ func (p *Pool) Leasable(group string) int {
 	p.ledger.mu.Lock()
 	defer p.ledger.mu.Unlock()
 	n := 0
-	for _, h := range p.handles {
+	for _, h := range p.seats {
 		if !h.busy && !p.isCordoned(h.Group) && !p.ledger.claimed(h) && !p.ledger.wanted(h) && (group == "" || h.Group == group) {
 			n++
 		}
@@ -175,7 +175,7 @@ func (p *Pool) count(group string) (slots, free, soon int) {
 	defer p.ledger.mu.Unlock()
 	all, busy, leased, unused, claimed := map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{}, map[string]bool{}
 	ending := map[string]int{}
-	for _, h := range p.handles {
+	for _, h := range p.seats {
 		if p.isCordoned(h.Group) || group != "" && h.Group != group {
 			continue
 		}
@@ -206,14 +206,14 @@ func (p *Pool) count(group string) (slots, free, soon int) {
 }
 
 // Each calls f with every slot, in order, and with whose call it has, "" if nobody's.
-func (p *Pool) Each(f func(h *Handle, holder string)) {
+func (p *Pool) Each(f func(h *Seat, holder string)) {
 	p.ledger.mu.Lock()
-	holders := make([]string, len(p.handles))
-	for i, h := range p.handles {
+	holders := make([]string, len(p.seats))
+	for i, h := range p.seats {
 		holders[i] = h.holder
 	}
 	p.ledger.mu.Unlock()
-	for i, h := range p.handles {
+	for i, h := range p.seats {
 		f(h, holders[i])
 	}
 }

@@ -23,17 +23,17 @@ type layout struct {
 	groups [][]string // of each pool
 
 	mu    sync.Mutex
-	users map[string]map[*Handle]bool // by device: the calls there, and whether each has it whole
+	users map[string]map[*Seat]bool // by device: the calls there, and whether each has it whole
 	wrong []string
 }
 
 func randomLayout(r *rand.Rand) *layout {
-	l := &layout{users: map[string]map[*Handle]bool{}}
+	l := &layout{users: map[string]map[*Seat]bool{}}
 	ledger, devices := NewLedger(), 1+r.IntN(6)
 	for p := range 1 + r.IntN(4) {
 		k := 1 + r.IntN(min(3, devices))
 		order := r.Perm(devices)
-		var handles []*Handle
+		var seats []*Seat
 		var groups []string
 		for group := range slices.Chunk(order[:1+r.IntN(devices)], k) {
 			if len(group) < k {
@@ -42,15 +42,15 @@ func randomLayout(r *rand.Rand) *layout {
 			var names []string
 			for _, d := range group {
 				names = append(names, fmt.Sprintf("GPU-%d", d))
-				l.users[names[len(names)-1]] = map[*Handle]bool{}
+				l.users[names[len(names)-1]] = map[*Seat]bool{}
 			}
 			groups = append(groups, strings.Join(names, ","))
 			for range 1 + r.IntN(3) {
-				handles = append(handles, &Handle{Slot: slottest.New(), Group: strings.Join(names, ","), Devices: names})
+				seats = append(seats, &Seat{Slot: slottest.New(), Group: strings.Join(names, ","), Devices: names})
 			}
 		}
-		if len(handles) > 0 {
-			l.pools = append(l.pools, ledger.New(fmt.Sprintf("pool%d", p), handles))
+		if len(seats) > 0 {
+			l.pools = append(l.pools, ledger.New(fmt.Sprintf("pool%d", p), seats))
 			l.groups = append(l.groups, groups)
 		}
 	}
@@ -58,7 +58,7 @@ func randomLayout(r *rand.Rand) *layout {
 }
 
 // enter notes a call, and what must not be.
-func (l *layout) enter(h *Handle, whole bool) {
+func (l *layout) enter(h *Seat, whole bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, d := range h.Devices {
@@ -74,7 +74,7 @@ func (l *layout) enter(h *Handle, whole bool) {
 	}
 }
 
-func (l *layout) leave(h *Handle) {
+func (l *layout) leave(h *Seat) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, d := range h.Devices {
@@ -140,11 +140,11 @@ func TestLedger_GivesNoDeviceTwiceAndEachCallItsTurn(t *testing.T) {
 func TestLedger_AWholeDeviceWaitsForOtherPoolsToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ledger := NewLedger()
-		slots := func(n int) (handles []*Handle) {
+		slots := func(n int) (seats []*Seat) {
 			for range n {
-				handles = append(handles, &Handle{Slot: slottest.New(), Group: "GPU-0"})
+				seats = append(seats, &Seat{Slot: slottest.New(), Group: "GPU-0"})
 			}
-			return handles
+			return seats
 		}
 		small, large := ledger.New("small", slots(2)), ledger.New("large", slots(1))
 		ctx, cancel := context.WithCancel(t.Context())
@@ -165,8 +165,8 @@ func TestLedger_AWholeDeviceWaitsForOtherPoolsToo(t *testing.T) {
 func TestLedger_WholeCallsTakeTurnsWithOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ledger := NewLedger()
-		a := ledger.New("a", []*Handle{{Slot: slottest.New(), Group: "GPU-0"}})
-		b := ledger.New("b", []*Handle{{Slot: slottest.New(), Group: "GPU-0"}})
+		a := ledger.New("a", []*Seat{{Slot: slottest.New(), Group: "GPU-0"}})
+		b := ledger.New("b", []*Seat{{Slot: slottest.New(), Group: "GPU-0"}})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var calls atomic.Int32

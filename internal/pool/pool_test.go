@@ -23,16 +23,16 @@ import (
 
 // fakePool has n slots on each device.
 func fakePool(n int, devices ...string) (*Pool, []*slottest.Slot) {
-	var handles []*Handle
+	var seats []*Seat
 	var fakes []*slottest.Slot
 	for _, d := range devices {
 		for range n {
 			f := slottest.New()
 			fakes = append(fakes, f)
-			handles = append(handles, &Handle{Slot: f, Group: d})
+			seats = append(seats, &Seat{Slot: f, Group: d})
 		}
 	}
-	return New("gpu", handles), fakes
+	return New("gpu", seats), fakes
 }
 
 // queued waits until n calls wait in the pool.
@@ -45,7 +45,7 @@ func queued(t *testing.T, p *Pool, n int) {
 	}, time.Minute, time.Millisecond)
 }
 
-func mustTake(t *testing.T, p *Pool, task, group string) *Handle {
+func mustTake(t *testing.T, p *Pool, task, group string) *Seat {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -202,14 +202,14 @@ func TestPool_AWholeDeviceWaitsForItsNeighboursAndKeepsThemOut(t *testing.T) {
 	p, _ := fakePool(2, "A")
 	first, err := p.Acquire(t.Context(), Want{Task: "x"})
 	require.NoError(t, err)
-	whole := make(chan *Handle)
+	whole := make(chan *Seat)
 	go func() {
 		h, err := p.Acquire(t.Context(), Want{Task: "x", Whole: true})
 		assert.NoError(t, err)
 		whole <- h
 	}()
 	require.Eventually(t, func() bool { return p.Free("") == 0 }, time.Minute, time.Millisecond, "the free slot is reserved")
-	late := make(chan *Handle)
+	late := make(chan *Seat)
 	go func() {
 		h, err := p.Acquire(t.Context(), Want{Task: "x"})
 		assert.NoError(t, err)
@@ -266,15 +266,15 @@ func TestPool_AProcessThatDoesNotEndTakesItsPlaceOutOfService(t *testing.T) {
 		t.Run(fmt.Sprintf("whole=%t", whole), func(t *testing.T) {
 			p, fakes := fakePool(2, "A")
 			lingering := &lingeringSlot{fakes[1], make(chan struct{})}
-			p.handles[1].Slot = lingering
-			var held []*Handle
+			p.seats[1].Slot = lingering
+			var held []*Seat
 			if whole {
 				h, err := p.Acquire(t.Context(), Want{Task: "x", Whole: true})
 				require.NoError(t, err)
 				held = append(held, h)
 			} else {
 				held = append(held, mustTake(t, p, "x", ""), mustTake(t, p, "x", ""))
-				require.Same(t, p.handles[1], held[1])
+				require.Same(t, p.seats[1], held[1])
 			}
 			lingering.Load("x", slot.Reclaiming)
 			for _, h := range held {
@@ -282,13 +282,13 @@ func TestPool_AProcessThatDoesNotEndTakesItsPlaceOutOfService(t *testing.T) {
 			}
 			require.Equal(t, 1, p.Free(""))
 			other := mustTake(t, p, "x", "")
-			require.Same(t, p.handles[0], other)
+			require.Same(t, p.seats[0], other)
 			require.Zero(t, p.Free("A"))
-			got := make(chan *Handle, 1)
+			got := make(chan *Seat, 1)
 			go func() { h, _ := p.Acquire(context.Background(), Want{Task: "x"}); got <- h }()
 			queued(t, p, 1)
 			close(lingering.gone)
-			require.Same(t, p.handles[1], <-got)
+			require.Same(t, p.seats[1], <-got)
 			require.Equal(t, slot.Vacant, lingering.State())
 		})
 	}
@@ -297,7 +297,7 @@ func TestPool_AProcessThatDoesNotEndTakesItsPlaceOutOfService(t *testing.T) {
 func TestPool_AvoidedDevicesAreTheLastResort(t *testing.T) {
 	p, _ := fakePool(1, "A", "B")
 	held := mustTake(t, p, "x", "B")
-	got := make(chan *Handle, 1)
+	got := make(chan *Seat, 1)
 	go func() {
 		h, err := p.Acquire(t.Context(), Want{Task: "x", Avoid: []string{"A"}})
 		if err == nil {

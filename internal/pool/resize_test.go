@@ -21,13 +21,13 @@ func TestPool_ResizeDrainsAndEndsProcesses(t *testing.T) {
 	p, fakes := fakePool(4, "A", "B")
 	p.Resize(3, 3)
 	require.Equal(t, []int{6, 6, 3, 3}, []int{p.Slots(""), p.Free(""), p.Slots("A"), p.Size()})
-	var held []*Handle
+	var held []*Seat
 	for range 3 {
 		h := mustTake(t, p, "x", "A")
 		h.Slot.(*slottest.Slot).Load("x", slot.Ready)
 		held = append(held, h)
 	}
-	got := make(chan *Handle, 2)
+	got := make(chan *Seat, 2)
 	for range 2 {
 		go func() { h, _ := p.Acquire(context.Background(), Want{Task: "x", Group: "A"}); got <- h }()
 	}
@@ -85,7 +85,7 @@ func TestPool_ResizeKeepsAsManyProcessesAsItSays(t *testing.T) {
 	p.Resize(2, 2)
 	require.Equal(t, 2, loaded())
 	p.Resize(6, 6)
-	var held []*Handle
+	var held []*Seat
 	for range 6 {
 		h := mustTake(t, p, "x", "")
 		h.Slot.(*slottest.Slot).Load("x", slot.Ready)
@@ -103,14 +103,14 @@ func TestPool_ResizeKeepsAsManyProcessesAsItSays(t *testing.T) {
 func TestPool_ProcessThatIsSlowToEnd(t *testing.T) {
 	p, _ := fakePool(2, "A")
 	slow := make(chan struct{})
-	for _, h := range p.handles {
+	for _, h := range p.seats {
 		h.Slot.(*slottest.Slot).Load("x", slot.Ready)
 		h.Slot = &reluctant{h.Slot.(*slottest.Slot), slow}
 	}
 	p.Resize(1, 1)
 	require.Equal(t, 1, p.Free(""))
 	p.Release(mustTake(t, p, "x", ""))
-	got := make(chan *Handle, 1)
+	got := make(chan *Seat, 1)
 	go func() { h, _ := p.Acquire(context.Background(), Want{Task: "x", Whole: true}); got <- h }()
 	queued(t, p, 1)
 	require.Empty(t, got)
@@ -122,7 +122,7 @@ func TestPool_ProcessThatIsSlowToEnd(t *testing.T) {
 func TestPool_StopGivesUpAProcessThatDoesNotEnd(t *testing.T) {
 	p, _ := fakePool(2, "A")
 	slow := make(chan struct{})
-	for _, h := range p.handles {
+	for _, h := range p.seats {
 		h.Slot.(*slottest.Slot).Load("x", slot.Ready)
 		h.Slot = &reluctant{h.Slot.(*slottest.Slot), slow}
 	}
@@ -153,7 +153,7 @@ func TestPool_ResizedGroupIsTakenWhole(t *testing.T) {
 	p, _ := fakePool(4, "A")
 	p.Resize(2, 2)
 	a, b := mustTake(t, p, "x", ""), mustTake(t, p, "x", "")
-	got := make(chan *Handle, 1)
+	got := make(chan *Seat, 1)
 	go func() { h, _ := p.Acquire(context.Background(), Want{Task: "x", Whole: true}); got <- h }()
 	queued(t, p, 1)
 	p.Resize(1, 1)
