@@ -24,7 +24,8 @@ func (w *Worker) Describe() gpumux.Describe {
 			}
 		}
 		if i < len(w.pools) {
-			info.Busy, info.Leased, info.Leases = w.pools[i].Busy(""), w.pools[i].Leased(""), w.pools[i].Leases
+			load := w.pools[i].Load("")
+			info.Busy, info.Leased, info.Leases = load.Busy, load.Leased, w.pools[i].Leases
 			info.Seats = seats(w.pools[i])
 		}
 		for _, g := range p.Groups {

@@ -18,7 +18,7 @@ func testPool(n int, devices ...string) (*pool.Pool, []*pool.Seat, []*slottest.S
 			places = append(places, &pool.Seat{Slot: f, Group: d})
 		}
 	}
-	return pool.New("gpu", places), places, fakes
+	return pool.NewLedger().New("gpu", places), places, fakes
 }
 
 // tasksIn are tasks of a folder's tasks.py.

@@ -20,8 +20,8 @@ import (
 // tenant is a lease in its seat.
 type tenant struct {
 	*runner
-	seat *pool.Seat
-	lease  contract.Lease
+	seat  *pool.Seat
+	lease contract.Lease
 	// held ends when the worker must let go of the slot.
 	held context.Context
 	end  func()

@@ -111,7 +111,7 @@ func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Gua
 		lease := contract.LeaseQueue(queue)
 		groups[queue], groups[lease], leases[lease] = g.Name, g.Name, true
 	}
-	s := newSupplier(pl, groups, leases)
+	s := newSupplier(pl.Load, groups, leases)
 	pl.Changed = s.wake
 	w.suppliers = append(w.suppliers, s)
 
@@ -178,13 +178,13 @@ func (w *Worker) serveLease(name string, register func(worker.Registry)) (stop f
 // watchQueue is beside a pool's or a device's queue; maps ask there who serves it.
 func (w *Worker) watchQueue(beside string, pl *pool.Pool, group string) queue {
 	name := contract.WatchQueue(beside)
-	serves := func() bool { return pl.Slots(group) > 0 }
+	serves := func() bool { return pl.Load(group).Slots > 0 }
 	o := w.options(name)
 	o.DisableWorkflowWorker = true
 	o.MaxConcurrentActivityTaskPollers = 1
 	o.Tuner = newTuner(gate(serves))
 	return queue{name, o, func(r worker.Registry) {
-		(&activities.Watch{Pool: pl.Name, Serves: serves, Runs: func() bool { return pl.Busy(group) > 0 }}).Register(r)
+		(&activities.Watch{Pool: pl.Name, Serves: serves, Runs: func() bool { return pl.Load(group).Busy > 0 }}).Register(r)
 	}}
 }
 

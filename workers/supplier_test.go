@@ -40,13 +40,10 @@ type fakeVacancies struct {
 	leased, most int
 }
 
-func (f *fakeVacancies) Slots(group string) int { return f.sum(f.all, group) }
-func (f *fakeVacancies) Free(group string) int  { return f.sum(f.all, group) - f.sum(f.busy, group) }
-
-func (f *fakeVacancies) Soon(group string) int { return f.sum(f.soon, group) }
-
-func (f *fakeVacancies) Leased(string) int   { return f.leased }
-func (f *fakeVacancies) Leasable(string) int { return f.most - f.leased }
+func (f *fakeVacancies) Load(group string) pool.Load {
+	slots := f.sum(f.all, group)
+	return pool.Load{Slots: slots, Free: slots - f.sum(f.busy, group), Soon: f.sum(f.soon, group), Leased: f.leased, Leasable: f.most - f.leased}
+}
 
 func (f *fakeVacancies) sum(of map[string]int, group string) int {
 	f.mu.Lock()
@@ -64,7 +61,7 @@ const poolQueue, queueA, queueB = "gpumux.gpu", "gpumux.gpu@h/A", "gpumux.gpu@h/
 
 func testSupplier(perDevice int) (*supplier, *fakeVacancies) {
 	fake := &fakeVacancies{all: map[string]int{"A": perDevice, "B": perDevice}, busy: map[string]int{}}
-	return newSupplier(fake, map[string]string{queueA: "A", queueB: "B"}, nil), fake
+	return newSupplier(fake.Load, map[string]string{queueA: "A", queueB: "B"}, nil), fake
 }
 
 // reserve asks in the background; the channel has the permit when it comes. It returns when the supplier has answered or waits.
@@ -115,7 +112,7 @@ func TestSupplier_LeasesThatWaitTakeNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const lease, another = "gpumux.gpu.lease", "gpumux.gpu@h/A.lease"
 		fake := &fakeVacancies{all: map[string]int{"A": 2}, busy: map[string]int{}, most: 1}
-		s := newSupplier(fake, map[string]string{another: "A"}, map[string]bool{lease: true, another: true})
+		s := newSupplier(fake.Load, map[string]string{another: "A"}, map[string]bool{lease: true, another: true})
 		first, second := now(t, reserve(t, s, lease)), now(t, reserve(t, s, another))
 		s.mark(first)
 		fake.leased, fake.busy["A"] = 1, 1
@@ -214,8 +211,8 @@ func TestSupplier_OpenPollsOfThePoolDoNotStarveADevice(t *testing.T) {
 // With one slot and a pool queue that always has work, a device's queue gets its turn and then costs nothing.
 func TestSupplier_ABusyPoolLeavesADeviceItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, _ := testSupplier(1)
-		s.pool.(*fakeVacancies).all = map[string]int{"A": 1}
+		s, fake := testSupplier(1)
+		fake.all = map[string]int{"A": 1}
 		work := now(t, reserve(t, s, poolQueue))
 		s.mark(work)
 		device := reserve(t, s, queueA)
@@ -331,7 +328,7 @@ func TestSupplier_NeverMoreThanItMay(t *testing.T) {
 		groups := map[string]string{queueA: "A", queueB: "B"}
 		const leaseQueue = "gpumux.gpu.lease"
 		p.Leases = 2
-		s := newSupplier(p, groups, map[string]bool{leaseQueue: true})
+		s := newSupplier(p.Load, groups, map[string]bool{leaseQueue: true})
 		p.Changed = s.wake
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
@@ -393,7 +390,7 @@ func TestSupplier_NeverMoreThanItMay(t *testing.T) {
 			require.Greater(t, count.Load(), int32(20), queue)
 		}
 		require.Greater(t, finished.Load(), int32(200))
-		require.Equal(t, int(slots), p.Free(""))
+		require.Equal(t, int(slots), p.Load("").Free)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		require.Zero(t, s.total)

@@ -61,16 +61,16 @@ type measurement struct {
 
 // Stint is one call in its slot.
 type Stint struct {
-	m      *meter
-	pool   *pool.Pool
-	seat *pool.Seat
-	task   string
-	whole  bool
-	warm   bool // this process has given a result
-	start  time.Time
-	valid  float64 // of the meter at the stretch's beginning
-	items  int
-	peak   int64
+	m     *meter
+	pool  *pool.Pool
+	seat  *pool.Seat
+	task  string
+	whole bool
+	warm  bool // this process has given a result
+	start time.Time
+	valid float64 // of the meter at the stretch's beginning
+	items int
+	peak  int64
 }
 
 func newMeter(length time.Duration) *meter {

@@ -74,7 +74,7 @@ func (s *Sizing) resize(open, kept int) {
 }
 
 // slots is how many slots may run calls.
-func (s *Sizing) slots() int { return s.pool.Slots("") - s.pool.Leased("") }
+func (s *Sizing) slots() int { return s.pool.Load("").Slots - s.pool.Load("").Leased }
 
 // Begin is called before a call runs in its slot; whole says that it has the slot's devices to itself. A nil Sizing measures nothing.
 func (s *Sizing) Begin(h *pool.Seat, task string, whole bool) *Stint {

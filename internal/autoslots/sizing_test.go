@@ -67,7 +67,7 @@ func newPlant(t *testing.T, most int) *plant {
 			Device: gpu.CPU, Runtime: main, Env: map[string]string{"LOCK": filepath.Join(dir, "lock")}, Grace: time.Second,
 		})})
 	}
-	pl := pool.New("cpu", handles)
+	pl := pool.NewLedger().New("cpu", handles)
 	t.Cleanup(func() { require.NoError(t, pl.Stop(context.Background())) })
 	return startPlant(t, pl, most, func(name string) launch.Task { return launch.Task{Name: name, Python: "sized.py:" + name, Dir: dir} })
 }
@@ -128,7 +128,7 @@ func testPool(n int, device string) (*pool.Pool, []*pool.Seat, []*slottest.Slot)
 		f := slottest.New()
 		fakes, handles = append(fakes, f), append(handles, &pool.Seat{Slot: f, Group: device})
 	}
-	return pool.New("gpu", handles), handles, fakes
+	return pool.NewLedger().New("gpu", handles), handles, fakes
 }
 
 // call runs a task over the items from first up to end, as a worker does.

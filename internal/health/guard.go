@@ -216,7 +216,7 @@ func (g *Guard) cordon(p *pool.Pool, name, reason, why string) {
 		delete(g.pauses, p.Name+" "+name)
 		g.mu.Unlock()
 		g.log.Error("device cordoned", zap.String(logkey.Pool, p.Name), zap.String(logkey.Device, name), zap.String(logkey.Why, why))
-		if p.Slots("") == 0 {
+		if p.Load("").Slots == 0 {
 			g.log.Error("the pool has no healthy device here; maps wait for one, or for another worker, or go on in their next pool",
 				zap.String(logkey.Pool, p.Name))
 		}

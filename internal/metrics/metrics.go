@@ -213,8 +213,8 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	g.mu.Unlock()
 	for _, p := range pools {
 		showSlots(value, p)
-		value(descOpen, prometheus.GaugeValue, float64(p.Slots("")), p.Name)
-		value(descLeased, prometheus.GaugeValue, float64(p.Leased("")), p.Name)
+		value(descOpen, prometheus.GaugeValue, float64(p.Load("").Slots), p.Name)
+		value(descLeased, prometheus.GaugeValue, float64(p.Load("").Leased), p.Name)
 		for _, kind := range gpumux.Kinds() {
 			value(descFaults, prometheus.CounterValue, float64(faults[faulty{p.Name, kind}]), p.Name, string(kind))
 		}

@@ -38,9 +38,6 @@ func (l *Ledger) New(name string, seats []*Seat) *Pool {
 	return p
 }
 
-// New is a pool with a ledger of its own.
-func New(name string, seats []*Seat) *Pool { return NewLedger().New(name, seats) }
-
 // grant serves the waiting calls of all pools; the caller holds the lock.
 func (l *Ledger) grant() {
 	for _, p := range l.pools {
@@ -109,100 +106,71 @@ func (l *Ledger) claimed(h *Seat) bool {
 	return slices.ContainsFunc(h.Devices, func(d string) bool { return l.claims[d] != nil && l.claims[d].owner != nil })
 }
 
-// Busy is how many slots run calls: of a group, or of all, with all on devices that a call has to itself.
-func (p *Pool) Busy(group string) (n int) {
-	p.ledger.mu.Lock()
-	defer p.ledger.mu.Unlock()
-	for _, h := range p.seats {
-		if h.busy && (group == "" || h.Group == group) {
-			n++
-		}
+// Load is what the slots of a group, or of a whole pool, do at a moment.
+type Load struct {
+	// Slots may be used, leased ones included; Busy run calls, with all on devices that a
+	// call has to itself; leases have Leased.
+	Slots, Busy, Leased int
+	// Free are used by nobody and waited for by nobody, Soon more will be free soon, and
+	// leases may have Leasable more.
+	Free, Soon, Leasable int
+}
+
+// Load is that of a group, or of the whole pool for "".
+func (p *Pool) Load(group string) (load Load) {
+	type count struct {
+		all, busy, leased, unused, ending int
+		claimed                           bool
 	}
-	return n
-}
-
-// Leased is how many slots of a group, or of all, leases have.
-func (p *Pool) Leased(group string) int {
 	p.ledger.mu.Lock()
 	defer p.ledger.mu.Unlock()
-	return p.leasedSlots(group)
-}
-
-// leasedSlots is Leased for a caller with the lock.
-func (p *Pool) leasedSlots(group string) (n int) {
+	groups, leased := map[string]*count{}, 0
 	for _, h := range p.seats {
-		if h.leased && (group == "" || h.Group == group) {
-			n++
+		if h.leased {
+			leased++
 		}
-	}
-	return n
-}
-
-// Leasable is how many more slots of a group, or of all, leases may have now.
-func (p *Pool) Leasable(group string) int {
-	p.ledger.mu.Lock()
-	defer p.ledger.mu.Unlock()
-	n := 0
-	for _, h := range p.seats {
-		if !h.busy && !p.isCordoned(h.Group) && !p.ledger.claimed(h) && !p.ledger.wanted(h) && (group == "" || h.Group == group) {
-			n++
-		}
-	}
-	return max(0, min(n, p.Leases-p.leasedSlots("")))
-}
-
-// Slots is the number of slots that may be used, leased ones included: of a group, or of all.
-func (p *Pool) Slots(group string) int {
-	slots, _, _ := p.count(group)
-	return slots
-}
-
-// Free is the number of slots of a group, or of all, that nobody uses and nobody waits for.
-func (p *Pool) Free(group string) int {
-	_, free, _ := p.count(group)
-	return free
-}
-
-// Soon is how many more slots of a group, or of all, will be free soon.
-func (p *Pool) Soon(group string) int {
-	_, _, soon := p.count(group)
-	return soon
-}
-
-// count is slots, free and soon.
-func (p *Pool) count(group string) (slots, free, soon int) {
-	p.ledger.mu.Lock()
-	defer p.ledger.mu.Unlock()
-	all, busy, leased, unused, claimed := map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{}, map[string]bool{}
-	ending := map[string]int{}
-	for _, h := range p.seats {
-		if p.isCordoned(h.Group) || group != "" && h.Group != group {
+		if group != "" && h.Group != group {
 			continue
 		}
-		all[h.Group]++
-		claimed[h.Group] = p.ledger.claimed(h)
+		if h.busy {
+			load.Busy++
+		}
+		if h.leased {
+			load.Leased++
+		}
+		if p.isCordoned(h.Group) {
+			continue
+		}
+		if groups[h.Group] == nil {
+			groups[h.Group] = &count{}
+		}
+		of := groups[h.Group]
+		of.all, of.claimed = of.all+1, p.ledger.claimed(h)
 		switch {
 		case h.leased:
-			leased[h.Group]++
+			of.leased++
 		case !h.busy:
-			unused[h.Group]++
+			if of.unused++; !of.claimed && !p.ledger.wanted(h) {
+				load.Leasable++
+			}
 		case !h.evicted:
-			busy[h.Group]++
+			of.busy++
 			if time.Since(h.ending) < endsWithin {
-				ending[h.Group]++
+				of.ending++
 			}
 		}
 	}
-	for g, n := range all {
-		n = min(n-leased[g], p.open)
-		slots += n + leased[g]
-		if !claimed[g] {
-			now := min(unused[g], max(0, n-busy[g]))
-			free += now
-			soon += min(unused[g]+ending[g], max(0, n-busy[g]+ending[g])) - now
+	load.Leasable = max(0, min(load.Leasable, p.Leases-leased))
+	for _, of := range groups {
+		open := min(of.all-of.leased, p.open)
+		load.Slots += open + of.leased
+		if !of.claimed {
+			now := min(of.unused, max(0, open-of.busy))
+			load.Free += now
+			load.Soon += min(of.unused+of.ending, max(0, open-of.busy+of.ending)) - now
 		}
 	}
-	return slots, free, soon
+	return load
 }
 
 // Each calls f with every slot, in order, and with whose call it has, "" if nobody's.

@@ -128,7 +128,7 @@ func TestLedger_GivesNoDeviceTwiceAndEachCallItsTurn(t *testing.T) {
 			require.Empty(t, l.wrong, "seed %d", seed)
 			require.Less(t, time.Since(began), 3*time.Hour, "seed %d: in the time of the test", seed)
 			for _, p := range l.pools {
-				require.Zero(t, p.Busy(""), "seed %d", seed)
+				require.Zero(t, p.Load("").Busy, "seed %d", seed)
 				require.Empty(t, p.waiting, "seed %d", seed)
 			}
 			require.Empty(t, l.pools[0].ledger.claims, "seed %d", seed)
@@ -154,8 +154,8 @@ func TestLedger_AWholeDeviceWaitsForOtherPoolsToo(t *testing.T) {
 		h, err := small.Acquire(t.Context(), Want{Whole: true})
 		require.NoError(t, err)
 		require.Len(t, h.Beside, 2, "a slot of each pool")
-		require.Zero(t, large.Free(""))
-		require.Equal(t, 1, large.Busy(""))
+		require.Zero(t, large.Load("").Free)
+		require.Equal(t, 1, large.Load("").Busy)
 		small.Release(h)
 		innocent(t, large)
 	})

@@ -40,7 +40,7 @@ var ErrStopped = errors.New("the worker stops")
 // then in order of arrival.
 type Pool struct {
 	Name string
-	// Changed is called without the lock when the answers of Slots and Free may have changed.
+	// Changed is called without the lock when the answer of Load may have changed.
 	Changed func()
 	Log     *zap.Logger
 	// Pack sends calls to the busiest device with a free slot. Default: to the least busy.
@@ -49,7 +49,7 @@ type Pool struct {
 	Leases int
 
 	ledger   *Ledger // whose lock guards what follows
-	seats  []*Seat
+	seats    []*Seat
 	open     int               // the most calls of a group at a time
 	kept     int               // the most processes of a group
 	evicting sync.WaitGroup    // surplus processes that end
@@ -126,7 +126,7 @@ func (w *waiter) give(a answer) {
 
 type answer struct {
 	seat *Seat
-	err    error
+	err  error
 }
 
 // Acquire waits for a slot, preferably one whose process has loaded the task. A whole group
@@ -264,17 +264,19 @@ func (p *Pool) refusal(group string) error {
 // choose picks a free slot: one whose process has the task, one without a process, then
 // any; among equals on the least busy device, or with Pack on the busiest.
 func (p *Pool) choose(w *waiter) *Seat {
-	if w.Lease && p.leasedSlots("") >= p.Leases {
-		return nil
-	}
-	load, calls := map[string]int{}, map[string]int{}
+	load, calls, leased := map[string]int{}, map[string]int{}, 0
 	for _, h := range p.seats {
 		if h.busy && !h.evicted {
 			load[h.Group]++
-			if !h.leased {
+			if h.leased {
+				leased++
+			} else {
 				calls[h.Group]++
 			}
 		}
+	}
+	if w.Lease && leased >= p.Leases {
+		return nil
 	}
 	var best *Seat
 	var least [2]int

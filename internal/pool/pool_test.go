@@ -32,7 +32,7 @@ func fakePool(n int, devices ...string) (*Pool, []*slottest.Slot) {
 			seats = append(seats, &Seat{Slot: f, Group: d})
 		}
 	}
-	return New("gpu", seats), fakes
+	return NewLedger().New("gpu", seats), fakes
 }
 
 // queued waits until n calls wait in the pool.
@@ -124,8 +124,8 @@ func TestPool_CordonMovesWorkAndRestoreTakesItBack(t *testing.T) {
 	p.Changed = func() { changes.Add(1) }
 	require.True(t, p.Cordon("A", "Xid 79"))
 	require.False(t, p.Cordon("A", "Xid 79"))
-	require.Equal(t, 1, p.Slots(""))
-	require.Equal(t, 0, p.Slots("A"))
+	require.Equal(t, 1, p.Load("").Slots)
+	require.Equal(t, 0, p.Load("A").Slots)
 	require.Positive(t, changes.Load())
 	b := mustTake(t, p, "x", "")
 	require.Equal(t, "B", b.Group)
@@ -193,7 +193,7 @@ func TestPool_ManyCallsAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	require.GreaterOrEqual(t, ran.Load(), int32(100))
-	require.Equal(t, 4, p.Free(""))
+	require.Equal(t, 4, p.Load("").Free)
 	queued(t, p, 0)
 	require.True(t, slices.ContainsFunc(fakes, func(f *slottest.Slot) bool { return f.Task() == "x" }))
 }
@@ -208,7 +208,7 @@ func TestPool_AWholeDeviceWaitsForItsNeighboursAndKeepsThemOut(t *testing.T) {
 		assert.NoError(t, err)
 		whole <- h
 	}()
-	require.Eventually(t, func() bool { return p.Free("") == 0 }, time.Minute, time.Millisecond, "the free slot is reserved")
+	require.Eventually(t, func() bool { return p.Load("").Free == 0 }, time.Minute, time.Millisecond, "the free slot is reserved")
 	late := make(chan *Seat)
 	go func() {
 		h, err := p.Acquire(t.Context(), Want{Task: "x"})
@@ -228,7 +228,7 @@ func TestPool_AWholeDeviceWaitsForItsNeighboursAndKeepsThemOut(t *testing.T) {
 	next := <-late
 	require.NotNil(t, next)
 	p.Release(next)
-	require.Equal(t, 2, p.Free(""))
+	require.Equal(t, 2, p.Load("").Free)
 }
 
 func TestPool_AWholeDeviceThatIsGivenUpIsFreeAgain(t *testing.T) {
@@ -238,10 +238,10 @@ func TestPool_AWholeDeviceThatIsGivenUpIsFreeAgain(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { _, err := p.Acquire(ctx, Want{Task: "x", Whole: true}); done <- err }()
-	require.Eventually(t, func() bool { return p.Free("") == 0 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return p.Load("").Free == 0 }, time.Minute, time.Millisecond)
 	cancel()
 	require.ErrorIs(t, <-done, context.Canceled)
-	require.Equal(t, 1, p.Free(""))
+	require.Equal(t, 1, p.Load("").Free)
 	p.Release(busy)
 }
 
@@ -280,10 +280,10 @@ func TestPool_AProcessThatDoesNotEndTakesItsPlaceOutOfService(t *testing.T) {
 			for _, h := range held {
 				p.Release(h)
 			}
-			require.Equal(t, 1, p.Free(""))
+			require.Equal(t, 1, p.Load("").Free)
 			other := mustTake(t, p, "x", "")
 			require.Same(t, p.seats[0], other)
-			require.Zero(t, p.Free("A"))
+			require.Zero(t, p.Load("A").Free)
 			got := make(chan *Seat, 1)
 			go func() { h, _ := p.Acquire(context.Background(), Want{Task: "x"}); got <- h }()
 			queued(t, p, 1)

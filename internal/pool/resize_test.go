@@ -20,7 +20,7 @@ import (
 func TestPool_ResizeDrainsAndEndsProcesses(t *testing.T) {
 	p, fakes := fakePool(4, "A", "B")
 	p.Resize(3, 3)
-	require.Equal(t, []int{6, 6, 3, 3}, []int{p.Slots(""), p.Free(""), p.Slots("A"), p.Size()})
+	require.Equal(t, []int{6, 6, 3, 3}, []int{p.Load("").Slots, p.Load("").Free, p.Load("A").Slots, p.Size()})
 	var held []*Seat
 	for range 3 {
 		h := mustTake(t, p, "x", "A")
@@ -35,7 +35,7 @@ func TestPool_ResizeDrainsAndEndsProcesses(t *testing.T) {
 
 	// Less is effective at once: what runs goes on, nothing follows it, and its process ends.
 	p.Resize(1, 1)
-	require.Equal(t, []int{2, 1, 1, 0}, []int{p.Slots(""), p.Free(""), p.Slots("A"), p.Free("A")})
+	require.Equal(t, []int{2, 1, 1, 0}, []int{p.Load("").Slots, p.Load("").Free, p.Load("A").Slots, p.Load("A").Free})
 	p.Release(held[0])
 	p.Release(held[1])
 	p.evicting.Wait()
@@ -50,7 +50,7 @@ func TestPool_ResizeDrainsAndEndsProcesses(t *testing.T) {
 	// More is granted at once.
 	p.Resize(2, 2)
 	(<-got).Slot.(*slottest.Slot).Load("x", slot.Ready)
-	require.Equal(t, 0, p.Free("A"))
+	require.Equal(t, 0, p.Load("A").Free)
 
 	// Fewer calls at a time, with the processes kept.
 	p.Resize(1, 2)
@@ -96,7 +96,7 @@ func TestPool_ResizeKeepsAsManyProcessesAsItSays(t *testing.T) {
 		p.Release(h)
 	}
 	require.Equal(t, 3, loaded())
-	require.Equal(t, 1, p.Free(""))
+	require.Equal(t, 1, p.Load("").Free)
 }
 
 // A process that takes its time to end holds up nobody but a call that wants the whole device.
@@ -108,7 +108,7 @@ func TestPool_ProcessThatIsSlowToEnd(t *testing.T) {
 		h.Slot = &reluctant{h.Slot.(*slottest.Slot), slow}
 	}
 	p.Resize(1, 1)
-	require.Equal(t, 1, p.Free(""))
+	require.Equal(t, 1, p.Load("").Free)
 	p.Release(mustTake(t, p, "x", ""))
 	got := make(chan *Seat, 1)
 	go func() { h, _ := p.Acquire(context.Background(), Want{Task: "x", Whole: true}); got <- h }()
@@ -162,9 +162,9 @@ func TestPool_ResizedGroupIsTakenWhole(t *testing.T) {
 	p.Release(b)
 	whole := <-got
 	require.Len(t, whole.Beside, 3)
-	require.Equal(t, 0, p.Free(""))
+	require.Equal(t, 0, p.Load("").Free)
 	p.Release(whole)
-	require.Equal(t, 1, p.Free(""))
+	require.Equal(t, 1, p.Load("").Free)
 }
 
 // Calls come, slots come and go, devices fail: never more calls at a time than ever were allowed, and none is lost.
@@ -205,5 +205,5 @@ func TestPool_ResizedAtRandom(t *testing.T) {
 	<-done
 	require.EqualValues(t, 12*200, ran.Load())
 	p.evicting.Wait()
-	require.Equal(t, 4, p.Free(""))
+	require.Equal(t, 4, p.Load("").Free)
 }

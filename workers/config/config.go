@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -161,46 +160,6 @@ func (c Config) dir() string {
 	}
 	dir, _ := os.Getwd()
 	return dir
-}
-
-// LocalOptions describe a worker without a file: one pool for one person.
-type LocalOptions struct {
-	// Pool is the pool's name. Default "gpu".
-	Pool string
-	// Slots is the number of slots per device, or AutoSlots. Default 1.
-	Slots int
-	// Memory is the budget of a slot. Default: none.
-	Memory gpumux.Size
-	// Devices default to every GPU, and to the CPU on a host without one.
-	Devices gpu.Selection
-	// Mode is for tasks that don't say. Default persistent.
-	Mode gpumux.Mode
-	// Tasks are the tasks by name.
-	Tasks map[string]Task
-	// TasksDir is a folder of Python modules; its functions are offered as module:function.
-	TasksDir string
-	// Dir is the folder that relative paths start from. Default: the working folder.
-	Dir string
-	// Store is the blob URL of the store. Default as in Config.
-	Store string
-}
-
-// Local is the Config of a worker with one pool.
-func Local(o LocalOptions) Config {
-	if len(o.Devices) == 0 {
-		o.Devices = gpu.Selection{anyDevice}
-	}
-	c := Config{
-		Store: o.Store,
-		Pools: []Pool{{Name: cmp.Or(o.Pool, "gpu"), Devices: o.Devices, Slots: Slots(o.Slots), Memory: o.Memory, Mode: o.Mode}},
-		Tasks: map[string]Task{},
-		Dir:   o.Dir,
-	}
-	maps.Copy(c.Tasks, o.Tasks)
-	if o.TasksDir != "" {
-		c.Tasks["*"] = Task{PythonDir: o.TasksDir}
-	}
-	return c
 }
 
 // MetricsAddress is the address to listen on; without a host it is loopback.

@@ -57,6 +57,13 @@ func (r *report) add(field, format string, args ...any) {
 	r.problems = append(r.problems, Problem{gpumux.Problem{Field: field, Message: fmt.Sprintf(format, args...)}, line})
 }
 
+// oneOf checks a word that may be left out.
+func oneOf[S ~string](r *report, field string, given, first, second S) {
+	if given != "" && given != first && given != second {
+		r.add(field, "%q is unknown; use %s or %s", given, first, second)
+	}
+}
+
 // didYouMean asks for the known name that a person may have meant, or is "".
 func didYouMean(name string, known []string) string {
 	best, least := "", 2

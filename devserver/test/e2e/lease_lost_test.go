@@ -19,10 +19,8 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/devserver/internal/devservertest"
-	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/wait"
 	"github.com/gpumux/gpumux/workers"
-	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workflows"
 )
 
@@ -145,7 +143,7 @@ func TestLease_LongOnesBesideAMap(t *testing.T) {
 // A version of a deployment remembers its queues for ever. Those of leases are none of them.
 func TestLease_OfAWorkerInADeployment(t *testing.T) {
 	l := newLeases(t)
-	c := config.Local(config.LocalOptions{Pool: "cpu", Slots: 2, Devices: gpu.Selection{"cpu"}, TasksDir: l.dir, Dir: l.dir, Store: l.store})
+	c := onCPU(cpuPool{Pool: "cpu", Slots: 2, TasksDir: l.dir, Dir: l.dir, Store: l.store})
 	c.Temporal.Deployment, c.Temporal.Build = "gpus", "v7"
 	l.serve(c)
 	deployment := l.client.WorkerDeploymentClient().GetHandle("gpus")
@@ -206,7 +204,7 @@ func TestLease_AServiceWithoutTheKeys(t *testing.T) {
 	require.NoError(t, os.WriteFile(keys, []byte(strings.Repeat("0f", 32)), 0o600))
 	secret, err := codec.Load(keys)
 	require.NoError(t, err)
-	c := config.Local(config.LocalOptions{Pool: "cpu", Slots: 2, Devices: gpu.Selection{"cpu"}, TasksDir: l.dir, Dir: l.dir, Store: l.store})
+	c := onCPU(cpuPool{Pool: "cpu", Slots: 2, TasksDir: l.dir, Dir: l.dir, Store: l.store})
 	c.Codec.Keys = keys
 	o := client.Options{HostPort: devservertest.Run(t).Address(), Namespace: l.namespace}
 	codec.Apply(&o, secret)

@@ -25,7 +25,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/devserver/internal/devservertest"
-	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/s3test"
 	"github.com/gpumux/gpumux/internal/skip"
@@ -67,7 +66,7 @@ func (h hand) config(slots int) config.Config {
 	for _, f := range []string{"brief", "gate", "echo", "half", "join", "text", "odd_pair"} {
 		tasks[f] = config.Task{Python: "scale.py:" + f, Env: map[string]string{"CALLS": h.Calls}}
 	}
-	c := config.Local(config.LocalOptions{Pool: "cpu", Slots: slots, Devices: gpu.Selection{"cpu"}, Tasks: tasks, Dir: h.Dir, Store: h.Store})
+	c := onCPU(cpuPool{Pool: "cpu", Slots: slots, Tasks: tasks, Dir: h.Dir, Store: h.Store})
 	c.Temporal = config.Temporal{Address: h.Address, Namespace: h.Namespace}
 	return c
 }

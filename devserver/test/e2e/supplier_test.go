@@ -57,7 +57,7 @@ func newBench(t *testing.T, slots int) *bench {
 	require.NoError(t, err)
 	return &bench{
 		client: devservertest.Dial(t, s, devservertest.Namespace(t)),
-		config: config.Local(config.LocalOptions{
+		config: onCPU(cpuPool{
 			Pool: "cpu", Slots: slots, TasksDir: dir, Dir: dir, Store: "file://" + filepath.Join(dir, "store"),
 		}),
 		inv: inv, host: host,
