@@ -23,9 +23,8 @@ func deps(t *testing.T, pkg string) []string {
 
 // layers is who imports whom, from the top down: each line is a package, "." the root, and all that it may import of this project.
 const layers = `
-devserver/cmd/gpumux             devserver/internal/embedded internal/cli
+devserver/cmd/gpumux             devserver internal/cli internal/local
 devserver/cmd/manual             internal/cli
-devserver/internal/embedded      devserver internal/local
 devserver/internal/devservertest devserver
 devserver                        internal/names
 cmd/gpumux                       internal/cli
@@ -50,7 +49,7 @@ internal/pool                    . internal/calls internal/launch internal/logke
 internal/contact                 internal/calls internal/contract
 workers/config                   . codec gpu internal/contract internal/launch internal/names internal/process internal/sharing
 internal/sharing                 . gpu internal/logkey internal/mps internal/process
-internal/slottest                internal/calls internal/launch internal/slot
+internal/gputest                 internal/calls internal/launch internal/mps internal/rig internal/slot
 internal/slot                    . internal/account internal/arrays internal/calls internal/diagnosis internal/launch internal/logkey internal/names internal/process internal/session internal/template internal/text internal/wire
 internal/account                 . internal/session
 internal/template                . internal/diagnosis internal/launch internal/logkey internal/process internal/session
@@ -72,9 +71,7 @@ store                            . internal/contract internal/items internal/nam
 internal/items                   . internal/calls internal/contract internal/names internal/objects internal/results
 internal/objects                 internal/names
 internal/results                 . internal/arrays
-internal/skip
-internal/gputest                 internal/mps internal/wait
-internal/wait
+internal/rig
 internal/s3test
 internal/contract                . internal/names internal/text
 internal/calls                   .

@@ -1,19 +1,19 @@
 package workers
 
 import (
+	"github.com/gpumux/gpumux/internal/gputest"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/pool"
-	"github.com/gpumux/gpumux/internal/slottest"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
 // testPool has n slots on each device, whose processes are whatever the test says.
-func testPool(n int, devices ...string) (*pool.Pool, []*pool.Seat, []*slottest.Slot) {
+func testPool(n int, devices ...string) (*pool.Pool, []*pool.Seat, []*gputest.Slot) {
 	var places []*pool.Seat
-	var fakes []*slottest.Slot
+	var fakes []*gputest.Slot
 	for _, d := range devices {
 		for range n {
-			f := slottest.New()
+			f := gputest.NewSlot()
 			fakes = append(fakes, f)
 			places = append(places, &pool.Seat{Slot: f, Group: d})
 		}

@@ -16,15 +16,15 @@ import (
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contact"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/gputest"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/metrics"
 	"github.com/gpumux/gpumux/internal/pool"
 	"github.com/gpumux/gpumux/internal/sharing"
-	"github.com/gpumux/gpumux/internal/slottest"
 )
 
 // newRunner runs the task t in two slots that are whatever the test says.
-func newRunner() (*runner, []*slottest.Slot) {
+func newRunner() (*runner, []*gputest.Slot) {
 	p, places, fakes := testPool(2, gpu.CPU)
 	for _, pl := range places {
 		pl.Model = gpu.CPU

@@ -17,12 +17,12 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/calls"
+	"github.com/gpumux/gpumux/internal/gputest"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/internal/pool"
 	"github.com/gpumux/gpumux/internal/runtimes"
 	"github.com/gpumux/gpumux/internal/slot"
-	"github.com/gpumux/gpumux/internal/slottest"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
@@ -47,7 +47,7 @@ type plant struct {
 	task func(name string) launch.Task
 	seen *observer.ObservedLogs
 
-	slots   []*slottest.Slot // of a model
+	slots   []*gputest.Slot // of a model
 	mu      sync.Mutex
 	results map[int64]int // how often each index came
 	next    int64
@@ -121,11 +121,11 @@ func startPlant(t *testing.T, pl *pool.Pool, most int, task func(name string) la
 }
 
 // testPool has n slots on a device, whose processes are whatever the test says.
-func testPool(n int, device string) (*pool.Pool, []*pool.Seat, []*slottest.Slot) {
+func testPool(n int, device string) (*pool.Pool, []*pool.Seat, []*gputest.Slot) {
 	var handles []*pool.Seat
-	var fakes []*slottest.Slot
+	var fakes []*gputest.Slot
 	for range n {
-		f := slottest.New()
+		f := gputest.NewSlot()
 		fakes, handles = append(fakes, f), append(handles, &pool.Seat{Slot: f, Group: device})
 	}
 	return pool.NewLedger().New("gpu", handles), handles, fakes

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/internal/mps"
-	"github.com/gpumux/gpumux/internal/wait"
+	"github.com/gpumux/gpumux/internal/rig"
 )
 
 //go:embed testdata/client.py
@@ -77,7 +77,7 @@ func (h MPSHost) Start(t testing.TB) mps.Daemon {
 			t.Error("the daemon has not ended although it was told to and has no clients")
 		}
 	})
-	wait.For(t, func() bool {
+	rig.Wait(t, func() bool {
 		_, err := d.Servers(t.Context())
 		return err == nil
 	}, MPSPatience, 20*time.Millisecond)

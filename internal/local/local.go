@@ -23,7 +23,7 @@ import (
 
 // Options say what runs on this machine.
 type Options struct {
-	// Server starts the embedded Temporal, such as embedded.Start.
+	// Server starts the embedded Temporal, such as that of package devserver.
 	Server func(ctx context.Context, o ServerOptions) (Server, error)
 	// ServerOptions are passed on to Server. Data is the folder of the whole state; default:
 	// one of the map's own, else a temporary one. Token is not for the caller to choose.

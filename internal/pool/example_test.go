@@ -7,16 +7,16 @@ import (
 	"log"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/gputest"
 	"github.com/gpumux/gpumux/internal/pool"
-	"github.com/gpumux/gpumux/internal/slottest"
 )
 
 // A call has a slot until it gives it back.
 func ExamplePool() {
 	ctx := context.Background()
 	p := pool.NewLedger().New("gpu", []*pool.Seat{
-		{Slot: slottest.New(), Group: "GPU-1d04"},
-		{Slot: slottest.New(), Group: "GPU-77ab"},
+		{Slot: gputest.NewSlot(), Group: "GPU-1d04"},
+		{Slot: gputest.NewSlot(), Group: "GPU-77ab"},
 	})
 	defer p.Stop(ctx)
 	fmt.Println(p.Load("").Slots, "slots,", p.Load("").Free, "free")
@@ -37,9 +37,9 @@ func ExamplePool() {
 func ExamplePool_Acquire() {
 	ctx := context.Background()
 	p := pool.NewLedger().New("gpu", []*pool.Seat{
-		{Slot: slottest.New(), Group: "GPU-1d04"},
-		{Slot: slottest.New(), Group: "GPU-1d04"},
-		{Slot: slottest.New(), Group: "GPU-77ab"},
+		{Slot: gputest.NewSlot(), Group: "GPU-1d04"},
+		{Slot: gputest.NewSlot(), Group: "GPU-1d04"},
+		{Slot: gputest.NewSlot(), Group: "GPU-77ab"},
 	})
 	defer p.Stop(ctx)
 	whole, err := p.Acquire(ctx, pool.Want{Task: "train", Group: "GPU-1d04", Whole: true})
@@ -57,7 +57,7 @@ func ExamplePool_Acquire() {
 // A device that is not well gets no new calls; where none is left, they fail at once.
 func ExamplePool_Cordon() {
 	ctx := context.Background()
-	p := pool.NewLedger().New("gpu", []*pool.Seat{{Slot: slottest.New(), Group: "GPU-1d04"}})
+	p := pool.NewLedger().New("gpu", []*pool.Seat{{Slot: gputest.NewSlot(), Group: "GPU-1d04"}})
 	defer p.Stop(ctx)
 	p.Cordon("GPU-1d04", "it fell off the bus")
 	_, err := p.Acquire(ctx, pool.Want{Task: "embed"})
@@ -76,7 +76,7 @@ func ExamplePool_Cordon() {
 // Once a pool stops, nobody gets a slot.
 func ExamplePool_Stop() {
 	ctx := context.Background()
-	p := pool.NewLedger().New("gpu", []*pool.Seat{{Slot: slottest.New(), Group: "GPU-1d04"}})
+	p := pool.NewLedger().New("gpu", []*pool.Seat{{Slot: gputest.NewSlot(), Group: "GPU-1d04"}})
 	if err := p.Stop(ctx); err != nil {
 		log.Fatal(err)
 	}

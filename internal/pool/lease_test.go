@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gpumux/gpumux/internal/gputest"
 	"github.com/gpumux/gpumux/internal/slot"
-	"github.com/gpumux/gpumux/internal/slottest"
 )
 
 // Leases have no more slots than they may, on top of those that Resize allows for calls, and leave no process behind.
@@ -30,8 +30,8 @@ func TestPool_Leases(t *testing.T) {
 	call := mustTake(t, p, "x", "")
 	require.Equal(t, []int{3, 0}, []int{p.Load("").Slots, p.Load("").Free}, "calls have one slot")
 
-	first.Slot.(*slottest.Slot).Load("x", slot.Ready)
-	call.Slot.(*slottest.Slot).Load("x", slot.Ready)
+	first.Slot.(*gputest.Slot).Load("x", slot.Ready)
+	call.Slot.(*gputest.Slot).Load("x", slot.Ready)
 	p.Resize(1, 1)
 	require.Equal(t, slot.Ready, first.State(), "a leased slot is never one too many")
 	p.Release(first)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux/internal/slottest"
+	"github.com/gpumux/gpumux/internal/gputest"
 )
 
 // layout is a worker with random pools on random devices, and who uses each device.
@@ -46,7 +46,7 @@ func randomLayout(r *rand.Rand) *layout {
 			}
 			groups = append(groups, strings.Join(names, ","))
 			for range 1 + r.IntN(3) {
-				seats = append(seats, &Seat{Slot: slottest.New(), Group: strings.Join(names, ","), Devices: names})
+				seats = append(seats, &Seat{Slot: gputest.NewSlot(), Group: strings.Join(names, ","), Devices: names})
 			}
 		}
 		if len(seats) > 0 {
@@ -142,7 +142,7 @@ func TestLedger_AWholeDeviceWaitsForOtherPoolsToo(t *testing.T) {
 		ledger := NewLedger()
 		slots := func(n int) (seats []*Seat) {
 			for range n {
-				seats = append(seats, &Seat{Slot: slottest.New(), Group: "GPU-0"})
+				seats = append(seats, &Seat{Slot: gputest.NewSlot(), Group: "GPU-0"})
 			}
 			return seats
 		}
@@ -165,8 +165,8 @@ func TestLedger_AWholeDeviceWaitsForOtherPoolsToo(t *testing.T) {
 func TestLedger_WholeCallsTakeTurnsWithOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ledger := NewLedger()
-		a := ledger.New("a", []*Seat{{Slot: slottest.New(), Group: "GPU-0"}})
-		b := ledger.New("b", []*Seat{{Slot: slottest.New(), Group: "GPU-0"}})
+		a := ledger.New("a", []*Seat{{Slot: gputest.NewSlot(), Group: "GPU-0"}})
+		b := ledger.New("b", []*Seat{{Slot: gputest.NewSlot(), Group: "GPU-0"}})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var calls atomic.Int32

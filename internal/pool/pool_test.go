@@ -16,18 +16,18 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
+	"github.com/gpumux/gpumux/internal/gputest"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/slot"
-	"github.com/gpumux/gpumux/internal/slottest"
 )
 
 // fakePool has n slots on each device.
-func fakePool(n int, devices ...string) (*Pool, []*slottest.Slot) {
+func fakePool(n int, devices ...string) (*Pool, []*gputest.Slot) {
 	var seats []*Seat
-	var fakes []*slottest.Slot
+	var fakes []*gputest.Slot
 	for _, d := range devices {
 		for range n {
-			f := slottest.New()
+			f := gputest.NewSlot()
 			fakes = append(fakes, f)
 			seats = append(seats, &Seat{Slot: f, Group: d})
 		}
@@ -195,7 +195,7 @@ func TestPool_ManyCallsAtOnce(t *testing.T) {
 	require.GreaterOrEqual(t, ran.Load(), int32(100))
 	require.Equal(t, 4, p.Load("").Free)
 	queued(t, p, 0)
-	require.True(t, slices.ContainsFunc(fakes, func(f *slottest.Slot) bool { return f.Task() == "x" }))
+	require.True(t, slices.ContainsFunc(fakes, func(f *gputest.Slot) bool { return f.Task() == "x" }))
 }
 
 func TestPool_AWholeDeviceWaitsForItsNeighboursAndKeepsThemOut(t *testing.T) {
@@ -247,7 +247,7 @@ func TestPool_AWholeDeviceThatIsGivenUpIsFreeAgain(t *testing.T) {
 
 // lingeringSlot has a process that was killed and does not end before gone is closed; it is asked to again and again.
 type lingeringSlot struct {
-	*slottest.Slot
+	*gputest.Slot
 	gone chan struct{}
 }
 

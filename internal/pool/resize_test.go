@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/internal/calls"
+	"github.com/gpumux/gpumux/internal/gputest"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/slot"
-	"github.com/gpumux/gpumux/internal/slottest"
 )
 
 func TestPool_ResizeDrainsAndEndsProcesses(t *testing.T) {
@@ -24,7 +24,7 @@ func TestPool_ResizeDrainsAndEndsProcesses(t *testing.T) {
 	var held []*Seat
 	for range 3 {
 		h := mustTake(t, p, "x", "A")
-		h.Slot.(*slottest.Slot).Load("x", slot.Ready)
+		h.Slot.(*gputest.Slot).Load("x", slot.Ready)
 		held = append(held, h)
 	}
 	got := make(chan *Seat, 2)
@@ -49,7 +49,7 @@ func TestPool_ResizeDrainsAndEndsProcesses(t *testing.T) {
 
 	// More is granted at once.
 	p.Resize(2, 2)
-	(<-got).Slot.(*slottest.Slot).Load("x", slot.Ready)
+	(<-got).Slot.(*gputest.Slot).Load("x", slot.Ready)
 	require.Equal(t, 0, p.Load("A").Free)
 
 	// Fewer calls at a time, with the processes kept.
@@ -88,7 +88,7 @@ func TestPool_ResizeKeepsAsManyProcessesAsItSays(t *testing.T) {
 	var held []*Seat
 	for range 6 {
 		h := mustTake(t, p, "x", "")
-		h.Slot.(*slottest.Slot).Load("x", slot.Ready)
+		h.Slot.(*gputest.Slot).Load("x", slot.Ready)
 		held = append(held, h)
 	}
 	p.Resize(1, 3) // all are busy
@@ -104,8 +104,8 @@ func TestPool_ProcessThatIsSlowToEnd(t *testing.T) {
 	p, _ := fakePool(2, "A")
 	slow := make(chan struct{})
 	for _, h := range p.seats {
-		h.Slot.(*slottest.Slot).Load("x", slot.Ready)
-		h.Slot = &reluctant{h.Slot.(*slottest.Slot), slow}
+		h.Slot.(*gputest.Slot).Load("x", slot.Ready)
+		h.Slot = &reluctant{h.Slot.(*gputest.Slot), slow}
 	}
 	p.Resize(1, 1)
 	require.Equal(t, 1, p.Load("").Free)
@@ -123,8 +123,8 @@ func TestPool_StopGivesUpAProcessThatDoesNotEnd(t *testing.T) {
 	p, _ := fakePool(2, "A")
 	slow := make(chan struct{})
 	for _, h := range p.seats {
-		h.Slot.(*slottest.Slot).Load("x", slot.Ready)
-		h.Slot = &reluctant{h.Slot.(*slottest.Slot), slow}
+		h.Slot.(*gputest.Slot).Load("x", slot.Ready)
+		h.Slot = &reluctant{h.Slot.(*gputest.Slot), slow}
 	}
 	p.Resize(1, 1)
 	over, cancel := context.WithCancelCause(t.Context())
@@ -143,7 +143,7 @@ func TestPool_StopGivesUpAProcessThatDoesNotEnd(t *testing.T) {
 
 // reluctant is a slot whose process ends when it is told.
 type reluctant struct {
-	*slottest.Slot
+	*gputest.Slot
 	slow chan struct{}
 }
 

@@ -1,7 +1,9 @@
-// Package skip is the one way to leave a test out, so that every reason has a name.
+// Package rig is what tests of all packages stand on.
 //
-// It owns the reasons and the variable that turns them into failures. It never decides whether a test can run.
-package skip
+// It owns the one way to leave a test out, whose reasons have names and can be made
+// failures, and the one way to wait for a condition. It never decides whether a test can
+// run, and never ends a condition that hangs.
+package rig
 
 import (
 	"fmt"
