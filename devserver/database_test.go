@@ -93,7 +93,7 @@ func TestData_SurvivesKill(t *testing.T) {
 
 	_, err = Start(t.Context(), anyPorts(Options{Data: data}))
 	require.ErrorContains(t, err, "in use by another server (pid "+strconv.Itoa(child.Process.Pid)+")")
-	require.ErrorContains(t, err, "--data")
+	require.ErrorContains(t, err, "give another folder")
 
 	require.NoError(t, child.Process.Kill())
 	require.ErrorContains(t, child.Wait(), "killed")
@@ -162,7 +162,7 @@ func TestData_NoDatabase(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, text, 0o600))
 	_, err := Start(t.Context(), anyPorts(Options{Data: data}))
 	require.ErrorContains(t, err, "not a database")
-	require.ErrorContains(t, err, "--data")
+	require.ErrorContains(t, err, "give another folder")
 	kept, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.Equal(t, text, kept)
@@ -174,7 +174,7 @@ func TestFolder_NotAFolder(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	_, err := Start(t.Context(), anyPorts(Options{Data: filepath.Join(file, "data")}))
 	require.ErrorContains(t, err, "create data folder")
-	require.ErrorContains(t, err, "--data")
+	require.ErrorContains(t, err, "give another folder")
 }
 
 func TestFolder_NotWritable(t *testing.T) {
@@ -190,7 +190,7 @@ func TestFolder_NotWritable(t *testing.T) {
 	}
 	_, err := openFolder(data)
 	require.ErrorContains(t, err, "not writable")
-	require.ErrorContains(t, err, "--data")
+	require.ErrorContains(t, err, "give another folder")
 }
 
 func alter(t *testing.T, path, statement string) {

@@ -100,8 +100,8 @@ func checkSchema(ctx context.Context, path string) error {
 	case err == nil:
 		made = "it was made for Temporal server " + version
 	case !strings.Contains(err.Error(), "no such"):
-		return fmt.Errorf("%w; it may be damaged: restore it, or choose another folder with --data", err)
+		return fmt.Errorf("%w; it may be damaged: restore it, or give another folder", err)
 	}
-	return fmt.Errorf("%s, and its tables are not those of server %s: use the gpumux that made it, or choose another folder with --data",
+	return fmt.Errorf("%s, and its tables are not those of server %s: use the gpumux that made it, or give another folder",
 		made, headers.ServerVersion)
 }

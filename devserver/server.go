@@ -78,11 +78,11 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := checkPort(o.Port, "--port"); err != nil {
+	if err := checkPort(o.Port); err != nil {
 		return err
 	}
 	if !o.Headless {
-		listener, err := listen(o.UIPort, "--ui-port")
+		listener, err := listen(o.UIPort, otherUIPort)
 		if err != nil {
 			return err
 		}
@@ -129,7 +129,7 @@ func (s *Server) build(o Options) error {
 			return err
 		}
 		if o.Port != AnyPort {
-			if err := checkPort(o.Port, "--port"); err != nil {
+			if err := checkPort(o.Port); err != nil {
 				return err
 			}
 		}

@@ -28,11 +28,11 @@ func TestStart_TakenPort(t *testing.T) {
 	require.NoError(t, err)
 	defer taken.Close()
 	port := portOf(taken)
-	for flag, o := range map[string]Options{"--port": {Port: port, UIPort: AnyPort}, "--ui-port": {Port: AnyPort, UIPort: port}} {
+	for words, o := range map[string]Options{"give another port for the server": {Port: port, UIPort: AnyPort}, "give another port for the Web UI": {Port: AnyPort, UIPort: port}} {
 		o.Data = filepath.Join(t.TempDir(), "data")
 		_, err := Start(t.Context(), o)
 		require.ErrorContains(t, err, "port "+strconv.Itoa(port)+" on 127.0.0.1 is in use")
-		require.ErrorContains(t, err, flag)
+		require.ErrorContains(t, err, words)
 		require.NoDirExists(t, o.Data, "nothing may start before the ports are known to be free")
 	}
 }
@@ -68,8 +68,8 @@ func TestStart_GivenPorts(t *testing.T) {
 	_, err = Start(t.Context(), Options{Port: port, Headless: true})
 	require.ErrorContains(t, err, "is in use")
 	require.NoError(t, s.Stop())
-	require.NoError(t, checkPort(port, ""))
-	require.NoError(t, checkPort(uiPort, ""))
+	require.NoError(t, checkPort(port))
+	require.NoError(t, checkPort(uiPort))
 }
 
 func TestStart_CancelledContext(t *testing.T) {
