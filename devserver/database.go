@@ -75,8 +75,8 @@ func openFile(ctx context.Context, folder string) (database, error) {
 			"journal_mode": "wal", // a commit is one append, and readers do not wait for it
 			"synchronous":  "1",   // no wait for the disk at a commit: a dead process loses nothing, a power cut the last moments
 			"busy_timeout": "10000",
-			// The server's pool keeps a connection per URI until the process ends, even when the file is replaced. SQLite ignores
-			// unknown settings, so this one gives every start a new connection.
+			// The server's pool keeps a connection per URI, even when the file is replaced. SQLite
+			// ignores this setting, which makes each start's URI its own.
 			"gpumux_start": strconv.FormatInt(opened.Add(1), 10),
 		},
 	}, nil

@@ -58,7 +58,8 @@ func TestData_OneFileAfterStop(t *testing.T) {
 	finish(t, start(t, Options{Data: other}), "w")
 }
 
-// A folder that was removed and made again is new, even though the process has had it open.
+// A folder that was removed and made again is new, even though the process has had it
+// open.
 func TestData_FolderReplaced(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")

@@ -19,15 +19,21 @@ type ports struct {
 	frontend, inner, history, matching, worker int
 }
 
-func (p ports) hosts() map[primitives.ServiceName]static.Hosts {
-	hosts := map[primitives.ServiceName]static.Hosts{
-		primitives.FrontendService: static.SingleLocalHost(address(p.frontend)),
-		primitives.HistoryService:  static.SingleLocalHost(address(p.history)),
-		primitives.MatchingService: static.SingleLocalHost(address(p.matching)),
-		primitives.WorkerService:   static.SingleLocalHost(address(p.worker)),
+func (p ports) services() map[primitives.ServiceName]int {
+	services := map[primitives.ServiceName]int{
+		primitives.FrontendService: p.frontend, primitives.HistoryService: p.history,
+		primitives.MatchingService: p.matching, primitives.WorkerService: p.worker,
 	}
 	if p.inner > 0 {
-		hosts[primitives.InternalFrontendService] = static.SingleLocalHost(address(p.inner))
+		services[primitives.InternalFrontendService] = p.inner
+	}
+	return services
+}
+
+func (p ports) hosts() map[primitives.ServiceName]static.Hosts {
+	hosts := map[primitives.ServiceName]static.Hosts{}
+	for name, port := range p.services() {
+		hosts[name] = static.SingleLocalHost(address(port))
 	}
 	return hosts
 }

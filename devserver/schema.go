@@ -80,8 +80,8 @@ func writeSchema(ctx context.Context, db *sql.DB) error {
 	return tx.Commit()
 }
 
-// checkSchema refuses a file whose tables another server made: the server itself does not check and
-// would fail later, in the middle of its work. SQLite schemas have no migrations.
+// checkSchema refuses a file whose tables another server made: the server would fail in
+// the middle of its work. SQLite schemas have no migrations.
 func checkSchema(ctx context.Context, path string) error {
 	db, err := openSQLite("file:" + uriPath(path) + "?mode=rw&_pragma=busy_timeout%3D1000")
 	if err != nil {

@@ -134,7 +134,8 @@ func TestStop_Repeatable(t *testing.T) {
 	}
 }
 
-// A person's terminal shows nothing of a server that does its work, also when it stops under open polls.
+// A person's terminal shows nothing of a server that does its work, also when it stops
+// under open polls.
 func TestLog_QuietInUse(t *testing.T) {
 	t.Parallel()
 	core, logs := observer.New(zapcore.DebugLevel)
@@ -176,7 +177,8 @@ func TestServer_WaitersDoNotStall(t *testing.T) {
 	}
 }
 
-// Cancellation reaches an activity that never heartbeats; without the worker commands it would not before its timeout.
+// Cancellation reaches an activity that never heartbeats; without the worker commands it
+// would not before its timeout.
 func TestServer_CancelsWithoutHeartbeat(t *testing.T) {
 	t.Parallel()
 	c := dial(t, start(t, Options{Headless: true}).Address())
@@ -234,7 +236,8 @@ func TestStart_KeepsClosedWorkflowsForAMonth(t *testing.T) {
 	require.Equal(t, 30*24*time.Hour, answer.GetConfig().GetWorkflowExecutionRetentionTtl().AsDuration())
 }
 
-// Lists that come together are answered, not refused for their rate: 10 a second is what the server allows by default.
+// Lists that come together are answered, not refused for their rate: 10 a second is what
+// the server allows by default.
 func TestServer_AnswersManyLists(t *testing.T) {
 	t.Parallel()
 	c := dial(t, start(t, Options{Headless: true}).Address())

@@ -15,8 +15,8 @@ import (
 	"github.com/gpumux/gpumux/internal/rig"
 )
 
-// family starts a shell that leads a group, with a child in it, a grandchild, and one that leaves the group and is orphaned;
-// it returns their numbers in that order.
+// family starts a shell that leads a group, with a child in it, a grandchild, and one
+// that leaves the group and is orphaned; it returns their numbers in that order.
 func family(t *testing.T) (root int, all []int) {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", `sleep 600 & echo $!

@@ -100,7 +100,7 @@ type Event struct {
 	Time   time.Time `json:"time"`
 }
 
-// xidActions has the errors with a fixed answer. Others call for a drain, after which Recovery has the driver's verdict.
+// xidActions has the errors with a fixed answer. After a drain Recovery has the verdict.
 var xidActions = map[uint64]Action{
 	43: ActionNone, 45: ActionNone, 63: ActionNone, 92: ActionNone,
 

@@ -31,7 +31,7 @@ import (
 // dialLimit bounds the wait for a server at the start.
 const dialLimit = 15 * time.Second
 
-// readKeys reads the keys. Where payloads are encrypted, it removes what tasks say from the log.
+// readKeys reads the keys. Where payloads are encrypted, the log has no words of tasks.
 func (w *Worker) readKeys() error {
 	keys, err := w.config.Keys()
 	if err != nil {
@@ -88,7 +88,7 @@ func (w *Worker) dial(ctx context.Context) error {
 }
 
 const (
-	// reportLimit bounds one try to report the end of an activity, reportPause comes between two.
+	// reportLimit bounds one try to report an activity's end, reportPause is between two.
 	reportLimit = 10 * time.Second
 	reportPause = 500 * time.Millisecond
 )
@@ -138,12 +138,12 @@ func (w *Worker) connect(ctx context.Context) (err error) {
 // Direct asks for items outside of any map.
 type Direct = activities.Direct
 
-// RunDirect runs items in a pool's slots, and waits for a slot as long as ctx lasts. See activities.Pool.RunDirect.
+// RunDirect runs items in a pool's slots: see activities.Pool.RunDirect.
 func (w *Worker) RunDirect(ctx context.Context, pool string, in Direct) error {
 	return w.direct[pool].RunDirect(ctx, in)
 }
 
-// temporalLog writes the SDK's log to zap: only warnings and errors, since the rest is about the SDK itself.
+// temporalLog writes the SDK's warnings and errors to zap; the rest is about itself.
 type temporalLog struct{ *zap.SugaredLogger }
 
 func newTemporalLog(to *zap.Logger) log.Logger { return ownLog(to.Named("temporal")) }

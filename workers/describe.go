@@ -36,7 +36,7 @@ func (w *Worker) Describe() gpumux.Describe {
 	return d
 }
 
-// printed is what an item of a map prints in a slot of this worker, from where the caller has read to.
+// printed is what an item of a map prints here, from where the caller has read to.
 func (w *Worker) printed(in contract.OutputInput) (out contract.Output) {
 	for _, each := range w.pools {
 		each.Each(func(h *pool.Seat, holder string) {

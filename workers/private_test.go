@@ -14,7 +14,8 @@ import (
 	"github.com/gpumux/gpumux/internal/logkey"
 )
 
-// What a task says may be what its items hold, and the log is a file that nobody encrypts.
+// What a task says may be what its items hold, and the log is a file that nobody
+// encrypts.
 func TestPrivate_KeepsTheTextsOfFaultsOutOfTheLog(t *testing.T) {
 	core, lines := observer.New(zapcore.DebugLevel)
 	log := redact(redact(zap.New(core)))

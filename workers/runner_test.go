@@ -30,8 +30,9 @@ func newRunner() (*runner, []*gputest.Slot) {
 		pl.Model = gpu.CPU
 	}
 	log, tasks := zap.NewNop(), tasksIn("", "t")
+	share, _ := sharing.Exclusive.Prepare(context.Background(), nil, sharing.Use{Devices: []gpu.Device{{Kind: gpu.KindCPU}}})
 	return &runner{
-		share: func(string) sharing.Share { return sharing.None },
+		share: func(string) sharing.Share { return share },
 		pool:  p, tasks: tasks, halt: context.Background(), log: log,
 		allowance: func(string, string) gpumux.Size { return 0 }, metrics: metrics.New(log, "", nil),
 		examine: func(context.Context, string, *gpumux.Fault) string { return "" },
@@ -102,7 +103,8 @@ func TestRunner_WaitsForASlotAsLongAsTheCallDoes(t *testing.T) {
 	require.ErrorIs(t, r.Run(t.Context(), activities.Call{Task: "t", Patience: time.Millisecond}), activities.ErrBusy)
 }
 
-// A slot whose call does not end although it was said to has no further work fetched for it.
+// A slot whose call does not end although it was said to has no further work fetched for
+// it.
 func TestRunner_ACallThatDoesNotEndHasItsSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, fakes := newRunner()

@@ -13,9 +13,10 @@ import (
 	"github.com/gpumux/gpumux/internal/pool"
 )
 
-// Stop takes no new work, lets running chunks go on for StopTimeout, hands back those that still run, ends every task process
-// and returns when nothing is left, or with an error when a process or a driver does not let go. When ctx ends before, running
-// chunks are handed back at once. Every call waits for the same end; a worker that never started stops too.
+// Stop takes no new work, lets chunks go on for StopTimeout, hands back the rest, ends
+// every task process and returns when nothing is left, or with an error when something
+// does not let go. When ctx ends before, chunks are handed back at once. Every call waits
+// for the same end.
 func (w *Worker) Stop(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { w.giveUp(pool.ErrStopped) })()
 	w.stopOnce.Do(func() {
@@ -61,7 +62,7 @@ func (w *Worker) drain() error {
 		all.Go(served.Stop)
 	}
 	all.Wait()
-	// The SDK has cancelled the chunks that still run and does not wait for them. Each ends with its process.
+	// The SDK does not wait for the chunks that it has cancelled.
 	ctx, cancel := w.patience()
 	defer cancel()
 	var errs []error
@@ -81,7 +82,7 @@ func (w *Worker) drain() error {
 	return errors.Join(errs...)
 }
 
-// endProcesses returns when no process is left. The sweeper ends the others after this program has ended.
+// endProcesses returns when no process is left; the sweeper ends others later.
 func (w *Worker) endProcesses() error {
 	ctx, cancel := w.patience()
 	defer cancel()

@@ -15,15 +15,17 @@ import (
 // sooner. An older poll is idle, and another queue may use the same free slot.
 const young = 50 * time.Millisecond
 
-// supplier decides when Temporal is asked for work: only while a slot is free. One serves the pool's queue, its devices' queues and
-// those of leases, whose workers share the slots. (Temporal calls slot and permit what is here a slot and a poll.)
+// supplier decides when Temporal is asked for work: only while a slot is free. One serves
+// the queues of a pool, its devices and its leases, which share the slots. (Temporal
+// calls slot and permit what is here a slot and a poll.)
 //
-// Temporal wants a permit for the whole of a long poll, so a naive supplier lets one queue's idle polls keep every slot from
-// the others for a minute. Here an idle poll holds nothing: the slot is taken when work begins and returned when it ends. A
-// poll may start while fewer polls are young than slots are free, and a queue keeps at most as many idle polls as it has
-// free slots. A slot whose call ends soon counts as free, so that its next work is there in time; work that only stores its results
-// has no slot any more. So work can come in while no slot is free; it waits in the worker, before any new poll, is never more than the
-// polls that were open, and goes back to the server when it waits for long. Polls are granted in the order of asking, so no queue starves.
+// A permit lasts as long as a poll, so a naive supplier lets one queue's idle polls keep
+// all slots for a minute. Here an idle poll holds nothing: work takes the slot. A poll
+// may start while fewer polls are young than slots are free, and a queue has at most as
+// many idle polls as free slots. A slot whose call ends soon counts as free; work that
+// stores its results has none any more. Work that comes while no slot is free waits in
+// the worker, before any new poll, and goes back when it waits for long. Polls are
+// granted in the order of asking.
 type supplier struct {
 	// load is the pool's, by group; a wake follows every change.
 	load func(group string) pool.Load

@@ -15,7 +15,8 @@ import (
 	"github.com/gpumux/gpumux/internal/pool"
 )
 
-// permitInfo is what the SDK passes to a supplier, in all three of its shapes. What the supplier never asks for is nil.
+// permitInfo is what the SDK passes to a supplier, in all three of its shapes. What the
+// supplier never asks for is nil.
 type permitInfo struct {
 	worker.SlotReservationInfo
 	queue string
@@ -64,7 +65,8 @@ func testSupplier(perDevice int) (*supplier, *fakeVacancies) {
 	return newSupplier(fake.Load, map[string]string{queueA: "A", queueB: "B"}, nil), fake
 }
 
-// reserve asks in the background; the channel has the permit when it comes. It returns when the supplier has answered or waits.
+// reserve asks in the background; the channel has the permit when it comes. It returns
+// when the supplier has answered or waits.
 func reserve(t *testing.T, s *supplier, queue string) <-chan *worker.SlotPermit {
 	t.Helper()
 	got := make(chan *worker.SlotPermit, 1)
@@ -107,7 +109,8 @@ func TestSupplier_AnIdleWorkerPollsAtOnce(t *testing.T) {
 	})
 }
 
-// Leases that wait for a slot of the worker keep no slot from maps, and no more of them are asked for.
+// Leases that wait for a slot of the worker keep no slot from maps, and no more of them
+// are asked for.
 func TestSupplier_LeasesThatWaitTakeNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const lease, another = "gpumux.gpu.lease", "gpumux.gpu@h/A.lease"
@@ -136,7 +139,8 @@ func TestSupplier_LeasesThatWaitTakeNoSlot(t *testing.T) {
 	})
 }
 
-// The next work comes while the last items of a call run, and no further one until there is a slot for that, too.
+// The next work comes while the last items of a call run, and no further one until there
+// is a slot for that, too.
 func TestSupplier_FetchesAheadOfTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, fake := testSupplier(1)
@@ -193,7 +197,8 @@ func TestSupplier_NoMoreIdlePollsThanFreeSlots(t *testing.T) {
 	})
 }
 
-// The pool's polls stay open for a minute without work; they must not keep the device's queue from being asked.
+// The pool's polls stay open for a minute without work; they must not keep the device's
+// queue from being asked.
 func TestSupplier_OpenPollsOfThePoolDoNotStarveADevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := testSupplier(1)
@@ -208,7 +213,8 @@ func TestSupplier_OpenPollsOfThePoolDoNotStarveADevice(t *testing.T) {
 	})
 }
 
-// With one slot and a pool queue that always has work, a device's queue gets its turn and then costs nothing.
+// With one slot and a pool queue that always has work, a device's queue gets its turn and
+// then costs nothing.
 func TestSupplier_ABusyPoolLeavesADeviceItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, fake := testSupplier(1)
@@ -318,9 +324,10 @@ func TestSupplier_DrainWaitsForWork(t *testing.T) {
 	})
 }
 
-// Pollers of four queues over one pool, with work that comes at random: at no time runs more than the slots hold and the
-// open polls can have brought, the slots themselves are never overbooked, leases have no more than they may, none of the queues
-// starves, and at the end nothing is left over.
+// Pollers of four queues over one pool, with work that comes at random: at no time runs
+// more than the slots hold and the open polls can have brought, the slots themselves are
+// never overbooked, leases have no more than they may, none of the queues starves, and at
+// the end nothing is left over.
 func TestSupplier_NeverMoreThanItMay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const perDevice, pollers = 2, 3

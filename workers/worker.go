@@ -41,8 +41,9 @@ import (
 type Options struct {
 	// Client is an open connection, which stays open. Default: dialled by Config.Temporal.
 	Client client.Client
-	// Codec is what payloads pass through. A Client must have been made with it already. Default: the keys of Config.Codec, else
-	// TEMPORAL_CODEC_ENDPOINT. Objects in the store are encrypted with the keys of Config.Codec in any case.
+	// Codec is what payloads pass through; a Client must have it already. Default: the keys
+	// of Config.Codec, which objects in the store have in any case, else
+	// TEMPORAL_CODEC_ENDPOINT.
 	Codec converter.PayloadCodec
 	// Alone is for a worker without Temporal and store, which runs RunDirect alone.
 	Alone bool
@@ -145,8 +146,8 @@ func New(c config.Config, o Options) (*Worker, error) {
 	return w, nil
 }
 
-// Start opens the store, connects and returns when the worker asks for work. A failed start leaves nothing behind and cannot be tried
-// again. Another call after success does nothing.
+// Start returns when the worker asks for work. A failed start leaves nothing behind and
+// cannot be tried again. After success it does nothing.
 func (w *Worker) Start(ctx context.Context) error {
 	w.starting.Lock()
 	if w.life.Err() != nil {
@@ -213,8 +214,8 @@ func (w *Worker) start(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// question asks the server for what needs its history service and its database, as all work does. Each time it is about
-// another workflow, so that it goes to another part of the history service.
+// question asks the server for what needs its history service and database, as work does;
+// each time for another workflow, so for another part of the service.
 func (w *Worker) question() func(context.Context) error {
 	asked := 0
 	return func(ctx context.Context) error {
@@ -337,7 +338,7 @@ var threads = []string{
 	"NUMBA_NUM_THREADS",
 }
 
-// environment is the environment that a slot's devices need. room is what a process's framework may use on each of them.
+// environment is what a slot's devices need; room is a framework's share of each.
 func environment(p config.Pool, g config.Group, room gpumux.Size) map[string]string {
 	if g.Devices[0].Kind == gpu.KindCPU {
 		if p.Slots == config.AutoSlots {
@@ -352,7 +353,7 @@ func environment(p config.Pool, g config.Group, room gpumux.Size) map[string]str
 		"CUDA_DEVICE_ORDER":    "PCI_BUS_ID",
 	}
 	if p.Memory > 0 || p.Slots > 1 || p.Slots == config.AutoSlots {
-		// Without these the first slot takes most of the device at its start and its neighbours fail.
+		// Without these the first slot takes most of the device at its start.
 		env["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
 		env["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
 	}

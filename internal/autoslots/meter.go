@@ -20,9 +20,10 @@ const (
 
 // meter measures a pool's items per second of one task, while all slots have work.
 //
-// Time counts only while all slots work on the task: none waits for a chunk, starts its process or is surplus, no other task runs
-// beside it and no call has a whole device. A stretch is the time from one result of a slot to a later one of the same call. Its items
-// count in proportion to its valid time, so neither the size of chunks nor a lack of work distorts the rate.
+// Time counts only while all slots work on the task: none waits for a chunk, starts its
+// process or is surplus, and no other task runs. A stretch is the time from one result of
+// a slot to a later one of the same call. Its items count in proportion to its valid
+// time, so neither the size of chunks nor a lack of work distorts the rate.
 type meter struct {
 	now func() time.Time
 	// length is the time for which all slots must have worked for a measurement.

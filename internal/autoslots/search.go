@@ -234,7 +234,7 @@ func median(values []float64) float64 {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// standardError is that of the difference of two medians. The spread is the median deviation, so a few odd measurements do not count.
+// standardError is that of the difference of two medians, by the median deviation.
 func standardError(a, b []float64) float64 {
 	var off []float64
 	for _, values := range [][]float64{a, b} {

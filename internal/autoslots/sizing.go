@@ -1,6 +1,6 @@
-// Package autoslots owns the number of slots per device of pools with slots: auto. A Sizing measures every call and result and resizes its
-// pool to the most throughput. It never starts or ends a process, and never gives a pool more slots than the devices have memory for. It
-// stops when the context of Run ends.
+// Package autoslots owns the number of slots of pools with slots: auto. A Sizing measures
+// calls and resizes its pool to the most throughput. It never ends a process, and gives a
+// pool no more slots than devices have memory for. It stops when the context of Run ends.
 package autoslots
 
 import (
@@ -76,7 +76,8 @@ func (s *Sizing) resize(open, kept int) {
 // slots is how many slots may run calls.
 func (s *Sizing) slots() int { return s.pool.Load("").Slots - s.pool.Load("").Leased }
 
-// Begin is called before a call runs in its slot; whole says that it has the slot's devices to itself. A nil Sizing measures nothing.
+// Begin is called before a call runs in its slot; whole: it has the devices to itself. A
+// nil Sizing measures nothing.
 func (s *Sizing) Begin(h *pool.Seat, task string, whole bool) *Stint {
 	if s == nil {
 		return nil

@@ -72,7 +72,8 @@ func newPlant(t *testing.T, most int) *plant {
 	return startPlant(t, pl, most, func(name string) launch.Task { return launch.Task{Name: name, Python: "sized.py:" + name, Dir: dir} })
 }
 
-// newModel has no processes: an item takes what its task takes by the clock of the test's bubble.
+// newModel has no processes: an item takes what its task takes by the clock of the test's
+// bubble.
 func newModel(t *testing.T, most int) *plant {
 	t.Helper()
 	pl, _, fakes := testPool(most, gpu.CPU)
@@ -237,7 +238,8 @@ func TestSizing_AnotherTask(t *testing.T) {
 	})
 }
 
-// With real processes, whose throughput is the machine's affair, the search ends as well and every item runs once.
+// With real processes, whose throughput is the machine's affair, the search ends as well
+// and every item runs once.
 func TestLong_SizingRealProcesses(t *testing.T) {
 	p := newPlant(t, 4)
 	p.work("patient", 8, p.said("patient"))

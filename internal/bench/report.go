@@ -185,7 +185,7 @@ func (q Quartiles) text(word func(float64) string) string {
 	if q.Count == 0 {
 		return "-"
 	}
-	return figure(q.Median)
+	return word(q.Median)
 }
 
 // between is "91%-95%".

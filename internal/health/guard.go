@@ -1,8 +1,9 @@
 // Package health decides which devices may take work.
 //
-// It owns the probe, a throw-away process that tries a device, and the cordons of a worker's pools: a device that failed gets no new
-// calls until the driver and a probe say that it works. It never ends a call and resets nothing. A Guard stops with the context of
-// Run, a Probe within the prober's limit.
+// It owns the probe, a throw-away process that tries a device, and the cordons: a device
+// that failed gets no new calls until the driver and a probe say that it works. It never
+// ends a call and resets nothing. A Guard stops with the context of Run, a Probe within
+// the prober's limit.
 package health
 
 import (
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/logkey"
@@ -54,17 +56,12 @@ type Guard struct {
 	// events is held while an event cordons, and while a device comes back.
 	events sync.Mutex
 
-	mu      sync.Mutex
-	counts  map[string]int  // of events that asked for something, by UUID
-	resets  map[string]bool // by UUID of an event: whether one asked for a reset, or for more
-	probing map[string]*probing
-	pauses  map[string]pause // by group
-}
-
-// probing is a probe under way, which all share who ask meanwhile.
-type probing struct {
-	done  chan struct{}
-	found Probe
+	mu     sync.Mutex
+	counts map[string]int   // of events that asked for something, by UUID
+	resets map[string]bool  // by UUID of an event: whether one asked for a reset, or for more
+	probed map[string]bool  // by UUID: whether the log has what was found
+	pauses map[string]pause // by group
+	probes singleflight.Group
 }
 
 // pause is how long a cordoned group is left alone after a probe.
@@ -82,7 +79,7 @@ type guarded struct {
 func New(driver Driver, try func(ctx context.Context, uuid string) Probe, every time.Duration, log *zap.Logger) *Guard {
 	return &Guard{
 		driver: driver, try: try, every: every, log: log, Counted: func(string, string) {}, again: make(chan struct{}, 1),
-		counts: map[string]int{}, resets: map[string]bool{}, probing: map[string]*probing{}, pauses: map[string]pause{},
+		counts: map[string]int{}, resets: map[string]bool{}, probed: map[string]bool{}, pauses: map[string]pause{},
 	}
 }
 
@@ -106,23 +103,6 @@ func (g *Guard) Begin(ctx context.Context) {
 		})
 	}
 	all.Wait()
-	logged := map[string]bool{}
-	for _, group := range g.groups {
-		for _, d := range group.Devices {
-			g.mu.Lock()
-			probed := g.probing[d.UUID]
-			g.mu.Unlock()
-			if probed == nil || logged[d.UUID] {
-				continue
-			}
-			logged[d.UUID] = true
-			level := zap.InfoLevel
-			if probed.found.Untried != "" {
-				level = zap.WarnLevel
-			}
-			g.log.Log(level, "device probed", zap.String(logkey.Device, d.UUID), zap.Stringer("found", probed.found))
-		}
-	}
 }
 
 // Run watches until ctx ends.
@@ -253,9 +233,9 @@ func (g *Guard) due(group guarded) bool {
 	return true
 }
 
-// recovered lets a group come back and reports whether it did: the driver sees its devices and asks for nothing, and probes pass. A driver that
-// cannot tell what it asks for leaves a device that needed a reset, or on which a row waits for one, cordoned: only a new start of the
-// worker, after the reset, brings it back.
+// recovered lets a group come back if the driver asks for nothing and probes pass. Where
+// a driver cannot tell, a device that needed a reset stays cordoned until the worker
+// starts anew.
 func (g *Guard) recovered(ctx context.Context, group guarded) bool {
 	before := g.eventsOn(group)
 	for _, d := range group.Devices {

@@ -42,7 +42,7 @@ type Session struct {
 	end      context.CancelCauseFunc
 	watching sync.WaitGroup
 	// hold keeps others out of the folder.
-	hold *hold
+	hold *os.File
 	// handle is of the map that the session is for, if it is for one. Made says that its ID
 	// is of this package's making, own that the folder is.
 	handle    *starter.Handle
@@ -253,7 +253,7 @@ func (s *Session) Close(ctx context.Context) {
 		}
 	}
 	if !s.o.Last {
-		s.hold.release()
+		_ = s.hold.Close() // nil without one
 	}
 }
 

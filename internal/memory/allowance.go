@@ -33,7 +33,7 @@ func newAllowances(log *zap.Logger) *allowances {
 	return &allowances{log: log, measured: map[allowanceKey]gpumux.Size{}, logged: map[string]bool{}}
 }
 
-// get is the allowance of a task's process on one device of the model, 0 before it was measured.
+// get is the allowance of a task's process on a device of the model; 0: not measured.
 func (a *allowances) get(model, task string) gpumux.Size {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -101,13 +101,14 @@ func (a *allowances) set(model, task string, now gpumux.Size) bool {
 	return true
 }
 
-// ContextRoom is the assumed memory of a process on a device beside its framework's allocations, until it is measured: the CUDA
-// context, code, the libraries' workspaces. On the largest devices the context alone is some 500 MiB.
+// ContextRoom is the assumed memory of a process beside its framework's allocations,
+// until it is measured: CUDA context (up to some 500 MiB), code, workspaces.
 const ContextRoom = 1 << 30
 
-// Room is how many bytes a slot's budget leaves on each of its devices for a framework's allocations beside the allowance; 0: nothing
-// is limited. The framework must meet its own limit first: the task can go on after it, but not after the watch, which counts
-// everything. A measured allowance may still grow by a quarter, as more code is loaded.
+// Room is how many bytes of a budget are left on each device for a framework's
+// allocations; 0: no limit. The framework must meet its limit before the watch, which
+// ends the process. A measured allowance may still grow by a quarter, as more code is
+// loaded.
 func Room(p config.Pool, g config.Group, allowance gpumux.Size) gpumux.Size {
 	if p.Memory == 0 || g.Devices[0].Kind == gpu.KindCPU {
 		return 0
@@ -133,7 +134,8 @@ func Cap(env map[string]string, room gpumux.Size, devices []gpu.Device) {
 	if least == 0 {
 		return
 	}
-	// Rounded down to four places, and never to nothing. XLA_PYTHON_CLIENT_MEM_FRACTION is the old name; XLA refuses both at once.
+	// Rounded down to four places. XLA refuses the old name, XLA_PYTHON_CLIENT_MEM_FRACTION,
+	// beside it.
 	fraction := max(1, int64(float64(room)/float64(least)*10000))
 	text := strconv.FormatFloat(float64(min(fraction, 10000))/10000, 'f', 4, 64)
 	env["XLA_CLIENT_MEM_FRACTION"] = strings.TrimPrefix(text, "0")

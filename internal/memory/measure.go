@@ -16,7 +16,7 @@ const (
 	returnFirst, returnMost = 2 * time.Millisecond, 100 * time.Millisecond
 )
 
-// Measure implements session.Watched. Without an answer of the driver it is the last reading.
+// Measure implements session.Watched. If the driver is silent, the last reading stands.
 func (f *watched) Measure() int64 {
 	f.ask()
 	return f.Held()
@@ -66,7 +66,7 @@ func (f *watched) AwaitReturn(ctx context.Context) (left int64) {
 	}
 }
 
-// listed is what the driver says now of a process that is not followed any more; nothing where it does not answer.
+// listed is what the driver says now of a process that is not followed any more.
 func (f *watched) listed() (sum int64) {
 	for _, uuid := range f.uuids {
 		held, err := f.w.devices.ProcessMemory(uuid)

@@ -17,7 +17,7 @@ const (
 	mostReserve  = 2 << 30
 )
 
-// hostMemory reads the host's memory, or that of the worker's container. It is nil where the system does not tell what is available.
+// hostMemory reads the memory of the host or container; nil where that is unknown.
 func hostMemory(inventory *gpu.Inventory) func() (gpu.Memory, error) {
 	if runtime.GOOS != "linux" {
 		return nil
@@ -28,8 +28,8 @@ func hostMemory(inventory *gpu.Inventory) func() (gpu.Memory, error) {
 	}
 }
 
-// protectHost ends the largest task process when the host runs out of memory, whatever its device, and reports whether that is near. A
-// process below the reserve is not to blame. The caller holds the lock.
+// protectHost ends the largest task process when the host runs out of memory, and reports
+// whether that is near. One below the reserve is not to blame. The caller holds the lock.
 func (w *watch) protectHost() (near bool) {
 	if w.host == nil {
 		return false
@@ -62,15 +62,16 @@ func (w *watch) protectHost() (near bool) {
 }
 
 const (
-	// foreignEvery is the least pause between two looks at a GPU that no slot's process should use; those of slots are looked at anyway.
+	// foreignEvery is the least pause between two looks at a GPU of no slot.
 	foreignEvery = 2 * time.Second
-	// foreignLeast is what a process may hold on a GPU that is not its slot's. Graphics drivers take a few MiB where they only look at a
-	// device; the smallest CUDA context takes some 80 MiB.
+	// foreignLeast is what a process may hold on a GPU that is not its slot's: graphics
+	// drivers take a few MiB, the smallest CUDA context some 80.
 	foreignLeast = 32 << 20
 )
 
-// lookForForeign lets the watch look for processes on GPUs that are not their slot's. Call it before run. A GPU in MIG mode is not
-// among them: the driver lists processes of its instances there, too.
+// lookForForeign lets the watch look for processes on GPUs that are not their slot's.
+// Call it before run. A GPU in MIG mode lists the processes of its instances, so it is
+// left out.
 func (w *watch) lookForForeign(gpus []gpu.Device) {
 	w.gpus = map[string]gpu.Device{}
 	for _, d := range gpus {
@@ -79,7 +80,7 @@ func (w *watch) lookForForeign(gpus []gpu.Device) {
 	}
 }
 
-// foreignDue reports whether it is time to look at a device that no slot's process should use.
+// foreignDue reports whether to look at a device that no slot's process should use.
 func (r *reading) foreignDue() bool {
 	return time.Since(r.asked) >= max(foreignEvery, watchCost*r.took)
 }

@@ -1,7 +1,6 @@
-// Package metrics is what a worker counts, and who shows it.
-//
-// It owns the names of metrics, the Temporal SDK's among them, and the server that shows them to Prometheus and says whether the
-// worker is well. Counting never waits for a slot or a driver. The server stops with Stop.
+// Package metrics owns what a worker counts, and the server that shows it to Prometheus
+// and says whether the worker is well. Counting never waits for a slot or a driver. The
+// server stops with Stop.
 package metrics
 
 import (
@@ -114,8 +113,8 @@ func (m *Metrics) Probed(outcome string, took time.Duration) {
 	m.probes.WithLabelValues(outcome).Observe(took.Seconds())
 }
 
-// Serve shows the metrics under /metrics, at the url, and under /healthz whether the worker can work, until stop is called. What
-// answers under /livez is a program that turns. Status is what the driver says of a device.
+// Serve shows the metrics under /metrics, at the url, under /healthz whether the worker
+// can work, and under /livez that it runs. Status is the driver's word about a device.
 func (m *Metrics) Serve(address string, devices []gpu.Device, status func(uuid string) (gpu.Status, error)) (url string, err error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {

@@ -46,7 +46,8 @@ func answered(t *testing.T, url string) (code int, text string) {
 	return answer.StatusCode, string(body)
 }
 
-// A driver that does not answer holds up scrapes, up to a few and for a while, and no slot that counts a fault.
+// A driver that does not answer holds up scrapes, up to a few and for a while, and no
+// slot that counts a fault.
 func TestMetrics_ADriverThatHangs(t *testing.T) {
 	m := New(zap.NewNop(), "", nil)
 	m.limit = 20 * time.Millisecond

@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	// claimFor is how long a claim keeps devices from others. Each further claim lasts twice as long, up to claimMost, so long calls end
-	// within one. In between others have the devices for claimRest times as long.
+	// claimFor is how long a claim keeps devices from others, twice as long at each further
+	// one, up to claimMost. In between others have them for claimRest times as long.
 	claimFor  = time.Minute
 	claimMost = time.Hour
 	claimRest = 3
 )
 
-// claim keeps the devices of a slot from others for a call that wants them whole. The ledger's lock guards it.
+// claim keeps a slot's devices for a call that wants them whole, by the ledger's lock.
 type claim struct {
 	pool    *Pool
 	devices []string
@@ -27,8 +27,9 @@ type claim struct {
 	timer   *time.Timer
 }
 
-// chooseGroup picks a group whose devices no call uses, of any pool, and returns its first slot with all others on these devices beside
-// it. Until there is one it claims the group with the fewest calls, or another one after a claim has lapsed. The caller holds the lock.
+// chooseGroup picks a group whose devices no call uses and returns its first slot with
+// the others beside it. Until there is one it claims the group with the fewest calls, or
+// another after a lapse. The caller holds the lock.
 func (p *Pool) chooseGroup(w *waiter) *Seat {
 	l := p.ledger
 	var best *Seat
@@ -48,7 +49,7 @@ func (p *Pool) chooseGroup(w *waiter) *Seat {
 			l.unclaim(claims[0])
 		}
 		paused := slices.ContainsFunc(claims, func(c *claim) bool { return c.paused })
-		// What a lease has is not awaited with the other slots idle: it may last for hours. No further one begins there meanwhile.
+		// A lease may last for hours, so its devices are not waited for.
 		if l.claimed(h) || !p.suits(h, w) || paused && load > 0 || l.leased(h) || len(claims) == 0 && l.yields(h, w) {
 			continue
 		}
@@ -74,7 +75,7 @@ func (p *Pool) chooseGroup(w *waiter) *Seat {
 	return best
 }
 
-// claim keeps the devices of a slot for a waiter, unless somebody claims them; the caller holds the lock.
+// claim keeps the devices of a slot for a waiter, under the lock.
 func (l *Ledger) claim(h *Seat, w *waiter) {
 	if l.claimed(h) {
 		return

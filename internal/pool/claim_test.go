@@ -11,7 +11,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// claimedPool is a pool with its log, where a call has the slot of each named group and does not end.
+// claimedPool is a pool with its log, where a call has the slot of each named group and
+// does not end.
 func claimedPool(t *testing.T, n int, groups []string, hung ...string) (p *Pool, held []*Seat, log *observer.ObservedLogs) {
 	t.Helper()
 	core, seen := observer.New(zap.DebugLevel)

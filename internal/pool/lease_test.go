@@ -11,7 +11,8 @@ import (
 	"github.com/gpumux/gpumux/internal/slot"
 )
 
-// Leases have no more slots than they may, on top of those that Resize allows for calls, and leave no process behind.
+// Leases have no more slots than they may, on top of those that Resize allows for calls,
+// and leave no process behind.
 func TestPool_Leases(t *testing.T) {
 	p, _ := fakePool(4, "A")
 	p.Leases = 2
@@ -45,7 +46,8 @@ func TestPool_Leases(t *testing.T) {
 	require.Equal(t, []int{1, 1, 2}, []int{p.Load("").Slots, p.Load("").Free, p.Load("").Leasable})
 }
 
-// A call that wants the device whole waits for a lease there without keeping the other slots idle, and no other lease comes before it.
+// A call that wants the device whole waits for a lease there without keeping the other
+// slots idle, and no other lease comes before it.
 func TestPool_WholeCallsBesideLeases(t *testing.T) {
 	p, _ := fakePool(4, "A")
 	p.Leases = 2

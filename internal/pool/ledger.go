@@ -9,8 +9,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// Ledger is what a worker knows of its devices: which calls run on each, and who has one whole or waits for that. All pools of a worker
-// share one, since they share devices. It gives a slot's devices all at once, so no two calls wait for each other's.
+// Ledger knows which calls run on each device, and who has one whole or waits for that.
+// All pools of a worker share one. It gives a slot's devices all at once, so no two calls
+// wait for each other's.
 type Ledger struct {
 	mu     sync.Mutex // guards all pools too
 	pools  []*Pool
@@ -22,7 +23,7 @@ type Ledger struct {
 // NewLedger has no pools yet.
 func NewLedger() *Ledger { return &Ledger{claims: map[string]*claim{}} }
 
-// New makes a pool of slots, all of which may be used. Make all pools before the first call.
+// New makes a pool of slots, all open. Make all pools before the first call.
 func (l *Ledger) New(name string, seats []*Seat) *Pool {
 	p := &Pool{
 		Name: name, Changed: func() {}, Log: zap.NewNop(), ledger: l, seats: seats, open: math.MaxInt, kept: math.MaxInt,
@@ -45,7 +46,7 @@ func (l *Ledger) grant() {
 	}
 }
 
-// sharing are the slots of all pools that have a device of this slot's, itself included; the caller holds the lock.
+// sharing are the slots of all pools on this one's devices, under the lock.
 func (l *Ledger) sharing(h *Seat) (list []*Seat) {
 	for _, p := range l.pools {
 		for _, other := range p.seats {
@@ -57,7 +58,8 @@ func (l *Ledger) sharing(h *Seat) (list []*Seat) {
 	return list
 }
 
-// yields reports whether a call that wants a slot's devices whole lets an older ordinary call go first; the caller holds the lock.
+// yields reports whether a call for whole devices lets an older one go first, under the
+// lock.
 func (l *Ledger) yields(h *Seat, w *waiter) bool {
 	for _, other := range l.sharing(h) {
 		if slices.ContainsFunc(other.pool.waiting, func(o *waiter) bool {
@@ -79,12 +81,12 @@ func (l *Ledger) load(h *Seat) (n int) {
 	return n
 }
 
-// leased reports whether a lease has a slot on the devices of this one; the caller holds the lock.
+// leased reports whether a lease has a slot on the devices of this one, under the lock.
 func (l *Ledger) leased(h *Seat) bool {
 	return slices.ContainsFunc(l.sharing(h), func(other *Seat) bool { return other.leased })
 }
 
-// wanted reports whether a call waits for the devices of a slot whole; the caller holds the lock.
+// wanted reports whether a call waits for a slot's devices whole, under the lock.
 func (l *Ledger) wanted(h *Seat) bool {
 	return slices.ContainsFunc(l.sharing(h), func(other *Seat) bool {
 		return slices.ContainsFunc(other.pool.waiting, func(o *waiter) bool { return o.Whole && !o.answered && other.pool.suits(other, o) })
@@ -101,7 +103,7 @@ func (l *Ledger) claimsOn(h *Seat) (list []*claim) {
 	return list
 }
 
-// claimed reports whether a claim keeps the devices of a slot from others; the caller holds the lock.
+// claimed reports whether a claim keeps a slot's devices from others, under the lock.
 func (l *Ledger) claimed(h *Seat) bool {
 	return slices.ContainsFunc(h.Devices, func(d string) bool { return l.claims[d] != nil && l.claims[d].owner != nil })
 }

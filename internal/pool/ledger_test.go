@@ -82,8 +82,8 @@ func (l *layout) leave(h *Seat) {
 	}
 }
 
-// No device is given twice, whatever the pools and the calls are, every call gets its turn, and nothing waits for ever. A deadlock would
-// end the test.
+// No device is given twice, whatever the pools and the calls are, every call gets its
+// turn, and nothing waits for ever. A deadlock would end the test.
 func TestLedger_GivesNoDeviceTwiceAndEachCallItsTurn(t *testing.T) {
 	for seed := range uint64(300) {
 		synctest.Test(t, func(t *testing.T) {
@@ -136,7 +136,8 @@ func TestLedger_GivesNoDeviceTwiceAndEachCallItsTurn(t *testing.T) {
 	}
 }
 
-// A call that wants a device whole gets it although another pool's calls come without end.
+// A call that wants a device whole gets it although another pool's calls come without
+// end.
 func TestLedger_AWholeDeviceWaitsForOtherPoolsToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ledger := NewLedger()

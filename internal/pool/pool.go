@@ -1,7 +1,7 @@
 // Package pool decides which slot a call gets.
 //
 // It owns which calls hold a slot, which wait, which devices are cordoned or taken whole.
-// It never decides how many slots there are. A Pool stops when Stop returns, with its slots.
+// It never decides how many slots there are. A Pool stops when Stop returns.
 package pool
 
 import (
@@ -129,9 +129,9 @@ type answer struct {
 	err  error
 }
 
-// Acquire waits for a slot, preferably one whose process has loaded the task. A whole group
-// is kept from others for a while, so it gets free. Acquire fails when ctx ends, when the
-// pool stops, and with a device_lost fault when every suitable device is cordoned.
+// Acquire waits for a slot, preferably one that has loaded the task. A whole group is
+// kept from others for a while, so it gets free. It fails when ctx ends, when the pool
+// stops, and with device_lost when every suitable device is cordoned.
 func (p *Pool) Acquire(ctx context.Context, want Want) (*Seat, error) {
 	w := &waiter{Want: want, answer: make(chan answer, 1)}
 	p.ledger.mu.Lock()
@@ -358,7 +358,7 @@ func (p *Pool) isCordoned(group string) bool {
 	return cordoned
 }
 
-// Stop refuses waiting and later calls, and returns when all slots have stopped or ctx ends.
+// Stop refuses calls, and returns when all slots have stopped or ctx ends.
 func (p *Pool) Stop(ctx context.Context) error {
 	p.ledger.mu.Lock()
 	p.stopped = ErrStopped

@@ -105,7 +105,8 @@ func TestPool_PrefersALoadedProcess(t *testing.T) {
 	for range 4 {
 		got = append(got, mustTake(t, p, "mine", "").Slot)
 	}
-	// The process with the task, then no process, then another task's, then one that waits after a failed start.
+	// The process with the task, then no process, then another task's, then one that waits
+	// after a failed start.
 	require.Equal(t, []Slot{fakes[3], fakes[2], fakes[0], fakes[1]}, got)
 }
 
@@ -245,7 +246,8 @@ func TestPool_AWholeDeviceThatIsGivenUpIsFreeAgain(t *testing.T) {
 	p.Release(busy)
 }
 
-// lingeringSlot has a process that was killed and does not end before gone is closed; it is asked to again and again.
+// lingeringSlot has a process that was killed and does not end before gone is closed; it
+// is asked to again and again.
 type lingeringSlot struct {
 	*gputest.Slot
 	gone chan struct{}
@@ -260,7 +262,8 @@ func (l *lingeringSlot) Clear(ctx context.Context) error {
 	}
 }
 
-// A slot whose process was killed and does not end is nobody's until it has, also where a call had the device whole.
+// A slot whose process was killed and does not end is nobody's until it has, also where a
+// call had the device whole.
 func TestPool_AProcessThatDoesNotEndTakesItsPlaceOutOfService(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		t.Run(fmt.Sprintf("whole=%t", whole), func(t *testing.T) {

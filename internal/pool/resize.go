@@ -19,7 +19,7 @@ func (p *Pool) Resize(open, kept int) {
 	})
 }
 
-// surplus reports whether a slot has a process above the number that its group keeps; the caller holds the lock.
+// surplus reports whether a slot's process is one too many, under the lock.
 func (p *Pool) surplus(h *Seat) bool {
 	if p.kept >= len(p.seats) || p.stopped != nil || h.leased || h.State() == slot.Vacant {
 		return false

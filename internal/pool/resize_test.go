@@ -33,7 +33,8 @@ func TestPool_ResizeDrainsAndEndsProcesses(t *testing.T) {
 	}
 	queued(t, p, 2)
 
-	// Less is effective at once: what runs goes on, nothing follows it, and its process ends.
+	// Less is effective at once: what runs goes on, nothing follows it, and its process
+	// ends.
 	p.Resize(1, 1)
 	require.Equal(t, []int{2, 1, 1, 0}, []int{p.Load("").Slots, p.Load("").Free, p.Load("A").Slots, p.Load("A").Free})
 	p.Release(held[0])
@@ -99,7 +100,8 @@ func TestPool_ResizeKeepsAsManyProcessesAsItSays(t *testing.T) {
 	require.Equal(t, 1, p.Load("").Free)
 }
 
-// A process that takes its time to end holds up nobody but a call that wants the whole device.
+// A process that takes its time to end holds up nobody but a call that wants the whole
+// device.
 func TestPool_ProcessThatIsSlowToEnd(t *testing.T) {
 	p, _ := fakePool(2, "A")
 	slow := make(chan struct{})
@@ -118,7 +120,8 @@ func TestPool_ProcessThatIsSlowToEnd(t *testing.T) {
 	require.Len(t, (<-got).Beside, 1)
 }
 
-// A process that does not end at all, as one that hangs in the driver, is given up when the pool's time to stop is over.
+// A process that does not end at all, as one that hangs in the driver, is given up when
+// the pool's time to stop is over.
 func TestPool_StopGivesUpAProcessThatDoesNotEnd(t *testing.T) {
 	p, _ := fakePool(2, "A")
 	slow := make(chan struct{})
@@ -167,7 +170,8 @@ func TestPool_ResizedGroupIsTakenWhole(t *testing.T) {
 	require.Equal(t, 1, p.Load("").Free)
 }
 
-// Calls come, slots come and go, devices fail: never more calls at a time than ever were allowed, and none is lost.
+// Calls come, slots come and go, devices fail: never more calls at a time than ever were
+// allowed, and none is lost.
 func TestPool_ResizedAtRandom(t *testing.T) {
 	p, _ := fakePool(6, "A", "B")
 	p.Resize(1, 1)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Wait asks over and over, on the test's own goroutine, whether a condition holds. It fails
-// the test if that does not come within the limit. What is for fmt.Sprintf.
+// Wait asks over and over, on the test's goroutine, whether a condition holds, and fails
+// the test after the limit. What is for fmt.Sprintf.
 func Wait(t testing.TB, condition func() bool, limit, every time.Duration, what ...any) {
 	t.Helper()
 	for end := time.Now().Add(limit); !condition(); time.Sleep(every) {

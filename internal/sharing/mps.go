@@ -70,8 +70,8 @@ func (h *Host) prepareMPS(ctx context.Context, u Use) (Share, error) {
 	return c, h.prove(ctx, d, u.Memory, c.Env(u.Memory, false))
 }
 
-// share is what each of so many slots gets of the multiprocessors where the file does not say: twice its part, as NVIDIA advises, so
-// that what one leaves idle the others use. A number of slots that is still to be found gets no share.
+// share is a slot's part of the multiprocessors by default: twice its part, as NVIDIA
+// advises, so that others use what one leaves idle; with slots: auto all.
 func share(u Use) Percent {
 	if u.Auto {
 		return 100

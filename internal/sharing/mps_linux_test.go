@@ -70,7 +70,8 @@ func members(t *testing.T, clients gputest.MPSHost, s Share, n int) (list []*mem
 	return list
 }
 
-// A fault of one is the fault of all, idle ones included, and costs nobody an attempt but who did it.
+// A fault of one is the fault of all, idle ones included, and costs nobody an attempt but
+// who did it.
 func TestMPS_Siblings(t *testing.T) {
 	h, clients := onMachine(t)
 	s, err := MPS.Prepare(t.Context(), h, Use{Slots: 3, PerSlot: 1, Devices: []gpu.Device{device}})
@@ -270,7 +271,8 @@ func TestMPS_AFolderThatCannotBeMade(t *testing.T) {
 	require.ErrorContains(t, err, "; let TMPDIR name one of at most ")
 }
 
-// What is killed in the middle of a kernel, by the system or by the worker, spoils the server, which then stays in fault.
+// What is killed in the middle of a kernel, by the system or by the worker, spoils the
+// server, which then stays in fault.
 func TestMPS_AServerThatDoesNotComeBack(t *testing.T) {
 	for _, kind := range []gpumux.Kind{gpumux.HostOOM, gpumux.Timeout} {
 		t.Run(string(kind), func(t *testing.T) { killedInAKernel(t, kind) })
@@ -350,7 +352,8 @@ func TestMPS_AServerThatHasFailedIsNotAskedToLetGo(t *testing.T) {
 	t.Setenv("PATH", path)
 }
 
-// Without its daemon CUDA would run processes beside it and without limits, so calls go elsewhere until it is there again.
+// Without its daemon CUDA would run processes beside it and without limits, so calls go
+// elsewhere until it is there again.
 func TestMPS_ADaemonThatCannotBeStartedAgain(t *testing.T) {
 	h, on := onMachine(t)
 	s, err := MPS.Prepare(t.Context(), h, Use{Slots: 1, PerSlot: 1, Devices: []gpu.Device{device}})

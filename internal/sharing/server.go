@@ -44,7 +44,7 @@ type server struct {
 	mu       sync.Mutex // guards what follows
 	process  *process.Process
 	siblings []Sibling
-	// turn counts the failures, of which last is the last one. logged is how long the server's log was before it.
+	// turn counts the failures; logged is how long the server's log was before the last.
 	turn     int
 	last     *failure
 	logged   int64
@@ -79,8 +79,9 @@ func (s *server) Join(other Sibling) {
 	s.siblings = append(s.siblings, other)
 }
 
-// Await returns when the server has no failure to recover from. The turn is the number of those before. Without the worker's own daemon
-// processes would run beside it, so calls go elsewhere then, and it is started again.
+// Await returns when the server has no failure to recover from. The turn counts those
+// before. While the worker's own daemon is away, calls go elsewhere and it is started
+// anew.
 func (s *server) Await(ctx context.Context) (turn int, err error) {
 	for {
 		s.mu.Lock()
@@ -133,8 +134,8 @@ func (s *server) emptyLogs() {
 	s.logged = min(s.logged, s.daemon.LogSize())
 }
 
-// End lets the server end what the processes have on the device: it may take a client that is killed in the middle of a kernel for
-// a fault of all. One that has failed waits for the end of all, whatever ends them.
+// End lets the server end what the processes have on the device: it may take a kill in
+// the middle of a kernel for a fault of all. One that has failed waits for all anyway.
 func (s *server) End(ours func(pid int) bool) {
 	s.mu.Lock()
 	failed := !s.last.over()

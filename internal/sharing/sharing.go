@@ -48,8 +48,8 @@ type Share interface {
 	Await(ctx context.Context) (turn int, err error)
 	// End is called before the processes that ours chooses are killed; it is quick.
 	End(ours func(pid int) bool)
-	// Siblings takes in the fault of a call that began at a turn. If it is the fault of all that share the device, they are all ended,
-	// and those lose no attempt that did not cause it.
+	// Siblings takes in the fault of a call that began at a turn. If it is that of all on
+	// the device, all are ended, and those that did not cause it lose no attempt.
 	Siblings(ctx context.Context, turn int, fault *gpumux.Fault)
 }
 
@@ -76,9 +76,6 @@ func (p *Percent) UnmarshalText(text []byte) error {
 
 // apart is the share of processes with nothing in common, faults included.
 type apart struct{ env map[string]string }
-
-// None is the share where nothing is shared.
-var None Share = apart{}
 
 func (a apart) Env(gpumux.Size, bool) map[string]string              { return a.env }
 func (apart) MPS() bool                                              { return false }
@@ -133,8 +130,8 @@ func (l *problems) add(field, format string, args ...any) {
 	*l = append(*l, gpumux.Problem{Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
-// Prepare makes a slot's devices ready for processes. It hands on what the worker was given of an MPS
-// daemon: without it, processes would miss a daemon that they have to use.
+// Prepare makes a slot's devices ready. It hands on what the worker was given of an MPS
+// daemon, which processes would miss otherwise.
 func (m Mode) Prepare(ctx context.Context, h *Host, u Use) (Share, error) {
 	d := u.Devices[0]
 	switch {

@@ -48,7 +48,7 @@ type report struct {
 	problems []Problem
 }
 
-// add records a problem at a field. A field that the file leaves out has the line of its parent.
+// add records a problem. A field that the file leaves out has the line of its parent.
 func (r *report) add(field, format string, args ...any) {
 	line := 0
 	for at := field; line == 0 && at != ""; at = at[:max(strings.LastIndexAny(at, ".["), 0)] {
