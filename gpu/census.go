@@ -90,12 +90,12 @@ func (c *Census) Round() error {
 
 // adopt puts new processes into the trees of their parents or groups.
 func (c *Census) adopt(fresh map[int]processRow) {
-	for again := true; again; {
-		again = false
+	for changed := true; changed; {
+		changed = false
 		for pid, row := range fresh {
 			root := cmp.Or(c.roots[row.parent], c.roots[row.group])
 			if c.trees[root] != nil {
-				c.roots[pid], again = root, true
+				c.roots[pid], changed = root, true
 				delete(fresh, pid)
 			}
 		}

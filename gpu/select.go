@@ -142,10 +142,10 @@ func (inv *Inventory) noGPU() error {
 	return fmt.Errorf("there is no GPU on this host: %s; to run on the processor write devices: cpu", cmp.Or(inv.Reason(), "none is listed"))
 }
 
-func (inv *Inventory) filter(keep func(Device) bool) []Device {
+func (inv *Inventory) filter(match func(Device) bool) []Device {
 	var out []Device
 	for _, d := range inv.list {
-		if keep(d) {
+		if match(d) {
 			out = append(out, d)
 		}
 	}
@@ -166,7 +166,7 @@ func names(devices []Device) string {
 // visible keeps what CUDA sees with this CUDA_VISIBLE_DEVICES: names up to the first that
 // fits nothing, and the GPU of a kept MIG instance. Indices are in PCI order.
 func visible(devices []Device, spec string) []Device {
-	keep := map[string]bool{}
+	kept := map[string]bool{}
 	for want := range strings.SplitSeq(spec, ",") {
 		want = strings.TrimSpace(want)
 		test := fits(want)
@@ -176,10 +176,10 @@ func visible(devices []Device, spec string) []Device {
 				continue
 			}
 			hit = true
-			keep[d.UUID] = true
+			kept[d.UUID] = true
 			for _, o := range devices {
 				if o.UUID == d.Parent || o.Parent == d.UUID {
-					keep[o.UUID] = true
+					kept[o.UUID] = true
 				}
 			}
 		}
@@ -187,7 +187,7 @@ func visible(devices []Device, spec string) []Device {
 			break
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(devices), func(d Device) bool { return !keep[d.UUID] })
+	return slices.DeleteFunc(slices.Clone(devices), func(d Device) bool { return !kept[d.UUID] })
 }
 
 // conditionsOf writes the conditions of a YAML mapping as one part of a Selection.

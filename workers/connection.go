@@ -74,10 +74,10 @@ func (w *Worker) dial(ctx context.Context) error {
 	}
 	o.WorkerHeartbeatInterval = 10 * time.Second
 	// An outage ends soon after the server is back.
-	again := grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: 5 * time.Second}
-	again.Backoff.BaseDelay, again.Backoff.MaxDelay = 200*time.Millisecond, time.Second
+	reconnect := grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: 5 * time.Second}
+	reconnect.Backoff.BaseDelay, reconnect.Backoff.MaxDelay = 200*time.Millisecond, time.Second
 	o.ConnectionOptions.DialOptions = append(o.ConnectionOptions.DialOptions, grpc.WithChainUnaryInterceptor(w.patient),
-		grpc.WithConnectParams(again))
+		grpc.WithConnectParams(reconnect))
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
 	if w.client, err = client.DialContext(ctx, o); err != nil {

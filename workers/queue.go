@@ -32,7 +32,7 @@ type queue struct {
 
 const (
 	// Polls in flight. More than a few cost the server and gain nothing.
-	mostPolls     = 8
+	maxPolls      = 8
 	workflowPolls = 4
 	lightPolls    = 4
 	// The store limits light activities, not the processor.
@@ -118,7 +118,7 @@ func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Gua
 	serve := func(name, group string, groups int) []queue {
 		o := w.options(name)
 		o.DisableWorkflowWorker = true
-		o.MaxConcurrentActivityTaskPollers = min(p.Most*groups, mostPolls)
+		o.MaxConcurrentActivityTaskPollers = min(p.Most*groups, maxPolls)
 		o.Tuner = newTuner(s)
 		run := &runner{
 			host: w.host, identity: w.identity,
@@ -144,7 +144,7 @@ func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Gua
 		lease := contract.LeaseQueue(name)
 		o = w.options(lease)
 		o.DisableWorkflowWorker = true
-		o.MaxConcurrentActivityTaskPollers = min(pl.Leases, mostPolls)
+		o.MaxConcurrentActivityTaskPollers = min(pl.Leases, maxPolls)
 		o.Tuner = newTuner(s)
 		leases := queue{lease, o, func(r worker.Registry) {
 			(&activities.Leases{Holder: run, Store: w.store, Serve: w.serveLease}).Register(r)

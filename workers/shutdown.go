@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -144,6 +145,13 @@ func (s *liveness) addEnded(err error) {
 	s.ended = append(s.ended, err)
 }
 
+// reasons are why queues are served no more.
+func (s *liveness) reasons() []error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.ended)
+}
+
 // health returns why this worker cannot do its work now, one reason per line, or nil.
 func (w *Worker) health() error {
 	switch {
@@ -152,9 +160,7 @@ func (w *Worker) health() error {
 	case !w.state.serving.Load():
 		return errors.New("the worker is starting")
 	}
-	w.state.mu.Lock()
-	reasons := append([]error(nil), w.state.ended...)
-	w.state.mu.Unlock()
+	reasons := w.state.reasons()
 	if silent := w.contact.Silence(); silent > contact.Limit {
 		reasons = append(reasons, fmt.Errorf("the Temporal server has not answered for %s", silent.Round(time.Second)))
 	}

@@ -10,8 +10,8 @@ import (
 const (
 	// atWork is the share of slots that must work for time to count: some change chunks.
 	atWork = 7.0 / 8
-	// stretchLeast is the least length of a stretch, so short items cost little.
-	stretchLeast = 5 * time.Millisecond
+	// stretchMin is the least length of a stretch, so short items cost little.
+	stretchMin = 5 * time.Millisecond
 	// stretches is the least number of them per slot in a measurement.
 	stretches = 2
 	// hungry is for how many measurements slots may lack work before that is reported.
@@ -103,7 +103,7 @@ func (s *Stint) Done(peak int64) {
 	}
 	now := s.m.now()
 	s.items++
-	if s.warm && now.Sub(s.start) < stretchLeast {
+	if s.warm && now.Sub(s.start) < stretchMin {
 		return
 	}
 	if !s.warm {

@@ -48,8 +48,8 @@ type Guard struct {
 	// Counted hears of each cordon: pool and reason. Set it before Begin. Default: nobody.
 	Counted func(pool, reason string)
 
-	// again asks for a check of cordoned devices at once.
-	again chan struct{}
+	// recheckNow asks for a check of cordoned devices at once.
+	recheckNow chan struct{}
 	// come are the new devices that were told of last.
 	come string
 
@@ -78,7 +78,7 @@ type guarded struct {
 // New makes a guard that tries devices with try, and cordoned ones every so often.
 func New(driver Driver, try func(ctx context.Context, uuid string) Probe, every time.Duration, log *zap.Logger) *Guard {
 	return &Guard{
-		driver: driver, try: try, every: every, log: log, Counted: func(string, string) {}, again: make(chan struct{}, 1),
+		driver: driver, try: try, every: every, log: log, Counted: func(string, string) {}, recheckNow: make(chan struct{}, 1),
 		counts: map[string]int{}, resets: map[string]bool{}, probed: map[string]bool{}, pauses: map[string]pause{},
 	}
 }
@@ -123,7 +123,7 @@ func (g *Guard) Run(ctx context.Context) {
 			return
 		case <-list.C:
 			g.compare()
-		case <-g.again:
+		case <-g.recheckNow:
 		case <-tick.C:
 		}
 		g.recheck(ctx)
@@ -138,7 +138,7 @@ func (g *Guard) observe(e gpu.Event) {
 		clear(g.pauses)
 		g.mu.Unlock()
 		select {
-		case g.again <- struct{}{}:
+		case g.recheckNow <- struct{}{}:
 		default: // it is asked for already
 		}
 		return

@@ -102,7 +102,7 @@ func unavailable(format string, args ...any) error {
 	return &UnavailableError{fmt.Errorf(format, args...)}
 }
 
-const mostCPUSlots = 4
+const maxCPUSlots = 4
 
 // Pools makes a pool per name: the one called cpu on the CPU, others on the devices of
 // like, else on all GPUs, or on the CPU where noGPU says why. Default: one, gpu or cpu.
@@ -125,7 +125,7 @@ func Pools(names []string, like config.Pool) (pools []config.Pool, noGPU string)
 		}
 		if name == "cpu" || noGPU != "" {
 			pool.Devices = gpu.Selection{"cpu"}
-			if slots = min(runtime.GOMAXPROCS(0), mostCPUSlots); like.Sharing == "exclusive" {
+			if slots = min(runtime.GOMAXPROCS(0), maxCPUSlots); like.Sharing == "exclusive" {
 				slots = 1
 			}
 			if noGPU == "" && len(names) > 1 {

@@ -260,9 +260,9 @@ func (s *Session) Close(ctx context.Context) {
 func (s *Session) say(format string, args ...any) { s.o.Say(fmt.Sprintf(format, args...)) }
 
 const (
-	// roomEvery is how often the disk is looked at, leastRoom its least free bytes.
+	// roomEvery is how often the disk is looked at, minRoom its least free bytes.
 	roomEvery = 2 * time.Second
-	leastRoom = 1 << 20
+	minRoom   = 1 << 20
 )
 
 // tellRoom says when the disk of a session's state fills up, since server and store then
@@ -272,7 +272,7 @@ func (s *Session) tellRoom() {
 	defer tick.Stop()
 	full := false
 	for {
-		if free, ok := freeBytes(s.Data); ok && (free < leastRoom) != full {
+		if free, ok := freeBytes(s.Data); ok && (free < minRoom) != full {
 			if full = !full; full {
 				s.say("the disk of %s is full (%s left): the map waits until there is room", s.Data, gpumux.Size(free))
 			} else {

@@ -9,12 +9,12 @@ import (
 	"github.com/gpumux/gpumux/internal/session"
 )
 
-// A reserveShare of the host's memory, between leastReserve and mostReserve, stays free
+// A reserveShare of the host's memory, between minReserve and maxReserve, stays free
 // of task processes: below that the kernel would soon kill any process of its choice.
 const (
 	reserveShare = 16
-	leastReserve = 256 << 20
-	mostReserve  = 2 << 30
+	minReserve   = 256 << 20
+	maxReserve   = 2 << 30
 )
 
 // hostMemory reads the memory of the host or container; nil where that is unknown.
@@ -35,7 +35,7 @@ func (w *watch) protectHost() (near bool) {
 		return false
 	}
 	host, err := w.host()
-	reserve := min(mostReserve, max(leastReserve, host.Total/reserveShare))
+	reserve := min(maxReserve, max(minReserve, host.Total/reserveShare))
 	if err != nil || host.Free >= 2*reserve {
 		return false
 	}
@@ -64,9 +64,9 @@ func (w *watch) protectHost() (near bool) {
 const (
 	// foreignEvery is the least pause between two looks at a GPU of no slot.
 	foreignEvery = 2 * time.Second
-	// foreignLeast is what a process may hold on a GPU that is not its slot's: graphics
+	// foreignMin is what a process may hold on a GPU that is not its slot's: graphics
 	// drivers take a few MiB, the smallest CUDA context some 80.
-	foreignLeast = 32 << 20
+	foreignMin = 32 << 20
 )
 
 // lookForForeign lets the watch look for processes on GPUs that are not their slot's.
@@ -101,7 +101,7 @@ func (w *watch) endForeign(uuid string, held map[int]uint64) {
 		for pid := range tree.Resident {
 			sum += held[pid]
 		}
-		if sum > foreignLeast {
+		if sum > foreignMin {
 			f.ended = true
 			f.over(session.Over{Held: int64(sum), Foreign: device.String()})
 		}

@@ -29,9 +29,9 @@ import (
 )
 
 const (
-	// scrapeLimit bounds a scrape, scrapesMost how many run at a time.
+	// scrapeLimit bounds a scrape, maxScrapes how many run at a time.
 	scrapeLimit = 10 * time.Second
-	scrapesMost = 4
+	maxScrapes  = 4
 )
 
 // Metrics are what a worker counts, and their server where there is an address.
@@ -128,7 +128,7 @@ func (m *Metrics) Serve(address string, devices []gpu.Device, status func(uuid s
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(all, promhttp.HandlerOpts{
-		ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: scrapesMost, Timeout: m.limit,
+		ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: maxScrapes, Timeout: m.limit,
 	}))
 	mux.HandleFunc("GET /healthz", m.healthz)
 	mux.HandleFunc("GET /livez", func(to http.ResponseWriter, _ *http.Request) { fmt.Fprintln(to, "ok") })

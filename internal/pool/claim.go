@@ -11,9 +11,9 @@ import (
 
 const (
 	// claimFor is how long a claim keeps devices from others, twice as long at each further
-	// one, up to claimMost. In between others have them for claimRest times as long.
+	// one, up to claimMax. In between others have them for claimRest times as long.
 	claimFor  = time.Minute
-	claimMost = time.Hour
+	claimMax  = time.Hour
 	claimRest = 3
 )
 
@@ -82,7 +82,7 @@ func (l *Ledger) claim(h *Seat, w *waiter) {
 	}
 	c := &claim{pool: h.pool, devices: h.Devices, owner: w, term: claimFor}
 	for _, lapsed := range l.claimsOn(h) {
-		c.term = max(c.term, min(2*lapsed.term, claimMost))
+		c.term = max(c.term, min(2*lapsed.term, claimMax))
 		l.unclaim(lapsed)
 	}
 	for _, d := range h.Devices {

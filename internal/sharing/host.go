@@ -38,8 +38,7 @@ type Host struct {
 
 	mu      sync.Mutex // guards what follows
 	folder  string
-	servers map[string]*server // by pipe directory
-	own     map[string]*server // by device
+	servers map[string]*server // by pipe directory, or by device where it is the worker's own
 }
 
 // server is that of the daemon which serves a device: the worker's own, one for each
@@ -48,22 +47,22 @@ func (h *Host) server(ctx context.Context, d gpu.Device) (*server, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.servers == nil {
-		h.servers, h.own = map[string]*server{}, map[string]*server{}
+		h.servers = map[string]*server{}
 	}
 	if pipe := mps.Pipe(); mps.Listens(pipe) {
 		return h.foreign(ctx, pipe)
 	}
-	if s := h.own[d.UUID]; s != nil {
+	if s := h.servers[d.UUID]; s != nil {
 		return s, nil
 	}
 	if err := h.makeFolder(); err != nil {
 		return nil, err
 	}
-	at := filepath.Join(h.folder, strconv.Itoa(len(h.own)))
+	at := filepath.Join(h.folder, strconv.Itoa(len(h.servers)))
 	life, end := context.WithCancel(context.Background())
 	s := &server{host: h, own: true, life: life, end: end, log: h.Log.With(zap.String(logkey.Device, d.UUID)),
 		daemon: mps.Daemon{Pipe: filepath.Join(at, "pipe"), Log: filepath.Join(at, "log"), Device: d.UUID}}
-	h.own[d.UUID] = s
+	h.servers[d.UUID] = s
 	return s, s.start(ctx)
 }
 
@@ -117,9 +116,6 @@ func (h *Host) Close() error {
 	defer h.mu.Unlock()
 	var all sync.WaitGroup
 	for _, s := range h.servers {
-		s.end()
-	}
-	for _, s := range h.own {
 		all.Go(s.stop)
 	}
 	all.Wait()
@@ -127,80 +123,4 @@ func (h *Host) Close() error {
 		return nil
 	}
 	return os.RemoveAll(h.folder)
-}
-
-// start starts the daemon of a server and returns when it answers.
-func (s *server) start(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startLimit)
-	defer cancel()
-	for _, folder := range []string{s.daemon.Pipe, s.daemon.Log} {
-		if err := os.MkdirAll(folder, 0o700); err != nil {
-			return fmt.Errorf("make a folder for an MPS daemon: %w", err)
-		}
-	}
-	p, err := process.New(process.Options{Log: s.log})
-	if err != nil {
-		return fmt.Errorf("start an MPS daemon: %w", err)
-	}
-	if err := p.Start(process.Command{Argv: s.daemon.Argv(), Dir: s.daemon.Pipe, Env: s.daemon.Environ()}); err != nil {
-		return fmt.Errorf("sharing: mps: %w", err)
-	}
-	p.Follow(func() { go s.ended(p) })
-	if err := s.answers(ctx, p); err != nil {
-		p.Kill()
-		return err
-	}
-	s.mu.Lock()
-	before := s.process
-	s.process = p
-	s.mu.Unlock()
-	if before != nil {
-		before.Kill()
-	}
-	select {
-	case <-p.Exited:
-		s.ended(p)
-	default:
-	}
-	s.log.Info("an MPS daemon serves the device", zap.Int(logkey.PID, p.PID), zap.String("pipe", s.daemon.Pipe))
-	return nil
-}
-
-// answers waits until a daemon that has just been started does.
-func (s *server) answers(ctx context.Context, p *process.Process) error {
-	for {
-		_, err := s.daemon.Servers(ctx)
-		if err == nil {
-			return s.life.Err()
-		}
-		select {
-		case <-p.Exited:
-			return fmt.Errorf("sharing: mps: %s ended (%s): %s; see whether it runs by hand, or use sharing: default", mps.Program, p.Status,
-				p.Out.Tail())
-		case <-ctx.Done():
-			return fmt.Errorf("sharing: mps: %s does not answer: %w", mps.Program, err)
-		case <-time.After(askEvery):
-		}
-	}
-}
-
-// stop ends the daemon.
-func (s *server) stop() {
-	s.end()
-	s.mu.Lock()
-	p := s.process
-	s.process = nil
-	s.mu.Unlock()
-	if p == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), quitLimit)
-	defer cancel()
-	if s.daemon.Quit(ctx) == nil {
-		select {
-		case <-p.Exited:
-		case <-ctx.Done():
-		}
-	}
-	p.Kill()
 }

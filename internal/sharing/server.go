@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"syscall"
@@ -277,4 +279,80 @@ func (s *server) ended(p *process.Process) {
 	if s.last.over() {
 		s.fail()
 	}
+}
+
+// start starts the daemon of a server and returns when it answers.
+func (s *server) start(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	for _, folder := range []string{s.daemon.Pipe, s.daemon.Log} {
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			return fmt.Errorf("make a folder for an MPS daemon: %w", err)
+		}
+	}
+	p, err := process.New(process.Options{Log: s.log})
+	if err != nil {
+		return fmt.Errorf("start an MPS daemon: %w", err)
+	}
+	if err := p.Start(process.Command{Argv: s.daemon.Argv(), Dir: s.daemon.Pipe, Env: s.daemon.Environ()}); err != nil {
+		return fmt.Errorf("sharing: mps: %w", err)
+	}
+	p.Follow(func() { go s.ended(p) })
+	if err := s.answers(ctx, p); err != nil {
+		p.Kill()
+		return err
+	}
+	s.mu.Lock()
+	before := s.process
+	s.process = p
+	s.mu.Unlock()
+	if before != nil {
+		before.Kill()
+	}
+	select {
+	case <-p.Exited:
+		s.ended(p)
+	default:
+	}
+	s.log.Info("an MPS daemon serves the device", zap.Int(logkey.PID, p.PID), zap.String("pipe", s.daemon.Pipe))
+	return nil
+}
+
+// answers waits until a daemon that has just been started does.
+func (s *server) answers(ctx context.Context, p *process.Process) error {
+	for {
+		_, err := s.daemon.Servers(ctx)
+		if err == nil {
+			return s.life.Err()
+		}
+		select {
+		case <-p.Exited:
+			return fmt.Errorf("sharing: mps: %s ended (%s): %s; see whether it runs by hand, or use sharing: default", mps.Program, p.Status,
+				p.Out.Tail())
+		case <-ctx.Done():
+			return fmt.Errorf("sharing: mps: %s does not answer: %w", mps.Program, err)
+		case <-time.After(askEvery):
+		}
+	}
+}
+
+// stop ends the daemon, if it is the worker's own.
+func (s *server) stop() {
+	s.end()
+	s.mu.Lock()
+	p := s.process
+	s.process = nil
+	s.mu.Unlock()
+	if p == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), quitLimit)
+	defer cancel()
+	if s.daemon.Quit(ctx) == nil {
+		select {
+		case <-p.Exited:
+		case <-ctx.Done():
+		}
+	}
+	p.Kill()
 }

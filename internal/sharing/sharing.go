@@ -33,8 +33,8 @@ type Use struct {
 	Devices            []gpu.Device
 }
 
-// MostClients of an MPS server on a device of the Volta generation or later.
-const MostClients = 48
+// MaxClients of an MPS server on a device of the Volta generation or later.
+const MaxClients = 48
 
 // Share is a device's for its slots, for any goroutine.
 type Share interface {

@@ -154,8 +154,8 @@ func checkComputeModes(placements []Placement, inventory *gpu.Inventory, r *repo
 		}
 		served := min(clients, 1) // the server is one process, whosever clients it has
 		switch {
-		case clients > sharing.MostClients:
-			r.add(at+".slots", "%d with sharing: mps on %s, whose server has %d clients at most; lower it", clients, d, sharing.MostClients)
+		case clients > sharing.MaxClients:
+			r.add(at+".slots", "%d with sharing: mps on %s, whose server has %d clients at most; lower it", clients, d, sharing.MaxClients)
 		case status.ComputeMode == "prohibited":
 			r.add(at+".devices", "%s is in compute mode prohibited, which lets no process in; leave it out, or set nvidia-smi -i %s -c DEFAULT",
 				d, d.UUID)
