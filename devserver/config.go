@@ -52,7 +52,7 @@ func newConfig(p ports, d database) *config.Config {
 }
 
 const (
-	// pollsPerSecond replaces 20 per shard, with which a queue waits 50 ms for a poll.
+	// pollsPerSecond replaces 20 per shard: with those a queue waits 50 ms for a poll.
 	pollsPerSecond = 500
 	// longPoll replaces 20 s. The server drops a waiter's second notification while the
 	// first is unread: here in one wait of fifty, which then lasts as long as the poll.

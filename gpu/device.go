@@ -62,7 +62,7 @@ type Device struct {
 	Profile string `json:"profile,omitempty"`
 	// Memory is the total in bytes; 0 when the driver does not tell.
 	Memory uint64 `json:"memory"`
-	// Reserved is what the driver keeps of Memory for itself; 0 when it does not tell.
+	// Reserved stays with the driver, out of Memory; 0 when it does not tell.
 	Reserved uint64 `json:"reserved,omitempty"`
 	// ComputeCapability is such as 8.0, Driver such as 550.54.15, and CUDA the newest
 	// version that the driver runs, such as 12.4. Empty where unknown.
@@ -106,11 +106,11 @@ type Memory struct {
 	Free uint64 `json:"free"`
 	// Used is Total minus Free, so it includes what the driver keeps for itself.
 	Used uint64 `json:"used"`
-	// Reserved is what the driver keeps for itself; 0 when it does not tell.
+	// Reserved stays with the driver; 0 when it does not tell.
 	Reserved uint64 `json:"reserved,omitempty"`
 }
 
-// Held is what processes hold, whosever they are.
+// Held is the memory of all processes, whosever they are.
 func (m Memory) Held() uint64 { return m.Used - min(m.Used, m.Reserved) }
 
 // Process is one process that holds memory on a device.
@@ -139,7 +139,7 @@ type Status struct {
 	// ECC and RemappedRows are nil when the driver does not tell.
 	ECC          *ECC          `json:"ecc,omitempty"`
 	RemappedRows *RemappedRows `json:"remappedRows,omitempty"`
-	// Health is what the device needs; nil when nothing tells.
+	// Health says what the device needs; nil when nothing tells.
 	Health *Health `json:"health,omitempty"`
 	// Processes is nil when the driver does not tell, and empty when there are none.
 	Processes []Process `json:"processes"`
@@ -151,7 +151,7 @@ type Status struct {
 	TimeSliced int `json:"timeSliced,omitempty"`
 }
 
-// unknown is the status of a device of which nothing is known.
+// unknown is the status of a silent device.
 func unknown() Status { return Status{Utilization: -1, Temperature: -1, Power: -1} }
 
 // ECC is the state of a device's error-correcting memory.

@@ -94,7 +94,7 @@ func (d *nvmlDriver) watch(ctx context.Context, emit func(Event)) error {
 	return nil
 }
 
-// watch is what one call of Watch knows; only its goroutine uses it.
+// watch is the state of one call of Watch; only its goroutine uses it.
 type watch struct {
 	*nvmlDriver
 	emit   func(Event)

@@ -8,7 +8,7 @@ import (
 	"github.com/gpumux/gpumux/internal/pool"
 )
 
-// Describe is what the worker offers now.
+// Describe says what the worker offers now.
 func (w *Worker) Describe() gpumux.Describe {
 	d := gpumux.Describe{Identity: w.identity, Version: w.o.Version, Host: w.host, Store: w.storeURL,
 		Tasks: w.tasks.Names(), Modes: w.tasks.Modes()}
@@ -36,7 +36,7 @@ func (w *Worker) Describe() gpumux.Describe {
 	return d
 }
 
-// printed is what an item of a map prints here, from where the caller has read to.
+// printed is the output of a map's item here, from where the caller has read to.
 func (w *Worker) printed(in contract.OutputInput) (out contract.Output) {
 	for _, each := range w.pools {
 		each.Each(func(h *pool.Seat, holder string) {

@@ -43,7 +43,7 @@ type runner struct {
 	// data.
 	allowance func(model, task string) gpumux.Size
 	metrics   *metrics.Metrics
-	// share is what the pool has of a group.
+	// share is the pool's part of a group.
 	share func(group string) sharing.Share
 	// examine says why the devices of a group take no more work after a fault, or "" if they
 	// do.
@@ -177,7 +177,7 @@ func (r *runner) granted(call calls.Call, h *pool.Seat, stint *autoslots.Stint) 
 	return call
 }
 
-// remainder is what is left of a call.
+// remainder is the rest of a call.
 type remainder struct {
 	left, done int64
 	busy       time.Duration

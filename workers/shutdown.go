@@ -129,7 +129,7 @@ func (w *Worker) closeInventory() error {
 	return w.inventory.Close()
 }
 
-// liveness is what a worker knows of its own state. Any goroutine may use it.
+// liveness is a worker's view of its own state, for any goroutine.
 type liveness struct {
 	serving, stopping atomic.Bool
 

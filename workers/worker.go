@@ -41,7 +41,7 @@ import (
 type Options struct {
 	// Client is an open connection, which stays open. Default: dialled by Config.Temporal.
 	Client client.Client
-	// Codec is what payloads pass through; a Client must have it already. Default: the keys
+	// Codec transforms payloads; a Client must have it already. Default: the keys
 	// of Config.Codec, which objects in the store have in any case, else
 	// TEMPORAL_CODEC_ENDPOINT.
 	Codec converter.PayloadCodec
@@ -49,7 +49,7 @@ type Options struct {
 	Alone bool
 	// Inventory is the host's devices, which the worker does not close. Default: gpu.Open.
 	Inventory *gpu.Inventory
-	// Version is what the worker says of itself. Default "dev".
+	// Version is the worker's own. Default "dev".
 	Version string
 	// StopTimeout is how long running chunks may go on after Stop. Default 30 s.
 	StopTimeout time.Duration
@@ -338,7 +338,7 @@ var threads = []string{
 	"NUMBA_NUM_THREADS",
 }
 
-// environment is what a slot's devices need; room is a framework's share of each.
+// environment suits a slot's devices; room is a framework's share of each.
 func environment(p config.Pool, g config.Group, room gpumux.Size) map[string]string {
 	if g.Devices[0].Kind == gpu.KindCPU {
 		if p.Slots == config.AutoSlots {

@@ -26,7 +26,7 @@ const (
 	roomShare = 0.9
 )
 
-// statuses is what Sizing asks about devices; *gpu.Inventory is one.
+// statuses answers Sizing about devices; *gpu.Inventory does.
 type statuses interface {
 	Status(uuid string) (gpu.Status, error)
 }

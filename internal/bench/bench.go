@@ -57,7 +57,7 @@ type Options struct {
 	// Clients are the numbers of slots that share the device, in ascending order and 1
 	// among them. Default: 1, and 4 on a GPU; on the CPU one per processor, at most 4.
 	Clients []int
-	// Limit is what a workload may take in one pool. Default: 30 s; 10 s when Quick.
+	// Limit bounds a workload in one pool. Default: 30 s; 10 s when Quick.
 	Limit time.Duration
 	// Workloads are names of Workloads. Default: all of them, but without heavy when
 	// Quick.

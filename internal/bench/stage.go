@@ -193,7 +193,7 @@ type stamp struct {
 	Env map[string]string `json:"env"`
 }
 
-// sample is what one piece came to, in seconds; 0 stands for unknown.
+// sample is the result of one piece, in seconds; 0 stands for unknown.
 type sample struct {
 	// rate is items per second in the steady state; 0 where the slots hardly worked at
 	// the same time.
@@ -201,7 +201,7 @@ type sample struct {
 	// times are those between the ends of consecutive items of a slot, item their median.
 	times []float64
 	item  float64
-	// perMap is what a map took before its first item and after its last one.
+	// perMap is a map's time before its first item and after its last one.
 	perMap float64
 }
 

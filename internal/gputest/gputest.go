@@ -126,7 +126,7 @@ func Prepare(t testing.TB, s State) *Machine {
 	return m
 }
 
-// Env is what a child process needs in its environment to find the machine.
+// Env lets a child process find the machine.
 func (m *Machine) Env() []string {
 	return []string{StateVariable + "=" + m.File, "LD_LIBRARY_PATH=" + m.Folder}
 }

@@ -48,7 +48,7 @@ const (
 	reasonProbe  = "probe"
 )
 
-// Reasons are the kinds of what cordons devices.
+// Reasons are the kinds of reasons for a cordon.
 func Reasons() []string {
 	return []string{string(gpu.EventXid), string(gpu.EventECC), string(gpu.EventRecovery), string(gpu.EventLost), reasonGone, reasonSilent, reasonProbe}
 }

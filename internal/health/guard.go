@@ -24,7 +24,7 @@ import (
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-// Driver is what the guard asks about devices; *gpu.Inventory is one.
+// Driver answers the guard about devices; *gpu.Inventory does.
 type Driver interface {
 	Watch(ctx context.Context, emit func(gpu.Event)) error
 	Status(uuid string) (gpu.Status, error)

@@ -33,7 +33,7 @@ func Folder(parts ...string) (string, error) {
 	return filepath.Join(append([]string{state, "gpumux"}, parts...)...), nil
 }
 
-// State is what is left of a map, or in use by one.
+// State describes the folder of a map.
 type State struct {
 	ID string `json:"id"`
 	// State is running, interrupted (its command goes on with it), kept (its results were

@@ -30,7 +30,7 @@ type Options struct {
 	ServerOptions
 	// Public lets everybody on this machine in. Default: they need Session.Token.
 	Public bool
-	// Task or Modules are what the worker runs. Default: there is no worker.
+	// Task or Modules are run by a worker. Default: there is none.
 	Task    *Task
 	Modules *config.Task
 	// Pools are the worker's. Default: Pools without names.
@@ -42,7 +42,7 @@ type Options struct {
 	// Last says that this process ends after Close. The server ends with it then, a second
 	// earlier than it could be stopped; nothing that is stored is lost.
 	Last bool
-	// Version is what the worker says of itself. Default "dev".
+	// Version is the worker's own. Default "dev".
 	Version string
 	// Command is how the map is started again, for those who list what was interrupted.
 	Command []string
@@ -58,7 +58,7 @@ type ServerOptions struct {
 	Port, UIPort int
 	// Headless goes without the Web UI.
 	Headless bool
-	// Token is what callers must show; empty lets everybody on this machine in.
+	// Token is required of callers; empty lets everybody on this machine in.
 	Token string
 	// UIHosts are names beside localhost under which browsers may ask for the Web UI.
 	UIHosts []string

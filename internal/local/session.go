@@ -32,7 +32,7 @@ import (
 type Session struct {
 	*starter.Starter
 	Server Server
-	// Token is what the server asks for, or empty. Data is the folder, as an absolute path.
+	// Token is required by the server, or empty. Data is the folder, as an absolute path.
 	Token, Data string
 
 	o      Options

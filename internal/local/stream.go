@@ -90,7 +90,7 @@ type streaming struct {
 	lines      chan streamed
 	// each is how long an item took lately, in nanoseconds.
 	each atomic.Int64
-	// failed is what Items ended with.
+	// failed is the error of Items.
 	failed error
 }
 

@@ -66,7 +66,7 @@ func (f *watched) AwaitReturn(ctx context.Context) (left int64) {
 	}
 }
 
-// listed is what the driver says now of a process that is not followed any more.
+// listed is the memory of a process that is not followed any more.
 func (f *watched) listed() (sum int64) {
 	for _, uuid := range f.uuids {
 		held, err := f.w.devices.ProcessMemory(uuid)

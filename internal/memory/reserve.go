@@ -64,7 +64,7 @@ func (w *watch) protectHost() (near bool) {
 const (
 	// foreignEvery is the least pause between two looks at a GPU of no slot.
 	foreignEvery = 2 * time.Second
-	// foreignMin is what a process may hold on a GPU that is not its slot's: graphics
+	// foreignMin is allowed to a process on a GPU that is not its slot's: graphics
 	// drivers take a few MiB, the smallest CUDA context some 80.
 	foreignMin = 32 << 20
 )

@@ -31,7 +31,7 @@ const (
 	sharedCost = 20
 )
 
-// memories is what the watch asks about devices. It answers many callers within seconds.
+// memories answers the watch about devices: many callers, within seconds.
 type memories interface {
 	ProcessMemory(uuid string) (map[int]uint64, error)
 }

@@ -34,7 +34,7 @@ const (
 	maxScrapes  = 4
 )
 
-// Metrics are what a worker counts, and their server where there is an address.
+// Metrics are a worker's counts, and their server where there is an address.
 type Metrics struct {
 	sdk   *instruments
 	log   *zap.Logger

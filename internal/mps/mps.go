@@ -122,7 +122,7 @@ func (d Daemon) Ask(ctx context.Context, command string) ([]string, error) {
 	return lines, nil
 }
 
-// inherited is what of this process's environment the programs get.
+// inherited is the part of this process's environment that the programs get.
 func inherited() (list []string) {
 	for _, name := range []string{"PATH", "LD_LIBRARY_PATH", "HOME", "TMPDIR"} {
 		if value, ok := os.LookupEnv(name); ok {

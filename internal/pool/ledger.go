@@ -108,7 +108,7 @@ func (l *Ledger) claimed(h *Seat) bool {
 	return slices.ContainsFunc(h.Devices, func(d string) bool { return l.claims[d] != nil && l.claims[d].owner != nil })
 }
 
-// Load is what the slots of a group, or of a whole pool, do at a moment.
+// Load counts the slots of a group, or of a whole pool, by what they do now.
 type Load struct {
 	// Slots may be used, leased ones included; Busy run calls, with all on devices that a
 	// call has to itself; leases have Leased.

@@ -21,7 +21,7 @@ import (
 	"github.com/gpumux/gpumux/internal/slot"
 )
 
-// Slot is what a pool gives to calls; *slot.Slot is one. One holder at a time calls Run,
+// Slot is given to calls by a pool; *slot.Slot is one. One holder at a time calls Run,
 // which blocks. The other methods may be called at any time, and Stop more than once.
 type Slot interface {
 	Run(ctx context.Context, task launch.Task, call calls.Call) error

@@ -1,4 +1,4 @@
-// Package rig is what tests of all packages stand on.
+// Package rig holds what tests of all packages stand on.
 //
 // It owns the one way to leave a test out, whose reasons have names and can be made
 // failures, and the one way to wait for a condition. It never decides whether a test can

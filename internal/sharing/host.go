@@ -27,7 +27,7 @@ const (
 	askEvery = 50 * time.Millisecond
 )
 
-// Host is what the strategies of one worker run on. Close ends what they have started.
+// Host runs the MPS servers of one worker. Close ends those that it has started.
 type Host struct {
 	Log *zap.Logger
 	// Status is the driver's word about a device.

@@ -21,7 +21,7 @@ import (
 	"github.com/gpumux/gpumux/internal/mps"
 )
 
-// Use is what a pool wants of its devices.
+// Use is a pool's wish for its devices.
 type Use struct {
 	// Slots is per device, PerSlot the devices of one slot. Auto: Slots is only the most.
 	Slots, PerSlot int

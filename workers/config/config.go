@@ -187,7 +187,7 @@ type Temporal struct {
 	Build      string `yaml:"build"`
 }
 
-// Version is what makes the worker one of a deployment. A map stays with the version that
+// Version makes the worker one of a deployment. A map stays with the version that
 // it began with, since another one's workflow code may decide otherwise.
 func (t Temporal) Version(program string) worker.DeploymentOptions {
 	if t.Deployment == "" {

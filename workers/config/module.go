@@ -82,7 +82,7 @@ func (m *moduleCache) names() (names []string) {
 	return names
 }
 
-// read is what modules define; a missing file is left out. Changed files are read anew.
+// read lists what modules define; a missing file is left out. Changed ones are read anew.
 func (m *moduleCache) read(names ...string) (map[string]moduleInfo, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -137,7 +137,7 @@ func readModules(interpreter, dir string, names []string) (map[string]moduleInfo
 	return found, nil
 }
 
-// lastLine is what a program said last, to follow its error.
+// lastLine is a program's last line, to follow its error.
 func lastLine(said string) string {
 	said = strings.TrimSpace(said)
 	if said == "" {

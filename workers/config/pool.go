@@ -16,7 +16,7 @@ import (
 
 // Pool is one pool: equal slots on some of the host's devices.
 type Pool struct {
-	// Name is what maps call the pool; its task queue is gpumux.<name>.
+	// Name is the pool's name in maps; its task queue is gpumux.<name>.
 	Name string `yaml:"name"`
 	// Devices are all, cpu, indices such as [0, 1] or UUIDs. Default all.
 	Devices gpu.Selection `yaml:"devices"`

@@ -57,7 +57,7 @@ type Task struct {
 	// VisibleDevices is how CUDA_VISIBLE_DEVICES names the slot's devices: uuid, or index
 	// for programs that take only numbers. Default uuid.
 	VisibleDevices string `yaml:"visible_devices"`
-	// Output is what a command prints: json or text. Default json.
+	// Output is the format of a command's output: json or text. Default json.
 	Output string `yaml:"output"`
 }
 
