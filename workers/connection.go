@@ -22,7 +22,6 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/activities"
 	"github.com/gpumux/gpumux/codec"
-	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/internal/payload"
 	"github.com/gpumux/gpumux/internal/record"
 	"github.com/gpumux/gpumux/store"
@@ -207,7 +206,7 @@ func redacted(fields []zap.Field) []zap.Field {
 		var fault *gpumux.Fault
 		var application *temporal.ApplicationError
 		switch {
-		case f.Key == logkey.Fault, f.Key == logkey.Item:
+		case f.Key == "fault", f.Key == "item":
 			kept[i] = zap.String(f.Key, withheld)
 		case errors.As(err, &fault):
 			kept[i] = zap.String(f.Key, string(fault.Kind)+" "+withheld)

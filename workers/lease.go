@@ -13,7 +13,6 @@ import (
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contact"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/internal/pool"
 )
 
@@ -48,8 +47,8 @@ func (r *runner) Hold(ctx context.Context, lease contract.Lease) (activities.Sea
 }
 
 func (s *tenant) fields(more ...zap.Field) []zap.Field {
-	return append([]zap.Field{zap.String(logkey.Workflow, s.lease.Workflow), zap.String(logkey.Slot, s.seat.Name),
-		zap.String(logkey.Device, s.seat.Group)}, more...)
+	return append([]zap.Field{zap.String("workflow", s.lease.Workflow), zap.String("slot", s.seat.Name),
+		zap.String("device", s.seat.Group)}, more...)
 }
 
 // Held ends when the worker must let go of the slot.

@@ -15,7 +15,6 @@ import (
 	"github.com/gpumux/gpumux/internal/autoslots"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/health"
-	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/internal/pool"
 	"github.com/gpumux/gpumux/internal/sharing"
@@ -51,7 +50,7 @@ func (w *Worker) options(name string) worker.Options {
 		MaxHeartbeatThrottleInterval: contract.HeartbeatEvery,
 		OnFatalError: func(err error) {
 			w.state.addEnded(fmt.Errorf("queue %s is served no more: %w", name, err))
-			w.log.Error("queue is served no more", zap.String(logkey.Queue, name), zap.Error(err))
+			w.log.Error("queue is served no more", zap.String("queue", name), zap.Error(err))
 			select {
 			case w.failed <- fmt.Errorf("serve queue %s: %w", name, err):
 			default: // the first error is enough
@@ -130,7 +129,7 @@ func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Gua
 		}
 		runs := &activities.Pool{
 			Runner: run, Store: w.store, Recorders: w.recorders, Edition: w.tasks.Edition, Worker: w.identity, Workers: w.countPollers(name),
-			Contact: w.config.Contact, Log: ownLog(w.log.With(zap.String(logkey.Pool, p.Name))),
+			Contact: w.config.Contact, Log: ownLog(w.log.With(zap.String("pool", p.Name))),
 			Slots: func() int { return pl.Size() * groups }, Doubt: w.contact.Doubt, Saving: func() func() { return s.save(name) },
 		}
 		if group == "" {

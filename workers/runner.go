@@ -17,7 +17,6 @@ import (
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contact"
 	"github.com/gpumux/gpumux/internal/launch"
-	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/internal/metrics"
 	"github.com/gpumux/gpumux/internal/pool"
 	"github.com/gpumux/gpumux/internal/process"
@@ -124,8 +123,8 @@ func (r *runner) runIn(ctx, held context.Context, h *pool.Seat, task launch.Task
 	call = r.granted(call, h, stint)
 	call.Held = func() error { return contact.Check(held) }
 	if call.Whole {
-		r.log.Info("a call has a device to itself; its neighbours wait", zap.String(logkey.Pool, r.pool.Name),
-			zap.String(logkey.Device, h.Group), zap.String(logkey.Task, task.Name))
+		r.log.Info("a call has a device to itself; its neighbours wait", zap.String("pool", r.pool.Name),
+			zap.String("device", h.Group), zap.String("task", task.Name))
 		for _, beside := range h.Beside {
 			if err := beside.Clear(ctx); err != nil {
 				return err
@@ -207,9 +206,9 @@ func (r *remainder) soon(took time.Duration) bool {
 // report logs and counts a failed call.
 func (r *runner) report(h *pool.Seat, task string, whole bool, fault *gpumux.Fault) {
 	r.metrics.Fault(r.pool.Name, fault.Kind)
-	r.log.Warn("a call failed", zap.String(logkey.Pool, r.pool.Name), zap.String(logkey.Slot, fault.Slot),
-		zap.String(logkey.Device, fault.Device), zap.String(logkey.Task, task), zap.String(logkey.Kind, string(fault.Kind)),
-		zap.Int(logkey.PID, fault.PID), zap.String(logkey.Fault, fault.Error()))
+	r.log.Warn("a call failed", zap.String("pool", r.pool.Name), zap.String("slot", fault.Slot),
+		zap.String("device", fault.Device), zap.String("task", task), zap.String("kind", string(fault.Kind)),
+		zap.Int("pid", fault.PID), zap.String("fault", fault.Error()))
 	if !whole {
 		r.sizing.Failed(task, fault.Kind)
 	}

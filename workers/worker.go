@@ -24,7 +24,6 @@ import (
 	"github.com/gpumux/gpumux/internal/autoslots"
 	"github.com/gpumux/gpumux/internal/contact"
 	"github.com/gpumux/gpumux/internal/health"
-	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/internal/memory"
 	"github.com/gpumux/gpumux/internal/metrics"
 	"github.com/gpumux/gpumux/internal/pool"
@@ -301,7 +300,7 @@ func (w *Worker) newSeat(name string, p config.Placement, g config.Group, runtim
 	o := slot.Options{
 		Name: name, Host: w.host, Device: g.Name, Memory: p.Memory, Room: room, Mode: p.Mode, Hygiene: p.Hygiene, Env: env,
 		Runtime: runtime, RRuntime: w.rRuntime, Home: w.home, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
-		Log: w.log.With(zap.String(logkey.Pool, p.Name)), MPS: share.MPS(),
+		Log: w.log.With(zap.String("pool", p.Name)), MPS: share.MPS(),
 	}
 	if o.MPS {
 		o.Ending = share.End

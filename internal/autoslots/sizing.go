@@ -13,7 +13,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/internal/memory"
 	"github.com/gpumux/gpumux/internal/pool"
 	"github.com/gpumux/gpumux/workers/config"
@@ -137,7 +136,7 @@ func (s *Sizing) overflow(task string) {
 		return
 	}
 	s.log.Warn(fmt.Sprintf("pool %s: the memory of a device does not do for %d slots of task %s; it goes on with %d", s.pool.Name, s.open,
-		task, tried.slots()), zap.String(logkey.Pool, s.pool.Name), zap.String(logkey.Task, task))
+		task, tried.slots()), zap.String("pool", s.pool.Name), zap.String("task", task))
 	s.apply(tried)
 }
 
@@ -156,7 +155,7 @@ func (s *Sizing) searchFor(task string) *taskSearch {
 func (s *Sizing) apply(tried *taskSearch) {
 	if tried.settled() && tried.logged != tried.best() {
 		tried.logged = tried.best()
-		s.log.Info(s.report(tried), zap.String(logkey.Pool, s.pool.Name), zap.String(logkey.Task, s.task), zap.Int(logkey.Slots, tried.best()))
+		s.log.Info(s.report(tried), zap.String("pool", s.pool.Name), zap.String("task", s.task), zap.Int("slots", tried.best()))
 	}
 	if open, kept := tried.slots(), tried.most(); open != s.open || kept != s.kept {
 		s.resize(open, kept)

@@ -19,7 +19,6 @@ import (
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/gputest"
 	"github.com/gpumux/gpumux/internal/launch"
-	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/internal/pool"
 	"github.com/gpumux/gpumux/internal/runtimes"
 	"github.com/gpumux/gpumux/internal/slot"
@@ -189,7 +188,7 @@ func (p *plant) work(task string, chunk int64, enough func() bool) {
 func (p *plant) said(task string) func() bool {
 	return func() bool {
 		return p.seen.Filter(func(e observer.LoggedEntry) bool {
-			return e.ContextMap()[logkey.Task] == task && e.ContextMap()[logkey.Slots] != nil
+			return e.ContextMap()["task"] == task && e.ContextMap()["slots"] != nil
 		}).Len() > 0
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/internal/pool"
 	"github.com/gpumux/gpumux/workers/config"
 )
@@ -92,7 +91,7 @@ func (g *Guard) probe(ctx context.Context, uuid string) Probe {
 			if found.Untried != "" {
 				level = zap.WarnLevel
 			}
-			g.log.Log(level, "device probed", zap.String(logkey.Device, uuid), zap.Stringer("found", found))
+			g.log.Log(level, "device probed", zap.String("device", uuid), zap.Stringer("found", found))
 		}
 		return found, nil
 	})

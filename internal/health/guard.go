@@ -19,7 +19,6 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/internal/pool"
 	"github.com/gpumux/gpumux/workers/config"
 )
@@ -131,7 +130,7 @@ func (g *Guard) Run(ctx context.Context) {
 }
 
 func (g *Guard) observe(e gpu.Event) {
-	g.log.Warn("device event", zap.String(logkey.Device, e.UUID), zap.String(logkey.Kind, string(e.Kind)), zap.Uint64("xid", e.Xid),
+	g.log.Warn("device event", zap.String("device", e.UUID), zap.String("kind", string(e.Kind)), zap.Uint64("xid", e.Xid),
 		zap.String("action", string(e.Action)))
 	if e.Kind == gpu.EventRestored {
 		g.mu.Lock()
@@ -184,7 +183,7 @@ func (g *Guard) compare() {
 	}
 	names := fmt.Sprint(come)
 	if names != g.come && len(come) > 0 {
-		g.log.Warn("new devices; the worker uses them after its next start", zap.Stringers(logkey.Device, come))
+		g.log.Warn("new devices; the worker uses them after its next start", zap.Stringers("device", come))
 	}
 	g.come = names
 }
@@ -195,10 +194,10 @@ func (g *Guard) cordon(p *pool.Pool, name, reason, why string) {
 		g.mu.Lock()
 		delete(g.pauses, p.Name+" "+name)
 		g.mu.Unlock()
-		g.log.Error("device cordoned", zap.String(logkey.Pool, p.Name), zap.String(logkey.Device, name), zap.String(logkey.Why, why))
+		g.log.Error("device cordoned", zap.String("pool", p.Name), zap.String("device", name), zap.String("why", why))
 		if p.Load("").Slots == 0 {
 			g.log.Error("the pool has no healthy device here; maps wait for one, or for another worker, or go on in their next pool",
-				zap.String(logkey.Pool, p.Name))
+				zap.String("pool", p.Name))
 		}
 	}
 }
@@ -210,7 +209,7 @@ func (g *Guard) recheck(ctx context.Context) {
 		if group.pool.Cordoned(group.Name) && g.due(group) {
 			all.Go(func() {
 				if g.recovered(ctx, group) {
-					g.log.Info("device works again", zap.String(logkey.Pool, group.pool.Name), zap.String(logkey.Device, group.Name))
+					g.log.Info("device works again", zap.String("pool", group.pool.Name), zap.String("device", group.Name))
 				}
 			})
 		}

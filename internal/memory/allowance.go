@@ -12,7 +12,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/internal/session"
 	"github.com/gpumux/gpumux/workers/config"
 )
@@ -44,7 +43,7 @@ func (a *allowances) get(model, task string) gpumux.Size {
 func (a *allowances) loaded(pool config.Pool, task string, bytes int64) {
 	if size := gpumux.Size(bytes); size > pool.Memory*3/4 && a.first(pool.Name, task, "loaded") {
 		a.log.Warn(fmt.Sprintf("the loaded task holds %s of its budget of %s before any item; little is left for data", size, pool.Memory),
-			zap.String(logkey.Pool, pool.Name), zap.String(logkey.Task, task))
+			zap.String("pool", pool.Name), zap.String("task", task))
 	}
 }
 
@@ -56,9 +55,9 @@ func (a *allowances) capped(pool, model string, devices int, c session.Cap) {
 	if !a.first(pool, c.Task, c.Framework+c.Error) {
 		return
 	}
-	log := a.log.With(zap.String(logkey.Pool, pool), zap.String(logkey.Task, c.Task), zap.String("framework", c.Framework))
+	log := a.log.With(zap.String("pool", pool), zap.String("task", c.Task), zap.String("framework", c.Framework))
 	if c.Error != "" {
-		log.Warn("a framework does not keep to the slot's memory by itself; the other means do, or nothing", zap.String(logkey.Why, c.Error))
+		log.Warn("a framework does not keep to the slot's memory by itself; the other means do, or nothing", zap.String("why", c.Error))
 		return
 	}
 	if c.Context > 0 {
@@ -71,8 +70,8 @@ func (a *allowances) capped(pool, model string, devices int, c session.Cap) {
 // many devices: at CUDA's start, and later, when libraries have loaded more.
 func (a *allowances) beside(pool, model string, devices int, task string, bytes int64) {
 	if a.set(model, task, gpumux.Size(bytes)/gpumux.Size(devices)) {
-		a.log.Debug("what processes of a task take beside their frameworks' allocators", zap.String(logkey.Pool, pool),
-			zap.String(logkey.Task, task), zap.Stringer("context", gpumux.Size(bytes)))
+		a.log.Debug("what processes of a task take beside their frameworks' allocators", zap.String("pool", pool),
+			zap.String("task", task), zap.Stringer("context", gpumux.Size(bytes)))
 	}
 }
 

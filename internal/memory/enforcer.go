@@ -13,7 +13,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/internal/process"
 	"github.com/gpumux/gpumux/internal/session"
 	"github.com/gpumux/gpumux/internal/slot"
@@ -48,7 +47,7 @@ func New(placements []config.Placement, devices *gpu.Inventory, log *zap.Logger)
 	if e.budgetsOnCPU() {
 		var err error
 		if e.cgroups, err = process.OpenCgroups(); err != nil {
-			log.Debug("task processes get no cgroups of their own", zap.String(logkey.Why, err.Error()))
+			log.Debug("task processes get no cgroups of their own", zap.String("why", err.Error()))
 		}
 	}
 	return e

@@ -10,7 +10,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/internal/sharing"
 	"github.com/gpumux/gpumux/workers/config"
 )
@@ -140,7 +139,7 @@ func (e *Enforcer) reportOthers(d gpu.Device, wanted gpumux.Size, now gpu.Status
 	if len(who) > 0 {
 		text += " (" + strings.Join(who, ", ") + ")"
 	}
-	e.log.Warn(text, zap.String(logkey.Device, d.UUID), zap.String(logkey.Why, "end what else uses it, or lower memory or slots"))
+	e.log.Warn(text, zap.String("device", d.UUID), zap.String("why", "end what else uses it, or lower memory or slots"))
 }
 
 // reportPool says what keeps a pool within its budget.
@@ -148,11 +147,11 @@ func (e *Enforcer) reportPool(p config.Placement) {
 	m := e.enforced[p.Name]
 	text := fmt.Sprintf("budget %s enforced by: %s", p.Memory, strings.Join(m.list, ", "))
 	if m.lack == "" {
-		e.log.Info(text, zap.String(logkey.Pool, p.Name))
+		e.log.Info(text, zap.String("pool", p.Name))
 		return
 	}
-	e.log.Warn(text+" only; a task that allocates past its framework takes from its neighbours", zap.String(logkey.Pool, p.Name),
-		zap.String(logkey.Why, m.lack))
+	e.log.Warn(text+" only; a task that allocates past its framework takes from its neighbours", zap.String("pool", p.Name),
+		zap.String("why", m.lack))
 }
 
 // reportRoom warns when a budget leaves little beside a CUDA context and its libraries.
@@ -160,7 +159,7 @@ func (e *Enforcer) reportRoom(p config.Placement) {
 	per := p.Memory / gpumux.Size(p.GPUsPerSlot)
 	if !onCPU(p) && per <= ContextRoom {
 		e.log.Warn(fmt.Sprintf("of a budget of %s per device only %s are left for data: a CUDA context and its libraries take the rest",
-			per, Room(p.Pool, p.Groups[0], 0)), zap.String(logkey.Pool, p.Name))
+			per, Room(p.Pool, p.Groups[0], 0)), zap.String("pool", p.Name))
 	}
 }
 

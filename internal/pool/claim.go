@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-
-	"github.com/gpumux/gpumux/internal/logkey"
 )
 
 const (
@@ -103,7 +101,7 @@ func (l *Ledger) lapse(c *claim) {
 		c.timer = time.AfterFunc(pause, func() { l.resume(c) })
 		p.wait(w)
 		p.Log.Warn("a call that is to have a device to itself waits for others that do not end; the device is not kept for it for now",
-			zap.String(logkey.Pool, p.Name), zap.Strings(logkey.Device, c.devices), zap.String(logkey.Task, w.Task), zap.Duration("kept", c.term),
+			zap.String("pool", p.Name), zap.Strings("device", c.devices), zap.String("task", w.Task), zap.Duration("kept", c.term),
 			zap.Duration("again", pause))
 	})
 }

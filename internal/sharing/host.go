@@ -14,7 +14,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/internal/mps"
 	"github.com/gpumux/gpumux/internal/process"
 )
@@ -60,7 +59,7 @@ func (h *Host) server(ctx context.Context, d gpu.Device) (*server, error) {
 	}
 	at := filepath.Join(h.folder, strconv.Itoa(len(h.servers)))
 	life, end := context.WithCancel(context.Background())
-	s := &server{host: h, own: true, life: life, end: end, log: h.Log.With(zap.String(logkey.Device, d.UUID)),
+	s := &server{host: h, own: true, life: life, end: end, log: h.Log.With(zap.String("device", d.UUID)),
 		daemon: mps.Daemon{Pipe: filepath.Join(at, "pipe"), Log: filepath.Join(at, "log"), Device: d.UUID}}
 	h.servers[d.UUID] = s
 	return s, s.start(ctx)
@@ -80,14 +79,14 @@ func (h *Host) foreign(ctx context.Context, pipe string) (*server, error) {
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, mps.ErrNone): // it takes connections, so it may answer its own user alone
 		s.mute = true
 		s.log.Warn("the MPS daemon that is there cannot be asked: busy processes are killed without its word, its recovery is not awaited",
-			zap.String(logkey.Why, err.Error()),
-			zap.String(logkey.Advice, "install "+mps.Program+" beside the worker, and run the worker as the daemon's user"))
+			zap.String("why", err.Error()),
+			zap.String("advice", "install "+mps.Program+" beside the worker, and run the worker as the daemon's user"))
 	case err != nil:
 		return nil, fmt.Errorf("sharing: mps: %w", err)
 	}
 	if s.far = !s.daemon.Near(); s.far {
 		s.log.Warn("the MPS daemon that is there runs in another container, so busy processes are killed without its word", zap.String(
-			logkey.Advice, "give the pods that share it the host's process numbers (hostPID), or one pod the whole GPU with sharing: mps"))
+			"advice", "give the pods that share it the host's process numbers (hostPID), or one pod the whole GPU with sharing: mps"))
 	}
 	s.log.Info("slots share devices by the MPS daemon that is there")
 	return s, nil

@@ -14,7 +14,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/internal/mps"
 	"github.com/gpumux/gpumux/internal/process"
 )
@@ -148,7 +147,7 @@ func (s *server) End(ours func(pid int) bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), endLimit)
 	defer cancel()
 	if err := s.daemon.TerminateThose(ctx, ours); err != nil && !errors.Is(err, mps.ErrNone) {
-		s.log.Warn("a process is killed that the MPS server has not let go of", zap.String(logkey.Why, err.Error()))
+		s.log.Warn("a process is killed that the MPS server has not let go of", zap.String("why", err.Error()))
 	}
 }
 
@@ -230,7 +229,7 @@ func (s *server) recover(f *failure, siblings []Sibling, patience time.Duration)
 			if s.gone() {
 				what = "the MPS daemon could not be started again; calls go elsewhere, and later ones have it tried again"
 			}
-			s.log.Error(what, zap.Duration("waited", time.Since(began)), zap.Error(err), zap.String(logkey.Advice, "see nvidia-smi and the kernel's log; start the worker again, or use sharing: default"))
+			s.log.Error(what, zap.Duration("waited", time.Since(began)), zap.Error(err), zap.String("advice", "see nvidia-smi and the kernel's log; start the worker again, or use sharing: default"))
 			return
 		case <-stuck:
 			s.replace()
@@ -275,7 +274,7 @@ func (s *server) ended(p *process.Process) {
 	if s.process != p {
 		return // it was to end, or never answered
 	}
-	s.log.Error("the MPS daemon has ended; another takes its place", zap.String(logkey.Why, p.Status.String()))
+	s.log.Error("the MPS daemon has ended; another takes its place", zap.String("why", p.Status.String()))
 	if s.last.over() {
 		s.fail()
 	}
@@ -314,7 +313,7 @@ func (s *server) start(ctx context.Context) error {
 		s.ended(p)
 	default:
 	}
-	s.log.Info("an MPS daemon serves the device", zap.Int(logkey.PID, p.PID), zap.String("pipe", s.daemon.Pipe))
+	s.log.Info("an MPS daemon serves the device", zap.Int("pid", p.PID), zap.String("pipe", s.daemon.Pipe))
 	return nil
 }
 
