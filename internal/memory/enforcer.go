@@ -44,7 +44,7 @@ func New(placements []config.Placement, devices *gpu.Inventory, log *zap.Logger)
 	e.watch = newWatch(devices, e.hostPIDs, log)
 	e.watch.host = hostMemory(devices)
 	e.watch.lookForForeign(devices.GPUs())
-	if e.budgetsOnCPU() {
+	if slices.ContainsFunc(placements, onCPU) {
 		var err error
 		if e.cgroups, err = process.OpenCgroups(); err != nil {
 			log.Debug("task processes get no cgroups of their own", zap.String("why", err.Error()))
@@ -91,5 +91,3 @@ func Model(d gpu.Device) string {
 func onCPU(p config.Placement) bool {
 	return p.Memory > 0 && p.Groups[0].Devices[0].Kind == gpu.KindCPU
 }
-
-func (e *Enforcer) budgetsOnCPU() bool { return slices.ContainsFunc(e.placements, onCPU) }
