@@ -23,9 +23,8 @@ func deps(t *testing.T, pkg string) []string {
 
 // layers is who imports whom, from the top down: each line is a package, "." the root, and all that it may import of this project.
 const layers = `
-devserver/cmd/gpumux             devserver/internal/embedded internal/cli
+devserver/cmd/gpumux             devserver internal/cli internal/local
 devserver/cmd/manual             internal/cli
-devserver/internal/embedded      devserver internal/local
 devserver/internal/devservertest devserver
 devserver                        internal/names
 cmd/gpumux                       internal/cli
@@ -41,23 +40,23 @@ internal/bench                   . gpu internal/sharing starter store workers wo
 starter                          . codec internal/contract internal/fleet internal/names internal/prune internal/results internal/text store
 internal/prune                   internal/names internal/objects store
 internal/fleet                   . codec internal/contract internal/names internal/payload
-workers                          . activities codec gpu internal/autoslots internal/calls internal/contact internal/contract internal/health internal/launch internal/logkey internal/memory internal/metrics internal/names internal/payload internal/pool internal/process internal/record internal/runtimes internal/sharing internal/slot internal/template store workers/config workflows
-internal/autoslots               . gpu internal/logkey internal/memory internal/pool workers/config
-internal/memory                  . gpu internal/logkey internal/process internal/session internal/sharing internal/slot workers/config
+workers                          . activities codec gpu internal/autoslots internal/calls internal/contact internal/contract internal/health internal/launch internal/memory internal/metrics internal/names internal/payload internal/pool internal/process internal/record internal/runtimes internal/sharing internal/slot internal/template store workers/config workflows
+internal/autoslots               . gpu internal/memory internal/pool workers/config
+internal/memory                  . gpu internal/process internal/session internal/sharing internal/slot workers/config
 internal/metrics                 . gpu internal/health internal/pool internal/slot
-internal/health                  . gpu internal/calls internal/diagnosis internal/launch internal/logkey internal/pool internal/process internal/slot workers/config
-internal/pool                    . internal/calls internal/launch internal/logkey internal/slot
+internal/health                  . gpu internal/calls internal/diagnosis internal/launch internal/pool internal/process internal/slot workers/config
+internal/pool                    . internal/calls internal/launch internal/slot
 internal/contact                 internal/calls internal/contract
 workers/config                   . codec gpu internal/contract internal/launch internal/names internal/process internal/sharing
-internal/sharing                 . gpu internal/logkey internal/mps internal/process
-internal/slottest                internal/calls internal/launch internal/slot
-internal/slot                    . internal/account internal/arrays internal/calls internal/diagnosis internal/launch internal/logkey internal/names internal/process internal/session internal/template internal/text internal/wire
+internal/sharing                 . gpu internal/mps internal/process
+internal/gputest                 internal/calls internal/launch internal/mps internal/rig internal/slot
+internal/slot                    . internal/account internal/arrays internal/calls internal/diagnosis internal/launch internal/names internal/process internal/session internal/template internal/text internal/wire
 internal/account                 . internal/session
-internal/template                . internal/diagnosis internal/launch internal/logkey internal/process internal/session
-internal/session                 . internal/diagnosis internal/launch internal/logkey internal/process internal/wire
+internal/template                . internal/diagnosis internal/launch internal/process internal/session
+internal/session                 . internal/diagnosis internal/launch internal/process internal/wire
 internal/diagnosis               . internal/wire
 internal/launch                  . internal/edition internal/process
-internal/process                 . internal/logkey
+internal/process                 .
 internal/runtimes
 internal/edition
 activities                       . internal/calls internal/columns internal/contract internal/items internal/names internal/objects internal/payload internal/record internal/text store
@@ -66,15 +65,12 @@ workflows                        . internal/contract internal/names internal/pay
 internal/sizing                  . internal/contract
 workflows/workflowstest          . internal/contract internal/names internal/text
 internal/payload                 . internal/contract
-internal/logkey
 internal/columns                 . internal/arrays internal/items internal/results internal/text
 store                            . internal/contract internal/items internal/names internal/objects internal/results
 internal/items                   . internal/calls internal/contract internal/names internal/objects internal/results
 internal/objects                 internal/names
 internal/results                 . internal/arrays
-internal/skip
-internal/gputest                 internal/mps internal/wait
-internal/wait
+internal/rig
 internal/s3test
 internal/contract                . internal/names internal/text
 internal/calls                   .

@@ -19,7 +19,7 @@ import (
 
 	"github.com/gpumux/gpumux/internal/app"
 	"github.com/gpumux/gpumux/internal/cli"
-	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/internal/rig"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
@@ -151,7 +151,7 @@ func TestSystemd_CommandsExist(t *testing.T) {
 	t.Run("Exposure", func(t *testing.T) {
 		tool, err := exec.LookPath("systemd-analyze")
 		if err != nil {
-			skip.Because(t, skip.Tool, "systemd-analyze, whose count is of the settings above")
+			rig.Because(t, rig.Tool, "systemd-analyze, whose count is of the settings above")
 		}
 		out, err := exec.Command(tool, "security", "--offline=true", "--threshold=39", "systemd/gpumux-worker.service").CombinedOutput()
 		require.NoError(t, err, "%s", out)

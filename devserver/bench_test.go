@@ -20,7 +20,8 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// BenchmarkWorkflow is the round trip of a workflow with one activity, from start to result, through a worker.
+// BenchmarkWorkflow is the round trip of a workflow with one activity, from start to
+// result, through a worker.
 func BenchmarkWorkflow(b *testing.B) {
 	for name, data := range folders(b) {
 		b.Run(name, func(b *testing.B) {

@@ -7,14 +7,13 @@ import (
 	"go.temporal.io/server/common/config"
 	"go.temporal.io/server/common/dynamicconfig"
 	"go.temporal.io/server/common/persistence/sql/sqlplugin/sqlite"
-	"go.temporal.io/server/common/primitives"
 )
 
 const clusterName = "active"
 
-// newConfig is the server's static configuration: one cluster of one host with one history shard. Metrics and profiling have
-// no port: they are off, and so is the HTTP API, which any web page could call. Services find one another through static hosts, so
-// the membership protocol has no port either.
+// newConfig is one cluster of one host with one history shard. Metrics, profiling and the
+// HTTP API, which any web page could call, have no port; nor has membership: hosts are
+// static.
 func newConfig(p ports, d database) *config.Config {
 	c := &config.Config{
 		Persistence: config.Persistence{
@@ -32,12 +31,7 @@ func newConfig(p ports, d database) *config.Config {
 			},
 		},
 		DCRedirectionPolicy: config.DCRedirectionPolicy{Policy: "noop"},
-		Services: map[string]config.Service{
-			string(primitives.FrontendService): service(p.frontend),
-			string(primitives.HistoryService):  service(p.history),
-			string(primitives.MatchingService): service(p.matching),
-			string(primitives.WorkerService):   service(p.worker),
-		},
+		Services:            map[string]config.Service{},
 		Archival: config.Archival{
 			History:    config.HistoryArchival{State: config.ArchivalDisabled},
 			Visibility: config.VisibilityArchival{State: config.ArchivalDisabled},
@@ -47,34 +41,30 @@ func newConfig(p ports, d database) *config.Config {
 			Visibility: config.VisibilityArchivalNamespaceDefaults{State: config.ArchivalDisabled},
 		}},
 	}
-	if p.inner > 0 {
-		c.Services[string(primitives.InternalFrontendService)] = service(p.inner)
-	} else {
+	for name, port := range p.services() {
+		// BindOnLocalHost would ask the environment and the resolver for "localhost".
+		c.Services[string(name)] = config.Service{RPC: config.RPC{GRPCPort: port, BindOnIP: loopback}}
+	}
+	if p.inner == 0 {
 		c.PublicClient.HostPort = address(p.frontend)
 	}
 	return c
 }
 
-// BindOnLocalHost would ask the environment and the resolver for "localhost".
-func service(grpc int) config.Service {
-	return config.Service{RPC: config.RPC{GRPCPort: grpc, BindOnIP: loopback}}
-}
-
 const (
-	// pollsPerSecond replaces 20 per shard, with which a queue waits 50 ms for a poll.
+	// pollsPerSecond replaces 20 per shard: with those a queue waits 50 ms for a poll.
 	pollsPerSecond = 500
-	// longPoll replaces the server's default of 20 s. The server drops a waiter's second notification while the first is unread. With
-	// queues this fast that happens in one wait of fifty, which then lasts until the long poll ends.
+	// longPoll replaces 20 s. The server drops a waiter's second notification while the
+	// first is unread: here in one wait of fifty, which then lasts as long as the poll.
 	longPoll = 500 * time.Millisecond
-	// timerShift replaces the server's default of 1 s, by which every timer may be late, also that of a chunk's retry. It allows for clocks
-	// that differ between hosts; here is only one.
+	// timerShift replaces 1 s, by which every timer may be late: clocks of hosts differ.
 	timerShift = 20 * time.Millisecond
 	// listsPerSecond is beyond what SQLite answers.
 	listsPerSecond = 1000
 )
 
-// settings is the server's dynamic configuration. The keys come from the server's own settings, so one that a new version drops does
-// not compile. Integers must be Go int: the server ignores others.
+// settings use the server's own keys, so one that a new version drops does not compile.
+// Integers must be Go int: the server ignores others.
 func settings() dynamicconfig.StaticClient {
 	return dynamicconfig.StaticClient{
 		// Latency: with these a workflow of one activity takes a tenth of the default's time.
@@ -91,17 +81,17 @@ func settings() dynamicconfig.StaticClient {
 		dynamicconfig.MatchingUseNewMatcher.Key():  true,
 		dynamicconfig.MatchingEnableFairness.Key(): true,
 
-		// Workers: cancellation that does not wait for a heartbeat, polls that end with their worker, and their state in the UI.
+		// Workers: cancellation needs no heartbeat, polls end with their worker.
 		dynamicconfig.WorkerCommandsEnabled.Key():             true,
 		dynamicconfig.EnableCancelActivityWorkerCommand.Key(): true,
 		dynamicconfig.EnableCancelWorkerPollsOnShutdown.Key(): true,
 		dynamicconfig.WorkerHeartbeatsEnabled.Key():           true,
 
-		// Updates: pause, resume and window changes of a long map (defaults: 10 in flight, 2000 in all).
+		// Updates: pause, resume and window of a long map (defaults: 10 in flight, 2000).
 		dynamicconfig.WorkflowExecutionMaxInFlightUpdates.Key(): 100,
 		dynamicconfig.WorkflowExecutionMaxTotalUpdates.Key():    20_000,
 
-		// Lists: the default of 10 a second in a namespace refuses a few people who look at once.
+		// Lists: the default, 10 a second, refuses a few people who look at once.
 		dynamicconfig.FrontendMaxNamespaceVisibilityRPSPerInstance.Key(): listsPerSecond,
 
 		// A search attribute can be used as soon as it is added.

@@ -75,8 +75,8 @@ func openFile(ctx context.Context, folder string) (database, error) {
 			"journal_mode": "wal", // a commit is one append, and readers do not wait for it
 			"synchronous":  "1",   // no wait for the disk at a commit: a dead process loses nothing, a power cut the last moments
 			"busy_timeout": "10000",
-			// The server's pool keeps a connection per URI until the process ends, even when the file is replaced. SQLite ignores
-			// unknown settings, so this one gives every start a new connection.
+			// The server's pool keeps a connection per URI, even when the file is replaced. SQLite
+			// ignores this setting, which makes each start's URI its own.
 			"gpumux_start": strconv.FormatInt(opened.Add(1), 10),
 		},
 	}, nil
@@ -154,11 +154,11 @@ func openFolder(path string) (*folder, error) {
 		return nil, fmt.Errorf("find data folder %s: %w", path, err)
 	}
 	if err := os.MkdirAll(abs, 0o700); err != nil {
-		return nil, fmt.Errorf("create data folder: %w; choose a folder that can be created with --data", err)
+		return nil, fmt.Errorf("create data folder: %w; give another folder", err)
 	}
 	lock, err := os.OpenFile(filepath.Join(abs, lockName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("data folder is not writable: %w; make it writable or choose another folder with --data", err)
+		return nil, fmt.Errorf("data folder is not writable: %w; make it writable, or give another folder", err)
 	}
 	if err := acquire(lock); err != nil {
 		return nil, errors.Join(fmt.Errorf("lock data folder %s: %w", abs, err), lock.Close())
@@ -175,10 +175,10 @@ func acquire(lock *os.File) error {
 		}
 	}
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		return fmt.Errorf("it is in use by another server (pid %s): stop that one or choose another folder with --data", owner(lock))
+		return fmt.Errorf("it is in use by another server (pid %s): stop that one, or give another folder", owner(lock))
 	}
 	if err != nil {
-		return fmt.Errorf("%w; choose a folder on a file system with locks with --data", err)
+		return fmt.Errorf("%w; give another folder, on a file system with locks", err)
 	}
 	if err := lock.Truncate(0); err != nil {
 		return err

@@ -58,7 +58,8 @@ func TestData_OneFileAfterStop(t *testing.T) {
 	finish(t, start(t, Options{Data: other}), "w")
 }
 
-// A folder that was removed and made again is new, even though the process has had it open.
+// A folder that was removed and made again is new, even though the process has had it
+// open.
 func TestData_FolderReplaced(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
@@ -93,7 +94,7 @@ func TestData_SurvivesKill(t *testing.T) {
 
 	_, err = Start(t.Context(), anyPorts(Options{Data: data}))
 	require.ErrorContains(t, err, "in use by another server (pid "+strconv.Itoa(child.Process.Pid)+")")
-	require.ErrorContains(t, err, "--data")
+	require.ErrorContains(t, err, "give another folder")
 
 	require.NoError(t, child.Process.Kill())
 	require.ErrorContains(t, child.Wait(), "killed")
@@ -162,7 +163,7 @@ func TestData_NoDatabase(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, text, 0o600))
 	_, err := Start(t.Context(), anyPorts(Options{Data: data}))
 	require.ErrorContains(t, err, "not a database")
-	require.ErrorContains(t, err, "--data")
+	require.ErrorContains(t, err, "give another folder")
 	kept, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.Equal(t, text, kept)
@@ -174,7 +175,7 @@ func TestFolder_NotAFolder(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	_, err := Start(t.Context(), anyPorts(Options{Data: filepath.Join(file, "data")}))
 	require.ErrorContains(t, err, "create data folder")
-	require.ErrorContains(t, err, "--data")
+	require.ErrorContains(t, err, "give another folder")
 }
 
 func TestFolder_NotWritable(t *testing.T) {
@@ -190,7 +191,7 @@ func TestFolder_NotWritable(t *testing.T) {
 	}
 	_, err := openFolder(data)
 	require.ErrorContains(t, err, "not writable")
-	require.ErrorContains(t, err, "--data")
+	require.ErrorContains(t, err, "give another folder")
 }
 
 func alter(t *testing.T, path, statement string) {

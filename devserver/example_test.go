@@ -35,10 +35,10 @@ func ExampleStart() {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	worker, err := workers.New(config.Local(config.LocalOptions{
-		Pool: "cpu", Devices: []string{"cpu"}, Store: "file://" + filepath.Join(dir, "store"),
+	worker, err := workers.New(config.Config{
+		Pools: []config.Pool{{Name: "cpu", Devices: []string{"cpu"}}}, Store: "file://" + filepath.Join(dir, "store"),
 		Tasks: map[string]config.Task{"shout": {Command: []string{"tr", "a-z", "A-Z"}}},
-	}), workers.Options{Client: c, Runtime: filepath.Join(dir, "runtime")})
+	}, workers.Options{Client: c, Runtime: filepath.Join(dir, "runtime")})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// gate protects the Web UI. A browser sends requests for any web page that it shows, so a request must name this host and come from the
-// UI's own pages; with a token the browser must also have the key.
+// gate protects the Web UI. A browser sends requests for any page that it shows, so one
+// must name this host and come from the UI's pages; with a token it needs the key too.
 type gate struct {
 	ui    http.Handler
 	hosts []string

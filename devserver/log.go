@@ -80,8 +80,8 @@ func (q *quietLog) temporal() log.Logger { return log.NewZapLogger(q.zap) }
 
 func (q *quietLog) silence() { q.level.SetLevel(logNothing) }
 
-// raiseFatal turns the server's fatal log lines into panics with a *fatalError, instead of the end of the process. Once silenced, while
-// the server stops, it ends only the goroutine: a listener may close before it has served.
+// raiseFatal turns the server's fatal log lines into panics with a *fatalError. While the
+// server stops it ends only the goroutine: a listener may close before it has served.
 type raiseFatal struct{ level zap.AtomicLevel }
 
 func (r raiseFatal) OnWrite(e *zapcore.CheckedEntry, fields []zapcore.Field) {

@@ -30,7 +30,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// runChild serves until it is killed or its standard input ends. It prints the address when the server is ready.
+// runChild serves until it is killed or its standard input ends. It prints the address
+// when the server is ready.
 func runChild(folder string) {
 	logger := zap.Must(zap.NewDevelopment()) // everything that passes goes to standard error
 	s, err := Start(context.Background(), Options{Data: folder, Port: AnyPort, UIPort: AnyPort, Log: logger})
@@ -112,7 +113,8 @@ func longActivity(ctx workflow.Context) error {
 	return workflow.ExecuteActivity(ctx, "long").Get(ctx, nil)
 }
 
-// work starts a worker for the workflows above. started is closed when the long activity runs.
+// work starts a worker for the workflows above. started is closed when the long activity
+// runs.
 func work(t testing.TB, c client.Client) (started chan struct{}) {
 	t.Helper()
 	w := worker.New(c, gpumux.Queue, worker.Options{})

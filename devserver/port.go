@@ -19,15 +19,21 @@ type ports struct {
 	frontend, inner, history, matching, worker int
 }
 
-func (p ports) hosts() map[primitives.ServiceName]static.Hosts {
-	hosts := map[primitives.ServiceName]static.Hosts{
-		primitives.FrontendService: static.SingleLocalHost(address(p.frontend)),
-		primitives.HistoryService:  static.SingleLocalHost(address(p.history)),
-		primitives.MatchingService: static.SingleLocalHost(address(p.matching)),
-		primitives.WorkerService:   static.SingleLocalHost(address(p.worker)),
+func (p ports) services() map[primitives.ServiceName]int {
+	services := map[primitives.ServiceName]int{
+		primitives.FrontendService: p.frontend, primitives.HistoryService: p.history,
+		primitives.MatchingService: p.matching, primitives.WorkerService: p.worker,
 	}
 	if p.inner > 0 {
-		hosts[primitives.InternalFrontendService] = static.SingleLocalHost(address(p.inner))
+		services[primitives.InternalFrontendService] = p.inner
+	}
+	return services
+}
+
+func (p ports) hosts() map[primitives.ServiceName]static.Hosts {
+	hosts := map[primitives.ServiceName]static.Hosts{}
+	for name, port := range p.services() {
+		hosts[name] = static.SingleLocalHost(address(port))
 	}
 	return hosts
 }
@@ -56,29 +62,31 @@ func freePort() (port int, err error) {
 	return portOf(listener), listener.Close()
 }
 
-// listen opens a port on loopback; flag chooses another one.
-func listen(port int, flag string) (net.Listener, error) {
+// listen opens a port on loopback; instead says what to do where it is taken.
+func listen(port int, instead string) (net.Listener, error) {
 	listener, err := net.Listen("tcp4", address(max(port, 0)))
 	if isPortTaken(err) {
-		return nil, fmt.Errorf("port %d on %s is in use: stop the program that listens there or choose another port with %s: %w",
-			port, loopback, flag, err)
+		return nil, fmt.Errorf("port %d on %s is in use: stop the program that listens there, or %s: %w", port, loopback, instead, err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("listen on port %d of %s: %w; choose another port with %s", port, loopback, err, flag)
+		return nil, fmt.Errorf("listen on port %d of %s: %w; %s", port, loopback, err, instead)
 	}
 	return listener, nil
 }
 
-func checkPort(port int, flag string) error {
+// checkPort reports whether the frontend's port is free.
+func checkPort(port int) error {
 	if port == AnyPort {
 		return nil
 	}
-	listener, err := listen(port, flag)
+	listener, err := listen(port, otherPort)
 	if err != nil {
 		return err
 	}
 	return listener.Close()
 }
+
+const otherPort, otherUIPort = "give another port for the server", "give another port for the Web UI"
 
 func isPortTaken(err error) bool { return errors.Is(err, syscall.EADDRINUSE) }
 

@@ -13,7 +13,8 @@ import (
 
 const listening = "0A" // the state in /proc/net/tcp
 
-// Whatever the server opens is on loopback: services, UI, and nothing for membership, metrics or profiling.
+// Whatever the server opens is on loopback: services, UI, and nothing for membership,
+// metrics or profiling.
 func TestListen_LoopbackOnly(t *testing.T) {
 	before := listeners(t)
 	start(t, Options{})
@@ -27,7 +28,8 @@ func TestListen_LoopbackOnly(t *testing.T) {
 	require.Equal(t, 5, opened, "four services and the UI; no HTTP API")
 }
 
-// listeners maps the inodes of this process's listening TCP sockets to their addresses in hexadecimal.
+// listeners maps the inodes of this process's listening TCP sockets to their addresses in
+// hexadecimal.
 func listeners(t *testing.T) map[string]string {
 	t.Helper()
 	ours := map[string]bool{}

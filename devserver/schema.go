@@ -80,8 +80,8 @@ func writeSchema(ctx context.Context, db *sql.DB) error {
 	return tx.Commit()
 }
 
-// checkSchema refuses a file whose tables another server made: the server itself does not check and
-// would fail later, in the middle of its work. SQLite schemas have no migrations.
+// checkSchema refuses a file whose tables another server made: the server would fail in
+// the middle of its work. SQLite schemas have no migrations.
 func checkSchema(ctx context.Context, path string) error {
 	db, err := openSQLite("file:" + uriPath(path) + "?mode=rw&_pragma=busy_timeout%3D1000")
 	if err != nil {
@@ -100,8 +100,8 @@ func checkSchema(ctx context.Context, path string) error {
 	case err == nil:
 		made = "it was made for Temporal server " + version
 	case !strings.Contains(err.Error(), "no such"):
-		return fmt.Errorf("%w; it may be damaged: restore it, or choose another folder with --data", err)
+		return fmt.Errorf("%w; it may be damaged: restore it, or give another folder", err)
 	}
-	return fmt.Errorf("%s, and its tables are not those of server %s: use the gpumux that made it, or choose another folder with --data",
+	return fmt.Errorf("%s, and its tables are not those of server %s: use the gpumux that made it, or give another folder",
 		made, headers.ServerVersion)
 }

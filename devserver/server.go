@@ -1,10 +1,10 @@
-// Package devserver runs a whole Temporal in this process: the server, SQLite as its database, and the Web UI.
+// Package devserver runs a whole Temporal in this process, with SQLite and the Web UI.
 //
-// It owns the listening ports (all on 127.0.0.1), the data folder with its lock and database, and the settings that make one machine
-// fast. It never listens beyond loopback, calls another host or prints; it logs. It stops with Stop; the data folder then holds
-// everything in one file. A killed server finds its state again at the next start.
-//
-// It is for one machine: `gpumux dev`, `gpumux map --local` and tests. A fleet has a Temporal cluster of its own.
+// It owns the listening ports, the data folder with its lock and database, and the
+// settings that make one machine fast. It never listens beyond loopback, calls another
+// host or prints. It stops with Stop; the data folder then holds all in one file. A
+// killed server finds its state again. It is for one machine; a fleet has a Temporal
+// cluster of its own.
 package devserver
 
 import (
@@ -63,8 +63,8 @@ type Server struct {
 	stopErr error
 }
 
-// Start starts a server and returns when it answers calls for the namespace. ctx bounds the start alone. Where possible it finds errors
-// before anything starts: a port in use, or a data folder that is not writable, in use, or made by another version of the server.
+// Start returns when a server answers calls for the namespace; ctx bounds that alone. A
+// port in use, or a folder that cannot be used, is found before anything starts.
 func Start(ctx context.Context, o Options) (*Server, error) {
 	o.Port, o.UIPort = cmp.Or(o.Port, defaultPort), cmp.Or(o.UIPort, defaultUIPort)
 	s := &Server{token: token(o.Token), log: newQuietLog(o.Log)}
@@ -78,11 +78,11 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := checkPort(o.Port, "--port"); err != nil {
+	if err := checkPort(o.Port); err != nil {
 		return err
 	}
 	if !o.Headless {
-		listener, err := listen(o.UIPort, "--ui-port")
+		listener, err := listen(o.UIPort, otherUIPort)
 		if err != nil {
 			return err
 		}
@@ -129,7 +129,7 @@ func (s *Server) build(o Options) error {
 			return err
 		}
 		if o.Port != AnyPort {
-			if err := checkPort(o.Port, "--port"); err != nil {
+			if err := checkPort(o.Port); err != nil {
 				return err
 			}
 		}

@@ -28,11 +28,11 @@ func TestStart_TakenPort(t *testing.T) {
 	require.NoError(t, err)
 	defer taken.Close()
 	port := portOf(taken)
-	for flag, o := range map[string]Options{"--port": {Port: port, UIPort: AnyPort}, "--ui-port": {Port: AnyPort, UIPort: port}} {
+	for words, o := range map[string]Options{"give another port for the server": {Port: port, UIPort: AnyPort}, "give another port for the Web UI": {Port: AnyPort, UIPort: port}} {
 		o.Data = filepath.Join(t.TempDir(), "data")
 		_, err := Start(t.Context(), o)
 		require.ErrorContains(t, err, "port "+strconv.Itoa(port)+" on 127.0.0.1 is in use")
-		require.ErrorContains(t, err, flag)
+		require.ErrorContains(t, err, words)
 		require.NoDirExists(t, o.Data, "nothing may start before the ports are known to be free")
 	}
 }
@@ -68,8 +68,8 @@ func TestStart_GivenPorts(t *testing.T) {
 	_, err = Start(t.Context(), Options{Port: port, Headless: true})
 	require.ErrorContains(t, err, "is in use")
 	require.NoError(t, s.Stop())
-	require.NoError(t, checkPort(port, ""))
-	require.NoError(t, checkPort(uiPort, ""))
+	require.NoError(t, checkPort(port))
+	require.NoError(t, checkPort(uiPort))
 }
 
 func TestStart_CancelledContext(t *testing.T) {
@@ -134,7 +134,8 @@ func TestStop_Repeatable(t *testing.T) {
 	}
 }
 
-// A person's terminal shows nothing of a server that does its work, also when it stops under open polls.
+// A person's terminal shows nothing of a server that does its work, also when it stops
+// under open polls.
 func TestLog_QuietInUse(t *testing.T) {
 	t.Parallel()
 	core, logs := observer.New(zapcore.DebugLevel)
@@ -176,7 +177,8 @@ func TestServer_WaitersDoNotStall(t *testing.T) {
 	}
 }
 
-// Cancellation reaches an activity that never heartbeats; without the worker commands it would not before its timeout.
+// Cancellation reaches an activity that never heartbeats; without the worker commands it
+// would not before its timeout.
 func TestServer_CancelsWithoutHeartbeat(t *testing.T) {
 	t.Parallel()
 	c := dial(t, start(t, Options{Headless: true}).Address())
@@ -234,7 +236,8 @@ func TestStart_KeepsClosedWorkflowsForAMonth(t *testing.T) {
 	require.Equal(t, 30*24*time.Hour, answer.GetConfig().GetWorkflowExecutionRetentionTtl().AsDuration())
 }
 
-// Lists that come together are answered, not refused for their rate: 10 a second is what the server allows by default.
+// Lists that come together are answered, not refused for their rate: 10 a second is what
+// the server allows by default.
 func TestServer_AnswersManyLists(t *testing.T) {
 	t.Parallel()
 	c := dial(t, start(t, Options{Headless: true}).Address())

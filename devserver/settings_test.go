@@ -9,7 +9,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// complaints are what the server's own check finds in dynamic settings: unknown keys and values of a wrong type.
+// complaints are what the server's own check finds in dynamic settings: unknown keys and
+// values of a wrong type.
 func complaints(t *testing.T, settings dynamicconfig.StaticClient) []error {
 	t.Helper()
 	file := map[string]any{}

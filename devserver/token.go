@@ -52,8 +52,8 @@ func (t token) Authorize(_ context.Context, claims *authorization.Claims, _ *aut
 	return authorization.Result{Decision: authorization.DecisionAllow}, nil
 }
 
-// serviceTLS secures the services of a server with a token among one another: their ports on loopback, which need no token, accept only
-// clients with a key that only this process has.
+// serviceTLS lets only clients with a key of this process reach the services of a server
+// with a token, whose own ports need none.
 type serviceTLS struct{ server, client *tls.Config }
 
 func newServiceTLS() (*serviceTLS, error) {

@@ -25,7 +25,8 @@ import (
 
 const secret = "a-token-of-a-test"
 
-// caller is a client with the settings of an environment, as any program of Temporal's has them.
+// caller is a client with the settings of an environment, as any program of Temporal's
+// has them.
 func caller(t *testing.T, s *Server, env ...string) (client.Client, error) {
 	t.Helper()
 	for i := 0; i < len(env); i += 2 {

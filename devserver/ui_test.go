@@ -71,7 +71,8 @@ func ask(t *testing.T, method, url string, change func(*http.Request)) (int, str
 	return answer.StatusCode, string(body)
 }
 
-// A page whose name somebody lets point to this machine gets nothing of the UI; one of another origin cannot change anything.
+// A page whose name somebody lets point to this machine gets nothing of the UI; one of
+// another origin cannot change anything.
 func TestUI_ChecksHostAndOrigin(t *testing.T) {
 	t.Parallel()
 	s := start(t, Options{UIHosts: []string{"Temporal.lab"}})

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Census follows the process trees of a few roots at little cost. A round reads each process of the host once, when it first
-// meets it, and after that only those of a tree. A process stays in its tree, also when its parent ends or it leaves the process
-// group. Two goroutines must not use a Census at once.
+// Census follows the process trees of a few roots at little cost: a round reads a process
+// once, and later only those of a tree. A process stays in its tree when its parent ends
+// or it leaves the group. It is for one goroutine at a time.
 type Census struct {
 	// roots has every process that was met: the root of its tree, or 0.
 	roots   map[int]int
@@ -90,12 +90,12 @@ func (c *Census) Round() error {
 
 // adopt puts new processes into the trees of their parents or groups.
 func (c *Census) adopt(fresh map[int]processRow) {
-	for again := true; again; {
-		again = false
+	for changed := true; changed; {
+		changed = false
 		for pid, row := range fresh {
 			root := cmp.Or(c.roots[row.parent], c.roots[row.group])
 			if c.trees[root] != nil {
-				c.roots[pid], again = root, true
+				c.roots[pid], changed = root, true
 				delete(fresh, pid)
 			}
 		}

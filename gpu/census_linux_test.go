@@ -12,11 +12,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux/internal/wait"
+	"github.com/gpumux/gpumux/internal/rig"
 )
 
-// family starts a shell that leads a group, with a child in it, a grandchild, and one that leaves the group and is orphaned;
-// it returns their numbers in that order.
+// family starts a shell that leads a group, with a child in it, a grandchild, and one
+// that leaves the group and is orphaned; it returns their numbers in that order.
 func family(t *testing.T) (root int, all []int) {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", `sleep 600 & echo $!
@@ -66,7 +66,7 @@ func TestCensus_FollowsDescendantsThatAreOrphaned(t *testing.T) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 	}()
-	wait.For(t, func() bool {
+	rig.Wait(t, func() bool {
 		require.NoError(t, c.Round())
 		return len(c.Tree(root).Resident) == 4
 	}, time.Minute, 20*time.Millisecond)

@@ -1,10 +1,12 @@
-// Package gpu owns the connection to the NVIDIA driver's library (NVML), what is known of this host's devices (GPUs, MIG instances,
-// the CPU), and the resident memory of process trees. It never starts or ends a process, changes a setting of a device, or decides
-// what a health event means for the work, and it imports nothing else of gpumux. An Inventory and its watches stop when it is
-// closed; a watch also ends with its context.
+// Package gpu owns the connection to the NVIDIA driver's library (NVML), what is known of
+// this host's devices (GPUs, MIG instances, the CPU), and the resident memory of process
+// trees. It never starts or ends a process, changes a device, or decides what an event
+// means for the work. An Inventory stops when it is closed; a watch also ends with its
+// context.
 //
-// NVML needs cgo and Linux; other builds list the CPU only. Do not link such a binary statically or with immediate binding (-z now,
-// LD_BIND_NOW): its symbols stay open until the library is loaded. A process loads one NVML library and keeps it.
+// NVML needs cgo and Linux; other builds list the CPU only. Do not link such a binary
+// statically or with immediate binding (-z now, LD_BIND_NOW): its symbols stay open until
+// the library is loaded. A process loads one NVML library and keeps it.
 package gpu
 
 import (
@@ -60,7 +62,7 @@ type Device struct {
 	Profile string `json:"profile,omitempty"`
 	// Memory is the total in bytes; 0 when the driver does not tell.
 	Memory uint64 `json:"memory"`
-	// Reserved is what the driver keeps of Memory for itself; 0 when it does not tell.
+	// Reserved stays with the driver, out of Memory; 0 when it does not tell.
 	Reserved uint64 `json:"reserved,omitempty"`
 	// ComputeCapability is such as 8.0, Driver such as 550.54.15, and CUDA the newest
 	// version that the driver runs, such as 12.4. Empty where unknown.
@@ -104,11 +106,11 @@ type Memory struct {
 	Free uint64 `json:"free"`
 	// Used is Total minus Free, so it includes what the driver keeps for itself.
 	Used uint64 `json:"used"`
-	// Reserved is what the driver keeps for itself; 0 when it does not tell.
+	// Reserved stays with the driver; 0 when it does not tell.
 	Reserved uint64 `json:"reserved,omitempty"`
 }
 
-// Held is what processes hold, whosever they are.
+// Held is the memory of all processes, whosever they are.
 func (m Memory) Held() uint64 { return m.Used - min(m.Used, m.Reserved) }
 
 // Process is one process that holds memory on a device.
@@ -137,7 +139,7 @@ type Status struct {
 	// ECC and RemappedRows are nil when the driver does not tell.
 	ECC          *ECC          `json:"ecc,omitempty"`
 	RemappedRows *RemappedRows `json:"remappedRows,omitempty"`
-	// Health is what the device needs; nil when nothing tells.
+	// Health says what the device needs; nil when nothing tells.
 	Health *Health `json:"health,omitempty"`
 	// Processes is nil when the driver does not tell, and empty when there are none.
 	Processes []Process `json:"processes"`
@@ -149,7 +151,7 @@ type Status struct {
 	TimeSliced int `json:"timeSliced,omitempty"`
 }
 
-// unknown is the status of a device of which nothing is known.
+// unknown is the status of a silent device.
 func unknown() Status { return Status{Utilization: -1, Temperature: -1, Power: -1} }
 
 // ECC is the state of a device's error-correcting memory.
@@ -175,8 +177,8 @@ type RemappedRows struct {
 type Link struct {
 	From string `json:"from"` // UUID
 	To   string `json:"to"`   // UUID
-	// Kind is the nearest thing they share: nvlink, internal (one board), pix (one PCIe switch), pxb (several), phb (a host bridge),
-	// node (a NUMA node), sys (the system), unknown.
+	// Kind is the nearest thing they share: nvlink, internal (one board), pix (one PCIe
+	// switch), pxb (several), phb (a host bridge), node (a NUMA node), sys, unknown.
 	Kind string `json:"kind"`
 	// NVLinks are the active NVLink connections between the two, or to the switch between.
 	NVLinks int `json:"nvlinks,omitempty"`

@@ -23,8 +23,8 @@ func ExampleOpen() {
 	fmt.Println(inv.Reason())
 }
 
-// A pool's `devices` becomes the devices that work can run on: a GPU in MIG mode stands for
-// its instances.
+// A pool's `devices` becomes the devices that work can run on: a GPU in MIG mode stands
+// for its instances.
 func ExampleInventory_Select() {
 	inv, err := gpu.Open(gpu.Options{Static: []gpu.Device{
 		{Index: 0, Kind: gpu.KindGPU, UUID: "GPU-1d04", Name: "A100", Memory: 40 << 30},

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Action is what a device needs before it can be trusted again.
+// Action makes a device fit for work again.
 type Action string
 
 // The actions, from the mildest to the hardest.
@@ -46,13 +46,13 @@ func (a Action) Hint() string {
 // HintFor is Hint with the UUID of a GPU in its commands.
 func (a Action) HintFor(uuid string) string { return strings.ReplaceAll(a.Hint(), "<uuid>", uuid) }
 
-// Health is what a device needs before it can be trusted, and what says so.
+// Health names the action that a device needs, and why.
 type Health struct {
 	Action Action `json:"action"`
 	Reason Reason `json:"reason"`
 }
 
-// Reason is what says what a device needs.
+// Reason is the source of a Health.
 type Reason string
 
 // The reasons.
@@ -74,7 +74,7 @@ func healthOf(verdict Action, err error, rows *RemappedRows) *Health {
 	return nil
 }
 
-// EventKind is what an Event tells.
+// EventKind is the kind of an Event.
 type EventKind string
 
 // The kinds of Event.
@@ -95,12 +95,12 @@ type Event struct {
 	Kind EventKind `json:"kind"`
 	// Xid is the error number of an EventXid; 999 is the driver's word for an unknown one.
 	Xid uint64 `json:"xid,omitempty"`
-	// Action is what the device needs, as far as the event alone can tell.
+	// Action is the device's need, as far as the event alone can tell.
 	Action Action    `json:"action"`
 	Time   time.Time `json:"time"`
 }
 
-// xidActions has the errors with a fixed answer. Others call for a drain, after which Recovery has the driver's verdict.
+// xidActions has the errors with a fixed answer. After a drain Recovery has the verdict.
 var xidActions = map[uint64]Action{
 	43: ActionNone, 45: ActionNone, 63: ActionNone, 92: ActionNone,
 
@@ -114,6 +114,6 @@ var xidActions = map[uint64]Action{
 	79: ActionReboot,
 }
 
-// XidAction is what NVIDIA's Xid catalogue asks for after the error; ActionDrain where it
+// XidAction is the action in NVIDIA's Xid catalogue for an error; ActionDrain where it
 // asks for a diagnosis, and for errors that it does not list.
 func XidAction(xid uint64) Action { return cmp.Or(xidActions[xid], ActionDrain) }

@@ -97,7 +97,7 @@ func (h host) cgroupMemory(dir string) (limit, used uint64, ok bool) {
 	return limit, used - min(cache, used), true
 }
 
-// field is the value of the first line that is key, blanks, sep, value; empty when there is none.
+// field is the value of the first line that is key, blanks, sep, value; or empty.
 func field(data []byte, key, sep string) string {
 	for line := range strings.Lines(string(data)) {
 		rest, ok := strings.CutPrefix(line, key)
@@ -128,5 +128,5 @@ func HostPIDs() bool {
 	return err == nil && ns == fmt.Sprintf("pid:[%d]", initPIDNamespace)
 }
 
-// initPIDNamespace is the number that the kernel gives the first PID namespace (PROC_PID_INIT_INO).
+// initPIDNamespace is the kernel's number of the first namespace (PROC_PID_INIT_INO).
 const initPIDNamespace = 0xEFFFFFFC

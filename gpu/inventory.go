@@ -114,7 +114,7 @@ func (inv *Inventory) GPUs() []Device {
 	return slices.DeleteFunc(slices.Concat(inv.list, inv.hidden), func(d Device) bool { return d.Kind == KindCPU || !d.Usable() })
 }
 
-// Reason says in one line why there is no GPU or which devices were left out, or is empty.
+// Reason says in a line why there is no GPU or what was left out, or is empty.
 func (inv *Inventory) Reason() string { return strings.Join(inv.reasons, "; ") }
 
 // Static reports whether the devices were given in Options.Static.
@@ -127,7 +127,7 @@ func (inv *Inventory) device(uuid string) (Device, error) {
 	return Device{}, fmt.Errorf("gpu: %w %q: %s", ErrUnknown, uuid, inv.existing())
 }
 
-// Status is a device's state now. With an error that wraps ErrLost it has its health alone.
+// Status is a device's state now, with an error that wraps ErrLost its health alone.
 func (inv *Inventory) Status(uuid string) (Status, error) {
 	d, err := inv.device(uuid)
 	if err != nil {

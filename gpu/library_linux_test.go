@@ -15,7 +15,8 @@ import (
 	"github.com/gpumux/gpumux/internal/gputest"
 )
 
-// The tests of this file load a real shared library, through the same door as the driver's.
+// The tests of this file load a real shared library, through the same door as the
+// driver's.
 
 func openMachine(t *testing.T, s gputest.State) (*gputest.Machine, *Inventory) {
 	t.Helper()
@@ -164,7 +165,8 @@ func TestLibrary_Health(t *testing.T) {
 	m.Xid("GPU-00000000-0000-0000-0000-000000000000", 13) // before the watch: not reported
 	d, err := openDriver(m.Library)
 	require.NoError(t, err)
-	// The first poll says when the watch runs; without a pause between polls a loss is seen soon.
+	// The first poll says when the watch runs; without a pause between polls a loss is seen
+	// soon.
 	d.(*nvmlDriver).pollEvery = 0
 	m.Update(func(s *gputest.State) { s.GPUs[0].Recovery = 3 })
 	inv, err := openWith(d, Options{})
@@ -224,8 +226,8 @@ func TestLibrary_DriverNotReady(t *testing.T) {
 
 func init() { playLibrary = listLibrary }
 
-// listLibrary runs in a process of its own, as one process cannot load two drivers. The path
-// "default" leaves the choice to Open, and "absent" makes the search find nothing.
+// listLibrary runs in a process of its own, as one process cannot load two drivers. The
+// path "default" leaves the choice to Open, and "absent" makes the search find nothing.
 func listLibrary(path string) int {
 	var o Options
 	switch path {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// callGate gives the driver one call at a time about a device, or of a watch. A call that hangs, as it does when a GPU falls off
-// the bus, cannot be ended, and further calls would hang too.
+// callGate gives the driver one call at a time about a device, or of a watch: one that
+// hangs, as when a GPU falls off the bus, cannot be ended, and others would hang too.
 type callGate struct {
 	held  chan struct{}             // full while a call runs
 	since atomic.Pointer[time.Time] // when that call began, or nil

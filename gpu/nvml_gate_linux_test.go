@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hanging lets the driver come back from no call about the memory of a device until the channel is closed.
+// hanging lets the driver come back from no call about the memory of a device until the
+// channel is closed.
 func hanging(d *dgxa100.Device) (calls *atomic.Int32, hangs chan struct{}) {
 	calls, hangs = &atomic.Int32{}, make(chan struct{})
 	d.GetMemoryInfoFunc = func() (nvml.Memory, nvml.Return) {

@@ -94,7 +94,7 @@ func (d *nvmlDriver) watch(ctx context.Context, emit func(Event)) error {
 	return nil
 }
 
-// watch is what one call of Watch knows; only its goroutine uses it.
+// watch is the state of one call of Watch; only its goroutine uses it.
 type watch struct {
 	*nvmlDriver
 	emit   func(Event)
@@ -231,8 +231,8 @@ func (w *watch) pollAll(ctx context.Context) {
 	w.polled = time.Now()
 }
 
-// poll reports what changed on a GPU since the last poll: lost, restored, another recovery action. A GPU that cannot even tell
-// its memory is lost, whatever the error is called, and so is one for which the driver has not answered for long.
+// poll reports what changed on a GPU: lost, restored, another recovery action. A GPU that
+// cannot tell its memory is lost, and so is one whose driver has been silent for long.
 func (w *watch) poll(g nvmlDevice) {
 	uuid := g.info.UUID
 	e := Event{UUID: uuid, GPU: uuid, Time: time.Now()}

@@ -27,10 +27,9 @@ func (d *nvmlDriver) links() ([]Link, error) {
 		remotes := d.nvlinks(a.handle)
 		for _, b := range d.gpus[i+1:] {
 			l := Link{From: a.info.UUID, To: b.info.UUID, Kind: "unknown"}
-			if d.has("nvmlDeviceGetTopologyCommonAncestor") {
-				if level, ret := a.handle.GetTopologyCommonAncestor(b.handle); ret == nvml.SUCCESS && linkKinds[level] != "" {
-					l.Kind = linkKinds[level]
-				}
+			ancestor := func() (nvml.GpuTopologyLevel, nvml.Return) { return a.handle.GetTopologyCommonAncestor(b.handle) }
+			if level, ok := read(d, ancestor, "nvmlDeviceGetTopologyCommonAncestor"); ok && linkKinds[level] != "" {
+				l.Kind = linkKinds[level]
 			}
 			l.P2P = d.peer(a, b, nvml.P2P_CAPS_INDEX_READ) && d.peer(a, b, nvml.P2P_CAPS_INDEX_WRITE)
 			// Direct links name the other GPU; links that all end elsewhere meet in a
@@ -49,11 +48,9 @@ func (d *nvmlDriver) links() ([]Link, error) {
 }
 
 func (d *nvmlDriver) peer(a, b nvmlDevice, what nvml.GpuP2PCapsIndex) bool {
-	if !d.has("nvmlDeviceGetP2PStatus") {
-		return false
-	}
-	s, ret := a.handle.GetP2PStatus(b.handle, what)
-	return ret == nvml.SUCCESS && s == nvml.P2P_STATUS_OK
+	status := func() (nvml.GpuP2PStatus, nvml.Return) { return a.handle.GetP2PStatus(b.handle, what) }
+	s, ok := read(d, status, "nvmlDeviceGetP2PStatus")
+	return ok && s == nvml.P2P_STATUS_OK
 }
 
 // nvlinks counts the active NVLinks of a GPU by the bus address at their other end.

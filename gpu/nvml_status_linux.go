@@ -159,8 +159,8 @@ func (d *nvmlDriver) processes(uuid string) ([]Process, error) {
 	return out, nil
 }
 
-// holders merges the driver's three lists. A client of MPS may stand in two of them with the
-// same memory, so the larger number counts; within a list a process has a row per instance.
+// holders merges the driver's three lists. A client of MPS may stand in two with the same
+// memory, so the larger counts; in one list a process has a row per instance.
 func (d *nvmlDriver) holders(h nvml.Device) ([]Process, error) {
 	lists := []struct {
 		kind  string

@@ -59,7 +59,7 @@ func resident(pid int) (uint64, bool) {
 	return pages * pageSize, err == nil
 }
 
-// parseStat reads /proc/PID/stat from behind the command's name, which may contain anything.
+// parseStat reads /proc/PID/stat from behind the name, which may contain anything.
 func parseStat(stat []byte) (processRow, bool) {
 	f := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(f) < 3 {
@@ -70,7 +70,7 @@ func parseStat(stat []byte) (processRow, bool) {
 	return processRow{parent, group}, err1 == nil && err2 == nil
 }
 
-// proportional is the Pss of a process; resident where the kernel does not tell, and 0 when the process is gone.
+// proportional is the Pss of a process, resident where the kernel does not tell.
 func proportional(pid int, resident uint64) uint64 {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	if err != nil || len(data) == 0 {

@@ -14,7 +14,8 @@ import (
 )
 
 // TestMain also plays the processes of the tests: GPU_TEST_HOLD makes it hold that many
-// bytes, say so, and wait until its standard input ends; GPU_TEST_LIBRARY opens that library.
+// bytes, say so, and wait until its standard input ends; GPU_TEST_LIBRARY opens that
+// library.
 func TestMain(m *testing.M) {
 	var n int
 	if _, err := fmt.Sscan(os.Getenv("GPU_TEST_HOLD"), &n); err == nil {

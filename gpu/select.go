@@ -11,9 +11,9 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// Selection names devices as a pool's `devices` does: all, cpu, an index (0), a MIG instance by GPU and number (0:1), a UUID, the
-// start of one that fits a single device, or conditions (model=H100 memory>=40GiB) for all devices that meet them. In YAML it is one
-// value or a list; conditions are a mapping there: {model: H100, memory: ">=40GiB"}.
+// Selection names devices as a pool's `devices` does: all, cpu, an index (0), a MIG
+// instance (0:1), the start of a UUID, or conditions (model=H100 memory>=40GiB). In YAML
+// it is a value or a list; conditions are a mapping: {model: H100, memory: ">=40GiB"}.
 type Selection []string
 
 // UnmarshalYAML reads one value or a list.
@@ -46,8 +46,8 @@ func (s *Selection) UnmarshalYAML(unmarshal func(any) error) error {
 	return nil
 }
 
-// Select resolves a selection to the devices that work can run on, in the order given, each once. A GPU in MIG mode stands for its
-// instances. The error names the part that fits nothing, and lists the devices.
+// Select resolves a selection to devices that work can run on, in the order given, each
+// once. A GPU in MIG mode stands for its instances.
 func (inv *Inventory) Select(s Selection) ([]Device, error) {
 	if len(s) == 0 {
 		return nil, fmt.Errorf("devices: nothing selected; give all, cpu, indices such as [0, 1] or UUIDs")
@@ -142,10 +142,10 @@ func (inv *Inventory) noGPU() error {
 	return fmt.Errorf("there is no GPU on this host: %s; to run on the processor write devices: cpu", cmp.Or(inv.Reason(), "none is listed"))
 }
 
-func (inv *Inventory) filter(keep func(Device) bool) []Device {
+func (inv *Inventory) filter(match func(Device) bool) []Device {
 	var out []Device
 	for _, d := range inv.list {
-		if keep(d) {
+		if match(d) {
 			out = append(out, d)
 		}
 	}
@@ -163,10 +163,10 @@ func names(devices []Device) string {
 	return strings.Join(out, ", ")
 }
 
-// visible keeps what CUDA sees with this CUDA_VISIBLE_DEVICES: names up to the first that fits nothing. Indices are in PCI order.
-// The GPU of a kept MIG instance stays in the list.
+// visible keeps what CUDA sees with this CUDA_VISIBLE_DEVICES: names up to the first that
+// fits nothing, and the GPU of a kept MIG instance. Indices are in PCI order.
 func visible(devices []Device, spec string) []Device {
-	keep := map[string]bool{}
+	kept := map[string]bool{}
 	for want := range strings.SplitSeq(spec, ",") {
 		want = strings.TrimSpace(want)
 		test := fits(want)
@@ -176,10 +176,10 @@ func visible(devices []Device, spec string) []Device {
 				continue
 			}
 			hit = true
-			keep[d.UUID] = true
+			kept[d.UUID] = true
 			for _, o := range devices {
 				if o.UUID == d.Parent || o.Parent == d.UUID {
-					keep[o.UUID] = true
+					kept[o.UUID] = true
 				}
 			}
 		}
@@ -187,7 +187,7 @@ func visible(devices []Device, spec string) []Device {
 			break
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(devices), func(d Device) bool { return !keep[d.UUID] })
+	return slices.DeleteFunc(slices.Clone(devices), func(d Device) bool { return !kept[d.UUID] })
 }
 
 // conditionsOf writes the conditions of a YAML mapping as one part of a Selection.
@@ -210,7 +210,7 @@ func conditionsOf(given map[string]any) (string, error) {
 // squeeze is a name without what people leave out.
 func squeeze(name string) string { return strings.ToLower(strings.Join(strings.Fields(name), "")) }
 
-// parseConditions reads conditions such as model=H100 memory>=40GiB. A device meets them if it meets all.
+// parseConditions reads conditions such as model=H100 memory>=40GiB, which all must hold.
 func parseConditions(text string) (meets []func(Device) bool, err error) {
 	const example = "write it as model=H100, memory>=40GiB or both, and in a worker's file as {model: H100, memory: \">=40GiB\"}"
 	for _, word := range strings.Fields(text) {

@@ -22,7 +22,6 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/activities"
 	"github.com/gpumux/gpumux/codec"
-	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/internal/payload"
 	"github.com/gpumux/gpumux/internal/record"
 	"github.com/gpumux/gpumux/store"
@@ -31,7 +30,7 @@ import (
 // dialLimit bounds the wait for a server at the start.
 const dialLimit = 15 * time.Second
 
-// readKeys reads the keys. Where payloads are encrypted, it removes what tasks say from the log.
+// readKeys reads the keys. Where payloads are encrypted, the log has no words of tasks.
 func (w *Worker) readKeys() error {
 	keys, err := w.config.Keys()
 	if err != nil {
@@ -74,10 +73,10 @@ func (w *Worker) dial(ctx context.Context) error {
 	}
 	o.WorkerHeartbeatInterval = 10 * time.Second
 	// An outage ends soon after the server is back.
-	again := grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: 5 * time.Second}
-	again.Backoff.BaseDelay, again.Backoff.MaxDelay = 200*time.Millisecond, time.Second
+	reconnect := grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: 5 * time.Second}
+	reconnect.Backoff.BaseDelay, reconnect.Backoff.MaxDelay = 200*time.Millisecond, time.Second
 	o.ConnectionOptions.DialOptions = append(o.ConnectionOptions.DialOptions, grpc.WithChainUnaryInterceptor(w.patient),
-		grpc.WithConnectParams(again))
+		grpc.WithConnectParams(reconnect))
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
 	if w.client, err = client.DialContext(ctx, o); err != nil {
@@ -88,7 +87,7 @@ func (w *Worker) dial(ctx context.Context) error {
 }
 
 const (
-	// reportLimit bounds one try to report the end of an activity, reportPause comes between two.
+	// reportLimit bounds one try to report an activity's end, reportPause is between two.
 	reportLimit = 10 * time.Second
 	reportPause = 500 * time.Millisecond
 )
@@ -138,12 +137,12 @@ func (w *Worker) connect(ctx context.Context) (err error) {
 // Direct asks for items outside of any map.
 type Direct = activities.Direct
 
-// RunDirect runs items in a pool's slots, and waits for a slot as long as ctx lasts. See activities.Pool.RunDirect.
+// RunDirect runs items in a pool's slots: see activities.Pool.RunDirect.
 func (w *Worker) RunDirect(ctx context.Context, pool string, in Direct) error {
 	return w.direct[pool].RunDirect(ctx, in)
 }
 
-// temporalLog writes the SDK's log to zap: only warnings and errors, since the rest is about the SDK itself.
+// temporalLog writes the SDK's warnings and errors to zap; the rest is about itself.
 type temporalLog struct{ *zap.SugaredLogger }
 
 func newTemporalLog(to *zap.Logger) log.Logger { return ownLog(to.Named("temporal")) }
@@ -207,7 +206,7 @@ func redacted(fields []zap.Field) []zap.Field {
 		var fault *gpumux.Fault
 		var application *temporal.ApplicationError
 		switch {
-		case f.Key == logkey.Fault, f.Key == logkey.Item:
+		case f.Key == "fault", f.Key == "item":
 			kept[i] = zap.String(f.Key, withheld)
 		case errors.As(err, &fault):
 			kept[i] = zap.String(f.Key, string(fault.Kind)+" "+withheld)

@@ -8,7 +8,7 @@ import (
 	"github.com/gpumux/gpumux/internal/pool"
 )
 
-// Describe is what the worker offers now.
+// Describe says what the worker offers now.
 func (w *Worker) Describe() gpumux.Describe {
 	d := gpumux.Describe{Identity: w.identity, Version: w.o.Version, Host: w.host, Store: w.storeURL,
 		Tasks: w.tasks.Names(), Modes: w.tasks.Modes()}
@@ -24,7 +24,8 @@ func (w *Worker) Describe() gpumux.Describe {
 			}
 		}
 		if i < len(w.pools) {
-			info.Busy, info.Leased, info.Leases = w.pools[i].Busy(""), w.pools[i].Leased(""), w.pools[i].Leases
+			load := w.pools[i].Load("")
+			info.Busy, info.Leased, info.Leases = load.Busy, load.Leased, w.pools[i].Leases
 			info.Seats = seats(w.pools[i])
 		}
 		for _, g := range p.Groups {
@@ -35,10 +36,10 @@ func (w *Worker) Describe() gpumux.Describe {
 	return d
 }
 
-// printed is what an item of a map prints in a slot of this worker, from where the caller has read to.
+// printed is the output of a map's item here, from where the caller has read to.
 func (w *Worker) printed(in contract.OutputInput) (out contract.Output) {
 	for _, each := range w.pools {
-		each.Each(func(h *pool.Handle, holder string) {
+		each.Each(func(h *pool.Seat, holder string) {
 			r, pid := h.Stats().Running, h.PID()
 			if holder != in.Map || r == nil || r.Index != in.Item || r.Out == nil {
 				return
@@ -58,7 +59,7 @@ func (w *Worker) printed(in contract.OutputInput) (out contract.Output) {
 
 // seats are a pool's slots now.
 func seats(p *pool.Pool) (all []gpumux.SlotInfo) {
-	p.Each(func(h *pool.Handle, holder string) {
+	p.Each(func(h *pool.Seat, holder string) {
 		stats := h.Stats()
 		info := gpumux.SlotInfo{Name: h.Name, Device: h.Group, State: string(h.State()), Task: h.Task(), PID: h.PID(), Map: holder,
 			Held: gpumux.Size(stats.Held), Items: stats.Items, Faults: h.Faults.Load()}

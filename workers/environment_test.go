@@ -63,7 +63,8 @@ func TestEnvironment_CPUSplitsTheProcessors(t *testing.T) {
 	}
 }
 
-// unmeasured is the environment of a process of which nobody has measured what it takes beside its data.
+// unmeasured is the environment of a process of which nobody has measured what it takes
+// beside its data.
 func unmeasured(p config.Pool, g config.Group) map[string]string {
 	return environment(p, g, memory.Room(p, g, 0))
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-// A program of one's own that serves the pools of a worker's file until it is told to stop.
+// A program of one's own that serves the pools of a worker's file until it is told to
+// stop.
 func ExampleNew() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()

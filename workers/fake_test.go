@@ -1,24 +1,24 @@
 package workers
 
 import (
+	"github.com/gpumux/gpumux/internal/gputest"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/pool"
-	"github.com/gpumux/gpumux/internal/slottest"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
 // testPool has n slots on each device, whose processes are whatever the test says.
-func testPool(n int, devices ...string) (*pool.Pool, []*pool.Handle, []*slottest.Slot) {
-	var places []*pool.Handle
-	var fakes []*slottest.Slot
+func testPool(n int, devices ...string) (*pool.Pool, []*pool.Seat, []*gputest.Slot) {
+	var places []*pool.Seat
+	var fakes []*gputest.Slot
 	for _, d := range devices {
 		for range n {
-			f := slottest.New()
+			f := gputest.NewSlot()
 			fakes = append(fakes, f)
-			places = append(places, &pool.Handle{Slot: f, Group: d})
+			places = append(places, &pool.Seat{Slot: f, Group: d})
 		}
 	}
-	return pool.New("gpu", places), places, fakes
+	return pool.NewLedger().New("gpu", places), places, fakes
 }
 
 // tasksIn are tasks of a folder's tasks.py.

@@ -10,14 +10,14 @@ import (
 
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/process"
-	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/internal/rig"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
 // The runtime lies where other users can read it, and each has a home.
 func TestWorker_HomesOfOtherUsers(t *testing.T) {
 	if os.Geteuid() != 0 {
-		skip.Because(t, skip.Root, "it runs tasks as others")
+		rig.Because(t, rig.Root, "it runs tasks as others")
 	}
 	home := filepath.Join(os.TempDir(), "gpumux-54321")
 	train := &process.User{Name: "54321", UID: 54321, GID: 54322, Home: home}

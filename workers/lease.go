@@ -13,15 +13,14 @@ import (
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contact"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/internal/pool"
 )
 
-// seat is a slot that a lease has.
-type seat struct {
+// tenant is a lease in its seat.
+type tenant struct {
 	*runner
-	handle *pool.Handle
-	lease  contract.Lease
+	seat  *pool.Seat
+	lease contract.Lease
 	// held ends when the worker must let go of the slot.
 	held context.Context
 	end  func()
@@ -34,12 +33,12 @@ type seat struct {
 
 // Hold implements activities.Holder.
 func (r *runner) Hold(ctx context.Context, lease contract.Lease) (activities.Seat, error) {
-	s := &seat{runner: r, lease: lease}
+	s := &tenant{runner: r, lease: lease}
 	s.held, s.end = until(contact.Held(ctx), r.halt)
 	waiting, stop := until(ctx, r.halt)
 	defer stop()
 	var err error
-	if s.handle, err = r.pool.Acquire(waiting, pool.Want{Group: r.group, Lease: true, Holder: lease.Workflow}); err != nil {
+	if s.seat, err = r.pool.Acquire(waiting, pool.Want{Group: r.group, Lease: true, Holder: lease.Workflow}); err != nil {
 		s.end()
 		return nil, err
 	}
@@ -47,16 +46,16 @@ func (r *runner) Hold(ctx context.Context, lease contract.Lease) (activities.Sea
 	return s, nil
 }
 
-func (s *seat) fields(more ...zap.Field) []zap.Field {
-	return append([]zap.Field{zap.String(logkey.Workflow, s.lease.Workflow), zap.String(logkey.Slot, s.handle.Name),
-		zap.String(logkey.Device, s.handle.Group)}, more...)
+func (s *tenant) fields(more ...zap.Field) []zap.Field {
+	return append([]zap.Field{zap.String("workflow", s.lease.Workflow), zap.String("slot", s.seat.Name),
+		zap.String("device", s.seat.Group)}, more...)
 }
 
 // Held ends when the worker must let go of the slot.
-func (s *seat) Held() context.Context { return s.held }
+func (s *tenant) Held() context.Context { return s.held }
 
 // Run runs a call in the lease's process.
-func (s *seat) Run(ctx context.Context, call calls.Call) error {
+func (s *tenant) Run(ctx context.Context, call calls.Call) error {
 	task, err := s.task(call.Task, nil)
 	if err != nil {
 		return err
@@ -68,12 +67,12 @@ func (s *seat) Run(ctx context.Context, call calls.Call) error {
 	ctx, stop := until(ctx, s.held)
 	defer stop()
 	call.Process = s.pid
-	err = s.runIn(ctx, s.held, s.handle, task, call, nil)
+	err = s.runIn(ctx, s.held, s.seat, task, call, nil)
 	if errors.Is(err, calls.ErrGone) {
 		err = s.gone()
 	}
-	if pid := s.handle.PID(); pid != 0 {
-		s.pid, s.kept = pid, s.handle.Stats().Residents
+	if pid := s.seat.PID(); pid != 0 {
+		s.pid, s.kept = pid, s.seat.Stats().Residents
 	} else if s.kept == 0 && !s.lease.Rebuilt {
 		s.pid = 0 // the fault of the call says all that there is to say
 	}
@@ -81,7 +80,7 @@ func (s *seat) Run(ctx context.Context, call calls.Call) error {
 }
 
 // gone says once that the process is lost on which calls build.
-func (s *seat) gone() *gpumux.Fault {
+func (s *tenant) gone() *gpumux.Fault {
 	what := "what earlier calls left in it is gone"
 	if s.kept > 0 {
 		what = fmt.Sprintf("the residents that it kept (%d) are gone", s.kept)
@@ -93,27 +92,27 @@ func (s *seat) gone() *gpumux.Fault {
 	return fault
 }
 
-func (s *seat) fault(kind gpumux.Kind, message, hint string) *gpumux.Fault {
-	return &gpumux.Fault{Kind: kind, Op: "run", Slot: s.handle.Name, Device: s.handle.Group, Host: s.host, Blameless: true, Message: message, Hint: hint}
+func (s *tenant) fault(kind gpumux.Kind, message, hint string) *gpumux.Fault {
+	return &gpumux.Fault{Kind: kind, Op: "run", Slot: s.seat.Name, Device: s.seat.Group, Host: s.host, Blameless: true, Message: message, Hint: hint}
 }
 
 // Where implements activities.Seat.
-func (s *seat) Where() contract.Seat {
-	stats := s.handle.Stats()
-	return contract.Seat{Worker: s.identity, Host: s.host, Slot: s.handle.Name, Device: s.handle.Group, Memory: s.handle.Budget,
+func (s *tenant) Where() contract.Seat {
+	stats := s.seat.Stats()
+	return contract.Seat{Worker: s.identity, Host: s.host, Slot: s.seat.Name, Device: s.seat.Group, Memory: s.seat.Budget,
 		Residents: stats.Residents, ResidentBytes: stats.ResidentBytes}
 }
 
 // Lost implements activities.Seat.
-func (s *seat) Lost() *gpumux.Fault {
-	if s.pool.Cordoned(s.handle.Group) {
+func (s *tenant) Lost() *gpumux.Fault {
+	if s.pool.Cordoned(s.seat.Group) {
 		return s.fault(gpumux.DeviceLost, "the device takes no more work", "gpumux gpus says why")
 	}
 	return nil
 }
 
 // Scratch implements activities.Seat.
-func (s *seat) Scratch(name string) (*os.File, error) {
+func (s *tenant) Scratch(name string) (*os.File, error) {
 	task, err := s.task(name, nil)
 	if err != nil {
 		return nil, err
@@ -133,8 +132,8 @@ func (s *seat) Scratch(name string) (*os.File, error) {
 }
 
 // Release implements activities.Seat.
-func (s *seat) Release() {
+func (s *tenant) Release() {
 	s.end()
-	s.pool.Release(s.handle)
+	s.pool.Release(s.seat)
 	s.log.Info("a lease has ended", s.fields()...)
 }

@@ -12,7 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// The end of an activity is reported until the server answers, whatever time the SDK gives it, or until the worker stops.
+// The end of an activity is reported until the server answers, whatever time the SDK
+// gives it, or until the worker stops.
 func TestPatient_ReportsTheEndOfAnActivityUntilTheServerAnswers(t *testing.T) {
 	w := &Worker{}
 	w.life, w.end = context.WithCancel(t.Context())

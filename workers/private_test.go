@@ -11,18 +11,18 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/logkey"
 )
 
-// What a task says may be what its items hold, and the log is a file that nobody encrypts.
+// What a task says may be what its items hold, and the log is a file that nobody
+// encrypts.
 func TestPrivate_KeepsTheTextsOfFaultsOutOfTheLog(t *testing.T) {
 	core, lines := observer.New(zapcore.DebugLevel)
 	log := redact(redact(zap.New(core)))
 	fault := &gpumux.Fault{Kind: gpumux.TaskError, Message: "marker"}
 	wrapped := fmt.Errorf("around: %w", temporal.NewApplicationError("marker", "task_error", *fault))
-	log.Warn("a call failed", zap.String(logkey.Fault, fault.Error()), zap.String(logkey.Pool, "gpu"))
+	log.Warn("a call failed", zap.String("fault", fault.Error()), zap.String("pool", "gpu"))
 	log.Warn("a call failed", zap.Error(fault))
-	log.With(zap.String(logkey.Fault, "marker")).Named("temporal").Warn("x")
+	log.With(zap.String("fault", "marker")).Named("temporal").Warn("x")
 	newTemporalLog(log).Error("Activity error.", "Error", wrapped, "Attempt", 1)
 	newTemporalLog(log).Error("Activity error.", "fault", fault.Error())
 	log.Warn("results wait for the store", zap.Error(fmt.Errorf("the disk is full")))

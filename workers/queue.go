@@ -15,7 +15,6 @@ import (
 	"github.com/gpumux/gpumux/internal/autoslots"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/health"
-	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/internal/pool"
 	"github.com/gpumux/gpumux/internal/sharing"
@@ -32,7 +31,7 @@ type queue struct {
 
 const (
 	// Polls in flight. More than a few cost the server and gain nothing.
-	mostPolls     = 8
+	maxPolls      = 8
 	workflowPolls = 4
 	lightPolls    = 4
 	// The store limits light activities, not the processor.
@@ -51,7 +50,7 @@ func (w *Worker) options(name string) worker.Options {
 		MaxHeartbeatThrottleInterval: contract.HeartbeatEvery,
 		OnFatalError: func(err error) {
 			w.state.addEnded(fmt.Errorf("queue %s is served no more: %w", name, err))
-			w.log.Error("queue is served no more", zap.String(logkey.Queue, name), zap.Error(err))
+			w.log.Error("queue is served no more", zap.String("queue", name), zap.Error(err))
 			select {
 			case w.failed <- fmt.Errorf("serve queue %s: %w", name, err):
 			default: // the first error is enough
@@ -111,14 +110,14 @@ func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Gua
 		lease := contract.LeaseQueue(queue)
 		groups[queue], groups[lease], leases[lease] = g.Name, g.Name, true
 	}
-	s := newSupplier(pl, groups, leases)
+	s := newSupplier(pl.Load, groups, leases)
 	pl.Changed = s.wake
 	w.suppliers = append(w.suppliers, s)
 
 	serve := func(name, group string, groups int) []queue {
 		o := w.options(name)
 		o.DisableWorkflowWorker = true
-		o.MaxConcurrentActivityTaskPollers = min(p.Most*groups, mostPolls)
+		o.MaxConcurrentActivityTaskPollers = min(p.Most*groups, maxPolls)
 		o.Tuner = newTuner(s)
 		run := &runner{
 			host: w.host, identity: w.identity,
@@ -130,7 +129,7 @@ func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Gua
 		}
 		runs := &activities.Pool{
 			Runner: run, Store: w.store, Recorders: w.recorders, Edition: w.tasks.Edition, Worker: w.identity, Workers: w.countPollers(name),
-			Contact: w.config.Contact, Log: ownLog(w.log.With(zap.String(logkey.Pool, p.Name))),
+			Contact: w.config.Contact, Log: ownLog(w.log.With(zap.String("pool", p.Name))),
 			Slots: func() int { return pl.Size() * groups }, Doubt: w.contact.Doubt, Saving: func() func() { return s.save(name) },
 		}
 		if group == "" {
@@ -144,7 +143,7 @@ func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Gua
 		lease := contract.LeaseQueue(name)
 		o = w.options(lease)
 		o.DisableWorkflowWorker = true
-		o.MaxConcurrentActivityTaskPollers = min(pl.Leases, mostPolls)
+		o.MaxConcurrentActivityTaskPollers = min(pl.Leases, maxPolls)
 		o.Tuner = newTuner(s)
 		leases := queue{lease, o, func(r worker.Registry) {
 			(&activities.Leases{Holder: run, Store: w.store, Serve: w.serveLease}).Register(r)
@@ -178,13 +177,13 @@ func (w *Worker) serveLease(name string, register func(worker.Registry)) (stop f
 // watchQueue is beside a pool's or a device's queue; maps ask there who serves it.
 func (w *Worker) watchQueue(beside string, pl *pool.Pool, group string) queue {
 	name := contract.WatchQueue(beside)
-	serves := func() bool { return pl.Slots(group) > 0 }
+	serves := func() bool { return pl.Load(group).Slots > 0 }
 	o := w.options(name)
 	o.DisableWorkflowWorker = true
 	o.MaxConcurrentActivityTaskPollers = 1
 	o.Tuner = newTuner(gate(serves))
 	return queue{name, o, func(r worker.Registry) {
-		(&activities.Watch{Pool: pl.Name, Serves: serves, Runs: func() bool { return pl.Busy(group) > 0 }}).Register(r)
+		(&activities.Watch{Pool: pl.Name, Serves: serves, Runs: func() bool { return pl.Load(group).Busy > 0 }}).Register(r)
 	}}
 }
 

@@ -17,7 +17,6 @@ import (
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contact"
 	"github.com/gpumux/gpumux/internal/launch"
-	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/internal/metrics"
 	"github.com/gpumux/gpumux/internal/pool"
 	"github.com/gpumux/gpumux/internal/process"
@@ -43,7 +42,7 @@ type runner struct {
 	// data.
 	allowance func(model, task string) gpumux.Size
 	metrics   *metrics.Metrics
-	// share is what the pool has of a group.
+	// share is the pool's part of a group.
 	share func(group string) sharing.Share
 	// examine says why the devices of a group take no more work after a fault, or "" if they
 	// do.
@@ -111,7 +110,7 @@ func until(ctx, end context.Context) (context.Context, func()) {
 }
 
 // runIn runs a call in the slot that it has.
-func (r *runner) runIn(ctx, held context.Context, h *pool.Handle, task launch.Task, call calls.Call, stint *autoslots.Stint) error {
+func (r *runner) runIn(ctx, held context.Context, h *pool.Seat, task launch.Task, call calls.Call, stint *autoslots.Stint) error {
 	share := r.share(h.Group)
 	turn, err := share.Await(ctx)
 	if err != nil {
@@ -124,8 +123,8 @@ func (r *runner) runIn(ctx, held context.Context, h *pool.Handle, task launch.Ta
 	call = r.granted(call, h, stint)
 	call.Held = func() error { return contact.Check(held) }
 	if call.Whole {
-		r.log.Info("a call has a device to itself; its neighbours wait", zap.String(logkey.Pool, r.pool.Name),
-			zap.String(logkey.Device, h.Group), zap.String(logkey.Task, task.Name))
+		r.log.Info("a call has a device to itself; its neighbours wait", zap.String("pool", r.pool.Name),
+			zap.String("device", h.Group), zap.String("task", task.Name))
 		for _, beside := range h.Beside {
 			if err := beside.Clear(ctx); err != nil {
 				return err
@@ -151,7 +150,7 @@ func (r *runner) runIn(ctx, held context.Context, h *pool.Handle, task launch.Ta
 
 // granted is a call with what its process may have, whose results are counted on their
 // way.
-func (r *runner) granted(call calls.Call, h *pool.Handle, stint *autoslots.Stint) calls.Call {
+func (r *runner) granted(call calls.Call, h *pool.Seat, stint *autoslots.Stint) calls.Call {
 	took := r.metrics.Items(r.pool.Name)
 	rest := remainder{left: call.Len}
 	done := call.Done
@@ -177,7 +176,7 @@ func (r *runner) granted(call calls.Call, h *pool.Handle, stint *autoslots.Stint
 	return call
 }
 
-// remainder is what is left of a call.
+// remainder is the rest of a call.
 type remainder struct {
 	left, done int64
 	busy       time.Duration
@@ -205,18 +204,18 @@ func (r *remainder) soon(took time.Duration) bool {
 }
 
 // report logs and counts a failed call.
-func (r *runner) report(h *pool.Handle, task string, whole bool, fault *gpumux.Fault) {
+func (r *runner) report(h *pool.Seat, task string, whole bool, fault *gpumux.Fault) {
 	r.metrics.Fault(r.pool.Name, fault.Kind)
-	r.log.Warn("a call failed", zap.String(logkey.Pool, r.pool.Name), zap.String(logkey.Slot, fault.Slot),
-		zap.String(logkey.Device, fault.Device), zap.String(logkey.Task, task), zap.String(logkey.Kind, string(fault.Kind)),
-		zap.Int(logkey.PID, fault.PID), zap.String(logkey.Fault, fault.Error()))
+	r.log.Warn("a call failed", zap.String("pool", r.pool.Name), zap.String("slot", fault.Slot),
+		zap.String("device", fault.Device), zap.String("task", task), zap.String("kind", string(fault.Kind)),
+		zap.Int("pid", fault.PID), zap.String("fault", fault.Error()))
 	if !whole {
 		r.sizing.Failed(task, fault.Kind)
 	}
 }
 
 // acquit takes a fault off the item if the device is sick.
-func (r *runner) acquit(ctx context.Context, h *pool.Handle, fault *gpumux.Fault) {
+func (r *runner) acquit(ctx context.Context, h *pool.Seat, fault *gpumux.Fault) {
 	if !fault.Suspect {
 		return
 	}

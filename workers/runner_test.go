@@ -16,22 +16,23 @@ import (
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contact"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/gputest"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/metrics"
 	"github.com/gpumux/gpumux/internal/pool"
 	"github.com/gpumux/gpumux/internal/sharing"
-	"github.com/gpumux/gpumux/internal/slottest"
 )
 
 // newRunner runs the task t in two slots that are whatever the test says.
-func newRunner() (*runner, []*slottest.Slot) {
+func newRunner() (*runner, []*gputest.Slot) {
 	p, places, fakes := testPool(2, gpu.CPU)
 	for _, pl := range places {
 		pl.Model = gpu.CPU
 	}
 	log, tasks := zap.NewNop(), tasksIn("", "t")
+	share, _ := sharing.Exclusive.Prepare(context.Background(), nil, sharing.Use{Devices: []gpu.Device{{Kind: gpu.KindCPU}}})
 	return &runner{
-		share: func(string) sharing.Share { return sharing.None },
+		share: func(string) sharing.Share { return share },
 		pool:  p, tasks: tasks, halt: context.Background(), log: log,
 		allowance: func(string, string) gpumux.Size { return 0 }, metrics: metrics.New(log, "", nil),
 		examine: func(context.Context, string, *gpumux.Fault) string { return "" },
@@ -81,14 +82,14 @@ func TestRunner_SaysWhenACallEndsSoon(t *testing.T) {
 			fakes[0].Do = func(_ context.Context, _ launch.Task, call calls.Call) error {
 				for range of.soon {
 					call.Done(calls.Done{Busy: of.each})
-					soon = append(soon, r.pool.Soon(""))
+					soon = append(soon, r.pool.Load("").Soon)
 				}
 				return nil
 			}
 			require.NoError(t, r.Run(t.Context(), activities.Call{Task: "t", Len: of.items, Done: func(calls.Done) {}}))
 			require.Equal(t, of.soon, soon)
-			require.Zero(t, r.pool.Soon(""))
-			require.Equal(t, 2, r.pool.Free(""))
+			require.Zero(t, r.pool.Load("").Soon)
+			require.Equal(t, 2, r.pool.Load("").Free)
 		})
 	}
 }
@@ -102,15 +103,16 @@ func TestRunner_WaitsForASlotAsLongAsTheCallDoes(t *testing.T) {
 	require.ErrorIs(t, r.Run(t.Context(), activities.Call{Task: "t", Patience: time.Millisecond}), activities.ErrBusy)
 }
 
-// A slot whose call does not end although it was said to has no further work fetched for it.
+// A slot whose call does not end although it was said to has no further work fetched for
+// it.
 func TestRunner_ACallThatDoesNotEndHasItsSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, fakes := newRunner()
 		fakes[0].Do = func(_ context.Context, _ launch.Task, call calls.Call) error {
 			call.Done(calls.Done{Busy: time.Millisecond})
-			require.Equal(t, 1, r.pool.Soon(""))
+			require.Equal(t, 1, r.pool.Load("").Soon)
 			time.Sleep(time.Second)
-			require.Zero(t, r.pool.Soon(""))
+			require.Zero(t, r.pool.Load("").Soon)
 			return nil
 		}
 		require.NoError(t, r.Run(t.Context(), activities.Call{Task: "t", Len: 2, Done: func(calls.Done) {}}))

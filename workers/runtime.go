@@ -10,7 +10,7 @@ import (
 	"github.com/gpumux/gpumux/internal/runtimes"
 )
 
-// installRuntimes writes the runtimes of Python and R, into a temporary folder if the user has no cache folder, and returns Python's.
+// installRuntimes writes the runtimes, to a temporary folder if there is no cache.
 func (w *Worker) installRuntimes() (string, error) {
 	users, dir := w.namedUsers(), w.o.Runtime
 	lasting := dir // a folder that outlives the worker, or ""
@@ -49,7 +49,7 @@ func (w *Worker) unpack(dir string) (python string, err error) {
 	return runtimes.Python(dir)
 }
 
-// makeHomes makes the folder that is HOME for tasks, outside of dir if that is read-only, and the homes of users who have none.
+// makeHomes makes HOME for tasks, outside of a read-only dir, and that of users without.
 func (w *Worker) makeHomes(dir string, users []*process.User) error {
 	w.home = filepath.Join(dir, "home")
 	if os.MkdirAll(w.home, 0o700) != nil {

@@ -51,8 +51,8 @@ func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 		return s
 	}
 	m := metrics.New(zap.NewNop(), "", nil)
-	first := &pool.Handle{Slot: onCPU(), Name: "cpu/0", Group: gpu.CPU}
-	m.Offer(pool.New("cpu", []*pool.Handle{first, {Slot: onCPU(), Name: "cpu/1", Group: gpu.CPU}}))
+	first := &pool.Seat{Slot: onCPU(), Name: "cpu/0", Group: gpu.CPU}
+	m.Offer(pool.NewLedger().New("cpu", []*pool.Seat{first, {Slot: onCPU(), Name: "cpu/1", Group: gpu.CPU}}))
 	require.NoError(t, first.Run(t.Context(), launch.Task{Name: "embed", Python: "embed.py:embed", Dir: dir}, calls.Call{
 		Done: func(calls.Done) {},
 		Items: func(yield func(calls.Item, error) bool) {

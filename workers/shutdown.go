@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,9 +14,10 @@ import (
 	"github.com/gpumux/gpumux/internal/pool"
 )
 
-// Stop takes no new work, lets running chunks go on for StopTimeout, hands back those that still run, ends every task process
-// and returns when nothing is left, or with an error when a process or a driver does not let go. When ctx ends before, running
-// chunks are handed back at once. Every call waits for the same end; a worker that never started stops too.
+// Stop takes no new work, lets chunks go on for StopTimeout, hands back the rest, ends
+// every task process and returns when nothing is left, or with an error when something
+// does not let go. When ctx ends before, chunks are handed back at once. Every call waits
+// for the same end.
 func (w *Worker) Stop(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { w.giveUp(pool.ErrStopped) })()
 	w.stopOnce.Do(func() {
@@ -61,7 +63,7 @@ func (w *Worker) drain() error {
 		all.Go(served.Stop)
 	}
 	all.Wait()
-	// The SDK has cancelled the chunks that still run and does not wait for them. Each ends with its process.
+	// The SDK does not wait for the chunks that it has cancelled.
 	ctx, cancel := w.patience()
 	defer cancel()
 	var errs []error
@@ -81,7 +83,7 @@ func (w *Worker) drain() error {
 	return errors.Join(errs...)
 }
 
-// endProcesses returns when no process is left. The sweeper ends the others after this program has ended.
+// endProcesses returns when no process is left; the sweeper ends others later.
 func (w *Worker) endProcesses() error {
 	ctx, cancel := w.patience()
 	defer cancel()
@@ -127,7 +129,7 @@ func (w *Worker) closeInventory() error {
 	return w.inventory.Close()
 }
 
-// liveness is what a worker knows of its own state. Any goroutine may use it.
+// liveness is a worker's view of its own state, for any goroutine.
 type liveness struct {
 	serving, stopping atomic.Bool
 
@@ -143,6 +145,13 @@ func (s *liveness) addEnded(err error) {
 	s.ended = append(s.ended, err)
 }
 
+// reasons are why queues are served no more.
+func (s *liveness) reasons() []error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.ended)
+}
+
 // health returns why this worker cannot do its work now, one reason per line, or nil.
 func (w *Worker) health() error {
 	switch {
@@ -151,9 +160,7 @@ func (w *Worker) health() error {
 	case !w.state.serving.Load():
 		return errors.New("the worker is starting")
 	}
-	w.state.mu.Lock()
-	reasons := append([]error(nil), w.state.ended...)
-	w.state.mu.Unlock()
+	reasons := w.state.reasons()
 	if silent := w.contact.Silence(); silent > contact.Limit {
 		reasons = append(reasons, fmt.Errorf("the Temporal server has not answered for %s", silent.Round(time.Second)))
 	}

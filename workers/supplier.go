@@ -7,23 +7,28 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/worker"
+
+	"github.com/gpumux/gpumux/internal/pool"
 )
 
 // young is how long a poll counts as about to bring work: a queue with work answers
 // sooner. An older poll is idle, and another queue may use the same free slot.
 const young = 50 * time.Millisecond
 
-// supplier decides when Temporal is asked for work: only while a slot is free. One serves the pool's queue, its devices' queues and
-// those of leases, whose workers share the slots. (Temporal calls slot and permit what is here a slot and a poll.)
+// supplier decides when Temporal is asked for work: only while a slot is free. One serves
+// the queues of a pool, its devices and its leases, which share the slots. (Temporal
+// calls slot and permit what is here a slot and a poll.)
 //
-// Temporal wants a permit for the whole of a long poll, so a naive supplier lets one queue's idle polls keep every slot from
-// the others for a minute. Here an idle poll holds nothing: the slot is taken when work begins and returned when it ends. A
-// poll may start while fewer polls are young than slots are free, and a queue keeps at most as many idle polls as it has
-// free slots. A slot whose call ends soon counts as free, so that its next work is there in time; work that only stores its results
-// has no slot any more. So work can come in while no slot is free; it waits in the worker, before any new poll, is never more than the
-// polls that were open, and goes back to the server when it waits for long. Polls are granted in the order of asking, so no queue starves.
+// A permit lasts as long as a poll, so a naive supplier lets one queue's idle polls keep
+// all slots for a minute. Here an idle poll holds nothing: work takes the slot. A poll
+// may start while fewer polls are young than slots are free, and a queue has at most as
+// many idle polls as free slots. A slot whose call ends soon counts as free; work that
+// stores its results has none any more. Work that comes while no slot is free waits in
+// the worker, before any new poll, and goes back when it waits for long. Polls are
+// granted in the order of asking.
 type supplier struct {
-	pool vacancies
+	// load is the pool's, by group; a wake follows every change.
+	load func(group string) pool.Load
 	// groups has the device of each device's queue, leases the queues of leases.
 	groups map[string]string
 	leases map[string]bool
@@ -38,18 +43,6 @@ type supplier struct {
 	saving  int            // how much of that needs no slot any more
 	timer   *time.Timer
 	drained []chan struct{}
-}
-
-// vacancies is what the supplier knows of a pool. A wake follows every change.
-type vacancies interface {
-	// Slots is how many slots a group of devices has, or the pool for "".
-	Slots(group string) int
-	// Free are not in use, Soon more will not be soon, Leased are with leases, and Leasable
-	// more may be.
-	Free(group string) int
-	Soon(group string) int
-	Leased(group string) int
-	Leasable(group string) int
 }
 
 // ask is a poller that waits for its permit.
@@ -67,8 +60,8 @@ type poll struct {
 
 var _ worker.SlotSupplier = (*supplier)(nil)
 
-func newSupplier(v vacancies, groups map[string]string, leases map[string]bool) *supplier {
-	return &supplier{pool: v, groups: groups, leases: leases, now: time.Now, used: map[string]int{}, saves: map[string]int{}}
+func newSupplier(load func(group string) pool.Load, groups map[string]string, leases map[string]bool) *supplier {
+	return &supplier{load: load, groups: groups, leases: leases, now: time.Now, used: map[string]int{}, saves: map[string]int{}}
 }
 
 // ReserveSlot waits until a poll of the queue may start.
@@ -133,7 +126,7 @@ func (s *supplier) ReleaseSlot(info worker.SlotReleaseInfo) {
 }
 
 // MaxSlots is for metrics.
-func (s *supplier) MaxSlots() int { return s.pool.Slots("") }
+func (s *supplier) MaxSlots() int { return s.load("").Slots }
 
 // wake looks again after the pool changed.
 func (s *supplier) wake() {
@@ -193,10 +186,10 @@ func (s *supplier) grant() {
 	for queue := range s.leases {
 		leases += s.used[queue]
 	}
-	seated := s.pool.Leased("")
+	all := s.load("")
 	// Other pools' calls may have slots of this one. A waiting lease takes none from a map.
-	free := min(s.pool.Slots("")-(s.total-s.saving-leases)-seated, s.pool.Free("")) + s.pool.Soon("")
-	leasable := s.pool.Leasable("") - max(0, leases-seated)
+	free := min(all.Slots-(s.total-s.saving-leases)-all.Leased, all.Free) + all.Soon
+	leasable := all.Leasable - max(0, leases-all.Leased)
 	now := s.now()
 	recent, aged := 0, now
 	open := map[string]int{}
@@ -213,10 +206,11 @@ func (s *supplier) grant() {
 	s.asking = slices.DeleteFunc(s.asking, func(a *ask) bool {
 		room, most := free, free
 		if group := s.groups[a.queue]; s.leases[a.queue] {
-			room, most = min(s.pool.Leasable(group), leasable), leasable
+			room, most = min(s.load(group).Leasable, leasable), leasable
 		} else if group != "" {
 			in := s.used[a.queue] - s.saves[a.queue]
-			room = min(room, min(s.pool.Free(group), s.pool.Slots(group)-in)+s.pool.Soon(group))
+			of := s.load(group)
+			room = min(room, min(of.Free, of.Slots-in)+of.Soon)
 		}
 		if open[a.queue] >= room {
 			return false

@@ -15,7 +15,8 @@ import (
 	"github.com/gpumux/gpumux/internal/pool"
 )
 
-// permitInfo is what the SDK passes to a supplier, in all three of its shapes. What the supplier never asks for is nil.
+// permitInfo is what the SDK passes to a supplier, in all three of its shapes. What the
+// supplier never asks for is nil.
 type permitInfo struct {
 	worker.SlotReservationInfo
 	queue string
@@ -40,13 +41,10 @@ type fakeVacancies struct {
 	leased, most int
 }
 
-func (f *fakeVacancies) Slots(group string) int { return f.sum(f.all, group) }
-func (f *fakeVacancies) Free(group string) int  { return f.sum(f.all, group) - f.sum(f.busy, group) }
-
-func (f *fakeVacancies) Soon(group string) int { return f.sum(f.soon, group) }
-
-func (f *fakeVacancies) Leased(string) int   { return f.leased }
-func (f *fakeVacancies) Leasable(string) int { return f.most - f.leased }
+func (f *fakeVacancies) Load(group string) pool.Load {
+	slots := f.sum(f.all, group)
+	return pool.Load{Slots: slots, Free: slots - f.sum(f.busy, group), Soon: f.sum(f.soon, group), Leased: f.leased, Leasable: f.most - f.leased}
+}
 
 func (f *fakeVacancies) sum(of map[string]int, group string) int {
 	f.mu.Lock()
@@ -64,10 +62,11 @@ const poolQueue, queueA, queueB = "gpumux.gpu", "gpumux.gpu@h/A", "gpumux.gpu@h/
 
 func testSupplier(perDevice int) (*supplier, *fakeVacancies) {
 	fake := &fakeVacancies{all: map[string]int{"A": perDevice, "B": perDevice}, busy: map[string]int{}}
-	return newSupplier(fake, map[string]string{queueA: "A", queueB: "B"}, nil), fake
+	return newSupplier(fake.Load, map[string]string{queueA: "A", queueB: "B"}, nil), fake
 }
 
-// reserve asks in the background; the channel has the permit when it comes. It returns when the supplier has answered or waits.
+// reserve asks in the background; the channel has the permit when it comes. It returns
+// when the supplier has answered or waits.
 func reserve(t *testing.T, s *supplier, queue string) <-chan *worker.SlotPermit {
 	t.Helper()
 	got := make(chan *worker.SlotPermit, 1)
@@ -110,12 +109,13 @@ func TestSupplier_AnIdleWorkerPollsAtOnce(t *testing.T) {
 	})
 }
 
-// Leases that wait for a slot of the worker keep no slot from maps, and no more of them are asked for.
+// Leases that wait for a slot of the worker keep no slot from maps, and no more of them
+// are asked for.
 func TestSupplier_LeasesThatWaitTakeNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const lease, another = "gpumux.gpu.lease", "gpumux.gpu@h/A.lease"
 		fake := &fakeVacancies{all: map[string]int{"A": 2}, busy: map[string]int{}, most: 1}
-		s := newSupplier(fake, map[string]string{another: "A"}, map[string]bool{lease: true, another: true})
+		s := newSupplier(fake.Load, map[string]string{another: "A"}, map[string]bool{lease: true, another: true})
 		first, second := now(t, reserve(t, s, lease)), now(t, reserve(t, s, another))
 		s.mark(first)
 		fake.leased, fake.busy["A"] = 1, 1
@@ -139,7 +139,8 @@ func TestSupplier_LeasesThatWaitTakeNoSlot(t *testing.T) {
 	})
 }
 
-// The next work comes while the last items of a call run, and no further one until there is a slot for that, too.
+// The next work comes while the last items of a call run, and no further one until there
+// is a slot for that, too.
 func TestSupplier_FetchesAheadOfTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, fake := testSupplier(1)
@@ -196,7 +197,8 @@ func TestSupplier_NoMoreIdlePollsThanFreeSlots(t *testing.T) {
 	})
 }
 
-// The pool's polls stay open for a minute without work; they must not keep the device's queue from being asked.
+// The pool's polls stay open for a minute without work; they must not keep the device's
+// queue from being asked.
 func TestSupplier_OpenPollsOfThePoolDoNotStarveADevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := testSupplier(1)
@@ -211,11 +213,12 @@ func TestSupplier_OpenPollsOfThePoolDoNotStarveADevice(t *testing.T) {
 	})
 }
 
-// With one slot and a pool queue that always has work, a device's queue gets its turn and then costs nothing.
+// With one slot and a pool queue that always has work, a device's queue gets its turn and
+// then costs nothing.
 func TestSupplier_ABusyPoolLeavesADeviceItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, _ := testSupplier(1)
-		s.pool.(*fakeVacancies).all = map[string]int{"A": 1}
+		s, fake := testSupplier(1)
+		fake.all = map[string]int{"A": 1}
 		work := now(t, reserve(t, s, poolQueue))
 		s.mark(work)
 		device := reserve(t, s, queueA)
@@ -321,9 +324,10 @@ func TestSupplier_DrainWaitsForWork(t *testing.T) {
 	})
 }
 
-// Pollers of four queues over one pool, with work that comes at random: at no time runs more than the slots hold and the
-// open polls can have brought, the slots themselves are never overbooked, leases have no more than they may, none of the queues
-// starves, and at the end nothing is left over.
+// Pollers of four queues over one pool, with work that comes at random: at no time runs
+// more than the slots hold and the open polls can have brought, the slots themselves are
+// never overbooked, leases have no more than they may, none of the queues starves, and at
+// the end nothing is left over.
 func TestSupplier_NeverMoreThanItMay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const perDevice, pollers = 2, 3
@@ -331,7 +335,7 @@ func TestSupplier_NeverMoreThanItMay(t *testing.T) {
 		groups := map[string]string{queueA: "A", queueB: "B"}
 		const leaseQueue = "gpumux.gpu.lease"
 		p.Leases = 2
-		s := newSupplier(p, groups, map[string]bool{leaseQueue: true})
+		s := newSupplier(p.Load, groups, map[string]bool{leaseQueue: true})
 		p.Changed = s.wake
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
@@ -393,7 +397,7 @@ func TestSupplier_NeverMoreThanItMay(t *testing.T) {
 			require.Greater(t, count.Load(), int32(20), queue)
 		}
 		require.Greater(t, finished.Load(), int32(200))
-		require.Equal(t, int(slots), p.Free(""))
+		require.Equal(t, int(slots), p.Load("").Free)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		require.Zero(t, s.total)

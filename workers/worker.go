@@ -24,7 +24,6 @@ import (
 	"github.com/gpumux/gpumux/internal/autoslots"
 	"github.com/gpumux/gpumux/internal/contact"
 	"github.com/gpumux/gpumux/internal/health"
-	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/internal/memory"
 	"github.com/gpumux/gpumux/internal/metrics"
 	"github.com/gpumux/gpumux/internal/pool"
@@ -41,14 +40,15 @@ import (
 type Options struct {
 	// Client is an open connection, which stays open. Default: dialled by Config.Temporal.
 	Client client.Client
-	// Codec is what payloads pass through. A Client must have been made with it already. Default: the keys of Config.Codec, else
-	// TEMPORAL_CODEC_ENDPOINT. Objects in the store are encrypted with the keys of Config.Codec in any case.
+	// Codec transforms payloads; a Client must have it already. Default: the keys
+	// of Config.Codec, which objects in the store have in any case, else
+	// TEMPORAL_CODEC_ENDPOINT.
 	Codec converter.PayloadCodec
 	// Alone is for a worker without Temporal and store, which runs RunDirect alone.
 	Alone bool
 	// Inventory is the host's devices, which the worker does not close. Default: gpu.Open.
 	Inventory *gpu.Inventory
-	// Version is what the worker says of itself. Default "dev".
+	// Version is the worker's own. Default "dev".
 	Version string
 	// StopTimeout is how long running chunks may go on after Stop. Default 30 s.
 	StopTimeout time.Duration
@@ -145,8 +145,8 @@ func New(c config.Config, o Options) (*Worker, error) {
 	return w, nil
 }
 
-// Start opens the store, connects and returns when the worker asks for work. A failed start leaves nothing behind and cannot be tried
-// again. Another call after success does nothing.
+// Start returns when the worker asks for work. A failed start leaves nothing behind and
+// cannot be tried again. After success it does nothing.
 func (w *Worker) Start(ctx context.Context) error {
 	w.starting.Lock()
 	if w.life.Err() != nil {
@@ -213,8 +213,8 @@ func (w *Worker) start(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// question asks the server for what needs its history service and its database, as all work does. Each time it is about
-// another workflow, so that it goes to another part of the history service.
+// question asks the server for what needs its history service and database, as work does;
+// each time for another workflow, so for another part of the service.
 func (w *Worker) question() func(context.Context) error {
 	asked := 0
 	return func(ctx context.Context) error {
@@ -269,21 +269,21 @@ func (w *Worker) namedUsers() []*process.User {
 
 // openPool makes a pool's slots. A task process starts with the first call.
 func (w *Worker) openPool(p config.Placement, runtime string) *pool.Pool {
-	var handles []*pool.Handle
+	var seats []*pool.Seat
 	for _, g := range p.Groups {
 		for range p.Most {
-			handles = append(handles, w.newHandle(fmt.Sprintf("%s/%d", p.Name, len(handles)), p, g, runtime))
+			seats = append(seats, w.newSeat(fmt.Sprintf("%s/%d", p.Name, len(seats)), p, g, runtime))
 		}
 	}
-	opened := w.ledger.New(p.Name, handles)
+	opened := w.ledger.New(p.Name, seats)
 	opened.Log, opened.Pack, opened.Leases = w.log, p.Placement == config.Pack, p.LeaseLimit()
 	w.pools = append(w.pools, opened)
 	w.metrics.Offer(opened)
 	return opened
 }
 
-// newHandle makes one slot of a pool on a group of devices.
-func (w *Worker) newHandle(name string, p config.Placement, g config.Group, runtime string) *pool.Handle {
+// newSeat makes one slot of a pool on a group of devices.
+func (w *Worker) newSeat(name string, p config.Placement, g config.Group, runtime string) *pool.Seat {
 	alone, share := p.Pool, w.share(p, g)
 	alone.Memory, alone.Slots = p.Whole(g, w.placements), 1
 	limits := func(allowance gpumux.Size, whole bool) (map[string]string, gpumux.Size) {
@@ -300,7 +300,7 @@ func (w *Worker) newHandle(name string, p config.Placement, g config.Group, runt
 	o := slot.Options{
 		Name: name, Host: w.host, Device: g.Name, Memory: p.Memory, Room: room, Mode: p.Mode, Hygiene: p.Hygiene, Env: env,
 		Runtime: runtime, RRuntime: w.rRuntime, Home: w.home, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
-		Log: w.log.With(zap.String(logkey.Pool, p.Name)), MPS: share.MPS(),
+		Log: w.log.With(zap.String("pool", p.Name)), MPS: share.MPS(),
 	}
 	if o.MPS {
 		o.Ending = share.End
@@ -312,7 +312,7 @@ func (w *Worker) newHandle(name string, p config.Placement, g config.Group, runt
 	for _, d := range g.Devices {
 		devices = append(devices, d.UUID)
 	}
-	return &pool.Handle{Slot: runs, Name: name, Budget: p.Memory, Group: g.Name, Devices: devices,
+	return &pool.Seat{Slot: runs, Name: name, Budget: p.Memory, Group: g.Name, Devices: devices,
 		Model: memory.Model(g.Devices[0]), Memory: alone.Memory, Limits: limits}
 }
 
@@ -337,7 +337,7 @@ var threads = []string{
 	"NUMBA_NUM_THREADS",
 }
 
-// environment is the environment that a slot's devices need. room is what a process's framework may use on each of them.
+// environment suits a slot's devices; room is a framework's share of each.
 func environment(p config.Pool, g config.Group, room gpumux.Size) map[string]string {
 	if g.Devices[0].Kind == gpu.KindCPU {
 		if p.Slots == config.AutoSlots {
@@ -352,7 +352,7 @@ func environment(p config.Pool, g config.Group, room gpumux.Size) map[string]str
 		"CUDA_DEVICE_ORDER":    "PCI_BUS_ID",
 	}
 	if p.Memory > 0 || p.Slots > 1 || p.Slots == config.AutoSlots {
-		// Without these the first slot takes most of the device at its start and its neighbours fail.
+		// Without these the first slot takes most of the device at its start.
 		env["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
 		env["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
 	}

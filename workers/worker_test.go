@@ -14,15 +14,17 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
 func localWorker(t *testing.T, address string) (*Worker, string) {
 	dir := site(t)
-	c := config.Local(config.LocalOptions{
-		Pool: "cpu", Slots: 2, Memory: 1 << 30, Dir: dir, TasksDir: "tasks", Store: "file://" + dir + "/store",
-	})
-	c.Temporal.Address = address
+	c := config.Config{
+		Temporal: config.Temporal{Address: address}, Dir: dir, Store: "file://" + dir + "/store",
+		Pools: []config.Pool{{Name: "cpu", Devices: gpu.Selection{"cpu"}, Slots: 2, Memory: 1 << 30}},
+		Tasks: map[string]config.Task{"*": {PythonDir: "tasks"}},
+	}
 	w, err := New(c, Options{Inventory: onlyCPU(t), Runtime: filepath.Join(dir, "runtime"), Version: "1.2.3"})
 	require.NoError(t, err)
 	return w, dir
@@ -30,7 +32,9 @@ func localWorker(t *testing.T, address string) (*Worker, string) {
 
 func TestNew_ListsMistakesBeforeAnythingStarts(t *testing.T) {
 	dir := site(t)
-	_, err := New(config.Local(config.LocalOptions{Pool: "CPU", Dir: dir, Memory: 1 << 50, Store: "file://" + dir + "/store"}), Options{Inventory: onlyCPU(t)})
+	_, err := New(config.Config{
+		Dir: dir, Store: "file://" + dir + "/store", Pools: []config.Pool{{Name: "CPU", Devices: gpu.Selection{"cpu"}, Memory: 1 << 50}},
+	}, Options{Inventory: onlyCPU(t)})
 	var config *config.Error
 	require.ErrorAs(t, err, &config)
 	require.Len(t, config.Problems, 2)
@@ -100,7 +104,9 @@ func TestWorker_StopGivesUpADriverThatHangs(t *testing.T) {
 
 func TestWorker_StoreThatCanNotBeUsed(t *testing.T) {
 	dir := site(t)
-	w, err := New(config.Local(config.LocalOptions{Pool: "cpu", Dir: dir, Store: "file://" + dir + "/plain.txt"}), Options{Inventory: onlyCPU(t), Runtime: dir})
+	w, err := New(config.Config{
+		Dir: dir, Store: "file://" + dir + "/plain.txt", Pools: []config.Pool{{Name: "cpu", Devices: gpu.Selection{"cpu"}}},
+	}, Options{Inventory: onlyCPU(t), Runtime: dir})
 	require.NoError(t, err)
 	require.ErrorContains(t, w.Start(t.Context()), dir+"/plain.txt")
 }

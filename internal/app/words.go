@@ -35,6 +35,7 @@ var flagWords = []string{
 	"give the workers' keys", "give the workers' keys with --keys or GPUMUX_KEYS",
 	"give its address or TEMPORAL_ADDRESS", "give --address or TEMPORAL_ADDRESS, or run this map alone with --local",
 	"give another namespace", "give --namespace", "of a private `gpumux dev`", "of `gpumux dev --private`",
+	"give another port for the server", "give another with --port", "give another port for the Web UI", "give another with --ui-port",
 	"give another folder", "give another with --data", "if it was given an ID or a folder", "if it has an --id or --data",
 	"give another Python", "give another with --python", "measure the CPU", "measure the CPU with --pool cpu",
 	"measure the workload light", "measure --workloads light",

@@ -10,8 +10,8 @@ import (
 const (
 	// atWork is the share of slots that must work for time to count: some change chunks.
 	atWork = 7.0 / 8
-	// stretchLeast is the least length of a stretch, so short items cost little.
-	stretchLeast = 5 * time.Millisecond
+	// stretchMin is the least length of a stretch, so short items cost little.
+	stretchMin = 5 * time.Millisecond
 	// stretches is the least number of them per slot in a measurement.
 	stretches = 2
 	// hungry is for how many measurements slots may lack work before that is reported.
@@ -20,9 +20,10 @@ const (
 
 // meter measures a pool's items per second of one task, while all slots have work.
 //
-// Time counts only while all slots work on the task: none waits for a chunk, starts its process or is surplus, no other task runs
-// beside it and no call has a whole device. A stretch is the time from one result of a slot to a later one of the same call. Its items
-// count in proportion to its valid time, so neither the size of chunks nor a lack of work distorts the rate.
+// Time counts only while all slots work on the task: none waits for a chunk, starts its
+// process or is surplus, and no other task runs. A stretch is the time from one result of
+// a slot to a later one of the same call. Its items count in proportion to its valid
+// time, so neither the size of chunks nor a lack of work distorts the rate.
 type meter struct {
 	now func() time.Time
 	// length is the time for which all slots must have worked for a measurement.
@@ -61,16 +62,16 @@ type measurement struct {
 
 // Stint is one call in its slot.
 type Stint struct {
-	m      *meter
-	pool   *pool.Pool
-	handle *pool.Handle
-	task   string
-	whole  bool
-	warm   bool // this process has given a result
-	start  time.Time
-	valid  float64 // of the meter at the stretch's beginning
-	items  int
-	peak   int64
+	m     *meter
+	pool  *pool.Pool
+	seat  *pool.Seat
+	task  string
+	whole bool
+	warm  bool // this process has given a result
+	start time.Time
+	valid float64 // of the meter at the stretch's beginning
+	items int
+	peak  int64
 }
 
 func newMeter(length time.Duration) *meter {
@@ -78,8 +79,8 @@ func newMeter(length time.Duration) *meter {
 }
 
 // newStint is called before a call runs in its slot. A nil Stint measures nothing.
-func (m *meter) newStint(p *pool.Pool, h *pool.Handle, task string, whole bool) *Stint {
-	s := &Stint{m: m, pool: p, handle: h, task: task, whole: whole, warm: !whole && p.Warm(h, task)}
+func (m *meter) newStint(p *pool.Pool, h *pool.Seat, task string, whole bool) *Stint {
+	s := &Stint{m: m, pool: p, seat: h, task: task, whole: whole, warm: !whole && p.Warm(h, task)}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.advance()
@@ -102,11 +103,11 @@ func (s *Stint) Done(peak int64) {
 	}
 	now := s.m.now()
 	s.items++
-	if s.warm && now.Sub(s.start) < stretchLeast {
+	if s.warm && now.Sub(s.start) < stretchMin {
 		return
 	}
 	if !s.warm {
-		s.pool.SetWarm(s.handle, s.task)
+		s.pool.SetWarm(s.seat, s.task)
 	}
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 type bout struct {
 	*meter
 	pool    *pool.Pool
-	handles []*pool.Handle
+	handles []*pool.Seat
 	clock   time.Time
 	seen    []measurement
 }
@@ -138,7 +138,8 @@ func TestMeter_LackOfWorkDoesNotCount(t *testing.T) {
 	require.InDelta(t, 8, b.rate(t), 0.2)
 }
 
-// A long item of one slot that ends in a moment when the others have work was not done in that moment.
+// A long item of one slot that ends in a moment when the others have work was not done in
+// that moment.
 func TestMeter_ItemsCountAsFarAsTheirTimeDoes(t *testing.T) {
 	b := newBout(2)
 	s := b.start(0, "x")
@@ -172,7 +173,8 @@ func TestMeter_StartsAreLeftOut(t *testing.T) {
 	b.together(40, 100*time.Millisecond, s)
 	require.InDelta(t, 10, b.rate(t), 0.01)
 
-	// A slot that starts is none that works, and no lack of work: its neighbour has the device to itself meanwhile.
+	// A slot that starts is none that works, and no lack of work: its neighbour has the
+	// device to itself meanwhile.
 	b.reset(2)
 	u := b.newStint(b.pool, b.handles[1], "x", false)
 	b.together(600, 100*time.Millisecond, s)

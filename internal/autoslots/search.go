@@ -8,11 +8,11 @@ import (
 const (
 	// gain is the least factor by which more slots must raise the throughput.
 	gain = 1.08
-	// A row has inRow measurements; after mostRows rows a doubtful comparison is decided.
-	inRow, mostRows = 3, 7
-	// apart is how many standard errors a clear result is away from doubt; leastSpread is
+	// A row has inRow measurements; after maxRows rows a doubtful comparison is decided.
+	inRow, maxRows = 3, 7
+	// apart is how many standard errors a clear result is away from doubt; minSpread is
 	// the least assumed spread of measurements, because a few may agree by chance.
-	apart, leastSpread = 2.0, 0.03
+	apart, minSpread = 2.0, 0.03
 	// firstRest and lastRest are the measurements between two searches; the pause doubles.
 	firstRest, lastRest = 120, 1920
 	// drift is the change of throughput, up or down, after which the search begins anew.
@@ -160,7 +160,7 @@ func (s *search) compare() {
 	}
 	above := median(large) - median(small) - math.Log(gain)
 	doubt := apart * standardError(small, large)
-	if a, t := len(s.rates[s.at]), len(s.rates[s.trial]); math.Abs(above) <= doubt && min(a, t) < mostRows*inRow {
+	if a, t := len(s.rates[s.at]), len(s.rates[s.trial]); math.Abs(above) <= doubt && min(a, t) < maxRows*inRow {
 		// The two alternate, so a drift in the items' cost does not look like an effect.
 		if a < t {
 			s.now = s.at
@@ -234,7 +234,7 @@ func median(values []float64) float64 {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// standardError is that of the difference of two medians. The spread is the median deviation, so a few odd measurements do not count.
+// standardError is that of the difference of two medians, by the median deviation.
 func standardError(a, b []float64) float64 {
 	var off []float64
 	for _, values := range [][]float64{a, b} {
@@ -243,6 +243,6 @@ func standardError(a, b []float64) float64 {
 			off = append(off, math.Abs(v-middle))
 		}
 	}
-	spread := max(leastSpread, 1.48*median(off))
+	spread := max(minSpread, 1.48*median(off))
 	return 1.25 * spread * math.Sqrt(1/float64(len(a))+1/float64(len(b)))
 }

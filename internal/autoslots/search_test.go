@@ -19,7 +19,8 @@ func peaked(at int, fall float64) curve {
 
 func roofed(n int) float64 { return 1000 * (1 - math.Exp(-float64(n)/3)) } // ever less for one more
 
-// feed measures n times with so much noise and returns the numbers of slots that were in use.
+// feed measures n times with so much noise and returns the numbers of slots that were in
+// use.
 func feed(s *search, c curve, noise float64, seed uint64, n int) []int {
 	random := rand.New(rand.NewPCG(seed, 1))
 	var used []int

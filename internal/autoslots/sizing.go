@@ -1,6 +1,6 @@
-// Package autoslots owns the number of slots per device of pools with slots: auto. A Sizing measures every call and result and resizes its
-// pool to the most throughput. It never starts or ends a process, and never gives a pool more slots than the devices have memory for. It
-// stops when the context of Run ends.
+// Package autoslots owns the number of slots of pools with slots: auto. A Sizing measures
+// calls and resizes its pool to the most throughput. It never ends a process, and gives a
+// pool no more slots than devices have memory for. It stops when the context of Run ends.
 package autoslots
 
 import (
@@ -13,7 +13,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/internal/memory"
 	"github.com/gpumux/gpumux/internal/pool"
 	"github.com/gpumux/gpumux/workers/config"
@@ -26,7 +25,7 @@ const (
 	roomShare = 0.9
 )
 
-// statuses is what Sizing asks about devices; *gpu.Inventory is one.
+// statuses answers Sizing about devices; *gpu.Inventory does.
 type statuses interface {
 	Status(uuid string) (gpu.Status, error)
 }
@@ -74,10 +73,11 @@ func (s *Sizing) resize(open, kept int) {
 }
 
 // slots is how many slots may run calls.
-func (s *Sizing) slots() int { return s.pool.Slots("") - s.pool.Leased("") }
+func (s *Sizing) slots() int { return s.pool.Load("").Slots - s.pool.Load("").Leased }
 
-// Begin is called before a call runs in its slot; whole says that it has the slot's devices to itself. A nil Sizing measures nothing.
-func (s *Sizing) Begin(h *pool.Handle, task string, whole bool) *Stint {
+// Begin is called before a call runs in its slot; whole: it has the devices to itself. A
+// nil Sizing measures nothing.
+func (s *Sizing) Begin(h *pool.Seat, task string, whole bool) *Stint {
 	if s == nil {
 		return nil
 	}
@@ -136,7 +136,7 @@ func (s *Sizing) overflow(task string) {
 		return
 	}
 	s.log.Warn(fmt.Sprintf("pool %s: the memory of a device does not do for %d slots of task %s; it goes on with %d", s.pool.Name, s.open,
-		task, tried.slots()), zap.String(logkey.Pool, s.pool.Name), zap.String(logkey.Task, task))
+		task, tried.slots()), zap.String("pool", s.pool.Name), zap.String("task", task))
 	s.apply(tried)
 }
 
@@ -155,7 +155,7 @@ func (s *Sizing) searchFor(task string) *taskSearch {
 func (s *Sizing) apply(tried *taskSearch) {
 	if tried.settled() && tried.logged != tried.best() {
 		tried.logged = tried.best()
-		s.log.Info(s.report(tried), zap.String(logkey.Pool, s.pool.Name), zap.String(logkey.Task, s.task), zap.Int(logkey.Slots, tried.best()))
+		s.log.Info(s.report(tried), zap.String("pool", s.pool.Name), zap.String("task", s.task), zap.Int("slots", tried.best()))
 	}
 	if open, kept := tried.slots(), tried.most(); open != s.open || kept != s.kept {
 		s.resize(open, kept)

@@ -17,12 +17,11 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/calls"
+	"github.com/gpumux/gpumux/internal/gputest"
 	"github.com/gpumux/gpumux/internal/launch"
-	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/internal/pool"
 	"github.com/gpumux/gpumux/internal/runtimes"
 	"github.com/gpumux/gpumux/internal/slot"
-	"github.com/gpumux/gpumux/internal/slottest"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
@@ -47,7 +46,7 @@ type plant struct {
 	task func(name string) launch.Task
 	seen *observer.ObservedLogs
 
-	slots   []*slottest.Slot // of a model
+	slots   []*gputest.Slot // of a model
 	mu      sync.Mutex
 	results map[int64]int // how often each index came
 	next    int64
@@ -61,18 +60,19 @@ func newPlant(t *testing.T, most int) *plant {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "sized.py"), []byte(sizedTasks), 0o644))
 	main, err := runtimes.Python(filepath.Join(dir, "runtime"))
 	require.NoError(t, err)
-	var handles []*pool.Handle
+	var handles []*pool.Seat
 	for range most {
-		handles = append(handles, &pool.Handle{Group: gpu.CPU, Slot: slot.New(slot.Options{
+		handles = append(handles, &pool.Seat{Group: gpu.CPU, Slot: slot.New(slot.Options{
 			Device: gpu.CPU, Runtime: main, Env: map[string]string{"LOCK": filepath.Join(dir, "lock")}, Grace: time.Second,
 		})})
 	}
-	pl := pool.New("cpu", handles)
+	pl := pool.NewLedger().New("cpu", handles)
 	t.Cleanup(func() { require.NoError(t, pl.Stop(context.Background())) })
 	return startPlant(t, pl, most, func(name string) launch.Task { return launch.Task{Name: name, Python: "sized.py:" + name, Dir: dir} })
 }
 
-// newModel has no processes: an item takes what its task takes by the clock of the test's bubble.
+// newModel has no processes: an item takes what its task takes by the clock of the test's
+// bubble.
 func newModel(t *testing.T, most int) *plant {
 	t.Helper()
 	pl, _, fakes := testPool(most, gpu.CPU)
@@ -121,14 +121,14 @@ func startPlant(t *testing.T, pl *pool.Pool, most int, task func(name string) la
 }
 
 // testPool has n slots on a device, whose processes are whatever the test says.
-func testPool(n int, device string) (*pool.Pool, []*pool.Handle, []*slottest.Slot) {
-	var handles []*pool.Handle
-	var fakes []*slottest.Slot
+func testPool(n int, device string) (*pool.Pool, []*pool.Seat, []*gputest.Slot) {
+	var handles []*pool.Seat
+	var fakes []*gputest.Slot
 	for range n {
-		f := slottest.New()
-		fakes, handles = append(fakes, f), append(handles, &pool.Handle{Slot: f, Group: device})
+		f := gputest.NewSlot()
+		fakes, handles = append(fakes, f), append(handles, &pool.Seat{Slot: f, Group: device})
 	}
-	return pool.New("gpu", handles), handles, fakes
+	return pool.NewLedger().New("gpu", handles), handles, fakes
 }
 
 // call runs a task over the items from first up to end, as a worker does.
@@ -188,7 +188,7 @@ func (p *plant) work(task string, chunk int64, enough func() bool) {
 func (p *plant) said(task string) func() bool {
 	return func() bool {
 		return p.seen.Filter(func(e observer.LoggedEntry) bool {
-			return e.ContextMap()[logkey.Task] == task && e.ContextMap()[logkey.Slots] != nil
+			return e.ContextMap()["task"] == task && e.ContextMap()["slots"] != nil
 		}).Len() > 0
 	}
 }
@@ -237,7 +237,8 @@ func TestSizing_AnotherTask(t *testing.T) {
 	})
 }
 
-// With real processes, whose throughput is the machine's affair, the search ends as well and every item runs once.
+// With real processes, whose throughput is the machine's affair, the search ends as well
+// and every item runs once.
 func TestLong_SizingRealProcesses(t *testing.T) {
 	p := newPlant(t, 4)
 	p.work("patient", 8, p.said("patient"))

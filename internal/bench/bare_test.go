@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/internal/rig"
 )
 
 // newBench is a bench with a real Python on the CPU and no server.
@@ -74,7 +74,7 @@ func TestBare_DeathIsToldWithItsLastWords(t *testing.T) {
 func TestWorkloads_OOMKeepsMemory(t *testing.T) {
 	b := newBench(t)
 	if err := exec.CommandContext(t.Context(), b.Python, "-c", "import numpy").Run(); err != nil {
-		skip.Because(t, skip.NumPy, "it measures the memory of that")
+		rig.Because(t, rig.NumPy, "it measures the memory of that")
 	}
 	script := b.Folder + "/peak.py"
 	require.NoError(t, os.WriteFile(script, []byte(`

@@ -57,7 +57,7 @@ type Options struct {
 	// Clients are the numbers of slots that share the device, in ascending order and 1
 	// among them. Default: 1, and 4 on a GPU; on the CPU one per processor, at most 4.
 	Clients []int
-	// Limit is what a workload may take in one pool. Default: 30 s; 10 s when Quick.
+	// Limit bounds a workload in one pool. Default: 30 s; 10 s when Quick.
 	Limit time.Duration
 	// Workloads are names of Workloads. Default: all of them, but without heavy when
 	// Quick.
@@ -141,7 +141,7 @@ func (b *bench) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	if len(b.Clients) == 0 {
-		b.Clients = []int{1, mostSlots}
+		b.Clients = []int{1, maxSlots}
 		if !b.on.gpu() {
 			b.Clients = slices.Compact([]int{1, cpuSlots()})
 		}
@@ -175,9 +175,9 @@ func (b *bench) measure(ctx context.Context) error {
 // The ways to share a device, as pools name them.
 const timeSliced, mps, mig = "default", "mps", "mig"
 
-const mostSlots = 4
+const maxSlots = 4
 
-func cpuSlots() int { return min(runtime.GOMAXPROCS(0), mostSlots) }
+func cpuSlots() int { return min(runtime.GOMAXPROCS(0), maxSlots) }
 
 func (b *bench) maxClients() int { return b.Clients[len(b.Clients)-1] }
 

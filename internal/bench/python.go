@@ -164,7 +164,7 @@ const taskFile = "workloads.py"
 // Workloads are the names of all workloads, in the order in which they run.
 var Workloads = []string{"heavy", "medium", "detector", "light", "oom"}
 
-// Frameworks are what can multiply, in the order in which they are looked for;
+// Frameworks can multiply, and are looked for in this order;
 // workloads.py has the same.
 var Frameworks = []string{"torch", "jax", "cupy", "numpy"}
 
@@ -197,7 +197,7 @@ func (b *bench) budget(workload string) gpumux.Size {
 	return gpumux.Size(min(most, max(least, memory/2/uint64(b.maxClients()+1))))
 }
 
-// env is what the function reads of its environment. An item of oom that passes its
+// env is the function's part of its environment. An item of oom that passes its
 // budget passes that of all slots together: when it is tried alone on the device at last,
 // it has theirs too.
 func (b *bench) env(workload, framework string) map[string]string {

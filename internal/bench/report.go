@@ -75,7 +75,7 @@ type Row struct {
 	Rate       Quartiles `json:"itemsPerSecond"`
 	OfUnshared Quartiles `json:"ofUnshared,omitzero"`
 	OfBare     Quartiles `json:"ofBare,omitzero"`
-	// Item is what an item takes in its slot; Latency the median of a round as a share of
+	// Item is an item's time in its slot; Latency the median of a round as a share of
 	// one bare process alone; PerMap what a map takes beside its items.
 	Item    Quartiles             `json:"itemSeconds"`
 	Latency Quartiles             `json:"latencyOfUnshared,omitzero"`
@@ -185,7 +185,7 @@ func (q Quartiles) text(word func(float64) string) string {
 	if q.Count == 0 {
 		return "-"
 	}
-	return figure(q.Median)
+	return word(q.Median)
 }
 
 // between is "91%-95%".

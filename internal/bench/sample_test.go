@@ -122,7 +122,7 @@ func TestTakeTurns(t *testing.T) {
 	var order string
 	var pieces []int
 	way := func(name string, rate float64) *lane {
-		return &lane{row: Row{Clients: 2}, least: leastItems, most: mostItems, run: func(_ context.Context, items int) (sample, error) {
+		return &lane{row: Row{Clients: 2}, least: minItems, most: maxItems, run: func(_ context.Context, items int) (sample, error) {
 			order += name
 			pieces = append(pieces, items)
 			if items < 100 {
@@ -134,7 +134,7 @@ func TestTakeTurns(t *testing.T) {
 	x, y := way("x", 8000), way("y", 1e9)
 	require.NoError(t, b.takeTurns(t.Context(), []*lane{x, y}))
 	require.Equal(t, "xxxxyyyy"+"xyyxxyyxxyyx", order)
-	require.Equal(t, []int{4, 32, 256, 1000, 4, 32, 256, mostItems}, pieces[:8])
+	require.Equal(t, []int{4, 32, 256, 1000, 4, 32, 256, maxItems}, pieces[:8])
 	require.Len(t, x.samples, quickRounds, "the pieces that warm up do not count")
 
 	order, b.Limit = "", time.Nanosecond

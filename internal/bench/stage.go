@@ -14,11 +14,11 @@ import (
 const (
 	// rounds and quickRounds are the rounds of a stage, where its limit allows.
 	rounds, quickRounds = 9, 6
-	// leastItems of a client give a piece a steady state. Fresh processes take fewer,
+	// minItems of a client give a piece a steady state. Fresh processes take fewer,
 	// since each can take seconds to start; bare ones take more trivial items than a
 	// chunk has.
-	leastItems, leastFreshItems = 4, 2
-	mostItems, mostBareItems    = gpumux.MaxChunk, 250_000
+	minItems, minFreshItems = 4, 2
+	maxItems, maxBareItems  = gpumux.MaxChunk, 250_000
 	// oomItems are few, since faults take time. One in five passes the budget.
 	oomItems = 10
 )
@@ -45,9 +45,9 @@ func (b *bench) runStage(ctx context.Context, workload string, at seat) (err err
 		b.report.Rows = append(b.report.Rows, row)
 		return err
 	}
-	slots := &lane{row: row, least: leastItems, most: mostItems, run: worker.piece}
+	slots := &lane{row: row, least: minItems, most: maxItems, run: worker.piece}
 	if at.way == Fresh {
-		slots.least = leastFreshItems
+		slots.least = minFreshItems
 	}
 	if at.sharing == timeSliced && at.on == b.on {
 		b.around[at.clients()] = env
@@ -88,7 +88,7 @@ func (b *bench) runStage(ctx context.Context, workload string, at seat) (err err
 func (b *bench) bareLane(ctx context.Context, row Row, clients int) (*lane, func(), error) {
 	p, err := b.startBare(ctx, row.Workload, clients)
 	row.Way, row.Sharing, row.Clients = Bare, "", clients
-	return &lane{row: row, least: leastItems, most: mostBareItems, run: p.piece}, p.close, err
+	return &lane{row: row, least: minItems, most: maxBareItems, run: p.piece}, p.close, err
 }
 
 // takeTurns warms the ways up and runs the rounds, as many as the limit allows, but
@@ -193,7 +193,7 @@ type stamp struct {
 	Env map[string]string `json:"env"`
 }
 
-// sample is what one piece came to, in seconds; 0 stands for unknown.
+// sample is the result of one piece, in seconds; 0 stands for unknown.
 type sample struct {
 	// rate is items per second in the steady state; 0 where the slots hardly worked at
 	// the same time.
@@ -201,7 +201,7 @@ type sample struct {
 	// times are those between the ends of consecutive items of a slot, item their median.
 	times []float64
 	item  float64
-	// perMap is what a map took before its first item and after its last one.
+	// perMap is a map's time before its first item and after its last one.
 	perMap float64
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/columns"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/internal/rig"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -77,10 +77,10 @@ func write(t *testing.T, name string, results []gpumux.Result) (path, note strin
 	return path, note, err
 }
 
-func need(t *testing.T, modules string, reason skip.Reason) {
+func need(t *testing.T, modules string, reason rig.Reason) {
 	t.Helper()
 	if out, err := exec.Command(os.Getenv("GPUMUX_TEST_PYTHON"), "-c", "import "+modules).CombinedOutput(); err != nil {
-		skip.Because(t, reason, string(out), err)
+		rig.Because(t, reason, string(out), err)
 	}
 }
 

@@ -6,12 +6,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/internal/rig"
 	"github.com/gpumux/gpumux/internal/text"
 )
 
 func TestNPY_IsWhatNumPyReads(t *testing.T) {
-	need(t, "numpy", skip.NumPy)
+	need(t, "numpy", rig.NumPy)
 	const load = "import sys, numpy; a = numpy.load(sys.argv[1]); print(a.dtype.str, a.shape, a.tolist())"
 	for name, c := range map[string]struct {
 		values     []any

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/internal/columns"
-	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/internal/rig"
 	"github.com/gpumux/gpumux/internal/text"
 )
 
@@ -108,7 +108,7 @@ func TestTable_ThereAndBack(t *testing.T) {
 
 // Files are what pyarrow, pandas and Polars read, with the types of arrays.
 func TestTable_IsWhatPythonReads(t *testing.T) {
-	need(t, "pyarrow, pandas, polars", skip.Framework)
+	need(t, "pyarrow, pandas, polars", rig.Framework)
 	const load = `
 import sys, pyarrow, pyarrow.feather, pyarrow.parquet, pandas, polars
 name = sys.argv[1]

@@ -1,9 +1,9 @@
-// Package contact ends activities before the Temporal server gives their work to another worker.
+// Package contact ends activities before the server gives their work to another worker.
 //
-// It owns the heartbeats of activities, and for how long each activity counts as this worker's: from each answered
-// heartbeat for the activity's heartbeat timeout, less a second. It also asks the server every second whether work could
-// go on. It never touches a process and never ends the worker. Run stops with its context, an activity's contact with the
-// activity.
+// It owns the heartbeats of activities, and for how long each counts as this worker's:
+// from each answered heartbeat for its timeout, less a second. It asks the server every
+// second whether work could go on. It never touches a process and never ends the worker.
+// Run stops with its context, an activity's contact with the activity.
 package contact
 
 import (
@@ -29,12 +29,12 @@ import (
 const (
 	// Limit is the age of the last answer from which the server counts as away.
 	Limit = contract.Contact
-	// askEvery is the pause between two questions to the server, askLimit the longest wait for an answer.
+	// askEvery is the pause between two questions, askLimit the longest wait.
 	askEvery = time.Second
 	askLimit = 1750 * time.Millisecond
-	// pause is the time without a sign of this program from which it was stopped, rather than the server away.
+	// pause without a sign of this program means that it was stopped.
 	pause = askEvery + askLimit + time.Second
-	// steady is the age of the last answer up to which the connection counts as good: a chunk arrived at once.
+	// steady is the age of the last answer up to which the connection counts as good.
 	steady = askEvery + 500*time.Millisecond
 	// openPoll is how long the server keeps a request for work open. A chunk for a request
 	// from before a silence may have gone to others since.
@@ -54,14 +54,16 @@ type Contact struct {
 	log *zap.Logger
 
 	mu sync.Mutex // guards what follows
-	// answered is when the last answered question was asked, awake when this program last ran.
+	// answered is when the last answered question was asked, awake when this last ran.
 	answered, awake time.Duration
-	// doubt is until when a chunk that arrives may be another worker's, told when the log last had that activities ended.
+	// doubt is until when a chunk may be another worker's, told when the log had that
+	// activities ended.
 	doubt, told time.Duration
 	followed    map[*pulse]bool
 }
 
-// New begins as if the server had just answered. Ask asks the server for a sign of life; now is Uptime, or a test's own clock.
+// New begins as if the server had just answered. Ask asks it for a sign of life; now is
+// Uptime.
 func New(ask func(context.Context) error, now func() time.Duration, log *zap.Logger) *Contact {
 	return &Contact{ask: ask, now: now, log: log, answered: now(), awake: now(), followed: map[*pulse]bool{}}
 }
@@ -99,7 +101,7 @@ func (k *Contact) Run(ctx context.Context) {
 	}
 }
 
-// wake records that this program runs. If it was stopped, activities whose time is over end first.
+// wake records that this program runs. If it was stopped, overdue activities end first.
 func (k *Contact) wake() (now time.Duration) {
 	k.mu.Lock()
 	followed := slices.Collect(maps.Keys(k.followed))
@@ -134,7 +136,7 @@ func (k *Contact) renew(asked time.Duration, err error) {
 	k.answered = asked
 }
 
-// tell says in the log, once for activities that end together, why they do. The caller holds the lock.
+// tell logs once why activities end together. The caller holds the lock.
 func (k *Contact) tell(silent time.Duration) {
 	now := k.now()
 	if k.told > 0 && now-k.told < steady {

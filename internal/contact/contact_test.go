@@ -22,7 +22,8 @@ import (
 // errAway is what the frontend says while the history service is away.
 var errAway = serviceerror.NewUnavailable("shard status unknown")
 
-// sight is a contact whose server can be away and whose clock can jump, with an activity that heartbeats.
+// sight is a contact whose server can be away and whose clock can jump, with an activity
+// that heartbeats.
 type sight struct {
 	*Contact
 	*pulse
@@ -117,7 +118,8 @@ func TestContact_ActivitiesEndBeforeTheServerHandsThemOn(t *testing.T) {
 	})
 }
 
-// The server counts from the start of an activity that has sent no heartbeat. What the worker asks beside proves nothing.
+// The server counts from the start of an activity that has sent no heartbeat. What the
+// worker asks beside proves nothing.
 func TestContact_OnlyHeartbeatsProlongAnActivity(t *testing.T) {
 	watching(t, func(s *sight) {
 		began := s.now()

@@ -17,7 +17,7 @@ import (
 const (
 	// ending is the time that an activity has to end before the server hands its work on.
 	ending = time.Second
-	// tryLimit bounds one try of a heartbeat. The SDK takes half of it, with tries of its own. tryPause comes between two.
+	// tryLimit bounds one try of a heartbeat, tryPause comes between two.
 	tryLimit = 10 * time.Second
 	tryPause = 200 * time.Millisecond
 )
@@ -26,8 +26,8 @@ const (
 var errSilence = fmt.Errorf("worker and Temporal server were out of each other's reach too long; the server gives what ran here to "+
 	"others, so it ends here: %w", calls.ErrLapsed)
 
-// pulse is the contact of one activity. Its heartbeats go out on contexts of their own: the SDK ends an activity when a
-// heartbeat is not answered within seconds, as if an absent server had refused it.
+// pulse is the contact of one activity. Its heartbeats have contexts of their own: the
+// SDK ends an activity whose heartbeat is not answered within seconds.
 type pulse struct {
 	worker *Contact
 	limit  time.Duration
@@ -49,7 +49,7 @@ type pulseKey struct{}
 // Follow begins the contact of an activity with this heartbeat timeout. The context that
 // it returns ends with contact. Stop ends the following.
 func (k *Contact) Follow(ctx context.Context, timeout time.Duration) (followed context.Context, stop func()) {
-	// The server handed the activity out a moment ago: where it may be longer, Doubt says so.
+	// The server handed the activity out a moment ago; else Doubt says so.
 	p := &pulse{worker: k, limit: timeout - ending, answered: k.now() - steady}
 	p.held, p.lose = context.WithCancelCause(context.WithValue(context.Background(), pulseKey{}, p))
 	p.mu.Lock()
@@ -126,8 +126,9 @@ func (p *pulse) renew(sent time.Duration) {
 	p.answered = max(p.answered, sent)
 }
 
-// beat sends a heartbeat until the server answers it, contact is lost or ctx ends. Where ctx has ended already, it tries
-// once, for what the next attempt should know. The error is the server's answer, or says that there was none.
+// beat sends a heartbeat until the server answers, contact is lost or ctx ends; once
+// where ctx has ended already. The error is the server's, or says that there was no
+// answer.
 func (p *pulse) beat(ctx context.Context, send func(context.Context) error) (err error) {
 	p.sending.Lock()
 	defer p.sending.Unlock()

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Uptime is the time since the system started, including the time that it slept. While this program is stopped, it goes on.
+// Uptime is the time since the system started, sleep included, whether this runs or not.
 func Uptime() time.Duration {
 	var now unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) != nil {

@@ -6,5 +6,5 @@ import "time"
 
 var started = time.Now().Round(0)
 
-// Uptime is the time since this program started, by the wall clock, which goes on while the system sleeps.
+// Uptime is the time since this program started, by the wall clock.
 func Uptime() time.Duration { return time.Now().Round(0).Sub(started) }

@@ -126,7 +126,7 @@ func Prepare(t testing.TB, s State) *Machine {
 	return m
 }
 
-// Env is what a child process needs in its environment to find the machine.
+// Env lets a child process find the machine.
 func (m *Machine) Env() []string {
 	return []string{StateVariable + "=" + m.File, "LD_LIBRARY_PATH=" + m.Folder}
 }
@@ -162,8 +162,8 @@ func (m *Machine) raise(uuid string, kind, data uint64, gi, ci uint32) {
 	})
 }
 
-// Allocate lets a living process hold memory on a device. The process may do it itself, by a file named as its process number in
-// the folder File+".d", with lines of a UUID, a blank and a number of bytes.
+// Allocate lets a living process hold memory. The process may do so itself, by a file of
+// its number in File+".d" with lines of a UUID, a blank and a number of bytes.
 func (m *Machine) Allocate(pid int, uuid string, bytes uint64) {
 	m.t.Helper()
 	replace(m.t, filepath.Join(m.File+".d", strconv.Itoa(pid)), uuid+" "+strconv.FormatUint(bytes, 10)+"\n")

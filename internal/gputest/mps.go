@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/internal/mps"
-	"github.com/gpumux/gpumux/internal/wait"
+	"github.com/gpumux/gpumux/internal/rig"
 )
 
 //go:embed testdata/client.py
@@ -31,7 +31,7 @@ const MPSPatience = time.Minute
 type MPSHost struct {
 	// Device is the UUID of a GPU that nobody else uses, Python a Python 3. Default python3.
 	Device, Python string
-	// Env is what clients and the daemon need beside the environment of the test.
+	// Env is added to the environment of clients and the daemon.
 	Env []string
 }
 
@@ -77,7 +77,7 @@ func (h MPSHost) Start(t testing.TB) mps.Daemon {
 			t.Error("the daemon has not ended although it was told to and has no clients")
 		}
 	})
-	wait.For(t, func() bool {
+	rig.Wait(t, func() bool {
 		_, err := d.Servers(t.Context())
 		return err == nil
 	}, MPSPatience, 20*time.Millisecond)
@@ -123,7 +123,7 @@ func (c *MPSClient) Kill() {
 	_ = c.cmd.Wait()
 }
 
-// Free is what CUDA says is free and in all.
+// Free is CUDA's word about the memory.
 func (c *MPSClient) Free() (free, total uint64) {
 	c.t.Helper()
 	said := c.Say("free")

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// State is what a machine is made of. The zero value is a driver without GPUs.
+// State describes a machine. The zero value is a driver without GPUs.
 type State struct {
 	Driver string // default 580.65.06
 	CUDA   int    // default 13000, which is 13.0

@@ -7,14 +7,16 @@ import (
 	"fmt"
 	"slices"
 
+	"go.uber.org/zap"
+
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/pool"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-// Examine is for a group of devices that a fault may be due to. It asks the driver and probes the devices, and returns why the group is
-// cordoned now, or "" if its devices work. Lost says that the fault is about a lost device, which counts where no probe can be tried. The
-// CPU always works.
+// Examine asks the driver about a group of devices and probes them, after a fault that
+// may be due to them. It returns why the group is cordoned now, or "". Lost: the fault is
+// about a lost device, which counts where no probe can be tried.
 func (g *Guard) Examine(ctx context.Context, p *pool.Pool, name string, lost bool) string {
 	at := slices.IndexFunc(g.groups, func(group guarded) bool { return group.pool == p && group.Name == name })
 	if at < 0 {
@@ -45,7 +47,7 @@ const (
 	reasonProbe  = "probe"
 )
 
-// Reasons are the kinds of what cordons devices.
+// Reasons are the kinds of reasons for a cordon.
 func Reasons() []string {
 	return []string{string(gpu.EventXid), string(gpu.EventECC), string(gpu.EventRecovery), string(gpu.EventLost), reasonGone, reasonSilent, reasonProbe}
 }
@@ -76,30 +78,26 @@ func (g *Guard) fault(ctx context.Context, group config.Group) (none sickness) {
 	return none
 }
 
-// probe tries a device, or waits for who does.
+// probe tries a device, or waits for who does, and logs what is found first.
 func (g *Guard) probe(ctx context.Context, uuid string) Probe {
-	g.mu.Lock()
-	p := g.probing[uuid]
-	if p != nil {
-		select {
-		case <-p.done:
-			p = nil
-		default:
+	found := g.probes.DoChan(uuid, func() (any, error) {
+		// Whoever waits too must not lose it with this caller.
+		found := g.try(context.WithoutCancel(ctx), uuid)
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if !g.probed[uuid] {
+			g.probed[uuid] = true
+			level := zap.InfoLevel
+			if found.Untried != "" {
+				level = zap.WarnLevel
+			}
+			g.log.Log(level, "device probed", zap.String("device", uuid), zap.Stringer("found", found))
 		}
-	}
-	if p == nil {
-		p = &probing{done: make(chan struct{})}
-		g.probing[uuid] = p
-		go func() {
-			// Whoever waits too must not lose it with this caller.
-			p.found = g.try(context.WithoutCancel(ctx), uuid)
-			close(p.done)
-		}()
-	}
-	g.mu.Unlock()
+		return found, nil
+	})
 	select {
-	case <-p.done:
-		return p.found
+	case one := <-found:
+		return one.Val.(Probe)
 	case <-ctx.Done():
 		return Probe{Device: uuid, Untried: context.Cause(ctx).Error()}
 	}

@@ -1,8 +1,9 @@
 // Package health decides which devices may take work.
 //
-// It owns the probe, a throw-away process that tries a device, and the cordons of a worker's pools: a device that failed gets no new
-// calls until the driver and a probe say that it works. It never ends a call and resets nothing. A Guard stops with the context of
-// Run, a Probe within the prober's limit.
+// It owns the probe, a throw-away process that tries a device, and the cordons: a device
+// that failed gets no new calls until the driver and a probe say that it works. It never
+// ends a call and resets nothing. A Guard stops with the context of Run, a Probe within
+// the prober's limit.
 package health
 
 import (
@@ -15,14 +16,14 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/internal/pool"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-// Driver is what the guard asks about devices; *gpu.Inventory is one.
+// Driver answers the guard about devices; *gpu.Inventory does.
 type Driver interface {
 	Watch(ctx context.Context, emit func(gpu.Event)) error
 	Status(uuid string) (gpu.Status, error)
@@ -46,25 +47,20 @@ type Guard struct {
 	// Counted hears of each cordon: pool and reason. Set it before Begin. Default: nobody.
 	Counted func(pool, reason string)
 
-	// again asks for a check of cordoned devices at once.
-	again chan struct{}
+	// recheckNow asks for a check of cordoned devices at once.
+	recheckNow chan struct{}
 	// come are the new devices that were told of last.
 	come string
 
 	// events is held while an event cordons, and while a device comes back.
 	events sync.Mutex
 
-	mu      sync.Mutex
-	counts  map[string]int  // of events that asked for something, by UUID
-	resets  map[string]bool // by UUID of an event: whether one asked for a reset, or for more
-	probing map[string]*probing
-	pauses  map[string]pause // by group
-}
-
-// probing is a probe under way, which all share who ask meanwhile.
-type probing struct {
-	done  chan struct{}
-	found Probe
+	mu     sync.Mutex
+	counts map[string]int   // of events that asked for something, by UUID
+	resets map[string]bool  // by UUID of an event: whether one asked for a reset, or for more
+	probed map[string]bool  // by UUID: whether the log has what was found
+	pauses map[string]pause // by group
+	probes singleflight.Group
 }
 
 // pause is how long a cordoned group is left alone after a probe.
@@ -81,8 +77,8 @@ type guarded struct {
 // New makes a guard that tries devices with try, and cordoned ones every so often.
 func New(driver Driver, try func(ctx context.Context, uuid string) Probe, every time.Duration, log *zap.Logger) *Guard {
 	return &Guard{
-		driver: driver, try: try, every: every, log: log, Counted: func(string, string) {}, again: make(chan struct{}, 1),
-		counts: map[string]int{}, resets: map[string]bool{}, probing: map[string]*probing{}, pauses: map[string]pause{},
+		driver: driver, try: try, every: every, log: log, Counted: func(string, string) {}, recheckNow: make(chan struct{}, 1),
+		counts: map[string]int{}, resets: map[string]bool{}, probed: map[string]bool{}, pauses: map[string]pause{},
 	}
 }
 
@@ -106,23 +102,6 @@ func (g *Guard) Begin(ctx context.Context) {
 		})
 	}
 	all.Wait()
-	logged := map[string]bool{}
-	for _, group := range g.groups {
-		for _, d := range group.Devices {
-			g.mu.Lock()
-			probed := g.probing[d.UUID]
-			g.mu.Unlock()
-			if probed == nil || logged[d.UUID] {
-				continue
-			}
-			logged[d.UUID] = true
-			level := zap.InfoLevel
-			if probed.found.Untried != "" {
-				level = zap.WarnLevel
-			}
-			g.log.Log(level, "device probed", zap.String(logkey.Device, d.UUID), zap.Stringer("found", probed.found))
-		}
-	}
 }
 
 // Run watches until ctx ends.
@@ -143,7 +122,7 @@ func (g *Guard) Run(ctx context.Context) {
 			return
 		case <-list.C:
 			g.compare()
-		case <-g.again:
+		case <-g.recheckNow:
 		case <-tick.C:
 		}
 		g.recheck(ctx)
@@ -151,14 +130,14 @@ func (g *Guard) Run(ctx context.Context) {
 }
 
 func (g *Guard) observe(e gpu.Event) {
-	g.log.Warn("device event", zap.String(logkey.Device, e.UUID), zap.String(logkey.Kind, string(e.Kind)), zap.Uint64("xid", e.Xid),
+	g.log.Warn("device event", zap.String("device", e.UUID), zap.String("kind", string(e.Kind)), zap.Uint64("xid", e.Xid),
 		zap.String("action", string(e.Action)))
 	if e.Kind == gpu.EventRestored {
 		g.mu.Lock()
 		clear(g.pauses)
 		g.mu.Unlock()
 		select {
-		case g.again <- struct{}{}:
+		case g.recheckNow <- struct{}{}:
 		default: // it is asked for already
 		}
 		return
@@ -204,7 +183,7 @@ func (g *Guard) compare() {
 	}
 	names := fmt.Sprint(come)
 	if names != g.come && len(come) > 0 {
-		g.log.Warn("new devices; the worker uses them after its next start", zap.Stringers(logkey.Device, come))
+		g.log.Warn("new devices; the worker uses them after its next start", zap.Stringers("device", come))
 	}
 	g.come = names
 }
@@ -215,10 +194,10 @@ func (g *Guard) cordon(p *pool.Pool, name, reason, why string) {
 		g.mu.Lock()
 		delete(g.pauses, p.Name+" "+name)
 		g.mu.Unlock()
-		g.log.Error("device cordoned", zap.String(logkey.Pool, p.Name), zap.String(logkey.Device, name), zap.String(logkey.Why, why))
-		if p.Slots("") == 0 {
+		g.log.Error("device cordoned", zap.String("pool", p.Name), zap.String("device", name), zap.String("why", why))
+		if p.Load("").Slots == 0 {
 			g.log.Error("the pool has no healthy device here; maps wait for one, or for another worker, or go on in their next pool",
-				zap.String(logkey.Pool, p.Name))
+				zap.String("pool", p.Name))
 		}
 	}
 }
@@ -230,7 +209,7 @@ func (g *Guard) recheck(ctx context.Context) {
 		if group.pool.Cordoned(group.Name) && g.due(group) {
 			all.Go(func() {
 				if g.recovered(ctx, group) {
-					g.log.Info("device works again", zap.String(logkey.Pool, group.pool.Name), zap.String(logkey.Device, group.Name))
+					g.log.Info("device works again", zap.String("pool", group.pool.Name), zap.String("device", group.Name))
 				}
 			})
 		}
@@ -253,9 +232,9 @@ func (g *Guard) due(group guarded) bool {
 	return true
 }
 
-// recovered lets a group come back and reports whether it did: the driver sees its devices and asks for nothing, and probes pass. A driver that
-// cannot tell what it asks for leaves a device that needed a reset, or on which a row waits for one, cordoned: only a new start of the
-// worker, after the reset, brings it back.
+// recovered lets a group come back if the driver asks for nothing and probes pass. Where
+// a driver cannot tell, a device that needed a reset stays cordoned until the worker
+// starts anew.
 func (g *Guard) recovered(ctx context.Context, group guarded) bool {
 	before := g.eventsOn(group)
 	for _, d := range group.Devices {

@@ -15,9 +15,9 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/gputest"
 	"github.com/gpumux/gpumux/internal/pool"
 	"github.com/gpumux/gpumux/internal/slot"
-	"github.com/gpumux/gpumux/internal/slottest"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
@@ -72,7 +72,7 @@ func (m *machine) set(uuid string, p Probe) {
 var notReady = Probe{Code: 802, Call: "cuInit", Text: "system not yet initialized"}
 
 func testGuard(t *testing.T) (*Guard, *machine, *pool.Pool) {
-	p := pool.New("gpu", []*pool.Handle{{Slot: slottest.New(), Group: "GPU-a"}, {Slot: slottest.New(), Group: "MIG-b"}})
+	p := pool.NewLedger().New("gpu", []*pool.Seat{{Slot: gputest.NewSlot(), Group: "GPU-a"}, {Slot: gputest.NewSlot(), Group: "MIG-b"}})
 	m := &machine{events: make(chan gpu.Event), recovery: gpu.ActionNone, sick: map[string]Probe{}, tried: map[string]int{}}
 	g := New(m, m.try, time.Nanosecond, zaptest.NewLogger(t))
 	g.Add(p, []config.Group{
@@ -240,9 +240,9 @@ func TestGuard_SickDevicesGetNothingFromTheStart(t *testing.T) {
 
 func TestGuard_ExaminesADeviceUnderAFault(t *testing.T) {
 	g, m, p := testGuard(t)
-	idle := slottest.New()
+	idle := gputest.NewSlot()
 	idle.Load("t", slot.Ready)
-	both := pool.New("both", []*pool.Handle{{Slot: idle, Group: "GPU-a,GPU-c"}})
+	both := pool.NewLedger().New("both", []*pool.Seat{{Slot: idle, Group: "GPU-a,GPU-c"}})
 	g.Add(both, []config.Group{{Name: "GPU-a,GPU-c", Devices: []gpu.Device{{Kind: gpu.KindGPU, UUID: "GPU-a"}, {Kind: gpu.KindGPU, UUID: "GPU-c"}}}})
 	require.Empty(t, g.Examine(t.Context(), p, "GPU-a", false))
 	require.False(t, p.Cordoned("GPU-a"), "it works")
@@ -258,7 +258,7 @@ func TestGuard_ExaminesADeviceUnderAFault(t *testing.T) {
 	g.recheck(t.Context())
 	require.False(t, p.Cordoned("GPU-a"))
 
-	cpu := pool.New("cpu", []*pool.Handle{{Slot: slottest.New(), Group: gpu.CPU}})
+	cpu := pool.NewLedger().New("cpu", []*pool.Seat{{Slot: gputest.NewSlot(), Group: gpu.CPU}})
 	g.Add(cpu, []config.Group{{Name: gpu.CPU, Devices: []gpu.Device{{Kind: gpu.KindCPU, UUID: gpu.CPU}}}})
 	require.Empty(t, g.Examine(t.Context(), cpu, gpu.CPU, false), "there is no other processor to go to")
 	require.Zero(t, m.tried[gpu.CPU])

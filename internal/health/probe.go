@@ -21,7 +21,7 @@ import (
 // probeLimit bounds a probe. The first context on a host with many GPUs takes seconds.
 const probeLimit = 30 * time.Second
 
-// Probe is what a throw-away process found: it made a context and copied 1 MiB both ways.
+// Probe is the finding of a throw-away process that made a context and copied 1 MiB.
 type Probe struct {
 	Device string `json:"device"`
 	OK     bool   `json:"ok"`
@@ -42,10 +42,10 @@ type Probe struct {
 // Sick reports whether the device failed. One that could not be tried did not.
 func (p Probe) Sick() bool { return !p.OK && p.Untried == "" }
 
-// Outcomes are what Outcome may be.
+// Outcomes are the values of Outcome.
 func Outcomes() []string { return []string{"ok", "sick", "untried"} }
 
-// Outcome is what became of the probe, in a word.
+// Outcome is the probe's end in a word.
 func (p Probe) Outcome() string {
 	switch {
 	case p.Untried != "":
@@ -91,7 +91,7 @@ type Prober struct {
 	User *process.User
 	// Home is their HOME. Default: the worker's.
 	Home string
-	// Env is what a process on the device needs in its environment beside the device's name,
+	// Env is added to the environment of a process on the device,
 	// Ending what comes before it is killed: see slot.Options.
 	Env    map[string]string
 	Ending func(ours func(pid int) bool)

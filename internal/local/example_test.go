@@ -12,8 +12,8 @@ import (
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-// What a killed run leaves is there for the same call, until somebody removes it. (Package devserver/internal/embedded has an example with
-// a server.)
+// What a killed run leaves is there for the same call, until somebody removes it.
+// (Package devserver/internal/embedded has an example with a server.)
 func ExampleStates() {
 	state, err := os.MkdirTemp("", "")
 	if err != nil {

@@ -33,7 +33,7 @@ func Folder(parts ...string) (string, error) {
 	return filepath.Join(append([]string{state, "gpumux"}, parts...)...), nil
 }
 
-// State is what is left of a map, or in use by one.
+// State describes the folder of a map.
 type State struct {
 	ID string `json:"id"`
 	// State is running, interrupted (its command goes on with it), kept (its results were
@@ -140,7 +140,7 @@ func (s State) Remove() error {
 	if err != nil {
 		return &UnavailableError{err}
 	}
-	defer hold.release()
+	defer hold.Close()
 	if err := removeFolder(s.Path); err != nil {
 		return unavailable("remove local map %s: %w", s.ID, err)
 	}
@@ -205,8 +205,6 @@ func Results(ctx context.Context, data, id string, keys store.Keys) (st *store.S
 	return st, output, nil
 }
 
-type hold struct{ file *os.File }
-
 const (
 	// lockFile names the process and the map that use a folder.
 	lockFile = "map.lock"
@@ -214,13 +212,13 @@ const (
 	leaveLimit, leaveCheck = 5 * time.Second, 50 * time.Millisecond
 )
 
-func holdFolder(ctx context.Context, data, id string) (*hold, error) {
+func holdFolder(ctx context.Context, data, id string) (hold *os.File, err error) {
 	ctx, cancel := context.WithTimeout(ctx, leaveLimit)
 	defer cancel()
 	for {
-		h, again, err := claimFolder(data, id)
-		if err == nil || !again {
-			return h, err
+		hold, same, err := claimFolder(data, id)
+		if err == nil || !same {
+			return hold, err
 		}
 		select {
 		case <-time.After(leaveCheck):
@@ -231,7 +229,7 @@ func holdFolder(ctx context.Context, data, id string) (*hold, error) {
 }
 
 // claimFolder claims a data folder, or says who has it, and whether that is the same map.
-func claimFolder(data, id string) (_ *hold, same bool, _ error) {
+func claimFolder(data, id string) (hold *os.File, same bool, err error) {
 	file, err := os.OpenFile(filepath.Join(data, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, false, fmt.Errorf("lock the state of map %s: %w; make the folder writable, or give another folder", id, err)
@@ -256,7 +254,7 @@ func claimFolder(data, id string) (_ *hold, same bool, _ error) {
 	if err != nil {
 		return nil, false, errors.Join(fmt.Errorf("lock the state of map %s: %w", id, err), file.Close())
 	}
-	return &hold{file}, false, nil
+	return file, false, nil
 }
 
 func held(data string) bool {
@@ -266,10 +264,4 @@ func held(data string) bool {
 	}
 	defer file.Close()
 	return errors.Is(unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
-}
-
-func (h *hold) release() {
-	if h != nil {
-		_ = h.file.Close()
-	}
 }

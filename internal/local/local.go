@@ -23,14 +23,14 @@ import (
 
 // Options say what runs on this machine.
 type Options struct {
-	// Server starts the embedded Temporal, such as embedded.Start.
+	// Server starts the embedded Temporal, such as that of package devserver.
 	Server func(ctx context.Context, o ServerOptions) (Server, error)
 	// ServerOptions are passed on to Server. Data is the folder of the whole state; default:
 	// one of the map's own, else a temporary one. Token is not for the caller to choose.
 	ServerOptions
 	// Public lets everybody on this machine in. Default: they need Session.Token.
 	Public bool
-	// Task or Modules are what the worker runs. Default: there is no worker.
+	// Task or Modules are run by a worker. Default: there is none.
 	Task    *Task
 	Modules *config.Task
 	// Pools are the worker's. Default: Pools without names.
@@ -42,7 +42,7 @@ type Options struct {
 	// Last says that this process ends after Close. The server ends with it then, a second
 	// earlier than it could be stopped; nothing that is stored is lost.
 	Last bool
-	// Version is what the worker says of itself. Default "dev".
+	// Version is the worker's own. Default "dev".
 	Version string
 	// Command is how the map is started again, for those who list what was interrupted.
 	Command []string
@@ -58,7 +58,7 @@ type ServerOptions struct {
 	Port, UIPort int
 	// Headless goes without the Web UI.
 	Headless bool
-	// Token is what callers must show; empty lets everybody on this machine in.
+	// Token is required of callers; empty lets everybody on this machine in.
 	Token string
 	// UIHosts are names beside localhost under which browsers may ask for the Web UI.
 	UIHosts []string
@@ -102,7 +102,7 @@ func unavailable(format string, args ...any) error {
 	return &UnavailableError{fmt.Errorf(format, args...)}
 }
 
-const mostCPUSlots = 4
+const maxCPUSlots = 4
 
 // Pools makes a pool per name: the one called cpu on the CPU, others on the devices of
 // like, else on all GPUs, or on the CPU where noGPU says why. Default: one, gpu or cpu.
@@ -125,7 +125,7 @@ func Pools(names []string, like config.Pool) (pools []config.Pool, noGPU string)
 		}
 		if name == "cpu" || noGPU != "" {
 			pool.Devices = gpu.Selection{"cpu"}
-			if slots = min(runtime.GOMAXPROCS(0), mostCPUSlots); like.Sharing == "exclusive" {
+			if slots = min(runtime.GOMAXPROCS(0), maxCPUSlots); like.Sharing == "exclusive" {
 				slots = 1
 			}
 			if noGPU == "" && len(names) > 1 {

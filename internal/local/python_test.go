@@ -10,7 +10,8 @@ import (
 	"github.com/gpumux/gpumux/internal/local"
 )
 
-// A program that is no Python is refused before a server is started for it, with what it said.
+// A program that is no Python is refused before a server is started for it, with what it
+// said.
 func TestMap_PythonIsTriedFirst(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, "task.py", "def f(x): return x\n")

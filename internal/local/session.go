@@ -32,7 +32,7 @@ import (
 type Session struct {
 	*starter.Starter
 	Server Server
-	// Token is what the server asks for, or empty. Data is the folder, as an absolute path.
+	// Token is required by the server, or empty. Data is the folder, as an absolute path.
 	Token, Data string
 
 	o      Options
@@ -42,7 +42,7 @@ type Session struct {
 	end      context.CancelCauseFunc
 	watching sync.WaitGroup
 	// hold keeps others out of the folder.
-	hold *hold
+	hold *os.File
 	// handle is of the map that the session is for, if it is for one. Made says that its ID
 	// is of this package's making, own that the folder is.
 	handle    *starter.Handle
@@ -253,16 +253,16 @@ func (s *Session) Close(ctx context.Context) {
 		}
 	}
 	if !s.o.Last {
-		s.hold.release()
+		_ = s.hold.Close() // nil without one
 	}
 }
 
 func (s *Session) say(format string, args ...any) { s.o.Say(fmt.Sprintf(format, args...)) }
 
 const (
-	// roomEvery is how often the disk is looked at, leastRoom its least free bytes.
+	// roomEvery is how often the disk is looked at, minRoom its least free bytes.
 	roomEvery = 2 * time.Second
-	leastRoom = 1 << 20
+	minRoom   = 1 << 20
 )
 
 // tellRoom says when the disk of a session's state fills up, since server and store then
@@ -272,7 +272,7 @@ func (s *Session) tellRoom() {
 	defer tick.Stop()
 	full := false
 	for {
-		if free, ok := freeBytes(s.Data); ok && (free < leastRoom) != full {
+		if free, ok := freeBytes(s.Data); ok && (free < minRoom) != full {
 			if full = !full; full {
 				s.say("the disk of %s is full (%s left): the map waits until there is room", s.Data, gpumux.Size(free))
 			} else {

@@ -32,12 +32,12 @@ type StreamOptions struct {
 }
 
 const (
-	// mostAhead bounds what is read ahead, in bytes; an item counts leastWeight more.
-	mostAhead   = 64 << 20
-	leastWeight = 16 << 10
-	// share is the time for which one slot takes items ahead, at most mostShare.
-	share     = 50 * time.Millisecond
-	mostShare = 256
+	// maxAhead bounds what is read ahead, in bytes; an item counts minWeight more.
+	maxAhead  = 64 << 20
+	minWeight = 16 << 10
+	// share is the time for which one slot takes items ahead, at most maxShare.
+	share    = 50 * time.Millisecond
+	maxShare = 256
 )
 
 // Stream runs Options.Task over items as they come, in the slots of the first pool, and
@@ -76,7 +76,7 @@ func stream(ctx context.Context, o Options, in StreamOptions, yield func([]byte)
 	}
 	pool := w.Describe().Pools[0]
 	s := &streaming{StreamOptions: in, worker: w, pool: pool.Name, task: o.Task.Name, slots: cmp.Or(pool.MaxSlots, pool.Slots),
-		room: semaphore.NewWeighted(mostAhead), queue: make(chan streamed, mostAhead/leastWeight), lines: make(chan streamed, mostShare)}
+		room: semaphore.NewWeighted(maxAhead), queue: make(chan streamed, maxAhead/minWeight), lines: make(chan streamed, maxShare)}
 	return s.run(ctx, yield)
 }
 
@@ -90,7 +90,7 @@ type streaming struct {
 	lines      chan streamed
 	// each is how long an item took lately, in nanoseconds.
 	each atomic.Int64
-	// failed is what Items ended with.
+	// failed is the error of Items.
 	failed error
 }
 
@@ -127,7 +127,7 @@ func (s *streaming) read(ctx context.Context) error {
 	defer close(s.queue)
 	var index int64
 	s.failed = s.Items(func(item []byte, wrong *items.SourceError) error {
-		one := streamed{index, slices.Clone(item), min(leastWeight+int64(len(item)), mostAhead)}
+		one := streamed{index, slices.Clone(item), min(minWeight+int64(len(item)), maxAhead)}
 		if err := s.room.Acquire(ctx, one.weight); err != nil {
 			return context.Cause(ctx)
 		}
@@ -205,7 +205,7 @@ func (s *streaming) take(ctx context.Context) (batch []streamed) {
 	if each == 0 {
 		return batch
 	}
-	for range min(len(s.queue)/s.slots, int(int64(share)/each), mostShare-1) {
+	for range min(len(s.queue)/s.slots, int(int64(share)/each), maxShare-1) {
 		select {
 		case one, ok := <-s.queue:
 			if !ok {

@@ -87,7 +87,8 @@ func TestStream_InOrderWithFaults(t *testing.T) {
 	}
 }
 
-// A line that is wrong costs its own item: the items before and behind it run, and it has a result in its place.
+// A line that is wrong costs its own item: the items before and behind it run, and it has
+// a result in its place.
 func TestStream_ABadLineCostsOneItem(t *testing.T) {
 	wrong := &store.SourceError{Name: "items.jsonl", Line: 2, Problem: "not JSON", Text: "{", Hint: "write JSON"}
 	for _, key := range []string{"", "id"} {
@@ -155,7 +156,8 @@ func TestStream_ALongItemHoldsUpNoOtherSlot(t *testing.T) {
 	require.Equal(t, 51, seen)
 }
 
-// While the first item runs, no more is read than what is bounded, though all the others have finished.
+// While the first item runs, no more is read than what is bounded, though all the others
+// have finished.
 func TestStream_ReadsAheadWithinBounds(t *testing.T) {
 	const most = 8 // of 8 MiB each there is room for seven, and one waits
 	gate, large := filepath.Join(t.TempDir(), "gate"), []byte(`"`+strings.Repeat("x", 8<<20)+`"`)

@@ -20,7 +20,7 @@ import (
 
 // Task is something of the current folder rather than a name that workers know.
 type Task struct {
-	// Name is what maps and workers call it.
+	// Name is its name in maps and workers.
 	Name string
 	// Edition is that of the code, and of the reduce task's, at the time of FindTask.
 	Edition string

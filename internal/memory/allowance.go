@@ -12,7 +12,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/internal/session"
 	"github.com/gpumux/gpumux/workers/config"
 )
@@ -33,7 +32,7 @@ func newAllowances(log *zap.Logger) *allowances {
 	return &allowances{log: log, measured: map[allowanceKey]gpumux.Size{}, logged: map[string]bool{}}
 }
 
-// get is the allowance of a task's process on one device of the model, 0 before it was measured.
+// get is the allowance of a task's process on a device of the model; 0: not measured.
 func (a *allowances) get(model, task string) gpumux.Size {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -44,7 +43,7 @@ func (a *allowances) get(model, task string) gpumux.Size {
 func (a *allowances) loaded(pool config.Pool, task string, bytes int64) {
 	if size := gpumux.Size(bytes); size > pool.Memory*3/4 && a.first(pool.Name, task, "loaded") {
 		a.log.Warn(fmt.Sprintf("the loaded task holds %s of its budget of %s before any item; little is left for data", size, pool.Memory),
-			zap.String(logkey.Pool, pool.Name), zap.String(logkey.Task, task))
+			zap.String("pool", pool.Name), zap.String("task", task))
 	}
 }
 
@@ -56,9 +55,9 @@ func (a *allowances) capped(pool, model string, devices int, c session.Cap) {
 	if !a.first(pool, c.Task, c.Framework+c.Error) {
 		return
 	}
-	log := a.log.With(zap.String(logkey.Pool, pool), zap.String(logkey.Task, c.Task), zap.String("framework", c.Framework))
+	log := a.log.With(zap.String("pool", pool), zap.String("task", c.Task), zap.String("framework", c.Framework))
 	if c.Error != "" {
-		log.Warn("a framework does not keep to the slot's memory by itself; the other means do, or nothing", zap.String(logkey.Why, c.Error))
+		log.Warn("a framework does not keep to the slot's memory by itself; the other means do, or nothing", zap.String("why", c.Error))
 		return
 	}
 	if c.Context > 0 {
@@ -71,8 +70,8 @@ func (a *allowances) capped(pool, model string, devices int, c session.Cap) {
 // many devices: at CUDA's start, and later, when libraries have loaded more.
 func (a *allowances) beside(pool, model string, devices int, task string, bytes int64) {
 	if a.set(model, task, gpumux.Size(bytes)/gpumux.Size(devices)) {
-		a.log.Debug("what processes of a task take beside their frameworks' allocators", zap.String(logkey.Pool, pool),
-			zap.String(logkey.Task, task), zap.Stringer("context", gpumux.Size(bytes)))
+		a.log.Debug("what processes of a task take beside their frameworks' allocators", zap.String("pool", pool),
+			zap.String("task", task), zap.Stringer("context", gpumux.Size(bytes)))
 	}
 }
 
@@ -101,13 +100,14 @@ func (a *allowances) set(model, task string, now gpumux.Size) bool {
 	return true
 }
 
-// ContextRoom is the assumed memory of a process on a device beside its framework's allocations, until it is measured: the CUDA
-// context, code, the libraries' workspaces. On the largest devices the context alone is some 500 MiB.
+// ContextRoom is the assumed memory of a process beside its framework's allocations,
+// until it is measured: CUDA context (up to some 500 MiB), code, workspaces.
 const ContextRoom = 1 << 30
 
-// Room is how many bytes a slot's budget leaves on each of its devices for a framework's allocations beside the allowance; 0: nothing
-// is limited. The framework must meet its own limit first: the task can go on after it, but not after the watch, which counts
-// everything. A measured allowance may still grow by a quarter, as more code is loaded.
+// Room is how many bytes of a budget are left on each device for a framework's
+// allocations; 0: no limit. The framework must meet its limit before the watch, which
+// ends the process. A measured allowance may still grow by a quarter, as more code is
+// loaded.
 func Room(p config.Pool, g config.Group, allowance gpumux.Size) gpumux.Size {
 	if p.Memory == 0 || g.Devices[0].Kind == gpu.KindCPU {
 		return 0
@@ -133,7 +133,8 @@ func Cap(env map[string]string, room gpumux.Size, devices []gpu.Device) {
 	if least == 0 {
 		return
 	}
-	// Rounded down to four places, and never to nothing. XLA_PYTHON_CLIENT_MEM_FRACTION is the old name; XLA refuses both at once.
+	// Rounded down to four places. XLA refuses the old name, XLA_PYTHON_CLIENT_MEM_FRACTION,
+	// beside it.
 	fraction := max(1, int64(float64(room)/float64(least)*10000))
 	text := strconv.FormatFloat(float64(min(fraction, 10000))/10000, 'f', 4, 64)
 	env["XLA_CLIENT_MEM_FRACTION"] = strings.TrimPrefix(text, "0")

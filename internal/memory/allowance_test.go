@@ -22,8 +22,8 @@ import (
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-// torchPy imitates the memory of torch: a context that the driver sees, an allocator whose limit holds or does not, and calls
-// that wait until CUDA has started.
+// torchPy imitates the memory of torch: a context that the driver sees, an allocator
+// whose limit holds or does not, and calls that wait until CUDA has started.
 const torchPy = `
 import os, types
 CONTEXT, TOTAL = 300 << 20, 80 << 30
@@ -133,8 +133,8 @@ func (c *cuda) takes(t *testing.T, mb int) (how string, limit float64) {
 	return how, limit
 }
 
-// Trying a limit takes no memory. The worker measures what the process holds beside the framework. In the next process the
-// measured value replaces the guess.
+// Trying a limit takes no memory. The worker measures what the process holds beside the
+// framework. In the next process the measured value replaces the guess.
 func TestAllowance_OfATaskThatUsesCUDA(t *testing.T) {
 	c := newCUDA(t, true, false)
 	how, limit := c.takes(t, 7100)
@@ -154,7 +154,8 @@ func TestAllowance_OfATaskThatUsesCUDA(t *testing.T) {
 	require.Zero(t, c.allowances.get("another model", "takes"))
 }
 
-// Libraries that load with later items are found at the second, fourth, eighth … frame of items.
+// Libraries that load with later items are found at the second, fourth, eighth … frame of
+// items.
 func TestAllowance_IsMeasuredAgain(t *testing.T) {
 	c := newCUDA(t, true, false)
 	for _, mb := range []int{1, 2, 3} {
@@ -165,7 +166,8 @@ func TestAllowance_IsMeasuredAgain(t *testing.T) {
 	require.EqualValues(t, 900<<20, c.allowances.get(c.device.Name, "takes"))
 }
 
-// A model that the task loads at its import counts for the framework, not for the context.
+// A model that the task loads at its import counts for the framework, not for the
+// context.
 func TestAllowance_WithoutWhatIsResident(t *testing.T) {
 	c := newCUDA(t, true, true)
 	c.takes(t, 1)
@@ -196,7 +198,8 @@ func TestAllowance_ATaskThatLeavesLittle(t *testing.T) {
 	require.Equal(t, 1, b.log.FilterMessageSnippet("of its budget of 140MiB before any item").FilterLevelExact(zap.WarnLevel).Len())
 }
 
-// Libraries load with the first items. A process that has loaded less, or a little more, changes nothing.
+// Libraries load with the first items. A process that has loaded less, or a little more,
+// changes nothing.
 func TestAllowance_OnlyGrowsOnAGPU(t *testing.T) {
 	core, seen := observer.New(zap.DebugLevel)
 	a := newAllowances(zap.New(core))

@@ -62,7 +62,8 @@ func TestWatch_DeviceMemory(t *testing.T) {
 	})
 }
 
-// drivers tells what each process holds on a device. For a device with a channel it hangs until the channel is closed.
+// drivers tells what each process holds on a device. For a device with a channel it hangs
+// until the channel is closed.
 type drivers struct {
 	hangs map[string]chan struct{}
 	mu    sync.Mutex

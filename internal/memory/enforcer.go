@@ -1,6 +1,7 @@
-// Package memory owns the memory budgets of one worker's task processes: an Enforcer measures the processes, ends those over their
-// budget, has the kernel limit them where it can, sets the frameworks' own caps, and proves what it relies on. It never divides devices
-// among slots, and never decides what follows the end of a process: the slot does. It stops when the context of Run ends.
+// Package memory owns the memory budgets of one worker's task processes: an Enforcer
+// measures them, ends those over budget, has the kernel and the frameworks limit them,
+// and proves what it relies on. It never divides devices, and never decides what follows
+// the end of a process. It stops when the context of Run ends.
 package memory
 
 import (
@@ -12,14 +13,13 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/internal/process"
 	"github.com/gpumux/gpumux/internal/session"
 	"github.com/gpumux/gpumux/internal/slot"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-// Enforcer keeps the task processes of one worker within the budgets of its pools. Its methods may be called from any goroutine.
+// Enforcer keeps a worker's task processes within their budgets, for any goroutine.
 type Enforcer struct {
 	placements []config.Placement
 	devices    *gpu.Inventory
@@ -44,10 +44,10 @@ func New(placements []config.Placement, devices *gpu.Inventory, log *zap.Logger)
 	e.watch = newWatch(devices, e.hostPIDs, log)
 	e.watch.host = hostMemory(devices)
 	e.watch.lookForForeign(devices.GPUs())
-	if e.budgetsOnCPU() {
+	if slices.ContainsFunc(placements, onCPU) {
 		var err error
 		if e.cgroups, err = process.OpenCgroups(); err != nil {
-			log.Debug("task processes get no cgroups of their own", zap.String(logkey.Why, err.Error()))
+			log.Debug("task processes get no cgroups of their own", zap.String("why", err.Error()))
 		}
 	}
 	return e
@@ -69,10 +69,10 @@ func (e *Enforcer) Confine(o *slot.Options, p config.Placement, g config.Group) 
 	}
 }
 
-// Allowance is the memory of a task's process on one device of the model beside its data, in bytes; 0 before it was measured.
+// Allowance is the memory of a task's process on a device beside its data; 0: unknown.
 func (e *Enforcer) Allowance(model, task string) gpumux.Size { return e.allowances.get(model, task) }
 
-// Means is what keeps the slots of a pool within their budget: strongest first, as text for people.
+// Means keep the slots of a pool within their budget: strongest first, for people.
 func (e *Enforcer) Means(pool string) []string {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -91,5 +91,3 @@ func Model(d gpu.Device) string {
 func onCPU(p config.Placement) bool {
 	return p.Memory > 0 && p.Groups[0].Devices[0].Kind == gpu.KindCPU
 }
-
-func (e *Enforcer) budgetsOnCPU() bool { return slices.ContainsFunc(e.placements, onCPU) }

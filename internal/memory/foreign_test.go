@@ -37,7 +37,8 @@ type wandering struct {
 	Until string   `json:"until"`
 }
 
-// looksEverywhere returns the name of a file that appears once each GPU has been read after this many bytes of a process were seen.
+// looksEverywhere returns the name of a file that appears once each GPU has been read
+// after this many bytes of a process were seen.
 func (b *workbench) looksEverywhere(bytes int64) string {
 	file, first := filepath.Join(b.dir, "looked"), b.sees(bytes)
 	go func() {

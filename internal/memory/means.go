@@ -10,12 +10,11 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/internal/sharing"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-// means keep the slots of a pool within their budget: strongest first, as text for people.
+// means keep the slots of a pool within their budget: strongest first, for people.
 type means struct {
 	list []string
 	// lack says what is missing where nothing enforces the budget for every kind of task.
@@ -49,7 +48,7 @@ func (e *Enforcer) inForce(p config.Placement) means {
 	return m
 }
 
-// unwatched says why the memory of processes on a pool's devices cannot be watched, or nothing.
+// unwatched says why memory on a pool's devices cannot be watched, or nothing.
 func (e *Enforcer) unwatched(p config.Placement) string {
 	if !e.hostPIDs {
 		return "the worker does not see the host's process numbers, by which the driver tells what each holds: start the container " +
@@ -67,7 +66,7 @@ func (e *Enforcer) unwatched(p config.Placement) string {
 	return ""
 }
 
-// unlisted is a device of a pool on which the driver does not list the processes that use it.
+// unlisted is a pool's device on which the driver does not list the processes.
 func (e *Enforcer) unlisted(p config.Placement) (gpu.Device, bool) {
 	for _, d := range devices(p) {
 		if e.unseen[d.UUID] {
@@ -79,8 +78,8 @@ func (e *Enforcer) unlisted(p config.Placement) (gpu.Device, bool) {
 
 func devices(p config.Placement) []gpu.Device { return config.Devices([]config.Placement{p}) }
 
-// setUnlisted records that a process uses a group's devices and the driver does not list it: whatever the driver's version promises,
-// no budget is watched there. It says so once.
+// setUnlisted records that the driver does not list a process on a group's devices: no
+// budget is watched there. It says so once.
 func (e *Enforcer) setUnlisted(in config.Group) {
 	for _, d := range in.Devices {
 		if _, err := e.devices.ProcessMemory(d.UUID); err != nil {
@@ -125,7 +124,7 @@ func (e *Enforcer) Report() {
 	}
 }
 
-// reportOthers warns when others hold so much of a device that the budgets on it do not fit now. No task process runs yet.
+// reportOthers warns when the budgets on a device do not fit now, before any task runs.
 func (e *Enforcer) reportOthers(d gpu.Device, wanted gpumux.Size, now gpu.Status) {
 	if uint64(wanted) <= now.Memory.Free {
 		return
@@ -140,7 +139,7 @@ func (e *Enforcer) reportOthers(d gpu.Device, wanted gpumux.Size, now gpu.Status
 	if len(who) > 0 {
 		text += " (" + strings.Join(who, ", ") + ")"
 	}
-	e.log.Warn(text, zap.String(logkey.Device, d.UUID), zap.String(logkey.Why, "end what else uses it, or lower memory or slots"))
+	e.log.Warn(text, zap.String("device", d.UUID), zap.String("why", "end what else uses it, or lower memory or slots"))
 }
 
 // reportPool says what keeps a pool within its budget.
@@ -148,19 +147,19 @@ func (e *Enforcer) reportPool(p config.Placement) {
 	m := e.enforced[p.Name]
 	text := fmt.Sprintf("budget %s enforced by: %s", p.Memory, strings.Join(m.list, ", "))
 	if m.lack == "" {
-		e.log.Info(text, zap.String(logkey.Pool, p.Name))
+		e.log.Info(text, zap.String("pool", p.Name))
 		return
 	}
-	e.log.Warn(text+" only; a task that allocates past its framework takes from its neighbours", zap.String(logkey.Pool, p.Name),
-		zap.String(logkey.Why, m.lack))
+	e.log.Warn(text+" only; a task that allocates past its framework takes from its neighbours", zap.String("pool", p.Name),
+		zap.String("why", m.lack))
 }
 
-// reportRoom warns when a budget leaves little for data beside a CUDA context and its libraries.
+// reportRoom warns when a budget leaves little beside a CUDA context and its libraries.
 func (e *Enforcer) reportRoom(p config.Placement) {
 	per := p.Memory / gpumux.Size(p.GPUsPerSlot)
 	if !onCPU(p) && per <= ContextRoom {
 		e.log.Warn(fmt.Sprintf("of a budget of %s per device only %s are left for data: a CUDA context and its libraries take the rest",
-			per, Room(p.Pool, p.Groups[0], 0)), zap.String(logkey.Pool, p.Name))
+			per, Room(p.Pool, p.Groups[0], 0)), zap.String("pool", p.Name))
 	}
 }
 

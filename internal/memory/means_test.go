@@ -111,7 +111,8 @@ func TestMeans_OnAGPU(t *testing.T) {
 		"(process 8 20GiB, process 7 9GiB)").FilterLevelExact(zap.WarnLevel).Len())
 }
 
-// A driver may fail to list our processes. The worker notices with the first process that is known to use a device.
+// A driver may fail to list our processes. The worker notices with the first process that
+// is known to use a device.
 func TestMeans_OfADriverThatListsOthers(t *testing.T) {
 	c := newCUDA(t, true, false)
 	c.machine.Update(func(s *gputest.State) { s.PIDShift = 100_000 })

@@ -12,11 +12,11 @@ const (
 	// returnLimit is how long the memory of a process that has ended may take to come back.
 	// The driver mostly has it back before the process can be reaped.
 	returnLimit = 5 * time.Second
-	// returnFirst is the pause before the second look; later pauses grow to returnMost.
-	returnFirst, returnMost = 2 * time.Millisecond, 100 * time.Millisecond
+	// returnFirst is the pause before the second look; later pauses grow to returnMax.
+	returnFirst, returnMax = 2 * time.Millisecond, 100 * time.Millisecond
 )
 
-// Measure implements session.Watched. Without an answer of the driver it is the last reading.
+// Measure implements session.Watched. If the driver is silent, the last reading stands.
 func (f *watched) Measure() int64 {
 	f.ask()
 	return f.Held()
@@ -54,7 +54,7 @@ func (f *watched) AwaitReturn(ctx context.Context) (left int64) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.w.patience)
 	defer cancel()
-	for pause := returnFirst; ; pause = min(2*pause, returnMost) {
+	for pause := returnFirst; ; pause = min(2*pause, returnMax) {
 		if left = f.listed(); left == 0 {
 			return 0
 		}
@@ -66,7 +66,7 @@ func (f *watched) AwaitReturn(ctx context.Context) (left int64) {
 	}
 }
 
-// listed is what the driver says now of a process that is not followed any more; nothing where it does not answer.
+// listed is the memory of a process that is not followed any more.
 func (f *watched) listed() (sum int64) {
 	for _, uuid := range f.uuids {
 		held, err := f.w.devices.ProcessMemory(uuid)

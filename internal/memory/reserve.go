@@ -9,15 +9,15 @@ import (
 	"github.com/gpumux/gpumux/internal/session"
 )
 
-// A reserveShare of the host's memory, between leastReserve and mostReserve, stays free
+// A reserveShare of the host's memory, between minReserve and maxReserve, stays free
 // of task processes: below that the kernel would soon kill any process of its choice.
 const (
 	reserveShare = 16
-	leastReserve = 256 << 20
-	mostReserve  = 2 << 30
+	minReserve   = 256 << 20
+	maxReserve   = 2 << 30
 )
 
-// hostMemory reads the host's memory, or that of the worker's container. It is nil where the system does not tell what is available.
+// hostMemory reads the memory of the host or container; nil where that is unknown.
 func hostMemory(inventory *gpu.Inventory) func() (gpu.Memory, error) {
 	if runtime.GOOS != "linux" {
 		return nil
@@ -28,14 +28,14 @@ func hostMemory(inventory *gpu.Inventory) func() (gpu.Memory, error) {
 	}
 }
 
-// protectHost ends the largest task process when the host runs out of memory, whatever its device, and reports whether that is near. A
-// process below the reserve is not to blame. The caller holds the lock.
+// protectHost ends the largest task process when the host runs out of memory, and reports
+// whether that is near. One below the reserve is not to blame. The caller holds the lock.
 func (w *watch) protectHost() (near bool) {
 	if w.host == nil {
 		return false
 	}
 	host, err := w.host()
-	reserve := min(mostReserve, max(leastReserve, host.Total/reserveShare))
+	reserve := min(maxReserve, max(minReserve, host.Total/reserveShare))
 	if err != nil || host.Free >= 2*reserve {
 		return false
 	}
@@ -62,15 +62,16 @@ func (w *watch) protectHost() (near bool) {
 }
 
 const (
-	// foreignEvery is the least pause between two looks at a GPU that no slot's process should use; those of slots are looked at anyway.
+	// foreignEvery is the least pause between two looks at a GPU of no slot.
 	foreignEvery = 2 * time.Second
-	// foreignLeast is what a process may hold on a GPU that is not its slot's. Graphics drivers take a few MiB where they only look at a
-	// device; the smallest CUDA context takes some 80 MiB.
-	foreignLeast = 32 << 20
+	// foreignMin is allowed to a process on a GPU that is not its slot's: graphics
+	// drivers take a few MiB, the smallest CUDA context some 80.
+	foreignMin = 32 << 20
 )
 
-// lookForForeign lets the watch look for processes on GPUs that are not their slot's. Call it before run. A GPU in MIG mode is not
-// among them: the driver lists processes of its instances there, too.
+// lookForForeign lets the watch look for processes on GPUs that are not their slot's.
+// Call it before run. A GPU in MIG mode lists the processes of its instances, so it is
+// left out.
 func (w *watch) lookForForeign(gpus []gpu.Device) {
 	w.gpus = map[string]gpu.Device{}
 	for _, d := range gpus {
@@ -79,7 +80,7 @@ func (w *watch) lookForForeign(gpus []gpu.Device) {
 	}
 }
 
-// foreignDue reports whether it is time to look at a device that no slot's process should use.
+// foreignDue reports whether to look at a device that no slot's process should use.
 func (r *reading) foreignDue() bool {
 	return time.Since(r.asked) >= max(foreignEvery, watchCost*r.took)
 }
@@ -100,7 +101,7 @@ func (w *watch) endForeign(uuid string, held map[int]uint64) {
 		for pid := range tree.Resident {
 			sum += held[pid]
 		}
-		if sum > foreignLeast {
+		if sum > foreignMin {
 			f.ended = true
 			f.over(session.Over{Held: int64(sum), Foreign: device.String()})
 		}

@@ -15,7 +15,8 @@ import (
 	"github.com/gpumux/gpumux/internal/session"
 )
 
-// When the host runs out of memory, only the process that holds most is ended, with or without a budget.
+// When the host runs out of memory, only the process that holds most is ended, with or
+// without a budget.
 func TestWatch_KeepsTheHostAlive(t *testing.T) {
 	t.Parallel()
 	w := newWatch(nil, false, zap.NewNop())

@@ -12,7 +12,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/internal/session"
 )
 
@@ -31,7 +30,7 @@ const (
 	sharedCost = 20
 )
 
-// memories is what the watch asks about devices. It answers many callers within seconds.
+// memories answers the watch about devices: many callers, within seconds.
 type memories interface {
 	ProcessMemory(uuid string) (map[int]uint64, error)
 }
@@ -322,7 +321,7 @@ func (f *watched) end(held int64) {
 func (w *watch) warnOnce(about, what string, err error) {
 	if !w.warned[about] {
 		w.warned[about] = true
-		w.log.Warn(what+"; their budget is left to the other means", zap.String(logkey.Device, about), zap.Error(err))
+		w.log.Warn(what+"; their budget is left to the other means", zap.String("device", about), zap.Error(err))
 	}
 }
 

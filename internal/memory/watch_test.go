@@ -72,7 +72,8 @@ func TestWatch_EndsWhatPassesItsBudget(t *testing.T) {
 	beside.Wait()
 }
 
-// The slot may ask for the peak of the last item while the next one takes its memory. The watch must still see that.
+// The slot may ask for the peak of the last item while the next one takes its memory. The
+// watch must still see that.
 func TestWatch_EndsWhatTakesItsMemoryInOneCall(t *testing.T) {
 	b := newWorkbench(t, nil, false)
 	s := b.slot(gpu.CPU, 200<<20)
@@ -104,7 +105,8 @@ func TestWatch_EndsWhatTakesItsMemoryInOneCall(t *testing.T) {
 	require.Less(t, f.Peak, int64(all)<<20, "it was ended in the middle")
 }
 
-// The watch follows a forked process like any other. Pages shared with the template do not count for the next process.
+// The watch follows a forked process like any other. Pages shared with the template do
+// not count for the next process.
 func TestWatch_EndsAForkedProcess(t *testing.T) {
 	b := newWorkbench(t, nil, false)
 	s := b.slot(gpu.CPU, 200<<20)
@@ -139,7 +141,8 @@ func TestWatch_SharedPagesCountOnce(t *testing.T) {
 	require.Len(t, got, 2)
 }
 
-// A look at shared pages may wait for a process that takes memory. Nobody else waits for the look.
+// A look at shared pages may wait for a process that takes memory. Nobody else waits for
+// the look.
 func TestWatch_NobodyWaitsForALookAtSharedPages(t *testing.T) {
 	t.Parallel()
 	const budget, whole = 64 << 10, 1 << 30
@@ -208,7 +211,8 @@ print(n)`
 func TestWatch_TellsThePeakOfEachItem(t *testing.T) {
 	b := newWorkbench(t, nil, false)
 	s := b.slot(gpu.CPU, 0)
-	// Each block is gone again before a round can see it. The C library would keep smaller blocks.
+	// Each block is gone again before a round can see it. The C library would keep smaller
+	// blocks.
 	sizes := []int{100, 40, 200, 40, 60}
 	var items []any
 	for _, mb := range sizes {

@@ -147,7 +147,8 @@ type block struct {
 	Until string  `json:"until,omitempty"`
 }
 
-// sees returns the name of a file that appears once the watch has read this many bytes of a process. An item can wait for it.
+// sees returns the name of a file that appears once the watch has read this many bytes of
+// a process. An item can wait for it.
 func (b *workbench) sees(bytes int64) string {
 	file := filepath.Join(b.dir, fmt.Sprintf("seen-%d", bytes))
 	seen := func() bool {

@@ -11,8 +11,8 @@ import (
 	"go.temporal.io/sdk/client"
 )
 
-// instruments hand the Temporal SDK's metrics to Prometheus, under the SDK's names; timers are histograms in seconds. The SDK gives
-// one name different tags in different places, so a series is a name with its tags, made at its first use.
+// instruments hand the Temporal SDK's metrics to Prometheus, under the SDK's names. The
+// SDK gives one name different tags, so a series is a name with its tags.
 type instruments struct {
 	tags   map[string]string
 	series *series

@@ -1,7 +1,6 @@
-// Package metrics is what a worker counts, and who shows it.
-//
-// It owns the names of metrics, the Temporal SDK's among them, and the server that shows them to Prometheus and says whether the
-// worker is well. Counting never waits for a slot or a driver. The server stops with Stop.
+// Package metrics owns what a worker counts, and the server that shows it to Prometheus
+// and says whether the worker is well. Counting never waits for a slot or a driver. The
+// server stops with Stop.
 package metrics
 
 import (
@@ -30,12 +29,12 @@ import (
 )
 
 const (
-	// scrapeLimit bounds a scrape, scrapesMost how many run at a time.
+	// scrapeLimit bounds a scrape, maxScrapes how many run at a time.
 	scrapeLimit = 10 * time.Second
-	scrapesMost = 4
+	maxScrapes  = 4
 )
 
-// Metrics are what a worker counts, and their server where there is an address.
+// Metrics are a worker's counts, and their server where there is an address.
 type Metrics struct {
 	sdk   *instruments
 	log   *zap.Logger
@@ -114,8 +113,8 @@ func (m *Metrics) Probed(outcome string, took time.Duration) {
 	m.probes.WithLabelValues(outcome).Observe(took.Seconds())
 }
 
-// Serve shows the metrics under /metrics, at the url, and under /healthz whether the worker can work, until stop is called. What
-// answers under /livez is a program that turns. Status is what the driver says of a device.
+// Serve shows the metrics under /metrics, at the url, under /healthz whether the worker
+// can work, and under /livez that it runs. Status is the driver's word about a device.
 func (m *Metrics) Serve(address string, devices []gpu.Device, status func(uuid string) (gpu.Status, error)) (url string, err error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
@@ -129,7 +128,7 @@ func (m *Metrics) Serve(address string, devices []gpu.Device, status func(uuid s
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(all, promhttp.HandlerOpts{
-		ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: scrapesMost, Timeout: m.limit,
+		ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: maxScrapes, Timeout: m.limit,
 	}))
 	mux.HandleFunc("GET /healthz", m.healthz)
 	mux.HandleFunc("GET /livez", func(to http.ResponseWriter, _ *http.Request) { fmt.Fprintln(to, "ok") })
@@ -213,8 +212,8 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	g.mu.Unlock()
 	for _, p := range pools {
 		showSlots(value, p)
-		value(descOpen, prometheus.GaugeValue, float64(p.Slots("")), p.Name)
-		value(descLeased, prometheus.GaugeValue, float64(p.Leased("")), p.Name)
+		value(descOpen, prometheus.GaugeValue, float64(p.Load("").Slots), p.Name)
+		value(descLeased, prometheus.GaugeValue, float64(p.Load("").Leased), p.Name)
 		for _, kind := range gpumux.Kinds() {
 			value(descFaults, prometheus.CounterValue, float64(faults[faulty{p.Name, kind}]), p.Name, string(kind))
 		}
@@ -233,7 +232,7 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 // showSlots shows the slots of a pool, and which of its devices are cordoned.
 func showSlots(value func(*prometheus.Desc, prometheus.ValueType, float64, ...string), p *pool.Pool) {
 	devices := map[string]map[slot.State]int{}
-	p.Each(func(h *pool.Handle, _ string) {
+	p.Each(func(h *pool.Seat, _ string) {
 		if devices[h.Group] == nil {
 			devices[h.Group] = map[slot.State]int{}
 		}

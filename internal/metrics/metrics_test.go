@@ -46,18 +46,19 @@ func answered(t *testing.T, url string) (code int, text string) {
 	return answer.StatusCode, string(body)
 }
 
-// A driver that does not answer holds up scrapes, up to a few and for a while, and no slot that counts a fault.
+// A driver that does not answer holds up scrapes, up to a few and for a while, and no
+// slot that counts a fault.
 func TestMetrics_ADriverThatHangs(t *testing.T) {
 	m := New(zap.NewNop(), "", nil)
 	m.limit = 20 * time.Millisecond
-	asked, answer := make(chan struct{}, 2*scrapesMost), make(chan struct{})
+	asked, answer := make(chan struct{}, 2*maxScrapes), make(chan struct{})
 	defer close(answer)
 	url := serving(t, m, []gpu.Device{{UUID: "GPU-1"}}, func(string) (gpu.Status, error) {
 		asked <- struct{}{}
 		<-answer
 		return gpu.Status{}, nil
 	})
-	for range scrapesMost {
+	for range maxScrapes {
 		code, text := answered(t, url)
 		require.Equal(t, http.StatusServiceUnavailable, code)
 		require.Contains(t, text, "configured timeout")

@@ -1,7 +1,7 @@
 // Package mps speaks with the control daemon of NVIDIA's Multi-Process Service.
 //
-// It owns how a daemon is started, the commands that it takes, and what its log says. It
-// keeps nothing running and imports nothing else of gpumux. Every call ends with its context.
+// It owns how a daemon is started, its commands, and what its log says. It keeps nothing
+// running and imports nothing of gpumux. Every call ends with its context.
 package mps
 
 import (
@@ -31,7 +31,7 @@ const (
 	// PipeVariable and LogVariable name its folders to the daemon and to clients.
 	PipeVariable = "CUDA_MPS_PIPE_DIRECTORY"
 	LogVariable  = "CUDA_MPS_LOG_DIRECTORY"
-	// LimitVariable bounds a client's device memory, ThreadsVariable its multiprocessors in %.
+	// LimitVariable bounds a client's device memory, ThreadsVariable its processors.
 	LimitVariable   = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 	ThreadsVariable = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 )
@@ -42,7 +42,7 @@ var ErrNone = errors.New("no MPS control daemon answers")
 // Status is the state of a server.
 type Status string
 
-// The states of a server. One in fault takes no clients until all that it has have exited.
+// The states of a server. One in fault takes no clients until all have exited.
 const (
 	Initializing Status = "INITIALIZING"
 	Active       Status = "ACTIVE"
@@ -89,12 +89,7 @@ func (d Daemon) Near() bool {
 // Argv starts the daemon in the foreground, with Environ.
 func (d Daemon) Argv() []string { return []string{d.program(), "-f"} }
 
-func (d Daemon) program() string {
-	if d.Program == "" {
-		return Program
-	}
-	return d.Program
-}
+func (d Daemon) program() string { return cmp.Or(d.Program, Program) }
 
 // Environ is the environment of the daemon.
 func (d Daemon) Environ() []string {
@@ -127,7 +122,7 @@ func (d Daemon) Ask(ctx context.Context, command string) ([]string, error) {
 	return lines, nil
 }
 
-// inherited is what of this process's environment the programs get.
+// inherited is the part of this process's environment that the programs get.
 func inherited() (list []string) {
 	for _, name := range []string{"PATH", "LD_LIBRARY_PATH", "HOME", "TMPDIR"} {
 		if value, ok := os.LookupEnv(name); ok {
@@ -250,7 +245,7 @@ var (
 	client   = regexp.MustCompile(`(?i)\bclient \{?(\d+)\b`)
 )
 
-// Culprit is the client that the log blames behind an offset; 0 where it is none or several.
+// Culprit is the client that the log blames behind an offset; 0: none or several.
 func (d Daemon) Culprit(from int64) int {
 	file, err := os.Open(d.serverLog())
 	if d.Log == "" || err != nil {
@@ -275,7 +270,7 @@ func (d Daemon) Culprit(from int64) int {
 	return named[0]
 }
 
-// Limit is a client's limit on the one device that it sees; an entry for another drops it.
+// Limit is a client's on the one device that it sees; an entry for another drops it.
 func Limit(bytes uint64) string { return fmt.Sprintf("0=%dM", bytes>>20) }
 
 // LimitOf is a device's limit in a list of entries for all devices, in bytes, or 0.

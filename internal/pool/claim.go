@@ -5,19 +5,17 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-
-	"github.com/gpumux/gpumux/internal/logkey"
 )
 
 const (
-	// claimFor is how long a claim keeps devices from others. Each further claim lasts twice as long, up to claimMost, so long calls end
-	// within one. In between others have the devices for claimRest times as long.
+	// claimFor is how long a claim keeps devices from others, twice as long at each further
+	// one, up to claimMax. In between others have them for claimRest times as long.
 	claimFor  = time.Minute
-	claimMost = time.Hour
+	claimMax  = time.Hour
 	claimRest = 3
 )
 
-// claim keeps the devices of a slot from others for a call that wants them whole. The ledger's lock guards it.
+// claim keeps a slot's devices for a call that wants them whole, by the ledger's lock.
 type claim struct {
 	pool    *Pool
 	devices []string
@@ -27,14 +25,15 @@ type claim struct {
 	timer   *time.Timer
 }
 
-// chooseGroup picks a group whose devices no call uses, of any pool, and returns its first slot with all others on these devices beside
-// it. Until there is one it claims the group with the fewest calls, or another one after a claim has lapsed. The caller holds the lock.
-func (p *Pool) chooseGroup(w *waiter) *Handle {
+// chooseGroup picks a group whose devices no call uses and returns its first slot with
+// the others beside it. Until there is one it claims the group with the fewest calls, or
+// another after a lapse. The caller holds the lock.
+func (p *Pool) chooseGroup(w *waiter) *Seat {
 	l := p.ledger
-	var best *Handle
+	var best *Seat
 	least := 0
 	seen := map[string]bool{}
-	for _, h := range p.handles {
+	for _, h := range p.seats {
 		if seen[h.Group] {
 			continue
 		}
@@ -48,7 +47,7 @@ func (p *Pool) chooseGroup(w *waiter) *Handle {
 			l.unclaim(claims[0])
 		}
 		paused := slices.ContainsFunc(claims, func(c *claim) bool { return c.paused })
-		// What a lease has is not awaited with the other slots idle: it may last for hours. No further one begins there meanwhile.
+		// A lease may last for hours, so its devices are not waited for.
 		if l.claimed(h) || !p.suits(h, w) || paused && load > 0 || l.leased(h) || len(claims) == 0 && l.yields(h, w) {
 			continue
 		}
@@ -74,14 +73,14 @@ func (p *Pool) chooseGroup(w *waiter) *Handle {
 	return best
 }
 
-// claim keeps the devices of a slot for a waiter, unless somebody claims them; the caller holds the lock.
-func (l *Ledger) claim(h *Handle, w *waiter) {
+// claim keeps the devices of a slot for a waiter, under the lock.
+func (l *Ledger) claim(h *Seat, w *waiter) {
 	if l.claimed(h) {
 		return
 	}
 	c := &claim{pool: h.pool, devices: h.Devices, owner: w, term: claimFor}
 	for _, lapsed := range l.claimsOn(h) {
-		c.term = max(c.term, min(2*lapsed.term, claimMost))
+		c.term = max(c.term, min(2*lapsed.term, claimMax))
 		l.unclaim(lapsed)
 	}
 	for _, d := range h.Devices {
@@ -102,7 +101,7 @@ func (l *Ledger) lapse(c *claim) {
 		c.timer = time.AfterFunc(pause, func() { l.resume(c) })
 		p.wait(w)
 		p.Log.Warn("a call that is to have a device to itself waits for others that do not end; the device is not kept for it for now",
-			zap.String(logkey.Pool, p.Name), zap.Strings(logkey.Device, c.devices), zap.String(logkey.Task, w.Task), zap.Duration("kept", c.term),
+			zap.String("pool", p.Name), zap.Strings("device", c.devices), zap.String("task", w.Task), zap.Duration("kept", c.term),
 			zap.Duration("again", pause))
 	})
 }

@@ -11,8 +11,9 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// claimedPool is a pool with its log, where a call has the slot of each named group and does not end.
-func claimedPool(t *testing.T, n int, groups []string, hung ...string) (p *Pool, held []*Handle, log *observer.ObservedLogs) {
+// claimedPool is a pool with its log, where a call has the slot of each named group and
+// does not end.
+func claimedPool(t *testing.T, n int, groups []string, hung ...string) (p *Pool, held []*Seat, log *observer.ObservedLogs) {
 	t.Helper()
 	core, seen := observer.New(zap.DebugLevel)
 	p, _ = fakePool(n, groups...)
@@ -24,8 +25,8 @@ func claimedPool(t *testing.T, n int, groups []string, hung ...string) (p *Pool,
 }
 
 // whole asks for a whole group.
-func whole(ctx context.Context, p *Pool) chan *Handle {
-	got := make(chan *Handle, 1)
+func whole(ctx context.Context, p *Pool) chan *Seat {
+	got := make(chan *Seat, 1)
 	go func() {
 		if h, err := p.Acquire(ctx, Want{Task: "large", Whole: true}); err == nil {
 			got <- h
@@ -67,11 +68,11 @@ func TestPool_AClaimLapsesBesideACallThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, hung, log := claimedPool(t, 4, []string{"A"}, "A")
 		large := whole(t.Context(), p)
-		require.Zero(t, p.Free(""))
+		require.Zero(t, p.Load("").Free)
 		begun := time.Now()
 		innocent(t, p)
 		require.Equal(t, claimFor, time.Since(begun))
-		require.Equal(t, 3, p.Free(""))
+		require.Equal(t, 3, p.Load("").Free)
 		require.Equal(t, 1, log.FilterMessageSnippet("waits for others that do not end").Len())
 
 		// It is tried again for longer, and in between others have the group for longer still.
@@ -80,7 +81,7 @@ func TestPool_AClaimLapsesBesideACallThatHangs(t *testing.T) {
 		begun = time.Now()
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		require.Zero(t, p.Free(""))
+		require.Zero(t, p.Load("").Free)
 		innocent(t, p)
 		require.Equal(t, 2*claimFor+time.Nanosecond, time.Since(begun))
 		require.Equal(t, 2, log.Len())
@@ -91,7 +92,7 @@ func TestPool_AClaimLapsesBesideACallThatHangs(t *testing.T) {
 		require.Zero(t, time.Since(begun), "a free group is taken at once")
 		require.Len(t, alone.Beside, 3)
 		p.Release(alone)
-		require.Equal(t, 4, p.Free(""))
+		require.Equal(t, 4, p.Load("").Free)
 		require.Empty(t, p.ledger.claims)
 	})
 }
@@ -100,13 +101,13 @@ func TestPool_AClaimMovesToAnotherGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, hung, _ := claimedPool(t, 2, []string{"A", "B"}, "A", "B", "B")
 		large := whole(t.Context(), p)
-		require.Equal(t, 0, p.Free("A"))
+		require.Equal(t, 0, p.Load("A").Free)
 		time.Sleep(claimFor)
 		synctest.Wait()
-		require.Equal(t, 1, p.Free("A"))
+		require.Equal(t, 1, p.Load("A").Free)
 		p.Release(hung[1])
 		synctest.Wait()
-		require.Equal(t, 0, p.Free("B"))
+		require.Equal(t, 0, p.Load("B").Free)
 		p.Release(hung[2])
 		require.Equal(t, "B", (<-large).Group)
 	})
@@ -122,7 +123,7 @@ func TestPool_AClaimComesTrueHoweverLongCallsTake(t *testing.T) {
 				crowd(ctx, p, 8, length)
 				begun := time.Now()
 				large := whole(ctx, p)
-				var alone *Handle
+				var alone *Seat
 				select {
 				case alone = <-large:
 				case <-time.After(100 * length * claimRest):
@@ -145,12 +146,12 @@ func TestPool_AClaimThatIsGivenUpIsForgotten(t *testing.T) {
 		whole(ctx, p)
 		time.Sleep(claimFor)
 		synctest.Wait()
-		require.Equal(t, 1, p.Free(""))
+		require.Equal(t, 1, p.Load("").Free)
 		cancel()
 		synctest.Wait()
 		time.Sleep(claimRest * claimFor)
 		synctest.Wait()
-		require.Equal(t, 1, p.Free(""), "nobody wants it whole any more")
+		require.Equal(t, 1, p.Load("").Free, "nobody wants it whole any more")
 		require.Empty(t, p.ledger.claims)
 
 		// The next one begins anew, and ends with the pool.

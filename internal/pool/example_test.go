@@ -7,26 +7,26 @@ import (
 	"log"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/gputest"
 	"github.com/gpumux/gpumux/internal/pool"
-	"github.com/gpumux/gpumux/internal/slottest"
 )
 
 // A call has a slot until it gives it back.
 func ExamplePool() {
 	ctx := context.Background()
-	p := pool.New("gpu", []*pool.Handle{
-		{Slot: slottest.New(), Group: "GPU-1d04"},
-		{Slot: slottest.New(), Group: "GPU-77ab"},
+	p := pool.NewLedger().New("gpu", []*pool.Seat{
+		{Slot: gputest.NewSlot(), Group: "GPU-1d04"},
+		{Slot: gputest.NewSlot(), Group: "GPU-77ab"},
 	})
 	defer p.Stop(ctx)
-	fmt.Println(p.Slots(""), "slots,", p.Free(""), "free")
+	fmt.Println(p.Load("").Slots, "slots,", p.Load("").Free, "free")
 	h, err := p.Acquire(ctx, pool.Want{Task: "embed"})
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println("one is at work:", p.Busy(""), "busy,", p.Free(""), "free")
+	fmt.Println("one is at work:", p.Load("").Busy, "busy,", p.Load("").Free, "free")
 	p.Release(h)
-	fmt.Println("none is:", p.Busy(""), "busy,", p.Free(""), "free")
+	fmt.Println("none is:", p.Load("").Busy, "busy,", p.Load("").Free, "free")
 	// Output:
 	// 2 slots, 2 free
 	// one is at work: 1 busy, 1 free
@@ -36,19 +36,19 @@ func ExamplePool() {
 // A call may be pinned to a device, or have it to itself.
 func ExamplePool_Acquire() {
 	ctx := context.Background()
-	p := pool.New("gpu", []*pool.Handle{
-		{Slot: slottest.New(), Group: "GPU-1d04"},
-		{Slot: slottest.New(), Group: "GPU-1d04"},
-		{Slot: slottest.New(), Group: "GPU-77ab"},
+	p := pool.NewLedger().New("gpu", []*pool.Seat{
+		{Slot: gputest.NewSlot(), Group: "GPU-1d04"},
+		{Slot: gputest.NewSlot(), Group: "GPU-1d04"},
+		{Slot: gputest.NewSlot(), Group: "GPU-77ab"},
 	})
 	defer p.Stop(ctx)
 	whole, err := p.Acquire(ctx, pool.Want{Task: "train", Group: "GPU-1d04", Whole: true})
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(whole.Group, "has", p.Free("GPU-1d04"), "slots free,", "GPU-77ab", p.Free("GPU-77ab"))
+	fmt.Println(whole.Group, "has", p.Load("GPU-1d04").Free, "slots free,", "GPU-77ab", p.Load("GPU-77ab").Free)
 	p.Release(whole)
-	fmt.Println(whole.Group, "has", p.Free("GPU-1d04"), "slots free")
+	fmt.Println(whole.Group, "has", p.Load("GPU-1d04").Free, "slots free")
 	// Output:
 	// GPU-1d04 has 0 slots free, GPU-77ab 1
 	// GPU-1d04 has 2 slots free
@@ -57,17 +57,17 @@ func ExamplePool_Acquire() {
 // A device that is not well gets no new calls; where none is left, they fail at once.
 func ExamplePool_Cordon() {
 	ctx := context.Background()
-	p := pool.New("gpu", []*pool.Handle{{Slot: slottest.New(), Group: "GPU-1d04"}})
+	p := pool.NewLedger().New("gpu", []*pool.Seat{{Slot: gputest.NewSlot(), Group: "GPU-1d04"}})
 	defer p.Stop(ctx)
 	p.Cordon("GPU-1d04", "it fell off the bus")
 	_, err := p.Acquire(ctx, pool.Want{Task: "embed"})
 	var fault *gpumux.Fault
 	if errors.As(err, &fault) {
-		fmt.Println(fault.Kind, p.Slots(""))
+		fmt.Println(fault.Kind, p.Load("").Slots)
 	}
 	p.Uncordon("GPU-1d04")
 	_, err = p.Acquire(ctx, pool.Want{Task: "embed"})
-	fmt.Println(err, p.Slots(""))
+	fmt.Println(err, p.Load("").Slots)
 	// Output:
 	// device_lost 0
 	// <nil> 1
@@ -76,7 +76,7 @@ func ExamplePool_Cordon() {
 // Once a pool stops, nobody gets a slot.
 func ExamplePool_Stop() {
 	ctx := context.Background()
-	p := pool.New("gpu", []*pool.Handle{{Slot: slottest.New(), Group: "GPU-1d04"}})
+	p := pool.NewLedger().New("gpu", []*pool.Seat{{Slot: gputest.NewSlot(), Group: "GPU-1d04"}})
 	if err := p.Stop(ctx); err != nil {
 		log.Fatal(err)
 	}

@@ -9,8 +9,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// Ledger is what a worker knows of its devices: which calls run on each, and who has one whole or waits for that. All pools of a worker
-// share one, since they share devices. It gives a slot's devices all at once, so no two calls wait for each other's.
+// Ledger knows which calls run on each device, and who has one whole or waits for that.
+// All pools of a worker share one. It gives a slot's devices all at once, so no two calls
+// wait for each other's.
 type Ledger struct {
 	mu     sync.Mutex // guards all pools too
 	pools  []*Pool
@@ -22,13 +23,13 @@ type Ledger struct {
 // NewLedger has no pools yet.
 func NewLedger() *Ledger { return &Ledger{claims: map[string]*claim{}} }
 
-// New makes a pool of slots, all of which may be used. Make all pools before the first call.
-func (l *Ledger) New(name string, handles []*Handle) *Pool {
+// New makes a pool of slots, all open. Make all pools before the first call.
+func (l *Ledger) New(name string, seats []*Seat) *Pool {
 	p := &Pool{
-		Name: name, Changed: func() {}, Log: zap.NewNop(), ledger: l, handles: handles, open: math.MaxInt, kept: math.MaxInt,
+		Name: name, Changed: func() {}, Log: zap.NewNop(), ledger: l, seats: seats, open: math.MaxInt, kept: math.MaxInt,
 		cordoned: map[string]string{},
 	}
-	for _, h := range handles {
+	for _, h := range seats {
 		h.pool = p
 		if len(h.Devices) == 0 {
 			h.Devices = []string{h.Group}
@@ -38,9 +39,6 @@ func (l *Ledger) New(name string, handles []*Handle) *Pool {
 	return p
 }
 
-// New is a pool with a ledger of its own.
-func New(name string, handles []*Handle) *Pool { return NewLedger().New(name, handles) }
-
 // grant serves the waiting calls of all pools; the caller holds the lock.
 func (l *Ledger) grant() {
 	for _, p := range l.pools {
@@ -48,10 +46,10 @@ func (l *Ledger) grant() {
 	}
 }
 
-// sharing are the slots of all pools that have a device of this slot's, itself included; the caller holds the lock.
-func (l *Ledger) sharing(h *Handle) (list []*Handle) {
+// sharing are the slots of all pools on this one's devices, under the lock.
+func (l *Ledger) sharing(h *Seat) (list []*Seat) {
 	for _, p := range l.pools {
-		for _, other := range p.handles {
+		for _, other := range p.seats {
 			if slices.ContainsFunc(other.Devices, func(d string) bool { return slices.Contains(h.Devices, d) }) {
 				list = append(list, other)
 			}
@@ -60,8 +58,9 @@ func (l *Ledger) sharing(h *Handle) (list []*Handle) {
 	return list
 }
 
-// yields reports whether a call that wants a slot's devices whole lets an older ordinary call go first; the caller holds the lock.
-func (l *Ledger) yields(h *Handle, w *waiter) bool {
+// yields reports whether a call for whole devices lets an older one go first, under the
+// lock.
+func (l *Ledger) yields(h *Seat, w *waiter) bool {
 	for _, other := range l.sharing(h) {
 		if slices.ContainsFunc(other.pool.waiting, func(o *waiter) bool {
 			return !o.answered && !o.Whole && o.number < w.number && other.pool.suits(other, o)
@@ -73,7 +72,7 @@ func (l *Ledger) yields(h *Handle, w *waiter) bool {
 }
 
 // load is how many slots run calls on the devices of this one; the caller holds the lock.
-func (l *Ledger) load(h *Handle) (n int) {
+func (l *Ledger) load(h *Seat) (n int) {
 	for _, other := range l.sharing(h) {
 		if other.busy {
 			n++
@@ -82,20 +81,20 @@ func (l *Ledger) load(h *Handle) (n int) {
 	return n
 }
 
-// leased reports whether a lease has a slot on the devices of this one; the caller holds the lock.
-func (l *Ledger) leased(h *Handle) bool {
-	return slices.ContainsFunc(l.sharing(h), func(other *Handle) bool { return other.leased })
+// leased reports whether a lease has a slot on the devices of this one, under the lock.
+func (l *Ledger) leased(h *Seat) bool {
+	return slices.ContainsFunc(l.sharing(h), func(other *Seat) bool { return other.leased })
 }
 
-// wanted reports whether a call waits for the devices of a slot whole; the caller holds the lock.
-func (l *Ledger) wanted(h *Handle) bool {
-	return slices.ContainsFunc(l.sharing(h), func(other *Handle) bool {
+// wanted reports whether a call waits for a slot's devices whole, under the lock.
+func (l *Ledger) wanted(h *Seat) bool {
+	return slices.ContainsFunc(l.sharing(h), func(other *Seat) bool {
 		return slices.ContainsFunc(other.pool.waiting, func(o *waiter) bool { return o.Whole && !o.answered && other.pool.suits(other, o) })
 	})
 }
 
 // claimsOn are the claims on devices of a slot; the caller holds the lock.
-func (l *Ledger) claimsOn(h *Handle) (list []*claim) {
+func (l *Ledger) claimsOn(h *Seat) (list []*claim) {
 	for _, d := range h.Devices {
 		if c := l.claims[d]; c != nil && !slices.Contains(list, c) {
 			list = append(list, c)
@@ -104,116 +103,87 @@ func (l *Ledger) claimsOn(h *Handle) (list []*claim) {
 	return list
 }
 
-// claimed reports whether a claim keeps the devices of a slot from others; the caller holds the lock.
-func (l *Ledger) claimed(h *Handle) bool {
+// claimed reports whether a claim keeps a slot's devices from others, under the lock.
+func (l *Ledger) claimed(h *Seat) bool {
 	return slices.ContainsFunc(h.Devices, func(d string) bool { return l.claims[d] != nil && l.claims[d].owner != nil })
 }
 
-// Busy is how many slots run calls: of a group, or of all, with all on devices that a call has to itself.
-func (p *Pool) Busy(group string) (n int) {
-	p.ledger.mu.Lock()
-	defer p.ledger.mu.Unlock()
-	for _, h := range p.handles {
-		if h.busy && (group == "" || h.Group == group) {
-			n++
-		}
+// Load counts the slots of a group, or of a whole pool, by what they do now.
+type Load struct {
+	// Slots may be used, leased ones included; Busy run calls, with all on devices that a
+	// call has to itself; leases have Leased.
+	Slots, Busy, Leased int
+	// Free are used by nobody and waited for by nobody, Soon more will be free soon, and
+	// leases may have Leasable more.
+	Free, Soon, Leasable int
+}
+
+// Load is that of a group, or of the whole pool for "".
+func (p *Pool) Load(group string) (load Load) {
+	type count struct {
+		all, busy, leased, unused, ending int
+		claimed                           bool
 	}
-	return n
-}
-
-// Leased is how many slots of a group, or of all, leases have.
-func (p *Pool) Leased(group string) int {
 	p.ledger.mu.Lock()
 	defer p.ledger.mu.Unlock()
-	return p.leasedSlots(group)
-}
-
-// leasedSlots is Leased for a caller with the lock.
-func (p *Pool) leasedSlots(group string) (n int) {
-	for _, h := range p.handles {
-		if h.leased && (group == "" || h.Group == group) {
-			n++
+	groups, leased := map[string]*count{}, 0
+	for _, h := range p.seats {
+		if h.leased {
+			leased++
 		}
-	}
-	return n
-}
-
-// Leasable is how many more slots of a group, or of all, leases may have now.
-func (p *Pool) Leasable(group string) int {
-	p.ledger.mu.Lock()
-	defer p.ledger.mu.Unlock()
-	n := 0
-	for _, h := range p.handles {
-		if !h.busy && !p.isCordoned(h.Group) && !p.ledger.claimed(h) && !p.ledger.wanted(h) && (group == "" || h.Group == group) {
-			n++
-		}
-	}
-	return max(0, min(n, p.Leases-p.leasedSlots("")))
-}
-
-// Slots is the number of slots that may be used, leased ones included: of a group, or of all.
-func (p *Pool) Slots(group string) int {
-	slots, _, _ := p.count(group)
-	return slots
-}
-
-// Free is the number of slots of a group, or of all, that nobody uses and nobody waits for.
-func (p *Pool) Free(group string) int {
-	_, free, _ := p.count(group)
-	return free
-}
-
-// Soon is how many more slots of a group, or of all, will be free soon.
-func (p *Pool) Soon(group string) int {
-	_, _, soon := p.count(group)
-	return soon
-}
-
-// count is slots, free and soon.
-func (p *Pool) count(group string) (slots, free, soon int) {
-	p.ledger.mu.Lock()
-	defer p.ledger.mu.Unlock()
-	all, busy, leased, unused, claimed := map[string]int{}, map[string]int{}, map[string]int{}, map[string]int{}, map[string]bool{}
-	ending := map[string]int{}
-	for _, h := range p.handles {
-		if p.isCordoned(h.Group) || group != "" && h.Group != group {
+		if group != "" && h.Group != group {
 			continue
 		}
-		all[h.Group]++
-		claimed[h.Group] = p.ledger.claimed(h)
+		if h.busy {
+			load.Busy++
+		}
+		if h.leased {
+			load.Leased++
+		}
+		if p.isCordoned(h.Group) {
+			continue
+		}
+		if groups[h.Group] == nil {
+			groups[h.Group] = &count{}
+		}
+		of := groups[h.Group]
+		of.all, of.claimed = of.all+1, p.ledger.claimed(h)
 		switch {
 		case h.leased:
-			leased[h.Group]++
+			of.leased++
 		case !h.busy:
-			unused[h.Group]++
+			if of.unused++; !of.claimed && !p.ledger.wanted(h) {
+				load.Leasable++
+			}
 		case !h.evicted:
-			busy[h.Group]++
+			of.busy++
 			if time.Since(h.ending) < endsWithin {
-				ending[h.Group]++
+				of.ending++
 			}
 		}
 	}
-	for g, n := range all {
-		n = min(n-leased[g], p.open)
-		slots += n + leased[g]
-		if !claimed[g] {
-			now := min(unused[g], max(0, n-busy[g]))
-			free += now
-			soon += min(unused[g]+ending[g], max(0, n-busy[g]+ending[g])) - now
+	load.Leasable = max(0, min(load.Leasable, p.Leases-leased))
+	for _, of := range groups {
+		open := min(of.all-of.leased, p.open)
+		load.Slots += open + of.leased
+		if !of.claimed {
+			now := min(of.unused, max(0, open-of.busy))
+			load.Free += now
+			load.Soon += min(of.unused+of.ending, max(0, open-of.busy+of.ending)) - now
 		}
 	}
-	return slots, free, soon
+	return load
 }
 
 // Each calls f with every slot, in order, and with whose call it has, "" if nobody's.
-func (p *Pool) Each(f func(h *Handle, holder string)) {
+func (p *Pool) Each(f func(h *Seat, holder string)) {
 	p.ledger.mu.Lock()
-	holders := make([]string, len(p.handles))
-	for i, h := range p.handles {
+	holders := make([]string, len(p.seats))
+	for i, h := range p.seats {
 		holders[i] = h.holder
 	}
 	p.ledger.mu.Unlock()
-	for i, h := range p.handles {
+	for i, h := range p.seats {
 		f(h, holders[i])
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux/internal/slottest"
+	"github.com/gpumux/gpumux/internal/gputest"
 )
 
 // layout is a worker with random pools on random devices, and who uses each device.
@@ -23,17 +23,17 @@ type layout struct {
 	groups [][]string // of each pool
 
 	mu    sync.Mutex
-	users map[string]map[*Handle]bool // by device: the calls there, and whether each has it whole
+	users map[string]map[*Seat]bool // by device: the calls there, and whether each has it whole
 	wrong []string
 }
 
 func randomLayout(r *rand.Rand) *layout {
-	l := &layout{users: map[string]map[*Handle]bool{}}
+	l := &layout{users: map[string]map[*Seat]bool{}}
 	ledger, devices := NewLedger(), 1+r.IntN(6)
 	for p := range 1 + r.IntN(4) {
 		k := 1 + r.IntN(min(3, devices))
 		order := r.Perm(devices)
-		var handles []*Handle
+		var seats []*Seat
 		var groups []string
 		for group := range slices.Chunk(order[:1+r.IntN(devices)], k) {
 			if len(group) < k {
@@ -42,15 +42,15 @@ func randomLayout(r *rand.Rand) *layout {
 			var names []string
 			for _, d := range group {
 				names = append(names, fmt.Sprintf("GPU-%d", d))
-				l.users[names[len(names)-1]] = map[*Handle]bool{}
+				l.users[names[len(names)-1]] = map[*Seat]bool{}
 			}
 			groups = append(groups, strings.Join(names, ","))
 			for range 1 + r.IntN(3) {
-				handles = append(handles, &Handle{Slot: slottest.New(), Group: strings.Join(names, ","), Devices: names})
+				seats = append(seats, &Seat{Slot: gputest.NewSlot(), Group: strings.Join(names, ","), Devices: names})
 			}
 		}
-		if len(handles) > 0 {
-			l.pools = append(l.pools, ledger.New(fmt.Sprintf("pool%d", p), handles))
+		if len(seats) > 0 {
+			l.pools = append(l.pools, ledger.New(fmt.Sprintf("pool%d", p), seats))
 			l.groups = append(l.groups, groups)
 		}
 	}
@@ -58,7 +58,7 @@ func randomLayout(r *rand.Rand) *layout {
 }
 
 // enter notes a call, and what must not be.
-func (l *layout) enter(h *Handle, whole bool) {
+func (l *layout) enter(h *Seat, whole bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, d := range h.Devices {
@@ -74,7 +74,7 @@ func (l *layout) enter(h *Handle, whole bool) {
 	}
 }
 
-func (l *layout) leave(h *Handle) {
+func (l *layout) leave(h *Seat) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, d := range h.Devices {
@@ -82,8 +82,8 @@ func (l *layout) leave(h *Handle) {
 	}
 }
 
-// No device is given twice, whatever the pools and the calls are, every call gets its turn, and nothing waits for ever. A deadlock would
-// end the test.
+// No device is given twice, whatever the pools and the calls are, every call gets its
+// turn, and nothing waits for ever. A deadlock would end the test.
 func TestLedger_GivesNoDeviceTwiceAndEachCallItsTurn(t *testing.T) {
 	for seed := range uint64(300) {
 		synctest.Test(t, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestLedger_GivesNoDeviceTwiceAndEachCallItsTurn(t *testing.T) {
 			require.Empty(t, l.wrong, "seed %d", seed)
 			require.Less(t, time.Since(began), 3*time.Hour, "seed %d: in the time of the test", seed)
 			for _, p := range l.pools {
-				require.Zero(t, p.Busy(""), "seed %d", seed)
+				require.Zero(t, p.Load("").Busy, "seed %d", seed)
 				require.Empty(t, p.waiting, "seed %d", seed)
 			}
 			require.Empty(t, l.pools[0].ledger.claims, "seed %d", seed)
@@ -136,15 +136,16 @@ func TestLedger_GivesNoDeviceTwiceAndEachCallItsTurn(t *testing.T) {
 	}
 }
 
-// A call that wants a device whole gets it although another pool's calls come without end.
+// A call that wants a device whole gets it although another pool's calls come without
+// end.
 func TestLedger_AWholeDeviceWaitsForOtherPoolsToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ledger := NewLedger()
-		slots := func(n int) (handles []*Handle) {
+		slots := func(n int) (seats []*Seat) {
 			for range n {
-				handles = append(handles, &Handle{Slot: slottest.New(), Group: "GPU-0"})
+				seats = append(seats, &Seat{Slot: gputest.NewSlot(), Group: "GPU-0"})
 			}
-			return handles
+			return seats
 		}
 		small, large := ledger.New("small", slots(2)), ledger.New("large", slots(1))
 		ctx, cancel := context.WithCancel(t.Context())
@@ -154,8 +155,8 @@ func TestLedger_AWholeDeviceWaitsForOtherPoolsToo(t *testing.T) {
 		h, err := small.Acquire(t.Context(), Want{Whole: true})
 		require.NoError(t, err)
 		require.Len(t, h.Beside, 2, "a slot of each pool")
-		require.Zero(t, large.Free(""))
-		require.Equal(t, 1, large.Busy(""))
+		require.Zero(t, large.Load("").Free)
+		require.Equal(t, 1, large.Load("").Busy)
 		small.Release(h)
 		innocent(t, large)
 	})
@@ -165,8 +166,8 @@ func TestLedger_AWholeDeviceWaitsForOtherPoolsToo(t *testing.T) {
 func TestLedger_WholeCallsTakeTurnsWithOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ledger := NewLedger()
-		a := ledger.New("a", []*Handle{{Slot: slottest.New(), Group: "GPU-0"}})
-		b := ledger.New("b", []*Handle{{Slot: slottest.New(), Group: "GPU-0"}})
+		a := ledger.New("a", []*Seat{{Slot: gputest.NewSlot(), Group: "GPU-0"}})
+		b := ledger.New("b", []*Seat{{Slot: gputest.NewSlot(), Group: "GPU-0"}})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var calls atomic.Int32

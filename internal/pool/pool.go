@@ -1,7 +1,7 @@
 // Package pool decides which slot a call gets.
 //
 // It owns which calls hold a slot, which wait, which devices are cordoned or taken whole.
-// It never decides how many slots there are. A Pool stops when Stop returns, with its slots.
+// It never decides how many slots there are. A Pool stops when Stop returns.
 package pool
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/gpumux/gpumux/internal/slot"
 )
 
-// Slot is what a pool gives to calls; *slot.Slot is one. One holder at a time calls Run,
+// Slot is given to calls by a pool; *slot.Slot is one. One holder at a time calls Run,
 // which blocks. The other methods may be called at any time, and Stop more than once.
 type Slot interface {
 	Run(ctx context.Context, task launch.Task, call calls.Call) error
@@ -40,7 +40,7 @@ var ErrStopped = errors.New("the worker stops")
 // then in order of arrival.
 type Pool struct {
 	Name string
-	// Changed is called without the lock when the answers of Slots and Free may have changed.
+	// Changed is called without the lock when the answer of Load may have changed.
 	Changed func()
 	Log     *zap.Logger
 	// Pack sends calls to the busiest device with a free slot. Default: to the least busy.
@@ -49,7 +49,7 @@ type Pool struct {
 	Leases int
 
 	ledger   *Ledger // whose lock guards what follows
-	handles  []*Handle
+	seats    []*Seat
 	open     int               // the most calls of a group at a time
 	kept     int               // the most processes of a group
 	evicting sync.WaitGroup    // surplus processes that end
@@ -58,8 +58,8 @@ type Pool struct {
 	stopped  error
 }
 
-// Handle is a slot in its pool.
-type Handle struct {
+// Seat is a slot in its pool.
+type Seat struct {
 	Slot
 	// Name is pool/number, Budget what a call may hold; 0 means no budget.
 	Name   string
@@ -84,17 +84,17 @@ type Handle struct {
 	Memory gpumux.Size
 	Limits func(allowance gpumux.Size, whole bool) (env map[string]string, room gpumux.Size)
 	// Beside are the slots of all pools on its devices, while a call has them whole.
-	Beside []*Handle
+	Beside []*Seat
 }
 
 // ObservePeak records what an item held.
-func (h *Handle) ObservePeak(held int64) {
+func (h *Seat) ObservePeak(held int64) {
 	for most := h.peak.Load(); held > most && !h.peak.CompareAndSwap(most, held); most = h.peak.Load() {
 	}
 }
 
 // Peak is the most bytes that an item held.
-func (h *Handle) Peak() int64 { return h.peak.Load() }
+func (h *Seat) Peak() int64 { return h.peak.Load() }
 
 // Want says which slot a call needs.
 type Want struct {
@@ -125,14 +125,14 @@ func (w *waiter) give(a answer) {
 }
 
 type answer struct {
-	handle *Handle
-	err    error
+	seat *Seat
+	err  error
 }
 
-// Acquire waits for a slot, preferably one whose process has loaded the task. A whole group
-// is kept from others for a while, so it gets free. Acquire fails when ctx ends, when the
-// pool stops, and with a device_lost fault when every suitable device is cordoned.
-func (p *Pool) Acquire(ctx context.Context, want Want) (*Handle, error) {
+// Acquire waits for a slot, preferably one that has loaded the task. A whole group is
+// kept from others for a while, so it gets free. It fails when ctx ends, when the pool
+// stops, and with device_lost when every suitable device is cordoned.
+func (p *Pool) Acquire(ctx context.Context, want Want) (*Seat, error) {
 	w := &waiter{Want: want, answer: make(chan answer, 1)}
 	p.ledger.mu.Lock()
 	p.wait(w)
@@ -141,15 +141,15 @@ func (p *Pool) Acquire(ctx context.Context, want Want) (*Handle, error) {
 	select {
 	case a := <-w.answer:
 		p.Changed()
-		return a.handle, a.err
+		return a.seat, a.err
 	case <-ctx.Done():
 	}
 	p.update(func() {
 		p.waiting = slices.DeleteFunc(p.waiting, func(o *waiter) bool { return o == w })
 		select {
 		case a := <-w.answer: // granted at the same moment
-			if a.handle != nil {
-				a.handle.release()
+			if a.seat != nil {
+				a.seat.release()
 			}
 		default:
 			p.ledger.unclaimAll(func(c *claim) bool { return c.owner == w })
@@ -177,9 +177,9 @@ func (p *Pool) update(change func()) {
 }
 
 // Release frees a slot.
-func (p *Pool) Release(h *Handle) {
+func (p *Pool) Release(h *Seat) {
 	p.update(func() {
-		freed, leased := append([]*Handle{h}, h.Beside...), h.leased
+		freed, leased := append([]*Seat{h}, h.Beside...), h.leased
 		h.release()
 		for _, each := range freed {
 			// One that still reclaims waits for a killed process that does not end.
@@ -196,7 +196,7 @@ func (p *Pool) Release(h *Handle) {
 const endsWithin = 500 * time.Millisecond
 
 // Ending notes that the call in a slot ends soon, so that the next one can be fetched.
-func (p *Pool) Ending(h *Handle) {
+func (p *Pool) Ending(h *Seat) {
 	p.ledger.mu.Lock()
 	h.ending = time.Now()
 	p.ledger.mu.Unlock()
@@ -204,7 +204,7 @@ func (p *Pool) Ending(h *Handle) {
 }
 
 // release frees a slot and those beside it; the caller holds the pool's lock.
-func (h *Handle) release() {
+func (h *Seat) release() {
 	h.busy, h.leased, h.evicted, h.holder, h.ending = false, false, false, "", time.Time{}
 	for _, other := range h.Beside {
 		other.busy = false
@@ -224,7 +224,7 @@ func (p *Pool) grant() {
 				w.give(answer{err: err})
 				return true
 			}
-			var h *Handle
+			var h *Seat
 			if w.Whole {
 				h = p.chooseGroup(w)
 			} else {
@@ -234,7 +234,7 @@ func (p *Pool) grant() {
 				return false
 			}
 			h.busy, h.leased, h.holder = true, w.Lease, w.Holder
-			w.give(answer{handle: h})
+			w.give(answer{seat: h})
 			return true
 		})
 	}
@@ -246,7 +246,7 @@ func (p *Pool) refusal(group string) error {
 		return p.stopped
 	}
 	why := ""
-	for _, h := range p.handles {
+	for _, h := range p.seats {
 		if group != "" && h.Group != group {
 			continue
 		}
@@ -263,22 +263,24 @@ func (p *Pool) refusal(group string) error {
 
 // choose picks a free slot: one whose process has the task, one without a process, then
 // any; among equals on the least busy device, or with Pack on the busiest.
-func (p *Pool) choose(w *waiter) *Handle {
-	if w.Lease && p.leasedSlots("") >= p.Leases {
-		return nil
-	}
-	load, calls := map[string]int{}, map[string]int{}
-	for _, h := range p.handles {
+func (p *Pool) choose(w *waiter) *Seat {
+	load, calls, leased := map[string]int{}, map[string]int{}, 0
+	for _, h := range p.seats {
 		if h.busy && !h.evicted {
 			load[h.Group]++
-			if !h.leased {
+			if h.leased {
+				leased++
+			} else {
 				calls[h.Group]++
 			}
 		}
 	}
-	var best *Handle
+	if w.Lease && leased >= p.Leases {
+		return nil
+	}
+	var best *Seat
 	var least [2]int
-	for _, h := range p.handles {
+	for _, h := range p.seats {
 		if h.busy || !w.Lease && calls[h.Group] >= p.open || w.Lease && p.ledger.wanted(h) || p.ledger.claimed(h) || !p.suits(h, w) {
 			continue
 		}
@@ -294,17 +296,17 @@ func (p *Pool) choose(w *waiter) *Handle {
 }
 
 // suits reports whether a slot's devices may serve a call; the caller holds the lock.
-func (p *Pool) suits(h *Handle, w *waiter) bool {
+func (p *Pool) suits(h *Seat, w *waiter) bool {
 	if w.Group != "" {
 		return h.Group == w.Group && !p.isCordoned(h.Group)
 	}
-	return !p.isCordoned(h.Group) && (!slices.Contains(w.Avoid, h.Group) || !slices.ContainsFunc(p.handles, func(other *Handle) bool {
+	return !p.isCordoned(h.Group) && (!slices.Contains(w.Avoid, h.Group) || !slices.ContainsFunc(p.seats, func(other *Seat) bool {
 		return !p.isCordoned(other.Group) && !slices.Contains(w.Avoid, other.Group)
 	}))
 }
 
 // startCost orders slots by the steps before they can run the task.
-func startCost(h *Handle, task string) int {
+func startCost(h *Seat, task string) int {
 	loaded := h.Task()
 	switch state := h.State(); {
 	case state == slot.Backoff:
@@ -325,7 +327,7 @@ func (p *Pool) Cordon(group, why string) (fresh bool) {
 	p.update(func() {
 		fresh = !p.isCordoned(group)
 		p.cordoned[group] = why
-		for _, h := range p.handles {
+		for _, h := range p.seats {
 			if h.Group == group && !h.busy && h.State() != slot.Vacant && p.stopped == nil {
 				p.evict(h)
 			}
@@ -356,16 +358,16 @@ func (p *Pool) isCordoned(group string) bool {
 	return cordoned
 }
 
-// Stop refuses waiting and later calls, and returns when all slots have stopped or ctx ends.
+// Stop refuses calls, and returns when all slots have stopped or ctx ends.
 func (p *Pool) Stop(ctx context.Context) error {
 	p.ledger.mu.Lock()
 	p.stopped = ErrStopped
 	p.grant()
 	p.ledger.unclaimAll(func(c *claim) bool { return c.pool == p })
 	p.ledger.mu.Unlock()
-	errs := make([]error, len(p.handles))
+	errs := make([]error, len(p.seats))
 	var all sync.WaitGroup
-	for i, h := range p.handles {
+	for i, h := range p.seats {
 		all.Go(func() { errs[i] = h.Stop(ctx) })
 	}
 	all.Wait()

@@ -16,23 +16,23 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
+	"github.com/gpumux/gpumux/internal/gputest"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/slot"
-	"github.com/gpumux/gpumux/internal/slottest"
 )
 
 // fakePool has n slots on each device.
-func fakePool(n int, devices ...string) (*Pool, []*slottest.Slot) {
-	var handles []*Handle
-	var fakes []*slottest.Slot
+func fakePool(n int, devices ...string) (*Pool, []*gputest.Slot) {
+	var seats []*Seat
+	var fakes []*gputest.Slot
 	for _, d := range devices {
 		for range n {
-			f := slottest.New()
+			f := gputest.NewSlot()
 			fakes = append(fakes, f)
-			handles = append(handles, &Handle{Slot: f, Group: d})
+			seats = append(seats, &Seat{Slot: f, Group: d})
 		}
 	}
-	return New("gpu", handles), fakes
+	return NewLedger().New("gpu", seats), fakes
 }
 
 // queued waits until n calls wait in the pool.
@@ -45,7 +45,7 @@ func queued(t *testing.T, p *Pool, n int) {
 	}, time.Minute, time.Millisecond)
 }
 
-func mustTake(t *testing.T, p *Pool, task, group string) *Handle {
+func mustTake(t *testing.T, p *Pool, task, group string) *Seat {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -105,7 +105,8 @@ func TestPool_PrefersALoadedProcess(t *testing.T) {
 	for range 4 {
 		got = append(got, mustTake(t, p, "mine", "").Slot)
 	}
-	// The process with the task, then no process, then another task's, then one that waits after a failed start.
+	// The process with the task, then no process, then another task's, then one that waits
+	// after a failed start.
 	require.Equal(t, []Slot{fakes[3], fakes[2], fakes[0], fakes[1]}, got)
 }
 
@@ -124,8 +125,8 @@ func TestPool_CordonMovesWorkAndRestoreTakesItBack(t *testing.T) {
 	p.Changed = func() { changes.Add(1) }
 	require.True(t, p.Cordon("A", "Xid 79"))
 	require.False(t, p.Cordon("A", "Xid 79"))
-	require.Equal(t, 1, p.Slots(""))
-	require.Equal(t, 0, p.Slots("A"))
+	require.Equal(t, 1, p.Load("").Slots)
+	require.Equal(t, 0, p.Load("A").Slots)
 	require.Positive(t, changes.Load())
 	b := mustTake(t, p, "x", "")
 	require.Equal(t, "B", b.Group)
@@ -193,23 +194,23 @@ func TestPool_ManyCallsAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	require.GreaterOrEqual(t, ran.Load(), int32(100))
-	require.Equal(t, 4, p.Free(""))
+	require.Equal(t, 4, p.Load("").Free)
 	queued(t, p, 0)
-	require.True(t, slices.ContainsFunc(fakes, func(f *slottest.Slot) bool { return f.Task() == "x" }))
+	require.True(t, slices.ContainsFunc(fakes, func(f *gputest.Slot) bool { return f.Task() == "x" }))
 }
 
 func TestPool_AWholeDeviceWaitsForItsNeighboursAndKeepsThemOut(t *testing.T) {
 	p, _ := fakePool(2, "A")
 	first, err := p.Acquire(t.Context(), Want{Task: "x"})
 	require.NoError(t, err)
-	whole := make(chan *Handle)
+	whole := make(chan *Seat)
 	go func() {
 		h, err := p.Acquire(t.Context(), Want{Task: "x", Whole: true})
 		assert.NoError(t, err)
 		whole <- h
 	}()
-	require.Eventually(t, func() bool { return p.Free("") == 0 }, time.Minute, time.Millisecond, "the free slot is reserved")
-	late := make(chan *Handle)
+	require.Eventually(t, func() bool { return p.Load("").Free == 0 }, time.Minute, time.Millisecond, "the free slot is reserved")
+	late := make(chan *Seat)
 	go func() {
 		h, err := p.Acquire(t.Context(), Want{Task: "x"})
 		assert.NoError(t, err)
@@ -228,7 +229,7 @@ func TestPool_AWholeDeviceWaitsForItsNeighboursAndKeepsThemOut(t *testing.T) {
 	next := <-late
 	require.NotNil(t, next)
 	p.Release(next)
-	require.Equal(t, 2, p.Free(""))
+	require.Equal(t, 2, p.Load("").Free)
 }
 
 func TestPool_AWholeDeviceThatIsGivenUpIsFreeAgain(t *testing.T) {
@@ -238,16 +239,17 @@ func TestPool_AWholeDeviceThatIsGivenUpIsFreeAgain(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { _, err := p.Acquire(ctx, Want{Task: "x", Whole: true}); done <- err }()
-	require.Eventually(t, func() bool { return p.Free("") == 0 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return p.Load("").Free == 0 }, time.Minute, time.Millisecond)
 	cancel()
 	require.ErrorIs(t, <-done, context.Canceled)
-	require.Equal(t, 1, p.Free(""))
+	require.Equal(t, 1, p.Load("").Free)
 	p.Release(busy)
 }
 
-// lingeringSlot has a process that was killed and does not end before gone is closed; it is asked to again and again.
+// lingeringSlot has a process that was killed and does not end before gone is closed; it
+// is asked to again and again.
 type lingeringSlot struct {
-	*slottest.Slot
+	*gputest.Slot
 	gone chan struct{}
 }
 
@@ -260,35 +262,36 @@ func (l *lingeringSlot) Clear(ctx context.Context) error {
 	}
 }
 
-// A slot whose process was killed and does not end is nobody's until it has, also where a call had the device whole.
+// A slot whose process was killed and does not end is nobody's until it has, also where a
+// call had the device whole.
 func TestPool_AProcessThatDoesNotEndTakesItsPlaceOutOfService(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		t.Run(fmt.Sprintf("whole=%t", whole), func(t *testing.T) {
 			p, fakes := fakePool(2, "A")
 			lingering := &lingeringSlot{fakes[1], make(chan struct{})}
-			p.handles[1].Slot = lingering
-			var held []*Handle
+			p.seats[1].Slot = lingering
+			var held []*Seat
 			if whole {
 				h, err := p.Acquire(t.Context(), Want{Task: "x", Whole: true})
 				require.NoError(t, err)
 				held = append(held, h)
 			} else {
 				held = append(held, mustTake(t, p, "x", ""), mustTake(t, p, "x", ""))
-				require.Same(t, p.handles[1], held[1])
+				require.Same(t, p.seats[1], held[1])
 			}
 			lingering.Load("x", slot.Reclaiming)
 			for _, h := range held {
 				p.Release(h)
 			}
-			require.Equal(t, 1, p.Free(""))
+			require.Equal(t, 1, p.Load("").Free)
 			other := mustTake(t, p, "x", "")
-			require.Same(t, p.handles[0], other)
-			require.Zero(t, p.Free("A"))
-			got := make(chan *Handle, 1)
+			require.Same(t, p.seats[0], other)
+			require.Zero(t, p.Load("A").Free)
+			got := make(chan *Seat, 1)
 			go func() { h, _ := p.Acquire(context.Background(), Want{Task: "x"}); got <- h }()
 			queued(t, p, 1)
 			close(lingering.gone)
-			require.Same(t, p.handles[1], <-got)
+			require.Same(t, p.seats[1], <-got)
 			require.Equal(t, slot.Vacant, lingering.State())
 		})
 	}
@@ -297,7 +300,7 @@ func TestPool_AProcessThatDoesNotEndTakesItsPlaceOutOfService(t *testing.T) {
 func TestPool_AvoidedDevicesAreTheLastResort(t *testing.T) {
 	p, _ := fakePool(1, "A", "B")
 	held := mustTake(t, p, "x", "B")
-	got := make(chan *Handle, 1)
+	got := make(chan *Seat, 1)
 	go func() {
 		h, err := p.Acquire(t.Context(), Want{Task: "x", Avoid: []string{"A"}})
 		if err == nil {

@@ -11,7 +11,7 @@ import (
 func (p *Pool) Resize(open, kept int) {
 	p.update(func() {
 		p.open, p.kept = open, kept
-		for _, h := range p.handles {
+		for _, h := range p.seats {
 			if !h.busy && p.surplus(h) {
 				p.evict(h)
 			}
@@ -19,13 +19,13 @@ func (p *Pool) Resize(open, kept int) {
 	})
 }
 
-// surplus reports whether a slot has a process above the number that its group keeps; the caller holds the lock.
-func (p *Pool) surplus(h *Handle) bool {
-	if p.kept >= len(p.handles) || p.stopped != nil || h.leased || h.State() == slot.Vacant {
+// surplus reports whether a slot's process is one too many, under the lock.
+func (p *Pool) surplus(h *Seat) bool {
+	if p.kept >= len(p.seats) || p.stopped != nil || h.leased || h.State() == slot.Vacant {
 		return false
 	}
 	held := 0
-	for _, other := range p.handles {
+	for _, other := range p.seats {
 		if other.Group == h.Group && !other.evicted && !other.leased && (other.busy || other.State() != slot.Vacant) {
 			held++
 		}
@@ -34,7 +34,7 @@ func (p *Pool) surplus(h *Handle) bool {
 }
 
 // evict ends the process of a free slot; the caller holds the lock.
-func (p *Pool) evict(h *Handle) {
+func (p *Pool) evict(h *Seat) {
 	h.busy, h.evicted, h.warm = true, true, ""
 	p.evicting.Go(func() {
 		_ = h.Clear(context.Background()) // it fails when the slot was stopped, or when its process does not end
@@ -43,14 +43,14 @@ func (p *Pool) evict(h *Handle) {
 }
 
 // SetWarm records that a slot has finished an item of a task.
-func (p *Pool) SetWarm(h *Handle, task string) {
+func (p *Pool) SetWarm(h *Seat, task string) {
 	p.ledger.mu.Lock()
 	defer p.ledger.mu.Unlock()
 	h.warm = task
 }
 
 // Warm reports whether the last item that a slot finished was one of the task.
-func (p *Pool) Warm(h *Handle, task string) bool {
+func (p *Pool) Warm(h *Seat, task string) bool {
 	p.ledger.mu.Lock()
 	defer p.ledger.mu.Unlock()
 	return h.warm == task
@@ -61,8 +61,8 @@ func (p *Pool) Size() int {
 	p.ledger.mu.Lock()
 	defer p.ledger.mu.Unlock()
 	n := 0
-	for _, h := range p.handles {
-		if h.Group == p.handles[0].Group {
+	for _, h := range p.seats {
+		if h.Group == p.seats[0].Group {
 			n++
 		}
 	}

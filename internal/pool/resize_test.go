@@ -12,30 +12,31 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/internal/calls"
+	"github.com/gpumux/gpumux/internal/gputest"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/slot"
-	"github.com/gpumux/gpumux/internal/slottest"
 )
 
 func TestPool_ResizeDrainsAndEndsProcesses(t *testing.T) {
 	p, fakes := fakePool(4, "A", "B")
 	p.Resize(3, 3)
-	require.Equal(t, []int{6, 6, 3, 3}, []int{p.Slots(""), p.Free(""), p.Slots("A"), p.Size()})
-	var held []*Handle
+	require.Equal(t, []int{6, 6, 3, 3}, []int{p.Load("").Slots, p.Load("").Free, p.Load("A").Slots, p.Size()})
+	var held []*Seat
 	for range 3 {
 		h := mustTake(t, p, "x", "A")
-		h.Slot.(*slottest.Slot).Load("x", slot.Ready)
+		h.Slot.(*gputest.Slot).Load("x", slot.Ready)
 		held = append(held, h)
 	}
-	got := make(chan *Handle, 2)
+	got := make(chan *Seat, 2)
 	for range 2 {
 		go func() { h, _ := p.Acquire(context.Background(), Want{Task: "x", Group: "A"}); got <- h }()
 	}
 	queued(t, p, 2)
 
-	// Less is effective at once: what runs goes on, nothing follows it, and its process ends.
+	// Less is effective at once: what runs goes on, nothing follows it, and its process
+	// ends.
 	p.Resize(1, 1)
-	require.Equal(t, []int{2, 1, 1, 0}, []int{p.Slots(""), p.Free(""), p.Slots("A"), p.Free("A")})
+	require.Equal(t, []int{2, 1, 1, 0}, []int{p.Load("").Slots, p.Load("").Free, p.Load("A").Slots, p.Load("A").Free})
 	p.Release(held[0])
 	p.Release(held[1])
 	p.evicting.Wait()
@@ -49,8 +50,8 @@ func TestPool_ResizeDrainsAndEndsProcesses(t *testing.T) {
 
 	// More is granted at once.
 	p.Resize(2, 2)
-	(<-got).Slot.(*slottest.Slot).Load("x", slot.Ready)
-	require.Equal(t, 0, p.Free("A"))
+	(<-got).Slot.(*gputest.Slot).Load("x", slot.Ready)
+	require.Equal(t, 0, p.Load("A").Free)
 
 	// Fewer calls at a time, with the processes kept.
 	p.Resize(1, 2)
@@ -85,10 +86,10 @@ func TestPool_ResizeKeepsAsManyProcessesAsItSays(t *testing.T) {
 	p.Resize(2, 2)
 	require.Equal(t, 2, loaded())
 	p.Resize(6, 6)
-	var held []*Handle
+	var held []*Seat
 	for range 6 {
 		h := mustTake(t, p, "x", "")
-		h.Slot.(*slottest.Slot).Load("x", slot.Ready)
+		h.Slot.(*gputest.Slot).Load("x", slot.Ready)
 		held = append(held, h)
 	}
 	p.Resize(1, 3) // all are busy
@@ -96,21 +97,22 @@ func TestPool_ResizeKeepsAsManyProcessesAsItSays(t *testing.T) {
 		p.Release(h)
 	}
 	require.Equal(t, 3, loaded())
-	require.Equal(t, 1, p.Free(""))
+	require.Equal(t, 1, p.Load("").Free)
 }
 
-// A process that takes its time to end holds up nobody but a call that wants the whole device.
+// A process that takes its time to end holds up nobody but a call that wants the whole
+// device.
 func TestPool_ProcessThatIsSlowToEnd(t *testing.T) {
 	p, _ := fakePool(2, "A")
 	slow := make(chan struct{})
-	for _, h := range p.handles {
-		h.Slot.(*slottest.Slot).Load("x", slot.Ready)
-		h.Slot = &reluctant{h.Slot.(*slottest.Slot), slow}
+	for _, h := range p.seats {
+		h.Slot.(*gputest.Slot).Load("x", slot.Ready)
+		h.Slot = &reluctant{h.Slot.(*gputest.Slot), slow}
 	}
 	p.Resize(1, 1)
-	require.Equal(t, 1, p.Free(""))
+	require.Equal(t, 1, p.Load("").Free)
 	p.Release(mustTake(t, p, "x", ""))
-	got := make(chan *Handle, 1)
+	got := make(chan *Seat, 1)
 	go func() { h, _ := p.Acquire(context.Background(), Want{Task: "x", Whole: true}); got <- h }()
 	queued(t, p, 1)
 	require.Empty(t, got)
@@ -118,13 +120,14 @@ func TestPool_ProcessThatIsSlowToEnd(t *testing.T) {
 	require.Len(t, (<-got).Beside, 1)
 }
 
-// A process that does not end at all, as one that hangs in the driver, is given up when the pool's time to stop is over.
+// A process that does not end at all, as one that hangs in the driver, is given up when
+// the pool's time to stop is over.
 func TestPool_StopGivesUpAProcessThatDoesNotEnd(t *testing.T) {
 	p, _ := fakePool(2, "A")
 	slow := make(chan struct{})
-	for _, h := range p.handles {
-		h.Slot.(*slottest.Slot).Load("x", slot.Ready)
-		h.Slot = &reluctant{h.Slot.(*slottest.Slot), slow}
+	for _, h := range p.seats {
+		h.Slot.(*gputest.Slot).Load("x", slot.Ready)
+		h.Slot = &reluctant{h.Slot.(*gputest.Slot), slow}
 	}
 	p.Resize(1, 1)
 	over, cancel := context.WithCancelCause(t.Context())
@@ -143,7 +146,7 @@ func TestPool_StopGivesUpAProcessThatDoesNotEnd(t *testing.T) {
 
 // reluctant is a slot whose process ends when it is told.
 type reluctant struct {
-	*slottest.Slot
+	*gputest.Slot
 	slow chan struct{}
 }
 
@@ -153,7 +156,7 @@ func TestPool_ResizedGroupIsTakenWhole(t *testing.T) {
 	p, _ := fakePool(4, "A")
 	p.Resize(2, 2)
 	a, b := mustTake(t, p, "x", ""), mustTake(t, p, "x", "")
-	got := make(chan *Handle, 1)
+	got := make(chan *Seat, 1)
 	go func() { h, _ := p.Acquire(context.Background(), Want{Task: "x", Whole: true}); got <- h }()
 	queued(t, p, 1)
 	p.Resize(1, 1)
@@ -162,12 +165,13 @@ func TestPool_ResizedGroupIsTakenWhole(t *testing.T) {
 	p.Release(b)
 	whole := <-got
 	require.Len(t, whole.Beside, 3)
-	require.Equal(t, 0, p.Free(""))
+	require.Equal(t, 0, p.Load("").Free)
 	p.Release(whole)
-	require.Equal(t, 1, p.Free(""))
+	require.Equal(t, 1, p.Load("").Free)
 }
 
-// Calls come, slots come and go, devices fail: never more calls at a time than ever were allowed, and none is lost.
+// Calls come, slots come and go, devices fail: never more calls at a time than ever were
+// allowed, and none is lost.
 func TestPool_ResizedAtRandom(t *testing.T) {
 	p, _ := fakePool(6, "A", "B")
 	p.Resize(1, 1)
@@ -205,5 +209,5 @@ func TestPool_ResizedAtRandom(t *testing.T) {
 	<-done
 	require.EqualValues(t, 12*200, ran.Load())
 	p.evicting.Wait()
-	require.Equal(t, 4, p.Free(""))
+	require.Equal(t, 4, p.Load("").Free)
 }

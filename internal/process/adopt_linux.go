@@ -7,8 +7,6 @@ import (
 
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
-
-	"github.com/gpumux/gpumux/internal/logkey"
 )
 
 // Adopt makes a process that another one has forked this one. It refuses one that is not
@@ -20,7 +18,7 @@ func (p *Process) Adopt(pid int) error {
 	p.PID = pid
 	p.process, _ = os.FindProcess(pid)
 	if err := p.cgroup.add(pid); err != nil {
-		p.o.Log.Warn("a task process is in no cgroup; the memory watch alone keeps it within its budget", zap.String(logkey.Why, err.Error()))
+		p.o.Log.Warn("a task process is in no cgroup; the memory watch alone keeps it within its budget", zap.String("why", err.Error()))
 	}
 	p.expose()
 	return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/internal/rig"
 )
 
 // tree makes the files that a cgroup tree shows, below a folder of the test's own.
@@ -79,7 +79,7 @@ func TestCgroups_OnlyWhereTheyWereHandedOver(t *testing.T) {
 
 	service := filepath.Join(root, "sys/fs/cgroup/system.slice/gpumux.service")
 	if err := unix.Setxattr(service, "user.delegate", []byte("1"), 0); err != nil {
-		skip.Because(t, skip.Kernel, "the folder for temporary files takes no attributes: ", err)
+		rig.Because(t, rig.Kernel, "the folder for temporary files takes no attributes: ", err)
 	}
 	c, err := openCgroups(root)
 	require.NoError(t, err)
@@ -164,11 +164,11 @@ func TestCgroups_CountersOfTheWorkersOwn(t *testing.T) {
 func TestCgroups_AProcessIsMovedInside(t *testing.T) {
 	mount, path := ownCgroup("/")
 	if mount == "" {
-		skip.Because(t, skip.Cgroups, "none of version 2 is mounted")
+		rig.Because(t, rig.Cgroups, "none of version 2 is mounted")
 	}
 	g := &cgroup{dir: filepath.Join(mount, path, fmt.Sprintf("gpumux-moved-%d", os.Getpid()))}
 	if err := os.Mkdir(g.dir, 0o755); err != nil {
-		skip.Because(t, skip.Cgroups, err)
+		rig.Because(t, rig.Cgroups, err)
 	}
 	t.Cleanup(func() { os.Remove(g.dir) })
 	cmd := exec.Command("sleep", "600")
@@ -189,12 +189,12 @@ func TestCgroups_AProcessIsMovedInside(t *testing.T) {
 func TestCgroups_AProcessStartsInside(t *testing.T) {
 	mount, path := ownCgroup("/")
 	if mount == "" {
-		skip.Because(t, skip.Cgroups, "none of version 2 is mounted")
+		rig.Because(t, rig.Cgroups, "none of version 2 is mounted")
 	}
 	home := filepath.Join(mount, path)
 	dir := filepath.Join(home, fmt.Sprintf("gpumux-test-%d", os.Getpid()))
 	if err := os.Mkdir(dir, 0o755); err != nil {
-		skip.Because(t, skip.Cgroups, err)
+		rig.Because(t, rig.Cgroups, err)
 	}
 	g := &cgroup{dir: dir}
 	t.Cleanup(func() { os.Remove(dir) })

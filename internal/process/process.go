@@ -17,7 +17,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/logkey"
 )
 
 // Process is one operating-system process with all its descendants, until nothing of it
@@ -69,7 +68,7 @@ func New(o Options) (*Process, error) {
 	p := &Process{o: o, mark: newMark(), Out: out, Exited: make(chan struct{})}
 	if o.Cgroups != nil {
 		if p.cgroup, err = o.Cgroups.create(o.Memory); err != nil {
-			o.Log.Warn("a task process has no cgroup; the memory watch alone keeps it within its budget", zap.String(logkey.Why, err.Error()))
+			o.Log.Warn("a task process has no cgroup; the memory watch alone keeps it within its budget", zap.String("why", err.Error()))
 		}
 	}
 	return p, nil
@@ -118,7 +117,7 @@ func (p *Process) Start(run Command) error {
 
 func (p *Process) expose() {
 	if err := expose(p.PID, p.o.Exposure); err != nil {
-		p.o.Log.Debug("a task process is as likely to be killed as the worker when memory runs out", zap.String(logkey.Why, err.Error()))
+		p.o.Log.Debug("a task process is as likely to be killed as the worker when memory runs out", zap.String("why", err.Error()))
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
-	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/internal/rig"
 )
 
 // What an item leaves behind and has ended is gone soon, however long the process lives, and whoever's group it was in.
@@ -93,6 +93,6 @@ func TestProcess_ItsDaemonsEndWithItAndNoOthers(t *testing.T) {
 func needsMarks(t *testing.T) {
 	t.Helper()
 	if program() == 0 {
-		skip.Because(t, skip.Kernel, "no process may be marked")
+		rig.Because(t, rig.Kernel, "no process may be marked")
 	}
 }

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-
-	"github.com/gpumux/gpumux/internal/logkey"
 )
 
 //go:embed sweeper.sh
@@ -62,21 +60,21 @@ func startSweeper(log *zap.Logger) error {
 	}
 	if program() == 0 {
 		log.Warn("a process that leaves its task's process group lives on, since this worker may not mark its processes",
-			zap.String(logkey.Advice, "give the worker an unlimited hard limit on file locks (ulimit -H -x), or a cgroup of its own"))
+			zap.String("advice", "give the worker an unlimited hard limit on file locks (ulimit -H -x), or a cgroup of its own"))
 	}
 	sweeper.pipe = w
 	began := time.Now()
 	go func() {
 		state := await(cmd.Process, nil)
 		log.Warn("the sweeper, which ends what is left of the tasks of a worker that was killed, has ended; another takes its place",
-			zap.Int(logkey.PID, cmd.Process.Pid), zap.String(logkey.Why, state.String()))
+			zap.Int("pid", cmd.Process.Pid), zap.String("why", state.String()))
 		time.Sleep(sweeperPause - time.Since(began))
 		sweeper.Lock()
 		w.Close()
 		sweeper.pipe = nil
 		sweeper.Unlock()
 		if err := Sweep(log); err != nil {
-			log.Warn("no sweeper could be started; the next task process tries again", zap.String(logkey.Why, err.Error()))
+			log.Warn("no sweeper could be started; the next task process tries again", zap.String("why", err.Error()))
 		}
 	}()
 	return nil

@@ -19,7 +19,6 @@ import (
 
 	"github.com/gpumux/gpumux/internal/diagnosis"
 	"github.com/gpumux/gpumux/internal/launch"
-	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/internal/process"
 	"github.com/gpumux/gpumux/internal/wire"
 )
@@ -82,7 +81,7 @@ func (p *Session) follow() {
 // options are what a process gets of the system, such as a cgroup for host memory.
 func (p *Session) options(exposure int) process.Options {
 	c := process.Options{
-		Memory: p.o.Memory, User: p.Task.User, Ending: p.o.Ending, Exposure: exposure, Log: p.o.Log.With(zap.String(logkey.Slot, p.o.Name)),
+		Memory: p.o.Memory, User: p.Task.User, Ending: p.o.Ending, Exposure: exposure, Log: p.o.Log.With(zap.String("slot", p.o.Name)),
 	}
 	if p.o.Memory > 0 && p.o.Device == "CPU" {
 		c.Cgroups = p.o.Cgroups

@@ -13,7 +13,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/launch"
-	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/internal/process"
 	"github.com/gpumux/gpumux/internal/wire"
 )
@@ -141,8 +140,8 @@ func connected(task launch.Task, o Options) (p *Session, files []*os.File, err e
 	}
 	memory, file, err := boardMemory()
 	if err != nil {
-		o.Log.Warn("a task process has no board; its results come one by one, which is slower", zap.String(logkey.Slot, o.Name),
-			zap.String(logkey.Why, err.Error()))
+		o.Log.Warn("a task process has no board; its results come one by one, which is slower", zap.String("slot", o.Name),
+			zap.String("why", err.Error()))
 	} else if memory != nil {
 		p.shared, p.Board = memory, wire.NewBoard(memory)
 		files = append(files, file)

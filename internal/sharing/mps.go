@@ -14,7 +14,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/internal/mps"
 )
 
@@ -70,8 +69,8 @@ func (h *Host) prepareMPS(ctx context.Context, u Use) (Share, error) {
 	return c, h.prove(ctx, d, u.Memory, c.Env(u.Memory, false))
 }
 
-// share is what each of so many slots gets of the multiprocessors where the file does not say: twice its part, as NVIDIA advises, so
-// that what one leaves idle the others use. A number of slots that is still to be found gets no share.
+// share is a slot's part of the multiprocessors by default: twice its part, as NVIDIA
+// advises, so that others use what one leaves idle; with slots: auto all.
 func share(u Use) Percent {
 	if u.Auto {
 		return 100
@@ -107,8 +106,8 @@ func (clients) MPS() bool { return true }
 // report says what only root can set.
 func (h *Host) report(d gpu.Device) {
 	if status, err := h.Status(d.UUID); err == nil && status.ComputeMode != "exclusive_process" {
-		h.Log.Info("a process that misses the MPS daemon runs beside it without its limits", zap.String(logkey.Device, d.UUID),
-			zap.String(logkey.Advice, fmt.Sprintf("root can rule that out: nvidia-smi -i %s -c EXCLUSIVE_PROCESS", d.UUID)))
+		h.Log.Info("a process that misses the MPS daemon runs beside it without its limits", zap.String("device", d.UUID),
+			zap.String("advice", fmt.Sprintf("root can rule that out: nvidia-smi -i %s -c EXCLUSIVE_PROCESS", d.UUID)))
 	}
 }
 
@@ -120,13 +119,13 @@ func (h *Host) prove(ctx context.Context, d gpu.Device, memory gpumux.Size, env 
 	free, untried := h.Probe(ctx, d.UUID, env)
 	switch {
 	case untried != "":
-		h.Log.Warn("whether the MPS server keeps processes to their memory was not tried", zap.String(logkey.Device, d.UUID),
-			zap.String(logkey.Why, untried))
+		h.Log.Warn("whether the MPS server keeps processes to their memory was not tried", zap.String("device", d.UUID),
+			zap.String("why", untried))
 	case free > uint64(memory):
 		return fmt.Errorf("sharing: mps on %s: the limit of %s per process is not in force, since CUDA gave one %s; memory limits of MPS need "+
 			"driver 470 or newer and Volta or newer; update, or use sharing: default", d, memory, gpumux.Size(free))
 	case free > 0:
-		h.Log.Info("the MPS server keeps processes to their memory", zap.String(logkey.Device, d.UUID), zap.Stringer("limit", memory),
+		h.Log.Info("the MPS server keeps processes to their memory", zap.String("device", d.UUID), zap.Stringer("limit", memory),
 			zap.Stringer("free", gpumux.Size(free)))
 	}
 	return nil

@@ -19,7 +19,7 @@ import (
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/gputest"
 	"github.com/gpumux/gpumux/internal/mps"
-	"github.com/gpumux/gpumux/internal/wait"
+	"github.com/gpumux/gpumux/internal/rig"
 )
 
 const uuid = "GPU-00000000-0000-0000-0000-000000000000"
@@ -70,7 +70,8 @@ func members(t *testing.T, clients gputest.MPSHost, s Share, n int) (list []*mem
 	return list
 }
 
-// A fault of one is the fault of all, idle ones included, and costs nobody an attempt but who did it.
+// A fault of one is the fault of all, idle ones included, and costs nobody an attempt but
+// who did it.
 func TestMPS_Siblings(t *testing.T) {
 	h, clients := onMachine(t)
 	s, err := MPS.Prepare(t.Context(), h, Use{Slots: 3, PerSlot: 1, Devices: []gpu.Device{device}})
@@ -148,7 +149,7 @@ func TestMPS_DaemonsEndWithTheHost(t *testing.T) {
 	require.Len(t, servers, 1)
 	require.NoError(t, h.Close())
 	require.NoDirExists(t, filepath.Dir(filepath.Dir(d.Pipe)))
-	wait.For(t, func() bool { return !gputest.Runs(servers[0]) }, time.Minute, time.Millisecond)
+	rig.Wait(t, func() bool { return !gputest.Runs(servers[0]) }, time.Minute, time.Millisecond)
 }
 
 func TestMPS_Limits(t *testing.T) {
@@ -225,7 +226,7 @@ func TestMPS_LeftoversOfADaemon(t *testing.T) {
 	n, err := strconv.Atoi(string(pid))
 	require.NoError(t, err)
 	require.NoError(t, syscall.Kill(n, syscall.SIGKILL))
-	wait.For(t, func() bool { return !gputest.Runs(n) }, time.Minute, time.Millisecond)
+	rig.Wait(t, func() bool { return !gputest.Runs(n) }, time.Minute, time.Millisecond)
 	require.FileExists(t, filepath.Join(d.Pipe, "control"))
 	t.Setenv(mps.PipeVariable, d.Pipe)
 	s, err := MPS.Prepare(t.Context(), h, Use{Slots: 1, PerSlot: 1, Devices: []gpu.Device{device}})
@@ -270,7 +271,8 @@ func TestMPS_AFolderThatCannotBeMade(t *testing.T) {
 	require.ErrorContains(t, err, "; let TMPDIR name one of at most ")
 }
 
-// What is killed in the middle of a kernel, by the system or by the worker, spoils the server, which then stays in fault.
+// What is killed in the middle of a kernel, by the system or by the worker, spoils the
+// server, which then stays in fault.
 func TestMPS_AServerThatDoesNotComeBack(t *testing.T) {
 	for _, kind := range []gpumux.Kind{gpumux.HostOOM, gpumux.Timeout} {
 		t.Run(string(kind), func(t *testing.T) { killedInAKernel(t, kind) })
@@ -287,7 +289,7 @@ func killedInAKernel(t *testing.T, kind gpumux.Kind) {
 	require.Equal(t, "running", all[0].Say("spin"))
 	d := mps.Daemon{Pipe: s.Env(0, false)[mps.PipeVariable]}
 	all[0].Kill()
-	wait.For(t, func() bool {
+	rig.Wait(t, func() bool {
 		ready, err := d.Ready(t.Context())
 		return err == nil && !ready
 	}, time.Minute, 10*time.Millisecond)
@@ -350,7 +352,8 @@ func TestMPS_AServerThatHasFailedIsNotAskedToLetGo(t *testing.T) {
 	t.Setenv("PATH", path)
 }
 
-// Without its daemon CUDA would run processes beside it and without limits, so calls go elsewhere until it is there again.
+// Without its daemon CUDA would run processes beside it and without limits, so calls go
+// elsewhere until it is there again.
 func TestMPS_ADaemonThatCannotBeStartedAgain(t *testing.T) {
 	h, on := onMachine(t)
 	s, err := MPS.Prepare(t.Context(), h, Use{Slots: 1, PerSlot: 1, Devices: []gpu.Device{device}})
@@ -362,7 +365,7 @@ func TestMPS_ADaemonThatCannotBeStartedAgain(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	own.process.Signal(syscall.SIGKILL)
 	var fault *gpumux.Fault
-	wait.For(t, func() bool {
+	rig.Wait(t, func() bool {
 		_, err := s.Await(t.Context())
 		return errors.As(err, &fault)
 	}, time.Minute, time.Millisecond)
@@ -370,7 +373,7 @@ func TestMPS_ADaemonThatCannotBeStartedAgain(t *testing.T) {
 	require.True(t, fault.Blameless)
 	require.Equal(t, uuid, fault.Device)
 	t.Setenv("PATH", path)
-	wait.For(t, func() bool {
+	rig.Wait(t, func() bool {
 		_, err := s.Await(t.Context())
 		return err == nil
 	}, time.Minute, time.Millisecond)

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"syscall"
@@ -12,7 +14,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/internal/mps"
 	"github.com/gpumux/gpumux/internal/process"
 )
@@ -44,7 +45,7 @@ type server struct {
 	mu       sync.Mutex // guards what follows
 	process  *process.Process
 	siblings []Sibling
-	// turn counts the failures, of which last is the last one. logged is how long the server's log was before it.
+	// turn counts the failures; logged is how long the server's log was before the last.
 	turn     int
 	last     *failure
 	logged   int64
@@ -79,8 +80,9 @@ func (s *server) Join(other Sibling) {
 	s.siblings = append(s.siblings, other)
 }
 
-// Await returns when the server has no failure to recover from. The turn is the number of those before. Without the worker's own daemon
-// processes would run beside it, so calls go elsewhere then, and it is started again.
+// Await returns when the server has no failure to recover from. The turn counts those
+// before. While the worker's own daemon is away, calls go elsewhere and it is started
+// anew.
 func (s *server) Await(ctx context.Context) (turn int, err error) {
 	for {
 		s.mu.Lock()
@@ -133,8 +135,8 @@ func (s *server) emptyLogs() {
 	s.logged = min(s.logged, s.daemon.LogSize())
 }
 
-// End lets the server end what the processes have on the device: it may take a client that is killed in the middle of a kernel for
-// a fault of all. One that has failed waits for the end of all, whatever ends them.
+// End lets the server end what the processes have on the device: it may take a kill in
+// the middle of a kernel for a fault of all. One that has failed waits for all anyway.
 func (s *server) End(ours func(pid int) bool) {
 	s.mu.Lock()
 	failed := !s.last.over()
@@ -145,7 +147,7 @@ func (s *server) End(ours func(pid int) bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), endLimit)
 	defer cancel()
 	if err := s.daemon.TerminateThose(ctx, ours); err != nil && !errors.Is(err, mps.ErrNone) {
-		s.log.Warn("a process is killed that the MPS server has not let go of", zap.String(logkey.Why, err.Error()))
+		s.log.Warn("a process is killed that the MPS server has not let go of", zap.String("why", err.Error()))
 	}
 }
 
@@ -227,7 +229,7 @@ func (s *server) recover(f *failure, siblings []Sibling, patience time.Duration)
 			if s.gone() {
 				what = "the MPS daemon could not be started again; calls go elsewhere, and later ones have it tried again"
 			}
-			s.log.Error(what, zap.Duration("waited", time.Since(began)), zap.Error(err), zap.String(logkey.Advice, "see nvidia-smi and the kernel's log; start the worker again, or use sharing: default"))
+			s.log.Error(what, zap.Duration("waited", time.Since(began)), zap.Error(err), zap.String("advice", "see nvidia-smi and the kernel's log; start the worker again, or use sharing: default"))
 			return
 		case <-stuck:
 			s.replace()
@@ -272,8 +274,84 @@ func (s *server) ended(p *process.Process) {
 	if s.process != p {
 		return // it was to end, or never answered
 	}
-	s.log.Error("the MPS daemon has ended; another takes its place", zap.String(logkey.Why, p.Status.String()))
+	s.log.Error("the MPS daemon has ended; another takes its place", zap.String("why", p.Status.String()))
 	if s.last.over() {
 		s.fail()
 	}
+}
+
+// start starts the daemon of a server and returns when it answers.
+func (s *server) start(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	for _, folder := range []string{s.daemon.Pipe, s.daemon.Log} {
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			return fmt.Errorf("make a folder for an MPS daemon: %w", err)
+		}
+	}
+	p, err := process.New(process.Options{Log: s.log})
+	if err != nil {
+		return fmt.Errorf("start an MPS daemon: %w", err)
+	}
+	if err := p.Start(process.Command{Argv: s.daemon.Argv(), Dir: s.daemon.Pipe, Env: s.daemon.Environ()}); err != nil {
+		return fmt.Errorf("sharing: mps: %w", err)
+	}
+	p.Follow(func() { go s.ended(p) })
+	if err := s.answers(ctx, p); err != nil {
+		p.Kill()
+		return err
+	}
+	s.mu.Lock()
+	before := s.process
+	s.process = p
+	s.mu.Unlock()
+	if before != nil {
+		before.Kill()
+	}
+	select {
+	case <-p.Exited:
+		s.ended(p)
+	default:
+	}
+	s.log.Info("an MPS daemon serves the device", zap.Int("pid", p.PID), zap.String("pipe", s.daemon.Pipe))
+	return nil
+}
+
+// answers waits until a daemon that has just been started does.
+func (s *server) answers(ctx context.Context, p *process.Process) error {
+	for {
+		_, err := s.daemon.Servers(ctx)
+		if err == nil {
+			return s.life.Err()
+		}
+		select {
+		case <-p.Exited:
+			return fmt.Errorf("sharing: mps: %s ended (%s): %s; see whether it runs by hand, or use sharing: default", mps.Program, p.Status,
+				p.Out.Tail())
+		case <-ctx.Done():
+			return fmt.Errorf("sharing: mps: %s does not answer: %w", mps.Program, err)
+		case <-time.After(askEvery):
+		}
+	}
+}
+
+// stop ends the daemon, if it is the worker's own.
+func (s *server) stop() {
+	s.end()
+	s.mu.Lock()
+	p := s.process
+	s.process = nil
+	s.mu.Unlock()
+	if p == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), quitLimit)
+	defer cancel()
+	if s.daemon.Quit(ctx) == nil {
+		select {
+		case <-p.Exited:
+		case <-ctx.Done():
+		}
+	}
+	p.Kill()
 }

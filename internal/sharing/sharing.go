@@ -17,11 +17,10 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/internal/mps"
 )
 
-// Use is what a pool wants of its devices.
+// Use is a pool's wish for its devices.
 type Use struct {
 	// Slots is per device, PerSlot the devices of one slot. Auto: Slots is only the most.
 	Slots, PerSlot int
@@ -33,8 +32,8 @@ type Use struct {
 	Devices            []gpu.Device
 }
 
-// MostClients of an MPS server on a device of the Volta generation or later.
-const MostClients = 48
+// MaxClients of an MPS server on a device of the Volta generation or later.
+const MaxClients = 48
 
 // Share is a device's for its slots, for any goroutine.
 type Share interface {
@@ -48,8 +47,8 @@ type Share interface {
 	Await(ctx context.Context) (turn int, err error)
 	// End is called before the processes that ours chooses are killed; it is quick.
 	End(ours func(pid int) bool)
-	// Siblings takes in the fault of a call that began at a turn. If it is the fault of all that share the device, they are all ended,
-	// and those lose no attempt that did not cause it.
+	// Siblings takes in the fault of a call that began at a turn. If it is that of all on
+	// the device, all are ended, and those that did not cause it lose no attempt.
 	Siblings(ctx context.Context, turn int, fault *gpumux.Fault)
 }
 
@@ -76,9 +75,6 @@ func (p *Percent) UnmarshalText(text []byte) error {
 
 // apart is the share of processes with nothing in common, faults included.
 type apart struct{ env map[string]string }
-
-// None is the share where nothing is shared.
-var None Share = apart{}
 
 func (a apart) Env(gpumux.Size, bool) map[string]string              { return a.env }
 func (apart) MPS() bool                                              { return false }
@@ -133,8 +129,8 @@ func (l *problems) add(field, format string, args ...any) {
 	*l = append(*l, gpumux.Problem{Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
-// Prepare makes a slot's devices ready for processes. It hands on what the worker was given of an MPS
-// daemon: without it, processes would miss a daemon that they have to use.
+// Prepare makes a slot's devices ready. It hands on what the worker was given of an MPS
+// daemon, which processes would miss otherwise.
 func (m Mode) Prepare(ctx context.Context, h *Host, u Use) (Share, error) {
 	d := u.Devices[0]
 	switch {
@@ -143,10 +139,10 @@ func (m Mode) Prepare(ctx context.Context, h *Host, u Use) (Share, error) {
 	case m == Exclusive || m == MIG || d.Kind != gpu.KindGPU:
 	case mps.Listens(mps.Pipe()):
 		h.Log.Warn("an MPS daemon is there, so processes that share a device share its faults too; sharing: mps knows that and handles them",
-			zap.String(logkey.Device, d.UUID), zap.String("pipe", mps.Pipe()))
+			zap.String("device", d.UUID), zap.String("pipe", mps.Pipe()))
 	case u.Slots > 1:
-		h.Log.Info("slots share the device by the driver's time slices", zap.String(logkey.Device, d.UUID),
-			zap.String(logkey.Advice, fmt.Sprintf("root can set their length: nvidia-smi compute-policy -i %s --set-timeslice=0..3", d.UUID)))
+		h.Log.Info("slots share the device by the driver's time slices", zap.String("device", d.UUID),
+			zap.String("advice", fmt.Sprintf("root can set their length: nvidia-smi compute-policy -i %s --set-timeslice=0..3", d.UUID)))
 	}
 	return apart{handedOn(d)}, nil
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
-	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/internal/session"
 	"github.com/gpumux/gpumux/internal/template"
 )
@@ -254,7 +253,7 @@ func (a admission) loaded(p *occupant) {
 	} else if told := a.job.owner.o.Loaded; told != nil && memory.Budget > 0 {
 		told(a.job.call.Task.Name, memory.Measure())
 	}
-	a.job.slot.log.Log(level, "task process ready", zap.String(logkey.Task, a.job.call.Task.Name), zap.Int(logkey.PID, p.session.Process.PID))
+	a.job.slot.log.Log(level, "task process ready", zap.String("task", a.job.call.Task.Name), zap.Int("pid", p.session.Process.PID))
 }
 
 // unready ends a process that did not get ready. It returns the fault, or why the call

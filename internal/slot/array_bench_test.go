@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/internal/calls"
-	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/internal/rig"
 	"github.com/gpumux/gpumux/internal/slot"
 )
 
@@ -25,7 +25,7 @@ func BenchmarkSlot_ArrayResult(b *testing.B) {
 		interpreter = given
 	}
 	if out, err := exec.Command(interpreter, "-c", "import numpy").CombinedOutput(); err != nil {
-		skip.Because(b, skip.NumPy, interpreter, ": ", string(out))
+		rig.Because(b, rig.NumPy, interpreter, ": ", string(out))
 	}
 	dir := b.TempDir()
 	code := "import numpy\nnumbers = numpy.arange(1000000) / 7\ndef item(n): return numbers[:n]\n"

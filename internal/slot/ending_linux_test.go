@@ -14,7 +14,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
-	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/internal/rig"
 	"github.com/gpumux/gpumux/internal/slot"
 )
 
@@ -39,7 +39,7 @@ sys.stdin.read()
 	}
 	if said != "0\n" {
 		release()
-		skip.Because(t, skip.Kernel, "it lets no process hold another")
+		rig.Because(t, rig.Kernel, "it lets no process hold another")
 	}
 	t.Cleanup(release)
 	return release

@@ -19,9 +19,8 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/launch"
-	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/internal/rig"
 	"github.com/gpumux/gpumux/internal/slot"
-	"github.com/gpumux/gpumux/internal/wait"
 	"github.com/gpumux/gpumux/internal/wire"
 )
 
@@ -30,7 +29,7 @@ func onBoard(t *testing.T) (*stand, launch.Task) {
 	t.Helper()
 	t.Parallel()
 	if runtime.GOOS != "linux" {
-		skip.Because(t, skip.Linux, "boards do")
+		rig.Because(t, rig.Linux, "boards do")
 	}
 	s := newStand(t, gpumux.Persistent)
 	task := s.task("item", "QUIET", "1")
@@ -147,7 +146,7 @@ func TestBoard_CancelAndStopKeepWhatLiesThere(t *testing.T) {
 			go func() {
 				ended <- s.Run(ctx, task, calls.Call{Items: values(quick(80, 70, object{"how": "hang"})...), Done: func(d calls.Done) { got = append(got, d) }})
 			}()
-			wait.For(t, func() bool { return len(s.begun()) == 71 }, time.Minute, 2*time.Millisecond)
+			rig.Wait(t, func() bool { return len(s.begun()) == 71 }, time.Minute, 2*time.Millisecond)
 			want := errors.New("enough")
 			if how == "cancel" {
 				cancel(want)

@@ -19,9 +19,8 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/launch"
-	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/internal/rig"
 	"github.com/gpumux/gpumux/internal/slot"
-	"github.com/gpumux/gpumux/internal/wait"
 )
 
 // Descendants may leave the group and hold standard output. They delay nothing, and they die with the process.
@@ -72,7 +71,7 @@ func TestSlot_CancellationEndsWhateverHangs(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			if how == "spin" && native() == "" {
-				skip.Because(t, skip.Compiler)
+				rig.Because(t, rig.Compiler)
 			}
 			s := newStand(t, gpumux.Persistent)
 			s.canceled(s.task("item"), calls.Call{Items: values(object{"i": 0}, object{"i": 1, "end": how})})
@@ -87,13 +86,13 @@ func TestSlot_StopEndsWhateverHangs(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			if how == "spin" && native() == "" {
-				skip.Because(t, skip.Compiler)
+				rig.Because(t, rig.Compiler)
 			}
 			s := newStand(t, gpumux.Persistent)
 			ended := make(chan error, 1)
 			call := calls.Call{Items: values(object{"i": 0, "end": how}), Done: func(calls.Done) {}}
 			go func() { ended <- s.Run(t.Context(), s.task("item"), call) }()
-			wait.For(t, func() bool { return len(s.begun()) > 0 }, time.Minute, 2*time.Millisecond)
+			rig.Wait(t, func() bool { return len(s.begun()) > 0 }, time.Minute, 2*time.Millisecond)
 			require.NoError(t, s.Stop(t.Context()))
 			require.ErrorIs(t, <-ended, slot.ErrStopped)
 			require.Empty(t, s.left())
@@ -130,7 +129,7 @@ func TestSlot_DescendantsThatGotAwayDieWithAKilledWorker(t *testing.T) {
 			line, err := bufio.NewReader(out).ReadString('\n')
 			require.NoError(t, err)
 			require.Equal(t, "running", strings.TrimSpace(line))
-			wait.For(t, func() bool { return len(s.left()) >= 5 }, time.Minute, time.Millisecond)
+			rig.Wait(t, func() bool { return len(s.left()) >= 5 }, time.Minute, time.Millisecond)
 			if lost {
 				first := sweeperOf(worker.Process.Pid)
 				require.NotZero(t, first)
@@ -141,7 +140,7 @@ func TestSlot_DescendantsThatGotAwayDieWithAKilledWorker(t *testing.T) {
 			require.NoError(t, worker.Process.Kill())
 			io.Copy(io.Discard, out)
 			worker.Wait()
-			wait.For(t, func() bool { return len(s.left()) == 0 }, time.Minute, 5*time.Millisecond)
+			rig.Wait(t, func() bool { return len(s.left()) == 0 }, time.Minute, 5*time.Millisecond)
 		})
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/launch"
-	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/internal/rig"
 	"github.com/gpumux/gpumux/internal/slot"
 )
 
@@ -71,11 +71,11 @@ type stagedCase struct {
 func (c stagedCase) stage(t *testing.T, s *stand, raw json.RawMessage) {
 	switch {
 	case c.OOMKills > 0:
-		skip.Because(t, skip.Staged, "the kernel's counter of memory kills; TestSlot_FaultsOfHostMemory has a real one")
+		rig.Because(t, rig.Staged, "the kernel's counter of memory kills; TestSlot_FaultsOfHostMemory has a real one")
 	case c.MPS:
-		skip.Because(t, skip.Staged, "an MPS server")
+		rig.Because(t, rig.Staged, "an MPS server")
 	case c.CoreDumped:
-		skip.Because(t, skip.Staged, "core dumps, which are off")
+		rig.Because(t, rig.Staged, "core dumps, which are off")
 	}
 	task, call := s.task("replay"), calls.Call{Items: values(raw), Clean: true}
 	if c.Command {

@@ -10,8 +10,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
-	"github.com/gpumux/gpumux/internal/skip"
-	"github.com/gpumux/gpumux/internal/wait"
+	"github.com/gpumux/gpumux/internal/rig"
 )
 
 // TestSlot_Hostile runs tasks that try on purpose to stay or to hide. The results before that are exact. When the call ends,
@@ -39,7 +38,7 @@ func TestSlot_Hostile(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%s", c.how, mode), func(t *testing.T) {
 					t.Parallel()
 					if c.how == "vfork" && native() == "" {
-						skip.Because(t, skip.Compiler)
+						rig.Because(t, rig.Compiler)
 					}
 					s := newStand(t, mode)
 					task := s.task("item")
@@ -57,12 +56,12 @@ func TestSlot_Hostile(t *testing.T) {
 					} else {
 						require.NoError(t, err)
 						if f := got[1].Fault; f != nil && strings.Contains(f.Message, "no namespaces here") {
-							skip.Because(t, skip.Kernel, "it gives a process no namespaces")
+							rig.Because(t, rig.Kernel, "it gives a process no namespaces")
 						}
 						require.Equal(t, []int{0, 1, 2}, numbers(t, got))
 						if mode == gpumux.Persistent {
 							// A process that forks and ends during the count is missed, as is its child. So count again.
-							wait.For(t, func() bool { return len(s.left()) >= c.leaves }, time.Minute, time.Millisecond)
+							rig.Wait(t, func() bool { return len(s.left()) >= c.leaves }, time.Minute, time.Millisecond)
 							require.NoError(t, s.Clear(t.Context()))
 						}
 					}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
-	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/internal/rig"
 )
 
 // TestSlot_FaultsOfHostMemory lets the kernel's out-of-memory killer end a task process in a cgroup that the slot does not know.
@@ -55,6 +55,6 @@ func limitedCgroup(t *testing.T, limit int) string {
 			return dir
 		}
 	}
-	skip.Because(t, skip.Cgroups, "none with a limit on memory can be made")
+	rig.Because(t, rig.Cgroups, "none with a limit on memory can be made")
 	return ""
 }

@@ -18,8 +18,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/launch"
-	"github.com/gpumux/gpumux/internal/skip"
-	"github.com/gpumux/gpumux/internal/wait"
+	"github.com/gpumux/gpumux/internal/rig"
 )
 
 func TestSlot_AHugeResultArrivesWhole(t *testing.T) {
@@ -78,7 +77,7 @@ func TestSlot_OutputThatTheTaskCutsShort(t *testing.T) {
 func TestSlot_EndlessOutputWhileNoItemRuns(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
-		skip.Because(t, skip.Linux, "no other takes back a part of a file")
+		rig.Because(t, rig.Linux, "no other takes back a part of a file")
 	}
 	for _, when := range []string{"import", "idle"} {
 		t.Run(when, func(t *testing.T) {
@@ -230,6 +229,6 @@ func TestSlot_FaultsLeakNothing(t *testing.T) {
 		}
 	}
 	s.works()
-	wait.For(t, func() bool { return runtime.NumGoroutine() <= goroutines+2 && files() <= descriptors+2 },
+	rig.Wait(t, func() bool { return runtime.NumGoroutine() <= goroutines+2 && files() <= descriptors+2 },
 		time.Minute, 5*time.Millisecond, "%d goroutines and %d descriptors before", goroutines, descriptors)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/launch"
-	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/internal/rig"
 	"github.com/gpumux/gpumux/internal/slot"
 )
 
@@ -114,7 +114,7 @@ func TestSlot_Faults(t *testing.T) {
 			t.Run(e.how, func(t *testing.T) {
 				t.Parallel()
 				if e.native && native() == "" {
-					skip.Because(t, skip.Compiler)
+					rig.Because(t, rig.Compiler)
 				}
 				parallel := func(when string, f func(*testing.T)) { t.Run(when, func(t *testing.T) { t.Parallel(); f(t) }) }
 				parallel("Import", func(t *testing.T) { duringImport(t, e, gpumux.Persistent) })

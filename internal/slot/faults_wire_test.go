@@ -15,8 +15,8 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/internal/rig"
 	"github.com/gpumux/gpumux/internal/slot"
-	"github.com/gpumux/gpumux/internal/wait"
 	"github.com/gpumux/gpumux/internal/wire"
 )
 
@@ -260,7 +260,7 @@ func TestSlot_AProcessThatStoppedWhileIdle(t *testing.T) {
 	_, err := s.run(s.task("item"), calls.Call{Items: values(object{"i": 0, "idle": "stop", "gate": gate})})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(gate, nil, 0o644))
-	wait.For(t, func() bool { return slices.ContainsFunc(s.left(), stopped) }, time.Minute, 2*time.Millisecond)
+	rig.Wait(t, func() bool { return slices.ContainsFunc(s.left(), stopped) }, time.Minute, 2*time.Millisecond)
 	_, err = s.run(s.task("item"), calls.Call{Items: values(object{"i": 1}), Timeout: patience})
 	require.Equal(t, gpumux.Timeout, fault(t, err).Kind)
 	require.Equal(t, []string{"0"}, s.begun())

@@ -10,7 +10,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/internal/process"
 )
@@ -26,7 +25,7 @@ func (s *scratch) folder(p *occupant) string {
 	if p.folder == "" && !p.unplaced {
 		folder, err := s.makeFolder(p.session.Process.PID, p.session.Task.User)
 		if err != nil {
-			s.log.Warn("items of a task process can keep no files", zap.String(logkey.Task, p.session.Task.Name), zap.String(logkey.Why, err.Error()))
+			s.log.Warn("items of a task process can keep no files", zap.String("task", p.session.Task.Name), zap.String("why", err.Error()))
 		}
 		p.folder, p.unplaced = folder, err != nil
 	}
@@ -66,7 +65,7 @@ func (s *scratch) removeFolder(p *occupant) {
 		return
 	}
 	if err := os.RemoveAll(p.folder); err != nil {
-		s.log.Warn("files of a task process could not be removed", zap.String(logkey.Why, err.Error()))
+		s.log.Warn("files of a task process could not be removed", zap.String("why", err.Error()))
 	}
 }
 

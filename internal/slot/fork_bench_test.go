@@ -13,7 +13,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/launch"
-	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/internal/rig"
 	"github.com/gpumux/gpumux/internal/slot"
 )
 
@@ -27,7 +27,7 @@ func BenchmarkSlot_FreshItem(b *testing.B) {
 	for _, module := range []string{"json", "numpy", "jax", "torch"} {
 		b.Run(module, func(b *testing.B) {
 			if exec.Command(interpreter, "-c", "import "+module).Run() != nil {
-				skip.Because(b, skip.Framework, interpreter, " cannot import ", module, "; GPUMUX_TEST_PYTHON names a Python that can")
+				rig.Because(b, rig.Framework, interpreter, " cannot import ", module, "; GPUMUX_TEST_PYTHON names a Python that can")
 			}
 			dir := b.TempDir()
 			code := "import " + module + "\ndef item(x): return x\n"

@@ -21,9 +21,9 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/internal/rig"
 	"github.com/gpumux/gpumux/internal/slot"
 	"github.com/gpumux/gpumux/internal/template"
-	"github.com/gpumux/gpumux/internal/wait"
 )
 
 // When a fork would break or share something, the slot logs it once and starts new interpreters instead.
@@ -96,14 +96,14 @@ func TestFork_NothingOutlivesAKilledWorker(t *testing.T) {
 	task := s.task("daemon")
 	task.Mode = gpumux.Fresh
 	worker, out := s.program("forking", task)
-	wait.For(t, func() bool { return len(s.left()) >= 2 && len(s.templates()) >= 2 }, time.Minute, time.Millisecond)
+	rig.Wait(t, func() bool { return len(s.left()) >= 2 && len(s.templates()) >= 2 }, time.Minute, time.Millisecond)
 	line, err := bufio.NewReader(out).ReadString('\n')
 	require.NoError(t, err)
 	require.Equal(t, "running", strings.TrimSpace(line))
 	require.NoError(t, worker.Process.Kill())
 	io.Copy(io.Discard, out)
 	worker.Wait()
-	wait.For(t, func() bool { return len(s.marked()) == 0 }, time.Minute, 5*time.Millisecond)
+	rig.Wait(t, func() bool { return len(s.marked()) == 0 }, time.Minute, 5*time.Millisecond)
 }
 
 // forking is a worker that the test kills. Two of its slots have a forked process each. One hangs; the other also has a
@@ -154,7 +154,7 @@ def slow(x):
 	require.Eventually(t, func() bool { _, err := os.Stat(filepath.Join(f.dir, "begun")); return err == nil }, time.Minute, 2*time.Millisecond)
 	parent := f.pid()
 	require.NoError(t, syscall.Kill(parent, syscall.SIGKILL))
-	wait.For(t, func() bool {
+	rig.Wait(t, func() bool {
 		return !slices.ContainsFunc(marked(t, f.mark), func(each string) bool { return strings.Contains(each, fmt.Sprintf("/proc/%d/", parent)) })
 	}, time.Minute, 2*time.Millisecond)
 	require.NoError(t, os.WriteFile(filepath.Join(f.dir, "gate"), nil, 0o644))
@@ -224,7 +224,7 @@ func TestFork_TheTemplatesUsedLastStay(t *testing.T) {
 	}
 	use(0, 1, 2, 3, 4, 0, 5, 6)
 	require.Equal(t, 7, f.imports())
-	wait.For(t, func() bool { return templates() == 2*5 }, time.Minute, 5*time.Millisecond, "each has a child that waits")
+	rig.Wait(t, func() bool { return templates() == 2*5 }, time.Minute, 5*time.Millisecond, "each has a child that waits")
 	use(0, 3, 4, 5, 6)
 	require.Equal(t, 7, f.imports(), "none of them was ended")
 	use(1)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/internal/calls"
-	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/internal/rig"
 )
 
 // Random state from the system differs between items, as in new interpreters. A seed of the task stays.
@@ -152,10 +152,10 @@ func withModule(t *testing.T, module string) string {
 			return each
 		}
 	}
-	reason := skip.Framework
+	reason := rig.Framework
 	if module == "numpy" {
-		reason = skip.NumPy
+		reason = rig.NumPy
 	}
-	skip.Because(t, reason, "none here has ", module, "; GPUMUX_TEST_FRAMEWORKS lists more of them")
+	rig.Because(t, reason, "none here has ", module, "; GPUMUX_TEST_FRAMEWORKS lists more of them")
 	return ""
 }

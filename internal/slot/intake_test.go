@@ -16,8 +16,8 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
+	"github.com/gpumux/gpumux/internal/rig"
 	"github.com/gpumux/gpumux/internal/slot"
-	"github.com/gpumux/gpumux/internal/wait"
 )
 
 // faltering gives the items of a list, and then calls then.
@@ -231,7 +231,7 @@ func TestIntake_AHangBehindLargeItems(t *testing.T) {
 			}
 			ended := make(chan error, 1)
 			go func() { ended <- s.Run(ctx, task, call) }()
-			wait.For(t, func() bool { return len(s.begun()) == 31 }, time.Minute, 2*time.Millisecond)
+			rig.Wait(t, func() bool { return len(s.begun()) == 31 }, time.Minute, 2*time.Millisecond)
 			switch enough := errors.New("enough"); how {
 			case "timeout":
 				require.Equal(t, gpumux.Timeout, fault(t, <-ended).Kind)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
-	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/internal/process"
 	"github.com/gpumux/gpumux/internal/template"
 )
@@ -70,8 +69,8 @@ func (o *owner) own() {
 		case <-idle.C:
 			o.idle()
 		case <-exited:
-			o.slot.log.Warn("task process ended while it was idle", zap.Int(logkey.PID, o.process.session.Process.PID),
-				zap.String(logkey.Why, o.process.ending()))
+			o.slot.log.Warn("task process ended while it was idle", zap.Int("pid", o.process.session.Process.PID),
+				zap.String("why", o.process.ending()))
 			o.retire(false, "ended while idle")
 		case <-o.slot.life.Done():
 			o.retire(true, "slot stops")
@@ -107,7 +106,7 @@ func (o *owner) retire(kindly bool, why string) {
 	if left := p.session.Memory.AwaitReturn(o.slot.life); left > 0 && o.slot.life.Err() == nil {
 		o.slot.log.Warn(fmt.Sprintf("%s of device memory are not back, %s after the end of the task process %d, and the slot goes on without them",
 			gpumux.Size(left), time.Since(began).Round(time.Millisecond), p.session.Process.PID),
-			zap.String(logkey.Advice, "see in nvidia-smi who holds it; a driver that hangs says so in the kernel's log (dmesg)"))
+			zap.String("advice", "see in nvidia-smi who holds it; a driver that hangs says so in the kernel's log (dmesg)"))
 	}
 	o.scratch.removeFolder(p)
 	o.process = nil
@@ -136,8 +135,8 @@ func (o *owner) fail(d *deathError, running *item) error {
 	fault := o.judge.diagnose(p, d, running)
 	p.charge = fault
 	// Whoever called says it to people, with the item.
-	o.slot.log.Debug("task process failed", zap.String(logkey.Task, p.session.Task.Name), zap.Int(logkey.PID, fault.PID),
-		zap.String(logkey.Fault, fault.Error()))
+	o.slot.log.Debug("task process failed", zap.String("task", p.session.Task.Name), zap.Int("pid", fault.PID),
+		zap.String("fault", fault.Error()))
 	o.slot.enter(Poisoned, string(fault.Kind))
 	o.kill(string(fault.Kind))
 	return fault
@@ -168,8 +167,8 @@ func (o *owner) recycled(p *occupant, why, text string) {
 		}
 		st.Recycled[why]++
 	})
-	o.slot.log.Info("task process recycled", zap.String(logkey.Task, p.session.Task.Name), zap.Int(logkey.PID, p.session.Process.PID),
-		zap.String(logkey.Reason, why), zap.String(logkey.Why, text))
+	o.slot.log.Info("task process recycled", zap.String("task", p.session.Task.Name), zap.Int("pid", p.session.Process.PID),
+		zap.String("reason", why), zap.String("why", text))
 }
 
 // idle trims a process that may, when no call has come for a moment.
@@ -194,7 +193,7 @@ func (o *owner) trim(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		o.slot.log.Warn("task process lost between two items", zap.Int(logkey.PID, p.session.Process.PID), zap.String(logkey.Why, err.Error()))
+		o.slot.log.Warn("task process lost between two items", zap.Int("pid", p.session.Process.PID), zap.String("why", err.Error()))
 		return &lostError{err.Error()}
 	}
 	took := duration(m.Busy)
@@ -203,7 +202,7 @@ func (o *owner) trim(ctx context.Context) error {
 		st.TrimTime += took
 		st.Freed += max(0, m.Before.Held-m.After.Held)
 	})
-	o.slot.log.Debug("task process trimmed", zap.Int(logkey.PID, p.session.Process.PID), zap.String(logkey.Why, fmt.Sprintf("%s before, %s after, in %s",
+	o.slot.log.Debug("task process trimmed", zap.Int("pid", p.session.Process.PID), zap.String("why", fmt.Sprintf("%s before, %s after, in %s",
 		gpumux.Size(m.Before.Held), gpumux.Size(m.After.Held), took.Round(time.Microsecond))))
 	p.account.Trimmed(m.Before, m.After, took)
 	return nil
@@ -228,8 +227,8 @@ func (o *owner) lingers() {
 		f = &charged
 	}
 	if o.slot.linger(true) {
-		o.slot.log.Error("a killed task process does not end; its slot is out of service until it does", zap.String(logkey.Task, p.session.Task.Name),
-			zap.Int(logkey.PID, p.session.Process.PID), zap.String(logkey.Advice, process.LingerHint))
+		o.slot.log.Error("a killed task process does not end; its slot is out of service until it does", zap.String("task", p.session.Task.Name),
+			zap.Int("pid", p.session.Process.PID), zap.String("advice", process.LingerHint))
 	}
 	if o.job != nil {
 		o.job.cut()

@@ -13,8 +13,8 @@ import (
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/process"
+	"github.com/gpumux/gpumux/internal/rig"
 	"github.com/gpumux/gpumux/internal/runtimes"
-	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/internal/slot"
 )
 
@@ -26,7 +26,7 @@ dies <- function(item) if (item == 2) tools::pskill(Sys.getpid(), 6L) else item
 
 // R's wire is two pipes, which a process of another user opens by their numbers.
 func TestSlot_RInItsSlot(t *testing.T) {
-	skip.WithoutR(t)
+	rig.WithoutR(t)
 	t.Setenv("HOME", "/somebody")
 	t.Setenv("R_LIBS_USER", "")
 	dir := open(t)

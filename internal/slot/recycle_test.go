@@ -14,8 +14,8 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/internal/rig"
 	"github.com/gpumux/gpumux/internal/slot"
-	"github.com/gpumux/gpumux/internal/wait"
 )
 
 // A process that is recycled for what others did costs no item an attempt, and what had finished counts.
@@ -43,7 +43,7 @@ func TestSlot_Recycle(t *testing.T) {
 			call := calls.Call{Items: each.items, Done: func(d calls.Done) { got = append(got, d) }}
 			ended := make(chan error, 1)
 			go func() { ended <- s.Run(t.Context(), each.task, call) }()
-			wait.For(t, func() bool { return len(s.begun()) == before+2 }, time.Minute, time.Millisecond)
+			rig.Wait(t, func() bool { return len(s.begun()) == before+2 }, time.Minute, time.Millisecond)
 			require.NoError(t, s.Recycle(t.Context(), "a neighbour failed"))
 			f := fault(t, <-ended)
 			require.Equal(t, gpumux.Crash, f.Kind)

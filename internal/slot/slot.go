@@ -21,7 +21,6 @@ import (
 
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/launch"
-	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/internal/process"
 	"github.com/gpumux/gpumux/internal/session"
 	"github.com/gpumux/gpumux/internal/template"
@@ -79,7 +78,7 @@ func New(o Options) *Slot { return NewSharing(nil, o) }
 func NewSharing(templates *template.Set, o Options) *Slot {
 	o = o.WithDefaults()
 	s := &Slot{
-		name: o.Name, log: o.Log.With(zap.String(logkey.Slot, o.Name), zap.String(logkey.Device, o.Device)), state: Vacant,
+		name: o.Name, log: o.Log.With(zap.String("slot", o.Name), zap.String("device", o.Device)), state: Vacant,
 		requests: make(chan request), gone: make(chan struct{}), doom: make(chan struct{}, 1),
 	}
 	s.life, s.end = context.WithCancelCause(context.Background())
@@ -192,7 +191,7 @@ func (s *Slot) enter(to State, why string) {
 	if !slices.Contains(next[from], to) {
 		panic(fmt.Sprintf("slot %s: no move from %s to %s (%s)", s.name, from, to, why))
 	}
-	s.log.Debug("slot state", zap.String(logkey.From, string(from)), zap.String(logkey.To, string(to)), zap.String(logkey.Why, why))
+	s.log.Debug("slot state", zap.String("from", string(from)), zap.String("to", string(to)), zap.String("why", why))
 }
 
 // occupied publishes the process that the slot has now.

@@ -22,8 +22,8 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/internal/rig"
 	"github.com/gpumux/gpumux/internal/slot"
-	"github.com/gpumux/gpumux/internal/wait"
 )
 
 // patience limits an item that hangs on purpose. Other items of these tests take much less.
@@ -124,7 +124,7 @@ func (s *stand) canceled(task launch.Task, call calls.Call) {
 	ended := make(chan error, 1)
 	call.Done = func(calls.Done) {}
 	go func() { ended <- s.Run(ctx, task, call) }()
-	wait.For(s.t, func() bool { return len(s.begun()) == before+n }, time.Minute, 2*time.Millisecond)
+	rig.Wait(s.t, func() bool { return len(s.begun()) == before+n }, time.Minute, 2*time.Millisecond)
 	cancel(why)
 	require.ErrorIs(s.t, <-ended, why)
 	require.Empty(s.t, s.left())

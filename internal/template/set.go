@@ -16,7 +16,6 @@ import (
 
 	"github.com/gpumux/gpumux/internal/diagnosis"
 	"github.com/gpumux/gpumux/internal/launch"
-	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/internal/process"
 	"github.com/gpumux/gpumux/internal/session"
 )
@@ -213,7 +212,7 @@ func (ts *Set) makeRoom(l *lineage) {
 		}
 	}
 	if live >= spareTemplates+ts.slots && last != nil {
-		ts.log.Info("a template ends, since others were used more recently", zap.String(logkey.Task, last.now.task.Name))
+		ts.log.Info("a template ends, since others were used more recently", zap.String("task", last.now.task.Name))
 		last.now.stop()
 	}
 }
@@ -271,7 +270,7 @@ func (ts *Set) distrust(t *template, why string, atOnce bool) {
 	case atOnce:
 		ts.refuse(t, why, true)
 	default:
-		ts.log.Warn("a fresh process could not be forked", zap.String(logkey.Task, t.task.Name), zap.String(logkey.Why, why))
+		ts.log.Warn("a fresh process could not be forked", zap.String("task", t.task.Name), zap.String("why", why))
 	}
 }
 
@@ -292,8 +291,8 @@ func (ts *Set) refuse(t *template, why string, passes bool) {
 		message = fmt.Sprintf("fresh items of a task get a new interpreter each for %s, which is slow: forking it failed", refusalLimit)
 	}
 	if !said {
-		ts.log.Warn(message, zap.String(logkey.Task, t.task.Name), zap.String(logkey.Device, t.o.Device), zap.String(logkey.Why, why),
-			zap.String(logkey.Advice, "or set fresh: spawn for the task, which ends this message"))
+		ts.log.Warn(message, zap.String("task", t.task.Name), zap.String("device", t.o.Device), zap.String("why", why),
+			zap.String("advice", "or set fresh: spawn for the task, which ends this message"))
 	}
 	t.stop()
 }

@@ -20,7 +20,6 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/diagnosis"
 	"github.com/gpumux/gpumux/internal/launch"
-	"github.com/gpumux/gpumux/internal/logkey"
 	"github.com/gpumux/gpumux/internal/process"
 	"github.com/gpumux/gpumux/internal/session"
 )
@@ -80,8 +79,8 @@ func (t *template) live() {
 			continue
 		case <-idle.C:
 		case <-p.Process.Exited:
-			t.all.log.Warn("a template ended; the next fresh item starts another", zap.String(logkey.Task, t.task.Name), zap.Int(logkey.PID, p.Process.PID),
-				zap.String(logkey.Why, p.Process.Status.String()))
+			t.all.log.Warn("a template ended; the next fresh item starts another", zap.String("task", t.task.Name), zap.Int("pid", p.Process.PID),
+				zap.String("why", p.Process.Status.String()))
 		case <-t.ctx.Done():
 		}
 		break
@@ -108,7 +107,7 @@ func (t *template) start() *session.Session {
 	}
 	p.Process.Patience, p.Process.Lingers = t.o.Patience, sync.OnceFunc(func() {
 		t.all.log.Error("a killed template does not end; fresh items of its task get a new interpreter each until it does",
-			zap.String(logkey.Task, t.task.Name), zap.Int(logkey.PID, p.Process.PID), zap.String(logkey.Advice, process.LingerHint))
+			zap.String("task", t.task.Name), zap.Int("pid", p.Process.PID), zap.String("advice", process.LingerHint))
 		close(t.lingering)
 	})
 	evidence, trace := t.load(p)
@@ -118,10 +117,10 @@ func (t *template) start() *session.Session {
 	}
 	if evidence == nil && why == "" {
 		t.channel = channel
-		t.all.log.Info("template ready: fresh items are forked from it", zap.String(logkey.Task, t.task.Name),
-			zap.String(logkey.Device, t.o.Device), zap.Int(logkey.PID, p.Process.PID),
-			zap.String(logkey.Memory, gpumux.Size(resident(p.Process.PID)).String()),
-			zap.String(logkey.Took, time.Since(began).Round(time.Millisecond).String()))
+		t.all.log.Info("template ready: fresh items are forked from it", zap.String("task", t.task.Name),
+			zap.String("device", t.o.Device), zap.Int("pid", p.Process.PID),
+			zap.String("memory", gpumux.Size(resident(p.Process.PID)).String()),
+			zap.String("took", time.Since(began).Round(time.Millisecond).String()))
 		return p
 	}
 	if evidence != nil && !evidence.Canceled {

@@ -13,7 +13,7 @@ import (
 	"github.com/gpumux/gpumux/internal/sharing"
 )
 
-// reserve is what stays free of a device for others: the most that a pool on it says.
+// reserve stays free of a device for others: the most that a pool on it says.
 func reserve(d gpu.Device, pools []Placement) (most uint64) {
 	for _, p := range pools {
 		if p.uses(d) {
@@ -23,7 +23,7 @@ func reserve(d gpu.Device, pools []Placement) (most uint64) {
 	return most
 }
 
-// left is what the budgets of the pools can have of a device, in bytes.
+// left is the part of a device that budgets can have, in bytes.
 func left(d gpu.Device, pools []Placement) uint64 {
 	return d.Available() - min(d.Available(), reserve(d, pools))
 }
@@ -154,8 +154,8 @@ func checkComputeModes(placements []Placement, inventory *gpu.Inventory, r *repo
 		}
 		served := min(clients, 1) // the server is one process, whosever clients it has
 		switch {
-		case clients > sharing.MostClients:
-			r.add(at+".slots", "%d with sharing: mps on %s, whose server has %d clients at most; lower it", clients, d, sharing.MostClients)
+		case clients > sharing.MaxClients:
+			r.add(at+".slots", "%d with sharing: mps on %s, whose server has %d clients at most; lower it", clients, d, sharing.MaxClients)
 		case status.ComputeMode == "prohibited":
 			r.add(at+".devices", "%s is in compute mode prohibited, which lets no process in; leave it out, or set nvidia-smi -i %s -c DEFAULT",
 				d, d.UUID)
@@ -166,7 +166,7 @@ func checkComputeModes(placements []Placement, inventory *gpu.Inventory, r *repo
 	}
 }
 
-// Use is what a pool's sharing is asked for.
+// Use is the pool's question to its sharing.
 func (p Placement) Use(devices []gpu.Device) sharing.Use {
 	return sharing.Use{Slots: p.Most, PerSlot: p.GPUsPerSlot, Auto: p.Auto(), Memory: p.Memory, Threads: p.Threads, Devices: devices}
 }

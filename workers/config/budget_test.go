@@ -46,7 +46,8 @@ func TestBudgets_CountAgainstWhatIsLeftOfADevice(t *testing.T) {
 	require.Equal(t, []int{6, 6}, []int{placements[0].Most, placements[0].Fit})
 }
 
-// No byte of a device is promised twice: what a valid file lets its pools take at once fits into what they may have of each device.
+// No byte of a device is promised twice: what a valid file lets its pools take at once
+// fits into what they may have of each device.
 func TestPlacements_PromiseNoByteTwice(t *testing.T) {
 	const gib = 1 << 30
 	r := rand.New(rand.NewPCG(11, 5))

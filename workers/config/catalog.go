@@ -22,7 +22,7 @@ type Catalog struct {
 // NewCatalog is a catalog of tasks by name.
 func NewCatalog(exact map[string]launch.Task) *Catalog { return &Catalog{exact: exact} }
 
-// folder is a folder of Python modules; base is the task of any of its functions without the target.
+// folder is a folder of Python modules; base is the task without a target.
 type folder struct {
 	prefix  string
 	base    launch.Task
@@ -86,7 +86,7 @@ func (c *Catalog) Edition(name string) (string, error) {
 	return task.Code().Edition(), nil
 }
 
-// task is that of module:function or module.py:function of a file in the folder itself. It has no name when there is none.
+// task is module:function or module.py:function of the folder; no name: there is none.
 func (f folder) task(rest string) (launch.Task, error) {
 	name, function, ok := strings.Cut(rest, ":")
 	name = strings.TrimSuffix(name, ".py")
@@ -117,7 +117,7 @@ func (f folder) task(rest string) (launch.Task, error) {
 	return task, nil
 }
 
-// Names are the tasks in order, with the functions that the folders hold now. A module that cannot be read has none.
+// Names are the tasks in order, with the functions that the folders hold now.
 func (c *Catalog) Names() []string {
 	out := slices.Collect(maps.Keys(c.exact))
 	for _, f := range c.folders {

@@ -60,7 +60,8 @@ func TestCatalog_Refuses(t *testing.T) {
 	}
 }
 
-// What stands in a text or a comment, or is replaced by an import, is no function of the module.
+// What stands in a text or a comment, or is replaced by an import, is no function of the
+// module.
 func TestCatalog_ReadsModulesAsPythonDoes(t *testing.T) {
 	tasks, dir := testCatalog(t)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "tasks", "doc.py"), []byte(`"""How to write one:

@@ -1,14 +1,14 @@
 // Package config turns a worker's file into pools and tasks, with every mistake at once.
 //
-// It owns the file's format and defaults, what fits on which device, and the catalog of tasks. It writes nothing and starts only an
-// interpreter that reads modules without running them. Nothing here runs by itself.
+// It owns the file's format and defaults, what fits on which device, and the catalog of
+// tasks. It writes nothing and starts only an interpreter that reads modules without
+// running them. Nothing here runs by itself.
 package config
 
 import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -41,8 +41,9 @@ type Config struct {
 
 	// Codec says how payloads and objects are encrypted. Default: not at all.
 	Codec Codec `yaml:"codec"`
-	// Contact is how long items run on at least while the Temporal server does not answer, in maps whose edition this
-	// worker tells. The chunks of a worker that was killed go to others 3 s later than that. Default 7 s.
+	// Contact is how long items run on at least while the server does not answer, in maps
+	// whose edition this worker tells. A killed worker's chunks go to others 3 s later.
+	// Default 7 s.
 	Contact gpumux.Duration `yaml:"contact"`
 
 	// Dir is where relative paths start. Default: the file's folder, or the working folder.
@@ -69,8 +70,8 @@ func (c Config) Keys() (*codec.Keys, error) {
 	return codec.Load(c.KeysPath())
 }
 
-// Load reads a worker's file. The error is an *Error that names every unknown field and every value of the wrong shape with its line.
-// Validate says whether the values make sense on this host.
+// Load reads a worker's file. The *Error names every unknown field and every value of the
+// wrong shape with its line. Validate says whether they make sense here.
 func Load(path string) (Config, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -94,7 +95,7 @@ func Load(path string) (Config, error) {
 	return c, nil
 }
 
-// Validate says what cannot work on a host with these devices. The error is an *Error with every mistake. It starts and writes nothing.
+// Validate says, as an *Error, what cannot work on a host with these devices.
 func (c Config) Validate(inventory *gpu.Inventory) error {
 	_, _, err := c.Plan(inventory)
 	return err
@@ -163,46 +164,6 @@ func (c Config) dir() string {
 	return dir
 }
 
-// LocalOptions describe a worker without a file: one pool for one person.
-type LocalOptions struct {
-	// Pool is the pool's name. Default "gpu".
-	Pool string
-	// Slots is the number of slots per device, or AutoSlots. Default 1.
-	Slots int
-	// Memory is the budget of a slot. Default: none.
-	Memory gpumux.Size
-	// Devices default to every GPU, and to the CPU on a host without one.
-	Devices gpu.Selection
-	// Mode is for tasks that don't say. Default persistent.
-	Mode gpumux.Mode
-	// Tasks are the tasks by name.
-	Tasks map[string]Task
-	// TasksDir is a folder of Python modules; its functions are offered as module:function.
-	TasksDir string
-	// Dir is the folder that relative paths start from. Default: the working folder.
-	Dir string
-	// Store is the blob URL of the store. Default as in Config.
-	Store string
-}
-
-// Local is the Config of a worker with one pool.
-func Local(o LocalOptions) Config {
-	if len(o.Devices) == 0 {
-		o.Devices = gpu.Selection{anyDevice}
-	}
-	c := Config{
-		Store: o.Store,
-		Pools: []Pool{{Name: cmp.Or(o.Pool, "gpu"), Devices: o.Devices, Slots: Slots(o.Slots), Memory: o.Memory, Mode: o.Mode}},
-		Tasks: map[string]Task{},
-		Dir:   o.Dir,
-	}
-	maps.Copy(c.Tasks, o.Tasks)
-	if o.TasksDir != "" {
-		c.Tasks["*"] = Task{PythonDir: o.TasksDir}
-	}
-	return c
-}
-
 // MetricsAddress is the address to listen on; without a host it is loopback.
 func MetricsAddress(text string) (string, error) {
 	host, port, err := net.SplitHostPort(text)
@@ -215,9 +176,8 @@ func MetricsAddress(text string) (string, error) {
 	return net.JoinHostPort(cmp.Or(host, "127.0.0.1"), port), nil
 }
 
-// Temporal says where the Temporal server is. What is left out comes from Temporal's own conventions: TEMPORAL_ADDRESS,
-// TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS_…, TEMPORAL_CODEC_ENDPOINT and the profiles in temporal.toml; last
-// localhost:7233 and default.
+// Temporal says where the server is. The rest comes from Temporal's own conventions:
+// TEMPORAL_… variables and the profiles in temporal.toml; last localhost:7233, default.
 type Temporal struct {
 	Address   string `yaml:"address"`
 	Namespace string `yaml:"namespace"`
@@ -227,7 +187,7 @@ type Temporal struct {
 	Build      string `yaml:"build"`
 }
 
-// Version is what makes the worker one of a deployment. A map stays with the version that
+// Version makes the worker one of a deployment. A map stays with the version that
 // it began with, since another one's workflow code may decide otherwise.
 func (t Temporal) Version(program string) worker.DeploymentOptions {
 	if t.Deployment == "" {

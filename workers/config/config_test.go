@@ -181,8 +181,8 @@ tasks:
   FILE:20: tasks.notexec.hygiene: a command runs once per item, so there is nothing to tidy; leave it out
   FILE:21: tasks.out.fresh: "thread" is unknown; use fork or spawn
   FILE:21: tasks.out.output: is for commands only; a function returns its result
-  FILE:22: tasks.out2.fresh: is for python and python_dir only; what else runs once per item starts anew each time
   FILE:22: tasks.out2.output: "xml" is unknown; use json or text
+  FILE:22: tasks.out2.fresh: is for python and python_dir only; what else runs once per item starts anew each time
   FILE:23: tasks.negative.dir: DIR/nowhere: does not exist
   FILE:23: tasks.negative.python: DIR/nowhere/embed.py: does not exist
   FILE:23: tasks.negative.timeout: -1s is negative; leave it out for no limit

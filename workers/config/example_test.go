@@ -68,10 +68,10 @@ func ExampleConfig_Plan() {
 		log.Fatal(err)
 	}
 	defer inventory.Close()
-	c := config.Local(config.LocalOptions{
-		Slots: 4, Memory: 8 << 30, Store: "file:///var/lib/gpumux",
+	c := config.Config{
+		Pools: []config.Pool{{Name: "gpu", Slots: 4, Memory: 8 << 30}}, Store: "file:///var/lib/gpumux",
 		Tasks: map[string]config.Task{"hello": {Command: []string{"/bin/echo", "hello"}, Output: "text"}},
-	})
+	}
 	placements, tasks, err := c.Plan(inventory)
 	if err != nil {
 		log.Fatal(err)

@@ -26,7 +26,8 @@ func someGPUs(n int) (devices []gpu.Device) {
 	return devices
 }
 
-// linked are the links of n GPUs: the kind for pairs that are not named, and NVLinks for those that are, such as "0-2:4".
+// linked are the links of n GPUs: the kind for pairs that are not named, and NVLinks for
+// those that are, such as "0-2:4".
 func linked(n int, kind string, nvlinks ...string) (links []gpu.Link) {
 	for i := range n {
 		for j := i + 1; j < n; j++ {

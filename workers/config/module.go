@@ -27,15 +27,15 @@ type moduleCache struct {
 }
 
 type moduleInfo struct {
-	// Functions are its public top-level functions in the order of the file, without those that an import replaces.
+	// Functions are its public top-level functions in the order of the file.
 	Functions []string `json:"functions"`
 	// Problem is why the file cannot be read, such as a syntax error.
 	Problem string `json:"problem"`
 	stamp   string
 }
 
-// moduleReader lists what files define, without running them. "from os import system" must not make system a task, wherever in the
-// file the word def stands. Loading the task shows what a star or an assignment does.
+// moduleReader lists what files define, without running them. "from os import system"
+// must not make system a task. Loading the task shows what a star or an assignment does.
 const moduleReader = `
 import ast, json, sys
 
@@ -82,7 +82,7 @@ func (m *moduleCache) names() (names []string) {
 	return names
 }
 
-// read is what the modules of these names define; a missing file is left out. A file is read again only when it has changed.
+// read lists what modules define; a missing file is left out. Changed ones are read anew.
 func (m *moduleCache) read(names ...string) (map[string]moduleInfo, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -137,7 +137,7 @@ func readModules(interpreter, dir string, names []string) (map[string]moduleInfo
 	return found, nil
 }
 
-// lastLine is what a program said last, to follow its error.
+// lastLine is a program's last line, to follow its error.
 func lastLine(said string) string {
 	said = strings.TrimSpace(said)
 	if said == "" {

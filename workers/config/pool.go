@@ -16,7 +16,7 @@ import (
 
 // Pool is one pool: equal slots on some of the host's devices.
 type Pool struct {
-	// Name is what maps call the pool; its task queue is gpumux.<name>.
+	// Name is the pool's name in maps; its task queue is gpumux.<name>.
 	Name string `yaml:"name"`
 	// Devices are all, cpu, indices such as [0, 1] or UUIDs. Default all.
 	Devices gpu.Selection `yaml:"devices"`
@@ -78,9 +78,6 @@ func (s *Slots) UnmarshalText(text []byte) error {
 	*s = Slots(n)
 	return nil
 }
-
-// anyDevice is every GPU, or the CPU on a host without one. Only Local uses it.
-const anyDevice = "any"
 
 // Placement is a pool with its devices resolved.
 type Placement struct {
@@ -145,7 +142,7 @@ func (c Config) placements(inventory *gpu.Inventory, r *report) []Placement {
 		p.check(at, named, r)
 		named[p.Name] = true
 		p = p.withDefaults()
-		devices, err := p.selectDevices(inventory)
+		devices, err := inventory.Select(p.Devices)
 		if err != nil {
 			r.add(at+".devices", "%s", strings.TrimPrefix(err.Error(), "devices: "))
 			continue
@@ -218,33 +215,9 @@ func (p Pool) check(at string, named map[string]bool, r *report) {
 		r.add(at+".reserve", "%s without memory; nothing keeps a slot without a budget from taking it, so give memory, or slots: auto",
 			p.Reserve)
 	}
-	checkMode(at+".mode", p.Mode, r)
-	if p.Placement != "" && p.Placement != "spread" && p.Placement != Pack {
-		r.add(at+".placement", "%q is unknown; use spread or pack", p.Placement)
-	}
-	checkHygiene(at+".hygiene", p.Hygiene, r)
-}
-
-func checkMode(at string, m gpumux.Mode, r *report) {
-	if m != "" && m != gpumux.Persistent && m != gpumux.Fresh {
-		r.add(at, "%q is unknown; use persistent or fresh", m)
-	}
-}
-
-func checkHygiene(at string, h launch.Hygiene, r *report) {
-	if h != "" && h != launch.HygieneOn && h != launch.HygieneOff {
-		r.add(at, "%q is unknown; use on or off", h)
-	}
-}
-
-func (p Pool) selectDevices(inventory *gpu.Inventory) ([]gpu.Device, error) {
-	if len(p.Devices) == 1 && p.Devices[0] == anyDevice {
-		if devices, err := inventory.Select(gpu.Selection{"all"}); err == nil {
-			return devices, nil
-		}
-		return inventory.Select(gpu.Selection{"cpu"})
-	}
-	return inventory.Select(p.Devices)
+	oneOf(r, at+".mode", p.Mode, gpumux.Persistent, gpumux.Fresh)
+	oneOf(r, at+".placement", p.Placement, "spread", Pack)
+	oneOf(r, at+".hygiene", p.Hygiene, launch.HygieneOn, launch.HygieneOff)
 }
 
 // groups splits the devices into what one slot gets, well connected ones together.

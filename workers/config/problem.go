@@ -48,13 +48,20 @@ type report struct {
 	problems []Problem
 }
 
-// add records a problem at a field. A field that the file leaves out has the line of its parent.
+// add records a problem. A field that the file leaves out has the line of its parent.
 func (r *report) add(field, format string, args ...any) {
 	line := 0
 	for at := field; line == 0 && at != ""; at = at[:max(strings.LastIndexAny(at, ".["), 0)] {
 		line = r.lines[at]
 	}
 	r.problems = append(r.problems, Problem{gpumux.Problem{Field: field, Message: fmt.Sprintf(format, args...)}, line})
+}
+
+// oneOf checks a word that may be left out.
+func oneOf[S ~string](r *report, field string, given, first, second S) {
+	if given != "" && given != first && given != second {
+		r.add(field, "%q is unknown; use %s or %s", given, first, second)
+	}
 }
 
 // didYouMean asks for the known name that a person may have meant, or is "".

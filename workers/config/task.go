@@ -57,7 +57,7 @@ type Task struct {
 	// VisibleDevices is how CUDA_VISIBLE_DEVICES names the slot's devices: uuid, or index
 	// for programs that take only numbers. Default uuid.
 	VisibleDevices string `yaml:"visible_devices"`
-	// Output is what a command prints: json or text. Default json.
+	// Output is the format of a command's output: json or text. Default json.
 	Output string `yaml:"output"`
 }
 
@@ -105,12 +105,7 @@ func (c Config) catalog(inventory *gpu.Inventory, r *report) *Catalog {
 
 // indices are the nvidia-smi numbers of GPUs by UUID, for a task that wants them, or nil.
 func (t Task) indices(at string, inventory *gpu.Inventory, r *report) map[string]int {
-	switch t.VisibleDevices {
-	case "", "uuid":
-		return nil
-	case "index":
-	default:
-		r.add(at, "%q is unknown; use uuid or index", t.VisibleDevices)
+	if oneOf(r, at, t.VisibleDevices, "uuid", "index"); t.VisibleDevices != "index" {
 		return nil
 	}
 	indices := map[string]int{}
@@ -141,7 +136,6 @@ func (c Config) task(name, at string, t Task, r *report) launch.Task {
 		Mode: t.Mode, Fresh: t.Fresh, Hygiene: t.Hygiene, Timeout: time.Duration(t.Timeout), RecycleItems: t.Recycle.Items,
 		RecycleAge: time.Duration(t.Recycle.Age),
 	}
-	isPython := t.Python != "" || t.PythonDir != ""
 	switch {
 	case t.Dir != "":
 		checkFolder(at+".dir", task.Dir, r)
@@ -155,18 +149,18 @@ func (c Config) task(name, at string, t Task, r *report) launch.Task {
 		task.Dir = c.dir()
 	}
 	switch {
-	case isPython:
+	case t.Python != "" || t.PythonDir != "" || t.R != "":
 		task.Interpreter = c.interpreter(at, t, r)
-	case t.R != "":
-		task.R = t.R
-		task.Interpreter = c.rscript(at, t, r)
-		checkR(at+".r", task, r)
 	case t.Venv != "" || t.Interpreter != "":
 		r.add(at, "venv and interpreter are for python, python_dir and r; a command or program starts by itself")
 	}
 	if t.Python != "" {
 		task.Python = t.Python
 		checkPython(at+".python", task, r)
+	}
+	if t.R != "" {
+		task.R = t.R
+		checkR(at+".r", task, r)
 	}
 	task.Command = program(at+".command", t.Command, task.Dir, r)
 	task.Program = program(at+".program", t.Program, task.Dir, r)
@@ -176,50 +170,50 @@ func (c Config) task(name, at string, t Task, r *report) launch.Task {
 }
 
 func (t Task) checkLimits(at string, r *report) {
-	checkMode(at+".mode", t.Mode, r)
-	checkHygiene(at+".hygiene", t.Hygiene, r)
-	if len(t.Command) > 0 {
-		if t.Mode == gpumux.Persistent {
-			r.add(at+".mode", "a command runs once per item, so it is always fresh; leave mode out, or give a program that stays")
-		}
-		if t.Recycle != (Recycle{}) {
-			r.add(at+".recycle", "a command runs once per item, so there is nothing to recycle; leave it out")
-		}
-		if t.Hygiene != "" {
-			r.add(at+".hygiene", "a command runs once per item, so there is nothing to tidy; leave it out")
-		}
+	oneOf(r, at+".mode", t.Mode, gpumux.Persistent, gpumux.Fresh)
+	oneOf(r, at+".hygiene", t.Hygiene, launch.HygieneOn, launch.HygieneOff)
+	oneOf(r, at+".fresh", t.Fresh, launch.Fork, launch.Spawn)
+	oneOf(r, at+".output", t.Output, "json", "text")
+	command := len(t.Command) > 0
+	if command && t.Mode == gpumux.Persistent {
+		r.add(at+".mode", "a command runs once per item, so it is always fresh; leave mode out, or give a program that stays")
 	}
-	switch t.Fresh {
-	case "", launch.Fork, launch.Spawn:
-		if t.Fresh != "" && t.Python == "" && t.PythonDir == "" {
-			r.add(at+".fresh", "is for python and python_dir only; what else runs once per item starts anew each time")
+	if command && t.Recycle != (Recycle{}) {
+		r.add(at+".recycle", "a command runs once per item, so there is nothing to recycle; leave it out")
+	}
+	if command && t.Hygiene != "" {
+		r.add(at+".hygiene", "a command runs once per item, so there is nothing to tidy; leave it out")
+	}
+	if t.Fresh != "" && t.Python == "" && t.PythonDir == "" {
+		r.add(at+".fresh", "is for python and python_dir only; what else runs once per item starts anew each time")
+	}
+	if !command && t.Output != "" {
+		r.add(at+".output", "is for commands only; a function returns its result")
+	}
+	for _, limit := range []struct {
+		field    string
+		value    any
+		negative bool
+	}{
+		{"timeout", t.Timeout, t.Timeout < 0}, {"recycle.items", t.Recycle.Items, t.Recycle.Items < 0},
+		{"recycle.age", t.Recycle.Age, t.Recycle.Age < 0},
+	} {
+		if limit.negative {
+			r.add(at+"."+limit.field, "%v is negative; leave it out for no limit", limit.value)
 		}
-	default:
-		r.add(at+".fresh", "%q is unknown; use fork or spawn", t.Fresh)
-	}
-	switch t.Output {
-	case "":
-	case "json", "text":
-		if len(t.Command) == 0 {
-			r.add(at+".output", "is for commands only; a function returns its result")
-		}
-	default:
-		r.add(at+".output", "%q is unknown; use json or text", t.Output)
-	}
-	if t.Timeout < 0 {
-		r.add(at+".timeout", "%s is negative; leave it out for no limit", t.Timeout)
-	}
-	if t.Recycle.Items < 0 {
-		r.add(at+".recycle.items", "%d is negative; leave it out for no limit", t.Recycle.Items)
-	}
-	if t.Recycle.Age < 0 {
-		r.add(at+".recycle.age", "%s is negative; leave it out for no limit", t.Recycle.Age)
 	}
 }
 
-// interpreter finds the Python of a task.
+// interpreter finds the Python or R of a task.
 func (c Config) interpreter(at string, t Task, r *report) string {
+	name, install := "python3", "install Python, or give interpreter or venv"
+	if t.R != "" {
+		name, install = "Rscript", "install R (on Debian: apt-get install r-base-core r-cran-jsonlite), or give interpreter"
+	}
 	switch {
+	case t.R != "" && t.Venv != "":
+		r.add(at+".venv", "is for Python; give the Rscript as interpreter, and packages by R_LIBS in env")
+		return ""
 	case t.Venv != "" && t.Interpreter != "":
 		r.add(at, "has venv and interpreter; give only one")
 		return ""
@@ -233,12 +227,12 @@ func (c Config) interpreter(at string, t Task, r *report) string {
 	case t.Interpreter != "":
 		return executable(at+".interpreter", t.Interpreter, c.dir(), r)
 	}
-	python, err := exec.LookPath("python3")
+	path, err := exec.LookPath(name)
 	if err != nil {
-		r.add(at, "there is no python3 on PATH; install Python, or give interpreter or venv")
-		return "python3"
+		r.add(at, "there is no %s on PATH; %s", name, install)
+		return name
 	}
-	return python
+	return path
 }
 
 func checkFolder(at, path string, r *report) {
@@ -281,39 +275,44 @@ func executable(at, name, dir string, r *report) string {
 	return path
 }
 
+// source is the text of a task's file, which is found from its folder.
+func source(at, file string, task launch.Task, r *report) (path, text string, ok bool) {
+	path = file
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(task.Dir, file)
+	}
+	read, err := os.ReadFile(path)
+	if err != nil {
+		r.add(at, "%s: %s", path, reason(err))
+	}
+	return path, string(read), err == nil
+}
+
 // checkPython looks at a target without importing it.
 func checkPython(at string, task launch.Task, r *report) {
-	target, dir := task.Python, task.Dir
-	i := strings.LastIndexByte(target, ':')
-	if i <= 0 || !moduleName.MatchString(target[i+1:]) {
-		r.add(at, "%q does not say which function; write it as file.py:function or module:function", target)
+	i := strings.LastIndexByte(task.Python, ':')
+	if i <= 0 || !moduleName.MatchString(task.Python[i+1:]) {
+		r.add(at, "%q does not say which function; write it as file.py:function or module:function", task.Python)
 		return
 	}
-	file, function := target[:i], target[i+1:]
+	file, function := task.Python[:i], task.Python[i+1:]
 	if !strings.HasSuffix(file, ".py") {
 		if !moduleName.MatchString(file) {
 			r.add(at, "%q is no module name; write it as file.py:function or module:function", file)
 		}
 		return
 	}
-	path := file
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(dir, file)
-	}
-	source, err := os.ReadFile(path)
-	if err != nil {
-		r.add(at, "%s: %s", path, reason(err))
+	path, text, ok := source(at, file, task, r)
+	first, _, _ := strings.Cut(function, ".")
+	if !ok || strings.Contains(text, first) {
 		return
 	}
-	first, _, _ := strings.Cut(function, ".")
-	if !strings.Contains(string(source), first) {
-		folder, name := filepath.Split(path)
-		name = strings.TrimSuffix(name, ".py")
-		// A Python that cannot read it is a mistake of its own.
-		modules, _ := readModules(task.Interpreter, folder, []string{name})
-		functions := modules[name].Functions
-		r.add(at, "%s has no function %s; %s", path, first, cmp.Or(didYouMean(first, functions), "it has "+list(functions)))
-	}
+	folder, name := filepath.Split(path)
+	name = strings.TrimSuffix(name, ".py")
+	// A Python that cannot read it is a mistake of its own.
+	modules, _ := readModules(task.Interpreter, folder, []string{name})
+	functions := modules[name].Functions
+	r.add(at, "%s has no function %s; %s", path, first, cmp.Or(didYouMean(first, functions), "it has "+list(functions)))
 }
 
 // slotName reports whether the slot sets a variable, so that the task must not.
@@ -355,23 +354,6 @@ func reason(err error) string {
 // rName is a name as R writes it without quotes.
 var rName = regexp.MustCompile(`^(?:[\pL]|\.[\pL_.]|\.$)[\pL\pN._]*$`)
 
-// rscript finds the R of a task.
-func (c Config) rscript(at string, t Task, r *report) string {
-	switch {
-	case t.Venv != "":
-		r.add(at+".venv", "is for Python; give the Rscript as interpreter, and packages by R_LIBS in env")
-		return ""
-	case t.Interpreter != "":
-		return executable(at+".interpreter", t.Interpreter, c.dir(), r)
-	}
-	path, err := exec.LookPath("Rscript")
-	if err != nil {
-		r.add(at, "there is no Rscript on PATH; install R (on Debian: apt-get install r-base-core r-cran-jsonlite), or give interpreter")
-		return "Rscript"
-	}
-	return path
-}
-
 // checkR looks at a target without running it.
 func checkR(at string, task launch.Task, r *report) {
 	i := strings.LastIndexByte(task.R, ':')
@@ -379,14 +361,8 @@ func checkR(at string, task launch.Task, r *report) {
 		r.add(at, "%q does not say which function; write it as file.R:function", task.R)
 		return
 	}
-	path, function := task.R[:i], task.R[i+1:]
-	if !filepath.IsAbs(path) {
-		path = filepath.Join(task.Dir, path)
-	}
-	source, err := os.ReadFile(path)
-	if err != nil {
-		r.add(at, "%s: %s", path, reason(err))
-	} else if !strings.Contains(string(source), function) {
+	function := task.R[i+1:]
+	if path, text, ok := source(at, task.R[:i], task, r); ok && !strings.Contains(text, function) {
 		r.add(at, "%s has no function %s", path, function)
 	}
 }

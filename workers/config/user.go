@@ -12,7 +12,7 @@ import (
 	"github.com/gpumux/gpumux/internal/process"
 )
 
-// resolveUser is the user that a user field names, or nil without one. It reports what is wrong with it.
+// resolveUser is the user that a field names, or nil; it reports what is wrong.
 func resolveUser(text, at string, r *report) *process.User {
 	if text == "" {
 		return nil
@@ -28,7 +28,8 @@ func resolveUser(text, at string, r *report) *process.User {
 	return found
 }
 
-// lookupUser resolves "name" or "number", either with ":group" or without. A number that the system does not know needs a group.
+// lookupUser resolves name or number, with ":group" or without. A number that the system
+// does not know needs a group.
 func lookupUser(text string) (*process.User, error) {
 	name, group, _ := strings.Cut(text, ":")
 	known, err := user.Lookup(name)

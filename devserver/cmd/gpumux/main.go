@@ -2,13 +2,28 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"os"
 
-	"github.com/gpumux/gpumux/devserver/internal/embedded"
+	"github.com/gpumux/gpumux/devserver"
 	"github.com/gpumux/gpumux/internal/cli"
+	"github.com/gpumux/gpumux/internal/local"
 )
 
 // version is set by the linker.
 var version = "development"
 
-func main() { os.Exit(cli.Main(cli.Options{Version: version, Local: embedded.Start})) }
+func main() { os.Exit(cli.Main(cli.Options{Version: version, Local: serve})) }
+
+// serve is local.Options.Server.
+func serve(ctx context.Context, o local.ServerOptions) (local.Server, error) {
+	server, err := devserver.Start(ctx, devserver.Options{
+		Data: o.Data, Port: cmp.Or(o.Port, devserver.AnyPort), UIPort: cmp.Or(o.UIPort, devserver.AnyPort), Headless: o.Headless,
+		Token: o.Token, UIHosts: o.UIHosts, Log: o.Log,
+	})
+	if err != nil {
+		return nil, err // and no server in the interface
+	}
+	return server, nil
+}

@@ -1,4 +1,5 @@
-// Command manual writes the manual pages and the shells' completions of gpumux into a folder, for the packages of `make dist`:
+// Command manual writes the manual pages and the shells' completions of gpumux into a
+// folder, for `make dist`:
 //
 //	manual -version 1.2.3 -date 2026-01-31 FOLDER
 package main
@@ -51,7 +52,7 @@ func write(folder, version, date string) error {
 	return errors.Join(err, doc.GenManTree(root, header, man))
 }
 
-// prepare makes the texts of a command and of those below it Markdown, which the pages are made from.
+// prepare makes the texts of a command and of those below it Markdown.
 func prepare(c *cobra.Command) {
 	c.DisableAutoGenTag = true
 	c.Long = markdown(c.Long)
@@ -64,7 +65,7 @@ func prepare(c *cobra.Command) {
 // literally takes from characters what they mean in Markdown.
 var literally = strings.NewReplacer("*", `\*`, "_", `\_`, "<", `\<`, "[", `\[`)
 
-// markdown keeps the lines that were laid out by hand as they are, and no character has a meaning.
+// markdown leaves lines that were laid out by hand, and takes the meaning of characters.
 func markdown(text string) string {
 	var b strings.Builder
 	byHand := false

@@ -1,8 +1,8 @@
 // Package devservertest gives tests a Temporal server in memory.
 //
-// It owns one server per test binary, started by the first test that asks, and the servers that tests start for themselves.
-// It never uses the default ports, so test binaries can run side by side. The shared server stops with the binary, the
-// others with their test.
+// It owns one server per test binary, started by the first test that asks, and those that
+// tests start for themselves. It never uses the default ports. The shared server stops
+// with the binary, the others with their test.
 package devservertest
 
 import (
@@ -56,7 +56,7 @@ func Namespace(t testing.TB) string {
 	return name
 }
 
-// Start starts a server for this test alone and stops it with the test. A port left zero becomes a free one.
+// Start starts a server for this test alone and stops it with the test, on free ports.
 func Start(t testing.TB, o devserver.Options) *devserver.Server {
 	t.Helper()
 	o.Port, o.UIPort = cmp.Or(o.Port, devserver.AnyPort), cmp.Or(o.UIPort, devserver.AnyPort)

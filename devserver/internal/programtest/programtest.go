@@ -1,7 +1,8 @@
-// Package programtest gives tests the all-in-one program as one file, and somewhere to put what programs say.
+// Package programtest gives tests the all-in-one program, and a place for its output.
 //
-// It owns the folder of the program that it builds, once for a test binary and only when a test asks. It knows nothing of servers,
-// so that test binaries for other machines stay small. What it made is gone when Main returns.
+// It owns the folder of the program, which it builds once for a test binary that asks. It
+// knows nothing of servers, so test binaries for other machines stay small. What it made
+// is gone when Main returns.
 package programtest
 
 import (
@@ -17,7 +18,7 @@ import (
 // built is the folder of the program, "" before it was built.
 var built string
 
-// Binary is the path of gpumux: the one that GPUMUX_BINARY names, or one built by the first call.
+// Binary is the path of gpumux: that in GPUMUX_BINARY, or one built by the first call.
 var Binary = sync.OnceValues(func() (_ string, err error) {
 	if given := os.Getenv("GPUMUX_BINARY"); given != "" {
 		return filepath.Abs(given)

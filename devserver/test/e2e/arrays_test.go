@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	resultlines "github.com/gpumux/gpumux/internal/results"
-	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/internal/rig"
 )
 
 const vecPy = `
@@ -36,7 +36,7 @@ func numPy(t *testing.T) string {
 	t.Helper()
 	python := os.Getenv("GPUMUX_TEST_PYTHON")
 	if out, err := exec.Command(python, "-c", "import numpy").CombinedOutput(); err != nil {
-		skip.Because(t, skip.NumPy, python, string(out))
+		rig.Because(t, rig.NumPy, python, string(out))
 	}
 	return python
 }

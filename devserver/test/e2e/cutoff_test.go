@@ -24,7 +24,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/wait"
+	"github.com/gpumux/gpumux/internal/rig"
 )
 
 const cutoffPy = `
@@ -182,13 +182,13 @@ func TestCutOff_NoItemHasTwoAttemptsAtOnce(t *testing.T) {
 			h := newHost(t)
 			l, first := h.behind(beats, contract.MinContact)
 			running := h.begin("map", "beat", "--range", "0:4", "--pool", "cpu", "--chunk", "1", "--out", "r.jsonl")
-			wait.For(t, func() bool { return len(h.beats()) == 2 }, 2*time.Minute, 5*time.Millisecond)
+			rig.Wait(t, func() bool { return len(h.beats()) == 2 }, 2*time.Minute, 5*time.Millisecond)
 			lost := h.beats()
 			l.lose(directions...)
 			h.write("worker.yaml", strings.ReplaceAll(h.file("worker.yaml"), "metrics: ", "#"))
 			second := h.worker()
 			// Every item that the first had begun is begun again by the second, while the first still runs.
-			wait.For(t, func() bool {
+			rig.Wait(t, func() bool {
 				now := h.beats()
 				for item := range lost {
 					if len(now[item]) < 2 {
@@ -240,10 +240,10 @@ func TestCutOff_AShortSilenceCostsNothing(t *testing.T) {
 				}
 				return n
 			}
-			wait.For(t, func() bool { return count() > 40 }, 2*time.Minute, 5*time.Millisecond, "past the first heartbeats")
+			rig.Wait(t, func() bool { return count() > 40 }, 2*time.Minute, 5*time.Millisecond, "past the first heartbeats")
 			l.lose(direction)
 			before := count()
-			wait.For(t, func() bool { return count() > before+100 }, 2*time.Minute, 5*time.Millisecond, "2.5 s of two items")
+			rig.Wait(t, func() bool { return count() > before+100 }, 2*time.Minute, 5*time.Millisecond, "2.5 s of two items")
 			l.lose()
 			require.Equal(t, 0, running.code(), running.stderr.String())
 			for item, attempts := range h.beats() {
@@ -262,15 +262,15 @@ func TestCutOff_WhatEndsWithoutHistoryCounts(t *testing.T) {
 	h := newHost(t)
 	l, _ := h.behind(beats, 20*time.Second)
 	running := h.begin("map", "beat", "--range", "0:4", "--pool", "cpu", "--chunk", "1", "--out", "r.jsonl")
-	wait.For(t, func() bool { return len(h.beats()) == 2 }, 2*time.Minute, 5*time.Millisecond)
+	rig.Wait(t, func() bool { return len(h.beats()) == 2 }, 2*time.Minute, 5*time.Millisecond)
 	l.lose("history")
-	wait.For(t, func() bool { return l.health() == http.StatusServiceUnavailable }, time.Minute, 100*time.Millisecond, "it can do no work")
+	rig.Wait(t, func() bool { return l.health() == http.StatusServiceUnavailable }, time.Minute, 100*time.Millisecond, "it can do no work")
 	require.Len(t, h.beats(), 2, "nothing more begins")
 	for item, attempts := range h.beats() {
 		require.Equal(t, beats, attempts[0].count, "item %s ran to its end", item)
 	}
 	l.lose()
-	wait.For(t, func() bool { return l.health() == http.StatusOK }, time.Minute, 100*time.Millisecond)
+	rig.Wait(t, func() bool { return l.health() == http.StatusOK }, time.Minute, 100*time.Millisecond)
 	require.Equal(t, 0, running.code(), running.stderr.String())
 	for item, attempts := range h.beats() {
 		require.Len(t, attempts, 1, "item %s", item)

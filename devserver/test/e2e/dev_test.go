@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux/internal/wait"
+	"github.com/gpumux/gpumux/internal/rig"
 )
 
 // TestDev_ADay walks through the commands that a person uses beside `gpumux dev`.
@@ -36,7 +36,7 @@ func TestDev_ADay(t *testing.T) {
 	p = s.run(0, "map", "step:gate", "--range", "0:9", "--pool", "cpu", "--chunk", "1", "--window", "6", "--detach")
 	id := strings.TrimSpace(p.stdout.String())
 	require.Contains(t, p.stderr.String(), "gpumux wait "+id)
-	wait.For(t, func() bool { return len(s.calls()) == 5+1 }, time.Minute, 20*time.Millisecond) // and run's 42
+	rig.Wait(t, func() bool { return len(s.calls()) == 5+1 }, time.Minute, 20*time.Millisecond) // and run's 42
 	p = s.run(0, "show", id)
 	require.Contains(t, p.stdout.String(), "RunChunk")
 	require.Contains(t, p.stdout.String(), "http://127.0.0.1:"+uiPort)
@@ -79,7 +79,7 @@ func TestDev_ADay(t *testing.T) {
 	require.Equal(t, 0, s.begin("doctor", "--task", "step.py:double").code())
 
 	var listed []struct{ ID, Status string }
-	wait.For(t, func() bool {
+	rig.Wait(t, func() bool {
 		listed = nil
 		p := s.run(0, "ls", "--json")
 		return json.Unmarshal([]byte(p.stdout.String()), &listed) == nil && len(listed) == 5
@@ -87,7 +87,7 @@ func TestDev_ADay(t *testing.T) {
 
 	require.NoError(t, dev.Process.Signal(syscall.SIGINT))
 	require.Equal(t, 0, dev.code(), dev.stderr.String())
-	wait.For(t, func() bool { return len(children(t, s.dir)) == 0 }, time.Minute, 20*time.Millisecond,
+	rig.Wait(t, func() bool { return len(children(t, s.dir)) == 0 }, time.Minute, 20*time.Millisecond,
 		"processes outlived dev")
 	p = s.run(3, "ls")
 	require.Contains(t, p.stderr.String(), "127.0.0.1:"+port)
@@ -107,7 +107,7 @@ func TestDev_SaysWhatHoldsAMapUp(t *testing.T) {
 	s.env = append(s.env, "TEMPORAL_ADDRESS=127.0.0.1:"+port)
 	waiting := s.begin("map", "step:gate", "--range", "0:6", "--pool", "cpu", "--chunk", "1", "--out", "r.jsonl")
 	var parts []string
-	wait.For(t, func() bool {
+	rig.Wait(t, func() bool {
 		parts, _ = filepath.Glob(s.path("data/store/maps/*/*/*.parts"))
 		return len(parts) == 1 && storedItems(t, s.path("data/store")) > 0
 	}, time.Minute, 20*time.Millisecond, "the first items are stored")

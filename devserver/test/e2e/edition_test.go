@@ -13,7 +13,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/devserver/internal/devservertest"
-	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/edition"
 	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workflows"
@@ -45,8 +44,8 @@ func (s *site) editing(dir string, slots int) config.Config {
 	s.t.Helper()
 	require.NoError(s.t, os.WriteFile(filepath.Join(dir, "edited.py"), []byte(editedPy), 0o644))
 	near(s.t, dir, "first")
-	return config.Local(config.LocalOptions{
-		Pool: "cpu", Slots: slots, Devices: gpu.Selection{"cpu"}, Dir: dir, Store: s.store,
+	return onCPU(cpuPool{
+		Pool: "cpu", Slots: slots, Dir: dir, Store: s.store,
 		Tasks: map[string]config.Task{"*": {PythonDir: dir}},
 	})
 }

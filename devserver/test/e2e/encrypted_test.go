@@ -26,7 +26,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/devserver/internal/devservertest"
-	"github.com/gpumux/gpumux/internal/wait"
+	"github.com/gpumux/gpumux/internal/rig"
 	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workflows"
@@ -123,7 +123,7 @@ func (v *vault) run() {
 	first := v.worker()
 	large := v.begin(append([]string{"map", "secret", "--in", v.items("marker-large.jsonl", 1200), "--pool", "host", "--id", "large",
 		"--attempts", "2", "--reduce", "pick", "--out", "large.out"}, v.keys...)...)
-	wait.For(v.t, func() bool { return v.calls()["700"] > 0 }, 2*time.Minute, 20*time.Millisecond, "items run: %s", &large.stderr)
+	rig.Wait(v.t, func() bool { return v.calls()["700"] > 0 }, 2*time.Minute, 20*time.Millisecond, "items run: %s", &large.stderr)
 	require.NoError(v.t, first.Process.Kill())
 	<-first.ended
 	v.worker()

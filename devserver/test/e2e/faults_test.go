@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/wait"
+	"github.com/gpumux/gpumux/internal/rig"
 	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/workers/config"
 )
@@ -150,7 +150,7 @@ func TestFaults_CancelAndTimeoutReachGrandchildren(t *testing.T) {
 			}
 			run := s.start(in)
 			if how == "cancel" {
-				wait.For(t, func() bool { return len(s.pids()) == 3 }, time.Minute, 5*time.Millisecond)
+				rig.Wait(t, func() bool { return len(s.pids()) == 3 }, time.Minute, 5*time.Millisecond)
 				for _, pid := range s.pids() {
 					require.NoError(t, syscall.Kill(pid, 0))
 				}
@@ -289,7 +289,7 @@ func TestFaults_AKilledWorkerIsReplaced(t *testing.T) {
 		}
 		return items
 	}
-	wait.For(t, func() bool { count, _ := h.ran(); return len(count) > 100 && len(stored()) > 0 }, time.Minute, 5*time.Millisecond)
+	rig.Wait(t, func() bool { count, _ := h.ran(); return len(count) > 100 && len(stored()) > 0 }, time.Minute, 5*time.Millisecond)
 	_, pids := h.ran()
 	pids = maps.Collect(func(yield func(int, bool) bool) {
 		for pid := range pids {
@@ -331,7 +331,7 @@ func TestFaults_AKilledServerGoesOn(t *testing.T) {
 	const n = 600
 	id := strings.TrimSpace(h.run(0, "map", "step", "--range", fmt.Sprintf("0:%d", n), "--pool", "cpu", "--detach").stdout.String())
 	for _, at := range []int{100, 300} {
-		wait.For(t, func() bool { count, _ := h.ran(); return len(count) > at }, time.Minute, 5*time.Millisecond)
+		rig.Wait(t, func() bool { count, _ := h.ran(); return len(count) > at }, time.Minute, 5*time.Millisecond)
 		require.NoError(t, server.Process.Kill())
 		<-server.ended
 		server = h.server()

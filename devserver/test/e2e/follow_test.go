@@ -13,7 +13,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/devserver/internal/devservertest"
-	"github.com/gpumux/gpumux/internal/wait"
+	"github.com/gpumux/gpumux/internal/rig"
 	"github.com/gpumux/gpumux/starter"
 )
 
@@ -154,7 +154,7 @@ func TestResults_FollowOnTheCommandLine(t *testing.T) {
 func TestResults_OfACancelledMap(t *testing.T) {
 	t.Parallel()
 	_, here, id := gated(t)
-	wait.For(t, func() bool {
+	rig.Wait(t, func() bool {
 		return strings.Count(here.run(1, "results", id, "--partial").stdout.String(), "\n") >= 90
 	}, time.Minute, 100*time.Millisecond)
 	completed := here.run(0, "__complete", "cancel", "").stdout.String()
@@ -186,12 +186,12 @@ def wait(i):
 	words := []string{"map", "step.py:wait", "--range", "0:100", "--local", "--slots", "1", "--out", "-"}
 	first := s.begin(words...)
 	rows := func(p *program) int { return strings.Count(p.stdout.String(), "\n") }
-	wait.For(t, func() bool { return rows(first) == 50 }, time.Minute, 10*time.Millisecond)
+	rig.Wait(t, func() bool { return rows(first) == 50 }, time.Minute, 10*time.Millisecond)
 	require.NoError(t, first.Process.Signal(os.Interrupt))
 	require.Equal(t, 130, first.code())
 
 	second := s.begin(words...)
-	wait.For(t, func() bool { return rows(second) == 50 }, time.Minute, 10*time.Millisecond)
+	rig.Wait(t, func() bool { return rows(second) == 50 }, time.Minute, 10*time.Millisecond)
 	s.write("open", "")
 	require.Zero(t, second.code(), second.stderr.String())
 	require.Len(t, s.lines(second.stdout.String()), 100)

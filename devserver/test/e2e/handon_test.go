@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/rig"
 	"github.com/gpumux/gpumux/internal/s3test"
-	"github.com/gpumux/gpumux/internal/wait"
 	"github.com/gpumux/gpumux/starter"
 )
 
@@ -26,7 +26,7 @@ func TestHandOn_ChunksOfADeadWorkerStartAgainAtOnce(t *testing.T) {
 		require.NoError(t, err)
 		return strings.Count(string(data), "\n")
 	}
-	wait.For(t, func() bool { return began() == 1 }, time.Minute, 5*time.Millisecond)
+	rig.Wait(t, func() bool { return began() == 1 }, time.Minute, 5*time.Millisecond)
 	st := &starter.Starter{Client: s.client, Namespace: s.namespace}
 	n, err := st.Fleet().HandOn(t.Context(), func(string) bool { return false })
 	require.NoError(t, err)
@@ -36,7 +36,7 @@ func TestHandOn_ChunksOfADeadWorkerStartAgainAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	require.Contains(t, asked, "/")
-	wait.For(t, func() bool { return began() == 2 }, time.Minute, 5*time.Millisecond)
+	rig.Wait(t, func() bool { return began() == 2 }, time.Minute, 5*time.Millisecond)
 	require.NoError(t, s.client.CancelWorkflow(t.Context(), run.GetID(), ""))
 	require.ErrorContains(t, run.Get(t.Context(), nil), "canceled")
 }

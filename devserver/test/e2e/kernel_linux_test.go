@@ -17,8 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/skip"
-	"github.com/gpumux/gpumux/internal/wait"
+	"github.com/gpumux/gpumux/internal/rig"
 )
 
 // These tests let the kernel enforce budgets by cgroups of version 2, and run out of memory in
@@ -83,11 +82,11 @@ var handedOver = sync.OnceValues(func() (string, error) {
 func newBox(t *testing.T, limit string) (dir string) {
 	t.Helper()
 	if os.Getenv("GPUMUX_KERNEL_CHECK") == "" {
-		skip.Because(t, skip.Own, "it moves what runs in its cgroup into another; make kernel-check runs it")
+		rig.Because(t, rig.Own, "it moves what runs in its cgroup into another; make kernel-check runs it")
 	}
 	own, err := handedOver()
 	if err != nil {
-		skip.Because(t, skip.Cgroups, err, "; ", howToDelegate)
+		rig.Because(t, rig.Cgroups, err, "; ", howToDelegate)
 	}
 	// A worker in a box takes a parent that was handed over for its own, so there is a plain one between.
 	parent, err := os.MkdirTemp(own, "kernel-check-")
@@ -97,7 +96,7 @@ func newBox(t *testing.T, limit string) (dir string) {
 	require.NoError(t, os.Mkdir(dir, 0o755))
 	t.Cleanup(func() {
 		require.NoError(t, os.WriteFile(filepath.Join(parent, "cgroup.kill"), []byte("1"), 0))
-		wait.For(t, func() bool { return removeCgroup(parent) == nil }, time.Minute, 10*time.Millisecond, "what ran in %s is gone", dir)
+		rig.Wait(t, func() bool { return removeCgroup(parent) == nil }, time.Minute, 10*time.Millisecond, "what ran in %s is gone", dir)
 	})
 	if limit != "" {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "memory.max"), []byte(limit), 0))
@@ -267,7 +266,7 @@ func TestKernel_AKilledWorkerLeavesNothing(t *testing.T) {
 	s := newShell(t)
 	flags := []string{"--slots", "1", "--memory", "64MiB"}
 	first := s.beginIn(box, []map[string]any{{"mb": 1, "nap": 600}}, flags...)
-	wait.For(t, func() bool {
+	rig.Wait(t, func() bool {
 		for _, dir := range slotCgroups(t, box) {
 			if data, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs")); len(data) > 0 && strings.Contains(first.stderr.String(), "ready") {
 				return true
@@ -279,7 +278,7 @@ func TestKernel_AKilledWorkerLeavesNothing(t *testing.T) {
 	first.code()
 	left := slotCgroups(t, box)
 	require.NotEmpty(t, left)
-	wait.For(t, func() bool {
+	rig.Wait(t, func() bool {
 		for _, dir := range left {
 			if data, err := os.ReadFile(filepath.Join(dir, "cgroup.procs")); len(data) > 0 && !errors.Is(err, fs.ErrNotExist) {
 				return false

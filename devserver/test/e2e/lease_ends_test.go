@@ -11,7 +11,7 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/gpumux/gpumux/internal/wait"
+	"github.com/gpumux/gpumux/internal/rig"
 	"github.com/gpumux/gpumux/workflows"
 )
 
@@ -56,7 +56,7 @@ func TestLease_AWorkerThatStops(t *testing.T) {
 	c := h.threeCalls()
 	w := h.worker()
 	run := h.beginThree(c, 5)
-	wait.For(t, func() bool { return len(h.file("sleeps")) == 1 }, time.Minute, 10*time.Millisecond)
+	rig.Wait(t, func() bool { return len(h.file("sleeps")) == 1 }, time.Minute, 10*time.Millisecond)
 	require.NoError(t, w.Process.Signal(syscall.SIGTERM))
 	var said []string
 	require.NoError(t, run.Get(t.Context(), &said))

@@ -12,7 +12,6 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workflows"
 )
@@ -81,8 +80,8 @@ func TestLease_AProcessThatEndsBetweenCalls(t *testing.T) {
 // A command has no process to stay in, and a lease says so.
 func TestLease_OfACommand(t *testing.T) {
 	l := newLeases(t)
-	l.serve(config.Local(config.LocalOptions{
-		Pool: "cpu", Slots: 2, Devices: gpu.Selection{"cpu"}, Dir: l.dir, Store: l.store,
+	l.serve(onCPU(cpuPool{
+		Pool: "cpu", Slots: 2, Dir: l.dir, Store: l.store,
 		Tasks: map[string]config.Task{"echo": {Command: []string{"cat"}}},
 	}))
 	l.register("echo", func(ctx workflow.Context) error {

@@ -19,10 +19,8 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/devserver/internal/devservertest"
-	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/internal/wait"
+	"github.com/gpumux/gpumux/internal/rig"
 	"github.com/gpumux/gpumux/workers"
-	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workflows"
 )
 
@@ -82,11 +80,11 @@ func TestLease_AKilledWorker(t *testing.T) {
 		require.NoError(t, err)
 		runs = append(runs, run)
 	}
-	wait.For(t, func() bool { return len(h.file("sleeps")) == 4 }, time.Minute, 10*time.Millisecond)
+	rig.Wait(t, func() bool { return len(h.file("sleeps")) == 4 }, time.Minute, 10*time.Millisecond)
 	shown := h.begin("workers")
 	<-shown.ended
 	require.Contains(t, shown.stdout.String(), "4 leased")
-	wait.For(t, func() bool { // the worker tells it every 2 s
+	rig.Wait(t, func() bool { // the worker tells it every 2 s
 		shown = h.begin("show", "lost-2")
 		<-shown.ended
 		return strings.Contains(shown.stdout.String(), "runs sleep, residents: 1 of 3.9KiB, ends within ")
@@ -131,7 +129,7 @@ func TestLease_LongOnesBesideAMap(t *testing.T) {
 	for i := range 6 {
 		runs = append(runs, l.execute(fmt.Sprint("long-", i), "long", gate))
 	}
-	wait.For(t, func() bool { return w.Describe().Pools[0].Leased == 1 }, time.Minute, 10*time.Millisecond)
+	rig.Wait(t, func() bool { return w.Describe().Pools[0].Leased == 1 }, time.Minute, 10*time.Millisecond)
 	var sum gpumux.Summary
 	require.NoError(t, l.start(gpumux.MapInput{Task: "model:pid", Range: &gpumux.Range{End: 500}, Ladder: []string{"cpu"}, Chunk: 5}).Get(ctx, &sum))
 	require.EqualValues(t, 500, sum.Succeeded)
@@ -145,11 +143,11 @@ func TestLease_LongOnesBesideAMap(t *testing.T) {
 // A version of a deployment remembers its queues for ever. Those of leases are none of them.
 func TestLease_OfAWorkerInADeployment(t *testing.T) {
 	l := newLeases(t)
-	c := config.Local(config.LocalOptions{Pool: "cpu", Slots: 2, Devices: gpu.Selection{"cpu"}, TasksDir: l.dir, Dir: l.dir, Store: l.store})
+	c := onCPU(cpuPool{Pool: "cpu", Slots: 2, TasksDir: l.dir, Dir: l.dir, Store: l.store})
 	c.Temporal.Deployment, c.Temporal.Build = "gpus", "v7"
 	l.serve(c)
 	deployment := l.client.WorkerDeploymentClient().GetHandle("gpus")
-	wait.For(t, func() bool {
+	rig.Wait(t, func() bool {
 		_, err := deployment.SetCurrentVersion(t.Context(), client.WorkerDeploymentSetCurrentVersionOptions{BuildID: "v7"})
 		return err == nil
 	}, time.Minute, 100*time.Millisecond)
@@ -206,7 +204,7 @@ func TestLease_AServiceWithoutTheKeys(t *testing.T) {
 	require.NoError(t, os.WriteFile(keys, []byte(strings.Repeat("0f", 32)), 0o600))
 	secret, err := codec.Load(keys)
 	require.NoError(t, err)
-	c := config.Local(config.LocalOptions{Pool: "cpu", Slots: 2, Devices: gpu.Selection{"cpu"}, TasksDir: l.dir, Dir: l.dir, Store: l.store})
+	c := onCPU(cpuPool{Pool: "cpu", Slots: 2, TasksDir: l.dir, Dir: l.dir, Store: l.store})
 	c.Codec.Keys = keys
 	o := client.Options{HostPort: devservertest.Run(t).Address(), Namespace: l.namespace}
 	codec.Apply(&o, secret)
@@ -250,7 +248,7 @@ func TestLease_AHundredBesideAMap(t *testing.T) {
 			ended.Add(1)
 		})
 	}
-	wait.For(t, func() bool { return ended.Load() > 0 }, time.Minute, 10*time.Millisecond)
+	rig.Wait(t, func() bool { return ended.Load() > 0 }, time.Minute, 10*time.Millisecond)
 	most := 0
 	watched, stop := context.WithCancel(ctx)
 	all.Go(func() {
@@ -263,7 +261,7 @@ func TestLease_AHundredBesideAMap(t *testing.T) {
 	require.NoError(t, l.start(gpumux.MapInput{Task: "model:pid", Range: &gpumux.Range{End: 2000}, Ladder: []string{"cpu"}}).Get(ctx, &sum))
 	require.EqualValues(t, 2000, sum.Succeeded)
 	require.Less(t, ended.Load(), int32(100), "the map did not wait for the leases")
-	wait.For(t, func() bool { return ended.Load() == 100 }, 4*time.Minute, 10*time.Millisecond)
+	rig.Wait(t, func() bool { return ended.Load() == 100 }, 4*time.Minute, 10*time.Millisecond)
 	stop()
 	all.Wait()
 	require.Equal(t, 2, most)

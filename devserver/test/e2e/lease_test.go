@@ -15,9 +15,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/workers"
-	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workflows"
 )
 
@@ -63,8 +61,8 @@ func newLeases(t *testing.T) *leases {
 
 // offer starts a worker with slots that serves the functions of model.py.
 func (l *leases) offer(pool string, slots int) *workers.Worker {
-	return l.serve(config.Local(config.LocalOptions{
-		Pool: pool, Slots: slots, Devices: gpu.Selection{"cpu"}, TasksDir: l.dir, Dir: l.dir, Store: l.store,
+	return l.serve(onCPU(cpuPool{
+		Pool: pool, Slots: slots, TasksDir: l.dir, Dir: l.dir, Store: l.store,
 	}))
 }
 

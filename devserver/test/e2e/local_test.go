@@ -15,8 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpumux/gpumux/devserver/internal/programtest"
-	"github.com/gpumux/gpumux/internal/skip"
-	"github.com/gpumux/gpumux/internal/wait"
+	"github.com/gpumux/gpumux/internal/rig"
 )
 
 func TestLocal_MapLeavesResultsAndNothingElse(t *testing.T) {
@@ -266,7 +265,7 @@ def gate(item):
 		stored := func() int {
 			return storedItems(t, s.path("state/gpumux/local/*/store"))
 		}
-		wait.For(t, func() bool { return stored() == 3*(before+1) }, time.Minute, 20*time.Millisecond, "three items are stored")
+		rig.Wait(t, func() bool { return stored() == 3*(before+1) }, time.Minute, 20*time.Millisecond, "three items are stored")
 		require.NoError(t, p.Process.Signal(syscall.SIGINT))
 		require.Equal(t, 130, p.code(), p.stderr.String())
 		return p.stderr.String()
@@ -319,7 +318,7 @@ func TestLocal_GoesOnAfterItWasStopped(t *testing.T) {
 			stored := func() int {
 				return storedItems(t, s.path("state/gpumux/local/*/store"))
 			}
-			wait.For(t, func() bool { return stored() == 5 }, time.Minute, 20*time.Millisecond, "five items are stored")
+			rig.Wait(t, func() bool { return stored() == 5 }, time.Minute, 20*time.Millisecond, "five items are stored")
 
 			rival := s.run(3, args...) // the same map at the same time
 			require.Contains(t, rival.stderr.String(), "this map runs already in process "+strconv.Itoa(p.Process.Pid))
@@ -333,7 +332,7 @@ func TestLocal_GoesOnAfterItWasStopped(t *testing.T) {
 			} else {
 				require.Equal(t, -1, p.code())
 			}
-			wait.For(t, func() bool { return len(children(t, s.dir)) == 0 }, time.Minute, 20*time.Millisecond,
+			rig.Wait(t, func() bool { return len(children(t, s.dir)) == 0 }, time.Minute, 20*time.Millisecond,
 				"task processes outlived gpumux")
 			require.Contains(t, s.run(0, "local").stdout.String(), "interrupted")
 			partial := s.run(1, "results", filepath.Base(s.state()[0]), "--partial", "--values")
@@ -359,7 +358,7 @@ func TestLocal_WaitsForRoomOnItsDisk(t *testing.T) {
 	disk := s.path("disk")
 	require.NoError(t, os.Mkdir(disk, 0o755))
 	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=3m"); err != nil {
-		skip.Because(t, skip.Mount, "a small disk: ", err)
+		rig.Because(t, rig.Mount, "a small disk: ", err)
 	}
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(disk, unix.MNT_DETACH)) })
 	s.write("big.py", "def big(x): return 'x' * 30000\n")

@@ -17,7 +17,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/wait"
+	"github.com/gpumux/gpumux/internal/rig"
 	"github.com/gpumux/gpumux/workflows"
 )
 
@@ -232,7 +232,7 @@ func TestMap_PauseAndResume(t *testing.T) {
 		return p
 	}
 	update(gpumux.PauseUpdate)
-	wait.For(t, func() bool { return progress().InFlight == 0 }, time.Minute, 5*time.Millisecond)
+	rig.Wait(t, func() bool { return progress().InFlight == 0 }, time.Minute, 5*time.Millisecond)
 	require.True(t, progress().Paused)
 	require.Less(t, progress().Succeeded, int64(3))
 	update(gpumux.WindowUpdate, 2)

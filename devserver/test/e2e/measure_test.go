@@ -13,8 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/internal/gputest"
-	"github.com/gpumux/gpumux/internal/skip"
-	"github.com/gpumux/gpumux/internal/wait"
+	"github.com/gpumux/gpumux/internal/rig"
 )
 
 // newMeasure is a shell whose temporary files lie in a folder of its own, so that what is left behind can be seen.
@@ -45,7 +44,7 @@ func (s *shell) left() []string {
 // alone waits until no process of a run is left.
 func (s *shell) alone() {
 	s.t.Helper()
-	wait.For(s.t, func() bool { return len(children(s.t, s.dir))+len(mentioning(s.t, s.dir)) == 0 },
+	rig.Wait(s.t, func() bool { return len(children(s.t, s.dir))+len(mentioning(s.t, s.dir)) == 0 },
 		time.Minute, 20*time.Millisecond, "processes outlived gpumux")
 }
 
@@ -154,7 +153,7 @@ func TestBench_Interrupted(t *testing.T) {
 			s, python := newMeasure(t)
 			args := map[string][]string{"Turns": {"--workloads", "light"}, "Map": {"--workloads", "oom", "--clients", "2"}, "Pool": {"--compare"}}[name]
 			if name == "Map" && exec.Command(python, "-c", "import numpy").Run() != nil {
-				skip.Because(t, skip.NumPy, python)
+				rig.Because(t, rig.NumPy, python)
 			}
 			p := s.begin(append([]string{"bench", "--python", python}, args...)...)
 			require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), when) }, 2*time.Minute, 10*time.Millisecond)
@@ -185,7 +184,7 @@ func mentioning(t testing.TB, dir string) []string {
 func TestBench_OutOfMemory(t *testing.T) {
 	s, python := newMeasure(t)
 	if exec.Command(python, "-c", "import numpy").Run() != nil {
-		skip.Because(t, skip.NumPy, python)
+		rig.Because(t, rig.NumPy, python)
 	}
 	p := s.run(0, "bench", "--quick", "--workloads", "oom", "--clients", "1", "--pool", "cpu", "--python", python)
 	require.Contains(t, p.stdout.String(), "2 budget, the other 8 finished")

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux/internal/wait"
+	"github.com/gpumux/gpumux/internal/rig"
 )
 
 func TestMetrics_OfAWorkerThatRanAMap(t *testing.T) {
@@ -50,7 +50,7 @@ func TestMetrics_OfAWorkerThatRanAMap(t *testing.T) {
 	code, why := well()
 	require.Equal(t, http.StatusOK, code, why)
 	require.NoError(t, server.Process.Kill())
-	wait.For(t, func() bool {
+	rig.Wait(t, func() bool {
 		code, why = well()
 		return code == http.StatusServiceUnavailable
 	}, time.Minute, 100*time.Millisecond)

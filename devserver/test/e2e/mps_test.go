@@ -19,7 +19,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/gputest"
-	"github.com/gpumux/gpumux/internal/wait"
+	"github.com/gpumux/gpumux/internal/rig"
 	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workers/config"
 )
@@ -173,7 +173,7 @@ func TestMPS_ADaemonThatDies(t *testing.T) {
 		require.NoError(t, err)
 		_ = syscall.Kill(n, syscall.SIGKILL) // one may have ended with another
 	}
-	wait.For(t, func() bool { return logs.FilterMessage("the MPS server is back").Len() == 1 }, time.Minute, 10*time.Millisecond)
+	rig.Wait(t, func() bool { return logs.FilterMessage("the MPS server is back").Len() == 1 }, time.Minute, 10*time.Millisecond)
 	require.NotEmpty(t, daemons(folder))
 	squared("second")
 }
@@ -193,7 +193,7 @@ func TestMPS_NothingOutlivesAKilledWorker(t *testing.T) {
 	h.env = append(h.env, "LD_LIBRARY_PATH="+m.Folder, "PATH="+m.Folder+":"+os.Getenv("PATH"), "TMPDIR="+folder, "CUDA_MPS_PIPE_DIRECTORY=")
 	w := h.worker()
 	h.begin("map", "endless", "--range", "0:20", "--pool", "gpu", "--out", "r.jsonl", "--store", "file://"+h.path("store"))
-	wait.For(t, func() bool {
+	rig.Wait(t, func() bool {
 		_, err := os.Stat(h.path("spins"))
 		return err == nil
 	}, time.Minute, 5*time.Millisecond)
@@ -206,7 +206,7 @@ func TestMPS_NothingOutlivesAKilledWorker(t *testing.T) {
 	require.Len(t, made(), 1)
 	require.NoError(t, w.Process.Kill())
 	require.Equal(t, -1, w.code())
-	wait.For(t, func() bool { return len(daemons(folder)) == 0 && len(made()) == 0 }, time.Minute, 5*time.Millisecond)
+	rig.Wait(t, func() bool { return len(daemons(folder)) == 0 && len(made()) == 0 }, time.Minute, 5*time.Millisecond)
 }
 
 // A map without a server of its own shares by MPS as a worker's file would let it.

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/devserver/internal/programtest"
-	"github.com/gpumux/gpumux/internal/wait"
+	"github.com/gpumux/gpumux/internal/rig"
 )
 
 // paste runs a command line as a person would who copied it.
@@ -85,7 +85,7 @@ func TestWorkers_EachIsAsked(t *testing.T) {
 			"tasks: {only-"+pool+": {python: \"step.py:double\", mode: fresh}, both: {python: \"step.py:gate\"}}\n")
 		workers = append(workers, s.begin("worker", "-f", pool+".yaml"))
 	}
-	wait.For(t, func() bool { return strings.Count(s.begin("workers").output(), "0/2") == 2 }, time.Minute, 100*time.Millisecond)
+	rig.Wait(t, func() bool { return strings.Count(s.begin("workers").output(), "0/2") == 2 }, time.Minute, 100*time.Millisecond)
 	require.Regexp(t, `(?m)^only-small +fresh +small$`, s.run(0, "tasks").stdout.String())
 	require.Regexp(t, `(?m)^both +persistent +large, small$`, s.run(0, "tasks").stdout.String())
 	checked := s.run(0, "doctor").stdout.String()
@@ -97,7 +97,7 @@ func TestWorkers_EachIsAsked(t *testing.T) {
 		require.Contains(t, p.stderr.String(), "give --pool small")
 	}
 	p := s.run(0, "map", "both", "--range", "5:7", "--pool", "large", "--detach")
-	wait.For(t, func() bool { return strings.Contains(s.begin("workers").output(), "2/2") }, time.Minute, 100*time.Millisecond)
+	rig.Wait(t, func() bool { return strings.Contains(s.begin("workers").output(), "2/2") }, time.Minute, 100*time.Millisecond)
 	s.write("open", "")
 	s.run(0, "wait", strings.TrimSpace(p.stdout.String()))
 

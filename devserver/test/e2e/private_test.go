@@ -19,7 +19,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
-	"github.com/gpumux/gpumux/internal/wait"
+	"github.com/gpumux/gpumux/internal/rig"
 )
 
 // TestPrivate_Dev is another user's commands beside `gpumux dev --private`, and then its owner's.
@@ -74,7 +74,7 @@ func TestPrivate_Local(t *testing.T) {
 	s := newShell(t)
 	require.NoError(t, os.Mkdir(s.path("state-of-mine"), 0o755))
 	p := s.begin("map", "step.py:gate", "--range", "0:6", "--local", "--data", "state-of-mine", "--chunk", "1", "--out", "r.jsonl")
-	wait.For(t, func() bool { return len(s.calls()) == 5 }, time.Minute, 20*time.Millisecond, "%s", &p.stderr)
+	rig.Wait(t, func() bool { return len(s.calls()) == 5 }, time.Minute, 20*time.Millisecond, "%s", &p.stderr)
 	ports := listening(t, p.Process.Pid)
 	require.NotEmpty(t, ports)
 	for _, address := range ports {

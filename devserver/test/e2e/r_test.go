@@ -5,13 +5,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/internal/rig"
 )
 
 // A function of an R file is a task like one in Python: persistent or fresh, with its own output and faults.
 func TestR_FunctionIsATask(t *testing.T) {
 	t.Parallel()
-	skip.WithoutR(t)
+	rig.WithoutR(t)
 	s := newShell(t)
 	s.write("near.R", "offset <- 1\n")
 	s.write("fit.R", `source("near.R")

@@ -13,8 +13,7 @@ import (
 
 	"github.com/gpumux/gpumux/devserver/internal/programtest"
 	"github.com/gpumux/gpumux/internal/gputest"
-	"github.com/gpumux/gpumux/internal/skip"
-	"github.com/gpumux/gpumux/internal/wait"
+	"github.com/gpumux/gpumux/internal/rig"
 )
 
 // rShell is a shell whose R has the package gpumux, beside stand-ins for others.
@@ -22,7 +21,7 @@ type rShell struct{ *shell }
 
 func newRShell(t *testing.T, standIns ...string) rShell {
 	t.Helper()
-	skip.WithoutR(t)
+	rig.WithoutR(t)
 	binary, err := programtest.Binary()
 	require.NoError(t, err)
 	s := rShell{newShell(t)}
@@ -88,10 +87,10 @@ print(sum(unlist(gpu_map(1:40, slow))))
 		text, _ := os.ReadFile(s.path("ran"))
 		return strings.Count(string(text), "\n")
 	}
-	wait.For(t, func() bool { return ran() >= 5 }, time.Minute, 20*time.Millisecond, "some items ran")
+	rig.Wait(t, func() bool { return ran() >= 5 }, time.Minute, 20*time.Millisecond, "some items ran")
 	require.NoError(t, begun.Process.Kill())
 	_ = begun.Wait()
-	wait.For(t, func() bool { return len(s.running()) == 0 }, time.Minute, 50*time.Millisecond, "nothing of it runs")
+	rig.Wait(t, func() bool { return len(s.running()) == 0 }, time.Minute, 50*time.Millisecond, "nothing of it runs")
 	first := ran()
 	require.Less(t, first, 40)
 

@@ -25,11 +25,9 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/devserver/internal/devservertest"
-	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/rig"
 	"github.com/gpumux/gpumux/internal/s3test"
-	"github.com/gpumux/gpumux/internal/skip"
-	"github.com/gpumux/gpumux/internal/wait"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/workers"
@@ -67,7 +65,7 @@ func (h hand) config(slots int) config.Config {
 	for _, f := range []string{"brief", "gate", "echo", "half", "join", "text", "odd_pair"} {
 		tasks[f] = config.Task{Python: "scale.py:" + f, Env: map[string]string{"CALLS": h.Calls}}
 	}
-	c := config.Local(config.LocalOptions{Pool: "cpu", Slots: slots, Devices: gpu.Selection{"cpu"}, Tasks: tasks, Dir: h.Dir, Store: h.Store})
+	c := onCPU(cpuPool{Pool: "cpu", Slots: slots, Tasks: tasks, Dir: h.Dir, Store: h.Store})
 	c.Temporal = config.Temporal{Address: h.Address, Namespace: h.Namespace}
 	return c
 }
@@ -271,13 +269,13 @@ func TestScale_TroubleWithTheStore(t *testing.T) {
 			require.Eventually(t, func() bool { return b.Written() > 5 }, time.Minute, 10*time.Millisecond)
 			release := make(chan struct{})
 			b.Trouble(func(r *http.Request) int { return c.trouble(release, r) })
-			wait.For(t, func() bool {
+			rig.Wait(t, func() bool {
 				why := waiting(t, st, run.GetID())
 				return slices.ContainsFunc(why, func(text string) bool { return strings.Contains(text, c.says) })
 			}, time.Minute, 200*time.Millisecond, "people are told what the map waits for")
 			// Longer than a heartbeat may be silent: the chunks must stay where they are.
 			held, since := b.Written(), time.Now()
-			wait.For(t, func() bool {
+			rig.Wait(t, func() bool {
 				d, err := s.client.DescribeWorkflowExecution(t.Context(), run.GetID(), "")
 				require.NoError(t, err)
 				return slices.ContainsFunc(d.PendingActivities, func(p *workflow.PendingActivityInfo) bool {
@@ -340,7 +338,7 @@ func TestScale_AFullDisk(t *testing.T) {
 	disk := filepath.Join(s.dir, "disk")
 	require.NoError(t, os.Mkdir(disk, 0o755))
 	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=1m"); err != nil {
-		skip.Because(t, skip.Mount, "a small disk: ", err)
+		rig.Because(t, rig.Mount, "a small disk: ", err)
 	}
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(disk, unix.MNT_DETACH)) })
 	s.store = "file://" + filepath.Join(disk, "store")
@@ -352,11 +350,11 @@ func TestScale_AFullDisk(t *testing.T) {
 	some := func(more int) {
 		t.Helper()
 		before := len(s.seen())
-		wait.For(t, func() bool { return len(s.seen()) >= min(n, before+more) }, time.Minute, 10*time.Millisecond)
+		rig.Wait(t, func() bool { return len(s.seen()) >= min(n, before+more) }, time.Minute, 10*time.Millisecond)
 	}
 	says := func(text string) {
 		t.Helper()
-		wait.For(t, func() bool {
+		rig.Wait(t, func() bool {
 			return slices.ContainsFunc(waiting(t, st, run.GetID()), func(why string) bool { return strings.Contains(why, text) })
 		}, time.Minute, 100*time.Millisecond, text)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux/internal/wait"
+	"github.com/gpumux/gpumux/internal/rig"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
@@ -46,7 +46,7 @@ func TestSeeing_ARunningMap(t *testing.T) {
 			More  []struct{ Index int64 }
 		}
 	}
-	wait.For(t, func() bool {
+	rig.Wait(t, func() bool {
 		require.NoError(t, json.Unmarshal([]byte(here.run(0, "faults", id, "--limit", "5", "--json").stdout.String()), &faults))
 		return faults.Results == 7
 	}, time.Minute, 50*time.Millisecond)

@@ -22,7 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/devserver/internal/programtest"
-	"github.com/gpumux/gpumux/internal/wait"
+	"github.com/gpumux/gpumux/internal/rig"
 )
 
 func TestMain(m *testing.M) {
@@ -89,7 +89,7 @@ func (s *shell) begin(args ...string) *program {
 // ready waits until a server says that it serves.
 func (p *program) ready() {
 	p.t.Helper()
-	wait.For(p.t, func() bool { return strings.Contains(p.stderr.String(), "Ctrl-C stops") }, time.Minute, 20*time.Millisecond,
+	rig.Wait(p.t, func() bool { return strings.Contains(p.stderr.String(), "Ctrl-C stops") }, time.Minute, 20*time.Millisecond,
 		"it says that it is ready")
 }
 

@@ -24,7 +24,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/devserver/internal/devservertest"
-	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workers/config"
@@ -98,8 +97,8 @@ func (s *site) config(pool string, slots int) config.Config {
 			"CALLS": s.calls, "MARKERS": filepath.Join(s.dir, "markers"), "POOL": pool,
 		}}
 	}
-	return config.Local(config.LocalOptions{
-		Pool: pool, Slots: slots, Devices: gpu.Selection{"cpu"}, Tasks: tasks, Dir: s.dir, Store: s.store,
+	return onCPU(cpuPool{
+		Pool: pool, Slots: slots, Tasks: tasks, Dir: s.dir, Store: s.store,
 	})
 }
 

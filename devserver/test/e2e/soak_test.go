@@ -16,8 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/skip"
-	"github.com/gpumux/gpumux/internal/wait"
+	"github.com/gpumux/gpumux/internal/rig"
 )
 
 // soaking skips a test that takes minutes unless GPUMUX_SOAK is set, as `make soak` does. Its value, unless it is 1, seeds what
@@ -26,7 +25,7 @@ func soaking(t *testing.T) *rand.Rand {
 	t.Helper()
 	value := os.Getenv("GPUMUX_SOAK")
 	if value == "" {
-		skip.Because(t, skip.Minutes, "make soak runs it")
+		rig.Because(t, rig.Minutes, "make soak runs it")
 	}
 	seed, err := strconv.ParseUint(value, 10, 64)
 	require.NoError(t, err, "GPUMUX_SOAK is 1 or a seed")
@@ -55,7 +54,7 @@ func TestSoak_KillsAtRandom(t *testing.T) {
 	killed := map[string]int{}
 	for round := range rounds {
 		at := n*(round+1)/(rounds+2) + chance.IntN(n/(rounds+2))
-		wait.For(t, func() bool { count, _ := h.ran(); return len(count) >= at }, 3*time.Minute, 5*time.Millisecond,
+		rig.Wait(t, func() bool { count, _ := h.ran(); return len(count) >= at }, 3*time.Minute, 5*time.Millisecond,
 			"round %d: %d items have run", round, at)
 		switch victim := chance.IntN(3); victim {
 		case 2:

@@ -20,8 +20,8 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/names"
+	"github.com/gpumux/gpumux/internal/rig"
 	"github.com/gpumux/gpumux/internal/s3test"
-	"github.com/gpumux/gpumux/internal/wait"
 )
 
 // TestSoak_OneOutputThroughHarm runs one map again and again over what is left of its results: parts damaged, cut off and deleted, any
@@ -89,7 +89,7 @@ func TestSoak_KillsOverASlowStore(t *testing.T) {
 	id := strings.TrimSpace(h.run(0, "map", "step", "--range", fmt.Sprintf("0:%d", n), "--pool", "cpu", "--detach").stdout.String())
 	for round := range kills {
 		at := n*(round+1)/(kills+2) + chance.IntN(n/(kills+2))
-		wait.For(t, func() bool { count, _ := h.ran(); return len(count) >= at }, 3*time.Minute, 5*time.Millisecond,
+		rig.Wait(t, func() bool { count, _ := h.ran(); return len(count) >= at }, 3*time.Minute, 5*time.Millisecond,
 			"round %d: %d items have run", round, at)
 		replace(chance.IntN(2))
 	}

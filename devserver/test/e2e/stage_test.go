@@ -12,7 +12,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/devserver/internal/devservertest"
-	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workers/config"
@@ -33,8 +32,8 @@ func newStage(t *testing.T) *stage {
 	c := devservertest.Dial(t, devservertest.Run(t), namespace)
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "step.py"), []byte(stepPy), 0o644))
-	s := &stage{Starter: &starter.Starter{Client: c, Namespace: namespace}, t: t, dir: dir, config: config.Local(config.LocalOptions{
-		Pool: "cpu", Slots: 8, TasksDir: dir, Dir: dir, Devices: gpu.Selection{"cpu"}, Store: "file://" + filepath.Join(dir, "store"),
+	s := &stage{Starter: &starter.Starter{Client: c, Namespace: namespace}, t: t, dir: dir, config: onCPU(cpuPool{
+		Pool: "cpu", Slots: 8, TasksDir: dir, Dir: dir, Store: "file://" + filepath.Join(dir, "store"),
 	})}
 	t.Cleanup(s.Starter.Close)
 	return s

@@ -19,7 +19,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/names"
-	"github.com/gpumux/gpumux/internal/wait"
+	"github.com/gpumux/gpumux/internal/rig"
 	"github.com/gpumux/gpumux/workflows"
 )
 
@@ -66,7 +66,7 @@ func TestStopped_AWorkerThatIsStoppedRecordsNothingTwice(t *testing.T) {
 	for _, item := range lost {
 		mine[item] = true
 	}
-	wait.For(t, func() bool {
+	rig.Wait(t, func() bool {
 		for _, item := range h.runners(second) {
 			if mine[item] {
 				return true
@@ -115,7 +115,7 @@ func TestStopped_AnIdleWorkerThatIsStoppedTakesNothingOld(t *testing.T) {
 	// The poll that brought the item in ended before it ran; the next one stays open at the server while the worker is stopped.
 	ran, err := os.Stat(h.path("calls"))
 	require.NoError(t, err)
-	wait.For(t, func() bool {
+	rig.Wait(t, func() bool {
 		queue, err := c.DescribeTaskQueue(t.Context(), names.PoolQueue("cpu"), enums.TASK_QUEUE_TYPE_ACTIVITY)
 		require.NoError(t, err)
 		return slices.ContainsFunc(queue.Pollers, func(p *taskqueue.PollerInfo) bool { return p.LastAccessTime.AsTime().After(ran.ModTime()) })
@@ -124,7 +124,7 @@ func TestStopped_AnIdleWorkerThatIsStoppedTakesNothingOld(t *testing.T) {
 	h.write("calls", "")
 	h.write("hold10", "")
 	run := begin(10)
-	wait.For(t, func() bool {
+	rig.Wait(t, func() bool {
 		described, err := c.DescribeWorkflowExecution(t.Context(), run.GetID(), "")
 		require.NoError(t, err)
 		return slices.ContainsFunc(described.PendingActivities, func(p *workflow.PendingActivityInfo) bool {
@@ -132,7 +132,7 @@ func TestStopped_AnIdleWorkerThatIsStoppedTakesNothingOld(t *testing.T) {
 		})
 	}, time.Minute, 10*time.Millisecond, "the chunk waits in the connection of the stopped worker")
 	second := h.worker()
-	wait.For(t, func() bool { return len(h.runners(second)) == 1 }, time.Minute, 2*time.Millisecond)
+	rig.Wait(t, func() bool { return len(h.runners(second)) == 1 }, time.Minute, 2*time.Millisecond)
 	require.NoError(t, first.Process.Signal(syscall.SIGCONT))
 	// The only slot of the other worker is taken, so this runs in the one that was stopped, once it is done with what waited there.
 	require.NoError(t, begin(20).Get(t.Context(), nil))
@@ -162,7 +162,7 @@ func newCareful(t *testing.T, slots int, seconds float64) *host {
 // busy waits until both slots of a worker run items, and returns which, by process.
 func (h *host) busy(worker *program) (items map[int]string) {
 	h.t.Helper()
-	wait.For(h.t, func() bool { items = h.runners(worker); return len(items) == 2 }, time.Minute, 2*time.Millisecond)
+	rig.Wait(h.t, func() bool { items = h.runners(worker); return len(items) == 2 }, time.Minute, 2*time.Millisecond)
 	return items
 }
 

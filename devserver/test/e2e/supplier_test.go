@@ -18,7 +18,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/devserver/internal/devservertest"
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/internal/wait"
+	"github.com/gpumux/gpumux/internal/rig"
 	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workers/config"
 )
@@ -57,7 +57,7 @@ func newBench(t *testing.T, slots int) *bench {
 	require.NoError(t, err)
 	return &bench{
 		client: devservertest.Dial(t, s, devservertest.Namespace(t)),
-		config: config.Local(config.LocalOptions{
+		config: onCPU(cpuPool{
 			Pool: "cpu", Slots: slots, TasksDir: dir, Dir: dir, Store: "file://" + filepath.Join(dir, "store"),
 		}),
 		inv: inv, host: host,
@@ -225,6 +225,6 @@ func TestWorker_StopAtOnce(t *testing.T) {
 func (b *bench) process(t *testing.T) int {
 	t.Helper()
 	var pids []int
-	wait.For(t, func() bool { pids = pidsIn(t, b.config.Dir); return len(pids) > 0 }, time.Minute, 10*time.Millisecond)
+	rig.Wait(t, func() bool { pids = pidsIn(t, b.config.Dir); return len(pids) > 0 }, time.Minute, 10*time.Millisecond)
 	return pids[0]
 }

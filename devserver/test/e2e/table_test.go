@@ -18,7 +18,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/devserver/internal/programtest"
 	"github.com/gpumux/gpumux/internal/columns"
-	"github.com/gpumux/gpumux/internal/wait"
+	"github.com/gpumux/gpumux/internal/rig"
 	"github.com/gpumux/gpumux/workflows"
 )
 
@@ -142,7 +142,7 @@ func TestTable_AnswersAreNoEnds(t *testing.T) {
 	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
 	require.NoError(t, os.Symlink("items.jsonl", file)) // which can be opened as little as a disk that is away
 	run := s.start(gpumux.MapInput{Task: "brief", Source: "in/items.jsonl", Ladder: []string{"cpu"}, Output: "out.jsonl"})
-	wait.For(t, func() bool {
+	rig.Wait(t, func() bool {
 		d, err := s.client.DescribeWorkflowExecution(t.Context(), run.GetID(), "")
 		require.NoError(t, err)
 		return slices.ContainsFunc(d.PendingActivities, func(p *workflowpb.PendingActivityInfo) bool { return p.Attempt > 5 })

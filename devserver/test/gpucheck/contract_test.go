@@ -8,7 +8,7 @@ import (
 
 	"github.com/gpumux/gpumux/internal/gputest"
 	"github.com/gpumux/gpumux/internal/mps"
-	"github.com/gpumux/gpumux/internal/wait"
+	"github.com/gpumux/gpumux/internal/rig"
 )
 
 // contract holds an MPS daemon to what gpumux builds on.
@@ -61,7 +61,7 @@ func clients(t *testing.T, h gputest.MPSHost) {
 	require.NoError(t, err)
 	require.ElementsMatch(t, []int{a.PID, b.PID}, list)
 	a.Kill()
-	wait.For(t, func() bool {
+	rig.Wait(t, func() bool {
 		list, err := d.Clients(t.Context(), s)
 		return err == nil && len(list) == 1
 	}, gputest.MPSPatience, 20*time.Millisecond)
@@ -80,7 +80,7 @@ func terminate(t *testing.T, h gputest.MPSHost) {
 	require.Equal(t, "error 810", busy.Hear())
 	busy.Kill()
 	require.Equal(t, "done", beside.Say("alloc 1048576"))
-	wait.For(t, func() bool {
+	rig.Wait(t, func() bool {
 		ready, err := d.Ready(t.Context())
 		return err == nil && ready
 	}, gputest.MPSPatience, 20*time.Millisecond)
@@ -113,7 +113,7 @@ func fault(t *testing.T, h gputest.MPSHost) {
 	require.Equal(t, "error 700", culprit.Hear())
 	require.Contains(t, idle.Say("free"), "error ")
 	s := server(t, d)
-	wait.For(t, func() bool {
+	rig.Wait(t, func() bool {
 		status, err := d.Status(t.Context(), s)
 		return err == nil && status == mps.Fault
 	}, gputest.MPSPatience, 20*time.Millisecond)
@@ -123,7 +123,7 @@ func fault(t *testing.T, h gputest.MPSHost) {
 	_, said = h.Join(t, d)
 	require.Equal(t, "error 807", said, "one of them is left")
 	idle.Kill()
-	wait.For(t, func() bool {
+	rig.Wait(t, func() bool {
 		ready, err := d.Ready(t.Context())
 		return err == nil && ready
 	}, gputest.MPSPatience, 20*time.Millisecond)
@@ -139,7 +139,7 @@ func quit(t *testing.T, h gputest.MPSHost) {
 	s := server(t, d)
 	c.Kill()
 	require.NoError(t, d.Quit(t.Context()))
-	wait.For(t, func() bool { return !mps.Listens(d.Pipe) && !gputest.Runs(s) }, gputest.MPSPatience, 20*time.Millisecond)
+	rig.Wait(t, func() bool { return !mps.Listens(d.Pipe) && !gputest.Runs(s) }, gputest.MPSPatience, 20*time.Millisecond)
 	_, err := d.Servers(t.Context())
 	require.ErrorIs(t, err, mps.ErrNone)
 }

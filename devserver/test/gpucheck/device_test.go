@@ -19,9 +19,9 @@ import (
 	"github.com/gpumux/gpumux/internal/health"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/memory"
+	"github.com/gpumux/gpumux/internal/rig"
 	"github.com/gpumux/gpumux/internal/runtimes"
 	"github.com/gpumux/gpumux/internal/session"
-	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/internal/slot"
 	"github.com/gpumux/gpumux/workers/config"
 )
@@ -136,7 +136,7 @@ func TestGPU_NearlyFull(t *testing.T) {
 func TestGPU_MIG(t *testing.T) {
 	m := onGPU(t)
 	if m.device.Kind != gpu.KindMIG {
-		skip.Because(t, skip.MIG, "devices are ", m.device)
+		rig.Because(t, rig.MIG, "devices are ", m.device)
 	}
 	before := m.used()
 	probe := (&health.Prober{Python: python()}).Try(t.Context(), m.device.UUID)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/internal/rig"
 )
 
 // Of three items one fits its slot, one fits only the whole device, which the ladder gives it, and one fits nowhere.
@@ -23,7 +23,7 @@ func TestGPU_OutOfMemory(t *testing.T) {
 			m := onGPU(t)
 			m.needs(framework)
 			if m.device.Memory < 20*gib {
-				skip.Because(t, skip.Small, "it has ", gpumux.Size(m.device.Memory), ", and three slots of 6 GiB take 18 GiB")
+				rig.Because(t, rig.Small, "it has ", gpumux.Size(m.device.Memory), ", and three slots of 6 GiB take 18 GiB")
 			}
 			before := m.used()
 			huge := int64(m.device.Memory) * 4 / gib * gib

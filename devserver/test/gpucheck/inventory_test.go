@@ -15,18 +15,18 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/internal/rig"
 )
 
 // smi asks nvidia-smi, a row per line; its word is what people compare ours with.
 func (m *machine) smi(query, fields string) [][]string {
 	m.t.Helper()
 	if rehearsed() {
-		skip.Because(m.t, skip.StandIn, "it has no nvidia-smi")
+		rig.Because(m.t, rig.StandIn, "it has no nvidia-smi")
 	}
 	path, err := exec.LookPath("nvidia-smi")
 	if err != nil {
-		skip.Because(m.t, skip.SMI, err)
+		rig.Because(m.t, rig.SMI, err)
 	}
 	out, err := exec.Command(path, "--query-"+query+"="+fields, "--format=csv,noheader,nounits").CombinedOutput()
 	require.NoError(m.t, err, "%s", out)
@@ -69,7 +69,7 @@ func TestGPU_InventoryIsNvidiaSMIs(t *testing.T) {
 func TestGPU_StatusIsNvidiaSMIs(t *testing.T) {
 	m := onGPU(t)
 	if m.device.Kind != gpu.KindGPU {
-		skip.Because(t, skip.SMI, "it lists no state of MIG instances")
+		rig.Because(t, rig.SMI, "it lists no state of MIG instances")
 	}
 	status, err := m.inventory.Status(m.device.UUID)
 	require.NoError(t, err)
@@ -158,7 +158,7 @@ func TestGPU_MemoryOfAProcessTree(t *testing.T) {
 		require.NotContains(t, held, each)
 	}
 	if found == 0 {
-		skip.Because(t, skip.Unlisted, "none is under the number that it has here, so no budget is watched")
+		rig.Because(t, rig.Unlisted, "none is under the number that it has here, so no budget is watched")
 	}
 }
 
@@ -166,7 +166,7 @@ func TestGPU_MemoryOfAProcessTree(t *testing.T) {
 func TestGPU_ProcessesAreNvidiaSMIs(t *testing.T) {
 	m := onGPU(t)
 	if m.device.Kind != gpu.KindGPU {
-		skip.Because(t, skip.SMI, "it lists processes by GPU, not by MIG instance")
+		rig.Because(t, rig.SMI, "it lists processes by GPU, not by MIG instance")
 	}
 	m.holder(gib)
 	held, err := m.inventory.ProcessMemory(m.device.UUID)

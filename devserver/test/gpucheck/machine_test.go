@@ -22,7 +22,7 @@ import (
 	"github.com/gpumux/gpumux/devserver/internal/programtest"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/gputest"
-	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/internal/rig"
 )
 
 const (
@@ -67,7 +67,7 @@ func onGPU(t *testing.T) *machine {
 	t.Cleanup(func() { require.NoError(t, inventory.Close()) })
 	devices, err := inventory.Select(gpu.Selection{"all"})
 	if err != nil || len(devices) == 0 {
-		skip.Because(t, skip.GPU, inventory.Reason())
+		rig.Because(t, rig.GPU, inventory.Reason())
 	}
 	tasks, err := filepath.Abs("testdata/tasks.py")
 	require.NoError(t, err)
@@ -78,7 +78,7 @@ func onGPU(t *testing.T) *machine {
 func (m *machine) needs(framework string) {
 	m.t.Helper()
 	if why := lacks(framework); why != "" {
-		skip.Because(m.t, skip.Framework, framework, ": ", why)
+		rig.Because(m.t, rig.Framework, framework, ": ", why)
 	}
 }
 
@@ -159,7 +159,7 @@ func (m *machine) seen() {
 			return
 		}
 	}
-	skip.Because(m.t, skip.Unlisted, "it lists ", held, ", none under the number that it has here, so no budget is watched")
+	rig.Because(m.t, rig.Unlisted, "it lists ", held, ", none under the number that it has here, so no budget is watched")
 }
 
 // command runs gpumux to its end and checks its exit code.

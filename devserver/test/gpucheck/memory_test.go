@@ -21,8 +21,8 @@ import (
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/memory"
+	"github.com/gpumux/gpumux/internal/rig"
 	"github.com/gpumux/gpumux/internal/runtimes"
-	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/internal/slot"
 	"github.com/gpumux/gpumux/workers/config"
 )
@@ -262,7 +262,7 @@ func TestGPU_Packing(t *testing.T) {
 		m := onGPU(t)
 		m.needs("torch")
 		if rehearsed() {
-			skip.Because(t, skip.StandIn, "it has no networks")
+			rig.Because(t, rig.StandIn, "it has no networks")
 		}
 		before, began := m.used(), time.Now()
 		items := make([]object, 15_000)

@@ -8,17 +8,17 @@ import (
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/gputest"
 	"github.com/gpumux/gpumux/internal/mps"
-	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/internal/rig"
 )
 
 // A daemon of the test's own, in the compute mode that the GPU has, does what gpumux builds on.
 func TestGPU_MPS(t *testing.T) {
 	m := onGPU(t)
 	if _, err := exec.LookPath(mps.Program); err != nil {
-		skip.Because(t, skip.Tool, mps.Program)
+		rig.Because(t, rig.Tool, mps.Program)
 	}
 	if m.device.Kind != gpu.KindGPU {
-		skip.Because(t, skip.GPU, "only a MIG instance, on which MPS keeps to no limit")
+		rig.Because(t, rig.GPU, "only a MIG instance, on which MPS keeps to no limit")
 	}
 	contract(t, gputest.MPSHost{Device: m.device.UUID, Python: python()})
 }

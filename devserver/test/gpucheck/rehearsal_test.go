@@ -11,13 +11,13 @@ import (
 
 	"github.com/gpumux/gpumux/devserver/internal/programtest"
 	"github.com/gpumux/gpumux/internal/gputest"
-	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/internal/rig"
 )
 
 // The tests of GPUs pass on a machine that behaves as they expect; whether GPUs do only they themselves can tell.
 func TestLong_Rehearsal(t *testing.T) {
 	if rehearsed() {
-		skip.Because(t, skip.StandIn, "this is it")
+		rig.Because(t, rig.StandIn, "this is it")
 	}
 	path, err := programtest.Binary()
 	require.NoError(t, err)
@@ -30,7 +30,7 @@ func TestLong_Rehearsal(t *testing.T) {
 		m := gputest.Prepare(t, gputest.State{GPUs: []gputest.GPU{gpus}})
 		cmd := exec.Command(self, "-test.run="+tests, "-test.v", "-test.timeout=10m")
 		cmd.Env = append(os.Environ(), gputest.StateVariable+"="+m.File, "GPUMUX_BINARY="+path, "PYTHONPATH="+imitation,
-			skip.Strict+"=", "LD_LIBRARY_PATH="+m.Folder, "PATH="+m.Folder+":"+os.Getenv("PATH"), "CUDA_VISIBLE_DEVICES="+uuid)
+			rig.Strict+"=", "LD_LIBRARY_PATH="+m.Folder, "PATH="+m.Folder+":"+os.Getenv("PATH"), "CUDA_VISIBLE_DEVICES="+uuid)
 		said, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s", said)
 		for line := range strings.Lines(string(said)) {

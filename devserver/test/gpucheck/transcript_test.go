@@ -19,7 +19,7 @@ import (
 
 	"github.com/gpumux/gpumux/internal/gputest"
 	"github.com/gpumux/gpumux/internal/mps"
-	"github.com/gpumux/gpumux/internal/wait"
+	"github.com/gpumux/gpumux/internal/rig"
 )
 
 // mpsAnswers is what the daemon is expected to say, word for word, after NVIDIA's documentation where that says so.
@@ -91,7 +91,7 @@ func wording(t *testing.T, h gputest.MPSHost) {
 	before := d.LogSize()
 	require.Equal(t, "running", second.Say("illegal"))
 	require.Equal(t, "error 700", second.Hear())
-	wait.For(t, func() bool {
+	rig.Wait(t, func() bool {
 		status, err := d.Status(t.Context(), server(t, d))
 		return err == nil && status == mps.Fault
 	}, gputest.MPSPatience, 20*time.Millisecond)

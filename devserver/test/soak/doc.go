@@ -1,4 +1,4 @@
-// Package soak holds tests that take minutes, behind the build tag soak: `make soak` runs them.
+// Package soak holds tests that take minutes: `make soak` runs them, by their build tag.
 //
-// It owns no code of the product and never runs with the other tests. Each test stops with what it started.
+// It never runs with the other tests. Each test stops with what it started.
 package soak

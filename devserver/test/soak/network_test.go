@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/internal/rig"
 )
 
 // network is hosts of this machine, each a network namespace whose only link ends in this process. Packets go from link to link
@@ -65,13 +65,13 @@ const subnet = "198.51.100."
 func newNetwork(t *testing.T, chance *rand.Rand, names ...string) *network {
 	t.Helper()
 	if os.Getuid() != 0 {
-		skip.Because(t, skip.Root, "it makes network namespaces")
+		rig.Because(t, rig.Root, "it makes network namespaces")
 	}
 	if _, err := exec.LookPath("ip"); err != nil {
-		skip.Because(t, skip.Tool, "ip; on Debian: apt-get install iproute2")
+		rig.Because(t, rig.Tool, "ip; on Debian: apt-get install iproute2")
 	}
 	if _, err := os.Stat("/dev/net/tun"); err != nil {
-		skip.Because(t, skip.Kernel, err, "; it needs CONFIG_TUN")
+		rig.Because(t, rig.Kernel, err, "; it needs CONFIG_TUN")
 	}
 	n := &network{t: t, wires: map[way]wire{}, chance: chance}
 	for i, name := range names {

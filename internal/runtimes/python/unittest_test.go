@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/internal/rig"
 )
 
 func TestPython_OwnTests(t *testing.T) {
@@ -23,6 +23,6 @@ func TestPython_OwnTests(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, string(out), "\nOK", "%s", out)
 	if skipped := regexp.MustCompile(`skipped=\d+`).Find(out); skipped != nil {
-		t.Run("Skipped", func(t *testing.T) { skip.Because(t, skip.NumPy, "of Python's own tests, ", string(skipped)) })
+		t.Run("Skipped", func(t *testing.T) { rig.Because(t, rig.NumPy, "of Python's own tests, ", string(skipped)) })
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/skip"
+	"github.com/gpumux/gpumux/internal/rig"
 	"github.com/gpumux/gpumux/internal/wire"
 )
 
@@ -32,7 +32,7 @@ func TestBoard_ResultsComeInFramesWithoutItsMemory(t *testing.T) {
 func needNumPy(t *testing.T) {
 	t.Helper()
 	if out, err := exec.Command(python, "-c", "import numpy").CombinedOutput(); err != nil {
-		skip.Because(t, skip.NumPy, string(out))
+		rig.Because(t, rig.NumPy, string(out))
 	}
 }
 

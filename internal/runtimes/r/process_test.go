@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/rig"
 	"github.com/gpumux/gpumux/internal/runtimes"
-	"github.com/gpumux/gpumux/internal/skip"
 	"github.com/gpumux/gpumux/internal/wire"
 )
 
@@ -31,7 +31,7 @@ type process struct {
 // launch starts R and sends nothing.
 func launch(t *testing.T, env ...string) *process {
 	t.Helper()
-	skip.WithoutR(t)
+	rig.WithoutR(t)
 	main, err := runtimes.R(t.TempDir())
 	require.NoError(t, err)
 	near, files, err := wire.Pipes()
@@ -251,6 +251,6 @@ func TestProcess_SlotProgressAndDescriptors(t *testing.T) {
 
 // A Python within R has the slot's limits for its frameworks, and nothing of the runtime on its path.
 func TestProcess_PythonWithinR(t *testing.T) {
-	skip.WithoutR(t, "reticulate")
+	rig.WithoutR(t, "reticulate")
 	require.Equal(t, `["536870912",true,false]`, start(t, "python").do(1, "1")[0].value)
 }

@@ -1,4 +1,4 @@
-package embedded_test
+package main
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/devserver/internal/embedded"
 	"github.com/gpumux/gpumux/internal/local"
 	"github.com/gpumux/gpumux/starter"
 )
@@ -39,7 +38,7 @@ func squares(ctx context.Context, name, data string) error {
 	if err != nil {
 		return err
 	}
-	o := local.Options{Server: embedded.Start, Task: task, ServerOptions: local.ServerOptions{Data: data, Headless: true}}
+	o := local.Options{Server: serve, Task: task, ServerOptions: local.ServerOptions{Data: data, Headless: true}}
 	s, h, err := local.Map(ctx, o, &starter.Map{Input: gpumux.MapInput{Range: &gpumux.Range{Start: 7, End: 10}}})
 	if err != nil {
 		return err

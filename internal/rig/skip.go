@@ -1,7 +1,9 @@
-// Package skip is the one way to leave a test out, so that every reason has a name.
+// Package rig holds what tests of all packages stand on.
 //
-// It owns the reasons and the variable that turns them into failures. It never decides whether a test can run.
-package skip
+// It owns the one way to leave a test out, whose reasons have names and can be made
+// failures, and the one way to wait for a condition. It never decides whether a test can
+// run, and never ends a condition that hangs.
+package rig
 
 import (
 	"fmt"
@@ -41,7 +43,7 @@ const (
 	Kernel    Reason = "this kernel does otherwise"
 )
 
-// Because leaves a test out, or fails it where Strict says so. The details follow the reason.
+// Because leaves a test out, or fails it where Strict says so, with reason and details.
 func Because(t testing.TB, reason Reason, details ...any) {
 	t.Helper()
 	text := "skip: " + string(reason)
@@ -54,7 +56,7 @@ func Because(t testing.TB, reason Reason, details ...any) {
 	t.Skip(text)
 }
 
-// allowed reports whether a test may be skipped; the name of a test stands for its subtests too.
+// allowed reports whether a test may be skipped; a name stands for its subtests too.
 func allowed(strict string, reason Reason, name string) bool {
 	if strict == "" {
 		return true
@@ -68,7 +70,7 @@ func allowed(strict string, reason Reason, name string) bool {
 	return false
 }
 
-// WithoutR leaves a test out where there is no R, or none with what gpumux needs and more packages.
+// WithoutR leaves a test out where R lacks what gpumux needs, or more packages.
 func WithoutR(t testing.TB, more ...string) {
 	t.Helper()
 	code := ""

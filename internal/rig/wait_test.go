@@ -1,4 +1,4 @@
-package wait
+package rig
 
 import (
 	"fmt"
@@ -10,28 +10,28 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// noted is a test that notes why it ended.
-type noted struct {
+// failed is a test that notes why it ended.
+type failed struct {
 	testing.TB
 	said string
 }
 
-func (n *noted) Fatal(args ...any) {
+func (n *failed) Fatal(args ...any) {
 	n.said = fmt.Sprint(args...)
 	runtime.Goexit()
 }
 
-func TestFor(t *testing.T) {
+func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun, asked := time.Now(), 0
-		For(t, func() bool { asked++; return asked == 5 }, time.Minute, time.Second)
+		Wait(t, func() bool { asked++; return asked == 5 }, time.Minute, time.Second)
 		require.Equal(t, 4*time.Second, time.Since(begun))
 
-		n := &noted{TB: t}
+		n := &failed{TB: t}
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			For(n, func() bool { return false }, time.Minute, time.Second, "%d of %s", 3, "them")
+			Wait(n, func() bool { return false }, time.Minute, time.Second, "%d of %s", 3, "them")
 			n.said = "it went on"
 		}()
 		<-ended

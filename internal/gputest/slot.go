@@ -1,5 +1,4 @@
-// Package slottest has a slot for tests, whose process is what the test says.
-package slottest
+package gputest
 
 import (
 	"context"
@@ -61,5 +60,5 @@ func (f *Slot) Clear(context.Context) error { f.Load("", slot.Vacant); return ni
 // Stop is slot.Slot's.
 func (f *Slot) Stop(context.Context) error { f.Stops.Add(1); return nil }
 
-// New is vacant.
-func New() *Slot { return &Slot{state: slot.Vacant} }
+// NewSlot is vacant.
+func NewSlot() *Slot { return &Slot{state: slot.Vacant} }

@@ -1,4 +1,4 @@
-package skip
+package rig
 
 import (
 	"fmt"
