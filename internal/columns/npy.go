@@ -167,15 +167,11 @@ func (w *npyWriter) Finish() (note string, err error) {
 	if _, err := w.file.WriteAt(w.header(w.rows, int(w.head)), 0); err != nil || w.missing == 0 {
 		return "", err
 	}
-	return fmt.Sprintf("the rows of the %d failed items are NaN: %s", w.missing, w.named()), nil
-}
-
-func (w *npyWriter) named() string {
-	text := strings.Join(w.failed, ", ")
+	note = fmt.Sprintf("the rows of the %d failed items are NaN: %s", w.missing, strings.Join(w.failed, ", "))
 	if w.missing > mostNamed {
-		text += " and so on"
+		note += " and so on"
 	}
-	return text
+	return note, nil
 }
 
 // header is that of NumPy's format 1.0, padded to a multiple of 64 bytes, and to least bytes.

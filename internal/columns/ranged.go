@@ -58,9 +58,6 @@ func (r *ranged) want(all []stretch, readers int) {
 	r.atOnce = max(leastAhead, min(mostAhead, ahead/int64(max(1, readers))))
 	r.most, r.wanted = readers+1, nil
 	for _, s := range all {
-		if s.end = min(s.end, r.size); s.start < 0 || s.end <= s.start {
-			continue
-		}
 		last := len(r.wanted) - 1
 		if last >= 0 && s.start-r.wanted[last].end <= mostGap && s.end-r.wanted[last].start <= r.atOnce {
 			r.wanted[last].end = max(s.end, r.wanted[last].end)
@@ -72,9 +69,6 @@ func (r *ranged) want(all []stretch, readers int) {
 
 // ReadAt is io.ReaderAt's.
 func (r *ranged) ReadAt(data []byte, offset int64) (n int, err error) {
-	if offset < 0 {
-		return 0, io.ErrUnexpectedEOF
-	}
 	for n < len(data) {
 		at := offset + int64(n)
 		if found := r.find(at); found != nil {

@@ -28,24 +28,17 @@ func tooLarge(what string, stored, unpacked int64) error {
 		Hint: "write the file anew with fewer rows in each (row_group_size or max_chunksize in pyarrow), or name the columns to read"}
 }
 
-// boundedMemory allocates what a row group or a batch may take. Parquet's reader frees
-// some of it whenever the garbage is collected.
+// boundedMemory allocates what a batch of an Arrow file may take. Of a row group the
+// metadata says it.
 type boundedMemory struct {
 	memory.Allocator
-	what   string
 	stored int64
 	live   atomic.Int64
 }
 
-// begin goes on to another row group.
-func (m *boundedMemory) begin(what string, stored int64) {
-	m.what, m.stored = what, stored
-	m.live.Store(0)
-}
-
 // take panics with a *items.SourceError where the file asks for too much.
 func (m *boundedMemory) take(size int) {
-	if err := tooLarge(m.what, m.stored, m.live.Add(int64(size))); err != nil {
+	if err := tooLarge("a batch", m.stored, m.live.Add(int64(size))); err != nil {
 		panic(err)
 	}
 }
