@@ -216,36 +216,3 @@ func (s *Sources) readMarks(ctx context.Context, src contract.Source, x indexInf
 	}
 	return marks, low * x.stride, nil
 }
-
-// LineIndex writes the index of a file while its lines are written.
-type LineIndex struct {
-	file  *objects.Writer
-	marks *indexWriter
-	at    position
-}
-
-// IndexLines starts the index of a file whose lines are the items.
-func (s *Sources) IndexLines(ctx context.Context, key string) (*LineIndex, error) {
-	file, err := s.in.Create(ctx, key)
-	if err != nil {
-		return nil, err
-	}
-	return &LineIndex{file: file, marks: newIndexWriter(file)}, nil
-}
-
-// Add takes the next line, with its newline.
-func (l *LineIndex) Add(line []byte) {
-	l.marks.mark(l.at)
-	l.at.pass(line)
-}
-
-// Abort gives the index up. After Close it does nothing.
-func (l *LineIndex) Abort() { l.file.Abort() }
-
-// Close ends the index.
-func (l *LineIndex) Close() error {
-	if err := l.marks.finish(l.at); err != nil {
-		return err
-	}
-	return l.file.Close()
-}

@@ -59,16 +59,14 @@ var errLongLine = errors.New("line too long")
 type lineReader struct {
 	r    *bufio.Reader
 	long []byte
-	// left is how many bytes there can still be, so that a long line takes no more memory than it needs; 0 is unknown.
-	left int64
 	// cut says that the last line was too long, and its rest is still to come.
 	cut bool
 }
 
 // read returns a line with its newline, valid until the next call. The last line may have none; after it comes io.EOF.
 func (l *lineReader) read() ([]byte, error) {
-	line, err := l.slice()
-	for ; l.cut; line, err = l.slice() {
+	line, err := l.r.ReadSlice('\n')
+	for ; l.cut; line, err = l.r.ReadSlice('\n') {
 		l.cut = err == bufio.ErrBufferFull
 	}
 	if err == nil {
@@ -77,47 +75,19 @@ func (l *lineReader) read() ([]byte, error) {
 	if cap(l.long) > mostLineBuffer {
 		l.long = nil
 	}
-	l.long = l.long[:0]
-	l.append(line)
+	l.long = append(l.long[:0], line...)
 	for err == bufio.ErrBufferFull {
 		if len(l.long) > maxLine {
 			l.cut = true
 			return l.long, errLongLine
 		}
-		line, err = l.slice()
-		l.append(line)
+		line, err = l.r.ReadSlice('\n')
+		l.long = append(l.long, line...)
 	}
 	if err == io.EOF && len(l.long) > 0 {
 		err = nil
 	}
 	return l.long, err
-}
-
-func (l *lineReader) slice() ([]byte, error) {
-	line, err := l.r.ReadSlice('\n')
-	l.left = max(0, l.left-int64(len(line)))
-	return line, err
-}
-
-// append adds to the long line. Its memory doubles, or grows at once to all that may follow, if that is not many times more.
-func (l *lineReader) append(line []byte) {
-	if need := len(l.long) + len(line); need > cap(l.long) {
-		size := max(need, 2*cap(l.long))
-		if most := need + int(l.left); l.left > 0 && most <= max(size, 8*need) {
-			size = most
-		}
-		l.long = append(make([]byte, 0, size), l.long...)
-	}
-	l.long = append(l.long, line...)
-}
-
-// detach makes a piece of the last line the caller's own. It gives a large line away instead of copying it.
-func (l *lineReader) detach(piece []byte) []byte {
-	if len(piece) < cap(l.long)/2 || len(piece) <= l.r.Size() {
-		return bytes.Clone(piece)
-	}
-	l.long = nil
-	return piece
 }
 
 // jsonLines are the items of a JSON-lines file from some offset on. It skips blank lines and does not look into values.

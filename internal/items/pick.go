@@ -48,7 +48,7 @@ func groupNear(src contract.Source, runs contract.Runs) (stretches []contract.Ru
 // pickStretch reads one stretch, and leaves out the items between its runs.
 func (s *Sources) pickStretch(ctx context.Context, src contract.Source, runs contract.Runs, f func(int64, json.RawMessage) bool) error {
 	index := runs[0].Start
-	err := s.eachItem(ctx, src, index, runs[len(runs)-1].End, func(item []byte) bool {
+	return s.eachItem(ctx, src, index, runs[len(runs)-1].End, func(item []byte) bool {
 		at := index
 		index++
 		if at < runs[0].Start {
@@ -59,10 +59,6 @@ func (s *Sources) pickStretch(ctx context.Context, src contract.Source, runs con
 		}
 		return f(at, item)
 	})
-	if err != nil {
-		s.forgetIndex(src)
-	}
-	return err
 }
 
 // pickAhead reads stretches that are far apart on a server side by side, and gives them in order.
