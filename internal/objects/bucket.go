@@ -45,9 +45,8 @@ type Bucket struct {
 	query url.Values
 	blobs *blob.Bucket
 	// dir is the folder on disk, or empty.
-	dir   string
-	keys  Keys
-	heads heads
+	dir  string
+	keys Keys
 }
 
 // Open opens the bucket at a URL and proves that it can be used:

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"sync"
 	"time"
 
 	"gocloud.dev/blob"
@@ -215,36 +214,6 @@ func parseHead(keys Keys, start []byte, whole *blob.Reader) (*sealedHead, error)
 // is reports whether the head is that of an object.
 func (h *sealedHead) is(whole *blob.Reader) bool {
 	return whole.Size() == h.bytes && whole.ModTime().Equal(h.modified)
-}
-
-// keptHeads is how many heads are remembered, for stretches to come.
-const keptHeads = 256
-
-// heads are those of encrypted objects by key.
-type heads struct {
-	mu    sync.Mutex
-	byKey map[string]*sealedHead
-}
-
-func (h *heads) get(key string) *sealedHead {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.byKey[key]
-}
-
-func (h *heads) put(key string, head *sealedHead) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.byKey) >= keptHeads || h.byKey == nil {
-		h.byKey = map[string]*sealedHead{}
-	}
-	h.byKey[key] = head
-}
-
-func (h *heads) drop(key string) {
-	h.mu.Lock()
-	delete(h.byKey, key)
-	h.mu.Unlock()
 }
 
 // unsealer decrypts a stretch.

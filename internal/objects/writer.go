@@ -112,7 +112,6 @@ func (w *Writer) Close() error {
 		return w.err
 	}
 	err := w.into.commit()
-	w.b.heads.drop(w.key) // times of a server do not tell two writes in one second apart
 	w.into, w.err = nil, fs.ErrClosed
 	if err != nil {
 		return w.failed(err)
