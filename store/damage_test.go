@@ -172,7 +172,7 @@ func TestFind_NamesAFewOfManyDamagedParts(t *testing.T) {
 func TestSetAside_Twice(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		part := writePart(t, s, "p", value(0, "1"))
-		damaged := &DamagedError{s.Objects.Locate(part.key("p")), "it is a test", part}
+		damaged := &partError{s.Objects.Locate(part.key("p")), "it is a test", part}
 		require.NoError(t, folderOf(t, s, "p").setAside(t.Context(), damaged))
 		require.NoError(t, folderOf(t, s, "p").setAside(t.Context(), damaged))
 		require.NotEmpty(t, get(t, s, "p/damaged/"+part.String()))

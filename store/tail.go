@@ -104,7 +104,7 @@ func (t *Tail) newParts(ctx context.Context) ([]part, error) {
 
 // skipLost returns nil for a part that is damaged or gone.
 func skipLost(err error) error {
-	var damaged *DamagedError
+	var damaged *partError
 	if errors.As(err, &damaged) || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
