@@ -43,12 +43,12 @@ func NewHandler(c converter.PayloadCodec, o HandlerOptions) http.Handler {
 		header.Set("X-Content-Type-Options", "nosniff")
 		header.Add("Vary", "Origin")
 		if !o.hasName(r.Host) {
-			http.Error(w, "this server is not known by that name; allow it with --host", http.StatusMisdirectedRequest)
+			http.Error(w, "this server is not known by that name; start it with that host", http.StatusMisdirectedRequest)
 			return
 		}
 		if origin := r.Header.Get("Origin"); origin != "" {
 			if !slices.Contains(o.Origins, origin) {
-				http.Error(w, "pages of "+origin+" may not ask; allow them with --origin", http.StatusForbidden)
+				http.Error(w, "pages of "+origin+" may not ask; start the server with that origin", http.StatusForbidden)
 				return
 			}
 			header.Set("Access-Control-Allow-Origin", origin)

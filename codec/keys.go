@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"crypto/cipher"
 	"crypto/hkdf"
 	"crypto/sha256"
 	"encoding/base64"
@@ -34,7 +35,7 @@ type Keys struct {
 	current string
 	masters map[string][]byte
 	// payloads are the keys derived for payloads.
-	payloads map[string]sealer
+	payloads map[string]cipher.AEAD
 }
 
 // Load reads a key file, or a folder of them. A key file is called ID.key and holds 32 random bytes as 64 hexadecimal digits or as
@@ -51,7 +52,7 @@ func Load(path string) (*Keys, error) {
 			return nil, err
 		}
 	}
-	k := &Keys{path: path, masters: map[string][]byte{}, payloads: map[string]sealer{}}
+	k := &Keys{path: path, masters: map[string][]byte{}, payloads: map[string]cipher.AEAD{}}
 	for _, file := range files {
 		id, key, err := readKey(file)
 		if err != nil {
@@ -70,7 +71,7 @@ func Load(path string) (*Keys, error) {
 		k.current = current
 	}
 	for id := range k.masters {
-		if k.payloads[id], err = k.payloadSealer(id); err != nil {
+		if k.payloads[id], err = k.payloadCipher(id); err != nil {
 			return nil, err
 		}
 	}
@@ -148,23 +149,23 @@ func (k *Keys) Current() string { return k.current }
 // IDs are those of all keys, sorted.
 func (k *Keys) IDs() []string { return slices.Sorted(maps.Keys(k.masters)) }
 
-// Derive makes a key of 32 bytes for one purpose from the key of that ID. The error for an unknown ID is an *UnknownKey.
+// Derive makes a key of 32 bytes for one purpose from the key of that ID. The error for an unknown ID is an *UnknownKeyError.
 func (k *Keys) Derive(id string, salt []byte, purpose string) ([]byte, error) {
 	master, known := k.masters[id]
 	if !known {
-		return nil, &UnknownKey{ID: id, Path: k.path, Known: k.IDs()}
+		return nil, &UnknownKeyError{ID: id, Path: k.path, Known: k.IDs()}
 	}
 	return hkdf.Key(sha256.New, master, salt, purpose, keyBytes)
 }
 
-// UnknownKey says that something is encrypted with a key that was not read.
-type UnknownKey struct {
+// UnknownKeyError says that something is encrypted with a key that was not read.
+type UnknownKeyError struct {
 	ID, Path string
 	Known    []string
 }
 
 // Error says which file is missing where.
-func (e *UnknownKey) Error() string {
+func (e *UnknownKeyError) Error() string {
 	return fmt.Sprintf("it is encrypted with the key %q, which is not in %s (there: %s); put %s%s there and start again", e.ID, e.Path,
 		strings.Join(e.Known, ", "), e.ID, extension)
 }

@@ -21,20 +21,17 @@ const (
 
 var _ converter.PayloadCodec = (*Keys)(nil)
 
-// sealer encrypts under one key, each time with a new random nonce.
-type sealer struct{ cipher.AEAD }
-
-func (k *Keys) payloadSealer(id string) (sealer, error) {
+// payloadCipher encrypts under one key, each time with a new random nonce.
+func (k *Keys) payloadCipher(id string) (cipher.AEAD, error) {
 	key, err := k.Derive(id, nil, payloadPurpose)
 	if err != nil {
-		return sealer{}, err
+		return nil, err
 	}
 	block, err := aes.NewCipher(key)
 	if err != nil {
-		return sealer{}, err
+		return nil, err
 	}
-	sealed, err := cipher.NewGCMWithRandomNonce(block)
-	return sealer{sealed}, err
+	return cipher.NewGCMWithRandomNonce(block)
 }
 
 // associated is what is authenticated beside the payload.

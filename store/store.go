@@ -61,17 +61,6 @@ func (s *Store) Folder(name string) (*Folder, error) {
 // Results reads a results file in order. Each result is the caller's to keep. After an error
 // nothing follows.
 func (s *Store) Results(ctx context.Context, name string) iter.Seq2[gpumux.Result, error] {
-	return s.results(ctx, name, results.Parse)
-}
-
-// StoredResults is Results with arrays as Result.Arrays, to be stored again.
-func (s *Store) StoredResults(ctx context.Context, name string) iter.Seq2[gpumux.Result, error] {
-	return s.results(ctx, name, results.ParseStored)
-}
-
-func (s *Store) results(
-	ctx context.Context, name string, parse func(line []byte) (gpumux.Result, error),
-) iter.Seq2[gpumux.Result, error] {
 	return func(yield func(gpumux.Result, error) bool) {
 		o, err := s.Objects.Read(ctx, name, 0, -1)
 		if err != nil {
@@ -87,7 +76,7 @@ func (s *Store) results(
 			}
 			var r gpumux.Result
 			if err == nil {
-				r, err = parse(line)
+				r, err = results.Parse(line)
 			}
 			if err != nil {
 				yield(gpumux.Result{}, fmt.Errorf("%s:%d: %w", o.URL(), number, err))

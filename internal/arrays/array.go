@@ -39,7 +39,9 @@ var elements = map[[2]byte]element{
 	{'u', 4}: {10, 10, func(b, raw []byte) []byte { return strconv.AppendUint(b, uint64(binary.LittleEndian.Uint32(raw)), 10) }},
 	{'u', 8}: {20, 20, func(b, raw []byte) []byte { return strconv.AppendUint(b, binary.LittleEndian.Uint64(raw), 10) }},
 	{'f', 2}: {14, 10, func(b, raw []byte) []byte { return append(b, HalfText(binary.LittleEndian.Uint16(raw))...) }},
-	{'f', 4}: {25, 12, func(b, raw []byte) []byte { return AppendSingle(b, binary.LittleEndian.Uint32(raw)) }},
+	{'f', 4}: {25, 12, func(b, raw []byte) []byte {
+		return AppendFloat(b, float64(math.Float32frombits(binary.LittleEndian.Uint32(raw))), 32)
+	}},
 	{'f', 8}: {25, 20, func(b, raw []byte) []byte {
 		return AppendFloat(b, math.Float64frombits(binary.LittleEndian.Uint64(raw)), 64)
 	}},

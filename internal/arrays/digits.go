@@ -30,19 +30,6 @@ func AppendFloat(b []byte, x float64, bits int) []byte {
 	return strconv.AppendFloat(b, x, 'f', -1, bits)
 }
 
-// twiceRounded is the only 32-bit float, beside its negative, whose shortest digits lead to another one where a reader makes a 64-bit
-// float of them first.
-const twiceRounded = 0x15ae43fd
-
-// AppendSingle adds the 32-bit float with these bits.
-func AppendSingle(b []byte, bits uint32) []byte {
-	x := float64(math.Float32frombits(bits))
-	if bits&^(1<<31) == twiceRounded {
-		return AppendFloat(b, x, 64)
-	}
-	return AppendFloat(b, x, 32)
-}
-
 // HalfText is the 16-bit float with these bits. There are few enough for a table.
 func HalfText(bits uint16) string { return halfTexts()[bits] }
 

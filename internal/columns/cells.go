@@ -3,7 +3,6 @@ package columns
 import (
 	"encoding/base64"
 	"encoding/json"
-	"math"
 	"strconv"
 	"unicode/utf8"
 
@@ -22,7 +21,7 @@ func appendCell(b []byte, of arrow.Array, i int) ([]byte, error) {
 	}
 	switch of := of.(type) {
 	case *array.Float32:
-		return arrays.AppendSingle(b, math.Float32bits(of.Value(i))), nil
+		return arrays.AppendFloat(b, float64(of.Value(i)), 32), nil
 	case *array.Float64:
 		return arrays.AppendFloat(b, of.Value(i), 64), nil
 	case *array.Int64:

@@ -121,16 +121,11 @@ type Outcome struct {
 
 // ParseOutcome reads the beginning of a line, which ends with its newline.
 func ParseOutcome(line []byte) (Outcome, error) {
-	rest, ok := bytes.CutPrefix(line, []byte(indexField))
-	digits := 0
-	var o Outcome
-	for ; ok && digits < len(rest) && digits < 18 && rest[digits]-'0' < 10; digits++ {
-		o.Index = o.Index*10 + int64(rest[digits]-'0')
-	}
-	if !ok || digits == 0 || !bytes.HasSuffix(rest, []byte("}\n")) {
+	index, rest, ok := cutIndex(line)
+	if !ok || !bytes.HasSuffix(rest, []byte("}\n")) {
 		return Outcome{}, fmt.Errorf("not a result: %.60q", line)
 	}
-	rest = rest[digits:]
+	o := Outcome{Index: index}
 	if bytes.HasPrefix(rest, []byte(valueField)) || bytes.HasPrefix(rest, []byte(arraysField)) {
 		return o, nil
 	}
@@ -211,13 +206,21 @@ func Plain(line []byte) ([]byte, error) {
 
 // IndexOf reads the index of a result from the beginning of its line: {"index":7,…
 func IndexOf(line []byte) (int64, error) {
-	rest, ok := bytes.CutPrefix(line, []byte(`{"index":`))
-	digits, _, more := bytes.Cut(rest, []byte{','})
-	index, err := strconv.ParseInt(string(digits), 10, 64)
-	if !ok || !more || err != nil {
+	index, rest, ok := cutIndex(line)
+	if !ok || !bytes.HasPrefix(rest, []byte{','}) {
 		return 0, fmt.Errorf("not a result: %.60q", line)
 	}
 	return index, nil
+}
+
+// cutIndex cuts the index off the beginning of a line.
+func cutIndex(line []byte) (index int64, rest []byte, ok bool) {
+	rest, ok = bytes.CutPrefix(line, []byte(indexField))
+	digits := 0
+	for ; ok && digits < len(rest) && digits < 18 && rest[digits]-'0' < 10; digits++ {
+		index = index*10 + int64(rest[digits]-'0')
+	}
+	return index, rest[digits:], ok && digits > 0
 }
 
 // AppendString adds text as a JSON string.

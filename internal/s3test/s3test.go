@@ -8,6 +8,7 @@ package s3test
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -150,7 +151,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	data, err := body(r)
+	data, err := io.ReadAll(r.Body)
 	if err != nil {
 		return // the client went away
 	}
