@@ -23,13 +23,13 @@ const (
 	// currentFile names the key that encrypts, in a folder with several.
 	currentFile = "current"
 	keyBytes    = 32
-	// largestFile is more than any key needs.
-	largestFile = 4096
+	// maxKeyFile is more than any key needs.
+	maxKeyFile = 4096
 )
 
 var keyID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
-// Keys are AES-256 keys by ID, one of which encrypts while all decrypt. They are a Temporal payload codec and the keys of a store.
+// Keys are AES-256 keys by ID: a Temporal payload codec, and the keys of a store.
 type Keys struct {
 	path    string
 	current string
@@ -38,9 +38,10 @@ type Keys struct {
 	payloads map[string]cipher.AEAD
 }
 
-// Load reads a key file, or a folder of them. A key file is called ID.key and holds 32 random bytes as 64 hexadecimal digits or as
-// base64; `openssl rand -hex 32` writes one. In a folder with several, the file "current" holds the ID of the key that encrypts.
-// A key file that everybody may read, or that others may write, is an error.
+// Load reads a key file, or a folder of them. ID.key holds 32 random bytes as 64
+// hexadecimal digits or as base64; `openssl rand -hex 32` writes one. In a folder with
+// several, the file "current" holds the ID of the key that encrypts. A key file that
+// others may read or write is an error.
 func Load(path string) (*Keys, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -78,7 +79,7 @@ func Load(path string) (*Keys, error) {
 	return k, nil
 }
 
-// readFolder lists the key files of a folder and says which key encrypts, "" when there is only one.
+// readFolder lists key files and says which key encrypts, "" when there is only one.
 func readFolder(dir string) (files []string, current string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -123,7 +124,7 @@ func readKey(file string) (id string, key []byte, err error) {
 	if wide := info.Mode().Perm() & 0o037; wide != 0 {
 		return "", nil, fmt.Errorf("the key file %s has mode %04o, which lets others at it; chmod 0600 %s", file, info.Mode().Perm(), file)
 	}
-	if info.Size() > largestFile {
+	if info.Size() > maxKeyFile {
 		return "", nil, fmt.Errorf("the key file %s has %d bytes, which is no key; `openssl rand -hex 32` writes one", file, info.Size())
 	}
 	data, err := os.ReadFile(file)
@@ -149,7 +150,7 @@ func (k *Keys) Current() string { return k.current }
 // IDs are those of all keys, sorted.
 func (k *Keys) IDs() []string { return slices.Sorted(maps.Keys(k.masters)) }
 
-// Derive makes a key of 32 bytes for one purpose from the key of that ID. The error for an unknown ID is an *UnknownKeyError.
+// Derive makes a key of 32 bytes. The error for an unknown ID is an *UnknownKeyError.
 func (k *Keys) Derive(id string, salt []byte, purpose string) ([]byte, error) {
 	master, known := k.masters[id]
 	if !known {

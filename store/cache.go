@@ -23,15 +23,15 @@ import (
 )
 
 const (
-	// mostRecords is how many completed maps a cache knows.
-	mostRecords = 16
+	// maxRecords is how many completed maps a cache knows.
+	maxRecords = 16
 	// Results from a cache are stored again at so many, or so many bytes.
 	recalledItems = 1 << 14
 	recalledBytes = 4 << 20
 )
 
-// mostWanted is how many items are looked for at a time. Only tests change it.
-var mostWanted = 1 << 21
+// maxWanted is how many items are looked for at a time. Only tests change it.
+var maxWanted = 1 << 21
 
 // record is an object of a cache: a completed map.
 type record struct {
@@ -56,7 +56,7 @@ func digest(v any) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// remember notes a completed map for later ones. One over the same items takes its place, and the oldest goes.
+// remember notes a completed map. One over the same items goes, and the oldest.
 func (s *Store) remember(ctx context.Context, c contract.Cache, items int64, output string) error {
 	o, err := s.Objects.Read(ctx, output, 0, 0)
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *Store) remember(ctx context.Context, c contract.Cache, items int64, out
 	if err != nil {
 		return err
 	}
-	for _, old := range known[min(len(known), mostRecords):] {
+	for _, old := range known[min(len(known), maxRecords):] {
 		if err := s.Objects.Delete(ctx, old.key); err != nil {
 			return err
 		}
@@ -108,8 +108,9 @@ func (s *Store) records(ctx context.Context, c contract.Cache) (known []record, 
 	return known, nil
 }
 
-// recall writes into the folder the results that earlier maps have of equal items, of those that are left. It reads each earlier map
-// once for every mostWanted items. It leaves out a map whose items or results cannot be read, and names it in skipped.
+// recall writes into the folder the results that earlier maps have of equal items. It
+// reads each earlier map once for every maxWanted items, and names maps that it cannot
+// read.
 func (f *Folder) recall(ctx context.Context, c contract.Cache, rest contract.Work) (found int64, skipped []string, err error) {
 	known, err := f.s.records(ctx, c)
 	if err != nil || len(known) == 0 {
@@ -120,9 +121,9 @@ func (f *Folder) recall(ctx context.Context, c contract.Cache, rest contract.Wor
 		return 0, nil, err
 	}
 	r := &recaller{s: f.s, folder: f, to: f.Append(), arrays: contract.KeepsArrays(f.key), known: known}
-	r.wanted = make([]wantedItem, 0, min(left.Len(), int64(mostWanted)))
+	r.wanted = make([]wantedItem, 0, min(left.Len(), int64(maxWanted)))
 	err = f.s.eachContent(ctx, c.Source, c.Range, left, func(index int64, of contentHash) error {
-		if r.wanted = append(r.wanted, wantedItem{of, index}); len(r.wanted) < mostWanted {
+		if r.wanted = append(r.wanted, wantedItem{of, index}); len(r.wanted) < maxWanted {
 			return nil
 		}
 		return r.lookUp(ctx)
@@ -186,7 +187,7 @@ type recaller struct {
 	arrays  bool
 	known   []record
 	skipped []string
-	// wanted are the items that are looked for now, by content; left is how many of them have no result.
+	// wanted are the items looked for now, by content; left of them have no result.
 	wanted []wantedItem
 	left   int
 	// items and bytes wait to be stored; failed is why they could not be.

@@ -163,8 +163,8 @@ func TestFind_NamesAFewOfManyDamagedParts(t *testing.T) {
 	}
 	found, err := s.Find(t.Context(), nine)
 	require.NoError(t, err)
-	require.Len(t, found.Damaged, mostDamaged+1)
-	require.Equal(t, "and 4 more", found.Damaged[mostDamaged])
+	require.Len(t, found.Damaged, maxDamaged+1)
+	require.Equal(t, "and 4 more", found.Damaged[maxDamaged])
 	require.Equal(t, contract.Whole(9), found.Rest)
 }
 

@@ -22,7 +22,7 @@ import (
 	"github.com/gpumux/gpumux/internal/results"
 )
 
-// partName names a part: <writer>.<number>.jsonl. A writer counts its parts without a gap.
+// partName is <writer>.<number>.jsonl. A writer counts its parts without a gap.
 type partName struct {
 	writer string
 	number int
@@ -153,8 +153,8 @@ func (f *Folder) names(ctx context.Context) (all []partName, err error) {
 	return all, err
 }
 
-// heads reads the first lines of parts and returns the parts in order. It calls lost for each
-// part that is damaged or gone; an error of lost ends it.
+// heads reads the first lines of parts and returns the parts in order. It calls lost for
+// each part that is damaged or gone; an error of lost ends it.
 func (f *Folder) heads(ctx context.Context, names []partName, lost func(error) error) (good []part, err error) {
 	read := func(p partName) (partHead, error) {
 		o, err := f.in.Read(ctx, f.keyOf(p), 0, headBytes)
@@ -230,8 +230,8 @@ func (f *Folder) load(ctx context.Context, p partName) (*loaded, error) {
 	return l, nil
 }
 
-// setAside moves a damaged part out of the way, so that it stays for people to look at and its
-// items run again.
+// setAside moves a damaged part out of the way, so that it stays for people to look at
+// and its items run again.
 func (f *Folder) setAside(ctx context.Context, d *partError) error {
 	err := f.in.Move(ctx, f.keyOf(d.part), path.Join(f.key, "damaged", d.part.String()))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // else somebody was first
@@ -279,9 +279,9 @@ func (o opened) before(p opened) bool {
 // loadedAhead is how many parts are loaded before their turn.
 const loadedAhead = 4
 
-// walk yields the lines of parts in order of index, each valid until the next. Of several with
-// one index it yields that of the first part. It calls lost for a part that is damaged or gone, and ended for each that
-// was yielded to its end.
+// walk yields the lines of parts in order of index, each valid until the next. Of several
+// with one index it yields that of the first part. It calls lost for a part that is
+// damaged or gone, and ended for each that was yielded to its end.
 func (f *Folder) walk(ctx context.Context, parts []part, lost func(error) error, ended func(part)) iter.Seq2[line, error] {
 	return func(yield func(line, error) bool) {
 		next, stop := iter.Pull2(ahead(loadedAhead, slices.Values(parts), func(p part) (*loaded, error) {
@@ -334,7 +334,7 @@ type outcome[T any] struct {
 	err   error
 }
 
-// ahead calls f for each input, so many at a time, and yields what it gave in their order.
+// ahead calls f for each input, so many at a time, and yields the answers in order.
 func ahead[In, Out any](most int, inputs iter.Seq[In], f func(In) (Out, error)) iter.Seq2[In, outcome[Out]] {
 	return func(yield func(In, outcome[Out]) bool) {
 		type call struct {
@@ -370,8 +370,8 @@ func ahead[In, Out any](most int, inputs iter.Seq[In], f func(In) (Out, error)) 
 	}
 }
 
-// Written is where an Appender stood at some moment: what lies in its parts from Number on was
-// written later.
+// Written is where an Appender stood at some moment: what lies in its parts from Number
+// on was written later.
 type Written struct {
 	Writer string `json:"writer"`
 	Number int    `json:"number"`
@@ -389,8 +389,8 @@ func (w Written) parts(yield func(partName) bool) {
 	}
 }
 
-// Since calls each with every result of the writer's parts from that moment on. It sets damaged
-// parts aside and calls damaged for each.
+// Since calls each with every result of the writer's parts from that moment on. It sets
+// damaged parts aside and calls damaged for each.
 func (f *Folder) Since(ctx context.Context, w Written, each func(index int64, kind gpumux.Kind), damaged func(error)) error {
 	if !w.Valid() {
 		return fmt.Errorf("%q is no writer of parts", w.Writer)

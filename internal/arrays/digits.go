@@ -8,8 +8,8 @@ import (
 	"github.com/gpumux/gpumux/internal/text"
 )
 
-// AppendFloat adds a number as Python does: the fewest digits that tell it from all others of its size in bits, with a point or an
-// exponent.
+// AppendFloat adds a number as Python does: the fewest digits that tell it from all
+// others of its size in bits, with a point or an exponent.
 func AppendFloat(b []byte, x float64, bits int) []byte {
 	least := 1e-4
 	if bits == 32 {
@@ -41,7 +41,7 @@ var halfTexts = sync.OnceValue(func() *[1 << 16]string {
 	return &all
 })
 
-// shortHalf is the number with the fewest digits that is nearer to a 16-bit float than to any other.
+// shortHalf is the number with the fewest digits that is nearest to a 16-bit float.
 func shortHalf(bits uint16) float64 {
 	x := half(bits)
 	if x == 0 || math.IsNaN(x) || math.IsInf(x, 0) {

@@ -11,8 +11,8 @@ import (
 	"github.com/gpumux/gpumux/internal/text"
 )
 
-// array is the value as an array: one that it is, or numbers or truths and lists of them, which all have one length at each depth. Loose
-// says that only JSON tells the type, so that whole numbers may have to become floats.
+// array is the value as an array: one that it is, or numbers or truths in lists of one
+// length at each depth. Loose: whole numbers may have to become floats.
 func (v value) array() (a arrays.Array, loose, ok bool) {
 	if len(v.arrays) > 0 {
 		return v.arrays[0], false, len(v.text) == 1

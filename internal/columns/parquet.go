@@ -18,7 +18,7 @@ import (
 	"github.com/apache/arrow-go/v18/parquet/schema"
 )
 
-// Rows of Parquet are decoded as many at a time as make so many bytes, and at most so many.
+// Rows of Parquet are decoded so many bytes, and at most so many rows, at a time.
 const (
 	batchBytes = 8 << 20
 	batchRows  = 4096
@@ -163,8 +163,8 @@ func (t parquetTable) eachOf(ctx context.Context, group int, rows int64, leaves 
 	return errors.New("a row group ends before its last row")
 }
 
-// listed is a schema with lists in the place of those of a fixed size: Parquet itself does
-// not know these, and pqarrow writes none that are null. Metadata says what they were.
+// listed is a schema with lists in place of those of a fixed size, of which pqarrow
+// writes none that are null. Metadata says what they were.
 func listed(schema *arrow.Schema) *arrow.Schema {
 	described := base64.StdEncoding.EncodeToString(flight.SerializeSchema(schema, memory.DefaultAllocator))
 	fields := schema.Fields()

@@ -14,13 +14,13 @@ import (
 	"github.com/gpumux/gpumux/internal/results"
 )
 
-// csvRows are the rows of a CSV file as JSON objects whose keys are the header's names, in their order. A cell that is
-// written as a JSON number becomes that number, digit for digit; every other cell is a string, the empty one too.
+// csvRows are rows of CSV as JSON objects with the header's names, in order. A cell
+// written as a JSON number becomes that number; every other cell is a string.
 type csvRows struct {
 	r     *csv.Reader
 	guard *rowGuard
 	name  string
-	// keys are the header's names as JSON, with the text before and after them: {"a": and ,"b":
+	// keys are the header's names with what stands around them: {"a": and ,"b":
 	keys []string
 	row  []byte
 }
@@ -110,7 +110,7 @@ func (c *csvRows) next() ([]byte, position, error) {
 			excerpt([]byte(strings.Join(cells, string(c.r.Comma)))),
 			"put cells that hold the delimiter, a quote or a line break in double quotes"}
 	}
-	if cap(c.row) > mostLineBuffer {
+	if cap(c.row) > maxLineBuffer {
 		c.row = nil
 	}
 	c.row = c.row[:0]
@@ -153,7 +153,7 @@ func (c *csvRows) rowError(err error) error {
 	return fmt.Errorf("read %s: %w", c.name, err)
 }
 
-// ParseDelimiter reads the delimiter of a CSV file as people write it: one character, or "tab".
+// ParseDelimiter reads a delimiter of CSV: one character, or "tab".
 func ParseDelimiter(text string) (rune, error) {
 	if text == "tab" || text == `\t` {
 		return '\t', nil

@@ -97,7 +97,7 @@ func itemOf(src contract.Source, line []byte) []byte {
 	return bytes.TrimSuffix(line, []byte{'\n'})
 }
 
-// readStretch reads a source from one mark of its index to the next, and checks the bytes.
+// readStretch reads a source from one mark to the next, and checks the bytes.
 func (s *Sources) readStretch(
 	ctx context.Context, src contract.Source, from io.Reader, at, until position, buffer []byte,
 ) ([]byte, error) {

@@ -13,16 +13,16 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// maxLine is the most bytes of one line or one CSV row: larger values belong into files whose paths are the items. Only
-// tests change it.
+// maxLine is the most bytes of one line or one CSV row: larger values belong into files
+// whose paths are the items. Only tests change it.
 var maxLine = 512 << 20
 
-// mostLineBuffer is the most bytes of a long line's buffer that are kept for the next one.
-const mostLineBuffer = 16 << 20
+// maxLineBuffer is how much of a long line's buffer is kept for the next one.
+const maxLineBuffer = 16 << 20
 
 // SourceError is a mistake in an input file: trying again cannot help.
 type SourceError struct {
-	// Name is the file's name or URL, Line the line in it from 1, or 0 when no line alone is to blame.
+	// Name is the file's name or URL, Line counts from 1, or is 0 where none is to blame.
 	Name string
 	Line int
 	// Problem is what is wrong, Text the start of the offending text, Hint what to do.
@@ -46,7 +46,7 @@ func (e *SourceError) Error() string {
 	return b.String()
 }
 
-// itemReader walks over the items of a source. An item is valid until the next call; the end is io.EOF.
+// itemReader walks over items, each valid until the next call. The end is io.EOF.
 type itemReader interface {
 	// next returns an item as one line of JSON, and where its line begins. At the end
 	// that is where the source ends.
@@ -63,7 +63,7 @@ type lineReader struct {
 	cut bool
 }
 
-// read returns a line with its newline, valid until the next call. The last line may have none; after it comes io.EOF.
+// read returns a line with its newline, which the last may lack, valid until the next.
 func (l *lineReader) read() ([]byte, error) {
 	line, err := l.r.ReadSlice('\n')
 	for ; l.cut; line, err = l.r.ReadSlice('\n') {
@@ -72,7 +72,7 @@ func (l *lineReader) read() ([]byte, error) {
 	if err == nil {
 		return line, nil
 	}
-	if cap(l.long) > mostLineBuffer {
+	if cap(l.long) > maxLineBuffer {
 		l.long = nil
 	}
 	l.long = append(l.long[:0], line...)
@@ -90,7 +90,7 @@ func (l *lineReader) read() ([]byte, error) {
 	return l.long, err
 }
 
-// jsonLines are the items of a JSON-lines file from some offset on. It skips blank lines and does not look into values.
+// jsonLines are the items of a JSON-lines file, as they are, without blank lines.
 type jsonLines struct {
 	lineReader
 	name   string
@@ -176,8 +176,8 @@ const (
 
 const bom = "\xef\xbb\xbf"
 
-// openItems walks over an input of any format, compressed or not, and checks every item. Its error names formats that gpumux does
-// not read. Packed says that the input was compressed.
+// openItems walks over an input of any format and checks every item. Its error names
+// formats that gpumux does not read. Packed: the input was compressed.
 func openItems(r io.Reader, name string, format Format, delimiter rune) (from itemReader, packed bool, err error) {
 	text, packed, err := unpack(r, name)
 	if err != nil {

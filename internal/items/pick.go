@@ -11,10 +11,10 @@ import (
 	"github.com/gpumux/gpumux/internal/objects"
 )
 
-// One request reads neighbouring runs of items if at most so many bytes of other items lie between them.
+// One request reads neighbouring runs with at most so many bytes between them.
 const bridgeBytes = 256 << 10
 
-// Pick calls f with the items of the runs, in order and as Unwrap takes them, which f may keep, until f returns false.
+// Pick calls f with the items of the runs, as Items gives them, until f returns false.
 func (s *Sources) Pick(ctx context.Context, src contract.Source, runs contract.Runs, f func(index int64, item json.RawMessage) bool) error {
 	stretches := groupNear(src, runs)
 	if len(stretches) == 1 || s.in.OnDisk() {
@@ -61,7 +61,7 @@ func (s *Sources) pickStretch(ctx context.Context, src contract.Source, runs con
 	})
 }
 
-// pickAhead reads stretches that are far apart on a server side by side, and gives them in order.
+// pickAhead reads far stretches on a server side by side, and gives them in order.
 func (s *Sources) pickAhead(ctx context.Context, src contract.Source, stretches []contract.Runs, f func(int64, json.RawMessage) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wait sync.WaitGroup

@@ -12,7 +12,7 @@ import (
 	"github.com/gpumux/gpumux/internal/objects"
 )
 
-// listWriter writes a work list: a source whose items are indices, one per line, in order.
+// listWriter writes a work list: a source of indices, one per line, in order.
 type listWriter struct {
 	source       contract.Source
 	lines, index *objects.Writer
@@ -99,8 +99,8 @@ const maxRuns = 1000
 // Rest starts a RestWriter for a folder.
 func (s *Sources) Rest(folder string) *RestWriter { return &RestWriter{s: s, folder: folder} }
 
-// RestWriter takes runs of items in order. It holds them itself while they are few, and writes
-// a work list else.
+// RestWriter takes runs of items in order. It holds them itself while they are few, and
+// writes a work list else.
 type RestWriter struct {
 	s      *Sources
 	folder string

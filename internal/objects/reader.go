@@ -165,7 +165,7 @@ func (r *Reader) Close() error {
 	return err
 }
 
-// absent makes an fs.ErrNotExist of the blob library's error for an object that does not exist.
+// absent makes an fs.ErrNotExist of the blob library's error.
 func absent(verb, url string, err error) error {
 	if errors.As(err, new(*KeyError)) {
 		return err
@@ -176,8 +176,8 @@ func absent(verb, url string, err error) error {
 	return fmt.Errorf("%s %s: %w", verb, url, err)
 }
 
-// raw reads a stretch of an object as it lies in the bucket. When the connection breaks, it
-// reads on from there.
+// raw reads a stretch of an object as it lies in the bucket. When the connection breaks,
+// it reads on from there.
 type raw struct {
 	ctx    context.Context
 	b      *Bucket
@@ -256,9 +256,9 @@ func OpenAt(ctx context.Context, b *Bucket, name string) (*At, error) {
 	return &At{ctx: ctx, b: b, name: name, size: r.Size(), changed: r.Changed()}, r.Close()
 }
 
-// OpenURL opens an object anywhere on a server: s3://bucket/items.jsonl?region=eu-west-1, with
-// the parameters and credentials of Open. It is for what a person at this machine named;
-// names in a map's input go through a Bucket.
+// OpenURL opens an object anywhere on a server: s3://bucket/items.jsonl?region=eu-west-1,
+// with the parameters and credentials of Open. It is for what a person at this machine
+// named; names in a map's input go through a Bucket.
 func OpenURL(ctx context.Context, raw string) (*At, error) {
 	u, err := url.Parse(raw)
 	if err != nil {

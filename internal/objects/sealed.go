@@ -268,8 +268,8 @@ func (u *unsealer) readSegment() error {
 // segmentAt is where a segment begins in the object.
 func segmentAt(number int64) int64 { return headSize + number*sealedSegment }
 
-// segmentsEnd is where the segments of the plain bytes up to end are over; all of them where
-// it is negative.
+// segmentsEnd is where the segments of the plain bytes up to end are over; all of them
+// where it is negative.
 func segmentsEnd(end int64) int64 {
 	if end < 0 {
 		return -1
