@@ -172,10 +172,10 @@ func (f *Folder) heads(ctx context.Context, names []partName, lost func(error) e
 		}
 		return h, err
 	}
-	for p, got := range ahead(objects.Abreast, slices.Values(names), read) {
-		if got.err == nil {
-			good = append(good, part{p, got.value})
-		} else if err := lost(got.err); err != nil {
+	for p, got := range objects.Ahead(objects.Abreast, slices.Values(names), read) {
+		if got.Err == nil {
+			good = append(good, part{p, got.Value})
+		} else if err := lost(got.Err); err != nil {
 			return nil, err
 		}
 	}
@@ -284,7 +284,7 @@ const loadedAhead = 4
 // damaged or gone, and ended for each that was yielded to its end.
 func (f *Folder) walk(ctx context.Context, parts []part, lost func(error) error, ended func(part)) iter.Seq2[line, error] {
 	return func(yield func(line, error) bool) {
-		next, stop := iter.Pull2(ahead(loadedAhead, slices.Values(parts), func(p part) (*loaded, error) {
+		next, stop := iter.Pull2(objects.Ahead(loadedAhead, slices.Values(parts), func(p part) (*loaded, error) {
 			return f.load(ctx, p.partName)
 		}))
 		defer stop()
@@ -293,13 +293,13 @@ func (f *Folder) walk(ctx context.Context, parts []part, lost func(error) error,
 		for {
 			for asked < len(parts) && (len(open) == 0 || parts[asked].Least <= open[0].lines[0].Index) {
 				_, got, _ := next()
-				if got.err != nil {
-					if err := lost(got.err); err != nil {
+				if got.Err != nil {
+					if err := lost(got.Err); err != nil {
 						yield(line{}, err)
 						return
 					}
 				} else {
-					o := opened{asked, got.value.lines, got.value}
+					o := opened{asked, got.Value.lines, got.Value}
 					open = slices.Insert(open, sort.Search(len(open), func(i int) bool { return o.before(open[i]) }), o)
 				}
 				asked++
@@ -324,48 +324,6 @@ func (f *Folder) walk(ctx context.Context, parts []part, lost func(error) error,
 			at := sort.Search(len(open)-1, func(i int) bool { return first.before(open[i+1]) })
 			copy(open, open[1:at+1])
 			open[at] = first
-		}
-	}
-}
-
-// outcome is what a call gave.
-type outcome[T any] struct {
-	value T
-	err   error
-}
-
-// ahead calls f for each input, so many at a time, and yields the answers in order.
-func ahead[In, Out any](most int, inputs iter.Seq[In], f func(In) (Out, error)) iter.Seq2[In, outcome[Out]] {
-	return func(yield func(In, outcome[Out]) bool) {
-		type call struct {
-			in   In
-			gave chan outcome[Out]
-		}
-		var calls []call
-		defer func() {
-			for _, c := range calls {
-				<-c.gave
-			}
-		}()
-		first := func() bool {
-			c := calls[0]
-			calls = calls[1:]
-			return yield(c.in, <-c.gave)
-		}
-		for in := range inputs {
-			c := call{in, make(chan outcome[Out], 1)}
-			go func() {
-				value, err := f(in)
-				c.gave <- outcome[Out]{value, err}
-			}()
-			if calls = append(calls, c); len(calls) == most && !first() {
-				return
-			}
-		}
-		for len(calls) > 0 {
-			if !first() {
-				return
-			}
 		}
 	}
 }
@@ -396,20 +354,20 @@ func (f *Folder) Since(ctx context.Context, w Written, each func(index int64, ki
 		return fmt.Errorf("%q is no writer of parts", w.Writer)
 	}
 	lost := f.lost(ctx, damaged)
-	for _, got := range ahead(loadedAhead, w.parts, func(p partName) (*loaded, error) { return f.load(ctx, p) }) {
-		if errors.Is(got.err, fs.ErrNotExist) {
+	for _, got := range objects.Ahead(loadedAhead, w.parts, func(p partName) (*loaded, error) { return f.load(ctx, p) }) {
+		if errors.Is(got.Err, fs.ErrNotExist) {
 			return nil
 		}
-		if got.err != nil {
-			if err := lost(got.err); err != nil {
+		if got.Err != nil {
+			if err := lost(got.Err); err != nil {
 				return err
 			}
 			continue
 		}
-		for _, l := range got.value.lines {
+		for _, l := range got.Value.lines {
 			each(l.Index, l.Kind)
 		}
-		spare.Put(got.value)
+		spare.Put(got.Value)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/results"
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 // csvRows are rows of CSV as JSON objects with the header's names, in order. A cell
@@ -107,7 +108,7 @@ func (c *csvRows) next() ([]byte, position, error) {
 	line, _ := c.r.FieldPos(0)
 	if len(cells) != len(c.keys) {
 		return nil, position{}, &SourceError{c.name, line, fmt.Sprintf("%d cells, but the header has %d", len(cells), len(c.keys)),
-			excerpt([]byte(strings.Join(cells, string(c.r.Comma)))),
+			text.Beginning([]byte(strings.Join(cells, string(c.r.Comma)))),
 			"put cells that hold the delimiter, a quote or a line break in double quotes"}
 	}
 	if cap(c.row) > maxLineBuffer {
@@ -117,11 +118,11 @@ func (c *csvRows) next() ([]byte, position, error) {
 	for i, cell := range cells {
 		if !utf8.ValidString(cell) {
 			line, _ := c.r.FieldPos(i)
-			return nil, position{}, &SourceError{c.name, line, "not UTF-8", excerpt([]byte(cell)), "convert the file with iconv"}
+			return nil, position{}, &SourceError{c.name, line, "not UTF-8", text.Beginning([]byte(cell)), "convert the file with iconv"}
 		}
 		if strings.IndexByte(cell, 0) >= 0 {
 			line, _ := c.r.FieldPos(i)
-			return nil, position{}, &SourceError{c.name, line, "a NUL byte", excerpt([]byte(cell)), nulHint}
+			return nil, position{}, &SourceError{c.name, line, "a NUL byte", text.Beginning([]byte(cell)), nulHint}
 		}
 		c.row = append(c.row, c.keys[i]...)
 		if isNumber(cell) {
@@ -154,13 +155,13 @@ func (c *csvRows) rowError(err error) error {
 }
 
 // ParseDelimiter reads a delimiter of CSV: one character, or "tab".
-func ParseDelimiter(text string) (rune, error) {
-	if text == "tab" || text == `\t` {
+func ParseDelimiter(word string) (rune, error) {
+	if word == "tab" || word == `\t` {
 		return '\t', nil
 	}
-	delimiter, size := utf8.DecodeRuneInString(text)
-	if size != len(text) || delimiter == utf8.RuneError || strings.ContainsRune("\"\r\n\x00", delimiter) {
-		return 0, fmt.Errorf("%q cannot stand between cells; give one character, such as ';', or tab", text)
+	delimiter, size := utf8.DecodeRuneInString(word)
+	if size != len(word) || delimiter == utf8.RuneError || strings.ContainsRune("\"\r\n\x00", delimiter) {
+		return 0, fmt.Errorf("%q cannot stand between cells; give one character, such as ';', or tab", word)
 	}
 	return delimiter, nil
 }

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 // maxLine is the most bytes of one line or one CSV row: larger values belong into files
@@ -105,7 +106,7 @@ func (l *jsonLines) readLine(large string) (line []byte, begin position, err err
 	l.number++
 	l.at.pass(line)
 	if err == errLongLine {
-		return nil, begin, &SourceError{l.name, l.number, "the line is longer than " + gpumux.Size(maxLine).String(), excerpt(line),
+		return nil, begin, &SourceError{l.name, l.number, "the line is longer than " + gpumux.Size(maxLine).String(), text.Beginning(line),
 			"put large " + large + " into files and let the items be their paths"}
 	}
 	if err != nil {
@@ -138,7 +139,7 @@ func (l *checkedLines) next() ([]byte, position, error) {
 		return nil, at, err
 	}
 	if !utf8.Valid(item) {
-		return nil, at, &SourceError{l.name, l.number, "not UTF-8", excerpt(item), "convert the file with iconv"}
+		return nil, at, &SourceError{l.name, l.number, "not UTF-8", text.Beginning(item), "convert the file with iconv"}
 	}
 	if !json.Valid(item) {
 		return nil, at, l.invalid(item)
@@ -149,23 +150,23 @@ func (l *checkedLines) next() ([]byte, position, error) {
 func (l *checkedLines) invalid(item []byte) error {
 	problem := fmt.Sprintf("not JSON: %v", json.Unmarshal(item, new(json.RawMessage)))
 	hint := "write one JSON value per line; text goes in double quotes"
-	text := string(item)
+	line := string(item)
 	switch {
 	case strings.HasSuffix(problem, "exceeded max depth"):
 		problem, hint = "nested more than 10,000 levels deep", "put such a value into a file and let the item be its path"
-	case strings.ContainsRune(text, 0):
+	case strings.ContainsRune(line, 0):
 		hint = nulHint
-	case strings.Contains(text, "\r"):
+	case strings.Contains(line, "\r"):
 		hint = crHint
-	case strings.HasPrefix(text, "NaN") || strings.Contains(text, ":NaN") || strings.Contains(text, " NaN") ||
-		strings.Contains(text, "Infinity"):
+	case strings.HasPrefix(line, "NaN") || strings.Contains(line, ":NaN") || strings.Contains(line, " NaN") ||
+		strings.Contains(line, "Infinity"):
 		hint = "JSON has no NaN and no Infinity; write null"
-	case strings.HasPrefix(text, "[") && !strings.Contains(text, "]"):
+	case strings.HasPrefix(line, "[") && !strings.Contains(line, "]"):
 		hint = "the value goes on over several lines; if the file is one array, turn it into lines with jq -c '.[]'"
-	case strings.HasPrefix(text, "{") && !strings.Contains(text, "}"):
+	case strings.HasPrefix(line, "{") && !strings.Contains(line, "}"):
 		hint = "the value goes on over several lines; put each on one line with jq -c ."
 	}
-	return &SourceError{l.name, l.number, problem, excerpt(item), hint}
+	return &SourceError{l.name, l.number, problem, text.Beginning(item), hint}
 }
 
 // What is wrong with the whole file when a line has one of these bytes.
@@ -179,11 +180,11 @@ const bom = "\xef\xbb\xbf"
 // openItems walks over an input of any format and checks every item. Its error names
 // formats that gpumux does not read. Packed: the input was compressed.
 func openItems(r io.Reader, name string, format Format, delimiter rune) (from itemReader, packed bool, err error) {
-	text, packed, err := unpack(r, name)
+	plain, packed, err := unpack(r, name)
 	if err != nil {
 		return nil, packed, err
 	}
-	head, err := peek(text, 10)
+	head, err := peek(plain, 10)
 	if err != nil && err != io.EOF {
 		var mistake *SourceError
 		if errors.As(err, &mistake) {
@@ -211,21 +212,12 @@ func openItems(r io.Reader, name string, format Format, delimiter rune) (from it
 	}
 	switch format {
 	case Lines:
-		return &textLines{jsonLines: jsonLines{lineReader: lineReader{r: text}, name: name}}, packed, nil
+		return &textLines{jsonLines: jsonLines{lineReader: lineReader{r: plain}, name: name}}, packed, nil
 	case Values:
-		return valueLines{&jsonLines{lineReader: lineReader{r: text}, name: name}}, packed, nil
+		return valueLines{&jsonLines{lineReader: lineReader{r: plain}, name: name}}, packed, nil
 	case CSV, TSV:
-		from, err = newCSVRows(text, name, format, delimiter)
+		from, err = newCSVRows(plain, name, format, delimiter)
 		return from, packed, err
 	}
-	return &checkedLines{jsonLines{lineReader: lineReader{r: text}, name: name}}, packed, nil
-}
-
-// excerpt is the beginning of a text, for error messages.
-func excerpt(text []byte) string {
-	const shown = 60
-	if len(text) <= shown {
-		return string(text)
-	}
-	return strings.ToValidUTF8(string(text[:shown]), "") + "…"
+	return &checkedLines{jsonLines{lineReader: lineReader{r: plain}, name: name}}, packed, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/objects"
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 // listWriter writes a work list: a source of indices, one per line, in order.
@@ -79,13 +80,13 @@ func (s *Sources) ItemsOf(ctx context.Context, work contract.Work) (contract.Run
 	}
 	var runs contract.Runs
 	last := int64(-1)
-	for text, err := range s.Items(ctx, *work.List, work.Start, work.End) {
+	for item, err := range s.Items(ctx, *work.List, work.Start, work.End) {
 		if err != nil {
 			return nil, fmt.Errorf("read the work list: %w", err)
 		}
-		index, err := strconv.ParseInt(string(text), 10, 64)
+		index, err := strconv.ParseInt(string(item), 10, 64)
 		if err != nil || index <= last {
-			return nil, &SourceError{Name: work.List.URL, Problem: "this is no work list", Text: excerpt(text), Hint: "give the same command again"}
+			return nil, &SourceError{Name: work.List.URL, Problem: "this is no work list", Text: text.Beginning(item), Hint: "give the same command again"}
 		}
 		last = index
 		runs.Add(index)
