@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -29,9 +30,6 @@ const (
 	recalledItems = 1 << 14
 	recalledBytes = 4 << 20
 )
-
-// maxWanted is how many items are looked for at a time. Only tests change it.
-var maxWanted = 1 << 21
 
 // record is an object of a cache: a completed map.
 type record struct {
@@ -108,9 +106,8 @@ func (s *Store) records(ctx context.Context, c contract.Cache) (known []record, 
 	return known, nil
 }
 
-// recall writes into the folder the results that earlier maps have of equal items. It
-// reads each earlier map once for every maxWanted items, and names maps that it cannot
-// read.
+// recall writes into the folder the results that earlier maps have of equal items. It reads
+// each earlier map once, and names those that it cannot read.
 func (f *Folder) recall(ctx context.Context, c contract.Cache, rest contract.Work) (found int64, skipped []string, err error) {
 	known, err := f.s.records(ctx, c)
 	if err != nil || len(known) == 0 {
@@ -120,18 +117,29 @@ func (f *Folder) recall(ctx context.Context, c contract.Cache, rest contract.Wor
 	if err != nil {
 		return 0, nil, err
 	}
-	r := &recaller{s: f.s, folder: f, to: f.Append(), arrays: contract.KeepsArrays(f.key), known: known}
-	r.wanted = make([]wantedItem, 0, min(left.Len(), int64(maxWanted)))
+	r := &recaller{s: f.s, folder: f, to: f.Append(), arrays: contract.KeepsArrays(f.key)}
+	r.wanted = make([]wantedItem, 0, left.Len())
 	err = f.s.eachContent(ctx, c.Source, c.Range, left, func(index int64, of contentHash) error {
-		if r.wanted = append(r.wanted, wantedItem{of, index}); len(r.wanted) < maxWanted {
-			return nil
-		}
-		return r.lookUp(ctx)
+		r.wanted = append(r.wanted, wantedItem{of, index})
+		return nil
 	})
-	if err == nil {
-		err = r.lookUp(ctx)
+	if err != nil {
+		return 0, nil, err
 	}
-	return r.found, r.skipped, err
+	slices.SortFunc(r.wanted, func(a, b wantedItem) int { return bytes.Compare(a.content[:], b.content[:]) })
+	for _, of := range known {
+		if r.found == left.Len() {
+			break
+		}
+		err := r.take(ctx, of)
+		if r.failed != nil || ctx.Err() != nil {
+			return r.found, skipped, cmp.Or(r.failed, context.Cause(ctx))
+		}
+		if err != nil {
+			skipped = append(skipped, err.Error())
+		}
+	}
+	return r.found, skipped, r.store(ctx)
 }
 
 // contentHash is of an item, and of the key that it came with.
@@ -184,41 +192,13 @@ type recaller struct {
 	folder *Folder
 	to     *Appender
 	// arrays says that the results may have them as bytes.
-	arrays  bool
-	known   []record
-	skipped []string
-	// wanted are the items looked for now, by content; left of them have no result.
+	arrays bool
+	// wanted are the items by content.
 	wanted []wantedItem
-	left   int
 	// items and bytes wait to be stored; failed is why they could not be.
 	items, bytes int
 	failed       error
 	found        int64
-}
-
-// lookUp looks for the wanted items in one earlier map after the other.
-func (r *recaller) lookUp(ctx context.Context) error {
-	slices.SortFunc(r.wanted, func(a, b wantedItem) int { return bytes.Compare(a.content[:], b.content[:]) })
-	r.left = len(r.wanted)
-	r.known = slices.DeleteFunc(r.known, func(of record) bool {
-		if r.left == 0 || r.failed != nil || ctx.Err() != nil {
-			return false
-		}
-		err := r.take(ctx, of)
-		if err == nil || r.failed != nil || ctx.Err() != nil {
-			return false
-		}
-		r.skipped = append(r.skipped, err.Error())
-		return true
-	})
-	if r.failed == nil && ctx.Err() == nil {
-		r.store(ctx)
-	}
-	r.wanted = r.wanted[:0]
-	if r.failed == nil {
-		r.failed = context.Cause(ctx)
-	}
-	return r.failed
 }
 
 // take reads the items and the results of an earlier map side by side.
@@ -277,7 +257,6 @@ func (r *recaller) give(ctx context.Context, of record, content contentHash, lin
 		}
 		if err = r.to.Add(result); err == nil {
 			r.wanted[at].index = -1
-			r.left--
 			r.found++
 			r.items++
 			r.bytes += len(line)

@@ -269,7 +269,11 @@ func (b *Bucket) ReadAny(ctx context.Context, name string, offset, length int64)
 
 // ReadAll reads a small object.
 func (b *Bucket) ReadAll(ctx context.Context, name string) ([]byte, error) {
-	r, err := b.Read(ctx, name, 0, -1)
+	return b.readAll(ctx, name, false)
+}
+
+func (b *Bucket) readAll(ctx context.Context, name string, plain bool) ([]byte, error) {
+	r, err := newReader(ctx, b, name, stretch{0, -1}, plain)
 	if err != nil {
 		return nil, err
 	}
@@ -328,15 +332,7 @@ func (b *Bucket) Put(ctx context.Context, name string, text []byte, c Creation) 
 
 // PutOnce writes a small object unless there is one, and returns the one that is there.
 func (b *Bucket) PutOnce(ctx context.Context, name string, text []byte, c Creation) ([]byte, error) {
-	read := func() ([]byte, error) {
-		r, err := newReader(ctx, b, name, stretch{0, -1}, c.Plain)
-		if err != nil {
-			return nil, err
-		}
-		defer r.Close()
-		return io.ReadAll(r)
-	}
-	there, err := read()
+	there, err := b.readAll(ctx, name, c.Plain)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return there, err
 	}
@@ -351,7 +347,7 @@ func (b *Bucket) PutOnce(ctx context.Context, name string, text []byte, c Creati
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
-	return read()
+	return b.readAll(ctx, name, c.Plain)
 }
 
 // Exists reports whether there is an object.

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"gocloud.dev/blob"
-	"gocloud.dev/gcerrors"
-	"golang.org/x/sync/errgroup"
 	"io"
 	"io/fs"
 	"iter"
@@ -14,6 +11,10 @@ import (
 	"path"
 	"path/filepath"
 	"time"
+
+	"gocloud.dev/blob"
+	"gocloud.dev/gcerrors"
+	"golang.org/x/sync/errgroup"
 )
 
 // Delete removes an object; one that is not there is no error.

@@ -65,7 +65,11 @@ func Run(ctx context.Context, st *store.Store, o Options, find func(*Used) error
 	}
 	for _, p := range young { // of maps that the server may not know any more
 		for _, parts := range p.parts {
-			source, err := sourceOf(ctx, st, parts)
+			folder, err := st.Folder(parts)
+			if err != nil {
+				return nil, err
+			}
+			source, err := folder.Source(ctx)
 			switch {
 			case errors.As(err, new(*store.OwnerError)), errors.As(err, new(*objects.KeyError)):
 				used.Unread(err, "")
@@ -86,14 +90,6 @@ func Run(ctx context.Context, st *store.Store, o Options, find func(*Used) error
 		}
 	}
 	return gone, nil
-}
-
-func sourceOf(ctx context.Context, st *store.Store, parts string) (string, error) {
-	folder, err := st.Folder(parts)
-	if err != nil {
-		return "", err
-	}
-	return folder.Source(ctx)
 }
 
 // remove deletes a folder, or an input with its index.
