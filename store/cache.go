@@ -106,8 +106,8 @@ func (s *Store) records(ctx context.Context, c contract.Cache) (known []record, 
 	return known, nil
 }
 
-// recall writes into the folder the results that earlier maps have of equal items. It reads
-// each earlier map once, and names those that it cannot read.
+// recall writes into the folder the results that earlier maps have of equal items. It
+// reads each earlier map once, and names those that it cannot read.
 func (f *Folder) recall(ctx context.Context, c contract.Cache, rest contract.Work) (found int64, skipped []string, err error) {
 	known, err := f.s.records(ctx, c)
 	if err != nil || len(known) == 0 {

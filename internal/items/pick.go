@@ -18,8 +18,8 @@ const (
 	stretchBytes = 4 << 20
 )
 
-// Pick calls f with the items of the runs, as Items gives them, until f returns false. On a
-// server it reads far stretches side by side.
+// Pick calls f with the items of the runs, as Items gives them, until f returns false. On
+// a server it reads far stretches side by side.
 func (s *Sources) Pick(ctx context.Context, src contract.Source, runs contract.Runs, f func(index int64, item json.RawMessage) bool) error {
 	if len(runs) == 1 {
 		return s.pickStretch(ctx, src, runs, f)
