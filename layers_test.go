@@ -67,7 +67,7 @@ workflows/workflowstest          . internal/contract internal/names internal/tex
 internal/payload                 . internal/contract
 internal/columns                 . internal/arrays internal/items internal/results internal/text
 store                            . internal/contract internal/items internal/names internal/objects internal/results
-internal/items                   . internal/calls internal/contract internal/names internal/objects internal/results
+internal/items                   . internal/calls internal/contract internal/names internal/objects internal/results internal/text
 internal/objects                 internal/names
 internal/results                 . internal/arrays
 internal/rig

@@ -6,8 +6,8 @@ import (
 	"go.temporal.io/sdk/temporal"
 )
 
-// Apply makes a client, and the workers on it, encode everything that Temporal keeps: inputs, results, heartbeats, memos, summaries,
-// details, and the messages and stacks of failures. It wraps the data converter of the options. A nil codec changes nothing.
+// Apply makes a client, and the workers on it, encode everything that Temporal keeps,
+// with messages and stacks of failures. A nil codec changes nothing.
 func Apply(o *client.Options, c converter.PayloadCodec) {
 	if c == nil {
 		return

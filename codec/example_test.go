@@ -158,7 +158,7 @@ func ExampleKeys() {
 }
 
 // Whoever lacks a key is told which.
-func ExampleUnknownKey() {
+func ExampleUnknownKeyError() {
 	dir := folder(map[string]string{"2026.key": newer})
 	defer os.RemoveAll(dir)
 	keys, err := codec.Load(dir)
@@ -166,7 +166,7 @@ func ExampleUnknownKey() {
 		log.Fatal(err)
 	}
 	_, err = keys.Derive("2025", nil, "an object")
-	var unknown *codec.UnknownKey
+	var unknown *codec.UnknownKeyError
 	if errors.As(err, &unknown) {
 		fmt.Println("lacks", unknown.ID, "and has", unknown.Known)
 	}

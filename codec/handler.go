@@ -13,28 +13,27 @@ import (
 	"go.temporal.io/sdk/converter"
 )
 
-// largestRequest bounds what a client may send at once. A payload is at most 2 MiB; the Web UI sends some at a time.
-const largestRequest = 64 << 20
+// maxRequest bounds what a client sends at once. A payload has at most 2 MiB.
+const maxRequest = 64 << 20
 
 // HandlerOptions adjust a codec server.
 type HandlerOptions struct {
-	// Secret is the first element of every path, for callers that know it. Default: none, and everybody who reaches the server can
-	// decrypt.
+	// Secret is the first element of every path. Default: none, and everybody can decrypt.
 	Secret string
-	// Origins are the addresses of the web pages that may ask, such as http://127.0.0.1:8233. Default: no web page.
+	// Origins are web pages that may ask, such as http://127.0.0.1:8233. Default: none.
 	Origins []string
 	// Hosts are the server's names beside localhost and numeric addresses. Default: none.
 	Hosts []string
 }
 
-// Secret is a path element that only holders of the current key know, the same at each start.
+// Secret is a path element that only holders of the current key know.
 func (k *Keys) Secret() (string, error) {
 	secret, err := k.Derive(k.current, nil, "gpumux codec server 1")
 	return hex.EncodeToString(secret[:min(len(secret), 16)]), err
 }
 
-// NewHandler serves a codec to the Web UI and to `temporal --codec-endpoint`: POST of payloads to [secret]/encode and
-// [secret]/decode. It answers no page of another origin, and no request by another name.
+// NewHandler serves a codec to the Web UI and to `temporal --codec-endpoint`. It answers
+// no page of another origin, and no request by another name.
 func NewHandler(c converter.PayloadCodec, o HandlerOptions) http.Handler {
 	inner := converter.NewPayloadCodecHTTPHandler(c)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -43,12 +42,12 @@ func NewHandler(c converter.PayloadCodec, o HandlerOptions) http.Handler {
 		header.Set("X-Content-Type-Options", "nosniff")
 		header.Add("Vary", "Origin")
 		if !o.hasName(r.Host) {
-			http.Error(w, "this server is not known by that name; allow it with --host", http.StatusMisdirectedRequest)
+			http.Error(w, "this server is not known by that name; start it with that host", http.StatusMisdirectedRequest)
 			return
 		}
 		if origin := r.Header.Get("Origin"); origin != "" {
 			if !slices.Contains(o.Origins, origin) {
-				http.Error(w, "pages of "+origin+" may not ask; allow them with --origin", http.StatusForbidden)
+				http.Error(w, "pages of "+origin+" may not ask; start the server with that origin", http.StatusForbidden)
 				return
 			}
 			header.Set("Access-Control-Allow-Origin", origin)
@@ -71,7 +70,7 @@ func NewHandler(c converter.PayloadCodec, o HandlerOptions) http.Handler {
 			http.Error(w, "send application/json", http.StatusUnsupportedMediaType)
 			return
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, largestRequest)
+		r.Body = http.MaxBytesReader(w, r.Body, maxRequest)
 		inner.ServeHTTP(w, r)
 	})
 }
@@ -85,7 +84,7 @@ func (o HandlerOptions) hasPath(path string) bool {
 	return subtle.ConstantTimeCompare([]byte(secret), []byte(o.Secret)) == 1 && (verb == "encode" || verb == "decode")
 }
 
-// hasName reports whether a name is the server's. Another name may be a web page's that resolves to this machine.
+// hasName reports whether a name is the server's. Another may be that of a web page.
 func (o HandlerOptions) hasName(host string) bool {
 	name := (&url.URL{Host: host}).Hostname()
 	return name == "localhost" || net.ParseIP(name) != nil || slices.Contains(o.Hosts, name)

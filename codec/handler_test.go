@@ -75,7 +75,7 @@ func TestHandler_AnswersOnlyThePagesThatItKnows(t *testing.T) {
 			require.Equal(t, "no-store", answer.Header().Get("Cache-Control"))
 		})
 	}
-	large := httptest.NewRequest(http.MethodPost, "/s/decode", strings.NewReader(strings.Repeat(" ", largestRequest+1)))
+	large := httptest.NewRequest(http.MethodPost, "/s/decode", strings.NewReader(strings.Repeat(" ", maxRequest+1)))
 	large.Host = "127.0.0.1"
 	large.Header.Set("Content-Type", "application/json")
 	answer := httptest.NewRecorder()

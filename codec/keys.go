@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"crypto/cipher"
 	"crypto/hkdf"
 	"crypto/sha256"
 	"encoding/base64"
@@ -22,24 +23,25 @@ const (
 	// currentFile names the key that encrypts, in a folder with several.
 	currentFile = "current"
 	keyBytes    = 32
-	// largestFile is more than any key needs.
-	largestFile = 4096
+	// maxKeyFile is more than any key needs.
+	maxKeyFile = 4096
 )
 
 var keyID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
-// Keys are AES-256 keys by ID, one of which encrypts while all decrypt. They are a Temporal payload codec and the keys of a store.
+// Keys are AES-256 keys by ID: a Temporal payload codec, and the keys of a store.
 type Keys struct {
 	path    string
 	current string
 	masters map[string][]byte
 	// payloads are the keys derived for payloads.
-	payloads map[string]sealer
+	payloads map[string]cipher.AEAD
 }
 
-// Load reads a key file, or a folder of them. A key file is called ID.key and holds 32 random bytes as 64 hexadecimal digits or as
-// base64; `openssl rand -hex 32` writes one. In a folder with several, the file "current" holds the ID of the key that encrypts.
-// A key file that everybody may read, or that others may write, is an error.
+// Load reads a key file, or a folder of them. ID.key holds 32 random bytes as 64
+// hexadecimal digits or as base64; `openssl rand -hex 32` writes one. In a folder with
+// several, the file "current" holds the ID of the key that encrypts. A key file that
+// others may read or write is an error.
 func Load(path string) (*Keys, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -51,7 +53,7 @@ func Load(path string) (*Keys, error) {
 			return nil, err
 		}
 	}
-	k := &Keys{path: path, masters: map[string][]byte{}, payloads: map[string]sealer{}}
+	k := &Keys{path: path, masters: map[string][]byte{}, payloads: map[string]cipher.AEAD{}}
 	for _, file := range files {
 		id, key, err := readKey(file)
 		if err != nil {
@@ -70,14 +72,14 @@ func Load(path string) (*Keys, error) {
 		k.current = current
 	}
 	for id := range k.masters {
-		if k.payloads[id], err = k.payloadSealer(id); err != nil {
+		if k.payloads[id], err = k.payloadCipher(id); err != nil {
 			return nil, err
 		}
 	}
 	return k, nil
 }
 
-// readFolder lists the key files of a folder and says which key encrypts, "" when there is only one.
+// readFolder lists key files and says which key encrypts, "" when there is only one.
 func readFolder(dir string) (files []string, current string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -122,7 +124,7 @@ func readKey(file string) (id string, key []byte, err error) {
 	if wide := info.Mode().Perm() & 0o037; wide != 0 {
 		return "", nil, fmt.Errorf("the key file %s has mode %04o, which lets others at it; chmod 0600 %s", file, info.Mode().Perm(), file)
 	}
-	if info.Size() > largestFile {
+	if info.Size() > maxKeyFile {
 		return "", nil, fmt.Errorf("the key file %s has %d bytes, which is no key; `openssl rand -hex 32` writes one", file, info.Size())
 	}
 	data, err := os.ReadFile(file)
@@ -148,23 +150,23 @@ func (k *Keys) Current() string { return k.current }
 // IDs are those of all keys, sorted.
 func (k *Keys) IDs() []string { return slices.Sorted(maps.Keys(k.masters)) }
 
-// Derive makes a key of 32 bytes for one purpose from the key of that ID. The error for an unknown ID is an *UnknownKey.
+// Derive makes a key of 32 bytes. The error for an unknown ID is an *UnknownKeyError.
 func (k *Keys) Derive(id string, salt []byte, purpose string) ([]byte, error) {
 	master, known := k.masters[id]
 	if !known {
-		return nil, &UnknownKey{ID: id, Path: k.path, Known: k.IDs()}
+		return nil, &UnknownKeyError{ID: id, Path: k.path, Known: k.IDs()}
 	}
 	return hkdf.Key(sha256.New, master, salt, purpose, keyBytes)
 }
 
-// UnknownKey says that something is encrypted with a key that was not read.
-type UnknownKey struct {
+// UnknownKeyError says that something is encrypted with a key that was not read.
+type UnknownKeyError struct {
 	ID, Path string
 	Known    []string
 }
 
 // Error says which file is missing where.
-func (e *UnknownKey) Error() string {
+func (e *UnknownKeyError) Error() string {
 	return fmt.Sprintf("it is encrypted with the key %q, which is not in %s (there: %s); put %s%s there and start again", e.ID, e.Path,
 		strings.Join(e.Known, ", "), e.ID, extension)
 }

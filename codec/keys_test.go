@@ -108,7 +108,7 @@ func TestDerive_OneKeyPerPurposeAndSalt(t *testing.T) {
 		}
 	}
 	_, err := k.Derive("z", nil, "x")
-	var unknown *UnknownKey
+	var unknown *UnknownKeyError
 	require.ErrorAs(t, err, &unknown)
 	require.ErrorContains(t, err, `"z", which is not in `)
 	require.ErrorContains(t, err, "(there: a, b); put z.key there")

@@ -10,8 +10,8 @@ import (
 	"go.temporal.io/sdk/converter"
 )
 
-// The metadata of an encrypted payload. Its data is a random nonce of 12 bytes, and the whole payload, metadata included, under
-// AES-256-GCM. The encoding and the key's ID are authenticated.
+// The metadata of an encrypted payload. Its data is a random nonce of 12 bytes and the
+// whole payload under AES-256-GCM. The encoding and the key's ID are authenticated.
 const (
 	Encoding      = "binary/gpumux-aes256-gcm"
 	MetadataKeyID = "encryption-key-id"
@@ -21,20 +21,17 @@ const (
 
 var _ converter.PayloadCodec = (*Keys)(nil)
 
-// sealer encrypts under one key, each time with a new random nonce.
-type sealer struct{ cipher.AEAD }
-
-func (k *Keys) payloadSealer(id string) (sealer, error) {
+// payloadCipher encrypts under one key, each time with a new random nonce.
+func (k *Keys) payloadCipher(id string) (cipher.AEAD, error) {
 	key, err := k.Derive(id, nil, payloadPurpose)
 	if err != nil {
-		return sealer{}, err
+		return nil, err
 	}
 	block, err := aes.NewCipher(key)
 	if err != nil {
-		return sealer{}, err
+		return nil, err
 	}
-	sealed, err := cipher.NewGCMWithRandomNonce(block)
-	return sealer{sealed}, err
+	return cipher.NewGCMWithRandomNonce(block)
 }
 
 // associated is what is authenticated beside the payload.
@@ -56,8 +53,8 @@ func (k *Keys) Encode(payloads []*common.Payload) ([]*common.Payload, error) {
 	return sealed, nil
 }
 
-// Decode decrypts every payload of Encode with the key that it names, and leaves all others as they are. A payload under an unknown key
-// stays too: its reader then fails on the unknown encoding instead of retrying for ever.
+// Decode decrypts payloads of Encode, and leaves all others as they are. One under an
+// unknown key stays too: its reader fails on the encoding, for good.
 func (k *Keys) Decode(payloads []*common.Payload) ([]*common.Payload, error) {
 	plain := make([]*common.Payload, len(payloads))
 	for i, p := range payloads {

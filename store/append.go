@@ -18,19 +18,19 @@ import (
 )
 
 const (
-	// A part is full at so many items or bytes. Until then each write replaces it with a longer one.
+	// A part is full at so many items or bytes. Until then each write replaces it.
 	fullItems = 4096
 	fullBytes = 1 << 20
-	// largestPart bounds what one write puts into one part, as far as a single result allows.
-	largestPart = 8 << 20
+	// maxPart bounds a write into one part, as far as a single result allows.
+	maxPart = 8 << 20
 
 	writerDigits = 24
 	// blockBytes is how much memory lines share.
 	blockBytes = 64 << 10
 )
 
-// Appender adds results to the folder of a map. It writes few objects, however often it flushes: a part that is not full yet is
-// replaced by a longer one. Add may be called while a Flush runs. Only one Flush runs at a time.
+// Appender adds results to the folder of a map. A part that is not full yet is replaced
+// by a longer one. Add may be called while a Flush runs.
 type Appender struct {
 	f *Folder
 
@@ -55,8 +55,8 @@ type entry struct {
 	arrays bool
 }
 
-// Append starts an Appender with a name of its own. Writers that start later sort behind, as
-// far as clocks agree.
+// Append starts an Appender with a name of its own. Writers that start later sort behind,
+// as far as clocks agree.
 func (f *Folder) Append() *Appender {
 	id := make([]byte, writerDigits/2)
 	_, _ = rand.Read(id)
@@ -66,14 +66,14 @@ func (f *Folder) Append() *Appender {
 	return &Appender{f: f, name: partName{writer: hex.EncodeToString(id)}}
 }
 
-// At is the present end of the Appender: its parts from there on hold what is added from now on. It does not wait for a Flush.
+// At is the end of the Appender: its parts from there on hold what is added later.
 func (a *Appender) At() Written {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return Written{a.name.writer, a.name.number}
 }
 
-// Add takes a result, which the next Flush writes. The error says what is wrong with the result.
+// Add takes a result for the next Flush. The error says what is wrong with the result.
 func (a *Appender) Add(r gpumux.Result) error {
 	if r.Index < 0 {
 		return fmt.Errorf("result %d: the index is negative", r.Index)
@@ -92,8 +92,8 @@ func (a *Appender) Add(r gpumux.Result) error {
 	return err
 }
 
-// Flush writes what was added. When it returns nil, all of that survives a crash of the machine. After an error all of it waits
-// for the next Flush.
+// Flush writes what was added. When it returns nil, all of that survives a crash of the
+// machine. After an error all of it waits for the next Flush.
 func (a *Appender) Flush(ctx context.Context) error {
 	a.flush.Lock()
 	defer a.flush.Unlock()
@@ -103,7 +103,7 @@ func (a *Appender) Flush(ctx context.Context) error {
 	a.mu.Unlock()
 	for len(added) > 0 {
 		n, size := 0, a.growingSize
-		for n < len(added) && (n == 0 || size+len(added[n].line) <= largestPart) {
+		for n < len(added) && (n == 0 || size+len(added[n].line) <= maxPart) {
 			size += len(added[n].line)
 			n++
 		}

@@ -130,7 +130,7 @@ func TestAppender_ResultsAboveTheSizes(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		a := folderOf(t, s, "p").Append()
 		want := map[int64]string{}
-		for i, size := range []int{fullBytes + 1, 10, largestPart + 1, 10, largestPart / 2, largestPart/2 + 1, fullBytes / 2, fullBytes / 2} {
+		for i, size := range []int{fullBytes + 1, 10, maxPart + 1, 10, maxPart / 2, maxPart/2 + 1, fullBytes / 2, fullBytes / 2} {
 			text := `"` + strings.Repeat(string(rune('a'+i)), size) + `"`
 			want[int64(i)] = text
 			require.NoError(t, a.Add(value(int64(i), text)))
@@ -143,7 +143,7 @@ func TestAppender_ResultsAboveTheSizes(t *testing.T) {
 			all := resultsOf(t, s, name.key("p"))
 			h, err := readHead(t, s, name.key("p"))
 			require.NoError(t, err)
-			require.True(t, len(all) == 1 || h.Bytes <= largestPart, "only a single result may be larger")
+			require.True(t, len(all) == 1 || h.Bytes <= maxPart, "only a single result may be larger")
 			for _, r := range all {
 				got[r.Index] = string(r.Value)
 			}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -23,15 +24,12 @@ import (
 )
 
 const (
-	// mostRecords is how many completed maps a cache knows.
-	mostRecords = 16
+	// maxRecords is how many completed maps a cache knows.
+	maxRecords = 16
 	// Results from a cache are stored again at so many, or so many bytes.
 	recalledItems = 1 << 14
 	recalledBytes = 4 << 20
 )
-
-// mostWanted is how many items are looked for at a time. Only tests change it.
-var mostWanted = 1 << 21
 
 // record is an object of a cache: a completed map.
 type record struct {
@@ -56,7 +54,7 @@ func digest(v any) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// remember notes a completed map for later ones. One over the same items takes its place, and the oldest goes.
+// remember notes a completed map. One over the same items goes, and the oldest.
 func (s *Store) remember(ctx context.Context, c contract.Cache, items int64, output string) error {
 	o, err := s.Objects.Read(ctx, output, 0, 0)
 	if err != nil {
@@ -77,7 +75,7 @@ func (s *Store) remember(ctx context.Context, c contract.Cache, items int64, out
 	if err != nil {
 		return err
 	}
-	for _, old := range known[min(len(known), mostRecords):] {
+	for _, old := range known[min(len(known), maxRecords):] {
 		if err := s.Objects.Delete(ctx, old.key); err != nil {
 			return err
 		}
@@ -108,8 +106,8 @@ func (s *Store) records(ctx context.Context, c contract.Cache) (known []record, 
 	return known, nil
 }
 
-// recall writes into the folder the results that earlier maps have of equal items, of those that are left. It reads each earlier map
-// once for every mostWanted items. It leaves out a map whose items or results cannot be read, and names it in skipped.
+// recall writes into the folder the results that earlier maps have of equal items. It
+// reads each earlier map once, and names those that it cannot read.
 func (f *Folder) recall(ctx context.Context, c contract.Cache, rest contract.Work) (found int64, skipped []string, err error) {
 	known, err := f.s.records(ctx, c)
 	if err != nil || len(known) == 0 {
@@ -119,18 +117,29 @@ func (f *Folder) recall(ctx context.Context, c contract.Cache, rest contract.Wor
 	if err != nil {
 		return 0, nil, err
 	}
-	r := &recaller{s: f.s, folder: f, to: f.Append(), arrays: contract.KeepsArrays(f.key), known: known}
-	r.wanted = make([]wantedItem, 0, min(left.Len(), int64(mostWanted)))
+	r := &recaller{s: f.s, folder: f, to: f.Append(), arrays: contract.KeepsArrays(f.key)}
+	r.wanted = make([]wantedItem, 0, left.Len())
 	err = f.s.eachContent(ctx, c.Source, c.Range, left, func(index int64, of contentHash) error {
-		if r.wanted = append(r.wanted, wantedItem{of, index}); len(r.wanted) < mostWanted {
-			return nil
-		}
-		return r.lookUp(ctx)
+		r.wanted = append(r.wanted, wantedItem{of, index})
+		return nil
 	})
-	if err == nil {
-		err = r.lookUp(ctx)
+	if err != nil {
+		return 0, nil, err
 	}
-	return r.found, r.skipped, err
+	slices.SortFunc(r.wanted, func(a, b wantedItem) int { return bytes.Compare(a.content[:], b.content[:]) })
+	for _, of := range known {
+		if r.found == left.Len() {
+			break
+		}
+		err := r.take(ctx, of)
+		if r.failed != nil || ctx.Err() != nil {
+			return r.found, skipped, cmp.Or(r.failed, context.Cause(ctx))
+		}
+		if err != nil {
+			skipped = append(skipped, err.Error())
+		}
+	}
+	return r.found, skipped, r.store(ctx)
 }
 
 // contentHash is of an item, and of the key that it came with.
@@ -183,41 +192,13 @@ type recaller struct {
 	folder *Folder
 	to     *Appender
 	// arrays says that the results may have them as bytes.
-	arrays  bool
-	known   []record
-	skipped []string
-	// wanted are the items that are looked for now, by content; left is how many of them have no result.
+	arrays bool
+	// wanted are the items by content.
 	wanted []wantedItem
-	left   int
 	// items and bytes wait to be stored; failed is why they could not be.
 	items, bytes int
 	failed       error
 	found        int64
-}
-
-// lookUp looks for the wanted items in one earlier map after the other.
-func (r *recaller) lookUp(ctx context.Context) error {
-	slices.SortFunc(r.wanted, func(a, b wantedItem) int { return bytes.Compare(a.content[:], b.content[:]) })
-	r.left = len(r.wanted)
-	r.known = slices.DeleteFunc(r.known, func(of record) bool {
-		if r.left == 0 || r.failed != nil || ctx.Err() != nil {
-			return false
-		}
-		err := r.take(ctx, of)
-		if err == nil || r.failed != nil || ctx.Err() != nil {
-			return false
-		}
-		r.skipped = append(r.skipped, err.Error())
-		return true
-	})
-	if r.failed == nil && ctx.Err() == nil {
-		r.store(ctx)
-	}
-	r.wanted = r.wanted[:0]
-	if r.failed == nil {
-		r.failed = context.Cause(ctx)
-	}
-	return r.failed
 }
 
 // take reads the items and the results of an earlier map side by side.
@@ -276,7 +257,6 @@ func (r *recaller) give(ctx context.Context, of record, content contentHash, lin
 		}
 		if err = r.to.Add(result); err == nil {
 			r.wanted[at].index = -1
-			r.left--
 			r.found++
 			r.items++
 			r.bytes += len(line)

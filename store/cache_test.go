@@ -75,15 +75,13 @@ func counting(from, to int) string {
 }
 
 func TestCache_WhatWasKnownIsTaken(t *testing.T) {
-	defer func(n int) { mostWanted = n }(mostWanted)
 	eachStore(t, func(t *testing.T, s *Store) {
-		mostWanted = 64
 		c := &cached{Store: s, t: t}
 		output, cache, found := c.over(counting(0, 200))
 		require.Zero(t, found.Cached)
 		c.run(output, cache, found.Rest, 200)
 
-		// 20 of the 200 failed. The others are found, in another order and twice, in more than one look; what is new is not.
+		// 20 of the 200 failed. The others are found, in another order and twice; what is new is not.
 		output, cache, found = c.over(counting(198, 203) + counting(0, 198) + counting(0, 10))
 		require.EqualValues(t, 180+9, found.Cached)
 		require.EqualValues(t, 3+20+1, found.Rest.Len())
@@ -150,7 +148,7 @@ func TestCache_LeavesOutWhatCannotBeRead(t *testing.T) {
 func TestCache_KnowsTheNewestMaps(t *testing.T) {
 	c := &cached{Store: open(t, "mem://", nil), t: t}
 	var cache contract.Cache
-	for i := range mostRecords + 3 {
+	for i := range maxRecords + 3 {
 		output, of, found := c.over(counting(100*i, 100*i+2))
 		c.run(output, of, found.Rest, 2)
 		output, _, found = c.over(counting(100*i, 100*i+2))
@@ -159,7 +157,7 @@ func TestCache_KnowsTheNewestMaps(t *testing.T) {
 	}
 	known, err := c.records(t.Context(), cache)
 	require.NoError(t, err)
-	require.Len(t, known, mostRecords)
+	require.Len(t, known, maxRecords)
 	_, _, found := c.over(counting(0, 2) + counting(400, 402))
 	require.EqualValues(t, 1, found.Cached, "0 is forgotten, 400 is known, and 401 failed")
 }

@@ -163,8 +163,8 @@ func TestFind_NamesAFewOfManyDamagedParts(t *testing.T) {
 	}
 	found, err := s.Find(t.Context(), nine)
 	require.NoError(t, err)
-	require.Len(t, found.Damaged, mostDamaged+1)
-	require.Equal(t, "and 4 more", found.Damaged[mostDamaged])
+	require.Len(t, found.Damaged, maxDamaged+1)
+	require.Equal(t, "and 4 more", found.Damaged[maxDamaged])
 	require.Equal(t, contract.Whole(9), found.Rest)
 }
 
@@ -172,7 +172,7 @@ func TestFind_NamesAFewOfManyDamagedParts(t *testing.T) {
 func TestSetAside_Twice(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		part := writePart(t, s, "p", value(0, "1"))
-		damaged := &DamagedError{s.Objects.Locate(part.key("p")), "it is a test", part}
+		damaged := &partError{s.Objects.Locate(part.key("p")), "it is a test", part}
 		require.NoError(t, folderOf(t, s, "p").setAside(t.Context(), damaged))
 		require.NoError(t, folderOf(t, s, "p").setAside(t.Context(), damaged))
 		require.NotEmpty(t, get(t, s, "p/damaged/"+part.String()))

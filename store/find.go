@@ -12,11 +12,11 @@ import (
 	"github.com/gpumux/gpumux/internal/results"
 )
 
-// mostDamaged is how many damaged parts are named.
-const mostDamaged = 5
+// maxDamaged is how many damaged parts are named.
+const maxDamaged = 5
 
-// Find claims a folder for its owner and says which items have no result there, and none in the
-// cache, from which results come into the folder. It sets damaged parts aside and names them.
+// Find claims a folder for its owner and says which items have no result there, and none
+// in the cache. It sets damaged parts aside and names them.
 func (s *Store) Find(ctx context.Context, in contract.PartsInput) (contract.Found, error) {
 	f, err := s.Folder(in.Parts)
 	if err != nil {
@@ -63,8 +63,8 @@ func (f *Folder) find(ctx context.Context, in contract.PartsInput) (found contra
 		return found, fmt.Errorf("read the parts in %s: %w", f.in.Locate(f.key), err)
 	}
 	found.Succeeded, found.Failed, found.Faults = outcomes.succeeded, outcomes.failed, outcomes.faults
-	if n := len(found.Damaged); n > mostDamaged {
-		found.Damaged = append(found.Damaged[:mostDamaged], fmt.Sprintf("and %d more", n-mostDamaged))
+	if n := len(found.Damaged); n > maxDamaged {
+		found.Damaged = append(found.Damaged[:maxDamaged], fmt.Sprintf("and %d more", n-maxDamaged))
 	}
 	found.Rest, err = rest.Finish()
 	return found, err
@@ -123,11 +123,11 @@ func (t *tally) count(o results.Outcome) {
 	t.faults[o.Kind]++
 }
 
-// Merge writes the results of all parts of a folder into one file in order of index and counts
-// them. Parts may overlap and fill each other's holes. If an index from 0 to Items-1 has no
-// result, nothing is written, and Merged says what is missing. Damaged parts are set aside. With
-// Index the file's index is written too, so that Sources reads any stretch of it. With Cache
-// later maps find the results.
+// Merge writes the results of all parts of a folder into one file in order of index and
+// counts them. Parts may overlap and fill each other's holes. If an index from 0 to
+// Items-1 has no result, nothing is written, and Merged says what is missing. Damaged
+// parts are set aside. With Index the file's index is written too, so that Sources reads
+// any stretch of it. With Cache later maps find the results.
 func (s *Store) Merge(ctx context.Context, in contract.MergeInput) (contract.Merged, error) {
 	merged, err := s.merge(ctx, in)
 	if err != nil {

@@ -20,11 +20,11 @@ type manifest struct {
 	Version int            `json:"manifest"`
 	ID      string         `json:"id"`
 	Owner   contract.Owner `json:"owner"`
-	// Kept says that the results are those of a map that is retried. Of the Owner only the Input has to stay.
+	// Kept: the results are those of a map that is retried. Only the Input has to stay.
 	Kept bool `json:"kept,omitempty"`
 }
 
-// OwnerError says that a folder holds the results of another map, or lies in another store. It stays wrong however often it is tried.
+// OwnerError says that a folder holds another map's results, or lies in another store.
 type OwnerError struct{ Problem string }
 
 // Error names both.
@@ -67,8 +67,8 @@ func (f *Folder) claim(ctx context.Context, owner contract.Owner) (contract.Clai
 	return claim, nil
 }
 
-// parseManifest decodes the manifest as it was read, with the error of that. Where it is none,
-// the error is an *OwnerError.
+// parseManifest decodes the manifest as it was read, with the error of that. Where it is
+// none, the error is an *OwnerError.
 func (f *Folder) parseManifest(text []byte, err error) (m manifest, _ error) {
 	var damage *objects.DamageError
 	if err != nil && !errors.As(err, &damage) {
@@ -86,8 +86,8 @@ func (f *Folder) manifest(ctx context.Context) (manifest, error) {
 	return f.parseManifest(text, err)
 }
 
-// KeepOwner notes in a folder to which the results are copied whose they were, so that none are
-// added over other items.
+// KeepOwner notes in a folder to which the results are copied whose they were, so that
+// none are added over other items.
 func (f *Folder) KeepOwner(ctx context.Context, to *Folder) error {
 	m, err := f.manifest(ctx)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -104,8 +104,8 @@ func (f *Folder) KeepOwner(ctx context.Context, to *Folder) error {
 // contentMark stands in an owner's input between the name of a source and its hash.
 const contentMark = ", content "
 
-// Source is the name of the source whose results the folder holds, or "" when the items came
-// with the map. Where the manifest is none, the error is an *OwnerError.
+// Source is the name of the source whose results the folder holds, or "" when the items
+// came with the map. Where the manifest is none, the error is an *OwnerError.
 func (f *Folder) Source(ctx context.Context) (string, error) {
 	m, err := f.manifest(ctx)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -137,8 +137,8 @@ func describe(o contract.Owner) string {
 }
 
 // Holds returns an *OwnerError if the claim to the folder was made in another store. The
-// manifest proves as well as the identity that it was made in this one: workers disagree about
-// the identity when store.json was lost and made anew while they ran.
+// manifest proves as well as the identity that it was made in this one: workers disagree
+// about the identity when store.json was lost and made anew while they ran.
 func (f *Folder) Holds(ctx context.Context, claim contract.Claim) error {
 	if claim.Store == "" {
 		return nil

@@ -15,13 +15,14 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/objects"
 	"github.com/gpumux/gpumux/internal/results"
 )
 
-// partName names a part: <writer>.<number>.jsonl. A writer counts its parts without a gap.
+// partName is <writer>.<number>.jsonl. A writer counts its parts without a gap.
 type partName struct {
 	writer string
 	number int
@@ -98,15 +99,15 @@ func (p part) compare(q part) int {
 	return strings.Compare(p.String(), q.String())
 }
 
-// DamagedError says that a part does not hold what it was written with.
-type DamagedError struct {
+// partError says that a part does not hold what it was written with.
+type partError struct {
 	// URL is the part's, Problem what is wrong with it.
 	URL, Problem string
 	part         partName
 }
 
 // Error names the part.
-func (e *DamagedError) Error() string { return fmt.Sprintf("part %s is damaged: %s", e.URL, e.Problem) }
+func (e *partError) Error() string { return fmt.Sprintf("part %s is damaged: %s", e.URL, e.Problem) }
 
 // line is one of a part, with its newline.
 type line struct {
@@ -124,12 +125,12 @@ type Folder struct {
 
 func (f *Folder) keyOf(p partName) string { return f.key + "/" + p.String() }
 
-// damaged is err as a *DamagedError of a part, unless it is of another version.
+// damaged is err as a *partError of a part, unless it is of another version.
 func (f *Folder) damaged(p partName, err error) error {
 	if errors.As(err, new(*OwnerError)) {
 		return err
 	}
-	return &DamagedError{f.in.Locate(f.keyOf(p)), err.Error(), p}
+	return &partError{f.in.Locate(f.keyOf(p)), err.Error(), p}
 }
 
 // unread is an error of reading a part, which is damaged where its encryption is broken.
@@ -152,8 +153,8 @@ func (f *Folder) names(ctx context.Context) (all []partName, err error) {
 	return all, err
 }
 
-// heads reads the first lines of parts and returns the parts in order. It calls lost for each
-// part that is damaged or gone; an error of lost ends it.
+// heads reads the first lines of parts and returns the parts in order. It calls lost for
+// each part that is damaged or gone; an error of lost ends it.
 func (f *Folder) heads(ctx context.Context, names []partName, lost func(error) error) (good []part, err error) {
 	read := func(p partName) (partHead, error) {
 		o, err := f.in.Read(ctx, f.keyOf(p), 0, headBytes)
@@ -171,10 +172,10 @@ func (f *Folder) heads(ctx context.Context, names []partName, lost func(error) e
 		}
 		return h, err
 	}
-	for p, got := range ahead(objects.Abreast, slices.Values(names), read) {
-		if got.err == nil {
-			good = append(good, part{p, got.value})
-		} else if err := lost(got.err); err != nil {
+	for p, got := range objects.Ahead(objects.Abreast, slices.Values(names), read) {
+		if got.Err == nil {
+			good = append(good, part{p, got.Value})
+		} else if err := lost(got.Err); err != nil {
 			return nil, err
 		}
 	}
@@ -182,46 +183,56 @@ func (f *Folder) heads(ctx context.Context, names []partName, lost func(error) e
 	return good, nil
 }
 
+// loaded is a part in memory.
+type loaded struct {
+	text  []byte
+	lines []line
+}
+
+// spare are parts whose memory the next ones take.
+var spare = sync.Pool{New: func() any { return new(loaded) }}
+
 // load reads a part and checks it.
-func (f *Folder) load(ctx context.Context, p partName) (lines []line, err error) {
+func (f *Folder) load(ctx context.Context, p partName) (*loaded, error) {
 	o, err := f.in.Read(ctx, f.keyOf(p), 0, -1)
 	if err != nil {
 		return nil, f.unread(p, err)
 	}
 	defer o.Close()
-	text := make([]byte, o.Size())
-	if _, err := io.ReadFull(o, text); err != nil {
+	l := spare.Get().(*loaded)
+	l.text = slices.Grow(l.text[:0], int(o.Size()))[:o.Size()]
+	if _, err := io.ReadFull(o, l.text); err != nil {
 		return nil, f.unread(p, err)
 	}
-	head, err := parsePartHead(text[:min(len(text), headBytes)])
+	head, err := parsePartHead(l.text[:min(len(l.text), headBytes)])
 	if err != nil {
 		return nil, f.damaged(p, err)
 	}
-	text = text[headBytes:]
-	lines = make([]line, 0, min(head.Items, int64(len(text)/16+1)))
+	text := l.text[headBytes:]
+	l.lines = l.lines[:0]
 	before := head.Least - 1
-	for l := range bytes.Lines(text) {
-		is, err := results.ParseOutcome(l)
+	for t := range bytes.Lines(text) {
+		is, err := results.ParseOutcome(t)
 		if err != nil {
-			return nil, f.damaged(p, fmt.Errorf("line %d: %w", len(lines)+2, err))
+			return nil, f.damaged(p, fmt.Errorf("line %d: %w", len(l.lines)+2, err))
 		}
 		if is.Index <= before || is.Index > head.Most {
-			return nil, f.damaged(p, fmt.Errorf("line %d: item %d is out of order or outside the part", len(lines)+2, is.Index))
+			return nil, f.damaged(p, fmt.Errorf("line %d: item %d is out of order or outside the part", len(l.lines)+2, is.Index))
 		}
 		before = is.Index
-		lines = append(lines, line{is, l})
+		l.lines = append(l.lines, line{is, t})
 	}
 	sum := fmt.Sprintf("%08x", crc32.Checksum(text, objects.Castagnoli))
-	if int64(len(lines)) != head.Items || int64(len(text)) != head.Bytes || sum != head.Sum {
+	if int64(len(l.lines)) != head.Items || int64(len(text)) != head.Bytes || sum != head.Sum {
 		return nil, f.damaged(p, fmt.Errorf("it has %d results in %d bytes with checksum %s, and was written with %d in %d with %s",
-			len(lines), len(text), sum, head.Items, head.Bytes, head.Sum))
+			len(l.lines), len(text), sum, head.Items, head.Bytes, head.Sum))
 	}
-	return lines, nil
+	return l, nil
 }
 
-// setAside moves a damaged part out of the way, so that it stays for people to look at and its
-// items run again.
-func (f *Folder) setAside(ctx context.Context, d *DamagedError) error {
+// setAside moves a damaged part out of the way, so that it stays for people to look at
+// and its items run again.
+func (f *Folder) setAside(ctx context.Context, d *partError) error {
 	err := f.in.Move(ctx, f.keyOf(d.part), path.Join(f.key, "damaged", d.part.String()))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // else somebody was first
 		return fmt.Errorf("set the damaged part %s aside: %w", d.URL, err)
@@ -232,7 +243,7 @@ func (f *Folder) setAside(ctx context.Context, d *DamagedError) error {
 // lost sets a damaged part aside and calls told. It passes over a part that is gone.
 func (f *Folder) lost(ctx context.Context, told func(error)) func(error) error {
 	return func(err error) error {
-		var damaged *DamagedError
+		var damaged *partError
 		switch {
 		case errors.As(err, &damaged):
 			told(err)
@@ -257,6 +268,7 @@ func (f *Folder) parts(ctx context.Context, lost func(error) error) ([]part, err
 type opened struct {
 	order int
 	lines []line
+	from  *loaded
 }
 
 // before reports whether the next line of a part comes before that of another.
@@ -267,12 +279,12 @@ func (o opened) before(p opened) bool {
 // loadedAhead is how many parts are loaded before their turn.
 const loadedAhead = 4
 
-// walk yields the lines of parts in order of index. Of several with one index it yields that of
-// the first part. It calls lost for a part that is damaged or gone, and ended for each that
-// was yielded to its end.
+// walk yields the lines of parts in order of index, each valid until the next. Of several
+// with one index it yields that of the first part. It calls lost for a part that is
+// damaged or gone, and ended for each that was yielded to its end.
 func (f *Folder) walk(ctx context.Context, parts []part, lost func(error) error, ended func(part)) iter.Seq2[line, error] {
 	return func(yield func(line, error) bool) {
-		next, stop := iter.Pull2(ahead(loadedAhead, slices.Values(parts), func(p part) ([]line, error) {
+		next, stop := iter.Pull2(objects.Ahead(loadedAhead, slices.Values(parts), func(p part) (*loaded, error) {
 			return f.load(ctx, p.partName)
 		}))
 		defer stop()
@@ -281,13 +293,13 @@ func (f *Folder) walk(ctx context.Context, parts []part, lost func(error) error,
 		for {
 			for asked < len(parts) && (len(open) == 0 || parts[asked].Least <= open[0].lines[0].Index) {
 				_, got, _ := next()
-				if got.err != nil {
-					if err := lost(got.err); err != nil {
+				if got.Err != nil {
+					if err := lost(got.Err); err != nil {
 						yield(line{}, err)
 						return
 					}
 				} else {
-					o := opened{asked, got.value}
+					o := opened{asked, got.Value.lines, got.Value}
 					open = slices.Insert(open, sort.Search(len(open), func(i int) bool { return o.before(open[i]) }), o)
 				}
 				asked++
@@ -305,6 +317,7 @@ func (f *Folder) walk(ctx context.Context, parts []part, lost func(error) error,
 			}
 			if first.lines = first.lines[1:]; len(first.lines) == 0 {
 				ended(parts[first.order])
+				spare.Put(first.from)
 				open = open[1:]
 				continue
 			}
@@ -315,50 +328,8 @@ func (f *Folder) walk(ctx context.Context, parts []part, lost func(error) error,
 	}
 }
 
-// outcome is what a call gave.
-type outcome[T any] struct {
-	value T
-	err   error
-}
-
-// ahead calls f for each input, so many at a time, and yields what it gave in their order.
-func ahead[In, Out any](most int, inputs iter.Seq[In], f func(In) (Out, error)) iter.Seq2[In, outcome[Out]] {
-	return func(yield func(In, outcome[Out]) bool) {
-		type call struct {
-			in   In
-			gave chan outcome[Out]
-		}
-		var calls []call
-		defer func() {
-			for _, c := range calls {
-				<-c.gave
-			}
-		}()
-		first := func() bool {
-			c := calls[0]
-			calls = calls[1:]
-			return yield(c.in, <-c.gave)
-		}
-		for in := range inputs {
-			c := call{in, make(chan outcome[Out], 1)}
-			go func() {
-				value, err := f(in)
-				c.gave <- outcome[Out]{value, err}
-			}()
-			if calls = append(calls, c); len(calls) == most && !first() {
-				return
-			}
-		}
-		for len(calls) > 0 {
-			if !first() {
-				return
-			}
-		}
-	}
-}
-
-// Written is where an Appender stood at some moment: what lies in its parts from Number on was
-// written later.
+// Written is where an Appender stood at some moment: what lies in its parts from Number
+// on was written later.
 type Written struct {
 	Writer string `json:"writer"`
 	Number int    `json:"number"`
@@ -376,25 +347,27 @@ func (w Written) parts(yield func(partName) bool) {
 	}
 }
 
-// Since calls each with every result of the writer's parts from that moment on. It sets damaged
-// parts aside and calls damaged for each.
+// Since calls each with every result of the writer's parts from that moment on. It sets
+// damaged parts aside and calls damaged for each.
 func (f *Folder) Since(ctx context.Context, w Written, each func(index int64, kind gpumux.Kind), damaged func(error)) error {
 	if !w.Valid() {
 		return fmt.Errorf("%q is no writer of parts", w.Writer)
 	}
 	lost := f.lost(ctx, damaged)
-	for _, got := range ahead(loadedAhead, w.parts, func(p partName) ([]line, error) { return f.load(ctx, p) }) {
-		if errors.Is(got.err, fs.ErrNotExist) {
+	for _, got := range objects.Ahead(loadedAhead, w.parts, func(p partName) (*loaded, error) { return f.load(ctx, p) }) {
+		if errors.Is(got.Err, fs.ErrNotExist) {
 			return nil
 		}
-		if got.err != nil {
-			if err := lost(got.err); err != nil {
+		if got.Err != nil {
+			if err := lost(got.Err); err != nil {
 				return err
 			}
+			continue
 		}
-		for _, l := range got.value {
+		for _, l := range got.Value.lines {
 			each(l.Index, l.Kind)
 		}
+		spare.Put(got.Value)
 	}
 	return nil
 }

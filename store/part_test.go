@@ -123,7 +123,7 @@ func TestPart_LargeValues(t *testing.T) {
 func since(t *testing.T, s *Store, parts string, w Written) (told map[int64]gpumux.Kind, damaged int) {
 	told = map[int64]gpumux.Kind{}
 	require.NoError(t, folderOf(t, s, parts).Since(t.Context(), w, func(index int64, kind gpumux.Kind) { told[index] = kind }, func(err error) {
-		var d *DamagedError
+		var d *partError
 		require.ErrorAs(t, err, &d)
 		damaged++
 	}))

@@ -185,7 +185,7 @@ func TestSealed_RequestsToAServer(t *testing.T) {
 	require.NoError(t, err, "it goes on after broken connections")
 	require.True(t, bytes.Equal(data, got))
 	require.Zero(t, server.Truncating())
-	for _, c := range []struct{ from, length, requests int64 }{{0, -1, 1}, {0, 10, 1}, {0, 0, 1}, {sealSegment + 1, 10, 2}, {sealSegment - 1, 2, 1}, {7, -1, 1}} {
+	for _, c := range []struct{ from, length, requests int64 }{{0, -1, 1}, {0, 10, 1}, {0, 0, 1}, {sealSegment + 1, 10, 2}, {sealSegment - 1, 2, 2}, {7, -1, 2}} {
 		server.Requests()
 		got, size, err := getObject(t.Context(), s, "object", c.from, c.length)
 		require.NoError(t, err)

@@ -27,16 +27,16 @@ type Store struct {
 	identity string
 }
 
-// Open opens the store at a URL, as of a folder or a bucket of S3, and proves that it can be
-// used:
+// Open opens the store at a URL, as of a folder or a bucket of S3, and proves that it can
+// be used:
 //
 //	file:///var/lib/gpumux                                the folder is created; it must be writable
 //	s3://bucket/folder?region=eu-west-1                   credentials come from the environment, as AWS tools find them
 //	s3://bucket?prefix=folder&endpoint=http://host:9000   any server that speaks S3, addressed by path
 //	mem://                                                lives as long as this Store, for tests
 //
-// Keys encrypt every object that is written and decrypt what is read; only items may then lie
-// in the store unencrypted. With nil, an encrypted object is an error.
+// Keys encrypt every object that is written and decrypt what is read; only items may then
+// lie in the store unencrypted. With nil, an encrypted object is an error.
 func Open(ctx context.Context, url string, keys Keys) (*Store, error) {
 	in, err := objects.Open(ctx, url, keys)
 	if err != nil {
@@ -58,20 +58,9 @@ func (s *Store) Folder(name string) (*Folder, error) {
 	return &Folder{s, s.Objects, key}, nil
 }
 
-// Results reads a results file in order. Each result is the caller's to keep. After an error
-// nothing follows.
+// Results reads a results file in order. Each result is the caller's to keep. After an
+// error nothing follows.
 func (s *Store) Results(ctx context.Context, name string) iter.Seq2[gpumux.Result, error] {
-	return s.results(ctx, name, results.Parse)
-}
-
-// StoredResults is Results with arrays as Result.Arrays, to be stored again.
-func (s *Store) StoredResults(ctx context.Context, name string) iter.Seq2[gpumux.Result, error] {
-	return s.results(ctx, name, results.ParseStored)
-}
-
-func (s *Store) results(
-	ctx context.Context, name string, parse func(line []byte) (gpumux.Result, error),
-) iter.Seq2[gpumux.Result, error] {
 	return func(yield func(gpumux.Result, error) bool) {
 		o, err := s.Objects.Read(ctx, name, 0, -1)
 		if err != nil {
@@ -87,7 +76,7 @@ func (s *Store) results(
 			}
 			var r gpumux.Result
 			if err == nil {
-				r, err = parse(line)
+				r, err = results.Parse(line)
 			}
 			if err != nil {
 				yield(gpumux.Result{}, fmt.Errorf("%s:%d: %w", o.URL(), number, err))
@@ -149,7 +138,7 @@ const (
 	Lines     = items.Lines
 )
 
-// Spool copies an input of any size into a temporary file with one item per line, and checks
-// each. Mistakes in the input are a *SourceError with file and line. Sources.Put puts it into
-// a store.
+// Spool copies an input of any size into a temporary file with one item per line, and
+// checks each. Mistakes in the input are a *SourceError with file and line. Sources.Put
+// puts it into a store.
 func Spool(r io.Reader, o SpoolOptions) (*Spooled, error) { return items.Spool(r, o) }

@@ -10,8 +10,8 @@ import (
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
-// Tail reads the results in a folder of parts while they are being written. It belongs to one goroutine and holds no more
-// than the names and heads of the parts.
+// Tail reads the results in a folder of parts while they are being written. It belongs to
+// one goroutine and holds no more than the names and heads of the parts.
 type Tail struct {
 	f         *Folder
 	unordered bool
@@ -30,7 +30,7 @@ type seenPart struct {
 
 // TailOptions adjust a Tail.
 type TailOptions struct {
-	// Unordered hands out each result as soon as it is stored. Default: in order of index, up to the first that is missing.
+	// Unordered hands out each result as soon as it is stored. Default: in order of index.
 	Unordered bool
 }
 
@@ -45,9 +45,9 @@ func (t *Tail) Count() int64 { return t.given.Len() }
 // Gave reports whether a result was handed out.
 func (t *Tail) Gave(index int64) bool { return t.given.Has(index) }
 
-// Each calls f once with the line of every result that can be handed out now and was not before. A line ends with its newline and
-// is valid during the call. An error of f ends the call and is returned. Each skips a damaged part: its results come again, or the
-// map says what became of them.
+// Each calls f once with the line of every new result, which is valid during the call. An
+// error of f ends it. Each skips a damaged part: its results come again, or the map says
+// what became of them.
 func (t *Tail) Each(ctx context.Context, f func(line []byte) error) error {
 	parts, err := t.newParts(ctx)
 	if err != nil {
@@ -104,7 +104,7 @@ func (t *Tail) newParts(ctx context.Context) ([]part, error) {
 
 // skipLost returns nil for a part that is damaged or gone.
 func skipLost(err error) error {
-	var damaged *DamagedError
+	var damaged *partError
 	if errors.As(err, &damaged) || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

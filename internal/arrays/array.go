@@ -17,13 +17,14 @@ type Array struct {
 	element
 }
 
-// element is a type of an array's numbers: how it is written, and the most and the usual bytes that its text takes.
+// element is a type of numbers: how it is written, and the most and the usual bytes of
+// that.
 type element struct {
 	most, usual int
 	text        func(b, raw []byte) []byte
 }
 
-// elements are the types that an array may have, by the letter and the size in bytes that NumPy gives them.
+// elements are the types by the letter and the size in bytes that NumPy gives them.
 var elements = map[[2]byte]element{
 	{'b', 1}: {5, 5, func(b, raw []byte) []byte { return strconv.AppendBool(b, raw[0] != 0) }},
 	{'i', 1}: {4, 4, func(b, raw []byte) []byte { return strconv.AppendInt(b, int64(int8(raw[0])), 10) }},
@@ -39,14 +40,16 @@ var elements = map[[2]byte]element{
 	{'u', 4}: {10, 10, func(b, raw []byte) []byte { return strconv.AppendUint(b, uint64(binary.LittleEndian.Uint32(raw)), 10) }},
 	{'u', 8}: {20, 20, func(b, raw []byte) []byte { return strconv.AppendUint(b, binary.LittleEndian.Uint64(raw), 10) }},
 	{'f', 2}: {14, 10, func(b, raw []byte) []byte { return append(b, HalfText(binary.LittleEndian.Uint16(raw))...) }},
-	{'f', 4}: {25, 12, func(b, raw []byte) []byte { return AppendSingle(b, binary.LittleEndian.Uint32(raw)) }},
+	{'f', 4}: {25, 12, func(b, raw []byte) []byte {
+		return AppendFloat(b, float64(math.Float32frombits(binary.LittleEndian.Uint32(raw))), 32)
+	}},
 	{'f', 8}: {25, 20, func(b, raw []byte) []byte {
 		return AppendFloat(b, math.Float64frombits(binary.LittleEndian.Uint64(raw)), 64)
 	}},
 }
 
-// parseArray reads the description of an array, and the numbers behind it: the type's letter and size, the number of dimensions and a
-// zero, each a byte, then the dimensions, each a uint64.
+// parseArray reads the type's letter and size, the number of dimensions and a zero, each
+// a byte, the dimensions, each a uint64, and the numbers.
 func parseArray(data []byte) (Array, error) {
 	if len(data) < 4 || data[2] == 0 || len(data) < 4+8*int(data[2]) {
 		return Array{}, fmt.Errorf("an array of %d bytes has no whole description", len(data))

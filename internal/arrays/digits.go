@@ -8,8 +8,8 @@ import (
 	"github.com/gpumux/gpumux/internal/text"
 )
 
-// AppendFloat adds a number as Python does: the fewest digits that tell it from all others of its size in bits, with a point or an
-// exponent.
+// AppendFloat adds a number as Python does: the fewest digits that tell it from all
+// others of its size in bits, with a point or an exponent.
 func AppendFloat(b []byte, x float64, bits int) []byte {
 	least := 1e-4
 	if bits == 32 {
@@ -30,19 +30,6 @@ func AppendFloat(b []byte, x float64, bits int) []byte {
 	return strconv.AppendFloat(b, x, 'f', -1, bits)
 }
 
-// twiceRounded is the only 32-bit float, beside its negative, whose shortest digits lead to another one where a reader makes a 64-bit
-// float of them first.
-const twiceRounded = 0x15ae43fd
-
-// AppendSingle adds the 32-bit float with these bits.
-func AppendSingle(b []byte, bits uint32) []byte {
-	x := float64(math.Float32frombits(bits))
-	if bits&^(1<<31) == twiceRounded {
-		return AppendFloat(b, x, 64)
-	}
-	return AppendFloat(b, x, 32)
-}
-
 // HalfText is the 16-bit float with these bits. There are few enough for a table.
 func HalfText(bits uint16) string { return halfTexts()[bits] }
 
@@ -54,7 +41,7 @@ var halfTexts = sync.OnceValue(func() *[1 << 16]string {
 	return &all
 })
 
-// shortHalf is the number with the fewest digits that is nearer to a 16-bit float than to any other.
+// shortHalf is the number with the fewest digits that is nearest to a 16-bit float.
 func shortHalf(bits uint16) float64 {
 	x := half(bits)
 	if x == 0 || math.IsNaN(x) || math.IsInf(x, 0) {

@@ -17,7 +17,7 @@ const (
 // maxText is the most bytes of JSON that a value may become.
 const maxText = 1 << 30
 
-// Value is arrays and the JSON around them: Texts[0], Arrays[0], Texts[1] and so on. There is one text more than arrays.
+// Value is arrays and the JSON around them: Texts[0], Arrays[0], Texts[1] and so on.
 type Value struct {
 	Texts  [][]byte
 	Arrays []Array
@@ -41,7 +41,7 @@ func Parse(value []byte) (Value, error) {
 	return Value{}, fmt.Errorf("a value of arrays begins with the byte %d", value[0])
 }
 
-// parseMixed reads pieces, each behind its size as a uint64: text, array, text and so on, with text at both ends.
+// parseMixed reads pieces behind their sizes as uint64: text, array, text and so on.
 func parseMixed(data []byte) (v Value, err error) {
 	size := 0
 	for n := 0; len(data) > 0; n++ {

@@ -13,7 +13,7 @@ import (
 type arrowTable struct{ *ipc.FileReader }
 
 func openArrow(file *ranged) (table, error) {
-	bounded := &boundedMemory{Allocator: memory.DefaultAllocator, what: "a batch", stored: file.size}
+	bounded := &boundedMemory{Allocator: memory.DefaultAllocator, stored: file.size}
 	r, err := ipc.NewFileReader(io.NewSectionReader(file, 0, file.size), ipc.WithBodySizeLimit(file.size), ipc.WithAllocator(bounded))
 	if err != nil {
 		return nil, err

@@ -3,7 +3,6 @@ package columns
 import (
 	"encoding/base64"
 	"encoding/json"
-	"math"
 	"strconv"
 	"unicode/utf8"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/extensions"
 
 	"github.com/gpumux/gpumux/internal/arrays"
+	"github.com/gpumux/gpumux/internal/results"
 )
 
 // appendCell adds a value of an Arrow array as JSON.
@@ -21,13 +21,11 @@ func appendCell(b []byte, of arrow.Array, i int) ([]byte, error) {
 	}
 	switch of := of.(type) {
 	case *array.Float32:
-		return arrays.AppendSingle(b, math.Float32bits(of.Value(i))), nil
+		return arrays.AppendFloat(b, float64(of.Value(i)), 32), nil
 	case *array.Float64:
 		return arrays.AppendFloat(b, of.Value(i), 64), nil
 	case *array.Int64:
 		return strconv.AppendInt(b, of.Value(i), 10), nil
-	case *array.Uint64:
-		return strconv.AppendUint(b, of.Value(i), 10), nil
 	case *array.Float16:
 		return append(b, arrays.HalfText(of.Value(i).Uint16())...), nil
 	case *array.Binary:
@@ -96,6 +94,5 @@ func appendText(b []byte, text string) []byte {
 	if !utf8.ValidString(text) {
 		return appendBytes(b, []byte(text))
 	}
-	quoted, _ := json.Marshal(text) // a string always encodes
-	return append(b, quoted...)
+	return results.AppendString(b, text)
 }

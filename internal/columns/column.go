@@ -82,7 +82,7 @@ func (c column) says() string {
 	return "text"
 }
 
-// numbersOf are the types of the numbers of arrays. Floats of 16 bits become floats of 32: few readers know them.
+// numbersOf are the types of arrays. Few readers know floats of 16 bits.
 var numbersOf = map[[2]byte]arrow.DataType{
 	{'b', 1}: arrow.FixedWidthTypes.Boolean,
 	{'i', 1}: arrow.PrimitiveTypes.Int8, {'i', 2}: arrow.PrimitiveTypes.Int16, {'i', 4}: arrow.PrimitiveTypes.Int32,

@@ -1,8 +1,9 @@
-// Package columns writes results as Parquet, Arrow and .npy files, and reads items from Parquet and Arrow files.
+// Package columns writes results as Parquet, Arrow and .npy files, and reads items from
+// them.
 //
-// It owns what becomes of values there: their types, their columns, and what stands in the place of a failed item. Arrays go from the
-// stored results to the file as bytes. It opens no file and no store itself, and prints nothing. A reader ends at the end of its
-// file or with its context.
+// It owns what becomes of values there: their types, their columns, and what stands in
+// the place of a failed item. It opens no file itself, and prints nothing. A reader ends
+// at the end of its file or with its context.
 package columns
 
 import (
@@ -43,7 +44,7 @@ type File interface {
 type Writer interface {
 	// Add takes a line of results as it is stored. It keeps nothing of it.
 	Add(line []byte) error
-	// Finish writes what is left, and says what people should know of the file, or "". The file stays open.
+	// Finish writes what is left, and returns what people should know of the file, or "".
 	Finish() (note string, err error)
 }
 

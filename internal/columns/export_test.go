@@ -1,4 +1,4 @@
 package columns
 
-// MostUnpacked is how much memory any row group may take.
-var MostUnpacked = &mostUnpacked
+// MaxUnpacked is how much memory any row group may take.
+var MaxUnpacked = &maxUnpacked

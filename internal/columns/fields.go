@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/gpumux/gpumux/internal/arrays"
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 // field is a member of an object.
@@ -17,73 +18,14 @@ type field struct {
 
 // fields are the members of an object, in order. It is not ok for other values.
 func (v value) fields() (all []field, ok bool) {
-	s := &scanner{value: v}
-	if s.space(); s.at == len(v.text) || v.text[s.at] != '{' {
-		return nil, false
-	}
-	for s.at++; ; {
-		s.space()
-		switch v.text[s.at] {
-		case '}':
-			return all, true
-		case ',':
-			s.at++
-			s.space()
-		}
-		name := unquote(s.next().text)
-		s.space()
-		s.at++ // the colon
-		all = append(all, field{name, s.next()})
-	}
-}
-
-// scanner passes over valid JSON with marks.
-type scanner struct {
-	value
-	at int
-}
-
-func (s *scanner) space() {
-	for s.at < len(s.text) && bytes.IndexByte([]byte(" \t\r\n"), s.text[s.at]) >= 0 {
-		s.at++
-	}
-}
-
-// next passes over a value and returns it with its arrays.
-func (s *scanner) next() value {
-	s.space()
-	start, depth, marks := s.at, 0, 0
-	for {
-		switch s.text[s.at] {
-		case '"':
-			for s.at++; s.text[s.at] != '"'; s.at++ {
-				if s.text[s.at] == '\\' {
-					s.at++
-				}
-			}
-			s.at++
-		case '{', '[':
-			depth++
-			s.at++
-		case '}', ']':
-			depth--
-			s.at++
-		case mark:
-			marks++
-			s.at++
-		case ',', ':', ' ', '\t', '\r', '\n':
-			s.at++
-		default: // a number, true, false or null
-			for s.at < len(s.text) && bytes.IndexByte([]byte(",:]} \t\r\n"), s.text[s.at]) < 0 {
-				s.at++
-			}
-		}
-		if depth == 0 {
-			inside := s.arrays[:marks]
-			s.arrays = s.arrays[marks:]
-			return value{s.text[start:s.at], inside}
-		}
-	}
+	rest := v.arrays
+	ok = text.EachField(v.text, func(name string, member []byte) bool {
+		own := bytes.Count(member, []byte{mark})
+		all = append(all, field{name, value{member, rest[:own]}})
+		rest = rest[own:]
+		return true
+	})
+	return all, ok
 }
 
 // unquote decodes a JSON string.

@@ -23,13 +23,14 @@ type Source interface {
 type table interface {
 	// names are those of its columns.
 	names() []string
-	// each calls f with the columns at these places, some rows at a time. f keeps nothing of them.
+	// each calls f with some rows of these columns at a time, which f does not keep.
 	each(ctx context.Context, at []int, f func(columns []arrow.Array) error) error
 }
 
-// Items gives the rows of a Parquet or an Arrow file of so many bytes as JSON lines: objects of the columns that are named, in that
-// order, or of all. It reads ahead, so that few reads of the file are small, but holds no more than a row group or a batch. It closes
-// the file at the end. A file that is damaged, and a column that it lacks, are a *items.SourceError, here or of a later Read.
+// Items gives the rows of a Parquet or an Arrow file as JSON lines: objects of the
+// columns that are named, in that order, or of all. It reads ahead, but holds no more
+// than a row group or a batch. It closes the file at the end. A file that is damaged, and
+// a column that it lacks, are a *items.SourceError, here or of a later Read.
 func Items(ctx context.Context, from Source, size int64, name string, named []string) (io.ReadCloser, error) {
 	file, t, at, err := openTable(ctx, from, size, name, named)
 	if err != nil {

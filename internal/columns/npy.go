@@ -13,23 +13,23 @@ import (
 	"github.com/gpumux/gpumux/internal/arrays"
 )
 
-// npyWriter writes a file that numpy.load reads: an array with one row per item, as numpy.save writes it.
+// npyWriter writes an array with one row per item, as numpy.save does.
 type npyWriter struct {
 	file File
 	to   *bufio.Writer
-	// row is what all rows are like; its data is not kept. It has no type before the first value.
+	// row is what all rows are like, without data. It has no type before the first.
 	row   arrays.Array
 	loose bool
 	// head is the size of the header.
 	head int64
 	rows int64
-	// failed are the items without a value, as far as they are named, and missing counts them all.
+	// failed are the first items without a value; missing counts them all.
 	failed  []string
 	missing int64
 }
 
-// mostNamed is how many failed items a message names.
-const mostNamed = 10
+// maxNamed is how many failed items a message names.
+const maxNamed = 10
 
 func newNPYWriter(to File) *npyWriter {
 	return &npyWriter{file: to, to: bufio.NewWriterSize(to, 256<<10)}
@@ -74,7 +74,7 @@ func (w *npyWriter) Add(line []byte) error {
 	return err
 }
 
-// begin writes a header that Finish replaces, and the rows of failed items before the first value.
+// begin writes a header that Finish replaces, and the rows before the first value.
 func (w *npyWriter) begin(a arrays.Array, loose bool) error {
 	w.row, w.loose = a, loose
 	w.row.Data = make([]byte, len(a.Data)) // for rows of NaN
@@ -96,7 +96,7 @@ func (w *npyWriter) begin(a arrays.Array, loose bool) error {
 // addMissing writes the row of an item that failed.
 func (w *npyWriter) addMissing(index int64) error {
 	w.missing++
-	if len(w.failed) < mostNamed {
+	if len(w.failed) < maxNamed {
 		w.failed = append(w.failed, strconv.FormatInt(index, 10))
 	}
 	if w.row.Type == 0 {
@@ -167,18 +167,14 @@ func (w *npyWriter) Finish() (note string, err error) {
 	if _, err := w.file.WriteAt(w.header(w.rows, int(w.head)), 0); err != nil || w.missing == 0 {
 		return "", err
 	}
-	return fmt.Sprintf("the rows of the %d failed items are NaN: %s", w.missing, w.named()), nil
-}
-
-func (w *npyWriter) named() string {
-	text := strings.Join(w.failed, ", ")
-	if w.missing > mostNamed {
-		text += " and so on"
+	note = fmt.Sprintf("the rows of the %d failed items are NaN: %s", w.missing, strings.Join(w.failed, ", "))
+	if w.missing > maxNamed {
+		note += " and so on"
 	}
-	return text
+	return note, nil
 }
 
-// header is that of NumPy's format 1.0, padded to a multiple of 64 bytes, and to least bytes.
+// header is that of NumPy's format 1.0, padded to a multiple of 64 bytes.
 func (w *npyWriter) header(rows int64, least int) []byte {
 	kind := "<" + string(w.row.Type)
 	if w.row.Size == 1 {

@@ -18,7 +18,7 @@ import (
 	"github.com/apache/arrow-go/v18/parquet/schema"
 )
 
-// Rows of Parquet are decoded as many at a time as make so many bytes, and at most so many.
+// Rows of Parquet are decoded so many bytes, and at most so many rows, at a time.
 const (
 	batchBytes = 8 << 20
 	batchRows  = 4096
@@ -27,13 +27,11 @@ const (
 // parquetTable is a Parquet file.
 type parquetTable struct {
 	*pqarrow.FileReader
-	from   *ranged
-	memory *boundedMemory
+	from *ranged
 }
 
 func openParquet(from *ranged) (table, error) {
-	bounded := &boundedMemory{Allocator: memory.DefaultAllocator, what: "the metadata", stored: from.size}
-	properties := parquet.NewReaderProperties(bounded)
+	properties := parquet.NewReaderProperties(memory.DefaultAllocator)
 	properties.BufferedStreamEnabled, properties.BufferSize = true, 32<<10
 	properties.MaxCompressedPageSize, properties.MaxUncompressedPageSize = math.MaxInt32, math.MaxInt32
 	f, err := file.NewParquetReader(io.NewSectionReader(from, 0, from.size), file.WithReadProps(properties))
@@ -42,11 +40,11 @@ func openParquet(from *ranged) (table, error) {
 	}
 	// Arrow's schema changes no value, and a damaged one takes any amount of memory.
 	f.MetaData().FileMetaData.KeyValueMetadata = nil
-	r, err := pqarrow.NewFileReader(f, pqarrow.ArrowReadProperties{}, bounded)
+	r, err := pqarrow.NewFileReader(f, pqarrow.ArrowReadProperties{}, memory.DefaultAllocator)
 	if err != nil {
 		return nil, err
 	}
-	t := parquetTable{r, from, bounded}
+	t := parquetTable{r, from}
 	for i := range r.Manifest.Fields {
 		t.settle(&r.Manifest.Fields[i])
 	}
@@ -94,7 +92,6 @@ func (t parquetTable) each(ctx context.Context, at []int, f func(columns []arrow
 		return err
 	}
 	for n, g := range groups {
-		t.memory.begin(groupName(n), g.stored)
 		t.Props.BatchSize = max(1, min(batchRows, int64(float64(g.rows)*batchBytes/max(1, g.unpacked))))
 		if err := t.eachOf(ctx, n, g.rows, leaves, f); err != nil {
 			return err
@@ -108,8 +105,6 @@ type group struct {
 	rows, stored int64
 	unpacked     float64
 }
-
-func groupName(n int) string { return fmt.Sprintf("row group %d", n) }
 
 // groups finds where the columns lie. Row groups that need too much memory are refused.
 func (t parquetTable) groups(leaves []int) (all []group, err error) {
@@ -136,7 +131,7 @@ func (t parquetTable) groups(leaves []int) (all []group, err error) {
 			width := max(8, metadata.Schema.Column(leaf).TypeLength())
 			g.unpacked += max(float64(chunk.TotalUncompressedSize()), float64(chunk.NumValues())*float64(width))
 		}
-		if err := tooLarge(groupName(n), g.stored, int64(min(g.unpacked, math.MaxInt64/2))); err != nil {
+		if err := tooLarge(fmt.Sprintf("row group %d", n), g.stored, int64(min(g.unpacked, math.MaxInt64/2))); err != nil {
 			return nil, err
 		}
 		all = append(all, g)
@@ -168,8 +163,8 @@ func (t parquetTable) eachOf(ctx context.Context, group int, rows int64, leaves 
 	return errors.New("a row group ends before its last row")
 }
 
-// listed is a schema with lists in the place of those of a fixed size: Parquet itself does
-// not know these, and pqarrow writes none that are null. Metadata says what they were.
+// listed is a schema with lists in place of those of a fixed size, of which pqarrow
+// writes none that are null. Metadata says what they were.
 func listed(schema *arrow.Schema) *arrow.Schema {
 	described := base64.StdEncoding.EncodeToString(flight.SerializeSchema(schema, memory.DefaultAllocator))
 	fields := schema.Fields()

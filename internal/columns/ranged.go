@@ -14,22 +14,22 @@ import (
 const (
 	// tailBytes is how much of the end of a file is read first: it says where all else is.
 	tailBytes = 64 << 10
-	// ahead is how many bytes are read ahead for all columns together, mostAhead and leastAhead those for one.
-	ahead, mostAhead, leastAhead = 64 << 20, 4 << 20, 64 << 10
-	// mostGap is the most that is read in vain to make one stretch of two.
-	mostGap = 64 << 10
+	// ahead is how much is read ahead for all columns, maxAhead and minAhead for one.
+	ahead, maxAhead, minAhead = 64 << 20, 4 << 20, 64 << 10
+	// maxGap is the most that is read in vain to make one stretch of two.
+	maxGap = 64 << 10
 )
 
-// ranged reads a file in few large stretches where a reader of tables asks for many small ones: each may be a request to a server.
+// ranged reads a file in few large stretches: each may be a request to a server.
 type ranged struct {
 	from Source
 	size int64
-	// wanted are the stretches that will be read, in order and apart; of one that is larger only so much is read at once.
+	// wanted are the stretches that will be read, in order, atOnce bytes at most at a time.
 	wanted []stretch
 	atOnce int64
-	// kept are the stretches that were read, at most so many, the one that was used last at the end.
-	kept []part
-	most int
+	// kept are at most maxKept stretches that were read, the one used last at the end.
+	kept    []part
+	maxKept int
 	// err is why the file could not be read.
 	err error
 }
@@ -45,24 +45,21 @@ type part struct {
 // newRanged begins with the end of the file.
 func newRanged(from Source, size int64) (*ranged, error) {
 	start := max(0, size-tailBytes)
-	r := &ranged{from: from, size: size, wanted: []stretch{{start, size}}, atOnce: tailBytes, most: 1}
+	r := &ranged{from: from, size: size, wanted: []stretch{{start, size}}, atOnce: tailBytes, maxKept: 1}
 	if _, err := r.ReadAt(make([]byte, 1), start); err != nil && err != io.EOF {
 		return nil, err
 	}
 	return r, nil
 }
 
-// want says which stretches will be read, by so many readers that each go forward. Neighbours are read together.
+// want says which stretches will be read, by so many readers that each go forward.
 func (r *ranged) want(all []stretch, readers int) {
 	slices.SortFunc(all, func(a, b stretch) int { return cmp.Compare(a.start, b.start) })
-	r.atOnce = max(leastAhead, min(mostAhead, ahead/int64(max(1, readers))))
-	r.most, r.wanted = readers+1, nil
+	r.atOnce = max(minAhead, min(maxAhead, ahead/int64(max(1, readers))))
+	r.maxKept, r.wanted = readers+1, nil
 	for _, s := range all {
-		if s.end = min(s.end, r.size); s.start < 0 || s.end <= s.start {
-			continue
-		}
 		last := len(r.wanted) - 1
-		if last >= 0 && s.start-r.wanted[last].end <= mostGap && s.end-r.wanted[last].start <= r.atOnce {
+		if last >= 0 && s.start-r.wanted[last].end <= maxGap && s.end-r.wanted[last].start <= r.atOnce {
 			r.wanted[last].end = max(s.end, r.wanted[last].end)
 			continue
 		}
@@ -72,9 +69,6 @@ func (r *ranged) want(all []stretch, readers int) {
 
 // ReadAt is io.ReaderAt's.
 func (r *ranged) ReadAt(data []byte, offset int64) (n int, err error) {
-	if offset < 0 {
-		return 0, io.ErrUnexpectedEOF
-	}
 	for n < len(data) {
 		at := offset + int64(n)
 		if found := r.find(at); found != nil {
@@ -104,7 +98,7 @@ func (r *ranged) find(at int64) []byte {
 	return found.data[at-found.start:]
 }
 
-// around is what to read for the sake of an offset: nothing more where no stretch with it is wanted.
+// around is what to read for the sake of an offset: only that where nothing is wanted.
 func (r *ranged) around(at int64) stretch {
 	i, _ := slices.BinarySearchFunc(r.wanted, at+1, func(s stretch, at int64) int { return cmp.Compare(s.end, at) })
 	if i == len(r.wanted) || r.wanted[i].start > at {
@@ -120,7 +114,7 @@ func (r *ranged) around(at int64) stretch {
 // keep reads a stretch in the place of the one that was not used for longest.
 func (r *ranged) keep(s stretch) error {
 	var data []byte
-	if len(r.kept) >= r.most {
+	if len(r.kept) >= r.maxKept {
 		data = r.kept[0].data
 		r.kept = slices.Delete(r.kept, 0, 1)
 	}
@@ -142,7 +136,7 @@ func (r *ranged) read(data []byte, at int64) (int, error) {
 	return n, err
 }
 
-// blame runs f over the file. What f fails with, and a panic over what the file holds, is a *items.SourceError where reading went well.
+// blame runs f. Where reading went well, its error or panic is a *items.SourceError.
 func (r *ranged) blame(ctx context.Context, name string, f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

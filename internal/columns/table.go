@@ -29,7 +29,7 @@ const (
 	messageColumn = "fault_message"
 )
 
-// tableWriter writes a Parquet or an Arrow file: a row per item, a column per field of the values.
+// tableWriter writes a Parquet or an Arrow file with a row per item.
 type tableWriter struct {
 	format Format
 	out    *bufio.Writer
@@ -41,7 +41,7 @@ type tableWriter struct {
 	writing chan error
 	rows    []result
 	bytes   int
-	// columns are settled with the first group; objects says that they are the fields of the values.
+	// columns are settled with the first group; objects says that they are fields.
 	schema  *arrow.Schema
 	columns []column
 	objects bool
@@ -118,7 +118,7 @@ func (w *tableWriter) allObjects() bool {
 	return some
 }
 
-// cells are the rows by column. Before the first group is written they settle the columns; later ones have to fit.
+// cells are the rows by column. The first group settles the columns; later ones must fit.
 func (w *tableWriter) cells() (byColumn [][]cell, err error) {
 	byColumn = make([][]cell, len(w.columns))
 	at := map[string]int{}

@@ -11,41 +11,34 @@ import (
 )
 
 // A row group or a batch may take so many bytes of memory, and more if that is less than
-// mostGrowth times what it takes in the file: a file of some hundred bytes can stand for
+// maxGrowth times what it takes in the file: a file of some hundred bytes can stand for
 // gigabytes. Only tests change it.
-var mostUnpacked = int64(1 << 30)
+var maxUnpacked = int64(1 << 30)
 
-const mostGrowth = 64
+const maxGrowth = 64
 
 // tooLarge is the error about a row group or a batch of so many bytes that needs too much
 // memory, or nil.
 func tooLarge(what string, stored, unpacked int64) error {
-	if unpacked <= max(mostUnpacked, mostGrowth*stored) {
+	if unpacked <= max(maxUnpacked, maxGrowth*stored) {
 		return nil
 	}
 	return &items.SourceError{Problem: fmt.Sprintf("%s of %s needs %s of memory, and above %s that may be at most %d times as much",
-		what, gpumux.Size(stored), gpumux.Size(unpacked), gpumux.Size(mostUnpacked), mostGrowth),
+		what, gpumux.Size(stored), gpumux.Size(unpacked), gpumux.Size(maxUnpacked), maxGrowth),
 		Hint: "write the file anew with fewer rows in each (row_group_size or max_chunksize in pyarrow), or name the columns to read"}
 }
 
-// boundedMemory allocates what a row group or a batch may take. Parquet's reader frees
-// some of it whenever the garbage is collected.
+// boundedMemory allocates what a batch of an Arrow file may take. Of a row group the
+// metadata says it.
 type boundedMemory struct {
 	memory.Allocator
-	what   string
 	stored int64
 	live   atomic.Int64
 }
 
-// begin goes on to another row group.
-func (m *boundedMemory) begin(what string, stored int64) {
-	m.what, m.stored = what, stored
-	m.live.Store(0)
-}
-
 // take panics with a *items.SourceError where the file asks for too much.
 func (m *boundedMemory) take(size int) {
-	if err := tooLarge(m.what, m.stored, m.live.Add(int64(size))); err != nil {
+	if err := tooLarge("a batch", m.stored, m.live.Add(int64(size))); err != nil {
 		panic(err)
 	}
 }

@@ -46,9 +46,9 @@ func zeros(t *testing.T, rows int) map[string][]byte {
 
 // A file of few bytes does not take all of a machine's memory.
 func TestItems_RefusesWhatUnpacksToFarMore(t *testing.T) {
-	before := *columns.MostUnpacked
-	*columns.MostUnpacked = 1 << 20
-	t.Cleanup(func() { *columns.MostUnpacked = before })
+	before := *columns.MaxUnpacked
+	*columns.MaxUnpacked = 1 << 20
+	t.Cleanup(func() { *columns.MaxUnpacked = before })
 	for name, data := range zeros(t, 1_000_000) {
 		text, err := rowsOf(t, data, name, "n")
 		require.Empty(t, text, "no row of it is given")

@@ -70,9 +70,10 @@ func (c *chain) next() ([]byte, position, error) {
 	}
 }
 
-// EachItem calls f with every item of the inputs, one after the other, each as soon as it has come. An item is valid until f returns; an
-// error of f ends the walk. In the place of an item whose line is wrong f gets the mistake, and the walk goes on with the next line.
-// Where no line is to blame, such as in a damaged archive, nothing tells where the next item begins: the walk ends with a *SourceError.
+// EachItem calls f with every item of the inputs, each as soon as it has come and valid
+// until f returns; an error of f ends the walk. In the place of an item whose line is
+// wrong f gets the mistake. Where no line is to blame, such as in a damaged archive, the
+// walk ends with a *SourceError.
 func EachItem(inputs []Input, f func(item []byte, wrong *SourceError) error) error {
 	from := &chain{inputs: inputs}
 	defer from.close()

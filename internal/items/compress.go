@@ -15,8 +15,8 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// widestWindow is the most memory that reading a zstd archive may take. It is the default limit of the program zstd.
-const widestWindow = 128 << 20
+// maxWindow is the most memory for reading a zstd archive, as of the program zstd.
+const maxWindow = 128 << 20
 
 // archive is a way of compressing a file.
 type archive struct {
@@ -30,13 +30,13 @@ type archive struct {
 	pack   func(io.Writer) (Packer, error)
 }
 
-// Packer compresses what is written to it. Flush hands on all that was written so far, Close ends the archive.
+// Packer compresses. Flush hands on all that was written, Close ends the archive.
 type Packer interface {
 	io.WriteCloser
 	Flush() error
 }
 
-// Pack is a Packer of the kind that a file's name promises by its ending, such as .gz or .zst; nil where it promises none.
+// Pack is a Packer of the kind that a file's name ends with, such as .gz; nil for others.
 func Pack(to io.Writer, name string) (Packer, error) {
 	if _, a := cutArchive(name); a != nil {
 		return a.pack(to)
@@ -56,12 +56,12 @@ var archives = []archive{
 		},
 		func(r io.Reader) (io.Reader, error) {
 			// With a single decoder no goroutine is left behind, so that nothing has to be closed.
-			return zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(widestWindow))
+			return zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
 		},
 		func(w io.Writer) (Packer, error) { return zstd.NewWriter(w, zstd.WithEncoderConcurrency(1)) }},
 }
 
-// cutArchive takes the ending of a compressed file off a name: items.jsonl.gz is items.jsonl, compressed.
+// cutArchive cuts the ending of a compressed file off a name.
 func cutArchive(name string) (inner string, a *archive) {
 	ending := strings.ToLower(path.Ext(name))
 	for i := range archives {
@@ -74,8 +74,8 @@ func cutArchive(name string) (inner string, a *archive) {
 	return name, nil
 }
 
-// unpack decompresses an input if its first bytes are those of an archive, and says whether they were. An input whose name ends
-// like an archive's must be one.
+// unpack decompresses an input if its first bytes are those of an archive, and says
+// whether they were. An input whose name ends like an archive's must be one.
 func unpack(r io.Reader, name string) (plain *bufio.Reader, packed bool, err error) {
 	const buffer = 256 << 10
 	plain = bufio.NewReaderSize(r, buffer)
@@ -104,8 +104,8 @@ func unpack(r io.Reader, name string) (plain *bufio.Reader, packed bool, err err
 	return plain, false, nil
 }
 
-// peek is the beginning of what there is to read, at most n bytes. It waits for the first of them alone: the rest of a pipe may come
-// late.
+// peek is the beginning of what there is to read, at most n bytes. It waits for the first
+// of them alone: the rest of a pipe may come late.
 func peek(r *bufio.Reader, n int) ([]byte, error) {
 	if _, err := r.Peek(1); err != nil {
 		return nil, err
@@ -174,7 +174,7 @@ func (u *unpacker) explain(err error) error {
 	case errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF):
 		wrong.Problem = fmt.Sprintf("the %s archive is cut off %s", u.archive.name, where)
 	case errors.Is(err, zstd.ErrWindowSizeExceeded):
-		wrong.Problem = "reading the zstd archive would take more memory than " + gpumux.Size(widestWindow).String()
+		wrong.Problem = "reading the zstd archive would take more memory than " + gpumux.Size(maxWindow).String()
 		wrong.Hint = "compress it without --long or --ultra, with a window of at most 128 MiB (--long=27)"
 	}
 	return wrong

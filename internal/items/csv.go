@@ -12,15 +12,16 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/results"
+	"github.com/gpumux/gpumux/internal/text"
 )
 
-// csvRows are the rows of a CSV file as JSON objects whose keys are the header's names, in their order. A cell that is
-// written as a JSON number becomes that number, digit for digit; every other cell is a string, the empty one too.
+// csvRows are rows of CSV as JSON objects with the header's names, in order. A cell
+// written as a JSON number becomes that number; every other cell is a string.
 type csvRows struct {
 	r     *csv.Reader
 	guard *rowGuard
 	name  string
-	// keys are the header's names as JSON, with the text before and after them: {"a": and ,"b":
+	// keys are the header's names with what stands around them: {"a": and ,"b":
 	keys []string
 	row  []byte
 }
@@ -107,21 +108,21 @@ func (c *csvRows) next() ([]byte, position, error) {
 	line, _ := c.r.FieldPos(0)
 	if len(cells) != len(c.keys) {
 		return nil, position{}, &SourceError{c.name, line, fmt.Sprintf("%d cells, but the header has %d", len(cells), len(c.keys)),
-			excerpt([]byte(strings.Join(cells, string(c.r.Comma)))),
+			text.Beginning([]byte(strings.Join(cells, string(c.r.Comma)))),
 			"put cells that hold the delimiter, a quote or a line break in double quotes"}
 	}
-	if cap(c.row) > mostLineBuffer {
+	if cap(c.row) > maxLineBuffer {
 		c.row = nil
 	}
 	c.row = c.row[:0]
 	for i, cell := range cells {
 		if !utf8.ValidString(cell) {
 			line, _ := c.r.FieldPos(i)
-			return nil, position{}, &SourceError{c.name, line, "not UTF-8", excerpt([]byte(cell)), "convert the file with iconv"}
+			return nil, position{}, &SourceError{c.name, line, "not UTF-8", text.Beginning([]byte(cell)), "convert the file with iconv"}
 		}
 		if strings.IndexByte(cell, 0) >= 0 {
 			line, _ := c.r.FieldPos(i)
-			return nil, position{}, &SourceError{c.name, line, "a NUL byte", excerpt([]byte(cell)), nulHint}
+			return nil, position{}, &SourceError{c.name, line, "a NUL byte", text.Beginning([]byte(cell)), nulHint}
 		}
 		c.row = append(c.row, c.keys[i]...)
 		if isNumber(cell) {
@@ -153,14 +154,14 @@ func (c *csvRows) rowError(err error) error {
 	return fmt.Errorf("read %s: %w", c.name, err)
 }
 
-// ParseDelimiter reads the delimiter of a CSV file as people write it: one character, or "tab".
-func ParseDelimiter(text string) (rune, error) {
-	if text == "tab" || text == `\t` {
+// ParseDelimiter reads a delimiter of CSV: one character, or "tab".
+func ParseDelimiter(word string) (rune, error) {
+	if word == "tab" || word == `\t` {
 		return '\t', nil
 	}
-	delimiter, size := utf8.DecodeRuneInString(text)
-	if size != len(text) || delimiter == utf8.RuneError || strings.ContainsRune("\"\r\n\x00", delimiter) {
-		return 0, fmt.Errorf("%q cannot stand between cells; give one character, such as ';', or tab", text)
+	delimiter, size := utf8.DecodeRuneInString(word)
+	if size != len(word) || delimiter == utf8.RuneError || strings.ContainsRune("\"\r\n\x00", delimiter) {
+		return 0, fmt.Errorf("%q cannot stand between cells; give one character, such as ';', or tab", word)
 	}
 	return delimiter, nil
 }

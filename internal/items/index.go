@@ -23,11 +23,11 @@ import (
 // noticed. The check is the CRC-32C of stride and items. The stride is 128, or less where
 // items are large, so that reaching an item skips at most about a megabyte.
 const (
-	indexMagic   = "gpumuxi\x02"
-	indexHead    = 16
-	markBytes    = 16
-	indexTail    = 24
-	widestStride = 128
+	indexMagic = "gpumuxi\x02"
+	indexHead  = 16
+	markBytes  = 16
+	indexTail  = 24
+	maxStride  = 128
 	// A stride is settled once this many items or bytes were seen.
 	sampleItems = 4096
 	sampleBytes = 16 << 20
@@ -108,7 +108,7 @@ func (x *indexWriter) mark(at position) {
 
 // settle chooses the stride from the first items, which end at a byte offset.
 func (x *indexWriter) settle(end, items int64) {
-	x.stride = widestStride
+	x.stride = maxStride
 	if items > 0 {
 		for mean := (end - x.early[0].offset) / items; x.stride > 1 && x.stride*mean > skipBytes; {
 			x.stride /= 2
@@ -166,7 +166,7 @@ func (s *Sources) loadIndex(ctx context.Context, src contract.Source) (indexInfo
 		return x, s.blame(ctx, src, src.Index, err)
 	}
 	x = indexInfo{stride: int64(binary.LittleEndian.Uint64(head[8:])), items: src.Items}
-	if string(head[:8]) != indexMagic || x.stride < 1 || x.stride > widestStride {
+	if string(head[:8]) != indexMagic || x.stride < 1 || x.stride > maxStride {
 		return x, s.damaged(src, src.Index, "it does not begin like an index of this version")
 	}
 	tail, err := s.in.ReadExactly(ctx, src.Index, indexHead+markBytes*x.stretches(), markBytes+indexTail)
@@ -215,37 +215,4 @@ func (s *Sources) readMarks(ctx context.Context, src contract.Source, x indexInf
 		marks = append(marks, at)
 	}
 	return marks, low * x.stride, nil
-}
-
-// LineIndex writes the index of a file while its lines are written.
-type LineIndex struct {
-	file  *objects.Writer
-	marks *indexWriter
-	at    position
-}
-
-// IndexLines starts the index of a file whose lines are the items.
-func (s *Sources) IndexLines(ctx context.Context, key string) (*LineIndex, error) {
-	file, err := s.in.Create(ctx, key)
-	if err != nil {
-		return nil, err
-	}
-	return &LineIndex{file: file, marks: newIndexWriter(file)}, nil
-}
-
-// Add takes the next line, with its newline.
-func (l *LineIndex) Add(line []byte) {
-	l.marks.mark(l.at)
-	l.at.pass(line)
-}
-
-// Abort gives the index up. After Close it does nothing.
-func (l *LineIndex) Abort() { l.file.Abort() }
-
-// Close ends the index.
-func (l *LineIndex) Close() error {
-	if err := l.marks.finish(l.at); err != nil {
-		return err
-	}
-	return l.file.Close()
 }

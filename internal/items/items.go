@@ -1,7 +1,6 @@
 package items
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -11,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/results"
 )
 
 // Items streams the items start up to but not including end, as Unwrap takes them. Each
@@ -54,62 +54,60 @@ func (s *Sources) eachItem(ctx context.Context, src contract.Source, start, end 
 	if o.Size() != x.end.offset {
 		return s.changed(ctx, src, src.URL, fmt.Sprintf("it has %d bytes, and had %d", o.Size(), x.end.offset))
 	}
-	r := &stretchReader{s: s, src: src, from: o, lines: jsonLines{name: src.URL}}
-	r.lines.r = bufio.NewReaderSize(nil, int(min(to.offset-from.offset, 256<<10)))
+	var buffer []byte
 	for i, until := range marks[1:] {
-		low := first + int64(i)*x.stride
-		if err := r.open(ctx, marks[i], until); err != nil {
+		if buffer, err = s.readStretch(ctx, src, o, marks[i], until, buffer); err != nil {
 			return err
 		}
-		for at := low; at < min(low+x.stride, x.items, end); at++ {
-			if err := ctx.Err(); err != nil {
-				return err
+		text := buffer
+		if marks[i].offset == 0 {
+			text = bytes.TrimPrefix(text, []byte(bom))
+		}
+		at := first + int64(i)*x.stride
+		for line := range bytes.Lines(text) {
+			item := itemOf(src, line)
+			if len(item) == 0 {
+				continue
 			}
-			item, err := r.next()
-			if err != nil {
-				return err
+			if at == end || ctx.Err() != nil {
+				return ctx.Err()
 			}
-			if at >= start && !f(r.lines.detach(item)) {
+			if 2*len(item) > len(buffer) {
+				buffer = nil // the item takes it
+			} else if at >= start {
+				item = bytes.Clone(item)
+			}
+			if at >= start && !f(item) {
 				return nil
 			}
+			at++
 		}
 	}
 	return nil
 }
 
-// stretchReader reads the items of a source from one mark of its index to the next. It checks
-// the bytes before it gives any item.
-type stretchReader struct {
-	s      *Sources
-	src    contract.Source
-	from   io.Reader
-	buffer []byte
-	lines  jsonLines
+// itemOf is the item in a line of a source, or empty.
+func itemOf(src contract.Source, line []byte) []byte {
+	if !src.Values {
+		return bytes.Trim(line, " \t\r\n")
+	}
+	if of, err := results.ParseOutcome(line); err != nil || of.Kind != "" {
+		return nil
+	}
+	return bytes.TrimSuffix(line, []byte{'\n'})
 }
 
-// open checks the next stretch and makes it the one whose items are read.
-func (r *stretchReader) open(ctx context.Context, from, until position) error {
-	size, at := until.offset-from.offset, from
-	r.buffer = slices.Grow(r.buffer[:0], int(size))[:size]
-	if _, err := io.ReadFull(r.from, r.buffer); err != nil {
-		return r.s.blame(ctx, r.src, r.src.URL, err)
+// readStretch reads a source from one mark to the next, and checks the bytes.
+func (s *Sources) readStretch(
+	ctx context.Context, src contract.Source, from io.Reader, at, until position, buffer []byte,
+) ([]byte, error) {
+	size, begin := until.offset-at.offset, at.offset
+	buffer = slices.Grow(buffer[:0], int(size))[:size]
+	if _, err := io.ReadFull(from, buffer); err != nil {
+		return nil, s.blame(ctx, src, src.URL, err)
 	}
-	if at.pass(r.buffer); at != until {
-		return r.s.changed(ctx, r.src, r.src.URL, fmt.Sprintf("bytes %d to %d are others", from.offset, until.offset-1))
+	if at.pass(buffer); at != until {
+		return nil, s.changed(ctx, src, src.URL, fmt.Sprintf("bytes %d to %d are others", begin, until.offset-1))
 	}
-	r.lines.r.Reset(bytes.NewReader(r.buffer))
-	r.lines.at, r.lines.left = from, size
-	return nil
-}
-
-func (r *stretchReader) next() (item []byte, err error) {
-	if r.src.Values {
-		item, _, err = valueLines{&r.lines}.next()
-	} else {
-		item, _, err = r.lines.next()
-	}
-	if err == io.EOF {
-		err = &SourceError{Name: r.src.URL, Problem: "it has fewer items than its index " + r.src.Index, Hint: "start the map anew"}
-	}
-	return item, err
+	return buffer, nil
 }

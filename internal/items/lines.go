@@ -11,18 +11,19 @@ import (
 	"unicode/utf8"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/text"
 )
 
-// maxLine is the most bytes of one line or one CSV row: larger values belong into files whose paths are the items. Only
-// tests change it.
+// maxLine is the most bytes of one line or one CSV row: larger values belong into files
+// whose paths are the items. Only tests change it.
 var maxLine = 512 << 20
 
-// mostLineBuffer is the most bytes of a long line's buffer that are kept for the next one.
-const mostLineBuffer = 16 << 20
+// maxLineBuffer is how much of a long line's buffer is kept for the next one.
+const maxLineBuffer = 16 << 20
 
 // SourceError is a mistake in an input file: trying again cannot help.
 type SourceError struct {
-	// Name is the file's name or URL, Line the line in it from 1, or 0 when no line alone is to blame.
+	// Name is the file's name or URL, Line counts from 1, or is 0 where none is to blame.
 	Name string
 	Line int
 	// Problem is what is wrong, Text the start of the offending text, Hint what to do.
@@ -46,7 +47,7 @@ func (e *SourceError) Error() string {
 	return b.String()
 }
 
-// itemReader walks over the items of a source. An item is valid until the next call; the end is io.EOF.
+// itemReader walks over items, each valid until the next call. The end is io.EOF.
 type itemReader interface {
 	// next returns an item as one line of JSON, and where its line begins. At the end
 	// that is where the source ends.
@@ -59,33 +60,30 @@ var errLongLine = errors.New("line too long")
 type lineReader struct {
 	r    *bufio.Reader
 	long []byte
-	// left is how many bytes there can still be, so that a long line takes no more memory than it needs; 0 is unknown.
-	left int64
 	// cut says that the last line was too long, and its rest is still to come.
 	cut bool
 }
 
-// read returns a line with its newline, valid until the next call. The last line may have none; after it comes io.EOF.
+// read returns a line with its newline, which the last may lack, valid until the next.
 func (l *lineReader) read() ([]byte, error) {
-	line, err := l.slice()
-	for ; l.cut; line, err = l.slice() {
+	line, err := l.r.ReadSlice('\n')
+	for ; l.cut; line, err = l.r.ReadSlice('\n') {
 		l.cut = err == bufio.ErrBufferFull
 	}
 	if err == nil {
 		return line, nil
 	}
-	if cap(l.long) > mostLineBuffer {
+	if cap(l.long) > maxLineBuffer {
 		l.long = nil
 	}
-	l.long = l.long[:0]
-	l.append(line)
+	l.long = append(l.long[:0], line...)
 	for err == bufio.ErrBufferFull {
 		if len(l.long) > maxLine {
 			l.cut = true
 			return l.long, errLongLine
 		}
-		line, err = l.slice()
-		l.append(line)
+		line, err = l.r.ReadSlice('\n')
+		l.long = append(l.long, line...)
 	}
 	if err == io.EOF && len(l.long) > 0 {
 		err = nil
@@ -93,34 +91,7 @@ func (l *lineReader) read() ([]byte, error) {
 	return l.long, err
 }
 
-func (l *lineReader) slice() ([]byte, error) {
-	line, err := l.r.ReadSlice('\n')
-	l.left = max(0, l.left-int64(len(line)))
-	return line, err
-}
-
-// append adds to the long line. Its memory doubles, or grows at once to all that may follow, if that is not many times more.
-func (l *lineReader) append(line []byte) {
-	if need := len(l.long) + len(line); need > cap(l.long) {
-		size := max(need, 2*cap(l.long))
-		if most := need + int(l.left); l.left > 0 && most <= max(size, 8*need) {
-			size = most
-		}
-		l.long = append(make([]byte, 0, size), l.long...)
-	}
-	l.long = append(l.long, line...)
-}
-
-// detach makes a piece of the last line the caller's own. It gives a large line away instead of copying it.
-func (l *lineReader) detach(piece []byte) []byte {
-	if len(piece) < cap(l.long)/2 || len(piece) <= l.r.Size() {
-		return bytes.Clone(piece)
-	}
-	l.long = nil
-	return piece
-}
-
-// jsonLines are the items of a JSON-lines file from some offset on. It skips blank lines and does not look into values.
+// jsonLines are the items of a JSON-lines file, as they are, without blank lines.
 type jsonLines struct {
 	lineReader
 	name   string
@@ -135,7 +106,7 @@ func (l *jsonLines) readLine(large string) (line []byte, begin position, err err
 	l.number++
 	l.at.pass(line)
 	if err == errLongLine {
-		return nil, begin, &SourceError{l.name, l.number, "the line is longer than " + gpumux.Size(maxLine).String(), excerpt(line),
+		return nil, begin, &SourceError{l.name, l.number, "the line is longer than " + gpumux.Size(maxLine).String(), text.Beginning(line),
 			"put large " + large + " into files and let the items be their paths"}
 	}
 	if err != nil {
@@ -168,7 +139,7 @@ func (l *checkedLines) next() ([]byte, position, error) {
 		return nil, at, err
 	}
 	if !utf8.Valid(item) {
-		return nil, at, &SourceError{l.name, l.number, "not UTF-8", excerpt(item), "convert the file with iconv"}
+		return nil, at, &SourceError{l.name, l.number, "not UTF-8", text.Beginning(item), "convert the file with iconv"}
 	}
 	if !json.Valid(item) {
 		return nil, at, l.invalid(item)
@@ -179,23 +150,23 @@ func (l *checkedLines) next() ([]byte, position, error) {
 func (l *checkedLines) invalid(item []byte) error {
 	problem := fmt.Sprintf("not JSON: %v", json.Unmarshal(item, new(json.RawMessage)))
 	hint := "write one JSON value per line; text goes in double quotes"
-	text := string(item)
+	line := string(item)
 	switch {
 	case strings.HasSuffix(problem, "exceeded max depth"):
 		problem, hint = "nested more than 10,000 levels deep", "put such a value into a file and let the item be its path"
-	case strings.ContainsRune(text, 0):
+	case strings.ContainsRune(line, 0):
 		hint = nulHint
-	case strings.Contains(text, "\r"):
+	case strings.Contains(line, "\r"):
 		hint = crHint
-	case strings.HasPrefix(text, "NaN") || strings.Contains(text, ":NaN") || strings.Contains(text, " NaN") ||
-		strings.Contains(text, "Infinity"):
+	case strings.HasPrefix(line, "NaN") || strings.Contains(line, ":NaN") || strings.Contains(line, " NaN") ||
+		strings.Contains(line, "Infinity"):
 		hint = "JSON has no NaN and no Infinity; write null"
-	case strings.HasPrefix(text, "[") && !strings.Contains(text, "]"):
+	case strings.HasPrefix(line, "[") && !strings.Contains(line, "]"):
 		hint = "the value goes on over several lines; if the file is one array, turn it into lines with jq -c '.[]'"
-	case strings.HasPrefix(text, "{") && !strings.Contains(text, "}"):
+	case strings.HasPrefix(line, "{") && !strings.Contains(line, "}"):
 		hint = "the value goes on over several lines; put each on one line with jq -c ."
 	}
-	return &SourceError{l.name, l.number, problem, excerpt(item), hint}
+	return &SourceError{l.name, l.number, problem, text.Beginning(item), hint}
 }
 
 // What is wrong with the whole file when a line has one of these bytes.
@@ -206,14 +177,14 @@ const (
 
 const bom = "\xef\xbb\xbf"
 
-// openItems walks over an input of any format, compressed or not, and checks every item. Its error names formats that gpumux does
-// not read. Packed says that the input was compressed.
+// openItems walks over an input of any format and checks every item. Its error names
+// formats that gpumux does not read. Packed: the input was compressed.
 func openItems(r io.Reader, name string, format Format, delimiter rune) (from itemReader, packed bool, err error) {
-	text, packed, err := unpack(r, name)
+	plain, packed, err := unpack(r, name)
 	if err != nil {
 		return nil, packed, err
 	}
-	head, err := peek(text, 10)
+	head, err := peek(plain, 10)
 	if err != nil && err != io.EOF {
 		var mistake *SourceError
 		if errors.As(err, &mistake) {
@@ -241,21 +212,12 @@ func openItems(r io.Reader, name string, format Format, delimiter rune) (from it
 	}
 	switch format {
 	case Lines:
-		return &textLines{jsonLines: jsonLines{lineReader: lineReader{r: text}, name: name}}, packed, nil
+		return &textLines{jsonLines: jsonLines{lineReader: lineReader{r: plain}, name: name}}, packed, nil
 	case Values:
-		return valueLines{&jsonLines{lineReader: lineReader{r: text}, name: name}}, packed, nil
+		return valueLines{&jsonLines{lineReader: lineReader{r: plain}, name: name}}, packed, nil
 	case CSV, TSV:
-		from, err = newCSVRows(text, name, format, delimiter)
+		from, err = newCSVRows(plain, name, format, delimiter)
 		return from, packed, err
 	}
-	return &checkedLines{jsonLines{lineReader: lineReader{r: text}, name: name}}, packed, nil
-}
-
-// excerpt is the beginning of a text, for error messages.
-func excerpt(text []byte) string {
-	const shown = 60
-	if len(text) <= shown {
-		return string(text)
-	}
-	return strings.ToValidUTF8(string(text[:shown]), "") + "…"
+	return &checkedLines{jsonLines{lineReader: lineReader{r: plain}, name: name}}, packed, nil
 }

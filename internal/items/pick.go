@@ -4,43 +4,72 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"sync"
+	"slices"
 
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/objects"
 )
 
-// One request reads neighbouring runs of items if at most so many bytes of other items lie between them.
-const bridgeBytes = 256 << 10
+const (
+	// One request reads neighbouring runs with at most so many bytes between them.
+	bridgeBytes = 256 << 10
+	// A stretch that is read before its turn has at most about so many bytes.
+	stretchBytes = 4 << 20
+)
 
-// Pick calls f with the items of the runs, in order and as Unwrap takes them, which f may keep, until f returns false.
+// Pick calls f with the items of the runs, as Items gives them, until f returns false. On
+// a server it reads far stretches side by side.
 func (s *Sources) Pick(ctx context.Context, src contract.Source, runs contract.Runs, f func(index int64, item json.RawMessage) bool) error {
-	stretches := groupNear(src, runs)
-	if len(stretches) == 1 || s.in.OnDisk() {
-		for _, stretch := range stretches {
-			on := true
-			if err := s.pickStretch(ctx, src, stretch, func(index int64, item json.RawMessage) bool {
-				on = f(index, item)
-				return on
-			}); err != nil || !on {
-				return err
+	if len(runs) == 1 {
+		return s.pickStretch(ctx, src, runs, f)
+	}
+	limit := objects.Abreast / 2
+	if s.in.OnDisk() {
+		limit = 1
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	read := func(stretch contract.Runs) (all []calls.Item, err error) {
+		err = s.pickStretch(ctx, src, stretch, func(index int64, item json.RawMessage) bool {
+			all = append(all, calls.Item{Index: index, Value: item})
+			return true
+		})
+		return all, err
+	}
+	for _, got := range objects.Ahead(limit, slices.Values(groupNear(src, runs)), read) {
+		for _, item := range got.Value {
+			if !f(item.Index, item.Value) {
+				cancel()
+				return nil
 			}
 		}
-		return nil
+		if err := cmp.Or(got.Err, ctx.Err()); err != nil {
+			cancel()
+			return err
+		}
 	}
-	return s.pickAhead(ctx, src, stretches, f)
+	return nil
 }
 
-// groupNear groups runs that are near each other.
+// groupNear groups runs that are near each other into stretches.
 func groupNear(src contract.Source, runs contract.Runs) (stretches []contract.Runs) {
-	near := bridgeBytes / max(1, src.Bytes/max(1, src.Items))
-	from := 0
-	for i := range runs {
-		if i+1 == len(runs) || runs[i+1].Start-runs[i].End > near {
-			stretches = append(stretches, runs[from:i+1])
-			from = i + 1
+	mean := max(1, src.Bytes/max(1, src.Items))
+	var stretch contract.Runs
+	for _, run := range runs {
+		for run.Start < run.End {
+			part := contract.Span{Start: run.Start, End: min(run.End, run.Start+max(1, stretchBytes/mean))}
+			if n := len(stretch); n > 0 &&
+				(part.Start-stretch[n-1].End > bridgeBytes/mean || part.End-stretch[0].Start > stretchBytes/mean) {
+				stretches = append(stretches, stretch)
+				stretch = nil
+			}
+			stretch = append(stretch, part)
+			run.Start = part.End
 		}
+	}
+	if len(stretch) > 0 {
+		stretches = append(stretches, stretch)
 	}
 	return stretches
 }
@@ -48,7 +77,7 @@ func groupNear(src contract.Source, runs contract.Runs) (stretches []contract.Ru
 // pickStretch reads one stretch, and leaves out the items between its runs.
 func (s *Sources) pickStretch(ctx context.Context, src contract.Source, runs contract.Runs, f func(int64, json.RawMessage) bool) error {
 	index := runs[0].Start
-	err := s.eachItem(ctx, src, index, runs[len(runs)-1].End, func(item []byte) bool {
+	return s.eachItem(ctx, src, index, runs[len(runs)-1].End, func(item []byte) bool {
 		at := index
 		index++
 		if at < runs[0].Start {
@@ -59,48 +88,4 @@ func (s *Sources) pickStretch(ctx context.Context, src contract.Source, runs con
 		}
 		return f(at, item)
 	})
-	if err != nil {
-		s.forgetIndex(src)
-	}
-	return err
-}
-
-// pickAhead reads stretches that are far apart on a server side by side, and gives them in order.
-func (s *Sources) pickAhead(ctx context.Context, src contract.Source, stretches []contract.Runs, f func(int64, json.RawMessage) bool) error {
-	ctx, cancel := context.WithCancel(ctx)
-	var wait sync.WaitGroup
-	defer wait.Wait()
-	defer cancel()
-	ahead := make([]chan calls.Item, len(stretches))
-	errs := make([]error, len(stretches))
-	start := func(i int) {
-		// A stretch holds only a few items before its turn, so that memory stays bounded.
-		ahead[i] = make(chan calls.Item, 16)
-		wait.Go(func() {
-			defer close(ahead[i])
-			errs[i] = s.pickStretch(ctx, src, stretches[i], func(index int64, item json.RawMessage) bool {
-				select {
-				case ahead[i] <- calls.Item{Index: index, Value: item}:
-					return true
-				case <-ctx.Done():
-					return false
-				}
-			})
-		})
-	}
-	next := 0
-	for at := range stretches {
-		for ; next < min(at+objects.Abreast/2, len(stretches)); next++ {
-			start(next)
-		}
-		for item := range ahead[at] {
-			if !f(item.Index, item.Value) {
-				return nil
-			}
-		}
-		if err := cmp.Or(errs[at], ctx.Err()); err != nil {
-			return err
-		}
-	}
-	return nil
 }

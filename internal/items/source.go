@@ -1,8 +1,8 @@
 // Package items reads inputs: items in files of several formats, and sources in a store.
 //
-// It owns the formats, what is a mistake in an input, and the index by which any stretch of a
-// source is read and checked. It never decodes an item and never decides what runs. Nothing
-// runs between calls.
+// It owns the formats, what is a mistake in an input, and the index by which any stretch
+// of a source is read and checked. It never decodes an item and never decides what runs.
+// Nothing runs between calls.
 package items
 
 import (
@@ -40,10 +40,10 @@ func In(b *objects.Bucket) *Sources {
 	return &Sources{in: b, indexes: map[contract.Source]indexInfo{}}
 }
 
-// Put puts a spooled input into the bucket as sources/<hash>.jsonl with its index beside it,
-// once for the same items. Where the size of the lines, or any byte of the index, is not that
-// of the input, both are put anew. The lines there are not read for it: whoever reads them
-// checks them against the index, and deletes it if they differ.
+// Put puts a spooled input into the bucket as sources/<hash>.jsonl with its index beside
+// it, once for the same items. Where the size of the lines, or any byte of the index, is
+// not that of the input, both are put anew. The lines there are not read for it: whoever
+// reads them checks them against the index, and deletes it if they differ.
 func (s *Sources) Put(ctx context.Context, in *Spooled) (contract.Source, error) {
 	key := names.Sources + "/" + in.Hash
 	src := contract.Source{URL: s.in.Locate(key + ".jsonl"), Index: key + ".index", Items: in.Items, Bytes: in.Bytes, Hash: in.Hash}
@@ -61,8 +61,8 @@ func (s *Sources) Put(ctx context.Context, in *Spooled) (contract.Source, error)
 	return src, nil
 }
 
-// holds reports whether a spooled input is in the bucket. Objects whose key is gone, or that
-// are not encrypted although the bucket has keys, do not count.
+// holds reports whether a spooled input is in the bucket. Objects whose key is gone, or
+// that are not encrypted although the bucket has keys, do not count.
 func (s *Sources) holds(ctx context.Context, in *Spooled, src contract.Source) (bool, error) {
 	own, err := os.ReadFile(in.index)
 	if err != nil {
@@ -108,9 +108,9 @@ func (s *Sources) upload(ctx context.Context, path, key string) error {
 	return w.Close()
 }
 
-// Find is the source that a name means, with its index at indexKey. One that Put put there is
-// known by its own index and not read. Where its index or its size is wrong it is read, and its
-// hash must be the one of its name.
+// Find is the source that a name means, with its index at indexKey. One that Put put
+// there is known by its own index and not read. Where its index or its size is wrong it
+// is read, and its hash must be the one of its name.
 func (s *Sources) Find(ctx context.Context, name, indexKey string) (contract.Source, error) {
 	file, values := names.CutValues(name)
 	hash, put := s.putHash(file)
@@ -143,7 +143,7 @@ func (s *Sources) known(ctx context.Context, hash string) (contract.Source, erro
 	if err != nil {
 		return src, s.blame(ctx, src, src.Index, err)
 	}
-	if src.Items = int64(binary.LittleEndian.Uint64(tail)); src.Items < 0 || src.Items > index.Size()/markBytes*widestStride {
+	if src.Items = int64(binary.LittleEndian.Uint64(tail)); src.Items < 0 || src.Items > index.Size()/markBytes*maxStride {
 		return src, s.damaged(src, src.Index, "its end was changed")
 	}
 	x, err := s.loadIndex(ctx, src)
@@ -160,9 +160,9 @@ func (s *Sources) known(ctx context.Context, hash string) (contract.Source, erro
 	return src, nil
 }
 
-// index checks every item of a file in the bucket and writes its index. It writes the items of
-// CSV and compressed files as JSON lines beside the index, and returns these as the Source. Of
-// a results file, as gpumux.ValuesOf names it, the values are the items.
+// index checks every item of a file in the bucket and writes its index. It writes the
+// items of CSV and compressed files as JSON lines beside the index, and returns these as
+// the Source. Of a results file, as gpumux.ValuesOf names it, the values are the items.
 func (s *Sources) index(ctx context.Context, name, indexKey string) (_ contract.Source, err error) {
 	name, values := names.CutValues(name)
 	defer func() {
@@ -191,8 +191,8 @@ func (s *Sources) index(ctx context.Context, name, indexKey string) (_ contract.
 	return s.writeIndex(ctx, indexing{from, in.URL(), sum, format != JSONLines && format != Values || packed}, src)
 }
 
-// IndexRows writes the rows of a table of so many bytes, which come as JSON lines, beside their
-// index. The Source's Hash is that of the lines, which tells columns of one table apart.
+// IndexRows writes the rows of a table of so many bytes, which come as JSON lines, beside
+// their index. The Source's Hash is that of the lines.
 func (s *Sources) IndexRows(ctx context.Context, rows io.Reader, table string, bytes int64, indexKey string) (contract.Source, error) {
 	sum := sha256.New()
 	from, _, err := openItems(io.TeeReader(rows, sum), table, JSONLines, 0)
@@ -237,8 +237,8 @@ func (s *Sources) writeIndex(ctx context.Context, x indexing, src contract.Sourc
 	return src, nil
 }
 
-// unpackedGrowth is how many times larger than its file a source may be as JSON lines on S3,
-// where an object is uploaded in so many pieces at most.
+// unpackedGrowth is how many times larger than its file a source may be as JSON lines on
+// S3, where an object is uploaded in so many pieces at most.
 const unpackedGrowth = 64
 
 // putLines writes the items beside the index, as the source.
@@ -275,8 +275,8 @@ func markItems(from itemReader, marks *indexWriter) (count, size int64, err erro
 	}
 }
 
-// blame is an error of reading an object of a source. It is a *SourceError where the object is
-// to blame, and not the store.
+// blame is an error of reading an object of a source. It is a *SourceError where the
+// object is to blame, and not the store.
 func (s *Sources) blame(ctx context.Context, src contract.Source, name string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -294,7 +294,7 @@ func (s *Sources) blame(ctx context.Context, src contract.Source, name string, e
 	return err
 }
 
-// damageOf is the part of an error of reading an object that blames the object itself, or nil.
+// damageOf is the part of an error that blames an object itself, or nil.
 func damageOf(err error) error {
 	var damage *objects.DamageError
 	if errors.As(err, &damage) {
@@ -303,8 +303,8 @@ func damageOf(err error) error {
 	return nil
 }
 
-// changed is damaged where neither the size nor the ends of the index show it. It deletes the
-// index of a source that Put put there, so that nobody takes the source over as it is.
+// changed is damaged where neither the size nor the ends of the index show it. It deletes
+// the index of a source that Put put there, so that nobody takes it over.
 func (s *Sources) changed(ctx context.Context, src contract.Source, name, problem string) error {
 	if _, put := s.putHash(src.URL); put && s.ours(src) {
 		if err := s.in.Delete(ctx, src.Index); err != nil {
@@ -314,8 +314,8 @@ func (s *Sources) changed(ctx context.Context, src contract.Source, name, proble
 	return s.damaged(src, name, problem)
 }
 
-// damaged is the error about an object of a source, the lines or the index, that is not as it
-// was.
+// damaged is the error about an object of a source, the lines or the index, that is not
+// as it was.
 func (s *Sources) damaged(src contract.Source, name, problem string) error {
 	_, put := s.putHash(src.URL)
 	hint := "leave a map's source alone until it is done; start the map anew"

@@ -32,7 +32,7 @@ const (
 	Values
 )
 
-// FormatOf is the format that a file's name stands for. The name may have .gz or .zst behind it.
+// FormatOf is the format that a file's name stands for, also with .gz or .zst behind it.
 func FormatOf(name string) (Format, error) {
 	inner, archive := cutArchive(name)
 	switch ext := strings.ToLower(path.Ext(inner)); ext {
@@ -60,27 +60,27 @@ type SpoolOptions struct {
 	Name string
 	// Format is what the input is written in. Default JSONLines.
 	Format Format
-	// Delimiter stands between the cells of a CSV file. Default: what the format says; a header of one column that seems to be
-	// several is an error then.
+	// Delimiter stands between the cells of CSV. Default: the format's; a header that seems
+	// to have another is an error then.
 	Delimiter rune
-	// Dir is the folder for the temporary files, which hold as much as the input. Default os.TempDir().
+	// Dir is the folder for the temporary files. Default os.TempDir().
 	Dir string
 }
 
-// Spooled is an input in a temporary file, checked, counted and indexed. Remove deletes it.
+// Spooled is an input in a temporary file, checked and indexed. Remove deletes it.
 type Spooled struct {
 	// Items is the number of items, Bytes the size of their lines together.
 	Items, Bytes int64
-	// Hash is the SHA-256 of the lines in hexadecimal, the same for the same items in the same order.
+	// Hash is the SHA-256 of the lines in hexadecimal.
 	Hash string
 	// Values says that the lines are those of a results file; see contract.Source.
 	Values       bool
 	lines, index string
 }
 
-// Spool copies an input of any size into a temporary file with one item per line, and checks each. Mistakes in the input are a
-// *SourceError with file and line. JSON values keep their text; blank lines, a byte-order mark and space around values go.
-// Spool knows gzip and zstd by their first bytes and decompresses them. It holds one line in memory at a time.
+// Spool copies an input of any size into a temporary file with one item per line, and
+// checks each. Mistakes in it are a *SourceError. JSON values keep their text. Gzip and
+// zstd are known by their first bytes and decompressed.
 func Spool(r io.Reader, o SpoolOptions) (*Spooled, error) {
 	if o.Name == "" {
 		o.Name = "input"
@@ -89,7 +89,7 @@ func Spool(r io.Reader, o SpoolOptions) (*Spooled, error) {
 	return SpoolAll([]Input{in}, o.Dir)
 }
 
-// SpoolAll is Spool of several inputs, one after the other, into one in the folder dir; empty means os.TempDir().
+// SpoolAll is Spool of several inputs into one, in a folder; empty means os.TempDir().
 func SpoolAll(inputs []Input, dir string) (_ *Spooled, err error) {
 	from := &chain{inputs: inputs}
 	defer from.close()

@@ -5,6 +5,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/gpumux/gpumux/internal/results"
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 // textLines are the lines of a text as JSON strings, the empty ones too.
@@ -18,10 +19,10 @@ func (l *textLines) next() ([]byte, position, error) {
 	if err != nil {
 		return nil, begin, err
 	}
-	text := strings.TrimSuffix(strings.TrimSuffix(string(line), "\n"), "\r")
-	if !utf8.ValidString(text) {
-		return nil, begin, &SourceError{l.name, l.number, "not UTF-8", excerpt(line), "convert the file with iconv"}
+	plain := strings.TrimSuffix(strings.TrimSuffix(string(line), "\n"), "\r")
+	if !utf8.ValidString(plain) {
+		return nil, begin, &SourceError{l.name, l.number, "not UTF-8", text.Beginning(line), "convert the file with iconv"}
 	}
-	l.item = results.AppendString(l.item[:0], text)
+	l.item = results.AppendString(l.item[:0], plain)
 	return l.item, begin, nil
 }

@@ -45,9 +45,8 @@ type Bucket struct {
 	query url.Values
 	blobs *blob.Bucket
 	// dir is the folder on disk, or empty.
-	dir   string
-	keys  Keys
-	heads heads
+	dir  string
+	keys Keys
 }
 
 // Open opens the bucket at a URL and proves that it can be used:
@@ -57,9 +56,9 @@ type Bucket struct {
 //	s3://bucket?prefix=folder&endpoint=http://host:9000   any server that speaks S3, addressed by path
 //	mem://                                                lives as long as this Bucket, for tests
 //
-// With an endpoint, use_path_style=true and request_checksum_calculation=when_required are
-// the default, as servers other than Amazon's want it. Keys encrypt what is written and
-// decrypt what is read. With nil, an encrypted object is an error.
+// With an endpoint, use_path_style=true and request_checksum_calculation=when_required
+// are the default, as servers other than Amazon's want it. Keys encrypt what is written
+// and decrypt what is read. With nil, an encrypted object is an error.
 func Open(ctx context.Context, raw string, keys Keys) (*Bucket, error) {
 	b := &Bucket{raw: raw, keys: keys}
 	if err := b.connect(ctx, raw); err != nil {
@@ -184,8 +183,8 @@ type NameError struct{ Problem string }
 // Error names the name and what is allowed.
 func (e *NameError) Error() string { return e.Problem }
 
-// Key is the key that a name means. A name without a scheme is a key itself. A URL must lie
-// inside the bucket, so that a map's input never reaches other files. The error is a
+// Key is the key that a name means. A name without a scheme is a key itself. A URL must
+// lie inside the bucket, so that a map's input never reaches other files. The error is a
 // *NameError.
 func (b *Bucket) Key(name string) (string, error) {
 	key, err := b.parse(name)
@@ -198,8 +197,8 @@ func (b *Bucket) Key(name string) (string, error) {
 	return key, nil
 }
 
-// Writable is the key of what a caller names to be written, such as a folder. The error is a
-// *NameError.
+// Writable is the key of what a caller names to be written, such as a folder. The error
+// is a *NameError.
 func (b *Bucket) Writable(name string) (string, error) { return b.allowed(name, names.Writable) }
 
 // Output is the key of a results file that a caller names. The error is a *NameError.
@@ -256,9 +255,9 @@ func (b *Bucket) cut(u *url.URL) (key string, inside bool) {
 	return strings.CutPrefix(u.Path, b.path+"/")
 }
 
-// Read opens length bytes of an object from offset, or the rest when length is negative. The
-// name is a key or a URL inside the bucket. A missing object is an fs.ErrNotExist. With keys
-// the object must be encrypted.
+// Read opens length bytes of an object from offset, or the rest when length is negative.
+// The name is a key or a URL inside the bucket. A missing object is an fs.ErrNotExist.
+// With keys the object must be encrypted.
 func (b *Bucket) Read(ctx context.Context, name string, offset, length int64) (*Reader, error) {
 	return newReader(ctx, b, name, stretch{offset, length}, false)
 }
@@ -270,7 +269,11 @@ func (b *Bucket) ReadAny(ctx context.Context, name string, offset, length int64)
 
 // ReadAll reads a small object.
 func (b *Bucket) ReadAll(ctx context.Context, name string) ([]byte, error) {
-	r, err := b.Read(ctx, name, 0, -1)
+	return b.readAll(ctx, name, false)
+}
+
+func (b *Bucket) readAll(ctx context.Context, name string, plain bool) ([]byte, error) {
+	r, err := newReader(ctx, b, name, stretch{0, -1}, plain)
 	if err != nil {
 		return nil, err
 	}
@@ -296,8 +299,8 @@ func (b *Bucket) ReadExactly(ctx context.Context, name string, offset, length in
 	return data, nil
 }
 
-// Create starts an object. It replaces one that is there when the Writer is closed, and then
-// survives a crash of the machine. Every Writer needs Close or Abort.
+// Create starts an object. It replaces one that is there when the Writer is closed, and
+// then survives a crash of the machine. Every Writer needs Close or Abort.
 func (b *Bucket) Create(ctx context.Context, name string) (*Writer, error) {
 	return b.CreateAs(ctx, name, Creation{})
 }
@@ -329,15 +332,7 @@ func (b *Bucket) Put(ctx context.Context, name string, text []byte, c Creation) 
 
 // PutOnce writes a small object unless there is one, and returns the one that is there.
 func (b *Bucket) PutOnce(ctx context.Context, name string, text []byte, c Creation) ([]byte, error) {
-	read := func() ([]byte, error) {
-		r, err := newReader(ctx, b, name, stretch{0, -1}, c.Plain)
-		if err != nil {
-			return nil, err
-		}
-		defer r.Close()
-		return io.ReadAll(r)
-	}
-	there, err := read()
+	there, err := b.readAll(ctx, name, c.Plain)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return there, err
 	}
@@ -352,7 +347,7 @@ func (b *Bucket) PutOnce(ctx context.Context, name string, text []byte, c Creati
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
-	return read()
+	return b.readAll(ctx, name, c.Plain)
 }
 
 // Exists reports whether there is an object.

@@ -16,7 +16,7 @@ import (
 // staleAfter is the age at which a temporary file belongs to nobody any more.
 const staleAfter = 24 * time.Hour
 
-// prepareDisk makes a folder, proves that it can be written and drops stale temporary files.
+// prepareDisk makes a folder, tries to write, and drops stale temporary files.
 func prepareDisk(dir string) error {
 	if err := makeFolders(dir, 0o750); err != nil {
 		return fmt.Errorf("cannot make the folder: %w", err)
@@ -42,7 +42,7 @@ func prepareDisk(dir string) error {
 	return nil
 }
 
-// diskSink writes a temporary file in the same file system and gives it its name at the end.
+// diskSink writes a temporary file and gives it its name at the end.
 type diskSink struct {
 	*os.File
 	path      string
@@ -57,8 +57,8 @@ func newDiskSink(dir, path string, exclusive bool) (sink, error) {
 	return &diskSink{f, path, exclusive}, nil
 }
 
-// newTemporary is os.CreateTemp with the permissions that the umask leaves, since others may
-// have to read the object.
+// newTemporary is os.CreateTemp with the permissions that the umask leaves, since others
+// may have to read the object.
 func newTemporary(dir string) (*os.File, error) {
 	path := filepath.Join(dir, names.Scratch, rand.Text())
 	if err := makeFolders(filepath.Dir(path), 0o777); err != nil {
@@ -103,8 +103,8 @@ func (d *diskSink) abort() {
 	os.Remove(d.Name())
 }
 
-// makeFolders makes a folder and its parents, less the umask, so that they survive a crash of
-// the machine.
+// makeFolders makes a folder and its parents, less the umask, so that they survive a
+// crash of the machine.
 func makeFolders(dir string, mode fs.FileMode) error {
 	info, err := os.Stat(dir)
 	if err == nil && !info.IsDir() {

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"gocloud.dev/blob"
-	"gocloud.dev/gcerrors"
-	"golang.org/x/sync/errgroup"
 	"io"
 	"io/fs"
 	"iter"
@@ -14,6 +11,10 @@ import (
 	"path"
 	"path/filepath"
 	"time"
+
+	"gocloud.dev/blob"
+	"gocloud.dev/gcerrors"
+	"golang.org/x/sync/errgroup"
 )
 
 // Delete removes an object; one that is not there is no error.
@@ -28,8 +29,8 @@ func (b *Bucket) Delete(ctx context.Context, name string) error {
 	return nil
 }
 
-// DeleteAll deletes an object, or a folder with all that is in it. What is not there is no
-// error.
+// DeleteAll deletes an object, or a folder with all that is in it. What is not there is
+// no error.
 func (b *Bucket) DeleteAll(ctx context.Context, name string) error {
 	key, err := b.Key(name)
 	if err != nil {
@@ -64,8 +65,8 @@ type Object struct {
 	Changed time.Time
 }
 
-// Objects yields every object below a folder. A folder that does not exist is empty. After an
-// error nothing follows.
+// Objects yields every object below a folder. A folder that does not exist is empty.
+// After an error nothing follows.
 func (b *Bucket) Objects(ctx context.Context, folder string) iter.Seq2[Object, error] {
 	return b.list(ctx, folder, true)
 }
@@ -81,8 +82,8 @@ func (b *Bucket) Names(ctx context.Context, folder string) (all []string, err er
 	return all, nil
 }
 
-// list yields the objects below a folder, or only those directly in it, by their keys alone
-// on disk.
+// list yields the objects below a folder, or only those directly in it, by their keys
+// alone on disk.
 func (b *Bucket) list(ctx context.Context, folder string, deep bool) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
 		key, err := b.Key(folder)

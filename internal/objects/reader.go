@@ -2,7 +2,6 @@ package objects
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -62,7 +61,7 @@ func newReader(ctx context.Context, b *Bucket, name string, s stretch, plain boo
 	}
 	if err != nil {
 		r.Close()
-		return nil, r.failed(err)
+		return nil, absent("read", r.url, err)
 	}
 	return r, nil
 }
@@ -83,49 +82,34 @@ func (r *Reader) open(ctx context.Context, key string, s stretch) (err error) {
 	return nil
 }
 
-// openSealed opens an object that may or must be encrypted. From its beginning on that is one
-// request, and else two, or one where the head is known.
+// openSealed opens an object that may or must be encrypted. From its beginning on that is
+// one request, else two.
 func (r *Reader) openSealed(ctx context.Context, key string, s stretch, plain bool) (err error) {
-	head := r.b.heads.get(key)
-	if s.offset == 0 || head == nil {
-		first := stretch{0, headSize}
-		if s.offset == 0 {
-			first = stretch{0, segmentsEnd(s.length)}
-		}
-		if r.raw, err = openRaw(ctx, r.b, key, first); err != nil {
-			return err
-		}
-		start := make([]byte, min(headSize, r.raw.body.Size()))
-		if s.offset == 0 && s.length >= 0 {
-			start = start[:min(int64(len(start)), segmentsEnd(s.length))]
-		}
-		if _, err := io.ReadFull(r.raw, start); err != nil {
-			return err
-		}
-		head, err = parseHead(r.b.keys, start, r.raw.body)
-		switch {
-		case err == errPlain && !plain && len(start) < len(sealMagic):
-			return errBroken
-		case err == errPlain && plain && s.offset == 0:
-			r.from, r.size = io.MultiReader(bytes.NewReader(start), r.raw), r.raw.body.Size()
-			if s.length >= 0 {
-				r.from = io.LimitReader(r.from, s.length)
-			}
-			return nil
-		case err == errPlain && plain:
-			r.raw.Close()
-			return r.open(ctx, key, s)
-		case err != nil && err != errBroken:
-			return &KeyError{r.url, err}
-		case err != nil:
-			return err
-		case s.offset == 0:
-			r.decrypt(head, s)
-			return nil
-		}
-		r.raw.Close()
-		r.b.heads.put(key, head)
+	first := stretch{0, headSize}
+	if s.offset == 0 {
+		first.length = segmentsEnd(s.length)
 	}
+	if r.raw, err = openRaw(ctx, r.b, key, first); err != nil {
+		return err
+	}
+	start := make([]byte, min(headSize, r.raw.body.Size()))
+	if _, err := io.ReadFull(r.raw, start); err != nil {
+		return err
+	}
+	head, err := parseHead(r.b.keys, start, r.raw.body)
+	switch {
+	case err == errPlain && plain:
+		r.raw.Close()
+		return r.open(ctx, key, s)
+	case err == errBroken || err == errPlain && len(start) < len(sealMagic):
+		return errBroken
+	case err != nil:
+		return &KeyError{r.url, err}
+	case s.offset == 0:
+		r.decrypt(head, s)
+		return nil
+	}
+	r.raw.Close()
 	low, high := segmentAt(min(s.offset/sealSegment, head.count-1)), head.bytes
 	if s.length >= 0 {
 		high = max(low, min(high, segmentsEnd(s.offset+s.length)))
@@ -133,9 +117,8 @@ func (r *Reader) openSealed(ctx context.Context, key string, s stretch, plain bo
 	if r.raw, err = openRaw(ctx, r.b, key, stretch{low, high - low}); err != nil {
 		return err
 	}
-	if !head.is(r.raw.body) {
+	if !head.is(r.raw.body) { // it was replaced in between
 		r.raw.Close()
-		r.b.heads.drop(key)
 		return r.openSealed(ctx, key, s, plain)
 	}
 	r.decrypt(head, s)
@@ -165,16 +148,9 @@ func (r *Reader) URL() string { return r.url }
 func (r *Reader) Read(data []byte) (int, error) {
 	n, err := r.from.Read(data)
 	if err != nil && err != io.EOF {
-		err = r.failed(err)
+		err = absent("read", r.url, err)
 	}
 	return n, err
-}
-
-func (r *Reader) failed(err error) error {
-	if r.raw != nil && errors.Is(err, errBroken) {
-		r.b.heads.drop(r.raw.key)
-	}
-	return absent("read", r.url, err)
 }
 
 // Close is io.Closer's.
@@ -189,7 +165,7 @@ func (r *Reader) Close() error {
 	return err
 }
 
-// absent makes an fs.ErrNotExist of the blob library's error for an object that does not exist.
+// absent makes an fs.ErrNotExist of the blob library's error.
 func absent(verb, url string, err error) error {
 	if errors.As(err, new(*KeyError)) {
 		return err
@@ -200,8 +176,8 @@ func absent(verb, url string, err error) error {
 	return fmt.Errorf("%s %s: %w", verb, url, err)
 }
 
-// raw reads a stretch of an object as it lies in the bucket. When the connection breaks, it
-// reads on from there.
+// raw reads a stretch of an object as it lies in the bucket. When the connection breaks,
+// it reads on from there.
 type raw struct {
 	ctx    context.Context
 	b      *Bucket
@@ -280,9 +256,9 @@ func OpenAt(ctx context.Context, b *Bucket, name string) (*At, error) {
 	return &At{ctx: ctx, b: b, name: name, size: r.Size(), changed: r.Changed()}, r.Close()
 }
 
-// OpenURL opens an object anywhere on a server: s3://bucket/items.jsonl?region=eu-west-1, with
-// the parameters and credentials of Open. It is for what a person at this machine named;
-// names in a map's input go through a Bucket.
+// OpenURL opens an object anywhere on a server: s3://bucket/items.jsonl?region=eu-west-1,
+// with the parameters and credentials of Open. It is for what a person at this machine
+// named; names in a map's input go through a Bucket.
 func OpenURL(ctx context.Context, raw string) (*At, error) {
 	u, err := url.Parse(raw)
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"sync"
 	"time"
 
 	"gocloud.dev/blob"
@@ -217,36 +216,6 @@ func (h *sealedHead) is(whole *blob.Reader) bool {
 	return whole.Size() == h.bytes && whole.ModTime().Equal(h.modified)
 }
 
-// keptHeads is how many heads are remembered, for stretches to come.
-const keptHeads = 256
-
-// heads are those of encrypted objects by key.
-type heads struct {
-	mu    sync.Mutex
-	byKey map[string]*sealedHead
-}
-
-func (h *heads) get(key string) *sealedHead {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.byKey[key]
-}
-
-func (h *heads) put(key string, head *sealedHead) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.byKey) >= keptHeads || h.byKey == nil {
-		h.byKey = map[string]*sealedHead{}
-	}
-	h.byKey[key] = head
-}
-
-func (h *heads) drop(key string) {
-	h.mu.Lock()
-	delete(h.byKey, key)
-	h.mu.Unlock()
-}
-
 // unsealer decrypts a stretch.
 type unsealer struct {
 	from   io.Reader // from the next segment on
@@ -299,8 +268,8 @@ func (u *unsealer) readSegment() error {
 // segmentAt is where a segment begins in the object.
 func segmentAt(number int64) int64 { return headSize + number*sealedSegment }
 
-// segmentsEnd is where the segments of the plain bytes up to end are over; all of them where
-// it is negative.
+// segmentsEnd is where the segments of the plain bytes up to end are over; all of them
+// where it is negative.
 func segmentsEnd(end int64) int64 {
 	if end < 0 {
 		return -1

@@ -10,14 +10,14 @@ import (
 	"gocloud.dev/gcerrors"
 )
 
-// The least size of the parts of a multipart upload, and their most. S3 takes at most 10,000.
+// The parts of a multipart upload. S3 takes at most 10,000.
 const (
-	leastUploadPart = 8 << 20
-	mostUploadParts = 9000
+	minUploadPart  = 8 << 20
+	maxUploadParts = 9000
 )
 
-// Writer writes one object, which appears at Close, whole, or not at all. A Writer belongs to
-// one goroutine.
+// Writer writes one object, which appears at Close, whole, or not at all. A Writer
+// belongs to one goroutine.
 type Writer struct {
 	ctx  context.Context
 	b    *Bucket
@@ -73,7 +73,7 @@ func newSink(ctx context.Context, b *Bucket, key string, c Creation) (sink, erro
 	w, err := b.blobs.NewWriter(ctx, key, &blob.WriterOptions{
 		ContentType:    "application/octet-stream",
 		IfNotExist:     c.exclusive,
-		BufferSize:     int(max(leastUploadPart, c.Bytes/mostUploadParts)),
+		BufferSize:     int(max(minUploadPart, c.Bytes/maxUploadParts)),
 		MaxConcurrency: 4,
 	})
 	if err != nil {
@@ -98,8 +98,8 @@ func (w *Writer) Write(data []byte) (int, error) {
 	return n, w.err
 }
 
-// Close makes the object visible. When it returns an error the object is as it was before. A
-// second Close returns fs.ErrClosed.
+// Close makes the object visible. When it returns an error the object is as it was
+// before. A second Close returns fs.ErrClosed.
 func (w *Writer) Close() error {
 	if w.into == nil {
 		return fs.ErrClosed
@@ -112,7 +112,6 @@ func (w *Writer) Close() error {
 		return w.err
 	}
 	err := w.into.commit()
-	w.b.heads.drop(w.key) // times of a server do not tell two writes in one second apart
 	w.into, w.err = nil, fs.ErrClosed
 	if err != nil {
 		return w.failed(err)
@@ -134,7 +133,7 @@ func (w *Writer) Abort() {
 
 func (w *Writer) failed(err error) error { return fmt.Errorf("write %s: %w", w.b.Locate(w.key), err) }
 
-// blobSink is an upload of the blob library, which shows an object only when all of it arrived.
+// blobSink is an upload, which shows an object only when all of it arrived.
 type blobSink struct {
 	*blob.Writer
 	cancel context.CancelFunc

@@ -1,7 +1,7 @@
 // Package prune deletes from a store what maps have left there.
 //
-// It owns what is deleted together and what keeps it. It never asks a server: its caller says what is in use. Every call ends with its
-// context.
+// It owns what is deleted together and what keeps it. It never asks a server: its caller
+// says what is in use. Every call ends with its context.
 package prune
 
 import (
@@ -43,9 +43,9 @@ type Group struct {
 	parts []string
 }
 
-// Run deletes what lies below maps/ and sources/ of a store, was last written before a time, and is not used. Find notes what is; its
-// error ends Run before anything is deleted. It is called after the store was listed: what starts from there on finds young objects or
-// none. What an object that stays was made of stays, too.
+// Run deletes what lies below maps/ and sources/ of a store, was last written before a
+// time, and is not used. Find notes what is used, after the store was listed; its error
+// ends Run before anything is deleted. What an object that stays was made of stays, too.
 func Run(ctx context.Context, st *store.Store, o Options, find func(*Used) error) ([]Group, error) {
 	old, young, err := groups(ctx, st, o.Before)
 	if err != nil {
@@ -65,7 +65,11 @@ func Run(ctx context.Context, st *store.Store, o Options, find func(*Used) error
 	}
 	for _, p := range young { // of maps that the server may not know any more
 		for _, parts := range p.parts {
-			source, err := sourceOf(ctx, st, parts)
+			folder, err := st.Folder(parts)
+			if err != nil {
+				return nil, err
+			}
+			source, err := folder.Source(ctx)
 			switch {
 			case errors.As(err, new(*store.OwnerError)), errors.As(err, new(*objects.KeyError)):
 				used.Unread(err, "")
@@ -88,14 +92,6 @@ func Run(ctx context.Context, st *store.Store, o Options, find func(*Used) error
 	return gone, nil
 }
 
-func sourceOf(ctx context.Context, st *store.Store, parts string) (string, error) {
-	folder, err := st.Folder(parts)
-	if err != nil {
-		return "", err
-	}
-	return folder.Source(ctx)
-}
-
 // remove deletes a folder, or an input with its index.
 func (p Group) remove(ctx context.Context, st *store.Store) error {
 	if source := sourceFile.FindStringSubmatch(p.Key); source != nil {
@@ -109,7 +105,7 @@ func (p Group) remove(ctx context.Context, st *store.Store) error {
 // sourceFile is an object of an input that a client put into a store, or its index.
 var sourceFile = regexp.MustCompile(`^(sources/[0-9a-f]{64})\.(jsonl|index)$`)
 
-// groups puts together what is deleted together, and says what was last written before a time.
+// groups puts together what is deleted together, by when it was last written.
 func groups(ctx context.Context, st *store.Store, before time.Time) (old, young []Group, err error) {
 	found := map[string]*Group{}
 	for _, folder := range []string{"maps", "sources"} {
@@ -145,8 +141,8 @@ func groups(ctx context.Context, st *store.Store, before time.Time) (old, young 
 	return old, young, nil
 }
 
-// groupOf is the first three names of a key below maps, which are maps/<map>/<run> unless somebody named the output; of an input its
-// lines, with the index. Empty is for what people put there.
+// groupOf is the first three names of a key below maps; of an input its lines, with the
+// index. Empty is for what people put there.
 func groupOf(key string) string {
 	if source := sourceFile.FindStringSubmatch(key); source != nil {
 		return source[1] + ".jsonl"
@@ -162,7 +158,7 @@ func groupOf(key string) string {
 type Used struct {
 	st *store.Store
 	mu sync.Mutex
-	// keys are of results and inputs. runs are the first runs of maps, which name the folder of a map that names no output.
+	// keys are of results and inputs, runs the first runs of maps.
 	keys []string
 	runs map[string]bool
 	// texts may name objects; inputs keeps all inputs.
@@ -190,8 +186,8 @@ func (u *Used) AddRun(id string) {
 	u.runs[id] = true
 }
 
-// Unread notes what could not be understood: its text may name objects, and without a text it may name any input. Why is told, if it is
-// not nil.
+// Unread notes what could not be understood: its text may name objects, and without a
+// text it may name any input. Why is told, if it is not nil.
 func (u *Used) Unread(why error, text string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

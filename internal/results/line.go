@@ -1,7 +1,8 @@
 // Package results has the form in which results are stored: one line of JSON each.
 //
-// It owns the fields of a line and their order, so that the index and the outcome are read
-// from its beginning and values pass through as they are. It reads and writes no file.
+// It owns the fields of a line and their order, so that the index and the outcome are
+// read from its beginning and values pass through as they are. It reads and writes no
+// file.
 package results
 
 import (
@@ -21,8 +22,8 @@ import (
 	"github.com/gpumux/gpumux/internal/arrays"
 )
 
-// A line is a gpumux.Result as JSON with its fields in this order: index, then value, arrays or
-// fault, then output, files, key and item. Arrays is Result.Arrays in base64.
+// A line is a gpumux.Result as JSON with its fields in this order: index, then value,
+// arrays or fault, then output, files, key and item. Arrays is Result.Arrays in base64.
 const (
 	indexField  = `{"index":`
 	valueField  = `,"value":`
@@ -73,8 +74,8 @@ func appendStart(to []byte, r gpumux.Result) ([]byte, error) {
 	return append(to, valueField...), nil
 }
 
-// appendValue adds a value on one line: a line break stands between tokens, where a space does
-// as well.
+// appendValue adds a value on one line: a line break stands between tokens, where a space
+// does as well.
 func appendValue(to, value []byte) []byte {
 	at := len(to)
 	to = append(to, value...)
@@ -121,16 +122,11 @@ type Outcome struct {
 
 // ParseOutcome reads the beginning of a line, which ends with its newline.
 func ParseOutcome(line []byte) (Outcome, error) {
-	rest, ok := bytes.CutPrefix(line, []byte(indexField))
-	digits := 0
-	var o Outcome
-	for ; ok && digits < len(rest) && digits < 18 && rest[digits]-'0' < 10; digits++ {
-		o.Index = o.Index*10 + int64(rest[digits]-'0')
-	}
-	if !ok || digits == 0 || !bytes.HasSuffix(rest, []byte("}\n")) {
+	index, rest, ok := cutIndex(line)
+	if !ok || !bytes.HasSuffix(rest, []byte("}\n")) {
 		return Outcome{}, fmt.Errorf("not a result: %.60q", line)
 	}
-	rest = rest[digits:]
+	o := Outcome{Index: index}
 	if bytes.HasPrefix(rest, []byte(valueField)) || bytes.HasPrefix(rest, []byte(arraysField)) {
 		return o, nil
 	}
@@ -177,8 +173,8 @@ func ParseStored(line []byte) (r gpumux.Result, err error) {
 	return r, nil
 }
 
-// cutArrays cuts a line around the base64 of its arrays, which is nil where it has none. Head
-// and tail make a line without them.
+// cutArrays cuts a line around the base64 of its arrays, which is nil where it has none.
+// Head and tail make a line without them.
 func cutArrays(line []byte) (head, text, tail []byte) {
 	at := bytes.IndexByte(line[:min(len(line), 48)], ',')
 	if at < 0 || !bytes.HasPrefix(line[at:], []byte(arraysField)) {
@@ -192,7 +188,7 @@ func cutArrays(line []byte) (head, text, tail []byte) {
 	return line[:at:at], rest[:end:end], rest[end+1:]
 }
 
-// Plain is a line of results with its arrays as JSON. A line without arrays is returned as it is.
+// Plain is a line of results with its arrays as JSON.
 func Plain(line []byte) ([]byte, error) {
 	head, packed, tail := cutArrays(line)
 	if packed == nil {
@@ -211,13 +207,21 @@ func Plain(line []byte) ([]byte, error) {
 
 // IndexOf reads the index of a result from the beginning of its line: {"index":7,…
 func IndexOf(line []byte) (int64, error) {
-	rest, ok := bytes.CutPrefix(line, []byte(`{"index":`))
-	digits, _, more := bytes.Cut(rest, []byte{','})
-	index, err := strconv.ParseInt(string(digits), 10, 64)
-	if !ok || !more || err != nil {
+	index, rest, ok := cutIndex(line)
+	if !ok || !bytes.HasPrefix(rest, []byte{','}) {
 		return 0, fmt.Errorf("not a result: %.60q", line)
 	}
 	return index, nil
+}
+
+// cutIndex cuts the index off the beginning of a line.
+func cutIndex(line []byte) (index int64, rest []byte, ok bool) {
+	rest, ok = bytes.CutPrefix(line, []byte(indexField))
+	digits := 0
+	for ; ok && digits < len(rest) && digits < 18 && rest[digits]-'0' < 10; digits++ {
+		index = index*10 + int64(rest[digits]-'0')
+	}
+	return index, rest[digits:], ok && digits > 0
 }
 
 // AppendString adds text as a JSON string.
@@ -233,8 +237,8 @@ func AppendString(to []byte, text string) []byte {
 	return append(to, quoted...)
 }
 
-// Lines yields the lines of a file of results, each valid until the next step. After an error
-// nothing follows.
+// Lines yields the lines of a file of results, each valid until the next step. After an
+// error nothing follows.
 func Lines(file io.Reader) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		from := bufio.NewReaderSize(file, 256<<10)

@@ -1,13 +1,14 @@
-// Package s3test gives tests an S3 server that does not need one: as much of the protocol as a store speaks, in this process,
-// with the troubles that servers make.
+// Package s3test gives tests an S3 server: as much of the protocol as a store speaks, in
+// this process, with the troubles that servers make.
 //
-// It owns its objects in memory and a port on loopback. It never checks signatures beyond the name of the key and imports
-// nothing of the product, so every package may use it. A Server ends with its test.
+// It owns its objects in memory and a port on loopback. It never checks signatures beyond
+// the name of the key and imports nothing of the product. A Server ends with its test.
 package s3test
 
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -98,7 +99,7 @@ func (s *Server) Written() int {
 	return s.written
 }
 
-// Truncate breaks the next n answers with an object of more than 1,000 bytes in the middle.
+// Truncate breaks the next n answers with an object of more than 1,000 bytes.
 func (s *Server) Truncate(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,7 +120,8 @@ func (s *Server) RefuseConditions() {
 	s.refuse = true
 }
 
-// Trouble is called before each write from now on, if not nil; an answer other than 0 is the status that refuses it.
+// Trouble, if not nil, is called before each write; other than 0 is a status to refuse
+// it.
 func (s *Server) Trouble(trouble func(*http.Request) int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,7 +152,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	data, err := body(r)
+	data, err := io.ReadAll(r.Body)
 	if err != nil {
 		return // the client went away
 	}
