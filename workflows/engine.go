@@ -245,7 +245,7 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece, likely tim
 
 // apply books the result of a chunk that ran on a rung.
 func (e *engine) apply(ctx workflow.Context, piece contract.Piece, at int, likely time.Duration, result contract.ChunkResult) error {
-	if err := e.check(piece, at, result); err != nil {
+	if err := e.check(piece, result); err != nil {
 		return err
 	}
 	e.in.Edition = cmp.Or(e.in.Edition, result.Edition)

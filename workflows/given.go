@@ -46,62 +46,39 @@ func decodeHandoff(raw converter.RawValue) (gpumux.MapInput, *contract.Carry, er
 	return gpumux.MapInput(c.Input), c.Carry, err
 }
 
-// check returns an error if a result cannot be that of a piece on a rung. Anybody may
-// answer an activity, and a false answer must neither keep a map running for ever nor add
-// results.
-func (e *engine) check(piece contract.Piece, at int, r contract.ChunkResult) error {
-	items := piece.Len()
+// check returns an error if a result cannot be that of a piece: a stand-in for a worker
+// must neither keep a map running for ever nor leave items without a result.
+func (e *engine) check(piece contract.Piece, r contract.ChunkResult) error {
 	wrong := func(format string, args ...any) error {
 		return faultError(fmt.Sprintf("the answer of %s to %s of task %s cannot be: ", contract.RunChunk, piece.Describe(), e.in.Task)+
 			fmt.Sprintf(format, args...), nil)
 	}
-	if r.Covered < 0 || r.Covered > items {
+	if r.Covered < 0 || r.Covered > piece.Len() {
 		return wrong("it covers %d", r.Covered)
 	}
 	if r.Covered == 0 && !((e.in.FailFast || e.most >= 0) && r.Failed > 0) {
 		return wrong("it covers none of them, so it did nothing; a finished chunk covers all")
 	}
-	if len(r.Edition) > gpumux.MaxName || e.in.Edition != "" && r.Edition != "" && r.Edition != e.in.Edition {
+	if e.in.Edition != "" && r.Edition != "" && r.Edition != e.in.Edition {
 		return wrong("items ran with edition %.60s of the code, and the map runs with %s", r.Edition, e.in.Edition)
 	}
-	if min(r.Succeeded, r.Failed, r.Ran, int64(r.Busy), int64(r.Pace), int64(r.Slots)) < 0 ||
-		max(r.Succeeded, r.Failed, r.Ran) > items || r.Slots > contract.MaxSlots {
-		return wrong("it counts %d succeeded, %d failed and %d run on %d slots", r.Succeeded, r.Failed, r.Ran, r.Slots)
-	}
-	if len(r.Escalate) > 0 && at+1 >= len(e.rungs) || r.Escalate.Len() > items {
-		return wrong("it sends %d items to a larger slot", r.Escalate.Len())
-	}
-	if len(r.Again) > 0 && (e.in.Backoff == 0 || piece.Tries+1 >= e.in.Attempts) || r.Again.Len() > items {
+	if len(r.Again) > 0 && (e.in.Backoff == 0 || piece.Tries+1 >= e.in.Attempts) {
 		return wrong("it hands back %d items to be tried again", r.Again.Len())
-	}
-	if piece.List != nil {
-		return nil // only the store knows which items those are
-	}
-	told := map[int64]bool{}
-	for _, result := range r.Results {
-		if !piece.Runs.Has(result.Index) || told[result.Index] || (result.Value == nil) == (result.Fault == nil) {
-			return wrong("it has a result of item %d that is not one value or fault, once", result.Index)
-		}
-		told[result.Index] = true
-	}
-	for to, runs := range []contract.Runs{r.Escalate, r.Again} {
-		for _, run := range runs {
-			for index := run.Start; index < run.End; index++ {
-				if !piece.Runs.Has(index) || told[index] {
-					return wrong("it sends item %d to %s", index, [...]string{"a larger slot", "another try"}[to])
-				}
-				told[index] = true
-			}
-		}
 	}
 	if e.onResults == nil || e.parts != "" {
 		return nil
 	}
+	var told contract.Runs
+	for _, result := range r.Results {
+		if !piece.Runs.Has(result.Index) {
+			return wrong("it has a result of item %d", result.Index)
+		}
+		told.Add(result.Index)
+	}
+	told = told.Union(r.Escalate).Union(r.Again)
 	for _, run := range piece.Runs.First(r.Covered) {
-		for index := run.Start; index < run.End; index++ {
-			if !told[index] {
-				return wrong("it has no result of item %d", index)
-			}
+		if !told.Covers(run) {
+			return wrong("it lacks the result of one of the items %d to %d", run.Start, run.End-1)
 		}
 	}
 	return nil

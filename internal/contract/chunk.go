@@ -54,9 +54,9 @@ type Chunk struct {
 	// Work is which items.
 	Work
 	// Items are in the order of Work when they travel inline; else Source or Range has them.
-	Items  List[json.RawMessage] `json:"items,omitempty"`
-	Source *Source               `json:"source,omitempty"`
-	Range  *gpumux.Range         `json:"range,omitempty"`
+	Items  []json.RawMessage `json:"items,omitempty"`
+	Source *Source           `json:"source,omitempty"`
+	Range  *gpumux.Range     `json:"range,omitempty"`
 	// Parts is the folder that takes the results. Empty: they may only travel inline.
 	Parts string `json:"parts,omitempty"`
 	// Claim is the map's to that folder. A worker with another store refuses the chunk.
@@ -226,8 +226,8 @@ type ListInput struct {
 
 // PartInput is the input of WritePart.
 type PartInput struct {
-	Contract Stamp               `json:"contract"`
-	Parts    string              `json:"parts"`
-	Claim    Claim               `json:"claim,omitzero"`
-	Results  List[gpumux.Result] `json:"results"`
+	Contract Stamp           `json:"contract"`
+	Parts    string          `json:"parts"`
+	Claim    Claim           `json:"claim,omitzero"`
+	Results  []gpumux.Result `json:"results"`
 }

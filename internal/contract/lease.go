@@ -71,7 +71,7 @@ type SlotCall struct {
 	Load   *gpumux.Handle `json:"load,omitempty"`
 	Object string         `json:"object,omitempty"`
 	// Drop lets go of residents.
-	Drop List[gpumux.Handle] `json:"drop,omitempty"`
+	Drop []gpumux.Handle `json:"drop,omitempty"`
 	// Open only asks for the seat. Close ends the lease.
 	Open  bool `json:"open,omitempty"`
 	Close bool `json:"close,omitempty"`
