@@ -40,7 +40,7 @@ var errFailFast = errors.New("more items failed than the map may have")
 // retries carries the fault as its type and details; the next attempt goes on behind what
 // has finished.
 func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.ChunkResult, error) {
-	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, log: &faultLog{Logger: p.Log, of: chunk.Map}, patience: handBack}
+	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, log: &faultLog{Logger: p.Log, of: chunk.Map}, patience: slotPatience}
 	if p.Log == nil {
 		a.log.Logger = activity.GetLogger(ctx)
 	}
@@ -217,7 +217,7 @@ func (a *attempt) runCall(o order) error {
 		call.Attempts = 1 // the next try is a call of its own
 	}
 	if a.chunk.Parts != "" && !a.chunk.Inline {
-		call.Keep = a.keep // the results file names the files
+		call.Keep = a.storeFile // the results file names the files
 	}
 	err := a.Runner.Run(ctx, call)
 	a.busy += time.Since(began) - time.Duration(waited.Load())
@@ -283,10 +283,10 @@ func (a *attempt) itemAt(index int64) json.RawMessage {
 	return a.chunk.Items[at]
 }
 
-// keep stores a file of an item, however often that takes: a store that is full or away
+// storeFile stores a file of an item, however often that takes: a store that is full or away
 // holds up the item. The error is why ctx ended. Heartbeats go on meanwhile, and say what
 // it waits for.
-func (a *attempt) keep(ctx context.Context, index int64, name string, file *os.File) error {
+func (a *attempt) storeFile(ctx context.Context, index int64, name string, file *os.File) error {
 	defer a.unkept.Store(nil)
 	for delay := record.FirstRetry; ; delay = min(2*delay, record.LastRetry) {
 		info, err := file.Stat()

@@ -52,7 +52,7 @@ func newLedger(chunk contract.Chunk, items contract.Runs, m memo) *ledger {
 		l.count(r)
 		l.bytes += r.Weight()
 	}
-	for at := range l.board.open(slices.Concat(m.Escalate, m.Again)) {
+	for at := range l.board.open(slices.Concat(m.Escalate, m.Retry)) {
 		l.board.done[at] = true
 	}
 	l.peaks.Merge(m.Peak)
@@ -173,8 +173,8 @@ func (l *ledger) ran(edition string) {
 }
 
 // take is the item in what a source gives, about to run. It notes the item's label.
-func (l *ledger) take(index int64, given json.RawMessage) (json.RawMessage, error) {
-	item, of, err := labelOf(l.chunk, given)
+func (l *ledger) take(index int64, raw json.RawMessage) (json.RawMessage, error) {
+	item, of, err := labelOf(l.chunk, raw)
 	if of.key != nil || of.item != nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -195,7 +195,7 @@ func (l *ledger) add(done Done) (r gpumux.Result, later, ended bool) {
 	if at, ok := l.board.at(r.Index); ok && r.Fault != nil && l.chunk.Backoff {
 		if r.Fault.Attempts += l.chunk.Tries; r.Fault.Attempts < l.chunk.Attempts {
 			l.board.done[at] = true
-			l.memo.Again.Add(r.Index)
+			l.memo.Retry.Add(r.Index)
 			l.result.Ran++
 			l.memo.absolve(r.Index)
 			return r, true, false
@@ -382,7 +382,7 @@ func (l *ledger) finish() contract.ChunkResult {
 	defer l.mu.Unlock()
 	out := l.result
 	out.Peak, out.Edition = l.peaks.Known(), l.memo.Edition
-	out.Escalate, out.Again = l.memo.Escalate, l.memo.Again
+	out.Escalate, out.Retry = l.memo.Escalate, l.memo.Retry
 	if l.chunk.Parts == "" || l.inline() {
 		out.Results = l.memo.Results
 		slices.SortFunc(out.Results, func(a, b gpumux.Result) int { return cmp.Compare(a.Index, b.Index) })

@@ -33,8 +33,8 @@ type memo struct {
 	Hunt int64 `json:"hunt,omitempty"`
 	// Escalate are the items that need the next rung.
 	Escalate contract.Runs `json:"escalate,omitempty"`
-	// Again are the items that raised and are to be tried after a pause.
-	Again  contract.Runs `json:"again,omitempty"`
+	// Retry are the items that raised and are to be tried after a pause.
+	Retry  contract.Runs `json:"again,omitempty"`
 	Starts int           `json:"starts,omitempty"`
 	// Spared is how often in a row the worker or its device failed and no item finished.
 	// Avoid are the devices that may be to blame for the deaths since an item finished.
@@ -94,7 +94,7 @@ func (m *memo) absolve(index int64) {
 
 // clone shares nothing that changes.
 func (m memo) clone() memo {
-	m.Results, m.Escalate, m.Again = slices.Clone(m.Results), slices.Clone(m.Escalate), slices.Clone(m.Again)
+	m.Results, m.Escalate, m.Retry = slices.Clone(m.Results), slices.Clone(m.Escalate), slices.Clone(m.Retry)
 	m.Written, m.Avoid, m.Suspects = slices.Clone(m.Written), slices.Clone(m.Avoid), maps.Clone(m.Suspects)
 	return m
 }

@@ -86,7 +86,7 @@ func (s *Starter) Show(ctx context.Context, id string) (*Detail, error) {
 }
 
 func (s *Starter) showRunning(ctx context.Context, h *Handle, d *Detail) error {
-	in, err := s.given(ctx, h.run)
+	in, err := s.inputOf(ctx, h.run)
 	if err == nil {
 		d.Task = in.Task
 		if d.Rungs, err = s.Fleet().Serving(ctx, in.Rungs()); err != nil {

@@ -201,7 +201,7 @@ func (h *Handle) steered(name string, err error) error {
 
 // Input is what the map was started with.
 func (h *Handle) Input(ctx context.Context) (gpumux.MapInput, error) {
-	return h.starter.given(ctx, h.run)
+	return h.starter.inputOf(ctx, h.run)
 }
 
 // Listen yields what an item prints while it runs, about once a second. It needs

@@ -113,7 +113,7 @@ func (s *Starter) runOf(info *workflowpb.WorkflowExecutionInfo) *run {
 	return r
 }
 
-func (s *Starter) given(ctx context.Context, r *run) (gpumux.MapInput, error) {
+func (s *Starter) inputOf(ctx context.Context, r *run) (gpumux.MapInput, error) {
 	var in gpumux.MapInput
 	began, err := s.began(ctx, r.ID, r.FirstRunID)
 	if err != nil {

@@ -54,7 +54,7 @@ func TestMap_AnAnswerThatCannotBeIsAnError(t *testing.T) {
 		"nothing":        {contract.ChunkResult{}, "it covers none of them, so it did nothing"},
 		"beyond":         {contract.ChunkResult{Covered: 11}, "it covers 11"},
 		"before":         {contract.ChunkResult{Covered: -1}, "it covers -1"},
-		"no results":     {contract.ChunkResult{Covered: 10, Succeeded: 10}, "it lacks the result of one of the items 0 to 9"},
+		"no results":     {contract.ChunkResult{Covered: 10, Succeeded: 10}, "it has 0 results of 10 items"},
 		"another's item": {contract.ChunkResult{Covered: 10, Results: []gpumux.Result{{Index: 10, Value: value}}}, "a result of item 10"},
 	} {
 		t.Run(name, func(t *testing.T) {

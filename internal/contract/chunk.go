@@ -47,7 +47,7 @@ type Chunk struct {
 	Arg      json.RawMessage `json:"arg,omitempty"`
 	// MayFail is how many items may fail before the rest is handed back; nil: any number.
 	MayFail *int64 `json:"mayFail,omitempty"`
-	// Backoff hands back what raises in Again, until it was tried Attempts times; Tries were
+	// Backoff hands back what raises in Retry, until it was tried Attempts times; Tries were
 	// before.
 	Backoff bool `json:"backoff,omitempty"`
 	Tries   int  `json:"tries,omitempty"`
@@ -97,8 +97,8 @@ type ChunkResult struct {
 	Recent []gpumux.Result `json:"recent,omitempty"`
 	// Escalate are the items that need the next rung, without a result.
 	Escalate Runs `json:"escalate,omitempty"`
-	// Again are the items to be tried again after a pause, without a result.
-	Again Runs `json:"again,omitempty"`
+	// Retry are the items to be tried again after a pause, without a result.
+	Retry Runs `json:"again,omitempty"`
 	// Contact is how long items run on without the server; see TimeoutOf. 0: Contact.
 	Contact gpumux.Duration `json:"contact,omitempty"`
 	// Ran is how many items ran in this call; the others had a stored result already.

@@ -108,13 +108,13 @@ func (l Lease) Validate() error {
 // Validate returns an *InputError that names every mistake, or nil.
 func (c SlotCall) Validate() error {
 	var bad mistakes
-	given := 0
+	kinds := 0
 	for _, each := range []bool{c.Task != "", c.Save != nil, c.Load != nil, len(c.Drop) > 0, c.Open, c.Close} {
 		if each {
-			given++
+			kinds++
 		}
 	}
-	if given != 1 {
+	if kinds != 1 {
 		bad.Add("task", "give exactly one of task, save, load, drop, open and close")
 	}
 	if c.Task != "" {

@@ -50,11 +50,11 @@ func (w Work) Len() int64 {
 	return w.Runs.Len()
 }
 
-// mostRuns is how many runs one chunk carries at most.
-const mostRuns = 1024
+// maxRuns is how many runs one chunk carries at most.
+const maxRuns = 1024
 
 // Take cuts the next chunk of at most n items off.
-func (w *Work) Take(n int64) Work { return w.take(n, mostRuns) }
+func (w *Work) Take(n int64) Work { return w.take(n, maxRuns) }
 
 // Cut is Take of exactly n items, or all that there are.
 func (w *Work) Cut(n int64) Work { return w.take(n, len(w.Runs)) }

@@ -25,9 +25,9 @@ const (
 	serverEvery = time.Second
 	hurryEvery  = 250 * time.Millisecond
 	writeShare  = 4
-	// mostSaving bounds the time that a write counts for, so that the next one follows soon
+	// maxSaving bounds the time that a write counts for, so that the next one follows soon
 	// after a store hung.
-	mostSaving = 500 * time.Millisecond
+	maxSaving = 500 * time.Millisecond
 	// Unstored is how many bytes may wait for the store before chunks take no further item.
 	Unstored = 32 << 20
 	// longWrite is how long a write may take before the pending activity says so.
@@ -258,7 +258,7 @@ func (r *recorder) run() {
 		}
 		last = time.Now()
 		err := r.to.Flush(context.Background())
-		took = min(time.Since(last), mostSaving)
+		took = min(time.Since(last), maxSaving)
 		r.settle(err)
 		if delay = 2 * delay; err == nil {
 			delay = 0
