@@ -43,7 +43,7 @@ func (p *Pool) RunDirect(ctx context.Context, in Direct) error {
 		Arg: in.Arg, Key: in.Key, WithItem: in.WithItem}
 	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, log: &faultLog{Logger: p.Log}}
 	a.ledger = newLedger(chunk, contract.Runs{{End: int64(len(in.Items))}}, memo{})
-	a.ledger.direct = in.Done
+	a.ledger.direct, a.ledger.onlyInline = in.Done, false
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		err := a.runItems()
 		var failed *temporal.ApplicationError

@@ -18,11 +18,11 @@ import (
 // slot is clean again by then.
 const retryDelay = 20 * time.Millisecond
 
-// slotPatience is how long a chunk waits for a slot before the server hands it on: by then
+// slotPatience is how long a chunk waits for a slot before it goes back: by then
 // the slots are held longer than expected.
 const slotPatience = 500 * time.Millisecond
 
-// busy is the error with which it goes back. That is no failure, so nothing is logged.
+// busy is the error of such a chunk. That is no failure, so nothing is logged.
 func busy() error {
 	fault := &gpumux.Fault{Kind: gpumux.Canceled, Op: "start", Message: ErrBusy.Error() + "; the chunk goes on elsewhere"}
 	return failure(fault, temporal.ApplicationErrorOptions{NextRetryDelay: retryDelay, Category: temporal.ApplicationErrorCategoryBenign})
@@ -96,7 +96,7 @@ type faultLog struct {
 // item logs that an item failed. An item that is tried again later has not yet.
 func (l *faultLog) item(result gpumux.Result, later bool) {
 	switch {
-	case result.Fault == nil || !later && l.logged >= maxLogged:
+	case !later && l.logged >= maxLogged:
 		return
 	case later:
 		l.Info("item raised; it is tried again after a pause", l.fields(result.Fault, result.Index)...)

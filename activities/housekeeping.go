@@ -24,14 +24,14 @@ import (
 // Housekeeping serves the queue gpumux: what a map needs besides slots.
 type Housekeeping struct {
 	Store *store.Store
-	// Describe is what this worker says of itself now.
+	// Describe describes this worker now.
 	Describe func() gpumux.Describe
-	// Printed is what an item prints that runs at this worker. Default: its queue does not
-	// tell.
+	// Printed reads the output of an item that runs at this worker. Default: its queue does
+	// not tell.
 	Printed func(contract.OutputInput) contract.Output
 }
 
-// Register registers the light activities.
+// Register registers the activities of the queue.
 func (l *Housekeeping) Register(r worker.ActivityRegistry) {
 	for name, f := range map[string]any{
 		contract.IndexSource: checked(l.IndexSource), contract.FindParts: checked(l.FindParts), contract.MergeParts: checked(l.MergeParts),

@@ -1,9 +1,7 @@
 package activities
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -13,7 +11,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/payload"
 )
 
@@ -46,23 +43,4 @@ func outdated(ctx context.Context, skew *contract.SkewError) error {
 	return retry(&gpumux.Fault{Kind: gpumux.BadInput, Op: "start", Blameless: true, Message: skew.Error(),
 		Hint: fmt.Sprintf("upgrade %s to the gpumux of the workflow, whose contract is version %d, or a later one; until then it is tried again",
 			whose, skew.Version)}, 0)
-}
-
-// label is the part of an item that is copied into its result.
-type label struct{ key, item json.RawMessage }
-
-// labelOf is the item in what a source gives, and its label.
-func labelOf(chunk contract.Chunk, raw json.RawMessage) (item json.RawMessage, of label, err error) {
-	item = raw
-	if chunk.Source != nil {
-		if item, of.key, err = items.Unwrap(*chunk.Source, raw); err != nil {
-			return nil, of, err
-		}
-	}
-	own, whole := contract.Label(item, chunk.Key, chunk.WithItem)
-	if own != nil {
-		of.key = own
-	}
-	of.key, of.item = bytes.Clone(of.key), whole
-	return item, of, nil
 }

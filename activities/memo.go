@@ -19,7 +19,7 @@ const (
 	maxSpared = 30
 )
 
-// memo is what one attempt at a chunk leaves to the next one in its heartbeat.
+// memo goes from one attempt at a chunk to the next one, in its heartbeat.
 type memo struct {
 	// Results are the finished items of a chunk whose results travel inline.
 	Results []gpumux.Result `json:"results,omitempty"`
@@ -44,7 +44,7 @@ type memo struct {
 	// worker did not have it.
 	Edition   string `json:"edition,omitempty"`
 	Elsewhere int    `json:"elsewhere,omitempty"`
-	// Peak is what the finished items held.
+	// Peak is the memory that the finished items held.
 	Peak *gpumux.Peaks `json:"peak,omitempty"`
 	// Waiting says why nothing moves, for people who look at the pending activity.
 	Waiting string `json:"waiting,omitempty"`
@@ -58,12 +58,6 @@ type suspect struct {
 	Tries int `json:"tries,omitempty"`
 	// Memory says that the last one ended for want of memory.
 	Memory bool `json:"memory,omitempty"`
-}
-
-// knowsDeaths reports whether something of it would be lost with a chunk that is handed
-// back.
-func (m memo) knowsDeaths() bool {
-	return len(m.Suspects) > 0 || m.Hunt > 0 || m.Starts > 0 || m.Spared > 0
 }
 
 // suspect notes the device of a fault that may be the device's.

@@ -177,7 +177,7 @@ func pendingOf(a *workflowpb.PendingActivityInfo, data converter.DataConverter) 
 
 const stuckAfter = 3
 
-// Retries is what a running map tries again.
+// Retries is the work that a running map tries again.
 type Retries struct {
 	// Chunks is how many chunks in flight are not in their first attempt.
 	Chunks int64

@@ -48,7 +48,7 @@ var statuses = map[enumspb.WorkflowExecutionStatus]Status{
 
 const memoKey = "gpumux"
 
-// memo is what a run keeps for the next one under the same ID.
+// memo is the state that a run leaves to the next one under the same ID.
 type memo struct {
 	Fingerprint string `json:"fingerprint"`
 	Task        string `json:"task"`

@@ -335,7 +335,7 @@ func (e *engine) check(piece contract.Piece, r contract.ChunkResult) error {
 	return nil
 }
 
-// tooManyFailures is the error of a map of which so many items have failed.
+// tooManyFailures is the error of a map in which so many items have failed.
 func (e *engine) tooManyFailures(failed int64) error {
 	allowed := e.in.MaxFailures.Of(e.total)
 	failed -= e.tally.maxFailures - allowed // those of earlier runs

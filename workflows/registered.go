@@ -77,8 +77,8 @@ func runMap(ctx workflow.Context, raw converter.RawValue) (gpumux.Summary, error
 	}
 }
 
-// housekeeping are for light activities, on the queue gpumux. They are tried again until
-// they work: a store that is full or away pauses the map and loses nothing.
+// housekeeping are the options of activities on the queue gpumux. They are tried again
+// until they work: a store that is full or away pauses the map and loses nothing.
 func housekeeping(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: gpumux.Queue, StartToCloseTimeout: endless, HeartbeatTimeout: contract.HeartbeatTimeout, Summary: text.Plain(summary),

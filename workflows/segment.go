@@ -30,13 +30,13 @@ const (
 	tellSignal  = "segment"
 )
 
-// steering is what a map tells its segments.
+// steering is the signal of a map to its segments.
 type steering struct {
 	Paused bool `json:"paused"`
 	Window int  `json:"window"`
 }
 
-// segmentStatus is what a segment tells its map.
+// segmentStatus is the signal of a segment to its map.
 type segmentStatus struct {
 	ID        string `json:"id"`
 	Succeeded int64  `json:"succeeded"`

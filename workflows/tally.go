@@ -13,7 +13,7 @@ import (
 // maxRecent is how many of the newest failures a map shows.
 const maxRecent = 5
 
-// tally is what the finished chunks of a map came to, and how many items may fail.
+// tally sums the finished chunks of a map, and says how many items may fail.
 type tally struct {
 	counts contract.Counts
 	// maxFailures is with how many failures the map goes on; below 0: any number.

@@ -81,7 +81,7 @@ type Claim struct {
 	StoreURL string `json:"storeURL,omitempty"`
 }
 
-// ChunkResult is what RunChunk returns.
+// ChunkResult is the result of RunChunk.
 type ChunkResult struct {
 	// Results are in order of index; empty when they were written to the store.
 	Results []gpumux.Result `json:"results,omitempty"`
@@ -194,7 +194,7 @@ type Owner struct {
 	// Input is the source with its hash, the range, or the hash of items that travel inline.
 	Input string `json:"input"`
 	Items int64  `json:"items"`
-	// Arg is a hash of what the items share.
+	// Arg is a hash of the argument that the items share.
 	Arg string `json:"arg,omitempty"`
 	// Key and WithItem say what the results have of their items.
 	Key      string `json:"key,omitempty"`

@@ -77,15 +77,15 @@ type SlotCall struct {
 	Close bool `json:"close,omitempty"`
 }
 
-// SlotAnswer is what CallSlot returns.
+// SlotAnswer is the result of CallSlot.
 type SlotAnswer struct {
 	Value json.RawMessage `json:"value,omitempty"`
-	// Output is what the call printed.
+	// Output is the printed text of the call.
 	Output string `json:"output,omitempty"`
 	Seat   Seat   `json:"seat"`
 }
 
-// leaseQueue is what QueueOf makes.
+// leaseQueue matches the queues of QueueOf.
 var leaseQueue = regexp.MustCompile(`^(gpumux\.lease\.[0-9a-z]{1,100})\.[0-9]{1,10}$`)
 
 // LeaseID is the ID of a lease with a random name, QueueOf its queue at the nth try to

@@ -6,8 +6,8 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// mistakes gathers what is wrong with an input. An input has a Validate only where a wrong
-// one would do harm: endless work, another's queue, another's object.
+// mistakes gathers what is wrong with an input. An input has a Validate only where a
+// wrong one would do harm: endless work, another's queue, another's object.
 type mistakes struct{ gpumux.InputError }
 
 func (p *mistakes) err(what string) error {

@@ -246,8 +246,8 @@ func (r *Runs) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Label is what a result keeps of its item: the named field, null where it is missing,
-// and the whole item if asked for.
+// Label is the part of an item that its result has: the named field, null where it is
+// missing, and the whole item if asked for.
 func Label(item json.RawMessage, name string, whole bool) (key, all json.RawMessage) {
 	if name != "" {
 		if key = text.FieldOf(item, name); key == nil {

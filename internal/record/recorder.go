@@ -213,16 +213,25 @@ func (s *Stream) Flush(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// Room is nil while there is room for another result. Else it returns a channel that is
-// closed when there may be room. A chunk with at most so many bytes of its own, whose
-// results may yet travel inline, does not wait.
-func (s *Stream) Room(inline int) <-chan struct{} {
-	s.r.mu.Lock()
-	defer s.r.mu.Unlock()
-	if s.r.waiting <= Unstored || s.bytes <= inline {
-		return nil
+// AwaitRoom waits while too many bytes of results wait for the store, so that memory
+// stays bounded while the store is slow or away. A chunk with at most so many bytes of
+// its own, whose results may yet travel inline, does not wait. The error is why ctx
+// ended.
+func (s *Stream) AwaitRoom(ctx context.Context, inline int) error {
+	r := s.r
+	for {
+		r.mu.Lock()
+		full, freed := r.waiting > Unstored && s.bytes > inline, r.freed
+		r.mu.Unlock()
+		if !full {
+			return nil
+		}
+		select {
+		case <-freed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
-	return s.r.freed
 }
 
 // WaitingFor says what results wait for. It is empty if they do not wait.
