@@ -27,7 +27,7 @@
 //	chunk         the consecutive items that one activity carries
 //	result        the outcome of one item: a JSON value, or a fault
 //	device        a GPU, a MIG instance, or the CPU
-//	slot          one process's share of a device, with a memory budget; runs one item or one micro-batch at a time
+//	slot          the share of a device that one process has, with a memory budget
 //	pool          equal slots behind one task queue; a pool has a name
 //	task process  the operating-system process in a slot
 //	mode          persistent (the process stays) or fresh (one process per item)

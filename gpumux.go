@@ -35,31 +35,33 @@ const (
 	MaxWindow = 16_000
 )
 
-// MapInput is the input of the workflow gpumux.Map. Exactly one of Items, Source and Range is
-// given.
+// MapInput is the input of the workflow gpumux.Map. Exactly one of Items, Source and
+// Range is given.
 type MapInput struct {
 	// Task is the name of a task that the workers of every pool on the ladder know.
 	Task string `json:"task"`
-	// Edition is the edition of the task's code to run with. Default: that of the first worker
-	// that answers. All items run with one edition; where no worker has it, the map fails.
+	// Edition is the edition of the task's code to run with. Default: that of the first
+	// worker that answers. All items run with one edition; where no worker has it, the map
+	// fails.
 	Edition string `json:"edition,omitempty"`
 	// Items are at most InlineItems, and InlineBytes in all.
 	Items []json.RawMessage `json:"items,omitzero"`
-	// Source is a file of items, by its key in the workers' store or by URL: JSON lines, .csv
-	// with a header, or the rows of a .parquet, .arrow or .feather file. See also ValuesOf.
+	// Source is a file of items, by its key in the workers' store or by URL: JSON lines,
+	// .csv with a header, or the rows of a .parquet, .arrow or .feather file. See also
+	// ValuesOf.
 	Source string `json:"source,omitempty"`
 	// Columns are those of a table that its items have, in this order. Default: all.
 	Columns []string `json:"columns,omitempty"`
 	// Range makes the items the whole numbers start, start+1, … end-1.
 	Range *Range `json:"range,omitempty"`
-	// Arg is what all items share, such as a configuration: a JSON value of at most MaxArg in
-	// the environment of processes as GPUMUX_ARG, in Python gpumux.arg(). Default: none.
+	// Arg is what all items share, such as a configuration: a JSON value of at most MaxArg
+	// in the environment of processes as GPUMUX_ARG, in Python gpumux.arg(). Default: none.
 	Arg json.RawMessage `json:"arg,omitempty"`
 	// Ladder names the pools to use, first choice first. Default ["gpu"].
 	Ladder []string `json:"ladder,omitempty"`
-	// Patience is how long a pool may lack a worker with a healthy device before the next one
-	// takes its work, until there is one again. Default 1 min; the last pool is always waited
-	// for.
+	// Patience is how long a pool may lack a worker with a healthy device before the next
+	// one takes its work, until there is one again. Default 1 min; the last pool is always
+	// waited for.
 	Patience Duration `json:"patience,omitempty"`
 	// Mode overrides the task's own mode. Default: the task's, else the pool's.
 	Mode Mode `json:"mode,omitempty"`
@@ -69,14 +71,14 @@ type MapInput struct {
 	Window int `json:"window,omitempty"`
 	// Timeout bounds one item; 0 means the task's own, else none.
 	Timeout Duration `json:"timeout,omitempty"`
-	// Attempts is how often an item that raises is tried. Default 1. Deaths of the process do
-	// not count.
+	// Attempts is how often an item that raises is tried. Default 1. Deaths of the process
+	// do not count.
 	Attempts int `json:"attempts,omitempty"`
 	// Backoff is the pause before an item that raised is tried again, without a slot. It
 	// doubles with each try, up to a minute. Default: none, and the process stays.
 	Backoff Duration `json:"backoff,omitempty"`
-	// FailFast ends the map at the first item that fails, MaxFailures when more than that have
-	// failed. Failures of an earlier run do not count.
+	// FailFast ends the map at the first item that fails, MaxFailures when more than that
+	// have failed. Failures of an earlier run do not count.
 	FailFast    bool      `json:"failFast,omitempty"`
 	MaxFailures Tolerance `json:"maxFailures,omitempty"`
 	// Output is the results file: a blob URL or a key in the workers' store. Empty: few and
@@ -89,12 +91,13 @@ type MapInput struct {
 	// lacks it. WithItem copies the whole item.
 	Key      string `json:"key,omitempty"`
 	WithItem bool   `json:"withItem,omitempty"`
-	// Cache takes the results of equal items from earlier maps with Cache of the same task and
-	// edition, and keeps this map's for later ones. Not for Items.
+	// Cache takes the results of equal items from earlier maps with Cache of the same task
+	// and edition, and keeps this map's for later ones. Not for Items.
 	Cache bool `json:"cache,omitempty"`
 	// Priority is 1 (first) to 5 (last); 0 means the server's default, 3.
 	Priority int `json:"priority,omitempty"`
-	// FairnessKey shares a pool between keys, so that one large map does not hold up the others.
+	// FairnessKey shares a pool between keys, so that one large map does not hold up the
+	// others.
 	FairnessKey string `json:"fairnessKey,omitempty"`
 	// mistakes are those of the JSON that the input was read from.
 	mistakes problems
@@ -198,7 +201,7 @@ type Progress struct {
 	Peak *Peaks `json:"peak,omitempty"`
 }
 
-// Phase is what a map is doing.
+// Phase is a stage of a map.
 type Phase string
 
 const (

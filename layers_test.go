@@ -61,8 +61,7 @@ internal/runtimes
 internal/edition
 activities                       . internal/calls internal/columns internal/contract internal/items internal/names internal/objects internal/payload internal/record internal/text store
 internal/record                  . store
-workflows                        . internal/contract internal/names internal/payload internal/sizing internal/text
-internal/sizing                  . internal/contract
+workflows                        . internal/contract internal/names internal/payload internal/text
 workflows/workflowstest          . internal/contract internal/names internal/text
 internal/payload                 . internal/contract
 internal/columns                 . internal/arrays internal/items internal/results internal/text

@@ -11,8 +11,8 @@ import (
 // its sizes are exact to an eighth.
 const steps = 8
 
-// mostSteps is more than the number of steps of all sizes that an int64 holds.
-const mostSteps = 64 * steps
+// maxSteps is more than the number of steps of all sizes that an int64 holds.
+const maxSteps = 64 * steps
 
 // Peaks is a digest of the memory that items held at their peak, in bytes: how many of
 // them lay in each step of size. Digests merge without loss, so that a map of any size
@@ -26,9 +26,9 @@ type Peaks struct {
 	// one.
 	Budget Size
 
-	items, most int64
-	first       int
-	counts      []int64
+	items, largest int64
+	first          int
+	counts         []int64
 }
 
 // step is the number of the step that a size lies in.
@@ -47,7 +47,7 @@ func upper(at int) int64 {
 func (p *Peaks) Add(bytes int64) {
 	if bytes > 0 {
 		p.count(step(bytes), 1)
-		p.most = max(p.most, bytes)
+		p.largest = max(p.largest, bytes)
 	}
 }
 
@@ -61,7 +61,7 @@ func (p *Peaks) Merge(other *Peaks) {
 			p.count(other.first+i, n)
 		}
 	}
-	p.most = max(p.most, other.most)
+	p.largest = max(p.largest, other.largest)
 	p.Budget = max(p.Budget, other.Budget)
 }
 
@@ -93,7 +93,7 @@ func (p *Peaks) Max() Size {
 	if p == nil {
 		return 0
 	}
-	return Size(p.most)
+	return Size(p.largest)
 }
 
 // Quantile is the size that a share q of the items, from 0 to 1, did not exceed. It is up
@@ -105,17 +105,17 @@ func (p *Peaks) Quantile(q float64) Size {
 	rank := min(p.items, max(1, int64(q*float64(p.items)+0.999999)))
 	for i, n := range p.counts {
 		if rank -= n; rank <= 0 {
-			return min(Size(upper(p.first+i)), Size(p.most))
+			return min(Size(upper(p.first+i)), Size(p.largest))
 		}
 	}
-	return Size(p.most)
+	return Size(p.largest)
 }
 
 // Need is the budget that would do for items like these: the largest peak and an eighth
 // more, as a person would write it. It is 0 for an empty digest.
 func (p *Peaks) Need() Size {
-	most := int64(p.Max())
-	need := most + most/8
+	largest := int64(p.Max())
+	need := largest + largest/8
 	unit := int64(1 << 30)
 	switch {
 	case need < 512<<20:
@@ -163,7 +163,7 @@ type peaksJSON struct {
 // MarshalJSON writes the digest as its type describes.
 func (p *Peaks) MarshalJSON() ([]byte, error) {
 	return json.Marshal(peaksJSON{
-		Items: p.items, P50: int64(p.Quantile(0.5)), P99: int64(p.Quantile(0.99)), Max: p.most, Budget: int64(p.Budget),
+		Items: p.items, P50: int64(p.Quantile(0.5)), P99: int64(p.Quantile(0.99)), Max: p.largest, Budget: int64(p.Budget),
 		First: p.first, Counts: p.counts,
 	})
 }
@@ -174,10 +174,10 @@ func (p *Peaks) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &in); err != nil {
 		return err
 	}
-	if in.First < -steps || len(in.Counts) > mostSteps || in.First+len(in.Counts) > mostSteps {
+	if in.First < -steps || len(in.Counts) > maxSteps || in.First+len(in.Counts) > maxSteps {
 		return errors.New("a digest of peaks has steps that no size lies in")
 	}
-	*p = Peaks{Budget: Size(in.Budget), most: in.Max, first: in.First, counts: in.Counts}
+	*p = Peaks{Budget: Size(in.Budget), largest: in.Max, first: in.First, counts: in.Counts}
 	for _, n := range in.Counts {
 		if n < 0 {
 			return errors.New("a digest of peaks has a negative count")

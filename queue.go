@@ -17,7 +17,7 @@ const (
 	WindowUpdate = "window"
 )
 
-// Describe is what a worker tells clients about itself.
+// Describe is the description that a worker gives of itself.
 type Describe struct {
 	// Identity is the worker's, host/process.
 	Identity string `json:"identity"`
@@ -52,14 +52,14 @@ type PoolInfo struct {
 	Seats []SlotInfo `json:"seats,omitempty"`
 }
 
-// SlotInfo is what a slot does now.
+// SlotInfo is the present state of a slot.
 type SlotInfo struct {
 	// Name is pool/number.
 	Name   string `json:"name"`
 	Device string `json:"device"`
 	// State is vacant, starting, ready, busy, poisoned, reclaiming, backoff or stopped.
 	State string `json:"state"`
-	// Task is what its process has loaded, PID the process, if there is one.
+	// Task is the task that its process has loaded, PID the process, if there is one.
 	Task string `json:"task,omitempty"`
 	PID  int    `json:"pid,omitempty"`
 	// Map is the map whose items it runs, or the workflow that leases it.

@@ -60,10 +60,10 @@ func TestRunChunk_ItemsThatRaiseComeBack(t *testing.T) {
 	require.EqualValues(t, 5, result.Succeeded)
 	require.Zero(t, result.Failed)
 	require.Len(t, result.Results, 5)
-	require.Equal(t, []int64{1, 3, 5, 7, 9}, indices(result.Again))
+	require.Equal(t, []int64{1, 3, 5, 7, 9}, indices(result.Retry))
 
 	result = runChunk(t, runner, contract.Chunk{Attempts: 3, Backoff: true, Tries: 2})
-	require.Empty(t, result.Again, "that was the last try")
+	require.Empty(t, result.Retry, "that was the last try")
 	require.EqualValues(t, 5, result.Failed)
 	require.Equal(t, 3, result.Results[1].Fault.Attempts)
 

@@ -40,7 +40,7 @@ var errFailFast = errors.New("more items failed than the map may have")
 // retries carries the fault as its type and details; the next attempt goes on behind what
 // has finished.
 func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.ChunkResult, error) {
-	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, log: &faultLog{Logger: p.Log, of: chunk.Map}, patience: handBack}
+	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, log: &faultLog{Logger: p.Log, of: chunk.Map}, patience: slotPatience}
 	if p.Log == nil {
 		a.log.Logger = activity.GetLogger(ctx)
 	}
@@ -117,7 +117,8 @@ func (a *attempt) restore() error {
 	if c.Parts != "" && !c.Inline {
 		m.Results = nil
 	}
-	if !m.knowsDeaths() {
+	// What is known of deaths would be lost with a chunk that is handed back.
+	if len(m.Suspects) == 0 && m.Hunt == 0 && m.Starts == 0 && m.Spared == 0 {
 		a.limit.after = time.Duration(c.Limit)
 	}
 	a.ledger = newLedger(c, items, m)
@@ -143,10 +144,8 @@ func (a *attempt) restore() error {
 
 // heartbeat sends heartbeats until stopped. It does not wait for the store.
 func (a *attempt) heartbeat() (stop func()) {
-	pause := firstBeat
-	return every(func() time.Duration { return pause }, func() {
+	return every(firstBeat, func() {
 		activity.RecordHeartbeat(a.ctx, a.ledger.snapshot(a.waitingFor())) // returns when it was answered
-		pause = contract.HeartbeatEvery
 		a.ledger.acknowledge()
 	})
 }
@@ -162,7 +161,7 @@ func (a *attempt) waitingFor() string {
 	return a.stream.WaitingFor()
 }
 
-// order is what the next call is to run, and how.
+// order says which items the next call runs, and how.
 type order struct {
 	items contract.Runs
 	// clean asks for a process that has not run any item, whole for a whole device.
@@ -176,7 +175,7 @@ type order struct {
 func (a *attempt) runItems() error {
 	for {
 		o := a.ledger.next()
-		if len(o.items) == 0 || a.limit.reached() {
+		if len(o.items) == 0 || a.limit.over() {
 			return nil
 		}
 		err := a.runCall(o)
@@ -207,7 +206,9 @@ func (a *attempt) runCall(o order) error {
 		Done: func(done Done) {
 			a.limit.note()
 			result, later, ended := a.ledger.add(done)
-			a.log.item(result, later)
+			if result.Fault != nil {
+				a.log.item(result, later)
+			}
 			if ended {
 				cancel(errFailFast)
 			}
@@ -217,7 +218,7 @@ func (a *attempt) runCall(o order) error {
 		call.Attempts = 1 // the next try is a call of its own
 	}
 	if a.chunk.Parts != "" && !a.chunk.Inline {
-		call.Keep = a.keep // the results file names the files
+		call.Keep = a.storeFile // the results file names the files
 	}
 	err := a.Runner.Run(ctx, call)
 	a.busy += time.Since(began) - time.Duration(waited.Load())
@@ -232,7 +233,10 @@ func (a *attempt) items(ctx context.Context, spans contract.Runs, there func()) 
 			if a.limit.over() {
 				return false
 			}
-			err := a.awaitRoom(ctx)
+			var err error
+			if a.stream != nil {
+				err = a.stream.AwaitRoom(ctx, inlineResults)
+			}
 			if err == nil {
 				value, err = a.ledger.take(index, value)
 			}
@@ -255,25 +259,6 @@ func (a *attempt) items(ctx context.Context, spans contract.Runs, there func()) 
 	}
 }
 
-// awaitRoom waits while too many bytes of results wait for the store, so that memory
-// stays bounded while the store is slow or away. The error is why ctx ended.
-func (a *attempt) awaitRoom(ctx context.Context) error {
-	if a.stream == nil {
-		return nil
-	}
-	for {
-		less := a.stream.Room(inlineResults)
-		if less == nil {
-			return nil
-		}
-		select {
-		case <-less:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
 // itemAt is an item that the chunk carries, or one of its range.
 func (a *attempt) itemAt(index int64) json.RawMessage {
 	if a.chunk.Range != nil {
@@ -283,10 +268,10 @@ func (a *attempt) itemAt(index int64) json.RawMessage {
 	return a.chunk.Items[at]
 }
 
-// keep stores a file of an item, however often that takes: a store that is full or away
-// holds up the item. The error is why ctx ended. Heartbeats go on meanwhile, and say what
-// it waits for.
-func (a *attempt) keep(ctx context.Context, index int64, name string, file *os.File) error {
+// storeFile stores a file of an item, however often that takes: a store that is full or
+// away holds up the item. The error is why ctx ended. Heartbeats go on meanwhile, and say
+// what it waits for.
+func (a *attempt) storeFile(ctx context.Context, index int64, name string, file *os.File) error {
 	defer a.unkept.Store(nil)
 	for delay := record.FirstRetry; ; delay = min(2*delay, record.LastRetry) {
 		info, err := file.Stat()
@@ -384,7 +369,7 @@ func (a *attempt) result() contract.ChunkResult {
 	if a.Slots != nil {
 		out.Slots = a.Slots()
 	}
-	if out.Covered < a.chunk.Work.Len() && a.limit.reached() {
+	if out.Covered < a.chunk.Work.Len() && a.limit.over() {
 		out.Pace = gpumux.Duration(a.limit.pace())
 	}
 	return out

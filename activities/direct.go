@@ -32,7 +32,7 @@ type Direct struct {
 // Pauses before items are tried again that no item is to blame for.
 const (
 	firstPause = 100 * time.Millisecond
-	mostPause  = 10 * time.Second
+	maxPause   = 10 * time.Second
 )
 
 // RunDirect runs items in slots without Temporal. A fault means what it means in a map's
@@ -43,23 +43,23 @@ func (p *Pool) RunDirect(ctx context.Context, in Direct) error {
 		Arg: in.Arg, Key: in.Key, WithItem: in.WithItem}
 	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, log: &faultLog{Logger: p.Log}}
 	a.ledger = newLedger(chunk, contract.Runs{{End: int64(len(in.Items))}}, memo{})
-	a.ledger.direct = in.Done
-	for pause := firstPause; ; pause = min(2*pause, mostPause) {
+	a.ledger.direct, a.ledger.onlyInline = in.Done, false
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		err := a.runItems()
-		var again *temporal.ApplicationError
-		if !errors.As(err, &again) {
+		var failed *temporal.ApplicationError
+		if !errors.As(err, &failed) {
 			return err
 		}
-		if again.NonRetryable() {
+		if failed.NonRetryable() {
 			var fault gpumux.Fault
-			if again.Details(&fault) != nil {
+			if failed.Details(&fault) != nil {
 				return err
 			}
 			return &fault
 		}
 		wait := pause
-		if again.NextRetryDelay() > 0 {
-			wait, pause = again.NextRetryDelay(), firstPause/2
+		if failed.NextRetryDelay() > 0 {
+			wait, pause = failed.NextRetryDelay(), firstPause/2
 		}
 		select {
 		case <-time.After(wait):

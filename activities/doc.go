@@ -1,5 +1,5 @@
-// Package activities is what a gpumux worker does for a map: run a chunk of items, and
-// the light work around it.
+// Package activities does the work of a map on a gpumux worker: it runs chunks of items,
+// and keeps house around them.
 //
 // It owns the way of a chunk: which of its items still need to run, what a fault means
 // for the item, the chunk and the map, and which errors Temporal retries. It never starts

@@ -11,15 +11,16 @@ import (
 
 // heartbeat sends heartbeats with the same details until stopped.
 func heartbeat(ctx context.Context, details ...any) (stop func()) {
-	return every(func() time.Duration { return contract.HeartbeatEvery }, func() { activity.RecordHeartbeat(ctx, details...) })
+	return every(contract.HeartbeatEvery, func() { activity.RecordHeartbeat(ctx, details...) })
 }
 
-// every calls f after each pause until stopped; stopping waits for a call under way.
-func every(pause func() time.Duration, f func()) (stop func()) {
+// every calls f first after a pause and then as often as a heartbeat is due, until
+// stopped; stopping waits for a call under way.
+func every(first time.Duration, f func()) (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		next := time.NewTimer(pause())
+		next := time.NewTimer(first)
 		defer next.Stop()
 		for {
 			select {
@@ -28,7 +29,7 @@ func every(pause func() time.Duration, f func()) (stop func()) {
 				return
 			}
 			f()
-			next.Reset(pause())
+			next.Reset(contract.HeartbeatEvery)
 		}
 	}()
 	return func() { close(quit); <-done }

@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"slices"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -30,19 +32,25 @@ type ledger struct {
 	stream stream
 	// direct takes the results that go nowhere else; nil in a map.
 	direct func(gpumux.Result)
+	// onlyInline: results can travel through the history alone.
+	onlyInline bool
 	// labels are those of the items that were given to a slot and have no result.
 	labels map[int64]label
 	// acknowledged: the server knows where the stream leads.
 	acknowledged bool
-	// full: further results would not fit the history.
+	// full: further results would not fit the history. ended: more items failed than may.
 	full   bool
+	ended  bool
 	bytes  int
 	peaks  gpumux.Peaks
 	result contract.ChunkResult
 }
 
-func newLedger(chunk contract.Chunk, items contract.Runs, m memo) *ledger {
-	l := &ledger{chunk: chunk, board: newBoard(items), memo: m, labels: map[int64]label{}}
+// label is the part of an item that is copied into its result.
+type label struct{ key, item json.RawMessage }
+
+func newLedger(chunk contract.Chunk, runs contract.Runs, m memo) *ledger {
+	l := &ledger{chunk: chunk, board: newBoard(runs), memo: m, onlyInline: chunk.Parts == "", labels: map[int64]label{}}
 	if l.memo.Suspects == nil {
 		l.memo.Suspects = map[int64]suspect{}
 	}
@@ -52,7 +60,7 @@ func newLedger(chunk contract.Chunk, items contract.Runs, m memo) *ledger {
 		l.count(r)
 		l.bytes += r.Weight()
 	}
-	for at := range l.board.open(slices.Concat(m.Escalate, m.Again)) {
+	for at := range l.board.open(slices.Concat(m.Escalate, m.Retry)) {
 		l.board.done[at] = true
 	}
 	l.peaks.Merge(m.Peak)
@@ -63,9 +71,6 @@ func newLedger(chunk contract.Chunk, items contract.Runs, m memo) *ledger {
 // inline reports whether the results travel through the history: they were asked to and
 // are still small.
 func (l *ledger) inline() bool { return l.chunk.Inline && l.bytes <= inlineResults }
-
-// onlyInline reports whether results can travel through the history alone.
-func (l *ledger) onlyInline() bool { return l.chunk.Parts == "" && l.direct == nil }
 
 // restore counts a result that an earlier attempt stored. What is stored stays stored:
 // this attempt's results join it there.
@@ -117,7 +122,7 @@ func (l *ledger) acknowledge() {
 func (l *ledger) next() (o order) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.full || l.endedEarly() {
+	if l.full || l.ended {
 		return o
 	}
 	o.avoid, o.edition = slices.Clone(l.memo.Avoid), cmp.Or(l.memo.Edition, l.chunk.Edition)
@@ -132,7 +137,7 @@ func (l *ledger) next() (o order) {
 	} else {
 		room, o.clean = max(1, hunted/2), hunted == 1
 	}
-	if l.onlyInline() {
+	if l.onlyInline {
 		room = min(room, l.fitting())
 	}
 	for _, index := range l.board.open(l.board.items) {
@@ -159,12 +164,6 @@ func (l *ledger) fitting() int64 {
 	return max(1, min(items*8, int64(inlineResults-l.bytes)*items/int64(2*l.bytes)))
 }
 
-// endedEarly reports whether more items of the chunk have failed than may.
-func (l *ledger) endedEarly() bool {
-	failed := l.result.Failed
-	return l.chunk.FailFast && failed > 0 || l.chunk.MayFail != nil && failed > *l.chunk.MayFail
-}
-
 // ran notes the edition of a process before it runs items.
 func (l *ledger) ran(edition string) {
 	l.mu.Lock()
@@ -173,14 +172,25 @@ func (l *ledger) ran(edition string) {
 }
 
 // take is the item in what a source gives, about to run. It notes the item's label.
-func (l *ledger) take(index int64, given json.RawMessage) (json.RawMessage, error) {
-	item, of, err := labelOf(l.chunk, given)
+func (l *ledger) take(index int64, raw json.RawMessage) (json.RawMessage, error) {
+	item, of := raw, label{}
+	if l.chunk.Source != nil {
+		var err error
+		if item, of.key, err = items.Unwrap(*l.chunk.Source, raw); err != nil {
+			return nil, err
+		}
+	}
+	own, whole := contract.Label(item, l.chunk.Key, l.chunk.WithItem)
+	if own != nil {
+		of.key = own
+	}
+	of.key, of.item = bytes.Clone(of.key), whole
 	if of.key != nil || of.item != nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.labels[index] = of
 	}
-	return item, err
+	return item, nil
 }
 
 // add books a finished item, and returns its result as it is kept. It returns later where
@@ -190,30 +200,25 @@ func (l *ledger) add(done Done) (r gpumux.Result, later, ended bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if r = done.Result; done.Peak > 0 {
-		l.peak(done.Peak, done.Budget)
+		l.peaks.Add(done.Peak)
+		l.peaks.Budget = max(l.peaks.Budget, gpumux.Size(done.Budget))
 	}
 	if at, ok := l.board.at(r.Index); ok && r.Fault != nil && l.chunk.Backoff {
 		if r.Fault.Attempts += l.chunk.Tries; r.Fault.Attempts < l.chunk.Attempts {
 			l.board.done[at] = true
-			l.memo.Again.Add(r.Index)
+			l.memo.Retry.Add(r.Index)
 			l.result.Ran++
 			l.memo.absolve(r.Index)
 			return r, true, false
 		}
 	}
 	r = l.book(r)
-	return r, false, r.Fault != nil && l.endedEarly()
-}
-
-// peak adds the memory that an item held at its peak, and its slot's budget, in bytes.
-func (l *ledger) peak(held, budget int64) {
-	l.peaks.Add(held)
-	l.peaks.Budget = max(l.peaks.Budget, gpumux.Size(budget))
+	return r, false, l.ended
 }
 
 // book counts a new result and sends it on its way.
 func (l *ledger) book(r gpumux.Result) gpumux.Result {
-	if l.onlyInline() && len(r.Value) > largestResult {
+	if l.onlyInline && len(r.Value) > largestResult {
 		r.Fault, r.Value = tooLarge(l.chunk.Task, len(r.Value)), nil
 	}
 	if of, noted := l.labels[r.Index]; noted {
@@ -230,7 +235,7 @@ func (l *ledger) book(r gpumux.Result) gpumux.Result {
 	l.memo.absolve(r.Index)
 	inline := l.inline()
 	l.bytes += r.Weight()
-	l.full = l.onlyInline() && l.bytes > inlineResults
+	l.full = l.onlyInline && l.bytes > inlineResults
 	switch {
 	case l.direct != nil:
 		l.direct(r)
@@ -258,6 +263,7 @@ func (l *ledger) count(r gpumux.Result) {
 		return
 	}
 	l.result.Failed++
+	l.ended = l.chunk.FailFast || l.chunk.MayFail != nil && l.result.Failed > *l.chunk.MayFail
 	if l.result.Faults == nil {
 		l.result.Faults = map[gpumux.Kind]int64{}
 	}
@@ -324,22 +330,18 @@ func (l *ledger) blame(ran contract.Runs, fault *gpumux.Fault) (index int64, ver
 		return index, ""
 	case s.Memory && l.chunk.Larger:
 		delete(l.memo.Suspects, index)
-		l.escalate(at, index)
+		l.board.done[at] = true
+		l.memo.Escalate.Add(index)
 		return index, "goes to the next pool of the ladder"
 	}
 	recorded := *fault
 	recorded.Attempts = s.Tries
 	if fault.Kind == gpumux.Budget {
-		l.peak(fault.Peak, fault.Budget)
+		l.peaks.Add(fault.Peak)
+		l.peaks.Budget = max(l.peaks.Budget, gpumux.Size(fault.Budget))
 	}
 	l.book(gpumux.Result{Index: index, Fault: &recorded})
 	return index, "recorded as failed"
-}
-
-// escalate moves an item to the next rung.
-func (l *ledger) escalate(at, index int64) {
-	l.board.done[at] = true
-	l.memo.Escalate.Add(index)
 }
 
 // escalateRest moves every unfinished item to the next rung.
@@ -347,7 +349,8 @@ func (l *ledger) escalateRest() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for at, index := range l.board.open(l.board.items) {
-		l.escalate(at, index)
+		l.board.done[at] = true
+		l.memo.Escalate.Add(index)
 	}
 }
 
@@ -382,7 +385,7 @@ func (l *ledger) finish() contract.ChunkResult {
 	defer l.mu.Unlock()
 	out := l.result
 	out.Peak, out.Edition = l.peaks.Known(), l.memo.Edition
-	out.Escalate, out.Again = l.memo.Escalate, l.memo.Again
+	out.Escalate, out.Retry = l.memo.Escalate, l.memo.Retry
 	if l.chunk.Parts == "" || l.inline() {
 		out.Results = l.memo.Results
 		slices.SortFunc(out.Results, func(a, b gpumux.Result) int { return cmp.Compare(a.Index, b.Index) })

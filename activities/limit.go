@@ -48,13 +48,6 @@ func (l *limit) over() bool {
 	return l.passed
 }
 
-// reached reports whether over has ended the chunk.
-func (l *limit) reached() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.passed
-}
-
 // pace is the time per item after half of the time. The items before may have been
 // faster.
 func (l *limit) pace() time.Duration {

@@ -95,7 +95,7 @@ func TestLimit_PaceIsThatOfTheLastItems(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 			l.note()
 		}
-		require.True(t, l.reached())
+		require.True(t, l.over())
 		require.InDelta(t, 100*time.Millisecond, l.pace(), float64(50*time.Millisecond))
 	})
 }

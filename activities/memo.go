@@ -19,7 +19,7 @@ const (
 	maxSpared = 30
 )
 
-// memo is what one attempt at a chunk leaves to the next one in its heartbeat.
+// memo goes from one attempt at a chunk to the next one, in its heartbeat.
 type memo struct {
 	// Results are the finished items of a chunk whose results travel inline.
 	Results []gpumux.Result `json:"results,omitempty"`
@@ -33,8 +33,8 @@ type memo struct {
 	Hunt int64 `json:"hunt,omitempty"`
 	// Escalate are the items that need the next rung.
 	Escalate contract.Runs `json:"escalate,omitempty"`
-	// Again are the items that raised and are to be tried after a pause.
-	Again  contract.Runs `json:"again,omitempty"`
+	// Retry are the items that raised and are to be tried after a pause.
+	Retry  contract.Runs `json:"again,omitempty"`
 	Starts int           `json:"starts,omitempty"`
 	// Spared is how often in a row the worker or its device failed and no item finished.
 	// Avoid are the devices that may be to blame for the deaths since an item finished.
@@ -44,7 +44,7 @@ type memo struct {
 	// worker did not have it.
 	Edition   string `json:"edition,omitempty"`
 	Elsewhere int    `json:"elsewhere,omitempty"`
-	// Peak is what the finished items held.
+	// Peak is the memory that the finished items held.
 	Peak *gpumux.Peaks `json:"peak,omitempty"`
 	// Waiting says why nothing moves, for people who look at the pending activity.
 	Waiting string `json:"waiting,omitempty"`
@@ -58,12 +58,6 @@ type suspect struct {
 	Tries int `json:"tries,omitempty"`
 	// Memory says that the last one ended for want of memory.
 	Memory bool `json:"memory,omitempty"`
-}
-
-// knowsDeaths reports whether something of it would be lost with a chunk that is handed
-// back.
-func (m memo) knowsDeaths() bool {
-	return len(m.Suspects) > 0 || m.Hunt > 0 || m.Starts > 0 || m.Spared > 0
 }
 
 // suspect notes the device of a fault that may be the device's.
@@ -94,7 +88,7 @@ func (m *memo) absolve(index int64) {
 
 // clone shares nothing that changes.
 func (m memo) clone() memo {
-	m.Results, m.Escalate, m.Again = slices.Clone(m.Results), slices.Clone(m.Escalate), slices.Clone(m.Again)
+	m.Results, m.Escalate, m.Retry = slices.Clone(m.Results), slices.Clone(m.Escalate), slices.Clone(m.Retry)
 	m.Written, m.Avoid, m.Suspects = slices.Clone(m.Written), slices.Clone(m.Avoid), maps.Clone(m.Suspects)
 	return m
 }

@@ -25,7 +25,7 @@ const (
 )
 
 // Reduce runs a reduce of gpumux's own.
-func (l *Light) Reduce(ctx context.Context, in contract.ReduceInput) (out contract.Reduced, err error) {
+func (l *Housekeeping) Reduce(ctx context.Context, in contract.ReduceInput) (out contract.Reduced, err error) {
 	defer heartbeat(ctx)()
 	if !contract.OwnReduce(in.Reduce) {
 		return out, badInput(fmt.Errorf("reduce %q is a task and belongs on the queue of a pool", in.Reduce), "")

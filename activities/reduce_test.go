@@ -63,7 +63,7 @@ type lab struct {
 	env   *testsuite.TestActivityEnvironment
 	store *store.Store
 	pool  *Pool
-	light *Light
+	light *Housekeeping
 }
 
 func newLab(t *testing.T, runner Runner) *lab {
@@ -72,7 +72,7 @@ func newLab(t *testing.T, runner Runner) *lab {
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
-	l := &lab{t: t, env: suite.NewTestActivityEnvironment(), store: s, pool: &Pool{Runner: runner, Store: s, Recorders: record.New(s)}, light: &Light{Store: s}}
+	l := &lab{t: t, env: suite.NewTestActivityEnvironment(), store: s, pool: &Pool{Runner: runner, Store: s, Recorders: record.New(s)}, light: &Housekeeping{Store: s}}
 	l.env.RegisterActivityWithOptions(l.pool.Reduce, activity.RegisterOptions{Name: "task"})
 	l.env.RegisterActivityWithOptions(l.light.Reduce, activity.RegisterOptions{Name: "own"})
 	return l

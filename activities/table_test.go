@@ -59,7 +59,7 @@ func newLibrary(t *testing.T, url string, keys store.Keys) library {
 	t.Cleanup(func() { require.NoError(t, st.Close()) })
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
-	(&Light{Store: st}).Register(env)
+	(&Housekeeping{Store: st}).Register(env)
 	return library{t, st, env}
 }
 

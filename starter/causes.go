@@ -45,10 +45,10 @@ type Causes struct {
 }
 
 const (
-	// mostCauses bounds how many causes are told apart.
-	mostCauses = 200
-	// mostPlaces bounds how many devices are told apart in a cause.
-	mostPlaces = 32
+	// maxCauses bounds how many causes are told apart.
+	maxCauses = 200
+	// maxPlaces bounds how many devices are told apart in a cause.
+	maxPlaces = 32
 )
 
 // Add counts a result; one that succeeded is left out.
@@ -66,7 +66,7 @@ func (g *Causes) Add(r gpumux.Result) {
 		group.at(r.Fault)
 		return
 	}
-	if len(g.order) == mostCauses {
+	if len(g.order) == maxCauses {
 		g.Others++
 		return
 	}
@@ -88,7 +88,7 @@ func (c *Cause) at(f *gpumux.Fault) {
 	switch {
 	case at >= 0:
 		c.Places[at].Count++
-	case len(c.Places) < mostPlaces:
+	case len(c.Places) < maxPlaces:
 		c.Places = append(c.Places, Place{Pool: pool, Device: f.Device, Host: f.Host, Count: 1})
 	}
 }

@@ -43,10 +43,10 @@ func TestCauses_AreToldApart(t *testing.T) {
 		c.Add(gpumux.Result{Fault: &f})
 	}
 	require.Len(t, c.Sorted(), 6)
-	for i := range mostCauses {
+	for i := range maxCauses {
 		c.Add(gpumux.Result{Fault: &gpumux.Fault{Kind: gpumux.Crash, Class: fmt.Sprintf("C%dx%s", i, string(rune('a'+i)))}})
 	}
-	require.Len(t, c.Sorted(), mostCauses)
+	require.Len(t, c.Sorted(), maxCauses)
 	require.EqualValues(t, 6, c.Others)
 }
 

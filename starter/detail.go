@@ -86,7 +86,7 @@ func (s *Starter) Show(ctx context.Context, id string) (*Detail, error) {
 }
 
 func (s *Starter) showRunning(ctx context.Context, h *Handle, d *Detail) error {
-	in, err := s.given(ctx, h.run)
+	in, err := s.inputOf(ctx, h.run)
 	if err == nil {
 		d.Task = in.Task
 		if d.Rungs, err = s.Fleet().Serving(ctx, in.Rungs()); err != nil {
@@ -177,7 +177,7 @@ func pendingOf(a *workflowpb.PendingActivityInfo, data converter.DataConverter) 
 
 const stuckAfter = 3
 
-// Retries is what a running map tries again.
+// Retries is the work that a running map tries again.
 type Retries struct {
 	// Chunks is how many chunks in flight are not in their first attempt.
 	Chunks int64

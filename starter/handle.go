@@ -105,11 +105,11 @@ func (h *Handle) Watch(ctx context.Context, show func(gpumux.Progress)) (gpumux.
 			if p, err := h.Progress(polling); err == nil && polling.Err() == nil {
 				show(p)
 			}
-			again := youngPoll
+			interval := youngPoll
 			if time.Since(began) > youth {
-				again = agedPoll
+				interval = agedPoll
 			}
-			_ = pause(polling, again) // the loop looks
+			_ = pause(polling, interval) // the loop looks
 		}
 	})
 	summary, err := h.Wait(ctx)
@@ -199,9 +199,9 @@ func (h *Handle) steered(name string, err error) error {
 	return fmt.Errorf("%s map %s: %w", name, h.ID, err)
 }
 
-// Input is what the map was started with.
+// Input is the input that the map was started with.
 func (h *Handle) Input(ctx context.Context) (gpumux.MapInput, error) {
-	return h.starter.given(ctx, h.run)
+	return h.starter.inputOf(ctx, h.run)
 }
 
 // Listen yields what an item prints while it runs, about once a second. It needs

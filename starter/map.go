@@ -122,7 +122,7 @@ func newOutput(id string) string {
 }
 
 func (m *Map) validate() error {
-	given := m.Input
+	checked := m.Input
 	if m.Spooled != nil {
 		if m.Input.Len() != 0 || m.Input.Items != nil {
 			return errors.New("start map: give either Spooled or Input's items, source or range")
@@ -130,9 +130,9 @@ func (m *Map) validate() error {
 		if err := m.CheckKey(); err != nil {
 			return &gpumux.InputError{Problems: []gpumux.Problem{{Field: "key", Message: err.Error()}}}
 		}
-		given.Range, given.Key = &gpumux.Range{}, "" // stands for the items, which are known to be good
+		checked.Range, checked.Key = &gpumux.Range{}, "" // stands for the items, which are known to be good
 	}
-	return given.Validate()
+	return checked.Validate()
 }
 
 // CheckKey returns why the key cannot be a field of the items, if that is known here.

@@ -79,13 +79,13 @@ func (s *Starter) retry(ctx context.Context, m Map, id, fingerprint string, name
 	case last.Status == Running:
 		return s.handle(last, Attached), nil
 	}
-	given, err := s.given(ctx, last)
+	began, err := s.inputOf(ctx, last)
 	if err != nil {
 		return nil, err
 	}
 	in := m.Input
-	in.Items, in.Source, in.Columns, in.Range = given.Items, given.Source, given.Columns, given.Range
-	in.Key, in.WithItem = given.Key, given.WithItem // as the results have that stay
+	in.Items, in.Source, in.Columns, in.Range = began.Items, began.Source, began.Columns, began.Range
+	in.Key, in.WithItem = began.Key, began.WithItem // as the results have that stay
 	in.Cache = in.Cache && in.Items == nil
 	return s.rerun(ctx, last, in)
 }

@@ -48,7 +48,7 @@ var statuses = map[enumspb.WorkflowExecutionStatus]Status{
 
 const memoKey = "gpumux"
 
-// memo is what a run keeps for the next one under the same ID.
+// memo is the state that a run leaves to the next one under the same ID.
 type memo struct {
 	Fingerprint string `json:"fingerprint"`
 	Task        string `json:"task"`
@@ -113,7 +113,7 @@ func (s *Starter) runOf(info *workflowpb.WorkflowExecutionInfo) *run {
 	return r
 }
 
-func (s *Starter) given(ctx context.Context, r *run) (gpumux.MapInput, error) {
+func (s *Starter) inputOf(ctx context.Context, r *run) (gpumux.MapInput, error) {
 	var in gpumux.MapInput
 	began, err := s.began(ctx, r.ID, r.FirstRunID)
 	if err != nil {

@@ -122,7 +122,7 @@ func (s *Starter) Start(ctx context.Context, m Map) (*Handle, error) {
 	return nil, fmt.Errorf("start map %s: other callers keep starting and ending it; give an ID of its own", id)
 }
 
-// note is what a new run of the map keeps, after the last one that it goes on from.
+// note is the memo of a new run of the map, after the last one that it goes on from.
 func (m *Map) note(fingerprint, id, storeURL string, entry Entry, last *run) memo {
 	note := memo{Fingerprint: fingerprint, Task: m.Input.Task, Items: m.length(), Input: m.Label, Store: storeURL, Edition: m.Edition}
 	switch {
@@ -149,7 +149,7 @@ func (s *Starter) own(ctx context.Context, id, fingerprint string) (*run, error)
 	return last, nil
 }
 
-// decide is the table of what a call does with what the ID last was.
+// decide chooses what a call does by the last run under the ID.
 func decide(last *run, named bool) (Entry, enumspb.WorkflowIdReusePolicy) {
 	const onlyFailed = enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY
 	switch {

@@ -67,7 +67,7 @@ func (w *Worker) lightQueue() queue {
 	o.MaxConcurrentActivityExecutionSize = lightActivities
 	return queue{gpumux.Queue, o, func(r worker.Registry) {
 		workflows.Register(r)
-		(&activities.Light{Store: w.store, Describe: w.Describe}).Register(r)
+		(&activities.Housekeeping{Store: w.store, Describe: w.Describe}).Register(r)
 	}}
 }
 
@@ -98,7 +98,7 @@ func (w *Worker) ownQueue() queue {
 	o.MaxConcurrentActivityExecutionSize = lightPolls
 	return queue{name, o, func(r worker.Registry) {
 		workflows.Register(r)
-		(&activities.Light{Describe: w.Describe, Printed: w.printed}).RegisterDescribe(r)
+		(&activities.Housekeeping{Describe: w.Describe, Printed: w.printed}).RegisterDescribe(r)
 	}}
 }
 

@@ -2,10 +2,10 @@
 // inside any workflow, and holds the registered workflow gpumux.Map.
 //
 // It owns the decisions of a map: which items are cut into which chunk, which rung of the
-// ladder a piece runs on, when a map fails. Package sizing says how large a chunk is and
-// how many there are. It never runs an item, reads a file or asks a clock of its own. All
-// that it knows comes from its input and from finished activities, so that a replay
-// decides the same. It stops with the workflow.
+// ladder a piece runs on, how large a chunk is, when a map fails. It never runs an item,
+// reads a file or asks a clock of its own. All that it knows comes from its input and
+// from finished activities, so that a replay decides the same. It stops with the
+// workflow.
 //
 // Importing it costs the Temporal SDK and nothing else: no cgo, no NVML, no processes, no
 // logging library.

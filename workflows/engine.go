@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -14,16 +13,12 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/names"
-	"github.com/gpumux/gpumux/internal/sizing"
 	"github.com/gpumux/gpumux/internal/text"
 )
 
 const (
 	// endless stands for no limit: the items' own timeout decides how long a chunk may take.
 	endless = 10 * 365 * 24 * time.Hour
-	// mostRecent is how many of the newest failures a map shows.
-	mostRecent = 5
 	// inlineChunk bounds the items that one activity carries; the server takes 2 MiB.
 	inlineChunk = 256 << 10
 )
@@ -34,7 +29,7 @@ const (
 type engine struct {
 	id     string
 	in     gpumux.MapInput
-	rungs  []*rung
+	ladder *ladder
 	items  []json.RawMessage
 	source *contract.Source
 	parts  string
@@ -45,21 +40,15 @@ type engine struct {
 	// onChange is called when a chunk has ended.
 	onChange func(workflow.Context)
 
-	total  int64
-	todo   []contract.Piece
-	sizer  sizing.Sizer
-	counts contract.Counts
-	// most is with how many failures the map goes on; below 0: any number.
-	most   int64
-	busy   time.Duration
-	peaks  gpumux.Peaks
-	chunks int64
+	total int64
+	todo  contract.Backlog
+	sizer sizer
+	tally tally
 
 	inFlight int
 	paused   bool
 	fault    error
 	changed  bool
-	recent   []gpumux.Result
 	// contact is that of the chunks; see contract.TimeoutOf.
 	contact gpumux.Duration
 	// drain stops handing out chunks, so that the map can continue as a new run.
@@ -69,23 +58,24 @@ type engine struct {
 // tooLarge are the types of errors for payloads that the server never takes.
 var tooLarge = []string{"payloadSizeError", "TMPRL1103"}
 
-// sortedKeys are the keys of a map in order, so that a replay repeats it.
-//
-//workflowcheck:ignore
-func sortedKeys[V any, K cmp.Ordered](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
-
 // newEngine needs a valid input; total is the number of items.
 func newEngine(id string, in gpumux.MapInput, total int64) *engine {
-	e := &engine{id: id, in: in, total: total, items: in.Items, sizer: sizing.New(in), most: -1}
-	e.allowFailures()
-	for _, name := range in.Rungs() {
-		queue, _ := names.RungQueue(name)
-		e.rungs = append(e.rungs, &rung{queue: queue})
-	}
-	if total > 0 {
-		e.todo = []contract.Piece{{Work: contract.Whole(total)}}
-	}
+	e := &engine{id: id, in: in, items: in.Items, sizer: newSizer(in)}
+	e.ladder = newLadder(in, func(ctx workflow.Context) {
+		e.changed = true
+		if e.onChange != nil {
+			e.onChange(ctx)
+		}
+	})
+	e.begin(total)
 	return e
+}
+
+// begin makes all of so many items the work.
+func (e *engine) begin(total int64) {
+	e.total = total
+	e.tally.allow(e.in.MaxFailures.Of(total))
+	e.todo.Add(contract.Piece{Work: contract.Whole(total)})
 }
 
 // run returns when every item has a result, when the map failed, when more items failed
@@ -94,11 +84,10 @@ func newEngine(id string, in gpumux.MapInput, total int64) *engine {
 func (e *engine) run(ctx workflow.Context) error {
 	work, cancel := workflow.WithCancel(ctx)
 	defer cancel()
-	for ctx.Err() == nil && e.fault == nil && !e.failedEnough() {
+	for ctx.Err() == nil && e.fault == nil && !e.tally.tooMany(e.tally.counts.Failed) {
 		draining := e.drain != nil && e.drain()
-		for !e.paused && !draining && e.due(workflow.Now(ctx)) == 0 && e.inFlight < e.sizer.Part() {
-			piece, likely := e.nextChunk(workflow.Now(ctx))
-			e.dispatch(work, piece, likely)
+		for !e.paused && !draining && e.todo.Due(workflow.Now(ctx)) == 0 && e.inFlight < e.sizer.part() {
+			e.dispatch(work, e.nextChunk(workflow.Now(ctx)))
 		}
 		if e.inFlight == 0 && (draining || len(e.todo) == 0) {
 			return nil
@@ -108,9 +97,7 @@ func (e *engine) run(ctx workflow.Context) error {
 		}
 	}
 	cancel()
-	rest, done := workflow.NewDisconnectedContext(ctx)
-	defer done()
-	if err := workflow.Await(rest, func() bool { return e.inFlight == 0 }); err != nil {
+	if err := settled(ctx, func() bool { return e.inFlight == 0 }); err != nil {
 		return err
 	}
 	if e.fault != nil {
@@ -119,52 +106,40 @@ func (e *engine) run(ctx workflow.Context) error {
 	return ctx.Err()
 }
 
+// settled waits until nothing is in flight, also in a workflow that was cancelled.
+func settled(ctx workflow.Context, idle func() bool) error {
+	rest, done := workflow.NewDisconnectedContext(ctx)
+	defer done()
+	return workflow.Await(rest, idle)
+}
+
 // idle waits for a change, or until items that raised may be tried again. While no worker
 // is known and there is work, it widens the window if no change comes.
 func (e *engine) idle(ctx workflow.Context, draining bool) error {
 	e.changed = false
-	if pause := e.due(workflow.Now(ctx)); pause > 0 && !e.paused && !draining {
+	if pause := e.todo.Due(workflow.Now(ctx)); pause > 0 && !e.paused && !draining {
 		_, err := workflow.AwaitWithTimeout(ctx, pause, func() bool { return e.changed })
 		return err
 	}
-	wait := e.sizer.Wait()
+	wait := e.sizer.wait()
 	if wait == 0 || e.paused || len(e.todo) == 0 {
 		return workflow.Await(ctx, func() bool { return e.changed })
 	}
 	changed, err := workflow.AwaitWithTimeout(ctx, wait, func() bool { return e.changed })
 	if err == nil && !changed {
-		e.sizer.Widened++
+		e.sizer.widened++
 	}
 	return err
 }
 
-// left is how many items are not handed out.
-func (e *engine) left() (items int64) {
-	for _, piece := range e.todo {
-		items += piece.Len()
-	}
-	return items
-}
-
-// nextChunk cuts the next chunk off the pieces that are due: higher rungs first, because
-// they are the stragglers. likely is the expected time of an item; 0: nobody knows.
-func (e *engine) nextChunk(now time.Time) (piece contract.Piece, likely time.Duration) {
-	at := -1
-	for i, piece := range e.todo {
-		if !piece.Due.After(now) && (at < 0 || piece.Rung > e.todo[at].Rung) {
-			at = i
-		}
-	}
-	piece = e.todo[at]
-	size := e.sizer.Size(piece, e.left())
+// nextChunk cuts the next chunk off the pieces that are due.
+func (e *engine) nextChunk(now time.Time) contract.Piece {
+	at := e.todo.First(now)
+	size := e.sizer.size(e.todo[at], e.todo.Items())
 	if e.items != nil {
-		size = min(size, e.fits(piece.Runs))
+		size = min(size, e.fits(e.todo[at].Runs))
 	}
-	piece.Work, likely = e.todo[at].Take(size), e.sizer.Pace(piece)
-	if e.todo[at].Len() == 0 {
-		e.todo = slices.Delete(e.todo, at, at+1)
-	}
-	return piece, likely
+	return e.todo.Take(at, size)
 }
 
 // fits is how many of the first items one activity can carry, at least one.
@@ -183,17 +158,18 @@ func (e *engine) fits(runs contract.Runs) (items int64) {
 
 // summaryOf says of a chunk what it is, for people.
 func (e *engine) summaryOf(piece contract.Piece, at int) string {
-	summary := e.in.Task + " " + piece.Describe() + " on " + e.in.Rungs()[at]
+	summary := e.in.Task + " " + piece.Describe() + " on " + e.ladder.rungs[at].name
 	if piece.Tries > 0 {
 		summary += fmt.Sprintf(", try %d", piece.Tries+1)
 	}
 	return summary
 }
 
-func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece, likely time.Duration) {
-	at, within, done := e.hand(ctx, piece.Rung)
+func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece) {
+	likely := e.sizer.pace(piece) // 0: nobody knows
+	at, within, leave := e.ladder.place(ctx, piece.Rung)
 	options := workflow.ActivityOptions{
-		TaskQueue:           e.rungs[at].queue,
+		TaskQueue:           e.ladder.rungs[at].queue,
 		StartToCloseTimeout: endless,
 		HeartbeatTimeout:    contract.TimeoutOf(e.contact),
 		WaitForCancellation: true,
@@ -206,9 +182,9 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece, likely tim
 	}
 	chunk := contract.Chunk{
 		Map: e.id, Task: e.in.Task, Edition: e.in.Edition, Mode: e.in.Mode, Timeout: e.in.Timeout, Attempts: e.in.Attempts,
-		Arg: e.in.Arg, FailFast: e.in.FailFast, MayFail: e.mayFail(e.counts.Failed), Backoff: e.in.Backoff > 0, Tries: piece.Tries,
+		Arg: e.in.Arg, FailFast: e.in.FailFast, MayFail: e.tally.mayFail(e.tally.counts.Failed), Backoff: e.in.Backoff > 0, Tries: piece.Tries,
 		Work: piece.Work, Source: e.source, Range: e.in.Range, Key: e.in.Key, WithItem: e.in.WithItem,
-		Parts: e.parts, Claim: e.claim, Inline: e.inline, Larger: at+1 < len(e.rungs), Limit: gpumux.Duration(e.sizer.Limit(piece)),
+		Parts: e.parts, Claim: e.claim, Inline: e.inline, Larger: e.ladder.hasLarger(at), Limit: gpumux.Duration(e.sizer.limit(piece)),
 	}
 	if e.items != nil {
 		for _, run := range piece.Runs {
@@ -216,12 +192,12 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece, likely tim
 		}
 	}
 	e.inFlight++
-	e.chunks++
+	e.tally.chunks++
 	future := workflow.ExecuteActivity(workflow.WithActivityOptions(within, options), contract.RunChunk, chunk)
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		var result contract.ChunkResult
 		err := future.Get(ctx, &result)
-		passed := done()
+		passed := leave()
 		switch {
 		case err != nil && passed:
 			e.requeue(ctx, piece)
@@ -234,9 +210,7 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece, likely tim
 		}
 		e.inFlight--
 		e.changed = true
-		if err != nil && e.fault == nil && !temporal.IsCanceledError(err) {
-			e.fault = unwrapFault(err)
-		}
+		e.fail(err)
 		if e.onChange != nil {
 			e.onChange(ctx)
 		}
@@ -245,34 +219,30 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece, likely tim
 
 // apply books the result of a chunk that ran on a rung.
 func (e *engine) apply(ctx workflow.Context, piece contract.Piece, at int, likely time.Duration, result contract.ChunkResult) error {
-	if err := e.check(piece, at, result); err != nil {
+	if err := e.check(piece, result); err != nil {
 		return err
 	}
 	e.in.Edition = cmp.Or(e.in.Edition, result.Edition)
-	e.counts.Add(result.Succeeded, result.Failed, result.Faults)
-	e.busy += time.Duration(result.Busy)
-	e.peaks.Merge(result.Peak)
-	usual := gpumux.Duration(cmp.Or(likely, e.sizer.PerItem))
-	e.sizer.Learn(result)
+	e.tally.add(result)
+	usual := gpumux.Duration(cmp.Or(likely, e.sizer.perItem))
+	e.sizer.learn(result)
 	e.contact = cmp.Or(e.contact, result.Contact)
 	items := piece.Len()
 	if result.Covered < items {
 		rest := contract.Piece{Work: piece.After(result.Covered), Rung: piece.Rung, Tries: piece.Tries}
-		if piece.Pace > 0 || usual > 0 && result.Pace > sizing.Slack*usual {
+		if piece.Pace > 0 || usual > 0 && result.Pace > slack*usual {
 			rest.Pace = result.Pace
 		}
 		e.requeue(ctx, rest)
 	} else if piece.Pace > 0 && result.Ran > 0 {
-		e.easePace(result.Busy / gpumux.Duration(result.Ran))
+		e.todo.EasePace(result.Busy / gpumux.Duration(result.Ran))
 	}
-	if len(result.Escalate) > 0 && at+1 < len(e.rungs) {
+	if len(result.Escalate) > 0 && e.ladder.hasLarger(at) {
 		e.requeue(ctx, contract.Piece{Work: contract.Work{Runs: result.Escalate}, Rung: at + 1, Tries: piece.Tries})
 	}
-	if len(result.Again) > 0 {
-		e.again(ctx, piece, result.Again)
+	if len(result.Retry) > 0 {
+		e.retryLater(ctx, piece, result.Retry)
 	}
-	e.recent = append(e.recent, result.Recent...)
-	e.recent = e.recent[max(0, len(e.recent)-mostRecent):]
 	if e.in.FailFast && result.Failed > 0 && e.fault == nil {
 		for _, failed := range result.Recent {
 			return faultError(fmt.Sprintf("item %d failed and the map is to fail fast: %v", failed.Index, failed.Fault), failed.Fault)
@@ -285,79 +255,144 @@ func (e *engine) apply(ctx workflow.Context, piece contract.Piece, at int, likel
 	return nil
 }
 
-// easePace lowers the expected time of slow pieces after a chunk of one is done.
-func (e *engine) easePace(perItem gpumux.Duration) {
-	for i, piece := range e.todo {
-		if piece.Pace > perItem {
-			e.todo[i].Pace = max(1, (piece.Pace+perItem)/2)
-		}
-	}
-}
-
-// requeue puts a piece back, joined with what it continues.
-func (e *engine) requeue(ctx workflow.Context, piece contract.Piece) {
-	if piece.Len() == 0 {
-		return
-	}
-	for i := range e.todo {
-		if e.todo[i].Rung == piece.Rung && join(&e.todo[i], piece) {
-			e.spill(ctx)
-			return
-		}
-	}
-	at, _ := slices.BinarySearchFunc(e.todo, piece, func(a, b contract.Piece) int { return cmp.Compare(a.Rung, b.Rung) })
-	e.todo = slices.Insert(e.todo, at, piece)
-	e.spill(ctx)
-}
-
-// join adds a piece to one of the same rung. Slow pieces of different paces stay apart.
-func join(to *contract.Piece, piece contract.Piece) bool {
-	switch {
-	case to.Tries != piece.Tries || !to.Due.Equal(piece.Due):
-		return false
-	case to.List != nil || piece.List != nil:
-		if to.List == nil || piece.List == nil || *to.List != *piece.List || to.Start != piece.End && to.End != piece.Start {
-			return false
-		}
-		to.Start, to.End = min(to.Start, piece.Start), max(to.End, piece.End)
-	case to.Pace == 0 && piece.Pace == 0, to.Runs[len(to.Runs)-1].End == piece.Runs[0].Start:
-		to.Runs = to.Runs.Union(piece.Runs)
-	default:
-		return false
-	}
-	to.Pace = max(to.Pace, piece.Pace)
-	return true
-}
-
-// mostRuns is how many runs of items a workflow holds itself. More become a work list in
+// maxRuns is how many runs of items a workflow holds itself. More become a work list in
 // the store, so that histories and handoffs stay small.
-const mostRuns = 1 << 14
+const maxRuns = 1 << 14
 
-// spill moves the piece with the most runs into the store when there are too many.
-func (e *engine) spill(ctx workflow.Context) {
-	runs, at := 0, 0
-	for i, piece := range e.todo {
-		if runs += len(piece.Runs); len(piece.Runs) > len(e.todo[at].Runs) {
-			at = i
-		}
-	}
-	if runs <= mostRuns || e.parts == "" || e.items != nil {
+// requeue puts a piece back. If there are too many runs then, those of one piece go into
+// the store.
+func (e *engine) requeue(ctx workflow.Context, piece contract.Piece) {
+	e.todo.Add(piece)
+	if e.parts == "" || e.items != nil {
 		return
 	}
-	piece := e.todo[at]
-	e.todo = slices.Delete(e.todo, at, at+1)
+	piece, spilled := e.todo.Spill(maxRuns)
+	if !spilled {
+		return
+	}
 	e.inFlight++
 	input := contract.ListInput{Parts: e.parts, Runs: piece.Runs}
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		var work contract.Work
-		err := workflow.ExecuteActivity(lightOptions(ctx, "store a work list"), contract.WriteList, input).Get(ctx, &work)
+		err := workflow.ExecuteActivity(housekeeping(ctx, "store a work list"), contract.WriteList, input).Get(ctx, &work)
 		e.inFlight--
 		e.changed = true
-		if err == nil {
+		if e.fail(err); err == nil {
 			piece.Work = work
 			e.requeue(ctx, piece)
-		} else if e.fault == nil && !temporal.IsCanceledError(err) {
-			e.fault = unwrapFault(err)
 		}
 	})
 }
+
+// fail ends the run with an error, unless another has already, or it was cancelled.
+func (e *engine) fail(err error) {
+	if err != nil && e.fault == nil && !temporal.IsCanceledError(err) {
+		e.fault = unwrapFault(err)
+	}
+}
+
+// retryLater puts back the items of a piece that raised, for another try after a pause.
+// Pauses that end at nearly the same time end together, so that many chunks with few such
+// items each do not become many pieces.
+func (e *engine) retryLater(ctx workflow.Context, piece contract.Piece, items contract.Runs) {
+	const steps = 8
+	pause := pauseBefore(time.Duration(e.in.Backoff), piece.Tries)
+	step := max(1, pause/steps)
+	due := workflow.Now(ctx).Add(pause + step - 1).Truncate(step)
+	e.requeue(ctx, contract.Piece{Work: contract.Work{Runs: items}, Rung: piece.Rung, Tries: piece.Tries + 1, Due: due})
+}
+
+// check returns an error if a result cannot be that of a piece: a stand-in for a worker
+// must neither keep a map running for ever nor leave items without a result.
+func (e *engine) check(piece contract.Piece, r contract.ChunkResult) error {
+	wrong := func(format string, args ...any) error {
+		return faultError(fmt.Sprintf("the answer of %s to %s of task %s cannot be: ", contract.RunChunk, piece.Describe(), e.in.Task)+
+			fmt.Sprintf(format, args...), nil)
+	}
+	if r.Covered < 0 || r.Covered > piece.Len() {
+		return wrong("it covers %d", r.Covered)
+	}
+	if r.Covered == 0 && !((e.in.FailFast || e.tally.maxFailures >= 0) && r.Failed > 0) {
+		return wrong("it covers none of them, so it did nothing; a finished chunk covers all")
+	}
+	if e.in.Edition != "" && r.Edition != "" && r.Edition != e.in.Edition {
+		return wrong("items ran with edition %.60s of the code, and the map runs with %s", r.Edition, e.in.Edition)
+	}
+	if len(r.Retry) > 0 && (e.in.Backoff == 0 || piece.Tries+1 >= e.in.Attempts) {
+		return wrong("it hands back %d items to be tried again", r.Retry.Len())
+	}
+	if e.onResults == nil || e.parts != "" {
+		return nil
+	}
+	for _, result := range r.Results {
+		if !piece.Runs.Has(result.Index) {
+			return wrong("it has a result of item %d", result.Index)
+		}
+	}
+	if told := int64(len(r.Results)) + r.Escalate.Len() + r.Retry.Len(); told < r.Covered {
+		return wrong("it has %d results of %d items", told, r.Covered)
+	}
+	return nil
+}
+
+// tooManyFailures is the error of a map in which so many items have failed.
+func (e *engine) tooManyFailures(failed int64) error {
+	allowed := e.in.MaxFailures.Of(e.total)
+	failed -= e.tally.maxFailures - allowed // those of earlier runs
+	message := fmt.Sprintf("%d of %d items failed, more than the %d that may (%s)", failed, e.total, allowed, e.in.MaxFailures)
+	kinds := sortedKeys(e.tally.counts.Faults)
+	slices.SortStableFunc(kinds, func(a, b gpumux.Kind) int { return cmp.Compare(e.tally.counts.Faults[b], e.tally.counts.Faults[a]) })
+	if len(kinds) > 0 { // not how many of each: they count earlier runs of the map, and not the segments under way
+		message += fmt.Sprintf(", mostly %s", kinds[0])
+	}
+	kind := gpumux.TaskError
+	if len(kinds) > 0 {
+		kind = kinds[0]
+	}
+	if n := len(e.tally.recent); n > 0 {
+		last := e.tally.recent[n-1]
+		message += fmt.Sprintf("; such as item %d: %s", last.Index, last.Fault.Error())
+	}
+	return faultError(message, &gpumux.Fault{Kind: kind, Op: "run", Message: message, Task: e.in.Task,
+		Hint: "`gpumux faults` groups them by cause; what has finished is kept, and the map started again goes on with the items that have no " +
+			"result, of which as many may fail"})
+}
+
+// carry is the state of the engine for another workflow.
+func (e *engine) carry() *contract.Carry {
+	return &contract.Carry{
+		Source: e.source, Claim: e.claim, Todo: e.todo, Items: e.total, Succeeded: e.tally.counts.Succeeded, Failed: e.tally.counts.Failed,
+		Faults: e.tally.counts.Faults, Chunks: e.tally.chunks, Busy: gpumux.Duration(e.tally.busy), Largest: e.sizer.largest,
+		PerItem: gpumux.Duration(e.sizer.perItem), Slots: e.sizer.slots, Paused: e.paused, Window: e.sizer.fixed,
+		Peak: e.tally.peaks.Known(), Passed: e.ladder.carry(), MayFail: e.tally.mayFail(e.tally.counts.Failed),
+		Contact: e.contact,
+	}
+}
+
+// resume takes over the state that another workflow left.
+func (e *engine) resume(c contract.Carry) {
+	e.source, e.claim, e.todo, e.paused, e.contact, e.total = c.Source, c.Claim, c.Todo, c.Paused, c.Contact, c.Items
+	e.ladder.resume(c.Passed)
+	e.tally = tally{maxFailures: -1}
+	e.tally.absorb(c)
+	if c.MayFail != nil {
+		e.tally.allow(*c.MayFail)
+	}
+	e.sizer.largest, e.sizer.perItem, e.sizer.fixed = c.Largest, time.Duration(c.PerItem), c.Window
+	e.sizer.beyond = c.Beyond
+	e.sizer.learnSlots(c.Slots)
+}
+
+// absorb adds what a segment has done, and takes back the pieces that it left.
+func (e *engine) absorb(ctx workflow.Context, done contract.Carry) {
+	e.ladder.resume(done.Passed)
+	e.tally.absorb(done)
+	e.sizer.largest, e.sizer.perItem = max(e.sizer.largest, done.Largest), time.Duration(done.PerItem)
+	e.sizer.learnSlots(done.Slots)
+	for _, piece := range done.Todo {
+		e.requeue(ctx, piece)
+	}
+}
+
+// steer sets pause and window.
+func (e *engine) steer(to steering) { e.paused, e.sizer.fixed, e.changed = to.Paused, to.Window, true }

@@ -91,7 +91,7 @@ func TestMap_ItemsThatRaiseAreTriedAgainAfterPauses(t *testing.T) {
 		r := &contract.ChunkResult{Covered: c.Len(), Ran: c.Len(), Worker: "w1", Slots: 2}
 		for _, i := range w.indices(c.Work) {
 			if i%10 == 3 {
-				r.Again.Add(i)
+				r.Retry.Add(i)
 			} else {
 				r.Succeeded++
 				r.Results = append(r.Results, gpumux.Result{Index: i, Value: []byte("1")})
@@ -121,7 +121,7 @@ func TestMap_ItemsThatRaiseAreTriedAgainAfterPauses(t *testing.T) {
 
 func TestMap_OnlyAskedForItemsComeBack(t *testing.T) {
 	w := &worker{odd: func(c contract.Chunk, _ string) (*contract.ChunkResult, error) {
-		return &contract.ChunkResult{Covered: c.Len(), Again: c.Runs}, nil
+		return &contract.ChunkResult{Covered: c.Len(), Retry: c.Runs}, nil
 	}}
 	for _, o := range []workflows.Options{{Attempts: 3}, {Backoff: time.Second}} {
 		o.Chunk = 2

@@ -2,8 +2,10 @@ package workflows
 
 import (
 	"cmp"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -11,196 +13,191 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/names"
+	"github.com/gpumux/gpumux/internal/text"
 )
 
-// LeaseOptions of WithSlot. The zero value is right for most leases.
-type LeaseOptions struct {
-	// Ladder names the pools to use, first choice first. Default: the pool "gpu".
-	Ladder []string
-	// Patience is how long a pool may lack a worker that offers leases before the next one
-	// of the ladder is asked. After the last one WithSlot fails. A pool that is busy is
-	// waited for. Default 1 min.
-	Patience time.Duration
-	// TTL is how long the lease lasts, once it has a slot. At most 24 h; default 10 min.
-	TTL time.Duration
-	// Timeout bounds a call, Attempts how often one that raises is tried. Default: the
-	// task's own; 1.
-	Timeout  time.Duration
-	Attempts int
-	// Rebuild keeps anew what calls need, when the process or the slot of the lease was
-	// lost: it runs before the next call, on another slot where need be. A handle from
-	// before then stands for the resident that Rebuild kept under the same key, so give the
-	// keys in the task: gpumux.keep(value, key="model"). Default: what is lost is the error
-	// of the call.
-	Rebuild func(ctx workflow.Context, s *Slot) error
+// lease is a lease and the activity that holds its slot.
+type lease struct {
+	o      LeaseOptions
+	rungs  []string
+	queues []string // of the rungs
+	id     string
+	tries  int
+	// hold ends with the slot; letGo ends it.
+	hold  workflow.Future
+	letGo workflow.CancelFunc
+	queue string
+	seat  contract.Seat
+	// deadline is when its time is over; zero before it has a slot.
+	deadline time.Time
+	// losses counts those since the last finished call, broken is the one that is still to
+	// be rebuilt, or told.
+	losses int
+	broken *gpumux.Fault
+	// over is why no call can work any more.
+	over error
 }
 
-// defaultTTL is how long a lease lasts that doesn't say.
-const defaultTTL = 10 * time.Minute
-
-// mostLosses is how often in a row a lease may lose what it has without a finished call.
-const mostLosses = 5
-
-// Seat says where a lease has its slot.
-type Seat struct {
-	// Host is a host name, Slot pool/number, Device the device's UUID or "CPU".
-	Host, Slot, Device string
-	// Memory is the slot's budget; 0 means none.
-	Memory gpumux.Size
-	// Until is when the lease ends.
-	Until time.Time
-}
-
-// Slot is a slot that a lease has, for the calls of one function given to WithSlot.
-type Slot struct {
-	lease *lease
-	// last is the call behind which the next one comes.
-	last workflow.Future
-	// rebuilds says that it is Rebuild's: what is lost is an error for the lease to judge.
-	rebuilds bool
-}
-
-// Seat is where the slot is now. It changes when the lease begins again elsewhere.
-func (s *Slot) Seat() Seat {
-	at := s.lease.seat
-	return Seat{Host: at.Host, Slot: at.Slot, Device: at.Device, Memory: at.Memory, Until: at.Until}
-}
-
-// WithSlot holds a slot while f runs: all calls of f run in one task process, in order,
-// so what a call keeps there (gpumux.keep) is there for the next one. The slot is free
-// again when f has returned and the calls that it began have ended; an error of f cancels
-// them.
-//
-// A lease ends with its TTL, with its worker or host, and with the workflow. A call then
-// fails with a gpumux.Fault of the kind slot_lost, which FaultOf finds, unless Rebuild is
-// given. A pool leases only some of its slots, so that maps go on.
-func WithSlot(ctx workflow.Context, o LeaseOptions, f func(ctx workflow.Context, s *Slot) error) error {
-	l, err := newLease(ctx, o)
-	if err != nil {
-		return err
+func newLease(ctx workflow.Context, o LeaseOptions) (*lease, error) {
+	o.TTL = cmp.Or(o.TTL, defaultTTL)
+	in := gpumux.MapInput{Task: "any", Range: &gpumux.Range{}, Ladder: o.Ladder, Patience: gpumux.Duration(o.Patience),
+		Timeout: gpumux.Duration(o.Timeout), Attempts: o.Attempts}
+	if err := in.Validate(); err != nil {
+		return nil, invalid(err)
 	}
-	within, cancel := workflow.WithCancel(ctx)
-	defer cancel()
-	workflow.Go(within, func(within workflow.Context) {
-		within.Done().Receive(within, nil)
-		if ctx.Err() != nil {
-			l.letGo()
+	if o.TTL < 0 || o.TTL > contract.MaxLease {
+		return nil, invalid(fmt.Errorf("lease: TTL %s is outside 0 to %s", o.TTL, contract.MaxLease))
+	}
+	l := &lease{o: o, rungs: in.Rungs()}
+	for _, rung := range l.rungs {
+		queue, _ := names.RungQueue(rung) // Validate has checked it
+		l.queues = append(l.queues, contract.LeaseQueue(queue))
+	}
+	err := workflow.SideEffect(ctx, func(workflow.Context) any { return contract.LeaseID(newID()) }).Get(&l.id)
+	return l, err
+}
+
+func newID() string { return strings.ToLower(rand.Text()) }
+
+// acquire waits for a slot of the first pool of the ladder that offers leases.
+func (l *lease) acquire(ctx workflow.Context) error {
+	for at := 0; ; {
+		served, fault, err := l.ask(ctx, at)
+		switch {
+		case err != nil:
+			return err
+		case fault == nil && served:
+			return nil
+		case fault != nil && fault.Kind == gpumux.BadInput && fault.Blameless:
+			workflow.GetLogger(ctx).Warn("a lease waits for a worker of its version", "fault", fault.Error())
+			if err := workflow.Sleep(ctx, contract.HeartbeatTimeout); err != nil {
+				return err
+			}
+		case fault != nil:
+			if l.losses++; !fault.Blameless || l.losses > maxLosses {
+				return faultError(fault.Error(), fault)
+			}
+		case at+1 < len(l.rungs):
+			at++
+		default:
+			fault := &gpumux.Fault{
+				Kind: gpumux.SlotLost, Op: "start", Message: fmt.Sprintf("no worker has offered a lease of pool %s for %s", l.rungs[at], l.patience()),
+				Hint: "start a worker that serves the pool; a worker leases half of a pool's slots, so none of a single one, or as many as leases says " +
+					"in its file, and none of a cordoned device (gpumux workers, gpumux gpus)",
+			}
+			return faultError(fault.Error(), fault)
 		}
+	}
+}
+
+func (l *lease) patience() time.Duration { return cmp.Or(l.o.Patience, defaultPatience) }
+
+// ask asks for a slot of one pool. It is not served where nobody offers one; the fault is
+// that of the worker that took it.
+func (l *lease) ask(ctx workflow.Context, at int) (served bool, fault *gpumux.Fault, err error) {
+	l.tries++
+	l.queue = contract.QueueOf(l.id, l.tries)
+	left := l.o.TTL
+	if !l.deadline.IsZero() {
+		left = l.deadline.Sub(workflow.Now(ctx))
+	}
+	if left <= 0 {
+		return false, &gpumux.Fault{Kind: gpumux.SlotLost, Op: "start", Message: fmt.Sprintf("the time to live of the lease, %s, is over", l.o.TTL)}, nil
+	}
+	holding, letGo := workflow.NewDisconnectedContext(ctx) // a call's context may end before the lease
+	l.letGo = letGo
+	l.hold = workflow.ExecuteActivity(workflow.WithActivityOptions(holding, workflow.ActivityOptions{
+		TaskQueue: l.queues[at], StartToCloseTimeout: left + time.Hour, HeartbeatTimeout: contract.HeartbeatTimeout,
+		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1}, Summary: text.Plain("lease of " + l.rungs[at]),
+	}), contract.HoldSlot, contract.Lease{
+		ID: l.id, Queue: l.queue, Workflow: workflow.GetInfo(ctx).WorkflowExecution.ID, TTL: gpumux.Duration(left), Rebuilt: l.o.Rebuild != nil,
 	})
-	if err := l.acquire(ctx); err != nil {
-		return err
-	}
-	s := &Slot{lease: l}
-	err = f(within, s)
-	if err != nil {
-		cancel()
-	}
-	s.settle(ctx)
-	l.over = invalid(errors.New("a call on a slot whose lease has ended: make all calls before the function given to WithSlot returns"))
-	l.close(ctx) // not deferred: whoever waits while a panic unwinds hides it
-	return err
-}
-
-// settle waits for all calls that were made.
-func (s *Slot) settle(ctx workflow.Context) {
-	for last := s.last; last != nil; {
-		_ = last.Get(ctx, nil) // its caller has its error
-		if last == s.last {
-			return
+	waiting, stop := workflow.WithCancel(ctx)
+	defer stop()
+	opened := workflow.ExecuteActivity(workflow.WithActivityOptions(waiting, workflow.ActivityOptions{
+		TaskQueue: l.queue, StartToCloseTimeout: contract.HeartbeatTimeout, Summary: text.Plain("wait for the slot"),
+		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 1},
+	}), contract.CallSlot, contract.SlotCall{Open: true})
+	watched := workflow.ExecuteActivity(watching(waiting, l.rungs[at], l.queues[at], l.patience()), contract.WatchPool, contract.WatchInput{})
+	unoffered := false
+	for !opened.IsReady() && !l.hold.IsReady() && !unoffered && ctx.Err() == nil {
+		s := workflow.NewSelector(ctx)
+		for _, each := range []workflow.Future{opened, l.hold} {
+			s.AddFuture(each, func(workflow.Future) {})
 		}
-		last = s.last
+		if !watched.IsReady() {
+			s.AddFuture(watched, func(f workflow.Future) { unoffered = unserved(f.Get(ctx, nil)) })
+		}
+		s.AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) {})
+		s.Select(ctx)
 	}
+	switch {
+	case opened.IsReady():
+		var answer contract.SlotAnswer
+		err := opened.Get(ctx, &answer)
+		if err == nil {
+			if l.seat = answer.Seat; l.deadline.IsZero() {
+				l.deadline = workflow.Now(ctx).Add(l.o.TTL)
+			}
+			return true, nil, nil
+		}
+		letGo()
+		if fault := unreadable(err); fault != nil {
+			return false, fault, ctx.Err()
+		}
+		return false, l.ended(ctx), ctx.Err()
+	case l.hold.IsReady():
+		return false, l.ended(ctx), ctx.Err()
+	}
+	letGo()
+	return false, nil, ctx.Err()
 }
 
-// Future is a call that runs, or waits for those before it.
-type Future[Out any] struct{ raw workflow.Future }
-
-// Get waits for the call's value. The error has a fault where the call failed (FaultOf).
-func (f Future[Out]) Get(ctx workflow.Context) (out Out, err error) {
-	var answer contract.SlotAnswer
-	if err := f.raw.Get(ctx, &answer); err != nil {
-		return out, err
-	}
-	result := decode[Out](gpumux.Result{Value: answer.Value})
-	if result.Fault != nil {
-		return out, faultError(result.Fault.Error(), result.Fault)
-	}
-	return result.Value, nil
-}
-
-// IsReady reports whether Get returns at once.
-func (f Future[Out]) IsReady() bool { return f.raw.IsReady() }
-
-// Done is for a workflow.Selector; it is ready when the call is. Its value is the call's
-// only through Get.
-func (f Future[Out]) Done() workflow.Future { return f.raw }
-
-// Call runs a task for one item on the slot and returns its value. A gpumux.Handle in the
-// item becomes its value there.
-func Call[Out any](ctx workflow.Context, s *Slot, task string, item any) (Out, error) {
-	return CallAsync[Out](ctx, s, task, item).Get(ctx)
-}
-
-// CallAsync is Call that doesn't wait. Calls on a slot run in the order in which they
-// were made; those on several slots side by side.
-func CallAsync[Out any](ctx workflow.Context, s *Slot, task string, item any) Future[Out] {
-	in := contract.SlotCall{Task: task, Timeout: gpumux.Duration(s.lease.o.Timeout), Attempts: s.lease.o.Attempts}
-	var err error
-	if in.Item, err = encodeItem(item, "put it in a file, and give its path"); err != nil {
-		err = fmt.Errorf("the item for task %s %w", task, err)
-	} else {
-		err = in.Validate()
-	}
-	if err != nil {
-		future, settable := workflow.NewFuture(ctx)
-		settable.SetError(invalid(err))
-		return Future[Out]{future}
-	}
-	return Future[Out]{s.call(ctx, in)}
-}
-
-// Move copies a resident from one slot to another, through the memory of their hosts and
-// the workers' store, and returns the handle of the copy. The original stays until Drop.
-// The value has to be one that Python's pickle takes, as arrays and modules are.
-func Move(ctx workflow.Context, h gpumux.Handle, from, to *Slot) (gpumux.Handle, error) {
-	var object string
-	err := workflow.SideEffect(ctx, func(workflow.Context) any { return contract.ResidentsFolder + newID() }).Get(&object)
-	if err != nil {
-		return gpumux.Handle{}, err
-	}
-	if err := from.call(ctx, contract.SlotCall{Save: &h, Object: object}).Get(ctx, nil); err != nil {
-		return gpumux.Handle{}, err
-	}
-	moved, err := Future[gpumux.Handle]{to.call(ctx, contract.SlotCall{Load: &h, Object: object})}.Get(ctx)
-	if err != nil {
-		forgetting, cancel := workflow.NewDisconnectedContext(ctx)
-		defer cancel()
-		_ = workflow.ExecuteActivity(lightOptions(forgetting, "delete what did not move"), contract.Forget, contract.Moving{Object: object}).Get(forgetting, nil)
-	}
-	return moved, err
-}
-
-// Drop lets go of residents of the slot, so their memory is free. All go when the lease
-// ends.
-func (s *Slot) Drop(ctx workflow.Context, residents ...gpumux.Handle) error {
-	if len(residents) == 0 {
+// unreadable is the fault of an answer that came and could not be read, or nil.
+func unreadable(err error) *gpumux.Fault {
+	if temporal.IsCanceledError(err) || errors.As(err, new(*temporal.ActivityError)) {
 		return nil
 	}
-	return s.call(ctx, contract.SlotCall{Drop: residents}).Get(ctx, nil)
+	return &gpumux.Fault{Kind: gpumux.SlotLost, Op: "start", Message: "the worker's answer cannot be read: " + err.Error(),
+		Hint: "give the worker of this workflow the keys of the gpumux workers (codec.Apply)"}
 }
 
-// call does a call behind those that were made before it.
-func (s *Slot) call(ctx workflow.Context, in contract.SlotCall) workflow.Future {
-	before := s.last
-	future, settable := workflow.NewFuture(ctx)
-	s.last = future
-	workflow.Go(ctx, func(ctx workflow.Context) {
-		if before != nil {
-			_ = before.Get(ctx, nil)
-		}
-		settable.Set(s.lease.call(ctx, in, s.rebuilds))
+// callOptions are those of an activity on the lease's queue.
+func (l *lease) callOptions(ctx workflow.Context, in contract.SlotCall) workflow.Context {
+	what := in.Task
+	switch {
+	case in.Save != nil:
+		what = "move " + in.Save.Key + " away"
+	case in.Load != nil:
+		what = "bring " + in.Load.Key
+	case len(in.Drop) > 0:
+		what = "drop residents"
+	case in.Close:
+		what = "end the lease"
+	}
+	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		TaskQueue: l.queue, StartToCloseTimeout: endless, HeartbeatTimeout: contract.HeartbeatTimeout, Summary: text.Plain(what),
+		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
 	})
-	return future
+}
+
+// close gives the slot back, also for a workflow that was cancelled.
+func (l *lease) close(ctx workflow.Context) {
+	if l.hold.IsReady() {
+		return
+	}
+	ctx, cancel := workflow.NewDisconnectedContext(ctx)
+	defer cancel()
+	in := contract.SlotCall{Close: true}
+	closing := workflow.WithScheduleToCloseTimeout(l.callOptions(ctx, in), contract.HeartbeatTimeout)
+	workflow.NewSelector(ctx).AddFuture(l.hold, func(workflow.Future) {}).AddFuture(
+		workflow.ExecuteActivity(closing, contract.CallSlot, in), func(f workflow.Future) {
+			if f.Get(ctx, nil) != nil {
+				l.letGo()
+			}
+		}).Select(ctx)
+	_ = l.hold.Get(ctx, nil)
 }
 
 // call does a call, on another slot or with another process where those before are lost
@@ -285,7 +282,7 @@ func (l *lease) recover(ctx workflow.Context) error {
 	for l.broken != nil {
 		fault := l.broken
 		gone := l.hold.IsReady() || fault.Kind == gpumux.DeviceLost
-		if l.losses++; l.o.Rebuild == nil || !fault.Blameless || l.losses > mostLosses {
+		if l.losses++; l.o.Rebuild == nil || !fault.Blameless || l.losses > maxLosses {
 			err := faultError(fault.Error(), fault)
 			if gone {
 				l.over = err

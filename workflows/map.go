@@ -97,8 +97,8 @@ func Map[In, Out any](ctx workflow.Context, task string, items []In, o Options) 
 	if err := e.run(ctx); err != nil {
 		return nil, err
 	}
-	if e.failedEnough() {
-		return nil, e.tooManyFailures(e.counts.Failed)
+	if e.tally.tooMany(e.tally.counts.Failed) {
+		return nil, e.tooManyFailures(e.tally.counts.Failed)
 	}
 	return results, nil
 }

@@ -3,6 +3,7 @@ package workflows
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.temporal.io/api/enums/v1"
@@ -11,7 +12,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/sizing"
 	"github.com/gpumux/gpumux/internal/text"
 )
 
@@ -30,13 +30,13 @@ const (
 	tellSignal  = "segment"
 )
 
-// steering is what a map tells its segments.
+// steering is the signal of a map to its segments.
 type steering struct {
 	Paused bool `json:"paused"`
 	Window int  `json:"window"`
 }
 
-// segmentStatus is what a segment tells its map.
+// segmentStatus is the signal of a segment to its map.
 type segmentStatus struct {
 	ID        string `json:"id"`
 	Succeeded int64  `json:"succeeded"`
@@ -45,6 +45,19 @@ type segmentStatus struct {
 	InFlight  int    `json:"inFlight"`
 	// PassedOver are the pools that are passed over now.
 	PassedOver []string `json:"passedOver,omitempty"`
+}
+
+// segments are the workflows to which a map gives what is too much for its own history.
+type segments struct {
+	of *mapping
+	// count is how many were started, open are those under way.
+	count int
+	open  map[string]*segmentRun
+	// failed is why the work ended early.
+	failed error
+	// changed wakes the coroutine that starts segments; the engine's own flag wakes the
+	// engine.
+	changed bool
 }
 
 // segmentRun is a segment under way.
@@ -56,66 +69,65 @@ type segmentRun struct {
 // work runs the map's pieces: the first chunks here, which is all that most maps have,
 // and the rest in segments. If it returns with pieces left, the map should continue as a
 // new run; nothing is in flight then.
-func (m *mapping) work(ctx workflow.Context, resumed bool) error {
-	m.segmentsOpen = map[string]*segmentRun{}
+func (s *segments) work(ctx workflow.Context, resumed bool) error {
+	e := s.of.engine
+	s.open, s.failed = map[string]*segmentRun{}, nil
 	work, cancel := workflow.WithCancel(ctx)
 	defer cancel()
-	own, began := false, m.engine.chunks
-	var failed error
+	own, began := false, e.tally.chunks
 	if !resumed {
 		own = true
-		m.engine.drain = func() bool { return !m.engine.inline && m.engine.chunks-began >= segmentChunks }
+		e.drain = func() bool { return !e.inline && e.tally.chunks-began >= segmentChunks }
 		workflow.Go(work, func(ctx workflow.Context) {
-			err := m.engine.run(ctx)
-			failed = cmp.Or(failed, err) // a segment may have failed first, and ended this one
-			own, m.changed = false, true
+			err := e.run(ctx)
+			s.failed = cmp.Or(s.failed, err) // a segment may have failed first, and ended this one
+			own, s.changed = false, true
 		})
 	}
-	workflow.Go(work, m.listen)
-	for ctx.Err() == nil && failed == nil {
-		if m.failedEnough() {
-			failed = m.engine.tooManyFailures(m.failed())
+	workflow.Go(work, s.listen)
+	for ctx.Err() == nil && s.failed == nil {
+		if e.tally.tooMany(s.of.failed()) {
+			s.failed = e.tooManyFailures(s.of.failed())
 			break
 		}
 		info := workflow.GetInfo(ctx)
 		long := info.GetCurrentHistoryLength() > longHistory || info.GetContinueAsNewSuggested()
-		spread := resumed || m.engine.drain()
-		for spread && !long && !m.engine.paused && len(m.segmentsOpen) < m.engine.sizer.Abreast() && len(m.engine.todo) > 0 {
-			m.startSegment(work, &failed)
+		spread := resumed || e.drain()
+		for spread && !long && !e.paused && len(s.open) < e.sizer.abreast() && len(e.todo) > 0 {
+			s.start(work)
 		}
-		if !own && len(m.segmentsOpen) == 0 && (len(m.engine.todo) == 0 || long) {
+		if !own && len(s.open) == 0 && (len(e.todo) == 0 || long) {
 			return nil
 		}
-		m.changed = false
-		if workflow.Await(ctx, func() bool { return m.changed || !spread && m.engine.drain() }) != nil {
+		s.changed = false
+		if workflow.Await(ctx, func() bool { return s.changed || !spread && e.drain() }) != nil {
 			break
 		}
 	}
 	cancel()
-	rest, done := workflow.NewDisconnectedContext(ctx)
-	defer done()
-	if err := workflow.Await(rest, func() bool { return !own && len(m.segmentsOpen) == 0 }); err != nil {
+	if err := settled(ctx, func() bool { return !own && len(s.open) == 0 }); err != nil {
 		return err
 	}
-	if failed != nil {
-		return failed
+	if s.failed != nil {
+		return s.failed
 	}
 	return ctx.Err()
 }
 
-// startSegment starts the next segment and books its result.
-func (m *mapping) startSegment(ctx workflow.Context, failed *error) {
-	abreast := m.engine.sizer.Abreast()
-	pieces := m.nextSegment(abreast)
-	m.segmentCount++
-	id := fmt.Sprintf("%s/segment-%d", m.engine.id, m.segmentCount)
-	carry := m.engine.carry()
-	carry.Todo, carry.Started, carry.MayFail = pieces, m.started, m.engine.mayFail(m.failed())
+// start starts the next segment and books its result.
+func (s *segments) start(ctx workflow.Context) {
+	e := s.of.engine
+	abreast := e.sizer.abreast()
+	pieces := e.todo.Cut(s.nextItems(abreast))
+	s.count++
+	id := fmt.Sprintf("%s/segment-%d", e.id, s.count)
+	carry := e.carry()
+	carry.Todo, carry.Started, carry.MayFail = pieces, s.of.started, e.tally.mayFail(s.of.failed())
 	carry.Succeeded, carry.Failed, carry.Faults, carry.Chunks, carry.Busy, carry.Peak = 0, 0, nil, 0, 0, nil
-	if abreast > sizing.LeastAbreast {
+	if abreast > minAbreast {
 		carry.Abreast = abreast
 	}
-	carry.Beyond = m.engine.left()
+	carry.Beyond = e.todo.Items()
 	options := workflow.ChildWorkflowOptions{
 		WorkflowID: id, TaskQueue: gpumux.Queue, WaitForCancellation: true,
 		ParentClosePolicy: enums.PARENT_CLOSE_POLICY_REQUEST_CANCEL,
@@ -123,78 +135,77 @@ func (m *mapping) startSegment(ctx workflow.Context, failed *error) {
 		// are run again.
 		//lint:ignore SA1019 a child's options do not have its successor
 		WorkflowIDReusePolicy: enums.WORKFLOW_ID_REUSE_POLICY_TERMINATE_IF_RUNNING,
-		StaticSummary:         text.Plain(fmt.Sprintf("%s: %s", m.in.Task, pieces[0].Describe())),
+		StaticSummary:         text.Plain(fmt.Sprintf("%s: %s", s.of.in.Task, pieces[0].Describe())),
 	}
 	r := &segmentRun{}
-	m.segmentsOpen[id] = r
-	r.future = workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, options), contract.SegmentWorkflow, contract.Handoff{Input: contract.Input(m.in), Carry: carry})
+	s.open[id] = r
+	r.future = workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, options), contract.SegmentWorkflow, contract.Handoff{Input: contract.Input(s.of.in), Carry: carry})
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		var done contract.Carry
 		err := r.future.Get(ctx, &done)
-		delete(m.segmentsOpen, id)
-		m.changed = true
+		delete(s.open, id)
+		s.changed = true
 		if err != nil {
-			if *failed == nil && ctx.Err() == nil {
-				*failed = unwrapFault(err)
+			if s.failed == nil && ctx.Err() == nil {
+				s.failed = unwrapFault(err)
 			}
 			return
 		}
-		m.engine.resumePassed(done.Passed)
-		m.engine.counts.Add(done.Succeeded, done.Failed, done.Faults)
-		m.engine.chunks += done.Chunks
-		m.engine.busy += time.Duration(done.Busy)
-		m.engine.peaks.Merge(done.Peak)
-		m.engine.sizer.Largest, m.engine.sizer.PerItem = max(m.engine.sizer.Largest, done.Largest), time.Duration(done.PerItem)
-		m.engine.sizer.LearnSlots(done.Slots)
-		for _, piece := range done.Todo {
-			m.engine.requeue(ctx, piece)
-		}
-		m.show(ctx)
+		e.absorb(ctx, done)
+		s.of.show(ctx)
 	})
 }
 
-// nextSegment cuts the pieces of the next segment off the work: as many items as its
-// chunks are likely to hold. While others could run beside it, it gets at most its share
-// of what is left.
-func (m *mapping) nextSegment(abreast int) (pieces []contract.Piece) {
-	left := m.engine.left()
-	want := min(segmentChunks*m.engine.sizer.Size(contract.Piece{Work: m.engine.todo[0].Work}, left), left)
-	if beside := int64(abreast - len(m.segmentsOpen)); beside > 1 {
+// nextItems is how many items the next segment gets: as many as its chunks are likely to
+// hold, and while others could run beside it at most its share of what is left.
+func (s *segments) nextItems(abreast int) int64 {
+	e := s.of.engine
+	left := e.todo.Items()
+	want := min(segmentChunks*e.sizer.size(contract.Piece{Work: e.todo[0].Work}, left), left)
+	if beside := int64(abreast - len(s.open)); beside > 1 {
 		want = min(want, (left+beside-1)/beside)
 	}
-	for want > 0 {
-		piece := m.engine.todo[0]
-		piece.Work = m.engine.todo[0].Cut(want)
-		if m.engine.todo[0].Len() == 0 {
-			m.engine.todo = m.engine.todo[1:]
-		}
-		want -= piece.Len()
-		pieces = append(pieces, piece)
-	}
-	return pieces
+	return want
 }
 
-// steerSegments passes a change of pause or window on to the running segments.
-func (m *mapping) steerSegments(ctx workflow.Context, s steering) {
-	for _, id := range sortedKeys(m.segmentsOpen) {
-		r := m.segmentsOpen[id]
+// steer passes a change of pause or window on to the running segments.
+func (s *segments) steer(ctx workflow.Context, to steering) {
+	s.changed = true
+	for _, id := range sortedKeys(s.open) {
+		r := s.open[id]
 		workflow.Go(ctx, func(ctx workflow.Context) {
 			// A segment that has just ended need not know.
-			r.future.SignalChildWorkflow(ctx, steerSignal, s).Get(ctx, nil)
+			r.future.SignalChildWorkflow(ctx, steerSignal, to).Get(ctx, nil)
 		})
 	}
 }
 
 // listen receives the status of segments.
-func (m *mapping) listen(ctx workflow.Context) {
+func (s *segments) listen(ctx workflow.Context) {
 	channel := workflow.GetSignalChannel(ctx, tellSignal)
 	for {
-		var s segmentStatus
-		channel.Receive(ctx, &s)
-		if r, ok := m.segmentsOpen[s.ID]; ok {
-			r.last = s
-			m.changed = m.changed || m.failedEnough()
-			m.show(ctx)
+		var status segmentStatus
+		channel.Receive(ctx, &status)
+		if r, ok := s.open[status.ID]; ok {
+			r.last = status
+			s.changed = s.changed || s.of.engine.tally.tooMany(s.of.failed())
+			s.of.show(ctx)
+		}
+	}
+}
+
+// addTo adds what the segments under way have told to the map's progress.
+func (s *segments) addTo(p *gpumux.Progress) {
+	for _, id := range sortedKeys(s.open) {
+		r := s.open[id].last
+		p.Succeeded += r.Succeeded
+		p.Failed += r.Failed
+		p.Chunks += r.Chunks
+		p.InFlight += r.InFlight
+		for _, pool := range r.PassedOver {
+			if !slices.Contains(p.PassedOver, pool) {
+				p.PassedOver = append(p.PassedOver, pool)
+			}
 		}
 	}
 }
@@ -207,11 +218,12 @@ func runSegment(ctx workflow.Context, raw converter.RawValue) (contract.Carry, e
 		return contract.Carry{}, invalid(err)
 	}
 	info := workflow.GetInfo(ctx)
-	e := resumeEngine(info.ParentWorkflowExecution.ID, in, *carry)
+	e := newEngine(info.ParentWorkflowExecution.ID, in, 0)
+	e.resume(*carry)
 	e.parts = contract.PartsOf(in.Output)
-	e.sizer.Share = max(sizing.LeastAbreast, carry.Abreast)
-	pause := tellEvery * time.Duration(e.sizer.Share) / sizing.LeastAbreast
-	e.drain = func() bool { return e.chunks >= segmentChunks }
+	e.sizer.share = max(minAbreast, carry.Abreast)
+	pause := tellEvery * time.Duration(e.sizer.share) / minAbreast
+	e.drain = func() bool { return e.tally.chunks >= segmentChunks }
 	told := workflow.Now(ctx)
 	e.onChange = func(ctx workflow.Context) {
 		now := workflow.Now(ctx)
@@ -220,8 +232,8 @@ func runSegment(ctx workflow.Context, raw converter.RawValue) (contract.Carry, e
 		}
 		told = now
 		s := segmentStatus{
-			ID: info.WorkflowExecution.ID, Succeeded: e.counts.Succeeded, Failed: e.counts.Failed, Chunks: e.chunks, InFlight: e.inFlight,
-			PassedOver: e.passedOver(false),
+			ID: info.WorkflowExecution.ID, Succeeded: e.tally.counts.Succeeded, Failed: e.tally.counts.Failed, Chunks: e.tally.chunks, InFlight: e.inFlight,
+			PassedOver: e.ladder.passedOver(false),
 		}
 		parent := info.ParentWorkflowExecution.ID
 		workflow.Go(ctx, func(ctx workflow.Context) {
@@ -232,12 +244,9 @@ func runSegment(ctx workflow.Context, raw converter.RawValue) (contract.Carry, e
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		channel := workflow.GetSignalChannel(ctx, steerSignal)
 		for {
-			var s steering
-			channel.Receive(ctx, &s)
-			if s.Window < 0 || s.Window > gpumux.MaxWindow {
-				continue // not from a map
-			}
-			e.paused, e.sizer.Fixed, e.changed = s.Paused, s.Window, true
+			var to steering
+			channel.Receive(ctx, &to)
+			e.steer(to)
 		}
 	})
 	// With more failures than may it returns early, and its map ends.

@@ -117,7 +117,7 @@ func TestRegistered_AVeryLongMapContinuesAsANewRun(t *testing.T) {
 	require.ErrorAs(t, env.GetWorkflowError(), &again)
 	var in given
 	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(again.Input, &in))
-	require.Equal(t, contract.List[contract.Piece]{{Work: contract.Work{Runs: contract.Runs{{Start: 500, End: 3000}}}}}, in.Carry.Todo)
+	require.Equal(t, contract.Backlog{{Work: contract.Work{Runs: contract.Runs{{Start: 500, End: 3000}}}}}, in.Carry.Todo)
 	require.EqualValues(t, 500, in.Carry.Succeeded)
 
 	// The next run does the rest.

@@ -65,11 +65,11 @@ func (s *schedule) run(t *testing.T) time.Duration {
 	done := make([]bool, len(s.costs))
 	end := time.Duration(0)
 	for {
-		for len(s.e.todo) > 0 && s.e.inFlight < s.e.sizer.Part() {
-			piece, likely := s.e.nextChunk(time.Time{})
+		for len(s.e.todo) > 0 && s.e.inFlight < s.e.sizer.part() {
+			piece := s.e.nextChunk(time.Time{})
 			s.e.inFlight++
 			s.chunks++
-			s.queue = append(s.queue, handed{piece, likely, s.e.sizer.Limit(piece)})
+			s.queue = append(s.queue, handed{piece, s.e.sizer.pace(piece), s.e.sizer.limit(piece)})
 		}
 		// Every slot that is free by then takes a chunk before the workflow hears of the next event.
 		for len(s.queue) > 0 {

@@ -1,4 +1,4 @@
-// Package calls is what an activity asks of a slot, and what the slot answers.
+// Package calls has the requests of activities to slots, and the answers.
 //
 // It owns the types that both sides share. It never runs anything, so nothing here stops.
 package calls

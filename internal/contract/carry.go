@@ -11,7 +11,7 @@ import (
 type Carry struct {
 	Source    *Source               `json:"source,omitempty"`
 	Claim     Claim                 `json:"claim,omitzero"`
-	Todo      List[Piece]           `json:"todo"`
+	Todo      Backlog               `json:"todo"`
 	Items     int64                 `json:"items"`
 	Succeeded int64                 `json:"succeeded"`
 	Failed    int64                 `json:"failed"`

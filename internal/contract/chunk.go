@@ -47,16 +47,16 @@ type Chunk struct {
 	Arg      json.RawMessage `json:"arg,omitempty"`
 	// MayFail is how many items may fail before the rest is handed back; nil: any number.
 	MayFail *int64 `json:"mayFail,omitempty"`
-	// Backoff hands back what raises in Again, until it was tried Attempts times; Tries were
+	// Backoff hands back what raises in Retry, until it was tried Attempts times; Tries were
 	// before.
 	Backoff bool `json:"backoff,omitempty"`
 	Tries   int  `json:"tries,omitempty"`
 	// Work is which items.
 	Work
 	// Items are in the order of Work when they travel inline; else Source or Range has them.
-	Items  List[json.RawMessage] `json:"items,omitempty"`
-	Source *Source               `json:"source,omitempty"`
-	Range  *gpumux.Range         `json:"range,omitempty"`
+	Items  []json.RawMessage `json:"items,omitempty"`
+	Source *Source           `json:"source,omitempty"`
+	Range  *gpumux.Range     `json:"range,omitempty"`
 	// Parts is the folder that takes the results. Empty: they may only travel inline.
 	Parts string `json:"parts,omitempty"`
 	// Claim is the map's to that folder. A worker with another store refuses the chunk.
@@ -81,7 +81,7 @@ type Claim struct {
 	StoreURL string `json:"storeURL,omitempty"`
 }
 
-// ChunkResult is what RunChunk returns.
+// ChunkResult is the result of RunChunk.
 type ChunkResult struct {
 	// Results are in order of index; empty when they were written to the store.
 	Results []gpumux.Result `json:"results,omitempty"`
@@ -97,8 +97,8 @@ type ChunkResult struct {
 	Recent []gpumux.Result `json:"recent,omitempty"`
 	// Escalate are the items that need the next rung, without a result.
 	Escalate Runs `json:"escalate,omitempty"`
-	// Again are the items to be tried again after a pause, without a result.
-	Again Runs `json:"again,omitempty"`
+	// Retry are the items to be tried again after a pause, without a result.
+	Retry Runs `json:"again,omitempty"`
 	// Contact is how long items run on without the server; see TimeoutOf. 0: Contact.
 	Contact gpumux.Duration `json:"contact,omitempty"`
 	// Ran is how many items ran in this call; the others had a stored result already.
@@ -194,7 +194,7 @@ type Owner struct {
 	// Input is the source with its hash, the range, or the hash of items that travel inline.
 	Input string `json:"input"`
 	Items int64  `json:"items"`
-	// Arg is a hash of what the items share.
+	// Arg is a hash of the argument that the items share.
 	Arg string `json:"arg,omitempty"`
 	// Key and WithItem say what the results have of their items.
 	Key      string `json:"key,omitempty"`
@@ -226,8 +226,8 @@ type ListInput struct {
 
 // PartInput is the input of WritePart.
 type PartInput struct {
-	Contract Stamp               `json:"contract"`
-	Parts    string              `json:"parts"`
-	Claim    Claim               `json:"claim,omitzero"`
-	Results  List[gpumux.Result] `json:"results"`
+	Contract Stamp           `json:"contract"`
+	Parts    string          `json:"parts"`
+	Claim    Claim           `json:"claim,omitzero"`
+	Results  []gpumux.Result `json:"results"`
 }

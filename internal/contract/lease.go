@@ -71,21 +71,21 @@ type SlotCall struct {
 	Load   *gpumux.Handle `json:"load,omitempty"`
 	Object string         `json:"object,omitempty"`
 	// Drop lets go of residents.
-	Drop List[gpumux.Handle] `json:"drop,omitempty"`
+	Drop []gpumux.Handle `json:"drop,omitempty"`
 	// Open only asks for the seat. Close ends the lease.
 	Open  bool `json:"open,omitempty"`
 	Close bool `json:"close,omitempty"`
 }
 
-// SlotAnswer is what CallSlot returns.
+// SlotAnswer is the result of CallSlot.
 type SlotAnswer struct {
 	Value json.RawMessage `json:"value,omitempty"`
-	// Output is what the call printed.
+	// Output is the printed text of the call.
 	Output string `json:"output,omitempty"`
 	Seat   Seat   `json:"seat"`
 }
 
-// leaseQueue is what QueueOf makes.
+// leaseQueue matches the queues of QueueOf.
 var leaseQueue = regexp.MustCompile(`^(gpumux\.lease\.[0-9a-z]{1,100})\.[0-9]{1,10}$`)
 
 // LeaseID is the ID of a lease with a random name, QueueOf its queue at the nth try to
@@ -108,13 +108,13 @@ func (l Lease) Validate() error {
 // Validate returns an *InputError that names every mistake, or nil.
 func (c SlotCall) Validate() error {
 	var bad mistakes
-	given := 0
+	kinds := 0
 	for _, each := range []bool{c.Task != "", c.Save != nil, c.Load != nil, len(c.Drop) > 0, c.Open, c.Close} {
 		if each {
-			given++
+			kinds++
 		}
 	}
-	if given != 1 {
+	if kinds != 1 {
 		bad.Add("task", "give exactly one of task, save, load, drop, open and close")
 	}
 	if c.Task != "" {

@@ -29,8 +29,8 @@ type ReduceInput struct {
 	Attempts int             `json:"attempts,omitempty"`
 	Arg      json.RawMessage `json:"arg,omitempty"`
 	// Output is the results file. Results are those of a small map, which has none.
-	Output  string              `json:"output,omitempty"`
-	Results List[gpumux.Result] `json:"results,omitempty"`
+	Output  string          `json:"output,omitempty"`
+	Results []gpumux.Result `json:"results,omitempty"`
 	// Key is where a value goes that is too large for the history.
 	Key string `json:"key,omitempty"`
 }

@@ -2,17 +2,12 @@ package contract
 
 import (
 	"errors"
-	"fmt"
-	"math"
 
 	"github.com/gpumux/gpumux"
 )
 
-// MaxSlots is the most slots that a worker may say it has.
-const MaxSlots = 1 << 20
-
-// mistakes gathers what is wrong with an input. What a Validate of this package leaves
-// out does a worker no harm, or is said where it is used, such as a wrong name.
+// mistakes gathers what is wrong with an input. An input has a Validate only where a
+// wrong one would do harm: endless work, another's queue, another's object.
 type mistakes struct{ gpumux.InputError }
 
 func (p *mistakes) err(what string) error {
@@ -94,75 +89,8 @@ func (p *mistakes) work(prefix string, w Work) {
 	}
 }
 
-// mostListed is the most items that a workflow moves into one work list.
-const mostListed = 1 << 31
-
-// Validate returns an *InputError that names every mistake, or nil.
-func (in ListInput) Validate() error {
-	var bad mistakes
-	bad.work("", Work{Runs: in.Runs})
-	bad.count("runs", in.Runs.Len(), mostListed)
-	return bad.err("input of WriteList")
-}
-
-// Validate returns an *InputError that names every mistake, or nil.
-func (in IndexInput) Validate() error {
-	var bad mistakes
-	if in.Source == "" {
-		bad.Add("source", "is missing; give a key of the store")
-	}
-	return bad.err("input of IndexSource")
-}
-
-// Validate returns an *InputError that names every mistake, or nil.
-func (in PartsInput) Validate() error {
-	var bad mistakes
-	bad.count("items", in.Items, gpumux.MaxItems)
-	bad.cache(in.Cache)
-	return bad.err("input of FindParts")
-}
-
-// Validate returns an *InputError that names every mistake, or nil.
-func (in PartInput) Validate() error {
-	var bad mistakes
-	if in.Parts == "" {
-		bad.Add("parts", "is missing; give a key of the store")
-	}
-	bad.results(in.Results)
-	return bad.err("input of WritePart")
-}
-
-// Validate returns an *InputError that names every mistake, or nil.
-func (in MergeInput) Validate() error {
-	var bad mistakes
-	bad.count("items", in.Items, gpumux.MaxItems)
-	bad.cache(in.Cache)
-	return bad.err("input of MergeParts")
-}
-
-// Validate returns an *InputError that names every mistake, or nil.
-func (in ReduceInput) Validate() error {
-	var bad mistakes
-	if in.Reduce == "" {
-		bad.Add("reduce", "is missing; give one of sum, mean, min, max and count, or a task")
-	}
-	bad.asInMap(gpumux.MapInput{Edition: in.Edition, Reduce: in.Reduce, Timeout: in.Timeout, Attempts: in.Attempts, Arg: in.Arg})
-	bad.results(in.Results)
-	return bad.err("input of Reduce")
-}
-
-// Validate returns an *InputError that names every mistake, or nil.
-func (in OutputInput) Validate() error {
-	var bad mistakes
-	bad.count("from", in.From, math.MaxInt64)
-	return bad.err("input of ReadOutput")
-}
-
 // Validate returns an *InputError that names every mistake, or nil.
 func (c Handoff) Validate() error {
-	if err := gpumux.MapInput(c.Input).Validate(); err != nil {
-		return err
-	}
 	var bad mistakes
 	if c.Carry == nil {
 		bad.Add("carry", "is missing")
@@ -176,30 +104,10 @@ func (p *mistakes) span(prefix string, s Span) {
 	}
 }
 
-func (p *mistakes) cache(c *Cache) {
-	switch {
-	case c == nil:
-	case (c.Source == nil) == (c.Range == nil):
-		p.Add("cache.source", "give either source or range")
-	case c.Source != nil:
-		p.source("cache.source.", *c.Source, 0)
-	}
-}
-
 // source checks a file of items, which must have those before end.
 func (p *mistakes) source(prefix string, s Source, end int64) {
 	p.count(prefix+"items", s.Items, gpumux.MaxItems)
-	p.count(prefix+"bytes", s.Bytes, math.MaxInt64)
 	if s.Items < end {
 		p.Add(prefix+"items", "%d has no item %d", s.Items, end-1)
-	}
-}
-
-func (p *mistakes) results(all []gpumux.Result) {
-	for i, r := range all {
-		p.count(fmt.Sprintf("results[%d].index", i), r.Index, gpumux.MaxItems-1)
-		if (r.Value == nil) == (r.Fault == nil) {
-			p.Add(fmt.Sprintf("results[%d]", i), "has neither a value nor a fault, or both")
-		}
 	}
 }

@@ -1,7 +1,6 @@
 package contract
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -10,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/names"
 )
 
 // Version is the version of the contract. It rises when a worker that does not know a new
@@ -96,28 +94,4 @@ func wrong(field, format string, args ...any) error {
 	bad := gpumux.InputError{What: "input"}
 	bad.Add(field, format, args...)
 	return bad.Err()
-}
-
-// List is a list of an input. It bounds how many entries take memory before anything is
-// known of them.
-type List[T any] []T
-
-// UnmarshalJSON refuses a list that is too long.
-func (l *List[T]) UnmarshalJSON(data []byte) error {
-	if data[0] != '[' {
-		return json.Unmarshal(data, (*[]T)(l))
-	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	_, _ = d.Token()
-	for *l = []T{}; d.More(); {
-		if len(*l) == names.MaxEntries {
-			return fmt.Errorf("a list holds more than the %d entries that it may have", names.MaxEntries)
-		}
-		var one T
-		if err := d.Decode(&one); err != nil {
-			return err
-		}
-		*l = append(*l, one)
-	}
-	return nil
 }

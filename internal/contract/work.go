@@ -1,7 +1,13 @@
 package contract
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"math"
+	"slices"
+
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 // Work is which items are to run: Runs, or the positions Start up to but not including
@@ -44,11 +50,11 @@ func (w Work) Len() int64 {
 	return w.Runs.Len()
 }
 
-// mostRuns is how many runs one chunk carries at most.
-const mostRuns = 1024
+// maxRuns is how many runs one chunk carries at most.
+const maxRuns = 1024
 
 // Take cuts the next chunk of at most n items off.
-func (w *Work) Take(n int64) Work { return w.take(n, mostRuns) }
+func (w *Work) Take(n int64) Work { return w.take(n, maxRuns) }
 
 // Cut is Take of exactly n items, or all that there are.
 func (w *Work) Cut(n int64) Work { return w.take(n, len(w.Runs)) }
@@ -84,4 +90,172 @@ func (w Work) Describe() string {
 	default:
 		return fmt.Sprintf("%d items from %d to %d", n, w.Runs[0].Start, w.Runs[len(w.Runs)-1].End-1)
 	}
+}
+
+// Span is the items Start up to but not including End.
+type Span struct {
+	Start int64 `json:"start"`
+	End   int64 `json:"end"`
+}
+
+// Len is the number of items.
+func (s Span) Len() int64 { return s.End - s.Start }
+
+// Runs are items by index: sorted spans that neither touch nor overlap. In JSON they are
+// one list of numbers: the first index, how many follow each other, then in turn how many
+// are left out and how many follow. Items 5, 6, 7 and 10 are [5,3,2,1].
+type Runs []Span
+
+// Len is the number of items.
+func (r Runs) Len() (n int64) {
+	for _, run := range r {
+		n += run.Len()
+	}
+	return n
+}
+
+// Take cuts the first n items off, or fewer if they lie in more than so many runs. Copies
+// of r do not change.
+func (r *Runs) Take(n int64, runs int) (taken Runs) {
+	rest := *r
+	for len(rest) > 0 && n > 0 && len(taken) < runs {
+		run := rest[0]
+		if run.Len() > n {
+			run.End = run.Start + n
+			rest = slices.Clone(rest)
+			rest[0].Start = run.End
+		} else {
+			rest = rest[1:]
+		}
+		n -= run.Len()
+		taken = append(taken, run)
+	}
+	*r = rest
+	return taken
+}
+
+// After is all but the first n items.
+func (r Runs) After(n int64) Runs {
+	r.Take(n, len(r))
+	return r
+}
+
+// First is the first n items.
+func (r Runs) First(n int64) Runs { return r.Take(n, len(r)) }
+
+// Find returns the run that an index is in, or the one behind it.
+func (r Runs) Find(index int64) (at int, inside bool) {
+	at, _ = slices.BinarySearchFunc(r, index, func(run Span, index int64) int {
+		if run.End <= index {
+			return -1
+		}
+		return 1
+	})
+	return at, at < len(r) && r[at].Start <= index
+}
+
+// Covers reports whether all items of a span are among them.
+func (r Runs) Covers(span Span) bool {
+	at, inside := r.Find(span.Start)
+	return inside && span.End <= r[at].End
+}
+
+// Has reports whether an index is among them.
+func (r Runs) Has(index int64) bool { return r.Covers(Span{index, index + 1}) }
+
+// Add adds an index. It is fast for one behind all others.
+func (r *Runs) Add(index int64) {
+	all, n := *r, len(*r)
+	if n == 0 || all[n-1].End < index {
+		*r = append(all, Span{index, index + 1})
+		return
+	}
+	at, inside := n, false
+	if all[n-1].End > index {
+		at, inside = all.Find(index)
+	}
+	if inside {
+		return
+	}
+	before, behind := at > 0 && all[at-1].End == index, at < n && all[at].Start == index+1
+	switch {
+	case before && behind:
+		all[at-1].End = all[at].End
+		all = slices.Delete(all, at, at+1)
+	case before:
+		all[at-1].End++
+	case behind:
+		all[at].Start--
+	default:
+		all = slices.Insert(all, at, Span{index, index + 1})
+	}
+	*r = all
+}
+
+// Union is the items of both.
+func (r Runs) Union(other Runs) Runs {
+	all := make(Runs, 0, len(r)+len(other))
+	for len(r) > 0 || len(other) > 0 {
+		if len(r) == 0 || len(other) > 0 && other[0].Start < r[0].Start {
+			r, other = other, r
+		}
+		run := r[0]
+		r = r[1:]
+		if n := len(all); n > 0 && run.Start <= all[n-1].End {
+			all[n-1].End = max(all[n-1].End, run.End)
+		} else {
+			all = append(all, run)
+		}
+	}
+	return all
+}
+
+// MarshalJSON writes the list of numbers.
+func (r Runs) MarshalJSON() ([]byte, error) {
+	numbers := make([]int64, 0, 2*len(r))
+	end := int64(0)
+	for _, run := range r {
+		numbers = append(numbers, run.Start-end, run.Len())
+		end = run.End
+	}
+	return json.Marshal(numbers)
+}
+
+var errRuns = errors.New("items are a list of numbers: the first index, how many follow each other, how many are left out, how many follow, …")
+
+// UnmarshalJSON refuses numbers that are no runs.
+func (r *Runs) UnmarshalJSON(data []byte) error {
+	var numbers []int64
+	if err := json.Unmarshal(data, &numbers); err != nil {
+		return errRuns
+	}
+	runs := make(Runs, 0, len(numbers)/2)
+	end := int64(0)
+	for at := 0; at < len(numbers); at += 2 {
+		if at+1 == len(numbers) {
+			return fmt.Errorf("%w; the last count is missing", errRuns)
+		}
+		gap, count := numbers[at], numbers[at+1]
+		if gap < 0 || gap == 0 && at > 0 || count < 1 || gap > math.MaxInt64-end || count > math.MaxInt64-end-gap {
+			return fmt.Errorf("%w; %d and %d at position %d are none", errRuns, gap, count, at)
+		}
+		runs = append(runs, Span{end + gap, end + gap + count})
+		end += gap + count
+	}
+	*r = runs
+	return nil
+}
+
+// Label is the part of an item that its result has: the named field, null where it is
+// missing, and the whole item if asked for.
+func Label(item json.RawMessage, name string, whole bool) (key, all json.RawMessage) {
+	if name != "" {
+		if key = text.FieldOf(item, name); key == nil {
+			key = json.RawMessage("null")
+		}
+	}
+	if whole {
+		all = item
+	}
+	return key, all
 }

@@ -22,8 +22,8 @@ const (
 	// settled is the age from which a file's time shows every change. A younger file may
 	// change again within the same tick of its file system's clock.
 	settled = 2 * time.Second
-	// mostFiles bounds the cache.
-	mostFiles = 20_000
+	// maxFiles bounds the cache.
+	maxFiles = 20_000
 )
 
 // file is the immutable state of one file.
@@ -63,7 +63,7 @@ func readFile(path string) *file {
 	}
 	cacheMu.Lock()
 	defer cacheMu.Unlock()
-	if len(cache) >= mostFiles {
+	if len(cache) >= maxFiles {
 		clear(cache)
 	}
 	cache[path] = now

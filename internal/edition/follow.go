@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// mostModules bounds the followed files, largestModule the text of one that is searched.
+// maxModules bounds the followed files, largestModule the text of one that is searched.
 const (
-	mostModules   = 2000
+	maxModules    = 2000
 	largestModule = 4 << 20
 )
 
 // follow returns those of the files that exist, then the files that they name, and so on.
 func follow(paths []string, named func(*file) []string) (found []*file) {
 	seen := map[string]bool{}
-	for ; len(paths) > 0 && len(found) < mostModules; paths = paths[1:] {
+	for ; len(paths) > 0 && len(found) < maxModules; paths = paths[1:] {
 		path := paths[0]
 		if seen[path] {
 			continue

@@ -1,7 +1,3 @@
-// Package connect dials Temporal, by flags and by Temporal's own conventions.
-//
-// It owns options, and what errors of the connection and of keys mean. It never starts a
-// workflow. A client is the caller's to close.
 package fleet
 
 import (

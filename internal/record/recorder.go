@@ -25,9 +25,9 @@ const (
 	serverEvery = time.Second
 	hurryEvery  = 250 * time.Millisecond
 	writeShare  = 4
-	// mostSaving bounds the time that a write counts for, so that the next one follows soon
+	// maxSaving bounds the time that a write counts for, so that the next one follows soon
 	// after a store hung.
-	mostSaving = 500 * time.Millisecond
+	maxSaving = 500 * time.Millisecond
 	// Unstored is how many bytes may wait for the store before chunks take no further item.
 	Unstored = 32 << 20
 	// longWrite is how long a write may take before the pending activity says so.
@@ -213,16 +213,25 @@ func (s *Stream) Flush(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// Room is nil while there is room for another result. Else it returns a channel that is
-// closed when there may be room. A chunk with at most so many bytes of its own, whose
-// results may yet travel inline, does not wait.
-func (s *Stream) Room(inline int) <-chan struct{} {
-	s.r.mu.Lock()
-	defer s.r.mu.Unlock()
-	if s.r.waiting <= Unstored || s.bytes <= inline {
-		return nil
+// AwaitRoom waits while too many bytes of results wait for the store, so that memory
+// stays bounded while the store is slow or away. A chunk with at most so many bytes of
+// its own, whose results may yet travel inline, does not wait. The error is why ctx
+// ended.
+func (s *Stream) AwaitRoom(ctx context.Context, inline int) error {
+	r := s.r
+	for {
+		r.mu.Lock()
+		full, freed := r.waiting > Unstored && s.bytes > inline, r.freed
+		r.mu.Unlock()
+		if !full {
+			return nil
+		}
+		select {
+		case <-freed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
-	return s.r.freed
 }
 
 // WaitingFor says what results wait for. It is empty if they do not wait.
@@ -258,7 +267,7 @@ func (r *recorder) run() {
 		}
 		last = time.Now()
 		err := r.to.Flush(context.Background())
-		took = min(time.Since(last), mostSaving)
+		took = min(time.Since(last), maxSaving)
 		r.settle(err)
 		if delay = 2 * delay; err == nil {
 			delay = 0

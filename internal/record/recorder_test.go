@@ -67,7 +67,8 @@ func TestRecorder_ChunksOfOneMapShareObjects(t *testing.T) {
 	require.Len(t, server.Keys(), 2, "another claim is another map")
 }
 
-// While a write hangs, chunks can begin, put, heartbeat and leave. A chunk that leaves then does not keep any bytes.
+// While a write hangs, chunks can begin, put, heartbeat and leave. A chunk that leaves
+// then does not keep any bytes.
 func TestRecorder_AHungWriteHoldsNobodyUp(t *testing.T) {
 	server, s := serverStore(t)
 	hung, goOn := make(chan struct{}), make(chan struct{})
@@ -107,17 +108,22 @@ func TestRecorder_LeavingMakesRoom(t *testing.T) {
 	full, waiter := join(t, rs), join(t, rs)
 	defer waiter.Leave()
 	full.Put(gpumux.Result{Index: 0, Value: json.RawMessage(`"` + strings.Repeat("x", Unstored) + `"`)})
-	require.Nil(t, waiter.Room(inline), "few results may yet travel inline")
+	require.NoError(t, waiter.AwaitRoom(t.Context(), inline), "few results may yet travel inline")
 	waiter.Put(gpumux.Result{Index: 1, Value: json.RawMessage(`"` + strings.Repeat("x", inline) + `"`)})
-	less := waiter.Room(inline)
-	require.NotNil(t, less)
+	waited := make(chan error)
+	go func() { waited <- waiter.AwaitRoom(t.Context(), inline) }()
+	select {
+	case <-waited:
+		t.Fatal("there is no room")
+	case <-time.After(50 * time.Millisecond):
+	}
 	full.Leave()
 	select {
-	case <-less:
+	case err := <-waited:
+		require.NoError(t, err)
 	case <-time.After(time.Minute):
 		t.Fatal("it waits for ever")
 	}
-	require.Nil(t, waiter.Room(inline))
 }
 
 // While the store fails, the stream says why. Later the store gets everything.

@@ -87,7 +87,7 @@ func BenchmarkTop_AHundredWorkers(b *testing.B) {
 		offer := gpumux.Describe{Identity: identity, Pools: []gpumux.PoolInfo{pool}}
 		for _, queue := range []string{contract.WorkerQueue(identity), gpumux.Queue} {
 			w := worker.New(c, queue, worker.Options{Identity: identity, DisableWorkflowWorker: true, MaxConcurrentActivityTaskPollers: 1})
-			(&activities.Light{Describe: func() gpumux.Describe { return offer }}).RegisterDescribe(w)
+			(&activities.Housekeeping{Describe: func() gpumux.Describe { return offer }}).RegisterDescribe(w)
 			w.RegisterActivityWithOptions(func(context.Context) error { return nil }, activity.RegisterOptions{Name: "unused"})
 			require.NoError(b, w.Start())
 			b.Cleanup(w.Stop)

@@ -26,7 +26,7 @@ func TestIndexSource_NotOverItsResults(t *testing.T) {
 	require.NoError(t, w.Close())
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
-	(&Light{Store: st}).Register(env)
+	(&Housekeeping{Store: st}).Register(env)
 	for output, same := range map[string]bool{"a/x.jsonl": true, st.Objects.Locate("a/x.jsonl"): true, "a/y.jsonl": false, "x.jsonl": false,
 		"a/x.jsonl/y.jsonl": false} {
 		for _, source := range []string{"a/x.jsonl", st.Objects.Locate("a/x.jsonl")} {
@@ -63,7 +63,7 @@ func TestIndexSource_EndsWithTheThirdWorkerThatItEnded(t *testing.T) {
 	for ended, refused := range []bool{false, false, false, true} {
 		var suite testsuite.WorkflowTestSuite
 		env := suite.NewTestActivityEnvironment()
-		(&Light{Store: st}).Register(env)
+		(&Housekeeping{Store: st}).Register(env)
 		var told []int
 		env.SetOnActivityHeartbeatListener(func(_ *activity.Info, details converter.EncodedValues) {
 			var n int

@@ -21,18 +21,18 @@ import (
 	"github.com/gpumux/gpumux/store"
 )
 
-// Light serves the queue gpumux: what a map needs besides slots.
-type Light struct {
+// Housekeeping serves the queue gpumux: what a map needs besides slots.
+type Housekeeping struct {
 	Store *store.Store
-	// Describe is what this worker says of itself now.
+	// Describe describes this worker now.
 	Describe func() gpumux.Describe
-	// Printed is what an item prints that runs at this worker. Default: its queue does not
-	// tell.
+	// Printed reads the output of an item that runs at this worker. Default: its queue does
+	// not tell.
 	Printed func(contract.OutputInput) contract.Output
 }
 
-// Register registers the light activities.
-func (l *Light) Register(r worker.ActivityRegistry) {
+// Register registers the activities of the queue.
+func (l *Housekeeping) Register(r worker.ActivityRegistry) {
 	for name, f := range map[string]any{
 		contract.IndexSource: checked(l.IndexSource), contract.FindParts: checked(l.FindParts), contract.MergeParts: checked(l.MergeParts),
 		contract.WritePart: checked(l.WritePart), contract.WriteList: checked(l.WriteList), contract.Reduce: checked(l.Reduce),
@@ -44,7 +44,7 @@ func (l *Light) Register(r worker.ActivityRegistry) {
 }
 
 // RegisterDescribe registers what clients ask one worker, for a queue of its own.
-func (l *Light) RegisterDescribe(r worker.ActivityRegistry) {
+func (l *Housekeeping) RegisterDescribe(r worker.ActivityRegistry) {
 	r.RegisterActivityWithOptions(l.DescribeWorker, activity.RegisterOptions{Name: contract.DescribeWorker})
 	if l.Printed != nil {
 		r.RegisterActivityWithOptions(checked(func(_ context.Context, in contract.OutputInput) (contract.Output, error) {
@@ -59,7 +59,7 @@ const maxEnded = 3
 // IndexSource finds where the items of a source begin and how many there are. Mistakes in
 // the file end the map, and so does a file that workers end with: a damaged table can ask
 // for more memory than a machine has.
-func (l *Light) IndexSource(ctx context.Context, in contract.IndexInput) (contract.Source, error) {
+func (l *Housekeeping) IndexSource(ctx context.Context, in contract.IndexInput) (contract.Source, error) {
 	ended := 0 // attempts that gave no answer
 	if activity.HasHeartbeatDetails(ctx) {
 		_ = activity.GetHeartbeatDetails(ctx, &ended) // anybody may send others
@@ -77,7 +77,7 @@ func (l *Light) IndexSource(ctx context.Context, in contract.IndexInput) (contra
 }
 
 // findItems is IndexSource while the worker lives.
-func (l *Light) findItems(ctx context.Context, in contract.IndexInput) (contract.Source, error) {
+func (l *Housekeeping) findItems(ctx context.Context, in contract.IndexInput) (contract.Source, error) {
 	if err := l.apart(in); err != nil {
 		return contract.Source{}, err
 	}
@@ -92,7 +92,7 @@ func (l *Light) findItems(ctx context.Context, in contract.IndexInput) (contract
 }
 
 // index indexes the source. The rows of a table become JSON lines first.
-func (l *Light) index(ctx context.Context, in contract.IndexInput) (contract.Source, error) {
+func (l *Housekeeping) index(ctx context.Context, in contract.IndexInput) (contract.Source, error) {
 	if !names.Table(in.Source) {
 		return l.Store.Sources.Find(ctx, in.Source, in.Index)
 	}
@@ -113,7 +113,7 @@ func (l *Light) index(ctx context.Context, in contract.IndexInput) (contract.Sou
 }
 
 // checkField returns an error if the first item has no such field.
-func (l *Light) checkField(ctx context.Context, source contract.Source, field string) error {
+func (l *Housekeeping) checkField(ctx context.Context, source contract.Source, field string) error {
 	for item, err := range l.Store.Sources.Items(ctx, source, 0, 1) {
 		if err == nil {
 			item, _, err = items.Unwrap(source, item)
@@ -130,7 +130,7 @@ func (l *Light) checkField(ctx context.Context, source contract.Source, field st
 
 // apart returns an error if the results file, beside which the index lies, is the source
 // under another name.
-func (l *Light) apart(in contract.IndexInput) error {
+func (l *Housekeeping) apart(in contract.IndexInput) error {
 	output, beside := strings.CutSuffix(path.Dir(in.Index), contract.PartsOf(""))
 	to, err := l.Store.Objects.Key(output)
 	if !beside || err != nil {
@@ -144,7 +144,7 @@ func (l *Light) apart(in contract.IndexInput) error {
 }
 
 // FindParts claims a map's folder and returns which items have no stored result.
-func (l *Light) FindParts(ctx context.Context, in contract.PartsInput) (contract.Found, error) {
+func (l *Housekeeping) FindParts(ctx context.Context, in contract.PartsInput) (contract.Found, error) {
 	defer heartbeat(ctx)()
 	found, err := l.Store.Find(ctx, in)
 	for _, damaged := range found.Damaged {
@@ -157,14 +157,14 @@ func (l *Light) FindParts(ctx context.Context, in contract.PartsInput) (contract
 }
 
 // MergeParts writes the results file.
-func (l *Light) MergeParts(ctx context.Context, in contract.MergeInput) (contract.Merged, error) {
+func (l *Housekeeping) MergeParts(ctx context.Context, in contract.MergeInput) (contract.Merged, error) {
 	defer heartbeat(ctx)()
 	merged, err := l.Store.Merge(ctx, in)
 	return merged, classify(err)
 }
 
 // WriteList stores a list of items whose pattern is too long to travel.
-func (l *Light) WriteList(ctx context.Context, in contract.ListInput) (contract.Work, error) {
+func (l *Housekeeping) WriteList(ctx context.Context, in contract.ListInput) (contract.Work, error) {
 	defer heartbeat(ctx)()
 	work, err := l.Store.Sources.WriteList(ctx, in.Parts, in.Runs)
 	return work, classify(err)
@@ -172,7 +172,7 @@ func (l *Light) WriteList(ctx context.Context, in contract.ListInput) (contract.
 
 // WritePart stores results that became too many for the history. Doing it twice stores
 // the same results twice, which merging takes as one. The answer says nothing.
-func (l *Light) WritePart(ctx context.Context, in contract.PartInput) (struct{}, error) {
+func (l *Housekeeping) WritePart(ctx context.Context, in contract.PartInput) (struct{}, error) {
 	none := struct{}{}
 	defer heartbeat(ctx)()
 	folder, err := l.Store.Folder(in.Parts)
@@ -190,10 +190,12 @@ func (l *Light) WritePart(ctx context.Context, in contract.PartInput) (struct{},
 
 // Forget deletes a resident that did not arrive where it was to move. The answer says
 // nothing.
-func (l *Light) Forget(ctx context.Context, in contract.Moving) (struct{}, error) {
+func (l *Housekeeping) Forget(ctx context.Context, in contract.Moving) (struct{}, error) {
 	defer heartbeat(ctx)()
 	return struct{}{}, classify(l.Store.Objects.Delete(ctx, in.Object))
 }
 
 // DescribeWorker says what this worker offers.
-func (l *Light) DescribeWorker(context.Context) (gpumux.Describe, error) { return l.Describe(), nil }
+func (l *Housekeeping) DescribeWorker(context.Context) (gpumux.Describe, error) {
+	return l.Describe(), nil
+}

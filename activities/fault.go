@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"time"
 
+	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/gpumux/gpumux"
@@ -17,11 +18,11 @@ import (
 // slot is clean again by then.
 const retryDelay = 20 * time.Millisecond
 
-// handBack is how long a chunk waits for a slot before the server hands it on: by then
+// slotPatience is how long a chunk waits for a slot before it goes back: by then
 // the slots are held longer than expected.
-const handBack = 500 * time.Millisecond
+const slotPatience = 500 * time.Millisecond
 
-// busy is the error with which it goes back. That is no failure, so nothing is logged.
+// busy is the error of such a chunk. That is no failure, so nothing is logged.
 func busy() error {
 	fault := &gpumux.Fault{Kind: gpumux.Canceled, Op: "start", Message: ErrBusy.Error() + "; the chunk goes on elsewhere"}
 	return failure(fault, temporal.ApplicationErrorOptions{NextRetryDelay: retryDelay, Category: temporal.ApplicationErrorCategoryBenign})
@@ -79,4 +80,44 @@ func tooLarge(task string, bytes int) *gpumux.Fault {
 		Message: fmt.Sprintf("the result has %s, more than the %s that travel inline", gpumux.Size(bytes), gpumux.Size(largestResult)),
 		Hint:    "run the map over a source in the store (gpumux.Map, MapSource), or write large results to a file and return its path",
 	}
+}
+
+// maxLogged is how many failed items of a chunk the log has.
+const maxLogged = 20
+
+// faultLog logs the faults of a chunk of a map.
+type faultLog struct {
+	log.Logger
+	of string
+	// logged counts the failed items that the log has.
+	logged int
+}
+
+// item logs that an item failed. An item that is tried again later has not yet.
+func (l *faultLog) item(result gpumux.Result, later bool) {
+	switch {
+	case !later && l.logged >= maxLogged:
+		return
+	case later:
+		l.Info("item raised; it is tried again after a pause", l.fields(result.Fault, result.Index)...)
+		return
+	}
+	message := "item failed"
+	if l.logged++; l.logged == maxLogged {
+		message += "; of this chunk no more are told here, the results have them"
+	}
+	l.Warn(message, l.fields(result.Fault, result.Index)...)
+}
+
+// fields are the fields of a log line about a fault, of an item where its index is known.
+func (l *faultLog) fields(f *gpumux.Fault, index int64) []any {
+	k := []any{"map", l.of}
+	if index >= 0 {
+		k = append(k, "index", index, "item", f.Item)
+	}
+	k = append(k, "kind", f.Kind, "slot", f.Slot, "device", f.Device, "pid", f.PID, "fault", f.Error())
+	if f.Budget > 0 {
+		k = append(k, "budget", f.Budget)
+	}
+	return k
 }

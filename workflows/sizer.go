@@ -1,0 +1,197 @@
+package workflows
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
+)
+
+const (
+	// A chunk is half of a slot's share of what is left, so that all slots end together, but
+	// at most longestChunk, so that a paused map soon stands still.
+	longestChunk = 10 * time.Second
+	// Toward the end a chunk does not shrink below shortestChunk, or shortestPerSlot for
+	// each slot, up to maxShortest: a small server hands out some 150 chunks a second.
+	shortestChunk   = 50 * time.Millisecond
+	shortestPerSlot = 7 * time.Millisecond
+	maxShortest     = time.Second
+	// maxGrowth bounds a chunk by the largest finished one: the first items may be unlike
+	// others.
+	maxGrowth = 8
+	// firstSlots is the expected number before a worker has told it. Until then the window
+	// doubles up to widest while nothing finishes, first after firstWait.
+	firstSlots = 4
+	firstWait  = time.Second
+	widest     = 256
+	// minAbreast is the least number of segments at once, segmentWindow the most chunks in
+	// flight of one, half of what it runs: so each has its slots full for most of its life.
+	minAbreast    = 2
+	segmentWindow = 250
+	// minWindow keeps a queue short even behind a single slot.
+	minWindow = 4
+	// maxPending is the most chunks in flight of a workflow; the server refuses over 2,000.
+	maxPending = 1000
+	// maxPause bounds the pause before another try, unless the first one is longer.
+	maxPause = time.Minute
+	// A chunk hands back what it has not begun after slack times the expected time, but at
+	// least minLimit, and at most maxLate over it.
+	slack    = 2
+	minLimit = 200 * time.Millisecond
+	// behindLimit is for the chunks behind the first ones, while no pace is known.
+	behindLimit = 800 * time.Millisecond
+	maxLate     = 1500 * time.Millisecond
+)
+
+// sizer decides how many items the next chunk has and how many chunks are in flight.
+type sizer struct {
+	fixedChunk int64
+	// fixed is the window that people asked for, or 0.
+	fixed int
+	// perItem is what an item takes, largest the most items of a finished chunk.
+	perItem time.Duration
+	largest int64
+	// slots are those of each worker, seen is their sum.
+	slots map[string]int
+	seen  int
+	// likely is the expected number of slots before a chunk has told of any, widened how
+	// often the window has doubled since.
+	likely, widened int
+	// guessed is how many chunks were handed out before one had finished.
+	guessed int
+	// share is how many workflows fill the map's window together; 0 means this one alone.
+	share int
+	// beyond is how many items wait elsewhere.
+	beyond int64
+}
+
+// newSizer begins with what a map's input says.
+func newSizer(in gpumux.MapInput) sizer {
+	return sizer{fixedChunk: int64(in.Chunk), fixed: in.Window, slots: map[string]int{}}
+}
+
+// size is the number of items of the next chunk of a piece when left items are not yet
+// handed out.
+func (s *sizer) size(piece contract.Piece, left int64) int64 {
+	if s.fixedChunk > 0 {
+		return s.fixedChunk
+	}
+	perItem, slots := s.pace(piece), int64(max(1, s.count()))
+	size := min((left+s.beyond)/(2*slots), gpumux.MaxChunk)
+	if s.largest == 0 {
+		return max(1, size/2) // nobody knows what items take; the limit hands back what is too much
+	}
+	size = min(size, s.largest*maxGrowth)
+	if perItem > 0 {
+		size = min(size, int64(longestChunk/perItem))
+	}
+	if piece.Pace > 0 { // slower than others, who knows for how long
+		size = min(size, piece.Len()/(2*slots), int64(maxLate/perItem))
+	}
+	if perItem > 0 {
+		least := min(max(shortestChunk, time.Duration(slots)*shortestPerSlot), maxShortest)
+		size = max(size, min(int64(least/perItem), s.largest*maxGrowth, gpumux.MaxChunk))
+	}
+	return max(1, size)
+}
+
+// pace is the expected time of an item of a piece.
+func (s *sizer) pace(piece contract.Piece) time.Duration {
+	return cmp.Or(time.Duration(piece.Pace), s.perItem)
+}
+
+// limit is the time after which a chunk takes no further item, because its items are
+// slower than others and other slots should have the rest. 0 means none. It is called
+// once per chunk that is handed out.
+func (s *sizer) limit(chunk contract.Piece) time.Duration {
+	items := chunk.Len()
+	if s.fixedChunk > 0 || items == 1 {
+		return 0
+	}
+	likely := time.Duration(items) * s.pace(chunk)
+	if s.largest == 0 {
+		if s.guessed++; s.guessed > s.count() {
+			return behindLimit
+		}
+	}
+	return max(minLimit, min(slack*likely, likely+maxLate))
+}
+
+// whole is the number of chunks that the map should have in flight: two per slot, so that
+// a slot finds its next chunk waiting.
+func (s *sizer) whole() int {
+	if s.fixed > 0 {
+		return s.fixed
+	}
+	return min(max(minWindow, 2*s.count()), gpumux.MaxWindow)
+}
+
+// count is how many slots there are, as far as is known.
+func (s *sizer) count() int {
+	if s.seen > 0 {
+		return s.seen
+	}
+	return min(cmp.Or(s.likely, firstSlots), maxPending) << s.widened
+}
+
+// wait is how long to wait for a finished chunk before the window is widened; 0 means for
+// ever.
+func (s *sizer) wait() time.Duration {
+	if s.fixed > 0 || s.seen > 0 || s.likely > 0 || s.whole() >= widest {
+		return 0
+	}
+	return firstWait << s.widened
+}
+
+// part is the number of chunks that this workflow should have in flight.
+func (s *sizer) part() int { return min(maxPending, max(1, s.whole()/max(1, s.share))) }
+
+// abreast is how many segments the map needs at once, so that one fills the slots while
+// another ends.
+func (s *sizer) abreast() int {
+	return max(minAbreast, (s.whole()+segmentWindow-1)/segmentWindow)
+}
+
+// learnSlots learns how many slots workers have.
+func (s *sizer) learnSlots(slots map[string]int) {
+	for _, worker := range sortedKeys(slots) {
+		s.seen += slots[worker] - s.slots[worker]
+		s.slots[worker] = slots[worker]
+	}
+}
+
+// learn learns from a finished chunk. Newer chunks weigh as much as all older ones
+// together.
+func (s *sizer) learn(result contract.ChunkResult) {
+	if result.Worker != "" {
+		s.learnSlots(map[string]int{result.Worker: result.Slots})
+	}
+	if result.Ran == 0 {
+		return
+	}
+	cost := time.Duration(result.Busy) / time.Duration(result.Ran)
+	if s.largest == 0 {
+		s.perItem = cost
+	} else {
+		s.perItem = (s.perItem + cost) / 2
+	}
+	s.largest = max(s.largest, result.Ran)
+}
+
+// pauseBefore is how long an item waits that has raised so many times after the first
+// one: it doubles with each.
+func pauseBefore(first time.Duration, more int) time.Duration {
+	pause := first
+	for try := 0; try < more && pause < maxPause; try++ {
+		pause = min(2*pause, max(first, maxPause))
+	}
+	return pause
+}
+
+// sortedKeys are the keys of a map in order, so that a replay repeats it.
+//
+//workflowcheck:ignore
+func sortedKeys[V any, K cmp.Ordered](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

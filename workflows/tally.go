@@ -1,0 +1,96 @@
+package workflows
+
+import (
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
+)
+
+// maxRecent is how many of the newest failures a map shows.
+const maxRecent = 5
+
+// tally sums the finished chunks of a map, and says how many items may fail.
+type tally struct {
+	counts contract.Counts
+	// maxFailures is with how many failures the map goes on; below 0: any number.
+	maxFailures int64
+	busy        time.Duration
+	peaks       gpumux.Peaks
+	chunks      int64
+	recent      []gpumux.Result
+}
+
+// add adds the result of a chunk, which was counted when it was handed out.
+func (t *tally) add(r contract.ChunkResult) {
+	t.counts.Add(r.Succeeded, r.Failed, r.Faults)
+	t.busy += time.Duration(r.Busy)
+	t.peaks.Merge(r.Peak)
+	t.recent = append(t.recent, r.Recent...)
+	t.recent = t.recent[max(0, len(t.recent)-maxRecent):]
+}
+
+// absorb adds what another workflow of the map has done.
+func (t *tally) absorb(done contract.Carry) {
+	t.counts.Add(done.Succeeded, done.Failed, done.Faults)
+	t.chunks += done.Chunks
+	t.busy += time.Duration(done.Busy)
+	t.peaks.Merge(done.Peak)
+}
+
+// allow sets how many more items may fail than have; below 0: any number.
+func (t *tally) allow(failures int64) {
+	if t.maxFailures = -1; failures >= 0 {
+		t.maxFailures = t.counts.Failed + failures
+	}
+}
+
+// mayFail is how many more items may fail when so many have; nil where any number may.
+func (t *tally) mayFail(failed int64) *int64 {
+	if t.maxFailures < 0 {
+		return nil
+	}
+	left := max(0, t.maxFailures-failed)
+	return &left
+}
+
+// tooMany reports whether so many failures are more than may be.
+func (t *tally) tooMany(failed int64) bool { return t.maxFailures >= 0 && failed > t.maxFailures }
+
+// collector holds the results that came back inline. It moves them into the store when
+// they are too many for the result of a workflow.
+type collector struct {
+	engine  *engine
+	results []gpumux.Result
+	bytes   int
+	spilled bool
+}
+
+func (c *collector) collect(ctx workflow.Context, results []gpumux.Result) error {
+	for _, r := range results {
+		c.bytes += r.Weight()
+	}
+	c.results = append(c.results, results...)
+	if c.bytes > gpumux.InlineBytes {
+		return c.spill(ctx)
+	}
+	return nil
+}
+
+// spill writes what has been collected as a part.
+func (c *collector) spill(ctx workflow.Context) error {
+	if len(c.results) == 0 {
+		return nil
+	}
+	input := contract.PartInput{Parts: c.engine.parts, Claim: c.engine.claim, Results: c.ordered()}
+	c.results, c.bytes, c.spilled = nil, 0, true
+	return workflow.ExecuteActivity(housekeeping(ctx, "store results"), contract.WritePart, input).Get(ctx, nil)
+}
+
+func (c *collector) ordered() []gpumux.Result {
+	slices.SortFunc(c.results, func(a, b gpumux.Result) int { return int(a.Index - b.Index) })
+	return c.results
+}
