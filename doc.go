@@ -12,8 +12,8 @@
 //	var summary gpumux.Summary
 //	err = run.Get(ctx, &summary) // summary.Output names the results file
 //
-// Package workflows maps inside of a workflow of your own, package starter also puts large
-// inputs into the store.
+// Package workflows maps inside of a workflow of your own, package starter also puts
+// large inputs into the store.
 //
 // It owns the vocabulary that every other package shares, the names that clients see, and
 // the rules for valid inputs. It never does input or output and needs only the standard

@@ -23,7 +23,8 @@ func ExampleParseSize() {
 	// "a lot" is not a size; write it as 8GiB, 512MB or a number of bytes
 }
 
-// A size is read in any unit, and written as bytes, so that it does not change on the way.
+// A size is read in any unit, and written as bytes, so that it does not change on the
+// way.
 func ExampleSize() {
 	var slot struct {
 		Memory gpumux.Size `json:"memory"`
@@ -148,7 +149,8 @@ func ExampleSummary() {
 	// 2 failed: task_error: not today
 }
 
-// Items in any pattern stay short in JSON: first index, how many, then in turn how many are left out and how many follow.
+// Items in any pattern stay short in JSON: first index, how many, then in turn how many
+// are left out and how many follow.
 func ExampleRuns() {
 	var failed contract.Runs
 	for _, index := range []int64{5, 6, 7, 10} {

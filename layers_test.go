@@ -13,7 +13,8 @@ import (
 
 const module = "github.com/gpumux/gpumux"
 
-// deps are all packages that a package needs, itself included, without those of the standard library.
+// deps are all packages that a package needs, itself included, without those of the
+// standard library.
 func deps(t *testing.T, pkg string) []string {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{if .CgoFiles}} cgo{{end}}{{end}}", pkg).CombinedOutput()
@@ -21,7 +22,8 @@ func deps(t *testing.T, pkg string) []string {
 	return strings.Split(strings.TrimSpace(string(out)), "\n")
 }
 
-// layers is who imports whom, from the top down: each line is a package, "." the root, and all that it may import of this project.
+// layers is who imports whom, from the top down: each line is a package, "." the root,
+// and all that it may import of this project.
 const layers = `
 devserver/cmd/gpumux             devserver internal/cli internal/local
 devserver/cmd/manual             internal/cli

@@ -50,7 +50,8 @@ func runChunk(t *testing.T, runner Runner, chunk contract.Chunk) contract.ChunkR
 	return result
 }
 
-// With a pause between tries an item that raises has no result before its last try, and holds no slot in between.
+// With a pause between tries an item that raises has no result before its last try, and
+// holds no slot in between.
 func TestRunChunk_ItemsThatRaiseComeBack(t *testing.T) {
 	runner := &raising{}
 	result := runChunk(t, runner, contract.Chunk{Attempts: 3, Backoff: true, Tries: 1})

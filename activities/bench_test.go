@@ -32,8 +32,9 @@ func (echo) Run(_ context.Context, call Call) error {
 	return nil
 }
 
-// BenchmarkMap_TrivialItems measures what gpumux's Go code costs per item, without task processes and Temporal: reading the item,
-// booking and storing its result, merging the parts.
+// BenchmarkMap_TrivialItems measures what gpumux's Go code costs per item, without task
+// processes and Temporal: reading the item, booking and storing its result, merging the
+// parts.
 func BenchmarkMap_TrivialItems(b *testing.B) {
 	const n, chunk = 1_000_000, 50_000
 	var lines strings.Builder

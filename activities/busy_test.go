@@ -28,8 +28,8 @@ func (f *far) Run(_ context.Context, call Call) error {
 	return nil
 }
 
-// The wait before the first item does not count as the items' time. Otherwise chunks would stay small where the store is far
-// away.
+// The wait before the first item does not count as the items' time. Otherwise chunks
+// would stay small where the store is far away.
 func TestRunChunk_BusyBeginsWithTheFirstItem(t *testing.T) {
 	runner := &far{}
 	l := newLab(t, runner)
@@ -53,7 +53,8 @@ func (full) Run(_ context.Context, call Call) error {
 	return ErrBusy
 }
 
-// A chunk that came ahead of a slot which does not become free goes back, for another worker to take.
+// A chunk that came ahead of a slot which does not become free goes back, for another
+// worker to take.
 func TestRunChunk_GoesBackWhereNoSlotIsFree(t *testing.T) {
 	l := newLab(t, full{})
 	l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})

@@ -54,8 +54,8 @@ func TestRunChunk_TellsTheEditionThatItsItemsRanWith(t *testing.T) {
 	require.Equal(t, "cccccc", runner.calls[len(runner.calls)-1].Edition)
 }
 
-// Another worker may have the edition, so the chunk goes back. This ends after some tries, and at once if there is no other
-// worker.
+// Another worker may have the edition, so the chunk goes back. This ends after some
+// tries, and at once if there is no other worker.
 func TestElsewhere_IsBounded(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -88,7 +88,8 @@ func TestElsewhere_IsBounded(t *testing.T) {
 	}
 }
 
-// A reduce task has one edition, as the map's task has: the edition at the time when the map asked for the task.
+// A reduce task has one edition, as the map's task has: the edition at the time when the
+// map asked for the task.
 func TestReduce_HasOneEdition(t *testing.T) {
 	runner := &coded{edition: "aaaaaa"}
 	l := newLab(t, runner)

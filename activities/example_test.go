@@ -39,7 +39,8 @@ func (squares) Run(_ context.Context, call activities.Call) error {
 	return nil
 }
 
-// A pool's activities know slots only as a Runner. For another kind of slot, write another Runner.
+// A pool's activities know slots only as a Runner. For another kind of slot, write
+// another Runner.
 func ExampleRunner() {
 	var runner activities.Runner = squares{}
 	call := activities.Call{
@@ -62,7 +63,8 @@ func ExampleRunner() {
 	// 2 4
 }
 
-// A chunk is some items of a map. Its results go to the store. Few results come back in the answer.
+// A chunk is some items of a map. Its results go to the store. Few results come back in
+// the answer.
 func ExamplePool_RunChunk() {
 	s, err := store.Open(context.Background(), "mem://", nil)
 	if err != nil {

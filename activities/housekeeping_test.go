@@ -14,7 +14,8 @@ import (
 	"github.com/gpumux/gpumux/store"
 )
 
-// A results file replaces the object of its name. So it must not be the source, neither by key nor by URL.
+// A results file replaces the object of its name. So it must not be the source, neither
+// by key nor by URL.
 func TestIndexSource_NotOverItsResults(t *testing.T) {
 	st, err := store.Open(t.Context(), "file://"+filepath.Join(t.TempDir(), "store"), nil)
 	require.NoError(t, err)

@@ -17,7 +17,8 @@ import (
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
-// registry puts a queue's prefix before the names of activities, because both queues have a Reduce.
+// registry puts a queue's prefix before the names of activities, because both queues have
+// a Reduce.
 type registry struct {
 	lab    *lab
 	prefix string
@@ -40,7 +41,8 @@ func (u untouched) Run(context.Context, Call) error {
 	return errors.New("asked")
 }
 
-// Wrong input from a client ends the activity at once, without a retry. It needs no slot and no memory.
+// Wrong input from a client ends the activity at once, without a retry. It needs no slot
+// and no memory.
 func TestRegister_WhatCannotBeIsRefusedForGood(t *testing.T) {
 	l := newLab(t, untouched{t})
 	l.pool.Register(registry{l, "pool "})
@@ -86,7 +88,8 @@ func TestRegister_WhatCannotBeIsRefusedForGood(t *testing.T) {
 	}
 }
 
-// A heartbeat that another release left, or somebody else, costs repeated work and does no harm.
+// A heartbeat that another release left, or somebody else, costs repeated work and does
+// no harm.
 func TestRunChunk_StartsOverAfterAHeartbeatThatItCannotRead(t *testing.T) {
 	for _, told := range []string{`"gone"`, `[]`, `{"peak":{"first":-99}}`, `{"hunt":9223372036854775807}`, `{"hunt":-1}`, `{"escalate":[20,1]}`} {
 		l := newLab(t, echo{})

@@ -43,7 +43,8 @@ func (k *keeping) Run(ctx context.Context, call Call) error {
 	return nil
 }
 
-// A file waits for a store that takes nothing, and people are told what the item waits for. It is stored before the result.
+// A file waits for a store that takes nothing, and people are told what the item waits
+// for. It is stored before the result.
 func TestRunChunk_KeepsFilesHoweverLongTheStoreIsAway(t *testing.T) {
 	dir := t.TempDir()
 	file, err := os.Create(filepath.Join(t.TempDir(), "a.txt"))

@@ -15,7 +15,8 @@ import (
 	"github.com/gpumux/gpumux/store"
 )
 
-// ahead is a Runner that takes all items before it gives the first result, and whose process dies with item 2.
+// ahead is a Runner that takes all items before it gives the first result, and whose
+// process dies with item 2.
 type ahead struct{}
 
 func (ahead) Run(_ context.Context, call Call) error {

@@ -265,7 +265,8 @@ func TestLedger_AHuntThatFindsNobodyEnds(t *testing.T) {
 	require.Equal(t, []int64{4, 2, 1, 1, 12}, sizes)
 }
 
-// What nobody is to blame for is tried again often, but not for ever, and each finished item begins the count anew.
+// What nobody is to blame for is tried again often, but not for ever, and each finished
+// item begins the count anew.
 func TestLedger_SparesForALimitedTime(t *testing.T) {
 	l := newLedger(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 3)}, memo{})
 	for range maxSpared - 1 {

@@ -41,7 +41,8 @@ func (eager) Run(_ context.Context, call Call) error {
 	return nil
 }
 
-// When its time is over, a chunk hands back the items that the slot has not taken. Those that it has taken still run and count.
+// When its time is over, a chunk hands back the items that the slot has not taken. Those
+// that it has taken still run and count.
 func TestRunChunk_HandsBackAfterItsLimit(t *testing.T) {
 	l := newLab(t, eager{})
 	s, err := store.Open(t.Context(), "file://"+t.TempDir(), nil)

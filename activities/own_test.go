@@ -14,7 +14,8 @@ import (
 	"github.com/gpumux/gpumux/internal/items"
 )
 
-// No activity writes or deletes an object of the store itself, whoever starts it and however the object is named.
+// No activity writes or deletes an object of the store itself, whoever starts it and
+// however the object is named.
 func TestRegister_TheStoresOwnObjectsStay(t *testing.T) {
 	l := newLab(t, untouched{t})
 	l.pool.Register(registry{l, "pool "})
@@ -83,7 +84,8 @@ func TestRegister_TheStoresOwnObjectsStay(t *testing.T) {
 	require.Equal(t, identity, again)
 }
 
-// A worker that is too old for an input hands it on, and says what to do. It is asked again.
+// A worker that is too old for an input hands it on, and says what to do. It is asked
+// again.
 func TestRegister_ALaterVersionIsTriedAgain(t *testing.T) {
 	l := newLab(t, untouched{t})
 	l.pool.Register(registry{l, ""})

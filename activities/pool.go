@@ -95,9 +95,10 @@ func (p *Pool) elsewhere(ctx context.Context, fault *gpumux.Fault, tries int) er
 	return retry(fault, min(maxElsewhereDelay, time.Duration(tries)*elsewhereDelay))
 }
 
-// Call asks for a task over items in one slot, and Done is a finished item.
 type (
+	// Call asks for a task over items in one slot.
 	Call = calls.Call
+	// Done is a finished item.
 	Done = calls.Done
 )
 

@@ -24,7 +24,8 @@ import (
 	"github.com/gpumux/gpumux/store"
 )
 
-// joiner is a Runner whose task joins two texts. That is associative, but the order matters.
+// joiner is a Runner whose task joins two texts. That is associative, but the order
+// matters.
 type joiner struct {
 	calls, pairs int
 	odd          func(a, b string) *gpumux.Fault

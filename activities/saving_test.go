@@ -34,7 +34,8 @@ func (s *swelling) Run(_ context.Context, call Call) error {
 	return nil
 }
 
-// While the store takes nothing, a chunk runs only a limited number of items ahead. It loses none.
+// While the store takes nothing, a chunk runs only a limited number of items ahead. It
+// loses none.
 func TestRunChunk_WaitsForTheStoreInBoundedMemory(t *testing.T) {
 	runner := &swelling{}
 	l := newLab(t, runner)

@@ -35,8 +35,8 @@ func (d *dying) Run(_ context.Context, call Call) error {
 	return nil
 }
 
-// The next attempt, on another worker, finds what the first one stored and runs the rest. If the part is damaged, it runs
-// everything.
+// The next attempt, on another worker, finds what the first one stored and runs the rest.
+// If the part is damaged, it runs everything.
 func TestRunChunk_TheNextAttemptFindsWhatWasStored(t *testing.T) {
 	work := contract.Work{Runs: contract.Runs{span(3, 6), span(100, 104), span(900, 901)}}
 	for _, damaged := range []bool{false, true} {

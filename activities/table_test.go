@@ -101,7 +101,8 @@ func keysFor(t *testing.T) *codec.Keys {
 	return keys
 }
 
-// A worker reads a table where it lies, and no more than its columns: on disk, on a server, encrypted or not.
+// A worker reads a table where it lies, and no more than its columns: on disk, on a
+// server, encrypted or not.
 func TestIndexSource_Table(t *testing.T) {
 	table := parquetFile(t, 5)
 	server := s3test.New(t)

@@ -92,7 +92,8 @@ func ExampleConverter() {
 	// a secret
 }
 
-// Keys rotate: add the new one everywhere, then make it the current one. What the older one encrypted can still be read.
+// Keys rotate: add the new one everywhere, then make it the current one. What the older
+// one encrypted can still be read.
 func ExampleKeys_Decode() {
 	before := folder(map[string]string{"2025.key": older})
 	defer os.RemoveAll(before)

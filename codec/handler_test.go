@@ -11,7 +11,8 @@ import (
 	"go.temporal.io/sdk/converter"
 )
 
-// What `temporal` and services with a remote codec send comes back through the server as through the keys.
+// What `temporal` and services with a remote codec send comes back through the server as
+// through the keys.
 func TestHandler_IsARemoteCodec(t *testing.T) {
 	k := load(t, map[string]string{"a.key": one})
 	secret, err := k.Secret()

@@ -1,6 +1,8 @@
-// Package deploy_test reads what operators start from: the images, docker-compose.yml, the Kubernetes manifests, the systemd
-// unit, the workers' files and what Prometheus and Grafana are given. It holds that they parse, that what they name exists and that
-// nothing listens beyond this machine, or in Kubernetes beyond the cluster. It starts no container.
+// Package deploy_test reads what operators start from: the images, docker-compose.yml,
+// the Kubernetes manifests, the systemd unit, the workers' files and what Prometheus and
+// Grafana are given. It holds that they parse, that what they name exists and that
+// nothing listens beyond this machine, or in Kubernetes beyond the cluster. It starts no
+// container.
 package deploy_test
 
 import (
@@ -91,7 +93,8 @@ func TestDockerfile_NamesWhatExists(t *testing.T) {
 	understood(t, args)
 }
 
-// The image builds from the packages that the lean binary imports, so each of them must reach the builder.
+// The image builds from the packages that the lean binary imports, so each of them must
+// reach the builder.
 func TestDockerfile_ContextHasEveryPackage(t *testing.T) {
 	var kept []string
 	for line := range strings.Lines(string(read(t, "deploy/Dockerfile.dockerignore"))) {
@@ -158,7 +161,8 @@ func TestSystemd_CommandsExist(t *testing.T) {
 	})
 }
 
-// The commands of the README put everything in its place that the unit and the worker's file name.
+// The commands of the README put everything in its place that the unit and the worker's
+// file name.
 func TestSystemd_READMEInstallsEverything(t *testing.T) {
 	_, after, ok := strings.Cut(string(read(t, "deploy/README.md")), "## A GPU host")
 	require.True(t, ok)

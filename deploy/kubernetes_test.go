@@ -93,7 +93,8 @@ type pod struct {
 	} `yaml:"volumes"`
 }
 
-// generator is a ConfigMap whose name gets a hash of what it holds, so that what refers to it changes with it.
+// generator is a ConfigMap whose name gets a hash of what it holds, so that what refers
+// to it changes with it.
 type generator struct {
 	Name  string   `yaml:"name"`
 	Envs  []string `yaml:"envs"`

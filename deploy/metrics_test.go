@@ -87,8 +87,8 @@ func TestGrafana_AsksForWhatWorkersExport(t *testing.T) {
 	require.ElementsMatch(t, slices.Collect(maps.Keys(all)), slices.Collect(maps.Keys(shown)), "the dashboard shows every metric")
 }
 
-// A worker in a cluster serves its metrics where the annotations of its pod send Prometheus, and the scrape configuration reads
-// these annotations.
+// A worker in a cluster serves its metrics where the annotations of its pod send
+// Prometheus, and the scrape configuration reads these annotations.
 func TestPrometheus_FindsTheWorkersOfTheManifests(t *testing.T) {
 	var config struct {
 		Scrape []struct {
@@ -156,7 +156,8 @@ func TestPrometheus_FindsTheWorkersOfTheManifests(t *testing.T) {
 	}
 }
 
-// Workers' files that people copy to hosts serve nothing unasked; what they propose is loopback.
+// Workers' files that people copy to hosts serve nothing unasked; what they propose is
+// loopback.
 func TestWorkerFiles_ProposeMetricsOnLoopback(t *testing.T) {
 	for _, name := range []string{"worker.yaml", "worker-gpu.yaml"} {
 		text := string(read(t, "deploy/"+name))

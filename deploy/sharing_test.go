@@ -20,7 +20,8 @@ type shared struct {
 	} `yaml:"resources"`
 }
 
-// plugin is what the files here use of the NVIDIA device plugin's configuration, api/config/v1.
+// plugin is what the files here use of the NVIDIA device plugin's configuration,
+// api/config/v1.
 type plugin struct {
 	Version string `yaml:"version"`
 	Flags   struct {
@@ -59,7 +60,8 @@ func TestKubernetes_DevicePlugin(t *testing.T) {
 	require.Contains(t, resource.Limits, "nvidia.com/gpu")
 }
 
-// The workers' files for MPS and MIG differ from the one that the manifests use in the pool alone.
+// The workers' files for MPS and MIG differ from the one that the manifests use in the
+// pool alone.
 func TestKubernetes_WorkersThatShare(t *testing.T) {
 	plain := loads(t, "worker-gpu.yaml", read(t, "deploy/kubernetes/config/worker-gpu.yaml"))
 	for _, name := range []string{"mps", "mig"} {

@@ -8,9 +8,10 @@ import (
 	"os"
 	"path/filepath"
 
+	"go.temporal.io/sdk/client"
+
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/devserver"
-	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workers/config"
@@ -24,7 +25,7 @@ func ExampleStart() {
 		log.Fatal(err)
 	}
 	defer server.Stop()
-	c, err := fleet.Dial(ctx, fleet.Options{Address: server.Address(), Plain: true})
+	c, err := client.Dial(client.Options{HostPort: server.Address()})
 	if err != nil {
 		log.Fatal(err)
 	}

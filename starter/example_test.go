@@ -7,9 +7,10 @@ import (
 	"log"
 	"os"
 
+	"go.temporal.io/sdk/client"
+
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/store"
 )
@@ -17,7 +18,7 @@ import (
 // Start a map over a file and read its results, each as soon as all before it are there.
 func Example() {
 	ctx := context.Background()
-	c, err := fleet.Dial(ctx, fleet.Options{Address: "temporal:7233"})
+	c, err := client.Dial(client.Options{HostPort: "temporal:7233"})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -70,7 +71,7 @@ func ExampleStarter_Start() {
 // Watch shows how far a map is until it is over.
 func ExampleHandle_Watch() {
 	ctx := context.Background()
-	c, err := fleet.Dial(ctx, fleet.Options{})
+	c, err := client.Dial(client.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -97,7 +98,7 @@ func ExampleHandle_Watch() {
 // Retry runs again what failed, here on a pool with more memory.
 func ExampleStarter_Retry() {
 	ctx := context.Background()
-	c, err := fleet.Dial(ctx, fleet.Options{})
+	c, err := client.Dial(client.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -16,7 +16,8 @@ func made(m Map) string { id, _ := m.Identify(); return id }
 
 func fingerprint(m Map) string { _, f := m.Identify(); return f }
 
-// The IDs of a release are those of the next: else a map given again after an upgrade would begin from nothing.
+// The IDs of a release are those of the next: else a map given again after an upgrade
+// would begin from nothing.
 func TestIdentify_IsStable(t *testing.T) {
 	in := gpumux.MapInput{Task: "sweep/embed.py:embed", Range: &gpumux.Range{End: 1000}, Ladder: []string{"gpu", "cpu"},
 		Mode: gpumux.Fresh, Timeout: gpumux.Duration(time.Minute), Attempts: 2}

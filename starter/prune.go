@@ -16,13 +16,20 @@ import (
 	"github.com/gpumux/gpumux/internal/prune"
 )
 
+type (
+	// PruneOptions say what Prune deletes.
+	PruneOptions = prune.Options
+	// Pruned is something that Prune deleted.
+	Pruned = prune.Group
+)
+
 // Prune deletes from the workers' store what maps have left there that ended before a
 // time: folders below maps/ and inputs below sources/. It keeps what a running or a
 // younger map, or a schedule, names as its results or its input, also where it can read
 // only the text of them. A map that the server does not know has ended when something was
 // last written to its folder. It deletes nothing when it lacks the key to a running map
 // or a schedule.
-func (s *Starter) Prune(ctx context.Context, o prune.Options) ([]prune.Group, error) {
+func (s *Starter) Prune(ctx context.Context, o PruneOptions) ([]Pruned, error) {
 	st, err := s.store(ctx)
 	if err != nil {
 		return nil, err

@@ -71,7 +71,8 @@ func TestAppender_OfTwoResultsTheFirstCounts(t *testing.T) {
 	require.Equal(t, []gpumux.Result{value(3, "1"), value(5, "3"), value(7, "1")}, resultsOf(t, s, a.name.key("p")))
 }
 
-// While the store takes nothing, stored results stay. Afterwards it gets all that came meanwhile.
+// While the store takes nothing, stored results stay. Afterwards it gets all that came
+// meanwhile.
 func TestAppender_AnErrorKeepsEverything(t *testing.T) {
 	server := s3test.New(t)
 	s := open(t, server.URL(""), nil)

@@ -81,7 +81,8 @@ func TestCache_WhatWasKnownIsTaken(t *testing.T) {
 		require.Zero(t, found.Cached)
 		c.run(output, cache, found.Rest, 200)
 
-		// 20 of the 200 failed. The others are found, in another order and twice; what is new is not.
+		// 20 of the 200 failed. The others are found, in another order and twice; what is new
+		// is not.
 		output, cache, found = c.over(counting(198, 203) + counting(0, 198) + counting(0, 10))
 		require.EqualValues(t, 180+9, found.Cached)
 		require.EqualValues(t, 3+20+1, found.Rest.Len())

@@ -36,7 +36,8 @@ var damages = map[string]func(text string) string{
 	"another file": func(string) string { return strings.Repeat("what is this?\n", 50) },
 }
 
-// eachDamage runs a test on every kind of store. It has parts of items 0 to 2, 3 to 5 and 6 to 8; the second is damaged.
+// eachDamage runs a test on every kind of store. It has parts of items 0 to 2, 3 to 5 and
+// 6 to 8; the second is damaged.
 func eachDamage(t *testing.T, test func(t *testing.T, s *Store, damaged string)) {
 	for name, change := range damages {
 		t.Run(name, func(t *testing.T) {
@@ -207,7 +208,8 @@ func TestFind_AnEmptyPartOnAServerThatRefusesRanges(t *testing.T) {
 	require.True(t, slices.Contains(server.Keys(), "p/damaged/"+part.String()))
 }
 
-// A part of a newer version is not damaged. It stays, and an older version says that it cannot read it.
+// A part of a newer version is not damaged. It stays, and an older version says that it
+// cannot read it.
 func TestPart_ANewerVersionStays(t *testing.T) {
 	s := open(t, "mem://", nil)
 	require.NoError(t, s.WritePart(t.Context(), "p", []gpumux.Result{value(3, "1")}))

@@ -48,7 +48,8 @@ func ExampleOpen() {
 	// <nil>
 }
 
-// An input of any size is checked, counted and put into the store once. Then any stretch of it can be read.
+// An input of any size is checked, counted and put into the store once. Then any stretch
+// of it can be read.
 func ExampleSpool_put() {
 	ctx := context.Background()
 	s, err := store.Open(ctx, "mem://", nil)
@@ -96,7 +97,8 @@ func Example_formatOf() {
 	// true
 }
 
-// Workers store parts in any order. The merge makes one results file in the order of the input.
+// Workers store parts in any order. The merge makes one results file in the order of the
+// input.
 func ExampleStore_Merge() {
 	ctx := context.Background()
 	s, err := store.Open(ctx, "mem://", nil)

@@ -153,7 +153,8 @@ func TestIdentity(t *testing.T) {
 	require.NoError(t, folderOf(t, s, "p").Holds(t.Context(), contract.Claim{}), "a chunk without a claim")
 }
 
-// Without store.json, or with another one, workers that run and workers that start go on with each other's maps.
+// Without store.json, or with another one, workers that run and workers that start go on
+// with each other's maps.
 func TestHolds_WhenTheIdentityWasLost(t *testing.T) {
 	server := s3test.New(t)
 	for _, url := range []string{server.URL(""), "file://" + t.TempDir()} {
@@ -181,7 +182,8 @@ func TestHolds_WhenTheIdentityWasLost(t *testing.T) {
 	}
 }
 
-// Two hosts with a folder each, which have the same URL, are told apart, and the message says what differs.
+// Two hosts with a folder each, which have the same URL, are told apart, and the message
+// says what differs.
 func TestHolds_AnotherStoreOfTheSameURL(t *testing.T) {
 	first, second := open(t, "mem://", nil), open(t, "mem://", nil)
 	found, err := first.Find(t.Context(), nine)
@@ -218,7 +220,8 @@ func TestIdentity_IsOneForAllThatOpenAtOnce(t *testing.T) {
 	require.ErrorContains(t, err, "mem:///store.json does not say which store this is")
 }
 
-// Results that are kept for a retry stay those of the same items; the code and all else may change.
+// Results that are kept for a retry stay those of the same items; the code and all else
+// may change.
 func TestClaim_OfKeptResults(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		in := contract.PartsInput{Parts: "p", Items: 9, Owner: contract.Owner{Task: "label", Edition: "e1", Input: "x.jsonl, content 1", Items: 9}}

@@ -48,8 +48,8 @@ func TestMerge_InOrderOnceEach(t *testing.T) {
 	})
 }
 
-// Parts may have any shape. Every index comes once, from the part that begins first. If two parts begin alike, the first by name
-// counts.
+// Parts may have any shape. Every index comes once, from the part that begins first. If
+// two parts begin alike, the first by name counts.
 func TestMerge_RandomParts(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		ctx := t.Context()

@@ -174,7 +174,8 @@ func TestSealed_AReplacedObjectIsNotReadWithTheHeadOfTheOldOne(t *testing.T) {
 	}
 }
 
-// An encrypted object needs as many requests as a plain one, and one more for a stretch from its middle.
+// An encrypted object needs as many requests as a plain one, and one more for a stretch
+// from its middle.
 func TestSealed_RequestsToAServer(t *testing.T) {
 	server := s3test.New(t)
 	s := openKeys(t, server.URL(""), oldRing)
@@ -251,7 +252,8 @@ func TestSealed_KeysRotate(t *testing.T) {
 	require.ErrorContains(t, err, "another key of the same name")
 }
 
-// A store with keys leaves no plain text on its disk. A store without keys says which key is missing.
+// A store with keys leaves no plain text on its disk. A store without keys says which key
+// is missing.
 func TestSealed_AMapsObjects(t *testing.T) {
 	dir := t.TempDir()
 	url := "file://" + dir
@@ -309,7 +311,8 @@ func TestSealed_AMapsObjects(t *testing.T) {
 	}
 }
 
-// People put plain sources into the store. Everything else in a store with keys is encrypted.
+// People put plain sources into the store. Everything else in a store with keys is
+// encrypted.
 func TestSealed_OnlyItemsMayBePlain(t *testing.T) {
 	dir := t.TempDir()
 	without, s := openKeys(t, "file://"+dir, nil), openKeys(t, "file://"+dir, oldRing)

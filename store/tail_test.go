@@ -73,7 +73,8 @@ func TestTail_UnorderedHandsOutWhatIsThere(t *testing.T) {
 	})
 }
 
-// Several writers add results in any order to growing parts. The tail hands out every index once.
+// Several writers add results in any order to growing parts. The tail hands out every
+// index once.
 func TestTail_EachIndexOnce(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		const n = 500
@@ -107,7 +108,8 @@ func TestTail_EachIndexOnce(t *testing.T) {
 	})
 }
 
-// The tail does not read a finished part again. Of the others it reads only those that grew.
+// The tail does not read a finished part again. Of the others it reads only those that
+// grew.
 func TestTail_ReadsWhatIsNew(t *testing.T) {
 	server := s3test.New(t)
 	s := open(t, server.URL(""), nil)

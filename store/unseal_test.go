@@ -12,7 +12,8 @@ import (
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
-// A damaged part of a store with keys is set aside as it is, and its items run again. Parts under a wrong key stay in place.
+// A damaged part of a store with keys is set aside as it is, and its items run again.
+// Parts under a wrong key stay in place.
 func TestSealed_DamagedParts(t *testing.T) {
 	dir := t.TempDir()
 	s := openKeys(t, "file://"+dir, oldRing)
@@ -58,7 +59,8 @@ func TestSealed_DamagedParts(t *testing.T) {
 	require.NoError(t, err, "nothing is set aside for want of the key")
 }
 
-// A store's identity does not depend on keys: it is the same with and without them, and when they change.
+// A store's identity does not depend on keys: it is the same with and without them, and
+// when they change.
 func TestSealed_TheIdentityIsPlain(t *testing.T) {
 	url := "file://" + t.TempDir()
 	before, err := openKeys(t, url, nil).Identity(t.Context())

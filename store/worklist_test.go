@@ -29,7 +29,8 @@ func someItems(n int64) (runs contract.Runs, set map[int64]bool) {
 	return runs, set
 }
 
-// The rest of a map is exactly the items without a result, also if they are scattered and cut into pieces.
+// The rest of a map is exactly the items without a result, also if they are scattered and
+// cut into pieces.
 func TestFind_RestIsTheComplement(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		lists := 0

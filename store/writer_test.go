@@ -229,7 +229,8 @@ func TestWriter_NoSpaceLeft(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// full writes an object under a limit on the size of files. It returns the error of Close.
+// full writes an object under a limit on the size of files. It returns the error of
+// Close.
 func full(url string) error {
 	signal.Ignore(syscall.SIGXFSZ)
 	limit := syscall.Rlimit{Cur: 1 << 16, Max: 1 << 16}

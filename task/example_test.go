@@ -9,7 +9,8 @@ import (
 	"github.com/gpumux/gpumux/task"
 )
 
-// The main of a task program in Go: the worker starts it, names a handler and sends items.
+// The main of a task program in Go: the worker starts it, names a handler and sends
+// items.
 func ExampleServe() {
 	type point struct{ X, Y float64 }
 	square := func(ctx context.Context, p point) (float64, error) {
@@ -24,7 +25,8 @@ func ExampleServe() {
 	}
 }
 
-// A handler takes JSON and makes JSON; Func makes one of a function on Go values, which a test calls without a worker.
+// A handler takes JSON and makes JSON; Func makes one of a function on Go values, which a
+// test calls without a worker.
 func ExampleFunc() {
 	double := task.Func(func(_ context.Context, n int) (int, error) { return 2 * n, nil })
 	value, err := double(context.Background(), json.RawMessage(`21`))

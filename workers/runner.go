@@ -143,7 +143,7 @@ func (r *runner) runIn(ctx, held context.Context, h *pool.Seat, task launch.Task
 	}
 	if errors.As(err, &fault) {
 		h.Faults.Add(1)
-		r.report(h, task.Name, call.Whole, fault)
+		r.report(task.Name, call.Whole, fault)
 	}
 	return err
 }
@@ -204,7 +204,7 @@ func (r *remainder) soon(took time.Duration) bool {
 }
 
 // report logs and counts a failed call.
-func (r *runner) report(h *pool.Seat, task string, whole bool, fault *gpumux.Fault) {
+func (r *runner) report(task string, whole bool, fault *gpumux.Fault) {
 	r.metrics.Fault(r.pool.Name, fault.Kind)
 	r.log.Warn("a call failed", zap.String("pool", r.pool.Name), zap.String("slot", fault.Slot),
 		zap.String("device", fault.Device), zap.String("task", task), zap.String("kind", string(fault.Kind)),

@@ -29,7 +29,8 @@ func TestEdition_IsFixedOnceAndKnownToEveryChunk(t *testing.T) {
 	require.Equal(t, "fedcba", w.chunks[0].Edition)
 }
 
-// A map inside a workflow takes the edition of its first chunk. Chunks that ran with another edition run again.
+// A map inside a workflow takes the edition of its first chunk. Chunks that ran with
+// another edition run again.
 func TestEdition_OfAMapInAWorkflowIsThatOfItsFirstChunk(t *testing.T) {
 	w := &worker{}
 	first, odd := "", 0
@@ -68,7 +69,8 @@ func TestEdition_OfAMapInAWorkflowIsThatOfItsFirstChunk(t *testing.T) {
 	require.GreaterOrEqual(t, known, 16, "all but those that were under way")
 }
 
-// When the edition of a chunk is gone, the map ends with a fault that says what to do. No further chunk is handed out.
+// When the edition of a chunk is gone, the map ends with a fault that says what to do. No
+// further chunk is handed out.
 func TestEdition_GoneEndsTheMap(t *testing.T) {
 	w := &worker{edition: "abc123"}
 	gone := gpumux.Fault{Kind: gpumux.BadInput, Op: "start", Edition: "fedcba", Message: "the code is another"}

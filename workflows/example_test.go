@@ -186,7 +186,8 @@ func ExampleRegister() {
 	}
 }
 
-// Several calls on one slot share what the first one leaves there. Its test needs no worker and no server.
+// Several calls on one slot share what the first one leaves there. Its test needs no
+// worker and no server.
 func ExampleWithSlot() {
 	score := func(ctx workflow.Context, texts []string) (total int, err error) {
 		err = workflows.WithSlot(ctx, workflows.LeaseOptions{Ladder: []string{"gpu", "cpu"}}, func(ctx workflow.Context, s *workflows.Slot) error {

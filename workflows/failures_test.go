@@ -76,7 +76,8 @@ func TestRegistered_TheNextRunKnowsHowManyMayFail(t *testing.T) {
 	require.EqualValues(t, 3, *in.Carry.MayFail)
 }
 
-// An item that raised waits without a chunk. The others go on, and nothing is counted before its last try.
+// An item that raised waits without a chunk. The others go on, and nothing is counted
+// before its last try.
 func TestMap_ItemsThatRaiseAreTriedAgainAfterPauses(t *testing.T) {
 	env := environment(20 * time.Second)
 	tries := map[int][]time.Time{}

@@ -15,7 +15,8 @@ import (
 	"github.com/gpumux/gpumux/workflows"
 )
 
-// Wrong input from a client ends the workflow at once with words for users. It never blocks the workflow's tasks.
+// Wrong input from a client ends the workflow at once with words for users. It never
+// blocks the workflow's tasks.
 func TestRegistered_WhatCannotBeEndsTheMap(t *testing.T) {
 	for name, c := range map[string]struct {
 		workflow string
@@ -44,7 +45,8 @@ func TestRegistered_WhatCannotBeEndsTheMap(t *testing.T) {
 	}
 }
 
-// A stand-in may answer what no worker would. That is an error: the map does not run for ever and makes no values up.
+// A stand-in may answer what no worker would. That is an error: the map does not run for
+// ever and makes no values up.
 func TestMap_AnAnswerThatCannotBeIsAnError(t *testing.T) {
 	value := json.RawMessage("1")
 	for name, c := range map[string]struct {
@@ -64,7 +66,8 @@ func TestMap_AnAnswerThatCannotBeIsAnError(t *testing.T) {
 	}
 }
 
-// encoded is an argument as the server hands it on. The test environment does not encode the arguments of updates.
+// encoded is an argument as the server hands it on. The test environment does not encode
+// the arguments of updates.
 func encoded(t *testing.T, value any) converter.RawValue {
 	payload, err := converter.GetDefaultDataConverter().ToPayload(value)
 	require.NoError(t, err)

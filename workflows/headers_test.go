@@ -20,7 +20,8 @@ import (
 
 type tenantKey struct{}
 
-// tenant is a propagator like a service's own. One that only reads stands for the code behind a gpumux worker.
+// tenant is a propagator like a service's own. One that only reads stands for the code
+// behind a gpumux worker.
 type tenant struct{ reads bool }
 
 func (p tenant) Inject(context.Context, workflow.HeaderWriter) error { return nil }
@@ -53,8 +54,9 @@ func (p tenant) ExtractToWorkflow(ctx workflow.Context, from workflow.HeaderRead
 	return workflow.WithValue(ctx, tenantKey{}, name), err
 }
 
-// Headers of a map, such as a tenant or a trace, reach every chunk, also in segments. This holds for a service's own propagator
-// and for that of gpumux's workers, which knows no header by name.
+// Headers of a map, such as a tenant or a trace, reach every chunk, also in segments.
+// This holds for a service's own propagator and for that of gpumux's workers, which knows
+// no header by name.
 func TestRegistered_HeadersReachEveryChunk(t *testing.T) {
 	for name, propagators := range map[string][]workflow.ContextPropagator{
 		"the service's own": {tenant{}},

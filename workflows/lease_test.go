@@ -23,7 +23,8 @@ import (
 	"github.com/gpumux/gpumux/workflows"
 )
 
-// desk stands in for workers that offer leases. answer is asked for each call by its task; a "slot" fault takes the slot with it.
+// desk stands in for workers that offer leases. answer is asked for each call by its
+// task; a "slot" fault takes the slot with it.
 type desk struct {
 	answer func(task string) error
 
@@ -114,7 +115,8 @@ func times(n int, task string, err error) func(string) error {
 	}
 }
 
-// A Rebuild that fails is the error of its call. It runs again before the next one, which must not meet a process without what it needs.
+// A Rebuild that fails is the error of its call. It runs again before the next one, which
+// must not meet a process without what it needs.
 func TestLease_ARebuildThatFailedRunsAgain(t *testing.T) {
 	d := &desk{}
 	lose, fail := times(1, "step", lostFault(gpumux.SlotLost, true)), times(1, "load", lostFault(gpumux.TaskError, false))
@@ -131,7 +133,8 @@ func TestLease_ARebuildThatFailedRunsAgain(t *testing.T) {
 	require.Equal(t, []string{"step", "load", "load", "step"}, d.calls)
 }
 
-// A call that loses its slot each time ends after some times, though Rebuild works in between: it may be what breaks the devices.
+// A call that loses its slot each time ends after some times, though Rebuild works in
+// between: it may be what breaks the devices.
 func TestLease_ACallThatAlwaysLosesItsSlotEnds(t *testing.T) {
 	d := &desk{answer: times(1000, "step", lostFault(gpumux.DeviceLost, true))}
 	err := d.lease(t, func(ctx workflow.Context) error {
@@ -143,7 +146,8 @@ func TestLease_ACallThatAlwaysLosesItsSlotEnds(t *testing.T) {
 	require.Empty(t, d.open)
 }
 
-// Calls that Rebuild makes without waiting for them end before the call for which it runs.
+// Calls that Rebuild makes without waiting for them end before the call for which it
+// runs.
 func TestLease_CallsOfARebuildComeFirst(t *testing.T) {
 	d := &desk{answer: times(1, "step", lostFault(gpumux.SlotLost, true))}
 	require.NoError(t, d.lease(t, func(ctx workflow.Context) error {
@@ -177,7 +181,8 @@ func TestLease_CallsInASelector(t *testing.T) {
 	require.Equal(t, []string{"first", "second"}, done)
 }
 
-// A slot that a call has found again is the lease's, also when the context of that call ends.
+// A slot that a call has found again is the lease's, also when the context of that call
+// ends.
 func TestLease_OutlivesTheContextOfACall(t *testing.T) {
 	d := &desk{answer: times(1, "step", lostFault(gpumux.DeviceLost, true))}
 	require.NoError(t, d.lease(t, func(ctx workflow.Context) error {

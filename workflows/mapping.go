@@ -55,15 +55,15 @@ func (m *mapping) steer(ctx workflow.Context) error {
 	}, workflow.QueryHandlerOptions{Description: "How far the map is: items, failures, chunks in flight, rate. Takes no argument."}); err != nil {
 		return err
 	}
-	steer := func(ctx workflow.Context, to steering) error {
+	steer := func(ctx workflow.Context, to steering) {
 		m.engine.steer(to)
 		m.segments.steer(ctx, to)
 		m.show(ctx)
-		return nil
 	}
 	set := func(paused bool) func(workflow.Context) error {
 		return func(ctx workflow.Context) error {
-			return steer(ctx, steering{Paused: paused, Window: m.engine.sizer.fixed})
+			steer(ctx, steering{Paused: paused, Window: m.engine.sizer.fixed})
+			return nil
 		}
 	}
 	if err := workflow.SetUpdateHandlerWithOptions(ctx, gpumux.PauseUpdate, set(true), workflow.UpdateHandlerOptions{
@@ -81,7 +81,8 @@ func (m *mapping) steer(ctx workflow.Context) error {
 		if err != nil {
 			return err
 		}
-		return steer(ctx, steering{Paused: m.engine.paused, Window: window})
+		steer(ctx, steering{Paused: m.engine.paused, Window: window})
+		return nil
 	}, workflow.UpdateHandlerOptions{
 		Description: fmt.Sprintf("Sets how many chunks are in flight. Takes a number, 0 (automatic) to %d.", gpumux.MaxWindow),
 		Validator: func(raw converter.RawValue) error {

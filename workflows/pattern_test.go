@@ -24,8 +24,8 @@ var patterns = map[string]func(i int64, chance *rand.Rand) bool{
 	"all":         func(int64, *rand.Rand) bool { return true },
 }
 
-// Scattered items cost about as many chunks as items in a row, both when they are left over and when they climb the ladder. No
-// payload is large.
+// Scattered items cost about as many chunks as items in a row, both when they are left
+// over and when they climb the ladder. No payload is large.
 func TestRegistered_AnyPatternCostsWhatARowDoes(t *testing.T) {
 	const items = 1_000_000
 	row := 0

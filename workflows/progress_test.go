@@ -9,7 +9,8 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// The Web UI shows a map's details as Markdown, and a task's text may hold any characters.
+// The Web UI shows a map's details as Markdown, and a task's text may hold any
+// characters.
 func TestDetails_TextOfTasksIsOnlyText(t *testing.T) {
 	hostile := "[x](javascript:alert(1)) <img src=x onerror=alert(1)> ```\n\n# big\n| a | b |\n![i](http://evil.example/i)\x1b[31m\u202e"
 	text := details(gpumux.Progress{

@@ -47,7 +47,8 @@ func TestRegistered_StoredItemsAreNotRunAgain(t *testing.T) {
 	}
 }
 
-// What a cache gave is counted, and the results are kept for later maps of the same task, edition and key.
+// What a cache gave is counted, and the results are kept for later maps of the same task,
+// edition and key.
 func TestRegistered_Cache(t *testing.T) {
 	w := &worker{stored: map[int64]bool{1: true, 3: true}, edition: "e"}
 	in := gpumux.MapInput{Task: "square", Source: "sources/x.jsonl", Cache: true, Key: "id", WithItem: true}

@@ -15,11 +15,13 @@ import (
 	"github.com/gpumux/gpumux/workflows"
 )
 
-// Every history that a released version has left behind must still replay. The end-to-end tests write them:
+// Every history that a released version has left behind must still replay. The end-to-end
+// tests write them:
 //
 //	cd devserver && go test ./e2e -run TestMap_ -record
 //
-// A change that breaks one needs workflow.GetVersion, not a new recording, unless no map of that kind can be running.
+// A change that breaks one needs workflow.GetVersion, not a new recording, unless no map
+// of that kind can be running.
 func TestReplay_RecordedHistories(t *testing.T) {
 	files, err := filepath.Glob("testdata/[MT]*.json") // those of leases need workflows of the end-to-end tests
 	require.NoError(t, err)

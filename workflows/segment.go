@@ -133,8 +133,7 @@ func (s *segments) start(ctx workflow.Context) {
 		ParentClosePolicy: enums.PARENT_CLOSE_POLICY_REQUEST_CANCEL,
 		// A map that was reset finds the segments of the run before still at work; their items
 		// are run again.
-		//lint:ignore SA1019 a child's options do not have its successor
-		WorkflowIDReusePolicy: enums.WORKFLOW_ID_REUSE_POLICY_TERMINATE_IF_RUNNING,
+		WorkflowIDReusePolicy: enums.WORKFLOW_ID_REUSE_POLICY_TERMINATE_IF_RUNNING, //nolint:staticcheck // a child's options lack its successor
 		StaticSummary:         text.Plain(fmt.Sprintf("%s: %s", s.of.in.Task, pieces[0].Describe())),
 	}
 	r := &segmentRun{}

@@ -40,7 +40,8 @@ func TestRegistered_ALargeMapRunsInSegments(t *testing.T) {
 
 func TestRegistered_ManySlotsAreFilledBySeveralSegments(t *testing.T) {
 	env := environment(time.Minute)
-	// The test environment hangs when more than 1,000 events wait. So fewer activities may be under way.
+	// The test environment hangs when more than 1,000 events wait. So fewer activities may
+	// be under way.
 	w := &worker{items: 4000, slots: 300}
 	w.register(env)
 	running, most := 0, 0

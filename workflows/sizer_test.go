@@ -8,8 +8,8 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// The segments together keep two chunks per slot in flight, for any number of slots. Each segment stays far below the server's
-// limit for one workflow.
+// The segments together keep two chunks per slot in flight, for any number of slots. Each
+// segment stays far below the server's limit for one workflow.
 func TestSizer_SegmentsFillAllSlots(t *testing.T) {
 	for slots := 1; slots <= gpumux.MaxWindow/2; slots++ {
 		whole := newSizer(gpumux.MapInput{})

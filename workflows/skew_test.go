@@ -14,14 +14,15 @@ import (
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
-// The simulation adds these times: the workflow hears of a finished chunk after roundTrip, and a slot is busy handOver longer
-// than its items take.
+// The simulation adds these times: the workflow hears of a finished chunk after
+// roundTrip, and a slot is busy handOver longer than its items take.
 const (
 	roundTrip = 20 * time.Millisecond
 	handOver  = 5 * time.Millisecond
 )
 
-// schedule simulates a map on equal slots. The real engine decides; only the time is simulated.
+// schedule simulates a map on equal slots. The real engine decides; only the time is
+// simulated.
 type schedule struct {
 	e     *engine
 	costs []time.Duration
@@ -48,8 +49,9 @@ type event struct {
 	result contract.ChunkResult
 }
 
-// ahead returns how many items a process holds beside the running one. It imitates internal/slot: pace is the time of an item, and
-// ran is how many items of the chunk have run.
+// ahead returns how many items a process holds beside the running one. It imitates
+// internal/slot: pace is the time of an item, and ran is how many items of the chunk have
+// run.
 func ahead(pace time.Duration, ran int64) int64 {
 	if pace >= 100*time.Millisecond {
 		return 1
@@ -71,7 +73,8 @@ func (s *schedule) run(t *testing.T) time.Duration {
 			s.chunks++
 			s.queue = append(s.queue, handed{piece, s.e.sizer.pace(piece), s.e.sizer.limit(piece)})
 		}
-		// Every slot that is free by then takes a chunk before the workflow hears of the next event.
+		// Every slot that is free by then takes a chunk before the workflow hears of the next
+		// event.
 		for len(s.queue) > 0 {
 			slot := slices.Index(s.free, slices.Min(s.free))
 			at := max(s.now, s.free[slot])
@@ -185,8 +188,8 @@ func (s *schedule) test(t *testing.T) {
 	require.LessOrEqual(t, took, ideal*115/100)
 }
 
-// enough returns a number of items that makes the longest item, and the time for learning, small beside a slot's share of the
-// work.
+// enough returns a number of items that makes the longest item, and the time for
+// learning, small beside a slot's share of the work.
 func enough(slots int, unit time.Duration) int {
 	return max(slots*2000, int(time.Duration(slots)*20*time.Second/(2*unit)))
 }
@@ -207,8 +210,8 @@ func TestSizer_SlowItemsCostLittle(t *testing.T) {
 	}
 }
 
-// All slow items stand together, and no earlier item gave a hint of them. A slot runs those that it holds by then; other slots
-// take the rest.
+// All slow items stand together, and no earlier item gave a hint of them. A slot runs
+// those that it holds by then; other slots take the rest.
 func TestSizer_AStretchOfSlowItemsIsShared(t *testing.T) {
 	for name, at := range map[string]func(n int) int{"middle": func(n int) int { return n / 2 }, "end": func(n int) int { return n - n/100 }} {
 		for _, unit := range units {
@@ -226,7 +229,8 @@ func TestSizer_AStretchOfSlowItemsIsShared(t *testing.T) {
 	}
 }
 
-// A small map suffers more. When the engine learns of the slow items, few others are left to fill the slots.
+// A small map suffers more. When the engine learns of the slow items, few others are left
+// to fill the slots.
 func TestSizer_SlowItemsTogetherInASmallMap(t *testing.T) {
 	const n, slow, slots = 2000, 20, 4
 	for at := 0; at <= n-slow; at += slow {

@@ -22,7 +22,8 @@ import (
 	"github.com/gpumux/gpumux/workflows"
 )
 
-// worker stands in for gpumux workers. It squares numbers; odd may answer a chunk in another way.
+// worker stands in for gpumux workers. It squares numbers; odd may answer a chunk in
+// another way.
 type worker struct {
 	mu      sync.Mutex
 	chunks  []contract.Chunk
@@ -43,7 +44,8 @@ type worker struct {
 	asked  int
 	// unknown is a task that no worker knows.
 	unknown string
-	// caches are those that activities were given. What was stored before came from the first.
+	// caches are those that activities were given. What was stored before came from the
+	// first.
 	caches []contract.Cache
 }
 

@@ -1,5 +1,5 @@
-// Command gpumux is the lean binary: a client and a worker for a Temporal that runs elsewhere. The all-in-one binary with the
-// server inside is devserver/cmd/gpumux.
+// Command gpumux is the lean binary: a client and a worker for a Temporal that runs
+// elsewhere. The all-in-one binary with the server inside is devserver/cmd/gpumux.
 package main
 
 import (

@@ -10,7 +10,8 @@ import (
 	"github.com/gpumux/gpumux/workflows"
 )
 
-// places says where the two products run, as rungs such as first or first@node1/GPU-5c89, and the second device of one slot.
+// places says where the two products run, as rungs such as first or first@node1/GPU-5c89,
+// and the second device of one slot.
 type places struct {
 	Left, Right, Second string
 }
@@ -33,7 +34,8 @@ func with(ctx workflow.Context, rung string, f func(workflow.Context, backend) e
 	})
 }
 
-// Backends does the same operations on the chain first, cpu and on the CPU alone, and then two products and their sum by hand.
+// Backends does the same operations on the chain first, cpu and on the CPU alone, and
+// then two products and their sum by hand.
 func Backends(ctx workflow.Context, p places) (r report, err error) {
 	err = with(ctx, "cpu", func(ctx workflow.Context, cpu backend) error {
 		err := with(ctx, "first", func(ctx workflow.Context, first backend) error {
@@ -83,7 +85,8 @@ func (r *report) operations(ctx workflow.Context, c *chain) error {
 	return err
 }
 
-// products computes A·B on one slot beside C·D on another, brings them together, and adds them there on two devices of one process.
+// products computes A·B on one slot beside C·D on another, brings them together, and adds
+// them there on two devices of one process.
 func (r *report) products(ctx workflow.Context, left, right backend, second string) error {
 	var futures []workflows.Future[gpumux.Handle]
 	for at, b := range []backend{left, left, right, right} {

@@ -27,7 +27,8 @@ func main() {
 	}
 }
 
-// primes counts the prime numbers of an interval. An error is the item's fault; the process goes on with the next item.
+// primes counts the prime numbers of an interval. An error is the item's fault; the
+// process goes on with the next item.
 func primes(ctx context.Context, in interval) (found, error) {
 	if in.From < 0 || in.To < in.From {
 		return found{}, fmt.Errorf("from %d to %d is no interval of natural numbers", in.From, in.To)

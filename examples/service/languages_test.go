@@ -10,7 +10,8 @@ import (
 	"github.com/gpumux/gpumux/workflows/workflowstest"
 )
 
-// run runs the workflow with a worker that answers each text with what languages says, and fails what it does not know.
+// run runs the workflow with a worker that answers each text with what languages says,
+// and fails what it does not know.
 func run(t *testing.T, languages map[string]string, texts ...string) (map[string]int, error) {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite

@@ -21,8 +21,8 @@ func (r *sparing) Held() int64 {
 	return 1 << 20
 }
 
-// A short item costs mostly its messages, so many items go in one frame. Without a budget nobody looks at the memory of the
-// process.
+// A short item costs mostly its messages, so many items go in one frame. Without a budget
+// nobody looks at the memory of the process.
 func TestAccount_ShortItemsAreGivenManyAhead(t *testing.T) {
 	for _, c := range []struct {
 		pace        time.Duration

@@ -51,5 +51,6 @@ func (b *bill) pay(cost float64) {
 	b.earned -= cost
 }
 
-// allows reports whether items have paid for another trim that costs as much as the last one.
+// allows reports whether items have paid for another trim that costs as much as the last
+// one.
 func (b *bill) allows() bool { return b.open == 0 && b.began && b.earned >= b.last }

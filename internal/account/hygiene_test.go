@@ -52,8 +52,8 @@ func TestHygiene_TrimsWhatComesBack(t *testing.T) {
 	}
 }
 
-// trims lets items run that take a second each, and as many seconds more after a trim, and returns how long all trims took of how long
-// all items took.
+// trims lets items run that take a second each, and as many seconds more after a trim,
+// and returns how long all trims took of how long all items took.
 func trims(items int, took, slower float64) (cost, busy float64, times int) {
 	var b bill
 	for i, since := 0, 100; i < items; i, since = i+1, since+1 {
@@ -155,7 +155,8 @@ func TestHygiene_GivesFewItemsAheadUntilItKnows(t *testing.T) {
 	require.Equal(t, most, h.ahead(all(100*mib), most))
 }
 
-// follow feeds a process's readings and tells at which item it would be recycled, 0 if never.
+// follow feeds a process's readings and tells at which item it would be recycled, 0 if
+// never.
 func follow(items int, held func(i int) int64, peak func(i int) int64) int {
 	h := hygiene{budget: 1000 * mib}
 	for i := range items {

@@ -42,7 +42,8 @@ func TestCommands_EachHasAnExampleAndHelp(t *testing.T) {
 	}
 }
 
-// TestDocs_CommandLine keeps docs/cli.md the same as the help. To write it: go test ./internal/cli -run TestDocs -update
+// TestDocs_CommandLine keeps docs/cli.md the same as the help. To write it: go test
+// ./internal/cli -run TestDocs -update
 func TestDocs_CommandLine(t *testing.T) {
 	t.Setenv("GPUMUX_STORE", "")
 	t.Setenv("GPUMUX_KEYS", "")

@@ -185,7 +185,7 @@ succeeded, 1 when some failed. Ctrl-C leaves the map running.`,
 		if err != nil {
 			return explain(a, err)
 		}
-		end.Causes = causesOf(ctx, a, conn, end.Summary)
+		end.Causes = causesOf(ctx, conn, end.Summary)
 		if err := tell(a, end, asJSON, a.Command("retry "+h.ID)); err != nil {
 			return err
 		}
@@ -282,7 +282,7 @@ func tell(a *app.App, end *report, asJSON bool, retry string) error {
 
 const looking = 5 * time.Second
 
-func causesOf(ctx context.Context, a *app.App, conn *app.Connection, summary gpumux.Summary) []starter.Cause {
+func causesOf(ctx context.Context, conn *app.Connection, summary gpumux.Summary) []starter.Cause {
 	ctx, cancel := context.WithTimeout(ctx, looking)
 	defer cancel()
 	found, err := conn.Causes(ctx, summary)

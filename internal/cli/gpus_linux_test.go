@@ -21,7 +21,8 @@ import (
 	"github.com/gpumux/gpumux/internal/host"
 )
 
-// machineOfAll has something to tell in every field. Its devices have UUIDs as real ones do.
+// machineOfAll has something to tell in every field. Its devices have UUIDs as real ones
+// do.
 func machineOfAll(t *testing.T) *gpu.Inventory {
 	t.Helper()
 	t.Setenv("CUDA_MPS_PIPE_DIRECTORY", t.TempDir())
@@ -69,8 +70,8 @@ func TestGpus_Table(t *testing.T) {
 	golden(t, "gpus_all", b.String())
 }
 
-// What --json prints is what docs/gpus.schema.json says, of devices with all fields and of a host without GPU. A machine of this test
-// has each field that the schema knows.
+// What --json prints is what docs/gpus.schema.json says, of devices with all fields and
+// of a host without GPU. A machine of this test has each field that the schema knows.
 func TestGpus_JSONIsAsTheSchemaSays(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(here, "..", "..", "docs", "gpus.schema.json"))
 	require.NoError(t, err)

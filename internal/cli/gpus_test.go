@@ -17,7 +17,8 @@ import (
 	"github.com/gpumux/gpumux/internal/host"
 )
 
-// watched is what --watch prints of a host without GPU until it was interrupted after some looks.
+// watched is what --watch prints of a host without GPU until it was interrupted after
+// some looks.
 func watched(t *testing.T, asJSON bool) string {
 	t.Helper()
 	inventory, err := gpu.Open(gpu.Options{NoNVML: true})

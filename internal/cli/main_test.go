@@ -29,7 +29,8 @@ func broken(context.Context, local.ServerOptions) (local.Server, error) {
 	return nil, errors.New("port 7233 is taken; give --port")
 }
 
-// run is one call of the program in an empty folder-free environment: no Temporal is where it looks for one.
+// run is one call of the program in an empty folder-free environment: no Temporal is
+// where it looks for one.
 func run(t *testing.T, stdin string, args ...string) outcome {
 	t.Helper()
 	return runWith(t, Options{Local: broken, Stdin: strings.NewReader(stdin)}, args...)
@@ -44,7 +45,8 @@ func runWith(t *testing.T, o Options, args ...string) outcome {
 	return outcome{code, stdout.String(), stderr.String()}
 }
 
-// lonely makes every Temporal address a closed port and every file relative to a new folder.
+// lonely makes every Temporal address a closed port and every file relative to a new
+// folder.
 func lonely(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -73,8 +73,8 @@ func (f *mapFlags) overURL() bool {
 	return values || len(f.source.In) == 1 && strings.Contains(f.source.In[0], "://")
 }
 
-// itemsOf finds the items that flags name. Workers read the results of a map, and a URL in
-// their store, where they lie; all else is read here.
+// itemsOf finds the items that flags name. Workers read the results of a map, and a URL
+// in their store, where they lie; all else is read here.
 func itemsOf(ctx context.Context, a *app.App, conn *app.Connection, f *mapFlags, m *starter.Map) (err error) {
 	m.Label = f.source.In[0]
 	if id, values := f.results(); values {

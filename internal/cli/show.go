@@ -37,7 +37,7 @@ An ID of a map with --local is looked for on this machine first; its command nee
 		}
 		var causes []starter.Cause
 		if d.Summary != nil {
-			causes = causesOf(ctx, a, conn, *d.Summary)
+			causes = causesOf(ctx, conn, *d.Summary)
 		}
 		if *asJSON {
 			return app.PrintJSON(a.Stdout, struct {

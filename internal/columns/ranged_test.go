@@ -21,7 +21,8 @@ import (
 	"github.com/gpumux/gpumux/internal/items"
 )
 
-// counted is a file that counts how often it is read, and how much of it. It fails where it is read from a place on, if that is not 0.
+// counted is a file that counts how often it is read, and how much of it. It fails where
+// it is read from a place on, if that is not 0.
 type counted struct {
 	*bytes.Reader
 	reads, bytes int
@@ -122,7 +123,8 @@ func TestItems_LostConnectionIsNoDamage(t *testing.T) {
 	require.ErrorAs(t, err, new(*items.SourceError), "cut off")
 }
 
-// Files that are cut off, and pages and metadata that are damaged, are the file's mistake and no panic.
+// Files that are cut off, and pages and metadata that are damaged, are the file's mistake
+// and no panic.
 func TestItems_DamagedFiles(t *testing.T) {
 	const rounds = 400
 	for _, ending := range []string{".parquet", ".arrow"} {

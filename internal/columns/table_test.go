@@ -193,7 +193,8 @@ func TestItems_Columns(t *testing.T) {
 	}
 }
 
-// What pyarrow writes of each type is one thing in each format, with Arrow's schema in the file and without.
+// What pyarrow writes of each type is one thing in each format, with Arrow's schema in
+// the file and without.
 func TestItems_Types(t *testing.T) {
 	want := []string{
 		`{"i8":1,"u64":18446744073709551615,"f32":0.1,"f16":0.1,"f64":0.1,"b":true,"s":"é\"x","bin":"/wA=","fsb":"YWI=","d":"2026-01-02",` +

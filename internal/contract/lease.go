@@ -88,9 +88,10 @@ type SlotAnswer struct {
 // leaseQueue matches the queues of QueueOf.
 var leaseQueue = regexp.MustCompile(`^(gpumux\.lease\.[0-9a-z]{1,100})\.[0-9]{1,10}$`)
 
-// LeaseID is the ID of a lease with a random name, QueueOf its queue at the nth try to
-// get a slot. No pool has such a queue.
-func LeaseID(random string) string         { return "gpumux.lease." + random }
+// LeaseID is the ID of a lease with a random name.
+func LeaseID(random string) string { return "gpumux.lease." + random }
+
+// QueueOf is the queue of a lease at the nth try to get a slot. No pool has such a queue.
 func QueueOf(lease string, try int) string { return fmt.Sprintf("%s.%d", lease, try) }
 
 // Validate returns an *InputError that names every mistake, or nil.

@@ -43,7 +43,8 @@ func decode(kind string, data []byte) (any, error) {
 	return in.Elem().Interface(), err
 }
 
-// Every input says of which version it is, and a later one is refused before its shape is looked at.
+// Every input says of which version it is, and a later one is refused before its shape is
+// looked at.
 func TestDecode_EveryInputHasAVersion(t *testing.T) {
 	for kind, in := range inputs {
 		data, err := json.Marshal(in)

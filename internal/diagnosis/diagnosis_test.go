@@ -17,8 +17,8 @@ import (
 	"github.com/gpumux/gpumux/internal/wire"
 )
 
-// diagnosisCase is one case of testdata/diagnosis.json, which the tests of the Python runtime read as well. Exit is null for
-// a process that lives or that a signal ended.
+// diagnosisCase is one case of testdata/diagnosis.json, which the tests of the Python
+// runtime read as well. Exit is null for a process that lives or that a signal ended.
 type diagnosisCase struct {
 	Name, Framework, Class, Message string
 	Chain                           []wire.Cause
@@ -81,7 +81,8 @@ func TestDiagnose_Frameworks(t *testing.T) {
 	}
 }
 
-// A rule that no case needs is a rule that nobody has seen work: each must be the one that decides some case.
+// A rule that no case needs is a rule that nobody has seen work: each must be the one
+// that decides some case.
 func TestDiagnose_EveryRuleDecides(t *testing.T) {
 	decides := map[*rule]bool{}
 	note := func(subjects []subject, e Evidence) {
@@ -101,7 +102,8 @@ func TestDiagnose_EveryRuleDecides(t *testing.T) {
 		note(c.evidence().exceptions(), c.evidence())
 		note(c.evidence().printed(), c.evidence())
 	}
-	// What the file does not have: the same errors by number alone, and by the name that the driver gives them.
+	// What the file does not have: the same errors by number alone, and by the name that the
+	// driver gives them.
 	for i := range rules {
 		for _, code := range rules[i].codes {
 			f, ok := match([]subject{{class: "torch.AcceleratorError"}}, code, always(Evidence{}))
@@ -132,7 +134,8 @@ func TestDiagnose_EveryRuleDecides(t *testing.T) {
 	}
 }
 
-// The driver, the runtime and the sentence of cudaGetErrorString say the same as the number.
+// The driver, the runtime and the sentence of cudaGetErrorString say the same as the
+// number.
 func TestDiagnose_CUDANames(t *testing.T) {
 	for code, texts := range map[int][]string{
 		2:   {"CUDA_ERROR_OUT_OF_MEMORY", "cudaErrorMemoryAllocation", "CUDA driver error: out of memory", "HIP error: out of memory", "hipErrorOutOfMemory"},

@@ -13,8 +13,8 @@ import (
 	"github.com/gpumux/gpumux/internal/wire"
 )
 
-// What a failed item says must not cost more than running it: of endless messages and chains only so much is read, and their ends
-// tell as much as before.
+// What a failed item says must not cost more than running it: of endless messages and
+// chains only so much is read, and their ends tell as much as before.
 func TestDiagnose_LongMessages(t *testing.T) {
 	filler, oom := strings.Repeat("error 17 in the driver: ", 1<<16), "CUDA out of memory. Tried to allocate 2.00 GiB."
 	endless := Evidence{Class: strings.Repeat("x", 1<<20), Message: filler, Chain: slices.Repeat([]wire.Cause{{Class: "RuntimeError", Message: filler}}, 1000)}
@@ -42,7 +42,8 @@ func TestDiagnose_LongMessages(t *testing.T) {
 	require.True(t, utf8.ValidString(ends(strings.Repeat("ü", 4000), 4001)))
 }
 
-// A text that a rule matches has one of the words that are looked for first, in whatever letters.
+// A text that a rule matches has one of the words that are looked for first, in whatever
+// letters.
 func TestDiagnose_WordsLeaveNothingOut(t *testing.T) {
 	var texts []string
 	for _, c := range diagnosisCases(t) {

@@ -16,7 +16,8 @@ func write(t *testing.T, path, text string) {
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o755))
 }
 
-// A command is written in more files than its first word: the script of an interpreter is its second, a configuration a later one.
+// A command is written in more files than its first word: the script of an interpreter is
+// its second, a configuration a later one.
 func TestEdition_NamedIsOfEveryFileOfACommand(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"sim.py", "conf.yaml", "run.sh", "other"} {
@@ -41,7 +42,8 @@ func TestEdition_NamedIsOfEveryFileOfACommand(t *testing.T) {
 	require.Empty(t, Code{}.Edition())
 }
 
-// What a command reads and writes is not its code: a log that it makes must not end the map that it runs in.
+// What a command reads and writes is not its code: a log that it makes must not end the
+// map that it runs in.
 func TestEdition_DataOfACommandIsNotItsCode(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"sim.py", "run.sh", "tool.jl"} {
@@ -137,7 +139,8 @@ func TestEdition_PipeIsNoFile(t *testing.T) {
 	require.Equal(t, Code{Dir: "/", Command: []string{"cat", "pipe"}}.Edition(), Code{Dir: dir, Command: []string{"cat", "pipe"}}.Edition())
 }
 
-// A large file counts by its size and by samples, so that it need not be read whole: the file here is one hole.
+// A large file counts by its size and by samples, so that it need not be read whole: the
+// file here is one hole.
 func TestEdition_LargeFile(t *testing.T) {
 	dir := t.TempDir()
 	model := filepath.Join(dir, "model")

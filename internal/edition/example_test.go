@@ -9,7 +9,8 @@ import (
 	"github.com/gpumux/gpumux/internal/edition"
 )
 
-// An edition changes with a task's file and with the modules beside it that it imports, and with nothing else.
+// An edition changes with a task's file and with the modules beside it that it imports,
+// and with nothing else.
 func ExampleCode_Edition() {
 	dir, err := os.MkdirTemp("", "")
 	if err != nil {

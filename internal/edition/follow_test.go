@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A change of any module beside the task that it imports, however that is written, makes another edition.
+// A change of any module beside the task that it imports, however that is written, makes
+// another edition.
 func TestEdition_ImportedModules(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, "embed.py", `"""Uses helpers, numpy."""

@@ -155,7 +155,8 @@ func TestRead_GlobNamesAFileThatNoItemCanName(t *testing.T) {
 	require.ErrorContains(t, err, "not UTF-8")
 }
 
-// What is written to a file that is followed comes as it is written, half lines when they are whole.
+// What is written to a file that is followed comes as it is written, half lines when they
+// are whole.
 func TestEach_FollowsAFileThatGrows(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, "grows.jsonl", "1\n2\n")

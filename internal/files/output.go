@@ -357,8 +357,9 @@ func (p place) create() (*os.File, error) {
 // lastWrite is how long a write may go on after its context has ended.
 const lastWrite = time.Second
 
-// unblocked writes until ctx ends. A write that blocks then is left behind, and the writer
-// must not be used any more. So one Ctrl-C ends a command whose results nobody reads.
+// unblocked writes until ctx ends. A write that blocks then is left behind, and the
+// writer must not be used any more. So one Ctrl-C ends a command whose results nobody
+// reads.
 type unblocked struct {
 	ctx context.Context
 	to  io.Writer

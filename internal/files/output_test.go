@@ -199,7 +199,8 @@ func TestOutput_CompressedResultsComeBeforeAPause(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// People and other programs get "NaN", as docs/tasks.md says; gpumux's clients what they read the number from.
+// People and other programs get "NaN", as docs/tasks.md says; gpumux's clients what they
+// read the number from.
 func TestOutput_NumbersThatJSONLacks(t *testing.T) {
 	t.Chdir(t.TempDir())
 	line := fmt.Sprintf(`{"index":0,"value":[%s,{"a":%s},"NaN"],"item":%s}`, text.NaN, text.MinusInfinity, text.Infinity)

@@ -12,7 +12,8 @@ import (
 	"github.com/gpumux/gpumux/internal/payload"
 )
 
-// A codec of the service is undone before the input is looked at, and one that is missing here is named.
+// A codec of the service is undone before the input is looked at, and one that is missing
+// here is named.
 func TestDecode_BehindACodec(t *testing.T) {
 	zipped := converter.NewCodecDataConverter(converter.GetDefaultDataConverter(),
 		converter.NewZlibCodec(converter.ZlibCodecOptions{AlwaysEncode: true}))

@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A machine may be so busy that a dead process is reaped seconds after its wire ended: it has not gone on for that.
+// A machine may be so busy that a dead process is reaped seconds after its wire ended: it
+// has not gone on for that.
 func TestProcess_ADeathThatIsSeenLateIsOne(t *testing.T) {
 	dead := exec.Command("sleep", "600")
 	dead.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

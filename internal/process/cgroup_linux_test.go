@@ -160,7 +160,8 @@ func TestCgroups_CountersOfTheWorkersOwn(t *testing.T) {
 	require.GreaterOrEqual(t, MemoryKills(), 0)
 }
 
-// A forked process is moved into its cgroup, in a real tree where this test may change one.
+// A forked process is moved into its cgroup, in a real tree where this test may change
+// one.
 func TestCgroups_AProcessIsMovedInside(t *testing.T) {
 	mount, path := ownCgroup("/")
 	if mount == "" {
@@ -185,7 +186,8 @@ func TestCgroups_AProcessIsMovedInside(t *testing.T) {
 	require.NoError(t, none.add(1))
 }
 
-// A process is started inside of its cgroup and the cgroup goes with it, in a real tree where this test may change one.
+// A process is started inside of its cgroup and the cgroup goes with it, in a real tree
+// where this test may change one.
 func TestCgroups_AProcessStartsInside(t *testing.T) {
 	mount, path := ownCgroup("/")
 	if mount == "" {

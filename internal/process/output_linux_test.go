@@ -60,7 +60,8 @@ func TestOutput_OffsetsThatAreNone(t *testing.T) {
 	o.trim()
 }
 
-// A file that is all holes, as large as a file can be, is not read whole, and neither is it filled.
+// A file that is all holes, as large as a file can be, is not read whole, and neither is
+// it filled.
 func TestOutput_OfAFileThatIsHuge(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int64{1 << 40, math.MaxInt64} {
@@ -85,7 +86,8 @@ func TestOutput_WhatWasReadIsGivenBack(t *testing.T) {
 	require.LessOrEqual(t, held(o), int64(unix.Getpagesize()))
 }
 
-// Neither what is printed nor what the process reserves stays in memory for longer than until the next look.
+// Neither what is printed nor what the process reserves stays in memory for longer than
+// until the next look.
 func TestOutput_IsTrimmed(t *testing.T) {
 	t.Parallel()
 	o, write := written(t)

@@ -17,7 +17,8 @@ import (
 	"github.com/gpumux/gpumux/internal/rig"
 )
 
-// What an item leaves behind and has ended is gone soon, however long the process lives, and whoever's group it was in.
+// What an item leaves behind and has ended is gone soon, however long the process lives,
+// and whoever's group it was in.
 func TestReapOrphans_WhatHasEndedIsReapedWhileItsProcessLives(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"", "setsid "} {
@@ -56,8 +57,8 @@ func TestReapOrphans_OtherChildrenAreLeftAlone(t *testing.T) {
 	require.NoError(t, child.Wait())
 }
 
-// A daemon that left its group, its session and its environment ends with its process, and no
-// other process's does.
+// A daemon that left its group, its session and its environment ends with its process,
+// and no other process's does.
 func TestProcess_ItsDaemonsEndWithItAndNoOthers(t *testing.T) {
 	t.Parallel()
 	needsMarks(t)

@@ -120,8 +120,7 @@ func (s *Server) RefuseConditions() {
 	s.refuse = true
 }
 
-// Trouble, if not nil, is called before each write; other than 0 is a status to refuse
-// it.
+// Trouble has trouble called before each write; other than 0 is a status to refuse it.
 func (s *Server) Trouble(trouble func(*http.Request) int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

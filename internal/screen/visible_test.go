@@ -9,8 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hostile is text that takes over a terminal which obeys it: a link, the window's name, colours, a cleared screen, eight-bit
-// sequences, text in another order, and a line written over.
+// hostile is text that takes over a terminal which obeys it: a link, the window's name,
+// colours, a cleared screen, eight-bit sequences, text in another order, and a line
+// written over.
 const hostile = "\x1b]8;;http://evil.example\x07click\x1b]8;;\x07\x1b]0;owned\x07\x1b[31m\x1b[2J\u009b31m\x9b31m\u202etxt.exe\u2066\rdone\x7f\b"
 
 // steering lists the characters of a text that steer a terminal.

@@ -21,7 +21,8 @@ func TestMemory_AKillOfTheKernelIsEvidence(t *testing.T) {
 	require.Equal(t, gpumux.Budget, f.Kind)
 	require.EqualValues(t, 512<<20, f.Peak)
 
-	// The kernel ran out of memory elsewhere, in the host or the worker's container, and took this process.
+	// The kernel ran out of memory elsewhere, in the host or the worker's container, and
+	// took this process.
 	e = death
 	killed(&e, process.Kills{Number: 1, Own: false, Peak: 512 << 20}, 1)
 	require.False(t, e.OverBudget)
@@ -35,7 +36,8 @@ func TestMemory_AKillOfTheKernelIsEvidence(t *testing.T) {
 	require.False(t, e.OverBudget)
 	require.Equal(t, gpumux.HostOOM, diagnosis.Diagnose(e).Fault.Kind)
 
-	// Without a cgroup of its own, the counter of the worker's tells the kernel's kill from another.
+	// Without a cgroup of its own, the counter of the worker's tells the kernel's kill from
+	// another.
 	e = diagnosis.Evidence{Exited: true, Signal: syscall.SIGKILL}
 	killed(&e, process.Kills{}, 0)
 	require.Zero(t, e.OOMKills)

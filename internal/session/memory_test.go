@@ -9,7 +9,8 @@ import (
 	"github.com/gpumux/gpumux/internal/wire"
 )
 
-// driver says what a process holds: what was read last, what is held now, and the largest reading of late.
+// driver says what a process holds: what was read last, what is held now, and the largest
+// reading of late.
 type driver struct {
 	unwatched
 	last, now, peak int64

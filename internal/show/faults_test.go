@@ -64,7 +64,8 @@ func TestFaults_Print(t *testing.T) {
 	golden(t, "faults", b.String())
 }
 
-// A map that has completed says how many failures there are, so its results are not read to their end.
+// A map that has completed says how many failures there are, so its results are not read
+// to their end.
 func TestFaults_ReadsNoFurtherThanTheLastFailure(t *testing.T) {
 	f := &Faults{Items: 4}
 	kinds := starter.Causes{Kind: gpumux.Crash}

@@ -83,8 +83,8 @@ func (a admission) leased() (*occupant, error) {
 	return p, nil
 }
 
-// edition is that of the task's code as its files are now. An error is the fault of a start, or
-// why the call ended.
+// edition is that of the task's code as its files are now. An error is the fault of a
+// start, or why the call ended.
 func (a admission) edition(ctx context.Context) (string, error) {
 	now, err := a.job.call.Task.Edition(ctx, a.job.owner.o.StartLimit)
 	return now, a.job.owner.judge.unanswered(a.job.call.Task, err)

@@ -20,7 +20,8 @@ import (
 
 const mib = 1 << 20
 
-// counter is the watch of a device that only counts: a process says in a file what it holds.
+// counter is the watch of a device that only counts: a process says in a file what it
+// holds.
 type counter struct{ file string }
 
 func (c counter) Follow(string, int, gpumux.Size, func(session.Over)) session.Watched {
@@ -41,7 +42,8 @@ func (c counter) Busy(bool)                         {}
 func (c counter) Close()                            {}
 func (c counter) AwaitReturn(context.Context) int64 { return 0 }
 
-// counted is a slot with a budget of 1000 MiB on a device that only counts, and a task of testdata/allocators there.
+// counted is a slot with a budget of 1000 MiB on a device that only counts, and a task of
+// testdata/allocators there.
 func counted(t testing.TB, function string, budget gpumux.Size) (*slot.Slot, launch.Task) {
 	t.Helper()
 	dir, err := filepath.Abs("testdata/allocators")
@@ -85,7 +87,8 @@ func memoryResults(t *testing.T, got []calls.Done) (last memoryResult, processes
 	return last, len(pids)
 }
 
-// Of 1000 MiB the arena takes 900 and the context 40, and it keeps them. Its contents are small, so nothing is to be done.
+// Of 1000 MiB the arena takes 900 and the context 40, and it keeps them. Its contents are
+// small, so nothing is to be done.
 func TestSlot_AnArenaThatLooksFullIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	s, task := counted(t, "compiled", 1000*mib)
@@ -98,7 +101,8 @@ func TestSlot_AnArenaThatLooksFullIsLeftAlone(t *testing.T) {
 	require.Zero(t, s.Stats().Trims)
 }
 
-// A cache that costs five items to fill again is given back for 5 % of the time at the most: 6 times in 600 items of 4 ms.
+// A cache that costs five items to fill again is given back for 5 % of the time at the
+// most: 6 times in 600 items of 4 ms.
 func TestSlot_ACacheThatIsFilledAgainIsSeldomEmptied(t *testing.T) {
 	t.Parallel()
 	s, task := counted(t, "cached", 1000*mib)
@@ -152,7 +156,8 @@ func TestSlot_WithoutHygieneNothingIsTrimmed(t *testing.T) {
 	require.Zero(t, s.Stats().Trims)
 }
 
-// A peak is what was live, and what the process holds beside the allocator; not the cache.
+// A peak is what was live, and what the process holds beside the allocator; not the
+// cache.
 func TestSlot_PeaksOnADeviceAreWhatWasLive(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*launch.Task){
@@ -174,7 +179,8 @@ func TestSlot_PeaksOnADeviceAreWhatWasLive(t *testing.T) {
 	}
 }
 
-// BenchmarkSlot_FullAllocators gives the throughput of items of 4 ms beside an allocator that holds 94 % of the budget.
+// BenchmarkSlot_FullAllocators gives the throughput of items of 4 ms beside an allocator
+// that holds 94 % of the budget.
 func BenchmarkSlot_FullAllocators(b *testing.B) {
 	for _, function := range []string{"compiled", "cached"} {
 		for _, c := range []struct {

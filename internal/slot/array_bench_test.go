@@ -16,8 +16,8 @@ import (
 	"github.com/gpumux/gpumux/internal/slot"
 )
 
-// BenchmarkSlot_ArrayResult measures an item that returns a NumPy array, until the slot has it as JSON. Its name says how many
-// floats.
+// BenchmarkSlot_ArrayResult measures an item that returns a NumPy array, until the slot
+// has it as JSON. Its name says how many floats.
 func BenchmarkSlot_ArrayResult(b *testing.B) {
 	interpreter, err := filepath.Abs("../../.venv/bin/python")
 	require.NoError(b, err)

@@ -39,7 +39,8 @@ echo "$item"
 	return e
 }
 
-// write makes a module. Values with other numbers of digits change its size, by which Python's own caches see the change.
+// write makes a module. Values with other numbers of digits change its size, by which
+// Python's own caches see the change.
 func (e *edited) write(name string, value int) {
 	e.Helper()
 	require.NoError(e, os.WriteFile(filepath.Join(e.dir, name), fmt.Appendf(nil, "value = %d\n", value), 0o644))
@@ -86,7 +87,8 @@ func TestEdition_ACallRunsWithTheCodeAsItIs(t *testing.T) {
 	require.Equal(t, second, same, "of a template and what was forked from it")
 }
 
-// No item runs with other code than the call asks for, neither in the old process nor in a new one.
+// No item runs with other code than the call asks for, neither in the old process nor in
+// a new one.
 func TestEdition_GoneIsAFaultThatSaysWhatToDo(t *testing.T) {
 	for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
 		t.Run(string(mode), func(t *testing.T) {
@@ -118,7 +120,8 @@ func TestEdition_GoneIsAFaultThatSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// A process that starts in the middle of a call has the code that the call began with, or it does not start.
+// A process that starts in the middle of a call has the code that the call began with, or
+// it does not start.
 func TestEdition_EditedInTheMiddle(t *testing.T) {
 	for name, task := range map[string]func(*edited) launch.Task{
 		"fork": (*edited).task,

@@ -18,7 +18,8 @@ import (
 	"github.com/gpumux/gpumux/internal/slot"
 )
 
-// traced lets another program hold a process as a debugger does. Until release, nobody else hears of the process's end.
+// traced lets another program hold a process as a debugger does. Until release, nobody
+// else hears of the process's end.
 func traced(t *testing.T, pid string) (release func()) {
 	t.Helper()
 	tracer := exec.Command("python3", "-c", `
@@ -45,8 +46,9 @@ sys.stdin.read()
 	return release
 }
 
-// A process may not end after a kill, as when it hangs in a driver. The call ends all the same, and blames an item only for its
-// own timeout. The slot says that it is out of service, and comes back by itself.
+// A process may not end after a kill, as when it hangs in a driver. The call ends all the
+// same, and blames an item only for its own timeout. The slot says that it is out of
+// service, and comes back by itself.
 func TestSlot_AProcessThatDoesNotEndHoldsUpNoCall(t *testing.T) {
 	for _, how := range []string{"exits", "is killed at its timeout", "is cancelled", "is to make room", "stops"} {
 		t.Run(how, func(t *testing.T) {

@@ -32,7 +32,8 @@ func exposure(t *testing.T, pid any) int {
 	return n
 }
 
-// When memory runs out, the kernel kills task processes first, then templates, and the worker last.
+// When memory runs out, the kernel kills task processes first, then templates, and the
+// worker last.
 func TestExposure_TaskProcessesGoBeforeTheWorker(t *testing.T) {
 	t.Parallel()
 	f := newForge(t, exposed)

@@ -17,9 +17,9 @@ import (
 	"github.com/gpumux/gpumux/internal/slot"
 )
 
-// BenchmarkSlot_FromDeathToNextItem measures the time from the moment when an item kills its process to the moment when the next
-// item runs in the same slot. The processes read the clock at both ends. Beside it stands the time that the interpreter takes to
-// start.
+// BenchmarkSlot_FromDeathToNextItem measures the time from the moment when an item kills
+// its process to the moment when the next item runs in the same slot. The processes read
+// the clock at both ends. Beside it stands the time that the interpreter takes to start.
 func BenchmarkSlot_FromDeathToNextItem(b *testing.B) {
 	b.Run("Interpreter", func(b *testing.B) {
 		// python3 may be a script of a version manager. The slot looks behind it too.

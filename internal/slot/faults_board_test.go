@@ -24,7 +24,8 @@ import (
 	"github.com/gpumux/gpumux/internal/wire"
 )
 
-// onBoard is a stand whose task sends no message about results. The worker must find them on the board.
+// onBoard is a stand whose task sends no message about results. The worker must find them
+// on the board.
 func onBoard(t *testing.T) (*stand, launch.Task) {
 	t.Helper()
 	t.Parallel()
@@ -37,7 +38,8 @@ func onBoard(t *testing.T) (*stand, launch.Task) {
 	return s, task
 }
 
-// quick makes n items that take almost no time. The one at position at has further fields.
+// quick makes n items that take almost no time. The one at position at has further
+// fields.
 func quick(n, at int, fields object) []any {
 	list := make([]any, n)
 	for i := range list {
@@ -61,7 +63,8 @@ func sequence(t *testing.T, got []calls.Done, n int) {
 	}
 }
 
-// Death at any moment keeps all published results, although no message told of them. Only the item that ran runs again.
+// Death at any moment keeps all published results, although no message told of them. Only
+// the item that ran runs again.
 func TestBoard_DeathLosesNothingAndRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"kill", "unpublished", "half"} {
@@ -93,7 +96,8 @@ func TestBoard_TheLastItemsCountWhenTheProcessDiesBehindThem(t *testing.T) {
 	require.Equal(t, gpumux.Crash, fault(t, err).Kind)
 }
 
-// The worker sees results on the board while a long item runs. That item ends only when the worker has seen them.
+// The worker sees results on the board while a long item runs. That item ends only when
+// the worker has seen them.
 func TestBoard_ResultsAreSeenWhileALongItemRuns(t *testing.T) {
 	s, task := onBoard(t)
 	gate := filepath.Join(t.TempDir(), "gate")
@@ -161,7 +165,8 @@ func TestBoard_CancelAndStopKeepWhatLiesThere(t *testing.T) {
 	}
 }
 
-// Values of every size come in order, also those that do not fit on the board. So does a fault.
+// Values of every size come in order, also those that do not fit on the board. So does a
+// fault.
 func TestBoard_SizesAndFaultsKeepTheOrder(t *testing.T) {
 	s, task := onBoard(t)
 	sizes := []int{0, 3 << 20, 1, 250 << 10, 300 << 10, 7, 262144 - 4, 262144 - 5, 262144 - 8, 5 << 20, 0}
@@ -238,7 +243,8 @@ func TestBoard_OutputBelongsToItsItem(t *testing.T) {
 	}
 }
 
-// A forked child that returns from the task must not answer, whether or not Python knows of the fork.
+// A forked child that returns from the task must not answer, whether or not Python knows
+// of the fork.
 func TestBoard_ForkedChildrenDoNotWrite(t *testing.T) {
 	for _, how := range []string{"fork", "raw fork"} {
 		t.Run(how, func(t *testing.T) {
@@ -252,7 +258,8 @@ func TestBoard_ForkedChildrenDoNotWrite(t *testing.T) {
 	}
 }
 
-// scribble is the part of faulty that breaks the board. It returns whether it knows the way how.
+// scribble is the part of faulty that breaks the board. It returns whether it knows the
+// way how.
 func scribble(how string, say func(header, body string)) bool {
 	board := os.NewFile(wire.BoardDescriptor, "board")
 	post := func(end uint64, record []byte) {

@@ -23,7 +23,8 @@ import (
 	"github.com/gpumux/gpumux/internal/slot"
 )
 
-// Descendants may leave the group and hold standard output. They delay nothing, and they die with the process.
+// Descendants may leave the group and hold standard output. They delay nothing, and they
+// die with the process.
 func TestSlot_DescendantsThatGotAway(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"fork", "exec", "hop", "clear", "replace"} {
@@ -100,7 +101,8 @@ func TestSlot_StopEndsWhateverHangs(t *testing.T) {
 	}
 }
 
-// abandoned is a worker that the test kills. Its task has left descendants everywhere and hangs. It gets its task as JSON.
+// abandoned is a worker that the test kills. Its task has left descendants everywhere and
+// hangs. It gets its task as JSON.
 func abandoned() {
 	var task launch.Task
 	if err := json.Unmarshal([]byte(os.Getenv("TASK")), &task); err != nil {
@@ -118,7 +120,8 @@ func abandoned() {
 	os.Exit(1)
 }
 
-// If somebody kills the sweeper first, the worker starts another, which knows the processes from before.
+// If somebody kills the sweeper first, the worker starts another, which knows the
+// processes from before.
 func TestSlot_DescendantsThatGotAwayDieWithAKilledWorker(t *testing.T) {
 	t.Parallel()
 	for _, lost := range []bool{false, true} {

@@ -17,8 +17,9 @@ import (
 	"github.com/gpumux/gpumux/internal/slot"
 )
 
-// TestSlot_FaultsOfFrameworks plays every case of diagnosis/testdata/diagnosis.json in a real process: a task raises exceptions
-// with the frameworks' names, or processes and commands end with the frameworks' last words.
+// TestSlot_FaultsOfFrameworks plays every case of diagnosis/testdata/diagnosis.json in a
+// real process: a task raises exceptions with the frameworks' names, or processes and
+// commands end with the frameworks' last words.
 func TestSlot_FaultsOfFrameworks(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile("../diagnosis/testdata/diagnosis.json")

@@ -13,14 +13,16 @@ import (
 	"github.com/gpumux/gpumux/internal/rig"
 )
 
-// TestSlot_Hostile runs tasks that try on purpose to stay or to hide. The results before that are exact. When the call ends,
-// nothing is left of them. Neither the next call nor a neighbour notices.
+// TestSlot_Hostile runs tasks that try on purpose to stay or to hide. The results before
+// that are exact. When the call ends, nothing is left of them. Neither the next call nor
+// a neighbour notices.
 func TestSlot_Hostile(t *testing.T) {
 	undisturbed := neighbour(t)
 	t.Run("Ways", func(t *testing.T) {
 		for _, c := range []struct {
 			how string
-			// hangs means that the item does not return; leaves is the number of processes that it leaves then.
+			// hangs means that the item does not return; leaves is the number of processes that it
+			// leaves then.
 			hangs  bool
 			leaves int
 		}{
@@ -60,7 +62,8 @@ func TestSlot_Hostile(t *testing.T) {
 						}
 						require.Equal(t, []int{0, 1, 2}, numbers(t, got))
 						if mode == gpumux.Persistent {
-							// A process that forks and ends during the count is missed, as is its child. So count again.
+							// A process that forks and ends during the count is missed, as is its child. So
+							// count again.
 							rig.Wait(t, func() bool { return len(s.left()) >= c.leaves }, time.Minute, time.Millisecond)
 							require.NoError(t, s.Clear(t.Context()))
 						}

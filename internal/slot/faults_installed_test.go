@@ -10,7 +10,8 @@ import (
 	"github.com/gpumux/gpumux/internal/calls"
 )
 
-// TestSlot_FaultsOfInstalledFrameworks asks the real frameworks for more memory than there can be, on the CPU.
+// TestSlot_FaultsOfInstalledFrameworks asks the real frameworks for more memory than
+// there can be, on the CPU.
 func TestSlot_FaultsOfInstalledFrameworks(t *testing.T) {
 	// This is more than there are addresses: a system that overcommits refuses nothing less.
 	const mostOfAll = 1 << 48
@@ -55,8 +56,8 @@ def item(x):
 	}
 }
 
-// TestCap_InstalledTensorFlow checks that TensorFlow has the calls that set and read its limit. Without a GPU the CPU's allocator
-// stands in for a device's.
+// TestCap_InstalledTensorFlow checks that TensorFlow has the calls that set and read its
+// limit. Without a GPU the CPU's allocator stands in for a device's.
 func TestCap_InstalledTensorFlow(t *testing.T) {
 	python := exec.Command(withModule(t, "tensorflow"), "-c", `
 from gpumux import memory

@@ -11,7 +11,8 @@ import (
 	"github.com/gpumux/gpumux/internal/calls"
 )
 
-// A task may close or replace the wire's descriptor and go on. In both cases its fault says so.
+// A task may close or replace the wire's descriptor and go on. In both cases its fault
+// says so.
 func TestSlot_TaskTakesTheWireAway(t *testing.T) {
 	for _, how := range []string{"lose_wire", "replace_wire"} {
 		t.Run(how, func(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"github.com/gpumux/gpumux/internal/rig"
 )
 
-// TestSlot_FaultsOfHostMemory lets the kernel's out-of-memory killer end a task process in a cgroup that the slot does not know.
-// The fault of such a kill says where to look.
+// TestSlot_FaultsOfHostMemory lets the kernel's out-of-memory killer end a task process
+// in a cgroup that the slot does not know. The fault of such a kill says where to look.
 func TestSlot_FaultsOfHostMemory(t *testing.T) {
 	t.Parallel()
 	cgroup := limitedCgroup(t, 64<<20)
@@ -45,7 +45,8 @@ func limitedCgroup(t *testing.T, limit int) string {
 			continue
 		}
 		t.Cleanup(func() { require.NoError(t, os.Remove(dir)) })
-		// If this is not the kernel's folder, the file is missing, and the test must not make it.
+		// If this is not the kernel's folder, the file is missing, and the test must not make
+		// it.
 		limits, err := os.OpenFile(filepath.Join(dir, file), os.O_WRONLY, 0)
 		if err != nil {
 			continue

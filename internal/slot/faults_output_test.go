@@ -108,7 +108,8 @@ func TestSlot_EndlessOutputWhileNoItemRuns(t *testing.T) {
 	}
 }
 
-// Another process may hold a command's standard output and live on. Nobody waits for it, and the output is whole.
+// Another process may hold a command's standard output and live on. Nobody waits for it,
+// and the output is whole.
 func TestSlot_ACommandWhoseOutputSomebodyHolds(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "holder")
@@ -142,7 +143,8 @@ sys.stdout.write('"' + "x" * int(sys.argv[2]) + '"')
 	}
 }
 
-// A thread may print after its item has returned. At worst this text is in the next item's output.
+// A thread may print after its item has returned. At worst this text is in the next
+// item's output.
 func TestSlot_AThreadThatPrintsAfterItsItem(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, gpumux.Persistent)

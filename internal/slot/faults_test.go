@@ -19,7 +19,8 @@ import (
 	"github.com/gpumux/gpumux/internal/slot"
 )
 
-// ending is one way in which a task process or an item ends badly. The field how is its name in testdata/faults.py.
+// ending is one way in which a task process or an item ends badly. The field how is its
+// name in testdata/faults.py.
 type ending struct {
 	how  string
 	kind gpumux.Kind
@@ -65,7 +66,8 @@ var endings = []ending{
 	{how: "recursion", kind: gpumux.TaskError, lives: true, loading: gpumux.BadInput, message: "maximum recursion depth"},
 }
 
-// neighbour is another slot that works all the time. The function that it returns stops it and checks its results.
+// neighbour is another slot that works all the time. The function that it returns stops
+// it and checks its results.
 func neighbour(t *testing.T) (ended func()) {
 	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: runtimePath(t)})
 	dir, err := filepath.Abs("testdata")
@@ -106,7 +108,8 @@ func neighbour(t *testing.T) (ended func()) {
 	}
 }
 
-// TestSlot_Faults tries every ending at every time in both modes. A neighbour beside it must not notice.
+// TestSlot_Faults tries every ending at every time in both modes. A neighbour beside it
+// must not notice.
 func TestSlot_Faults(t *testing.T) {
 	undisturbed := neighbour(t)
 	t.Run("Table", func(t *testing.T) {

@@ -20,7 +20,8 @@ import (
 	"github.com/gpumux/gpumux/internal/wire"
 )
 
-// faulty is a task process that speaks the wire by hand and breaks it in the way that FAULTY names.
+// faulty is a task process that speaks the wire by hand and breaks it in the way that
+// FAULTY names.
 func faulty() {
 	file := os.NewFile(wire.Descriptor, "wire")
 	worker := wire.NewProcess(file)
@@ -228,7 +229,8 @@ func (s *stand) faulty(how string) launch.Task {
 	return task
 }
 
-// When a process breaks its wire between two calls, the next call notices and loses one item.
+// When a process breaks its wire between two calls, the next call notices and loses one
+// item.
 func TestSlot_AWireThatBreaksWhileIdle(t *testing.T) {
 	for how, message := range map[string]string{
 		"talk while idle": "not its turn", "closed while idle": "closed its wire and went on",
@@ -252,7 +254,8 @@ func TestSlot_AWireThatBreaksWhileIdle(t *testing.T) {
 	}
 }
 
-// A process that was stopped between two calls looks like a slow one. The time limit of the next item finds it.
+// A process that was stopped between two calls looks like a slow one. The time limit of
+// the next item finds it.
 func TestSlot_AProcessThatStoppedWhileIdle(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, gpumux.Persistent)
@@ -267,13 +270,15 @@ func TestSlot_AProcessThatStoppedWhileIdle(t *testing.T) {
 	s.works()
 }
 
-// stopped reports whether a signal has stopped a process, which is given as left describes it.
+// stopped reports whether a signal has stopped a process, which is given as left
+// describes it.
 func stopped(process string) bool {
 	file, _, _ := strings.Cut(process, " ")
 	return state(filepath.Dir(file)) == "T"
 }
 
-// A launcher between the worker and the task may end before the process sends its first message.
+// A launcher between the worker and the task may end before the process sends its first
+// message.
 func TestSlot_AProcessThatDiesBeforeItsFirstWord(t *testing.T) {
 	for script, want := range map[string]struct{ exit, message string }{
 		"kill -SEGV $$":                      {"signal SIGSEGV", ""},

@@ -17,8 +17,9 @@ import (
 	"github.com/gpumux/gpumux/internal/slot"
 )
 
-// BenchmarkSlot_FreshItem measures one item at a time in a forked process, in a new interpreter and in a process that stays, for
-// light and heavy modules. GPUMUX_TEST_PYTHON is the Python that has the modules.
+// BenchmarkSlot_FreshItem measures one item at a time in a forked process, in a new
+// interpreter and in a process that stays, for light and heavy modules.
+// GPUMUX_TEST_PYTHON is the Python that has the modules.
 func BenchmarkSlot_FreshItem(b *testing.B) {
 	interpreter := os.Getenv("GPUMUX_TEST_PYTHON")
 	if interpreter == "" {

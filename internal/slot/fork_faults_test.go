@@ -26,7 +26,8 @@ import (
 	"github.com/gpumux/gpumux/internal/template"
 )
 
-// When a fork would break or share something, the slot logs it once and starts new interpreters instead.
+// When a fork would break or share something, the slot logs it once and starts new
+// interpreters instead.
 func TestFork_WhatCannotBeForkedIsSpawned(t *testing.T) {
 	t.Parallel()
 	const item = "\ndef item(x): return 'gpumux.template' in sys.modules\n"
@@ -106,8 +107,8 @@ func TestFork_NothingOutlivesAKilledWorker(t *testing.T) {
 	rig.Wait(t, func() bool { return len(s.marked()) == 0 }, time.Minute, 5*time.Millisecond)
 }
 
-// forking is a worker that the test kills. Two of its slots have a forked process each. One hangs; the other also has a
-// descendant that left its group and hangs.
+// forking is a worker that the test kills. Two of its slots have a forked process each.
+// One hangs; the other also has a descendant that left its group and hangs.
 func forking() {
 	var task launch.Task
 	if err := json.Unmarshal([]byte(os.Getenv("TASK")), &task); err != nil {
@@ -180,7 +181,8 @@ func TestFork_AWaitingChildThatIsKilledIsReplaced(t *testing.T) {
 	require.Equal(t, 1, f.imports())
 }
 
-// A child may die because the call's time is over. Then forking works, and no interpreter starts instead.
+// A child may die because the call's time is over. Then forking works, and no interpreter
+// starts instead.
 func TestFork_AChildThatLapsesIsNoReasonToSpawn(t *testing.T) {
 	f := newForge(t, `
 import gpumux.wire

@@ -13,7 +13,8 @@ import (
 	"github.com/gpumux/gpumux/internal/rig"
 )
 
-// Random state from the system differs between items, as in new interpreters. A seed of the task stays.
+// Random state from the system differs between items, as in new interpreters. A seed of
+// the task stays.
 func TestFork_RandomState(t *testing.T) {
 	f := newForge(t, `
 import random
@@ -93,7 +94,8 @@ func columns(t *testing.T, results []string, differ ...bool) {
 	}
 }
 
-// A framework that was only imported can be forked and works in the child. After its first use jax can no longer be forked.
+// A framework that was only imported can be forked and works in the child. After its
+// first use jax can no longer be forked.
 func TestFork_Frameworks(t *testing.T) {
 	for module, code := range map[string]struct{ use, sum string }{
 		"jax":   {"import jax\njax.config.update('jax_platforms', 'cpu')\nimport jax.numpy as jnp\ndef use(x): return float((jnp.ones((64, 64)) @ jnp.ones((64, 64))).sum()) + x\n", "262144"},
@@ -142,7 +144,8 @@ func TestFork_RandomStateOfTorch(t *testing.T) {
 	require.Len(t, f.logged("template ready"), 2)
 }
 
-// withModule finds a Python that has a module, among those in GPUMUX_TEST_FRAMEWORKS and the tests' own.
+// withModule finds a Python that has a module, among those in GPUMUX_TEST_FRAMEWORKS and
+// the tests' own.
 func withModule(t *testing.T, module string) string {
 	t.Helper()
 	venv, err := filepath.Abs("../../.venv/bin/python")

@@ -170,7 +170,8 @@ func TestFork_SpawnImportsForEachItem(t *testing.T) {
 	require.Equal(t, 3, f.imports())
 }
 
-// Slots of one device share a template. Each device has its own, because a module may look at its device during the import.
+// Slots of one device share a template. Each device has its own, because a module may
+// look at its device during the import.
 func TestFork_SlotsOfADeviceShareATemplate(t *testing.T) {
 	f := newForge(t, forked+`
 at_import = os.environ["CUDA_VISIBLE_DEVICES"]
@@ -249,7 +250,8 @@ def item(x):
 	require.Len(t, left, 3, "the import's folder is there for all items, and theirs is gone: %v", left)
 }
 
-// If the import redirects standard output, that stays. All other output belongs to the item.
+// If the import redirects standard output, that stays. All other output belongs to the
+// item.
 func TestFork_OutputThatTheImportTurnedAway(t *testing.T) {
 	f := newForge(t, `
 null = os.open(os.devnull, os.O_RDWR)

@@ -36,7 +36,8 @@ func plain(i int) calls.Item {
 	return calls.Item{Index: int64(i), Value: fmt.Appendf(nil, `{"i":%d}`, i)}
 }
 
-// Items that have come run while the source is slow. The wait for the source does not count as an item's time.
+// Items that have come run while the source is slow. The wait for the source does not
+// count as an item's time.
 func TestIntake_ItemsDoNotWaitForTheSource(t *testing.T) {
 	t.Parallel()
 	for _, quiet := range []bool{false, true} {
@@ -161,7 +162,8 @@ func TestIntake_ASourceThatHangs(t *testing.T) {
 	}
 }
 
-// The items before an error run and count. Then the call ends with the error, and the process stays.
+// The items before an error run and count. Then the call ends with the error, and the
+// process stays.
 func TestIntake_ASourceThatFails(t *testing.T) {
 	t.Parallel()
 	for _, quiet := range []string{"", "1"} {
@@ -185,7 +187,8 @@ func TestIntake_ASourceThatFails(t *testing.T) {
 	}
 }
 
-// The slot pulls few items ahead if they are larger than a frame, whatever the size of a micro-batch.
+// The slot pulls few items ahead if they are larger than a frame, whatever the size of a
+// micro-batch.
 func TestIntake_LargeItemsAreNotPulledFarAhead(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, gpumux.Persistent)

@@ -17,7 +17,8 @@ import (
 	"github.com/gpumux/gpumux/internal/slot"
 )
 
-// burning uses an item's number of microseconds of processor time. It returns how much its process has used in all.
+// burning uses an item's number of microseconds of processor time. It returns how much
+// its process has used in all.
 const burning = `
 import time
 
@@ -28,8 +29,9 @@ def burn(us):
     return time.process_time()
 `
 
-// BenchmarkSlot_PersistentItem measures what each item costs the Go side and the process, without the item's own work. The name
-// is the length of the items. It measures processor time, which other work on the machine disturbs least.
+// BenchmarkSlot_PersistentItem measures what each item costs the Go side and the process,
+// without the item's own work. The name is the length of the items. It measures processor
+// time, which other work on the machine disturbs least.
 func BenchmarkSlot_PersistentItem(b *testing.B) {
 	for _, length := range []time.Duration{0, 100 * time.Microsecond, time.Millisecond, 14 * time.Millisecond} {
 		b.Run(length.String(), func(b *testing.B) {

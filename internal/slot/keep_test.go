@@ -112,7 +112,8 @@ func TestKeep_WhereThereIsNoPlace(t *testing.T) {
 	require.JSONEq(t, "7", string(done[0].Value), "a forked child is told that it cannot")
 }
 
-// A task that puts something else in the place of its files makes the worker read nothing else.
+// A task that puts something else in the place of its files makes the worker read nothing
+// else.
 func TestKeep_OnlyFilesOfTheItem(t *testing.T) {
 	s, task := saver(t)
 	for _, kind := range []string{"link", "pipe", "folder"} {

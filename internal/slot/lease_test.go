@@ -53,7 +53,8 @@ func (l *leased) call(lease, function string, item any) (string, error) {
 	return string(got[0].Value), nil
 }
 
-// The calls of a lease share a process, whatever functions they name, and a later one gets what an earlier one kept.
+// The calls of a lease share a process, whatever functions they name, and a later one
+// gets what an earlier one kept.
 func TestLease_CallsShareWhatTheyKeep(t *testing.T) {
 	l := newLeased(t)
 	handle, err := l.call("a", "load", 7)

@@ -17,7 +17,8 @@ import (
 	"github.com/gpumux/gpumux/internal/slot"
 )
 
-// unanswered makes every open of a file hang until release, as on a network file system whose server is away.
+// unanswered makes every open of a file hang until release, as on a network file system
+// whose server is away.
 func unanswered(t *testing.T, path string) (release func()) {
 	t.Helper()
 	lease := exec.Command("python3", "-c", `

@@ -18,7 +18,8 @@ import (
 	"github.com/gpumux/gpumux/internal/slot"
 )
 
-// A process that is recycled for what others did costs no item an attempt, and what had finished counts.
+// A process that is recycled for what others did costs no item an attempt, and what had
+// finished counts.
 func TestSlot_Recycle(t *testing.T) {
 	s := newStand(t, gpumux.Persistent)
 	require.NoError(t, s.Recycle(t.Context(), "nothing to end"))

@@ -68,7 +68,8 @@ func or(err error) string {
 	return err.Error()
 }
 
-// A worker that is out of files for a moment blames no item, and goes on when it can open files again.
+// A worker that is out of files for a moment blames no item, and goes on when it can open
+// files again.
 func TestSlot_AWorkerWithoutFilesBlamesNoItem(t *testing.T) {
 	t.Parallel()
 	program := exec.Command(os.Args[0])

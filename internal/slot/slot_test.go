@@ -27,7 +27,8 @@ import (
 	"github.com/gpumux/gpumux/task"
 )
 
-// TestMain is also the programs that tests start, such as a worker to kill and a task process in Go.
+// TestMain is also the programs that tests start, such as a worker to kill and a task
+// process in Go.
 func TestMain(m *testing.M) {
 	switch os.Getenv("GPUMUX_TEST_PROGRAM") {
 	case "worker":

@@ -26,10 +26,12 @@ import (
 	"github.com/gpumux/gpumux/internal/slot"
 )
 
-// patience limits an item that hangs on purpose. Other items of these tests take much less.
+// patience limits an item that hangs on purpose. Other items of these tests take much
+// less.
 const patience = 1200 * time.Millisecond
 
-// stand is a slot with tasks that end badly. A mark in their environment finds its processes wherever they went.
+// stand is a slot with tasks that end badly. A mark in their environment finds its
+// processes wherever they went.
 type stand struct {
 	*slot.Slot
 	t    *testing.T
@@ -79,7 +81,8 @@ func (s *stand) limit(start time.Duration) {
 	})
 }
 
-// limitStart sets the limit for starts to several times what a good start takes on this machine now.
+// limitStart sets the limit for starts to several times what a good start takes on this
+// machine now.
 func (s *stand) limitStart() {
 	s.t.Helper()
 	began := time.Now()
@@ -110,7 +113,8 @@ func (s *stand) run(task launch.Task, call calls.Call) ([]calls.Done, error) {
 	return run(s.t, s.Slot, task, call)
 }
 
-// canceled cancels the call when its last item has begun, and checks that the slot then leaves no process.
+// canceled cancels the call when its last item has begun, and checks that the slot then
+// leaves no process.
 func (s *stand) canceled(task launch.Task, call calls.Call) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -145,7 +149,8 @@ func (s *stand) works() {
 	}
 }
 
-// dead checks what a fault says that ended the process, and that no process is left by then.
+// dead checks what a fault says that ended the process, and that no process is left by
+// then.
 func (s *stand) dead(err error, e ending, kind gpumux.Kind, op string) *gpumux.Fault {
 	s.t.Helper()
 	require.Empty(s.t, s.left(), "the fault is told when the process is gone, not before")
@@ -173,7 +178,8 @@ func (s *stand) begun() []string {
 	return strings.Fields(string(data))
 }
 
-// program starts this test binary as another program with a task. The reader is the program's output.
+// program starts this test binary as another program with a task. The reader is the
+// program's output.
 func (s *stand) program(name string, task launch.Task) (*exec.Cmd, io.Reader) {
 	s.t.Helper()
 	text, err := json.Marshal(task)
@@ -188,7 +194,8 @@ func (s *stand) program(name string, task launch.Task) (*exec.Cmd, io.Reader) {
 	return cmd, out
 }
 
-// left are the living processes with the slot's mark, without the templates and their waiting children.
+// left are the living processes with the slot's mark, without the templates and their
+// waiting children.
 func (s *stand) left() []string {
 	return slices.DeleteFunc(s.marked(), isTemplate)
 }
@@ -202,7 +209,8 @@ func isTemplate(command string) bool { return strings.Contains(command, " templa
 
 func (s *stand) marked() []string { return marked(s.t, s.mark) }
 
-// marked are the living processes that carry a mark in their environment, with their commands.
+// marked are the living processes that carry a mark in their environment, with their
+// commands.
 func marked(t *testing.T, mark string) []string {
 	t.Helper()
 	var list []string

@@ -113,12 +113,14 @@ func TestSlot_NothingOutlivesAKilledWorker(t *testing.T) {
 	}
 }
 
-// gone reports whether a process has ended, reaped or not. The system decides who reaps an orphan.
+// gone reports whether a process has ended, reaped or not. The system decides who reaps
+// an orphan.
 func gone(pid int) bool {
 	return strings.Contains("ZX", state(fmt.Sprintf("/proc/%d", pid)))
 }
 
-// state returns the letter for the state of a process, given as its folder in /proc. It is empty when the process is gone.
+// state returns the letter for the state of a process, given as its folder in /proc. It
+// is empty when the process is gone.
 func state(process string) string {
 	stat, _ := os.ReadFile(filepath.Join(process, "stat"))
 	_, rest, _ := strings.Cut(string(stat), ") ")

@@ -37,7 +37,8 @@ func TestSlot_ABadTaskIsBadInput(t *testing.T) {
 	require.Contains(t, f.Error(), "no-such-python")
 }
 
-// The worker starts Python to ask for its path, also with no more of the environment than a task gets.
+// The worker starts Python to ask for its path, also with no more of the environment than
+// a task gets.
 func TestSlot_AsksThePythonWithoutCredentials(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
 	s, dir := newSlot(t), folder(t)
@@ -52,7 +53,8 @@ func TestSlot_AsksThePythonWithoutCredentials(t *testing.T) {
 	require.NotContains(t, string(text), "AWS_SECRET_ACCESS_KEY")
 }
 
-// A folder's tasks are the functions that its files define, not what a name stands for after the import.
+// A folder's tasks are the functions that its files define, not what a name stands for
+// after the import.
 func TestSlot_OwnRefusesWhatAModuleHasFromElsewhere(t *testing.T) {
 	s, dir := newSlot(t), folder(t)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "taken.py"), []byte(`import functools

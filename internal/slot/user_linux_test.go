@@ -108,8 +108,8 @@ func peep(t *testing.T, s *slot.Slot, task launch.Task, secret string) (saw glim
 	return saw
 }
 
-// The worker's environment has credentials, and its tasks run as the same user. Root sees everything, so a test as root uses
-// another user.
+// The worker's environment has credentials, and its tasks run as the same user. Root sees
+// everything, so a test as root uses another user.
 func TestSlot_HidesTheWorkerFromItsTasks(t *testing.T) {
 	if os.Geteuid() == 0 {
 		dir := open(t)

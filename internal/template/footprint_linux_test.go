@@ -94,7 +94,8 @@ func TestFootprint_OfAProcess(t *testing.T) {
 	}
 }
 
-// inherited are the descriptors of a shell that are not of its script's making: 0 to 2 and what the test itself was started with.
+// inherited are the descriptors of a shell that are not of its script's making: 0 to 2
+// and what the test itself was started with.
 func inherited(t *testing.T, pid int) []string {
 	t.Helper()
 	entries, err := os.ReadDir(fmt.Sprintf("%s/%d/fd", procfs, pid))
@@ -108,7 +109,8 @@ func inherited(t *testing.T, pid int) []string {
 	return list
 }
 
-// A child that dies with a request in its hands is noticed by its wire, of which it alone has the other end.
+// A child that dies with a request in its hands is noticed by its wire, of which it alone
+// has the other end.
 func TestTemplate_AChildIsLostWithItsRequest(t *testing.T) {
 	ours, theirs, err := openChannel()
 	require.NoError(t, err)

@@ -20,7 +20,8 @@ func lined() (*Set, *template, *observer.ObservedLogs) {
 	return ts, l.now, seen
 }
 
-// What may have been a moment's load is tried again; what the import left is not, until the file changes.
+// What may have been a moment's load is tried again; what the import left is not, until
+// the file changes.
 func TestTemplates_FailuresThatMayPassAreForgotten(t *testing.T) {
 	ts, child, seen := lined()
 	for range strikeLimit {

@@ -34,7 +34,8 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// Whatever comes, code ends where the text ends: no run of backticks in it is as long as the fence.
+// Whatever comes, code ends where the text ends: no run of backticks in it is as long as
+// the fence.
 func FuzzPlain(f *testing.F) {
 	f.Add("a ```` b `` <x> `")
 	f.Fuzz(func(t *testing.T, raw string) {

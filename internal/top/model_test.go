@@ -22,7 +22,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// cluster is a snapshot of so many workers of eight slots, in which each slot has finished so many items.
+// cluster is a snapshot of so many workers of eight slots, in which each slot has
+// finished so many items.
 func cluster(workers int, at time.Time, items int64) Snapshot {
 	s := Snapshot{At: at}
 	for w := range workers {
@@ -105,7 +106,8 @@ func TestModel_ErrorsStandAboveTheLastPicture(t *testing.T) {
 	require.Contains(t, m.View(), "no answer from node-00/4711?[2J")
 }
 
-// What an item reports of itself stands before the map, and the newest failure above the slots, until its map is over.
+// What an item reports of itself stands before the map, and the newest failure above the
+// slots, until its map is over.
 func TestView_ProgressAndTheNewestFault(t *testing.T) {
 	item := int64(7)
 	s := cluster(1, time.Now(), 1)

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// boardGolden is testdata/board.json: what a process writes on a board of size bytes, step by step. The Python tests read it too.
+// boardGolden is testdata/board.json: what a process writes on a board of size bytes,
+// step by step. The Python tests read it too.
 type boardGolden struct {
 	Size  int `json:"size"`
 	Steps []struct {
@@ -129,7 +130,8 @@ func TestBoard_WhatIsGoodBeforeALieCounts(t *testing.T) {
 	require.Equal(t, "123", string(got[0].Value))
 }
 
-// Whatever lies on a board, reading it ends, takes no more memory than the board has, and gives only records that hold.
+// Whatever lies on a board, reading it ends, takes no more memory than the board has, and
+// gives only records that hold.
 func FuzzBoard_Read(f *testing.F) {
 	f.Add(record(1, "1"), uint16(0), uint16(7))
 	f.Add(append(record(3, "123"), record(1<<32-1, "")...), uint16(20), uint16(32))

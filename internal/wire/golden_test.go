@@ -17,7 +17,8 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/*.golden anew; a change breaks every task process in the field")
 
-// golden is a file of testdata: one message as people read it, and the frame that carries it. The Python tests read them too.
+// golden is a file of testdata: one message as people read it, and the frame that carries
+// it. The Python tests read them too.
 type golden struct {
 	// From is worker or process.
 	From    string          `json:"from"`
@@ -153,7 +154,8 @@ func written(t testing.TB, messages ...Message) []byte {
 	return p.Buffer.Bytes()
 }
 
-// reader reads what the side named from says; a hello of that side goes before everything that is none.
+// reader reads what the side named from says; a hello of that side goes before everything
+// that is none.
 func reader(from string, frames []byte) *Conn {
 	p := &pipe{Reader: bytes.NewReader(frames)}
 	c := NewWorker(p)

@@ -25,8 +25,8 @@ var absurd = []any{
 	json.RawMessage(`{"reduce":"sum","attempts":4611686018427387904,"results":[{"index":-9}]}`),
 }
 
-// Any client can start any registered activity with any input. That must end neither the worker nor what runs on it, and is
-// never tried again.
+// Any client can start any registered activity with any input. That must end neither the
+// worker nor what runs on it, and is never tried again.
 func TestAbsurd_ActivitiesCostNothing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -59,7 +59,8 @@ func TestAbsurd_ActivitiesCostNothing(t *testing.T) {
 	require.EqualValues(t, 2, sum.Succeeded)
 }
 
-// What clients say to a running map is refused where it makes no sense, and never costs a task of its workflow.
+// What clients say to a running map is refused where it makes no sense, and never costs a
+// task of its workflow.
 func TestAbsurd_WhatAMapIsTold(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -123,7 +124,8 @@ func TestAbsurd_WorkflowsEnd(t *testing.T) {
 	}
 }
 
-// A worker serves no queue for a stranger's lease but the lease's own, and a map's output is never an object of the store's own.
+// A worker serves no queue for a stranger's lease but the lease's own, and a map's output
+// is never an object of the store's own.
 func TestAbsurd_NamesOfOthers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -41,7 +41,8 @@ func numPy(t *testing.T) string {
 	return python
 }
 
-// Arrays keep their type and every bit on the way from a task into a file, also over a retry.
+// Arrays keep their type and every bit on the way from a task into a file, also over a
+// retry.
 func TestArrays_FromTheTaskIntoAFile(t *testing.T) {
 	t.Parallel()
 	python := numPy(t)

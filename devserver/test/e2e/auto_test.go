@@ -17,8 +17,8 @@ import (
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-// A pool with slots: auto begins with one slot. Under a task that only waits it grows, the map's window with it, and every item
-// runs once while slots come and go.
+// A pool with slots: auto begins with one slot. Under a task that only waits it grows,
+// the map's window with it, and every item runs once while slots come and go.
 func TestLong_AutoSlotsGrowWithTheWork(t *testing.T) {
 	b := newBench(t, 1)
 	const items = 6000

@@ -14,8 +14,8 @@ import (
 	"github.com/gpumux/gpumux/workflows"
 )
 
-// BenchmarkMap_OneItem compares a workflow that maps one item with one that runs one activity that does nothing, on the same
-// server in the same run.
+// BenchmarkMap_OneItem compares a workflow that maps one item with one that runs one
+// activity that does nothing, on the same server in the same run.
 func BenchmarkMap_OneItem(b *testing.B) {
 	s := newSite(b)
 	s.worker("cpu", 1)

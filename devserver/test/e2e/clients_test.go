@@ -64,7 +64,8 @@ func TestMap_DescribesItsQueryAndUpdates(t *testing.T) {
 	}
 }
 
-// A worker that is one of a deployment gets the work of its version, and its maps stay with it.
+// A worker that is one of a deployment gets the work of its version, and its maps stay
+// with it.
 func TestWorker_OfADeployment(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

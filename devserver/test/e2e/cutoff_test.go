@@ -38,8 +38,9 @@ def beat(i):
     return i
 `
 
-// link is a connection to the server that can lose a direction: what is sent then waits, as for a network that comes back.
-// It can also lose the server's history service: then the frontend answers at once that it is away.
+// link is a connection to the server that can lose a direction: what is sent then waits,
+// as for a network that comes back. It can also lose the server's history service: then
+// the frontend answers at once that it is away.
 type link struct {
 	listener net.Listener
 	mu       sync.Mutex
@@ -57,8 +58,8 @@ func (l *link) lost(direction string) bool {
 	return l.cut[direction]
 }
 
-// frontend passes on what the server is asked while its history service is there, and otherwise what needs none. It
-// returns its address.
+// frontend passes on what the server is asked while its history service is there, and
+// otherwise what needs none. It returns its address.
 func (l *link) frontend(t testing.TB, server string) string {
 	conn, err := grpc.NewClient(server, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
@@ -151,8 +152,8 @@ func (l *link) lose(directions ...string) {
 	l.moved.Broadcast()
 }
 
-// behind starts a server and a worker that reaches it through a link; its items last so many beats, and run on for contact
-// without an answer.
+// behind starts a server and a worker that reaches it through a link; its items last so
+// many beats, and run on for contact without an answer.
 func (h *host) behind(beats int, contact time.Duration) (*link, *program) {
 	h.t.Helper()
 	h.write("cutoff.py", cutoffPy)
@@ -168,8 +169,8 @@ func (h *host) behind(beats int, contact time.Duration) (*link, *program) {
 	return l, h.worker()
 }
 
-// A worker that the network cuts off goes on running; so does the one that gets its chunks. The effects of no item are from both at
-// once, and each result counts once.
+// A worker that the network cuts off goes on running; so does the one that gets its
+// chunks. The effects of no item are from both at once, and each result counts once.
 func TestCutOff_NoItemHasTwoAttemptsAtOnce(t *testing.T) {
 	t.Parallel()
 	const beats = 160 // 8 s: an item outlasts the 5 s after which its chunk is handed on
@@ -187,7 +188,8 @@ func TestCutOff_NoItemHasTwoAttemptsAtOnce(t *testing.T) {
 			l.lose(directions...)
 			h.write("worker.yaml", strings.ReplaceAll(h.file("worker.yaml"), "metrics: ", "#"))
 			second := h.worker()
-			// Every item that the first had begun is begun again by the second, while the first still runs.
+			// Every item that the first had begun is begun again by the second, while the first
+			// still runs.
 			rig.Wait(t, func() bool {
 				now := h.beats()
 				for item := range lost {
@@ -254,8 +256,8 @@ func TestCutOff_AShortSilenceCostsNothing(t *testing.T) {
 	}
 }
 
-// Items that end while the history service is away count when it is back, and none runs twice. Their results travel in the
-// history, and nothing of them is stored.
+// Items that end while the history service is away count when it is back, and none runs
+// twice. Their results travel in the history, and nothing of them is stored.
 func TestCutOff_WhatEndsWithoutHistoryCounts(t *testing.T) {
 	t.Parallel()
 	const beats = 40 // 2 s

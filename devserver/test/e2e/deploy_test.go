@@ -29,7 +29,8 @@ func text(t *testing.T, parts ...string) string {
 	return string(data)
 }
 
-// The settings of the server in docker-compose.yml are ones that it knows, with values of their types.
+// The settings of the server in docker-compose.yml are ones that it knows, with values of
+// their types.
 func TestCompose_SettingsAreKnownToTheServer(t *testing.T) {
 	file := text(t, top(t), "deploy", "temporal", "dynamicconfig.yaml")
 	loaded := dynamicconfig.LoadYamlFile([]byte(file))
@@ -38,7 +39,8 @@ func TestCompose_SettingsAreKnownToTheServer(t *testing.T) {
 	require.NotEmpty(t, dynamicconfig.LoadYamlFile([]byte(file+"\nmatching.noSuchSetting: [{value: 1}]\n")).Warnings)
 }
 
-// The images are those of the versions that are tested here, and read the variables that they are given.
+// The images are those of the versions that are tested here, and read the variables that
+// they are given.
 func TestCompose_ImagesAreTheTestedOnes(t *testing.T) {
 	var compose struct {
 		Services map[string]struct {

@@ -25,7 +25,8 @@ import (
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-// cudaPy copies each item to the device and back through the CUDA driver, and raises what a framework would.
+// cudaPy copies each item to the device and back through the CUDA driver, and raises what
+// a framework would.
 const cudaPy = `
 import ctypes, os, subprocess, sys, time
 cuda = ctypes.CDLL("libcuda.so.1")
@@ -83,7 +84,8 @@ def cursed(x):
     return square(x)
 `
 
-// gpus is a site whose only worker has a pool of all devices of a machine that only imitates them. Its log is returned.
+// gpus is a site whose only worker has a pool of all devices of a machine that only
+// imitates them. Its log is returned.
 func (s *site) gpus(m *gputest.Machine, slots config.Slots, more ...config.Pool) *observer.ObservedLogs {
 	s.t.Helper()
 	require.NoError(s.t, os.WriteFile(filepath.Join(s.dir, "cuda.py"), []byte(cudaPy), 0o644))
@@ -103,14 +105,16 @@ func (s *site) gpus(m *gputest.Machine, slots config.Slots, more ...config.Pool)
 	return logs
 }
 
-// machine imitates a host with GPUs for this process and those that it starts, so its test runs alone.
+// machine imitates a host with GPUs for this process and those that it starts, so its
+// test runs alone.
 func machine(t *testing.T, gpus ...gputest.GPU) *gputest.Machine {
 	m := gputest.New(t, gputest.State{GPUs: gpus})
 	t.Setenv("LD_LIBRARY_PATH", m.Folder)
 	return m
 }
 
-// squares checks that all items but some have their squares, and counts the results of each device.
+// squares checks that all items but some have their squares, and counts the results of
+// each device.
 func squares(t *testing.T, results []gpumux.Result, but ...int64) map[string]int {
 	t.Helper()
 	byDevice := map[string]int{}
@@ -142,7 +146,8 @@ func scraped(t *testing.T, logs *observer.ObservedLogs) string {
 
 func device(n int) string { return fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", n) }
 
-// A sick device fails its items at once, so without a probe it would take more of them than any other.
+// A sick device fails its items at once, so without a probe it would take more of them
+// than any other.
 func TestDevices_SickOnesCostNoItem(t *testing.T) {
 	m := machine(t, gputest.GPU{Sick: gputest.Sick{Init: 802}}, gputest.GPU{}, gputest.GPU{},
 		gputest.GPU{Instances: []gputest.Instance{{GI: 1}, {Number: 1, GI: 2}}}, gputest.GPU{}, gputest.GPU{}, gputest.GPU{Slow: 150}, gputest.GPU{})
@@ -186,7 +191,8 @@ func TestDevices_SickOnesCostNoItem(t *testing.T) {
 	})
 }
 
-// An item that fails wherever it runs is to blame itself, although its words blame the device.
+// An item that fails wherever it runs is to blame itself, although its words blame the
+// device.
 func TestDevices_AFaultThatFollowsTheItemIsTheItems(t *testing.T) {
 	m := machine(t, gputest.GPU{}, gputest.GPU{}, gputest.GPU{})
 	s := newSite(t)
@@ -222,7 +228,8 @@ func TestDevices_TwoMapsPinnedToTwoDevicesNeverMeet(t *testing.T) {
 	}
 }
 
-// A slot of two GPUs has those with the best link. Its process and its children see both, and what they hold there counts.
+// A slot of two GPUs has those with the best link. Its process and its children see both,
+// and what they hold there counts.
 func TestDevices_ASlotOfTwoGPUs(t *testing.T) {
 	m := gputest.New(t, gputest.State{GPUs: make([]gputest.GPU, 4), Links: []gputest.Link{
 		{From: device(0), To: device(2), P2P: true, NVLinks: 4}, {From: device(1), To: device(3), P2P: true, NVLinks: 4},

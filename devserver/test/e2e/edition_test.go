@@ -18,7 +18,8 @@ import (
 	"github.com/gpumux/gpumux/workflows"
 )
 
-// editedPy tells which edition of a module it runs with. Item 20 edits that module, once, where it is told to.
+// editedPy tells which edition of a module it runs with. Item 20 edits that module, once,
+// where it is told to.
 const editedPy = `
 import near, os, time
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -39,7 +40,8 @@ func near(t testing.TB, dir, value string) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "near.py"), fmt.Appendf(nil, "value = %q\n", value), 0o644))
 }
 
-// editing is a configuration like that of gpumux dev, over a folder with the task and its module.
+// editing is a configuration like that of gpumux dev, over a folder with the task and its
+// module.
 func (s *site) editing(dir string, slots int) config.Config {
 	s.t.Helper()
 	require.NoError(s.t, os.WriteFile(filepath.Join(dir, "edited.py"), []byte(editedPy), 0o644))
@@ -63,7 +65,8 @@ func counted(t *testing.T, results []gpumux.Result) map[string]int {
 	return counts
 }
 
-// A map that starts after an edit runs wholly with the new code, although the processes of the last one are still there.
+// A map that starts after an edit runs wholly with the new code, although the processes
+// of the last one are still there.
 func TestEdition_AnEditedModuleIsLoadedForTheNextMap(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -77,7 +80,8 @@ func TestEdition_AnEditedModuleIsLoadedForTheNextMap(t *testing.T) {
 	}
 }
 
-// Code that is edited while a map runs ends the map with what to do. With the code as it was the map goes on.
+// Code that is edited while a map runs ends the map with what to do. With the code as it
+// was the map goes on.
 func TestEdition_EditedInTheMiddle(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
@@ -128,7 +132,8 @@ func TestEdition_WorkersWithOtherCodeLeaveTheMapToThoseThatHaveIt(t *testing.T) 
 	}
 }
 
-// A local map whose code is edited while it runs keeps what has finished for the same code, and the new code is a new map.
+// A local map whose code is edited while it runs keeps what has finished for the same
+// code, and the new code is a new map.
 func TestLocal_EditedInTheMiddle(t *testing.T) {
 	t.Parallel()
 	s := newShell(t)

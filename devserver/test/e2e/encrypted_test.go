@@ -47,7 +47,8 @@ def pick(pair): return max(pair)
 def broken(pair): raise ValueError("marker-raised " + pair[0])
 `
 
-// vault is a server, workers and a map, with keys or without, in processes of their own and on disk.
+// vault is a server, workers and a map, with keys or without, in processes of their own
+// and on disk.
 type vault struct {
 	*shell
 	port string
@@ -181,8 +182,9 @@ func (v *vault) kept() string {
 	return all.String()
 }
 
-// An encrypted map leaves its items, values, prints, faults and the names of its files nowhere but in the file that its caller
-// asked for. The same map without keys leaves them everywhere, so this test looks where they would be.
+// An encrypted map leaves its items, values, prints, faults and the names of its files
+// nowhere but in the file that its caller asked for. The same map without keys leaves
+// them everywhere, so this test looks where they would be.
 func TestEncrypted_LeavesNothingPlain(t *testing.T) {
 	t.Parallel()
 	for name, sealed := range map[string]bool{"Keys": true, "NoKeys": false} {
@@ -244,7 +246,8 @@ func (v *vault) read() {
 	require.Contains(t, p.stdout.String(), "marker-value far", "a worker with a remote codec alone")
 }
 
-// A map with --local keeps its server's database and its store in its folder, both encrypted.
+// A map with --local keeps its server's database and its store in its folder, both
+// encrypted.
 func TestEncrypted_Local(t *testing.T) {
 	t.Parallel()
 	v := &vault{shell: newShell(t), keys: []string{"--keys", "main.key"}}
@@ -344,7 +347,8 @@ func TestEncrypted_AServicesOwnCodec(t *testing.T) {
 	}
 }
 
-// Workers without the codec of what they are given say so once, in the place of trying for ever.
+// Workers without the codec of what they are given say so once, in the place of trying
+// for ever.
 func TestEncrypted_WorkersWithoutTheCodec(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -39,7 +39,8 @@ func venv(t testing.TB) string {
 	return filepath.Dir(filepath.Dir(python))
 }
 
-// example is a copy of one example beside the programs that it uses, with a namespace and a worker of its own.
+// example is a copy of one example beside the programs that it uses, with a namespace and
+// a worker of its own.
 type example struct {
 	*shell
 	name string
@@ -57,7 +58,8 @@ func newExample(t *testing.T, name string) *example {
 	return e
 }
 
-// copy takes a folder over, so that what the example writes does not reach the repository.
+// copy takes a folder over, so that what the example writes does not reach the
+// repository.
 func (e *example) copy(folder string) {
 	e.t.Helper()
 	require.NoError(e.t, os.CopyFS(e.path(folder), os.DirFS(filepath.Join(e.repo, folder))))
@@ -73,7 +75,8 @@ func (e *example) link() {
 	require.NoError(e.t, os.Symlink(venv(e.t), e.path(".venv")))
 }
 
-// sh runs a command line in a folder and returns what it printed to standard output, and its exit status.
+// sh runs a command line in a folder and returns what it printed to standard output, and
+// its exit status.
 func (e *example) sh(dir, line string) (string, int) {
 	e.t.Helper()
 	ctx, cancel := context.WithTimeout(e.t.Context(), 10*time.Minute)
@@ -90,7 +93,8 @@ func (e *example) sh(dir, line string) (string, int) {
 	return stdout.String(), command.ProcessState.ExitCode()
 }
 
-// build runs a line of the README that makes a program, with the copy's bin in the place of the repository's.
+// build runs a line of the README that makes a program, with the copy's bin in the place
+// of the repository's.
 func (e *example) build(line string) {
 	e.t.Helper()
 	require.Contains(e.t, e.readme(), "\n"+line+"\n", "the README has the line")
@@ -116,7 +120,8 @@ func (e *example) work(file string) {
 		"%s", &worker.stderr)
 }
 
-// textWorker offers the functions of examples/python, as `gpumux dev --tasks examples/python` does.
+// textWorker offers the functions of examples/python, as `gpumux dev --tasks
+// examples/python` does.
 func (e *example) textWorker() {
 	e.t.Helper()
 	e.write("worker.yaml", "pools: [{name: cpu, devices: cpu, slots: 2}]\ntasks: {\"*\": {python_dir: "+
@@ -130,7 +135,8 @@ var (
 	anySlot = regexp.MustCompile(`slot cpu/\d`)
 )
 
-// check runs the commands of the README's console blocks and compares what they print with what the README shows.
+// check runs the commands of the README's console blocks and compares what they print
+// with what the README shows.
 func (e *example) check() {
 	e.t.Helper()
 	blocks := consoles.FindAllStringSubmatch(e.readme(), -1)
@@ -140,7 +146,8 @@ func (e *example) check() {
 	}
 }
 
-// compare runs the commands of a console block and compares what they print with what the block shows.
+// compare runs the commands of a console block and compares what they print with what the
+// block shows.
 func (e *example) compare(block, dir string, change func(string) string) {
 	e.t.Helper()
 	shown := func(text string) string {
@@ -226,7 +233,8 @@ func (e *example) serve() {
 	})
 }
 
-// The demo at a twentieth of its size: it reports, may be given again, and what it did can be looked at afterwards.
+// The demo at a twentieth of its size: it reports, may be given again, and what it did
+// can be looked at afterwards.
 func TestDemo_ReportsAndLeavesItsHistory(t *testing.T) {
 	t.Parallel()
 	e := &example{shell: newShell(t), name: "digits", repo: top(t)}
@@ -275,7 +283,8 @@ func TestDemo_ReportsAndLeavesItsHistory(t *testing.T) {
 	}, time.Minute, 100*time.Millisecond, query)
 }
 
-// An item that is no configuration fails alone, and the demo's report and exit status say so.
+// An item that is no configuration fails alone, and the demo's report and exit status say
+// so.
 func TestDemo_NamesWhatFailed(t *testing.T) {
 	t.Parallel()
 	e := &example{shell: newShell(t), name: "digits", repo: top(t)}

@@ -68,7 +68,8 @@ func (s *site) faultTask(c config.Config, function string, env ...string) config
 	return c
 }
 
-// dying is a source of n items of which one in a hundred ends its process once and one in a thousand always.
+// dying is a source of n items of which one in a hundred ends its process once and one in
+// a thousand always.
 func dying(n int) (lines string, always []int) {
 	var b strings.Builder
 	for i := range n {
@@ -188,7 +189,8 @@ func (s *site) pids() []int {
 	return pids
 }
 
-// host is a shell with a Temporal server and workers as processes of their own, for tests that kill them.
+// host is a shell with a Temporal server and workers as processes of their own, for tests
+// that kill them.
 type host struct {
 	*shell
 	port string
@@ -261,7 +263,8 @@ func stat(pid int) []string {
 	return strings.Fields(rest)
 }
 
-// A worker that is killed loses the items that it ran and those that it had not stored yet; another one takes over.
+// A worker that is killed loses the items that it ran and those that it had not stored
+// yet; another one takes over.
 func TestFaults_AKilledWorkerIsReplaced(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -322,7 +325,8 @@ func TestFaults_AKilledWorkerIsReplaced(t *testing.T) {
 	require.Empty(t, slices.DeleteFunc(children(t, h.dir), func(command string) bool { return !strings.Contains(command, "main.py") }))
 }
 
-// A server that is killed costs nothing but time: workers go on with what they run and tell it when it is back.
+// A server that is killed costs nothing but time: workers go on with what they run and
+// tell it when it is back.
 func TestFaults_AKilledServerGoesOn(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
@@ -350,7 +354,8 @@ func TestFaults_AKilledServerGoesOn(t *testing.T) {
 	require.Len(t, pids, 2, "the task processes lived on")
 }
 
-// An item that ends its process takes the rest of its micro-batch with it. It is found in halves, not by running each alone.
+// An item that ends its process takes the rest of its micro-batch with it. It is found in
+// halves, not by running each alone.
 func TestFaults_ACulpritInAMicroBatchIsFound(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

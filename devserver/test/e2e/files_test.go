@@ -38,7 +38,8 @@ func (s *shell) files(folder string) map[string]string {
 	return found
 }
 
-// plots are the files that filesPy keeps of so many items, without those of one that failed.
+// plots are the files that filesPy keeps of so many items, without those of one that
+// failed.
 func plots(n, failed int) map[string]string {
 	want := map[string]string{}
 	for i := range n {
@@ -52,7 +53,8 @@ func plots(n, failed int) map[string]string {
 	return want
 }
 
-// Every file of an item that succeeded is there once and whole, also where its process was killed, and goes along with its result.
+// Every file of an item that succeeded is there once and whole, also where its process
+// was killed, and goes along with its result.
 func TestFiles_OfALocalMap(t *testing.T) {
 	t.Parallel()
 	s := newShell(t)
@@ -91,7 +93,8 @@ func TestFiles_OfALocalMap(t *testing.T) {
 	require.Contains(t, one.stderr.String(), "no place for files")
 }
 
-// Files of a map with a server stay in the store, encrypted where the store is, until somebody fetches them.
+// Files of a map with a server stay in the store, encrypted where the store is, until
+// somebody fetches them.
 func TestFiles_AreFetchedFromAStore(t *testing.T) {
 	t.Parallel()
 	v := newVault(t, true)

@@ -35,7 +35,8 @@ func TestFollow_WhileTheMapRuns(t *testing.T) {
 		require.NoError(t, err)
 		got = append(got, r.Index)
 		require.EqualValues(t, len(got)-1, r.Index)
-		// The next gate opens only when what lies before it has come out: the map cannot have ended before.
+		// The next gate opens only when what lies before it has come out: the map cannot have
+		// ended before.
 		if int(r.Index) == opened*100+50 {
 			open(opened)
 			opened++
@@ -111,7 +112,8 @@ func (s *shell) at(there *site) {
 	s.env = append(s.env, "TEMPORAL_ADDRESS="+devservertest.Run(s.t).Address(), "TEMPORAL_NAMESPACE="+there.namespace)
 }
 
-// gated is a map of 200 items of which some 90 get a result while its gates are closed, and a shell that knows it.
+// gated is a map of 200 items of which some 90 get a result while its gates are closed,
+// and a shell that knows it.
 func gated(t *testing.T) (s *site, here *shell, id string) {
 	t.Helper()
 	s = newSite(t)
@@ -172,8 +174,8 @@ func TestResults_OfACancelledMap(t *testing.T) {
 	require.Equal(t, "\x1f\x8b", here.file("some.jsonl.gz")[:2])
 }
 
-// On standard output the results of a map on this machine come while it runs, each once and in order; the same command begins with the
-// first again.
+// On standard output the results of a map on this machine come while it runs, each once
+// and in order; the same command begins with the first again.
 func TestFollow_RowsComeDownThePipe(t *testing.T) {
 	t.Parallel()
 	s := newShell(t)

@@ -15,7 +15,8 @@ import (
 	"github.com/gpumux/gpumux/starter"
 )
 
-// A chunk that is handed on starts again although its heartbeat's timeout is far, and its first attempt ends.
+// A chunk that is handed on starts again although its heartbeat's timeout is far, and its
+// first attempt ends.
 func TestHandOn_ChunksOfADeadWorkerStartAgainAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -20,8 +20,8 @@ import (
 	"github.com/gpumux/gpumux/internal/rig"
 )
 
-// These tests let the kernel enforce budgets by cgroups of version 2, and run out of memory in
-// them. They make their cgroups below the one that was handed over to the test.
+// These tests let the kernel enforce budgets by cgroups of version 2, and run out of
+// memory in them. They make their cgroups below the one that was handed over to the test.
 
 const (
 	kernelPy = `
@@ -42,15 +42,16 @@ def take(item):
     return len(block) >> 20
 `
 	mib = 1 << 20
-	// slack is what a process shows of its program's own file, which others have paid for and no limit counts.
+	// slack is what a process shows of its program's own file, which others have paid for
+	// and no limit counts.
 	slack = 16 * mib
 	// howToDelegate is the next step where a test gets no cgroup.
 	howToDelegate = "run `systemd-run --user --scope -p Delegate=yes make kernel-check`, or make kernel-check in a container with a " +
 		"writable cgroup root"
 )
 
-// handedOver is the cgroup that the test may make others in. It moves all that runs there into
-// one below, since processes cannot stay beside cgroups with limits.
+// handedOver is the cgroup that the test may make others in. It moves all that runs there
+// into one below, since processes cannot stay beside cgroups with limits.
 var handedOver = sync.OnceValues(func() (string, error) {
 	const mount = "/sys/fs/cgroup"
 	data, _ := os.ReadFile("/proc/self/cgroup")
@@ -88,7 +89,8 @@ func newBox(t *testing.T, limit string) (dir string) {
 	if err != nil {
 		rig.Because(t, rig.Cgroups, err, "; ", howToDelegate)
 	}
-	// A worker in a box takes a parent that was handed over for its own, so there is a plain one between.
+	// A worker in a box takes a parent that was handed over for its own, so there is a plain
+	// one between.
 	parent, err := os.MkdirTemp(own, "kernel-check-")
 	require.NoError(t, err)
 	dir = filepath.Join(parent, "box")
@@ -122,8 +124,8 @@ func removeCgroup(dir string) error {
 	return errors.Join(err, os.Remove(dir))
 }
 
-// kernelKills is how many processes the kernel has killed in a box for want of memory, and how
-// often the limit of the box itself was met.
+// kernelKills is how many processes the kernel has killed in a box for want of memory,
+// and how often the limit of the box itself was met.
 func kernelKills(t *testing.T, box string) (kills, own int) {
 	t.Helper()
 	count := func(file, name string) int {
@@ -161,8 +163,8 @@ func (s *shell) beginIn(box string, items []map[string]any, flags ...string) *pr
 	return s.begin(append([]string{"stream", "kernel.py:take", "-v", "--in", "items.jsonl", "--pool", "cpu"}, flags...)...)
 }
 
-// streamIn runs items in a box. Those that have no fault have held what they are to. The slots'
-// means are what the worker says that it enforces budgets by.
+// streamIn runs items in a box. Those that have no fault have held what they are to. The
+// slots' means are what the worker says that it enforces budgets by.
 func (s *shell) streamIn(box, means string, items []map[string]any, flags ...string) (faults map[int]*gpumux.Fault) {
 	s.t.Helper()
 	p := s.beginIn(box, items, flags...)
@@ -191,8 +193,9 @@ func (s *shell) streamIn(box, means string, items []map[string]any, flags ...str
 	return faults
 }
 
-// The kernel ends what passes its budget before the watch can see it, and nothing else: items over it climb the ladder, the others
-// keep their values, and nothing is left of the cgroups.
+// The kernel ends what passes its budget before the watch can see it, and nothing else:
+// items over it climb the ladder, the others keep their values, and nothing is left of
+// the cgroups.
 func TestKernel_EndsWhatPassesItsBudget(t *testing.T) {
 	for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
 		t.Run(string(mode), func(t *testing.T) {
@@ -232,8 +235,8 @@ func TestKernel_WithoutDelegationTheWatchEndsIt(t *testing.T) {
 	require.Zero(t, kills, "the kernel had no reason")
 }
 
-// A container's limit holds the worker and its template as well; it is a task process that meets it, and one that kept to its
-// budget is not blamed.
+// A container's limit holds the worker and its template as well; it is a task process
+// that meets it, and one that kept to its budget is not blamed.
 func TestKernel_AContainerThatRunsOutLosesATaskProcess(t *testing.T) {
 	for name, flags := range map[string][]string{
 		"Budget":   {"--slots", "1", "--memory", "490MiB"},
@@ -260,7 +263,8 @@ func TestKernel_AContainerThatRunsOutLosesATaskProcess(t *testing.T) {
 	}
 }
 
-// What a killed worker's task left ends with its worker, and the next worker removes the cgroups.
+// What a killed worker's task left ends with its worker, and the next worker removes the
+// cgroups.
 func TestKernel_AKilledWorkerLeavesNothing(t *testing.T) {
 	box := handOver(t, newBox(t, ""))
 	s := newShell(t)

@@ -22,7 +22,8 @@ def third(value):
     return value["half"] / 3
 `
 
-// Results have the keys of their items, failed ones too. The values of one map are the items of the next, and keep the keys.
+// Results have the keys of their items, failed ones too. The values of one map are the
+// items of the next, and keep the keys.
 func TestLocal_KeysAndTheValuesOfAMap(t *testing.T) {
 	t.Parallel()
 	s := newShell(t)

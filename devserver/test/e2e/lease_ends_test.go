@@ -15,7 +15,8 @@ import (
 	"github.com/gpumux/gpumux/workflows"
 )
 
-// threeCalls starts a service with a workflow "three": it calls pid, sleep and pid again on a lease, and says what each gave.
+// threeCalls starts a service with a workflow "three": it calls pid, sleep and pid again
+// on a lease, and says what each gave.
 func (h *host) threeCalls() client.Client {
 	c, err := client.Dial(client.Options{HostPort: "127.0.0.1:" + h.port})
 	require.NoError(h.t, err)
@@ -49,7 +50,8 @@ func (h *host) beginThree(c client.Client, sleep int) client.WorkflowRun {
 	return run
 }
 
-// A worker that stops lets the call that runs go on to its end, and its value counts. The next one learns why the slot is lost.
+// A worker that stops lets the call that runs go on to its end, and its value counts. The
+// next one learns why the slot is lost.
 func TestLease_AWorkerThatStops(t *testing.T) {
 	t.Parallel()
 	h := newLeaseHost(t, 4)

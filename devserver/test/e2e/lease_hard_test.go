@@ -29,7 +29,8 @@ def stubborn(item):
     return gpumux.keep(Stubborn(), "stubborn")
 `
 
-// A process that ends between two calls is told though nothing was kept in it: what earlier calls left there is gone.
+// A process that ends between two calls is told though nothing was kept in it: what
+// earlier calls left there is gone.
 func TestLease_AProcessThatEndsBetweenCalls(t *testing.T) {
 	l := newLeases(t)
 	require.NoError(t, os.WriteFile(filepath.Join(l.dir, "hard.py"), []byte(hardPy), 0o644))
@@ -96,7 +97,8 @@ func TestLease_OfACommand(t *testing.T) {
 	require.Equal(t, gpumux.BadInput, workflows.FaultOf(err).Kind)
 }
 
-// A lease whose time ends in its last call ends then, without waiting for an answer that nobody can give any more.
+// A lease whose time ends in its last call ends then, without waiting for an answer that
+// nobody can give any more.
 func TestLease_ItsTimeEndsInItsLastCall(t *testing.T) {
 	l := newLeases(t)
 	l.offer("cpu", 2)
@@ -120,7 +122,8 @@ func TestLease_ItsTimeEndsInItsLastCall(t *testing.T) {
 	}
 }
 
-// A value that cannot be made again elsewhere fails its move, and nothing of it stays in the store.
+// A value that cannot be made again elsewhere fails its move, and nothing of it stays in
+// the store.
 func TestLease_AMoveThatFails(t *testing.T) {
 	l := newLeases(t)
 	require.NoError(t, os.WriteFile(filepath.Join(l.dir, "hard.py"), []byte(hardPy), 0o644))

@@ -24,7 +24,8 @@ import (
 	"github.com/gpumux/gpumux/workflows"
 )
 
-// newLeaseHost is a host with a server, whose workers have so many slots and the functions of model.py.
+// newLeaseHost is a host with a server, whose workers have so many slots and the
+// functions of model.py.
 func newLeaseHost(t *testing.T, slots int) *host {
 	t.Helper()
 	h := newHost(t)
@@ -39,8 +40,8 @@ func newLeaseHost(t *testing.T, slots int) *host {
 	return h
 }
 
-// Leases on a worker that is killed end within half a minute: as a fault that says what was lost, or on another worker where they can be
-// built anew.
+// Leases on a worker that is killed end within half a minute: as a fault that says what
+// was lost, or on another worker where they can be built anew.
 func TestLease_AKilledWorker(t *testing.T) {
 	t.Parallel()
 	h := newLeaseHost(t, 8)
@@ -109,8 +110,9 @@ func TestLease_AKilledWorker(t *testing.T) {
 	}
 }
 
-// A hundred leases on four slots all come to their end, two at a time, and a map beside them has the other two slots.
-// Leases that hold all that leases may have, and others that wait for it, leave a map the rest of the slots.
+// A hundred leases on four slots all come to their end, two at a time, and a map beside
+// them has the other two slots. Leases that hold all that leases may have, and others
+// that wait for it, leave a map the rest of the slots.
 func TestLease_LongOnesBesideAMap(t *testing.T) {
 	l := newLeases(t)
 	w := l.offer("cpu", 2)
@@ -140,7 +142,8 @@ func TestLease_LongOnesBesideAMap(t *testing.T) {
 	}
 }
 
-// A version of a deployment remembers its queues for ever. Those of leases are none of them.
+// A version of a deployment remembers its queues for ever. Those of leases are none of
+// them.
 func TestLease_OfAWorkerInADeployment(t *testing.T) {
 	l := newLeases(t)
 	c := onCPU(cpuPool{Pool: "cpu", Slots: 2, TasksDir: l.dir, Dir: l.dir, Store: l.store})

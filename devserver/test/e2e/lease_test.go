@@ -45,7 +45,8 @@ def once(item):
     return item["model"].seed
 `
 
-// leases is a site whose workers offer slots for leases, and a service with workflows that take them.
+// leases is a site whose workers offer slots for leases, and a service with workflows
+// that take them.
 type leases struct {
 	*site
 	service worker.Worker
@@ -87,7 +88,8 @@ type inferred struct {
 	Value, PID int
 }
 
-// products makes calls in order on a slot, of which all but the first do not wait for those before.
+// products makes calls in order on a slot, of which all but the first do not wait for
+// those before.
 func products(ctx workflow.Context, seed int) (got []inferred, err error) {
 	err = workflows.WithSlot(ctx, workflows.LeaseOptions{Ladder: []string{"cpu"}}, func(ctx workflow.Context, s *workflows.Slot) error {
 		model, err := workflows.Call[gpumux.Handle](ctx, s, "model:load", seed)
@@ -148,7 +150,8 @@ func mortal(ctx workflow.Context, rebuild bool) (kinds []string, err error) {
 	return kinds, err
 }
 
-// Calls of a lease share a process and what it keeps, in the order in which they were made, waited for or not.
+// Calls of a lease share a process and what it keeps, in the order in which they were
+// made, waited for or not.
 func TestLease_CallsInOrderOnOneSlot(t *testing.T) {
 	l := newLeases(t)
 	l.offer("cpu", 2)
@@ -165,7 +168,8 @@ func TestLease_CallsInOrderOnOneSlot(t *testing.T) {
 	}
 }
 
-// A pool that nobody offers leases of is passed over, and after the last one the workflow learns why.
+// A pool that nobody offers leases of is passed over, and after the last one the workflow
+// learns why.
 func TestLease_NobodyOffersOne(t *testing.T) {
 	l := newLeases(t)
 	l.offer("cpu", 1) // one slot leases none
@@ -187,7 +191,8 @@ func TestLease_NobodyOffersOne(t *testing.T) {
 	require.Equal(t, gpumux.SlotLost, workflows.FaultOf(err).Kind)
 }
 
-// A lease ends with its time to live, in the middle of a call too, and its slot is free again.
+// A lease ends with its time to live, in the middle of a call too, and its slot is free
+// again.
 func TestLease_ItsTimeIsLimited(t *testing.T) {
 	l := newLeases(t)
 	l.offer("cpu", 2)
@@ -209,7 +214,8 @@ func TestLease_ItsTimeIsLimited(t *testing.T) {
 	require.NoError(t, l.execute("long-again", "long").Get(t.Context(), &said), "the slot is free again")
 }
 
-// What a process kept goes with it: the call that killed it and the next one say so, and Rebuild makes it anew.
+// What a process kept goes with it: the call that killed it and the next one say so, and
+// Rebuild makes it anew.
 func TestLease_ADeadProcess(t *testing.T) {
 	l := newLeases(t)
 	l.offer("cpu", 2)
@@ -225,7 +231,8 @@ func TestLease_ADeadProcess(t *testing.T) {
 	l.keep(run)
 }
 
-// A value goes from one slot to another through the store, and a handle of another slot is refused with both places named.
+// A value goes from one slot to another through the store, and a handle of another slot
+// is refused with both places named.
 func TestLease_MovesBetweenSlots(t *testing.T) {
 	l := newLeases(t)
 	l.offer("cpu", 4)
@@ -297,7 +304,8 @@ func TestLease_EndsWithItsWorkflow(t *testing.T) {
 	require.NoError(t, l.execute("next", "hold", 0).Get(t.Context(), nil), "the one slot that may be leased is free")
 }
 
-// Workflows with leases that a released version has begun must still replay. Written like those of maps, see package workflows.
+// Workflows with leases that a released version has begun must still replay. Written like
+// those of maps, see package workflows.
 func TestLease_RecordedHistoriesReplay(t *testing.T) {
 	for name, f := range map[string]any{"products": products, "dead": mortal} {
 		file := map[string]string{"products": "Lease_CallsInOrderOnOneSlot", "dead": "Lease_ADeadProcess"}[name]

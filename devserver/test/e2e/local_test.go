@@ -45,7 +45,8 @@ func TestLocal_MapLeavesResultsAndNothingElse(t *testing.T) {
 	require.Empty(t, s.state(), "a map that could not work leaves no state")
 }
 
-// What all items share is read once per process. Maps with other arguments are other maps, and do not share processes.
+// What all items share is read once per process. Maps with other arguments are other
+// maps, and do not share processes.
 func TestLocal_Arg(t *testing.T) {
 	t.Parallel()
 	s := newShell(t)
@@ -110,7 +111,8 @@ func TestLocal_CommandsAndOneValue(t *testing.T) {
 	require.Len(t, s.lines(s.file("r.jsonl")), 5)
 }
 
-// A map with results is over for its command when they are delivered: until then the command delivers and runs nothing.
+// A map with results is over for its command when they are delivered: until then the
+// command delivers and runs nothing.
 func TestLocal_ResultsAreDeliveredWhateverEndsTheCommand(t *testing.T) {
 	t.Parallel()
 	const big = "import os\nfrom step import mark\ndef big(item):\n    mark(item)\n    if item == 7: raise ValueError('seven')\n    return 'x' * 1000\n"
@@ -285,7 +287,8 @@ def gate(item):
 	require.Contains(t, stopped("2"), "gate.py:gate, or what it imports, has changed since map "+first+" was stopped, so this is a new map")
 	s.write("open", "")
 	require.Contains(t, finished([]string{"2", "2", "2", "2", "2", "2"}), "going on with map", "the file is that of the second map")
-	// The first map goes on with the code that it began with alone, by whatever name it is called.
+	// The first map goes on with the code that it began with alone, by whatever name it is
+	// called.
 	other := s.run(2, "map", "gate.py:gate", "--range", "0:6", "--local", "--out", "r.jsonl", "--id", first)
 	require.Contains(t, other.stderr.String(), "began with edition "+first[len(first)-6:])
 	s.write("gate.py", "VERSION = 1"+task)
@@ -306,7 +309,8 @@ func TestLocal_ARetryTakesTheMendedTask(t *testing.T) {
 	require.Empty(t, s.state())
 }
 
-// Whatever ends a local map in the middle, the same command finishes it without running a finished item again.
+// Whatever ends a local map in the middle, the same command finishes it without running a
+// finished item again.
 func TestLocal_GoesOnAfterItWasStopped(t *testing.T) {
 	t.Parallel()
 	for name, signal := range map[string]syscall.Signal{"Interrupt": syscall.SIGINT, "Kill": syscall.SIGKILL} {
@@ -351,7 +355,8 @@ func TestLocal_GoesOnAfterItWasStopped(t *testing.T) {
 	}
 }
 
-// A map whose state finds no room says which disk is full, waits, and goes on when there is room.
+// A map whose state finds no room says which disk is full, waits, and goes on when there
+// is room.
 func TestLocal_WaitsForRoomOnItsDisk(t *testing.T) {
 	t.Parallel()
 	s := newShell(t)

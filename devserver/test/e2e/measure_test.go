@@ -16,7 +16,8 @@ import (
 	"github.com/gpumux/gpumux/internal/rig"
 )
 
-// newMeasure is a shell whose temporary files lie in a folder of its own, so that what is left behind can be seen.
+// newMeasure is a shell whose temporary files lie in a folder of its own, so that what is
+// left behind can be seen.
 func newMeasure(t *testing.T) (s *shell, python string) {
 	t.Helper()
 	s = newShell(t)
@@ -103,7 +104,8 @@ func TestBench_Quick(t *testing.T) {
 	s.alone()
 }
 
-// Slots are measured under every way to share that a GPU allows. The driver and the MPS daemon are stand-ins.
+// Slots are measured under every way to share that a GPU allows. The driver and the MPS
+// daemon are stand-ins.
 func TestLong_BenchSharesAGPU(t *testing.T) {
 	for name, c := range map[string]struct {
 		gpu  gputest.GPU
@@ -146,7 +148,8 @@ func TestBench_Compare(t *testing.T) {
 	require.Empty(t, s.left())
 }
 
-// Ctrl-C while the ways take turns, while a map runs and while other tools do: nothing is left, neither processes nor files.
+// Ctrl-C while the ways take turns, while a map runs and while other tools do: nothing is
+// left, neither processes nor files.
 func TestBench_Interrupted(t *testing.T) {
 	for name, when := range map[string]string{"Turns": "light: sequential 1", "Map": "oom: persistent 2", "Pool": "multiprocessing.Pool"} {
 		t.Run(name, func(t *testing.T) {

@@ -31,8 +31,8 @@ func init() {
 	os.Exit(0)
 }
 
-// BenchmarkMap_TrivialItems is a whole map over items that do nothing, in task processes that cost as little as can be: what
-// grows with the items is gpumux's own.
+// BenchmarkMap_TrivialItems is a whole map over items that do nothing, in task processes
+// that cost as little as can be: what grows with the items is gpumux's own.
 func BenchmarkMap_TrivialItems(b *testing.B) {
 	self, err := os.Executable()
 	require.NoError(b, err)

@@ -69,7 +69,8 @@ func (s *site) served(m *gputest.Machine, pools ...config.Pool) (*workers.Worker
 	return w, logs
 }
 
-// mpsMachine is a machine whose driver has MPS; the folder is where workers make those of their daemons.
+// mpsMachine is a machine whose driver has MPS; the folder is where workers make those of
+// their daemons.
 func mpsMachine(t *testing.T, gpus ...gputest.GPU) (m *gputest.Machine, folder string) {
 	m = machine(t, gpus...)
 	t.Setenv("PATH", m.Folder+":"+os.Getenv("PATH"))
@@ -94,7 +95,8 @@ func daemons(folder string) (pids []string) {
 	return pids
 }
 
-// A fault that reaches all clients of the server costs nobody but the item that caused it, and the limits are in force.
+// A fault that reaches all clients of the server costs nobody but the item that caused
+// it, and the limits are in force.
 func TestMPS_AFaultOfOneIsTheItems(t *testing.T) {
 	m, folder := mpsMachine(t, gputest.GPU{}, gputest.GPU{Mode: 3})
 	s := newSite(t)
@@ -178,7 +180,8 @@ func TestMPS_ADaemonThatDies(t *testing.T) {
 	squared("second")
 }
 
-// A worker that is killed leaves neither a daemon nor its folder, although a client is in the middle of a kernel.
+// A worker that is killed leaves neither a daemon nor its folder, although a client is in
+// the middle of a kernel.
 func TestMPS_NothingOutlivesAKilledWorker(t *testing.T) {
 	t.Parallel()
 	m := gputest.Prepare(t, gputest.State{GPUs: []gputest.GPU{{}}})

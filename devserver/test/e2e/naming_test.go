@@ -16,7 +16,8 @@ import (
 	"github.com/gpumux/gpumux/workers"
 )
 
-// Whoever reads of a failure sees which item it was: in the map's error, in the results and in the worker's log, there once.
+// Whoever reads of a failure sees which item it was: in the map's error, in the results
+// and in the worker's log, there once.
 func TestFaults_NameTheirItem(t *testing.T) {
 	s := newStage(t)
 	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "bad.py"), []byte(`

@@ -24,7 +24,8 @@ type measuredQuartiles struct {
 	Count          int
 }
 
-// table runs an example that makes a table of what gpumux measures, and returns it with the JSON that it is made of.
+// table runs an example that makes a table of what gpumux measures, and returns it with
+// the JSON that it is made of.
 func (e *example) table(line, report string) (out string, rows []measuredRow) {
 	e.t.Helper()
 	out, code := e.sh(e.dir, line)
@@ -128,7 +129,8 @@ light: CPU does more than Persistent: no, 0.5 times
 `)
 }
 
-// Throughput and latency are the shares that bench has found, and what it could not measure is named.
+// Throughput and latency are the shares that bench has found, and what it could not
+// measure is named.
 func TestLong_OriginsSharing(t *testing.T) {
 	e := offline(t, "sharing")
 	out, rows := e.table(".venv/bin/python examples/sharing/sharing.py --quick --limit 1s --pool cpu --workloads detector --clients 1,3 "+
@@ -155,7 +157,8 @@ func TestLong_OriginsSharing(t *testing.T) {
 	}
 }
 
-// The detector's scores are NumPy's, and the worker's histogram has the latency that the results tell.
+// The detector's scores are NumPy's, and the worker's histogram has the latency that the
+// results tell.
 func TestLong_OriginsSharingLatency(t *testing.T) {
 	e := newExample(t, "sharing")
 	e.copy("internal/bench")

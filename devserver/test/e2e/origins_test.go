@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The same sum comes of all four ways, and only a slot with a shard of its own holds no more than that.
+// The same sum comes of all four ways, and only a slot with a shard of its own holds no
+// more than that.
 func TestLong_OriginsPmap(t *testing.T) {
 	e := newExample(t, "pmap")
 	out, code := e.sh(e.dir, ".venv/bin/python examples/pmap/compare.py")
@@ -29,7 +30,8 @@ func TestLong_OriginsPmap(t *testing.T) {
 	require.Contains(t, out, "WRONG")
 }
 
-// An operation that the first backend refuses runs on the next one with the same numbers, and two products run where they were put.
+// An operation that the first backend refuses runs on the next one with the same numbers,
+// and two products run where they were put.
 func TestLong_OriginsBackends(t *testing.T) {
 	e := newExample(t, "backends")
 	e.env = append(e.env, goEnvironment(t)...)
@@ -55,7 +57,8 @@ func TestLong_OriginsBackends(t *testing.T) {
 	require.Regexp(t, `both +relu .* WRONG`, out)
 }
 
-// Clean-up keeps a process within its budget, which ends one without it; the losses are the same, and those of a plain run.
+// Clean-up keeps a process within its budget, which ends one without it; the losses are
+// the same, and those of a plain run.
 func TestLong_OriginsCleanup(t *testing.T) {
 	e := newExample(t, "cleanup")
 	e.change("examples/cleanup/gpumux.yaml", ":9465", ":"+freePort(t))

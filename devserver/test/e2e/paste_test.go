@@ -38,7 +38,8 @@ func found(t *testing.T, pattern, text string) string {
 	return groups[1]
 }
 
-// Every command that is printed works as it stands, in a shell that knows nothing of the server.
+// Every command that is printed works as it stands, in a shell that knows nothing of the
+// server.
 func TestPaste_WhatIsPrintedWorks(t *testing.T) {
 	t.Parallel()
 	s := newShell(t)

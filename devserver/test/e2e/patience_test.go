@@ -111,7 +111,8 @@ func TestPatience_AWorkerThatStopsAndOneThatComes(t *testing.T) {
 	require.Greater(t, by["first"], 100, "%v", by)
 }
 
-// The only GPU falls sick and comes back; the CPU has its work meanwhile, and holds it until then.
+// The only GPU falls sick and comes back; the CPU has its work meanwhile, and holds it
+// until then.
 func TestPatience_AllDevicesSick(t *testing.T) {
 	m := machine(t, gputest.GPU{})
 	s := newSite(t)

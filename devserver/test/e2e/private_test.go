@@ -22,7 +22,8 @@ import (
 	"github.com/gpumux/gpumux/internal/rig"
 )
 
-// TestPrivate_Dev is another user's commands beside `gpumux dev --private`, and then its owner's.
+// TestPrivate_Dev is another user's commands beside `gpumux dev --private`, and then its
+// owner's.
 func TestPrivate_Dev(t *testing.T) {
 	t.Parallel()
 	s := newShell(t)
@@ -68,7 +69,8 @@ func TestPrivate_DevSaysWhenItIsNot(t *testing.T) {
 	require.Contains(t, dev.stderr.String(), "other users of this machine can run tasks as you; --private keeps them out")
 }
 
-// Nobody but its own command gets into the server of `map --local`, at none of its ports, nor reads its files.
+// Nobody but its own command gets into the server of `map --local`, at none of its ports,
+// nor reads its files.
 func TestPrivate_Local(t *testing.T) {
 	t.Parallel()
 	s := newShell(t)

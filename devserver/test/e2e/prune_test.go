@@ -30,7 +30,8 @@ func (s *stage) prune(before time.Time, dryRun bool) (keys []string) {
 	return keys
 }
 
-// untilOver waits until these are what a prune would delete: the server lists maps a moment after they start or end.
+// untilOver waits until these are what a prune would delete: the server lists maps a
+// moment after they start or end.
 func (s *stage) untilOver(what string, before time.Time, keys ...string) {
 	slices.Sort(keys)
 	s.until(what, func() bool { return slices.Equal(keys, slices.Sorted(slices.Values(s.prune(before, true)))) })
@@ -83,7 +84,8 @@ func TestPrune_KeepsWhatMapsAndSchedulesUse(t *testing.T) {
 	require.NoError(t, err, "its source and its parts were left alone")
 	require.Len(t, s.results(running), gpumux.InlineItems+1)
 
-	// A schedule has the source too, and so has a young folder of a map that the server does not know.
+	// A schedule has the source too, and so has a young folder of a map that the server does
+	// not know.
 	require.NoError(t, s.Schedules().Create(t.Context(), "nightly", starter.Times{Cron: []string{"0 2 1 1 *"}}, over("double")))
 	s.until("the schedule is listed", func() bool { all, err := s.Schedules().List(t.Context()); return err == nil && len(all) == 1 })
 	require.Equal(t, []string{filepath.Dir(running.Output)}, s.prune(later, false))
@@ -113,7 +115,8 @@ func TestPrune_KeepsTheResultsOfARunningMapThatNamesNoPlace(t *testing.T) {
 	s.untilOver("the map has ended", time.Now().Add(time.Hour), folder)
 }
 
-// One map, schedule or manifest that cannot be read costs what it may name, and stops nothing else.
+// One map, schedule or manifest that cannot be read costs what it may name, and stops
+// nothing else.
 func TestPrune_GoesOnPastWhatItCannotRead(t *testing.T) {
 	s := newStage(t)
 	st, err := store.Open(t.Context(), s.config.Store, nil)
@@ -171,7 +174,8 @@ func TestPrune_GoesOnPastWhatItCannotRead(t *testing.T) {
 	require.NoError(t, os.Remove(broken))
 	until("maps/a/by-none", hash("2"), hash("3"))
 
-	// What runs under a key that is not here may need anything. Of what has ended the input is kept, whichever it is.
+	// What runs under a key that is not here may need anything. Of what has ended the input
+	// is kept, whichever it is.
 	begin("sealed", "binary/encrypted", "?")
 	s.until("the map is listed", func() bool { _, _, err = gone(); return err != nil })
 	require.ErrorContains(t, err, "read the input of map sealed: ")

@@ -11,7 +11,8 @@ import (
 	"github.com/gpumux/gpumux/devserver/internal/programtest"
 )
 
-// pythonClient is a folder with the package gpumux as the wheel has it, and the tests of the client.
+// pythonClient is a folder with the package gpumux as the wheel has it, and the tests of
+// the client.
 func pythonClient(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -8,7 +8,8 @@ import (
 	"github.com/gpumux/gpumux/internal/rig"
 )
 
-// A function of an R file is a task like one in Python: persistent or fresh, with its own output and faults.
+// A function of an R file is a task like one in Python: persistent or fresh, with its own
+// output and faults.
 func TestR_FunctionIsATask(t *testing.T) {
 	t.Parallel()
 	rig.WithoutR(t)

@@ -66,7 +66,8 @@ func TestLong_RPackageChecks(t *testing.T) {
 	require.NotRegexp(t, `(?m)^skipped`, said)
 }
 
-// Nothing is left of a session that is killed in the middle, and the same call runs only what has no result.
+// Nothing is left of a session that is killed in the middle, and the same call runs only
+// what has no result.
 func TestR_KilledSessionGoesOn(t *testing.T) {
 	t.Parallel()
 	s := newRShell(t)
@@ -117,10 +118,12 @@ func (s rShell) running() (found []string) {
 	return found
 }
 
-// originalVignette names a file with the code of the original's vignette, to be run in place of the example with its calls.
+// originalVignette names a file with the code of the original's vignette, to be run in
+// place of the example with its calls.
 const originalVignette = "GPUMUX_TEST_VIGNETTE"
 
-// The calls of the original's vignette run on slots of a GPU, with stand-ins for the packages around it.
+// The calls of the original's vignette run on slots of a GPU, with stand-ins for the
+// packages around it.
 func TestLong_RVignetteRuns(t *testing.T) {
 	m := machine(t, gputest.GPU{})
 	s := newRShell(t, "mirai", "purrr", "tensorflow", "microbenchmark", "knitr")

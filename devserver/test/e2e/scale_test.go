@@ -128,8 +128,8 @@ func (s *site) starter() *starter.Starter {
 	return &starter.Starter{Client: s.client, Namespace: s.namespace, Store: st}
 }
 
-// Five workers come and go as they like, some of them killed: every item has one result, and only what a killed worker had
-// not stored yet ran again.
+// Five workers come and go as they like, some of them killed: every item has one result,
+// and only what a killed worker had not stored yet ran again.
 func TestLong_ScaleWorkersJoinAndLeave(t *testing.T) {
 	comeAndGo(t, fromSeed(t, rand.Uint64()), 20_000, 8)
 }
@@ -181,7 +181,8 @@ func comeAndGo(t *testing.T, chance *rand.Rand, n, times int) {
 		again += times - 1
 	}
 	t.Logf("%d workers killed, %d left, %d items ran again, %s", killed, left, again, sum.Elapsed)
-	// A killed worker has two slots with about 200 items per second each, and stores them four times a second.
+	// A killed worker has two slots with about 200 items per second each, and stores them
+	// four times a second.
 	require.LessOrEqual(t, again, (killed+left)*2*200)
 }
 
@@ -201,7 +202,8 @@ func peak(t *testing.T, pid int) int64 {
 	return 0
 }
 
-// An item of 100 MB goes in and comes out through the store, and costs the worker a few times its size.
+// An item of 100 MB goes in and comes out through the store, and costs the worker a few
+// times its size.
 func TestScale_AnItemOfAHundredMegabytes(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -240,7 +242,8 @@ func waiting(t *testing.T, st *starter.Starter, id string) []string {
 	return why
 }
 
-// A store that refuses, hangs or is slow holds the map up, says so, and costs nothing that had finished.
+// A store that refuses, hangs or is slow holds the map up, says so, and costs nothing
+// that had finished.
 func TestScale_TroubleWithTheStore(t *testing.T) {
 	s3test.Credentials(t)
 	for name, c := range map[string]struct {

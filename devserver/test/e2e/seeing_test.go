@@ -92,7 +92,8 @@ func TestSeeing_AKeptLocalMap(t *testing.T) {
 	require.Contains(t, s.run(3, "results", "keepme", "--address", "127.0.0.1:1").stderr.String(), "connect to Temporal")
 }
 
-// A map of which too many items fail ends, keeps what there is, and goes on when it is told to.
+// A map of which too many items fail ends, keeps what there is, and goes on when it is
+// told to.
 func TestSeeing_TooManyFailures(t *testing.T) {
 	t.Parallel()
 	s := newShell(t)

@@ -187,7 +187,8 @@ func children(t testing.TB, dir string) (commands []string) {
 // ports counts what freePort has given.
 var ports atomic.Int32
 
-// freePort is below those that the system gives to whoever asks for any, and given once: nobody takes it before it is used.
+// freePort is below those that the system gives to whoever asks for any, and given once:
+// nobody takes it before it is used.
 func freePort(t testing.TB) string {
 	t.Helper()
 	const first, end = 16384, 32768
@@ -229,7 +230,8 @@ func storedItems(t *testing.T, root string) (items int) {
 	return items
 }
 
-// stepPy holds tasks that leave a line in the file calls for each item that they finish, and that wait for files to appear.
+// stepPy holds tasks that leave a line in the file calls for each item that they finish,
+// and that wait for files to appear.
 const stepPy = `
 import os, time
 here = os.path.dirname(os.path.abspath(__file__))

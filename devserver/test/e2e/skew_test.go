@@ -16,7 +16,8 @@ import (
 	"github.com/gpumux/gpumux/internal/names"
 )
 
-// newer is a workflow of a later gpumux. It runs items on a pool, and then a segment of a map.
+// newer is a workflow of a later gpumux. It runs items on a pool, and then a segment of a
+// map.
 func newer(ctx workflow.Context, version int) (result contract.ChunkResult, err error) {
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{TaskQueue: names.PoolQueue("cpu"), StartToCloseTimeout: time.Minute})
 	err = workflow.ExecuteActivity(ctx, contract.RunChunk, map[string]any{
@@ -32,7 +33,8 @@ func newer(ctx workflow.Context, version int) (result contract.ChunkResult, err 
 	}).Get(ctx, nil)
 }
 
-// A workflow of a later gpumux goes on where what is new does not matter. Where it does, it waits for workers that know it, and says so.
+// A workflow of a later gpumux goes on where what is new does not matter. Where it does,
+// it waits for workers that know it, and says so.
 func TestSkew_ALaterWorkflowIsNotEnded(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

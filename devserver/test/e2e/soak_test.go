@@ -19,8 +19,8 @@ import (
 	"github.com/gpumux/gpumux/internal/rig"
 )
 
-// soaking skips a test that takes minutes unless GPUMUX_SOAK is set, as `make soak` does. Its value, unless it is 1, seeds what
-// is random, so that a run can be repeated.
+// soaking skips a test that takes minutes unless GPUMUX_SOAK is set, as `make soak` does.
+// Its value, unless it is 1, seeds what is random, so that a run can be repeated.
 func soaking(t *testing.T) *rand.Rand {
 	t.Helper()
 	value := os.Getenv("GPUMUX_SOAK")
@@ -42,7 +42,8 @@ func fromSeed(t *testing.T, seed uint64) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, seed))
 }
 
-// TestSoak_KillsAtRandom kills workers and the server twenty times in one map, whatever they are doing.
+// TestSoak_KillsAtRandom kills workers and the server twenty times in one map, whatever
+// they are doing.
 func TestSoak_KillsAtRandom(t *testing.T) {
 	chance := soaking(t)
 	const n, rounds = 5000, 20
@@ -111,8 +112,8 @@ func (h *host) taskProcesses(worker *program) []int {
 	return pids
 }
 
-// TestSoak_TenThousandItemsWithFaults compares a map in which one item in a hundred dies once and one in a thousand always
-// with the same map without.
+// TestSoak_TenThousandItemsWithFaults compares a map in which one item in a hundred dies
+// once and one in a thousand always with the same map without.
 func TestSoak_TenThousandItemsWithFaults(t *testing.T) {
 	soaking(t)
 	const n = 10000

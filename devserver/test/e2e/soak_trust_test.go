@@ -24,8 +24,10 @@ import (
 	"github.com/gpumux/gpumux/internal/s3test"
 )
 
-// TestSoak_OneOutputThroughHarm runs one map again and again over what is left of its results: parts damaged, cut off and deleted, any
-// pattern of results taken away, runs reset while they work, and absurd requests all along. Each round ends with every result right.
+// TestSoak_OneOutputThroughHarm runs one map again and again over what is left of its
+// results: parts damaged, cut off and deleted, any pattern of results taken away, runs
+// reset while they work, and absurd requests all along. Each round ends with every result
+// right.
 func TestSoak_OneOutputThroughHarm(t *testing.T) {
 	chance := soaking(t)
 	s := newSite(t)
@@ -52,8 +54,9 @@ func TestSoak_OneOutputThroughHarm(t *testing.T) {
 	}
 }
 
-// TestSoak_KillsOverASlowStore kills the workers of one map, whose store takes 70 ms for each answer, four times while its items run
-// and four times while its results are merged.
+// TestSoak_KillsOverASlowStore kills the workers of one map, whose store takes 70 ms for
+// each answer, four times while its items run and four times while its results are
+// merged.
 func TestSoak_KillsOverASlowStore(t *testing.T) {
 	chance := soaking(t)
 	const n, kills = 3000, 4

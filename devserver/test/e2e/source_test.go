@@ -28,7 +28,8 @@ func packed(t *testing.T, n int) string {
 	return b.String()
 }
 
-// A compressed file is a source in the store and on the command line, from a file, a stream and a URL.
+// A compressed file is a source in the store and on the command line, from a file, a
+// stream and a URL.
 func TestLocal_CompressedInputAndReduce(t *testing.T) {
 	t.Parallel()
 	s := newShell(t)

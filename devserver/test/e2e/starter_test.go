@@ -132,7 +132,8 @@ func TestStarter_ContinuesWhatDidNotComplete(t *testing.T) {
 	}
 }
 
-// Retry is the same for a map whose results lie in the store and for one whose results travelled in the summary.
+// Retry is the same for a map whose results lie in the store and for one whose results
+// travelled in the summary.
 func TestStarter_RetryRunsFailedItemsOnly(t *testing.T) {
 	t.Parallel()
 	for name, inline := range map[string]bool{"Store": false, "Inline": true} {

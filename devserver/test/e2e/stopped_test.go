@@ -47,8 +47,9 @@ def careful(i):
     return i
 `
 
-// A worker that is stopped, not killed, loses its chunks to others after a while. When it goes on it drops what was left of them, so
-// that each item counts once, and serves as before.
+// A worker that is stopped, not killed, loses its chunks to others after a while. When it
+// goes on it drops what was left of them, so that each item counts once, and serves as
+// before.
 func TestStopped_AWorkerThatIsStoppedRecordsNothingTwice(t *testing.T) {
 	t.Parallel()
 	h := newCareful(t, 2, 0.4)
@@ -91,7 +92,8 @@ func TestStopped_AWorkerThatIsStoppedRecordsNothingTwice(t *testing.T) {
 	require.Equal(t, 0, first.code(), first.stderr.String())
 }
 
-// What the server gives to a worker that is stopped while it waits for work has been given to others when it goes on.
+// What the server gives to a worker that is stopped while it waits for work has been
+// given to others when it goes on.
 func TestStopped_AnIdleWorkerThatIsStoppedTakesNothingOld(t *testing.T) {
 	t.Parallel()
 	h := newCareful(t, 1, 0.2)
@@ -100,7 +102,8 @@ func TestStopped_AnIdleWorkerThatIsStoppedTakesNothingOld(t *testing.T) {
 	c, err := client.Dial(client.Options{HostPort: "127.0.0.1:" + h.port})
 	require.NoError(t, err)
 	defer c.Close()
-	// A worker of workflows alone, on a queue of its own: the stopped one is given nothing but the chunk.
+	// A worker of workflows alone, on a queue of its own: the stopped one is given nothing
+	// but the chunk.
 	w := worker.New(c, "careful", worker.Options{})
 	workflows.Register(w)
 	require.NoError(t, w.Start())
@@ -112,7 +115,8 @@ func TestStopped_AnIdleWorkerThatIsStoppedTakesNothingOld(t *testing.T) {
 		return run
 	}
 	require.NoError(t, begin(0).Get(t.Context(), nil))
-	// The poll that brought the item in ended before it ran; the next one stays open at the server while the worker is stopped.
+	// The poll that brought the item in ended before it ran; the next one stays open at the
+	// server while the worker is stopped.
 	ran, err := os.Stat(h.path("calls"))
 	require.NoError(t, err)
 	rig.Wait(t, func() bool {
@@ -134,7 +138,8 @@ func TestStopped_AnIdleWorkerThatIsStoppedTakesNothingOld(t *testing.T) {
 	second := h.worker()
 	rig.Wait(t, func() bool { return len(h.runners(second)) == 1 }, time.Minute, 2*time.Millisecond)
 	require.NoError(t, first.Process.Signal(syscall.SIGCONT))
-	// The only slot of the other worker is taken, so this runs in the one that was stopped, once it is done with what waited there.
+	// The only slot of the other worker is taken, so this runs in the one that was stopped,
+	// once it is done with what waited there.
 	require.NoError(t, begin(20).Get(t.Context(), nil))
 	require.Len(t, h.runners(second), 1)
 	require.Equal(t, 1, strings.Count(first.stderr.String(), "this worker was stopped for"), first.stderr.String())
@@ -148,7 +153,8 @@ func TestStopped_AnIdleWorkerThatIsStoppedTakesNothingOld(t *testing.T) {
 	}
 }
 
-// newCareful is a host whose workers have the task careful, which takes so many seconds, and longer while the item is held.
+// newCareful is a host whose workers have the task careful, which takes so many seconds,
+// and longer while the item is held.
 func newCareful(t *testing.T, slots int, seconds float64) *host {
 	t.Helper()
 	h := newHost(t)
@@ -166,7 +172,8 @@ func (h *host) busy(worker *program) (items map[int]string) {
 	return items
 }
 
-// runners are the worker's task processes that run an item of the task careful, with the item.
+// runners are the worker's task processes that run an item of the task careful, with the
+// item.
 func (h *host) runners(worker *program) map[int]string {
 	items := map[int]string{}
 	for line := range strings.Lines(h.file("calls")) {

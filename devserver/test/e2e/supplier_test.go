@@ -103,8 +103,8 @@ func repeat(item string, n int) []string {
 	return items
 }
 
-// An idle worker takes work from the pool's queue and from a device's at once, although the polls of each stay open for a
-// minute and both share two slots.
+// An idle worker takes work from the pool's queue and from a device's at once, although
+// the polls of each stay open for a minute and both share two slots.
 func TestSupplier_IdleWorkerServesBothQueues(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 2)
@@ -119,7 +119,8 @@ func TestSupplier_IdleWorkerServesBothQueues(t *testing.T) {
 	}
 }
 
-// While a long map fills the pool, a call that is pinned to the device gets the next free slot.
+// While a long map fills the pool, a call that is pinned to the device gets the next free
+// slot.
 func TestSupplier_PinnedCallPassesAFullPool(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 2)
@@ -141,8 +142,8 @@ func TestSupplier_PinnedCallPassesAFullPool(t *testing.T) {
 	require.Len(t, pids, 2, "two slots, each with one process")
 }
 
-// Two slots stay busy: 40 items of 100 ms take little more than 2 s. If a poll of another queue kept a slot waiting, it would be
-// for a minute.
+// Two slots stay busy: 40 items of 100 ms take little more than 2 s. If a poll of another
+// queue kept a slot waiting, it would be for a minute.
 func TestSupplier_SlotsStayBusy(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 2)
@@ -178,7 +179,8 @@ func TestSupplier_UnknownTask(t *testing.T) {
 	require.ErrorContains(t, err, `no task "nap:napp"; this worker has nap:die_once, nap:nap, nap:wait; did you mean "nap:nap"?`)
 }
 
-// A worker that stops hands its chunk back; the next worker finishes it, and nothing of the first is left.
+// A worker that stops hands its chunk back; the next worker finishes it, and nothing of
+// the first is left.
 func TestWorker_StopHandsBack(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)

@@ -37,7 +37,8 @@ func table(t *testing.T, path string, rows int) {
 	require.NoError(t, err)
 }
 
-// A worker reads a table that lies in its store, of one command, of a workflow, of any client; nobody uploads its rows.
+// A worker reads a table that lies in its store, of one command, of a workflow, of any
+// client; nobody uploads its rows.
 func TestTable_ReadByAWorker(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -92,7 +93,8 @@ results = list(cluster.map("echo", source=sys.argv[1], columns=["text"], pool="c
 print(results[7].value)
 `
 
-// What pyarrow wrote is the source of a map that another client starts, and of one in a workflow.
+// What pyarrow wrote is the source of a map that another client starts, and of one in a
+// workflow.
 func TestTable_SourceOfAWorkflow(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -132,7 +134,8 @@ func TestTable_SourceOfAWorkflow(t *testing.T) {
 	}
 }
 
-// Attempts that end with an answer, as while a store is away, are not those of workers that a file has ended, however many there are.
+// Attempts that end with an answer, as while a store is away, are not those of workers
+// that a file has ended, however many there are.
 func TestTable_AnswersAreNoEnds(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -154,7 +157,8 @@ func TestTable_AnswersAreNoEnds(t *testing.T) {
 	require.EqualValues(t, 2, sum.Succeeded)
 }
 
-// A retry keeps results of the items that there were. Of a source that has changed it keeps none, and says so.
+// A retry keeps results of the items that there were. Of a source that has changed it
+// keeps none, and says so.
 func TestTable_RetryOfASourceThatChanged(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

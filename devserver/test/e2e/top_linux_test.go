@@ -25,7 +25,8 @@ import (
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
-// onTerminal starts gpumux on a terminal of 80×24, and returns what is shown there and where keys go.
+// onTerminal starts gpumux on a terminal of 80×24, and returns what is shown there and
+// where keys go.
 func (s *shell) onTerminal(args ...string) (p *exec.Cmd, shown *programtest.Screen, keys io.Writer) {
 	s.t.Helper()
 	control, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -72,7 +73,8 @@ func TestTop_OfARunningMap(t *testing.T) {
 	require.Contains(t, here.run(2, "top").stderr.String(), "needs a terminal; for programs there are `gpumux workers --json`")
 }
 
-// BenchmarkTop_AHundredWorkers is the share of a core that top takes beside a hundred simulated workers of eight slots.
+// BenchmarkTop_AHundredWorkers is the share of a core that top takes beside a hundred
+// simulated workers of eight slots.
 func BenchmarkTop_AHundredWorkers(b *testing.B) {
 	s := devservertest.Run(b)
 	namespace := devservertest.Namespace(b)

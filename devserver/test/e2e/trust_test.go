@@ -105,7 +105,8 @@ func (s *site) keepResults(output string, wanted func(int64) bool) {
 	require.NoError(s.t, st.WritePart(s.t.Context(), contract.PartsOf(output), kept))
 }
 
-// A worker with another store than the map's says so, and the map ends instead of waiting for ever.
+// A worker with another store than the map's says so, and the map ends instead of waiting
+// for ever.
 func TestTrust_WorkersWithDifferentStores(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -128,7 +129,8 @@ func TestTrust_WorkersWithDifferentStores(t *testing.T) {
 	require.Positive(t, refused, "both workers answer on the queue of light activities")
 }
 
-// The Web UI's button: the map goes on from there, its results are whole, and no segment is left over.
+// The Web UI's button: the map goes on from there, its results are whole, and no segment
+// is left over.
 func TestTrust_ResetInTheSegmentPhase(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -184,7 +186,8 @@ func TestTrust_FailFastInASegment(t *testing.T) {
 	require.Equal(t, "3 is a multiple of three", fault.Message)
 }
 
-// Scattered work costs as much as the same in a row: chunks of many items, not an activity each.
+// Scattered work costs as much as the same in a row: chunks of many items, not an
+// activity each.
 func TestTrust_ScatteredWorkRunsInChunks(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

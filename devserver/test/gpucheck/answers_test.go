@@ -11,7 +11,8 @@ import (
 	"github.com/gpumux/gpumux/internal/gputest"
 )
 
-// What the libraries answer, as NVIDIA's documentation has it. Codes that are all good stand side by side, as in "call: 0|3".
+// What the libraries answer, as NVIDIA's documentation has it. Codes that are all good
+// stand side by side, as in "call: 0|3".
 var (
 	//go:embed testdata/answers.py
 	answers string
@@ -21,8 +22,9 @@ var (
 	nvmlAnswers string
 )
 
-// checkAnswers holds the libraries of CUDA and NVML, the driver's or these here, to what is written down. A difference is news: see what in
-// gpumux reads that answer, then write it down. Env is what the libraries need beside the environment of the test.
+// checkAnswers holds the libraries of CUDA and NVML, the driver's or these here, to what
+// is written down. A difference is news: see what in gpumux reads that answer, then write
+// it down. Env is what the libraries need beside the environment of the test.
 func checkAnswers(t *testing.T, python string, env []string) {
 	for name, known := range map[string]string{"cuda": cudaAnswers, "nvml": nvmlAnswers} {
 		t.Run(name, func(t *testing.T) {
@@ -45,7 +47,8 @@ func checkAnswers(t *testing.T, python string, env []string) {
 	}
 }
 
-// expected reports whether a line says what is written down: the call, one of the codes, and the same words.
+// expected reports whether a line says what is written down: the call, one of the codes,
+// and the same words.
 func expected(wanted, line string) bool {
 	call, rest, _ := strings.Cut(wanted, ": ")
 	codes, words, _ := strings.Cut(rest, " ")

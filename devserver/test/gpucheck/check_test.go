@@ -17,7 +17,8 @@ func TestCheck_Scripts(t *testing.T) {
 	require.Contains(t, string(out), "\nOK", "%s", out)
 }
 
-// A test that check.py does not know runs after those that it knows, and may be left out for want of time.
+// A test that check.py does not know runs after those that it knows, and may be left out
+// for want of time.
 func TestCheck_KnowsTheTests(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)

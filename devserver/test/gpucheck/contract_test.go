@@ -68,7 +68,8 @@ func clients(t *testing.T, h gputest.MPSHost) {
 	require.Equal(t, "done", b.Say("alloc 1048576"), "an idle client that is killed harms no other")
 }
 
-// A client that was terminated in the middle of a kernel can be killed, and the server serves on.
+// A client that was terminated in the middle of a kernel can be killed, and the server
+// serves on.
 func terminate(t *testing.T, h gputest.MPSHost) {
 	d := h.Start(t)
 	busy, said := h.Join(t, d)
@@ -102,7 +103,8 @@ func limits(t *testing.T, h gputest.MPSHost) {
 	require.Equal(t, "done", other.Say("alloc %d", limit), "who has no limit")
 }
 
-// A fatal fault reaches all clients of the server, which comes back when all of them have gone.
+// A fatal fault reaches all clients of the server, which comes back when all of them have
+// gone.
 func fault(t *testing.T, h gputest.MPSHost) {
 	d := h.Start(t)
 	culprit, said := h.Join(t, d)

@@ -42,7 +42,8 @@ func TestGPU_Probe(t *testing.T) {
 	m.returns(before)
 }
 
-// What a process takes beside its frameworks' allocators is measured again with later items, when libraries have loaded more.
+// What a process takes beside its frameworks' allocators is measured again with later
+// items, when libraries have loaded more.
 func TestGPU_ContextAfterItems(t *testing.T) {
 	m := onGPU(t)
 	m.needs("torch")
@@ -60,7 +61,8 @@ func TestGPU_ContextAfterItems(t *testing.T) {
 	m.figure("beside PyTorch's allocator the process held %s at CUDA's start, and %s after convolutions", gpumux.Size(first), gpumux.Size(last))
 }
 
-// watched is a slot on the device whose budget is watched, and a task of tasks.py for it. told hears what caps its frameworks.
+// watched is a slot on the device whose budget is watched, and a task of tasks.py for it.
+// told hears what caps its frameworks.
 func (m *machine) watched(function string, budget, room gpumux.Size, told func(session.Cap)) (
 	*slot.Slot, launch.Task, *memory.Enforcer,
 ) {
@@ -91,7 +93,8 @@ func (m *machine) watched(function string, budget, room gpumux.Size, told func(s
 		PassEnv: passed()}, keeper
 }
 
-// A process that fills its budget nearly, and needs all of it, goes on: it is neither ended nor told to clean up all the time.
+// A process that fills its budget nearly, and needs all of it, goes on: it is neither
+// ended nor told to clean up all the time.
 func TestGPU_NearlyFull(t *testing.T) {
 	const budget, count = 4 * gib, 300
 	for _, framework := range []string{"driver", "torch"} {
@@ -132,7 +135,8 @@ func TestGPU_NearlyFull(t *testing.T) {
 	}
 }
 
-// A MIG instance is a device of its own: it has its memory and no more, and processes on it are found there.
+// A MIG instance is a device of its own: it has its memory and no more, and processes on
+// it are found there.
 func TestGPU_MIG(t *testing.T) {
 	m := onGPU(t)
 	if m.device.Kind != gpu.KindMIG {
@@ -174,7 +178,8 @@ func TestGPU_ManagedMemory(t *testing.T) {
 	require.GreaterOrEqual(t, held.After, held.Before)
 }
 
-// listed is what the driver lists of a process with a context and so many bytes of managed memory.
+// listed is what the driver lists of a process with a context and so many bytes of
+// managed memory.
 func (m *machine) listed(bytes int64) int64 {
 	m.t.Helper()
 	r := m.mapped(0, "managed", []object{{"bytes": bytes}}, "--slots", "1")

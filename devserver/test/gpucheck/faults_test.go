@@ -13,7 +13,8 @@ import (
 	"github.com/gpumux/gpumux/internal/rig"
 )
 
-// Of three items one fits its slot, one fits only the whole device, which the ladder gives it, and one fits nowhere.
+// Of three items one fits its slot, one fits only the whole device, which the ladder
+// gives it, and one fits nowhere.
 func TestGPU_OutOfMemory(t *testing.T) {
 	const slots = 3
 	for framework, class := range map[string]string{
@@ -51,7 +52,8 @@ func TestGPU_OutOfMemory(t *testing.T) {
 	}
 }
 
-// A ruined CUDA context costs the item that ruined it and no other: its neighbours' processes go on, and no other item runs twice.
+// A ruined CUDA context costs the item that ruined it and no other: its neighbours'
+// processes go on, and no other item runs twice.
 func TestGPU_RuinedContext(t *testing.T) {
 	for framework, message := range map[string]string{"cupy": "illegal", "torch": "device-side assert"} {
 		t.Run(framework, func(t *testing.T) {

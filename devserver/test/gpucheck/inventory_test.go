@@ -93,7 +93,8 @@ func TestGPU_StatusIsNvidiaSMIs(t *testing.T) {
 	require.Fail(t, "nvidia-smi does not list the device", "%s", m.device)
 }
 
-// A healthy GPU asks for nothing, and a watch over it stays silent and ends with its context.
+// A healthy GPU asks for nothing, and a watch over it stays silent and ends with its
+// context.
 func TestGPU_Health(t *testing.T) {
 	m := onGPU(t)
 	action, err := m.inventory.Recovery(m.device.UUID)
@@ -117,8 +118,8 @@ func TestGPU_Health(t *testing.T) {
 	require.Empty(t, events)
 }
 
-// The memory of a process below another one is found through the census of the tree and the driver's list, and is gone when the
-// process is.
+// The memory of a process below another one is found through the census of the tree and
+// the driver's list, and is gone when the process is.
 func TestGPU_MemoryOfAProcessTree(t *testing.T) {
 	m := onGPU(t)
 	before := m.used()

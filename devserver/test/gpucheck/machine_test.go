@@ -30,7 +30,8 @@ const (
 	gib = 1 << 30
 	// slack is how far two readings of a device's memory may lie apart on a quiet machine.
 	slack = 64 * mib
-	// mapLimit bounds one gpumux command, and is below the limit of a step of check.py, which tells less of what is over it.
+	// mapLimit bounds one gpumux command, and is below the limit of a step of check.py,
+	// which tells less of what is over it.
 	mapLimit = 170 * time.Second
 )
 
@@ -45,7 +46,8 @@ func python() string {
 	return given
 }
 
-// rehearsed reports whether the machine is a stand-in, which whoever started the tests has set up.
+// rehearsed reports whether the machine is a stand-in, which whoever started the tests
+// has set up.
 func rehearsed() bool { return os.Getenv(gputest.StateVariable) != "" }
 
 // machine is what a test runs on.
@@ -82,14 +84,16 @@ func (m *machine) needs(framework string) {
 	}
 }
 
-// lacking is what is known of frameworks: GPUMUX_GPU_LACKS, in which check.py says it once for all tests, and what was found out.
+// lacking is what is known of frameworks: GPUMUX_GPU_LACKS, in which check.py says it
+// once for all tests, and what was found out.
 var lacking = sync.OnceValue(func() map[string]string {
 	known := map[string]string{}
 	_ = json.Unmarshal([]byte(os.Getenv("GPUMUX_GPU_LACKS")), &known) // else the frameworks are asked
 	return known
 })
 
-// lacks says why a framework cannot be used, or nothing. The tests run one after the other.
+// lacks says why a framework cannot be used, or nothing. The tests run one after the
+// other.
 func lacks(framework string) string {
 	if why, known := lacking()[framework]; known {
 		return why
@@ -129,7 +133,8 @@ func (m *machine) used() int64 {
 	return int64(status.Memory.Used)
 }
 
-// returns waits until the device has about as much memory taken as before, and says how long that took and what is left over.
+// returns waits until the device has about as much memory taken as before, and says how
+// long that took and what is left over.
 func (m *machine) returns(before int64) (took time.Duration, over int64) {
 	m.t.Helper()
 	began := time.Now()
@@ -143,8 +148,8 @@ func (m *machine) returns(before int64) (took time.Duration, over int64) {
 	}
 }
 
-// seen skips the test where the driver does not list a process that holds memory under the number that it has here: no budget can be
-// watched then.
+// seen skips the test where the driver does not list a process that holds memory under
+// the number that it has here: no budget can be watched then.
 func (m *machine) seen() {
 	m.t.Helper()
 	pid, stop := m.holder(gib)
@@ -173,7 +178,8 @@ func (m *machine) command(code int, args ...string) (stdout, stderr string) {
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 20 * time.Second
 	var out, errs bytes.Buffer
-	// What it says goes out at once: nothing else is left of a test that is ended for its time.
+	// What it says goes out at once: nothing else is left of a test that is ended for its
+	// time.
 	cmd.Dir, cmd.Stdout, cmd.Stderr = m.dir, &out, io.MultiWriter(&errs, os.Stderr)
 	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+filepath.Join(m.dir, "state"), "XDG_CACHE_HOME="+filepath.Join(m.dir, "cache"))
 	err = cmd.Run()
@@ -187,7 +193,8 @@ func (m *machine) command(code int, args ...string) (stdout, stderr string) {
 // object is an item.
 type object map[string]any
 
-// mapped maps a task of tasks.py over items in a server and a worker of its own. The exit code says whether items failed.
+// mapped maps a task of tasks.py over items in a server and a worker of its own. The exit
+// code says whether items failed.
 func (m *machine) mapped(code int, function string, items []object, flags ...string) []gpumux.Result {
 	m.t.Helper()
 	var lines bytes.Buffer
@@ -215,7 +222,8 @@ func (m *machine) mapped(code int, function string, items []object, flags ...str
 	return results
 }
 
-// passed are the variables of this environment that tasks need beside those that every task sees.
+// passed are the variables of this environment that tasks need beside those that every
+// task sees.
 func passed() []string {
 	return slices.DeleteFunc([]string{"PYTHONPATH"}, func(name string) bool { return os.Getenv(name) == "" })
 }
@@ -230,7 +238,8 @@ func value[T any](t *testing.T, r gpumux.Result) (v T) {
 	return v
 }
 
-// holder starts a process that holds memory on the device without gpumux, below a shell, and returns the shell's number.
+// holder starts a process that holds memory on the device without gpumux, below a shell,
+// and returns the shell's number.
 func (m *machine) holder(size int64) (pid int, stop func()) {
 	m.t.Helper()
 	cmd := exec.Command("sh", "-c", `"$0" "$1" "$2"; exit $?`, python(), m.tasks, strconv.FormatInt(size, 10))

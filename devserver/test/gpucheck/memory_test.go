@@ -27,10 +27,12 @@ import (
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-// reserve is what gpumux leaves of a budget of 4 GiB for the CUDA context and the libraries, until it is measured.
+// reserve is what gpumux leaves of a budget of 4 GiB for the CUDA context and the
+// libraries, until it is measured.
 const reserve = gib
 
-// A framework refuses by itself what its slot's budget has no room for, and hands out most of what there is room for.
+// A framework refuses by itself what its slot's budget has no room for, and hands out
+// most of what there is room for.
 func TestGPU_Caps(t *testing.T) {
 	const budget, piece = 4 * gib, 128 * mib
 	for _, framework := range []string{"torch", "jax", "cupy"} {
@@ -49,7 +51,8 @@ func TestGPU_Caps(t *testing.T) {
 	}
 }
 
-// The memory that items needed is what was live, and the context: a small item after a large one needs little, whatever is cached.
+// The memory that items needed is what was live, and the context: a small item after a
+// large one needs little, whatever is cached.
 func TestGPU_PeaksAreWhatWasLive(t *testing.T) {
 	for _, framework := range []string{"torch", "jax", "cupy"} {
 		t.Run(framework, func(t *testing.T) {
@@ -131,7 +134,8 @@ func TestGPU_AnotherDevice(t *testing.T) {
 	m.figure("ended %d ms after taking memory of a GPU that was not its slot's", longest.Milliseconds())
 }
 
-// lived reads the log of the task overrun: the longest time that it went on after it had passed the budget.
+// lived reads the log of the task overrun: the longest time that it went on after it had
+// passed the budget.
 func lived(t *testing.T, path string) (longest time.Duration, tries int) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -150,7 +154,8 @@ func lived(t *testing.T, path string) (longest time.Duration, tries int) {
 	return longest, tries
 }
 
-// A slot that has replaced its process gives back all that the old one held before it takes the next item.
+// A slot that has replaced its process gives back all that the old one held before it
+// takes the next item.
 func TestGPU_RecycledProcessGivesBack(t *testing.T) {
 	m := onGPU(t)
 	runtime, err := runtimes.Python(filepath.Join(m.dir, "runtime"))
@@ -256,7 +261,8 @@ func TestGPU_SlotsSideBySide(t *testing.T) {
 	}
 }
 
-// A small model leaves room on a large device: how many slots get the most done is found by measurement.
+// A small model leaves room on a large device: how many slots get the most done is found
+// by measurement.
 func TestGPU_Packing(t *testing.T) {
 	t.Run("torch", func(t *testing.T) {
 		m := onGPU(t)

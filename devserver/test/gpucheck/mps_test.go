@@ -11,7 +11,8 @@ import (
 	"github.com/gpumux/gpumux/internal/rig"
 )
 
-// A daemon of the test's own, in the compute mode that the GPU has, does what gpumux builds on.
+// A daemon of the test's own, in the compute mode that the GPU has, does what gpumux
+// builds on.
 func TestGPU_MPS(t *testing.T) {
 	m := onGPU(t)
 	if _, err := exec.LookPath(mps.Program); err != nil {

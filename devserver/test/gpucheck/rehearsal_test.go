@@ -14,7 +14,8 @@ import (
 	"github.com/gpumux/gpumux/internal/rig"
 )
 
-// The tests of GPUs pass on a machine that behaves as they expect; whether GPUs do only they themselves can tell.
+// The tests of GPUs pass on a machine that behaves as they expect; whether GPUs do only
+// they themselves can tell.
 func TestLong_Rehearsal(t *testing.T) {
 	if rehearsed() {
 		rig.Because(t, rig.StandIn, "this is it")
@@ -25,7 +26,8 @@ func TestLong_Rehearsal(t *testing.T) {
 	require.NoError(t, err)
 	self, err := os.Executable()
 	require.NoError(t, err)
-	// rehearse runs tests on a machine whose device has such a UUID, and counts those that are left out.
+	// rehearse runs tests on a machine whose device has such a UUID, and counts those that
+	// are left out.
 	rehearse := func(tests, uuid string, gpus gputest.GPU) (skipped int, env []string) {
 		m := gputest.Prepare(t, gputest.State{GPUs: []gputest.GPU{gpus}})
 		cmd := exec.Command(self, "-test.run="+tests, "-test.v", "-test.timeout=10m")

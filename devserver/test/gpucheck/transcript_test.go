@@ -22,12 +22,14 @@ import (
 	"github.com/gpumux/gpumux/internal/rig"
 )
 
-// mpsAnswers is what the daemon is expected to say, word for word, after NVIDIA's documentation where that says so.
+// mpsAnswers is what the daemon is expected to say, word for word, after NVIDIA's
+// documentation where that says so.
 //
 //go:embed testdata/mps.txt
 var mpsAnswers string
 
-// transcript is what was asked of a daemon and what it answered, with names in the place of process numbers.
+// transcript is what was asked of a daemon and what it answered, with names in the place
+// of process numbers.
 type transcript struct {
 	t     *testing.T
 	names map[string]string // by number
@@ -70,7 +72,8 @@ func (s *transcript) ask(d mps.Daemon, command string) {
 	}
 }
 
-// The daemon answers word for word what is written down. A difference is news: see what in gpumux reads that answer, then write it down.
+// The daemon answers word for word what is written down. A difference is news: see what
+// in gpumux reads that answer, then write it down.
 func wording(t *testing.T, h gputest.MPSHost) {
 	s := &transcript{t: t, names: map[string]string{}}
 	s.ask(mps.Daemon{Pipe: t.TempDir()}, "get_server_list")

@@ -24,8 +24,9 @@ import (
 	"github.com/gpumux/gpumux/store"
 )
 
-// hostsPy notes when each item begins and ends. While an item runs its byte of a file is locked, which the system ends with the
-// process: whoever finds it locked runs the item at the same time as somebody else. Some items last longer than the server waits before
+// hostsPy notes when each item begins and ends. While an item runs its byte of a file is
+// locked, which the system ends with the process: whoever finds it locked runs the item
+// at the same time as somebody else. Some items last longer than the server waits before
 // it hands a chunk on.
 const hostsPy = `
 import fcntl, os, time
@@ -63,7 +64,8 @@ type cluster struct {
 	stopped map[string]bool
 }
 
-// program is a command that runs on a host. It is the first process of a process namespace, so its death is everybody's there.
+// program is a command that runs on a host. It is the first process of a process
+// namespace, so its death is everybody's there.
 type program struct {
 	*exec.Cmd
 	said  programtest.Screen
@@ -145,7 +147,8 @@ func (c *cluster) serve() *program {
 	return p
 }
 
-// work starts a worker on a host. One that cannot reach the server or the store says so and ends; it is started again, as by systemd.
+// work starts a worker on a host. One that cannot reach the server or the store says so
+// and ends; it is started again, as by systemd.
 func (c *cluster) work(h *host) (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {

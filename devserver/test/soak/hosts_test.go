@@ -28,8 +28,8 @@ func seed(t *testing.T) uint64 {
 	return n
 }
 
-// Hosts whose links break in every way while a map runs on them: each item has one result, none runs at two places at once, and
-// none runs again once its result is stored.
+// Hosts whose links break in every way while a map runs on them: each item has one
+// result, none runs at two places at once, and none runs again once its result is stored.
 func TestHosts_LinksAndHostsThatFail(t *testing.T) {
 	number := seed(t)
 	chance := rand.New(rand.NewPCG(number, 1))
@@ -43,7 +43,8 @@ func TestHosts_LinksAndHostsThatFail(t *testing.T) {
 	}
 	go c.look()
 	began := time.Now()
-	// Fewer chunks than slots: one that is handed on finds a slot, and begins while whoever has lost it may still run.
+	// Fewer chunks than slots: one that is handed on finds a slot, and begins while whoever
+	// has lost it may still run.
 	command := c.run(c.client, "map", "work", "--range", fmt.Sprintf("0:%d", items), "--pool", "cpu", "--window", "10", "--id", "hosts",
 		"--out", "results.jsonl")
 	t.Cleanup(func() { c.log(c.client, command) })

@@ -135,7 +135,8 @@ func TestMillion_SurvivesThreeKills(t *testing.T) {
 	base.toEnd()
 
 	c := &command{t: t, binary: binary, dir: dir, n: items(t)}
-	// stands is the number of the kill at which an item had a result, from 1; ends is where the tasks' log was then.
+	// stands is the number of the kill at which an item had a result, from 1; ends is where
+	// the tasks' log was then.
 	stands, ends := make([]uint8, c.n), []int64{}
 	began := time.Now()
 	for kill := range int64(3) {

@@ -22,8 +22,9 @@ import (
 	"github.com/gpumux/gpumux/internal/rig"
 )
 
-// network is hosts of this machine, each a network namespace whose only link ends in this process. Packets go from link to link
-// here, so that they can be lost, late, or go one way alone, whatever the kernel offers for that.
+// network is hosts of this machine, each a network namespace whose only link ends in this
+// process. Packets go from link to link here, so that they can be lost, late, or go one
+// way alone, whatever the kernel offers for that.
 type network struct {
 	t     *testing.T
 	hosts []*host
@@ -61,7 +62,8 @@ type packet struct {
 // subnet is reserved for documentation, so that it is nobody's.
 const subnet = "198.51.100."
 
-// newNetwork makes hosts with these names; they are gone with the test. It skips where this user may not make them.
+// newNetwork makes hosts with these names; they are gone with the test. It skips where
+// this user may not make them.
 func newNetwork(t *testing.T, chance *rand.Rand, names ...string) *network {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -99,7 +101,8 @@ func (n *network) ip(args ...string) {
 	require.NoError(n.t, err, "ip %v: %s", args, out)
 }
 
-// openLink makes the network interface net0, whose packets are the file's reads and writes.
+// openLink makes the network interface net0, whose packets are the file's reads and
+// writes.
 func openLink() (*os.File, error) {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -116,7 +119,8 @@ func openLink() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "net0"), nil
 }
 
-// within runs f on a thread of the host's namespace, which what f starts or opens stays in. The thread ends with f.
+// within runs f on a thread of the host's namespace, which what f starts or opens stays
+// in. The thread ends with f.
 func (h *host) within(f func() error) error {
 	done := make(chan error)
 	go func() {
@@ -212,7 +216,8 @@ func (h *host) listen(port int) (l net.Listener) {
 	return l
 }
 
-// publish makes a port of the host's loopback one of its address: the embedded server listens on loopback alone.
+// publish makes a port of the host's loopback one of its address: the embedded server
+// listens on loopback alone.
 func (h *host) publish(port int) {
 	h.net.t.Helper()
 	l := h.listen(port)

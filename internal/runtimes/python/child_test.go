@@ -11,7 +11,8 @@ import (
 	"github.com/gpumux/gpumux/internal/wire"
 )
 
-// The Pythons that a task starts have the slot's limits, as it has itself, and do what their environment's own sitecustomize does.
+// The Pythons that a task starts have the slot's limits, as it has itself, and do what
+// their environment's own sitecustomize does.
 func TestChildren_HaveTheLimits(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "torch.py"), []byte(`

@@ -69,7 +69,8 @@ func TestBatch_HalvesWhenTheDeviceIsFull(t *testing.T) {
 		require.Nil(t, a.fault, "item %d", i)
 		require.Equal(t, "0", a.value, "arrays of the call that failed are gone before the next")
 	}
-	// 16 and 8 and 4 are too many; four good calls of two later it tries three, and that fits.
+	// 16 and 8 and 4 are too many; four good calls of two later it tries three, and that
+	// fits.
 	require.Equal(t, "[16,8,4,2,2,2,2,3,3,2]", p.values(`"calls"`)[0])
 
 	// It grows on, to four, which fails and costs more patience from then on.

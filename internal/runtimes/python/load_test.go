@@ -36,7 +36,8 @@ func TestLoad_EveryKindOfFunction(t *testing.T) {
 		t.Run(c.target, func(t *testing.T) {
 			p := greet(t, "tasks", c.target)
 			if c.want == "" {
-				// As a module of a package it does not find what lies beside its file: Python's own rule.
+				// As a module of a package it does not find what lies beside its file: Python's own
+				// rule.
 				require.Equal(t, "ModuleNotFoundError", p.next().(wire.Fault).Raised.Class)
 				return
 			}

@@ -36,7 +36,8 @@ func needNumPy(t *testing.T) {
 	}
 }
 
-// What the worker writes of an array is to the byte what Python writes of it, for any bits.
+// What the worker writes of an array is to the byte what Python writes of it, for any
+// bits.
 func TestValue_ArraysReadAsPythonWritesThem(t *testing.T) {
 	needNumPy(t)
 	p := greet(t, "arrays", "arrays.py:both")

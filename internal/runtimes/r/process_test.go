@@ -249,7 +249,8 @@ func TestProcess_SlotProgressAndDescriptors(t *testing.T) {
 	require.Equal(t, "0", start(t, "descriptors").do(1, "1")[0].value, "programs of the task do not have the wire's descriptors")
 }
 
-// A Python within R has the slot's limits for its frameworks, and nothing of the runtime on its path.
+// A Python within R has the slot's limits for its frameworks, and nothing of the runtime
+// on its path.
 func TestProcess_PythonWithinR(t *testing.T) {
 	rig.WithoutR(t, "reticulate")
 	require.Equal(t, `["536870912",true,false]`, start(t, "python").do(1, "1")[0].value)
