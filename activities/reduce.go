@@ -75,6 +75,9 @@ func succeeded(ctx context.Context, s *store.Store, in contract.ReduceInput) ite
 
 // Reduce runs a reduce that is a task, in a slot.
 func (p *Pool) Reduce(ctx context.Context, in contract.ReduceInput) (out contract.Reduced, err error) {
+	if in.Reduce == "" || contract.OwnReduce(in.Reduce) {
+		return out, badInput(fmt.Errorf("reduce %q is no task, and belongs on the queue %s", in.Reduce, gpumux.Queue), "")
+	}
 	if err := p.doubted(ctx, func() { activity.RecordHeartbeat(ctx) }); err != nil {
 		return out, err
 	}

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"log"
+	"log/slog"
 	"os"
 	"path/filepath"
 
 	"go.temporal.io/sdk/client"
+	tlog "go.temporal.io/sdk/log"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/devserver"
@@ -25,7 +27,7 @@ func ExampleStart() {
 		log.Fatal(err)
 	}
 	defer server.Stop()
-	c, err := client.Dial(client.Options{HostPort: server.Address()})
+	c, err := client.Dial(client.Options{HostPort: server.Address(), Logger: tlog.NewStructuredLogger(slog.New(slog.DiscardHandler))})
 	if err != nil {
 		log.Fatal(err)
 	}
