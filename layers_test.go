@@ -27,7 +27,7 @@ func deps(t *testing.T, pkg string) []string {
 const layers = `
 devserver/cmd/gpumux             devserver internal/cli internal/local
 devserver/cmd/manual             internal/cli
-devserver/internal/devservertest devserver
+devserver/test/devservertest     devserver
 devserver                        internal/names
 cmd/gpumux                       internal/cli
 internal/cli                     . gpu internal/app internal/bench internal/contract internal/files internal/fleet internal/host internal/items internal/launch internal/local internal/names internal/prune internal/screen internal/show internal/text starter workers/config
@@ -51,7 +51,7 @@ internal/pool                    . internal/calls internal/launch internal/slot
 internal/contact                 internal/calls internal/contract
 workers/config                   . codec gpu internal/contract internal/launch internal/names internal/process internal/sharing
 internal/sharing                 . gpu internal/mps internal/process
-internal/gputest                 internal/calls internal/launch internal/mps internal/rig internal/slot
+internal/test/gputest            internal/calls internal/launch internal/mps internal/test/rig internal/slot
 internal/slot                    . internal/account internal/arrays internal/calls internal/diagnosis internal/launch internal/names internal/process internal/session internal/template internal/text internal/wire
 internal/account                 . internal/session
 internal/template                . internal/diagnosis internal/launch internal/process internal/session
@@ -71,8 +71,8 @@ store                            . internal/contract internal/items internal/nam
 internal/items                   . internal/calls internal/contract internal/names internal/objects internal/results internal/text
 internal/objects                 internal/names
 internal/results                 . internal/arrays
-internal/rig
-internal/s3test
+internal/test/rig
+internal/test/s3test
 internal/contract                . internal/names internal/text
 internal/calls                   .
 codec

@@ -21,7 +21,7 @@ import (
 
 	"github.com/gpumux/gpumux/internal/app"
 	"github.com/gpumux/gpumux/internal/cli"
-	"github.com/gpumux/gpumux/internal/rig"
+	"github.com/gpumux/gpumux/internal/test/rig"
 	"github.com/gpumux/gpumux/workers/config"
 )
 

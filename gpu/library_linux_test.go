@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux/internal/gputest"
+	"github.com/gpumux/gpumux/internal/test/gputest"
 )
 
 // The tests of this file load a real shared library, through the same door as the

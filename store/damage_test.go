@@ -11,7 +11,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/s3test"
+	"github.com/gpumux/gpumux/internal/test/s3test"
 )
 
 // damages are what can happen to the part of items 3 to 5.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux/internal/s3test"
+	"github.com/gpumux/gpumux/internal/test/s3test"
 )
 
 func TestKey_RoundTrip(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/items"
-	"github.com/gpumux/gpumux/internal/s3test"
+	"github.com/gpumux/gpumux/internal/test/s3test"
 )
 
 func itemsOf(t testing.TB, s *Store, src contract.Source, start, end int64) []string {

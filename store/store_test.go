@@ -11,7 +11,7 @@ import (
 
 	"github.com/gpumux/gpumux/internal/objects"
 	"github.com/gpumux/gpumux/internal/results"
-	"github.com/gpumux/gpumux/internal/s3test"
+	"github.com/gpumux/gpumux/internal/test/s3test"
 )
 
 // eachStore runs a test on a folder, in memory and over S3.

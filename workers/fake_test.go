@@ -1,7 +1,7 @@
 package workers
 
 import (
-	"github.com/gpumux/gpumux/internal/gputest"
+	"github.com/gpumux/gpumux/internal/test/gputest"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/pool"
 	"github.com/gpumux/gpumux/workers/config"

@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux/internal/gputest"
+	"github.com/gpumux/gpumux/internal/test/gputest"
 )
 
 const uuid = "GPU-00000000-0000-0000-0000-000000000000"

@@ -13,7 +13,7 @@ import (
 )
 
 // What a killed run leaves is there for the same call, until somebody removes it.
-// (Package devserver/internal/embedded has an example with a server.)
+// (Package devserver has an example with a server.)
 func ExampleStates() {
 	state, err := os.MkdirTemp("", "")
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"log"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/gputest"
+	"github.com/gpumux/gpumux/internal/test/gputest"
 	"github.com/gpumux/gpumux/internal/pool"
 )
 

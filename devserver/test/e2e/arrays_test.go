@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	resultlines "github.com/gpumux/gpumux/internal/results"
-	"github.com/gpumux/gpumux/internal/rig"
+	"github.com/gpumux/gpumux/internal/test/rig"
 )
 
 const vecPy = `

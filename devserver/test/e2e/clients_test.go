@@ -13,7 +13,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/devserver"
-	"github.com/gpumux/gpumux/devserver/internal/devservertest"
+	"github.com/gpumux/gpumux/devserver/test/devservertest"
 	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/starter"
 )

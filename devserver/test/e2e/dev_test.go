@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux/internal/rig"
+	"github.com/gpumux/gpumux/internal/test/rig"
 )
 
 // TestDev_ADay walks through the commands that a person uses beside `gpumux dev`.

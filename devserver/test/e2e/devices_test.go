@@ -18,9 +18,9 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/devserver/internal/programtest"
+	"github.com/gpumux/gpumux/devserver/test/programtest"
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/internal/gputest"
+	"github.com/gpumux/gpumux/internal/test/gputest"
 	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workers/config"
 )

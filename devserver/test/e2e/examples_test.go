@@ -15,8 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux/devserver/internal/devservertest"
-	"github.com/gpumux/gpumux/devserver/internal/programtest"
+	"github.com/gpumux/gpumux/devserver/test/devservertest"
+	"github.com/gpumux/gpumux/devserver/test/programtest"
 )
 
 // top is the repository's top folder.

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/devserver/internal/devservertest"
-	"github.com/gpumux/gpumux/internal/rig"
+	"github.com/gpumux/gpumux/devserver/test/devservertest"
+	"github.com/gpumux/gpumux/internal/test/rig"
 	"github.com/gpumux/gpumux/starter"
 )
 

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/rig"
-	"github.com/gpumux/gpumux/internal/s3test"
+	"github.com/gpumux/gpumux/internal/test/rig"
+	"github.com/gpumux/gpumux/internal/test/s3test"
 	"github.com/gpumux/gpumux/starter"
 )
 

@@ -18,8 +18,8 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/codec"
-	"github.com/gpumux/gpumux/devserver/internal/devservertest"
-	"github.com/gpumux/gpumux/internal/rig"
+	"github.com/gpumux/gpumux/devserver/test/devservertest"
+	"github.com/gpumux/gpumux/internal/test/rig"
 	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workflows"
 )

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/gpumux/gpumux/devserver/internal/programtest"
-	"github.com/gpumux/gpumux/internal/rig"
+	"github.com/gpumux/gpumux/devserver/test/programtest"
+	"github.com/gpumux/gpumux/internal/test/rig"
 )
 
 func TestLocal_MapLeavesResultsAndNothingElse(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux/devserver/internal/programtest"
-	"github.com/gpumux/gpumux/internal/rig"
+	"github.com/gpumux/gpumux/devserver/test/programtest"
+	"github.com/gpumux/gpumux/internal/test/rig"
 )
 
 // paste runs a command line as a person would who copied it.

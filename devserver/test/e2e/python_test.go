@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux/devserver/internal/programtest"
+	"github.com/gpumux/gpumux/devserver/test/programtest"
 )
 
 // pythonClient is a folder with the package gpumux as the wheel has it, and the tests of

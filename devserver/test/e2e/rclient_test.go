@@ -11,9 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux/devserver/internal/programtest"
-	"github.com/gpumux/gpumux/internal/gputest"
-	"github.com/gpumux/gpumux/internal/rig"
+	"github.com/gpumux/gpumux/devserver/test/programtest"
+	"github.com/gpumux/gpumux/internal/test/gputest"
+	"github.com/gpumux/gpumux/internal/test/rig"
 )
 
 // rShell is a shell whose R has the package gpumux, beside stand-ins for others.

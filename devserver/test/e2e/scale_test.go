@@ -24,10 +24,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/devserver/internal/devservertest"
+	"github.com/gpumux/gpumux/devserver/test/devservertest"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/rig"
-	"github.com/gpumux/gpumux/internal/s3test"
+	"github.com/gpumux/gpumux/internal/test/rig"
+	"github.com/gpumux/gpumux/internal/test/s3test"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/workers"

@@ -23,7 +23,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/devserver/internal/devservertest"
+	"github.com/gpumux/gpumux/devserver/test/devservertest"
 	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workers/config"

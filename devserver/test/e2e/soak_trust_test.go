@@ -20,8 +20,8 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/names"
-	"github.com/gpumux/gpumux/internal/rig"
-	"github.com/gpumux/gpumux/internal/s3test"
+	"github.com/gpumux/gpumux/internal/test/rig"
+	"github.com/gpumux/gpumux/internal/test/s3test"
 )
 
 // TestSoak_OneOutputThroughHarm runs one map again and again over what is left of its

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/devserver/internal/devservertest"
+	"github.com/gpumux/gpumux/devserver/test/devservertest"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workers/config"

@@ -16,9 +16,9 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/devserver/internal/programtest"
+	"github.com/gpumux/gpumux/devserver/test/programtest"
 	"github.com/gpumux/gpumux/internal/columns"
-	"github.com/gpumux/gpumux/internal/rig"
+	"github.com/gpumux/gpumux/internal/test/rig"
 	"github.com/gpumux/gpumux/workflows"
 )
 

@@ -20,8 +20,8 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/activities"
-	"github.com/gpumux/gpumux/devserver/internal/devservertest"
-	"github.com/gpumux/gpumux/devserver/internal/programtest"
+	"github.com/gpumux/gpumux/devserver/test/devservertest"
+	"github.com/gpumux/gpumux/devserver/test/programtest"
 	"github.com/gpumux/gpumux/internal/contract"
 )
 

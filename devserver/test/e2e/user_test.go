@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux/devserver/internal/devservertest"
+	"github.com/gpumux/gpumux/devserver/test/devservertest"
 )
 
 // A worker that is root runs tasks as a user who gets at nothing of the worker's.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gpumux/gpumux/internal/gputest"
+	"github.com/gpumux/gpumux/internal/test/gputest"
 )
 
 // What the libraries answer, as NVIDIA's documentation has it. Codes that are all good

@@ -19,7 +19,7 @@ import (
 	"github.com/gpumux/gpumux/internal/health"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/memory"
-	"github.com/gpumux/gpumux/internal/rig"
+	"github.com/gpumux/gpumux/internal/test/rig"
 	"github.com/gpumux/gpumux/internal/runtimes"
 	"github.com/gpumux/gpumux/internal/session"
 	"github.com/gpumux/gpumux/internal/slot"

@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux/devserver/internal/programtest"
-	"github.com/gpumux/gpumux/internal/gputest"
-	"github.com/gpumux/gpumux/internal/rig"
+	"github.com/gpumux/gpumux/devserver/test/programtest"
+	"github.com/gpumux/gpumux/internal/test/gputest"
+	"github.com/gpumux/gpumux/internal/test/rig"
 )
 
 // The tests of GPUs pass on a machine that behaves as they expect; whether GPUs do only

@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/gpumux/gpumux/devserver/internal/programtest"
-	"github.com/gpumux/gpumux/internal/s3test"
+	"github.com/gpumux/gpumux/devserver/test/programtest"
+	"github.com/gpumux/gpumux/internal/test/s3test"
 	"github.com/gpumux/gpumux/store"
 )
 
