@@ -72,7 +72,7 @@ func (f *Folder) find(ctx context.Context, in contract.PartsInput) (found contra
 
 // each calls take with the first result of each item, in order. There are so many items.
 func (f *Folder) each(ctx context.Context, parts []part, lost func(error) error, items int64, take func(line) error) error {
-	for l, err := range f.walk(ctx, parts, lost, func(part) {}) {
+	for l, err := range f.walk(ctx, parts, lost) {
 		switch {
 		case err != nil:
 			return err
@@ -96,7 +96,7 @@ func (s *Store) Runs(ctx context.Context, folder string) (runs contract.Runs, er
 		return nil, err
 	}
 	parts, err := f.parts(ctx, skipLost)
-	for l, broken := range f.walk(ctx, parts, skipLost, func(part) {}) {
+	for l, broken := range f.walk(ctx, parts, skipLost) {
 		if broken != nil {
 			return nil, broken
 		}

@@ -15,7 +15,6 @@ import (
 	"sort"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/objects"
@@ -156,26 +155,10 @@ func (f *Folder) names(ctx context.Context) (all []partName, err error) {
 // heads reads the first lines of parts and returns the parts in order. It calls lost for
 // each part that is damaged or gone; an error of lost ends it.
 func (f *Folder) heads(ctx context.Context, names []partName, lost func(error) error) (good []part, err error) {
-	read := func(p partName) (partHead, error) {
-		o, err := f.in.Read(ctx, f.keyOf(p), 0, headBytes)
-		if err != nil {
-			return partHead{}, f.unread(p, err)
-		}
-		defer o.Close()
-		text, err := io.ReadAll(o)
-		if err != nil {
-			return partHead{}, f.unread(p, err)
-		}
-		h, err := parsePartHead(text)
-		if err != nil {
-			err = f.damaged(p, err)
-		}
-		return h, err
-	}
-	for p, got := range objects.Ahead(objects.Abreast, slices.Values(names), read) {
-		if got.Err == nil {
-			good = append(good, part{p, got.Value})
-		} else if err := lost(got.Err); err != nil {
+	for p, err := range objects.Ahead(objects.Abreast, slices.Values(names), func(p partName) (part, error) { return f.head(ctx, p) }) {
+		if err == nil {
+			good = append(good, p)
+		} else if err := lost(err); err != nil {
 			return nil, err
 		}
 	}
@@ -183,51 +166,54 @@ func (f *Folder) heads(ctx context.Context, names []partName, lost func(error) e
 	return good, nil
 }
 
-// loaded is a part in memory.
-type loaded struct {
-	text  []byte
-	lines []line
+// head reads the first line of a part.
+func (f *Folder) head(ctx context.Context, p partName) (part, error) {
+	o, err := f.in.Read(ctx, f.keyOf(p), 0, headBytes)
+	if err != nil {
+		return part{}, f.unread(p, err)
+	}
+	defer o.Close()
+	text, err := io.ReadAll(o)
+	if err != nil {
+		return part{}, f.unread(p, err)
+	}
+	h, err := parsePartHead(text)
+	if err != nil {
+		return part{}, f.damaged(p, err)
+	}
+	return part{p, h}, nil
 }
 
-// spare are parts whose memory the next ones take.
-var spare = sync.Pool{New: func() any { return new(loaded) }}
-
-// load reads a part and checks it.
-func (f *Folder) load(ctx context.Context, p partName) (*loaded, error) {
-	o, err := f.in.Read(ctx, f.keyOf(p), 0, -1)
+// load reads the lines of a part and checks them.
+func (f *Folder) load(ctx context.Context, p partName) (lines []line, err error) {
+	text, err := f.in.ReadAll(ctx, f.keyOf(p))
 	if err != nil {
 		return nil, f.unread(p, err)
 	}
-	defer o.Close()
-	l := spare.Get().(*loaded)
-	l.text = slices.Grow(l.text[:0], int(o.Size()))[:o.Size()]
-	if _, err := io.ReadFull(o, l.text); err != nil {
-		return nil, f.unread(p, err)
-	}
-	head, err := parsePartHead(l.text[:min(len(l.text), headBytes)])
+	head, err := parsePartHead(text[:min(len(text), headBytes)])
 	if err != nil {
 		return nil, f.damaged(p, err)
 	}
-	text := l.text[headBytes:]
-	l.lines = l.lines[:0]
+	text = text[headBytes:]
+	lines = make([]line, 0, min(head.Items, fullItems))
 	before := head.Least - 1
 	for t := range bytes.Lines(text) {
 		is, err := results.ParseOutcome(t)
 		if err != nil {
-			return nil, f.damaged(p, fmt.Errorf("line %d: %w", len(l.lines)+2, err))
+			return nil, f.damaged(p, fmt.Errorf("line %d: %w", len(lines)+2, err))
 		}
 		if is.Index <= before || is.Index > head.Most {
-			return nil, f.damaged(p, fmt.Errorf("line %d: item %d is out of order or outside the part", len(l.lines)+2, is.Index))
+			return nil, f.damaged(p, fmt.Errorf("line %d: item %d is out of order or outside the part", len(lines)+2, is.Index))
 		}
 		before = is.Index
-		l.lines = append(l.lines, line{is, t})
+		lines = append(lines, line{is, t})
 	}
 	sum := fmt.Sprintf("%08x", crc32.Checksum(text, objects.Castagnoli))
-	if int64(len(l.lines)) != head.Items || int64(len(text)) != head.Bytes || sum != head.Sum {
+	if int64(len(lines)) != head.Items || int64(len(text)) != head.Bytes || sum != head.Sum {
 		return nil, f.damaged(p, fmt.Errorf("it has %d results in %d bytes with checksum %s, and was written with %d in %d with %s",
-			len(l.lines), len(text), sum, head.Items, head.Bytes, head.Sum))
+			len(lines), len(text), sum, head.Items, head.Bytes, head.Sum))
 	}
-	return l, nil
+	return lines, nil
 }
 
 // setAside moves a damaged part out of the way, so that it stays for people to look at
@@ -264,11 +250,13 @@ func (f *Folder) parts(ctx context.Context, lost func(error) error) ([]part, err
 	return f.heads(ctx, names, lost)
 }
 
-// opened is a part whose lines are walked over; order is its place among the parts.
+// loadedAhead is how many parts are loaded before their turn.
+const loadedAhead = 4
+
+// opened are the lines to come of a part; order is its place among the parts.
 type opened struct {
-	order int
 	lines []line
-	from  *loaded
+	order int
 }
 
 // before reports whether the next line of a part comes before that of another.
@@ -276,31 +264,26 @@ func (o opened) before(p opened) bool {
 	return o.lines[0].Index < p.lines[0].Index || o.lines[0].Index == p.lines[0].Index && o.order < p.order
 }
 
-// loadedAhead is how many parts are loaded before their turn.
-const loadedAhead = 4
-
-// walk yields the lines of parts in order of index, each valid until the next. Of several
-// with one index it yields that of the first part. It calls lost for a part that is
-// damaged or gone, and ended for each that was yielded to its end.
-func (f *Folder) walk(ctx context.Context, parts []part, lost func(error) error, ended func(part)) iter.Seq2[line, error] {
+// walk yields the lines of parts in order of index. Of several with one index it yields
+// that of the first part. It calls lost for a part that is damaged or gone.
+func (f *Folder) walk(ctx context.Context, parts []part, lost func(error) error) iter.Seq2[line, error] {
 	return func(yield func(line, error) bool) {
-		next, stop := iter.Pull2(objects.Ahead(loadedAhead, slices.Values(parts), func(p part) (*loaded, error) {
+		next, stop := iter.Pull2(objects.Ahead(loadedAhead, slices.Values(parts), func(p part) ([]line, error) {
 			return f.load(ctx, p.partName)
 		}))
 		defer stop()
+		// open are the parts that have begun, by their next lines.
 		var open []opened
 		asked, last := 0, int64(-1)
 		for {
 			for asked < len(parts) && (len(open) == 0 || parts[asked].Least <= open[0].lines[0].Index) {
-				_, got, _ := next()
-				if got.Err != nil {
-					if err := lost(got.Err); err != nil {
-						yield(line{}, err)
-						return
-					}
-				} else {
-					o := opened{asked, got.Value.lines, got.Value}
+				lines, err, _ := next()
+				if err == nil {
+					o := opened{lines, asked}
 					open = slices.Insert(open, sort.Search(len(open), func(i int) bool { return o.before(open[i]) }), o)
+				} else if err := lost(err); err != nil {
+					yield(line{}, err)
+					return
 				}
 				asked++
 			}
@@ -316,8 +299,6 @@ func (f *Folder) walk(ctx context.Context, parts []part, lost func(error) error,
 				}
 			}
 			if first.lines = first.lines[1:]; len(first.lines) == 0 {
-				ended(parts[first.order])
-				spare.Put(first.from)
 				open = open[1:]
 				continue
 			}
@@ -354,20 +335,18 @@ func (f *Folder) Since(ctx context.Context, w Written, each func(index int64, ki
 		return fmt.Errorf("%q is no writer of parts", w.Writer)
 	}
 	lost := f.lost(ctx, damaged)
-	for _, got := range objects.Ahead(loadedAhead, w.parts, func(p partName) (*loaded, error) { return f.load(ctx, p) }) {
-		if errors.Is(got.Err, fs.ErrNotExist) {
+	for lines, err := range objects.Ahead(loadedAhead, w.parts, func(p partName) ([]line, error) { return f.load(ctx, p) }) {
+		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
-		if got.Err != nil {
-			if err := lost(got.Err); err != nil {
+		if err != nil {
+			if err := lost(err); err != nil {
 				return err
 			}
-			continue
 		}
-		for _, l := range got.Value.lines {
+		for _, l := range lines {
 			each(l.Index, l.Kind)
 		}
-		spare.Put(got.Value)
 	}
 	return nil
 }

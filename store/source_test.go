@@ -102,6 +102,7 @@ func TestSource_ReadsOnlyWhatItNeeds(t *testing.T) {
 	path := strings.TrimPrefix(src.URL, "s3:/")
 	block := 50_000 / 128
 	require.Equal(t, []string{
+		fmt.Sprintf("GET /bucket/%s bytes=0-15", src.Index),
 		fmt.Sprintf("GET /bucket/%s bytes=%d-%d", src.Index, 16+16*block, 16+16*block+31),
 		fmt.Sprintf("GET %s bytes=%d-%d", path, block*128*6, (block+1)*128*6-1),
 	}, server.Requests())
@@ -158,7 +159,7 @@ func TestSource_SaysWhatIsWrong(t *testing.T) {
 		fails(src, -1, 2, "which has 3")
 		other := src
 		other.Items = 300
-		fails(other, 0, 1, s.Objects.Locate("maps/1/source.index")+": damaged, or changed since it was indexed: it is cut off")
+		fails(other, 0, 1, s.Objects.Locate("maps/1/source.index")+": damaged, or changed since it was indexed: it has a mark at item 0, and the next one 3 items on")
 		other = src
 		other.Index = "in/a.jsonl"
 		fails(other, 0, 1, "in/a.jsonl")

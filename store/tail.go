@@ -24,7 +24,7 @@ type Tail struct {
 // seenPart is what is known of a part.
 type seenPart struct {
 	partHead
-	// read is how many of its results were there when it was last read to its end.
+	// read is how many of its results a walk to the end of all parts has passed.
 	read int64
 }
 
@@ -53,7 +53,7 @@ func (t *Tail) Each(ctx context.Context, f func(line []byte) error) error {
 	if err != nil {
 		return fmt.Errorf("look for new results in %s: %w", t.f.in.Locate(t.f.key), err)
 	}
-	for l, err := range t.f.walk(ctx, parts, skipLost, func(p part) { t.seen[p.partName].read = p.Items }) {
+	for l, err := range t.f.walk(ctx, parts, skipLost) {
 		switch next := t.given.Len(); {
 		case err != nil:
 			return err
@@ -66,6 +66,9 @@ func (t *Tail) Each(ctx context.Context, f func(line []byte) error) error {
 		if err := f(l.text); err != nil {
 			return err
 		}
+	}
+	for _, p := range parts {
+		t.seen[p.partName].read = p.Items
 	}
 	return nil
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"slices"
 
-	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/objects"
 )
 
@@ -144,75 +143,59 @@ func (x *indexWriter) writeNumber(n int64) {
 	x.w.Write(binary.LittleEndian.AppendUint64(nil, uint64(n)))
 }
 
-// indexInfo is what the two ends of an index say.
-type indexInfo struct {
-	stride, items int64
-	end           position
+// errNoIndex says that an object is no index.
+var errNoIndex = &objects.DamageError{Problem: "it is no index of this version"}
+
+// stride reads how many items of a source lie between two marks of its index.
+func (s *Sources) stride(ctx context.Context, index string) (int64, error) {
+	head, err := s.in.ReadExactly(ctx, index, 0, indexHead)
+	if err != nil {
+		return 0, err
+	}
+	stride := int64(binary.LittleEndian.Uint64(head[8:]))
+	if string(head[:8]) != indexMagic || stride < 1 || stride > maxStride {
+		return 0, errNoIndex
+	}
+	return stride, nil
 }
 
-// stretches is the number of the mark of the source's end.
-func (x indexInfo) stretches() int64 { return (x.items + x.stride - 1) / x.stride }
-
-// loadIndex reads the ends of a source's index, once per source.
-func (s *Sources) loadIndex(ctx context.Context, src contract.Source) (indexInfo, error) {
-	s.mu.Lock()
-	x, known := s.indexes[src]
-	s.mu.Unlock()
-	if known {
-		return x, nil
-	}
-	head, err := s.in.ReadExactly(ctx, src.Index, 0, indexHead)
+// indexEnd reads how many items and bytes an index is of.
+func (s *Sources) indexEnd(ctx context.Context, index string) (items, bytes int64, err error) {
+	stride, err := s.stride(ctx, index)
 	if err != nil {
-		return x, s.blame(ctx, src, src.Index, err)
+		return 0, 0, err
 	}
-	x = indexInfo{stride: int64(binary.LittleEndian.Uint64(head[8:])), items: src.Items}
-	if string(head[:8]) != indexMagic || x.stride < 1 || x.stride > maxStride {
-		return x, s.damaged(src, src.Index, "it does not begin like an index of this version")
-	}
-	tail, err := s.in.ReadExactly(ctx, src.Index, indexHead+markBytes*x.stretches(), markBytes+indexTail)
+	size, err := s.in.Size(ctx, index)
 	if err != nil {
-		return x, s.blame(ctx, src, src.Index, err)
+		return 0, 0, err
 	}
-	var ok bool
-	x.end, ok = parseMark(tail, x.stretches())
-	want := x.end.appendMark(nil, x.stretches())
-	want = binary.LittleEndian.AppendUint64(want, uint64(x.items))
-	want = binary.LittleEndian.AppendUint64(want, uint64(checkOf(x.stride, x.items)))
-	if !ok || string(tail) != string(want)+indexMagic {
-		return x, s.damaged(src, src.Index, fmt.Sprintf("it does not end like an index of %d items", src.Items))
+	end, err := s.in.ReadExactly(ctx, index, max(0, size-markBytes-indexTail), markBytes+indexTail)
+	if err != nil {
+		return 0, 0, err
 	}
-	const kept = 256
-	s.mu.Lock()
-	if len(s.indexes) >= kept {
-		clear(s.indexes)
+	at, ok := parseMark(end, (size-indexHead-indexTail)/markBytes-1)
+	items = int64(binary.LittleEndian.Uint64(end[markBytes:]))
+	tail := binary.LittleEndian.AppendUint64(nil, uint64(items))
+	tail = binary.LittleEndian.AppendUint64(tail, uint64(checkOf(stride, items)))
+	if !ok || string(end[markBytes:]) != string(tail)+indexMagic {
+		return 0, 0, errNoIndex
 	}
-	s.indexes[src] = x
-	s.mu.Unlock()
-	return x, nil
+	return items, at.offset, nil
 }
 
-// forgetIndex drops what is known of a source's index.
-func (s *Sources) forgetIndex(src contract.Source) {
-	s.mu.Lock()
-	delete(s.indexes, src)
-	s.mu.Unlock()
-}
-
-// readMarks reads the marks around the items from start to end. The first one is of the
-// item first, which is start or a little before.
-func (s *Sources) readMarks(ctx context.Context, src contract.Source, x indexInfo, start, end int64) (marks []position, first int64, err error) {
-	low, high := start/x.stride, (end+x.stride-1)/x.stride
-	data, err := s.in.ReadExactly(ctx, src.Index, indexHead+markBytes*low, markBytes*(high+1-low))
+// readMarks reads the marks of an index from number low to high.
+func (s *Sources) readMarks(ctx context.Context, index string, low, high int64) (marks []position, err error) {
+	data, err := s.in.ReadExactly(ctx, index, indexHead+markBytes*low, markBytes*(high+1-low))
 	if err != nil {
-		return nil, 0, s.blame(ctx, src, src.Index, err)
+		return nil, err
 	}
 	for mark := range slices.Chunk(data, markBytes) {
 		number := low + int64(len(marks))
 		at, ok := parseMark(mark, number)
 		if !ok || at.offset < 0 || len(marks) > 0 && at.offset <= marks[len(marks)-1].offset {
-			return nil, 0, s.changed(ctx, src, src.Index, fmt.Sprintf("its mark %d was changed", number))
+			return nil, &objects.DamageError{Problem: fmt.Sprintf("its mark %d was changed", number)}
 		}
 		marks = append(marks, at)
 	}
-	return marks, low * x.stride, nil
+	return marks, nil
 }

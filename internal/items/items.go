@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/objects"
 	"github.com/gpumux/gpumux/internal/results"
 )
 
@@ -25,89 +26,81 @@ func (s *Sources) Items(ctx context.Context, src contract.Source, start, end int
 }
 
 // eachItem calls f with each item, which f may keep, until f returns false.
-func (s *Sources) eachItem(ctx context.Context, src contract.Source, start, end int64, f func([]byte) bool) (err error) {
+func (s *Sources) eachItem(ctx context.Context, src contract.Source, start, end int64, f func([]byte) bool) error {
 	if start < 0 || end < start || end > src.Items {
 		return fmt.Errorf("items %d to %d are not all in %s, which has %d", start, end, src.URL, src.Items)
 	}
 	if start == end {
 		return nil
 	}
-	defer func() {
-		if err != nil {
-			s.forgetIndex(src)
-		}
-	}()
-	x, err := s.loadIndex(ctx, src)
+	stride, err := s.stride(ctx, src.Index)
 	if err != nil {
-		return err
+		return s.blame(ctx, src.Index, err)
 	}
-	marks, first, err := s.readMarks(ctx, src, x, start, end)
+	low := start / stride
+	marks, err := s.readMarks(ctx, src.Index, low, (end+stride-1)/stride)
 	if err != nil {
-		return err
+		return s.blame(ctx, src.Index, err)
 	}
-	from, to := marks[0], marks[len(marks)-1]
-	o, err := s.in.ReadAny(ctx, src.URL, from.offset, to.offset-from.offset)
+	from := marks[0].offset
+	o, err := s.in.ReadAny(ctx, src.URL, from, marks[len(marks)-1].offset-from)
 	if err != nil {
-		return s.blame(ctx, src, src.URL, err)
+		return s.blame(ctx, src.URL, err)
 	}
 	defer o.Close()
-	if o.Size() != x.end.offset {
-		return s.changed(ctx, src, src.URL, fmt.Sprintf("it has %d bytes, and had %d", o.Size(), x.end.offset))
+	if o.Size() != src.Bytes {
+		return s.damaged(src.URL, fmt.Sprintf("it has %d bytes, and had %d", o.Size(), src.Bytes))
 	}
 	var buffer []byte
 	for i, until := range marks[1:] {
-		if buffer, err = s.readStretch(ctx, src, o, marks[i], until, buffer); err != nil {
-			return err
+		if buffer, err = readStretch(o, marks[i], until, buffer); err != nil {
+			return s.blame(ctx, src.URL, err)
 		}
-		text := buffer
-		if marks[i].offset == 0 {
-			text = bytes.TrimPrefix(text, []byte(bom))
+		first := (low + int64(i)) * stride
+		lines := linesOf(src, buffer, marks[i].offset == 0)
+		if int64(len(lines)) != min(stride, src.Items-first) {
+			return s.damaged(src.Index, fmt.Sprintf("it has a mark at item %d, and the next one %d items on", first, len(lines)))
 		}
-		at := first + int64(i)*x.stride
-		for line := range bytes.Lines(text) {
-			item := itemOf(src, line)
-			if len(item) == 0 {
-				continue
-			}
-			if at == end || ctx.Err() != nil {
+		for _, line := range lines[max(0, start-first):min(int64(len(lines)), end-first)] {
+			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			if 2*len(item) > len(buffer) {
-				buffer = nil // the item takes it
-			} else if at >= start {
-				item = bytes.Clone(item)
-			}
-			if at >= start && !f(item) {
+			if !f(bytes.Clone(line)) {
 				return nil
 			}
-			at++
 		}
 	}
 	return nil
 }
 
-// itemOf is the item in a line of a source, or empty.
-func itemOf(src contract.Source, line []byte) []byte {
-	if !src.Values {
-		return bytes.Trim(line, " \t\r\n")
-	}
-	if of, err := results.ParseOutcome(line); err != nil || of.Kind != "" {
-		return nil
-	}
-	return bytes.TrimSuffix(line, []byte{'\n'})
-}
-
 // readStretch reads a source from one mark to the next, and checks the bytes.
-func (s *Sources) readStretch(
-	ctx context.Context, src contract.Source, from io.Reader, at, until position, buffer []byte,
-) ([]byte, error) {
+func readStretch(from io.Reader, at, until position, buffer []byte) ([]byte, error) {
 	size, begin := until.offset-at.offset, at.offset
 	buffer = slices.Grow(buffer[:0], int(size))[:size]
 	if _, err := io.ReadFull(from, buffer); err != nil {
-		return nil, s.blame(ctx, src, src.URL, err)
+		return nil, err
 	}
 	if at.pass(buffer); at != until {
-		return nil, s.changed(ctx, src, src.URL, fmt.Sprintf("bytes %d to %d are others", begin, until.offset-1))
+		return nil, &objects.DamageError{Problem: fmt.Sprintf("bytes %d to %d are others", begin, until.offset-1)}
 	}
 	return buffer, nil
+}
+
+// linesOf are the lines of a stretch that have an item.
+func linesOf(src contract.Source, stretch []byte, first bool) (lines [][]byte) {
+	if first {
+		stretch = bytes.TrimPrefix(stretch, []byte(bom))
+	}
+	for line := range bytes.Lines(stretch) {
+		if src.Values {
+			if of, err := results.ParseOutcome(line); err != nil || of.Kind != "" {
+				continue
+			}
+			line = bytes.TrimSuffix(line, []byte{'\n'})
+		} else if line = bytes.Trim(line, " \t\r\n"); len(line) == 0 {
+			continue
+		}
+		lines = append(lines, line)
+	}
+	return lines
 }

@@ -37,14 +37,14 @@ func (s *Sources) Pick(ctx context.Context, src contract.Source, runs contract.R
 		})
 		return all, err
 	}
-	for _, got := range objects.Ahead(limit, slices.Values(groupNear(src, runs)), read) {
-		for _, item := range got.Value {
+	for all, err := range objects.Ahead(limit, slices.Values(groupNear(src, runs)), read) {
+		for _, item := range all {
 			if !f(item.Index, item.Value) {
 				cancel()
 				return nil
 			}
 		}
-		if err := cmp.Or(got.Err, ctx.Err()); err != nil {
+		if err := cmp.Or(err, ctx.Err()); err != nil {
 			cancel()
 			return err
 		}

@@ -10,7 +10,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -20,7 +19,6 @@ import (
 	"os"
 	"regexp"
 	"strings"
-	"sync"
 
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/names"
@@ -28,22 +26,15 @@ import (
 )
 
 // Sources are the inputs that lie in a bucket. Many goroutines may use them.
-type Sources struct {
-	in *objects.Bucket
-
-	mu      sync.Mutex
-	indexes map[contract.Source]indexInfo
-}
+type Sources struct{ in *objects.Bucket }
 
 // In are the sources in a bucket.
-func In(b *objects.Bucket) *Sources {
-	return &Sources{in: b, indexes: map[contract.Source]indexInfo{}}
-}
+func In(b *objects.Bucket) *Sources { return &Sources{b} }
 
 // Put puts a spooled input into the bucket as sources/<hash>.jsonl with its index beside
 // it, once for the same items. Where the size of the lines, or any byte of the index, is
 // not that of the input, both are put anew. The lines there are not read for it: whoever
-// reads them checks them against the index, and deletes it if they differ.
+// reads them checks them against the index.
 func (s *Sources) Put(ctx context.Context, in *Spooled) (contract.Source, error) {
 	key := names.Sources + "/" + in.Hash
 	src := contract.Source{URL: s.in.Locate(key + ".jsonl"), Index: key + ".index", Items: in.Items, Bytes: in.Bytes, Hash: in.Hash}
@@ -57,7 +48,6 @@ func (s *Sources) Put(ctx context.Context, in *Spooled) (contract.Source, error)
 			return contract.Source{}, err
 		}
 	}
-	s.forgetIndex(src)
 	return src, nil
 }
 
@@ -114,50 +104,37 @@ func (s *Sources) upload(ctx context.Context, path, key string) error {
 func (s *Sources) Find(ctx context.Context, name, indexKey string) (contract.Source, error) {
 	file, values := names.CutValues(name)
 	hash, put := s.putHash(file)
-	if !put {
-		return s.index(ctx, name, indexKey)
+	if put {
+		src, whole, err := s.known(ctx, hash)
+		if src.Values = values; whole || err != nil {
+			return src, err
+		}
 	}
-	src, err := s.known(ctx, hash)
-	src.Values = values
-	var mistake *SourceError
-	if !errors.Is(err, fs.ErrNotExist) && !errors.As(err, &mistake) {
+	src, err := s.index(ctx, name, indexKey)
+	if !put || err != nil && !errors.As(err, new(*SourceError)) {
 		return src, err
 	}
-	src, err = s.index(ctx, name, indexKey)
-	if errors.As(err, &mistake) || err == nil && src.Hash != hash[:len(src.Hash)] {
-		return src, &SourceError{Name: file, Problem: "the source is damaged: its lines are not those that were put there",
-			Hint: "delete it, and give the command again that put it there"}
+	if err != nil || src.Hash != hash[:len(src.Hash)] {
+		return src, s.damaged(file, "its lines are not those that were put there")
 	}
 	src.Hash = hash
-	return src, err
+	return src, nil
 }
 
-// known is a source that Put put there, as the ends of its index say.
-func (s *Sources) known(ctx context.Context, hash string) (contract.Source, error) {
-	src := contract.Source{URL: s.in.Locate(names.Sources + "/" + hash + ".jsonl"), Index: names.Sources + "/" + hash + ".index", Hash: hash}
-	index, err := objects.OpenAt(ctx, s.in, src.Index)
-	if err != nil {
-		return src, s.blame(ctx, src, src.Index, err)
+// known is a source that Put put there, as the end of its index says, and whether the two
+// are whole.
+func (s *Sources) known(ctx context.Context, hash string) (src contract.Source, whole bool, err error) {
+	key := names.Sources + "/" + hash
+	src = contract.Source{URL: s.in.Locate(key + ".jsonl"), Index: key + ".index", Hash: hash}
+	if src.Items, src.Bytes, err = s.indexEnd(ctx, src.Index); err == nil {
+		var size int64
+		size, err = s.in.Size(ctx, src.URL)
+		whole = size == src.Bytes
 	}
-	tail, err := s.in.ReadExactly(ctx, src.Index, max(0, index.Size()-indexTail), indexTail)
-	if err != nil {
-		return src, s.blame(ctx, src, src.Index, err)
+	if errors.Is(err, fs.ErrNotExist) || damageOf(err) != nil {
+		return src, false, nil
 	}
-	if src.Items = int64(binary.LittleEndian.Uint64(tail)); src.Items < 0 || src.Items > index.Size()/markBytes*maxStride {
-		return src, s.damaged(src, src.Index, "its end was changed")
-	}
-	x, err := s.loadIndex(ctx, src)
-	if err != nil {
-		return src, err
-	}
-	lines, err := objects.OpenAt(ctx, s.in, src.URL)
-	if err != nil {
-		return src, s.blame(ctx, src, src.URL, err)
-	}
-	if src.Bytes = x.end.offset; lines.Size() != src.Bytes {
-		return src, s.damaged(src, src.URL, fmt.Sprintf("it has %d bytes, and had %d", lines.Size(), src.Bytes))
-	}
-	return src, nil
+	return src, whole, err
 }
 
 // index checks every item of a file in the bucket and writes its index. It writes the
@@ -233,7 +210,6 @@ func (s *Sources) writeIndex(ctx context.Context, x indexing, src contract.Sourc
 		return contract.Source{}, err
 	}
 	src.Hash = hex.EncodeToString(x.sum.Sum(nil)[:16])
-	s.forgetIndex(src)
 	return src, nil
 }
 
@@ -277,19 +253,14 @@ func markItems(from itemReader, marks *indexWriter) (count, size int64, err erro
 
 // blame is an error of reading an object of a source. It is a *SourceError where the
 // object is to blame, and not the store.
-func (s *Sources) blame(ctx context.Context, src contract.Source, name string, err error) error {
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+func (s *Sources) blame(ctx context.Context, name string, err error) error {
+	if damage := damageOf(err); damage != nil {
+		return s.damaged(name, damage.Error())
+	}
+	if errors.Is(err, fs.ErrNotExist) {
 		if there, _ := s.in.Exists(ctx, names.Identity); there { // else the whole store is away
-			if name == src.Index {
-				return s.damaged(src, src.URL, err.Error()+", as after a worker found damage")
-			}
-			return s.damaged(src, name, "it is gone")
+			return s.damaged(name, "it is gone")
 		}
-	case damageOf(err) != nil && name == src.URL:
-		return s.changed(ctx, src, name, damageOf(err).Error())
-	case damageOf(err) != nil:
-		return s.damaged(src, name, damageOf(err).Error())
 	}
 	return err
 }
@@ -303,39 +274,16 @@ func damageOf(err error) error {
 	return nil
 }
 
-// changed is damaged where neither the size nor the ends of the index show it. It deletes
-// the index of a source that Put put there, so that nobody takes it over.
-func (s *Sources) changed(ctx context.Context, src contract.Source, name, problem string) error {
-	if _, put := s.putHash(src.URL); put && s.ours(src) {
-		if err := s.in.Delete(ctx, src.Index); err != nil {
-			return err
-		}
-	}
-	return s.damaged(src, name, problem)
-}
-
-// damaged is the error about an object of a source, the lines or the index, that is not
-// as it was.
-func (s *Sources) damaged(src contract.Source, name, problem string) error {
-	_, put := s.putHash(src.URL)
+// damaged is the error about the lines or the index of a source.
+func (s *Sources) damaged(name, problem string) error {
 	hint := "leave a map's source alone until it is done; start the map anew"
-	switch {
-	case s.ours(src) && put:
-		hint = "give the same command again, which puts it there anew; where a program named it, delete it and put it there again"
-	case s.ours(src) || name == src.Index:
-		hint = "start the map again, which writes it anew; what has finished is kept"
-	}
 	if key, err := s.in.Key(name); err == nil {
 		name = s.in.Locate(key)
+		if strings.HasPrefix(key, names.Sources+"/") {
+			hint = "delete it, and give the same command again; where a program named it, put it there again"
+		}
 	}
 	return &SourceError{Name: name, Problem: "damaged, or changed since it was indexed: " + problem, Hint: hint}
-}
-
-// ours reports whether the lines of a source were written beside their index.
-func (s *Sources) ours(src contract.Source) bool {
-	lines, err := s.in.Key(src.URL)
-	index, err2 := s.in.Key(src.Index)
-	return err == nil && err2 == nil && strings.TrimSuffix(lines, ".jsonl") == strings.TrimSuffix(index, ".index")
 }
 
 var putName = regexp.MustCompile(`^sources/([0-9a-f]{64})\.jsonl$`)

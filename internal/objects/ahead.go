@@ -2,44 +2,35 @@ package objects
 
 import "iter"
 
-// Outcome is what a call gave.
-type Outcome[T any] struct {
-	Value T
-	Err   error
-}
-
 // Ahead calls f for each input, so many at a time, and yields the answers in order.
-func Ahead[In, Out any](limit int, inputs iter.Seq[In], f func(In) (Out, error)) iter.Seq2[In, Outcome[Out]] {
-	return func(yield func(In, Outcome[Out]) bool) {
-		type call struct {
-			in   In
-			gave chan Outcome[Out]
+func Ahead[In, Out any](limit int, inputs iter.Seq[In], f func(In) (Out, error)) iter.Seq2[Out, error] {
+	return func(yield func(Out, error) bool) {
+		type answer struct {
+			out Out
+			err error
 		}
-		var calls []call
+		var calls []chan answer
 		defer func() {
 			for _, c := range calls {
-				<-c.gave
+				<-c
 			}
 		}()
 		first := func() bool {
-			c := calls[0]
+			a := <-calls[0]
 			calls = calls[1:]
-			return yield(c.in, <-c.gave)
+			return yield(a.out, a.err)
 		}
 		for in := range inputs {
-			c := call{in, make(chan Outcome[Out], 1)}
+			c := make(chan answer, 1)
 			go func() {
-				value, err := f(in)
-				c.gave <- Outcome[Out]{value, err}
+				out, err := f(in)
+				c <- answer{out, err}
 			}()
 			if calls = append(calls, c); len(calls) == limit && !first() {
 				return
 			}
 		}
-		for len(calls) > 0 {
-			if !first() {
-				return
-			}
+		for len(calls) > 0 && first() {
 		}
 	}
 }

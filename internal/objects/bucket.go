@@ -6,6 +6,7 @@
 package objects
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -278,7 +279,9 @@ func (b *Bucket) readAll(ctx context.Context, name string, plain bool) ([]byte, 
 		return nil, err
 	}
 	defer r.Close()
-	return io.ReadAll(r)
+	data := bytes.NewBuffer(make([]byte, 0, r.Size()+bytes.MinRead))
+	_, err = data.ReadFrom(r)
+	return data.Bytes(), err
 }
 
 // ReadExactly reads length bytes of an object. Where it ends before them, the error is a
@@ -297,6 +300,15 @@ func (b *Bucket) ReadExactly(ctx context.Context, name string, offset, length in
 		return nil, fmt.Errorf("read %s: %d of %d bytes from byte %d: %w", r.URL(), n, length, offset, err)
 	}
 	return data, nil
+}
+
+// Size is the number of bytes of an object, which need not be encrypted.
+func (b *Bucket) Size(ctx context.Context, name string) (int64, error) {
+	r, err := b.ReadAny(ctx, name, 0, 0)
+	if err != nil {
+		return 0, err
+	}
+	return r.Size(), r.Close()
 }
 
 // Create starts an object. It replaces one that is there when the Writer is closed, and
