@@ -386,21 +386,8 @@ func (b *Bucket) onDisk(key string) string { return filepath.Join(b.dir, filepat
 
 // Move gives an object another key, as it lies there, sound or not.
 func (b *Bucket) Move(ctx context.Context, key, to string) error {
-	from, err := openRaw(ctx, b, key, stretch{0, -1})
-	if err != nil {
-		return absent("read", b.Locate(key), err)
-	}
-	defer from.Close()
-	into, err := newSink(ctx, b, to, Creation{Bytes: from.body.Size()})
-	if err != nil {
-		return err
-	}
-	if _, err := io.Copy(into, from); err != nil {
-		into.abort()
-		return err
-	}
-	if err := into.commit(); err != nil {
-		return err
+	if err := b.blobs.Copy(ctx, to, key, nil); err != nil {
+		return absent("move", b.Locate(key), err)
 	}
 	return b.Delete(ctx, key)
 }

@@ -106,11 +106,7 @@ func (d *diskSink) abort() {
 // makeFolders makes a folder and its parents, less the umask, so that they survive a
 // crash of the machine.
 func makeFolders(dir string, mode fs.FileMode) error {
-	info, err := os.Stat(dir)
-	if err == nil && !info.IsDir() {
-		return &fs.PathError{Op: "mkdir", Path: dir, Err: syscall.ENOTDIR}
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	parent := filepath.Dir(dir)

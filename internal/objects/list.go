@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
@@ -68,81 +69,67 @@ type Object struct {
 // Objects yields every object below a folder. A folder that does not exist is empty.
 // After an error nothing follows.
 func (b *Bucket) Objects(ctx context.Context, folder string) iter.Seq2[Object, error] {
-	return b.list(ctx, folder, true)
-}
-
-// Names returns the names of the objects directly in a folder, in no order.
-func (b *Bucket) Names(ctx context.Context, folder string) (all []string, err error) {
-	for o, err := range b.list(ctx, folder, false) {
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, path.Base(o.Key))
-	}
-	return all, nil
-}
-
-// list yields the objects below a folder, or only those directly in it, by their keys
-// alone on disk.
-func (b *Bucket) list(ctx context.Context, folder string, deep bool) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
 		key, err := b.Key(folder)
-		if err == nil && b.dir != "" {
-			err = b.walkDisk(ctx, key, deep, yield)
-		} else if err == nil {
-			err = b.walkServer(ctx, key, deep, yield)
+		page := 1000
+		if b.dir != "" {
+			page = math.MaxInt32 // for each page the blob library walks over all files
 		}
-		if err != nil && !errors.Is(err, fs.SkipAll) {
+		for token := blob.FirstPageToken; err == nil && len(token) > 0; {
+			var found []*blob.ListObject
+			found, token, err = b.blobs.ListPage(ctx, token, page, &blob.ListOptions{Prefix: key + "/"})
+			for _, o := range found {
+				if !yield(Object{o.Key, o.Size, o.ModTime}, nil) {
+					return
+				}
+			}
+		}
+		if err != nil {
 			yield(Object{}, fmt.Errorf("list %s: %w", b.Locate(key), err))
 		}
 	}
 }
 
-// walkDisk reads folders itself: the blob library would look at every file once per page.
-func (b *Bucket) walkDisk(ctx context.Context, folder string, deep bool, yield func(Object, error) bool) error {
-	root := b.onDisk(folder)
-	return filepath.WalkDir(root, func(at string, entry fs.DirEntry, err error) error {
-		var o Object
-		if inside, outside := filepath.Rel(b.dir, at); outside == nil {
-			o.Key = filepath.ToSlash(inside)
-		}
-		if err == nil && !entry.IsDir() && deep {
-			var info fs.FileInfo
-			if info, err = entry.Info(); err == nil {
-				o.Bytes, o.Changed = info.Size(), info.ModTime()
-			}
-		}
-		switch {
-		case errors.Is(err, fs.ErrNotExist): // it has gone meanwhile
-			return nil
-		case err != nil:
-			return err
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case entry.IsDir() && !deep && at != root:
-			return fs.SkipDir
-		case !entry.IsDir() && !yield(o, nil):
-			return fs.SkipAll
-		}
-		return nil
-	})
+// Names returns the names of the objects directly in a folder, in no order.
+func (b *Bucket) Names(ctx context.Context, folder string) (all []string, err error) {
+	key, err := b.Key(folder)
+	if err == nil && b.dir != "" {
+		all, err = b.namesOnDisk(key)
+	} else if err == nil {
+		all, err = b.namesOnServer(ctx, key)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", b.Locate(key), err)
+	}
+	return all, nil
 }
 
-func (b *Bucket) walkServer(ctx context.Context, folder string, deep bool, yield func(Object, error) bool) error {
-	delimiter := "/"
-	if deep {
-		delimiter = ""
+// namesOnDisk reads the folder alone: the blob library would walk over what is below it.
+func (b *Bucket) namesOnDisk(folder string) (all []string, err error) {
+	entries, err := os.ReadDir(b.onDisk(folder))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
 	}
-	objects := b.blobs.List(&blob.ListOptions{Prefix: folder + "/", Delimiter: delimiter})
+	for _, entry := range entries {
+		if !entry.IsDir() {
+			all = append(all, entry.Name())
+		}
+	}
+	return all, err
+}
+
+func (b *Bucket) namesOnServer(ctx context.Context, folder string) (all []string, err error) {
+	objects := b.blobs.List(&blob.ListOptions{Prefix: folder + "/", Delimiter: "/"})
 	for {
-		listed, err := objects.Next(ctx)
-		switch {
-		case err == io.EOF:
-			return nil
-		case err != nil:
-			return err
-		case !listed.IsDir && !yield(Object{listed.Key, listed.Size, listed.ModTime}, nil):
-			return fs.SkipAll
+		o, err := objects.Next(ctx)
+		if err == io.EOF {
+			return all, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !o.IsDir {
+			all = append(all, path.Base(o.Key))
 		}
 	}
 }

@@ -117,9 +117,8 @@ func (r *Reader) openSealed(ctx context.Context, key string, s stretch, plain bo
 	if r.raw, err = openRaw(ctx, r.b, key, stretch{low, high - low}); err != nil {
 		return err
 	}
-	if !head.is(r.raw.body) { // it was replaced in between
-		r.raw.Close()
-		return r.openSealed(ctx, key, s, plain)
+	if !head.is(r.raw.body) {
+		return errReplaced
 	}
 	r.decrypt(head, s)
 	return nil

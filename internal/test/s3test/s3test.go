@@ -12,6 +12,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -185,6 +186,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.objects[key] = object{whole, time.Now()}
 		s.written++
 		fmt.Fprint(w, "<CompleteMultipartUploadResult><ETag>whole</ETag></CompleteMultipartUploadResult>")
+	case r.Header.Get("X-Amz-Copy-Source") != "":
+		from, _ := url.PathUnescape(r.Header.Get("X-Amz-Copy-Source"))
+		o, there := s.objects[strings.TrimPrefix(from, "bucket/")]
+		if !there {
+			refusal(w, http.StatusNotFound, "NoSuchKey")
+			return
+		}
+		s.objects[key] = object{o.data, time.Now()}
+		fmt.Fprint(w, "<CopyObjectResult><ETag>copy</ETag></CopyObjectResult>")
 	case r.Method == http.MethodPut:
 		if r.Header.Get("If-None-Match") == "*" {
 			if s.refuse {
