@@ -2,8 +2,8 @@ package items
 
 import (
 	"errors"
+	"fmt"
 	"io"
-	"strings"
 )
 
 // Input is one of the inputs of SpoolAll.
@@ -37,7 +37,15 @@ func (c *chain) openNext() error {
 	}
 	c.body = body
 	c.from, _, err = openItems(body, in.Name, in.Format, in.Delimiter)
-	return err
+	return c.named(err)
+}
+
+// named adds the name of the input to an error of reading it.
+func (c *chain) named(err error) error {
+	if err == nil || errors.As(err, new(*SourceError)) {
+		return err
+	}
+	return fmt.Errorf("read %s: %w", c.inputs[c.at].Name, err)
 }
 
 func (c *chain) close() {
@@ -47,20 +55,11 @@ func (c *chain) close() {
 	}
 }
 
-// names is what errors call the inputs.
-func (c *chain) names() string {
-	names := make([]string, len(c.inputs))
-	for i, in := range c.inputs {
-		names[i] = in.Name
-	}
-	return strings.Join(names, ", ")
-}
-
 func (c *chain) next() ([]byte, position, error) {
 	for {
 		item, at, err := c.from.next()
 		if err != io.EOF {
-			return item, at, err
+			return item, at, c.named(err)
 		}
 		c.close()
 		c.at++

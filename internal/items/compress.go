@@ -23,11 +23,9 @@ type archive struct {
 	name string
 	// endings are those of names that promise it; the first is the usual one.
 	endings []string
-	// check is a command that tests an archive.
-	check  string
-	begins func(head []byte) bool
-	open   func(io.Reader) (io.Reader, error)
-	pack   func(io.Writer) (Packer, error)
+	begins  func(head []byte) bool
+	open    func(io.Reader) (io.Reader, error)
+	pack    func(io.Writer) (Packer, error)
 }
 
 // Packer compresses. Flush hands on all that was written, Close ends the archive.
@@ -45,11 +43,11 @@ func Pack(to io.Writer, name string) (Packer, error) {
 }
 
 var archives = []archive{
-	{"gzip", []string{".gz", ".gzip"}, "gzip -t",
+	{"gzip", []string{".gz", ".gzip"},
 		func(head []byte) bool { return bytes.HasPrefix(head, []byte{0x1f, 0x8b}) },
 		func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) }, // all members, one after the other
 		func(w io.Writer) (Packer, error) { return gzip.NewWriter(w), nil }},
-	{"zstd", []string{".zst", ".zstd"}, "zstd -t",
+	{"zstd", []string{".zst", ".zstd"},
 		func(head []byte) bool {
 			skippable := len(head) >= 4 && head[0]&0xf0 == 0x50 && bytes.Equal(head[1:4], []byte{0x2a, 0x4d, 0x18})
 			return skippable || bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd})
@@ -81,12 +79,11 @@ func unpack(r io.Reader, name string) (plain *bufio.Reader, packed bool, err err
 	plain = bufio.NewReaderSize(r, buffer)
 	head, err := peek(plain, 4)
 	if err != nil && err != io.EOF {
-		return nil, false, fmt.Errorf("read %s: %w", name, err)
+		return nil, false, err
 	}
 	for i := range archives {
 		if a := &archives[i]; a.begins(head) {
 			u := &unpacker{name: name, archive: a, from: watched{r: plain}}
-			// The watch tells damage of the archive from errors of the connection.
 			if u.body, err = a.open(&u.from); err != nil {
 				return nil, true, u.explain(err)
 			}
@@ -113,35 +110,18 @@ func peek(r *bufio.Reader, n int) ([]byte, error) {
 	return r.Peek(min(n, r.Buffered()))
 }
 
-// watched remembers how the stream itself failed, and what was read of it.
+// watched remembers how the stream itself failed.
 type watched struct {
-	r     *bufio.Reader
-	bytes int64
-	err   error
+	r   io.Reader
+	err error
 }
 
 func (w *watched) Read(data []byte) (int, error) {
 	n, err := w.r.Read(data)
-	w.note(n, err)
-	return n, err
-}
-
-// ReadByte makes the gzip reader take exactly what belongs to the archive.
-func (w *watched) ReadByte() (byte, error) {
-	b, err := w.r.ReadByte()
-	n := 1
-	if err != nil {
-		n = 0
-	}
-	w.note(n, err)
-	return b, err
-}
-
-func (w *watched) note(n int, err error) {
-	w.bytes += int64(n)
 	if err != nil && err != io.EOF {
 		w.err = err
 	}
+	return n, err
 }
 
 // unpacker is the plain text of an archive.
@@ -150,12 +130,10 @@ type unpacker struct {
 	archive *archive
 	from    watched
 	body    io.Reader
-	bytes   int64
 }
 
 func (u *unpacker) Read(data []byte) (int, error) {
 	n, err := u.body.Read(data)
-	u.bytes += int64(n)
 	if err != nil && err != io.EOF {
 		err = u.explain(err)
 	}
@@ -167,12 +145,11 @@ func (u *unpacker) explain(err error) error {
 	if u.from.err != nil {
 		return u.from.err
 	}
-	where := fmt.Sprintf("after %s of text, at byte %d of the archive", gpumux.Size(u.bytes), u.from.bytes)
-	wrong := &SourceError{Name: u.name, Problem: fmt.Sprintf("the %s archive is damaged %s: %v", u.archive.name, where, err),
-		Hint: fmt.Sprintf("fetch or compress it again; `%s` tests it", u.archive.check)}
+	wrong := &SourceError{Name: u.name, Problem: fmt.Sprintf("the %s archive is damaged: %v", u.archive.name, err),
+		Hint: "fetch or compress it again"}
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF):
-		wrong.Problem = fmt.Sprintf("the %s archive is cut off %s", u.archive.name, where)
+		wrong.Problem = fmt.Sprintf("the %s archive is cut off", u.archive.name)
 	case errors.Is(err, zstd.ErrWindowSizeExceeded):
 		wrong.Problem = "reading the zstd archive would take more memory than " + gpumux.Size(maxWindow).String()
 		wrong.Hint = "compress it without --long or --ultra, with a window of at most 128 MiB (--long=27)"

@@ -84,12 +84,12 @@ func TestSpool_DamagedArchives(t *testing.T) {
 	gz, zst := gzipped(t, text), zstded(t, text)
 	flipped := func(s string, at int) string { return s[:at] + string(s[at]^0x55) + s[at+1:] }
 	for name, c := range map[string]struct{ file, text, want string }{
-		"gzip cut off":         {"in", gz[:len(gz)/2], "in: the gzip archive is cut off after "},
-		"gzip cut in its head": {"in", gz[:5], "in: the gzip archive is cut off after 0B of text"},
-		"gzip checksum":        {"in", flipped(gz, len(gz)-6), "in: the gzip archive is damaged after "},
-		"gzip and more":        {"in", gz + "rubbish behind it", "in: the gzip archive is damaged after "},
-		"zstd cut off":         {"in", zst[:len(zst)-9], "in: the zstd archive is cut off after "},
-		"zstd damaged":         {"in", flipped(zst, len(zst)-2), "in: the zstd archive is damaged after "},
+		"gzip cut off":         {"in", gz[:len(gz)/2], "in: the gzip archive is cut off"},
+		"gzip cut in its head": {"in", gz[:5], "in: the gzip archive is cut off"},
+		"gzip checksum":        {"in", flipped(gz, len(gz)-6), "in: the gzip archive is damaged: "},
+		"gzip and more":        {"in", gz + "rubbish behind it", "in: the gzip archive is damaged: "},
+		"zstd cut off":         {"in", zst[:len(zst)-9], "in: the zstd archive is cut off"},
+		"zstd damaged":         {"in", flipped(zst, len(zst)-2), "in: the zstd archive is damaged: "},
 		"named gzip":           {"in.jsonl.gz", "1\n2\n", "in.jsonl.gz: this is no gzip archive, though its name ends like one; fetch or compress it again"},
 		"named zstd":           {"s3://b/in.csv.zst?region=x", "a\n1\n", "this is no zstd archive"},
 		"empty":                {"in.jsonl.gz", "", "the gzip archive is empty"},

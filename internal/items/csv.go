@@ -71,9 +71,8 @@ func newCSVRows(r *bufio.Reader, name string, format Format, delimiter rune) (*c
 		}
 		switch before, again := first[column]; {
 		case strings.Contains(column, "\r"):
-			return nil, bad("the header has a carriage return inside", crHint)
-		case strings.ContainsRune(column, 0):
-			return nil, bad("the header has a NUL byte", nulHint)
+			return nil, bad("the header has a carriage return inside",
+				"if the lines end in CR alone, convert the file with tr '\\r' '\\n'")
 		case delimiter == 0 && len(header) == 1 && strings.ContainsAny(column, ";\t|,"):
 			other := column[strings.IndexAny(column, ";\t|,")]
 			return nil, bad(fmt.Sprintf("the header is one column with %q in it", other),
@@ -120,10 +119,6 @@ func (c *csvRows) next() ([]byte, position, error) {
 			line, _ := c.r.FieldPos(i)
 			return nil, position{}, &SourceError{c.name, line, "not UTF-8", text.Beginning([]byte(cell)), "convert the file with iconv"}
 		}
-		if strings.IndexByte(cell, 0) >= 0 {
-			line, _ := c.r.FieldPos(i)
-			return nil, position{}, &SourceError{c.name, line, "a NUL byte", text.Beginning([]byte(cell)), nulHint}
-		}
 		c.row = append(c.row, c.keys[i]...)
 		if isNumber(cell) {
 			c.row = append(c.row, cell...)
@@ -137,10 +132,7 @@ func (c *csvRows) next() ([]byte, position, error) {
 
 func (c *csvRows) rowError(err error) error {
 	var parse *csv.ParseError
-	var mistake *SourceError
 	switch {
-	case errors.As(err, &mistake):
-		return mistake
 	case errors.Is(err, errLongLine):
 		return &SourceError{c.name, 0, "a row is longer than " + gpumux.Size(maxLine).String(), "",
 			"look for a double quote that is never closed, or put large values into files and let the items be their paths"}
@@ -151,7 +143,7 @@ func (c *csvRows) rowError(err error) error {
 		}
 		return wrong
 	}
-	return fmt.Errorf("read %s: %w", c.name, err)
+	return err
 }
 
 // ParseDelimiter reads a delimiter of CSV: one character, or "tab".

@@ -85,18 +85,14 @@ type indexWriter struct {
 
 func newIndexWriter(w io.Writer) *indexWriter { return &indexWriter{w: bufio.NewWriter(w)} }
 
-// due reports whether the index needs the position of the next item.
-func (x *indexWriter) due() bool { return x.stride == 0 || x.items%x.stride == 0 }
-
-// mark takes the position of the next item, which may be any where it is not due. The
-// writer keeps its first error for finish.
+// mark takes the position of the next item. The writer keeps its first error for finish.
 func (x *indexWriter) mark(at position) {
-	due := x.due()
+	due := x.stride > 0 && x.items%x.stride == 0
 	x.items++
+	if due {
+		x.write(at)
+	}
 	if x.stride > 0 {
-		if due {
-			x.write(at)
-		}
 		return
 	}
 	x.early = append(x.early, at)

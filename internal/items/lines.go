@@ -154,10 +154,6 @@ func (l *checkedLines) invalid(item []byte) error {
 	switch {
 	case strings.HasSuffix(problem, "exceeded max depth"):
 		problem, hint = "nested more than 10,000 levels deep", "put such a value into a file and let the item be its path"
-	case strings.ContainsRune(line, 0):
-		hint = nulHint
-	case strings.Contains(line, "\r"):
-		hint = crHint
 	case strings.HasPrefix(line, "NaN") || strings.Contains(line, ":NaN") || strings.Contains(line, " NaN") ||
 		strings.Contains(line, "Infinity"):
 		hint = "JSON has no NaN and no Infinity; write null"
@@ -168,12 +164,6 @@ func (l *checkedLines) invalid(item []byte) error {
 	}
 	return &SourceError{l.name, l.number, problem, text.Beginning(item), hint}
 }
-
-// What is wrong with the whole file when a line has one of these bytes.
-const (
-	nulHint = "the file has NUL bytes, so a crash or a full disk cut it off while it was written, or it is not UTF-8; write it again"
-	crHint  = "the lines end in CR alone; convert the file with tr '\\r' '\\n'"
-)
 
 const bom = "\xef\xbb\xbf"
 
@@ -186,11 +176,7 @@ func openItems(r io.Reader, name string, format Format, delimiter rune) (from it
 	}
 	head, err := peek(plain, 10)
 	if err != nil && err != io.EOF {
-		var mistake *SourceError
-		if errors.As(err, &mistake) {
-			return nil, packed, err
-		}
-		return nil, packed, fmt.Errorf("read %s: %w", name, err)
+		return nil, packed, err
 	}
 	for magic, hint := range map[string]string{
 		"\x1f\x8b":         "it is compressed twice; decompress it once",
@@ -205,10 +191,6 @@ func openItems(r io.Reader, name string, format Format, delimiter rune) (from it
 		if strings.HasPrefix(string(head), magic) {
 			return nil, packed, &SourceError{Name: name, Line: 1, Problem: "not text", Hint: hint}
 		}
-	}
-	if len(head) > 1 && (head[0] == 0 || head[1] == 0) {
-		return nil, packed, &SourceError{Name: name, Line: 1, Problem: "not text", Hint: "it has NUL bytes; if it is UTF-16, " +
-			"convert it with iconv -f UTF-16LE -t UTF-8, else write it again"}
 	}
 	switch format {
 	case Lines:

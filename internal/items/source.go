@@ -6,7 +6,6 @@
 package items
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -165,7 +164,7 @@ func (s *Sources) index(ctx context.Context, name, indexKey string) (_ contract.
 		return contract.Source{}, err
 	}
 	src := contract.Source{URL: in.URL(), Index: indexKey, Bytes: in.Size(), Values: values}
-	return s.writeIndex(ctx, indexing{from, in.URL(), sum, format != JSONLines && format != Values || packed}, src)
+	return s.writeIndex(ctx, src, from, sum, format != JSONLines && format != Values || packed)
 }
 
 // IndexRows writes the rows of a table of so many bytes, which come as JSON lines, beside
@@ -176,41 +175,32 @@ func (s *Sources) IndexRows(ctx context.Context, rows io.Reader, table string, b
 	if err != nil {
 		return contract.Source{}, err
 	}
-	return s.writeIndex(ctx, indexing{from, table, sum, true}, contract.Source{Index: indexKey, Bytes: bytes})
+	return s.writeIndex(ctx, contract.Source{Index: indexKey, Bytes: bytes}, from, sum, true)
 }
 
-// indexing is a source whose index is written.
-type indexing struct {
-	from itemReader
-	name string
-	sum  hash.Hash
-	// copied says that the items are written beside the index.
-	copied bool
-}
-
-func (s *Sources) writeIndex(ctx context.Context, x indexing, src contract.Source) (_ contract.Source, err error) {
+// writeIndex writes the index of a source whose contents go by the sum. Copied: the items
+// are written beside the index, as the source.
+func (s *Sources) writeIndex(
+	ctx context.Context, src contract.Source, from itemReader, sum hash.Hash, copied bool,
+) (_ contract.Source, err error) {
 	if src.Index, err = s.in.Key(src.Index); err != nil {
 		return contract.Source{}, err
 	}
-	file, err := s.in.Create(ctx, src.Index)
+	index, err := s.in.Create(ctx, src.Index)
 	if err != nil {
 		return contract.Source{}, err
 	}
-	defer file.Abort()
-	marks := newIndexWriter(file)
-	if x.copied {
-		src, err = s.putLines(ctx, x, src, marks)
+	defer index.Abort()
+	if copied {
+		src, err = s.putLines(ctx, src, from, index)
 	} else {
-		src.Items, src.Bytes, err = markItems(x.from, marks)
+		src.Items, src.Bytes, err = markItems(from, newIndexWriter(index))
 	}
 	if err != nil {
 		return contract.Source{}, err
 	}
-	if err := file.Close(); err != nil {
-		return contract.Source{}, err
-	}
-	src.Hash = hex.EncodeToString(x.sum.Sum(nil)[:16])
-	return src, nil
+	src.Hash = hex.EncodeToString(sum.Sum(nil)[:16])
+	return src, index.Close()
 }
 
 // unpackedGrowth is how many times larger than its file a source may be as JSON lines on
@@ -218,22 +208,19 @@ func (s *Sources) writeIndex(ctx context.Context, x indexing, src contract.Sourc
 const unpackedGrowth = 64
 
 // putLines writes the items beside the index, as the source.
-func (s *Sources) putLines(ctx context.Context, x indexing, src contract.Source, marks *indexWriter) (contract.Source, error) {
+func (s *Sources) putLines(ctx context.Context, src contract.Source, from itemReader, index io.Writer) (contract.Source, error) {
 	key := strings.TrimSuffix(src.Index, ".index") + ".jsonl"
-	w, err := s.in.CreateAs(ctx, key, objects.Creation{Bytes: unpackedGrowth * src.Bytes})
+	file, err := s.in.CreateAs(ctx, key, objects.Creation{Bytes: unpackedGrowth * src.Bytes})
 	if err != nil {
 		return src, err
 	}
-	defer w.Abort()
-	src.URL = s.in.Locate(key)
-	failed := func(name string, err error) error {
-		return fmt.Errorf("copy %s into the store: %w; make room there", name, err)
-	}
-	src.Items, src.Bytes, err = copyItems(x.from, x.name, failed, bufio.NewWriterSize(w, 256<<10), marks)
-	if err != nil {
+	defer file.Abort()
+	to := newLineWriter(file, index)
+	if err := to.copyItems(from, "the store"); err != nil {
 		return src, err
 	}
-	return src, w.Close()
+	src.URL, src.Items, src.Bytes = s.in.Locate(key), to.marks.items, to.at.offset
+	return src, file.Close()
 }
 
 // markItems writes the index of items that are read where they lie.

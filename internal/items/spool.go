@@ -96,86 +96,80 @@ func SpoolAll(inputs []Input, dir string) (_ *Spooled, err error) {
 	if err := from.openNext(); err != nil {
 		return nil, err
 	}
-	name := from.names()
 	s := &Spooled{Values: inputs[0].Format == Values}
 	defer func() {
 		if err != nil {
 			s.Remove()
 		}
 	}()
+	const room = "the folder for temporary files (TMPDIR)"
 	lines, err := os.CreateTemp(dir, "gpumux-*.jsonl")
 	if err != nil {
-		return nil, spoolFailed(name, err)
+		return nil, notCopied(err, room)
 	}
 	defer lines.Close()
 	s.lines = lines.Name()
 	indexFile, err := os.CreateTemp(dir, "gpumux-*.index")
 	if err != nil {
-		return nil, spoolFailed(name, err)
+		return nil, notCopied(err, room)
 	}
 	defer indexFile.Close()
 	s.index = indexFile.Name()
 
 	hash := sha256.New()
-	to := bufio.NewWriterSize(io.MultiWriter(lines, hash), 256<<10)
-	marks := newIndexWriter(indexFile)
-	if s.Items, s.Bytes, err = copyItems(from, name, spoolFailed, to, marks); err != nil {
+	to := newLineWriter(io.MultiWriter(lines, hash), indexFile)
+	if err := to.copyItems(from, room); err != nil {
 		return nil, err
 	}
 	if err := errors.Join(lines.Close(), indexFile.Close()); err != nil {
-		return nil, spoolFailed(name, err)
+		return nil, notCopied(err, room)
 	}
-	s.Hash = hex.EncodeToString(hash.Sum(nil))
+	s.Items, s.Bytes, s.Hash = to.marks.items, to.at.offset, hex.EncodeToString(hash.Sum(nil))
 	return s, nil
 }
 
-// copyItems writes every item on a line of its own, and their index. Failed words a
-// failure to write.
-func copyItems(
-	from itemReader, name string, failed func(string, error) error, to *bufio.Writer, marks *indexWriter,
-) (count, size int64, err error) {
-	var at position
-	block := make([]byte, 0, 64<<10)
-	flush := func() error {
-		at.pass(block)
-		_, err := to.Write(block)
-		block = block[:0]
-		return err
-	}
+// lineWriter writes items, each on a line of its own, and their index.
+type lineWriter struct {
+	lines *bufio.Writer
+	marks *indexWriter
+	at    position
+}
+
+func newLineWriter(lines, index io.Writer) *lineWriter {
+	return &lineWriter{lines: bufio.NewWriterSize(lines, 256<<10), marks: newIndexWriter(index)}
+}
+
+func (w *lineWriter) add(item []byte) error {
+	w.marks.mark(w.at)
+	w.at.pass(item)
+	w.at.pass([]byte{'\n'})
+	w.lines.Write(item) // an error comes back from every later write
+	return w.lines.WriteByte('\n')
+}
+
+func (w *lineWriter) finish() error { return errors.Join(w.lines.Flush(), w.marks.finish(w.at)) }
+
+// copyItems writes all items. Room is where there is too little of it if that fails.
+func (w *lineWriter) copyItems(from itemReader, room string) error {
 	for {
 		item, _, err := from.next()
 		if err == io.EOF {
-			if err := errors.Join(flush(), to.Flush(), marks.finish(at)); err != nil {
-				return 0, 0, failed(name, err)
+			if err := w.finish(); err != nil {
+				return notCopied(err, room)
 			}
-			return count, at.offset, nil
+			return nil
 		}
 		if err != nil {
-			var mistake *SourceError
-			if errors.As(err, &mistake) {
-				return 0, 0, err
-			}
-			return 0, 0, fmt.Errorf("read %s: %w", name, err)
+			return err
 		}
-		if marks.due() || len(block)+len(item) >= cap(block) {
-			if err := flush(); err != nil {
-				return 0, 0, failed(name, err)
-			}
+		if err := w.add(item); err != nil {
+			return notCopied(err, room)
 		}
-		marks.mark(at)
-		count++
-		if len(item) >= cap(block) {
-			at.pass(item)
-			to.Write(item) // an error comes back from every later write
-		} else {
-			block = append(block, item...)
-		}
-		block = append(block, '\n')
 	}
 }
 
-func spoolFailed(name string, err error) error {
-	return fmt.Errorf("copy %s: %w; check the space of the folder for temporary files (TMPDIR)", name, err)
+func notCopied(err error, room string) error {
+	return fmt.Errorf("copy the items: %w; check the space of %s", err, room)
 }
 
 // All returns every item. It is for inputs that fit in memory.

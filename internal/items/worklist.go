@@ -1,7 +1,6 @@
 package items
 
 import (
-	"bufio"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -15,36 +14,31 @@ import (
 
 // listWriter writes a work list: a source of indices, one per line, in order.
 type listWriter struct {
-	source       contract.Source
-	lines, index *objects.Writer
-	to           *bufio.Writer
-	marks        *indexWriter
-	at           position
-	number       []byte
+	*lineWriter
+	source      contract.Source
+	file, index *objects.Writer
+	number      []byte
 }
 
 func (s *Sources) newList(ctx context.Context, folder string) (*listWriter, error) {
 	key := folder + "/work-" + rand.Text()
-	lines, err := s.in.Create(ctx, key+".jsonl")
+	file, err := s.in.Create(ctx, key+".jsonl")
 	if err != nil {
 		return nil, err
 	}
 	index, err := s.in.Create(ctx, key+".index")
 	if err != nil {
-		lines.Abort()
+		file.Abort()
 		return nil, err
 	}
 	source := contract.Source{URL: s.in.Locate(key + ".jsonl"), Index: key + ".index"}
-	return &listWriter{source: source, lines: lines, index: index, to: bufio.NewWriterSize(lines, 64<<10),
-		marks: newIndexWriter(index)}, nil
+	return &listWriter{lineWriter: newLineWriter(file, index), source: source, file: file, index: index}, nil
 }
 
-func (l *listWriter) add(run contract.Span) error {
+func (l *listWriter) addRun(run contract.Span) error {
 	for i := run.Start; i < run.End; i++ {
-		l.number = append(strconv.AppendInt(l.number[:0], i, 10), '\n')
-		l.marks.mark(l.at)
-		l.at.pass(l.number)
-		if _, err := l.to.Write(l.number); err != nil {
+		l.number = strconv.AppendInt(l.number[:0], i, 10)
+		if err := l.add(l.number); err != nil {
 			return err
 		}
 	}
@@ -52,10 +46,10 @@ func (l *listWriter) add(run contract.Span) error {
 }
 
 func (l *listWriter) finish() (contract.Work, error) {
-	l.source.Items, l.source.Bytes = l.marks.items, l.at.offset
-	if err := errors.Join(l.to.Flush(), l.lines.Close(), l.marks.finish(l.at), l.index.Close()); err != nil {
+	if err := errors.Join(l.lineWriter.finish(), l.file.Close(), l.index.Close()); err != nil {
 		return contract.Work{}, err
 	}
+	l.source.Items, l.source.Bytes = l.marks.items, l.at.offset
 	return contract.Work{List: &l.source, End: l.source.Items}, nil
 }
 
@@ -115,7 +109,7 @@ func (r *RestWriter) Add(ctx context.Context, run contract.Span) error {
 		return nil
 	}
 	if r.list != nil {
-		return r.list.add(run)
+		return r.list.addRun(run)
 	}
 	if r.runs = append(r.runs, run); len(r.runs) <= maxRuns {
 		return nil
@@ -129,7 +123,7 @@ func (r *RestWriter) spill(ctx context.Context) (err error) {
 		return err
 	}
 	for _, run := range r.runs {
-		if err := r.list.add(run); err != nil {
+		if err := r.list.addRun(run); err != nil {
 			return err
 		}
 	}
@@ -147,7 +141,7 @@ func (r *RestWriter) Finish() (contract.Work, error) {
 // Abort drops them. After Finish it does nothing.
 func (r *RestWriter) Abort() {
 	if r.list != nil {
-		r.list.lines.Abort()
+		r.list.file.Abort()
 		r.list.index.Abort()
 	}
 	r.list, r.runs = nil, nil

@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"iter"
-	"math"
 	"os"
 	"path"
 	"path/filepath"
@@ -73,7 +72,7 @@ func (b *Bucket) Objects(ctx context.Context, folder string) iter.Seq2[Object, e
 		key, err := b.Key(folder)
 		page := 1000
 		if b.dir != "" {
-			page = math.MaxInt32 // for each page the blob library walks over all files
+			page = 1 << 18 // for each page the blob library walks over all files
 		}
 		for token := blob.FirstPageToken; err == nil && len(token) > 0; {
 			var found []*blob.ListObject
