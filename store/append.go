@@ -25,8 +25,6 @@ const (
 	maxPart = 8 << 20
 
 	writerDigits = 24
-	// blockBytes is how much memory lines share.
-	blockBytes = 64 << 10
 )
 
 // Appender adds results to the folder of a map. A part that is not full yet is replaced
@@ -42,9 +40,8 @@ type Appender struct {
 	mu sync.Mutex
 	// name is the part's; only a Flush changes it.
 	name partName
-	// pending are lines that are not written yet; block is memory for the next ones.
+	// pending are lines that are not written yet.
 	pending []entry
-	block   []byte
 }
 
 // entry is a line of results.
@@ -78,18 +75,14 @@ func (a *Appender) Add(r gpumux.Result) error {
 	if r.Index < 0 {
 		return fmt.Errorf("result %d: the index is negative", r.Index)
 	}
+	line, err := results.Append(make([]byte, 0, len(r.Value)+128), r)
+	if err != nil {
+		return err
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if cap(a.block)-len(a.block) < blockBytes/4 {
-		a.block = make([]byte, 0, blockBytes)
-	}
-	at := len(a.block)
-	block, err := results.Append(a.block, r)
-	if err == nil {
-		a.pending = append(a.pending, entry{r.Index, block[at:len(block):len(block)], r.Arrays != nil})
-		a.block = block
-	}
-	return err
+	a.pending = append(a.pending, entry{r.Index, line, r.Arrays != nil})
+	return nil
 }
 
 // Flush writes what was added. When it returns nil, all of that survives a crash of the

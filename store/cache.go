@@ -1,8 +1,6 @@
 package store
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -26,8 +24,7 @@ import (
 const (
 	// maxRecords is how many completed maps a cache knows.
 	maxRecords = 16
-	// Results from a cache are stored again at so many, or so many bytes.
-	recalledItems = 1 << 14
+	// recalledBytes is how many bytes of results from a cache wait to be stored again.
 	recalledBytes = 4 << 20
 )
 
@@ -117,29 +114,23 @@ func (f *Folder) recall(ctx context.Context, c contract.Cache, rest contract.Wor
 	if err != nil {
 		return 0, nil, err
 	}
-	r := &recaller{s: f.s, folder: f, to: f.Append(), arrays: contract.KeepsArrays(f.key)}
-	r.wanted = make([]wantedItem, 0, left.Len())
+	r := &recaller{folder: f, to: f.Append(), wanted: map[contentHash][]int64{}}
 	err = f.s.eachContent(ctx, c.Source, c.Range, left, func(index int64, of contentHash) error {
-		r.wanted = append(r.wanted, wantedItem{of, index})
+		r.wanted[of] = append(r.wanted[of], index)
 		return nil
 	})
 	if err != nil {
 		return 0, nil, err
 	}
-	slices.SortFunc(r.wanted, func(a, b wantedItem) int { return bytes.Compare(a.content[:], b.content[:]) })
 	for _, of := range known {
-		if r.found == left.Len() {
+		if len(r.wanted) == 0 {
 			break
 		}
-		err := r.take(ctx, of)
-		if r.failed != nil || ctx.Err() != nil {
-			return r.found, skipped, cmp.Or(r.failed, context.Cause(ctx))
-		}
-		if err != nil {
+		if err := r.take(ctx, of); err != nil {
 			skipped = append(skipped, err.Error())
 		}
 	}
-	return r.found, skipped, r.store(ctx)
+	return r.found, skipped, r.to.Flush(ctx)
 }
 
 // contentHash is of an item, and of the key that it came with.
@@ -180,30 +171,20 @@ func (s *Store) eachContent(
 	return err
 }
 
-// wantedItem is an item without a result. Its index is -1 once it has one.
-type wantedItem struct {
-	content contentHash
-	index   int64
-}
-
 // recaller looks for results in earlier maps.
 type recaller struct {
-	s      *Store
 	folder *Folder
 	to     *Appender
-	// arrays says that the results may have them as bytes.
-	arrays bool
-	// wanted are the items by content.
-	wanted []wantedItem
-	// items and bytes wait to be stored; failed is why they could not be.
-	items, bytes int
-	failed       error
-	found        int64
+	// wanted are the items without a result by content.
+	wanted map[contentHash][]int64
+	// found counts the others; waiting is how many bytes of their results wait to be stored.
+	found   int64
+	waiting int
 }
 
 // take reads the items and the results of an earlier map side by side.
 func (r *recaller) take(ctx context.Context, of record) error {
-	o, err := r.s.Objects.Read(ctx, of.Output, 0, -1)
+	o, err := r.folder.in.Read(ctx, of.Output, 0, -1)
 	if err != nil {
 		return err
 	}
@@ -213,7 +194,7 @@ func (r *recaller) take(ctx context.Context, of record) error {
 	}
 	next, stop := iter.Pull2(results.Lines(o))
 	defer stop()
-	return r.s.eachContent(ctx, of.Source, of.Range, contract.Runs{{End: of.Items}}, func(index int64, content contentHash) error {
+	return r.folder.s.eachContent(ctx, of.Source, of.Range, contract.Runs{{End: of.Items}}, func(index int64, content contentHash) error {
 		line, err, more := next()
 		if err == nil && !more {
 			err = io.ErrUnexpectedEOF
@@ -233,43 +214,36 @@ func (r *recaller) take(ctx context.Context, of record) error {
 }
 
 // give stores a result for the items that it is of.
-func (r *recaller) give(ctx context.Context, of record, content contentHash, line []byte) (err error) {
-	at, wanted := slices.BinarySearchFunc(r.wanted, content, func(w wantedItem, c contentHash) int {
-		return bytes.Compare(w.content[:], c[:])
-	})
-	if !wanted {
+func (r *recaller) give(ctx context.Context, of record, content contentHash, line []byte) error {
+	indexes := r.wanted[content]
+	if len(indexes) == 0 {
 		return nil
 	}
-	var result gpumux.Result
-	if r.arrays {
-		result, err = results.ParseStored(line)
-	} else {
-		result, err = results.Parse(line)
+	parse := results.Parse
+	if contract.KeepsArrays(r.folder.key) {
+		parse = results.ParseStored
 	}
-	kept := result
-	from := &Folder{r.s, r.s.Objects, contract.PartsOf(of.Output)}
-	for ; err == nil && at < len(r.wanted) && r.wanted[at].content == content; at++ {
-		if result.Index = r.wanted[at].index; result.Index < 0 {
-			continue
-		}
-		if err = from.CopyFiles(ctx, kept, r.folder, result.Index); err != nil {
-			break
-		}
-		if err = r.to.Add(result); err == nil {
-			r.wanted[at].index = -1
-			r.found++
-			r.items++
-			r.bytes += len(line)
-		}
+	result, err := parse(line)
+	if err != nil {
+		return err
 	}
-	if err == nil && (r.items >= recalledItems || r.bytes >= recalledBytes) {
-		err = r.store(ctx)
+	from := &Folder{r.folder.s, r.folder.in, contract.PartsOf(of.Output)}
+	for ; len(indexes) > 0; r.wanted[content] = indexes {
+		if err := from.CopyFiles(ctx, result, r.folder, indexes[0]); err != nil {
+			return err
+		}
+		to := result
+		to.Index, indexes = indexes[0], indexes[1:]
+		if err := r.to.Add(to); err != nil {
+			return err
+		}
+		r.found++
+		r.waiting += len(line)
 	}
-	return err
-}
-
-func (r *recaller) store(ctx context.Context) error {
-	r.failed = r.to.Flush(ctx)
-	r.items, r.bytes = 0, 0
-	return r.failed
+	delete(r.wanted, content)
+	if r.waiting < recalledBytes {
+		return nil
+	}
+	r.waiting = 0
+	return r.to.Flush(ctx)
 }
