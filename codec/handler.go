@@ -3,10 +3,7 @@ package codec
 import (
 	"crypto/subtle"
 	"encoding/hex"
-	"mime"
-	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -22,8 +19,6 @@ type HandlerOptions struct {
 	Secret string
 	// Origins are web pages that may ask, such as http://127.0.0.1:8233. Default: none.
 	Origins []string
-	// Hosts are the server's names beside localhost and numeric addresses. Default: none.
-	Hosts []string
 }
 
 // Secret is a path element that only holders of the current key know.
@@ -33,7 +28,7 @@ func (k *Keys) Secret() (string, error) {
 }
 
 // NewHandler serves a codec to the Web UI and to `temporal --codec-endpoint`. It answers
-// no page of another origin, and no request by another name.
+// no page of another origin, which browsers name with every request that posts.
 func NewHandler(c converter.PayloadCodec, o HandlerOptions) http.Handler {
 	inner := converter.NewPayloadCodecHTTPHandler(c)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -41,10 +36,6 @@ func NewHandler(c converter.PayloadCodec, o HandlerOptions) http.Handler {
 		header.Set("Cache-Control", "no-store")
 		header.Set("X-Content-Type-Options", "nosniff")
 		header.Add("Vary", "Origin")
-		if !o.hasName(r.Host) {
-			http.Error(w, "this server is not known by that name; start it with that host", http.StatusMisdirectedRequest)
-			return
-		}
 		if origin := r.Header.Get("Origin"); origin != "" {
 			if !slices.Contains(o.Origins, origin) {
 				http.Error(w, "pages of "+origin+" may not ask; start the server with that origin", http.StatusForbidden)
@@ -53,9 +44,6 @@ func NewHandler(c converter.PayloadCodec, o HandlerOptions) http.Handler {
 			header.Set("Access-Control-Allow-Origin", origin)
 			header.Set("Access-Control-Allow-Methods", "POST")
 			header.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, X-Namespace")
-			if r.Header.Get("Access-Control-Request-Private-Network") == "true" {
-				header.Set("Access-Control-Allow-Private-Network", "true")
-			}
 			if r.Method == http.MethodOptions {
 				w.WriteHeader(http.StatusNoContent)
 				return
@@ -63,11 +51,6 @@ func NewHandler(c converter.PayloadCodec, o HandlerOptions) http.Handler {
 		}
 		if !o.hasPath(r.URL.Path) {
 			http.NotFound(w, r)
-			return
-		}
-		// Browsers send any other type without asking for permission first.
-		if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-			http.Error(w, "send application/json", http.StatusUnsupportedMediaType)
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxRequest)
@@ -82,10 +65,4 @@ func (o HandlerOptions) hasPath(path string) bool {
 		secret, verb, _ = strings.Cut(verb, "/")
 	}
 	return subtle.ConstantTimeCompare([]byte(secret), []byte(o.Secret)) == 1 && (verb == "encode" || verb == "decode")
-}
-
-// hasName reports whether a name is the server's. Another may be that of a web page.
-func (o HandlerOptions) hasName(host string) bool {
-	name := (&url.URL{Host: host}).Hostname()
-	return name == "localhost" || net.ParseIP(name) != nil || slices.Contains(o.Hosts, name)
 }

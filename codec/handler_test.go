@@ -41,7 +41,7 @@ func TestHandler_IsARemoteCodec(t *testing.T) {
 func TestHandler_AnswersOnlyThePagesThatItKnows(t *testing.T) {
 	k := load(t, map[string]string{"a.key": one})
 	const ui = "http://127.0.0.1:8233"
-	handler := NewHandler(k, HandlerOptions{Secret: "s", Origins: []string{ui}, Hosts: []string{"codec.example"}})
+	handler := NewHandler(k, HandlerOptions{Secret: "s", Origins: []string{ui}})
 	for name, c := range map[string]struct {
 		method, host, origin, kind string
 		code                       int
@@ -50,12 +50,9 @@ func TestHandler_AnswersOnlyThePagesThatItKnows(t *testing.T) {
 		"temporal":                {"POST", "127.0.0.1:8234", "", "application/json", 200, ""},
 		"the UI":                  {"POST", "localhost:8234", ui, "application/json; charset=utf-8", 200, ui},
 		"the UI asks first":       {"OPTIONS", "[::1]:8234", ui, "", 204, ui},
-		"by a name that it has":   {"POST", "codec.example", ui, "application/json", 200, ui},
 		"another page":            {"POST", "127.0.0.1:8234", "http://evil.example", "application/json", 403, ""},
 		"another page asks":       {"OPTIONS", "127.0.0.1:8234", "http://evil.example", "", 403, ""},
 		"a page of a file":        {"POST", "127.0.0.1:8234", "null", "application/json", 403, ""},
-		"a name that points here": {"POST", "evil.example:8234", "", "application/json", 421, ""},
-		"a form":                  {"POST", "127.0.0.1:8234", "", "text/plain", 415, ""},
 		"a look":                  {"GET", "127.0.0.1:8234", "", "application/json", 404, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -65,14 +62,10 @@ func TestHandler_AnswersOnlyThePagesThatItKnows(t *testing.T) {
 				r.Header.Set("Origin", c.origin)
 			}
 			r.Header.Set("Content-Type", c.kind)
-			r.Header.Set("Access-Control-Request-Private-Network", "true")
 			answer := httptest.NewRecorder()
 			handler.ServeHTTP(answer, r)
 			require.Equal(t, c.code, answer.Code, answer.Body)
 			require.Equal(t, c.allowed, answer.Header().Get("Access-Control-Allow-Origin"))
-			if c.allowed == "" {
-				require.Empty(t, answer.Header().Get("Access-Control-Allow-Private-Network"))
-			}
 			require.Equal(t, "no-store", answer.Header().Get("Cache-Control"))
 		})
 	}

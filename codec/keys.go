@@ -23,8 +23,6 @@ const (
 	// currentFile names the key that encrypts, in a folder with several.
 	currentFile = "current"
 	keyBytes    = 32
-	// maxKeyFile is more than any key needs.
-	maxKeyFile = 4096
 )
 
 var keyID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
@@ -123,9 +121,6 @@ func readKey(file string) (id string, key []byte, err error) {
 	// The group may read it: a service's group, and that of a secret in Kubernetes.
 	if wide := info.Mode().Perm() & 0o037; wide != 0 {
 		return "", nil, fmt.Errorf("the key file %s has mode %04o, which lets others at it; chmod 0600 %s", file, info.Mode().Perm(), file)
-	}
-	if info.Size() > maxKeyFile {
-		return "", nil, fmt.Errorf("the key file %s has %d bytes, which is no key; `openssl rand -hex 32` writes one", file, info.Size())
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {

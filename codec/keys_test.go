@@ -61,7 +61,7 @@ func TestLoad_SaysWhatIsWrongWithWhichFile(t *testing.T) {
 		"short":               {map[string]string{"a.key": one[:62]}, "a.key holds no key: write 32 random bytes"},
 		"no digits":           {map[string]string{"a.key": strings.Repeat("x", 64)}, "a.key holds no key"},
 		"empty":               {map[string]string{"a.key": ""}, "a.key holds no key"},
-		"large":               {map[string]string{"a.key": strings.Repeat("0", 5000)}, "has 5000 bytes, which is no key"},
+		"large":               {map[string]string{"a.key": strings.Repeat("0", 5000)}, "a.key holds no key"},
 		"no name":             {map[string]string{"a b.key": one}, "a b.key: its name makes no ID"},
 	} {
 		t.Run(name, func(t *testing.T) {

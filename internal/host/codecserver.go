@@ -20,7 +20,6 @@ import (
 type codecServerFlags struct {
 	listen  string
 	origins []string
-	hosts   []string
 }
 
 func codecServerCommand(a *app.App) *cobra.Command {
@@ -39,7 +38,6 @@ It listens on loopback unless told otherwise, and answers web pages of the given
 	flags := c.Flags()
 	flags.StringVar(&f.listen, "listen", "127.0.0.1:8234", "host:port to listen on; beyond loopback put a proxy with TLS before it")
 	flags.StringSliceVar(&f.origins, "origin", []string{"http://127.0.0.1:8233", "http://localhost:8233"}, "addresses of the Web UI whose pages may ask")
-	flags.StringSliceVar(&f.hosts, "host", nil, "names that the server is asked by, beside localhost and numeric addresses")
 	a.KeysFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error { return runCodecServer(c.Context(), a, f) }
 	return c
@@ -73,7 +71,7 @@ func runCodecServer(ctx context.Context, a *app.App, f *codecServerFlags) error 
 		return app.Unavailable(fmt.Errorf("%w; give another --listen", err))
 	}
 	server := &http.Server{
-		Handler:           codec.NewHandler(keys, codec.HandlerOptions{Secret: secret, Origins: f.origins, Hosts: f.hosts}),
+		Handler:           codec.NewHandler(keys, codec.HandlerOptions{Secret: secret, Origins: f.origins}),
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
 	}
 	screen.Field(a.Console, "endpoint", "http://%s/%s", listener.Addr(), secret)
