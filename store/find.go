@@ -126,8 +126,7 @@ func (t *tally) count(o results.Outcome) {
 // Merge writes the results of all parts of a folder into one file in order of index and
 // counts them. Parts may overlap and fill each other's holes. If an index from 0 to
 // Items-1 has no result, nothing is written, and Merged says what is missing. Damaged
-// parts are set aside. With Index the file's index is written too, so that Sources reads
-// any stretch of it. With Cache later maps find the results.
+// parts are set aside. With Cache later maps find the results.
 func (s *Store) Merge(ctx context.Context, in contract.MergeInput) (contract.Merged, error) {
 	merged, err := s.merge(ctx, in)
 	if err != nil {

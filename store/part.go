@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"iter"
 	"path"
+	"regexp"
 	"slices"
 	"sort"
 	"strconv"
@@ -29,15 +30,16 @@ type partName struct {
 
 func (p partName) String() string { return fmt.Sprintf("%s.%06d.jsonl", p.writer, p.number) }
 
+var partFile = regexp.MustCompile(fmt.Sprintf(`^([0-9a-f]{%d})\.([0-9]{6,})\.jsonl$`, writerDigits))
+
 // parsePart reads an object's name. It is not ok for other objects of the folder.
 func parsePart(name string) (p partName, ok bool) {
-	name, ok = strings.CutSuffix(name, ".jsonl")
-	writer, digits, dot := strings.Cut(name, ".")
-	if !ok || !dot || len(writer) != writerDigits || len(digits) < 6 || strings.Trim(writer, "0123456789abcdef") != "" {
+	found := partFile.FindStringSubmatch(name)
+	if found == nil {
 		return partName{}, false
 	}
-	number, err := strconv.Atoi(digits)
-	return partName{writer, number}, err == nil && number >= 0
+	number, err := strconv.Atoi(found[2])
+	return partName{found[1], number}, err == nil
 }
 
 // headBytes is the size of a part's first line, which says what follows it.
@@ -69,17 +71,17 @@ func (h partHead) firstLine() []byte {
 
 func parsePartHead(text []byte) (h partHead, err error) {
 	if len(text) != headBytes || text[headBytes-1] != '\n' {
-		return h, errors.New("it has no whole first line")
+		return h, objects.Damaged("it has no whole first line")
 	}
-	if err := json.Unmarshal(text, &h); err != nil || h.Version == 0 {
-		return h, fmt.Errorf("its first line is not a part's: %.60q", text)
+	if err := json.Unmarshal(text, &h); err != nil || h.Version < 1 {
+		return h, objects.Damaged("its first line is not a part's: %.60q", text)
 	}
-	if h.Version < 1 || h.Version > partWithArrays {
+	if h.Version > partWithArrays {
 		return h, &OwnerError{fmt.Sprintf("a part is of version %d, this gpumux reads versions up to %d; let workers of one version end the map",
 			h.Version, partWithArrays)}
 	}
 	if h.Items < 1 || h.Least < 0 || h.Most-h.Least+1 < h.Items || h.Bytes < 1 {
-		return h, errors.New("its first line contradicts itself")
+		return h, objects.Damaged("its first line contradicts itself")
 	}
 	return h, nil
 }
@@ -124,19 +126,11 @@ type Folder struct {
 
 func (f *Folder) keyOf(p partName) string { return f.key + "/" + p.String() }
 
-// damaged is err as a *partError of a part, unless it is of another version.
-func (f *Folder) damaged(p partName, err error) error {
-	if errors.As(err, new(*OwnerError)) {
-		return err
-	}
-	return &partError{f.in.Locate(f.keyOf(p)), err.Error(), p}
-}
-
-// unread is an error of reading a part, which is damaged where its encryption is broken.
+// unread is an error of reading a part: a *partError where the part itself is to blame.
 func (f *Folder) unread(p partName, err error) error {
 	var damage *objects.DamageError
 	if errors.As(err, &damage) {
-		return f.damaged(p, damage)
+		return &partError{f.in.Locate(f.keyOf(p)), damage.Problem, p}
 	}
 	return err
 }
@@ -179,20 +173,28 @@ func (f *Folder) head(ctx context.Context, p partName) (part, error) {
 	}
 	h, err := parsePartHead(text)
 	if err != nil {
-		return part{}, f.damaged(p, err)
+		return part{}, f.unread(p, err)
 	}
 	return part{p, h}, nil
 }
 
 // load reads the lines of a part and checks them.
-func (f *Folder) load(ctx context.Context, p partName) (lines []line, err error) {
+func (f *Folder) load(ctx context.Context, p partName) ([]line, error) {
 	text, err := f.in.ReadAll(ctx, f.keyOf(p))
 	if err != nil {
 		return nil, f.unread(p, err)
 	}
+	lines, err := parsePartText(text)
+	if err != nil {
+		return nil, f.unread(p, err)
+	}
+	return lines, nil
+}
+
+func parsePartText(text []byte) (lines []line, err error) {
 	head, err := parsePartHead(text[:min(len(text), headBytes)])
 	if err != nil {
-		return nil, f.damaged(p, err)
+		return nil, err
 	}
 	text = text[headBytes:]
 	lines = make([]line, 0, min(head.Items, fullItems))
@@ -200,18 +202,18 @@ func (f *Folder) load(ctx context.Context, p partName) (lines []line, err error)
 	for t := range bytes.Lines(text) {
 		is, err := results.ParseOutcome(t)
 		if err != nil {
-			return nil, f.damaged(p, fmt.Errorf("line %d: %w", len(lines)+2, err))
+			return nil, objects.Damaged("line %d: %v", len(lines)+2, err)
 		}
 		if is.Index <= before || is.Index > head.Most {
-			return nil, f.damaged(p, fmt.Errorf("line %d: item %d is out of order or outside the part", len(lines)+2, is.Index))
+			return nil, objects.Damaged("line %d: item %d is out of order or outside the part", len(lines)+2, is.Index)
 		}
 		before = is.Index
 		lines = append(lines, line{is, t})
 	}
 	sum := fmt.Sprintf("%08x", crc32.Checksum(text, objects.Castagnoli))
 	if int64(len(lines)) != head.Items || int64(len(text)) != head.Bytes || sum != head.Sum {
-		return nil, f.damaged(p, fmt.Errorf("it has %d results in %d bytes with checksum %s, and was written with %d in %d with %s",
-			len(lines), len(text), sum, head.Items, head.Bytes, head.Sum))
+		return nil, objects.Damaged("it has %d results in %d bytes with checksum %s, and was written with %d in %d with %s",
+			len(lines), len(text), sum, head.Items, head.Bytes, head.Sum)
 	}
 	return lines, nil
 }

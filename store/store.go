@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"sync"
+	"sync/atomic"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/items"
@@ -21,10 +21,8 @@ type Store struct {
 	Objects *objects.Bucket
 	// Sources are the inputs in it.
 	Sources *items.Sources
-
-	mu sync.Mutex
-	// identity is empty until it was read.
-	identity string
+	// identity is nil until it was read.
+	identity atomic.Pointer[string]
 }
 
 // Open opens the store at a URL, as of a folder or a bucket of S3, and proves that it can
@@ -91,11 +89,8 @@ func (s *Store) Results(ctx context.Context, name string) iter.Seq2[gpumux.Resul
 
 // Identity is the ID of the store, the same for all URLs that open it.
 func (s *Store) Identity(ctx context.Context) (string, error) {
-	s.mu.Lock()
-	id := s.identity
-	s.mu.Unlock()
-	if id != "" {
-		return id, nil
+	if known := s.identity.Load(); known != nil {
+		return *known, nil
 	}
 	text, err := s.Objects.PutOnce(ctx, names.Identity, fmt.Appendf(nil, `{"id":%q}`, rand.Text()), objects.Creation{Plain: true, Own: true})
 	if err != nil {
@@ -108,9 +103,7 @@ func (s *Store) Identity(ctx context.Context) (string, error) {
 		return "", &OwnerError{fmt.Sprintf("%s does not say which store this is: %.100q; delete it, and the next map makes it anew",
 			s.Objects.Locate(names.Identity), text)}
 	}
-	s.mu.Lock()
-	s.identity = identity.ID
-	s.mu.Unlock()
+	s.identity.Store(&identity.ID)
 	return identity.ID, nil
 }
 

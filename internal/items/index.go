@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
-	"fmt"
 	"hash/crc32"
 	"io"
 	"slices"
@@ -140,7 +139,7 @@ func (x *indexWriter) writeNumber(n int64) {
 }
 
 // errNoIndex says that an object is no index.
-var errNoIndex = &objects.DamageError{Problem: "it is no index of this version"}
+var errNoIndex = objects.Damaged("it is no index of this version")
 
 // stride reads how many items of a source lie between two marks of its index.
 func (s *Sources) stride(ctx context.Context, index string) (int64, error) {
@@ -189,7 +188,7 @@ func (s *Sources) readMarks(ctx context.Context, index string, low, high int64) 
 		number := low + int64(len(marks))
 		at, ok := parseMark(mark, number)
 		if !ok || at.offset < 0 || len(marks) > 0 && at.offset <= marks[len(marks)-1].offset {
-			return nil, &objects.DamageError{Problem: fmt.Sprintf("its mark %d was changed", number)}
+			return nil, objects.Damaged("its mark %d was changed", number)
 		}
 		marks = append(marks, at)
 	}

@@ -81,7 +81,7 @@ func readStretch(from io.Reader, at, until position, buffer []byte) ([]byte, err
 		return nil, err
 	}
 	if at.pass(buffer); at != until {
-		return nil, &objects.DamageError{Problem: fmt.Sprintf("bytes %d to %d are others", begin, until.offset-1)}
+		return nil, objects.Damaged("bytes %d to %d are others", begin, until.offset-1)
 	}
 	return buffer, nil
 }

@@ -34,13 +34,8 @@ const (
 
 // FormatOf is the format that a file's name stands for, also with .gz or .zst behind it.
 func FormatOf(name string) (Format, error) {
-	inner, archive := cutArchive(name)
+	inner, _ := cutArchive(name)
 	switch ext := strings.ToLower(path.Ext(inner)); ext {
-	case ".parquet", ".arrow", ".feather":
-		if archive != nil {
-			return 0, &SourceError{Name: name, Problem: "a " + ext + " file is never compressed as a whole", Hint: "unpack it"}
-		}
-		return 0, &SourceError{Name: name, Problem: "a " + ext + " file is no text", Hint: "leave away what goes with text alone"}
 	case ".jsonl", ".ndjson":
 		return JSONLines, nil
 	case ".csv":

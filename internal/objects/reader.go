@@ -25,9 +25,12 @@ type DamageError struct{ Problem string }
 // Error is the problem.
 func (e *DamageError) Error() string { return e.Problem }
 
+// Damaged is a *DamageError.
+func Damaged(format string, args ...any) error { return &DamageError{fmt.Sprintf(format, args...)} }
+
 var (
-	errCutOff   = &DamageError{"it is cut off"}
-	errBroken   = &DamageError{"the encrypted object is cut off or was changed"}
+	errCutOff   = Damaged("it is cut off")
+	errBroken   = Damaged("the encrypted object is cut off or was changed")
 	errReplaced = errors.New("it was replaced while it was read; try again")
 )
 
