@@ -22,7 +22,7 @@ type cached struct {
 // over claims the folder of a map over items, and says what is left to run of it.
 func (c *cached) over(items string) (string, contract.Cache, contract.Found) {
 	c.made++
-	src, err := c.Sources.Put(c.t.Context(), spool(c.t, items, JSONLines))
+	src, err := c.Sources.Put(c.t.Context(), spool(c.t, items))
 	require.NoError(c.t, err)
 	cache := contract.Cache{Owner: contract.Owner{Task: "f", Edition: "e"}, Source: &src}
 	output := fmt.Sprintf("maps/%d/results.jsonl", c.made)

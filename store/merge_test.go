@@ -215,13 +215,3 @@ func benchmarkMerge(b *testing.B, items, size int64) {
 
 func BenchmarkMerge_PartsOf1000(b *testing.B) { benchmarkMerge(b, 2_000_000, 1000) }
 func BenchmarkMerge_PartsOf4000(b *testing.B) { benchmarkMerge(b, 2_000_000, 4000) }
-
-func BenchmarkSpool_JSONLines(b *testing.B) {
-	text := strings.Repeat(`{"id":12345,"text":"the quick brown fox jumps over the lazy dog","score":0.9731}`+"\n", 200_000)
-	b.SetBytes(int64(len(text)))
-	for b.Loop() {
-		s, err := Spool(strings.NewReader(text), SpoolOptions{Dir: b.TempDir()})
-		require.NoError(b, err)
-		require.NoError(b, s.Remove())
-	}
-}

@@ -2,7 +2,6 @@ package store
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -161,28 +160,4 @@ func TestSince_TellsWhatCameAfter(t *testing.T) {
 		require.Equal(t, map[int64]gpumux.Kind{1 << 40: ""}, told)
 		require.ErrorContains(t, folderOf(t, s, "p").Since(t.Context(), Written{Writer: "../x"}, nil, nil), "is no writer of parts")
 	})
-}
-
-func TestItems_LongOnesAreTheCallersToKeep(t *testing.T) {
-	s := open(t, "file://"+t.TempDir(), nil)
-	var want []string
-	for i, size := range []int{5 << 20, 10, 300 << 10, 256 << 10, 256<<10 - 1, 1 << 20, 17 << 20, 3, 600 << 10, 600 << 10} {
-		want = append(want, `"`+strings.Repeat(string(rune('a'+i)), size)+`"`)
-	}
-	spooled, err := Spool(strings.NewReader(strings.Join(want, "\n")), SpoolOptions{Dir: t.TempDir()})
-	require.NoError(t, err)
-	source, err := s.Sources.Put(t.Context(), spooled)
-	require.NoError(t, err)
-	for start := range want {
-		var got []json.RawMessage
-		for item, err := range s.Sources.Items(t.Context(), source, int64(start), int64(len(want))) {
-			require.NoError(t, err)
-			got = append(got, item)
-			require.LessOrEqual(t, cap(item), 2*len(item)+64, "a long item holds no memory that it does not need")
-		}
-		require.Len(t, got, len(want)-start)
-		for i, item := range got {
-			require.Equal(t, want[start+i], string(item), fmt.Sprint(start, i))
-		}
-	}
 }

@@ -2,38 +2,18 @@ package store
 
 import (
 	"bytes"
-	"context"
 	"crypto/hkdf"
 	"crypto/sha256"
-	"errors"
 	"fmt"
-	"io"
-	"maps"
-	"math/rand/v2"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/names"
-	"github.com/gpumux/gpumux/internal/test/s3test"
-)
-
-// The format of encrypted objects; see package objects.
-const (
-	sealMagic   = "gpumuxs\x01"
-	sealID      = 63
-	sealCheck   = 104
-	sealTag     = 16
-	sealHead    = sealCheck + sealTag
-	sealSegment = 64 << 10
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // ring is Keys in memory.
@@ -54,202 +34,68 @@ func (r ring) Derive(id string, salt []byte, purpose string) ([]byte, error) {
 
 var oldRing = ring{"a", map[string]string{"a": "one"}}
 
-func openKeys(t testing.TB, url string, keys Keys) *Store {
-	t.Helper()
-	s, err := Open(t.Context(), url, keys)
-	require.NoError(t, err)
-	t.Cleanup(func() { s.Close() })
-	return s
-}
-
-func putObject(t testing.TB, s *Store, key string, data []byte) {
-	t.Helper()
-	w, err := s.Objects.Create(t.Context(), key)
-	require.NoError(t, err)
-	defer w.Abort()
-	for len(data) > 0 {
-		n := min(len(data), 1+rand.IntN(3*sealSegment))
-		_, err := w.Write(data[:n])
-		require.NoError(t, err)
-		data = data[n:]
-	}
-	require.NoError(t, w.Close())
-}
-
-func getObject(ctx context.Context, s *Store, key string, offset, length int64) ([]byte, int64, error) {
-	o, err := s.Objects.Read(ctx, key, offset, length)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer o.Close()
-	data, err := io.ReadAll(o)
-	return data, o.Size(), err
-}
-
-func TestSealed_AnyStretchOfAnySizeIsWhatWasWritten(t *testing.T) {
-	for name, url := range map[string]string{"disk": "file://" + t.TempDir(), "memory": "mem://"} {
-		t.Run(name, func(t *testing.T) {
-			s := openKeys(t, url, oldRing)
-			for _, size := range []int64{0, 1, sealSegment - 1, sealSegment, sealSegment + 1, 2 * sealSegment, 5*sealSegment + 77} {
-				data := make([]byte, size)
-				for i := range data {
-					data[i] = byte(rand.Uint32())
-				}
-				putObject(t, s, "object", data)
-				got, whole, err := getObject(t.Context(), s, "object", 0, -1)
-				require.NoError(t, err)
-				require.True(t, bytes.Equal(data, got), "%d bytes", size)
-				require.Equal(t, size, whole)
-				stretches := [][2]int64{{0, 0}, {size, -1}, {size, 9}, {0, size}, {0, 1}, {0, int64(sealHead)}}
-				for range 40 {
-					from := rand.Int64N(size + 1)
-					stretches = append(stretches, [2]int64{from, rand.Int64N(size - from + 2)}, [2]int64{from, -1})
-				}
-				for _, at := range stretches {
-					want := data[min(at[0], size):]
-					if at[1] >= 0 {
-						want = want[:min(at[1], int64(len(want)))]
-					}
-					got, whole, err := getObject(t.Context(), s, "object", at[0], at[1])
-					require.NoError(t, err, "%d bytes, %v", size, at)
-					require.True(t, bytes.Equal(want, got), "%d bytes, %v", size, at)
-					require.Equal(t, size, whole)
-				}
-			}
-		})
-	}
-}
-
-// A reader notices every object that was cut, changed, moved or put together from two.
-func TestSealed_NoticesEveryChange(t *testing.T) {
+// A damaged part of a store with keys is set aside as it is, and its items run again.
+// Parts under a wrong key stay in place.
+func TestSealed_DamagedParts(t *testing.T) {
 	dir := t.TempDir()
-	data := bytes.Repeat([]byte("some text "), 3*sealSegment/10)
-	const lying = sealSegment + sealTag
-	head := func(b []byte) []byte { return b[:sealHead] }
-	segment := func(b []byte, n int) []byte { return b[sealHead+n*lying:][:min(lying, len(b)-sealHead-n*lying)] }
-	for name, change := range map[string]func(b, other []byte) []byte{
-		"a bit of a segment": func(b, _ []byte) []byte { b[sealHead+lying+5] ^= 1; return b },
-		"a bit of the salt":  func(b, _ []byte) []byte { b[sealCheck-1] ^= 1; return b },
-		"a bit of the check": func(b, _ []byte) []byte { b[sealHead-1] ^= 1; return b },
-		"the key's name":     func(b, _ []byte) []byte { b[len(sealMagic)+1] = 'b'; return b },
-		"the last byte":      func(b, _ []byte) []byte { return b[:len(b)-1] },
-		"the last segment":   func(b, _ []byte) []byte { return b[:sealHead+2*lying] },
-		"all but the head":   func(b, _ []byte) []byte { return head(b) },
-		"half of the head":   func(b, _ []byte) []byte { return b[:sealHead/2] },
-		"more at the end":    func(b, _ []byte) []byte { return append(b, segment(b, 0)...) },
-		"two segments swapped": func(b, _ []byte) []byte {
-			return bytes.Join([][]byte{head(b), segment(b, 1), segment(b, 0), b[sealHead+2*lying:]}, nil)
-		},
-		"a segment of another object": func(b, other []byte) []byte { copy(segment(b, 1), segment(other, 1)); return b },
+	s := open(t, "file://"+dir, oldRing)
+	write := func() string {
+		a := folderOf(t, s, "m.parts").Append()
+		for i := range int64(3) {
+			require.NoError(t, a.Add(gpumux.Result{Index: i, Value: []byte("\"marker\"")}))
+		}
+		require.NoError(t, a.Flush(t.Context()))
+		found, err := filepath.Glob(filepath.Join(dir, "m.parts", "*.jsonl"))
+		require.NoError(t, err)
+		require.Len(t, found, 1)
+		return found[0]
+	}
+	for name, change := range map[string]func([]byte) []byte{
+		"flipped":             func(b []byte) []byte { b[len(b)-20] ^= 1; return b },
+		"cut off":             func(b []byte) []byte { return b[:len(b)-1] },
+		"to half of its head": func(b []byte) []byte { return b[:60] },
+		"empty":               func([]byte) []byte { return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := openKeys(t, "file://"+dir, ring{"a", map[string]string{"a": "one", "b": "two"}})
-			putObject(t, s, "one", data)
-			putObject(t, s, "other", data)
-			one, err := os.ReadFile(filepath.Join(dir, "one"))
+			part := write()
+			lying, err := os.ReadFile(part)
 			require.NoError(t, err)
-			other, err := os.ReadFile(filepath.Join(dir, "other"))
+			lying = change(lying)
+			require.NoError(t, os.WriteFile(part, lying, 0o600))
+			found, err := s.Find(t.Context(), contract.PartsInput{Parts: "m.parts", Items: 3})
 			require.NoError(t, err)
-			require.NoError(t, os.WriteFile(filepath.Join(dir, "one"), change(one, other), 0o600))
-			got, _, err := getObject(t.Context(), s, "one", 0, -1)
-			require.Error(t, err)
-			require.ErrorContains(t, err, "/one")
-			require.True(t, bytes.HasPrefix(data, got), "what was read before the error is right")
-			_, _, err = getObject(t.Context(), s, "one", sealSegment+3, 2*sealSegment)
-			if name != "more at the end" {
-				require.Error(t, err)
-			}
+			require.Len(t, found.Damaged, 1)
+			require.Zero(t, found.Succeeded)
+			aside, err := os.ReadFile(filepath.Join(dir, "m.parts", "damaged", filepath.Base(part)))
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(lying, aside))
+			_, err = os.Stat(part)
+			require.ErrorIs(t, err, os.ErrNotExist)
 		})
 	}
-}
-
-func TestSealed_AReplacedObjectIsNotReadWithTheHeadOfTheOldOne(t *testing.T) {
-	dir := t.TempDir()
-	s, elsewhere := openKeys(t, "file://"+dir, oldRing), openKeys(t, "file://"+dir, oldRing)
-	for _, text := range []string{"first", "other"} {
-		putObject(t, elsewhere, "object", []byte(text))
-		got, _, err := getObject(t.Context(), s, "object", 1, 3)
-		require.NoError(t, err)
-		require.Equal(t, text[1:4], string(got))
-	}
-}
-
-// An encrypted object needs as many requests as a plain one, and one more for a stretch
-// from its middle.
-func TestSealed_RequestsToAServer(t *testing.T) {
-	server := s3test.New(t)
-	s := openKeys(t, server.URL(""), oldRing)
-	data := bytes.Repeat([]byte("0123456789"), 3*sealSegment/10)
-	putObject(t, s, "object", data)
-	server.Truncate(3)
-	got, _, err := getObject(t.Context(), s, "object", 0, -1)
-	require.NoError(t, err, "it goes on after broken connections")
-	require.True(t, bytes.Equal(data, got))
-	require.Zero(t, server.Truncating())
-	for _, c := range []struct{ from, length, requests int64 }{{0, -1, 1}, {0, 10, 1}, {0, 0, 1}, {sealSegment + 1, 10, 2}, {sealSegment - 1, 2, 2}, {7, -1, 2}} {
-		server.Requests()
-		got, size, err := getObject(t.Context(), s, "object", c.from, c.length)
-		require.NoError(t, err)
-		want := data[c.from:]
-		if c.length >= 0 {
-			want = want[:c.length]
-		}
-		require.True(t, bytes.Equal(want, got))
-		require.EqualValues(t, len(data), size)
-		require.Len(t, server.Requests(), int(c.requests), "%v", c)
-	}
-}
-
-// A connection that breaks within the head of an object is no damage to the object.
-func TestSealed_AConnectionBreaksInTheHead(t *testing.T) {
-	server := s3test.New(t)
-	data := bytes.Repeat([]byte("0123456789"), 3*sealSegment/10)
-	putObject(t, openKeys(t, server.URL(""), oldRing), "object", data)
-	var breaks atomic.Int32
-	breaking := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet || r.URL.Path != "/bucket/object" || breaks.Add(-1) < 0 {
-			server.ServeHTTP(w, r)
-			return
-		}
-		answer := httptest.NewRecorder()
-		server.ServeHTTP(answer, r)
-		maps.Copy(w.Header(), answer.Header())
-		w.Header().Set("Content-Length", strconv.Itoa(answer.Body.Len()))
-		w.WriteHeader(answer.Code)
-		w.Write(answer.Body.Bytes()[:sealHead/2])
-		w.(http.Flusher).Flush()
-		panic(http.ErrAbortHandler)
-	}))
-	defer breaking.Close()
-	s := openKeys(t, "s3://bucket?region=eu-west-1&endpoint="+breaking.URL, oldRing)
-	for _, from := range []int64{0, sealSegment + 1} {
-		breaks.Store(2)
-		got, _, err := getObject(t.Context(), s, "object", from, 10)
-		require.NoError(t, err)
-		require.Equal(t, data[from:][:10], got)
-		require.Negative(t, breaks.Load())
-	}
-}
-
-// To rotate keys, add one that encrypts. The older ones still decrypt.
-func TestSealed_KeysRotate(t *testing.T) {
-	url := "file://" + t.TempDir()
-	putObject(t, openKeys(t, url, oldRing), "old", []byte("text"))
-	both := openKeys(t, url, ring{"b", map[string]string{"a": "one", "b": "two"}})
-	putObject(t, both, "new", []byte("text"))
-	for _, key := range []string{"old", "new"} {
-		got, _, err := getObject(t.Context(), both, key, 0, -1)
-		require.NoError(t, err)
-		require.Equal(t, "text", string(got))
-	}
-	late := openKeys(t, url, ring{"b", map[string]string{"b": "two"}})
-	_, _, err := getObject(t.Context(), late, "old", 0, -1)
+	part := write()
+	_, err := open(t, "file://"+dir, ring{"a", map[string]string{"a": "changed"}}).Find(t.Context(), contract.PartsInput{Parts: "m.parts", Items: 3})
 	var key *KeyError
 	require.ErrorAs(t, err, &key)
-	require.ErrorContains(t, err, "there is no key a")
-	_, _, err = getObject(t.Context(), openKeys(t, url, ring{"a", map[string]string{"a": "changed"}}), "old", 0, -1)
-	require.ErrorAs(t, err, &key)
-	require.ErrorContains(t, err, "another key of the same name")
+	_, err = os.Stat(part)
+	require.NoError(t, err, "nothing is set aside for want of the key")
+}
+
+// A store's identity does not depend on keys: it is the same with and without them, and
+// when they change.
+func TestSealed_TheIdentityIsPlain(t *testing.T) {
+	url := "file://" + t.TempDir()
+	before, err := open(t, url, nil).Identity(t.Context())
+	require.NoError(t, err)
+	after, err := open(t, url, oldRing).Identity(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, before, after)
+	url = "file://" + t.TempDir()
+	before, err = open(t, url, oldRing).Identity(t.Context())
+	require.NoError(t, err)
+	after, err = open(t, url, ring{"b", map[string]string{"b": "two"}}).Identity(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, before, after)
 }
 
 // A store with keys leaves no plain text on its disk. A store without keys says which key
@@ -257,7 +103,7 @@ func TestSealed_KeysRotate(t *testing.T) {
 func TestSealed_AMapsObjects(t *testing.T) {
 	dir := t.TempDir()
 	url := "file://" + dir
-	s := openKeys(t, url, oldRing)
+	s := open(t, url, oldRing)
 	const n = 3000
 	var lines strings.Builder
 	for i := range n {
@@ -290,11 +136,11 @@ func TestSealed_AMapsObjects(t *testing.T) {
 		}
 		data, err := os.ReadFile(path)
 		require.NotContains(t, string(data), "marker", path)
-		require.True(t, bytes.HasPrefix(data, []byte(sealMagic)), path)
+		require.True(t, bytes.HasPrefix(data, []byte("gpumuxs\x01")), path)
 		return err
 	}))
 
-	without := openKeys(t, url, nil)
+	without := open(t, url, nil)
 	for name, read := range map[string]func() error{
 		"source": func() error { _, err := without.Sources.Find(t.Context(), src.URL, "maps/m/source.index"); return err },
 		"items": func() error {
@@ -309,81 +155,4 @@ func TestSealed_AMapsObjects(t *testing.T) {
 		require.ErrorAs(t, read(), &key, name)
 		require.ErrorContains(t, read(), "codec.keys", name)
 	}
-}
-
-// People put plain sources into the store. Everything else in a store with keys is
-// encrypted.
-func TestSealed_OnlyItemsMayBePlain(t *testing.T) {
-	dir := t.TempDir()
-	without, s := openKeys(t, "file://"+dir, nil), openKeys(t, "file://"+dir, oldRing)
-	putObject(t, without, "items.jsonl", []byte("1\n2\n3\n"))
-	putObject(t, without, "items.csv", []byte("a,b\n1,2\n"))
-	putObject(t, without, "results.jsonl", []byte("{\"index\":0,\"value\":1}\n"))
-	src, err := s.Sources.Find(t.Context(), "items.jsonl", "maps/m/source.index")
-	require.NoError(t, err)
-	for item, err := range s.Sources.Items(t.Context(), src, 1, 2) {
-		require.NoError(t, err)
-		require.Equal(t, "2", string(item))
-	}
-	rows, err := s.Sources.Find(t.Context(), "items.csv", "maps/c/source.index")
-	require.NoError(t, err)
-	lying, err := os.ReadFile(filepath.Join(dir, "maps/c/source.jsonl"))
-	require.NoError(t, err)
-	require.True(t, bytes.HasPrefix(lying, []byte(sealMagic)), "what gpumux writes is encrypted")
-	require.EqualValues(t, 1, rows.Items)
-	for _, offset := range []int64{0, 3} {
-		_, err = s.Objects.Read(t.Context(), "results.jsonl", offset, -1)
-		var key *KeyError
-		require.ErrorAs(t, err, &key)
-		require.ErrorContains(t, err, "not encrypted")
-	}
-}
-
-// A plain source from before the keys, or one whose key is gone, is put again.
-func TestSealed_PutSourceReplacesWhatCannotBeRead(t *testing.T) {
-	url := "file://" + t.TempDir()
-	spooled, err := Spool(strings.NewReader("1\n2\n"), SpoolOptions{Dir: t.TempDir()})
-	require.NoError(t, err)
-	defer spooled.Remove()
-	for _, keys := range []Keys{nil, oldRing, ring{"b", map[string]string{"b": "two"}}} {
-		s := openKeys(t, url, keys)
-		src, err := s.Sources.Put(t.Context(), spooled)
-		require.NoError(t, err)
-		again, err := s.Sources.Find(t.Context(), src.URL, "")
-		require.NoError(t, err)
-		require.EqualValues(t, 2, again.Items)
-	}
-}
-
-func TestSealed_AFailedWriteLeavesNothing(t *testing.T) {
-	dir := t.TempDir()
-	s := openKeys(t, "file://"+dir, ring{strings.Repeat("x", 64), nil})
-	_, err := s.Objects.Create(t.Context(), "object")
-	require.ErrorContains(t, err, "64 bytes")
-	left, err := os.ReadDir(filepath.Join(dir, names.Scratch))
-	require.NoError(t, err)
-	require.Empty(t, left)
-	s = openKeys(t, "file://"+dir, ring{"a", nil})
-	_, err = s.Objects.Create(t.Context(), "object")
-	require.ErrorContains(t, err, "there is no key a")
-	require.False(t, errors.Is(err, os.ErrNotExist))
-}
-
-func FuzzSealed_Reading(f *testing.F) {
-	dir := f.TempDir()
-	s := openKeys(f, "file://"+dir, oldRing)
-	putObject(f, s, "object", []byte("text"))
-	whole, err := os.ReadFile(filepath.Join(dir, "object"))
-	require.NoError(f, err)
-	f.Add(whole, int64(0), int64(-1))
-	f.Add(whole[:sealHead], int64(1), int64(2))
-	f.Add([]byte(sealMagic), int64(0), int64(0))
-	f.Fuzz(func(t *testing.T, lying []byte, offset, length int64) {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "fuzzed"), lying, 0o600))
-		s := openKeys(t, "file://"+dir, oldRing)
-		got, _, err := getObject(t.Context(), s, "fuzzed", max(0, offset), length)
-		if err == nil && !bytes.Equal(lying, whole) {
-			require.Empty(t, got, "nothing passes that was not encrypted with the key")
-		}
-	})
 }

@@ -1,23 +1,24 @@
-package store
+package items
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/items"
+	"github.com/gpumux/gpumux/internal/objects"
 	"github.com/gpumux/gpumux/internal/test/s3test"
 )
 
-func itemsOf(t testing.TB, s *Store, src contract.Source, start, end int64) []string {
+func itemsOf(t testing.TB, s *store, src contract.Source, start, end int64) []string {
 	texts := []string{}
 	for item, err := range s.Sources.Items(t.Context(), src, start, end) {
 		require.NoError(t, err)
@@ -40,7 +41,7 @@ func numbered(n int) (items []string, tidy, untidy string) {
 }
 
 func TestSource_EveryStretch(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *Store) {
+	eachStore(t, func(t *testing.T, s *store) {
 		for _, n := range []int{0, 1, 127, 128, 129, 1000} {
 			want, tidy, untidy := numbered(n)
 			stored, err := s.Sources.Put(t.Context(), spool(t, untidy, JSONLines))
@@ -66,7 +67,7 @@ func TestSource_EveryStretch(t *testing.T) {
 }
 
 func TestSource_CSVInTheStore(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *Store) {
+	eachStore(t, func(t *testing.T, s *store) {
 		put(t, s, "in/x.CSV", "a,b\n1,x\n2,y\n")
 		src, err := s.Sources.Find(t.Context(), s.Objects.Locate("in/x.CSV"), "maps/1/source.index")
 		require.NoError(t, err)
@@ -118,7 +119,7 @@ func TestSource_LargeItemsHaveACloserIndex(t *testing.T) {
 }
 
 func TestSource_SaysWhatIsWrong(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *Store) {
+	eachStore(t, func(t *testing.T, s *store) {
 		ctx := t.Context()
 		put(t, s, "in/bad.jsonl", "1\nx\n")
 		put(t, s, "in/bad.csv", "a\n1,2\n")
@@ -227,7 +228,7 @@ func TestItems_AreTheCallersToKeep(t *testing.T) {
 }
 
 func TestSource_CompressedFilesInTheStore(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *Store) {
+	eachStore(t, func(t *testing.T, s *store) {
 		text := numbers(1000)
 		for key, body := range map[string]string{
 			"in/a.jsonl.gz": gzipped(t, text), "in/b.jsonl.zst": zstded(t, text[:500], text[500:]), "in/c.csv.gz": gzipped(t, "n\n"+text),
@@ -256,35 +257,114 @@ func TestSource_CompressedFilesInTheStore(t *testing.T) {
 	})
 }
 
-const bom = "\xef\xbb\xbf"
-
-func spool(t testing.TB, text string, format items.Format) *Spooled {
-	t.Helper()
-	s, err := Spool(strings.NewReader(text), SpoolOptions{Format: format, Dir: t.TempDir()})
+func TestSource_ThatWasPutIsNotReadAgain(t *testing.T) {
+	server := s3test.New(t)
+	s := open(t, server.URL(""), nil)
+	for _, text := range []string{"", "1\n2\n", strings.Repeat("12345\n", 10_000)} {
+		src, err := s.Sources.Put(t.Context(), spool(t, text, JSONLines))
+		require.NoError(t, err)
+		server.Requests()
+		known, err := s.Sources.Find(t.Context(), src.URL, "maps/m/source.index")
+		require.NoError(t, err)
+		require.Equal(t, src, known)
+		for _, request := range server.Requests() {
+			if strings.HasSuffix(strings.Fields(request)[1], ".jsonl") {
+				require.Contains(t, request, "bytes=0-0", "its size")
+			}
+			require.NotContains(t, request, "PUT")
+		}
+	}
+	put(t, s, "in/a.jsonl", "1\n2\n")
+	src, err := s.Sources.Find(t.Context(), "in/a.jsonl", "maps/m/source.index")
 	require.NoError(t, err)
-	return s
+	require.Equal(t, contract.Source{URL: s.Objects.Locate("in/a.jsonl"), Index: "maps/m/source.index", Items: 2, Bytes: 4, Hash: src.Hash}, src)
+	require.NotEmpty(t, src.Hash)
+	put(t, s, "sources/mine.jsonl", "1\n")
+	src, err = s.Sources.Find(t.Context(), "sources/mine.jsonl", "maps/n/source.index")
+	require.NoError(t, err)
+	require.Equal(t, "maps/n/source.index", src.Index)
 }
 
-func numbers(n int) string {
-	var b strings.Builder
-	for i := range n {
-		fmt.Fprintln(&b, i)
-	}
-	return b.String()
+// A file with other items is another input, also with the same name and size.
+func TestSource_HashTellsVersionsApart(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		hashes := map[string]bool{}
+		for _, text := range []string{"1\n2\n", "1\n3\n", "1\n2\n3\n"} {
+			put(t, s, "in/a.jsonl", text)
+			for range 2 {
+				src, err := s.Sources.Find(t.Context(), "in/a.jsonl", "a.index")
+				require.NoError(t, err)
+				hashes[src.Hash] = true
+			}
+		}
+		require.Len(t, hashes, 3)
+	})
 }
 
-func gzipped(t testing.TB, text string) string { return packed(t, "x.gz", text) }
-
-func zstded(t testing.TB, texts ...string) string { return packed(t, "x.zst", texts...) }
-
-func packed(t testing.TB, name string, texts ...string) string {
-	var all strings.Builder
-	for _, text := range texts {
-		w, err := items.Pack(&all, name)
-		require.NoError(t, err)
-		_, err = io.WriteString(w, text)
-		require.NoError(t, err)
-		require.NoError(t, w.Close())
+func TestItems_LongOnesAreTheCallersToKeep(t *testing.T) {
+	s := open(t, "file://"+t.TempDir(), nil)
+	var want []string
+	for i, size := range []int{5 << 20, 10, 300 << 10, 256 << 10, 256<<10 - 1, 1 << 20, 17 << 20, 3, 600 << 10, 600 << 10} {
+		want = append(want, `"`+strings.Repeat(string(rune('a'+i)), size)+`"`)
 	}
-	return all.String()
+	spooled, err := Spool(strings.NewReader(strings.Join(want, "\n")), SpoolOptions{Dir: t.TempDir()})
+	require.NoError(t, err)
+	source, err := s.Sources.Put(t.Context(), spooled)
+	require.NoError(t, err)
+	for start := range want {
+		var got []json.RawMessage
+		for item, err := range s.Sources.Items(t.Context(), source, int64(start), int64(len(want))) {
+			require.NoError(t, err)
+			got = append(got, item)
+			require.LessOrEqual(t, cap(item), 2*len(item)+64, "a long item holds no memory that it does not need")
+		}
+		require.Len(t, got, len(want)-start)
+		for i, item := range got {
+			require.Equal(t, want[start+i], string(item), fmt.Sprint(start, i))
+		}
+	}
+}
+
+// A plain source from before the keys, or one whose key is gone, is put again.
+func TestPut_ReplacesWhatCannotBeRead(t *testing.T) {
+	url := "file://" + t.TempDir()
+	spooled, err := Spool(strings.NewReader("1\n2\n"), SpoolOptions{Dir: t.TempDir()})
+	require.NoError(t, err)
+	defer spooled.Remove()
+	for _, keys := range []objects.Keys{nil, oldRing, ring{"b", map[string]string{"b": "two"}}} {
+		s := open(t, url, keys)
+		src, err := s.Sources.Put(t.Context(), spooled)
+		require.NoError(t, err)
+		again, err := s.Sources.Find(t.Context(), src.URL, "")
+		require.NoError(t, err)
+		require.EqualValues(t, 2, again.Items)
+	}
+}
+
+// People put plain sources into the store. Everything else in a store with keys is
+// encrypted.
+func TestFind_OnlyItemsMayBePlain(t *testing.T) {
+	dir := t.TempDir()
+	without, s := open(t, "file://"+dir, nil), open(t, "file://"+dir, oldRing)
+	put(t, without, "items.jsonl", "1\n2\n3\n")
+	put(t, without, "items.csv", "a,b\n1,2\n")
+	put(t, without, "results.jsonl", "{\"index\":0,\"value\":1}\n")
+	src, err := s.Sources.Find(t.Context(), "items.jsonl", "maps/m/source.index")
+	require.NoError(t, err)
+	for item, err := range s.Sources.Items(t.Context(), src, 1, 2) {
+		require.NoError(t, err)
+		require.Equal(t, "2", string(item))
+	}
+	rows, err := s.Sources.Find(t.Context(), "items.csv", "maps/c/source.index")
+	require.NoError(t, err)
+	lying, err := os.ReadFile(filepath.Join(dir, "maps/c/source.jsonl"))
+	require.NoError(t, err)
+	require.True(t, bytes.HasPrefix(lying, []byte("gpumuxs\x01")), "what gpumux writes is encrypted")
+	require.EqualValues(t, 1, rows.Items)
+	for _, offset := range []int64{0, 3} {
+		_, err = s.Objects.Read(t.Context(), "results.jsonl", offset, -1)
+		var key *objects.KeyError
+		require.ErrorAs(t, err, &key)
+		require.ErrorContains(t, err, "not encrypted")
+	}
 }

@@ -1,4 +1,4 @@
-package store
+package items
 
 import (
 	"bytes"
@@ -12,10 +12,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/objects"
 )
 
 // readable returns the items of a source up to the error.
-func readable(t *testing.T, s *Store, src contract.Source) (items []string, failed error) {
+func readable(t *testing.T, s *store, src contract.Source) (items []string, failed error) {
 	for item, err := range s.Sources.Items(t.Context(), src, 0, src.Items) {
 		if err != nil {
 			return items, err
@@ -28,7 +29,7 @@ func readable(t *testing.T, s *Store, src contract.Source) (items []string, fail
 // final fails the test unless reading again cannot help.
 func final(t *testing.T, err error, why string) {
 	var mistake *SourceError
-	var key *KeyError
+	var key *objects.KeyError
 	require.True(t, errors.As(err, &mistake) || errors.As(err, &key), "%s: %v", why, err)
 }
 
@@ -49,12 +50,11 @@ var sourceDamages = map[string]func([]byte) []byte{
 // Damage to the lines or the index never changes an item. The next one to put the same
 // items there heals it, once lines that are damaged were deleted.
 func TestPutSource_HealsWhatIsDamaged(t *testing.T) {
-	for name, keys := range map[string]Keys{"plain": nil, "encrypted": oldRing} {
+	for name, keys := range map[string]objects.Keys{"plain": nil, "encrypted": oldRing} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			s := openKeys(t, "file://"+dir, keys)
-			_, err := s.Identity(t.Context())
-			require.NoError(t, err)
+			s := open(t, "file://"+dir, keys)
+			identify(t, s)
 			all, tidy, _ := numbered(1000)
 			want := all
 			spooled := spool(t, tidy, JSONLines)
@@ -111,7 +111,7 @@ func TestPutSource_HealsWhatIsDamaged(t *testing.T) {
 				}
 				step := max(1, len(whole)/25)
 				for at := 0; at < len(whole); at += step {
-					if name == "encrypted" && at >= len(sealMagic)+1+len("a") && at < len(sealMagic)+1+sealID {
+					if name == "encrypted" && at >= len("gpumuxs\x01")+1+len("a") && at < len("gpumuxs\x01")+1+63 {
 						continue // what fills the key's ID up
 					}
 					data := bytes.Clone(whole)
@@ -125,7 +125,7 @@ func TestPutSource_HealsWhatIsDamaged(t *testing.T) {
 
 // The message names the object and what to do.
 func TestItems_SayWhatIsDamaged(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *Store) {
+	eachStore(t, func(t *testing.T, s *store) {
 		src, err := s.Sources.Put(t.Context(), spool(t, strings.Repeat("12345\n", 1000), JSONLines))
 		require.NoError(t, err)
 		put(t, s, src.URL, strings.Repeat("12345\n", 200)+"99999\n"+strings.Repeat("12345\n", 799))
@@ -147,8 +147,7 @@ func TestItems_SayWhatIsDamaged(t *testing.T) {
 func TestItems_AStoreThatIsAwayIsNoDamage(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
 	s := open(t, "file://"+dir, nil)
-	_, err := s.Identity(t.Context())
-	require.NoError(t, err)
+	identify(t, s)
 	src, err := s.Sources.Put(t.Context(), spool(t, "1\n", JSONLines))
 	require.NoError(t, err)
 	require.NoError(t, os.Rename(dir, dir+"-away"))

@@ -1,4 +1,4 @@
-package store
+package objects
 
 import (
 	"bufio"
@@ -20,7 +20,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/internal/names"
-	"github.com/gpumux/gpumux/internal/objects"
 )
 
 // child is set in the processes that the tests start to kill or limit.
@@ -50,16 +49,16 @@ func startChild(t *testing.T, what, url string) (*exec.Cmd, *bufio.Reader) {
 }
 
 func TestWriter_VisibleOnlyWhenClosed(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *Store) {
+	eachBucket(t, func(t *testing.T, s *Bucket) {
 		ctx := t.Context()
 		large := bytes.Repeat([]byte("0123456789abcdef"), 5<<18) // more than one piece of an S3 upload
 		for _, content := range [][]byte{nil, []byte("small"), large} {
 			key := fmt.Sprintf("a/b/%d", len(content))
-			w, err := s.Objects.Create(ctx, key)
+			w, err := s.Create(ctx, key)
 			require.NoError(t, err)
 			_, err = w.Write(content)
 			require.NoError(t, err)
-			there, err := s.Objects.Exists(ctx, key)
+			there, err := s.Exists(ctx, key)
 			require.NoError(t, err)
 			require.False(t, there)
 			require.NoError(t, w.Close())
@@ -69,7 +68,7 @@ func TestWriter_VisibleOnlyWhenClosed(t *testing.T) {
 			require.ErrorIs(t, err, fs.ErrClosed)
 			require.ErrorIs(t, w.Close(), fs.ErrClosed)
 
-			again, err := s.Objects.Create(ctx, key)
+			again, err := s.Create(ctx, key)
 			require.NoError(t, err)
 			_, err = again.Write([]byte("other"))
 			require.NoError(t, err)
@@ -81,14 +80,14 @@ func TestWriter_VisibleOnlyWhenClosed(t *testing.T) {
 }
 
 func TestWriter_AbortLeavesNothing(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *Store) {
+	eachBucket(t, func(t *testing.T, s *Bucket) {
 		large := bytes.Repeat([]byte("0123456789abcdef"), 5<<18)
 		for i, content := range [][]byte{nil, []byte("small"), large} {
 			put(t, s, "kept", "kept")
 			ctx, cancel := context.WithCancel(t.Context())
-			var canceled []*objects.Writer
+			var canceled []*Writer
 			for _, key := range []string{"kept", fmt.Sprint("new", i)} {
-				aborted, err := s.Objects.Create(t.Context(), key)
+				aborted, err := s.Create(t.Context(), key)
 				require.NoError(t, err)
 				_, err = aborted.Write(content)
 				require.NoError(t, err)
@@ -96,7 +95,7 @@ func TestWriter_AbortLeavesNothing(t *testing.T) {
 				aborted.Abort()
 				require.ErrorIs(t, aborted.Close(), fs.ErrClosed)
 
-				w, err := s.Objects.Create(ctx, key)
+				w, err := s.Create(ctx, key)
 				require.NoError(t, err)
 				_, err = w.Write(content)
 				require.NoError(t, err)
@@ -107,11 +106,11 @@ func TestWriter_AbortLeavesNothing(t *testing.T) {
 				require.ErrorIs(t, w.Close(), context.Canceled)
 			}
 			require.Equal(t, "kept", get(t, s, "kept"))
-			there, err := s.Objects.Exists(t.Context(), fmt.Sprint("new", i))
+			there, err := s.Exists(t.Context(), fmt.Sprint("new", i))
 			require.NoError(t, err)
 			require.False(t, there)
 		}
-		if dir, disk := strings.CutPrefix(s.Objects.URL(), "file://"); disk {
+		if dir, disk := strings.CutPrefix(s.URL(), "file://"); disk {
 			temporaries, err := os.ReadDir(filepath.Join(dir, names.Scratch))
 			require.NoError(t, err)
 			require.Empty(t, temporaries)
@@ -143,7 +142,7 @@ func TestWriter_KilledWhileWriting(t *testing.T) {
 	cmd.Wait()
 
 	s := open(t, "file://"+dir, nil)
-	there, err := s.Objects.Exists(t.Context(), "a/b")
+	there, err := s.Exists(t.Context(), "a/b")
 	require.NoError(t, err)
 	require.False(t, there)
 	left, err := filepath.Glob(filepath.Join(dir, names.Scratch, "*"))
@@ -160,7 +159,7 @@ func abandon(url string) {
 	if err != nil {
 		panic(err)
 	}
-	w, err := s.Objects.Create(context.Background(), "a/b")
+	w, err := s.Create(context.Background(), "a/b")
 	if err != nil {
 		panic(err)
 	}
@@ -199,7 +198,7 @@ func replace(url string) {
 		panic(err)
 	}
 	for i := byte(0); ; i++ {
-		w, err := s.Objects.Create(context.Background(), "a/b")
+		w, err := s.Create(context.Background(), "a/b")
 		if err != nil {
 			panic(err)
 		}
@@ -241,7 +240,7 @@ func full(url string) error {
 	if err != nil {
 		panic(err)
 	}
-	w, err := s.Objects.Create(context.Background(), "kept")
+	w, err := s.Create(context.Background(), "kept")
 	if err != nil {
 		panic(err)
 	}

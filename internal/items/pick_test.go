@@ -1,4 +1,4 @@
-package store
+package items
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 )
 
 func TestPick_RandomRuns(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *Store) {
+	eachStore(t, func(t *testing.T, s *store) {
 		const n = 3000
 		want, tidy, _ := numbered(n)
 		src, err := s.Sources.Put(t.Context(), spool(t, tidy, JSONLines))
@@ -42,7 +42,7 @@ func TestPick_RandomRuns(t *testing.T) {
 }
 
 // apart is a source in which every 100th item is far from the others.
-func apart(t *testing.T, s *Store) (src contract.Source, runs contract.Runs) {
+func apart(t *testing.T, s *store) (src contract.Source, runs contract.Runs) {
 	var text strings.Builder
 	for i := range 2000 {
 		fmt.Fprintf(&text, "\"%d%s\"\n", i, strings.Repeat("x", 8<<10))
@@ -57,7 +57,7 @@ func apart(t *testing.T, s *Store) (src contract.Source, runs contract.Runs) {
 
 func TestPick_FarRunsInOrderAndStop(t *testing.T) {
 	server := s3test.New(t)
-	for _, s := range []*Store{open(t, "file://"+t.TempDir(), nil), open(t, server.URL(""), nil)} {
+	for _, s := range []*store{open(t, "file://"+t.TempDir(), nil), open(t, server.URL(""), nil)} {
 		src, runs := apart(t, s)
 		for _, most := range []int64{runs.Len() + 1, 1, 2, 17, 50} {
 			var got []int64
@@ -102,7 +102,7 @@ func TestPick_NearRunsCostFewRequests(t *testing.T) {
 }
 
 func TestPick_ErrorsComeOut(t *testing.T) {
-	for _, s := range []*Store{open(t, "file://"+t.TempDir(), nil), open(t, s3test.New(t).URL(""), nil)} {
+	for _, s := range []*store{open(t, "file://"+t.TempDir(), nil), open(t, s3test.New(t).URL(""), nil)} {
 		src, runs := apart(t, s)
 		past := append(append(contract.Runs{}, runs...), contract.Span{Start: src.Items - 1, End: src.Items + 1})
 		count := int64(0)

@@ -1,4 +1,4 @@
-package store
+package objects
 
 import (
 	"strings"
@@ -10,16 +10,16 @@ import (
 )
 
 func TestKey_RoundTrip(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *Store) {
+	eachBucket(t, func(t *testing.T, s *Bucket) {
 		for _, key := range []string{"ab", "a/b.jsonl", "maps/x:1/ü 1%+#?&=[].jsonl", ".hidden/x", "a..b/...c"} {
-			got, err := s.Objects.Key(key)
+			got, err := s.Key(key)
 			require.NoError(t, err, key)
 			require.Equal(t, key, got)
-			got, err = s.Objects.Key(s.Objects.Locate(key))
-			require.NoError(t, err, s.Objects.Locate(key))
+			got, err = s.Key(s.Locate(key))
+			require.NoError(t, err, s.Locate(key))
 			require.Equal(t, key, got)
 			put(t, s, key, key)
-			require.Equal(t, key, get(t, s, s.Objects.Locate(key)))
+			require.Equal(t, key, get(t, s, s.Locate(key)))
 		}
 	})
 }
@@ -35,18 +35,18 @@ func TestKey_NothingOutsideTheStore(t *testing.T) {
 		"file://" + dir + "/store/%2e%2e/x", "file://" + dir + "/store", "file://host" + dir + "/store/x",
 		"file://" + dir + "/store/a?b", "file://" + dir + "/store/a#b", "http://x/y", "mem:///x", "s3://bucket/x", "s3://bucket/a/x",
 	} {
-		_, err := s.Objects.Key(name)
+		_, err := s.Key(name)
 		require.Error(t, err, name)
 	}
 	for _, name := range []string{"s3://bucket/x", "s3://bucket/ab/x", "s3://bucket/a/../x", "s3://other/a/x",
 		"s3://bucket/a/x?endpoint=http://elsewhere", "file:///etc/passwd"} {
-		_, err := other.Objects.Key(name)
+		_, err := other.Key(name)
 		require.Error(t, err, name)
 	}
-	key, err := other.Objects.Key("s3://bucket/a/x?region=eu-west-1")
+	key, err := other.Key("s3://bucket/a/x?region=eu-west-1")
 	require.NoError(t, err)
 	require.Equal(t, "x", key)
 
-	_, err = s.Objects.Key("s3://bucket/x")
+	_, err = s.Key("s3://bucket/x")
 	require.ErrorContains(t, err, "a key, or a URL inside file://"+dir+"/store/")
 }

@@ -1,4 +1,4 @@
-package store
+package items
 
 import (
 	"encoding/json"
@@ -10,19 +10,18 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/results"
 )
 
 // Every stretch of the values of a results file, whichever items failed.
 func TestSource_TheValuesOfResults(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *Store) {
+	eachStore(t, func(t *testing.T, s *store) {
 		var text strings.Builder
 		var want []string
 		for i := range 1000 {
 			r := gpumux.Result{Index: int64(i), Value: json.RawMessage(fmt.Sprintf(`[%d,"%s"]`, i, strings.Repeat("x", i%300)))}
 			if i%7 == 0 || i < 20 || i > 960 {
-				r = fault(int64(i), gpumux.Crash)
+				r = gpumux.Result{Index: int64(i), Fault: &gpumux.Fault{Kind: gpumux.Crash}}
 			} else {
 				want = append(want, string(r.Value))
 			}
@@ -33,7 +32,7 @@ func TestSource_TheValuesOfResults(t *testing.T) {
 		put(t, s, "maps/a/results.jsonl", text.String())
 		in, err := s.Sources.Find(t.Context(), gpumux.ValuesOf("maps/a/results.jsonl"), "maps/b/source.index")
 		require.NoError(t, err)
-		spooled := spool(t, text.String(), items.Values)
+		spooled := spool(t, text.String(), Values)
 		require.True(t, spooled.Values)
 		first, err := spooled.First()
 		require.NoError(t, err)
@@ -47,7 +46,7 @@ func TestSource_TheValuesOfResults(t *testing.T) {
 			for _, stretch := range []contract.Runs{{{Start: 0, End: src.Items}}, {{Start: 100, End: 103}, {Start: 500, End: 501}}, {{Start: src.Items - 1, End: src.Items}}} {
 				var got []string
 				require.NoError(t, s.Sources.Pick(t.Context(), src, stretch, func(index int64, line json.RawMessage) bool {
-					item, _, err := items.Unwrap(src, line)
+					item, _, err := Unwrap(src, line)
 					require.NoError(t, err)
 					require.Equal(t, want[index], string(item))
 					got = append(got, string(item))

@@ -1,0 +1,75 @@
+package items
+
+import (
+	"crypto/hkdf"
+	"crypto/sha256"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/internal/names"
+	"github.com/gpumux/gpumux/internal/objects"
+	"github.com/gpumux/gpumux/internal/test/s3test"
+)
+
+// store is a bucket and the sources in it.
+type store struct {
+	Objects *objects.Bucket
+	Sources *Sources
+}
+
+// eachStore runs a test on a folder, in memory and over S3.
+func eachStore(t *testing.T, test func(t *testing.T, s *store)) {
+	for name, url := range map[string]func(t *testing.T) string{
+		"file": func(t *testing.T) string { return "file://" + t.TempDir() + "/store" },
+		"mem":  func(*testing.T) string { return "mem://" },
+		"s3":   func(t *testing.T) string { return s3test.New(t).URL("") },
+	} {
+		t.Run(name, func(t *testing.T) { test(t, open(t, url(t), nil)) })
+	}
+}
+
+func open(t testing.TB, url string, keys objects.Keys) *store {
+	t.Helper()
+	in, err := objects.Open(t.Context(), url, keys)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, in.Close()) })
+	return &store{in, In(in)}
+}
+
+// identify makes the store one that was used before.
+func identify(t testing.TB, s *store) {
+	t.Helper()
+	require.NoError(t, s.Objects.Put(t.Context(), names.Identity, []byte("{}"), objects.Creation{Own: true}))
+}
+
+func put(t testing.TB, s *store, key, content string) {
+	t.Helper()
+	require.NoError(t, s.Objects.Put(t.Context(), key, []byte(content), objects.Creation{Own: true}))
+}
+
+func get(t testing.TB, s *store, name string) string {
+	t.Helper()
+	data, err := s.Objects.ReadAll(t.Context(), name)
+	require.NoError(t, err)
+	return string(data)
+}
+
+// ring is Keys in memory.
+type ring struct {
+	current string
+	keys    map[string]string
+}
+
+func (r ring) Current() string { return r.current }
+
+func (r ring) Derive(id string, salt []byte, purpose string) ([]byte, error) {
+	key, known := r.keys[id]
+	if !known {
+		return nil, fmt.Errorf("there is no key %s", id)
+	}
+	return hkdf.Key(sha256.New, []byte(key), salt, purpose, 32)
+}
+
+var oldRing = ring{"a", map[string]string{"a": "one"}}
