@@ -42,7 +42,7 @@ type record struct {
 	key      string
 }
 
-// cacheFolder is where the records of maps lie whose results stand for each other's.
+// cacheFolder holds the records of maps whose results may stand for each other.
 func cacheFolder(c contract.Cache) string { return names.Cache + "/" + digest(c.Owner) }
 
 func digest(v any) string {
@@ -133,7 +133,7 @@ func (f *Folder) recall(ctx context.Context, c contract.Cache, rest contract.Wor
 	return r.found, skipped, r.to.Flush(ctx)
 }
 
-// contentHash is of an item, and of the key that it came with.
+// contentHash is a hash of an item and the key that it came with.
 type contentHash [16]byte
 
 // eachContent calls f with the hashes of items until it returns an error.

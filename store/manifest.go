@@ -20,7 +20,8 @@ type manifest struct {
 	Version int            `json:"manifest"`
 	ID      string         `json:"id"`
 	Owner   contract.Owner `json:"owner"`
-	// Kept: the results are those of a map that is retried. Only the Input has to stay.
+	// Kept says that the results are of a map that is retried. The next owner may differ in
+	// all but the Input.
 	Kept bool `json:"kept,omitempty"`
 }
 
@@ -67,8 +68,8 @@ func (f *Folder) claim(ctx context.Context, owner contract.Owner) (contract.Clai
 	return claim, nil
 }
 
-// parseManifest decodes the manifest as it was read, with the error of that. Where it is
-// none, the error is an *OwnerError.
+// parseManifest decodes the manifest. It passes on err, the error of reading it; what is
+// no manifest is an *OwnerError.
 func (f *Folder) parseManifest(text []byte, err error) (m manifest, _ error) {
 	var damage *objects.DamageError
 	if err != nil && !errors.As(err, &damage) {
@@ -86,8 +87,8 @@ func (f *Folder) manifest(ctx context.Context) (manifest, error) {
 	return f.parseManifest(text, err)
 }
 
-// KeepOwner notes in a folder to which the results are copied whose they were, so that
-// none are added over other items.
+// KeepOwner copies the manifest to a folder that gets the results, so that none are added
+// there for other items.
 func (f *Folder) KeepOwner(ctx context.Context, to *Folder) error {
 	m, err := f.manifest(ctx)
 	if errors.Is(err, fs.ErrNotExist) {

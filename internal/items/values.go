@@ -27,7 +27,7 @@ func (l valueLines) next() ([]byte, position, error) {
 	}
 }
 
-// Unwrap is the item in what Items and Pick give of a source, and its key, if any.
+// Unwrap returns the item in a line that Items or Pick gave, and its key, if any.
 func Unwrap(src contract.Source, line json.RawMessage) (item, key json.RawMessage, err error) {
 	if !src.Values {
 		return line, nil, nil

@@ -94,8 +94,8 @@ const maxRuns = 1000
 // Rest starts a RestWriter for a folder.
 func (s *Sources) Rest(folder string) *RestWriter { return &RestWriter{s: s, folder: folder} }
 
-// RestWriter takes runs of items in order. It holds them itself while they are few, and
-// writes a work list else.
+// RestWriter takes runs of items in order. It holds few itself, and writes many into a
+// work list.
 type RestWriter struct {
 	s      *Sources
 	folder string

@@ -17,8 +17,8 @@ const (
 // ResultsScheme stands before a results file whose values are the items.
 const ResultsScheme = "results:"
 
-// CutValues is the results file of a source that ValuesOf made. Of any other it is the
-// source itself.
+// CutValues returns the results file that a source of gpumux.ValuesOf names. Any other
+// source it returns as it is.
 func CutValues(source string) (output string, values bool) {
 	return strings.CutPrefix(source, ResultsScheme)
 }
@@ -33,8 +33,9 @@ func Table(source string) bool {
 	return !values && slices.Contains([]string{".parquet", ".arrow", ".feather"}, strings.ToLower(path.Ext(name)))
 }
 
-// Columns returns what is wrong with the columns that the items of a source are to have,
-// or nil. The error goes on from the word columns. Of none they have all.
+// Columns returns what is wrong with the columns that the items of a source shall have,
+// or nil. Without columns they have all. The error continues a sentence that begins with
+// the word columns.
 func Columns(source string, columns []string) error {
 	if len(columns) > 0 && !Table(source) {
 		return fmt.Errorf("go with Parquet and Arrow files, and %.200q is none by its name", source)

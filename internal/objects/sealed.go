@@ -211,7 +211,7 @@ func parseHead(keys Keys, start []byte, whole *blob.Reader) (*sealedHead, error)
 	return &sealedHead{s, whole.Size(), whole.ModTime(), count, size}, nil
 }
 
-// is reports whether the head is that of an object.
+// is reports whether an object is still the one that the head was read from.
 func (h *sealedHead) is(whole *blob.Reader) bool {
 	return whole.Size() == h.bytes && whole.ModTime().Equal(h.modified)
 }
