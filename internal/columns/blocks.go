@@ -37,7 +37,11 @@ type block struct {
 
 // keepFor settles how large blocks are for so many readers that each go forward.
 func (b *blocks) keepFor(readers int) {
-	b.each, b.maxKept, b.kept = max(minBlock, min(maxBlock, keptBytes/int64(readers+1))), readers+1, nil
+	each := max(minBlock, min(maxBlock, keptBytes/int64(readers+1)))
+	if each != b.each {
+		b.kept = nil
+	}
+	b.each, b.maxKept = each, readers+1
 }
 
 // ReadAt is io.ReaderAt's.
