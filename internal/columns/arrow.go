@@ -6,14 +6,20 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/apache/arrow-go/v18/arrow/memory"
 )
 
 // arrowTable is an Arrow file.
 type arrowTable struct{ *ipc.FileReader }
 
-func openArrow(file *blocks) (table, error) {
-	r, err := ipc.NewFileReader(io.NewSectionReader(file, 0, file.size), ipc.WithBodySizeLimit(file.size))
-	return arrowTable{r}, err
+func openArrow(file *ranged) (table, error) {
+	bounded := &boundedMemory{Allocator: memory.DefaultAllocator, stored: file.size}
+	r, err := ipc.NewFileReader(io.NewSectionReader(file, 0, file.size), ipc.WithBodySizeLimit(file.size), ipc.WithAllocator(bounded))
+	if err != nil {
+		return nil, err
+	}
+	file.want([]stretch{{0, file.size}}, 1)
+	return arrowTable{r}, nil
 }
 
 func (t arrowTable) names() (all []string) {

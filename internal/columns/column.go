@@ -15,7 +15,7 @@ import (
 type column struct {
 	name string
 	kind kind
-	// like has the type and shape of the arrays, without data; loose is that of value.array.
+	// like is what arrays are like, without data; loose is as that of value.array.
 	like  arrays.Array
 	loose bool
 }

@@ -28,8 +28,8 @@ type table interface {
 }
 
 // Items gives the rows of a Parquet or an Arrow file as JSON lines: objects of the
-// columns that are named, in that order, or of all. It holds some rows of Parquet,
-// or a batch of Arrow. It closes the file at the end. A file that is damaged, and
+// columns that are named, in that order, or of all. It reads ahead, but holds no more
+// than a row group or a batch. It closes the file at the end. A file that is damaged, and
 // a column that it lacks, are a *items.SourceError, here or of a later Read.
 func Items(ctx context.Context, from Source, size int64, name string, named []string) (io.ReadCloser, error) {
 	file, t, at, err := openTable(ctx, from, size, name, named)
@@ -71,9 +71,10 @@ func writeRows(to *bufio.Writer, keys [][]byte, columns []arrow.Array) (err erro
 }
 
 // openTable opens a file and finds the columns that are named.
-func openTable(ctx context.Context, from Source, size int64, name string, named []string) (file *blocks, t table, at []int, err error) {
-	file = &blocks{from: from, size: size}
-	file.keepFor(1)
+func openTable(ctx context.Context, from Source, size int64, name string, named []string) (file *ranged, t table, at []int, err error) {
+	if file, err = newRanged(from, size); err != nil {
+		return nil, nil, nil, err
+	}
 	err = file.blame(ctx, name, func() (err error) {
 		if FormatOf(name) == Arrow {
 			t, err = openArrow(file)

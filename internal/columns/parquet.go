@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 
@@ -26,10 +27,10 @@ const (
 // parquetTable is a Parquet file.
 type parquetTable struct {
 	*pqarrow.FileReader
-	from *blocks
+	from *ranged
 }
 
-func openParquet(from *blocks) (table, error) {
+func openParquet(from *ranged) (table, error) {
 	properties := parquet.NewReaderProperties(memory.DefaultAllocator)
 	properties.BufferedStreamEnabled, properties.BufferSize = true, 32<<10
 	properties.MaxCompressedPageSize, properties.MaxUncompressedPageSize = math.MaxInt32, math.MaxInt32
@@ -86,16 +87,57 @@ func (t parquetTable) each(ctx context.Context, at []int, f func(columns []arrow
 	for _, i := range at {
 		leaves = append(leaves, leavesOf(t.Manifest.Fields[i])...)
 	}
-	t.from.keepFor(len(leaves))
-	metadata := t.ParquetReader().MetaData()
-	for n := range metadata.NumRowGroups() {
-		group := metadata.RowGroup(n)
-		t.Props.BatchSize = max(1, min(batchRows, group.NumRows()*batchBytes/max(1, group.TotalByteSize())))
-		if err := t.eachOf(ctx, n, group.NumRows(), leaves, f); err != nil {
+	groups, err := t.groups(leaves)
+	if err != nil {
+		return err
+	}
+	for n, g := range groups {
+		t.Props.BatchSize = max(1, min(batchRows, int64(float64(g.rows)*batchBytes/max(1, g.unpacked))))
+		if err := t.eachOf(ctx, n, g.rows, leaves, f); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// group is what the metadata says of the columns of a row group that are read.
+type group struct {
+	rows, stored int64
+	unpacked     float64
+}
+
+// groups finds where the columns lie. Row groups that need too much memory are refused.
+func (t parquetTable) groups(leaves []int) (all []group, err error) {
+	var wanted []stretch
+	metadata := t.ParquetReader().MetaData()
+	for n := range metadata.NumRowGroups() {
+		in := metadata.RowGroup(n)
+		g := group{rows: in.NumRows()}
+		for _, leaf := range leaves {
+			chunk, err := in.ColumnChunk(leaf)
+			if err != nil {
+				return nil, err
+			}
+			start, size := chunk.DataPageOffset(), chunk.TotalCompressedSize()
+			if chunk.HasDictionaryPage() && chunk.DictionaryPageOffset() > 0 {
+				start = min(start, chunk.DictionaryPageOffset())
+			}
+			if start < 0 || size < 0 || size > t.from.size-start {
+				return nil, fmt.Errorf("row group %d lies outside of the file", n)
+			}
+			wanted = append(wanted, stretch{start, start + size})
+			g.stored += size
+			// Many equal values take few bytes in a page of any kind.
+			width := max(8, metadata.Schema.Column(leaf).TypeLength())
+			g.unpacked += max(float64(chunk.TotalUncompressedSize()), float64(chunk.NumValues())*float64(width))
+		}
+		if err := tooLarge(fmt.Sprintf("row group %d", n), g.stored, int64(min(g.unpacked, math.MaxInt64/2))); err != nil {
+			return nil, err
+		}
+		all = append(all, g)
+	}
+	t.from.want(wanted, len(leaves))
+	return all, nil
 }
 
 // eachOf reads a row group.

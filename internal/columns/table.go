@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -205,8 +206,12 @@ func (w *tableWriter) begin() (err error) {
 
 // batch makes Arrow's columns of a group.
 func (w *tableWriter) batch(cells [][]cell) arrow.RecordBatch {
-	index := array.NewInt64Builder(memory.DefaultAllocator)
-	fault, message := array.NewStringBuilder(memory.DefaultAllocator), array.NewStringBuilder(memory.DefaultAllocator)
+	fields := w.schema.Fields()
+	beside := arrow.NewSchema(slices.Concat(fields[:1], fields[len(w.columns)+1:]), nil)
+	builder := array.NewRecordBuilder(memory.DefaultAllocator, beside)
+	defer builder.Release()
+	index := builder.Field(0).(*array.Int64Builder)
+	fault, message := builder.Field(1).(*array.StringBuilder), builder.Field(2).(*array.StringBuilder)
 	for _, r := range w.rows {
 		index.Append(r.index)
 		if r.fault == nil {
@@ -217,9 +222,11 @@ func (w *tableWriter) batch(cells [][]cell) arrow.RecordBatch {
 			message.Append(r.fault.Message)
 		}
 	}
-	all := []arrow.Array{index.NewArray()}
+	own := builder.NewRecordBatch()
+	defer own.Release()
+	all := []arrow.Array{own.Column(0)}
 	for i, c := range w.columns {
-		all = append(all, c.build(cells[i], w.schema.Field(i+1).Type))
+		all = append(all, c.build(cells[i], fields[i+1].Type))
 	}
-	return array.NewRecordBatch(w.schema, append(all, fault.NewArray(), message.NewArray()), int64(len(w.rows)))
+	return array.NewRecordBatch(w.schema, append(all, own.Column(1), own.Column(2)), int64(len(w.rows)))
 }

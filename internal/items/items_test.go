@@ -132,14 +132,14 @@ func TestItems_SayWhatIsDamaged(t *testing.T) {
 		require.Len(t, itemsOf(t, s, src, 0, 128), 128, "other stretches are whole")
 		got, err := readable(t, s, src)
 		require.EqualError(t, err, src.URL+": damaged, or changed since it was indexed: bytes 768 to 1535 are others; "+
-			"delete it, and give the same command again; where a program named it, put it there again")
+			"give the same command again, which puts it there anew; where a program named it, delete it and put it there again")
 		require.Len(t, got, 128)
 		_, err = s.Sources.Find(t.Context(), src.URL, "maps/m/source.index")
 		require.NoError(t, err, "whoever reads the lines checks them")
 		put(t, s, src.URL, "12345\n")
 		_, err = s.Sources.Find(t.Context(), src.URL, "maps/m/source.index")
 		require.EqualError(t, err, src.URL+": damaged, or changed since it was indexed: its lines are not those that were put there; "+
-			"delete it, and give the same command again; where a program named it, put it there again")
+			"give the same command again, which puts it there anew; where a program named it, delete it and put it there again")
 	})
 }
 

@@ -261,13 +261,16 @@ func damageOf(err error) error {
 	return nil
 }
 
-// damaged is the error about the lines or the index of a source.
+// damaged is the error about the lines or the index of a source. The index of one that Put
+// put there is deleted, so that Put takes neither over.
 func (s *Sources) damaged(name, problem string) error {
 	hint := "leave a map's source alone until it is done; start the map anew"
 	if key, err := s.in.Key(name); err == nil {
 		name = s.in.Locate(key)
 		if strings.HasPrefix(key, names.Sources+"/") {
-			hint = "delete it, and give the same command again; where a program named it, put it there again"
+			hint = "give the same command again, which puts it there anew; where a program named it, delete it and put it there again"
+			// Where it cannot be deleted, the next command ends here as well.
+			_ = s.in.Delete(context.Background(), strings.TrimSuffix(strings.TrimSuffix(key, ".jsonl"), ".index")+".index")
 		}
 	}
 	return &SourceError{Name: name, Problem: "damaged, or changed since it was indexed: " + problem, Hint: hint}

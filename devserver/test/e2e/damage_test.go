@@ -82,8 +82,7 @@ func TestTrust_ADamagedInputIsPutAgain(t *testing.T) {
 				if p.code() != 0 {
 					require.Equal(t, "a line of the same length", h.name, "what is put is compared: %s", &p.stderr)
 					require.Contains(t, p.stderr.String(), file+": damaged, or changed since it was indexed: ")
-					require.Contains(t, p.stderr.String(), "delete it, and give the same command again")
-					require.NoError(t, os.Remove(file))
+					require.Contains(t, p.stderr.String(), "give the same command again")
 					s.run(0, args...)
 				}
 				right()
@@ -104,7 +103,7 @@ func TestTrust_ADamagedInputOfAProgram(t *testing.T) {
 		require.NoError(t, err, h.name)
 		file := harm(t, filepath.Join(s.dir, "store"), h.ending, h.change)
 		in.Output = fmt.Sprintf("e/%d.jsonl", i)
-		for round := range 2 { // the second time is like the first
+		for round := range 2 { // the second time its index is gone
 			sum, err := s.run(in)
 			if err == nil {
 				require.Equal(t, ".index", h.ending, "the lines tell what the index lacks: %s", h.name)
@@ -116,8 +115,7 @@ func TestTrust_ADamagedInputOfAProgram(t *testing.T) {
 			require.Equal(t, gpumux.BadInput, workflows.FaultOf(err).Kind, "%s: %v", h.name, err)
 			require.ErrorContains(t, err, file, h.name)
 			if round == 1 {
-				require.ErrorContains(t, err, "delete it, and give the same command again; where a program named it, put it there again")
-				require.NoError(t, os.Remove(file))
+				require.ErrorContains(t, err, "where a program named it, delete it and put it there again")
 			}
 		}
 		s.source(numbers(3000))

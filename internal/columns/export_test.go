@@ -1,0 +1,4 @@
+package columns
+
+// MaxUnpacked is how much memory any row group may take.
+var MaxUnpacked = &maxUnpacked
