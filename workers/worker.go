@@ -276,7 +276,7 @@ func (w *Worker) openPool(p config.Placement, runtime string) *pool.Pool {
 		}
 	}
 	opened := w.ledger.New(p.Name, seats)
-	opened.Log, opened.Pack, opened.Leases = w.log, p.Placement == config.Pack, p.LeaseLimit()
+	opened.Log, opened.Leases = w.log, p.LeaseLimit()
 	w.pools = append(w.pools, opened)
 	w.metrics.Offer(opened)
 	return opened

@@ -43,8 +43,6 @@ type Pool struct {
 	// Changed is called without the lock when the answer of Load may have changed.
 	Changed func()
 	Log     *zap.Logger
-	// Pack sends calls to the busiest device with a free slot. Default: to the least busy.
-	Pack bool
 	// Leases is the most slots that leases have at a time, on top of Resize's number.
 	Leases int
 
@@ -262,7 +260,7 @@ func (p *Pool) refusal(group string) error {
 }
 
 // choose picks a free slot: one whose process has the task, one without a process, then
-// any; among equals on the least busy device, or with Pack on the busiest.
+// any; among equals on the least busy device.
 func (p *Pool) choose(w *waiter) *Seat {
 	load, calls, leased := map[string]int{}, map[string]int{}, 0
 	for _, h := range p.seats {
@@ -285,9 +283,6 @@ func (p *Pool) choose(w *waiter) *Seat {
 			continue
 		}
 		cost := [2]int{startCost(h, w.Task), load[h.Group]}
-		if p.Pack {
-			cost[1] = -cost[1]
-		}
 		if best == nil || slices.Compare(cost[:], least[:]) < 0 {
 			best, least = h, cost
 		}

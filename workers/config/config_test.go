@@ -161,7 +161,7 @@ tasks:
   FILE:4: tasks.nothing: says not what to run; give one of python, python_dir, r, command and program
   FILE:5: tasks.two: has command and python; give only one
   FILE:6: tasks.gone.python: DIR/gone.py: does not exist
-  FILE:7: tasks.typo.python: DIR/embed.py has no function embd; did you mean "embed"?
+  FILE:7: tasks.typo.python: DIR/embed.py has no function embd; it has embed, other
   FILE:8: tasks.far.python: DIR/embed.py has no function transmogrify; it has embed, other
   FILE:9: tasks.shapeless.python: "embed" does not say which function; write it as file.py:function or module:function
   FILE:10: tasks.badmodule.python: "a b" is no module name; write it as file.py:function or module:function

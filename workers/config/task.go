@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -93,7 +92,7 @@ func (c Config) catalog(inventory *gpu.Inventory, r *report) *Catalog {
 		case !isFolder && t.PythonDir != "":
 			r.add(at, "python_dir makes many tasks; write the name as %q", strings.TrimRight(name, "*/")+"/*")
 		case isFolder:
-			tasks.folders = append(tasks.folders, folder{prefix, task, newModuleCache(task.Interpreter, task.Dir)})
+			tasks.folders = append(tasks.folders, folder{prefix, task})
 		default:
 			tasks.exact[name] = task
 		}
@@ -303,16 +302,9 @@ func checkPython(at string, task launch.Task, r *report) {
 		return
 	}
 	path, text, ok := source(at, file, task, r)
-	first, _, _ := strings.Cut(function, ".")
-	if !ok || strings.Contains(text, first) {
-		return
+	if first, _, _ := strings.Cut(function, "."); ok && !strings.Contains(text, first) {
+		r.add(at, "%s has no function %s; it has %s", path, first, list(functions(text)))
 	}
-	folder, name := filepath.Split(path)
-	name = strings.TrimSuffix(name, ".py")
-	// A Python that cannot read it is a mistake of its own.
-	modules, _ := readModules(task.Interpreter, folder, []string{name})
-	functions := modules[name].Functions
-	r.add(at, "%s has no function %s; %s", path, first, cmp.Or(didYouMean(first, functions), "it has "+list(functions)))
 }
 
 // slotName reports whether the slot sets a variable, so that the task must not.
