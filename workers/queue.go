@@ -49,7 +49,6 @@ func (w *Worker) options(name string) worker.Options {
 		// The SDK's own heartbeat, after a refusal, may take so long.
 		MaxHeartbeatThrottleInterval: contract.HeartbeatEvery,
 		OnFatalError: func(err error) {
-			w.state.addEnded(fmt.Errorf("queue %s is served no more: %w", name, err))
 			w.log.Error("queue is served no more", zap.String("queue", name), zap.Error(err))
 			select {
 			case w.failed <- fmt.Errorf("serve queue %s: %w", name, err):
