@@ -95,7 +95,7 @@ func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 		`gpumux_peak_bytes{pool="cpu",slot="cpu/0"} 3.145728e+07`,
 		`gpumux_faults_total{kind="crash",pool="` + p.Name + `"} 2`,
 		`gpumux_faults_total{kind="timeout",pool="` + p.Name + `"} 0`,
-		`gpumux_recycles_total{pool="cpu",reason="leak",slot="cpu/0"} 0`,
+		`gpumux_recycles_total{pool="cpu",reason="full",slot="cpu/0"} 0`,
 		`gpumux_device_cordoned{device="A",pool="` + p.Name + `"} 0`,
 		`gpumux_device_cordoned{device="B",pool="` + p.Name + `"} 1`,
 		`gpumux_cordons_total{pool="` + p.Name + `",reason="probe"} 1`,
