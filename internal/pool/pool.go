@@ -150,7 +150,7 @@ func (p *Pool) Acquire(ctx context.Context, want Want) (*Seat, error) {
 				a.seat.release()
 			}
 		default:
-			p.ledger.unclaimAll(func(c *claim) bool { return c.owner == w })
+			p.ledger.unclaim(w)
 		}
 	})
 	return nil, context.Cause(ctx)
@@ -218,7 +218,7 @@ func (p *Pool) grant() {
 				return false
 			}
 			if err := p.refusal(w.Group); err != nil {
-				p.ledger.unclaimAll(func(c *claim) bool { return c.owner == w })
+				p.ledger.unclaim(w)
 				w.give(answer{err: err})
 				return true
 			}
@@ -358,7 +358,6 @@ func (p *Pool) Stop(ctx context.Context) error {
 	p.ledger.mu.Lock()
 	p.stopped = ErrStopped
 	p.grant()
-	p.ledger.unclaimAll(func(c *claim) bool { return c.pool == p })
 	p.ledger.mu.Unlock()
 	errs := make([]error, len(p.seats))
 	var all sync.WaitGroup
