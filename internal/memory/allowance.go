@@ -39,14 +39,6 @@ func (a *allowances) get(model, task string) gpumux.Size {
 	return a.measured[allowanceKey{model, task}]
 }
 
-// loaded observes the idle process of a task.
-func (a *allowances) loaded(pool config.Pool, task string, bytes int64) {
-	if size := gpumux.Size(bytes); size > pool.Memory*3/4 && a.first(pool.Name, task, "loaded") {
-		a.log.Warn(fmt.Sprintf("the loaded task holds %s of its budget of %s before any item; little is left for data", size, pool.Memory),
-			zap.String("pool", pool.Name), zap.String("task", task))
-	}
-}
-
 // capped observes a framework's own limit in a slot of so many devices.
 func (a *allowances) capped(pool, model string, devices int, c session.Cap) {
 	if c.Context > 0 {

@@ -113,7 +113,6 @@ func (e *Enforcer) Report() {
 		e.enforced[p.Name] = e.inForce(p)
 		if p.Memory > 0 {
 			e.reportPool(p)
-			e.reportRoom(p)
 		}
 	}
 	wanted := budgets(e.placements)
@@ -152,15 +151,6 @@ func (e *Enforcer) reportPool(p config.Placement) {
 	}
 	e.log.Warn(text+" only; a task that allocates past its framework takes from its neighbours", zap.String("pool", p.Name),
 		zap.String("why", m.lack))
-}
-
-// reportRoom warns when a budget leaves little beside a CUDA context and its libraries.
-func (e *Enforcer) reportRoom(p config.Placement) {
-	per := p.Memory / gpumux.Size(p.GPUsPerSlot)
-	if !onCPU(p) && per <= ContextRoom {
-		e.log.Warn(fmt.Sprintf("of a budget of %s per device only %s are left for data: a CUDA context and its libraries take the rest",
-			per, Room(p.Pool, p.Groups[0], 0)), zap.String("pool", p.Name))
-	}
 }
 
 // budgets is the sum of the budgets on each device, by UUID.

@@ -22,10 +22,9 @@ const (
 	watchFar  = 200 * time.Millisecond
 	watchIdle = time.Second
 	nearShare = 0.5
-	// The pause is at least watchCost times the duration of a round, or nearCost times while
-	// a process holds more than tightShare of its budget.
+	// The pause is at least so many times the duration of a round: nearCost while a busy
+	// process holds more than nearShare.
 	watchCost, nearCost = 100, 20
-	tightShare          = 0.75
 	// sharedCost bounds the cost of measuring shared pages in the same way.
 	sharedCost = 20
 )
@@ -182,10 +181,8 @@ func (w *watch) round() time.Duration {
 		return watchIdle
 	case w.protectHost():
 		return watchNear
-	case pressure >= tightShare:
-		return min(watchIdle, max(watchNear, nearCost*w.cost))
 	case pressure >= nearShare:
-		return min(watchIdle, max(watchNear, watchCost*w.cost))
+		return min(watchIdle, max(watchNear, nearCost*w.cost))
 	}
 	return min(watchIdle, max(watchFar, watchCost*w.cost))
 }
