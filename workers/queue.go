@@ -216,21 +216,17 @@ func (g gate) ReleaseSlot(worker.SlotReleaseInfo)   {}
 // MaxSlots is for metrics: there is no limit.
 func (g gate) MaxSlots() int { return 0 }
 
-// tuner has the pool's supplier for activities. A pool's queues carry nothing else.
-type tuner struct {
-	worker.WorkerTuner
-	activities worker.SlotSupplier
-}
-
-// GetActivityTaskSlotSupplier is worker.WorkerTuner's.
-func (t tuner) GetActivityTaskSlotSupplier() worker.SlotSupplier { return t.activities }
-
-func newTuner(s worker.SlotSupplier) tuner {
-	rest, err := worker.NewFixedSizeTuner(worker.FixedSizeTunerOptions{
-		NumWorkflowSlots: 1, NumActivitySlots: 1, NumLocalActivitySlots: 1, NumNexusSlots: 1,
-	})
+// newTuner lets a supplier decide about activities, which is all that its queues carry.
+func newTuner(s worker.SlotSupplier) worker.WorkerTuner {
+	one, err := worker.NewFixedSizeSlotSupplier(1)
 	if err != nil {
 		panic(err) // 1 is a valid size
 	}
-	return tuner{rest, s}
+	tuner, err := worker.NewCompositeTuner(worker.CompositeTunerOptions{
+		ActivitySlotSupplier: s, WorkflowSlotSupplier: one, LocalActivitySlotSupplier: one, NexusSlotSupplier: one, SessionActivitySlotSupplier: one,
+	})
+	if err != nil {
+		panic(err) // all are given
+	}
+	return tuner
 }

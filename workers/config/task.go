@@ -177,30 +177,23 @@ func (t Task) checkLimits(at string, r *report) {
 	if command && t.Mode == gpumux.Persistent {
 		r.add(at+".mode", "a command runs once per item, so it is always fresh; leave mode out, or give a program that stays")
 	}
-	if command && t.Recycle != (Recycle{}) {
-		r.add(at+".recycle", "a command runs once per item, so there is nothing to recycle; leave it out")
-	}
-	if command && t.Hygiene != "" {
-		r.add(at+".hygiene", "a command runs once per item, so there is nothing to tidy; leave it out")
-	}
-	if t.Fresh != "" && t.Python == "" && t.PythonDir == "" {
-		r.add(at+".fresh", "is for python and python_dir only; what else runs once per item starts anew each time")
+	if command && (t.Recycle != Recycle{} || t.Hygiene != "") {
+		r.add(at, "a command runs once per item; leave recycle and hygiene out")
 	}
 	if !command && t.Output != "" {
 		r.add(at+".output", "is for commands only; a function returns its result")
 	}
-	for _, limit := range []struct {
-		field    string
-		value    any
-		negative bool
-	}{
-		{"timeout", t.Timeout, t.Timeout < 0}, {"recycle.items", t.Recycle.Items, t.Recycle.Items < 0},
-		{"recycle.age", t.Recycle.Age, t.Recycle.Age < 0},
-	} {
-		if limit.negative {
-			r.add(at+"."+limit.field, "%v is negative; leave it out for no limit", limit.value)
+	if t.Fresh != "" && t.Python == "" && t.PythonDir == "" {
+		r.add(at+".fresh", "is for python and python_dir only; what else runs once per item starts anew each time")
+	}
+	positive := func(field string, negative bool) {
+		if negative {
+			r.add(at+"."+field, "is negative; leave it out for no limit")
 		}
 	}
+	positive("timeout", t.Timeout < 0)
+	positive("recycle.items", t.Recycle.Items < 0)
+	positive("recycle.age", t.Recycle.Age < 0)
 }
 
 // interpreter finds the Python or R of a task.
