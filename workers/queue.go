@@ -46,7 +46,7 @@ func (w *Worker) options(name string) worker.Options {
 		WorkerStopTimeout:      w.o.StopTimeout,
 		DisableEagerActivities: true,
 		Interceptors:           []interceptor.WorkerInterceptor{w.contact},
-		// The SDK's own heartbeat, after a refusal, may take so long.
+		// This bounds the pause before the SDK's next heartbeat after a refusal.
 		MaxHeartbeatThrottleInterval: contract.HeartbeatEvery,
 		OnFatalError: func(err error) {
 			w.log.Error("queue is served no more", zap.String("queue", name), zap.Error(err))
@@ -87,8 +87,8 @@ func (w *Worker) countPollers(name string) func(context.Context) int {
 	}
 }
 
-// ownQueue is for questions to this worker; without standalone activities a workflow
-// asks.
+// ownQueue serves questions to this worker. On a server without standalone activities a
+// workflow asks them.
 func (w *Worker) ownQueue() queue {
 	name := contract.WorkerQueue(w.identity)
 	o := w.options(name)
@@ -101,7 +101,7 @@ func (w *Worker) ownQueue() queue {
 	}}
 }
 
-// poolQueues are the pool's queue and one per device, which share a supplier.
+// poolQueues returns the pool's queue and one per device. They share a supplier.
 func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Guard, size *autoslots.Sizing) []queue {
 	groups, leases := map[string]string{}, map[string]bool{contract.LeaseQueue(names.PoolQueue(p.Name)): true}
 	for _, g := range p.Groups {
@@ -173,7 +173,7 @@ func (w *Worker) serveLease(name string, register func(worker.Registry)) (stop f
 	return served.Stop, nil
 }
 
-// watchQueue is beside a pool's or a device's queue; maps ask there who serves it.
+// watchQueue lets maps find out whether anybody serves a pool's or a device's queue.
 func (w *Worker) watchQueue(beside string, pl *pool.Pool, group string) queue {
 	name := contract.WatchQueue(beside)
 	serves := func() bool { return pl.Load(group).Slots > 0 }

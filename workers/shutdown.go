@@ -105,7 +105,7 @@ func (w *Worker) patience() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), w.o.Grace+w.slack)
 }
 
-// await waits for end. If end takes too long, it goes on by itself.
+// await waits for end, as long as patience allows. Later end runs on alone.
 func (w *Worker) await(what string, end func() error) error {
 	ctx, cancel := w.patience()
 	defer cancel()

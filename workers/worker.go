@@ -212,8 +212,8 @@ func (w *Worker) start(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// question asks the server for what needs its history service and database, as work does;
-// each time for another workflow, so for another part of the service.
+// question asks the server about a workflow that is not there. As work does, that needs
+// the history service and the database; another name each time asks another part of them.
 func (w *Worker) question() func(context.Context) error {
 	asked := 0
 	return func(ctx context.Context) error {

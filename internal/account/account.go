@@ -31,7 +31,7 @@ const (
 	ForFull  = "full"  // it needs most of its budget, and a trim frees little
 )
 
-// Account is what a process was given and has done. It is for one goroutine.
+// Account books what a process was given and has done. It is for one goroutine.
 type Account struct {
 	started time.Time
 	// limit is how many items the process may run, 0 without limit; sent and ran are how

@@ -21,7 +21,7 @@ type means struct {
 	lack string
 }
 
-// inForce is the means of a pool. The caller holds the lock.
+// inForce finds the means that keep a pool within its budget. The caller holds the lock.
 func (e *Enforcer) inForce(p config.Placement) means {
 	if p.Memory == 0 {
 		return means{}
@@ -66,7 +66,7 @@ func (e *Enforcer) unwatched(p config.Placement) string {
 	return ""
 }
 
-// unlisted is a pool's device on which the driver does not list the processes.
+// unlisted finds a device of a pool whose processes the driver does not list.
 func (e *Enforcer) unlisted(p config.Placement) (gpu.Device, bool) {
 	for _, d := range devices(p) {
 		if e.unseen[d.UUID] {

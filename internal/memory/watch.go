@@ -46,7 +46,7 @@ type watch struct {
 	proportional func(pids ...int) uint64
 	// host is hostMemory; nil leaves the host unguarded.
 	host func() (gpu.Memory, error)
-	// gpus are all of the host by UUID, for finding processes where none should be.
+	// gpus has all GPUs of the host by UUID, to find processes where none should be.
 	gpus map[string]gpu.Device
 	// patience is returnLimit. Tests have less.
 	patience time.Duration
@@ -256,7 +256,7 @@ func (w *watch) read(uuid string) {
 	w.endForeign(uuid, held)
 }
 
-// sumUp adds up the last readings of one process. The caller holds the lock.
+// sumUp adds up the last readings of one process tree. The caller holds the lock.
 func (f *watched) sumUp() {
 	tree := f.findOthers()
 	if tree == nil || f.closed {

@@ -99,15 +99,15 @@ func (l *Ledger) wanted(h *Seat) bool {
 
 // Load counts the slots of a group, or of a whole pool, by what they do now.
 type Load struct {
-	// Slots may be used, leased ones included; Busy run calls, with all on devices that a
-	// call has to itself; leases have Leased.
+	// Slots may be used, leased ones included. Busy run calls, or are kept free beside a call
+	// that has their devices whole. Leased have leases.
 	Slots, Busy, Leased int
-	// Free are used by nobody and waited for by nobody, Soon more will be free soon, and
-	// leases may have Leasable more.
+	// Free are unused and kept for nobody. Soon more will be free soon. Leases may take
+	// Leasable more.
 	Free, Soon, Leasable int
 }
 
-// Load is that of a group, or of the whole pool for "".
+// Load counts the slots of a group, or those of the whole pool if group is "".
 func (p *Pool) Load(group string) (load Load) {
 	type count struct {
 		all, busy, leased, unused, ending int

@@ -69,7 +69,7 @@ type Seat struct {
 	busy    bool
 	leased  bool      // busy with a lease
 	ending  time.Time // when its call was said to end soon
-	holder  string    // whose call it is
+	holder  string    // as in Want
 	evicted bool      // its surplus process ends
 	warm    string    // the task of the last item that finished here, unless the pool has ended the process since
 	// Faults counts what items failed with, and deaths of processes.

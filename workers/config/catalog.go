@@ -47,7 +47,7 @@ func (c *Catalog) Find(name string) (launch.Task, error) {
 	}
 }
 
-// Users are the users that tasks name; nil stands for a task that names none.
+// Users lists the users of all tasks; nil stands for a task that names none.
 func (c *Catalog) Users() (users []*process.User) {
 	for _, task := range c.exact {
 		users = append(users, task.User)
@@ -73,7 +73,7 @@ func (c *Catalog) Interpreter() string {
 	return ""
 }
 
-// Edition is that of a task's code as its files are now.
+// Edition is the edition of a task's code as its files are now.
 func (c *Catalog) Edition(name string) (string, error) {
 	task, err := c.Find(name)
 	if err != nil {
@@ -111,7 +111,7 @@ func (c *Catalog) Names() []string {
 	return slices.Compact(out)
 }
 
-// Modes has the tasks with a mode of their own.
+// Modes has the mode of each task that sets one.
 func (c *Catalog) Modes() map[string]gpumux.Mode {
 	modes := map[string]gpumux.Mode{}
 	for _, name := range c.Names() {
