@@ -32,7 +32,6 @@ type supplier struct {
 	// groups has the device of each device's queue, leases the queues of leases.
 	groups map[string]string
 	leases map[string]bool
-	now    func() time.Time
 
 	mu      sync.Mutex // guards what follows
 	asking  []*ask     // in order
@@ -59,7 +58,7 @@ type poll struct {
 var _ worker.SlotSupplier = (*supplier)(nil)
 
 func newSupplier(load func(group string) pool.Load, groups map[string]string, leases map[string]bool) *supplier {
-	return &supplier{load: load, groups: groups, leases: leases, now: time.Now, saves: map[string]int{}}
+	return &supplier{load: load, groups: groups, leases: leases, saves: map[string]int{}}
 }
 
 // ReserveSlot waits until a poll of the queue may start.
@@ -163,7 +162,7 @@ func (s *supplier) release(permit *worker.SlotPermit) {
 // grant issues every permit that may be issued now, and again when the oldest young poll
 // has aged if an ask waits for that. The caller holds the lock.
 func (s *supplier) grant() {
-	now := s.now()
+	now := time.Now()
 	open, used := map[string]int{}, map[string]int{} // by queue
 	calls, leases := 0, 0                            // work that needs a slot; some leases may wait for theirs
 	recent, aged := 0, now

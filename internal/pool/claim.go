@@ -23,9 +23,9 @@ type claim struct {
 	timer *time.Timer
 }
 
-// chooseGroup returns a slot of a group that no call uses, and takes the slots beside it,
-// or nil. Until there is one it claims the group with the fewest calls. The caller holds
-// the lock.
+// chooseGroup returns the first slot of a group that no call uses, and takes the slots
+// beside it. Until there is such a group it claims the one with the fewest calls. The
+// caller holds the lock.
 func (p *Pool) chooseGroup(w *waiter) *Seat {
 	l := p.ledger
 	var best *Seat
@@ -56,12 +56,15 @@ func (p *Pool) chooseGroup(w *waiter) *Seat {
 	return best
 }
 
-// leastUsed is a slot of the group with the fewest calls that a waiter may claim or have
-// whole, or nil. The caller holds the lock.
+// leastUsed is the first slot of the group with the fewest calls, of those that a waiter
+// may have whole or claim. The caller holds the lock.
 func (p *Pool) leastUsed(w *waiter) (best *Seat) {
 	l := p.ledger
 	least := 0
-	for _, h := range p.seats {
+	for i, h := range p.seats {
+		if i > 0 && h.Group == p.seats[i-1].Group {
+			continue // the slots of a group stand in a row
+		}
 		// A lease may last for hours, so its devices are not waited for.
 		if !p.suits(h, w) || l.claimed(h) || l.leased(h) || l.yields(h, w) {
 			continue
