@@ -30,7 +30,7 @@ import (
 // dialLimit bounds the wait for a server at the start.
 const dialLimit = 15 * time.Second
 
-// readKeys reads the keys. Where payloads are encrypted, the log has no words of tasks.
+// readKeys reads the keys. With keys or a codec, the log leaves out what tasks said.
 func (w *Worker) readKeys() error {
 	keys, err := w.config.Keys()
 	if err != nil {
@@ -72,7 +72,7 @@ func (w *Worker) dial(ctx context.Context) error {
 		o.MetricsHandler = w.metrics.SDK()
 	}
 	o.WorkerHeartbeatInterval = 10 * time.Second
-	// An outage ends soon after the server is back.
+	// The connection is back within a second of the server.
 	reconnect := grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: 5 * time.Second}
 	reconnect.Backoff.BaseDelay, reconnect.Backoff.MaxDelay = 200*time.Millisecond, time.Second
 	o.ConnectionOptions.DialOptions = append(o.ConnectionOptions.DialOptions, grpc.WithChainUnaryInterceptor(w.patient),
@@ -87,7 +87,8 @@ func (w *Worker) dial(ctx context.Context) error {
 }
 
 const (
-	// reportLimit bounds one try to report an activity's end, reportPause is between two.
+	// reportLimit bounds one try to report the end of an activity; reportPause is the pause
+	// before the next try.
 	reportLimit = 10 * time.Second
 	reportPause = 500 * time.Millisecond
 )
@@ -142,12 +143,12 @@ func (w *Worker) RunDirect(ctx context.Context, pool string, in Direct) error {
 	return w.direct[pool].RunDirect(ctx, in)
 }
 
-// temporalLog writes the SDK's warnings and errors to zap; the rest is about itself.
+// temporalLog passes the SDK's warnings and errors on to zap, and drops the rest.
 type temporalLog struct{ *zap.SugaredLogger }
 
 func newTemporalLog(to *zap.Logger) log.Logger { return ownLog(to.Named("temporal")) }
 
-// ownLog is a log of the worker's own as the SDK's type.
+// ownLog adapts the worker's log to the SDK's type.
 func ownLog(to *zap.Logger) log.Logger {
 	return temporalLog{to.WithOptions(zap.AddCallerSkip(1)).Sugar()}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/gpumux/gpumux/internal/pool"
 )
 
-// Describe says what the worker offers now.
+// Describe lists what the worker offers now.
 func (w *Worker) Describe() gpumux.Describe {
 	d := gpumux.Describe{Identity: w.identity, Version: w.o.Version, Host: w.host, Store: w.storeURL,
 		Tasks: w.tasks.Names(), Modes: w.tasks.Modes()}
@@ -36,7 +36,7 @@ func (w *Worker) Describe() gpumux.Describe {
 	return d
 }
 
-// printed is the output of a map's item here, from where the caller has read to.
+// printed returns what a running item of a map has printed since the caller last read.
 func (w *Worker) printed(in contract.OutputInput) (out contract.Output) {
 	for _, each := range w.pools {
 		each.Each(func(h *pool.Seat, holder string) {
@@ -48,7 +48,7 @@ func (w *Worker) printed(in contract.OutputInput) (out contract.Output) {
 				in.From = 0
 			}
 			text, next := r.Out.Since(in.From)
-			// What was read meanwhile is in the result.
+			// If the item has ended meanwhile, its result has the text.
 			if now := h.Stats().Running; now != nil && now.Index == r.Index && now.Began.Equal(r.Began) && now.Out == r.Out {
 				out = contract.Output{Text: text, PID: pid, Next: next}
 			}
@@ -57,7 +57,7 @@ func (w *Worker) printed(in contract.OutputInput) (out contract.Output) {
 	return out
 }
 
-// seats are a pool's slots now.
+// seats describes a pool's slots as they are now.
 func seats(p *pool.Pool) (all []gpumux.SlotInfo) {
 	p.Each(func(h *pool.Seat, holder string) {
 		stats := h.Stats()

@@ -25,9 +25,8 @@ type tenant struct {
 	held context.Context
 	end  func()
 
-	// Runs come one after the other, and nothing else touches what follows. pid is the
-	// process that later calls build on, 0 if there is none, kept how many residents it had
-	// after the last call.
+	// Only Run touches what follows, one call at a time. pid is the process that later calls
+	// rely on, 0 for none; kept is how many residents it had after the last call.
 	pid, kept int
 }
 
@@ -74,12 +73,12 @@ func (s *tenant) Run(ctx context.Context, call calls.Call) error {
 	if pid := s.seat.PID(); pid != 0 {
 		s.pid, s.kept = pid, s.seat.Stats().Residents
 	} else if s.kept == 0 && !s.lease.Rebuilt {
-		s.pid = 0 // the fault of the call says all that there is to say
+		s.pid = 0 // nothing is lost with it: the call's own fault is enough
 	}
 	return err
 }
 
-// gone says once that the process is lost on which calls build.
+// gone reports, once, that the process of the earlier calls has ended.
 func (s *tenant) gone() *gpumux.Fault {
 	what := "what earlier calls left in it is gone"
 	if s.kept > 0 {

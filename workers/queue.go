@@ -46,10 +46,9 @@ func (w *Worker) options(name string) worker.Options {
 		WorkerStopTimeout:      w.o.StopTimeout,
 		DisableEagerActivities: true,
 		Interceptors:           []interceptor.WorkerInterceptor{w.contact},
-		// The SDK's own heartbeat, after a refusal, may take so long.
+		// This bounds the pause before the SDK's next heartbeat after a refusal.
 		MaxHeartbeatThrottleInterval: contract.HeartbeatEvery,
 		OnFatalError: func(err error) {
-			w.state.addEnded(fmt.Errorf("queue %s is served no more: %w", name, err))
 			w.log.Error("queue is served no more", zap.String("queue", name), zap.Error(err))
 			select {
 			case w.failed <- fmt.Errorf("serve queue %s: %w", name, err):
@@ -88,8 +87,8 @@ func (w *Worker) countPollers(name string) func(context.Context) int {
 	}
 }
 
-// ownQueue is for questions to this worker; without standalone activities a workflow
-// asks.
+// ownQueue serves questions to this worker. On a server without standalone activities a
+// workflow asks them.
 func (w *Worker) ownQueue() queue {
 	name := contract.WorkerQueue(w.identity)
 	o := w.options(name)
@@ -102,7 +101,7 @@ func (w *Worker) ownQueue() queue {
 	}}
 }
 
-// poolQueues are the pool's queue and one per device, which share a supplier.
+// poolQueues returns the pool's queue and one per device. They share a supplier.
 func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Guard, size *autoslots.Sizing) []queue {
 	groups, leases := map[string]string{}, map[string]bool{contract.LeaseQueue(names.PoolQueue(p.Name)): true}
 	for _, g := range p.Groups {
@@ -174,7 +173,7 @@ func (w *Worker) serveLease(name string, register func(worker.Registry)) (stop f
 	return served.Stop, nil
 }
 
-// watchQueue is beside a pool's or a device's queue; maps ask there who serves it.
+// watchQueue lets maps find out whether anybody serves a pool's or a device's queue.
 func (w *Worker) watchQueue(beside string, pl *pool.Pool, group string) queue {
 	name := contract.WatchQueue(beside)
 	serves := func() bool { return pl.Load(group).Slots > 0 }
@@ -217,21 +216,17 @@ func (g gate) ReleaseSlot(worker.SlotReleaseInfo)   {}
 // MaxSlots is for metrics: there is no limit.
 func (g gate) MaxSlots() int { return 0 }
 
-// tuner has the pool's supplier for activities. A pool's queues carry nothing else.
-type tuner struct {
-	worker.WorkerTuner
-	activities worker.SlotSupplier
-}
-
-// GetActivityTaskSlotSupplier is worker.WorkerTuner's.
-func (t tuner) GetActivityTaskSlotSupplier() worker.SlotSupplier { return t.activities }
-
-func newTuner(s worker.SlotSupplier) tuner {
-	rest, err := worker.NewFixedSizeTuner(worker.FixedSizeTunerOptions{
-		NumWorkflowSlots: 1, NumActivitySlots: 1, NumLocalActivitySlots: 1, NumNexusSlots: 1,
-	})
+// newTuner lets a supplier decide about activities, which is all that its queues carry.
+func newTuner(s worker.SlotSupplier) worker.WorkerTuner {
+	one, err := worker.NewFixedSizeSlotSupplier(1)
 	if err != nil {
 		panic(err) // 1 is a valid size
 	}
-	return tuner{rest, s}
+	tuner, err := worker.NewCompositeTuner(worker.CompositeTunerOptions{
+		ActivitySlotSupplier: s, WorkflowSlotSupplier: one, LocalActivitySlotSupplier: one, NexusSlotSupplier: one, SessionActivitySlotSupplier: one,
+	})
+	if err != nil {
+		panic(err) // all are given
+	}
+	return tuner
 }

@@ -38,8 +38,8 @@ type runner struct {
 	halt context.Context
 	// sizing measures the calls of a pool with slots: auto; nil otherwise.
 	sizing *autoslots.Sizing
-	// allowance is the memory that a process of a task takes on a model of device beside its
-	// data.
+	// allowance is the memory that a process of a task takes beside its data on a model of
+	// device; 0 is unknown.
 	allowance func(model, task string) gpumux.Size
 	metrics   *metrics.Metrics
 	// share is the pool's part of a group.
@@ -81,15 +81,14 @@ func (r *runner) Run(ctx context.Context, call calls.Call) error {
 	return r.runIn(ctx, held, h, task, call, stint)
 }
 
-// task finds a task, with the user that it runs as here and what its processes have as an
-// argument.
+// task finds a task by its name, and adds the pool's user and the call's argument.
 func (r *runner) task(name string, arg json.RawMessage) (launch.Task, error) {
 	task, err := r.tasks.Find(name)
 	if err == nil && task.User == nil {
 		task.User = r.user
 	}
 	if err == nil && arg != nil {
-		// As a part of the environment it tells processes apart that have another one.
+		// A process with another argument has another environment, so it is not used again.
 		task.Env = maps.Clone(task.Env)
 		if task.Env == nil {
 			task.Env = map[string]string{}
@@ -148,8 +147,7 @@ func (r *runner) runIn(ctx, held context.Context, h *pool.Seat, task launch.Task
 	return err
 }
 
-// granted is a call with what its process may have, whose results are counted on their
-// way.
+// granted adds to a call the limits of its process, and counts its results on their way.
 func (r *runner) granted(call calls.Call, h *pool.Seat, stint *autoslots.Stint) calls.Call {
 	took := r.metrics.Items(r.pool.Name)
 	rest := remainder{left: call.Len}
@@ -176,7 +174,7 @@ func (r *runner) granted(call calls.Call, h *pool.Seat, stint *autoslots.Stint) 
 	return call
 }
 
-// remainder is the rest of a call.
+// remainder estimates when a call ends.
 type remainder struct {
 	left, done int64
 	busy       time.Duration
@@ -185,7 +183,7 @@ type remainder struct {
 
 const (
 	// fetchAhead is how long before the likely end of a call the next one is fetched: as
-	// long as a busy server takes. Items that take longer than longItem are not worth it.
+	// long as a busy server takes. For items over longItem that gains nothing.
 	fetchAhead = 300 * time.Millisecond
 	longItem   = time.Second
 )
@@ -214,7 +212,7 @@ func (r *runner) report(task string, whole bool, fault *gpumux.Fault) {
 	}
 }
 
-// acquit takes a fault off the item if the device is sick.
+// acquit charges the device with a fault, not the item, if a probe finds it sick.
 func (r *runner) acquit(ctx context.Context, h *pool.Seat, fault *gpumux.Fault) {
 	if !fault.Suspect {
 		return

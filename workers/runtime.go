@@ -1,7 +1,6 @@
 package workers
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,18 +9,14 @@ import (
 	"github.com/gpumux/gpumux/internal/runtimes"
 )
 
-// installRuntimes writes the runtimes, to a temporary folder if there is no cache.
+// installRuntimes writes the runtimes to the user's cache. Where there is none, or other
+// users need them, who cannot enter a home, it writes them to a temporary folder.
 func (w *Worker) installRuntimes() (string, error) {
 	users, dir := w.namedUsers(), w.o.Runtime
-	lasting := dir // a folder that outlives the worker, or ""
-	if cache, err := os.UserCacheDir(); dir == "" && err == nil {
+	if cache, err := os.UserCacheDir(); dir == "" && err == nil && len(users) == 0 {
 		cache = filepath.Join(cache, "gpumux")
 		if path, err := w.unpack(cache); err == nil {
-			lasting = cache
-			// Other users cannot enter a home.
-			if len(users) == 0 {
-				return path, w.makeHomes(lasting, nil)
-			}
+			return path, w.makeHomes(cache, nil)
 		}
 	}
 	if dir == "" {
@@ -38,7 +33,7 @@ func (w *Worker) installRuntimes() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return path, w.makeHomes(cmp.Or(lasting, dir), users)
+	return path, w.makeHomes(dir, users)
 }
 
 // unpack writes the runtimes below a folder and returns Python's.

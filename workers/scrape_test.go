@@ -2,7 +2,6 @@ package workers
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"path/filepath"
@@ -17,12 +16,12 @@ import (
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contact"
-	"github.com/gpumux/gpumux/internal/test/gputest"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/metrics"
 	"github.com/gpumux/gpumux/internal/pool"
 	"github.com/gpumux/gpumux/internal/runtimes"
 	"github.com/gpumux/gpumux/internal/slot"
+	"github.com/gpumux/gpumux/internal/test/gputest"
 )
 
 // scraped is the answer to one scrape.
@@ -96,7 +95,7 @@ func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 		`gpumux_peak_bytes{pool="cpu",slot="cpu/0"} 3.145728e+07`,
 		`gpumux_faults_total{kind="crash",pool="` + p.Name + `"} 2`,
 		`gpumux_faults_total{kind="timeout",pool="` + p.Name + `"} 0`,
-		`gpumux_recycles_total{pool="cpu",reason="leak",slot="cpu/0"} 0`,
+		`gpumux_recycles_total{pool="cpu",reason="full",slot="cpu/0"} 0`,
 		`gpumux_device_cordoned{device="A",pool="` + p.Name + `"} 0`,
 		`gpumux_device_cordoned{device="B",pool="` + p.Name + `"} 1`,
 		`gpumux_cordons_total{pool="` + p.Name + `",reason="probe"} 1`,
@@ -121,6 +120,7 @@ func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 // A worker that cannot do its work says why to whoever probes it.
 func TestMetrics_HealthSaysWhy(t *testing.T) {
 	w := &Worker{}
+	w.life, w.end = context.WithCancel(t.Context())
 	now := time.Hour
 	w.contact = contact.New(nil, func() time.Duration { return now }, zap.NewNop())
 	m := metrics.New(zap.NewNop(), "", w.health)
@@ -129,19 +129,18 @@ func TestMetrics_HealthSaysWhy(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, m.Stop(context.Background())) })
 	alive := strings.Replace(url, "/metrics", "/livez", 1)
 	url = strings.Replace(url, "/metrics", "/healthz", 1)
-	expect := func(want int, lines ...string) {
+	expect := func(want int, line string) {
 		t.Helper()
 		code, text := scraped(t, url)
 		require.Equal(t, want, code)
-		require.Equal(t, strings.Join(lines, "\n")+"\n", text)
+		require.Equal(t, line+"\n", text)
 	}
 	expect(http.StatusServiceUnavailable, "the worker is starting")
-	w.state.serving.Store(true)
+	w.serves.Store(true)
 	expect(http.StatusOK, "ok")
 	now += contact.Limit + 2*time.Second
-	w.state.addEnded(errors.New("queue gpumux is served no more: gone"))
-	expect(http.StatusServiceUnavailable, "queue gpumux is served no more: gone", "the Temporal server has not answered for 9s")
-	w.state.stopping.Store(true)
+	expect(http.StatusServiceUnavailable, "the Temporal server has not answered for 9s")
+	w.end()
 	expect(http.StatusServiceUnavailable, "the worker is stopping")
 	code, text := scraped(t, alive)
 	require.Equal(t, http.StatusOK, code, "the program turns")

@@ -15,7 +15,7 @@ import (
 // shareKey is a pool with a group of its devices.
 type shareKey struct{ pool, group string }
 
-// shareDevices makes the devices ready for what the pools' sharing says.
+// shareDevices prepares each group of devices for the sharing of its pool.
 func (w *Worker) shareDevices(ctx context.Context) error {
 	w.sharing = &sharing.Host{Log: w.log, Status: w.inventory.Status}
 	if !w.inventory.Static() {
@@ -34,14 +34,14 @@ func (w *Worker) shareDevices(ctx context.Context) error {
 	return nil
 }
 
-// tryLimit probes a device with a slot's environment.
+// tryLimit probes a device with an environment that has limits.
 func (w *Worker) tryLimit(ctx context.Context, uuid string, env map[string]string) (free uint64, untried string) {
 	prober := health.Prober{Python: w.tasks.Interpreter(), Home: w.home, Env: env}
 	found := prober.Try(ctx, uuid)
 	return found.Free, found.Untried
 }
 
-// tryDevice probes a device, as a process of a slot there.
+// tryDevice probes a device with the user and environment of a slot there.
 func (w *Worker) tryDevice(ctx context.Context, uuid string) health.Probe {
 	if w.inventory.Static() {
 		return health.Probe{Device: uuid, Untried: "it was given, not found on this host"}

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/gpumux/gpumux/internal/contact"
@@ -22,7 +20,6 @@ func (w *Worker) Stop(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { w.giveUp(pool.ErrStopped) })()
 	w.stopOnce.Do(func() {
 		w.end()
-		w.state.stopping.Store(true)
 		go func() {
 			defer close(w.stopped)
 			w.stopErr = w.shutdown()
@@ -108,7 +105,7 @@ func (w *Worker) patience() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), w.o.Grace+w.slack)
 }
 
-// await waits for end. If end takes too long, it goes on by itself.
+// await waits for end, as long as patience allows. Later end runs on alone.
 func (w *Worker) await(what string, end func() error) error {
 	ctx, cancel := w.patience()
 	defer cancel()
@@ -129,40 +126,16 @@ func (w *Worker) closeInventory() error {
 	return w.inventory.Close()
 }
 
-// liveness is a worker's view of its own state, for any goroutine.
-type liveness struct {
-	serving, stopping atomic.Bool
-
-	mu sync.Mutex
-	// ended are the errors of the queues that are served no more.
-	ended []error
-}
-
-// addEnded notes that a queue is served no more.
-func (s *liveness) addEnded(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ended = append(s.ended, err)
-}
-
-// reasons are why queues are served no more.
-func (s *liveness) reasons() []error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.ended)
-}
-
-// health returns why this worker cannot do its work now, one reason per line, or nil.
+// health returns why this worker cannot do its work now, or nil.
 func (w *Worker) health() error {
 	switch {
-	case w.state.stopping.Load():
+	case w.life.Err() != nil:
 		return errors.New("the worker is stopping")
-	case !w.state.serving.Load():
+	case !w.serves.Load():
 		return errors.New("the worker is starting")
 	}
-	reasons := w.state.reasons()
 	if silent := w.contact.Silence(); silent > contact.Limit {
-		reasons = append(reasons, fmt.Errorf("the Temporal server has not answered for %s", silent.Round(time.Second)))
+		return fmt.Errorf("the Temporal server has not answered for %s", silent.Round(time.Second))
 	}
-	return errors.Join(reasons...)
+	return nil
 }

@@ -32,17 +32,13 @@ type supplier struct {
 	// groups has the device of each device's queue, leases the queues of leases.
 	groups map[string]string
 	leases map[string]bool
-	now    func() time.Time
 
 	mu      sync.Mutex // guards what follows
 	asking  []*ask     // in order
-	idle    []*poll
-	used    map[string]int // work in progress, by queue
-	saves   map[string]int // how much of it needs no slot any more, by queue
-	total   int            // work in progress over all queues
-	saving  int            // how much of that needs no slot any more
+	polls   []*poll
+	saves   map[string]int // how much of the work in progress needs no slot any more, by queue
 	timer   *time.Timer
-	drained []chan struct{}
+	drained chan struct{} // closed when no work is in progress; nil while nobody waits for that
 }
 
 // ask is a poller that waits for its permit.
@@ -51,7 +47,8 @@ type ask struct {
 	grant chan *worker.SlotPermit // buffered, so that a grant never blocks
 }
 
-// poll is an issued permit, in SlotPermit.UserData. used: work came of it.
+// poll is an issued permit, in SlotPermit.UserData. used: work came of it, and is in
+// progress.
 type poll struct {
 	queue string
 	since time.Time
@@ -61,7 +58,7 @@ type poll struct {
 var _ worker.SlotSupplier = (*supplier)(nil)
 
 func newSupplier(load func(group string) pool.Load, groups map[string]string, leases map[string]bool) *supplier {
-	return &supplier{load: load, groups: groups, leases: leases, now: time.Now, used: map[string]int{}, saves: map[string]int{}}
+	return &supplier{load: load, groups: groups, leases: leases, saves: map[string]int{}}
 }
 
 // ReserveSlot waits until a poll of the queue may start.
@@ -94,15 +91,10 @@ func (s *supplier) TryReserveSlot(worker.SlotReservationInfo) *worker.SlotPermit
 func (s *supplier) MarkSlotUsed(info worker.SlotMarkUsedInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p, ok := info.Permit().UserData.(*poll)
-	if !ok || p.used {
-		return
+	if p, ok := info.Permit().UserData.(*poll); ok {
+		p.used = true
+		s.grant()
 	}
-	p.used = true
-	s.used[p.queue]++
-	s.total++
-	s.forget(p)
-	s.grant()
 }
 
 // save notes that work of a queue needs no slot any more. Its end is told to saved.
@@ -111,7 +103,6 @@ func (s *supplier) save(queue string) (saved func()) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.saves[queue] += n
-		s.saving += n
 		s.grant()
 	}
 	count(1)
@@ -138,12 +129,12 @@ func (s *supplier) wake() {
 // drain waits until no work is in progress.
 func (s *supplier) drain(ctx context.Context) error {
 	s.mu.Lock()
-	if s.total == 0 {
+	if !s.works() {
 		s.mu.Unlock()
 		return nil
 	}
 	empty := make(chan struct{})
-	s.drained = append(s.drained, empty)
+	s.drained = empty
 	s.mu.Unlock()
 	select {
 	case <-empty:
@@ -153,64 +144,61 @@ func (s *supplier) drain(ctx context.Context) error {
 	}
 }
 
-// release drops a permit. The caller holds the lock.
-func (s *supplier) release(permit *worker.SlotPermit) {
-	p, ok := permit.UserData.(*poll)
-	if !ok {
-		return
-	}
-	if p.used {
-		p.used = false
-		s.used[p.queue]--
-		s.total--
-		if s.total == 0 {
-			for _, empty := range s.drained {
-				close(empty)
-			}
-			s.drained = nil
-		}
-	} else {
-		s.forget(p)
-	}
-	s.grant()
+// works reports whether work is in progress. The caller holds the lock.
+func (s *supplier) works() bool {
+	return slices.ContainsFunc(s.polls, func(p *poll) bool { return p.used })
 }
 
-func (s *supplier) forget(p *poll) {
-	s.idle = slices.DeleteFunc(s.idle, func(o *poll) bool { return o == p })
+// release drops a permit. The caller holds the lock.
+func (s *supplier) release(permit *worker.SlotPermit) {
+	s.polls = slices.DeleteFunc(s.polls, func(p *poll) bool { return any(p) == permit.UserData })
+	if s.drained != nil && !s.works() {
+		close(s.drained)
+		s.drained = nil
+	}
+	s.grant()
 }
 
 // grant issues every permit that may be issued now, and again when the oldest young poll
 // has aged if an ask waits for that. The caller holds the lock.
 func (s *supplier) grant() {
-	leases := 0 // work of leases, of which some may wait for a slot here
-	for queue := range s.leases {
-		leases += s.used[queue]
+	now := time.Now()
+	open, used := map[string]int{}, map[string]int{} // by queue
+	calls, leases := 0, 0                            // work that needs a slot; some leases may wait for theirs
+	recent, aged := 0, now
+	for _, p := range s.polls {
+		switch {
+		case p.used && s.leases[p.queue]:
+			leases++
+		case p.used:
+			used[p.queue]++
+			calls++
+		default:
+			open[p.queue]++
+			if now.Sub(p.since) < young {
+				if p.since.Before(aged) {
+					aged = p.since
+				}
+				recent++
+			}
+		}
+	}
+	for queue, n := range s.saves {
+		used[queue] -= n
+		calls -= n
 	}
 	all := s.load("")
 	// Other pools' calls may have slots of this one. A waiting lease takes none from a map.
-	free := min(all.Slots-(s.total-s.saving-leases)-all.Leased, all.Free) + all.Soon
+	free := min(all.Slots-calls-all.Leased, all.Free) + all.Soon
 	leasable := all.Leasable - max(0, leases-all.Leased)
-	now := s.now()
-	recent, aged := 0, now
-	open := map[string]int{}
-	for _, p := range s.idle {
-		open[p.queue]++
-		if now.Sub(p.since) < young {
-			if recent == 0 || p.since.Before(aged) {
-				aged = p.since
-			}
-			recent++
-		}
-	}
 	waits := false
 	s.asking = slices.DeleteFunc(s.asking, func(a *ask) bool {
 		room, most := free, free
 		if group := s.groups[a.queue]; s.leases[a.queue] {
 			room, most = min(s.load(group).Leasable, leasable), leasable
 		} else if group != "" {
-			in := s.used[a.queue] - s.saves[a.queue]
 			of := s.load(group)
-			room = min(room, min(of.Free, of.Slots-in)+of.Soon)
+			room = min(room, min(of.Free, of.Slots-used[a.queue])+of.Soon)
 		}
 		if open[a.queue] >= room {
 			return false
@@ -220,11 +208,8 @@ func (s *supplier) grant() {
 			return false
 		}
 		p := &poll{queue: a.queue, since: now}
-		s.idle = append(s.idle, p)
+		s.polls = append(s.polls, p)
 		open[a.queue]++
-		if recent == 0 {
-			aged = now
-		}
 		recent++
 		a.grant <- &worker.SlotPermit{UserData: p}
 		return true

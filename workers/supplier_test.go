@@ -175,8 +175,7 @@ func TestSupplier_FetchesAheadOfTheEnd(t *testing.T) {
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		require.Zero(t, s.total)
-		require.Zero(t, s.saving)
+		require.Empty(t, s.polls)
 		require.Zero(t, s.saves[queueA])
 	})
 }
@@ -299,7 +298,7 @@ func TestSupplier_CancelledAskIsForgotten(t *testing.T) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		require.Empty(t, s.asking)
-		require.Empty(t, s.idle)
+		require.Empty(t, s.polls)
 	})
 }
 
@@ -314,7 +313,7 @@ func TestSupplier_DrainWaitsForWork(t *testing.T) {
 		drained := make(chan error, 1)
 		go func() { drained <- s.drain(t.Context()) }()
 		synctest.Wait()
-		require.Len(t, s.drained, 1)
+		require.NotNil(t, s.drained)
 		s.done(work)
 		require.NoError(t, <-drained)
 		short, cancel := context.WithCancel(t.Context())
@@ -400,8 +399,7 @@ func TestSupplier_NeverMoreThanItMay(t *testing.T) {
 		require.Equal(t, int(slots), p.Load("").Free)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		require.Zero(t, s.total)
-		require.Empty(t, s.idle)
+		require.Empty(t, s.polls)
 		require.Empty(t, s.asking)
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.temporal.io/sdk/client"
@@ -54,8 +55,6 @@ type Options struct {
 	StopTimeout time.Duration
 	// Grace is the time between TERM and KILL of a task process. Default 5 s.
 	Grace time.Duration
-	// StartLimit bounds a task process's start, imports included. Default 5 min.
-	StartLimit time.Duration
 	// Runtime is the folder for the runtimes. Default: gpumux in the user's cache folder.
 	Runtime string
 	// Log may be nil.
@@ -75,7 +74,7 @@ type Worker struct {
 	tasks      *config.Catalog
 	inventory  *gpu.Inventory
 	failed     chan error
-	state      liveness
+	serves     atomic.Bool     // all queues
 	life       context.Context // ends when Stop begins
 	end        context.CancelFunc
 	halt       context.Context // ends when running calls must end
@@ -205,7 +204,7 @@ func (w *Worker) start(ctx context.Context) error {
 	if err := w.serve(queues); err != nil {
 		return err
 	}
-	w.state.serving.Store(true)
+	w.serves.Store(true)
 	w.log.Info("worker started", zap.String("identity", w.identity), zap.String("store", w.storeURL), zap.Strings("tasks", w.tasks.Names()))
 	if os.Geteuid() == 0 && len(w.namedUsers()) == 0 {
 		w.log.Info("tasks run as root and may do all that this worker may; name another user with user: in its pools")
@@ -213,8 +212,8 @@ func (w *Worker) start(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// question asks the server for what needs its history service and database, as work does;
-// each time for another workflow, so for another part of the service.
+// question asks the server about a workflow that is not there. As work does, that needs
+// the history service and the database; another name each time asks another part of them.
 func (w *Worker) question() func(context.Context) error {
 	asked := 0
 	return func(ctx context.Context) error {
@@ -276,7 +275,7 @@ func (w *Worker) openPool(p config.Placement, runtime string) *pool.Pool {
 		}
 	}
 	opened := w.ledger.New(p.Name, seats)
-	opened.Log, opened.Pack, opened.Leases = w.log, p.Placement == config.Pack, p.LeaseLimit()
+	opened.Log, opened.Leases = w.log, p.LeaseLimit()
 	w.pools = append(w.pools, opened)
 	w.metrics.Offer(opened)
 	return opened
@@ -299,7 +298,7 @@ func (w *Worker) newSeat(name string, p config.Placement, g config.Group, runtim
 	env, room := limits(0, false)
 	o := slot.Options{
 		Name: name, Host: w.host, Device: g.Name, Memory: p.Memory, Room: room, Mode: p.Mode, Hygiene: p.Hygiene, Env: env,
-		Runtime: runtime, RRuntime: w.rRuntime, Home: w.home, Grace: w.o.Grace, StartLimit: w.o.StartLimit,
+		Runtime: runtime, RRuntime: w.rRuntime, Home: w.home, Grace: w.o.Grace,
 		Log: w.log.With(zap.String("pool", p.Name)), MPS: share.MPS(),
 	}
 	if o.MPS {

@@ -28,11 +28,10 @@ const (
 const (
 	ForItems = "items" // it ran as many items as its task allows
 	ForAge   = "age"   // it got as old
-	ForLeak  = "leak"  // what it needs between items would soon exceed the budget
-	ForFull  = "full"  // it needs most of its budget, and trims free little
+	ForFull  = "full"  // it needs most of its budget, and a trim frees little
 )
 
-// Account is what a process was given and has done. It is for one goroutine.
+// Account books what a process was given and has done. It is for one goroutine.
 type Account struct {
 	started time.Time
 	// limit is how many items the process may run, 0 without limit; sent and ran are how
@@ -65,7 +64,7 @@ func New(p *session.Session, limit int, lasting, tidy bool) *Account {
 		a.most = mostAhead
 	}
 	if tidy {
-		a.hygiene = hygiene{budget: int64(p.Memory.Budget), host: p.Memory.Host}
+		a.hygiene = hygiene{budget: int64(p.Memory.Budget), host: p.Memory.Host, lasting: lasting}
 	}
 	return a
 }
@@ -185,8 +184,8 @@ func (a *Account) Ended(items int, busy float64, peak int64) {
 		holding = session.Holding{}
 	}
 	a.hygiene.ended(a.ran, items, seconds(busy), holding, peak)
-	if text := a.hygiene.leak; text != "" && !a.trims {
-		a.replace(ForLeak, text)
+	if !a.trims && a.hygiene.grown(holding) {
+		a.replace(ForFull, "most of the budget is needed, and it cannot trim")
 	}
 }
 
@@ -217,8 +216,8 @@ func (a *Account) IdleDue() bool {
 
 // Trimmed books a trim.
 func (a *Account) Trimmed(before, after session.Holding, took time.Duration) {
-	if why, text := a.hygiene.trimmed(before, after, took); why != "" {
-		a.replace(why, text)
+	if why := a.hygiene.trimmed(before, after, took); why != "" {
+		a.replace(ForFull, why)
 	}
 }
 

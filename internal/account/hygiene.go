@@ -12,14 +12,11 @@ const (
 	// trimIdle and trimBusy are the shares of the budget from which an idle, a busy process
 	// trims.
 	trimIdle, trimBusy = 0.5, 0.75
-	// leastSpare is the share of the budget that a trim has to promise, leastNear when full.
-	leastSpare, leastNear = 0.05, 0.01
-	// goodYield is the least share of the budget that a good trim frees.
-	goodYield = 0.10
-	// full is the share of the budget from which poor trims lead to a new process.
-	full = 0.9
-	// poorTrims is how many poor trims in a row do.
-	poorTrims = 2
+	// leastSpare is the share of the budget that a trim has to promise.
+	leastSpare = 0.05
+	// full is the share of the budget from which a process is short of memory, goodGain the
+	// share that it must have gained since its first item, and that a trim has to free.
+	full, goodGain = 0.9, 0.10
 	// fewAhead is how many items a process gets ahead when its memory gets short.
 	fewAhead = 8
 	// sureAhead is how many items prove that they hold less than those before a trim.
@@ -34,20 +31,18 @@ type hygiene struct {
 	// host says that the budget is one of host memory, of which nobody tells what is in use:
 	// all that came since the last trim may be garbage.
 	host bool
+	// lasting: the process is not recycled.
+	lasting bool
 
 	bill bill
-	// first is what was needed after the first item, floor what the last trim left.
-	first, floor int64
-	// poor is the number of poor trims in a row.
-	poor int
+	// first is what was needed after the first item, floor what the last trim left, swing by
+	// how much items of late peak above what is needed between them.
+	first, floor, swing int64
 	// given is how many items the process last got ahead, ran how many it has run.
 	given, ran int
 	// rate is the growth in bytes per item since from items had run, when base was needed.
 	rate, base float64
 	from       int
-	trend      trend
-	// leak describes a suspected leak. Garbage looks the same, so a trim has to prove it.
-	leak string
 }
 
 // share is the part of the budget that so many bytes are.
@@ -58,49 +53,36 @@ func (h *hygiene) share(bytes int64) float64 {
 	return float64(bytes) / float64(h.budget)
 }
 
+// grown reports whether the next item may pass the budget although a new process would
+// have room for it: memory has leaked, or garbage lies about.
+func (h *hygiene) grown(m session.Holding) bool {
+	return !h.lasting && h.first > 0 && h.share(m.Needed()+h.swing) > full && h.share(m.Needed()-h.first) >= goodGain
+}
+
 // due reports whether to trim now; idle says that no item waits.
 func (h *hygiene) due(m session.Holding, idle bool) bool {
-	if h.leak != "" {
+	if h.grown(m) {
 		return true
 	}
-	from, least := trimBusy, leastSpare
+	from, spare := trimBusy, m.Spare
 	if idle {
 		from = trimIdle
 	}
-	if h.share(m.Needed()) > full {
-		least = leastNear
-	}
-	spare := m.Spare
 	if h.host {
 		spare = m.Held - h.floor
 	}
-	return h.share(m.Held) >= from && h.share(spare) >= least && h.bill.allows()
+	return h.share(m.Held) >= from && h.share(spare) >= leastSpare && h.bill.allows()
 }
 
-// trimmed observes a trim. It says why the process should be recycled, or nothing.
-func (h *hygiene) trimmed(before, after session.Holding, took time.Duration) (why string, text string) {
+// trimmed observes a trim, and says why the process should be recycled, or nothing.
+func (h *hygiene) trimmed(before, after session.Holding, took time.Duration) (why string) {
 	h.bill.trimmed(took)
-	needed, freed := after.Needed(), before.Needed()-after.Needed()
-	h.floor = after.Held
-	h.base, h.from = float64(needed), h.ran
-	if text, h.leak = h.leak, ""; text != "" && float64(freed) < h.trend.rise()/2 {
-		return ForLeak, text
+	needed := after.Needed()
+	h.floor, h.base, h.from = after.Held, float64(needed), h.ran
+	if !h.grown(after) || h.share(before.Needed()-needed) >= goodGain {
+		return ""
 	}
-	good := h.share(freed) >= goodYield
-	if good {
-		h.trend.forget()
-	}
-	if good || h.share(needed) <= full {
-		h.poor = 0
-		return "", ""
-	}
-	h.poor++
-	// One that needed as much after its first item would need it again.
-	if h.poor < poorTrims || h.share(needed-h.first) < goodYield {
-		return "", ""
-	}
-	return ForFull, fmt.Sprintf("%s of %s are needed, and %d trims in a row gave little back",
-		gpumux.Size(needed), gpumux.Size(h.budget), h.poor)
+	return fmt.Sprintf("%s of %s are needed between items, and a trim gave little back", gpumux.Size(needed), gpumux.Size(h.budget))
 }
 
 // ended observes so many items that took busy in all, of which one peaked at peak (0:
@@ -113,21 +95,11 @@ func (h *hygiene) ended(ran, items int, busy time.Duration, m session.Holding, p
 	}
 	needed := m.Needed()
 	if h.first == 0 {
-		h.first = needed
-		h.base, h.from = float64(needed), ran
+		h.first, h.base, h.from = needed, float64(needed), ran
 	}
-	h.trend.observe(ran, needed, peak)
-	slope, rising := h.trend.slope()
-	if !rising || h.share(needed) < trimIdle || h.trend.rise() < goodYield*float64(h.budget) {
-		return
+	if peak > 0 {
+		h.swing += (max(0, peak-needed) - h.swing) / 4
 	}
-	// The items on their way, and as many again as make the trend certain.
-	soon := max(h.given, h.trend.items()/8, 4)
-	if float64(needed)+float64(h.trend.swing)+slope*float64(soon) < float64(h.budget) {
-		return
-	}
-	h.leak = fmt.Sprintf("%s of %s are needed between items, %s more with each; the budget would be passed within %d items",
-		gpumux.Size(needed), gpumux.Size(h.budget), gpumux.Size(slope), soon)
 }
 
 // ahead is how many items the process may get ahead, up to most. It starts with one and

@@ -1,7 +1,6 @@
 package account
 
 import (
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -40,13 +39,10 @@ func TestHygiene_TrimsWhatComesBack(t *testing.T) {
 		{"nothing ran since the last one", hygiene{budget: budget, host: true}, all(990 * mib), true, false},
 		{"nothing grew since the last one", since(760 * mib), all(800 * mib), false, false},
 		{"it grew since the last one", since(700 * mib), all(760 * mib), false, true},
-		{"little grew since the last one, near the budget", since(930 * mib), all(945 * mib), false, true},
-		{"nothing grew since the last one, near the budget", since(940 * mib), all(945 * mib), false, false},
 		{"a device where nobody tells", device, all(990 * mib), true, false},
 		{"an arena that gives nothing back", device, session.Holding{Held: 940 * mib, Unused: 800 * mib}, true, false},
 		{"a cache", device, session.Holding{Held: 940 * mib, Unused: 800 * mib, Spare: 60 * mib}, false, true},
 		{"a small cache", device, session.Holding{Held: 940 * mib, Unused: 800 * mib, Spare: 40 * mib}, false, false},
-		{"a small cache beside little room", device, session.Holding{Held: 940 * mib, Unused: 20 * mib, Spare: 20 * mib}, false, true},
 	} {
 		t.Run(c.name, func(t *testing.T) { require.Equal(t, c.want, c.h.due(c.m, c.idle)) })
 	}
@@ -96,41 +92,45 @@ func TestBill_TrimsCostAShareOfTheTimeWithWhatTheySlowDown(t *testing.T) {
 	require.False(t, b.allows())
 }
 
-func words(_ string, text string) string { return text }
-
 func TestHygiene_ATrimTellsGarbageFromALeak(t *testing.T) {
 	for _, c := range []struct {
-		after int64
-		want  string
-	}{{950 * mib, ForLeak}, {700 * mib, ForLeak}, {300 * mib, ""}} {
-		for _, unused := range []int64{0, 500 * mib} {
-			with := func(needed int64) session.Holding { return session.Holding{Held: needed + unused, Unused: unused} }
-			h := hygiene{budget: 1000 * mib}
-			for i := 0; h.leak == ""; i++ {
-				h.ended(i+1, 1, time.Millisecond, with(int64(100+10*i)*mib), 0)
+		name                                string
+		first, swing, needed, unused, after int64
+		due, recycled                       bool
+	}{
+		{"a leak", 100, 0, 910, 0, 905, true, true},
+		{"a leak beside an arena that is free", 100, 0, 910, 80, 905, true, true},
+		{"with what items peak above it", 100, 300, 610, 0, 605, true, true},
+		{"garbage", 100, 0, 910, 0, 300, true, false},
+		{"enough garbage near the budget", 100, 0, 1000, 0, 899, true, false},
+		{"enough room for now", 100, 300, 590, 0, 590, false, false},
+		{"a new process would need as much after its first item", 850, 0, 920, 0, 920, false, false},
+		{"nothing has run yet", 0, 0, 920, 0, 920, false, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			with := func(needed int64) session.Holding {
+				return session.Holding{Held: (needed + c.unused) * mib, Unused: c.unused * mib}
 			}
-			require.True(t, h.due(with(950*mib), false))
-			why, said := h.trimmed(with(950*mib), with(c.after), time.Hour)
-			require.Equal(t, c.want, why)
-			require.Equal(t, c.want != "", said != "")
-			require.False(t, h.due(with(950*mib), false), "and it is not asked again for the same growth")
-		}
+			h := hygiene{budget: 1000 * mib, first: c.first * mib, swing: c.swing * mib}
+			require.Equal(t, c.due, h.due(with(c.needed), false))
+			require.Equal(t, c.recycled, h.trimmed(with(c.needed), with(c.after), time.Hour) != "")
+			h.lasting = true
+			require.False(t, h.due(with(c.needed), false), "a lease keeps its process")
+			require.Empty(t, h.trimmed(with(c.needed), with(c.after), time.Hour))
+		})
 	}
 }
 
-func TestHygiene_TwoPoorTrimsNearTheBudgetAreEnough(t *testing.T) {
-	h := hygiene{budget: 1000 * mib, first: 100 * mib}
-	require.Empty(t, words(h.trimmed(all(950*mib), all(940*mib), time.Millisecond)))
-	require.Equal(t, "930MiB of 1000MiB are needed, and 2 trims in a row gave little back", words(h.trimmed(all(950*mib), all(930*mib), time.Millisecond)))
-
-	h = hygiene{budget: 1000 * mib, first: 100 * mib}
-	h.trimmed(all(950*mib), all(940*mib), time.Millisecond)
-	require.Empty(t, words(h.trimmed(all(950*mib), all(840*mib), time.Millisecond)), "a good one")
-	require.Empty(t, words(h.trimmed(all(950*mib), all(940*mib), time.Millisecond)), "counts anew")
-	h = hygiene{budget: 1000 * mib, first: 920 * mib}
-	for range 5 {
-		require.Empty(t, words(h.trimmed(all(960*mib), all(950*mib), time.Millisecond)), "a new process would hold as much after its first item")
+func TestHygiene_KnowsWhatItemsPeakAt(t *testing.T) {
+	h := hygiene{budget: 1000 * mib}
+	for i := range 20 {
+		h.ended(i+1, 1, time.Millisecond, all(100*mib), 500*mib)
+		h.ended(i+1, 1, time.Millisecond, all(100*mib), 0) // not measured
 	}
+	require.InDelta(t, 400*mib, h.swing, 10*mib)
+	h.ended(21, 1, time.Millisecond, all(300*mib), 1000*mib)
+	require.False(t, h.grown(all(300*mib)), "one large item is not usual")
+	require.True(t, h.grown(all(550*mib)))
 }
 
 func TestHygiene_GivesFewItemsAheadUntilItKnows(t *testing.T) {
@@ -153,62 +153,4 @@ func TestHygiene_GivesFewItemsAheadUntilItKnows(t *testing.T) {
 	require.InDelta(t, 700/4/10, h.given, 2, "a quarter of what is left, at 10 MiB each")
 	h = hygiene{}
 	require.Equal(t, most, h.ahead(all(100*mib), most))
-}
-
-// follow feeds a process's readings and tells at which item it would be recycled, 0 if
-// never.
-func follow(items int, held func(i int) int64, peak func(i int) int64) int {
-	h := hygiene{budget: 1000 * mib}
-	for i := range items {
-		if h.ended(i+1, 1, time.Millisecond, all(held(i)), peak(i)); h.leak != "" {
-			return i + 1
-		}
-	}
-	return 0
-}
-
-func TestHygiene_FindsLeaksAndNothingElse(t *testing.T) {
-	r := rand.New(rand.NewPCG(3, 4))
-	noise := func(most int64) int64 { return r.Int64N(most*mib + 1) }
-	none := func(int) int64 { return 0 }
-
-	at := follow(1000, func(i int) int64 { return 100*mib + int64(i)*5*mib }, none)
-	require.Greater(t, at, 120, "most of the budget is used")
-	require.Less(t, at, 180, "which would be passed at item 180")
-
-	at = follow(100_000, func(i int) int64 { return 100*mib + int64(i)*20<<10 + noise(50) }, none)
-	require.Greater(t, at, 30_000)
-	require.Less(t, at, 46_000, "a slow one under noise, which would pass the budget at item 46,000")
-
-	at = follow(1000, func(i int) int64 { return 100*mib + int64(i)*5*mib }, func(i int) int64 { return 500*mib + int64(i)*5*mib })
-	require.Less(t, at, 100, "items that peak 400 MiB higher would pass it at item 100")
-
-	require.Zero(t, follow(10_000, func(int) int64 { return 600*mib + noise(300) }, none), "noise")
-	require.Zero(t, follow(10_000, func(i int) int64 { return 300*mib + int64(min(i, 20))*25*mib + noise(20) }, none), "caches that fill")
-	require.Zero(t, follow(10_000, func(i int) int64 { return 200*mib + int64(i%50)*12*mib }, none), "a saw: it is given back")
-	require.Zero(t, follow(300, func(i int) int64 { return 100*mib + int64(i)*mib }, none), "a leak with much room left")
-	require.Zero(t, follow(1000, none, none), "nobody measures")
-}
-
-func TestTrend_KeepsFewPoints(t *testing.T) {
-	var tr trend
-	for i := range 100_000 {
-		tr.observe(i+1, int64(i), int64(i)+7)
-	}
-	require.LessOrEqual(t, len(tr.points), trendPoints)
-	slope, rising := tr.slope()
-	require.True(t, rising)
-	require.InDelta(t, 1, slope, 0.1)
-	require.EqualValues(t, 7, tr.swing)
-	require.InDelta(t, 100_000, tr.rise(), 15_000)
-}
-
-func BenchmarkTrend_Slope(b *testing.B) {
-	var tr trend
-	i := 0
-	for b.Loop() {
-		i++
-		tr.observe(i, int64(i%7)*mib, 0)
-		tr.slope()
-	}
 }

@@ -16,7 +16,7 @@ import (
 // ClosedWire says how a process broke the protocol when its wire ends while it lives.
 const ClosedWire = "the task process closed its wire and went on, which is not the task's own to close"
 
-// Deaf is how one does that was told more than it reads.
+// Deaf says that a process broke the protocol by asking for items and not reading them.
 const Deaf = "it asks for more than it reads"
 
 // WireLost is the exit status of the Python runtime without a wire; see docs/wire.md.
@@ -70,7 +70,7 @@ type Evidence struct {
 	OnCPU bool
 }
 
-// Raised is the evidence that an exception is.
+// Raised is the evidence of an exception.
 func Raised(r wire.Raised) *Evidence {
 	return &Evidence{Class: r.Class, Message: r.Message, Chain: r.Chain, Code: r.Code}
 }
@@ -92,7 +92,8 @@ type Diagnosis struct {
 	MPSWide bool
 	// Blameless: nothing that the item did explains the fault.
 	Blameless bool
-	either    bool
+	// either: on the CPU the fault is one of the host's memory.
+	either bool
 }
 
 // Diagnose classifies a failed item. What no rule knows is the user's exception, or a

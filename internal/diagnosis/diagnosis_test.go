@@ -127,7 +127,6 @@ func TestDiagnose_EveryRuleDecides(t *testing.T) {
 		require.True(t, ok, text)
 		require.Equal(t, stack, f.rule.stack, text)
 		decides[f.rule] = true
-		require.NotEmpty(t, relevantLines(text), text)
 	}
 	for i := range rules {
 		require.True(t, decides[&rules[i]], "no case decides rule %d of %s: %v %v", i, rules[i].stack, rules[i].class, rules[i].text)

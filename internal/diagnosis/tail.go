@@ -22,27 +22,11 @@ func (e Evidence) printed() []subject {
 	}
 	out := tracebacks(e.Tail)
 	slices.Reverse(out)
-	text := relevantLines(e.Tail)
-	return append(out, subject{text: text, calm: progressLog.ReplaceAllString(text, ""), tail: true})
-}
-
-// keywords has at least one word of every text that a rule matches, in small letters.
-var keywords = []string{
-	"memory", "error", "fail", "alloc", "assert", "illegal", "misaligned", "launch", "context", "address", "counter", "stack",
-	"mps", "device", "bus", "oom", "exhausted", "killed", "unexpectedly", "terminated", "sigkill", "resource", "kernel",
-	"toolchain", "driver", "initialized", "lost", "cuda", "cudnn",
-}
-
-// relevantLines keeps the lines that a rule may match, so long output costs little.
-func relevantLines(text string) string {
-	var b strings.Builder
-	for line := range strings.SplitSeq(text, "\n") {
-		small := strings.ToLower(line)
-		if slices.ContainsFunc(keywords, func(word string) bool { return strings.Contains(small, word) }) {
-			b.WriteString(line + "\n")
-		}
+	calm := e.Tail
+	if strings.Contains(calm, ".cc:") {
+		calm = progressLog.ReplaceAllString(calm, "")
 	}
-	return b.String()
+	return append(out, subject{text: e.Tail, calm: calm, tail: true})
 }
 
 // progressLog is a line that XLA or TensorFlow logs below the level "fatal". It may be

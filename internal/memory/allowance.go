@@ -39,15 +39,7 @@ func (a *allowances) get(model, task string) gpumux.Size {
 	return a.measured[allowanceKey{model, task}]
 }
 
-// loaded observes the idle process of a task.
-func (a *allowances) loaded(pool config.Pool, task string, bytes int64) {
-	if size := gpumux.Size(bytes); size > pool.Memory*3/4 && a.first(pool.Name, task, "loaded") {
-		a.log.Warn(fmt.Sprintf("the loaded task holds %s of its budget of %s before any item; little is left for data", size, pool.Memory),
-			zap.String("pool", pool.Name), zap.String("task", task))
-	}
-}
-
-// capped observes a framework's own limit in a slot of so many devices.
+// capped takes in whether a framework keeps to its limit in a slot of so many devices.
 func (a *allowances) capped(pool, model string, devices int, c session.Cap) {
 	if c.Context > 0 {
 		a.beside(pool, model, devices, c.Task, c.Context)
@@ -66,7 +58,7 @@ func (a *allowances) capped(pool, model string, devices int, c session.Cap) {
 	log.Info("the framework's own limit was tried and holds")
 }
 
-// beside observes what a process holds beside its frameworks' allocators, in a slot of so
+// beside takes in what a process holds beside its frameworks' allocators, in a slot of so
 // many devices: at CUDA's start, and later, when libraries have loaded more.
 func (a *allowances) beside(pool, model string, devices int, task string, bytes int64) {
 	if a.set(model, task, gpumux.Size(bytes)/gpumux.Size(devices)) {
@@ -75,7 +67,7 @@ func (a *allowances) beside(pool, model string, devices int, task string, bytes 
 	}
 }
 
-// first reports whether this is to be logged for the first time.
+// first reports whether these words have not been logged yet.
 func (a *allowances) first(words ...string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

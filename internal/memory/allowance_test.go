@@ -16,9 +16,9 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/calls"
-	"github.com/gpumux/gpumux/internal/test/gputest"
 	"github.com/gpumux/gpumux/internal/session"
 	"github.com/gpumux/gpumux/internal/slot"
+	"github.com/gpumux/gpumux/internal/test/gputest"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
@@ -109,7 +109,6 @@ func newCUDA(t *testing.T, holds, resident bool) *cuda {
 			c.cap = cap
 			c.allowances.capped(c.pool.Name, Model(c.device), 1, cap)
 		}
-		o.Loaded = func(task string, bytes int64) { c.allowances.loaded(c.pool, task, bytes) }
 	})
 	return c
 }
@@ -183,19 +182,6 @@ func TestAllowance_ALimitThatDoesNotHoldIsSaid(t *testing.T) {
 	lines := c.log.FilterLevelExact(zap.WarnLevel).FilterMessageSnippet("does not keep to the slot's memory by itself").All()
 	require.Len(t, lines, 1, "once")
 	require.Contains(t, lines[0].ContextMap()["why"], "an allocation of 128 MiB passed a limit of 32 MiB")
-}
-
-func TestAllowance_ATaskThatLeavesLittle(t *testing.T) {
-	b := newWorkbench(t, nil, false)
-	require.NoError(t, os.WriteFile(filepath.Join(b.dir, "tasks.py"), []byte("kept = b'x' * (100 << 20)\ndef one(x): return x\n"), 0o644))
-	a := newAllowances(b.to)
-	pool := config.Pool{Name: "pool", Memory: 140 << 20}
-	s := b.slot(gpu.CPU, pool.Memory, func(o *slot.Options) {
-		o.Loaded = func(task string, bytes int64) { a.loaded(pool, task, bytes) }
-	})
-	_, err := run(s, b.task("one"), 1)
-	require.NoError(t, err)
-	require.Equal(t, 1, b.log.FilterMessageSnippet("of its budget of 140MiB before any item").FilterLevelExact(zap.WarnLevel).Len())
 }
 
 // Libraries load with the first items. A process that has loaded less, or a little more,

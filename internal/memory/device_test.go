@@ -20,8 +20,8 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/internal/test/gputest"
 	"github.com/gpumux/gpumux/internal/session"
+	"github.com/gpumux/gpumux/internal/test/gputest"
 )
 
 func TestWatch_DeviceMemory(t *testing.T) {

@@ -60,7 +60,6 @@ func (e *Enforcer) Run(ctx context.Context) { e.watch.run(ctx) }
 func (e *Enforcer) Confine(o *slot.Options, p config.Placement, g config.Group) {
 	model := Model(g.Devices[0])
 	o.Watch, o.Cgroups = e.watch, e.cgroups
-	o.Loaded = func(task string, bytes int64) { e.allowances.loaded(p.Pool, task, bytes) }
 	o.Capped = func(c session.Cap) {
 		e.allowances.capped(p.Name, model, len(g.Devices), c)
 		if c.Unseen {

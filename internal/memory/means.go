@@ -21,7 +21,7 @@ type means struct {
 	lack string
 }
 
-// inForce is the means of a pool. The caller holds the lock.
+// inForce finds the means that keep a pool within its budget. The caller holds the lock.
 func (e *Enforcer) inForce(p config.Placement) means {
 	if p.Memory == 0 {
 		return means{}
@@ -66,7 +66,7 @@ func (e *Enforcer) unwatched(p config.Placement) string {
 	return ""
 }
 
-// unlisted is a pool's device on which the driver does not list the processes.
+// unlisted finds a device of a pool whose processes the driver does not list.
 func (e *Enforcer) unlisted(p config.Placement) (gpu.Device, bool) {
 	for _, d := range devices(p) {
 		if e.unseen[d.UUID] {
@@ -113,7 +113,6 @@ func (e *Enforcer) Report() {
 		e.enforced[p.Name] = e.inForce(p)
 		if p.Memory > 0 {
 			e.reportPool(p)
-			e.reportRoom(p)
 		}
 	}
 	wanted := budgets(e.placements)
@@ -152,15 +151,6 @@ func (e *Enforcer) reportPool(p config.Placement) {
 	}
 	e.log.Warn(text+" only; a task that allocates past its framework takes from its neighbours", zap.String("pool", p.Name),
 		zap.String("why", m.lack))
-}
-
-// reportRoom warns when a budget leaves little beside a CUDA context and its libraries.
-func (e *Enforcer) reportRoom(p config.Placement) {
-	per := p.Memory / gpumux.Size(p.GPUsPerSlot)
-	if !onCPU(p) && per <= ContextRoom {
-		e.log.Warn(fmt.Sprintf("of a budget of %s per device only %s are left for data: a CUDA context and its libraries take the rest",
-			per, Room(p.Pool, p.Groups[0], 0)), zap.String("pool", p.Name))
-	}
 }
 
 // budgets is the sum of the budgets on each device, by UUID.

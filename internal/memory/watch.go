@@ -22,10 +22,9 @@ const (
 	watchFar  = 200 * time.Millisecond
 	watchIdle = time.Second
 	nearShare = 0.5
-	// The pause is at least watchCost times the duration of a round, or nearCost times while
-	// a process holds more than tightShare of its budget.
+	// The pause is at least so many times the duration of a round: nearCost while a busy
+	// process holds more than nearShare.
 	watchCost, nearCost = 100, 20
-	tightShare          = 0.75
 	// sharedCost bounds the cost of measuring shared pages in the same way.
 	sharedCost = 20
 )
@@ -47,7 +46,7 @@ type watch struct {
 	proportional func(pids ...int) uint64
 	// host is hostMemory; nil leaves the host unguarded.
 	host func() (gpu.Memory, error)
-	// gpus are all of the host by UUID, for finding processes where none should be.
+	// gpus has all GPUs of the host by UUID, to find processes where none should be.
 	gpus map[string]gpu.Device
 	// patience is returnLimit. Tests have less.
 	patience time.Duration
@@ -182,10 +181,8 @@ func (w *watch) round() time.Duration {
 		return watchIdle
 	case w.protectHost():
 		return watchNear
-	case pressure >= tightShare:
-		return min(watchIdle, max(watchNear, nearCost*w.cost))
 	case pressure >= nearShare:
-		return min(watchIdle, max(watchNear, watchCost*w.cost))
+		return min(watchIdle, max(watchNear, nearCost*w.cost))
 	}
 	return min(watchIdle, max(watchFar, watchCost*w.cost))
 }
@@ -259,7 +256,7 @@ func (w *watch) read(uuid string) {
 	w.endForeign(uuid, held)
 }
 
-// sumUp adds up the last readings of one process. The caller holds the lock.
+// sumUp adds up the last readings of one process tree. The caller holds the lock.
 func (f *watched) sumUp() {
 	tree := f.findOthers()
 	if tree == nil || f.closed {

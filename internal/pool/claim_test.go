@@ -93,7 +93,7 @@ func TestPool_AClaimLapsesBesideACallThatHangs(t *testing.T) {
 		require.Len(t, alone.Beside, 3)
 		p.Release(alone)
 		require.Equal(t, 4, p.Load("").Free)
-		require.Empty(t, p.ledger.claims)
+		require.Nil(t, p.ledger.claim)
 	})
 }
 
@@ -152,16 +152,16 @@ func TestPool_AClaimThatIsGivenUpIsForgotten(t *testing.T) {
 		time.Sleep(claimRest * claimFor)
 		synctest.Wait()
 		require.Equal(t, 1, p.Load("").Free, "nobody wants it whole any more")
-		require.Empty(t, p.ledger.claims)
+		require.Nil(t, p.ledger.claim)
 
-		// The next one begins anew, and ends with the pool.
+		// Another call claims it, and its claim ends with the pool.
 		refused := make(chan error, 1)
 		go func() { _, err := p.Acquire(t.Context(), Want{Task: "large", Whole: true}); refused <- err }()
 		synctest.Wait()
-		require.Equal(t, claimFor, p.ledger.claims["A"].term)
+		require.NotNil(t, p.ledger.claim)
 		require.NoError(t, p.Stop(t.Context()))
 		require.ErrorIs(t, <-refused, ErrStopped)
-		require.Empty(t, p.ledger.claims)
+		require.Nil(t, p.ledger.claim)
 		p.Release(hung[0])
 	})
 }

@@ -7,8 +7,8 @@ import (
 	"log"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/test/gputest"
 	"github.com/gpumux/gpumux/internal/pool"
+	"github.com/gpumux/gpumux/internal/test/gputest"
 )
 
 // A call has a slot until it gives it back.

@@ -13,15 +13,19 @@ import (
 // All pools of a worker share one. It gives a slot's devices all at once, so no two calls
 // wait for each other's.
 type Ledger struct {
-	mu     sync.Mutex // guards all pools too
-	pools  []*Pool
-	claims map[string]*claim // by device
+	mu    sync.Mutex // guards all pools too
+	pools []*Pool
+	// claim is the present one or nil, term how long the next one lasts, resting until when
+	// there is none on a device.
+	claim   *claim
+	term    time.Duration
+	resting map[string]time.Time
 	// arrived counts the calls that have waited.
 	arrived int
 }
 
 // NewLedger has no pools yet.
-func NewLedger() *Ledger { return &Ledger{claims: map[string]*claim{}} }
+func NewLedger() *Ledger { return &Ledger{term: claimFor, resting: map[string]time.Time{}} }
 
 // New makes a pool of slots, all open. Make all pools before the first call.
 func (l *Ledger) New(name string, seats []*Seat) *Pool {
@@ -50,7 +54,7 @@ func (l *Ledger) grant() {
 func (l *Ledger) sharing(h *Seat) (list []*Seat) {
 	for _, p := range l.pools {
 		for _, other := range p.seats {
-			if slices.ContainsFunc(other.Devices, func(d string) bool { return slices.Contains(h.Devices, d) }) {
+			if sharesDevices(other, h) {
 				list = append(list, other)
 			}
 		}
@@ -93,32 +97,17 @@ func (l *Ledger) wanted(h *Seat) bool {
 	})
 }
 
-// claimsOn are the claims on devices of a slot; the caller holds the lock.
-func (l *Ledger) claimsOn(h *Seat) (list []*claim) {
-	for _, d := range h.Devices {
-		if c := l.claims[d]; c != nil && !slices.Contains(list, c) {
-			list = append(list, c)
-		}
-	}
-	return list
-}
-
-// claimed reports whether a claim keeps a slot's devices from others, under the lock.
-func (l *Ledger) claimed(h *Seat) bool {
-	return slices.ContainsFunc(h.Devices, func(d string) bool { return l.claims[d] != nil && l.claims[d].owner != nil })
-}
-
 // Load counts the slots of a group, or of a whole pool, by what they do now.
 type Load struct {
-	// Slots may be used, leased ones included; Busy run calls, with all on devices that a
-	// call has to itself; leases have Leased.
+	// Slots may be used, leased ones included. Busy run calls, or are kept free beside a call
+	// that has their devices whole. Leased have leases.
 	Slots, Busy, Leased int
-	// Free are used by nobody and waited for by nobody, Soon more will be free soon, and
-	// leases may have Leasable more.
+	// Free are unused and kept for nobody. Soon more will be free soon. Leases may take
+	// Leasable more.
 	Free, Soon, Leasable int
 }
 
-// Load is that of a group, or of the whole pool for "".
+// Load counts the slots of a group, or those of the whole pool if group is "".
 func (p *Pool) Load(group string) (load Load) {
 	type count struct {
 		all, busy, leased, unused, ending int

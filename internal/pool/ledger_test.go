@@ -131,7 +131,7 @@ func TestLedger_GivesNoDeviceTwiceAndEachCallItsTurn(t *testing.T) {
 				require.Zero(t, p.Load("").Busy, "seed %d", seed)
 				require.Empty(t, p.waiting, "seed %d", seed)
 			}
-			require.Empty(t, l.pools[0].ledger.claims, "seed %d", seed)
+			require.Nil(t, l.pools[0].ledger.claim, "seed %d", seed)
 		})
 	}
 }

@@ -43,8 +43,6 @@ type Pool struct {
 	// Changed is called without the lock when the answer of Load may have changed.
 	Changed func()
 	Log     *zap.Logger
-	// Pack sends calls to the busiest device with a free slot. Default: to the least busy.
-	Pack bool
 	// Leases is the most slots that leases have at a time, on top of Resize's number.
 	Leases int
 
@@ -71,7 +69,7 @@ type Seat struct {
 	busy    bool
 	leased  bool      // busy with a lease
 	ending  time.Time // when its call was said to end soon
-	holder  string    // whose call it is
+	holder  string    // as in Want
 	evicted bool      // its surplus process ends
 	warm    string    // the task of the last item that finished here, unless the pool has ended the process since
 	// Faults counts what items failed with, and deaths of processes.
@@ -152,7 +150,7 @@ func (p *Pool) Acquire(ctx context.Context, want Want) (*Seat, error) {
 				a.seat.release()
 			}
 		default:
-			p.ledger.unclaimAll(func(c *claim) bool { return c.owner == w })
+			p.ledger.unclaim(w)
 		}
 	})
 	return nil, context.Cause(ctx)
@@ -220,7 +218,7 @@ func (p *Pool) grant() {
 				return false
 			}
 			if err := p.refusal(w.Group); err != nil {
-				p.ledger.unclaimAll(func(c *claim) bool { return c.owner == w })
+				p.ledger.unclaim(w)
 				w.give(answer{err: err})
 				return true
 			}
@@ -262,7 +260,7 @@ func (p *Pool) refusal(group string) error {
 }
 
 // choose picks a free slot: one whose process has the task, one without a process, then
-// any; among equals on the least busy device, or with Pack on the busiest.
+// any; among equals on the least busy device.
 func (p *Pool) choose(w *waiter) *Seat {
 	load, calls, leased := map[string]int{}, map[string]int{}, 0
 	for _, h := range p.seats {
@@ -285,9 +283,6 @@ func (p *Pool) choose(w *waiter) *Seat {
 			continue
 		}
 		cost := [2]int{startCost(h, w.Task), load[h.Group]}
-		if p.Pack {
-			cost[1] = -cost[1]
-		}
 		if best == nil || slices.Compare(cost[:], least[:]) < 0 {
 			best, least = h, cost
 		}
@@ -363,7 +358,6 @@ func (p *Pool) Stop(ctx context.Context) error {
 	p.ledger.mu.Lock()
 	p.stopped = ErrStopped
 	p.grant()
-	p.ledger.unclaimAll(func(c *claim) bool { return c.pool == p })
 	p.ledger.mu.Unlock()
 	errs := make([]error, len(p.seats))
 	var all sync.WaitGroup

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Adopt makes a process that another one has forked this one. It refuses one that is not
-// the worker's child, and kills one without the mark.
+// Adopt takes over a process that a template has forked. It refuses one that is not the
+// worker's child, and kills one without the mark.
 func (p *Process) Adopt(pid int) error {
 	if err := p.verify(pid); err != nil {
 		return err
@@ -39,8 +39,8 @@ func (p *Process) verify(pid int) error {
 	return nil
 }
 
-// Disown kills and releases a process that was forked and not adopted. One without the
-// mark yet has the template's, and ends with that.
+// Disown kills and releases a process that was forked and not adopted. Before it sets its
+// mark, it has the template's, and ends with the template.
 func (p *Process) Disown() {
 	p.killStrays()
 	p.release()

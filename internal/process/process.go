@@ -56,7 +56,7 @@ type Options struct {
 	Log      *zap.Logger
 }
 
-// New prepares a process, which Start or Adopt makes real, or Disown releases.
+// New prepares a process. Start or Adopt makes it real; Disown gives it up.
 func New(o Options) (*Process, error) {
 	if err := Sweep(o.Log); err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func New(o Options) (*Process, error) {
 	return p, nil
 }
 
-// Mark is the limit on file locks that a process to adopt sets; 0 is none.
+// Mark is the limit on file locks that a forked process sets before Adopt; 0 is none.
 func (p *Process) Mark() uint64 { return p.mark }
 
 // Command is what a process is to run.
@@ -127,7 +127,7 @@ func (p *Process) release() {
 	p.cgroup.close()
 }
 
-// Kills is how the out-of-memory killer struck in a cgroup.
+// Kills says what the out-of-memory killer did in a cgroup.
 type Kills struct {
 	Number int
 	// Own: the cgroup's own limit was met, not one further up.
@@ -136,7 +136,7 @@ type Kills struct {
 	Peak int64
 }
 
-// Kills is what the kernel killed so far.
+// Kills says what the kernel killed so far.
 func (p *Process) Kills() Kills { return p.cgroup.kills() }
 
 // Follow reaps the process in the background. It calls gone before it closes Exited.
@@ -216,7 +216,7 @@ func (p *Process) Destroy() {
 const LingerHint = "look at the process's state, /proc/PID/stack and the kernel's log (dmesg) for a driver or a file system that " +
 	"hangs, and end a debugger that holds it; the slot goes on by itself when the process is gone, else reboot the host"
 
-// linger runs again and again during the wait for a killed process.
+// linger is called every second while a killed process does not end.
 func (p *Process) linger() {
 	switch {
 	case p.killed.IsZero():
@@ -232,7 +232,7 @@ func (p *Process) Kill() {
 	p.release()
 }
 
-// Scarce reports whether something ran out that comes back by itself.
+// Scarce reports whether the system lacked what it will have again, such as memory.
 func Scarce(err error) bool {
 	for _, lack := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM} {
 		if errors.Is(err, lack) {

@@ -40,10 +40,8 @@ type Options struct {
 	Watch Watch
 	// Cgroups limits the memory of processes on the CPU as well. Default: none.
 	Cgroups *process.Cgroups
-	// Capped receives what frameworks' own limits came to. Loaded receives the bytes that a
-	// persistent process with a budget holds when its task is loaded. Both may be nil.
+	// Capped receives what frameworks' own limits came to. It may be nil.
 	Capped func(Cap)
-	Loaded func(task string, bytes int64)
 	// MPS: processes share an MPS server with other slots. Ending is called before a process
 	// is killed, tells which processes are its own, and must return soon. May be nil.
 	MPS    bool

@@ -247,11 +247,9 @@ func (a admission) spawn(ctx context.Context, mayFork bool) (*occupant, *templat
 func (a admission) loaded(p *occupant) {
 	a.job.owner.failures = 0
 	a.job.slot.enter(Ready, "task loaded")
-	level, memory := zap.InfoLevel, &p.session.Memory
+	level := zap.InfoLevel
 	if a.job.fresh {
 		level = zap.DebugLevel // one for each item
-	} else if told := a.job.owner.o.Loaded; told != nil && memory.Budget > 0 {
-		told(a.job.call.Task.Name, memory.Measure())
 	}
 	a.job.slot.log.Log(level, "task process ready", zap.String("task", a.job.call.Task.Name), zap.Int("pid", p.session.Process.PID))
 }

@@ -9,7 +9,7 @@ import (
 
 // Recycles are the reasons for which a process is recycled.
 func Recycles() []string {
-	return []string{account.ForItems, account.ForAge, account.ForLeak, account.ForFull}
+	return []string{account.ForItems, account.ForAge, account.ForFull}
 }
 
 // Stats are what a slot has done since it began.

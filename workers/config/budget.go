@@ -166,7 +166,7 @@ func checkComputeModes(placements []Placement, inventory *gpu.Inventory, r *repo
 	}
 }
 
-// Use is the pool's question to its sharing.
+// Use describes the pool to its sharing.
 func (p Placement) Use(devices []gpu.Device) sharing.Use {
 	return sharing.Use{Slots: p.Most, PerSlot: p.GPUsPerSlot, Auto: p.Auto(), Memory: p.Memory, Threads: p.Threads, Devices: devices}
 }

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -24,9 +23,8 @@ func NewCatalog(exact map[string]launch.Task) *Catalog { return &Catalog{exact: 
 
 // folder is a folder of Python modules; base is the task without a target.
 type folder struct {
-	prefix  string
-	base    launch.Task
-	modules *moduleCache
+	prefix string
+	base   launch.Task
 }
 
 // Find is the task of that name, or a *gpumux.Fault that says what there is.
@@ -35,23 +33,21 @@ func (c *Catalog) Find(name string) (launch.Task, error) {
 		return task, nil
 	}
 	for _, f := range c.folders {
-		rest, ok := strings.CutPrefix(name, f.prefix)
-		if !ok {
-			continue
-		}
-		if task, err := f.task(rest); task.Name != "" || err != nil {
-			return task, err
+		if rest, ok := strings.CutPrefix(name, f.prefix); ok {
+			if task, ok := f.task(rest); ok {
+				return task, nil
+			}
 		}
 	}
 	known := c.Names()
 	return launch.Task{}, &gpumux.Fault{
 		Kind: gpumux.BadInput, Op: "start", Task: name,
-		Hint:    cmp.Or(didYouMean(name, known), "name the task in the worker's file, or use one of these"),
+		Hint:    "name the task in the worker's file, or use one of these",
 		Message: fmt.Sprintf("no task %q; this worker has %s", name, list(known)),
 	}
 }
 
-// Users are the users that tasks name; nil stands for a task that names none.
+// Users lists the users of all tasks; nil stands for a task that names none.
 func (c *Catalog) Users() (users []*process.User) {
 	for _, task := range c.exact {
 		users = append(users, task.User)
@@ -77,7 +73,7 @@ func (c *Catalog) Interpreter() string {
 	return ""
 }
 
-// Edition is that of a task's code as its files are now.
+// Edition is the edition of a task's code as its files are now.
 func (c *Catalog) Edition(name string) (string, error) {
 	task, err := c.Find(name)
 	if err != nil {
@@ -86,45 +82,28 @@ func (c *Catalog) Edition(name string) (string, error) {
 	return task.Code().Edition(), nil
 }
 
-// task is module:function or module.py:function of the folder; no name: there is none.
-func (f folder) task(rest string) (launch.Task, error) {
+// task is module:function or module.py:function of the folder, if there is one.
+func (f folder) task(rest string) (launch.Task, bool) {
 	name, function, ok := strings.Cut(rest, ":")
 	name = strings.TrimSuffix(name, ".py")
-	if !ok || !isModule(name) {
-		return launch.Task{}, nil
-	}
-	found, err := f.modules.read(name)
-	if err != nil {
-		return launch.Task{}, &gpumux.Fault{
-			Kind: gpumux.Crash, Op: "start", Task: f.prefix + rest, Blameless: true, Message: err.Error(),
-			Hint: "see that this Python runs on the worker's machine; the chunk is tried again",
-		}
-	}
-	module := found[name]
-	if module.Problem != "" {
-		return launch.Task{}, &gpumux.Fault{
-			Kind: gpumux.BadInput, Op: "start", Task: f.prefix + rest, Message: module.Problem, Hint: "mend the file",
-		}
-	}
-	if !slices.Contains(module.Functions, function) {
-		return launch.Task{}, nil
+	if !ok || !isModule(name) || !slices.Contains(f.functions(name), function) {
+		return launch.Task{}, false
 	}
 	task := f.base
 	// Each spelling gets the same name, so the same process serves it.
 	task.Name = f.prefix + name + ":" + function
 	task.Python = name + ".py:" + function
 	task.Own = true
-	return task, nil
+	return task, true
 }
 
 // Names are the tasks in order, with the functions that the folders hold now.
 func (c *Catalog) Names() []string {
 	out := slices.Collect(maps.Keys(c.exact))
 	for _, f := range c.folders {
-		found, _ := f.modules.read(f.modules.names()...)
-		for name, module := range found {
-			for _, function := range module.Functions {
-				out = append(out, f.prefix+name+":"+function)
+		for _, module := range f.modules() {
+			for _, function := range f.functions(module) {
+				out = append(out, f.prefix+module+":"+function)
 			}
 		}
 	}
@@ -132,7 +111,7 @@ func (c *Catalog) Names() []string {
 	return slices.Compact(out)
 }
 
-// Modes has the tasks with a mode of their own.
+// Modes has the mode of each task that sets one.
 func (c *Catalog) Modes() map[string]gpumux.Mode {
 	modes := map[string]gpumux.Mode{}
 	for _, name := range c.Names() {

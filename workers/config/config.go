@@ -1,8 +1,7 @@
 // Package config turns a worker's file into pools and tasks, with every mistake at once.
 //
 // It owns the file's format and defaults, what fits on which device, and the catalog of
-// tasks. It writes nothing and starts only an interpreter that reads modules without
-// running them. Nothing here runs by itself.
+// tasks. It writes nothing, starts no program and runs nothing by itself.
 package config
 
 import (

@@ -157,11 +157,11 @@ tasks:
   out2: {command: [./train], output: xml, fresh: fork}
   negative: {python: "embed.py:embed", timeout: -1s, recycle: {items: -1, age: -1s}, dir: nowhere}
   env: {python: "embed.py:embed", env: {CUDA_VISIBLE_DEVICES: "0", "A B": x}, pass_env: [XLA_PYTHON_CLIENT_MEM_FRACTION]}
-`, `33 mistakes in FILE
+`, `32 mistakes in FILE
   FILE:4: tasks.nothing: says not what to run; give one of python, python_dir, r, command and program
   FILE:5: tasks.two: has command and python; give only one
   FILE:6: tasks.gone.python: DIR/gone.py: does not exist
-  FILE:7: tasks.typo.python: DIR/embed.py has no function embd; did you mean "embed"?
+  FILE:7: tasks.typo.python: DIR/embed.py has no function embd; it has embed, other
   FILE:8: tasks.far.python: DIR/embed.py has no function transmogrify; it has embed, other
   FILE:9: tasks.shapeless.python: "embed" does not say which function; write it as file.py:function or module:function
   FILE:10: tasks.badmodule.python: "a b" is no module name; write it as file.py:function or module:function
@@ -177,17 +177,16 @@ tasks:
   FILE:20: tasks.notexec: venv and interpreter are for python, python_dir and r; a command or program starts by itself
   FILE:20: tasks.notexec.command: DIR/plain.txt is not executable; make it so with: chmod +x DIR/plain.txt
   FILE:20: tasks.notexec.mode: a command runs once per item, so it is always fresh; leave mode out, or give a program that stays
-  FILE:20: tasks.notexec.recycle: a command runs once per item, so there is nothing to recycle; leave it out
-  FILE:20: tasks.notexec.hygiene: a command runs once per item, so there is nothing to tidy; leave it out
+  FILE:20: tasks.notexec: a command runs once per item; leave recycle and hygiene out
   FILE:21: tasks.out.fresh: "thread" is unknown; use fork or spawn
   FILE:21: tasks.out.output: is for commands only; a function returns its result
   FILE:22: tasks.out2.output: "xml" is unknown; use json or text
   FILE:22: tasks.out2.fresh: is for python and python_dir only; what else runs once per item starts anew each time
   FILE:23: tasks.negative.dir: DIR/nowhere: does not exist
   FILE:23: tasks.negative.python: DIR/nowhere/embed.py: does not exist
-  FILE:23: tasks.negative.timeout: -1s is negative; leave it out for no limit
-  FILE:23: tasks.negative.recycle.items: -1 is negative; leave it out for no limit
-  FILE:23: tasks.negative.recycle.age: -1s is negative; leave it out for no limit
+  FILE:23: tasks.negative.timeout: is negative; leave it out for no limit
+  FILE:23: tasks.negative.recycle.items: is negative; leave it out for no limit
+  FILE:23: tasks.negative.recycle.age: is negative; leave it out for no limit
   FILE:24: tasks.env.env.A B: "A B" is no name of a variable
   FILE:24: tasks.env.env.CUDA_VISIBLE_DEVICES: CUDA_VISIBLE_DEVICES is set by the slot; leave it out, and choose devices in the pool
   FILE:24: tasks.env.pass_env[0]: XLA refuses XLA_PYTHON_CLIENT_MEM_FRACTION beside XLA_CLIENT_MEM_FRACTION, which the slot sets; use that name`},

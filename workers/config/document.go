@@ -2,7 +2,6 @@ package config
 
 import (
 	"bytes"
-	"cmp"
 	"encoding"
 	"errors"
 	"fmt"
@@ -175,7 +174,7 @@ func (d *document) fields(n *yaml.Node, path string, into reflect.Value) {
 			d.value(pair.value, at, field)
 			continue
 		}
-		d.add(line, at, "unknown field; %s", cmp.Or(didYouMean(key, names), "the fields here are "+strings.Join(names, ", ")))
+		d.add(line, at, "unknown field; the fields here are %s", strings.Join(names, ", "))
 	}
 }
 

@@ -33,7 +33,7 @@ pools:
 	fmt.Println(strings.ReplaceAll(err.Error(), dir+string(filepath.Separator), ""))
 	// Output:
 	// 2 mistakes in gpumux.yaml
-	//   gpumux.yaml:5: pools[0].slotz: unknown field; did you mean "slots"?
+	//   gpumux.yaml:5: pools[0].slotz: unknown field; the fields here are devices, gpus_per_slot, hygiene, leases, max_slots, memory, mode, name, reserve, sharing, slots, threads, user
 	//   gpumux.yaml:6: pools[0].memory: "a lot" is not a size; write it as 8GiB, 512MB or a number of bytes
 }
 
@@ -88,7 +88,7 @@ func ExampleConfig_Plan() {
 	// gpu GPU-1d04 4 slots of 8GiB
 	// gpu GPU-77ab 4 slots of 8GiB
 	// [hello]
-	// bad_input: no task "hallo"; this worker has hello; did you mean "hello"?
+	// bad_input: no task "hallo"; this worker has hello; name the task in the worker's file, or use one of these
 }
 
 // Metrics are served to this machine alone unless a host is named.

@@ -23,9 +23,6 @@ type Pool struct {
 	// Slots is the number of slots per device, or per group of GPUs when GPUsPerSlot is
 	// above 1; AutoSlots lets the worker find it by measurement. Default 1.
 	Slots Slots `yaml:"slots"`
-	// Placement is where calls go among devices with free slots: spread (default), to the
-	// least busy, or pack, to the busiest, so that others stay free.
-	Placement string `yaml:"placement"`
 	// MaxSlots bounds AutoSlots. Default 16 on a GPU, two per processor on the CPU; never
 	// more than the budgets allow.
 	MaxSlots int `yaml:"max_slots"`
@@ -49,9 +46,6 @@ type Pool struct {
 	// User is the user of the tasks that name none. Default: the worker's user.
 	User string `yaml:"user"`
 }
-
-// Pack is the placement that fills one device after the other.
-const Pack = "pack"
 
 // Slots is a number of slots per device; 0 means the default, 1.
 type Slots int
@@ -147,7 +141,7 @@ func (c Config) placements(inventory *gpu.Inventory, r *report) []Placement {
 			r.add(at+".devices", "%s", strings.TrimPrefix(err.Error(), "devices: "))
 			continue
 		}
-		groups := p.groups(inventory, devices, at, r)
+		groups := p.groups(devices, at, r)
 		placements = append(placements, Placement{Pool: p, index: i, Groups: groups, Most: int(p.Slots), Fit: int(p.Slots),
 			RunAs: resolveUser(p.User, at+".user", r)})
 	}
@@ -216,12 +210,11 @@ func (p Pool) check(at string, named map[string]bool, r *report) {
 			p.Reserve)
 	}
 	oneOf(r, at+".mode", p.Mode, gpumux.Persistent, gpumux.Fresh)
-	oneOf(r, at+".placement", p.Placement, "spread", Pack)
 	oneOf(r, at+".hygiene", p.Hygiene, launch.HygieneOn, launch.HygieneOff)
 }
 
-// groups splits the devices into what one slot gets, well connected ones together.
-func (p Pool) groups(inventory *gpu.Inventory, devices []gpu.Device, at string, r *report) []Group {
+// groups splits the devices, in the order of the selection, into what one slot gets.
+func (p Pool) groups(devices []gpu.Device, at string, r *report) []Group {
 	k := p.GPUsPerSlot
 	if i := slices.IndexFunc(devices, func(d gpu.Device) bool { return d.Kind != gpu.KindGPU }); k > 1 && i >= 0 {
 		r.add(at+".gpus_per_slot", "%d, but %s is not a whole GPU; only whole GPUs can be joined", k, devices[i])
@@ -230,13 +223,6 @@ func (p Pool) groups(inventory *gpu.Inventory, devices []gpu.Device, at string, 
 	if len(devices)%k != 0 {
 		r.add(at+".gpus_per_slot", "%d GPUs do not divide into groups of %d; name a multiple of %d in devices", len(devices), k, k)
 		return nil
-	}
-	if k > 1 {
-		links, err := inventory.Links()
-		if err != nil {
-			links = nil // then all are alike
-		}
-		devices = byLinks(devices, k, links)
 	}
 	var groups []Group
 	for members := range slices.Chunk(devices, k) {

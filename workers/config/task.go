@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -93,7 +92,7 @@ func (c Config) catalog(inventory *gpu.Inventory, r *report) *Catalog {
 		case !isFolder && t.PythonDir != "":
 			r.add(at, "python_dir makes many tasks; write the name as %q", strings.TrimRight(name, "*/")+"/*")
 		case isFolder:
-			tasks.folders = append(tasks.folders, folder{prefix, task, newModuleCache(task.Interpreter, task.Dir)})
+			tasks.folders = append(tasks.folders, folder{prefix, task})
 		default:
 			tasks.exact[name] = task
 		}
@@ -178,30 +177,23 @@ func (t Task) checkLimits(at string, r *report) {
 	if command && t.Mode == gpumux.Persistent {
 		r.add(at+".mode", "a command runs once per item, so it is always fresh; leave mode out, or give a program that stays")
 	}
-	if command && t.Recycle != (Recycle{}) {
-		r.add(at+".recycle", "a command runs once per item, so there is nothing to recycle; leave it out")
-	}
-	if command && t.Hygiene != "" {
-		r.add(at+".hygiene", "a command runs once per item, so there is nothing to tidy; leave it out")
-	}
-	if t.Fresh != "" && t.Python == "" && t.PythonDir == "" {
-		r.add(at+".fresh", "is for python and python_dir only; what else runs once per item starts anew each time")
+	if command && (t.Recycle != Recycle{} || t.Hygiene != "") {
+		r.add(at, "a command runs once per item; leave recycle and hygiene out")
 	}
 	if !command && t.Output != "" {
 		r.add(at+".output", "is for commands only; a function returns its result")
 	}
-	for _, limit := range []struct {
-		field    string
-		value    any
-		negative bool
-	}{
-		{"timeout", t.Timeout, t.Timeout < 0}, {"recycle.items", t.Recycle.Items, t.Recycle.Items < 0},
-		{"recycle.age", t.Recycle.Age, t.Recycle.Age < 0},
-	} {
-		if limit.negative {
-			r.add(at+"."+limit.field, "%v is negative; leave it out for no limit", limit.value)
+	if t.Fresh != "" && t.Python == "" && t.PythonDir == "" {
+		r.add(at+".fresh", "is for python and python_dir only; what else runs once per item starts anew each time")
+	}
+	positive := func(field string, negative bool) {
+		if negative {
+			r.add(at+"."+field, "is negative; leave it out for no limit")
 		}
 	}
+	positive("timeout", t.Timeout < 0)
+	positive("recycle.items", t.Recycle.Items < 0)
+	positive("recycle.age", t.Recycle.Age < 0)
 }
 
 // interpreter finds the Python or R of a task.
@@ -303,16 +295,9 @@ func checkPython(at string, task launch.Task, r *report) {
 		return
 	}
 	path, text, ok := source(at, file, task, r)
-	first, _, _ := strings.Cut(function, ".")
-	if !ok || strings.Contains(text, first) {
-		return
+	if first, _, _ := strings.Cut(function, "."); ok && !strings.Contains(text, first) {
+		r.add(at, "%s has no function %s; it has %s", path, first, list(functions(text)))
 	}
-	folder, name := filepath.Split(path)
-	name = strings.TrimSuffix(name, ".py")
-	// A Python that cannot read it is a mistake of its own.
-	modules, _ := readModules(task.Interpreter, folder, []string{name})
-	functions := modules[name].Functions
-	r.add(at, "%s has no function %s; %s", path, first, cmp.Or(didYouMean(first, functions), "it has "+list(functions)))
 }
 
 // slotName reports whether the slot sets a variable, so that the task must not.

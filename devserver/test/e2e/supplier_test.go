@@ -176,7 +176,7 @@ func TestSupplier_UnknownTask(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	err := b.begin(t, "nap:napp", "cpu", 1, "0").Get(ctx, nil)
-	require.ErrorContains(t, err, `no task "nap:napp"; this worker has nap:die_once, nap:nap, nap:wait; did you mean "nap:nap"?`)
+	require.ErrorContains(t, err, "no task \"nap:napp\"; this worker has nap:die_once, nap:nap, nap:wait; name the task in the worker's file, or use one of these")
 }
 
 // A worker that stops hands its chunk back; the next worker finishes it, and nothing of
