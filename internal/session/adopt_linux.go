@@ -33,6 +33,5 @@ func Adopt(
 		return nil, err
 	}
 	p.follow()
-	go p.speak()
 	return p, nil
 }

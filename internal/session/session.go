@@ -38,7 +38,6 @@ type Session struct {
 	// shared is the board's memory, which is the process's too.
 	shared []byte
 	conn   *wire.Conn
-	send   chan wire.Message
 	// hungUp is closed when the wire has ended.
 	hungUp chan struct{}
 }
@@ -109,34 +108,17 @@ func (p *Session) listen() {
 	}
 }
 
-// unread is how many messages may wait for a process to read. One that keeps to the
+// mostUnread is how many messages may wait for a process to read. One that keeps to the
 // protocol never has as many.
-const unread = 8
+const mostUnread = 8
 
 // Say tells the process a message without waiting; false: too many wait already.
 func (p *Session) Say(message wire.Message) bool {
-	select {
-	case p.send <- message:
-		return true
-	default:
-		return false
-	}
+	return p.Unread() < mostUnread && p.conn.Send(message) == nil
 }
 
 // Unread is how many messages wait for it to read.
-func (p *Session) Unread() int { return len(p.send) }
-
-// speak keeps the owner goroutine from blocking on a process that does not read.
-func (p *Session) speak() {
-	for message := range p.send {
-		if p.conn.Write(message) != nil {
-			// The reader sees the same end and says so.
-			for range p.send {
-			}
-			return
-		}
-	}
-}
+func (p *Session) Unread() int { return p.conn.Unread() }
 
 // Greet does the handshake and waits until the task is loaded, or says why it is not.
 func (p *Session) Greet(ctx context.Context) (ready wire.Ready, e *diagnosis.Evidence, traceback string) {
@@ -332,7 +314,6 @@ func (p *Session) Kill() {
 	if p.conn == nil {
 		return
 	}
-	close(p.send)
 	p.disconnect()
 	go func() {
 		for range p.Heard {

@@ -104,8 +104,8 @@ func split(kind string, sizes []int, body []byte) ([]json.RawMessage, error) {
 	return values, nil
 }
 
-// encode appends m's header line to b and returns the body.
-func encode(b []byte, m Message) (head []byte, bodies []json.RawMessage, err error) {
+// appendHeader appends m's header line to b and returns the body.
+func appendHeader(b []byte, m Message) (head []byte, bodies []json.RawMessage, err error) {
 	var fields any = m
 	switch m := m.(type) {
 	case Run:
