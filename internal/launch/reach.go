@@ -18,16 +18,18 @@ import (
 // reachLimit is how long the file system of a task's files may take to answer.
 const reachLimit = time.Minute
 
-// HangError says that something that a start needs did not answer in time.
-type HangError struct {
-	message string
-	// Hint is the next step. Blameless: the task has no part in it.
-	Hint      string
-	Blameless bool
-}
+// HangError says that a file system that a start needs did not answer in time. The task
+// has no part in it.
+type HangError struct{ message string }
 
 // Error is error's.
 func (e *HangError) Error() string { return e.message }
+
+// Hint is the next step.
+func (e *HangError) Hint() string {
+	return "see that the file system of the task's program and folder is there (a network mount whose server is away?); " +
+		"the task is tried again by itself"
+}
 
 // asking has a channel for each question, which is full while it is asked: a file system
 // that hangs costs one thread for each of them.
@@ -41,11 +43,7 @@ func ask(ctx context.Context, limit time.Duration, program, dir, question string
 	if dir != "" {
 		where += " or of the folder " + dir
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, &HangError{
-		message: fmt.Sprintf("the file system of %s did not answer for %s", where, limit), Blameless: true,
-		Hint: "see that the file system of the task's program and folder is there (a network mount whose server is away?); " +
-			"the task is tried again by itself",
-	})
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, &HangError{fmt.Sprintf("the file system of %s did not answer for %s", where, limit)})
 	defer cancel()
 	one, _ := asking.LoadOrStore(question, make(chan struct{}, 1))
 	turn, found := one.(chan struct{}), make(chan string, 1)
@@ -70,9 +68,6 @@ func ask(ctx context.Context, limit time.Duration, program, dir, question string
 // that forks. The error is a *HangError.
 func (t Task) Reach(ctx context.Context, limit time.Duration) error {
 	program := t.interpreter()
-	if known, ok := interpreters.Load(program); ok {
-		program = known.(string)
-	}
 	for _, argv := range [][]string{t.Command, t.Program} {
 		if len(argv) > 0 {
 			program = argv[0]

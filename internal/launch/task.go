@@ -75,6 +75,27 @@ type Task struct {
 	RecycleAge   time.Duration
 }
 
+// Argv are the words that start the task's process: its own program, or its Python or R
+// with its runtime, a main.py or main.R.
+func (t Task) Argv(python, r string) []string {
+	switch {
+	case t.R != "":
+		// A Python within R takes its limits from the other runtime.
+		return []string{t.interpreter(), "--no-save", r, python}
+	case t.Python != "":
+		return []string{t.interpreter(), python}
+	}
+	return t.Program
+}
+
+// interpreter is the name or path of the task's Python or Rscript.
+func (t Task) interpreter() string {
+	if t.R != "" {
+		return cmp.Or(t.Interpreter, "Rscript")
+	}
+	return cmp.Or(t.Interpreter, "python3")
+}
+
 // Same reports whether a process of the task can serve the other.
 func (t Task) Same(other Task) bool { return reflect.DeepEqual(t, other) }
 

@@ -2,7 +2,6 @@ package session
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -80,11 +79,8 @@ func (o Options) WithDefaults() Options {
 const channelDescriptor = 9
 
 // Start starts a task's process before its handshake. With a channel it is a template.
-func Start(ctx context.Context, task launch.Task, o Options, channel *os.File) (*Session, error) {
-	argv, err := task.Argv(ctx, o.StartLimit, o.Runtime, o.RRuntime)
-	if err != nil {
-		return nil, err
-	}
+func Start(task launch.Task, o Options, channel *os.File) (*Session, error) {
+	argv := task.Argv(o.Runtime, o.RRuntime)
 	p, files, err := connected(task, o)
 	if err != nil {
 		return nil, err

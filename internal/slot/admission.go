@@ -114,7 +114,7 @@ func (a admission) suitable(ctx context.Context, edition string) (*occupant, err
 	if err := a.backoff(ctx); err != nil {
 		return nil, err
 	}
-	return a.start(ctx, true)
+	return a.start(ctx, edition)
 }
 
 // unfit says why the process cannot run the call, or "".
@@ -171,14 +171,15 @@ func (a admission) options() (o Options, limit int) {
 	return o, limit
 }
 
-// start makes a new process ready for the call.
-func (a admission) start(ctx context.Context, mayFork bool) (*occupant, error) {
+// start makes a new process ready for the call: forked from a template of the edition to
+// fork, where that is given and possible.
+func (a admission) start(ctx context.Context, fork string) (*occupant, error) {
 	if a.job.answered {
 		return nil, errCut
 	}
 	task := a.job.call.Task
 	a.job.slot.enter(Starting, "call of "+task.Name)
-	p, child, err := a.spawn(ctx, mayFork)
+	p, child, err := a.spawn(ctx, fork)
 	if err != nil {
 		a.unstart()
 		return nil, err
@@ -190,7 +191,6 @@ func (a admission) start(ctx context.Context, mayFork bool) (*occupant, error) {
 		p.account.Ready(ready.Batch, ready.Trim)
 		if child != nil {
 			p.edition = child.Edition
-			child.Ready()
 		} else if p.edition, err = a.edition(ctx); err != nil {
 			a.job.owner.abandon(err, "its file system does not answer")
 			return nil, err
@@ -204,7 +204,7 @@ func (a admission) start(ctx context.Context, mayFork bool) (*occupant, error) {
 		}
 		child.Unready(evidence)
 		a.job.owner.retire(false, "did not get ready")
-		return a.start(ctx, false)
+		return a.start(ctx, "")
 	default:
 		return nil, a.unready(ctx, p, &deathError{evidence, trace})
 	}
@@ -218,29 +218,25 @@ func (a admission) unstart() {
 
 // spawn starts a process for the call: forked from a template where it may be, a child
 // then, else a new interpreter or program. The handshake is still to come.
-func (a admission) spawn(ctx context.Context, mayFork bool) (*occupant, *template.Child, error) {
+func (a admission) spawn(ctx context.Context, fork string) (*occupant, *template.Child, error) {
 	task, judge := a.job.call.Task, a.job.owner.judge
 	o, limit := a.options()
 	if err := task.Reach(ctx, o.StartLimit); err != nil {
 		return nil, nil, judge.unanswered(task, err)
 	}
-	if mayFork && a.job.fresh {
-		switch child, err := a.job.owner.templates.Fork(ctx, task, o); {
+	if fork != "" && a.job.fresh {
+		switch child, err := a.job.owner.templates.Fork(ctx, task, o, fork); {
 		case err == nil:
 			return newOccupant(child.Session, o, limit), child, nil
 		case !errors.Is(err, template.ErrNone):
-			return nil, nil, a.unforked(err)
+			return nil, nil, judge.unanswered(task, err)
 		}
 	}
-	p, err := session.Start(ctx, task, o, nil)
-	switch {
-	case err == nil:
-		return newOccupant(p, o, limit), nil, nil
-	case ctx.Err() != nil:
-		return nil, nil, context.Cause(ctx)
-	default:
+	p, err := session.Start(task, o, nil)
+	if err != nil {
 		return nil, nil, judge.unstarted(task, err)
 	}
+	return newOccupant(p, o, limit), nil, nil
 }
 
 // loaded notes that the process has imported the task.
@@ -272,21 +268,5 @@ func (a admission) unready(ctx context.Context, p *occupant, d *deathError) erro
 	fault.Op = "start"
 	a.job.owner.failures++
 	a.job.owner.retire(false, "did not get ready")
-	return fault
-}
-
-// unforked is the fault of a task that its template could not import, the same as if a
-// new interpreter had been started.
-func (a admission) unforked(err error) error {
-	var failed *template.UnimportedError
-	if !errors.As(err, &failed) {
-		return a.job.owner.judge.unanswered(a.job.call.Task, err)
-	}
-	if err := a.job.lapsed(); err != nil {
-		return err
-	}
-	fault := a.job.owner.judge.fault(newOccupant(failed.Session, a.job.owner.o, 1), failed.Evidence, nil)
-	fault.Op, fault.Traceback = "start", failed.Trace
-	a.job.owner.failures++
 	return fault
 }

@@ -29,9 +29,6 @@ func broken(format string, args ...any) error {
 	return &deathError{evidence: diagnosis.Broken(format, args...)}
 }
 
-// deaf is the death of a process that was told more than it reads.
-func deaf() error { return broken(diagnosis.Deaf) }
-
 // lostError says that the process is of no use between two items. No item is to blame.
 type lostError struct{ why string }
 
@@ -126,7 +123,7 @@ func (j judge) unstarted(task launch.Task, err error) *gpumux.Fault {
 	var hang *launch.HangError
 	switch {
 	case errors.As(err, &hang):
-		fault.Blameless, fault.Hint = hang.Blameless, hang.Hint
+		fault.Blameless, fault.Hint = true, hang.Hint()
 	case process.Scarce(err):
 		// It passes, and no item is to blame.
 		fault.Blameless = true

@@ -18,7 +18,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/diagnosis"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/process"
 	"github.com/gpumux/gpumux/internal/session"
@@ -30,18 +29,19 @@ const possible = true
 // runs in it. What it forks belongs to the worker and stays when it ends.
 type template struct {
 	all     *Set
-	lineage *lineage
 	task    launch.Task
 	o       session.Options
+	edition string // of the code before it imported that
 	// ctx ends when the template is to end.
 	ctx  context.Context
 	stop context.CancelFunc
+	// The set's lock guards these: when a child was last asked for, and until when there is
+	// no other template for this code.
+	asked, refused time.Time
 
-	// Set before ready is closed: process is nil if nothing forks, failure is the import's.
+	// process is set before ready is closed: nil if nothing forks.
 	ready   chan struct{}
 	process *session.Session
-	failure *UnimportedError
-	edition string // of what it has imported
 	// lingering is closed when the killed process does not end.
 	lingering chan struct{}
 
@@ -50,11 +50,11 @@ type template struct {
 	used    chan struct{}
 }
 
-func newTemplate(all *Set, l *lineage, task launch.Task, o session.Options) *template {
+func newTemplate(all *Set, task launch.Task, o session.Options, edition string) *template {
 	o.Name = ""
 	ctx, stop := context.WithCancel(context.Background())
 	return &template{
-		all: all, lineage: l, task: task, o: o,
+		all: all, task: task, o: o, edition: edition,
 		ctx: ctx, stop: stop, ready: make(chan struct{}), lingering: make(chan struct{}), used: make(chan struct{}, 1),
 	}
 }
@@ -92,14 +92,14 @@ func (t *template) live() {
 
 // start gives a process that waits for requests, or nothing.
 func (t *template) start() *session.Session {
-	began, kills := time.Now(), process.MemoryKills()
+	began := time.Now()
 	channel, theirs, err := openChannel()
 	if err != nil {
-		t.all.refuse(t, err.Error(), true)
+		t.refuse(err.Error(), failedLimit)
 		return nil
 	}
 	defer theirs.Close()
-	p, err := session.Start(t.ctx, t.task, t.o, theirs)
+	p, err := session.Start(t.task, t.o, theirs)
 	if err != nil {
 		// The new interpreter fails in the same way, and says so.
 		channel.Close()
@@ -110,10 +110,13 @@ func (t *template) start() *session.Session {
 			zap.String("task", t.task.Name), zap.Int("pid", p.Process.PID), zap.String("advice", process.LingerHint))
 		close(t.lingering)
 	})
-	evidence, trace := t.load(p)
-	why, passes := "", false
-	if evidence == nil {
-		why, passes = t.unfit(p, channel)
+	_, evidence, _ := p.Greet(t.ctx)
+	why, limit := "", failedLimit
+	switch {
+	case evidence == nil:
+		why, limit = t.unfit(p, channel)
+	case !evidence.Canceled:
+		why = "its import failed" // a new interpreter says how
 	}
 	if evidence == nil && why == "" {
 		t.channel = channel
@@ -123,49 +126,33 @@ func (t *template) start() *session.Session {
 			zap.String("took", time.Since(began).Round(time.Millisecond).String()))
 		return p
 	}
-	if evidence != nil && !evidence.Canceled {
-		evidence.Loading = true
-		p.Explain(evidence, kills)
-		t.failure = &UnimportedError{p, *evidence, trace}
-	}
 	channel.Close()
 	p.Kill()
 	if why != "" {
-		t.all.refuse(t, why, passes)
+		t.refuse(why, limit)
 	}
 	return nil
 }
 
-// load awaits the import. Evidence says why it did not go well.
-func (t *template) load(p *session.Session) (evidence *diagnosis.Evidence, trace string) {
-	before, err := t.task.Edition(t.ctx, t.o.StartLimit)
-	if err != nil {
-		return &diagnosis.Evidence{Canceled: true}, ""
-	}
-	_, evidence, trace = p.Greet(t.ctx)
-	t.edition = before // if the files change meanwhile, it is outdated already
-	return evidence, trace
-}
-
-// unfit is why a loaded template must not fork, or "", and whether that may pass.
-func (t *template) unfit(p *session.Session, channel *net.UnixConn) (why string, passes bool) {
+// unfit is why a loaded template must not fork, or "", and for how long that holds.
+func (t *template) unfit(p *session.Session, channel *net.UnixConn) (why string, limit time.Duration) {
 	var word [4096]byte
 	channel.SetReadDeadline(time.Now().Add(forkLimit))
 	n, err := channel.Read(word[:])
 	if err != nil {
-		return fmt.Sprintf("the template says nothing: %v", err), true
+		return fmt.Sprintf("the template says nothing: %v", err), failedLimit
 	}
 	before, ok := strings.CutPrefix(string(word[:n]), "ready ")
 	if !ok {
-		return strings.TrimPrefix(string(word[:n]), "refused "), false
+		return strings.TrimPrefix(string(word[:n]), "refused "), unfitLimit
 	}
 	if why := footprint(procfs, p.Process.PID, strings.Split(before, ","), deviceFiles); why != "" {
-		return why, false
+		return why, unfitLimit
 	}
 	if _, err := channel.Write([]byte("go")); err != nil {
-		return fmt.Sprintf("the template does not listen: %v", err), true
+		return fmt.Sprintf("the template does not listen: %v", err), failedLimit
 	}
-	return "", false
+	return "", 0
 }
 
 // fork forks a process and makes it the worker's own before it does anything.
@@ -173,7 +160,7 @@ func (t *template) fork(task launch.Task, o session.Options) (*session.Session, 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.stopping() {
-		return nil, errStopped
+		return nil, errors.New("the template stops")
 	}
 	select {
 	case t.used <- struct{}{}:
@@ -213,8 +200,6 @@ func (t *template) request(mark uint64, output *os.File, files []*os.File, gone 
 	switch {
 	case lost && errors.Is(err, os.ErrDeadlineExceeded):
 		return 0, errChildLost
-	case err != nil && t.stopping():
-		return 0, errStopped
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET), err == nil && n == 0:
 		return 0, errors.New("the template ended while it forked")
 	case errors.Is(err, os.ErrDeadlineExceeded):
