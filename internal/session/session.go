@@ -241,10 +241,7 @@ func (p *Session) Capped(m wire.Cap) bool {
 func (p *Session) Death(err error) *diagnosis.Evidence {
 	e := &diagnosis.Evidence{}
 	var protocol *wire.ProtocolError
-	var version *wire.VersionError
 	switch {
-	case errors.As(err, &version):
-		e.Protocol = version.Error()
 	case errors.As(err, &protocol) && !cutOff(err):
 		e.Protocol = protocol.Error()
 	case err == nil:

@@ -4,15 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"os"
 	"time"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/process"
-	"github.com/gpumux/gpumux/internal/wire"
 )
 
 // lookEvery is how often the board is looked at, and whether the call's time is over,
@@ -127,12 +124,14 @@ func (j *job) await(ctx context.Context) (more bool, err error) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
-		enough, there, _ := j.queue.ready(j.least, j.size)
-		if enough && there > 0 {
+		known, there, err := j.queue.ready(j.least, j.size)
+		switch {
+		case there > 0 && known:
 			return true, nil
-		}
-		if enough {
-			break
+		case known && err != nil && ctx.Err() != nil:
+			return false, context.Cause(ctx) // the source has only seen it first
+		case known:
+			return false, err
 		}
 		select {
 		case <-j.queue.news:
@@ -148,12 +147,6 @@ func (j *job) await(ctx context.Context) (more bool, err error) {
 			return false, context.Cause(ctx)
 		}
 	}
-	err = j.queue.failure()
-	if err != nil && ctx.Err() != nil {
-		// The source has only seen it first.
-		err = context.Cause(ctx)
-	}
-	return false, err
 }
 
 // work runs items in p until none is there, or p has run its limit or is gone. On an
@@ -168,7 +161,7 @@ func (j *job) work(ctx context.Context, p *occupant) error {
 	switch {
 	case err == nil:
 	case errors.As(err, &death):
-		return j.owner.fail(death, c.flight.first())
+		return j.owner.fail(death, c.first())
 	case errors.As(err, &lost):
 		j.owner.kill(lost.why)
 		return nil
@@ -178,22 +171,4 @@ func (j *job) work(ctx context.Context, p *occupant) error {
 		j.owner.kill("call ended: " + err.Error())
 	}
 	return err
-}
-
-// keep hands on the files of the item that was answered.
-func (j *job) keep(ctx context.Context, p *occupant, index int64, m wire.Results) error {
-	item := fmt.Sprintf("%d-%d", m.Run, m.N)
-	if p.folder == "" || j.call.Keep == nil {
-		return broken("item %s has files, and was given no folder for them", item)
-	}
-	err := eachFile(p.folder, item, m.Files, p.session.Task.User, func(name string, file *os.File) error {
-		if j.answered {
-			return nil
-		}
-		return j.call.Keep(ctx, index, name, file)
-	})
-	if err != nil {
-		return err
-	}
-	return j.lapsed()
 }

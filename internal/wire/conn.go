@@ -58,8 +58,8 @@ func NewProcess(stream io.ReadWriteCloser) *Conn {
 // Close closes the stream, which ends a Read in progress.
 func (c *Conn) Close() error { return c.stream.Close() }
 
-// Read waits for the next message. It returns io.EOF at a clean end, *VersionError for
-// another version, *ProtocolError for what is no message, and the same ever after.
+// Read waits for the next message. It returns io.EOF at a clean end, *ProtocolError for
+// what is no message, and the same ever after.
 func (c *Conn) Read() (Message, error) {
 	if c.failed != nil {
 		return nil, c.failed
@@ -97,7 +97,8 @@ func (c *Conn) read() (Message, error) {
 			return nil, err
 		}
 		if hello.Version != Version {
-			return nil, &VersionError{Ours: Version, Theirs: hello.Version}
+			return nil, broken("version %d here, %d on the other side; build the worker and the task process from the same release of gpumux",
+				Version, hello.Version)
 		}
 	}
 	c.greeted = true

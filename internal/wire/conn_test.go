@@ -85,10 +85,8 @@ func TestConn_Read_HelloComesFirstAndOnce(t *testing.T) {
 func TestConn_Read_RefusesAnotherVersion(t *testing.T) {
 	conn := NewWorker(&pipe{Reader: bytes.NewReader(written(t, ProcessHello{Version: 2, PID: 1}))})
 	_, err := conn.Read()
-	var version *VersionError
-	require.ErrorAs(t, err, &version)
-	require.Equal(t, VersionError{Ours: 1, Theirs: 2}, *version)
 	require.ErrorContains(t, err, "version 1 here, 2 on the other side")
+	require.ErrorContains(t, err, "the same release of gpumux")
 }
 
 func TestConn_Read_GarbageLengthCostsNoMemory(t *testing.T) {

@@ -204,17 +204,13 @@ func checkMemory(m Message, peak int64, a *Allocators) error {
 }
 
 func (r *Results) check() error {
-	if len(r.Values) == 0 {
+	n := len(r.Values)
+	if n == 0 {
 		return broken("results: has no values")
 	}
-	if len(r.Busy) != len(r.Values) {
-		return broken("results: %d values but %d entries in busy", len(r.Values), len(r.Busy))
-	}
-	if r.Attempts != nil && len(r.Attempts) != len(r.Values) {
-		return broken("results: %d values but %d entries in attempts", len(r.Values), len(r.Attempts))
-	}
-	if r.Kinds != nil && len(r.Kinds) != len(r.Values) {
-		return broken("results: %d values but %d entries in kinds", len(r.Values), len(r.Kinds))
+	if len(r.Busy) != n || cmp.Or(len(r.Attempts), n) != n || cmp.Or(len(r.Kinds), n) != n {
+		return broken("results: %d values but %d entries in busy, %d entries in attempts, %d entries in kinds", n, len(r.Busy), len(r.Attempts),
+			len(r.Kinds))
 	}
 	if len(r.Files) > 0 && len(r.Values) != 1 {
 		return broken("results: files of %d items; an item with files is answered alone", len(r.Values))
