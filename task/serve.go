@@ -24,13 +24,6 @@ import (
 // handler named by target or task. It returns nil when the worker says stop or is gone,
 // and an error when ctx ends, SIGTERM comes or the wire breaks. Main should then exit
 // with a status other than 0.
-//
-//	func main() {
-//		err := task.Serve(context.Background(), map[string]task.Handler{"embed": task.Func(embed)})
-//		if err != nil {
-//			log.Fatal(err)
-//		}
-//	}
 func Serve(ctx context.Context, handlers map[string]Handler) error {
 	socket, err := wire.Inherited()
 	if err != nil {

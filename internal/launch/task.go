@@ -101,7 +101,7 @@ func (t Task) Same(other Task) bool { return reflect.DeepEqual(t, other) }
 
 // Joins reports whether a process of the other task can call this one's function too.
 func (t Task) Joins(other Task) bool {
-	if t.own() || other.own() {
+	if t.Python == "" || other.Python == "" {
 		return t.Same(other)
 	}
 	for _, each := range []*Task{&t, &other} {
@@ -112,6 +112,3 @@ func (t Task) Joins(other Task) bool {
 
 // Target is the function that a process of the task is to load, or empty.
 func (t Task) Target() string { return cmp.Or(t.Python, t.R) }
-
-// own reports whether the task does something else than run in a Python.
-func (t Task) own() bool { return t.Python == "" }

@@ -38,8 +38,6 @@ type Session struct {
 	// shared is the board's memory, which is the process's too.
 	shared []byte
 	conn   *wire.Conn
-	// hungUp is closed when the wire has ended.
-	hungUp chan struct{}
 }
 
 // Heard is one message of the process, or the error that ended the wire.
@@ -93,9 +91,6 @@ func (p *Session) listen() {
 	defer close(p.Heard)
 	for {
 		message, err := p.conn.Read()
-		if err != nil {
-			close(p.hungUp)
-		}
 		select {
 		case p.Heard <- Heard{message, err}:
 		case <-p.Process.Exited:
@@ -319,11 +314,10 @@ func (p *Session) Kill() {
 }
 
 const (
-	// stacksSignal makes the Python runtime print the stacks of all threads.
+	// stacksSignal makes the Python runtime print the stacks of all threads, which takes
+	// stacksTime at most.
 	stacksSignal = syscall.SIGUSR2
-	// stacksLimit is how long that may take; it is done when calm for stacksCalm.
-	stacksLimit = 500 * time.Millisecond
-	stacksCalm  = 50 * time.Millisecond
+	stacksTime   = 300 * time.Millisecond
 )
 
 // Stacks are the Python stacks of a process that hangs, or nothing where it does not
@@ -333,25 +327,17 @@ func (p *Session) Stacks() string {
 		return ""
 	}
 	_, begin := p.Process.Out.Since(math.MaxInt64)
-	text := ""
 	select {
 	case <-p.Process.Exited:
 		return ""
 	default:
 		_ = syscall.Kill(p.Process.PID, stacksSignal) // not its children, which it would end
 	}
-	for end := time.Now().Add(stacksLimit); time.Now().Before(end); {
-		select {
-		case <-p.Process.Exited:
-			end = time.Time{}
-		case <-time.After(stacksCalm):
-		}
-		now, _ := p.Process.Out.Since(begin)
-		if now != "" && now == text {
-			break
-		}
-		text = now
+	select {
+	case <-p.Process.Exited:
+	case <-time.After(stacksTime):
 	}
+	text, _ := p.Process.Out.Since(begin)
 	p.Process.Out.Rest()
 	if text = strings.TrimSpace(text); text == "" {
 		return ""

@@ -29,8 +29,11 @@ func (a admission) ready(ctx context.Context) (*occupant, error) {
 	if p, err := a.leased(); p != nil || err != nil {
 		return p, err
 	}
-	for range unsteady {
+	for tries := 1; ; tries++ {
 		now, err := a.needed(ctx)
+		if err == nil && tries > unsteady {
+			err = a.job.owner.judge.outdated(a.job.call, now)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -44,11 +47,6 @@ func (a admission) ready(ctx context.Context) (*occupant, error) {
 		}
 		a.job.owner.retire(true, "its code changed while it was imported")
 	}
-	now, err := a.needed(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return nil, a.job.owner.judge.outdated(a.job.call, now)
 }
 
 // needed is the edition of the task's code, which has to be the call's.
@@ -90,7 +88,7 @@ func (a admission) edition(ctx context.Context) (string, error) {
 	return now, a.job.owner.judge.unanswered(a.job.call.Task, err)
 }
 
-// use notes the edition that the items of the call run with: later ones need the same.
+// use fixes the edition of the call: later processes need the same.
 func (a admission) use(edition string) {
 	if a.job.call.Ran != nil {
 		a.job.call.Ran(edition)
@@ -117,7 +115,7 @@ func (a admission) suitable(ctx context.Context, edition string) (*occupant, err
 	return a.start(ctx, edition)
 }
 
-// unfit says why the process cannot run the call, or "".
+// unfit returns why the process cannot run the call, or "".
 func (a admission) unfit(p *occupant, edition string) string {
 	task := a.job.call.Task
 	switch {
@@ -174,40 +172,45 @@ func (a admission) options() (o Options, limit int) {
 // start makes a new process ready for the call: forked from a template of the edition to
 // fork, where that is given and possible.
 func (a admission) start(ctx context.Context, fork string) (*occupant, error) {
-	if a.job.answered {
-		return nil, errCut
-	}
-	task := a.job.call.Task
+	owner, task := a.job.owner, a.job.call.Task
 	a.job.slot.enter(Starting, "call of "+task.Name)
 	p, child, err := a.spawn(ctx, fork)
 	if err != nil {
 		a.unstart()
 		return nil, err
 	}
-	a.job.owner.occupy(p)
+	owner.occupy(p)
 	ready, evidence, trace := p.session.Greet(ctx)
-	switch {
-	case evidence == nil:
+	if evidence == nil {
 		p.account.Ready(ready.Batch, ready.Trim)
 		if child != nil {
 			p.edition = child.Edition
 		} else if p.edition, err = a.edition(ctx); err != nil {
-			a.job.owner.abandon(err, "its file system does not answer")
+			owner.abandon(err, "its file system does not answer")
 			return nil, err
 		}
 		a.loaded(p)
 		return p, nil
-	case child != nil && !evidence.Canceled:
-		if err := a.job.lapsed(); err != nil {
-			a.job.owner.kill("the call's time was over")
-			return nil, err
-		}
-		child.Unready(evidence)
-		a.job.owner.retire(false, "did not get ready")
-		return a.start(ctx, "")
-	default:
-		return nil, a.unready(ctx, p, &deathError{evidence, trace})
 	}
+	if err := a.job.lapsed(); err != nil {
+		owner.kill("the call's time was over")
+		return nil, err
+	}
+	if evidence.Canceled {
+		owner.abandon(context.Cause(ctx), "cancelled")
+		return nil, context.Cause(ctx)
+	}
+	if child != nil {
+		child.Unready(evidence)
+		owner.retire(false, "did not get ready")
+		return a.start(ctx, "")
+	}
+	evidence.Loading = true
+	fault := owner.judge.diagnose(p, &deathError{evidence, trace}, nil)
+	fault.Op = "start"
+	owner.failures++
+	owner.retire(false, "did not get ready")
+	return nil, fault
 }
 
 // unstart resets the state after a failed start.
@@ -221,9 +224,6 @@ func (a admission) unstart() {
 func (a admission) spawn(ctx context.Context, fork string) (*occupant, *template.Child, error) {
 	task, judge := a.job.call.Task, a.job.owner.judge
 	o, limit := a.options()
-	if err := task.Reach(ctx, o.StartLimit); err != nil {
-		return nil, nil, judge.unanswered(task, err)
-	}
 	if fork != "" && a.job.fresh {
 		switch child, err := a.job.owner.templates.Fork(ctx, task, o, fork); {
 		case err == nil:
@@ -250,23 +250,4 @@ func (a admission) loaded(p *occupant) {
 		told(a.job.call.Task.Name, memory.Measure())
 	}
 	a.job.slot.log.Log(level, "task process ready", zap.String("task", a.job.call.Task.Name), zap.Int("pid", p.session.Process.PID))
-}
-
-// unready ends a process that did not get ready. It returns the fault, or why the call
-// ends.
-func (a admission) unready(ctx context.Context, p *occupant, d *deathError) error {
-	if err := a.job.lapsed(); err != nil {
-		a.job.owner.kill("the call's time was over")
-		return err
-	}
-	if d.evidence.Canceled {
-		a.job.owner.abandon(context.Cause(ctx), "cancelled")
-		return context.Cause(ctx)
-	}
-	d.evidence.Loading = true
-	fault := a.job.owner.judge.diagnose(p, d, nil)
-	fault.Op = "start"
-	a.job.owner.failures++
-	a.job.owner.retire(false, "did not get ready")
-	return fault
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"syscall"
 	"time"
 
 	"github.com/gpumux/gpumux"
@@ -78,8 +77,11 @@ func (c *conversation) run(ctx context.Context) error {
 		case <-tick.C:
 			then = c.look
 		case <-ctx.Done():
-			c.drain(ctx)
-			return context.Cause(ctx)
+			err := context.Cause(ctx)
+			if !errors.Is(err, calls.ErrLapsed) {
+				_ = c.look() // what is wrong with it ends no call that ends already
+			}
+			return err
 		}
 		if err := c.job.lapsed(); err != nil {
 			return err
@@ -216,11 +218,11 @@ func (c *conversation) hear(ctx context.Context, h session.Heard) error {
 	return nil
 }
 
-// look takes in the results that lie on the board now.
+// look reads the results that are on the board now.
 func (c *conversation) look() error { return c.read(c.p.session.Board.Published(), nil) }
 
-// read takes in the results on the board up to the offset end, and what the process says
-// of its allocators.
+// read reads the board up to the offset end, and stores the report on allocators that came
+// with it.
 func (c *conversation) read(end uint64, allocators *wire.Allocators) error {
 	c.p.session.Memory.Told(allocators)
 	records, wrong := c.p.session.Board.Read(end)
@@ -258,9 +260,6 @@ func (c *conversation) keep(ctx context.Context, m wire.Results) error {
 		return broken("item %s has files, and was given no folder for them", item)
 	}
 	err := eachFile(c.p.folder, item, m.Files, c.p.session.Task.User, func(name string, file *os.File) error {
-		if c.job.answered {
-			return nil
-		}
 		return keep(ctx, c.items[0].Index, name, file)
 	})
 	return cmp.Or(err, c.job.lapsed())
@@ -346,7 +345,8 @@ func (c *conversation) finish(r gpumux.Result, busy float64, peak int64) {
 	c.items[0].Value = nil // it may be large
 	c.items = c.items[1:]
 	c.p.account.Finished()
-	c.job.done(calls.Done{Result: r, Busy: duration(busy), Peak: peak, Budget: int64(c.p.session.Memory.Budget)})
+	c.job.finished++
+	c.job.call.Done(calls.Done{Result: r, Busy: duration(busy), Peak: peak, Budget: int64(c.p.session.Memory.Budget)})
 }
 
 // doomed ends a process that is to be recycled; what it has finished counts.
@@ -396,40 +396,4 @@ func (c *conversation) late(ctx context.Context, timeout time.Duration) error {
 	c.job.queue.back(c.items...)
 	c.items = nil
 	return &lostError{"an item ended at the moment of its timeout"}
-}
-
-// drain tells the process to end in the middle of a call. What it had finished by then
-// counts, however far its results have come, unless the call's time is over.
-func (c *conversation) drain(ctx context.Context) {
-	if errors.Is(context.Cause(ctx), calls.ErrLapsed) {
-		return
-	}
-	p := c.p.session
-	p.Process.Signal(syscall.SIGTERM)
-	over := make(chan struct{})
-	defer time.AfterFunc(c.job.owner.o.Grace, func() { close(over) }).Stop()
-	for len(c.items) > 0 {
-		select {
-		case h := <-p.Heard:
-			switch h.Message.(type) {
-			case wire.Results, wire.Posted, wire.ProgressReport:
-				if c.hear(ctx, h) != nil {
-					return
-				}
-				continue
-			case wire.Cap, wire.Kept:
-				continue
-			}
-		case <-over:
-		}
-		break
-	}
-	if p.Board != nil {
-		select {
-		case <-p.Process.Exited:
-		case <-over:
-		}
-		p.Process.Destroy()
-		_ = c.look() // what is wrong with it ends no call that ends already
-	}
 }

@@ -49,8 +49,8 @@ type job struct {
 	finished int
 	// least is how many items an idle process waits for, size how many it would take.
 	least, size int
-	// answered: the call has ended without its process, and takes no more results.
-	answered bool
+	// cancel ends the call's context.
+	cancel context.CancelCauseFunc
 }
 
 func newJob(o *owner, call order) *job {
@@ -58,36 +58,26 @@ func newJob(o *owner, call order) *job {
 	return &job{owner: o, slot: o.slot, call: call, queue: newQueue(call.Items), fresh: call.mode(o.o.Mode) == gpumux.Fresh, least: 1, size: 1}
 }
 
-// cut lets go of the call before its end.
+// cut lets go of the call before its end. What is left of it changes nothing any more.
 func (j *job) cut() {
-	j.answered = true
 	j.queue.leave()
+	j.call.Done, j.call.Held, j.call.Keep = func(calls.Done) {}, nil, nil
+	j.cancel(errors.New("the call was answered before its end"))
 }
-
-// errCut ends what is left of a call that was answered early. Nobody sees it.
-var errCut = errors.New("the call was answered before its end")
 
 // lapsed is why the call's items are no longer this worker's, or nil.
 func (j *job) lapsed() error {
-	if j.answered || j.call.Held == nil {
+	if j.call.Held == nil {
 		return nil
 	}
 	return j.call.Held()
 }
 
-// done hands on a result.
-func (j *job) done(d calls.Done) {
-	j.finished++
-	if !j.answered {
-		j.call.Done(d)
-	}
-}
-
 // serve runs the call. It returns with the process ready for the next one, or with none.
 func (j *job) serve(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(j.slot.life, func() { cancel(ErrStopped) })()
+	ctx, j.cancel = context.WithCancelCause(ctx)
+	defer j.cancel(nil)
+	defer context.AfterFunc(j.slot.life, func() { j.cancel(ErrStopped) })()
 	defer j.queue.end(ctx)
 	defer j.slot.runs(0, time.Time{})
 	j.owner.judge.kills = process.MemoryKills()

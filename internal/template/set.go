@@ -25,7 +25,7 @@ const (
 	idleLimit = 3 * time.Minute
 	// forkLimit bounds a fork and the start of the child. Both take milliseconds.
 	forkLimit = 10 * time.Second
-	// forkTries is how many children, or templates, are lost before none are forked.
+	// forkTries is how many templates are lost, one after the other, before none is made.
 	forkTries = 3
 	// unfitLimit is how long nothing is forked of code whose import left what a fork breaks,
 	// failedLimit how long after a failure that may pass.
@@ -106,8 +106,6 @@ func (ts *Set) Fork(ctx context.Context, task launch.Task, o session.Options, ed
 		}
 		select {
 		case <-t.ready:
-		case <-t.lingering:
-			return nil, ErrNone
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
@@ -132,9 +130,8 @@ func (ts *Set) Fork(ctx context.Context, task launch.Task, o session.Options, ed
 		case tries == forkTries:
 			t.refuse(err.Error(), failedLimit)
 			return nil, ErrNone
-		case !errors.Is(err, errChildLost): // then another one waits soon
-			t.stop()
 		}
+		t.stop()
 	}
 }
 
@@ -202,6 +199,3 @@ func keyOf(task launch.Task, o session.Options) string {
 	key, _ := json.Marshal([]any{task, o.Device, o.Memory, o.Env, o.Runtime})
 	return string(key)
 }
-
-// errChildLost says that a child ended with a request in its hands.
-var errChildLost = errors.New("the forked process ended before it was announced")

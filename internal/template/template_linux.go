@@ -17,9 +17,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/launch"
-	"github.com/gpumux/gpumux/internal/process"
 	"github.com/gpumux/gpumux/internal/session"
 )
 
@@ -42,8 +40,6 @@ type template struct {
 	// process is set before ready is closed: nil if nothing forks.
 	ready   chan struct{}
 	process *session.Session
-	// lingering is closed when the killed process does not end.
-	lingering chan struct{}
 
 	mu      sync.Mutex // one request at a time
 	channel *net.UnixConn
@@ -55,7 +51,7 @@ func newTemplate(all *Set, task launch.Task, o session.Options, edition string) 
 	ctx, stop := context.WithCancel(context.Background())
 	return &template{
 		all: all, task: task, o: o, edition: edition,
-		ctx: ctx, stop: stop, ready: make(chan struct{}), lingering: make(chan struct{}), used: make(chan struct{}, 1),
+		ctx: ctx, stop: stop, ready: make(chan struct{}), used: make(chan struct{}, 1),
 	}
 }
 
@@ -64,10 +60,17 @@ func (t *template) stopping() bool { return t.ctx.Err() != nil }
 // live starts the template, keeps it while it is used and ends it.
 func (t *template) live() {
 	defer t.stop()
-	p := t.start()
-	t.process = p
+	p, channel, fit := t.start()
+	if fit {
+		t.process, t.channel = p, channel
+	}
 	close(t.ready)
-	if p == nil {
+	if !fit {
+		t.stop()
+		if p != nil {
+			channel.Close()
+			p.Kill()
+		}
 		return
 	}
 	idle := time.NewTimer(idleLimit)
@@ -90,26 +93,20 @@ func (t *template) live() {
 	p.Kill()
 }
 
-// start gives a process that waits for requests, or nothing.
-func (t *template) start() *session.Session {
+// start starts a process that waits for requests, if it is fit for that.
+func (t *template) start() (p *session.Session, channel *net.UnixConn, fit bool) {
 	began := time.Now()
 	channel, theirs, err := openChannel()
 	if err != nil {
 		t.refuse(err.Error(), failedLimit)
-		return nil
+		return nil, nil, false
 	}
 	defer theirs.Close()
-	p, err := session.Start(t.task, t.o, theirs)
-	if err != nil {
-		// The new interpreter fails in the same way, and says so.
+	if p, err = session.Start(t.task, t.o, theirs); err != nil {
+		// A new interpreter fails in the same way, and says so.
 		channel.Close()
-		return nil
+		return nil, nil, false
 	}
-	p.Process.Patience, p.Process.Lingers = t.o.Patience, sync.OnceFunc(func() {
-		t.all.log.Error("a killed template does not end; fresh items of its task get a new interpreter each until it does",
-			zap.String("task", t.task.Name), zap.Int("pid", p.Process.PID), zap.String("advice", process.LingerHint))
-		close(t.lingering)
-	})
 	_, evidence, _ := p.Greet(t.ctx)
 	why, limit := "", failedLimit
 	switch {
@@ -118,20 +115,16 @@ func (t *template) start() *session.Session {
 	case !evidence.Canceled:
 		why = "its import failed" // a new interpreter says how
 	}
-	if evidence == nil && why == "" {
-		t.channel = channel
-		t.all.log.Info("template ready: fresh items are forked from it", zap.String("task", t.task.Name),
-			zap.String("device", t.o.Device), zap.Int("pid", p.Process.PID),
-			zap.String("memory", gpumux.Size(resident(p.Process.PID)).String()),
-			zap.String("took", time.Since(began).Round(time.Millisecond).String()))
-		return p
-	}
-	channel.Close()
-	p.Kill()
 	if why != "" {
 		t.refuse(why, limit)
 	}
-	return nil
+	if evidence != nil || why != "" {
+		return p, channel, false
+	}
+	t.all.log.Info("template ready: fresh items are forked from it", zap.String("task", t.task.Name),
+		zap.String("device", t.o.Device), zap.Int("pid", p.Process.PID),
+		zap.String("took", time.Since(began).Round(time.Millisecond).String()))
+	return p, channel, true
 }
 
 // unfit is why a loaded template must not fork, or "", and for how long that holds.
@@ -170,8 +163,8 @@ func (t *template) fork(task launch.Task, o session.Options) (*session.Session, 
 }
 
 // request hands files to a child of the template: the output, and what becomes its
-// descriptors from 3 on, which are closed here. Gone tells that it lives no more.
-func (t *template) request(mark uint64, output *os.File, files []*os.File, gone <-chan struct{}) (pid int, err error) {
+// descriptors from 3 on, which are closed here.
+func (t *template) request(mark uint64, output *os.File, files []*os.File) (pid int, err error) {
 	fds := []int{int(output.Fd())}
 	for _, file := range files {
 		fds = append(fds, int(file.Fd()))
@@ -184,22 +177,11 @@ func (t *template) request(mark uint64, output *os.File, files []*os.File, gone 
 		file.Close()
 	}
 	var answer [4096]byte
-	n, lost := 0, false
+	n := 0
 	if err == nil {
-		read := make(chan struct{})
-		go func() { n, err = t.channel.Read(answer[:]); close(read) }()
-		select {
-		case <-read:
-		case <-gone:
-			// Only the child has the other end: closed, it answered before or never will.
-			lost = true
-			t.channel.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
-			<-read
-		}
+		n, err = t.channel.Read(answer[:])
 	}
 	switch {
-	case lost && errors.Is(err, os.ErrDeadlineExceeded):
-		return 0, errChildLost
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET), err == nil && n == 0:
 		return 0, errors.New("the template ended while it forked")
 	case errors.Is(err, os.ErrDeadlineExceeded):

@@ -13,13 +13,13 @@ import (
 const possible = false
 
 type template struct {
-	all              *Set
-	task             launch.Task
-	o                session.Options
-	edition          string
-	asked, refused   time.Time
-	process          *session.Session
-	ready, lingering chan struct{}
+	all            *Set
+	task           launch.Task
+	o              session.Options
+	edition        string
+	asked, refused time.Time
+	process        *session.Session
+	ready          chan struct{}
 }
 
 func newTemplate(*Set, launch.Task, session.Options, string) *template        { return nil }

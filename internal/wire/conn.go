@@ -16,12 +16,8 @@ import (
 	"syscall"
 )
 
-const (
-	// startBytes is a frame's memory before its bytes arrive: garbage must cost little.
-	startBytes = 1 << 20
-	// keepBytes is the largest write buffer that is kept for the next message.
-	keepBytes = 2 << 20
-)
+// keepBytes is the largest write buffer that is kept for the next message.
+const keepBytes = 2 << 20
 
 // Conn is one end of the wire. One goroutine may Read while any number Write.
 //
@@ -36,7 +32,6 @@ type Conn struct {
 	// Only the reading goroutine uses these.
 	reader  *bufio.Reader
 	greeted bool
-	failed  error
 
 	writing sync.Mutex // guards what follows
 	buffer  []byte
@@ -58,21 +53,9 @@ func NewProcess(stream io.ReadWriteCloser) *Conn {
 // Close closes the stream, which ends a Read in progress.
 func (c *Conn) Close() error { return c.stream.Close() }
 
-// Read waits for the next message. It returns io.EOF at a clean end, *ProtocolError for
-// what is no message, and the same ever after.
+// Read waits for the next message. It returns io.EOF at a clean end, and *ProtocolError
+// for what is no message. After an error there is nothing more to read.
 func (c *Conn) Read() (Message, error) {
-	if c.failed != nil {
-		return nil, c.failed
-	}
-	m, err := c.read()
-	if err != nil {
-		c.failed = err
-		return nil, err
-	}
-	return m, nil
-}
-
-func (c *Conn) read() (Message, error) {
 	frame, err := c.frame()
 	if err != nil {
 		return nil, err
@@ -122,21 +105,14 @@ func (c *Conn) frame() ([]byte, error) {
 	if size > MaxFrame {
 		return nil, broken("a frame claims %d bytes; at most %d are allowed", size, MaxFrame)
 	}
-	frame, have := make([]byte, min(size, startBytes)), 0
-	for {
-		n, err := io.ReadFull(c.reader, frame[have:])
-		if have += n; err != nil {
-			if err == io.EOF {
-				err = io.ErrUnexpectedEOF
-			}
-			return nil, &ProtocolError{Problem: "a frame was cut short", Err: err}
+	frame := make([]byte, size)
+	if _, err := io.ReadFull(c.reader, frame); err != nil {
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
 		}
-		if have == size {
-			return frame, nil
-		}
-		frame = slices.Grow(frame, min(size-have, 7*have))
-		frame = frame[:min(size, cap(frame))]
+		return nil, &ProtocolError{Problem: "a frame was cut short", Err: err}
 	}
+	return frame, nil
 }
 
 // Write sends one message whole, or refuses it before anything is sent. It waits until

@@ -173,10 +173,6 @@ func check(m Message) error {
 			return broken("progress: has no value")
 		}
 		return checkPosition(m, m.Run, m.N)
-	case Kept:
-		if m.Count < 0 || m.Bytes < 0 {
-			return broken("kept: %d residents of %d bytes", m.Count, m.Bytes)
-		}
 	case Trimmed:
 		return checkMemory(m, 0, m.Allocators)
 	}
