@@ -89,7 +89,11 @@ func (c *Conn) Read() (Message, error) {
 	if parse == nil {
 		return nil, broken("%s cannot say %q; it says %s", c.other, name, strings.Join(slices.Sorted(maps.Keys(c.parsers)), ", "))
 	}
-	return parse(frame[:line], frame[line+1:])
+	m, err := parse(frame[:line], frame[line+1:])
+	if err != nil {
+		return nil, err // never half a message
+	}
+	return m, nil
 }
 
 // frame reads one frame into memory of its own.

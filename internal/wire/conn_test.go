@@ -48,10 +48,11 @@ func TestConn_Read_SaysWhatWasWrong(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			conn := reader(c.from, frame(c.text))
-			_, err := conn.Read()
+			m, err := conn.Read()
 			var broke *ProtocolError
 			require.ErrorAs(t, err, &broke)
 			require.ErrorContains(t, err, c.want)
+			require.Nil(t, m, "what is wrong is no message")
 		})
 	}
 }
