@@ -41,7 +41,7 @@ func (c *command) serve(ctx context.Context) error {
 		if err != nil || !more {
 			return err
 		}
-		for _, item := range j.queue.take(1, 1, 1) {
+		for _, item := range j.queue.take(nil, 1, 1, 1) {
 			j.slot.runs(item.Index, time.Now())
 			done, err := c.try(ctx, item)
 			if err != nil {

@@ -25,6 +25,8 @@ type conversation struct {
 	// first of them did.
 	items []item
 	began time.Time
+	// memory is where the items begin, so that all frames use the same.
+	memory []item
 }
 
 // first is the item whose turn it is, or nil.
@@ -106,7 +108,10 @@ func (c *conversation) feed() error {
 		least = min(size, unit)
 		c.job.least, c.job.size = max(1, least), max(1, size)
 	}
-	items := c.job.queue.take(least, size, unit)
+	kept := append(c.memory[:0], c.items...)
+	c.items = c.job.queue.take(kept, least, size, unit)
+	c.memory = c.items
+	items := c.items[len(kept):]
 	if len(items) == 0 {
 		return nil
 	}
@@ -117,7 +122,6 @@ func (c *conversation) feed() error {
 		one.run, one.n, one.sent = run.Run, i, now
 		run.Items[i] = one.Value
 	}
-	c.items = append(c.items, items...)
 	a.Sent(len(items))
 	if idle {
 		c.began = now
@@ -298,13 +302,9 @@ func (c *conversation) answered(records []wire.Record, files []string) error {
 	}
 	c.p.account.Ended(len(records), busy, peaks)
 	c.job.slot.tally(func(st *Stats) { st.Items += int64(len(records)) })
-	c.turn(now.Add(-duration(at-records[len(records)-1].Ended)), now)
-	return nil
-}
-
-// turn notes when the last item that was answered has ended. The next one began then,
-// however late that is read, or when it was sent.
-func (c *conversation) turn(ended, now time.Time) {
+	// The next item began when the last one ended, however late that is read, or when it was
+	// sent.
+	ended := now.Add(-duration(at - records[len(records)-1].Ended))
 	if next := c.first(); next != nil && ended.Before(next.sent) {
 		ended = next.sent
 	}
@@ -312,6 +312,7 @@ func (c *conversation) turn(ended, now time.Time) {
 		ended = now
 	}
 	c.began = ended
+	return nil
 }
 
 // raised decides what an exception means: the item's own fault, one more try, or the end

@@ -118,15 +118,15 @@ func (q *queue) ready(least, n int) (known bool, there int, err error) {
 	return known, len(q.items), q.err
 }
 
-// take gives up to n items that fit into a frame, in whole micro-batches of unit items
+// take appends up to n items that fit into a frame, in whole micro-batches of unit items
 // while more may come. It gives none and asks for n until there are least, or a frame's
 // worth, or the last ones.
-func (q *queue) take(least, n, unit int) []item {
+func (q *queue) take(to []item, least, n, unit int) []item {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.over && !q.full(least) {
 		q.ask(least, n)
-		return nil
+		return to
 	}
 	most := min(n, len(q.items))
 	if most < n && most > unit && !q.over {
@@ -137,14 +137,14 @@ func (q *queue) take(least, n, unit int) []item {
 		bytes += len(q.items[taken].Value)
 		taken++
 	}
-	items := q.items[:taken:taken]
-	q.items = q.items[taken:]
+	to = append(to, q.items[:taken]...)
+	q.items = slices.Delete(q.items, 0, taken)
 	q.bytes -= bytes
 	q.wanted = 0
 	if n > unit && taken == most && !q.over {
 		q.ask(n, n) // the next ones are on their way while these short ones run
 	}
-	return items
+	return to
 }
 
 // back puts items back, which come next then.
