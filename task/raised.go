@@ -8,38 +8,16 @@ import (
 	"github.com/gpumux/gpumux/internal/wire"
 )
 
-// maxChain bounds the causes that a fault lists.
-const maxChain = 16
-
-// raised describes an error with everything that it wraps.
+// raised describes an error. Its text has those that it wraps.
 func raised(err error) wire.Raised {
 	if p, ok := err.(*panicked); ok {
 		r := wire.Raised{Class: "panic", Message: p.Error(), Traceback: p.stack}
 		if cause, ok := p.value.(error); ok {
 			r.Class = class(cause)
-			r.Chain = chain(cause, nil)
 		}
 		return r
 	}
-	return wire.Raised{Class: class(err), Message: err.Error(), Chain: chain(err, nil)}
-}
-
-// chain appends what err wraps, nearest first.
-func chain(err error, to []wire.Cause) []wire.Cause {
-	var inner []error
-	switch e := err.(type) {
-	case interface{ Unwrap() error }:
-		inner = []error{e.Unwrap()}
-	case interface{ Unwrap() []error }:
-		inner = e.Unwrap()
-	}
-	for _, cause := range inner {
-		if cause == nil || len(to) >= maxChain {
-			break
-		}
-		to = chain(cause, append(to, wire.Cause{Class: class(cause), Message: cause.Error()}))
-	}
-	return to
+	return wire.Raised{Class: class(err), Message: err.Error()}
 }
 
 func class(err error) string { return strings.TrimPrefix(fmt.Sprintf("%T", err), "*") }

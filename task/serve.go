@@ -24,13 +24,6 @@ import (
 // handler named by target or task. It returns nil when the worker says stop or is gone,
 // and an error when ctx ends, SIGTERM comes or the wire breaks. Main should then exit
 // with a status other than 0.
-//
-//	func main() {
-//		err := task.Serve(context.Background(), map[string]task.Handler{"embed": task.Func(embed)})
-//		if err != nil {
-//			log.Fatal(err)
-//		}
-//	}
 func Serve(ctx context.Context, handlers map[string]Handler) error {
 	socket, err := wire.Inherited()
 	if err != nil {
@@ -82,8 +75,7 @@ func converse(ctx context.Context, conn *wire.Conn, handlers map[string]Handler)
 	if err := conn.Write(wire.Ready{Trim: true}); err != nil {
 		return err
 	}
-	p := &process{conn: conn, hello: hello, handler: handler, output: openOutput()}
-	defer p.output.close()
+	p := &process{conn: conn, hello: hello, handler: handler}
 	for {
 		m, err := p.next()
 		if err != nil {
@@ -110,7 +102,8 @@ type process struct {
 	conn    *wire.Conn
 	hello   wire.Hello
 	handler Handler
-	output  *output
+	// printed is how much was printed by the last answer.
+	printed int64
 	queue   []wire.Message // read while a fault waited for its Next
 }
 
@@ -168,7 +161,7 @@ func (p *process) answer(ctx context.Context, item json.RawMessage, run wire.Run
 		if err != nil && attempt < run.Attempts && ctx.Err() == nil {
 			continue
 		}
-		busy, out := time.Since(begin).Seconds(), p.output.grown()
+		busy, out := time.Since(begin).Seconds(), p.out()
 		f := wire.Fault{Run: run.Run, N: n, Busy: busy, Out: out}
 		r := wire.Results{Run: run.Run, N: n, Values: []json.RawMessage{value}, Busy: []float64{busy}, Out: out}
 		if attempt > 1 {
@@ -180,6 +173,17 @@ func (p *process) answer(ctx context.Context, item json.RawMessage, run wire.Run
 		}
 		return r
 	}
+}
+
+// out is the size of standard output, so that the worker can cut it per item, or 0 where
+// that is no file or has not grown.
+func (p *process) out() int64 {
+	var info syscall.Stat_t
+	if syscall.Fstat(1, &info) != nil || info.Mode&syscall.S_IFMT != syscall.S_IFREG || info.Size == p.printed {
+		return 0
+	}
+	p.printed = info.Size
+	return p.printed
 }
 
 // maxHeader is more than the header of a single result ever takes.

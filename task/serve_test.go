@@ -125,7 +125,6 @@ func TestServe_RunsItemsAndStops(t *testing.T) {
 		f := p.next(t).(wire.Fault)
 		require.Equal(t, 2, f.N)
 		require.Contains(t, f.Raised.Message, "item is not a float64")
-		require.Equal(t, "json.UnmarshalTypeError", f.Raised.Chain[0].Class)
 		require.NoError(t, p.Write(wire.Next{}))
 	}
 	require.NoError(t, p.Write(wire.Stop{}))
@@ -187,7 +186,7 @@ func TestServe_ErrorsPanicsAttempts(t *testing.T) {
 	f := p.next(t).(wire.Fault)
 	require.Equal(t, 3, f.Attempts)
 	require.Contains(t, f.Raised.Message, "item 7: ")
-	require.Contains(t, f.Raised.Chain, wire.Cause{Class: "fs.PathError", Message: "open x: no such file or directory"})
+	require.Contains(t, f.Raised.Message, "open x: no such file or directory")
 
 	p = start(t, "panic")
 	require.Equal(t, wire.Ready{Trim: true}, p.next(t))
@@ -251,9 +250,7 @@ func TestServe_RefusesAnotherVersion(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- serve(t.Context(), far, nil) }()
 	require.NoError(t, wire.NewWorker(near).Write(wire.Hello{Version: 9}))
-	var version *wire.VersionError
-	require.ErrorAs(t, <-served, &version)
-	require.Equal(t, 9, version.Theirs)
+	require.ErrorContains(t, <-served, "version 1 here, 9 on the other side")
 }
 
 func raws(values ...string) []json.RawMessage {

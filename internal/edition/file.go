@@ -1,10 +1,8 @@
 package edition
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"fmt"
-	"hash"
 	"io"
 	"os"
 	"path/filepath"
@@ -22,8 +20,6 @@ const (
 	// settled is the age from which a file's time shows every change. A younger file may
 	// change again within the same tick of its file system's clock.
 	settled = 2 * time.Second
-	// maxFiles bounds the cache.
-	maxFiles = 20_000
 )
 
 // file is the immutable state of one file.
@@ -63,47 +59,44 @@ func readFile(path string) *file {
 	}
 	cacheMu.Lock()
 	defer cacheMu.Unlock()
-	if len(cache) >= maxFiles {
-		clear(cache)
-	}
 	cache[path] = now
 	return now
 }
 
 func (f *file) read() error {
-	opened, err := os.Open(f.path)
-	if err != nil {
-		return err
+	if f.info.Size() > wholeFile {
+		return f.sample()
 	}
-	defer opened.Close()
-	sum := sha256.New()
-	namesIn := map[string]func(text []byte) []string{".py": importsOf, ".R": sourcedIn}[filepath.Ext(f.path)]
-	switch {
-	case f.info.Size() > wholeFile:
-		err = sample(sum, opened, f.info.Size())
-	case namesIn != nil:
-		var text bytes.Buffer
-		_, err = io.Copy(sum, io.TeeReader(opened, &text))
-		f.names = namesIn(text.Bytes()[:min(text.Len(), largestModule)])
-	default:
-		_, err = io.Copy(sum, opened)
+	text, err := os.ReadFile(f.path)
+	f.sum = sha256.Sum256(text)
+	switch filepath.Ext(f.path) {
+	case ".py":
+		f.names = importsOf(text)
+	case ".R":
+		f.names = sourcedIn(text)
 	}
-	sum.Sum(f.sum[:0])
 	return err
 }
 
 // sample hashes the size of a large file and parts of it, the first and the last among
 // them.
-func sample(sum hash.Hash, from io.ReaderAt, size int64) error {
+func (f *file) sample() error {
+	opened, err := os.Open(f.path)
+	if err != nil {
+		return err
+	}
+	defer opened.Close()
+	sum, size := sha256.New(), f.info.Size()
 	_, _ = fmt.Fprint(sum, size)
 	for i := range int64(samples) {
 		at := (size - sampleSize) / (samples - 1) * i
 		if i == samples-1 {
 			at = size - sampleSize
 		}
-		if _, err := io.Copy(sum, io.NewSectionReader(from, at, sampleSize)); err != nil {
+		if _, err := io.Copy(sum, io.NewSectionReader(opened, at, sampleSize)); err != nil {
 			return err
 		}
 	}
+	sum.Sum(f.sum[:0])
 	return nil
 }

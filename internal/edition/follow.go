@@ -7,16 +7,10 @@ import (
 	"strings"
 )
 
-// maxModules bounds the followed files, largestModule the text of one that is searched.
-const (
-	maxModules    = 2000
-	largestModule = 4 << 20
-)
-
 // follow returns those of the files that exist, then the files that they name, and so on.
 func follow(paths []string, named func(*file) []string) (found []*file) {
 	seen := map[string]bool{}
-	for ; len(paths) > 0 && len(found) < maxModules; paths = paths[1:] {
+	for ; len(paths) > 0; paths = paths[1:] {
 		path := paths[0]
 		if seen[path] {
 			continue

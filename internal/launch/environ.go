@@ -21,7 +21,7 @@ var (
 	personal = []string{"USER", "LOGNAME", "SHELL", "TMPDIR", "XDG_CACHE_HOME", "R_LIBS", "R_LIBS_USER"}
 )
 
-// helping are what shell scripts read that stand for a Python, beside the names above.
+// helping are further names that the scripts of version managers read.
 var helping = []string{"HOME", "PYENV_ROOT", "PYENV_VERSION", "ASDF_DIR", "ASDF_DATA_DIR"}
 
 // HelperEnviron is the environment of programs that a worker starts for itself. Any
@@ -48,7 +48,7 @@ func (t Task) homes(env map[string]string, own string) {
 		own = cmp.Or(own, home)
 	} else {
 		env["XDG_CACHE_HOME"] = cmp.Or(os.Getenv("XDG_CACHE_HOME"), filepath.Join(home, ".cache"))
-		if !t.own() {
+		if t.Python != "" {
 			env["PYTHONUSERBASE"] = cmp.Or(os.Getenv("PYTHONUSERBASE"), filepath.Join(home, ".local"))
 		}
 		if t.R != "" {
@@ -100,7 +100,7 @@ func (t Task) Environ(home string, device map[string]string) []string {
 	if visible := env["CUDA_VISIBLE_DEVICES"]; t.Indices != nil && visible != "" {
 		env["CUDA_VISIBLE_DEVICES"] = t.byIndex(visible)
 	}
-	if !t.own() {
+	if t.Python != "" {
 		env["PYTHONUNBUFFERED"] = "1"
 	}
 	list := make([]string, 0, len(env))

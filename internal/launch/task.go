@@ -75,12 +75,33 @@ type Task struct {
 	RecycleAge   time.Duration
 }
 
+// Argv are the words that start the task's process: its own program, or its Python or R
+// with its runtime, a main.py or main.R.
+func (t Task) Argv(python, r string) []string {
+	switch {
+	case t.R != "":
+		// A Python within R takes its limits from the other runtime.
+		return []string{t.interpreter(), "--no-save", r, python}
+	case t.Python != "":
+		return []string{t.interpreter(), python}
+	}
+	return t.Program
+}
+
+// interpreter is the name or path of the task's Python or Rscript.
+func (t Task) interpreter() string {
+	if t.R != "" {
+		return cmp.Or(t.Interpreter, "Rscript")
+	}
+	return cmp.Or(t.Interpreter, "python3")
+}
+
 // Same reports whether a process of the task can serve the other.
 func (t Task) Same(other Task) bool { return reflect.DeepEqual(t, other) }
 
 // Joins reports whether a process of the other task can call this one's function too.
 func (t Task) Joins(other Task) bool {
-	if t.own() || other.own() {
+	if t.Python == "" || other.Python == "" {
 		return t.Same(other)
 	}
 	for _, each := range []*Task{&t, &other} {
@@ -91,6 +112,3 @@ func (t Task) Joins(other Task) bool {
 
 // Target is the function that a process of the task is to load, or empty.
 func (t Task) Target() string { return cmp.Or(t.Python, t.R) }
-
-// own reports whether the task does something else than run in a Python.
-func (t Task) own() bool { return t.Python == "" }

@@ -7,10 +7,10 @@ package runtimes
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -36,46 +36,46 @@ func install(dir, language, main string) (string, error) {
 		dir, err = unpack(dir, files)
 	}
 	if err != nil {
-		return "", fmt.Errorf("install the runtime for tasks in %s: %w", language, err)
+		return "", fmt.Errorf("install the runtime for tasks in %s: %w; give a folder that the worker can write", language, err)
 	}
 	return filepath.Join(dir, "gpumux", main), nil
 }
 
-// attempts bounds the races with others that write or damage the same folder.
-const attempts = 5
-
-// unpack writes the files into dir/<content hash>/ and returns that folder. It replaces a
-// damaged copy. Any number of processes may do so at once. The folder of an old release
+// unpack writes the files into dir/<content hash>/ and returns that folder. It replaces
+// what is damaged. Any number of processes may do so at once. The folder of an old release
 // stays: its processes may still run.
-func unpack(dir string, files fs.FS) (string, error) {
-	dir, err := filepath.Abs(dir)
-	if err == nil {
-		err = os.MkdirAll(dir, 0o755)
-	}
-	if err != nil {
+func unpack(dir string, files fs.FS) (home string, err error) {
+	if dir, err = filepath.Abs(dir); err != nil {
 		return "", err
 	}
-	s := set{files}
-	home := filepath.Join(dir, s.hash())
-	for range attempts {
-		if s.complete(home) {
-			return home, nil
+	home = filepath.Join(dir, hashOf(files))
+	return home, walk(files, func(name string, content []byte) error {
+		path := filepath.Join(home, name)
+		if there, err := os.ReadFile(path); err == nil && bytes.Equal(there, content) {
+			return nil
 		}
-		if err = s.write(dir, home); err != nil {
-			break
-		}
-	}
-	if err == nil {
-		err = errors.New("something keeps changing the files")
-	}
-	return "", fmt.Errorf("write to %s: %w; give a folder that the worker can write", home, err)
+		return write(path, content)
+	})
 }
 
-type set struct{ files fs.FS }
+// write puts a file in place in one step, which task processes of other users may read.
+func write(path string, content []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file.Name())
+	_, err = file.Write(content)
+	return cmp.Or(err, file.Chmod(0o644), file.Close(), os.Rename(file.Name(), path))
+}
 
-func (s set) hash() string {
+// hashOf names a folder for the files.
+func hashOf(files fs.FS) string {
 	sum := sha256.New()
-	s.walk(func(name string, content []byte) error {
+	walk(files, func(name string, content []byte) error {
 		fmt.Fprintf(sum, "%s %d\n", name, len(content))
 		sum.Write(content)
 		return nil
@@ -83,62 +83,13 @@ func (s set) hash() string {
 	return hex.EncodeToString(sum.Sum(nil))[:16]
 }
 
-// complete reports whether home has every file as it is in the set.
-func (s set) complete(home string) bool {
-	return s.walk(func(name string, content []byte) error {
-		there, err := os.ReadFile(filepath.Join(home, name))
-		if err == nil && !bytes.Equal(there, content) {
-			err = fmt.Errorf("%s differs", name)
-		}
-		return err
-	}) == nil
-}
-
-// write writes the files beside home and renames them in one step.
-func (s set) write(dir, home string) error {
-	temporary, err := os.MkdirTemp(dir, ".new-*")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(temporary)
-	// MkdirTemp's folder is private; task processes may run as another user.
-	if err := os.Chmod(temporary, 0o755); err != nil {
-		return err
-	}
-	err = s.walk(func(name string, content []byte) error {
-		path := filepath.Join(temporary, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return err
-		}
-		return os.WriteFile(path, content, 0o644)
-	})
-	if err != nil {
-		return err
-	}
-	refused := os.Rename(temporary, home)
-	if refused == nil || s.complete(home) { // another may have been faster
-		return nil
-	}
-	// A damaged folder is there. It goes, and the next attempt writes.
-	aside := temporary + "-old"
-	defer os.RemoveAll(aside)
-	err = os.Rename(home, aside)
-	if os.IsNotExist(err) {
-		if !os.IsExist(refused) {
-			return refused
-		}
-		return nil
-	}
-	return err
-}
-
 // walk visits the files in order of name.
-func (s set) walk(visit func(name string, content []byte) error) error {
-	return fs.WalkDir(s.files, ".", func(name string, entry fs.DirEntry, err error) error {
+func walk(files fs.FS, visit func(name string, content []byte) error) error {
+	return fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
-		content, err := fs.ReadFile(s.files, name)
+		content, err := fs.ReadFile(files, name)
 		if err != nil {
 			return err
 		}

@@ -8,10 +8,9 @@ import (
 )
 
 // Adopt is Start for a process that fork makes, with the mark, output for what it prints
-// and files as descriptors from 3 on, which fork closes. Gone is closed when the child
-// has ended.
+// and files as descriptors from 3 on, which fork closes.
 func Adopt(
-	task launch.Task, o Options, fork func(mark uint64, output *os.File, files []*os.File, gone <-chan struct{}) (pid int, err error),
+	task launch.Task, o Options, fork func(mark uint64, output *os.File, files []*os.File) (pid int, err error),
 ) (*Session, error) {
 	p, files, err := connected(task, o)
 	if err != nil {
@@ -22,8 +21,7 @@ func Adopt(
 		p.disconnect()
 		return nil, err
 	}
-	go p.listen()
-	pid, err := fork(p.Process.Mark(), p.Process.Out.File, files, p.hungUp)
+	pid, err := fork(p.Process.Mark(), p.Process.Out.File, files)
 	if err == nil {
 		err = p.Process.Adopt(pid)
 	}
@@ -33,6 +31,6 @@ func Adopt(
 		return nil, err
 	}
 	p.follow()
-	go p.speak()
+	go p.listen()
 	return p, nil
 }

@@ -14,7 +14,7 @@ import (
 func boardMemory() (memory []byte, file *os.File, err error) {
 	fd, err := unix.MemfdCreate("gpumux-board", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
-		return nil, nil, fmt.Errorf("make a board: %w", os.NewSyscallError("memfd_create", err))
+		return nil, nil, os.NewSyscallError("memfd_create", err)
 	}
 	file = os.NewFile(uintptr(fd), "board")
 	if err = unix.Ftruncate(fd, wire.BoardSize); err == nil {

@@ -79,15 +79,15 @@ type Memory struct {
 	Budget gpumux.Size
 	// over is why the watch ended the process; nil: it did not.
 	over atomic.Pointer[Over]
-	// Host says that the budget is one of the host's memory.
+	// Host: the budget limits memory of the host, not of a device.
 	Host bool
-	// last is when a peak was last asked for. tells says that the process tells its own.
+	// last is when a peak was last asked for. tells: the process reports its own peaks.
 	last  time.Time
 	tells bool
-	// allocators is what the process last told of them, most the largest reading so far.
+	// allocators is the process's last report of them, most the largest reading so far.
 	allocators wire.Allocators
 	most       int64
-	// held is what the last reading gave, read when it was taken.
+	// held is the last reading, read its time.
 	held int64
 	read time.Time
 }
@@ -108,7 +108,7 @@ func (m *Memory) watch(pid int, o Options, kill func()) {
 	})
 }
 
-// Over is why the watch ended the process; nothing is held where it did not.
+// Over is why the watch ended the process. It is zero if the watch did not.
 func (m *Memory) Over() Over {
 	if over := m.over.Load(); over != nil {
 		return *over
@@ -122,7 +122,7 @@ const (
 	peakEvery = 50 * time.Millisecond
 )
 
-// Told takes in what the process says of its frameworks' allocators, or nil.
+// Told stores the process's report of its frameworks' allocators; nil changes nothing.
 func (m *Memory) Told(a *wire.Allocators) {
 	if a != nil {
 		m.allocators = *a
@@ -158,7 +158,8 @@ func (m *Memory) withRest(live, seen int64) int64 {
 	return min(live+max(0, held-m.allocators.Reserved), max(live, m.most))
 }
 
-// Lately is what the process holds, read again when the last reading is not a moment old.
+// Lately returns what the process holds. It takes a fresh reading when the last one is
+// more than a moment old.
 func (m *Memory) Lately() (holding Holding, fresh bool) {
 	if now := time.Now(); now.Sub(m.read) >= peakItem {
 		m.held, m.read, fresh = m.Held(), now, true
@@ -166,7 +167,7 @@ func (m *Memory) Lately() (holding Holding, fresh bool) {
 	return m.holding(m.held), fresh
 }
 
-// reread measures what is held, of which Lately is the last reading then.
+// reread measures what is held. Lately returns the same until that is a moment old.
 func (m *Memory) reread() Holding {
 	m.held, m.read = m.Measure(), time.Now()
 	return m.holding(m.held)
@@ -177,7 +178,8 @@ func (m *Memory) holding(held int64) Holding {
 	return Holding{Held: max(held, a.Reserved), Unused: a.Reserved - a.Live, Spare: a.Spare}
 }
 
-// killed adds what the kernel killed, in the process's own cgroup and in the worker's.
+// killed adds to the evidence how many processes the kernel killed for memory: in the
+// process's own cgroup, or else in the worker's.
 func killed(e *diagnosis.Evidence, own process.Kills, others int) {
 	if own.Number > 0 {
 		// Killed for another cgroup's limit, it may have kept to its own.

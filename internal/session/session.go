@@ -38,9 +38,6 @@ type Session struct {
 	// shared is the board's memory, which is the process's too.
 	shared []byte
 	conn   *wire.Conn
-	send   chan wire.Message
-	// hungUp is closed when the wire has ended.
-	hungUp chan struct{}
 }
 
 // Heard is one message of the process, or the error that ended the wire.
@@ -94,9 +91,6 @@ func (p *Session) listen() {
 	defer close(p.Heard)
 	for {
 		message, err := p.conn.Read()
-		if err != nil {
-			close(p.hungUp)
-		}
 		select {
 		case p.Heard <- Heard{message, err}:
 		case <-p.Process.Exited:
@@ -109,34 +103,17 @@ func (p *Session) listen() {
 	}
 }
 
-// unread is how many messages may wait for a process to read. One that keeps to the
+// mostUnread is how many messages may wait for a process to read. One that keeps to the
 // protocol never has as many.
-const unread = 8
+const mostUnread = 8
 
 // Say tells the process a message without waiting; false: too many wait already.
 func (p *Session) Say(message wire.Message) bool {
-	select {
-	case p.send <- message:
-		return true
-	default:
-		return false
-	}
+	return p.Unread() < mostUnread && p.conn.Send(message) == nil
 }
 
 // Unread is how many messages wait for it to read.
-func (p *Session) Unread() int { return len(p.send) }
-
-// speak keeps the owner goroutine from blocking on a process that does not read.
-func (p *Session) speak() {
-	for message := range p.send {
-		if p.conn.Write(message) != nil {
-			// The reader sees the same end and says so.
-			for range p.send {
-			}
-			return
-		}
-	}
-}
+func (p *Session) Unread() int { return p.conn.Unread() }
 
 // Greet does the handshake and waits until the task is loaded, or says why it is not.
 func (p *Session) Greet(ctx context.Context) (ready wire.Ready, e *diagnosis.Evidence, traceback string) {
@@ -259,10 +236,7 @@ func (p *Session) Capped(m wire.Cap) bool {
 func (p *Session) Death(err error) *diagnosis.Evidence {
 	e := &diagnosis.Evidence{}
 	var protocol *wire.ProtocolError
-	var version *wire.VersionError
 	switch {
-	case errors.As(err, &version):
-		e.Protocol = version.Error()
 	case errors.As(err, &protocol) && !cutOff(err):
 		e.Protocol = protocol.Error()
 	case err == nil:
@@ -332,7 +306,6 @@ func (p *Session) Kill() {
 	if p.conn == nil {
 		return
 	}
-	close(p.send)
 	p.disconnect()
 	go func() {
 		for range p.Heard {
@@ -341,11 +314,10 @@ func (p *Session) Kill() {
 }
 
 const (
-	// stacksSignal makes the Python runtime print the stacks of all threads.
+	// stacksSignal makes the Python runtime print the stacks of all threads, which takes
+	// stacksTime at most.
 	stacksSignal = syscall.SIGUSR2
-	// stacksLimit is how long that may take; it is done when calm for stacksCalm.
-	stacksLimit = 500 * time.Millisecond
-	stacksCalm  = 50 * time.Millisecond
+	stacksTime   = 300 * time.Millisecond
 )
 
 // Stacks are the Python stacks of a process that hangs, or nothing where it does not
@@ -355,25 +327,17 @@ func (p *Session) Stacks() string {
 		return ""
 	}
 	_, begin := p.Process.Out.Since(math.MaxInt64)
-	text := ""
 	select {
 	case <-p.Process.Exited:
 		return ""
 	default:
 		_ = syscall.Kill(p.Process.PID, stacksSignal) // not its children, which it would end
 	}
-	for end := time.Now().Add(stacksLimit); time.Now().Before(end); {
-		select {
-		case <-p.Process.Exited:
-			end = time.Time{}
-		case <-time.After(stacksCalm):
-		}
-		now, _ := p.Process.Out.Since(begin)
-		if now != "" && now == text {
-			break
-		}
-		text = now
+	select {
+	case <-p.Process.Exited:
+	case <-time.After(stacksTime):
 	}
+	text, _ := p.Process.Out.Since(begin)
 	p.Process.Out.Rest()
 	if text = strings.TrimSpace(text); text == "" {
 		return ""

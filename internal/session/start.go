@@ -2,7 +2,6 @@ package session
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -78,11 +77,8 @@ func (o Options) WithDefaults() Options {
 const channelDescriptor = 9
 
 // Start starts a task's process before its handshake. With a channel it is a template.
-func Start(ctx context.Context, task launch.Task, o Options, channel *os.File) (*Session, error) {
-	argv, err := task.Argv(ctx, o.StartLimit, o.Runtime, o.RRuntime)
-	if err != nil {
-		return nil, err
-	}
+func Start(task launch.Task, o Options, channel *os.File) (*Session, error) {
+	argv := task.Argv(o.Runtime, o.RRuntime)
 	p, files, err := connected(task, o)
 	if err != nil {
 		return nil, err
@@ -99,7 +95,6 @@ func Start(ctx context.Context, task launch.Task, o Options, channel *os.File) (
 		return nil, err
 	}
 	go p.listen()
-	go p.speak()
 	return p, nil
 }
 
@@ -115,9 +110,7 @@ func StartCommand(task launch.Task, o Options, argv []string, stdin, stdout *os.
 // connected is the worker's side of a process that is still to be started with files, as
 // its descriptors from 3 on: the wire and the board. The caller closes them when it has.
 func connected(task launch.Task, o Options) (p *Session, files []*os.File, err error) {
-	p = &Session{
-		Task: task, o: o, send: make(chan wire.Message, unread), Heard: make(chan Heard, 16), hungUp: make(chan struct{}),
-	}
+	p = &Session{Task: task, o: o, Heard: make(chan Heard, 16)}
 	if task.R != "" {
 		// It has no board either: R maps no memory.
 		ours, theirs, err := wire.Pipes()

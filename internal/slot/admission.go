@@ -29,8 +29,11 @@ func (a admission) ready(ctx context.Context) (*occupant, error) {
 	if p, err := a.leased(); p != nil || err != nil {
 		return p, err
 	}
-	for range unsteady {
+	for tries := 1; ; tries++ {
 		now, err := a.needed(ctx)
+		if err == nil && tries > unsteady {
+			err = a.job.owner.judge.outdated(a.job.call, now)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -44,11 +47,6 @@ func (a admission) ready(ctx context.Context) (*occupant, error) {
 		}
 		a.job.owner.retire(true, "its code changed while it was imported")
 	}
-	now, err := a.needed(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return nil, a.job.owner.judge.outdated(a.job.call, now)
 }
 
 // needed is the edition of the task's code, which has to be the call's.
@@ -90,7 +88,7 @@ func (a admission) edition(ctx context.Context) (string, error) {
 	return now, a.job.owner.judge.unanswered(a.job.call.Task, err)
 }
 
-// use notes the edition that the items of the call run with: later ones need the same.
+// use fixes the edition of the call: later processes need the same.
 func (a admission) use(edition string) {
 	if a.job.call.Ran != nil {
 		a.job.call.Ran(edition)
@@ -114,10 +112,10 @@ func (a admission) suitable(ctx context.Context, edition string) (*occupant, err
 	if err := a.backoff(ctx); err != nil {
 		return nil, err
 	}
-	return a.start(ctx, true)
+	return a.start(ctx, edition)
 }
 
-// unfit says why the process cannot run the call, or "".
+// unfit returns why the process cannot run the call, or "".
 func (a admission) unfit(p *occupant, edition string) string {
 	task := a.job.call.Task
 	switch {
@@ -171,43 +169,48 @@ func (a admission) options() (o Options, limit int) {
 	return o, limit
 }
 
-// start makes a new process ready for the call.
-func (a admission) start(ctx context.Context, mayFork bool) (*occupant, error) {
-	if a.job.answered {
-		return nil, errCut
-	}
-	task := a.job.call.Task
+// start makes a new process ready for the call: forked from a template of the edition to
+// fork, where that is given and possible.
+func (a admission) start(ctx context.Context, fork string) (*occupant, error) {
+	owner, task := a.job.owner, a.job.call.Task
 	a.job.slot.enter(Starting, "call of "+task.Name)
-	p, child, err := a.spawn(ctx, mayFork)
+	p, child, err := a.spawn(ctx, fork)
 	if err != nil {
 		a.unstart()
 		return nil, err
 	}
-	a.job.owner.occupy(p)
+	owner.occupy(p)
 	ready, evidence, trace := p.session.Greet(ctx)
-	switch {
-	case evidence == nil:
+	if evidence == nil {
 		p.account.Ready(ready.Batch, ready.Trim)
 		if child != nil {
 			p.edition = child.Edition
-			child.Ready()
 		} else if p.edition, err = a.edition(ctx); err != nil {
-			a.job.owner.abandon(err, "its file system does not answer")
+			owner.abandon(err, "its file system does not answer")
 			return nil, err
 		}
 		a.loaded(p)
 		return p, nil
-	case child != nil && !evidence.Canceled:
-		if err := a.job.lapsed(); err != nil {
-			a.job.owner.kill("the call's time was over")
-			return nil, err
-		}
-		child.Unready(evidence)
-		a.job.owner.retire(false, "did not get ready")
-		return a.start(ctx, false)
-	default:
-		return nil, a.unready(ctx, p, &deathError{evidence, trace})
 	}
+	if err := a.job.lapsed(); err != nil {
+		owner.kill("the call's time was over")
+		return nil, err
+	}
+	if evidence.Canceled {
+		owner.abandon(context.Cause(ctx), "cancelled")
+		return nil, context.Cause(ctx)
+	}
+	if child != nil {
+		child.Unready(evidence)
+		owner.retire(false, "did not get ready")
+		return a.start(ctx, "")
+	}
+	evidence.Loading = true
+	fault := owner.judge.diagnose(p, &deathError{evidence, trace}, nil)
+	fault.Op = "start"
+	owner.failures++
+	owner.retire(false, "did not get ready")
+	return nil, fault
 }
 
 // unstart resets the state after a failed start.
@@ -218,29 +221,22 @@ func (a admission) unstart() {
 
 // spawn starts a process for the call: forked from a template where it may be, a child
 // then, else a new interpreter or program. The handshake is still to come.
-func (a admission) spawn(ctx context.Context, mayFork bool) (*occupant, *template.Child, error) {
+func (a admission) spawn(ctx context.Context, fork string) (*occupant, *template.Child, error) {
 	task, judge := a.job.call.Task, a.job.owner.judge
 	o, limit := a.options()
-	if err := task.Reach(ctx, o.StartLimit); err != nil {
-		return nil, nil, judge.unanswered(task, err)
-	}
-	if mayFork && a.job.fresh {
-		switch child, err := a.job.owner.templates.Fork(ctx, task, o); {
+	if fork != "" && a.job.fresh {
+		switch child, err := a.job.owner.templates.Fork(ctx, task, o, fork); {
 		case err == nil:
 			return newOccupant(child.Session, o, limit), child, nil
 		case !errors.Is(err, template.ErrNone):
-			return nil, nil, a.unforked(err)
+			return nil, nil, judge.unanswered(task, err)
 		}
 	}
-	p, err := session.Start(ctx, task, o, nil)
-	switch {
-	case err == nil:
-		return newOccupant(p, o, limit), nil, nil
-	case ctx.Err() != nil:
-		return nil, nil, context.Cause(ctx)
-	default:
+	p, err := session.Start(task, o, nil)
+	if err != nil {
 		return nil, nil, judge.unstarted(task, err)
 	}
+	return newOccupant(p, o, limit), nil, nil
 }
 
 // loaded notes that the process has imported the task.
@@ -252,39 +248,4 @@ func (a admission) loaded(p *occupant) {
 		level = zap.DebugLevel // one for each item
 	}
 	a.job.slot.log.Log(level, "task process ready", zap.String("task", a.job.call.Task.Name), zap.Int("pid", p.session.Process.PID))
-}
-
-// unready ends a process that did not get ready. It returns the fault, or why the call
-// ends.
-func (a admission) unready(ctx context.Context, p *occupant, d *deathError) error {
-	if err := a.job.lapsed(); err != nil {
-		a.job.owner.kill("the call's time was over")
-		return err
-	}
-	if d.evidence.Canceled {
-		a.job.owner.abandon(context.Cause(ctx), "cancelled")
-		return context.Cause(ctx)
-	}
-	d.evidence.Loading = true
-	fault := a.job.owner.judge.diagnose(p, d, nil)
-	fault.Op = "start"
-	a.job.owner.failures++
-	a.job.owner.retire(false, "did not get ready")
-	return fault
-}
-
-// unforked is the fault of a task that its template could not import, the same as if a
-// new interpreter had been started.
-func (a admission) unforked(err error) error {
-	var failed *template.UnimportedError
-	if !errors.As(err, &failed) {
-		return a.job.owner.judge.unanswered(a.job.call.Task, err)
-	}
-	if err := a.job.lapsed(); err != nil {
-		return err
-	}
-	fault := a.job.owner.judge.fault(newOccupant(failed.Session, a.job.owner.o, 1), failed.Evidence, nil)
-	fault.Op, fault.Traceback = "start", failed.Trace
-	a.job.owner.failures++
-	return fault
 }

@@ -3,7 +3,6 @@ package slot
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -42,7 +41,7 @@ func (c *command) serve(ctx context.Context) error {
 		if err != nil || !more {
 			return err
 		}
-		for _, item := range j.queue.take(1, nil) {
+		for _, item := range j.queue.take(nil, 1, 1, 1) {
 			j.slot.runs(item.Index, time.Now())
 			done, err := c.try(ctx, item)
 			if err != nil {
@@ -50,7 +49,7 @@ func (c *command) serve(ctx context.Context) error {
 			}
 			done.Index = item.Index
 			j.slot.runs(0, time.Time{})
-			j.done(done)
+			j.call.Done(done)
 		}
 	}
 }
@@ -76,7 +75,7 @@ func (c *command) try(ctx context.Context, one item) (calls.Done, error) {
 	}
 }
 
-// checkEdition notes the edition of the program, which has to be the call's.
+// checkEdition refuses a program that does not have the edition of the call.
 func (c *command) checkEdition(ctx context.Context) error {
 	now, err := c.admission.needed(ctx)
 	if err == nil {
@@ -85,8 +84,8 @@ func (c *command) checkEdition(ctx context.Context) error {
 	return err
 }
 
-// run runs the program for one item. An error is a death that is not the program's own
-// word: a signal, the timeout, the end of the call; an exit status is.
+// run runs the program for one item. An exit status other than 0 is the item's fault. An
+// error ends the call: the program died by a signal, or its time or the call was over.
 func (c *command) run(ctx context.Context, one item) (none calls.Done, err error) {
 	j, task := c.job, c.job.call.Task
 	began := time.Now()
@@ -130,7 +129,7 @@ func (c *command) run(ctx context.Context, one item) (none calls.Done, err error
 	j.owner.retire(false, "command ended")
 	switch {
 	case fault == nil && task.Text:
-		done.Value = quoted(printed)
+		done.Value, _ = wire.Marshal(string(printed)) // a string always encodes
 	case fault == nil:
 		done.Value = printed
 	case fault.Kind.Deadly():
@@ -147,14 +146,8 @@ func (c *command) start(ctx context.Context, argv []string) (p *occupant, in, ou
 	j, task := c.job, c.job.call.Task
 	o, _ := c.admission.options()
 	j.owner.retire(true, "another task")
-	if j.answered {
-		return nil, nil, nil, errCut
-	}
 	j.slot.enter(Starting, "item of "+task.Name)
-	if err = j.owner.judge.unanswered(task, task.Reach(ctx, o.StartLimit)); err == nil {
-		err = c.checkEdition(ctx)
-	}
-	if err != nil {
+	if err = c.checkEdition(ctx); err != nil {
 		c.admission.unstart()
 		return nil, nil, nil, err
 	}
@@ -222,15 +215,6 @@ func (c *command) await(ctx context.Context, p *occupant, one *item) (status sys
 	return status, nil
 }
 
-// quoted is text as a JSON string.
-func quoted(text []byte) json.RawMessage {
-	var b bytes.Buffer
-	to := json.NewEncoder(&b)
-	to.SetEscapeHTML(false)
-	_ = to.Encode(string(text)) // a string always encodes
-	return bytes.TrimSpace(b.Bytes())
-}
-
 // exitFault is the fault of a command that ended by itself, or nil.
 func (c *command) exitFault(p *occupant, exit int, printed []byte, output string) *gpumux.Fault {
 	task, fault := p.session.Task, &gpumux.Fault{Kind: gpumux.TaskError, Tail: output}
@@ -245,14 +229,10 @@ func (c *command) exitFault(p *occupant, exit int, printed []byte, output string
 	case len(printed) > commandResult:
 		fault.Message = fmt.Sprintf("%s printed more than %s to standard output", task.Command[0], gpumux.Size(commandResult))
 		fault.Hint = "write large results to a file and print its path"
-	case task.Text:
+	case task.Text || wire.Valid(printed):
 		return nil
 	default:
-		err := wire.Check(printed)
-		if err == nil {
-			return nil
-		}
-		fault.Message = fmt.Sprintf("%s printed no JSON value to standard output (%v): %.120q", task.Command[0], err, printed)
+		fault.Message = fmt.Sprintf("%s printed no JSON value to standard output: %.120q", task.Command[0], printed)
 		fault.Hint = "print one JSON value, or set the task's output to text"
 	}
 	c.job.owner.judge.locate(fault, task)

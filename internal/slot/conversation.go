@@ -1,10 +1,12 @@
 package slot
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"syscall"
+	"os"
 	"time"
 
 	"github.com/gpumux/gpumux"
@@ -17,9 +19,27 @@ import (
 // conversation feeds a call's items to one process and takes its answers. It owns what is
 // in flight. A *deathError or *lostError tells its owner to end the process.
 type conversation struct {
-	job    *job
-	p      *occupant
-	flight flight
+	job *job
+	p   *occupant
+	// items are those that the process has and did not answer, in order. began is when the
+	// first of them did.
+	items []item
+	began time.Time
+	// memory is where the items begin, so that all frames use the same.
+	memory []item
+}
+
+// first is the item whose turn it is, or nil.
+func (c *conversation) first() *item {
+	if len(c.items) == 0 {
+		return nil
+	}
+	return &c.items[0]
+}
+
+// due reports whether this is the item that the process has to answer next.
+func (c *conversation) due(run int64, n int) bool {
+	return len(c.items) > 0 && c.items[0].run == run && c.items[0].n == n
 }
 
 // run runs items until none is there or the process has run its limit.
@@ -30,13 +50,11 @@ func (c *conversation) run(ctx context.Context) error {
 	late := time.NewTimer(time.Hour)
 	defer late.Stop()
 	for {
-		if c.hungry() && !c.p.account.WantsTrim() {
-			if err := c.feed(); err != nil {
-				return err
-			}
+		if err := c.feed(); err != nil {
+			return err
 		}
 		c.publish()
-		if len(c.flight.items) == 0 {
+		if len(c.items) == 0 {
 			trimmed, err := c.between(ctx)
 			if trimmed {
 				continue
@@ -44,7 +62,7 @@ func (c *conversation) run(ctx context.Context) error {
 			return err
 		}
 		if timeout > 0 {
-			late.Reset(time.Until(c.flight.began.Add(timeout)))
+			late.Reset(time.Until(c.began.Add(timeout)))
 		} else {
 			late.Stop()
 		}
@@ -61,8 +79,11 @@ func (c *conversation) run(ctx context.Context) error {
 		case <-tick.C:
 			then = c.look
 		case <-ctx.Done():
-			c.drain(ctx)
-			return context.Cause(ctx)
+			err := context.Cause(ctx)
+			if !errors.Is(err, calls.ErrLapsed) {
+				_ = c.look() // what is wrong with it ends no call that ends already
+			}
+			return err
 		}
 		if err := c.job.lapsed(); err != nil {
 			return err
@@ -73,39 +94,37 @@ func (c *conversation) run(ctx context.Context) error {
 	}
 }
 
-// hungry reports whether the process runs low of items. One that has not read what it was
-// given gets no more, however few items that is.
-func (c *conversation) hungry() bool {
-	return len(c.flight.items) == 0 ||
-		c.p.account.Low(len(c.flight.items)) && c.p.session.Unread() <= 1
-}
-
-// feed gives the process its next frame. It gives nothing until half of the items are
-// there or, where the process has none left, those of one micro-batch.
+// feed gives a process that runs low of items its next frame. It gives nothing until half
+// of the items are there or, where the process has none left, those of one micro-batch.
+// One that has not read what it was given gets no more, however few items that is.
 func (c *conversation) feed() error {
-	a, q := c.p.account, c.job.queue
+	a, idle := c.p.account, len(c.items) == 0
+	if !idle && !a.Low(len(c.items)) || c.p.session.Unread() > 1 || a.WantsTrim() {
+		return nil
+	}
 	size, unit := a.Next(c.job.finished)
 	least := min(size, max(unit, size/2))
-	if len(c.flight.items) == 0 {
+	if idle {
 		least = min(size, unit)
 		c.job.least, c.job.size = max(1, least), max(1, size)
 	}
-	enough, there, over := q.ready(least, size)
-	if !enough {
+	kept := append(c.memory[:0], c.items...)
+	c.items = c.job.queue.take(kept, least, size, unit)
+	c.memory = c.items
+	items := c.items[len(kept):]
+	if len(items) == 0 {
 		return nil
 	}
-	if there < size && there > unit && !over {
-		there = there / unit * unit
+	now := time.Now()
+	run := wire.Run{Run: a.Frame(), Attempts: c.job.call.Attempts, Items: make([]json.RawMessage, len(items))}
+	for i := range items {
+		one := &items[i]
+		one.run, one.n, one.sent = run.Run, i, now
+		run.Items[i] = one.Value
 	}
-	run := wire.Run{Run: a.Frame(), Attempts: c.job.call.Attempts}
-	run.Items = c.flight.launch(q, min(size, there), run.Run)
-	if len(run.Items) == 0 {
-		return nil
-	}
-	a.Sent(len(run.Items))
-	if size > unit && len(run.Items) == there && !over {
-		// The next ones are on their way while these short ones run.
-		q.ask(size)
+	a.Sent(len(items))
+	if idle {
+		c.began = now
 	}
 	run.Target, run.Task = c.p.otherTarget(c.job.call)
 	if c.job.fresh {
@@ -114,8 +133,13 @@ func (c *conversation) feed() error {
 	if c.job.call.Keep != nil {
 		run.Folder = c.job.owner.scratch.folder(c.p)
 	}
-	if !c.p.session.Say(run) {
-		return deaf()
+	return c.say(run)
+}
+
+// say tells the process a message.
+func (c *conversation) say(m wire.Message) error {
+	if !c.p.session.Say(m) {
+		return broken(diagnosis.Deaf)
 	}
 	return nil
 }
@@ -123,12 +147,12 @@ func (c *conversation) feed() error {
 // publish shows the item whose turn it is to others.
 func (c *conversation) publish() {
 	switch {
-	case len(c.flight.items) == 0:
+	case len(c.items) == 0:
 		c.job.slot.runs(0, time.Time{})
 	case c.job.call.Lease != "":
-		c.job.slot.runs(-1, c.flight.began)
+		c.job.slot.runs(-1, c.began)
 	default:
-		c.job.slot.runs(c.flight.items[0].Index, c.flight.began)
+		c.job.slot.runs(c.items[0].Index, c.began)
 	}
 }
 
@@ -137,7 +161,7 @@ func (c *conversation) between(ctx context.Context) (trimmed bool, err error) {
 	if !c.p.account.TakesTrim() {
 		return false, nil
 	}
-	if enough, there, _ := c.job.queue.ready(1, 1); !enough || there == 0 || c.p.account.Full() {
+	if known, there, _ := c.job.queue.ready(1, 1); !known || there == 0 || c.p.account.Full() {
 		return false, nil
 	}
 	err = c.job.owner.trim(ctx)
@@ -145,45 +169,39 @@ func (c *conversation) between(ctx context.Context) (trimmed bool, err error) {
 }
 
 // goOn lets a process go on that waits until its results were read.
-func (c *conversation) goOn(waits bool) error {
-	if !waits {
-		return nil
-	}
-	c.flight.began = time.Now()
-	if !c.p.session.Say(wire.Next{}) {
-		return deaf()
-	}
-	return nil
+func (c *conversation) goOn() error {
+	c.began = time.Now()
+	return c.say(wire.Next{})
 }
 
 // hear takes in one message.
 func (c *conversation) hear(ctx context.Context, h session.Heard) error {
 	switch m := h.Message.(type) {
 	case wire.Posted:
-		if err := c.told(m.Board, m.Allocators); err != nil {
+		if err := c.read(m.Board, m.Allocators); err != nil || !m.Wait {
 			return err
 		}
-		return c.goOn(m.Wait)
+		return c.goOn()
 	case wire.Results:
-		if err := c.told(m.Board, m.Allocators); err != nil {
+		if err := c.read(m.Board, m.Allocators); err != nil {
 			return err
 		}
 		return c.results(ctx, m)
 	case wire.Fault:
-		if err := c.told(m.Board, m.Allocators); err != nil {
+		if err := c.read(m.Board, m.Allocators); err != nil {
 			return err
 		}
 		return c.raised(m)
 	case wire.ProgressReport:
-		if err := c.read(m.Board); err != nil {
+		if err := c.read(m.Board, nil); err != nil {
 			return err
 		}
 		c.publish()
 		c.job.slot.progressed(m.Value)
-		c.flight.began = time.Now()
+		c.began = time.Now()
 	case wire.Cap:
 		if !c.p.session.Capped(m) {
-			return deaf()
+			return broken(diagnosis.Deaf)
 		}
 	case wire.Kept:
 		c.job.slot.tally(func(st *Stats) { st.Residents, st.ResidentBytes = m.Count, m.Bytes })
@@ -196,7 +214,7 @@ func (c *conversation) hear(ctx context.Context, h session.Heard) error {
 		if err := c.look(); err != nil {
 			return err
 		}
-		if len(c.flight.items) > 0 {
+		if len(c.items) > 0 {
 			return death
 		}
 		return &lostError{"ended between two items"}
@@ -204,41 +222,51 @@ func (c *conversation) hear(ctx context.Context, h session.Heard) error {
 	return nil
 }
 
-// told takes in what comes before an answer.
-func (c *conversation) told(board uint64, allocators *wire.Allocators) error {
+// look reads the results that are on the board now.
+func (c *conversation) look() error { return c.read(c.p.session.Board.Published(), nil) }
+
+// read reads the board up to the offset end, and stores the report on allocators that came
+// with it.
+func (c *conversation) read(end uint64, allocators *wire.Allocators) error {
 	c.p.session.Memory.Told(allocators)
-	return c.read(board)
-}
-
-// look takes in the results that lie on the board now.
-func (c *conversation) look() error { return c.read(c.p.session.Board.Published()) }
-
-// read takes in the results on the board up to the offset end.
-func (c *conversation) read(end uint64) error {
-	records, err := c.p.session.Board.Read(end)
-	if taken := c.answered(records, nil); taken != nil {
-		return taken
+	records, wrong := c.p.session.Board.Read(end)
+	if err := c.answered(records, nil); err != nil {
+		return err
 	}
-	if err != nil {
-		return broken("%v", err)
+	if wrong != nil {
+		return broken("%v", wrong)
 	}
 	return nil
 }
 
 // results takes in the values of a frame. The process may go on meanwhile.
 func (c *conversation) results(ctx context.Context, m wire.Results) error {
-	if !c.flight.due(m.Run, m.N) || len(m.Values) > len(c.flight.items) {
+	if !c.due(m.Run, m.N) || len(m.Values) > len(c.items) {
 		return broken("results for item %d of run %d, which is not its turn", m.N, m.Run)
 	}
-	if err := c.goOn(m.Wait); err != nil {
-		return err
+	if m.Wait {
+		if err := c.goOn(); err != nil {
+			return err
+		}
 	}
 	if len(m.Files) > 0 {
-		if err := c.job.keep(ctx, c.p, c.flight.items[0].Index, m); err != nil {
+		if err := c.keep(ctx, m); err != nil {
 			return err
 		}
 	}
 	return c.answered(m.Records(), m.Files)
+}
+
+// keep hands on the files of the item that was answered.
+func (c *conversation) keep(ctx context.Context, m wire.Results) error {
+	item, keep := fmt.Sprintf("%d-%d", m.Run, m.N), c.job.call.Keep
+	if c.p.folder == "" || keep == nil {
+		return broken("item %s has files, and was given no folder for them", item)
+	}
+	err := eachFile(c.p.folder, item, m.Files, c.p.session.Task.User, func(name string, file *os.File) error {
+		return keep(ctx, c.items[0].Index, name, file)
+	})
+	return cmp.Or(err, c.job.lapsed())
 }
 
 // answered hands on results. Those of one micro-batch ended together and share their
@@ -250,7 +278,7 @@ func (c *conversation) answered(records []wire.Record, files []string) error {
 	now, at := time.Now(), session.Clock()
 	busy, peaks, peak := 0.0, int64(0), int64(0)
 	for i, r := range records {
-		if !c.flight.due(r.Run, r.N) {
+		if !c.due(r.Run, r.N) {
 			return broken("a result for item %d of run %d on the board, which is not its turn", r.N, r.Run)
 		}
 		result, err := resultOf(c.p.session.Task, c.job.call.Arrays, r.Kind, r.Value)
@@ -274,24 +302,33 @@ func (c *conversation) answered(records []wire.Record, files []string) error {
 	}
 	c.p.account.Ended(len(records), busy, peaks)
 	c.job.slot.tally(func(st *Stats) { st.Items += int64(len(records)) })
-	c.flight.landed(now.Add(-duration(at-records[len(records)-1].Ended)), now)
+	// The next item began when the last one ended, however late that is read, or when it was
+	// sent.
+	ended := now.Add(-duration(at - records[len(records)-1].Ended))
+	if next := c.first(); next != nil && ended.Before(next.sent) {
+		ended = next.sent
+	}
+	if ended.Before(c.began) || !ended.Before(now) {
+		ended = now
+	}
+	c.began = ended
 	return nil
 }
 
 // raised decides what an exception means: the item's own fault, one more try, or the end
 // of the process.
 func (c *conversation) raised(m wire.Fault) error {
-	if !c.flight.due(m.Run, m.N) {
+	if !c.due(m.Run, m.N) {
 		return broken("a fault for item %d of run %d, which is not its turn", m.N, m.Run)
 	}
-	running := c.flight.items[0]
+	running := c.items[0]
 	fault, output, death := c.job.owner.judge.raised(c.p, m, &running)
 	if death != nil {
 		return death
 	}
 	if c.job.fresh && fault.Attempts < c.job.call.Attempts {
 		running.tries++
-		c.flight.land()
+		c.items = c.items[1:]
 		c.job.queue.back(running)
 		c.p.account.Finished()
 		return nil
@@ -300,14 +337,17 @@ func (c *conversation) raised(m wire.Fault) error {
 	c.finish(gpumux.Result{Fault: fault, Output: output}, m.Busy, peak)
 	c.p.account.Ended(1, m.Busy, peak)
 	c.job.slot.tally(func(st *Stats) { st.Items++ })
-	return c.goOn(true)
+	return c.goOn()
 }
 
 // finish hands on the result of the first item in flight.
 func (c *conversation) finish(r gpumux.Result, busy float64, peak int64) {
-	r.Index = c.flight.land()
+	r.Index = c.items[0].Index
+	c.items[0].Value = nil // it may be large
+	c.items = c.items[1:]
 	c.p.account.Finished()
-	c.job.done(calls.Done{Result: r, Busy: duration(busy), Peak: peak, Budget: int64(c.p.session.Memory.Budget)})
+	c.job.finished++
+	c.job.call.Done(calls.Done{Result: r, Busy: duration(busy), Peak: peak, Budget: int64(c.p.session.Memory.Budget)})
 }
 
 // doomed ends a process that is to be recycled; what it has finished counts.
@@ -334,63 +374,27 @@ func (c *conversation) late(ctx context.Context, timeout time.Duration) error {
 	if err := c.look(); err != nil {
 		return err
 	}
-	if len(c.flight.items) == 0 || time.Since(c.flight.began) < timeout {
+	if len(c.items) == 0 || time.Since(c.began) < timeout {
 		return nil
 	}
 	process := c.p.session.Process
 	e := &diagnosis.Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", timeout), Tail: process.Out.Tail()}
 	stacks := c.p.session.Stacks()
-	c.p.charge = c.job.owner.judge.fault(c.p, *e, c.flight.first())
+	c.p.charge = c.job.owner.judge.fault(c.p, *e, c.first())
 	c.p.charge.Traceback = stacks
 	process.Destroy()
 	if err := c.job.lapsed(); err != nil {
 		return err
 	}
-	late := c.flight.items[0]
+	late := c.items[0]
 	if err := c.look(); err != nil {
 		return err
 	}
-	if c.flight.due(late.run, late.n) {
+	if c.due(late.run, late.n) {
 		return &deathError{e, stacks}
 	}
 	// It ended between the two looks, and the process in the middle of an innocent one.
-	c.job.queue.back(c.flight.items...)
-	c.flight.items = nil
+	c.job.queue.back(c.items...)
+	c.items = nil
 	return &lostError{"an item ended at the moment of its timeout"}
-}
-
-// drain tells the process to end in the middle of a call. What it had finished by then
-// counts, however far its results have come, unless the call's time is over.
-func (c *conversation) drain(ctx context.Context) {
-	if errors.Is(context.Cause(ctx), calls.ErrLapsed) {
-		return
-	}
-	p := c.p.session
-	p.Process.Signal(syscall.SIGTERM)
-	over := make(chan struct{})
-	defer time.AfterFunc(c.job.owner.o.Grace, func() { close(over) }).Stop()
-	for len(c.flight.items) > 0 {
-		select {
-		case h := <-p.Heard:
-			switch h.Message.(type) {
-			case wire.Results, wire.Posted, wire.ProgressReport:
-				if c.hear(ctx, h) != nil {
-					return
-				}
-				continue
-			case wire.Cap, wire.Kept:
-				continue
-			}
-		case <-over:
-		}
-		break
-	}
-	if p.Board != nil {
-		select {
-		case <-p.Process.Exited:
-		case <-over:
-		}
-		p.Process.Destroy()
-		_ = c.look() // what is wrong with it ends no call that ends already
-	}
 }

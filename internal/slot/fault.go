@@ -3,7 +3,6 @@ package slot
 import (
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"syscall"
 	"time"
@@ -29,15 +28,12 @@ func broken(format string, args ...any) error {
 	return &deathError{evidence: diagnosis.Broken(format, args...)}
 }
 
-// deaf is the death of a process that was told more than it reads.
-func deaf() error { return broken(diagnosis.Deaf) }
-
 // lostError says that the process is of no use between two items. No item is to blame.
 type lostError struct{ why string }
 
 func (e *lostError) Error() string { return e.why }
 
-// judge makes faults of the slot with these options.
+// judge turns evidence into the faults of a slot.
 type judge struct {
 	o Options
 	// kills is the counter of memory kills around the worker as the call began.
@@ -126,7 +122,7 @@ func (j judge) unstarted(task launch.Task, err error) *gpumux.Fault {
 	var hang *launch.HangError
 	switch {
 	case errors.As(err, &hang):
-		fault.Blameless, fault.Hint = hang.Blameless, hang.Hint
+		fault.Blameless, fault.Hint = true, hang.Hint()
 	case process.Scarce(err):
 		// It passes, and no item is to blame.
 		fault.Blameless = true
@@ -138,11 +134,8 @@ func (j judge) unstarted(task launch.Task, err error) *gpumux.Fault {
 		fault.Hint = "the worker's machine did not allow it; change that, or run the worker on another"
 	case errors.Is(err, exec.ErrNotFound):
 		fault.Kind, fault.Hint = gpumux.BadInput, "install it, or name it with its full path in the task"
-	case program.User != nil && errors.Is(err, os.ErrPermission):
-		fault.Kind, fault.Hint = gpumux.BadInput, fmt.Sprintf("see that user %s may enter the task's folder and may execute the file",
-			program.User.Name)
 	default:
-		fault.Kind, fault.Hint = gpumux.BadInput, "check that the file exists in the task's folder and may be executed"
+		fault.Kind, fault.Hint = gpumux.BadInput, "check that the file exists in the task's folder, and that the task's user may enter that and execute it"
 	}
 	return fault
 }

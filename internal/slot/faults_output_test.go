@@ -175,23 +175,6 @@ func TestSlot_ACommandsResultMustBeUTF8(t *testing.T) {
 	require.Equal(t, `"\"`+"\uFFFD"+`\""`, strings.ReplaceAll(string(got[0].Value), `\ufffd`, "\uFFFD"))
 }
 
-// Many readers of JSON refuse a whole file because of half a surrogate pair.
-func TestSlot_AValueWithHalfASurrogatePairIsItsItemsFault(t *testing.T) {
-	t.Parallel()
-	s := newStand(t, gpumux.Fresh)
-	got, err := s.run(launch.Task{Name: "c", Command: []string{"cat"}}, calls.Call{Items: func(yield func(calls.Item, error) bool) {
-		for i, text := range []string{`"\ud800"`, `"\ud83d\ude00"`} {
-			if !yield(calls.Item{Index: int64(i), Value: []byte(text)}, nil) {
-				return
-			}
-		}
-	}})
-	require.NoError(t, err)
-	require.NotNil(t, got[0].Fault, "%q", got[0].Value)
-	require.Contains(t, got[0].Fault.Message, "half of a surrogate pair")
-	require.Equal(t, `"\ud83d\ude00"`, string(got[1].Value))
-}
-
 func TestSlot_AHangTellsItsStack(t *testing.T) {
 	t.Parallel()
 	for _, fresh := range []launch.Fresh{launch.Fork, launch.Spawn, ""} {

@@ -156,7 +156,7 @@ func TestSlot_AProcessThatBreaksTheWire(t *testing.T) {
 		late    bool
 	}{
 		"silent":                              {gpumux.Timeout, "start", "not ready after", 0, true},
-		"version":                             {gpumux.Crash, "start", "wire version 1 here, 99 on the other side", 0, false},
+		"version":                             {gpumux.Crash, "start", "wire: version 1 here, 99 on the other side", 0, false},
 		"no hello":                            {gpumux.Crash, "start", "must be a hello", 0, false},
 		"no frame":                            {gpumux.Crash, "start", "a frame claims", 0, false},
 		"never ready":                         {gpumux.Timeout, "start", "not ready after", 0, true},
@@ -193,7 +193,7 @@ func TestSlot_AProcessThatBreaksTheWire(t *testing.T) {
 		"board: no such kind":               {gpumux.Crash, "run", "a value of kind 4; kinds are 0 to 3", 0, false},
 		"board: an array that is none":      {gpumux.Crash, "run", "item 0 of run 1: wire: an array of 8 bytes has no whole description", 0, false},
 		"an array that is none":             {gpumux.Crash, "run", "an array of [1] numbers of 8 bytes has 0 bytes", 0, false},
-		"kinds for more values":             {gpumux.Crash, "run", "1 values but 2 entries in kinds", 0, false},
+		"kinds for more values":             {gpumux.Crash, "run", "2 entries in kinds", 0, false},
 		"board: one result, then garbage":   {gpumux.Crash, "run", "claims a value of 200 bytes", 1, false},
 		"board: garbage and death":          {gpumux.Crash, "run", "claims a value of 100 bytes", 0, false},
 		"board: cut short":                  {gpumux.Crash, "run", "an empty value", 0, false},

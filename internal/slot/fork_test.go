@@ -155,7 +155,6 @@ func TestFork_ItemsAreApart(t *testing.T) {
 	}
 	require.Equal(t, 1, f.imports())
 	require.Positive(t, f.log.FilterMessageSnippet("template ready").Len())
-	require.NotEmpty(t, f.logged("template ready")[0].ContextMap()["memory"])
 }
 
 func TestFork_SpawnImportsForEachItem(t *testing.T) {

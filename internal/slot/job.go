@@ -4,15 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"os"
 	"time"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/process"
-	"github.com/gpumux/gpumux/internal/wire"
 )
 
 // lookEvery is how often the board is looked at, and whether the call's time is over,
@@ -52,8 +49,8 @@ type job struct {
 	finished int
 	// least is how many items an idle process waits for, size how many it would take.
 	least, size int
-	// answered: the call has ended without its process, and takes no more results.
-	answered bool
+	// cancel ends the call's context.
+	cancel context.CancelCauseFunc
 }
 
 func newJob(o *owner, call order) *job {
@@ -61,36 +58,26 @@ func newJob(o *owner, call order) *job {
 	return &job{owner: o, slot: o.slot, call: call, queue: newQueue(call.Items), fresh: call.mode(o.o.Mode) == gpumux.Fresh, least: 1, size: 1}
 }
 
-// cut lets go of the call before its end.
+// cut lets go of the call before its end. What is left of it changes nothing any more.
 func (j *job) cut() {
-	j.answered = true
 	j.queue.leave()
+	j.call.Done, j.call.Held, j.call.Keep = func(calls.Done) {}, nil, nil
+	j.cancel(errors.New("the call was answered before its end"))
 }
-
-// errCut ends what is left of a call that was answered early. Nobody sees it.
-var errCut = errors.New("the call was answered before its end")
 
 // lapsed is why the call's items are no longer this worker's, or nil.
 func (j *job) lapsed() error {
-	if j.answered || j.call.Held == nil {
+	if j.call.Held == nil {
 		return nil
 	}
 	return j.call.Held()
 }
 
-// done hands on a result.
-func (j *job) done(d calls.Done) {
-	j.finished++
-	if !j.answered {
-		j.call.Done(d)
-	}
-}
-
 // serve runs the call. It returns with the process ready for the next one, or with none.
 func (j *job) serve(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(j.slot.life, func() { cancel(ErrStopped) })()
+	ctx, j.cancel = context.WithCancelCause(ctx)
+	defer j.cancel(nil)
+	defer context.AfterFunc(j.slot.life, func() { j.cancel(ErrStopped) })()
 	defer j.queue.end(ctx)
 	defer j.slot.runs(0, time.Time{})
 	j.owner.judge.kills = process.MemoryKills()
@@ -127,12 +114,14 @@ func (j *job) await(ctx context.Context) (more bool, err error) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
-		enough, there, _ := j.queue.ready(j.least, j.size)
-		if enough && there > 0 {
+		known, there, err := j.queue.ready(j.least, j.size)
+		switch {
+		case there > 0 && known:
 			return true, nil
-		}
-		if enough {
-			break
+		case known && err != nil && ctx.Err() != nil:
+			return false, context.Cause(ctx) // the source has only seen it first
+		case known:
+			return false, err
 		}
 		select {
 		case <-j.queue.news:
@@ -148,12 +137,6 @@ func (j *job) await(ctx context.Context) (more bool, err error) {
 			return false, context.Cause(ctx)
 		}
 	}
-	err = j.queue.failure()
-	if err != nil && ctx.Err() != nil {
-		// The source has only seen it first.
-		err = context.Cause(ctx)
-	}
-	return false, err
 }
 
 // work runs items in p until none is there, or p has run its limit or is gone. On an
@@ -168,7 +151,7 @@ func (j *job) work(ctx context.Context, p *occupant) error {
 	switch {
 	case err == nil:
 	case errors.As(err, &death):
-		return j.owner.fail(death, c.flight.first())
+		return j.owner.fail(death, c.first())
 	case errors.As(err, &lost):
 		j.owner.kill(lost.why)
 		return nil
@@ -178,22 +161,4 @@ func (j *job) work(ctx context.Context, p *occupant) error {
 		j.owner.kill("call ended: " + err.Error())
 	}
 	return err
-}
-
-// keep hands on the files of the item that was answered.
-func (j *job) keep(ctx context.Context, p *occupant, index int64, m wire.Results) error {
-	item := fmt.Sprintf("%d-%d", m.Run, m.N)
-	if p.folder == "" || j.call.Keep == nil {
-		return broken("item %s has files, and was given no folder for them", item)
-	}
-	err := eachFile(p.folder, item, m.Files, p.session.Task.User, func(name string, file *os.File) error {
-		if j.answered {
-			return nil
-		}
-		return j.call.Keep(ctx, index, name, file)
-	})
-	if err != nil {
-		return err
-	}
-	return j.lapsed()
 }

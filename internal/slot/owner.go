@@ -30,7 +30,7 @@ type owner struct {
 	process   *occupant
 	// failures is how many starts in a row have failed.
 	failures int
-	// asked is the request that is served and not answered, job that of a call.
+	// asked is the request in progress, nil once it is answered; job is its call.
 	asked *request
 	job   *job
 }
@@ -86,7 +86,7 @@ func (o *owner) own() {
 	}
 }
 
-// answer ends a request. One whose process lingered was answered then.
+// answer ends the present request, unless lingers has answered it.
 func (o *owner) answer(err error) {
 	if o.asked != nil {
 		o.asked.reply <- err
@@ -94,7 +94,8 @@ func (o *owner) answer(err error) {
 	o.asked = nil
 }
 
-// retire ends the slot's process and returns when nothing of it is left.
+// retire ends the slot's process, kindly or with a signal, and returns when nothing of it
+// is left.
 func (o *owner) retire(kindly bool, why string) {
 	p := o.process
 	if p == nil {

@@ -20,7 +20,7 @@ type item struct {
 	tries int
 	run   int64
 	n     int
-	sent  time.Duration
+	sent  time.Time
 }
 
 // queue holds the items of a call that no process has. A goroutine pulls as many as are
@@ -52,6 +52,7 @@ func newQueue(items iter.Seq2[calls.Item, error]) *queue {
 	return q
 }
 
+// pull takes items from the source, and waits while none are wanted.
 func (q *queue) pull(items iter.Seq2[calls.Item, error]) {
 	defer func() {
 		q.mu.Lock()
@@ -60,8 +61,8 @@ func (q *queue) pull(items iter.Seq2[calls.Item, error]) {
 		q.tell()
 		close(q.gone)
 	}()
-	for item, err := range items {
-		if !q.add(item, err) {
+	for one, err := range items {
+		if !q.add(one, err) {
 			return
 		}
 	}
@@ -100,32 +101,39 @@ func (q *queue) tell() {
 	}
 }
 
-// ask has up to n items pulled, before anybody takes them.
-func (q *queue) ask(n int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.wanted, q.least = n, n
+// ask has items pulled until there are n, or a frame's worth; least are news.
+func (q *queue) ask(least, n int) {
+	q.wanted, q.least = n, least
 	q.wake.Signal()
 }
 
-// ready reports whether there are least items, or a frame's worth, or the last ones. If
-// not, it asks for n. over: nothing comes beside what is there.
-func (q *queue) ready(least, n int) (enough bool, there int, over bool) {
+// ready reports how many items there are, once it is known whether there are any. It asks
+// for n, of which least are news. err is why no more come, where that is not their end.
+func (q *queue) ready(least, n int) (known bool, there int, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if enough = q.over || q.full(least); !enough {
-		q.wanted, q.least = n, least
-		q.wake.Signal()
+	if known = q.over || q.full(least); !known {
+		q.ask(least, n)
 	}
-	return enough, len(q.items), q.over
+	return known, len(q.items), q.err
 }
 
-// take appends up to n items to those given, as far as they fit into a frame.
-func (q *queue) take(n int, to []item) []item {
+// take appends up to n items that fit into a frame, in whole micro-batches of unit items
+// while more may come. It gives none and asks for n until there are least, or a frame's
+// worth, or the last ones.
+func (q *queue) take(to []item, least, n, unit int) []item {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if !q.over && !q.full(least) {
+		q.ask(least, n)
+		return to
+	}
+	most := min(n, len(q.items))
+	if most < n && most > unit && !q.over {
+		most = most / unit * unit
+	}
 	taken, bytes := 0, 0
-	for taken < min(n, len(q.items)) && (bytes < frameBytes || taken == 0) {
+	for taken < most && (bytes < frameBytes || taken == 0) {
 		bytes += len(q.items[taken].Value)
 		taken++
 	}
@@ -133,6 +141,9 @@ func (q *queue) take(n int, to []item) []item {
 	q.items = slices.Delete(q.items, 0, taken)
 	q.bytes -= bytes
 	q.wanted = 0
+	if n > unit && taken == most && !q.over {
+		q.ask(n, n) // the next ones are on their way while these short ones run
+	}
 	return to
 }
 
@@ -144,13 +155,6 @@ func (q *queue) back(items ...item) {
 	for _, each := range items {
 		q.bytes += len(each.Value)
 	}
-}
-
-// failure is why there are no more items, where that is not their end.
-func (q *queue) failure() error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.err
 }
 
 // leave drops all items and pulls no more. It reports whether the source has the

@@ -84,23 +84,3 @@ func TestSlot_AProgramWhoseFileSystemDoesNotAnswer(t *testing.T) {
 	require.NoError(t, other.Stop(context.Background()))
 	require.NoError(t, s.Stop(context.Background()))
 }
-
-// When Python hangs before it runs anything, the fault says how to see that.
-func TestSlot_AnInterpreterThatHangs(t *testing.T) {
-	t.Parallel()
-	dir := folder(t)
-	python3 := filepath.Join(dir, "python3")
-	require.NoError(t, os.WriteFile(python3, []byte("#!/bin/sh\nexec sleep 600\n"), 0o755))
-	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: runtimePath(t), StartLimit: patience})
-	task := python(dir, "double")
-	task.Interpreter = python3
-	for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
-		_, err := run(t, s, task, calls.Call{Mode: mode, Items: values(1)})
-		f := fault(t, err)
-		require.Equal(t, gpumux.Crash, f.Kind)
-		require.Equal(t, "start", f.Op)
-		require.Contains(t, f.Message, "did not say which program it is")
-		require.Contains(t, f.Hint, python3+" -I -S")
-	}
-	require.NoError(t, s.Stop(context.Background()))
-}

@@ -24,10 +24,9 @@ func resultOf(task launch.Task, asArrays bool, kind wire.Kind, value json.RawMes
 			return r, err
 		}
 	}
-	if r.Value, err = kind.Text(value); err == nil && foreign && (kind == wire.JSON || kind == wire.Mixed) {
-		if err = wire.Check(r.Value); err != nil {
-			err = fmt.Errorf("%w: %.80q", err, value)
-		}
+	r.Value, err = kind.Text(value)
+	if err == nil && foreign && (kind == wire.JSON || kind == wire.Mixed) && !wire.Valid(r.Value) {
+		err = fmt.Errorf("it is not JSON: %.80q", value)
 	}
 	return r, err
 }

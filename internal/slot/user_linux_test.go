@@ -198,7 +198,7 @@ func TestSlot_RunsAsAnotherUser(t *testing.T) {
 	_, err = run(t, s, shut, calls.Call{Items: values(1)})
 	f := fault(t, err)
 	require.Equal(t, gpumux.BadInput, f.Kind)
-	require.Contains(t, f.Hint, "user nobody may enter the task's folder")
+	require.Contains(t, f.Hint, "the task's user may enter that")
 
 	require.NoError(t, s.Stop(context.Background()))
 	require.ElementsMatch(t, before, descendants(t))

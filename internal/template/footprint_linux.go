@@ -97,14 +97,3 @@ func openFiles(dir string, without []string) ([]string, error) {
 	}
 	return paths, nil
 }
-
-// resident is what a process holds in memory, in bytes.
-func resident(pid int) int64 {
-	data, _ := os.ReadFile(fmt.Sprintf("%s/%d/statm", procfs, pid))
-	fields := bytes.Fields(data)
-	if len(fields) < 2 {
-		return 0
-	}
-	pages, _ := strconv.ParseInt(string(fields[1]), 10, 64)
-	return pages * int64(os.Getpagesize())
-}

@@ -1,7 +1,6 @@
 package template
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"os"
@@ -10,10 +9,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/zap"
-	"golang.org/x/sys/unix"
 
-	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/session"
 )
 
@@ -109,33 +105,6 @@ func inherited(t *testing.T, pid int) []string {
 	return list
 }
 
-// A child that dies with a request in its hands is noticed by its wire, of which it alone
-// has the other end.
-func TestTemplate_AChildIsLostWithItsRequest(t *testing.T) {
-	ours, theirs, err := openChannel()
-	require.NoError(t, err)
-	defer theirs.Close()
-	defer ours.Close()
-	ctx, stop := context.WithCancel(t.Context())
-	tmp := &template{channel: ours, ctx: ctx, stop: stop, o: session.Options{StartLimit: forkLimit}}
-	taken := make(chan error, 1)
-	go func() {
-		var request, oob [128]byte
-		n, oobn, _, _, err := unix.Recvmsg(int(theirs.Fd()), request[:], oob[:], 0)
-		if err == nil && n > 0 {
-			messages, _ := unix.ParseSocketControlMessage(oob[:oobn])
-			fds, _ := unix.ParseUnixRights(&messages[0])
-			for _, fd := range fds {
-				unix.Close(fd)
-			}
-		}
-		taken <- err
-	}()
-	_, err = session.Adopt(launch.Task{}, session.Options{Single: true, Log: zap.NewNop()}, tmp.request)
-	require.ErrorIs(t, err, errChildLost)
-	require.NoError(t, <-taken)
-}
-
 // The answers of a template, and what becomes of them.
 func TestTemplate_Answers(t *testing.T) {
 	for answer, want := range map[string]string{
@@ -146,14 +115,13 @@ func TestTemplate_Answers(t *testing.T) {
 		conn, err := net.FileConn(theirs)
 		require.NoError(t, err)
 		theirs.Close()
-		ctx, stop := context.WithCancel(t.Context())
-		tmp := &template{channel: ours, ctx: ctx, stop: stop, o: session.Options{StartLimit: forkLimit}}
+		tmp := &template{channel: ours, o: session.Options{StartLimit: forkLimit}}
 		go func() {
 			var request [64]byte
 			conn.Read(request[:])
 			conn.Write([]byte(answer))
 		}()
-		pid, err := tmp.request(1, os.Stderr, nil, nil)
+		pid, err := tmp.request(1, os.Stderr, nil)
 		if want == "" {
 			require.NoError(t, err)
 			require.Equal(t, 7, pid)
@@ -161,12 +129,9 @@ func TestTemplate_Answers(t *testing.T) {
 			require.ErrorContains(t, err, want)
 		}
 		conn.Close()
-		_, err = tmp.request(1, os.Stderr, nil, nil)
+		_, err = tmp.request(1, os.Stderr, nil)
 		require.ErrorContains(t, err, "the template ended while it forked")
 		ours.Close()
-		tmp.stop()
-		_, err = tmp.request(1, os.Stderr, nil, nil)
-		require.ErrorIs(t, err, errStopped)
 	}
 }
 

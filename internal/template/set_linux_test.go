@@ -12,47 +12,23 @@ import (
 	"github.com/gpumux/gpumux/internal/session"
 )
 
-// lined is a template that has just been made.
-func lined() (*Set, *template, *observer.ObservedLogs) {
+// A refused template ends, and there is no other while the time lasts and the code stays.
+func TestTemplates_ARefusalHoldsForItsCodeAndTime(t *testing.T) {
 	core, seen := observer.New(zap.InfoLevel)
-	ts, l := NewSet(zap.New(core)), &lineage{edition: "1"}
-	l.now = newTemplate(ts, l, launch.Task{}, session.Options{})
-	return ts, l.now, seen
-}
-
-// What may have been a moment's load is tried again; what the import left is not, until
-// the file changes.
-func TestTemplates_FailuresThatMayPassAreForgotten(t *testing.T) {
-	ts, child, seen := lined()
-	for range strikeLimit {
-		ts.distrust(child, "too slow", false)
+	ts, task, o := NewSet(zap.New(core)), launch.Task{}, session.Options{}.WithDefaults()
+	defer ts.Close()
+	refused := newTemplate(ts, task, o, "1")
+	ts.known[keyOf(task, o)] = refused
+	require.Same(t, refused, ts.of(task, o, "1"))
+	for range 2 {
+		refused.refuse("threads", unfitLimit)
 	}
-	l := child.lineage
-	require.True(t, child.stopping())
-	require.True(t, l.refused("1", time.Now()))
-	require.False(t, l.refused("2", time.Now()))
-	require.False(t, l.refused("1", time.Now().Add(refusalLimit)))
-	said := seen.FilterMessageSnippet("get a new interpreter each")
-	require.Equal(t, 1, said.Len())
-	require.NotContains(t, said.All()[0].Message, "cannot")
+	require.True(t, refused.stopping())
+	require.Equal(t, 1, seen.FilterMessageSnippet("get a new interpreter each").Len())
+	require.Nil(t, ts.of(task, o, "1"))
+	require.Equal(t, "2", ts.of(task, o, "2").edition, "what was changed is tried again")
 
-	ts, child, _ = lined()
-	ts.refuse(child, "threads", false)
-	require.True(t, child.lineage.refused("1", time.Now().Add(1000*time.Hour)))
-	require.False(t, child.lineage.refused("2", time.Now()))
-}
-
-// What a template before did wrong is no matter of the one that there is now.
-func TestTemplates_OneThatIsReplacedIsNotAsked(t *testing.T) {
-	ts, old, seen := lined()
-	l := old.lineage
-	l.now = newTemplate(ts, l, launch.Task{}, session.Options{})
-	for range strikeLimit {
-		ts.distrust(old, "too slow", true)
-		ts.refuse(old, "threads", false)
-	}
-	require.Empty(t, l.refusal)
-	require.Zero(t, l.strikes)
-	require.False(t, l.now.stopping())
-	require.Zero(t, seen.Len())
+	ts.known[keyOf(task, o)] = refused
+	refused.refused = time.Now().Add(-time.Second)
+	require.NotSame(t, refused, ts.of(task, o, "1"), "and so is what may have passed")
 }

@@ -17,10 +17,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
-	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/diagnosis"
 	"github.com/gpumux/gpumux/internal/launch"
-	"github.com/gpumux/gpumux/internal/process"
 	"github.com/gpumux/gpumux/internal/session"
 )
 
@@ -30,32 +27,31 @@ const possible = true
 // runs in it. What it forks belongs to the worker and stays when it ends.
 type template struct {
 	all     *Set
-	lineage *lineage
 	task    launch.Task
 	o       session.Options
+	edition string // of the code before it imported that
 	// ctx ends when the template is to end.
 	ctx  context.Context
 	stop context.CancelFunc
+	// The set's lock guards these: when a child was last asked for, and until when there is
+	// no other template for this code.
+	asked, refused time.Time
 
-	// Set before ready is closed: process is nil if nothing forks, failure is the import's.
+	// process is set before ready is closed: nil if nothing forks.
 	ready   chan struct{}
 	process *session.Session
-	failure *UnimportedError
-	edition string // of what it has imported
-	// lingering is closed when the killed process does not end.
-	lingering chan struct{}
 
 	mu      sync.Mutex // one request at a time
 	channel *net.UnixConn
 	used    chan struct{}
 }
 
-func newTemplate(all *Set, l *lineage, task launch.Task, o session.Options) *template {
+func newTemplate(all *Set, task launch.Task, o session.Options, edition string) *template {
 	o.Name = ""
 	ctx, stop := context.WithCancel(context.Background())
 	return &template{
-		all: all, lineage: l, task: task, o: o,
-		ctx: ctx, stop: stop, ready: make(chan struct{}), lingering: make(chan struct{}), used: make(chan struct{}, 1),
+		all: all, task: task, o: o, edition: edition,
+		ctx: ctx, stop: stop, ready: make(chan struct{}), used: make(chan struct{}, 1),
 	}
 }
 
@@ -64,10 +60,17 @@ func (t *template) stopping() bool { return t.ctx.Err() != nil }
 // live starts the template, keeps it while it is used and ends it.
 func (t *template) live() {
 	defer t.stop()
-	p := t.start()
-	t.process = p
+	p, channel, fit := t.start()
+	if fit {
+		t.process, t.channel = p, channel
+	}
 	close(t.ready)
-	if p == nil {
+	if !fit {
+		t.stop()
+		if p != nil {
+			channel.Close()
+			p.Kill()
+		}
 		return
 	}
 	idle := time.NewTimer(idleLimit)
@@ -90,82 +93,59 @@ func (t *template) live() {
 	p.Kill()
 }
 
-// start gives a process that waits for requests, or nothing.
-func (t *template) start() *session.Session {
-	began, kills := time.Now(), process.MemoryKills()
+// start starts a process that waits for requests, if it is fit for that.
+func (t *template) start() (p *session.Session, channel *net.UnixConn, fit bool) {
+	began := time.Now()
 	channel, theirs, err := openChannel()
 	if err != nil {
-		t.all.refuse(t, err.Error(), true)
-		return nil
+		t.refuse(err.Error(), failedLimit)
+		return nil, nil, false
 	}
 	defer theirs.Close()
-	p, err := session.Start(t.ctx, t.task, t.o, theirs)
-	if err != nil {
-		// The new interpreter fails in the same way, and says so.
+	if p, err = session.Start(t.task, t.o, theirs); err != nil {
+		// A new interpreter fails in the same way, and says so.
 		channel.Close()
-		return nil
+		return nil, nil, false
 	}
-	p.Process.Patience, p.Process.Lingers = t.o.Patience, sync.OnceFunc(func() {
-		t.all.log.Error("a killed template does not end; fresh items of its task get a new interpreter each until it does",
-			zap.String("task", t.task.Name), zap.Int("pid", p.Process.PID), zap.String("advice", process.LingerHint))
-		close(t.lingering)
-	})
-	evidence, trace := t.load(p)
-	why, passes := "", false
-	if evidence == nil {
-		why, passes = t.unfit(p, channel)
+	_, evidence, _ := p.Greet(t.ctx)
+	why, limit := "", failedLimit
+	switch {
+	case evidence == nil:
+		why, limit = t.unfit(p, channel)
+	case !evidence.Canceled:
+		why = "its import failed" // a new interpreter says how
 	}
-	if evidence == nil && why == "" {
-		t.channel = channel
-		t.all.log.Info("template ready: fresh items are forked from it", zap.String("task", t.task.Name),
-			zap.String("device", t.o.Device), zap.Int("pid", p.Process.PID),
-			zap.String("memory", gpumux.Size(resident(p.Process.PID)).String()),
-			zap.String("took", time.Since(began).Round(time.Millisecond).String()))
-		return p
-	}
-	if evidence != nil && !evidence.Canceled {
-		evidence.Loading = true
-		p.Explain(evidence, kills)
-		t.failure = &UnimportedError{p, *evidence, trace}
-	}
-	channel.Close()
-	p.Kill()
 	if why != "" {
-		t.all.refuse(t, why, passes)
+		t.refuse(why, limit)
 	}
-	return nil
+	if evidence != nil || why != "" {
+		return p, channel, false
+	}
+	t.all.log.Info("template ready: fresh items are forked from it", zap.String("task", t.task.Name),
+		zap.String("device", t.o.Device), zap.Int("pid", p.Process.PID),
+		zap.String("took", time.Since(began).Round(time.Millisecond).String()))
+	return p, channel, true
 }
 
-// load awaits the import. Evidence says why it did not go well.
-func (t *template) load(p *session.Session) (evidence *diagnosis.Evidence, trace string) {
-	before, err := t.task.Edition(t.ctx, t.o.StartLimit)
-	if err != nil {
-		return &diagnosis.Evidence{Canceled: true}, ""
-	}
-	_, evidence, trace = p.Greet(t.ctx)
-	t.edition = before // if the files change meanwhile, it is outdated already
-	return evidence, trace
-}
-
-// unfit is why a loaded template must not fork, or "", and whether that may pass.
-func (t *template) unfit(p *session.Session, channel *net.UnixConn) (why string, passes bool) {
+// unfit is why a loaded template must not fork, or "", and for how long that holds.
+func (t *template) unfit(p *session.Session, channel *net.UnixConn) (why string, limit time.Duration) {
 	var word [4096]byte
 	channel.SetReadDeadline(time.Now().Add(forkLimit))
 	n, err := channel.Read(word[:])
 	if err != nil {
-		return fmt.Sprintf("the template says nothing: %v", err), true
+		return fmt.Sprintf("the template says nothing: %v", err), failedLimit
 	}
 	before, ok := strings.CutPrefix(string(word[:n]), "ready ")
 	if !ok {
-		return strings.TrimPrefix(string(word[:n]), "refused "), false
+		return strings.TrimPrefix(string(word[:n]), "refused "), unfitLimit
 	}
 	if why := footprint(procfs, p.Process.PID, strings.Split(before, ","), deviceFiles); why != "" {
-		return why, false
+		return why, unfitLimit
 	}
 	if _, err := channel.Write([]byte("go")); err != nil {
-		return fmt.Sprintf("the template does not listen: %v", err), true
+		return fmt.Sprintf("the template does not listen: %v", err), failedLimit
 	}
-	return "", false
+	return "", 0
 }
 
 // fork forks a process and makes it the worker's own before it does anything.
@@ -173,7 +153,7 @@ func (t *template) fork(task launch.Task, o session.Options) (*session.Session, 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.stopping() {
-		return nil, errStopped
+		return nil, errors.New("the template stops")
 	}
 	select {
 	case t.used <- struct{}{}:
@@ -183,8 +163,8 @@ func (t *template) fork(task launch.Task, o session.Options) (*session.Session, 
 }
 
 // request hands files to a child of the template: the output, and what becomes its
-// descriptors from 3 on, which are closed here. Gone tells that it lives no more.
-func (t *template) request(mark uint64, output *os.File, files []*os.File, gone <-chan struct{}) (pid int, err error) {
+// descriptors from 3 on, which are closed here.
+func (t *template) request(mark uint64, output *os.File, files []*os.File) (pid int, err error) {
 	fds := []int{int(output.Fd())}
 	for _, file := range files {
 		fds = append(fds, int(file.Fd()))
@@ -197,24 +177,11 @@ func (t *template) request(mark uint64, output *os.File, files []*os.File, gone 
 		file.Close()
 	}
 	var answer [4096]byte
-	n, lost := 0, false
+	n := 0
 	if err == nil {
-		read := make(chan struct{})
-		go func() { n, err = t.channel.Read(answer[:]); close(read) }()
-		select {
-		case <-read:
-		case <-gone:
-			// Only the child has the other end: closed, it answered before or never will.
-			lost = true
-			t.channel.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
-			<-read
-		}
+		n, err = t.channel.Read(answer[:])
 	}
 	switch {
-	case lost && errors.Is(err, os.ErrDeadlineExceeded):
-		return 0, errChildLost
-	case err != nil && t.stopping():
-		return 0, errStopped
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET), err == nil && n == 0:
 		return 0, errors.New("the template ended while it forked")
 	case errors.Is(err, os.ErrDeadlineExceeded):

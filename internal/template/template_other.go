@@ -3,6 +3,8 @@
 package template
 
 import (
+	"time"
+
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/session"
 )
@@ -11,19 +13,16 @@ import (
 const possible = false
 
 type template struct {
-	all     *Set
-	lineage *lineage
-	task    launch.Task
-	o       session.Options
-	ready   chan struct{}
-	process *session.Session
-	failure *UnimportedError
-	edition string
-
-	lingering chan struct{}
+	all            *Set
+	task           launch.Task
+	o              session.Options
+	edition        string
+	asked, refused time.Time
+	process        *session.Session
+	ready          chan struct{}
 }
 
-func newTemplate(*Set, *lineage, launch.Task, session.Options) *template      { return nil }
+func newTemplate(*Set, launch.Task, session.Options, string) *template        { return nil }
 func (*template) live()                                                       {}
 func (*template) stop()                                                       {}
 func (*template) stopping() bool                                              { return true }

@@ -21,8 +21,6 @@ const (
 	recordHead = 56
 	// boardSkip instead of a value's size says that the next record is at the beginning.
 	boardSkip = math.MaxUint32
-	// maxAttempts is far above any item's attempts.
-	maxAttempts = 1 << 30
 )
 
 // Board is the worker's end of memory that a task process puts results into. A nil Board
@@ -44,9 +42,8 @@ type Record struct {
 	// Value is JSON, or what Kind makes of it.
 	Value json.RawMessage
 	Kind  Kind
-	// Busy is how many seconds the item took, Attempts how often it was tried.
-	Busy     float64
-	Attempts int
+	// Busy is how many seconds the item took.
+	Busy float64
 	// Ended is in seconds of the monotonic clock; a micro-batch has one.
 	Ended float64
 	// Out and Peak are as in Results.
@@ -117,7 +114,7 @@ func records(list []Record, copied []byte, edge int) ([]Record, error) {
 		}
 		r := Record{
 			Run: int64(binary.LittleEndian.Uint64(head[8:])), N: int(binary.LittleEndian.Uint32(head[16:])),
-			Attempts: int(binary.LittleEndian.Uint32(head[4:])), Kind: Kind(binary.LittleEndian.Uint32(head[20:])),
+			Kind:  Kind(binary.LittleEndian.Uint32(head[20:])),
 			Value: head[recordHead : recordHead+int(size) : recordHead+int(size)],
 			Busy:  seconds(head[24:]), Ended: seconds(head[32:]),
 			Out: int64(binary.LittleEndian.Uint64(head[40:])), Peak: int64(binary.LittleEndian.Uint64(head[48:])),
@@ -141,8 +138,6 @@ func (r *Record) check() error {
 		return broken("a record on the board has an empty value; a value has at least one byte")
 	case r.Run < 1:
 		return broken("a record on the board is of run %d; runs count from 1", r.Run)
-	case r.Attempts < 1 || r.Attempts > maxAttempts:
-		return broken("a record on the board tells of %d attempts", r.Attempts)
 	case !(r.Busy >= 0) || math.IsInf(r.Busy, 0):
 		return broken("a record on the board took %v seconds", r.Busy)
 	case math.IsNaN(r.Ended) || math.IsInf(r.Ended, 0):

@@ -56,7 +56,7 @@ func TestBoard_GoldenMemory(t *testing.T) {
 				value, err = hex.DecodeString(r.Hex)
 				require.NoError(t, err)
 			}
-			require.Equal(t, Record{r.Run, r.N, value, r.Kind, r.Busy, r.Attempts, r.Ended, r.Out, r.Peak}, got[i])
+			require.Equal(t, Record{r.Run, r.N, value, r.Kind, r.Busy, r.Ended, r.Out, r.Peak}, got[i])
 		}
 		require.Equal(t, step.Board, binary.LittleEndian.Uint64(b.memory[8:]), "the process sees what was read")
 		got, err = b.Read(step.Board)
@@ -97,8 +97,6 @@ func TestBoard_Lies(t *testing.T) {
 		"Zeros":             {make([]byte, 64), 64, "an empty value"},
 		"RunZero":           {change(8, 0), 64, "is of run 0"},
 		"NegativeRun":       {change(15, 255), 64, "runs count from 1"},
-		"NoAttempts":        {change(4, 0), 64, "0 attempts"},
-		"ManyAttempts":      {change(7, 255), 64, "attempts"},
 		"UnknownKind":       {change(20, 99), 64, "a value of kind 99"},
 		"NegativeTime":      {change(30, 0xf0, 0xbf), 64, "took -1 seconds"},
 		"NoNumber":          {change(30, 0xf8, 0x7f), 64, "took NaN seconds"},

@@ -10,20 +10,14 @@ import (
 	"encoding/binary"
 	"io"
 	"maps"
-	"net"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 )
 
-const (
-	// startBytes is a frame's memory before its bytes arrive: garbage must cost little.
-	startBytes = 1 << 20
-	// keepBytes is the largest write buffer that is kept for the next message.
-	keepBytes = 1 << 20
-	// gatherBytes is the mean size from which items are sent without a copy into the buffer.
-	gatherBytes = 4 << 10
-)
+// keepBytes is the largest write buffer that is kept for the next message.
+const keepBytes = 2 << 20
 
 // Conn is one end of the wire. One goroutine may Read while any number Write.
 //
@@ -38,10 +32,12 @@ type Conn struct {
 	// Only the reading goroutine uses these.
 	reader  *bufio.Reader
 	greeted bool
-	failed  error
 
-	writing sync.Mutex
+	writing sync.Mutex // guards what follows
 	buffer  []byte
+	// backlog are frames that the other side did not read yet. While there are any, a
+	// goroutine sends them, the first one now.
+	backlog [][]byte
 }
 
 // NewWorker is the worker's end: it reads what a task process says.
@@ -57,21 +53,9 @@ func NewProcess(stream io.ReadWriteCloser) *Conn {
 // Close closes the stream, which ends a Read in progress.
 func (c *Conn) Close() error { return c.stream.Close() }
 
-// Read waits for the next message. It returns io.EOF at a clean end, *VersionError for
-// another version, *ProtocolError for what is no message, and the same ever after.
+// Read waits for the next message. It returns io.EOF at a clean end, and *ProtocolError
+// for what is no message. After an error there is nothing more to read.
 func (c *Conn) Read() (Message, error) {
-	if c.failed != nil {
-		return nil, c.failed
-	}
-	m, err := c.read()
-	if err != nil {
-		c.failed = err
-		return nil, err
-	}
-	return m, nil
-}
-
-func (c *Conn) read() (Message, error) {
 	frame, err := c.frame()
 	if err != nil {
 		return nil, err
@@ -96,7 +80,8 @@ func (c *Conn) read() (Message, error) {
 			return nil, err
 		}
 		if hello.Version != Version {
-			return nil, &VersionError{Ours: Version, Theirs: hello.Version}
+			return nil, broken("version %d here, %d on the other side; build the worker and the task process from the same release of gpumux",
+				Version, hello.Version)
 		}
 	}
 	c.greeted = true
@@ -104,7 +89,11 @@ func (c *Conn) read() (Message, error) {
 	if parse == nil {
 		return nil, broken("%s cannot say %q; it says %s", c.other, name, strings.Join(slices.Sorted(maps.Keys(c.parsers)), ", "))
 	}
-	return parse(frame[:line], frame[line+1:])
+	m, err := parse(frame[:line], frame[line+1:])
+	if err != nil {
+		return nil, err // never half a message
+	}
+	return m, nil
 }
 
 // frame reads one frame into memory of its own.
@@ -120,59 +109,101 @@ func (c *Conn) frame() ([]byte, error) {
 	if size > MaxFrame {
 		return nil, broken("a frame claims %d bytes; at most %d are allowed", size, MaxFrame)
 	}
-	frame, have := make([]byte, min(size, startBytes)), 0
-	for {
-		n, err := io.ReadFull(c.reader, frame[have:])
-		if have += n; err != nil {
-			if err == io.EOF {
-				err = io.ErrUnexpectedEOF
-			}
-			return nil, &ProtocolError{Problem: "a frame was cut short", Err: err}
+	frame := make([]byte, size)
+	if _, err := io.ReadFull(c.reader, frame); err != nil {
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
 		}
-		if have == size {
-			return frame, nil
-		}
-		frame = slices.Grow(frame, min(size-have, 7*have))
-		frame = frame[:min(size, cap(frame))]
+		return nil, &ProtocolError{Problem: "a frame was cut short", Err: err}
 	}
+	return frame, nil
 }
 
-// Write sends one message whole, or refuses it before anything is sent.
+// Write sends one message whole, or refuses it before anything is sent. It waits until
+// the other side has room for it.
 func (c *Conn) Write(m Message) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
-	buffer, bodies, err := encode(append(c.buffer[:0], 0, 0, 0, 0), m)
-	if err != nil {
-		return err
+	frame, err := c.encode(m)
+	if err == nil {
+		_, err = c.stream.Write(frame)
 	}
-	body := 0
-	for _, b := range bodies {
-		body += len(b)
-	}
-	size := len(buffer) - 4 + body
-	if size > MaxFrame {
-		return broken("a %s of %d bytes is larger than the %d that a frame may hold; send fewer items at once", m.kind(), size, MaxFrame)
-	}
-	binary.BigEndian.PutUint32(buffer, uint32(size))
-	if len(bodies) > 0 && body/len(bodies) >= gatherBytes {
-		parts := append(make(net.Buffers, 0, len(bodies)+1), buffer)
-		for _, b := range bodies {
-			parts = append(parts, b)
-		}
-		c.keep(buffer)
-		_, err = parts.WriteTo(c.stream)
-		return err
-	}
-	for _, b := range bodies {
-		buffer = append(buffer, b...)
-	}
-	c.keep(buffer)
-	_, err = c.stream.Write(buffer)
 	return err
 }
 
-func (c *Conn) keep(buffer []byte) {
-	if cap(buffer) <= keepBytes {
-		c.buffer = buffer
+// Send is Write without the wait: what the other side has no room for follows when it
+// reads. Errors of the stream are for Read to find. A Conn that Sends does not Write.
+func (c *Conn) Send(m Message) error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	frame, err := c.encode(m)
+	if err != nil {
+		return err
 	}
+	if len(c.backlog) == 0 {
+		if frame = frame[c.try(frame):]; len(frame) == 0 {
+			return nil
+		}
+		go c.follow()
+	}
+	c.backlog, c.buffer = append(c.backlog, frame), nil
+	return nil
+}
+
+// Unread is how many messages the other side has no room for.
+func (c *Conn) Unread() int {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	return len(c.backlog)
+}
+
+// try writes what the stream takes at once.
+func (c *Conn) try(frame []byte) (n int) {
+	if stream, ok := c.stream.(syscall.Conn); ok {
+		if raw, err := stream.SyscallConn(); err == nil {
+			_ = raw.Write(func(fd uintptr) bool { n, _ = syscall.Write(int(fd), frame); return true })
+		}
+	}
+	return max(0, n)
+}
+
+// follow sends the backlog.
+func (c *Conn) follow() {
+	for more := true; more; {
+		c.writing.Lock()
+		frame := c.backlog[0]
+		c.writing.Unlock()
+		_, err := c.stream.Write(frame)
+		c.writing.Lock()
+		c.backlog = c.backlog[1:]
+		if err != nil {
+			c.backlog = nil
+		}
+		more = len(c.backlog) > 0
+		c.writing.Unlock()
+	}
+}
+
+// encode makes a frame in the buffer, which is the caller's until the next message.
+func (c *Conn) encode(m Message) ([]byte, error) {
+	frame, bodies, err := appendHeader(append(c.buffer[:0], 0, 0, 0, 0), m)
+	if err != nil {
+		return nil, err
+	}
+	size := len(frame) - 4
+	for _, b := range bodies {
+		size += len(b)
+	}
+	if size > MaxFrame {
+		return nil, broken("a %s of %d bytes is larger than the %d that a frame may hold; send fewer items at once", m.kind(), size, MaxFrame)
+	}
+	binary.BigEndian.PutUint32(frame, uint32(size))
+	frame = slices.Grow(frame, 4+size-len(frame))
+	for _, b := range bodies {
+		frame = append(frame, b...)
+	}
+	if cap(frame) <= keepBytes {
+		c.buffer = frame
+	}
+	return frame, nil
 }

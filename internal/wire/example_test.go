@@ -72,16 +72,6 @@ func ExampleNewProcess() {
 	// wire.Results
 }
 
-// Not all that Go's decoder takes is JSON that every reader takes.
-func ExampleCheck() {
-	text := []byte(`"half a pair: \ud83d"`)
-	fmt.Println(json.Valid(text), wire.Check(text) == nil)
-	fmt.Println(wire.Check([]byte(`"a whole one: \ud83d\ude80"`)) == nil)
-	// Output:
-	// true false
-	// true
-}
-
 // Bytes of a task travel as they are and become a string of base64 in the results.
 func ExampleKind_Text() {
 	text, err := wire.Bytes.Text([]byte("hello"))

@@ -104,8 +104,8 @@ func split(kind string, sizes []int, body []byte) ([]json.RawMessage, error) {
 	return values, nil
 }
 
-// encode appends m's header line to b and returns the body.
-func encode(b []byte, m Message) (head []byte, bodies []json.RawMessage, err error) {
+// appendHeader appends m's header line to b and returns the body.
+func appendHeader(b []byte, m Message) (head []byte, bodies []json.RawMessage, err error) {
 	var fields any = m
 	switch m := m.(type) {
 	case Run:
@@ -173,10 +173,6 @@ func check(m Message) error {
 			return broken("progress: has no value")
 		}
 		return checkPosition(m, m.Run, m.N)
-	case Kept:
-		if m.Count < 0 || m.Bytes < 0 {
-			return broken("kept: %d residents of %d bytes", m.Count, m.Bytes)
-		}
 	case Trimmed:
 		return checkMemory(m, 0, m.Allocators)
 	}
@@ -204,17 +200,13 @@ func checkMemory(m Message, peak int64, a *Allocators) error {
 }
 
 func (r *Results) check() error {
-	if len(r.Values) == 0 {
+	n := len(r.Values)
+	if n == 0 {
 		return broken("results: has no values")
 	}
-	if len(r.Busy) != len(r.Values) {
-		return broken("results: %d values but %d entries in busy", len(r.Values), len(r.Busy))
-	}
-	if r.Attempts != nil && len(r.Attempts) != len(r.Values) {
-		return broken("results: %d values but %d entries in attempts", len(r.Values), len(r.Attempts))
-	}
-	if r.Kinds != nil && len(r.Kinds) != len(r.Values) {
-		return broken("results: %d values but %d entries in kinds", len(r.Values), len(r.Kinds))
+	if len(r.Busy) != n || cmp.Or(len(r.Attempts), n) != n || cmp.Or(len(r.Kinds), n) != n {
+		return broken("results: %d values but %d entries in busy, %d entries in attempts, %d entries in kinds", n, len(r.Busy), len(r.Attempts),
+			len(r.Kinds))
 	}
 	if len(r.Files) > 0 && len(r.Values) != 1 {
 		return broken("results: files of %d items; an item with files is answered alone", len(r.Values))

@@ -95,7 +95,7 @@ func (r *Results) Records() []Record {
 	list := make([]Record, len(r.Values))
 	for i, value := range r.Values {
 		list[i] = Record{Run: r.Run, N: r.N + i, Value: value, Busy: r.Busy[i], Out: r.Out, Peak: r.Peak}
-		if r.Kinds != nil {
+		if len(r.Kinds) > 0 {
 			list[i].Kind = r.Kinds[i]
 		}
 	}
@@ -186,15 +186,6 @@ func (ProgressReport) kind() string { return "progress" }
 func (Kept) kind() string           { return "kept" }
 func (Trimmed) kind() string        { return "trimmed" }
 func (Cap) kind() string            { return "cap" }
-
-// VersionError says that the two sides speak different versions.
-type VersionError struct{ Ours, Theirs int }
-
-// Error names both versions and what to do.
-func (e *VersionError) Error() string {
-	return fmt.Sprintf("wire version %d here, %d on the other side; build the worker and the task process from the same release of gpumux",
-		e.Ours, e.Theirs)
-}
 
 // ProtocolError says how the other side broke the protocol. The stream is lost.
 type ProtocolError struct {

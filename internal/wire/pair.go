@@ -12,7 +12,7 @@ import (
 // Pair makes the two ends of a wire: the worker's, and the one that the process inherits
 // as Descriptor. Neither leaks into other processes. The caller closes process once it
 // has started; otherwise the stream never ends.
-func Pair() (worker *net.UnixConn, process *os.File, err error) {
+func Pair() (worker net.Conn, process *os.File, err error) {
 	// The lock keeps a process that starts now from inheriting the ends.
 	syscall.ForkLock.RLock()
 	ends, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
@@ -62,21 +62,19 @@ type pipes struct {
 
 func (p pipes) Write(b []byte) (int, error) { return p.write.Write(b) }
 
+// SyscallConn is that of the end that is written to.
+func (p pipes) SyscallConn() (syscall.RawConn, error) { return p.write.SyscallConn() }
+
 func (p pipes) Close() error { return errors.Join(p.File.Close(), p.write.Close()) }
 
 // stream takes over a socket from file, which is closed.
-func stream(file *os.File) (*net.UnixConn, error) {
+func stream(file *os.File) (net.Conn, error) {
+	defer file.Close()
 	conn, err := net.FileConn(file)
-	file.Close()
 	if err != nil {
 		return nil, fmt.Errorf("use descriptor as a socket: %w", err)
 	}
-	unix, ok := conn.(*net.UnixConn)
-	if !ok {
-		conn.Close()
-		return nil, fmt.Errorf("descriptor is a %s socket, not a Unix socket", conn.LocalAddr().Network())
-	}
-	return unix, nil
+	return conn, nil
 }
 
 // Inherited is the socket that the worker left to this process as Descriptor.
