@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +10,6 @@ import (
 	"io/fs"
 	"iter"
 	"os"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -27,9 +27,8 @@ const (
 	// failedStarts is how often a process may fail to start for a chunk before the fault is
 	// the map's.
 	failedStarts = 5
-	// firstBeat is when a chunk heartbeats first. Its results are stored from then on,
-	// because the next attempt learns from the heartbeat where they lie; a chunk that ends
-	// before is stored as a whole.
+	// firstBeat is when a chunk heartbeats first. The next attempt learns from heartbeats
+	// where results are stored.
 	firstBeat = 150 * time.Millisecond
 )
 
@@ -40,20 +39,17 @@ var errFailFast = errors.New("more items failed than the map may have")
 // retries carries the fault as its type and details; the next attempt goes on behind what
 // has finished.
 func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.ChunkResult, error) {
-	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, log: &faultLog{Logger: p.Log, of: chunk.Map}, patience: slotPatience}
-	if p.Log == nil {
-		a.log.Logger = activity.GetLogger(ctx)
-	}
+	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, patience: slotPatience}
+	a.log = &faultLog{Logger: cmp.Or(p.Log, activity.GetLogger(ctx)), of: chunk.Map}
 	if err := a.restore(); err != nil {
 		return contract.ChunkResult{}, err
 	}
 	if err := p.doubted(ctx, func() { activity.RecordHeartbeat(ctx, a.ledger.snapshot("")) }); err != nil {
 		return contract.ChunkResult{}, err
 	}
-	if a.stream != nil {
-		defer a.stream.Leave()
-	}
-	stop := a.heartbeat()
+	defer a.stream.Leave()
+	// Heartbeats do not wait for the store. RecordHeartbeat returns when it was answered.
+	stop := every(firstBeat, func() { activity.RecordHeartbeat(ctx, a.ledger.snapshot(a.waitingFor())) })
 	err := a.runItems()
 	if p.Saving != nil {
 		defer p.Saving()()
@@ -76,28 +72,25 @@ type attempt struct {
 	chunk  contract.Chunk
 	log    *faultLog
 	ledger *ledger
-	// folder and stream are nil where results travel inline only.
+	// folder and stream take what is stored; nil outside of a map.
 	folder *store.Folder
 	stream *record.Stream
-	busy   time.Duration
-	limit  limit
-	// patience is how long a call waits for a slot.
+	// busy is how long calls held a slot, from their first item on.
+	busy time.Duration
+	// patience is how long a call waits for a slot; 0: for ever.
 	patience time.Duration
 	// unkept is why a file of an item is not stored yet.
 	unkept atomic.Pointer[error]
 }
 
 // restore finds what earlier attempts have finished.
-func (a *attempt) restore() error {
+func (a *attempt) restore() (err error) {
 	c := a.chunk
-	if c.Parts != "" {
-		var err error
-		if a.folder, err = a.Store.Folder(c.Parts); err == nil {
-			err = a.folder.Holds(a.ctx, c.Claim)
-		}
-		if err != nil {
-			return classify(err)
-		}
+	if a.folder, err = a.Store.Folder(c.Parts); err == nil {
+		err = a.folder.Holds(a.ctx, c.Claim)
+	}
+	if err != nil {
+		return classify(err)
 	}
 	var m memo
 	if activity.HasHeartbeatDetails(a.ctx) {
@@ -114,17 +107,7 @@ func (a *attempt) restore() error {
 	if err != nil {
 		return classify(err)
 	}
-	if c.Parts != "" && !c.Inline {
-		m.Results = nil
-	}
-	// What is known of deaths would be lost with a chunk that is handed back.
-	if len(m.Suspects) == 0 && m.Hunt == 0 && m.Starts == 0 && m.Spared == 0 {
-		a.limit.after = time.Duration(c.Limit)
-	}
 	a.ledger = newLedger(c, items, m)
-	if c.Parts == "" {
-		return nil
-	}
 	for _, written := range m.Written {
 		err := a.folder.Since(a.ctx, written, a.ledger.restore, func(damaged error) {
 			a.log.Warn("what an earlier attempt stored is damaged; its items run again", "error", damaged)
@@ -133,30 +116,19 @@ func (a *attempt) restore() error {
 			return fmt.Errorf("read what earlier attempts stored: %w", err)
 		}
 	}
-	to, written, err := a.Recorders.Join(c.Parts, c.Claim.ID)
+	stream, written, err := a.Recorders.Join(c.Parts, c.Claim.ID)
 	if err != nil {
 		return classify(err)
 	}
-	a.stream = to
-	a.ledger.storeTo(to, written)
+	a.stream = stream
+	a.ledger.storeTo(stream.Put, written)
 	return nil
-}
-
-// heartbeat sends heartbeats until stopped. It does not wait for the store.
-func (a *attempt) heartbeat() (stop func()) {
-	return every(firstBeat, func() {
-		activity.RecordHeartbeat(a.ctx, a.ledger.snapshot(a.waitingFor())) // returns when it was answered
-		a.ledger.acknowledge()
-	})
 }
 
 // waitingFor says what results wait for. People see it at the pending activity.
 func (a *attempt) waitingFor() string {
 	if err := a.unkept.Load(); err != nil {
 		return "a file of an item waits for the store: " + (*err).Error()
-	}
-	if a.stream == nil {
-		return ""
 	}
 	return a.stream.WaitingFor()
 }
@@ -175,7 +147,7 @@ type order struct {
 func (a *attempt) runItems() error {
 	for {
 		o := a.ledger.next()
-		if len(o.items) == 0 || a.limit.over() {
+		if len(o.items) == 0 {
 			return nil
 		}
 		err := a.runCall(o)
@@ -204,7 +176,6 @@ func (a *attempt) runCall(o order) error {
 		Edition: o.edition, Ran: a.ledger.ran,
 		Arrays: contract.KeepsArrays(a.chunk.Parts) && !a.chunk.Inline,
 		Done: func(done Done) {
-			a.limit.note()
 			result, later, ended := a.ledger.add(done)
 			if result.Fault != nil {
 				a.log.item(result, later)
@@ -217,7 +188,7 @@ func (a *attempt) runCall(o order) error {
 	if a.chunk.Backoff {
 		call.Attempts = 1 // the next try is a call of its own
 	}
-	if a.chunk.Parts != "" && !a.chunk.Inline {
+	if a.stream != nil && !a.chunk.Inline {
 		call.Keep = a.storeFile // the results file names the files
 	}
 	err := a.Runner.Run(ctx, call)
@@ -230,15 +201,16 @@ func (a *attempt) runCall(o order) error {
 func (a *attempt) items(ctx context.Context, spans contract.Runs, there func()) iter.Seq2[calls.Item, error] {
 	return func(yield func(calls.Item, error) bool) {
 		give := func(index int64, value json.RawMessage) bool {
-			if a.limit.over() {
-				return false
-			}
 			var err error
 			if a.stream != nil {
-				err = a.stream.AwaitRoom(ctx, inlineResults)
+				err = a.stream.AwaitRoom(ctx)
 			}
+			over := false
 			if err == nil {
-				value, err = a.ledger.take(index, value)
+				value, over, err = a.ledger.take(index, value)
+			}
+			if over {
+				return false
 			}
 			there()
 			return yield(calls.Item{Index: index, Value: value}, err)
@@ -251,21 +223,12 @@ func (a *attempt) items(ctx context.Context, spans contract.Runs, there func()) 
 		}
 		for _, span := range spans {
 			for i := span.Start; i < span.End; i++ {
-				if !give(i, a.itemAt(i)) {
+				if !give(i, a.ledger.itemAt(i)) {
 					return
 				}
 			}
 		}
 	}
-}
-
-// itemAt is an item that the chunk carries, or one of its range.
-func (a *attempt) itemAt(index int64) json.RawMessage {
-	if a.chunk.Range != nil {
-		return strconv.AppendInt(nil, a.chunk.Range.Start+index, 10)
-	}
-	at, _ := a.ledger.board.at(index)
-	return a.chunk.Items[at]
 }
 
 // storeFile stores a file of an item, however often that takes: a store that is full or
@@ -307,10 +270,10 @@ func (a *attempt) judge(spans contract.Runs, err error) error {
 	case !errors.As(err, &fault):
 		return classify(err)
 	case fault.Edition != "":
-		return a.elsewhere(a.ctx, fault, a.ledger.elsewhere())
+		return a.elsewhere(a.ctx, fault, a.ledger.spare(fault))
 	case fault.Kind == gpumux.BadInput:
 		return final(fault)
-	case fault.Blameless && a.ledger.spare(fault):
+	case fault.Blameless && a.ledger.spare(fault) < maxSpared:
 		// Temporal's own growing delay gives the device time to come back.
 		a.log.Warn("the worker or its device failed, not the item; the chunk is tried again", a.log.fields(fault, -1)...)
 		return retry(fault, 0)
@@ -350,9 +313,6 @@ func (a *attempt) judgeStart(fault *gpumux.Fault) error {
 // flush stores what has finished. With insist it does not give up: a store that is full
 // or away holds up the chunk, but not the slot, and no result is lost.
 func (a *attempt) flush(ctx context.Context, insist bool) error {
-	if a.stream == nil || a.ledger.staysInline() {
-		return nil
-	}
 	if !insist {
 		// The activity's context may have ended already.
 		var cancel context.CancelFunc
@@ -368,9 +328,6 @@ func (a *attempt) result() contract.ChunkResult {
 	out.Busy, out.Worker, out.Contact = gpumux.Duration(a.busy), a.Worker, a.Contact
 	if a.Slots != nil {
 		out.Slots = a.Slots()
-	}
-	if out.Covered < a.chunk.Work.Len() && a.limit.over() {
-		out.Pace = gpumux.Duration(a.limit.pace())
 	}
 	return out
 }

@@ -2,7 +2,6 @@ package activities
 
 import (
 	"errors"
-	"fmt"
 	"syscall"
 	"time"
 
@@ -70,18 +69,6 @@ func classify(err error) error {
 	return err
 }
 
-// largestResult is the most bytes of one result that can travel inline at all.
-const largestResult = 1 << 20
-
-// tooLarge is the fault of a result that cannot travel inline.
-func tooLarge(task string, bytes int) *gpumux.Fault {
-	return &gpumux.Fault{
-		Kind: gpumux.TaskError, Op: "run", Task: task,
-		Message: fmt.Sprintf("the result has %s, more than the %s that travel inline", gpumux.Size(bytes), gpumux.Size(largestResult)),
-		Hint:    "run the map over a source in the store (gpumux.Map, MapSource), or write large results to a file and return its path",
-	}
-}
-
 // maxLogged is how many failed items of a chunk the log has.
 const maxLogged = 20
 
@@ -95,15 +82,14 @@ type faultLog struct {
 
 // item logs that an item failed. An item that is tried again later has not yet.
 func (l *faultLog) item(result gpumux.Result, later bool) {
-	switch {
-	case !later && l.logged >= maxLogged:
-		return
-	case later:
-		l.Info("item raised; it is tried again after a pause", l.fields(result.Fault, result.Index)...)
-		return
-	}
 	message := "item failed"
-	if l.logged++; l.logged == maxLogged {
+	if later {
+		message = "item raised; it is tried again after a pause"
+	}
+	switch l.logged++; {
+	case l.logged > maxLogged:
+		return
+	case l.logged == maxLogged:
 		message += "; of this chunk no more are told here, the results have them"
 	}
 	l.Warn(message, l.fields(result.Fault, result.Index)...)

@@ -95,7 +95,8 @@ func TestRunChunk_StartsOverAfterAHeartbeatThatItCannotRead(t *testing.T) {
 		l := newLab(t, echo{})
 		l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
 		l.env.SetHeartbeatDetails(json.RawMessage(told))
-		value, err := l.env.ExecuteActivity("chunk", contract.Chunk{Range: &gpumux.Range{End: 20}, Work: contract.Work{Runs: contract.Runs{{Start: 10, End: 20}}}})
+		value, err := l.env.ExecuteActivity("chunk", contract.Chunk{Range: &gpumux.Range{End: 20}, Parts: "m/parts", Inline: true,
+			Work: contract.Work{Runs: contract.Runs{{Start: 10, End: 20}}}})
 		require.NoError(t, err, told)
 		var result contract.ChunkResult
 		require.NoError(t, value.Get(&result))

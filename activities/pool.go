@@ -17,9 +17,8 @@ import (
 )
 
 const (
-	// maxElsewhere is how often work of another edition of the code is handed on.
-	maxElsewhere = 30
-	// elsewhereDelay is the first pause before that; it grows up to maxElsewhereDelay.
+	// elsewhereDelay is the first pause before work of another edition of the code is handed
+	// on; it grows up to maxElsewhereDelay.
 	elsewhereDelay, maxElsewhereDelay = 100 * time.Millisecond, 2 * time.Second
 )
 
@@ -87,7 +86,7 @@ func (p *Pool) FindEdition(ctx context.Context, in contract.EditionInput) (contr
 // worker may have it, so the work is tried again some times, unless this worker is the
 // only one.
 func (p *Pool) elsewhere(ctx context.Context, fault *gpumux.Fault, tries int) error {
-	if tries >= maxElsewhere || p.Workers == nil || p.Workers(ctx) == 1 {
+	if tries >= maxSpared || p.Workers == nil || p.Workers(ctx) == 1 {
 		return final(fault)
 	}
 	activity.GetLogger(ctx).Warn("the code here is not what the map began with; another worker may have it",

@@ -36,7 +36,7 @@ func (l *Housekeeping) Reduce(ctx context.Context, in contract.ReduceInput) (out
 			Hint: "let the task return a number in range, or reduce with a task of your own; the items' results are kept",
 		})
 	}
-	n := numbers{reduce: in.Reduce}
+	n := newNumbers(in.Reduce)
 	for r, err := range succeeded(ctx, l.Store, in) {
 		if err != nil {
 			return out, classify(err)

@@ -9,7 +9,6 @@ package record
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -30,8 +29,6 @@ const (
 	maxSaving = 500 * time.Millisecond
 	// Unstored is how many bytes may wait for the store before chunks take no further item.
 	Unstored = 32 << 20
-	// longWrite is how long a write may take before the pending activity says so.
-	longWrite = 5 * time.Second
 	// recorderIdle is how long a recorder waits for the next chunk of its map.
 	recorderIdle = 10 * time.Second
 	// FirstRetry and LastRetry are the waits after writes that failed.
@@ -69,9 +66,8 @@ type recorder struct {
 	// freed is closed, and made anew, when there are fewer.
 	waiting, taken int
 	freed          chan struct{}
-	// writing is when the write under way began, failed why the last one did.
-	writing time.Time
-	failed  error
+	// failed is why the last write failed.
+	failed error
 	// wake is sent to when a write should not wait for its time.
 	wake chan struct{}
 }
@@ -83,9 +79,6 @@ type Stream struct {
 	// which are being written.
 	fresh        []gpumux.Result
 	bytes, taken int
-	// open lets results be written: the server knows where the next attempt finds them, or
-	// none comes.
-	open bool
 	// hurry is set while Flush waits; empty is closed when all is stored.
 	hurry bool
 	empty chan struct{}
@@ -171,32 +164,25 @@ func (s *Stream) Put(result gpumux.Result) {
 	s.fresh = append(s.fresh, result)
 	s.bytes += result.Weight()
 	r.waiting += result.Weight()
-	if s.open && r.waiting > Unstored/4 && r.failed == nil {
+	if r.waiting > Unstored/4 && r.failed == nil {
 		r.wakeUp()
 	}
-}
-
-// Release lets results be written from now on.
-func (s *Stream) Release() {
-	s.r.mu.Lock()
-	s.open = true
-	s.r.mu.Unlock()
 }
 
 // Flush returns when all that was put is stored, or with ctx.
 func (s *Stream) Flush(ctx context.Context) error {
 	r := s.r
 	r.mu.Lock()
-	s.open = true
+	if s.bytes == 0 {
+		r.mu.Unlock()
+		return nil
+	}
 	if !s.hurry {
 		s.hurry, s.empty = true, make(chan struct{})
 	}
-	done, empty := s.bytes == 0, s.empty
+	empty := s.empty
 	r.wakeUp()
 	r.mu.Unlock()
-	if done {
-		return nil
-	}
 	select {
 	case <-empty:
 		return nil
@@ -214,14 +200,13 @@ func (s *Stream) Flush(ctx context.Context) error {
 }
 
 // AwaitRoom waits while too many bytes of results wait for the store, so that memory
-// stays bounded while the store is slow or away. A chunk with at most so many bytes of
-// its own, whose results may yet travel inline, does not wait. The error is why ctx
-// ended.
-func (s *Stream) AwaitRoom(ctx context.Context, inline int) error {
+// stays bounded while the store is slow or away. A chunk without bytes of its own does
+// not wait; its results may travel inline. The error is why ctx ended.
+func (s *Stream) AwaitRoom(ctx context.Context) error {
 	r := s.r
 	for {
 		r.mu.Lock()
-		full, freed := r.waiting > Unstored && s.bytes > inline, r.freed
+		full, freed := r.waiting > Unstored && s.bytes > 0, r.freed
 		r.mu.Unlock()
 		if !full {
 			return nil
@@ -238,15 +223,10 @@ func (s *Stream) AwaitRoom(ctx context.Context, inline int) error {
 func (s *Stream) WaitingFor() string {
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
-	switch took := time.Since(s.r.writing); {
-	case s.bytes == 0:
+	if s.bytes == 0 || s.r.failed == nil {
 		return ""
-	case s.r.failed != nil:
-		return "results wait for the store: " + s.r.failed.Error()
-	case !s.r.writing.IsZero() && took > longWrite:
-		return fmt.Sprintf("results wait for the store: a write has taken %s so far", took.Round(time.Second))
 	}
-	return ""
+	return "results wait for the store: " + s.r.failed.Error()
 }
 
 // run writes until no chunk is left.
@@ -304,9 +284,6 @@ func (r *recorder) handOver() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for s := range r.streams {
-		if !s.open || len(s.fresh) == 0 {
-			continue
-		}
 		for _, result := range s.fresh {
 			if err := r.to.Add(result); err != nil {
 				// No store takes it, now or later.
@@ -317,9 +294,6 @@ func (r *recorder) handOver() bool {
 		r.taken += s.bytes - s.taken
 		s.fresh, s.taken = make([]gpumux.Result, 0, len(s.fresh)), s.bytes
 	}
-	if r.taken > 0 {
-		r.writing = time.Now()
-	}
 	return r.taken > 0
 }
 
@@ -327,8 +301,7 @@ func (r *recorder) handOver() bool {
 func (r *recorder) settle(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.writing, r.failed = time.Time{}, err
-	if err != nil {
+	if r.failed = err; err != nil {
 		return
 	}
 	for s := range r.streams {
@@ -339,12 +312,7 @@ func (r *recorder) settle(err error) {
 			s.hurry = false
 		}
 	}
-	large := r.taken > Unstored
 	r.waiting -= r.taken
 	r.taken = 0
 	r.signalRoom()
-	if large {
-		// Otherwise as much garbage again piles up before the next collection.
-		debug.FreeOSMemory()
-	}
 }
