@@ -55,9 +55,6 @@ func (k *Contact) Follow(ctx context.Context, timeout time.Duration) (followed c
 	p.mu.Lock()
 	p.timer = time.AfterFunc(p.limit-steady, p.expire)
 	p.mu.Unlock()
-	k.mu.Lock()
-	k.followed[p] = true
-	k.mu.Unlock()
 	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, pulseKey{}, p))
 	unlink := context.AfterFunc(p.held, func() { cancel(context.Cause(p.held)) })
 	return ctx, func() {
@@ -65,9 +62,6 @@ func (k *Contact) Follow(ctx context.Context, timeout time.Duration) (followed c
 		p.ended = true
 		p.timer.Stop()
 		p.mu.Unlock()
-		k.mu.Lock()
-		delete(k.followed, p)
-		k.mu.Unlock()
 		unlink()
 		cancel(nil)
 	}
