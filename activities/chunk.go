@@ -44,11 +44,13 @@ func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.Chu
 	if err := a.restore(); err != nil {
 		return contract.ChunkResult{}, err
 	}
-	if err := p.doubted(ctx, func() { activity.RecordHeartbeat(ctx, a.ledger.snapshot("")) }); err != nil {
-		return contract.ChunkResult{}, err
-	}
 	defer a.stream.Leave()
-	// Heartbeats do not wait for the store. RecordHeartbeat returns when it was answered.
+	if p.Doubt != nil && p.Doubt() {
+		activity.RecordHeartbeat(ctx, a.ledger.snapshot("")) // waits for the answer; a refusal ends ctx
+		if ctx.Err() != nil {
+			return contract.ChunkResult{}, context.Cause(ctx)
+		}
+	}
 	stop := every(firstBeat, func() { activity.RecordHeartbeat(ctx, a.ledger.snapshot(a.waitingFor())) })
 	err := a.runItems()
 	if p.Saving != nil {
@@ -75,8 +77,6 @@ type attempt struct {
 	// folder and stream take what is stored; nil outside of a map.
 	folder *store.Folder
 	stream *record.Stream
-	// busy is how long calls held a slot, from their first item on.
-	busy time.Duration
 	// patience is how long a call waits for a slot; 0: for ever.
 	patience time.Duration
 	// unkept is why a file of an item is not stored yet.
@@ -133,89 +133,63 @@ func (a *attempt) waitingFor() string {
 	return a.stream.WaitingFor()
 }
 
-// order says which items the next call runs, and how.
-type order struct {
-	items contract.Runs
-	// clean asks for a process that has not run any item, whole for a whole device.
-	clean, whole bool
-	// avoid are the devices on which an item died since one finished.
-	avoid   []string
-	edition string
-}
-
 // runItems makes calls until no item is left.
 func (a *attempt) runItems() error {
 	for {
-		o := a.ledger.next()
-		if len(o.items) == 0 {
+		run, call := a.ledger.next()
+		if len(run) == 0 {
 			return nil
 		}
-		err := a.runCall(o)
-		if errors.Is(err, errFailFast) {
-			return nil
+		err := a.runCall(run, call)
+		if err == nil || errors.Is(err, errFailFast) {
+			continue
 		}
-		if err != nil {
-			if err = a.judge(o.items, err); err != nil {
-				return err
-			}
+		if err := a.judge(run, err); err != nil {
+			return err
 		}
 	}
 }
 
-// runCall makes one call.
-func (a *attempt) runCall(o order) error {
+// runCall makes one call, which the ledger has begun.
+func (a *attempt) runCall(run contract.Runs, call Call) error {
 	ctx, cancel := context.WithCancelCause(a.ctx)
 	defer cancel(nil)
-	began := time.Now()
-	// Waiting for a slot or for the store does not count as time of the items.
-	var waited atomic.Int64
-	call := Call{
-		Task: a.chunk.Task, Map: a.chunk.Map, Mode: a.chunk.Mode, Timeout: time.Duration(a.chunk.Timeout), Attempts: a.chunk.Attempts,
-		Arg: a.chunk.Arg, Clean: o.clean, Whole: o.whole, Avoid: o.avoid, Patience: a.patience, Len: o.items.Len(),
-		Items:   a.items(ctx, o.items, func() { waited.CompareAndSwap(0, int64(time.Since(began))) }),
-		Edition: o.edition, Ran: a.ledger.ran,
-		Arrays: contract.KeepsArrays(a.chunk.Parts) && !a.chunk.Inline,
-		Done: func(done Done) {
-			result, later, ended := a.ledger.add(done)
-			if result.Fault != nil {
-				a.log.item(result, later)
-			}
-			if ended {
-				cancel(errFailFast)
-			}
-		},
+	c := a.chunk
+	call.Task, call.Map, call.Mode, call.Arg = c.Task, c.Map, c.Mode, c.Arg
+	call.Timeout, call.Attempts, call.Patience = time.Duration(c.Timeout), c.Attempts, a.patience
+	call.Items, call.Ran, call.Arrays = a.items(ctx, run), a.ledger.ran, contract.KeepsArrays(c.Parts) && !c.Inline
+	call.Done = func(done Done) {
+		result, later, ended := a.ledger.add(done)
+		if result.Fault != nil {
+			a.log.item(result, later)
+		}
+		if ended {
+			cancel(errFailFast)
+		}
 	}
-	if a.chunk.Backoff {
+	if c.Backoff {
 		call.Attempts = 1 // the next try is a call of its own
 	}
-	if a.stream != nil && !a.chunk.Inline {
+	if a.stream != nil && !c.Inline {
 		call.Keep = a.storeFile // the results file names the files
 	}
-	err := a.Runner.Run(ctx, call)
-	a.busy += time.Since(began) - time.Duration(waited.Load())
-	return err
+	return a.Runner.Run(ctx, call)
 }
 
 // items reads the items of the spans until the chunk's time is over. What the slot holds
-// by then still runs. Before each item it waits for room in the store and calls there.
-func (a *attempt) items(ctx context.Context, spans contract.Runs, there func()) iter.Seq2[calls.Item, error] {
+// by then still runs. Before each item it waits for room in the store.
+func (a *attempt) items(ctx context.Context, spans contract.Runs) iter.Seq2[calls.Item, error] {
 	return func(yield func(calls.Item, error) bool) {
 		give := func(index int64, value json.RawMessage) bool {
-			var err error
 			if a.stream != nil {
-				err = a.stream.AwaitRoom(ctx)
+				if err := a.stream.AwaitRoom(ctx); err != nil {
+					return yield(calls.Item{}, err)
+				}
 			}
-			over := false
-			if err == nil {
-				value, over, err = a.ledger.take(index, value)
-			}
-			if over {
-				return false
-			}
-			there()
-			return yield(calls.Item{Index: index, Value: value}, err)
+			value, over, err := a.ledger.take(index, value)
+			return !over && yield(calls.Item{Index: index, Value: value}, err)
 		}
-		if a.chunk.Items == nil && a.chunk.Range == nil {
+		if a.chunk.Source != nil {
 			if err := a.Store.Sources.Pick(ctx, *a.chunk.Source, spans, give); err != nil {
 				yield(calls.Item{}, err)
 			}
@@ -325,7 +299,7 @@ func (a *attempt) flush(ctx context.Context, insist bool) error {
 // result is the result of the chunk.
 func (a *attempt) result() contract.ChunkResult {
 	out := a.ledger.finish()
-	out.Busy, out.Worker, out.Contact = gpumux.Duration(a.busy), a.Worker, a.Contact
+	out.Worker, out.Contact = a.Worker, a.Contact
 	if a.Slots != nil {
 		out.Slots = a.Slots()
 	}

@@ -67,7 +67,7 @@ func TestElsewhere_IsBounded(t *testing.T) {
 		{"Alone", func(context.Context) int { return 1 }, 0, true, 0},
 		{"Unknown", nil, 0, true, 0},
 		{"First", func(context.Context) int { return 2 }, 0, false, elsewhereDelay},
-		{"Later", func(context.Context) int { return 2 }, maxSpared - 2, false, maxElsewhereDelay},
+		{"Later", func(context.Context) int { return 2 }, maxSpared - 2, false, elsewhereDelay},
 		{"Last", func(context.Context) int { return 2 }, maxSpared - 1, true, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -52,18 +52,13 @@ func badInput(err error, hint string) error {
 // classify makes an error final if trying again cannot help: mistakes in a file or a
 // name, a folder or store of others, wrong keys.
 func classify(err error) error {
-	var file *store.SourceError
-	var name *store.NameError
-	var owner *store.OwnerError
-	var key *store.KeyError
-	if errors.As(err, &file) || errors.As(err, &name) || errors.As(err, &owner) || errors.As(err, &key) ||
-		errors.Is(err, syscall.ENAMETOOLONG) {
+	switch {
+	case errors.As(err, new(*store.SourceError)) || errors.As(err, new(*store.NameError)) || errors.As(err, new(*store.OwnerError)) ||
+		errors.As(err, new(*store.KeyError)) || errors.Is(err, syscall.ENAMETOOLONG):
 		return badInput(err, "")
-	}
-	if errors.As(err, new(*objects.DamageError)) {
+	case errors.As(err, new(*objects.DamageError)):
 		return badInput(err, "delete it, and put it there again")
-	}
-	if errors.Is(err, syscall.ENOTDIR) {
+	case errors.Is(err, syscall.ENOTDIR):
 		return badInput(err, "an object lies where a folder is to be; name another output")
 	}
 	return err

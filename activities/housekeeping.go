@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path"
-	"strings"
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/worker"
@@ -78,9 +76,6 @@ func (l *Housekeeping) IndexSource(ctx context.Context, in contract.IndexInput) 
 
 // findItems is IndexSource while the worker lives.
 func (l *Housekeeping) findItems(ctx context.Context, in contract.IndexInput) (contract.Source, error) {
-	if err := l.apart(in); err != nil {
-		return contract.Source{}, err
-	}
 	source, err := l.index(ctx, in)
 	if errors.Is(err, fs.ErrNotExist) {
 		return source, badInput(err, "put the file there, or correct the source")
@@ -128,21 +123,6 @@ func (l *Housekeeping) checkField(ctx context.Context, source contract.Source, f
 	return nil
 }
 
-// apart returns an error if the results file, beside which the index lies, is the source
-// under another name.
-func (l *Housekeeping) apart(in contract.IndexInput) error {
-	output, beside := strings.CutSuffix(path.Dir(in.Index), contract.PartsOf(""))
-	to, err := l.Store.Objects.Key(output)
-	if !beside || err != nil {
-		return nil // what is wrong with the name is said where it is used
-	}
-	file, _ := names.CutValues(in.Source)
-	if from, err := l.Store.Objects.Key(file); err == nil && from == to {
-		return badInput(fmt.Errorf("the output %s is the source itself, which would be overwritten", output), "name another output")
-	}
-	return nil
-}
-
 // FindParts claims a map's folder and returns which items have no stored result.
 func (l *Housekeeping) FindParts(ctx context.Context, in contract.PartsInput) (contract.Found, error) {
 	defer heartbeat(ctx)()
@@ -172,20 +152,16 @@ func (l *Housekeeping) WriteList(ctx context.Context, in contract.ListInput) (co
 
 // WritePart stores results that became too many for the history. Doing it twice stores
 // the same results twice, which merging takes as one. The answer says nothing.
-func (l *Housekeeping) WritePart(ctx context.Context, in contract.PartInput) (struct{}, error) {
-	none := struct{}{}
+func (l *Housekeeping) WritePart(ctx context.Context, in contract.PartInput) (none struct{}, err error) {
 	defer heartbeat(ctx)()
 	folder, err := l.Store.Folder(in.Parts)
 	if err == nil {
 		err = folder.Holds(ctx, in.Claim)
 	}
-	if err != nil {
-		return none, classify(err)
+	if err == nil {
+		err = l.Store.WritePart(ctx, in.Parts, in.Results)
 	}
-	if err := l.Store.WritePart(ctx, in.Parts, in.Results); err != nil {
-		return none, classify(fmt.Errorf("store results: %w", err))
-	}
-	return none, nil
+	return none, classify(err)
 }
 
 // Forget deletes a resident that did not arrive where it was to move. The answer says

@@ -307,10 +307,10 @@ func (h *holding) fetch(ctx context.Context, key string, file *os.File) error {
 
 // drop lets go of residents.
 func (h *holding) drop(ctx context.Context, handles []gpumux.Handle) (gpumux.Result, error) {
-	// As handles they would become their values.
-	list := make([]map[string]string, len(handles))
+	type fields gpumux.Handle // as handles they would become their values
+	list := make([]fields, len(handles))
 	for i, each := range handles {
-		list[i] = map[string]string{"key": each.Key, "process": each.Process, "lease": each.Lease, "host": each.Host, "device": each.Device}
+		list[i] = fields(each)
 	}
 	raw, err := json.Marshal(map[string]any{"handles": list})
 	if err != nil {

@@ -38,7 +38,9 @@ type ledger struct {
 	// ended: more items failed than may.
 	ended bool
 	// bytes is the weight of all results.
-	bytes  int
+	bytes int
+	// began is when the first item of the call under way was taken.
+	began  time.Time
 	peaks  gpumux.Peaks
 	result contract.ChunkResult
 }
@@ -64,8 +66,6 @@ func newLedger(chunk contract.Chunk, runs contract.Runs, m memo) *ledger {
 	for at := range l.board.open(slices.Concat(m.Escalate, m.Retry)) {
 		l.board.done[at] = true
 	}
-	l.peaks.Merge(m.Peak)
-	l.memo.Peak = nil
 	return l
 }
 
@@ -91,10 +91,7 @@ func (l *ledger) storeTo(put func(gpumux.Result), written store.Written) {
 	defer l.mu.Unlock()
 	l.put = put
 	l.send()
-	known := slices.ContainsFunc(l.memo.Written, func(w store.Written) bool {
-		return w.Writer == written.Writer && w.Number <= written.Number
-	})
-	if !known {
+	if !slices.Contains(l.memo.Written, written) {
 		l.memo.Written = append(l.memo.Written, written)
 	}
 }
@@ -111,16 +108,21 @@ func (l *ledger) send() {
 	l.memo.Results = nil
 }
 
-// next is the next call: one suspect alone, half of the hunted items, or all up to the
-// next suspect. A suspect that has run out of memory alone gets a whole device. It has no
-// items when all are done, the chunk's time is over, or more items failed than may.
-func (l *ledger) next() (o order) {
+// next ends the call under way and returns the items of the next one: one suspect alone,
+// half of the hunted items, or all up to the next suspect. A suspect that has run out of
+// memory alone gets a whole device. There are no items when all are done, the chunk's time
+// is over, or more items failed than may.
+func (l *ledger) next() (run contract.Runs, call Call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.ended || l.limit.over() {
-		return o
+	if !l.began.IsZero() {
+		l.result.Busy += gpumux.Duration(time.Since(l.began))
+		l.began = time.Time{}
 	}
-	o.avoid, o.edition = slices.Clone(l.memo.Avoid), cmp.Or(l.memo.Edition, l.chunk.Edition)
+	if l.ended || l.limit.over() {
+		return nil, call
+	}
+	call.Avoid, call.Edition = slices.Clone(l.memo.Avoid), cmp.Or(l.memo.Edition, l.chunk.Edition)
 	room, hunted := int64(len(l.board.done)), int64(0)
 	for _, done := range l.board.done[:l.memo.Hunt] {
 		if !done {
@@ -130,20 +132,21 @@ func (l *ledger) next() (o order) {
 	if hunted == 0 {
 		l.memo.Hunt = 0
 	} else {
-		room, o.clean = max(1, hunted/2), hunted == 1
+		room, call.Clean = max(1, hunted/2), hunted == 1
 	}
 	for _, index := range l.board.open(l.board.items) {
 		s, suspected := l.memo.Suspects[index]
-		if room--; room < 0 || suspected && len(o.items) > 0 {
+		if room--; room < 0 || suspected && len(run) > 0 {
 			break
 		}
-		o.items.Add(index)
+		run.Add(index)
 		if suspected {
-			o.clean, o.whole = true, s.Memory && s.Alone > 0
+			call.Clean, call.Whole = true, s.Memory && s.Alone > 0
 			break
 		}
 	}
-	return o
+	call.Len = run.Len()
+	return run, call
 }
 
 // itemAt is an item that the chunk carries, or one of its range.
@@ -178,6 +181,9 @@ func (l *ledger) take(index int64, raw json.RawMessage) (item json.RawMessage, o
 	of.key, of.item = bytes.Clone(of.key), whole
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.began.IsZero() {
+		l.began = time.Now()
+	}
 	if of.key != nil || of.item != nil {
 		l.labels[index] = of
 	}
@@ -326,10 +332,6 @@ func (l *ledger) snapshot(waiting string) memo {
 	defer l.mu.Unlock()
 	m := l.memo
 	m.Suspects, m.Escalate, m.Retry = maps.Clone(m.Suspects), slices.Clone(m.Escalate), slices.Clone(m.Retry)
-	if l.peaks.Items() > 0 {
-		m.Peak = &gpumux.Peaks{}
-		m.Peak.Merge(&l.peaks)
-	}
 	m.Waiting = waiting
 	return m
 }

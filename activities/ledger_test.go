@@ -31,8 +31,13 @@ func value(index int64) gpumux.Result {
 
 // nextOf is what the next call runs, and how.
 func nextOf(l *ledger) (items contract.Runs, clean, whole bool) {
-	o := l.next()
-	return o.items, o.clean, o.whole
+	items, call := l.next()
+	return items, call.Clean, call.Whole
+}
+
+func avoidedBy(l *ledger) []string {
+	_, call := l.next()
+	return call.Avoid
 }
 
 func span(start, end int64) contract.Span { return contract.Span{Start: start, End: end} }
@@ -273,12 +278,12 @@ func TestLedger_SparesForALimitedTime(t *testing.T) {
 func TestLedger_AvoidsDevicesThatMayBeToBlameUntilAnItemFinishes(t *testing.T) {
 	l := recorded(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 3)}, memo{})
 	l.blame(contract.Runs{span(0, 3)}, &gpumux.Fault{Kind: gpumux.Crash, Device: "GPU-a"})
-	require.Empty(t, l.next().avoid, "nothing points at the device")
+	require.Empty(t, avoidedBy(l), "nothing points at the device")
 	for range 2 {
 		l.blame(contract.Runs{span(0, 3)}, &gpumux.Fault{Kind: gpumux.Crash, Device: "GPU-a", Suspect: true})
 	}
 	l = recorded(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 3)}, l.snapshot(""))
-	require.Equal(t, []string{"GPU-a"}, l.next().avoid)
+	require.Equal(t, []string{"GPU-a"}, avoidedBy(l))
 	l.book(value(0))
-	require.Empty(t, l.next().avoid)
+	require.Empty(t, avoidedBy(l))
 }

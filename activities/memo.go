@@ -42,8 +42,6 @@ type memo struct {
 	Avoid  []string `json:"avoid,omitempty"`
 	// Edition is the edition of the code that items have run with.
 	Edition string `json:"edition,omitempty"`
-	// Peak is the memory that the finished items held.
-	Peak *gpumux.Peaks `json:"peak,omitempty"`
 	// Waiting says why nothing moves, for people who look at the pending activity.
 	Waiting string `json:"waiting,omitempty"`
 }

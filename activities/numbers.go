@@ -3,6 +3,7 @@ package activities
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"math/big"
 	"strconv"
@@ -13,15 +14,13 @@ import (
 )
 
 // numbers reduces numbers in one of gpumux's own ways. A number without a fraction and an
-// exponent is whole, and exact whatever its size. All others are 64-bit floats. A sum is
-// exact until it is printed.
+// exponent is whole, and exact. All others are 64-bit floats. A sum is exact until it is
+// printed.
 type numbers struct {
 	reduce string
 	count  int64
-	// whole is the sum of the whole numbers, float that of the floats. floats says that
-	// there were any.
-	whole  big.Int
-	float  *big.Float
+	// sum is of the finite numbers. floats says that not all were whole.
+	sum    big.Float
 	floats bool
 	// odd is the sum of the infinities and NaN.
 	odd float64
@@ -30,13 +29,13 @@ type numbers struct {
 	written string
 }
 
-// floatBits holds any sum of 64-bit floats: from 2^1024 down to 2^-1074, and room for the
-// carries of 2^60 items.
-const floatBits = 1024 + 1074 + 60
-
-func newNumbers(reduce string) *numbers {
-	return &numbers{reduce: reduce, float: new(big.Float).SetPrec(floatBits)}
-}
+const (
+	// maxDigits is how many digits a whole number may have.
+	maxDigits = 600
+	// floatBits holds any sum of such numbers and 64-bit floats: from 2^2000 down to
+	// 2^-1074, and room for the carries of 2^60 items.
+	floatBits = 2000 + 1074 + 60
+)
 
 // oddNumbers are those that JSON lacks, as tasks write them.
 var oddNumbers = map[string]float64{
@@ -56,48 +55,45 @@ func (n *numbers) add(value []byte) error {
 	if !odd && (written == "" || written[0] != '-' && (written[0] < '0' || written[0] > '9')) {
 		return errors.New("it takes numbers")
 	}
-	var whole *big.Int
-	if !odd && isWhole(written) {
-		whole, _ = new(big.Int).SetString(written, 10) // JSON was checked before
-	} else if !odd {
+	x := new(big.Float).SetPrec(floatBits)
+	switch {
+	case odd:
+	case isWhole(written) && len(written) <= maxDigits:
+		x.SetString(written)
+	case isWhole(written):
+		return fmt.Errorf("the number has more than %d digits", maxDigits)
+	default:
 		var err error
 		if f, err = strconv.ParseFloat(written, 64); err != nil {
 			return errors.New("the number does not fit a 64-bit float")
 		}
+		x.SetFloat64(f)
 	}
 	switch {
 	case n.reduce == gpumux.ReduceMin || n.reduce == gpumux.ReduceMax:
-		n.compare(written, whole, f)
-	case whole != nil:
-		n.whole.Add(&n.whole, whole)
+		n.compare(written, x, f)
 	case odd:
 		n.floats = true
 		n.odd += f
 	default:
-		n.floats = true
-		n.float.Add(n.float, big.NewFloat(f))
+		n.floats = n.floats || !isWhole(written)
+		n.sum.SetPrec(floatBits).Add(&n.sum, x)
 	}
 	return nil
 }
 
 // compare keeps the better of two numbers, and the first of equal ones. Nothing is better
 // than NaN, as in a sum.
-func (n *numbers) compare(written string, whole *big.Int, f float64) {
-	if n.written == text.NaN || written == text.NaN {
+func (n *numbers) compare(written string, x *big.Float, f float64) {
+	if n.written == text.NaN || math.IsNaN(f) {
 		n.written = text.NaN
 		return
 	}
-	candidate := big.NewFloat(f)
-	if whole != nil {
-		candidate = new(big.Float).SetInt(whole) // with as many digits as it takes
+	if math.IsInf(f, 0) {
+		x.SetFloat64(f)
 	}
-	better := n.best == nil
-	if !better {
-		order := candidate.Cmp(n.best)
-		better = n.reduce == gpumux.ReduceMin && order < 0 || n.reduce == gpumux.ReduceMax && order > 0
-	}
-	if better {
-		n.best, n.written = candidate, written
+	if n.best == nil || n.reduce == gpumux.ReduceMin && x.Cmp(n.best) < 0 || n.reduce == gpumux.ReduceMax && x.Cmp(n.best) > 0 {
+		n.best, n.written = x, written
 	}
 }
 
@@ -108,17 +104,15 @@ func (n *numbers) value() (json.RawMessage, error) {
 	case n.reduce == gpumux.ReduceCount:
 		return strconv.AppendInt(nil, n.count, 10), nil
 	case n.reduce == gpumux.ReduceSum && !n.floats:
-		return json.RawMessage(n.whole.String()), nil
+		return n.sum.Append(nil, 'f', 0), nil
 	case n.reduce != gpumux.ReduceSum && n.count == 0:
 		return json.RawMessage("null"), nil
 	case n.reduce == gpumux.ReduceMin || n.reduce == gpumux.ReduceMax:
 		return json.RawMessage(n.written), nil
 	}
-	// Every 64-bit float is a fraction.
-	total, _ := n.float.Rat(nil)
-	total.Add(total, new(big.Rat).SetInt(&n.whole))
+	total := &n.sum
 	if n.reduce == gpumux.ReduceMean {
-		total.Quo(total, new(big.Rat).SetInt64(n.count))
+		total = new(big.Float).Quo(total, new(big.Float).SetInt64(n.count))
 	}
 	f, _ := total.Float64()
 	if n.odd != 0 {

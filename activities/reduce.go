@@ -36,7 +36,7 @@ func (l *Housekeeping) Reduce(ctx context.Context, in contract.ReduceInput) (out
 			Hint: "let the task return a number in range, or reduce with a task of your own; the items' results are kept",
 		})
 	}
-	n := newNumbers(in.Reduce)
+	n := numbers{reduce: in.Reduce}
 	for r, err := range succeeded(ctx, l.Store, in) {
 		if err != nil {
 			return out, classify(err)
@@ -77,9 +77,6 @@ func succeeded(ctx context.Context, s *store.Store, in contract.ReduceInput) ite
 func (p *Pool) Reduce(ctx context.Context, in contract.ReduceInput) (out contract.Reduced, err error) {
 	if in.Reduce == "" || contract.OwnReduce(in.Reduce) {
 		return out, badInput(fmt.Errorf("reduce %q is no task, and belongs on the queue %s", in.Reduce, gpumux.Queue), "")
-	}
-	if err := p.doubted(ctx, func() { activity.RecordHeartbeat(ctx) }); err != nil {
-		return out, err
 	}
 	defer heartbeat(ctx)()
 	r := &reducer{Pool: p, ctx: ctx, in: in, edition: in.Edition}

@@ -107,18 +107,9 @@ func (l Lease) Validate() error {
 	return bad.Err()
 }
 
-// Validate refuses what is not one call, and the objects of others.
+// Validate refuses a task that cannot be called, and the objects of others.
 func (c SlotCall) Validate() error {
 	bad := gpumux.InputError{What: "call"}
-	kinds := 0
-	for _, each := range []bool{c.Task != "", c.Save != nil, c.Load != nil, len(c.Drop) > 0, c.Open, c.Close} {
-		if each {
-			kinds++
-		}
-	}
-	if kinds != 1 {
-		bad.Add("task", "give exactly one of task, save, load, drop, open and close")
-	}
 	if c.Task != "" {
 		var wrong *gpumux.InputError
 		if errors.As(gpumux.MapInput{Task: c.Task, Timeout: c.Timeout, Attempts: c.Attempts, Range: &gpumux.Range{}}.Validate(), &wrong) {

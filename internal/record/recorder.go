@@ -2,13 +2,14 @@
 //
 // It owns when a worker writes results into the store, how long that may take, and how
 // much may wait for it. It never decides what a result is, or whether an item runs again.
-// The goroutine of a recorder ends with the last chunk of its map on this worker; the
-// recorder is forgotten ten seconds later.
+// The goroutine of a recorder ends with the last chunk of its map on this worker. After ten
+// seconds the next chunk of any map has the recorder forgotten.
 package record
 
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -19,14 +20,10 @@ import (
 const (
 	// diskEvery is how often finished items are stored on disk: a killed worker loses no
 	// more than that. On a server it is serverEvery, or hurryEvery when a chunk waits for it
-	// to end. Writes may take a quarter of the time.
+	// to end.
 	diskEvery   = 250 * time.Millisecond
 	serverEvery = time.Second
 	hurryEvery  = 250 * time.Millisecond
-	writeShare  = 4
-	// maxSaving bounds the time that a write counts for, so that the next one follows soon
-	// after a store hung.
-	maxSaving = 500 * time.Millisecond
 	// Unstored is how many bytes may wait for the store before chunks take no further item.
 	Unstored = 32 << 20
 	// recorderIdle is how long a recorder waits for the next chunk of its map.
@@ -50,8 +47,6 @@ func New(s *store.Store) *Recorders {
 
 // recorder stores the results of one map. Its goroutine runs while chunks do.
 type recorder struct {
-	all   *Recorders
-	key   string
 	to    *store.Appender
 	every time.Duration
 	// hurry is the least pause between two writes.
@@ -60,8 +55,8 @@ type recorder struct {
 	mu      sync.Mutex
 	streams map[*Stream]bool
 	running bool
-	// idle forgets the recorder.
-	idle *time.Timer
+	// left is when the last stream left.
+	left time.Time
 	// waiting is how many bytes are not stored, taken how many of them are being written.
 	// freed is closed, and made anew, when there are fewer.
 	waiting, taken int
@@ -79,8 +74,7 @@ type Stream struct {
 	// which are being written.
 	fresh        []gpumux.Result
 	bytes, taken int
-	// hurry is set while Flush waits; empty is closed when all is stored.
-	hurry bool
+	// empty is there while Flush waits, and closed when all is stored.
 	empty chan struct{}
 }
 
@@ -88,6 +82,7 @@ type Stream struct {
 func (rs *Recorders) Join(folder, claim string) (*Stream, store.Written, error) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
+	maps.DeleteFunc(rs.open, func(_ string, r *recorder) bool { return r.idle() })
 	key := folder + "\x00" + claim
 	r := rs.open[key]
 	if r == nil {
@@ -96,7 +91,7 @@ func (rs *Recorders) Join(folder, claim string) (*Stream, store.Written, error) 
 			return nil, store.Written{}, err
 		}
 		r = &recorder{
-			all: rs, key: key, to: in.Append(), every: serverEvery, hurry: hurryEvery, streams: map[*Stream]bool{},
+			to: in.Append(), every: serverEvery, hurry: hurryEvery, streams: map[*Stream]bool{},
 			freed: make(chan struct{}), wake: make(chan struct{}, 1),
 		}
 		if rs.store.Objects.OnDisk() {
@@ -106,9 +101,6 @@ func (rs *Recorders) Join(folder, claim string) (*Stream, store.Written, error) 
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.idle != nil {
-		r.idle.Stop()
-	}
 	s := &Stream{r: r}
 	r.streams[s] = true
 	if !r.running {
@@ -120,27 +112,22 @@ func (rs *Recorders) Join(folder, claim string) (*Stream, store.Written, error) 
 
 // Leave ends a stream. It drops what is not stored.
 func (s *Stream) Leave() {
-	rs, r := s.r.all, s.r
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
+	r := s.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.waiting -= s.bytes - s.taken
 	r.signalRoom()
 	delete(r.streams, s)
-	if len(r.streams) > 0 {
-		return
+	if r.left = time.Now(); len(r.streams) == 0 {
+		r.wakeUp()
 	}
-	r.wakeUp()
-	r.idle = time.AfterFunc(recorderIdle, func() {
-		rs.mu.Lock()
-		defer rs.mu.Unlock()
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if len(r.streams) == 0 && rs.open[r.key] == r {
-			delete(rs.open, r.key)
-		}
-	})
+}
+
+// idle reports whether the next chunk of the map is not to be expected any more.
+func (r *recorder) idle() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.streams) == 0 && time.Since(r.left) > recorderIdle
 }
 
 // signalRoom wakes those who wait for room.
@@ -177,8 +164,8 @@ func (s *Stream) Flush(ctx context.Context) error {
 		r.mu.Unlock()
 		return nil
 	}
-	if !s.hurry {
-		s.hurry, s.empty = true, make(chan struct{})
+	if s.empty == nil {
+		s.empty = make(chan struct{})
 	}
 	empty := s.empty
 	r.wakeUp()
@@ -190,9 +177,6 @@ func (s *Stream) Flush(ctx context.Context) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s.bytes == 0 {
-		return nil
-	}
 	if r.failed != nil {
 		return fmt.Errorf("store what has finished: %w", r.failed)
 	}
@@ -231,9 +215,9 @@ func (s *Stream) WaitingFor() string {
 
 // run writes until no chunk is left.
 func (r *recorder) run() {
-	last, took, delay := time.Now(), time.Duration(0), time.Duration(0)
+	last, delay := time.Now(), time.Duration(0)
 	for !r.finished() {
-		timer := time.NewTimer(time.Until(last.Add(max(r.every, writeShare*took, delay))))
+		timer := time.NewTimer(time.Until(last.Add(max(r.every, delay))))
 		select {
 		case <-timer.C:
 		case <-r.wake:
@@ -247,12 +231,9 @@ func (r *recorder) run() {
 		}
 		last = time.Now()
 		err := r.to.Flush(context.Background())
-		took = min(time.Since(last), maxSaving)
 		r.settle(err)
-		if delay = 2 * delay; err == nil {
+		if delay = min(max(FirstRetry, 2*delay), LastRetry); err == nil {
 			delay = 0
-		} else {
-			delay = min(max(FirstRetry, delay), LastRetry)
 		}
 	}
 }
@@ -262,7 +243,7 @@ func (r *recorder) draining() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for s := range r.streams {
-		if !s.hurry {
+		if s.empty == nil {
 			return false
 		}
 	}
@@ -307,9 +288,9 @@ func (r *recorder) settle(err error) {
 	for s := range r.streams {
 		s.bytes -= s.taken
 		s.taken = 0
-		if s.hurry && s.bytes == 0 {
+		if s.empty != nil && s.bytes == 0 {
 			close(s.empty)
-			s.hurry = false
+			s.empty = nil
 		}
 	}
 	r.waiting -= r.taken
