@@ -64,7 +64,12 @@ func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.Chu
 		activity.RecordHeartbeat(ctx, a.ledger.snapshot(a.waitingFor()))
 		return contract.ChunkResult{}, err
 	}
-	return a.result(), nil
+	out := a.ledger.finish()
+	out.Worker, out.Contact = p.Worker, p.Contact
+	if p.Slots != nil {
+		out.Slots = p.Slots()
+	}
+	return out, nil
 }
 
 // attempt is one attempt at a chunk.
@@ -125,7 +130,7 @@ func (a *attempt) restore() (err error) {
 	return nil
 }
 
-// waitingFor says what results wait for. People see it at the pending activity.
+// waitingFor returns what results wait for. People see it at the pending activity.
 func (a *attempt) waitingFor() string {
 	if err := a.unkept.Load(); err != nil {
 		return "a file of an item waits for the store: " + (*err).Error()
@@ -294,14 +299,4 @@ func (a *attempt) flush(ctx context.Context, insist bool) error {
 		defer cancel()
 	}
 	return a.stream.Flush(ctx)
-}
-
-// result is the result of the chunk.
-func (a *attempt) result() contract.ChunkResult {
-	out := a.ledger.finish()
-	out.Worker, out.Contact = a.Worker, a.Contact
-	if a.Slots != nil {
-		out.Slots = a.Slots()
-	}
-	return out
 }

@@ -21,30 +21,31 @@ const retryDelay = 20 * time.Millisecond
 // the slots are held longer than expected.
 const slotPatience = 500 * time.Millisecond
 
-// busy is the error of such a chunk. That is no failure, so nothing is logged.
+// busy returns the error of a chunk that got no slot. It is no failure, so nothing is
+// logged.
 func busy() error {
 	fault := &gpumux.Fault{Kind: gpumux.Canceled, Op: "start", Message: ErrBusy.Error() + "; the chunk goes on elsewhere"}
 	return failure(fault, temporal.ApplicationErrorOptions{NextRetryDelay: retryDelay, Category: temporal.ApplicationErrorCategoryBenign})
 }
 
-// retry is the error after which Temporal runs the chunk again from its first unfinished
-// item.
+// retry returns the error after which Temporal runs the chunk again from its first
+// unfinished item.
 func retry(fault *gpumux.Fault, delay time.Duration) error {
 	return failure(fault, temporal.ApplicationErrorOptions{NextRetryDelay: delay})
 }
 
-// final is the error that ends the map.
+// final returns the error that ends the map.
 func final(fault *gpumux.Fault) error {
 	return failure(fault, temporal.ApplicationErrorOptions{NonRetryable: true})
 }
 
-// failure is a fault as an error of an activity.
+// failure turns a fault into an error of an activity.
 func failure(fault *gpumux.Fault, o temporal.ApplicationErrorOptions) error {
 	o.Details = []any{*fault}
 	return temporal.NewApplicationErrorWithOptions(fault.Error(), string(fault.Kind), o)
 }
 
-// badInput is final for an input that can never work.
+// badInput returns the final error for an input that can never work.
 func badInput(err error, hint string) error {
 	return final(&gpumux.Fault{Kind: gpumux.BadInput, Op: "start", Message: err.Error(), Hint: hint})
 }
@@ -64,18 +65,18 @@ func classify(err error) error {
 	return err
 }
 
-// maxLogged is how many failed items of a chunk the log has.
+// maxLogged is how many failures of items the log has of a chunk.
 const maxLogged = 20
 
 // faultLog logs the faults of a chunk of a map.
 type faultLog struct {
 	log.Logger
 	of string
-	// logged counts the failed items that the log has.
+	// logged counts the failures of items.
 	logged int
 }
 
-// item logs that an item failed. An item that is tried again later has not yet.
+// item logs that an item failed, or that it raised and is tried again later.
 func (l *faultLog) item(result gpumux.Result, later bool) {
 	message := "item failed"
 	if later {
@@ -85,12 +86,12 @@ func (l *faultLog) item(result gpumux.Result, later bool) {
 	case l.logged > maxLogged:
 		return
 	case l.logged == maxLogged:
-		message += "; of this chunk no more are told here, the results have them"
+		message += "; further ones of this chunk are not logged, the results have them"
 	}
 	l.Warn(message, l.fields(result.Fault, result.Index)...)
 }
 
-// fields are the fields of a log line about a fault, of an item where its index is known.
+// fields returns the fields of a log line about a fault. An index below 0 is unknown.
 func (l *faultLog) fields(f *gpumux.Fault, index int64) []any {
 	k := []any{"map", l.of}
 	if index >= 0 {

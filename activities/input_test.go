@@ -62,7 +62,7 @@ func TestRegister_WhatCannotBeIsRefusedForGood(t *testing.T) {
 		"a text":           {"pool gpumux.RunChunk", []any{"run this"}, "input: JSON string does not belong here"},
 		"nothing":          {"pool gpumux.RunChunk", nil, "input: is missing; give one object"},
 		"no object":        {"pool gpumux.RunChunk", []any{nil}, "input: is missing; give one object"},
-		"bytes":            {"pool gpumux.RunChunk", []any{[]byte(`{"start":0}`)}, "input: is bytes"},
+		"bytes":            {"pool gpumux.RunChunk", []any{[]byte(`{"start":0}`)}, `the encoding "binary/plain", which this worker does not read`},
 		"broken JSON":      {"pool gpumux.RunChunk", []any{raw("json/plain", `{"start":`)}, "input: is not JSON"},
 		"another encoding": {"pool gpumux.RunChunk", []any{raw("binary/protobuf", `x`)}, `the encoding "binary/protobuf", which this worker does not read`},
 		"wrong types":      {"pool gpumux.RunChunk", []any{map[string]any{"start": "a", "end": 1.5}}, "end: JSON number 1.5 does not belong here"},

@@ -90,18 +90,19 @@ func (l *ledger) storeTo(put func(gpumux.Result), written store.Written) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.put = put
-	l.send()
+	if !l.inline() {
+		l.send()
+	}
 	if !slices.Contains(l.memo.Written, written) {
 		l.memo.Written = append(l.memo.Written, written)
 	}
 }
 
-// send gives away the results, unless they travel inline: they were asked to and are still
-// few.
+// inline reports whether the results travel inline: they were asked to and are still few.
+func (l *ledger) inline() bool { return l.chunk.Inline && l.bytes <= inlineResults }
+
+// send gives away the results that were to travel inline.
 func (l *ledger) send() {
-	if l.chunk.Inline && l.bytes <= inlineResults {
-		return
-	}
 	for _, r := range l.memo.Results {
 		l.put(r)
 	}
@@ -149,7 +150,8 @@ func (l *ledger) next() (run contract.Runs, call Call) {
 	return run, call
 }
 
-// itemAt is an item that the chunk carries, or one of its range.
+// itemAt returns an item that the chunk carries, or one of its range. Neither changes, so
+// it takes no lock.
 func (l *ledger) itemAt(index int64) json.RawMessage {
 	if l.chunk.Range != nil {
 		return strconv.AppendInt(nil, l.chunk.Range.Start+index, 10)
@@ -165,8 +167,8 @@ func (l *ledger) ran(edition string) {
 	l.memo.Edition = edition
 }
 
-// take returns the item in raw, which is about to run, and notes its label. It reports
-// over when the chunk's time is.
+// take returns the item in raw, which is about to run, and notes its label. It returns
+// over when the chunk's time is over.
 func (l *ledger) take(index int64, raw json.RawMessage) (item json.RawMessage, over bool, err error) {
 	item, of := raw, label{}
 	if l.chunk.Source != nil {
@@ -228,9 +230,12 @@ func (l *ledger) book(r gpumux.Result) gpumux.Result {
 	}
 	l.result.Ran++
 	l.memo.absolve(r.Index)
-	l.bytes += r.Weight()
-	l.memo.Results = append(l.memo.Results, r)
+	if l.bytes += r.Weight(); l.inline() {
+		l.memo.Results = append(l.memo.Results, r)
+		return r
+	}
 	l.send()
+	l.put(r)
 	return r
 }
 
@@ -253,7 +258,7 @@ func (l *ledger) count(r gpumux.Result) {
 	l.result.Faults[r.Fault.Kind]++
 }
 
-// spare counts how often in a row the worker or its device failed, or had another edition.
+// spare returns how often in a row the worker or its device failed, or had another edition.
 func (l *ledger) spare(fault *gpumux.Fault) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -262,7 +267,7 @@ func (l *ledger) spare(fault *gpumux.Fault) int {
 	return l.memo.Spared
 }
 
-// unstarted counts how often a process did not start.
+// unstarted returns how often no process started.
 func (l *ledger) unstarted(fault *gpumux.Fault) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -326,7 +331,7 @@ func (l *ledger) escalateRest() {
 	}
 }
 
-// snapshot is the memo for a heartbeat. It shares nothing with the ledger that changes.
+// snapshot returns the memo for a heartbeat. They share nothing that changes.
 func (l *ledger) snapshot(waiting string) memo {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -336,8 +341,8 @@ func (l *ledger) snapshot(waiting string) memo {
 	return m
 }
 
-// finish is the result of the chunk as far as the ledger knows it. A chunk that stopped
-// early hands back everything from its first unfinished item on; items run in order.
+// finish returns the result of the chunk. A chunk that stopped early hands back everything
+// from its first unfinished item on; items run in order.
 func (l *ledger) finish() contract.ChunkResult {
 	l.mu.Lock()
 	defer l.mu.Unlock()

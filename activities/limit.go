@@ -13,6 +13,9 @@ type limit struct {
 
 // note counts a result.
 func (l *limit) note() {
+	if l.after == 0 {
+		return
+	}
 	l.last = time.Now()
 	if l.results++; l.results == 1 {
 		l.first = l.last

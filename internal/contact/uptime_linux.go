@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Uptime is the time since the system started, sleep included, whether this runs or not.
+// Uptime is the time since the system started, sleep included.
 func Uptime() time.Duration {
 	var now unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) // every kernel has this clock

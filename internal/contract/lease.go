@@ -89,10 +89,11 @@ type SlotAnswer struct {
 // leaseQueue matches the queues of QueueOf.
 var leaseQueue = regexp.MustCompile(`^(gpumux\.lease\.[0-9a-z]{1,100})\.[0-9]{1,10}$`)
 
-// LeaseID is the ID of a lease with a random name.
+// LeaseID returns the ID of a lease with a random name.
 func LeaseID(random string) string { return "gpumux.lease." + random }
 
-// QueueOf is the queue of a lease at the nth try to get a slot. No pool has such a queue.
+// QueueOf returns the queue of a lease at the nth try to get a slot. No pool has such a
+// queue.
 func QueueOf(lease string, try int) string { return fmt.Sprintf("%s.%d", lease, try) }
 
 // Validate refuses the queues of others, and a lease without an end.

@@ -21,20 +21,17 @@ func (g *Guard) Examine(ctx context.Context, p *pool.Pool, name string) string {
 	if at < 0 {
 		return ""
 	}
-	f := g.fault(ctx, g.groups[at].Group)
-	if f.why == "" || ctx.Err() != nil {
+	sick, reason, why := g.fault(ctx, g.groups[at].Group)
+	if why == "" || ctx.Err() != nil {
 		return ""
 	}
 	for _, group := range g.groups {
-		if slices.ContainsFunc(group.Devices, func(d gpu.Device) bool { return d.UUID == f.uuid }) {
-			g.cordon(group, f.reason, f.why)
+		if slices.ContainsFunc(group.Devices, func(d gpu.Device) bool { return d.UUID == sick }) {
+			g.cordon(group, reason, why)
 		}
 	}
-	return f.why
+	return why
 }
-
-// sickness is which device fails, and why.
-type sickness struct{ uuid, reason, why string }
 
 // Reasons for a cordon beside the kinds of events.
 const (
@@ -47,27 +44,26 @@ func Reasons() []string {
 	return []string{string(gpu.EventXid), string(gpu.EventECC), string(gpu.EventRecovery), string(gpu.EventLost), reasonSilent, reasonProbe}
 }
 
-// fault returns which of a group's devices is sick; the zero value is none.
-func (g *Guard) fault(ctx context.Context, group config.Group) sickness {
+// fault returns which of a group's devices is sick, and why. Why is empty if none is.
+func (g *Guard) fault(ctx context.Context, group config.Group) (uuid, reason, why string) {
 	for _, d := range group.Devices {
 		_, err := g.driver.Status(d.UUID)
 		switch {
 		case errors.Is(err, gpu.ErrLost):
-			return sickness{uuid: d.UUID, reason: string(gpu.EventLost), why: err.Error()}
+			return d.UUID, string(gpu.EventLost), err.Error()
 		case errors.Is(err, gpu.ErrSilent):
-			return sickness{uuid: d.UUID, reason: reasonSilent, why: err.Error()}
+			return d.UUID, reasonSilent, err.Error()
 		}
 		parent := cmp.Or(d.Parent, d.UUID)
 		if action, err := g.driver.Recovery(parent); err == nil && action.Cordon() {
-			return sickness{uuid: d.UUID, reason: string(gpu.EventRecovery),
-				why: "the driver asks for: " + string(action) + "; " + action.HintFor(parent)}
+			return d.UUID, string(gpu.EventRecovery), "the driver asks for: " + string(action) + "; " + action.HintFor(parent)
 		}
 		probe := g.probe(ctx, d.UUID)
 		if probe.Sick() {
-			return sickness{uuid: d.UUID, reason: reasonProbe, why: fmt.Sprintf("a probe of %s found: %s; %s", d.UUID, probe, probe.Hint())}
+			return d.UUID, reasonProbe, fmt.Sprintf("a probe of %s found: %s; %s", d.UUID, probe, probe.Hint())
 		}
 	}
-	return sickness{}
+	return "", "", ""
 }
 
 // probe tries a device, or waits for who does, and logs what is found first.

@@ -80,8 +80,8 @@ func (g *Guard) Begin(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, group := range g.groups {
 		all.Go(func() {
-			if f := g.fault(ctx, group.Group); f.why != "" {
-				g.cordon(group, f.reason, f.why)
+			if _, reason, why := g.fault(ctx, group.Group); why != "" {
+				g.cordon(group, reason, why)
 			}
 		})
 	}

@@ -29,8 +29,6 @@ func jsonOf(raw converter.RawValue) ([]byte, error) {
 		return payload.GetData(), nil
 	case "", converter.MetadataEncodingNil:
 		return nil, wrong("is missing; give one object")
-	case converter.MetadataEncodingBinary:
-		return nil, wrong("is bytes; give one object as JSON")
 	default:
 		key := ""
 		if id := payload.GetMetadata()["encryption-key-id"]; id != nil {
