@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
+	"strings"
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/worker"
@@ -76,6 +78,9 @@ func (l *Housekeeping) IndexSource(ctx context.Context, in contract.IndexInput) 
 
 // findItems is IndexSource while the worker lives.
 func (l *Housekeeping) findItems(ctx context.Context, in contract.IndexInput) (contract.Source, error) {
+	if err := l.apart(in); err != nil {
+		return contract.Source{}, err
+	}
 	source, err := l.index(ctx, in)
 	if errors.Is(err, fs.ErrNotExist) {
 		return source, badInput(err, "put the file there, or correct the source")
@@ -119,6 +124,21 @@ func (l *Housekeeping) checkField(ctx context.Context, source contract.Source, f
 		if err := text.CheckField(item, field); err != nil {
 			return badInput(fmt.Errorf("key: %w", err), "name one of them")
 		}
+	}
+	return nil
+}
+
+// apart returns an error if the results file, beside which the index lies, is the source
+// under another name.
+func (l *Housekeeping) apart(in contract.IndexInput) error {
+	output, beside := strings.CutSuffix(path.Dir(in.Index), contract.PartsOf(""))
+	to, err := l.Store.Objects.Key(output)
+	if !beside || err != nil {
+		return nil // what is wrong with the name is said where it is used
+	}
+	file, _ := names.CutValues(in.Source)
+	if from, err := l.Store.Objects.Key(file); err == nil && from == to {
+		return badInput(fmt.Errorf("the output %s is the source itself, which would be overwritten", output), "name another output")
 	}
 	return nil
 }

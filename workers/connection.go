@@ -22,6 +22,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/payload"
 	"github.com/gpumux/gpumux/internal/record"
 	"github.com/gpumux/gpumux/store"
 )
@@ -65,6 +66,7 @@ func (w *Worker) dial(ctx context.Context) error {
 	o.HostPort = cmp.Or(t.Address, o.HostPort, client.DefaultHostPort)
 	o.Namespace = cmp.Or(t.Namespace, o.Namespace, client.DefaultNamespace)
 	o.Identity = w.identity
+	o.ContextPropagators = append(o.ContextPropagators, payload.Headers{})
 	o.Logger = newTemporalLog(w.log)
 	if w.config.Metrics != "" {
 		o.MetricsHandler = w.metrics.SDK()

@@ -18,6 +18,7 @@ import (
 	"go.temporal.io/sdk/log"
 
 	"github.com/gpumux/gpumux/codec"
+	"github.com/gpumux/gpumux/internal/payload"
 )
 
 // Options says which Temporal to use. What is empty comes from Temporal's conventions:
@@ -119,7 +120,8 @@ func ClientOptions(o Options) (client.Options, error) {
 	if o.Token != "" {
 		options.HeadersProvider = bearer(o.Token)
 	}
-	options.WorkerHeartbeatInterval = 10 * time.Second // so that package fleet sees busy workers on this client
+	options.ContextPropagators = append(options.ContextPropagators, payload.Headers{}) // for workers on this client
+	options.WorkerHeartbeatInterval = 10 * time.Second                                 // and so that package fleet sees busy ones
 	options.Logger = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
 	if _, _, err := net.SplitHostPort(options.HostPort); err != nil && !strings.Contains(options.HostPort, "://") {
 		return client.Options{}, &ConnectError{Address: options.HostPort, Namespace: options.Namespace, Err: err,

@@ -1,0 +1,60 @@
+package payload
+
+import (
+	"context"
+
+	"go.temporal.io/api/common/v1"
+	"go.temporal.io/sdk/workflow"
+)
+
+// Headers passes every header that a workflow was started with on to its activities, its
+// children and the run that continues it. Such a header traces or names a tenant. Headers
+// reads none, so that a worker need not know them. It is a workflow.ContextPropagator.
+type Headers struct{}
+
+// carried is the key of the headers in a context.
+type carried struct{}
+
+// Inject implements workflow.ContextPropagator.
+func (Headers) Inject(ctx context.Context, to workflow.HeaderWriter) error {
+	return write(ctx.Value(carried{}), to)
+}
+
+// InjectFromWorkflow implements workflow.ContextPropagator.
+func (Headers) InjectFromWorkflow(ctx workflow.Context, to workflow.HeaderWriter) error {
+	return write(ctx.Value(carried{}), to)
+}
+
+// Extract implements workflow.ContextPropagator.
+func (Headers) Extract(ctx context.Context, from workflow.HeaderReader) (context.Context, error) {
+	found, err := read(from)
+	return context.WithValue(ctx, carried{}, found), err
+}
+
+// ExtractToWorkflow implements workflow.ContextPropagator.
+func (Headers) ExtractToWorkflow(ctx workflow.Context, from workflow.HeaderReader) (workflow.Context, error) {
+	found, err := read(from)
+	return workflow.WithValue(ctx, carried{}, found), err
+}
+
+// header is one field.
+type header struct {
+	key   string
+	value *common.Payload
+}
+
+func read(from workflow.HeaderReader) (found []header, err error) {
+	err = from.ForEachKey(func(key string, value *common.Payload) error {
+		found = append(found, header{key, value})
+		return nil
+	})
+	return found, err
+}
+
+func write(value any, to workflow.HeaderWriter) error {
+	found, _ := value.([]header)
+	for _, h := range found {
+		to.Set(h.key, h.value)
+	}
+	return nil
+}
