@@ -83,11 +83,11 @@ func indices(runs contract.Runs) (all []int64) {
 
 // The next attempt at a chunk knows which items are to be tried again.
 func TestLedger_WhatComesBackIsNotRunTwice(t *testing.T) {
-	l := newLedger(contract.Chunk{Parts: "p", Backoff: true, Attempts: 2}, contract.Runs{span(0, 4)}, memo{})
+	l := recorded(contract.Chunk{Parts: "p", Backoff: true, Attempts: 2}, contract.Runs{span(0, 4)}, memo{})
 	_, later, _ := l.add(Done{Result: gpumux.Result{Index: 1, Fault: &gpumux.Fault{Kind: gpumux.TaskError, Attempts: 1}}})
 	require.True(t, later)
 	m := l.snapshot("")
-	spans, _, _ := nextOf(newLedger(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 4)}, m))
+	spans, _, _ := nextOf(recorded(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 4)}, m))
 	require.Equal(t, contract.Runs{span(0, 1), span(2, 4)}, spans)
 }
 

@@ -6,9 +6,9 @@ import (
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
-// board has the items of a chunk, and says which of them need not run.
+// board knows which items of a chunk need not run.
 type board struct {
-	// items are the chunk's. before[i] is how many of them lie before run i.
+	// items are all of the chunk. before[i] is how many of them lie before run i.
 	items  contract.Runs
 	before []int64
 	// done marks the items that need not run, by position in the chunk.
@@ -25,7 +25,7 @@ func newBoard(items contract.Runs) board {
 	return b
 }
 
-// at is an item's position in the chunk.
+// at returns an item's position in the chunk.
 func (b *board) at(index int64) (int64, bool) {
 	run, inside := b.items.Find(index)
 	if !inside {
@@ -34,7 +34,8 @@ func (b *board) at(index int64) (int64, bool) {
 	return b.before[run] + index - b.items[run].Start, true
 }
 
-// open are the positions and indices of those of the items that may still have to run.
+// open yields the positions and indices of the items among those that may still have to
+// run.
 func (b *board) open(among contract.Runs) iter.Seq2[int64, int64] {
 	return func(yield func(at, index int64) bool) {
 		for _, run := range among {

@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +10,6 @@ import (
 	"io/fs"
 	"iter"
 	"os"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -27,9 +27,8 @@ const (
 	// failedStarts is how often a process may fail to start for a chunk before the fault is
 	// the map's.
 	failedStarts = 5
-	// firstBeat is when a chunk heartbeats first. Its results are stored from then on,
-	// because the next attempt learns from the heartbeat where they lie; a chunk that ends
-	// before is stored as a whole.
+	// firstBeat is when a chunk heartbeats first. The next attempt learns from heartbeats
+	// where results are stored.
 	firstBeat = 150 * time.Millisecond
 )
 
@@ -40,20 +39,19 @@ var errFailFast = errors.New("more items failed than the map may have")
 // retries carries the fault as its type and details; the next attempt goes on behind what
 // has finished.
 func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.ChunkResult, error) {
-	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, log: &faultLog{Logger: p.Log, of: chunk.Map}, patience: slotPatience}
-	if p.Log == nil {
-		a.log.Logger = activity.GetLogger(ctx)
-	}
+	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, patience: slotPatience}
+	a.log = &faultLog{Logger: cmp.Or(p.Log, activity.GetLogger(ctx)), of: chunk.Map}
 	if err := a.restore(); err != nil {
 		return contract.ChunkResult{}, err
 	}
-	if err := p.doubted(ctx, func() { activity.RecordHeartbeat(ctx, a.ledger.snapshot("")) }); err != nil {
-		return contract.ChunkResult{}, err
+	defer a.stream.Leave()
+	if p.Doubt != nil && p.Doubt() {
+		activity.RecordHeartbeat(ctx, a.ledger.snapshot("")) // waits for the answer; a refusal ends ctx
+		if ctx.Err() != nil {
+			return contract.ChunkResult{}, context.Cause(ctx)
+		}
 	}
-	if a.stream != nil {
-		defer a.stream.Leave()
-	}
-	stop := a.heartbeat()
+	stop := every(firstBeat, func() { activity.RecordHeartbeat(ctx, a.ledger.snapshot(a.waitingFor())) })
 	err := a.runItems()
 	if p.Saving != nil {
 		defer p.Saving()()
@@ -66,7 +64,12 @@ func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.Chu
 		activity.RecordHeartbeat(ctx, a.ledger.snapshot(a.waitingFor()))
 		return contract.ChunkResult{}, err
 	}
-	return a.result(), nil
+	out := a.ledger.finish()
+	out.Worker, out.Contact = p.Worker, p.Contact
+	if p.Slots != nil {
+		out.Slots = p.Slots()
+	}
+	return out, nil
 }
 
 // attempt is one attempt at a chunk.
@@ -76,28 +79,23 @@ type attempt struct {
 	chunk  contract.Chunk
 	log    *faultLog
 	ledger *ledger
-	// folder and stream are nil where results travel inline only.
+	// folder and stream take what is stored; nil outside of a map.
 	folder *store.Folder
 	stream *record.Stream
-	busy   time.Duration
-	limit  limit
-	// patience is how long a call waits for a slot.
+	// patience is how long a call waits for a slot; 0: for ever.
 	patience time.Duration
 	// unkept is why a file of an item is not stored yet.
 	unkept atomic.Pointer[error]
 }
 
 // restore finds what earlier attempts have finished.
-func (a *attempt) restore() error {
+func (a *attempt) restore() (err error) {
 	c := a.chunk
-	if c.Parts != "" {
-		var err error
-		if a.folder, err = a.Store.Folder(c.Parts); err == nil {
-			err = a.folder.Holds(a.ctx, c.Claim)
-		}
-		if err != nil {
-			return classify(err)
-		}
+	if a.folder, err = a.Store.Folder(c.Parts); err == nil {
+		err = a.folder.Holds(a.ctx, c.Claim)
+	}
+	if err != nil {
+		return classify(err)
 	}
 	var m memo
 	if activity.HasHeartbeatDetails(a.ctx) {
@@ -114,17 +112,7 @@ func (a *attempt) restore() error {
 	if err != nil {
 		return classify(err)
 	}
-	if c.Parts != "" && !c.Inline {
-		m.Results = nil
-	}
-	// What is known of deaths would be lost with a chunk that is handed back.
-	if len(m.Suspects) == 0 && m.Hunt == 0 && m.Starts == 0 && m.Spared == 0 {
-		a.limit.after = time.Duration(c.Limit)
-	}
 	a.ledger = newLedger(c, items, m)
-	if c.Parts == "" {
-		return nil
-	}
 	for _, written := range m.Written {
 		err := a.folder.Since(a.ctx, written, a.ledger.restore, func(damaged error) {
 			a.log.Warn("what an earlier attempt stored is damaged; its items run again", "error", damaged)
@@ -133,117 +121,80 @@ func (a *attempt) restore() error {
 			return fmt.Errorf("read what earlier attempts stored: %w", err)
 		}
 	}
-	to, written, err := a.Recorders.Join(c.Parts, c.Claim.ID)
+	stream, written, err := a.Recorders.Join(c.Parts, c.Claim.ID)
 	if err != nil {
 		return classify(err)
 	}
-	a.stream = to
-	a.ledger.storeTo(to, written)
+	a.stream = stream
+	a.ledger.storeTo(stream.Put, written)
 	return nil
 }
 
-// heartbeat sends heartbeats until stopped. It does not wait for the store.
-func (a *attempt) heartbeat() (stop func()) {
-	return every(firstBeat, func() {
-		activity.RecordHeartbeat(a.ctx, a.ledger.snapshot(a.waitingFor())) // returns when it was answered
-		a.ledger.acknowledge()
-	})
-}
-
-// waitingFor says what results wait for. People see it at the pending activity.
+// waitingFor returns what results wait for. People see it at the pending activity.
 func (a *attempt) waitingFor() string {
 	if err := a.unkept.Load(); err != nil {
 		return "a file of an item waits for the store: " + (*err).Error()
 	}
-	if a.stream == nil {
-		return ""
-	}
 	return a.stream.WaitingFor()
-}
-
-// order says which items the next call runs, and how.
-type order struct {
-	items contract.Runs
-	// clean asks for a process that has not run any item, whole for a whole device.
-	clean, whole bool
-	// avoid are the devices on which an item died since one finished.
-	avoid   []string
-	edition string
 }
 
 // runItems makes calls until no item is left.
 func (a *attempt) runItems() error {
 	for {
-		o := a.ledger.next()
-		if len(o.items) == 0 || a.limit.over() {
+		run, call := a.ledger.next()
+		if len(run) == 0 {
 			return nil
 		}
-		err := a.runCall(o)
-		if errors.Is(err, errFailFast) {
-			return nil
+		err := a.runCall(run, call)
+		if err == nil || errors.Is(err, errFailFast) {
+			continue
 		}
-		if err != nil {
-			if err = a.judge(o.items, err); err != nil {
-				return err
-			}
+		if err := a.judge(run, err); err != nil {
+			return err
 		}
 	}
 }
 
-// runCall makes one call.
-func (a *attempt) runCall(o order) error {
+// runCall makes one call, which the ledger has begun.
+func (a *attempt) runCall(run contract.Runs, call Call) error {
 	ctx, cancel := context.WithCancelCause(a.ctx)
 	defer cancel(nil)
-	began := time.Now()
-	// Waiting for a slot or for the store does not count as time of the items.
-	var waited atomic.Int64
-	call := Call{
-		Task: a.chunk.Task, Map: a.chunk.Map, Mode: a.chunk.Mode, Timeout: time.Duration(a.chunk.Timeout), Attempts: a.chunk.Attempts,
-		Arg: a.chunk.Arg, Clean: o.clean, Whole: o.whole, Avoid: o.avoid, Patience: a.patience, Len: o.items.Len(),
-		Items:   a.items(ctx, o.items, func() { waited.CompareAndSwap(0, int64(time.Since(began))) }),
-		Edition: o.edition, Ran: a.ledger.ran,
-		Arrays: contract.KeepsArrays(a.chunk.Parts) && !a.chunk.Inline,
-		Done: func(done Done) {
-			a.limit.note()
-			result, later, ended := a.ledger.add(done)
-			if result.Fault != nil {
-				a.log.item(result, later)
-			}
-			if ended {
-				cancel(errFailFast)
-			}
-		},
+	c := a.chunk
+	call.Task, call.Map, call.Mode, call.Arg = c.Task, c.Map, c.Mode, c.Arg
+	call.Timeout, call.Attempts, call.Patience = time.Duration(c.Timeout), c.Attempts, a.patience
+	call.Items, call.Ran, call.Arrays = a.items(ctx, run), a.ledger.ran, contract.KeepsArrays(c.Parts) && !c.Inline
+	call.Done = func(done Done) {
+		result, later, ended := a.ledger.add(done)
+		if result.Fault != nil {
+			a.log.item(result, later)
+		}
+		if ended {
+			cancel(errFailFast)
+		}
 	}
-	if a.chunk.Backoff {
+	if c.Backoff {
 		call.Attempts = 1 // the next try is a call of its own
 	}
-	if a.chunk.Parts != "" && !a.chunk.Inline {
+	if a.stream != nil && !c.Inline {
 		call.Keep = a.storeFile // the results file names the files
 	}
-	err := a.Runner.Run(ctx, call)
-	a.busy += time.Since(began) - time.Duration(waited.Load())
-	return err
+	return a.Runner.Run(ctx, call)
 }
 
 // items reads the items of the spans until the chunk's time is over. What the slot holds
-// by then still runs. Before each item it waits for room in the store and calls there.
-func (a *attempt) items(ctx context.Context, spans contract.Runs, there func()) iter.Seq2[calls.Item, error] {
+// by then still runs. Before each item it waits for room in the store.
+func (a *attempt) items(ctx context.Context, spans contract.Runs) iter.Seq2[calls.Item, error] {
 	return func(yield func(calls.Item, error) bool) {
 		give := func(index int64, value json.RawMessage) bool {
-			if a.limit.over() {
-				return false
-			}
-			var err error
 			if a.stream != nil {
-				err = a.stream.AwaitRoom(ctx, inlineResults)
+				if err := a.stream.AwaitRoom(ctx); err != nil {
+					return yield(calls.Item{}, err)
+				}
 			}
-			if err == nil {
-				value, err = a.ledger.take(index, value)
-			}
-			there()
-			return yield(calls.Item{Index: index, Value: value}, err)
+			value, over, err := a.ledger.take(index, value)
+			return !over && yield(calls.Item{Index: index, Value: value}, err)
 		}
-		if a.chunk.Items == nil && a.chunk.Range == nil {
+		if a.chunk.Source != nil {
 			if err := a.Store.Sources.Pick(ctx, *a.chunk.Source, spans, give); err != nil {
 				yield(calls.Item{}, err)
 			}
@@ -251,21 +202,12 @@ func (a *attempt) items(ctx context.Context, spans contract.Runs, there func()) 
 		}
 		for _, span := range spans {
 			for i := span.Start; i < span.End; i++ {
-				if !give(i, a.itemAt(i)) {
+				if !give(i, a.ledger.itemAt(i)) {
 					return
 				}
 			}
 		}
 	}
-}
-
-// itemAt is an item that the chunk carries, or one of its range.
-func (a *attempt) itemAt(index int64) json.RawMessage {
-	if a.chunk.Range != nil {
-		return strconv.AppendInt(nil, a.chunk.Range.Start+index, 10)
-	}
-	at, _ := a.ledger.board.at(index)
-	return a.chunk.Items[at]
 }
 
 // storeFile stores a file of an item, however often that takes: a store that is full or
@@ -307,10 +249,10 @@ func (a *attempt) judge(spans contract.Runs, err error) error {
 	case !errors.As(err, &fault):
 		return classify(err)
 	case fault.Edition != "":
-		return a.elsewhere(a.ctx, fault, a.ledger.elsewhere())
+		return a.elsewhere(a.ctx, fault, a.ledger.spare(fault))
 	case fault.Kind == gpumux.BadInput:
 		return final(fault)
-	case fault.Blameless && a.ledger.spare(fault):
+	case fault.Blameless && a.ledger.spare(fault) < maxSpared:
 		// Temporal's own growing delay gives the device time to come back.
 		a.log.Warn("the worker or its device failed, not the item; the chunk is tried again", a.log.fields(fault, -1)...)
 		return retry(fault, 0)
@@ -350,9 +292,6 @@ func (a *attempt) judgeStart(fault *gpumux.Fault) error {
 // flush stores what has finished. With insist it does not give up: a store that is full
 // or away holds up the chunk, but not the slot, and no result is lost.
 func (a *attempt) flush(ctx context.Context, insist bool) error {
-	if a.stream == nil || a.ledger.staysInline() {
-		return nil
-	}
 	if !insist {
 		// The activity's context may have ended already.
 		var cancel context.CancelFunc
@@ -360,17 +299,4 @@ func (a *attempt) flush(ctx context.Context, insist bool) error {
 		defer cancel()
 	}
 	return a.stream.Flush(ctx)
-}
-
-// result is the result of the chunk.
-func (a *attempt) result() contract.ChunkResult {
-	out := a.ledger.finish()
-	out.Busy, out.Worker, out.Contact = gpumux.Duration(a.busy), a.Worker, a.Contact
-	if a.Slots != nil {
-		out.Slots = a.Slots()
-	}
-	if out.Covered < a.chunk.Work.Len() && a.limit.over() {
-		out.Pace = gpumux.Duration(a.limit.pace())
-	}
-	return out
 }

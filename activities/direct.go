@@ -2,7 +2,6 @@ package activities
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -12,38 +11,20 @@ import (
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
-// Direct asks for items outside of any map. Nothing of them is stored.
-type Direct struct {
-	Task string
-	// Mode, Timeout and Attempts override the task's own; zero keeps them.
-	Mode     gpumux.Mode
-	Timeout  time.Duration
-	Attempts int
-	Items    []json.RawMessage
-	// Arg, Key and WithItem are those of gpumux.MapInput.
-	Arg      json.RawMessage
-	Key      string
-	WithItem bool
-	// Done takes each result, in order and before RunDirect returns. Its index is the
-	// position in Items.
-	Done func(gpumux.Result)
-}
-
 // Pauses before items are tried again that no item is to blame for.
 const (
 	firstPause = 100 * time.Millisecond
 	maxPause   = 10 * time.Second
 )
 
-// RunDirect runs items in slots without Temporal. A fault means what it means in a map's
-// chunk, and its retries are made here. An error, which is a *gpumux.Fault where it is
-// not ctx's cause, leaves items without a result.
-func (p *Pool) RunDirect(ctx context.Context, in Direct) error {
-	chunk := contract.Chunk{Task: in.Task, Mode: in.Mode, Timeout: gpumux.Duration(in.Timeout), Attempts: in.Attempts, Items: in.Items,
-		Arg: in.Arg, Key: in.Key, WithItem: in.WithItem}
+// RunDirect runs a chunk's Items in slots without Temporal, and stores nothing. A fault
+// means what it means in a map, and its retries are made here. Done takes each result, in
+// order and before RunDirect returns. An error, which is a *gpumux.Fault where it is not
+// ctx's cause, leaves items without a result.
+func (p *Pool) RunDirect(ctx context.Context, chunk contract.Chunk, done func(gpumux.Result)) error {
 	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, log: &faultLog{Logger: p.Log}}
-	a.ledger = newLedger(chunk, contract.Runs{{End: int64(len(in.Items))}}, memo{})
-	a.ledger.direct, a.ledger.onlyInline = in.Done, false
+	a.ledger = newLedger(chunk, contract.Whole(int64(len(chunk.Items))).Runs, memo{})
+	a.ledger.put = done
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		err := a.runItems()
 		var failed *temporal.ApplicationError

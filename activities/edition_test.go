@@ -67,15 +67,15 @@ func TestElsewhere_IsBounded(t *testing.T) {
 		{"Alone", func(context.Context) int { return 1 }, 0, true, 0},
 		{"Unknown", nil, 0, true, 0},
 		{"First", func(context.Context) int { return 2 }, 0, false, elsewhereDelay},
-		{"Later", func(context.Context) int { return 2 }, maxElsewhere - 2, false, maxElsewhereDelay},
-		{"Last", func(context.Context) int { return 2 }, maxElsewhere - 1, true, 0},
+		{"Later", func(context.Context) int { return 2 }, maxSpared - 2, false, elsewhereDelay},
+		{"Last", func(context.Context) int { return 2 }, maxSpared - 1, true, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			runner := &coded{edition: "bbbbbb"}
 			l := newLab(t, runner)
 			l.pool.Workers = c.workers
 			l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
-			l.env.SetHeartbeatDetails(memo{Elsewhere: c.tries})
+			l.env.SetHeartbeatDetails(memo{Spared: c.tries})
 			_, err := l.env.ExecuteActivity("chunk", contract.Chunk{Edition: "aaaaaa", Range: &gpumux.Range{End: 3}, Work: contract.Whole(3), Parts: "m/parts"})
 			var app *temporal.ApplicationError
 			require.ErrorAs(t, err, &app)

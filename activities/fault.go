@@ -2,7 +2,6 @@ package activities
 
 import (
 	"errors"
-	"fmt"
 	"syscall"
 	"time"
 
@@ -22,30 +21,31 @@ const retryDelay = 20 * time.Millisecond
 // the slots are held longer than expected.
 const slotPatience = 500 * time.Millisecond
 
-// busy is the error of such a chunk. That is no failure, so nothing is logged.
+// busy returns the error of a chunk that got no slot. It is no failure, so nothing is
+// logged.
 func busy() error {
 	fault := &gpumux.Fault{Kind: gpumux.Canceled, Op: "start", Message: ErrBusy.Error() + "; the chunk goes on elsewhere"}
 	return failure(fault, temporal.ApplicationErrorOptions{NextRetryDelay: retryDelay, Category: temporal.ApplicationErrorCategoryBenign})
 }
 
-// retry is the error after which Temporal runs the chunk again from its first unfinished
-// item.
+// retry returns the error after which Temporal runs the chunk again from its first
+// unfinished item.
 func retry(fault *gpumux.Fault, delay time.Duration) error {
 	return failure(fault, temporal.ApplicationErrorOptions{NextRetryDelay: delay})
 }
 
-// final is the error that ends the map.
+// final returns the error that ends the map.
 func final(fault *gpumux.Fault) error {
 	return failure(fault, temporal.ApplicationErrorOptions{NonRetryable: true})
 }
 
-// failure is a fault as an error of an activity.
+// failure turns a fault into an error of an activity.
 func failure(fault *gpumux.Fault, o temporal.ApplicationErrorOptions) error {
 	o.Details = []any{*fault}
 	return temporal.NewApplicationErrorWithOptions(fault.Error(), string(fault.Kind), o)
 }
 
-// badInput is final for an input that can never work.
+// badInput returns the final error for an input that can never work.
 func badInput(err error, hint string) error {
 	return final(&gpumux.Fault{Kind: gpumux.BadInput, Op: "start", Message: err.Error(), Hint: hint})
 }
@@ -53,63 +53,45 @@ func badInput(err error, hint string) error {
 // classify makes an error final if trying again cannot help: mistakes in a file or a
 // name, a folder or store of others, wrong keys.
 func classify(err error) error {
-	var file *store.SourceError
-	var name *store.NameError
-	var owner *store.OwnerError
-	var key *store.KeyError
-	if errors.As(err, &file) || errors.As(err, &name) || errors.As(err, &owner) || errors.As(err, &key) ||
-		errors.Is(err, syscall.ENAMETOOLONG) {
+	switch {
+	case errors.As(err, new(*store.SourceError)) || errors.As(err, new(*store.NameError)) || errors.As(err, new(*store.OwnerError)) ||
+		errors.As(err, new(*store.KeyError)) || errors.Is(err, syscall.ENAMETOOLONG):
 		return badInput(err, "")
-	}
-	if errors.As(err, new(*objects.DamageError)) {
+	case errors.As(err, new(*objects.DamageError)):
 		return badInput(err, "delete it, and put it there again")
-	}
-	if errors.Is(err, syscall.ENOTDIR) {
+	case errors.Is(err, syscall.ENOTDIR):
 		return badInput(err, "an object lies where a folder is to be; name another output")
 	}
 	return err
 }
 
-// largestResult is the most bytes of one result that can travel inline at all.
-const largestResult = 1 << 20
-
-// tooLarge is the fault of a result that cannot travel inline.
-func tooLarge(task string, bytes int) *gpumux.Fault {
-	return &gpumux.Fault{
-		Kind: gpumux.TaskError, Op: "run", Task: task,
-		Message: fmt.Sprintf("the result has %s, more than the %s that travel inline", gpumux.Size(bytes), gpumux.Size(largestResult)),
-		Hint:    "run the map over a source in the store (gpumux.Map, MapSource), or write large results to a file and return its path",
-	}
-}
-
-// maxLogged is how many failed items of a chunk the log has.
+// maxLogged is how many failures of items the log has of a chunk.
 const maxLogged = 20
 
 // faultLog logs the faults of a chunk of a map.
 type faultLog struct {
 	log.Logger
 	of string
-	// logged counts the failed items that the log has.
+	// logged counts the failures of items.
 	logged int
 }
 
-// item logs that an item failed. An item that is tried again later has not yet.
+// item logs that an item failed, or that it raised and is tried again later.
 func (l *faultLog) item(result gpumux.Result, later bool) {
-	switch {
-	case !later && l.logged >= maxLogged:
-		return
-	case later:
-		l.Info("item raised; it is tried again after a pause", l.fields(result.Fault, result.Index)...)
-		return
-	}
 	message := "item failed"
-	if l.logged++; l.logged == maxLogged {
-		message += "; of this chunk no more are told here, the results have them"
+	if later {
+		message = "item raised; it is tried again after a pause"
+	}
+	switch l.logged++; {
+	case l.logged > maxLogged:
+		return
+	case l.logged == maxLogged:
+		message += "; further ones of this chunk are not logged, the results have them"
 	}
 	l.Warn(message, l.fields(result.Fault, result.Index)...)
 }
 
-// fields are the fields of a log line about a fault, of an item where its index is known.
+// fields returns the fields of a log line about a fault. An index below 0 is unknown.
 func (l *faultLog) fields(f *gpumux.Fault, index int64) []any {
 	k := []any{"map", l.of}
 	if index >= 0 {

@@ -172,20 +172,16 @@ func (l *Housekeeping) WriteList(ctx context.Context, in contract.ListInput) (co
 
 // WritePart stores results that became too many for the history. Doing it twice stores
 // the same results twice, which merging takes as one. The answer says nothing.
-func (l *Housekeeping) WritePart(ctx context.Context, in contract.PartInput) (struct{}, error) {
-	none := struct{}{}
+func (l *Housekeeping) WritePart(ctx context.Context, in contract.PartInput) (none struct{}, err error) {
 	defer heartbeat(ctx)()
 	folder, err := l.Store.Folder(in.Parts)
 	if err == nil {
 		err = folder.Holds(ctx, in.Claim)
 	}
-	if err != nil {
-		return none, classify(err)
+	if err == nil {
+		err = l.Store.WritePart(ctx, in.Parts, in.Results)
 	}
-	if err := l.Store.WritePart(ctx, in.Parts, in.Results); err != nil {
-		return none, classify(fmt.Errorf("store results: %w", err))
-	}
-	return none, nil
+	return none, classify(err)
 }
 
 // Forget deletes a resident that did not arrive where it was to move. The answer says

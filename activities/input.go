@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
@@ -34,13 +33,7 @@ func checked[In, Out any](f func(context.Context, In) (Out, error)) func(context
 
 // outdated is the error for an input that this worker is too old for.
 func outdated(ctx context.Context, skew *contract.SkewError) error {
-	whose := "the workers"
-	if pool, of := strings.CutPrefix(activity.GetInfo(ctx).TaskQueue, gpumux.Queue+"."); of {
-		pool, _, _ = strings.Cut(pool, ".")
-		pool, _, _ = strings.Cut(pool, "@")
-		whose = "the workers of pool " + pool
-	}
 	return retry(&gpumux.Fault{Kind: gpumux.BadInput, Op: "start", Blameless: true, Message: skew.Error(),
-		Hint: fmt.Sprintf("upgrade %s to the gpumux of the workflow, whose contract is version %d, or a later one; until then it is tried again",
-			whose, skew.Version)}, 0)
+		Hint: fmt.Sprintf("upgrade the workers of the queue %s to the gpumux of the workflow, whose contract is version %d, or a later one; "+
+			"until then it is tried again", activity.GetInfo(ctx).TaskQueue, skew.Version)}, 0)
 }

@@ -56,13 +56,13 @@ func TestRegister_WhatCannotBeIsRefusedForGood(t *testing.T) {
 		want     string
 	}{
 		"endless chunk":    {"pool gpumux.RunChunk", []any{contract.Chunk{Range: &gpumux.Range{End: 1 << 40}, Work: contract.Whole(1 << 40), Parts: "m/parts"}}, "a chunk of 1099511627776 items; it has 1 to 65536"},
-		"backward chunk":   {"pool gpumux.RunChunk", []any{contract.Chunk{Range: &gpumux.Range{End: 9}, Work: contract.Work{List: &contract.Source{URL: "a", Index: "b", Items: 9}, Start: 5, End: 3}}}, "items 5 to 3 do not lie"},
+		"backward chunk":   {"pool gpumux.RunChunk", []any{contract.Chunk{Range: &gpumux.Range{End: 9}, Work: contract.Work{List: &contract.Source{URL: "a", Index: "b", Items: 9}, Start: 5, End: 3}}}, "a chunk of -2 items; it has 1 to 65536"},
 		"from nowhere":     {"pool gpumux.RunChunk", []any{contract.Chunk{Work: contract.Whole(3)}}, "give one of items, source and range"},
 		"another's store":  {"pool gpumux.RunChunk", []any{contract.Chunk{Range: &gpumux.Range{End: 3}, Work: contract.Whole(3), Parts: "../../etc"}}, "is not a key"},
 		"a text":           {"pool gpumux.RunChunk", []any{"run this"}, "input: JSON string does not belong here"},
 		"nothing":          {"pool gpumux.RunChunk", nil, "input: is missing; give one object"},
 		"no object":        {"pool gpumux.RunChunk", []any{nil}, "input: is missing; give one object"},
-		"bytes":            {"pool gpumux.RunChunk", []any{[]byte(`{"start":0}`)}, "input: is bytes"},
+		"bytes":            {"pool gpumux.RunChunk", []any{[]byte(`{"start":0}`)}, `the encoding "binary/plain", which this worker does not read`},
 		"broken JSON":      {"pool gpumux.RunChunk", []any{raw("json/plain", `{"start":`)}, "input: is not JSON"},
 		"another encoding": {"pool gpumux.RunChunk", []any{raw("binary/protobuf", `x`)}, `the encoding "binary/protobuf", which this worker does not read`},
 		"wrong types":      {"pool gpumux.RunChunk", []any{map[string]any{"start": "a", "end": 1.5}}, "end: JSON number 1.5 does not belong here"},
@@ -95,7 +95,8 @@ func TestRunChunk_StartsOverAfterAHeartbeatThatItCannotRead(t *testing.T) {
 		l := newLab(t, echo{})
 		l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
 		l.env.SetHeartbeatDetails(json.RawMessage(told))
-		value, err := l.env.ExecuteActivity("chunk", contract.Chunk{Range: &gpumux.Range{End: 20}, Work: contract.Work{Runs: contract.Runs{{Start: 10, End: 20}}}})
+		value, err := l.env.ExecuteActivity("chunk", contract.Chunk{Range: &gpumux.Range{End: 20}, Parts: "m/parts", Inline: true,
+			Work: contract.Work{Runs: contract.Runs{{Start: 10, End: 20}}}})
 		require.NoError(t, err, told)
 		var result contract.ChunkResult
 		require.NoError(t, value.Get(&result))

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -43,6 +42,9 @@ type Seat interface {
 	// Release ends the process and gives the slot back.
 	Release()
 }
+
+// largestResult is the most bytes of a value that a call in a lease returns.
+const largestResult = 1 << 20
 
 // Leases serves the queue on which leases ask for slots of a pool.
 type Leases struct {
@@ -217,10 +219,8 @@ func (h *holding) note(task string) {
 
 func (h *holding) run(ctx context.Context, in contract.SlotCall) (gpumux.Result, error) {
 	switch {
-	case in.Save != nil:
-		return gpumux.Result{}, h.save(ctx, in)
-	case in.Load != nil:
-		return h.load(ctx, in)
+	case in.Save != nil || in.Load != nil:
+		return h.move(ctx, in)
 	case len(in.Drop) > 0:
 		return h.drop(ctx, in.Drop)
 	}
@@ -243,32 +243,45 @@ const (
 	dropTarget = "gpumux.handle:_drop"
 )
 
-// aside has a function of the runtime do something with a file that it and the worker
-// share.
-func (h *holding) aside(ctx context.Context, task, target string, item map[string]any, file *os.File) (gpumux.Result, error) {
-	item["path"] = file.Name()
-	raw, err := json.Marshal(item)
+// move saves a resident to the store, or keeps what was saved there as a resident. The
+// process and the worker share a file for it.
+func (h *holding) move(ctx context.Context, in contract.SlotCall) (gpumux.Result, error) {
+	resident, target, arg := in.Save, saveTarget, map[string]any{"value": in.Save}
+	if in.Load != nil {
+		resident, target, arg = in.Load, loadTarget, map[string]any{"key": in.Load.Key}
+	}
+	file, err := h.seat.Scratch(resident.Task)
+	if err != nil {
+		return gpumux.Result{}, fmt.Errorf("make a file for what is to move: %w", err)
+	}
+	defer func() {
+		file.Close()
+		os.Remove(file.Name())
+	}()
+	if in.Load != nil {
+		if err := h.fetch(ctx, in.Object, file); err != nil {
+			return gpumux.Result{}, err
+		}
+	}
+	arg["path"] = file.Name()
+	raw, err := json.Marshal(arg)
 	if err != nil {
 		return gpumux.Result{}, err
 	}
-	result, err := h.call(ctx, Call{Task: task, Target: target}, raw)
-	if err == nil && result.Fault != nil {
-		err = result.Fault
+	result, err := h.call(ctx, Call{Task: resident.Task, Target: target}, raw)
+	switch {
+	case err != nil || result.Fault != nil:
+		return result, err
+	case in.Save != nil:
+		return gpumux.Result{}, h.put(ctx, in.Object, file)
 	}
-	return result, err
+	// After an error it may run again; the workflow has the object forgotten in the end.
+	return result, h.Store.Objects.Delete(ctx, in.Object)
 }
 
-// save puts a resident into the store.
-func (h *holding) save(ctx context.Context, in contract.SlotCall) error {
-	file, err := h.scratch(in.Save.Task)
-	if err != nil {
-		return err
-	}
-	defer discard(file)
-	if _, err := h.aside(ctx, in.Save.Task, saveTarget, map[string]any{"value": in.Save}, file); err != nil {
-		return err
-	}
-	to, err := h.Store.Objects.CreateAs(ctx, in.Object, objects.Creation{Own: strings.HasPrefix(in.Object, contract.ResidentsFolder)})
+// put copies a file into the store.
+func (h *holding) put(ctx context.Context, key string, file *os.File) error {
+	to, err := h.Store.Objects.CreateAs(ctx, key, objects.Creation{Own: true})
 	if err != nil {
 		return err
 	}
@@ -279,48 +292,25 @@ func (h *holding) save(ctx context.Context, in contract.SlotCall) error {
 	return to.Close()
 }
 
-// load keeps what is in the store as a resident.
-func (h *holding) load(ctx context.Context, in contract.SlotCall) (gpumux.Result, error) {
-	file, err := h.scratch(in.Load.Task)
+// fetch copies an object of the store into a file.
+func (h *holding) fetch(ctx context.Context, key string, file *os.File) error {
+	from, err := h.Store.Objects.Read(ctx, key, 0, -1)
 	if err != nil {
-		return gpumux.Result{}, err
+		return err
 	}
-	defer discard(file)
-	from, err := h.Store.Objects.Read(ctx, in.Object, 0, -1)
-	if err != nil {
-		return gpumux.Result{}, err
+	defer from.Close()
+	if _, err = io.Copy(file, from); err != nil {
+		return fmt.Errorf("fetch what is to move: %w", err)
 	}
-	_, err = io.Copy(file, from)
-	from.Close()
-	if err != nil {
-		return gpumux.Result{}, fmt.Errorf("fetch what is to move: %w", err)
-	}
-	result, err := h.aside(ctx, in.Load.Task, loadTarget, map[string]any{"key": in.Load.Key}, file)
-	if err == nil {
-		err = h.Store.Objects.Delete(ctx, in.Object) // after an error it may run again; the workflow has it forgotten in the end
-	}
-	return result, err
-}
-
-func (h *holding) scratch(task string) (*os.File, error) {
-	file, err := h.seat.Scratch(task)
-	if err != nil {
-		return nil, fmt.Errorf("make a file for what is to move: %w", err)
-	}
-	return file, nil
-}
-
-func discard(file *os.File) {
-	file.Close()
-	os.Remove(file.Name())
+	return nil
 }
 
 // drop lets go of residents.
 func (h *holding) drop(ctx context.Context, handles []gpumux.Handle) (gpumux.Result, error) {
-	// As handles they would become their values.
-	list := make([]map[string]string, len(handles))
+	type fields gpumux.Handle // as handles they would become their values
+	list := make([]fields, len(handles))
 	for i, each := range handles {
-		list[i] = map[string]string{"key": each.Key, "process": each.Process, "lease": each.Lease, "host": each.Host, "device": each.Device}
+		list[i] = fields(each)
 	}
 	raw, err := json.Marshal(map[string]any{"handles": list})
 	if err != nil {

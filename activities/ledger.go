@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"maps"
 	"slices"
+	"strconv"
 	"sync"
+	"time"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
@@ -16,7 +19,7 @@ import (
 const (
 	// maxRecent is how many failures a chunk shows to people.
 	maxRecent = 3
-	// inlineResults is the most bytes of results that a chunk returns through the history.
+	// inlineResults is the most bytes of results that travel inline.
 	inlineResults = 256 << 10
 )
 
@@ -27,21 +30,17 @@ type ledger struct {
 	chunk contract.Chunk
 	memo  memo
 	board board
-	// stream takes the results on their way into the store; nil where they travel inline
-	// only.
-	stream stream
-	// direct takes the results that go nowhere else; nil in a map.
-	direct func(gpumux.Result)
-	// onlyInline: results can travel through the history alone.
-	onlyInline bool
+	limit limit
+	// put takes the results that do not travel inline.
+	put func(gpumux.Result)
 	// labels are those of the items that were given to a slot and have no result.
 	labels map[int64]label
-	// acknowledged: the server knows where the stream leads.
-	acknowledged bool
-	// full: further results would not fit the history. ended: more items failed than may.
-	full   bool
-	ended  bool
-	bytes  int
+	// ended: more items failed than may.
+	ended bool
+	// bytes is the weight of all results.
+	bytes int
+	// began is when the first item of the call under way was taken.
+	began  time.Time
 	peaks  gpumux.Peaks
 	result contract.ChunkResult
 }
@@ -50,9 +49,13 @@ type ledger struct {
 type label struct{ key, item json.RawMessage }
 
 func newLedger(chunk contract.Chunk, runs contract.Runs, m memo) *ledger {
-	l := &ledger{chunk: chunk, board: newBoard(runs), memo: m, onlyInline: chunk.Parts == "", labels: map[int64]label{}}
+	l := &ledger{chunk: chunk, board: newBoard(runs), memo: m, labels: map[int64]label{}}
 	if l.memo.Suspects == nil {
 		l.memo.Suspects = map[int64]suspect{}
+	}
+	// What is known of deaths would be lost with a chunk that is handed back.
+	if len(m.Suspects) == 0 && m.Hunt == 0 && m.Starts == 0 && m.Spared == 0 {
+		l.limit.after = time.Duration(chunk.Limit)
 	}
 	l.memo.Waiting = ""
 	l.memo.Hunt = max(0, min(l.memo.Hunt, int64(len(l.board.done))))
@@ -63,14 +66,8 @@ func newLedger(chunk contract.Chunk, runs contract.Runs, m memo) *ledger {
 	for at := range l.board.open(slices.Concat(m.Escalate, m.Retry)) {
 		l.board.done[at] = true
 	}
-	l.peaks.Merge(m.Peak)
-	l.memo.Peak = nil
 	return l
 }
-
-// inline reports whether the results travel through the history: they were asked to and
-// are still small.
-func (l *ledger) inline() bool { return l.chunk.Inline && l.bytes <= inlineResults }
 
 // restore counts a result that an earlier attempt stored. What is stored stays stored:
 // this attempt's results join it there.
@@ -88,44 +85,45 @@ func (l *ledger) restore(index int64, kind gpumux.Kind) {
 	l.chunk.Inline = false
 }
 
-// storeTo sends results to the store from now on. Those that earlier attempts held inline
-// come first.
-func (l *ledger) storeTo(to stream, written store.Written) {
+// storeTo gives put all results that do not travel inline, from now on.
+func (l *ledger) storeTo(put func(gpumux.Result), written store.Written) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.stream = to
-	for _, r := range l.memo.Results {
-		to.Put(r)
+	l.put = put
+	if !l.inline() {
+		l.send()
 	}
-	known := slices.ContainsFunc(l.memo.Written, func(w store.Written) bool {
-		return w.Writer == written.Writer && w.Number <= written.Number
-	})
-	if !known {
+	if !slices.Contains(l.memo.Written, written) {
 		l.memo.Written = append(l.memo.Written, written)
 	}
 }
 
-// acknowledge notes that the server knows where the stream leads, so that results may go
-// there.
-func (l *ledger) acknowledge() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.acknowledged = true; l.stream != nil && !l.inline() {
-		l.stream.Release()
+// inline reports whether the results travel inline: they were asked to and are still few.
+func (l *ledger) inline() bool { return l.chunk.Inline && l.bytes <= inlineResults }
+
+// send gives away the results that were to travel inline.
+func (l *ledger) send() {
+	for _, r := range l.memo.Results {
+		l.put(r)
 	}
+	l.memo.Results = nil
 }
 
-// next is the next call: one suspect alone, half of the hunted items, or all up to the
-// next suspect. A suspect that has run out of memory alone gets a whole device. It has no
-// items when all are done, further results would not fit the history, or more items
-// failed than may.
-func (l *ledger) next() (o order) {
+// next ends the call under way and returns the items of the next one: one suspect alone,
+// half of the hunted items, or all up to the next suspect. A suspect that has run out of
+// memory alone gets a whole device. There are no items when all are done, the chunk's time
+// is over, or more items failed than may.
+func (l *ledger) next() (run contract.Runs, call Call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.full || l.ended {
-		return o
+	if !l.began.IsZero() {
+		l.result.Busy += gpumux.Duration(time.Since(l.began))
+		l.began = time.Time{}
 	}
-	o.avoid, o.edition = slices.Clone(l.memo.Avoid), cmp.Or(l.memo.Edition, l.chunk.Edition)
+	if l.ended || l.limit.over() {
+		return nil, call
+	}
+	call.Avoid, call.Edition = slices.Clone(l.memo.Avoid), cmp.Or(l.memo.Edition, l.chunk.Edition)
 	room, hunted := int64(len(l.board.done)), int64(0)
 	for _, done := range l.board.done[:l.memo.Hunt] {
 		if !done {
@@ -135,33 +133,31 @@ func (l *ledger) next() (o order) {
 	if hunted == 0 {
 		l.memo.Hunt = 0
 	} else {
-		room, o.clean = max(1, hunted/2), hunted == 1
-	}
-	if l.onlyInline {
-		room = min(room, l.fitting())
+		room, call.Clean = max(1, hunted/2), hunted == 1
 	}
 	for _, index := range l.board.open(l.board.items) {
 		s, suspected := l.memo.Suspects[index]
-		if room--; room < 0 || suspected && len(o.items) > 0 {
+		if room--; room < 0 || suspected && len(run) > 0 {
 			break
 		}
-		o.items.Add(index)
+		run.Add(index)
 		if suspected {
-			o.clean, o.whole = true, s.Memory && s.Alone > 0
+			call.Clean, call.Whole = true, s.Memory && s.Alone > 0
 			break
 		}
 	}
-	return o
+	call.Len = run.Len()
+	return run, call
 }
 
-// fitting is how many items may run before it is clear that their results fit the
-// history.
-func (l *ledger) fitting() int64 {
-	items := int64(len(l.memo.Results))
-	if items == 0 {
-		return 1
+// itemAt returns an item that the chunk carries, or one of its range. Neither changes, so
+// it takes no lock.
+func (l *ledger) itemAt(index int64) json.RawMessage {
+	if l.chunk.Range != nil {
+		return strconv.AppendInt(nil, l.chunk.Range.Start+index, 10)
 	}
-	return max(1, min(items*8, int64(inlineResults-l.bytes)*items/int64(2*l.bytes)))
+	at, _ := l.board.at(index)
+	return l.chunk.Items[at]
 }
 
 // ran notes the edition of a process before it runs items.
@@ -171,13 +167,13 @@ func (l *ledger) ran(edition string) {
 	l.memo.Edition = edition
 }
 
-// take is the item in what a source gives, about to run. It notes the item's label.
-func (l *ledger) take(index int64, raw json.RawMessage) (json.RawMessage, error) {
+// take returns the item in raw, which is about to run, and notes its label. It returns
+// over when the chunk's time is over.
+func (l *ledger) take(index int64, raw json.RawMessage) (item json.RawMessage, over bool, err error) {
 	item, of := raw, label{}
 	if l.chunk.Source != nil {
-		var err error
 		if item, of.key, err = items.Unwrap(*l.chunk.Source, raw); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
 	own, whole := contract.Label(item, l.chunk.Key, l.chunk.WithItem)
@@ -185,12 +181,15 @@ func (l *ledger) take(index int64, raw json.RawMessage) (json.RawMessage, error)
 		of.key = own
 	}
 	of.key, of.item = bytes.Clone(of.key), whole
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.began.IsZero() {
+		l.began = time.Now()
+	}
 	if of.key != nil || of.item != nil {
-		l.mu.Lock()
-		defer l.mu.Unlock()
 		l.labels[index] = of
 	}
-	return item, nil
+	return item, l.limit.over(), nil
 }
 
 // add books a finished item, and returns its result as it is kept. It returns later where
@@ -199,6 +198,7 @@ func (l *ledger) take(index int64, raw json.RawMessage) (json.RawMessage, error)
 func (l *ledger) add(done Done) (r gpumux.Result, later, ended bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.limit.note()
 	if r = done.Result; done.Peak > 0 {
 		l.peaks.Add(done.Peak)
 		l.peaks.Budget = max(l.peaks.Budget, gpumux.Size(done.Budget))
@@ -218,9 +218,6 @@ func (l *ledger) add(done Done) (r gpumux.Result, later, ended bool) {
 
 // book counts a new result and sends it on its way.
 func (l *ledger) book(r gpumux.Result) gpumux.Result {
-	if l.onlyInline && len(r.Value) > largestResult {
-		r.Fault, r.Value = tooLarge(l.chunk.Task, len(r.Value)), nil
-	}
 	if of, noted := l.labels[r.Index]; noted {
 		r.Key, r.Item = of.key, of.item
 		delete(l.labels, r.Index)
@@ -233,21 +230,12 @@ func (l *ledger) book(r gpumux.Result) gpumux.Result {
 	}
 	l.result.Ran++
 	l.memo.absolve(r.Index)
-	inline := l.inline()
-	l.bytes += r.Weight()
-	l.full = l.onlyInline && l.bytes > inlineResults
-	switch {
-	case l.direct != nil:
-		l.direct(r)
-	case l.chunk.Parts == "" || l.chunk.Inline:
+	if l.bytes += r.Weight(); l.inline() {
 		l.memo.Results = append(l.memo.Results, r)
+		return r
 	}
-	if l.stream != nil {
-		l.stream.Put(r)
-		if inline && l.acknowledged && !l.inline() {
-			l.stream.Release()
-		}
-	}
+	l.send()
+	l.put(r)
 	return r
 }
 
@@ -270,27 +258,16 @@ func (l *ledger) count(r gpumux.Result) {
 	l.result.Faults[r.Fault.Kind]++
 }
 
-// spare counts a failure of the worker or its device, and reports whether the chunk is to
-// be tried again for it.
-func (l *ledger) spare(fault *gpumux.Fault) bool {
+// spare returns how often in a row the worker or its device failed, or had another edition.
+func (l *ledger) spare(fault *gpumux.Fault) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.memo.Spared++; l.memo.Spared >= maxSpared {
-		return false
-	}
 	l.memo.suspect(fault)
-	return true
+	l.memo.Spared++
+	return l.memo.Spared
 }
 
-// elsewhere counts how often a worker did not have the chunk's edition.
-func (l *ledger) elsewhere() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.memo.Elsewhere++
-	return l.memo.Elsewhere
-}
-
-// unstarted counts how often a process did not start.
+// unstarted returns how often no process started.
 func (l *ledger) unstarted(fault *gpumux.Fault) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -354,45 +331,31 @@ func (l *ledger) escalateRest() {
 	}
 }
 
-// snapshot is the memo for a heartbeat. It leaves out results that are stored or have
-// grown too large.
+// snapshot returns the memo for a heartbeat. They share nothing that changes.
 func (l *ledger) snapshot(waiting string) memo {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	m := l.memo.clone()
-	if l.peaks.Items() > 0 {
-		m.Peak = &gpumux.Peaks{}
-		m.Peak.Merge(&l.peaks)
-	}
-	if l.chunk.Parts != "" && !l.inline() {
-		m.Results = nil
-	}
+	m := l.memo
+	m.Suspects, m.Escalate, m.Retry = maps.Clone(m.Suspects), slices.Clone(m.Escalate), slices.Clone(m.Retry)
 	m.Waiting = waiting
 	return m
 }
 
-// staysInline reports whether the results need not be stored.
-func (l *ledger) staysInline() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.inline()
-}
-
-// finish is the result of the chunk as far as the ledger knows it. A chunk that stopped
-// early hands back everything from its first unfinished item on; items run in order.
+// finish returns the result of the chunk. A chunk that stopped early hands back everything
+// from its first unfinished item on; items run in order.
 func (l *ledger) finish() contract.ChunkResult {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	out := l.result
 	out.Peak, out.Edition = l.peaks.Known(), l.memo.Edition
 	out.Escalate, out.Retry = l.memo.Escalate, l.memo.Retry
-	if l.chunk.Parts == "" || l.inline() {
-		out.Results = l.memo.Results
-		slices.SortFunc(out.Results, func(a, b gpumux.Result) int { return cmp.Compare(a.Index, b.Index) })
-	}
+	out.Results = slices.SortedFunc(slices.Values(l.memo.Results), func(a, b gpumux.Result) int { return cmp.Compare(a.Index, b.Index) })
 	out.Covered = int64(len(l.board.done))
 	if at := slices.Index(l.board.done, false); at >= 0 {
 		out.Covered = int64(at)
+		if l.limit.over() {
+			out.Pace = gpumux.Duration(l.limit.pace())
+		}
 	}
 	return out
 }

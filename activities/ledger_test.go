@@ -11,14 +11,17 @@ import (
 	"github.com/gpumux/gpumux/store"
 )
 
-// held is a stream that keeps what it is given.
-type held struct {
-	fresh []gpumux.Result
-	open  bool
-}
+// held keeps the results that it is given.
+type held struct{ fresh []gpumux.Result }
 
-func (h *held) Put(r gpumux.Result) { h.fresh = append(h.fresh, r) }
-func (h *held) Release()            { h.open = true }
+func (h *held) put(r gpumux.Result) { h.fresh = append(h.fresh, r) }
+
+// recorded is a ledger whose results go nowhere.
+func recorded(chunk contract.Chunk, runs contract.Runs, m memo) *ledger {
+	l := newLedger(chunk, runs, m)
+	l.put = func(gpumux.Result) {}
+	return l
+}
 
 var there = store.Written{Writer: "0123456789abcdef", Number: 1}
 
@@ -28,14 +31,19 @@ func value(index int64) gpumux.Result {
 
 // nextOf is what the next call runs, and how.
 func nextOf(l *ledger) (items contract.Runs, clean, whole bool) {
-	o := l.next()
-	return o.items, o.clean, o.whole
+	items, call := l.next()
+	return items, call.Clean, call.Whole
+}
+
+func avoidedBy(l *ledger) []string {
+	_, call := l.next()
+	return call.Avoid
 }
 
 func span(start, end int64) contract.Span { return contract.Span{Start: start, End: end} }
 
 func TestLedger_RunsEverythingUpToASuspectAndTheSuspectAlone(t *testing.T) {
-	l := newLedger(contract.Chunk{Parts: "p"}, contract.Runs{span(10, 20)}, memo{Suspects: map[int64]suspect{13: {}}})
+	l := recorded(contract.Chunk{Parts: "p"}, contract.Runs{span(10, 20)}, memo{Suspects: map[int64]suspect{13: {}}})
 	spans, alone, _ := nextOf(l)
 	require.Equal(t, contract.Runs{span(10, 13)}, spans)
 	require.False(t, alone)
@@ -53,7 +61,7 @@ func TestLedger_RunsEverythingUpToASuspectAndTheSuspectAlone(t *testing.T) {
 }
 
 func TestLedger_HolesAreSpans(t *testing.T) {
-	l := newLedger(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 6)}, memo{})
+	l := recorded(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 6)}, memo{})
 	l.book(value(0))
 	l.book(value(3))
 	spans, _, _ := nextOf(l)
@@ -73,7 +81,7 @@ func TestLedger_AnItemIsJudgedAfterTwoDeathsAlone(t *testing.T) {
 		"memory at its end":    {gpumux.DeviceOOM, false, false, "recorded as failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := newLedger(contract.Chunk{Parts: "p", Larger: c.larger}, contract.Runs{span(0, 3)}, memo{})
+			l := recorded(contract.Chunk{Parts: "p", Larger: c.larger}, contract.Runs{span(0, 3)}, memo{})
 			l.book(value(0))
 			all := contract.Runs{span(0, 3)}
 			if c.company {
@@ -106,7 +114,7 @@ func TestLedger_AnItemIsJudgedAfterTwoDeathsAlone(t *testing.T) {
 
 func TestLedger_TheNextAttemptKnowsWhatTheLastLeft(t *testing.T) {
 	chunk, items := contract.Chunk{Inline: true, Parts: "p", Larger: true}, contract.Runs{span(0, 5)}
-	l := newLedger(chunk, items, memo{})
+	l := recorded(chunk, items, memo{})
 	l.book(value(0))
 	for range 2 {
 		l.blame(contract.Runs{span(0, 5)}, &gpumux.Fault{Kind: gpumux.Budget, Alone: true})
@@ -117,45 +125,33 @@ func TestLedger_TheNextAttemptKnowsWhatTheLastLeft(t *testing.T) {
 	var m memo
 	require.NoError(t, json.Unmarshal(data, &m))
 	require.Equal(t, "the store is full", m.Waiting)
-	again := newLedger(chunk, items, m)
+	again := recorded(chunk, items, m)
 	spans, alone, _ := nextOf(again)
 	require.Equal(t, contract.Runs{span(2, 3)}, spans, "0 is finished, 1 escalated, 2 suspected")
 	require.True(t, alone)
 	require.EqualValues(t, 1, again.result.Succeeded)
 	stream := &held{}
-	again.storeTo(stream, there)
-	require.Len(t, stream.fresh, 1, "what only the heartbeat holds must still be stored if results outgrow the history")
+	again.storeTo(stream.put, there)
+	require.Empty(t, stream.fresh, "results that travel inline are not stored")
+	again.book(gpumux.Result{Index: 2, Value: make(json.RawMessage, inlineResults)})
+	require.Len(t, stream.fresh, 2, "what only the heartbeat held must be stored if results outgrow the history")
 	require.Equal(t, []store.Written{there}, again.snapshot("").Written)
 }
 
 func TestLedger_ResultsThatOutgrowTheHistoryLeaveTheHeartbeat(t *testing.T) {
-	l := newLedger(contract.Chunk{Inline: true, Parts: "p"}, contract.Runs{span(0, 2)}, memo{})
+	l := recorded(contract.Chunk{Inline: true, Parts: "p"}, contract.Runs{span(0, 2)}, memo{})
 	stream := &held{}
-	l.storeTo(stream, there)
-	l.acknowledge()
-	require.False(t, stream.open, "results that travel inline are not stored")
+	l.storeTo(stream.put, there)
+	require.Empty(t, stream.fresh)
 	l.book(gpumux.Result{Index: 0, Value: make(json.RawMessage, inlineResults)})
-	require.False(t, l.inline())
 	require.Empty(t, l.snapshot("").Results)
 	require.Len(t, stream.fresh, 1)
-	require.True(t, stream.open)
-}
-
-// No attempt can find stored results before the server knows where they lie.
-func TestLedger_NothingIsStoredBeforeTheServerKnows(t *testing.T) {
-	l := newLedger(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 2)}, memo{})
-	stream := &held{}
-	l.storeTo(stream, there)
-	l.book(value(0))
-	require.False(t, stream.open)
-	l.acknowledge()
-	require.True(t, stream.open)
 }
 
 func TestLedger_FailuresAreShownShort(t *testing.T) {
-	l := newLedger(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 9)}, memo{})
+	l := recorded(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 9)}, memo{})
 	stream := &held{}
-	l.storeTo(stream, there)
+	l.storeTo(stream.put, there)
 	for i := range int64(5) {
 		l.book(gpumux.Result{Index: i, Fault: &gpumux.Fault{Kind: gpumux.TaskError, Message: "m", Traceback: "long", Tail: "long"}})
 	}
@@ -168,7 +164,7 @@ func TestLedger_FailuresAreShownShort(t *testing.T) {
 // A chunk of scattered items counts by position, but its answers name indices.
 func TestLedger_ScatteredItems(t *testing.T) {
 	items := contract.Runs{span(5, 7), span(100, 103), span(1<<40, 1<<40+1)}
-	l := newLedger(contract.Chunk{Parts: "p", Larger: true}, items, memo{})
+	l := recorded(contract.Chunk{Parts: "p", Larger: true}, items, memo{})
 	var indexes []int64
 	for at, index := range l.board.open(items) {
 		require.EqualValues(t, len(indexes), at)
@@ -201,7 +197,7 @@ func TestLedger_ScatteredItems(t *testing.T) {
 }
 
 func TestLedger_WantOfMemoryAloneAsksForTheWholeDevice(t *testing.T) {
-	l := newLedger(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 2)}, memo{})
+	l := recorded(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 2)}, memo{})
 	all := contract.Runs{span(0, 2)}
 	l.blame(all, &gpumux.Fault{Kind: gpumux.DeviceOOM})
 	_, alone, whole := nextOf(l)
@@ -216,7 +212,7 @@ func TestLedger_WantOfMemoryAloneAsksForTheWholeDevice(t *testing.T) {
 // One item of a micro-batch ends the process. Halves run until only that item is left.
 func TestLedger_ACulpritInAMicroBatchIsFoundInHalves(t *testing.T) {
 	const culprit, batch = 37, 32
-	l := newLedger(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 100)}, memo{})
+	l := recorded(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 100)}, memo{})
 	deaths, calls := 0, 0
 	for {
 		spans, _, _ := nextOf(l)
@@ -247,7 +243,7 @@ func TestLedger_ACulpritInAMicroBatchIsFoundInHalves(t *testing.T) {
 
 // When a micro-batch dies once and then succeeds, no item is to blame.
 func TestLedger_AHuntThatFindsNobodyEnds(t *testing.T) {
-	l := newLedger(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 20)}, memo{})
+	l := recorded(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 20)}, memo{})
 	_, verdict := l.blame(contract.Runs{span(0, 20)}, &gpumux.Fault{Kind: gpumux.Crash, Batch: 8})
 	require.Empty(t, verdict)
 	require.Empty(t, l.memo.Suspects)
@@ -268,26 +264,26 @@ func TestLedger_AHuntThatFindsNobodyEnds(t *testing.T) {
 // What nobody is to blame for is tried again often, but not for ever, and each finished
 // item begins the count anew.
 func TestLedger_SparesForALimitedTime(t *testing.T) {
-	l := newLedger(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 3)}, memo{})
+	l := recorded(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 3)}, memo{})
 	for range maxSpared - 1 {
-		require.True(t, l.spare(&gpumux.Fault{}))
+		require.Less(t, l.spare(&gpumux.Fault{}), maxSpared)
 	}
-	require.False(t, l.spare(&gpumux.Fault{}))
+	require.Equal(t, maxSpared, l.spare(&gpumux.Fault{}))
 	l.book(value(0))
-	require.True(t, l.spare(&gpumux.Fault{}))
-	again := newLedger(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 3)}, l.snapshot(""))
+	require.Equal(t, 1, l.spare(&gpumux.Fault{}))
+	again := recorded(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 3)}, l.snapshot(""))
 	require.Equal(t, 1, again.memo.Spared, "the next attempt goes on counting")
 }
 
 func TestLedger_AvoidsDevicesThatMayBeToBlameUntilAnItemFinishes(t *testing.T) {
-	l := newLedger(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 3)}, memo{})
+	l := recorded(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 3)}, memo{})
 	l.blame(contract.Runs{span(0, 3)}, &gpumux.Fault{Kind: gpumux.Crash, Device: "GPU-a"})
-	require.Empty(t, l.next().avoid, "nothing points at the device")
+	require.Empty(t, avoidedBy(l), "nothing points at the device")
 	for range 2 {
 		l.blame(contract.Runs{span(0, 3)}, &gpumux.Fault{Kind: gpumux.Crash, Device: "GPU-a", Suspect: true})
 	}
-	l = newLedger(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 3)}, l.snapshot(""))
-	require.Equal(t, []string{"GPU-a"}, l.next().avoid)
+	l = recorded(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 3)}, l.snapshot(""))
+	require.Equal(t, []string{"GPU-a"}, avoidedBy(l))
 	l.book(value(0))
-	require.Empty(t, l.next().avoid)
+	require.Empty(t, avoidedBy(l))
 }

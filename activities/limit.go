@@ -1,23 +1,14 @@
 package activities
 
-import (
-	"sync"
-	"time"
-)
+import "time"
 
 // limit is the clock of a chunk that may only take so long. It starts at the first
 // result, so that the start of a process and a model that the first item loads do not
 // count. The zero value never ends.
 type limit struct {
-	after time.Duration
-
-	mu          sync.Mutex
+	after       time.Duration
 	first, last time.Time
 	results     int64
-	// half is when half of the time was over, before how many results there were by then.
-	half   time.Time
-	before int64
-	passed bool
 }
 
 // note counts a result.
@@ -25,37 +16,18 @@ func (l *limit) note() {
 	if l.after == 0 {
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.last = time.Now()
-	l.results++
-	switch {
-	case l.first.IsZero():
+	if l.results++; l.results == 1 {
 		l.first = l.last
-	case l.half.IsZero() && l.last.Sub(l.first) >= l.after/2:
-		l.half, l.before = l.last, l.results
 	}
 }
 
-// over reports whether no further item should be taken, and keeps saying so.
+// over reports whether no further item should be taken.
 func (l *limit) over() bool {
-	if l.after == 0 {
-		return false
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.passed = l.passed || !l.first.IsZero() && time.Since(l.first) >= l.after
-	return l.passed
+	return l.after > 0 && l.results > 0 && time.Since(l.first) >= l.after
 }
 
-// pace is the time per item after half of the time. The items before may have been
-// faster.
+// pace is the time per item.
 func (l *limit) pace() time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	from, results := l.half, l.results-l.before
-	if results < 1 || from.IsZero() {
-		from, results = l.first, max(1, l.results-1)
-	}
-	return max(1, l.last.Sub(from)/time.Duration(results))
+	return max(1, l.last.Sub(l.first)/time.Duration(max(1, l.results-1)))
 }

@@ -76,27 +76,19 @@ func TestRunChunk_HandsBackAfterItsLimit(t *testing.T) {
 	}
 }
 
-func TestLimit_PaceIsThatOfTheLastItems(t *testing.T) {
+func TestLimit_BeginsWithTheFirstResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limit{after: time.Second}
 		time.Sleep(time.Hour) // a process starts
 		require.False(t, l.over())
 		l.note()
-		for range 60 { // 600 ms of quick items
-			time.Sleep(10 * time.Millisecond)
+		for range 9 {
+			time.Sleep(100 * time.Millisecond)
 			l.note()
 			require.False(t, l.over())
 		}
-		for range 4 { // then slow ones
-			time.Sleep(100 * time.Millisecond)
-			l.note()
-		}
+		time.Sleep(100 * time.Millisecond)
 		require.True(t, l.over())
-		for range 10 { // the slot holds some more
-			time.Sleep(100 * time.Millisecond)
-			l.note()
-		}
-		require.True(t, l.over())
-		require.InDelta(t, 100*time.Millisecond, l.pace(), float64(50*time.Millisecond))
+		require.Equal(t, 100*time.Millisecond, l.pace())
 	})
 }

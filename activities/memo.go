@@ -1,7 +1,6 @@
 package activities
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/gpumux/gpumux"
@@ -34,18 +33,15 @@ type memo struct {
 	// Escalate are the items that need the next rung.
 	Escalate contract.Runs `json:"escalate,omitempty"`
 	// Retry are the items that raised and are to be tried after a pause.
-	Retry  contract.Runs `json:"again,omitempty"`
-	Starts int           `json:"starts,omitempty"`
-	// Spared is how often in a row the worker or its device failed and no item finished.
-	// Avoid are the devices that may be to blame for the deaths since an item finished.
+	Retry contract.Runs `json:"again,omitempty"`
+	// Starts is how often no process started.
+	Starts int `json:"starts,omitempty"`
+	// Spared is how often in a row the worker or its device failed, or had another edition,
+	// and no item finished. Avoid are the devices that may be to blame for the deaths since.
 	Spared int      `json:"spared,omitempty"`
 	Avoid  []string `json:"avoid,omitempty"`
-	// Edition is the edition of the code that items have run with, Elsewhere how often a
-	// worker did not have it.
-	Edition   string `json:"edition,omitempty"`
-	Elsewhere int    `json:"elsewhere,omitempty"`
-	// Peak is the memory that the finished items held.
-	Peak *gpumux.Peaks `json:"peak,omitempty"`
+	// Edition is the edition of the code that items have run with.
+	Edition string `json:"edition,omitempty"`
 	// Waiting says why nothing moves, for people who look at the pending activity.
 	Waiting string `json:"waiting,omitempty"`
 }
@@ -84,18 +80,4 @@ func (m *memo) accuse(index int64, fault *gpumux.Fault) suspect {
 func (m *memo) absolve(index int64) {
 	m.Spared, m.Avoid = 0, nil
 	delete(m.Suspects, index)
-}
-
-// clone shares nothing that changes.
-func (m memo) clone() memo {
-	m.Results, m.Escalate, m.Retry = slices.Clone(m.Results), slices.Clone(m.Escalate), slices.Clone(m.Retry)
-	m.Written, m.Avoid, m.Suspects = slices.Clone(m.Written), slices.Clone(m.Avoid), maps.Clone(m.Suspects)
-	return m
-}
-
-// stream takes results on their way into the store, and lets them be written when it is
-// released.
-type stream interface {
-	Put(gpumux.Result)
-	Release()
 }

@@ -93,5 +93,5 @@ func TestRegister_ALaterVersionIsTriedAgain(t *testing.T) {
 	var refused *temporal.ApplicationError
 	require.ErrorAs(t, err, &refused)
 	require.False(t, refused.NonRetryable())
-	require.ErrorContains(t, err, "is of version 2 of gpumux's contract, and this worker reads versions up to 1; upgrade the workers to the gpumux of the workflow")
+	require.ErrorContains(t, err, "is of version 2 of gpumux's contract, and this worker reads versions up to 1; upgrade the workers of the queue ")
 }

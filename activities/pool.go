@@ -16,12 +16,8 @@ import (
 	"github.com/gpumux/gpumux/store"
 )
 
-const (
-	// maxElsewhere is how often work of another edition of the code is handed on.
-	maxElsewhere = 30
-	// elsewhereDelay is the first pause before that; it grows up to maxElsewhereDelay.
-	elsewhereDelay, maxElsewhereDelay = 100 * time.Millisecond, 2 * time.Second
-)
+// elsewhereDelay is the pause before work of another edition of the code is handed on.
+const elsewhereDelay = time.Second
 
 // Pool serves the queue of one pool, or of one device of it.
 type Pool struct {
@@ -56,16 +52,6 @@ func (p *Pool) Register(r worker.ActivityRegistry) {
 	r.RegisterActivityWithOptions(checked(p.Reduce), activity.RegisterOptions{Name: contract.Reduce})
 }
 
-// doubted asks the server with a heartbeat whether an activity is still this worker's, if
-// that is in doubt. A heartbeat returns when the server has answered. A refusal ends ctx.
-func (p *Pool) doubted(ctx context.Context, beat func()) error {
-	if p.Doubt == nil || !p.Doubt() {
-		return nil
-	}
-	beat()
-	return context.Cause(ctx)
-}
-
 // FindEdition says which edition of a task's code this worker has.
 func (p *Pool) FindEdition(ctx context.Context, in contract.EditionInput) (contract.Edition, error) {
 	edition, err := p.Edition(in.Task)
@@ -87,12 +73,12 @@ func (p *Pool) FindEdition(ctx context.Context, in contract.EditionInput) (contr
 // worker may have it, so the work is tried again some times, unless this worker is the
 // only one.
 func (p *Pool) elsewhere(ctx context.Context, fault *gpumux.Fault, tries int) error {
-	if tries >= maxElsewhere || p.Workers == nil || p.Workers(ctx) == 1 {
+	if tries >= maxSpared || p.Workers == nil || p.Workers(ctx) == 1 {
 		return final(fault)
 	}
 	activity.GetLogger(ctx).Warn("the code here is not what the map began with; another worker may have it",
 		"task", fault.Task, "edition", fault.Edition, "fault", fault.Error(), "tries", tries)
-	return retry(fault, min(maxElsewhereDelay, time.Duration(tries)*elsewhereDelay))
+	return retry(fault, elsewhereDelay)
 }
 
 type (

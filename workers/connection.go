@@ -20,8 +20,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/activities"
 	"github.com/gpumux/gpumux/codec"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/payload"
 	"github.com/gpumux/gpumux/internal/record"
 	"github.com/gpumux/gpumux/store"
@@ -135,12 +135,9 @@ func (w *Worker) connect(ctx context.Context) (err error) {
 	return w.dial(ctx)
 }
 
-// Direct asks for items outside of any map.
-type Direct = activities.Direct
-
 // RunDirect runs items in a pool's slots: see activities.Pool.RunDirect.
-func (w *Worker) RunDirect(ctx context.Context, pool string, in Direct) error {
-	return w.direct[pool].RunDirect(ctx, in)
+func (w *Worker) RunDirect(ctx context.Context, pool string, chunk contract.Chunk, done func(gpumux.Result)) error {
+	return w.direct[pool].RunDirect(ctx, chunk, done)
 }
 
 // temporalLog passes the SDK's warnings and errors on to zap, and drops the rest.

@@ -46,7 +46,7 @@ type runner struct {
 	share func(group string) sharing.Share
 	// examine says why the devices of a group take no more work after a fault, or "" if they
 	// do.
-	examine func(ctx context.Context, group string, fault *gpumux.Fault) string
+	examine func(ctx context.Context, group string) string
 	log     *zap.Logger
 }
 
@@ -217,7 +217,7 @@ func (r *runner) acquit(ctx context.Context, h *pool.Seat, fault *gpumux.Fault) 
 	if !fault.Suspect {
 		return
 	}
-	if why := r.examine(ctx, h.Group, fault); why != "" {
+	if why := r.examine(ctx, h.Group); why != "" {
 		fault.Kind, fault.Blameless, fault.Suspect = gpumux.DeviceLost, true, false
 		fault.Message += "; " + why
 		fault.Hint = "the device gets no more work until a probe of it passes; the item runs again elsewhere"

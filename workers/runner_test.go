@@ -35,7 +35,7 @@ func newRunner() (*runner, []*gputest.Slot) {
 		share: func(string) sharing.Share { return share },
 		pool:  p, tasks: tasks, halt: context.Background(), log: log,
 		allowance: func(string, string) gpumux.Size { return 0 }, metrics: metrics.New(log, "", nil),
-		examine: func(context.Context, string, *gpumux.Fault) string { return "" },
+		examine: func(context.Context, string) string { return "" },
 	}, fakes
 }
 

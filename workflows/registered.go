@@ -98,7 +98,7 @@ func decodeInput(ctx workflow.Context, raw converter.RawValue) (gpumux.MapInput,
 		}
 	}
 	var in gpumux.MapInput
-	err := payload.DecodeMap(raw, &in)
+	err := payload.Decode(raw, &in)
 	return in, nil, err
 }
 

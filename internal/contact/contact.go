@@ -10,8 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -32,8 +30,9 @@ const (
 	// askEvery is the pause between two questions, askLimit the longest wait.
 	askEvery = time.Second
 	askLimit = 1750 * time.Millisecond
-	// pause without a sign of this program means that it was stopped.
-	pause = askEvery + askLimit + time.Second
+	// stopped is the time without a sign of this program after which it must have been
+	// stopped.
+	stopped = askEvery + askLimit + time.Second
 	// steady is the age of the last answer up to which the connection counts as good.
 	steady = askEvery + 500*time.Millisecond
 	// openPoll is how long the server keeps a request for work open. A chunk for a request
@@ -41,7 +40,7 @@ const (
 	openPoll = 70 * time.Second
 )
 
-// Contact knows when the server last answered, and follows the activities of a worker.
+// Contact knows when the server last answered, and ends the activities of a worker.
 // Its methods may be called from any goroutine.
 type Contact struct {
 	interceptor.WorkerInterceptorBase
@@ -54,18 +53,17 @@ type Contact struct {
 	log *zap.Logger
 
 	mu sync.Mutex // guards what follows
-	// answered is when the last answered question was asked, awake when this last ran.
+	// answered is when the last answered question was asked, awake when Run last ran.
 	answered, awake time.Duration
-	// doubt is until when a chunk may be another worker's, told when the log had that
-	// activities ended.
+	// doubt is until when a chunk may be another worker's, told when the log last said why
+	// activities end.
 	doubt, told time.Duration
-	followed    map[*pulse]bool
 }
 
 // New begins as if the server had just answered. Ask asks it for a sign of life; now is
 // Uptime.
 func New(ask func(context.Context) error, now func() time.Duration, log *zap.Logger) *Contact {
-	return &Contact{ask: ask, now: now, log: log, answered: now(), awake: now(), followed: map[*pulse]bool{}}
+	return &Contact{ask: ask, now: now, log: log, answered: now(), awake: now()}
 }
 
 // Silence is the age of the last answered question.
@@ -93,7 +91,7 @@ func (k *Contact) Run(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		asked := k.wake()
+		asked := k.now()
 		limited, cancel := context.WithTimeout(ctx, askLimit)
 		err := k.ask(limited)
 		cancel()
@@ -101,37 +99,24 @@ func (k *Contact) Run(ctx context.Context) {
 	}
 }
 
-// wake records that this program runs. If it was stopped, overdue activities end first.
-func (k *Contact) wake() (now time.Duration) {
-	k.mu.Lock()
-	followed := slices.Collect(maps.Keys(k.followed))
-	k.mu.Unlock()
-	for _, p := range followed {
-		p.expire()
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.now()-k.awake > Limit {
-		k.tell(k.now() - k.answered)
-	}
-	k.awake = k.now()
-	return k.awake
-}
-
 // renew records the answer to a question of this time.
 func (k *Contact) renew(asked time.Duration, err error) {
-	k.wake()
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	now := k.now()
+	if now-k.awake > Limit {
+		k.tell(now - k.answered)
+	}
+	k.awake = now
 	if Absent(err) {
 		return
 	}
-	switch silent := k.awake - k.answered; {
-	case silent > Limit:
+	silent := now - k.answered
+	if silent > Limit {
 		k.log.Info("the Temporal server answers again", zap.Duration("silence", silent))
-		k.doubt = k.awake + openPoll
-	case silent > steady:
-		k.doubt = max(k.doubt, k.awake+contract.HeartbeatTimeout)
+	}
+	if silent > steady {
+		k.doubt = now + openPoll
 	}
 	k.answered = asked
 }
@@ -143,11 +128,11 @@ func (k *Contact) tell(silent time.Duration) {
 		return
 	}
 	k.told = now
-	if stopped := now - k.awake; stopped < pause {
+	if paused := now - k.awake; paused < stopped {
 		k.log.Error("the Temporal server was out of reach; running items are given up, it hands them on", zap.Duration("silence", silent))
 	} else {
 		k.log.Warn(fmt.Sprintf("this worker was stopped for %s; what ran on it is given up, since its items may run elsewhere",
-			stopped.Round(time.Second)))
+			paused.Round(time.Second)))
 	}
 }
 

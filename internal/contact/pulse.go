@@ -53,11 +53,8 @@ func (k *Contact) Follow(ctx context.Context, timeout time.Duration) (followed c
 	p := &pulse{worker: k, limit: timeout - ending, answered: k.now() - steady}
 	p.held, p.lose = context.WithCancelCause(context.WithValue(context.Background(), pulseKey{}, p))
 	p.mu.Lock()
-	p.timer = time.AfterFunc(p.limit-steady, p.expire)
+	p.timer = time.AfterFunc(p.limit-steady, func() { p.left() })
 	p.mu.Unlock()
-	k.mu.Lock()
-	k.followed[p] = true
-	k.mu.Unlock()
 	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, pulseKey{}, p))
 	unlink := context.AfterFunc(p.held, func() { cancel(context.Cause(p.held)) })
 	return ctx, func() {
@@ -65,9 +62,6 @@ func (k *Contact) Follow(ctx context.Context, timeout time.Duration) (followed c
 		p.ended = true
 		p.timer.Stop()
 		p.mu.Unlock()
-		k.mu.Lock()
-		delete(k.followed, p)
-		k.mu.Unlock()
 		unlink()
 		cancel(nil)
 	}
@@ -86,44 +80,30 @@ func Held(ctx context.Context) context.Context {
 // this program may have been stopped until now.
 func Check(held context.Context) error {
 	if p, ok := held.Value(pulseKey{}).(*pulse); ok {
-		p.expire()
+		p.left()
 	}
 	return context.Cause(held)
 }
 
-// expire ends the activity if its time is over.
-func (p *pulse) expire() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	silent := p.worker.now() - p.answered
-	switch {
-	case p.ended:
-	case silent <= p.limit:
-		p.timer.Reset(p.limit - silent + time.Millisecond)
-	default:
-		p.ended = true
-		p.worker.mu.Lock()
-		p.worker.tell(silent)
-		p.worker.mu.Unlock()
-		p.lose(errSilence)
-	}
-}
-
-// left is how long the activity may go on without a further answer.
+// left is how long the activity may go on without a further answer. If that is over, left
+// ends the activity.
 func (p *pulse) left() time.Duration {
-	p.expire()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ended {
 		return 0
 	}
-	return p.answered + p.limit - p.worker.now()
-}
-
-func (p *pulse) renew(sent time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.answered = max(p.answered, sent)
+	silent := p.worker.now() - p.answered
+	if silent <= p.limit {
+		p.timer.Reset(p.limit - silent + time.Millisecond)
+		return p.limit - silent
+	}
+	p.ended = true
+	p.worker.mu.Lock()
+	p.worker.tell(silent)
+	p.worker.mu.Unlock()
+	p.lose(errSilence)
+	return 0
 }
 
 // beat sends a heartbeat until the server answers, contact is lost or ctx ends; once
@@ -149,7 +129,9 @@ func (p *pulse) beat(ctx context.Context, send func(context.Context) error) (err
 		err = send(try)
 		cancel()
 		if err == nil || ordered(err) {
-			p.renew(sent)
+			p.mu.Lock()
+			p.answered = max(p.answered, sent)
+			p.mu.Unlock()
 		}
 		if !Absent(err) || last {
 			return err

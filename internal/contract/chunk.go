@@ -57,7 +57,7 @@ type Chunk struct {
 	Items  []json.RawMessage `json:"items,omitempty"`
 	Source *Source           `json:"source,omitempty"`
 	Range  *gpumux.Range     `json:"range,omitempty"`
-	// Parts is the folder that takes the results. Empty: they may only travel inline.
+	// Parts is the folder that takes the results.
 	Parts string `json:"parts,omitempty"`
 	// Claim is the map's to that folder. A worker with another store refuses the chunk.
 	Claim Claim `json:"claim,omitzero"`
@@ -85,9 +85,8 @@ type Claim struct {
 type ChunkResult struct {
 	// Results are in order of index; empty when they were written to the store.
 	Results []gpumux.Result `json:"results,omitempty"`
-	// Covered is how many items, from the first on, are done: fewer than all if more results
-	// would not fit the history, or after Limit. Pace is then the time of each of the last
-	// ones.
+	// Covered is how many items, from the first on, are done: fewer than all after more
+	// failures than may be, or after Limit. Pace is then the time per item.
 	Covered   int64                 `json:"covered"`
 	Pace      gpumux.Duration       `json:"pace,omitempty"`
 	Succeeded int64                 `json:"succeeded"`

@@ -2,6 +2,7 @@ package contract
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -88,46 +89,41 @@ type SlotAnswer struct {
 // leaseQueue matches the queues of QueueOf.
 var leaseQueue = regexp.MustCompile(`^(gpumux\.lease\.[0-9a-z]{1,100})\.[0-9]{1,10}$`)
 
-// LeaseID is the ID of a lease with a random name.
+// LeaseID returns the ID of a lease with a random name.
 func LeaseID(random string) string { return "gpumux.lease." + random }
 
-// QueueOf is the queue of a lease at the nth try to get a slot. No pool has such a queue.
+// QueueOf returns the queue of a lease at the nth try to get a slot. No pool has such a
+// queue.
 func QueueOf(lease string, try int) string { return fmt.Sprintf("%s.%d", lease, try) }
 
-// Validate returns an *InputError that names every mistake, or nil.
+// Validate refuses the queues of others, and a lease without an end.
 func (l Lease) Validate() error {
-	var bad mistakes
+	bad := gpumux.InputError{What: "lease"}
 	if own := leaseQueue.FindStringSubmatch(l.Queue); own == nil || own[1] != l.ID {
 		bad.Add("queue", "%.200q is no queue of the lease %.200q", l.Queue, l.ID)
 	}
 	if l.TTL <= 0 || time.Duration(l.TTL) > MaxLease {
 		bad.Add("ttl", "%s is outside 0 to %s", l.TTL, MaxLease)
 	}
-	return bad.err("lease")
+	return bad.Err()
 }
 
-// Validate returns an *InputError that names every mistake, or nil.
+// Validate refuses a task that cannot be called, and the objects of others.
 func (c SlotCall) Validate() error {
-	var bad mistakes
-	kinds := 0
-	for _, each := range []bool{c.Task != "", c.Save != nil, c.Load != nil, len(c.Drop) > 0, c.Open, c.Close} {
-		if each {
-			kinds++
-		}
-	}
-	if kinds != 1 {
-		bad.Add("task", "give exactly one of task, save, load, drop, open and close")
-	}
+	bad := gpumux.InputError{What: "call"}
 	if c.Task != "" {
-		bad.asInMap(gpumux.MapInput{Task: c.Task, Timeout: c.Timeout, Attempts: c.Attempts})
+		var wrong *gpumux.InputError
+		if errors.As(gpumux.MapInput{Task: c.Task, Timeout: c.Timeout, Attempts: c.Attempts, Range: &gpumux.Range{}}.Validate(), &wrong) {
+			bad.Problems = append(bad.Problems, wrong.Problems...)
+		}
 		if !json.Valid(c.Item) {
 			bad.Add("item", "is not JSON: %.80q", c.Item)
 		}
 	}
 	if c.Save != nil || c.Load != nil {
-		bad.resident(c.Object)
+		checkResident(&bad, c.Object)
 	}
-	return bad.err("call")
+	return bad.Err()
 }
 
 // Moving is a resident on its way between two slots.
@@ -137,16 +133,16 @@ type Moving struct {
 	Object string `json:"object"`
 }
 
-// Validate finds what is wrong with it.
+// Validate refuses the objects of others.
 func (m Moving) Validate() error {
-	var bad mistakes
-	bad.resident(m.Object)
-	return bad.err("move")
+	bad := gpumux.InputError{What: "move"}
+	checkResident(&bad, m.Object)
+	return bad.Err()
 }
 
-// resident refuses an object that is no resident on its way.
-func (p *mistakes) resident(object string) {
+// checkResident refuses an object that is no resident on its way.
+func checkResident(bad *gpumux.InputError, object string) {
 	if !strings.HasPrefix(object, ResidentsFolder) {
-		p.Add("object", "%.200q is not in the folder %s", object, ResidentsFolder)
+		bad.Add("object", "%.200q is not in the folder %s", object, ResidentsFolder)
 	}
 }

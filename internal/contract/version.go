@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/gpumux/gpumux"
 )
@@ -39,34 +38,14 @@ func (e *SkewError) Error() string {
 // otherwise.
 const maxInput = 4 << 20
 
-// DecodeMap reads the input of a map as its caller wrote it. The error is a
-// *gpumux.InputError with every mistake: values of the wrong type, fields that do not
-// exist, and what Validate finds.
-func DecodeMap(data []byte, in *gpumux.MapInput) error {
-	var bad gpumux.InputError
-	if len(data) > maxInput {
-		bad.Add("input", "has %s, more than the %s that travel inline; put the items in a file and give source",
-			gpumux.Size(len(data)), gpumux.Size(maxInput))
-		return bad.Err()
-	}
-	var broken *json.SyntaxError
-	switch err := json.Unmarshal(data, in); {
-	case !errors.As(err, &broken):
-		return in.Validate()
-	case strings.HasSuffix(broken.Error(), "exceeded max depth"):
-		bad.Add("input", "is nested more than 10,000 levels deep; put such a value into a file and let the item be its path")
-	default:
-		bad.Add("input", "is not JSON: byte %d of %d makes no sense", broken.Offset, len(data))
-	}
-	return bad.Err()
-}
-
-// Decode reads an input that one part of gpumux has for another. It ignores fields that
-// it does not know. The error is a *SkewError, or a *gpumux.InputError: anybody who may
-// use the namespace can send any bytes. Reading takes memory in proportion to the data.
+// Decode reads the input of a workflow or an activity, and validates it. It ignores
+// fields that it does not know, but a gpumux.MapInput refuses them. The error is a
+// *SkewError, or a *gpumux.InputError: anybody who may use the namespace can send any
+// bytes. Reading takes memory in proportion to the data.
 func Decode(data []byte, in any) error {
 	if len(data) > maxInput {
-		return wrong("input", "has %d bytes, more than %d", len(data), maxInput)
+		return wrong("input", "has %s, more than the %s that travel inline; put the items in a file and give source",
+			gpumux.Size(len(data)), gpumux.Size(maxInput))
 	}
 	var stamp struct {
 		Contract int `json:"contract"`

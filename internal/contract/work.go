@@ -140,9 +140,6 @@ func (r Runs) After(n int64) Runs {
 	return r
 }
 
-// First is the first n items.
-func (r Runs) First(n int64) Runs { return r.Take(n, len(r)) }
-
 // Find returns the run that an index is in, or the one behind it.
 func (r Runs) Find(index int64) (at int, inside bool) {
 	at, _ = slices.BinarySearchFunc(r, index, func(run Span, index int64) int {
@@ -229,12 +226,12 @@ func (r *Runs) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &numbers); err != nil {
 		return errRuns
 	}
+	if len(numbers)%2 == 1 {
+		return fmt.Errorf("%w; the last count is missing", errRuns)
+	}
 	runs := make(Runs, 0, len(numbers)/2)
 	end := int64(0)
 	for at := 0; at < len(numbers); at += 2 {
-		if at+1 == len(numbers) {
-			return fmt.Errorf("%w; the last count is missing", errRuns)
-		}
 		gap, count := numbers[at], numbers[at+1]
 		if gap < 0 || gap == 0 && at > 0 || count < 1 || gap > math.MaxInt64-end || count > math.MaxInt64-end-gap {
 			return fmt.Errorf("%w; %d and %d at position %d are none", errRuns, gap, count, at)

@@ -15,67 +15,55 @@ import (
 )
 
 // Examine asks the driver about a group of devices and probes them, after a fault that
-// may be due to them. It returns why the group is cordoned now, or "". Lost: the fault is
-// about a lost device, which counts where no probe can be tried.
-func (g *Guard) Examine(ctx context.Context, p *pool.Pool, name string, lost bool) string {
+// may be due to them. It returns why the group is cordoned now, or "".
+func (g *Guard) Examine(ctx context.Context, p *pool.Pool, name string) string {
 	at := slices.IndexFunc(g.groups, func(group guarded) bool { return group.pool == p && group.Name == name })
 	if at < 0 {
 		return ""
 	}
-	f := g.fault(ctx, g.groups[at].Group)
-	if lost && f.why == "" && f.untried != "" {
-		f.reason, f.why = string(gpu.EventLost), "a task found it lost, and it could not be probed: "+f.untried
-	}
-	if f.why == "" || ctx.Err() != nil {
+	sick, reason, why := g.fault(ctx, g.groups[at].Group)
+	if why == "" || ctx.Err() != nil {
 		return ""
 	}
 	for _, group := range g.groups {
-		if slices.ContainsFunc(group.Devices, func(d gpu.Device) bool { return d.UUID == f.uuid }) {
-			g.cordon(group.pool, group.Name, f.reason, f.why)
+		if slices.ContainsFunc(group.Devices, func(d gpu.Device) bool { return d.UUID == sick }) {
+			g.cordon(group, reason, why)
 		}
 	}
-	return f.why
+	return why
 }
-
-// sickness is which device fails, and why; else, of one that was not tried, why not.
-type sickness struct{ uuid, reason, why, untried string }
 
 // Reasons for a cordon beside the kinds of events.
 const (
-	reasonGone   = "gone"
 	reasonSilent = "silent"
 	reasonProbe  = "probe"
 )
 
 // Reasons are the kinds of reasons for a cordon.
 func Reasons() []string {
-	return []string{string(gpu.EventXid), string(gpu.EventECC), string(gpu.EventRecovery), string(gpu.EventLost), reasonGone, reasonSilent, reasonProbe}
+	return []string{string(gpu.EventXid), string(gpu.EventECC), string(gpu.EventRecovery), string(gpu.EventLost), reasonSilent, reasonProbe}
 }
 
-// fault says which of a group's devices is sick; the zero value is none.
-func (g *Guard) fault(ctx context.Context, group config.Group) (none sickness) {
+// fault returns which of a group's devices is sick, and why. Why is empty if none is.
+func (g *Guard) fault(ctx context.Context, group config.Group) (uuid, reason, why string) {
 	for _, d := range group.Devices {
 		_, err := g.driver.Status(d.UUID)
 		switch {
 		case errors.Is(err, gpu.ErrLost):
-			return sickness{uuid: d.UUID, reason: string(gpu.EventLost), why: err.Error()}
+			return d.UUID, string(gpu.EventLost), err.Error()
 		case errors.Is(err, gpu.ErrSilent):
-			return sickness{uuid: d.UUID, reason: reasonSilent, why: err.Error()}
+			return d.UUID, reasonSilent, err.Error()
 		}
 		parent := cmp.Or(d.Parent, d.UUID)
 		if action, err := g.driver.Recovery(parent); err == nil && action.Cordon() {
-			return sickness{uuid: d.UUID, reason: string(gpu.EventRecovery),
-				why: "the driver asks for: " + string(action) + "; " + action.HintFor(parent)}
+			return d.UUID, string(gpu.EventRecovery), "the driver asks for: " + string(action) + "; " + action.HintFor(parent)
 		}
 		probe := g.probe(ctx, d.UUID)
 		if probe.Sick() {
-			return sickness{uuid: d.UUID, reason: reasonProbe, why: fmt.Sprintf("a probe of %s found: %s; %s", d.UUID, probe, probe.Hint())}
-		}
-		if probe.Untried != "" {
-			none = sickness{uuid: d.UUID, untried: probe.Untried}
+			return d.UUID, reasonProbe, fmt.Sprintf("a probe of %s found: %s; %s", d.UUID, probe, probe.Hint())
 		}
 	}
-	return none
+	return "", "", ""
 }
 
 // probe tries a device, or waits for who does, and logs what is found first.
@@ -83,10 +71,7 @@ func (g *Guard) probe(ctx context.Context, uuid string) Probe {
 	found := g.probes.DoChan(uuid, func() (any, error) {
 		// Whoever waits too must not lose it with this caller.
 		found := g.try(context.WithoutCancel(ctx), uuid)
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if !g.probed[uuid] {
-			g.probed[uuid] = true
+		if _, logged := g.probed.LoadOrStore(uuid, true); !logged {
 			level := zap.InfoLevel
 			if found.Untried != "" {
 				level = zap.WarnLevel

@@ -28,45 +28,30 @@ type Driver interface {
 	Watch(ctx context.Context, emit func(gpu.Event)) error
 	Status(uuid string) (gpu.Status, error)
 	Recovery(uuid string) (gpu.Action, error)
-	Changes() (gone, come []gpu.Device, err error)
 }
 
-// listEvery is how often the devices are listed again.
-const listEvery = 30 * time.Second
-
-// longestPause is the most time between two probes of a cordoned device.
-const longestPause = 5 * time.Minute
+// recheckEvery is the time between two checks of cordoned devices.
+const recheckEvery = 10 * time.Second
 
 // Guard keeps new calls off devices that failed, and lets them back when they work again.
 type Guard struct {
 	driver Driver
 	try    func(ctx context.Context, uuid string) Probe
 	groups []guarded
-	every  time.Duration // between two checks of cordoned devices
 	log    *zap.Logger
 	// Counted hears of each cordon: pool and reason. Set it before Begin. Default: nobody.
 	Counted func(pool, reason string)
 
-	// recheckNow asks for a check of cordoned devices at once.
-	recheckNow chan struct{}
-	// come are the new devices that were told of last.
-	come string
+	// restored asks for a check of cordoned devices at once.
+	restored chan struct{}
+	probes   singleflight.Group
+	// probed has the devices whose first probe is in the log.
+	probed sync.Map
 
-	// events is held while an event cordons, and while a device comes back.
-	events sync.Mutex
-
-	mu     sync.Mutex
-	counts map[string]int   // of events that asked for something, by UUID
-	resets map[string]bool  // by UUID of an event: whether one asked for a reset, or for more
-	probed map[string]bool  // by UUID: whether the log has what was found
-	pauses map[string]pause // by group
-	probes singleflight.Group
-}
-
-// pause is how long a cordoned group is left alone after a probe.
-type pause struct {
-	length time.Duration
-	until  time.Time
+	// mu is held while an event cordons, and while a device comes back.
+	mu sync.Mutex
+	// counts are the events that asked for something, by UUID.
+	counts map[string]int
 }
 
 type guarded struct {
@@ -74,11 +59,10 @@ type guarded struct {
 	config.Group
 }
 
-// New makes a guard that tries devices with try, and cordoned ones every so often.
-func New(driver Driver, try func(ctx context.Context, uuid string) Probe, every time.Duration, log *zap.Logger) *Guard {
+// New makes a guard that tries devices with try.
+func New(driver Driver, try func(ctx context.Context, uuid string) Probe, log *zap.Logger) *Guard {
 	return &Guard{
-		driver: driver, try: try, every: every, log: log, Counted: func(string, string) {}, recheckNow: make(chan struct{}, 1),
-		counts: map[string]int{}, resets: map[string]bool{}, probed: map[string]bool{}, pauses: map[string]pause{},
+		driver: driver, try: try, log: log, Counted: func(string, string) {}, restored: make(chan struct{}, 1), counts: map[string]int{},
 	}
 }
 
@@ -96,8 +80,8 @@ func (g *Guard) Begin(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, group := range g.groups {
 		all.Go(func() {
-			if f := g.fault(ctx, group.Group); f.why != "" {
-				g.cordon(group.pool, group.Name, f.reason, f.why)
+			if _, reason, why := g.fault(ctx, group.Group); why != "" {
+				g.cordon(group, reason, why)
 			}
 		})
 	}
@@ -113,31 +97,26 @@ func (g *Guard) Run(ctx context.Context) {
 			g.log.Warn("device events are not watched; failures are seen only when a task meets them", zap.Error(err))
 		}
 	})
-	tick, list := time.NewTicker(g.every), time.NewTicker(listEvery)
+	tick := time.NewTicker(recheckEvery)
 	defer tick.Stop()
-	defer list.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-list.C:
-			g.compare()
-		case <-g.recheckNow:
+		case <-g.restored:
 		case <-tick.C:
 		}
 		g.recheck(ctx)
 	}
 }
 
+// observe cordons the devices of an event that asks for it.
 func (g *Guard) observe(e gpu.Event) {
 	g.log.Warn("device event", zap.String("device", e.UUID), zap.String("kind", string(e.Kind)), zap.Uint64("xid", e.Xid),
 		zap.String("action", string(e.Action)))
 	if e.Kind == gpu.EventRestored {
-		g.mu.Lock()
-		clear(g.pauses)
-		g.mu.Unlock()
 		select {
-		case g.recheckNow <- struct{}{}:
+		case g.restored <- struct{}{}:
 		default: // it is asked for already
 		}
 		return
@@ -150,55 +129,25 @@ func (g *Guard) observe(e gpu.Event) {
 		why = fmt.Sprintf("Xid %d", e.Xid)
 	}
 	why += "; " + e.Action.HintFor(cmp.Or(e.GPU, e.UUID))
-	g.events.Lock()
-	defer g.events.Unlock()
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.counts[e.UUID]++
-	reset := e.Action != gpu.ActionDrain && e.Action != gpu.ActionDrainP2P
-	milder := g.resets[e.UUID] && !reset // the reason for a reset stands
-	g.resets[e.UUID] = g.resets[e.UUID] || reset
-	g.mu.Unlock()
 	for _, group := range g.groups {
-		if slices.ContainsFunc(group.Devices, func(d gpu.Device) bool { return d.UUID == e.UUID || d.Parent == e.UUID }) &&
-			(!milder || !group.pool.Cordoned(group.Name)) {
-			g.cordon(group.pool, group.Name, string(e.Kind), why)
+		if slices.ContainsFunc(group.Devices, func(d gpu.Device) bool { return d.UUID == e.UUID || d.Parent == e.UUID }) {
+			g.cordon(group, string(e.Kind), why)
 		}
 	}
 }
 
-// compare cordons devices that are gone, such as a MIG instance that was destroyed, and
-// tells of new ones, which the worker uses after its next start.
-func (g *Guard) compare() {
-	gone, come, err := g.driver.Changes()
-	if err != nil {
-		return // the driver's silence is looked at elsewhere
+func (g *Guard) cordon(group guarded, reason, why string) {
+	if !group.pool.Cordon(group.Name, why) {
+		return
 	}
-	for _, d := range gone {
-		for _, group := range g.groups {
-			if slices.ContainsFunc(group.Devices, func(o gpu.Device) bool { return o.UUID == d.UUID }) {
-				g.cordon(group.pool, group.Name, reasonGone, "the driver no longer lists it; "+
-					"if that is meant, such as after a change of MIG instances, start the worker again")
-			}
-		}
-	}
-	names := fmt.Sprint(come)
-	if names != g.come && len(come) > 0 {
-		g.log.Warn("new devices; the worker uses them after its next start", zap.Stringers("device", come))
-	}
-	g.come = names
-}
-
-func (g *Guard) cordon(p *pool.Pool, name, reason, why string) {
-	if p.Cordon(name, why) {
-		g.Counted(p.Name, reason)
-		g.mu.Lock()
-		delete(g.pauses, p.Name+" "+name)
-		g.mu.Unlock()
-		g.log.Error("device cordoned", zap.String("pool", p.Name), zap.String("device", name), zap.String("why", why))
-		if p.Load("").Slots == 0 {
-			g.log.Error("the pool has no healthy device here; maps wait for one, or for another worker, or go on in their next pool",
-				zap.String("pool", p.Name))
-		}
+	g.Counted(group.pool.Name, reason)
+	g.log.Error("device cordoned", zap.String("pool", group.pool.Name), zap.String("device", group.Name), zap.String("why", why))
+	if group.pool.Load("").Slots == 0 {
+		g.log.Error("the pool has no healthy device here; maps wait for one, or for another worker, or go on in their next pool",
+			zap.String("pool", group.pool.Name))
 	}
 }
 
@@ -206,7 +155,7 @@ func (g *Guard) cordon(p *pool.Pool, name, reason, why string) {
 func (g *Guard) recheck(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, group := range g.groups {
-		if group.pool.Cordoned(group.Name) && g.due(group) {
+		if group.pool.Cordoned(group.Name) {
 			all.Go(func() {
 				if g.recovered(ctx, group) {
 					g.log.Info("device works again", zap.String("pool", group.pool.Name), zap.String("device", group.Name))
@@ -217,47 +166,22 @@ func (g *Guard) recheck(ctx context.Context) {
 	all.Wait()
 }
 
-// due reports whether to look at a cordoned group now, and doubles the next pause.
-func (g *Guard) due(group guarded) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	key := group.pool.Name + " " + group.Name
-	p := g.pauses[key]
-	if time.Now().Before(p.until) {
-		return false
-	}
-	p.length = min(max(g.every, 2*p.length), longestPause)
-	p.until = time.Now().Add(p.length)
-	g.pauses[key] = p
-	return true
-}
-
 // recovered lets a group come back if the driver asks for nothing and probes pass. Where
-// a driver cannot tell, a device that needed a reset stays cordoned until the worker
-// starts anew.
+// the driver cannot tell, a device with an event stays cordoned until the worker starts
+// anew.
 func (g *Guard) recovered(ctx context.Context, group guarded) bool {
+	g.mu.Lock()
 	before := g.eventsOn(group)
+	g.mu.Unlock()
 	for _, d := range group.Devices {
-		status, err := g.driver.Status(d.UUID)
-		if err != nil {
+		if _, err := g.driver.Status(d.UUID); err != nil {
 			return false
 		}
-		parent := cmp.Or(d.Parent, d.UUID)
-		action, err := g.driver.Recovery(parent)
-		untold := errors.Is(err, errors.ErrUnsupported)
-		g.mu.Lock()
-		own, told := g.resets[d.UUID]
-		whole, toldWhole := g.resets[parent]
-		g.mu.Unlock()
-		reset := own || whole
-		if untold && !reset && status.RemappedRows != nil && status.RemappedRows.Pending {
-			reset = true
-			group.pool.Cordon(group.Name, "a remapped row of "+d.UUID+" waits for a reset; "+gpu.ActionReset.HintFor(parent))
+		action, err := g.driver.Recovery(cmp.Or(d.Parent, d.UUID))
+		if errors.Is(err, errors.ErrUnsupported) && before == 0 {
+			action, err = gpu.ActionNone, nil
 		}
-		if untold && reset || !untold && (err != nil || action.Cordon()) {
-			return false
-		}
-		if probe := g.probe(ctx, d.UUID); probe.Sick() || untold && (told || toldWhole) && !probe.OK {
+		if err != nil || action.Cordon() || g.probe(ctx, d.UUID).Sick() {
 			return false
 		}
 	}
@@ -265,24 +189,14 @@ func (g *Guard) recovered(ctx context.Context, group guarded) bool {
 		return false
 	}
 	// An event must either be seen here or come after: the probe itself may have caused it.
-	g.events.Lock()
-	defer g.events.Unlock()
-	if g.eventsOn(group) != before {
-		return false
-	}
-	g.mu.Lock()
-	for _, d := range group.Devices {
-		delete(g.resets, d.UUID)
-		delete(g.resets, d.Parent)
-	}
-	g.mu.Unlock()
-	return group.pool.Uncordon(group.Name)
-}
-
-// eventsOn counts the events on a group's devices so far that asked for something.
-func (g *Guard) eventsOn(group guarded) (n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	return g.eventsOn(group) == before && group.pool.Uncordon(group.Name)
+}
+
+// eventsOn counts the events on a group's devices so far that asked for something. The
+// caller holds the lock.
+func (g *Guard) eventsOn(group guarded) (n int) {
 	for _, d := range group.Devices {
 		n += g.counts[d.UUID]
 		if d.Parent != "" {

@@ -15,9 +15,9 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/internal/test/gputest"
 	"github.com/gpumux/gpumux/internal/pool"
 	"github.com/gpumux/gpumux/internal/slot"
+	"github.com/gpumux/gpumux/internal/test/gputest"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
@@ -25,11 +25,8 @@ import (
 type machine struct {
 	events   chan gpu.Event
 	status   error
-	rows     *gpu.RemappedRows
 	recovery gpu.Action
 	unknown  error
-	gone     []gpu.Device
-	come     []gpu.Device
 
 	mu    sync.Mutex
 	sick  map[string]Probe
@@ -47,10 +44,9 @@ func (m *machine) Watch(ctx context.Context, emit func(gpu.Event)) error {
 	}
 }
 func (m *machine) Status(string) (gpu.Status, error) {
-	return gpu.Status{RemappedRows: m.rows}, m.status
+	return gpu.Status{}, m.status
 }
-func (m *machine) Recovery(string) (gpu.Action, error)           { return m.recovery, m.unknown }
-func (m *machine) Changes() (gone, come []gpu.Device, err error) { return m.gone, m.come, nil }
+func (m *machine) Recovery(string) (gpu.Action, error) { return m.recovery, m.unknown }
 
 func (m *machine) try(_ context.Context, uuid string) Probe {
 	m.mu.Lock()
@@ -74,7 +70,7 @@ var notReady = Probe{Code: 802, Call: "cuInit", Text: "system not yet initialize
 func testGuard(t *testing.T) (*Guard, *machine, *pool.Pool) {
 	p := pool.NewLedger().New("gpu", []*pool.Seat{{Slot: gputest.NewSlot(), Group: "GPU-a"}, {Slot: gputest.NewSlot(), Group: "MIG-b"}})
 	m := &machine{events: make(chan gpu.Event), recovery: gpu.ActionNone, sick: map[string]Probe{}, tried: map[string]int{}}
-	g := New(m, m.try, time.Nanosecond, zaptest.NewLogger(t))
+	g := New(m, m.try, zaptest.NewLogger(t))
 	g.Add(p, []config.Group{
 		{Name: "GPU-a", Devices: []gpu.Device{{Kind: gpu.KindGPU, UUID: "GPU-a"}}},
 		{Name: "MIG-b", Devices: []gpu.Device{{Kind: gpu.KindMIG, UUID: "MIG-b", Parent: "GPU-b"}}},
@@ -104,10 +100,10 @@ func TestGuard_TellsThatAPoolHasNoHealthyDevice(t *testing.T) {
 	told := func() int {
 		return logs.FilterMessage("the pool has no healthy device here; maps wait for one, or for another worker, or go on in their next pool").Len()
 	}
-	require.NotEmpty(t, g.Examine(t.Context(), p, "GPU-a", false))
+	require.NotEmpty(t, g.Examine(t.Context(), p, "GPU-a"))
 	require.Zero(t, told())
 	m.set("MIG-b", notReady)
-	require.NotEmpty(t, g.Examine(t.Context(), p, "MIG-b", false))
+	require.NotEmpty(t, g.Examine(t.Context(), p, "MIG-b"))
 	require.Equal(t, 1, told())
 }
 
@@ -120,17 +116,14 @@ func TestGuard_RestoresOnlyWhatWorks(t *testing.T) {
 		probe    Probe
 		restored bool
 	}{
-		"the driver says none":                  {gpu.ActionDrain, nil, gpu.ActionNone, nil, Probe{OK: true}, true},
-		"a probe fails":                         {gpu.ActionDrain, nil, gpu.ActionNone, nil, notReady, false},
-		"there is no probe":                     {gpu.ActionDrain, nil, gpu.ActionNone, nil, Probe{Untried: "no Python"}, true},
-		"it still asks for a reset":             {gpu.ActionDrain, nil, gpu.ActionReset, nil, Probe{OK: true}, false},
-		"it does not answer":                    {gpu.ActionDrain, gpu.ErrLost, gpu.ActionNone, nil, Probe{OK: true}, false},
-		"it can not tell, after a drain":        {gpu.ActionDrain, nil, "", errors.ErrUnsupported, Probe{OK: true}, true},
-		"nobody can tell, after a drain":        {gpu.ActionDrain, nil, "", errors.ErrUnsupported, Probe{Untried: "no Python"}, false},
-		"it can not tell, after a reset":        {gpu.ActionReset, nil, "", errors.ErrUnsupported, Probe{OK: true}, false},
-		"it can not tell what a newer one asks": {"renew", nil, "", errors.ErrUnsupported, Probe{OK: true}, false},
-		"it fails to tell":                      {gpu.ActionDrain, nil, "", errors.New("busy"), Probe{OK: true}, false},
-		"it says none after asking a reset":     {gpu.ActionReset, nil, gpu.ActionNone, nil, Probe{OK: true}, true},
+		"the driver says none":              {gpu.ActionDrain, nil, gpu.ActionNone, nil, Probe{OK: true}, true},
+		"a probe fails":                     {gpu.ActionDrain, nil, gpu.ActionNone, nil, notReady, false},
+		"there is no probe":                 {gpu.ActionDrain, nil, gpu.ActionNone, nil, Probe{Untried: "no Python"}, true},
+		"it still asks for a reset":         {gpu.ActionDrain, nil, gpu.ActionReset, nil, Probe{OK: true}, false},
+		"it does not answer":                {gpu.ActionDrain, gpu.ErrLost, gpu.ActionNone, nil, Probe{OK: true}, false},
+		"it can not tell":                   {gpu.ActionDrain, nil, "", errors.ErrUnsupported, Probe{OK: true}, false},
+		"it fails to tell":                  {gpu.ActionDrain, nil, "", errors.New("busy"), Probe{OK: true}, false},
+		"it says none after asking a reset": {gpu.ActionReset, nil, gpu.ActionNone, nil, Probe{OK: true}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, m, p := testGuard(t)
@@ -144,48 +137,22 @@ func TestGuard_RestoresOnlyWhatWorks(t *testing.T) {
 	}
 }
 
-// Drivers before 565 tell of the row that waits for a reset, and of nothing else.
-func TestGuard_ARowThatWaitsForAReset(t *testing.T) {
-	for name, test := range map[string]struct {
-		rows     *gpu.RemappedRows
-		unknown  error
-		restored bool
-	}{
-		"it waits":                        {&gpu.RemappedRows{Uncorrectable: 1, Pending: true}, errors.ErrUnsupported, false},
-		"it was remapped":                 {&gpu.RemappedRows{Uncorrectable: 1, Failed: true}, errors.ErrUnsupported, true},
-		"the driver asks for nothing yet": {&gpu.RemappedRows{Uncorrectable: 1, Pending: true}, nil, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			g, m, p := testGuard(t)
-			g.observe(gpu.Event{UUID: "GPU-a", GPU: "GPU-a", Kind: gpu.EventECC, Action: gpu.ActionDrain})
-			m.rows, m.unknown = test.rows, test.unknown
-			g.recheck(t.Context())
-			require.Equal(t, test.restored, !p.Cordoned("GPU-a"))
-			if !test.restored {
-				_, err := p.Acquire(t.Context(), pool.Want{Group: "GPU-a"})
-				require.ErrorContains(t, err, "a remapped row of GPU-a waits for a reset; stop the worker")
-				require.Zero(t, m.tried["GPU-a"], "a probe would not change that")
-			}
-		})
-	}
-}
-
 // Each cordon counts once, by what led to it.
 func TestGuard_CountsCordonsByReason(t *testing.T) {
 	silent := fmt.Errorf("%w for 3s", gpu.ErrSilent)
 	for want, begin := range map[string]func(*Guard, *machine, *pool.Pool){
 		"lost": func(g *Guard, m *machine, p *pool.Pool) {
 			m.status = gpu.ErrLost
-			g.Examine(t.Context(), p, "GPU-a", false)
+			g.Examine(t.Context(), p, "GPU-a")
 		},
-		"silent": func(g *Guard, m *machine, p *pool.Pool) { m.status = silent; g.Examine(t.Context(), p, "GPU-a", false) },
+		"silent": func(g *Guard, m *machine, p *pool.Pool) { m.status = silent; g.Examine(t.Context(), p, "GPU-a") },
 		"recovery": func(g *Guard, m *machine, p *pool.Pool) {
 			m.recovery = gpu.ActionReset
-			g.Examine(t.Context(), p, "GPU-a", false)
+			g.Examine(t.Context(), p, "GPU-a")
 		},
 		"probe": func(g *Guard, m *machine, p *pool.Pool) {
 			m.set("GPU-a", notReady)
-			g.Examine(t.Context(), p, "GPU-a", false)
+			g.Examine(t.Context(), p, "GPU-a")
 		},
 		"xid": func(g *Guard, _ *machine, _ *pool.Pool) {
 			g.observe(gpu.Event{UUID: "GPU-a", Kind: gpu.EventXid, Xid: 95, Action: gpu.ActionReset})
@@ -204,21 +171,6 @@ func TestGuard_CountsCordonsByReason(t *testing.T) {
 			require.Equal(t, []string{want}, counted)
 		})
 	}
-}
-
-// A milder event after a hard one does not make the device's state better.
-func TestGuard_TheHardestReasonStands(t *testing.T) {
-	g, m, p := testGuard(t)
-	m.unknown = errors.ErrUnsupported
-	g.observe(gpu.Event{UUID: "GPU-a", Kind: gpu.EventXid, Xid: 95, Action: gpu.ActionReset})
-	g.observe(gpu.Event{UUID: "GPU-a", Kind: gpu.EventXid, Xid: 48, Action: gpu.ActionDrain})
-	g.recheck(t.Context())
-	require.True(t, p.Cordoned("GPU-a"), "an older driver cannot tell whether it was reset")
-	_, err := p.Acquire(t.Context(), pool.Want{Group: "GPU-a"})
-	require.ErrorContains(t, err, "Xid 95")
-	m.unknown = nil
-	g.recheck(t.Context())
-	require.False(t, p.Cordoned("GPU-a"))
 }
 
 func TestGuard_SickDevicesGetNothingFromTheStart(t *testing.T) {
@@ -244,11 +196,11 @@ func TestGuard_ExaminesADeviceUnderAFault(t *testing.T) {
 	idle.Load("t", slot.Ready)
 	both := pool.NewLedger().New("both", []*pool.Seat{{Slot: idle, Group: "GPU-a,GPU-c"}})
 	g.Add(both, []config.Group{{Name: "GPU-a,GPU-c", Devices: []gpu.Device{{Kind: gpu.KindGPU, UUID: "GPU-a"}, {Kind: gpu.KindGPU, UUID: "GPU-c"}}}})
-	require.Empty(t, g.Examine(t.Context(), p, "GPU-a", false))
+	require.Empty(t, g.Examine(t.Context(), p, "GPU-a"))
 	require.False(t, p.Cordoned("GPU-a"), "it works")
 
 	m.set("GPU-a", notReady)
-	require.Contains(t, g.Examine(t.Context(), p, "GPU-a", false), "system not yet initialized")
+	require.Contains(t, g.Examine(t.Context(), p, "GPU-a"), "system not yet initialized")
 	require.True(t, p.Cordoned("GPU-a"))
 	require.True(t, both.Cordoned("GPU-a,GPU-c"), "in every pool")
 	require.Eventually(t, func() bool { return idle.State() == slot.Vacant }, time.Minute, time.Millisecond, "idle processes let go of it")
@@ -260,7 +212,7 @@ func TestGuard_ExaminesADeviceUnderAFault(t *testing.T) {
 
 	cpu := pool.NewLedger().New("cpu", []*pool.Seat{{Slot: gputest.NewSlot(), Group: gpu.CPU}})
 	g.Add(cpu, []config.Group{{Name: gpu.CPU, Devices: []gpu.Device{{Kind: gpu.KindCPU, UUID: gpu.CPU}}}})
-	require.Empty(t, g.Examine(t.Context(), cpu, gpu.CPU, false), "there is no other processor to go to")
+	require.Empty(t, g.Examine(t.Context(), cpu, gpu.CPU), "there is no other processor to go to")
 	require.Zero(t, m.tried[gpu.CPU])
 }
 
@@ -276,12 +228,12 @@ func TestGuard_OneProbeAtATime(t *testing.T) {
 		}
 		found := make(chan string)
 		for range 16 {
-			go func() { found <- g.Examine(t.Context(), p, "GPU-a", false) }()
+			go func() { found <- g.Examine(t.Context(), p, "GPU-a") }()
 		}
 		synctest.Wait()
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
-		require.Empty(t, g.Examine(gone, p, "GPU-a", false), "a call that has ended waits for nothing")
+		require.Empty(t, g.Examine(gone, p, "GPU-a"), "a call that has ended waits for nothing")
 		close(leave)
 		for range 16 {
 			require.NotEmpty(t, <-found)
@@ -290,21 +242,9 @@ func TestGuard_OneProbeAtATime(t *testing.T) {
 	})
 }
 
-// A host without Python tries nothing. What a task says of a lost device counts there.
-func TestGuard_ALostDeviceThatCannotBeProbed(t *testing.T) {
-	g, m, p := testGuard(t)
-	m.set("GPU-a", Probe{Untried: "no Python"})
-	require.Empty(t, g.Examine(t.Context(), p, "GPU-a", false), "an error that may have other causes")
-	require.Contains(t, g.Examine(t.Context(), p, "GPU-a", true), "no Python")
-	require.True(t, p.Cordoned("GPU-a"))
-	g.recheck(t.Context())
-	require.False(t, p.Cordoned("GPU-a"), "the driver says nothing against it")
-}
-
 // The probe of a device that is to come back may be what breaks it.
 func TestGuard_AnEventDuringAProbeCounts(t *testing.T) {
 	g, m, p := testGuard(t)
-	m.unknown = errors.ErrUnsupported
 	g.observe(gpu.Event{UUID: "GPU-a", Kind: gpu.EventXid, Xid: 48, Action: gpu.ActionDrain})
 	g.try = func(_ context.Context, uuid string) Probe {
 		g.observe(gpu.Event{UUID: uuid, Kind: gpu.EventXid, Xid: 79, Action: gpu.ActionReboot})
@@ -313,40 +253,6 @@ func TestGuard_AnEventDuringAProbeCounts(t *testing.T) {
 	g.recheck(t.Context())
 	require.True(t, p.Cordoned("GPU-a"))
 	g.try = m.try
-	clear(g.pauses)
 	g.recheck(t.Context())
-	require.True(t, p.Cordoned("GPU-a"), "an older driver cannot tell that it was restarted")
-}
-
-func TestGuard_ProbesOfACordonedDeviceGetRarer(t *testing.T) {
-	g, m, _ := testGuard(t)
-	g.every = time.Hour
-	m.set("GPU-a", notReady)
-	g.Begin(t.Context())
-	for range 5 {
-		g.recheck(t.Context())
-	}
-	require.Equal(t, 2, m.tried["GPU-a"])
-	require.Equal(t, longestPause, g.pauses["gpu GPU-a"].length)
-}
-
-func TestGuard_DevicesThatGoAndCome(t *testing.T) {
-	g, m, p := testGuard(t)
-	core, logs := observer.New(zap.WarnLevel)
-	g.log = zap.New(core)
-	m.gone, m.come = []gpu.Device{{Kind: gpu.KindMIG, UUID: "MIG-b"}}, []gpu.Device{{Kind: gpu.KindMIG, UUID: "MIG-c"}}
-	m.status = gpu.ErrLost
-	for range 3 {
-		g.compare()
-	}
-	require.True(t, p.Cordoned("MIG-b"))
 	require.False(t, p.Cordoned("GPU-a"))
-	require.Equal(t, 1, logs.FilterMessageSnippet("new devices").Len(), "said once")
-	g.recheck(t.Context())
-	require.True(t, p.Cordoned("MIG-b"))
-	m.gone, m.status = nil, nil
-	g.compare()
-	clear(g.pauses)
-	g.recheck(t.Context())
-	require.False(t, p.Cordoned("MIG-b"), "it was made again")
 }

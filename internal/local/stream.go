@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/results"
 	"github.com/gpumux/gpumux/workers"
@@ -178,11 +179,9 @@ func (s *streaming) serve(ctx context.Context) error {
 		}
 		began := time.Now()
 		var failed error
-		err := s.worker.RunDirect(ctx, s.pool, workers.Direct{
-			Task: s.task, Mode: in.Mode, Timeout: time.Duration(in.Timeout), Attempts: in.Attempts, Arg: in.Arg, Items: items, Key: in.Key,
-			WithItem: in.WithItem,
-			Done:     func(r gpumux.Result) { failed = cmp.Or(failed, s.deliver(ctx, batch[r.Index], r)) },
-		})
+		chunk := contract.Chunk{Task: s.task, Mode: in.Mode, Timeout: in.Timeout, Attempts: in.Attempts, Arg: in.Arg, Items: items, Key: in.Key,
+			WithItem: in.WithItem}
+		err := s.worker.RunDirect(ctx, s.pool, chunk, func(r gpumux.Result) { failed = cmp.Or(failed, s.deliver(ctx, batch[r.Index], r)) })
 		if err = cmp.Or(err, failed); err != nil {
 			return fmt.Errorf("items from %d on: %w", batch[0].index, err)
 		}

@@ -12,17 +12,7 @@ import (
 // Workflows and activities take a converter.RawValue, because Temporal retries for ever
 // what the SDK itself cannot decode. Trying again cannot help after a *gpumux.InputError.
 
-// DecodeMap reads the input of a map as its caller wrote it. It refuses fields that there
-// are not.
-func DecodeMap(raw converter.RawValue, in *gpumux.MapInput) error {
-	data, err := jsonOf(raw)
-	if err != nil {
-		return err
-	}
-	return contract.DecodeMap(data, in)
-}
-
-// Decode reads what one part of gpumux sent to another; see contract.Decode.
+// Decode reads and validates an input behind the codecs; see contract.Decode.
 func Decode(raw converter.RawValue, in any) error {
 	data, err := jsonOf(raw)
 	if err != nil {
@@ -39,8 +29,6 @@ func jsonOf(raw converter.RawValue) ([]byte, error) {
 		return payload.GetData(), nil
 	case "", converter.MetadataEncodingNil:
 		return nil, wrong("is missing; give one object")
-	case converter.MetadataEncodingBinary:
-		return nil, wrong("is bytes; give one object as JSON")
 	default:
 		key := ""
 		if id := payload.GetMetadata()["encryption-key-id"]; id != nil {

@@ -46,7 +46,7 @@ func FuzzDecode(f *testing.F) {
 // Whoever runs the worker learns from the error which codec and which key is missing.
 func TestDecode_NamesTheEncodingThatIsMissing(t *testing.T) {
 	var in gpumux.MapInput
-	err := payload.DecodeMap(converter.NewRawValue(&common.Payload{Metadata: map[string][]byte{
+	err := payload.Decode(converter.NewRawValue(&common.Payload{Metadata: map[string][]byte{
 		converter.MetadataEncoding: []byte("binary/other"), "encryption-key-id": []byte("b\x1b[31m")}}), &in)
 	var mistakes *gpumux.InputError
 	require.ErrorAs(t, err, &mistakes)

@@ -2,14 +2,14 @@
 //
 // It owns when a worker writes results into the store, how long that may take, and how
 // much may wait for it. It never decides what a result is, or whether an item runs again.
-// The goroutine of a recorder ends with the last chunk of its map on this worker; the
-// recorder is forgotten ten seconds later.
+// The goroutine of a recorder ends with the last chunk of its map on this worker. After ten
+// seconds the next chunk of any map has the recorder forgotten.
 package record
 
 import (
 	"context"
 	"fmt"
-	"runtime/debug"
+	"maps"
 	"sync"
 	"time"
 
@@ -20,18 +20,12 @@ import (
 const (
 	// diskEvery is how often finished items are stored on disk: a killed worker loses no
 	// more than that. On a server it is serverEvery, or hurryEvery when a chunk waits for it
-	// to end. Writes may take a quarter of the time.
+	// to end.
 	diskEvery   = 250 * time.Millisecond
 	serverEvery = time.Second
 	hurryEvery  = 250 * time.Millisecond
-	writeShare  = 4
-	// maxSaving bounds the time that a write counts for, so that the next one follows soon
-	// after a store hung.
-	maxSaving = 500 * time.Millisecond
 	// Unstored is how many bytes may wait for the store before chunks take no further item.
 	Unstored = 32 << 20
-	// longWrite is how long a write may take before the pending activity says so.
-	longWrite = 5 * time.Second
 	// recorderIdle is how long a recorder waits for the next chunk of its map.
 	recorderIdle = 10 * time.Second
 	// FirstRetry and LastRetry are the waits after writes that failed.
@@ -53,8 +47,6 @@ func New(s *store.Store) *Recorders {
 
 // recorder stores the results of one map. Its goroutine runs while chunks do.
 type recorder struct {
-	all   *Recorders
-	key   string
 	to    *store.Appender
 	every time.Duration
 	// hurry is the least pause between two writes.
@@ -63,15 +55,14 @@ type recorder struct {
 	mu      sync.Mutex
 	streams map[*Stream]bool
 	running bool
-	// idle forgets the recorder.
-	idle *time.Timer
+	// left is when the last stream left.
+	left time.Time
 	// waiting is how many bytes are not stored, taken how many of them are being written.
 	// freed is closed, and made anew, when there are fewer.
 	waiting, taken int
 	freed          chan struct{}
-	// writing is when the write under way began, failed why the last one did.
-	writing time.Time
-	failed  error
+	// failed is why the last write failed.
+	failed error
 	// wake is sent to when a write should not wait for its time.
 	wake chan struct{}
 }
@@ -83,11 +74,7 @@ type Stream struct {
 	// which are being written.
 	fresh        []gpumux.Result
 	bytes, taken int
-	// open lets results be written: the server knows where the next attempt finds them, or
-	// none comes.
-	open bool
-	// hurry is set while Flush waits; empty is closed when all is stored.
-	hurry bool
+	// empty is there while Flush waits, and closed when all is stored.
 	empty chan struct{}
 }
 
@@ -95,6 +82,7 @@ type Stream struct {
 func (rs *Recorders) Join(folder, claim string) (*Stream, store.Written, error) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
+	maps.DeleteFunc(rs.open, func(_ string, r *recorder) bool { return r.idle() })
 	key := folder + "\x00" + claim
 	r := rs.open[key]
 	if r == nil {
@@ -103,7 +91,7 @@ func (rs *Recorders) Join(folder, claim string) (*Stream, store.Written, error) 
 			return nil, store.Written{}, err
 		}
 		r = &recorder{
-			all: rs, key: key, to: in.Append(), every: serverEvery, hurry: hurryEvery, streams: map[*Stream]bool{},
+			to: in.Append(), every: serverEvery, hurry: hurryEvery, streams: map[*Stream]bool{},
 			freed: make(chan struct{}), wake: make(chan struct{}, 1),
 		}
 		if rs.store.Objects.OnDisk() {
@@ -113,9 +101,6 @@ func (rs *Recorders) Join(folder, claim string) (*Stream, store.Written, error) 
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.idle != nil {
-		r.idle.Stop()
-	}
 	s := &Stream{r: r}
 	r.streams[s] = true
 	if !r.running {
@@ -127,27 +112,22 @@ func (rs *Recorders) Join(folder, claim string) (*Stream, store.Written, error) 
 
 // Leave ends a stream. It drops what is not stored.
 func (s *Stream) Leave() {
-	rs, r := s.r.all, s.r
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
+	r := s.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.waiting -= s.bytes - s.taken
 	r.signalRoom()
 	delete(r.streams, s)
-	if len(r.streams) > 0 {
-		return
+	if r.left = time.Now(); len(r.streams) == 0 {
+		r.wakeUp()
 	}
-	r.wakeUp()
-	r.idle = time.AfterFunc(recorderIdle, func() {
-		rs.mu.Lock()
-		defer rs.mu.Unlock()
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if len(r.streams) == 0 && rs.open[r.key] == r {
-			delete(rs.open, r.key)
-		}
-	})
+}
+
+// idle reports whether the next chunk of the map is not to be expected any more.
+func (r *recorder) idle() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.streams) == 0 && time.Since(r.left) > recorderIdle
 }
 
 // signalRoom wakes those who wait for room.
@@ -171,32 +151,25 @@ func (s *Stream) Put(result gpumux.Result) {
 	s.fresh = append(s.fresh, result)
 	s.bytes += result.Weight()
 	r.waiting += result.Weight()
-	if s.open && r.waiting > Unstored/4 && r.failed == nil {
+	if r.waiting > Unstored/4 && r.failed == nil {
 		r.wakeUp()
 	}
-}
-
-// Release lets results be written from now on.
-func (s *Stream) Release() {
-	s.r.mu.Lock()
-	s.open = true
-	s.r.mu.Unlock()
 }
 
 // Flush returns when all that was put is stored, or with ctx.
 func (s *Stream) Flush(ctx context.Context) error {
 	r := s.r
 	r.mu.Lock()
-	s.open = true
-	if !s.hurry {
-		s.hurry, s.empty = true, make(chan struct{})
-	}
-	done, empty := s.bytes == 0, s.empty
-	r.wakeUp()
-	r.mu.Unlock()
-	if done {
+	if s.bytes == 0 {
+		r.mu.Unlock()
 		return nil
 	}
+	if s.empty == nil {
+		s.empty = make(chan struct{})
+	}
+	empty := s.empty
+	r.wakeUp()
+	r.mu.Unlock()
 	select {
 	case <-empty:
 		return nil
@@ -204,9 +177,6 @@ func (s *Stream) Flush(ctx context.Context) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if s.bytes == 0 {
-		return nil
-	}
 	if r.failed != nil {
 		return fmt.Errorf("store what has finished: %w", r.failed)
 	}
@@ -214,14 +184,13 @@ func (s *Stream) Flush(ctx context.Context) error {
 }
 
 // AwaitRoom waits while too many bytes of results wait for the store, so that memory
-// stays bounded while the store is slow or away. A chunk with at most so many bytes of
-// its own, whose results may yet travel inline, does not wait. The error is why ctx
-// ended.
-func (s *Stream) AwaitRoom(ctx context.Context, inline int) error {
+// stays bounded while the store is slow or away. A chunk without bytes of its own does
+// not wait; its results may travel inline. The error is why ctx ended.
+func (s *Stream) AwaitRoom(ctx context.Context) error {
 	r := s.r
 	for {
 		r.mu.Lock()
-		full, freed := r.waiting > Unstored && s.bytes > inline, r.freed
+		full, freed := r.waiting > Unstored && s.bytes > 0, r.freed
 		r.mu.Unlock()
 		if !full {
 			return nil
@@ -238,22 +207,17 @@ func (s *Stream) AwaitRoom(ctx context.Context, inline int) error {
 func (s *Stream) WaitingFor() string {
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
-	switch took := time.Since(s.r.writing); {
-	case s.bytes == 0:
+	if s.bytes == 0 || s.r.failed == nil {
 		return ""
-	case s.r.failed != nil:
-		return "results wait for the store: " + s.r.failed.Error()
-	case !s.r.writing.IsZero() && took > longWrite:
-		return fmt.Sprintf("results wait for the store: a write has taken %s so far", took.Round(time.Second))
 	}
-	return ""
+	return "results wait for the store: " + s.r.failed.Error()
 }
 
 // run writes until no chunk is left.
 func (r *recorder) run() {
-	last, took, delay := time.Now(), time.Duration(0), time.Duration(0)
+	last, delay := time.Now(), time.Duration(0)
 	for !r.finished() {
-		timer := time.NewTimer(time.Until(last.Add(max(r.every, writeShare*took, delay))))
+		timer := time.NewTimer(time.Until(last.Add(max(r.every, delay))))
 		select {
 		case <-timer.C:
 		case <-r.wake:
@@ -267,12 +231,9 @@ func (r *recorder) run() {
 		}
 		last = time.Now()
 		err := r.to.Flush(context.Background())
-		took = min(time.Since(last), maxSaving)
 		r.settle(err)
-		if delay = 2 * delay; err == nil {
+		if delay = min(max(FirstRetry, 2*delay), LastRetry); err == nil {
 			delay = 0
-		} else {
-			delay = min(max(FirstRetry, delay), LastRetry)
 		}
 	}
 }
@@ -282,7 +243,7 @@ func (r *recorder) draining() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for s := range r.streams {
-		if !s.hurry {
+		if s.empty == nil {
 			return false
 		}
 	}
@@ -304,9 +265,6 @@ func (r *recorder) handOver() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for s := range r.streams {
-		if !s.open || len(s.fresh) == 0 {
-			continue
-		}
 		for _, result := range s.fresh {
 			if err := r.to.Add(result); err != nil {
 				// No store takes it, now or later.
@@ -317,9 +275,6 @@ func (r *recorder) handOver() bool {
 		r.taken += s.bytes - s.taken
 		s.fresh, s.taken = make([]gpumux.Result, 0, len(s.fresh)), s.bytes
 	}
-	if r.taken > 0 {
-		r.writing = time.Now()
-	}
 	return r.taken > 0
 }
 
@@ -327,24 +282,18 @@ func (r *recorder) handOver() bool {
 func (r *recorder) settle(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.writing, r.failed = time.Time{}, err
-	if err != nil {
+	if r.failed = err; err != nil {
 		return
 	}
 	for s := range r.streams {
 		s.bytes -= s.taken
 		s.taken = 0
-		if s.hurry && s.bytes == 0 {
+		if s.empty != nil && s.bytes == 0 {
 			close(s.empty)
-			s.hurry = false
+			s.empty = nil
 		}
 	}
-	large := r.taken > Unstored
 	r.waiting -= r.taken
 	r.taken = 0
 	r.signalRoom()
-	if large {
-		// Otherwise as much garbage again piles up before the next collection.
-		debug.FreeOSMemory()
-	}
 }

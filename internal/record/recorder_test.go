@@ -80,7 +80,6 @@ func TestRecorder_AHungWriteHoldsNobodyUp(t *testing.T) {
 	})
 	rs := New(s)
 	first := join(t, rs)
-	first.Release()
 	first.Put(value(0))
 	<-hung
 	second := join(t, rs)
@@ -108,10 +107,10 @@ func TestRecorder_LeavingMakesRoom(t *testing.T) {
 	full, waiter := join(t, rs), join(t, rs)
 	defer waiter.Leave()
 	full.Put(gpumux.Result{Index: 0, Value: json.RawMessage(`"` + strings.Repeat("x", Unstored) + `"`)})
-	require.NoError(t, waiter.AwaitRoom(t.Context(), inline), "few results may yet travel inline")
-	waiter.Put(gpumux.Result{Index: 1, Value: json.RawMessage(`"` + strings.Repeat("x", inline) + `"`)})
+	require.NoError(t, waiter.AwaitRoom(t.Context()), "its results may yet travel inline")
+	waiter.Put(value(1))
 	waited := make(chan error)
-	go func() { waited <- waiter.AwaitRoom(t.Context(), inline) }()
+	go func() { waited <- waiter.AwaitRoom(t.Context()) }()
 	select {
 	case <-waited:
 		t.Fatal("there is no room")
@@ -133,7 +132,6 @@ func TestRecorder_RecoversFromErrors(t *testing.T) {
 	rs := New(s)
 	stream := join(t, rs)
 	defer stream.Leave()
-	stream.Release()
 	stream.Put(value(0))
 	require.Eventually(t, func() bool { return strings.HasPrefix(stream.WaitingFor(), "results wait for the store: ") }, time.Minute, time.Millisecond)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -153,9 +151,6 @@ func TestRecorder_RecoversFromErrors(t *testing.T) {
 	require.GreaterOrEqual(t, runs.Len(), int64(2))
 	require.Equal(t, span(0, 2), span(runs[0].Start, min(2, runs[0].End)))
 }
-
-// inline is how many bytes of a chunk may travel without the store.
-const inline = 256 << 10
 
 func value(index int64) gpumux.Result {
 	return gpumux.Result{Index: index, Value: json.RawMessage("1")}

@@ -38,18 +38,6 @@ const (
 
 // Append adds a result as a line.
 func Append(to []byte, r gpumux.Result) ([]byte, error) {
-	to, err := appendStart(to, r)
-	if err != nil {
-		return nil, err
-	}
-	if r.Arrays != nil {
-		to = append(base64.StdEncoding.AppendEncode(to, r.Arrays), '"')
-	}
-	return appendEnd(appendValue(to, r.Value), r), nil
-}
-
-// appendStart adds what stands before the value of a result. It adds a fault as a whole.
-func appendStart(to []byte, r gpumux.Result) ([]byte, error) {
 	to = strconv.AppendInt(append(to, indexField...), r.Index, 10)
 	switch {
 	case (r.Value == nil && r.Arrays == nil) == (r.Fault == nil) || r.Value != nil && r.Arrays != nil:
@@ -62,32 +50,17 @@ func appendStart(to []byte, r gpumux.Result) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("result %d: the fault: %w", r.Index, err)
 		}
-		return append(append(to, faultField...), fault...), nil
+		to = append(append(to, faultField...), fault...)
 	case r.Arrays != nil:
 		if err := arrays.Check(r.Arrays); err != nil {
 			return nil, fmt.Errorf("result %d: %w", r.Index, err)
 		}
-		return append(to, arraysField...), nil
+		to = append(base64.StdEncoding.AppendEncode(append(to, arraysField...), r.Arrays), '"')
 	case !json.Valid(r.Value) || !utf8.Valid(r.Value):
 		return nil, fmt.Errorf("result %d: the value is not JSON: %.60q", r.Index, r.Value)
+	default:
+		to = appendValue(append(to, valueField...), r.Value)
 	}
-	return append(to, valueField...), nil
-}
-
-// appendValue adds a value on one line: a line break stands between tokens, where a space
-// does as well.
-func appendValue(to, value []byte) []byte {
-	at := len(to)
-	to = append(to, value...)
-	for i, b := range to[at:] {
-		if b == '\n' || b == '\r' {
-			to[at+i] = ' '
-		}
-	}
-	return to
-}
-
-func appendEnd(to []byte, r gpumux.Result) []byte {
 	if r.Output != "" {
 		to = AppendString(append(to, outputField...), r.Output)
 	}
@@ -101,7 +74,20 @@ func appendEnd(to []byte, r gpumux.Result) []byte {
 	if r.Item != nil {
 		to = appendValue(append(to, itemField...), r.Item)
 	}
-	return append(to, "}\n"...)
+	return append(to, "}\n"...), nil
+}
+
+// appendValue adds a value on one line: a line break stands between tokens, where a space
+// does as well.
+func appendValue(to, value []byte) []byte {
+	at := len(to)
+	to = append(to, value...)
+	for i, b := range to[at:] {
+		if b == '\n' || b == '\r' {
+			to[at+i] = ' '
+		}
+	}
+	return to
 }
 
 // Encode is json.Marshal without the escapes that only web pages need.
@@ -132,21 +118,11 @@ func ParseOutcome(line []byte) (Outcome, error) {
 	}
 	if tail, ok := bytes.CutPrefix(rest, []byte(kindField)); ok {
 		if end := bytes.IndexByte(tail, '"'); end > 0 && bytes.IndexByte(tail[:end], '\\') < 0 {
-			o.Kind = internKind(tail[:end])
+			o.Kind = gpumux.Kind(tail[:end])
 			return o, nil
 		}
 	}
 	return Outcome{}, fmt.Errorf("neither a value nor a fault: %.60q", line)
-}
-
-// internKind saves an allocation for every fault of a known kind.
-func internKind(text []byte) gpumux.Kind {
-	for _, kind := range gpumux.Kinds() {
-		if string(text) == string(kind) {
-			return kind
-		}
-	}
-	return gpumux.Kind(text)
 }
 
 // Parse decodes a line of results, with arrays as JSON.

@@ -59,7 +59,7 @@ func TestSkew_ALaterWorkflowIsNotEnded(t *testing.T) {
 		}
 		failure := d.GetPendingActivities()[0].GetLastFailure()
 		require.Contains(t, failure.GetMessage(), "the input is of version 2 of gpumux's contract, and this worker reads versions up to 1; "+
-			"upgrade the workers of pool cpu to the gpumux of the workflow")
+			"upgrade the workers of the queue gpumux.cpu to the gpumux of the workflow")
 		return true
 	}, 30*time.Second, 20*time.Millisecond)
 
