@@ -17,11 +17,11 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/calls"
-	"github.com/gpumux/gpumux/internal/test/gputest"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/pool"
 	"github.com/gpumux/gpumux/internal/runtimes"
 	"github.com/gpumux/gpumux/internal/slot"
+	"github.com/gpumux/gpumux/internal/test/gputest"
 	"github.com/gpumux/gpumux/workers/config"
 )
 

@@ -17,8 +17,8 @@ import (
 
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/app"
-	"github.com/gpumux/gpumux/internal/test/gputest"
 	"github.com/gpumux/gpumux/internal/host"
+	"github.com/gpumux/gpumux/internal/test/gputest"
 )
 
 // machineOfAll has something to tell in every field. Its devices have UUIDs as real ones
