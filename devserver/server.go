@@ -1,10 +1,9 @@
 // Package devserver runs a whole Temporal in this process, with SQLite and the Web UI.
 //
-// It owns the listening ports, the data folder with its lock and database, and the
-// settings that make one machine fast. It never listens beyond loopback, calls another
-// host or prints. It stops with Stop; the data folder then holds all in one file. A
-// killed server finds its state again. It is for one machine; a fleet has a Temporal
-// cluster of its own.
+// It owns the listening ports, the database in the data folder, and the settings that make
+// one machine fast. Its caller keeps other servers out of the folder. It never listens
+// beyond loopback, calls another host or prints. It stops with Stop. A killed server finds
+// its state again. It is for one machine; a fleet has a Temporal cluster of its own.
 package devserver
 
 import (
@@ -38,7 +37,7 @@ const (
 
 // Options say what to start; the zero value is in memory, on ports 7233 and 8233.
 type Options struct {
-	Data     string // folder for the database, created when missing; default "": in memory, gone at Stop
+	Data     string // folder for the database, created when missing; one server at a time; default "": in memory, gone at Stop
 	Port     int    // of the frontend (gRPC); default 7233; AnyPort: a free one
 	UIPort   int    // of the Web UI (HTTP); default 8233; AnyPort: a free one
 	Headless bool   // no Web UI; default false
@@ -56,7 +55,6 @@ type Server struct {
 	ui       *webUI // nil when headless
 	temporal temporal.Server
 	database database
-	folder   *folder // nil in memory
 	log      *quietLog
 
 	stop    sync.Once
@@ -91,10 +89,7 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	s.database = memoryDatabase()
 	if o.Data != "" {
 		var err error
-		if s.folder, err = openFolder(o.Data); err != nil {
-			return err
-		}
-		if s.database, err = openFile(ctx, s.folder.path); err != nil {
+		if s.database, err = openFile(ctx, o.Data); err != nil {
 			return err
 		}
 	}
@@ -195,8 +190,8 @@ func (s *Server) UI() string {
 // Key is the Web UI's key, shown once as ?key= of any page; "" when it needs none.
 func (s *Server) Key() string { return s.token.key() }
 
-// Stop ends the server in a second or two. It returns when the ports are closed and the
-// data folder is complete and free. Further calls return the same.
+// Stop ends the server in a second or two. It returns when the ports are closed. Further
+// calls return the same.
 func (s *Server) Stop() error {
 	s.stop.Do(func() { s.stopErr = s.shutDown() })
 	return s.stopErr
@@ -211,10 +206,6 @@ func (s *Server) shutDown() error {
 		// The services log errors when others leave; nothing is wrong.
 		s.log.silence()
 		errs = append(errs, s.temporal.Stop())
-	}
-	errs = append(errs, s.database.close())
-	if s.folder != nil {
-		errs = append(errs, s.folder.unlock())
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("stop Temporal: %w", err)

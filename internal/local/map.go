@@ -30,16 +30,7 @@ func Map(ctx context.Context, o Options, m *starter.Map) (*Session, *starter.Han
 	if err := o.place(m); err != nil {
 		return nil, nil, err
 	}
-	s, err := open(ctx, o, m.ID, func(s *Session) error {
-		if err := s.alone(m.ID); err != nil {
-			return err
-		}
-		// Before anything of it is handed out, which would fail and end the map.
-		if last, err := s.Open(s.ctx, m.ID); err == nil {
-			return last.Suits(*m)
-		}
-		return nil
-	})
+	s, err := open(ctx, o, m)
 	if err != nil {
 		return nil, nil, err
 	}

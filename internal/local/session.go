@@ -41,7 +41,7 @@ type Session struct {
 	ctx      context.Context
 	end      context.CancelCauseFunc
 	watching sync.WaitGroup
-	// hold keeps others out of the folder.
+	// hold is the lock that keeps other processes out of the folder.
 	hold *os.File
 	// handle is of the map that the session is for, if it is for one. Made says that its ID
 	// is of this package's making, own that the folder is.
@@ -61,16 +61,11 @@ func Open(ctx context.Context, o Options) (*Session, error) {
 			return nil, unavailable("%w", err)
 		}
 	}
-	s, err := open(ctx, o, "", func(s *Session) error {
-		if s.o.Task == nil {
-			return nil
-		}
-		return s.alone("")
-	})
-	if err != nil && temporary {
-		_ = os.RemoveAll(o.Data)
-	}
+	s, err := open(ctx, o, nil)
 	if err != nil {
+		if temporary {
+			_ = os.RemoveAll(o.Data)
+		}
 		return nil, err
 	}
 	s.useless = temporary
@@ -86,9 +81,9 @@ func (o *Options) fill(mode gpumux.Mode) {
 	}
 }
 
-// open checks the set-up, starts the server and, if check agrees, the worker. A failure
-// stops what was started. Owner is the folder's map, or empty.
-func open(ctx context.Context, o Options, owner string, check func(*Session) error) (_ *Session, err error) {
+// open checks the set-up and starts the server and the worker, for one map if there is an
+// m. A failure stops what was started.
+func open(ctx context.Context, o Options, m *starter.Map) (_ *Session, err error) {
 	s := &Session{o: o}
 	if s.Data, err = filepath.Abs(o.Data); err != nil {
 		return nil, unavailable("%w", err)
@@ -114,16 +109,28 @@ func open(ctx context.Context, o Options, owner string, check func(*Session) err
 			s.Close(context.WithoutCancel(ctx))
 		}
 	}()
-	if owner != "" {
-		if s.hold, err = holdFolder(ctx, s.Data, owner); err != nil {
-			return nil, &UnavailableError{err}
-		}
+	id := ""
+	if m != nil {
+		id = m.ID
+	}
+	if s.hold, err = holdFolder(ctx, s.Data, id); err != nil {
+		return nil, err
 	}
 	if err := s.connect(conf, keys); err != nil {
 		return nil, err
 	}
-	if err := check(s); err != nil {
-		return nil, err
+	if o.Task != nil {
+		if err := s.alone(id); err != nil {
+			return nil, err
+		}
+	}
+	if m != nil {
+		// A map that does not suit must not get a worker, which would fail and end it.
+		if last, err := s.Open(s.ctx, m.ID); err == nil {
+			if err := last.Suits(*m); err != nil {
+				return nil, err
+			}
+		}
 	}
 	return s, s.serve()
 }
@@ -242,7 +249,8 @@ func (s *Session) Close(ctx context.Context) {
 		}
 		_ = s.Store.Close()
 	}
-	if s.Server != nil && ctx.Err() == nil && !s.o.Last {
+	stays := ctx.Err() != nil || s.o.Last // and ends with this process
+	if s.Server != nil && !stays {
 		if err := s.Server.Stop(); err != nil {
 			s.say("stop the server: %v", err)
 		}
@@ -252,8 +260,8 @@ func (s *Session) Close(ctx context.Context) {
 			s.say("delete %s: %v", s.Data, err)
 		}
 	}
-	if !s.o.Last {
-		_ = s.hold.Close() // nil without one
+	if !stays {
+		_ = s.hold.Close() // nil where another process has the folder
 	}
 }
 
