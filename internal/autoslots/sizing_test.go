@@ -257,17 +257,6 @@ func (p *plant) ranOnce() {
 	}
 }
 
-func TestSizing_SaysWhatItFound(t *testing.T) {
-	s := &Sizing{pool: &pool.Pool{Name: "gpu"}, groups: make([]config.Group, 2), task: "embed"}
-	find := &taskSearch{search: newSearch(1, 16)}
-	find.at, find.known = 4, map[int]float64{1: 100, 2: 320.4, 4: 406, 8: 407.6, 16: 3}
-	require.Equal(t, "pool gpu: 4 slots per device for task embed: 812 items/s against 641 with 2, 815 with 8", s.report(find))
-	find.at, find.known = 1, map[int]float64{1: 0.12345, 2: 0.1}
-	require.Equal(t, "pool gpu: 1 slot per device for task embed: 0.247 items/s against 0.2 with 2", s.report(find))
-	find.known = map[int]float64{1: 5}
-	require.Equal(t, "pool gpu: 1 slot per device for task embed: 10 items/s", s.report(find))
-}
-
 // free is a device that says how much memory it has left.
 type free map[string]gpu.Memory
 
