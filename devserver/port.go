@@ -14,40 +14,26 @@ import (
 const loopback = "127.0.0.1"
 
 // ports are those of the services; callers use only the frontend's. A server with a token
-// has an inner frontend for the other services; its port is 0 without one.
-type ports struct {
-	frontend, inner, history, matching, worker int
-}
-
-func (p ports) services() map[primitives.ServiceName]int {
-	services := map[primitives.ServiceName]int{
-		primitives.FrontendService: p.frontend, primitives.HistoryService: p.history,
-		primitives.MatchingService: p.matching, primitives.WorkerService: p.worker,
-	}
-	if p.inner > 0 {
-		services[primitives.InternalFrontendService] = p.inner
-	}
-	return services
-}
+// has an inner frontend for the other services.
+type ports map[primitives.ServiceName]int
 
 func (p ports) hosts() map[primitives.ServiceName]static.Hosts {
 	hosts := map[primitives.ServiceName]static.Hosts{}
-	for name, port := range p.services() {
+	for name, port := range p {
 		hosts[name] = static.SingleLocalHost(address(port))
 	}
 	return hosts
 }
 
-func choosePorts(frontend int, private bool) (ports, error) {
-	p := ports{frontend: frontend}
-	all := []*int{&p.frontend, &p.history, &p.matching, &p.worker}
+func choosePorts(frontend int, private bool) (p ports, err error) {
+	p = ports{primitives.FrontendService: frontend, primitives.HistoryService: AnyPort, primitives.MatchingService: AnyPort,
+		primitives.WorkerService: AnyPort}
 	if private {
-		all = append(all, &p.inner)
+		p[primitives.InternalFrontendService] = AnyPort
 	}
-	var err error
-	for _, port := range all {
-		if *port <= 0 && err == nil {
-			*port, err = freePort()
+	for name, port := range p {
+		if port == AnyPort && err == nil {
+			p[name], err = freePort()
 		}
 	}
 	return p, err

@@ -17,6 +17,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/server/common/authorization"
 	"go.temporal.io/server/common/config"
+	"go.temporal.io/server/common/primitives"
 	"go.temporal.io/server/temporal"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -118,7 +119,7 @@ func (s *Server) build(o Options) error {
 		if err != nil {
 			return err
 		}
-		s.port = ports.frontend
+		s.port = ports[primitives.FrontendService]
 		s.temporal, err = newTemporal(ports, s.database, s.token, s.log)
 		if err == nil || attempt == bindAttempts || !isPortTaken(err) {
 			return err

@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/server/common/primitives"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
@@ -42,16 +43,16 @@ func TestNewTemporal_TakenPortIsAnError(t *testing.T) {
 	t.Parallel()
 	ports, err := choosePorts(AnyPort, false)
 	require.NoError(t, err)
-	for _, port := range []*int{&ports.frontend, &ports.history, &ports.worker} {
+	for _, service := range []primitives.ServiceName{primitives.FrontendService, primitives.HistoryService, primitives.WorkerService} {
 		taken, err := net.Listen("tcp4", "127.0.0.1:0")
 		require.NoError(t, err)
 		defer taken.Close()
-		free := *port
-		*port = portOf(taken)
+		free := ports[service]
+		ports[service] = portOf(taken)
 		_, err = newTemporal(ports, memoryDatabase(), "", newQuietLog(nil))
 		require.ErrorContains(t, err, "address already in use")
 		require.True(t, isPortTaken(err), "%v", err)
-		*port = free
+		ports[service] = free
 	}
 }
 

@@ -26,8 +26,8 @@ func doctorCommand(a *app.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check the set-up; every failed line says what to do",
-		Long: `Check the set-up: Python, devices, Temporal, workers, store and ports. Each GPU is tried with a throw-away
-process. The exit code is 1 when a check failed.`,
+		Long: `Check the set-up: Python, devices, Temporal, workers and store. Each GPU is tried with a throw-away process.
+The exit code is 1 when a check failed.`,
 		Example: "  gpumux doctor\n  gpumux doctor --address temporal.internal:7233 --json",
 		Args:    cobra.NoArgs,
 	}
@@ -62,9 +62,6 @@ func examine(ctx context.Context, a *app.App, python string) []Finding {
 	conn, reached := checkTemporal(ctx, a)
 	findings = append(findings, reached)
 	if conn == nil {
-		if a.Local != nil && a.Address == "" {
-			findings = append(findings, checkPort("port 7233", "--port", 7233), checkPort("port 8233", "--ui-port", 8233))
-		}
 		if a.StoreURL != "" {
 			findings = append(findings, checkStore(ctx, a.StoreURL))
 		}

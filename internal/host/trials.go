@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"slices"
 	"sync"
@@ -115,12 +114,4 @@ func tryStore(ctx context.Context, url string) error {
 		return err
 	}
 	return st.Objects.Delete(ctx, key)
-}
-
-func checkPort(name, flag string, port int) Finding {
-	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-	if err == nil {
-		err = listener.Close()
-	}
-	return checked(name, err, fmt.Sprintf("something else has the port: stop it, or give `gpumux dev %s` another", flag), "free for `gpumux dev`")
 }

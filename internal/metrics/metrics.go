@@ -18,7 +18,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
@@ -36,7 +35,6 @@ const (
 
 // Metrics are a worker's counts, and their server where there is an address.
 type Metrics struct {
-	sdk   *instruments
 	log   *zap.Logger
 	limit time.Duration // of a scrape
 	// version is the worker's, health says why it cannot do its work, or nil.
@@ -72,7 +70,7 @@ var (
 // New counts for a worker of a version; health is why it cannot do its work, or nil.
 func New(log *zap.Logger, version string, health func() error) *Metrics {
 	return &Metrics{
-		sdk: newInstruments(), log: log, limit: scrapeLimit, version: version, health: health,
+		log: log, limit: scrapeLimit, version: version, health: health,
 		Faults: map[faulty]int64{}, cordons: map[cordoning]int64{},
 		items: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "gpumux_item_seconds", Help: "What items took in the task process.", Buckets: itemBuckets,
@@ -124,7 +122,7 @@ func (m *Metrics) Serve(address string, devices []gpu.Device, status func(uuid s
 		m.probes.WithLabelValues(outcome) // all are there from the start, as 0
 	}
 	all := prometheus.NewRegistry()
-	all.MustRegister(m.sdk, m.items, m.probes, &gauges{m, devices, status}, collectors.NewGoCollector(),
+	all.MustRegister(m.items, m.probes, &gauges{m, devices, status}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(all, promhttp.HandlerOpts{
@@ -143,9 +141,6 @@ func (m *Metrics) Serve(address string, devices []gpu.Device, status func(uuid s
 	m.log.Info("metrics are served", zap.String("url", url))
 	return url, nil
 }
-
-// SDK is for the metrics of a Temporal client.
-func (m *Metrics) SDK() client.MetricsHandler { return m.sdk }
 
 // healthz answers 200 while this worker can do its work, else 503 with the reasons.
 func (m *Metrics) healthz(to http.ResponseWriter, _ *http.Request) {
