@@ -63,42 +63,27 @@ The server and the worker are its own and end with it.`,
 	return c
 }
 
-func (f *benchFlags) check(changed func(string) bool) error {
+func (f *benchFlags) check() error {
 	var m app.Mistakes
 	for _, n := range f.Clients {
 		m.When(n < 1 || n > mostClients, "--clients %d is outside 1 to %d", n, mostClients)
 	}
-	m.When(changed("clients") && len(f.Clients) == 0, "--clients is empty; name numbers, such as 1,3,5,7")
-	m.When(changed("limit") && f.Limit <= 0, "--limit %s is no time", f.Limit)
-	m.When(changed("workloads") && len(f.Workloads) == 0, "--workloads is empty; name some of %s", strings.Join(bench.Workloads, ","))
-	for i, name := range f.Workloads {
-		switch {
-		case !slices.Contains(bench.Workloads, name):
-			m.Add("--workloads %q is unknown; there are %s", name, strings.Join(bench.Workloads, ", "))
-		case slices.Contains(f.Workloads[:i], name):
-			m.Add("--workloads names %s twice", name)
+	m.When(f.Limit < 0, "--limit %s is no time", f.Limit)
+	for _, name := range f.Workloads {
+		m.When(!slices.Contains(bench.Workloads, name), "--workloads %q is unknown; there are %s", name, strings.Join(bench.Workloads, ", "))
+	}
+	m.When(!slices.Contains([]string{"", "gpu", "cpu"}, f.Pool), "--pool %q is unknown; use gpu or cpu", f.Pool)
+	m.When(f.Framework != "" && !slices.Contains(bench.Frameworks, f.Framework), "--framework %q is unknown; there are %s", f.Framework,
+		strings.Join(bench.Frameworks, ", "))
+	m.When(f.html == "-", "--html - : a page goes to a file")
+	for _, path := range []string{f.html, f.json} {
+		if path == "" || path == "-" {
+			continue
+		}
+		if err := writable(path); err != nil {
+			m.Add("%v; name another file for the report", err)
 		}
 	}
-	m.When(changed("pool") && f.Pool != "gpu" && f.Pool != "cpu", "--pool %q is unknown; use gpu or cpu", f.Pool)
-	if changed("framework") && !slices.Contains(bench.Frameworks, f.Framework) {
-		m.Add("--framework %q is unknown; there are %s", f.Framework, strings.Join(bench.Frameworks, ", "))
-	}
-	m.When(changed("python") && f.Python == "", "--python is empty; name a program, such as python3")
-	for name, path := range map[string]string{"html": f.html, "json": f.json} {
-		switch {
-		case !changed(name):
-		case path == "":
-			m.Add("--%s is empty; name a file", name)
-		case name == "html" && path == "-":
-			m.Add("--html - : a page goes to a file")
-		case path != "-":
-			if err := writable(path); err != nil {
-				m.Add("--%s: %v; name another file", name, err)
-			}
-		}
-	}
-	slices.Sort(m)
-	m.When(f.html != "" && f.html == f.json, "--html and --json name the same file")
 	return m.Err()
 }
 
@@ -112,7 +97,7 @@ func writable(path string) error {
 }
 
 func runBench(a *app.App, c *cobra.Command, f *benchFlags) error {
-	if err := f.check(c.Flags().Changed); err != nil {
+	if err := f.check(); err != nil {
 		return err
 	}
 	if a.Local == nil {
