@@ -111,13 +111,13 @@ func TestData_OtherSchema(t *testing.T) {
 	path := filepath.Join(data, databaseName)
 	alter(t, path, "UPDATE gpumux_origin SET server = '1.99.0', schema = 'another'")
 
-	_, err := Start(t.Context(), anyPorts(Options{Data: data}))
+	_, err := Start(t.Context(), Options{Data: data})
 	require.ErrorContains(t, err, path)
 	require.ErrorContains(t, err, "made for Temporal server 1.99.0")
 	require.ErrorContains(t, err, "server "+headers.ServerVersion)
 
 	alter(t, path, "DROP TABLE gpumux_origin")
-	_, err = Start(t.Context(), anyPorts(Options{Data: data}))
+	_, err = Start(t.Context(), Options{Data: data})
 	require.ErrorContains(t, err, "not made by gpumux")
 }
 
@@ -127,7 +127,7 @@ func TestData_NoDatabase(t *testing.T) {
 	path := filepath.Join(data, databaseName)
 	text := []byte(strings.Repeat("a text that somebody keeps here\n", 1000))
 	require.NoError(t, os.WriteFile(path, text, 0o600))
-	_, err := Start(t.Context(), anyPorts(Options{Data: data}))
+	_, err := Start(t.Context(), Options{Data: data})
 	require.ErrorContains(t, err, "not a database")
 	require.ErrorContains(t, err, "give another folder")
 	kept, err := os.ReadFile(path)
@@ -139,7 +139,7 @@ func TestFolder_NotAFolder(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	_, err := Start(t.Context(), anyPorts(Options{Data: filepath.Join(file, "data")}))
+	_, err := Start(t.Context(), Options{Data: filepath.Join(file, "data")})
 	require.ErrorContains(t, err, "create data folder")
 	require.ErrorContains(t, err, "give another folder")
 }

@@ -26,13 +26,12 @@ func (p ports) hosts() map[primitives.ServiceName]static.Hosts {
 }
 
 func choosePorts(frontend int, private bool) (p ports, err error) {
-	p = ports{primitives.FrontendService: frontend, primitives.HistoryService: AnyPort, primitives.MatchingService: AnyPort,
-		primitives.WorkerService: AnyPort}
+	p = ports{primitives.FrontendService: frontend, primitives.HistoryService: 0, primitives.MatchingService: 0, primitives.WorkerService: 0}
 	if private {
-		p[primitives.InternalFrontendService] = AnyPort
+		p[primitives.InternalFrontendService] = 0
 	}
 	for name, port := range p {
-		if port == AnyPort && err == nil {
+		if port == 0 && err == nil {
 			p[name], err = freePort()
 		}
 	}
@@ -50,7 +49,7 @@ func freePort() (port int, err error) {
 
 // listen opens a port on loopback; instead says what to do where it is taken.
 func listen(port int, instead string) (net.Listener, error) {
-	listener, err := net.Listen("tcp4", address(max(port, 0)))
+	listener, err := net.Listen("tcp4", address(port))
 	if isPortTaken(err) {
 		return nil, fmt.Errorf("port %d on %s is in use: stop the program that listens there, or %s: %w", port, loopback, instead, err)
 	}
@@ -62,7 +61,7 @@ func listen(port int, instead string) (net.Listener, error) {
 
 // checkPort reports whether the frontend's port is free.
 func checkPort(port int) error {
-	if port == AnyPort {
+	if port == 0 {
 		return nil
 	}
 	listener, err := listen(port, otherPort)

@@ -7,7 +7,6 @@
 package devserver
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,23 +24,17 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// AnyPort asks for a free port that the system chooses.
-const AnyPort = -1
-
 const (
-	defaultPort   = 7233
-	defaultUIPort = 8233
-	namespace     = "default"
-	retention     = 30 * 24 * time.Hour // of closed workflows
-	bindAttempts  = 3
+	namespace    = "default"
+	retention    = 30 * 24 * time.Hour // of closed workflows
+	bindAttempts = 3
 )
 
-// Options say what to start; the zero value is in memory, on ports 7233 and 8233.
+// Options say what to start. Those of package local convert to them.
 type Options struct {
-	Data     string // folder for the database, created when missing; one server at a time; default "": in memory, gone at Stop
-	Port     int    // of the frontend (gRPC); default 7233; AnyPort: a free one
-	UIPort   int    // of the Web UI (HTTP); default 8233; AnyPort: a free one
-	Headless bool   // no Web UI; default false
+	Data         string // folder for the database, created when missing; one server at a time; default "": in memory, gone at Stop
+	Port, UIPort int    // of the frontend (gRPC) and of the Web UI (HTTP); default 0: free ones
+	Headless     bool   // no Web UI; default false
 	// Token is required of callers as "authorization: Bearer <Token>", and Server.Key of
 	// browsers; default "": everybody on this machine may call.
 	Token   string
@@ -65,7 +58,6 @@ type Server struct {
 // Start returns when a server answers calls for the namespace; ctx bounds that alone. A
 // port in use, or a folder that cannot be used, is found before anything starts.
 func Start(ctx context.Context, o Options) (*Server, error) {
-	o.Port, o.UIPort = cmp.Or(o.Port, defaultPort), cmp.Or(o.UIPort, defaultUIPort)
 	s := &Server{token: token(o.Token), log: newQuietLog(o.Log)}
 	if err := s.start(ctx, o); err != nil {
 		return nil, errors.Join(fmt.Errorf("start Temporal: %w", err), s.Stop())
@@ -124,7 +116,7 @@ func (s *Server) build(o Options) error {
 		if err == nil || attempt == bindAttempts || !isPortTaken(err) {
 			return err
 		}
-		if o.Port != AnyPort {
+		if o.Port != 0 {
 			if err := checkPort(o.Port); err != nil {
 				return err
 			}
@@ -136,11 +128,11 @@ func (s *Server) build(o Options) error {
 func newTemporal(p ports, d database, t token, log *quietLog) (server temporal.Server, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			fatal, ok := r.(*fatalError)
+			fatal, ok := r.(fatalError)
 			if !ok {
 				panic(r)
 			}
-			server, err = nil, fatal
+			server, err = nil, fatal.error
 		}
 	}()
 	options := []temporal.ServerOption{

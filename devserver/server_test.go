@@ -29,7 +29,7 @@ func TestStart_TakenPort(t *testing.T) {
 	require.NoError(t, err)
 	defer taken.Close()
 	port := portOf(taken)
-	for words, o := range map[string]Options{"give another port for the server": {Port: port, UIPort: AnyPort}, "give another port for the Web UI": {Port: AnyPort, UIPort: port}} {
+	for words, o := range map[string]Options{"give another port for the server": {Port: port}, "give another port for the Web UI": {UIPort: port}} {
 		o.Data = filepath.Join(t.TempDir(), "data")
 		_, err := Start(t.Context(), o)
 		require.ErrorContains(t, err, "port "+strconv.Itoa(port)+" on 127.0.0.1 is in use")
@@ -41,7 +41,7 @@ func TestStart_TakenPort(t *testing.T) {
 // The port is taken after the check and before the server binds it.
 func TestNewTemporal_TakenPortIsAnError(t *testing.T) {
 	t.Parallel()
-	ports, err := choosePorts(AnyPort, false)
+	ports, err := choosePorts(0, false)
 	require.NoError(t, err)
 	for _, service := range []primitives.ServiceName{primitives.FrontendService, primitives.HistoryService, primitives.WorkerService} {
 		taken, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -77,7 +77,7 @@ func TestStart_CancelledContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := Start(ctx, anyPorts(Options{}))
+	_, err := Start(ctx, Options{})
 	require.ErrorIs(t, err, context.Canceled)
 }
 
@@ -103,7 +103,7 @@ func TestStart_TwoServers(t *testing.T) {
 			var servers [2]*Server
 			var starting sync.WaitGroup
 			for i := range servers {
-				starting.Go(func() { servers[i], _ = Start(t.Context(), anyPorts(Options{Data: folders[i]})) })
+				starting.Go(func() { servers[i], _ = Start(t.Context(), Options{Data: folders[i]}) })
 			}
 			starting.Wait()
 			for i, s := range servers {

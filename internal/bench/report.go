@@ -68,13 +68,13 @@ type Row struct {
 	Sharing  string `json:"sharing,omitempty"` // default, mps or mig; of slots
 	Clients  int    `json:"clients"`           // slots, or bare processes
 	Items    int    `json:"items"`             // that were measured
-	// Rate is the throughput of the steady state; OfUnshared its share of that of one
-	// bare process alone, round by round; OfBare of that of as many bare processes.
+	// Rate is the throughput of the steady state. OfUnshared divides it, in each round, by
+	// that of one bare process alone, and OfBare by that of as many bare processes.
 	Rate       Quartiles `json:"itemsPerSecond"`
 	OfUnshared Quartiles `json:"ofUnshared,omitzero"`
 	OfBare     Quartiles `json:"ofBare,omitzero"`
-	// Item is an item's time in its slot; Latency the median of a round as a share of
-	// one bare process alone; PerMap what a map takes beside its items.
+	// Item is an item's time in its slot. Latency divides a round's median of it by that of
+	// one bare process alone. PerMap is the time that a map takes beside its items.
 	Item    Quartiles             `json:"itemSeconds"`
 	Latency Quartiles             `json:"latencyOfUnshared,omitzero"`
 	PerMap  Quartiles             `json:"perMapSeconds,omitzero"`

@@ -59,7 +59,7 @@ const (
 	halfRemoved   = "half removed"
 )
 
-// States are of the maps in folders of their own, the last used first.
+// States describes the maps that have folders of their own, the last used first.
 func States() ([]State, error) {
 	root, err := Folder("local")
 	if err != nil {
@@ -79,7 +79,7 @@ func States() ([]State, error) {
 	return states, nil
 }
 
-// StateOf is of the map with an ID; without Output where nothing is left of one.
+// StateOf describes the map with an ID. It has no Output where nothing of it is left.
 func StateOf(id string) (State, error) {
 	path, err := Folder("local", id)
 	if err != nil {
@@ -160,7 +160,7 @@ func removeFolder(data string) error {
 	return err
 }
 
-// note writes how to go on with the session's map. The map runs without it.
+// note writes down how to go on with the session's map, which runs without the note too.
 func (s *Session) note(fingerprint string) {
 	dir, err := os.Getwd()
 	if err == nil {

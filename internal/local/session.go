@@ -43,11 +43,11 @@ type Session struct {
 	watching sync.WaitGroup
 	// hold is the lock that keeps other processes out of the folder.
 	hold *os.File
-	// handle is of the map that the session is for, if it is for one. Made says that its ID
-	// is of this package's making, own that the folder is.
+	// handle is the session's map, or nil. This package chose its ID if made, and its folder
+	// if own.
 	handle    *starter.Handle
 	made, own bool
-	// useless says that nothing needs the folder after Close.
+	// useless lets Close delete the folder.
 	useless bool
 }
 
@@ -84,11 +84,11 @@ func (o *Options) fill(mode gpumux.Mode) {
 // open checks the set-up and starts the server and the worker, for one map if there is an
 // m. A failure stops what was started.
 func open(ctx context.Context, o Options, m *starter.Map) (_ *Session, err error) {
-	s := &Session{o: o}
-	if s.Data, err = filepath.Abs(o.Data); err != nil {
+	if o.Data, err = filepath.Abs(o.Data); err != nil {
 		return nil, unavailable("%w", err)
 	}
-	keys, conf, err := s.configure(ctx)
+	s := &Session{o: o, Data: o.Data}
+	keys, conf, err := o.configure(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -135,17 +135,19 @@ func open(ctx context.Context, o Options, m *starter.Map) (_ *Session, err error
 	return s, s.serve()
 }
 
-func (s *Session) configure(ctx context.Context) (*codec.Keys, config.Config, error) {
-	conf := config.Config{Store: storeIn(s.Data), Pools: s.o.Pools, Codec: config.Codec{Keys: s.o.Keys}}
+// configure reads the keys and makes the worker's configuration, which has no tasks where
+// there is no worker.
+func (o *Options) configure(ctx context.Context) (*codec.Keys, config.Config, error) {
+	conf := config.Config{Store: storeIn(o.Data), Pools: o.Pools, Codec: config.Codec{Keys: o.Keys}}
 	switch {
-	case s.o.Task != nil:
-		conf.Tasks, conf.Dir = s.o.Task.tasks(), s.o.Task.dir
-	case s.o.Modules != nil:
-		conf.Tasks, conf.Dir = map[string]config.Task{"*": *s.o.Modules}, s.o.Modules.PythonDir
+	case o.Task != nil:
+		conf.Tasks, conf.Dir = o.Task.tasks(), o.Task.dir
+	case o.Modules != nil:
+		conf.Tasks, conf.Dir = map[string]config.Task{"*": *o.Modules}, o.Modules.PythonDir
 	}
 	var err error
-	if s.o.Keys != "" {
-		if conf.Codec.Keys, err = filepath.Abs(s.o.Keys); err != nil {
+	if o.Keys != "" {
+		if conf.Codec.Keys, err = filepath.Abs(o.Keys); err != nil {
 			return nil, conf, unavailable("%w", err)
 		}
 	}
@@ -171,6 +173,7 @@ func check(conf config.Config) error {
 	return errors.Join(conf.Validate(inventory), inventory.Close())
 }
 
+// connect starts the server, opens the store and makes the worker, if there are tasks.
 func (s *Session) connect(conf config.Config, keys *codec.Keys) error {
 	if !s.o.Public {
 		s.Token = rand.Text()
@@ -202,6 +205,7 @@ func (s *Session) connect(conf config.Config, keys *codec.Keys) error {
 	return err
 }
 
+// serve starts the worker, if there is one, and watches it and the disk.
 func (s *Session) serve() error {
 	if s.worker == nil {
 		return nil
