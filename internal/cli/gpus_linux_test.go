@@ -62,7 +62,7 @@ func onAnyHost(r *host.Report) {
 }
 
 func TestGpus_Table(t *testing.T) {
-	r, err := host.Inspect(machineOfAll(t))
+	r, err := host.Inspect(machineOfAll(t), true)
 	require.NoError(t, err)
 	onAnyHost(r)
 	var b bytes.Buffer
@@ -86,7 +86,7 @@ func TestGpus_JSONIsAsTheSchemaSays(t *testing.T) {
 	require.NoError(t, err)
 	defer listener.Close()
 	for _, each := range []*gpu.Inventory{bare, inventory} {
-		r, err := host.Inspect(each)
+		r, err := host.Inspect(each, true)
 		require.NoError(t, err)
 		for i := range r.Devices {
 			if st := r.Devices[i].Status; st != nil && len(st.Processes) > 0 {

@@ -91,7 +91,7 @@ between GPUs; docs/gpus.schema.json describes it.`,
 			return app.Unavailable(fmt.Errorf("list this machine's devices: %w", err))
 		}
 		defer inventory.Close()
-		r, err := Inspect(inventory)
+		r, err := Inspect(inventory, asJSON)
 		if err != nil {
 			return err
 		}

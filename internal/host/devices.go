@@ -29,8 +29,8 @@ type Report struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// Inspect looks at all devices and at the links between GPUs.
-func Inspect(inventory *gpu.Inventory) (*Report, error) {
+// Inspect looks at all devices, and at the links between GPUs if asked.
+func Inspect(inventory *gpu.Inventory, links bool) (*Report, error) {
 	r := &Report{Reason: inventory.Reason()}
 	for _, d := range inventory.Devices() {
 		entry := Device{Device: d}
@@ -42,6 +42,9 @@ func Inspect(inventory *gpu.Inventory) (*Report, error) {
 			entry.Status = &status
 		}
 		r.Devices = append(r.Devices, entry)
+	}
+	if !links {
+		return r, nil
 	}
 	var err error
 	if r.Links, err = inventory.Links(); err != nil {
