@@ -68,6 +68,9 @@ func (w *Worker) dial(ctx context.Context) error {
 	o.Identity = w.identity
 	o.ContextPropagators = append(o.ContextPropagators, payload.Headers{})
 	o.Logger = newTemporalLog(w.log)
+	if w.config.Metrics != "" {
+		o.MetricsHandler = w.metrics.SDK()
+	}
 	o.WorkerHeartbeatInterval = 10 * time.Second
 	// An outage ends soon after the server is back.
 	reconnect := grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: 5 * time.Second}

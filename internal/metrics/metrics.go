@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
@@ -34,6 +35,7 @@ const (
 
 // Metrics are a worker's counts, and their server where there is an address.
 type Metrics struct {
+	sdk   *instruments
 	log   *zap.Logger
 	limit time.Duration // of a scrape
 	// version is the worker's, health says why it cannot do its work, or nil.
@@ -59,7 +61,7 @@ var (
 // New counts for a worker of a version; health is why it cannot do its work, or nil.
 func New(log *zap.Logger, version string, health func() error) *Metrics {
 	return &Metrics{
-		log: log, limit: scrapeLimit, version: version, health: health,
+		sdk: newInstruments(), log: log, limit: scrapeLimit, version: version, health: health,
 		Faults: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gpumux_faults_total", Help: "Faults of items after their attempts, and of whole calls.",
 		}, []string{"pool", "kind"}),
@@ -116,7 +118,7 @@ func (m *Metrics) Serve(address string, devices []gpu.Device, status func(uuid s
 		m.probes.WithLabelValues(outcome) // all are there from the start, as 0
 	}
 	all := prometheus.NewRegistry()
-	all.MustRegister(m.Faults, m.cordons, m.items, m.probes, &gauges{m, devices, status}, collectors.NewGoCollector(),
+	all.MustRegister(m.sdk, m.Faults, m.cordons, m.items, m.probes, &gauges{m, devices, status}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(all, promhttp.HandlerOpts{
@@ -135,6 +137,9 @@ func (m *Metrics) Serve(address string, devices []gpu.Device, status func(uuid s
 	m.log.Info("metrics are served", zap.String("url", url))
 	return url, nil
 }
+
+// SDK is for the metrics of a Temporal client.
+func (m *Metrics) SDK() client.MetricsHandler { return m.sdk }
 
 // healthz answers 200 while this worker can do its work, else 503 with the reasons.
 func (m *Metrics) healthz(to http.ResponseWriter, _ *http.Request) {

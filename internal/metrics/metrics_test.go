@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -74,6 +75,32 @@ func TestMetrics_ADriverThatHangs(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, code)
 	require.Contains(t, text, "Limit of concurrent requests reached")
 	require.Empty(t, asked, "the driver is not asked again")
+}
+
+// The SDK tags one name differently in different places.
+func TestMetrics_OfTheSDK(t *testing.T) {
+	inventory, err := gpu.Open(gpu.Options{NoNVML: true})
+	require.NoError(t, err)
+	m := New(zap.NewNop(), "", nil)
+	scrape := showing(t, m, inventory)
+	for range 3 {
+		m.sdk.WithTags(map[string]string{"a": "1"}).Counter("temporal_request").Inc(1)
+	}
+	m.sdk.WithTags(map[string]string{"a": "1"}).WithTags(map[string]string{"a": "2", "b": "x"}).Counter("temporal_request").Inc(5)
+	m.sdk.Gauge("temporal_pollers").Update(7)
+	m.sdk.Gauge("temporal_pollers").Update(2)
+	for _, took := range []time.Duration{200 * time.Microsecond, 20 * time.Millisecond, time.Hour} {
+		m.sdk.Timer("temporal_latency").Record(took)
+	}
+	text := scrape()
+	for _, line := range []string{
+		`temporal_request_total{a="1"} 3`, `temporal_request_total{a="2",b="x"} 5`, `temporal_pollers 2`,
+		`temporal_latency_seconds_bucket{le="0.001"} 1`, `temporal_latency_seconds_bucket{le="0.05"} 2`,
+		`temporal_latency_seconds_bucket{le="600"} 2`, `temporal_latency_seconds_bucket{le="+Inf"} 3`, `temporal_latency_seconds_count 3`,
+	} {
+		require.Contains(t, text, line+"\n")
+	}
+	require.True(t, strings.Contains(text, "temporal_latency_seconds_sum 3600.0202\n"))
 }
 
 // An address that somebody has is named, with what to do.

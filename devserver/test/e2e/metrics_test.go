@@ -55,4 +55,5 @@ func TestMetrics_OfAWorkerThatRanAMap(t *testing.T) {
 		return code == http.StatusServiceUnavailable
 	}, time.Minute, 100*time.Millisecond)
 	require.Regexp(t, `^the Temporal server has not answered for \d+s`, why)
+	require.Regexp(t, `(?m)^temporal_activity_execution_latency_seconds_count\{[^}]*activity_type="gpumux.RunChunk"[^}]*\} [1-9]`, string(text))
 }
