@@ -7,6 +7,7 @@ import (
 	"go.temporal.io/server/common/config"
 	"go.temporal.io/server/common/dynamicconfig"
 	"go.temporal.io/server/common/persistence/sql/sqlplugin/sqlite"
+	"go.temporal.io/server/common/primitives"
 )
 
 const clusterName = "active"
@@ -27,7 +28,7 @@ func newConfig(p ports, d database) *config.Config {
 			MasterClusterName:        clusterName,
 			CurrentClusterName:       clusterName,
 			ClusterInformation: map[string]cluster.ClusterInformation{
-				clusterName: {Enabled: true, InitialFailoverVersion: 1, RPCAddress: address(p.frontend)},
+				clusterName: {Enabled: true, InitialFailoverVersion: 1, RPCAddress: address(p[primitives.FrontendService])},
 			},
 		},
 		DCRedirectionPolicy: config.DCRedirectionPolicy{Policy: "noop"},
@@ -41,12 +42,12 @@ func newConfig(p ports, d database) *config.Config {
 			Visibility: config.VisibilityArchivalNamespaceDefaults{State: config.ArchivalDisabled},
 		}},
 	}
-	for name, port := range p.services() {
+	for name, port := range p {
 		// BindOnLocalHost would ask the environment and the resolver for "localhost".
 		c.Services[string(name)] = config.Service{RPC: config.RPC{GRPCPort: port, BindOnIP: loopback}}
 	}
-	if p.inner == 0 {
-		c.PublicClient.HostPort = address(p.frontend)
+	if p[primitives.InternalFrontendService] == 0 {
+		c.PublicClient.HostPort = address(p[primitives.FrontendService])
 	}
 	return c
 }

@@ -1,26 +1,21 @@
 package devserver
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync/atomic"
-	"time"
 
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/server/common/config"
 	"go.temporal.io/server/common/persistence/sql/sqlplugin/sqlite"
 	sqliteschema "go.temporal.io/server/schema/sqlite"
-	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/gpumux/gpumux/internal/names"
@@ -34,9 +29,8 @@ const (
 // opened numbers the databases of one process.
 var opened atomic.Int64
 
-// database is where one server keeps its state. The zero value is none.
+// database is where one server keeps its state.
 type database struct {
-	path       string            // of the file; "" in memory
 	name       string            // as it stands in a SQLite URI
 	attributes map[string]string // of the server's connection
 }
@@ -49,26 +43,25 @@ func memoryDatabase() database {
 	}
 }
 
-// openFile opens the database of a data folder, and makes it when there is none.
+// openFile opens the database of a data folder, and makes both when there are none.
 func openFile(ctx context.Context, folder string) (database, error) {
+	folder, err := filepath.Abs(folder)
+	if err != nil {
+		return database{}, fmt.Errorf("find data folder %s: %w", folder, err)
+	}
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return database{}, fmt.Errorf("create data folder: %w; give another folder", err)
+	}
 	path := filepath.Join(folder, databaseName)
-	switch _, err := os.Stat(path); {
-	case errors.Is(err, os.ErrNotExist):
-		if err := createFile(ctx, path); err != nil {
-			return database{}, fmt.Errorf("create database %s: %w", path, err)
-		}
-	case err != nil:
-		return database{}, fmt.Errorf("open database: %w", err)
-	default:
-		if err := checkSchema(ctx, path); err != nil {
-			return database{}, fmt.Errorf("open database %s: %w", path, err)
-		}
-		if err := os.Chmod(path, 0o600); err != nil {
-			return database{}, fmt.Errorf("keep others from the database: %w", err)
-		}
+	// SQLite's own files beside a database have its permissions.
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return database{}, fmt.Errorf("open database: %w; make the folder writable, or give another folder", err)
+	}
+	if err := errors.Join(file.Chmod(0o600), file.Close(), prepareFile(ctx, path)); err != nil {
+		return database{}, fmt.Errorf("open database %s: %w", path, err)
 	}
 	return database{
-		path: path,
 		name: uriPath(path),
 		attributes: map[string]string{
 			"mode":         "rw",
@@ -107,23 +100,6 @@ func (d database) createNamespace() error {
 	return nil
 }
 
-// close moves the write-ahead log into the database file, which then is complete.
-func (d database) close() error {
-	if d.path == "" {
-		return nil
-	}
-	db, err := openSQLite("file:" + uriPath(d.path) + "?mode=rw&_pragma=busy_timeout%3D1000")
-	if err != nil {
-		return fmt.Errorf("close database %s: %w", d.path, err)
-	}
-	var busy, pages, moved int
-	err = db.QueryRow("PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &pages, &moved)
-	if err = errors.Join(err, db.Close()); err != nil {
-		return fmt.Errorf("close database %s: %w", d.path, err)
-	}
-	return nil
-}
-
 // openSQLite opens a database for this package, not the server, through one connection.
 func openSQLite(uri string) (*sql.DB, error) {
 	db, err := sql.Open(driverName, uri)
@@ -132,69 +108,4 @@ func openSQLite(uri string) (*sql.DB, error) {
 	}
 	db.SetMaxOpenConns(1)
 	return db, nil
-}
-
-const (
-	lockName = "temporal.lock"
-	// exiting is how long a process may take to end that has stopped using its folder.
-	exiting, exitCheck = time.Second, 10 * time.Millisecond
-)
-
-// folder is a data folder that only this process uses while lock is open.
-type folder struct {
-	path string // absolute
-	lock *os.File
-}
-
-// openFolder creates the folder when it is missing and locks it. The system releases the
-// lock of a dead process; the lock file stays and names the last owner.
-func openFolder(path string) (*folder, error) {
-	abs, err := filepath.Abs(path)
-	if err != nil {
-		return nil, fmt.Errorf("find data folder %s: %w", path, err)
-	}
-	if err := os.MkdirAll(abs, 0o700); err != nil {
-		return nil, fmt.Errorf("create data folder: %w; give another folder", err)
-	}
-	lock, err := os.OpenFile(filepath.Join(abs, lockName), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("data folder is not writable: %w; make it writable, or give another folder", err)
-	}
-	if err := acquire(lock); err != nil {
-		return nil, errors.Join(fmt.Errorf("lock data folder %s: %w", abs, err), lock.Close())
-	}
-	return &folder{path: abs, lock: lock}, nil
-}
-
-func acquire(lock *os.File) error {
-	var err error
-	for until := time.Now().Add(exiting); ; time.Sleep(exitCheck) {
-		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(until) {
-			break
-		}
-	}
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return fmt.Errorf("it is in use by another server (pid %s): stop that one, or give another folder", owner(lock))
-	}
-	if err != nil {
-		return fmt.Errorf("%w; give another folder, on a file system with locks", err)
-	}
-	if err := lock.Truncate(0); err != nil {
-		return err
-	}
-	_, err = lock.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
-	return err
-}
-
-func owner(lock *os.File) string {
-	pid, _ := io.ReadAll(lock)
-	return cmp.Or(strings.TrimSpace(string(pid)), "unknown")
-}
-
-func (f *folder) unlock() error {
-	if err := f.lock.Close(); err != nil {
-		return fmt.Errorf("unlock data folder %s: %w", f.path, err)
-	}
-	return nil
 }

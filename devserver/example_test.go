@@ -22,7 +22,7 @@ import (
 // A server, a worker and a map, all in this process.
 func ExampleStart() {
 	ctx := context.Background()
-	server, err := devserver.Start(ctx, devserver.Options{Port: devserver.AnyPort, Headless: true})
+	server, err := devserver.Start(ctx, devserver.Options{Headless: true})
 	if err != nil {
 		log.Fatal(err)
 	}

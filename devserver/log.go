@@ -80,7 +80,7 @@ func (q *quietLog) temporal() log.Logger { return log.NewZapLogger(q.zap) }
 
 func (q *quietLog) silence() { q.level.SetLevel(logNothing) }
 
-// raiseFatal turns the server's fatal log lines into panics with a *fatalError. While the
+// raiseFatal turns the server's fatal log lines into panics with a fatalError. While the
 // server stops it ends only the goroutine: a listener may close before it has served.
 type raiseFatal struct{ level zap.AtomicLevel }
 
@@ -88,26 +88,15 @@ func (r raiseFatal) OnWrite(e *zapcore.CheckedEntry, fields []zapcore.Field) {
 	if r.level.Level() == logNothing {
 		runtime.Goexit()
 	}
-	fatal := &fatalError{message: strings.ToLower(e.Message)}
+	err := fmt.Errorf("the server gave up: %s", strings.ToLower(e.Message))
 	for _, field := range fields {
-		if err, ok := field.Interface.(error); ok && fatal.cause == nil {
-			fatal.cause = err
+		if cause, ok := field.Interface.(error); ok {
+			err = fmt.Errorf("%w: %w", err, cause)
+			break
 		}
 	}
-	panic(fatal)
+	panic(fatalError{err})
 }
 
 // fatalError is an error that ended the server.
-type fatalError struct {
-	message string
-	cause   error // nil when the server names none
-}
-
-func (f *fatalError) Error() string {
-	if f.cause == nil {
-		return "the server gave up: " + f.message
-	}
-	return fmt.Sprintf("the server gave up: %s: %v", f.message, f.cause)
-}
-
-func (f *fatalError) Unwrap() error { return f.cause }
+type fatalError struct{ error }

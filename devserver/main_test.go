@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 // when the server is ready.
 func runChild(folder string) {
 	logger := zap.Must(zap.NewDevelopment()) // everything that passes goes to standard error
-	s, err := Start(context.Background(), Options{Data: folder, Port: AnyPort, UIPort: AnyPort, Log: logger})
+	s, err := Start(context.Background(), Options{Data: folder, Log: logger})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -60,20 +60,10 @@ func childCommand(t *testing.T, folder string) *exec.Cmd {
 // start starts a server on free ports and stops it with the test.
 func start(t testing.TB, o Options) *Server {
 	t.Helper()
-	s, err := Start(t.Context(), anyPorts(o))
+	s, err := Start(t.Context(), o)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Stop()) })
 	return s
-}
-
-func anyPorts(o Options) Options {
-	if o.Port == 0 {
-		o.Port = AnyPort
-	}
-	if o.UIPort == 0 {
-		o.UIPort = AnyPort
-	}
-	return o
 }
 
 func dial(t testing.TB, address string) client.Client {

@@ -14,40 +14,25 @@ import (
 const loopback = "127.0.0.1"
 
 // ports are those of the services; callers use only the frontend's. A server with a token
-// has an inner frontend for the other services; its port is 0 without one.
-type ports struct {
-	frontend, inner, history, matching, worker int
-}
-
-func (p ports) services() map[primitives.ServiceName]int {
-	services := map[primitives.ServiceName]int{
-		primitives.FrontendService: p.frontend, primitives.HistoryService: p.history,
-		primitives.MatchingService: p.matching, primitives.WorkerService: p.worker,
-	}
-	if p.inner > 0 {
-		services[primitives.InternalFrontendService] = p.inner
-	}
-	return services
-}
+// has an inner frontend for the other services.
+type ports map[primitives.ServiceName]int
 
 func (p ports) hosts() map[primitives.ServiceName]static.Hosts {
 	hosts := map[primitives.ServiceName]static.Hosts{}
-	for name, port := range p.services() {
+	for name, port := range p {
 		hosts[name] = static.SingleLocalHost(address(port))
 	}
 	return hosts
 }
 
-func choosePorts(frontend int, private bool) (ports, error) {
-	p := ports{frontend: frontend}
-	all := []*int{&p.frontend, &p.history, &p.matching, &p.worker}
+func choosePorts(frontend int, private bool) (p ports, err error) {
+	p = ports{primitives.FrontendService: frontend, primitives.HistoryService: 0, primitives.MatchingService: 0, primitives.WorkerService: 0}
 	if private {
-		all = append(all, &p.inner)
+		p[primitives.InternalFrontendService] = 0
 	}
-	var err error
-	for _, port := range all {
-		if *port <= 0 && err == nil {
-			*port, err = freePort()
+	for name, port := range p {
+		if port == 0 && err == nil {
+			p[name], err = freePort()
 		}
 	}
 	return p, err
@@ -64,7 +49,7 @@ func freePort() (port int, err error) {
 
 // listen opens a port on loopback; instead says what to do where it is taken.
 func listen(port int, instead string) (net.Listener, error) {
-	listener, err := net.Listen("tcp4", address(max(port, 0)))
+	listener, err := net.Listen("tcp4", address(port))
 	if isPortTaken(err) {
 		return nil, fmt.Errorf("port %d on %s is in use: stop the program that listens there, or %s: %w", port, loopback, instead, err)
 	}
@@ -76,7 +61,7 @@ func listen(port int, instead string) (net.Listener, error) {
 
 // checkPort reports whether the frontend's port is free.
 func checkPort(port int) error {
-	if port == AnyPort {
+	if port == 0 {
 		return nil
 	}
 	listener, err := listen(port, otherPort)

@@ -5,39 +5,13 @@ import (
 	"crypto/sha256"
 	"database/sql"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"go.temporal.io/server/common/headers"
 	"go.temporal.io/server/common/persistence/sql/sqlplugin"
 	sqliteschema "go.temporal.io/server/schema/sqlite"
 )
-
-// unfinished marks a database whose creation was cut short.
-const unfinished = ".new"
-
-// createFile makes a database under another name and renames it when it is complete, so a
-// kill leaves no half database.
-func createFile(ctx context.Context, path string) error {
-	half := path + unfinished
-	if err := errors.Join(os.RemoveAll(half), os.RemoveAll(half+"-journal")); err != nil {
-		return err
-	}
-	// SQLite's own files beside a database have its permissions.
-	if err := os.WriteFile(half, nil, 0o600); err != nil {
-		return err
-	}
-	db, err := openSQLite("file:" + uriPath(half) + "?mode=rw&_pragma=synchronous%3Dfull")
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(writeSchema(ctx, db), db.Close()); err != nil {
-		return err
-	}
-	return os.Rename(half, path)
-}
 
 // statements collects those that make the server's tables; the server uses Exec alone.
 type statements struct {
@@ -58,12 +32,42 @@ func ownSchema() (list []string, hash string, err error) {
 	return s.list, hex.EncodeToString(sum[:]), err
 }
 
-// writeSchema writes the server's tables and version into an empty database.
-func writeSchema(ctx context.Context, db *sql.DB) error {
-	list, hash, err := ownSchema()
+// prepareFile makes the server's tables in an empty database. It refuses one whose tables
+// another server made: SQLite schemas have no migrations, so the server would fail in the
+// middle of its work.
+func prepareFile(ctx context.Context, path string) error {
+	db, err := openSQLite("file:" + uriPath(path) + "?mode=rw&_pragma=busy_timeout%3D1000&_pragma=synchronous%3Dfull")
 	if err != nil {
 		return err
 	}
+	defer db.Close()
+	list, own, err := ownSchema()
+	if err != nil {
+		return err
+	}
+	var tables int
+	if err := db.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_master").Scan(&tables); err != nil {
+		return fmt.Errorf("%w; it may be damaged: restore it, or give another folder", err)
+	}
+	if tables == 0 {
+		return writeSchema(ctx, db, list, own)
+	}
+	var version, schema string
+	err = db.QueryRowContext(ctx, "SELECT server, schema FROM gpumux_origin").Scan(&version, &schema)
+	made := "it was made for Temporal server " + version
+	switch {
+	case err != nil:
+		made = fmt.Sprintf("it was not made by gpumux (%v)", err)
+	case schema == own:
+		return nil
+	}
+	return fmt.Errorf("%s, and its tables are not those of server %s: use the gpumux that made it, or give another folder",
+		made, headers.ServerVersion)
+}
+
+// writeSchema writes the server's tables and version in one transaction, so a kill leaves
+// an empty database.
+func writeSchema(ctx context.Context, db *sql.DB, list []string, hash string) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -78,30 +82,4 @@ func writeSchema(ctx context.Context, db *sql.DB) error {
 		return err
 	}
 	return tx.Commit()
-}
-
-// checkSchema refuses a file whose tables another server made: the server would fail in
-// the middle of its work. SQLite schemas have no migrations.
-func checkSchema(ctx context.Context, path string) error {
-	db, err := openSQLite("file:" + uriPath(path) + "?mode=rw&_pragma=busy_timeout%3D1000")
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	_, own, err := ownSchema()
-	if err != nil {
-		return err
-	}
-	made := "it was not made by gpumux"
-	var version, schema string
-	switch err := db.QueryRowContext(ctx, "SELECT server, schema FROM gpumux_origin").Scan(&version, &schema); {
-	case err == nil && schema == own:
-		return nil
-	case err == nil:
-		made = "it was made for Temporal server " + version
-	case !strings.Contains(err.Error(), "no such"):
-		return fmt.Errorf("%w; it may be damaged: restore it, or give another folder", err)
-	}
-	return fmt.Errorf("%s, and its tables are not those of server %s: use the gpumux that made it, or give another folder",
-		made, headers.ServerVersion)
 }

@@ -1,14 +1,12 @@
 // Package devserver runs a whole Temporal in this process, with SQLite and the Web UI.
 //
-// It owns the listening ports, the data folder with its lock and database, and the
-// settings that make one machine fast. It never listens beyond loopback, calls another
-// host or prints. It stops with Stop; the data folder then holds all in one file. A
-// killed server finds its state again. It is for one machine; a fleet has a Temporal
-// cluster of its own.
+// It owns the listening ports, the database in the data folder, and the settings that make
+// one machine fast. Its caller keeps other servers out of the folder. It never listens
+// beyond loopback, calls another host or prints. It stops with Stop. A killed server finds
+// its state again. It is for one machine; a fleet has a Temporal cluster of its own.
 package devserver
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +16,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/server/common/authorization"
 	"go.temporal.io/server/common/config"
+	"go.temporal.io/server/common/primitives"
 	"go.temporal.io/server/temporal"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -25,23 +24,17 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// AnyPort asks for a free port that the system chooses.
-const AnyPort = -1
-
 const (
-	defaultPort   = 7233
-	defaultUIPort = 8233
-	namespace     = "default"
-	retention     = 30 * 24 * time.Hour // of closed workflows
-	bindAttempts  = 3
+	namespace    = "default"
+	retention    = 30 * 24 * time.Hour // of closed workflows
+	bindAttempts = 3
 )
 
-// Options say what to start; the zero value is in memory, on ports 7233 and 8233.
+// Options say what to start. Those of package local convert to them.
 type Options struct {
-	Data     string // folder for the database, created when missing; default "": in memory, gone at Stop
-	Port     int    // of the frontend (gRPC); default 7233; AnyPort: a free one
-	UIPort   int    // of the Web UI (HTTP); default 8233; AnyPort: a free one
-	Headless bool   // no Web UI; default false
+	Data         string // folder for the database, created when missing; one server at a time; default "": in memory, gone at Stop
+	Port, UIPort int    // of the frontend (gRPC) and of the Web UI (HTTP); default 0: free ones
+	Headless     bool   // no Web UI; default false
 	// Token is required of callers as "authorization: Bearer <Token>", and Server.Key of
 	// browsers; default "": everybody on this machine may call.
 	Token   string
@@ -56,7 +49,6 @@ type Server struct {
 	ui       *webUI // nil when headless
 	temporal temporal.Server
 	database database
-	folder   *folder // nil in memory
 	log      *quietLog
 
 	stop    sync.Once
@@ -66,7 +58,6 @@ type Server struct {
 // Start returns when a server answers calls for the namespace; ctx bounds that alone. A
 // port in use, or a folder that cannot be used, is found before anything starts.
 func Start(ctx context.Context, o Options) (*Server, error) {
-	o.Port, o.UIPort = cmp.Or(o.Port, defaultPort), cmp.Or(o.UIPort, defaultUIPort)
 	s := &Server{token: token(o.Token), log: newQuietLog(o.Log)}
 	if err := s.start(ctx, o); err != nil {
 		return nil, errors.Join(fmt.Errorf("start Temporal: %w", err), s.Stop())
@@ -91,10 +82,7 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	s.database = memoryDatabase()
 	if o.Data != "" {
 		var err error
-		if s.folder, err = openFolder(o.Data); err != nil {
-			return err
-		}
-		if s.database, err = openFile(ctx, s.folder.path); err != nil {
+		if s.database, err = openFile(ctx, o.Data); err != nil {
 			return err
 		}
 	}
@@ -123,12 +111,12 @@ func (s *Server) build(o Options) error {
 		if err != nil {
 			return err
 		}
-		s.port = ports.frontend
+		s.port = ports[primitives.FrontendService]
 		s.temporal, err = newTemporal(ports, s.database, s.token, s.log)
 		if err == nil || attempt == bindAttempts || !isPortTaken(err) {
 			return err
 		}
-		if o.Port != AnyPort {
+		if o.Port != 0 {
 			if err := checkPort(o.Port); err != nil {
 				return err
 			}
@@ -140,11 +128,11 @@ func (s *Server) build(o Options) error {
 func newTemporal(p ports, d database, t token, log *quietLog) (server temporal.Server, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			fatal, ok := r.(*fatalError)
+			fatal, ok := r.(fatalError)
 			if !ok {
 				panic(r)
 			}
-			server, err = nil, fatal
+			server, err = nil, fatal.error
 		}
 	}()
 	options := []temporal.ServerOption{
@@ -195,8 +183,8 @@ func (s *Server) UI() string {
 // Key is the Web UI's key, shown once as ?key= of any page; "" when it needs none.
 func (s *Server) Key() string { return s.token.key() }
 
-// Stop ends the server in a second or two. It returns when the ports are closed and the
-// data folder is complete and free. Further calls return the same.
+// Stop ends the server in a second or two. It returns when the ports are closed. Further
+// calls return the same.
 func (s *Server) Stop() error {
 	s.stop.Do(func() { s.stopErr = s.shutDown() })
 	return s.stopErr
@@ -211,10 +199,6 @@ func (s *Server) shutDown() error {
 		// The services log errors when others leave; nothing is wrong.
 		s.log.silence()
 		errs = append(errs, s.temporal.Stop())
-	}
-	errs = append(errs, s.database.close())
-	if s.folder != nil {
-		errs = append(errs, s.folder.unlock())
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("stop Temporal: %w", err)

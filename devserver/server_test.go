@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/server/common/primitives"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
@@ -28,7 +29,7 @@ func TestStart_TakenPort(t *testing.T) {
 	require.NoError(t, err)
 	defer taken.Close()
 	port := portOf(taken)
-	for words, o := range map[string]Options{"give another port for the server": {Port: port, UIPort: AnyPort}, "give another port for the Web UI": {Port: AnyPort, UIPort: port}} {
+	for words, o := range map[string]Options{"give another port for the server": {Port: port}, "give another port for the Web UI": {UIPort: port}} {
 		o.Data = filepath.Join(t.TempDir(), "data")
 		_, err := Start(t.Context(), o)
 		require.ErrorContains(t, err, "port "+strconv.Itoa(port)+" on 127.0.0.1 is in use")
@@ -40,18 +41,18 @@ func TestStart_TakenPort(t *testing.T) {
 // The port is taken after the check and before the server binds it.
 func TestNewTemporal_TakenPortIsAnError(t *testing.T) {
 	t.Parallel()
-	ports, err := choosePorts(AnyPort, false)
+	ports, err := choosePorts(0, false)
 	require.NoError(t, err)
-	for _, port := range []*int{&ports.frontend, &ports.history, &ports.worker} {
+	for _, service := range []primitives.ServiceName{primitives.FrontendService, primitives.HistoryService, primitives.WorkerService} {
 		taken, err := net.Listen("tcp4", "127.0.0.1:0")
 		require.NoError(t, err)
 		defer taken.Close()
-		free := *port
-		*port = portOf(taken)
+		free := ports[service]
+		ports[service] = portOf(taken)
 		_, err = newTemporal(ports, memoryDatabase(), "", newQuietLog(nil))
 		require.ErrorContains(t, err, "address already in use")
 		require.True(t, isPortTaken(err), "%v", err)
-		*port = free
+		ports[service] = free
 	}
 }
 
@@ -76,7 +77,7 @@ func TestStart_CancelledContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := Start(ctx, anyPorts(Options{}))
+	_, err := Start(ctx, Options{})
 	require.ErrorIs(t, err, context.Canceled)
 }
 
@@ -102,7 +103,7 @@ func TestStart_TwoServers(t *testing.T) {
 			var servers [2]*Server
 			var starting sync.WaitGroup
 			for i := range servers {
-				starting.Go(func() { servers[i], _ = Start(t.Context(), anyPorts(Options{Data: folders[i]})) })
+				starting.Go(func() { servers[i], _ = Start(t.Context(), Options{Data: folders[i]}) })
 			}
 			starting.Wait()
 			for i, s := range servers {

@@ -101,7 +101,7 @@ func TestToken_TheServicesTakeNobodyElse(t *testing.T) {
 
 func TestFolder_NobodyElseReadsIt(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "new", "data")
-	s, err := Start(t.Context(), Options{Data: data, Port: AnyPort, UIPort: AnyPort})
+	s, err := Start(t.Context(), Options{Data: data})
 	require.NoError(t, err)
 	seen := 0
 	check := func() {
@@ -123,7 +123,7 @@ func TestFolder_NobodyElseReadsIt(t *testing.T) {
 	// One that an earlier release wrote is closed as well.
 	file := filepath.Join(data, databaseName)
 	require.NoError(t, os.Chmod(file, 0o644))
-	s, err = Start(t.Context(), Options{Data: data, Port: AnyPort, UIPort: AnyPort})
+	s, err = Start(t.Context(), Options{Data: data})
 	require.NoError(t, err)
 	check()
 	require.NoError(t, s.Stop())

@@ -14,8 +14,6 @@ const (
 	stretchMin = 5 * time.Millisecond
 	// stretches is the least number of them per slot in a measurement.
 	stretches = 2
-	// hungry is for how many measurements slots may lack work before that is reported.
-	hungry = 20
 )
 
 // meter measures a pool's items per second of one task, while all slots have work.
@@ -38,7 +36,7 @@ type meter struct {
 	stints  map[*Stint]bool
 	peaks   map[string]int64 // the most bytes of an item, by task
 	last    time.Time        // the end of the task's last call
-	at      time.Time        // the end of what valid and lack sum up
+	at      time.Time        // the end of what valid sums up
 	valid   float64          // seconds that count
 	base    float64          // valid at the last reset
 	settled bool             // as many stretches have ended since as there are slots
@@ -47,7 +45,6 @@ type meter struct {
 	from  float64
 	ended int
 	items float64
-	lack  float64 // seconds in which slots had no work
 }
 
 // measurement is items per second over all slots of a pool.
@@ -56,8 +53,6 @@ type measurement struct {
 	task  string
 	want  int
 	rate  float64
-	// hungry says that there is no rate for lack of work.
-	hungry bool
 }
 
 // Stint is one call in its slot.
@@ -167,7 +162,7 @@ func (m *meter) restart() {
 	m.clear()
 }
 
-func (m *meter) clear() { m.from, m.ended, m.items, m.lack = m.valid, 0, 0, 0 }
+func (m *meter) clear() { m.from, m.ended, m.items = m.valid, 0, 0 }
 
 // current reports whether a measurement is of the present number of slots and task.
 func (m *meter) current(of measurement) bool {
@@ -204,33 +199,23 @@ func (m *meter) advance() {
 	now := m.now()
 	passed := now.Sub(m.at).Seconds()
 	m.at = now
-	working, starting, foreign := 0, 0, 0
+	working := 0
 	for s := range m.stints {
-		switch {
-		case s.task != m.task || s.whole:
-			foreign++
-		case s.warm:
+		if s.task != m.task || s.whole {
+			return
+		}
+		if s.warm {
 			working++
-		default:
-			starting++
 		}
 	}
-	switch {
-	case foreign > 0 || working == 0 || working > m.want:
-	case float64(working) >= atWork*float64(m.want):
+	if working > 0 && working <= m.want && float64(working) >= atWork*float64(m.want) {
 		m.valid += passed
-	case starting == 0:
-		m.lack += passed
 	}
 }
 
 // add adds a stretch that has ended; the caller holds the lock and has called advance.
 func (m *meter) add(s *Stint) {
 	if s.task != m.task {
-		return
-	}
-	if m.lack > hungry*m.length.Seconds() && m.lack > 2*(m.valid-m.from) {
-		m.publish(measurement{hungry: true})
 		return
 	}
 	share := 1.0 // a stretch without length is the rest of a micro-batch
@@ -251,15 +236,14 @@ func (m *meter) add(s *Stint) {
 		return
 	}
 	if passed := m.valid - m.from; passed >= m.length.Seconds() && m.ended >= stretches*m.want {
-		m.publish(measurement{rate: m.items / passed})
+		m.publish(m.items / passed)
 	}
 }
 
 // publish sends a measurement, unless the last one still waits.
-func (m *meter) publish(found measurement) {
-	found.epoch, found.task, found.want = m.epoch, m.task, m.want
+func (m *meter) publish(rate float64) {
 	select {
-	case m.measured <- found:
+	case m.measured <- measurement{m.epoch, m.task, m.want, rate}:
 		m.clear()
 	default:
 	}

@@ -13,8 +13,8 @@ const (
 	// apart is how many standard errors a clear result is away from doubt; minSpread is
 	// the least assumed spread of measurements, because a few may agree by chance.
 	apart, minSpread = 2.0, 0.03
-	// firstRest and lastRest are the measurements between two searches; the pause doubles.
-	firstRest, lastRest = 120, 1920
+	// restFor is the number of measurements between two searches.
+	restFor = 1200
 	// drift is the change of throughput, up or down, after which the search begins anew.
 	drift = 1.4
 )
@@ -28,31 +28,25 @@ type search struct {
 	// room limits a larger number by the free memory. Default: no limit.
 	room func(from, to int) int
 
-	at, trial, now int  // the number in use, the one on trial or 0, and the one that is measured
-	low, high      int  // too few, and enough that more bring nothing; 0 and bound+1 where unknown
-	bounded        bool // high is known
-	downFirst      bool
-	left           int // measurements until the row ends
-	rates          map[int][]float64
-	known          map[int]float64 // the throughput of every number in this search
-
-	resting     bool
-	rest, rests int     // measurements of this rest, and how many it has
-	reference   float64 // the throughput as the rest began
+	at, trial, now int               // the number in use, the one on trial or 0, and the one that is measured
+	low, high      int               // too few, and enough that more bring nothing; 0 where unknown
+	left           int               // measurements until the row or the rest ends
+	rates          map[int][]float64 // logarithms
+	resting        bool
+	reference      float64 // the middle rate as the rest began
+	logged         int     // the last result that was logged
 }
 
 // newSearch begins with the number of slots in use.
 func newSearch(from, bound int) *search {
-	s := &search{bound: bound, at: min(max(1, from), bound), rests: firstRest}
+	s := &search{bound: bound, at: min(max(1, from), bound)}
 	s.reset()
 	return s
 }
 
 // reset forgets all measurements, and searches both ways from the number in use.
 func (s *search) reset() {
-	s.low, s.high, s.bounded, s.resting = 0, s.bound+1, false, false
-	s.downFirst = s.at > 1
-	s.known = map[int]float64{}
+	s.low, s.high, s.resting = 0, 0, false
 	s.remeasure()
 }
 
@@ -61,13 +55,6 @@ func (s *search) remeasure() {
 	s.trial, s.now, s.left = 0, s.at, inRow
 	s.rates = map[int][]float64{}
 }
-
-// slots is the number to measure now.
-func (s *search) slots() int { return s.now }
-
-// settled reports whether the search rests; best is the number in use.
-func (s *search) settled() bool { return s.resting }
-func (s *search) best() int     { return s.at }
 
 // most is the larger of the number in use and the one that is tried.
 func (s *search) most() int { return max(s.at, s.trial) }
@@ -78,10 +65,9 @@ func (s *search) observe(rate float64) {
 		return
 	}
 	s.rates[s.now] = append(s.rates[s.now], math.Log(rate))
-	s.known[s.now] = math.Exp(median(s.rates[s.now]))
 	switch s.left--; {
-	case s.resting:
-		s.observeAtRest()
+	case s.resting && (s.drifted() || s.left == 0):
+		s.reset()
 	case s.left > 0:
 	case s.trial == 0:
 		s.choose()
@@ -90,53 +76,38 @@ func (s *search) observe(rate float64) {
 	}
 }
 
-// observeAtRest searches again when throughput has drifted or the rest is over.
-func (s *search) observeAtRest() {
+// drifted reports whether throughput is no more what it was as the rest began.
+func (s *search) drifted() bool {
 	const recent = 2*inRow - 1
 	rates := s.rates[s.at]
-	s.rates[s.at] = rates[max(0, len(rates)-recent):]
-	s.rest++
-	switch level := math.Exp(median(s.rates[s.at])); {
-	case len(s.rates[s.at]) < recent:
-	case level > s.reference*drift || level < s.reference/drift:
-		s.rests = firstRest
-		s.reset()
-	case s.rest >= s.rests:
-		s.rests = min(2*s.rests, lastRest)
-		s.reset()
-	}
+	rates = rates[max(0, len(rates)-recent):]
+	s.rates[s.at] = rates
+	return len(rates) == recent && math.Abs(median(rates)-s.reference) > math.Log(drift)
 }
 
 // step is the distance of two numbers that need no comparison.
 func (s *search) step() int { return max(1, s.at/4) }
 
-// choose picks the number to try next, or rests.
+// choose picks the number to try next: a larger one, else a smaller one. It rests when
+// neither is worth a trial.
 func (s *search) choose() {
-	down := 0
-	if s.at-s.low > s.step() {
-		down = s.low + (s.at-s.low)/2
-	}
-	next := down
-	if !s.downFirst || down == 0 {
-		s.downFirst = false
-		if more := s.larger(); more > 0 {
-			next = more
-		}
+	next := s.larger()
+	if next == 0 && s.at-s.low > s.step() {
+		next = s.low + (s.at-s.low)/2
 	}
 	rates := s.rates[s.at]
 	s.rates = map[int][]float64{s.at: rates[max(0, len(rates)-2*inRow):]}
-	if next == 0 {
-		s.resting, s.rest, s.now, s.trial = true, 0, s.at, 0
-		s.reference = s.known[s.at]
-		return
-	}
 	s.trial, s.now, s.left = next, next, inRow
+	if next == 0 {
+		s.resting, s.now, s.left = true, s.at, restFor
+		s.reference = median(rates)
+	}
 }
 
 // larger is a larger number worth trying, or 0.
 func (s *search) larger() int {
 	want := min(2*s.at, s.bound)
-	if s.bounded {
+	if s.high > 0 {
 		want = s.at + (s.high-s.at)/2
 		if s.high-s.at <= s.step() {
 			return 0
@@ -146,7 +117,7 @@ func (s *search) larger() int {
 		want = s.room(s.at, want)
 	}
 	if want <= s.at {
-		s.high, s.bounded = s.at+1, true
+		s.high = s.at + 1
 		return 0
 	}
 	return want
@@ -180,51 +151,28 @@ func (s *search) decide(worth bool) {
 	case up && worth:
 		s.low, s.at = s.at, s.trial
 	case up:
-		s.high, s.bounded = s.trial, true
+		s.high = s.trial
 	case worth:
 		s.low = s.trial
 	default:
-		s.high, s.bounded, s.at = s.at, true, s.trial
+		s.high, s.at = s.at, s.trial
 	}
-	s.trial = 0
 	s.choose()
-}
-
-// starve ends a trial of more slots than there is work for.
-func (s *search) starve() {
-	if s.trial > s.at && s.now == s.trial {
-		s.decide(false)
-	}
 }
 
 // overflow reduces the number for lack of device memory, and reports whether it could.
 func (s *search) overflow() bool {
 	switch {
 	case s.now > s.at:
-		s.known[s.now] = 0
 		s.decide(false)
 	case s.now > 1:
-		s.known[s.now] = 0
-		s.low, s.high, s.bounded, s.at = 0, s.now, true, s.now/2
-		s.resting, s.downFirst = false, false
+		s.low, s.high, s.at = 0, s.now, s.now/2
+		s.resting = false
 		s.remeasure()
 	default:
 		return false
 	}
 	return true
-}
-
-// neighbours are the nearest smaller and larger numbers that were measured, or 0.
-func (s *search) neighbours() (smaller, larger int) {
-	for n := range s.known {
-		if n < s.at && n > smaller {
-			smaller = n
-		}
-		if n > s.at && (larger == 0 || n < larger) {
-			larger = n
-		}
-	}
-	return smaller, larger
 }
 
 // median is that of at least one value.

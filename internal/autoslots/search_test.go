@@ -25,8 +25,8 @@ func feed(s *search, c curve, noise float64, seed uint64, n int) []int {
 	random := rand.New(rand.NewPCG(seed, 1))
 	var used []int
 	for range n {
-		used = append(used, s.slots())
-		s.observe(max(1, c(s.slots())*(1+noise*random.NormFloat64())))
+		used = append(used, s.now)
+		s.observe(max(1, c(s.now)*(1+noise*random.NormFloat64())))
 	}
 	return used
 }
@@ -55,7 +55,7 @@ func TestSearch_FindsTheBestNumber(t *testing.T) {
 					s := newSearch(1, c.bound)
 					feed(s, c.curve, noise, uint64(seed), 400)
 					// With noise a neighbour is as good: what counts is the throughput that is left.
-					if best := s.best(); best >= c.least && best <= c.most ||
+					if best := s.at; best >= c.least && best <= c.most ||
 						noise >= 0.1 && c.curve(best) >= 0.9*c.curve(c.least) && best <= 2*c.most {
 						good++
 					}
@@ -74,7 +74,7 @@ func TestSearch_BeginsWithWhatIsInUse(t *testing.T) {
 	for from, best := range map[int]int{8: 1, 12: 3, 2: 8, 16: 16} {
 		s := newSearch(from, 16)
 		feed(s, saturatedAt(best), 0.02, 7, 400)
-		require.Equal(t, best, s.best(), "from %d", from)
+		require.Equal(t, best, s.at, "from %d", from)
 	}
 }
 
@@ -90,68 +90,68 @@ func TestSearch_SettlesSoonAndThenTriesLittle(t *testing.T) {
 	}
 	require.Greater(t, other, 0, "it looks again")
 	require.Less(t, other, 3000/20)
-	require.Equal(t, 1, s.best())
+	require.Equal(t, 1, s.at)
 }
 
 func TestSearch_NoiseDoesNotMakeItOscillate(t *testing.T) {
 	for seed := range uint64(10) {
 		s := newSearch(1, 32)
 		feed(s, saturatedAt(8), 0.10, seed, 600)
-		changes, last := 0, s.best()
+		changes, last := 0, s.at
 		random := rand.New(rand.NewPCG(seed, 2))
 		for range 4000 {
-			s.observe(max(1, saturatedAt(8)(s.slots())*(1+0.10*random.NormFloat64())))
-			if s.best() != last {
-				changes, last = changes+1, s.best()
+			s.observe(max(1, saturatedAt(8)(s.now)*(1+0.10*random.NormFloat64())))
+			if s.at != last {
+				changes, last = changes+1, s.at
 			}
 		}
 		require.LessOrEqual(t, changes, 6)
-		require.InDelta(t, 9, s.best(), 3)
+		require.InDelta(t, 9, s.at, 3)
 	}
 }
 
 func TestSearch_OddMeasurementsDoNotCount(t *testing.T) {
 	s := newSearch(1, 16)
 	for i := range 400 {
-		rate := saturatedAt(4)(s.slots())
+		rate := saturatedAt(4)(s.now)
 		if i%7 == 3 {
 			rate /= 20 // the machine was busy with something else
 		}
 		s.observe(rate)
 	}
-	require.Equal(t, 4, s.best())
+	require.Equal(t, 4, s.at)
 }
 
 func TestSearch_FollowsItemsThatChange(t *testing.T) {
 	s := newSearch(1, 16)
 	feed(s, saturatedAt(8), 0.02, 1, 300)
-	require.Equal(t, 8, s.best())
+	require.Equal(t, 8, s.at)
 	heavy := func(int) float64 { return 30 }
 	feed(s, heavy, 0.02, 2, 300)
-	require.Equal(t, 1, s.best(), "one slot does as much")
+	require.Equal(t, 1, s.at, "one slot does as much")
 	feed(s, saturatedAt(8), 0.02, 3, 300)
-	require.Equal(t, 8, s.best())
+	require.Equal(t, 8, s.at)
 }
 
 func TestSearch_SlowDriftIsNotTakenForTheSlots(t *testing.T) {
 	s, i := newSearch(1, 16), 0
 	feed(s, func(n int) float64 { i++; return saturatedAt(1)(n) * math.Pow(1.01, float64(i)) }, 0.02, 1, 60)
-	require.LessOrEqual(t, s.best(), 2)
+	require.LessOrEqual(t, s.at, 2)
 }
 
 func TestSearch_MemoryThatDoesNotDo(t *testing.T) {
 	s := newSearch(1, 16)
 	for range 400 {
-		if s.slots() > 5 {
+		if s.now > 5 {
 			require.True(t, s.overflow())
 			continue
 		}
-		s.observe(saturatedAt(99)(s.slots()))
+		s.observe(saturatedAt(99)(s.now))
 	}
-	require.Equal(t, 5, s.best())
+	require.Equal(t, 5, s.at)
 	require.True(t, s.overflow(), "items have grown")
-	require.Equal(t, 2, s.best())
-	for s.best() > 1 {
+	require.Equal(t, 2, s.at)
+	for s.at > 1 {
 		require.True(t, s.overflow())
 	}
 	require.False(t, s.overflow(), "one is the least")
@@ -163,28 +163,5 @@ func TestSearch_RoomLimitsMore(t *testing.T) {
 	for _, n := range feed(s, saturatedAt(99), 0.02, 1, 400) {
 		require.LessOrEqual(t, n, 6)
 	}
-	require.Equal(t, 6, s.best())
-}
-
-func TestSearch_TooLittleWorkEndsATrial(t *testing.T) {
-	s := newSearch(1, 16)
-	for range 100 {
-		if s.slots() > 3 {
-			s.starve()
-			require.LessOrEqual(t, s.slots(), 3)
-			continue
-		}
-		s.observe(saturatedAt(99)(s.slots()))
-	}
-	require.Equal(t, 3, s.best())
-	s.starve()
-	require.Equal(t, 3, s.best(), "without a trial there is nothing to end")
-}
-
-func TestSearch_NeighboursWereMeasured(t *testing.T) {
-	s := newSearch(1, 16)
-	feed(s, saturatedAt(4), 0, 1, 200)
-	require.True(t, s.settled())
-	smaller, larger := s.neighbours()
-	require.Equal(t, []int{3, 5}, []int{smaller, larger})
+	require.Equal(t, 6, s.at)
 }

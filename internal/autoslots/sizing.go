@@ -9,6 +9,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
@@ -45,22 +47,16 @@ type Sizing struct {
 	// full gets the task of a call that ran out of device memory.
 	full chan string
 
-	tasks      map[string]*taskSearch
+	tasks      map[string]*search
 	task       string
 	open, kept int // of the last Resize
-}
-
-// taskSearch is the search of one task.
-type taskSearch struct {
-	*search
-	logged int // the last logged number
 }
 
 // New begins with one slot per device. Call Run next.
 func New(p *pool.Pool, placed config.Placement, devices statuses, log *zap.Logger) *Sizing {
 	s := &Sizing{
 		pool: p, meter: newMeter(measureFor), groups: placed.Groups, most: placed.Most, devices: devices, log: log,
-		memory: placed.Memory / gpumux.Size(placed.GPUsPerSlot), reserve: placed.Reserve, full: make(chan string, 1), tasks: map[string]*taskSearch{},
+		memory: placed.Memory / gpumux.Size(placed.GPUsPerSlot), reserve: placed.Reserve, full: make(chan string, 1), tasks: map[string]*search{},
 	}
 	s.resize(1, 1)
 	return s
@@ -119,11 +115,7 @@ func (s *Sizing) Run(ctx context.Context) {
 func (s *Sizing) observe(found measurement) {
 	tried := s.searchFor(found.task)
 	s.task = found.task
-	switch {
-	case tried.slots() != s.open: // the previous task had another number
-	case found.hungry:
-		tried.starve()
-	default:
+	if tried.now == s.open { // else the previous task had another number
 		tried.observe(found.rate * float64(s.open) / float64(found.want))
 	}
 	s.apply(tried)
@@ -132,19 +124,19 @@ func (s *Sizing) observe(found measurement) {
 // overflow reduces the slots because a device's memory was too small for them.
 func (s *Sizing) overflow(task string) {
 	tried := s.searchFor(task)
-	if task != s.task || tried.slots() != s.open || !tried.overflow() {
+	if task != s.task || tried.now != s.open || !tried.overflow() {
 		return
 	}
 	s.log.Warn(fmt.Sprintf("pool %s: the memory of a device does not do for %d slots of task %s; it goes on with %d", s.pool.Name, s.open,
-		task, tried.slots()), zap.String("pool", s.pool.Name), zap.String("task", task))
+		task, tried.now), zap.String("pool", s.pool.Name), zap.String("task", task))
 	s.apply(tried)
 }
 
 // searchFor is the search of a task; a new one begins with the number in use.
-func (s *Sizing) searchFor(task string) *taskSearch {
+func (s *Sizing) searchFor(task string) *search {
 	tried := s.tasks[task]
 	if tried == nil {
-		tried = &taskSearch{search: newSearch(s.open, s.most)}
+		tried = newSearch(s.open, s.most)
 		tried.room = func(from, to int) int { return s.room(task, from, to) }
 		s.tasks[task] = tried
 	}
@@ -152,38 +144,15 @@ func (s *Sizing) searchFor(task string) *taskSearch {
 }
 
 // apply gives the pool a search's slots. Processes stay while two numbers are compared.
-func (s *Sizing) apply(tried *taskSearch) {
-	if tried.settled() && tried.logged != tried.best() {
-		tried.logged = tried.best()
-		s.log.Info(s.report(tried), zap.String("pool", s.pool.Name), zap.String("task", s.task), zap.Int("slots", tried.best()))
+func (s *Sizing) apply(tried *search) {
+	if tried.resting && tried.logged != tried.at {
+		tried.logged = tried.at
+		s.log.Info(fmt.Sprintf("pool %s: %s per device for task %s: %s items/s", s.pool.Name, english.Plural(tried.at, "slot", ""), s.task,
+			humanize.CommafWithDigits(math.Exp(tried.reference)*float64(len(s.groups)), 2)), zap.String("pool", s.pool.Name), zap.String("task", s.task), zap.Int("slots", tried.at))
 	}
-	if open, kept := tried.slots(), tried.most(); open != s.open || kept != s.kept {
+	if open, kept := tried.now, tried.most(); open != s.open || kept != s.kept {
 		s.resize(open, kept)
 	}
-}
-
-// report is the result of a search in one line.
-func (s *Sizing) report(tried *taskSearch) string {
-	rate := func(n int) string {
-		all := tried.known[n] * float64(len(s.groups))
-		if all >= 100 {
-			return fmt.Sprintf("%.0f", all)
-		}
-		return fmt.Sprintf("%.3g", all)
-	}
-	slots := "slots"
-	if tried.best() == 1 {
-		slots = "slot"
-	}
-	text := fmt.Sprintf("pool %s: %d %s per device for task %s: %s items/s", s.pool.Name, tried.best(), slots, s.task, rate(tried.best()))
-	smaller, larger := tried.neighbours()
-	switch {
-	case smaller > 0 && larger > 0:
-		text += fmt.Sprintf(" against %s with %d, %s with %d", rate(smaller), smaller, rate(larger), larger)
-	case smaller+larger > 0:
-		text += fmt.Sprintf(" against %s with %d", rate(smaller+larger), smaller+larger)
-	}
-	return text
 }
 
 // room is how many slots the free memory allows, up to a wanted number.

@@ -17,11 +17,11 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/calls"
-	"github.com/gpumux/gpumux/internal/test/gputest"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/pool"
 	"github.com/gpumux/gpumux/internal/runtimes"
 	"github.com/gpumux/gpumux/internal/slot"
+	"github.com/gpumux/gpumux/internal/test/gputest"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
@@ -255,17 +255,6 @@ func (p *plant) ranOnce() {
 	for i, n := range p.results {
 		require.Equal(p.t, 1, n, "item %d", i)
 	}
-}
-
-func TestSizing_SaysWhatItFound(t *testing.T) {
-	s := &Sizing{pool: &pool.Pool{Name: "gpu"}, groups: make([]config.Group, 2), task: "embed"}
-	find := &taskSearch{search: newSearch(1, 16)}
-	find.at, find.known = 4, map[int]float64{1: 100, 2: 320.4, 4: 406, 8: 407.6, 16: 3}
-	require.Equal(t, "pool gpu: 4 slots per device for task embed: 812 items/s against 641 with 2, 815 with 8", s.report(find))
-	find.at, find.known = 1, map[int]float64{1: 0.12345, 2: 0.1}
-	require.Equal(t, "pool gpu: 1 slot per device for task embed: 0.247 items/s against 0.2 with 2", s.report(find))
-	find.known = map[int]float64{1: 5}
-	require.Equal(t, "pool gpu: 1 slot per device for task embed: 10 items/s", s.report(find))
 }
 
 // free is a device that says how much memory it has left.

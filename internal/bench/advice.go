@@ -7,13 +7,12 @@ import (
 )
 
 const (
-	// small is the share of an item's time that gpumux's own may take before it is worth
-	// speaking of.
+	// small is the share of an item's time that gpumux may take without a word of advice.
 	small = 0.05
-	// saturated is what many clients do at most of what one does that leaves nothing to
-	// them.
+	// saturated bounds the throughput of many clients, as a multiple of one client's, where
+	// one client uses all of the device.
 	saturated = 1.1
-	// worthwhile is by how much throughput must grow for more clients to be worth it.
+	// worthwhile is the factor by which more clients must raise the throughput.
 	worthwhile = 1.05
 )
 
@@ -29,8 +28,8 @@ func (r *Report) advise() {
 	r.adviseSmall()
 }
 
-// row is the row of a workload in one of some ways with the default sharing, or nil; of
-// several the one with most clients.
+// row finds the last row of a workload that ran in one of these ways with the default
+// sharing, so the one with most clients; nil without one.
 func (r *Report) row(name string, ways ...Way) (found *Row) {
 	for i, row := range r.Rows {
 		if row.Workload == name && slices.Contains(ways, row.Way) && row.Sharing == timeSliced {
@@ -40,7 +39,7 @@ func (r *Report) row(name string, ways ...Way) (found *Row) {
 	return found
 }
 
-// adviseClients says with how many clients a workload has most throughput and least
+// adviseClients names the number of clients for the most throughput and for the least
 // latency.
 func (r *Report) adviseClients(one Row) string {
 	best, many, saturating, undecided := one, []Row{}, true, false

@@ -42,7 +42,7 @@ import (
 // Options of Run. Python, Framework, Pool, Clients, Limit, Workloads and Log have
 // defaults.
 type Options struct {
-	// Starter is of a namespace that no other gpumux worker serves; Run gives it a store.
+	// Starter is of a server that no other gpumux worker serves; Run gives it a store.
 	Starter *starter.Starter
 	// Folder takes the task file and the store. It must exist; the caller removes it.
 	Folder string
@@ -64,8 +64,6 @@ type Options struct {
 	Workloads []string
 	// Quick makes pieces short and rounds few.
 	Quick bool
-	// Compare measures trivial items against other tools, and no workloads.
-	Compare bool
 	// Version is reported.
 	Version string
 	// Say is told what is measured next.
@@ -96,13 +94,11 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		o.Limit = 10 * time.Second
 	}
 	o.Limit, o.Python = cmp.Or(o.Limit, 30*time.Second), cmp.Or(o.Python, "python3")
-	switch {
-	case o.Compare:
-		o.Workloads = []string{"light"}
-	case len(o.Workloads) == 0 && o.Quick:
-		o.Workloads = Workloads[1:]
-	case len(o.Workloads) == 0:
+	if len(o.Workloads) == 0 {
 		o.Workloads = Workloads
+		if o.Quick {
+			o.Workloads = Workloads[1:]
+		}
 	}
 	b := &bench{Options: o, around: map[int]map[string]string{}, report: &Report{Version: o.Version, Quick: o.Quick}}
 	if err := b.prepare(ctx); err != nil {
@@ -115,11 +111,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	defer stored.Close()
 	b.Starter.Store = stored
-	measure := b.measure
-	if o.Compare {
-		measure = b.compare
-	}
-	if err := measure(ctx); err != nil {
+	if err := b.measure(ctx); err != nil {
 		return nil, err
 	}
 	b.report.Took = time.Since(began)
@@ -148,10 +140,7 @@ func (b *bench) prepare(ctx context.Context) (err error) {
 	}
 	b.report.Machine = Machine{
 		OS: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.GOMAXPROCS(0), GPU: b.on.gpu(), Python: b.on.Python,
-		Device: cmp.Or(b.on.Name, b.on.device.Name),
-	}
-	if !b.Compare {
-		b.report.Machine.Framework = strings.TrimSpace(b.on.Framework + " " + b.on.Version)
+		Device: cmp.Or(b.on.Name, b.on.device.Name), Framework: strings.TrimSpace(b.on.Framework + " " + b.on.Version),
 	}
 	return nil
 }

@@ -46,8 +46,7 @@ func (t *target) gpu() bool { return t.device.Kind != gpu.KindCPU }
 // a GPU at its start.
 var frameworkEnv = map[string]string{"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "PYTHONUNBUFFERED": "1"}
 
-// environ is environments as a process takes them; of two values of a name the last
-// counts.
+// environ makes the environment of a process; a later part overrides an earlier one.
 func environ(parts ...map[string]string) (env []string) {
 	for _, part := range parts {
 		for name, value := range part {
@@ -197,9 +196,8 @@ func (b *bench) budget(workload string) gpumux.Size {
 	return gpumux.Size(min(most, max(least, memory/2/uint64(b.maxClients()+1))))
 }
 
-// env is the function's part of its environment. An item of oom that passes its
-// budget passes that of all slots together: when it is tried alone on the device at last,
-// it has theirs too.
+// env has the variables that the workloads read. A greedy item of oom takes more than the
+// budgets of all slots together, because its last attempt has the device to itself.
 func (b *bench) env(workload, framework string) map[string]string {
 	return map[string]string{
 		"BENCH_FRAMEWORK": framework, "BENCH_SIZE": strconv.Itoa(b.size(workload)),

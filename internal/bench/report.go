@@ -39,9 +39,7 @@ type Report struct {
 	Rows  []Row         `json:"rows,omitempty"`
 	// Unmeasured are the ways to share the device that this machine does not allow.
 	Unmeasured []Unmeasured `json:"unmeasured,omitempty"`
-	// Comparison is set when trivial items were compared with other tools instead.
-	Comparison *Comparison `json:"comparison,omitempty"`
-	Advice     []string    `json:"advice,omitempty"`
+	Advice     []string     `json:"advice,omitempty"`
 	// Notes say where the run differs from what was asked for or from larger machines.
 	Notes []string `json:"notes,omitempty"`
 }
@@ -70,13 +68,13 @@ type Row struct {
 	Sharing  string `json:"sharing,omitempty"` // default, mps or mig; of slots
 	Clients  int    `json:"clients"`           // slots, or bare processes
 	Items    int    `json:"items"`             // that were measured
-	// Rate is the throughput of the steady state; OfUnshared its share of that of one
-	// bare process alone, round by round; OfBare of that of as many bare processes.
+	// Rate is the throughput of the steady state. OfUnshared divides it, in each round, by
+	// that of one bare process alone, and OfBare by that of as many bare processes.
 	Rate       Quartiles `json:"itemsPerSecond"`
 	OfUnshared Quartiles `json:"ofUnshared,omitzero"`
 	OfBare     Quartiles `json:"ofBare,omitzero"`
-	// Item is an item's time in its slot; Latency the median of a round as a share of
-	// one bare process alone; PerMap what a map takes beside its items.
+	// Item is an item's time in its slot. Latency divides a round's median of it by that of
+	// one bare process alone. PerMap is the time that a map takes beside its items.
 	Item    Quartiles             `json:"itemSeconds"`
 	Latency Quartiles             `json:"latencyOfUnshared,omitzero"`
 	PerMap  Quartiles             `json:"perMapSeconds,omitzero"`
@@ -112,9 +110,7 @@ func (r *Report) Print(to io.Writer) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	if r.Comparison == nil {
-		fmt.Fprintln(&b, "\n"+legend)
-	}
+	fmt.Fprintln(&b, "\n"+legend)
 	if len(r.Advice) > 0 {
 		fmt.Fprintln(&b, "\n- "+strings.Join(r.Advice, "\n- "))
 	}
@@ -131,11 +127,8 @@ func (m Machine) String() string {
 	return text
 }
 
-// Table is a row of cells per workload and way, or per tool; the first is the header.
+// Table is a row of cells per workload and way; the first is the header.
 func (r *Report) Table() [][]string {
-	if r.Comparison != nil {
-		return r.Comparison.table()
-	}
 	rows := [][]string{{"WORKLOAD", "WAY", "SHARING", "CLIENTS", "ROUNDS", "ITEMS/S", "THROUGHPUT", "Q1-Q3", "LATENCY", "ITEM", "Q1-Q3",
 		"OF BARE", "PER MAP"}}
 	for i, row := range r.Rows {

@@ -71,21 +71,10 @@ func sampleReport() *Report {
 	return r
 }
 
-func sampleComparison() *Report {
-	return &Report{Quick: true, Took: 40 * time.Second, Machine: Machine{OS: "linux/amd64", CPUs: 1, Device: "EPYC", Python: "3.11.7"},
-		Comparison: &Comparison{Items: 100000, Slots: 2, Activities: 3000, Rounds: []map[string]float64{
-			{"gpumux": 40000, "poolOne": 50000, "poolDefault": 1e6, "activity": 800},
-			{"gpumux": 30000, "poolOne": 60000, "poolDefault": 2e6, "activity": 500},
-			{"gpumux": 45000, "poolOne": 45000, "poolDefault": 1e6, "activity": 900},
-		}}}
-}
-
 func TestReport_Print(t *testing.T) {
-	for name, r := range map[string]*Report{"report": sampleReport(), "comparison": sampleComparison()} {
-		var b bytes.Buffer
-		require.NoError(t, r.Print(&b))
-		golden(t, name, b.String())
-	}
+	var b bytes.Buffer
+	require.NoError(t, sampleReport().Print(&b))
+	golden(t, "report", b.String())
 }
 
 func TestReport_JSONHasEveryRow(t *testing.T) {
@@ -121,11 +110,4 @@ func TestReport_HTMLStandsAlone(t *testing.T) {
 	for _, line := range append(r.Advice, r.Notes...) {
 		has(template.HTMLEscapeString(line))
 	}
-
-	b.Reset()
-	require.NoError(t, sampleComparison().HTML(&b))
-	text = b.String()
-	lacks("<svg")
-	lacks("Charts")
-	has("multiprocessing.Pool(2)")
 }

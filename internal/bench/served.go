@@ -27,8 +27,7 @@ import (
 const (
 	// pool is the name of the pool that is measured.
 	pool = "bench"
-	// warmings bounds the maps that warm a pool up; each gives every slot that is still
-	// cold a chance.
+	// warmings bounds the maps that warm a pool up; each may miss some of its slots.
 	warmings = 5
 )
 

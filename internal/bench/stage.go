@@ -91,8 +91,8 @@ func (b *bench) bareLane(ctx context.Context, row Row, clients int) (*lane, func
 	return &lane{row: row, least: minItems, most: maxBareItems, run: p.piece}, p.close, err
 }
 
-// takeTurns warms the ways up and runs the rounds, as many as the limit allows, but
-// until all were measured in one of them.
+// takeTurns warms the lanes up and runs the rounds, as many as the limit allows, and goes
+// on beyond it until one round has measured every lane.
 func (b *bench) takeTurns(ctx context.Context, lanes []*lane) error {
 	until := time.Now().Add(b.Limit)
 	count, length := rounds, 500*time.Millisecond
@@ -152,8 +152,8 @@ func (l *lane) turn(ctx context.Context, length time.Duration) error {
 	return nil
 }
 
-// result is the row of a way beside the unshared device, and beside as many bare
-// processes or nil.
+// result compares a lane with one bare process alone and with as many bare processes,
+// where those ran.
 func (l *lane) result(alone, beside *lane) Row {
 	item := func(s sample) float64 { return s.item }
 	row, times := l.row, []float64{}
@@ -229,8 +229,8 @@ func sampleOf(stamps []stamp, slots int, total time.Duration) (out sample) {
 	return out
 }
 
-// steady is items per second while all slots work, with the parts of the items that lie
-// across its borders. It is 0 where that is less than a third of what the slots took.
+// steady is items per second while all slots work. Items that lie across the borders of
+// that time count in part. It is 0 where that time is under a third of the whole.
 func steady(bySlot map[string][]stamp) (rate float64) {
 	began, ended := int64(0), int64(math.MaxInt64)
 	earliest, latest := int64(math.MaxInt64), int64(0)

@@ -4,8 +4,6 @@ Run as a program it is the other side of the comparison:
 
     workloads.py probe                     what is here: Python, framework, device
     workloads.py loop NAME START STEP      a bare process: calls one function in a loop
-    workloads.py tools PROCESSES ITEMS
-                                           items per second of multiprocessing.Pool, with chunks of one item and of its own choice
 
 An item is a number; a negative one warms the process up. A result tells when the call began and ended, in nanoseconds since
 1970, and in which slot.
@@ -258,12 +256,6 @@ def _probe():
     return found
 
 
-def _took(call):
-    began = time.perf_counter()
-    call()
-    return time.perf_counter() - began
-
-
 def _loop(name, start, step):
     """Warm up, say ready, and for each number on standard input call the function as often, with the items start, start + step, …"""
     function = globals()[name]
@@ -280,30 +272,15 @@ def _loop(name, start, step):
         print(json.dumps({"began": began, "ended": ended}), flush=True)
 
 
-def _tools(processes, items):
-    import multiprocessing
-
-    rates = {}
-    with multiprocessing.Pool(processes) as pool:
-        pool.map(light, range(processes * 10))
-        for name, chunk in (("poolOne", 1), ("poolDefault", None)):
-            rates[name] = items / _took(lambda: pool.map(light, range(items), chunksize=chunk))
-    return rates
-
-
 def _main(verb, *arguments):
     if verb == "probe":
         print(json.dumps(_probe()))
     elif verb == "loop":
         _loop(arguments[0], int(arguments[1]), int(arguments[2]))
-    elif verb == "tools":
-        print(json.dumps(_tools(*map(int, arguments))))
     else:
         sys.exit(__doc__)
 
 
 if __name__ == "__main__":
-    # Ctrl-C is for the program that started this one, which ends it; leaving through SystemExit ends a pool's processes too.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program that started this one, which ends it
     _main(*sys.argv[1:])

@@ -16,24 +16,17 @@ func TestBench_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 		args []string
 		says []string
 	}{
-		"NoClient":        {[]string{"--clients", "0"}, []string{"--clients 0 is outside 1 to 64"}},
-		"ManyClients":     {[]string{"--clients", "1,65"}, []string{"--clients 65"}},
-		"NoClients":       {[]string{"--clients="}, []string{"--clients"}},
-		"Limit":           {[]string{"--limit", "0s"}, []string{"--limit 0s is no time"}},
-		"Workload":        {[]string{"--workloads", "heavy,heavier"}, []string{`"heavier" is unknown`, "heavy, medium, detector, light, oom"}},
-		"WorkloadTwice":   {[]string{"--workloads", "light,light"}, []string{"names light twice"}},
-		"NoWorkload":      {[]string{"--workloads="}, []string{"--workloads is empty"}},
-		"CompareWorkload": {[]string{"--compare", "--workloads", "light"}, []string{"does not go with --compare"}},
-		"Pool":            {[]string{"--pool", "tpu"}, []string{`--pool "tpu"`, "gpu or cpu"}},
-		"Framework":       {[]string{"--framework", "tensorflow"}, []string{`--framework "tensorflow"`, "torch, jax, cupy, numpy"}},
-		"Python":          {[]string{"--python="}, []string{"--python is empty"}},
-		"PageToStdout":    {[]string{"--html", "-"}, []string{"a page goes to a file"}},
-		"Folder":          {[]string{"--html", "folder"}, []string{"--html folder is a folder"}},
-		"NoFolder":        {[]string{"--json", "no/where.json"}, []string{"there is no folder no"}},
-		"OneFile":         {[]string{"--json", "x", "--html", "x"}, []string{"the same file"}},
-		"All":             {[]string{"--pool", "tpu", "--clients", "0"}, []string{"--pool", "--clients"}},
-		"Namespace":       {[]string{"--namespace", "x"}, []string{"--namespace goes with --address"}},
-		"Argument":        {[]string{"heavy"}, []string{"unknown command"}},
+		"NoClient":     {[]string{"--clients", "0"}, []string{"--clients 0 is outside 1 to 64"}},
+		"ManyClients":  {[]string{"--clients", "1,65"}, []string{"--clients 65"}},
+		"Limit":        {[]string{"--limit", "-1s"}, []string{"--limit -1s is no time"}},
+		"Workload":     {[]string{"--workloads", "heavy,heavier"}, []string{`"heavier" is unknown`, "heavy, medium, detector, light, oom"}},
+		"Pool":         {[]string{"--pool", "tpu"}, []string{`--pool "tpu"`, "gpu or cpu"}},
+		"Framework":    {[]string{"--framework", "tensorflow"}, []string{`--framework "tensorflow"`, "torch, jax, cupy, numpy"}},
+		"PageToStdout": {[]string{"--html", "-"}, []string{"a page goes to a file"}},
+		"Folder":       {[]string{"--html", "folder"}, []string{"open folder: is a directory"}},
+		"NoFolder":     {[]string{"--json", "no/where.json"}, []string{"open no/where.json: no such file"}},
+		"All":          {[]string{"--pool", "tpu", "--clients", "0"}, []string{"--pool", "--clients"}},
+		"Argument":     {[]string{"heavy"}, []string{"unknown command"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := run(t, "", append([]string{"bench"}, c.args...)...)
@@ -46,14 +39,9 @@ func TestBench_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 	}
 }
 
-func TestBench_LeanBinaryNeedsAnAddress(t *testing.T) {
-	address := lonely(t)
+func TestBench_NeedsTheEmbeddedServer(t *testing.T) {
+	lonely(t)
 	got := runWith(t, Options{}, "bench", "--quick")
 	require.Equal(t, app.ExitUsage, got.code, got.stderr)
 	require.Contains(t, got.stderr, "without the embedded server")
-	require.Contains(t, got.stderr, "--address")
-
-	got = runWith(t, Options{}, "bench", "--quick", "--address", address)
-	require.Equal(t, app.ExitUnavailable, got.code, got.stderr)
-	require.Contains(t, got.stderr, address)
 }

@@ -85,9 +85,9 @@ func TestGpus_Print(t *testing.T) {
 		{Device: gpu.Device{Index: 1, Instance: 3, Kind: gpu.KindMIG, UUID: "MIG-cc", Name: "NVIDIA A100 MIG 1g.10gb"}, Error: "device lost"},
 		{Device: gpu.Device{Index: -1, Kind: gpu.KindCPU, UUID: gpu.CPU, Name: "Xeon", Memory: 64 << 30},
 			Status: &gpu.Status{Memory: gpu.Memory{Total: 64 << 30, Free: 32 << 30}, Utilization: -1, Temperature: -1}},
-	}, Links: []gpu.Link{{From: "GPU-aa", To: "GPU-bb", Kind: "nvlink", NVLinks: 12, P2P: true}}}
+	}}
 	var b bytes.Buffer
-	require.NoError(t, r.Print(&b, true))
+	require.NoError(t, r.Print(&b))
 	golden(t, "gpus", b.String())
 }
 

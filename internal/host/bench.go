@@ -1,7 +1,6 @@
 package host
 
 import (
-	"context"
 	"errors"
 	"io"
 	"os"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/gpumux/gpumux/internal/app"
 	"github.com/gpumux/gpumux/internal/bench"
-	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/internal/local"
 )
 
@@ -44,14 +42,10 @@ second, nine rounds or until the time is up. The report has medians with quartil
 steady state, and the fixed cost of a map apart. PyTorch, JAX, CuPy or NumPy calculates: the first of them
 that reaches a GPU, else the first that is there.
 
-With --compare trivial items run through gpumux, multiprocessing.Pool, and one activity each.
-
-The server and the worker are its own and end with it. With --address it brings the worker alone, to a
-namespace that no other gpumux worker serves.`,
+The server and the worker are its own and end with it.`,
 		Example: `  gpumux bench
   gpumux bench --clients 1,3,5,7 --html report.html
-  gpumux bench --quick --workloads medium,light --json -
-  gpumux bench --compare --clients 2`,
+  gpumux bench --quick --workloads medium,light --json -`,
 		Args: cobra.NoArgs,
 	}
 	flags := c.Flags()
@@ -64,79 +58,50 @@ namespace that no other gpumux worker serves.`,
 	flags.StringVar(&f.html, "html", "", "write a page with charts to this file; it needs no network")
 	flags.StringVar(&f.json, "json", "", "write JSON to this file, or - for standard output in place of the table")
 	flags.BoolVar(&f.Quick, "quick", false, "short pieces and six rounds, in a minute or two")
-	flags.BoolVar(&f.Compare, "compare", false, "compare trivial items with other tools instead of running workloads")
-	a.ConnectionFlags(c)
+	a.KeysFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error { return runBench(a, c, f) }
 	return c
 }
 
-func (f *benchFlags) check(changed func(string) bool) error {
+func (f *benchFlags) check() error {
 	var m app.Mistakes
 	for _, n := range f.Clients {
 		m.When(n < 1 || n > mostClients, "--clients %d is outside 1 to %d", n, mostClients)
 	}
-	m.When(changed("clients") && len(f.Clients) == 0, "--clients is empty; name numbers, such as 1,3,5,7")
-	m.When(changed("limit") && f.Limit <= 0, "--limit %s is no time", f.Limit)
-	m.When(changed("workloads") && len(f.Workloads) == 0, "--workloads is empty; name some of %s", strings.Join(bench.Workloads, ","))
-	for i, name := range f.Workloads {
-		switch {
-		case !slices.Contains(bench.Workloads, name):
-			m.Add("--workloads %q is unknown; there are %s", name, strings.Join(bench.Workloads, ", "))
-		case slices.Contains(f.Workloads[:i], name):
-			m.Add("--workloads names %s twice", name)
+	m.When(f.Limit < 0, "--limit %s is no time", f.Limit)
+	for _, name := range f.Workloads {
+		m.When(!slices.Contains(bench.Workloads, name), "--workloads %q is unknown; there are %s", name, strings.Join(bench.Workloads, ", "))
+	}
+	m.When(!slices.Contains([]string{"", "gpu", "cpu"}, f.Pool), "--pool %q is unknown; use gpu or cpu", f.Pool)
+	m.When(f.Framework != "" && !slices.Contains(bench.Frameworks, f.Framework), "--framework %q is unknown; there are %s", f.Framework,
+		strings.Join(bench.Frameworks, ", "))
+	m.When(f.html == "-", "--html - : a page goes to a file")
+	for _, path := range []string{f.html, f.json} {
+		if path == "" || path == "-" {
+			continue
+		}
+		if err := writable(path); err != nil {
+			m.Add("%v; name another file for the report", err)
 		}
 	}
-	m.When(f.Compare && len(f.Workloads) > 0, "--workloads does not go with --compare, which has trivial items of its own")
-	m.When(changed("pool") && f.Pool != "gpu" && f.Pool != "cpu", "--pool %q is unknown; use gpu or cpu", f.Pool)
-	if changed("framework") && !slices.Contains(bench.Frameworks, f.Framework) {
-		m.Add("--framework %q is unknown; there are %s", f.Framework, strings.Join(bench.Frameworks, ", "))
-	}
-	m.When(changed("python") && f.Python == "", "--python is empty; name a program, such as python3")
-	for name, path := range map[string]string{"html": f.html, "json": f.json} {
-		switch {
-		case !changed(name):
-		case path == "":
-			m.Add("--%s is empty; name a file", name)
-		case name == "html" && path == "-":
-			m.Add("--html - : a page goes to a file")
-		case path != "-":
-			if problem := unwritable(path); problem != "" {
-				m.Add("--%s %s %s", name, path, problem)
-			}
-		}
-	}
-	slices.Sort(m)
-	m.When(f.html != "" && f.html == f.json, "--html and --json name the same file")
 	return m.Err()
 }
 
-// unwritable returns why a file cannot be written, before minutes are spent.
-func unwritable(path string) string {
-	info, err := os.Stat(path)
-	switch {
-	case err == nil && info.IsDir():
-		return "is a folder; name a file"
-	case err == nil:
-		return ""
+// writable opens a file of the report before minutes are spent on its contents.
+func writable(path string) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
 	}
-	if parent, err := os.Stat(filepath.Dir(path)); err != nil || !parent.IsDir() {
-		return "cannot be written: there is no folder " + filepath.Dir(path)
-	}
-	return ""
+	return file.Close()
 }
 
 func runBench(a *app.App, c *cobra.Command, f *benchFlags) error {
-	if err := f.check(c.Flags().Changed); err != nil {
+	if err := f.check(); err != nil {
 		return err
 	}
-	remote := c.Flags().Changed("address")
-	if !remote {
-		if c.Flags().Changed("namespace") {
-			return app.Usage("--namespace goes with --address; without it the server is the command's own")
-		}
-		if err := a.NeedLocal("bench"); err != nil {
-			return err
-		}
+	if a.Local == nil {
+		return app.Usage("bench: this gpumux is built without the embedded server; use the all-in-one binary (make build)")
 	}
 	folder, err := os.MkdirTemp("", "gpumux-bench-")
 	if err != nil {
@@ -144,17 +109,19 @@ func runBench(a *app.App, c *cobra.Command, f *benchFlags) error {
 	}
 	defer os.RemoveAll(folder)
 	ctx := c.Context()
-	conn, release, err := benchServer(ctx, a, folder, remote)
+	server := a.LocalOptions(true)
+	server.Data, server.Headless = filepath.Join(folder, "server"), true
+	session, err := local.Open(ctx, server)
 	if err != nil {
 		return err
 	}
-	defer release()
+	defer session.Close(a.Hard)
 
 	o := f.Options
 	if len(o.Clients) > 0 {
 		o.Clients = slices.Compact(slices.Sorted(slices.Values(append(o.Clients, 1))))
 	}
-	o.Starter, o.Folder, o.Version, o.Hard = conn.Starter, folder, a.Version, a.Hard
+	o.Starter, o.Folder, o.Version, o.Hard = app.ConnectionOf(session).Starter, folder, a.Version, a.Hard
 	o.Log = a.Log(true) // the oom workload's faults are in the report
 	o.Say = func(text string) { a.Console.Say("%s", text) }
 	if a.Console.Redraws() {
@@ -166,35 +133,6 @@ func runBench(a *app.App, c *cobra.Command, f *benchFlags) error {
 		return err
 	}
 	return publish(a, measured, f)
-}
-
-// benchServer gives a Temporal of its own, or the one at --address.
-func benchServer(ctx context.Context, a *app.App, folder string, remote bool) (*app.Connection, func(), error) {
-	if !remote {
-		o := a.LocalOptions(true)
-		o.Data, o.Headless = filepath.Join(folder, "server"), true
-		s, err := local.Open(ctx, o)
-		if err != nil {
-			return nil, nil, err
-		}
-		return app.ConnectionOf(s), func() { s.Close(a.Hard) }, nil
-	}
-	conn, err := a.Connect(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	offer, err := conn.Fleet().Offer(ctx)
-	var missing *fleet.NoWorkerError
-	switch {
-	case err == nil:
-		conn.Close()
-		return nil, nil, app.Usage("--address: a gpumux worker on %s serves namespace %s already; give a --namespace without workers, or leave --address out",
-			offer.Host, conn.Namespace)
-	case errors.As(err, &missing), errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-		return conn, conn.Close, nil
-	}
-	conn.Close()
-	return nil, nil, err
 }
 
 func publish(a *app.App, r *bench.Report, f *benchFlags) error {

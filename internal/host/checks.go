@@ -57,11 +57,8 @@ func checkWorkers(ctx context.Context, a *app.App, conn *app.Connection) []Findi
 		answered = true
 		f.Detail = fmt.Sprintf("gpumux %s offers %s", w.Offer.Version, show.Pools(w.Offer.Pools))
 		findings = append(findings, f)
-		if len(w.Offer.Tasks) == 0 {
-			findings = append(findings, Finding{Check: "tasks", Verdict: Bad, Detail: w.Identity + " offers none", Fix: "name tasks in the worker's file"})
-		}
 		for _, pool := range w.Offer.Pools {
-			if f := checkPool(ctx, conn, pool); !slices.Contains(findings, f) {
+			if f := checkBudget(pool); !slices.Contains(findings, f) {
 				findings = append(findings, f)
 			}
 		}
@@ -106,21 +103,11 @@ func noWorkers(ctx context.Context, a *app.App, err error) []Finding {
 	return found
 }
 
-func checkPool(ctx context.Context, conn *app.Connection, pool gpumux.PoolInfo) Finding {
-	rungs, err := conn.Fleet().Serving(ctx, []string{pool.Name})
-	if err != nil {
-		return Finding{Check: "pool " + pool.Name, Verdict: Bad, Detail: err.Error(), Fix: "check the connection to Temporal"}
-	}
-	if !rungs[1].Served() {
-		return Finding{Check: "pool " + pool.Name, Verdict: Bad, Detail: "nobody polls " + rungs[1].Queue, Fix: "restart the worker and read its log"}
-	}
-	return servedPool(pool, rungs[1].Queue)
-}
-
-func servedPool(pool gpumux.PoolInfo, queue string) Finding {
-	f := Finding{Check: "pool " + pool.Name, Verdict: Good, Detail: "served on queue " + queue}
+// checkBudget says what enforces the budget of a pool's slots.
+func checkBudget(pool gpumux.PoolInfo) Finding {
+	f := Finding{Check: "pool " + pool.Name, Verdict: Good, Detail: "no memory budget"}
 	if pool.Memory > 0 {
-		f.Detail += fmt.Sprintf("; budget %s enforced by: %s", pool.Memory, strings.Join(pool.Means, ", "))
+		f.Detail = fmt.Sprintf("budget %s enforced by: %s", pool.Memory, strings.Join(pool.Means, ", "))
 		if len(pool.Means) == 0 {
 			f.Verdict, f.Fix = Note, "nothing enforces the budget; see the worker's log, and docs/memory.md"
 		}

@@ -9,11 +9,11 @@ import (
 )
 
 func TestDoctor_SaysWhatEnforcesABudget(t *testing.T) {
-	f := servedPool(gpumux.PoolInfo{Name: "cpu", Memory: 8 << 30, Means: []string{"cgroup", "watch every 100ms"}}, "gpumux.cpu")
+	f := checkBudget(gpumux.PoolInfo{Name: "cpu", Memory: 8 << 30, Means: []string{"cgroup", "watch every 100ms"}})
 	require.Equal(t, Finding{Check: "pool cpu", Verdict: Good,
-		Detail: "served on queue gpumux.cpu; budget 8GiB enforced by: cgroup, watch every 100ms"}, f)
-	f = servedPool(gpumux.PoolInfo{Name: "old", Memory: 8 << 30}, "gpumux.old")
+		Detail: "budget 8GiB enforced by: cgroup, watch every 100ms"}, f)
+	f = checkBudget(gpumux.PoolInfo{Name: "old", Memory: 8 << 30})
 	require.Equal(t, Note, f.Verdict)
 	require.NotEmpty(t, f.Fix)
-	require.Equal(t, "served on queue gpumux.x", servedPool(gpumux.PoolInfo{Name: "x"}, "gpumux.x").Detail)
+	require.Equal(t, "no memory budget", checkBudget(gpumux.PoolInfo{Name: "x"}).Detail)
 }

@@ -2,14 +2,10 @@ package host
 
 import (
 	"cmp"
-	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
@@ -27,8 +23,6 @@ type Device struct {
 
 // Report is what `gpumux gpus` answers; docs/gpus.schema.json describes it.
 type Report struct {
-	// Time is when the devices were looked at, with --watch.
-	Time    *time.Time `json:"time,omitempty"`
 	Devices []Device   `json:"devices"`
 	Links   []gpu.Link `json:"links,omitempty"`
 	// Reason says why there is no GPU, or which were left out.
@@ -59,21 +53,14 @@ func Inspect(inventory *gpu.Inventory, links bool) (*Report, error) {
 	return r, nil
 }
 
-// Print writes the devices, details of some, who holds memory, and if asked the links.
-func (r *Report) Print(to io.Writer, links bool) error {
-	if err := r.printDevices(to); err != nil || !links {
-		return err
-	}
-	return r.printLinks(to)
-}
-
-func (r *Report) printDevices(to io.Writer) error {
+// Print writes the devices, details of some, and who holds memory.
+func (r *Report) Print(to io.Writer) error {
 	rows := [][]string{{"DEVICE", "NAME", "MEMORY", "FREE", "BUSY", "TEMP", "HEALTH", "UUID"}}
 	details := [][]string{{"DEVICE", "DETAIL"}}
 	holders := [][]string{{"DEVICE", "PID", "MEMORY", "TYPE", "PROCESS"}}
 	for _, d := range r.Devices {
 		name := Selector(d.Device)
-		row := []string{name, screen.OneLine(d.Name, 34), sizeText(d.Memory), "-", "-", "-", "-", shortUUID(d.UUID, r.Devices)}
+		row := []string{name, screen.OneLine(d.Name, 34), sizeText(d.Memory), "-", "-", "-", "-", shortUUID(d.UUID)}
 		if d.Profile != "" {
 			row[1] = "└ " + d.Profile
 		}
@@ -139,27 +126,6 @@ func detailsOf(d Device) (all []string) {
 			say("a remapped row waits for a reset; %s", hint)
 		}
 	}
-	if e := s.ECC; e != nil {
-		if !e.Enabled {
-			say("ECC is off")
-		}
-		if e.Volatile != nil && *e.Volatile > 0 {
-			say("ECC: %d uncorrectable errors since the driver was loaded", *e.Volatile)
-		}
-		if e.Aggregate != nil && *e.Aggregate > 0 {
-			say("ECC: %d uncorrectable errors in its life", *e.Aggregate)
-		}
-	}
-	if m := s.RemappedRows; m != nil && *m != (gpu.RemappedRows{}) {
-		text := fmt.Sprintf("remapped rows: %d after correctable errors, %d after uncorrectable ones", m.Correctable, m.Uncorrectable)
-		if m.Pending {
-			text += "; one waits for a reset"
-		}
-		if m.Failed {
-			text += "; once there was no spare row"
-		}
-		say("%s", text)
-	}
 	if s.ComputeMode != "" && s.ComputeMode != "default" {
 		say("compute mode %s", s.ComputeMode)
 	}
@@ -175,64 +141,10 @@ func detailsOf(d Device) (all []string) {
 	return all
 }
 
-// shortUUID is the beginning of a UUID that is nobody else's; pools take it too.
-func shortUUID(uuid string, all []Device) string {
-	blocks := strings.Split(uuid, "-")
-	for n := 2; n < len(blocks); n++ {
-		short := strings.Join(blocks[:n], "-")
-		another := func(d Device) bool { return d.UUID != uuid && strings.HasPrefix(d.UUID, short) }
-		if !slices.ContainsFunc(all, another) {
-			return short
-		}
-	}
-	return uuid
-}
-
-func (r *Report) printLinks(to io.Writer) error {
-	var gpus []gpu.Device
-	for _, d := range r.Devices {
-		if d.Kind == gpu.KindGPU {
-			gpus = append(gpus, d.Device)
-		}
-	}
-	if len(gpus) < 2 {
-		_, err := fmt.Fprintln(to, "\nno links: fewer than two GPUs")
-		return err
-	}
-	rows := [][]string{{"LINK"}}
-	for _, d := range gpus {
-		rows[0] = append(rows[0], Selector(d))
-	}
-	for _, from := range gpus {
-		row := []string{Selector(from)}
-		for _, other := range gpus {
-			row = append(row, linkText(r.Links, from.UUID, other.UUID))
-		}
-		rows = append(rows, row)
-	}
-	fmt.Fprintln(to)
-	return screen.Table(to, rows)
-}
-
-// linkText is one cell: "nvlink×12", "sys"; * for access to each other's memory.
-func linkText(links []gpu.Link, from, to string) string {
-	if from == to {
-		return "."
-	}
-	i := slices.IndexFunc(links, func(l gpu.Link) bool {
-		return l.From == from && l.To == to || l.From == to && l.To == from
-	})
-	if i < 0 {
-		return "-"
-	}
-	text := links[i].Kind
-	if links[i].NVLinks > 0 {
-		text += "×" + strconv.Itoa(links[i].NVLinks)
-	}
-	if links[i].P2P {
-		text += "*"
-	}
-	return text
+// shortUUID is the beginning of a UUID; pools take it too.
+func shortUUID(uuid string) string {
+	const length = len("GPU-01234567")
+	return uuid[:min(length, len(uuid))]
 }
 
 // Selector is the device as pools name it.
@@ -253,51 +165,4 @@ func known(n int, unit string) string {
 		return "-"
 	}
 	return strconv.Itoa(n) + unit
-}
-
-// Watch shows the devices until ctx ends, in place on a terminal.
-func Watch(ctx context.Context, to io.Writer, every time.Duration, asJSON, links bool, look func() (*Report, error)) error {
-	again := time.NewTicker(every)
-	defer again.Stop()
-	for {
-		r, err := look()
-		if err != nil {
-			return err
-		}
-		now := time.Now().Truncate(time.Second)
-		r.Time = &now
-		switch {
-		case asJSON:
-			out := json.NewEncoder(to)
-			out.SetEscapeHTML(false)
-			err = out.Encode(r)
-		case screen.Redraws(to):
-			var text strings.Builder
-			if err = r.printMoment(screen.Visible(&text), links); err == nil {
-				err = screen.Redraw(to, text.String())
-			}
-		default:
-			err = r.printMoment(to, links)
-		}
-		if err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-again.C:
-		}
-	}
-}
-
-func (r *Report) printMoment(to io.Writer, links bool) error {
-	fmt.Fprintln(to, r.Time.Format(time.RFC3339))
-	if r.Reason != "" {
-		fmt.Fprintln(to, r.Reason)
-	}
-	if err := r.Print(to, links); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintln(to)
-	return err
 }

@@ -3,15 +3,10 @@ package host
 import (
 	"cmp"
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
-	"net"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -19,12 +14,9 @@ import (
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/health"
 	"github.com/gpumux/gpumux/internal/local"
-	"github.com/gpumux/gpumux/internal/runtimes"
 	"github.com/gpumux/gpumux/internal/screen"
 	"github.com/gpumux/gpumux/store"
 )
-
-const probing = 2 * time.Minute
 
 func checked(check string, err error, fix, detail string) Finding {
 	if err != nil {
@@ -40,47 +32,6 @@ func checkPython(ctx context.Context, python string) Finding {
 		f.Verdict = Bad
 	}
 	return f
-}
-
-// importer loads a task as a task process does.
-//
-//go:embed importer.py
-var importer string
-
-func checkTask(ctx context.Context, python, task string) Finding {
-	f := Finding{Check: "task", Verdict: Bad, Fix: "correct the task; it must import without a GPU call that fails here"}
-	if at := strings.LastIndex(task, ":"); at < 1 || at == len(task)-1 {
-		f.Detail, f.Fix = task+" does not say which function", "write it as file.py:function or module:function"
-		return f
-	}
-	// Tasks import the Python side of gpumux.
-	library, err := os.MkdirTemp("", "gpumux-doctor-")
-	if err == nil {
-		defer os.RemoveAll(library)
-		if library, err = runtimes.Python(library); err == nil {
-			library = filepath.Dir(filepath.Dir(library))
-		}
-	}
-	if err != nil {
-		f.Detail, f.Fix = err.Error(), "make room in the folder for temporary files (TMPDIR)"
-		return f
-	}
-	ctx, cancel := context.WithTimeout(ctx, probing)
-	defer cancel()
-	started := time.Now()
-	command := exec.CommandContext(ctx, python, "-c", importer, task)
-	command.Env = append(os.Environ(), "PYTHONPATH="+strings.Join([]string{library, os.Getenv("PYTHONPATH")}, string(os.PathListSeparator)))
-	command.WaitDelay = time.Second
-	out, err := command.CombinedOutput()
-	if err != nil {
-		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-		f.Detail = task + ": " + screen.OneLine(lines[len(lines)-1], 200)
-		if ctx.Err() != nil {
-			f.Detail = fmt.Sprintf("%s: importing it took longer than %s", task, probing)
-		}
-		return f
-	}
-	return Finding{Check: "task", Verdict: Good, Detail: fmt.Sprintf("%s imports in %s", task, screen.Span(time.Since(started)))}
 }
 
 func checkDevices(ctx context.Context, python string) []Finding {
@@ -163,12 +114,4 @@ func tryStore(ctx context.Context, url string) error {
 		return err
 	}
 	return st.Objects.Delete(ctx, key)
-}
-
-func checkPort(name, flag string, port int) Finding {
-	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-	if err == nil {
-		err = listener.Close()
-	}
-	return checked(name, err, fmt.Sprintf("something else has the port: stop it, or give `gpumux dev %s` another", flag), "free for `gpumux dev`")
 }

@@ -59,7 +59,7 @@ const (
 	halfRemoved   = "half removed"
 )
 
-// States are of the maps in folders of their own, the last used first.
+// States describes the maps that have folders of their own, the last used first.
 func States() ([]State, error) {
 	root, err := Folder("local")
 	if err != nil {
@@ -79,7 +79,7 @@ func States() ([]State, error) {
 	return states, nil
 }
 
-// StateOf is of the map with an ID; without Output where nothing is left of one.
+// StateOf describes the map with an ID. It has no Output where nothing of it is left.
 func StateOf(id string) (State, error) {
 	path, err := Folder("local", id)
 	if err != nil {
@@ -138,7 +138,7 @@ func storeIn(data string) string {
 func (s State) Remove() error {
 	hold, _, err := claimFolder(s.Path, s.ID)
 	if err != nil {
-		return &UnavailableError{err}
+		return err
 	}
 	defer hold.Close()
 	if err := removeFolder(s.Path); err != nil {
@@ -160,7 +160,7 @@ func removeFolder(data string) error {
 	return err
 }
 
-// note writes how to go on with the session's map. The map runs without it.
+// note writes down how to go on with the session's map, which runs without the note too.
 func (s *Session) note(fingerprint string) {
 	dir, err := os.Getwd()
 	if err == nil {
@@ -186,12 +186,11 @@ func Results(ctx context.Context, data, id string, keys store.Keys) (st *store.S
 	if err != nil {
 		return nil, "", err
 	}
-	folder := path.Join("maps", id)
-	runs, _ := os.ReadDir(filepath.Join(data, "store", folder)) // one that cannot be read has none
+	stored := os.DirFS(filepath.Join(data, "store"))
+	files, _ := fs.Glob(stored, path.Join("maps", id, "*", contract.ArraysOutput)) // one per run
 	var newest time.Time
-	for _, run := range runs {
-		file := path.Join(folder, run.Name(), contract.ArraysOutput)
-		if info, err := os.Stat(filepath.Join(data, "store", file)); err == nil && info.ModTime().After(newest) {
+	for _, file := range files {
+		if info, err := fs.Stat(stored, file); err == nil && info.ModTime().After(newest) {
 			newest, output = info.ModTime(), file
 		}
 	}
@@ -206,57 +205,61 @@ func Results(ctx context.Context, data, id string, keys store.Keys) (st *store.S
 }
 
 const (
-	// lockFile names the process and the map that use a folder.
-	lockFile = "map.lock"
-	// leaveLimit is how long a map waits for a process that runs it and may be stopping.
+	// lockFile names the process and, where it runs one, the map that use a data folder.
+	lockFile = "temporal.lock"
+	// leaveLimit is how long a folder's next user waits for one that may be stopping.
 	leaveLimit, leaveCheck = 5 * time.Second, 50 * time.Millisecond
 )
 
-func holdFolder(ctx context.Context, data, id string) (hold *os.File, err error) {
-	ctx, cancel := context.WithTimeout(ctx, leaveLimit)
-	defer cancel()
-	for {
+// holdFolder locks a data folder for a map, or for a server when id is empty. The system
+// releases the lock of a dead process; the lock file stays.
+func holdFolder(ctx context.Context, data, id string) (*os.File, error) {
+	for until := time.Now().Add(leaveLimit); ; time.Sleep(leaveCheck) {
 		hold, same, err := claimFolder(data, id)
-		if err == nil || !same {
+		if err == nil || !same || ctx.Err() != nil || time.Now().After(until) {
 			return hold, err
 		}
-		select {
-		case <-time.After(leaveCheck):
-		case <-ctx.Done():
-			return nil, err
-		}
 	}
 }
 
-// claimFolder claims a data folder, or says who has it, and whether that is the same map.
+// claimFolder locks a folder, or says who uses it, and whether that is for the same map.
 func claimFolder(data, id string) (hold *os.File, same bool, err error) {
-	file, err := os.OpenFile(filepath.Join(data, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
+	hold, err = os.OpenFile(filepath.Join(data, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, false, fmt.Errorf("lock the state of map %s: %w; make the folder writable, or give another folder", id, err)
+		return nil, false, unavailable("lock %s: %w; make the folder writable, or give another folder", data, err)
 	}
-	err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		defer file.Close()
-		var pid int
-		var other string
-		if _, err := fmt.Fscanln(file, &pid, &other); err == nil && other != id {
-			return nil, false, fmt.Errorf("%s is in use by process %d for map %s; give another folder, or wait for it", data, pid, other)
+	defer func() {
+		if err != nil {
+			_ = hold.Close()
 		}
-		return nil, true, fmt.Errorf("this map runs already in process %d; wait for it, or stop it with `kill -INT %d` and give the command again "+
-			"to go on", pid, pid)
+	}()
+	err = unix.Flock(int(hold.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		var pid int
+		var user string
+		_, _ = fmt.Fscanln(hold, &pid, &user) // a server's lock names no map
+		switch user {
+		case "":
+			return nil, id == "", unavailable("%s is in use by process %d; stop it, or give another folder", data, pid)
+		case id:
+			return nil, true, unavailable("this map runs already in process %d; wait for it, or stop it with `kill -INT %d` and give the command again "+
+				"to go on", pid, pid)
+		}
+		return nil, false, unavailable("%s is in use by process %d for map %s; give another folder, or wait for it", data, pid, user)
 	}
 	if err == nil {
-		err = file.Truncate(0)
+		err = hold.Truncate(0)
 	}
 	if err == nil {
-		_, err = file.WriteAt(fmt.Appendf(nil, "%d %s\n", os.Getpid(), id), 0)
+		_, err = hold.WriteAt(fmt.Appendf(nil, "%d %s\n", os.Getpid(), id), 0)
 	}
 	if err != nil {
-		return nil, false, errors.Join(fmt.Errorf("lock the state of map %s: %w", id, err), file.Close())
+		return nil, false, unavailable("lock %s: %w; give another folder, on a file system with locks", data, err)
 	}
-	return file, false, nil
+	return hold, false, nil
 }
 
+// held reports whether a process uses a data folder.
 func held(data string) bool {
 	file, err := os.Open(filepath.Join(data, lockFile))
 	if err != nil {

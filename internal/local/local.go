@@ -33,7 +33,7 @@ type Options struct {
 	// Task or Modules are run by a worker. Default: there is none.
 	Task    *Task
 	Modules *config.Task
-	// Pools are the worker's. Default: Pools without names.
+	// Pools are the worker's. Default: those of Pools(nil, config.Pool{}).
 	Pools []config.Pool
 	// Keys is the key file, or folder of them, for payloads and store. Default: none.
 	Keys string
@@ -46,7 +46,7 @@ type Options struct {
 	Version string
 	// Command is how the map is started again, for those who list what was interrupted.
 	Command []string
-	// Say is told what stops nothing. Default: nobody.
+	// Say gets warnings that do not end the run. Default: nobody reads them.
 	Say func(text string)
 }
 

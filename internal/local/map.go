@@ -30,16 +30,7 @@ func Map(ctx context.Context, o Options, m *starter.Map) (*Session, *starter.Han
 	if err := o.place(m); err != nil {
 		return nil, nil, err
 	}
-	s, err := open(ctx, o, m.ID, func(s *Session) error {
-		if err := s.alone(m.ID); err != nil {
-			return err
-		}
-		// Before anything of it is handed out, which would fail and end the map.
-		if last, err := s.Open(s.ctx, m.ID); err == nil {
-			return last.Suits(*m)
-		}
-		return nil
-	})
+	s, err := open(ctx, o, m)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -84,7 +75,8 @@ func (s *Session) start(m starter.Map) (err error) {
 	return s.reachable(m.Input.Ladder)
 }
 
-// unname takes the ID off a map that is to run anew or to be found by its items.
+// unname takes the made ID from a retry, which is found by its items, and from a map whose
+// results were delivered, which runs anew.
 func (s *Session) unname(m *starter.Map) error {
 	if m.Retry {
 		m.ID = "" // the map that is here, whatever its options were

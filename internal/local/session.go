@@ -41,13 +41,13 @@ type Session struct {
 	ctx      context.Context
 	end      context.CancelCauseFunc
 	watching sync.WaitGroup
-	// hold keeps others out of the folder.
+	// hold is the lock that keeps other processes out of the folder.
 	hold *os.File
-	// handle is of the map that the session is for, if it is for one. Made says that its ID
-	// is of this package's making, own that the folder is.
+	// handle is the session's map, or nil. This package chose its ID if made, and its folder
+	// if own.
 	handle    *starter.Handle
 	made, own bool
-	// useless says that nothing needs the folder after Close.
+	// useless lets Close delete the folder.
 	useless bool
 }
 
@@ -61,16 +61,11 @@ func Open(ctx context.Context, o Options) (*Session, error) {
 			return nil, unavailable("%w", err)
 		}
 	}
-	s, err := open(ctx, o, "", func(s *Session) error {
-		if s.o.Task == nil {
-			return nil
-		}
-		return s.alone("")
-	})
-	if err != nil && temporary {
-		_ = os.RemoveAll(o.Data)
-	}
+	s, err := open(ctx, o, nil)
 	if err != nil {
+		if temporary {
+			_ = os.RemoveAll(o.Data)
+		}
 		return nil, err
 	}
 	s.useless = temporary
@@ -86,14 +81,14 @@ func (o *Options) fill(mode gpumux.Mode) {
 	}
 }
 
-// open checks the set-up, starts the server and, if check agrees, the worker. A failure
-// stops what was started. Owner is the folder's map, or empty.
-func open(ctx context.Context, o Options, owner string, check func(*Session) error) (_ *Session, err error) {
-	s := &Session{o: o}
-	if s.Data, err = filepath.Abs(o.Data); err != nil {
+// open checks the set-up and starts the server and the worker, for one map if there is an
+// m. A failure stops what was started.
+func open(ctx context.Context, o Options, m *starter.Map) (_ *Session, err error) {
+	if o.Data, err = filepath.Abs(o.Data); err != nil {
 		return nil, unavailable("%w", err)
 	}
-	keys, conf, err := s.configure(ctx)
+	s := &Session{o: o, Data: o.Data}
+	keys, conf, err := o.configure(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -114,31 +109,45 @@ func open(ctx context.Context, o Options, owner string, check func(*Session) err
 			s.Close(context.WithoutCancel(ctx))
 		}
 	}()
-	if owner != "" {
-		if s.hold, err = holdFolder(ctx, s.Data, owner); err != nil {
-			return nil, &UnavailableError{err}
-		}
+	id := ""
+	if m != nil {
+		id = m.ID
+	}
+	if s.hold, err = holdFolder(ctx, s.Data, id); err != nil {
+		return nil, err
 	}
 	if err := s.connect(conf, keys); err != nil {
 		return nil, err
 	}
-	if err := check(s); err != nil {
-		return nil, err
+	if o.Task != nil {
+		if err := s.alone(id); err != nil {
+			return nil, err
+		}
+	}
+	if m != nil {
+		// A map that does not suit must not get a worker, which would fail and end it.
+		if last, err := s.Open(s.ctx, m.ID); err == nil {
+			if err := last.Suits(*m); err != nil {
+				return nil, err
+			}
+		}
 	}
 	return s, s.serve()
 }
 
-func (s *Session) configure(ctx context.Context) (*codec.Keys, config.Config, error) {
-	conf := config.Config{Store: storeIn(s.Data), Pools: s.o.Pools, Codec: config.Codec{Keys: s.o.Keys}}
+// configure reads the keys and makes the worker's configuration, which has no tasks where
+// there is no worker.
+func (o *Options) configure(ctx context.Context) (*codec.Keys, config.Config, error) {
+	conf := config.Config{Store: storeIn(o.Data), Pools: o.Pools, Codec: config.Codec{Keys: o.Keys}}
 	switch {
-	case s.o.Task != nil:
-		conf.Tasks, conf.Dir = s.o.Task.tasks(), s.o.Task.dir
-	case s.o.Modules != nil:
-		conf.Tasks, conf.Dir = map[string]config.Task{"*": *s.o.Modules}, s.o.Modules.PythonDir
+	case o.Task != nil:
+		conf.Tasks, conf.Dir = o.Task.tasks(), o.Task.dir
+	case o.Modules != nil:
+		conf.Tasks, conf.Dir = map[string]config.Task{"*": *o.Modules}, o.Modules.PythonDir
 	}
 	var err error
-	if s.o.Keys != "" {
-		if conf.Codec.Keys, err = filepath.Abs(s.o.Keys); err != nil {
+	if o.Keys != "" {
+		if conf.Codec.Keys, err = filepath.Abs(o.Keys); err != nil {
 			return nil, conf, unavailable("%w", err)
 		}
 	}
@@ -164,6 +173,7 @@ func check(conf config.Config) error {
 	return errors.Join(conf.Validate(inventory), inventory.Close())
 }
 
+// connect starts the server, opens the store and makes the worker, if there are tasks.
 func (s *Session) connect(conf config.Config, keys *codec.Keys) error {
 	if !s.o.Public {
 		s.Token = rand.Text()
@@ -195,6 +205,7 @@ func (s *Session) connect(conf config.Config, keys *codec.Keys) error {
 	return err
 }
 
+// serve starts the worker, if there is one, and watches it and the disk.
 func (s *Session) serve() error {
 	if s.worker == nil {
 		return nil
@@ -242,7 +253,8 @@ func (s *Session) Close(ctx context.Context) {
 		}
 		_ = s.Store.Close()
 	}
-	if s.Server != nil && ctx.Err() == nil && !s.o.Last {
+	stays := ctx.Err() != nil || s.o.Last // and ends with this process
+	if s.Server != nil && !stays {
 		if err := s.Server.Stop(); err != nil {
 			s.say("stop the server: %v", err)
 		}
@@ -252,8 +264,8 @@ func (s *Session) Close(ctx context.Context) {
 			s.say("delete %s: %v", s.Data, err)
 		}
 	}
-	if !s.o.Last {
-		_ = s.hold.Close() // nil without one
+	if !stays {
+		_ = s.hold.Close() // nil where another process has the folder
 	}
 }
 

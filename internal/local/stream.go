@@ -59,7 +59,7 @@ func Stream(ctx context.Context, o Options, in StreamOptions) iter.Seq2[[]byte, 
 
 func stream(ctx context.Context, o Options, in StreamOptions, yield func([]byte) bool) (err error) {
 	o.fill(in.Input.Mode)
-	_, conf, err := (&Session{o: o}).configure(ctx)
+	_, conf, err := o.configure(ctx)
 	if err != nil {
 		return err
 	}
@@ -189,7 +189,7 @@ func (s *streaming) serve(ctx context.Context) error {
 	}
 }
 
-// take waits for an item, and takes those behind it that are the slot's share.
+// take waits for an item and takes as many of those behind it as are the slot's share.
 func (s *streaming) take(ctx context.Context) (batch []streamed) {
 	select {
 	case one, ok := <-s.queue:

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/http"
 	"runtime"
@@ -43,25 +42,15 @@ type Metrics struct {
 	version string
 	health  func() error
 
-	mu      sync.Mutex // not held during calls of a slot, a pool or the driver
-	pools   []*pool.Pool
-	Faults  map[faulty]int64
-	cordons map[cordoning]int64
+	mu    sync.Mutex // not held during calls of a slot, a pool or the driver
+	pools []*pool.Pool
 
-	items, probes *prometheus.HistogramVec
+	Faults, cordons *prometheus.CounterVec
+	items, probes   *prometheus.HistogramVec
 
 	server *http.Server
 	ended  chan struct{}
 }
-
-// faulty is a kind of fault in a pool.
-type faulty struct {
-	pool string
-	kind gpumux.Kind
-}
-
-// cordoning is a reason for a cordon in a pool.
-type cordoning struct{ pool, reason string }
 
 // Upper bounds in seconds.
 var (
@@ -73,7 +62,12 @@ var (
 func New(log *zap.Logger, version string, health func() error) *Metrics {
 	return &Metrics{
 		sdk: newInstruments(), log: log, limit: scrapeLimit, version: version, health: health,
-		Faults: map[faulty]int64{}, cordons: map[cordoning]int64{},
+		Faults: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "gpumux_faults_total", Help: "Faults of items after their attempts, and of whole calls.",
+		}, []string{"pool", "kind"}),
+		cordons: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "gpumux_cordons_total", Help: "Devices that were cordoned.",
+		}, []string{"pool", "reason"}),
 		items: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "gpumux_item_seconds", Help: "What items took in the task process.", Buckets: itemBuckets,
 		}, []string{"pool"}),
@@ -83,30 +77,30 @@ func New(log *zap.Logger, version string, health func() error) *Metrics {
 	}
 }
 
-// Offer adds a pool.
+// Offer adds a pool. Its counters are there from the start, as 0.
 func (m *Metrics) Offer(p *pool.Pool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.pools = append(m.pools, p)
 	m.items.WithLabelValues(p.Name)
+	for _, kind := range gpumux.Kinds() {
+		m.Faults.WithLabelValues(p.Name, string(kind))
+	}
+	for _, reason := range health.Reasons() {
+		m.cordons.WithLabelValues(p.Name, reason)
+	}
 }
 
 // Fault counts one.
 func (m *Metrics) Fault(pool string, kind gpumux.Kind) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.Faults[faulty{pool, kind}]++
+	m.Faults.WithLabelValues(pool, string(kind)).Inc()
 }
 
 // Items takes the seconds of a pool's items. Keep the observer for a whole call.
 func (m *Metrics) Items(pool string) prometheus.Observer { return m.items.WithLabelValues(pool) }
 
 // Cordoned counts a cordon.
-func (m *Metrics) Cordoned(pool, reason string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.cordons[cordoning{pool, reason}]++
-}
+func (m *Metrics) Cordoned(pool, reason string) { m.cordons.WithLabelValues(pool, reason).Inc() }
 
 // Probed counts a probe.
 func (m *Metrics) Probed(outcome string, took time.Duration) {
@@ -124,7 +118,7 @@ func (m *Metrics) Serve(address string, devices []gpu.Device, status func(uuid s
 		m.probes.WithLabelValues(outcome) // all are there from the start, as 0
 	}
 	all := prometheus.NewRegistry()
-	all.MustRegister(m.sdk, m.items, m.probes, &gauges{m, devices, status}, collectors.NewGoCollector(),
+	all.MustRegister(m.sdk, m.Faults, m.cordons, m.items, m.probes, &gauges{m, devices, status}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(all, promhttp.HandlerOpts{
@@ -191,9 +185,7 @@ var (
 	descFreed     = prometheus.NewDesc("gpumux_freed_bytes_total", "Memory that clean-ups gave back.", []string{"pool", "slot"}, nil)
 	descPeak      = prometheus.NewDesc("gpumux_peak_bytes", "The most that an item held where that was measured.", []string{"pool", "slot"}, nil)
 	descRecycles  = prometheus.NewDesc("gpumux_recycles_total", "Processes that were replaced although they could go on.", []string{"pool", "slot", "reason"}, nil)
-	descFaults    = prometheus.NewDesc("gpumux_faults_total", "Faults of items after their attempts, and of whole calls.", []string{"pool", "kind"}, nil)
 	descCordoned  = prometheus.NewDesc("gpumux_device_cordoned", "1 while a device gets no new calls.", []string{"pool", "device"}, nil)
-	descCordons   = prometheus.NewDesc("gpumux_cordons_total", "Devices that were cordoned.", []string{"pool", "reason"}, nil)
 	descFree      = prometheus.NewDesc("gpumux_device_free_bytes", "Device memory that can be allocated now.", []string{"device", "model"}, nil)
 	descTotal     = prometheus.NewDesc("gpumux_device_total_bytes", "Device memory.", []string{"device", "model"}, nil)
 )
@@ -208,18 +200,12 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	}
 	value(descBuild, prometheus.GaugeValue, 1, g.version, runtime.Version())
 	g.mu.Lock()
-	pools, faults, cordons := slices.Clone(g.pools), maps.Clone(g.Faults), maps.Clone(g.cordons)
+	pools := slices.Clone(g.pools)
 	g.mu.Unlock()
 	for _, p := range pools {
 		showSlots(value, p)
 		value(descOpen, prometheus.GaugeValue, float64(p.Load("").Slots), p.Name)
 		value(descLeased, prometheus.GaugeValue, float64(p.Load("").Leased), p.Name)
-		for _, kind := range gpumux.Kinds() {
-			value(descFaults, prometheus.CounterValue, float64(faults[faulty{p.Name, kind}]), p.Name, string(kind))
-		}
-		for _, reason := range health.Reasons() {
-			value(descCordons, prometheus.CounterValue, float64(cordons[cordoning{p.Name, reason}]), p.Name, reason)
-		}
 	}
 	for _, d := range g.devices {
 		if status, err := g.status(d.UUID); err == nil && status.Memory.Total > 0 {

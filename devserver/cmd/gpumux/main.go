@@ -2,7 +2,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"os"
 
@@ -18,10 +17,7 @@ func main() { os.Exit(cli.Main(cli.Options{Version: version, Local: serve})) }
 
 // serve is local.Options.Server.
 func serve(ctx context.Context, o local.ServerOptions) (local.Server, error) {
-	server, err := devserver.Start(ctx, devserver.Options{
-		Data: o.Data, Port: cmp.Or(o.Port, devserver.AnyPort), UIPort: cmp.Or(o.UIPort, devserver.AnyPort), Headless: o.Headless,
-		Token: o.Token, UIHosts: o.UIHosts, Log: o.Log,
-	})
+	server, err := devserver.Start(ctx, devserver.Options(o))
 	if err != nil {
 		return nil, err // and no server in the interface
 	}

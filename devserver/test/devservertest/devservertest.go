@@ -6,7 +6,6 @@
 package devservertest
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -28,7 +27,7 @@ const startTimeout = time.Minute
 var shared = sync.OnceValues(func() (*devserver.Server, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	return devserver.Start(ctx, devserver.Options{Port: devserver.AnyPort, Headless: true})
+	return devserver.Start(ctx, devserver.Options{Headless: true})
 })
 
 // Run returns the server that all tests of the binary share. Do not stop it.
@@ -59,7 +58,6 @@ func Namespace(t testing.TB) string {
 // Start starts a server for this test alone and stops it with the test, on free ports.
 func Start(t testing.TB, o devserver.Options) *devserver.Server {
 	t.Helper()
-	o.Port, o.UIPort = cmp.Or(o.Port, devserver.AnyPort), cmp.Or(o.UIPort, devserver.AnyPort)
 	s, err := devserver.Start(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)

@@ -76,7 +76,7 @@ func TestDev_ADay(t *testing.T) {
 	require.Contains(t, p.stderr.String(), "give --pool cpu")
 	p = s.run(2, "map", "dubble", "--range", "0:2", "--pool", "cpu")
 	require.Contains(t, p.stderr.String(), "step:double")
-	require.Equal(t, 0, s.begin("doctor", "--task", "step.py:double").code())
+	require.Equal(t, 0, s.begin("doctor").code())
 
 	var listed []struct{ ID, Status string }
 	rig.Wait(t, func() bool {

@@ -129,32 +129,13 @@ func TestLong_BenchSharesAGPU(t *testing.T) {
 	}
 }
 
-func TestBench_Compare(t *testing.T) {
-	s, python := newMeasure(t)
-	p := s.run(0, "bench", "--quick", "--compare", "--clients", "2", "--python", python, "--json", "-")
-	var report struct {
-		Comparison struct {
-			Items, Activities int
-			Rounds            []map[string]float64
-		}
-	}
-	require.NoError(t, json.Unmarshal([]byte(p.stdout.String()), &report), "JSON alone on standard output")
-	require.Equal(t, 10_000, report.Comparison.Items)
-	require.Len(t, report.Comparison.Rounds, 1)
-	for _, tool := range []string{"gpumux", "poolOne", "poolDefault", "activity"} {
-		require.Positive(t, report.Comparison.Rounds[0][tool], tool)
-	}
-	require.Contains(t, p.stderr.String(), "plain Temporal")
-	require.Empty(t, s.left())
-}
-
-// Ctrl-C while the ways take turns, while a map runs and while other tools do: nothing is
-// left, neither processes nor files.
+// Ctrl-C while the ways take turns and while a map runs: nothing is left, neither
+// processes nor files.
 func TestBench_Interrupted(t *testing.T) {
-	for name, when := range map[string]string{"Turns": "light: sequential 1", "Map": "oom: persistent 2", "Pool": "multiprocessing.Pool"} {
+	for name, when := range map[string]string{"Turns": "light: sequential 1", "Map": "oom: persistent 2"} {
 		t.Run(name, func(t *testing.T) {
 			s, python := newMeasure(t)
-			args := map[string][]string{"Turns": {"--workloads", "light"}, "Map": {"--workloads", "oom", "--clients", "2"}, "Pool": {"--compare"}}[name]
+			args := map[string][]string{"Turns": {"--workloads", "light"}, "Map": {"--workloads", "oom", "--clients", "2"}}[name]
 			if name == "Map" && exec.Command(python, "-c", "import numpy").Run() != nil {
 				rig.Because(t, rig.NumPy, python)
 			}

@@ -51,7 +51,7 @@ func TestGPU_GPUsCommand(t *testing.T) {
 		require.NotNil(t, d.Status)
 		require.LessOrEqual(t, d.Status.Memory.Free, d.Status.Memory.Total)
 	}
-	table, _ := m.command(0, "gpus", "--topology")
+	table, _ := m.command(0, "gpus")
 	require.Contains(t, table, m.device.Name)
 }
 
