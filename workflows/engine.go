@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -340,14 +339,14 @@ func (e *engine) tooManyFailures(failed int64) error {
 	allowed := e.in.MaxFailures.Of(e.total)
 	failed -= e.tally.maxFailures - allowed // those of earlier runs
 	message := fmt.Sprintf("%d of %d items failed, more than the %d that may (%s)", failed, e.total, allowed, e.in.MaxFailures)
-	kinds := sortedKeys(e.tally.counts.Faults)
-	slices.SortStableFunc(kinds, func(a, b gpumux.Kind) int { return cmp.Compare(e.tally.counts.Faults[b], e.tally.counts.Faults[a]) })
-	if len(kinds) > 0 { // not how many of each: they count earlier runs of the map, and not the segments under way
-		message += fmt.Sprintf(", mostly %s", kinds[0])
+	kind, most := gpumux.TaskError, int64(0)
+	for _, each := range sortedKeys(e.tally.counts.Faults) {
+		if n := e.tally.counts.Faults[each]; n > most {
+			kind, most = each, n
+		}
 	}
-	kind := gpumux.TaskError
-	if len(kinds) > 0 {
-		kind = kinds[0]
+	if most > 0 { // not how many: that counts earlier runs of the map, and not the segments under way
+		message += fmt.Sprintf(", mostly %s", kind)
 	}
 	if n := len(e.tally.recent); n > 0 {
 		last := e.tally.recent[n-1]

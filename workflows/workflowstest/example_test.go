@@ -47,8 +47,8 @@ func ExampleHandle() {
 	// 0 false task_error: too small
 }
 
-// What the workflow asked for, and what its map left in the store.
-func ExampleTasks() {
+// MapSource starts the workflow gpumux.Map, for which a function of the test stands.
+func Example_mapSource() {
 	lengths := func(ctx workflow.Context) (string, error) {
 		summary, err := workflows.MapSource(ctx, gpumux.MapInput{Task: "length", Source: "texts.jsonl", Ladder: []string{"cpu"}})
 		return summary.Output, err
@@ -56,22 +56,17 @@ func ExampleTasks() {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	env := suite.NewTestWorkflowEnvironment()
-	tasks := workflowstest.New(env)
-	if err := tasks.Source("texts.jsonl", "one", "three"); err != nil {
-		log.Fatal(err)
-	}
-	workflowstest.Handle(tasks, "length", func(text string) (int, error) { return len(text), nil })
+	env.RegisterWorkflowWithOptions(func(_ workflow.Context, in gpumux.MapInput) (gpumux.Summary, error) {
+		fmt.Println("asked for", in.Source, "on", in.Ladder)
+		return gpumux.Summary{Items: 2, Succeeded: 2, Output: "lengths.jsonl"}, nil
+	}, workflow.RegisterOptions{Name: gpumux.MapWorkflow})
 	env.ExecuteWorkflow(lengths)
 	var output string
 	if err := env.GetWorkflowResult(&output); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println("asked for", tasks.Inputs()[0].Source, "on", tasks.Inputs()[0].Ladder)
-	for _, r := range tasks.Results(output) {
-		fmt.Println(r.Index, string(r.Value))
-	}
+	fmt.Println(output)
 	// Output:
 	// asked for texts.jsonl on [cpu]
-	// 0 3
-	// 1 5
+	// lengths.jsonl
 }
