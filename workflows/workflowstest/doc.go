@@ -4,6 +4,6 @@
 // It owns the stand-ins of the activity gpumux.RunChunk and of those of leases in a test
 // environment of the Temporal SDK, and answers as workers do: a result per item, a fault
 // for an item that fails, an error that names the tasks for one that nobody knows. It
-// never cuts or retries, and stands for no workflow: a test of MapSource registers its own
-// gpumux.Map. What it holds belongs to one environment and goes with it.
+// never cuts or retries, and does no map of MapSource: that is the test's to mock. What it
+// holds belongs to one environment and goes with it.
 package workflowstest

@@ -46,27 +46,3 @@ func ExampleHandle() {
 	// 0 true host_oom: too large
 	// 0 false task_error: too small
 }
-
-// MapSource starts the workflow gpumux.Map, for which a function of the test stands.
-func Example_mapSource() {
-	lengths := func(ctx workflow.Context) (string, error) {
-		summary, err := workflows.MapSource(ctx, gpumux.MapInput{Task: "length", Source: "texts.jsonl", Ladder: []string{"cpu"}})
-		return summary.Output, err
-	}
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
-	env := suite.NewTestWorkflowEnvironment()
-	env.RegisterWorkflowWithOptions(func(_ workflow.Context, in gpumux.MapInput) (gpumux.Summary, error) {
-		fmt.Println("asked for", in.Source, "on", in.Ladder)
-		return gpumux.Summary{Items: 2, Succeeded: 2, Output: "lengths.jsonl"}, nil
-	}, workflow.RegisterOptions{Name: gpumux.MapWorkflow})
-	env.ExecuteWorkflow(lengths)
-	var output string
-	if err := env.GetWorkflowResult(&output); err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(output)
-	// Output:
-	// asked for texts.jsonl on [cpu]
-	// lengths.jsonl
-}

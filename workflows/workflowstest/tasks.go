@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
@@ -27,11 +28,13 @@ type Tasks struct {
 }
 
 // New registers the stand-ins for workflows.Map and workflows.WithSlot with the
-// environment. They know no task before Handle.
+// environment. They know no task before Handle. For MapSource mock gpumux.MapWorkflow with
+// env.OnWorkflow.
 func New(env *testsuite.TestWorkflowEnvironment) *Tasks {
 	t := &Tasks{tasks: map[string]func(json.RawMessage) (json.RawMessage, error){}, leases: map[string]chan struct{}{}}
 	env.RegisterActivityWithOptions(t.chunk, activity.RegisterOptions{Name: contract.RunChunk})
 	t.registerLeases(env)
+	env.RegisterWorkflowWithOptions(unmocked, workflow.RegisterOptions{Name: gpumux.MapWorkflow})
 	return t
 }
 
@@ -71,6 +74,11 @@ func (t *Tasks) chunk(_ context.Context, c contract.Chunk) (contract.ChunkResult
 		results[i].Index = indices[i]
 	}
 	return answer, nil
+}
+
+// unmocked stands for gpumux.Map, so that env.OnWorkflow knows its name.
+func unmocked(workflow.Context, gpumux.MapInput) (gpumux.Summary, error) {
+	return gpumux.Summary{}, refused("mock " + gpumux.MapWorkflow + " with env.OnWorkflow")
 }
 
 // each runs a task over items.

@@ -68,3 +68,9 @@ func TestTasks_FailAsWorkersDo(t *testing.T) {
 	env.ExecuteWorkflow(shout, []string{"a"})
 	require.ErrorContains(t, env.GetWorkflowError(), `the item "a" does not fit int`)
 }
+
+func TestTasks_AskForAMockOfMapSource(t *testing.T) {
+	env, _ := environment()
+	env.ExecuteWorkflow(workflows.MapSource, gpumux.MapInput{Task: "length", Source: "words.jsonl"})
+	require.ErrorContains(t, env.GetWorkflowError(), "mock gpumux.Map with env.OnWorkflow")
+}
