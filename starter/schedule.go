@@ -1,7 +1,6 @@
 package starter
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,9 +69,6 @@ func (all Schedules) Create(ctx context.Context, name string, at Times, m Map) e
 	if err := m.validate(); err != nil {
 		return err
 	}
-	if err := all.starter.Fleet().Know(ctx, m.Input); err != nil {
-		return err
-	}
 	_, fingerprint := m.Identify()
 	storeURL, err := all.starter.place(ctx, &m)
 	if err == nil {
@@ -100,12 +96,7 @@ func (all Schedules) Create(ctx context.Context, name string, at Times, m Map) e
 	case err != nil:
 		return fmt.Errorf("create schedule %s: %w", name, err)
 	}
-	d, _, err := all.describe(ctx, name)
-	if err == nil && len(d.Info.NextActionTimes) == 0 {
-		err = &ScheduleError{fmt.Sprintf("schedule %s: the time %s never comes", name, strings.Join(at.Cron, " or "))}
-		return cmp.Or(all.Delete(ctx, name), err)
-	}
-	return err
+	return nil
 }
 
 // List returns all of them.
