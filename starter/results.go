@@ -152,7 +152,7 @@ func parsed(lines iter.Seq2[[]byte, error], parse func([]byte) (gpumux.Result, e
 	}
 }
 
-// ValuesOf is the source whose items are the values of a completed map.
+// ValuesOf names the values of a completed map as a source of items.
 func (s *Starter) ValuesOf(ctx context.Context, id string) (source string, err error) {
 	h, err := s.Open(ctx, id)
 	if err != nil {

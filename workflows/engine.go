@@ -48,7 +48,8 @@ type engine struct {
 	paused   bool
 	fault    error
 	changed  bool
-	// contact is that of the chunks; see contract.TimeoutOf.
+	// contact is how long items run on while the server does not answer; see
+	// contract.TimeoutOf.
 	contact gpumux.Duration
 	// drain stops handing out chunks, so that the map can continue as a new run.
 	drain func() bool
@@ -155,7 +156,7 @@ func (e *engine) fits(runs contract.Runs) (items int64) {
 	return items
 }
 
-// summaryOf says of a chunk what it is, for people.
+// summaryOf describes a chunk for people.
 func (e *engine) summaryOf(piece contract.Piece, at int) string {
 	summary := e.in.Task + " " + piece.Describe() + " on " + e.ladder.rungs[at].name
 	if piece.Tries > 0 {
@@ -334,7 +335,7 @@ func (e *engine) check(piece contract.Piece, r contract.ChunkResult) error {
 	return nil
 }
 
-// tooManyFailures is the error of a map in which so many items have failed.
+// tooManyFailures is the error of a map that ended after this many failures.
 func (e *engine) tooManyFailures(failed int64) error {
 	allowed := e.in.MaxFailures.Of(e.total)
 	failed -= e.tally.maxFailures - allowed // those of earlier runs
@@ -354,7 +355,7 @@ func (e *engine) tooManyFailures(failed int64) error {
 	}
 	return faultError(message, &gpumux.Fault{Kind: kind, Op: "run", Message: message, Task: e.in.Task,
 		Hint: "`gpumux faults` groups them by cause; what has finished is kept, and the map started again goes on with the items that have no " +
-			"result, of which as many may fail"})
+			"result; as many of those may fail"})
 }
 
 // carry is the state of the engine for another workflow.

@@ -19,8 +19,8 @@ import (
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
-// Tasks are what the stand-ins of an environment know. Its methods may be called from any
-// goroutine.
+// Tasks holds the functions that stand for tasks in an environment. Its methods may be
+// called from any goroutine.
 type Tasks struct {
 	mu     sync.Mutex
 	tasks  map[string]func(json.RawMessage) (json.RawMessage, error)
