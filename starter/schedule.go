@@ -1,6 +1,7 @@
 package starter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,6 +70,9 @@ func (all Schedules) Create(ctx context.Context, name string, at Times, m Map) e
 	if err := m.validate(); err != nil {
 		return err
 	}
+	if err := all.starter.Fleet().Know(ctx, m.Input); err != nil {
+		return err
+	}
 	_, fingerprint := m.Identify()
 	storeURL, err := all.starter.place(ctx, &m)
 	if err == nil {
@@ -96,7 +100,12 @@ func (all Schedules) Create(ctx context.Context, name string, at Times, m Map) e
 	case err != nil:
 		return fmt.Errorf("create schedule %s: %w", name, err)
 	}
-	return nil
+	d, _, err := all.describe(ctx, name)
+	if err == nil && len(d.Info.NextActionTimes) == 0 {
+		err = &ScheduleError{fmt.Sprintf("schedule %s: the time %s never comes", name, strings.Join(at.Cron, " or "))}
+		return cmp.Or(all.Delete(ctx, name), err)
+	}
+	return err
 }
 
 // List returns all of them.

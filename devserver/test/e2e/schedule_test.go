@@ -16,11 +16,20 @@ func TestSchedule_StartsMapsOfItsOwn(t *testing.T) {
 	s.work()
 	for says, at := range map[string]starter.Times{
 		"has 2 fields": {Cron: []string{"every day"}}, "Minute is not in range": {Cron: []string{"every day * * *"}},
-		"has 6 fields": {Cron: []string{"@daily", "0 0 2 * * *"}},
+		"has 6 fields": {Cron: []string{"@daily", "0 0 2 * * *"}}, "the time 0 2 30 2 * never comes": {Cron: []string{"0 2 30 2 *"}},
 		"Nowhere": {Cron: []string{"@daily"}, Zone: "Nowhere/Land"},
 	} {
 		err := s.Schedules().Create(t.Context(), "wrong", at, s.over("double", 3))
 		require.ErrorAs(t, err, new(*starter.ScheduleError))
+		require.ErrorContains(t, err, says)
+	}
+	for says, in := range map[string]gpumux.MapInput{
+		`task: no worker has "step:duble"; they have`: {Task: "step:duble"}, `reduce: no worker has "som"`: {Task: "step:double", Reduce: "som"},
+	} {
+		m := s.over("double", 3)
+		m.Input.Task, m.Input.Reduce = in.Task, in.Reduce
+		err := s.Schedules().Create(t.Context(), "wrong", starter.Times{Cron: []string{"@daily"}}, m)
+		require.ErrorAs(t, err, new(*gpumux.InputError))
 		require.ErrorContains(t, err, says)
 	}
 	_, _, err := s.Schedules().Get(t.Context(), "wrong")
