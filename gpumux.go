@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"strings"
 	"time"
 )
@@ -100,6 +99,8 @@ type MapInput struct {
 	// FairnessKey shares a pool between keys, so that one large map does not hold up the
 	// others.
 	FairnessKey string `json:"fairnessKey,omitempty"`
+	// mistakes are those of the JSON that the input was read from.
+	mistakes problems
 }
 
 // Range is the whole numbers Start up to but not including End.
@@ -217,10 +218,7 @@ type Problem struct {
 	Message string `json:"message"`
 }
 
-// maxProblems is how many mistakes an InputError lists.
-const maxProblems = 20
-
-// InputError lists the mistakes in an input.
+// InputError lists every mistake in an input.
 type InputError struct {
 	// What the input is of, such as "chunk". Default: a map.
 	What     string
@@ -236,20 +234,13 @@ func (e *InputError) Error() string {
 	return "invalid " + cmp.Or(e.What, "map input") + ": " + strings.Join(lines, "; ")
 }
 
-// Add notes a mistake, unless 20 are known.
+// Add notes a mistake. After the first 20 a last one stands for all others.
 func (e *InputError) Add(field, format string, args ...any) {
-	if len(e.Problems) < maxProblems {
-		e.Problems = append(e.Problems, Problem{field, fmt.Sprintf(format, args...)})
-	}
+	(*problems)(&e.Problems).add(field, format, args...)
 }
 
-// Err is the error, or nil if there is no mistake.
-func (e *InputError) Err() error {
-	if len(e.Problems) == 0 {
-		return nil
-	}
-	return e
-}
+// Err is a copy as an error, or nil if there is no mistake.
+func (e *InputError) Err() error { return problems(e.Problems).err(e.What) }
 
 // Rungs is the ladder with its default.
 func (in MapInput) Rungs() []string {

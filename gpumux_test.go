@@ -37,7 +37,7 @@ func TestMapInput_ValidateNamesEveryMistake(t *testing.T) {
 		"of items":         {`{"task":"f","items":[],"columns":["a"]}`, []string{"columns"}},
 		"column twice":     {`{"task":"f","source":"x.parquet","columns":["a","b","a"]}`, []string{"columns"}},
 		"empty column":     {`{"task":"f","source":"x.parquet","columns":[""]}`, []string{"columns"}},
-		"column by number": {`{"task":"f","source":"x.parquet","columns":["a",1]}`, []string{"columns"}},
+		"column by number": {`{"task":"f","source":"x.parquet","columns":["a",1]}`, []string{"columns[1]"}},
 		"cache":            {`{"task":"f","items":[],"cache":true}`, []string{"cache"}},
 		"range":            {`{"task":"f","range":{"start":2,"end":1}}`, []string{"range"}},
 		"endless range":    {`{"task":"f","range":{"start":-9223372036854775808,"end":1}}`, []string{"range"}},
@@ -58,16 +58,14 @@ func TestMapInput_ValidateNamesEveryMistake(t *testing.T) {
 		"output parts":     {`{"task":"f","items":[],"output":"maps/a/r.jsonl.parts/b"}`, []string{"output"}},
 		"output path":      {`{"task":"f","items":[],"output":"/etc/passwd"}`, []string{"output"}},
 		"over source":      {`{"task":"f","source":"a/x.jsonl","output":"a/x.jsonl"}`, []string{"output"}},
-		"misspelt":         {`{"task":"f","items":[],"lader":["cpu"],"Task":"f"}`, []string{"input"}},
+		"misspelt":         {`{"task":"f","items":[],"lader":["cpu"],"Task":"f"}`, []string{"lader"}},
 		"broken arg":       {`{"task":"f","items":[],"arg":"` + strings.Repeat("x", gpumux.MaxArg) + `"}`, []string{"arg"}},
 		"good settings":    {`{"task":"f","items":[{"a":1}],"mode":"fresh","arg":{"a":1},"chunk":5,"window":2,"attempts":3,"priority":1,"timeout":"90s"}`, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var in gpumux.MapInput
-			err := json.Unmarshal([]byte(c.in), &in)
-			if err == nil {
-				err = in.Validate()
-			}
+			require.NoError(t, json.Unmarshal([]byte(c.in), &in))
+			err := in.Validate()
 			if c.fields == nil {
 				require.NoError(t, err)
 				return

@@ -38,11 +38,21 @@ func (t Tolerance) parse() (count int64, share float64, err error) {
 	return 0, -1, fmt.Errorf("%.60q is neither a number of items nor a share of them; write it as 10 or 2.5%%", string(t))
 }
 
-// UnmarshalJSON takes a string, or a number of items. Null changes nothing. Validate of
-// the input refuses what is no tolerance.
-func (t *Tolerance) UnmarshalJSON(data []byte) error {
-	if string(data) != "null" {
-		*t = Tolerance(strings.Trim(string(data), `"`))
+// UnmarshalText refuses what is no tolerance.
+func (t *Tolerance) UnmarshalText(text []byte) error {
+	read := Tolerance(text)
+	if _, _, err := read.parse(); err != nil && read != "" {
+		return err
 	}
+	*t = read
 	return nil
+}
+
+// UnmarshalJSON takes a string as UnmarshalText does, or a number of items. Null changes
+// nothing.
+func (t *Tolerance) UnmarshalJSON(data []byte) error {
+	if string(data) == "null" {
+		return nil
+	}
+	return t.UnmarshalText([]byte(strings.Trim(string(data), `"`)))
 }

@@ -3,6 +3,7 @@ package gpumux
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,9 +30,12 @@ const (
 
 // Validate returns an *InputError that names every mistake, or nil.
 func (in MapInput) Validate() error {
-	var bad InputError
-	if strings.TrimSpace(in.Task) == "" {
-		bad.Add("task", "is missing; give the name of a task that the workers know")
+	bad := slices.Clone(in.mistakes)
+	if bad.about("input") {
+		return bad.err("")
+	}
+	if strings.TrimSpace(in.Task) == "" && !bad.about("task") {
+		bad.add("task", "is missing; give the name of a task that the workers know")
 	}
 	bad.name("task", in.Task)
 	bad.name("edition", in.Edition)
@@ -39,139 +43,141 @@ func (in MapInput) Validate() error {
 	bad.key("source", in.Source)
 	from, values := names.CutValues(in.Source)
 	if values && from == "" {
-		bad.Add("source", "%q names no results file; a map whose results are in its summary has none, so give that map an output", in.Source)
+		bad.add("source", "%q names no results file; a map whose results are in its summary has none, so give that map an output", in.Source)
 	}
-	if err := names.Columns(in.Source, in.Columns); err != nil {
-		bad.Add("columns", "%v", err)
+	if err := names.Columns(in.Source, in.Columns); err != nil && !bad.about("columns") && !bad.about("source") {
+		bad.add("columns", "%v", err)
 	}
 	bad.key("output", in.Output)
-	if in.Output != "" {
+	if in.Output != "" && !bad.about("output") {
 		if err := names.Output(in.Output); err != nil {
-			bad.Add("output", "%v", err)
+			bad.add("output", "%v", err)
 		} else if in.Output == from {
-			bad.Add("output", "%q is the source itself, which would be overwritten; name another file", in.Output)
+			bad.add("output", "%q is the source itself, which would be overwritten; name another file", in.Output)
 		}
 	}
 	if in.Range != nil && in.Range.End < in.Range.Start {
-		bad.Add("range", "end %d is before start %d", in.Range.End, in.Range.Start)
+		bad.add("range", "end %d is before start %d", in.Range.End, in.Range.Start)
 	} else if in.Range != nil && (in.Range.End-in.Range.Start < 0 || in.Range.Len() > MaxItems) {
-		bad.Add("range", "%d to %d are more than the %d items that a map may have", in.Range.Start, in.Range.End, int64(MaxItems))
+		bad.add("range", "%d to %d are more than the %d items that a map may have", in.Range.Start, in.Range.End, int64(MaxItems))
 	}
 	if n := len(in.Ladder); n > MaxRungs {
-		bad.Add("ladder", "has %d pools, more than %d", n, MaxRungs)
+		bad.add("ladder", "has %d pools, more than %d", n, MaxRungs)
 	}
 	for i, rung := range in.Ladder[:min(len(in.Ladder), MaxRungs)] {
-		if _, err := names.RungQueue(rung); err != nil {
-			bad.Add(fmt.Sprintf("ladder[%d]", i), "%v", err)
+		field := fmt.Sprintf("ladder[%d]", i)
+		if _, err := names.RungQueue(rung); err != nil && !bad.about(field) {
+			bad.add(field, "%v", err)
 		}
 	}
 	if in.Chunk < 0 || in.Chunk > MaxChunk {
-		bad.Add("chunk", "%d is outside 0 (automatic) to %d", in.Chunk, MaxChunk)
+		bad.add("chunk", "%d is outside 0 (automatic) to %d", in.Chunk, MaxChunk)
 	}
 	if in.Window < 0 || in.Window > MaxWindow {
-		bad.Add("window", "%d is outside 0 (automatic) to %d", in.Window, MaxWindow)
+		bad.add("window", "%d is outside 0 (automatic) to %d", in.Window, MaxWindow)
 	}
 	if in.Patience < 0 {
-		bad.Add("patience", "%s is negative", in.Patience)
+		bad.add("patience", "%s is negative", in.Patience)
 	}
 	bad.running(in.Mode, in.Timeout, in.Attempts)
 	if n := len(in.Arg); n > MaxArg {
-		bad.Add("arg", "has %s, more than %s; put it in a file that the task reads, and give its path", Size(n), Size(MaxArg))
+		bad.add("arg", "has %s, more than %s; put it in a file that the task reads, and give its path", Size(n), Size(MaxArg))
 	} else if n > 0 && !json.Valid(in.Arg) {
-		bad.Add("arg", "%.80q is not JSON", in.Arg)
+		bad.add("arg", "%.80q is not JSON", in.Arg)
 	}
 	in.validateFailures(&bad)
 	if in.Reduce != "" && strings.TrimSpace(in.Reduce) != in.Reduce {
-		bad.Add("reduce", "%.200q is no name; use one of sum, mean, min, max, count, or the name of a task", in.Reduce)
+		bad.add("reduce", "%.200q is no name; use one of sum, mean, min, max, count, or the name of a task", in.Reduce)
 	}
 	bad.name("reduce", in.Reduce)
 	if in.Priority < 0 || in.Priority > 5 {
-		bad.Add("priority", "%d is outside 1 (first) to 5 (last)", in.Priority)
+		bad.add("priority", "%d is outside 1 (first) to 5 (last)", in.Priority)
 	}
 	if n := len(in.FairnessKey); n > 64 {
-		bad.Add("fairnessKey", "has %d bytes; the server takes at most 64", n)
+		bad.add("fairnessKey", "has %d bytes; the server takes at most 64", n)
 	}
-	return bad.Err()
+	return bad.err("")
 }
 
 // validateItems checks where the items come from.
-func (in MapInput) validateItems(bad *InputError) {
+func (in MapInput) validateItems(bad *problems) {
 	sources := 0
-	for _, given := range []bool{in.Items != nil, in.Source != "", in.Range != nil} {
+	for _, given := range []bool{in.Items != nil || bad.about("items"), in.Source != "" || bad.about("source"),
+		in.Range != nil || bad.about("range")} {
 		if given {
 			sources++
 		}
 	}
 	if sources > 1 {
-		bad.Add("items", "give only one of items, source and range")
+		bad.add("items", "give only one of items, source and range")
 	}
 	if sources == 0 {
-		bad.Add("items", "nothing to map over; give one of items (may be empty: []), source and range")
+		bad.add("items", "nothing to map over; give one of items (may be empty: []), source and range")
 	}
 	if n := len(in.Items); n > InlineItems {
-		bad.Add("items", "%d items are more than the %d that travel inline; put them in a file and give source", n, InlineItems)
+		bad.add("items", "%d items are more than the %d that travel inline; put them in a file and give source", n, InlineItems)
 	}
 	if in.Cache && in.Items != nil {
-		bad.Add("cache", "is for items that can be read again; put these in a file of the store and give source")
+		bad.add("cache", "is for items that can be read again; put these in a file of the store and give source")
 	}
 	bytes := 0
 	for i, item := range in.Items {
 		bytes += len(item)
 		if !json.Valid(item) {
-			bad.Add("items", "item %d is not JSON: %.80q", i, item)
+			bad.add("items", "item %d is not JSON: %.80q", i, item)
 			break
 		}
 		if i == 0 && in.Key != "" {
 			if err := text.CheckField(item, in.Key); err != nil {
-				bad.Add("key", "%v", err)
+				bad.add("key", "%v", err)
 			}
 		}
 	}
 	bad.name("key", in.Key)
 	if in.Key != "" && in.Range != nil {
-		bad.Add("key", "%.200q is no field: the items of a range are numbers", in.Key)
+		bad.add("key", "%.200q is no field: the items of a range are numbers", in.Key)
 	}
 	if bytes > InlineBytes {
-		bad.Add("items", "%s of items are more than the %s that travel inline; put them in a file and give source",
+		bad.add("items", "%s of items are more than the %s that travel inline; put them in a file and give source",
 			Size(bytes), Size(InlineBytes))
 	}
 }
 
 // validateFailures checks what becomes of items that fail.
-func (in MapInput) validateFailures(bad *InputError) {
+func (in MapInput) validateFailures(bad *problems) {
 	if in.Backoff < 0 || in.Backoff > maxBackoff {
-		bad.Add("backoff", "%s is outside 0 (no pause) to %s", in.Backoff, maxBackoff)
+		bad.add("backoff", "%s is outside 0 (no pause) to %s", in.Backoff, maxBackoff)
 	}
 	if _, _, err := in.MaxFailures.parse(); err != nil && in.MaxFailures != "" {
-		bad.Add("maxFailures", "%v", err)
+		bad.add("maxFailures", "%v", err)
 	} else if in.MaxFailures != "" && in.FailFast {
-		bad.Add("maxFailures", "%s and the first failure of failFast are both given; give one of them", in.MaxFailures)
+		bad.add("maxFailures", "%s and the first failure of failFast are both given; give one of them", in.MaxFailures)
 	}
 }
 
 // running checks how items run.
-func (e *InputError) running(mode Mode, timeout Duration, attempts int) {
+func (p *problems) running(mode Mode, timeout Duration, attempts int) {
 	if mode != "" && mode != Persistent && mode != Fresh {
-		e.Add("mode", "%.60q is unknown; use persistent or fresh", mode)
+		p.add("mode", "%.60q is unknown; use persistent or fresh", mode)
 	}
 	if timeout < 0 {
-		e.Add("timeout", "%s is negative; 0 means no limit", timeout)
+		p.add("timeout", "%s is negative; 0 means no limit", timeout)
 	} else if timeout > maxTimeout {
-		e.Add("timeout", "%s is more than %s; 0 means no limit", timeout, maxTimeout)
+		p.add("timeout", "%s is more than %s; 0 means no limit", timeout, maxTimeout)
 	}
 	if attempts < 0 || attempts > MaxAttempts {
-		e.Add("attempts", "%d is outside 1 to %d", attempts, MaxAttempts)
+		p.add("attempts", "%d is outside 1 to %d", attempts, MaxAttempts)
 	}
 }
 
-func (e *InputError) name(field, name string) {
+func (p *problems) name(field, name string) {
 	if n := len(name); n > MaxName {
-		e.Add(field, "has %d bytes, more than %d", n, MaxName)
+		p.add(field, "has %d bytes, more than %d", n, MaxName)
 	}
 }
 
-func (e *InputError) key(field, key string) {
+func (p *problems) key(field, key string) {
 	if n := len(key); n > MaxKey {
-		e.Add(field, "has %d bytes, more than %d", n, MaxKey)
+		p.add(field, "has %d bytes, more than %d", n, MaxKey)
 	}
 }

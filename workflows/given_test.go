@@ -23,11 +23,11 @@ func TestRegistered_WhatCannotBeEndsTheMap(t *testing.T) {
 		in       any
 		want     string
 	}{
-		"types":               {gpumux.MapWorkflow, map[string]any{"task": 1, "items": "x"}, "invalid map input: items: JSON string does not belong here"},
-		"a step":              {gpumux.MapWorkflow, map[string]any{"task": "t", "range": map[string]any{"start": 0, "end": 9, "step": 2}}, `input: unknown field "step"`},
-		"a state":             {gpumux.MapWorkflow, map[string]any{"task": "t", "items": []int{1}, "carry": map[string]any{}}, `unknown field "carry"`},
-		"a run's own state":   {gpumux.MapWorkflow, map[string]any{"input": map[string]any{"task": "t", "items": []int{1}}, "carry": map[string]any{"todo": []int{}}}, `unknown field "carry"`},
-		"a text":              {gpumux.MapWorkflow, "t", "JSON string does not belong here"},
+		"types":               {gpumux.MapWorkflow, map[string]any{"task": 1, "items": "x"}, `invalid map input: items: "x" is a string; a list belongs here; task: 1 is a number; a string belongs here`},
+		"a step":              {gpumux.MapWorkflow, map[string]any{"task": "t", "range": map[string]any{"start": 0, "end": 9, "step": 2}}, "range.step: is no field; there are start, end"},
+		"a state":             {gpumux.MapWorkflow, map[string]any{"task": "t", "items": []int{1}, "carry": map[string]any{}}, "carry: is no field"},
+		"a run's own state":   {gpumux.MapWorkflow, map[string]any{"input": map[string]any{"task": "t", "items": []int{1}}, "carry": map[string]any{"todo": []int{}}}, "carry: is no field"},
+		"a text":              {gpumux.MapWorkflow, "t", "an object belongs here"},
 		"endless":             {gpumux.MapWorkflow, map[string]any{"task": "t", "range": map[string]any{"start": 0, "end": 1 << 62}}, "are more than the 1000000000000 items that a map may have"},
 		"a segment":           {contract.SegmentWorkflow, map[string]any{"task": "t", "items": []int{1}}, "start gpumux.Map"},
 		"a segment by itself": {contract.SegmentWorkflow, map[string]any{"input": map[string]any{"task": "t", "items": []int{1}}, "carry": map[string]any{"todo": []int{}, "items": 1}}, "start gpumux.Map"},

@@ -17,21 +17,22 @@ func decodeMap(data []byte) error {
 	return contract.DecodeMap(data, &in)
 }
 
-func TestDecodeMap_NamesMistakesInWordsForUsers(t *testing.T) {
+func TestDecodeMap_NamesEveryMistakeInWordsForUsers(t *testing.T) {
 	for name, c := range map[string]struct {
 		in   string
 		want []string
 	}{
-		"type":         {`{"task":5,"items":"x"}`, []string{"task: JSON number does not belong here"}},
-		"fraction":     {`{"task":"f","window":1.5}`, []string{"window: JSON number 1.5 does not belong here"}},
-		"duration":     {`{"task":"f","timeout":"soon"}`, []string{`input: "soon" is not a duration; write it as 30s, 5m or 2h`}},
-		"values":       {`{"task":" ","items":[],"priority":9}`, []string{"task: is missing", "priority: 9 is outside 1 (first) to 5 (last)"}},
-		"nested":       {`{"task":"f","range":{"end":"3"}}`, []string{"range.end: JSON string does not belong here"}},
-		"field":        {`{"task":"f","range":{"step":2,"end":3}}`, []string{`input: unknown field "step" (docs/workflows.md lists the fields)`}},
-		"range of one": {`{"task":"f","range":7}`, []string{"range: JSON number does not belong here"}},
-		"state":        {`{"task":"f","items":[1],"carry":{}}`, []string{`input: unknown field "carry"`}},
-		"list":         {` [1]`, []string{"input: JSON array does not belong here"}},
-		"null":         {`null`, []string{"input: JSON null does not belong here"}},
+		"types": {`{"task":5,"items":"x","chunk":"ten","window":1.5,"timeout":"soon","attempts":1e2,"failFast":"yes","priority":9}`, []string{
+			"task: 5 is a number; a string belongs here", `items: "x" is a string; a list belongs here`,
+			`chunk: "ten" is a string; a whole number belongs here`, "window: 1.5 is not written as a whole number; leave out point and exponent",
+			`timeout: "soon" is not a duration; write it as 30s, 5m or 2h`, "attempts: 1e2 is not written as a whole number; leave out point and exponent",
+			`failFast: "yes" is a string; true or false belongs here`, "priority: 9 is outside 1 (first) to 5 (last)",
+		}},
+		"nested":       {`{"task":"f","range":{"step":2,"end":"3"},"ladder":["gpu",7]}`, []string{"range.step: is no field; there are start, end", `range.end: "3" is a string; a whole number belongs here`, "ladder[1]: 7 is a number; a string belongs here"}},
+		"range of one": {`{"task":"f","range":7}`, []string{"range: 7 is a number; an object belongs here"}},
+		"state":        {`{"task":"f","items":[1],"carry":{}}`, []string{"carry: is no field; there are task, "}},
+		"list":         {` [1]`, []string{"input: [1] is a list; an object belongs here"}},
+		"null":         {`null`, []string{"input: null is nothing; an object belongs here"}},
 		"too deep":     {`{"task":"f","items":[` + strings.Repeat("[", 10_001) + strings.Repeat("]", 10_001) + `]}`, []string{"input: is nested more than 10,000 levels deep"}},
 		"no JSON":      {`{"task":`, []string{"input: is not JSON: byte 8 of 8 makes no sense"}},
 	} {

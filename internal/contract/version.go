@@ -40,8 +40,8 @@ func (e *SkewError) Error() string {
 const maxInput = 4 << 20
 
 // DecodeMap reads the input of a map as its caller wrote it. The error is a
-// *gpumux.InputError: with the first value of a wrong type or field that does not exist,
-// else with all that Validate finds.
+// *gpumux.InputError with every mistake: values of the wrong type, fields that do not
+// exist, and what Validate finds.
 func DecodeMap(data []byte, in *gpumux.MapInput) error {
 	var bad gpumux.InputError
 	if len(data) > maxInput {
@@ -51,10 +51,8 @@ func DecodeMap(data []byte, in *gpumux.MapInput) error {
 	}
 	var broken *json.SyntaxError
 	switch err := json.Unmarshal(data, in); {
-	case err == nil:
-		return in.Validate()
 	case !errors.As(err, &broken):
-		return err
+		return in.Validate()
 	case strings.HasSuffix(broken.Error(), "exceeded max depth"):
 		bad.Add("input", "is nested more than 10,000 levels deep; put such a value into a file and let the item be its path")
 	default:

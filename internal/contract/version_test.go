@@ -135,7 +135,7 @@ func taken(f func()) uint64 {
 }
 
 // bound is the most that reading an input may allocate, thrown away parts included.
-func bound(data []byte) uint64 { return 64<<20 + 96*uint64(len(data)) }
+func bound(data []byte) uint64 { return 64<<20 + 16*uint64(len(data)) }
 
 func FuzzDecode(f *testing.F) {
 	for _, in := range inputs {

@@ -8,8 +8,11 @@ import (
 	"strings"
 )
 
-// Max is the most bytes of a name.
-const Max = 1000
+// Max is the most bytes of a name, MaxEntries the most entries of a list in an input.
+const (
+	Max        = 1000
+	MaxEntries = 1 << 16
+)
 
 // ResultsScheme stands before a results file whose values are the items.
 const ResultsScheme = "results:"
