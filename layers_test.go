@@ -40,7 +40,7 @@ internal/screen                  .
 internal/local                   . codec gpu internal/contract internal/edition internal/fleet internal/items internal/launch internal/results starter store workers workers/config
 internal/bench                   . gpu internal/sharing starter store workers workers/config
 starter                          . codec internal/contract internal/fleet internal/names internal/prune internal/results internal/text store
-internal/prune                   internal/names store
+internal/prune                   internal/names internal/objects store
 internal/fleet                   . codec internal/contract internal/names internal/payload
 workers                          . activities codec gpu internal/autoslots internal/calls internal/contact internal/contract internal/health internal/launch internal/memory internal/metrics internal/names internal/payload internal/pool internal/process internal/record internal/runtimes internal/sharing internal/slot internal/template store workers/config workflows
 internal/autoslots               . gpu internal/memory internal/pool workers/config

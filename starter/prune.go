@@ -2,15 +2,16 @@ package starter
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/api/serviceerror"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/internal/prune"
 )
@@ -24,71 +25,90 @@ type (
 
 // Prune deletes from the workers' store what maps have left there that ended before a
 // time: folders below maps/ and inputs below sources/. It keeps what a running or a
-// younger map, or a schedule, names as its results or its input. A map that the server
-// does not know has ended when something was last written to its folder. Prune deletes
-// nothing when it cannot read a running map or a schedule.
+// younger map, or a schedule, names as its results or its input, also where it can read
+// only the text of them. A map that the server does not know has ended when something was
+// last written to its folder. It deletes nothing when it lacks the key to a running map
+// or a schedule.
 func (s *Starter) Prune(ctx context.Context, o PruneOptions) ([]Pruned, error) {
 	st, err := s.store(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return prune.Run(ctx, st, o, func() ([]string, error) { return s.used(ctx, o.Before) })
+	return prune.Run(ctx, st, o, func(used *prune.Used) error { return s.findUsed(ctx, o.Before, used) })
 }
 
-// used is what running maps, those that ended since, and schedules name.
-func (s *Starter) used(ctx context.Context, since time.Time) (used []string, err error) {
+// findUsed notes what running maps, those that ended since, and schedules name.
+func (s *Starter) findUsed(ctx context.Context, since time.Time, used *prune.Used) error {
+	var live []*run
 	for r, err := range s.newestRuns(ctx, "") {
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if !r.Closed.IsZero() && r.Closed.Before(since) {
-			continue
+		if r.Closed.IsZero() || !r.Closed.Before(since) {
+			live = append(live, r)
 		}
-		// Its own history has the input, which the server keeps for longer than that of the
-		// map's first run.
-		began, err := s.began(ctx, r.ID, r.RunID)
-		if errors.As(err, new(*serviceerror.NotFound)) {
-			continue // it has gone since it was listed, so it has ended
-		}
-		if err != nil {
-			return nil, err
-		}
-		names, err := s.namedBy(began.GetInput())
-		if err != nil && r.Closed.IsZero() {
-			return nil, fmt.Errorf("read the input of map %s, which may need all that there is: %w", r.ID, err)
-		}
-		used = append(append(used, names...), began.GetFirstExecutionRunId(), r.Memo.Output)
 	}
+	var adding errgroup.Group
+	adding.SetLimit(askAtOnce)
+	for _, r := range live {
+		adding.Go(func() error { return s.addMap(ctx, used, r) })
+	}
+	errs := []error{adding.Wait()}
 	schedules, err := s.Schedules().List(ctx)
 	for _, one := range schedules {
-		_, input, err := s.Schedules().describe(ctx, one.Name)
-		if errors.As(err, new(*ScheduleError)) {
-			continue // it has gone meanwhile
+		_, input, wrong := s.Schedules().describe(ctx, one.Name)
+		switch {
+		case errors.As(wrong, new(*ScheduleError)): // it has gone meanwhile
+		case wrong == nil:
+			errs = append(errs, s.addInput(used, "schedule "+one.Name, input, true))
+		default:
+			errs = append(errs, wrong)
 		}
-		if err != nil {
-			return nil, err
-		}
-		names, err := s.namedBy(input)
-		if err != nil {
-			return nil, fmt.Errorf("read the input of schedule %s, which may need all that there is: %w", one.Name, err)
-		}
-		used = append(used, names...)
 	}
-	return used, err
+	return errors.Join(append(errs, err)...)
 }
 
-// namedBy is what the input of a map names, or that of a run which continues one.
-func (s *Starter) namedBy(input *commonpb.Payloads) ([]string, error) {
+// addMap notes what a run names. Its own history has the input, which the server keeps
+// for longer than that of the map's first run.
+func (s *Starter) addMap(ctx context.Context, used *prune.Used, r *run) error {
+	began, err := s.began(ctx, r.ID, r.RunID)
+	if errors.As(err, new(*serviceerror.NotFound)) {
+		return nil // it has gone since it was listed, so it has ended
+	}
+	if err != nil {
+		return err
+	}
+	used.AddRun(began.GetFirstExecutionRunId())
+	used.Add(r.Memo.Output)
+	return s.addInput(used, "map "+r.ID, began.GetInput(), r.Closed.IsZero())
+}
+
+// addInput notes what the input of a map or a schedule names. An input that is not
+// understood may be of a later release. One that is encrypted with another key may name
+// anything; what runs with it may need all that there is.
+func (s *Starter) addInput(used *prune.Used, of string, input *commonpb.Payloads, runs bool) error {
 	var in gpumux.MapInput
-	var continued contract.Handoff
+	var continued struct {
+		Input *gpumux.MapInput `json:"input"`
+	}
 	err := s.converter().FromPayloads(input, &continued)
-	if err == nil && continued.Carry != nil {
-		in = gpumux.MapInput(continued.Input)
+	if err == nil && continued.Input != nil {
+		in = *continued.Input
 	} else {
 		err = s.converter().FromPayloads(input, &in)
 	}
-	if err == nil {
-		err = in.Validate()
+	used.Add(in.Output, in.Source)
+	if err == nil && in.Validate() == nil {
+		return nil
 	}
-	return []string{in.Output, in.Source}, fleet.WithKeysHint(err)
+	if err != nil {
+		err = fmt.Errorf("read the input of %s: %w", of, fleet.WithKeysHint(err))
+	}
+	if fleet.Sealed(err) && runs {
+		return err
+	}
+	var text json.RawMessage
+	_ = s.converter().FromPayloads(input, &text) // empty where it cannot be read at all
+	used.Unread(err, string(text))
+	return nil
 }

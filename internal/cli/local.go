@@ -111,8 +111,8 @@ func pruneCommand(a *app.App) *cobra.Command {
 		Long: `Delete from the workers' store the results of maps that ended longer ago than AGE, and inputs that were
 put there longer ago. It keeps what running maps, younger maps and schedules use. A map that Temporal does not
 know any more ended when something in its folder was last written. Results that a program wrote outside of
-maps/ stay. It asks one namespace, so do not use it on a store that several share. Where it cannot read a map
-that runs, or a schedule, it deletes nothing.
+maps/ stay. It asks one namespace, so do not use it on a store that several share. A map that cannot be read
+is named, and what it may use stays.
 
 With --local it deletes instead the state of maps on this machine that was not used for that long, as
 gpumux local --remove does.`,
@@ -168,7 +168,7 @@ func pruneThere(ctx context.Context, a *app.App, before time.Time, dryRun bool) 
 		return nil, err
 	}
 	defer conn.Close()
-	return conn.Prune(ctx, prune.Options{Before: before, DryRun: dryRun})
+	return conn.Prune(ctx, prune.Options{Before: before, DryRun: dryRun, Warn: func(problem string) { a.Console.Say("%s", problem) }})
 }
 
 func pruneHere(before time.Time, dryRun bool) ([]prune.Group, error) {

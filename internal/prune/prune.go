@@ -7,13 +7,17 @@ package prune
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gpumux/gpumux/internal/names"
+	"github.com/gpumux/gpumux/internal/objects"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -23,6 +27,8 @@ type Options struct {
 	Before time.Time
 	// DryRun deletes nothing.
 	DryRun bool
+	// Warn is told what could not be read, and what is kept for it. Default: nobody is told.
+	Warn func(problem string)
 }
 
 // Group is what is deleted together: a folder of results, or an input.
@@ -38,22 +44,20 @@ type Group struct {
 }
 
 // Run deletes what lies below maps/ and sources/ of a store, was last written before a
-// time, and is not used. Find returns what is used: names of objects, and the first runs
-// of maps. It is asked after the store was listed; its error ends Run before anything is
-// deleted. The input of results that stay stays, too.
-func Run(ctx context.Context, st *store.Store, o Options, find func() ([]string, error)) ([]Group, error) {
+// time, and is not used. Find notes what is used, after the store was listed; its error
+// ends Run before anything is deleted. What an object that stays was made of stays, too.
+func Run(ctx context.Context, st *store.Store, o Options, find func(*Used) error) ([]Group, error) {
 	old, young, err := groups(ctx, st, o.Before)
 	if err != nil {
 		return nil, err
 	}
-	used, err := find()
-	if err != nil {
+	used := &Used{st: st, runs: map[string]bool{}, warn: o.Warn}
+	if err := find(used); err != nil {
 		return nil, err
 	}
-	keys := keysOf(st, used)
 	gone := []Group{}
 	for _, p := range old {
-		if p.usedAs(keys) {
+		if used.has(p.Key) {
 			young = append(young, p)
 		} else {
 			gone = append(gone, p)
@@ -66,13 +70,16 @@ func Run(ctx context.Context, st *store.Store, o Options, find func() ([]string,
 				return nil, err
 			}
 			source, err := folder.Source(ctx)
-			if err != nil {
+			switch {
+			case errors.As(err, new(*store.OwnerError)), errors.As(err, new(*objects.KeyError)):
+				used.Unread(err, "")
+			case err != nil:
 				return nil, err
 			}
-			keys = append(keys, keysOf(st, []string{source})...)
+			used.Add(source)
 		}
 	}
-	gone = slices.DeleteFunc(gone, func(p Group) bool { return p.usedAs(keys) })
+	gone = slices.DeleteFunc(gone, func(p Group) bool { return used.has(p.Key) })
 	slices.SortFunc(gone, func(a, b Group) int { return cmp.Or(a.Changed.Compare(b.Changed), strings.Compare(a.Key, b.Key)) })
 	if o.DryRun {
 		return gone, nil
@@ -83,25 +90,6 @@ func Run(ctx context.Context, st *store.Store, o Options, find func() ([]string,
 		}
 	}
 	return gone, nil
-}
-
-// keysOf are the keys of objects; what lies outside the store does not matter.
-func keysOf(st *store.Store, used []string) (keys []string) {
-	for _, name := range used {
-		name, _ = names.CutValues(name)
-		if key, err := st.Objects.Key(name); err == nil {
-			keys = append(keys, key)
-		}
-	}
-	return keys
-}
-
-// usedAs reports whether one of the keys lies in the group, or is the run that wrote it.
-func (p Group) usedAs(keys []string) bool {
-	output := strings.TrimSuffix(p.Key, ".parts")
-	return slices.ContainsFunc(keys, func(key string) bool {
-		return key == output || strings.HasPrefix(key, p.Key+"/") || key == path.Base(p.Key)
-	})
 }
 
 // remove deletes a folder, or an input with its index.
@@ -165,4 +153,62 @@ func groupOf(key string) string {
 		return ""
 	}
 	return path.Join(elements[:3]...)
+}
+
+// Used are the objects that maps name. Its methods may be called from several goroutines.
+type Used struct {
+	st *store.Store
+	mu sync.Mutex
+	// keys are of results and inputs, runs the first runs of maps.
+	keys []string
+	runs map[string]bool
+	// texts may name objects; inputs keeps all inputs.
+	texts  []string
+	inputs bool
+	warn   func(problem string)
+}
+
+// Add notes names of objects; what lies outside the store does not matter.
+func (u *Used) Add(objects ...string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, name := range objects {
+		name, _ = names.CutValues(name)
+		if key, err := u.st.Objects.Key(name); err == nil {
+			u.keys = append(u.keys, key)
+		}
+	}
+}
+
+// AddRun notes the first run of a map.
+func (u *Used) AddRun(id string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.runs[id] = true
+}
+
+// Unread notes what could not be understood: its text may name objects, and without a
+// text it may name any input. Why is told, if it is not nil.
+func (u *Used) Unread(why error, text string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	kept := "what it names"
+	if text != "" {
+		u.texts = append(u.texts, text)
+	} else if why != nil {
+		u.inputs, kept = true, "every input"
+	}
+	if why != nil && u.warn != nil {
+		u.warn(fmt.Sprintf("%v; %s is kept", why, kept))
+	}
+}
+
+// has reports whether a group holds something that is named, or may be.
+func (u *Used) has(group string) bool {
+	output := strings.TrimSuffix(group, ".parts")
+	last := strings.TrimSuffix(path.Base(output), ".jsonl") // no form of the name lacks it
+	return u.runs[path.Base(group)] || u.inputs && sourceFile.MatchString(group) ||
+		slices.ContainsFunc(u.texts, func(text string) bool { return strings.Contains(text, last) }) || slices.ContainsFunc(u.keys, func(key string) bool {
+		return key == output || strings.HasPrefix(key, group+"/")
+	})
 }

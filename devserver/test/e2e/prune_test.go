@@ -117,46 +117,72 @@ func TestPrune_KeepsTheResultsOfARunningMapThatNamesNoPlace(t *testing.T) {
 	s.untilOver("the map has ended", time.Now().Add(time.Hour), folder)
 }
 
-// What runs and cannot be read may need anything. What has ended is told by its run alone.
-func TestPrune_DeletesNothingBesideWhatItCannotRead(t *testing.T) {
+// One map, schedule or manifest that cannot be read costs what it may name, and stops
+// nothing else.
+func TestPrune_GoesOnPastWhatItCannotRead(t *testing.T) {
 	s := newStage(t)
 	st, err := store.Open(t.Context(), s.config.Store, nil)
 	require.NoError(t, err)
 	defer st.Close()
 	s.Store = st
-	write := func(key, text string, age time.Duration) (file string) {
-		file = filepath.Join(s.dir, "store", key)
+	hash := func(digit string) string { return "sources/" + strings.Repeat(digit, 64) + ".jsonl" }
+	for _, key := range []string{hash("1"), hash("2"), hash("3"), "maps/a/read-by-odd/results.jsonl", "maps/a/by-none/results.jsonl"} {
+		file := filepath.Join(s.dir, "store", key)
 		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
-		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
-		require.NoError(t, os.Chtimes(file, time.Time{}, time.Now().Add(-age)))
-		return file
+		require.NoError(t, os.WriteFile(file, []byte("1\n"), 0o644))
+		require.NoError(t, os.Chtimes(file, time.Time{}, time.Now().Add(-2*time.Hour)))
 	}
-	write("maps/a/by-none/results.jsonl", "1\n", 2*time.Hour)
-	pruned := func() error {
-		gone, err := s.Prune(t.Context(), prune.Options{Before: time.Now().Add(-time.Hour), DryRun: true})
-		if err == nil {
-			require.Len(t, gone, 1)
-			require.Equal(t, "maps/a/by-none", gone[0].Key)
-		}
-		return err
-	}
-	require.NoError(t, pruned())
-	broken := write("maps/young/run/results.jsonl.parts/manifest.json", `{"manifest":1,"own`, 0)
-	require.ErrorContains(t, pruned(), "manifest.json is no manifest of this version")
-	require.NoError(t, os.Remove(broken))
-
-	for encoding, c := range map[string]struct{ data, want string }{
-		"json/plain":       {`{"tasks":["f"]}`, "tasks: is no field"}, // as a later release may have it
-		"binary/encrypted": {"?", "give the workers' keys"},
-	} {
-		input := converter.NewRawValue(&commonpb.Payload{Metadata: map[string][]byte{"encoding": []byte(encoding)}, Data: []byte(c.data)})
-		id := "odd-" + encoding[:4]
+	begin := func(id, encoding, data string) {
+		input := converter.NewRawValue(&commonpb.Payload{Metadata: map[string][]byte{"encoding": []byte(encoding)}, Data: []byte(data)})
 		_, err := s.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: gpumux.Queue}, gpumux.MapWorkflow, input)
 		require.NoError(t, err)
-		s.until("the map is listed", func() bool { err = pruned(); return err != nil })
-		require.ErrorContains(t, err, "read the input of map "+id)
-		require.ErrorContains(t, err, c.want)
-		require.NoError(t, s.Client.TerminateWorkflow(t.Context(), id, "", "test"))
-		s.until("the map has ended", func() bool { return pruned() == nil })
 	}
+	gone := func() (keys, problems []string, err error) {
+		before := time.Now().Add(-time.Hour)
+		groups, err := s.Prune(t.Context(), prune.Options{Before: before, DryRun: true, Warn: func(text string) { problems = append(problems, text) }})
+		for _, p := range groups {
+			keys = append(keys, p.Key)
+		}
+		slices.Sort(keys)
+		return keys, problems, err
+	}
+	var keys, problems []string
+	until := func(want ...string) {
+		t.Helper()
+		s.until("the map is listed", func() bool {
+			var err error
+			keys, problems, err = gone()
+			return err == nil && slices.Equal(want, keys)
+		})
+	}
+	until("maps/a/by-none", "maps/a/read-by-odd", hash("1"), hash("2"), hash("3"))
+
+	begin("of-later", "json/plain", `{"tasks":["f"],"sources":["`+hash("1")+`"]}`) // as a later release may say it
+	until("maps/a/by-none", "maps/a/read-by-odd", hash("2"), hash("3"))
+	require.Empty(t, problems)
+	begin("odd", "binary/plain", "values of maps/a/read-by-odd/results.jsonl")
+	until("maps/a/by-none", hash("2"), hash("3"))
+	require.Len(t, problems, 1)
+	require.Contains(t, problems[0], "read the input of map odd: ")
+	require.Contains(t, problems[0], "; what it names is kept")
+
+	broken := filepath.Join(s.dir, "store", "maps", "young", "run", "results.jsonl.parts", "manifest.json")
+	require.NoError(t, os.MkdirAll(filepath.Dir(broken), 0o755))
+	require.NoError(t, os.WriteFile(broken, []byte(`{"manifest":1,"own`), 0o644))
+	until("maps/a/by-none")
+	require.Len(t, problems, 2)
+	require.Contains(t, problems[1], "manifest.json is no manifest of this version")
+	require.Contains(t, problems[1], "; every input is kept")
+	require.NoError(t, os.Remove(broken))
+	until("maps/a/by-none", hash("2"), hash("3"))
+
+	// What runs under a key that is not here may need anything. Of what has ended the input
+	// is kept, whichever it is.
+	begin("sealed", "binary/encrypted", "?")
+	s.until("the map is listed", func() bool { _, _, err = gone(); return err != nil })
+	require.ErrorContains(t, err, "read the input of map sealed: ")
+	require.ErrorContains(t, err, "give the workers' keys")
+	require.NoError(t, s.Client.TerminateWorkflow(t.Context(), "sealed", "", "test"))
+	until("maps/a/by-none")
+	require.Contains(t, strings.Join(problems, "\n"), "map sealed")
 }
