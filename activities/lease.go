@@ -229,7 +229,7 @@ func (h *holding) run(ctx context.Context, in contract.SlotCall) (gpumux.Result,
 
 // call runs one item in the lease's process.
 func (h *holding) call(ctx context.Context, call Call, item json.RawMessage) (result gpumux.Result, err error) {
-	call.Lease, call.Mode = h.lease.ID, gpumux.Persistent
+	call.Lease, call.Rebuilt, call.Mode = h.lease.ID, h.lease.Rebuilt, gpumux.Persistent
 	call.Items = func(yield func(calls.Item, error) bool) { yield(calls.Item{Value: item}, nil) }
 	call.Done = func(done Done) { result = done.Result }
 	err = h.seat.Run(ctx, call)

@@ -73,7 +73,7 @@ func (s *tenant) Run(ctx context.Context, call calls.Call) error {
 	}
 	if pid := s.seat.PID(); pid != 0 {
 		s.pid, s.kept = pid, s.seat.Stats().Residents
-	} else if s.kept == 0 {
+	} else if s.kept == 0 && !s.lease.Rebuilt {
 		s.pid = 0 // the fault of the call says all that there is to say
 	}
 	return err
@@ -86,7 +86,7 @@ func (s *tenant) gone() *gpumux.Fault {
 		what = fmt.Sprintf("the residents that it kept (%d) are gone", s.kept)
 	}
 	fault := s.fault(gpumux.SlotLost, fmt.Sprintf("the task process %d has ended, and %s", s.pid, what),
-		"make them anew")
+		"make them anew; LeaseOptions.Rebuild does so by itself")
 	fault.PID = s.pid
 	s.pid, s.kept = 0, 0
 	return fault

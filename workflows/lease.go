@@ -29,6 +29,12 @@ type lease struct {
 	letGo workflow.CancelFunc
 	queue string
 	seat  contract.Seat
+	// deadline is when its time is over; zero before it has a slot.
+	deadline time.Time
+	// losses counts those since the last finished call, broken is the one that is still to
+	// be rebuilt, or told.
+	losses int
+	broken *gpumux.Fault
 	// over is why no call can work any more.
 	over error
 }
@@ -56,7 +62,7 @@ func newID() string { return strings.ToLower(rand.Text()) }
 
 // acquire waits for a slot of the first pool of the ladder that offers leases.
 func (l *lease) acquire(ctx workflow.Context) error {
-	for at, losses := 0, 0; ; {
+	for at := 0; ; {
 		served, fault, err := l.ask(ctx, at)
 		switch {
 		case err != nil:
@@ -69,7 +75,7 @@ func (l *lease) acquire(ctx workflow.Context) error {
 				return err
 			}
 		case fault != nil:
-			if losses++; !fault.Blameless || losses > maxLosses {
+			if l.losses++; !fault.Blameless || l.losses > maxLosses {
 				return faultError(fault.Error(), fault)
 			}
 		case at+1 < len(l.rungs):
@@ -92,13 +98,20 @@ func (l *lease) patience() time.Duration { return cmp.Or(l.o.Patience, defaultPa
 func (l *lease) ask(ctx workflow.Context, at int) (served bool, fault *gpumux.Fault, err error) {
 	l.tries++
 	l.queue = contract.QueueOf(l.id, l.tries)
+	left := l.o.TTL
+	if !l.deadline.IsZero() {
+		left = l.deadline.Sub(workflow.Now(ctx))
+	}
+	if left <= 0 {
+		return false, &gpumux.Fault{Kind: gpumux.SlotLost, Op: "start", Message: fmt.Sprintf("the time to live of the lease, %s, is over", l.o.TTL)}, nil
+	}
 	holding, letGo := workflow.NewDisconnectedContext(ctx) // a call's context may end before the lease
 	l.letGo = letGo
 	l.hold = workflow.ExecuteActivity(workflow.WithActivityOptions(holding, workflow.ActivityOptions{
-		TaskQueue: l.queues[at], StartToCloseTimeout: l.o.TTL + time.Hour, HeartbeatTimeout: contract.HeartbeatTimeout,
+		TaskQueue: l.queues[at], StartToCloseTimeout: left + time.Hour, HeartbeatTimeout: contract.HeartbeatTimeout,
 		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1}, Summary: text.Plain("lease of " + l.rungs[at]),
 	}), contract.HoldSlot, contract.Lease{
-		ID: l.id, Queue: l.queue, Workflow: workflow.GetInfo(ctx).WorkflowExecution.ID, TTL: gpumux.Duration(l.o.TTL),
+		ID: l.id, Queue: l.queue, Workflow: workflow.GetInfo(ctx).WorkflowExecution.ID, TTL: gpumux.Duration(left), Rebuilt: l.o.Rebuild != nil,
 	})
 	waiting, stop := workflow.WithCancel(ctx)
 	defer stop()
@@ -124,7 +137,9 @@ func (l *lease) ask(ctx workflow.Context, at int) (served bool, fault *gpumux.Fa
 		var answer contract.SlotAnswer
 		err := opened.Get(ctx, &answer)
 		if err == nil {
-			l.seat = answer.Seat
+			if l.seat = answer.Seat; l.deadline.IsZero() {
+				l.deadline = workflow.Now(ctx).Add(l.o.TTL)
+			}
 			return true, nil, nil
 		}
 		letGo()
@@ -174,45 +189,59 @@ func (l *lease) close(ctx workflow.Context) {
 	_ = l.hold.Get(ctx, nil)
 }
 
-// call runs a call on the slot. A call that finds the slot or its process lost fails with
-// that fault, and ends the lease if the slot or its device is gone.
-func (l *lease) call(ctx workflow.Context, in contract.SlotCall) (answer contract.SlotAnswer, err error) {
-	if err := cmp.Or(ctx.Err(), l.over); err != nil {
-		return answer, err
+// call does a call, on another slot or with another process where those before are lost
+// and can be rebuilt.
+func (l *lease) call(ctx workflow.Context, in contract.SlotCall, rebuilds bool) (answer contract.SlotAnswer, err error) {
+	for {
+		if err := cmp.Or(ctx.Err(), l.over); err != nil {
+			return answer, err
+		}
+		if l.broken != nil && !rebuilds {
+			if err := l.recover(ctx); err != nil {
+				return answer, err
+			}
+		}
+		fault, err := l.try(ctx, in, &answer)
+		if fault == nil {
+			if err == nil && !rebuilds {
+				l.losses = 0
+			}
+			return answer, err
+		}
+		if l.broken = fault; rebuilds {
+			return answer, faultError(fault.Error(), fault)
+		}
 	}
+}
+
+// try does a call once. The fault says that something is lost that is not the call's
+// doing.
+func (l *lease) try(ctx workflow.Context, in contract.SlotCall, answer *contract.SlotAnswer) (*gpumux.Fault, error) {
 	within, cancel := workflow.WithCancel(ctx)
 	defer cancel()
 	call := workflow.ExecuteActivity(l.callOptions(within, in), contract.CallSlot, in)
-	workflow.NewSelector(ctx).AddFuture(call, func(workflow.Future) {}).AddFuture(l.hold, func(workflow.Future) {}).Select(ctx)
+	hold := l.hold
+	workflow.NewSelector(ctx).AddFuture(call, func(workflow.Future) {}).AddFuture(hold, func(workflow.Future) {}).Select(ctx)
 	if !call.IsReady() {
-		return answer, l.lose(l.ended(ctx))
+		return l.ended(ctx), nil
 	}
-	err = call.Get(ctx, &answer)
+	err := call.Get(ctx, answer)
 	fault := FaultOf(err)
+	var timeout *temporal.TimeoutError
 	switch {
 	case err == nil:
 		l.seat = answer.Seat
-		return answer, nil
+		return nil, nil
 	case ctx.Err() != nil:
-		return answer, ctx.Err()
-	case errors.As(err, new(*temporal.TimeoutError)):
+		return nil, ctx.Err()
+	case errors.As(err, &timeout):
 		// The worker is gone, or hangs; the server says so of the slot at about the same time.
 		l.close(ctx)
-		return answer, l.lose(l.silent())
+		return l.silent(), nil
 	case fault != nil && (fault.Kind == gpumux.SlotLost || fault.Blameless):
-		return answer, l.lose(fault)
+		return fault, nil
 	}
-	return answer, unwrapFault(err)
-}
-
-// lose is the error of a call that met a loss. Later calls get it too if the slot or its
-// device is gone.
-func (l *lease) lose(fault *gpumux.Fault) error {
-	err := faultError(fault.Error(), fault)
-	if l.hold.IsReady() || fault.Kind == gpumux.DeviceLost {
-		l.over = err
-	}
-	return err
+	return nil, unwrapFault(err)
 }
 
 // ended is why the slot is not held any more.
@@ -234,4 +263,55 @@ func (l *lease) silent() *gpumux.Fault {
 	return &gpumux.Fault{Kind: gpumux.SlotLost, Op: "run", Slot: at.Slot, Device: at.Device, Host: at.Host, Blameless: true,
 		Message: fmt.Sprintf("the worker %s, which held the slot, gave no sign of life for %s; what its process kept is gone", at.Worker,
 			contract.HeartbeatTimeout)}
+}
+
+// recover finds a slot again and rebuilds what calls need there. An error is that of the
+// call which met the loss.
+func (l *lease) recover(ctx workflow.Context) error {
+	for l.broken != nil {
+		fault := l.broken
+		gone := l.hold.IsReady() || fault.Kind == gpumux.DeviceLost
+		if l.losses++; l.o.Rebuild == nil || !fault.Blameless || l.losses > maxLosses {
+			err := faultError(fault.Error(), fault)
+			if gone {
+				l.over = err
+			}
+			if l.o.Rebuild == nil {
+				l.broken = nil
+			}
+			return err
+		}
+		workflow.GetLogger(ctx).Warn("a lease lost its slot or its process and is built anew", "fault", fault.Error())
+		if gone {
+			l.close(ctx)
+			if err := l.acquire(ctx); err != nil {
+				if ctx.Err() == nil {
+					l.over = err
+				}
+				return err
+			}
+		}
+		if err := l.rebuild(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rebuild runs Rebuild. It leaves broken what the function met, or that it failed: then
+// it runs before the next call.
+func (l *lease) rebuild(ctx workflow.Context) error {
+	fault := *l.broken
+	fault.Kind = gpumux.SlotLost // the slot is another one, whatever was lost
+	l.broken = nil
+	s := &Slot{lease: l, rebuilds: true}
+	err := l.o.Rebuild(ctx, s)
+	s.settle(ctx)
+	if l.broken != nil {
+		return nil // it is judged like any other loss
+	}
+	if err != nil {
+		l.broken = &fault
+	}
+	return err
 }

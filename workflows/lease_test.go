@@ -1,6 +1,7 @@
 package workflows_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -102,24 +103,63 @@ func call(ctx workflow.Context, s *workflows.Slot, task string) error {
 	return err
 }
 
-// A lost process fails one call. A lost device fails all that follow.
-func TestLease_ALossIsTheErrorOfItsCall(t *testing.T) {
-	for kind, calls := range map[gpumux.Kind]int{gpumux.SlotLost: 3, gpumux.DeviceLost: 1} {
-		d := &desk{answer: func(string) error { return lostFault(kind, true) }}
-		require.NoError(t, d.lease(t, func(ctx workflow.Context) error {
-			return workflows.WithSlot(ctx, workflows.LeaseOptions{}, func(ctx workflow.Context, s *workflows.Slot) error {
-				for range 3 {
-					if fault := workflows.FaultOf(call(ctx, s, "step")); fault == nil || fault.Kind != kind {
-						return fmt.Errorf("the call's fault is %v", fault)
-					}
-				}
-				return nil
-			})
-		}))
-		require.Len(t, d.calls, calls)
-		require.Equal(t, 1, d.slots)
-		require.Empty(t, d.open)
+// times makes an answer that fails the first n calls of a task.
+func times(n int, task string, err error) func(string) error {
+	return func(called string) error {
+		if n--; called == task && n >= 0 {
+			return err
+		} else if called != task {
+			n++
+		}
+		return nil
 	}
+}
+
+// A Rebuild that fails is the error of its call. It runs again before the next one, which
+// must not meet a process without what it needs.
+func TestLease_ARebuildThatFailedRunsAgain(t *testing.T) {
+	d := &desk{}
+	lose, fail := times(1, "step", lostFault(gpumux.SlotLost, true)), times(1, "load", lostFault(gpumux.TaskError, false))
+	d.answer = func(task string) error { return cmp.Or(lose(task), fail(task)) }
+	require.NoError(t, d.lease(t, func(ctx workflow.Context) error {
+		o := workflows.LeaseOptions{Rebuild: func(ctx workflow.Context, s *workflows.Slot) error { return call(ctx, s, "load") }}
+		return workflows.WithSlot(ctx, o, func(ctx workflow.Context, s *workflows.Slot) error {
+			if err := call(ctx, s, "step"); workflows.FaultOf(err).Kind != gpumux.TaskError {
+				return fmt.Errorf("the first call: %w", err)
+			}
+			return call(ctx, s, "step")
+		})
+	}))
+	require.Equal(t, []string{"step", "load", "load", "step"}, d.calls)
+}
+
+// A call that loses its slot each time ends after some times, though Rebuild works in
+// between: it may be what breaks the devices.
+func TestLease_ACallThatAlwaysLosesItsSlotEnds(t *testing.T) {
+	d := &desk{answer: times(1000, "step", lostFault(gpumux.DeviceLost, true))}
+	err := d.lease(t, func(ctx workflow.Context) error {
+		o := workflows.LeaseOptions{Rebuild: func(ctx workflow.Context, s *workflows.Slot) error { return call(ctx, s, "load") }}
+		return workflows.WithSlot(ctx, o, func(ctx workflow.Context, s *workflows.Slot) error { return call(ctx, s, "step") })
+	})
+	require.ErrorContains(t, err, "device_lost")
+	require.Equal(t, 6, d.slots)
+	require.Empty(t, d.open)
+}
+
+// Calls that Rebuild makes without waiting for them end before the call for which it
+// runs.
+func TestLease_CallsOfARebuildComeFirst(t *testing.T) {
+	d := &desk{answer: times(1, "step", lostFault(gpumux.SlotLost, true))}
+	require.NoError(t, d.lease(t, func(ctx workflow.Context) error {
+		o := workflows.LeaseOptions{Rebuild: func(ctx workflow.Context, s *workflows.Slot) error {
+			for i := range 3 {
+				workflows.CallAsync[int](ctx, s, fmt.Sprint("load", i), 0)
+			}
+			return nil
+		}}
+		return workflows.WithSlot(ctx, o, func(ctx workflow.Context, s *workflows.Slot) error { return call(ctx, s, "step") })
+	}))
+	require.Equal(t, []string{"step", "load0", "load1", "load2", "step"}, d.calls)
 }
 
 // A selector tells which of several calls is done.
@@ -141,12 +181,37 @@ func TestLease_CallsInASelector(t *testing.T) {
 	require.Equal(t, []string{"first", "second"}, done)
 }
 
+// A slot that a call has found again is the lease's, also when the context of that call
+// ends.
+func TestLease_OutlivesTheContextOfACall(t *testing.T) {
+	d := &desk{answer: times(1, "step", lostFault(gpumux.DeviceLost, true))}
+	require.NoError(t, d.lease(t, func(ctx workflow.Context) error {
+		o := workflows.LeaseOptions{Rebuild: func(workflow.Context, *workflows.Slot) error { return nil }}
+		return workflows.WithSlot(ctx, o, func(ctx workflow.Context, s *workflows.Slot) error {
+			for range 3 {
+				within, cancel := workflow.WithCancel(ctx)
+				if err := call(within, s, "step"); err != nil {
+					return err
+				}
+				cancel()
+				if err := workflow.Sleep(ctx, time.Second); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}))
+	require.Equal(t, 2, d.slots)
+	require.Empty(t, d.open)
+}
+
 // A call after the end of its lease is a mistake, and takes no slot again.
 func TestLease_ACallAfterItsEnd(t *testing.T) {
 	d := &desk{}
 	err := d.lease(t, func(ctx workflow.Context) error {
 		var left *workflows.Slot
-		if err := workflows.WithSlot(ctx, workflows.LeaseOptions{}, func(ctx workflow.Context, s *workflows.Slot) error { left = s; return nil }); err != nil {
+		o := workflows.LeaseOptions{Rebuild: func(workflow.Context, *workflows.Slot) error { return nil }}
+		if err := workflows.WithSlot(ctx, o, func(ctx workflow.Context, s *workflows.Slot) error { left = s; return nil }); err != nil {
 			return err
 		}
 		return call(ctx, left, "step")

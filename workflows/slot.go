@@ -25,12 +25,18 @@ type LeaseOptions struct {
 	// task's own; 1.
 	Timeout  time.Duration
 	Attempts int
+	// Rebuild keeps anew what calls need, when the process or the slot of the lease was
+	// lost: it runs before the next call, on another slot where need be. A handle from
+	// before then stands for the resident that Rebuild kept under the same key, so give the
+	// keys in the task: gpumux.keep(value, key="model"). Default: what is lost is the error
+	// of the call.
+	Rebuild func(ctx workflow.Context, s *Slot) error
 }
 
 // defaultTTL is how long a lease lasts that doesn't say.
 const defaultTTL = 10 * time.Minute
 
-// maxLosses is how often a lease may lose its slot before the first call.
+// maxLosses is how often in a row a lease may lose what it has without a finished call.
 const maxLosses = 5
 
 // Seat says where a lease has its slot, and until when.
@@ -41,9 +47,11 @@ type Slot struct {
 	lease *lease
 	// last is the newest call; the next one waits for it.
 	last workflow.Future
+	// rebuilds says that it is Rebuild's: what is lost is an error for the lease to judge.
+	rebuilds bool
 }
 
-// Seat is where the slot is.
+// Seat is where the slot is now. It changes when the lease begins again elsewhere.
 func (s *Slot) Seat() Seat { return s.lease.seat }
 
 // WithSlot holds a slot while f runs: all calls of f run in one task process, in order,
@@ -52,8 +60,8 @@ func (s *Slot) Seat() Seat { return s.lease.seat }
 // them.
 //
 // A lease ends with its TTL, with its worker or host, and with the workflow. A call then
-// fails with a gpumux.Fault of the kind slot_lost, which FaultOf finds. A pool leases only
-// some of its slots, so that maps go on.
+// fails with a gpumux.Fault of the kind slot_lost, which FaultOf finds, unless Rebuild is
+// given. A pool leases only some of its slots, so that maps go on.
 func WithSlot(ctx workflow.Context, o LeaseOptions, f func(ctx workflow.Context, s *Slot) error) error {
 	l, err := newLease(ctx, o)
 	if err != nil {
@@ -75,13 +83,21 @@ func WithSlot(ctx workflow.Context, o LeaseOptions, f func(ctx workflow.Context,
 	if err != nil {
 		cancel()
 	}
-	for last := workflow.Future(nil); last != s.last; { // f's calls, and those made meanwhile
-		last = s.last
-		_ = last.Get(ctx, nil) // its caller has its error
-	}
+	s.settle(ctx)
 	l.over = invalid(errors.New("a call on a slot whose lease has ended: make all calls before the function given to WithSlot returns"))
 	l.close(ctx) // not deferred: whoever waits while a panic unwinds hides it
 	return err
+}
+
+// settle waits for all calls that were made.
+func (s *Slot) settle(ctx workflow.Context) {
+	for last := s.last; last != nil; {
+		_ = last.Get(ctx, nil) // its caller has its error
+		if last == s.last {
+			return
+		}
+		last = s.last
+	}
 }
 
 // Future is a call that runs, or waits for those before it.
@@ -170,7 +186,7 @@ func (s *Slot) call(ctx workflow.Context, in contract.SlotCall) workflow.Future 
 		if before != nil {
 			_ = before.Get(ctx, nil)
 		}
-		settable.Set(s.lease.call(ctx, in))
+		settable.Set(s.lease.call(ctx, in, s.rebuilds))
 	})
 	return future
 }

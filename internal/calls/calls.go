@@ -50,6 +50,8 @@ type Call struct {
 	// Lease names the lease of the call. Its calls run in one process, which keeps what they
 	// leave and ends with Clear or with a call from elsewhere. Default: no lease.
 	Lease string
+	// Rebuilt: handles of the lease's earlier processes stand for values with the same keys.
+	Rebuilt bool
 	// Process is the process that the call builds on. If it has ended, the call ends with
 	// ErrGone before it runs. Default: any.
 	Process int

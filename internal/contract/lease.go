@@ -33,6 +33,8 @@ type Lease struct {
 	Workflow string `json:"workflow"`
 	// TTL is how long it may last, from when it has the slot.
 	TTL gpumux.Duration `json:"ttl"`
+	// Rebuilt says that a handle of an earlier process stands for the resident with its key.
+	Rebuilt bool `json:"rebuilt,omitempty"`
 }
 
 // Seat is where a lease has its slot, and what HoldSlot's heartbeats say.

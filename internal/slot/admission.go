@@ -160,7 +160,7 @@ func (a admission) options() (o Options, limit int) {
 	if a.job.call.Env != nil {
 		o.Env = a.job.call.Env
 	}
-	o.Lease = a.job.call.Lease
+	o.Lease, o.Rebuilt = a.job.call.Lease, a.job.call.Rebuilt
 	switch {
 	case o.Lease != "":
 		limit = 0

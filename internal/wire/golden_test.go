@@ -45,7 +45,7 @@ var goldens = []struct {
 	{"hello-room", "worker", Hello{Version: 1, Task: "t", Target: "t.py:t", Dir: "/srv/tasks", Slot: "gpu/0", Device: "GPU-a",
 		Memory: 8 << 30, Mode: gpumux.Persistent, Room: 7 << 30}},
 	{"hello-lease", "worker", Hello{Version: 1, Task: "model:load", Target: "model.py:load", Dir: "/srv/tasks", Slot: "gpu/0", Device: "GPU-a",
-		Mode: gpumux.Persistent, Lease: "gpumux.lease.8c1d", Host: "node1"}},
+		Mode: gpumux.Persistent, Lease: "gpumux.lease.8c1d", Host: "node1", Rebuilt: true}},
 	{"run", "worker", Run{Run: 7, Attempts: 1, Items: raws(`1`, `"two\n"`, `{"x": [1.5, null]}`, "[\n 1\n]", `"zażółć 😀"`)}},
 	{"run-attempts", "worker", Run{Run: 8, Attempts: 3, Items: raws(`{}`)}},
 	{"run-empty", "worker", Run{Run: 9, Attempts: 1, Items: raws()}},

@@ -35,6 +35,7 @@ type Hello struct {
 	Room    int64       `json:"room,omitempty"`
 	Lease   string      `json:"lease,omitempty"`
 	Host    string      `json:"host,omitempty"`
+	Rebuilt bool        `json:"rebuilt,omitempty"`
 }
 
 // Run asks for items, in order. The process answers each before it starts the next, and

@@ -35,12 +35,15 @@ func TestLease_AProcessThatEndsBetweenCalls(t *testing.T) {
 	l := newLeases(t)
 	require.NoError(t, os.WriteFile(filepath.Join(l.dir, "hard.py"), []byte(hardPy), 0o644))
 	l.offer("cpu", 4)
-	l.register("between", func(ctx workflow.Context) (said []string, err error) {
+	l.register("between", func(ctx workflow.Context, rebuild bool) (said []string, err error) {
 		o := workflows.LeaseOptions{Ladder: []string{"cpu"}}
 		grow := func(ctx workflow.Context, s *workflows.Slot) ([2]int, error) {
 			return workflows.Call[[2]int](ctx, s, "hard:grow", 1)
 		}
 		return said, workflows.WithSlot(ctx, o, func(ctx workflow.Context, other *workflows.Slot) error {
+			if rebuild {
+				o.Rebuild = func(ctx workflow.Context, s *workflows.Slot) error { _, err := grow(ctx, s); return err }
+			}
 			return workflows.WithSlot(ctx, o, func(ctx workflow.Context, s *workflows.Slot) error {
 				first, err := grow(ctx, s)
 				if err != nil {
@@ -66,11 +69,13 @@ func TestLease_AProcessThatEndsBetweenCalls(t *testing.T) {
 	})
 	l.begin()
 	var said []string
-	require.NoError(t, l.execute("between", "between").Get(t.Context(), &said))
+	require.NoError(t, l.execute("between", "between", false).Get(t.Context(), &said))
 	require.Len(t, said, 3)
 	require.Equal(t, "slot_lost", said[0])
 	require.Contains(t, said[1], "what earlier calls left in it is gone")
 	require.Equal(t, "1", said[2])
+	require.NoError(t, l.execute("rebuilt-between", "between", true).Get(t.Context(), &said))
+	require.Equal(t, []string{"2", "3"}, said)
 }
 
 // A command has no process to stay in, and a lease says so.

@@ -40,8 +40,8 @@ func newLeaseHost(t *testing.T, slots int) *host {
 	return h
 }
 
-// Leases on a worker that is killed end within half a minute, as a fault that says what
-// was lost.
+// Leases on a worker that is killed end within half a minute: as a fault that says what
+// was lost, or on another worker where they can be built anew.
 func TestLease_AKilledWorker(t *testing.T) {
 	t.Parallel()
 	h := newLeaseHost(t, 8)
@@ -49,13 +49,16 @@ func TestLease_AKilledWorker(t *testing.T) {
 	require.NoError(t, err)
 	defer c.Close()
 	service := worker.New(c, "service", worker.Options{})
-	service.RegisterWorkflowWithOptions(func(ctx workflow.Context) (got inferred, err error) {
+	service.RegisterWorkflowWithOptions(func(ctx workflow.Context, rebuild bool) (got inferred, err error) {
 		var model gpumux.Handle
 		load := func(ctx workflow.Context, s *workflows.Slot) (err error) {
 			model, err = workflows.Call[gpumux.Handle](ctx, s, "load", 7)
 			return err
 		}
 		o := workflows.LeaseOptions{Ladder: []string{"cpu"}}
+		if rebuild {
+			o.Rebuild = load
+		}
 		err = workflows.WithSlot(ctx, o, func(ctx workflow.Context, s *workflows.Slot) error {
 			if err := load(ctx, s); err != nil {
 				return err
@@ -74,7 +77,7 @@ func TestLease_AKilledWorker(t *testing.T) {
 	first := h.worker()
 	var runs []client.WorkflowRun
 	for i := range 4 {
-		run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: fmt.Sprint("lost-", i), TaskQueue: "service"}, "lost")
+		run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: fmt.Sprint("lost-", i), TaskQueue: "service"}, "lost", i >= 2)
 		require.NoError(t, err)
 		runs = append(runs, run)
 	}
@@ -91,13 +94,19 @@ func TestLease_AKilledWorker(t *testing.T) {
 	h.worker()
 	require.NoError(t, first.Process.Kill())
 	killed := time.Now()
-	for _, run := range runs {
+	for i, run := range runs {
 		ctx, cancel := context.WithDeadline(t.Context(), killed.Add(time.Minute))
 		defer cancel()
-		err := run.Get(ctx, nil)
-		require.ErrorContains(t, err, "slot_lost")
-		require.ErrorContains(t, err, "gave no sign of life")
-		require.Less(t, time.Since(killed), 30*time.Second)
+		var got inferred
+		err := run.Get(ctx, &got)
+		if i < 2 {
+			require.ErrorContains(t, err, "slot_lost")
+			require.ErrorContains(t, err, "gave no sign of life")
+			require.Less(t, time.Since(killed), 30*time.Second)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, 42, got.Value)
 	}
 }
 

@@ -123,8 +123,16 @@ func products(ctx workflow.Context, seed int) (got []inferred, err error) {
 }
 
 // mortal has a call that kills its process, and others behind it.
-func mortal(ctx workflow.Context) (kinds []string, err error) {
-	err = workflows.WithSlot(ctx, workflows.LeaseOptions{Ladder: []string{"cpu"}}, func(ctx workflow.Context, s *workflows.Slot) error {
+func mortal(ctx workflow.Context, rebuild bool) (kinds []string, err error) {
+	load := func(ctx workflow.Context, s *workflows.Slot) error {
+		_, err := workflows.Call[gpumux.Handle](ctx, s, "model:load", 7)
+		return err
+	}
+	o := workflows.LeaseOptions{Ladder: []string{"cpu"}}
+	if rebuild {
+		o.Rebuild = load
+	}
+	err = workflows.WithSlot(ctx, o, func(ctx workflow.Context, s *workflows.Slot) error {
 		model, err := workflows.Call[gpumux.Handle](ctx, s, "model:load", 7)
 		if err != nil {
 			return err
@@ -189,7 +197,9 @@ func TestLease_ItsTimeIsLimited(t *testing.T) {
 	l := newLeases(t)
 	l.offer("cpu", 2)
 	l.register("long", func(ctx workflow.Context) (string, error) {
-		o := workflows.LeaseOptions{Ladder: []string{"cpu"}, TTL: 2 * time.Second}
+		o := workflows.LeaseOptions{Ladder: []string{"cpu"}, TTL: 2 * time.Second, Rebuild: func(workflow.Context, *workflows.Slot) error {
+			return errors.New("a lease whose time is over is not built anew")
+		}}
 		err := workflows.WithSlot(ctx, o, func(ctx workflow.Context, s *workflows.Slot) error {
 			_, err := workflows.Call[any](ctx, s, "model:sleep", 600)
 			_, again := workflows.Call[any](ctx, s, "model:pid", 1)
@@ -204,16 +214,20 @@ func TestLease_ItsTimeIsLimited(t *testing.T) {
 	require.NoError(t, l.execute("long-again", "long").Get(t.Context(), &said), "the slot is free again")
 }
 
-// What a process kept goes with it: the call that killed it and the next one say so.
+// What a process kept goes with it: the call that killed it and the next one say so, and
+// Rebuild makes it anew.
 func TestLease_ADeadProcess(t *testing.T) {
 	l := newLeases(t)
 	l.offer("cpu", 2)
 	l.register("dead", mortal)
 	l.begin()
 	var kinds []string
-	run := l.execute("dead", "dead")
-	require.NoError(t, run.Get(t.Context(), &kinds))
+	require.NoError(t, l.execute("dead", "dead", false).Get(t.Context(), &kinds))
 	require.Equal(t, []string{"crash", "slot_lost", "task_error"}, kinds)
+	require.NoError(t, os.Remove(filepath.Join(l.dir, "killed")))
+	run := l.execute("rebuilt", "dead", true)
+	require.NoError(t, run.Get(t.Context(), &kinds))
+	require.Equal(t, []string{"crash", "7", "7"}, kinds)
 	l.keep(run)
 }
 

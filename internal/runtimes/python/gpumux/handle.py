@@ -46,10 +46,11 @@ class Handle:
 
 
 class _Lease(NamedTuple):
-    """What the worker said of the lease: its name and the host."""
+    """What the worker said of the lease: its name, the host, and whether a key stands for the resident that an earlier process had."""
 
     name: str
     host: Optional[str]
+    rebuilt: bool
 
 
 _kept: dict[str, Any] = {}
@@ -61,10 +62,10 @@ _lease: Optional[_Lease] = None
 _tell: Optional[Callable[[int, int], None]] = None
 
 
-def begin(name: str, host: Optional[str], tell: Callable[[int, int], None]) -> None:
+def begin(name: str, host: Optional[str], rebuilt: bool, tell: Callable[[int, int], None]) -> None:
     """This process belongs to a lease; tell takes the number and the bytes of its residents when they change."""
     global _lease, _tell
-    _lease, _tell = _Lease(name, host), tell
+    _lease, _tell = _Lease(name, host, rebuilt), tell
 
 
 def _identity() -> str:
@@ -146,7 +147,7 @@ _BLANK: dict[str, Any] = {"process": "", "key": "", "place": "", "type": "", "by
 def _find(handle: Handle) -> str:
     """The key of the resident that handle names."""
     ours = handle.process == _identity()
-    if ours and handle.key in _kept:
+    if handle.key in _kept and (ours or _lease is not None and _lease.rebuilt and handle.lease == _lease.name):
         return handle.key
     if ours:
         raise HandleError(f"the resident {handle} is no longer kept; it was dropped")
@@ -157,7 +158,7 @@ def _find(handle: Handle) -> str:
     there = f"the resident {handle} lies in process {handle.process} on {handle.device} of {handle.host}"
     here = f"this call runs in process {_identity()} on {gpumux.slot().device} of {_lease.host}"
     if handle.lease == _lease.name:
-        hint = "that process has ended and its residents with it; keep the value again"
+        hint = "that process has ended and its residents with it; keep the value again, or give the lease a Rebuild that keeps it under this key"
     else:
         hint = "call on the lease that holds it, or bring it here through the hosts' memory with workflows.Move"
     raise HandleError(f"{there}, and {here}: {hint}")

@@ -80,7 +80,7 @@ def _greet(wire):
     if hello.get("lease"):
         from gpumux import handle
 
-        handle.begin(hello["lease"], hello.get("host"), wire.kept)
+        handle.begin(hello["lease"], hello.get("host"), hello.get("rebuilt") is True, wire.kept)
     return hello
 
 
