@@ -16,11 +16,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/server/common/config"
 	"go.temporal.io/server/common/persistence/sql/sqlplugin/sqlite"
 	sqliteschema "go.temporal.io/server/schema/sqlite"
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/gpumux/gpumux/internal/names"
 )
 
 const (
@@ -86,9 +89,14 @@ func (d database) config() *config.SQL {
 	return &config.SQL{PluginName: sqlite.PluginName, DatabaseName: d.name, ConnectAttributes: maps.Clone(d.attributes)}
 }
 
+// searchAttributes are those of a new namespace, for searches of maps.
+var searchAttributes = map[string]enums.IndexedValueType{
+	names.SearchTask: enums.INDEXED_VALUE_TYPE_KEYWORD, names.SearchFailed: enums.INDEXED_VALUE_TYPE_INT,
+}
+
 // createNamespace runs before the server, so that the first call finds it.
 func (d database) createNamespace() error {
-	c, err := sqliteschema.NewNamespaceConfig(clusterName, namespace, false, nil)
+	c, err := sqliteschema.NewNamespaceConfig(clusterName, namespace, false, searchAttributes)
 	if err != nil {
 		return fmt.Errorf("create namespace: %w", err)
 	}

@@ -87,6 +87,9 @@ func (all Schedules) Create(ctx context.Context, name string, at Times, m Map) e
 		StaticSummary: summaryLine(note), StaticDetails: detailLines(m.Input, note),
 		Priority: temporal.Priority{PriorityKey: m.Input.Priority, FairnessKey: m.Input.FairnessKey},
 	}
+	if all.starter.searchable(ctx) {
+		action.TypedSearchAttributes = searchAttributes(m.Input)
+	}
 	_, err = all.starter.Client.ScheduleClient().Create(ctx, client.ScheduleOptions{
 		ID: name, Spec: client.ScheduleSpec{CronExpressions: at.Cron, TimeZoneName: at.Zone}, Action: action,
 		Memo: map[string]any{memoKey: note, timesKey: at},

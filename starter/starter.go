@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/fleet"
+	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -179,12 +181,31 @@ func (s *Starter) begin(ctx context.Context, id string, in gpumux.MapInput, note
 		StaticDetails:                            detailLines(in, note),
 		Priority:                                 temporal.Priority{PriorityKey: in.Priority, FairnessKey: in.FairnessKey},
 	}
+	if s.searchable(ctx) {
+		options.TypedSearchAttributes = searchAttributes(in)
+	}
 	started, err := s.Client.ExecuteWorkflow(ctx, options, gpumux.MapWorkflow, in)
 	if err != nil {
 		return nil, fmt.Errorf("start map %s: %w", id, err)
 	}
 	r := &run{Listed: Listed{ID: id, RunID: started.GetRunID(), Status: Running}, FirstRunID: started.GetRunID(), Memo: note}
 	return s.handle(r, entry), nil
+}
+
+// longestKeyword is the most bytes of a Keyword that servers with an SQL database take.
+const longestKeyword = 255
+
+func searchAttributes(in gpumux.MapInput) temporal.SearchAttributes {
+	return temporal.NewSearchAttributes(
+		temporal.NewSearchAttributeKeyKeyword(names.SearchTask).ValueSet(strings.ToValidUTF8(in.Task[:min(len(in.Task), longestKeyword)], "")),
+		temporal.NewSearchAttributeKeyInt64(names.SearchFailed).ValueSet(0))
+}
+
+func (s *Starter) searchable(ctx context.Context) bool {
+	answer, err := s.Client.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: s.namespace()})
+	there := answer.GetCustomAttributes()
+	return err == nil && there[names.SearchTask] == enumspb.INDEXED_VALUE_TYPE_KEYWORD &&
+		there[names.SearchFailed] == enumspb.INDEXED_VALUE_TYPE_INT
 }
 
 // OtherEditionError says that the task's code has changed since the map began.

@@ -344,5 +344,14 @@ func (m *mapping) progress(now time.Time) gpumux.Progress {
 
 // show sets the Markdown that the Web UI shows as the workflow's current details.
 func (m *mapping) show(ctx workflow.Context) {
-	workflow.SetCurrentDetails(ctx, details(m.progress(workflow.Now(ctx)), m.in.Rungs()))
+	p := m.progress(workflow.Now(ctx))
+	workflow.SetCurrentDetails(ctx, details(p, m.in.Rungs()))
+	// To set an attribute that the server lacks would stop the workflow. A run that was
+	// started with it shows that the server has it.
+	told, has := workflow.GetTypedSearchAttributes(ctx).GetInt64(searchFailed)
+	if has && (told == 0 && p.Failed > 0 || m.phase == gpumux.Done && told != p.Failed) {
+		if err := workflow.UpsertTypedSearchAttributes(ctx, searchFailed.ValueSet(p.Failed)); err != nil {
+			workflow.GetLogger(ctx).Warn("the number of failed items cannot be searched for", "error", err)
+		}
+	}
 }

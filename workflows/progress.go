@@ -4,9 +4,14 @@ import (
 	"fmt"
 	"strings"
 
+	"go.temporal.io/sdk/temporal"
+
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/internal/text"
 )
+
+var searchFailed = temporal.NewSearchAttributeKeyInt64(names.SearchFailed)
 
 func details(p gpumux.Progress, ladder []string) string {
 	var b strings.Builder

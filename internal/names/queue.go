@@ -9,6 +9,13 @@ import (
 // Queue carries workflows and light activities.
 const Queue = "gpumux"
 
+const (
+	// SearchTask and SearchFailed are search attributes of maps where the server has them:
+	// the task, a Keyword, and how many items failed, an Int.
+	SearchTask   = "GpumuxTask"
+	SearchFailed = "GpumuxFailed"
+)
+
 var poolName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // Pool returns what is wrong with a pool's name, or nil.

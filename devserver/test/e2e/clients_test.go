@@ -1,16 +1,48 @@
 package e2e
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/enums/v1"
 	sdkpb "go.temporal.io/api/sdk/v1"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/devserver"
+	"github.com/gpumux/gpumux/devserver/test/devservertest"
+	"github.com/gpumux/gpumux/internal/names"
+	"github.com/gpumux/gpumux/starter"
 )
+
+func TestStarter_MapsCanBeSearchedForWhereTheServerCan(t *testing.T) {
+	s := newStage(t)
+	server := devservertest.Start(t, devserver.Options{Headless: true})
+	s.Starter = &starter.Starter{Client: devservertest.Dial(t, server, "default")}
+	t.Cleanup(s.Starter.Close)
+	s.work()
+	for _, task := range []string{"odd", "double"} {
+		_, err := s.wait(s.start(s.over(task, 10)))
+		require.NoError(t, err)
+	}
+	found := func(query string) (tasks []string) {
+		answer, err := s.Client.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{Namespace: "default", Query: query})
+		require.NoError(t, err)
+		for _, e := range answer.GetExecutions() {
+			tasks = append(tasks, string(e.GetSearchAttributes().GetIndexedFields()[names.SearchTask].GetData())+
+				string(e.GetSearchAttributes().GetIndexedFields()[names.SearchFailed].GetData()))
+		}
+		return tasks
+	}
+	for query, want := range map[string]string{
+		"GpumuxFailed > 0": `["step:odd"5]`, "GpumuxTask = 'step:double'": `["step:double"0]`,
+	} {
+		s.until(query, func() bool { return fmt.Sprint(found(query)) == want })
+	}
+}
 
 // temporal workflow metadata and the Web UI show what a map answers to.
 func TestMap_DescribesItsQueryAndUpdates(t *testing.T) {
