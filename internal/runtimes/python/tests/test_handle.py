@@ -32,7 +32,7 @@ class TestHandle(unittest.TestCase):
         self.told = []
         self.before = gpumux._slot
         gpumux._slot = gpumux.Slot("gpu/0", "GPU-a", None, "persistent", "model:load")
-        handle.begin("lease-1", "node1", lambda count, size: self.told.append((count, size)))
+        handle.begin("lease-1", "node1", False, lambda count, size: self.told.append((count, size)))
 
     def tearDown(self):
         gpumux._slot = self.before
@@ -77,6 +77,12 @@ class TestHandle(unittest.TestCase):
             read(fields)
         fields["gpumux.handle"]["lease"] = "lease-2"
         with self.assertRaisesRegex(handle.HandleError, "call on the lease that holds it, or bring it here .*workflows.Move"):
+            read(fields)
+        fields["gpumux.handle"]["lease"] = "lease-1"
+        handle.begin("lease-1", "node1", True, lambda *_: None)
+        self.assertEqual(read(fields), [1])
+        fields["gpumux.handle"]["key"] = "other"
+        with self.assertRaisesRegex(handle.HandleError, "has ended"):
             read(fields)
 
     def test_without_a_lease(self):
