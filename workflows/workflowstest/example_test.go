@@ -46,3 +46,32 @@ func ExampleHandle() {
 	// 0 true host_oom: too large
 	// 0 false task_error: too small
 }
+
+// What the workflow asked for, and what its map left in the store.
+func ExampleTasks() {
+	lengths := func(ctx workflow.Context) (string, error) {
+		summary, err := workflows.MapSource(ctx, gpumux.MapInput{Task: "length", Source: "texts.jsonl", Ladder: []string{"cpu"}})
+		return summary.Output, err
+	}
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
+	env := suite.NewTestWorkflowEnvironment()
+	tasks := workflowstest.New(env)
+	if err := tasks.Source("texts.jsonl", "one", "three"); err != nil {
+		log.Fatal(err)
+	}
+	workflowstest.Handle(tasks, "length", func(text string) (int, error) { return len(text), nil })
+	env.ExecuteWorkflow(lengths)
+	var output string
+	if err := env.GetWorkflowResult(&output); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("asked for", tasks.Inputs()[0].Source, "on", tasks.Inputs()[0].Ladder)
+	for _, r := range tasks.Results(output) {
+		fmt.Println(r.Index, string(r.Value))
+	}
+	// Output:
+	// asked for texts.jsonl on [cpu]
+	// 0 3
+	// 1 5
+}

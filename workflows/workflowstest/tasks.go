@@ -5,8 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
+	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -17,24 +18,30 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/names"
+	"github.com/gpumux/gpumux/internal/text"
 )
 
-// Tasks holds the functions that stand for tasks in an environment. Its methods may be
-// called from any goroutine.
+// Tasks are what the stand-ins of an environment know. Its methods may be called from any
+// goroutine.
 type Tasks struct {
-	mu     sync.Mutex
-	tasks  map[string]func(json.RawMessage) (json.RawMessage, error)
-	leases map[string]chan struct{} // closed when a lease ends, by queue
+	mu      sync.Mutex
+	tasks   map[string]func(json.RawMessage) (json.RawMessage, error)
+	names   []string // of tasks, sorted
+	sources map[string][]json.RawMessage
+	results map[string][]gpumux.Result
+	inputs  []gpumux.MapInput
+	leases  map[string]chan struct{} // closed when a lease ends, by queue
 }
 
-// New registers the stand-ins for workflows.Map and workflows.WithSlot with the
-// environment. They know no task before Handle. For MapSource mock gpumux.MapWorkflow with
-// env.OnWorkflow.
+// New registers the stand-ins for workflows.Map, workflows.MapSource and
+// workflows.WithSlot with the environment. They know no task before Handle.
 func New(env *testsuite.TestWorkflowEnvironment) *Tasks {
-	t := &Tasks{tasks: map[string]func(json.RawMessage) (json.RawMessage, error){}, leases: map[string]chan struct{}{}}
+	t := &Tasks{tasks: map[string]func(json.RawMessage) (json.RawMessage, error){}, sources: map[string][]json.RawMessage{},
+		results: map[string][]gpumux.Result{}, leases: map[string]chan struct{}{}}
 	env.RegisterActivityWithOptions(t.chunk, activity.RegisterOptions{Name: contract.RunChunk})
 	t.registerLeases(env)
-	env.RegisterWorkflowWithOptions(unmocked, workflow.RegisterOptions{Name: gpumux.MapWorkflow})
+	env.RegisterWorkflowWithOptions(t.run, workflow.RegisterOptions{Name: gpumux.MapWorkflow})
 	return t
 }
 
@@ -43,6 +50,10 @@ func New(env *testsuite.TestWorkflowEnvironment) *Tasks {
 func Handle[In, Out any](t *Tasks, task string, f func(In) (Out, error)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if _, again := t.tasks[task]; !again {
+		t.names = append(t.names, task)
+		slices.Sort(t.names)
+	}
 	t.tasks[task] = func(item json.RawMessage) (json.RawMessage, error) {
 		var in In
 		if err := json.Unmarshal(item, &in); err != nil {
@@ -56,15 +67,50 @@ func Handle[In, Out any](t *Tasks, task string, f func(In) (Out, error)) {
 	}
 }
 
+// Source makes items stand for a file that a MapInput names as its source. Those of a
+// Parquet or Arrow file are objects, with all columns.
+func (t *Tasks) Source(name string, items ...any) error {
+	var list []json.RawMessage
+	for i, item := range items {
+		encoded, err := json.Marshal(item)
+		if err != nil {
+			return fmt.Errorf("item %d of source %s is not JSON: %w", i, name, err)
+		}
+		list = append(list, encoded)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sources[name] = list
+	return nil
+}
+
+// Results are those of a map whose summary names this output.
+func (t *Tasks) Results(output string) []gpumux.Result {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.results[output])
+}
+
+// Inputs are those that MapSource was called with, in order.
+func (t *Tasks) Inputs() []gpumux.MapInput {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.inputs)
+}
+
 // chunk stands for gpumux.RunChunk.
 func (t *Tasks) chunk(_ context.Context, c contract.Chunk) (contract.ChunkResult, error) {
+	items := c.Items
 	var indices []int64
 	for _, run := range c.Runs {
 		for index := run.Start; index < run.End; index++ {
 			indices = append(indices, index)
 		}
+		if c.Range != nil {
+			items = append(items, numbers(gpumux.Range{Start: c.Range.Start + run.Start, End: c.Range.Start + run.End})...)
+		}
 	}
-	results, err := t.each(c.Task, c.Items)
+	results, err := t.each(c.Task, items)
 	if err != nil {
 		return contract.ChunkResult{}, err
 	}
@@ -76,16 +122,99 @@ func (t *Tasks) chunk(_ context.Context, c contract.Chunk) (contract.ChunkResult
 	return answer, nil
 }
 
-// unmocked stands for gpumux.Map, so that env.OnWorkflow knows its name.
-func unmocked(workflow.Context, gpumux.MapInput) (gpumux.Summary, error) {
-	return gpumux.Summary{}, refused("mock " + gpumux.MapWorkflow + " with env.OnWorkflow")
+// run stands for gpumux.Map.
+func (t *Tasks) run(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, error) {
+	if err := in.Validate(); err != nil {
+		return gpumux.Summary{}, refused(err.Error())
+	}
+	if in.Reduce != "" {
+		return gpumux.Summary{}, refused("the stand-in for " + gpumux.MapWorkflow + " does not reduce; mock it with env.OnWorkflow for such a map")
+	}
+	t.mu.Lock()
+	t.inputs = append(t.inputs, in)
+	items, known := t.sources[in.Source]
+	var keys []json.RawMessage
+	if output, values := names.CutValues(in.Source); values {
+		items, keys, known = valuesOf(t.results[output])
+	}
+	t.mu.Unlock()
+	items, err := columnsOf(items, in.Columns)
+	if err != nil {
+		return gpumux.Summary{}, refused(fmt.Sprintf("%s: %v", in.Source, err))
+	}
+	switch {
+	case in.Range != nil:
+		items = numbers(*in.Range)
+	case in.Source == "":
+		items = in.Items
+	case !known:
+		return gpumux.Summary{}, refused(fmt.Sprintf("there is no source %q; make one with Tasks.Source", in.Source))
+	}
+	results, err := t.each(in.Task, items)
+	if err != nil {
+		return gpumux.Summary{}, err
+	}
+	for i := range results {
+		results[i].Key, results[i].Item = contract.Label(items[i], in.Key, in.WithItem)
+		if results[i].Key == nil && keys != nil {
+			results[i].Key = keys[i]
+		}
+	}
+	summary := gpumux.Summary{Task: in.Task, Items: int64(len(items)), Chunks: 1}
+	summary.Succeeded, summary.Failed, summary.Faults = count(results)
+	if in.Output == "" && in.Source == "" && len(results) <= gpumux.InlineItems {
+		summary.Results = results
+		return summary, nil
+	}
+	output := in.Output
+	if output == "" {
+		output = path.Join("maps", workflow.GetInfo(ctx).WorkflowExecution.ID, "results.jsonl")
+	}
+	summary.Output = "mem:///" + output
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.results[summary.Output] = results
+	return summary, nil
+}
+
+// columnsOf are items with these columns alone, or with all where there are none.
+func columnsOf(items []json.RawMessage, columns []string) ([]json.RawMessage, error) {
+	if len(columns) == 0 {
+		return items, nil
+	}
+	var chosen []json.RawMessage
+	for _, item := range items {
+		row := []byte{'{'}
+		for i, name := range columns {
+			if err := text.CheckField(item, name); err != nil {
+				return nil, fmt.Errorf("columns: %w", err)
+			}
+			if i > 0 {
+				row = append(row, ',')
+			}
+			quoted, _ := json.Marshal(name) // a string always encodes
+			row = append(append(append(row, quoted...), ':'), text.FieldOf(item, name)...)
+		}
+		chosen = append(chosen, append(row, '}'))
+	}
+	return chosen, nil
+}
+
+// valuesOf are the items that the results of another map are.
+func valuesOf(results []gpumux.Result) (items, keys []json.RawMessage, known bool) {
+	for _, r := range results {
+		if r.Fault == nil {
+			items, keys = append(items, r.Value), append(keys, r.Key)
+		}
+	}
+	return items, keys, results != nil
 }
 
 // each runs a task over items.
 func (t *Tasks) each(task string, items []json.RawMessage) ([]gpumux.Result, error) {
 	t.mu.Lock()
 	f, known := t.tasks[task]
-	names := slices.Sorted(maps.Keys(t.tasks))
+	names := slices.Clone(t.names)
 	t.mu.Unlock()
 	if !known {
 		return nil, refused(fmt.Sprintf("no stand-in for task %q; there are %s", task, strings.Join(names, ", ")))
@@ -128,4 +257,12 @@ func refused(what string) error {
 	return temporal.NewApplicationErrorWithOptions(fault.Error(), string(fault.Kind), temporal.ApplicationErrorOptions{
 		NonRetryable: true, Details: []any{fault},
 	})
+}
+
+func numbers(r gpumux.Range) []json.RawMessage {
+	list := make([]json.RawMessage, 0, r.Len())
+	for n := r.Start; n < r.End; n++ {
+		list = append(list, strconv.AppendInt(nil, n, 10))
+	}
+	return list
 }
