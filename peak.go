@@ -11,8 +11,8 @@ import (
 // its sizes are exact to an eighth.
 const steps = 8
 
-// maxSteps is more than the number of steps of all sizes that an int64 holds.
-const maxSteps = 64 * steps
+// maxSteps is the number of steps of all sizes that an int64 holds.
+const maxSteps = 60 * steps
 
 // Peaks is a digest of the memory that items held at their peak, in bytes: how many of
 // them lay in each step of size. Digests merge without loss, so that a map of any size
@@ -20,33 +20,32 @@ const maxSteps = 64 * steps
 //
 // In JSON it is {"items","p50","p99","max","budget"}, all but the first in bytes, and the
 // steps themselves as "first" and "counts": counts[i] items lay in step first+i. Step s
-// holds the sizes from (8 + s%8) << (s/8) up to the next step's.
+// holds the sizes from (8 + s%8) << (s/8) up to the next step's, step 0 smaller ones too.
 type Peaks struct {
 	// Budget is the largest budget among the slots in which the items ran; 0 when none had
 	// one.
 	Budget Size
 
 	items, largest int64
-	first          int
-	counts         []int64
+	counts         [maxSteps]int64
 }
 
 // step is the number of the step that a size lies in.
 func step(bytes int64) int {
 	shift := max(0, bits.Len64(uint64(bytes))-4)
-	return shift*steps + int(bytes>>shift) - steps
+	return max(0, shift*steps+int(bytes>>shift)-steps)
 }
 
 // upper is the largest size in a step.
 func upper(at int) int64 {
-	shift := max(0, at) / steps
-	return int64(at-shift*steps+steps+1)<<shift - 1
+	return int64(at%steps+steps+1)<<(at/steps) - 1
 }
 
 // Add adds the peak of one item. A size below 1 is unknown and does not count.
 func (p *Peaks) Add(bytes int64) {
 	if bytes > 0 {
-		p.count(step(bytes), 1)
+		p.items++
+		p.counts[step(bytes)]++
 		p.largest = max(p.largest, bytes)
 	}
 }
@@ -57,27 +56,11 @@ func (p *Peaks) Merge(other *Peaks) {
 		return
 	}
 	for i, n := range other.counts {
-		if n > 0 {
-			p.count(other.first+i, n)
-		}
+		p.counts[i] += n
 	}
+	p.items += other.items
 	p.largest = max(p.largest, other.largest)
 	p.Budget = max(p.Budget, other.Budget)
-}
-
-func (p *Peaks) count(at int, n int64) {
-	if len(p.counts) == 0 {
-		p.first = at
-	}
-	if before := p.first - at; before > 0 {
-		p.counts = append(make([]int64, before), p.counts...)
-		p.first = at
-	}
-	for len(p.counts) <= at-p.first {
-		p.counts = append(p.counts, 0)
-	}
-	p.counts[at-p.first] += n
-	p.items += n
 }
 
 // Items is how many items were measured.
@@ -105,7 +88,7 @@ func (p *Peaks) Quantile(q float64) Size {
 	rank := min(p.items, max(1, int64(q*float64(p.items)+0.999999)))
 	for i, n := range p.counts {
 		if rank -= n; rank <= 0 {
-			return min(Size(upper(p.first+i)), Size(p.largest))
+			return min(Size(upper(i)), Size(p.largest))
 		}
 	}
 	return Size(p.largest)
@@ -162,9 +145,10 @@ type peaksJSON struct {
 
 // MarshalJSON writes the digest as its type describes.
 func (p *Peaks) MarshalJSON() ([]byte, error) {
+	first, last := step(int64(p.Quantile(0))), step(p.largest)
 	return json.Marshal(peaksJSON{
 		Items: p.items, P50: int64(p.Quantile(0.5)), P99: int64(p.Quantile(0.99)), Max: p.largest, Budget: int64(p.Budget),
-		First: p.first, Counts: p.counts,
+		First: first, Counts: p.counts[first : last+1],
 	})
 }
 
@@ -174,10 +158,11 @@ func (p *Peaks) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &in); err != nil {
 		return err
 	}
-	if in.First < -steps || len(in.Counts) > maxSteps || in.First+len(in.Counts) > maxSteps {
+	if in.First < 0 || in.First > maxSteps || len(in.Counts) > maxSteps-in.First || in.Max < 0 {
 		return errors.New("a digest of peaks has steps that no size lies in")
 	}
-	*p = Peaks{Budget: Size(in.Budget), largest: in.Max, first: in.First, counts: in.Counts}
+	*p = Peaks{Budget: Size(in.Budget), largest: in.Max}
+	copy(p.counts[in.First:], in.Counts)
 	for _, n := range in.Counts {
 		if n < 0 {
 			return errors.New("a digest of peaks has a negative count")

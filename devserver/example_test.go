@@ -58,7 +58,7 @@ func ExampleStart() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	for result, err := range h.Results(ctx) {
+	for result, err := range h.Results(ctx, starter.ResultOptions{}) {
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -78,7 +78,7 @@ func (g *Causes) Add(r gpumux.Result) {
 	g.groups[key], g.order = group, append(g.order, group)
 }
 
-// at counts a failure where it happened.
+// at counts a failure at its device.
 func (c *Cause) at(f *gpumux.Fault) {
 	if f.Slot == "" {
 		return
@@ -127,9 +127,9 @@ func (g *Causes) AddLine(line []byte) error {
 // varying matches quoted values, addresses, long hexadecimal names and numbers.
 var varying = regexp.MustCompile("'[^'\n]*'|\"[^\"\n]*\"|`[^`\n]*`|\\b0x[0-9a-fA-F]+\\b|\\b[0-9a-fA-F]*[0-9][0-9a-fA-F]{7,}\\b|[0-9]+(?:[.,:][0-9]+)*")
 
-// causeOf is the same for faults that are alike.
+// causeOf is the key of a fault's cause: equal for faults that are alike.
 func causeOf(f *gpumux.Fault) string {
-	const limit = 300 // of a long message the beginning says what it is about
+	const limit = 300 // the beginning of a long message says what it is about
 	message, _, _ := strings.Cut(f.Message, "\n")
 	message = varying.ReplaceAllString(message[:min(len(message), limit)], "#")
 	return strings.Join([]string{string(f.Kind), f.Op, f.Class, varying.ReplaceAllString(f.Exit, "#"), message}, "\x00")

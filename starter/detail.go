@@ -20,7 +20,7 @@ import (
 	"github.com/gpumux/gpumux/internal/fleet"
 )
 
-// Detail is all that can be said of one map.
+// Detail describes one map.
 type Detail struct {
 	Listed
 	// Output and Store say where the results lie, or will.

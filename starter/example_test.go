@@ -41,7 +41,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	fmt.Println("map", h.ID, h.Entry)
-	for result, err := range h.Follow(ctx, starter.FollowOptions{}) {
+	for result, err := range h.Results(ctx, starter.ResultOptions{}) {
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -14,12 +14,6 @@ import (
 	"github.com/gpumux/gpumux/store"
 )
 
-// FollowOptions adjust Follow.
-type FollowOptions struct {
-	// Unordered yields each result as soon as it is stored. Default: in input order.
-	Unordered bool
-}
-
 // Looking for new results takes at most a tenth of the time.
 const (
 	soonestLook = 250 * time.Millisecond
@@ -27,38 +21,9 @@ const (
 	lookShare   = 10
 )
 
-// Follow yields the results of a run while it goes on, each once, and ends with the run.
-// It takes constant memory. Results of a map without a folder in the store come at its
-// end. A run that does not complete yields what it left, then its error.
-func (h *Handle) Follow(ctx context.Context, o FollowOptions) iter.Seq2[gpumux.Result, error] {
-	return parsed(h.FollowLines(ctx, o), results.Parse)
-}
-
-// FollowLines is Follow with the results as lines like those of Starter.Lines. An empty
-// line says that nothing more is there at the moment.
-func (h *Handle) FollowLines(ctx context.Context, o FollowOptions) iter.Seq2[[]byte, error] {
-	return linesOf(func(give func([]byte) error) error {
-		return (&follower{h: h, o: o}).run(ctx, h.starter.plain(give))
-	})
-}
-
-// Stored yields the results that an incomplete run has stored so far, as lines, each once
-// and in no order. A run that keeps them elsewhere is an error.
-func (h *Handle) Stored(ctx context.Context) iter.Seq2[[]byte, error] {
-	return linesOf(func(give func([]byte) error) error {
-		f := &follower{h: h, o: FollowOptions{Unordered: true}}
-		if err := f.findTail(ctx); err != nil {
-			return err
-		}
-		if f.tail == nil {
-			return fmt.Errorf("map %s keeps its results in its own history until it ends, so there are none of it in the store", h.ID)
-		}
-		return eachLine(ctx, f.tail, h.starter.plain(give))
-	})
-}
-
-// StoredIn is Stored of a map whose results file is, or is to be, output in the store st.
-// With more it goes on for as long as that reports that further results may come.
+// StoredIn yields the results that a map has stored so far, as lines, each once and in no
+// order; its results file is to be output in the store st. With more it goes on for as
+// long as that reports that further results may come.
 func (s *Starter) StoredIn(ctx context.Context, st *store.Store, output string, more func() bool) iter.Seq2[[]byte, error] {
 	return linesOf(func(give func([]byte) error) error {
 		give = s.plain(give)
@@ -96,10 +61,22 @@ func eachLine(ctx context.Context, tail *store.Tail, give func([]byte) error) er
 	return tail.Each(ctx, func(line []byte) error { return give(bytes.TrimSuffix(line, []byte{'\n'})) })
 }
 
+// follower reads the results of a run that has not completed.
 type follower struct {
-	h    *Handle
-	o    FollowOptions
-	tail *store.Tail
+	h         *Handle
+	unordered bool
+	tail      *store.Tail
+}
+
+// soFar gives what the run has stored by now.
+func (f *follower) soFar(ctx context.Context, give func(line []byte) error) error {
+	if err := f.findTail(ctx); err != nil {
+		return err
+	}
+	if f.tail == nil {
+		return fmt.Errorf("map %s keeps its results in its own history until it ends, so there are none of it in the store", f.h.ID)
+	}
+	return eachLine(ctx, f.tail, give)
 }
 
 func (f *follower) run(ctx context.Context, give func(line []byte) error) error {
@@ -186,7 +163,7 @@ func (f *follower) findTail(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("follow map %s: %w", f.h.ID, err)
 	}
-	f.tail = folder.Tail(store.TailOptions{Unordered: f.o.Unordered})
+	f.tail = folder.Tail(store.TailOptions{Unordered: f.unordered})
 	return nil
 }
 

@@ -17,27 +17,51 @@ import (
 	"github.com/gpumux/gpumux/store"
 )
 
-// Results waits for the run to end and yields its results in input order, in constant
-// memory. A run that did not complete yields its error once.
-func (h *Handle) Results(ctx context.Context) iter.Seq2[gpumux.Result, error] {
-	return func(yield func(gpumux.Result, error) bool) {
-		summary, err := h.Wait(ctx)
-		if err != nil {
-			yield(gpumux.Result{}, err)
-			return
-		}
-		h.starter.ResultsOf(ctx, summary)(yield)
-	}
+// ResultOptions say which results of a run to read, and in which order.
+type ResultOptions struct {
+	// SoFar ends with those that an incomplete run has stored by now, in no order. A run
+	// that keeps them elsewhere is an error. Default: wait for all.
+	SoFar bool
+	// Unordered yields each result as soon as it is stored. Default: in input order.
+	Unordered bool
 }
 
-// ResultsOf yields the results that a summary holds or names. A store that cannot be
-// reached from here is a *NoStoreError.
+// Results yields the results of a run, each once and in constant memory: while it goes on
+// as they come. Those of a map without a folder in the store come at its end. A run that
+// does not complete yields what it left, then its error. A store that cannot be reached
+// from here is a *NoStoreError.
+func (h *Handle) Results(ctx context.Context, o ResultOptions) iter.Seq2[gpumux.Result, error] {
+	return parsed(h.Lines(ctx, o), results.Parse)
+}
+
+// Lines is Results as lines of JSON; see Starter.Lines. An empty line says that nothing
+// more is there at the moment.
+func (h *Handle) Lines(ctx context.Context, o ResultOptions) iter.Seq2[[]byte, error] {
+	return linesOf(func(give func([]byte) error) error {
+		give = h.starter.plain(give)
+		f := &follower{h: h, unordered: o.Unordered || o.SoFar}
+		switch {
+		case h.run.Status == Completed:
+			summary, err := h.Wait(ctx)
+			if err != nil {
+				return err
+			}
+			return h.starter.eachStored(ctx, summary, give)
+		case o.SoFar:
+			return f.soFar(ctx, give)
+		}
+		return f.run(ctx, give)
+	})
+}
+
+// ResultsOf yields the results that a summary holds or names.
 func (s *Starter) ResultsOf(ctx context.Context, summary gpumux.Summary) iter.Seq2[gpumux.Result, error] {
 	return parsed(s.Lines(ctx, summary), results.Parse)
 }
 
-// Lines yields the results as lines of JSON, as the results file has them. It decodes
-// arrays at most. A line is valid until the next step and ends without a newline.
+// Lines is ResultsOf as lines of JSON, as the results
+// file has them. It decodes arrays at most. A line is valid until the next step and ends
+// without a newline.
 func (s *Starter) Lines(ctx context.Context, summary gpumux.Summary) iter.Seq2[[]byte, error] {
 	return linesOf(func(give func([]byte) error) error { return s.eachStored(ctx, summary, s.plain(give)) })
 }
@@ -128,7 +152,7 @@ func parsed(lines iter.Seq2[[]byte, error], parse func([]byte) (gpumux.Result, e
 	}
 }
 
-// ValuesOf is the source whose items are the values of a completed map.
+// ValuesOf names the values of a completed map as a source of items.
 func (s *Starter) ValuesOf(ctx context.Context, id string) (source string, err error) {
 	h, err := s.Open(ctx, id)
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"go.temporal.io/sdk/temporal"
@@ -49,7 +48,8 @@ type engine struct {
 	paused   bool
 	fault    error
 	changed  bool
-	// contact is that of the chunks; see contract.TimeoutOf.
+	// contact is how long items run on while the server does not answer; see
+	// contract.TimeoutOf.
 	contact gpumux.Duration
 	// drain stops handing out chunks, so that the map can continue as a new run.
 	drain func() bool
@@ -156,7 +156,7 @@ func (e *engine) fits(runs contract.Runs) (items int64) {
 	return items
 }
 
-// summaryOf says of a chunk what it is, for people.
+// summaryOf describes a chunk for people.
 func (e *engine) summaryOf(piece contract.Piece, at int) string {
 	summary := e.in.Task + " " + piece.Describe() + " on " + e.ladder.rungs[at].name
 	if piece.Tries > 0 {
@@ -335,19 +335,19 @@ func (e *engine) check(piece contract.Piece, r contract.ChunkResult) error {
 	return nil
 }
 
-// tooManyFailures is the error of a map in which so many items have failed.
+// tooManyFailures is the error of a map that ended after this many failures.
 func (e *engine) tooManyFailures(failed int64) error {
 	allowed := e.in.MaxFailures.Of(e.total)
 	failed -= e.tally.maxFailures - allowed // those of earlier runs
 	message := fmt.Sprintf("%d of %d items failed, more than the %d that may (%s)", failed, e.total, allowed, e.in.MaxFailures)
-	kinds := sortedKeys(e.tally.counts.Faults)
-	slices.SortStableFunc(kinds, func(a, b gpumux.Kind) int { return cmp.Compare(e.tally.counts.Faults[b], e.tally.counts.Faults[a]) })
-	if len(kinds) > 0 { // not how many of each: they count earlier runs of the map, and not the segments under way
-		message += fmt.Sprintf(", mostly %s", kinds[0])
+	kind, most := gpumux.TaskError, int64(0)
+	for _, each := range sortedKeys(e.tally.counts.Faults) {
+		if n := e.tally.counts.Faults[each]; n > most {
+			kind, most = each, n
+		}
 	}
-	kind := gpumux.TaskError
-	if len(kinds) > 0 {
-		kind = kinds[0]
+	if most > 0 { // not how many: that counts earlier runs of the map, and not the segments under way
+		message += fmt.Sprintf(", mostly %s", kind)
 	}
 	if n := len(e.tally.recent); n > 0 {
 		last := e.tally.recent[n-1]
@@ -355,7 +355,7 @@ func (e *engine) tooManyFailures(failed int64) error {
 	}
 	return faultError(message, &gpumux.Fault{Kind: kind, Op: "run", Message: message, Task: e.in.Task,
 		Hint: "`gpumux faults` groups them by cause; what has finished is kept, and the map started again goes on with the items that have no " +
-			"result, of which as many may fail"})
+			"result; as many of those may fail"})
 }
 
 // carry is the state of the engine for another workflow.

@@ -130,8 +130,10 @@ func ExampleMapSource() {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	env := suite.NewTestWorkflowEnvironment()
-	tasks := workflowstest.New(env)
-	workflowstest.Handle(tasks, "simulate", func(seed int) (int, error) { return seed % 7, nil })
+	workflowstest.New(env)
+	env.OnWorkflow(gpumux.MapWorkflow, mock.Anything, mock.Anything).Return(func(_ workflow.Context, in gpumux.MapInput) (gpumux.Summary, error) {
+		return gpumux.Summary{Items: in.Range.Len(), Succeeded: in.Range.Len(), Output: in.Output}, nil
+	})
 	env.ExecuteWorkflow(nightly)
 	var said string
 	if err := env.GetWorkflowResult(&said); err != nil {
@@ -139,7 +141,7 @@ func ExampleMapSource() {
 	}
 	fmt.Println(said)
 	// Output:
-	// 100000 of 100000, in mem:///nightly.jsonl
+	// 100000 of 100000, in nightly.jsonl
 }
 
 // A map can reduce all results to one value. Then a workflow gets a sum and not a file.

@@ -32,9 +32,9 @@ type rung struct {
 	name, queue string
 	// passed says that the pool is passed over now, because nobody serves it.
 	passed bool
-	// ever says that it was at some time.
+	// ever says that the pool was passed over at some time.
 	ever bool
-	// watched says that a worker is asked to tell when the pool is no longer served.
+	// watched says that an activity waits for the pool to lose its last healthy device.
 	watched bool
 	// placed are the activities on it, in the order of their start.
 	placed []*placement
@@ -175,7 +175,7 @@ func (l *ladder) carry() map[int]bool {
 	return passed
 }
 
-// resume takes over what carry gave, but for rungs that are watched here: that is newer.
+// resume takes over the result of carry. What this workflow watches itself is newer.
 func (l *ladder) resume(passed map[int]bool) {
 	for at, r := range l.rungs {
 		if now, ever := passed[at]; ever {

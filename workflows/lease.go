@@ -165,19 +165,8 @@ func unreadable(err error) *gpumux.Fault {
 
 // callOptions are those of an activity on the lease's queue.
 func (l *lease) callOptions(ctx workflow.Context, in contract.SlotCall) workflow.Context {
-	what := in.Task
-	switch {
-	case in.Save != nil:
-		what = "move " + in.Save.Key + " away"
-	case in.Load != nil:
-		what = "bring " + in.Load.Key
-	case len(in.Drop) > 0:
-		what = "drop residents"
-	case in.Close:
-		what = "end the lease"
-	}
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		TaskQueue: l.queue, StartToCloseTimeout: endless, HeartbeatTimeout: contract.HeartbeatTimeout, Summary: text.Plain(what),
+		TaskQueue: l.queue, StartToCloseTimeout: endless, HeartbeatTimeout: contract.HeartbeatTimeout, Summary: text.Plain(cmp.Or(in.Task, "residents, or the end of the lease")),
 		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
 	})
 }

@@ -3,6 +3,7 @@ package workflows
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -32,7 +33,8 @@ type mapping struct {
 	reduceEdition string
 	// cached is how many results came from the cache.
 	cached int64
-	// rounds is how often the merge has found items missing, lost what it said of them.
+	// rounds is how often the merge has found items missing, lost the last message about
+	// them.
 	rounds   int
 	lost     string
 	segments segments
@@ -48,13 +50,8 @@ func pathElement(id string) string {
 	return "map"
 }
 
-// steer registers the updates pause, resume and window, and the query progress.
-func (m *mapping) steer(ctx workflow.Context) error {
-	if err := workflow.SetQueryHandlerWithOptions(ctx, gpumux.ProgressQuery, func() (gpumux.Progress, error) {
-		return m.progress(workflow.Now(ctx)), nil
-	}, workflow.QueryHandlerOptions{Description: "How far the map is: items, failures, chunks in flight, rate. Takes no argument."}); err != nil {
-		return err
-	}
+// listen registers the query progress and the updates pause, resume and window.
+func (m *mapping) listen(ctx workflow.Context) error {
 	steer := func(ctx workflow.Context, to steering) {
 		m.engine.steer(to)
 		m.segments.steer(ctx, to)
@@ -66,38 +63,34 @@ func (m *mapping) steer(ctx workflow.Context) error {
 			return nil
 		}
 	}
-	if err := workflow.SetUpdateHandlerWithOptions(ctx, gpumux.PauseUpdate, set(true), workflow.UpdateHandlerOptions{
-		Description: "Stops handing out chunks; those in flight finish. Takes no argument.",
-	}); err != nil {
-		return err
-	}
-	if err := workflow.SetUpdateHandlerWithOptions(ctx, gpumux.ResumeUpdate, set(false), workflow.UpdateHandlerOptions{
-		Description: "Ends a pause. Takes no argument.",
-	}); err != nil {
-		return err
-	}
-	return workflow.SetUpdateHandlerWithOptions(ctx, gpumux.WindowUpdate, func(ctx workflow.Context, raw converter.RawValue) error {
-		window, err := windowOf(raw)
-		if err != nil {
+	return errors.Join(
+		workflow.SetQueryHandlerWithOptions(ctx, gpumux.ProgressQuery, func() (gpumux.Progress, error) {
+			return m.progress(workflow.Now(ctx)), nil
+		}, workflow.QueryHandlerOptions{Description: "How far the map is: items, failures, chunks in flight, rate. Takes no argument."}),
+		workflow.SetUpdateHandlerWithOptions(ctx, gpumux.PauseUpdate, set(true), workflow.UpdateHandlerOptions{
+			Description: "Stops handing out chunks; those in flight finish. Takes no argument.",
+		}),
+		workflow.SetUpdateHandlerWithOptions(ctx, gpumux.ResumeUpdate, set(false), workflow.UpdateHandlerOptions{
+			Description: "Ends a pause. Takes no argument.",
+		}),
+		workflow.SetUpdateHandlerWithOptions(ctx, gpumux.WindowUpdate, func(ctx workflow.Context, raw converter.RawValue) error {
+			window, err := windowOf(raw)
+			if err == nil {
+				steer(ctx, steering{Paused: m.engine.paused, Window: window})
+			}
 			return err
-		}
-		steer(ctx, steering{Paused: m.engine.paused, Window: window})
-		return nil
-	}, workflow.UpdateHandlerOptions{
-		Description: fmt.Sprintf("Sets how many chunks are in flight. Takes a number, 0 (automatic) to %d.", gpumux.MaxWindow),
-		Validator: func(raw converter.RawValue) error {
-			_, err := windowOf(raw)
-			return err
-		},
-	})
+		}, workflow.UpdateHandlerOptions{
+			Description: fmt.Sprintf("Sets how many chunks are in flight. Takes a number, 0 (automatic) to %d.", gpumux.MaxWindow),
+			Validator:   func(raw converter.RawValue) error { _, err := windowOf(raw); return err },
+		}))
 }
 
 // windowOf reads the argument of the update "window".
 func windowOf(raw converter.RawValue) (window int, err error) {
-	bad := gpumux.InputError{What: "window"}
 	if err := payload.Decode(raw, &window); err != nil {
 		return 0, err
 	}
+	bad := gpumux.InputError{What: "window"}
 	if window < 0 || window > gpumux.MaxWindow {
 		bad.Add("input", "%d is outside 0 (automatic) to %d", window, gpumux.MaxWindow)
 	}
@@ -154,7 +147,7 @@ func (m *mapping) findStored(ctx workflow.Context) error {
 	return nil
 }
 
-// owner is whose results the parts are: all that decides what the values are.
+// owner is all that decides the values: parts with another owner are of another map.
 func (m *mapping) owner() contract.Owner {
 	o := contract.Owner{Task: m.in.Task, Edition: m.in.Edition, Items: m.engine.total, Key: m.in.Key, WithItem: m.in.WithItem}
 	switch {
@@ -190,8 +183,8 @@ func (m *mapping) cache() *contract.Cache {
 // maxRounds is how often items that are missing from the results run again.
 const maxRounds = 3
 
-// finish merges the parts, or returns the results themselves if they are few and small.
-// If parts were lost or damaged, it is not done: their items are work again.
+// finish merges the parts, or puts the results into the summary if they are few and
+// small. It is not done if parts were lost or damaged: their items are work again.
 func (m *mapping) finish(ctx workflow.Context) (summary gpumux.Summary, done bool, err error) {
 	summary = gpumux.Summary{
 		Task: m.in.Task, Items: m.engine.total, Succeeded: m.engine.tally.counts.Succeeded, Failed: m.engine.tally.counts.Failed,

@@ -51,7 +51,7 @@ func runMap(ctx workflow.Context, raw converter.RawValue) (gpumux.Summary, error
 	}
 	m.engine = newEngine(workflow.GetInfo(ctx).WorkflowExecution.ID, m.in, max(0, in.Len()))
 	m.engine.onChange = m.show
-	if err := m.steer(ctx); err != nil {
+	if err := m.listen(ctx); err != nil {
 		return gpumux.Summary{}, err
 	}
 	m.show(ctx)

@@ -45,7 +45,7 @@ type Seat = contract.Seat
 // Slot is a slot that a lease has, for the calls of one function given to WithSlot.
 type Slot struct {
 	lease *lease
-	// last is the call behind which the next one comes.
+	// last is the newest call; the next one waits for it.
 	last workflow.Future
 	// rebuilds says that it is Rebuild's: what is lost is an error for the lease to judge.
 	rebuilds bool

@@ -16,7 +16,7 @@ const maxRecent = 5
 // tally sums the finished chunks of a map, and says how many items may fail.
 type tally struct {
 	counts contract.Counts
-	// maxFailures is with how many failures the map goes on; below 0: any number.
+	// maxFailures is the most failures that do not end the map; negative means unlimited.
 	maxFailures int64
 	busy        time.Duration
 	peaks       gpumux.Peaks
@@ -41,14 +41,14 @@ func (t *tally) absorb(done contract.Carry) {
 	t.peaks.Merge(done.Peak)
 }
 
-// allow sets how many more items may fail than have; below 0: any number.
+// allow sets how many more items may fail; negative means any number.
 func (t *tally) allow(failures int64) {
 	if t.maxFailures = -1; failures >= 0 {
 		t.maxFailures = t.counts.Failed + failures
 	}
 }
 
-// mayFail is how many more items may fail when so many have; nil where any number may.
+// mayFail is how many more items may fail after this many failures; nil means any number.
 func (t *tally) mayFail(failed int64) *int64 {
 	if t.maxFailures < 0 {
 		return nil
@@ -57,7 +57,7 @@ func (t *tally) mayFail(failed int64) *int64 {
 	return &left
 }
 
-// tooMany reports whether so many failures are more than may be.
+// tooMany reports whether this many failures end the map.
 func (t *tally) tooMany(failed int64) bool { return t.maxFailures >= 0 && failed > t.maxFailures }
 
 // collector holds the results that came back inline. It moves them into the store when

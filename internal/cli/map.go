@@ -292,7 +292,7 @@ func (r *mapRun) stream(ctx context.Context) (within context.Context, written fu
 	var err error
 	go func() {
 		defer close(done)
-		causes, err = r.out.Write(within, r.h.FollowLines(within, starter.FollowOptions{Unordered: r.unordered}))
+		causes, err = r.out.Write(within, r.h.Lines(within, starter.ResultOptions{Unordered: r.unordered}))
 		if err != nil && !errors.As(err, new(*starter.EndedError)) { // such a map says so itself
 			stop(errRows)
 		}

@@ -55,7 +55,7 @@ The exit code is 0 when every item succeeded, 1 when some failed.`,
 
 type resultsFlags struct {
 	files.Filter
-	starter.FollowOptions
+	starter.ResultOptions
 	out, files      string
 	follow, partial bool
 }
@@ -95,7 +95,7 @@ func runResults(ctx context.Context, a *app.App, id string, f *resultsFlags) err
 	switch {
 	case s.whole:
 	case f.follow && s.handle != nil && s.running():
-		lines = s.handle.FollowLines(ctx, f.FollowOptions)
+		lines = s.handle.Lines(ctx, f.ResultOptions)
 	case f.partial:
 		return partial(ctx, a, s, to)
 	case s.handle == nil:

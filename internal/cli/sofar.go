@@ -107,8 +107,8 @@ func soFarThere(ctx context.Context, conn *app.Connection, id string) (*sofar, e
 	if err != nil {
 		return nil, err
 	}
-	s := &sofar{id: h.ID, status: string(starter.Running), items: h.Items, lines: h.Stored(ctx), handle: h, close: conn.Close}
-	s.follow, s.file = h.FollowLines(ctx, starter.FollowOptions{Unordered: true}), filesOf(conn.Starter, h.Output)
+	s := &sofar{id: h.ID, status: string(starter.Running), items: h.Items, lines: h.Lines(ctx, starter.ResultOptions{SoFar: true}), handle: h, close: conn.Close}
+	s.follow, s.file = h.Lines(ctx, starter.ResultOptions{Unordered: true}), filesOf(conn.Starter, h.Output)
 	if h.Running() {
 		return s, nil
 	}
@@ -116,8 +116,7 @@ func soFarThere(ctx context.Context, conn *app.Connection, id string) (*sofar, e
 	switch {
 	case err == nil:
 		s.status, s.items, s.whole, s.summary = string(starter.Completed), summary.Items, true, &summary
-		s.lines, s.file = conn.Lines(ctx, summary), filesOf(conn.Starter, summary.Output)
-		s.follow = s.lines
+		s.file = filesOf(conn.Starter, summary.Output)
 	case errors.As(err, &s.ended):
 		s.status = string(s.ended.Status)
 	default:

@@ -34,8 +34,6 @@ type Options struct {
 	Plain bool
 	// Token is what a private server of this program asks for. Default: nothing.
 	Token string
-	// Identity names this caller in histories. Default: the SDK's, pid@host.
-	Identity string
 	// Codec is that of the workers' payloads. Default: TEMPORAL_CODEC_ENDPOINT, else none.
 	Codec converter.PayloadCodec
 }
@@ -116,7 +114,6 @@ func ClientOptions(o Options) (client.Options, error) {
 	codec.Apply(&options, o.Codec)
 	options.HostPort = cmp.Or(o.Address, options.HostPort, "127.0.0.1:7233")
 	options.Namespace = cmp.Or(o.Namespace, options.Namespace, client.DefaultNamespace)
-	options.Identity = cmp.Or(o.Identity, options.Identity)
 	if o.Token != "" {
 		options.HeadersProvider = bearer(o.Token)
 	}

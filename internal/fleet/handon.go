@@ -17,7 +17,8 @@ import (
 )
 
 // HandOn ends the attempts of dead workers, so that others take their work at once. Dead
-// is asked with an identity, host/pid. It returns how many it handed on.
+// reports whether the worker of an identity, host/pid, is gone. HandOn returns how many
+// attempts it ended.
 func (f *Fleet) HandOn(ctx context.Context, dead func(identity string) bool) (int, error) {
 	handed := 0
 	for w, err := range f.Workflows(ctx, "ExecutionStatus = 'Running'") {

@@ -105,7 +105,8 @@ func (p Group) remove(ctx context.Context, st *store.Store) error {
 // sourceFile is an object of an input that a client put into a store, or its index.
 var sourceFile = regexp.MustCompile(`^(sources/[0-9a-f]{64})\.(jsonl|index)$`)
 
-// groups puts together what is deleted together, by when it was last written.
+// groups sorts the objects of a store into units of deletion: those last written before a
+// time, and younger ones.
 func groups(ctx context.Context, st *store.Store, before time.Time) (old, young []Group, err error) {
 	found := map[string]*Group{}
 	for _, folder := range []string{"maps", "sources"} {
@@ -141,8 +142,8 @@ func groups(ctx context.Context, st *store.Store, before time.Time) (old, young 
 	return old, young, nil
 }
 
-// groupOf is the first three names of a key below maps; of an input its lines, with the
-// index. Empty is for what people put there.
+// groupOf is the group of a key: maps/ID/RUN, or the lines of an input, with its index.
+// What people put there has none.
 func groupOf(key string) string {
 	if source := sourceFile.FindStringSubmatch(key); source != nil {
 		return source[1] + ".jsonl"

@@ -75,7 +75,9 @@ func TestPrune_KeepsWhatMapsAndSchedulesUse(t *testing.T) {
 	require.Len(t, s.results(ended), gpumux.InlineItems+1, "a dry run deletes nothing")
 	require.Equal(t, []string{folder}, s.prune(later, false))
 	require.NoDirExists(t, filepath.Join(s.dir, "store", folder))
-	for _, err := range ended.Results(t.Context()) {
+	reopened, err := s.Open(t.Context(), ended.ID)
+	require.NoError(t, err)
+	for _, err := range reopened.Results(t.Context(), starter.ResultOptions{}) {
 		require.ErrorContains(t, err, "run the map again")
 	}
 

@@ -105,7 +105,7 @@ func TestStarter_ContinuesWhatDidNotComplete(t *testing.T) {
 			require.ErrorAs(t, err, &ended)
 			require.Equal(t, starter.Status(strings.ToLower(name)), ended.Status)
 			stored := map[string]bool{}
-			for line, err := range h.Stored(t.Context()) {
+			for line, err := range h.Lines(t.Context(), starter.ResultOptions{SoFar: true}) {
 				require.NoError(t, err)
 				stored[string(line)] = true
 			}
