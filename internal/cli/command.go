@@ -62,7 +62,6 @@ reached or started, 4 the map or the command failed as a whole, 130 interrupted.
 			c.ValidArgsFunction = a.Completion(mapIDs)
 		case c.Name() == "map" || c.Name() == "run":
 			c.ValidArgsFunction = a.Completion(taskNames)
-			_ = c.RegisterFlagCompletionFunc("pool", a.Completion(poolNames))
 		}
 	}
 	return root

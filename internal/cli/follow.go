@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -21,20 +20,6 @@ import (
 	"github.com/gpumux/gpumux/starter"
 )
 
-func began(h *starter.Handle) string {
-	switch h.Entry {
-	case starter.Attached:
-		return "map " + h.ID + " runs already"
-	case starter.Continued:
-		return "map " + h.ID + " goes on with the items that have no result"
-	case starter.Retried:
-		return "map " + h.ID + " runs its failed items again"
-	case starter.Found:
-		return "map " + h.ID + " is finished"
-	}
-	return "map " + h.ID + " started"
-}
-
 func comeBack(a *app.App, id string) {
 	a.Console.Note("  follow it   %s\n  look at it  %s\n  results     %s\n  stop it     %s",
 		a.Command("wait "+id), a.Command("show "+id), a.Command("results "+id), a.Command("cancel "+id))
@@ -46,27 +31,22 @@ func detached(a *app.App, h *starter.Handle) error {
 	return app.Exit(app.ExitInterrupted)
 }
 
-func detach(a *app.App, h *starter.Handle) error {
-	comeBack(a, h.ID)
-	_, err := fmt.Fprintln(a.Stdout, h.ID)
-	return err
-}
-
-// follow watches a map to its end. With a ladder it says when no worker serves it.
+// follow watches a map to its end, and says meanwhile what keeps it from going on. With a
+// ladder it says when no worker serves that.
 func follow(ctx context.Context, a *app.App, conn *app.Connection, h *starter.Handle, ladder []string) (*report, error) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	var background sync.WaitGroup
+	over := make(chan struct{})
 	b := screen.NewBar(a.Console)
-	if h.Running() {
-		background.Go(func() { tellStuck(watching, a, h, b) })
-		if ladder != nil {
-			background.Go(func() { diagnose(watching, a, conn.Starter, ladder, h.Task) })
+	go func() {
+		defer close(over)
+		if h.Running() {
+			tellTroubles(watching, a, conn.Starter, h, ladder, b)
 		}
-	}
+	}()
 	summary, err := h.Watch(ctx, b.Show)
 	stop()
-	background.Wait()
+	<-over
 	a.Console.Close()
 	if err != nil {
 		return nil, err
@@ -76,39 +56,35 @@ func follow(ctx context.Context, a *app.App, conn *app.Connection, h *starter.Ha
 
 const diagnosing = 3 * time.Second
 
-// diagnose says when nobody serves a map, and when somebody does again.
-func diagnose(ctx context.Context, a *app.App, s *starter.Starter, ladder []string, task string) {
-	said := false
-	for {
-		err := checkServed(ctx, s, ladder, task)
-		var missing *fleet.NoWorkerError
-		switch {
-		case errors.As(err, &missing) && !said:
-			said = true
-			what := "the map waits (--no-wait fails instead)"
-			if len(ladder) > 1 {
-				what = "the next pool takes its work when its time is over (--patience)"
-			}
-			a.Console.Say("%v; %s", err, what)
-		case err == nil && said:
-			a.Console.Say("a worker has come")
-			return
-		case err == nil:
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(diagnosing):
+// tellTroubles says that nobody serves a map, until somebody does, and what reading and
+// writing the store fails at again and again, each message once. It tells the bar what
+// else is tried again. It returns when ctx ends.
+func tellTroubles(ctx context.Context, a *app.App, s *starter.Starter, h *starter.Handle, ladder []string, b *screen.Bar) {
+	unserved, said := false, map[string]bool{}
+	say := func(text string) {
+		if !said[text] {
+			said[text] = true
+			a.Console.Say("%s", text)
 		}
 	}
-}
-
-// tellStuck says what reading and writing the store fails at again and again, each
-// message once, and tells the bar what else is tried again.
-func tellStuck(ctx context.Context, a *app.App, h *starter.Handle, b *screen.Bar) {
-	said := map[string]bool{}
 	for {
+		if ladder != nil {
+			err := checkServed(ctx, s, ladder, h.Task)
+			switch {
+			case errors.As(err, new(*fleet.NoWorkerError)):
+				what := "the map waits (--no-wait fails instead)"
+				if len(ladder) > 1 {
+					what = "the next pool takes its work when its time is over (--patience)"
+				}
+				unserved = true
+				say(fmt.Sprintf("%v; %s", err, what))
+			case err == nil && unserved:
+				say("a worker has come")
+				ladder = nil
+			case err == nil:
+				ladder = nil
+			}
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -120,11 +96,7 @@ func tellStuck(ctx context.Context, a *app.App, h *starter.Handle, b *screen.Bar
 		}
 		b.Retried(retries.Chunks)
 		for _, p := range retries.Stuck {
-			text := screen.OneLine(p.Fault.Error(), 300)
-			if !said[text] {
-				said[text] = true
-				a.Console.Say("%s has failed %d times and is tried again: %s", strings.TrimPrefix(p.Activity, "gpumux."), p.Attempt-1, text)
-			}
+			say(fmt.Sprintf("%s has failed and is tried again: %s", strings.TrimPrefix(p.Activity, "gpumux."), screen.OneLine(p.Fault.Error(), 300)))
 		}
 	}
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"context"
 	"io"
 	"slices"
 	"strconv"
@@ -104,7 +103,7 @@ const leastAge = time.Hour
 
 func pruneCommand(a *app.App) *cobra.Command {
 	var olderThan string
-	var dryRun, here, asJSON bool
+	var dryRun, asJSON bool
 	c := &cobra.Command{
 		Use:   "prune --older-than AGE",
 		Short: "Delete what maps left in the store that ended long ago",
@@ -114,15 +113,13 @@ know any more ended when something in its folder was last written. Results that 
 maps/ stay. It asks one namespace, so do not use it on a store that several share. A map that cannot be read
 is named, and what it may use stays.
 
-With --local it deletes instead the state of maps on this machine that was not used for that long, as
-gpumux local --remove does.`,
-		Example: "  gpumux prune --older-than 30d --dry-run\n  gpumux prune --older-than 30d\n  gpumux prune --older-than 2w --local",
+What maps with --local left on this machine is deleted by gpumux local --remove.`,
+		Example: "  gpumux prune --older-than 30d --dry-run\n  gpumux prune --older-than 30d",
 		Args:    cobra.NoArgs,
 	}
 	flags := c.Flags()
 	flags.StringVar(&olderThan, "older-than", "", "how long ago, such as 30d, 2w or 36h; at least 1h")
 	flags.BoolVar(&dryRun, "dry-run", false, "delete nothing, and list what would go")
-	flags.BoolVar(&here, "local", false, "of maps on this machine that ran with --local")
 	flags.BoolVar(&asJSON, "json", false, "print what goes as JSON")
 	a.ConnectionFlags(c)
 	a.StoreFlag(c)
@@ -131,13 +128,13 @@ gpumux local --remove does.`,
 		if err != nil {
 			return err
 		}
-		var gone []prune.Group
-		before := time.Now().Add(-age)
-		if here {
-			gone, err = pruneHere(before, dryRun)
-		} else {
-			gone, err = pruneThere(c.Context(), a, before, dryRun)
+		conn, err := a.ConnectWithStore(c.Context())
+		if err != nil {
+			return err
 		}
+		defer conn.Close()
+		gone, err := conn.Prune(c.Context(), prune.Options{Before: time.Now().Add(-age), DryRun: dryRun,
+			Warn: func(problem string) { a.Console.Say("%s", problem) }})
 		if err != nil {
 			return err
 		}
@@ -160,35 +157,6 @@ func parseAge(text string) (time.Duration, error) {
 		return 0, app.Usage("--older-than %q: give an age of at least 1h, such as 30d, 2w or 36h", text)
 	}
 	return age, nil
-}
-
-func pruneThere(ctx context.Context, a *app.App, before time.Time, dryRun bool) ([]prune.Group, error) {
-	conn, err := a.ConnectWithStore(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close()
-	return conn.Prune(ctx, prune.Options{Before: before, DryRun: dryRun, Warn: func(problem string) { a.Console.Say("%s", problem) }})
-}
-
-func pruneHere(before time.Time, dryRun bool) ([]prune.Group, error) {
-	states, err := local.States()
-	if err != nil {
-		return nil, err
-	}
-	gone := []prune.Group{}
-	for _, s := range slices.Backward(states) {
-		if s.State == "running" || !s.Used.Before(before) {
-			continue
-		}
-		if !dryRun {
-			if err := s.Remove(); err != nil {
-				return gone, err
-			}
-		}
-		gone = append(gone, prune.Group{Key: s.ID, Bytes: s.Bytes, Changed: s.Used})
-	}
-	return gone, nil
 }
 
 // tellPruned says what went, or would go.

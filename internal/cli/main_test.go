@@ -85,7 +85,6 @@ func TestMain_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 	}{
 		{"UnknownCommand", []string{"mpa"}, []string{"did you mean `gpumux map`?"}},
 		{"NoColumns", []string{"map", "embed", "--in", "x.parquet", "--columns", ""}, []string{"--columns is empty"}},
-		{"FollowInAMap", []string{"map", "embed", "--follow", "x.jsonl"}, []string{"--follow: a map has an end", "`gpumux stream TASK --follow FILE`"}},
 		{"UnknownFlag", []string{"map", "embed", "--inn", "x"}, []string{"unknown flag: --inn", "see `gpumux map --help`"}},
 		{"BadNumber", []string{"map", "embed", "--in", "items.jsonl", "--chunk", "many"}, []string{"--chunk", "many"}},
 		{"NoTask", []string{"map", "--in", "items.jsonl"}, []string{"TASK is missing"}},
@@ -113,8 +112,8 @@ func TestMain_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 		{"SlotsWithoutLocal", []string{"map", "embed", "--in", "items.jsonl", "--slots", "2"}, []string{"--slots goes with --local"}},
 		{"AddressWithLocal", []string{"map", "embed.py:embed", "--in", "items.jsonl", "--local", "--address", "x:1"}, []string{"--address does not go with --local"}},
 		{"DetachWithLocal", []string{"map", "embed.py:embed", "--in", "items.jsonl", "--local", "--detach"}, []string{"--detach does not go with --local"}},
-		{"BadMemory", []string{"map", "embed.py:embed", "--in", "items.jsonl", "--local", "--memory", "much"}, []string{`--memory "much"`}},
-		{"MemoryWithoutUnit", []string{"map", "embed.py:embed", "--in", "items.jsonl", "--local", "--memory", "5"}, []string{"--memory 5 is 5B", "5GiB"}},
+		{"BadMemory", []string{"map", "embed.py:embed", "--in", "items.jsonl", "--local", "--memory", "much"}, []string{`"much" for "--memory"`, "8GiB"}},
+		{"MemoryWithoutUnit", []string{"map", "embed.py:embed", "--in", "items.jsonl", "--local", "--memory", "5"}, []string{"5 is 5B", `"--memory"`, "8GiB"}},
 		{"OutputOfFunction", []string{"map", "embed.py:embed", "--in", "items.jsonl", "--local", "--output", "text"}, []string{"--output is for a command"}},
 		{"UnknownOutput", []string{"map", "--in", "items.jsonl", "--local", "--output", "xml", "--", "cat"}, []string{`--output "xml" is unknown; use json or text`}},
 		{"LocalTaskWithoutFunction", []string{"map", "embed.py", "--in", "items.jsonl", "--local"}, []string{`TASK "embed.py"`, "file.py:function"}},
@@ -126,7 +125,6 @@ func TestMain_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 		{"OutIsTask", []string{"map", "task.py:f", "--range", "0:2", "--local", "--out", "./task.py"}, []string{"--out ./task.py is the task's own file"}},
 		{"OutIsInput", []string{"map", "embed", "--in", "items.jsonl", "--out", "./items.jsonl"}, []string{"--out ./items.jsonl is the input itself"}},
 		{"OutIsSecondInput", []string{"map", "embed", "--in", "task.py", "--in", "items.jsonl", "--out", "items.jsonl"}, []string{"is the input itself"}},
-		{"StdinTwice", []string{"map", "embed", "--in", "-", "--in", "-"}, []string{"--in - is given twice"}},
 		{"LinesOfRange", []string{"map", "embed", "--range", "0:2", "--lines"}, []string{"--lines goes with --in"}},
 		{"ColumnsOfRange", []string{"map", "embed", "--range", "0:2", "--columns", "a"}, []string{"--columns goes with --in"}},
 		{"ColumnsOfLines", []string{"map", "embed", "--in", "items.jsonl", "--columns", "a"}, []string{`--columns go with Parquet and Arrow files, and "items.jsonl" is none`}},
@@ -176,9 +174,6 @@ func TestMain_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 		{"PruneNoAge", []string{"prune"}, []string{`--older-than ""`, "30d"}},
 		{"PruneTooYoung", []string{"prune", "--older-than", "5m"}, []string{"at least 1h"}},
 		{"PruneNoNumber", []string{"prune", "--older-than", "d"}, []string{`--older-than "d"`}},
-		{"FollowStdin", []string{"stream", "embed.py:embed", "--follow", "-"}, []string{"--follow -: only a file of plain text"}},
-		{"FollowAndIn", []string{"stream", "embed.py:embed", "--follow", "items.jsonl", "--in", "items.jsonl"}, []string{"either --in or --follow"}},
-		{"IdleAlone", []string{"stream", "embed.py:embed", "--idle", "1s"}, []string{"--idle goes with --follow"}},
 		{"DevNoWorkerSlots", []string{"dev", "--no-worker", "--slots", "2"}, []string{"--slots does not go with --no-worker"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -69,74 +67,27 @@ func resumeCommand(a *app.App) *cobra.Command {
 }
 
 func cancelCommand(a *app.App) *cobra.Command {
-	all := false
-	c := steering(a, &cobra.Command{
+	return steering(a, &cobra.Command{
 		Use:     "cancel ID",
-		Short:   "Stop a map, or all; finished items stay, and starting one again goes on",
-		Example: "  gpumux cancel embed-3fa92c01d4e5\n  gpumux cancel --all",
+		Short:   "Stop a map; finished items stay, and starting it again goes on",
+		Example: "  gpumux cancel embed-3fa92c01d4e5",
 	}, func(ctx context.Context, h *starter.Handle) (string, error) {
-		if err := h.Cancel(ctx); err != nil {
-			return "", err
-		}
-		return "cancelling; `gpumux wait " + h.ID + "` tells when it is over, `gpumux results " + h.ID + " --partial` gives the results that it has", nil
+		return "cancelling; `gpumux wait " + h.ID + "` tells when it is over, `gpumux results " + h.ID + " --partial` gives the results that it has",
+			h.Cancel(ctx)
 	})
-	c.Flags().BoolVar(&all, "all", false, "every map of the namespace that runs")
-	one := c.RunE
-	c.Args = func(c *cobra.Command, args []string) error {
-		if !all {
-			return app.OneID(c, args)
-		}
-		if len(args) > 0 {
-			return errors.New("give an ID or --all, not both")
-		}
-		return nil
-	}
-	c.RunE = func(c *cobra.Command, args []string) error {
-		if !all {
-			return one(c, args)
-		}
-		conn, err := a.Connect(c.Context())
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
-		return cancelAll(c.Context(), a, conn)
-	}
-	return c
-}
-
-func cancelAll(ctx context.Context, a *app.App, conn *app.Connection) error {
-	maps, err := conn.List(ctx, starter.ListOptions{Limit: math.MaxInt, Running: true})
-	if err != nil {
-		return err
-	}
-	var failed []error
-	for _, m := range maps {
-		h, err := conn.Open(ctx, m.ID)
-		if err == nil && h.Running() {
-			err = h.Cancel(ctx)
-		}
-		if err != nil {
-			failed = append(failed, fmt.Errorf("cancel map %s: %w", m.ID, err))
-		}
-	}
-	a.Console.Say("cancelling %d of %d maps that run", len(maps)-len(failed), len(maps))
-	return errors.Join(failed...)
 }
 
 func scheduleCommand(a *app.App) *cobra.Command {
 	c := &cobra.Command{
-		Use:     "schedule",
-		Short:   "Start a map again and again, at times that the server keeps",
-		Long:    "Start a map again and again. The schedule is Temporal's: it goes on when this machine is off.",
+		Use:   "schedule",
+		Short: "Start a map again and again, at times that the server keeps",
+		Long: "Start a map again and again. The schedule is Temporal's: it goes on when this machine is off.\n" +
+			"Temporal's Web UI pauses it, and shows which maps it started.",
 		Example: "  gpumux schedule create nightly embed --cron '0 2 * * *' --in s3://bucket/new.jsonl\n  gpumux schedule list",
 		Args:    known,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(scheduleCreateCommand(a), scheduleListCommand(a), scheduleShowCommand(a),
-		steerSchedule(a, "pause", "Start no more maps; one that runs goes on", "paused", starter.Schedules.Pause),
-		steerSchedule(a, "resume", "End a pause; what was due meanwhile is left out", "resumed", starter.Schedules.Resume),
-		steerSchedule(a, "delete", "Delete a schedule; maps that it started stay", "deleted", starter.Schedules.Delete))
+	c.AddCommand(scheduleCreateCommand(a), scheduleListCommand(a), scheduleDeleteCommand(a))
 	return c
 }
 
@@ -159,7 +110,7 @@ read now, and are the same for each map: a file of this machine is put into the 
 	flags.StringArrayVar(&at.Cron, "cron", nil, "`when` to start, such as '0 2 * * *', @daily or '@every 6h'; give it again for more times")
 	flags.StringVar(&at.Zone, "time-zone", "UTC", "the time zone of --cron, such as Europe/Berlin")
 	f.registerItems(flags)
-	f.registerPools(flags, "", "")
+	f.registerPools(flags, "")
 	f.registerHow(flags)
 	f.registerOptions(flags)
 	a.ConnectionFlags(c)
@@ -181,6 +132,7 @@ func createSchedule(a *app.App, c *cobra.Command, args []string, f *mapFlags, at
 		f.readTask(&mistaken, c, args[1:])
 	}
 	mistaken.When(len(at.Cron) == 0, "--cron is missing; give when to start, such as --cron '0 2 * * *'")
+	checkGiven(&mistaken, c)
 	f.checkItems(&mistaken, c.Flags().Changed)
 	f.checkInput(&mistaken, c.Flags().Changed)
 	if err := mistaken.Err(); err != nil {
@@ -204,16 +156,14 @@ func createSchedule(a *app.App, c *cobra.Command, args []string, f *mapFlags, at
 			return err
 		}
 	}
-	if err := f.pin(ctx, conn.Starter, &m.Input); err != nil {
-		return err
-	}
 	if err := conn.Schedules().Create(ctx, name, at, m); err != nil {
 		return err
 	}
 	if m.Spooled != nil {
 		a.Console.Note("%s was read now, and every map runs over these %d items", m.Label, m.Spooled.Items)
 	}
-	a.Console.Say("schedule %s starts %s at %s; `gpumux schedule show %s` tells when next", name, f.input.Task, strings.Join(at.Cron, " and "), name)
+	a.Console.Say("schedule %s starts %s at %s; `gpumux schedule list` tells when next", name, f.input.Task,
+		strings.Join(at.Cron, " and "))
 	return nil
 }
 
@@ -238,51 +188,23 @@ func scheduleListCommand(a *app.App) *cobra.Command {
 	})
 }
 
-func scheduleShowCommand(a *app.App) *cobra.Command {
+func scheduleDeleteCommand(a *app.App) *cobra.Command {
 	c := &cobra.Command{
-		Use: "show NAME", Short: "Show a schedule: when next, and the maps that it started last",
-		Example: "  gpumux schedule show nightly", Args: oneName,
+		Use: "delete NAME", Short: "Delete a schedule; maps that it started stay", Example: "  gpumux schedule delete nightly",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return errors.New("give the name of one schedule, as `gpumux schedule list` shows it")
+			}
+			return nil
+		},
 	}
-	asJSON := c.Flags().Bool("json", false, "print JSON")
-	c.ValidArgsFunction = a.Completion(scheduleNames)
 	return a.OnServer(c, func(ctx context.Context, conn *app.Connection, args []string) error {
-		one, in, err := conn.Schedules().Get(ctx, args[0])
-		if err != nil {
-			return err
-		}
-		if *asJSON {
-			return app.PrintJSON(a.Stdout, one)
-		}
-		showSchedule(a.Stdout, one, in)
-		return nil
-	})
-}
-
-func steerSchedule(a *app.App, verb, short, done string, do func(all starter.Schedules, ctx context.Context, name string) error) *cobra.Command {
-	c := &cobra.Command{Use: verb + " NAME", Short: short, Example: "  gpumux schedule " + verb + " nightly", Args: oneName}
-	c.ValidArgsFunction = a.Completion(scheduleNames)
-	return a.OnServer(c, func(ctx context.Context, conn *app.Connection, args []string) error {
-		err := do(conn.Schedules(), ctx, args[0])
+		err := conn.Schedules().Delete(ctx, args[0])
 		if err == nil {
-			a.Console.Say("schedule %s: %s", args[0], done)
+			a.Console.Say("schedule %s: deleted", args[0])
 		}
 		return err
 	})
-}
-
-func oneName(_ *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return errors.New("give the name of one schedule, as `gpumux schedule list` shows it")
-	}
-	return nil
-}
-
-func scheduleNames(ctx context.Context, conn *app.Connection) (names []string, err error) {
-	all, err := conn.Schedules().List(ctx)
-	for _, one := range all {
-		names = append(names, one.Name)
-	}
-	return names, err
 }
 
 func listSchedules(to io.Writer, all []starter.Scheduled) error {
@@ -295,18 +217,6 @@ func listSchedules(to io.Writer, all []starter.Scheduled) error {
 		rows = append(rows, []string{s.Name, cmp.Or(s.Task, "-"), when(s.Times), next(s), last, screen.OneLine(cmp.Or(s.Input, "-"), 40)})
 	}
 	return screen.Table(to, rows)
-}
-
-func showSchedule(to io.Writer, s starter.Scheduled, in gpumux.MapInput) {
-	screen.Field(to, "schedule", "%s", s.Name)
-	screen.Field(to, "task", "%s", in.Task)
-	screen.Field(to, "pools", "%s", strings.Join(in.Rungs(), ", then "))
-	screen.Field(to, "items", "%s of %s", screen.Count(s.Items), cmp.Or(s.Input, "-"))
-	screen.Field(to, "when", "%s", when(s.Times))
-	screen.Field(to, "next", "%s", next(s))
-	for _, id := range s.Maps {
-		screen.Field(to, "map", "%s", id)
-	}
 }
 
 func when(at starter.Times) string {

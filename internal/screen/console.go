@@ -85,28 +85,8 @@ func (c *Console) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// Above is a stream whose text a terminal shows above the status line.
-func (c *Console) Above(to io.Writer) io.Writer {
-	if !c.Redraws() || !IsTerminal(to) {
-		return to
-	}
-	return above{c, to}
-}
-
-type above struct {
-	*Console
-	rows io.Writer
-}
-
-func (a above) Write(text []byte) (int, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.status != "" {
-		fmt.Fprint(a.to, clearLine)
-		defer fmt.Fprint(a.visible, a.status)
-	}
-	return a.rows.Write(text)
-}
+// NoStatus does without a status line, where something else writes to the terminal.
+func (c *Console) NoStatus() { c.fd = -1 }
 
 // Status replaces the status line.
 func (c *Console) Status(line string) {

@@ -186,7 +186,7 @@ func TestLocal_IDShowsWhatItCameTo(t *testing.T) {
 	require.Contains(t, p.stderr.String(), s.state()[0], "says where its state stays")
 	p = s.run(0, append(args, "--out", "2.jsonl", "--attempts", "3")...)
 	require.Contains(t, p.stderr.String(), "map mine: 3 items")
-	require.Contains(t, p.stderr.String(), "its own options stand; here --attempts says otherwise")
+	require.Contains(t, p.stderr.String(), "map mine is finished; these are its results")
 	p = s.run(0, append(args, "--out", "3.jsonl", "--retry")...)
 	require.Contains(t, p.stderr.String(), "every item succeeded")
 	for _, name := range []string{"1.jsonl", "2.jsonl", "3.jsonl"} {
