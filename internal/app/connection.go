@@ -100,8 +100,6 @@ type Connection struct {
 	UI string
 	// Key is what a page of it is opened with; empty where it asks for none.
 	Key string
-	// ComeBack says how to come back to results, when not with `gpumux results`.
-	ComeBack string
 }
 
 // ConnectWithStore opens Temporal and, when one is named, the store.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -25,11 +24,6 @@ var flagOf = map[string]string{"ladder": "--pool:", "patience": "--patience", "m
 	"backoff": "--backoff", "maxFailures": "--max-failures", "reduce": "--reduce", "key": "--key", "chunk": "--chunk", "window": "--window",
 	"priority": "--priority", "fairnessKey": "--fairness-key", "failFast": "--fail-fast", "arg": "--arg", "withItem": "--with-item"}
 
-// inWords says what a map's fields may be in the words of flags.
-var inWords = strings.NewReplacer("0 means no limit", "leave it away for no limit", "the first failure of failFast", "--fail-fast", "the server takes", "Temporal takes",
-	fmt.Sprintf("0 (automatic) to %d", gpumux.MaxChunk), fmt.Sprintf("1 to %d (0: learnt)", gpumux.MaxChunk),
-	fmt.Sprintf("0 (automatic) to %d", gpumux.MaxWindow), fmt.Sprintf("1 to %d (0: learnt)", gpumux.MaxWindow))
-
 func inputMistakes(m *app.Mistakes, in gpumux.MapInput) {
 	in.Task, in.Items, in.Cache = "task", []json.RawMessage{}, false
 	var bad *gpumux.InputError
@@ -38,7 +32,7 @@ func inputMistakes(m *app.Mistakes, in gpumux.MapInput) {
 	}
 	for _, p := range bad.Problems {
 		field, _, _ := strings.Cut(p.Field, "[")
-		m.Add("%s %s", cmp.Or(flagOf[field], field+":"), inWords.Replace(p.Message))
+		m.Add("%s %s", cmp.Or(flagOf[field], field+":"), p.Message)
 	}
 }
 

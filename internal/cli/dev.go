@@ -66,24 +66,7 @@ asks for a token, which it writes into a file of variables that only you can rea
 	return c
 }
 
-func (f *devFlags) check(c *cobra.Command) error {
-	var m app.Mistakes
-	for name, port := range map[string]int{"port": f.port, "ui-port": f.uiPort} {
-		m.When(port < 1 || port > 65535, "--%s %d is outside 1 to 65535", name, port)
-	}
-	m.When(f.port == f.uiPort && !f.headless, "--port and --ui-port are both %d", f.port)
-	if f.noWorker {
-		for _, name := range []string{"tasks", "slots", "devices", "memory", "sharing", "python", "pass-env"} {
-			m.When(c.Flags().Changed(name), "--%s does not go with --no-worker", name)
-		}
-	}
-	return m.Err()
-}
-
 func runDev(a *app.App, c *cobra.Command, f *devFlags) error {
-	if err := f.check(c); err != nil {
-		return err
-	}
 	if err := a.NeedLocal("gpumux dev"); err != nil {
 		return err
 	}

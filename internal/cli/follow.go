@@ -37,14 +37,13 @@ func follow(ctx context.Context, a *app.App, conn *app.Connection, h *starter.Ha
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	over := make(chan struct{})
-	b := screen.NewBar(a.Console)
 	go func() {
 		defer close(over)
 		if h.Running() {
-			tellTroubles(watching, a, conn.Starter, h, ladder, b)
+			tellTroubles(watching, a, conn.Starter, h, ladder)
 		}
 	}()
-	summary, err := h.Watch(ctx, b.Show)
+	summary, err := h.Watch(ctx, screen.NewBar(a.Console).Show)
 	stop()
 	<-over
 	a.Console.Close()
@@ -57,9 +56,8 @@ func follow(ctx context.Context, a *app.App, conn *app.Connection, h *starter.Ha
 const diagnosing = 3 * time.Second
 
 // tellTroubles says that nobody serves a map, until somebody does, and what reading and
-// writing the store fails at again and again, each message once. It tells the bar what
-// else is tried again. It returns when ctx ends.
-func tellTroubles(ctx context.Context, a *app.App, s *starter.Starter, h *starter.Handle, ladder []string, b *screen.Bar) {
+// writing the store fails at again and again, each message once. It returns when ctx ends.
+func tellTroubles(ctx context.Context, a *app.App, s *starter.Starter, h *starter.Handle, ladder []string) {
 	unserved, said := false, map[string]bool{}
 	say := func(text string) {
 		if !said[text] {
@@ -94,7 +92,6 @@ func tellTroubles(ctx context.Context, a *app.App, s *starter.Starter, h *starte
 		if err != nil {
 			continue // the server may be back soon; Wait tells when it stays away
 		}
-		b.Retried(retries.Chunks)
 		for _, p := range retries.Stuck {
 			say(fmt.Sprintf("%s has failed and is tried again: %s", strings.TrimPrefix(p.Activity, "gpumux."), screen.OneLine(p.Fault.Error(), 300)))
 		}

@@ -83,7 +83,7 @@ func TestMain_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 		args []string
 		says []string
 	}{
-		{"UnknownCommand", []string{"mpa"}, []string{"did you mean `gpumux map`?"}},
+		{"UnknownCommand", []string{"mpa"}, []string{"Did you mean this?", "map"}},
 		{"NoColumns", []string{"map", "embed", "--in", "x.parquet", "--columns", ""}, []string{"--columns is empty"}},
 		{"UnknownFlag", []string{"map", "embed", "--inn", "x"}, []string{"unknown flag: --inn", "see `gpumux map --help`"}},
 		{"BadNumber", []string{"map", "embed", "--in", "items.jsonl", "--chunk", "many"}, []string{"--chunk", "many"}},
@@ -155,18 +155,15 @@ func TestMain_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 		{"WaitEmptyID", []string{"wait", " "}, []string{"the ID is empty"}},
 		{"PauseEmptyID", []string{"pause", ""}, []string{"the ID is empty"}},
 		{"ResumeFlag", []string{"resume", "x", "--windo", "3"}, []string{"unknown flag"}},
-		{"ResumeWindow", []string{"resume", "x", "--window", "-1"}, []string{"--window -1 is outside 1 to 16000"}},
 		{"LongID", []string{"map", "embed", "--in", "items.jsonl", "--id", strings.Repeat("x", 201)}, []string{"--id", "1 to 200"}},
 		{"FairnessKey", []string{"map", "embed", "--in", "items.jsonl", "--fairness-key", strings.Repeat("é", 33)}, []string{"--fairness-key has 66 bytes", "64"}},
 		{"OutLoops", []string{"map", "embed", "--in", "items.jsonl", "--out", "loop"}, []string{"--out loop cannot be written", "symbolic links"}},
 		{"WorkerNoFile", []string{"worker"}, []string{"gpumux worker -f gpumux.yaml"}},
 		{"WorkerMissingFile", []string{"worker", "-f", "none.yaml"}, []string{"none.yaml", "-f"}},
-		{"DevPorts", []string{"dev", "--port", "70000"}, []string{"--port 70000"}},
-		{"DevSamePorts", []string{"dev", "--port", "8233"}, []string{"both 8233"}},
 		{"DevTasks", []string{"dev", "--tasks", "nowhere"}, []string{"--tasks nowhere is not a folder"}},
 		{"SlotsNoNumber", []string{"map", "embed.py:embed", "--range", "0:4", "--local", "--slots", "some"}, []string{"--slots", "give 1 to 256, or auto"}},
 		{"NoSlots", []string{"dev", "--slots", "0"}, []string{"--slots", "give 1 to 256, or auto"}},
-		{"ScheduleNoSuch", []string{"schedule", "crate"}, []string{"did you mean `gpumux schedule create`?"}},
+		{"ScheduleNoSuch", []string{"schedule", "crate"}, []string{`unknown command "crate" for "gpumux schedule"`}},
 		{"ScheduleNothing", []string{"schedule", "create"}, []string{"NAME is missing", "--cron is missing", "nothing to map over"}},
 		{"ScheduleNoTask", []string{"schedule", "create", "nightly", "--cron", "@daily", "--range", "0:2"}, []string{"TASK is missing"}},
 		{"ScheduleMissingFile", []string{"schedule", "create", "nightly", "f", "--cron", "@daily", "--in", "itemz.jsonl"}, []string{"there is no such file"}},
@@ -174,7 +171,6 @@ func TestMain_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 		{"PruneNoAge", []string{"prune"}, []string{`--older-than ""`, "30d"}},
 		{"PruneTooYoung", []string{"prune", "--older-than", "5m"}, []string{"at least 1h"}},
 		{"PruneNoNumber", []string{"prune", "--older-than", "d"}, []string{`--older-than "d"`}},
-		{"DevNoWorkerSlots", []string{"dev", "--no-worker", "--slots", "2"}, []string{"--slots does not go with --no-worker"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := run(t, "", c.args...)

@@ -74,6 +74,8 @@ type mapRun struct {
 	out  files.Output
 	conn *app.Connection
 	h    *starter.Handle
+	// comeBack says how to come back to results, where not with `gpumux results`.
+	comeBack string
 }
 
 // newMapRun finds out where the results go. The flags are good.
@@ -168,7 +170,7 @@ func (r *mapRun) runHere(ctx context.Context, task *local.Task) error {
 	}
 	defer s.Close(r.a.Hard)
 	r.h, r.conn = h, app.ConnectionOf(s)
-	r.conn.ComeBack = "the same command writes them (its state is in " + s.Data + ")"
+	r.comeBack = "the same command writes them (its state is in " + s.Data + ")"
 	r.tellEntry()
 	if page := r.conn.Link(h.ID); page != "" && h.Entry != starter.Found {
 		r.a.Console.Note("web UI while it runs: %s", page)
@@ -225,7 +227,7 @@ func (r *mapRun) finish(ctx context.Context, ladder []string) (delivered bool, e
 	if r.f.local {
 		r.out.Kept.Folder = cmp.Or(r.f.files, h.ID+".files") // where they lie is gone when the command has ended
 	}
-	again := cmp.Or(r.conn.ComeBack, "`gpumux results "+h.ID+"` fetches them")
+	again := cmp.Or(r.comeBack, "`gpumux results "+h.ID+"` fetches them")
 	within, written := ctx, func() (*starter.Causes, error) { return nil, nil }
 	if r.out.Path == "" && !r.f.valueOnly() && h.Running() {
 		within, written = r.stream(ctx)

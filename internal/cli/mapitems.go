@@ -78,20 +78,14 @@ func (f *mapFlags) overURL() bool {
 func itemsOf(ctx context.Context, a *app.App, conn *app.Connection, f *mapFlags, m *starter.Map) (err error) {
 	m.Label = f.source.In[0]
 	if id, values := f.results(); values {
-		m.Input.Source, err = conn.ValuesOf(ctx, id)
-		return unfit(err)
+		if m.Input.Source, err = conn.ValuesOf(ctx, id); errors.As(err, new(*starter.EndedError)) {
+			return app.Usage("--in: %v; only a map that has completed gives items", err)
+		}
+		return err
 	}
 	if f.source.Delimiter == 0 && !f.source.Lines && conn.Holds(ctx, f.source.In[0]) {
 		m.Input.Source, m.Input.Columns = f.source.In[0], f.source.Columns
 		return nil
 	}
 	return readItems(ctx, a, f, m)
-}
-
-// unfit is the error for a map over whose results no other can run.
-func unfit(err error) error {
-	if errors.As(err, new(*starter.EndedError)) {
-		return app.Usage("--in: %v; only a map that has completed gives items", err)
-	}
-	return err
 }

@@ -135,7 +135,7 @@ func partial(ctx context.Context, a *app.App, s *sofar, to files.Output) error {
 	if s.items >= 0 {
 		of = " of " + humanize.Comma(s.items)
 	}
-	a.Console.Say("map %s %s: it has %s%s results so far, which are not in order", s.id, s.how(), humanize.Comma(n), of)
+	a.Console.Say("map %s, %s: it has %s%s results so far, which are not in order", s.id, s.status, humanize.Comma(n), of)
 	return app.Exit(app.ExitFailed)
 }
 

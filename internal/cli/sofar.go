@@ -40,20 +40,6 @@ type sofar struct {
 
 func (s *sofar) running() bool { return s.status == string(starter.Running) }
 
-func (s *sofar) how() string {
-	switch {
-	case s.handle == nil:
-		return "is " + s.status
-	case s.ended == nil:
-		return "still runs"
-	case s.ended.Status == starter.Failed:
-		return "failed"
-	case s.ended.Status == starter.Canceled:
-		return "was cancelled"
-	}
-	return "was " + s.status
-}
-
 // stateHere is what a command with --local left of a map, unless a server is named.
 func stateHere(a *app.App, id string) (state local.State, here bool) {
 	if a.Address != "" || starter.CheckID(id) != nil {

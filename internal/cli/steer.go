@@ -5,13 +5,11 @@ import (
 	"context"
 	"errors"
 	"io"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/app"
 	"github.com/gpumux/gpumux/internal/files"
 	"github.com/gpumux/gpumux/internal/screen"
@@ -39,31 +37,11 @@ func pauseCommand(a *app.App) *cobra.Command {
 }
 
 func resumeCommand(a *app.App) *cobra.Command {
-	window := 0
-	c := &cobra.Command{
+	return steering(a, &cobra.Command{
 		Use:     "resume ID",
-		Short:   "End a pause, and change how many chunks are in flight",
-		Example: "  gpumux resume embed-3fa92c01d4e5\n  gpumux resume embed-3fa92c01d4e5 --window 16",
-	}
-	c.Flags().IntVar(&window, "window", 0, "chunks in flight from now on; 0 lets the map learn it")
-	c.PreRunE = func(*cobra.Command, []string) error {
-		var m app.Mistakes
-		inputMistakes(&m, gpumux.MapInput{Window: window})
-		return m.Err()
-	}
-	return steering(a, c, func(ctx context.Context, h *starter.Handle) (string, error) {
-		said := "resumed"
-		if c.Flags().Changed("window") {
-			if err := h.Window(ctx, window); err != nil {
-				return "", err
-			}
-			said += ", window " + strconv.Itoa(window)
-			if window == 0 {
-				said = "resumed, window learnt"
-			}
-		}
-		return said, h.Resume(ctx)
-	})
+		Short:   "End a pause",
+		Example: "  gpumux resume embed-3fa92c01d4e5",
+	}, func(ctx context.Context, h *starter.Handle) (string, error) { return "resumed", h.Resume(ctx) })
 }
 
 func cancelCommand(a *app.App) *cobra.Command {
@@ -84,7 +62,7 @@ func scheduleCommand(a *app.App) *cobra.Command {
 		Long: "Start a map again and again. The schedule is Temporal's: it goes on when this machine is off.\n" +
 			"Temporal's Web UI pauses it, and shows which maps it started.",
 		Example: "  gpumux schedule create nightly embed --cron '0 2 * * *' --in s3://bucket/new.jsonl\n  gpumux schedule list",
-		Args:    known,
+		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(scheduleCreateCommand(a), scheduleListCommand(a), scheduleDeleteCommand(a))

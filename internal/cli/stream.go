@@ -92,12 +92,18 @@ func runStream(a *app.App, c *cobra.Command, args []string, f *mapFlags) error {
 	count := int64(0)
 	var ended error // the input, before its end
 	causes, err := r.out.Write(ctx, counted(&count, local.Stream(ctx, o, local.StreamOptions{
-		Items: func(give taking) (err error) {
-			begun := false
-			err = f.source.Each(ctx, f.checkFirst(func(item []byte, wrong *items.SourceError) error {
+		Items: func(give func(item []byte, wrong *items.SourceError) error) (err error) {
+			begun, unchecked := false, f.input.Key != ""
+			err = f.source.Each(ctx, func(item []byte, wrong *items.SourceError) error {
+				if unchecked && wrong == nil {
+					unchecked = false
+					if err := text.CheckField(item, f.input.Key); err != nil {
+						return app.Usage("--key: %v", err)
+					}
+				}
 				begun = true
 				return give(item, wrong)
-			}))
+			})
 			if begun && ctx.Err() == nil { // what was read is finished and written first
 				ended, err = err, nil
 			}
@@ -124,23 +130,6 @@ func runStream(a *app.App, c *cobra.Command, args []string, f *mapFlags) error {
 		return fmt.Errorf("%w; what follows was not read, and the results of what came before are written", ended)
 	}
 	return err
-}
-
-// taking takes an item, or what is wrong with its line.
-type taking = func(item []byte, wrong *items.SourceError) error
-
-// checkFirst gives items on, of which the first must have the key.
-func (f *mapFlags) checkFirst(give taking) taking {
-	checked := f.input.Key == ""
-	return func(item []byte, wrong *items.SourceError) error {
-		if !checked && wrong == nil {
-			if err := text.CheckField(item, f.input.Key); err != nil {
-				return app.Usage("--key: %v", err)
-			}
-			checked = true
-		}
-		return give(item, wrong)
-	}
 }
 
 func tellStream(a *app.App, count int64, causes starter.Causes) error {

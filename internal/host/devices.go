@@ -271,11 +271,6 @@ func Watch(ctx context.Context, to io.Writer, every time.Duration, asJSON, links
 			out := json.NewEncoder(to)
 			out.SetEscapeHTML(false)
 			err = out.Encode(r)
-		case screen.Redraws(to):
-			var text strings.Builder
-			if err = r.printMoment(screen.Visible(&text), links); err == nil {
-				err = screen.Redraw(to, text.String())
-			}
 		default:
 			err = r.printMoment(to, links)
 		}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -22,8 +21,6 @@ type Bar struct {
 	// first is of the beginning: stored results of an earlier run cost no time in this one.
 	finished []sample
 	now      func() time.Time
-	// retried is how many chunks are not in their first attempt.
-	retried atomic.Int64
 	// failed says that the first failure was told.
 	failed bool
 }
@@ -74,9 +71,6 @@ func (b *Bar) Show(p gpumux.Progress) {
 	}
 }
 
-// Retried takes how many chunks in flight are not in their first attempt.
-func (b *Bar) Retried(chunks int64) { b.retried.Store(chunks) }
-
 // line is the progress within width columns: the task with a bar, or without where there
 // is no room. The last parts go where even that is too long.
 func (b *Bar) line(p gpumux.Progress, width int) string {
@@ -113,7 +107,7 @@ func (b *Bar) parts(p gpumux.Progress) []string {
 			parts = append(parts, fmt.Sprintf(format, args...))
 		}
 	}
-	rate, retried := b.rate(done), b.retried.Load()
+	rate := b.rate(done)
 	works := !p.Paused && p.Phase != gpumux.Merging
 	say(p.Paused, "paused")
 	say(!p.Paused && p.Phase == gpumux.Merging, "writing the results")
@@ -123,7 +117,6 @@ func (b *Bar) parts(p gpumux.Progress) []string {
 		say(true, "%s", PerSecond(rate))
 	}
 	say(works, "%d in flight", p.InFlight)
-	say(retried > 0 && p.Phase == gpumux.Running, "%s tried again", humanize.Comma(retried))
 	return parts
 }
 

@@ -122,7 +122,11 @@ func printCause(to io.Writer, c starter.Cause) {
 	if f.Traceback == "" {
 		part("printed", lastLines(cmp.Or(f.Tail, r.Output)))
 	}
-	part("next", cmp.Or(f.Hint, advice[f.Kind]))
+	next := f.Hint
+	if next == "" && f.Kind == gpumux.TaskError {
+		next = mendTask
+	}
+	part("next", next)
 	var also []string
 	for _, more := range c.More {
 		also = append(also, fmt.Sprintf("item %d: %s", more.Index, screen.OneLine(more.Fault.Message, 200)))
@@ -159,17 +163,8 @@ func shorten(text string, limit int) string {
 	return text
 }
 
-// advice is what to do about a kind of fault that brings no hint of its own.
-var advice = map[gpumux.Kind]string{
-	gpumux.TaskError:  "mend the code, then run the failed items again; --attempts where the cause passes by itself",
-	gpumux.DeviceOOM:  "a smaller micro-batch, a larger budget, or a larger pool behind this one (--pool small,large)",
-	gpumux.Budget:     "a smaller micro-batch, a larger budget, or a larger pool behind this one (--pool small,large)",
-	gpumux.HostOOM:    "more memory for the worker, or fewer slots on the host",
-	gpumux.Crash:      "read what the process printed last; `gpumux run TASK ITEM` runs the item alone",
-	gpumux.Timeout:    "a longer --timeout, or find out what the item waits for",
-	gpumux.DeviceLost: "`gpumux doctor` on that host, and the kernel's log",
-	gpumux.BadInput:   "what the message says",
-}
+// mendTask is for an exception, of which no hint knows the cause.
+const mendTask = "mend the code, then run the failed items again; --attempts where the cause passes by itself"
 
 const causesShown = 8
 

@@ -84,9 +84,6 @@ func (m *model) head() []string {
 	if more := len(m.now.Maps) - mostMaps; more > 0 {
 		lines = append(lines, fmt.Sprintf("and %d more maps; gpumux ls --running", more))
 	}
-	if m.fault != "" {
-		lines = append(lines, red+m.fit("newest fault: "+m.fault)+plain)
-	}
 	return append(lines, "")
 }
 

@@ -45,7 +45,7 @@ func TestDev_ADay(t *testing.T) {
 	s.run(0, "pause", id)
 	require.Contains(t, s.run(0, "show", id).stdout.String(), "paused")
 	require.Contains(t, s.run(0, "ls").stdout.String(), "paused")
-	s.run(0, "resume", id, "--window", "4")
+	s.run(0, "resume", id)
 
 	follower := s.begin("map", "step:gate", "--range", "0:9", "--pool", "cpu", "--chunk", "2") // chunk is no part of the ID
 	require.Eventually(t, func() bool { return strings.Contains(follower.stderr.String(), "runs already") }, time.Minute, 20*time.Millisecond)

@@ -137,7 +137,7 @@ func TestResults_FollowOnTheCommandLine(t *testing.T) {
 	require.Less(t, strings.Count(follower.stdout.String(), "\n"), 100)
 	partial := here.run(1, "results", id, "--partial", "--values")
 	require.GreaterOrEqual(t, strings.Count(partial.stdout.String(), "\n"), 90)
-	require.Contains(t, partial.stderr.String(), "map "+id+" still runs: it has ")
+	require.Contains(t, partial.stderr.String(), "map "+id+", running: it has ")
 	require.Contains(t, partial.stderr.String(), " of 200 results so far")
 	leaver := here.begin("results", id, "--follow")
 	require.Eventually(t, func() bool { return strings.Contains(leaver.stdout.String(), `{"index":80,"value":80}`) }, time.Minute, 20*time.Millisecond)
@@ -168,7 +168,7 @@ func TestResults_OfACancelledMap(t *testing.T) {
 	require.Empty(t, refused.stdout.String())
 	require.Contains(t, refused.stderr.String(), "--partial gives the results that it has")
 	p := here.run(1, "results", id, "--partial", "--out", "some.jsonl.gz")
-	require.Contains(t, p.stderr.String(), "was cancelled: it has ")
+	require.Contains(t, p.stderr.String(), ", canceled: it has ")
 	require.Regexp(t, ` (9\d|1\d\d) of 200 results so far`, p.stderr.String())
 	require.Equal(t, "\x1f\x8b", here.file("some.jsonl.gz")[:2])
 }

@@ -341,7 +341,7 @@ func TestLocal_GoesOnAfterItWasStopped(t *testing.T) {
 			require.Contains(t, s.run(0, "local").stdout.String(), "interrupted")
 			partial := s.run(1, "results", filepath.Base(s.state()[0]), "--partial", "--values")
 			require.ElementsMatch(t, []string{"0", "1", "2", "3", "4"}, strings.Fields(partial.stdout.String()))
-			require.Contains(t, partial.stderr.String(), "is interrupted: it has 5 results so far")
+			require.Contains(t, partial.stderr.String(), ", interrupted: it has 5 results so far")
 			s.write("open", "")
 			again := s.run(0, args...)
 			require.Contains(t, again.stderr.String(), "going on with map")
