@@ -3,9 +3,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"time"
 
@@ -152,18 +150,14 @@ func (f *mapFlags) registerOptions(flags *pflag.FlagSet) {
 
 // parseArg reads --arg: a file of JSON, or else JSON itself.
 func (f *taskFlags) parseArg(text string) error {
-	read, err := os.ReadFile(text)
-	switch {
-	case err == nil:
-	case errors.Is(err, fs.ErrNotExist) || json.Valid([]byte(text)):
-		if read = []byte(text); !json.Valid(read) {
-			return fmt.Errorf("%.80q is neither a file nor JSON", text)
-		}
-	default:
-		return err
+	read, unread := os.ReadFile(text)
+	if unread != nil {
+		read = []byte(text)
 	}
 	var plain bytes.Buffer
-	if err := json.Compact(&plain, read); err != nil {
+	if err := json.Compact(&plain, read); err != nil && unread != nil {
+		return fmt.Errorf("%.80q is neither a file that can be read nor JSON", text)
+	} else if err != nil {
 		return fmt.Errorf("%s: %w", text, err)
 	}
 	if n := plain.Len(); n > gpumux.MaxArg {

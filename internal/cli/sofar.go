@@ -5,8 +5,6 @@ import (
 	"errors"
 	"io"
 	"iter"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -222,8 +220,6 @@ func hear(ctx context.Context, to io.Writer, h *starter.Handle, item int64) (hea
 }
 
 func faultsCommand(a *app.App) *cobra.Command {
-	var kind string
-	causes := starter.Causes{Examples: 1}
 	c := &cobra.Command{
 		Use:   "faults ID",
 		Short: "Show why items of a map failed, grouped by cause",
@@ -232,37 +228,17 @@ and on which devices, an item that shows it, the end of its traceback, and what 
 if they are of one kind and their messages differ only in numbers and names.
 
 An ID of a map with --local is looked for on this machine first; its command need not run any more.`,
-		Example: "  gpumux faults embed-3fa92c01d4e5\n  gpumux faults embed-3fa92c01d4e5 --kind crash --limit 5\n" +
-			"  gpumux faults embed-3fa92c01d4e5 --json | jq '.causes[].example.index'",
-		Args: app.OneID,
+		Example: "  gpumux faults embed-3fa92c01d4e5\n  gpumux faults embed-3fa92c01d4e5 --json | jq '.causes[].example.index'",
+		Args:    app.OneID,
 	}
 	asJSON := c.Flags().Bool("json", false, "print JSON, with whole tracebacks")
-	c.Flags().StringVar(&kind, "kind", "", "only failures of this kind, such as crash")
-	c.Flags().IntVar(&causes.Examples, "limit", 1, "how many failed items of each cause to show")
-	_ = c.RegisterFlagCompletionFunc("kind", cobra.FixedCompletions(kindNames(), cobra.ShellCompDirectiveNoFileComp))
 	a.ConnectionFlags(c)
 	a.StoreFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		causes.Kind = gpumux.Kind(kind)
-		switch {
-		case kind != "" && !slices.Contains(gpumux.Kinds(), causes.Kind):
-			return app.Usage("--kind %q is unknown; use %s", kind, strings.Join(kindNames(), ", "))
-		case causes.Examples < 1:
-			return app.Usage("--limit %d: give at least 1", causes.Examples)
-		}
-		return runFaults(c.Context(), a, args[0], &causes, *asJSON)
-	}
+	c.RunE = func(c *cobra.Command, args []string) error { return runFaults(c.Context(), a, args[0], *asJSON) }
 	return c
 }
 
-func kindNames() (names []string) {
-	for _, kind := range gpumux.Kinds() {
-		names = append(names, string(kind))
-	}
-	return names
-}
-
-func runFaults(ctx context.Context, a *app.App, id string, causes *starter.Causes, asJSON bool) error {
+func runFaults(ctx context.Context, a *app.App, id string, asJSON bool) error {
 	s, err := soFar(ctx, a, id)
 	if err != nil {
 		return err
@@ -273,7 +249,7 @@ func runFaults(ctx context.Context, a *app.App, id string, causes *starter.Cause
 	if s.summary != nil {
 		limit = s.summary.Failed
 	}
-	if err := faults.Read(s.lines, causes, limit); err != nil {
+	if err := faults.Read(s.lines, limit); err != nil {
 		return err
 	}
 	if s.summary != nil {
@@ -284,10 +260,7 @@ func runFaults(ctx context.Context, a *app.App, id string, causes *starter.Cause
 	if s.handle != nil && s.running() && faults.Results == 0 {
 		// A small map keeps its results in its own history until it ends.
 		if p, err := s.handle.Progress(ctx); err == nil {
-			for _, failed := range p.Recent {
-				causes.Add(failed)
-			}
-			faults.Take(causes)
+			faults.Add(p.Recent...)
 			faults.Results = p.Succeeded + p.Failed
 		}
 	}
@@ -304,6 +277,6 @@ func runFaults(ctx context.Context, a *app.App, id string, causes *starter.Cause
 	case s.whole:
 		again = "the map's command with --retry"
 	}
-	faults.Print(a.Stdout, causes.Kind, again)
+	faults.Print(a.Stdout, again)
 	return nil
 }

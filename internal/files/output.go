@@ -2,7 +2,6 @@ package files
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -94,7 +93,9 @@ func (o Output) check() error {
 	case at.folder:
 		return usage("--out %s is a folder; name a file in it", o.Path)
 	case at.stream || at.mode != 0:
-		err = cmp.Or(unix.Access(at.path, unix.W_OK), o.checkColumns(at))
+		if err = unix.Access(at.path, unix.W_OK); err == nil && at.stream && columns.FormatOf(o.Path) != "" {
+			err = errors.New("it is no file; Parquet, Arrow and .npy need one")
+		}
 	}
 	if err == nil && !at.stream {
 		var trial *os.File
@@ -277,13 +278,6 @@ func (o Output) writeColumns(ctx context.Context, file *os.File, from iter.Seq2[
 		o.Note("%s: %s", o.Path, note)
 	}
 	return err
-}
-
-func (o Output) checkColumns(at place) error {
-	if columns.FormatOf(o.Path) != "" && at.stream {
-		return errors.New("it is no file; Parquet, Arrow and .npy need one")
-	}
-	return nil
 }
 
 // Abandoned waits until the pipe's reader has gone or ctx ends, and reports true if the

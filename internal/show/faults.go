@@ -26,7 +26,7 @@ type Faults struct {
 	ID     string `json:"id"`
 	Status string `json:"status"`
 	// Items is how many the map has, -1 where that is not known. Results is how many of them
-	// have a result, Failed how many failed of the kind that was asked for.
+	// have a result, Failed how many failed.
 	Items   int64           `json:"items"`
 	Results int64           `json:"results"`
 	Failed  int64           `json:"failed"`
@@ -35,16 +35,18 @@ type Faults struct {
 	Others int64 `json:"others,omitempty"`
 	// Fault is why the map itself failed.
 	Fault *gpumux.Fault `json:"fault,omitempty"`
+
+	causes starter.Causes
 }
 
 // Read groups the failures among lines, and ends after so many; negative reads all.
-func (f *Faults) Read(lines iter.Seq2[[]byte, error], causes *starter.Causes, failed int64) error {
+func (f *Faults) Read(lines iter.Seq2[[]byte, error], failed int64) error {
 	for line, err := range lines {
 		if failed == 0 {
 			break
 		}
 		if err == nil {
-			err = causes.AddLine(line)
+			err = f.causes.AddLine(line)
 		}
 		if err != nil {
 			return err
@@ -54,32 +56,32 @@ func (f *Faults) Read(lines iter.Seq2[[]byte, error], causes *starter.Causes, fa
 			failed--
 		}
 	}
-	f.Take(causes)
+	f.Add()
 	return nil
 }
 
-// Take takes over what was grouped.
-func (f *Faults) Take(causes *starter.Causes) {
-	f.Failed, f.Causes, f.Others = causes.Count, causes.Sorted(), causes.Others
+// Add groups more results.
+func (f *Faults) Add(more ...gpumux.Result) {
+	for _, r := range more {
+		f.causes.Add(r)
+	}
+	f.Failed, f.Causes, f.Others = f.causes.Count, f.causes.Sorted(), f.causes.Others
 }
 
 // Print writes them for people. Retry is the command that runs them again, or empty.
-func (f *Faults) Print(to io.Writer, kind gpumux.Kind, retry string) {
+func (f *Faults) Print(to io.Writer, retry string) {
 	to = screen.Visible(to)
-	items, of, so := "items", "", ""
+	items, so := "items", ""
 	if f.Items >= 0 {
 		items = "of " + humanize.Comma(f.Items) + " items"
-	}
-	if kind != "" {
-		of = " of " + string(kind)
 	}
 	if f.Items < 0 || f.Results < f.Items {
 		so = fmt.Sprintf(" so far, of %s with a result", humanize.Comma(f.Results))
 	}
 	if f.Failed == 0 {
-		fmt.Fprintf(to, "map %s, %s: no item has failed%s%s\n", f.ID, f.Status, of, so)
+		fmt.Fprintf(to, "map %s, %s: no item has failed%s\n", f.ID, f.Status, so)
 	} else {
-		fmt.Fprintf(to, "map %s, %s: %s %s failed%s%s\n", f.ID, f.Status, humanize.Comma(f.Failed), items, of, so)
+		fmt.Fprintf(to, "map %s, %s: %s %s failed%s\n", f.ID, f.Status, humanize.Comma(f.Failed), items, so)
 	}
 	for _, c := range f.Causes {
 		printCause(to, c)
@@ -127,11 +129,6 @@ func printCause(to io.Writer, c starter.Cause) {
 		next = mendTask
 	}
 	part("next", next)
-	var also []string
-	for _, more := range c.More {
-		also = append(also, fmt.Sprintf("item %d: %s", more.Index, screen.OneLine(more.Fault.Message, 200)))
-	}
-	part("also", strings.Join(also, "\n"))
 }
 
 func places(c starter.Cause) string {
