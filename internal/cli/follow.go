@@ -188,13 +188,6 @@ func (r *report) exit() error {
 	return nil
 }
 
-// printJSON writes the summary for programs; the results themselves lie in a file.
-func (r *report) printJSON(to io.Writer) error {
-	out := *r
-	out.Results = nil
-	return app.PrintJSON(to, out)
-}
-
 func (r *report) print(to io.Writer) {
 	to = screen.Visible(to)
 	elapsed := time.Duration(r.Elapsed)
@@ -238,7 +231,9 @@ func (r *report) print(to io.Writer) {
 
 func tell(a *app.App, end *report, asJSON bool, retry string) error {
 	if asJSON {
-		return end.printJSON(a.Stdout)
+		out := *end
+		out.Results = nil // they lie in a file
+		return app.PrintJSON(a.Stdout, out)
 	}
 	if !a.Console.Quiet {
 		end.print(a.Console)

@@ -92,45 +92,15 @@ func newMapRun(a *app.App, f *mapFlags) (*mapRun, error) {
 	return r, err
 }
 
-func (r *mapRun) run(ctx context.Context) error {
-	var here *local.Task
-	if r.f.local {
-		if err := r.a.NeedLocal("--local"); err != nil {
-			return err
-		}
-		var err error
-		if here, err = local.FindTask(r.f.input.Task, r.f.task); err != nil {
-			return err
-		}
-	}
+func (r *mapRun) run(ctx context.Context) (err error) {
 	defer files.Remove(&r.m)
-	afar := !r.f.local && r.f.overURL()
-	if !afar {
-		if err := takeItems(ctx, r.a, r.f, &r.m); err != nil {
-			return err
-		}
-	}
-	if err := context.Cause(ctx); err != nil {
-		return err
-	}
 	if r.f.local {
-		return r.runHere(ctx, here)
+		return r.runHere(ctx)
 	}
-	conn, err := r.a.ConnectWithStore(ctx)
-	if err != nil {
+	if r.conn, err = connectWithItems(ctx, r.a, r.f, &r.m); err != nil {
 		return err
 	}
-	defer conn.Close()
-	r.conn = conn
-	if afar {
-		if err := itemsOf(ctx, r.a, conn, r.f, &r.m); err != nil {
-			return err
-		}
-	}
-	return r.runThere(ctx)
-}
-
-func (r *mapRun) runThere(ctx context.Context) (err error) {
+	defer r.conn.Close()
 	rungs := r.m.Input.Rungs()
 	if r.f.noWait {
 		if err := checkServed(ctx, r.conn.Starter, rungs, r.m.Input.Task); err != nil {
@@ -157,10 +127,20 @@ func (r *mapRun) follow(ctx context.Context, ladder []string) error {
 
 // runHere runs the map in a server and a worker of its own. The map is over when its
 // results are delivered; until then the same command goes on with it.
-func (r *mapRun) runHere(ctx context.Context, task *local.Task) error {
+func (r *mapRun) runHere(ctx context.Context) error {
 	f := r.f
+	if err := r.a.NeedLocal("--local"); err != nil {
+		return err
+	}
+	task, err := local.FindTask(f.input.Task, f.task)
+	if err != nil {
+		return err
+	}
 	if slices.ContainsFunc(task.Files(), func(file string) bool { return sameFile(file, f.out) }) {
 		return app.Usage("--out %s is the task's own file; name another for the results", f.out)
+	}
+	if err := itemsHere(ctx, r.a, f, &r.m); err != nil {
+		return err
 	}
 	o := r.a.LocalOptions(true)
 	o.Data, o.Task, o.Pools, o.Headless, o.Last = f.data, task, poolsHere(r.a, f.taskFlags), !r.a.Console.Redraws(), true

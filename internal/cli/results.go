@@ -85,17 +85,18 @@ func runResults(ctx context.Context, a *app.App, id string, f *resultsFlags) err
 	if err != nil {
 		return err
 	}
-	s, err := soFar(ctx, a, id)
+	var follow *starter.FollowOptions
+	if f.follow {
+		follow = &f.FollowOptions
+	}
+	s, err := soFar(ctx, a, id, follow)
 	if err != nil {
 		return err
 	}
 	defer s.close()
 	to.Filter, to.Note, to.Kept = f.Filter, a.Console.Note, &files.Kept{Folder: f.files, Open: s.file}
-	lines := s.lines
 	switch {
-	case s.whole:
-	case f.follow && s.handle != nil && s.running():
-		lines = s.handle.FollowLines(ctx, f.FollowOptions)
+	case s.whole, f.follow && s.handle != nil && s.running():
 	case f.partial:
 		return partial(ctx, a, s, to)
 	case s.handle == nil:
@@ -108,7 +109,7 @@ func runResults(ctx context.Context, a *app.App, id string, f *resultsFlags) err
 	default:
 		return explain(a, s.ended)
 	}
-	causes, err := to.Write(ctx, lines)
+	causes, err := to.Write(ctx, s.lines)
 	if errors.Is(err, app.ErrInterrupted) && f.follow {
 		a.Console.Say("map %s goes on", id)
 		return app.Exit(app.ExitInterrupted)

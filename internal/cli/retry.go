@@ -57,11 +57,7 @@ func runRetry(a *app.App, c *cobra.Command, id string, f *mapFlags) error {
 	}
 	defer r.conn.Close()
 	if f.noWait && len(f.input.Ladder) > 0 {
-		last, err := r.conn.Open(ctx, id)
-		if err != nil {
-			return err
-		}
-		if err := checkServed(ctx, r.conn.Starter, f.input.Ladder, last.Task); err != nil {
+		if err := checkServed(ctx, r.conn.Starter, f.input.Ladder, ""); err != nil {
 			return err
 		}
 	}

@@ -59,7 +59,7 @@ An ID of a map with --local is looked for on this machine first; its command nee
 }
 
 func showHere(ctx context.Context, a *app.App, state local.State, asJSON bool) error {
-	s, err := soFarHere(ctx, a, state)
+	s, err := soFarHere(ctx, a, state, nil)
 	if err != nil {
 		return err
 	}

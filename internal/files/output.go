@@ -185,11 +185,7 @@ func (o Output) copy(ctx context.Context, out io.Writer, from iter.Seq2[[]byte, 
 	to := bufio.NewWriterSize(out, 256<<10)
 	for line, err := range from {
 		if err == nil && len(line) == 0 {
-			err = to.Flush()
-			if packer != nil && err == nil {
-				err = packer.Flush()
-			}
-			if err == nil {
+			if err = to.Flush(); err == nil {
 				continue
 			}
 		}
