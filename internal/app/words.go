@@ -14,7 +14,7 @@ import (
 	"github.com/gpumux/gpumux/internal/text"
 )
 
-// hinted is a command in a text, as all hints write them.
+// hinted matches a command in a text.
 var hinted = regexp.MustCompile("`gpumux ([^`\n]*)`")
 
 // takesStore has the commands that talk to a server, and whether they take --store.
@@ -30,7 +30,7 @@ func (a *App) Pasteable(text string) string {
 	})
 }
 
-// Command is a command line of gpumux, for the server of this one.
+// Command returns a command line of gpumux, with the flags that find this server.
 func (a *App) Command(words string) string {
 	name, _, _ := strings.Cut(words, " ")
 	store, asksServer := takesStore[name]
@@ -50,7 +50,7 @@ func (a *App) Command(words string) string {
 	return line
 }
 
-// ShellLine is a command as a shell takes it.
+// ShellLine quotes a command for a shell.
 func ShellLine(command []string) string {
 	words := make([]string, len(command))
 	for i, word := range command {
@@ -93,12 +93,12 @@ const (
 	ExitInterrupted = 130
 )
 
-// Usage is one mistake in the command line.
+// Usage returns an error about one mistake in the command line.
 func Usage(format string, args ...any) error {
 	return &local.MistakeError{Problems: []string{fmt.Sprintf(format, args...)}}
 }
 
-// Unavailable is about what could not be reached or started.
+// Unavailable returns an error about something that could not be reached or started.
 func Unavailable(err error) error { return &local.UnavailableError{Err: err} }
 
 // Exit ends the command with a code; its message has been printed.
@@ -113,10 +113,10 @@ var ErrInterrupted = errors.New("interrupted")
 // Mistakes collects what is wrong with a command line.
 type Mistakes []string
 
-// Add adds one.
+// Add adds a mistake.
 func (m *Mistakes) Add(format string, args ...any) { *m = append(*m, fmt.Sprintf(format, args...)) }
 
-// When adds one if it is made.
+// When adds a mistake if it was made.
 func (m *Mistakes) When(made bool, format string, args ...any) {
 	if made {
 		m.Add(format, args...)

@@ -110,15 +110,15 @@ func (f *mapFlags) checkFiles(m *app.Mistakes) {
 	}
 }
 
-// valueOnly reports whether a map is only asked for what --reduce makes of it: with
-// --quiet and no place for the results.
+// valueOnly reports whether only the value of --reduce is wanted: --quiet without a place
+// for the results.
 func (f *mapFlags) valueOnly() bool { return f.quiet && f.input.Reduce != "" && f.out == "" && !f.json }
 
 func (f *mapFlags) checkInput(m *app.Mistakes, changed func(string) bool) {
 	in := f.input
 	inputMistakes(m, in)
 	m.When(in.Backoff > 0 && in.Attempts == 1, "--backoff goes with --attempts 2 or more: without it no item is tried again")
-	// In a field 0 stands for the default, which a flag says by being left away.
+	// In a field 0 stands for the default; a flag is left away for it.
 	m.When(in.Attempts == 0, "--attempts 0 is outside 1 to %d", gpumux.MaxAttempts)
 	m.When(changed("priority") && in.Priority == 0, "--priority 0 is outside 1 (first) to 5 (last)")
 	f.taskFlags.check(m, changed)

@@ -12,7 +12,7 @@ import (
 	"github.com/gpumux/gpumux/internal/host"
 )
 
-// Tree is all commands with their help, for manuals and completions.
+// Tree returns all commands with their help, for manuals and completions.
 func Tree() *cobra.Command { return rootCommand(app.New(Options{Args: []string{}})) }
 
 func rootCommand(a *app.App) *cobra.Command {

@@ -31,8 +31,8 @@ func detached(a *app.App, h *starter.Handle) error {
 	return app.Exit(app.ExitInterrupted)
 }
 
-// follow watches a map to its end, and says meanwhile what keeps it from going on. With a
-// ladder it says when no worker serves that.
+// follow watches a map to its end, and meanwhile says what holds it up. Without a ladder
+// it does not ask for workers.
 func follow(ctx context.Context, a *app.App, conn *app.Connection, h *starter.Handle, ladder []string) (*report, error) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
@@ -55,8 +55,8 @@ func follow(ctx context.Context, a *app.App, conn *app.Connection, h *starter.Ha
 
 const diagnosing = 3 * time.Second
 
-// tellTroubles says that nobody serves a map, until somebody does, and what reading and
-// writing the store fails at again and again, each message once. It returns when ctx ends.
+// tellTroubles says once that no worker serves the ladder, and each error with which the
+// store fails again and again. It returns when ctx ends.
 func tellTroubles(ctx context.Context, a *app.App, s *starter.Starter, h *starter.Handle, ladder []string) {
 	unserved, said := false, map[string]bool{}
 	say := func(text string) {
@@ -98,7 +98,7 @@ func tellTroubles(ctx context.Context, a *app.App, s *starter.Starter, h *starte
 	}
 }
 
-// checkServed returns a *fleet.NoWorkerError when the map could not begin.
+// checkServed returns a *fleet.NoWorkerError if no worker could begin the map.
 func checkServed(ctx context.Context, s *starter.Starter, ladder []string, task string) error {
 	rungs, err := s.Fleet().Serving(ctx, ladder)
 	if err != nil {
@@ -155,7 +155,7 @@ succeeded, 1 when some failed. Ctrl-C leaves the map running.`,
 			return explain(a, err)
 		}
 		end.Causes = causesOf(ctx, conn, end.Summary)
-		if err := tell(a, end, asJSON, a.Command("retry "+h.ID)); err != nil {
+		if err := printReport(a, end, asJSON, a.Command("retry "+h.ID)); err != nil {
 			return err
 		}
 		return end.exit()
@@ -167,13 +167,13 @@ type report struct {
 	gpumux.Summary
 	// File holds the results here, if they were fetched into one.
 	File string `json:"file,omitempty"`
-	// Files is how many files items kept, Keepers how many items did, Folder where they lie.
+	// Files counts the files that items kept, Keepers those items. Folder has the files.
 	Files   int64  `json:"files,omitempty"`
 	Keepers int64  `json:"-"`
 	Folder  string `json:"folder,omitempty"`
 	// Page is the map's page in the Web UI, when it is known.
 	Page string `json:"page,omitempty"`
-	// Causes are why items failed, the most frequent first, as far as that was looked at.
+	// Causes group the failures, the most frequent first; nil if nobody read them.
 	Causes []starter.Cause `json:"causes,omitempty"`
 	// fetch is the command that fetches the results.
 	fetch string
@@ -229,7 +229,8 @@ func (r *report) print(to io.Writer) {
 	}
 }
 
-func tell(a *app.App, end *report, asJSON bool, retry string) error {
+// printReport writes a report as --json and --quiet say.
+func printReport(a *app.App, end *report, asJSON bool, retry string) error {
 	if asJSON {
 		out := *end
 		out.Results = nil // they lie in a file

@@ -22,11 +22,11 @@ func poolsHere(a *app.App, f taskFlags) []config.Pool {
 	return pools
 }
 
-// flagsHere are the flags behind the fields of a worker's configuration.
+// flagsHere has the flag that sets a field of the worker's configuration.
 var flagsHere = map[string]string{"memory": "--memory", "reserve": "--reserve", "slots": "--slots", "devices": "--devices", "sharing": "--sharing",
 	"interpreter": "--python", "pass_env": "--pass-env", "python_dir": "--tasks", "command": "the command"}
 
-// inFlags says the mistakes of a configuration that flags made in terms of the flags.
+// inFlags names flags in the mistakes of a configuration that was made of flags.
 func inFlags(err error) error {
 	var found *config.Error
 	if !errors.As(err, &found) || found.File != "" {

@@ -58,7 +58,7 @@ are not among them.`,
 	return c
 }
 
-// removeLocal deletes all of the folders or none.
+// removeLocal deletes the folders of the maps named, or of all; none if one cannot go.
 func removeLocal(a *app.App, states []local.State, ids []string) error {
 	var m app.Mistakes
 	var gone []local.State
@@ -98,7 +98,7 @@ func printLocal(to io.Writer, states []local.State, now time.Time) error {
 	return screen.Table(to, rows)
 }
 
-// leastAge keeps what a command puts into the store before its map begins.
+// leastAge keeps the items that a command uploads before its map begins.
 const leastAge = time.Hour
 
 func pruneCommand(a *app.App) *cobra.Command {
@@ -138,12 +138,12 @@ What maps with --local left on this machine is deleted by gpumux local --remove.
 		if err != nil {
 			return err
 		}
-		return tellPruned(a, gone, dryRun, asJSON)
+		return printPruned(a, gone, dryRun, asJSON)
 	}
 	return c
 }
 
-// parseAge reads 30d and 2w, beside what Go calls a duration.
+// parseAge reads a duration of Go, or days and weeks: 30d, 2w.
 func parseAge(text string) (time.Duration, error) {
 	age, err := time.ParseDuration(text)
 	for unit, days := range map[string]int{"d": 1, "w": 7} {
@@ -159,8 +159,8 @@ func parseAge(text string) (time.Duration, error) {
 	return age, nil
 }
 
-// tellPruned says what went, or would go.
-func tellPruned(a *app.App, gone []prune.Group, dryRun, asJSON bool) error {
+// printPruned lists what was deleted, or would be.
+func printPruned(a *app.App, gone []prune.Group, dryRun, asJSON bool) error {
 	var bytes int64
 	rows := [][]string{{"KEY", "SIZE", "LAST WRITTEN"}}
 	for _, p := range gone {

@@ -67,12 +67,12 @@ func logOf(ctx context.Context, a *app.App, s *sofar, item int64, follow bool) e
 	if s.items >= 0 && item >= s.items {
 		return app.Usage("--item %d: map %s has %d items, counted from 0", item, s.id, s.items)
 	}
-	heard := func() string { return "" }
+	stop := func() string { return "" }
 	if follow && s.handle != nil && s.running() {
-		heard = hear(ctx, a.Stdout, s.handle, item)
+		stop = listen(ctx, a.Stdout, s.handle, item)
 	}
 	r, err := show.ResultOf(s.lines, item)
-	written := heard()
+	written := stop()
 	switch {
 	case err != nil:
 		return explain(a, err)
@@ -89,14 +89,14 @@ func logOf(ctx context.Context, a *app.App, s *sofar, item int64, follow bool) e
 	if show.Printed(*r) == "" {
 		a.Console.Note("item %d printed nothing", r.Index)
 	}
-	_, err = io.WriteString(a.Stdout, show.Behind(show.Printed(*r), written))
+	_, err = io.WriteString(a.Stdout, show.Rest(show.Printed(*r), written))
 	return err
 }
 
-// hear writes what an item prints. The returned function ends that and returns what was
-// written last.
-func hear(ctx context.Context, to io.Writer, h *starter.Handle, item int64) (heard func() string) {
-	listening, stop := context.WithCancel(ctx)
+// listen writes what an item prints. The returned function stops it and returns the end
+// of what was written.
+func listen(ctx context.Context, to io.Writer, h *starter.Handle, item int64) (stop func() string) {
+	listening, cancel := context.WithCancel(ctx)
 	done := make(chan string, 1)
 	go func() {
 		last := ""
@@ -110,5 +110,5 @@ func hear(ctx context.Context, to io.Writer, h *starter.Handle, item int64) (hea
 		}
 		done <- last
 	}()
-	return func() string { stop(); return <-done }
+	return func() string { cancel(); return <-done }
 }

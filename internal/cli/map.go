@@ -74,11 +74,11 @@ type mapRun struct {
 	out  files.Output
 	conn *app.Connection
 	h    *starter.Handle
-	// comeBack says how to come back to results, where not with `gpumux results`.
+	// comeBack says how to get the results later. Default: with `gpumux results`.
 	comeBack string
 }
 
-// newMapRun finds out where the results go. The flags are good.
+// newMapRun decides where the results go. The flags have been checked.
 func newMapRun(a *app.App, f *mapFlags) (*mapRun, error) {
 	a.Console.Quiet = f.quiet
 	r := &mapRun{a: a, f: f, m: starter.Map{ID: f.id, Retry: f.retry, Input: f.input}}
@@ -241,7 +241,7 @@ func (r *mapRun) finish(ctx context.Context, ladder []string) (delivered bool, e
 var errRows = errors.New("the results could not be written")
 
 // stream writes the results of the running map as they come. written waits for the last
-// of them. A write that fails, or would because nobody reads any more, ends the context.
+// of them. The context ends if a write fails, or if the reader has gone.
 func (r *mapRun) stream(ctx context.Context) (within context.Context, written func() (*starter.Causes, error)) {
 	within, stop := context.WithCancelCause(ctx)
 	watchReader(within, r.a.Stdout, stop)
@@ -258,8 +258,8 @@ func (r *mapRun) stream(ctx context.Context) (within context.Context, written fu
 	return within, func() (*starter.Causes, error) { <-done; stop(nil); return &causes, err }
 }
 
-// watchReader ends a context when nobody reads a stream any more. A write fails then, and
-// does not end this program in the middle of its items.
+// watchReader ends a context when the reader of a stream has gone. Without the handler of
+// SIGPIPE the next write would end this program in the middle of its items.
 func watchReader(ctx context.Context, stream io.Writer, stop context.CancelCauseFunc) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	if pipe, ok := stream.(*os.File); ok {
@@ -295,5 +295,5 @@ func (r *mapRun) deliver(ctx context.Context, end *report, streamed *starter.Cau
 	}
 	end.Files, end.Keepers, end.Folder = out.Kept.Files, out.Kept.Items, out.Kept.Folder
 	end.File, end.printed, end.Causes = out.Path, out.Path == "", streamed.Sorted()
-	return tell(r.a, end, r.f.json, "the same command with --retry")
+	return printReport(r.a, end, r.f.json, "the same command with --retry")
 }

@@ -63,7 +63,7 @@ func connectWithItems(ctx context.Context, a *app.App, f *mapFlags, m *starter.M
 	return conn, nil
 }
 
-// slowInput is when people are told that a map waits for the end of its input.
+// slowInput is the wait for the end of the input before a map says that it waits.
 const slowInput = 2 * time.Second
 
 // readItems reads files, URLs and standard input to their ends.

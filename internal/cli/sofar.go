@@ -12,10 +12,10 @@ import (
 	"github.com/gpumux/gpumux/starter"
 )
 
-// sofar is what a map has come to, on a server or on this machine.
+// sofar has the results of a map so far, from a server or from this machine.
 type sofar struct {
 	id, status string
-	// items is how many it has, -1 where that is not known.
+	// items counts the map's items; -1 if unknown.
 	items int64
 	// lines are its results. Of a map that is followed, also those that come until it ends.
 	lines iter.Seq2[[]byte, error]
@@ -23,8 +23,8 @@ type sofar struct {
 	file func(ctx context.Context, index int64, name string) (io.ReadCloser, error)
 	// whole says that every item has a result.
 	whole bool
-	// handle is nil for a map of this machine. Summary is of one that completed there, ended
-	// says why one did not.
+	// handle is nil for a map of this machine. On a server, summary is of a map that
+	// completed, and ended says why one did not.
 	handle  *starter.Handle
 	summary *gpumux.Summary
 	ended   *starter.EndedError
@@ -33,7 +33,8 @@ type sofar struct {
 
 func (s *sofar) running() bool { return s.status == string(starter.Running) }
 
-// stateHere is what a command with --local left of a map, unless a server is named.
+// stateHere finds the state that a command with --local left, unless --address names a
+// server.
 func stateHere(a *app.App, id string) (state local.State, here bool) {
 	if a.Address != "" || starter.CheckID(id) != nil {
 		return state, false

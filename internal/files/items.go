@@ -46,8 +46,8 @@ func Remove(m *starter.Map) {
 	}
 }
 
-// Read makes them the items of a map, which Remove lets go of. Files are checked to the
-// last line before anything else happens.
+// Read gives a map its items; Remove deletes their copy. Files are checked to the last
+// line.
 func (s Source) Read(ctx context.Context, m *starter.Map) (err error) {
 	switch {
 	case s.Range != "":
@@ -89,7 +89,7 @@ func (s Source) inputs(ctx context.Context) (inputs []items.Input, labels []stri
 	return inputs, labels, nil
 }
 
-// input finds out what one --in names. It is opened when it is read.
+// input describes one --in. It is opened when it is read.
 func (s Source) input(ctx context.Context, in string) (input items.Input, label string, err error) {
 	if u, err := url.Parse(in); err == nil && u.Scheme == "file" && u.RawQuery == "" && (u.Host == "" || u.Host == "localhost") {
 		in = filepath.FromSlash(u.Path)
@@ -123,7 +123,7 @@ func (s Source) input(ctx context.Context, in string) (input items.Input, label 
 	return input, label, err
 }
 
-// open opens a file or a URL, of which table says that it has columns.
+// open opens a file or a URL. A table has columns: Parquet or Arrow.
 func (s Source) open(ctx context.Context, in string, isURL, table bool) (io.ReadCloser, error) {
 	if isURL {
 		from, err := objects.OpenURL(ctx, in)
@@ -196,7 +196,7 @@ func (s Source) formatOf(in string, isURL bool) (items.Format, error) {
 	return format, nil
 }
 
-// refused are endings of other formats; other names are taken for JSON lines.
+// refused are endings of formats that cannot be read. Any other name means JSON lines.
 var refused = []string{".json", ".gz", ".zst", ".npy", ".xlsx", ".bz2", ".xz", ".zip"}
 
 func spool(inputs []items.Input, label string, m *starter.Map) error {
@@ -206,7 +206,7 @@ func spool(inputs []items.Input, label string, m *starter.Map) error {
 	case errors.As(err, &wrong):
 		return wrong
 	case err != nil:
-		// A mistake in the items stays one; all else is the machine's.
+		// A mistake in the items was returned above; the rest is this machine's fault.
 		return &local.UnavailableError{Err: err}
 	}
 	m.Spooled, m.Label = spooled, label
@@ -307,8 +307,8 @@ func matching(pattern string) ([]string, error) {
 	return files, nil
 }
 
-// Until is a reader that fails with ctx's cause, even while the stream itself blocks, as
-// a terminal does. Closing it lets go of the stream.
+// Until returns a reader that fails with ctx's cause, even while the stream blocks, as a
+// terminal does. Close it in any case.
 func Until(ctx context.Context, from io.Reader) *io.PipeReader {
 	reader, writer := io.Pipe()
 	stop := context.AfterFunc(ctx, func() { writer.CloseWithError(context.Cause(ctx)) })

@@ -14,11 +14,11 @@ import (
 type visible struct {
 	mu sync.Mutex
 	to io.Writer
-	// begun is the beginning of a character that was cut in two.
+	// begun has the first bytes of a character that was cut in two.
 	begun []byte
 }
 
-// Visible is a stream on which text can only be seen.
+// Visible returns a stream whose text cannot steer the terminal.
 func Visible(to io.Writer) io.Writer { return &visible{to: to} }
 
 // Write holds back at most the beginning of a character.

@@ -21,19 +21,19 @@ import (
 	"github.com/gpumux/gpumux/starter"
 )
 
-// Faults are why the items of a map failed.
+// Faults are the failures of a map, grouped by cause.
 type Faults struct {
 	ID     string `json:"id"`
 	Status string `json:"status"`
-	// Items is how many the map has, -1 where that is not known. Results is how many of them
-	// have a result, Failed how many failed.
+	// Items counts the map's items, -1 if unknown; Results those with a result; Failed those
+	// that failed.
 	Items   int64           `json:"items"`
 	Results int64           `json:"results"`
 	Failed  int64           `json:"failed"`
 	Causes  []starter.Cause `json:"causes"`
 	// Others counts the failures of further causes.
 	Others int64 `json:"others,omitempty"`
-	// Fault is why the map itself failed.
+	// Fault ended the map itself.
 	Fault *gpumux.Fault `json:"fault,omitempty"`
 
 	causes starter.Causes
@@ -101,7 +101,7 @@ const (
 	// mostMessage bounds a message in characters, mostLines a traceback or output in lines.
 	mostMessage = 600
 	mostLines   = 8
-	// placesShown is how many devices are shown of a cause.
+	// placesShown bounds the devices that are shown of a cause.
 	placesShown = 4
 )
 
@@ -160,7 +160,7 @@ func shorten(text string, limit int) string {
 	return text
 }
 
-// mendTask is for an exception, of which no hint knows the cause.
+// mendTask is the next step for an exception, which has no hint.
 const mendTask = "mend the code, then run the failed items again; --attempts where the cause passes by itself"
 
 const causesShown = 8
@@ -180,7 +180,7 @@ func Causes(to io.Writer, indent string, failed int64, causes []starter.Cause) {
 	}
 }
 
-// FaultText is a fault's traceback and what its process printed last.
+// FaultText returns a fault's traceback and the last output of its process.
 func FaultText(f gpumux.Fault) string {
 	var b strings.Builder
 	for _, part := range []struct{ title, text string }{{"traceback", f.Traceback}, {"the process printed last", f.Tail}} {
@@ -191,7 +191,7 @@ func FaultText(f gpumux.Fault) string {
 	return b.String()
 }
 
-// Reduced is what the values came to, shortened; empty for a map that reduces nothing.
+// Reduced returns the value of the reduce, shortened; empty for a map without one.
 func Reduced(s gpumux.Summary) string {
 	switch {
 	case s.ReduceFault != nil:
@@ -204,7 +204,7 @@ func Reduced(s gpumux.Summary) string {
 	return ""
 }
 
-// Kinds writes how many items failed of what, the most first.
+// Kinds counts failures by kind, the most frequent first: "3 crash, 1 timeout".
 func Kinds(faults map[gpumux.Kind]int64) string {
 	names := slices.SortedFunc(maps.Keys(faults), func(a, b gpumux.Kind) int {
 		return cmp.Or(cmp.Compare(faults[b], faults[a]), cmp.Compare(a, b))
@@ -216,7 +216,7 @@ func Kinds(faults map[gpumux.Kind]int64) string {
 	return strings.Join(parts, ", ")
 }
 
-// Printed is an item's output, or what its process printed last.
+// Printed returns an item's output, else the last output of its process.
 func Printed(r gpumux.Result) string {
 	if r.Fault == nil || r.Output != "" {
 		return r.Output
@@ -224,9 +224,9 @@ func Printed(r gpumux.Result) string {
 	return r.Fault.Tail
 }
 
-// Behind returns the text after the part already written, whose end is known, else all of
-// it. The last line ends.
-func Behind(text, written string) string {
+// Rest returns the text after written, the end of what was written of it already; without
+// it all of the text. A last newline is added.
+func Rest(text, written string) string {
 	if text != "" && !strings.HasSuffix(text, "\n") {
 		text += "\n"
 	}
@@ -237,8 +237,8 @@ func Behind(text, written string) string {
 	return text[at+len(written):]
 }
 
-// Logs writes what items printed, each line behind its index, and reports whether any
-// did. An empty line stands for a pause.
+// Logs writes what items printed, each line after the item's index, and reports whether
+// any printed. At an empty line, a pause, it flushes.
 func Logs(out io.Writer, lines iter.Seq2[[]byte, error]) (some bool, err error) {
 	to := bufio.NewWriter(out)
 	for line, err := range lines {
@@ -263,7 +263,7 @@ func Logs(out io.Writer, lines iter.Seq2[[]byte, error]) (some bool, err error) 
 	return some, to.Flush()
 }
 
-// ResultOf looks for the result of an item, which is nil where there is none.
+// ResultOf returns the result of an item, or nil if there is none.
 func ResultOf(lines iter.Seq2[[]byte, error], item int64) (*gpumux.Result, error) {
 	for line, err := range lines {
 		if err != nil {

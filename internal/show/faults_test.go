@@ -85,11 +85,11 @@ func TestFaults_None(t *testing.T) {
 	require.Equal(t, "map m, completed: no item has failed\n", b.String())
 }
 
-func TestBehind_WritesNothingTwice(t *testing.T) {
-	require.Equal(t, "c\n", Behind("a\nb\nc\n", "b\n"))
-	require.Empty(t, Behind("a\n", "a\n"))
-	require.Equal(t, "a\n", Behind("a\n", ""))
-	require.Equal(t, "a\n", Behind("a\n", "of an earlier try\n"))
+func TestRest_WritesNothingTwice(t *testing.T) {
+	require.Equal(t, "c\n", Rest("a\nb\nc\n", "b\n"))
+	require.Empty(t, Rest("a\n", "a\n"))
+	require.Equal(t, "a\n", Rest("a\n", ""))
+	require.Equal(t, "a\n", Rest("a\n", "of an earlier try\n"))
 }
 
 func TestLogs_EachLineBehindItsItem(t *testing.T) {

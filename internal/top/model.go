@@ -15,7 +15,7 @@ import (
 	"github.com/gpumux/gpumux/starter"
 )
 
-// Snapshot is what there is to show.
+// Snapshot has what Run shows.
 type Snapshot struct {
 	At      time.Time
 	Workers []fleet.Worker
@@ -50,7 +50,7 @@ type row struct {
 	gpumux.SlotInfo
 	host   string
 	budget gpumux.Size
-	// rate is how many items a second it has finished since the snapshot before.
+	// rate is in items a second, since the snapshot before.
 	rate float64
 }
 
