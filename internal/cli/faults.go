@@ -36,16 +36,12 @@ func runFaults(ctx context.Context, a *app.App, id string, asJSON bool) error {
 	}
 	defer s.close()
 	faults := show.Faults{ID: s.id, Status: s.status, Items: s.items}
-	limit := int64(-1)
-	if s.summary != nil {
-		limit = s.summary.Failed
-	}
-	if err := faults.Read(s.lines, limit); err != nil {
+	if s.summary != nil && s.summary.Failed == 0 {
+		faults.Results = s.summary.Items
+	} else if err := faults.Read(s.lines); err != nil {
 		return err
 	}
-	if s.summary != nil {
-		faults.Results = s.summary.Items
-	} else if s.whole {
+	if s.whole {
 		faults.Items = faults.Results
 	}
 	if s.handle != nil && s.running() && faults.Results == 0 {

@@ -32,9 +32,6 @@ An ID of a map with --local is looked for on this machine first; its command nee
 	a.ConnectionFlags(c)
 	a.StoreFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if item < 0 {
-			return app.Usage("--item %d: items are counted from 0", item)
-		}
 		var o *starter.FollowOptions
 		if follow {
 			o = &starter.FollowOptions{Unordered: true}
@@ -64,8 +61,8 @@ func logAll(a *app.App, s *sofar) error {
 }
 
 func logOf(ctx context.Context, a *app.App, s *sofar, item int64, follow bool) error {
-	if s.items >= 0 && item >= s.items {
-		return app.Usage("--item %d: map %s has %d items, counted from 0", item, s.id, s.items)
+	if item < 0 || s.items >= 0 && item >= s.items {
+		return app.Usage("--item %d: map %s has %s items, counted from 0", item, s.id, screen.Count(s.items))
 	}
 	stop := func() string { return "" }
 	if follow && s.handle != nil && s.running() {

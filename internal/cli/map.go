@@ -203,7 +203,7 @@ func (r *mapRun) tellEntry() {
 // reports whether the results were written.
 func (r *mapRun) finish(ctx context.Context, ladder []string) (delivered bool, err error) {
 	h := r.h
-	r.out.Kept = &files.Kept{Folder: r.f.files, Open: filesOf(r.conn.Starter, h.Output)}
+	r.out.Kept = &files.Kept{Folder: r.f.files, From: r.conn.Starter, Output: h.Output}
 	if r.f.local {
 		r.out.Kept.Folder = cmp.Or(r.f.files, h.ID+".files") // where they lie is gone when the command has ended
 	}

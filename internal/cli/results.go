@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
@@ -94,7 +93,7 @@ func runResults(ctx context.Context, a *app.App, id string, f *resultsFlags) err
 		return err
 	}
 	defer s.close()
-	to.Filter, to.Note, to.Kept = f.Filter, a.Console.Note, &files.Kept{Folder: f.files, Open: s.file}
+	to.Filter, to.Note, to.Kept = f.Filter, a.Console.Note, &files.Kept{Folder: f.files, From: s.from, Output: s.output}
 	switch {
 	case s.whole, f.follow && s.handle != nil && s.running():
 	case f.partial:
@@ -138,10 +137,4 @@ func partial(ctx context.Context, a *app.App, s *sofar, to files.Output) error {
 	}
 	a.Console.Say("map %s, %s: it has %s%s results so far, which are not in order", s.id, s.status, humanize.Comma(n), of)
 	return app.Exit(app.ExitFailed)
-}
-
-func filesOf(s *starter.Starter, output string) func(context.Context, int64, string) (io.ReadCloser, error) {
-	return func(ctx context.Context, index int64, name string) (io.ReadCloser, error) {
-		return s.File(ctx, output, index, name)
-	}
 }

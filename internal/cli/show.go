@@ -65,7 +65,7 @@ func showHere(ctx context.Context, a *app.App, state local.State, asJSON bool) e
 	}
 	defer s.close()
 	var faults show.Faults
-	if err := faults.Read(s.lines, -1); err != nil {
+	if err := faults.Read(s.lines); err != nil {
 		return err
 	}
 	succeeded := faults.Results - faults.Failed

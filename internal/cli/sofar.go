@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"io"
 	"iter"
 
 	"github.com/gpumux/gpumux"
@@ -19,8 +18,9 @@ type sofar struct {
 	items int64
 	// lines are its results. Of a map that is followed, also those that come until it ends.
 	lines iter.Seq2[[]byte, error]
-	// file opens a file that an item keeps.
-	file func(ctx context.Context, index int64, name string) (io.ReadCloser, error)
+	// from has the files that items keep, beside the results file output.
+	from   *starter.Starter
+	output string
 	// whole says that every item has a result.
 	whole bool
 	// handle is nil for a map of this machine. On a server, summary is of a map that
@@ -53,7 +53,7 @@ func soFarHere(ctx context.Context, a *app.App, state local.State, follow *start
 		return nil, err
 	}
 	from := &starter.Starter{Store: st, Arrays: true}
-	s := &sofar{id: state.ID, status: state.State, items: -1, file: filesOf(from, state.Output), close: func() { _ = st.Close() }}
+	s := &sofar{id: state.ID, status: state.State, items: -1, from: from, output: state.Output, close: func() { _ = st.Close() }}
 	if s.whole, err = st.Objects.Exists(ctx, state.Output); err == nil && s.whole {
 		s.lines = from.Lines(ctx, gpumux.Summary{Output: state.Output})
 		return s, nil
@@ -91,7 +91,7 @@ func soFarThere(ctx context.Context, conn *app.Connection, id string, follow *st
 		return nil, err
 	}
 	s := &sofar{id: h.ID, status: string(starter.Running), items: h.Items, lines: h.Stored(ctx), handle: h, close: conn.Close,
-		file: filesOf(conn.Starter, h.Output)}
+		from: conn.Starter, output: h.Output}
 	if follow != nil {
 		s.lines = h.FollowLines(ctx, *follow)
 	}
@@ -102,7 +102,7 @@ func soFarThere(ctx context.Context, conn *app.Connection, id string, follow *st
 	switch {
 	case err == nil:
 		s.status, s.items, s.whole, s.summary = string(starter.Completed), summary.Items, true, &summary
-		s.lines, s.file = conn.Lines(ctx, summary), filesOf(conn.Starter, summary.Output)
+		s.lines, s.output = conn.Lines(ctx, summary), summary.Output
 	case errors.As(err, &s.ended):
 		s.status = string(s.ended.Status)
 	default:

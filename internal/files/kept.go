@@ -14,14 +14,16 @@ import (
 
 	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/internal/results"
+	"github.com/gpumux/gpumux/starter"
 )
 
 // Kept fetches the files that items of a map keep, while its results are written.
 type Kept struct {
 	// Folder gets them, each as <index>/<name>. Default: they are only counted.
 	Folder string
-	// Open opens one in the store.
-	Open func(ctx context.Context, index int64, name string) (io.ReadCloser, error)
+	// From has them in its store, beside the results file Output.
+	From   *starter.Starter
+	Output string
 	// Files counts the files, Items the items that keep any.
 	Files, Items int64
 }
@@ -75,7 +77,7 @@ func (k *Kept) write(ctx context.Context, index int64, name string) error {
 	if err := names.File(name); err != nil {
 		return err
 	}
-	from, err := k.Open(ctx, index, name)
+	from, err := k.From.File(ctx, k.Output, index, name)
 	if err != nil {
 		return err
 	}

@@ -39,12 +39,9 @@ type Faults struct {
 	causes starter.Causes
 }
 
-// Read groups the failures among lines, and ends after so many; negative reads all.
-func (f *Faults) Read(lines iter.Seq2[[]byte, error], failed int64) error {
+// Read groups the failures among lines.
+func (f *Faults) Read(lines iter.Seq2[[]byte, error]) error {
 	for line, err := range lines {
-		if failed == 0 {
-			break
-		}
 		if err == nil {
 			err = f.causes.AddLine(line)
 		}
@@ -52,9 +49,6 @@ func (f *Faults) Read(lines iter.Seq2[[]byte, error], failed int64) error {
 			return err
 		}
 		f.Results++
-		if starter.IsFailure(line) {
-			failed--
-		}
 	}
 	f.Add()
 	return nil

@@ -54,7 +54,7 @@ func TestFaults_Print(t *testing.T) {
 	all := lines(t, gpumux.Result{Index: 0, Value: []byte("1")}, crashed(1), raised(2, "cpu/0", "no image 7"), raised(3, "cpu/1", "no image 8"),
 		gpumux.Result{Index: 4, Value: []byte("{}"), Output: "\"fault\""}, raised(5, "big/0", "no image 9"))
 	f := &Faults{ID: "embed-3fa92c01d4e5", Status: "running", Items: 1000}
-	require.NoError(t, f.Read(all, -1))
+	require.NoError(t, f.Read(all))
 	require.EqualValues(t, 6, f.Results)
 	require.EqualValues(t, 4, f.Failed)
 	var b bytes.Buffer
@@ -62,20 +62,9 @@ func TestFaults_Print(t *testing.T) {
 	golden(t, "faults", b.String())
 }
 
-// A map that has completed says how many failures there are, so its results are not read
-// to their end.
-func TestFaults_ReadsNoFurtherThanTheLastFailure(t *testing.T) {
-	f := &Faults{Items: 4}
-	require.NoError(t, f.Read(lines(t, raised(0, "cpu/0", "x"), crashed(1), gpumux.Result{Index: 2, Value: []byte("1")},
-		gpumux.Result{Index: 3, Value: []byte("1")}), 2))
-	require.EqualValues(t, 2, f.Results)
-	require.EqualValues(t, 2, f.Failed)
-	require.Len(t, f.Causes, 2)
-}
-
 func TestFaults_None(t *testing.T) {
 	f := &Faults{ID: "m", Status: "running", Items: 9}
-	require.NoError(t, f.Read(lines(t, gpumux.Result{Value: []byte("1")}), -1))
+	require.NoError(t, f.Read(lines(t, gpumux.Result{Value: []byte("1")})))
 	var b bytes.Buffer
 	f.Print(&b, "")
 	require.Equal(t, "map m, running: no item has failed so far, of 1 with a result\n", b.String())
