@@ -47,13 +47,13 @@ func TestHandler_AnswersOnlyThePagesThatItKnows(t *testing.T) {
 		code                       int
 		allowed                    string
 	}{
-		"temporal":                {"POST", "127.0.0.1:8234", "", "application/json", 200, ""},
-		"the UI":                  {"POST", "localhost:8234", ui, "application/json; charset=utf-8", 200, ui},
-		"the UI asks first":       {"OPTIONS", "[::1]:8234", ui, "", 204, ui},
-		"another page":            {"POST", "127.0.0.1:8234", "http://evil.example", "application/json", 403, ""},
-		"another page asks":       {"OPTIONS", "127.0.0.1:8234", "http://evil.example", "", 403, ""},
-		"a page of a file":        {"POST", "127.0.0.1:8234", "null", "application/json", 403, ""},
-		"a look":                  {"GET", "127.0.0.1:8234", "", "application/json", 404, ""},
+		"temporal":          {"POST", "127.0.0.1:8234", "", "application/json", 200, ""},
+		"the UI":            {"POST", "localhost:8234", ui, "application/json; charset=utf-8", 200, ui},
+		"the UI asks first": {"OPTIONS", "[::1]:8234", ui, "", 204, ui},
+		"another page":      {"POST", "127.0.0.1:8234", "http://evil.example", "application/json", 403, ""},
+		"another page asks": {"OPTIONS", "127.0.0.1:8234", "http://evil.example", "", 403, ""},
+		"a page of a file":  {"POST", "127.0.0.1:8234", "null", "application/json", 403, ""},
+		"a look":            {"GET", "127.0.0.1:8234", "", "application/json", 404, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := httptest.NewRequest(c.method, "/s/decode", strings.NewReader(`{"payloads":[]}`))

@@ -1,8 +1,8 @@
-// Package app is what the commands of gpumux share: streams, flags of the connection, the
-// connection itself, exit codes, logs.
+// Package app has what the commands of gpumux share: streams, the connection and its
+// flags, exit codes, logs.
 //
 // It owns how a command finds its server and how it is interrupted. It has no command of
-// its own. What Interruptible and Connect start ends with what they return.
+// its own. Callers end what Interruptible and Connect return.
 package app
 
 import (
@@ -31,7 +31,7 @@ type Options struct {
 	// Stdin, Stdout and Stderr default to this process's.
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	// Version is what `gpumux version` says. Default "development".
+	// Version is printed by `gpumux version`. Default "development".
 	Version string
 	// Signals interrupt the command. Default: SIGINT and SIGTERM of this process.
 	Signals <-chan os.Signal
@@ -39,16 +39,16 @@ type Options struct {
 
 // App is one run of the program. A command may correct what its flags said.
 type App struct {
-	// Terminal is standard output as it is, for what draws on it.
+	// Terminal is standard output without escaping, for top to draw on.
 	Terminal io.Writer
 	Options
 	Console *screen.Console
-	// Ran says that the command's own code was reached.
+	// Ran reports whether the command's own code was reached; else cobra refused it.
 	Ran bool
-	// Hard is cancelled by the second signal; what is still running then is left to die.
+	// Hard is cancelled by the second signal, which waits for nothing.
 	Hard context.Context
 
-	// What the flags of the connection say.
+	// Address to KeysPath are the flags of the connection.
 	Address, Namespace, StoreURL, KeysPath string
 	// Verbose shows the log of what runs in this process.
 	Verbose bool
@@ -71,7 +71,7 @@ func New(o Options) *App {
 	// Without a name the SDK hashes the whole binary at the start of a worker.
 	worker.SetBinaryChecksum("gpumux " + o.Version)
 	a := &App{Options: o, Terminal: terminal, Console: screen.NewConsole(o.Stderr)}
-	a.Console.Pasteable = a.InFlags
+	a.Console.Pasteable = a.Pasteable
 	return a
 }
 
@@ -129,7 +129,7 @@ func (a *App) Log(calm bool) *zap.Logger {
 	return log
 }
 
-// NeedLocal says that this binary has no server.
+// NeedLocal returns an error where this binary has no server.
 func (a *App) NeedLocal(what string) error {
 	if a.Local == nil {
 		return Usage("%s: this gpumux is built without the embedded server; use the all-in-one binary (make build), or connect with --address", what)
@@ -137,10 +137,10 @@ func (a *App) NeedLocal(what string) error {
 	return nil
 }
 
-// LocalOptions are the options of what this process runs itself.
+// LocalOptions are for a server and a worker in this process.
 func (a *App) LocalOptions(calm bool) local.Options {
 	if os.Getenv("GOGC") == "" {
-		// For a server, a worker and a client: a few percent of the time, a third less memory.
+		// Server, worker and client then need a third less memory, for a few percent of time.
 		debug.SetGCPercent(50)
 	}
 	return local.Options{Server: a.Local, ServerOptions: local.ServerOptions{Log: a.Log(calm)}, Keys: a.KeysPath, Version: a.Version,

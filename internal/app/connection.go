@@ -21,21 +21,21 @@ import (
 	"github.com/gpumux/gpumux/store"
 )
 
-// ConnectionFlags are of every command that talks to Temporal.
+// ConnectionFlags adds the flags of a command that talks to Temporal.
 func (a *App) ConnectionFlags(c *cobra.Command) {
 	c.Flags().StringVar(&a.Address, "address", "", "host:port of Temporal (default TEMPORAL_ADDRESS, else 127.0.0.1:7233)")
 	c.Flags().StringVar(&a.Namespace, "namespace", "", "Temporal namespace (default TEMPORAL_NAMESPACE, else default)")
 	a.KeysFlag(c)
 }
 
-// StoreFlag is of commands that read or write large inputs and results.
+// StoreFlag adds the flag of a command that reads or writes large inputs and results.
 func (a *App) StoreFlag(c *cobra.Command) {
 	c.Flags().StringVar(&a.StoreURL, "store", os.Getenv("GPUMUX_STORE"),
 		"blob URL of the workers' store (default GPUMUX_STORE, else asked from the workers)")
 	c.Flags().Lookup("store").DefValue = ""
 }
 
-// KeysFlag is of every command that reads or writes what maps keep.
+// KeysFlag adds the flag of a command that reads or writes payloads or the store.
 func (a *App) KeysFlag(c *cobra.Command) {
 	c.Flags().StringVar(&a.KeysPath, "keys", os.Getenv("GPUMUX_KEYS"),
 		"key file, or folder of them, that payloads and the store are encrypted with (default GPUMUX_KEYS, else none)")
@@ -80,7 +80,7 @@ func (a *App) OnMap(c *cobra.Command, use func(ctx context.Context, conn *Connec
 	})
 }
 
-// OneID is the arguments of commands about one map.
+// OneID checks the arguments of a command about one map.
 func OneID(c *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("give the ID of one map, as `gpumux ls` shows it: %s", strings.TrimSpace(c.Example))
@@ -98,10 +98,8 @@ type Connection struct {
 	Address string
 	// UI is the address of the Web UI, or empty when it is not known.
 	UI string
-	// Key is what a page of it is opened with; empty where it asks for none.
+	// Key opens the pages of a private server; empty where none is needed.
 	Key string
-	// ComeBack says how to come back to results, when not with `gpumux results`.
-	ComeBack string
 }
 
 // ConnectWithStore opens Temporal and, when one is named, the store.
@@ -161,7 +159,7 @@ func (c *Connection) Page(path string) string {
 	return c.UI + path + "?key=" + c.Key
 }
 
-// findUI is GPUMUX_UI, or the Web UI of `gpumux dev` on this machine.
+// findUI returns GPUMUX_UI, or the Web UI of `gpumux dev` if it answers here.
 func findUI(o client.Options) string {
 	if ui := os.Getenv("GPUMUX_UI"); ui != "" {
 		return ui

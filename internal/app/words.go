@@ -8,75 +8,49 @@ import (
 	"io"
 	"os"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/gpumux/gpumux/internal/local"
 	"github.com/gpumux/gpumux/internal/text"
 )
 
-// hinted is a command in a text, as all hints write them.
-var hinted = regexp.MustCompile("`gpumux ([a-z]+)([^`\n]*)`")
+// hinted matches a command in a text.
+var hinted = regexp.MustCompile("`gpumux ([^`\n]*)`")
 
-// aboutServer are the commands that talk to a server; withStore take --store too.
-var (
-	aboutServer = []string{"map", "run", "ls", "show", "faults", "logs", "wait", "results", "pause", "resume", "cancel", "retry", "workers",
-		"tasks", "doctor", "schedule", "prune"}
-	withStore = []string{"map", "run", "faults", "logs", "results", "retry", "doctor", "prune"}
-)
+// takesStore has the commands that talk to a server, and whether they take --store.
+var takesStore = map[string]bool{"map": true, "run": true, "faults": true, "logs": true, "results": true, "retry": true, "doctor": true,
+	"prune": true, "ls": false, "show": false, "wait": false, "pause": false, "resume": false, "cancel": false, "workers": false, "tasks": false,
+	"schedule": false}
 
-// flagWords are what libraries say to do, each followed by the command line's words.
-var flagWords = []string{
-	"give another ID", "give another --id", "give an ID of its own", "give an ID of its own with --id", "with the ID ", "with --id ",
-	"give the pool ", "give --pool ", "give the pools ", "give --pool ",
-	"without a retry", "without --retry", "run what failed again", "run what failed again with --retry",
-	"give the workers' store", "give the workers' store with --store URL or GPUMUX_STORE",
-	"give the keys (codec.keys in the worker's file)", "give the keys (codec.keys in the worker's file, --keys or GPUMUX_KEYS elsewhere)",
-	"give the workers' keys", "give the workers' keys with --keys or GPUMUX_KEYS",
-	"give its address or TEMPORAL_ADDRESS", "give --address or TEMPORAL_ADDRESS, or run this map alone with --local",
-	"give another namespace", "give --namespace", "of a private `gpumux dev`", "of `gpumux dev --private`",
-	"give another port for the server", "give another with --port", "give another port for the Web UI", "give another with --ui-port",
-	"give another folder", "give another with --data", "if it was given an ID or a folder", "if it has an --id or --data",
-	"give another Python", "give another with --python", "measure the CPU", "measure the CPU with --pool cpu",
-	"measure the workload light", "measure --workloads light",
-	"give the delimiter ", "give --delimiter ", "name the columns to read", "name the columns to read with --columns",
-	"raise the task's timeout", "raise the task's timeout (--timeout)",
-}
-
-var inFlags = strings.NewReplacer(flagWords...)
-
-// InFlags is a text of a library in the words of the command line. The commands in it
-// have the flags that this one was given to find its server, so that they can be pasted.
-func (a *App) InFlags(text string) string {
-	return hinted.ReplaceAllStringFunc(inFlags.Replace(text), func(found string) string {
-		parts := hinted.FindStringSubmatch(found)
-		return "`" + a.Command(parts[1]+parts[2]) + "`"
+// Pasteable gives the commands in a text the flags that this one was given to find its
+// server.
+func (a *App) Pasteable(text string) string {
+	return hinted.ReplaceAllStringFunc(text, func(found string) string {
+		return "`" + a.Command(hinted.FindStringSubmatch(found)[1]) + "`"
 	})
 }
 
-// Command is a command line of gpumux, for the server of this one.
+// Command returns a command line of gpumux, with the flags that find this server.
 func (a *App) Command(words string) string {
 	name, _, _ := strings.Cut(words, " ")
-	var flags []string
+	store, asksServer := takesStore[name]
+	line := "gpumux " + words
 	add := func(flag, value string) {
 		if value != "" && !strings.Contains(words, flag) {
-			flags = append(flags, flag, value)
+			line += " " + flag + " " + ShellLine([]string{value})
 		}
 	}
-	if slices.Contains(aboutServer, name) {
+	if asksServer {
 		add("--address", a.Address)
 		add("--namespace", a.Namespace)
 	}
-	if slices.Contains(withStore, name) && a.StoreURL != os.Getenv("GPUMUX_STORE") {
+	if store && a.StoreURL != os.Getenv("GPUMUX_STORE") {
 		add("--store", a.StoreURL)
 	}
-	if len(flags) == 0 {
-		return "gpumux " + words
-	}
-	return "gpumux " + words + " " + ShellLine(flags)
+	return line
 }
 
-// ShellLine is a command as a shell takes it.
+// ShellLine quotes a command for a shell.
 func ShellLine(command []string) string {
 	words := make([]string, len(command))
 	for i, word := range command {
@@ -119,12 +93,12 @@ const (
 	ExitInterrupted = 130
 )
 
-// Usage is one mistake in the command line.
+// Usage returns an error about one mistake in the command line.
 func Usage(format string, args ...any) error {
 	return &local.MistakeError{Problems: []string{fmt.Sprintf(format, args...)}}
 }
 
-// Unavailable is about what could not be reached or started.
+// Unavailable returns an error about something that could not be reached or started.
 func Unavailable(err error) error { return &local.UnavailableError{Err: err} }
 
 // Exit ends the command with a code; its message has been printed.
@@ -139,10 +113,10 @@ var ErrInterrupted = errors.New("interrupted")
 // Mistakes collects what is wrong with a command line.
 type Mistakes []string
 
-// Add adds one.
+// Add adds a mistake.
 func (m *Mistakes) Add(format string, args ...any) { *m = append(*m, fmt.Sprintf(format, args...)) }
 
-// When adds one if it is made.
+// When adds a mistake if it was made.
 func (m *Mistakes) When(made bool, format string, args ...any) {
 	if made {
 		m.Add(format, args...)

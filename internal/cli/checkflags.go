@@ -4,17 +4,15 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/app"
-	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/files"
 	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/launch"
@@ -22,16 +20,9 @@ import (
 	"github.com/gpumux/gpumux/starter"
 )
 
-const leastMemory = 1 << 20
-
 var flagOf = map[string]string{"ladder": "--pool:", "patience": "--patience", "mode": "--mode", "timeout": "--timeout", "attempts": "--attempts",
 	"backoff": "--backoff", "maxFailures": "--max-failures", "reduce": "--reduce", "key": "--key", "chunk": "--chunk", "window": "--window",
 	"priority": "--priority", "fairnessKey": "--fairness-key", "failFast": "--fail-fast", "arg": "--arg", "withItem": "--with-item"}
-
-// inWords says what a map's fields may be in the words of flags.
-var inWords = strings.NewReplacer("0 means no limit", "leave it away for no limit", "the first failure of failFast", "--fail-fast", "the server takes", "Temporal takes",
-	fmt.Sprintf("0 (automatic) to %d", gpumux.MaxChunk), fmt.Sprintf("1 to %d (0: learnt)", gpumux.MaxChunk),
-	fmt.Sprintf("0 (automatic) to %d", gpumux.MaxWindow), fmt.Sprintf("1 to %d (0: learnt)", gpumux.MaxWindow))
 
 func inputMistakes(m *app.Mistakes, in gpumux.MapInput) {
 	in.Task, in.Items, in.Cache = "task", []json.RawMessage{}, false
@@ -41,88 +32,44 @@ func inputMistakes(m *app.Mistakes, in gpumux.MapInput) {
 	}
 	for _, p := range bad.Problems {
 		field, _, _ := strings.Cut(p.Field, "[")
-		m.Add("%s %s", cmp.Or(flagOf[field], field+":"), inWords.Replace(p.Message))
+		m.Add("%s %s", cmp.Or(flagOf[field], field+":"), p.Message)
 	}
 }
 
 // check finds the other mistakes that need neither files nor a server.
 func (f *taskFlags) check(m *app.Mistakes, changed func(string) bool) {
-	ladder := f.input.Ladder
-	for _, pool := range ladder {
-		m.When(f.local && strings.Contains(pool, "@"), "--pool %s: with --local name the pool alone, such as gpu", pool)
-	}
-	m.When(changed("pool") && len(ladder) == 0, "--pool is empty; name a pool, such as gpu")
-	m.When(changed("patience") && len(ladder) < 2, "--patience goes with several pools, such as --pool gpu,cpu: there is none that could take over")
-	switch {
-	case changed("on") && f.on == "":
-		m.Add("--on is empty; give a device, such as GPU-5c89")
-	case f.on != "" && len(f.pool.Devices) > 0:
-		m.Add("--on and --devices are both given; --on is one device, --devices are several")
-	case f.on != "" && len(ladder) > 1:
-		m.Add("--on is one device, and --pool several pools; give one pool")
-	case f.on != "":
-		f.pool.Devices = gpu.Selection{f.on}
-	}
 	if fresh := f.task.Fresh; fresh != "" && fresh != launch.Fork && fresh != launch.Spawn {
 		m.Add("--fresh %q is unknown; use fork or spawn", fresh)
 	}
-	if out := f.task.Output; out != "" && out != "json" && out != "text" {
+	switch out := f.task.Output; {
+	case out != "" && out != "json" && out != "text":
 		m.Add("--output %q is unknown; use json or text", out)
+	case out != "" && f.local && len(f.task.Command) == 0:
+		m.Add("--output is for a command after --; a function returns what its result is")
 	}
-	f.checkSizes(m)
 	for _, name := range []string{"slots", "devices", "memory", "reserve", "sharing", "data", "python", "pass-env", "fresh", "output"} {
 		m.When(!f.local && changed(name), "--%s goes with --local; elsewhere the worker's file says it", name)
 	}
-	if f.local {
-		for _, name := range []string{"address", "namespace", "store"} {
-			m.When(changed(name), "--%s does not go with --local, which has a server and a store of its own", name)
-		}
+	for _, name := range []string{"address", "namespace", "store"} {
+		m.When(f.local && changed(name), "--%s does not go with --local, which has a server and a store of its own", name)
 	}
 	f.pool.Mode, f.task.Reduce = f.input.Mode, f.input.Reduce
-	if f.local && len(*m) == 0 {
-		f.checkTask(m)
-	}
 }
 
-func (f *taskFlags) checkSizes(m *app.Mistakes) {
-	var err error
-	if f.memory != "" {
-		switch f.pool.Memory, err = gpumux.ParseSize(f.memory); {
-		case err != nil || f.pool.Memory == 0:
-			m.Add("--memory %q is not a size above 0; write it as 8GiB or 512MB", f.memory)
-		case f.pool.Memory < leastMemory:
-			m.Add("--memory %s is %s, in which no process runs; write it with its unit, such as %[1]sGiB", f.memory, f.pool.Memory)
+// checkGiven finds flags without a value, as from a variable that is not set.
+func checkGiven(m *app.Mistakes, c *cobra.Command) {
+	c.Flags().Visit(func(flag *pflag.Flag) {
+		if slices.Contains([]string{"in", "range", "glob", "columns", "key", "pool", "reduce"}, flag.Name) {
+			m.When(strings.Trim(flag.Value.String(), `[]"`) == "", "--%s is empty", flag.Name)
 		}
-	}
-	if f.reserve != "" {
-		if f.pool.Reserve, err = gpumux.ParseSize(f.reserve); err != nil {
-			m.Add("--reserve %q is not a size; write it as 1GiB or 512MB", f.reserve)
-		}
-	}
-}
-
-func (f *taskFlags) checkTask(m *app.Mistakes) {
-	target, _, _ := strings.Cut(f.input.Task, ":")
-	isR := strings.HasSuffix(target, ".R")
-	switch t := f.task; {
-	case len(t.Command) == 0 && t.Output != "":
-		m.Add("--output is for a command after --; a function returns what its result is")
-	case isR && (t.Python != "" || t.Fresh != ""):
-		m.Add("TASK %s is R; --python and --fresh are for Python", f.input.Task)
-	case len(t.Command) == 0:
-	case t.Python != "":
-		m.Add("--python is for a Python TASK; the command after -- starts by itself")
-	case t.Fresh != "":
-		m.Add("--fresh is for a Python TASK; the command after -- starts anew for every item")
-	case f.input.Mode == gpumux.Persistent:
-		m.Add("--mode persistent: a command runs once per item, so it is always fresh")
-	}
+	})
 }
 
 func (f *mapFlags) check(c *cobra.Command, args []string) error {
 	var m app.Mistakes
 	changed := c.Flags().Changed
 	f.readTask(&m, c, args)
+	checkGiven(&m, c)
 	f.checkItems(&m, changed)
 	f.checkInput(&m, changed)
 	if changed("id") {
@@ -142,6 +89,7 @@ func (f *mapFlags) check(c *cobra.Command, args []string) error {
 	return m.Err()
 }
 
+// checkOut keeps the results from overwriting the input.
 func (f *mapFlags) checkOut(m *app.Mistakes) {
 	if slices.ContainsFunc(f.source.In, func(in string) bool { return sameFile(in, f.out) }) {
 		m.Add("--out %s is the input itself; name another file", f.out)
@@ -162,19 +110,15 @@ func (f *mapFlags) checkFiles(m *app.Mistakes) {
 	}
 }
 
-// valueOnly reports whether a map is only asked for what --reduce makes of it: with
-// --quiet and no place for the results.
+// valueOnly reports whether only the value of --reduce is wanted: --quiet without a place
+// for the results.
 func (f *mapFlags) valueOnly() bool { return f.quiet && f.input.Reduce != "" && f.out == "" && !f.json }
 
 func (f *mapFlags) checkInput(m *app.Mistakes, changed func(string) bool) {
 	in := f.input
-	if changed("reduce") && strings.TrimSpace(in.Reduce) == "" {
-		m.Add("--reduce is empty; give one of %s, or a task", strings.Join(contract.Reduces(), ", "))
-		in.Reduce = ""
-	}
 	inputMistakes(m, in)
 	m.When(in.Backoff > 0 && in.Attempts == 1, "--backoff goes with --attempts 2 or more: without it no item is tried again")
-	// In a field 0 stands for the default, which a flag says by being left away.
+	// In a field 0 stands for the default; a flag is left away for it.
 	m.When(in.Attempts == 0, "--attempts 0 is outside 1 to %d", gpumux.MaxAttempts)
 	m.When(changed("priority") && in.Priority == 0, "--priority 0 is outside 1 (first) to 5 (last)")
 	f.taskFlags.check(m, changed)
@@ -215,51 +159,32 @@ func (f *taskFlags) readTask(m *app.Mistakes, c *cobra.Command, args []string) {
 func (f *mapFlags) checkItems(m *app.Mistakes, changed func(string) bool) {
 	s := &f.source
 	given := 0
-	for flag, values := range map[string][]string{"in": s.In, "range": {s.Range}, "glob": {s.Glob}} {
+	for _, flag := range []string{"in", "range", "glob"} {
 		if changed(flag) {
 			given++
-			m.When(slices.Contains(values, ""), "--%s is empty", flag)
 		}
 	}
-	if given == 0 {
-		m.Add("nothing to map over; give one of --in FILE, --range START:END and --glob PATTERN")
-	} else if given > 1 {
-		m.Add("give only one of --in, --range and --glob")
+	m.When(given == 0, "nothing to map over; give one of --in FILE, --range START:END and --glob PATTERN")
+	m.When(given > 1, "give only one of --in, --range and --glob")
+	for _, flag := range []string{"columns", "delimiter", "key", "lines"} {
+		m.When(changed(flag) && !changed("in"), "--%s goes with --in", flag)
 	}
 	if changed("delimiter") {
 		var err error
 		if s.Delimiter, err = items.ParseDelimiter(f.delimiter); err != nil {
 			m.Add("--delimiter: %v", err)
 		}
-		m.When(!changed("in"), "--delimiter goes with --in")
 	}
-	m.When(changed("columns") && len(s.Columns) == 0, "--columns is empty; name columns, such as id,text")
-	m.When(changed("columns") && !changed("in"), "--columns goes with --in, a Parquet or Arrow file")
-	m.When(s.Lines && (!changed("in") || changed("delimiter")), "--lines goes with --in, whose lines are text, and without --delimiter")
 	for _, in := range s.In {
-		id, values := names.CutValues(in)
-		if !values {
-			if err := names.Columns(in, s.Columns); err != nil {
-				m.Add("--columns %v", err)
+		if err := names.Columns(in, s.Columns); err != nil {
+			m.Add("--columns %v", err)
+		}
+		if id, values := names.CutValues(in); values {
+			if err := starter.CheckID(id); err != nil {
+				m.Add("--in %s: %v", in, err)
 			}
-			continue
+			m.When(len(s.In) > 1 || s.Lines || changed("delimiter"), "--in %s stands alone", in)
 		}
-		if err := starter.CheckID(id); err != nil {
-			m.Add("--in %s: %v", in, err)
-		}
-		if len(s.In) > 1 || s.Lines || changed("delimiter") || changed("columns") {
-			m.Add("--in %s stands alone: without other inputs, and without --lines, --delimiter and --columns", in)
-			break
-		}
-	}
-	switch key := f.input.Key; {
-	case changed("key") && key == "":
-		m.Add("--key is empty; name a field of the items, such as id")
-	case key != "" && (s.Lines || !changed("in")):
-		m.Add("--key goes with --in, whose items are objects, and without --lines")
-	}
-	if i := slices.Index(s.In, "-"); i >= 0 && slices.Contains(s.In[i+1:], "-") {
-		m.Add("--in - is given twice; standard input can be read once")
 	}
 }
 

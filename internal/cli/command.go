@@ -12,7 +12,7 @@ import (
 	"github.com/gpumux/gpumux/internal/host"
 )
 
-// Tree is all commands with their help, for manuals and completions.
+// Tree returns all commands with their help, for manuals and completions.
 func Tree() *cobra.Command { return rootCommand(app.New(Options{Args: []string{}})) }
 
 func rootCommand(a *app.App) *cobra.Command {
@@ -32,7 +32,6 @@ reached or started, 4 the map or the command failed as a whole, 130 interrupted.
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
-		Args:              known,
 		PersistentPreRun:  func(*cobra.Command, []string) { a.Ran = true },
 		RunE: func(c *cobra.Command, _ []string) error {
 			return c.Help()
@@ -62,21 +61,9 @@ reached or started, 4 the map or the command failed as a whole, 130 interrupted.
 			c.ValidArgsFunction = a.Completion(mapIDs)
 		case c.Name() == "map" || c.Name() == "run":
 			c.ValidArgsFunction = a.Completion(taskNames)
-			_ = c.RegisterFlagCompletionFunc("pool", a.Completion(poolNames))
 		}
 	}
 	return root
-}
-
-func known(c *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	c.SuggestionsMinimumDistance = 2
-	if like := c.SuggestionsFor(args[0]); len(like) > 0 {
-		return fmt.Errorf("there is no command %q; did you mean `%s %s`?", args[0], c.CommandPath(), strings.Join(like, "` or `"+c.CommandPath()+" "))
-	}
-	return fmt.Errorf("there is no command %q; `%s --help` lists them", args[0], c.CommandPath())
 }
 
 func versionCommand(a *app.App) *cobra.Command {

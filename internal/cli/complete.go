@@ -39,15 +39,3 @@ func taskNames(ctx context.Context, conn *app.Connection) (names []string, err e
 	}
 	return names, err
 }
-
-func poolNames(ctx context.Context, conn *app.Connection) (names []string, err error) {
-	workers, err := conn.Fleet().Workers(ctx)
-	for _, w := range workers {
-		if w.Offer != nil {
-			for _, p := range w.Offer.Pools {
-				names = append(names, p.Name)
-			}
-		}
-	}
-	return names, err
-}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/app"
 	"github.com/gpumux/gpumux/internal/local"
 	"github.com/gpumux/gpumux/internal/screen"
@@ -51,7 +50,7 @@ asks for a token, which it writes into a file of variables that only you can rea
 	flags.StringVar(&f.tasks, "tasks", ".", "folder of Python modules whose functions are the tasks")
 	flags.Func("slots", slotsUsage, f.parseSlots)
 	flags.StringSliceVar((*[]string)(&f.pool.Devices), "devices", nil, "the GPUs to use, such as 0,2 (default all); "+devicesUsage)
-	flags.StringVar(&f.memory, "memory", "", "memory budget of a slot on a GPU, such as 8GiB")
+	flags.Func("memory", "memory `budget` of a slot on a GPU, such as 8GiB", f.parseMemory)
 	flags.StringVar((*string)(&f.pool.Sharing), "sharing", "", sharingUsage)
 	flags.StringVar(&f.data, "data", "", "folder of the state (default ~/.local/state/gpumux/dev)")
 	flags.StringVar(&f.task.Python, "python", "", "the Python to use (default python3)")
@@ -67,25 +66,7 @@ asks for a token, which it writes into a file of variables that only you can rea
 	return c
 }
 
-func (f *devFlags) check(c *cobra.Command) error {
-	var m app.Mistakes
-	for name, port := range map[string]int{"port": f.port, "ui-port": f.uiPort} {
-		m.When(port < 1 || port > 65535, "--%s %d is outside 1 to 65535", name, port)
-	}
-	m.When(f.port == f.uiPort && !f.headless, "--port and --ui-port are both %d", f.port)
-	f.checkSizes(&m)
-	if f.noWorker {
-		for _, name := range []string{"tasks", "slots", "devices", "memory", "sharing", "python", "pass-env"} {
-			m.When(c.Flags().Changed(name), "--%s does not go with --no-worker", name)
-		}
-	}
-	return m.Err()
-}
-
 func runDev(a *app.App, c *cobra.Command, f *devFlags) error {
-	if err := f.check(c); err != nil {
-		return err
-	}
 	if err := a.NeedLocal("gpumux dev"); err != nil {
 		return err
 	}
@@ -180,13 +161,11 @@ func greet(a *app.App, s *local.Session, modules *config.Task, noGPU, variables 
 	}
 	say("store", "%s", s.Store.Objects.URL())
 	say("data", "%s", s.Data)
-	first := ""
 	if modules != nil {
 		offer := s.Describe()
 		say("pools", "%s", show.Pools(offer.Pools))
 		if len(offer.Tasks) > 0 {
 			say("tasks", "%s", screen.OneLine(strings.Join(offer.Tasks, ", "), 200))
-			first = tryIt(a, offer, modules.PythonDir)
 		} else {
 			say("tasks", "none yet: put def embed(item): … into %s", filepath.Join(modules.PythonDir, "embed.py"))
 		}
@@ -194,29 +173,6 @@ func greet(a *app.App, s *local.Session, modules *config.Task, noGPU, variables 
 			say("no GPU", "%s", noGPU)
 		}
 	}
-	if first != "" {
-		a.Console.Say("\ntry it:   %s", first)
-	}
+	a.Console.Say("\ntry it:   %s", a.Command("tasks"))
 	a.Console.Say("Ctrl-C stops")
-}
-
-// tryIt is a command that works as it stands: a task over the items that lie beside it in
-// a file of its name, as texts.jsonl beside text.py, else the list of tasks.
-func tryIt(a *app.App, offer gpumux.Describe, dir string) string {
-	for _, task := range offer.Tasks {
-		module, _, _ := strings.Cut(task, ":")
-		for _, ending := range []string{".jsonl", "s.jsonl", ".csv", "s.csv"} {
-			file := filepath.Join(dir, module+ending)
-			if _, err := os.Stat(file); err != nil {
-				continue
-			}
-			if here, err := os.Getwd(); err == nil {
-				if near, err := filepath.Rel(here, file); err == nil && filepath.IsLocal(near) {
-					file = near
-				}
-			}
-			return a.Command("map " + app.ShellLine([]string{task, "--in", file, "--pool", offer.Pools[0].Name}))
-		}
-	}
-	return a.Command("tasks")
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -21,20 +20,6 @@ import (
 	"github.com/gpumux/gpumux/starter"
 )
 
-func began(h *starter.Handle) string {
-	switch h.Entry {
-	case starter.Attached:
-		return "map " + h.ID + " runs already"
-	case starter.Continued:
-		return "map " + h.ID + " goes on with the items that have no result"
-	case starter.Retried:
-		return "map " + h.ID + " runs its failed items again"
-	case starter.Found:
-		return "map " + h.ID + " is finished"
-	}
-	return "map " + h.ID + " started"
-}
-
 func comeBack(a *app.App, id string) {
 	a.Console.Note("  follow it   %s\n  look at it  %s\n  results     %s\n  stop it     %s",
 		a.Command("wait "+id), a.Command("show "+id), a.Command("results "+id), a.Command("cancel "+id))
@@ -46,27 +31,21 @@ func detached(a *app.App, h *starter.Handle) error {
 	return app.Exit(app.ExitInterrupted)
 }
 
-func detach(a *app.App, h *starter.Handle) error {
-	comeBack(a, h.ID)
-	_, err := fmt.Fprintln(a.Stdout, h.ID)
-	return err
-}
-
-// follow watches a map to its end. With a ladder it says when no worker serves it.
+// follow watches a map to its end, and meanwhile says what holds it up. Without a ladder
+// it does not ask for workers.
 func follow(ctx context.Context, a *app.App, conn *app.Connection, h *starter.Handle, ladder []string) (*report, error) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	var background sync.WaitGroup
-	b := screen.NewBar(a.Console)
-	if h.Running() {
-		background.Go(func() { tellStuck(watching, a, h, b) })
-		if ladder != nil {
-			background.Go(func() { diagnose(watching, a, conn.Starter, ladder, h.Task) })
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		if h.Running() {
+			tellTroubles(watching, a, conn.Starter, h, ladder)
 		}
-	}
-	summary, err := h.Watch(ctx, b.Show)
+	}()
+	summary, err := h.Watch(ctx, screen.NewBar(a.Console).Show)
 	stop()
-	background.Wait()
+	<-over
 	a.Console.Close()
 	if err != nil {
 		return nil, err
@@ -76,39 +55,34 @@ func follow(ctx context.Context, a *app.App, conn *app.Connection, h *starter.Ha
 
 const diagnosing = 3 * time.Second
 
-// diagnose says when nobody serves a map, and when somebody does again.
-func diagnose(ctx context.Context, a *app.App, s *starter.Starter, ladder []string, task string) {
-	said := false
-	for {
-		err := checkServed(ctx, s, ladder, task)
-		var missing *fleet.NoWorkerError
-		switch {
-		case errors.As(err, &missing) && !said:
-			said = true
-			what := "the map waits (--no-wait fails instead)"
-			if len(ladder) > 1 {
-				what = "the next pool takes its work when its time is over (--patience)"
-			}
-			a.Console.Say("%v; %s", err, what)
-		case err == nil && said:
-			a.Console.Say("a worker has come")
-			return
-		case err == nil:
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(diagnosing):
+// tellTroubles says once that no worker serves the ladder, and each error with which the
+// store fails again and again. It returns when ctx ends.
+func tellTroubles(ctx context.Context, a *app.App, s *starter.Starter, h *starter.Handle, ladder []string) {
+	unserved, said := false, map[string]bool{}
+	say := func(text string) {
+		if !said[text] {
+			said[text] = true
+			a.Console.Say("%s", text)
 		}
 	}
-}
-
-// tellStuck says what reading and writing the store fails at again and again, each
-// message once, and tells the bar what else is tried again.
-func tellStuck(ctx context.Context, a *app.App, h *starter.Handle, b *screen.Bar) {
-	said := map[string]bool{}
 	for {
+		if ladder != nil {
+			err := checkServed(ctx, s, ladder, h.Task)
+			switch {
+			case errors.As(err, new(*fleet.NoWorkerError)):
+				what := "the map waits (--no-wait fails instead)"
+				if len(ladder) > 1 {
+					what = "the next pool takes its work when its time is over (--patience)"
+				}
+				unserved = true
+				say(fmt.Sprintf("%v; %s", err, what))
+			case err == nil && unserved:
+				say("a worker has come")
+				ladder = nil
+			case err == nil:
+				ladder = nil
+			}
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -118,18 +92,13 @@ func tellStuck(ctx context.Context, a *app.App, h *starter.Handle, b *screen.Bar
 		if err != nil {
 			continue // the server may be back soon; Wait tells when it stays away
 		}
-		b.Retried(retries.Chunks)
 		for _, p := range retries.Stuck {
-			text := screen.OneLine(p.Fault.Error(), 300)
-			if !said[text] {
-				said[text] = true
-				a.Console.Say("%s has failed %d times and is tried again: %s", strings.TrimPrefix(p.Activity, "gpumux."), p.Attempt-1, text)
-			}
+			say(fmt.Sprintf("%s has failed and is tried again: %s", strings.TrimPrefix(p.Activity, "gpumux."), screen.OneLine(p.Fault.Error(), 300)))
 		}
 	}
 }
 
-// checkServed returns a *fleet.NoWorkerError when the map could not begin.
+// checkServed returns a *fleet.NoWorkerError if no worker could begin the map.
 func checkServed(ctx context.Context, s *starter.Starter, ladder []string, task string) error {
 	rungs, err := s.Fleet().Serving(ctx, ladder)
 	if err != nil {
@@ -186,7 +155,7 @@ succeeded, 1 when some failed. Ctrl-C leaves the map running.`,
 			return explain(a, err)
 		}
 		end.Causes = causesOf(ctx, conn, end.Summary)
-		if err := tell(a, end, asJSON, a.Command("retry "+h.ID)); err != nil {
+		if err := printReport(a, end, asJSON, a.Command("retry "+h.ID)); err != nil {
 			return err
 		}
 		return end.exit()
@@ -198,13 +167,13 @@ type report struct {
 	gpumux.Summary
 	// File holds the results here, if they were fetched into one.
 	File string `json:"file,omitempty"`
-	// Files is how many files items kept, Keepers how many items did, Folder where they lie.
+	// Files counts the files that items kept, Keepers those items. Folder has the files.
 	Files   int64  `json:"files,omitempty"`
 	Keepers int64  `json:"-"`
 	Folder  string `json:"folder,omitempty"`
 	// Page is the map's page in the Web UI, when it is known.
 	Page string `json:"page,omitempty"`
-	// Causes are why items failed, the most frequent first, as far as that was looked at.
+	// Causes group the failures, the most frequent first; nil if nobody read them.
 	Causes []starter.Cause `json:"causes,omitempty"`
 	// fetch is the command that fetches the results.
 	fetch string
@@ -217,13 +186,6 @@ func (r *report) exit() error {
 		return app.Exit(app.ExitFailed)
 	}
 	return nil
-}
-
-// printJSON writes the summary for programs; the results themselves lie in a file.
-func (r *report) printJSON(to io.Writer) error {
-	out := *r
-	out.Results = nil
-	return app.PrintJSON(to, out)
 }
 
 func (r *report) print(to io.Writer) {
@@ -267,9 +229,12 @@ func (r *report) print(to io.Writer) {
 	}
 }
 
-func tell(a *app.App, end *report, asJSON bool, retry string) error {
+// printReport writes a report as --json and --quiet say.
+func printReport(a *app.App, end *report, asJSON bool, retry string) error {
 	if asJSON {
-		return end.printJSON(a.Stdout)
+		out := *end
+		out.Results = nil // they lie in a file
+		return app.PrintJSON(a.Stdout, out)
 	}
 	if !a.Console.Quiet {
 		end.print(a.Console)

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"context"
 	"io"
 	"slices"
 	"strconv"
@@ -59,7 +58,7 @@ are not among them.`,
 	return c
 }
 
-// removeLocal deletes all of the folders or none.
+// removeLocal deletes the folders of the maps named, or of all; none if one cannot go.
 func removeLocal(a *app.App, states []local.State, ids []string) error {
 	var m app.Mistakes
 	var gone []local.State
@@ -99,12 +98,12 @@ func printLocal(to io.Writer, states []local.State, now time.Time) error {
 	return screen.Table(to, rows)
 }
 
-// leastAge keeps what a command puts into the store before its map begins.
+// leastAge keeps the items that a command uploads before its map begins.
 const leastAge = time.Hour
 
 func pruneCommand(a *app.App) *cobra.Command {
 	var olderThan string
-	var dryRun, here, asJSON bool
+	var dryRun, asJSON bool
 	c := &cobra.Command{
 		Use:   "prune --older-than AGE",
 		Short: "Delete what maps left in the store that ended long ago",
@@ -114,15 +113,13 @@ know any more ended when something in its folder was last written. Results that 
 maps/ stay. It asks one namespace, so do not use it on a store that several share. A map that cannot be read
 is named, and what it may use stays.
 
-With --local it deletes instead the state of maps on this machine that was not used for that long, as
-gpumux local --remove does.`,
-		Example: "  gpumux prune --older-than 30d --dry-run\n  gpumux prune --older-than 30d\n  gpumux prune --older-than 2w --local",
+What maps with --local left on this machine is deleted by gpumux local --remove.`,
+		Example: "  gpumux prune --older-than 30d --dry-run\n  gpumux prune --older-than 30d",
 		Args:    cobra.NoArgs,
 	}
 	flags := c.Flags()
 	flags.StringVar(&olderThan, "older-than", "", "how long ago, such as 30d, 2w or 36h; at least 1h")
 	flags.BoolVar(&dryRun, "dry-run", false, "delete nothing, and list what would go")
-	flags.BoolVar(&here, "local", false, "of maps on this machine that ran with --local")
 	flags.BoolVar(&asJSON, "json", false, "print what goes as JSON")
 	a.ConnectionFlags(c)
 	a.StoreFlag(c)
@@ -131,22 +128,22 @@ gpumux local --remove does.`,
 		if err != nil {
 			return err
 		}
-		var gone []prune.Group
-		before := time.Now().Add(-age)
-		if here {
-			gone, err = pruneHere(before, dryRun)
-		} else {
-			gone, err = pruneThere(c.Context(), a, before, dryRun)
-		}
+		conn, err := a.ConnectWithStore(c.Context())
 		if err != nil {
 			return err
 		}
-		return tellPruned(a, gone, dryRun, asJSON)
+		defer conn.Close()
+		gone, err := conn.Prune(c.Context(), prune.Options{Before: time.Now().Add(-age), DryRun: dryRun,
+			Warn: func(problem string) { a.Console.Say("%s", problem) }})
+		if err != nil {
+			return err
+		}
+		return printPruned(a, gone, dryRun, asJSON)
 	}
 	return c
 }
 
-// parseAge reads 30d and 2w, beside what Go calls a duration.
+// parseAge reads a duration of Go, or days and weeks: 30d, 2w.
 func parseAge(text string) (time.Duration, error) {
 	age, err := time.ParseDuration(text)
 	for unit, days := range map[string]int{"d": 1, "w": 7} {
@@ -162,37 +159,8 @@ func parseAge(text string) (time.Duration, error) {
 	return age, nil
 }
 
-func pruneThere(ctx context.Context, a *app.App, before time.Time, dryRun bool) ([]prune.Group, error) {
-	conn, err := a.ConnectWithStore(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close()
-	return conn.Prune(ctx, prune.Options{Before: before, DryRun: dryRun, Warn: func(problem string) { a.Console.Say("%s", problem) }})
-}
-
-func pruneHere(before time.Time, dryRun bool) ([]prune.Group, error) {
-	states, err := local.States()
-	if err != nil {
-		return nil, err
-	}
-	gone := []prune.Group{}
-	for _, s := range slices.Backward(states) {
-		if s.State == "running" || !s.Used.Before(before) {
-			continue
-		}
-		if !dryRun {
-			if err := s.Remove(); err != nil {
-				return gone, err
-			}
-		}
-		gone = append(gone, prune.Group{Key: s.ID, Bytes: s.Bytes, Changed: s.Used})
-	}
-	return gone, nil
-}
-
-// tellPruned says what went, or would go.
-func tellPruned(a *app.App, gone []prune.Group, dryRun, asJSON bool) error {
+// printPruned lists what was deleted, or would be.
+func printPruned(a *app.App, gone []prune.Group, dryRun, asJSON bool) error {
 	var bytes int64
 	rows := [][]string{{"KEY", "SIZE", "LAST WRITTEN"}}
 	for _, p := range gone {

@@ -112,21 +112,3 @@ func TestLocal_ListsAndRemoves(t *testing.T) {
 	require.NoDirExists(t, kept)
 	require.DirExists(t, busy)
 }
-
-func TestPrune_OfThisMachine(t *testing.T) {
-	lonely(t)
-	root := filepath.Join(os.Getenv("XDG_STATE_HOME"), "gpumux", "local")
-	old := leave(t, root, "old-1", time.Now().Add(-40*24*time.Hour))
-	young := leave(t, root, "young-1", time.Now().Add(-5*24*time.Hour))
-	got := run(t, "", "prune", "--local", "--older-than", "30d", "--dry-run")
-	require.Equal(t, app.ExitOK, got.code, got.stderr)
-	require.Regexp(t, `(?m)^KEY +SIZE +LAST WRITTEN\nold-1 +1000 B +40d0h ago$`, got.stdout)
-	require.Equal(t, "would delete 1000 B of old maps and their inputs (1)\n", got.stderr)
-	require.DirExists(t, old)
-	got = run(t, "", "prune", "--local", "--older-than", "1w")
-	require.Equal(t, outcome{app.ExitOK, "", "deleted 1000 B of old maps and their inputs (1)\n"}, got)
-	require.NoDirExists(t, old)
-	got = run(t, "", "prune", "--local", "--older-than", "1w", "--json")
-	require.Equal(t, outcome{app.ExitOK, "[]\n", ""}, got)
-	require.DirExists(t, young)
-}

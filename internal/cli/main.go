@@ -1,8 +1,8 @@
 // Package cli is the command line of gpumux: the tree of its commands, and those about
 // maps, thin over starter and internal/local.
 //
-// It owns the flags of those commands, how a command ends, and which exit code an error
-// is. It never decides how a map runs. Main returns when the command is done or
+// It owns the flags of those commands, how a command ends, and the exit code of an error.
+// It never decides how a map runs. Main returns when the command is done or
 // interrupted: the first Ctrl-C stops cleanly, the second at once.
 //
 // Data goes to standard output, all else to standard error. The exit codes are those of
@@ -78,7 +78,7 @@ func Main(o Options) int {
 	return exitCode(err)
 }
 
-// lastGrace is how long a command may go on after the second signal.
+// lastGrace is the time between the second signal and the end.
 const lastGrace = time.Second
 
 func exitCode(err error) int {

@@ -8,14 +8,11 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"reflect"
 	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/app"
 	"github.com/gpumux/gpumux/internal/files"
 	"github.com/gpumux/gpumux/internal/local"
@@ -56,12 +53,6 @@ file, a module beside it that it imports, or a file that the command names has c
 	f.register(c)
 	a.ConnectionFlags(c)
 	a.StoreFlag(c)
-	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		if err.Error() == "unknown flag: --follow" {
-			return errors.New("--follow: a map has an end; `gpumux stream TASK --follow FILE` runs what a file gets as it comes")
-		}
-		return err
-	})
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := f.check(c, args); err != nil {
 			return err
@@ -75,203 +66,170 @@ file, a module beside it that it imports, or a file that the command names has c
 	return c
 }
 
+// mapRun is one run of `map` or `retry`, from the flags to the results.
 type mapRun struct {
-	*app.App
-	*mapFlags
+	a    *app.App
+	f    *mapFlags
 	m    starter.Map
 	out  files.Output
 	conn *app.Connection
 	h    *starter.Handle
+	// comeBack says how to get the results later. Default: with `gpumux results`.
+	comeBack string
 }
 
-// newMapRun finds out where the results go. The flags are good.
+// newMapRun decides where the results go. The flags have been checked.
 func newMapRun(a *app.App, f *mapFlags) (*mapRun, error) {
 	a.Console.Quiet = f.quiet
-	r := &mapRun{App: a, mapFlags: f, m: starter.Map{ID: f.id, Retry: f.retry, Input: f.input}}
+	r := &mapRun{a: a, f: f, m: starter.Map{ID: f.id, Retry: f.retry, Input: f.input}}
+	onScreen := screen.IsTerminal(a.Stdout)
 	var err error
-	r.out, err = files.Choose(f.out, a.Console.Above(a.Stdout), f.json, screen.IsTerminal(a.Stdout))
+	r.out, err = files.Choose(f.out, a.Stdout, f.json, onScreen)
 	r.out.Note, r.out.Exact = a.Console.Note, f.exact
+	if r.out.Path == "" && onScreen {
+		a.Console.NoStatus() // the rows would garble it
+	}
 	return r, err
 }
 
-func (r *mapRun) run(ctx context.Context) error {
-	var here *local.Task
-	if r.local {
-		if err := r.NeedLocal("--local"); err != nil {
-			return err
-		}
-		var err error
-		if here, err = local.FindTask(r.input.Task, r.task); err != nil {
-			return err
-		}
-	}
+func (r *mapRun) run(ctx context.Context) (err error) {
 	defer files.Remove(&r.m)
-	afar := !r.local && r.overURL()
-	if !afar {
-		if err := takeItems(ctx, r.App, r.mapFlags, &r.m); err != nil {
+	if r.f.local {
+		return r.runHere(ctx)
+	}
+	if r.conn, err = connectWithItems(ctx, r.a, r.f, &r.m); err != nil {
+		return err
+	}
+	defer r.conn.Close()
+	rungs := r.m.Input.Rungs()
+	if r.f.noWait {
+		if err := checkServed(ctx, r.conn.Starter, rungs, r.m.Input.Task); err != nil {
 			return err
 		}
-		if files.IsOneList(&r.m) {
-			r.Console.Note("%s holds one list, so that is the one item; for an item of each of its values: jq -c '.[]'", r.m.Label)
-		}
-	}
-	if err := context.Cause(ctx); err != nil {
-		return err
-	}
-	if r.local {
-		return r.runHere(ctx, here)
-	}
-	conn, err := r.ConnectWithStore(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	r.conn = conn
-	if afar {
-		if err := itemsOf(ctx, r.App, conn, r.mapFlags, &r.m); err != nil {
-			return err
-		}
-	}
-	return r.runThere(ctx)
-}
-
-func (r *mapRun) runThere(ctx context.Context) (err error) {
-	if err := r.place(ctx, r.conn.Starter, &r.m.Input); err != nil {
-		return err
 	}
 	if r.h, err = r.conn.Start(ctx, r.m); err != nil {
 		return err
 	}
-	r.tellOptions(ctx)
-	if r.detach {
-		r.Console.Note("%s", began(r.h))
-		return detach(r.App, r.h)
+	return r.follow(ctx, rungs)
+}
+
+// follow stays with a map on a server, unless --detach leaves it.
+func (r *mapRun) follow(ctx context.Context, ladder []string) error {
+	r.tellEntry()
+	if r.f.detach {
+		comeBack(r.a, r.h.ID)
+		_, err := fmt.Fprintln(r.a.Stdout, r.h.ID)
+		return err
 	}
-	_, err = r.finish(ctx, r.m.Input.Rungs())
+	_, err := r.finish(ctx, ladder)
 	return err
 }
 
 // runHere runs the map in a server and a worker of its own. The map is over when its
 // results are delivered; until then the same command goes on with it.
-func (r *mapRun) runHere(ctx context.Context, task *local.Task) error {
-	if slices.ContainsFunc(task.Files(), func(file string) bool { return sameFile(file, r.mapFlags.out) }) {
-		return app.Usage("--out %s is the task's own file; name another for the results", r.mapFlags.out)
+func (r *mapRun) runHere(ctx context.Context) error {
+	f := r.f
+	if err := r.a.NeedLocal("--local"); err != nil {
+		return err
 	}
-	o := r.LocalOptions(true)
-	o.Data, o.Task, o.Pools, o.Headless, o.Last = r.data, task, poolsHere(r.App, r.taskFlags), !r.Console.Redraws(), true
+	task, err := local.FindTask(f.input.Task, f.task)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(task.Files(), func(file string) bool { return sameFile(file, f.out) }) {
+		return app.Usage("--out %s is the task's own file; name another for the results", f.out)
+	}
+	if err := itemsHere(ctx, r.a, f, &r.m); err != nil {
+		return err
+	}
+	o := r.a.LocalOptions(true)
+	o.Data, o.Task, o.Pools, o.Headless, o.Last = f.data, task, poolsHere(r.a, f.taskFlags), !r.a.Console.Redraws(), true
 	s, h, err := local.Map(ctx, o, &r.m)
 	if err != nil {
 		return inFlags(err)
 	}
-	defer s.Close(r.Hard)
+	defer s.Close(r.a.Hard)
 	r.h, r.conn = h, app.ConnectionOf(s)
-	r.tellOptions(ctx)
-	r.conn.ComeBack = "the same command writes them (its state is in " + s.Data + ")"
+	r.comeBack = "the same command writes them (its state is in " + s.Data + ")"
 	r.tellEntry()
+	if page := r.conn.Link(h.ID); page != "" && h.Entry != starter.Found {
+		r.a.Console.Note("web UI while it runs: %s", page)
+	}
 	r.conn.UI = "" // the page goes away with the server
 	delivered, err := r.finish(s.Context(), nil)
 	if errors.Is(err, app.ErrInterrupted) {
-		r.Console.Say("stopping; the same command goes on with map %s (its state is in %s)", h.ID, s.Data)
-		if r.data == "" && h.Output != "" {
-			r.Console.Say("  the results so far: `gpumux results %s --partial`", h.ID)
+		r.a.Console.Say("stopping; the same command goes on with map %s (its state is in %s)", h.ID, s.Data)
+		if f.data == "" && h.Output != "" {
+			r.a.Console.Say("  the results so far: `gpumux results %s --partial`", h.ID)
 		}
 		return app.Exit(app.ExitInterrupted)
 	}
 	s.Ended(delivered, err)
-	if delivered && r.data == "" && r.id != "" && h.Entry == starter.Started {
-		r.Console.Note("  state      %s (until you delete it)", s.Data)
+	if delivered && f.data == "" && f.id != "" && h.Entry == starter.Started {
+		r.a.Console.Note("  state      %s (until you delete it)", s.Data)
 	}
 	return err
 }
 
+// tellEntry says which run of the map this is, where it is not the first.
 func (r *mapRun) tellEntry() {
-	switch h := r.h; h.Entry {
-	case starter.Continued, starter.Attached:
-		r.Console.Note("going on with map %s", h.ID)
-		if h.Edition != "" && r.m.Edition != "" && h.Edition != r.m.Edition {
-			r.Console.Say("%s has changed since map %s was started; the results that it has already stay as they are", r.m.Input.Task, h.ID)
+	note, h := r.a.Console.Note, r.h
+	switch h.Entry {
+	case starter.Started:
+		if r.f.detach {
+			note("map %s started", h.ID)
 		}
+	case starter.Retried:
+		note("map %s runs its failed items again", h.ID)
 	case starter.Found:
-		r.Console.Note("map %s is finished; these are its results", h.ID)
-	}
-	if page := r.conn.Link(r.h.ID); page != "" && r.h.Entry != starter.Found {
-		r.Console.Note("web UI while it runs: %s", page)
-	}
-}
-
-// nothingToRetry is said of a map that --retry found.
-const nothingToRetry = "map %s: every item succeeded, so there is nothing to retry"
-
-// tellOptions says which options have no effect on a map that was found.
-func (r *mapRun) tellOptions(ctx context.Context) {
-	if r.h.Entry == starter.Started {
-		return
-	}
-	if r.retry && r.h.Entry == starter.Found {
-		r.Console.Note(nothingToRetry, r.h.ID)
-	}
-	asked := r.m.Input
-	if len(r.input.Ladder) == 0 {
-		asked.Ladder = nil // nobody asked for these pools
-	}
-	if own, err := r.h.Input(ctx); err == nil {
-		if other := otherThan(own, asked); len(other) > 0 {
-			r.Console.Say("map %s was started before, and its own options stand; here %s says otherwise and changes nothing",
-				r.h.ID, strings.Join(other, ", "))
+		if r.m.Retry {
+			note("map %s: every item succeeded, so there is nothing to retry", h.ID)
+		} else {
+			note("map %s is finished; these are its results", h.ID)
+		}
+	case starter.Attached, starter.Continued:
+		if h.Entry == starter.Attached && !r.f.local {
+			note("map %s runs already, with the options that it was started with", h.ID)
+		} else {
+			note("going on with map %s and the options that it was started with", h.ID)
+		}
+		if h.Edition != "" && r.m.Edition != "" && h.Edition != r.m.Edition {
+			r.a.Console.Say("%s has changed since map %s was started; the results that it has already stay as they are", r.m.Input.Task, h.ID)
 		}
 	}
-}
-
-// otherThan lists the flags that ask for something else than a map was started with.
-func otherThan(own, here gpumux.MapInput) (other []string) {
-	if own.Ladder = own.Rungs(); here.Attempts == 1 {
-		here.Attempts = 0 // the default
-	}
-	had, asked := reflect.ValueOf(own), reflect.ValueOf(here)
-	for i := range asked.NumField() {
-		name, _, _ := strings.Cut(asked.Type().Field(i).Tag.Get("json"), ",")
-		flag := strings.TrimSuffix(flagOf[name], ":")
-		if flag != "" && !asked.Field(i).IsZero() && !reflect.DeepEqual(had.Field(i).Interface(), asked.Field(i).Interface()) {
-			other = append(other, flag)
-		}
-	}
-	return other
 }
 
 // finish follows the map to its end, writes the results and says what it came to. It
 // reports whether the results were written.
 func (r *mapRun) finish(ctx context.Context, ladder []string) (delivered bool, err error) {
 	h := r.h
-	if h.Entry == starter.Attached && !r.local {
-		r.Console.Note("map %s runs already; following it", h.ID)
+	r.out.Kept = &files.Kept{Folder: r.f.files, From: r.conn.Starter, Output: h.Output}
+	if r.f.local {
+		r.out.Kept.Folder = cmp.Or(r.f.files, h.ID+".files") // where they lie is gone when the command has ended
 	}
-	r.out.Kept = &files.Kept{Folder: r.files, Open: filesOf(r.conn.Starter, h.Output)}
-	if r.local {
-		r.out.Kept.Folder = cmp.Or(r.files, h.ID+".files") // where they lie is gone when the command has ended
-	}
-	again := cmp.Or(r.conn.ComeBack, "`gpumux results "+h.ID+"` fetches them")
+	again := cmp.Or(r.comeBack, "`gpumux results "+h.ID+"` fetches them")
 	within, written := ctx, func() (*starter.Causes, error) { return nil, nil }
-	if r.out.Path == "" && !r.valueOnly() && h.Running() {
+	if r.out.Path == "" && !r.f.valueOnly() && h.Running() {
 		within, written = r.stream(ctx)
 	}
-	end, err := follow(within, r.App, r.conn, h, ladder)
+	end, err := follow(within, r.a, r.conn, h, ladder)
 	streamed, failed := written()
-	if errors.Is(err, app.ErrInterrupted) && !r.local {
-		return false, detached(r.App, h)
+	if errors.Is(err, app.ErrInterrupted) && !r.f.local {
+		return false, detached(r.a, h)
 	}
 	if errors.Is(failed, syscall.EPIPE) {
-		r.Console.Note("nobody reads the results of map %s any more; %s", h.ID, again)
+		r.a.Console.Note("nobody reads the results of map %s any more; %s", h.ID, again)
 		return false, app.Exit(app.ExitInterrupted)
 	}
 	if failed != nil && ctx.Err() == nil && (err == nil || errors.Is(err, errRows)) {
 		return false, fmt.Errorf("%w; not all results of map %s were written; %s", failed, h.ID, again)
 	}
 	if err != nil {
-		return false, explain(r.App, err)
+		return false, explain(r.a, err)
 	}
 	if err := r.deliver(ctx, end, streamed); err != nil {
 		if errors.Is(err, app.ErrInterrupted) {
-			r.Console.Say("map %s is finished, but not all its results were written; %s", h.ID, again)
+			r.a.Console.Say("map %s is finished, but not all its results were written; %s", h.ID, again)
 			return false, app.Exit(app.ExitInterrupted)
 		}
 		return false, fmt.Errorf("%w; map %s is finished, but not all its results were written; %s", err, h.ID, again)
@@ -283,16 +241,16 @@ func (r *mapRun) finish(ctx context.Context, ladder []string) (delivered bool, e
 var errRows = errors.New("the results could not be written")
 
 // stream writes the results of the running map as they come. written waits for the last
-// of them. A write that fails, or would because nobody reads any more, ends the context.
+// of them. The context ends if a write fails, or if the reader has gone.
 func (r *mapRun) stream(ctx context.Context) (within context.Context, written func() (*starter.Causes, error)) {
 	within, stop := context.WithCancelCause(ctx)
-	watchReader(within, r.Stdout, stop)
+	watchReader(within, r.a.Stdout, stop)
 	done := make(chan struct{})
 	var causes starter.Causes
 	var err error
 	go func() {
 		defer close(done)
-		causes, err = r.out.Write(within, r.h.Lines(within, starter.ResultOptions{Unordered: r.unordered}))
+		causes, err = r.out.Write(within, r.h.Lines(within, starter.ResultOptions{Unordered: r.f.unordered}))
 		if err != nil && !errors.As(err, new(*starter.EndedError)) { // such a map says so itself
 			stop(errRows)
 		}
@@ -300,8 +258,8 @@ func (r *mapRun) stream(ctx context.Context) (within context.Context, written fu
 	return within, func() (*starter.Causes, error) { <-done; stop(nil); return &causes, err }
 }
 
-// watchReader ends a context when nobody reads a stream any more. A write fails then, and
-// does not end this program in the middle of its items.
+// watchReader ends a context when the reader of a stream has gone. Without the handler of
+// SIGPIPE the next write would end this program in the middle of its items.
 func watchReader(ctx context.Context, stream io.Writer, stop context.CancelCauseFunc) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	if pipe, ok := stream.(*os.File); ok {
@@ -317,11 +275,11 @@ func watchReader(ctx context.Context, stream io.Writer, stop context.CancelCause
 // came to. Streamed are the causes in results that were written already.
 func (r *mapRun) deliver(ctx context.Context, end *report, streamed *starter.Causes) error {
 	switch {
-	case r.valueOnly() && end.ReduceFault != nil:
-		r.Console.Say("gpumux: reduce: %s", screen.OneLine(end.ReduceFault.Error(), 300))
+	case r.f.valueOnly() && end.ReduceFault != nil:
+		r.a.Console.Say("gpumux: reduce: %s", screen.OneLine(end.ReduceFault.Error(), 300))
 		return nil
-	case r.valueOnly():
-		_, err := fmt.Fprintln(r.Stdout, cmp.Or(end.ReducedOutput, string(text.Unescaped(end.Reduced))))
+	case r.f.valueOnly():
+		_, err := fmt.Fprintln(r.a.Stdout, cmp.Or(end.ReducedOutput, string(text.Unescaped(end.Reduced))))
 		return err
 	}
 	out, err := r.out.Named(end.ID)
@@ -337,5 +295,5 @@ func (r *mapRun) deliver(ctx context.Context, end *report, streamed *starter.Cau
 	}
 	end.Files, end.Keepers, end.Folder = out.Kept.Files, out.Kept.Items, out.Kept.Folder
 	end.File, end.printed, end.Causes = out.Path, out.Path == "", streamed.Sorted()
-	return tell(r.App, end, r.json, "the same command with --retry")
+	return printReport(r.a, end, r.f.json, "the same command with --retry")
 }

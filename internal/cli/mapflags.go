@@ -3,9 +3,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"time"
 
@@ -29,36 +27,31 @@ type mapFlags struct {
 	id    string
 	// unordered writes each result to standard output as soon as it is there.
 	detach, retry, json, quiet, exact, unordered bool
-	// follow is a file that grows, in place of the source's; idle is how long it may pause.
-	follow string
-	idle   time.Duration
 }
 
 // taskFlags say where and how a task runs; check completes what they fill.
 type taskFlags struct {
 	input gpumux.MapInput
 	// pool and task are for a worker in this process.
-	pool            config.Pool
-	task            local.TaskOptions
-	memory, reserve string
-	local           bool
-	data, on        string
-	noWait          bool
+	pool   config.Pool
+	task   local.TaskOptions
+	local  bool
+	data   string
+	noWait bool
 }
 
 func (f *taskFlags) register(flags *pflag.FlagSet) {
 	const local = "with --local: "
-	f.registerPools(flags, "; with --local what the machine has", ", or with --local also its number")
+	f.registerPools(flags, "; with --local what the machine has")
 	flags.BoolVar(&f.noWait, "no-wait", false, "fail when no worker serves the pool, instead of waiting for one")
 	flags.BoolVar(&f.local, "local", false, "start a server and a worker for this command alone; TASK is file.py:function")
 	flags.StringVar(&f.data, "data", "", local+"folder of the state (default below ~/.local/state/gpumux/local)")
 	f.registerHere(flags, local)
 }
 
-// registerPools registers where a task runs; the words are those about --local.
-func (f *taskFlags) registerPools(flags *pflag.FlagSet, poolsHere, numberHere string) {
-	flags.StringSliceVar(&f.input.Ladder, "pool", nil, "pools to use, first choice first, such as gpu,cpu (default gpu"+poolsHere+")")
-	flags.StringVar(&f.on, "on", "", "run on one `device` alone: its UUID or the start of it"+numberHere)
+// registerPools registers where a task runs; poolsHere is about --local.
+func (f *taskFlags) registerPools(flags *pflag.FlagSet, poolsHere string) {
+	flags.StringSliceVar(&f.input.Ladder, "pool", nil, "pools to use, first choice first, such as gpu,cpu; one device of a pool is pool@host/device (default gpu"+poolsHere+")")
 	flags.DurationVar((*time.Duration)(&f.input.Patience), "patience", 0, "how long a pool may lack a worker with a healthy device before the next one takes its work (default 1m)")
 }
 
@@ -74,8 +67,9 @@ func (f *taskFlags) registerHere(flags *pflag.FlagSet, local string) {
 	f.registerHow(flags)
 	flags.Func("slots", local+slotsUsage, f.parseSlots)
 	flags.StringSliceVar((*[]string)(&f.pool.Devices), "devices", nil, local+"the GPUs to use, such as 0,2 (default all); "+devicesUsage)
-	flags.StringVar(&f.memory, "memory", "", local+"memory budget of a slot, such as 8GiB")
-	flags.StringVar(&f.reserve, "reserve", "", local+"memory of each device that stays free for others, such as 1GiB; needs --memory")
+	flags.Func("memory", local+"memory `budget` of a slot, such as 8GiB", f.parseMemory)
+	flags.Func("reserve", local+"`memory` of each device that stays free for others, such as 1GiB; needs --memory",
+		func(text string) error { return f.pool.Reserve.UnmarshalText([]byte(text)) })
 	flags.StringVar((*string)(&f.pool.Sharing), "sharing", "", local+sharingUsage)
 	flags.StringVar(&f.task.Python, "python", "", local+"the Python to use (default python3)")
 	flags.StringSliceVar(&f.task.PassEnv, "pass-env", nil, local+"variables of this environment that the task sees, such as HF_HOME")
@@ -90,6 +84,15 @@ const sharingUsage = "how slots share a GPU: default (by turns), exclusive, mps 
 const slotsUsage = "slots per device, or auto to find the best `number` by measurement (default 1 per GPU; on the CPU one per core, at most 4)"
 
 func (f *taskFlags) parseSlots(text string) error { return f.pool.Slots.UnmarshalText([]byte(text)) }
+
+func (f *taskFlags) parseMemory(text string) error {
+	const least = 1 << 20
+	err := f.pool.Memory.UnmarshalText([]byte(text))
+	if err == nil && f.pool.Memory < least {
+		err = fmt.Errorf("%s is %s, in which no process runs; write it with its unit, such as 8GiB", text, f.pool.Memory)
+	}
+	return err
+}
 
 func (f *mapFlags) register(c *cobra.Command) {
 	flags := c.Flags()
@@ -147,18 +150,14 @@ func (f *mapFlags) registerOptions(flags *pflag.FlagSet) {
 
 // parseArg reads --arg: a file of JSON, or else JSON itself.
 func (f *taskFlags) parseArg(text string) error {
-	read, err := os.ReadFile(text)
-	switch {
-	case err == nil:
-	case errors.Is(err, fs.ErrNotExist) || json.Valid([]byte(text)):
-		if read = []byte(text); !json.Valid(read) {
-			return fmt.Errorf("%.80q is neither a file nor JSON", text)
-		}
-	default:
-		return err
+	read, unread := os.ReadFile(text)
+	if unread != nil {
+		read = []byte(text)
 	}
 	var plain bytes.Buffer
-	if err := json.Compact(&plain, read); err != nil {
+	if err := json.Compact(&plain, read); err != nil && unread != nil {
+		return fmt.Errorf("%.80q is neither a file that can be read nor JSON", text)
+	} else if err != nil {
 		return fmt.Errorf("%s: %w", text, err)
 	}
 	if n := plain.Len(); n > gpumux.MaxArg {

@@ -23,8 +23,8 @@ func (f *mapFlags) results() (id string, values bool) {
 	return names.CutValues(f.source.In[0])
 }
 
-// takeItems reads the items of a map here.
-func takeItems(ctx context.Context, a *app.App, f *mapFlags, m *starter.Map) error {
+// itemsHere reads the items of a map with --local.
+func itemsHere(ctx context.Context, a *app.App, f *mapFlags, m *starter.Map) error {
 	id, values := f.results()
 	if !values {
 		return readItems(ctx, a, f, m)
@@ -42,7 +42,28 @@ func takeItems(ctx context.Context, a *app.App, f *mapFlags, m *starter.Map) err
 	return checkKey(err, m)
 }
 
-// slowInput is when people are told that a map waits for the end of its input.
+// connectWithItems connects to the server of a map and finds its items. What is read here
+// is read first, so that a mistake in it is found before anything is reached.
+func connectWithItems(ctx context.Context, a *app.App, f *mapFlags, m *starter.Map) (*app.Connection, error) {
+	_, values := f.results()
+	atServer := values || len(f.source.In) == 1 && strings.Contains(f.source.In[0], "://")
+	if !atServer {
+		if err := readItems(ctx, a, f, m); err != nil {
+			return nil, err
+		}
+	}
+	conn, err := a.ConnectWithStore(ctx)
+	if err != nil || !atServer {
+		return conn, err
+	}
+	if err := itemsThere(ctx, a, conn, f, m); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// slowInput is the wait for the end of the input before a map says that it waits.
 const slowInput = 2 * time.Second
 
 // readItems reads files, URLs and standard input to their ends.
@@ -67,31 +88,19 @@ func checkKey(err error, m *starter.Map) error {
 	return err
 }
 
-// overURL reports whether workers may be able to read the items themselves.
-func (f *mapFlags) overURL() bool {
-	_, values := f.results()
-	return values || len(f.source.In) == 1 && strings.Contains(f.source.In[0], "://")
-}
-
-// itemsOf finds the items that flags name. Workers read the results of a map, and a URL
-// in their store, where they lie; all else is read here.
-func itemsOf(ctx context.Context, a *app.App, conn *app.Connection, f *mapFlags, m *starter.Map) (err error) {
+// itemsThere finds the items that are no file of this machine. Workers read the results
+// of a map, and a URL in their store, where they lie; any other URL is read here.
+func itemsThere(ctx context.Context, a *app.App, conn *app.Connection, f *mapFlags, m *starter.Map) (err error) {
 	m.Label = f.source.In[0]
 	if id, values := f.results(); values {
-		m.Input.Source, err = conn.ValuesOf(ctx, id)
-		return unfit(err)
+		if m.Input.Source, err = conn.ValuesOf(ctx, id); errors.As(err, new(*starter.EndedError)) {
+			return app.Usage("--in: %v; only a map that has completed gives items", err)
+		}
+		return err
 	}
 	if f.source.Delimiter == 0 && !f.source.Lines && conn.Holds(ctx, f.source.In[0]) {
 		m.Input.Source, m.Input.Columns = f.source.In[0], f.source.Columns
 		return nil
 	}
 	return readItems(ctx, a, f, m)
-}
-
-// unfit is the error for a map over whose results no other can run.
-func unfit(err error) error {
-	if errors.As(err, new(*starter.EndedError)) {
-		return app.Usage("--in: %v; only a map that has completed gives items", err)
-	}
-	return err
 }

@@ -31,7 +31,7 @@ func TestReport_Print(t *testing.T) {
 	var text, data bytes.Buffer
 	r.print(&text)
 	golden(t, "report", text.String())
-	require.NoError(t, r.printJSON(&data))
+	require.NoError(t, printReport(&app.App{Options: Options{Stdout: &data}}, r, true, ""))
 	golden(t, "report_json", data.String())
 	require.Equal(t, app.ExitFailed, exitCode(r.exit()))
 	require.NoError(t, (&report{}).exit())

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
@@ -85,17 +84,18 @@ func runResults(ctx context.Context, a *app.App, id string, f *resultsFlags) err
 	if err != nil {
 		return err
 	}
-	s, err := soFar(ctx, a, id)
+	var follow *starter.ResultOptions
+	if f.follow {
+		follow = &f.ResultOptions
+	}
+	s, err := soFar(ctx, a, id, follow)
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	to.Filter, to.Note, to.Kept = f.Filter, a.Console.Note, &files.Kept{Folder: f.files, Open: s.file}
-	lines := s.lines
+	to.Filter, to.Note, to.Kept = f.Filter, a.Console.Note, &files.Kept{Folder: f.files, From: s.from, Output: s.output}
 	switch {
-	case s.whole:
-	case f.follow && s.handle != nil && s.running():
-		lines = s.handle.Lines(ctx, f.ResultOptions)
+	case s.whole, f.follow && s.handle != nil && s.running():
 	case f.partial:
 		return partial(ctx, a, s, to)
 	case s.handle == nil:
@@ -108,7 +108,7 @@ func runResults(ctx context.Context, a *app.App, id string, f *resultsFlags) err
 	default:
 		return explain(a, s.ended)
 	}
-	causes, err := to.Write(ctx, lines)
+	causes, err := to.Write(ctx, s.lines)
 	if errors.Is(err, app.ErrInterrupted) && f.follow {
 		a.Console.Say("map %s goes on", id)
 		return app.Exit(app.ExitInterrupted)
@@ -135,12 +135,6 @@ func partial(ctx context.Context, a *app.App, s *sofar, to files.Output) error {
 	if s.items >= 0 {
 		of = " of " + humanize.Comma(s.items)
 	}
-	a.Console.Say("map %s %s: it has %s%s results so far, which are not in order", s.id, s.how(), humanize.Comma(n), of)
+	a.Console.Say("map %s, %s: it has %s%s results so far, which are not in order", s.id, s.status, humanize.Comma(n), of)
 	return app.Exit(app.ExitFailed)
-}
-
-func filesOf(s *starter.Starter, output string) func(context.Context, int64, string) (io.ReadCloser, error) {
-	return func(ctx context.Context, index int64, name string) (io.ReadCloser, error) {
-		return s.File(ctx, output, index, name)
-	}
 }

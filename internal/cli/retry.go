@@ -8,7 +8,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/app"
-	"github.com/gpumux/gpumux/starter"
 )
 
 func retryCommand(a *app.App) *cobra.Command {
@@ -41,11 +40,13 @@ ID. Of a map that was cancelled or failed, the items without a result run.`,
 
 func runRetry(a *app.App, c *cobra.Command, id string, f *mapFlags) error {
 	var m app.Mistakes
+	checkGiven(&m, c)
 	f.checkInput(&m, c.Flags().Changed)
 	f.checkFiles(&m)
 	if err := m.Err(); err != nil {
 		return err
 	}
+	f.retry = true
 	r, err := newMapRun(a, f)
 	if err != nil {
 		return err
@@ -56,11 +57,7 @@ func runRetry(a *app.App, c *cobra.Command, id string, f *mapFlags) error {
 	}
 	defer r.conn.Close()
 	if f.noWait && len(f.input.Ladder) > 0 {
-		last, err := r.conn.Open(ctx, id)
-		if err != nil {
-			return err
-		}
-		if err := checkServed(ctx, r.conn.Starter, f.input.Ladder, last.Task); err != nil {
+		if err := checkServed(ctx, r.conn.Starter, f.input.Ladder, ""); err != nil {
 			return err
 		}
 	}
@@ -76,18 +73,9 @@ func runRetry(a *app.App, c *cobra.Command, id string, f *mapFlags) error {
 	if err != nil {
 		return err
 	}
-	if r.h.Entry == starter.Found {
-		a.Console.Say(nothingToRetry, id)
-	} else {
-		a.Console.Note("%s", began(r.h))
-	}
-	if f.detach {
-		return detach(a, r.h)
-	}
 	in, err := r.h.Input(ctx)
 	if err != nil {
 		return err
 	}
-	_, err = r.finish(ctx, in.Rungs())
-	return err
+	return r.follow(ctx, in.Rungs())
 }

@@ -85,10 +85,13 @@ func runOne(a *app.App, c *cobra.Command, args []string, f *runFlags) error {
 			return err
 		}
 		defer conn.Close()
-		if err := f.place(ctx, conn.Starter, &m.Input); err != nil {
-			return err
+		rungs := m.Input.Rungs()
+		if f.noWait {
+			if err := checkServed(ctx, conn.Starter, rungs, m.Input.Task); err != nil {
+				return err
+			}
 		}
-		return callOne(ctx, a, conn, m, m.Input.Rungs(), f.json)
+		return callOne(ctx, a, conn, m, rungs, f.json)
 	}
 	here, err := local.FindTask(f.input.Task, f.task)
 	if err != nil {

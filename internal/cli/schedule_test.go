@@ -7,11 +7,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
 )
 
-func TestSchedules_ListAndShow(t *testing.T) {
+func TestSchedules_List(t *testing.T) {
 	at := time.Date(2026, 3, 1, 2, 0, 0, 0, time.Local)
 	nightly := starter.Scheduled{Name: "nightly", Task: "embed", Items: 1200, Input: "new.jsonl", Next: []time.Time{at},
 		Times: starter.Times{Cron: []string{"0 2 * * *"}, Zone: "Europe/Berlin"}, Maps: []string{"nightly-1", "nightly-2"}}
@@ -21,17 +20,5 @@ func TestSchedules_ListAndShow(t *testing.T) {
 	require.Equal(t, `NAME     TASK   WHEN                     NEXT                 LAST MAP   INPUT
 nightly  embed  0 2 * * * Europe/Berlin  2026-03-01 02:00:00  nightly-2  new.jsonl
 hourly   -      - UTC                    paused               -          -
-`, b.String())
-
-	b.Reset()
-	showSchedule(&b, nightly, gpumux.MapInput{Task: "embed", Ladder: []string{"gpu", "cpu"}})
-	require.Equal(t, `schedule   nightly
-task       embed
-pools      gpu, then cpu
-items      1,200 of new.jsonl
-when       0 2 * * * Europe/Berlin
-next       2026-03-01 02:00:00
-map        nightly-1
-map        nightly-2
 `, b.String())
 }

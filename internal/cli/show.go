@@ -59,39 +59,35 @@ An ID of a map with --local is looked for on this machine first; its command nee
 }
 
 func showHere(ctx context.Context, a *app.App, state local.State, asJSON bool) error {
-	s, err := soFarHere(ctx, a, state)
+	s, err := soFarHere(ctx, a, state, nil)
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	results, causes := int64(0), starter.Causes{}
-	for line, err := range s.lines {
-		if err == nil {
-			results, err = results+1, causes.AddLine(line)
-		}
-		if err != nil {
-			return err
-		}
+	var faults show.Faults
+	if err := faults.Read(s.lines); err != nil {
+		return err
 	}
+	succeeded := faults.Results - faults.Failed
 	if asJSON {
 		return app.PrintJSON(a.Stdout, struct {
 			local.State
 			Succeeded int64           `json:"succeeded"`
 			Failed    int64           `json:"failed"`
 			Causes    []starter.Cause `json:"causes,omitempty"`
-		}{state, results - causes.Count, causes.Count, causes.Sorted()})
+		}{state, succeeded, faults.Failed, faults.Causes})
 	}
 	to := screen.Visible(a.Stdout)
 	screen.Field(to, "map", "%s", state.ID)
 	screen.Field(to, "status", "%s", state.State)
-	screen.Field(to, "succeeded", "%s", humanize.Comma(results-causes.Count))
-	screen.Field(to, "failed", "%s", humanize.Comma(causes.Count))
+	screen.Field(to, "succeeded", "%s", humanize.Comma(succeeded))
+	screen.Field(to, "failed", "%s", humanize.Comma(faults.Failed))
 	screen.Field(to, "folder", "%s", state.Folder)
 	screen.Field(to, "command", "%s", app.ShellLine(state.Command))
 	screen.Field(to, "state", "%s", state.Path)
-	if causes.Count > 0 {
+	if faults.Failed > 0 {
 		fmt.Fprint(to, "\nfailed items\n")
-		show.Causes(to, "  ", causes.Count, causes.Sorted())
+		show.Causes(to, "  ", faults.Failed, faults.Causes)
 	}
 	return nil
 }

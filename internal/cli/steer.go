@@ -1,22 +1,11 @@
 package cli
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
-	"io"
-	"math"
-	"strconv"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/app"
-	"github.com/gpumux/gpumux/internal/files"
-	"github.com/gpumux/gpumux/internal/screen"
 	"github.com/gpumux/gpumux/starter"
 )
 
@@ -41,284 +30,20 @@ func pauseCommand(a *app.App) *cobra.Command {
 }
 
 func resumeCommand(a *app.App) *cobra.Command {
-	window := 0
-	c := &cobra.Command{
+	return steering(a, &cobra.Command{
 		Use:     "resume ID",
-		Short:   "End a pause, and change how many chunks are in flight",
-		Example: "  gpumux resume embed-3fa92c01d4e5\n  gpumux resume embed-3fa92c01d4e5 --window 16",
-	}
-	c.Flags().IntVar(&window, "window", 0, "chunks in flight from now on; 0 lets the map learn it")
-	c.PreRunE = func(*cobra.Command, []string) error {
-		var m app.Mistakes
-		inputMistakes(&m, gpumux.MapInput{Window: window})
-		return m.Err()
-	}
-	return steering(a, c, func(ctx context.Context, h *starter.Handle) (string, error) {
-		said := "resumed"
-		if c.Flags().Changed("window") {
-			if err := h.Window(ctx, window); err != nil {
-				return "", err
-			}
-			said += ", window " + strconv.Itoa(window)
-			if window == 0 {
-				said = "resumed, window learnt"
-			}
-		}
-		return said, h.Resume(ctx)
-	})
+		Short:   "End a pause",
+		Example: "  gpumux resume embed-3fa92c01d4e5",
+	}, func(ctx context.Context, h *starter.Handle) (string, error) { return "resumed", h.Resume(ctx) })
 }
 
 func cancelCommand(a *app.App) *cobra.Command {
-	all := false
-	c := steering(a, &cobra.Command{
+	return steering(a, &cobra.Command{
 		Use:     "cancel ID",
-		Short:   "Stop a map, or all; finished items stay, and starting one again goes on",
-		Example: "  gpumux cancel embed-3fa92c01d4e5\n  gpumux cancel --all",
+		Short:   "Stop a map; finished items stay, and starting it again goes on",
+		Example: "  gpumux cancel embed-3fa92c01d4e5",
 	}, func(ctx context.Context, h *starter.Handle) (string, error) {
-		if err := h.Cancel(ctx); err != nil {
-			return "", err
-		}
-		return "cancelling; `gpumux wait " + h.ID + "` tells when it is over, `gpumux results " + h.ID + " --partial` gives the results that it has", nil
+		return "cancelling; `gpumux wait " + h.ID + "` tells when it is over, `gpumux results " + h.ID + " --partial` gives the results that it has",
+			h.Cancel(ctx)
 	})
-	c.Flags().BoolVar(&all, "all", false, "every map of the namespace that runs")
-	one := c.RunE
-	c.Args = func(c *cobra.Command, args []string) error {
-		if !all {
-			return app.OneID(c, args)
-		}
-		if len(args) > 0 {
-			return errors.New("give an ID or --all, not both")
-		}
-		return nil
-	}
-	c.RunE = func(c *cobra.Command, args []string) error {
-		if !all {
-			return one(c, args)
-		}
-		conn, err := a.Connect(c.Context())
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
-		return cancelAll(c.Context(), a, conn)
-	}
-	return c
-}
-
-func cancelAll(ctx context.Context, a *app.App, conn *app.Connection) error {
-	maps, err := conn.List(ctx, starter.ListOptions{Limit: math.MaxInt, Running: true})
-	if err != nil {
-		return err
-	}
-	var failed []error
-	for _, m := range maps {
-		h, err := conn.Open(ctx, m.ID)
-		if err == nil && h.Running() {
-			err = h.Cancel(ctx)
-		}
-		if err != nil {
-			failed = append(failed, fmt.Errorf("cancel map %s: %w", m.ID, err))
-		}
-	}
-	a.Console.Say("cancelling %d of %d maps that run", len(maps)-len(failed), len(maps))
-	return errors.Join(failed...)
-}
-
-func scheduleCommand(a *app.App) *cobra.Command {
-	c := &cobra.Command{
-		Use:     "schedule",
-		Short:   "Start a map again and again, at times that the server keeps",
-		Long:    "Start a map again and again. The schedule is Temporal's: it goes on when this machine is off.",
-		Example: "  gpumux schedule create nightly embed --cron '0 2 * * *' --in s3://bucket/new.jsonl\n  gpumux schedule list",
-		Args:    known,
-		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
-	c.AddCommand(scheduleCreateCommand(a), scheduleListCommand(a), scheduleShowCommand(a),
-		steerSchedule(a, "pause", "Start no more maps; one that runs goes on", "paused", starter.Schedules.Pause),
-		steerSchedule(a, "resume", "End a pause; what was due meanwhile is left out", "resumed", starter.Schedules.Resume),
-		steerSchedule(a, "delete", "Delete a schedule; maps that it started stay", "deleted", starter.Schedules.Delete))
-	return c
-}
-
-func scheduleCreateCommand(a *app.App) *cobra.Command {
-	f, at := &mapFlags{}, starter.Times{}
-	c := &cobra.Command{
-		Use:   "create NAME TASK --cron WHEN --in FILE",
-		Short: "Start a map at the times of a cron expression",
-		Long: `Start a map at the times of a cron expression: minute, hour, day of the month, month, day of the week. The
-ID of each map is the schedule's name and the time. Each has results of its own. While a map
-still runs, the next one is left out. The options are those of gpumux map.
-
-A file in the workers' store is read when a map starts, so it may change from map to map. All other items are
-read now, and are the same for each map: a file of this machine is put into the workers' store.`,
-		Example: `  gpumux schedule create nightly embed --cron '0 2 * * *' --in s3://bucket/new.jsonl
-  gpumux schedule create hourly check --cron @hourly --range 0:100 --pool cpu
-  gpumux schedule create monday report --cron '30 7 * * 1' --time-zone Europe/Berlin --in list.csv`,
-	}
-	flags := c.Flags()
-	flags.StringArrayVar(&at.Cron, "cron", nil, "`when` to start, such as '0 2 * * *', @daily or '@every 6h'; give it again for more times")
-	flags.StringVar(&at.Zone, "time-zone", "UTC", "the time zone of --cron, such as Europe/Berlin")
-	f.registerItems(flags)
-	f.registerPools(flags, "", "")
-	f.registerHow(flags)
-	f.registerOptions(flags)
-	a.ConnectionFlags(c)
-	a.StoreFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error { return createSchedule(a, c, args, f, at) }
-	return c
-}
-
-func createSchedule(a *app.App, c *cobra.Command, args []string, f *mapFlags, at starter.Times) error {
-	var mistaken app.Mistakes
-	name := ""
-	switch {
-	case c.ArgsLenAtDash() >= 0:
-		mistaken.Add("a command after -- goes with map --local; here the worker's file names it as a task")
-	case len(args) == 0:
-		mistaken.Add("NAME is missing; give the schedule a name, such as nightly, and then the TASK")
-	default:
-		name = args[0]
-		f.readTask(&mistaken, c, args[1:])
-	}
-	mistaken.When(len(at.Cron) == 0, "--cron is missing; give when to start, such as --cron '0 2 * * *'")
-	f.checkItems(&mistaken, c.Flags().Changed)
-	f.checkInput(&mistaken, c.Flags().Changed)
-	if err := mistaken.Err(); err != nil {
-		return err
-	}
-	ctx := c.Context()
-	m := starter.Map{Input: f.input}
-	defer files.Remove(&m)
-	if !f.overURL() { // mistakes in it are found before all else
-		if err := readItems(ctx, a, f, &m); err != nil {
-			return err
-		}
-	}
-	conn, err := a.ConnectWithStore(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	if f.overURL() {
-		if err := itemsOf(ctx, a, conn, f, &m); err != nil {
-			return err
-		}
-	}
-	if err := f.pin(ctx, conn.Starter, &m.Input); err != nil {
-		return err
-	}
-	if err := conn.Schedules().Create(ctx, name, at, m); err != nil {
-		return err
-	}
-	if m.Spooled != nil {
-		a.Console.Note("%s was read now, and every map runs over these %d items", m.Label, m.Spooled.Items)
-	}
-	a.Console.Say("schedule %s starts %s at %s; `gpumux schedule show %s` tells when next", name, f.input.Task, strings.Join(at.Cron, " and "), name)
-	return nil
-}
-
-func scheduleListCommand(a *app.App) *cobra.Command {
-	c := &cobra.Command{
-		Use: "list", Short: "List the schedules of maps", Example: "  gpumux schedule list", Args: cobra.NoArgs,
-	}
-	asJSON := c.Flags().Bool("json", false, "print JSON")
-	return a.OnServer(c, func(ctx context.Context, conn *app.Connection, _ []string) error {
-		all, err := conn.Schedules().List(ctx)
-		if err != nil {
-			return err
-		}
-		if *asJSON {
-			return app.PrintJSON(a.Stdout, all)
-		}
-		if len(all) == 0 {
-			a.Console.Say("no schedules; make one with `gpumux schedule create`")
-			return nil
-		}
-		return listSchedules(a.Stdout, all)
-	})
-}
-
-func scheduleShowCommand(a *app.App) *cobra.Command {
-	c := &cobra.Command{
-		Use: "show NAME", Short: "Show a schedule: when next, and the maps that it started last",
-		Example: "  gpumux schedule show nightly", Args: oneName,
-	}
-	asJSON := c.Flags().Bool("json", false, "print JSON")
-	c.ValidArgsFunction = a.Completion(scheduleNames)
-	return a.OnServer(c, func(ctx context.Context, conn *app.Connection, args []string) error {
-		one, in, err := conn.Schedules().Get(ctx, args[0])
-		if err != nil {
-			return err
-		}
-		if *asJSON {
-			return app.PrintJSON(a.Stdout, one)
-		}
-		showSchedule(a.Stdout, one, in)
-		return nil
-	})
-}
-
-func steerSchedule(a *app.App, verb, short, done string, do func(all starter.Schedules, ctx context.Context, name string) error) *cobra.Command {
-	c := &cobra.Command{Use: verb + " NAME", Short: short, Example: "  gpumux schedule " + verb + " nightly", Args: oneName}
-	c.ValidArgsFunction = a.Completion(scheduleNames)
-	return a.OnServer(c, func(ctx context.Context, conn *app.Connection, args []string) error {
-		err := do(conn.Schedules(), ctx, args[0])
-		if err == nil {
-			a.Console.Say("schedule %s: %s", args[0], done)
-		}
-		return err
-	})
-}
-
-func oneName(_ *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return errors.New("give the name of one schedule, as `gpumux schedule list` shows it")
-	}
-	return nil
-}
-
-func scheduleNames(ctx context.Context, conn *app.Connection) (names []string, err error) {
-	all, err := conn.Schedules().List(ctx)
-	for _, one := range all {
-		names = append(names, one.Name)
-	}
-	return names, err
-}
-
-func listSchedules(to io.Writer, all []starter.Scheduled) error {
-	rows := [][]string{{"NAME", "TASK", "WHEN", "NEXT", "LAST MAP", "INPUT"}}
-	for _, s := range all {
-		last := "-"
-		if len(s.Maps) > 0 {
-			last = s.Maps[len(s.Maps)-1]
-		}
-		rows = append(rows, []string{s.Name, cmp.Or(s.Task, "-"), when(s.Times), next(s), last, screen.OneLine(cmp.Or(s.Input, "-"), 40)})
-	}
-	return screen.Table(to, rows)
-}
-
-func showSchedule(to io.Writer, s starter.Scheduled, in gpumux.MapInput) {
-	screen.Field(to, "schedule", "%s", s.Name)
-	screen.Field(to, "task", "%s", in.Task)
-	screen.Field(to, "pools", "%s", strings.Join(in.Rungs(), ", then "))
-	screen.Field(to, "items", "%s of %s", screen.Count(s.Items), cmp.Or(s.Input, "-"))
-	screen.Field(to, "when", "%s", when(s.Times))
-	screen.Field(to, "next", "%s", next(s))
-	for _, id := range s.Maps {
-		screen.Field(to, "map", "%s", id)
-	}
-}
-
-func when(at starter.Times) string {
-	return cmp.Or(strings.Join(at.Cron, ", "), "-") + " " + cmp.Or(at.Zone, "UTC")
-}
-
-func next(s starter.Scheduled) string {
-	switch {
-	case s.Paused:
-		return "paused"
-	case len(s.Next) == 0:
-		return "never"
-	}
-	return s.Next[0].Local().Format(time.DateTime)
 }

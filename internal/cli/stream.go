@@ -12,7 +12,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/app"
-	"github.com/gpumux/gpumux/internal/files"
 	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/local"
 	"github.com/gpumux/gpumux/internal/screen"
@@ -35,20 +34,14 @@ command ends is lost, and given again it begins with the first item. It needs no
 
 A line that is no item has a fault, bad_input, as its result, and the next line is the next item. Where nobody
 can tell where that begins, as in a damaged archive or behind a quote of CSV that is never closed, the stream
-ends: the results of what came before are written, and the exit code is 2.
-
-With --follow the items are the lines of a file from its first one on, and those that are written to it later.
-Ctrl-C ends such an input: what was read of it is finished. A second one stops at once.`,
-		Example: `  gpumux stream embed.py:embed --follow texts.jsonl > vectors.jsonl
-  tail -f texts.jsonl | gpumux stream embed.py:embed > vectors.jsonl
+ends: the results of what came before are written, and the exit code is 2.`,
+		Example: `  tail -n +1 -F texts.jsonl | gpumux stream embed.py:embed > vectors.jsonl
   gpumux stream score.py:score --slots 2 --memory 8GiB --unordered < items.jsonl
   ls *.png | gpumux stream --lines --output text -- identify {}`,
 		Args: cobra.ArbitraryArgs,
 	}
 	flags := c.Flags()
 	flags.StringArrayVar(&f.source.In, "in", []string{"-"}, "items: JSON lines, .csv or .tsv, plain, .gz or .zst: a `file`, - for standard input, or a URL; given again, the items after those")
-	flags.StringVar(&f.follow, "follow", "", "a `file` that grows, in place of --in: JSON lines, .csv or .tsv, or with --lines text")
-	flags.DurationVar(&f.idle, "idle", 0, "with --follow: end when nothing was written for so long, such as 10s (default: never)")
 	flags.BoolVar(&f.source.Lines, "lines", false, "every line of text is an item, a string")
 	flags.StringVar(&f.delimiter, "delimiter", "", "the items are CSV with this between their cells, such as ';' or tab")
 	f.registerKey(flags)
@@ -65,14 +58,7 @@ Ctrl-C ends such an input: what was read of it is finished. A second one stops a
 func (f *mapFlags) checkStream(c *cobra.Command, args []string) error {
 	var m app.Mistakes
 	f.readTask(&m, c, args)
-	if f.follow != "" {
-		m.When(c.Flags().Changed("in"), "give either --in or --follow")
-		f.source.In = []string{f.follow}
-	}
-	if !files.CanGrow(f.follow) {
-		m.Add("--follow %s: only a file of plain text can be followed; --in reads what does not grow, and standard input", f.follow)
-	}
-	m.When(c.Flags().Changed("idle") && (f.follow == "" || f.idle <= 0), "--idle goes with --follow, and is a time such as 10s")
+	checkGiven(&m, c)
 	f.checkItems(&m, func(flag string) bool { return flag == "in" || c.Flags().Changed(flag) })
 	f.checkInput(&m, c.Flags().Changed)
 	if id, values := f.results(); values {
@@ -98,12 +84,7 @@ func runStream(a *app.App, c *cobra.Command, args []string, f *mapFlags) error {
 	o := a.LocalOptions(true)
 	o.Task, o.Pools = task, poolsHere(a, f.taskFlags)
 	f.source.Stdin = a.Stdin
-	ctx := c.Context()
-	if f.follow != "" { // an interrupt ends the input, the next one all
-		f.source.Follow = &files.Follow{Idle: f.idle, End: ctx.Done()}
-		ctx = a.Hard
-	}
-	ctx, stop := context.WithCancelCause(ctx)
+	ctx, stop := context.WithCancelCause(c.Context())
 	defer stop(nil)
 	if r.out.Path == "" {
 		watchReader(ctx, a.Stdout, stop)
@@ -111,12 +92,18 @@ func runStream(a *app.App, c *cobra.Command, args []string, f *mapFlags) error {
 	count := int64(0)
 	var ended error // the input, before its end
 	causes, err := r.out.Write(ctx, counted(&count, local.Stream(ctx, o, local.StreamOptions{
-		Items: func(give taking) (err error) {
-			begun := false
-			err = f.source.Each(ctx, f.checkFirst(func(item []byte, wrong *items.SourceError) error {
+		Items: func(give func(item []byte, wrong *items.SourceError) error) (err error) {
+			begun, unchecked := false, f.input.Key != ""
+			err = f.source.Each(ctx, func(item []byte, wrong *items.SourceError) error {
+				if unchecked && wrong == nil {
+					unchecked = false
+					if err := text.CheckField(item, f.input.Key); err != nil {
+						return app.Usage("--key: %v", err)
+					}
+				}
 				begun = true
 				return give(item, wrong)
-			}))
+			})
 			if begun && ctx.Err() == nil { // what was read is finished and written first
 				ended, err = err, nil
 			}
@@ -143,23 +130,6 @@ func runStream(a *app.App, c *cobra.Command, args []string, f *mapFlags) error {
 		return fmt.Errorf("%w; what follows was not read, and the results of what came before are written", ended)
 	}
 	return err
-}
-
-// taking takes an item, or what is wrong with its line.
-type taking = func(item []byte, wrong *items.SourceError) error
-
-// checkFirst gives items on, of which the first must have the key.
-func (f *mapFlags) checkFirst(give taking) taking {
-	checked := f.input.Key == ""
-	return func(item []byte, wrong *items.SourceError) error {
-		if !checked && wrong == nil {
-			if err := text.CheckField(item, f.input.Key); err != nil {
-				return app.Usage("--key: %v", err)
-			}
-			checked = true
-		}
-		return give(item, wrong)
-	}
 }
 
 func tellStream(a *app.App, count int64, causes starter.Causes) error {

@@ -59,17 +59,6 @@ func TestStream_WhatItSays(t *testing.T) {
 	require.Contains(t, got.stderr, "no model here")
 	require.Contains(t, got.stderr, "traceback:")
 
-	write(t, "grows.jsonl", "2\n4\n")
-	got = stream("", "task.py:half", "--follow", "grows.jsonl", "--idle", "1ms", "--pool", "cpu")
-	require.Equal(t, outcome{app.ExitOK, "{\"index\":0,\"value\":1.0}\n{\"index\":1,\"value\":2.0}\n", "2 items, 0 failed\n"}, got)
-
-	// An interrupt ends the input, not what was read of it.
-	out := &interrupting{signals: make(chan os.Signal, 1)}
-	code := Main(Options{Args: []string{"stream", "task.py:half", "--follow", "grows.jsonl", "--pool", "cpu"}, Stdout: out, Stderr: io.Discard,
-		Stdin: strings.NewReader(""), Signals: out.signals})
-	require.Equal(t, app.ExitOK, code)
-	require.Equal(t, got.stdout, out.String())
-
 	for says, args := range map[string][]string{
 		"TASK is missing":       {},
 		"names several pools":   {"task.py:half", "--pool", "gpu,cpu"},
@@ -82,19 +71,6 @@ func TestStream_WhatItSays(t *testing.T) {
 		require.Equal(t, app.ExitUsage, got.code, says)
 		require.Contains(t, got.stderr, says)
 	}
-}
-
-// interrupting sends an interrupt with what is written first.
-type interrupting struct {
-	bytes.Buffer
-	signals chan os.Signal
-}
-
-func (i *interrupting) Write(text []byte) (int, error) {
-	if i.Len() == 0 {
-		i.signals <- os.Interrupt
-	}
-	return i.Buffer.Write(text)
 }
 
 // ending is standard error that ends the input when it gets what the test waits for.

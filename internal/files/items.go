@@ -37,18 +37,6 @@ type Source struct {
 	Delimiter   rune
 	Stdin       io.Reader
 	Range, Glob string
-	// Follow waits at the end of the files for more. Default: the end is the end.
-	Follow *Follow
-}
-
-// IsOneList reports whether the only item is a list, perhaps meant to be the items.
-func IsOneList(m *starter.Map) bool {
-	const limit = 16 << 20
-	if m.Spooled == nil || m.Spooled.Items != 1 || m.Spooled.Bytes > limit {
-		return false
-	}
-	all, err := m.Spooled.All()
-	return err == nil && all[0][0] == '['
 }
 
 // Remove deletes the copy of the items that Read may have made.
@@ -58,8 +46,8 @@ func Remove(m *starter.Map) {
 	}
 }
 
-// Read makes them the items of a map, which Remove lets go of. Files are checked to the
-// last line before anything else happens.
+// Read gives a map its items; Remove deletes their copy. Files are checked to the last
+// line.
 func (s Source) Read(ctx context.Context, m *starter.Map) (err error) {
 	switch {
 	case s.Range != "":
@@ -101,13 +89,10 @@ func (s Source) inputs(ctx context.Context) (inputs []items.Input, labels []stri
 	return inputs, labels, nil
 }
 
-// input finds out what one --in names. It is opened when it is read.
+// input describes one --in. It is opened when it is read.
 func (s Source) input(ctx context.Context, in string) (input items.Input, label string, err error) {
 	if u, err := url.Parse(in); err == nil && u.Scheme == "file" && u.RawQuery == "" && (u.Host == "" || u.Host == "localhost") {
 		in = filepath.FromSlash(u.Path)
-	}
-	if names.Table(in) {
-		return s.table(ctx, in)
 	}
 	input = items.Input{Name: in, Delimiter: s.Delimiter}
 	if in == "-" {
@@ -121,37 +106,51 @@ func (s Source) input(ctx context.Context, in string) (input items.Input, label 
 		}
 		return input, input.Name, nil
 	}
-	isURL := strings.Contains(in, "://")
-	if input.Format, err = s.formatOf(in, isURL); err != nil {
-		return input, "", err
+	isURL, table := strings.Contains(in, "://"), names.Table(in)
+	if !table {
+		input.Format, err = s.formatOf(in, isURL)
+	} else if s.Lines || s.Delimiter != 0 {
+		err = usage("--in %s: --lines and --delimiter go with text; a %s file has rows", in, filepath.Ext(in))
 	}
+	if err == nil && !isURL {
+		err = readable(in)
+	}
+	label = filepath.Base(in)
 	if isURL {
-		input.Open = func() (io.ReadCloser, error) {
-			from, err := objects.OpenURL(ctx, in)
-			if err != nil {
-				return nil, usage("--in: %v", err)
-			}
-			return from.Reader()
-		}
-		return input, in, nil
+		label = in
 	}
-	if err := readable(in, s.Follow != nil); err != nil {
-		return input, "", err
-	}
-	input.Open = func() (io.ReadCloser, error) {
-		file, err := os.Open(in)
+	input.Open = func() (io.ReadCloser, error) { return s.open(ctx, in, isURL, table) }
+	return input, label, err
+}
+
+// open opens a file or a URL. A table has columns: Parquet or Arrow.
+func (s Source) open(ctx context.Context, in string, isURL, table bool) (io.ReadCloser, error) {
+	if isURL {
+		from, err := objects.OpenURL(ctx, in)
 		if err != nil {
 			return nil, usage("--in: %v", err)
 		}
-		if s.Follow != nil {
-			return follow(ctx, file, *s.Follow), nil
+		if !table {
+			return from.Reader()
 		}
+		name, _, _ := strings.Cut(in, "?")
+		return columns.Items(ctx, from, from.Size(), name, s.Columns)
+	}
+	file, err := os.Open(in)
+	if err != nil {
+		return nil, usage("--in: %v", err)
+	}
+	if !table {
 		return opened{Until(ctx, file), file}, nil
 	}
-	return input, filepath.Base(in), nil
+	info, err := file.Stat()
+	if err != nil {
+		return nil, usage("--in: %v", err)
+	}
+	return columns.Items(ctx, file, info.Size(), in, s.Columns)
 }
 
-func readable(in string, grows bool) error {
+func readable(in string) error {
 	info, err := os.Stat(in)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -160,8 +159,6 @@ func readable(in string, grows bool) error {
 		return usage("--in: %v", err)
 	case info.IsDir():
 		return usage("--in %s is a folder; to map over its files give --glob '%s'", in, path.Join(in, "*"))
-	case grows && !info.Mode().IsRegular():
-		return usage("--follow %s: only a file can grow; --in reads pipes, as they come", in)
 	}
 	return nil
 }
@@ -199,7 +196,7 @@ func (s Source) formatOf(in string, isURL bool) (items.Format, error) {
 	return format, nil
 }
 
-// refused are endings of other formats; other names are taken for JSON lines.
+// refused are endings of formats that cannot be read. Any other name means JSON lines.
 var refused = []string{".json", ".gz", ".zst", ".npy", ".xlsx", ".bz2", ".xz", ".zip"}
 
 func spool(inputs []items.Input, label string, m *starter.Map) error {
@@ -209,7 +206,7 @@ func spool(inputs []items.Input, label string, m *starter.Map) error {
 	case errors.As(err, &wrong):
 		return wrong
 	case err != nil:
-		// A mistake in the items stays one; all else is the machine's.
+		// A mistake in the items was returned above; the rest is this machine's fault.
 		return &local.UnavailableError{Err: err}
 	}
 	m.Spooled, m.Label = spooled, label
@@ -225,8 +222,6 @@ func parseRange(text string) (*gpumux.Range, error) {
 		return nil, usage("--range %q: write it as START:END, such as 0:1000 for the numbers 0 to 999", text)
 	case end < start:
 		return nil, usage("--range %s: the end is before the start", text)
-	case end-start < 0:
-		return nil, usage("--range %s: these are more numbers than can be counted", text)
 	}
 	return &gpumux.Range{Start: start, End: end}, nil
 }
@@ -312,8 +307,8 @@ func matching(pattern string) ([]string, error) {
 	return files, nil
 }
 
-// Until is a reader that fails with ctx's cause, even while the stream itself blocks, as
-// a terminal does. Closing it lets go of the stream.
+// Until returns a reader that fails with ctx's cause, even while the stream blocks, as a
+// terminal does. Close it in any case.
 func Until(ctx context.Context, from io.Reader) *io.PipeReader {
 	reader, writer := io.Pipe()
 	stop := context.AfterFunc(ctx, func() { writer.CloseWithError(context.Cause(ctx)) })
@@ -323,37 +318,4 @@ func Until(ctx context.Context, from io.Reader) *io.PipeReader {
 		writer.CloseWithError(err)
 	}()
 	return reader
-}
-
-func (s Source) table(ctx context.Context, in string) (input items.Input, label string, err error) {
-	if s.Lines || s.Delimiter != 0 {
-		return input, "", usage("--in %s: --lines and --delimiter go with text; a %s file has rows", in, filepath.Ext(in))
-	}
-	input = items.Input{Name: in}
-	if strings.Contains(in, "://") {
-		input.Open = func() (io.ReadCloser, error) {
-			from, err := objects.OpenURL(ctx, in)
-			if err != nil {
-				return nil, usage("--in: %v", err)
-			}
-			name, _, _ := strings.Cut(in, "?")
-			return columns.Items(ctx, from, from.Size(), name, s.Columns)
-		}
-		return input, in, nil
-	}
-	if err := readable(in, false); err != nil {
-		return input, "", err
-	}
-	input.Open = func() (io.ReadCloser, error) {
-		file, err := os.Open(in)
-		if err != nil {
-			return nil, usage("--in: %v", err)
-		}
-		info, err := file.Stat()
-		if err != nil {
-			return nil, usage("--in: %v", err)
-		}
-		return columns.Items(ctx, file, info.Size(), in, s.Columns)
-	}
-	return input, filepath.Base(in), nil
 }

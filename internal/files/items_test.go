@@ -8,10 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/files"
@@ -75,7 +73,6 @@ func TestRead_Delimiter(t *testing.T) {
 	write(t, "x.csv", "a;b\n1;2\n")
 	write(t, "x.tsv", "a\tb\n1\t2\n")
 	write(t, "x.jsonl", "[1,2]\n")
-	write(t, "list", "[1]\n[2]\n")
 	for _, s := range []files.Source{{In: []string{"x.csv"}, Delimiter: ';'}, {In: []string{"x.tsv"}},
 		{In: []string{"-"}, Delimiter: ';', Stdin: strings.NewReader("a;b\n1;2\n")}} {
 		require.Equal(t, []string{`{"a":1,"b":2}`}, read(t, s))
@@ -83,19 +80,12 @@ func TestRead_Delimiter(t *testing.T) {
 	require.ErrorContains(t, mistaken(t, files.Source{In: []string{"x.csv"}}), "give the delimiter ';'")
 	require.ErrorContains(t, mistaken(t, files.Source{In: []string{"x.jsonl"}, Delimiter: ';'}),
 		"--delimiter goes with CSV, and the name of --in x.jsonl says JSON lines")
-	for name, want := range map[string]bool{"x.jsonl": true, "list": false, "x.tsv": false} {
-		var m starter.Map
-		require.NoError(t, files.Source{In: []string{name}}.Read(t.Context(), &m))
-		require.Equal(t, want, files.IsOneList(&m), name)
-		files.Remove(&m)
-	}
 }
 
 func TestRead_Range(t *testing.T) {
 	var m starter.Map
 	require.NoError(t, files.Source{Range: "5:1005"}.Read(t.Context(), &m))
 	require.Equal(t, &gpumux.Range{Start: 5, End: 1005}, m.Input.Range)
-	require.ErrorContains(t, mistaken(t, files.Source{Range: "-9223372036854775808:9223372036854775807"}), "more numbers than can be counted")
 }
 
 // What the machine lacks is no mistake in the items, and no failed map either.
@@ -153,56 +143,4 @@ func TestRead_GlobNamesAFileThatNoItemCanName(t *testing.T) {
 	err := mistaken(t, files.Source{Glob: filepath.Join(dir, "*.png")})
 	require.ErrorContains(t, err, `a\xff.png`)
 	require.ErrorContains(t, err, "not UTF-8")
-}
-
-// What is written to a file that is followed comes as it is written, half lines when they
-// are whole.
-func TestEach_FollowsAFileThatGrows(t *testing.T) {
-	t.Chdir(t.TempDir())
-	write(t, "grows.jsonl", "1\n2\n")
-	file, err := os.OpenFile("grows.jsonl", os.O_APPEND|os.O_WRONLY, 0)
-	require.NoError(t, err)
-	defer file.Close()
-	end := make(chan struct{})
-	var got []string
-	steps := map[string]string{"2": "3\n4", "3": "\n5\n6"} // written when that item comes
-	source := files.Source{In: []string{"grows.jsonl"}, Follow: &files.Follow{End: end}}
-	err = source.Each(t.Context(), func(item []byte, _ *items.SourceError) error {
-		got = append(got, string(item))
-		_, err := file.WriteString(steps[string(item)])
-		if string(item) == "5" {
-			close(end)
-		}
-		return err
-	})
-	require.NoError(t, err)
-	require.Equal(t, []string{"1", "2", "3", "4", "5", "6"}, got, "the last line counts without a newline, too")
-
-	source.Follow = &files.Follow{Idle: time.Millisecond}
-	require.Len(t, read(t, source), 6, "a file that rests ends")
-
-	source.Follow = &files.Follow{}
-	err = source.Each(t.Context(), func(item []byte, _ *items.SourceError) error {
-		if string(item) == "5" {
-			return os.Truncate("grows.jsonl", 0)
-		}
-		return nil
-	})
-	require.ErrorContains(t, err, "somebody wrote it anew")
-
-	write(t, "grows.jsonl", "1\n2\n")
-	err = source.Each(t.Context(), func(item []byte, _ *items.SourceError) error {
-		if string(item) == "2" {
-			write(t, "other.jsonl", "3\n4\n5\n")
-			return os.Rename("other.jsonl", "grows.jsonl")
-		}
-		return nil
-	})
-	require.ErrorContains(t, err, "another file has this name now")
-	require.NoError(t, unix.Mkfifo("pipe", 0o600))
-	source.In = []string{"pipe"}
-	require.ErrorContains(t, mistaken(t, source), "only a file can grow")
-	for name, can := range map[string]bool{"a.jsonl": true, "log": true, "-": false, "s3://b/a.jsonl": false, "a.parquet": false, "a.csv.gz": false} {
-		require.Equal(t, can, files.CanGrow(name), name)
-	}
 }

@@ -14,19 +14,21 @@ import (
 
 	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/internal/results"
+	"github.com/gpumux/gpumux/starter"
 )
 
 // Kept fetches the files that items of a map keep, while its results are written.
 type Kept struct {
 	// Folder gets them, each as <index>/<name>. Default: they are only counted.
 	Folder string
-	// Open opens one in the store.
-	Open func(ctx context.Context, index int64, name string) (io.ReadCloser, error)
-	// Files and Items are how many there are, of how many items.
+	// From has them in its store, beside the results file Output.
+	From   *starter.Starter
+	Output string
+	// Files counts the files, Items the items that keep any.
 	Files, Items int64
 }
 
-// CheckFolder makes the folder that --files names, or says why files cannot go there.
+// CheckFolder makes the folder of --files, or returns why it cannot be written.
 func CheckFolder(folder string) error {
 	err := os.MkdirAll(folder, 0o777)
 	if err == nil {
@@ -38,7 +40,7 @@ func CheckFolder(folder string) error {
 	return nil
 }
 
-// along passes lines of results on, each when its files are there.
+// along yields lines of results, each after its files were fetched.
 func (k *Kept) along(ctx context.Context, lines iter.Seq2[[]byte, error]) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		for line, err := range lines {
@@ -70,12 +72,12 @@ func (k *Kept) fetch(ctx context.Context, line []byte) error {
 	return nil
 }
 
-// write fetches one file. It is there whole or not at all.
+// write fetches one file. It appears whole or not at all.
 func (k *Kept) write(ctx context.Context, index int64, name string) error {
 	if err := names.File(name); err != nil {
 		return err
 	}
-	from, err := k.Open(ctx, index, name)
+	from, err := k.From.File(ctx, k.Output, index, name)
 	if err != nil {
 		return err
 	}

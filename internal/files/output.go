@@ -2,7 +2,6 @@ package files
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -46,8 +45,8 @@ type Filter struct {
 
 const unnamed = "?"
 
-// Choose reads --out. Without it results go down the pipe, or on a screen into a file
-// that Named makes, as they do where standard output is for JSON.
+// Choose reads --out. Without it results go to a pipe. Where standard output is a screen,
+// or is for JSON, they go to a file that Named names.
 func Choose(flag string, stdout io.Writer, asJSON, onScreen bool) (Output, error) {
 	o := Output{Path: flag, stdout: stdout}
 	switch {
@@ -69,7 +68,7 @@ func Choose(flag string, stdout io.Writer, asJSON, onScreen bool) (Output, error
 	return o, o.check()
 }
 
-// resultsAs is the ending that names the format, without that of the compression.
+// resultsAs returns the ending for the format, without that for the compression.
 func resultsAs(name string) string {
 	ending := strings.ToLower(filepath.Ext(name))
 	if packer, err := items.Pack(io.Discard, name); err == nil && packer != nil {
@@ -78,7 +77,7 @@ func resultsAs(name string) string {
 	return ending
 }
 
-// Named puts the default name in place when the user gave none.
+// Named sets the default name if the user gave none.
 func (o Output) Named(id string) (Output, error) {
 	if o.Path != unnamed {
 		return o, nil
@@ -94,7 +93,9 @@ func (o Output) check() error {
 	case at.folder:
 		return usage("--out %s is a folder; name a file in it", o.Path)
 	case at.stream || at.mode != 0:
-		err = cmp.Or(unix.Access(at.path, unix.W_OK), o.checkColumns(at))
+		if err = unix.Access(at.path, unix.W_OK); err == nil && at.stream && columns.FormatOf(o.Path) != "" {
+			err = errors.New("it is no file; Parquet, Arrow and .npy need one")
+		}
 	}
 	if err == nil && !at.stream {
 		var trial *os.File
@@ -184,11 +185,7 @@ func (o Output) copy(ctx context.Context, out io.Writer, from iter.Seq2[[]byte, 
 	to := bufio.NewWriterSize(out, 256<<10)
 	for line, err := range from {
 		if err == nil && len(line) == 0 {
-			err = to.Flush()
-			if packer != nil && err == nil {
-				err = packer.Flush()
-			}
-			if err == nil {
+			if err = to.Flush(); err == nil {
 				continue
 			}
 		}
@@ -223,7 +220,7 @@ func (o Output) copy(ctx context.Context, out io.Writer, from iter.Seq2[[]byte, 
 	return packer.Close()
 }
 
-// pick is what is written of a result, or nil. It decodes as little as it can.
+// pick returns the part of a result to write, or nil. It decodes only for Values.
 func (o Output) pick(line []byte, causes *starter.Causes) ([]byte, error) {
 	if err := causes.AddLine(line); err != nil {
 		return nil, err
@@ -279,13 +276,6 @@ func (o Output) writeColumns(ctx context.Context, file *os.File, from iter.Seq2[
 	return err
 }
 
-func (o Output) checkColumns(at place) error {
-	if columns.FormatOf(o.Path) != "" && at.stream {
-		return errors.New("it is no file; Parquet, Arrow and .npy need one")
-	}
-	return nil
-}
-
 // Abandoned waits until the pipe's reader has gone or ctx ends, and reports true if the
 // reader has. For other files it waits for ctx.
 func Abandoned(ctx context.Context, pipe *os.File) bool {
@@ -309,11 +299,11 @@ func Abandoned(ctx context.Context, pipe *os.File) bool {
 }
 
 type place struct {
-	// path is the file itself, behind every link.
+	// path is the file itself, with links resolved.
 	path string
-	// mode is of the file that is there already, or 0.
+	// mode is that of an existing file, else 0.
 	mode fs.FileMode
-	// folder: a folder is there; stream: a pipe or a device is.
+	// folder and stream say that a folder, or a pipe or device, is there.
 	folder, stream bool
 }
 
@@ -334,8 +324,8 @@ func placeOf(path string) (place, error) {
 	return place{path: path, mode: info.Mode().Perm()}, err
 }
 
-// create makes a file beside the place that can be renamed to it. Its mode is that of the
-// file it will replace, or as the umask has it.
+// create makes a file in the folder of the place, to be renamed to it. Its mode is that of
+// the file that it will replace, else as the umask says.
 func (p place) create() (*os.File, error) {
 	for n := os.Getpid(); ; n++ {
 		name := filepath.Join(filepath.Dir(p.path), ".gpumux-"+strconv.Itoa(n))
@@ -354,12 +344,11 @@ func (p place) create() (*os.File, error) {
 	}
 }
 
-// lastWrite is how long a write may go on after its context has ended.
+// lastWrite is the time for a write after its context has ended.
 const lastWrite = time.Second
 
-// unblocked writes until ctx ends. A write that blocks then is left behind, and the
-// writer must not be used any more. So one Ctrl-C ends a command whose results nobody
-// reads.
+// unblocked writes until ctx ends, so that one Ctrl-C ends a command whose results nobody
+// reads. A write that blocks then is abandoned, and the writer must not be used again.
 type unblocked struct {
 	ctx context.Context
 	to  io.Writer

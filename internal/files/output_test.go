@@ -1,9 +1,7 @@
 package files_test
 
 import (
-	"bufio"
 	"bytes"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -172,31 +170,6 @@ func TestOutput_IsCompressedAsItsNameSays(t *testing.T) {
 		require.Len(t, all, 2, name)
 		require.JSONEq(t, `{"index":1,"fault":{}}`, all[1])
 	}
-}
-
-// A reader of a compressed file that follows a map sees what came before a pause.
-func TestOutput_CompressedResultsComeBeforeAPause(t *testing.T) {
-	t.Chdir(t.TempDir())
-	lines := func(yield func([]byte, error) bool) {
-		if !yield([]byte(`{"index":0,"value":1}`), nil) || !yield(nil, nil) {
-			return
-		}
-		found, err := filepath.Glob(".gpumux-*")
-		require.NoError(t, err)
-		require.Len(t, found, 1)
-		file, err := os.Open(found[0])
-		require.NoError(t, err)
-		defer file.Close()
-		from, err := gzip.NewReader(file)
-		require.NoError(t, err)
-		line, err := bufio.NewReader(from).ReadString('\n')
-		require.NoError(t, err)
-		require.Equal(t, "{\"index\":0,\"value\":1}\n", line)
-	}
-	o, err := files.Choose("r.gz", nil, false, false)
-	require.NoError(t, err)
-	_, err = o.Write(t.Context(), lines)
-	require.NoError(t, err)
 }
 
 // People and other programs get "NaN", as docs/tasks.md says; gpumux's clients what they

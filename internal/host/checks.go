@@ -29,7 +29,7 @@ func checkTemporal(ctx context.Context, a *app.App) (*app.Connection, Finding) {
 	f := Finding{Check: "temporal", Verdict: Bad, Detail: err.Error(), Fix: "start `gpumux dev`, or give --address"}
 	var away *fleet.ConnectError
 	if errors.As(err, &away) {
-		f.Detail, f.Fix = fmt.Sprintf("%s: %v", away.Address, away.Err), a.InFlags(away.Hint)
+		f.Detail, f.Fix = fmt.Sprintf("%s: %v", away.Address, away.Err), a.Pasteable(away.Hint)
 	}
 	if a.Local != nil && a.Address == "" && os.Getenv("TEMPORAL_ADDRESS") == "" {
 		f.Verdict = Note

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -18,13 +17,11 @@ type Bar struct {
 	console *Console
 	last    gpumux.Progress
 	shown   time.Time
-	// finished are when how many items had finished, as far back as the rate is counted. The
-	// first is of the beginning: stored results of an earlier run cost no time in this one.
+	// finished has the counts over which the rate is measured. The first count leaves out
+	// the stored results of an earlier run.
 	finished []sample
 	now      func() time.Time
-	// retried is how many chunks are not in their first attempt.
-	retried atomic.Int64
-	// failed says that the first failure was told.
+	// failed reports whether the first failure was shown.
 	failed bool
 }
 
@@ -74,11 +71,8 @@ func (b *Bar) Show(p gpumux.Progress) {
 	}
 }
 
-// Retried takes how many chunks in flight are not in their first attempt.
-func (b *Bar) Retried(chunks int64) { b.retried.Store(chunks) }
-
-// line is the progress within width columns: the task with a bar, or without where there
-// is no room. The last parts go where even that is too long.
+// line fits the progress into width columns: task, bar and numbers; without room for the
+// bar, task and numbers; else only as many numbers as fit.
 func (b *Bar) line(p gpumux.Progress, width int) string {
 	parts := b.parts(p)
 	text := strings.Join(parts, "  ")
@@ -113,7 +107,7 @@ func (b *Bar) parts(p gpumux.Progress) []string {
 			parts = append(parts, fmt.Sprintf(format, args...))
 		}
 	}
-	rate, retried := b.rate(done), b.retried.Load()
+	rate := b.rate(done)
 	works := !p.Paused && p.Phase != gpumux.Merging
 	say(p.Paused, "paused")
 	say(!p.Paused && p.Phase == gpumux.Merging, "writing the results")
@@ -123,11 +117,10 @@ func (b *Bar) parts(p gpumux.Progress) []string {
 		say(true, "%s", PerSecond(rate))
 	}
 	say(works, "%d in flight", p.InFlight)
-	say(retried > 0 && p.Phase == gpumux.Running, "%s tried again", humanize.Comma(retried))
 	return parts
 }
 
-// count notes how many items have finished. A pause is no part of the rate.
+// count records how many items have finished. A pause starts the rate anew.
 func (b *Bar) count(now time.Time, p gpumux.Progress) {
 	done := p.Succeeded + p.Failed
 	switch n := len(b.finished); {

@@ -70,8 +70,6 @@ func TestBar_RateIsOfTheLastSeconds(t *testing.T) {
 		run(1, 1)
 	}
 	require.Contains(t, strings.Join(append(b.parts(p), ""), "  "), "  1.0/min  ")
-	b.Retried(3)
-	require.Contains(t, strings.Join(append(b.parts(p), ""), "  "), "3 tried again")
 }
 
 func TestBar_TellsTheFirstFailure(t *testing.T) {

@@ -1,5 +1,5 @@
-// Package screen is what a person sees of a command: its standard error with a status
-// line, progress, tables, words for numbers.
+// Package screen writes for people: standard error with a status line, progress, tables,
+// words for numbers.
 //
 // It owns how text reaches a terminal, and that no text of a task can steer it. It never
 // decides what is said, and it knows no command. It starts no goroutine.
@@ -23,23 +23,23 @@ type Console struct {
 	Pasteable func(text string) string
 
 	mu sync.Mutex
-	// to is the stream as it is, visible the one for text.
+	// to is the stream itself; visible escapes what is written to it.
 	to, visible io.Writer
 	fd          int // -1 when there is no status line
 	status      string
 }
 
-// NewConsole is over a stream, which may be a terminal.
+// NewConsole returns the console of a stream, which may be a terminal.
 func NewConsole(to io.Writer) *Console {
 	c := &Console{to: to, visible: Visible(to), fd: -1, Pasteable: func(text string) string { return text }}
-	if file := obeys(to); file != nil {
+	if file := terminalOf(to); file != nil {
 		c.fd = int(file.Fd())
 	}
 	return c
 }
 
-// obeys is the terminal behind a stream, unless it is a dumb one.
-func obeys(stream any) *os.File {
+// terminalOf returns the terminal behind a stream, unless it is a dumb one.
+func terminalOf(stream any) *os.File {
 	if v, ok := stream.(*visible); ok {
 		stream = v.to
 	}
@@ -49,7 +49,7 @@ func obeys(stream any) *os.File {
 	return stream.(*os.File)
 }
 
-// IsTerminal reports whether a stream is a person's screen.
+// IsTerminal reports whether a stream is a terminal.
 func IsTerminal(stream any) bool {
 	if v, ok := stream.(*visible); ok {
 		stream = v.to
@@ -85,28 +85,8 @@ func (c *Console) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// Above is a stream whose text a terminal shows above the status line.
-func (c *Console) Above(to io.Writer) io.Writer {
-	if !c.Redraws() || !IsTerminal(to) {
-		return to
-	}
-	return above{c, to}
-}
-
-type above struct {
-	*Console
-	rows io.Writer
-}
-
-func (a above) Write(text []byte) (int, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.status != "" {
-		fmt.Fprint(a.to, clearLine)
-		defer fmt.Fprint(a.visible, a.status)
-	}
-	return a.rows.Write(text)
-}
+// NoStatus switches the status line off, where others write to the terminal.
+func (c *Console) NoStatus() { c.fd = -1 }
 
 // Status replaces the status line.
 func (c *Console) Status(line string) {

@@ -3,13 +3,9 @@ package screen
 import (
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/mattn/go-runewidth"
-	"golang.org/x/term"
 )
 
 // visible writes control characters as JSON escapes: the text of a task could move the
@@ -18,11 +14,11 @@ import (
 type visible struct {
 	mu sync.Mutex
 	to io.Writer
-	// begun is the beginning of a character that was cut in two.
+	// begun has the first bytes of a character that was cut in two.
 	begun []byte
 }
 
-// Visible is a stream on which text can only be seen.
+// Visible returns a stream whose text cannot steer the terminal.
 func Visible(to io.Writer) io.Writer { return &visible{to: to} }
 
 // Write holds back at most the beginning of a character.
@@ -52,24 +48,4 @@ func (v *visible) Write(text []byte) (int, error) {
 
 func steers(r rune) bool {
 	return r != '\n' && r != '\t' && unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029'
-}
-
-// Redraws reports whether a stream is a terminal that Redraw can use.
-func Redraws(stream io.Writer) bool { return obeys(stream) != nil }
-
-// Redraw shows text from the top of a terminal, cut to its size, in place of what was
-// there. The text must be visible already.
-func Redraw(stream io.Writer, text string) error {
-	file := obeys(stream)
-	width, height, err := term.GetSize(int(file.Fd()))
-	if err != nil || width <= 0 || height <= 0 {
-		width, height = 80, 24
-	}
-	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
-	picture := "\x1b[H"
-	for _, line := range lines[:min(len(lines), height-1)] {
-		picture += runewidth.Truncate(line, width, "") + "\x1b[K\n"
-	}
-	_, err = fmt.Fprint(file, picture+"\x1b[J")
-	return err
 }

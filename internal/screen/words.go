@@ -27,7 +27,7 @@ func Field(to io.Writer, name, format string, args ...any) {
 	fmt.Fprintf(Visible(to), "%-10s %s\n", name, fmt.Sprintf(format, args...))
 }
 
-// OneLine is text without line ends, at most most characters.
+// OneLine joins the lines of a text and cuts it to limit characters.
 func OneLine(text string, limit int) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if runes := []rune(text); len(runes) > limit {
@@ -36,7 +36,7 @@ func OneLine(text string, limit int) string {
 	return text
 }
 
-// Failure says in a line of which item a result is and why it failed.
+// Failure names the item of a result and why it failed, in one line.
 func Failure(r gpumux.Result) string {
 	fault := *r.Fault
 	fault.Index = &r.Index

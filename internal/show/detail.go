@@ -72,7 +72,7 @@ func Detail(to io.Writer, d *starter.Detail, causes []starter.Cause, page string
 	}
 }
 
-// inFlight says what a running map has in its workers' hands; p may be nil.
+// inFlight describes the chunks that workers have of a running map; p may be nil.
 func inFlight(p *gpumux.Progress) string {
 	if p == nil {
 		return ""

@@ -1,6 +1,6 @@
-// Package show says to people what a map is and what its items came to: how it stands,
-// why items failed, what they printed.
+// Package show prints for people how a map stands, why its items failed, and what they
+// printed.
 //
-// It owns words and layout. It never decides what to look at: its callers give it what
-// there is to show. It returns when it has written.
+// It owns words and layout. It never asks a server or a store: its callers hand it what
+// to show. It returns when it has written.
 package show

@@ -21,65 +21,61 @@ import (
 	"github.com/gpumux/gpumux/starter"
 )
 
-// Faults are why the items of a map failed.
+// Faults are the failures of a map, grouped by cause.
 type Faults struct {
 	ID     string `json:"id"`
 	Status string `json:"status"`
-	// Items is how many the map has, -1 where that is not known. Results is how many of them
-	// have a result, Failed how many failed of the kind that was asked for.
+	// Items counts the map's items, -1 if unknown; Results those with a result; Failed those
+	// that failed.
 	Items   int64           `json:"items"`
 	Results int64           `json:"results"`
 	Failed  int64           `json:"failed"`
 	Causes  []starter.Cause `json:"causes"`
 	// Others counts the failures of further causes.
 	Others int64 `json:"others,omitempty"`
-	// Fault is why the map itself failed.
+	// Fault ended the map itself.
 	Fault *gpumux.Fault `json:"fault,omitempty"`
+
+	causes starter.Causes
 }
 
-// Read groups the failures among lines, and ends after so many; negative reads all.
-func (f *Faults) Read(lines iter.Seq2[[]byte, error], causes *starter.Causes, failed int64) error {
+// Read groups the failures among lines.
+func (f *Faults) Read(lines iter.Seq2[[]byte, error]) error {
 	for line, err := range lines {
-		if failed == 0 {
-			break
-		}
 		if err == nil {
-			err = causes.AddLine(line)
+			err = f.causes.AddLine(line)
 		}
 		if err != nil {
 			return err
 		}
 		f.Results++
-		if starter.IsFailure(line) {
-			failed--
-		}
 	}
-	f.Take(causes)
+	f.Add()
 	return nil
 }
 
-// Take takes over what was grouped.
-func (f *Faults) Take(causes *starter.Causes) {
-	f.Failed, f.Causes, f.Others = causes.Count, causes.Sorted(), causes.Others
+// Add groups more results.
+func (f *Faults) Add(more ...gpumux.Result) {
+	for _, r := range more {
+		f.causes.Add(r)
+	}
+	f.Failed, f.Causes, f.Others = f.causes.Count, f.causes.Sorted(), f.causes.Others
 }
 
 // Print writes them for people. Retry is the command that runs them again, or empty.
-func (f *Faults) Print(to io.Writer, kind gpumux.Kind, retry string) {
+func (f *Faults) Print(to io.Writer, retry string) {
 	to = screen.Visible(to)
-	items, of, so := "items", "", ""
+	items, so := "items", ""
 	if f.Items >= 0 {
 		items = "of " + humanize.Comma(f.Items) + " items"
-	}
-	if kind != "" {
-		of = " of " + string(kind)
 	}
 	if f.Items < 0 || f.Results < f.Items {
 		so = fmt.Sprintf(" so far, of %s with a result", humanize.Comma(f.Results))
 	}
 	if f.Failed == 0 {
-		fmt.Fprintf(to, "map %s, %s: no item has failed%s%s\n", f.ID, f.Status, of, so)
+		fmt.Fprintf(to, "map %s, %s: no item has failed%s\n", f.ID, f.Status, so)
 	} else {
-		fmt.Fprintf(to, "map %s, %s: %s %s failed%s%s\n", f.ID, f.Status, humanize.Comma(f.Failed), items, of, so)
+		fmt.Fprintf(to, "map %s, %s: %s %s failed%s\n", f.ID, f.Status, humanize.Comma(f.Failed), items, so)
 	}
 	for _, c := range f.Causes {
 		printCause(to, c)
@@ -99,7 +95,7 @@ const (
 	// mostMessage bounds a message in characters, mostLines a traceback or output in lines.
 	mostMessage = 600
 	mostLines   = 8
-	// placesShown is how many devices are shown of a cause.
+	// placesShown bounds the devices that are shown of a cause.
 	placesShown = 4
 )
 
@@ -122,12 +118,11 @@ func printCause(to io.Writer, c starter.Cause) {
 	if f.Traceback == "" {
 		part("printed", lastLines(cmp.Or(f.Tail, r.Output)))
 	}
-	part("next", cmp.Or(f.Hint, advice[f.Kind]))
-	var also []string
-	for _, more := range c.More {
-		also = append(also, fmt.Sprintf("item %d: %s", more.Index, screen.OneLine(more.Fault.Message, 200)))
+	next := f.Hint
+	if next == "" && f.Kind == gpumux.TaskError {
+		next = mendTask
 	}
-	part("also", strings.Join(also, "\n"))
+	part("next", next)
 }
 
 func places(c starter.Cause) string {
@@ -159,17 +154,8 @@ func shorten(text string, limit int) string {
 	return text
 }
 
-// advice is what to do about a kind of fault that brings no hint of its own.
-var advice = map[gpumux.Kind]string{
-	gpumux.TaskError:  "mend the code, then run the failed items again; --attempts where the cause passes by itself",
-	gpumux.DeviceOOM:  "a smaller micro-batch, a larger budget, or a larger pool behind this one (--pool small,large)",
-	gpumux.Budget:     "a smaller micro-batch, a larger budget, or a larger pool behind this one (--pool small,large)",
-	gpumux.HostOOM:    "more memory for the worker, or fewer slots on the host",
-	gpumux.Crash:      "read what the process printed last; `gpumux run TASK ITEM` runs the item alone",
-	gpumux.Timeout:    "a longer --timeout, or find out what the item waits for",
-	gpumux.DeviceLost: "`gpumux doctor` on that host, and the kernel's log",
-	gpumux.BadInput:   "what the message says",
-}
+// mendTask is the next step for an exception, which has no hint.
+const mendTask = "mend the code, then run the failed items again; --attempts where the cause passes by itself"
 
 const causesShown = 8
 
@@ -188,7 +174,7 @@ func Causes(to io.Writer, indent string, failed int64, causes []starter.Cause) {
 	}
 }
 
-// FaultText is a fault's traceback and what its process printed last.
+// FaultText returns a fault's traceback and the last output of its process.
 func FaultText(f gpumux.Fault) string {
 	var b strings.Builder
 	for _, part := range []struct{ title, text string }{{"traceback", f.Traceback}, {"the process printed last", f.Tail}} {
@@ -199,7 +185,7 @@ func FaultText(f gpumux.Fault) string {
 	return b.String()
 }
 
-// Reduced is what the values came to, shortened; empty for a map that reduces nothing.
+// Reduced returns the value of the reduce, shortened; empty for a map without one.
 func Reduced(s gpumux.Summary) string {
 	switch {
 	case s.ReduceFault != nil:
@@ -212,7 +198,7 @@ func Reduced(s gpumux.Summary) string {
 	return ""
 }
 
-// Kinds writes how many items failed of what, the most first.
+// Kinds counts failures by kind, the most frequent first: "3 crash, 1 timeout".
 func Kinds(faults map[gpumux.Kind]int64) string {
 	names := slices.SortedFunc(maps.Keys(faults), func(a, b gpumux.Kind) int {
 		return cmp.Or(cmp.Compare(faults[b], faults[a]), cmp.Compare(a, b))
@@ -224,7 +210,7 @@ func Kinds(faults map[gpumux.Kind]int64) string {
 	return strings.Join(parts, ", ")
 }
 
-// Printed is an item's output, or what its process printed last.
+// Printed returns an item's output, else the last output of its process.
 func Printed(r gpumux.Result) string {
 	if r.Fault == nil || r.Output != "" {
 		return r.Output
@@ -232,9 +218,9 @@ func Printed(r gpumux.Result) string {
 	return r.Fault.Tail
 }
 
-// Behind returns the text after the part already written, whose end is known, else all of
-// it. The last line ends.
-func Behind(text, written string) string {
+// Rest returns the text after written, the end of what was written of it already; without
+// it all of the text. A last newline is added.
+func Rest(text, written string) string {
 	if text != "" && !strings.HasSuffix(text, "\n") {
 		text += "\n"
 	}
@@ -245,8 +231,8 @@ func Behind(text, written string) string {
 	return text[at+len(written):]
 }
 
-// Logs writes what items printed, each line behind its index, and reports whether any
-// did. An empty line stands for a pause.
+// Logs writes what items printed, each line after the item's index, and reports whether
+// any printed. At an empty line, a pause, it flushes.
 func Logs(out io.Writer, lines iter.Seq2[[]byte, error]) (some bool, err error) {
 	to := bufio.NewWriter(out)
 	for line, err := range lines {
@@ -271,7 +257,7 @@ func Logs(out io.Writer, lines iter.Seq2[[]byte, error]) (some bool, err error) 
 	return some, to.Flush()
 }
 
-// ResultOf looks for the result of an item, which is nil where there is none.
+// ResultOf returns the result of an item, or nil if there is none.
 func ResultOf(lines iter.Seq2[[]byte, error], item int64) (*gpumux.Result, error) {
 	for line, err := range lines {
 		if err != nil {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/results"
-	"github.com/gpumux/gpumux/starter"
 )
 
 var update = flag.Bool("update", false, "write testdata/*.golden anew")
@@ -54,45 +53,32 @@ func crashed(index int64) gpumux.Result {
 func TestFaults_Print(t *testing.T) {
 	all := lines(t, gpumux.Result{Index: 0, Value: []byte("1")}, crashed(1), raised(2, "cpu/0", "no image 7"), raised(3, "cpu/1", "no image 8"),
 		gpumux.Result{Index: 4, Value: []byte("{}"), Output: "\"fault\""}, raised(5, "big/0", "no image 9"))
-	causes := starter.Causes{Examples: 2}
 	f := &Faults{ID: "embed-3fa92c01d4e5", Status: "running", Items: 1000}
-	require.NoError(t, f.Read(all, &causes, -1))
+	require.NoError(t, f.Read(all))
 	require.EqualValues(t, 6, f.Results)
 	require.EqualValues(t, 4, f.Failed)
 	var b bytes.Buffer
-	f.Print(&b, "", "gpumux retry embed-3fa92c01d4e5")
+	f.Print(&b, "gpumux retry embed-3fa92c01d4e5")
 	golden(t, "faults", b.String())
-}
-
-// A map that has completed says how many failures there are, so its results are not read
-// to their end.
-func TestFaults_ReadsNoFurtherThanTheLastFailure(t *testing.T) {
-	f := &Faults{Items: 4}
-	kinds := starter.Causes{Kind: gpumux.Crash}
-	require.NoError(t, f.Read(lines(t, raised(0, "cpu/0", "x"), crashed(1), gpumux.Result{Index: 2, Value: []byte("1")},
-		gpumux.Result{Index: 3, Value: []byte("1")}), &kinds, 2))
-	require.EqualValues(t, 2, f.Results)
-	require.EqualValues(t, 1, f.Failed, "only the kind that was asked for")
-	require.Len(t, f.Causes, 1)
 }
 
 func TestFaults_None(t *testing.T) {
 	f := &Faults{ID: "m", Status: "running", Items: 9}
-	require.NoError(t, f.Read(lines(t, gpumux.Result{Value: []byte("1")}), &starter.Causes{}, -1))
+	require.NoError(t, f.Read(lines(t, gpumux.Result{Value: []byte("1")})))
 	var b bytes.Buffer
-	f.Print(&b, gpumux.Crash, "")
-	require.Equal(t, "map m, running: no item has failed of crash so far, of 1 with a result\n", b.String())
+	f.Print(&b, "")
+	require.Equal(t, "map m, running: no item has failed so far, of 1 with a result\n", b.String())
 	f.Status, f.Results = "completed", 9
 	b.Reset()
-	f.Print(&b, "", "gpumux retry m")
+	f.Print(&b, "gpumux retry m")
 	require.Equal(t, "map m, completed: no item has failed\n", b.String())
 }
 
-func TestBehind_WritesNothingTwice(t *testing.T) {
-	require.Equal(t, "c\n", Behind("a\nb\nc\n", "b\n"))
-	require.Empty(t, Behind("a\n", "a\n"))
-	require.Equal(t, "a\n", Behind("a\n", ""))
-	require.Equal(t, "a\n", Behind("a\n", "of an earlier try\n"))
+func TestRest_WritesNothingTwice(t *testing.T) {
+	require.Equal(t, "c\n", Rest("a\nb\nc\n", "b\n"))
+	require.Empty(t, Rest("a\n", "a\n"))
+	require.Equal(t, "a\n", Rest("a\n", ""))
+	require.Equal(t, "a\n", Rest("a\n", "of an earlier try\n"))
 }
 
 func TestLogs_EachLineBehindItsItem(t *testing.T) {

@@ -21,9 +21,9 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/launch"
-	"github.com/gpumux/gpumux/internal/test/rig"
 	"github.com/gpumux/gpumux/internal/slot"
 	"github.com/gpumux/gpumux/internal/template"
+	"github.com/gpumux/gpumux/internal/test/rig"
 )
 
 // When a fork would break or share something, the slot logs it once and starts new

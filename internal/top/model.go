@@ -6,18 +6,16 @@ import (
 	"errors"
 	"io"
 	"slices"
-	"strings"
 	"time"
 
 	tea "github.com/charmbracelet/bubbletea"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/fleet"
-	"github.com/gpumux/gpumux/internal/screen"
 	"github.com/gpumux/gpumux/starter"
 )
 
-// Snapshot is what there is to show.
+// Snapshot has what Run shows.
 type Snapshot struct {
 	At      time.Time
 	Workers []fleet.Worker
@@ -52,7 +50,7 @@ type row struct {
 	gpumux.SlotInfo
 	host   string
 	budget gpumux.Size
-	// rate is how many items a second it has finished since the snapshot before.
+	// rate is in items a second, since the snapshot before.
 	rate float64
 }
 
@@ -76,8 +74,6 @@ type model struct {
 	failed error
 	rows   []row
 	rates  map[string]float64 // of maps, in items a second
-	// fault is the newest failure of a map that runs, behind the map's ID.
-	fault string
 	// first is the first row that is shown; busy leaves out slots that do nothing.
 	first int
 	order order
@@ -157,7 +153,6 @@ func (m *model) take(s Snapshot) {
 	for _, each := range m.now.Maps {
 		done[each.ID] = each.Succeeded + each.Failed
 	}
-	m.noteFault(s)
 	m.now, m.rows, m.rates = s, nil, map[string]float64{}
 	for _, each := range s.Maps {
 		before, known := done[each.ID]
@@ -172,24 +167,6 @@ func (m *model) take(s Snapshot) {
 				before, known := items[w.Identity+" "+seat.Name]
 				m.rows = append(m.rows, row{seat, w.Identity, p.Memory, rate(seat.Items, before, known)})
 			}
-		}
-	}
-}
-
-// noteFault keeps the newest failure of the maps that run.
-func (m *model) noteFault(s Snapshot) {
-	before := map[string]int64{}
-	for _, each := range m.now.Maps {
-		before[each.ID] = each.Failed
-	}
-	known := m.fault
-	m.fault = ""
-	for _, each := range s.Maps {
-		if strings.HasPrefix(known, each.ID+"  ") && m.fault == "" {
-			m.fault = known
-		}
-		if n := len(each.Recent); n > 0 && each.Failed > before[each.ID] {
-			m.fault = each.ID + "  " + screen.Failure(each.Recent[n-1])
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -106,9 +105,8 @@ func TestModel_ErrorsStandAboveTheLastPicture(t *testing.T) {
 	require.Contains(t, m.View(), "no answer from node-00/4711?[2J")
 }
 
-// What an item reports of itself stands before the map, and the newest failure above the
-// slots, until its map is over.
-func TestView_ProgressAndTheNewestFault(t *testing.T) {
+// What an item reports of itself stands before the map.
+func TestView_Progress(t *testing.T) {
 	item := int64(7)
 	s := cluster(1, time.Now(), 1)
 	seat := &s.Workers[0].Offer.Pools[0].Seats[0]
@@ -116,14 +114,4 @@ func TestView_ProgressAndTheNewestFault(t *testing.T) {
 	m := &model{width: 160, height: 24}
 	m.take(s)
 	require.Contains(t, m.View(), `item 7 {"epoch":3}  embed-3fa92c01d4e5`)
-	require.NotContains(t, m.View(), "newest fault")
-	s.Maps = slices.Clone(s.Maps)
-	s.Maps[1].Failed, s.Maps[1].Recent = 2, []gpumux.Result{{Index: 4, Fault: &gpumux.Fault{Kind: gpumux.Crash, Message: "signal SIGSEGV"}}}
-	m.take(s)
-	require.Contains(t, m.View(), "newest fault: score-77aa  item 4: crash: signal SIGSEGV")
-	m.take(s)
-	require.Contains(t, m.View(), "newest fault: score-77aa", "no newer one has come")
-	s.Maps = s.Maps[:1]
-	m.take(s)
-	require.NotContains(t, m.View(), "newest fault")
 }

@@ -84,9 +84,6 @@ func (m *model) head() []string {
 	if more := len(m.now.Maps) - mostMaps; more > 0 {
 		lines = append(lines, fmt.Sprintf("and %d more maps; gpumux ls --running", more))
 	}
-	if m.fault != "" {
-		lines = append(lines, red+m.fit("newest fault: "+m.fault)+plain)
-	}
 	return append(lines, "")
 }
 
@@ -112,7 +109,7 @@ func (m *model) mapLine(each starter.Listed) string {
 
 const wide = 110
 
-// cells are the columns of a line, the last of which takes what is left of the width.
+// cells are the columns of a line; the last takes the rest of the width.
 type cells struct{ worker, slot, device, state, memory, rate, items, faults, runs string }
 
 func (m *model) line(c cells) string {
@@ -132,7 +129,7 @@ func (m *model) slot(r row) string {
 	return m.line(c)
 }
 
-// runs is a map or a task, behind an item that reports its progress.
+// runs returns a slot's map, else its task; the progress of its item stands before it.
 func runs(r row) string {
 	what := cmp.Or(r.Map, r.Task)
 	if r.Progress == "" {

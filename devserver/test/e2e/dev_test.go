@@ -24,7 +24,7 @@ func TestDev_ADay(t *testing.T) {
 	dev.ready()
 	require.Contains(t, dev.stderr.String(), "step:double")
 	rival := s.run(3, "dev", "--port", port, "--ui-port", freePort(t), "--data", s.path("other"))
-	require.Contains(t, rival.stderr.String(), "--port")
+	require.Contains(t, rival.stderr.String(), "give another port for the server")
 	s.env = append(s.env, "TEMPORAL_ADDRESS=127.0.0.1:"+port, "GPUMUX_UI=http://127.0.0.1:"+uiPort)
 
 	p := s.run(0, "run", "step:double", "21", "--pool", "cpu")
@@ -45,11 +45,11 @@ func TestDev_ADay(t *testing.T) {
 	s.run(0, "pause", id)
 	require.Contains(t, s.run(0, "show", id).stdout.String(), "paused")
 	require.Contains(t, s.run(0, "ls").stdout.String(), "paused")
-	s.run(0, "resume", id, "--window", "4")
+	s.run(0, "resume", id)
 
 	follower := s.begin("map", "step:gate", "--range", "0:9", "--pool", "cpu", "--chunk", "2") // chunk is no part of the ID
 	require.Eventually(t, func() bool { return strings.Contains(follower.stderr.String(), "runs already") }, time.Minute, 20*time.Millisecond)
-	require.Contains(t, follower.stderr.String(), "its own options stand; here --chunk says otherwise")
+	require.Contains(t, follower.stderr.String(), "with the options that it was started with")
 	require.NoError(t, follower.Process.Signal(syscall.SIGINT))
 	require.Equal(t, 130, follower.code())
 	require.Contains(t, follower.stderr.String(), "gpumux cancel "+id)
@@ -73,7 +73,7 @@ func TestDev_ADay(t *testing.T) {
 	require.Contains(t, p.stderr.String(), "is taken")
 
 	p = s.run(3, "map", "step:double", "--range", "0:2", "--pool", "gpu", "--no-wait")
-	require.Contains(t, p.stderr.String(), "give --pool cpu")
+	require.Contains(t, p.stderr.String(), "give the pool cpu")
 	p = s.run(2, "map", "dubble", "--range", "0:2", "--pool", "cpu")
 	require.Contains(t, p.stderr.String(), "step:double")
 	require.Equal(t, 0, s.begin("doctor").code())

@@ -186,7 +186,7 @@ func TestLocal_IDShowsWhatItCameTo(t *testing.T) {
 	require.Contains(t, p.stderr.String(), s.state()[0], "says where its state stays")
 	p = s.run(0, append(args, "--out", "2.jsonl", "--attempts", "3")...)
 	require.Contains(t, p.stderr.String(), "map mine: 3 items")
-	require.Contains(t, p.stderr.String(), "its own options stand; here --attempts says otherwise")
+	require.Contains(t, p.stderr.String(), "map mine is finished; these are its results")
 	p = s.run(0, append(args, "--out", "3.jsonl", "--retry")...)
 	require.Contains(t, p.stderr.String(), "every item succeeded")
 	for _, name := range []string{"1.jsonl", "2.jsonl", "3.jsonl"} {
@@ -341,7 +341,7 @@ func TestLocal_GoesOnAfterItWasStopped(t *testing.T) {
 			require.Contains(t, s.run(0, "local").stdout.String(), "interrupted")
 			partial := s.run(1, "results", filepath.Base(s.state()[0]), "--partial", "--values")
 			require.ElementsMatch(t, []string{"0", "1", "2", "3", "4"}, strings.Fields(partial.stdout.String()))
-			require.Contains(t, partial.stderr.String(), "is interrupted: it has 5 results so far")
+			require.Contains(t, partial.stderr.String(), ", interrupted: it has 5 results so far")
 			s.write("open", "")
 			again := s.run(0, args...)
 			require.Contains(t, again.stderr.String(), "going on with map")

@@ -49,7 +49,7 @@ func TestPaste_WhatIsPrintedWorks(t *testing.T) {
 	dev := s.begin("dev", "--tasks", ".", "--port", port, "--headless")
 	dev.ready()
 	tryIt := found(t, `try it: +(gpumux .*)`, dev.stderr.String())
-	require.Contains(t, s.paste(tryIt), `{"index":0,"value":2}`)
+	require.Contains(t, s.paste(tryIt), "text:count")
 
 	address := []string{"--address", "127.0.0.1:" + port}
 	p := s.run(0, append([]string{"map", "text:count", "--in", "texts.jsonl", "--pool", "cpu", "--detach"}, address...)...)
@@ -63,12 +63,6 @@ func TestPaste_WhatIsPrintedWorks(t *testing.T) {
 	s.paste(found(t, "`(gpumux ls .*?)`", s.run(2, append([]string{"show", "none"}, address...)...).stderr.String()))
 	require.NoError(t, dev.Process.Signal(syscall.SIGINT))
 	require.Equal(t, 0, dev.code())
-
-	s.write("texts.jsonl", "") // nothing fits a task any more
-	require.NoError(t, exec.Command("rm", s.path("texts.jsonl")).Run())
-	again := s.begin("dev", "--tasks", ".", "--port", port, "--headless")
-	again.ready()
-	require.Contains(t, s.paste(found(t, `try it: +(gpumux .*)`, again.stderr.String())), "text:count")
 }
 
 // Workers may offer different things, and each is asked.
@@ -95,7 +89,7 @@ func TestWorkers_EachIsAsked(t *testing.T) {
 
 	for range 5 { // whichever worker a question to any would have reached
 		p := s.run(3, "map", "only-small", "--range", "0:2", "--pool", "none", "--no-wait")
-		require.Contains(t, p.stderr.String(), "give --pool small")
+		require.Contains(t, p.stderr.String(), "give the pool small")
 	}
 	p := s.run(0, "map", "both", "--range", "5:7", "--pool", "large", "--detach")
 	rig.Wait(t, func() bool { return strings.Contains(s.begin("workers").output(), "2/2") }, time.Minute, 100*time.Millisecond)

@@ -1,0 +1,45 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"strings"
+
+	"github.com/gpumux/gpumux/internal/app"
+	"github.com/gpumux/gpumux/internal/local"
+	"github.com/gpumux/gpumux/internal/screen"
+	"github.com/gpumux/gpumux/workers/config"
+)
+
+// poolsHere are the pools of a worker in this process.
+func poolsHere(a *app.App, f taskFlags) []config.Pool {
+	pools, noGPU := local.Pools(f.input.Ladder, f.pool)
+	for _, name := range f.input.Ladder {
+		if noGPU != "" && name != "cpu" {
+			a.Console.Say("pool %s runs on the CPU, for want of a GPU: %s", name, screen.OneLine(noGPU, 300))
+		}
+	}
+	return pools
+}
+
+// flagsHere has the flag that sets a field of the worker's configuration.
+var flagsHere = map[string]string{"memory": "--memory", "reserve": "--reserve", "slots": "--slots", "devices": "--devices", "sharing": "--sharing",
+	"interpreter": "--python", "pass_env": "--pass-env", "python_dir": "--tasks", "command": "the command"}
+
+// inFlags names flags in the mistakes of a configuration that was made of flags.
+func inFlags(err error) error {
+	var found *config.Error
+	if !errors.As(err, &found) || found.File != "" {
+		return err
+	}
+	var m app.Mistakes
+	for _, p := range found.Problems {
+		flag := "TASK"
+		if strings.HasPrefix(p.Field, "pools") {
+			flag = "--pool"
+		}
+		field := strings.TrimRight(p.Field[strings.LastIndex(p.Field, ".")+1:], "[]0123456789")
+		m.Add("%s: %s", cmp.Or(flagsHere[field], flag), strings.ReplaceAll(p.Message, "sharing: ", "--sharing "))
+	}
+	return m.Err()
+}

@@ -1,0 +1,111 @@
+package cli
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpumux/gpumux/internal/app"
+	"github.com/gpumux/gpumux/internal/screen"
+	"github.com/gpumux/gpumux/internal/show"
+	"github.com/gpumux/gpumux/starter"
+)
+
+func logsCommand(a *app.App) *cobra.Command {
+	item, follow := int64(0), false
+	c := &cobra.Command{
+		Use:   "logs ID",
+		Short: "Show what items of a map printed",
+		Long: `Show what items of a map printed or logged: that of one item, or of all that printed something, each line
+behind the index of its item. Output comes with the result of its item; --follow waits for the results that
+are still to come, and with --item shows about once a second what an item prints while it runs. Of a process
+that died it is the last that it printed.
+
+An ID of a map with --local is looked for on this machine first; its command need not run any more.`,
+		Example: "  gpumux logs embed-3fa92c01d4e5 --item 7\n  gpumux logs embed-3fa92c01d4e5 --item 7 --follow\n" +
+			"  gpumux logs embed-3fa92c01d4e5 | grep -i warning",
+		Args: app.OneID,
+	}
+	c.Flags().Int64Var(&item, "item", 0, "only this item, by its index from 0")
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "wait for what comes, until the item, or without --item the map, has ended")
+	a.ConnectionFlags(c)
+	a.StoreFlag(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		var o *starter.ResultOptions
+		if follow {
+			o = &starter.ResultOptions{Unordered: true}
+		}
+		s, err := soFar(c.Context(), a, args[0], o)
+		if err != nil {
+			return err
+		}
+		defer s.close()
+		if c.Flags().Changed("item") {
+			return logOf(c.Context(), a, s, item, follow)
+		}
+		return logAll(a, s)
+	}
+	return c
+}
+
+func logAll(a *app.App, s *sofar) error {
+	some, err := show.Logs(a.Stdout, s.lines)
+	if err != nil {
+		return explain(a, err)
+	}
+	if !some {
+		a.Console.Say("map %s, %s: no item has printed anything", s.id, s.status)
+	}
+	return nil
+}
+
+func logOf(ctx context.Context, a *app.App, s *sofar, item int64, follow bool) error {
+	if item < 0 || s.items >= 0 && item >= s.items {
+		return app.Usage("--item %d: map %s has %s items, counted from 0", item, s.id, screen.Count(s.items))
+	}
+	stop := func() string { return "" }
+	if follow && s.handle != nil && s.running() {
+		stop = listen(ctx, a.Stdout, s.handle, item)
+	}
+	r, err := show.ResultOf(s.lines, item)
+	written := stop()
+	switch {
+	case err != nil:
+		return explain(a, err)
+	case r == nil && s.running() && !follow:
+		a.Console.Say("item %d of map %s has no result yet; --follow waits for it", item, s.id)
+		return app.Exit(app.ExitFailed)
+	case r == nil:
+		a.Console.Say("map %s has no result of item %d", s.id, item)
+		return app.Exit(app.ExitFailed)
+	}
+	if r.Fault != nil {
+		a.Console.Note("item %d failed: %s", r.Index, screen.OneLine(r.Fault.Error(), 300))
+	}
+	if show.Printed(*r) == "" {
+		a.Console.Note("item %d printed nothing", r.Index)
+	}
+	_, err = io.WriteString(a.Stdout, show.Rest(show.Printed(*r), written))
+	return err
+}
+
+// listen writes what an item prints. The returned function stops it and returns the end
+// of what was written.
+func listen(ctx context.Context, to io.Writer, h *starter.Handle, item int64) (stop func() string) {
+	listening, cancel := context.WithCancel(ctx)
+	done := make(chan string, 1)
+	go func() {
+		last := ""
+		for text := range h.Listen(listening, item) {
+			if _, err := io.WriteString(to, text); err != nil {
+				break
+			}
+			const limit = 1 << 10
+			last += text
+			last = last[max(0, len(last)-limit):]
+		}
+		done <- last
+	}()
+	return func() string { cancel(); return <-done }
+}
