@@ -13,7 +13,7 @@ export GOFLAGS += -tags=disable_grpc_modules
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 export GPUMUX_TEST_PYTHON := $(CURDIR)/$(VENV)/bin/python
 
-.PHONY: help build lean venv demo test test-root test-server race lint fuzz bench soak gpu-bundle gpu-check kernel-check wheel dist r-check picture outdated size clean
+.PHONY: help build lean venv demo test test-root test-server race lint fuzz bench soak gpu-bundle gpu-check nvidia-check kernel-check wheel dist r-check picture outdated size clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -117,6 +117,11 @@ gpu-bundle: ## .gpu, what gpu-check needs on a machine with a GPU and without Go
 gpu-check: ## the GPU tests and benchmarks of .gpu on this machine, in at most 9 minutes
 	$(PYTHON) devserver/test/gpucheck/check.py
 
+nvidia-check: $(VENV)/tests ## gpumux against NVIDIA's own libraries of several drivers, which need no GPU; TESTFLAGS='-args -update' keeps their answers
+	@devserver/test/nvidiacheck/fetch.sh .nvidia || test $$? = 3
+	cd devserver && $(GO) build -ldflags '-s -w' -o ../$(BIN)/test/gpumux ./cmd/gpumux
+	cd devserver && GPUMUX_BINARY=$(CURDIR)/$(BIN)/test/gpumux GPUMUX_NVIDIA=$(CURDIR)/.nvidia $(GO) test -v -count=1 ./test/nvidiacheck $(TESTFLAGS)
+
 kernel-check: ## the memory limits that a kernel enforces, in a cgroup handed over to this command; see docs/memory.md
 	cd devserver && $(GO) build -ldflags '-s -w' -o ../$(BIN)/test/gpumux ./cmd/gpumux
 	cd devserver && GPUMUX_BINARY=$(CURDIR)/$(BIN)/test/gpumux GPUMUX_KERNEL_CHECK=1 $(GO) test -v -count=1 -run '^TestKernel_' ./test/e2e
@@ -129,4 +134,4 @@ size: ## the longest source files
 	@git ls-files '*.go' '*.py' '*.R' | xargs wc -l | sort -rn | head -20
 
 clean: ## what the targets made
-	rm -rf $(BIN) $(VENV) .demo .gpu .wheel dist
+	rm -rf $(BIN) $(VENV) .demo .gpu .nvidia .wheel dist

@@ -9,7 +9,7 @@ import (
 
 func TestSelect_ByConditions(t *testing.T) {
 	const gib = 1 << 30
-	inv, err := Open(Options{Static: []Device{
+	inv, err := Open(t.Context(), Options{Static: []Device{
 		{Index: 0, Kind: KindGPU, UUID: "GPU-a", Name: "NVIDIA H100 80GB HBM3", Memory: 80 * gib},
 		{Index: 1, Kind: KindGPU, UUID: "GPU-b", Name: "NVIDIA GeForce RTX 4090", Memory: 24 * gib},
 		{Index: 2, Kind: KindGPU, UUID: "GPU-c", Name: "NVIDIA A100-SXM4-40GB", Memory: 40 * gib},

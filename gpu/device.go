@@ -36,7 +36,7 @@ const CPU = "CPU"
 var (
 	// ErrLost marks a device that the driver cannot reach, or that must be reset.
 	ErrLost = errors.New("device lost")
-	// ErrSilent marks a device about which the driver has not answered within 2 s.
+	// ErrSilent marks a device about which the driver has not answered in time.
 	ErrSilent = errors.New("the driver has not answered")
 	// ErrUnknown marks a UUID or selector that names no device of the inventory.
 	ErrUnknown = errors.New("unknown device")

@@ -12,7 +12,7 @@ import (
 
 // What this host has; without a driver that is the CPU, and the reason is told.
 func ExampleOpen() {
-	inv, err := gpu.Open(gpu.Options{})
+	inv, err := gpu.Open(context.Background(), gpu.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func ExampleOpen() {
 // A pool's `devices` becomes the devices that work can run on: a GPU in MIG mode stands
 // for its instances.
 func ExampleInventory_Select() {
-	inv, err := gpu.Open(gpu.Options{Static: []gpu.Device{
+	inv, err := gpu.Open(context.Background(), gpu.Options{Static: []gpu.Device{
 		{Index: 0, Kind: gpu.KindGPU, UUID: "GPU-1d04", Name: "A100", Memory: 40 << 30},
 		{Index: 1, Kind: gpu.KindGPU, UUID: "GPU-77ab", Name: "A100", MIG: true},
 		{Index: 1, Kind: gpu.KindMIG, UUID: "MIG-90cc", Name: "A100 MIG 1g.5gb", Parent: "GPU-77ab", Memory: 5 << 30},
@@ -48,7 +48,7 @@ func ExampleInventory_Select() {
 
 // One device goes by its index, its UUID or the start of that.
 func ExampleInventory_Find() {
-	inv, err := gpu.Open(gpu.Options{Static: []gpu.Device{
+	inv, err := gpu.Open(context.Background(), gpu.Options{Static: []gpu.Device{
 		{Index: 0, Kind: gpu.KindGPU, UUID: "GPU-1d04", Name: "A100"},
 		{Index: 1, Kind: gpu.KindGPU, UUID: "GPU-77ab", Name: "H100"},
 	}})
@@ -68,7 +68,7 @@ func ExampleInventory_Find() {
 
 // What a process holds on a device, or of the host's memory.
 func ExampleInventory_ProcessMemory() {
-	inv, err := gpu.Open(gpu.Options{NoNVML: true})
+	inv, err := gpu.Open(context.Background(), gpu.Options{NoNVML: true})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func ExampleInventory_ProcessMemory() {
 
 // Watch follows the health of all devices.
 func ExampleInventory_Watch() {
-	inv, err := gpu.Open(gpu.Options{})
+	inv, err := gpu.Open(context.Background(), gpu.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -44,6 +44,28 @@ func (h host) memory() (Memory, error) {
 	return Memory{Total: total, Free: free, Used: total - free}, nil
 }
 
+// signs are what points to a GPU on this host, whether a driver serves it or not.
+func (h host) signs() (found []string) {
+	for _, pattern := range []string{"nvidia[0-9]*", "dxg"} {
+		if files, _ := filepath.Glob(filepath.Join(h.root, "dev", pattern)); files != nil {
+			found = append(found, "/dev/"+filepath.Base(files[0]))
+		}
+	}
+	devices, _ := filepath.Glob(filepath.Join(h.root, "sys/bus/pci/devices/*"))
+	for _, dir := range devices {
+		vendor, _ := os.ReadFile(filepath.Join(dir, "vendor"))
+		class, _ := os.ReadFile(filepath.Join(dir, "class"))
+		if strings.HasPrefix(string(vendor), "0x10de") && strings.HasPrefix(string(class), "0x03") { // a display or 3D controller of NVIDIA
+			found = append(found, "NVIDIA's PCI device "+filepath.Base(dir))
+			break
+		}
+	}
+	if _, err := os.Stat(filepath.Join(h.root, amdSign)); err == nil && len(found) == 0 {
+		found = append(found, amdSign)
+	}
+	return found
+}
+
 // cgroups is the directories from this process's cgroup up to the mounted root.
 func (h host) cgroups() []string {
 	data, _ := h.read("proc/self/cgroup")

@@ -77,3 +77,40 @@ func TestHost_CPUName(t *testing.T) {
 	require.Equal(t, "Fast CPU @ 3GHz", h.cpuName())
 	require.Empty(t, files(t, nil).cpuName())
 }
+
+func TestHost_SignsOfAGPU(t *testing.T) {
+	root := t.TempDir()
+	h := host{root}
+	put := func(path, text string) {
+		t.Helper()
+		path = filepath.Join(root, path)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	}
+	require.Empty(t, h.signs())
+	put("sys/bus/pci/devices/0000:00:1f.0/vendor", "0x8086\n")
+	put("sys/bus/pci/devices/0000:01:00.1/vendor", "0x10de\n")
+	put("sys/bus/pci/devices/0000:01:00.1/class", "0x040300\n") // its sound
+	require.Empty(t, h.signs())
+	put("dev/kfd", "")
+	require.Equal(t, []string{"/dev/kfd"}, h.signs())
+	put("sys/bus/pci/devices/0000:01:00.0/vendor", "0x10de\n")
+	put("sys/bus/pci/devices/0000:01:00.0/class", "0x030200\n")
+	put("dev/nvidia0", "")
+	put("dev/nvidia1", "")
+	put("dev/dxg", "")
+	require.Equal(t, []string{"/dev/nvidia0", "/dev/dxg", "NVIDIA's PCI device 0000:01:00.0"}, h.signs())
+}
+
+// onHost makes the tests' host the one of Open.
+func onHost(t *testing.T, files ...string) {
+	t.Helper()
+	root := t.TempDir()
+	for _, file := range append(files, "proc/meminfo") {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(root, file)), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(root, file), []byte("MemTotal: 1024 kB\nMemAvailable: 512 kB\n"), 0o600))
+	}
+	before := thisHost
+	thisHost = host{root}
+	t.Cleanup(func() { thisHost = before })
+}

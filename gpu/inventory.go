@@ -26,7 +26,7 @@ type Options struct {
 
 // driver is a GPU library, for many goroutines; close ends watches and waits for them.
 type driver interface {
-	devices() (found []Device, problems []string, err error)
+	devices(ctx context.Context) (found []Device, problems []error, err error)
 	status(uuid string) (Status, error)
 	processes(uuid string) ([]Process, error)
 	links() ([]Link, error)
@@ -44,35 +44,47 @@ type Inventory struct {
 	list    []Device
 	hidden  []Device // by CUDA_VISIBLE_DEVICES
 	reasons []string
+	// signs are what on the host points to a GPU, where none can be used.
+	signs []string
 }
 
 // Open lists the GPUs in the driver's order, each MIG instance after its GPU, and last
-// the CPU. A host without a driver is no error: Reason says why only the CPU is there.
-func Open(o Options) (*Inventory, error) {
+// the CPU. A host without a driver is no error: Reason says why only the CPU is there. A
+// GPU about which the driver does not answer within 30 s is left out. Open ends with ctx.
+func Open(ctx context.Context, o Options) (*Inventory, error) {
 	if len(o.Static) > 0 {
 		return openStatic(o)
 	}
 	if o.NoNVML {
 		return &Inventory{list: []Device{cpuDevice()}, reasons: []string{"NVML is switched off, so no GPU is looked for"}}, nil
 	}
-	d, err := openDriver(o.Library)
+	d, err := openDriver(ctx, o.Library)
 	if absent := (*absentError)(nil); errors.As(err, &absent) && o.Library == "" {
-		return &Inventory{list: []Device{cpuDevice()}, reasons: []string{absent.Error()}}, nil
+		inv := &Inventory{list: []Device{cpuDevice()}, reasons: []string{absent.Error()}, signs: thisHost.signs()}
+		if slices.Equal(inv.signs, []string{amdSign}) {
+			inv.reasons = []string{"AMD GPUs are not supported yet; use devices: cpu"}
+		}
+		return inv, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("gpu: open NVML: %w", err)
 	}
-	return openWith(d, o)
+	return openWith(ctx, d, o)
 }
 
 // openWith builds an Inventory over a driver that is ready, and closes it on failure.
-func openWith(d driver, o Options) (*Inventory, error) {
-	found, problems, err := d.devices()
+func openWith(ctx context.Context, d driver, o Options) (*Inventory, error) {
+	found, problems, err := d.devices(ctx)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("gpu: list devices: %w", err), d.close())
 	}
-	inv := &Inventory{driver: d, reasons: problems}
+	inv := &Inventory{driver: d}
+	for _, problem := range problems {
+		inv.reasons = append(inv.reasons, problem.Error())
+		inv.signs = append(inv.signs, "the driver")
+	}
 	if len(found) == 0 && len(problems) == 0 {
+		inv.signs = thisHost.signs()
 		inv.reasons = append(inv.reasons, "the NVIDIA driver is loaded but lists no GPU; "+
 			"in a container, start it with GPU access (docker run --gpus all, or a GPU request in Kubernetes)")
 	}
@@ -82,10 +94,24 @@ func openWith(d driver, o Options) (*Inventory, error) {
 			inv.reasons = append(inv.reasons, fmt.Sprintf("%d of %d devices are hidden by CUDA_VISIBLE_DEVICES=%q", n, len(found), spec))
 		}
 		inv.hidden = slices.DeleteFunc(slices.Clone(found), func(d Device) bool { return slices.Contains(kept, d) })
+		if len(kept) == 0 && !hidesAll(spec) {
+			inv.signs = append(inv.signs, "CUDA_VISIBLE_DEVICES")
+		}
 		found = kept
+	}
+	if slices.ContainsFunc(found, Device.Usable) {
+		inv.signs = nil
+	} else if len(found) > 0 {
+		inv.reasons = append(inv.reasons, noInstances)
+		inv.signs = append(inv.signs, "the driver")
 	}
 	inv.list = append(found, cpuDevice())
 	return inv, nil
+}
+
+// hidesAll reports whether a CUDA_VISIBLE_DEVICES is meant to hide all GPUs.
+func hidesAll(spec string) bool {
+	return slices.Contains([]string{"", "-1", "none", "void", "nodevfiles"}, strings.ToLower(strings.TrimSpace(spec)))
 }
 
 func openStatic(o Options) (*Inventory, error) {
@@ -116,6 +142,22 @@ func (inv *Inventory) GPUs() []Device {
 
 // Reason says in a line why there is no GPU or what was left out, or is empty.
 func (inv *Inventory) Reason() string { return strings.Join(inv.reasons, "; ") }
+
+// Unusable says why no GPU can be used although something points to one: a device file, a
+// PCI device, the driver, CUDA_VISIBLE_DEVICES. It is empty where a GPU can be used, and
+// where nothing points to one.
+func (inv *Inventory) Unusable() string {
+	if len(inv.signs) == 0 {
+		return ""
+	}
+	slices.Sort(inv.signs)
+	signs := slices.Compact(inv.signs)
+	verb := "points"
+	if len(signs) > 1 {
+		verb = "point"
+	}
+	return fmt.Sprintf("%s %s to a GPU that cannot be used: %s", strings.Join(signs, " and "), verb, inv.Reason())
+}
 
 // Static reports whether the devices were given in Options.Static.
 func (inv *Inventory) Static() bool { return inv.static }
@@ -277,6 +319,9 @@ func (inv *Inventory) Close() error {
 	}
 	return inv.driver.close()
 }
+
+// amdSign is the device file of AMD's driver, the only sign that names a maker.
+const amdSign = "/dev/kfd"
 
 // absentError says that this host has no usable NVML: a state of the host, not a mistake.
 type absentError struct{ what, hint string }

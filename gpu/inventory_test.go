@@ -15,13 +15,13 @@ func TestOpen_StaticRefuses(t *testing.T) {
 		"given twice": {{UUID: "G", Kind: KindGPU}, {UUID: "G", Kind: KindGPU}},
 		"is empty":    {{Kind: KindGPU}},
 	} {
-		_, err := Open(Options{Static: list})
+		_, err := Open(t.Context(), Options{Static: list})
 		require.ErrorContains(t, err, says)
 	}
 }
 
 func TestStatic_Status(t *testing.T) {
-	inv, err := Open(Options{Static: []Device{
+	inv, err := Open(t.Context(), Options{Static: []Device{
 		{Kind: KindGPU, UUID: "G", Memory: 7},
 		{Kind: KindCPU, UUID: "CPU-small", Memory: 1 << 20},
 	}})
@@ -45,7 +45,7 @@ func TestStatic_Status(t *testing.T) {
 }
 
 func TestCPU_StatusAndProcessMemory(t *testing.T) {
-	inv, err := Open(Options{NoNVML: true})
+	inv, err := Open(t.Context(), Options{NoNVML: true})
 	require.NoError(t, err)
 	d, err := inv.Find("cpu")
 	require.NoError(t, err)

@@ -3,6 +3,7 @@
 package gpu
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -21,7 +22,7 @@ import (
 func openMachine(t *testing.T, s gputest.State) (*gputest.Machine, *Inventory) {
 	t.Helper()
 	m := gputest.New(t, s)
-	inv, err := Open(Options{Library: m.Library})
+	inv, err := Open(t.Context(), Options{Library: m.Library})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, inv.Close()) })
 	return m, inv
@@ -163,13 +164,13 @@ func TestLibrary_Links(t *testing.T) {
 func TestLibrary_Health(t *testing.T) {
 	m := gputest.New(t, gputest.State{GPUs: []gputest.GPU{{}, {Instances: []gputest.Instance{{Number: 2, GI: 4}}}}})
 	m.Xid("GPU-00000000-0000-0000-0000-000000000000", 13) // before the watch: not reported
-	d, err := openDriver(m.Library)
+	d, err := openDriver(t.Context(), m.Library)
 	require.NoError(t, err)
 	// The first poll says when the watch runs; without a pause between polls a loss is seen
 	// soon.
 	d.(*nvmlDriver).pollEvery = 0
 	m.Update(func(s *gputest.State) { s.GPUs[0].Recovery = 3 })
-	inv, err := openWith(d, Options{})
+	inv, err := openWith(t.Context(), d, Options{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, inv.Close()) }()
 	u0, u1, mig := inv.Devices()[0].UUID, inv.Devices()[1].UUID, inv.Devices()[2].UUID
@@ -203,7 +204,7 @@ func TestLibrary_NoGPUs(t *testing.T) {
 func TestLibrary_Reopen(t *testing.T) {
 	for range 3 {
 		m := gputest.New(t, gputest.State{GPUs: make([]gputest.GPU, 2)})
-		inv, err := Open(Options{Library: m.Library})
+		inv, err := Open(t.Context(), Options{Library: m.Library})
 		require.NoError(t, err)
 		require.Len(t, inv.Devices(), 3)
 		_, err = inv.Status(inv.Devices()[1].UUID)
@@ -214,13 +215,13 @@ func TestLibrary_Reopen(t *testing.T) {
 
 func TestLibrary_SecondOneIsRefused(t *testing.T) {
 	openMachine(t, gputest.State{})
-	_, err := Open(Options{Library: gputest.OldLibrary(t)})
+	_, err := Open(t.Context(), Options{Library: gputest.OldLibrary(t)})
 	require.ErrorContains(t, err, "start another process")
 }
 
 func TestLibrary_DriverNotReady(t *testing.T) {
 	m := gputest.New(t, gputest.State{Init: 18})
-	_, err := Open(Options{Library: m.Library})
+	_, err := Open(t.Context(), Options{Library: m.Library})
 	require.ErrorContains(t, err, "restart the host", "a library that was asked for by name must work")
 }
 
@@ -237,7 +238,7 @@ func listLibrary(path string) int {
 	default:
 		o.Library = path
 	}
-	inv, err := Open(o)
+	inv, err := Open(context.Background(), o)
 	if err != nil {
 		fmt.Println("open:", err)
 		return 1

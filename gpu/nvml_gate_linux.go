@@ -3,6 +3,7 @@
 package gpu
 
 import (
+	"context"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -45,27 +46,41 @@ func (g *callGate) release() {
 	<-g.held
 }
 
-// ask runs a call of the library and waits for it. The caller has acquired the driver.
+// ask runs a call of the library about a device and waits for it. The caller has acquired
+// the driver.
 func ask[T any](d *nvmlDriver, g *callGate, patience time.Duration, call func() (T, error)) (T, error) {
 	limit := time.NewTimer(patience)
 	defer limit.Stop()
+	if !g.acquire(patience, limit.C) {
+		return silentFor[T](max(patience, g.silent()))
+	}
+	return await(context.Background(), d, patience, limit.C, func() (T, error) {
+		defer g.release()
+		return call()
+	})
+}
+
+// await runs a call of the library, which goes on where the wait for it ends.
+func await[T any](ctx context.Context, d *nvmlDriver, patience time.Duration, limit <-chan time.Time, call func() (T, error)) (none T, _ error) {
 	type answer struct {
 		value T
 		err   error
 	}
 	answered := make(chan answer, 1)
-	if g.acquire(patience, limit.C) {
-		d.calls.Go(func() {
-			value, err := call()
-			g.release()
-			answered <- answer{value, err}
-		})
-		select {
-		case a := <-answered:
-			return a.value, a.err
-		case <-limit.C:
-		}
+	d.calls.Go(func() {
+		value, err := call()
+		answered <- answer{value, err}
+	})
+	select {
+	case a := <-answered:
+		return a.value, a.err
+	case <-ctx.Done():
+		return none, context.Cause(ctx)
+	case <-limit:
+		return silentFor[T](patience)
 	}
-	var none T
-	return none, fmt.Errorf("%w for %s", ErrSilent, max(patience, g.silent()).Round(time.Second))
+}
+
+func silentFor[T any](since time.Duration) (none T, _ error) {
+	return none, fmt.Errorf("%w for %s", ErrSilent, since.Round(time.Second))
 }

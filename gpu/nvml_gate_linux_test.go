@@ -3,6 +3,8 @@
 package gpu
 
 import (
+	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -135,5 +137,65 @@ func TestWatch_LooksWhileTheEventsHang(t *testing.T) {
 		require.EqualValues(t, 1, waits.Load())
 		close(hangs)
 		stop()
+	})
+}
+
+// Nothing waits for ever for a call that hangs: closing leaves the library loaded.
+func TestInventory_CloseGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := dgx()
+		s.ShutdownFunc = func() nvml.Return { t.Error("the library is in use"); return nvml.SUCCESS }
+		d, err := openNVML(t.Context(), s)
+		require.NoError(t, err)
+		inv, err := openWith(t.Context(), d, Options{})
+		require.NoError(t, err)
+		_, hangs := hanging(device(s, 0))
+		_, err = inv.Status(device(s, 0).UUID)
+		require.ErrorIs(t, err, ErrSilent)
+		begun := time.Now()
+		require.NoError(t, inv.Close())
+		require.Equal(t, 2*time.Second, time.Since(begun))
+		close(hangs)
+	})
+}
+
+func TestOpen_LeavesOutAGPUWhoseDriverHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := dgx()
+		_, hangs := hanging(device(s, 1))
+		_, also := hanging(device(s, 4))
+		defer close(hangs)
+		defer close(also)
+		begun := time.Now()
+		d, err := openNVML(t.Context(), s)
+		require.NoError(t, err)
+		inv, err := openWith(t.Context(), d, Options{})
+		require.NoError(t, err)
+		require.Equal(t, 30*time.Second, time.Since(begun))
+		require.Len(t, inv.GPUs(), 6)
+		require.Contains(t, inv.Reason(), "GPU 1 left out: the driver has not answered for 30s; see what nvidia-smi and dmesg say")
+		require.Contains(t, inv.Reason(), "GPU 4 left out")
+		require.Empty(t, inv.Unusable(), "the others can be used")
+		_, err = inv.Status(device(s, 0).UUID)
+		require.NoError(t, err)
+		require.NoError(t, inv.Close())
+	})
+}
+
+func TestOpen_ADriverThatDoesNotStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := dgx()
+		hangs := make(chan struct{})
+		defer close(hangs)
+		s.InitFunc = func() nvml.Return { <-hangs; return nvml.SUCCESS }
+		_, err := openNVML(t.Context(), s)
+		var absent *absentError
+		require.ErrorAs(t, err, &absent)
+		require.ErrorContains(t, err, "has not answered for 30s")
+
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(errors.New("interrupted"))
+		_, err = openNVML(ctx, s)
+		require.EqualError(t, err, "interrupted")
 	})
 }

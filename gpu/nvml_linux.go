@@ -3,6 +3,7 @@
 package gpu
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,7 +44,7 @@ var loaded struct {
 }
 
 // openDriver loads and initialises NVML, or returns an absentError.
-func openDriver(path string) (driver, error) {
+func openDriver(ctx context.Context, path string) (driver, error) {
 	paths := libraryPaths
 	if path != "" {
 		paths = []string{path}
@@ -52,7 +53,7 @@ func openDriver(path string) (driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	return openNVML(nvml.New(nvml.WithLibraryPath(found)))
+	return openNVML(ctx, nvml.New(nvml.WithLibraryPath(found)))
 }
 
 // load finds the first library that is an NVML, and keeps it mapped.
@@ -99,6 +100,7 @@ type nvmlDriver struct {
 	eventWait time.Duration // longest wait for one event
 	pollEvery time.Duration // time between two polls of every GPU
 	patience  time.Duration // longest wait for an answer
+	listLimit time.Duration // longest wait for the driver's start, and for its list of GPUs
 	lostAfter time.Duration // a GPU counts as lost when the driver has owed an answer for so long
 
 	gpus      []nvmlDevice // written by devices, before anyone else has the driver
@@ -120,18 +122,27 @@ type nvmlDevice struct {
 }
 
 // openNVML initialises the library; tests give a mock.
-func openNVML(lib nvml.Interface) (*nvmlDriver, error) {
-	if ret := lib.Init(); ret != nvml.SUCCESS {
-		return nil, initError(ret)
-	}
+func openNVML(ctx context.Context, lib nvml.Interface) (*nvmlDriver, error) {
 	life, end := context.WithCancel(context.Background())
-	return &nvmlDriver{
+	d := &nvmlDriver{
 		lib: lib, life: life, end: end, listing: newCallGate(),
 		eventWait: 500 * time.Millisecond, pollEvery: 5 * time.Second,
 		// A first call may wait seconds for a GPU that nobody uses to wake up.
-		patience: 2 * time.Second, lostAfter: 15 * time.Second,
-	}, nil
+		patience: 2 * time.Second, listLimit: 30 * time.Second, lostAfter: 15 * time.Second,
+	}
+	ret, err := await(ctx, d, d.listLimit, time.After(d.listLimit), func() (nvml.Return, error) { return lib.Init(), nil })
+	switch {
+	case errors.Is(err, ErrSilent):
+		return nil, &absentError{fmt.Sprintf("the NVIDIA driver: %v", err), hintSilent}
+	case err != nil:
+		return nil, err
+	case ret != nvml.SUCCESS:
+		return nil, initError(ret)
+	}
+	return d, nil
 }
+
+const hintSilent = "see what nvidia-smi and dmesg say; the host may have to restart"
 
 // has reports whether the library has one of the functions.
 func (d *nvmlDriver) has(names ...string) bool { return oneOf(names, d.lib.Extensions().LookupSymbol) }
@@ -163,41 +174,75 @@ func initError(ret nvml.Return) error {
 	return &absentError{fmt.Sprintf("the NVIDIA driver is not ready: %v", ret), hint}
 }
 
-// devices lists the GPUs and their MIG instances. One that cannot be opened is a problem
-// to report, not the end of the list.
-func (d *nvmlDriver) devices() ([]Device, []string, error) {
-	n, ret := d.lib.DeviceGetCount()
-	if ret != nvml.SUCCESS {
-		return nil, nil, fmt.Errorf("count GPUs: %w", d.failed(ret))
+// listed is one GPU with its instances, or why it is left out.
+type listed struct {
+	gpu       nvmlDevice
+	instances []nvmlDevice
+	err       error
+}
+
+// devices lists the GPUs and their MIG instances. One that cannot be opened, or does not
+// answer, is a problem to report, not the end of the list.
+func (d *nvmlDriver) devices(ctx context.Context) (out []Device, problems []error, err error) {
+	list, err := await(ctx, d, d.listLimit, time.After(d.listLimit), d.begin)
+	if err != nil {
+		return nil, nil, fmt.Errorf("count GPUs: %w", err)
 	}
-	driver, _ := read(d, d.lib.SystemGetDriverVersion, "nvmlSystemGetDriverVersion")
-	cuda := ""
-	if v, ok := read(d, d.lib.SystemGetCudaDriverVersion, "nvmlSystemGetCudaDriverVersion"); ok {
-		cuda = fmt.Sprintf("%d.%d", v/1000, v%1000/10)
+	var all sync.WaitGroup // each is asked on its own, since a driver that hangs may do so for one alone
+	for i, l := range list {
+		all.Go(func() {
+			answer, err := await(ctx, d, d.listLimit, time.After(d.listLimit), func() (listed, error) { return d.list(l.gpu.info), nil })
+			if err != nil {
+				answer.err = fmt.Errorf("%w; %s", err, hintSilent)
+			}
+			list[i] = answer
+		})
 	}
-	var out []Device
-	var problems []string
-	for i := range n {
-		base := Device{Index: i, Kind: KindGPU, Driver: driver, CUDA: cuda}
-		var g nvmlDevice
-		handle, ret := d.lib.DeviceGetHandleByIndex(i)
-		err := d.failed(ret)
-		if err == nil {
-			g, err = d.describe(handle, base)
-		}
-		if err != nil {
-			problems = append(problems, fmt.Sprintf("GPU %d left out: %v", i, err))
+	all.Wait()
+	for i, l := range list {
+		if l.err != nil {
+			problems = append(problems, fmt.Errorf("GPU %d left out: %w", i, l.err))
 			continue
 		}
-		parts := d.migInstances(&g)
-		d.gpus = append(d.gpus, g)
-		out = append(out, g.info)
-		for _, p := range parts {
+		d.gpus = append(d.gpus, l.gpu)
+		out = append(out, l.gpu.info)
+		for _, p := range l.instances {
 			d.instances = append(d.instances, p)
 			out = append(out, p.info)
 		}
 	}
-	return out, problems, nil
+	return out, problems, ctx.Err()
+}
+
+// begin counts the GPUs.
+func (d *nvmlDriver) begin() ([]listed, error) {
+	n, ret := d.lib.DeviceGetCount()
+	if ret != nvml.SUCCESS {
+		return nil, d.failed(ret)
+	}
+	base := Device{Kind: KindGPU}
+	base.Driver, _ = read(d, d.lib.SystemGetDriverVersion, "nvmlSystemGetDriverVersion")
+	if v, ok := read(d, d.lib.SystemGetCudaDriverVersion, "nvmlSystemGetCudaDriverVersion"); ok {
+		base.CUDA = fmt.Sprintf("%d.%d", v/1000, v%1000/10)
+	}
+	list := make([]listed, n)
+	for i := range list {
+		list[i].gpu.info = base
+		list[i].gpu.info.Index = i
+	}
+	return list, nil
+}
+
+// list describes one GPU and its instances.
+func (d *nvmlDriver) list(info Device) (l listed) {
+	handle, ret := d.lib.DeviceGetHandleByIndex(info.Index)
+	if l.err = d.failed(ret); l.err == nil {
+		l.gpu, l.err = d.describe(handle, info)
+	}
+	if l.err == nil {
+		l.instances = d.migInstances(&l.gpu)
+	}
+	return l
 }
 
 // layout lists the devices as they are now: MIG instances come and go.
@@ -206,10 +251,15 @@ func (d *nvmlDriver) layout() ([]Device, error) {
 		return nil, err
 	}
 	defer d.release()
-	var gates nvmlDriver // of its own, so that nobody else sees the list change
-	gates.lib = d.lib
+	// A driver of its own, so that nobody else sees the list change.
+	now := &nvmlDriver{lib: d.lib, listLimit: d.patience}
 	return ask(d, d.listing, d.patience, func() ([]Device, error) {
-		found, _, err := gates.devices()
+		found, problems, err := now.devices(d.life)
+		for _, problem := range problems {
+			if errors.Is(problem, ErrSilent) {
+				err = cmp.Or(err, problem)
+			}
+		}
 		return found, err
 	})
 }
@@ -331,6 +381,7 @@ func inquire[T any](d *nvmlDriver, uuid string, call func(nvml.Device) (T, error
 	return ask(d, dev.callGate, d.patience, func() (T, error) { return call(dev.handle) })
 }
 
+// close leaves the library open where a call of it does not come back.
 func (d *nvmlDriver) close() error {
 	d.mu.Lock()
 	if d.closed {
@@ -340,7 +391,16 @@ func (d *nvmlDriver) close() error {
 	d.closed = true
 	d.end()
 	d.mu.Unlock()
-	d.calls.Wait()
+	idle := make(chan struct{})
+	go func() {
+		d.calls.Wait()
+		close(idle)
+	}()
+	select {
+	case <-idle:
+	case <-time.After(d.patience):
+		return nil
+	}
 	if ret := d.lib.Shutdown(); ret != nvml.SUCCESS {
 		return fmt.Errorf("gpu: shut NVML down: %w", d.failed(ret))
 	}

@@ -67,10 +67,10 @@ func open(t *testing.T, s *dgxa100.Server) *Inventory {
 
 func openFast(t *testing.T, s *dgxa100.Server) (*Inventory, *nvmlDriver) {
 	t.Helper()
-	d, err := openNVML(s)
+	d, err := openNVML(t.Context(), s)
 	require.NoError(t, err)
 	d.eventWait, d.pollEvery = 10*time.Millisecond, 10*time.Millisecond
-	inv, err := openWith(d, Options{})
+	inv, err := openWith(t.Context(), d, Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, inv.Close()) })
 	return inv, d
@@ -114,7 +114,7 @@ func TestOpen_DriverNotReady(t *testing.T) {
 	} {
 		s := dgx()
 		s.InitFunc = func() nvml.Return { return ret }
-		_, err := openNVML(s)
+		_, err := openNVML(t.Context(), s)
 		var absent *absentError
 		require.ErrorAs(t, err, &absent)
 		require.ErrorContains(t, err, hint)
@@ -126,9 +126,9 @@ func TestOpen_CountFails(t *testing.T) {
 	s.DeviceGetCountFunc = func() (int, nvml.Return) { return 0, nvml.ERROR_UNKNOWN }
 	closed := false
 	s.ShutdownFunc = func() nvml.Return { closed = true; return nvml.SUCCESS }
-	d, err := openNVML(s)
+	d, err := openNVML(t.Context(), s)
 	require.NoError(t, err)
-	_, err = openWith(d, Options{})
+	_, err = openWith(t.Context(), d, Options{})
 	require.ErrorContains(t, err, "count GPUs")
 	require.True(t, closed, "a failed Open must let go of the library")
 }
@@ -154,9 +154,9 @@ func TestOpen_VisibleDevices(t *testing.T) {
 		require.Contains(t, inv.Reason(), "CUDA_VISIBLE_DEVICES")
 	}
 	t.Setenv("CUDA_VISIBLE_DEVICES", "")
-	d, err := openNVML(s)
+	d, err := openNVML(t.Context(), s)
 	require.NoError(t, err)
-	inv, err := openWith(d, Options{IgnoreVisible: true})
+	inv, err := openWith(t.Context(), d, Options{IgnoreVisible: true})
 	require.NoError(t, err)
 	require.Len(t, inv.Devices(), 9)
 }
@@ -377,4 +377,49 @@ func TestLinks_KindsAndPeerAccess(t *testing.T) {
 	all, err = open(t, s).Links()
 	require.NoError(t, err)
 	require.Equal(t, []Link{{From: u(0), To: u(3), Kind: "unknown"}}, all)
+}
+
+// What points to a GPU that cannot be used is told apart from a host without one.
+func TestOpen_Unusable(t *testing.T) {
+	mig := func() *dgxa100.Server {
+		s := dgx()
+		symbols(s, with("nvmlDeviceGetMigMode", "nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex")...)
+		for i := range s.Devices {
+			device(s, i).GetMigModeFunc = func() (int, int, nvml.Return) { return nvml.DEVICE_MIG_ENABLE, nvml.DEVICE_MIG_ENABLE, nvml.SUCCESS }
+			device(s, i).GetMaxMigDeviceCountFunc = func() (int, nvml.Return) { return 0, nvml.SUCCESS }
+		}
+		return s
+	}
+	none := func() *dgxa100.Server {
+		s := dgx()
+		s.DeviceGetCountFunc = func() (int, nvml.Return) { return 0, nvml.SUCCESS }
+		return s
+	}
+	for name, c := range map[string]struct {
+		server  *dgxa100.Server
+		files   []string
+		visible string
+		want    []string
+	}{
+		"well":                  {server: dgx(), files: []string{"dev/nvidia0"}},
+		"MIG without instances": {server: mig(), want: []string{"the driver points to a GPU", "no instances", "nvidia-smi mig -cgi"}},
+		"hidden on purpose":     {server: dgx(), files: []string{"dev/nvidia0"}, visible: "-1"},
+		"names nothing":         {server: dgx(), visible: "GPU-none", want: []string{`CUDA_VISIBLE_DEVICES="GPU-none"`, "8 of 8"}},
+		"no GPU, no sign":       {server: none()},
+		"no GPU, a sign":        {server: none(), files: []string{"dev/dxg"}, want: []string{"/dev/dxg points to a GPU", "lists no GPU"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onHost(t, c.files...)
+			if c.visible != "" {
+				t.Setenv("CUDA_VISIBLE_DEVICES", c.visible)
+			}
+			inv := open(t, c.server)
+			if c.want == nil {
+				require.Empty(t, inv.Unusable())
+			}
+			for _, part := range c.want {
+				require.Contains(t, inv.Unusable(), part)
+			}
+		})
+	}
 }

@@ -2,8 +2,10 @@
 
 package gpu
 
+import "context"
+
 // openDriver: NVML is reached through cgo, and only on Linux.
-func openDriver(string) (driver, error) {
+func openDriver(context.Context, string) (driver, error) {
 	return nil, &absentError{
 		what: "this gpumux was built for " + platform + " without NVML",
 		hint: "use a build for Linux made with CGO_ENABLED=1, or devices: cpu",

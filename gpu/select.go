@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -135,9 +136,11 @@ func fits(want string) func(Device) bool {
 
 const hintMIG = "create them (nvidia-smi mig -cgi <profile> -C) or switch MIG off (nvidia-smi -mig 0)"
 
+const noInstances = "every GPU is in MIG mode and has no instances to use; " + hintMIG
+
 func (inv *Inventory) noGPU() error {
 	if inv.filter(func(d Device) bool { return d.MIG }) != nil {
-		return fmt.Errorf("every GPU is in MIG mode and has no instances to use; %s", hintMIG)
+		return errors.New(noInstances)
 	}
 	return fmt.Errorf("there is no GPU on this host: %s; to run on the processor write devices: cpu", cmp.Or(inv.Reason(), "none is listed"))
 }

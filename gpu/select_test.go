@@ -9,7 +9,7 @@ import (
 
 func fleet(t *testing.T) *Inventory {
 	t.Helper()
-	inv, err := Open(Options{Static: []Device{
+	inv, err := Open(t.Context(), Options{Static: []Device{
 		{Index: 0, Kind: KindGPU, UUID: "GPU-ab01", Name: "A", Memory: 1 << 30},
 		{Index: 1, Kind: KindGPU, UUID: "GPU-ab02", Name: "B", Memory: 2 << 30},
 		{Index: 2, Kind: KindGPU, UUID: "GPU-cd03", Name: "C", MIG: true},
@@ -78,13 +78,13 @@ func TestSelect_Refuses(t *testing.T) {
 }
 
 func TestSelect_AllWithoutGPU(t *testing.T) {
-	inv, err := Open(Options{NoNVML: true})
+	inv, err := Open(t.Context(), Options{NoNVML: true})
 	require.NoError(t, err)
 	_, err = inv.Select(Selection{"all"})
 	require.ErrorContains(t, err, "NVML is switched off")
 	require.ErrorContains(t, err, "write devices: cpu")
 
-	inv, err = Open(Options{Static: []Device{{Kind: KindGPU, UUID: "GPU-1", MIG: true}}})
+	inv, err = Open(t.Context(), Options{Static: []Device{{Kind: KindGPU, UUID: "GPU-1", MIG: true}}})
 	require.NoError(t, err)
 	_, err = inv.Select(Selection{"all"})
 	require.ErrorContains(t, err, "has no instances")

@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -28,16 +27,19 @@ const (
 	Program = "nvidia-cuda-mps-control"
 	// DefaultPipe is where clients look for a daemon when nothing says another folder.
 	DefaultPipe = "/tmp/nvidia-mps"
-	// PipeVariable and LogVariable name its folders to the daemon and to clients.
+	// PipeVariable names its folder to the daemon and to clients.
 	PipeVariable = "CUDA_MPS_PIPE_DIRECTORY"
-	LogVariable  = "CUDA_MPS_LOG_DIRECTORY"
 	// LimitVariable bounds a client's device memory, ThreadsVariable its processors.
 	LimitVariable   = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 	ThreadsVariable = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 )
 
-// ErrNone says that no daemon answers in the pipe directory.
-var ErrNone = errors.New("no MPS control daemon answers")
+var (
+	// ErrNone says that no daemon answers in the pipe directory.
+	ErrNone = errors.New("no MPS control daemon answers")
+	// ErrCommand says that the daemon is too old for a command.
+	ErrCommand = errors.New("the MPS control daemon does not know the command")
+)
 
 // Status is the state of a server.
 type Status string
@@ -53,8 +55,8 @@ const (
 type Daemon struct {
 	// Program is its path. Default: Program in PATH.
 	Program string
-	// Clients find it by Pipe; it logs to Log, which is empty for somebody else's daemon.
-	Pipe, Log string
+	// Pipe is the folder in which clients find it.
+	Pipe string
 	// Device is the UUID of the GPU that a daemon serves which is to be started.
 	Device string
 }
@@ -86,7 +88,8 @@ func (d Daemon) Near() bool {
 	return err == nil && bytes.Contains(line, []byte(Program))
 }
 
-// Argv starts the daemon in the foreground, with Environ.
+// Argv starts the daemon in the foreground, with Environ. Its servers and it log to its
+// standard output; the files of NVIDIA's documentation exist with -d alone.
 func (d Daemon) Argv() []string { return []string{d.program(), "-f"} }
 
 func (d Daemon) program() string { return cmp.Or(d.Program, Program) }
@@ -94,9 +97,6 @@ func (d Daemon) program() string { return cmp.Or(d.Program, Program) }
 // Environ is the environment of the daemon.
 func (d Daemon) Environ() []string {
 	list := append(inherited(), PipeVariable+"="+d.Pipe)
-	if d.Log != "" {
-		list = append(list, LogVariable+"="+d.Log)
-	}
 	if d.Device != "" {
 		list = append(list, "CUDA_VISIBLE_DEVICES="+d.Device)
 	}
@@ -118,6 +118,8 @@ func (d Daemon) Ask(ctx context.Context, command string) ([]string, error) {
 		return nil, fmt.Errorf("%w in %s", ErrNone, d.Pipe)
 	case err != nil:
 		return nil, fmt.Errorf("ask the MPS daemon in %s for %s: %w: %s", d.Pipe, command, err, strings.Join(lines, "; "))
+	case strings.Contains(string(out), "Unknown command"): // with exit status 0
+		return nil, fmt.Errorf("ask the MPS daemon in %s: %w %s", d.Pipe, ErrCommand, command)
 	}
 	return lines, nil
 }
@@ -140,6 +142,9 @@ func (d Daemon) numbers(ctx context.Context, command string) ([]int, error) {
 	}
 	var list []int
 	for _, line := range lines {
+		if strings.Contains(line, "not found") { // a server that has ended has no clients
+			continue
+		}
 		n, err := strconv.Atoi(strings.TrimSpace(line))
 		if err != nil {
 			return nil, fmt.Errorf("the MPS daemon in %s answered %s with %q", d.Pipe, command, line)
@@ -173,15 +178,27 @@ func (d Daemon) Status(ctx context.Context, server int) (Status, error) {
 }
 
 // Ready reports whether the daemon takes clients: its servers are active, or it has none.
+// Daemons before 550 do not tell a server's state; a client that came too early sees
+// CUDA error 807 then.
 func (d Daemon) Ready(ctx context.Context) (bool, error) {
 	servers, err := d.Servers(ctx)
 	for _, s := range servers {
 		status, err := d.Status(ctx, s)
+		if errors.Is(err, ErrCommand) {
+			continue
+		}
 		if err != nil || status != Active {
 			return false, err
 		}
 	}
 	return err == nil, err
+}
+
+// Limits returns ErrCommand where the daemon keeps no client to its memory, as that of
+// driver 470; 535 is the oldest that was seen to.
+func (d Daemon) Limits(ctx context.Context) error {
+	_, err := d.Ask(ctx, "get_default_device_pinned_mem_limit 0")
+	return err
 }
 
 // Terminate lets a server release a client, which sees CUDA error 810 and can be killed.
@@ -215,59 +232,18 @@ func (d Daemon) Quit(ctx context.Context) error {
 	return err
 }
 
-func (d Daemon) serverLog() string { return filepath.Join(d.Log, "server.log") }
+// blames is the line of a server's log about the client that ruined it, from the strings
+// of NVIDIA's libcuda 535, 550 and 555.
+var blames = regexp.MustCompile(`Client process (\d+) encountered a fatal GPU error`)
 
-// LogSize is how long the log of the servers is, for a later Culprit.
-func (d Daemon) LogSize() int64 {
-	if info, err := os.Stat(d.serverLog()); d.Log != "" && err == nil {
-		return info.Size()
-	}
-	return 0
-}
-
-// logLimit bounds a log before EmptyLogs, and how much of its end Culprit reads.
-const logLimit = 4 << 20
-
-// EmptyLogs empties long logs: every client is worth some lines, so a fresh item is, too.
-func (d Daemon) EmptyLogs() {
-	for _, path := range []string{d.serverLog(), filepath.Join(d.Log, "control.log")} {
-		if info, err := os.Stat(path); d.Log != "" && err == nil && info.Size() > logLimit {
-			_ = os.Truncate(path, 0) // it grows on
+// Culprits are the clients that lines of a daemon's output blame for a fault, each once.
+func Culprits(output string) (pids []int) {
+	for _, m := range blames.FindAllStringSubmatch(output, -1) {
+		if pid, err := strconv.Atoi(m[1]); err == nil && !slices.Contains(pids, pid) {
+			pids = append(pids, pid)
 		}
 	}
-}
-
-// A client's state is a line of the log, too, and blames nobody. NVIDIA says that the log
-// names the client of a fault, not how; the line is recognised by its words.
-var (
-	blames   = regexp.MustCompile(`(?i)\b(?:fatal|fault|faulted|exception)\b`)
-	statuses = regexp.MustCompile(`(?i)\bstatus of client\b`)
-	client   = regexp.MustCompile(`(?i)\bclient \{?(\d+)\b`)
-)
-
-// Culprit is the client that the log blames behind an offset; 0: none or several.
-func (d Daemon) Culprit(from int64) int {
-	file, err := os.Open(d.serverLog())
-	if d.Log == "" || err != nil {
-		return 0
-	}
-	defer file.Close()
-	text, err := io.ReadAll(io.NewSectionReader(file, max(from, d.LogSize()-logLimit), logLimit))
-	if err != nil {
-		return 0
-	}
-	var named []int
-	for line := range bytes.Lines(text) {
-		if m := client.FindSubmatch(line); m != nil && blames.Match(line) && !statuses.Match(line) {
-			if pid, err := strconv.Atoi(string(m[1])); err == nil && !slices.Contains(named, pid) {
-				named = append(named, pid)
-			}
-		}
-	}
-	if len(named) != 1 {
-		return 0
-	}
-	return named[0]
+	return pids
 }
 
 // Limit is a client's on the one device that it sees; an entry for another drops it.

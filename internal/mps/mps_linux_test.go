@@ -1,6 +1,7 @@
 package mps_test
 
 import (
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -17,43 +18,15 @@ func TestDaemon_ProgramThatIsMissing(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-func TestDaemon_CulpritIsWhomTheLogBlames(t *testing.T) {
-	d := mps.Daemon{Log: t.TempDir()}
-	require.Zero(t, d.Culprit(0), "no log")
-	require.Zero(t, d.LogSize())
-	path := filepath.Join(d.Log, "server.log")
-	const before = "[2026-01-01 00:00:00.000 Server 9] Client {5, 1} encountered a fatal GPU exception.\n"
-	for log, want := range map[string]int{
-		"[Server 9] New client 7 connected\n":                                                      0,
-		"[Server 9] status of client {7, 1} is FAULT\n":                                            0,
-		"[Server 9] Client {7, 1} encountered a fatal GPU exception.\n":                            7,
-		"[Server 9] Client 7 faulted\n[Server 9] Client {7, 1}: fatal\n":                           7,
-		"[Server 9] Client 7 fault\n[Server 9] Client 8 fault\n":                                   0,
-		"[Server 9] Server is handling a fatal GPU exception.\n[Server 9] Client 7 disconnected\n": 0,
+func TestCulprits(t *testing.T) {
+	for output, want := range map[string][]int{
+		"": nil,
+		"[2026-01-01 00:00:00.000 Server     9] Status of client {7, 1} is INACTIVE\n":             nil,
+		"[2026-01-01 00:00:00.000 Server     9] Client process 7 encountered a fatal GPU error.\n": {7},
+		"Client process 7 encountered a fatal GPU error.\nClient process 8 encountered a fatal GPU error.\n" +
+			"Client process 7 encountered a fatal GPU error.\n": {7, 8},
 	} {
-		require.NoError(t, os.WriteFile(path, []byte(before), 0o600))
-		from := d.LogSize()
-		require.NoError(t, os.WriteFile(path, []byte(before+log), 0o600))
-		require.Equal(t, want, d.Culprit(from), log)
-	}
-}
-
-func TestDaemon_LongLogsAreEmptied(t *testing.T) {
-	d := mps.Daemon{Log: t.TempDir()}
-	server, control := filepath.Join(d.Log, "server.log"), filepath.Join(d.Log, "control.log")
-	const last = "[Server 9] Client {7, 1} encountered a fatal GPU exception.\n"
-	require.NoError(t, os.WriteFile(server, []byte(last), 0o600))
-	d.EmptyLogs()
-	require.EqualValues(t, len(last), d.LogSize())
-	long := strings.Repeat("[Server 9] Client {5, 1} encountered a fatal GPU exception.\n[Server 9] New client 6 connected\n", 100_000)
-	require.NoError(t, os.WriteFile(server, []byte(long+last), 0o600))
-	require.NoError(t, os.WriteFile(control, []byte(long), 0o600))
-	require.Equal(t, 7, d.Culprit(int64(len(long))))
-	d.EmptyLogs()
-	for _, path := range []string{server, control} {
-		info, err := os.Stat(path)
-		require.NoError(t, err)
-		require.Zero(t, info.Size())
+		require.Equal(t, want, mps.Culprits(output), output)
 	}
 }
 
@@ -68,5 +41,39 @@ func TestDaemon_LongestPipe(t *testing.T) {
 		if err == nil {
 			require.NoError(t, listener.Close())
 		}
+	}
+}
+
+// replay is a program that answers as the daemon of a driver did, word for word.
+func replay(t *testing.T, driver string) mps.Daemon {
+	t.Helper()
+	data, err := filepath.Abs("testdata/daemon-" + driver + ".txt")
+	require.NoError(t, err)
+	program := filepath.Join(t.TempDir(), "control")
+	script := "#!/bin/sh\nread -r command\nawk -v c=\"> $command\" '/^> / { on = $0 == c; next } on && /^= / { exit $2 } on' " + data + "\n"
+	require.NoError(t, os.WriteFile(program, []byte(script), 0o700))
+	return mps.Daemon{Program: program, Pipe: t.TempDir()}
+}
+
+// What each driver's daemon knows; make nvidia-check writes what they answer.
+func TestDaemon_OfEachDriver(t *testing.T) {
+	for driver, knows := range map[string]struct{ status, limits bool }{
+		"470": {}, "535": {limits: true}, "550": {true, true}, "555": {true, true},
+	} {
+		d := replay(t, driver)
+		servers, err := d.Servers(t.Context())
+		require.NoError(t, err)
+		require.Empty(t, servers)
+		ready, err := d.Ready(t.Context())
+		require.NoError(t, err)
+		require.True(t, ready)
+		clients, err := d.Clients(t.Context(), 5)
+		require.NoError(t, err, "a server that has ended")
+		require.Empty(t, clients)
+		_, err = d.Status(t.Context(), 5)
+		require.Equal(t, !knows.status, errors.Is(err, mps.ErrCommand), "%s: %v", driver, err)
+		require.Error(t, err)
+		require.Equal(t, !knows.limits, errors.Is(d.Limits(t.Context()), mps.ErrCommand), driver)
+		require.Equal(t, !knows.limits, errors.Is(d.Terminate(t.Context(), 5, 6), mps.ErrCommand), "they came together")
 	}
 }

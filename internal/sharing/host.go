@@ -60,7 +60,7 @@ func (h *Host) server(ctx context.Context, d gpu.Device) (*server, error) {
 	at := filepath.Join(h.folder, strconv.Itoa(len(h.servers)))
 	life, end := context.WithCancel(context.Background())
 	s := &server{host: h, own: true, life: life, end: end, log: h.Log.With(zap.String("device", d.UUID)),
-		daemon: mps.Daemon{Pipe: filepath.Join(at, "pipe"), Log: filepath.Join(at, "log"), Device: d.UUID}}
+		daemon: mps.Daemon{Pipe: filepath.Join(at, "pipe"), Device: d.UUID}}
 	h.servers[d.UUID] = s
 	return s, s.start(ctx)
 }

@@ -2,6 +2,7 @@ package sharing
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -57,6 +58,10 @@ func (h *Host) prepareMPS(ctx context.Context, u Use) (Share, error) {
 	s, err := h.server(ctx, d)
 	if err != nil {
 		return nil, err
+	}
+	if err := s.daemon.Limits(ctx); errors.Is(err, mps.ErrCommand) {
+		return nil, fmt.Errorf("sharing: mps on %s: the MPS daemon of driver %s is too old to keep a process to its memory, or to let go of one "+
+			"that is killed; 535 is the oldest that was seen to; update the driver, or use sharing: default", d, d.Driver)
 	}
 	h.report(d)
 	c := clients{server: s, device: d, threads: u.Threads, inherited: map[string]string{}}
@@ -123,7 +128,7 @@ func (h *Host) prove(ctx context.Context, d gpu.Device, memory gpumux.Size, env 
 			zap.String("why", untried))
 	case free > uint64(memory):
 		return fmt.Errorf("sharing: mps on %s: the limit of %s per process is not in force, since CUDA gave one %s; memory limits of MPS need "+
-			"driver 470 or newer and Volta or newer; update, or use sharing: default", d, memory, gpumux.Size(free))
+			"driver 535 or newer and Volta or newer; update, or use sharing: default", d, memory, gpumux.Size(free))
 	case free > 0:
 		h.Log.Info("the MPS server keeps processes to their memory", zap.String("device", d.UUID), zap.Stringer("limit", memory),
 			zap.Stringer("free", gpumux.Size(free)))

@@ -306,7 +306,7 @@ func TestMPS_ADaemonElsewhereIsNotToldToEndProcesses(t *testing.T) {
 	d := clients.Start(t)
 	t.Setenv(mps.PipeVariable, d.Pipe)
 	u := Use{Slots: 2, PerSlot: 1, Devices: []gpu.Device{device}}
-	c, said := clients.Join(t, d)
+	c, said := clients.Join(t, d.Daemon)
 	require.Equal(t, "done", said)
 	require.NoError(t, os.WriteFile(filepath.Join(d.Pipe, mps.Program+".pid"), []byte("1\n"), 0o600))
 	far, err := MPS.Prepare(t.Context(), h, u)
@@ -316,7 +316,7 @@ func TestMPS_ADaemonElsewhereIsNotToldToEndProcesses(t *testing.T) {
 
 	near := clients.Start(t)
 	t.Setenv(mps.PipeVariable, near.Pipe)
-	c, said = clients.Join(t, near)
+	c, said = clients.Join(t, near.Daemon)
 	require.Equal(t, "done", said)
 	s, err := MPS.Prepare(t.Context(), h, u)
 	require.NoError(t, err)

@@ -45,19 +45,20 @@ type server struct {
 	mu       sync.Mutex // guards what follows
 	process  *process.Process
 	siblings []Sibling
-	// turn counts the failures; logged is how long the server's log was before the last.
+	// turn counts the failures; heard is how much of the daemon's output was read.
 	turn     int
 	last     *failure
-	logged   int64
+	heard    int64
 	patience time.Duration // with a server that is to come back; 0 is recoveryLimit
 }
 
 // failure is one of the server's, which is over when done is closed.
 type failure struct {
 	done chan struct{}
-	// there are the device's processes then; first was the first to tell of the failure.
-	there []int
-	first int
+	// there are the device's processes then; first was the first to tell of the failure,
+	// and the server's log blames those in named.
+	there, named []int
+	first        int
 }
 
 // over reports whether there is no failure to wait for.
@@ -100,7 +101,6 @@ func (s *server) Await(ctx context.Context) (turn int, err error) {
 				Message: "the MPS daemon of the device has ended and could not be started again",
 				Hint:    "see the worker's log for why; the item runs again elsewhere, and the daemon is tried again"}
 		case last.over():
-			s.emptyLogs()
 			return turn, nil
 		}
 		select {
@@ -127,12 +127,15 @@ func (s *server) gone() bool {
 	}
 }
 
-// emptyLogs keeps the logs of the worker's own daemon short.
-func (s *server) emptyLogs() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.daemon.EmptyLogs()
-	s.logged = min(s.logged, s.daemon.LogSize())
+// hear takes in what the daemon has printed since the last time. The caller holds the
+// lock.
+func (s *server) hear() (named []int) {
+	if s.process == nil { // somebody else's daemon
+		return nil
+	}
+	text, next := s.process.Out.Since(s.heard)
+	s.heard = next
+	return mps.Culprits(text)
 }
 
 // End lets the server end what the processes have on the device: it may take a kill in
@@ -169,11 +172,16 @@ func (s *server) Siblings(ctx context.Context, turn int, fault *gpumux.Fault) {
 	if f.first == 0 {
 		f.first = fault.PID
 	}
-	named, first := s.daemon.Culprit(s.logged), f.first
-	known := slices.Contains(f.there, named) // else it names nobody, or a descendant
+	for _, pid := range s.hear() {
+		if !slices.Contains(f.named, pid) {
+			f.named = append(f.named, pid)
+		}
+	}
+	named, first := slices.Clone(f.named), f.first
+	known := len(named) == 1 && slices.Contains(f.there, named[0]) // else it names nobody, several, or a descendant
 	s.mu.Unlock()
 	switch {
-	case known && named == fault.PID:
+	case known && named[0] == fault.PID:
 		fault.Blameless = false
 		return
 	case !known && first == fault.PID:
@@ -237,7 +245,8 @@ func (s *server) recover(f *failure, siblings []Sibling, patience time.Duration)
 		}
 	}
 	s.mu.Lock()
-	s.logged, s.patience = s.daemon.LogSize(), 0
+	s.hear()
+	s.patience = 0
 	s.mu.Unlock()
 	s.log.Info("the MPS server is back", zap.Duration("after", time.Since(began)))
 }
@@ -284,10 +293,8 @@ func (s *server) ended(p *process.Process) {
 func (s *server) start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	for _, folder := range []string{s.daemon.Pipe, s.daemon.Log} {
-		if err := os.MkdirAll(folder, 0o700); err != nil {
-			return fmt.Errorf("make a folder for an MPS daemon: %w", err)
-		}
+	if err := os.MkdirAll(s.daemon.Pipe, 0o700); err != nil {
+		return fmt.Errorf("make a folder for an MPS daemon: %w", err)
 	}
 	p, err := process.New(process.Options{Log: s.log})
 	if err != nil {
@@ -303,7 +310,7 @@ func (s *server) start(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	before := s.process
-	s.process = p
+	s.process, s.heard = p, 0
 	s.mu.Unlock()
 	if before != nil {
 		before.Kill()

@@ -30,7 +30,7 @@ func noDaemon(t *testing.T, _ gputest.MPSHost) {
 }
 
 // server is the daemon's only one.
-func server(t *testing.T, d mps.Daemon) int {
+func server(t *testing.T, d gputest.MPSDaemon) int {
 	t.Helper()
 	list, err := d.Servers(t.Context())
 	require.NoError(t, err)
@@ -49,9 +49,9 @@ func clients(t *testing.T, h gputest.MPSHost) {
 	require.NoError(t, err)
 	require.True(t, ready)
 
-	a, said := h.Join(t, d)
+	a, said := h.Join(t, d.Daemon)
 	require.Equal(t, "done", said)
-	b, said := h.Join(t, d)
+	b, said := h.Join(t, d.Daemon)
 	require.Equal(t, "done", said)
 	s := server(t, d)
 	status, err := d.Status(t.Context(), s)
@@ -72,9 +72,9 @@ func clients(t *testing.T, h gputest.MPSHost) {
 // serves on.
 func terminate(t *testing.T, h gputest.MPSHost) {
 	d := h.Start(t)
-	busy, said := h.Join(t, d)
+	busy, said := h.Join(t, d.Daemon)
 	require.Equal(t, "done", said)
-	beside, said := h.Join(t, d)
+	beside, said := h.Join(t, d.Daemon)
 	require.Equal(t, "done", said)
 	require.Equal(t, "running", busy.Say("spin"))
 	require.NoError(t, d.TerminateThose(t.Context(), func(pid int) bool { return pid == busy.PID }))
@@ -85,20 +85,20 @@ func terminate(t *testing.T, h gputest.MPSHost) {
 		ready, err := d.Ready(t.Context())
 		return err == nil && ready
 	}, gputest.MPSPatience, 20*time.Millisecond)
-	_, said = h.Join(t, d)
+	_, said = h.Join(t, d.Daemon)
 	require.Equal(t, "done", said)
 }
 
 func limits(t *testing.T, h gputest.MPSHost) {
 	const limit = 1 << 30
 	d := h.Start(t)
-	c, said := h.Join(t, d, mps.LimitVariable+"="+mps.Limit(limit))
+	c, said := h.Join(t, d.Daemon, mps.LimitVariable+"="+mps.Limit(limit))
 	require.Equal(t, "done", said)
 	free, total := c.Free()
 	require.LessOrEqual(t, free, uint64(limit))
 	require.Greater(t, total, uint64(limit))
 	require.Equal(t, "error 2", c.Say("alloc %d", limit), "beside its context")
-	other, said := h.Join(t, d)
+	other, said := h.Join(t, d.Daemon)
 	require.Equal(t, "done", said)
 	require.Equal(t, "done", other.Say("alloc %d", limit), "who has no limit")
 }
@@ -107,9 +107,9 @@ func limits(t *testing.T, h gputest.MPSHost) {
 // gone.
 func fault(t *testing.T, h gputest.MPSHost) {
 	d := h.Start(t)
-	culprit, said := h.Join(t, d)
+	culprit, said := h.Join(t, d.Daemon)
 	require.Equal(t, "done", said)
-	idle, said := h.Join(t, d)
+	idle, said := h.Join(t, d.Daemon)
 	require.Equal(t, "done", said)
 	require.Equal(t, "running", culprit.Say("illegal"))
 	require.Equal(t, "error 700", culprit.Hear())
@@ -119,24 +119,24 @@ func fault(t *testing.T, h gputest.MPSHost) {
 		status, err := d.Status(t.Context(), s)
 		return err == nil && status == mps.Fault
 	}, gputest.MPSPatience, 20*time.Millisecond)
-	_, said = h.Join(t, d)
+	_, said = h.Join(t, d.Daemon)
 	require.Equal(t, "error 807", said)
 	culprit.Kill()
-	_, said = h.Join(t, d)
+	_, said = h.Join(t, d.Daemon)
 	require.Equal(t, "error 807", said, "one of them is left")
 	idle.Kill()
 	rig.Wait(t, func() bool {
 		ready, err := d.Ready(t.Context())
 		return err == nil && ready
 	}, gputest.MPSPatience, 20*time.Millisecond)
-	_, said = h.Join(t, d)
+	_, said = h.Join(t, d.Daemon)
 	require.Equal(t, "done", said)
-	require.Equal(t, culprit.PID, d.Culprit(0), "the log names who did it")
+	require.Equal(t, []int{culprit.PID}, mps.Culprits(d.Output()), "the log names who did it")
 }
 
 func quit(t *testing.T, h gputest.MPSHost) {
 	d := h.Start(t)
-	c, said := h.Join(t, d)
+	c, said := h.Join(t, d.Daemon)
 	require.Equal(t, "done", said)
 	s := server(t, d)
 	c.Kill()

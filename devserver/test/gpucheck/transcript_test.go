@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -78,34 +77,32 @@ func wording(t *testing.T, h gputest.MPSHost) {
 	s := &transcript{t: t, names: map[string]string{}}
 	s.ask(mps.Daemon{Pipe: t.TempDir()}, "get_server_list")
 	d := h.Start(t)
-	s.ask(d, "get_server_list")
-	s.ask(d, "get_default_active_thread_percentage")
-	first, _ := h.Join(t, d)
-	second, _ := h.Join(t, d)
+	s.ask(d.Daemon, "get_server_list")
+	s.ask(d.Daemon, "get_default_active_thread_percentage")
+	first, _ := h.Join(t, d.Daemon)
+	second, _ := h.Join(t, d.Daemon)
 	for name, pid := range map[string]int{"SERVER": server(t, d), "FIRST": first.PID, "SECOND": second.PID} {
 		s.names[strconv.Itoa(pid)] = name
 	}
 	for _, command := range []string{"get_server_list", "get_server_status SERVER", "get_server_status 1", "get_client_list SERVER"} {
-		s.ask(d, command)
+		s.ask(d.Daemon, command)
 	}
 	require.Equal(t, "running", first.Say("spin"))
-	s.ask(d, "terminate_client SERVER FIRST")
+	s.ask(d.Daemon, "terminate_client SERVER FIRST")
 	first.Kill()
-	before := d.LogSize()
+	before := len(d.Output())
 	require.Equal(t, "running", second.Say("illegal"))
 	require.Equal(t, "error 700", second.Hear())
 	rig.Wait(t, func() bool {
 		status, err := d.Status(t.Context(), server(t, d))
 		return err == nil && status == mps.Fault
 	}, gputest.MPSPatience, 20*time.Millisecond)
-	s.ask(d, "get_server_status SERVER")
-	log, err := os.ReadFile(filepath.Join(d.Log, "server.log"))
-	require.NoError(t, err)
-	for line := range strings.Lines(string(log[before:])) {
+	s.ask(d.Daemon, "get_server_status SERVER")
+	for line := range strings.Lines(d.Output()[before:]) {
 		t.Logf("figure: of a fault the server's log says: %s", s.named(stamp.ReplaceAllString(strings.TrimSpace(line), "")))
 	}
 	second.Kill()
-	s.ask(d, "quit")
+	s.ask(d.Daemon, "quit")
 	require.Equal(t, mpsAnswers, s.text.String(), "testdata/mps.txt")
 }
 

@@ -45,21 +45,37 @@ type MPSClient struct {
 	out *bufio.Reader
 }
 
+// MPSDaemon is a daemon that runs.
+type MPSDaemon struct {
+	mps.Daemon
+	t      testing.TB
+	output string
+}
+
+// Output is what the daemon and its servers have printed.
+func (d MPSDaemon) Output() string {
+	d.t.Helper()
+	text, err := os.ReadFile(d.output)
+	require.NoError(d.t, err)
+	return string(text)
+}
+
 // Start starts a daemon and returns it when it answers. It is gone when the test ends.
-func (h MPSHost) Start(t testing.TB) mps.Daemon {
+func (h MPSHost) Start(t testing.TB) MPSDaemon {
 	t.Helper()
 	// The path of a socket is short.
 	dir, err := os.MkdirTemp("", "mps")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	d := mps.Daemon{Pipe: filepath.Join(dir, "pipe"), Log: filepath.Join(dir, "log"), Device: h.Device}
-	for _, folder := range []string{d.Pipe, d.Log} {
-		require.NoError(t, os.Mkdir(folder, 0o700))
-	}
+	d := MPSDaemon{mps.Daemon{Pipe: filepath.Join(dir, "pipe"), Device: h.Device}, t, filepath.Join(dir, "output")}
+	require.NoError(t, os.Mkdir(d.Pipe, 0o700))
+	output, err := os.Create(d.output)
+	require.NoError(t, err)
+	defer output.Close()
 	argv := d.Argv()
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = slices.Concat(os.Environ(), h.Env, d.Environ())
-	cmd.Stderr = os.Stderr
+	cmd.Stdout, cmd.Stderr = output, output
 	require.NoError(t, cmd.Start())
 	ended := make(chan struct{})
 	go func() {

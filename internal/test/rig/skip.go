@@ -26,6 +26,7 @@ const (
 	Own       Reason = "needs a machine of its own" // make kernel-check sets it up
 	StandIn   Reason = "not in the rehearsal"
 	Staged    Reason = "cannot be staged"
+	NVIDIA    Reason = "no libraries of NVIDIA"
 	GPU       Reason = "no NVIDIA GPU"
 	MIG       Reason = "no MIG instance"
 	SMI       Reason = "nothing of nvidia-smi to compare with"

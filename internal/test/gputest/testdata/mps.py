@@ -14,7 +14,6 @@ import sys
 import time
 
 PIPE = os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or "/tmp/nvidia-mps"
-LOG = os.environ.get("CUDA_MPS_LOG_DIRECTORY") or "/var/log/nvidia-mps"
 MOST = 48
 NOT_READY, MOST_CLIENTS, RPC, TERMINATED = 807, 808, 806, 810
 
@@ -60,8 +59,7 @@ class Daemon:
         self.limit, self.percentage = "", "100.0"
 
     def log(self, text):
-        with open(os.path.join(LOG, "server.log"), "a") as file:
-            file.write(f"[{time.strftime('%Y-%m-%d %H:%M:%S')}.000 Server {self.server}] {text}\n")
+        print(f"[{time.strftime('%Y-%m-%d %H:%M:%S')}.000 Server {self.server:5}] {text}", flush=True)
 
     def start_server(self):
         self.server, self.state = os.fork(), "ACTIVE"
@@ -79,11 +77,10 @@ class Daemon:
 
     def fault(self, by, code):
         self.state = "FAULT"
-        self.log("Server is handling a fatal GPU exception.")
         for client in self.clients.values():
-            self.log(f"status of client {{{client.pid}, 1}} is ACTIVE")
+            self.log(f"Status of client {{{client.pid}, 1}} is ACTIVE")
             client.code = client.code or code
-        self.log(f"Client {{{by.pid}, 1}} encountered a fatal GPU exception.")
+        self.log(f"Client process {by.pid} encountered a fatal GPU error.")
 
     def leave(self, client):
         if client.busy and client.code != TERMINATED:
@@ -123,6 +120,8 @@ class Daemon:
         if name == "set_default_active_thread_percentage":
             self.percentage = rest[0]
             return ""
+        if name == "get_default_device_pinned_mem_limit":
+            return ""
         if name == "set_default_device_pinned_mem_limit":
             self.limit = f"{rest[0]}={rest[1]}"
             return ""
@@ -134,9 +133,10 @@ class Daemon:
                 self.start_server()
             return ""
         if name not in ("get_server_status", "get_client_list", "terminate_client", "shutdown_server"):
-            return f"Unknown command: {name}"
+            return f'Unknown command "{name}"'
         if not known:
-            return f"Server {' '.join(rest[:1])} not found"
+            missing = f"Server {' '.join(rest[:1])} not found"
+            return f"{missing}\n{missing}!\n1" if name == "terminate_client" else missing
         if name == "get_server_status":
             return self.state
         if name == "get_client_list":
@@ -203,8 +203,7 @@ def main():
     if connected() is not None:
         print("An instance of this daemon is already running")
         return 1
-    for folder in (PIPE, LOG):
-        os.makedirs(folder, exist_ok=True)
+    os.makedirs(PIPE, exist_ok=True)
     os.chdir(PIPE)
     if os.path.exists("control"):
         os.unlink("control")
