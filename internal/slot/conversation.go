@@ -307,7 +307,7 @@ func (c *conversation) raised(m wire.Fault) error {
 func (c *conversation) finish(r gpumux.Result, busy float64, peak int64) {
 	r.Index = c.flight.land()
 	c.p.account.Finished()
-	c.job.done(calls.Done{Result: r, Busy: duration(busy), Peak: peak, Budget: int64(c.p.session.Memory.Budget)})
+	c.job.done(calls.Done{Result: r, Busy: duration(busy), Peak: peak, Budget: int64(c.p.session.Memory.Budget), Batch: c.p.account.Unit()})
 }
 
 // doomed ends a process that is to be recycled; what it has finished counts.
