@@ -50,8 +50,9 @@ var (
 
 // Every gpumux command in the pages is one that the command line takes, flags included.
 func TestPages_CommandsAreUnderstood(t *testing.T) {
-	found := 0
-	for name, page := range pages(t) {
+	found, all := 0, pages(t)
+	t.Chdir("..") // commands are given from the top folder
+	for name, page := range all {
 		for _, block := range blocks.FindAllStringSubmatch(page, -1) {
 			for _, match := range command.FindAllStringSubmatch(block[2], -1) {
 				line, _, _ := strings.Cut(match[1], "  #")

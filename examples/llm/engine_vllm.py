@@ -1,6 +1,6 @@
 """vLLM's AsyncLLM, within the slot's memory and on all of its GPUs.
 
-Written for the API of vLLM 0.22 to 0.33, from its sources; it has not run on a GPU yet. Settings other than engine and margin go to
+Written for vLLM 0.33, from its sources; it has not run with it, or on a GPU, yet. Settings other than engine and margin go to
 AsyncEngineArgs as they are: {"model": "Qwen/Qwen3-8B", "max_model_len": 8192}.
 """
 
