@@ -27,6 +27,9 @@ type Direct struct {
 	// Done takes each result, in order and before RunDirect returns. Its index is the
 	// position in Items.
 	Done func(gpumux.Result)
+	// Batch is told how many items a slot may have under way at once, before RunDirect
+	// returns; 0: one. It may be nil.
+	Batch func(int64)
 }
 
 // Pauses before items are tried again that no item is to blame for.
@@ -46,6 +49,9 @@ func (p *Pool) RunDirect(ctx context.Context, in Direct) error {
 	a.ledger.direct, a.ledger.onlyInline = in.Done, false
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		err := a.runItems()
+		if in.Batch != nil {
+			in.Batch(a.ledger.batch())
+		}
 		var failed *temporal.ApplicationError
 		if !errors.As(err, &failed) {
 			return err

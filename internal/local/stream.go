@@ -90,6 +90,8 @@ type streaming struct {
 	lines      chan streamed
 	// each is how long an item took lately, in nanoseconds.
 	each atomic.Int64
+	// batch is how many items a slot may have under way at once; 0: one.
+	batch atomic.Int64
 	// failed is the error of Items.
 	failed error
 }
@@ -181,6 +183,7 @@ func (s *streaming) serve(ctx context.Context) error {
 		err := s.worker.RunDirect(ctx, s.pool, workers.Direct{
 			Task: s.task, Mode: in.Mode, Timeout: time.Duration(in.Timeout), Attempts: in.Attempts, Arg: in.Arg, Items: items, Key: in.Key,
 			WithItem: in.WithItem,
+			Batch:    s.batch.Store,
 			Done:     func(r gpumux.Result) { failed = cmp.Or(failed, s.deliver(ctx, batch[r.Index], r)) },
 		})
 		if err = cmp.Or(err, failed); err != nil {
@@ -205,7 +208,8 @@ func (s *streaming) take(ctx context.Context) (batch []streamed) {
 	if each == 0 {
 		return batch
 	}
-	for range min(len(s.queue)/s.slots, int(int64(share)/each), maxShare-1) {
+	// A task that takes many items at once gets them, however long they take.
+	for range min(len(s.queue)/s.slots, max(int(int64(share)/each), int(s.batch.Load())), maxShare-1) {
 		select {
 		case one, ok := <-s.queue:
 			if !ok {
