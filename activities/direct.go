@@ -50,7 +50,7 @@ func (p *Pool) RunDirect(ctx context.Context, in Direct) error {
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		err := a.runItems()
 		if in.Batch != nil {
-			in.Batch(a.ledger.batch())
+			in.Batch(a.ledger.finish().Batch)
 		}
 		var failed *temporal.ApplicationError
 		if !errors.As(err, &failed) {

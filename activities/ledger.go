@@ -345,13 +345,6 @@ func (l *ledger) blame(ran contract.Runs, fault *gpumux.Fault) (index int64, ver
 	return index, "recorded as failed"
 }
 
-// batch is how many items a slot may have under way at once, as far as is known.
-func (l *ledger) batch() int64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.result.Batch
-}
-
 // escalateRest moves every unfinished item to the next rung.
 func (l *ledger) escalateRest() {
 	l.mu.Lock()
