@@ -203,6 +203,7 @@ func (l *ledger) add(done Done) (r gpumux.Result, later, ended bool) {
 		l.peaks.Add(done.Peak)
 		l.peaks.Budget = max(l.peaks.Budget, gpumux.Size(done.Budget))
 	}
+	l.result.Batch = max(l.result.Batch, int64(done.Batch))
 	if at, ok := l.board.at(r.Index); ok && r.Fault != nil && l.chunk.Backoff {
 		if r.Fault.Attempts += l.chunk.Tries; r.Fault.Attempts < l.chunk.Attempts {
 			l.board.done[at] = true

@@ -25,7 +25,7 @@ func pages(t *testing.T) map[string]string {
 	t.Helper()
 	names, err := filepath.Glob("*/README.md")
 	require.NoError(t, err)
-	require.Len(t, names, 11)
+	require.Len(t, names, 12)
 	names = append(names, "README.md", "../deploy/README.md", "../docs/start.md", "../docs/tasks.md", "../docs/workflows.md")
 	all := map[string]string{}
 	for _, name := range names {
@@ -50,8 +50,9 @@ var (
 
 // Every gpumux command in the pages is one that the command line takes, flags included.
 func TestPages_CommandsAreUnderstood(t *testing.T) {
-	found := 0
-	for name, page := range pages(t) {
+	found, all := 0, pages(t)
+	t.Chdir("..") // commands are given from the top folder
+	for name, page := range all {
 		for _, block := range blocks.FindAllStringSubmatch(page, -1) {
 			for _, match := range command.FindAllStringSubmatch(block[2], -1) {
 				line, _, _ := strings.Cut(match[1], "  #")
@@ -84,7 +85,7 @@ func TestPages_ShowTheCodeThatRuns(t *testing.T) {
 }
 
 func TestWorkerFiles_Load(t *testing.T) {
-	for _, name := range []string{"command/gpumux.yaml", "gotask/gpumux.yaml"} {
+	for _, name := range []string{"command/gpumux.yaml", "gotask/gpumux.yaml", "llm/gpumux.yaml"} {
 		config, err := config.Load(name)
 		require.NoError(t, err)
 		require.NotEmpty(t, config.Tasks)
@@ -106,6 +107,16 @@ func TestRequirements_ArePinned(t *testing.T) {
 			require.Regexp(t, `^[a-z]+==\d+(\.\d+)+(; python_version [<>=]+ "3\.\d+")?\n$`, line)
 		}
 	}
+}
+
+// The engine for vLLM against a stand-in: memory, GPUs, refusals, its death and a start
+// that fails.
+func TestLLM_AgainstAStandInForVLLM(t *testing.T) {
+	command := exec.Command("python3", "-B", "-W", "error", "llm/testdata/stand_in.py")
+	command.Env = append(os.Environ(), "PYTHONPATH=../internal/runtimes/python:llm")
+	out, err := command.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "\nOK", "%s", out)
 }
 
 // A service that maps must not pay for what only workers need.

@@ -136,7 +136,7 @@ func (w *Worker) connect(ctx context.Context) (err error) {
 }
 
 // RunDirect runs items in a pool's slots: see activities.Pool.RunDirect.
-func (w *Worker) RunDirect(ctx context.Context, pool string, chunk contract.Chunk, done func(gpumux.Result)) error {
+func (w *Worker) RunDirect(ctx context.Context, pool string, chunk contract.Chunk, done func(gpumux.Result)) (batch int64, err error) {
 	return w.direct[pool].RunDirect(ctx, chunk, done)
 }
 

@@ -38,7 +38,7 @@ func scraped(t *testing.T, url string) (code int, text string) {
 // What real slots did, and what the driver says, as a scrape finds it.
 func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 	machine := gputest.New(t, gputest.State{GPUs: []gputest.GPU{{Total: 80 << 30, Free: 50 << 30}}})
-	inventory, err := gpu.Open(gpu.Options{Library: machine.Library})
+	inventory, err := gpu.Open(t.Context(), gpu.Options{Library: machine.Library})
 	require.NoError(t, err)
 	defer inventory.Close()
 	dir := site(t)

@@ -12,7 +12,7 @@ import (
 )
 
 func onlyCPU(t testing.TB) *gpu.Inventory {
-	inv, err := gpu.Open(gpu.Options{Static: []gpu.Device{{Index: -1, Kind: gpu.KindCPU, UUID: gpu.CPU, Name: "host", Memory: 64 << 30}}})
+	inv, err := gpu.Open(t.Context(), gpu.Options{Static: []gpu.Device{{Index: -1, Kind: gpu.KindCPU, UUID: gpu.CPU, Name: "host", Memory: 64 << 30}}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, inv.Close()) })
 	return inv

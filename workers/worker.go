@@ -128,7 +128,7 @@ func New(c config.Config, o Options) (*Worker, error) {
 	}
 	w.identity = fmt.Sprintf("%s/%d", w.host, os.Getpid())
 	if w.inventory == nil {
-		if w.inventory, err = gpu.Open(gpu.Options{}); err != nil {
+		if w.inventory, err = gpu.Open(context.Background(), gpu.Options{}); err != nil {
 			return nil, fmt.Errorf("list this host's devices: %w", err)
 		}
 	}

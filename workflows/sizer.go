@@ -19,6 +19,9 @@ const (
 	shortestChunk   = 50 * time.Millisecond
 	shortestPerSlot = 7 * time.Millisecond
 	maxShortest     = time.Second
+	// A chunk of a task that takes many items at once has at least minBatches times as many,
+	// as far as the slot's share has them: it begins and ends with few of them under way.
+	minBatches = 2
 	// maxGrowth bounds a chunk by the largest finished one: the first items may be unlike
 	// others.
 	maxGrowth = 8
@@ -54,6 +57,8 @@ type sizer struct {
 	// perItem is what an item takes, largest the most items of a finished chunk.
 	perItem time.Duration
 	largest int64
+	// batch is how many items a slot may have under way at once; 0: one.
+	batch int64
 	// slots are those of each worker, seen is their sum.
 	slots map[string]int
 	seen  int
@@ -95,7 +100,8 @@ func (s *sizer) size(piece contract.Piece, left int64) int64 {
 		least := min(max(shortestChunk, time.Duration(slots)*shortestPerSlot), maxShortest)
 		size = max(size, min(int64(least/perItem), s.largest*maxGrowth, gpumux.MaxChunk))
 	}
-	return max(1, size)
+	share := (left + s.beyond + slots - 1) / slots
+	return max(1, size, min(minBatches*s.batch, share, s.largest*maxGrowth, gpumux.MaxChunk))
 }
 
 // pace is the expected time of an item of a piece.
@@ -179,6 +185,7 @@ func (s *sizer) learn(result contract.ChunkResult) {
 		s.perItem = (s.perItem + cost) / 2
 	}
 	s.largest = max(s.largest, result.Ran)
+	s.batch = max(s.batch, result.Batch)
 }
 
 // pauseBefore is how long an item waits that has raised so many times after the first

@@ -2,10 +2,12 @@ package workflows
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // The segments together keep two chunks per slot in flight, for any number of slots. Each
@@ -28,4 +30,25 @@ func TestSizer_SegmentsFillAllSlots(t *testing.T) {
 	fixed := newSizer(gpumux.MapInput{Window: 3000})
 	require.Equal(t, 12, fixed.abreast())
 	require.Equal(t, maxPending, fixed.part())
+}
+
+// A task that takes many items at once gets chunks that fill it, however long its items
+// take; toward the end a slot gets its share at once.
+func TestSizer_ChunksFillABatch(t *testing.T) {
+	s := newSizer(gpumux.MapInput{})
+	slow := contract.ChunkResult{Worker: "w", Slots: 2, Ran: 128, Busy: gpumux.Duration(128 * time.Second)}
+	s.learn(slow)
+	require.EqualValues(t, 10, s.size(contract.Piece{}, 10_000), "10 s of work")
+	slow.Batch = 128
+	s.learn(slow)
+	require.EqualValues(t, 256, s.size(contract.Piece{}, 10_000))
+	require.EqualValues(t, 50, s.size(contract.Piece{}, 99), "half of what is left")
+	require.EqualValues(t, 1, s.size(contract.Piece{}, 1))
+	require.EqualValues(t, 4, newSizerOf(1, 128).size(contract.Piece{}, 8), "no more than eight times what has finished")
+}
+
+func newSizerOf(ran, batch int64) *sizer {
+	s := newSizer(gpumux.MapInput{})
+	s.learn(contract.ChunkResult{Worker: "w", Slots: 2, Ran: ran, Busy: gpumux.Duration(time.Minute), Batch: batch})
+	return &s
 }

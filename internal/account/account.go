@@ -116,6 +116,9 @@ func (a *Account) Full() bool { return a.limit > 0 && a.ran >= a.limit }
 // Ran is how many items the process has finished.
 func (a *Account) Ran() int { return a.ran }
 
+// Unit is the most items that its task takes at once, 0 where it takes single items.
+func (a *Account) Unit() int { return a.batch }
+
 // Batch is how many items ran at once where one did: those of a micro-batch, 0 where the
 // task takes single items.
 func (a *Account) Batch() int {

@@ -125,7 +125,7 @@ func (b *bench) prepare(ctx context.Context) (err error) {
 	if err = os.WriteFile(b.task(), []byte(python), 0o644); err != nil {
 		return fmt.Errorf("write the workloads: %w", err)
 	}
-	if b.inventory, err = gpu.Open(gpu.Options{}); err != nil {
+	if b.inventory, err = gpu.Open(ctx, gpu.Options{}); err != nil {
 		return &LackingError{fmt.Sprintf("list this machine's devices: %v", err)}
 	}
 	if err = b.choose(ctx); err != nil {

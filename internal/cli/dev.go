@@ -70,7 +70,7 @@ func runDev(a *app.App, c *cobra.Command, f *devFlags) error {
 	if err := a.NeedLocal("gpumux dev"); err != nil {
 		return err
 	}
-	o, noGPU, err := devOptions(a, f)
+	o, noGPU, err := devOptions(c.Context(), a, f)
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func runDev(a *app.App, c *cobra.Command, f *devFlags) error {
 	return nil
 }
 
-func devOptions(a *app.App, f *devFlags) (o local.Options, noGPU string, err error) {
+func devOptions(ctx context.Context, a *app.App, f *devFlags) (o local.Options, noGPU string, err error) {
 	o = a.LocalOptions(false)
 	o.Data, o.Port, o.UIPort, o.Headless = f.data, f.port, f.uiPort, f.headless
 	o.Public, o.UIHosts, o.StopTimeout = !f.private, f.uiHosts, 10*time.Second
@@ -118,7 +118,7 @@ func devOptions(a *app.App, f *devFlags) (o local.Options, noGPU string, err err
 		return o, "", app.Usage("--tasks %s is not a folder; name the one that holds your Python modules", f.tasks)
 	}
 	o.Modules = &config.Task{PythonDir: dir, Interpreter: f.task.Python, PassEnv: f.task.PassEnv}
-	o.Pools, noGPU = local.Pools([]string{"gpu", "cpu"}, f.pool)
+	o.Pools, noGPU = local.Pools(ctx, []string{"gpu", "cpu"}, f.pool)
 	if noGPU != "" {
 		o.Pools = o.Pools[1:]
 	} else {

@@ -47,7 +47,7 @@ func machineOfAll(t *testing.T) *gpu.Inventory {
 		}},
 		{UUID: uuids[4], Name: "NVIDIA RTX PRO 6000 Blackwell Server Edition", Total: 96 << 30},
 	}, Links: []gputest.Link{{From: uuids[0], To: uuids[1], P2P: true, NVLinks: 12}}})
-	inventory, err := gpu.Open(gpu.Options{Library: m.Library})
+	inventory, err := gpu.Open(t.Context(), gpu.Options{Library: m.Library})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, inventory.Close()) })
 	m.Update(func(s *gputest.State) { s.GPUs[4].Lost = true })
@@ -79,7 +79,7 @@ func TestGpus_JSONIsAsTheSchemaSays(t *testing.T) {
 	require.NoError(t, json.Unmarshal(text, &root))
 	s := &schema{root: root, met: map[string]bool{}}
 
-	bare, err := gpu.Open(gpu.Options{NoNVML: true})
+	bare, err := gpu.Open(t.Context(), gpu.Options{NoNVML: true})
 	require.NoError(t, err)
 	inventory := machineOfAll(t)
 	listener, err := net.Listen("unix", filepath.Join(os.Getenv("CUDA_MPS_PIPE_DIRECTORY"), "control"))

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"strings"
 
@@ -12,8 +13,8 @@ import (
 )
 
 // poolsHere are the pools of a worker in this process.
-func poolsHere(a *app.App, f taskFlags) []config.Pool {
-	pools, noGPU := local.Pools(f.input.Ladder, f.pool)
+func poolsHere(ctx context.Context, a *app.App, f taskFlags) []config.Pool {
+	pools, noGPU := local.Pools(ctx, f.input.Ladder, f.pool)
 	for _, name := range f.input.Ladder {
 		if noGPU != "" && name != "cpu" {
 			a.Console.Say("pool %s runs on the CPU, for want of a GPU: %s", name, screen.OneLine(noGPU, 300))

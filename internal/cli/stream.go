@@ -82,7 +82,7 @@ func runStream(a *app.App, c *cobra.Command, args []string, f *mapFlags) error {
 		return err
 	}
 	o := a.LocalOptions(true)
-	o.Task, o.Pools = task, poolsHere(a, f.taskFlags)
+	o.Task, o.Pools = task, poolsHere(c.Context(), a, f.taskFlags)
 	f.source.Stdin = a.Stdin
 	ctx, stop := context.WithCancelCause(c.Context())
 	defer stop(nil)

@@ -102,6 +102,8 @@ type ChunkResult struct {
 	Contact gpumux.Duration `json:"contact,omitempty"`
 	// Ran is how many items ran in this call; the others had a stored result already.
 	Ran int64 `json:"ran"`
+	// Batch is how many items a slot may have under way at once; 0: one.
+	Batch int64 `json:"batch,omitempty"`
 	// Busy is the time that the slot was held for them.
 	Busy gpumux.Duration `json:"busy"`
 	// Edition is the edition of the task's code that items ran with in this call.

@@ -86,7 +86,7 @@ between GPUs; docs/gpus.schema.json describes it.`,
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON; sizes are in bytes")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		inventory, err := gpu.Open(gpu.Options{})
+		inventory, err := gpu.Open(c.Context(), gpu.Options{})
 		if err != nil {
 			return app.Unavailable(fmt.Errorf("list this machine's devices: %w", err))
 		}

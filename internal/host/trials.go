@@ -35,7 +35,7 @@ func checkPython(ctx context.Context, python string) Finding {
 }
 
 func checkDevices(ctx context.Context, python string) []Finding {
-	inventory, err := gpu.Open(gpu.Options{})
+	inventory, err := gpu.Open(ctx, gpu.Options{})
 	if err != nil {
 		return []Finding{{Check: "devices", Verdict: Bad, Detail: err.Error(), Fix: "repair the driver, or use the pool cpu"}}
 	}

@@ -74,7 +74,7 @@ func keysOf(a *app.App, c *cobra.Command, conf *config.Config) error {
 }
 
 func checkWorker(ctx context.Context, a *app.App, file string, conf config.Config) error {
-	inventory, err := gpu.Open(gpu.Options{})
+	inventory, err := gpu.Open(ctx, gpu.Options{})
 	if err != nil {
 		return app.Unavailable(fmt.Errorf("list this machine's devices: %w", err))
 	}

@@ -107,9 +107,9 @@ const maxCPUSlots = 4
 // Pools makes a pool per name: the one called cpu on the CPU, others on the devices of
 // like, else on all GPUs, or on the CPU where noGPU says why. Default: one, gpu or cpu.
 // Zero values of like are the defaults.
-func Pools(names []string, like config.Pool) (pools []config.Pool, noGPU string) {
+func Pools(ctx context.Context, names []string, like config.Pool) (pools []config.Pool, noGPU string) {
 	if len(like.Devices) == 0 {
-		noGPU = whyNoGPU()
+		noGPU = whyNoGPU(ctx)
 	}
 	if len(names) == 0 {
 		names = []string{"gpu"}
@@ -139,8 +139,8 @@ func Pools(names []string, like config.Pool) (pools []config.Pool, noGPU string)
 }
 
 // whyNoGPU says why this machine has no GPU that tasks can use, or nothing.
-func whyNoGPU() string {
-	inventory, err := gpu.Open(gpu.Options{})
+func whyNoGPU(ctx context.Context) string {
+	inventory, err := gpu.Open(ctx, gpu.Options{})
 	if err != nil {
 		return err.Error()
 	}

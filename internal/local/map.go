@@ -20,7 +20,7 @@ func Map(ctx context.Context, o Options, m *starter.Map) (*Session, *starter.Han
 	if o.Task == nil {
 		return nil, nil, mistake("TASK is missing")
 	}
-	o.fill(m.Input.Mode)
+	o.fill(ctx, m.Input.Mode)
 	o.Task.put(m)
 	m.Input.Ladder = nil
 	for _, pool := range o.Pools {

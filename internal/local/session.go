@@ -53,7 +53,7 @@ type Session struct {
 
 // Open starts a server and, for a Task or Modules, a worker.
 func Open(ctx context.Context, o Options) (*Session, error) {
-	o.fill("")
+	o.fill(ctx, "")
 	temporary := o.Data == ""
 	if temporary {
 		var err error
@@ -72,12 +72,12 @@ func Open(ctx context.Context, o Options) (*Session, error) {
 	return s, nil
 }
 
-func (o *Options) fill(mode gpumux.Mode) {
+func (o *Options) fill(ctx context.Context, mode gpumux.Mode) {
 	if o.Say == nil {
 		o.Say = func(string) {}
 	}
 	if o.Pools == nil && (o.Task != nil || o.Modules != nil) {
-		o.Pools, _ = Pools(nil, config.Pool{Mode: mode})
+		o.Pools, _ = Pools(ctx, nil, config.Pool{Mode: mode})
 	}
 }
 
@@ -158,15 +158,15 @@ func (o *Options) configure(ctx context.Context) (*codec.Keys, config.Config, er
 	if conf.Tasks == nil {
 		return keys, conf, nil
 	}
-	if err := check(conf); err != nil {
+	if err := check(ctx, conf); err != nil {
 		return nil, conf, err
 	}
 	return keys, conf, startable(ctx, conf.Tasks)
 }
 
 // check returns why such a worker cannot start on this machine.
-func check(conf config.Config) error {
-	inventory, err := gpu.Open(gpu.Options{})
+func check(ctx context.Context, conf config.Config) error {
+	inventory, err := gpu.Open(ctx, gpu.Options{})
 	if err != nil {
 		return unavailable("list this machine's devices: %w", err)
 	}

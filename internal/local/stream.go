@@ -58,7 +58,7 @@ func Stream(ctx context.Context, o Options, in StreamOptions) iter.Seq2[[]byte, 
 }
 
 func stream(ctx context.Context, o Options, in StreamOptions, yield func([]byte) bool) (err error) {
-	o.fill(in.Input.Mode)
+	o.fill(ctx, in.Input.Mode)
 	_, conf, err := o.configure(ctx)
 	if err != nil {
 		return err
@@ -91,6 +91,8 @@ type streaming struct {
 	lines      chan streamed
 	// each is how long an item took lately, in nanoseconds.
 	each atomic.Int64
+	// batch is how many items a slot may have under way at once; 0: one.
+	batch atomic.Int64
 	// failed is the error of Items.
 	failed error
 }
@@ -181,7 +183,8 @@ func (s *streaming) serve(ctx context.Context) error {
 		var failed error
 		chunk := contract.Chunk{Task: s.task, Mode: in.Mode, Timeout: in.Timeout, Attempts: in.Attempts, Arg: in.Arg, Items: items, Key: in.Key,
 			WithItem: in.WithItem}
-		err := s.worker.RunDirect(ctx, s.pool, chunk, func(r gpumux.Result) { failed = cmp.Or(failed, s.deliver(ctx, batch[r.Index], r)) })
+		under, err := s.worker.RunDirect(ctx, s.pool, chunk, func(r gpumux.Result) { failed = cmp.Or(failed, s.deliver(ctx, batch[r.Index], r)) })
+		s.batch.Store(under)
 		if err = cmp.Or(err, failed); err != nil {
 			return fmt.Errorf("items from %d on: %w", batch[0].index, err)
 		}
@@ -204,7 +207,8 @@ func (s *streaming) take(ctx context.Context) (batch []streamed) {
 	if each == 0 {
 		return batch
 	}
-	for range min(len(s.queue)/s.slots, int(int64(share)/each), maxShare-1) {
+	// A task that takes many items at once gets them, however long they take.
+	for range min(len(s.queue)/s.slots, max(int(int64(share)/each), int(s.batch.Load())), maxShare-1) {
 		select {
 		case one, ok := <-s.queue:
 			if !ok {

@@ -22,7 +22,18 @@ import (
 type taking = func(item []byte, wrong *store.SourceError) error
 
 const streamedPy = `
-import os, time
+import asyncio, os, time
+import gpumux
+begun, changed = 0, asyncio.Event()
+@gpumux.concurrent(max=4)
+async def meet(others):
+    global begun
+    begun += 1
+    changed.set()
+    while begun < others:
+        changed.clear()
+        await changed.wait()
+    return begun
 def run(item):
     if item == "raise": raise ValueError("no")
     if item == "die": os._exit(3)
@@ -51,7 +62,11 @@ func streamLines(t *testing.T, ctx context.Context, function string, in local.St
 	write(t, file, streamedPy)
 	task, err := local.FindTask(file+":"+function, local.TaskOptions{})
 	require.NoError(t, err)
-	pools, _ := local.Pools([]string{"cpu"}, config.Pool{Slots: 2})
+	slots := config.Slots(2)
+	if function == "meet" {
+		slots = 1
+	}
+	pools, _ := local.Pools(t.Context(), []string{"cpu"}, config.Pool{Slots: slots})
 	return local.Stream(ctx, local.Options{Task: task, Pools: pools}, in)
 }
 
@@ -132,6 +147,20 @@ func TestStream_ResultsComeBeforeTheNextItem(t *testing.T) {
 		}
 		require.Equal(t, 20, answered)
 	}
+}
+
+// The first item shows that the task takes many at once. Its time, with the start of the
+// process, would leave one item for a slot, and the next ones wait for each other.
+func TestStream_ConcurrentItemsOverlap(t *testing.T) {
+	seen := 0
+	for line, err := range streamLines(t, t.Context(), "meet", local.StreamOptions{Items: items("1", "5", "5", "5", "5", "5", "5", "5", "5", "5")}) {
+		require.NoError(t, err)
+		if len(line) > 0 {
+			require.Contains(t, string(line), `"value"`)
+			seen++
+		}
+	}
+	require.Equal(t, 10, seen)
 }
 
 func TestStream_ALongItemHoldsUpNoOtherSlot(t *testing.T) {

@@ -86,7 +86,7 @@ type cuda struct {
 func newCUDA(t *testing.T, holds, resident bool) *cuda {
 	t.Helper()
 	machine := gputest.New(t, gputest.State{GPUs: []gputest.GPU{{Total: 80 << 30, Free: 80 << 30}}})
-	inventory, err := gpu.Open(gpu.Options{Library: machine.Library})
+	inventory, err := gpu.Open(t.Context(), gpu.Options{Library: machine.Library})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, inventory.Close()) })
 	c := &cuda{workbench: newWorkbench(t, inventory, true), machine: machine, inventory: inventory, device: inventory.Devices()[0]}

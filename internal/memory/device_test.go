@@ -27,7 +27,7 @@ import (
 func TestWatch_DeviceMemory(t *testing.T) {
 	const uuid = "GPU-00000000-0000-0000-0000-000000000000"
 	machine := gputest.New(t, gputest.State{GPUs: []gputest.GPU{{Total: 80 << 30, Free: 80 << 30}}})
-	inventory, err := gpu.Open(gpu.Options{Library: machine.Library})
+	inventory, err := gpu.Open(t.Context(), gpu.Options{Library: machine.Library})
 	require.NoError(t, err)
 	defer inventory.Close()
 	t.Run("over its budget", func(t *testing.T) {

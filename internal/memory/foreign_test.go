@@ -75,7 +75,7 @@ func (b *workbench) looksEverywhere(bytes int64) string {
 func TestWatch_EndsWhatUsesAnotherDevice(t *testing.T) {
 	machine := gputest.New(t, gputest.State{GPUs: []gputest.GPU{{}, {Name: "NVIDIA Hidden"}, {Instances: []gputest.Instance{{Number: 0}, {Number: 1}}}}})
 	t.Setenv("CUDA_VISIBLE_DEVICES", "0,2")
-	inventory, err := gpu.Open(gpu.Options{Library: machine.Library})
+	inventory, err := gpu.Open(t.Context(), gpu.Options{Library: machine.Library})
 	require.NoError(t, err)
 	defer inventory.Close()
 	const first, hidden, split = "GPU-00000000-0000-0000-0000-000000000000", "GPU-00000000-0000-0000-0000-000000000001",

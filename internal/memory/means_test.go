@@ -42,7 +42,7 @@ func enforced(t *testing.T, inventory *gpu.Inventory, p config.Pool, change func
 }
 
 func TestMeans_OnTheCPU(t *testing.T) {
-	inventory, err := gpu.Open(gpu.Options{NoNVML: true})
+	inventory, err := gpu.Open(t.Context(), gpu.Options{NoNVML: true})
 	require.NoError(t, err)
 	pool := config.Pool{Name: "cpu", Devices: gpu.Selection{"cpu"}, Memory: 64 << 20}
 	list, seen := enforced(t, inventory, pool, nil)
@@ -61,7 +61,7 @@ func TestMeans_OnAGPU(t *testing.T) {
 		{Total: 80 << 30, Free: 80 << 30},
 		{Instances: []gputest.Instance{{Total: 10 << 30, Free: 10 << 30}}},
 	}})
-	inventory, err := gpu.Open(gpu.Options{Library: machine.Library})
+	inventory, err := gpu.Open(t.Context(), gpu.Options{Library: machine.Library})
 	require.NoError(t, err)
 	defer inventory.Close()
 	pool := config.Pool{Name: "gpu", Devices: gpu.Selection{"0"}, Slots: 4, Memory: 16 << 30}

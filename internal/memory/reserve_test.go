@@ -61,7 +61,7 @@ func TestWatch_KeepsTheHostAlive(t *testing.T) {
 }
 
 func TestWatch_ReadsTheHost(t *testing.T) {
-	inventory, err := gpu.Open(gpu.Options{})
+	inventory, err := gpu.Open(t.Context(), gpu.Options{})
 	require.NoError(t, err)
 	defer inventory.Close()
 	read := hostMemory(inventory)

@@ -79,7 +79,7 @@ func TestMetrics_ADriverThatHangs(t *testing.T) {
 
 // The SDK tags one name differently in different places.
 func TestMetrics_OfTheSDK(t *testing.T) {
-	inventory, err := gpu.Open(gpu.Options{NoNVML: true})
+	inventory, err := gpu.Open(t.Context(), gpu.Options{NoNVML: true})
 	require.NoError(t, err)
 	m := New(zap.NewNop(), "", nil)
 	scrape := showing(t, m, inventory)
@@ -106,7 +106,7 @@ func TestMetrics_OfTheSDK(t *testing.T) {
 // An address that somebody has is named, with what to do.
 func TestMetrics_AnAddressThatIsTaken(t *testing.T) {
 	m := New(zap.NewNop(), "", nil)
-	inventory, err := gpu.Open(gpu.Options{NoNVML: true})
+	inventory, err := gpu.Open(t.Context(), gpu.Options{NoNVML: true})
 	require.NoError(t, err)
 	showing(t, m, inventory)
 	_, err = New(zap.NewNop(), "", nil).Serve(m.server.Addr, nil, nil)

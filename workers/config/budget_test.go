@@ -12,7 +12,7 @@ import (
 )
 
 func TestBudgets_CountAgainstWhatIsLeftOfADevice(t *testing.T) {
-	inventory, err := gpu.Open(gpu.Options{Static: []gpu.Device{
+	inventory, err := gpu.Open(t.Context(), gpu.Options{Static: []gpu.Device{
 		{Kind: gpu.KindGPU, UUID: "GPU-aaaa", Name: "T4", Memory: 16 << 30, Reserved: 512 << 20},
 		{Kind: gpu.KindCPU, UUID: gpu.CPU, Name: "host", Memory: 64 << 30},
 	}})
@@ -58,7 +58,7 @@ func TestPlacements_PromiseNoByteTwice(t *testing.T) {
 			devices = append(devices, gpu.Device{Index: i, Kind: gpu.KindGPU, UUID: fmt.Sprintf("GPU-%d", i), Name: "G",
 				Memory: uint64(8+r.IntN(24)) * gib, Reserved: uint64(r.IntN(2)) * gib})
 		}
-		inventory, err := gpu.Open(gpu.Options{Static: devices})
+		inventory, err := gpu.Open(t.Context(), gpu.Options{Static: devices})
 		require.NoError(t, err)
 		c := Config{Tasks: map[string]Task{"t": {Command: []string{"cat"}}}}
 		for p := range 1 + r.IntN(3) {

@@ -15,7 +15,7 @@ import (
 func TestConfig_ComputeModes(t *testing.T) {
 	t.Setenv("CUDA_MPS_PIPE_DIRECTORY", t.TempDir())
 	m := gputest.New(t, gputest.State{GPUs: []gputest.GPU{{}, {Mode: 3}, {Mode: 2}}})
-	inventory, err := gpu.Open(gpu.Options{Library: m.Library, IgnoreVisible: true})
+	inventory, err := gpu.Open(t.Context(), gpu.Options{Library: m.Library, IgnoreVisible: true})
 	require.NoError(t, err)
 	defer inventory.Close()
 	validate := func(slots Slots, devices ...string) error {
@@ -48,7 +48,7 @@ func TestConfig_ComputeModes(t *testing.T) {
 func TestConfig_SharingThatCannotWork(t *testing.T) {
 	t.Setenv("CUDA_MPS_PIPE_DIRECTORY", "")
 	m := gputest.New(t, gputest.State{GPUs: []gputest.GPU{{}, {}, {Instances: []gputest.Instance{{GI: 1}, {Number: 1, GI: 2}}}}})
-	inventory, err := gpu.Open(gpu.Options{Library: m.Library, IgnoreVisible: true})
+	inventory, err := gpu.Open(t.Context(), gpu.Options{Library: m.Library, IgnoreVisible: true})
 	require.NoError(t, err)
 	defer inventory.Close()
 	check := func(p Pool, tasks ...Task) error {

@@ -26,7 +26,7 @@ func onlyCPU(t testing.TB) *gpu.Inventory {
 }
 
 func static(t testing.TB, devices ...gpu.Device) *gpu.Inventory {
-	inv, err := gpu.Open(gpu.Options{Static: devices})
+	inv, err := gpu.Open(t.Context(), gpu.Options{Static: devices})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, inv.Close()) })
 	return inv

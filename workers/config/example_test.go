@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"context"
 	"fmt"
 	"log"
 	"os"
@@ -39,7 +40,7 @@ pools:
 
 // What a file says must also make sense on the host's devices.
 func ExampleConfig_Validate() {
-	inventory, err := gpu.Open(gpu.Options{Static: []gpu.Device{
+	inventory, err := gpu.Open(context.Background(), gpu.Options{Static: []gpu.Device{
 		{Index: 0, Kind: gpu.KindGPU, UUID: "GPU-1d04", Name: "A100", Memory: 40 << 30},
 	}})
 	if err != nil {
@@ -60,7 +61,7 @@ func ExampleConfig_Validate() {
 
 // A plan says which slots sit on which devices.
 func ExampleConfig_Plan() {
-	inventory, err := gpu.Open(gpu.Options{Static: []gpu.Device{
+	inventory, err := gpu.Open(context.Background(), gpu.Options{Static: []gpu.Device{
 		{Index: 0, Kind: gpu.KindGPU, UUID: "GPU-1d04", Name: "A100", Memory: 40 << 30},
 		{Index: 1, Kind: gpu.KindGPU, UUID: "GPU-77ab", Name: "A100", Memory: 40 << 30},
 	}})

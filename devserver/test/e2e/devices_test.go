@@ -95,7 +95,7 @@ func (s *site) gpus(m *gputest.Machine, slots config.Slots, more ...config.Pool)
 	for _, name := range []string{"square", "either", "pair", "cursed"} {
 		c.Tasks[name] = config.Task{Python: "cuda.py:" + name}
 	}
-	inventory, err := gpu.Open(gpu.Options{Library: m.Library, IgnoreVisible: true})
+	inventory, err := gpu.Open(s.t.Context(), gpu.Options{Library: m.Library, IgnoreVisible: true})
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { inventory.Close() })
 	core, logs := observer.New(zapcore.InfoLevel)

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"os"
@@ -206,6 +207,53 @@ func TestStart_DoesWhatThePageShows(t *testing.T) {
 		name, _, _ := strings.Cut(strings.TrimPrefix(step[2], "# "), "\n")
 		e.write(name, step[2])
 	}
+}
+
+// offlineBatch is the example llm in a folder of its own.
+func offlineBatch(t *testing.T) *example {
+	t.Helper()
+	t.Parallel()
+	e := &example{shell: newShell(t), name: "llm", repo: top(t)}
+	e.copy("examples/llm")
+	e.link()
+	return e
+}
+
+// The README's commands for the engine without a model.
+func TestLLM_PrintsWhatItsReadmeShows(t *testing.T) {
+	e := offlineBatch(t)
+	for _, block := range consoles.FindAllStringSubmatch(e.readme(), -1) {
+		e.compare(block[1], e.dir, func(line string) string { return line })
+	}
+}
+
+// An engine that dies costs its requests one retry, and those that it refuses their rows.
+func TestLLM_AnEngineThatDiesFailsNoRequest(t *testing.T) {
+	e := offlineBatch(t)
+	var requests strings.Builder
+	for i := range 100 {
+		content := fmt.Sprintf("request %d", i)
+		switch i {
+		case 40:
+			content = "die"
+		case 41:
+			content = strings.Repeat("long ", 100)
+		}
+		fmt.Fprintf(&requests, `{"custom_id":"r%d","method":"POST","url":"/v1/chat/completions","body":{"messages":[{"role":"user","content":%q}]}}`+"\n",
+			i, content)
+	}
+	e.write("requests.jsonl", requests.String())
+	_, code := e.sh(e.dir, `bin/gpumux map examples/llm/complete.py:Complete --in requests.jsonl --key custom_id --out results.jsonl --local --quiet `+
+		`--slots 1 --chunk 100 --python .venv/bin/python --arg '{"engine": "imitation", "kill_once": "`+e.path("killed")+`"}'`)
+	require.Equal(t, 1, code, "one failed")
+	require.FileExists(t, e.path("killed"), "the engine died")
+	out, code := e.sh(e.dir, ".venv/bin/python examples/llm/to_openai.py results.jsonl output.jsonl errors.jsonl")
+	require.Zero(t, code)
+	require.Equal(t, "99 completed, 1 failed\n", out)
+	require.Contains(t, e.file("errors.jsonl"), `"custom_id":"r41","response":{"status_code":400`)
+	row := strings.Split(e.file("output.jsonl"), "\n")[40]
+	require.Contains(t, row, `"custom_id":"r40"`)
+	require.Contains(t, row, `"content":"die"`, "the request that it died at")
 }
 
 // goEnvironment lets go build with the caches of the test itself.

@@ -60,7 +60,7 @@ func (s *site) served(m *gputest.Machine, pools ...config.Pool) (*workers.Worker
 	for _, name := range []string{"square", "faulty", "endless", "limits"} {
 		c.Tasks[name] = config.Task{Python: "kernels.py:" + name}
 	}
-	inventory, err := gpu.Open(gpu.Options{Library: m.Library, IgnoreVisible: true})
+	inventory, err := gpu.Open(s.t.Context(), gpu.Options{Library: m.Library, IgnoreVisible: true})
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { inventory.Close() })
 	core, logs := observer.New(zapcore.InfoLevel)

@@ -50,7 +50,7 @@ func newBench(t *testing.T, slots int) *bench {
 	s := devservertest.Run(t)
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "nap.py"), []byte(napPy), 0o644))
-	inv, err := gpu.Open(gpu.Options{Static: []gpu.Device{{Index: -1, Kind: gpu.KindCPU, UUID: gpu.CPU, Name: "host", Memory: 8 << 30}}})
+	inv, err := gpu.Open(t.Context(), gpu.Options{Static: []gpu.Device{{Index: -1, Kind: gpu.KindCPU, UUID: gpu.CPU, Name: "host", Memory: 8 << 30}}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, inv.Close()) })
 	host, err := os.Hostname()

@@ -50,7 +50,7 @@ func number(text string) (n float64, ok bool) {
 func TestGPU_InventoryIsNvidiaSMIs(t *testing.T) {
 	m := onGPU(t)
 	rows := m.smi("gpu", "index,uuid,name,pci.bus_id,memory.total,driver_version,compute_cap")
-	inventory, err := gpu.Open(gpu.Options{IgnoreVisible: true})
+	inventory, err := gpu.Open(t.Context(), gpu.Options{IgnoreVisible: true})
 	require.NoError(t, err)
 	defer inventory.Close()
 	whole := slices.DeleteFunc(inventory.Devices(), func(d gpu.Device) bool { return d.Kind != gpu.KindGPU })

@@ -64,7 +64,7 @@ type machine struct {
 // onGPU skips the test where there is no GPU to run it on.
 func onGPU(t *testing.T) *machine {
 	t.Helper()
-	inventory, err := gpu.Open(gpu.Options{})
+	inventory, err := gpu.Open(t.Context(), gpu.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, inventory.Close()) })
 	devices, err := inventory.Select(gpu.Selection{"all"})

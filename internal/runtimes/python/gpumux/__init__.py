@@ -1,4 +1,4 @@
-"""What a task may use of gpumux: arg, batch, resident, slot, progress, save, keep and drop. A task needs none of them.
+"""What a task may use of gpumux: arg, batch, concurrent, resident, slot, progress, save, keep and drop. A task needs none of them.
 
 Owns the Python side of a slot. Never prints by itself and needs only the standard library. Outside of a slot everything still works:
 slot() knows nothing, progress() and save() do nothing. There the client is part of the package too: map and the like.
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .client import BadInput, Cluster, Error, Executor, Fault, MapFailed, Result, Rows, Unavailable, connect, map
     from .handle import Handle
 
-__all__ = ["Slot", "arg", "batch", "drop", "keep", "progress", "resident", "save", "slot"]
+__all__ = ["Slot", "arg", "batch", "concurrent", "drop", "keep", "progress", "resident", "save", "slot"]
 _CLIENT = ("BadInput", "Cluster", "Error", "Executor", "Fault", "MapFailed", "Result", "Rows", "Unavailable", "connect", "map")
 
 _T = TypeVar("_T")
@@ -142,25 +142,79 @@ def drop(handle: Any) -> None:
     handles.drop(handle)
 
 
-def batch(function: Optional[_F] = None, *, max: int = 64) -> Any:
+def batch(
+    function: Optional[_F] = None, *, max: int = 64, cost: Callable[[Any], float] = len, limit: Optional[float] = None
+) -> Any:
     """Mark a task that takes a list of items and returns a list of as many values, in the same order.
 
-    max is the most items per call. When the device runs out of memory the list is halved and tried again in the same
-    process; when the call raises for another reason its items are tried one by one, so that only the guilty one fails.
-    The function stays an ordinary function for callers of your own.
+    max is the most items per call. With limit a call's items also cost no more than that in all, by cost, which is called once
+    per item; an item that costs more by itself gets a call of its own. When the device runs out of memory the list is halved and
+    tried again in the same process; when the call raises for another reason its items are tried one by one, so that only the
+    guilty one fails. The function stays an ordinary function for callers of your own.
 
         @gpumux.batch(max=64)
         def embed(texts: list[str]) -> list[list[float]]: ...
+
+        @gpumux.batch(max=512, cost=lambda text: len(tokenize(text)), limit=16384)
+        def embed(texts: list[str]) -> list[list[float]]: ...
     """
-    if isinstance(max, bool) or not isinstance(max, int) or max < 1:
-        raise ValueError(f"gpumux.batch(max={max!r}): give a whole number of at least 1")
+    _check_max("batch", max)
+    if not callable(cost):
+        raise TypeError(f"gpumux.batch(cost={cost!r}): give a function that returns what an item costs, such as len")
+    if limit is None:
+        if cost is not len:
+            raise ValueError("gpumux.batch(cost=…): a cost needs a limit=…, which is what the items of one call may cost in all")
+    elif isinstance(limit, bool) or not isinstance(limit, (int, float)) or not limit > 0:
+        raise ValueError(f"gpumux.batch(limit={limit!r}): give a number over 0")
 
     def mark(task: _F) -> _F:
+        if hasattr(task, "__gpumux_concurrent__"):
+            raise TypeError(f"gpumux.batch: {_name_of(task)} has gpumux.concurrent, and can have only one of them")
         task.__gpumux_batch__ = max  # type: ignore[attr-defined]
+        if limit is not None:
+            task.__gpumux_limit__ = (cost, limit)  # type: ignore[attr-defined]
         return task
 
+    return _marked("batch", mark, function)
+
+
+def concurrent(function: Optional[_F] = None, *, max: int = 64) -> Any:
+    """Mark an async task of which up to max items run at the same time, on the event loop of one process.
+
+    A new item starts whenever one ends. Each has its own attempts, exception, progress and files; results keep the order of the
+    items. It is for engines that batch by themselves, and for calls of services.
+
+        @gpumux.concurrent(max=64)
+        async def complete(prompt: str) -> str: ...
+    """
+    _check_max("concurrent", max)
+
+    def mark(task: _F) -> _F:
+        import inspect
+
+        if not inspect.iscoroutinefunction(task):
+            instead = "mark its __call__" if isinstance(task, type) else "write `async def`, or use gpumux.batch for lists of items"
+            raise TypeError(f"gpumux.concurrent: {_name_of(task)} is no async function; {instead}")
+        if hasattr(task, "__gpumux_batch__"):
+            raise TypeError(f"gpumux.concurrent: {_name_of(task)} has gpumux.batch, and can have only one of them")
+        task.__gpumux_concurrent__ = max  # type: ignore[attr-defined]
+        return task
+
+    return _marked("concurrent", mark, function)
+
+
+def _check_max(name: str, max: Any) -> None:
+    if isinstance(max, bool) or not isinstance(max, int) or max < 1:
+        raise ValueError(f"gpumux.{name}(max={max!r}): give a whole number of at least 1")
+
+
+def _marked(name: str, mark: Callable[[Any], Any], function: Any) -> Any:
     if function is None:
         return mark
     if not callable(function):
-        raise TypeError(f"gpumux.batch({function!r}): write gpumux.batch(max=…)")
+        raise TypeError(f"gpumux.{name}({function!r}): write gpumux.{name}(max=…)")
     return mark(function)
+
+
+def _name_of(task: Any) -> str:
+    return getattr(task, "__qualname__", None) or repr(task)

@@ -1,15 +1,17 @@
 """Calls the task for the items of a run and answers each.
 
 Owns attempts, micro-batches and what happens when the task raises. Never reads the wire. An item is answered before the
-next one starts, so that a death loses none that is finished.
+next one starts, so that a death loses none that is finished. A task with gpumux.concurrent has a Window instead.
 """
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import sys
 import threading
+from numbers import Real
 from time import perf_counter
 from types import CoroutineType
 from typing import Any, Callable
@@ -23,6 +25,7 @@ from .item import read
 from .memory import trim
 from .peak import LONG, Peak
 from .raw import Raw, pack, split
+from .window import Window
 from .wire import MAX_FRAME, Wire
 
 # Micro-batches that must succeed before a halved limit grows, at first and at most.
@@ -43,9 +46,12 @@ class Caller:
         self._function: Callable[..., Any] = lambda item: item
         self._wire = wire
         self._peak = peak
-        self._forked = _fork_mark()
+        self.forked = _fork_mark()
+        """Whether this process was forked by the task."""
         self._main = threading.get_ident()
         self._loop: Any = None
+        self._window: Window | None = None
+        self._cost: Callable[[Any], Any] | None = None
         self._stdout, self._stderr = sys.stdout, sys.stderr
         self._run = 0
         self._n = 0
@@ -58,10 +64,19 @@ class Caller:
         self.target, self._function, self.loaded[target] = target, function, function
         self.batch = self._limit = int(getattr(function, "__gpumux_batch__", 0))
         self._good, self._grown, self._patience = 0, False, _PATIENCE
+        self._cost, self._most = getattr(function, "__gpumux_limit__", (None, math.inf))
+        self._window, together = None, int(getattr(function, "__gpumux_concurrent__", 0))
+        if together:
+            self._window = Window(self, self._wire, self._peak, function, together)
+            self.batch = self._window.span
 
-    def run(self, run: int, sizes: list[int], body: memoryview, attempts: int, folder: str) -> None:
-        """Run the items of one run, whose JSON lies one after the other in body. They may leave files in folder, unless it is empty."""
-        self._run, self._folder = run, folder
+    def run(self, header: dict, body: memoryview) -> None:
+        """Run the items of one run, whose JSON lies one after the other in body."""
+        if self._window is not None:
+            self._window.run(header, body, self._events())
+            return
+        sizes, attempts = header["sizes"], header.get("attempts") or 1
+        self._run, self._folder = header["run"], header.get("folder") or ""
         self._wire.begin_run(len(sizes))
         try:
             if self.batch:
@@ -81,6 +96,8 @@ class Caller:
             return
         import asyncio
 
+        if self._window is not None:
+            self._window.closing = True
         left = asyncio.all_tasks(loop)
         for task in left:
             task.cancel()
@@ -101,7 +118,7 @@ class Caller:
             try:
                 data = call(raw)
             except BaseException as error:
-                self._survive(error)
+                self.survive(error)
                 fault = describe(error)
                 memory = is_memory(error)
             # Here the exception is gone, with the frames that hold arrays.
@@ -112,14 +129,14 @@ class Caller:
                 trim(hard=True)
             if tried >= attempts:
                 break
-        self._finish()
+        self.finish()
         ended = perf_counter()
         peak = 0 if ended - begin < LONG and ended < self._peak.due else self._peak.measure(ended)
         if fault is None:
             self._wire.result(self._run, n, data, ended - begin, ended, tried, peak, self._files.names and self._files.take())
         else:
             self._wire.fault(fault, self._run, n, tried, ended - begin, peak)
-        self._answered()
+        self.answered()
         if fault is not None:
             self._wire.await_next()
 
@@ -138,15 +155,46 @@ class Caller:
     # Micro-batches.
 
     def _batches(self, sizes: list[int], body: memoryview, attempts: int) -> None:
-        n = start = 0
-        while n < len(sizes):
-            raws, end = [], start
-            for size in sizes[n : n + self._limit]:
-                raws.append(body[end : end + size])
-                end += size
-            if self._batch(n, raws, attempts):
-                n += len(raws)
-                start = end
+        raws, start = [], 0
+        for size in sizes:
+            raws.append(body[start : start + size])
+            start += size
+        costs: list[float | BaseException] = []
+        n = 0
+        while n < len(raws):
+            end = min(n + self._limit, len(raws))
+            if self._cost is not None:
+                end = self._affordable(raws, n, end, costs)
+                if isinstance(costs[n], BaseException):
+                    self._single(n, raws[n], 1, _raiser(costs[n]))
+                    n += 1
+                    continue
+            if self._batch(n, raws[n:end], attempts):
+                n = end
+
+    def _affordable(self, raws: list[memoryview], n: int, end: int, costs: list) -> int:
+        """Where a micro-batch from n to end at most ends because of its costs. costs has those of the first items and grows."""
+        total = 0.0
+        for i in range(n, end):
+            if i == len(costs):
+                costs.append(self._cost_of(raws[i]))
+            if isinstance(costs[i], BaseException):
+                return max(i, n + 1)
+            total += costs[i]
+            if total > self._most and i > n:
+                return i
+        return end
+
+    def _cost_of(self, raw: memoryview) -> Any:
+        """What an item costs, or the exception of finding out."""
+        try:
+            cost = self._cost(read(raw))
+            if not isinstance(cost, Real) or not cost >= 0:
+                raise TypeError(f"the cost of @gpumux.batch gave {cost!r:.80} for this item; return a number of at least 0")
+            return float(cost)
+        except BaseException as error:
+            self.survive(error)
+            return error
 
     def _batch(self, n: int, raws: list[memoryview], attempts: int) -> bool:
         """Answer the items from position n on; False asks for them again in a smaller micro-batch."""
@@ -161,14 +209,14 @@ class Caller:
         try:
             answers = self._many(raws)
         except BaseException as error:
-            self._survive(error)
+            self.survive(error)
             memory = is_memory(error)
         if answers is not None:
-            self._finish()
+            self.finish()
             ended = perf_counter()
             peak = 0 if ended - begin < LONG and ended < self._peak.due else self._peak.measure(ended)
             self._answer(n, answers, (ended - begin) / len(raws), ended, peak)
-            self._answered()
+            self.answered()
             self._grow()
         elif memory:
             trim(hard=True)
@@ -207,7 +255,7 @@ class Caller:
                 values, total = [], 0
             if failed:
                 self._wire.fault(describe(answer), self._run, n + i, 1, busy, peak)
-                self._answered()
+                self.answered()
                 self._wire.await_next()
                 self._wire.sending = True
             else:
@@ -236,23 +284,27 @@ class Caller:
     # What surrounds a call.
 
     def _await(self, coroutine: Any) -> Any:
+        return self._events().run_until_complete(coroutine)
+
+    def _events(self) -> Any:
+        """The event loop of this process."""
         if self._loop is None:
             import asyncio
 
             self._loop = asyncio.new_event_loop()
             asyncio.set_event_loop(self._loop)
-        return self._loop.run_until_complete(coroutine)
+        return self._loop
 
-    def _survive(self, error: BaseException) -> None:
+    def survive(self, error: BaseException) -> None:
         """Go on after an exception of the task, unless this process must end or is a forked child."""
-        if self._forked():
-            self._leave(error)
+        if self.forked():
+            self.leave(error)
         self.ended()
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
         """After a call: a forked child must not answer; all output comes before the answer."""
-        if self._forked():
-            self._leave(None)
+        if self.forked():
+            self.leave(None)
         self._wire.sending = True
         out, err = sys.stdout, sys.stderr
         try:
@@ -266,11 +318,11 @@ class Caller:
         if err is not self._stderr:
             _flush(self._stderr)
 
-    def _answered(self) -> None:
+    def answered(self) -> None:
         self._wire.sending = False
         self.ended()
 
-    def _leave(self, error: BaseException | None) -> None:
+    def leave(self, error: BaseException | None) -> None:
         status = 0
         if isinstance(error, SystemExit):
             status = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
@@ -282,8 +334,11 @@ class Caller:
         os._exit(status & 0xFF)
 
     def _save(self, name: str, data: Any) -> None:
-        if self._forked():
+        if self.forked():
             raise RuntimeError("gpumux.save: this process is not the one that runs the item; hand the file to that one, and save it there")
+        if self._window is not None:
+            self._window.save(name, data)
+            return
         if self.batch:
             raise RuntimeError("gpumux.save: a task with @gpumux.batch has many items at once; save from one that takes single items")
         if not self._run:
@@ -292,10 +347,22 @@ class Caller:
 
     def _progress(self, value: bytes) -> None:
         run, n = self._run, self._n
-        if run and not self._forked():
+        if self.forked():
+            return
+        if self._window is not None:
+            self._window.progress(value)
+        elif run:
             self._wire.progress(run, n, value)
+        if self._window is not None or run:
             if threading.get_ident() == self._main:
                 self.ended()
+
+
+def _raiser(error: BaseException) -> Callable[[memoryview], bytes]:
+    def fail(raw: memoryview) -> bytes:
+        raise error
+
+    return fail
 
 
 def _fork_mark() -> Callable[[], bool]:

@@ -89,7 +89,7 @@ def _serve(wire, ended, forks) -> int:
     from time import perf_counter
 
     from gpumux import allocators, call, memory, peak, task
-    from gpumux.wire import WireError
+    from gpumux.wire import WireError, check_run
 
     hello = _greet(wire)
     if hello is None:
@@ -151,16 +151,12 @@ def _serve(wire, ended, forks) -> int:
                 continue
             if header.get("type") != "run":
                 raise WireError(f"the worker says {header.get('type')!r} where only run, trim and stop can come")
-            sizes = header.get("sizes")
-            run, attempts = header.get("run"), header.get("attempts") or 1
-            if not isinstance(sizes, list) or not _positive([run, attempts, *sizes]):
-                raise WireError(f"a run has a header that is not valid: {str(header)[:200]}")
-            if sum(sizes) != len(body):
-                raise WireError(f"a run has a body of {len(body)} bytes, and sizes for {sum(sizes)}")
+            check_run(header, body)
             # The worker waits for results, so it reads the report.
             memory.prove()
-            if _choose(caller, header.get("target") or hello.get("target"), hello, wire, run, header.get("task") or hello.get("task")):
-                caller.run(run, sizes, body, attempts, header.get("folder") or "")
+            target, name = header.get("target") or hello.get("target"), header.get("task") or hello.get("task")
+            if _choose(caller, target, hello, wire, header["run"], name):
+                caller.run(header, body)
             del message, body
     finally:
         caller.close()
@@ -184,10 +180,6 @@ def _choose(caller, target: str, hello: dict, wire, run: int, name: str) -> bool
         wire.await_next()
         return False
     return True
-
-
-def _positive(numbers: list) -> bool:
-    return set(map(type, numbers)) == {int} and min(numbers) > 0
 
 
 def _streams() -> None:

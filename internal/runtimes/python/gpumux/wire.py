@@ -37,6 +37,20 @@ class WireError(Exception):
     """The other side breaks the protocol, or the socket is gone."""
 
 
+def check_run(header: dict, body: memoryview) -> None:
+    """Raise WireError where a run is not valid."""
+    sizes = header.get("sizes")
+    numbers = [header.get("run"), header.get("attempts") or 1]
+    if not isinstance(sizes, list) or not _positive([*numbers, *sizes]):
+        raise WireError(f"a run has a header that is not valid: {str(header)[:200]}")
+    if sum(sizes) != len(body):
+        raise WireError(f"a run has a body of {len(body)} bytes, and sizes for {sum(sizes)}")
+
+
+def _positive(numbers: list) -> bool:
+    return set(map(type, numbers)) == {int} and min(numbers) > 0
+
+
 def inherit() -> socket.socket:
     """Move the inherited descriptor away from the task and its children."""
     for lowest in (900, 200, 10):
@@ -92,6 +106,8 @@ class Wire:
         self._posted, self._when, self._middle = 0, 0.0, 0
         self.sending = False
         """The main thread is answering: a signal handler lets it finish."""
+        self.over = False
+        """peek has seen the end of the stream."""
         # What the allocators hold, as a field of the next answer.
         self._allocators = ""
 
@@ -127,6 +143,30 @@ class Wire:
         if self._ahead:
             return self._ahead.pop(0)
         return self._read()
+
+    def peek(self) -> tuple[dict, memoryview] | None:
+        """The next message if it has come whole, which stays the next one, or None. Never waits."""
+        while not self.over:
+            try:
+                data = self._sock.recv(1 << 20, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                break
+            except ConnectionResetError:
+                data = b""
+            self.over = not data
+            self._waiting += data
+        while len(self._waiting) >= 4:
+            size = _length.unpack_from(self._waiting)[0]
+            if size <= MAX_FRAME and len(self._waiting) - 4 < size:
+                break
+            message = self._read()
+            assert message is not None
+            self._ahead.append(message)
+        return self._ahead[0] if self._ahead else None
+
+    def fileno(self) -> int:
+        """The descriptor that is readable when peek may find more."""
+        return self._sock.fileno()
 
     def await_next(self) -> None:
         """Wait until the worker allows another item: after a fault it may end this process instead."""
@@ -299,6 +339,12 @@ class Wire:
         if self._board is not None:
             self._posted = self._board.published
             self.await_next()
+
+    def post(self) -> None:
+        """Tell the worker of all results on the board: this process waits for something else than the worker."""
+        board = self._board
+        if board is not None and board.published != self._posted:
+            self._post(perf_counter())
 
     def _post(self, now: float, wait: bool = False) -> None:
         """Send the end of the board."""

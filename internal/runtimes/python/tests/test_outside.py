@@ -1,5 +1,6 @@
 """gpumux in a program that runs outside of a slot."""
 
+import asyncio
 import threading
 import unittest
 
@@ -32,6 +33,69 @@ class TestOutside(unittest.TestCase):
                     gpumux.batch(max=bad)
         with self.assertRaisesRegex(TypeError, r"write gpumux.batch\(max=…\)"):
             gpumux.batch(5)
+
+    def test_batch_by_cost(self):
+        @gpumux.batch(max=8, limit=100)
+        def one(items):
+            return items
+
+        @gpumux.batch(cost=abs, limit=2.5)
+        def two(items):
+            return items
+
+        self.assertEqual((one.__gpumux_limit__, two.__gpumux_limit__), ((len, 100), (abs, 2.5)))
+        for bad in (0, -1, True, "3", float("nan")):
+            with self.subTest(bad):
+                with self.assertRaisesRegex(ValueError, "give a number over 0"):
+                    gpumux.batch(limit=bad)
+        with self.assertRaisesRegex(ValueError, "a cost needs a limit"):
+            gpumux.batch(cost=abs)
+        with self.assertRaisesRegex(TypeError, "a function that returns what an item costs"):
+            gpumux.batch(cost=5, limit=5)
+
+    def test_concurrent_leaves_a_function(self):
+        @gpumux.concurrent
+        async def one(item):
+            return 2 * item
+
+        @gpumux.concurrent(max=3)
+        async def two(item):
+            return item
+
+        self.assertEqual(asyncio.run(one(1)), 2)
+        self.assertEqual((one.__gpumux_concurrent__, two.__gpumux_concurrent__), (64, 3))
+
+    def test_concurrent_refuses_nonsense(self):
+        async def generates(item):
+            yield item
+
+        class Callable:
+            async def __call__(self, item):
+                return item
+
+        for bad in (0, 1.5, True):
+            with self.subTest(bad):
+                with self.assertRaisesRegex(ValueError, r"gpumux.concurrent\(max=.*whole number of at least 1"):
+                    gpumux.concurrent(max=bad)
+        for bad, why in ((len, "len is no async function; write `async def`"), (generates, "generates is no async"), (Callable, "mark its __call__")):
+            with self.subTest(bad):
+                with self.assertRaisesRegex(TypeError, why):
+                    gpumux.concurrent(bad)
+        with self.assertRaisesRegex(TypeError, r"write gpumux.concurrent\(max=…\)"):
+            gpumux.concurrent(5)
+
+    def test_batch_and_concurrent_exclude_each_other(self):
+        async def both(items):
+            return items
+
+        with self.assertRaisesRegex(TypeError, "both has gpumux.batch, and can have only one"):
+            gpumux.concurrent(gpumux.batch(both))
+
+        async def other(items):
+            return items
+
+        with self.assertRaisesRegex(TypeError, "other has gpumux.concurrent, and can have only one"):
+            gpumux.batch(gpumux.concurrent(other))
 
     def test_resident_builds_once(self):
         built = []

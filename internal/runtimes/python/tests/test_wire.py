@@ -34,6 +34,34 @@ class Ends(unittest.TestCase):
         self.addCleanup(self.wire.close)
 
 
+class TestPeek(Ends):
+    def test_takes_whole_messages_and_never_waits(self):
+        self.assertIsNone(self.wire.peek())
+        self.far.sendall(NEXT[:9])
+        self.assertIsNone(self.wire.peek())
+        self.far.sendall(NEXT[9:] + NEXT + NEXT[:2])
+        self.assertEqual(self.wire.peek()[0], {"type": "next"})
+        self.assertEqual([self.wire.read()[0], self.wire.read()[0]], [{"type": "next"}] * 2)
+        self.assertIsNone(self.wire.peek())
+        self.far.sendall(NEXT[2:])
+        self.assertEqual(self.wire.read()[0], {"type": "next"}, "what peek has of a message is not lost")
+        self.assertFalse(self.wire.over)
+
+    def test_sees_the_end(self):
+        self.far.sendall(NEXT)
+        self.far.close()
+        self.assertEqual(self.wire.peek()[0], {"type": "next"})
+        self.assertTrue(self.wire.over)
+        self.wire.read()
+        self.assertIsNone(self.wire.peek())
+        self.assertIsNone(self.wire.read())
+
+    def test_refuses_a_frame_that_is_too_large(self):
+        self.far.sendall(b"\xff\xff\xff\xff")
+        with self.assertRaisesRegex(wire.WireError, "at most"):
+            self.wire.peek()
+
+
 class TestGolden(Ends):
     def test_reads_what_a_worker_says(self):
         seen = set()

@@ -1,0 +1,6 @@
+import gpumux
+
+
+@gpumux.concurrent(max=64)
+def f(item):
+    return item
