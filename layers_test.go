@@ -64,7 +64,7 @@ internal/edition
 activities                       . internal/calls internal/columns internal/contract internal/items internal/names internal/objects internal/payload internal/record internal/text store
 internal/record                  . store
 workflows                        . internal/contract internal/names internal/payload internal/text
-workflows/workflowstest          . internal/contract
+workflows/workflowstest          . internal/contract internal/names internal/text
 internal/payload                 . internal/contract
 internal/columns                 . internal/arrays internal/items internal/results internal/text
 store                            . internal/contract internal/items internal/names internal/objects internal/results

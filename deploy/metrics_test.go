@@ -25,6 +25,10 @@ func exported(t *testing.T) map[string][]string {
 			all[found[1]] = append(all[found[1]], strings.Trim(label, ` "`))
 		}
 	}
+	counter := regexp.MustCompile(`prometheus\.CounterOpts\{\s*Name: "(\w+)",[^}]*\}, \[\]string\{"(\w+)", "(\w+)"\}`)
+	for _, found := range counter.FindAllStringSubmatch(string(read(t, "internal/metrics/metrics.go")), -1) {
+		all[found[1]] = found[2:]
+	}
 	histogram := regexp.MustCompile(`prometheus\.HistogramOpts\{\s*Name: "(\w+)",[^}]*\}, \[\]string\{"(\w+)"\}`)
 	for _, found := range histogram.FindAllStringSubmatch(string(read(t, "internal/metrics/metrics.go")), -1) {
 		all[found[1]] = []string{found[2], "le"}

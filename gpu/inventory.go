@@ -32,7 +32,6 @@ type driver interface {
 	links() ([]Link, error)
 	recovery(uuid string) (Action, error)
 	watch(ctx context.Context, emit func(Event)) error
-	layout() ([]Device, error)
 	close() error
 }
 
@@ -292,24 +291,6 @@ func (inv *Inventory) Watch(ctx context.Context, emit func(Event)) error {
 			emit(e)
 		}
 	})
-}
-
-// Changes compares the devices that can run processes with those of Open: MIG instances
-// are made and destroyed while the driver is loaded.
-func (inv *Inventory) Changes() (gone, come []Device, err error) {
-	if inv.driver == nil {
-		return nil, nil, nil
-	}
-	now, err := inv.driver.layout()
-	if err != nil {
-		return nil, nil, fmt.Errorf("gpu: list devices again: %w", err)
-	}
-	without := func(list, others []Device) []Device {
-		return slices.DeleteFunc(list, func(d Device) bool {
-			return !d.Usable() || slices.ContainsFunc(others, func(o Device) bool { return o.UUID == d.UUID && o.Usable() })
-		})
-	}
-	return without(inv.GPUs(), now), without(now, inv.GPUs()), nil
 }
 
 // Close ends watches, waits for calls, and releases the driver. It may be called again.

@@ -127,25 +127,6 @@ func TestLibrary_MemoryOfLivingProcesses(t *testing.T) {
 	require.Equal(t, 16*gib, st.Memory.Free, "memory comes back with the end of its process")
 }
 
-// Instances are made and destroyed while the driver is loaded.
-func TestLibrary_Changes(t *testing.T) {
-	m, inv := openMachine(t, gputest.State{GPUs: []gputest.GPU{{}, {Instances: []gputest.Instance{{GI: 1}, {Number: 1, GI: 2}}}}})
-	gone, come, err := inv.Changes()
-	require.NoError(t, err)
-	require.Empty(t, gone)
-	require.Empty(t, come)
-	first := inv.Devices()[2].UUID
-	m.Update(func(s *gputest.State) {
-		s.GPUs[1].Instances[0].UUID, s.GPUs[1].Instances[0].Number, s.GPUs[1].Instances[0].GI = "MIG-new", 3, 5
-	})
-	gone, come, err = inv.Changes()
-	require.NoError(t, err)
-	require.Len(t, gone, 1)
-	require.Equal(t, first, gone[0].UUID)
-	require.Len(t, come, 1)
-	require.Equal(t, "MIG-new", come[0].UUID)
-}
-
 func TestLibrary_Links(t *testing.T) {
 	u := func(i int) string { return fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i) }
 	_, inv := openMachine(t, gputest.State{GPUs: make([]gputest.GPU, 3), Links: []gputest.Link{
