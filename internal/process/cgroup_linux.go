@@ -19,7 +19,12 @@ import (
 )
 
 // Cgroups makes a cgroup with a memory limit per task process, from any goroutine.
-type Cgroups struct{ home string } // the folder below which they are created
+type Cgroups struct {
+	// home is the folder below which they are created.
+	home    string
+	mu      sync.Mutex
+	created int
+}
 
 // OpenCgroups finds the part of the cgroup tree (version 2) that is delegated to this
 // worker: by the service manager with Delegate=yes, or by a container with a writable
@@ -80,7 +85,9 @@ func openCgroups(root string) (*Cgroups, error) {
 			return nil, fmt.Errorf("limit memory below cgroup %s: %w", path, err)
 		}
 	}
-	return &Cgroups{home}, nil
+	c := &Cgroups{home: home}
+	c.clear()
+	return c, nil
 }
 
 // moveAside moves this process and its children from a cgroup into one below it.
@@ -110,11 +117,10 @@ func moveAside(home string) error {
 
 // create makes a cgroup with a limit. The caller closes it when its processes are gone.
 func (c *Cgroups) create(limit gpumux.Size) (*cgroup, error) {
-	dir, err := os.MkdirTemp(c.home, "gpumux-")
+	g, err := c.mkdir()
 	if err != nil {
 		return nil, fmt.Errorf("make a cgroup for a task process: %w", err)
 	}
-	g := &cgroup{dir: dir}
 	if err := g.write("memory.max", int64(limit)); err != nil {
 		g.close()
 		return nil, fmt.Errorf("limit a task process's memory: %w", err)
@@ -128,6 +134,41 @@ func (c *Cgroups) create(limit gpumux.Size) (*cgroup, error) {
 	}
 	return g, nil
 }
+
+// mkdir makes an empty cgroup with an unused name.
+func (c *Cgroups) mkdir() (*cgroup, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		c.created++
+		g := &cgroup{dir: filepath.Join(c.home, fmt.Sprintf(cgroupName, os.Getpid(), c.created))}
+		// A killed worker with the same number, or other Cgroups, may have left one.
+		if err := os.Mkdir(g.dir, 0o755); err == nil || !errors.Is(err, os.ErrExist) {
+			return g, err
+		}
+	}
+}
+
+// cgroupName has the worker's number and one for each task process.
+const cgroupName = "gpumux-%d-%d"
+
+// clear removes the empty cgroups of killed workers, and waits a moment for others.
+func (c *Cgroups) clear() {
+	left, _ := filepath.Glob(filepath.Join(c.home, "gpumux-*-*"))
+	end := time.Now().Add(clearLimit)
+	for _, dir := range left {
+		var worker, number int
+		if n, _ := fmt.Sscanf(filepath.Base(dir), cgroupName, &worker, &number); n != 2 || unix.Kill(worker, 0) != unix.ESRCH {
+			continue
+		}
+		for unix.Rmdir(dir) == unix.EBUSY && time.Now().Before(end) {
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// clearLimit is how long a start waits for the last processes of earlier workers.
+const clearLimit = time.Second
 
 // cgroup holds one task process and its descendants. A nil cgroup is none.
 type cgroup struct {
@@ -208,14 +249,23 @@ func ownCgroup(root string) (mount, path string) {
 			path = strings.TrimSpace(rest)
 		}
 	}
-	data, _ = os.ReadFile(filepath.Join(root, "proc/self/mountinfo"))
+	if mount = mountOf(root, "cgroup2", ""); path == "" || mount == "" {
+		return "", ""
+	}
+	return mount, path
+}
+
+// mountOf is where the first file system of a kind, with an option, is mounted.
+func mountOf(root, kind, option string) string {
+	data, _ := os.ReadFile(filepath.Join(root, "proc/self/mountinfo"))
 	for line := range strings.Lines(string(data)) {
 		before, after, _ := strings.Cut(line, " - ")
-		if at := strings.Fields(before); path != "" && len(at) >= 5 && strings.HasPrefix(after, "cgroup2 ") {
-			return at[4], path
+		at, what := strings.Fields(before), strings.Fields(after)
+		if len(at) >= 5 && len(what) >= 3 && what[0] == kind && (option == "" || slices.Contains(strings.Split(what[2], ","), option)) {
+			return at[4]
 		}
 	}
-	return "", ""
+	return ""
 }
 
 // MemoryKills is how many processes the out-of-memory killer has killed in the worker's
@@ -224,14 +274,21 @@ func MemoryKills() int { return counter(killsFile(), "oom_kill") }
 
 var killsFile = sync.OnceValue(func() string { return findKills("/") })
 
-// findKills finds the counter of the worker's cgroup, else of its container, else the
-// host's.
+// findKills finds the counter in version 2, else in version 1, else the host's.
 func findKills(root string) string {
-	candidates := []string{filepath.Join(root, "proc/vmstat")}
+	var candidates []string
 	if mount, path := ownCgroup(root); mount != "" {
-		candidates = append([]string{filepath.Join(root, mount, path, "memory.events"), filepath.Join(root, mount, "memory.events")}, candidates...)
+		candidates = append(candidates, filepath.Join(root, mount, path, "memory.events"), filepath.Join(root, mount, "memory.events"))
 	}
-	for _, file := range candidates {
+	data, _ := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
+	for line := range strings.Lines(string(data)) {
+		part := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(part) == 3 && slices.Contains(strings.Split(part[1], ","), "memory") {
+			mount := filepath.Join(root, mountOf(root, "cgroup", "memory"))
+			candidates = append(candidates, filepath.Join(mount, part[2], "memory.oom_control"), filepath.Join(mount, "memory.oom_control"))
+		}
+	}
+	for _, file := range append(candidates, filepath.Join(root, "proc/vmstat")) {
 		if data, err := os.ReadFile(file); err == nil && bytes.Contains(data, []byte("oom_kill ")) {
 			return file
 		}

@@ -97,6 +97,32 @@ func TestCgroups_OnlyWhereTheyWereHandedOver(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(service, "worker"))
 }
 
+// What a killed worker left is removed by the next one, and only that.
+func TestCgroups_OfAKilledWorkerAreRemoved(t *testing.T) {
+	root := tree(t, map[string]string{
+		"proc/self/cgroup": "0::/\n", "proc/self/mountinfo": mountinfo2,
+		"sys/fs/cgroup/cgroup.controllers": "memory\n", "sys/fs/cgroup/cgroup.subtree_control": "memory\n",
+		"sys/fs/cgroup/cgroup.procs": fmt.Sprintln(os.Getpid()),
+	})
+	killed := exec.Command("true")
+	require.NoError(t, killed.Run())
+	home := filepath.Join(root, "sys/fs/cgroup")
+	folder := func(worker int) string { return filepath.Join(home, fmt.Sprintf(cgroupName, worker, 1)) }
+	stay := []string{folder(os.Getpid()), folder(os.Getppid()), filepath.Join(home, "gpumux-none-1")}
+	for _, dir := range append(stay, folder(killed.Process.Pid)) {
+		require.NoError(t, os.Mkdir(dir, 0o755))
+	}
+	c, err := openCgroups(root)
+	require.NoError(t, err)
+	require.NoDirExists(t, folder(killed.Process.Pid))
+	for _, dir := range stay {
+		require.DirExists(t, dir)
+	}
+	g, err := c.create(1 << 20)
+	require.NoError(t, err)
+	require.NotEqual(t, folder(os.Getpid()), g.dir, "the name is taken")
+}
+
 func TestCgroups_SayWhyThereAreNone(t *testing.T) {
 	_, err := openCgroups(t.TempDir())
 	require.EqualError(t, err, "no cgroup of version 2 is mounted")
@@ -116,6 +142,12 @@ func TestCgroups_CountersOfTheWorkersOwn(t *testing.T) {
 	root := tree(t, map[string]string{"proc/self/cgroup": "0::/\n", "proc/self/mountinfo": mountinfo2, events: "oom 2\noom_kill 5\n"})
 	require.Equal(t, filepath.Join(root, events), findKills(root))
 	require.Equal(t, 5, counter(findKills(root), "oom_kill"))
+	root = tree(t, map[string]string{
+		"proc/self/cgroup":                              "9:name=systemd:/\n4:memory,hugetlb:/box/7\n0::/\n",
+		"proc/self/mountinfo":                           "31 24 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory,hugetlb\n",
+		"sys/fs/cgroup/memory/box/7/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n",
+	})
+	require.Equal(t, 2, counter(findKills(root), "oom_kill"))
 	root = tree(t, map[string]string{
 		"proc/self/cgroup": "0::/\n", "proc/self/mountinfo": mountinfo2, "proc/vmstat": "pgfault 9\noom_kill 4\n",
 	})
