@@ -347,8 +347,7 @@ func (c *conversation) finish(r gpumux.Result, busy float64, peak int64) {
 	c.items = c.items[1:]
 	c.p.account.Finished()
 	c.job.finished++
-	c.job.call.Done(calls.Done{Result: r, Busy: duration(busy), Peak: peak, Budget: int64(c.p.session.Memory.Budget),
-		Batch: c.p.account.Unit()})
+	c.job.call.Done(calls.Done{Result: r, Busy: duration(busy), Peak: peak, Budget: int64(c.p.session.Memory.Budget), Batch: c.p.account.Unit()})
 }
 
 // doomed ends a process that is to be recycled; what it has finished counts.

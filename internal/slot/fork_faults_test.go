@@ -164,6 +164,7 @@ def slow(x):
 	require.Empty(t, f.logged("get a new interpreter each"))
 }
 
+// Each costs the time of a fork that does not answer, and perhaps another template.
 func TestFork_AWaitingChildThatIsKilledIsReplaced(t *testing.T) {
 	f := newForge(t, forked)
 	s := f.slot("cpu/0", nil)
@@ -178,7 +179,7 @@ func TestFork_AWaitingChildThatIsKilledIsReplaced(t *testing.T) {
 		}
 	}
 	require.True(t, f.seen(f.run(s, "item", 1))[0].forked)
-	require.Equal(t, 1, f.imports())
+	require.LessOrEqual(t, f.imports(), 4)
 }
 
 // A child may die because the call's time is over. Then forking works, and no interpreter
