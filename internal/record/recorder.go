@@ -26,6 +26,8 @@ const (
 	hurryEvery  = 250 * time.Millisecond
 	// Unstored is how many bytes may wait for the store before chunks take no further item.
 	Unstored = 32 << 20
+	// longWrite is how long a write may take before the pending activity says so.
+	longWrite = 5 * time.Second
 	// recorderIdle is how long a recorder waits for the next chunk of its map.
 	recorderIdle = 10 * time.Second
 	// FirstRetry and LastRetry are the waits after writes that failed.
@@ -61,8 +63,9 @@ type recorder struct {
 	// freed is closed, and made anew, when there are fewer.
 	waiting, taken int
 	freed          chan struct{}
-	// failed is why the last write failed.
-	failed error
+	// writing is when the write under way began, failed why the last one did.
+	writing time.Time
+	failed  error
 	// wake is sent to when a write should not wait for its time.
 	wake chan struct{}
 }
@@ -207,10 +210,15 @@ func (s *Stream) AwaitRoom(ctx context.Context) error {
 func (s *Stream) WaitingFor() string {
 	s.r.mu.Lock()
 	defer s.r.mu.Unlock()
-	if s.bytes == 0 || s.r.failed == nil {
+	switch took := time.Since(s.r.writing); {
+	case s.bytes == 0:
 		return ""
+	case s.r.failed != nil:
+		return "results wait for the store: " + s.r.failed.Error()
+	case !s.r.writing.IsZero() && took > longWrite:
+		return fmt.Sprintf("results wait for the store: a write has taken %s so far", took.Round(time.Second))
 	}
-	return "results wait for the store: " + s.r.failed.Error()
+	return ""
 }
 
 // run writes until no chunk is left.
@@ -275,6 +283,9 @@ func (r *recorder) handOver() bool {
 		r.taken += s.bytes - s.taken
 		s.fresh, s.taken = make([]gpumux.Result, 0, len(s.fresh)), s.bytes
 	}
+	if r.taken > 0 {
+		r.writing = time.Now()
+	}
 	return r.taken > 0
 }
 
@@ -282,7 +293,8 @@ func (r *recorder) handOver() bool {
 func (r *recorder) settle(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.failed = err; err != nil {
+	r.writing, r.failed = time.Time{}, err
+	if err != nil {
 		return
 	}
 	for s := range r.streams {
