@@ -22,6 +22,7 @@ func newer(ctx workflow.Context, version int) (result contract.ChunkResult, err 
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{TaskQueue: names.PoolQueue("cpu"), StartToCloseTimeout: time.Minute})
 	err = workflow.ExecuteActivity(ctx, contract.RunChunk, map[string]any{
 		"contract": version, "task": "double", "runs": []int{0, 2}, "items": []int{1, 2}, "shards": map[string]any{"of": 4},
+		"parts": contract.PartsOf("maps/skew/results.jsonl"), "claim": map[string]any{"id": "skew"},
 	}).Get(ctx, &result)
 	if err != nil {
 		return result, err
