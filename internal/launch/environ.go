@@ -21,21 +21,6 @@ var (
 	personal = []string{"USER", "LOGNAME", "SHELL", "TMPDIR", "XDG_CACHE_HOME", "R_LIBS", "R_LIBS_USER"}
 )
 
-// helping are further names that the scripts of version managers read.
-var helping = []string{"HOME", "PYENV_ROOT", "PYENV_VERSION", "ASDF_DIR", "ASDF_DATA_DIR"}
-
-// HelperEnviron is the environment of programs that a worker starts for itself. Any
-// process of the same user can read it, so it has no credentials either.
-func HelperEnviron() []string {
-	var list []string
-	for _, name := range slices.Concat(passed, personal, helping) {
-		if value, ok := os.LookupEnv(name); ok {
-			list = append(list, name+"="+value)
-		}
-	}
-	return list
-}
-
 // homes sets what a task finds under ~. In a home of its own it still finds the worker's
 // caches and installed packages; another user has neither.
 func (t Task) homes(env map[string]string, own string) {
