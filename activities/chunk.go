@@ -27,8 +27,8 @@ const (
 	// failedStarts is how often a process may fail to start for a chunk before the fault is
 	// the map's.
 	failedStarts = 5
-	// firstBeat is when a chunk heartbeats first. The next attempt learns from heartbeats
-	// where results are stored.
+	// firstBeat is when a chunk heartbeats first: early, since the next attempt learns from
+	// it where results lie.
 	firstBeat = 150 * time.Millisecond
 )
 
@@ -155,7 +155,7 @@ func (a *attempt) runItems() error {
 	}
 }
 
-// runCall makes one call, which the ledger has begun.
+// runCall makes the call that ledger.next has put together.
 func (a *attempt) runCall(run contract.Runs, call Call) error {
 	ctx, cancel := context.WithCancelCause(a.ctx)
 	defer cancel(nil)
@@ -182,7 +182,8 @@ func (a *attempt) runCall(run contract.Runs, call Call) error {
 }
 
 // items reads the items of the spans until the chunk's time is over. What the slot holds
-// by then still runs. Before each item it waits for room in the store.
+// by then still runs. Before each item it waits for room among the results that wait for
+// the store.
 func (a *attempt) items(ctx context.Context, spans contract.Runs) iter.Seq2[calls.Item, error] {
 	return func(yield func(calls.Item, error) bool) {
 		give := func(index int64, value json.RawMessage) bool {

@@ -35,8 +35,8 @@ type ledger struct {
 	put func(gpumux.Result)
 	// labels are those of the items that were given to a slot and have no result.
 	labels map[int64]label
-	// ended: more items failed than may.
-	ended bool
+	// tooMany: more items failed than may.
+	tooMany bool
 	// bytes is the weight of all results.
 	bytes int
 	// began is when the first item of the call under way was taken.
@@ -53,7 +53,7 @@ func newLedger(chunk contract.Chunk, runs contract.Runs, m memo) *ledger {
 	if l.memo.Suspects == nil {
 		l.memo.Suspects = map[int64]suspect{}
 	}
-	// What is known of deaths would be lost with a chunk that is handed back.
+	// A chunk with suspects has no limit: handed back, what is known of them would be lost.
 	if len(m.Suspects) == 0 && m.Hunt == 0 && m.Starts == 0 && m.Spared == 0 {
 		l.limit.after = time.Duration(chunk.Limit)
 	}
@@ -69,8 +69,8 @@ func newLedger(chunk contract.Chunk, runs contract.Runs, m memo) *ledger {
 	return l
 }
 
-// restore counts a result that an earlier attempt stored. What is stored stays stored:
-// this attempt's results join it there.
+// restore counts a result that an earlier attempt stored. Then this attempt stores its
+// results too, none inline.
 func (l *ledger) restore(index int64, kind gpumux.Kind) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -120,7 +120,7 @@ func (l *ledger) next() (run contract.Runs, call Call) {
 		l.result.Busy += gpumux.Duration(time.Since(l.began))
 		l.began = time.Time{}
 	}
-	if l.ended || l.limit.over() {
+	if l.tooMany || l.limit.over() {
 		return nil, call
 	}
 	call.Avoid, call.Edition = slices.Clone(l.memo.Avoid), cmp.Or(l.memo.Edition, l.chunk.Edition)
@@ -214,7 +214,7 @@ func (l *ledger) add(done Done) (r gpumux.Result, later, ended bool) {
 		}
 	}
 	r = l.book(r)
-	return r, false, l.ended
+	return r, false, l.tooMany
 }
 
 // book counts a new result and sends it on its way.
@@ -252,14 +252,15 @@ func (l *ledger) count(r gpumux.Result) {
 		return
 	}
 	l.result.Failed++
-	l.ended = l.chunk.FailFast || l.chunk.MayFail != nil && l.result.Failed > *l.chunk.MayFail
+	l.tooMany = l.chunk.FailFast || l.chunk.MayFail != nil && l.result.Failed > *l.chunk.MayFail
 	if l.result.Faults == nil {
 		l.result.Faults = map[gpumux.Kind]int64{}
 	}
 	l.result.Faults[r.Fault.Kind]++
 }
 
-// spare returns how often in a row the worker or its device failed, or had another edition.
+// spare counts a failure of the worker or its device, or another edition, and returns how
+// many came in a row.
 func (l *ledger) spare(fault *gpumux.Fault) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -268,7 +269,7 @@ func (l *ledger) spare(fault *gpumux.Fault) int {
 	return l.memo.Spared
 }
 
-// unstarted returns how often no process started.
+// unstarted counts a process that did not start, and returns how many did not.
 func (l *ledger) unstarted(fault *gpumux.Fault) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -292,7 +293,7 @@ func (l *ledger) blame(ran contract.Runs, fault *gpumux.Fault) (index int64, ver
 		return -1, ""
 	}
 	if fault.Batch > 1 {
-		// The culprit is among the first items of the batch.
+		// The culprit is among the first fault.Batch open items; halves of them run next.
 		left := fault.Batch
 		for last := range l.board.open(ran) {
 			l.memo.Hunt = last + 1

@@ -71,7 +71,7 @@ func newEngine(id string, in gpumux.MapInput, total int64) *engine {
 	return e
 }
 
-// begin makes all of so many items the work.
+// begin takes items 0 to total-1 as the work.
 func (e *engine) begin(total int64) {
 	e.total = total
 	e.tally.allow(e.in.MaxFailures.Of(total))
@@ -166,7 +166,7 @@ func (e *engine) summaryOf(piece contract.Piece, at int) string {
 }
 
 func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece) {
-	likely := e.sizer.pace(piece) // 0: nobody knows
+	perItem := e.sizer.pace(piece) // 0: nobody knows
 	at, within, leave := e.ladder.place(ctx, piece.Rung)
 	options := workflow.ActivityOptions{
 		TaskQueue:           e.ladder.rungs[at].queue,
@@ -206,7 +206,7 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece) {
 		case chunk.Edition == "" && result.Edition != "" && e.in.Edition != "" && result.Edition != e.in.Edition:
 			e.requeue(ctx, piece) // no result of it counts; now the edition to ask for is known
 		default:
-			err = e.apply(ctx, piece, at, likely, result)
+			err = e.apply(ctx, piece, at, perItem, result)
 		}
 		e.inFlight--
 		e.changed = true
@@ -218,19 +218,19 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece) {
 }
 
 // apply books the result of a chunk that ran on a rung.
-func (e *engine) apply(ctx workflow.Context, piece contract.Piece, at int, likely time.Duration, result contract.ChunkResult) error {
+func (e *engine) apply(ctx workflow.Context, piece contract.Piece, at int, perItem time.Duration, result contract.ChunkResult) error {
 	if err := e.check(piece, result); err != nil {
 		return err
 	}
 	e.in.Edition = cmp.Or(e.in.Edition, result.Edition)
 	e.tally.add(result)
-	usual := gpumux.Duration(cmp.Or(likely, e.sizer.perItem))
+	usual := gpumux.Duration(cmp.Or(perItem, e.sizer.perItem))
 	e.sizer.learn(result)
 	e.contact = cmp.Or(e.contact, result.Contact)
 	items := piece.Len()
 	if result.Covered < items {
 		rest := contract.Piece{Work: piece.After(result.Covered), Rung: piece.Rung, Tries: piece.Tries}
-		if piece.Pace > 0 || usual > 0 && result.Pace > slack*usual {
+		if piece.Pace > 0 || usual > 0 && result.Pace > slack*usual { // much slower items keep a pace of their own
 			rest.Pace = result.Pace
 		}
 		e.requeue(ctx, rest)
@@ -302,11 +302,12 @@ func (e *engine) retryLater(ctx workflow.Context, piece contract.Piece, items co
 	e.requeue(ctx, contract.Piece{Work: contract.Work{Runs: items}, Rung: piece.Rung, Tries: piece.Tries + 1, Due: due})
 }
 
-// check returns an error if a result cannot be that of a piece: a stand-in for a worker
-// must neither keep a map running for ever nor leave items without a result.
+// check returns an error if a result cannot be that of a piece: another program, or a
+// mock, that answers RunChunk must neither keep a map running for ever nor leave items
+// without a result.
 func (e *engine) check(piece contract.Piece, r contract.ChunkResult) error {
 	wrong := func(format string, args ...any) error {
-		return faultError(fmt.Sprintf("the answer of %s to %s of task %s cannot be: ", contract.RunChunk, piece.Describe(), e.in.Task)+
+		return faultError(fmt.Sprintf("the answer of %s to %s of task %s is impossible: ", contract.RunChunk, piece.Describe(), e.in.Task)+
 			fmt.Sprintf(format, args...), nil)
 	}
 	if r.Covered < 0 || r.Covered > piece.Len() {

@@ -45,9 +45,9 @@ func (t Task) homes(env map[string]string, own string) {
 	}
 }
 
-// Environ is the environment of the task's process: the allow-list, the task's names,
-// then the device's, so no task chooses another device. Home is HOME, unless the task has
-// a user.
+// Environ is the environment of the task's process: the allow-list, what the task passes
+// on, the device's variables, and the task's own, which win but for the locked names: no
+// task chooses another device. Home is HOME, unless the task has a user.
 func (t Task) Environ(home string, device map[string]string) []string {
 	env := map[string]string{}
 	pass := func(name string) {

@@ -21,11 +21,11 @@ import (
 type conversation struct {
 	job *job
 	p   *occupant
-	// items are those that the process has and did not answer, in order. began is when the
-	// first of them did.
+	// items were given to the process and are not yet answered, in order; began: since when
+	// the first of them runs.
 	items []item
 	began time.Time
-	// memory is where the items begin, so that all frames use the same.
+	// memory is the array behind items from its start, so that each frame reuses it.
 	memory []item
 }
 
@@ -42,7 +42,8 @@ func (c *conversation) due(run int64, n int) bool {
 	return len(c.items) > 0 && c.items[0].run == run && c.items[0].n == n
 }
 
-// run runs items until none is there or the process has run its limit.
+// run runs items until all in flight are answered and none is ready, or the process has
+// run as many as it may.
 func (c *conversation) run(ctx context.Context) error {
 	timeout := c.job.call.timeout()
 	tick := time.NewTicker(lookEvery)
@@ -81,7 +82,7 @@ func (c *conversation) run(ctx context.Context) error {
 		case <-ctx.Done():
 			err := context.Cause(ctx)
 			if !errors.Is(err, calls.ErrLapsed) {
-				_ = c.look() // what is wrong with it ends no call that ends already
+				_ = c.look() // the call ends anyway: an error of this look changes nothing
 			}
 			return err
 		}
@@ -94,9 +95,9 @@ func (c *conversation) run(ctx context.Context) error {
 	}
 }
 
-// feed gives a process that runs low of items its next frame. It gives nothing until half
-// of the items are there or, where the process has none left, those of one micro-batch.
-// One that has not read what it was given gets no more, however few items that is.
+// feed gives a process that runs low of items its next frame. It waits for half of the
+// frame; for an idle process one micro-batch is enough. A process with a message unread
+// gets nothing.
 func (c *conversation) feed() error {
 	a, idle := c.p.account, len(c.items) == 0
 	if !idle && !a.Low(len(c.items)) || c.p.session.Unread() > 1 || a.WantsTrim() {
@@ -168,7 +169,7 @@ func (c *conversation) between(ctx context.Context) (trimmed bool, err error) {
 	return err == nil, err
 }
 
-// goOn lets a process go on that waits until its results were read.
+// goOn tells a process that waits for its results to be read that it may go on.
 func (c *conversation) goOn() error {
 	c.began = time.Now()
 	return c.say(wire.Next{})
@@ -302,8 +303,8 @@ func (c *conversation) answered(records []wire.Record, files []string) error {
 	}
 	c.p.account.Ended(len(records), busy, peaks)
 	c.job.slot.tally(func(st *Stats) { st.Items += int64(len(records)) })
-	// The next item began when the last one ended, however late that is read, or when it was
-	// sent.
+	// The next item began when the last one ended by the process's clock, but not before it
+	// was sent.
 	ended := now.Add(-duration(at - records[len(records)-1].Ended))
 	if next := c.first(); next != nil && ended.Before(next.sent) {
 		ended = next.sent
@@ -350,7 +351,8 @@ func (c *conversation) finish(r gpumux.Result, busy float64, peak int64) {
 	c.job.call.Done(calls.Done{Result: r, Busy: duration(busy), Peak: peak, Budget: int64(c.p.session.Memory.Budget), Batch: c.p.account.Unit()})
 }
 
-// doomed ends a process that is to be recycled; what it has finished counts.
+// doomed returns the death of a process that is to be recycled, after reading its last
+// results.
 func (c *conversation) doomed() error {
 	why := c.job.slot.doomedNow()
 	if why == "" {
@@ -393,7 +395,7 @@ func (c *conversation) late(ctx context.Context, timeout time.Duration) error {
 	if c.due(late.run, late.n) {
 		return &deathError{e, stacks}
 	}
-	// It ended between the two looks, and the process in the middle of an innocent one.
+	// The item ended between the two looks, so the kill hit a later one, which is not late.
 	c.job.queue.back(c.items...)
 	c.items = nil
 	return &lostError{"an item ended at the moment of its timeout"}

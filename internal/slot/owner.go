@@ -18,7 +18,8 @@ import (
 // idleAfter is how long a slot waits for its next call before it counts as idle.
 const idleAfter = 50 * time.Millisecond
 
-// owner is the goroutine that owns a slot and its process: nothing else touches them.
+// owner is the goroutine that owns a slot. Only it starts and replaces the process; the
+// memory watch may kill it.
 type owner struct {
 	slot    *Slot
 	o       Options
@@ -121,7 +122,7 @@ func (o *owner) kill(why string) {
 	o.retire(false, why)
 }
 
-// abandon is retire for a call that has ended: no grace where its time is over.
+// abandon is retire for a call that has ended: no grace where its items may run elsewhere.
 func (o *owner) abandon(err error, why string) {
 	if errors.Is(err, calls.ErrLapsed) {
 		o.kill(why)
@@ -135,7 +136,7 @@ func (o *owner) fail(d *deathError, running *item) error {
 	p := o.process
 	fault := o.judge.diagnose(p, d, running)
 	p.charge = fault
-	// Whoever called says it to people, with the item.
+	// The caller logs it for people, with the item.
 	o.slot.log.Debug("task process failed", zap.String("task", p.session.Task.Name), zap.Int("pid", fault.PID),
 		zap.String("fault", fault.Error()))
 	o.slot.enter(Poisoned, string(fault.Kind))
@@ -211,8 +212,8 @@ func (o *owner) trim(ctx context.Context) error {
 
 // lingers answers the call whose process was killed and does not end, and those that come
 // meanwhile. None of the process's code runs any more, so its items can run elsewhere;
-// the slot goes on waiting, since what the process holds is not free. The items are to
-// blame only for what the process was killed for.
+// the slot goes on waiting, since what the process holds is not free. If an item's doing
+// got the process killed, that fault is the answer; else no item is to blame.
 func (o *owner) lingers() {
 	p := o.process
 	idle := &gpumux.Fault{Kind: gpumux.Crash, Blameless: true, Hint: process.LingerHint, Message: fmt.Sprintf(

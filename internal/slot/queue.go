@@ -24,7 +24,7 @@ type item struct {
 }
 
 // queue holds the items of a call that no process has. A goroutine pulls as many as are
-// wanted: what runs never waits for a slow source. It owns its lock.
+// wanted: what runs never waits for a slow source. Its methods lock.
 type queue struct {
 	// news has a token when what was asked for may be there.
 	news chan struct{}
@@ -35,12 +35,12 @@ type queue struct {
 	wake  *sync.Cond
 	items []item
 	bytes int
-	// wanted is how many items are to be there, least how many are news.
+	// wanted: pull up to so many; least: send news when so many are there.
 	wanted, least int
 	// over: no more items come; err is why, where that is not their end.
 	over bool
 	err  error
-	// pulling: the source has the goroutine. left: the call is over.
+	// pulling: the goroutine is inside the source, which may block. left: the call is over.
 	pulling, left bool
 }
 
@@ -101,7 +101,7 @@ func (q *queue) tell() {
 	}
 }
 
-// ask has items pulled until there are n, or a frame's worth; least are news.
+// ask has items pulled until there are n, or a frame's worth, with news at least of them.
 func (q *queue) ask(least, n int) {
 	q.wanted, q.least = n, least
 	q.wake.Signal()
@@ -119,8 +119,8 @@ func (q *queue) ready(least, n int) (known bool, there int, err error) {
 }
 
 // take appends up to n items that fit into a frame, in whole micro-batches of unit items
-// while more may come. It gives none and asks for n until there are least, or a frame's
-// worth, or the last ones.
+// while more may come. It gives nothing, and asks for n, while fewer than least are there,
+// unless they fill a frame or are the last.
 func (q *queue) take(to []item, least, n, unit int) []item {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -157,8 +157,8 @@ func (q *queue) back(items ...item) {
 	}
 }
 
-// leave drops all items and pulls no more. It reports whether the source has the
-// goroutine.
+// leave drops all items and pulls no more. It reports whether the goroutine is inside the
+// source.
 func (q *queue) leave() (pulling bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -167,8 +167,8 @@ func (q *queue) leave() (pulling bool) {
 	return q.pulling
 }
 
-// end ends the goroutine. Where the source has it, it is left behind: it ends when the
-// source lets go of it, and pulls nothing more.
+// end ends the goroutine. One that is inside the source is left behind: it ends when the
+// source returns, and pulls nothing more.
 func (q *queue) end(ctx context.Context) {
 	if q.leave() {
 		return
