@@ -37,7 +37,7 @@ func (c *conversation) first() *item {
 	return &c.items[0]
 }
 
-// due reports whether this is the item that the process has to answer next.
+// due reports whether it is the turn of this item.
 func (c *conversation) due(run int64, n int) bool {
 	return len(c.items) > 0 && c.items[0].run == run && c.items[0].n == n
 }
@@ -46,9 +46,8 @@ func (c *conversation) due(run int64, n int) bool {
 // run as many as it may.
 func (c *conversation) run(ctx context.Context) error {
 	timeout := c.job.call.timeout()
-	tick := time.NewTicker(lookEvery)
+	tick, late := time.NewTicker(lookEvery), time.NewTimer(time.Hour)
 	defer tick.Stop()
-	late := time.NewTimer(time.Hour)
 	defer late.Stop()
 	for {
 		if err := c.feed(); err != nil {
@@ -380,8 +379,7 @@ func (c *conversation) late(ctx context.Context, timeout time.Duration) error {
 		return nil
 	}
 	process := c.p.session.Process
-	e := &diagnosis.Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", timeout), Tail: process.Out.Tail()}
-	stacks := c.p.session.Stacks()
+	e, stacks := &diagnosis.Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", timeout), Tail: process.Out.Tail()}, c.p.session.Stacks()
 	c.p.charge = c.job.owner.judge.fault(c.p, *e, c.first())
 	c.p.charge.Traceback = stacks
 	process.Destroy()
