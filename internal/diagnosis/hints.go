@@ -56,7 +56,7 @@ func deviceMemoryHint(f *gpumux.Fault) string {
 	case f.Budget > 0 && f.Requested > 0:
 		return fmt.Sprintf("give the pool memory: %s, or use %s, or add a larger pool to the ladder", need, smaller)
 	case f.Requested > 0 && f.Free >= f.Requested:
-		return "that much is free but not in one piece; set PYTORCH_ALLOC_CONF=expandable_segments:True in the task's env, or use " + smaller
+		return "that much is free but not in one piece; set PYTORCH_ALLOC_CONF=expandable_segments:True (PYTORCH_CUDA_ALLOC_CONF in older releases) in the task's env, or use " + smaller
 	}
 	return "give the pool more memory or fewer slots, or use " + smaller + ", or add a larger pool to the ladder"
 }
