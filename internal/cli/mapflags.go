@@ -72,7 +72,7 @@ func (f *taskFlags) registerHere(flags *pflag.FlagSet, local string) {
 		func(text string) error { return f.pool.Reserve.UnmarshalText([]byte(text)) })
 	flags.StringVar((*string)(&f.pool.Sharing), "sharing", "", local+sharingUsage)
 	flags.StringVar(&f.task.Python, "python", "", local+"the Python to use (default python3)")
-	flags.StringSliceVar(&f.task.PassEnv, "pass-env", nil, local+"variables of this environment that the task sees, such as HF_HOME")
+	flags.StringSliceVar(&f.task.PassEnv, "pass-env", nil, local+"further variables of this environment that the task sees, such as HF_TOKEN")
 	flags.StringVar(&f.task.Output, "output", "", "with a command after --: json (default), or text: what it prints is the result, a string")
 	flags.StringVar((*string)(&f.task.Fresh), "fresh", "", local+"fork (default) or spawn a new interpreter for every item of mode fresh")
 }

@@ -97,3 +97,21 @@ func TestMap_SaysThatItReadsItsInputToTheEnd(t *testing.T) {
 	require.Equal(t, app.ExitUnavailable, code, "there is no server")
 	require.Contains(t, to.String(), to.on)
 }
+
+// A task here sees where the shell keeps models, not its credentials, and that is said.
+func TestStream_TheShellsVariables(t *testing.T) {
+	lonely(t)
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	t.Setenv("HF_HOME", "/models")
+	t.Setenv("HF_TOKEN", "hf_secret")
+	stream := func(args ...string) outcome {
+		args = append(append([]string{"stream", "--output", "text"}, args...), "--", "sh", "-c", `echo "$HF_HOME $HF_TOKEN"`)
+		return runWith(t, Options{Stdin: strings.NewReader("1\n")}, args...)
+	}
+	got := stream()
+	require.Contains(t, got.stdout, `"/models"`)
+	require.Equal(t, "the task does not see HF_TOKEN of this environment; --pass-env HF_TOKEN passes them on\n1 items, 0 failed\n", got.stderr)
+	got = stream("--pass-env", "HF_TOKEN")
+	require.Contains(t, got.stdout, `"/models hf_secret"`)
+	require.Equal(t, "1 items, 0 failed\n", got.stderr)
+}
