@@ -48,7 +48,7 @@ func passedHere(a *app.App, given []string) []string {
 
 // flagsHere has the flag that sets a field of the worker's configuration.
 var flagsHere = map[string]string{"memory": "--memory", "reserve": "--reserve", "slots": "--slots", "devices": "--devices", "sharing": "--sharing",
-	"interpreter": "--python", "pass_env": "--pass-env", "python_dir": "--tasks", "command": "the command"}
+	"interpreter": "--python", "pass_env": "--pass-env", "start": "--start-timeout", "python_dir": "--tasks", "command": "the command"}
 
 // inFlags names flags in the mistakes of a configuration that was made of flags.
 func inFlags(err error) error {

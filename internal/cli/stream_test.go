@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/internal/app"
+	"github.com/gpumux/gpumux/internal/local"
 )
 
 func TestStream_WhatItSays(t *testing.T) {
@@ -102,6 +104,10 @@ func TestMap_SaysThatItReadsItsInputToTheEnd(t *testing.T) {
 func TestStream_TheShellsVariables(t *testing.T) {
 	lonely(t)
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	for _, name := range slices.Concat(local.PassedOn(nil)) {
+		t.Setenv(name, "") // puts it back
+		require.NoError(t, os.Unsetenv(name))
+	}
 	t.Setenv("HF_HOME", "/models")
 	t.Setenv("HF_TOKEN", "hf_secret")
 	stream := func(args ...string) outcome {

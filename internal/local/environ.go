@@ -53,9 +53,9 @@ func PassedOn(given []string) (pass, left []string) {
 	return append(slices.Clone(given), pass...), left
 }
 
-// ours reports whether a framework's variable needs no word: the slot sets it, the task
-// has it, or an image only says its release with it.
+// ours reports whether such a variable needs no word: the slot sets it, the task has it,
+// an image only says its release with it, or it is Terraform's.
 func ours(name string) bool {
-	return slices.Contains(settled, name) || strings.HasSuffix(name, "_VERSION") || strings.HasPrefix(name, "CUDA_VISIBLE_") ||
-		strings.HasPrefix(name, "CUDA_MPS_")
+	return slices.Contains(settled, name) || strings.HasSuffix(name, "_VERSION") ||
+		slices.ContainsFunc([]string{"CUDA_VISIBLE_", "CUDA_MPS_", "TF_VAR_", "TF_CLI_"}, func(begin string) bool { return strings.HasPrefix(name, begin) })
 }

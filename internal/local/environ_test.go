@@ -17,7 +17,7 @@ func TestPassedOn(t *testing.T) {
 	for name, value := range map[string]string{
 		"HF_HOME": "/models", "https_proxy": "http://proxy:3128", "HTTP_PROXY": "http://me:secret@proxy:3128", "OMP_NUM_THREADS": "4",
 		"PYTORCH_ALLOC_CONF": "expandable_segments:True", "HF_TOKEN": "hf_secret", "WANDB_API_KEY": "secret", "AWS_SECRET_ACCESS_KEY": "secret",
-		"TF_NEW_SWITCH": "1", "CUDA_VISIBLE_DEVICES": "0", "CUDA_HOME": "/usr/local/cuda", "NCCL_VERSION": "2.21", "EDITOR": "vi", "DATA": "/data",
+		"TF_NEW_SWITCH": "1", "CUDA_VISIBLE_DEVICES": "0", "CUDA_HOME": "/usr/local/cuda", "NCCL_VERSION": "2.21", "EDITOR": "vi", "TF_VAR_db": "x", "DATA": "/data",
 	} {
 		t.Setenv(name, value)
 	}
