@@ -121,3 +121,21 @@ func TestStream_TheShellsVariables(t *testing.T) {
 	require.Contains(t, got.stdout, `"/models hf_secret"`)
 	require.Equal(t, "1 items, 0 failed\n", got.stderr)
 }
+
+// A start that takes longer than it may says which flag is about it.
+func TestStream_AStartThatTakesTooLong(t *testing.T) {
+	lonely(t)
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	write(t, "slow.py", "print('loading the weights', flush=True)\nimport threading\nthreading.Event().wait()\ndef f(x): return x\n")
+	stream := func(limit string) outcome {
+		return runWith(t, Options{Stdin: strings.NewReader("1\n")}, "stream", "slow.py:f", "--pool", "cpu", "--start-timeout", limit)
+	}
+	got := stream("1s")
+	require.NotEqual(t, app.ExitOK, got.code)
+	require.Contains(t, got.stderr, "the task process was not ready after 1s")
+	require.Contains(t, got.stderr, "--start-timeout")
+	require.Contains(t, got.stderr, "loading the weights")
+	got = stream("-1s")
+	require.Equal(t, app.ExitUsage, got.code)
+	require.Contains(t, got.stderr, "--start-timeout: is negative; leave it out for the default")
+}

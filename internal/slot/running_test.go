@@ -91,7 +91,9 @@ def item(x): return x
 		task := f.task("item")
 		task.Mode, task.StartLimit = mode, time.Minute
 		ended := make(chan error, 1)
-		go func() { ended <- s.Run(t.Context(), task, calls.Call{Mode: mode, Items: values(0), Done: func(calls.Done) {}}) }()
+		go func() {
+			ended <- s.Run(t.Context(), task, calls.Call{Mode: mode, Items: values(0), Done: func(calls.Done) {}})
+		}()
 		rig.Wait(t, func() bool { _, err := os.Stat(filepath.Join(f.dir, "begun")); return err == nil }, time.Minute, time.Millisecond)
 		starting := s.Stats().Starting
 		require.NotNil(t, starting)

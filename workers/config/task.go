@@ -196,7 +196,9 @@ func (t Task) checkLimits(at string, r *report) {
 			r.add(at+"."+field, "is negative; leave it out for no limit")
 		}
 	}
-	positive("start", t.Start < 0)
+	if t.Start < 0 {
+		r.add(at+".start", "is negative; leave it out for the default")
+	}
 	positive("timeout", t.Timeout < 0)
 	positive("recycle.items", t.Recycle.Items < 0)
 	positive("recycle.age", t.Recycle.Age < 0)
