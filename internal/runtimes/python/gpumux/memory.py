@@ -220,7 +220,7 @@ def _jax(jax: Any, room: int) -> bool:
 
 
 def _one_fraction(xla_client: Any) -> None:
-    """Let JAX start on a device although the task set the old name of its limit: it refuses that beside the new one, which the slot sets."""
+    """Let JAX start on a device although the task set the old name of its limit, which it refuses beside the new one, the slot's."""
     generate = getattr(xla_client, "generate_pjrt_gpu_plugin_options", None)
     if generate is None:
         return
