@@ -59,14 +59,14 @@ type SlotInfo struct {
 	Device string `json:"device"`
 	// State is vacant, starting, ready, busy, poisoned, reclaiming, backoff or stopped.
 	State string `json:"state"`
-	// Task is the task that its process has loaded, PID the process, if there is one.
+	// Task is the task that its process has loaded or is starting with, PID the process, if there is one.
 	Task string `json:"task,omitempty"`
 	PID  int    `json:"pid,omitempty"`
 	// Map is the map whose items it runs, or the workflow that leases it.
 	Map string `json:"map,omitempty"`
-	// Item is the item that runs, or the first of a micro-batch, For its time so far,
-	// Progress the beginning of what it reported last. Item is nil where none runs, and for
-	// a lease.
+	// Item is the item that runs, or the first of a micro-batch, For its time so far, or
+	// that of a start, Progress the beginning of what it reported last. Item is nil where
+	// none runs, and for a lease.
 	Item     *int64   `json:"item,omitempty"`
 	For      Duration `json:"for,omitempty"`
 	Progress string   `json:"progress,omitempty"`

@@ -25,8 +25,8 @@ import (
 
 const (
 	// failedStarts is how often a process may fail to start for a chunk before the fault is
-	// the map's.
-	failedStarts = 5
+	// the map's, slowStarts how often it may take too long, which costs minutes each time.
+	failedStarts, slowStarts = 5, 2
 	// firstBeat is when a chunk heartbeats first: early, since the next attempt learns from
 	// it where results lie.
 	firstBeat = 150 * time.Millisecond
@@ -278,10 +278,13 @@ func (a *attempt) judge(spans contract.Runs, err error) error {
 
 // judgeStart decides what becomes of a chunk for which no process starts.
 func (a *attempt) judgeStart(fault *gpumux.Fault) error {
-	starts := a.ledger.unstarted(fault)
+	starts, most := a.ledger.unstarted(fault), failedStarts
+	if fault.Kind == gpumux.Timeout {
+		most = slowStarts
+	}
 	a.log.Warn("task process did not start", append(a.log.fields(fault, -1), "starts", starts)...)
 	switch {
-	case starts < failedStarts:
+	case starts < most:
 		return retry(fault, 0)
 	case fault.Kind.Memory() && a.chunk.Larger:
 		a.ledger.escalateRest()

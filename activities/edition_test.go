@@ -124,3 +124,29 @@ func TestFindEdition_OfAnUnknownTaskIsFinal(t *testing.T) {
 	require.ErrorAs(t, err, &app)
 	require.True(t, app.NonRetryable())
 }
+
+// unstarting is a Runner for which no process starts.
+type unstarting struct{ kind gpumux.Kind }
+
+func (u unstarting) Run(context.Context, Call) error {
+	return &gpumux.Fault{Kind: u.kind, Op: "start", Message: "no process"}
+}
+
+// A start that is too slow costs minutes, so it is tried less often than one that fails.
+func TestRunChunk_TriesASlowStartOnceMore(t *testing.T) {
+	for _, c := range []struct {
+		kind  gpumux.Kind
+		tries int
+		final bool
+	}{
+		{gpumux.Timeout, 0, false}, {gpumux.Timeout, slowStarts - 1, true}, {gpumux.Crash, slowStarts - 1, false}, {gpumux.Crash, failedStarts - 1, true},
+	} {
+		l := newLab(t, unstarting{c.kind})
+		l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
+		l.env.SetHeartbeatDetails(memo{Starts: c.tries})
+		_, err := l.env.ExecuteActivity("chunk", contract.Chunk{Range: &gpumux.Range{End: 3}, Work: contract.Whole(3), Parts: "m/parts"})
+		var failed *temporal.ApplicationError
+		require.ErrorAs(t, err, &failed)
+		require.Equal(t, c.final, failed.NonRetryable(), "%+v", c)
+	}
+}

@@ -290,3 +290,12 @@ func fails(t *testing.T, env ...string) string {
 	require.Equal(t, 1, exit.ExitCode(), "%s", out)
 	return string(out)
 }
+
+// A probe that does not find the driver where NVML was found cannot try the device.
+func TestLibrary_TheProbeLooksInTheSameFolders(t *testing.T) {
+	data, err := os.ReadFile("../internal/health/probe.py")
+	require.NoError(t, err)
+	for _, path := range libraryPaths[1:] {
+		require.Contains(t, string(data), `"`+filepath.Dir(path)+`/"`)
+	}
+}

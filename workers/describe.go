@@ -69,6 +69,9 @@ func seats(p *pool.Pool) (all []gpumux.SlotInfo) {
 				info.Item = &r.Index
 			}
 		}
+		if s := stats.Starting; s != nil {
+			info.Task, info.For = s.Task, gpumux.Duration(max(time.Millisecond, time.Since(s.Began).Round(time.Millisecond)))
+		}
 		all = append(all, info)
 	})
 	return all

@@ -198,6 +198,7 @@ func (w *Worker) start(ctx context.Context) error {
 		return err
 	}
 	queues := w.openPools(ctx, guarding, runtime)
+	w.guards.Go(func() { w.watchStarts(guarding) })
 	if w.o.Alone {
 		return ctx.Err()
 	}

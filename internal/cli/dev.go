@@ -54,7 +54,8 @@ asks for a token, which it writes into a file of variables that only you can rea
 	flags.StringVar((*string)(&f.pool.Sharing), "sharing", "", sharingUsage)
 	flags.StringVar(&f.data, "data", "", "folder of the state (default ~/.local/state/gpumux/dev)")
 	flags.StringVar(&f.task.Python, "python", "", "the Python to use (default python3)")
-	flags.StringSliceVar(&f.task.PassEnv, "pass-env", nil, "variables of this environment that tasks see, such as HF_HOME")
+	flags.StringSliceVar(&f.task.PassEnv, "pass-env", nil, "further variables of this environment that tasks see, such as HF_TOKEN")
+	f.registerStart(flags, "")
 	a.KeysFlag(c)
 	flags.IntVar(&f.port, "port", 7233, "port of Temporal")
 	flags.IntVar(&f.uiPort, "ui-port", 8233, "port of the Web UI")
@@ -117,7 +118,7 @@ func devOptions(ctx context.Context, a *app.App, f *devFlags) (o local.Options, 
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return o, "", app.Usage("--tasks %s is not a folder; name the one that holds your Python modules", f.tasks)
 	}
-	o.Modules = &config.Task{PythonDir: dir, Interpreter: f.task.Python, PassEnv: f.task.PassEnv}
+	o.Modules = &config.Task{PythonDir: dir, Interpreter: f.task.Python, PassEnv: passedHere(a, f.task.PassEnv), Start: f.task.Start}
 	o.Pools, noGPU = local.Pools(ctx, []string{"gpu", "cpu"}, f.pool)
 	if noGPU != "" {
 		o.Pools = o.Pools[1:]

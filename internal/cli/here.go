@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/gpumux/gpumux/internal/app"
@@ -23,9 +24,31 @@ func poolsHere(ctx context.Context, a *app.App, f taskFlags) []config.Pool {
 	return pools
 }
 
+// taskHere finds the task of a command for this machine, which sees the shell's harmless
+// variables by itself.
+func taskHere(a *app.App, f taskFlags) (*local.Task, error) {
+	f.task.PassEnv = passedHere(a, f.task.PassEnv)
+	return local.FindTask(f.input.Task, f.task)
+}
+
+// passedHere adds the harmless variables of this environment to those of --pass-env, and
+// says which a user may miss.
+func passedHere(a *app.App, given []string) []string {
+	pass, left := local.PassedOn(given)
+	if len(left) > 0 {
+		const most = 6
+		names, flag := strings.Join(left, ", "), strings.Join(left, ",")
+		if more := len(left) - most; more > 0 {
+			names, flag = fmt.Sprintf("%s and %d more", strings.Join(left[:most], ", "), more), "NAME,…"
+		}
+		a.Console.Note("the task does not see %s of this environment; --pass-env %s passes them on", names, flag)
+	}
+	return pass
+}
+
 // flagsHere has the flag that sets a field of the worker's configuration.
 var flagsHere = map[string]string{"memory": "--memory", "reserve": "--reserve", "slots": "--slots", "devices": "--devices", "sharing": "--sharing",
-	"interpreter": "--python", "pass_env": "--pass-env", "python_dir": "--tasks", "command": "the command"}
+	"interpreter": "--python", "pass_env": "--pass-env", "start": "--start-timeout", "python_dir": "--tasks", "command": "the command"}
 
 // inFlags names flags in the mistakes of a configuration that was made of flags.
 func inFlags(err error) error {

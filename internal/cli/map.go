@@ -132,7 +132,7 @@ func (r *mapRun) runHere(ctx context.Context) error {
 	if err := r.a.NeedLocal("--local"); err != nil {
 		return err
 	}
-	task, err := local.FindTask(f.input.Task, f.task)
+	task, err := taskHere(r.a, f.taskFlags)
 	if err != nil {
 		return err
 	}

@@ -72,9 +72,14 @@ func (f *taskFlags) registerHere(flags *pflag.FlagSet, local string) {
 		func(text string) error { return f.pool.Reserve.UnmarshalText([]byte(text)) })
 	flags.StringVar((*string)(&f.pool.Sharing), "sharing", "", local+sharingUsage)
 	flags.StringVar(&f.task.Python, "python", "", local+"the Python to use (default python3)")
-	flags.StringSliceVar(&f.task.PassEnv, "pass-env", nil, local+"variables of this environment that the task sees, such as HF_HOME")
+	flags.StringSliceVar(&f.task.PassEnv, "pass-env", nil, local+"further variables of this environment that the task sees, such as HF_TOKEN")
+	f.registerStart(flags, local)
 	flags.StringVar(&f.task.Output, "output", "", "with a command after --: json (default), or text: what it prints is the result, a string")
 	flags.StringVar((*string)(&f.task.Fresh), "fresh", "", local+"fork (default) or spawn a new interpreter for every item of mode fresh")
+}
+
+func (f *taskFlags) registerStart(flags *pflag.FlagSet, local string) {
+	flags.DurationVar((*time.Duration)(&f.task.Start), "start-timeout", 0, local+"longest time that a process may take to start, with what the import loads or downloads, such as 30m (default 5m)")
 }
 
 const devicesUsage = "also UUIDs, and 'model=H100' or 'memory>=40GiB'"

@@ -93,7 +93,7 @@ func runOne(a *app.App, c *cobra.Command, args []string, f *runFlags) error {
 		}
 		return callOne(ctx, a, conn, m, rungs, f.json)
 	}
-	here, err := local.FindTask(f.input.Task, f.task)
+	here, err := taskHere(a, f.taskFlags)
 	if err != nil {
 		return err
 	}

@@ -77,7 +77,7 @@ func runStream(a *app.App, c *cobra.Command, args []string, f *mapFlags) error {
 	if err != nil {
 		return err
 	}
-	task, err := local.FindTask(f.input.Task, f.task)
+	task, err := taskHere(a, f.taskFlags)
 	if err != nil {
 		return err
 	}

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/internal/app"
+	"github.com/gpumux/gpumux/internal/local"
 )
 
 func TestStream_WhatItSays(t *testing.T) {
@@ -96,4 +98,44 @@ func TestMap_SaysThatItReadsItsInputToTheEnd(t *testing.T) {
 	code := Main(Options{Args: []string{"map", "embed", "--in", "-"}, Stdin: reader, Stdout: io.Discard, Stderr: to})
 	require.Equal(t, app.ExitUnavailable, code, "there is no server")
 	require.Contains(t, to.String(), to.on)
+}
+
+// A task here sees where the shell keeps models, not its credentials, and that is said.
+func TestStream_TheShellsVariables(t *testing.T) {
+	lonely(t)
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	for _, name := range slices.Concat(local.PassedOn(nil)) {
+		t.Setenv(name, "") // puts it back
+		require.NoError(t, os.Unsetenv(name))
+	}
+	t.Setenv("HF_HOME", "/models")
+	t.Setenv("HF_TOKEN", "hf_secret")
+	stream := func(args ...string) outcome {
+		args = append(append([]string{"stream", "--output", "text"}, args...), "--", "sh", "-c", `echo "$HF_HOME $HF_TOKEN"`)
+		return runWith(t, Options{Stdin: strings.NewReader("1\n")}, args...)
+	}
+	got := stream()
+	require.Contains(t, got.stdout, `"/models"`)
+	require.Equal(t, "the task does not see HF_TOKEN of this environment; --pass-env HF_TOKEN passes them on\n1 items, 0 failed\n", got.stderr)
+	got = stream("--pass-env", "HF_TOKEN")
+	require.Contains(t, got.stdout, `"/models hf_secret"`)
+	require.Equal(t, "1 items, 0 failed\n", got.stderr)
+}
+
+// A start that takes longer than it may says which flag is about it.
+func TestStream_AStartThatTakesTooLong(t *testing.T) {
+	lonely(t)
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	write(t, "slow.py", "print('loading the weights', flush=True)\nimport threading\nthreading.Event().wait()\ndef f(x): return x\n")
+	stream := func(limit string) outcome {
+		return runWith(t, Options{Stdin: strings.NewReader("1\n")}, "stream", "slow.py:f", "--pool", "cpu", "--start-timeout", limit)
+	}
+	got := stream("1s")
+	require.NotEqual(t, app.ExitOK, got.code)
+	require.Contains(t, got.stderr, "the task process was not ready after 1s")
+	require.Contains(t, got.stderr, "--start-timeout")
+	require.Contains(t, got.stderr, "loading the weights")
+	got = stream("-1s")
+	require.Equal(t, app.ExitUsage, got.code)
+	require.Contains(t, got.stderr, "--start-timeout: is negative; leave it out for the default")
 }

@@ -92,8 +92,8 @@ type Diagnosis struct {
 	MPSWide bool
 	// Blameless: nothing that the item did explains the fault.
 	Blameless bool
-	// either: on the CPU the fault is one of the host's memory.
-	either bool
+	// either: on the CPU the fault is one of the host's memory. hidden: it is the CPU's.
+	either, hidden bool
 }
 
 // Diagnose classifies a failed item. What no rule knows is the user's exception, or a
@@ -102,6 +102,13 @@ func Diagnose(e Evidence) Diagnosis {
 	d := judge(e)
 	if d.either && e.OnCPU {
 		d.Fault.Kind = gpumux.HostOOM
+	}
+	if d.hidden && e.OnCPU {
+		// No device is unwell, and a process that raised it goes on.
+		d.Fault.Hint, d.Device, d.Poisoned = hintHidden, false, false
+		if !e.Exited || e.Command {
+			d.Fault.Kind = gpumux.TaskError
+		}
 	}
 	d.Fault.Budget = cmp.Or(e.Budget, d.Fault.Budget)
 	d.Fault.Peak = e.Peak

@@ -21,6 +21,10 @@ func hint(e Evidence, d Diagnosis) string {
 		}
 		return "the host's memory is the limit: raise the worker's (memory.max of its cgroup), run fewer slots on this host, or make the item smaller"
 	case gpumux.Timeout:
+		if e.Loading {
+			return "see in the tail and the traceback what the start waits for, such as a download; where it needs longer, raise start: of the" +
+				" task in the worker's file, or --start-timeout with --local (a task's timeout is for items)"
+		}
 		return "raise the task's timeout, or find out from the tail what the item waits for"
 	case gpumux.DeviceLost:
 		return hintDevice
@@ -56,7 +60,7 @@ func deviceMemoryHint(f *gpumux.Fault) string {
 	case f.Budget > 0 && f.Requested > 0:
 		return fmt.Sprintf("give the pool memory: %s, or use %s, or add a larger pool to the ladder", need, smaller)
 	case f.Requested > 0 && f.Free >= f.Requested:
-		return "that much is free but not in one piece; set PYTORCH_ALLOC_CONF=expandable_segments:True in the task's env, or use " + smaller
+		return "that much is free but not in one piece; set PYTORCH_ALLOC_CONF=expandable_segments:True (PYTORCH_CUDA_ALLOC_CONF in older releases) in the task's env, or use " + smaller
 	}
 	return "give the pool more memory or fewer slots, or use " + smaller + ", or add a larger pool to the ladder"
 }

@@ -24,8 +24,9 @@ type rule struct {
 	weak bool
 	// killed: holds only when the kernel's counter of memory kills moved.
 	killed bool
-	// either: the framework says the same of the host's memory.
-	either bool
+	// either: the framework says the same of the host's memory. hidden: it says the same
+	// where a slot on the CPU hides the GPUs.
+	either, hidden bool
 	// hint replaces the general hint of the kind.
 	hint string
 }
@@ -39,7 +40,12 @@ const (
 	hintDevice = "the device is probed before it gets more work; see `nvidia-smi` and the kernel's log for NVRM: Xid lines"
 	hintWeak   = "this may mean too little device memory, but also arguments that the library does not support; if more memory" +
 		" does not help, run the item alone with CUDA_LAUNCH_BLOCKING=1"
-	hintShm   = "/dev/shm is full; give the worker's container more shared memory (--shm-size), or use fewer loader processes"
+	hintShm     = "/dev/shm is full; give the worker's container more shared memory (--shm-size), or use fewer loader processes"
+	hintUpdated = "the NVIDIA driver was updated beneath: its library and its kernel module are of two versions; restart the worker or the" +
+		" command, and where that does not help the host; in a container, take out the CUDA compatibility libraries"
+	hintHidden = "the slot is on the CPU and hides all GPUs from the task: use a pool of GPUs (--pool gpu), or let the task compute on the CPU"
+	hintVLLM   = "vLLM takes gpu_memory_utilization of the whole device, whatever the slot's budget: set it to the budget's share of the" +
+		" device (with several slots less than 1 divided by their number), or lower max_model_len"
 	hintBuild = "the framework was built for other GPUs or another driver; install the build that fits this host"
 	hintMPS   = "the MPS server takes no client right now; it is retried when a client has left or the server has recovered"
 )
@@ -66,7 +72,7 @@ var rules = []rule{
 	{stack: "CUDA", codes: []int{719}, text: re(`unspecified launch failure|cudaErrorLaunchFailure|ERROR_LAUNCH_FAILED`), kind: gpumux.Crash, poisoned: true, mpsWide: true, hint: hintKernel},
 	{stack: "CUDA", codes: []int{721}, text: re(`ErrorTensorMemoryLeak|ERROR_TENSOR_MEMORY_LEAK`), kind: gpumux.Crash, poisoned: true, mpsWide: true, hint: hintKernel},
 	{stack: "CUDA", codes: []int{226}, text: re(`invalid access of peer GPU memory over nvlink|cudaErrorContained|CUDA_ERROR_CONTAINED`), kind: gpumux.Crash, poisoned: true, device: true, mpsWide: true, hint: hintDevice},
-	{stack: "CUDA", codes: []int{911}, text: re(`cudaErrorExternalDevice|CUDA_ERROR_EXTERNAL_DEVICE`), kind: gpumux.Crash, poisoned: true, device: true, mpsWide: true, hint: hintDevice},
+	{stack: "CUDA", codes: []int{911}, text: re(`cudaErrorExternalDevice|CUDA_ERROR_EXTERNAL_DEVICE|async error has occ?urr?ed in external entity`), kind: gpumux.Crash, poisoned: true, device: true, mpsWide: true, hint: hintDevice},
 	{stack: "CUDA", codes: []int{709}, text: re(`context is destroyed|cudaErrorContextIsDestroyed|CUDA_ERROR_CONTEXT_IS_DESTROYED`), kind: gpumux.Crash, poisoned: true, hint: hintKernel},
 	{stack: "ROCm", text: re(`Memory access fault by GPU node`), kind: gpumux.Crash, poisoned: true, hint: "a kernel read or wrote outside of its memory; the process is replaced; run the item alone with AMD_SERIALIZE_KERNEL=3"},
 	{stack: "Level Zero", text: re(`(?:UR|ZE)_RESULT_ERROR_DEVICE_LOST`), kind: gpumux.Crash, poisoned: true, device: true, hint: hintDevice},
@@ -89,7 +95,7 @@ var rules = []rule{
 	{stack: "TensorFlow", class: re(`ResourceExhaustedError$`), text: re(`OOM when allocating|out of memory|failed to allocate|unable to allocate`), kind: gpumux.DeviceOOM},
 	{stack: "Python in TensorFlow", class: re(`ResourceExhaustedError$`), text: re(`[\s:.]_?(?:Array)?MemoryError: `), kind: gpumux.HostOOM},
 	{stack: "RMM", class: re(`^MemoryError$`), text: re(`out_of_memory|Maximum pool size exceeded|Exceeded memory limit|cudaErrorMemoryAllocation`), kind: gpumux.DeviceOOM},
-	{stack: "vLLM", class: re(`^(?:ValueError|RuntimeError)$`), text: re(`No available memory for the cache blocks|KV cache is needed, which is larger than the available KV cache memory|Free memory on device .* is less than desired GPU memory utilization`), kind: gpumux.DeviceOOM},
+	{stack: "vLLM", text: re(`No available memory for the cache blocks|KV cache is needed, which is larger than the available KV cache memory|Free memory on device .* is less than desired GPU memory utilization`), kind: gpumux.DeviceOOM, hint: hintVLLM},
 
 	// Device memory, by text: classes get lost in R, in wrappers and in other languages.
 	{stack: "PyTorch", text: re(`\b(?:CUDA|HIP|XPU|MPS backend|NPU|HPU|MUSA) out of memory\b|Tried to allocate [\d.]+ ?[KMGT]?i?B[^\n]*total capac`), kind: gpumux.DeviceOOM},
@@ -129,23 +135,25 @@ var rules = []rule{
 	// A child or a call that failed for a reason which the process may have printed.
 	{stack: "a dead child", text: re(`DataLoader worker \(pid\(?s?\)? ?[\d, ]*\) (?:is killed by signal|exited unexpectedly)|process pool was terminated abruptly|worker process managed by the executor was unexpectedly terminated`), kind: gpumux.Crash, weak: true, hint: "a child of the task process died; what it printed, if anything, is in the tail"},
 	{stack: "NCCL", text: re(`unhandled (?:cuda|system) error|ncclUnhandledCudaError`), kind: gpumux.Crash, poisoned: true, weak: true, hint: "set NCCL_DEBUG=WARN in the task's env to see which call failed"},
+	{stack: "vLLM", text: re(`Engine core (?:proc\w* )?initialization failed|EngineCore failed to start`), kind: gpumux.TaskError, weak: true, hint: "what vLLM's engine, a process of its own, said of it is in the output above"},
 	{stack: "CUDA libraries", text: re(`(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE)_STATUS_(?:EXECUTION_FAILED|INTERNAL_ERROR|MAPPING_ERROR)`), kind: gpumux.Crash, poisoned: true, weak: true, hint: hintKernel},
 
 	// Errors of set-up, which no retry cures, before device states that look alike.
 	{stack: "CUDA after fork", text: re(`Cannot re-initialize CUDA in forked subprocess`), kind: gpumux.TaskError, hint: hintFork},
 	{stack: "Triton", class: re(`(?:^|\.)OutOfResources$`), kind: gpumux.TaskError, hint: "a kernel wants more shared memory per block than the GPU has; smaller blocks or fewer stages help, device memory does not"},
 	{stack: "XLA", text: re(`Shared memory size limit exceeded`), kind: gpumux.TaskError, hint: "a kernel wants more shared memory per block than the GPU has; smaller blocks or fewer stages help, device memory does not"},
-	{stack: "CUDA", codes: []int{701}, text: re(`too many resources requested for launch`), kind: gpumux.TaskError, hint: "a kernel wants more registers or threads than the GPU has; a smaller block helps"},
+	{stack: "CUDA", codes: []int{701}, text: re(`too many resources requested for launch|ErrorLaunchOutOfResources|ERROR_LAUNCH_OUT_OF_RESOURCES`), kind: gpumux.TaskError, hint: "a kernel wants more registers or threads than the GPU has; a smaller block helps"},
 	{stack: "CUDA", codes: []int{35}, text: re(`driver version is insufficient`), kind: gpumux.TaskError, hint: hintBuild},
-	{stack: "CUDA", codes: []int{209, 222}, text: re(`no kernel image is available|unsupported toolchain`), kind: gpumux.TaskError, hint: hintBuild},
-	{stack: "CUDA", codes: []int{101}, text: re(`invalid device ordinal`), kind: gpumux.TaskError, hint: "a task process sees only the devices of its slot, numbered from 0"},
+	{stack: "CUDA", codes: []int{209, 222}, text: re(`no kernel image is available|unsupported toolchain|ErrorNoKernelImageForDevice|ERROR_NO_BINARY_FOR_GPU|ErrorUnsupportedPtxVersion|ERROR_UNSUPPORTED_PTX_VERSION`), kind: gpumux.TaskError, hint: hintBuild},
+	{stack: "CUDA", codes: []int{101}, text: re(`invalid device ordinal|cudaErrorInvalidDevice\b|ERROR_INVALID_DEVICE\b`), kind: gpumux.TaskError, hint: "a task process sees only the devices of its slot, numbered from 0"},
 
 	// The device or its driver may be unwell; its health decides.
-	{stack: "CUDA", codes: []int{3}, text: re(`CUDA error: initialization error|cudaErrorInitializationError|CUDA_ERROR_NOT_INITIALIZED`), kind: gpumux.Crash, poisoned: true, device: true, hint: hintDevice + "; or " + hintFork},
+	{stack: "CUDA", codes: []int{3}, text: re(`CUDA(?: driver| runtime)? error: initialization error|cudaErrorInitializationError|CUDA_ERROR_NOT_INITIALIZED`), kind: gpumux.Crash, poisoned: true, device: true, hint: hintDevice + "; or " + hintFork},
 	{stack: "CUDA", codes: []int{46}, text: re(`CUDA-capable devices? ?(?:\(s\) is/are|are|is) busy or unavailable|ErrorDevicesUnavailable|ErrorDeviceUnavailable|ERROR_DEVICE_UNAVAILABLE`), kind: gpumux.Crash, poisoned: true, device: true, blameless: true, hint: "another process holds the device, or it is unwell; " + hintDevice},
-	{stack: "CUDA", codes: []int{100}, text: re(`no CUDA-capable device is detected|cudaErrorNoDevice|CUDA_ERROR_NO_DEVICE`), kind: gpumux.Crash, poisoned: true, device: true, hint: hintDevice},
+	{stack: "CUDA", codes: []int{100}, text: re(`no CUDA-capable device is detected|cudaErrorNoDevice|CUDA_ERROR_NO_DEVICE|No CUDA GPUs are available`), kind: gpumux.Crash, poisoned: true, device: true, hidden: true, hint: hintDevice},
 	{stack: "CUDA", codes: []int{802}, text: re(`ErrorSystemNotReady|ERROR_SYSTEM_NOT_READY|system not yet initialized`), kind: gpumux.Crash, poisoned: true, device: true, hint: "the driver's services are not up; on NVSwitch machines start nvidia-fabricmanager"},
-	{stack: "CUDA", codes: []int{999}, text: re(`CUDA error: unknown error|cudaErrorUnknown|CUDA_ERROR_UNKNOWN`), kind: gpumux.Crash, poisoned: true, device: true, hint: hintDevice},
+	{stack: "CUDA", codes: []int{803}, text: re(`ErrorSystemDriverMismatch|ERROR_SYSTEM_DRIVER_MISMATCH|unsupported display driver ?/ ?cuda driver combination`), kind: gpumux.Crash, poisoned: true, device: true, blameless: true, hint: hintUpdated},
+	{stack: "CUDA", codes: []int{999}, text: re(`CUDA(?: driver| runtime)? error: unknown error|cudaErrorUnknown|CUDA_ERROR_UNKNOWN`), kind: gpumux.Crash, poisoned: true, device: true, hint: hintDevice},
 }
 
 // subject is one text that the rules read.
@@ -234,7 +242,7 @@ func (f finding) diagnosis() Diagnosis {
 	}
 	d.Fault.Hint = f.rule.hint
 	d.Poisoned, d.Device, d.MPSWide, d.Blameless = f.rule.poisoned, f.rule.device, f.rule.mpsWide, f.rule.blameless
-	d.either = f.rule.either
+	d.either, d.hidden = f.rule.either, f.rule.hidden
 	if f.rule.kind.Memory() {
 		if f.subject.tail {
 			text = excerpt(text, f.at)

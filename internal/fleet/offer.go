@@ -81,6 +81,7 @@ func (f *Fleet) ask(ctx context.Context, queue string, patience time.Duration) (
 
 // RunningItem is an item that runs in a slot, or the first of a micro-batch that does.
 type RunningItem struct {
+	// Index is -1 where a process still starts.
 	Index int64 `json:"index"`
 	// Worker is its identity, Slot pool/number.
 	Worker string          `json:"worker"`
@@ -102,9 +103,15 @@ func (f *Fleet) Running(ctx context.Context, id string, workers []string) []Runn
 			offer, err := f.ask(ctx, contract.WorkerQueue(worker), patience)
 			for _, p := range offer.Pools {
 				for _, seat := range p.Seats {
-					if err == nil && seat.Map == id && seat.Item != nil {
-						found[i] = append(found[i], RunningItem{*seat.Item, worker, seat.Name, seat.Device, seat.For, seat.Progress})
+					starts := seat.State == "starting"
+					if err != nil || seat.Map != id || seat.Item == nil && !starts {
+						continue
 					}
+					item := RunningItem{-1, worker, seat.Name, seat.Device, seat.For, seat.Progress}
+					if !starts {
+						item.Index = *seat.Item
+					}
+					found[i] = append(found[i], item)
 				}
 			}
 			return nil

@@ -11,8 +11,8 @@ import time
 
 SIZE = 1 << 20
 OUT_OF_MEMORY, NO_DEVICE = 2, 100
-# The loader's path, then where WSL and NixOS put the driver's libraries.
-FOLDERS = ("", "/usr/lib/wsl/lib/", "/run/opengl-driver/lib/")
+# The loader's path, then where WSL, managed Kubernetes and NixOS put the driver's libraries: as in gpu/nvml_linux.go.
+FOLDERS = ("", "/usr/lib/wsl/lib/", "/usr/local/nvidia/lib64/", "/run/opengl-driver/lib/")
 
 
 class Failed(Exception):

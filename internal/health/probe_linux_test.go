@@ -41,6 +41,7 @@ func TestProber_ADeviceThatDoesNot(t *testing.T) {
 		hint   string
 	}{
 		"fabric manager": {gputest.GPU{Sick: gputest.Sick{Init: 802}}, "cuInit failed: system not yet initialized (CUDA error 802)", "fabricmanager"},
+		"updated driver": {gputest.GPU{Sick: gputest.Sick{Init: 803}}, "cuInit failed: system has unsupported display driver / cuda driver combination (CUDA error 803)", "restart the worker"},
 		"unknown":        {gputest.GPU{Sick: gputest.Sick{Init: 999}}, "cuInit failed: unknown error (CUDA error 999)", "nvidia-smi"},
 		"context":        {gputest.GPU{Sick: gputest.Sick{Context: 46}}, "cuDevicePrimaryCtxRetain failed: CUDA-capable device(s) is/are busy or unavailable (CUDA error 46)", "another process"},
 		"prohibited":     {gputest.GPU{Mode: 2}, "cuDevicePrimaryCtxRetain failed: CUDA-capable device(s) is/are busy or unavailable (CUDA error 46)", "another process"},

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/gpu"
 )
 
 func TestDoctor_SaysWhatEnforcesABudget(t *testing.T) {
@@ -16,4 +17,10 @@ func TestDoctor_SaysWhatEnforcesABudget(t *testing.T) {
 	require.Equal(t, Note, f.Verdict)
 	require.NotEmpty(t, f.Fix)
 	require.Equal(t, "no memory budget", checkBudget(gpumux.PoolInfo{Name: "x"}).Detail)
+}
+
+// A driver that does not tell the memory has not none.
+func TestDoctor_SaysThatMemoryIsUnknown(t *testing.T) {
+	require.Equal(t, "its memory is unknown", freeText(gpu.Memory{}))
+	require.Equal(t, "0B free of 16GiB", freeText(gpu.Memory{Total: 16 << 30}))
 }

@@ -47,6 +47,13 @@ func checkDevices(ctx context.Context, python string) []Finding {
 	return findings
 }
 
+func freeText(m gpu.Memory) string {
+	if m.Total == 0 {
+		return "its memory is unknown"
+	}
+	return fmt.Sprintf("%s free of %s", gpumux.Size(m.Free), gpumux.Size(m.Total))
+}
+
 // probe tries each GPU with a throw-away process, all at once.
 func probe(ctx context.Context, inventory *gpu.Inventory, list []gpu.Device, python string) []Finding {
 	list = slices.DeleteFunc(slices.Clone(list), func(d gpu.Device) bool { return d.Kind == gpu.KindCPU || !d.Usable() })
@@ -55,8 +62,7 @@ func probe(ctx context.Context, inventory *gpu.Inventory, list []gpu.Device, pyt
 	for i, d := range list {
 		all.Go(func() {
 			status, err := inventory.Status(d.UUID)
-			f := checked("device "+Selector(d), err, "look at it with nvidia-smi; leave it out of devices until it works",
-				fmt.Sprintf("%s, %s free of %s", d.Name, gpumux.Size(status.Memory.Free), gpumux.Size(status.Memory.Total)))
+			f := checked("device "+Selector(d), err, "look at it with nvidia-smi; leave it out of devices until it works", d.Name+", "+freeText(status.Memory))
 			if err == nil {
 				probe := health.Prober{Python: python}.Try(ctx, d.UUID)
 				f.Detail += "; " + probe.String()

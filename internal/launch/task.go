@@ -68,6 +68,8 @@ type Task struct {
 	Fresh Fresh
 	// Hygiene is the task's own. Default: the slot's.
 	Hygiene Hygiene
+	// StartLimit bounds a start, imports included. Default: the slot's.
+	StartLimit time.Duration
 	// Timeout bounds one item, or one micro-batch. Default: none.
 	Timeout time.Duration
 	// RecycleItems and RecycleAge replace a persistent process. Default: never.
@@ -105,7 +107,7 @@ func (t Task) Joins(other Task) bool {
 		return t.Same(other)
 	}
 	for _, each := range []*Task{&t, &other} {
-		each.Name, each.Python, each.Mode, each.Fresh, each.Timeout, each.RecycleItems, each.RecycleAge = "", "", "", "", 0, 0, 0
+		each.Name, each.Python, each.Mode, each.Fresh, each.Timeout, each.StartLimit, each.RecycleItems, each.RecycleAge = "", "", "", "", 0, 0, 0, 0
 	}
 	return t.Same(other)
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/edition"
 	"github.com/gpumux/gpumux/internal/launch"
@@ -45,6 +46,8 @@ type TaskOptions struct {
 	Fresh launch.Fresh
 	// PassEnv are the variables of this environment that the task sees.
 	PassEnv []string
+	// Start bounds the start of a process. Default 5 min.
+	Start gpumux.Duration
 	// Reduce is the map's: one of contract.Reduces, or another task.
 	Reduce string
 }
@@ -55,7 +58,7 @@ func FindTask(name string, o TaskOptions) (*Task, error) {
 	if err != nil {
 		return nil, unavailable("%w", err)
 	}
-	t := &Task{dir: dir, config: config.Task{PassEnv: o.PassEnv}}
+	t := &Task{dir: dir, config: config.Task{PassEnv: o.PassEnv, Start: o.Start}}
 	if len(o.Command) > 0 {
 		t.command(o)
 	} else if err := t.function(name, o); err != nil {
@@ -65,7 +68,7 @@ func FindTask(name string, o TaskOptions) (*Task, error) {
 	if o.Reduce == "" || contract.OwnReduce(o.Reduce) {
 		return t, nil
 	}
-	t.reduce, err = FindTask(o.Reduce, TaskOptions{Python: o.Python, Fresh: o.Fresh, PassEnv: o.PassEnv})
+	t.reduce, err = FindTask(o.Reduce, TaskOptions{Python: o.Python, Fresh: o.Fresh, PassEnv: o.PassEnv, Start: o.Start})
 	if err != nil || o.Output != "" {
 		return nil, mistake("reduce %s: give one of %s, or file.py:function, module:function or file.R:function of a function that makes one value of a pair [a, b]",
 			o.Reduce, strings.Join(contract.Reduces(), ", "))

@@ -153,7 +153,8 @@ func (p *Session) Greet(ctx context.Context) (ready wire.Ready, e *diagnosis.Evi
 			}
 		case <-limit.C:
 			message := fmt.Sprintf("the task process was not ready after %s", p.o.StartLimit)
-			return ready, &diagnosis.Evidence{TimedOut: true, Message: message}, ""
+			e := &diagnosis.Evidence{TimedOut: true, Message: message, Tail: p.Process.Out.Tail()}
+			return ready, e, p.Stacks()
 		case <-ctx.Done():
 			return ready, &diagnosis.Evidence{Canceled: true}, ""
 		}

@@ -127,7 +127,11 @@ func printRunning(to io.Writer, d *starter.Detail) {
 	}
 	fmt.Fprint(to, "\nrunning\n")
 	for _, r := range d.Running[:min(len(d.Running), runningShown)] {
-		line := fmt.Sprintf("  item %d: %s on %s at %s for %s", r.Index, r.Slot, r.Device, r.Worker, screen.Span(time.Duration(r.For)))
+		what := fmt.Sprintf("item %d", r.Index)
+		if r.Index < 0 {
+			what = "a process starts (importing)"
+		}
+		line := fmt.Sprintf("  %s: %s on %s at %s for %s", what, r.Slot, r.Device, r.Worker, screen.Span(time.Duration(r.For)))
 		if r.Progress != "" {
 			line += ", progress " + screen.OneLine(r.Progress, 200)
 		}

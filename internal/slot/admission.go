@@ -84,8 +84,13 @@ func (a admission) leased() (*occupant, error) {
 // edition is that of the task's code as its files are now. An error is the fault of a
 // start, or why the call ended.
 func (a admission) edition(ctx context.Context) (string, error) {
-	now, err := a.job.call.Task.Edition(ctx, a.job.owner.o.StartLimit)
+	now, err := a.job.call.Task.Edition(ctx, a.startLimit())
 	return now, a.job.owner.judge.unanswered(a.job.call.Task, err)
+}
+
+// startLimit is the task's own, else the slot's.
+func (a admission) startLimit() time.Duration {
+	return cmp.Or(a.job.call.Task.StartLimit, a.job.owner.o.StartLimit)
 }
 
 // use fixes the edition of the call: later processes need the same.
@@ -158,6 +163,7 @@ func (a admission) options() (o Options, limit int) {
 	if a.job.call.Env != nil {
 		o.Env = a.job.call.Env
 	}
+	o.StartLimit = a.startLimit()
 	o.Lease, o.Rebuilt = a.job.call.Lease, a.job.call.Rebuilt
 	switch {
 	case o.Lease != "":
@@ -174,6 +180,7 @@ func (a admission) options() (o Options, limit int) {
 func (a admission) start(ctx context.Context, fork string) (*occupant, error) {
 	owner, task := a.job.owner, a.job.call.Task
 	a.job.slot.enter(Starting, "call of "+task.Name)
+	a.job.slot.starts(task.Name)
 	p, child, err := a.spawn(ctx, fork)
 	if err != nil {
 		a.unstart()

@@ -74,7 +74,7 @@ func (j judge) fault(p *occupant, e diagnosis.Evidence, running *item) *gpumux.F
 func (j judge) raised(p *occupant, m wire.Fault, running *item) (fault *gpumux.Fault, output string, err error) {
 	e := diagnosis.Raised(m.Raised)
 	output = p.session.Process.Out.UpTo(m.Out)
-	e.Tail = output
+	e.Tail, e.OnCPU = output, j.o.Device == "CPU"
 	p.session.ExplainMemory(e, j.kills)
 	d := diagnosis.Diagnose(*e)
 	if d.Poisoned || d.Fault.Kind.Deadly() {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
+	"github.com/gpumux/gpumux/internal/slot"
 )
 
 // TestSlot_FaultsOfInstalledFrameworks asks the real frameworks for more memory than
@@ -62,7 +63,7 @@ func TestCap_InstalledTensorFlow(t *testing.T) {
 	python := exec.Command(withModule(t, "tensorflow"), "-c", `
 from gpumux import memory
 told = []
-memory.cap(8 << 30, "GPU-a", 0, lambda *what: told.append(what))
+memory.cap(8 << 30, lambda *what: told.append(what))
 import tensorflow as tf
 memory.prove()
 assert told == [], told
@@ -83,4 +84,29 @@ except RuntimeError as error:
 	out, err := python.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, string(out), "its allocators may take")
+}
+
+// TestCap_InstalledJAX asks JAX for what it tells its device's plugin, in a task that has
+// set the old name of the limit as many scripts do. JAX itself refuses both names.
+func TestCap_InstalledJAX(t *testing.T) {
+	interpreter := withModule(t, "jax")
+	f := newForge(t, `
+import os
+os.environ["XLA_PYTHON_CLIENT_MEM_FRACTION"] = os.environ["OWN"]
+import jax
+from jaxlib import xla_client
+def item(x):
+    options = xla_client.generate_pjrt_gpu_plugin_options()
+    return [options["memory_fraction"], os.environ.get("XLA_PYTHON_CLIENT_MEM_FRACTION"), os.environ["XLA_CLIENT_MEM_FRACTION"]]
+`)
+	for own, want := range map[string]string{".90": `[0.25,null,".2500"]`, ".1": `[0.1,null,".1"]`} {
+		task := f.task("item")
+		task.Interpreter, task.Env = interpreter, map[string]string{"OWN": own}
+		s := f.slot("gpu/0", func(o *slot.Options) {
+			o.Room, o.Env = 8<<30, map[string]string{"XLA_CLIENT_MEM_FRACTION": ".2500", "JAX_PLATFORMS": "cpu"}
+		})
+		var got string
+		require.NoError(t, s.Run(t.Context(), task, calls.Call{Items: values(0), Done: func(d calls.Done) { got = string(d.Value) }}))
+		require.JSONEq(t, want, got)
+	}
 }

@@ -10,9 +10,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/slot"
+	"github.com/gpumux/gpumux/internal/test/rig"
 )
 
 const steps = `
@@ -72,4 +74,52 @@ func TestSlot_SaysWhichCommandRuns(t *testing.T) {
 	require.NoError(t, os.WriteFile(open, nil, 0o644))
 	require.NoError(t, <-ended)
 	require.Nil(t, s.Stats().Running)
+}
+
+// A start has the limit of its task rather than the slot's, says since when it goes on,
+// and where it was when its time was over.
+func TestSlot_SaysWhatStarts(t *testing.T) {
+	f := newForge(t, `
+print("loading the weights", flush=True)
+open(os.environ["DIR"] + "/begun", "w").close()
+while not os.path.exists(os.environ["DIR"] + "/gate"): time.sleep(0.01)
+def item(x): return x
+`)
+	for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
+		s := f.slot("cpu/0", func(o *slot.Options) { o.StartLimit = time.Millisecond })
+		require.Nil(t, s.Stats().Starting)
+		task := f.task("item")
+		task.Mode, task.StartLimit = mode, time.Minute
+		ended := make(chan error, 1)
+		go func() {
+			ended <- s.Run(t.Context(), task, calls.Call{Mode: mode, Items: values(0), Done: func(calls.Done) {}})
+		}()
+		rig.Wait(t, func() bool { _, err := os.Stat(filepath.Join(f.dir, "begun")); return err == nil }, time.Minute, time.Millisecond)
+		starting := s.Stats().Starting
+		require.NotNil(t, starting)
+		require.Equal(t, "item", starting.Task)
+		require.WithinRange(t, starting.Began, time.Now().Add(-time.Minute), time.Now())
+		require.NoError(t, os.WriteFile(filepath.Join(f.dir, "gate"), nil, 0o644))
+		require.NoError(t, <-ended)
+		require.Nil(t, s.Stats().Starting)
+		require.NoError(t, os.Remove(filepath.Join(f.dir, "gate")))
+		require.NoError(t, os.Remove(filepath.Join(f.dir, "begun")))
+	}
+}
+
+func TestSlot_AStartThatTakesTooLong(t *testing.T) {
+	f := newForge(t, `
+print("loading the weights", flush=True)
+while True: time.sleep(0.01)
+def item(x): return x
+`)
+	task := f.task("item")
+	task.Mode, task.StartLimit = gpumux.Persistent, 3*time.Second
+	got := fault(t, f.slot("cpu/0", nil).Run(t.Context(), task, calls.Call{Mode: task.Mode, Items: values(0), Done: func(calls.Done) {}}))
+	require.Equal(t, gpumux.Timeout, got.Kind)
+	require.Equal(t, "start", got.Op)
+	require.Equal(t, "the task process was not ready after 3s", got.Message)
+	require.Contains(t, got.Hint, "raise start: of the task in the worker's file, or --start-timeout with --local")
+	require.Contains(t, got.Tail, "loading the weights")
+	require.Contains(t, got.Traceback, "tasks.py")
 }

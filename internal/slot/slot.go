@@ -55,6 +55,8 @@ type Slot struct {
 	out     *process.Output
 	stats   Stats
 	running Running // zero where no item runs
+	// starting is the start of a process under way, or the last one.
+	starting Start
 	// doomed is the process, by its number in stats, that Recycle ends because of doomedFor.
 	doomed    int64
 	doomedFor string
@@ -173,6 +175,10 @@ func (s *Slot) Stats() Stats {
 		running.Out = s.out
 		stats.Running = &running
 	}
+	if s.state == Starting {
+		starting := s.starting
+		stats.Starting = &starting
+	}
 	if s.watched != nil {
 		stats.Held = s.watched.Held()
 	}
@@ -192,6 +198,13 @@ func (s *Slot) enter(to State, why string) {
 		panic(fmt.Sprintf("slot %s: no move from %s to %s (%s)", s.name, from, to, why))
 	}
 	s.log.Debug("slot state", zap.String("from", string(from)), zap.String("to", string(to)), zap.String("why", why))
+}
+
+// starts publishes which task's process starts from now on.
+func (s *Slot) starts(task string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.starting = Start{Task: task, Began: time.Now()}
 }
 
 // occupied publishes the process that the slot has now.

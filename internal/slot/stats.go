@@ -29,6 +29,14 @@ type Stats struct {
 	ResidentBytes int64
 	// Running is the item that runs; nil where none does.
 	Running *Running
+	// Starting is the start of a process under way; nil where there is none.
+	Starting *Start
+}
+
+// Start is the start of a task's process, until it has imported the task.
+type Start struct {
+	Task  string
+	Began time.Time
 }
 
 // Running is an item that runs, or the first of a micro-batch that does.

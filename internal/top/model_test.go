@@ -105,6 +105,16 @@ func TestModel_ErrorsStandAboveTheLastPicture(t *testing.T) {
 	require.Contains(t, m.View(), "no answer from node-00/4711?[2J")
 }
 
+// A start that takes long is no mystery.
+func TestView_Starting(t *testing.T) {
+	s := cluster(1, time.Now(), 1)
+	seat := &s.Workers[0].Offer.Pools[0].Seats[0]
+	seat.State, seat.Task, seat.For = "starting", "embed", gpumux.Duration(3*time.Minute)
+	m := &model{width: 160, height: 24}
+	m.take(s)
+	require.Contains(t, m.View(), "embed has been importing for 3m0s  embed-3fa92c01d4e5")
+}
+
 // What an item reports of itself stands before the map.
 func TestView_Progress(t *testing.T) {
 	item := int64(7)

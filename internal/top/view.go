@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/dustin/go-humanize"
@@ -132,6 +133,9 @@ func (m *model) slot(r row) string {
 // runs returns a slot's map, else its task; the progress of its item stands before it.
 func runs(r row) string {
 	what := cmp.Or(r.Map, r.Task)
+	if r.State == "starting" && r.For > 0 {
+		return fmt.Sprintf("%s has been importing for %s  %s", r.Task, time.Duration(r.For).Round(time.Second), r.Map)
+	}
 	if r.Progress == "" {
 		return what
 	}

@@ -154,10 +154,10 @@ tasks:
   notfound: {command: [no-such-program-here]}
   notexec: {command: [./plain.txt], mode: persistent, hygiene: off, recycle: {items: 1}, venv: venv}
   out: {python: "embed.py:embed", output: text, fresh: thread}
-  out2: {command: [./train], output: xml, fresh: fork}
-  negative: {python: "embed.py:embed", timeout: -1s, recycle: {items: -1, age: -1s}, dir: nowhere}
+  out2: {command: [./train], output: xml, fresh: fork, start: 1h}
+  negative: {python: "embed.py:embed", timeout: -1s, start: -1s, recycle: {items: -1, age: -1s}, dir: nowhere}
   env: {python: "embed.py:embed", env: {CUDA_VISIBLE_DEVICES: "0", "A B": x}, pass_env: [XLA_PYTHON_CLIENT_MEM_FRACTION]}
-`, `32 mistakes in FILE
+`, `34 mistakes in FILE
   FILE:4: tasks.nothing: says not what to run; give one of python, python_dir, r, command and program
   FILE:5: tasks.two: has command and python; give only one
   FILE:6: tasks.gone.python: DIR/gone.py: does not exist
@@ -181,9 +181,11 @@ tasks:
   FILE:21: tasks.out.fresh: "thread" is unknown; use fork or spawn
   FILE:21: tasks.out.output: is for commands only; a function returns its result
   FILE:22: tasks.out2.output: "xml" is unknown; use json or text
+  FILE:22: tasks.out2.start: a command has no start of its own; give timeout, which counts all of it
   FILE:22: tasks.out2.fresh: is for python and python_dir only; what else runs once per item starts anew each time
   FILE:23: tasks.negative.dir: DIR/nowhere: does not exist
   FILE:23: tasks.negative.python: DIR/nowhere/embed.py: does not exist
+  FILE:23: tasks.negative.start: is negative; leave it out for the default
   FILE:23: tasks.negative.timeout: is negative; leave it out for no limit
   FILE:23: tasks.negative.recycle.items: is negative; leave it out for no limit
   FILE:23: tasks.negative.recycle.age: is negative; leave it out for no limit

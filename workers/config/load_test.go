@@ -34,7 +34,7 @@ pools:
   - {name: pair, devices: [0, GPU-bbbb], gpus_per_slot: 2, memory: 32GiB}
   - {name: cpu, devices: cpu, slots: 2, memory: 1.5G, mode: fresh, hygiene: off, leases: 0}
 tasks:
-  embed: {python: "embed.py:embed", venv: venv, mode: persistent, fresh: spawn, hygiene: on, recycle: {items: 1000, age: 1h}}
+  embed: {python: "embed.py:embed", venv: venv, mode: persistent, fresh: spawn, start: 30m, hygiene: on, recycle: {items: 1000, age: 1h}}
   train: {command: ["./train", "--json"], timeout: 2h, env: {A: "1"}, pass_env: [HF_HOME], output: text}
   serve: {program: [./train], dir: .}
   curve: {r: "fit.R:fit.model", interpreter: ./train}
@@ -70,6 +70,7 @@ func TestLoad_Complete(t *testing.T) {
 	require.Equal(t, launch.Spawn, embed.Fresh)
 	require.Equal(t, launch.HygieneOn, embed.Hygiene)
 	require.Equal(t, time.Hour, embed.RecycleAge)
+	require.Equal(t, 30*time.Minute, embed.StartLimit)
 
 	curve, err := tasks.Find("curve")
 	require.NoError(t, err)

@@ -49,6 +49,8 @@ type Task struct {
 	// Hygiene is on or off: whether a persistent process with a budget trims its memory
 	// between items, and is recycled for it. Default: the pool's.
 	Hygiene launch.Hygiene `yaml:"hygiene"`
+	// Start bounds the start of a process, imports included. Default 5 min.
+	Start gpumux.Duration `yaml:"start"`
 	// Timeout bounds one item. Default: none.
 	Timeout gpumux.Duration `yaml:"timeout"`
 	// Recycle replaces a process after so many items or so much time. Default: never.
@@ -132,7 +134,7 @@ func (c Config) task(name, at string, t Task, r *report) launch.Task {
 	}
 	task := launch.Task{
 		Name: name, Dir: c.path(t.Dir), Text: t.Output == "text", Env: t.Env, PassEnv: t.PassEnv, User: resolveUser(t.User, at+".user", r),
-		Mode: t.Mode, Fresh: t.Fresh, Hygiene: t.Hygiene, Timeout: time.Duration(t.Timeout), RecycleItems: t.Recycle.Items,
+		Mode: t.Mode, Fresh: t.Fresh, Hygiene: t.Hygiene, StartLimit: time.Duration(t.Start), Timeout: time.Duration(t.Timeout), RecycleItems: t.Recycle.Items,
 		RecycleAge: time.Duration(t.Recycle.Age),
 	}
 	switch {
@@ -183,6 +185,9 @@ func (t Task) checkLimits(at string, r *report) {
 	if !command && t.Output != "" {
 		r.add(at+".output", "is for commands only; a function returns its result")
 	}
+	if command && t.Start != 0 {
+		r.add(at+".start", "a command has no start of its own; give timeout, which counts all of it")
+	}
 	if t.Fresh != "" && t.Python == "" && t.PythonDir == "" {
 		r.add(at+".fresh", "is for python and python_dir only; what else runs once per item starts anew each time")
 	}
@@ -190,6 +195,9 @@ func (t Task) checkLimits(at string, r *report) {
 		if negative {
 			r.add(at+"."+field, "is negative; leave it out for no limit")
 		}
+	}
+	if t.Start < 0 {
+		r.add(at+".start", "is negative; leave it out for the default")
 	}
 	positive("timeout", t.Timeout < 0)
 	positive("recycle.items", t.Recycle.Items < 0)

@@ -39,6 +39,7 @@ class Executor(concurrent.futures.Executor):
         sharing: Optional[str] = None,
         mode: Optional[str] = None,
         timeout: Optional[float] = None,
+        start_timeout: Optional[float] = None,
         attempts: Optional[int] = None,
         python: Optional[str] = None,
         pass_env: Sequence[str] = (),
@@ -59,7 +60,8 @@ class Executor(concurrent.futures.Executor):
             [
                 "stream", remote.TARGET, "--unordered", "--quiet",
                 *flags(
-                    slots=slots, memory=memory, devices=devices, sharing=sharing, mode=mode, timeout=seconds(timeout), attempts=attempts,
+                    slots=slots, memory=memory, devices=devices, sharing=sharing, mode=mode, timeout=seconds(timeout),
+                    start_timeout=seconds(start_timeout), attempts=attempts,
                     python=python or sys.executable, pass_env=[*words(pass_env), "PYTHONPATH"],
                 ),
             ],

@@ -28,6 +28,7 @@ def map(
     pool: Optional[Words] = None,
     mode: Optional[str] = None,
     timeout: Optional[float] = None,
+    start_timeout: Optional[float] = None,
     attempts: Optional[int] = None,
     backoff: Optional[float] = None,
     arg: Any = None,
@@ -57,6 +58,7 @@ def map(
     key names the field of the items, dicts, that each Result has as its key; with_item gives it the whole item.
     slots is how many run side by side on a device, or "auto"; memory is the budget of each, such as "4GiB" or bytes.
     timeout is the most seconds of one item, attempts how often one that raises is tried, backoff the seconds before it is tried again.
+    start_timeout is the most seconds that a process may take to start, with what the function's module loads or downloads (300).
     max_failures, such as 10 or "5%", is with how many failed items the map goes on. arg is what all items share, such as a
     configuration: gpumux.arg() in the function. retry runs the failed items of a map again.
     cache takes results of equal items from earlier maps of the function with cache and the same data, which keeps them.
@@ -77,8 +79,8 @@ def map(
         "map", named.task, "--local", "--out", "-",
         *flags(
             columns=columns, key=key, with_item=with_item, slots=slots, memory=memory, devices=devices, sharing=sharing, pool=pool,
-            mode=mode, timeout=seconds(timeout), attempts=attempts, backoff=seconds(backoff), arg=encoded(arg),
-            fail_fast=fail_fast, max_failures=max_failures, chunk=chunk, cache=cache, files=files, id=id, retry=retry,
+            mode=mode, timeout=seconds(timeout), start_timeout=seconds(start_timeout), attempts=attempts, backoff=seconds(backoff),
+            arg=encoded(arg), fail_fast=fail_fast, max_failures=max_failures, chunk=chunk, cache=cache, files=files, id=id, retry=retry,
             unordered=not ordered, python=python or sys.executable, pass_env=pass_env, data=data,
         ),
     ]

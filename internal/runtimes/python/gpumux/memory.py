@@ -6,6 +6,7 @@ itself begins to use the device, so a task may fork before.
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib.util
 import os
@@ -20,6 +21,9 @@ _CHILD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "child")
 
 # The limit of a test, far below any task's, and the allocation that it must refuse.
 _TRIED, _ASKED = 32 << 20, 128 << 20
+
+# JAX's names for the share of a device that it may take.
+_FRACTION, _OLD_FRACTION = "XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"
 
 Tell = Callable[[str, Optional[str], Optional[int]], None]
 """Reports a framework, why its limit does not hold or None, and the bytes of its allocator where they are known."""
@@ -57,7 +61,11 @@ def cap(room: int, tell: Optional[Tell] = None) -> None:
     sys.meta_path.insert(
         0,
         AfterImport(
-            {"torch": lambda torch: _torch(torch, room, told), "tensorflow": lambda tf: _tensorflow(tf, room, told)},
+            {
+                "torch": lambda torch: _torch(torch, room, told),
+                "tensorflow": lambda tf: _tensorflow(tf, room, told),
+                "jaxlib.xla_client": _one_fraction,
+            },
             lambda name, why: (_untried.pop(name, None), _warn(name, why, told)),
         ),
     )
@@ -209,6 +217,24 @@ def _jax(jax: Any, room: int) -> bool:
         if limit > room + (64 << 20):
             raise RuntimeError(f"its allocator may take {limit >> 20} MiB of device {device.id}, not {room >> 20}")
     return bool(devices)
+
+
+def _one_fraction(xla_client: Any) -> None:
+    """Let JAX start on a device although the task set the old name of its limit, which it refuses beside the new one, the slot's."""
+    generate = getattr(xla_client, "generate_pjrt_gpu_plugin_options", None)
+    if generate is None:
+        return
+
+    @functools.wraps(generate)
+    def generate_pjrt_gpu_plugin_options(*args: Any, **more: Any) -> Any:
+        slots, tasks = os.environ.get(_FRACTION), os.environ.get(_OLD_FRACTION)
+        if slots and tasks:
+            os.environ[_FRACTION] = min(slots, tasks, key=float)
+            del os.environ[_OLD_FRACTION]
+        return generate(*args, **more)
+
+    # JAX's plugins look it up here when the task first uses a device.
+    xla_client.generate_pjrt_gpu_plugin_options = generate_pjrt_gpu_plugin_options
 
 
 def _tensorflow(tf: Any, room: int, tell: Tell) -> None:

@@ -377,6 +377,7 @@ int cuGetErrorString(int code, const char **text)
 	case 214: *text = "uncorrectable ECC error encountered"; break;
 	case ILLEGAL: *text = "an illegal memory access was encountered"; break;
 	case 802: *text = "system not yet initialized"; break;
+	case 803: *text = "system has unsupported display driver / cuda driver combination"; break;
 	case MPS_CONNECTION: *text = "MPS client failed to connect to the MPS control daemon or the MPS server"; break;
 	case MPS_RPC: *text = "the remote procedural call between the MPS server and the MPS client failed"; break;
 	case 807: *text = "MPS server is not ready to accept new MPS client requests"; break;
