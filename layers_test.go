@@ -30,7 +30,7 @@ devserver/cmd/manual             internal/cli
 devserver/test/devservertest     devserver
 devserver                        internal/names
 cmd/gpumux                       internal/cli
-internal/cli                     . internal/app internal/bench internal/files internal/fleet internal/host internal/items internal/launch internal/local internal/names internal/prune internal/screen internal/show internal/text starter workers/config
+internal/cli                     . gpu internal/app internal/bench internal/files internal/fleet internal/host internal/items internal/launch internal/local internal/names internal/prune internal/screen internal/show internal/text starter workers/config
 internal/host                    . codec gpu internal/app internal/bench internal/fleet internal/health internal/local internal/screen internal/show internal/top starter store workers workers/config
 internal/app                     codec internal/fleet internal/local internal/screen internal/text starter store
 internal/files                   . internal/columns internal/items internal/local internal/names internal/objects internal/results internal/text starter

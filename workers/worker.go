@@ -47,7 +47,8 @@ type Options struct {
 	Codec converter.PayloadCodec
 	// Alone is for a worker without Temporal and store, which runs RunDirect alone.
 	Alone bool
-	// Inventory is the host's devices, which the worker does not close. Default: gpu.Open.
+	// Inventory is the host's devices, which the worker does not close. Default: gpu.Open,
+	// which takes a minute where the driver hangs.
 	Inventory *gpu.Inventory
 	// Version is the worker's own. Default "dev".
 	Version string

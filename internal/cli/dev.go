@@ -7,11 +7,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/app"
 	"github.com/gpumux/gpumux/internal/local"
 	"github.com/gpumux/gpumux/internal/screen"
@@ -118,8 +120,14 @@ func devOptions(ctx context.Context, a *app.App, f *devFlags) (o local.Options, 
 		return o, "", app.Usage("--tasks %s is not a folder; name the one that holds your Python modules", f.tasks)
 	}
 	o.Modules = &config.Task{PythonDir: dir, Interpreter: f.task.Python, PassEnv: f.task.PassEnv}
-	o.Pools, noGPU = local.Pools(ctx, []string{"gpu", "cpu"}, f.pool)
-	if noGPU != "" {
+	if o.Inventory, err = local.Devices(ctx, nil, f.pool); err != nil {
+		return o, "", err
+	}
+	if o.Pools, noGPU, err = local.Pools(o.Inventory, []string{"gpu", "cpu"}, f.pool); err != nil {
+		o.Inventory.Close()
+		return o, "", err
+	}
+	if noGPU != "" || slices.Equal(f.pool.Devices, gpu.Selection{"cpu"}) {
 		o.Pools = o.Pools[1:]
 	} else {
 		o.Pools[1].Memory = 0 // the budget is meant for GPUs

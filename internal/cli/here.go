@@ -12,15 +12,28 @@ import (
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-// poolsHere are the pools of a worker in this process.
-func poolsHere(ctx context.Context, a *app.App, f taskFlags) []config.Pool {
-	pools, noGPU := local.Pools(ctx, f.input.Ladder, f.pool)
-	for _, name := range f.input.Ladder {
+// devicesHere gives a worker in this process its devices, and pools on them.
+func devicesHere(ctx context.Context, a *app.App, f taskFlags, o *local.Options) (err error) {
+	names := f.input.Ladder
+	if o.Inventory, err = local.Devices(ctx, names, f.pool); err != nil {
+		return err
+	}
+	pools, noGPU, err := local.Pools(o.Inventory, names, f.pool)
+	if err != nil {
+		o.Inventory.Close()
+		return err
+	}
+	o.Pools = pools
+	why, _, _ := strings.Cut(noGPU, "; ") // what follows is for a worker's file
+	if noGPU != "" && len(names) == 0 {
+		a.Console.Note("the CPU runs it: %s", screen.OneLine(why, 300))
+	}
+	for _, name := range names {
 		if noGPU != "" && name != "cpu" {
 			a.Console.Say("pool %s runs on the CPU, for want of a GPU: %s", name, screen.OneLine(noGPU, 300))
 		}
 	}
-	return pools
+	return nil
 }
 
 // flagsHere has the flag that sets a field of the worker's configuration.

@@ -53,7 +53,12 @@ The log goes to standard error, as JSON lines when that is no terminal.`,
 		if screen.IsTerminal(a.Stderr) {
 			log = app.NewLog(a.Console, true)
 		}
-		w, err := workers.New(conf, workers.Options{Version: a.Version, Log: log})
+		inventory, err := gpu.Open(c.Context(), gpu.Options{})
+		if err != nil {
+			return app.Unavailable(fmt.Errorf("list this machine's devices: %w", err))
+		}
+		defer inventory.Close()
+		w, err := workers.New(conf, workers.Options{Inventory: inventory, Version: a.Version, Log: log})
 		if err != nil {
 			return err
 		}
