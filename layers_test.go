@@ -42,11 +42,11 @@ internal/bench                   . gpu internal/sharing starter store workers wo
 starter                          . codec internal/contract internal/fleet internal/names internal/prune internal/results internal/text store
 internal/prune                   internal/names internal/objects store
 internal/fleet                   . codec internal/contract internal/names internal/payload
-workers                          . activities codec gpu internal/autoslots internal/calls internal/contact internal/contract internal/health internal/launch internal/memory internal/metrics internal/names internal/payload internal/pool internal/process internal/record internal/runtimes internal/sharing internal/slot internal/template store workers/config workflows
+workers                          . activities codec gpu internal/autoslots internal/calls internal/contact internal/contract internal/health internal/launch internal/memory internal/metrics internal/names internal/notice internal/payload internal/pool internal/process internal/record internal/runtimes internal/sharing internal/slot internal/template store workers/config workflows
 internal/autoslots               . gpu internal/memory internal/pool workers/config
-internal/memory                  . gpu internal/process internal/session internal/sharing internal/slot workers/config
+internal/memory                  . gpu internal/notice internal/process internal/session internal/sharing internal/slot workers/config
 internal/metrics                 . gpu internal/health internal/pool internal/slot
-internal/health                  . gpu internal/calls internal/diagnosis internal/launch internal/pool internal/process internal/slot workers/config
+internal/health                  . gpu internal/calls internal/diagnosis internal/launch internal/notice internal/pool internal/process internal/slot workers/config
 internal/pool                    . internal/calls internal/launch internal/slot
 internal/contact                 internal/calls internal/contract
 workers/config                   . codec gpu internal/contract internal/launch internal/names internal/process internal/sharing
@@ -54,13 +54,14 @@ internal/sharing                 . gpu internal/mps internal/process
 internal/test/gputest            internal/calls internal/launch internal/mps internal/test/rig internal/slot
 internal/slot                    . internal/account internal/arrays internal/calls internal/diagnosis internal/launch internal/names internal/process internal/session internal/template internal/text internal/wire
 internal/account                 . internal/session
-internal/template                . internal/diagnosis internal/launch internal/process internal/session
+internal/template                . internal/diagnosis internal/launch internal/notice internal/process internal/session
 internal/session                 . internal/diagnosis internal/launch internal/process internal/wire
 internal/diagnosis               . internal/wire
 internal/launch                  . internal/edition internal/process
 internal/process                 .
 internal/runtimes
 internal/edition
+internal/notice
 activities                       . internal/calls internal/columns internal/contract internal/items internal/names internal/objects internal/payload internal/record internal/text store
 internal/record                  . store
 workflows                        . internal/contract internal/names internal/payload internal/text

@@ -44,6 +44,7 @@ type Inventory struct {
 	list    []Device
 	hidden  []Device // by CUDA_VISIBLE_DEVICES
 	reasons []string
+	leftOut []string // of reasons, those about GPUs that failed
 	// signs are what on the host points to a GPU, where none can be used.
 	signs []string
 }
@@ -81,6 +82,7 @@ func openWith(ctx context.Context, d driver, o Options) (*Inventory, error) {
 	inv := &Inventory{driver: d}
 	for _, problem := range problems {
 		inv.reasons = append(inv.reasons, problem.Error())
+		inv.leftOut = append(inv.leftOut, problem.Error())
 		inv.signs = append(inv.signs, "the driver")
 	}
 	if len(found) == 0 && len(problems) == 0 {
@@ -142,6 +144,9 @@ func (inv *Inventory) GPUs() []Device {
 
 // Reason says in a line why there is no GPU or what was left out, or is empty.
 func (inv *Inventory) Reason() string { return strings.Join(inv.reasons, "; ") }
+
+// LeftOut says which GPUs are not listed because the driver fails them, or is empty.
+func (inv *Inventory) LeftOut() string { return strings.Join(inv.leftOut, "; ") }
 
 // Unusable says why no GPU can be used although something points to one: a device file, a
 // PCI device, the driver, CUDA_VISIBLE_DEVICES. It is empty where a GPU can be used, and

@@ -212,7 +212,7 @@ func (s *Session) connect(conf config.Config, keys *codec.Keys) error {
 	if err != nil || conf.Tasks == nil {
 		return err
 	}
-	s.worker, err = workers.New(conf, workers.Options{Client: s.Client, Inventory: s.o.Inventory, Version: s.o.Version, Log: s.o.Log,
+	s.worker, err = workers.New(conf, workers.Options{Client: s.Client, Inventory: s.o.Inventory, Version: s.o.Version, Log: s.o.Log, Notice: s.notice,
 		StopTimeout: cmp.Or(s.o.StopTimeout, time.Second)})
 	return err
 }
@@ -222,6 +222,7 @@ func (s *Session) serve() error {
 	if s.worker == nil {
 		return nil
 	}
+	_ = os.Remove(filepath.Join(s.Data, noticesFile))
 	if _, err := s.Fleet().HandOn(s.ctx, dead); err != nil && s.ctx.Err() == nil {
 		// Without it the chunks of a killed worker only come later.
 		s.say("%v", err)
@@ -279,6 +280,19 @@ func (s *Session) Close(ctx context.Context) {
 	}
 	if !stays {
 		_ = s.hold.Close() // nil where another process has the folder
+	}
+}
+
+// noticesFile is the file of a data folder that has the notices of its last worker.
+const noticesFile = "notices"
+
+// notice says what changes what the map gets, and keeps it for those who ask meanwhile.
+func (s *Session) notice(text string) {
+	s.o.Say(text)
+	file, err := os.OpenFile(filepath.Join(s.Data, noticesFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err == nil {
+		_, _ = fmt.Fprintln(file, text)
+		file.Close()
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/notice"
 	"github.com/gpumux/gpumux/internal/sharing"
 	"github.com/gpumux/gpumux/workers/config"
 )
@@ -138,7 +139,7 @@ func (e *Enforcer) reportOthers(d gpu.Device, wanted gpumux.Size, now gpu.Status
 	if len(who) > 0 {
 		text += " (" + strings.Join(who, ", ") + ")"
 	}
-	e.log.Warn(text, zap.String("device", d.UUID), zap.String("why", "end what else uses it, or lower memory or slots"))
+	e.log.Warn(text, notice.Mark, zap.String("device", d.UUID), zap.String("why", "end what else uses it, or lower memory or slots"))
 }
 
 // reportPool says what keeps a pool within its budget.
@@ -149,7 +150,7 @@ func (e *Enforcer) reportPool(p config.Placement) {
 		e.log.Info(text, zap.String("pool", p.Name))
 		return
 	}
-	e.log.Warn(text+" only; a task that allocates past its framework takes from its neighbours", zap.String("pool", p.Name),
+	e.log.Warn(text+" only; a task that allocates past its framework takes from its neighbours", notice.Mark, zap.String("pool", p.Name),
 		zap.String("why", m.lack))
 }
 

@@ -56,7 +56,7 @@ type core struct {
 }
 
 func (c core) Enabled(level zapcore.Level) bool {
-	return level >= zapcore.WarnLevel || c.Core.Enabled(level)
+	return level >= zapcore.InfoLevel || c.Core.Enabled(level)
 }
 
 func (c core) With(fields []zapcore.Field) zapcore.Core {
@@ -71,7 +71,7 @@ func (c core) Check(e zapcore.Entry, to *zapcore.CheckedEntry) *zapcore.CheckedE
 }
 
 func (c core) Write(e zapcore.Entry, fields []zapcore.Field) error {
-	if slices.ContainsFunc(fields, func(f zapcore.Field) bool { return f == Mark }) {
+	if slices.ContainsFunc(fields, func(f zapcore.Field) bool { return f.Key == Mark.Key }) {
 		text := line(e.Message, slices.Concat(c.fields, fields))
 		news := c.list.add(text)
 		if c.list.Say != nil {
