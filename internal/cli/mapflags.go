@@ -77,7 +77,7 @@ func (f *taskFlags) registerHere(flags *pflag.FlagSet, local string) {
 	flags.StringVar((*string)(&f.task.Fresh), "fresh", "", local+"fork (default) or spawn a new interpreter for every item of mode fresh")
 }
 
-const devicesUsage = "also UUIDs, and 'model=H100' or 'memory>=40GiB'"
+const devicesUsage = "also UUIDs, 'model=H100' or 'memory>=40GiB', free for those with room beside others, and cpu"
 
 const sharingUsage = "how slots share a GPU: default (by turns), exclusive, mps (side by side) or mig"
 
