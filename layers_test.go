@@ -37,7 +37,7 @@ internal/files                   . internal/columns internal/items internal/loca
 internal/top                     . internal/fleet internal/screen starter
 internal/show                    . internal/fleet internal/results internal/screen internal/text starter
 internal/screen                  .
-internal/local                   . codec gpu internal/contract internal/edition internal/fleet internal/items internal/launch internal/results starter store workers workers/config
+internal/local                   . codec gpu internal/contract internal/edition internal/fleet internal/health internal/items internal/launch internal/results starter store workers workers/config
 internal/bench                   . gpu internal/sharing starter store workers workers/config
 starter                          . codec internal/contract internal/fleet internal/names internal/prune internal/results internal/text store
 internal/prune                   internal/names internal/objects store

@@ -197,8 +197,8 @@ func (w *Worker) start(ctx context.Context) error {
 	w.memory = memory.New(w.placements, w.inventory, w.log)
 	w.guards.Go(func() { w.memory.Run(guarding) })
 	w.memory.Report()
-	if why := w.inventory.LeftOut(); why != "" {
-		w.log.Warn("a GPU of this machine is not used", notice.Mark, zap.String("why", why))
+	for _, text := range w.inventory.Warnings() {
+		w.log.Warn(text, notice.Mark)
 	}
 	w.contact = contact.New(w.question(), contact.Uptime, w.log)
 	if w.contact.Client = w.client; !w.o.Alone {

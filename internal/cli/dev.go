@@ -57,6 +57,7 @@ asks for a token, which it writes into a file of variables that only you can rea
 	flags.StringVar(&f.data, "data", "", "folder of the state (default ~/.local/state/gpumux/dev)")
 	flags.StringVar(&f.task.Python, "python", "", "the Python to use (default python3)")
 	flags.StringSliceVar(&f.task.PassEnv, "pass-env", nil, "variables of this environment that tasks see, such as HF_HOME")
+	flags.StringVar(&f.task.VisibleDevices, "visible-devices", "", visibleUsage)
 	a.KeysFlag(c)
 	flags.IntVar(&f.port, "port", 7233, "port of Temporal")
 	flags.IntVar(&f.uiPort, "ui-port", 8233, "port of the Web UI")
@@ -119,8 +120,8 @@ func devOptions(ctx context.Context, a *app.App, f *devFlags) (o local.Options, 
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return o, "", app.Usage("--tasks %s is not a folder; name the one that holds your Python modules", f.tasks)
 	}
-	o.Modules = &config.Task{PythonDir: dir, Interpreter: f.task.Python, PassEnv: f.task.PassEnv}
-	if o.Inventory, err = local.Devices(ctx, nil, f.pool); err != nil {
+	o.Modules = &config.Task{PythonDir: dir, Interpreter: f.task.Python, PassEnv: f.task.PassEnv, VisibleDevices: f.task.VisibleDevices}
+	if o.Inventory, err = local.Devices(ctx, nil, f.pool, f.task.Python); err != nil {
 		return o, "", err
 	}
 	if o.Pools, noGPU, err = local.Pools(o.Inventory, []string{"gpu", "cpu"}, f.pool); err != nil {

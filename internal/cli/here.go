@@ -15,7 +15,7 @@ import (
 // devicesHere gives a worker in this process its devices, and pools on them.
 func devicesHere(ctx context.Context, a *app.App, f taskFlags, o *local.Options) (err error) {
 	names := f.input.Ladder
-	if o.Inventory, err = local.Devices(ctx, names, f.pool); err != nil {
+	if o.Inventory, err = local.Devices(ctx, names, f.pool, f.task.Python); err != nil {
 		return err
 	}
 	pools, noGPU, err := local.Pools(o.Inventory, names, f.pool)
@@ -38,7 +38,7 @@ func devicesHere(ctx context.Context, a *app.App, f taskFlags, o *local.Options)
 
 // flagsHere has the flag that sets a field of the worker's configuration.
 var flagsHere = map[string]string{"memory": "--memory", "reserve": "--reserve", "slots": "--slots", "devices": "--devices", "sharing": "--sharing",
-	"interpreter": "--python", "pass_env": "--pass-env", "python_dir": "--tasks", "command": "the command"}
+	"interpreter": "--python", "pass_env": "--pass-env", "visible_devices": "--visible-devices", "python_dir": "--tasks", "command": "the command"}
 
 // inFlags names flags in the mistakes of a configuration that was made of flags.
 func inFlags(err error) error {

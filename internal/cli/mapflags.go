@@ -73,11 +73,14 @@ func (f *taskFlags) registerHere(flags *pflag.FlagSet, local string) {
 	flags.StringVar((*string)(&f.pool.Sharing), "sharing", "", local+sharingUsage)
 	flags.StringVar(&f.task.Python, "python", "", local+"the Python to use (default python3)")
 	flags.StringSliceVar(&f.task.PassEnv, "pass-env", nil, local+"variables of this environment that the task sees, such as HF_HOME")
+	flags.StringVar(&f.task.VisibleDevices, "visible-devices", "", local+visibleUsage)
 	flags.StringVar(&f.task.Output, "output", "", "with a command after --: json (default), or text: what it prints is the result, a string")
 	flags.StringVar((*string)(&f.task.Fresh), "fresh", "", local+"fork (default) or spawn a new interpreter for every item of mode fresh")
 }
 
 const devicesUsage = "also UUIDs, 'model=H100' or 'memory>=40GiB', free for those with room beside others, and cpu"
+
+const visibleUsage = "what CUDA_VISIBLE_DEVICES holds: uuid (default), or index for programs that read numbers alone"
 
 const sharingUsage = "how slots share a GPU: default (by turns), exclusive, mps (side by side) or mig"
 

@@ -35,7 +35,7 @@ func checkPython(ctx context.Context, python string) Finding {
 }
 
 func checkDevices(ctx context.Context, python string) []Finding {
-	inventory, err := gpu.Open(ctx, gpu.Options{})
+	inventory, err := health.Open(ctx, python)
 	if err != nil {
 		return []Finding{{Check: "devices", Verdict: Bad, Detail: err.Error(), Fix: "repair the driver, or use the pool cpu"}}
 	}

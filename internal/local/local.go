@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/health"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
@@ -108,9 +109,12 @@ func unavailable(format string, args ...any) error {
 const maxCPUSlots = 4
 
 // Devices lists the devices of this machine for Pools. It leaves the driver alone where
-// only the CPU is asked for.
-func Devices(ctx context.Context, names []string, like config.Pool) (*gpu.Inventory, error) {
-	inventory, err := gpu.Open(ctx, gpu.Options{NoNVML: onlyCPU(names, like)})
+// only the CPU is asked for. The Python is for health.Open.
+func Devices(ctx context.Context, names []string, like config.Pool, python string) (*gpu.Inventory, error) {
+	if onlyCPU(names, like) {
+		return gpu.Open(ctx, gpu.Options{NoNVML: true})
+	}
+	inventory, err := health.Open(ctx, python)
 	if err != nil {
 		return nil, unavailable("list this machine's devices: %w", err)
 	}

@@ -42,6 +42,7 @@ def map(
     raise_faults: bool = False,
     progress: Optional[bool] = None,
     python: Optional[str] = None,
+    visible_devices: Optional[str] = None,
     pass_env: Sequence[str] = (),
     data: Union[str, "os.PathLike[str]", None] = None,
 ) -> Rows:
