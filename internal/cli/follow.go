@@ -104,7 +104,7 @@ func tellTroubles(ctx context.Context, a *app.App, s *starter.Starter, h *starte
 				waits("a healthy device")
 			}
 			for _, why := range sick {
-				say("the map waits: " + screen.OneLine(why, 400))
+				say("note: the map waits: " + screen.OneLine(why, 400))
 			}
 		}
 		for _, p := range retries.Stuck {

@@ -26,11 +26,11 @@ func devicesHere(ctx context.Context, a *app.App, f taskFlags, o *local.Options)
 	o.Pools = pools
 	why, _, _ := strings.Cut(noGPU, "; ") // what follows is for a worker's file
 	if noGPU != "" && len(names) == 0 {
-		a.Console.Note("the CPU runs it: %s", screen.OneLine(why, 300))
+		a.Console.Note("note: the CPU runs it: %s", screen.OneLine(why, 300))
 	}
 	for _, name := range names {
 		if noGPU != "" && name != "cpu" {
-			a.Console.Say("pool %s runs on the CPU, for want of a GPU: %s", name, screen.OneLine(noGPU, 300))
+			a.Console.Say("note: pool %s runs on the CPU, for want of a GPU: %s", name, screen.OneLine(noGPU, 300))
 		}
 	}
 	return nil

@@ -106,7 +106,7 @@ func TestProber_WhatCannotBeTriedIsNotSick(t *testing.T) {
 }
 
 func TestProber_NothingIsLeft(t *testing.T) {
-	_, m := try(t, 300*time.Millisecond, gputest.GPU{Sick: gputest.Sick{Alloc: gputest.Hangs}})
+	_, m := try(t, time.Second, gputest.GPU{Sick: gputest.Sick{Alloc: gputest.Hangs}})
 	entries, err := os.ReadDir(m.File + ".d")
 	require.NoError(t, err)
 	for _, e := range entries {

@@ -41,6 +41,7 @@ class Executor(concurrent.futures.Executor):
         timeout: Optional[float] = None,
         attempts: Optional[int] = None,
         python: Optional[str] = None,
+        visible_devices: Optional[str] = None,
         pass_env: Sequence[str] = (),
     ) -> None:
         # Held while a call is written. What the reader needs is not under it: the command may wait for the reader.
@@ -60,7 +61,7 @@ class Executor(concurrent.futures.Executor):
                 "stream", remote.TARGET, "--unordered", "--quiet",
                 *flags(
                     slots=slots, memory=memory, devices=devices, sharing=sharing, mode=mode, timeout=seconds(timeout), attempts=attempts,
-                    python=python or sys.executable, pass_env=[*words(pass_env), "PYTHONPATH"],
+                    python=python or sys.executable, visible_devices=visible_devices, pass_env=[*words(pass_env), "PYTHONPATH"],
                 ),
             ],
             fed=True, environ=dict(os.environ, PYTHONPATH=os.pathsep.join(functions.paths())),

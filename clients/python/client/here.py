@@ -80,7 +80,7 @@ def map(
             columns=columns, key=key, with_item=with_item, slots=slots, memory=memory, devices=devices, sharing=sharing, pool=pool,
             mode=mode, timeout=seconds(timeout), attempts=attempts, backoff=seconds(backoff), arg=encoded(arg),
             fail_fast=fail_fast, max_failures=max_failures, chunk=chunk, cache=cache, files=files, id=id, retry=retry,
-            unordered=not ordered, python=python or sys.executable, pass_env=pass_env, data=data,
+            unordered=not ordered, python=python or sys.executable, visible_devices=visible_devices, pass_env=pass_env, data=data,
         ),
     ]
 
