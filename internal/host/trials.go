@@ -42,7 +42,8 @@ func checkDevices(ctx context.Context, python string) []Finding {
 	defer inventory.Close()
 	findings := probe(ctx, inventory, inventory.Devices(), python)
 	if why := inventory.Unusable(); why != "" {
-		return append(findings, Finding{Check: "gpu", Verdict: Bad, Detail: screen.OneLine(why, 400), Fix: "repair it, or use the CPU: --devices cpu, in a worker's file devices: cpu"})
+		return append(findings, Finding{Check: "gpu", Verdict: Bad, Detail: screen.OneLine(why, 400),
+			Fix: "repair it, or use the CPU: --devices cpu, in a worker's file devices: cpu"})
 	}
 	if reason := inventory.Reason(); reason != "" {
 		findings = append(findings, Finding{Check: "gpu", Verdict: Note, Detail: screen.OneLine(reason, 300)})
