@@ -30,23 +30,23 @@ devserver/cmd/manual             internal/cli
 devserver/test/devservertest     devserver
 devserver                        internal/names
 cmd/gpumux                       internal/cli
-internal/cli                     . internal/app internal/bench internal/files internal/fleet internal/host internal/items internal/launch internal/local internal/names internal/prune internal/screen internal/show internal/text starter workers/config
+internal/cli                     . gpu internal/app internal/bench internal/files internal/fleet internal/host internal/items internal/launch internal/local internal/names internal/prune internal/screen internal/show internal/text starter workers/config
 internal/host                    . codec gpu internal/app internal/bench internal/fleet internal/health internal/local internal/screen internal/show internal/top starter store workers workers/config
 internal/app                     codec internal/fleet internal/local internal/screen internal/text starter store
 internal/files                   . internal/columns internal/items internal/local internal/names internal/objects internal/results internal/text starter
 internal/top                     . internal/fleet internal/screen starter
 internal/show                    . internal/fleet internal/results internal/screen internal/text starter
 internal/screen                  .
-internal/local                   . codec gpu internal/contract internal/edition internal/fleet internal/items internal/launch internal/results starter store workers workers/config
+internal/local                   . codec gpu internal/contract internal/edition internal/fleet internal/health internal/items internal/launch internal/results starter store workers workers/config
 internal/bench                   . gpu internal/sharing starter store workers workers/config
 starter                          . codec internal/contract internal/fleet internal/names internal/prune internal/results internal/text store
 internal/prune                   internal/names internal/objects store
 internal/fleet                   . codec internal/contract internal/names internal/payload
-workers                          . activities codec gpu internal/autoslots internal/calls internal/contact internal/contract internal/health internal/launch internal/memory internal/metrics internal/names internal/payload internal/pool internal/process internal/record internal/runtimes internal/sharing internal/slot internal/template store workers/config workflows
+workers                          . activities codec gpu internal/autoslots internal/calls internal/contact internal/contract internal/health internal/launch internal/memory internal/metrics internal/names internal/notice internal/payload internal/pool internal/process internal/record internal/runtimes internal/sharing internal/slot internal/template store workers/config workflows
 internal/autoslots               . gpu internal/memory internal/pool workers/config
-internal/memory                  . gpu internal/process internal/session internal/sharing internal/slot workers/config
+internal/memory                  . gpu internal/notice internal/process internal/session internal/sharing internal/slot workers/config
 internal/metrics                 . gpu internal/health internal/pool internal/slot
-internal/health                  . gpu internal/calls internal/diagnosis internal/launch internal/pool internal/process internal/slot workers/config
+internal/health                  . gpu internal/calls internal/diagnosis internal/launch internal/notice internal/pool internal/process internal/slot workers/config
 internal/pool                    . internal/calls internal/launch internal/slot
 internal/contact                 internal/calls internal/contract
 workers/config                   . codec gpu internal/contract internal/launch internal/names internal/process internal/sharing
@@ -54,13 +54,14 @@ internal/sharing                 . gpu internal/mps internal/process
 internal/test/gputest            internal/calls internal/launch internal/mps internal/test/rig internal/slot
 internal/slot                    . internal/account internal/arrays internal/calls internal/diagnosis internal/launch internal/names internal/process internal/session internal/template internal/text internal/wire
 internal/account                 . internal/session
-internal/template                . internal/diagnosis internal/launch internal/process internal/session
+internal/template                . internal/diagnosis internal/launch internal/notice internal/process internal/session
 internal/session                 . internal/diagnosis internal/launch internal/process internal/wire
 internal/diagnosis               . internal/wire
 internal/launch                  . internal/edition internal/process
 internal/process                 .
 internal/runtimes
 internal/edition
+internal/notice
 activities                       . internal/calls internal/columns internal/contract internal/items internal/names internal/objects internal/payload internal/record internal/text store
 internal/record                  . store
 workflows                        . internal/contract internal/names internal/payload internal/text

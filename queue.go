@@ -29,6 +29,8 @@ type Describe struct {
 	Tasks []string   `json:"tasks"`
 	// Modes are those of the tasks that have a mode of their own.
 	Modes map[string]Mode `json:"modes,omitempty"`
+	// Notices say what changes what maps get here, such as a budget that nothing enforces.
+	Notices []string `json:"notices,omitempty"`
 }
 
 // PoolInfo describes one pool of one worker.
@@ -48,6 +50,8 @@ type PoolInfo struct {
 	Means   []string `json:"means,omitempty"`
 	Mode    Mode     `json:"mode"`
 	Devices []string `json:"devices"`
+	// Cordoned are those of Devices that get no new calls, with why.
+	Cordoned map[string]string `json:"cordoned,omitempty"`
 	// Seats are the slots as they are now, in order.
 	Seats []SlotInfo `json:"seats,omitempty"`
 }

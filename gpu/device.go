@@ -15,8 +15,11 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 
+	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/mps"
 )
 
@@ -149,6 +152,24 @@ type Status struct {
 	// TimeSliced is how many of the listed processes take turns on the device; 0 for fewer
 	// than two. A container does not see those of others.
 	TimeSliced int `json:"timeSliced,omitempty"`
+}
+
+// Holders says how much of the device's memory processes hold, and which hold the most.
+func (s Status) Holders() string {
+	text := fmt.Sprintf("others hold %s of %s", gpumux.Size(s.Memory.Held()), gpumux.Size(s.Memory.Total))
+	list := slices.SortedFunc(slices.Values(s.Processes), func(a, b Process) int { return cmp.Compare(b.Memory, a.Memory) })
+	var who []string
+	for _, p := range list[:min(len(list), 3)] {
+		size := ""
+		if p.Memory > 0 {
+			size = gpumux.Size(p.Memory).String()
+		}
+		who = append(who, strings.Join(strings.Fields(fmt.Sprintf("process %d %s %s", p.PID, p.Name, size)), " "))
+	}
+	if who == nil {
+		return text
+	}
+	return text + " (" + strings.Join(who, ", ") + ")"
 }
 
 // unknown is the status of a silent device.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -20,6 +21,10 @@ type Options struct {
 	// Static replaces the driver's list, for tests and hosts without NVML. Its devices have
 	// no processes, links or events; one of KindCPU is the host with a smaller memory.
 	Static []Device
+	// CUDAOrder asks CUDA for the UUIDs of the GPUs that it shows with this environment. It is
+	// called where an index in CUDA_VISIBLE_DEVICES may mean another GPU than NVML's, since
+	// CUDA counts the fastest first. Default: indices are NVML's.
+	CUDAOrder func(ctx context.Context) ([]string, error)
 	// IgnoreVisible also lists what CUDA_VISIBLE_DEVICES hides. Default false.
 	IgnoreVisible bool
 }
@@ -43,6 +48,8 @@ type Inventory struct {
 	list    []Device
 	hidden  []Device // by CUDA_VISIBLE_DEVICES
 	reasons []string
+	// warnings are about GPUs that failed, and about a choice that may be another.
+	warnings []string
 	// signs are what on the host points to a GPU, where none can be used.
 	signs []string
 }
@@ -80,6 +87,7 @@ func openWith(ctx context.Context, d driver, o Options) (*Inventory, error) {
 	inv := &Inventory{driver: d}
 	for _, problem := range problems {
 		inv.reasons = append(inv.reasons, problem.Error())
+		inv.warnings = append(inv.warnings, "a GPU of this machine is not used: "+problem.Error())
 		inv.signs = append(inv.signs, "the driver")
 	}
 	if len(found) == 0 && len(problems) == 0 {
@@ -89,6 +97,14 @@ func openWith(ctx context.Context, d driver, o Options) (*Inventory, error) {
 	}
 	if spec, set := os.LookupEnv("CUDA_VISIBLE_DEVICES"); set && !o.IgnoreVisible {
 		kept := visible(found, spec)
+		if cudaCounts(found, spec) {
+			if shown, err := o.shown(ctx); err == nil {
+				kept = slices.DeleteFunc(slices.Clone(found), func(d Device) bool { return !slices.Contains(shown, d.UUID) })
+			} else {
+				inv.warnings = append(inv.warnings, fmt.Sprintf("CUDA_VISIBLE_DEVICES=%q is taken for the indices of nvidia-smi, although CUDA may "+
+					"count these GPUs otherwise: %v; set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name UUIDs", spec, err))
+			}
+		}
 		if n := len(found) - len(kept); n > 0 {
 			inv.reasons = append(inv.reasons, fmt.Sprintf("%d of %d devices are hidden by CUDA_VISIBLE_DEVICES=%q", n, len(found), spec))
 		}
@@ -106,6 +122,24 @@ func openWith(ctx context.Context, d driver, o Options) (*Inventory, error) {
 	}
 	inv.list = append(found, cpuDevice())
 	return inv, nil
+}
+
+// shown asks CUDA which GPUs it shows.
+func (o Options) shown(ctx context.Context) ([]string, error) {
+	if o.CUDAOrder == nil {
+		return nil, errors.New("CUDA was not asked")
+	}
+	return o.CUDAOrder(ctx)
+}
+
+// cudaCounts reports whether an index in CUDA_VISIBLE_DEVICES may not be NVML's: where
+// GPUs are unlike, unless CUDA_DEVICE_ORDER says so.
+func cudaCounts(found []Device, spec string) bool {
+	isIndex := func(want string) bool { _, err := strconv.Atoi(strings.TrimSpace(want)); return err == nil }
+	unlike := slices.ContainsFunc(found, func(d Device) bool { return d.Name != found[0].Name })
+	split := slices.ContainsFunc(found, func(d Device) bool { return d.MIG })
+	return unlike && !split && !hidesAll(spec) && slices.ContainsFunc(strings.Split(spec, ","), isIndex) &&
+		os.Getenv("CUDA_DEVICE_ORDER") != "PCI_BUS_ID"
 }
 
 // hidesAll reports whether a CUDA_VISIBLE_DEVICES is meant to hide all GPUs.
@@ -141,6 +175,10 @@ func (inv *Inventory) GPUs() []Device {
 
 // Reason says in a line why there is no GPU or what was left out, or is empty.
 func (inv *Inventory) Reason() string { return strings.Join(inv.reasons, "; ") }
+
+// Warnings say which GPUs are not listed because the driver fails them, and which choice
+// of them may be another than was meant.
+func (inv *Inventory) Warnings() []string { return slices.Clone(inv.warnings) }
 
 // Unusable says why no GPU can be used although something points to one: a device file, a
 // PCI device, the driver, CUDA_VISIBLE_DEVICES. It is empty where a GPU can be used, and

@@ -6,40 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/NVIDIA/go-nvml/pkg/dl"
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
-
-// libraryPaths is where NVML is looked for: the loader's path, then where WSL, managed
-// Kubernetes and NixOS put it without telling the loader.
-var libraryPaths = []string{
-	"libnvidia-ml.so.1",
-	"/usr/lib/wsl/lib/libnvidia-ml.so.1",
-	"/usr/local/nvidia/lib64/libnvidia-ml.so.1",
-	"/run/opengl-driver/lib/libnvidia-ml.so.1",
-}
-
-// needed is the functions without which there is nothing to do, each with the versions
-// that the binding may choose. Calling a function that the library lacks ends the
-// process, so these are looked up before the first call, and all others before theirs.
-var needed = [][]string{
-	{"nvmlInit_v2", "nvmlInit"}, {"nvmlShutdown"}, {"nvmlErrorString"},
-	{"nvmlDeviceGetCount_v2", "nvmlDeviceGetCount"},
-	{"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex"},
-	{"nvmlDeviceGetUUID"}, {"nvmlDeviceGetName"}, {"nvmlDeviceGetMemoryInfo"},
-}
-
-// loaded is the one library of this process: the dynamic linker binds each function to
-// the first library that has it, so a second one would be mixed with the first.
-var loaded struct {
-	sync.Mutex
-	path string
-}
 
 // openDriver loads and initialises NVML, or returns an absentError.
 func openDriver(ctx context.Context, path string) (driver, error) {
@@ -52,44 +24,6 @@ func openDriver(ctx context.Context, path string) (driver, error) {
 		return nil, err
 	}
 	return openNVML(ctx, nvml.New(nvml.WithLibraryPath(found)))
-}
-
-// load finds the first library that is an NVML, and keeps it mapped.
-func load(paths []string) (string, error) {
-	loaded.Lock()
-	defer loaded.Unlock()
-	if loaded.path != "" {
-		if len(paths) == 1 && paths[0] != loaded.path {
-			return "", fmt.Errorf("this process already uses NVML from %s and cannot use %s too; start another process for it", loaded.path, paths[0])
-		}
-		return loaded.path, nil
-	}
-	var broken error
-	for _, p := range paths {
-		lib := dl.New(p, dl.RTLD_LAZY|dl.RTLD_GLOBAL)
-		if err := lib.Open(); err != nil {
-			if _, missing := os.Stat(p); missing == nil && broken == nil {
-				broken = err
-			}
-			continue
-		}
-		for _, names := range needed {
-			if !oneOf(names, lib.Lookup) {
-				_ = lib.Close()
-				return "", fmt.Errorf("%s is not a usable NVML: it has no function %s; install the library of the NVIDIA driver", p, names[0])
-			}
-		}
-		loaded.path = p
-		return p, nil
-	}
-	if broken != nil {
-		return "", &absentError{fmt.Sprintf("the NVML library cannot be loaded: %v", broken), "reinstall the NVIDIA driver for this kind of machine, or use devices: cpu"}
-	}
-	return "", &absentError{fmt.Sprintf("no NVIDIA driver: %s not found", paths[0]), hintNoDriver}
-}
-
-func oneOf(names []string, lookup func(string) error) bool {
-	return slices.ContainsFunc(names, func(name string) bool { return lookup(name) == nil })
 }
 
 // nvmlDriver answers through NVML, which may be called from many threads.

@@ -167,7 +167,7 @@ func names(devices []Device) string {
 }
 
 // visible keeps what CUDA sees with this CUDA_VISIBLE_DEVICES: names up to the first that
-// fits nothing, and the GPU of a kept MIG instance. Indices are in PCI order.
+// fits nothing, and the GPU of a kept MIG instance. Indices are NVML's, in PCI order.
 func visible(devices []Device, spec string) []Device {
 	kept := map[string]bool{}
 	for want := range strings.SplitSeq(spec, ",") {

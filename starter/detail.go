@@ -36,6 +36,10 @@ type Detail struct {
 	Running []fleet.RunningItem `json:"running,omitempty"`
 	// Rungs says who serves the map's queues; empty for a map that is over.
 	Rungs []fleet.Rung `json:"rungs,omitempty"`
+	// Sick says why no device may take the map's work, where no worker has a healthy one.
+	Sick []string `json:"sick,omitempty"`
+	// Notices of the workers say what changes what the map gets.
+	Notices []string `json:"notices,omitempty"`
 }
 
 // MaxPending is the most chunks that a Detail holds.
@@ -101,8 +105,30 @@ func (s *Starter) showRunning(ctx context.Context, h *Handle, d *Detail) error {
 		}
 	}
 	d.Pending = s.firstPending(ctx, h.run)
-	d.Running = s.Fleet().Running(ctx, d.ID, busy(d.Pending))
+	workers := busy(d.Pending)
+	offers := s.Fleet().Offers(ctx, workers)
+	if len(workers) == 0 && len(d.Pending) > 0 {
+		offers = s.offers(ctx)
+		d.Sick = fleet.Sick(offers, in.Rungs())
+	}
+	d.Running = fleet.Running(offers, d.ID)
+	for _, offer := range offers {
+		for _, text := range offer.Notices {
+			d.Notices = append(d.Notices, offer.Host+": "+text)
+		}
+	}
 	return nil
+}
+
+// offers are what the workers that answer offer.
+func (s *Starter) offers(ctx context.Context) (offers []gpumux.Describe) {
+	workers, _ := s.Fleet().Workers(ctx) // without any, nobody has work
+	for _, w := range workers {
+		if w.Offer != nil {
+			offers = append(offers, *w.Offer)
+		}
+	}
+	return offers
 }
 
 func (s *Starter) firstPending(ctx context.Context, r *run) (first []Pending) {
@@ -184,6 +210,8 @@ type Retries struct {
 	// Stuck are activities on the store that have failed at least three times and hold the
 	// map up. Fault is why the last attempt failed.
 	Stuck []Pending
+	// Idle: chunks wait, and none has begun.
+	Idle bool
 }
 
 // Retries looks at what the map has in flight.
@@ -193,7 +221,11 @@ func (h *Handle) Retries(ctx context.Context) (Retries, error) {
 	if err != nil || r == nil {
 		return found, err
 	}
+	begun, waiting := false, false
 	for p := range h.starter.pending(ctx, r) {
+		if p.Activity == contract.RunChunk {
+			begun, waiting = begun || p.State == "started", true
+		}
 		switch {
 		case p.Activity == contract.RunChunk && p.Fault != nil && p.Fault.Kind == gpumux.Canceled: // of its worker, not of an item
 		case p.Activity == contract.RunChunk && p.Attempt > 1:
@@ -202,7 +234,17 @@ func (h *Handle) Retries(ctx context.Context) (Retries, error) {
 			found.Stuck = append(found.Stuck, p)
 		}
 	}
+	found.Idle = waiting && !begun
 	return found, nil
+}
+
+// Sick says why no device may take the map's work, where no worker has a healthy one.
+func (h *Handle) Sick(ctx context.Context) ([]string, error) {
+	in, err := h.Input(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return fleet.Sick(h.starter.offers(ctx), in.Rungs()), nil
 }
 
 // NotMapError says that an ID is that of a workflow of another type.

@@ -238,7 +238,7 @@ func (h *Handle) workerOf(ctx context.Context, item int64) string {
 	if err != nil || r == nil {
 		return ""
 	}
-	for _, running := range h.starter.Fleet().Running(ctx, h.ID, busy(h.starter.firstPending(ctx, r))) {
+	for _, running := range fleet.Running(h.starter.Fleet().Offers(ctx, busy(h.starter.firstPending(ctx, r))), h.ID) {
 		if running.Index == item {
 			return running.Worker
 		}

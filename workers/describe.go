@@ -11,7 +11,7 @@ import (
 // Describe lists what the worker offers now.
 func (w *Worker) Describe() gpumux.Describe {
 	d := gpumux.Describe{Identity: w.identity, Version: w.o.Version, Host: w.host, Store: w.storeURL,
-		Tasks: w.tasks.Names(), Modes: w.tasks.Modes()}
+		Tasks: w.tasks.Names(), Modes: w.tasks.Modes(), Notices: w.notices.All()}
 	for i, p := range w.placements {
 		info := gpumux.PoolInfo{Name: p.Name, Slots: p.Least() * len(p.Groups), Memory: p.Memory, Mode: p.Mode}
 		if w.memory != nil {
@@ -26,7 +26,7 @@ func (w *Worker) Describe() gpumux.Describe {
 		if i < len(w.pools) {
 			load := w.pools[i].Load("")
 			info.Busy, info.Leased, info.Leases = load.Busy, load.Leased, w.pools[i].Leases
-			info.Seats = seats(w.pools[i])
+			info.Seats, info.Cordoned = seats(w.pools[i]), w.pools[i].Cordons()
 		}
 		for _, g := range p.Groups {
 			info.Devices = append(info.Devices, g.Name)

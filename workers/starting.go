@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/gpumux/gpumux/internal/notice"
 	"github.com/gpumux/gpumux/internal/pool"
 	"github.com/gpumux/gpumux/internal/slot"
 )
@@ -39,7 +40,7 @@ func (w *Worker) watchStarts(ctx context.Context) {
 				})
 			}
 			for _, text := range longStarts(starts, now, said) {
-				w.log.Warn(text, zap.String("advice", "the start ends after 5m; start: of the task, or --start-timeout with --local, allows longer"))
+				w.log.Warn(text, notice.Mark, zap.String("advice", "the start ends after 5m; start: of the task, or --start-timeout with --local, allows longer"))
 			}
 		case <-ctx.Done():
 			return

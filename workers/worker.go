@@ -27,6 +27,7 @@ import (
 	"github.com/gpumux/gpumux/internal/health"
 	"github.com/gpumux/gpumux/internal/memory"
 	"github.com/gpumux/gpumux/internal/metrics"
+	"github.com/gpumux/gpumux/internal/notice"
 	"github.com/gpumux/gpumux/internal/pool"
 	"github.com/gpumux/gpumux/internal/process"
 	"github.com/gpumux/gpumux/internal/record"
@@ -47,7 +48,8 @@ type Options struct {
 	Codec converter.PayloadCodec
 	// Alone is for a worker without Temporal and store, which runs RunDirect alone.
 	Alone bool
-	// Inventory is the host's devices, which the worker does not close. Default: gpu.Open.
+	// Inventory is the host's devices, which the worker does not close. Default: gpu.Open,
+	// which takes a minute where the driver hangs.
 	Inventory *gpu.Inventory
 	// Version is the worker's own. Default "dev".
 	Version string
@@ -57,14 +59,17 @@ type Options struct {
 	Grace time.Duration
 	// Runtime is the folder for the runtimes. Default: gpumux in the user's cache folder.
 	Runtime string
-	// Log may be nil.
-	Log *zap.Logger
+	// Log may be nil. Notice gets what changes what users of the worker's maps get, each
+	// once, in place of the log. Default: the log has it.
+	Log    *zap.Logger
+	Notice func(text string)
 }
 
 // Worker serves the pools of one host. Start and Stop may be called from any goroutine.
 type Worker struct {
 	o          Options
 	log        *zap.Logger
+	notices    *notice.List
 	host       string
 	identity   string
 	config     config.Config
@@ -118,7 +123,9 @@ func New(c config.Config, o Options) (*Worker, error) {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
-	w := &Worker{o: o, log: o.Log, config: c, inventory: o.Inventory, failed: make(chan error, 1), stopped: make(chan struct{}),
+	notices := &notice.List{Say: o.Notice}
+	o.Log = notices.Log(o.Log)
+	w := &Worker{o: o, log: o.Log, notices: notices, config: c, inventory: o.Inventory, failed: make(chan error, 1), stopped: make(chan struct{}),
 		slack: 10 * time.Second}
 	w.life, w.end = context.WithCancel(context.Background())
 	w.halt, w.giveUp = context.WithCancelCause(context.Background())
@@ -190,6 +197,9 @@ func (w *Worker) start(ctx context.Context) error {
 	w.memory = memory.New(w.placements, w.inventory, w.log)
 	w.guards.Go(func() { w.memory.Run(guarding) })
 	w.memory.Report()
+	for _, text := range w.inventory.Warnings() {
+		w.log.Warn(text, notice.Mark)
+	}
 	w.contact = contact.New(w.question(), contact.Uptime, w.log)
 	if w.contact.Client = w.client; !w.o.Alone {
 		w.guards.Go(func() { w.contact.Run(guarding) })

@@ -144,7 +144,7 @@ func (a *App) LocalOptions(calm bool) local.Options {
 		debug.SetGCPercent(50)
 	}
 	return local.Options{Server: a.Local, ServerOptions: local.ServerOptions{Log: a.Log(calm)}, Keys: a.KeysPath, Version: a.Version,
-		Command: append([]string{"gpumux"}, a.Args...), Say: func(text string) { a.Console.Say("%s", text) }}
+		Command: append([]string{"gpumux"}, a.Args...), Say: func(text string) { a.Console.Say("note: %s", text) }}
 }
 
 // ConnectionOf is the connection to a server in this process.

@@ -7,11 +7,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/app"
 	"github.com/gpumux/gpumux/internal/local"
 	"github.com/gpumux/gpumux/internal/screen"
@@ -56,6 +58,7 @@ asks for a token, which it writes into a file of variables that only you can rea
 	flags.StringVar(&f.task.Python, "python", "", "the Python to use (default python3)")
 	flags.StringSliceVar(&f.task.PassEnv, "pass-env", nil, "further variables of this environment that tasks see, such as HF_TOKEN")
 	f.registerStart(flags, "")
+	flags.StringVar(&f.task.VisibleDevices, "visible-devices", "", visibleUsage)
 	a.KeysFlag(c)
 	flags.IntVar(&f.port, "port", 7233, "port of Temporal")
 	flags.IntVar(&f.uiPort, "ui-port", 8233, "port of the Web UI")
@@ -118,9 +121,16 @@ func devOptions(ctx context.Context, a *app.App, f *devFlags) (o local.Options, 
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return o, "", app.Usage("--tasks %s is not a folder; name the one that holds your Python modules", f.tasks)
 	}
-	o.Modules = &config.Task{PythonDir: dir, Interpreter: f.task.Python, PassEnv: passedHere(a, f.task.PassEnv), Start: f.task.Start}
-	o.Pools, noGPU = local.Pools(ctx, []string{"gpu", "cpu"}, f.pool)
-	if noGPU != "" {
+	o.Modules = &config.Task{PythonDir: dir, Interpreter: f.task.Python, PassEnv: passedHere(a, f.task.PassEnv), Start: f.task.Start,
+		VisibleDevices: f.task.VisibleDevices}
+	if o.Inventory, err = local.Devices(ctx, nil, f.pool, f.task.Python); err != nil {
+		return o, "", err
+	}
+	if o.Pools, noGPU, err = local.Pools(o.Inventory, []string{"gpu", "cpu"}, f.pool); err != nil {
+		o.Inventory.Close()
+		return o, "", err
+	}
+	if noGPU != "" || slices.Equal(f.pool.Devices, gpu.Selection{"cpu"}) {
 		o.Pools = o.Pools[1:]
 	} else {
 		o.Pools[1].Memory = 0 // the budget is meant for GPUs

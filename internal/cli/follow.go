@@ -37,13 +37,14 @@ func follow(ctx context.Context, a *app.App, conn *app.Connection, h *starter.Ha
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	over := make(chan struct{})
+	bar := screen.NewBar(a.Console)
 	go func() {
 		defer close(over)
 		if h.Running() {
-			tellTroubles(watching, a, conn.Starter, h, ladder)
+			tellTroubles(watching, a, conn.Starter, h, ladder, bar.Waits)
 		}
 	}()
-	summary, err := h.Watch(ctx, screen.NewBar(a.Console).Show)
+	summary, err := h.Watch(ctx, bar.Show)
 	stop()
 	<-over
 	a.Console.Close()
@@ -55,9 +56,10 @@ func follow(ctx context.Context, a *app.App, conn *app.Connection, h *starter.Ha
 
 const diagnosing = 3 * time.Second
 
-// tellTroubles says once that no worker serves the ladder, and each error with which the
-// store fails again and again. It returns when ctx ends.
-func tellTroubles(ctx context.Context, a *app.App, s *starter.Starter, h *starter.Handle, ladder []string) {
+// tellTroubles says once that no worker serves the ladder, why no device may take work,
+// and each error with which the store fails again and again. It returns when ctx ends.
+func tellTroubles(ctx context.Context, a *app.App, s *starter.Starter, h *starter.Handle, ladder []string, waits func(what string)) {
+	idle := 0 // looks in a row that found nothing begun
 	unserved, said := false, map[string]bool{}
 	say := func(text string) {
 		if !said[text] {
@@ -91,6 +93,19 @@ func tellTroubles(ctx context.Context, a *app.App, s *starter.Starter, h *starte
 		retries, err := h.Retries(ctx)
 		if err != nil {
 			continue // the server may be back soon; Wait tells when it stays away
+		}
+		if idle++; !retries.Idle {
+			idle = 0
+			waits("")
+		}
+		if idle > 1 && idle&(idle-1) == 0 { // more and more rarely, since it asks all workers
+			sick, _ := h.Sick(ctx)
+			if waits(""); len(sick) > 0 {
+				waits("a healthy device")
+			}
+			for _, why := range sick {
+				say("note: the map waits: " + screen.OneLine(why, 400))
+			}
 		}
 		for _, p := range retries.Stuck {
 			say(fmt.Sprintf("%s has failed and is tried again: %s", strings.TrimPrefix(p.Activity, "gpumux."), screen.OneLine(p.Fault.Error(), 300)))

@@ -13,15 +13,28 @@ import (
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-// poolsHere are the pools of a worker in this process.
-func poolsHere(ctx context.Context, a *app.App, f taskFlags) []config.Pool {
-	pools, noGPU := local.Pools(ctx, f.input.Ladder, f.pool)
-	for _, name := range f.input.Ladder {
+// devicesHere gives a worker in this process its devices, and pools on them.
+func devicesHere(ctx context.Context, a *app.App, f taskFlags, o *local.Options) (err error) {
+	names := f.input.Ladder
+	if o.Inventory, err = local.Devices(ctx, names, f.pool, f.task.Python); err != nil {
+		return err
+	}
+	pools, noGPU, err := local.Pools(o.Inventory, names, f.pool)
+	if err != nil {
+		o.Inventory.Close()
+		return err
+	}
+	o.Pools = pools
+	why, _, _ := strings.Cut(noGPU, "; ") // what follows is for a worker's file
+	if noGPU != "" && len(names) == 0 {
+		a.Console.Note("note: the CPU runs it: %s", screen.OneLine(why, 300))
+	}
+	for _, name := range names {
 		if noGPU != "" && name != "cpu" {
-			a.Console.Say("pool %s runs on the CPU, for want of a GPU: %s", name, screen.OneLine(noGPU, 300))
+			a.Console.Say("note: pool %s runs on the CPU, for want of a GPU: %s", name, screen.OneLine(noGPU, 300))
 		}
 	}
-	return pools
+	return nil
 }
 
 // taskHere finds the task of a command for this machine, which sees the shell's harmless
@@ -41,14 +54,14 @@ func passedHere(a *app.App, given []string) []string {
 		if more := len(left) - most; more > 0 {
 			names, flag = fmt.Sprintf("%s and %d more", strings.Join(left[:most], ", "), more), "NAME,…"
 		}
-		a.Console.Note("the task does not see %s of this environment; --pass-env %s passes them on", names, flag)
+		a.Console.Note("note: the task does not see %s of this environment; to pass on: --pass-env %s", names, flag)
 	}
 	return pass
 }
 
 // flagsHere has the flag that sets a field of the worker's configuration.
 var flagsHere = map[string]string{"memory": "--memory", "reserve": "--reserve", "slots": "--slots", "devices": "--devices", "sharing": "--sharing",
-	"interpreter": "--python", "pass_env": "--pass-env", "start": "--start-timeout", "python_dir": "--tasks", "command": "the command"}
+	"interpreter": "--python", "pass_env": "--pass-env", "start": "--start-timeout", "visible_devices": "--visible-devices", "python_dir": "--tasks", "command": "the command"}
 
 // inFlags names flags in the mistakes of a configuration that was made of flags.
 func inFlags(err error) error {

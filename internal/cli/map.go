@@ -143,7 +143,10 @@ func (r *mapRun) runHere(ctx context.Context) error {
 		return err
 	}
 	o := r.a.LocalOptions(true)
-	o.Data, o.Task, o.Pools, o.Headless, o.Last = f.data, task, poolsHere(ctx, r.a, f.taskFlags), !r.a.Console.Redraws(), true
+	o.Data, o.Task, o.Headless, o.Last = f.data, task, !r.a.Console.Redraws(), true
+	if err := devicesHere(ctx, r.a, f.taskFlags, &o); err != nil {
+		return err
+	}
 	s, h, err := local.Map(ctx, o, &r.m)
 	if err != nil {
 		return inFlags(err)

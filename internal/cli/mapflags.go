@@ -74,6 +74,7 @@ func (f *taskFlags) registerHere(flags *pflag.FlagSet, local string) {
 	flags.StringVar(&f.task.Python, "python", "", local+"the Python to use (default python3)")
 	flags.StringSliceVar(&f.task.PassEnv, "pass-env", nil, local+"further variables of this environment that the task sees, such as HF_TOKEN")
 	f.registerStart(flags, local)
+	flags.StringVar(&f.task.VisibleDevices, "visible-devices", "", local+visibleUsage)
 	flags.StringVar(&f.task.Output, "output", "", "with a command after --: json (default), or text: what it prints is the result, a string")
 	flags.StringVar((*string)(&f.task.Fresh), "fresh", "", local+"fork (default) or spawn a new interpreter for every item of mode fresh")
 }
@@ -82,7 +83,9 @@ func (f *taskFlags) registerStart(flags *pflag.FlagSet, local string) {
 	flags.DurationVar((*time.Duration)(&f.task.Start), "start-timeout", 0, local+"longest time that a process may take to start, with what the import loads or downloads, such as 30m (default 5m)")
 }
 
-const devicesUsage = "also UUIDs, and 'model=H100' or 'memory>=40GiB'"
+const devicesUsage = "also UUIDs, 'model=H100' or 'memory>=40GiB', free for those with room beside others, and cpu"
+
+const visibleUsage = "what CUDA_VISIBLE_DEVICES holds: uuid (default), or index for programs that read numbers alone"
 
 const sharingUsage = "how slots share a GPU: default (by turns), exclusive, mps (side by side) or mig"
 

@@ -98,7 +98,10 @@ func runOne(a *app.App, c *cobra.Command, args []string, f *runFlags) error {
 		return err
 	}
 	o := a.LocalOptions(true)
-	o.Data, o.Task, o.Pools, o.Headless, o.Last = f.data, here, poolsHere(ctx, a, f.taskFlags), true, true
+	o.Data, o.Task, o.Headless, o.Last = f.data, here, true, true
+	if err := devicesHere(ctx, a, f.taskFlags, &o); err != nil {
+		return err
+	}
 	m.Input.Task, m.Input.Ladder = here.Name, nil
 	for _, pool := range o.Pools {
 		m.Input.Ladder = append(m.Input.Ladder, pool.Name)

@@ -85,6 +85,12 @@ func showHere(ctx context.Context, a *app.App, state local.State, asJSON bool) e
 	screen.Field(to, "folder", "%s", state.Folder)
 	screen.Field(to, "command", "%s", app.ShellLine(state.Command))
 	screen.Field(to, "state", "%s", state.Path)
+	if len(state.Notices) > 0 {
+		fmt.Fprint(to, "\nnotices\n")
+	}
+	for _, text := range state.Notices {
+		fmt.Fprintf(to, "  %s\n", screen.OneLine(text, 400))
+	}
 	if faults.Failed > 0 {
 		fmt.Fprint(to, "\nfailed items\n")
 		show.Causes(to, "  ", faults.Failed, faults.Causes)

@@ -82,7 +82,10 @@ func runStream(a *app.App, c *cobra.Command, args []string, f *mapFlags) error {
 		return err
 	}
 	o := a.LocalOptions(true)
-	o.Task, o.Pools = task, poolsHere(c.Context(), a, f.taskFlags)
+	o.Task = task
+	if err := devicesHere(c.Context(), a, f.taskFlags, &o); err != nil {
+		return err
+	}
 	f.source.Stdin = a.Stdin
 	ctx, stop := context.WithCancelCause(c.Context())
 	defer stop(nil)

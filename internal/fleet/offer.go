@@ -92,33 +92,71 @@ type RunningItem struct {
 	Progress string `json:"progress,omitempty"`
 }
 
-// Running asks workers which items of a map they run, and leaves silent ones out.
-func (f *Fleet) Running(ctx context.Context, id string, workers []string) []RunningItem {
+// Offers asks workers what they offer, and leaves silent ones out.
+func (f *Fleet) Offers(ctx context.Context, workers []string) (offers []gpumux.Describe) {
 	const patience = 3 * time.Second
-	found := make([][]RunningItem, len(workers))
+	found := make([]*gpumux.Describe, len(workers))
 	var asking errgroup.Group
 	asking.SetLimit(askAtOnce)
 	for i, worker := range workers {
 		asking.Go(func() error {
-			offer, err := f.ask(ctx, contract.WorkerQueue(worker), patience)
-			for _, p := range offer.Pools {
-				for _, seat := range p.Seats {
-					starts := seat.State == "starting"
-					if err != nil || seat.Map != id || seat.Item == nil && !starts {
-						continue
-					}
-					item := RunningItem{-1, worker, seat.Name, seat.Device, seat.For, seat.Progress}
-					if !starts {
-						item.Index = *seat.Item
-					}
-					found[i] = append(found[i], item)
-				}
+			if offer, err := f.ask(ctx, contract.WorkerQueue(worker), patience); err == nil {
+				found[i] = &offer
 			}
 			return nil
 		})
 	}
 	_ = asking.Wait()
-	return slices.SortedFunc(slices.Values(slices.Concat(found...)), func(a, b RunningItem) int { return cmp.Compare(b.For, a.For) })
+	for _, offer := range found {
+		if offer != nil {
+			offers = append(offers, *offer)
+		}
+	}
+	return offers
+}
+
+// Running are the items of a map that workers run, the longest first.
+func Running(offers []gpumux.Describe, id string) (found []RunningItem) {
+	for _, offer := range offers {
+		for _, p := range offer.Pools {
+			for _, seat := range p.Seats {
+				starts := seat.State == "starting"
+				if seat.Map != id || seat.Item == nil && !starts {
+					continue
+				}
+				item := RunningItem{-1, offer.Identity, seat.Name, seat.Device, seat.For, seat.Progress}
+				if !starts {
+					item.Index = *seat.Item
+				}
+				found = append(found, item)
+			}
+		}
+	}
+	slices.SortStableFunc(found, func(a, b RunningItem) int { return cmp.Compare(b.For, a.For) })
+	return found
+}
+
+// Sick says of each device for the rungs of a ladder why it gets no work, if no worker has
+// a healthy one.
+func Sick(offers []gpumux.Describe, ladder []string) (why []string) {
+	for _, offer := range offers {
+		for _, p := range offer.Pools {
+			for _, d := range p.Devices {
+				if !slices.ContainsFunc(ladder, func(rung string) bool {
+					pool, pinned, _ := strings.Cut(rung, "@")
+					return pool == p.Name && (pinned == "" || strings.HasSuffix(pinned, "/"+d))
+				}) {
+					continue
+				}
+				reason, cordoned := p.Cordoned[d]
+				if !cordoned {
+					return nil
+				}
+				why = append(why, fmt.Sprintf("device %s of pool %s at %s gets no work: %s", d, p.Name, offer.Identity, reason))
+			}
+		}
+	}
+	return why
 }
 
 // Printed asks a worker what an item prints there.

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/notice"
 	"github.com/gpumux/gpumux/internal/pool"
 	"github.com/gpumux/gpumux/workers/config"
 )
@@ -144,10 +145,10 @@ func (g *Guard) cordon(group guarded, reason, why string) {
 		return
 	}
 	g.Counted(group.pool.Name, reason)
-	g.log.Error("device cordoned", zap.String("pool", group.pool.Name), zap.String("device", group.Name), zap.String("why", why))
+	g.log.Error("device cordoned", notice.Mark, zap.String("pool", group.pool.Name), zap.String("device", group.Name), zap.String("why", why))
 	if group.pool.Load("").Slots == 0 {
 		g.log.Error("the pool has no healthy device here; maps wait for one, or for another worker, or go on in their next pool",
-			zap.String("pool", group.pool.Name))
+			notice.Mark, zap.String("pool", group.pool.Name))
 	}
 }
 
@@ -158,7 +159,7 @@ func (g *Guard) recheck(ctx context.Context) {
 		if group.pool.Cordoned(group.Name) {
 			all.Go(func() {
 				if g.recovered(ctx, group) {
-					g.log.Info("device works again", zap.String("pool", group.pool.Name), zap.String("device", group.Name))
+					g.log.Info("device works again", notice.Mark, zap.String("pool", group.pool.Name), zap.String("device", group.Name))
 				}
 			})
 		}

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/app"
+	"github.com/gpumux/gpumux/internal/health"
 )
 
 // Commands are those of the package, in the order of the help.
@@ -86,7 +86,7 @@ between GPUs; docs/gpus.schema.json describes it.`,
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON; sizes are in bytes")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		inventory, err := gpu.Open(c.Context(), gpu.Options{})
+		inventory, err := health.Open(c.Context(), "")
 		if err != nil {
 			return app.Unavailable(fmt.Errorf("list this machine's devices: %w", err))
 		}

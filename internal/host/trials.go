@@ -35,12 +35,16 @@ func checkPython(ctx context.Context, python string) Finding {
 }
 
 func checkDevices(ctx context.Context, python string) []Finding {
-	inventory, err := gpu.Open(ctx, gpu.Options{})
+	inventory, err := health.Open(ctx, python)
 	if err != nil {
 		return []Finding{{Check: "devices", Verdict: Bad, Detail: err.Error(), Fix: "repair the driver, or use the pool cpu"}}
 	}
 	defer inventory.Close()
 	findings := probe(ctx, inventory, inventory.Devices(), python)
+	if why := inventory.Unusable(); why != "" {
+		return append(findings, Finding{Check: "gpu", Verdict: Bad, Detail: screen.OneLine(why, 400),
+			Fix: "repair it, or use the CPU: --devices cpu, in a worker's file devices: cpu"})
+	}
 	if reason := inventory.Reason(); reason != "" {
 		findings = append(findings, Finding{Check: "gpu", Verdict: Note, Detail: screen.OneLine(reason, 300)})
 	}

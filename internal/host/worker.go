@@ -11,8 +11,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/app"
+	"github.com/gpumux/gpumux/internal/health"
 	"github.com/gpumux/gpumux/internal/screen"
 	"github.com/gpumux/gpumux/internal/show"
 	"github.com/gpumux/gpumux/workers"
@@ -53,7 +53,12 @@ The log goes to standard error, as JSON lines when that is no terminal.`,
 		if screen.IsTerminal(a.Stderr) {
 			log = app.NewLog(a.Console, true)
 		}
-		w, err := workers.New(conf, workers.Options{Version: a.Version, Log: log})
+		inventory, err := health.Open(c.Context(), "")
+		if err != nil {
+			return app.Unavailable(fmt.Errorf("list this machine's devices: %w", err))
+		}
+		defer inventory.Close()
+		w, err := workers.New(conf, workers.Options{Inventory: inventory, Version: a.Version, Log: log})
 		if err != nil {
 			return err
 		}
@@ -74,7 +79,7 @@ func keysOf(a *app.App, c *cobra.Command, conf *config.Config) error {
 }
 
 func checkWorker(ctx context.Context, a *app.App, file string, conf config.Config) error {
-	inventory, err := gpu.Open(ctx, gpu.Options{})
+	inventory, err := health.Open(ctx, "")
 	if err != nil {
 		return app.Unavailable(fmt.Errorf("list this machine's devices: %w", err))
 	}

@@ -46,7 +46,7 @@ func ExampleStates() {
 }
 
 func ExamplePools() {
-	pools, _ := local.Pools(context.Background(), []string{"cpu"}, config.Pool{Slots: 2, Memory: 8 << 30})
+	pools, _, _ := local.Pools(nil, []string{"cpu"}, config.Pool{Slots: 2, Memory: 8 << 30})
 	fmt.Println(pools[0].Name, pools[0].Devices, pools[0].Slots, pools[0].Memory)
 	// Output: cpu [cpu] 2 8GiB
 }

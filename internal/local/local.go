@@ -12,12 +12,14 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/health"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
@@ -33,8 +35,10 @@ type Options struct {
 	// Task or Modules are run by a worker. Default: there is none.
 	Task    *Task
 	Modules *config.Task
-	// Pools are the worker's. Default: those of Pools(nil, config.Pool{}).
-	Pools []config.Pool
+	// Pools are the worker's, Inventory the devices of this machine, which is closed with the
+	// session or where none begins. Default: those of Devices and Pools without names.
+	Pools     []config.Pool
+	Inventory *gpu.Inventory
 	// Keys is the key file, or folder of them, for payloads and store. Default: none.
 	Keys string
 	// StopTimeout is how long running chunks may go on at the end. Default 1 s.
@@ -104,12 +108,35 @@ func unavailable(format string, args ...any) error {
 
 const maxCPUSlots = 4
 
+// Devices lists the devices of this machine for Pools. It leaves the driver alone where
+// only the CPU is asked for. The Python is for health.Open.
+func Devices(ctx context.Context, names []string, like config.Pool, python string) (*gpu.Inventory, error) {
+	if onlyCPU(names, like) {
+		return gpu.Open(ctx, gpu.Options{NoNVML: true})
+	}
+	inventory, err := health.Open(ctx, python)
+	if err != nil {
+		return nil, unavailable("list this machine's devices: %w", err)
+	}
+	return inventory, nil
+}
+
+func onlyCPU(names []string, like config.Pool) bool {
+	return slices.Equal(like.Devices, gpu.Selection{"cpu"}) || len(like.Devices) == 0 && slices.Equal(names, []string{"cpu"})
+}
+
 // Pools makes a pool per name: the one called cpu on the CPU, others on the devices of
-// like, else on all GPUs, or on the CPU where noGPU says why. Default: one, gpu or cpu.
-// Zero values of like are the defaults.
-func Pools(ctx context.Context, names []string, like config.Pool) (pools []config.Pool, noGPU string) {
-	if len(like.Devices) == 0 {
-		noGPU = whyNoGPU(ctx)
+// like, else on all GPUs, or on the CPU where noGPU says why. A GPU that is there but
+// cannot be used is an error. Default: one pool, gpu or cpu. Zero values of like are the
+// defaults.
+func Pools(inventory *gpu.Inventory, names []string, like config.Pool) (pools []config.Pool, noGPU string, err error) {
+	if len(like.Devices) == 0 && !onlyCPU(names, like) {
+		if why := inventory.Unusable(); why != "" {
+			return nil, "", unavailable("%s; --devices cpu runs it on the CPU", why)
+		}
+		if _, err := inventory.Select(gpu.Selection{"all"}); err != nil {
+			noGPU = cmp.Or(inventory.Reason(), err.Error())
+		}
 	}
 	if len(names) == 0 {
 		names = []string{"gpu"}
@@ -135,18 +162,5 @@ func Pools(ctx context.Context, names []string, like config.Pool) (pools []confi
 		pool.Slots = cmp.Or(like.Slots, config.Slots(slots))
 		pools = append(pools, pool)
 	}
-	return pools, noGPU
-}
-
-// whyNoGPU says why this machine has no GPU that tasks can use, or nothing.
-func whyNoGPU(ctx context.Context) string {
-	inventory, err := gpu.Open(ctx, gpu.Options{})
-	if err != nil {
-		return err.Error()
-	}
-	defer inventory.Close()
-	if _, err := inventory.Select(gpu.Selection{"all"}); err != nil {
-		return cmp.Or(inventory.Reason(), err.Error())
-	}
-	return ""
+	return pools, noGPU, nil
 }

@@ -16,11 +16,18 @@ import (
 // Map starts a map of Options.Task, or goes on with it, by the rules of package starter.
 // It fills in the task, its edition and the pools. Session.Ended says when its state can
 // go.
-func Map(ctx context.Context, o Options, m *starter.Map) (*Session, *starter.Handle, error) {
+func Map(ctx context.Context, o Options, m *starter.Map) (_ *Session, _ *starter.Handle, err error) {
+	defer func() {
+		if err != nil {
+			o.closeInventory()
+		}
+	}()
 	if o.Task == nil {
 		return nil, nil, mistake("TASK is missing")
 	}
-	o.fill(ctx, m.Input.Mode)
+	if err := o.fill(ctx, m.Input.Mode); err != nil {
+		return nil, nil, err
+	}
 	o.Task.put(m)
 	m.Input.Ladder = nil
 	for _, pool := range o.Pools {

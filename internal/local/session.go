@@ -20,7 +20,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/codec"
-	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/store"
@@ -52,11 +51,17 @@ type Session struct {
 }
 
 // Open starts a server and, for a Task or Modules, a worker.
-func Open(ctx context.Context, o Options) (*Session, error) {
-	o.fill(ctx, "")
+func Open(ctx context.Context, o Options) (_ *Session, err error) {
+	defer func() {
+		if err != nil {
+			o.closeInventory()
+		}
+	}()
+	if err := o.fill(ctx, ""); err != nil {
+		return nil, err
+	}
 	temporary := o.Data == ""
 	if temporary {
-		var err error
 		if o.Data, err = os.MkdirTemp("", "gpumux-local-"); err != nil {
 			return nil, unavailable("%w", err)
 		}
@@ -72,12 +77,28 @@ func Open(ctx context.Context, o Options) (*Session, error) {
 	return s, nil
 }
 
-func (o *Options) fill(ctx context.Context, mode gpumux.Mode) {
+func (o *Options) fill(ctx context.Context, mode gpumux.Mode) (err error) {
 	if o.Say == nil {
 		o.Say = func(string) {}
 	}
-	if o.Pools == nil && (o.Task != nil || o.Modules != nil) {
-		o.Pools, _ = Pools(ctx, nil, config.Pool{Mode: mode})
+	if o.Task == nil && o.Modules == nil {
+		return nil
+	}
+	like := config.Pool{Mode: mode}
+	if o.Inventory == nil {
+		if o.Inventory, err = Devices(ctx, nil, like, ""); err != nil {
+			return err
+		}
+	}
+	if o.Pools == nil {
+		o.Pools, _, err = Pools(o.Inventory, nil, like)
+	}
+	return err
+}
+
+func (o *Options) closeInventory() {
+	if o.Inventory != nil {
+		_ = o.Inventory.Close() // this process does not need the driver any more
 	}
 }
 
@@ -158,19 +179,10 @@ func (o *Options) configure(ctx context.Context) (*codec.Keys, config.Config, er
 	if conf.Tasks == nil {
 		return keys, conf, nil
 	}
-	if err := check(ctx, conf); err != nil {
+	if err := conf.Validate(o.Inventory); err != nil {
 		return nil, conf, err
 	}
 	return keys, conf, startable(ctx, conf.Tasks)
-}
-
-// check returns why such a worker cannot start on this machine.
-func check(ctx context.Context, conf config.Config) error {
-	inventory, err := gpu.Open(ctx, gpu.Options{})
-	if err != nil {
-		return unavailable("list this machine's devices: %w", err)
-	}
-	return errors.Join(conf.Validate(inventory), inventory.Close())
 }
 
 // connect starts the server, opens the store and makes the worker, if there are tasks.
@@ -200,7 +212,7 @@ func (s *Session) connect(conf config.Config, keys *codec.Keys) error {
 	if err != nil || conf.Tasks == nil {
 		return err
 	}
-	s.worker, err = workers.New(conf, workers.Options{Client: s.Client, Version: s.o.Version, Log: s.o.Log,
+	s.worker, err = workers.New(conf, workers.Options{Client: s.Client, Inventory: s.o.Inventory, Version: s.o.Version, Log: s.o.Log, Notice: s.notice,
 		StopTimeout: cmp.Or(s.o.StopTimeout, time.Second)})
 	return err
 }
@@ -210,6 +222,7 @@ func (s *Session) serve() error {
 	if s.worker == nil {
 		return nil
 	}
+	_ = os.Remove(filepath.Join(s.Data, noticesFile))
 	if _, err := s.Fleet().HandOn(s.ctx, dead); err != nil && s.ctx.Err() == nil {
 		// Without it the chunks of a killed worker only come later.
 		s.say("%v", err)
@@ -247,6 +260,7 @@ func (s *Session) Close(ctx context.Context) {
 		}
 	}
 	s.watching.Wait()
+	s.o.closeInventory()
 	if s.Starter != nil {
 		if s.Client != nil {
 			s.Client.Close()
@@ -266,6 +280,19 @@ func (s *Session) Close(ctx context.Context) {
 	}
 	if !stays {
 		_ = s.hold.Close() // nil where another process has the folder
+	}
+}
+
+// noticesFile is the file of a data folder that has the notices of its last worker.
+const noticesFile = "notices"
+
+// notice says what changes what the map gets, and keeps it for those who ask meanwhile.
+func (s *Session) notice(text string) {
+	s.o.Say(text)
+	file, err := os.OpenFile(filepath.Join(s.Data, noticesFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err == nil {
+		_, _ = fmt.Fprintln(file, text)
+		file.Close()
 	}
 }
 

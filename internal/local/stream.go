@@ -58,12 +58,15 @@ func Stream(ctx context.Context, o Options, in StreamOptions) iter.Seq2[[]byte, 
 }
 
 func stream(ctx context.Context, o Options, in StreamOptions, yield func([]byte) bool) (err error) {
-	o.fill(ctx, in.Input.Mode)
+	defer o.closeInventory()
+	if err := o.fill(ctx, in.Input.Mode); err != nil {
+		return err
+	}
 	_, conf, err := o.configure(ctx)
 	if err != nil {
 		return err
 	}
-	w, err := workers.New(conf, workers.Options{Alone: true, Version: o.Version, Log: o.Log, StopTimeout: cmp.Or(o.StopTimeout, time.Second)})
+	w, err := workers.New(conf, workers.Options{Alone: true, Inventory: o.Inventory, Version: o.Version, Log: o.Log, Notice: o.Say, StopTimeout: cmp.Or(o.StopTimeout, time.Second)})
 	if err != nil {
 		return err
 	}

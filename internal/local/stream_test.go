@@ -66,7 +66,8 @@ func streamLines(t *testing.T, ctx context.Context, function string, in local.St
 	if function == "meet" {
 		slots = 1
 	}
-	pools, _ := local.Pools(t.Context(), []string{"cpu"}, config.Pool{Slots: slots})
+	pools, _, err := local.Pools(nil, []string{"cpu"}, config.Pool{Slots: slots})
+	require.NoError(t, err)
 	return local.Stream(ctx, local.Options{Task: task, Pools: pools}, in)
 }
 

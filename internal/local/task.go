@@ -48,6 +48,8 @@ type TaskOptions struct {
 	PassEnv []string
 	// Start bounds the start of a process. Default 5 min.
 	Start gpumux.Duration
+	// VisibleDevices is uuid (default) or index: how CUDA_VISIBLE_DEVICES names devices.
+	VisibleDevices string
 	// Reduce is the map's: one of contract.Reduces, or another task.
 	Reduce string
 }
@@ -58,7 +60,7 @@ func FindTask(name string, o TaskOptions) (*Task, error) {
 	if err != nil {
 		return nil, unavailable("%w", err)
 	}
-	t := &Task{dir: dir, config: config.Task{PassEnv: o.PassEnv, Start: o.Start}}
+	t := &Task{dir: dir, config: config.Task{PassEnv: o.PassEnv, Start: o.Start, VisibleDevices: o.VisibleDevices}}
 	if len(o.Command) > 0 {
 		t.command(o)
 	} else if err := t.function(name, o); err != nil {
@@ -68,7 +70,7 @@ func FindTask(name string, o TaskOptions) (*Task, error) {
 	if o.Reduce == "" || contract.OwnReduce(o.Reduce) {
 		return t, nil
 	}
-	t.reduce, err = FindTask(o.Reduce, TaskOptions{Python: o.Python, Fresh: o.Fresh, PassEnv: o.PassEnv, Start: o.Start})
+	t.reduce, err = FindTask(o.Reduce, TaskOptions{Python: o.Python, Fresh: o.Fresh, PassEnv: o.PassEnv, Start: o.Start, VisibleDevices: o.VisibleDevices})
 	if err != nil || o.Output != "" {
 		return nil, mistake("reduce %s: give one of %s, or file.py:function, module:function or file.R:function of a function that makes one value of a pair [a, b]",
 			o.Reduce, strings.Join(contract.Reduces(), ", "))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/notice"
 	"github.com/gpumux/gpumux/internal/session"
 	"github.com/gpumux/gpumux/workers/config"
 )
@@ -49,7 +50,7 @@ func (a *allowances) capped(pool, model string, devices int, c session.Cap) {
 	}
 	log := a.log.With(zap.String("pool", pool), zap.String("task", c.Task), zap.String("framework", c.Framework))
 	if c.Error != "" {
-		log.Warn("a framework does not keep to the slot's memory by itself; the other means do, or nothing", zap.String("why", c.Error))
+		log.Warn("a framework does not keep to the slot's memory by itself; the other means do, or nothing", notice.Mark, zap.String("why", c.Error))
 		return
 	}
 	if c.Context > 0 {

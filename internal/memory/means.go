@@ -1,15 +1,14 @@
 package memory
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/notice"
 	"github.com/gpumux/gpumux/internal/sharing"
 	"github.com/gpumux/gpumux/workers/config"
 )
@@ -123,22 +122,22 @@ func (e *Enforcer) Report() {
 	}
 }
 
-// reportOthers warns when the budgets on a device do not fit now, before any task runs.
+// takenPart is how much of a GPU others hold at least where that is said although no
+// budget lacks room: one part in so many.
+const takenPart = 4
+
+// reportOthers warns when the budgets on a device do not fit now, before any task runs, or
+// when others hold much of a GPU without budgets.
 func (e *Enforcer) reportOthers(d gpu.Device, wanted gpumux.Size, now gpu.Status) {
-	if uint64(wanted) <= now.Memory.Free {
+	text, advice := now.Holders(), "end what else uses it, or choose devices, of which free are those with room"
+	switch {
+	case wanted == 0 && (d.Kind == gpu.KindCPU || now.Memory.Held() < now.Memory.Total/takenPart), wanted > 0 && uint64(wanted) <= now.Memory.Free:
 		return
+	case wanted > 0:
+		text = fmt.Sprintf("the budgets on it are %s in all, but only %s are free now: %s", wanted, gpumux.Size(now.Memory.Free), text)
+		advice += ", or lower memory or slots"
 	}
-	text := fmt.Sprintf("the budgets on it are %s in all, but only %s are free now: others hold %s", wanted, gpumux.Size(now.Memory.Free),
-		gpumux.Size(now.Memory.Held()))
-	slices.SortFunc(now.Processes, func(a, b gpu.Process) int { return cmp.Compare(b.Memory, a.Memory) })
-	var who []string
-	for _, p := range now.Processes[:min(len(now.Processes), 3)] {
-		who = append(who, strings.TrimSpace(fmt.Sprintf("process %d %s", p.PID, p.Name))+" "+gpumux.Size(p.Memory).String())
-	}
-	if len(who) > 0 {
-		text += " (" + strings.Join(who, ", ") + ")"
-	}
-	e.log.Warn(text, zap.String("device", d.UUID), zap.String("why", "end what else uses it, or lower memory or slots"))
+	e.log.Warn(text, notice.Mark, zap.Stringer("device", d), zap.String("why", advice))
 }
 
 // reportPool says what keeps a pool within its budget.
@@ -149,7 +148,7 @@ func (e *Enforcer) reportPool(p config.Placement) {
 		e.log.Info(text, zap.String("pool", p.Name))
 		return
 	}
-	e.log.Warn(text+" only; a task that allocates past its framework takes from its neighbours", zap.String("pool", p.Name),
+	e.log.Warn(text+" only; a task that allocates past its framework takes from its neighbours", notice.Mark, zap.String("pool", p.Name),
 		zap.String("why", m.lack))
 }
 

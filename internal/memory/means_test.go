@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/notice"
 	"github.com/gpumux/gpumux/internal/process"
 	"github.com/gpumux/gpumux/internal/session"
 	"github.com/gpumux/gpumux/internal/slot"
@@ -75,6 +76,12 @@ func TestMeans_OnAGPU(t *testing.T) {
 	require.Len(t, loud, 1)
 	require.Contains(t, loud[0].Message, "budget 16GiB enforced by: framework caps only; a task that allocates past its framework")
 	require.Contains(t, loud[0].ContextMap()["why"], "--pid=host")
+	var said notice.List
+	said.Say = func(string) {}
+	hidden, _ := enforcer(t, inventory, pool)
+	hidden.log, hidden.hostPIDs = said.Log(zap.NewNop()), false
+	hidden.Report()
+	require.Contains(t, said.All()[0], "pool gpu: budget 16GiB enforced by: framework caps only")
 
 	e, _ := enforcer(t, inventory, pool)
 	var o slot.Options
@@ -103,7 +110,13 @@ func TestMeans_OnAGPU(t *testing.T) {
 	})
 	_, seen = enforced(t, inventory, pool, nil)
 	require.Equal(t, 1, seen.FilterMessage("the budgets on it are 64GiB in all, but only 50GiB are free now: others hold 29GiB "+
-		"(process 8 20GiB, process 7 9GiB)").FilterLevelExact(zap.WarnLevel).Len())
+		"of 80GiB (process 8 20GiB, process 7 9GiB)").FilterLevelExact(zap.WarnLevel).Len())
+	pool.Memory = 0
+	_, seen = enforced(t, inventory, pool, nil)
+	require.Equal(t, 1, seen.FilterMessage("others hold 29GiB of 80GiB (process 8 20GiB, process 7 9GiB)").Len())
+	machine.Update(func(s *gputest.State) { s.GPUs[0].Free = 70 << 30 })
+	_, seen = enforced(t, inventory, pool, nil)
+	require.Empty(t, seen.All(), "nobody asked for more")
 }
 
 // A driver may fail to list our processes. The worker notices with the first process that

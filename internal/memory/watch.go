@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/notice"
 	"github.com/gpumux/gpumux/internal/session"
 )
 
@@ -318,7 +319,7 @@ func (f *watched) end(held int64) {
 func (w *watch) warnOnce(about, what string, err error) {
 	if !w.warned[about] {
 		w.warned[about] = true
-		w.log.Warn(what+"; their budget is left to the other means", zap.String("device", about), zap.Error(err))
+		w.log.Warn(what+"; their budget is left to the other means", notice.Mark, zap.String("device", about), zap.Error(err))
 	}
 }
 

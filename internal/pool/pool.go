@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -345,6 +346,16 @@ func (p *Pool) Cordoned(group string) bool {
 	p.ledger.mu.Lock()
 	defer p.ledger.mu.Unlock()
 	return p.isCordoned(group)
+}
+
+// Cordons are the groups that new calls are kept off, with why; nil if there are none.
+func (p *Pool) Cordons() map[string]string {
+	p.ledger.mu.Lock()
+	defer p.ledger.mu.Unlock()
+	if len(p.cordoned) == 0 {
+		return nil
+	}
+	return maps.Clone(p.cordoned)
 }
 
 // isCordoned is Cordoned for a caller with the lock.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -23,6 +24,8 @@ type Bar struct {
 	now      func() time.Time
 	// failed reports whether the first failure was shown.
 	failed bool
+	// waits is what the map waits for, for any goroutine.
+	waits atomic.Value
 }
 
 type sample struct {
@@ -35,6 +38,9 @@ const rateOver = 10 * time.Second
 
 // NewBar shows progress on c.
 func NewBar(c *Console) *Bar { return &Bar{console: c, now: time.Now} }
+
+// Waits says what the map waits for; empty: nothing.
+func (b *Bar) Waits(what string) { b.waits.Store(what) }
 
 // Without a terminal a line appears every plainEvery while items finish, else plainIdle.
 const (
@@ -111,6 +117,8 @@ func (b *Bar) parts(p gpumux.Progress) []string {
 	works := !p.Paused && p.Phase != gpumux.Merging
 	say(p.Paused, "paused")
 	say(!p.Paused && p.Phase == gpumux.Merging, "writing the results")
+	waits, _ := b.waits.Load().(string)
+	say(works && waits != "", "waits for %s", waits)
 	say(p.Failed > 0, "%s failed", humanize.Comma(p.Failed))
 	if rate > 0 {
 		say(works && done < p.Items, "%s left", left(float64(p.Items-done)/rate))

@@ -38,6 +38,10 @@ func TestBar_Line(t *testing.T) {
 	}
 	p.Paused = true
 	lines = append(lines, b.line(p, 120))
+	p.Paused = false
+	b.Waits("a healthy device")
+	require.Contains(t, b.line(p, 120), "  waits for a healthy device  ")
+	b.Waits("")
 	p.Paused, p.Phase, p.Succeeded = false, gpumux.Merging, 9950
 	lines = append(lines, b.line(p, 120), b.line(gpumux.Progress{Task: "embed", Phase: gpumux.Indexing}, 120))
 	golden(t, "bar", strings.Join(lines, "\n")+"\n")

@@ -64,6 +64,8 @@ func Detail(to io.Writer, d *starter.Detail, causes []starter.Cause, page string
 	say("results", d.Output)
 	say("web UI", page)
 	printServing(to, d)
+	printLines(to, "waits: no worker has a healthy device", d.Sick)
+	printLines(to, "notices", d.Notices)
 	printFaults(to, d, causes)
 	printRunning(to, d)
 	printPending(to, d, now)
@@ -100,6 +102,15 @@ func printServing(to io.Writer, d *starter.Detail) {
 		if !rung.Served() {
 			fmt.Fprintf(to, "\nno worker serves %s (queue %s); start one with `gpumux worker -f gpumux.yaml`\n", rung.Name, rung.Queue)
 		}
+	}
+}
+
+func printLines(to io.Writer, title string, lines []string) {
+	if len(lines) > 0 {
+		fmt.Fprintf(to, "\n%s\n", title)
+	}
+	for _, line := range lines {
+		fmt.Fprintf(to, "  %s\n", screen.OneLine(line, 400))
 	}
 }
 

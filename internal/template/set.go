@@ -16,6 +16,7 @@ import (
 
 	"github.com/gpumux/gpumux/internal/diagnosis"
 	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/internal/notice"
 	"github.com/gpumux/gpumux/internal/process"
 	"github.com/gpumux/gpumux/internal/session"
 )
@@ -188,7 +189,7 @@ func (t *template) refuse(why string, limit time.Duration) {
 	t.stop()
 	if t.refused.IsZero() {
 		t.all.log.Warn(fmt.Sprintf("fresh items of a task get a new interpreter each for %s, which is slow: it cannot be forked", limit),
-			zap.String("task", t.task.Name), zap.String("device", t.o.Device), zap.String("why", why),
+			notice.Mark, zap.String("task", t.task.Name), zap.String("device", t.o.Device), zap.String("why", why),
 			zap.String("advice", "or set fresh: spawn for the task, which ends this message"))
 	}
 	t.refused = time.Now().Add(limit)

@@ -125,3 +125,14 @@ func TestView_Progress(t *testing.T) {
 	m.take(s)
 	require.Contains(t, m.View(), `item 7 {"epoch":3}  embed-3fa92c01d4e5`)
 }
+
+func TestView_DevicesThatGetNoWork(t *testing.T) {
+	s := cluster(5, time.Now(), 1)
+	for i := range s.Workers {
+		s.Workers[i].Offer.Pools[0].Cordoned = map[string]string{"GPU-5c89f0b2": "Xid 79; restart the host"}
+	}
+	m := &model{width: 120, height: 24}
+	m.take(s)
+	require.Contains(t, m.View(), red+"GPU-5c89f0b2 of pool gpu at node-00/4711 gets no work: Xid 79; restart the host"+plain)
+	require.Contains(t, m.View(), "and 2 more devices get no work")
+}

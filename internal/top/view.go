@@ -3,6 +3,8 @@ package top
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -15,7 +17,8 @@ import (
 	"github.com/gpumux/gpumux/starter"
 )
 
-const mostMaps = 5
+// mostMaps and mostSick are the most lines about maps and about sick devices.
+const mostMaps, mostSick = 5, 3
 
 const (
 	bold    = "\x1b[1m"
@@ -79,6 +82,13 @@ func (m *model) head() []string {
 	case len(silent) > 0:
 		lines = append(lines, red+m.fit("no answer from "+strings.Join(silent, ", "))+plain)
 	}
+	sick := m.sick()
+	for _, text := range sick[:min(mostSick, len(sick))] {
+		lines = append(lines, red+m.fit(text)+plain)
+	}
+	if more := len(sick) - mostSick; more > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more devices get no work; gpumux workers --json", more))
+	}
 	for _, each := range m.now.Maps[:min(mostMaps, len(m.now.Maps))] {
 		lines = append(lines, m.fit(m.mapLine(each)))
 	}
@@ -86,6 +96,21 @@ func (m *model) head() []string {
 		lines = append(lines, fmt.Sprintf("and %d more maps; gpumux ls --running", more))
 	}
 	return append(lines, "")
+}
+
+// sick says which devices get no work, and why.
+func (m *model) sick() (lines []string) {
+	for _, w := range m.now.Workers {
+		if w.Offer == nil {
+			continue
+		}
+		for _, p := range w.Offer.Pools {
+			for _, d := range slices.Sorted(maps.Keys(p.Cordoned)) {
+				lines = append(lines, fmt.Sprintf("%s of pool %s at %s gets no work: %s", d, p.Name, w.Identity, screen.OneLine(p.Cordoned[d], 300)))
+			}
+		}
+	}
+	return lines
 }
 
 func (m *model) mapLine(each starter.Listed) string {

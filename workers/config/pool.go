@@ -18,7 +18,8 @@ import (
 type Pool struct {
 	// Name is the pool's name in maps; its task queue is gpumux.<name>.
 	Name string `yaml:"name"`
-	// Devices are all, cpu, indices such as [0, 1] or UUIDs. Default all.
+	// Devices are all, free (those with room for the slots now), cpu, indices such as [0, 1]
+	// or UUIDs. Default all.
 	Devices gpu.Selection `yaml:"devices"`
 	// Slots is the number of slots per device, or per group of GPUs when GPUsPerSlot is
 	// above 1; AutoSlots lets the worker find it by measurement. Default 1.
@@ -136,7 +137,7 @@ func (c Config) placements(inventory *gpu.Inventory, r *report) []Placement {
 		p.check(at, named, r)
 		named[p.Name] = true
 		p = p.withDefaults()
-		devices, err := inventory.Select(p.Devices)
+		devices, err := p.choose(inventory)
 		if err != nil {
 			r.add(at+".devices", "%s", strings.TrimPrefix(err.Error(), "devices: "))
 			continue
@@ -154,6 +155,13 @@ func (c Config) placements(inventory *gpu.Inventory, r *report) []Placement {
 	c.checkSharing(placements, r)
 	checkComputeModes(placements, inventory, r)
 	return placements
+}
+
+func (p Pool) choose(inventory *gpu.Inventory) ([]gpu.Device, error) {
+	if len(p.Devices) == 1 && strings.EqualFold(p.Devices[0], "free") {
+		return p.free(inventory)
+	}
+	return inventory.Select(p.Devices)
 }
 
 // uses reports whether a pool has slots on a device.

@@ -73,12 +73,12 @@ class Command:
 
 
 def _listen(process: subprocess.Popen, said: list) -> None:
-    """Log what the command says on standard error, and keep the end of it."""
+    """Log what the command says on standard error, its notes as warnings, and keep the end of it."""
     assert process.stderr is not None
     with process.stderr as said_now:
         for raw in said_now:
             line = raw.decode(errors="replace").rstrip("\n")
-            _log.info("%s", line)
+            _log.log(logging.WARNING if line.startswith("note: ") else logging.INFO, "%s", line)
             said.append(line)
             del said[:-200]
 

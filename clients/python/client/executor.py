@@ -42,6 +42,7 @@ class Executor(concurrent.futures.Executor):
         start_timeout: Optional[float] = None,
         attempts: Optional[int] = None,
         python: Optional[str] = None,
+        visible_devices: Optional[str] = None,
         pass_env: Sequence[str] = (),
     ) -> None:
         # Held while a call is written. What the reader needs is not under it: the command may wait for the reader.
@@ -62,7 +63,7 @@ class Executor(concurrent.futures.Executor):
                 *flags(
                     slots=slots, memory=memory, devices=devices, sharing=sharing, mode=mode, timeout=seconds(timeout),
                     start_timeout=seconds(start_timeout), attempts=attempts,
-                    python=python or sys.executable, pass_env=[*words(pass_env), "PYTHONPATH"],
+                    python=python or sys.executable, visible_devices=visible_devices, pass_env=[*words(pass_env), "PYTHONPATH"],
                 ),
             ],
             fed=True, environ=dict(os.environ, PYTHONPATH=os.pathsep.join(functions.paths())),

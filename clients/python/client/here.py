@@ -43,6 +43,7 @@ def map(
     raise_faults: bool = False,
     progress: Optional[bool] = None,
     python: Optional[str] = None,
+    visible_devices: Optional[str] = None,
     pass_env: Sequence[str] = (),
     data: Union[str, "os.PathLike[str]", None] = None,
 ) -> Rows:
@@ -81,7 +82,7 @@ def map(
             columns=columns, key=key, with_item=with_item, slots=slots, memory=memory, devices=devices, sharing=sharing, pool=pool,
             mode=mode, timeout=seconds(timeout), start_timeout=seconds(start_timeout), attempts=attempts, backoff=seconds(backoff),
             arg=encoded(arg), fail_fast=fail_fast, max_failures=max_failures, chunk=chunk, cache=cache, files=files, id=id, retry=retry,
-            unordered=not ordered, python=python or sys.executable, pass_env=pass_env, data=data,
+            unordered=not ordered, python=python or sys.executable, visible_devices=visible_devices, pass_env=pass_env, data=data,
         ),
     ]
 

@@ -9,6 +9,7 @@ import tempfile
 import textwrap
 import time
 import unittest
+import unittest.mock
 
 import gpumux
 
@@ -42,6 +43,11 @@ class Map(unittest.TestCase):
             self.assertEqual(values(results), want)
         self.assertEqual(values(gpumux.map(tasks.double, numpy.array([[1, 2], [3, 4]]), slots=1)), [[1, 2, 1, 2], [3, 4, 3, 4]])
         self.assertEqual(os.listdir(os.path.join(self.state, "gpumux", "local")), [], "nothing is left of what was given")
+
+    def test_notices_are_warnings(self):
+        with unittest.mock.patch.dict(os.environ, CUDA_VISIBLE_DEVICES=""), self.assertLogs("gpumux", "WARNING") as logs:
+            self.assertEqual(values(gpumux.map(tasks.double, [1])), [2])
+        self.assertRegex(logs.output[0], "note: the CPU runs it: ")
 
     def test_an_arg(self):
         for arg in ({"by": 3}, 3, [3], "3"):

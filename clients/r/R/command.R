@@ -26,7 +26,10 @@ run <- function(words) {
   from <- NULL
   # Its exit status, or the signal that it died by, as the system gives them: 1 says that items failed.
   status <- if (is.null(status)) 0L else as.integer(status)
-  if (status %in% c(0L, 256L)) return(lines)
+  if (status %in% c(0L, 256L)) {
+    for (note in grep("^note: ", readLines(said, warn = FALSE), value = TRUE)) message(note)
+    return(lines)
+  }
   text <- paste(sub("^gpumux: ", "", readLines(said, warn = FALSE)), collapse = "\n")
   how <- if (status %% 256L == 0L) paste("status", status %/% 256L) else paste("signal", status %% 128L)
   stop(structure(class = c("gpumux_command", "error", "condition"), list(

@@ -31,6 +31,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { OK = 0, INVALID = 2, UNSUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7, TIMEOUT = 10, LOST = 15 };
@@ -173,7 +174,8 @@ static device *at(state *s, void *handle, int *code) {
 	if (i == 0 || i > (size_t)s->ndevices) { *code = INVALID; return NULL; }
 	device *d = &s->devices[i - 1];
 	device *g = d->parent[0] ? find(s, d->parent) : d;
-	if (g && g->slow) usleep((unsigned)g->slow * 1000);
+	struct timespec rest = {g ? g->slow / 1000 : 0, g ? g->slow % 1000 * 1000000L : 0};
+	while (nanosleep(&rest, &rest) && errno == EINTR) {} /* a signal of this process ends no driver's call */
 	if (g && g->lost) *code = LOST;
 	return d;
 }

@@ -1,0 +1,145 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/test/gputest"
+	"github.com/gpumux/gpumux/internal/test/rig"
+)
+
+// on gives a shell a machine with GPUs.
+func (s *shell) on(gpus ...gputest.GPU) *gputest.Machine {
+	s.t.Helper()
+	m := gputest.Prepare(s.t, gputest.State{GPUs: gpus})
+	s.env = append(s.env, m.Env()...)
+	s.write("place.py", "import os, time\ndef place(x): return os.environ['CUDA_VISIBLE_DEVICES']\n"+
+		"def wait(x):\n    while not os.path.exists('open'): time.sleep(0.01)\n    return place(x)\n")
+	return m
+}
+
+func (s *shell) places(name string) (values []string) {
+	for _, line := range s.lines(s.file(name)) {
+		values = append(values, strings.Trim(string(line["value"]), `"`))
+	}
+	return values
+}
+
+func TestPlaces_AGPUThatCannotBeUsedEndsTheCommand(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	p := s.run(0, "map", "step.py:double", "--range", "0:2", "--local", "--out", "1.jsonl")
+	require.Contains(t, p.stderr.String(), "note: the CPU runs it: ")
+	p = s.run(0, "map", "step.py:double", "--range", "0:2", "--local", "--out", "2.jsonl", "-q")
+	require.Empty(t, p.stderr.String())
+
+	s.on(gputest.GPU{})
+	s.env = append(s.env, "CUDA_VISIBLE_DEVICES=7")
+	for _, command := range [][]string{
+		{"map", "place.py:place", "--range", "0:2", "--local"}, {"map", "place.py:place", "--range", "0:2", "--local", "--pool", "gpu,cpu"},
+		{"run", "place.py:place", "--local"}, {"stream", "place.py:place"}, {"dev", "--port", "0"},
+	} {
+		p := s.run(3, command...)
+		require.Contains(t, p.stderr.String(), `gpumux: CUDA_VISIBLE_DEVICES points to a GPU that cannot be used: 1 of 1 devices are hidden by `+
+			`CUDA_VISIBLE_DEVICES="7"; --devices cpu runs it on the CPU`)
+		require.Empty(t, p.stdout.String())
+	}
+	require.Empty(t, s.state())
+	p = s.begin("doctor")
+	require.NotZero(t, p.code())
+	require.Regexp(t, `(?m)^FAILED +gpu +CUDA_VISIBLE_DEVICES points to a GPU`, p.stdout.String())
+	for _, place := range [][]string{{"--devices", "cpu"}, {"--pool", "cpu"}} {
+		p = s.run(0, append([]string{"map", "place.py:place", "--range", "0:2", "--local", "--out", "cpu.jsonl"}, place...)...)
+		require.NotContains(t, p.stderr.String(), "note:")
+		require.Equal(t, []string{"", ""}, s.places("cpu.jsonl"))
+	}
+}
+
+// The driver does not answer about one GPU, ever.
+func TestPlaces_AGPUThatHangsIsLeftOut(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	s.on(gputest.GPU{}, gputest.GPU{Slow: 3_600_000})
+	for _, command := range [][]string{
+		{"gpus"}, {"doctor"}, {"map", "place.py:place", "--range", "0:2", "--local"}, {"worker", "-f", "gpumux.yaml"},
+	} {
+		s.write("gpumux.yaml", "pools: [{name: gpu}]\ntasks: {t: {command: [cat]}}\n")
+		p := s.begin(command...)
+		rig.Wait(t, func() bool {
+			maps, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.Process.Pid), "maps"))
+			return strings.Contains(string(maps), "libnvidia-ml")
+		}, time.Minute, time.Millisecond, "it asks the driver")
+		require.NoError(t, p.Process.Signal(syscall.SIGINT))
+		began := time.Now()
+		require.Equal(t, 130, p.code(), "%v\n%s", command, &p.stderr)
+		require.Less(t, time.Since(began), 15*time.Second, "the driver's limit is twice that")
+	}
+	began := time.Now()
+	p := s.run(0, "map", "place.py:place", "--range", "0:4", "--local", "--out", "out.jsonl")
+	require.Less(t, time.Since(began), 60*time.Second, "the driver is waited for once")
+	require.Equal(t, 1, strings.Count(p.stderr.String(), "note: a GPU of this machine is not used: GPU 1 left out: "))
+	for _, device := range s.places("out.jsonl") {
+		require.Equal(t, "GPU-00000000-0000-0000-0000-000000000000", device)
+	}
+}
+
+func TestPlaces_GPUsThatOthersFill(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	s.on(gputest.GPU{Total: 24 << 30, Free: 2 << 30, Processes: []gputest.Process{{PID: 4711, Memory: 22 << 30}}}, gputest.GPU{Total: 24 << 30, Free: 24 << 30})
+	p := s.begin("map", "place.py:wait", "--range", "0:8", "--local", "--id", "full", "--slots", "4", "--memory", "4GiB", "--out", "full.jsonl")
+	const note = "device 0 (GPU-00000000-0000-0000-0000-000000000000, NVIDIA Test GPU): the budgets on it are 16GiB in all, but only 2GiB are free now: " +
+		"others hold 22GiB of 24GiB (process 4711 22GiB)"
+	rig.Wait(t, func() bool { return strings.Contains(p.stderr.String(), "note: "+note) }, time.Minute, 10*time.Millisecond, "it says so")
+	rig.Wait(t, func() bool {
+		shown := s.begin("show", "full")
+		return shown.code() == 0 && strings.Contains(shown.stdout.String(), "notices\n  "+note)
+	}, time.Minute, 10*time.Millisecond, "show has it as soon as the map has begun")
+	s.write("open", "")
+	require.Zero(t, p.code(), "%s", &p.stderr)
+
+	for visible, want := range map[string]string{"uuid": "GPU-00000000-0000-0000-0000-000000000001", "index": "1"} {
+		p = s.run(0, "map", "place.py:place", "--range", "0:8", "--local", "--slots", "4", "--memory", "4GiB", "--devices", "free",
+			"--visible-devices", visible, "--out", visible+".jsonl")
+		require.NotContains(t, p.stderr.String(), "others hold")
+		for _, device := range s.places(visible + ".jsonl") {
+			require.Equal(t, want, device)
+		}
+	}
+	p = s.run(2, "map", "place.py:place", "--range", "0:8", "--local", "--memory", "24GiB", "--slots", "2", "--devices", "free")
+	require.Contains(t, p.stderr.String(), "--devices: no GPU has 48GiB free: of 0 (")
+	p = s.run(2, "map", "place.py:place", "--range", "0:8", "--local", "--visible-devices", "pci")
+	require.Contains(t, p.stderr.String(), `--visible-devices: "pci" is unknown; use uuid or index`)
+}
+
+// The only device fails its probe: the map waits, and says for what.
+func TestPlaces_AMapThatWaitsForADevice(t *testing.T) {
+	s := newShell(t)
+	s.on(gputest.GPU{Sick: gputest.Sick{Init: 802}})
+	p := s.begin("map", "place.py:place", "--range", "0:4", "--local", "--id", "sick", "--out", "out.jsonl")
+	rig.Wait(t, func() bool { return strings.Contains(p.stderr.String(), "note: the map waits: ") }, time.Minute, 10*time.Millisecond, "it says so")
+	require.Regexp(t, `note: the map waits: device GPU-0.* of pool gpu at .* gets no work: a probe of GPU-0.* found: cuInit failed`, p.stderr.String())
+	require.Contains(t, s.run(0, "show", "sick").stdout.String(), "device cordoned; a probe of ")
+	require.NoError(t, p.Process.Signal(syscall.SIGINT))
+	require.Equal(t, 130, p.code())
+
+	m := machine(t, gputest.GPU{Sick: gputest.Sick{Init: 802}})
+	site := newSite(t)
+	site.gpus(m, 1)
+	run := site.start(gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 4}, Ladder: []string{"gpu"}, Output: "out"})
+	rig.Wait(t, func() bool {
+		d, err := site.starter().Show(t.Context(), run.GetID())
+		return err == nil && len(d.Sick) == 1 && strings.Contains(d.Sick[0], "gets no work: a probe of "+device(0)) &&
+			len(d.Notices) > 0 && strings.Contains(d.Notices[0], "device cordoned")
+	}, time.Minute, 100*time.Millisecond, "show says so")
+	m.Update(func(state *gputest.State) { state.GPUs[0].Sick = gputest.Sick{} })
+	require.NoError(t, run.Get(t.Context(), nil))
+}
