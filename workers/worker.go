@@ -283,7 +283,10 @@ func (w *Worker) openPool(p config.Placement, runtime string) *pool.Pool {
 
 // newSeat makes one slot of a pool on a group of devices.
 func (w *Worker) newSeat(name string, p config.Placement, g config.Group, runtime string) *pool.Seat {
-	alone, share := p.Pool, w.share(p, g)
+	alone, share, slots := p.Pool, w.share(p, g), 0
+	for _, each := range w.placements {
+		slots += each.Most * len(each.Groups)
+	}
 	alone.Memory, alone.Slots = p.Whole(g, w.placements), 1
 	limits := func(allowance gpumux.Size, whole bool) (map[string]string, gpumux.Size) {
 		of := p.Pool
@@ -291,7 +294,7 @@ func (w *Worker) newSeat(name string, p config.Placement, g config.Group, runtim
 			of = alone
 		}
 		room := memory.Room(of, g, allowance)
-		env := environment(of, g, room)
+		env := environment(of, g, room, slots)
 		maps.Copy(env, share.Env(of.Memory, whole))
 		return env, room
 	}
@@ -336,8 +339,9 @@ var threads = []string{
 	"NUMBA_NUM_THREADS",
 }
 
-// environment suits a slot's devices; room is a framework's share of each.
-func environment(p config.Pool, g config.Group, room gpumux.Size) map[string]string {
+// environment suits a slot's devices; room is a framework's share of each. The host has
+// so many slots in all.
+func environment(p config.Pool, g config.Group, room gpumux.Size, slots int) map[string]string {
 	if g.Devices[0].Kind == gpu.KindCPU {
 		if p.Slots == config.AutoSlots {
 			// Slots do what threads would, and a running process cannot learn of a new share.
@@ -345,11 +349,15 @@ func environment(p config.Pool, g config.Group, room gpumux.Size) map[string]str
 		}
 		return cpuEnvironment(int(p.Slots))
 	}
-	env := map[string]string{
+	env := map[string]string{}
+	if slots > 1 {
+		env = threadsOf(slots)
+	}
+	maps.Copy(env, map[string]string{
 		// By UUID, so that the same name means the same device in every tool.
 		"CUDA_VISIBLE_DEVICES": g.Name,
 		"CUDA_DEVICE_ORDER":    "PCI_BUS_ID",
-	}
+	})
 	if p.Memory > 0 || p.Slots > 1 || p.Slots == config.AutoSlots {
 		// Without these the first slot takes most of the device at its start.
 		env["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
@@ -361,8 +369,14 @@ func environment(p config.Pool, g config.Group, room gpumux.Size) map[string]str
 
 // cpuEnvironment hides the GPUs and splits the processors between the slots.
 func cpuEnvironment(slots int) map[string]string {
-	env := map[string]string{"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
-	share := strconv.Itoa(max(1, runtime.GOMAXPROCS(0)/slots))
+	env := threadsOf(slots)
+	env["CUDA_VISIBLE_DEVICES"], env["JAX_PLATFORMS"] = "", "cpu"
+	return env
+}
+
+// threadsOf gives one of so many slots its part of the processors.
+func threadsOf(slots int) map[string]string {
+	env, share := map[string]string{}, strconv.Itoa(max(1, runtime.GOMAXPROCS(0)/slots))
 	for _, name := range threads {
 		env[name] = share
 	}
