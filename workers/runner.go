@@ -153,6 +153,9 @@ func (r *runner) granted(call calls.Call, h *pool.Seat, stint *autoslots.Stint) 
 	rest := remainder{left: call.Len}
 	done := call.Done
 	call.Done = func(d calls.Done) {
+		if h.Model != gpu.CPU {
+			d.GPUs = len(h.Devices)
+		}
 		h.ObservePeak(d.Peak)
 		took.Observe(d.Busy.Seconds())
 		if rest.soon(d.Busy) {
