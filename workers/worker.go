@@ -189,7 +189,6 @@ func (w *Worker) start(ctx context.Context) error {
 	w.guarding = cancel
 	w.memory = memory.New(w.placements, w.inventory, w.log)
 	w.guards.Go(func() { w.memory.Run(guarding) })
-	w.memory.Report()
 	w.contact = contact.New(w.question(), contact.Uptime, w.log)
 	if w.contact.Client = w.client; !w.o.Alone {
 		w.guards.Go(func() { w.contact.Run(guarding) })
@@ -198,6 +197,7 @@ func (w *Worker) start(ctx context.Context) error {
 		return err
 	}
 	queues := w.openPools(ctx, guarding, runtime)
+	w.memory.Report() // the probes show what the driver tells
 	if w.o.Alone {
 		return ctx.Err()
 	}
