@@ -228,7 +228,7 @@ func (w *Worker) question() func(context.Context) error {
 func (w *Worker) openPools(ctx, guarding context.Context, runtime string) (queues []queue) {
 	w.templates, w.ledger, w.direct = template.NewSet(w.log), pool.NewLedger(), map[string]*activities.Pool{}
 	guard := health.New(w.inventory, w.tryDevice, w.log)
-	guard.Counted = w.metrics.Cordoned
+	guard.Counted, guard.Others = w.metrics.Cordoned, w.memory.Others
 	for _, p := range w.placements {
 		opened := w.openPool(p, runtime)
 		guard.Add(opened, p.Groups)

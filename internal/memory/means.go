@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -124,15 +123,7 @@ func (e *Enforcer) reportOthers(d gpu.Device, wanted gpumux.Size, now gpu.Status
 	}
 	text := fmt.Sprintf("the budgets on it are %s in all, but only %s are free now: others hold %s", wanted, gpumux.Size(now.Memory.Free),
 		gpumux.Size(now.Memory.Held()))
-	slices.SortFunc(now.Processes, func(a, b gpu.Process) int { return cmp.Compare(b.Memory, a.Memory) })
-	var who []string
-	for _, p := range now.Processes[:min(len(now.Processes), 3)] {
-		who = append(who, strings.TrimSpace(fmt.Sprintf("process %d %s", p.PID, p.Name))+" "+gpumux.Size(p.Memory).String())
-	}
-	if len(who) > 0 {
-		text += " (" + strings.Join(who, ", ") + ")"
-	}
-	e.log.Warn(text, zap.String("device", d.UUID), zap.String("why", "end what else uses it, or lower memory or slots"))
+	e.log.Warn(text+holders(now.Processes), zap.String("device", d.UUID), zap.String("why", "end what else uses it, or lower memory or slots"))
 }
 
 // reportPool says what keeps a pool within its budget.
