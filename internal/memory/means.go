@@ -134,7 +134,11 @@ func (e *Enforcer) reportPool(p config.Placement) {
 		e.log.Info(text, zap.String("pool", p.Name))
 		return
 	}
-	e.log.Warn(text+" only; a task that allocates past its framework takes from its neighbours", zap.String("pool", p.Name),
+	rest := " only; a task that allocates past its framework takes from its neighbours"
+	if len(m.list) > 1 { // MIG or MPS
+		rest = ", without the watch: no item has a peak"
+	}
+	e.log.Warn(text+rest, zap.String("pool", p.Name),
 		zap.String("why", m.lack))
 }
 
