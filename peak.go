@@ -18,13 +18,15 @@ const maxSteps = 60 * steps
 // them lay in each step of size. Digests merge without loss, so that a map of any size
 // knows what its items needed. The zero value is empty, and so is a nil digest.
 //
-// In JSON it is {"items","p50","p99","max","budget"}, all but the first in bytes, and the
-// steps themselves as "first" and "counts": counts[i] items lay in step first+i. Step s
+// In JSON it is {"items","p50","p99","max","budget"}, all but the first in bytes, "gpus",
+// and the steps themselves as "first" and "counts": counts[i] items lay in step first+i. Step s
 // holds the sizes from (8 + s%8) << (s/8) up to the next step's, step 0 smaller ones too.
 type Peaks struct {
 	// Budget is the largest budget among the slots in which the items ran; 0 when none had
 	// one.
 	Budget Size
+	// GPUs is the most GPUs that one of those slots had; 0 when all were of the CPU.
+	GPUs int
 
 	items, largest int64
 	counts         [maxSteps]int64
@@ -60,7 +62,7 @@ func (p *Peaks) Merge(other *Peaks) {
 	}
 	p.items += other.items
 	p.largest = max(p.largest, other.largest)
-	p.Budget = max(p.Budget, other.Budget)
+	p.Budget, p.GPUs = max(p.Budget, other.Budget), max(p.GPUs, other.GPUs)
 }
 
 // Items is how many items were measured.
@@ -94,11 +96,29 @@ func (p *Peaks) Quantile(q float64) Size {
 	return Size(p.largest)
 }
 
+// ContextRoom is the assumed memory of a process on a GPU beside its frameworks'
+// allocations, until it is measured: CUDA's context (up to some 500 MiB), code, workspaces.
+const ContextRoom = 1 << 30
+
+// Room is how many bytes of a slot's budget on one GPU its frameworks may reserve, until
+// more is known than ContextRoom.
+func Room(budget Size) Size { return budget - min(ContextRoom, budget/4) }
+
+// rounding is what an allocator may reserve beside live tensors, and an eighth of them:
+// PyTorch takes blocks of 2 and of 20 MiB for the small ones.
+const rounding = 32 << 20
+
 // Need is the budget that would do for items like these: the largest peak and an eighth
-// more, as a person would write it. It is 0 for an empty digest.
+// more, as a person would write it. On GPUs the Room of each one's part holds that much,
+// if the peak spreads evenly over them. It is 0 for an empty digest.
 func (p *Peaks) Need() Size {
 	largest := int64(p.Max())
 	need := largest + largest/8
+	if need > 0 && p.GPUs > 0 {
+		gpus := int64(p.GPUs)
+		each := (need+gpus-1)/gpus + rounding
+		need = gpus * min(each+ContextRoom, (4*each+2)/3) // the inverse of Room
+	}
 	unit := int64(1 << 30)
 	switch {
 	case need < 512<<20:
@@ -139,6 +159,7 @@ type peaksJSON struct {
 	P99    int64   `json:"p99"`
 	Max    int64   `json:"max"`
 	Budget int64   `json:"budget,omitempty"`
+	GPUs   int     `json:"gpus,omitempty"`
 	First  int     `json:"first"`
 	Counts []int64 `json:"counts"`
 }
@@ -148,7 +169,7 @@ func (p *Peaks) MarshalJSON() ([]byte, error) {
 	first, last := step(int64(p.Quantile(0))), step(p.largest)
 	return json.Marshal(peaksJSON{
 		Items: p.items, P50: int64(p.Quantile(0.5)), P99: int64(p.Quantile(0.99)), Max: p.largest, Budget: int64(p.Budget),
-		First: first, Counts: p.counts[first : last+1],
+		GPUs: p.GPUs, First: first, Counts: p.counts[first : last+1],
 	})
 }
 
@@ -161,7 +182,7 @@ func (p *Peaks) UnmarshalJSON(data []byte) error {
 	if in.First < 0 || in.First > maxSteps || len(in.Counts) > maxSteps-in.First || in.Max < 0 {
 		return errors.New("a digest of peaks has steps that no size lies in")
 	}
-	*p = Peaks{Budget: Size(in.Budget), largest: in.Max}
+	*p = Peaks{Budget: Size(in.Budget), GPUs: max(0, in.GPUs), largest: in.Max}
 	copy(p.counts[in.First:], in.Counts)
 	for _, n := range in.Counts {
 		if n < 0 {

@@ -72,7 +72,7 @@ func TestPeaks_MergingIsAddingAll(t *testing.T) {
 
 func TestPeaks_TravelsAsJSON(t *testing.T) {
 	var p Peaks
-	p.Budget = 8 << 30
+	p.Budget, p.GPUs = 8<<30, 2
 	for _, size := range []int64{1 << 30, 1 << 30, 3 << 30} {
 		p.Add(size)
 	}
@@ -80,7 +80,7 @@ func TestPeaks_TravelsAsJSON(t *testing.T) {
 		Peak *Peaks `json:"peak,omitempty"`
 	}{&p})
 	require.NoError(t, err)
-	require.JSONEq(t, `{"peak":{"items":3,"p50":1207959551,"p99":3221225472,"max":3221225472,"budget":8589934592,
+	require.JSONEq(t, `{"peak":{"items":3,"p50":1207959551,"p99":3221225472,"max":3221225472,"budget":8589934592,"gpus":2,
 		"first":216,"counts":[2,0,0,0,0,0,0,0,0,0,0,0,1]}}`, string(data))
 	var back struct{ Peak *Peaks }
 	require.NoError(t, json.Unmarshal(data, &back))
@@ -102,6 +102,17 @@ func TestPeaks_SayWhatWouldDo(t *testing.T) {
 	require.Equal(t, "p50 100MiB, p99 100MiB, max 100MiB; memory: 128MiB would do", one(0, 100<<20))
 	require.Equal(t, "p50 7.9GiB, p99 7.9GiB, max 7.9GiB of 8GiB", one(8<<30, 79<<30/10))
 	require.Equal(t, "not measured", one(8<<30))
+	// On GPUs the frameworks' limits lie below the budget.
+	for _, c := range []struct {
+		gpus int
+		peak Size
+		want Size
+	}{{1, 34 << 30 / 10, 5 << 30}, {1, 100 << 20, 256 << 20}, {2, 34 << 30 / 10, 6 << 30}, {1, 70 << 30, 80 << 30}} {
+		p := Peaks{GPUs: c.gpus}
+		p.Add(int64(c.peak))
+		require.Equal(t, c.want, p.Need(), "%d × %s", c.gpus, c.peak)
+		require.GreaterOrEqual(t, Room(p.Need()/Size(c.gpus))*Size(c.gpus), c.peak+c.peak/8)
+	}
 	var none *Peaks
 	require.Equal(t, "not measured", none.String())
 	require.Nil(t, none.Known())

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -201,7 +202,7 @@ func (l *ledger) add(done Done) (r gpumux.Result, later, ended bool) {
 	l.limit.note()
 	if r = done.Result; done.Peak > 0 {
 		l.peaks.Add(done.Peak)
-		l.peaks.Budget = max(l.peaks.Budget, gpumux.Size(done.Budget))
+		l.peaks.Budget, l.peaks.GPUs = max(l.peaks.Budget, gpumux.Size(done.Budget)), max(l.peaks.GPUs, done.GPUs)
 	}
 	l.result.Batch = max(l.result.Batch, int64(done.Batch))
 	if at, ok := l.board.at(r.Index); ok && r.Fault != nil && l.chunk.Backoff {
@@ -318,6 +319,9 @@ func (l *ledger) blame(ran contract.Runs, fault *gpumux.Fault) (index int64, ver
 	if fault.Kind == gpumux.Budget {
 		l.peaks.Add(fault.Peak)
 		l.peaks.Budget = max(l.peaks.Budget, gpumux.Size(fault.Budget))
+		if fault.Device != "CPU" {
+			l.peaks.GPUs = max(l.peaks.GPUs, 1+strings.Count(fault.Device, ","))
+		}
 	}
 	l.book(gpumux.Result{Index: index, Fault: &recorded})
 	return index, "recorded as failed"

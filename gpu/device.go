@@ -156,20 +156,24 @@ type Status struct {
 
 // Holders says how much of the device's memory processes hold, and which hold the most.
 func (s Status) Holders() string {
-	text := fmt.Sprintf("others hold %s of %s", gpumux.Size(s.Memory.Held()), gpumux.Size(s.Memory.Total))
-	list := slices.SortedFunc(slices.Values(s.Processes), func(a, b Process) int { return cmp.Compare(b.Memory, a.Memory) })
+	return fmt.Sprintf("others hold %s of %s%s", gpumux.Size(s.Memory.Held()), gpumux.Size(s.Memory.Total), Largest(s.Processes))
+}
+
+// Largest names the largest processes in parentheses; it is empty where there are none.
+func Largest(all []Process) string {
+	all = slices.SortedFunc(slices.Values(all), func(a, b Process) int { return cmp.Compare(b.Memory, a.Memory) })
 	var who []string
-	for _, p := range list[:min(len(list), 3)] {
-		size := ""
+	for _, p := range all[:min(len(all), 3)] {
+		one := strings.TrimSpace(fmt.Sprintf("process %d %s", p.PID, p.Name))
 		if p.Memory > 0 {
-			size = gpumux.Size(p.Memory).String()
+			one += " " + gpumux.Size(p.Memory).String()
 		}
-		who = append(who, strings.Join(strings.Fields(fmt.Sprintf("process %d %s %s", p.PID, p.Name, size)), " "))
+		who = append(who, one)
 	}
-	if who == nil {
-		return text
+	if len(who) == 0 {
+		return ""
 	}
-	return text + " (" + strings.Join(who, ", ") + ")"
+	return " (" + strings.Join(who, ", ") + ")"
 }
 
 // unknown is the status of a silent device.

@@ -272,9 +272,10 @@ func (inv *Inventory) ProcessMemory(uuid string) (map[int]uint64, error) {
 	return out, nil
 }
 
-// OurPIDs reports whether the driver's process numbers are ours. On the host they are. In
-// a container with numbers of its own, drivers from 535.113 on translate them and leave
-// out what the container does not see; older ones tell the host's.
+// OurPIDs reports whether the driver should tell what processes hold by our numbers. On
+// the host it does. In a container with numbers of its own, drivers from 565.57 on
+// translate them and leave out what the container does not see; those from 535.113 on list
+// its processes with 0 bytes, older ones tell the host's numbers.
 func (inv *Inventory) OurPIDs() bool {
 	return HostPIDs() || slices.ContainsFunc(inv.list, func(d Device) bool { return translatesPIDs(d.Driver) })
 }
@@ -284,7 +285,7 @@ func translatesPIDs(driver string) bool {
 	if _, err := fmt.Sscanf(driver, "%d.%d", &major, &minor); err != nil {
 		return false
 	}
-	return major > 535 || major == 535 && minor >= 113
+	return major > 565 || major == 565 && minor >= 57
 }
 
 // Links says how each pair of GPUs is connected. It is empty with fewer than two.

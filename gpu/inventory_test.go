@@ -80,7 +80,7 @@ func TestXidAction_Cordon(t *testing.T) {
 func TestInventory_DriversThatTranslateProcessNumbers(t *testing.T) {
 	for driver, want := range map[string]bool{
 		"": false, "unknown": false, "470.82": false, "525.147.05": false, "535.104.05": false,
-		"535.113.01": true, "535.129.03": true, "545.23.06": true, "580.65.06": true,
+		"535.113.01": false, "560.35.05": false, "565.57.01": true, "570.86.10": true, "580.65.06": true,
 	} {
 		require.Equal(t, want, translatesPIDs(driver), driver)
 	}

@@ -63,8 +63,24 @@ func TestEnvironment_CPUSplitsTheProcessors(t *testing.T) {
 	}
 }
 
+// Many slots with a framework each must not all use all processors. One slot alone may.
+func TestEnvironment_GPUSlotsShareTheProcessors(t *testing.T) {
+	g := config.Group{Name: "GPU-aaaa", Devices: []gpu.Device{{Kind: gpu.KindGPU, UUID: "GPU-aaaa", Memory: 80 << 30}}}
+	cores := runtime.GOMAXPROCS(0)
+	for _, slots := range []int{1, 2, 3, 1000} {
+		env := environment(config.Pool{Slots: 1, GPUsPerSlot: 1}, g, 0, slots)
+		for _, name := range threads {
+			if slots == 1 {
+				require.NotContains(t, env, name)
+			} else {
+				require.Equal(t, strconv.Itoa(max(1, cores/slots)), env[name], name)
+			}
+		}
+	}
+}
+
 // unmeasured is the environment of a process of which nobody has measured what it takes
 // beside its data.
 func unmeasured(p config.Pool, g config.Group) map[string]string {
-	return environment(p, g, memory.Room(p, g, 0))
+	return environment(p, g, memory.Room(p, g, 0), 1)
 }

@@ -123,6 +123,7 @@ func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Gua
 			pool: pl, group: group, tasks: w.tasks, user: p.RunAs, halt: w.halt, sizing: size, allowance: w.memory.Allowance,
 			metrics: w.metrics, log: w.log, share: func(group string) sharing.Share { return w.shares[shareKey{p.Name, group}] },
 			examine: func(ctx context.Context, group string) string { return guard.Examine(ctx, pl, group) },
+			crowd:   func(group string) (string, bool) { return guard.Crowd(pl, group) },
 		}
 		runs := &activities.Pool{
 			Runner: run, Store: w.store, Recorders: w.recorders, Edition: w.tasks.Edition, Worker: w.identity, Workers: w.countPollers(name),

@@ -47,7 +47,10 @@ type runner struct {
 	// examine says why the devices of a group take no more work after a fault, or "" if they
 	// do.
 	examine func(ctx context.Context, group string) string
-	log     *zap.Logger
+	// crowd says what others hold on a group's devices, and whether it takes no more work
+	// because they leave less than a slot's budget.
+	crowd func(group string) (text string, full bool)
+	log   *zap.Logger
 }
 
 // Run looks the task up, waits for a slot and runs the call in it. The error is a
@@ -153,6 +156,9 @@ func (r *runner) granted(call calls.Call, h *pool.Seat, stint *autoslots.Stint) 
 	rest := remainder{left: call.Len}
 	done := call.Done
 	call.Done = func(d calls.Done) {
+		if h.Model != gpu.CPU {
+			d.GPUs = len(h.Devices)
+		}
 		h.ObservePeak(d.Peak)
 		took.Observe(d.Busy.Seconds())
 		if rest.soon(d.Busy) {
@@ -212,8 +218,19 @@ func (r *runner) report(task string, whole bool, fault *gpumux.Fault) {
 	}
 }
 
-// acquit charges the device with a fault, not the item, if a probe finds it sick.
+// acquit charges the device with a fault, not the item, if a probe finds it sick, or those
+// who fill it.
 func (r *runner) acquit(ctx context.Context, h *pool.Seat, fault *gpumux.Fault) {
+	if text, full := r.crowded(h, fault); text != "" {
+		fault.Message += "; " + text
+		// Where others hold less, it may still run on another device.
+		fault.Blameless, fault.Suspect = full, true
+		if full {
+			fault.Hint = "the device gets no more work until they leave room, and the item runs again elsewhere, or then: end what " +
+				"else uses it, or give slots a smaller memory"
+		}
+		return
+	}
 	if !fault.Suspect {
 		return
 	}
@@ -222,4 +239,13 @@ func (r *runner) acquit(ctx context.Context, h *pool.Seat, fault *gpumux.Fault) 
 		fault.Message += "; " + why
 		fault.Hint = "the device gets no more work until a probe of it passes; the item runs again elsewhere"
 	}
+}
+
+// crowded is what others hold on a slot's devices, where a fault says that their memory
+// ran out, and whether they are full.
+func (r *runner) crowded(h *pool.Seat, fault *gpumux.Fault) (text string, full bool) {
+	if fault.Kind != gpumux.DeviceOOM {
+		return "", false
+	}
+	return r.crowd(h.Group)
 }

@@ -36,7 +36,7 @@ func newRunner() (*runner, []*gputest.Slot) {
 		share: func(string) sharing.Share { return share },
 		pool:  p, tasks: tasks, halt: context.Background(), log: log,
 		allowance: func(string, string) gpumux.Size { return 0 }, metrics: metrics.New(log, "", nil),
-		examine: func(context.Context, string) string { return "" },
+		examine: func(context.Context, string) string { return "" }, crowd: func(string) (string, bool) { return "", false },
 	}, fakes
 }
 
@@ -120,4 +120,35 @@ func TestRunner_ACallThatDoesNotEndHasItsSlot(t *testing.T) {
 		}
 		require.NoError(t, r.Run(t.Context(), activities.Call{Task: "t", Len: 2, Done: func(calls.Done) {}}))
 	})
+}
+
+// Whoever fills the device is to blame for a lack of its memory, not the item.
+func TestRunner_AFullDeviceBlamesNobody(t *testing.T) {
+	for name, c := range map[string]struct {
+		text                     string
+		full                     bool
+		kind                     gpumux.Kind
+		message                  string
+		blameless, moves, others bool
+	}{
+		"full":       {"others hold 22GiB of GPU 0", true, gpumux.DeviceOOM, "out of memory; others hold 22GiB of GPU 0", true, true, true},
+		"much":       {"others hold 8GiB of GPU 0", false, gpumux.DeviceOOM, "out of memory; others hold 8GiB of GPU 0", false, true, true},
+		"alone":      {"", false, gpumux.DeviceOOM, "out of memory", false, false, true},
+		"over by it": {"others hold 22GiB of GPU 0", true, gpumux.Budget, "out of memory", false, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, fakes := newRunner()
+			asked := false
+			r.crowd = func(string) (string, bool) { asked = true; return c.text, c.full }
+			fakes[0].Do = func(context.Context, launch.Task, calls.Call) error {
+				return &gpumux.Fault{Kind: c.kind, Op: "run", Message: "out of memory"}
+			}
+			var fault *gpumux.Fault
+			require.ErrorAs(t, r.Run(t.Context(), activities.Call{Task: "t"}), &fault)
+			require.Equal(t, c.message, fault.Message)
+			require.Equal(t, c.blameless, fault.Blameless)
+			require.Equal(t, c.moves, fault.Suspect)
+			require.Equal(t, c.others, asked)
+		})
+	}
 }

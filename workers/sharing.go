@@ -61,6 +61,9 @@ func (w *Worker) tryDevice(ctx context.Context, uuid string) health.Probe {
 	}
 	began := time.Now()
 	found := prober.Try(ctx, uuid)
+	if found.Blind || found.Context > 0 {
+		w.memory.Tried(uuid, !found.Blind)
+	}
 	w.metrics.Probed(found.Outcome(), time.Since(began))
 	return found
 }

@@ -9,7 +9,6 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -196,7 +195,6 @@ func (w *Worker) start(ctx context.Context) error {
 	w.guarding = cancel
 	w.memory = memory.New(w.placements, w.inventory, w.log)
 	w.guards.Go(func() { w.memory.Run(guarding) })
-	w.memory.Report()
 	for _, text := range w.inventory.Warnings() {
 		w.log.Warn(text, notice.Mark)
 	}
@@ -209,6 +207,10 @@ func (w *Worker) start(ctx context.Context) error {
 	}
 	queues := w.openPools(ctx, guarding, runtime)
 	w.guards.Go(func() { w.watchStarts(guarding) })
+	w.memory.Report() // the probes show what the driver tells
+	if !w.inventory.Static() {
+		w.guards.Go(w.promise(guarding))
+	}
 	if w.o.Alone {
 		return ctx.Err()
 	}
@@ -221,6 +223,15 @@ func (w *Worker) start(ctx context.Context) error {
 		w.log.Info("tasks run as root and may do all that this worker may; name another user with user: in its pools")
 	}
 	return ctx.Err()
+}
+
+// promise lets other workers of this host know of the budgets here, until ctx ends.
+func (w *Worker) promise(ctx context.Context) (await func()) {
+	release := w.memory.Promise(memory.Promises())
+	return func() {
+		<-ctx.Done()
+		release()
+	}
 }
 
 // question asks the server about a workflow that is not there. As work does, that needs
@@ -239,7 +250,7 @@ func (w *Worker) question() func(context.Context) error {
 func (w *Worker) openPools(ctx, guarding context.Context, runtime string) (queues []queue) {
 	w.templates, w.ledger, w.direct = template.NewSet(w.log), pool.NewLedger(), map[string]*activities.Pool{}
 	guard := health.New(w.inventory, w.tryDevice, w.log)
-	guard.Counted = w.metrics.Cordoned
+	guard.Counted, guard.Others = w.metrics.Cordoned, w.memory.Others
 	for _, p := range w.placements {
 		opened := w.openPool(p, runtime)
 		guard.Add(opened, p.Groups)
@@ -294,7 +305,10 @@ func (w *Worker) openPool(p config.Placement, runtime string) *pool.Pool {
 
 // newSeat makes one slot of a pool on a group of devices.
 func (w *Worker) newSeat(name string, p config.Placement, g config.Group, runtime string) *pool.Seat {
-	alone, share := p.Pool, w.share(p, g)
+	alone, share, slots := p.Pool, w.share(p, g), 0
+	for _, each := range w.placements {
+		slots += each.Most * len(each.Groups)
+	}
 	alone.Memory, alone.Slots = p.Whole(g, w.placements), 1
 	limits := func(allowance gpumux.Size, whole bool) (map[string]string, gpumux.Size) {
 		of := p.Pool
@@ -302,7 +316,7 @@ func (w *Worker) newSeat(name string, p config.Placement, g config.Group, runtim
 			of = alone
 		}
 		room := memory.Room(of, g, allowance)
-		env := environment(of, g, room)
+		env := environment(of, g, room, slots)
 		maps.Copy(env, share.Env(of.Memory, whole))
 		return env, room
 	}
@@ -340,42 +354,3 @@ func (w *Worker) serveMetrics() error {
 
 // Failed delivers the error that ended the serving of a queue. Stop the worker then.
 func (w *Worker) Failed() <-chan error { return w.failed }
-
-// threads are the variables that tell numeric libraries how many threads to use.
-var threads = []string{
-	"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
-	"NUMBA_NUM_THREADS",
-}
-
-// environment suits a slot's devices; room is a framework's share of each.
-func environment(p config.Pool, g config.Group, room gpumux.Size) map[string]string {
-	if g.Devices[0].Kind == gpu.KindCPU {
-		if p.Slots == config.AutoSlots {
-			// Slots do what threads would, and a running process cannot learn of a new share.
-			return cpuEnvironment(runtime.GOMAXPROCS(0))
-		}
-		return cpuEnvironment(int(p.Slots))
-	}
-	env := map[string]string{
-		// By UUID, so that the same name means the same device in every tool.
-		"CUDA_VISIBLE_DEVICES": g.Name,
-		"CUDA_DEVICE_ORDER":    "PCI_BUS_ID",
-	}
-	if p.Memory > 0 || p.Slots > 1 || p.Slots == config.AutoSlots {
-		// Without these the first slot takes most of the device at its start.
-		env["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
-		env["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
-	}
-	memory.Cap(env, room, g.Devices)
-	return env
-}
-
-// cpuEnvironment hides the GPUs and splits the processors between the slots.
-func cpuEnvironment(slots int) map[string]string {
-	env := map[string]string{"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
-	share := strconv.Itoa(max(1, runtime.GOMAXPROCS(0)/slots))
-	for _, name := range threads {
-		env[name] = share
-	}
-	return env
-}

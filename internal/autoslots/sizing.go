@@ -15,7 +15,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/internal/memory"
 	"github.com/gpumux/gpumux/internal/pool"
 	"github.com/gpumux/gpumux/workers/config"
 )
@@ -173,7 +172,7 @@ func (s *Sizing) room(task string, from, to int) int {
 				free = max(0, free-float64(s.reserve))
 			}
 			if s.memory == 0 && d.Kind != gpu.KindCPU {
-				need = max(need+memory.ContextRoom, float64(status.Memory.Total-status.Memory.Free)/float64(from))
+				need = max(need+gpumux.ContextRoom, float64(status.Memory.Total-status.Memory.Free)/float64(from))
 			}
 			if need > 0 {
 				to = min(to, from+int(math.Floor(roomShare*free/need)))

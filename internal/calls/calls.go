@@ -93,6 +93,8 @@ type Done struct {
 	// memory on the CPU. 0: not measured, as for most items under 20 ms. A micro-batch
 	// shares one. Budget is what they might hold; 0 means no budget.
 	Peak, Budget int64
+	// GPUs is how many GPUs the slot has; 0 on the CPU.
+	GPUs int
 	// Batch is how many items of the task may be under way at once in one process; 0: one.
 	Batch int
 }

@@ -33,15 +33,30 @@ func (g *Guard) Examine(ctx context.Context, p *pool.Pool, name string) string {
 	return why
 }
 
+// Crowd says what others hold on a group of devices, after an item ran out of its memory.
+// Full: they leave less than a slot's budget, so the group is cordoned now, and comes back
+// when they leave more.
+func (g *Guard) Crowd(p *pool.Pool, name string) (text string, full bool) {
+	at := slices.IndexFunc(g.groups, func(group guarded) bool { return group.pool == p && group.Name == name })
+	if at < 0 {
+		return "", false
+	}
+	if text, full = g.Others(p.Name, g.groups[at].Group); full {
+		g.cordon(g.groups[at], reasonFull, text)
+	}
+	return text, full
+}
+
 // Reasons for a cordon beside the kinds of events.
 const (
 	reasonSilent = "silent"
 	reasonProbe  = "probe"
+	reasonFull   = "full"
 )
 
 // Reasons are the kinds of reasons for a cordon.
 func Reasons() []string {
-	return []string{string(gpu.EventXid), string(gpu.EventECC), string(gpu.EventRecovery), string(gpu.EventLost), reasonSilent, reasonProbe}
+	return []string{string(gpu.EventXid), string(gpu.EventECC), string(gpu.EventRecovery), string(gpu.EventLost), reasonSilent, reasonProbe, reasonFull}
 }
 
 // fault returns which of a group's devices is sick, and why. Why is empty if none is.

@@ -42,6 +42,9 @@ type Guard struct {
 	log    *zap.Logger
 	// Counted hears of each cordon: pool and reason. Set it before Begin. Default: nobody.
 	Counted func(pool, reason string)
+	// Others says what processes of others hold on a group, and whether they leave less than
+	// a slot's budget. Set it before Begin. Default: nobody holds anything.
+	Others func(pool string, group config.Group) (text string, full bool)
 
 	// restored asks for a check of cordoned devices at once.
 	restored chan struct{}
@@ -63,7 +66,8 @@ type guarded struct {
 // New makes a guard that tries devices with try.
 func New(driver Driver, try func(ctx context.Context, uuid string) Probe, log *zap.Logger) *Guard {
 	return &Guard{
-		driver: driver, try: try, log: log, Counted: func(string, string) {}, restored: make(chan struct{}, 1), counts: map[string]int{},
+		driver: driver, try: try, log: log, Counted: func(string, string) {},
+		Others: func(string, config.Group) (string, bool) { return "", false }, restored: make(chan struct{}, 1), counts: map[string]int{},
 	}
 }
 
@@ -174,6 +178,9 @@ func (g *Guard) recovered(ctx context.Context, group guarded) bool {
 	g.mu.Lock()
 	before := g.eventsOn(group)
 	g.mu.Unlock()
+	if _, full := g.Others(group.pool.Name, group.Group); full {
+		return false
+	}
 	for _, d := range group.Devices {
 		if _, err := g.driver.Status(d.UUID); err != nil {
 			return false

@@ -173,6 +173,42 @@ func TestGuard_CountsCordonsByReason(t *testing.T) {
 	}
 }
 
+// A device that others fill takes no work until they leave room for a slot.
+func TestGuard_ADeviceThatOthersFill(t *testing.T) {
+	g, m, p := testGuard(t)
+	var counted []string
+	g.Counted = func(_, reason string) { counted = append(counted, reason) }
+	text, full := g.Crowd(p, "GPU-a")
+	require.Empty(t, text)
+	require.False(t, full)
+	filled := true
+	g.Others = func(pool string, group config.Group) (string, bool) {
+		require.Equal(t, "gpu", pool)
+		return "others hold 22.1GiB of " + group.Name, filled
+	}
+	g.Begin(t.Context())
+	require.False(t, p.Cordoned("GPU-a"), "a budget that does not fit may never be needed")
+	text, full = g.Crowd(p, "GPU-a")
+	require.Equal(t, "others hold 22.1GiB of GPU-a", text)
+	require.True(t, full)
+	require.True(t, p.Cordoned("GPU-a"))
+	require.False(t, p.Cordoned("MIG-b"))
+	require.Equal(t, []string{"full"}, counted)
+	_, err := p.Acquire(t.Context(), pool.Want{Group: "GPU-a"})
+	require.ErrorContains(t, err, "others hold 22.1GiB of GPU-a")
+	tried := m.tried["GPU-a"]
+	g.recheck(t.Context())
+	require.True(t, p.Cordoned("GPU-a"))
+	require.Equal(t, tried, m.tried["GPU-a"], "no probe takes of what is left")
+	filled = false
+	g.recheck(t.Context())
+	require.False(t, p.Cordoned("GPU-a"))
+	text, full = g.Crowd(p, "GPU-a")
+	require.NotEmpty(t, text)
+	require.False(t, full)
+	require.False(t, p.Cordoned("GPU-a"))
+}
+
 func TestGuard_SickDevicesGetNothingFromTheStart(t *testing.T) {
 	g, m, p := testGuard(t)
 	m.set("GPU-a", notReady)

@@ -29,8 +29,10 @@ type Probe struct {
 	// the device's memory as CUDA tells it, in bytes; 0 means unknown.
 	Seconds float64 `json:"seconds"`
 	Context uint64  `json:"context,omitempty"`
-	Free    uint64  `json:"free,omitempty"`
-	Total   uint64  `json:"total,omitempty"`
+	// Blind: the driver lists processes, and does not tell what this one holds.
+	Blind bool   `json:"blind,omitempty"`
+	Free  uint64 `json:"free,omitempty"`
+	Total uint64 `json:"total,omitempty"`
 	// Code is the CUDA error number with which Call failed, Text what the driver says of it.
 	Code int    `json:"code,omitempty"`
 	Call string `json:"call,omitempty"`
@@ -65,6 +67,8 @@ func (p Probe) String() string {
 		return "answers, and others hold all of its memory"
 	case p.OK && p.Context > 0:
 		return fmt.Sprintf("works; a context takes %s and %.2f s", gpumux.Size(p.Context), p.Seconds)
+	case p.OK && p.Blind:
+		return fmt.Sprintf("works; a context takes %.2f s, and the driver does not tell what a process holds", p.Seconds)
 	case p.OK:
 		return fmt.Sprintf("works; a context takes %.2f s", p.Seconds)
 	case p.Code != 0:

@@ -36,22 +36,32 @@ def text_of(cuda, code):
 
 
 def held(uuid):
-    """The bytes that this process holds on the device, or 0 where the driver does not tell."""
+    """The bytes that this process holds on the device as the driver lists them, or None where it lists no processes. In a container it
+    may list this one under another number, with 0 bytes, or not at all: that is 0.
+    """
     try:
         nvml = load("libnvidia-ml.so.1")
-        device, count = ctypes.c_void_p(), ctypes.c_uint(1024)
+        device = ctypes.c_void_p()
+        if nvml.nvmlInit_v2() or nvml.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(device)):
+            return None
+        lists = [nvml.nvmlDeviceGetComputeRunningProcesses_v3]
+    except (OSError, AttributeError):
+        return None
+    if hasattr(nvml, "nvmlDeviceGetMPSComputeRunningProcesses_v3"):
+        lists.append(nvml.nvmlDeviceGetMPSComputeRunningProcesses_v3)
+    most = 0
+    for number, processes in enumerate(lists):
+        count = ctypes.c_uint(1024)
         # A process: its number, its bytes, its GPU instance and its compute instance.
         rows = (ctypes.c_ulonglong * (3 * count.value))()
-        if nvml.nvmlInit_v2() or nvml.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(device)):
-            return 0
-        if nvml.nvmlDeviceGetComputeRunningProcesses_v3(device, ctypes.byref(count), rows):
-            return 0
-    except (OSError, AttributeError):
-        return 0
-    for i in range(count.value):
-        if rows[3 * i] & 0xFFFFFFFF == os.getpid():
-            return rows[3 * i + 1] if rows[3 * i + 1] != (1 << 64) - 1 else 0
-    return 0
+        if processes(device, ctypes.byref(count), rows):
+            if number == 0:
+                return None
+            continue
+        for i in range(count.value):
+            if rows[3 * i] & 0xFFFFFFFF == os.getpid() and rows[3 * i + 1] != (1 << 64) - 1:
+                most = max(most, rows[3 * i + 1])
+    return most
 
 
 def probe(cuda, found):
@@ -70,7 +80,8 @@ def probe(cuda, found):
     call("cuDeviceGet", ctypes.byref(device), 0)
     call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
     call("cuCtxSetCurrent", context)
-    found["context"] = held(os.environ["CUDA_VISIBLE_DEVICES"])
+    own = held(os.environ["CUDA_VISIBLE_DEVICES"])
+    found.update(context=own or 0, blind=own == 0)
     there, size = ctypes.c_uint64(), ctypes.c_size_t(SIZE)
     sent, back = ctypes.create_string_buffer(os.urandom(SIZE), SIZE), ctypes.create_string_buffer(SIZE)
     call("cuMemAlloc_v2", ctypes.byref(there), size)

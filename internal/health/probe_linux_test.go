@@ -34,6 +34,41 @@ func TestProber_ADeviceThatWorks(t *testing.T) {
 	require.Regexp(t, `^works; a context takes 528MiB and \d+\.\d\d s$`, p.String())
 }
 
+// A driver that lists processes without what they hold is told from one that lists none.
+func TestProber_ADriverThatDoesNotTellWhatAProcessHolds(t *testing.T) {
+	for name, c := range map[string]struct {
+		state gputest.State
+		blind bool
+	}{
+		"all":                {gputest.State{}, false},
+		"0 bytes":            {gputest.State{Lists: gputest.ZeroBytes}, true},
+		"unknown bytes":      {gputest.State{Lists: gputest.UnknownBytes}, true},
+		"nobody":             {gputest.State{Lists: gputest.NoProcesses}, true},
+		"the host's numbers": {gputest.State{PIDShift: 100_000}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.state.GPUs = []gputest.GPU{{}}
+			t.Setenv("LD_LIBRARY_PATH", gputest.Prepare(t, c.state).Folder)
+			p := Prober{Python: os.Getenv("GPUMUX_TEST_PYTHON")}.Try(t.Context(), uuid)
+			require.True(t, p.OK, "%+v", p)
+			require.Equal(t, c.blind, p.Blind)
+			require.Equal(t, c.blind, p.Context == 0)
+			if c.blind {
+				require.Regexp(t, `^works; a context takes \d+\.\d\d s, and the driver does not tell what a process holds$`, p.String())
+			}
+		})
+	}
+	// A process without NVML learns nothing of the lists.
+	m := gputest.Prepare(t, gputest.State{GPUs: []gputest.GPU{{}}})
+	require.NoError(t, os.Remove(m.Folder+"/libnvidia-ml.so.1"))
+	require.NoError(t, os.WriteFile(m.Folder+"/libnvidia-ml.so.1", nil, 0o644))
+	t.Setenv("LD_LIBRARY_PATH", m.Folder)
+	p := Prober{Python: os.Getenv("GPUMUX_TEST_PYTHON")}.Try(t.Context(), uuid)
+	require.True(t, p.OK, "%+v", p)
+	require.False(t, p.Blind)
+	require.Zero(t, p.Context)
+}
+
 func TestProber_ADeviceThatDoesNot(t *testing.T) {
 	for name, test := range map[string]struct {
 		device gputest.GPU

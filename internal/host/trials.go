@@ -78,6 +78,9 @@ func probe(ctx context.Context, inventory *gpu.Inventory, list []gpu.Device, pyt
 					f.Verdict, f.Fix = Bad, probe.Hint()
 				case probe.Untried != "":
 					f.Verdict = Note
+				case probe.Blind:
+					f.Verdict = Note
+					f.Fix = "frameworks' limits alone keep budgets there; in a container use --pid=host (hostPID: true), or driver 565.57 or newer"
 				}
 			}
 			findings[i] = f

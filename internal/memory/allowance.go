@@ -93,10 +93,6 @@ func (a *allowances) set(model, task string, now gpumux.Size) bool {
 	return true
 }
 
-// ContextRoom is the assumed memory of a process beside its framework's allocations,
-// until it is measured: CUDA context (up to some 500 MiB), code, workspaces.
-const ContextRoom = 1 << 30
-
 // Room is how many bytes of a budget are left on each device for a framework's
 // allocations; 0: no limit. The framework must meet its limit before the watch, which
 // ends the process. A measured allowance may still grow by a quarter, as more code is
@@ -109,7 +105,7 @@ func Room(p config.Pool, g config.Group, allowance gpumux.Size) gpumux.Size {
 	if allowance > 0 {
 		return max(budget/4, budget-allowance-allowance/4)
 	}
-	return budget - min(ContextRoom, budget/4)
+	return gpumux.Room(budget)
 }
 
 // Cap puts the frameworks' own limits per device into a process's environment. The task

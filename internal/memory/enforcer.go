@@ -24,24 +24,21 @@ type Enforcer struct {
 	placements []config.Placement
 	devices    *gpu.Inventory
 	log        *zap.Logger
-	// hostPIDs says that the driver's process numbers are this namespace's.
-	hostPIDs   bool
 	watch      *watch
 	cgroups    *process.Cgroups // nil where there are none
 	allowances *allowances
 
 	mu       sync.RWMutex     // guards what follows
-	enforced map[string]means // by pool
-	unseen   map[string]bool  // devices whose processes the driver does not list
+	enforced map[string]means // by pool, once Report has said them
 }
 
-// New is for the pools on these devices. Call Run and Report next.
+// New is for the pools on these devices. Call Run next, and Report once the devices were
+// Tried.
 func New(placements []config.Placement, devices *gpu.Inventory, log *zap.Logger) *Enforcer {
 	e := &Enforcer{
-		placements: placements, devices: devices, log: log, hostPIDs: devices.OurPIDs(), allowances: newAllowances(log),
-		enforced: map[string]means{}, unseen: map[string]bool{},
+		placements: placements, devices: devices, log: log, allowances: newAllowances(log), enforced: map[string]means{},
 	}
-	e.watch = newWatch(devices, e.hostPIDs, log)
+	e.watch = newWatch(devices, devices.OurPIDs(), log)
 	e.watch.host = hostMemory(devices)
 	e.watch.lookForForeign(devices.GPUs())
 	if slices.ContainsFunc(placements, onCPU) {
@@ -63,7 +60,9 @@ func (e *Enforcer) Confine(o *slot.Options, p config.Placement, g config.Group) 
 	o.Capped = func(c session.Cap) {
 		e.allowances.capped(p.Name, model, len(g.Devices), c)
 		if c.Unseen {
-			e.setUnlisted(g)
+			for _, d := range g.Devices {
+				e.Tried(d.UUID, false)
+			}
 		}
 	}
 }

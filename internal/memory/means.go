@@ -2,6 +2,7 @@ package memory
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.uber.org/zap"
@@ -49,13 +50,10 @@ func (e *Enforcer) inForce(p config.Placement) means {
 
 // unwatched says why memory on a pool's devices cannot be watched, or nothing.
 func (e *Enforcer) unwatched(p config.Placement) string {
-	if !e.hostPIDs {
-		return "the worker does not see the host's process numbers, by which the driver tells what each holds: start the container " +
-			"with them (docker run --pid=host, hostPID: true in Kubernetes)"
-	}
-	if d, found := e.unlisted(p); found {
-		return fmt.Sprintf("a process uses %s, and the driver does not list its memory there under its number here, as in a sandbox "+
-			"that hides process numbers from the driver; run the worker outside of it, or with the host's (docker run --pid=host)", d)
+	if d, found := e.unseen(p); found {
+		return fmt.Sprintf("the driver does not tell what processes hold on %s by their numbers here, as drivers before 565.57 in a container "+
+			"with numbers of its own: start the container with the host's (docker run --pid=host, hostPID: true in Kubernetes), or install a "+
+			"newer driver; in a sandbox such as gVisor only a worker outside of it sees that", d)
 	}
 	for _, d := range devices(p) {
 		if _, err := e.devices.ProcessMemory(d.UUID); err != nil {
@@ -65,10 +63,12 @@ func (e *Enforcer) unwatched(p config.Placement) string {
 	return ""
 }
 
-// unlisted finds a device of a pool whose processes the driver does not list.
-func (e *Enforcer) unlisted(p config.Placement) (gpu.Device, bool) {
+// unseen finds a device of a pool on which the watch sees nothing.
+func (e *Enforcer) unseen(p config.Placement) (gpu.Device, bool) {
+	e.watch.mu.Lock()
+	defer e.watch.mu.Unlock()
 	for _, d := range devices(p) {
-		if e.unseen[d.UUID] {
+		if !e.watch.sees(d.UUID) {
 			return d, true
 		}
 	}
@@ -77,27 +77,22 @@ func (e *Enforcer) unlisted(p config.Placement) (gpu.Device, bool) {
 
 func devices(p config.Placement) []gpu.Device { return config.Devices([]config.Placement{p}) }
 
-// setUnlisted records that the driver does not list a process on a group's devices: no
-// budget is watched there. It says so once.
-func (e *Enforcer) setUnlisted(in config.Group) {
-	for _, d := range in.Devices {
-		if _, err := e.devices.ProcessMemory(d.UUID); err != nil {
-			return // it lists no process now, which the watch reports and which may pass
-		}
+// Tried takes in whether the driver told what a process held that certainly used a device:
+// a probe, or a task process. If it did not, no budget is watched there, whatever the
+// driver's version promises. After Report it says so once.
+func (e *Enforcer) Tried(uuid string, told bool) {
+	if _, err := e.devices.ProcessMemory(uuid); err != nil {
+		return // it lists no process now, which the watch reports and which may pass
+	}
+	if !e.watch.tried(uuid, told) {
+		return
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	news := false
-	for _, d := range in.Devices {
-		news = news || !e.unseen[d.UUID]
-		e.unseen[d.UUID] = true
-	}
-	if !news || !e.hostPIDs {
-		return
-	}
 	for _, p := range e.placements {
-		if _, found := e.unlisted(p); found && p.Memory > 0 {
-			e.enforced[p.Name] = e.inForce(p) // asks no driver under the lock
+		_, said := e.enforced[p.Name]
+		if said && p.Memory > 0 && slices.ContainsFunc(devices(p), func(d gpu.Device) bool { return d.UUID == uuid }) {
+			e.enforced[p.Name] = e.inForce(p)
 			e.reportPool(p)
 		}
 	}
@@ -148,7 +143,11 @@ func (e *Enforcer) reportPool(p config.Placement) {
 		e.log.Info(text, zap.String("pool", p.Name))
 		return
 	}
-	e.log.Warn(text+" only; a task that allocates past its framework takes from its neighbours", notice.Mark, zap.String("pool", p.Name),
+	rest := " only; a task that allocates past its framework takes from its neighbours"
+	if len(m.list) > 1 { // MIG or MPS
+		rest = ", without the watch: no item has a peak"
+	}
+	e.log.Warn(text+rest, notice.Mark, zap.String("pool", p.Name),
 		zap.String("why", m.lack))
 }
 

@@ -27,7 +27,7 @@ func enforcer(t *testing.T, inventory *gpu.Inventory, pools ...config.Pool) (*En
 	require.NoError(t, err)
 	core, seen := observer.New(zap.InfoLevel)
 	e := New(placements, inventory, zap.New(core))
-	e.hostPIDs, e.cgroups = true, nil
+	e.watch.hostPIDs, e.cgroups = true, nil
 	return e, seen
 }
 
@@ -70,7 +70,7 @@ func TestMeans_OnAGPU(t *testing.T) {
 	require.Equal(t, []string{"framework caps", "watch every 100ms"}, list)
 	require.Zero(t, seen.FilterLevelExact(zap.WarnLevel).Len())
 
-	list, seen = enforced(t, inventory, pool, func(e *Enforcer) { e.hostPIDs = false })
+	list, seen = enforced(t, inventory, pool, func(e *Enforcer) { e.watch.hostPIDs = false })
 	require.Equal(t, []string{"framework caps"}, list)
 	loud := seen.FilterLevelExact(zap.WarnLevel).All()
 	require.Len(t, loud, 1)
@@ -79,7 +79,7 @@ func TestMeans_OnAGPU(t *testing.T) {
 	var said notice.List
 	said.Say = func(string) {}
 	hidden, _ := enforcer(t, inventory, pool)
-	hidden.log, hidden.hostPIDs = said.Log(zap.NewNop()), false
+	hidden.log, hidden.watch.hostPIDs = said.Log(zap.NewNop()), false
 	hidden.Report()
 	require.Contains(t, said.All()[0], "pool gpu: budget 16GiB enforced by: framework caps only")
 
@@ -136,11 +136,11 @@ func TestMeans_OfADriverThatListsOthers(t *testing.T) {
 	seen.TakeAll()
 	require.Equal(t, []string{"framework caps", "watch every 100ms"}, e.Means("gpu"))
 	c.machine.Update(func(s *gputest.State) { s.GPUs[0].Lost = true })
-	e.setUnlisted(e.placements[0].Groups[0])
+	e.Tried(c.device.UUID, false)
 	require.Empty(t, seen.All(), "a driver that does not answer hides nothing")
 	c.machine.Update(func(s *gputest.State) { s.GPUs[0].Lost = false })
 	for range 2 {
-		e.setUnlisted(e.placements[0].Groups[0])
+		e.Tried(c.device.UUID, false)
 	}
 	require.Equal(t, []string{"framework caps"}, e.Means("gpu"))
 	require.Equal(t, []string{"watch every 100ms"}, e.Means("cpu"))
@@ -148,12 +148,45 @@ func TestMeans_OfADriverThatListsOthers(t *testing.T) {
 	require.Len(t, said, 1, "once, and of the pool that has a budget there")
 	require.Equal(t, zap.WarnLevel, said[0].Level)
 	require.Contains(t, said[0].Message, "budget 8GiB enforced by: framework caps only")
-	require.Contains(t, said[0].ContextMap()["why"], "does not list its memory")
+	require.Contains(t, said[0].ContextMap()["why"], "does not tell what processes hold")
 
 	c.machine.Update(func(s *gputest.State) { s.PIDShift = 0 })
 	require.NoError(t, c.slot.Clear(t.Context()))
 	c.takes(t, 1)
 	require.False(t, c.cap.Unseen)
+	e.Tried(c.device.UUID, true)
+	require.Equal(t, []string{"framework caps"}, e.Means("gpu"), "once it did not tell, it is not believed")
+}
+
+// A driver in a container may list processes with 0 bytes, whatever its version promises,
+// or tell them although its version does not. What a probe found decides.
+func TestMeans_AProbeDecidesWhetherTheWatchSees(t *testing.T) {
+	machine := gputest.New(t, gputest.State{Lists: gputest.ZeroBytes, GPUs: []gputest.GPU{{}, {}}})
+	inventory, err := gpu.Open(t.Context(), gpu.Options{Library: machine.Library})
+	require.NoError(t, err)
+	defer inventory.Close()
+	devices := inventory.Devices()
+	for _, promised := range []bool{true, false} {
+		e, seen := enforcer(t, inventory, config.Pool{Name: "gpu", Devices: gpu.Selection{"0", "1"}, Slots: 2, Memory: 4 << 30})
+		e.watch.hostPIDs = promised
+		e.Tried(devices[0].UUID, true)
+		e.Tried(devices[1].UUID, false)
+		require.Empty(t, seen.All(), "Report says it")
+		e.Report()
+		require.Equal(t, []string{"framework caps"}, e.Means("gpu"))
+		said := seen.FilterMessageSnippet("framework caps only").All()
+		require.Len(t, said, 1)
+		require.Equal(t, "gpu", said[0].ContextMap()["pool"])
+		require.Contains(t, said[0].ContextMap()["why"], devices[1].UUID)
+		require.Contains(t, said[0].ContextMap()["why"], "--pid=host")
+		require.Contains(t, said[0].ContextMap()["why"], "565.57")
+	}
+	e, seen := enforcer(t, inventory, config.Pool{Name: "gpu", Devices: gpu.Selection{"0"}, Slots: 2, Memory: 4 << 30})
+	e.watch.hostPIDs = false
+	e.Tried(devices[0].UUID, true)
+	e.Report()
+	require.Equal(t, []string{"framework caps", "watch every 100ms"}, e.Means("gpu"))
+	require.Empty(t, seen.FilterLevelExact(zap.WarnLevel).All())
 }
 
 func TestMeans_BudgetsOfAllPoolsAddUpOnADevice(t *testing.T) {

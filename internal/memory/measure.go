@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,7 +38,7 @@ func (f *watched) Own() (bytes int64) {
 
 // ask takes new readings of the process's devices.
 func (f *watched) ask() {
-	if f.cpu || !f.w.hostPIDs {
+	if !f.seen() {
 		return
 	}
 	var all sync.WaitGroup
@@ -47,9 +48,16 @@ func (f *watched) ask() {
 	all.Wait()
 }
 
+// seen reports whether the driver tells what the process holds on its devices.
+func (f *watched) seen() bool {
+	f.w.mu.Lock()
+	defer f.w.mu.Unlock()
+	return !f.cpu && !slices.ContainsFunc(f.uuids, func(uuid string) bool { return !f.w.sees(uuid) })
+}
+
 // AwaitReturn implements session.Watched.
 func (f *watched) AwaitReturn(ctx context.Context) (left int64) {
-	if f.cpu || !f.w.hostPIDs {
+	if !f.seen() {
 		return 0
 	}
 	ctx, cancel := context.WithTimeout(ctx, f.w.patience)

@@ -39,7 +39,7 @@ type memories interface {
 // the CPU by resident memory, on a GPU by the driver's numbers.
 type watch struct {
 	devices memories
-	// hostPIDs says that the driver's process numbers are this namespace's.
+	// hostPIDs is Inventory.OurPIDs, which holds until a process has tried a device.
 	hostPIDs bool
 	log      *zap.Logger
 	wake     chan struct{}
@@ -60,6 +60,8 @@ type watch struct {
 	cost      time.Duration // about the least duration of a round, with its readings
 	readings  map[string]*reading
 	warned    map[string]bool
+	// told has, by device, whether the driver told what a process held that used it.
+	told map[string]bool
 }
 
 // reading is the driver's last answer for a device. Pending: a round has asked for the
@@ -95,7 +97,7 @@ type watched struct {
 func newWatch(devices memories, hostPIDs bool, log *zap.Logger) *watch {
 	return &watch{
 		devices: devices, hostPIDs: hostPIDs, log: log, wake: make(chan struct{}, 1), asleep: true,
-		census: gpu.NewCensus(), processes: map[*watched]bool{}, readings: map[string]*reading{}, warned: map[string]bool{},
+		census: gpu.NewCensus(), processes: map[*watched]bool{}, readings: map[string]*reading{}, warned: map[string]bool{}, told: map[string]bool{},
 		proportional: gpu.Proportional, patience: returnLimit,
 	}
 }
@@ -191,10 +193,11 @@ func (w *watch) round() time.Duration {
 // readDevices reads the devices in use in the background, one goroutine each, and returns
 // how long that took last. The caller holds the lock.
 func (w *watch) readDevices() (took time.Duration) {
-	if !w.hostPIDs {
-		return 0
-	}
 	for uuid, r := range w.readings {
+		if !w.sees(uuid) {
+			r.held = nil
+			continue
+		}
 		if w.used(uuid) {
 			took += r.took
 		} else if r.held = nil; !r.foreignDue() { // process numbers are used again
@@ -212,6 +215,28 @@ func (w *watch) readDevices() (took time.Duration) {
 		})
 	}
 	return took
+}
+
+// sees reports whether the driver tells what processes hold on a device. The caller holds
+// the lock.
+func (w *watch) sees(uuid string) bool {
+	if told, tried := w.told[uuid]; tried {
+		return told
+	}
+	return w.hostPIDs
+}
+
+// tried notes whether the driver told what a process held that used a device. Once it did
+// not, nothing else is believed. It reports whether that changes what the watch sees.
+func (w *watch) tried(uuid string, told bool) (news bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before, tried := w.sees(uuid), false
+	if _, tried = w.told[uuid]; tried && !before {
+		return false
+	}
+	w.told[uuid] = told
+	return told != before
 }
 
 func (w *watch) used(uuid string) bool {

@@ -38,6 +38,8 @@ type Session struct {
 	// shared is the board's memory, which is the process's too.
 	shared []byte
 	conn   *wire.Conn
+	// started ends the process's turn to start.
+	started func()
 }
 
 // Heard is one message of the process, or the error that ended the wire.
@@ -117,6 +119,7 @@ func (p *Session) Unread() int { return p.conn.Unread() }
 
 // Greet does the handshake and waits until the task is loaded, or says why it is not.
 func (p *Session) Greet(ctx context.Context) (ready wire.Ready, e *diagnosis.Evidence, traceback string) {
+	defer p.started()
 	hello := wire.Hello{
 		Version: wire.Version, Task: p.Task.Name, Target: p.Task.Target(), Own: p.Task.Own, Dir: p.Task.Dir, Slot: p.o.Name,
 		Device: p.o.Device, Memory: int64(p.o.Memory), Mode: p.o.Mode, Room: int64(p.o.Room),

@@ -38,7 +38,7 @@ func start(t *testing.T, o session.Options) *session.Session {
 	t.Helper()
 	o.Name, o.Device, o.StartLimit, o.Log = "cpu/0", "CPU", time.Minute, zap.NewNop()
 	task := launch.Task{Name: "square", Program: []string{os.Args[0]}, Env: map[string]string{"GPUMUX_TEST_PROGRAM": "task"}}
-	p, err := session.Start(task, o, nil)
+	p, err := session.Start(t.Context(), task, o, nil)
 	require.NoError(t, err)
 	return p
 }

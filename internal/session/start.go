@@ -2,6 +2,7 @@ package session
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -76,8 +77,24 @@ func (o Options) WithDefaults() Options {
 // channelDescriptor is where a template inherits its channel, above its children's.
 const channelDescriptor = 9
 
-// Start starts a task's process before its handshake. With a channel it is a template.
-func Start(task launch.Task, o Options, channel *os.File) (*Session, error) {
+// Start starts a task's process before its handshake, when it is its turn. With a channel
+// it is a template.
+func Start(ctx context.Context, task launch.Task, o Options, channel *os.File) (*Session, error) {
+	started, err := starting.take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p, err := startNow(task, o, channel)
+	if err != nil {
+		started()
+		return nil, err
+	}
+	p.started = started
+	return p, nil
+}
+
+// startNow is Start without waiting.
+func startNow(task launch.Task, o Options, channel *os.File) (*Session, error) {
 	argv := task.Argv(o.Runtime, o.RRuntime)
 	p, files, err := connected(task, o)
 	if err != nil {
@@ -110,7 +127,7 @@ func StartCommand(task launch.Task, o Options, argv []string, stdin, stdout *os.
 // connected is the worker's side of a process that is still to be started with files, as
 // its descriptors from 3 on: the wire and the board. The caller closes them when it has.
 func connected(task launch.Task, o Options) (p *Session, files []*os.File, err error) {
-	p = &Session{Task: task, o: o, Heard: make(chan Heard, 16)}
+	p = &Session{Task: task, o: o, Heard: make(chan Heard, 16), started: func() {}}
 	if task.R != "" {
 		// It has no board either: R maps no memory.
 		ours, theirs, err := wire.Pipes()

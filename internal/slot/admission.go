@@ -239,7 +239,10 @@ func (a admission) spawn(ctx context.Context, fork string) (*occupant, *template
 			return nil, nil, judge.unanswered(task, err)
 		}
 	}
-	p, err := session.Start(task, o, nil)
+	p, err := session.Start(ctx, task, o, nil)
+	if ctx.Err() != nil && p == nil {
+		return nil, nil, context.Cause(ctx)
+	}
 	if err != nil {
 		return nil, nil, judge.unstarted(task, err)
 	}

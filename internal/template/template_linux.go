@@ -102,7 +102,7 @@ func (t *template) start() (p *session.Session, channel *net.UnixConn, fit bool)
 		return nil, nil, false
 	}
 	defer theirs.Close()
-	if p, err = session.Start(t.task, t.o, theirs); err != nil {
+	if p, err = session.Start(t.ctx, t.task, t.o, theirs); err != nil {
 		// A new interpreter fails in the same way, and says so.
 		channel.Close()
 		return nil, nil, false

@@ -267,3 +267,57 @@ func TestDevices_DoctorTriesThem(t *testing.T) {
 		})
 	}
 }
+
+// Another user's process fills a device. Its items move to the other one and lose no
+// attempt; work that has no other waits, and the fault says for what.
+func TestDevices_WhatOthersFillCostsNoItem(t *testing.T) {
+	m := machine(t, gputest.GPU{}, gputest.GPU{})
+	other := exec.Command("sleep", "600")
+	require.NoError(t, other.Start())
+	gone := false
+	end := func() {
+		if !gone {
+			_ = other.Process.Kill()
+			_ = other.Wait()
+		}
+		gone = true
+	}
+	defer end()
+	m.Allocate(other.Process.Pid, device(0), 16<<30-1<<20)
+	s := newSite(t)
+	logs := s.gpus(m, 1, config.Pool{Name: "budgets", Devices: gpu.Selection{"all"}, Slots: 2, Memory: 4 << 30})
+	sum, err := s.run(gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 40}, Ladder: []string{"budgets"}, Output: "moved"})
+	require.NoError(t, err)
+	require.EqualValues(t, 40, sum.Succeeded, "%v", sum.Faults)
+	require.Equal(t, map[string]int{device(1): 40}, squares(t, s.results(sum)))
+
+	host, err := os.Hostname()
+	require.NoError(t, err)
+	run := s.start(gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 4}, Ladder: []string{"budgets@" + host + "/" + device(0)}, Output: "waits"})
+	why := func() []string {
+		var said []string
+		for _, entry := range logs.FilterMessage("device cordoned").All() {
+			said = append(said, fmt.Sprint(entry.ContextMap()["why"]))
+		}
+		return said
+	}
+	require.Eventually(t, func() bool { return len(why()) > 0 }, time.Minute, 10*time.Millisecond)
+	require.Regexp(t, fmt.Sprintf(`^others hold 16GiB of GPU 0 \(process %d .*16GiB\) and leave less than the budget of a slot, 4GiB$`, other.Process.Pid), why()[0])
+	end()
+	require.NoError(t, run.Get(t.Context(), &sum))
+	require.EqualValues(t, 4, sum.Succeeded, "%v", sum.Faults)
+}
+
+// A driver that lists processes with 0 bytes watches no budget, whatever the task is.
+func TestDevices_ADriverThatTellsNoBytes(t *testing.T) {
+	m := gputest.New(t, gputest.State{Driver: "560.35.05", Lists: gputest.ZeroBytes, GPUs: make([]gputest.GPU, 1)})
+	t.Setenv("LD_LIBRARY_PATH", m.Folder)
+	s := newSite(t)
+	logs := s.gpus(m, 1, config.Pool{Name: "budgets", Devices: gpu.Selection{"all"}, Memory: 4 << 30})
+	said := logs.FilterMessageSnippet("budget 4GiB enforced by: framework caps only").All()
+	require.Len(t, said, 1)
+	require.Contains(t, said[0].ContextMap()["why"], "hostPID: true")
+	sum, err := s.run(gpumux.MapInput{Task: "pair", Range: &gpumux.Range{End: 1}, Ladder: []string{"budgets"}, Output: "out"})
+	require.NoError(t, err)
+	require.Nil(t, sum.Peak, "nothing was seen of it")
+}

@@ -16,6 +16,8 @@ type State struct {
 	Links  []Link
 	// PIDShift is the driver's process numbers less this host's, as in a sandbox.
 	PIDShift int
+	// Lists is how the driver lists processes. Default: with what they hold.
+	Lists string
 
 	events []event
 }
@@ -77,6 +79,14 @@ type Process struct {
 	Type   string // compute, mps or graphics; default compute
 }
 
+// Values of State.Lists: a driver that lists all processes with 0 bytes, as in a container
+// before 565.57, or with memory that it does not know, or that lists none.
+const (
+	ZeroBytes    = "zero"
+	UnknownBytes = "unknown"
+	NoProcesses  = "none"
+)
+
 // Unknown is the driver's number for memory it does not know.
 const Unknown = ^uint64(0)
 
@@ -128,6 +138,7 @@ func (s State) text() string {
 	line("driver %s", s.Driver)
 	line("cuda %d", s.CUDA)
 	line("shift %d", s.PIDShift)
+	line("lists %s", cmp.Or(s.Lists, "all"))
 	processes := func(uuid string, list []Process) {
 		for _, p := range list {
 			memory := fmt.Sprint(p.Memory)

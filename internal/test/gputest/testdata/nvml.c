@@ -7,6 +7,7 @@
  *   driver VERSION
  *   cuda NUMBER
  *   shift NUMBER                                   added to the numbers of processes that hold memory, as seen from elsewhere
+ *   lists all|zero|unknown|none                    how processes are listed: as they are, with 0 or unknown bytes, or not
  *   gpu UUID TOTAL FREE UTILIZATION CELSIUS MILLIWATTS RECOVERY LOST MIG NAME...
  *   reserved UUID BYTES                            what the driver keeps for itself, of a GPU above
  *   mig GPU-UUID INSTANCE UUID TOTAL FREE GI CI NAME...
@@ -54,7 +55,7 @@ typedef struct { u64 seq; char uuid[96]; u64 type, data; unsigned gi, ci; } even
 
 typedef struct {
 	int init, cuda, shift, ndevices, nprocesses, nlinks, nevents;
-	char driver[80];
+	char driver[80], lists[16];
 	device devices[MAX_DEVICES];
 	process processes[MAX_ROWS];
 	peering links[MAX_ROWS];
@@ -121,6 +122,7 @@ static state *load(void) {
 		if (sscanf(line, "driver %79s", s->driver) == 1) continue;
 		if (sscanf(line, "cuda %d", &s->cuda) == 1) continue;
 		if (sscanf(line, "shift %d", &s->shift) == 1) continue;
+		if (sscanf(line, "lists %15s", s->lists) == 1) continue;
 		int mode;
 		device *of;
 		if (sscanf(line, "mode %95s %d", d.uuid, &mode) == 2) {
@@ -263,7 +265,9 @@ static int rows(void *dev, unsigned *count, void *out, const char *type, int old
 		unsigned room = *count; unsigned n = 0;
 		for (int i = 0; i < s->nprocesses; i++) {
 			process *p = &s->processes[i];
-			if (strcmp(p->uuid, d->uuid) || strcmp(p->type, type)) continue;
+			if (strcmp(p->uuid, d->uuid) || strcmp(p->type, type) || !strcmp(s->lists, "none")) continue;
+			if (!strcmp(s->lists, "zero")) p->bytes = 0;
+			if (!strcmp(s->lists, "unknown")) p->bytes = ~0ULL;
 			if (n < room) {
 				if (old) ((old_row *)out)[n] = (old_row){p->pid, p->bytes};
 				else ((row *)out)[n] = (row){p->pid, p->bytes, ~0u, ~0u};

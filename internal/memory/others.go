@@ -1,0 +1,76 @@
+package memory
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/workers/config"
+)
+
+// othersShare is the part of a device that others hold at least when that is worth a word.
+const othersShare = 16
+
+// Others says what processes that are not of this worker hold on a group's devices, if it
+// is much, and whether they leave less than the budget of one slot of the pool. They are
+// unknown where the driver does not tell what is ours.
+func (e *Enforcer) Others(pool string, in config.Group) (text string, full bool) {
+	at := slices.IndexFunc(e.placements, func(p config.Placement) bool { return p.Name == pool })
+	if at < 0 {
+		return "", false
+	}
+	budget := uint64(e.placements[at].Memory) / uint64(e.placements[at].GPUsPerSlot)
+	for _, d := range in.Devices {
+		status, err := e.devices.Status(d.UUID)
+		ours, told := e.watch.ours(d.UUID)
+		if err != nil || !told || status.Processes == nil {
+			continue
+		}
+		now := status.Memory
+		held := now.Held()
+		var others []gpu.Process
+		for _, p := range status.Processes {
+			if ours[p.PID] {
+				held -= min(held, p.Memory)
+			} else {
+				others = append(others, p)
+			}
+		}
+		short := now.Total-now.Reserved < held+budget && budget > 0
+		if short || held > 0 && held >= now.Total/othersShare {
+			text, full = fmt.Sprintf("others hold %s of %s%s", gpumux.Size(held), place(d), gpu.Largest(others)), short
+		}
+		if full {
+			return fmt.Sprintf("%s and leave less than the budget of a slot, %s", text, gpumux.Size(budget)), true
+		}
+	}
+	return text, false
+}
+
+// place names a device in a sentence.
+func place(d gpu.Device) string {
+	if d.Kind == gpu.KindMIG {
+		return fmt.Sprintf("MIG instance %d:%d", d.Index, d.Instance)
+	}
+	return fmt.Sprintf("GPU %d", d.Index)
+}
+
+// ours are the numbers of this worker's task processes and their descendants, and whether
+// the driver tells what they hold on the device.
+func (w *watch) ours(uuid string) (pids map[int]bool, told bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.sees(uuid) || w.census.Round() != nil {
+		return nil, false
+	}
+	pids = map[int]bool{}
+	for f := range w.processes {
+		if tree := w.census.Tree(f.pid); tree != nil {
+			for pid := range tree.Resident {
+				pids[pid] = true
+			}
+		}
+	}
+	return pids, true
+}
