@@ -7,6 +7,7 @@ import types
 import imitated
 
 __version__ = "0.0+imitation"
+_pool = imitated.Pool()
 
 
 class errors:
@@ -18,10 +19,19 @@ def devices():
     return [types.SimpleNamespace(platform="gpu", device_kind="an imitation")]
 
 
+def _limit():
+    """What the allocator may take; it raises as jaxlib 0.10.2 does where both names are set."""
+    fraction, deprecated = (os.environ.get(name, "") for name in ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"))
+    if fraction and deprecated:
+        raise ValueError(
+            "XLA_CLIENT_MEM_FRACTION is specified together with XLA_PYTHON_CLIENT_MEM_FRACTION. Remove the latter one, it is deprecated."
+        )
+    return int(float(fraction or deprecated or ".75") * imitated.TOTAL)
+
+
 def _stats():
-    fraction = float(os.environ.get("XLA_CLIENT_MEM_FRACTION", ".75"))
-    limit = int(fraction * imitated.TOTAL)
-    return {"bytes_limit": limit, "pool_bytes": imitated.used, "bytes_in_use": imitated.used, "peak_bytes_in_use": imitated.peak}
+    limit = _limit()
+    return {"bytes_limit": limit, "pool_bytes": _pool.used, "bytes_in_use": _pool.used, "peak_bytes_in_use": _pool.peak}
 
 
 def local_devices():
