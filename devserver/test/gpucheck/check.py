@@ -7,7 +7,7 @@ Needs the bundle that `make gpu-bundle` left in .gpu, Python 3.10 and, for what 
 Go nor a network. First comes what the machine answers, raw, then tests, then benchmarks. Each step has a time limit, all of them
 one together, and what came of it is printed at once. The table also goes to the folder $OUT, as summary.txt and summary.json, and by
 claim, for the documentation, as report.md; with the answers in facts.json and all that the steps printed in steps.log. The exit code is 0 when everything that this machine can run
-passed, 1 when not, and 2 when nothing could be run.
+passed, 1 when not, and 2 when no test could be run.
 
 It never changes a setting of a GPU and leaves no process behind.
 """
@@ -207,7 +207,10 @@ class Check:
         return f"^({'|'.join(names)})$" if names else ""
 
     def code(self):
-        return 1 if not self.rows or any(row["result"] in BAD for row in self.rows) else 0
+        if not self.rows or any(row["result"] in BAD for row in self.rows):
+            return 1
+        tests = [row["result"] for row in self.rows if row["step"].startswith("TestGPU_")]
+        return 2 if tests and PASSED not in tests else 0
 
 
 def ask_machine(check, python, scratch):

@@ -92,7 +92,7 @@ def claims_of(path):
             rows = re.findall(r"^\| (\w[^|]*) \| ([^|]+) \|$", file.read().partition("## What is checked")[2].partition("\n## ")[0], re.M)
     except OSError:
         rows = []
-    return {name: re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", claim) for names, claim in rows for name in names.split(", ")}
+    return {name: re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", claim) for names, claim in rows[1:] for name in names.split(", ")}
 
 
 def markdown(machine, rows, documentation):
@@ -106,9 +106,10 @@ def markdown(machine, rows, documentation):
         kind = "passed" if result == PASSED else "failed" if result in BAD and result != LEFT_OUT else "left out"
         counts[kind] += 1
         claim = claims.get(test[1], test[1])
-        by_claim.setdefault(claim, {each: [] for each in counts})[kind].append(row["step"][len("TestGPU_"):] + (
-            f" ({row['why'][:100]})" if row["why"] else ""))
-    about = [machine.get("gpu", "no GPU"), machine.get("driver", ""), machine.get("date", "")]
+        why = {PASSED: "", SKIPPED: row["why"].partition(":")[0], LEFT_OUT: "no time"}.get(result, row["why"][:100])
+        name = row["step"][len("TestGPU_"):] + (f" ({why})" if why else "")
+        by_claim.setdefault(claim, {each: [] for each in counts})[kind].append(name)
+    about = [machine.get("gpu", "no GPU").partition(":")[0], machine.get("driver", ""), machine.get("date", "")]
     with_ = ", ".join(f"{name} {version}" for name, version in machine.get("frameworks", {}).items())
     lines = ["| GPU | driver | date | frameworks | passed | failed | left out |", "|---|---|---|---|---|---|---|",
              "| " + " | ".join(cell(each) for each in [*about, with_, *map(str, counts.values())]) + " |", "",

@@ -138,7 +138,7 @@ def last_words(text):
     """The lines that most likely say why a step failed: those of the first assertion."""
     said = []
     for line in text.splitlines():
-        found = re.match(r"\s+(Error|Messages|expected|actual) *: *(\S.*)", line)
+        found = re.match(r"\s+(Error|Messages|expected|actual)\s*:\s*(\S.*)", line)
         if found and found[1] == "Error" and said:
             break
         if found:

@@ -198,15 +198,15 @@ class TestWhole(Folder):
         self.check("--only", "TestGPU")
         with open(self.path("out", "report.md")) as file:
             report = file.read()
-        self.assertRegex(report, r"(?m)^\| no NVIDIA GPU: no driver \|  \| 20\S+ \|  \| 1 \| 1 \| 5 \|$")
+        self.assertRegex(report, r"(?m)^\| no NVIDIA GPU \|  \| 20\S+ \|  \| 1 \| 1 \| 5 \|$")
         self.assertIn("\n| it is good | Good | Bad (exit status 1: it is broken) |  |\n", report)
-        self.assertRegex(report, r"(?m)^\| Health \|  \|  \| Health \(no NVIDIA GPU: none\) \|$")
+        self.assertRegex(report, r"(?m)^\| Health \|  \|  \| Health \(no NVIDIA GPU\) \|$")
         claims = reading.claims_of(os.path.join(check.ROOT, "docs", "gpu.md"))
         self.assertEqual(sorted(claims), sorted({each.partition("/")[0] for each in check.ORDER} - {check.THROUGHPUT}))
 
     def test_what_was_left_out_runs_with_one_command(self):
         _, out, _ = self.check("--limit", "1", "--only", "TestGPU_(Good|Caps)")
-        self.assertRegex(out, r"to run what was left out: \S+ \S+check.py --only '\^\(TestGPU_Good\)\$'\n$")
+        self.assertRegex(out, r"to run what was left out: \S+ \S*check.py --only '\^\(TestGPU_Good\)\$'\n$")
 
     def test_what_the_facts_say_of_frameworks(self):
         reached = {"steps": [{"step": "import", "took": 900, "threads": 1}, {"step": "reaches", "took": 1000, "threads": 1, "value": True}]}
@@ -254,6 +254,11 @@ class TestWhole(Folder):
         code, out, _ = self.check("--limit", "1")
         self.assertEqual(code, 1)
         self.assertRegex(out, r"TestGPU_Good +LEFT OUT +0\.0  the 1 s of the whole check were used up")
+
+    def test_no_gpu_is_exit_code_2(self):
+        code, out, _ = self.check("--only", "facts|Health|Caps")
+        self.assertEqual(code, 2, out)
+        self.assertRegex(out, r"1 passed, 4 skipped; no NVIDIA GPU: no driver; \d+ s\n$")
 
     def test_only(self):
         code, out, _ = self.check("--only", "^TestGPU_Good$")
