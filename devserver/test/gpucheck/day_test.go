@@ -80,7 +80,6 @@ func TestGPU_ImportsAtOnce(t *testing.T) {
 // their memory. The worker then names no watch, and says why.
 func TestGPU_ProcessNumbersOfItsOwn(t *testing.T) {
 	m := onGPU(t)
-	m.seen()
 	m.within = namespace(t)
 	r := m.mapped(0, "listing", []object{{"bytes": gib}}, "--slots", "1", "--memory", "4GiB")[0]
 	got := value[struct {

@@ -1,10 +1,11 @@
 """As much of JAX as tasks.py and gpumux bench use."""
 
-import os
+import functools
 import sys
 import types
 
 import imitated
+from jaxlib import xla_client
 
 __version__ = "0.0+imitation"
 _pool = imitated.Pool()
@@ -19,14 +20,10 @@ def devices():
     return [types.SimpleNamespace(platform="gpu", device_kind="an imitation")]
 
 
+@functools.cache
 def _limit():
-    """What the allocator may take; it raises as jaxlib 0.10.2 does where both names are set."""
-    fraction, deprecated = (os.environ.get(name, "") for name in ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"))
-    if fraction and deprecated:
-        raise ValueError(
-            "XLA_CLIENT_MEM_FRACTION is specified together with XLA_PYTHON_CLIENT_MEM_FRACTION. Remove the latter one, it is deprecated."
-        )
-    return int(float(fraction or deprecated or ".75") * imitated.TOTAL)
+    """What the allocator may take, as it is when the device is first used."""
+    return int(xla_client.generate_pjrt_gpu_plugin_options().get("memory_fraction", 0.75) * imitated.TOTAL)
 
 
 def _stats():
