@@ -5,9 +5,9 @@
 
 Needs the bundle that `make gpu-bundle` left in .gpu, Python 3.10 and, for what it is about, an NVIDIA GPU with its driver; neither
 Go nor a network. First comes what the machine answers, raw, then tests, then benchmarks. Each step has a time limit, all of them
-one together, and what came of it is printed at once. The table also goes to the folder $OUT, as summary.txt and summary.json, and by
-claim, for the documentation, as report.md; with the answers in facts.json and all that the steps printed in steps.log. The exit code is 0 when everything that this machine can run
-passed, 1 when not, and 2 when no test could be run.
+one together, and what came of it is printed at once. The table also goes to the folder $OUT, as summary.txt and summary.json, and
+by claim, for the documentation, as report.md; with the answers in facts.json and all that the steps printed in steps.log. The exit
+code is 0 when everything that this machine can run passed, 1 when not, and 2 when no test could be run.
 
 It never changes a setting of a GPU and leaves no process behind.
 """
