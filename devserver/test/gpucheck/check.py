@@ -5,9 +5,9 @@
 
 Needs the bundle that `make gpu-bundle` left in .gpu, Python 3.10 and, for what it is about, an NVIDIA GPU with its driver; neither
 Go nor a network. First comes what the machine answers, raw, then tests, then benchmarks. Each step has a time limit, all of them
-one together, and what came of it is printed at once. The table also goes to the folder $OUT, as summary.txt and summary.json, with
-the answers in facts.json and all that the steps printed in steps.log. The exit code is 0 when everything that this machine can run
-passed, 1 when not, and 2 when nothing could be run.
+one together, and what came of it is printed at once. The table also goes to the folder $OUT, as summary.txt and summary.json, and
+by claim, for the documentation, as report.md; with the answers in facts.json and all that the steps printed in steps.log. The exit
+code is 0 when everything that this machine can run passed, 1 when not, and 2 when no test could be run.
 
 It never changes a setting of a GPU and leaves no process behind.
 """
@@ -26,8 +26,8 @@ import tempfile
 import time
 
 from frameworks import FRAMEWORKS
-from reading import REACH, read_bench, read_facts, read_reach, read_test
-from step import BAD, FAILED, LEFT_OUT, PASSED, SKIPPED, TIMED_OUT, Step, adopt_orphans, run
+from reading import REACH, markdown, read_bench, read_facts, read_reach, read_test
+from step import BAD, FAILED, LEFT_OUT, PASSED, SKIPPED, TIMED_OUT, Step, adopt_orphans, answer, run
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.normpath(os.path.join(HERE, "..", "..", ".."))
@@ -35,20 +35,26 @@ LIMIT = 9 * 60
 # What is kept back for the table and for ending the last step.
 CLOSING = 10
 FACTS = os.path.join(HERE, "facts.py")
-# The tests in the order in which they are worth running: what is asked of the driver, what needs no framework, what does.
+CLAIMS = os.path.join(ROOT, "docs", "gpu.md")
+THROUGHPUT = "bench throughput"
+# The tests, and parts of tests that are steps of their own, in the order in which they are worth running: what the driver answers,
+# each framework's first map, budgets, MPS, faults, the figure that README has, what takes longest. What is not here comes after.
 ORDER = (
-    "InventoryIsNvidiaSMIs", "StatusIsNvidiaSMIs", "Answers", "Health", "Probe", "MemoryOfAProcessTree", "ProcessesAreNvidiaSMIs",
-    "CostOfALook", "GPUsCommand", "DoctorCommand", "MPS", "SlotsSideBySide", "BudgetOverrun", "NearlyFull", "AnotherDevice",
-    "RecycledProcessGivesBack", "MIG", "MapOfEachFramework", "Caps", "PeaksAreWhatWasLive", "ContextAfterItems", "ManagedMemory",
-    "Packing", "RuinedContext", "OutOfMemory", "FreshItemsLeaveNothing",
+    "Answers", "InventoryIsNvidiaSMIs", "StatusIsNvidiaSMIs", "Health", "Probe", "MemoryOfAProcessTree", "ProcessesAreNvidiaSMIs",
+    "CostOfALook", "MapOfEachFramework/torch", "MapOfEachFramework/jax", "MapOfEachFramework/cupy", "DoctorCommand", "GPUsCommand",
+    "Caps/torch", "Caps/jax", "Caps/cupy", "BudgetOverrun", "SlotsSideBySide", "SuggestedMemory/torch", "OldVariable/jax",
+    "MPS/Wording", "MPS/Fault", "MPS/Clients", "MPS/Limits", "MPS/Terminate", "MPS/Quit", "MPS/NoDaemon", "MPSBlame",
+    "ProcessNumbersOfItsOwn", "OutOfMemory/torch", "RuinedContext/torch", "RuinedContext/cupy", "SecondWorker", "TwoFrameworks/cupy",
+    "PeaksAreWhatWasLive/torch", THROUGHPUT, "ImportsAtOnce/torch", "RecycledProcessGivesBack", "AnotherDevice", "NearlyFull", "MIG",
+    "ManagedMemory", "ContextAfterItems", "SuggestedMemory/jax", "SuggestedMemory/cupy", "OutOfMemory/jax", "OutOfMemory/cupy",
+    "TwoFrameworks/jax", "PeaksAreWhatWasLive/jax", "PeaksAreWhatWasLive/cupy", "Packing/torch", "FreshItemsLeaveNothing",
 )
-# The longest last: what is left out for want of time should be one test, not many.
+# What is left out for want of time should be one test, not many.
 LAST = ORDER[-1]
-# Those with a part for each framework, which is a step of its own.
-BY_FRAMEWORK = {
-    "MapOfEachFramework": ("torch", "jax", "cupy"), "Caps": ("torch", "jax", "cupy"), "RuinedContext": ("torch", "cupy"),
-    "OutOfMemory": ("torch", "jax", "cupy"), "Packing": ("torch",), "PeaksAreWhatWasLive": ("torch", "jax", "cupy"),
-}
+# How long a test may take in seconds: one that hangs costs so much of the whole.
+USUAL, LONG = 80, {"Packing": 120, LAST: 150}
+# A step is not begun when less time is left than this, or than it may take.
+LEAST = 20
 # Of what a step prints, so much from its begin and its end is kept: a file that is too large may not come back at all.
 KEPT = 1 << 20
 
@@ -87,34 +93,30 @@ def ask(*command):
     """What a program of the bundle prints."""
     name = os.path.basename(command[0])
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=HERE)
+        code, out, errors = answer(command, 60, HERE)
     except subprocess.TimeoutExpired:
         raise Unusable(f"{name} {command[1]} does not answer; see whether nvidia-smi does") from None
     except OSError as error:
         raise Unusable(f"{name} does not run here: {error}") from error
-    if done.returncode:
-        raise Unusable(f"{name} does not run here: {done.stderr.strip()[-500:]}")
-    return done.stdout
+    if code:
+        raise Unusable(f"{name} does not run here: {errors.strip()[-500:] or f'exit status {code}'}")
+    return out
 
 
-def has_gpu(program):
-    """Whether gpumux finds a GPU, and what it says."""
+def find_gpus(program):
+    """The GPUs that gpumux finds, MIG instances among them, and why there are none."""
     found = json.loads(ask(program, "gpus", "--json"))
-    names = [device["name"] for device in found["devices"] if device["kind"] != "cpu" and not device.get("mig")]
-    return bool(names), ", ".join(names) or "no NVIDIA GPU: " + found.get("reason", "")
+    return [device for device in found["devices"] if device["kind"] != "cpu" and not device.get("mig")], found.get("reason", "")
 
 
 def tests_of(path):
-    """The GPU tests of a compiled test program, each with a framework that it is for, or "", in the order of ORDER, torch first."""
+    """The GPU tests of a compiled test program, and their parts that are steps of their own, in the order of ORDER."""
     names = [line[len("TestGPU_"):] for line in ask(path, "-test.list", "^TestGPU_").split() if line.startswith("TestGPU_")]
-    parts = [(name, framework) for name in names for framework in BY_FRAMEWORK.get(name, ("",))]
-    place = {name: at for at, name in enumerate(ORDER)}
-
-    def rank(part):
-        name, framework = part
-        return name == LAST, ("", *FRAMEWORKS).index(framework), place.get(name, len(ORDER))
-
-    return sorted(parts, key=rank)
+    known = [each for each in ORDER if each.partition("/")[0] in names or each == THROUGHPUT]
+    tests = {each.partition("/")[0] for each in known}
+    new = [name for name in names if name not in tests]
+    at = len(known) - (known[-1] == LAST)
+    return known[:at] + new + known[at:]
 
 
 class Check:
@@ -133,7 +135,7 @@ class Check:
         if not always and self.only and not re.search(self.only, step.name):
             return step
         limit = min(step.limit, self.left())
-        if limit < 5:
+        if limit < min(step.limit, LEAST):
             step.why = f"the {self.limit:.0f} s of the whole check were used up; run it alone with --only '^{step.name}$'"
         else:
             print(f"{time.monotonic() - self.began:5.0f} s  {step.name}", flush=True)
@@ -154,10 +156,10 @@ class Check:
         """Write down in what state a step that failed has left the machine."""
         for command in (["nvidia-smi"], ["ps", "-eo", "pid,ppid,pgid,stat,etimes,rss,args"]):
             try:
-                said = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=10).stdout
+                said = answer(command, 10)[1]
             except (OSError, subprocess.TimeoutExpired) as error:
-                said = str(error).encode()
-            self.log.write(f"\n----- {command[0]} after it\n".encode() + said[:KEPT] + b"\n")
+                said = str(error)
+            self.log.write(f"\n----- {command[0]} after it\n{said[:KEPT]}\n".encode())
         self.log.flush()
 
     def trim(self, start):
@@ -178,7 +180,9 @@ class Check:
     def save(self):
         summary = {"machine": self.machine, "seconds": round(time.monotonic() - self.began, 1), "steps": self.rows,
                    "benchmarks": self.reports}
-        for name, text in (("summary.json", json.dumps(summary, indent=1) + "\n"), ("summary.txt", self.table())):
+        texts = {"summary.json": json.dumps(summary, indent=1) + "\n", "summary.txt": self.table(),
+                 "report.md": markdown(self.machine, self.rows, CLAIMS)}
+        for name, text in texts.items():
             path = os.path.join(self.out, name)
             with open(path + ".tmp", "w") as file:
                 file.write(text)
@@ -197,14 +201,22 @@ class Check:
         said = ", ".join(f"{n} {result.lower()}" for result, n in count.items() if n) or "no step ran"
         return "\n".join(lines + [f"{said}; {self.machine.get('gpu', '')}; {time.monotonic() - self.began:.0f} s"]) + "\n"
 
+    def rest(self):
+        """The pattern of --only that runs what was left out."""
+        names = [re.escape(row["step"]) for row in self.rows if row["result"] == LEFT_OUT]
+        return f"^({'|'.join(names)})$" if names else ""
+
     def code(self):
-        return 1 if not self.rows or any(row["result"] in BAD for row in self.rows) else 0
+        if not self.rows or any(row["result"] in BAD for row in self.rows):
+            return 1
+        tests = [row["result"] for row in self.rows if row["step"].startswith("TestGPU_")]
+        return 2 if tests and PASSED not in tests else 0
 
 
 def ask_machine(check, python, scratch):
     """What the machine answers, raw, as a step."""
     path = os.path.join(check.out, "facts.json")
-    step = Step("facts", [python, FACTS, path], 150, lambda step, text: read_facts(path, step, text), HERE, {"TMPDIR": scratch})
+    step = Step("facts", [python, FACTS, path], 120, lambda step, text: read_facts(path, step, text), HERE, {"TMPDIR": scratch})
     return check.take(step)
 
 
@@ -216,14 +228,17 @@ def fresh_items(each, seconds):
 def steps(check, files, python, scratch, facts):
     """All steps, in order of what is worth most when time runs out, after the facts."""
     program, tests = files["gpumux"], files["gpucheck.test"]
-    gpu, check.machine["gpu"] = has_gpu(program)
+    gpus, reason = find_gpus(program)
+    check.machine["gpu"] = ", ".join(device["name"] for device in gpus) or f"no NVIDIA GPU: {reason}"
+    check.machine["driver"] = next((device.get("driver", "") for device in gpus), "")
+    check.machine["date"] = time.strftime("%Y-%m-%d")
     system = f"{platform.system()} {platform.release()}"
     check.machine.update(python=platform.python_version(), system=system, processors=os.cpu_count())
     # JAX would otherwise take most of the GPU at its start.
     calm = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TMPDIR": scratch}
     known, lacking = getattr(facts, "lacks", {}), {}
     for name in FRAMEWORKS:
-        if not gpu:
+        if not gpus:
             lacking[name] = "no NVIDIA GPU"
         elif name in known:
             lacking[name] = known[name]
@@ -231,43 +246,58 @@ def steps(check, files, python, scratch, facts):
             reach = check.take(Step(name, [python, "-c", REACH, name], 90, read_reach, env=calm), always=True)
             lacking[name] = getattr(reach, "lacks", "it was not asked in time")
     env = {**calm, "GPUMUX_BINARY": program, "GPUMUX_TEST_PYTHON": python, "GPUMUX_GPU_LACKS": json.dumps(lacking)}
-    last = []
-    for name, framework in tests_of(tests):
-        title, pattern = f"TestGPU_{name}", f"^TestGPU_{name}$"
-        if framework:
-            title, pattern = f"{title}/{framework}", f"{pattern}/^{framework}$"
-            if lacking[framework]:
-                check.skip(title, lacking[framework])
-                continue
-        step = Step(title, [tests, f"-test.run={pattern}", "-test.v", "-test.timeout=0"], 180, read_test, HERE, env)
-        if name == LAST:
-            last.append(step)
-        else:
-            check.take(step)
-    benches(check, program, python, scratch, lacking, calm)
-    for step in last:
-        items = fresh_items(getattr(facts, "each_context", 0), min(step.limit, check.left()))
-        step.env = {"GPUMUX_GPU_ITEMS": str(items), **env, **{k: v for k, v in os.environ.items() if k == "GPUMUX_GPU_ITEMS"}}
-        check.take(step)
+    check.machine["frameworks"] = getattr(facts, "versions", {})
+    for each in tests_of(tests):
+        if each == THROUGHPUT:
+            throughput(check, program, python, scratch, lacking, calm)
+            continue
+        if each == LAST:
+            benches(check, program, python, scratch, lacking, calm)
+        name, _, part = each.partition("/")
+        title, pattern, limit = f"TestGPU_{each}", f"^TestGPU_{name}$", LONG.get(name, USUAL)
+        if part:
+            pattern += f"/^{part}$"
+        if lacking.get(part):
+            check.skip(title, lacking[part])
+            continue
+        own = {"GPUMUX_GPU_LIMIT": str(limit)}
+        if each == LAST:
+            items = fresh_items(getattr(facts, "each_context", 0), min(limit, check.left()))
+            own["GPUMUX_GPU_ITEMS"] = os.environ.get("GPUMUX_GPU_ITEMS", str(items))
+        check.take(Step(title, [tests, f"-test.run={pattern}", "-test.v", "-test.timeout=0"], limit, read_test, HERE, {**env, **own}))
+
+
+def first_of(lacking):
+    """The first framework that there is."""
+    return next((name for name in FRAMEWORKS if not lacking[name]), "torch")
+
+
+def throughput(check, program, python, scratch, lacking, env):
+    """How much as many bare processes do, as README has it."""
+    bench(check, (THROUGHPUT, first_of(lacking), "gpu", ["--workloads", "medium", "--limit", "20s"]), program, python, scratch, lacking, env)
 
 
 def benches(check, program, python, scratch, lacking, env):
-    """Throughput of the first framework that there is, then short runs of each."""
-    first = next((name for name in FRAMEWORKS if not lacking[name]), "torch")
-    medium, short = ["--workloads", "medium", "--limit", "20s"], ["--quick", "--limit", "5s", "--workloads"]
-    runs = [("bench throughput", first, "gpu", medium), (f"bench {first}", first, "gpu", [*short, "light,oom"])]
+    """Short runs of each framework."""
+    first, short = first_of(lacking), ["--quick", "--limit", "5s", "--workloads"]
+    runs = [(f"bench {first}", first, "gpu", [*short, "light,oom"])]
     runs += [(f"bench {name}", name, "gpu", [*short, "medium"]) for name in FRAMEWORKS if name != first]
     runs.append(("bench numpy", "numpy", "cpu", ["--quick", "--workloads", "medium,light"]))
-    for title, framework, pool, more in runs:
-        if pool == "gpu" and lacking[framework]:
-            check.skip(title, lacking[framework])
-            continue
-        if pool == "cpu" and subprocess.run([python, "-c", "import numpy"], capture_output=True).returncode:
-            check.skip(title, f"{python} has no NumPy")
-            continue
-        path = os.path.join(scratch, title.replace(" ", "-") + ".json")
-        command = [program, "bench", *more, "--framework", framework, "--pool", pool, "--python", python, "--json", path]
-        check.take(Step(title, command, 150, lambda step, text, path=path: read_bench(path, step, text), scratch, env))
+    for run in runs:
+        bench(check, run, program, python, scratch, lacking, env)
+
+
+def bench(check, run, program, python, scratch, lacking, env):
+    title, framework, pool, more = run
+    if pool == "gpu" and lacking[framework]:
+        check.skip(title, lacking[framework])
+        return
+    if pool == "cpu" and subprocess.run([python, "-c", "import numpy"], capture_output=True).returncode:
+        check.skip(title, f"{python} has no NumPy")
+        return
+    path = os.path.join(scratch, title.replace(" ", "-") + ".json")
+    command = [program, "bench", *more, "--framework", framework, "--pool", pool, "--python", python, "--json", path]
+    check.take(Step(title, command, 120, lambda step, text, path=path: read_bench(path, step, text), scratch, env))
 
 
 def main():
@@ -294,6 +324,10 @@ def main():
             steps(check, unpack(given.bundle, scratch), python, scratch, facts)
             code = check.code()
         except Unusable as error:
+            check.machine.setdefault("gpu", str(error))
+            check.save()
+            if check.rows:
+                print(f"\n{check.table()}", end="", flush=True)
             print(f"check.py: {error}", file=sys.stderr)
             return 2
         except KeyboardInterrupt:
@@ -301,6 +335,8 @@ def main():
     check.save()
     print(f"\nwhat the steps printed: {os.path.join(out, 'steps.log')}\n")
     print(check.table(), end="", flush=True)
+    if check.rest():
+        print(f"to run what was left out: {sys.executable} {os.path.relpath(__file__)} --only '{check.rest()}'")
     return code
 
 

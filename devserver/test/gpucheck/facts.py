@@ -234,7 +234,10 @@ def part(name, path):
             return json.load(file)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
-        said, _ = process.communicate()
+        try:
+            said, _ = process.communicate(timeout=2)
+        except subprocess.TimeoutExpired:  # it sleeps in the driver, where no signal reaches it
+            said = "the system cannot end it"
         return {"failed": f"took longer than {PARTS[name][1]} s: {said[-1500:]}"}
     except (OSError, ValueError):
         return {"failed": f"exit status {process.returncode}: {said[-1500:].strip()}"}
@@ -246,11 +249,24 @@ def each_context(facts):
     return four["ms"] / 1000 / (HOLDERS - 1) if four and all("pid" in each for each in four["processes"]) else 0
 
 
+def missing(facts):
+    """Why NVML lists no device, as far as it says."""
+    asked = facts.get("nvml", {})
+    began, nodes = asked.get("start", {}), facts.get("host", {}).get("devices") or []
+    if "failed" in began:
+        why = f"libnvidia-ml.so.1 cannot be loaded ({began['failed'][0] if began['failed'] else 'no reason'}); install the driver"
+    elif began.get("code"):
+        why = f"{asked.get('library')} says {began['code']} {began.get('says', '')}; see whether nvidia-smi says the same"
+    else:
+        why = asked.get("failed") or "it lists none"
+    return f"{why}; device files: {', '.join(each.split()[0] for each in nodes) or 'none in /dev'}"
+
+
 def told(facts):
     """The figures that are worth a line."""
     out, devices, seen = [], facts.get("nvml", {}).get("devices") or [], facts.get("holding", {})
     if not devices:
-        return ["no device of NVML"]
+        return [f"no device of NVML: {missing(facts)}"]
     system, began = facts["nvml"]["system"], facts["nvml"]["start"]
     out.append(f"{devices[0]['name']['value']}, driver {system['driver']['value']}; NVML begins in {began.get('ms')} ms")
     one, four = seen.get("one holds 1 GiB"), seen.get("four hold 1 GiB")

@@ -121,7 +121,10 @@ def everything():
         except subprocess.TimeoutExpired:
             late = True
             process.kill()
-            said, errors = process.communicate()
+            try:
+                said, errors = process.communicate(timeout=2)
+            except subprocess.TimeoutExpired:  # it sleeps in the driver, where no signal reaches it
+                said, errors = "", "the system cannot end it"
         steps = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
         out[name] = {"code": "too late" if late else process.returncode, "steps": steps, "errors": errors[-3000:]}
     return out
@@ -142,6 +145,12 @@ def lacks(facts):
         elif about.get("code") not in (0, None):
             answer[name] = f"its import failed: {(about.get('errors') or str(about['code'])).strip().splitlines()[-1]}"[:200]
     return answer
+
+
+def versions(facts):
+    """The version of each framework that was imported."""
+    said = {name: about.get("steps", ()) for name, about in facts.get("frameworks", {}).items() if name in FRAMEWORKS}
+    return {name: each["version"] for name, steps in said.items() for each in steps if "version" in each}
 
 
 if __name__ == "__main__":

@@ -30,10 +30,17 @@ const (
 	gib = 1 << 30
 	// slack is how far two readings of a device's memory may lie apart on a quiet machine.
 	slack = 64 * mib
-	// mapLimit bounds one gpumux command, and is below the limit of a step of check.py,
-	// which tells less of what is over it.
-	mapLimit = 170 * time.Second
 )
+
+// mapLimit bounds one gpumux command. It is below the limit of a step of check.py, which
+// tells less of what is over it.
+var mapLimit = sync.OnceValue(func() time.Duration {
+	seconds, err := strconv.Atoi(os.Getenv("GPUMUX_GPU_LIMIT"))
+	if err != nil {
+		seconds = 180
+	}
+	return time.Duration(seconds-10) * time.Second
+})
 
 func TestMain(m *testing.M) { os.Exit(programtest.Main(m)) }
 
@@ -59,6 +66,19 @@ type machine struct {
 	dir    string
 	tasks  string
 	said   string // what the last command said on standard error
+	// within is what gpumux is run by, such as unshare; nothing for the shell's own way.
+	within []string
+}
+
+// script is the machine with another file of tasks, and a folder of its own, so that it
+// may run a command beside the machine's own.
+func (m *machine) script(name string) *machine {
+	m.t.Helper()
+	path, err := filepath.Abs(filepath.Join("testdata", name))
+	require.NoError(m.t, err)
+	other := *m
+	other.tasks, other.dir = path, m.t.TempDir()
+	return &other
 }
 
 // onGPU skips the test where there is no GPU to run it on.
@@ -172,9 +192,10 @@ func (m *machine) command(code int, args ...string) (stdout, stderr string) {
 	m.t.Helper()
 	path, err := programtest.Binary()
 	require.NoError(m.t, err)
-	ctx, cancel := context.WithTimeout(m.t.Context(), mapLimit)
+	ctx, cancel := context.WithTimeout(m.t.Context(), mapLimit())
 	defer cancel()
-	cmd := exec.CommandContext(ctx, path, args...)
+	argv := slices.Concat(m.within, []string{path}, args)
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 20 * time.Second
 	var out, errs bytes.Buffer
@@ -184,7 +205,7 @@ func (m *machine) command(code int, args ...string) (stdout, stderr string) {
 	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+filepath.Join(m.dir, "state"), "XDG_CACHE_HOME="+filepath.Join(m.dir, "cache"))
 	err = cmd.Run()
 	m.said = errs.String()
-	require.NoError(m.t, ctx.Err(), "gpumux %v took more than %s", args, mapLimit)
+	require.NoError(m.t, ctx.Err(), "gpumux %v took more than %s", args, mapLimit())
 	require.NotNil(m.t, cmd.ProcessState, "%v", err)
 	require.Equal(m.t, code, cmd.ProcessState.ExitCode(), "gpumux %v\n%s", args, &out)
 	return out.String(), errs.String()

@@ -7,8 +7,8 @@ import json
 import re
 
 from facts import each_context, told
-from frameworks import lacks
-from step import FAILED, PASSED, SKIPPED
+from frameworks import lacks, versions
+from step import BAD, FAILED, LEFT_OUT, PASSED, SKIPPED
 
 GOAL = 97
 REACH = """
@@ -70,7 +70,7 @@ def read_facts(path, step, text):
         with open(path) as file:
             facts = json.load(file)
         step.figures = [f"{part}: {facts[part]['failed']}" for part in facts if "failed" in facts[part]]
-        step.lacks, step.each_context = lacks(facts), each_context(facts)
+        step.lacks, step.each_context, step.versions = lacks(facts), each_context(facts), versions(facts)
         step.figures += told(facts)
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         step.figures.append(f"what is in {path} cannot be summed up: {type(error).__name__}: {error}")
@@ -83,3 +83,41 @@ def read_reach(step, text):
         step.result, step.why = SKIPPED, step.lacks
     elif step.result == PASSED:
         step.figures = [answer["version"]]
+
+
+def claims_of(path):
+    """The claims of the documentation's table by the names of the tests, which stand before each; none where it cannot be read."""
+    try:
+        with open(path) as file:
+            rows = re.findall(r"^\| (\w[^|]*) \| ([^|]+) \|$", file.read().partition("## What is checked")[2].partition("\n## ")[0], re.M)
+    except OSError:
+        rows = []
+    return {name: re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", claim) for names, claim in rows[1:] for name in names.split(", ")}
+
+
+def markdown(machine, rows, documentation):
+    """A row for README's table of GPUs, and a table of what came of each claim."""
+    counts = {"passed": 0, "failed": 0, "left out": 0}
+    by_claim, claims = {}, claims_of(documentation)
+    for row in rows:
+        test, result = re.match(r"TestGPU_(\w+)", row["step"]), row["result"]
+        if not test:
+            continue
+        kind = "passed" if result == PASSED else "failed" if result in BAD and result != LEFT_OUT else "left out"
+        counts[kind] += 1
+        claim = claims.get(test[1], test[1])
+        why = {PASSED: "", SKIPPED: row["why"].partition(":")[0], LEFT_OUT: "no time"}.get(result, row["why"][:100])
+        name = row["step"][len("TestGPU_"):] + (f" ({why})" if why else "")
+        by_claim.setdefault(claim, {each: [] for each in counts})[kind].append(name)
+    about = [machine.get("gpu", "no GPU").partition(":")[0], machine.get("driver", ""), machine.get("date", "")]
+    with_ = ", ".join(f"{name} {version}" for name, version in machine.get("frameworks", {}).items())
+    lines = ["| GPU | driver | date | frameworks | passed | failed | left out |", "|---|---|---|---|---|---|---|",
+             "| " + " | ".join(cell(each) for each in [*about, with_, *map(str, counts.values())]) + " |", "",
+             "| claim | passed | failed | left out |", "|---|---|---|---|"]
+    for claim, kinds in by_claim.items():
+        lines.append(f"| {claim} | " + " | ".join(cell(", ".join(kinds[kind])) for kind in counts) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def cell(text):
+    return text.replace("|", "/").replace("\n", " ")

@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 GRACE = 5  # seconds between TERM and KILL
@@ -117,10 +118,34 @@ def run(step, limit, log):
     return step
 
 
+def answer(command, seconds, cwd=None):
+    """A command's exit status, output and errors. One that takes longer is killed and not waited for: it may sleep in the driver."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=errors)
+        try:
+            code = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+        texts = []
+        for file in (out, errors):
+            file.seek(0)
+            texts.append(file.read().decode(errors="replace"))
+        return code, *texts
+
+
 def last_words(text):
-    """The line that most likely says why a step failed."""
+    """The lines that most likely say why a step failed: those of the first assertion."""
+    said = []
     for line in text.splitlines():
-        if re.match(r"\s+(Error|Messages):\s+\S", line):
-            return ": " + line.split(":", 1)[1].strip()[:200]
+        found = re.match(r"\s+(Error|Messages|expected|actual)\s*:\s*(\S.*)", line)
+        if found and found[1] == "Error" and said:
+            break
+        if found:
+            said.append(found[2].strip() if found[1] in ("Error", "Messages") else f"{found[1]} {found[2].strip()}")
+        elif said and line.strip().startswith(("---", "FAIL")):
+            break
+    if said:
+        return ": " + ", ".join(each[:200] for each in said)[:400]
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return ": " + lines[-1][:200] if lines else ""

@@ -131,6 +131,15 @@ time.sleep(600)
         self.assertEqual(none.result, step.FAILED)
         self.assertIn("does not start", none.why)
 
+    def test_an_answer_that_does_not_come_is_not_waited_for(self):
+        self.assertEqual(step.answer([sys.executable, "-c", "import sys; print(1); sys.exit('why')"], 60), (1, "1\n", "why\n"))
+        with self.assertRaises(step.subprocess.TimeoutExpired):
+            step.answer(["sleep", "600"], 0.05)
+
+    def test_the_first_assertion_that_failed(self):
+        text = "x\n    Error Trace:\ta_test.go:3\n    Error:\tNot equal: \n   expected: 1\n   actual  : 2\n    Test:\tT\n    Messages:\tof a\n--- FAIL\n"
+        self.assertEqual(step.last_words(text), ": Not equal:, expected 1, actual 2, of a")
+
     def test_reading_tests(self):
         for text, result, why in (
             ("--- PASS: TestGPU_A (1s)", step.PASSED, ""),
@@ -174,12 +183,30 @@ class TestWhole(Folder):
         self.assertRegex(table, r"TestGPU_FreshItemsLeaveNothing +skipped +\d+\.\d  no NVIDIA GPU")
         self.assertRegex(table, r"bench torch +skipped +0\.0  no NVIDIA GPU")
         rows = {row["step"]: row for row in self.summary()["steps"]}
-        names = ["facts", "TestGPU_Health", "TestGPU_Good", "TestGPU_Bad", *(f"TestGPU_Caps/{name}" for name in ("torch", "jax", "cupy"))]
+        caps = [f"TestGPU_Caps/{name}" for name in ("torch", "jax", "cupy")]
+        names = ["facts", "TestGPU_Health", *caps, "bench throughput", "TestGPU_Good", "TestGPU_Bad"]
         self.assertEqual(list(rows)[: len(names)], names)
         self.assertEqual(list(rows)[-1], "TestGPU_FreshItemsLeaveNothing")
         if rows["bench numpy"]["result"] != step.SKIPPED:
             self.assertIn("98.5 %", rows["bench numpy"]["figures"][1])
             self.assertIn("bench numpy", self.summary()["benchmarks"])
+
+    def test_a_report_by_claim(self):
+        os.environ["BAD"] = "1"
+        self.addCleanup(setattr, check, "CLAIMS", check.CLAIMS)
+        check.CLAIMS = self.write("gpu.md", "## What is checked\n\n| tests | claim |\n|---|---|\n| Good, Bad | it is [good](x.md) |\n\n## More\n")
+        self.check("--only", "TestGPU")
+        with open(self.path("out", "report.md")) as file:
+            report = file.read()
+        self.assertRegex(report, r"(?m)^\| no NVIDIA GPU \|  \| 20\S+ \|  \| 1 \| 1 \| 5 \|$")
+        self.assertIn("\n| it is good | Good | Bad (exit status 1: it is broken) |  |\n", report)
+        self.assertRegex(report, r"(?m)^\| Health \|  \|  \| Health \(no NVIDIA GPU\) \|$")
+        claims = reading.claims_of(os.path.join(check.ROOT, "docs", "gpu.md"))
+        self.assertEqual(sorted(claims), sorted({each.partition("/")[0] for each in check.ORDER} - {check.THROUGHPUT}))
+
+    def test_what_was_left_out_runs_with_one_command(self):
+        _, out, _ = self.check("--limit", "1", "--only", "TestGPU_(Good|Caps)")
+        self.assertRegex(out, r"to run what was left out: \S+ \S*check.py --only '\^\(TestGPU_Good\)\$'\n$")
 
     def test_what_the_facts_say_of_frameworks(self):
         reached = {"steps": [{"step": "import", "took": 900, "threads": 1}, {"step": "reaches", "took": 1000, "threads": 1, "value": True}]}
@@ -228,6 +255,11 @@ class TestWhole(Folder):
         self.assertEqual(code, 1)
         self.assertRegex(out, r"TestGPU_Good +LEFT OUT +0\.0  the 1 s of the whole check were used up")
 
+    def test_no_gpu_is_exit_code_2(self):
+        code, out, _ = self.check("--only", "facts|Health|Caps")
+        self.assertEqual(code, 2, out)
+        self.assertRegex(out, r"1 passed, 4 skipped; no NVIDIA GPU: no driver; \d+ s\n$")
+
     def test_only(self):
         code, out, _ = self.check("--only", "^TestGPU_Good$")
         self.assertEqual(code, 0)
@@ -274,6 +306,16 @@ class TestFacts(Folder):
         facts.PARTS["host"] = (facts.host, 60)
         self.assertRegex(facts.part("host", self.path("missing", "host"))["failed"], "(?s)^exit status 1: .*FileNotFoundError")
         self.assertEqual(facts.part("host", self.path("host"))["processors"], os.cpu_count())
+
+    def test_why_there_is_no_device(self):
+        def missing(start, **more):
+            return facts.told({"nvml": {"library": "libnvidia-ml.so.1", "start": start, "devices": []}, **more})
+
+        self.assertEqual(missing({"code": 9, "says": "Driver Not Loaded"}), [
+            "no device of NVML: libnvidia-ml.so.1 says 9 Driver Not Loaded; see whether nvidia-smi says the same; device files: none in /dev"])
+        self.assertIn("cannot be loaded (no such file); install the driver; device files: /dev/nvidiactl",
+                      missing({"failed": ["no such file"]}, host={"devices": ["/dev/nvidiactl 0o20666"]})[0])
+        self.assertIn("no device of NVML: took longer than 20 s", facts.told({"nvml": {"failed": "took longer than 20 s"}})[0])
 
     def test_no_secret_is_written_down(self):
         told = [name for name in ("CUDA_HOME", "NVIDIA_API_KEY", "JAX_TOKEN", "HOME", "USER", "XLA_FLAGS") if facts.TELLING.search(name)]

@@ -10,6 +10,19 @@ except ImportError:  # run as a program
     gpumux = None
 
 MIB = 1 << 20
+# A kernel that writes to an address that no one has.
+ILLEGAL = b""".version 6.0
+.target sm_50
+.address_size 64
+.visible .entry illegal() {
+  .reg .b64 %a;
+  .reg .b32 %v;
+  mov.u64 %a, 16;
+  mov.u32 %v, 1;
+  st.global.u32 [%a], %v;
+  ret;
+}
+"""
 
 
 class _Torch:
@@ -26,6 +39,10 @@ class _Torch:
 
     def allocate(self, size):
         return self.torch.empty(size, dtype=self.torch.uint8, device="cuda")
+
+    def product(self):
+        square = self.torch.full((256, 256), 1.0, device="cuda")
+        return float(self.torch.matmul(square, square).sum())
 
 
 class _Jax:
@@ -44,6 +61,10 @@ class _Jax:
     def allocate(self, size):
         return self.jax.numpy.zeros((size // MIB, MIB), self.jax.numpy.uint8).block_until_ready()
 
+    def product(self):
+        square = self.jax.numpy.full((256, 256), 1.0)
+        return float(self.jax.numpy.matmul(square, square).sum())
+
 
 class _CuPy:
     def __init__(self):
@@ -60,6 +81,10 @@ class _CuPy:
     def allocate(self, size):
         return self.cupy.empty(size, self.cupy.uint8)
 
+    def product(self):
+        square = self.cupy.full((256, 256), 1.0)
+        return float(self.cupy.matmul(square, square).sum())
+
 
 class _Driver:
     """The CUDA driver without a framework, so that nothing but the slot itself limits what is taken."""
@@ -75,7 +100,9 @@ class _Driver:
     def _do(self, name, *arguments):
         code = getattr(self.cuda, name)(*arguments)
         if code:
-            raise RuntimeError(f"{name} failed with CUDA error {code}")
+            text = ctypes.c_char_p()
+            self.cuda.cuGetErrorString(code, ctypes.byref(text))
+            raise RuntimeError(f"{name} failed with CUDA error {code}: {(text.value or b'unknown').decode()}")
 
     def allocate(self, size):
         pointer = ctypes.c_uint64()
@@ -84,6 +111,13 @@ class _Driver:
 
     def free(self, pointer):
         self._do("cuMemFree_v2", pointer)
+
+    def ruin(self):
+        module, function = ctypes.c_void_p(), ctypes.c_void_p()
+        self._do("cuModuleLoadData", ctypes.byref(module), ILLEGAL)
+        self._do("cuModuleGetFunction", ctypes.byref(function), module, b"illegal")
+        self._do("cuLaunchKernel", function, 1, 1, 1, 1, 1, 1, 0, None, None, None)
+        self._do("cuCtxSynchronize")
 
 
 _kept = {}
@@ -108,6 +142,34 @@ def hold(item):
     if item["framework"] == "driver":
         _backend("driver").free(block)
     return {"pid": os.getpid(), "memory": gpumux.slot().memory}
+
+
+def live(item):
+    """{"framework", "bytes"}: holds so much in one piece while it multiplies matrices, for which libraries are loaded."""
+    backend = _backend(item["framework"])
+    block = backend.allocate(item["bytes"])
+    backend.product()
+    time.sleep(0.3)
+    del block
+    return {"pid": os.getpid(), "memory": gpumux.slot().memory}
+
+
+def two(item):
+    """{"frameworks", "bytes", "seconds"}: holds so much with each of the frameworks at the same time, for so long."""
+    backends = [_backend(name) for name in item["frameworks"]]
+    blocks = [backend.allocate(item["bytes"]) for backend in backends]
+    sums = [backend.add_up(1) for backend in backends]
+    time.sleep(item["seconds"])
+    del blocks
+    return {"sums": sums}
+
+
+def listing(item):
+    """{"bytes"}: what NVML lists on the device, by process number, while this process holds so much."""
+    block = _backend("driver").allocate(item["bytes"])
+    rows = _rows()
+    _backend("driver").free(block)
+    return {"pid": os.getpid(), "rows": [[pid, str(held)] for pid, held in rows]}
 
 
 def fill(item):
@@ -196,6 +258,11 @@ def managed(item):
 
 def _listed():
     """The bytes that NVML lists of this process on its device."""
+    return sum(held for pid, held in _rows() if pid == os.getpid())
+
+
+def _rows():
+    """The numbers of the processes that NVML lists on this process's device, with the bytes of each."""
     nvml, device, count = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.c_void_p(), ctypes.c_uint(1024)
     rows = (ctypes.c_ulonglong * (3 * count.value))()
     for code in (
@@ -205,18 +272,25 @@ def _listed():
     ):
         if code:
             raise RuntimeError(f"NVML error {code}")
-    return sum(rows[3 * i + 1] for i in range(count.value) if rows[3 * i] & 0xFFFFFFFF == os.getpid())
+    return [(rows[3 * i] & 0xFFFFFFFF, rows[3 * i + 1]) for i in range(count.value)]
+
+
+def meet(folder, count):
+    """Returns when so many processes have come to this line."""
+    open(os.path.join(folder, str(os.getpid())), "w").close()
+    end = time.monotonic() + 60
+    while len(os.listdir(folder)) < count:
+        if time.monotonic() > end:
+            raise TimeoutError("the other slots did not come")
+        time.sleep(0.01)
 
 
 def together(item):
     """{"folder", "count", "bytes"}: holds memory until so many others hold theirs, and a while longer."""
     block = _backend("driver").allocate(item["bytes"])
-    open(os.path.join(item["folder"], str(os.getpid())), "w").close()
-    end = time.monotonic() + 60
-    while len(os.listdir(item["folder"])) < item["count"]:
-        if time.monotonic() > end:
-            raise TimeoutError("the other slots did not come")
-        time.sleep(0.01)
+    meet(item["folder"], item["count"])
+    if "over" in item:
+        overrun({"bytes": item["over"], "log": item["log"]})
     time.sleep(item["seconds"])
     _backend("driver").free(block)
     return os.getpid()
@@ -227,10 +301,15 @@ def ruin(item):
     with open(item["log"], "a") as log:
         log.write(f"{item['number']} {os.getpid()}\n")
     backend = _backend(item["framework"])
-    backend.add_up(item["number"])
+    if item["framework"] == "driver":
+        kept = backend.allocate(MIB)
+    else:
+        backend.add_up(item["number"])
     time.sleep(0.05)
     if item["number"] == item["bad"]:
-        if item["framework"] == "cupy":
+        if item["framework"] == "driver":
+            backend.ruin()
+        elif item["framework"] == "cupy":
             # An address that no one has.
             kernel = backend.cupy.RawKernel('extern "C" __global__ void poke() { *(volatile int *)0 = 1; }', "poke")
             kernel((1,), (1,), ())
@@ -241,6 +320,9 @@ def ruin(item):
             backend.torch.zeros(1, device="cuda")[index]
             backend.torch.cuda.synchronize()
         return "the context is whole"
+    if item["framework"] == "driver":
+        backend.free(kept)
+        backend.free(backend.allocate(MIB))  # fails where a neighbour has ruined the context meanwhile
     return os.getpid()
 
 

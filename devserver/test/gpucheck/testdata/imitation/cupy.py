@@ -8,6 +8,7 @@ import imitated
 __version__ = "0.0+imitation"
 uint8, float32, float64 = 1, 4, 8
 _ruined = False
+_pool = imitated.Pool()
 
 
 class OutOfMemoryError(MemoryError):
@@ -28,16 +29,16 @@ def _limit():
 
 def _refuse(size):
     return OutOfMemoryError(
-        f"Out of memory allocating {size:,} bytes (allocated so far: {imitated.used:,} bytes, limit set to: {_limit():,} bytes)."
+        f"Out of memory allocating {size:,} bytes (allocated so far: {_pool.used:,} bytes, limit set to: {_limit():,} bytes)."
     )
 
 
 def empty(size, dtype):
-    return imitated.Array(size * dtype, _limit(), _refuse)
+    return imitated.Array(_pool, size * {"uint8": uint8}.get(dtype, dtype), _limit(), _refuse)
 
 
 def full(shape, value, dtype=float64):
-    return imitated.Array(dtype * shape[0] * shape[1], _limit(), _refuse, value, shape[0] * shape[1])
+    return imitated.Array(_pool, dtype * shape[0] * shape[1], _limit(), _refuse, value, shape[0] * shape[1])
 
 
 def matmul(a, b):
@@ -62,11 +63,14 @@ class _Device:
 class _Pool:
     """Keeps nothing that is free."""
 
+    def malloc(self, size):
+        return empty(size, uint8)
+
     def free_all_blocks(self):
         pass
 
     def total_bytes(self):
-        return imitated.used
+        return _pool.used
 
     used_bytes = total_bytes
 
@@ -81,5 +85,5 @@ class _Pool:
         _most = size
 
 
-cuda = types.SimpleNamespace(Device=_Device, runtime=types.SimpleNamespace(getDeviceCount=lambda: 1, getDeviceProperties=lambda at: {"name": b"an imitation"}))
+cuda = types.SimpleNamespace(Device=_Device, get_allocator=lambda: _Pool().malloc, runtime=types.SimpleNamespace(getDeviceCount=lambda: 1, getDeviceProperties=lambda at: {"name": b"an imitation"}))
 get_default_memory_pool = get_default_pinned_memory_pool = _Pool

@@ -8,7 +8,6 @@ TOTAL = 139 << 30
 
 _driver = ctypes.CDLL("libcuda.so.1")
 started = False
-used = peak = 0
 
 
 def _start():
@@ -21,28 +20,30 @@ def _start():
         started = True
 
 
-def _free(pointer, size):
-    global used
-    used -= size
-    _driver.cuMemFree_v2(ctypes.c_uint64(pointer))
+class Pool:
+    """The allocator of one framework, which knows nothing of the others'."""
 
+    def __init__(self):
+        self.used = self.peak = 0
 
-def reset_peak(device):
-    global peak
-    peak = used
+    def reset_peak(self, device):
+        self.peak = self.used
+
+    def free(self, pointer, size):
+        self.used -= size
+        _driver.cuMemFree_v2(ctypes.c_uint64(pointer))
 
 
 class Array:
-    def __init__(self, size, limit, refuse, value=0.0, count=1):
-        global used, peak
+    def __init__(self, pool, size, limit, refuse, value=0.0, count=1):
         _start()
-        if used + size > limit:
+        if pool.used + size > limit:
             raise refuse(size)
         pointer = ctypes.c_uint64()
         assert _driver.cuMemAlloc_v2(ctypes.byref(pointer), ctypes.c_size_t(size)) == 0
-        used += size
-        peak = max(peak, used)
-        weakref.finalize(self, _free, pointer.value, size)
+        pool.used += size
+        pool.peak = max(pool.peak, pool.used)
+        weakref.finalize(self, pool.free, pointer.value, size)
         self.value, self.count = value, count
 
     def __getitem__(self, at):

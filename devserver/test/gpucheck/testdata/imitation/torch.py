@@ -8,6 +8,7 @@ import imitated
 
 __version__ = "2.0+imitation"
 uint8, int64 = 1, 8
+_pool = imitated.Pool()
 _limit, _waiting, _ruined = imitated.TOTAL, [], False
 
 
@@ -24,7 +25,7 @@ def _refuse(size):
     return OutOfMemoryError(
         f"CUDA out of memory. Tried to allocate {size / (1 << 30):.2f} GiB. GPU 0 has a total capacity of "
         f"{imitated.TOTAL / (1 << 30):.2f} GiB of which 100.00 GiB is free. {_limit / (1 << 30):.2f} GiB allowed; "
-        f"Of the allocated memory {imitated.used / (1 << 30):.2f} GiB is allocated by PyTorch"
+        f"Of the allocated memory {_pool.used / (1 << 30):.2f} GiB is allocated by PyTorch"
     )
 
 
@@ -40,7 +41,7 @@ class _Tensor(imitated.Array):
 def _make(size, value=0.0, count=1):
     while _waiting:
         _waiting.pop(0)()
-    return _Tensor(size, _limit, _refuse, value, count)
+    return _Tensor(_pool, size, _limit, _refuse, value, count)
 
 
 def empty(size, dtype, device):
@@ -80,7 +81,7 @@ def _set_fraction(fraction, index):
 
 def _stats(index):
     """Keeps nothing that is free."""
-    used = {"all": {"current": imitated.used, "peak": imitated.peak}}
+    used = {"all": {"current": _pool.used, "peak": _pool.peak}}
     return {"allocated_bytes": used, "active_bytes": used, "reserved_bytes": used, "inactive_split_bytes": {"all": {"current": 0, "peak": 0}}}
 
 
@@ -98,9 +99,9 @@ cuda.is_initialized = lambda: not _waiting
 cuda.empty_cache = lambda: None
 cuda.get_device_name = lambda device: "an imitation"
 cuda.get_device_properties = lambda index: types.SimpleNamespace(total_memory=imitated.TOTAL)
-cuda.memory_reserved = lambda index: imitated.used
+cuda.memory_reserved = lambda index: _pool.used
 cuda.memory_stats_as_nested_dict = _stats
-cuda.reset_peak_memory_stats = imitated.reset_peak
+cuda.reset_peak_memory_stats = _pool.reset_peak
 cuda.set_per_process_memory_fraction = _set_fraction
 cuda.synchronize = _synchronize
 sys.modules["torch.cuda"] = cuda

@@ -1,12 +1,14 @@
 """As much of JAX as tasks.py and gpumux bench use."""
 
-import os
+import functools
 import sys
 import types
 
 import imitated
+from jaxlib import xla_client
 
 __version__ = "0.0+imitation"
+_pool = imitated.Pool()
 
 
 class errors:
@@ -18,10 +20,15 @@ def devices():
     return [types.SimpleNamespace(platform="gpu", device_kind="an imitation")]
 
 
+@functools.cache
+def _limit():
+    """What the allocator may take, as it is when the device is first used."""
+    return int(xla_client.generate_pjrt_gpu_plugin_options().get("memory_fraction", 0.75) * imitated.TOTAL)
+
+
 def _stats():
-    fraction = float(os.environ.get("XLA_CLIENT_MEM_FRACTION", ".75"))
-    limit = int(fraction * imitated.TOTAL)
-    return {"bytes_limit": limit, "pool_bytes": imitated.used, "bytes_in_use": imitated.used, "peak_bytes_in_use": imitated.peak}
+    limit = _limit()
+    return {"bytes_limit": limit, "pool_bytes": _pool.used, "bytes_in_use": _pool.used, "peak_bytes_in_use": _pool.peak}
 
 
 def local_devices():

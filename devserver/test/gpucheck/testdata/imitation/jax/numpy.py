@@ -1,5 +1,3 @@
-import os
-
 import imitated
 import jax
 
@@ -11,8 +9,7 @@ def _refuse(size):
 
 
 def _make(size, value=0.0, count=1):
-    limit = int(float(os.environ.get("XLA_CLIENT_MEM_FRACTION", ".75")) * imitated.TOTAL)
-    return imitated.Array(size, limit, _refuse, value, count)
+    return imitated.Array(jax._pool, size, jax._limit(), _refuse, value, count)
 
 
 def zeros(shape, dtype):

@@ -1,0 +1,1 @@
+"""As much of jaxlib as the runtime's limit on JAX uses."""
