@@ -110,8 +110,8 @@ soak: $(VENV)/tests ## long tests: kills, faults, a million items, links that fa
 	cd devserver && $(GO) test -v -count=1 -timeout 60m -tags soak,disable_grpc_modules ./test/soak
 
 gpu-bundle: ## .gpu, what gpu-check needs on a machine with a GPU and without Go
-	cd devserver && $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o ../$(BIN)/gpu/gpumux ./cmd/gpumux
-	cd devserver && $(GO) test -c -trimpath -ldflags '-s -w' -o ../$(BIN)/gpu/gpucheck.test ./test/gpucheck
+	cd devserver && $(GO) build -ldflags '$(LDFLAGS)' -o ../$(BIN)/gpu/gpumux ./cmd/gpumux
+	cd devserver && $(GO) test -c -ldflags '-s -w' -o ../$(BIN)/gpu/gpucheck.test ./test/gpucheck
 	$(PYTHON) devserver/test/gpucheck/bundle.py --into .gpu gpumux=$(BIN)/gpu/gpumux gpucheck.test=$(BIN)/gpu/gpucheck.test
 
 gpu-check: ## the GPU tests and benchmarks of .gpu on this machine, in at most 9 minutes
