@@ -183,6 +183,9 @@ func (a *Account) Ended(items int, busy float64, peak int64) {
 		return
 	}
 	holding, fresh := a.memory.Lately()
+	if a.hygiene.ran == 0 && a.limit != 1 {
+		holding, fresh = a.memory.Now(), true // a reading from within the first item would make all of it a leak
+	}
 	if !fresh {
 		holding = session.Holding{}
 	}

@@ -167,8 +167,8 @@ func (m *Memory) Lately() (holding Holding, fresh bool) {
 	return m.holding(m.held), fresh
 }
 
-// reread measures what is held. Lately returns the same until that is a moment old.
-func (m *Memory) reread() Holding {
+// Now measures what is held. Lately returns the same until that is a moment old.
+func (m *Memory) Now() Holding {
 	m.held, m.read = m.Measure(), time.Now()
 	return m.holding(m.held)
 }

@@ -51,6 +51,6 @@ func TestMemory_WhatIsUnusedIsNotNeeded(t *testing.T) {
 	require.True(t, fresh)
 	require.Equal(t, [3]int64{900, 700, 300}, [3]int64{got.Held, got.Unused, got.Spare})
 	d.now = 0
-	got = m.reread()
+	got = m.Now()
 	require.EqualValues(t, 800, got.Held, "where the driver does not tell, at least what the allocators have")
 }

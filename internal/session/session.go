@@ -176,7 +176,7 @@ type Trimmed struct {
 // Trim lets the process give back memory and waits for it. No item runs meanwhile. An
 // error says that the process is of no use any more, or why ctx ended.
 func (p *Session) Trim(ctx context.Context) (Trimmed, error) {
-	before := p.Memory.reread()
+	before := p.Memory.Now()
 	limit := time.NewTimer(trimLimit)
 	defer limit.Stop()
 	if !p.Say(wire.Trim{}) {
@@ -193,7 +193,7 @@ func (p *Session) Trim(ctx context.Context) (Trimmed, error) {
 				}
 			case wire.Trimmed:
 				p.Memory.Told(m.Allocators)
-				return Trimmed{before, p.Memory.reread(), m.Busy}, nil
+				return Trimmed{before, p.Memory.Now(), m.Busy}, nil
 			default:
 				if h.Err == nil {
 					return Trimmed{}, fmt.Errorf("a message out of turn while it trimmed: %T", h.Message)
