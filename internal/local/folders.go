@@ -215,10 +215,13 @@ const (
 	leaveLimit, leaveCheck = 5 * time.Second, 50 * time.Millisecond
 )
 
-// holdFolder locks a data folder for a map, or for a server when id is empty. The system
-// releases the lock of a dead process; the lock file stays.
+// holdFolder makes a data folder and locks it for a map, or for a server when id is empty.
+// The system releases the lock of a dead process; the lock file stays.
 func holdFolder(ctx context.Context, data, id string) (*os.File, error) {
 	for until := time.Now().Add(leaveLimit); ; time.Sleep(leaveCheck) {
+		if err := makeFolder(data); err != nil { // a map that has just ended removes it
+			return nil, err
+		}
 		hold, same, err := claimFolder(data, id)
 		if err == nil || !same || ctx.Err() != nil || time.Now().After(until) {
 			return hold, err
@@ -226,15 +229,31 @@ func holdFolder(ctx context.Context, data, id string) (*os.File, error) {
 	}
 }
 
+// makeFolder makes a data folder. It may be the user's own and open; what lies in it is
+// not.
+func makeFolder(data string) error {
+	private := filepath.Join(data, "store")
+	err := os.MkdirAll(private, 0o700)
+	if err == nil {
+		err = os.Chmod(private, 0o700)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return unavailable("make a folder that others cannot enter: %w; give another folder", err)
+	}
+	return nil
+}
+
 // claimFolder locks a folder, or says who uses it, and whether that is for the same map.
 func claimFolder(data, id string) (hold *os.File, same bool, err error) {
-	hold, err = os.OpenFile(filepath.Join(data, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
+	path := filepath.Join(data, lockFile)
+	hold, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, false, unavailable("lock %s: %w; make the folder writable, or give another folder", data, err)
+		return nil, errors.Is(err, fs.ErrNotExist), unavailable("lock %s: %w; make the folder writable, or give another folder", data, err)
 	}
+	file := hold
 	defer func() {
 		if err != nil {
-			_ = hold.Close()
+			_ = file.Close()
 		}
 	}()
 	err = unix.Flock(int(hold.Fd()), unix.LOCK_EX|unix.LOCK_NB)
@@ -252,6 +271,10 @@ func claimFolder(data, id string) (hold *os.File, same bool, err error) {
 		return nil, false, unavailable("%s is in use by process %d for map %s; give another folder, or wait for it", data, pid, user)
 	}
 	if err == nil {
+		now, gone := os.Stat(path)
+		if mine, _ := hold.Stat(); gone != nil || !os.SameFile(now, mine) {
+			return nil, true, unavailable("%s was removed meanwhile; give the command again", data)
+		}
 		err = hold.Truncate(0)
 	}
 	if err == nil {

@@ -113,17 +113,6 @@ func open(ctx context.Context, o Options, m *starter.Map) (_ *Session, err error
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(s.Data, 0o700); err != nil {
-		return nil, unavailable("make the data folder: %w; give another folder", err)
-	}
-	// The folder may be the user's own and open; what lies in it is not.
-	private := filepath.Join(s.Data, "store")
-	if err = os.MkdirAll(private, 0o700); err == nil {
-		err = os.Chmod(private, 0o700)
-	}
-	if err != nil {
-		return nil, unavailable("make a folder that others cannot enter: %w; give another folder", err)
-	}
 	s.ctx, s.end = context.WithCancelCause(ctx)
 	defer func() {
 		if err != nil {
