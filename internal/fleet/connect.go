@@ -80,7 +80,7 @@ func Dial(ctx context.Context, o Options) (client.Client, error) {
 			return nil, fail(cause, reachHint)
 		}
 		if errors.As(err, new(*serviceerror.PermissionDenied)) {
-			return nil, fail(err, "check TEMPORAL_API_KEY or the TLS certificate; of a private `gpumux dev` take over the file that it names")
+			return nil, fail(err, "check TEMPORAL_API_KEY or the TLS certificate; of `gpumux dev --private` take over the file that it names")
 		}
 		return nil, fail(err, "something answers there, but not Temporal as configured: check the port and the TLS settings, or "+reachHint)
 	}

@@ -45,7 +45,7 @@ func TestLocal_CompressedInputAndReduce(t *testing.T) {
 	}
 	s.write("cut.jsonl.gz", text[:len(text)/2])
 	p := s.run(2, "map", "step.py:double", "--in", "cut.jsonl.gz", "--local")
-	require.Contains(t, p.stderr.String(), "cut.jsonl.gz: the gzip archive is cut off after")
+	require.Contains(t, p.stderr.String(), "cut.jsonl.gz: the gzip archive is cut off")
 	p = s.run(2, "map", "step.py:double", "--range", "0:3", "--local", "--reduce", "add.py:none", "--out", "x.jsonl")
 	require.Contains(t, p.stderr.String(), "has no function none")
 }
