@@ -19,8 +19,9 @@ const maxSteps = 60 * steps
 // knows what its items needed. The zero value is empty, and so is a nil digest.
 //
 // In JSON it is {"items","p50","p99","max","budget"}, all but the first in bytes, "gpus",
-// and the steps themselves as "first" and "counts": counts[i] items lay in step first+i. Step s
-// holds the sizes from (8 + s%8) << (s/8) up to the next step's, step 0 smaller ones too.
+// and the steps themselves as "first" and "counts": counts[i] items lay in step first+i.
+// Step s holds the sizes from (8 + s%8) << (s/8) up to the next step's, step 0 smaller
+// ones too.
 type Peaks struct {
 	// Budget is the largest budget among the slots in which the items ran; 0 when none had
 	// one.
@@ -97,7 +98,8 @@ func (p *Peaks) Quantile(q float64) Size {
 }
 
 // ContextRoom is the assumed memory of a process on a GPU beside its frameworks'
-// allocations, until it is measured: CUDA's context (up to some 500 MiB), code, workspaces.
+// allocations, until it is measured: CUDA's context (up to some 500 MiB), code,
+// workspaces.
 const ContextRoom = 1 << 30
 
 // Room is how many bytes of a slot's budget on one GPU its frameworks may reserve, until

@@ -63,7 +63,8 @@ type SlotInfo struct {
 	Device string `json:"device"`
 	// State is vacant, starting, ready, busy, poisoned, reclaiming, backoff or stopped.
 	State string `json:"state"`
-	// Task is the task that its process has loaded or is starting with, PID the process, if there is one.
+	// Task is the task that its process has loaded or is starting with, PID the process, if
+	// there is one.
 	Task string `json:"task,omitempty"`
 	PID  int    `json:"pid,omitempty"`
 	// Map is the map whose items it runs, or the workflow that leases it.

@@ -19,8 +19,8 @@ const (
 
 // RunDirect runs a chunk's Items in slots without Temporal, and stores nothing. A fault
 // means what it means in a map, and its retries are made here. Done takes each result, in
-// order and before RunDirect returns. Batch is how many items a slot may have under way at
-// once; 0: one. An error, which is a *gpumux.Fault where it is not ctx's cause, leaves
+// order and before RunDirect returns. Batch is how many items a slot may have under way
+// at once; 0: one. An error, which is a *gpumux.Fault where it is not ctx's cause, leaves
 // items without a result.
 func (p *Pool) RunDirect(ctx context.Context, chunk contract.Chunk, done func(gpumux.Result)) (batch int64, err error) {
 	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, log: &faultLog{Logger: p.Log}}

@@ -112,8 +112,8 @@ func (l *ledger) send() {
 
 // next ends the call under way and returns the items of the next one: one suspect alone,
 // half of the hunted items, or all up to the next suspect. A suspect that has run out of
-// memory alone gets a whole device. There are no items when all are done, the chunk's time
-// is over, or more items failed than may.
+// memory alone gets a whole device. There are no items when all are done, the chunk's
+// time is over, or more items failed than may.
 func (l *ledger) next() (run contract.Runs, call Call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -347,8 +347,8 @@ func (l *ledger) snapshot(waiting string) memo {
 	return m
 }
 
-// finish returns the result of the chunk. A chunk that stopped early hands back everything
-// from its first unfinished item on; items run in order.
+// finish returns the result of the chunk. A chunk that stopped early hands back
+// everything from its first unfinished item on; items run in order.
 func (l *ledger) finish() contract.ChunkResult {
 	l.mu.Lock()
 	defer l.mu.Unlock()

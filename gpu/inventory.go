@@ -21,9 +21,9 @@ type Options struct {
 	// Static replaces the driver's list, for tests and hosts without NVML. Its devices have
 	// no processes, links or events; one of KindCPU is the host with a smaller memory.
 	Static []Device
-	// CUDAOrder asks CUDA for the UUIDs of the GPUs that it shows with this environment. It is
-	// called where an index in CUDA_VISIBLE_DEVICES may mean another GPU than NVML's, since
-	// CUDA counts the fastest first. Default: indices are NVML's.
+	// CUDAOrder asks CUDA for the UUIDs of the GPUs that it shows with this environment. It
+	// is called where an index in CUDA_VISIBLE_DEVICES may mean another GPU than NVML's,
+	// since CUDA counts the fastest first. Default: indices are NVML's.
 	CUDAOrder func(ctx context.Context) ([]string, error)
 	// IgnoreVisible also lists what CUDA_VISIBLE_DEVICES hides. Default false.
 	IgnoreVisible bool
@@ -274,8 +274,8 @@ func (inv *Inventory) ProcessMemory(uuid string) (map[int]uint64, error) {
 
 // OurPIDs reports whether the driver should tell what processes hold by our numbers. On
 // the host it does. In a container with numbers of its own, drivers from 565.57 on
-// translate them and leave out what the container does not see; those from 535.113 on list
-// its processes with 0 bytes, older ones tell the host's numbers.
+// translate them and leave out what the container does not see; those from 535.113 on
+// list its processes with 0 bytes, older ones tell the host's numbers.
 func (inv *Inventory) OurPIDs() bool {
 	return HostPIDs() || slices.ContainsFunc(inv.list, func(d Device) bool { return translatesPIDs(d.Driver) })
 }

@@ -52,7 +52,8 @@ func ask[T any](d *nvmlDriver, g *callGate, patience time.Duration, call func() 
 	limit := time.NewTimer(patience)
 	defer limit.Stop()
 	if !g.acquire(patience, limit.C) {
-		return silentFor[T](max(patience, g.silent()))
+		var none T
+		return none, silentFor(max(patience, g.silent()))
 	}
 	return await(context.Background(), d, patience, limit.C, func() (T, error) {
 		defer g.release()
@@ -77,10 +78,8 @@ func await[T any](ctx context.Context, d *nvmlDriver, patience time.Duration, li
 	case <-ctx.Done():
 		return none, context.Cause(ctx)
 	case <-limit:
-		return silentFor[T](patience)
+		return none, silentFor(patience)
 	}
 }
 
-func silentFor[T any](since time.Duration) (none T, _ error) {
-	return none, fmt.Errorf("%w for %s", ErrSilent, since.Round(time.Second))
-}
+func silentFor(since time.Duration) error { return fmt.Errorf("%w for %s", ErrSilent, since.Round(time.Second)) }

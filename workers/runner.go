@@ -218,8 +218,8 @@ func (r *runner) report(task string, whole bool, fault *gpumux.Fault) {
 	}
 }
 
-// acquit charges the device with a fault, not the item, if a probe finds it sick, or those
-// who fill it.
+// acquit charges the device with a fault, not the item, if a probe finds it sick, or
+// those who fill it.
 func (r *runner) acquit(ctx context.Context, h *pool.Seat, fault *gpumux.Fault) {
 	if text, full := r.crowded(h, fault); text != "" {
 		fault.Message += "; " + text

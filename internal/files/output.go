@@ -324,8 +324,8 @@ func placeOf(path string) (place, error) {
 	return place{path: path, mode: info.Mode().Perm()}, err
 }
 
-// create makes a file in the folder of the place, to be renamed to it. Its mode is that of
-// the file that it will replace, else as the umask says.
+// create makes a file in the folder of the place, to be renamed to it. Its mode is that
+// of the file that it will replace, else as the umask says.
 func (p place) create() (*os.File, error) {
 	for n := os.Getpid(); ; n++ {
 		name := filepath.Join(filepath.Dir(p.path), ".gpumux-"+strconv.Itoa(n))

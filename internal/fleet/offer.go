@@ -136,8 +136,8 @@ func Running(offers []gpumux.Describe, id string) (found []RunningItem) {
 	return found
 }
 
-// Sick says of each device for the rungs of a ladder why it gets no work, if no worker has
-// a healthy one.
+// Sick says of each device for the rungs of a ladder why it gets no work, if no worker
+// has a healthy one.
 func Sick(offers []gpumux.Describe, ladder []string) (why []string) {
 	for _, offer := range offers {
 		for _, p := range offer.Pools {

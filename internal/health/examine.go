@@ -34,8 +34,8 @@ func (g *Guard) Examine(ctx context.Context, p *pool.Pool, name string) string {
 }
 
 // Crowd says what others hold on a group of devices, after an item ran out of its memory.
-// Full: they leave less than a slot's budget, so the group is cordoned now, and comes back
-// when they leave more.
+// Full: they leave less than a slot's budget, so the group is cordoned now, and comes
+// back when they leave more.
 func (g *Guard) Crowd(p *pool.Pool, name string) (text string, full bool) {
 	at := slices.IndexFunc(g.groups, func(group guarded) bool { return group.pool == p && group.Name == name })
 	if at < 0 {

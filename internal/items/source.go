@@ -261,8 +261,8 @@ func damageOf(err error) error {
 	return nil
 }
 
-// damaged is the error about the lines or the index of a source. The index of one that Put
-// put there is deleted, so that Put takes neither over.
+// damaged is the error about the lines or the index of a source. The index of one that
+// Put put there is deleted, so that Put takes neither over.
 func (s *Sources) damaged(name, problem string) error {
 	hint := "leave a map's source alone until it is done; start the map anew"
 	if key, err := s.in.Key(name); err == nil {

@@ -42,10 +42,10 @@ func (t Task) Code() edition.Code {
 // that hangs costs one thread for each of them.
 var asking sync.Map
 
-// Edition is that of the task's code as its files are now. It waits until the file systems
-// of the task's program and folder answer, no longer than limit, and a minute; the error
-// is a *HangError then. A start that hangs there would hold up the whole program: Go's
-// collector waits for a thread that forks.
+// Edition is that of the task's code as its files are now. It waits until the file
+// systems of the task's program and folder answer, no longer than limit, and a minute;
+// the error is a *HangError then. A start that hangs there would hold up the whole
+// program: Go's collector waits for a thread that forks.
 func (t Task) Edition(ctx context.Context, limit time.Duration) (string, error) {
 	limit = min(limit, reachLimit)
 	code := t.Code()

@@ -215,8 +215,8 @@ const (
 	leaveLimit, leaveCheck = 5 * time.Second, 50 * time.Millisecond
 )
 
-// holdFolder makes a data folder and locks it for a map, or for a server when id is empty.
-// The system releases the lock of a dead process; the lock file stays.
+// holdFolder makes a data folder and locks it for a map, or for a server when id is
+// empty. The system releases the lock of a dead process; the lock file stays.
 func holdFolder(ctx context.Context, data, id string) (*os.File, error) {
 	for until := time.Now().Add(leaveLimit); ; time.Sleep(leaveCheck) {
 		if err := makeFolder(data); err != nil { // a map that has just ended removes it

@@ -35,8 +35,8 @@ type Options struct {
 	// Task or Modules are run by a worker. Default: there is none.
 	Task    *Task
 	Modules *config.Task
-	// Pools are the worker's, Inventory the devices of this machine, which is closed with the
-	// session or where none begins. Default: those of Devices and Pools without names.
+	// Pools are the worker's, Inventory the devices of this machine, which is closed with
+	// the session or where none begins. Default: those of Devices and Pools without names.
 	Pools     []config.Pool
 	Inventory *gpu.Inventory
 	// Keys is the key file, or folder of them, for payloads and store. Default: none.

@@ -77,9 +77,9 @@ func (e *Enforcer) unseen(p config.Placement) (gpu.Device, bool) {
 
 func devices(p config.Placement) []gpu.Device { return config.Devices([]config.Placement{p}) }
 
-// Tried takes in whether the driver told what a process held that certainly used a device:
-// a probe, or a task process. If it did not, no budget is watched there, whatever the
-// driver's version promises. After Report it says so once.
+// Tried takes in whether the driver told what a process held that certainly used a
+// device: a probe, or a task process. If it did not, no budget is watched there, whatever
+// the driver's version promises. After Report it says so once.
 func (e *Enforcer) Tried(uuid string, told bool) {
 	if _, err := e.devices.ProcessMemory(uuid); err != nil {
 		return // it lists no process now, which the watch reports and which may pass
@@ -121,8 +121,8 @@ func (e *Enforcer) Report() {
 // budget lacks room: one part in so many.
 const takenPart = 4
 
-// reportOthers warns when the budgets on a device do not fit now, before any task runs, or
-// when others hold much of a GPU without budgets.
+// reportOthers warns when the budgets on a device do not fit now, before any task runs,
+// or when others hold much of a GPU without budgets.
 func (e *Enforcer) reportOthers(d gpu.Device, wanted gpumux.Size, now gpu.Status) {
 	text, advice := now.Holders(), "end what else uses it, or choose devices, of which free are those with room"
 	switch {

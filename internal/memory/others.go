@@ -9,7 +9,8 @@ import (
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-// othersShare is the part of a device that others hold at least when that is worth a word.
+// othersShare is the part of a device that others hold at least when that is worth a
+// word.
 const othersShare = 16
 
 // Others says what processes that are not of this worker hold on a group's devices, if it

@@ -50,9 +50,9 @@ func Key(key string) error {
 	return nil
 }
 
-// Gpumux itself fills these names of a store: its identity, the inputs of clients, what is
-// known of finished maps, values on their way from slot to slot. No caller's file has such
-// a name, or lies below one.
+// Gpumux itself fills these names of a store: its identity, the inputs of clients, what
+// is known of finished maps, values on their way from slot to slot. No caller's file has
+// such a name, or lies below one.
 const (
 	Identity = "store.json"
 	Sources  = "sources"

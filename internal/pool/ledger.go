@@ -99,8 +99,8 @@ func (l *Ledger) wanted(h *Seat) bool {
 
 // Load counts the slots of a group, or of a whole pool, by what they do now.
 type Load struct {
-	// Slots may be used, leased ones included. Busy run calls, or are kept free beside a call
-	// that has their devices whole. Leased have leases.
+	// Slots may be used, leased ones included. Busy run calls, or are kept free beside a
+	// call that has their devices whole. Leased have leases.
 	Slots, Busy, Leased int
 	// Free are unused and kept for nobody. Soon more will be free soon. Leases may take
 	// Leasable more.

@@ -2,8 +2,8 @@
 //
 // It owns when a worker writes results into the store, how long that may take, and how
 // much may wait for it. It never decides what a result is, or whether an item runs again.
-// The goroutine of a recorder ends with the last chunk of its map on this worker. After ten
-// seconds the next chunk of any map has the recorder forgotten.
+// The goroutine of a recorder ends with the last chunk of its map on this worker. After
+// ten seconds the next chunk of any map has the recorder forgotten.
 package record
 
 import (

@@ -42,8 +42,8 @@ func install(dir, language, main string) (string, error) {
 }
 
 // unpack writes the files into dir/<content hash>/ and returns that folder. It replaces
-// what is damaged. Any number of processes may do so at once. The folder of an old release
-// stays: its processes may still run.
+// what is damaged. Any number of processes may do so at once. The folder of an old
+// release stays: its processes may still run.
 func unpack(dir string, files fs.FS) (home string, err error) {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return "", err

@@ -225,8 +225,8 @@ func (c *conversation) hear(ctx context.Context, h session.Heard) error {
 // look reads the results that are on the board now.
 func (c *conversation) look() error { return c.read(c.p.session.Board.Published(), nil) }
 
-// read reads the board up to the offset end, and stores the report on allocators that came
-// with it.
+// read reads the board up to the offset end, and stores the report on allocators that
+// came with it.
 func (c *conversation) read(end uint64, allocators *wire.Allocators) error {
 	c.p.session.Memory.Told(allocators)
 	records, wrong := c.p.session.Board.Read(end)

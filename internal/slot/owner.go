@@ -122,7 +122,8 @@ func (o *owner) kill(why string) {
 	o.retire(false, why)
 }
 
-// abandon is retire for a call that has ended: no grace where its items may run elsewhere.
+// abandon is retire for a call that has ended: no grace where its items may run
+// elsewhere.
 func (o *owner) abandon(err error, why string) {
 	if errors.Is(err, calls.ErrLapsed) {
 		o.kill(why)

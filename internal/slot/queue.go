@@ -119,8 +119,8 @@ func (q *queue) ready(least, n int) (known bool, there int, err error) {
 }
 
 // take appends up to n items that fit into a frame, in whole micro-batches of unit items
-// while more may come. It gives nothing, and asks for n, while fewer than least are there,
-// unless they fill a frame or are the last.
+// while more may come. It gives nothing, and asks for n, while fewer than least are
+// there, unless they fill a frame or are the last.
 func (q *queue) take(to []item, least, n, unit int) []item {
 	q.mu.Lock()
 	defer q.mu.Unlock()

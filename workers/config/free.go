@@ -8,8 +8,8 @@ import (
 	"github.com/gpumux/gpumux/gpu"
 )
 
-// takenPart is how much of a GPU others hold at least where it is taken for a pool without
-// a budget: one part in so many.
+// takenPart is how much of a GPU others hold at least where it is taken for a pool
+// without a budget: one part in so many.
 const takenPart = 20
 
 // free are the GPUs with room for the pool's slots beside what others hold now.

@@ -10,9 +10,9 @@ import (
 // definition is the head of a public function at the top level of a Python file.
 var definition = regexp.MustCompile(`(?m)^(?:async[ \t]+)?def[ \t]+(\pL[\pL\pN_]*)`)
 
-// functions lists the public functions that a Python text defines at its top level. It may
-// list one that stands in a string, or that the file replaces later. A process that loads
-// a task of a folder refuses what the file has from elsewhere.
+// functions lists the public functions that a Python text defines at its top level. It
+// may list one that stands in a string, or that the file replaces later. A process that
+// loads a task of a folder refuses what the file has from elsewhere.
 func functions(text string) (names []string) {
 	for _, m := range definition.FindAllStringSubmatch(text, -1) {
 		names = append(names, m[1])

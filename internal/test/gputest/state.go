@@ -79,8 +79,8 @@ type Process struct {
 	Type   string // compute, mps or graphics; default compute
 }
 
-// Values of State.Lists: a driver that lists all processes with 0 bytes, as in a container
-// before 565.57, or with memory that it does not know, or that lists none.
+// Values of State.Lists: a driver that lists all processes with 0 bytes, as in a
+// container before 565.57, or with memory that it does not know, or that lists none.
 const (
 	ZeroBytes    = "zero"
 	UnknownBytes = "unknown"
