@@ -44,7 +44,9 @@ func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.Chu
 	if err := a.restore(); err != nil {
 		return contract.ChunkResult{}, err
 	}
-	defer a.stream.Leave()
+	if a.stream != nil {
+		defer a.stream.Leave()
+	}
 	if p.Doubt != nil && p.Doubt() {
 		activity.RecordHeartbeat(ctx, a.ledger.snapshot("")) // waits for the answer; a refusal ends ctx
 		if ctx.Err() != nil {
@@ -79,7 +81,7 @@ type attempt struct {
 	chunk  contract.Chunk
 	log    *faultLog
 	ledger *ledger
-	// folder and stream take what is stored; nil outside of a map.
+	// folder and stream take what is stored; nil where all results travel inline.
 	folder *store.Folder
 	stream *record.Stream
 	// patience is how long a call waits for a slot; 0: for ever.
@@ -91,11 +93,13 @@ type attempt struct {
 // restore finds what earlier attempts have finished.
 func (a *attempt) restore() (err error) {
 	c := a.chunk
-	if a.folder, err = a.Store.Folder(c.Parts); err == nil {
-		err = a.folder.Holds(a.ctx, c.Claim)
-	}
-	if err != nil {
-		return classify(err)
+	if c.Parts != "" {
+		if a.folder, err = a.Store.Folder(c.Parts); err == nil {
+			err = a.folder.Holds(a.ctx, c.Claim)
+		}
+		if err != nil {
+			return classify(err)
+		}
 	}
 	var m memo
 	if activity.HasHeartbeatDetails(a.ctx) {
@@ -113,6 +117,9 @@ func (a *attempt) restore() (err error) {
 		return classify(err)
 	}
 	a.ledger = newLedger(c, items, m)
+	if c.Parts == "" {
+		return nil
+	}
 	for _, written := range m.Written {
 		err := a.folder.Since(a.ctx, written, a.ledger.restore, func(damaged error) {
 			a.log.Warn("what an earlier attempt stored is damaged; its items run again", "error", damaged)
@@ -134,6 +141,9 @@ func (a *attempt) restore() (err error) {
 func (a *attempt) waitingFor() string {
 	if err := a.unkept.Load(); err != nil {
 		return "a file of an item waits for the store: " + (*err).Error()
+	}
+	if a.stream == nil {
+		return ""
 	}
 	return a.stream.WaitingFor()
 }
@@ -296,6 +306,9 @@ func (a *attempt) judgeStart(fault *gpumux.Fault) error {
 // flush stores what has finished. With insist it does not give up: a store that is full
 // or away holds up the chunk, but not the slot, and no result is lost.
 func (a *attempt) flush(ctx context.Context, insist bool) error {
+	if a.stream == nil {
+		return nil
+	}
 	if !insist {
 		// The activity's context may have ended already.
 		var cancel context.CancelFunc

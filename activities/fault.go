@@ -2,6 +2,7 @@ package activities
 
 import (
 	"errors"
+	"fmt"
 	"syscall"
 	"time"
 
@@ -102,4 +103,13 @@ func (l *faultLog) fields(f *gpumux.Fault, index int64) []any {
 		k = append(k, "budget", f.Budget)
 	}
 	return k
+}
+
+// tooLarge is the fault of an item whose result nothing but the history can take.
+func tooLarge(task string, bytes int) *gpumux.Fault {
+	return &gpumux.Fault{
+		Kind: gpumux.TaskError, Op: "run", Task: task,
+		Message: fmt.Sprintf("the result has %s, more than the %s that travel inline", gpumux.Size(bytes), gpumux.Size(largestResult)),
+		Hint:    "run the map over a source in the store (gpumux.Map, MapSource), or write large results to a file and return its path",
+	}
 }

@@ -43,7 +43,8 @@ type Seat interface {
 	Release()
 }
 
-// largestResult is the most bytes of a value that a call in a lease returns.
+// largestResult is the most bytes of a value that travels inline, and that a call in a
+// lease returns.
 const largestResult = 1 << 20
 
 // Leases serves the queue on which leases ask for slots of a pool.

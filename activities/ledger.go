@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,7 +33,7 @@ type ledger struct {
 	memo  memo
 	board board
 	limit limit
-	// put takes the results that do not travel inline.
+	// put takes the results that do not travel inline; nil: all travel inline.
 	put func(gpumux.Result)
 	// labels are those of the items that were given to a slot and have no result.
 	labels map[int64]label
@@ -99,8 +100,26 @@ func (l *ledger) storeTo(put func(gpumux.Result), written store.Written) {
 	}
 }
 
-// inline reports whether the results travel inline: they were asked to and are still few.
-func (l *ledger) inline() bool { return l.chunk.Inline && l.bytes <= inlineResults }
+// inline reports whether the results travel inline: nothing else takes them, or they were
+// asked to and are still few.
+func (l *ledger) inline() bool {
+	return l.put == nil || l.chunk.Inline && l.bytes <= inlineResults
+}
+
+// fitting is how many items may run before it is clear that their results fit inline; 0:
+// further ones would not.
+func (l *ledger) fitting() int64 {
+	items := int64(len(l.memo.Results))
+	switch {
+	case l.put != nil:
+		return math.MaxInt64
+	case l.bytes > inlineResults:
+		return 0
+	case items == 0:
+		return 1
+	}
+	return max(1, min(items*8, int64(inlineResults-l.bytes)*items/int64(2*l.bytes)))
+}
 
 // send gives away the results that were to travel inline.
 func (l *ledger) send() {
@@ -125,7 +144,7 @@ func (l *ledger) next() (run contract.Runs, call Call) {
 		return nil, call
 	}
 	call.Avoid, call.Edition = slices.Clone(l.memo.Avoid), cmp.Or(l.memo.Edition, l.chunk.Edition)
-	room, hunted := int64(len(l.board.done)), int64(0)
+	room, hunted := min(int64(len(l.board.done)), l.fitting()), int64(0)
 	for _, done := range l.board.done[:l.memo.Hunt] {
 		if !done {
 			hunted++
@@ -134,7 +153,7 @@ func (l *ledger) next() (run contract.Runs, call Call) {
 	if hunted == 0 {
 		l.memo.Hunt = 0
 	} else {
-		room, call.Clean = max(1, hunted/2), hunted == 1
+		room, call.Clean = min(room, max(1, hunted/2)), hunted == 1
 	}
 	for _, index := range l.board.open(l.board.items) {
 		s, suspected := l.memo.Suspects[index]
@@ -220,6 +239,9 @@ func (l *ledger) add(done Done) (r gpumux.Result, later, ended bool) {
 
 // book counts a new result and sends it on its way.
 func (l *ledger) book(r gpumux.Result) gpumux.Result {
+	if l.put == nil && len(r.Value) > largestResult {
+		r.Fault, r.Value = tooLarge(l.chunk.Task, len(r.Value)), nil
+	}
 	if of, noted := l.labels[r.Index]; noted {
 		r.Key, r.Item = of.key, of.item
 		delete(l.labels, r.Index)

@@ -46,7 +46,7 @@ func (c plainCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 		return nil
 	}
 	for _, field := range fields {
-		if err, ok := field.Interface.(error); ok && e.Level < zapcore.FatalLevel && strings.Contains(err.Error(), "please retry") {
+		if err, ok := field.Interface.(error); ok && e.Level < zapcore.FatalLevel && (strings.Contains(err.Error(), "please retry") || err.Error() == "shard status unknown") {
 			return nil
 		}
 	}

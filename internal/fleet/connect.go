@@ -156,7 +156,7 @@ func WithKeysHint(err error) error {
 	if !Sealed(err) {
 		return err
 	}
-	return fmt.Errorf("%w; it was made with a codec, or a key, that is not here: give the workers' keys", err)
+	return fmt.Errorf("%w; it was made with a codec, or a key, that is not here: give the workers' keys (GPUMUX_KEYS)", err)
 }
 
 // Unreachable reports whether err is about the connection and may pass.
