@@ -247,7 +247,8 @@ func (s *Sources) blame(ctx context.Context, name string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		if there, _ := s.in.Exists(ctx, names.Identity); there { // else the whole store is away
 			if key, err := s.in.Key(name); err == nil && strings.HasPrefix(key, names.Sources+"/") && strings.HasSuffix(key, ".index") {
-				return s.damaged(strings.TrimSuffix(key, ".index")+".jsonl", "its index is gone, as after somebody found it damaged")
+				return s.damaged(strings.TrimSuffix(key, ".index")+".jsonl",
+					fmt.Sprintf("its index %s is gone, as after somebody found it damaged", s.in.Locate(key)))
 			}
 			return s.damaged(name, "it is gone")
 		}
