@@ -60,7 +60,7 @@ func passedHere(a *app.App, given []string) []string {
 }
 
 // flagsHere has the flag that sets a field of the worker's configuration.
-var flagsHere = map[string]string{"memory": "--memory", "reserve": "--reserve", "slots": "--slots", "devices": "--devices", "sharing": "--sharing",
+var flagsHere = map[string]string{"memory": "--memory", "reserve": "--reserve", "slots": "--slots", "gpus_per_slot": "--gpus-per-slot", "devices": "--devices", "sharing": "--sharing",
 	"interpreter": "--python", "pass_env": "--pass-env", "start": "--start-timeout", "visible_devices": "--visible-devices", "python_dir": "--tasks", "command": "the command"}
 
 // inFlags names flags in the mistakes of a configuration that was made of flags.

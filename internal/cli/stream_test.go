@@ -100,6 +100,14 @@ func TestMap_SaysThatItReadsItsInputToTheEnd(t *testing.T) {
 	require.Contains(t, to.String(), to.on)
 }
 
+// Only GPUs can be joined to one slot.
+func TestStream_ASlotOfSeveralGPUs(t *testing.T) {
+	lonely(t)
+	got := runWith(t, Options{Stdin: strings.NewReader("1\n")}, "stream", "--pool", "cpu", "--gpus-per-slot", "2", "--", "cat")
+	require.Equal(t, app.ExitUsage, got.code)
+	require.Contains(t, got.stderr, "--gpus-per-slot: 2, but cpu")
+}
+
 // A task here sees where the shell keeps models, not its credentials, and that is said.
 func TestStream_TheShellsVariables(t *testing.T) {
 	lonely(t)

@@ -156,7 +156,7 @@ func Pools(inventory *gpu.Inventory, names []string, like config.Pool) (pools []
 				slots = 1
 			}
 			if noGPU == "" && len(names) > 1 {
-				pool.Sharing = "" // it is meant for GPUs
+				pool.Sharing, pool.GPUsPerSlot = "", 0 // they are meant for GPUs
 			}
 		}
 		pool.Slots = cmp.Or(like.Slots, config.Slots(slots))

@@ -43,6 +43,7 @@ class Executor(concurrent.futures.Executor):
         attempts: Optional[int] = None,
         python: Optional[str] = None,
         visible_devices: Optional[str] = None,
+        gpus_per_slot: Optional[int] = None,
         pass_env: Sequence[str] = (),
     ) -> None:
         # Held while a call is written. What the reader needs is not under it: the command may wait for the reader.
@@ -63,7 +64,8 @@ class Executor(concurrent.futures.Executor):
                 *flags(
                     slots=slots, memory=memory, devices=devices, sharing=sharing, mode=mode, timeout=seconds(timeout),
                     start_timeout=seconds(start_timeout), attempts=attempts,
-                    python=python or sys.executable, visible_devices=visible_devices, pass_env=[*words(pass_env), "PYTHONPATH"],
+                    python=python or sys.executable, visible_devices=visible_devices, gpus_per_slot=gpus_per_slot,
+                    pass_env=[*words(pass_env), "PYTHONPATH"],
                 ),
             ],
             fed=True, environ=dict(os.environ, PYTHONPATH=os.pathsep.join(functions.paths())),

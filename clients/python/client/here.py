@@ -44,6 +44,7 @@ def map(
     progress: Optional[bool] = None,
     python: Optional[str] = None,
     visible_devices: Optional[str] = None,
+    gpus_per_slot: Optional[int] = None,
     pass_env: Sequence[str] = (),
     data: Union[str, "os.PathLike[str]", None] = None,
 ) -> Rows:
@@ -82,7 +83,8 @@ def map(
             columns=columns, key=key, with_item=with_item, slots=slots, memory=memory, devices=devices, sharing=sharing, pool=pool,
             mode=mode, timeout=seconds(timeout), start_timeout=seconds(start_timeout), attempts=attempts, backoff=seconds(backoff),
             arg=encoded(arg), fail_fast=fail_fast, max_failures=max_failures, chunk=chunk, cache=cache, files=files, id=id, retry=retry,
-            unordered=not ordered, python=python or sys.executable, visible_devices=visible_devices, pass_env=pass_env, data=data,
+            unordered=not ordered, python=python or sys.executable, visible_devices=visible_devices, gpus_per_slot=gpus_per_slot,
+            pass_env=pass_env, data=data,
         ),
     ]
 
