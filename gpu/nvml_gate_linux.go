@@ -82,4 +82,6 @@ func await[T any](ctx context.Context, d *nvmlDriver, patience time.Duration, li
 	}
 }
 
-func silentFor(since time.Duration) error { return fmt.Errorf("%w for %s", ErrSilent, since.Round(time.Second)) }
+func silentFor(since time.Duration) error {
+	return fmt.Errorf("%w for %s", ErrSilent, since.Round(time.Second))
+}
