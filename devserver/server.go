@@ -1,9 +1,10 @@
 // Package devserver runs a whole Temporal in this process, with SQLite and the Web UI.
 //
-// It owns the listening ports, the database in the data folder, and the settings that make
-// one machine fast. Its caller keeps other servers out of the folder. It never listens
-// beyond loopback, calls another host or prints. It stops with Stop. A killed server finds
-// its state again. It is for one machine; a fleet has a Temporal cluster of its own.
+// It owns the listening ports, the database in the data folder, and the settings that
+// make one machine fast. Its caller keeps other servers out of the folder. It never
+// listens beyond loopback, calls another host or prints. It stops with Stop. A killed
+// server finds its state again. It is for one machine; a fleet has a Temporal cluster of
+// its own.
 package devserver
 
 import (

@@ -228,8 +228,8 @@ func TestDevices_TwoMapsPinnedToTwoDevicesNeverMeet(t *testing.T) {
 	}
 }
 
-// A slot of two GPUs has the next two of those that are named. Its process and its children
-// see both, and what they hold there counts.
+// A slot of two GPUs has the next two of those that are named. Its process and its
+// children see both, and what they hold there counts.
 func TestDevices_ASlotOfTwoGPUs(t *testing.T) {
 	m := gputest.New(t, gputest.State{GPUs: make([]gputest.GPU, 4)})
 	t.Setenv("LD_LIBRARY_PATH", m.Folder)

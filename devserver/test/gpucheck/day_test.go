@@ -172,8 +172,9 @@ func TestGPU_SecondWorker(t *testing.T) {
 	m.returns(before)
 }
 
-// Under NVIDIA's MPS an illegal address in one of three slots costs the item that did it:
-// its neighbours, whose contexts it ruined, succeed, although an item may raise only once.
+// Under NVIDIA's MPS an illegal address in one of three slots costs the item that did
+// it: its neighbours, whose contexts it ruined, succeed, although an item may raise only
+// once.
 func TestGPU_MPSBlame(t *testing.T) {
 	m := onGPU(t)
 	if _, err := exec.LookPath(mps.Program); err != nil {
