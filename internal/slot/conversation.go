@@ -70,8 +70,8 @@ func (c *conversation) run(ctx context.Context) error {
 		select {
 		case <-c.job.queue.news:
 			continue
-		case h := <-c.p.session.Heard:
-			then = func() error { return c.hear(ctx, h) }
+		case message := <-c.p.session.Heard:
+			then = func() error { return c.hear(ctx, message) }
 		case <-c.job.slot.doom:
 			then = c.doomed
 		case <-late.C:
@@ -174,9 +174,9 @@ func (c *conversation) goOn() error {
 	return c.say(wire.Next{})
 }
 
-// hear takes in one message.
-func (c *conversation) hear(ctx context.Context, h session.Heard) error {
-	switch m := h.Message.(type) {
+// hear takes in one message; nil is the end of the wire.
+func (c *conversation) hear(ctx context.Context, message wire.Message) error {
+	switch m := message.(type) {
 	case wire.Posted:
 		if err := c.read(m.Board, m.Allocators); err != nil || !m.Wait {
 			return err
@@ -206,10 +206,10 @@ func (c *conversation) hear(ctx context.Context, h session.Heard) error {
 	case wire.Kept:
 		c.job.slot.tally(func(st *Stats) { st.Residents, st.ResidentBytes = m.Count, m.Bytes })
 	default:
-		if h.Err == nil {
-			return broken("a message out of turn: %T", h.Message)
+		if message != nil {
+			return broken("a message out of turn: %T", message)
 		}
-		death := &deathError{evidence: c.p.session.Death(h.Err)}
+		death := &deathError{evidence: c.p.session.Death(nil)}
 		// What it finished until it was gone counts.
 		if err := c.look(); err != nil {
 			return err
@@ -368,8 +368,8 @@ func (c *conversation) doomed() error {
 func (c *conversation) late(ctx context.Context, timeout time.Duration) error {
 	// A result that has come in time counts, however late it is read.
 	select {
-	case h := <-c.p.session.Heard:
-		return c.hear(ctx, h)
+	case message := <-c.p.session.Heard:
+		return c.hear(ctx, message)
 	default:
 	}
 	if err := c.look(); err != nil {
