@@ -41,16 +41,6 @@ func (p *occupant) exited() bool {
 	}
 }
 
-// otherTarget is the function that the call wants of a lease's process, and its task,
-// where that is not the function that the process was loaded with.
-func (p *occupant) otherTarget(call order) (target, task string) {
-	target = cmp.Or(call.Target, call.Task.Target())
-	if p.lease == "" || target == p.target {
-		return "", ""
-	}
-	return target, call.Task.Name
-}
-
 // ending is how a process ended that was idle.
 func (p *occupant) ending() string {
 	switch over := p.session.Memory.Over(); {

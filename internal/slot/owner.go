@@ -63,7 +63,7 @@ func (o *owner) own() {
 				o.answer(nil)
 				continue
 			}
-			o.job = newJob(o, r.call)
+			o.job = newJob(o, r.call, r.task)
 			o.answer(o.job.serve(r.ctx))
 			o.job = nil
 			idle.Reset(idleAfter)
@@ -133,7 +133,7 @@ func (o *owner) abandon(err error, why string) {
 }
 
 // fail ends the process because of a death in the middle of an item.
-func (o *owner) fail(d *deathError, running *item) error {
+func (o *owner) fail(d *deathError, running *calls.Item) error {
 	p := o.process
 	fault := o.judge.diagnose(p, d, running)
 	p.charge = fault

@@ -5,23 +5,12 @@ import (
 	"iter"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/gpumux/gpumux/internal/calls"
 )
 
 // frameBytes is how many bytes of items one frame holds; at least one item always fits.
 const frameBytes = 1 << 20
-
-// item is an item on its way through the slot.
-type item struct {
-	calls.Item
-	// tries is how often it has raised. run, n and sent are set when a process gets it.
-	tries int
-	run   int64
-	n     int
-	sent  time.Time
-}
 
 // queue holds the items of a call that no process has. A goroutine pulls as many as are
 // wanted: what runs never waits for a slow source. Its methods lock.
@@ -33,7 +22,7 @@ type queue struct {
 
 	mu    sync.Mutex // guards what follows
 	wake  *sync.Cond
-	items []item
+	items []calls.Item
 	bytes int
 	// wanted: pull up to so many; least: send news when so many are there.
 	wanted, least int
@@ -77,7 +66,7 @@ func (q *queue) add(one calls.Item, err error) bool {
 		return false
 	}
 	if !q.left {
-		q.items = append(q.items, item{Item: one})
+		q.items = append(q.items, one)
 		q.bytes += len(one.Value)
 	}
 	if len(q.items) == q.least || q.full(q.wanted) {
@@ -121,7 +110,7 @@ func (q *queue) ready(least, n int) (known bool, there int, err error) {
 // take appends up to n items that fit into a frame, in whole micro-batches of unit items
 // while more may come. It gives nothing, and asks for n, while fewer than least are
 // there, unless they fill a frame or are the last.
-func (q *queue) take(to []item, least, n, unit int) []item {
+func (q *queue) take(to []calls.Item, least, n, unit int) []calls.Item {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.over && !q.full(least) {
@@ -148,7 +137,7 @@ func (q *queue) take(to []item, least, n, unit int) []item {
 }
 
 // back puts items back, which come next then.
-func (q *queue) back(items ...item) {
+func (q *queue) back(items ...calls.Item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.items = slices.Concat(items, q.items)

@@ -67,7 +67,8 @@ type Slot struct {
 // request asks the owner for a call, or to end the process.
 type request struct {
 	ctx   context.Context
-	call  order
+	call  calls.Call
+	task  launch.Task
 	clear bool
 	reply chan error
 }
@@ -96,7 +97,7 @@ func NewSharing(templates *template.Set, o Options) *Slot {
 // the faulty one have not run. A killed process that does not end is a fault too; until
 // it has, the slot is reclaiming and takes no other call.
 func (s *Slot) Run(ctx context.Context, task launch.Task, call calls.Call) error {
-	return s.ask(request{ctx: ctx, call: order{call, task}})
+	return s.ask(request{ctx: ctx, call: call, task: task})
 }
 
 // Clear ends the slot's process, if it has one, so that its device memory is free; a
