@@ -58,7 +58,7 @@ func (c *command) try(ctx context.Context, one calls.Item) (calls.Done, error) {
 		if err != nil {
 			return done, err
 		}
-		// Nobody knows when it read which of its files.
+		// The program may have read its files at any time until now.
 		if err := c.checkEdition(ctx); err != nil {
 			return done, err
 		}
@@ -138,7 +138,7 @@ func (c *command) run(ctx context.Context, one calls.Item) (none calls.Done, err
 	return done, nil
 }
 
-// start starts the program, in these words, with pipes for its standard input and output.
+// start starts the program with pipes for its standard input and output.
 func (c *command) start(ctx context.Context, argv []string) (p *occupant, in, out *os.File, err error) {
 	j, task := c.job, c.job.task
 	j.owner.retire(true, "another task")

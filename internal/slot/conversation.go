@@ -22,25 +22,11 @@ import (
 type conversation struct {
 	job *job
 	p   *occupant
-	// items were given to the process and are not yet answered, in order; began: since when
-	// the first of them runs.
+	// items are in flight, in order. The first of them has run since began.
 	items []calls.Item
 	began time.Time
-	// memory is the array behind items from its start, so that each frame reuses it.
+	// memory is the array behind items, which each frame reuses.
 	memory []calls.Item
-}
-
-// first is the item whose turn it is, or nil.
-func (c *conversation) first() *calls.Item {
-	if len(c.items) == 0 {
-		return nil
-	}
-	return &c.items[0]
-}
-
-// due reports whether it is the turn of this item.
-func (c *conversation) due(run int64, n int) bool {
-	return len(c.items) > 0 && c.items[0].Run == run && c.items[0].N == n
 }
 
 // run runs items until all in flight are answered and none is ready, or the process has
@@ -121,13 +107,12 @@ func (c *conversation) feed() error {
 		return nil
 	}
 	now := time.Now()
-	run := wire.Run{Run: a.Frame(), Attempts: c.job.call.Attempts, Items: make([]json.RawMessage, len(items))}
+	run := wire.Run{Run: a.Sent(len(items)), Attempts: c.job.call.Attempts, Items: make([]json.RawMessage, len(items))}
 	for i := range items {
 		one := &items[i]
 		one.Run, one.N, one.Sent = run.Run, i, now
 		run.Items[i] = one.Value
 	}
-	a.Sent(len(items))
 	if idle {
 		c.began = now
 	}
@@ -152,7 +137,7 @@ func (c *conversation) say(m wire.Message) error {
 	return nil
 }
 
-// publish shows the item whose turn it is to others.
+// publish shows others which item runs.
 func (c *conversation) publish() {
 	switch {
 	case len(c.items) == 0:
@@ -162,12 +147,6 @@ func (c *conversation) publish() {
 	default:
 		c.job.slot.runs(c.items[0].Index, c.began)
 	}
-}
-
-// goOn tells a process that waits for its results to be read that it may go on.
-func (c *conversation) goOn() error {
-	c.began = time.Now()
-	return c.say(wire.Next{})
 }
 
 // hear takes in one message; nil is the end of the wire.
@@ -311,6 +290,16 @@ func (c *conversation) answered(records []wire.Record, files []string) error {
 	return nil
 }
 
+// finish hands on the result of the first item in flight.
+func (c *conversation) finish(r gpumux.Result, busy float64, peak int64) {
+	r.Index = c.items[0].Index
+	c.items[0].Value = nil // it may be large
+	c.items = c.items[1:]
+	c.p.account.Finished()
+	c.job.finished++
+	c.job.call.Done(calls.Done{Result: r, Busy: duration(busy), Peak: peak, Budget: int64(c.p.session.Memory.Budget), Batch: c.p.account.Unit()})
+}
+
 // raised decides what an exception means: the item's own fault, one more try, or the end
 // of the process.
 func (c *conversation) raised(m wire.Fault) error {
@@ -336,14 +325,10 @@ func (c *conversation) raised(m wire.Fault) error {
 	return c.goOn()
 }
 
-// finish hands on the result of the first item in flight.
-func (c *conversation) finish(r gpumux.Result, busy float64, peak int64) {
-	r.Index = c.items[0].Index
-	c.items[0].Value = nil // it may be large
-	c.items = c.items[1:]
-	c.p.account.Finished()
-	c.job.finished++
-	c.job.call.Done(calls.Done{Result: r, Busy: duration(busy), Peak: peak, Budget: int64(c.p.session.Memory.Budget), Batch: c.p.account.Unit()})
+// goOn tells a process that waits for its results to be read that it may go on.
+func (c *conversation) goOn() error {
+	c.began = time.Now()
+	return c.say(wire.Next{})
 }
 
 // doomed returns the death of a process that is to be recycled, after reading its last
@@ -393,4 +378,17 @@ func (c *conversation) late(ctx context.Context) error {
 	c.job.queue.back(c.items...)
 	c.items = nil
 	return &lostError{"an item ended at the moment of its timeout"}
+}
+
+// first is the item whose turn it is, or nil.
+func (c *conversation) first() *calls.Item {
+	if len(c.items) == 0 {
+		return nil
+	}
+	return &c.items[0]
+}
+
+// due reports whether it is the turn of this item.
+func (c *conversation) due(run int64, n int) bool {
+	return len(c.items) > 0 && c.items[0].Run == run && c.items[0].N == n
 }

@@ -41,7 +41,7 @@ type judge struct {
 	kills int
 }
 
-// diagnose is the fault of a process that died, or has to, while an item ran.
+// diagnose is the fault of a process that died, or must be ended, while an item ran.
 func (j judge) diagnose(p *occupant, d *deathError, running *calls.Item) *gpumux.Fault {
 	p.session.Explain(d.evidence, j.kills)
 	if p.exited() && j.o.Device == "CPU" {
@@ -52,7 +52,7 @@ func (j judge) diagnose(p *occupant, d *deathError, running *calls.Item) *gpumux
 	return fault
 }
 
-// fault is the fault that all the evidence makes.
+// fault makes a fault of the evidence, and adds which item and process it is about.
 func (j judge) fault(p *occupant, e diagnosis.Evidence, running *calls.Item) *gpumux.Fault {
 	e.Lent, e.OnCPU, e.MPS = p.session.Memory.Budget > j.o.Memory, j.o.Device == "CPU", j.o.MPS
 	d := diagnosis.Diagnose(e)
@@ -88,7 +88,7 @@ func (j judge) raised(p *occupant, m wire.Fault, running *calls.Item) (fault *gp
 	return fault, output, nil
 }
 
-// spread says who else than the item may be to blame.
+// spread notes in a fault whether something other than the item may be to blame.
 func (j judge) spread(d diagnosis.Diagnosis, fault *gpumux.Fault) {
 	fault.Blameless, fault.Wide = d.Blameless, d.MPSWide
 	// A device that hangs lets every item run out of time.
@@ -107,7 +107,8 @@ func (j judge) start(task launch.Task, fault gpumux.Fault) *gpumux.Fault {
 	return &fault
 }
 
-// unanswered is the fault of a start whose files did not answer; other errors stay.
+// unanswered turns the error of files that do not answer into the fault of a start. It
+// returns others as they are.
 func (j judge) unanswered(task launch.Task, err error) error {
 	var hang *launch.HangError
 	if errors.As(err, &hang) {
@@ -125,7 +126,7 @@ func (j judge) unstarted(task launch.Task, err error) *gpumux.Fault {
 	case errors.As(err, &hang):
 		fault.Blameless, fault.Hint = true, hang.Hint()
 	case process.Scarce(err):
-		// It passes, and no item is to blame.
+		// Scarcity passes, and no item is to blame for it.
 		fault.Blameless = true
 		fault.Hint = "raise the limits on open files and processes of the worker, or use fewer slots"
 		if errors.Is(err, syscall.ENOMEM) {
@@ -141,8 +142,8 @@ func (j judge) unstarted(task launch.Task, err error) *gpumux.Fault {
 	return fault
 }
 
-// outdated is the fault of a call for another edition than the files have now. No edition
-// is wanted where each import changed the code.
+// outdated is the fault of a call that wants another edition than the files have. A call
+// that wants none gets it when every import changes the code.
 func (j judge) outdated(task launch.Task, want, have string) *gpumux.Fault {
 	message := fmt.Sprintf("the code of task %s changes at each start of a process, at last to edition %s", task.Name, have)
 	hint := "let the import change no code, and start a new map"

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// lookEvery is how often the board is looked at, and whether the call's time is over,
-	// while no message comes.
+	// lookEvery is how often the slot looks at the board, and at whether the call's time is
+	// over, while no message comes.
 	lookEvery = 200 * time.Millisecond
 	// unsteady is how often the code of a task may change during its import. Then the call
 	// is given up.
