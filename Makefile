@@ -132,8 +132,11 @@ $(BIN)/test/promtool:
 	tmp=$$(mktemp -d) && trap 'rm -rf "$$tmp"' EXIT && (cd "$$tmp" && apt-get download -q prometheus) && \
 		dpkg-deb --fsys-tarfile "$$tmp"/prometheus_*.deb | tar -xf - -C "$$tmp" ./usr/bin/promtool && mv "$$tmp/usr/bin/promtool" $@
 
-deploy-check: $(BIN)/test/promtool ## the alerts of deploy/, with a promtool of Debian
-	GPUMUX_TEST_STRICT=1 $(GO) test -count=1 ./deploy -run '^TestAlerts_'
+$(BIN)/test/helm: .ci/helm
+	GOFLAGS= GOBIN=$(CURDIR)/$(BIN)/test $(GO) install -ldflags '-s -w' helm.sh/helm/v3/cmd/helm@$$(cat .ci/helm) && touch $@
+
+deploy-check: $(BIN)/test/promtool $(BIN)/test/helm ## the chart and the alerts of deploy/, with Helm and a promtool of Debian
+	GPUMUX_TEST_STRICT=1 $(GO) test -count=1 ./deploy -run '^Test(Alerts|Helm)_' $(TESTFLAGS)
 
 outdated: ## direct dependencies that have newer versions, in both modules
 	@for dir in . devserver; do (cd $$dir && $(GO) list -m -u -f '{{with .Update}}{{$$.Path}} {{$$.Version}} -> {{.Version}}{{end}}' \
