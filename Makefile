@@ -108,6 +108,7 @@ soak: $(VENV)/tests ## long tests: kills, faults, a million items, links that fa
 	cd devserver && $(GO) test -count=1 -timeout 60m -run '^TestLong_' ./test/e2e ./test/gpucheck
 	cd devserver && GPUMUX_SOAK=$${GPUMUX_SOAK:-1} $(GO) test -v -count=1 -timeout 60m -run '^TestSoak_' ./test/e2e
 	cd devserver && $(GO) test -v -count=1 -timeout 60m -tags soak,disable_grpc_modules ./test/soak
+	$(MAKE) deploy-check
 
 gpu-bundle: ## .gpu, what gpu-check needs on a machine with a GPU and without Go
 	cd devserver && $(GO) build -ldflags '$(LDFLAGS)' -o ../$(BIN)/gpu/gpumux ./cmd/gpumux
