@@ -39,6 +39,7 @@ var errFailFast = errors.New("more items failed than the map may have")
 // retries carries the fault as its type and details; the next attempt goes on behind what
 // has finished.
 func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.ChunkResult, error) {
+	began := time.Now()
 	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, patience: slotPatience}
 	a.log = &faultLog{Logger: cmp.Or(p.Log, activity.GetLogger(ctx)), of: chunk.Map}
 	if err := a.restore(); err != nil {
@@ -67,7 +68,7 @@ func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.Chu
 		return contract.ChunkResult{}, err
 	}
 	out := a.ledger.finish()
-	out.Worker, out.Contact = p.Worker, p.Contact
+	out.Worker, out.Contact, out.Held = p.Worker, p.Contact, gpumux.Duration(time.Since(began))
 	if p.Slots != nil {
 		out.Slots = p.Slots()
 	}

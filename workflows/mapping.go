@@ -243,6 +243,7 @@ func (m *mapping) findEdition(ctx workflow.Context) error {
 			return err
 		}
 		m.in.Edition, m.engine.sizer.likely, m.engine.contact = found.Edition, found.Slots, found.Contact
+		m.engine.sizer.sparing = found.Held
 	}
 	m.engine.in.Edition = m.in.Edition
 	return nil
