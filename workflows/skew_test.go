@@ -169,7 +169,7 @@ func (s *schedule) run(t *testing.T) time.Duration {
 	}
 }
 
-// next takes the chunk that the server hands out next: of the map that has had the fewest.
+// next takes the next chunk that the server hands out: one of the map that had fewest.
 func (s *schedule) next() handed {
 	at := 0
 	for i, h := range s.queue {
