@@ -13,10 +13,10 @@ export GOFLAGS += -tags=disable_grpc_modules
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 export GPUMUX_TEST_PYTHON := $(CURDIR)/$(VENV)/bin/python
 
-.PHONY: help build lean venv demo test test-root test-server race lint fuzz bench soak gpu-bundle gpu-check nvidia-check kernel-check deploy-check wheel dist r-check picture outdated size clean
+.PHONY: help build lean venv demo test test-root test-server race lint fuzz bench soak gpu-bundle gpu-check nvidia-check cluster-check kernel-check deploy-check wheel dist r-check picture outdated size clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
 
 build: $(BIN)/gpumux ## bin/gpumux, the all-in-one with an embedded Temporal server
 
@@ -103,7 +103,7 @@ picture: $(VENV)/tests ## dist/top.svg, gpumux top on a real terminal
 	cd devserver && GPUMUX_PICTURE=$(CURDIR)/dist/top.bytes $(GO) test -count=1 -run '^TestTop_OfARunningMap$$' ./test/e2e
 	$(VENV)/bin/python devserver/picture.py dist/top.bytes dist/top.svg
 
-soak: $(VENV)/tests ## long tests: kills, faults, a million items, links that fail (as root, with iproute2); GPUMUX_SOAK=seed repeats a run
+soak: $(VENV)/tests ## long tests: kills, faults, a million items, links that fail (as root, with iproute2); GPUMUX_SOAK=seed repeats a run; before a release cluster-check too
 	$(GO) test -count=1 -run '^TestLong_' ./internal/autoslots
 	cd devserver && $(GO) test -count=1 -timeout 60m -run '^TestLong_' ./test/e2e ./test/gpucheck
 	cd devserver && GPUMUX_SOAK=$${GPUMUX_SOAK:-1} $(GO) test -v -count=1 -timeout 60m -run '^TestSoak_' ./test/e2e
@@ -122,6 +122,11 @@ nvidia-check: $(VENV)/tests ## gpumux against NVIDIA's own libraries of several 
 	@devserver/test/nvidiacheck/fetch.sh .nvidia || test $$? = 3
 	cd devserver && $(GO) build -ldflags '-s -w' -o ../$(BIN)/test/gpumux ./cmd/gpumux
 	cd devserver && GPUMUX_BINARY=$(CURDIR)/$(BIN)/test/gpumux GPUMUX_NVIDIA=$(CURDIR)/.nvidia $(GO) test -v -count=1 ./test/nvidiacheck $(TESTFLAGS)
+
+cluster-check: ## gpumux on a real cluster, PostgreSQL, Temporal's services, S3 and Prometheus as processes of this machine, in 15 minutes; RUN=Outage for one part
+	@devserver/test/clustercheck/fetch.sh .cluster; code=$$?; test $$code = 0 || { test $$code = 3; exit; }; \
+	$(GO) build -ldflags '$(LDFLAGS)' -o .cluster/bin/gpumux ./cmd/gpumux && cd devserver && \
+	GPUMUX_CLUSTER=$(CURDIR)/.cluster $(GO) test -v -count=1 -timeout 40m -run '$(RUN)' ./test/clustercheck
 
 kernel-check: ## the memory limits that a kernel enforces, in a cgroup handed over to this command; see docs/memory.md
 	cd devserver && $(GO) build -ldflags '-s -w' -o ../$(BIN)/test/gpumux ./cmd/gpumux
@@ -147,4 +152,4 @@ size: ## the longest source files
 	@git ls-files '*.go' '*.py' '*.R' | xargs wc -l | sort -rn | head -20
 
 clean: ## what the targets made
-	rm -rf $(BIN) $(VENV) .demo .gpu .nvidia .wheel dist
+	rm -rf $(BIN) $(VENV) .demo .gpu .nvidia .cluster .wheel dist

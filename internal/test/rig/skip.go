@@ -27,6 +27,7 @@ const (
 	StandIn   Reason = "not in the rehearsal"
 	Staged    Reason = "cannot be staged"
 	NVIDIA    Reason = "no libraries of NVIDIA"
+	Cluster   Reason = "no cluster"
 	GPU       Reason = "no NVIDIA GPU"
 	MIG       Reason = "no MIG instance"
 	SMI       Reason = "nothing of nvidia-smi to compare with"
