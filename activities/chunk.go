@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"iter"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -39,7 +40,13 @@ var errFailFast = errors.New("more items failed than the map may have")
 // retries carries the fault as its type and details; the next attempt goes on behind what
 // has finished.
 func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.ChunkResult, error) {
-	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, patience: slotPatience}
+	await, leave, err := p.Admit.enter(ctx)
+	if err != nil {
+		return contract.ChunkResult{}, err
+	}
+	leave = sync.OnceFunc(leave)
+	defer leave()
+	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, patience: slotPatience, await: await}
 	a.log = &faultLog{Logger: cmp.Or(p.Log, activity.GetLogger(ctx)), of: chunk.Map}
 	if err := a.restore(); err != nil {
 		return contract.ChunkResult{}, err
@@ -54,7 +61,8 @@ func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.Chu
 		}
 	}
 	stop := every(firstBeat, func() { activity.RecordHeartbeat(ctx, a.ledger.snapshot(a.waitingFor())) })
-	err := a.runItems()
+	err = a.runItems()
+	leave() // what is left to do needs no slot
 	if p.Saving != nil {
 		defer p.Saving()()
 	}
@@ -86,6 +94,8 @@ type attempt struct {
 	stream *record.Stream
 	// patience is how long a call waits for a slot; 0: for ever.
 	patience time.Duration
+	// await waits for the rate of the chunk's fairness key.
+	await func(context.Context) error
 	// unkept is why a file of an item is not stored yet.
 	unkept atomic.Pointer[error]
 }
@@ -203,6 +213,9 @@ func (a *attempt) items(ctx context.Context, spans contract.Runs) iter.Seq2[call
 				}
 			}
 			value, over, err := a.ledger.take(index, value)
+			if err == nil && !over {
+				err = a.await(ctx)
+			}
 			return !over && yield(calls.Item{Index: index, Value: value}, err)
 		}
 		if a.chunk.Source != nil {
