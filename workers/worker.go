@@ -110,6 +110,7 @@ type Worker struct {
 	guarding  context.CancelFunc
 	guards    sync.WaitGroup
 	client    client.Client
+	namespace string // the client's; empty for the default
 	contact   *contact.Contact
 	serving   []worker.Worker
 }
@@ -218,6 +219,7 @@ func (w *Worker) start(ctx context.Context) error {
 		return err
 	}
 	w.serves.Store(true)
+	w.guards.Go(func() { w.followBacklog(guarding) })
 	w.log.Info("worker started", zap.String("identity", w.identity), zap.String("store", w.storeURL), zap.Strings("tasks", w.tasks.Names()))
 	if os.Geteuid() == 0 && len(w.namedUsers()) == 0 {
 		w.log.Info("tasks run as root and may do all that this worker may; name another user with user: in its pools")
