@@ -40,6 +40,8 @@ type Config struct {
 	Metrics string `yaml:"metrics"`
 	// Backlog are the pools, of whatever worker, whose backlog is among the metrics.
 	Backlog []string `yaml:"backlog"`
+	// Notice is where the host says that it ends soon. Default: nowhere.
+	Notice Notice `yaml:"notice"`
 
 	// Codec says how payloads and objects are encrypted. Default: not at all.
 	Codec Codec `yaml:"codec"`
@@ -120,6 +122,7 @@ func (c Config) Plan(inventory *gpu.Inventory) ([]Placement, *Catalog, error) {
 	if len(c.Backlog) > 0 && c.Metrics == "" {
 		r.add("backlog", "is a metric; give metrics too, such as 0.0.0.0:9464")
 	}
+	c.Notice.check(r)
 	c.Temporal.check(r)
 	if _, err := c.StoreURL(); err != nil {
 		r.add("store", "%v", err)
