@@ -50,7 +50,7 @@ type Fault struct {
 	Item  string `json:"item,omitempty"`
 	Index *int64 `json:"index,omitempty"`
 	// Op is what failed: "start" of a task process, "run" of an item, "read" of a stream's
-	// line.
+	// line; "quota": nothing did, the chunk waits for its fairness key's quota.
 	Op string `json:"op,omitempty"`
 	// Message is one line, in the framework's own words where there are any.
 	Message string `json:"message"`

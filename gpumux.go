@@ -190,6 +190,10 @@ type Progress struct {
 	Started  time.Time `json:"started"`
 	// Rate is items per second of workflow time, over the finished chunks.
 	Rate float64 `json:"rate"`
+	// Backlog is the items without a result by rung of the ladder, also where no worker
+	// serves it; ItemTime is what one takes in a slot, 0 while that is unknown.
+	Backlog  []RungBacklog `json:"backlog,omitempty"`
+	ItemTime Duration      `json:"itemTime,omitempty"`
 	// Recent are the newest failures, at most five.
 	Recent []Result `json:"recent,omitempty"`
 	Output string   `json:"output,omitempty"`
@@ -201,6 +205,13 @@ type Progress struct {
 	PassedOver []string `json:"passedOver,omitempty"`
 	// Peak is the memory that the finished items needed, where it was measured.
 	Peak *Peaks `json:"peak,omitempty"`
+}
+
+// RungBacklog is what a map still has to do on a rung of its ladder, a pool or one device
+// of it. A reduce in a slot counts as one item.
+type RungBacklog struct {
+	Rung  string `json:"rung"`
+	Items int64  `json:"items"`
 }
 
 // Phase is a stage of a map.

@@ -41,8 +41,8 @@ internal/local                   . codec gpu internal/contract internal/edition 
 internal/bench                   . gpu internal/sharing starter store workers workers/config
 starter                          . codec internal/contract internal/fleet internal/names internal/prune internal/results internal/text store
 internal/prune                   internal/names internal/objects store
+workers                          . activities codec gpu internal/autoslots internal/calls internal/contact internal/contract internal/fleet internal/health internal/launch internal/memory internal/metrics internal/names internal/notice internal/payload internal/pool internal/process internal/record internal/runtimes internal/sharing internal/slot internal/template store workers/config workflows
 internal/fleet                   . codec internal/contract internal/names internal/payload
-workers                          . activities codec gpu internal/autoslots internal/calls internal/contact internal/contract internal/health internal/launch internal/memory internal/metrics internal/names internal/notice internal/payload internal/pool internal/process internal/record internal/runtimes internal/sharing internal/slot internal/template store workers/config workflows
 internal/autoslots               . gpu internal/memory internal/pool workers/config
 internal/memory                  . gpu internal/notice internal/process internal/session internal/sharing internal/slot workers/config
 internal/metrics                 . gpu internal/health internal/pool internal/slot

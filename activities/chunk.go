@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"iter"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -40,7 +41,13 @@ var errFailFast = errors.New("more items failed than the map may have")
 // has finished.
 func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.ChunkResult, error) {
 	began := time.Now()
-	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, patience: slotPatience}
+	await, leave, err := p.Admit.enter(ctx)
+	if err != nil {
+		return contract.ChunkResult{}, err
+	}
+	leave = sync.OnceFunc(leave)
+	defer leave()
+	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, patience: slotPatience, await: await}
 	a.log = &faultLog{Logger: cmp.Or(p.Log, activity.GetLogger(ctx)), of: chunk.Map}
 	if err := a.restore(); err != nil {
 		return contract.ChunkResult{}, err
@@ -58,7 +65,8 @@ func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.Chu
 	defer enough()
 	stop := every(firstBeat, func() { activity.RecordHeartbeat(beating, a.ledger.snapshot(a.waitingFor())) })
 	keeping := every(contract.HeartbeatEvery, func() { a.keepUnreported(ctx) })
-	err := a.runItems()
+	err = a.runItems()
+	leave() // what is left to do needs no slot
 	keeping()
 	if err != nil {
 		a.keepUnreported(ctx)
@@ -99,6 +107,8 @@ type attempt struct {
 	patience time.Duration
 	// kept is how many results lie in the store though they travel inline.
 	kept int
+	// await waits for the rate of the chunk's fairness key.
+	await func(context.Context) error
 	// unkept is why a file of an item is not stored yet.
 	unkept atomic.Pointer[error]
 }
@@ -219,6 +229,9 @@ func (a *attempt) items(ctx context.Context, spans contract.Runs) iter.Seq2[call
 				}
 			}
 			value, over, err := a.ledger.take(index, value)
+			if err == nil && !over {
+				err = a.await(ctx)
+			}
 			return !over && yield(calls.Item{Index: index, Value: value}, err)
 		}
 		if a.chunk.Source != nil {

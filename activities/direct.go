@@ -23,7 +23,7 @@ const (
 // at once; 0: one. An error, which is a *gpumux.Fault where it is not ctx's cause, leaves
 // items without a result.
 func (p *Pool) RunDirect(ctx context.Context, chunk contract.Chunk, done func(gpumux.Result)) (batch int64, err error) {
-	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, log: &faultLog{Logger: p.Log}}
+	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, log: &faultLog{Logger: p.Log}, await: freely}
 	a.ledger = newLedger(chunk, contract.Whole(int64(len(chunk.Items))).Runs, memo{})
 	a.ledger.put = done
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -115,6 +116,8 @@ type Detail struct {
 	Fault    *gpumux.Fault    `json:"fault,omitempty"`
 	// Pending are at most MaxPending chunks in flight.
 	Pending []Pending `json:"pending,omitempty"`
+	// Waits names the quotas that chunks among Pending wait for.
+	Waits []string `json:"waits,omitempty"`
 	// Running are the items that run, the longest first.
 	Running []fleet.RunningItem `json:"running,omitempty"`
 	// Rungs says who serves the map's queues; empty for a map that is over.
@@ -142,6 +145,8 @@ type Pending struct {
 	Fault *gpumux.Fault `json:"fault,omitempty"`
 	// Waiting says why it does not move, such as a store that is full or away.
 	Waiting string `json:"waiting,omitempty"`
+	// OverQuota: it waits for the quota of its fairness key.
+	OverQuota bool `json:"overQuota,omitempty"`
 }
 
 // Show describes the newest run of a map, as far as can be found out.
@@ -187,6 +192,11 @@ func (s *Starter) showRunning(ctx context.Context, h *Handle, d *Detail) error {
 		}
 	}
 	d.Pending = s.registry().firstPending(ctx, h.run)
+	for _, p := range d.Pending {
+		if p.OverQuota && !slices.Contains(d.Waits, p.Waiting) {
+			d.Waits = append(d.Waits, p.Waiting)
+		}
+	}
 	workers := busy(d.Pending)
 	offers := s.Fleet().Offers(ctx, workers)
 	if len(workers) == 0 && len(d.Pending) > 0 {
@@ -220,6 +230,8 @@ type Retries struct {
 	// Stuck are activities on the store that have failed at least three times and hold the
 	// map up. Fault is why the last attempt failed.
 	Stuck []Pending
+	// Quota names a quota that chunks wait for.
+	Quota string
 	// Idle: chunks wait, and none has begun.
 	Idle bool
 }
@@ -236,6 +248,8 @@ func (h *Handle) Retries(ctx context.Context) (Retries, error) {
 		chunk := p.Activity == contract.RunChunk
 		begun, waiting = begun || chunk && p.State == "started", waiting || chunk
 		switch {
+		case p.OverQuota:
+			found.Quota = strings.TrimPrefix(p.Waiting, contract.WaitsFor)
 		case chunk && p.Fault != nil && p.Fault.Kind == gpumux.Canceled: // of its worker, not of an item
 		case chunk && p.Attempt > 1:
 			found.Chunks++

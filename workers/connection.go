@@ -65,6 +65,7 @@ func (w *Worker) dial(ctx context.Context) error {
 	codec.Apply(&o, w.o.Codec)
 	o.HostPort = cmp.Or(t.Address, o.HostPort, client.DefaultHostPort)
 	o.Namespace = cmp.Or(t.Namespace, o.Namespace, client.DefaultNamespace)
+	w.namespace = o.Namespace
 	o.Identity = w.identity
 	o.ContextPropagators = append(o.ContextPropagators, payload.Headers{})
 	o.Logger = newTemporalLog(w.log)
@@ -131,6 +132,7 @@ func (w *Worker) connect(ctx context.Context) (err error) {
 	w.recorders = record.New(w.store)
 	w.recorders.Failed = w.metrics.StoreFailed
 	if w.client = w.o.Client; w.client != nil {
+		w.namespace = w.config.Temporal.Namespace
 		return nil
 	}
 	return w.dial(ctx)

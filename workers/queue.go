@@ -116,6 +116,12 @@ func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Gua
 		lease := contract.LeaseQueue(queue)
 		groups[queue], groups[lease], leases[lease] = g.Name, g.Name, true
 	}
+	keys := &quotas{pool: p.Name, host: w.host, limits: p.Quotas, keys: map[string]*usage{}}
+	w.quotas = append(w.quotas, keys)
+	var admit activities.Admit
+	if len(p.Quotas) > 0 {
+		admit = keys.Admit
+	}
 	s := newSupplier(pl.Load, groups, leases)
 	pl.Changed = s.wake
 	w.suppliers = append(w.suppliers, s)
@@ -135,7 +141,7 @@ func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Gua
 		runs := &activities.Pool{
 			Runner: run, Store: w.store, Recorders: w.recorders, Edition: w.tasks.Edition, Worker: w.identity, Workers: w.countPollers(name),
 			Contact: w.config.Contact, Log: ownLog(w.log.With(zap.String("pool", p.Name))),
-			Slots: func() int { return pl.Size() * groups }, Doubt: w.contact.Doubt, Saving: func() func() { return s.save(name) },
+			Slots: func() int { return pl.Size() * groups }, Doubt: w.contact.Doubt, Admit: admit, Saving: func() func() { return s.save(name) },
 		}
 		if group == "" {
 			w.direct[p.Name] = runs
@@ -151,7 +157,7 @@ func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Gua
 		o.MaxConcurrentActivityTaskPollers = min(pl.Leases, maxPolls)
 		o.Tuner = newTuner(s)
 		leases := queue{lease, o, func(r worker.Registry) {
-			(&activities.Leases{Holder: run, Store: w.store, Serve: w.serveLease}).Register(r)
+			(&activities.Leases{Holder: run, Store: w.store, Serve: w.serveLease, Admit: admit}).Register(r)
 		}}
 		return []queue{calls, watch, leases, w.watchQueue(lease, pl, group)}
 	}

@@ -77,6 +77,7 @@ type Worker struct {
 	tasks      *config.Catalog
 	inventory  *gpu.Inventory
 	failed     chan error
+	evicted    chan string
 	serves     atomic.Bool     // all queues
 	life       context.Context // ends when Stop begins
 	end        context.CancelFunc
@@ -106,9 +107,11 @@ type Worker struct {
 	sharing   *sharing.Host
 	shares    map[shareKey]sharing.Share
 	suppliers []*supplier
+	quotas    []*quotas // by pool
 	guarding  context.CancelFunc
 	guards    sync.WaitGroup
 	client    client.Client
+	namespace string // the client's; empty for the default
 	contact   *contact.Contact
 	serving   []worker.Worker
 }
@@ -123,7 +126,7 @@ func New(c config.Config, o Options) (*Worker, error) {
 	}
 	notices := &notice.List{Say: o.Notice}
 	o.Log = notices.Log(o.Log)
-	w := &Worker{o: o, log: o.Log, notices: notices, config: c, inventory: o.Inventory, failed: make(chan error, 1), stopped: make(chan struct{}),
+	w := &Worker{o: o, log: o.Log, notices: notices, config: c, inventory: o.Inventory, failed: make(chan error, 1), evicted: make(chan string, 1), stopped: make(chan struct{}),
 		slack: 10 * time.Second}
 	w.life, w.end = context.WithCancel(context.Background())
 	w.halt, w.giveUp = context.WithCancelCause(context.Background())
@@ -217,6 +220,8 @@ func (w *Worker) start(ctx context.Context) error {
 		return err
 	}
 	w.serves.Store(true)
+	w.guards.Go(func() { w.awaitEviction(guarding, noticeEvery) })
+	w.guards.Go(func() { w.followBacklog(guarding) })
 	w.log.Info("worker started", zap.String("identity", w.identity), zap.String("store", w.storeURL), zap.Strings("tasks", w.tasks.Names()))
 	if os.Geteuid() == 0 && len(w.namedUsers()) == 0 {
 		w.log.Info("tasks run as root and may do all that this worker may; name another user with user: in its pools")

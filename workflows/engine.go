@@ -166,7 +166,7 @@ func (e *engine) summaryOf(piece contract.Piece, at int) string {
 
 func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece) {
 	perItem := e.sizer.pace(piece) // 0: nobody knows
-	at, within, leave := e.ladder.place(ctx, piece.Rung)
+	at, within, leave := e.ladder.place(ctx, piece.Rung, piece.Len())
 	options := workflow.ActivityOptions{
 		TaskQueue:           e.ladder.rungs[at].queue,
 		StartToCloseTimeout: endless,

@@ -45,10 +45,12 @@ type rung struct {
 	placed []*placement
 }
 
-// placement is an activity on a rung, and the first rung that it may run on.
+// placement is an activity on a rung, the first rung that it may run on, and how many
+// items it has.
 type placement struct {
-	from int
-	end  workflow.CancelFunc
+	from  int
+	items int64
+	end   workflow.CancelFunc
 }
 
 func newLadder(in gpumux.MapInput, changed func(workflow.Context)) *ladder {
@@ -74,14 +76,14 @@ func (l *ladder) hasLarger(at int) bool { return at+1 < len(l.rungs) }
 // place makes the context of an activity on the rung that serves this one, which ends if
 // another rung is to serve it. Call leave when the activity has ended; it reports whether
 // that was the reason.
-func (l *ladder) place(ctx workflow.Context, from int) (at int, within workflow.Context, leave func() (passed bool)) {
+func (l *ladder) place(ctx workflow.Context, from int, items int64) (at int, within workflow.Context, leave func() (passed bool)) {
 	at = l.serving(from)
 	for each := from; each <= at; each++ {
 		l.watch(ctx, l.rungs[each])
 	}
 	r := l.rungs[at]
 	within, cancel := workflow.WithCancel(ctx)
-	p := &placement{from, cancel}
+	p := &placement{from, items, cancel}
 	r.placed = append(r.placed, p)
 	return at, within, func() bool {
 		passed := within.Err() != nil && ctx.Err() == nil
@@ -92,9 +94,9 @@ func (l *ladder) place(ctx workflow.Context, from int) (at int, within workflow.
 }
 
 // runOn runs an activity on the first served rung from this one on, and moves with it.
-func (l *ladder) runOn(ctx workflow.Context, from int, run func(ctx workflow.Context, queue string) error) error {
+func (l *ladder) runOn(ctx workflow.Context, from int, items int64, run func(ctx workflow.Context, queue string) error) error {
 	for {
-		at, within, leave := l.place(ctx, from)
+		at, within, leave := l.place(ctx, from, items)
 		err := run(within, l.rungs[at].queue)
 		if !leave() {
 			return err

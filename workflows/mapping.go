@@ -257,7 +257,7 @@ func (m *mapping) askEdition(ctx workflow.Context, task string) (found contract.
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: 100 * time.Millisecond, MaximumInterval: contract.HeartbeatTimeout},
 		Priority:    fairly(ctx, m.in, m.engine.id),
 	}
-	return found, m.engine.ladder.runOn(ctx, 0, func(within workflow.Context, queue string) error {
+	return found, m.engine.ladder.runOn(ctx, 0, 0, func(within workflow.Context, queue string) error {
 		options.TaskQueue = queue
 		return workflow.ExecuteActivity(workflow.WithActivityOptions(within, options), contract.FindEdition,
 			contract.EditionInput{Task: task}).Get(ctx, &found)
@@ -308,7 +308,7 @@ func (m *mapping) runReduce(ctx workflow.Context, in contract.ReduceInput) (out 
 	options.WaitForCancellation, options.HeartbeatTimeout = true, contract.TimeoutOf(m.engine.contact)
 	options.Priority = fairly(ctx, m.in, m.engine.id)
 	for rung := range m.engine.ladder.rungs {
-		err = m.engine.ladder.runOn(ctx, rung, func(within workflow.Context, queue string) error {
+		err = m.engine.ladder.runOn(ctx, rung, 1, func(within workflow.Context, queue string) error {
 			options.TaskQueue = queue
 			return workflow.ExecuteActivity(workflow.WithActivityOptions(within, options), contract.Reduce, in).Get(ctx, &out)
 		})
@@ -336,6 +336,7 @@ func (m *mapping) progress(now time.Time) gpumux.Progress {
 		Chunks: m.engine.tally.chunks, Paused: m.engine.paused, Started: m.started, Recent: m.engine.tally.recent, Output: m.in.Output,
 		Peak: m.engine.tally.peaks.Known(), Waiting: m.engine.todo.Waiting(now), Lost: m.lost, PassedOver: m.engine.ladder.passedOver(false),
 	}
+	p.Backlog, p.ItemTime = m.backlog(), gpumux.Duration(m.engine.sizer.perItem)
 	m.segments.addTo(&p)
 	if elapsed := now.Sub(m.started).Seconds(); elapsed > 0 {
 		p.Rate = float64(p.Succeeded+p.Failed) / elapsed

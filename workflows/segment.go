@@ -45,6 +45,8 @@ type segmentStatus struct {
 	InFlight  int    `json:"inFlight"`
 	// PassedOver are the pools that are passed over now.
 	PassedOver []string `json:"passedOver,omitempty"`
+	// Left is how many items have no result yet, by rung.
+	Left []int64 `json:"left,omitempty"`
 }
 
 // segments are the workflows to which a map gives what is too much for its own history.
@@ -136,7 +138,7 @@ func (s *segments) start(ctx workflow.Context) {
 		WorkflowIDReusePolicy: enums.WORKFLOW_ID_REUSE_POLICY_TERMINATE_IF_RUNNING, //nolint:staticcheck // a child's options lack its successor
 		StaticSummary:         text.Plain(fmt.Sprintf("%s: %s", s.of.in.Task, pieces[0].Describe())),
 	}
-	r := &segmentRun{}
+	r := &segmentRun{last: segmentStatus{Left: newLadder(s.of.in, nil).left(pieces)}}
 	s.open[id] = r
 	r.future = workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, options), contract.SegmentWorkflow, contract.Handoff{Input: contract.Input(s.of.in), Carry: carry})
 	workflow.Go(ctx, func(ctx workflow.Context) {
@@ -232,7 +234,7 @@ func runSegment(ctx workflow.Context, raw converter.RawValue) (contract.Carry, e
 		told = now
 		s := segmentStatus{
 			ID: info.WorkflowExecution.ID, Succeeded: e.tally.counts.Succeeded, Failed: e.tally.counts.Failed, Chunks: e.tally.chunks, InFlight: e.inFlight,
-			PassedOver: e.ladder.passedOver(false),
+			PassedOver: e.ladder.passedOver(false), Left: e.ladder.left(e.todo),
 		}
 		parent := info.ParentWorkflowExecution.ID
 		workflow.Go(ctx, func(ctx workflow.Context) {

@@ -16,7 +16,7 @@ import (
 
 // Commands are those of the package, in the order of the help.
 func Commands(a *app.App) []*cobra.Command {
-	return []*cobra.Command{workerCommand(a), workersCommand(a), topCommand(a), tasksCommand(a), codecServerCommand(a), gpusCommand(a),
+	return []*cobra.Command{workerCommand(a), workersCommand(a), topCommand(a), backlogCommand(a), tasksCommand(a), codecServerCommand(a), gpusCommand(a),
 		doctorCommand(a), benchCommand(a)}
 }
 

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"runtime"
@@ -44,6 +45,7 @@ type Metrics struct {
 
 	mu    sync.Mutex // not held during calls of a slot, a pool or the driver
 	pools []*pool.Pool
+	work  map[string][2]float64 // items and seconds of the backlog, by pool
 
 	Faults, cordons *prometheus.CounterVec
 	items, probes   *prometheus.HistogramVec
@@ -62,7 +64,7 @@ var (
 // New counts for a worker of a version; health is why it cannot do its work, or nil.
 func New(log *zap.Logger, version string, health func() error) *Metrics {
 	return &Metrics{
-		sdk: newInstruments(), log: log, limit: scrapeLimit, version: version, health: health,
+		sdk: newInstruments(), log: log, limit: scrapeLimit, version: version, health: health, work: map[string][2]float64{},
 		Faults: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gpumux_faults_total", Help: "Faults of items after their attempts, and of whole calls.",
 		}, []string{"pool", "kind"}),
@@ -93,6 +95,13 @@ func (m *Metrics) Offer(p *pool.Pool) {
 	for _, reason := range health.Reasons() {
 		m.cordons.WithLabelValues(p.Name, reason)
 	}
+}
+
+// Backlog sets what running maps still have to do in a pool, of whatever worker.
+func (m *Metrics) Backlog(pool string, items int64, seconds float64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.work[pool] = [2]float64{float64(items), seconds}
 }
 
 // Fault counts one.
@@ -184,6 +193,8 @@ var (
 	descBuild     = prometheus.NewDesc("gpumux_build_info", "The worker's program; always 1.", []string{"version", "go"}, nil)
 	descSlots     = prometheus.NewDesc("gpumux_slots", "Slots by what they do at this moment.", []string{"pool", "device", "state"}, nil)
 	descOpen      = prometheus.NewDesc("gpumux_slots_open", "Slots that may run calls at this moment.", []string{"pool"}, nil)
+	descBacklog   = prometheus.NewDesc("gpumux_backlog_items", "Items of running maps without a result.", []string{"pool"}, nil)
+	descWork      = prometheus.NewDesc("gpumux_backlog_seconds", "The work of the backlog for one slot, as far as it is known.", []string{"pool"}, nil)
 	descLeased    = prometheus.NewDesc("gpumux_slots_leased", "Slots that leases have at this moment.", []string{"pool"}, nil)
 	descResidents = prometheus.NewDesc("gpumux_resident_bytes", "What tasks keep for a lease: the bytes of the arrays.", []string{"pool", "slot"}, nil)
 	descItems     = prometheus.NewDesc("gpumux_items_total", "Items that ended in a slot.", []string{"pool", "slot"}, nil)
@@ -207,8 +218,12 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	}
 	value(descBuild, prometheus.GaugeValue, 1, g.version, runtime.Version())
 	g.mu.Lock()
-	pools := slices.Clone(g.pools)
+	pools, left := slices.Clone(g.pools), maps.Clone(g.work)
 	g.mu.Unlock()
+	for name, w := range left {
+		value(descBacklog, prometheus.GaugeValue, w[0], name)
+		value(descWork, prometheus.GaugeValue, w[1], name)
+	}
 	for _, p := range pools {
 		showSlots(value, p)
 		value(descOpen, prometheus.GaugeValue, float64(p.Load("").Slots), p.Name)

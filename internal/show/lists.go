@@ -56,6 +56,9 @@ func Workers(to io.Writer, all []fleet.Worker, now time.Time) error {
 			if p.Leased > 0 {
 				slots += fmt.Sprintf(", %d leased", p.Leased)
 			}
+			for _, q := range p.Quotas {
+				slots += "; " + q.String()
+			}
 			rows = append(rows, []string{w.Identity, p.Name, slots, memory, strings.Join(p.Devices, ","),
 				screen.Count(int64(len(w.Offer.Tasks))), w.Offer.Version, screen.Ago(now, w.Seen)})
 		}

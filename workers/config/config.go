@@ -23,6 +23,7 @@ import (
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/names"
 )
 
 // Config is a worker's file: what docs/worker.md describes.
@@ -37,6 +38,10 @@ type Config struct {
 	Tasks map[string]Task `yaml:"tasks"`
 	// Metrics is the host:port for metrics; no host is loopback. Default: nothing is served.
 	Metrics string `yaml:"metrics"`
+	// Backlog are the pools, of whatever worker, whose backlog is among the metrics.
+	Backlog []string `yaml:"backlog"`
+	// Notice is where the host says that it ends soon. Default: nowhere.
+	Notice Notice `yaml:"notice"`
 
 	// Codec says how payloads and objects are encrypted. Default: not at all.
 	Codec Codec `yaml:"codec"`
@@ -109,6 +114,15 @@ func (c Config) Plan(inventory *gpu.Inventory) ([]Placement, *Catalog, error) {
 			r.add("metrics", "%v", err)
 		}
 	}
+	for i, pool := range c.Backlog {
+		if err := names.Pool(pool); err != nil {
+			r.add(fmt.Sprintf("backlog[%d]", i), "%v", err)
+		}
+	}
+	if len(c.Backlog) > 0 && c.Metrics == "" {
+		r.add("backlog", "is a metric; give metrics too, such as 0.0.0.0:9464")
+	}
+	c.Notice.check(r)
 	c.Temporal.check(r)
 	if _, err := c.StoreURL(); err != nil {
 		r.add("store", "%v", err)

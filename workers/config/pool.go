@@ -44,6 +44,8 @@ type Pool struct {
 	Threads sharing.Percent `yaml:"threads"`
 	// GPUsPerSlot is the number of GPUs that one slot gets. Default 1.
 	GPUsPerSlot int `yaml:"gpus_per_slot"`
+	// Quotas bound what each fairness key gets; see OtherKeys. Default: nothing does.
+	Quotas map[string]Quota `yaml:"quotas"`
 	// User is the user of the tasks that name none. Default: the worker's user.
 	User string `yaml:"user"`
 }
@@ -217,6 +219,7 @@ func (p Pool) check(at string, named map[string]bool, r *report) {
 		r.add(at+".reserve", "%s without memory; nothing keeps a slot without a budget from taking it, so give memory, or slots: auto",
 			p.Reserve)
 	}
+	p.checkQuotas(at, r)
 	oneOf(r, at+".mode", p.Mode, gpumux.Persistent, gpumux.Fresh)
 	oneOf(r, at+".hygiene", p.Hygiene, launch.HygieneOn, launch.HygieneOff)
 }

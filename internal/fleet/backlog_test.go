@@ -1,0 +1,21 @@
+package fleet
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
+)
+
+// A device of a pool counts to the pool, and items of unknown length to no time.
+func TestCount(t *testing.T) {
+	p := gpumux.Progress{Backlog: []gpumux.RungBacklog{{Rung: "gpu", Items: 10}, {Rung: "gpu@node1/GPU-a", Items: 2}, {Rung: "cpu", Items: 1}}}
+	all := map[string]Backlog{}
+	count(all, p)
+	require.Equal(t, map[string]Backlog{"gpu": {Maps: 1, Waiting: 12}, "cpu": {Maps: 1, Waiting: 1}}, all)
+	p.ItemTime = gpumux.Duration(1500 * time.Millisecond)
+	count(all, p)
+	require.Equal(t, map[string]Backlog{"gpu": {Maps: 2, Waiting: 24, Seconds: 18}, "cpu": {Maps: 2, Waiting: 2, Seconds: 1.5}}, all)
+}

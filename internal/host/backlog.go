@@ -1,0 +1,60 @@
+package host
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/app"
+	"github.com/gpumux/gpumux/internal/fleet"
+	"github.com/gpumux/gpumux/internal/screen"
+)
+
+func backlogCommand(a *app.App) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "backlog [POOL…]",
+		Short: "Show what the running maps still have to do, by pool",
+		Long: `Show what the running maps still have to do, by pool, for people and for autoscalers: items that wait, items
+in slots, the estimated seconds of work for one slot, and the slots that there are. Pools without a worker
+count too, as long as the namespace has a worker of any pool. Until the first items of a map have finished
+nobody knows how long they take, and its seconds are 0.
+
+Give several namespaces with commas between them.`,
+		Example: "  gpumux backlog\n  gpumux backlog gpu --namespace team-a,team-b --json | jq 'map(.seconds) | add'",
+	}
+	asJSON := c.Flags().Bool("json", false, "print JSON")
+	a.ConnectionFlags(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		all := []fleet.Backlog{}
+		for namespace := range strings.SplitSeq(a.Namespace, ",") {
+			a.Namespace = strings.TrimSpace(namespace)
+			conn, err := a.Connect(c.Context())
+			if err != nil {
+				return err
+			}
+			pools, silent, err := conn.Fleet().Backlog(c.Context(), args)
+			conn.Close()
+			if err != nil {
+				return err
+			}
+			for _, id := range silent {
+				a.Console.Say("map %s does not answer and is not counted; a worker must serve queue %s", id, gpumux.Queue)
+			}
+			all = append(all, pools...)
+		}
+		if *asJSON {
+			return app.PrintJSON(a.Stdout, all)
+		}
+		rows := [][]string{{"NAMESPACE", "POOL", "MAPS", "WAITING", "RUNNING", "WORK", "SLOTS", "WORKERS"}}
+		for _, b := range all {
+			rows = append(rows, []string{b.Namespace, b.Pool, fmt.Sprint(b.Maps), humanize.Comma(b.Waiting), humanize.Comma(b.Running),
+				screen.Span(time.Duration(b.Seconds * float64(time.Second))), fmt.Sprint(b.Slots), fmt.Sprint(b.Workers)})
+		}
+		return screen.Table(a.Stdout, rows)
+	}
+	return c
+}

@@ -1,0 +1,37 @@
+package workers
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/gpumux/gpumux/internal/fleet"
+)
+
+// backlogEvery is the pause between two looks at the running maps.
+const backlogEvery = 15 * time.Second
+
+// followBacklog keeps what the running maps have to do in the pools of the file among the
+// metrics, until ctx ends. While a map is silent no value falls, so that an autoscaler
+// takes no worker away because of that.
+func (w *Worker) followBacklog(ctx context.Context) {
+	f := &fleet.Fleet{Client: w.client, Namespace: w.namespace}
+	for had := map[string]fleet.Backlog{}; len(w.config.Backlog) > 0; {
+		all, silent, err := f.Unfinished(ctx)
+		if ctx.Err() == nil && (err != nil || silent != nil) {
+			w.log.Warn("the backlog is not known in full; its metrics do not fall", zap.Strings("silent", silent), zap.Error(err))
+		}
+		for _, pool := range w.config.Backlog {
+			if b := all[pool]; err == nil && (silent == nil || b.Waiting > had[pool].Waiting) {
+				had[pool] = b
+				w.metrics.Backlog(pool, b.Waiting, b.Seconds)
+			}
+		}
+		select {
+		case <-time.After(backlogEvery):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
