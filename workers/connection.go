@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/contrib/envconfig"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/codec"
+	"github.com/gpumux/gpumux/internal/contact"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/payload"
 	"github.com/gpumux/gpumux/internal/record"
@@ -68,7 +70,7 @@ func (w *Worker) dial(ctx context.Context) error {
 	o.Identity = w.identity
 	o.ContextPropagators = append(o.ContextPropagators, payload.Headers{})
 	o.Logger = newTemporalLog(w.log)
-	if w.config.Metrics != "" {
+	if w.config.Metrics.Address != "" {
 		o.MetricsHandler = w.metrics.SDK()
 	}
 	o.WorkerHeartbeatInterval = 10 * time.Second
@@ -93,7 +95,15 @@ const (
 	reportPause = 500 * time.Millisecond
 )
 
-// patient reports the end of an activity until the server answers or the worker stops.
+// polls are the requests for work.
+var polls = map[string]bool{
+	workflowservice.WorkflowService_PollActivityTaskQueue_FullMethodName: true,
+	workflowservice.WorkflowService_PollWorkflowTaskQueue_FullMethodName: true,
+}
+
+// patient notes what becomes of requests for work, for readiness.
+//
+// It reports the end of an activity until the server answers or the worker stops.
 // The SDK gives up after ten seconds, and a finished chunk would run again.
 func (w *Worker) patient(
 	ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption,
@@ -103,7 +113,11 @@ func (w *Worker) patient(
 		workflowservice.WorkflowService_RespondActivityTaskFailed_FullMethodName,
 		workflowservice.WorkflowService_RespondActivityTaskCanceled_FullMethodName:
 	default:
-		return call(ctx, method, req, reply, cc, opts...)
+		err := call(ctx, method, req, reply, cc, opts...)
+		if poll, ok := req.(interface{ GetTaskQueue() *taskqueue.TaskQueue }); ok && polls[method] {
+			w.polls.Note(poll.GetTaskQueue().GetName(), err, contact.Uptime())
+		}
+		return err
 	}
 	for {
 		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportLimit)

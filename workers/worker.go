@@ -110,6 +110,7 @@ type Worker struct {
 	guards    sync.WaitGroup
 	client    client.Client
 	contact   *contact.Contact
+	polls     contact.Polls
 	serving   []worker.Worker
 }
 
@@ -183,7 +184,7 @@ func (w *Worker) start(ctx context.Context) error {
 	if err := process.Sweep(w.log); err != nil {
 		return err
 	}
-	w.metrics = metrics.New(w.log, w.o.Version, w.health)
+	w.metrics = metrics.New(w.log, w.o.Version, w.starts, w.health)
 	if err := w.connect(ctx); err != nil {
 		return err
 	}
@@ -340,14 +341,21 @@ func (w *Worker) newSeat(name string, p config.Placement, g config.Group, runtim
 }
 
 func (w *Worker) serveMetrics() error {
-	if w.config.Metrics == "" {
+	if w.config.Metrics.Address == "" {
 		return nil
 	}
-	address, err := config.MetricsAddress(w.config.Metrics)
+	address, err := config.MetricsAddress(w.config.Metrics.Address)
 	if err != nil {
 		return err
 	}
-	_, err = w.metrics.Serve(address, config.Devices(w.placements), w.inventory.Status)
+	on := metrics.Listen{Address: address}
+	if on.TLS, err = w.config.MetricsTLS(); err != nil {
+		return err
+	}
+	if on.Token, err = w.config.MetricsToken(); err != nil {
+		return err
+	}
+	_, err = w.metrics.Serve(on, config.Devices(w.placements), w.inventory.Status)
 	return err
 }
 

@@ -8,11 +8,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -35,8 +33,8 @@ type Config struct {
 	Pools []Pool `yaml:"pools"`
 	// Tasks are all that the worker runs, by name; "x/*" is a folder of Python modules.
 	Tasks map[string]Task `yaml:"tasks"`
-	// Metrics is the host:port for metrics; no host is loopback. Default: nothing is served.
-	Metrics string `yaml:"metrics"`
+	// Metrics are served for Prometheus. Default: nothing is served.
+	Metrics Metrics `yaml:"metrics"`
 
 	// Codec says how payloads and objects are encrypted. Default: not at all.
 	Codec Codec `yaml:"codec"`
@@ -104,11 +102,7 @@ func (c Config) Validate(inventory *gpu.Inventory) error {
 // mistake.
 func (c Config) Plan(inventory *gpu.Inventory) ([]Placement, *Catalog, error) {
 	r := &report{lines: c.lines}
-	if c.Metrics != "" {
-		if _, err := MetricsAddress(c.Metrics); err != nil {
-			r.add("metrics", "%v", err)
-		}
-	}
+	c.Metrics.check(r, c)
 	c.Temporal.check(r)
 	if _, err := c.StoreURL(); err != nil {
 		r.add("store", "%v", err)
@@ -161,18 +155,6 @@ func (c Config) dir() string {
 	}
 	dir, _ := os.Getwd()
 	return dir
-}
-
-// MetricsAddress is the address to listen on; without a host it is loopback.
-func MetricsAddress(text string) (string, error) {
-	host, port, err := net.SplitHostPort(text)
-	if err != nil {
-		return "", fmt.Errorf("%q is not host:port; write 127.0.0.1:9464", text)
-	}
-	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return "", fmt.Errorf("%q: the port has to be a number up to 65535; write 127.0.0.1:9464", text)
-	}
-	return net.JoinHostPort(cmp.Or(host, "127.0.0.1"), port), nil
 }
 
 // Temporal says where the server is. The rest comes from Temporal's own conventions:
