@@ -42,10 +42,14 @@ func (w *Worker) readKeys() error {
 		w.objects = keys
 		if w.o.Codec == nil {
 			w.o.Codec = keys
+			if !w.config.Codec.AcceptPlain {
+				w.o.Codec = payload.Noticing{PayloadCodec: keys}
+			}
 		}
 	}
 	if w.o.Codec != nil {
 		w.log = redact(w.log)
+		w.sealed = !w.config.Codec.AcceptPlain
 	}
 	if w.o.Codec != nil && keys == nil {
 		w.log.Warn("payloads pass through a codec, but objects in the store are not encrypted; give codec.keys too")
@@ -63,6 +67,7 @@ func (w *Worker) dial(ctx context.Context) error {
 	if o.DataConverter != nil { // a remote codec
 		o.FailureConverter = codec.Failures(o.DataConverter)
 		w.log = redact(w.log)
+		w.sealed = !w.config.Codec.AcceptPlain
 	}
 	codec.Apply(&o, w.o.Codec)
 	o.HostPort = cmp.Or(t.Address, o.HostPort, client.DefaultHostPort)

@@ -38,9 +38,19 @@ const (
 	lightActivities = 16
 )
 
+// sealedPlugin does nothing but show in the heartbeats.
+type sealedPlugin struct{ worker.PluginBase }
+
+func (sealedPlugin) Name() string { return contract.SealedPlugin }
+
 // options are those of all queues.
 func (w *Worker) options(name string) worker.Options {
+	var plugins []worker.Plugin
+	if w.sealed {
+		plugins = append(plugins, sealedPlugin{})
+	}
 	return worker.Options{
+		Plugins:                plugins,
 		DeploymentOptions:      w.config.Temporal.Version(w.o.Version),
 		Identity:               w.identity,
 		WorkerStopTimeout:      w.o.StopTimeout,

@@ -73,6 +73,7 @@ type Worker struct {
 	config     config.Config
 	storeURL   string
 	objects    store.Keys // nil where the store is not encrypted
+	sealed     bool       // only encrypted maps are taken
 	placements []config.Placement
 	tasks      *config.Catalog
 	inventory  *gpu.Inventory

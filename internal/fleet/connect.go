@@ -156,7 +156,7 @@ func WithKeysHint(err error) error {
 	if !Sealed(err) {
 		return err
 	}
-	return fmt.Errorf("%w; it was made with a codec, or a key, that is not here: give the workers' keys (GPUMUX_KEYS)", err)
+	return fmt.Errorf("it is encrypted; give the workers' keys (--keys or GPUMUX_KEYS), or their codec: %w", err)
 }
 
 // Unreachable reports whether err is about the connection and may pass.

@@ -54,6 +54,9 @@ type Config struct {
 type Codec struct {
 	// Keys is a key file, or a folder of them: see codec.Load.
 	Keys string `yaml:"keys"`
+	// AcceptPlain takes maps of clients without keys too, while keys are introduced.
+	// Default: such a map is refused before anything runs.
+	AcceptPlain bool `yaml:"accept_plain"`
 }
 
 // KeysPath is where the keys lie, or empty.
