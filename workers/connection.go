@@ -26,6 +26,7 @@ import (
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/payload"
 	"github.com/gpumux/gpumux/internal/record"
+	"github.com/gpumux/gpumux/internal/tracing"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -73,7 +74,10 @@ func (w *Worker) dial(ctx context.Context) error {
 	o.HostPort = cmp.Or(t.Address, o.HostPort, client.DefaultHostPort)
 	o.Namespace = cmp.Or(t.Namespace, o.Namespace, client.DefaultNamespace)
 	o.Identity = w.identity
-	o.ContextPropagators = append(o.ContextPropagators, payload.Headers{})
+	o.ContextPropagators = append(o.ContextPropagators, payload.Headers{Traced: tracing.On()})
+	if err := tracing.Apply(&o); err != nil {
+		return err
+	}
 	o.Logger = newTemporalLog(w.log)
 	if w.config.Metrics.Address != "" {
 		o.MetricsHandler = w.metrics.SDK()

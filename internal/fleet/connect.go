@@ -19,6 +19,7 @@ import (
 
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/payload"
+	"github.com/gpumux/gpumux/internal/tracing"
 )
 
 // Options says which Temporal to use. What is empty comes from Temporal's conventions:
@@ -117,8 +118,11 @@ func ClientOptions(o Options) (client.Options, error) {
 	if o.Token != "" {
 		options.HeadersProvider = bearer(o.Token)
 	}
-	options.ContextPropagators = append(options.ContextPropagators, payload.Headers{}) // for workers on this client
-	options.WorkerHeartbeatInterval = 10 * time.Second                                 // and so that package fleet sees busy ones
+	options.ContextPropagators = append(options.ContextPropagators, payload.Headers{Traced: tracing.On()}) // for workers on this client
+	options.WorkerHeartbeatInterval = 10 * time.Second                                                     // and so that package fleet sees busy ones
+	if err := tracing.Apply(&options); err != nil {
+		return client.Options{}, err
+	}
 	options.Logger = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
 	if _, _, err := net.SplitHostPort(options.HostPort); err != nil && !strings.Contains(options.HostPort, "://") {
 		return client.Options{}, &ConnectError{Address: options.HostPort, Namespace: options.Namespace, Err: err,
