@@ -63,7 +63,8 @@ func (w *Worker) dial(ctx context.Context) error {
 	t := w.config.Temporal
 	o, err := envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{IncludeRemoteCodec: w.o.Codec == nil})
 	if err != nil {
-		return fmt.Errorf("read Temporal's own settings (TEMPORAL_… variables, temporal.toml): %w", err)
+		return fmt.Errorf("Temporal's settings cannot be used: %w; correct temporal.toml, or point TEMPORAL_CONFIG_FILE at another file, or correct "+
+			"the TEMPORAL_ variables", err)
 	}
 	if o.DataConverter != nil { // a remote codec
 		o.FailureConverter = codec.Failures(o.DataConverter)

@@ -46,11 +46,16 @@ type ConnectError struct {
 	// Hint is the next step.
 	Hint string
 	Err  error
+	// settings: it was not even asked.
+	settings bool
 }
 
 // Error is one line with the address and the next step.
 func (e *ConnectError) Error() string {
-	if e.Address == "" {
+	switch {
+	case e.settings:
+		return fmt.Sprintf("Temporal's settings cannot be used: %v; %s", e.Err, e.Hint)
+	case e.Address == "":
 		return fmt.Sprintf("Temporal does not answer any more: %v; %s", e.Err, e.Hint)
 	}
 	return fmt.Sprintf("connect to Temporal at %s: %v; %s", e.Address, e.Err, e.Hint)
@@ -106,8 +111,8 @@ func ClientOptions(o Options) (client.Options, error) {
 		options, err = envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{IncludeRemoteCodec: o.Codec == nil})
 	}
 	if err != nil {
-		return client.Options{}, &ConnectError{Address: o.Address, Namespace: o.Namespace, Err: err,
-			Hint: "correct temporal.toml, or point TEMPORAL_CONFIG_FILE at another file"}
+		return client.Options{}, &ConnectError{Address: o.Address, Namespace: o.Namespace, Err: err, settings: true,
+			Hint: "correct temporal.toml, or point TEMPORAL_CONFIG_FILE at another file, or correct the TEMPORAL_ variables"}
 	}
 	if options.DataConverter != nil {
 		options.FailureConverter = codec.Failures(options.DataConverter)
