@@ -51,7 +51,7 @@ func (s *Starter) storage() storage {
 	return storage{given: s.Store, own: &s.opened, workers: s.Fleet(), keys: s.Keys}
 }
 
-// checkKeys returns a *fleet.KeysError before what is to be encrypted leaves in the clear.
+// checkKeys returns a *fleet.KeysError before what should be encrypted leaves in clear.
 func (s *Starter) checkKeys(ctx context.Context) error {
 	sample, err := s.registry().data.ToPayload("")
 	if err != nil || string(sample.GetMetadata()[converter.MetadataEncoding]) != converter.MetadataEncodingJSON {

@@ -63,7 +63,7 @@ func (w *Worker) dial(ctx context.Context) error {
 	t := w.config.Temporal
 	o, err := envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{IncludeRemoteCodec: w.o.Codec == nil})
 	if err != nil {
-		return fmt.Errorf("Temporal's settings cannot be used: %w; correct temporal.toml, or point TEMPORAL_CONFIG_FILE at another file, or correct "+
+		return fmt.Errorf("the settings of Temporal cannot be used: %w; correct temporal.toml, or point TEMPORAL_CONFIG_FILE at another file, or correct "+
 			"the TEMPORAL_ variables", err)
 	}
 	if o.DataConverter != nil { // a remote codec

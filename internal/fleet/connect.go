@@ -54,7 +54,7 @@ type ConnectError struct {
 func (e *ConnectError) Error() string {
 	switch {
 	case e.settings:
-		return fmt.Sprintf("Temporal's settings cannot be used: %v; %s", e.Err, e.Hint)
+		return fmt.Sprintf("the settings of Temporal cannot be used: %v; %s", e.Err, e.Hint)
 	case e.Address == "":
 		return fmt.Sprintf("Temporal does not answer any more: %v; %s", e.Err, e.Hint)
 	}

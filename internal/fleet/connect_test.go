@@ -84,7 +84,7 @@ func TestClientOptions_FlagsWinOverConventions(t *testing.T) {
 
 	t.Setenv("TEMPORAL_PROFILE", "nope")
 	_, err = ClientOptions(Options{})
-	require.Regexp(t, "^Temporal's settings cannot be used: unable to find profile nope .*; correct temporal.toml", err)
+	require.Regexp(t, "^the settings of Temporal cannot be used: unable to find profile nope .*; correct temporal.toml", err)
 	t.Setenv("TEMPORAL_PROFILE", "")
 
 	_, err = ClientOptions(Options{Address: "nonsense"})
