@@ -13,10 +13,10 @@ export GOFLAGS += -tags=disable_grpc_modules
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 export GPUMUX_TEST_PYTHON := $(CURDIR)/$(VENV)/bin/python
 
-.PHONY: help build lean venv demo test test-root test-server race lint fuzz bench soak gpu-bundle gpu-check nvidia-check kernel-check wheel dist r-check picture outdated size clean
+.PHONY: help build lean venv demo test test-root test-server race lint fuzz bench soak gpu-bundle gpu-check nvidia-check cluster-check kernel-check deploy-check wheel dist r-check picture outdated size clean
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
 
 build: $(BIN)/gpumux ## bin/gpumux, the all-in-one with an embedded Temporal server
 
@@ -103,11 +103,12 @@ picture: $(VENV)/tests ## dist/top.svg, gpumux top on a real terminal
 	cd devserver && GPUMUX_PICTURE=$(CURDIR)/dist/top.bytes $(GO) test -count=1 -run '^TestTop_OfARunningMap$$' ./test/e2e
 	$(VENV)/bin/python devserver/picture.py dist/top.bytes dist/top.svg
 
-soak: $(VENV)/tests ## long tests: kills, faults, a million items, links that fail (as root, with iproute2); GPUMUX_SOAK=seed repeats a run
+soak: $(VENV)/tests ## long tests: kills, faults, a million items, links that fail (as root, with iproute2); GPUMUX_SOAK=seed repeats a run; before a release cluster-check too
 	$(GO) test -count=1 -run '^TestLong_' ./internal/autoslots
 	cd devserver && $(GO) test -count=1 -timeout 60m -run '^TestLong_' ./test/e2e ./test/gpucheck
 	cd devserver && GPUMUX_SOAK=$${GPUMUX_SOAK:-1} $(GO) test -v -count=1 -timeout 60m -run '^TestSoak_' ./test/e2e
 	cd devserver && $(GO) test -v -count=1 -timeout 60m -tags soak,disable_grpc_modules ./test/soak
+	$(MAKE) deploy-check
 
 gpu-bundle: ## .gpu, what gpu-check needs on a machine with a GPU and without Go
 	cd devserver && $(GO) build -ldflags '$(LDFLAGS)' -o ../$(BIN)/gpu/gpumux ./cmd/gpumux
@@ -122,9 +123,26 @@ nvidia-check: $(VENV)/tests ## gpumux against NVIDIA's own libraries of several 
 	cd devserver && $(GO) build -ldflags '-s -w' -o ../$(BIN)/test/gpumux ./cmd/gpumux
 	cd devserver && GPUMUX_BINARY=$(CURDIR)/$(BIN)/test/gpumux GPUMUX_NVIDIA=$(CURDIR)/.nvidia $(GO) test -v -count=1 ./test/nvidiacheck $(TESTFLAGS)
 
+cluster-check: ## gpumux on a real cluster, PostgreSQL, Temporal's services, S3 and Prometheus as processes of this machine, in 15 minutes; RUN=Outage for one part
+	@devserver/test/clustercheck/fetch.sh .cluster; code=$$?; test $$code = 0 || { test $$code = 3; exit; }; \
+	$(GO) build -ldflags '$(LDFLAGS)' -o .cluster/bin/gpumux ./cmd/gpumux && cd devserver && \
+	GPUMUX_CLUSTER=$(CURDIR)/.cluster $(GO) test -v -count=1 -timeout 40m -run '$(RUN)' ./test/clustercheck
+
 kernel-check: ## the memory limits that a kernel enforces, in a cgroup handed over to this command; see docs/memory.md
 	cd devserver && $(GO) build -ldflags '-s -w' -o ../$(BIN)/test/gpumux ./cmd/gpumux
 	cd devserver && GPUMUX_BINARY=$(CURDIR)/$(BIN)/test/gpumux GPUMUX_KERNEL_CHECK=1 $(GO) test -v -count=1 -run '^TestKernel_' ./test/e2e
+
+# Debian's package, unpacked and not installed.
+$(BIN)/test/promtool:
+	@mkdir -p $(BIN)/test
+	tmp=$$(mktemp -d) && trap 'rm -rf "$$tmp"' EXIT && (cd "$$tmp" && apt-get download -q prometheus) && \
+		dpkg-deb --fsys-tarfile "$$tmp"/prometheus_*.deb | tar -xf - -C "$$tmp" ./usr/bin/promtool && mv "$$tmp/usr/bin/promtool" $@
+
+$(BIN)/test/helm: .ci/helm
+	GOFLAGS= GOBIN=$(CURDIR)/$(BIN)/test $(GO) install -ldflags '-s -w' helm.sh/helm/v3/cmd/helm@$$(cat .ci/helm) && touch $@
+
+deploy-check: $(BIN)/test/promtool $(BIN)/test/helm ## the chart and the alerts of deploy/, with Helm and a promtool of Debian
+	GPUMUX_TEST_STRICT=1 $(GO) test -count=1 ./deploy -run '^Test(Alerts|Helm)_' $(TESTFLAGS)
 
 outdated: ## direct dependencies that have newer versions, in both modules
 	@for dir in . devserver; do (cd $$dir && $(GO) list -m -u -f '{{with .Update}}{{$$.Path}} {{$$.Version}} -> {{.Version}}{{end}}' \
@@ -134,4 +152,4 @@ size: ## the longest source files
 	@git ls-files '*.go' '*.py' '*.R' | xargs wc -l | sort -rn | head -20
 
 clean: ## what the targets made
-	rm -rf $(BIN) $(VENV) .demo .gpu .nvidia .wheel dist
+	rm -rf $(BIN) $(VENV) .demo .gpu .nvidia .cluster .wheel dist

@@ -3,6 +3,7 @@ package workers
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"go.temporal.io/api/enums/v1"
@@ -49,9 +50,15 @@ func (w *Worker) options(name string) worker.Options {
 	if w.sealed {
 		plugins = append(plugins, sealedPlugin{})
 	}
+	var version worker.DeploymentOptions
+	// A deployment's version remembers every queue it ever served, at most a hundred. So
+	// queues that name a host have none; the version's maps reach them all the same.
+	if !strings.Contains(name, "@") {
+		version = w.config.Temporal.Version(w.o.Version)
+	}
 	return worker.Options{
 		Plugins:                plugins,
-		DeploymentOptions:      w.config.Temporal.Version(w.o.Version),
+		DeploymentOptions:      version,
 		Identity:               w.identity,
 		WorkerStopTimeout:      w.o.StopTimeout,
 		DisableEagerActivities: true,
@@ -169,8 +176,7 @@ func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Gua
 func (w *Worker) serveLease(name string, register func(worker.Registry)) (stop func(), err error) {
 	o := w.options(name)
 	o.DisableWorkflowWorker = true
-	// A deployment's version remembers every queue it ever served, at most a hundred.
-	o.DeploymentOptions = worker.DeploymentOptions{}
+	o.DeploymentOptions = worker.DeploymentOptions{} // as for a queue that names a host
 	o.MaxConcurrentActivityTaskPollers, o.MaxConcurrentActivityExecutionSize = 1, lightPolls
 	// Nothing runs by then, but the last results must go out before the lease ends.
 	o.WorkerStopTimeout = contract.HeartbeatEvery

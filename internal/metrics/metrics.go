@@ -50,6 +50,7 @@ type Metrics struct {
 
 	Faults, cordons *prometheus.CounterVec
 	items, probes   *prometheus.HistogramVec
+	store           prometheus.Counter
 
 	server *http.Server
 	ended  chan struct{}
@@ -78,6 +79,9 @@ func New(log *zap.Logger, version string, starts, health func() error) *Metrics 
 		probes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "gpumux_probe_seconds", Help: "What probes of devices took.", Buckets: probeBuckets,
 		}, []string{"outcome"}),
+		store: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "gpumux_store_errors_total", Help: "Writes of results that the store refused or did not answer.",
+		}),
 	}
 }
 
@@ -105,6 +109,9 @@ func (m *Metrics) Items(pool string) prometheus.Observer { return m.items.WithLa
 
 // Cordoned counts a cordon.
 func (m *Metrics) Cordoned(pool, reason string) { m.cordons.WithLabelValues(pool, reason).Inc() }
+
+// StoreFailed counts a write of results that failed.
+func (m *Metrics) StoreFailed() { m.store.Inc() }
 
 // Probed counts a probe.
 func (m *Metrics) Probed(outcome string, took time.Duration) {
@@ -135,7 +142,7 @@ func (m *Metrics) Serve(on Listen, devices []gpu.Device, status func(uuid string
 		m.probes.WithLabelValues(outcome) // all are there from the start, as 0
 	}
 	all := prometheus.NewRegistry()
-	all.MustRegister(m.sdk, m.Faults, m.cordons, m.items, m.probes, &gauges{m, devices, status}, collectors.NewGoCollector(),
+	all.MustRegister(m.sdk, m.Faults, m.cordons, m.items, m.probes, m.store, &gauges{m, devices, status}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", guarded(on.Token, promhttp.HandlerFor(all, promhttp.HandlerOpts{

@@ -1,0 +1,191 @@
+//go:build linux
+
+package clustercheck
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/internal/columns"
+)
+
+// Fifty maps from five clients, all on the server at once.
+func TestLoad_ManyMaps(t *testing.T) {
+	inCluster(t)
+	workers(t)
+	var all []*job
+	var clients sync.WaitGroup
+	began := time.Now()
+	for client := range 5 {
+		var own []*job
+		for i := range 10 {
+			j := &job{site: in("default", "main"), first: int64(len(all)+i) * 1000, items: 1000, pool: "cpu", log: filepath.Join(c.dir, "many.log")}
+			own = append(own, j.name(fmt.Sprintf("many-%d-%d", client, i)))
+		}
+		all = append(all, own...)
+		clients.Go(func() {
+			// All are started, then each is fetched by the same command.
+			for _, more := range []string{"--detach", "--out"} {
+				for _, j := range own {
+					words := append(j.words(), more)
+					if more == "--out" {
+						words = append(words, j.out)
+					}
+					cmd := j.command(t.Context(), words...)
+					said, _ := cmd.CombinedOutput()
+					j.code, j.said, j.took = cmd.ProcessState.ExitCode(), string(said), time.Since(began)
+				}
+			}
+		})
+	}
+	clients.Wait()
+	judge(t, "50 maps from 5 clients", 0, "", all...)
+}
+
+// Small maps beside a large one, in the pool that it fills.
+func TestLoad_SmallBesideLarge(t *testing.T) {
+	inCluster(t)
+	workers(t)
+	log := filepath.Join(c.dir, "beside.log")
+	large := (&job{site: in("default", "main"), items: 400, seconds: 0.1, pool: "cpu", log: log}).begin(t, "large")
+	large.runs(t, 4)
+	small := make([]*job, 20)
+	for i := range small {
+		small[i] = &job{site: in("default", "main"), first: 1000 + 12*int64(i), items: 12, seconds: 0.1, pool: "cpu", log: log}
+		small[i].begin(t, fmt.Sprintf("small-%02d", i))
+	}
+	times := make([]time.Duration, len(small))
+	for i, j := range small {
+		<-j.ended
+		times[i] = j.took
+	}
+	slices.Sort(times)
+	judge(t, "20 small maps beside a large one", 0, fmt.Sprintf("small ones took %.1f to %.1f s", times[0].Seconds(), times[19].Seconds()),
+		append(small, large)...)
+}
+
+// holds are the maps that a bucket has results of.
+func holds(t *testing.T, bucket string) (ids []string) {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(c.bucket(bucket), "maps/*"))
+	require.NoError(t, err)
+	for _, folder := range found {
+		ids = append(ids, filepath.Base(folder))
+	}
+	return ids
+}
+
+// Two teams at once, each with a namespace, a store and a worker of its own.
+func TestLoad_TwoNamespaces(t *testing.T) {
+	inCluster(t)
+	var jobs []*job
+	for i, team := range []string{"blue", "green"} {
+		require.NoError(t, in(team, team).worker("worker-"+team, atWorkers+4+i, "").start())
+		// More than travels inside the workflow.
+		jobs = append(jobs, (&job{site: in(team, team), items: 20_000, pool: "cpu"}).begin(t, "of-"+team))
+	}
+	judge(t, "two namespaces on two stores", 0, "", jobs...)
+	for _, team := range []string{"blue", "green"} {
+		require.Equal(t, []string{"of-" + team}, holds(t, team))
+		require.NoError(t, c.processes["worker-"+team].end(syscall.SIGTERM))
+	}
+}
+
+// With keys neither the store nor the database has an item or a value.
+func TestLoad_Encryption(t *testing.T) {
+	inCluster(t)
+	s := in("sealed", "sealed")
+	s.keys = filepath.Join(c.dir, "keys")
+	require.NoError(t, os.Mkdir(s.keys, 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(s.keys, "main.key"), []byte(strings.Repeat("0f", 32)), 0o600))
+	require.NoError(t, s.worker("worker-sealed", atWorkers+6, "").start())
+	const marker = "marker-of-an-item"
+	lines, input := &strings.Builder{}, filepath.Join(c.dir, "sealed-items.jsonl")
+	item := func(index int64) string { return fmt.Sprintf(`{"size":%d,"text":"%s"}`, index, marker) }
+	for i := range int64(3000) {
+		fmt.Fprintln(lines, item(i))
+	}
+	require.NoError(t, os.WriteFile(input, []byte(lines.String()), 0o644))
+	judge(t, "encryption", 0, "", (&job{site: s, items: 3000, pool: "cpu", value: item, args: []string{"--in", input}}).begin(t, "sealed"))
+	require.NoError(t, c.processes["worker-sealed"].end(syscall.SIGTERM))
+	for _, folder := range []string{c.bucket("sealed"), filepath.Join(c.dir, "database")} {
+		require.Empty(t, containing(t, folder, marker), folder)
+	}
+}
+
+// containing are the files below a folder that have a text.
+func containing(t *testing.T, folder, text string) (found []string) {
+	t.Helper()
+	require.NoError(t, filepath.WalkDir(folder, func(path string, d os.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return nil // the database deletes files meanwhile
+		}
+		data, err := os.ReadFile(path)
+		if err == nil && bytes.Contains(data, []byte(text)) {
+			found = append(found, path)
+		}
+		return nil
+	}))
+	return found
+}
+
+// A table in the store is read there, by a worker.
+func TestLoad_Table(t *testing.T) {
+	inCluster(t)
+	workers(t)
+	require.NoError(t, os.MkdirAll(filepath.Join(c.bucket("main"), "in"), 0o755))
+	file, err := os.Create(filepath.Join(c.bucket("main"), "in/table.parquet"))
+	require.NoError(t, err)
+	defer file.Close()
+	to := columns.NewWriter(file, columns.Parquet)
+	item := func(index int64) string { return fmt.Sprintf(`{"size":%d,"text":"row %d"}`, index, index) }
+	for i := range int64(20_000) {
+		require.NoError(t, to.Add(fmt.Appendf(nil, `{"index":%d,"value":%s}`, i, item(i))))
+	}
+	_, err = to.Finish()
+	require.NoError(t, err)
+	judge(t, "a table in S3", 0, "", (&job{site: in("default", "main"), items: 20_000, pool: "cpu", value: item,
+		args: []string{"--in", "s3://main/in/table.parquet?" + strings.SplitN(in("default", "main").store, "?", 2)[1], "--columns", "size,text"},
+	}).begin(t, "table"))
+}
+
+// A million items over S3, and what the store was asked.
+func TestLoad_Million(t *testing.T) {
+	inCluster(t)
+	workers(t)
+	before := requests(t)
+	j := (&job{site: in("default", "main"), items: 1_000_000, pool: "cpu"}).begin(t, "million")
+	<-j.ended
+	asked := requests(t)
+	var kinds []string
+	for kind, count := range asked {
+		if count -= before[kind]; count > 0 {
+			kinds = append(kinds, fmt.Sprintf("%d %s", count, kind))
+		}
+	}
+	slices.Sort(kinds)
+	judge(t, "a million items over S3", 0, strings.Join(kinds, ", "), j)
+}
+
+// requests counts what the S3 server was asked so far, by its log.
+func requests(t *testing.T) map[string]int {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(c.dir, "requests"))
+	require.NoError(t, err)
+	count := map[string]int{}
+	for _, found := range regexp.MustCompile(`\bs3_(\w+)`).FindAllStringSubmatch(string(text), -1) {
+		count[found[1]]++
+	}
+	return count
+}

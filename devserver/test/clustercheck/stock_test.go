@@ -1,0 +1,110 @@
+//go:build linux
+
+package clustercheck
+
+import (
+	"encoding/json"
+	"errors"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/test/rig"
+	"github.com/gpumux/gpumux/workflows"
+)
+
+// The server that Temporal's command brings is 1.29, the least version, with its own
+// settings: a map, a lease, a cancelled map, a failed item, ls and show.
+func TestStock(t *testing.T) {
+	inCluster(t)
+	port := freePort(t)
+	s := site{address: "127.0.0.1:" + port, namespace: "default", store: "file://" + filepath.Join(c.dir, "stock")}
+	server := c.add(&process{name: "stock-server", ready: serves(s.address, "WorkflowService"),
+		argv: []string{c.program("temporal"), "server", "start-dev", "--headless", "--port", port, "--log-level", "warn"}})
+	require.NoError(t, server.start())
+	defer func() { require.NoError(t, server.end(server.asked())) }()
+	host := s.worker("worker-stock", atWorkers+7, "")
+	require.NoError(t, host.start())
+	defer func() { require.NoError(t, host.end(host.asked())) }()
+
+	judge(t, "stock server, a map", 0, "", (&job{site: s, items: 20_000, pool: "cpu"}).begin(t, "stock"))
+
+	part := func(name string, items int64, check func(t *testing.T)) {
+		began := time.Now()
+		var err error
+		if !t.Run(name, check) {
+			err = errors.New("see above")
+		}
+		report = append(report, row{part: "stock server, " + name, items: items, took: time.Since(began), err: err})
+	}
+	part("a failed item", 4, func(t *testing.T) {
+		out := s.run(t, 1, "map", "odd", "--range", "0:4", "--pool", "cpu", "--id", "stock-odd", "--out", "-")
+		require.Equal(t, 4, strings.Count(out, "\n"))
+		require.Contains(t, out, `{"index":2,"value":2}`)
+		require.Contains(t, out, "3 is odd")
+		require.Contains(t, s.run(t, 0, "faults", "stock-odd"), "ValueError")
+	})
+	part("a cancelled map", 2, func(t *testing.T) {
+		j := (&job{site: s, items: 2, seconds: 600, pool: "long"}).begin(t, "stock-cancelled")
+		j.runs(t, 1)
+		s.run(t, 0, "cancel", j.id)
+		<-j.ended
+		require.NotZero(t, j.code)
+	})
+	part("ls and show", 0, func(t *testing.T) {
+		var shown struct{ Status string }
+		require.NoError(t, json.Unmarshal([]byte(s.run(t, 0, "show", "stock-cancelled", "--json")), &shown))
+		require.Equal(t, "canceled", strings.ToLower(shown.Status))
+		// Lists follow some time after.
+		rig.Wait(t, func() bool {
+			listed := s.run(t, 0, "ls", "--json")
+			return strings.Contains(listed, "stock-cancelled") && strings.Contains(listed, "stock-odd")
+		}, patience, 100*time.Millisecond, "both maps are listed")
+	})
+	part("a lease", 2, func(t *testing.T) { lease(t, s) })
+}
+
+// freePort is for the one server that knows no address but 127.0.0.1.
+func freePort(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	require.NoError(t, err)
+	return port
+}
+
+// lease holds a slot of the pool long for calls that depend on each other.
+func lease(t *testing.T, s site) {
+	t.Helper()
+	server, err := client.Dial(client.Options{HostPort: s.address, Namespace: s.namespace, Logger: silent})
+	require.NoError(t, err)
+	defer server.Close()
+	own := worker.New(server, "service", worker.Options{})
+	own.RegisterWorkflowWithOptions(func(ctx workflow.Context) (length int, err error) {
+		return length, workflows.WithSlot(ctx, workflows.LeaseOptions{Ladder: []string{"long"}}, func(ctx workflow.Context, s *workflows.Slot) error {
+			kept, err := workflows.Call[gpumux.Handle](ctx, s, "keep", 4000)
+			if err != nil {
+				return err
+			}
+			length, err = workflows.Call[int](ctx, s, "length", map[string]any{"kept": kept})
+			return err
+		})
+	}, workflow.RegisterOptions{Name: "leases"})
+	require.NoError(t, own.Start())
+	defer own.Stop()
+	run, err := server.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: "service", WorkflowExecutionTimeout: patience}, "leases")
+	require.NoError(t, err)
+	var length int
+	require.NoError(t, run.Get(t.Context(), &length))
+	require.Equal(t, 4000, length)
+}
