@@ -30,7 +30,7 @@ devserver/cmd/manual             internal/cli
 devserver/test/devservertest     devserver
 devserver                        internal/names
 cmd/gpumux                       internal/cli
-internal/cli                     . gpu internal/app internal/bench internal/files internal/fleet internal/host internal/items internal/launch internal/local internal/names internal/prune internal/screen internal/show internal/text starter workers/config
+internal/cli                     . gpu internal/app internal/bench internal/files internal/fleet internal/host internal/items internal/launch internal/local internal/names internal/otlp internal/prune internal/screen internal/show internal/text starter workers/config
 internal/host                    . codec gpu internal/app internal/bench internal/fleet internal/health internal/local internal/screen internal/show internal/top starter store workers workers/config
 internal/app                     codec internal/fleet internal/local internal/screen internal/text starter store
 internal/files                   . internal/columns internal/items internal/local internal/names internal/objects internal/results internal/text starter
@@ -41,8 +41,8 @@ internal/local                   . codec gpu internal/contract internal/edition 
 internal/bench                   . gpu internal/sharing starter store workers workers/config
 starter                          . codec internal/contract internal/fleet internal/names internal/prune internal/results internal/text store
 internal/prune                   internal/names internal/objects store
-workers                          . activities codec gpu internal/autoslots internal/calls internal/contact internal/contract internal/fleet internal/health internal/launch internal/memory internal/metrics internal/names internal/notice internal/payload internal/pool internal/process internal/record internal/runtimes internal/sharing internal/slot internal/template store workers/config workflows
-internal/fleet                   . codec internal/contract internal/names internal/payload
+workers                          . activities codec gpu internal/autoslots internal/calls internal/contact internal/contract internal/fleet internal/health internal/launch internal/memory internal/metrics internal/names internal/notice internal/payload internal/pool internal/process internal/record internal/runtimes internal/sharing internal/slot internal/template internal/tracing store workers/config workflows
+internal/fleet                   . codec internal/contract internal/names internal/payload internal/tracing
 internal/autoslots               . gpu internal/memory internal/pool workers/config
 internal/memory                  . gpu internal/notice internal/process internal/session internal/sharing internal/slot workers/config
 internal/metrics                 . gpu internal/health internal/pool internal/slot
@@ -62,7 +62,7 @@ internal/process                 .
 internal/runtimes
 internal/edition
 internal/notice
-activities                       . internal/calls internal/columns internal/contract internal/items internal/names internal/objects internal/payload internal/record internal/text store
+activities                       . internal/calls internal/columns internal/contract internal/items internal/names internal/objects internal/payload internal/record internal/text internal/tracing store
 internal/record                  . store
 workflows                        . internal/contract internal/names internal/payload internal/text
 workflows/workflowstest          . internal/contract internal/names internal/text
@@ -74,6 +74,8 @@ internal/objects                 internal/names
 internal/results                 . internal/arrays
 internal/test/rig
 internal/test/s3test
+internal/otlp                    internal/tracing
+internal/tracing                 internal/calls internal/contract
 internal/contract                . internal/names internal/text
 internal/calls                   .
 codec

@@ -21,6 +21,7 @@ import (
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/record"
+	"github.com/gpumux/gpumux/internal/tracing"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -48,7 +49,7 @@ func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.Chu
 	leave = sync.OnceFunc(leave)
 	defer leave()
 	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, patience: slotPatience, await: await}
-	a.log = &faultLog{Logger: cmp.Or(p.Log, activity.GetLogger(ctx)), of: chunk.Map}
+	a.log = &faultLog{Logger: cmp.Or(p.Log, activity.GetLogger(ctx)), of: chunk.Map, trace: tracing.ID(ctx)}
 	if err := a.restore(); err != nil {
 		return contract.ChunkResult{}, err
 	}

@@ -72,7 +72,8 @@ const maxLogged = 20
 // faultLog logs the faults of a chunk of a map.
 type faultLog struct {
 	log.Logger
-	of string
+	// of is the map, trace its trace or empty.
+	of, trace string
 	// logged counts the failures of items.
 	logged int
 }
@@ -101,6 +102,9 @@ func (l *faultLog) fields(f *gpumux.Fault, index int64) []any {
 	k = append(k, "kind", f.Kind, "slot", f.Slot, "device", f.Device, "pid", f.PID, "fault", f.Error())
 	if f.Budget > 0 {
 		k = append(k, "budget", f.Budget)
+	}
+	if l.trace != "" {
+		k = append(k, "trace", l.trace)
 	}
 	return k
 }

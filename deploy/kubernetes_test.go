@@ -80,6 +80,7 @@ type pod struct {
 		} `yaml:"ports"`
 		ReadinessProbe  probe `yaml:"readinessProbe"`
 		LivenessProbe   probe `yaml:"livenessProbe"`
+		StartupProbe    probe `yaml:"startupProbe"`
 		SecurityContext struct {
 			AllowPrivilegeEscalation *bool `yaml:"allowPrivilegeEscalation"`
 			ReadOnlyRootFilesystem   bool  `yaml:"readOnlyRootFilesystem"`
@@ -150,6 +151,7 @@ func TestKubernetes_WorkersFindWhatTheyMount(t *testing.T) {
 		understood(t, worker.Args)
 		require.Len(t, worker.Ports, 1)
 		require.Equal(t, probe{httpGet{"/healthz", worker.Ports[0].Name}}, worker.ReadinessProbe)
+		require.Equal(t, probe{httpGet{"/startz", worker.Ports[0].Name}}, worker.StartupProbe)
 		require.Equal(t, probe{httpGet{"/livez", worker.Ports[0].Name}}, worker.LivenessProbe)
 
 		paths, where := map[string]string{}, []string{}

@@ -129,9 +129,10 @@ func TestPrometheus_FindsTheWorkersOfTheManifests(t *testing.T) {
 	for _, kind := range []string{"cpu", "gpu"} {
 		template := all["Deployment/gpumux-"+kind].Spec.Template
 		worker := loads(t, "worker.yaml", []byte(all["ConfigMap/gpumux-"+kind].Data["worker.yaml"]))
-		host, port, err := net.SplitHostPort(worker.Metrics)
+		host, port, err := net.SplitHostPort(worker.Metrics.Address)
 		require.NoError(t, err)
 		require.Equal(t, "0.0.0.0", host, "loopback of a pod is out of Prometheus's reach")
+		require.True(t, worker.Metrics.Open)
 		require.Subset(t, template.Metadata.Annotations, map[string]string{
 			"prometheus.io/scrape": "true", "prometheus.io/port": port, "prometheus.io/path": "/metrics",
 		})
@@ -174,7 +175,7 @@ func TestWorkerFiles_ProposeMetricsOnLoopback(t *testing.T) {
 		require.Empty(t, loads(t, name, []byte(text)).Metrics)
 		proposed := strings.Replace(text, "# metrics:", "metrics:", 1)
 		require.NotEqual(t, text, proposed)
-		require.Equal(t, "127.0.0.1:9464", loads(t, name, []byte(proposed)).Metrics)
+		require.Equal(t, "127.0.0.1:9464", loads(t, name, []byte(proposed)).Metrics.Address)
 	}
 	var targets struct {
 		Scrape []struct {

@@ -51,6 +51,15 @@ func (s *Starter) storage() storage {
 	return storage{given: s.Store, own: &s.opened, workers: s.Fleet(), keys: s.Keys}
 }
 
+// checkKeys returns a *fleet.KeysError before what should be encrypted leaves in clear.
+func (s *Starter) checkKeys(ctx context.Context) error {
+	sample, err := s.registry().data.ToPayload("")
+	if err != nil || string(sample.GetMetadata()[converter.MetadataEncoding]) != converter.MetadataEncodingJSON {
+		return err
+	}
+	return s.Fleet().TakesPlain(ctx)
+}
+
 // Holds reports whether a URL is an object in the workers' store.
 func (s *Starter) Holds(ctx context.Context, url string) bool {
 	st, err := s.storage().open(ctx)
@@ -117,6 +126,9 @@ func (s *Starter) Start(ctx context.Context, m Map) (*Handle, error) {
 			return s.handle(last, entry), nil
 		}
 		if !placed {
+			if err := s.checkKeys(ctx); err != nil {
+				return nil, err
+			}
 			if storeURL, err = s.storage().place(ctx, &m); err != nil {
 				return nil, err
 			}
@@ -225,7 +237,7 @@ func (s *Starter) retry(ctx context.Context, m Map, id, fingerprint string) (*Ha
 
 // rerun starts a new run of a map that is over, over the items that in names.
 func (s *Starter) rerun(ctx context.Context, last *run, in gpumux.MapInput) (*Handle, error) {
-	if err := in.Validate(); err != nil {
+	if err := cmp.Or(in.Validate(), s.checkKeys(ctx)); err != nil {
 		return nil, err
 	}
 	id, note, entry := last.ID, last.Memo, Continued

@@ -104,6 +104,7 @@ type process struct {
 	handler Handler
 	// printed is how much was printed by the last answer.
 	printed int64
+	traced  bool           // by the last run
 	queue   []wire.Message // read while a fault waited for its Next
 }
 
@@ -118,6 +119,12 @@ func (p *process) next() (m wire.Message, err error) {
 
 // run answers the items of a run, one after the other.
 func (p *process) run(ctx context.Context, run wire.Run) error {
+	if run.Trace != "" {
+		os.Setenv("TRACEPARENT", run.Trace)
+	} else if p.traced {
+		os.Unsetenv("TRACEPARENT")
+	}
+	p.traced = run.Trace != ""
 	for n, item := range run.Items {
 		answer := p.answer(context.WithValue(ctx, positionKey{}, &position{p, run.Run, n}), item, run, n)
 		if err := p.conn.Write(answer); err != nil {

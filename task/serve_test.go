@@ -41,6 +41,7 @@ func TestMain(m *testing.M) {
 			_, err := fmt.Println("item", x)
 			return x, err
 		}),
+		"traced":  Func(func(context.Context, int) (string, error) { return os.Getenv("TRACEPARENT"), nil }),
 		"nothing": func(context.Context, json.RawMessage) (json.RawMessage, error) { return nil, nil },
 		"where": Func(func(ctx context.Context, x int) (string, error) {
 			hello, ok := SeatOf(ctx)
@@ -173,7 +174,7 @@ func TestServe_UnknownTaskListsTheKnown(t *testing.T) {
 	p := start(t, "dubble")
 	f := p.next(t).(wire.Fault)
 	require.Equal(t, "bad_input", f.Raised.Class)
-	require.Equal(t, `this program has no task "dubble"; it has: child, double, fail, nothing, panic, print, third, wait, where`, f.Raised.Message)
+	require.Equal(t, `this program has no task "dubble"; it has: child, double, fail, nothing, panic, print, third, traced, wait, where`, f.Raised.Message)
 	_, err := p.Read()
 	require.Equal(t, io.EOF, err)
 	require.Error(t, p.cmd.Wait())
@@ -217,6 +218,16 @@ func TestServe_SlotProgressAndNull(t *testing.T) {
 	require.NoError(t, p.Write(wire.Run{Run: 1, Items: raws("1")}))
 	require.Equal(t, raws("null"), p.next(t).(wire.Results).Values)
 	require.NoError(t, Progress(context.Background(), 1), "outside of a slot")
+}
+
+// An item finds the place of its call in the trace, and no earlier call's.
+func TestServe_Trace(t *testing.T) {
+	p := start(t, "traced")
+	require.Equal(t, wire.Ready{Trim: true}, p.next(t))
+	for run, trace := range []string{"", "00-a-b-01", ""} {
+		require.NoError(t, p.Write(wire.Run{Run: int64(run + 1), Items: raws("1"), Trace: trace}))
+		require.Equal(t, raws(fmt.Sprintf("%q", trace)), p.next(t).(wire.Results).Values)
+	}
 }
 
 func TestServe_ChildrenDoNotInheritTheWire(t *testing.T) {

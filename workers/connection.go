@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/contrib/envconfig"
@@ -21,9 +22,11 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/codec"
+	"github.com/gpumux/gpumux/internal/contact"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/payload"
 	"github.com/gpumux/gpumux/internal/record"
+	"github.com/gpumux/gpumux/internal/tracing"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -40,10 +43,14 @@ func (w *Worker) readKeys() error {
 		w.objects = keys
 		if w.o.Codec == nil {
 			w.o.Codec = keys
+			if !w.config.Codec.AcceptPlain {
+				w.o.Codec = payload.Noticing{PayloadCodec: keys}
+			}
 		}
 	}
 	if w.o.Codec != nil {
 		w.log = redact(w.log)
+		w.sealed = !w.config.Codec.AcceptPlain
 	}
 	if w.o.Codec != nil && keys == nil {
 		w.log.Warn("payloads pass through a codec, but objects in the store are not encrypted; give codec.keys too")
@@ -56,20 +63,25 @@ func (w *Worker) dial(ctx context.Context) error {
 	t := w.config.Temporal
 	o, err := envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{IncludeRemoteCodec: w.o.Codec == nil})
 	if err != nil {
-		return fmt.Errorf("read Temporal's own settings (TEMPORAL_… variables, temporal.toml): %w", err)
+		return fmt.Errorf("the settings of Temporal cannot be used: %w; correct temporal.toml, or point TEMPORAL_CONFIG_FILE at another file, or correct "+
+			"the TEMPORAL_ variables", err)
 	}
 	if o.DataConverter != nil { // a remote codec
 		o.FailureConverter = codec.Failures(o.DataConverter)
 		w.log = redact(w.log)
+		w.sealed = !w.config.Codec.AcceptPlain
 	}
 	codec.Apply(&o, w.o.Codec)
 	o.HostPort = cmp.Or(t.Address, o.HostPort, client.DefaultHostPort)
 	o.Namespace = cmp.Or(t.Namespace, o.Namespace, client.DefaultNamespace)
 	w.namespace = o.Namespace
 	o.Identity = w.identity
-	o.ContextPropagators = append(o.ContextPropagators, payload.Headers{})
+	o.ContextPropagators = append(o.ContextPropagators, payload.Headers{Traced: tracing.On()})
+	if err := tracing.Apply(&o); err != nil {
+		return err
+	}
 	o.Logger = newTemporalLog(w.log)
-	if w.config.Metrics != "" {
+	if w.config.Metrics.Address != "" {
 		o.MetricsHandler = w.metrics.SDK()
 	}
 	o.WorkerHeartbeatInterval = 10 * time.Second
@@ -94,7 +106,15 @@ const (
 	reportPause = 500 * time.Millisecond
 )
 
-// patient reports the end of an activity until the server answers or the worker stops.
+// polls are the requests for work.
+var polls = map[string]bool{
+	workflowservice.WorkflowService_PollActivityTaskQueue_FullMethodName: true,
+	workflowservice.WorkflowService_PollWorkflowTaskQueue_FullMethodName: true,
+}
+
+// patient notes what becomes of requests for work, for readiness.
+//
+// It reports the end of an activity until the server answers or the worker stops.
 // The SDK gives up after ten seconds, and a finished chunk would run again.
 func (w *Worker) patient(
 	ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption,
@@ -104,7 +124,11 @@ func (w *Worker) patient(
 		workflowservice.WorkflowService_RespondActivityTaskFailed_FullMethodName,
 		workflowservice.WorkflowService_RespondActivityTaskCanceled_FullMethodName:
 	default:
-		return call(ctx, method, req, reply, cc, opts...)
+		err := call(ctx, method, req, reply, cc, opts...)
+		if poll, ok := req.(interface{ GetTaskQueue() *taskqueue.TaskQueue }); ok && polls[method] {
+			w.polls.Note(poll.GetTaskQueue().GetName(), err, contact.Uptime())
+		}
+		return err
 	}
 	for {
 		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportLimit)

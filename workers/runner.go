@@ -21,6 +21,7 @@ import (
 	"github.com/gpumux/gpumux/internal/pool"
 	"github.com/gpumux/gpumux/internal/process"
 	"github.com/gpumux/gpumux/internal/sharing"
+	"github.com/gpumux/gpumux/internal/tracing"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
@@ -133,7 +134,9 @@ func (r *runner) runIn(ctx, held context.Context, h *pool.Seat, task launch.Task
 			}
 		}
 	}
+	span := tracing.Begin(ctx, &call, h.Name, h.Group)
 	err = h.Run(ctx, task, call)
+	span.End(faultKind(err))
 	var fault *gpumux.Fault
 	if errors.As(err, &fault) {
 		share.Siblings(ctx, turn, fault)
@@ -145,9 +148,18 @@ func (r *runner) runIn(ctx, held context.Context, h *pool.Seat, task launch.Task
 	}
 	if errors.As(err, &fault) {
 		h.Faults.Add(1)
-		r.report(task.Name, call.Whole, fault)
+		r.report(ctx, task.Name, call.Whole, fault)
 	}
 	return err
+}
+
+// faultKind is the kind of the fault that ended a call, or empty.
+func faultKind(err error) string {
+	var fault *gpumux.Fault
+	if errors.As(err, &fault) {
+		return string(fault.Kind)
+	}
+	return ""
 }
 
 // granted adds to a call the limits of its process, and counts its results on their way.
@@ -208,9 +220,13 @@ func (r *remainder) soon(took time.Duration) bool {
 }
 
 // report logs and counts a failed call.
-func (r *runner) report(task string, whole bool, fault *gpumux.Fault) {
+func (r *runner) report(ctx context.Context, task string, whole bool, fault *gpumux.Fault) {
 	r.metrics.Fault(r.pool.Name, fault.Kind)
-	r.log.Warn("a call failed", zap.String("pool", r.pool.Name), zap.String("slot", fault.Slot),
+	log := r.log
+	if id := tracing.ID(ctx); id != "" {
+		log = log.With(zap.String("trace", id))
+	}
+	log.Warn("a call failed", zap.String("pool", r.pool.Name), zap.String("slot", fault.Slot),
 		zap.String("device", fault.Device), zap.String("task", task), zap.String("kind", string(fault.Kind)),
 		zap.Int("pid", fault.PID), zap.String("fault", fault.Error()))
 	if !whole {

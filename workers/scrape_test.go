@@ -49,7 +49,7 @@ func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 		t.Cleanup(func() { require.NoError(t, s.Stop(context.Background())) })
 		return s
 	}
-	m := metrics.New(zap.NewNop(), "", nil)
+	m := metrics.New(zap.NewNop(), "", nil, nil)
 	first := &pool.Seat{Slot: onCPU(), Name: "cpu/0", Group: gpu.CPU}
 	m.Offer(pool.NewLedger().New("cpu", []*pool.Seat{first, {Slot: onCPU(), Name: "cpu/1", Group: gpu.CPU}}))
 	require.NoError(t, first.Run(t.Context(), launch.Task{Name: "embed", Python: "embed.py:embed", Dir: dir}, calls.Call{
@@ -76,7 +76,7 @@ func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 	for _, seconds := range []float64{0.0008, 0.02, 7200} {
 		m.Items(p.Name).Observe(seconds)
 	}
-	url, err := m.Serve("127.0.0.1:0", inventory.Devices(), inventory.Status)
+	url, err := m.Serve(metrics.Listen{Address: "127.0.0.1:0"}, inventory.Devices(), inventory.Status)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Stop(context.Background())) })
 	scrape := func() string {
@@ -125,8 +125,8 @@ func TestMetrics_HealthSaysWhy(t *testing.T) {
 	w.life, w.end = context.WithCancel(t.Context())
 	now := time.Hour
 	w.contact = contact.New(nil, func() time.Duration { return now }, zap.NewNop())
-	m := metrics.New(zap.NewNop(), "", w.health)
-	url, err := m.Serve("127.0.0.1:0", nil, nil)
+	m := metrics.New(zap.NewNop(), "", w.starts, w.health)
+	url, err := m.Serve(metrics.Listen{Address: "127.0.0.1:0"}, nil, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Stop(context.Background())) })
 	alive := strings.Replace(url, "/metrics", "/livez", 1)
@@ -144,6 +144,8 @@ func TestMetrics_HealthSaysWhy(t *testing.T) {
 	expect(http.StatusServiceUnavailable, "the Temporal server has not answered for 9s")
 	w.end()
 	expect(http.StatusServiceUnavailable, "the worker is stopping")
+	started, _ := scraped(t, strings.Replace(url, "/healthz", "/startz", 1))
+	require.Equal(t, http.StatusOK, started, "it had started")
 	code, text := scraped(t, alive)
 	require.Equal(t, http.StatusOK, code, "the program turns")
 	require.Equal(t, "ok\n", text)

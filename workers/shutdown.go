@@ -126,16 +126,24 @@ func (w *Worker) closeInventory() error {
 	return w.inventory.Close()
 }
 
+// starts returns why the worker has not started yet, or nil.
+func (w *Worker) starts() error {
+	if !w.serves.Load() {
+		return errors.New("the worker is starting")
+	}
+	return nil
+}
+
 // health returns why this worker cannot do its work now, or nil.
 func (w *Worker) health() error {
-	switch {
-	case w.life.Err() != nil:
+	if w.life.Err() != nil {
 		return errors.New("the worker is stopping")
-	case !w.serves.Load():
-		return errors.New("the worker is starting")
+	}
+	if err := w.starts(); err != nil {
+		return err
 	}
 	if silent := w.contact.Silence(); silent > contact.Limit {
 		return fmt.Errorf("the Temporal server has not answered for %s", silent.Round(time.Second))
 	}
-	return nil
+	return w.polls.Refused(contact.Uptime())
 }

@@ -73,6 +73,7 @@ type Worker struct {
 	config     config.Config
 	storeURL   string
 	objects    store.Keys // nil where the store is not encrypted
+	sealed     bool       // only encrypted maps are taken
 	placements []config.Placement
 	tasks      *config.Catalog
 	inventory  *gpu.Inventory
@@ -113,6 +114,7 @@ type Worker struct {
 	client    client.Client
 	namespace string // the client's; empty for the default
 	contact   *contact.Contact
+	polls     contact.Polls
 	serving   []worker.Worker
 }
 
@@ -186,7 +188,7 @@ func (w *Worker) start(ctx context.Context) error {
 	if err := process.Sweep(w.log); err != nil {
 		return err
 	}
-	w.metrics = metrics.New(w.log, w.o.Version, w.health)
+	w.metrics = metrics.New(w.log, w.o.Version, w.starts, w.health)
 	if err := w.connect(ctx); err != nil {
 		return err
 	}
@@ -345,14 +347,21 @@ func (w *Worker) newSeat(name string, p config.Placement, g config.Group, runtim
 }
 
 func (w *Worker) serveMetrics() error {
-	if w.config.Metrics == "" {
+	if w.config.Metrics.Address == "" {
 		return nil
 	}
-	address, err := config.MetricsAddress(w.config.Metrics)
+	address, err := config.MetricsAddress(w.config.Metrics.Address)
 	if err != nil {
 		return err
 	}
-	_, err = w.metrics.Serve(address, config.Devices(w.placements), w.inventory.Status)
+	on := metrics.Listen{Address: address}
+	if on.TLS, err = w.config.MetricsTLS(); err != nil {
+		return err
+	}
+	if on.Token, err = w.config.MetricsToken(); err != nil {
+		return err
+	}
+	_, err = w.metrics.Serve(on, config.Devices(w.placements), w.inventory.Status)
 	return err
 }
 

@@ -97,6 +97,10 @@ func decodeInput(ctx workflow.Context, raw converter.RawValue) (gpumux.MapInput,
 			return in, carry, nil
 		}
 	}
+	// A run from before this rule, or before the worker's keys, goes on as it began.
+	if payload.Unsealed(raw) && workflow.GetVersion(ctx, "refuse unencrypted inputs", workflow.DefaultVersion, 1) == 1 {
+		return gpumux.MapInput{}, nil, payload.ErrUnsealed
+	}
 	var in gpumux.MapInput
 	err := payload.Decode(raw, &in)
 	return in, nil, err

@@ -76,6 +76,8 @@ type Call struct {
 	// Keep stores a file of an item, from its beginning, before the item is Done. Its error
 	// ends the call, and is why ctx ended. Default: items may leave no files.
 	Keep func(ctx context.Context, index int64, name string, file *os.File) error
+	// Trace is the W3C traceparent of the call for its process. Default: it is not traced.
+	Trace string
 	// Done takes each result, in the order of the items, and owns it.
 	Done func(Done)
 
@@ -93,8 +95,10 @@ type Call struct {
 // Done is a finished item.
 type Done struct {
 	gpumux.Result
-	// Busy is the time that the item took in the task process.
-	Busy time.Duration
+	// Busy is the time that the item took in the task process, until Ended by the process's
+	// clock. Ended is only there for traced calls to processes that stay.
+	Busy  time.Duration
+	Ended time.Time
 	// Peak is the most bytes that the process and its descendants needed while the item ran:
 	// device memory on a GPU, less what frameworks keep unused where they tell; resident
 	// memory on the CPU. 0: not measured, as for most items under 20 ms. A micro-batch

@@ -10,6 +10,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,7 @@ import (
 	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/local"
+	"github.com/gpumux/gpumux/internal/otlp"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/workers/config"
 )
@@ -37,6 +39,14 @@ func Main(o Options) int {
 	a := app.New(o)
 	ctx, release := a.Interruptible()
 	defer release()
+	ctx, sent, failed := otlp.Start(ctx, cmp.Or(o.Version, "development"), func(err error) {
+		a.Console.Say("note: traces do not reach their collector: %v", err)
+	})
+	if failed != nil {
+		a.Console.Say("gpumux: %v", failed)
+		return app.ExitUsage
+	}
+	defer sent()
 	root := rootCommand(a)
 	root.SetArgs(a.Args)
 	root.SetIn(a.Stdin)
@@ -96,7 +106,7 @@ func exitCode(err error) int {
 		return app.ExitInterrupted
 	case is(new(*local.MistakeError), new(*gpumux.InputError), new(*items.SourceError), new(*config.Error), new(*starter.OtherMapError),
 		new(*starter.OtherEditionError), new(*starter.NotFoundError), new(*starter.NothingToRetryError), new(*starter.StillRunningError),
-		new(*starter.ScheduleError)):
+		new(*starter.ScheduleError), new(*fleet.KeysError)):
 		return app.ExitUsage
 	case errors.As(err, &ended) && ended.Fault.Kind == gpumux.BadInput:
 		return app.ExitUsage

@@ -19,6 +19,7 @@ import (
 
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/payload"
+	"github.com/gpumux/gpumux/internal/tracing"
 )
 
 // Options says which Temporal to use. What is empty comes from Temporal's conventions:
@@ -45,11 +46,16 @@ type ConnectError struct {
 	// Hint is the next step.
 	Hint string
 	Err  error
+	// settings: it was not even asked.
+	settings bool
 }
 
 // Error is one line with the address and the next step.
 func (e *ConnectError) Error() string {
-	if e.Address == "" {
+	switch {
+	case e.settings:
+		return fmt.Sprintf("the settings of Temporal cannot be used: %v; %s", e.Err, e.Hint)
+	case e.Address == "":
 		return fmt.Sprintf("Temporal does not answer any more: %v; %s", e.Err, e.Hint)
 	}
 	return fmt.Sprintf("connect to Temporal at %s: %v; %s", e.Address, e.Err, e.Hint)
@@ -105,8 +111,8 @@ func ClientOptions(o Options) (client.Options, error) {
 		options, err = envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{IncludeRemoteCodec: o.Codec == nil})
 	}
 	if err != nil {
-		return client.Options{}, &ConnectError{Address: o.Address, Namespace: o.Namespace, Err: err,
-			Hint: "correct temporal.toml, or point TEMPORAL_CONFIG_FILE at another file"}
+		return client.Options{}, &ConnectError{Address: o.Address, Namespace: o.Namespace, Err: err, settings: true,
+			Hint: "correct temporal.toml, or point TEMPORAL_CONFIG_FILE at another file, or correct the TEMPORAL_ variables"}
 	}
 	if options.DataConverter != nil {
 		options.FailureConverter = codec.Failures(options.DataConverter)
@@ -117,8 +123,11 @@ func ClientOptions(o Options) (client.Options, error) {
 	if o.Token != "" {
 		options.HeadersProvider = bearer(o.Token)
 	}
-	options.ContextPropagators = append(options.ContextPropagators, payload.Headers{}) // for workers on this client
-	options.WorkerHeartbeatInterval = 10 * time.Second                                 // and so that package fleet sees busy ones
+	options.ContextPropagators = append(options.ContextPropagators, payload.Headers{Traced: tracing.On()}) // for workers on this client
+	options.WorkerHeartbeatInterval = 10 * time.Second                                                     // and so that package fleet sees busy ones
+	if err := tracing.Apply(&options); err != nil {
+		return client.Options{}, err
+	}
 	options.Logger = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
 	if _, _, err := net.SplitHostPort(options.HostPort); err != nil && !strings.Contains(options.HostPort, "://") {
 		return client.Options{}, &ConnectError{Address: options.HostPort, Namespace: options.Namespace, Err: err,
@@ -156,7 +165,7 @@ func WithKeysHint(err error) error {
 	if !Sealed(err) {
 		return err
 	}
-	return fmt.Errorf("%w; it was made with a codec, or a key, that is not here: give the workers' keys (GPUMUX_KEYS)", err)
+	return fmt.Errorf("it is encrypted; give the workers' keys (--keys or GPUMUX_KEYS), or their codec: %w", err)
 }
 
 // Unreachable reports whether err is about the connection and may pass.

@@ -82,6 +82,11 @@ func TestClientOptions_FlagsWinOverConventions(t *testing.T) {
 	require.NoError(t, err)
 	require.Nil(t, o.Credentials, "a server in this process gets no key")
 
+	t.Setenv("TEMPORAL_PROFILE", "nope")
+	_, err = ClientOptions(Options{})
+	require.Regexp(t, "^the settings of Temporal cannot be used: unable to find profile nope .*; correct temporal.toml", err)
+	t.Setenv("TEMPORAL_PROFILE", "")
+
 	_, err = ClientOptions(Options{Address: "nonsense"})
 	require.ErrorContains(t, err, "host:port")
 }

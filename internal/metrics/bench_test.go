@@ -8,7 +8,7 @@ import (
 
 // What counting the time of an item costs, in a slot alone and in several at once.
 func BenchmarkItems(b *testing.B) {
-	took := New(zap.NewNop(), "", nil).Items("gpu")
+	took := New(zap.NewNop(), "", nil, nil).Items("gpu")
 	b.Run("one", func(b *testing.B) {
 		for b.Loop() {
 			took.Observe(0.001)

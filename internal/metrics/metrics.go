@@ -5,6 +5,8 @@ package metrics
 
 import (
 	"context"
+	"crypto/subtle"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"maps"
@@ -39,9 +41,10 @@ type Metrics struct {
 	sdk   *instruments
 	log   *zap.Logger
 	limit time.Duration // of a scrape
-	// version is the worker's, health says why it cannot do its work, or nil.
-	version string
-	health  func() error
+	// version is the worker's. starts says why it has not started, health why it cannot do
+	// its work.
+	version        string
+	starts, health func() error
 
 	mu    sync.Mutex // not held during calls of a slot, a pool or the driver
 	pools []*pool.Pool
@@ -61,10 +64,11 @@ var (
 	probeBuckets = []float64{.1, .25, .5, 1, 2.5, 5, 10, 20, 40}
 )
 
-// New counts for a worker of a version; health is why it cannot do its work, or nil.
-func New(log *zap.Logger, version string, health func() error) *Metrics {
+// New counts for a worker of a version. Its server asks starts why the worker has not
+// started yet, and health why it cannot do its work.
+func New(log *zap.Logger, version string, starts, health func() error) *Metrics {
 	return &Metrics{
-		sdk: newInstruments(), log: log, limit: scrapeLimit, version: version, health: health, work: map[string][2]float64{},
+		sdk: newInstruments(), log: log, limit: scrapeLimit, version: version, starts: starts, health: health, work: map[string][2]float64{},
 		Faults: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gpumux_faults_total", Help: "Faults of items after their attempts, and of whole calls.",
 		}, []string{"pool", "kind"}),
@@ -123,12 +127,25 @@ func (m *Metrics) Probed(outcome string, took time.Duration) {
 	m.probes.WithLabelValues(outcome).Observe(took.Seconds())
 }
 
+// Listen says where the server listens. Without TLS it speaks HTTP. A Token is asked of
+// whoever reads /metrics, and of nobody else: probes cannot keep secrets.
+type Listen struct {
+	Address string
+	TLS     *tls.Config
+	Token   string
+}
+
 // Serve shows the metrics under /metrics, at the url, under /healthz whether the worker
-// can work, and under /livez that it runs. Status is the driver's word about a device.
-func (m *Metrics) Serve(address string, devices []gpu.Device, status func(uuid string) (gpu.Status, error)) (url string, err error) {
-	listener, err := net.Listen("tcp", address)
+// can work, under /startz whether it has started, and under /livez that it runs. Status
+// is the driver's word about a device.
+func (m *Metrics) Serve(on Listen, devices []gpu.Device, status func(uuid string) (gpu.Status, error)) (url string, err error) {
+	listener, err := net.Listen("tcp", on.Address)
 	if err != nil {
-		return "", fmt.Errorf("serve metrics on %s: %w; set metrics to a free address, or leave it out", address, err)
+		return "", fmt.Errorf("serve metrics on %s: %w; set metrics to a free address, or leave it out", on.Address, err)
+	}
+	url = "http://" + listener.Addr().String() + "/metrics"
+	if on.TLS != nil {
+		listener, url = tls.NewListener(listener, on.TLS), "https://"+listener.Addr().String()+"/metrics"
 	}
 	for _, outcome := range health.Outcomes() {
 		m.probes.WithLabelValues(outcome) // all are there from the start, as 0
@@ -137,10 +154,11 @@ func (m *Metrics) Serve(address string, devices []gpu.Device, status func(uuid s
 	all.MustRegister(m.sdk, m.Faults, m.cordons, m.items, m.probes, m.store, &gauges{m, devices, status}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(all, promhttp.HandlerOpts{
+	mux.Handle("GET /metrics", guarded(on.Token, promhttp.HandlerFor(all, promhttp.HandlerOpts{
 		ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: maxScrapes, Timeout: m.limit,
-	}))
-	mux.HandleFunc("GET /healthz", m.healthz)
+	})))
+	mux.Handle("GET /healthz", probe(m.health))
+	mux.Handle("GET /startz", probe(m.starts))
 	mux.HandleFunc("GET /livez", func(to http.ResponseWriter, _ *http.Request) { fmt.Fprintln(to, "ok") })
 	m.server, m.ended = &http.Server{Addr: listener.Addr().String(), Handler: mux, ReadHeaderTimeout: 10 * time.Second}, make(chan struct{})
 	go func() {
@@ -149,24 +167,41 @@ func (m *Metrics) Serve(address string, devices []gpu.Device, status func(uuid s
 			m.log.Error("metrics are served no more", zap.Error(err))
 		}
 	}()
-	url = "http://" + listener.Addr().String() + "/metrics"
 	m.log.Info("metrics are served", zap.String("url", url))
 	return url, nil
+}
+
+// guarded asks for the token, if there is one.
+func guarded(token string, next http.Handler) http.Handler {
+	if token == "" {
+		return next
+	}
+	want := []byte("Bearer " + token)
+	return http.HandlerFunc(func(to http.ResponseWriter, r *http.Request) {
+		if subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), want) != 1 {
+			to.Header().Set("WWW-Authenticate", "Bearer")
+			http.Error(to, "give the worker's token (metrics.token in its file) as a bearer token", http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(to, r)
+	})
 }
 
 // SDK is for the metrics of a Temporal client.
 func (m *Metrics) SDK() client.MetricsHandler { return m.sdk }
 
-// healthz answers 200 while this worker can do its work, else 503 with the reasons.
-func (m *Metrics) healthz(to http.ResponseWriter, _ *http.Request) {
-	to.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	to.Header().Set("Cache-Control", "no-store")
-	if err := m.health(); err != nil {
-		to.WriteHeader(http.StatusServiceUnavailable)
-		fmt.Fprintln(to, err)
-		return
+// probe answers 200 while check is nil, else 503 with its reason.
+func probe(check func() error) http.HandlerFunc {
+	return func(to http.ResponseWriter, _ *http.Request) {
+		to.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		to.Header().Set("Cache-Control", "no-store")
+		if err := check(); err != nil {
+			to.WriteHeader(http.StatusServiceUnavailable)
+			fmt.Fprintln(to, err)
+			return
+		}
+		fmt.Fprintln(to, "ok")
 	}
-	fmt.Fprintln(to, "ok")
 }
 
 // Stop ends the serving.

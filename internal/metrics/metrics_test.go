@@ -2,8 +2,10 @@ package metrics
 
 import (
 	"context"
+	"crypto/tls"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -29,7 +31,7 @@ func showing(t *testing.T, m *Metrics, inventory *gpu.Inventory) func() string {
 // serving serves the metrics and returns where.
 func serving(t *testing.T, m *Metrics, devices []gpu.Device, status func(string) (gpu.Status, error)) string {
 	t.Helper()
-	url, err := m.Serve("127.0.0.1:0", devices, status)
+	url, err := m.Serve(Listen{Address: "127.0.0.1:0"}, devices, status)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Stop(context.Background())) })
 	return url
@@ -49,7 +51,7 @@ func answered(t *testing.T, url string) (code int, text string) {
 // A driver that does not answer holds up scrapes, up to a few and for a while, and no
 // slot that counts a fault.
 func TestMetrics_ADriverThatHangs(t *testing.T) {
-	m := New(zap.NewNop(), "", nil)
+	m := New(zap.NewNop(), "", nil, nil)
 	m.limit = 20 * time.Millisecond
 	asked, answer := make(chan struct{}, 2*maxScrapes), make(chan struct{})
 	defer close(answer)
@@ -81,7 +83,7 @@ func TestMetrics_ADriverThatHangs(t *testing.T) {
 func TestMetrics_OfTheSDK(t *testing.T) {
 	inventory, err := gpu.Open(t.Context(), gpu.Options{NoNVML: true})
 	require.NoError(t, err)
-	m := New(zap.NewNop(), "", nil)
+	m := New(zap.NewNop(), "", nil, nil)
 	scrape := showing(t, m, inventory)
 	for range 3 {
 		m.sdk.WithTags(map[string]string{"a": "1"}).Counter("temporal_request").Inc(1)
@@ -105,10 +107,43 @@ func TestMetrics_OfTheSDK(t *testing.T) {
 
 // An address that somebody has is named, with what to do.
 func TestMetrics_AnAddressThatIsTaken(t *testing.T) {
-	m := New(zap.NewNop(), "", nil)
+	m := New(zap.NewNop(), "", nil, nil)
 	inventory, err := gpu.Open(t.Context(), gpu.Options{NoNVML: true})
 	require.NoError(t, err)
 	showing(t, m, inventory)
-	_, err = New(zap.NewNop(), "", nil).Serve(m.server.Addr, nil, nil)
+	_, err = New(zap.NewNop(), "", nil, nil).Serve(Listen{Address: m.server.Addr}, nil, nil)
 	require.ErrorContains(t, err, "set metrics to a free address, or leave it out")
+}
+
+// TLS and the token keep strangers out; probes, which have no token, get in.
+func TestMetrics_Guarded(t *testing.T) {
+	certified := httptest.NewTLSServer(nil)
+	t.Cleanup(certified.Close)
+	m := New(zap.NewNop(), "", func() error { return nil }, nil)
+	on := Listen{Address: "127.0.0.1:0", TLS: &tls.Config{Certificates: certified.TLS.Certificates}, Token: "secret"}
+	url, err := m.Serve(on, nil, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, m.Stop(context.Background())) })
+	require.Regexp(t, `^https://127\.0\.0\.1:\d+/metrics$`, url)
+	for _, test := range []struct {
+		path, authorization string
+		want                int
+	}{
+		{"/metrics", "Bearer secret", http.StatusOK},
+		{"/metrics", "Bearer other", http.StatusUnauthorized},
+		{"/metrics", "", http.StatusUnauthorized},
+		{"/startz", "", http.StatusOK},
+	} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.TrimSuffix(url, "/metrics")+test.path, nil)
+		require.NoError(t, err)
+		request.Header.Set("Authorization", test.authorization)
+		answer, err := certified.Client().Do(request)
+		require.NoError(t, err)
+		require.NoError(t, answer.Body.Close())
+		require.Equal(t, test.want, answer.StatusCode, "%s %s", test.path, test.authorization)
+	}
+	plain, err := http.Get(strings.Replace(url, "https", "http", 1))
+	require.NoError(t, err)
+	require.NoError(t, plain.Body.Close())
+	require.Equal(t, http.StatusBadRequest, plain.StatusCode)
 }

@@ -63,7 +63,7 @@ type Bucket struct {
 func Open(ctx context.Context, raw string, keys Keys) (*Bucket, error) {
 	b := &Bucket{raw: raw, keys: keys}
 	if err := b.connect(ctx, raw); err != nil {
-		return nil, fmt.Errorf("open store %s: %w", raw, err)
+		return nil, fmt.Errorf("%w (open store %s)", err, raw)
 	}
 	return b, nil
 }
@@ -137,7 +137,7 @@ func (b *Bucket) openS3(ctx context.Context) error {
 	opener := url.URL{Scheme: b.scheme, Host: b.host, RawQuery: params.Encode()}
 	blobs, err := blob.OpenBucket(ctx, opener.String())
 	if err != nil {
-		return fmt.Errorf("%w; see docs/store.md for the parameters", err)
+		return fmt.Errorf("%w; see docs/store.md for the parameters", cause(err))
 	}
 	if b.path != "" {
 		blobs = blob.PrefixedBucket(blobs, b.path[1:]+"/")
@@ -153,8 +153,8 @@ func (b *Bucket) openS3(ctx context.Context) error {
 	if err == nil {
 		return fmt.Errorf("bucket %q does not exist; create it or correct the name, region and endpoint", b.host)
 	}
-	return fmt.Errorf("cannot list the bucket: %w; check region, endpoint and credentials (AWS_ACCESS_KEY_ID and"+
-		" AWS_SECRET_ACCESS_KEY, a profile, or the machine's role) and that they may list, read, write and delete", err)
+	return fmt.Errorf("%w: the bucket cannot be listed; check region, endpoint and credentials (AWS_ACCESS_KEY_ID and"+
+		" AWS_SECRET_ACCESS_KEY, a profile, or the machine's role) and that they may list, read, write and delete", cause(err))
 }
 
 // Close closes the connections. Every Writer must be closed or aborted before.

@@ -3,8 +3,10 @@ package objects
 import (
 	"context"
 	"io"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -75,6 +77,23 @@ func TestOpen_SaysWhatIsWrong(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "wrong")
 	_, err := Open(t.Context(), server.URL(""), nil)
 	require.ErrorContains(t, err, "check region, endpoint and credentials")
+	require.NotContains(t, err.Error(), "operation error")
+}
+
+// The cause comes before the long URLs.
+func TestOpen_BeginsWithTheCause(t *testing.T) {
+	away := httptest.NewServer(nil)
+	away.Close()
+	t.Setenv("AWS_ACCESS_KEY_ID", "a")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "b")
+	for profile, want := range map[string]string{
+		"":     "dial tcp " + away.Listener.Addr().String() + ": connect: connection refused: the bucket cannot be listed",
+		"nope": "failed to get shared config profile, nope; see docs/store.md for the parameters (open store s3://bucket",
+	} {
+		t.Setenv("AWS_PROFILE", profile)
+		_, err := Open(t.Context(), "s3://bucket?region=x&endpoint="+away.URL, nil)
+		require.Regexp(t, "^"+regexp.QuoteMeta(want), err)
+	}
 }
 
 func TestOpen_ServerThatDoesNotAnswer(t *testing.T) {

@@ -273,7 +273,7 @@ func OpenURL(ctx context.Context, raw string) (*At, error) {
 	u.Path, u.RawPath = folder, ""
 	b := &Bucket{raw: raw}
 	if err := b.connect(ctx, u.String()); err != nil {
-		return nil, fmt.Errorf("open %s: %w", raw, err)
+		return nil, fmt.Errorf("%w (open %s)", err, raw)
 	}
 	at, err := OpenAt(ctx, b, name)
 	if err != nil {

@@ -10,7 +10,11 @@ import (
 // Headers passes every header that a workflow was started with on to its activities, its
 // children and the run that continues it. Such a header traces or names a tenant. Headers
 // reads none, so that a worker need not know them. It is a workflow.ContextPropagator.
-type Headers struct{}
+type Headers struct {
+	// Traced leaves the trace to the interceptors, which put each span into the header of
+	// the next.
+	Traced bool
+}
 
 // carried is the key of the headers in a context.
 type carried struct{}
@@ -26,14 +30,14 @@ func (Headers) InjectFromWorkflow(ctx workflow.Context, to workflow.HeaderWriter
 }
 
 // Extract implements workflow.ContextPropagator.
-func (Headers) Extract(ctx context.Context, from workflow.HeaderReader) (context.Context, error) {
-	found, err := read(from)
+func (h Headers) Extract(ctx context.Context, from workflow.HeaderReader) (context.Context, error) {
+	found, err := h.read(from)
 	return context.WithValue(ctx, carried{}, found), err
 }
 
 // ExtractToWorkflow implements workflow.ContextPropagator.
-func (Headers) ExtractToWorkflow(ctx workflow.Context, from workflow.HeaderReader) (workflow.Context, error) {
-	found, err := read(from)
+func (h Headers) ExtractToWorkflow(ctx workflow.Context, from workflow.HeaderReader) (workflow.Context, error) {
+	found, err := h.read(from)
 	return workflow.WithValue(ctx, carried{}, found), err
 }
 
@@ -43,9 +47,14 @@ type header struct {
 	value *common.Payload
 }
 
-func read(from workflow.HeaderReader) (found []header, err error) {
+// traceKey is where all Temporal SDKs put the trace.
+const traceKey = "_tracer-data"
+
+func (h Headers) read(from workflow.HeaderReader) (found []header, err error) {
 	err = from.ForEachKey(func(key string, value *common.Payload) error {
-		found = append(found, header{key, value})
+		if !h.Traced || key != traceKey {
+			found = append(found, header{key, value})
+		}
 		return nil
 	})
 	return found, err

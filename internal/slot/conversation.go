@@ -123,6 +123,7 @@ func (c *conversation) feed() error {
 	if c.job.fresh {
 		run.Attempts = 1
 	}
+	run.Trace = c.job.call.Trace
 	if c.job.call.Keep != nil {
 		run.Folder = c.job.owner.scratch.folder(c.p)
 	}
@@ -273,7 +274,11 @@ func (c *conversation) answered(records []wire.Record, files []string) error {
 		}
 		busy += r.Busy
 		result.Output, result.Files, files = c.p.session.Process.Out.UpTo(r.Out), files, nil
-		c.finish(result, r.Busy, peak)
+		ended := time.Time{}
+		if c.job.call.Trace != "" {
+			ended = now.Add(-duration(at - r.Ended))
+		}
+		c.finish(result, r.Busy, peak, ended)
 	}
 	c.p.account.Ended(len(records), busy, peaks)
 	c.job.slot.tally(func(st *Stats) { st.Items += int64(len(records)) })
@@ -291,13 +296,13 @@ func (c *conversation) answered(records []wire.Record, files []string) error {
 }
 
 // finish hands on the result of the first item in flight.
-func (c *conversation) finish(r gpumux.Result, busy float64, peak int64) {
+func (c *conversation) finish(r gpumux.Result, busy float64, peak int64, ended time.Time) {
 	r.Index = c.items[0].Index
 	c.items[0].Value = nil // it may be large
 	c.items = c.items[1:]
 	c.p.account.Finished()
 	c.job.finished++
-	c.job.call.Done(calls.Done{Result: r, Busy: duration(busy), Peak: peak, Budget: int64(c.p.session.Memory.Budget), Batch: c.p.account.Unit()})
+	c.job.call.Done(calls.Done{Result: r, Busy: duration(busy), Ended: ended, Peak: peak, Budget: int64(c.p.session.Memory.Budget), Batch: c.p.account.Unit()})
 }
 
 // raised decides what an exception means: the item's own fault, one more try, or the end
@@ -319,7 +324,7 @@ func (c *conversation) raised(m wire.Fault) error {
 		return nil
 	}
 	peak := c.p.session.Memory.PeakOf(time.Now(), duration(m.Busy), m.Peak)
-	c.finish(gpumux.Result{Fault: fault, Output: output}, m.Busy, peak)
+	c.finish(gpumux.Result{Fault: fault, Output: output}, m.Busy, peak, time.Time{})
 	c.p.account.Ended(1, m.Busy, peak)
 	c.job.slot.tally(func(st *Stats) { st.Items++ })
 	return c.goOn()

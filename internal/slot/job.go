@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"go.uber.org/zap"
@@ -68,6 +69,11 @@ func newJob(owner *owner, call calls.Call, task launch.Task) *job {
 	j.o.Mode = cmp.Or(call.Mode, task.Mode, j.o.Mode, gpumux.Persistent)
 	if len(task.Command) > 0 {
 		j.o.Mode = gpumux.Fresh // a command has no process to keep
+		if call.Trace != "" {
+			env := map[string]string{"TRACEPARENT": call.Trace}
+			maps.Copy(env, j.o.Env)
+			j.o.Env = env
+		}
 	}
 	j.fresh = j.o.Mode == gpumux.Fresh
 	j.o.Lease, j.o.Rebuilt = call.Lease, call.Rebuilt

@@ -47,6 +47,7 @@ type Run struct {
 	Target   string            `json:"target,omitempty"`
 	Task     string            `json:"task,omitempty"`
 	Folder   string            `json:"folder,omitempty"`
+	Trace    string            `json:"trace,omitempty"`
 	// Sizes are those of Items, in a header only.
 	Sizes []int `json:"sizes,omitzero"`
 }

@@ -8,11 +8,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -36,8 +34,8 @@ type Config struct {
 	Pools []Pool `yaml:"pools"`
 	// Tasks are all that the worker runs, by name; "x/*" is a folder of Python modules.
 	Tasks map[string]Task `yaml:"tasks"`
-	// Metrics is the host:port for metrics; no host is loopback. Default: nothing is served.
-	Metrics string `yaml:"metrics"`
+	// Metrics are served for Prometheus. Default: nothing is served.
+	Metrics Metrics `yaml:"metrics"`
 	// Backlog are the pools, of whatever worker, whose backlog is among the metrics.
 	Backlog []string `yaml:"backlog"`
 	// Notice is where the host says that it ends soon. Default: nowhere.
@@ -61,6 +59,9 @@ type Config struct {
 type Codec struct {
 	// Keys is a key file, or a folder of them: see codec.Load.
 	Keys string `yaml:"keys"`
+	// AcceptPlain takes maps of clients without keys too, while keys are introduced.
+	// Default: such a map is refused before anything runs.
+	AcceptPlain bool `yaml:"accept_plain"`
 }
 
 // KeysPath is where the keys lie, or empty.
@@ -109,18 +110,14 @@ func (c Config) Validate(inventory *gpu.Inventory) error {
 // mistake.
 func (c Config) Plan(inventory *gpu.Inventory) ([]Placement, *Catalog, error) {
 	r := &report{lines: c.lines}
-	if c.Metrics != "" {
-		if _, err := MetricsAddress(c.Metrics); err != nil {
-			r.add("metrics", "%v", err)
-		}
-	}
+	c.Metrics.check(r, c)
 	for i, pool := range c.Backlog {
 		if err := names.Pool(pool); err != nil {
 			r.add(fmt.Sprintf("backlog[%d]", i), "%v", err)
 		}
 	}
-	if len(c.Backlog) > 0 && c.Metrics == "" {
-		r.add("backlog", "is a metric; give metrics too, such as 0.0.0.0:9464")
+	if len(c.Backlog) > 0 && c.Metrics.Address == "" {
+		r.add("backlog", "is a metric; give metrics too, such as 127.0.0.1:9464")
 	}
 	c.Notice.check(r)
 	c.Temporal.check(r)
@@ -175,18 +172,6 @@ func (c Config) dir() string {
 	}
 	dir, _ := os.Getwd()
 	return dir
-}
-
-// MetricsAddress is the address to listen on; without a host it is loopback.
-func MetricsAddress(text string) (string, error) {
-	host, port, err := net.SplitHostPort(text)
-	if err != nil {
-		return "", fmt.Errorf("%q is not host:port; write 127.0.0.1:9464", text)
-	}
-	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		return "", fmt.Errorf("%q: the port has to be a number up to 65535; write 127.0.0.1:9464", text)
-	}
-	return net.JoinHostPort(cmp.Or(host, "127.0.0.1"), port), nil
 }
 
 // Temporal says where the server is. The rest comes from Temporal's own conventions:

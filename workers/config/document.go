@@ -78,8 +78,17 @@ func (d *document) value(n *yaml.Node, path string, into reflect.Value) {
 			d.add(n.Line, path, "%s", strings.TrimPrefix(err.Error(), name+": "))
 		}
 		return
+	case interface{ setText(text string) }: // a mapping, or its first field alone
+		if n.Kind == yaml.ScalarNode {
+			target.setText(n.Value)
+			return
+		}
 	}
 	switch into.Kind() {
+	case reflect.Bool:
+		if d.scalar(n, path) && n.Decode(into.Addr().Interface()) != nil {
+			d.add(n.Line, path, "%q is neither true nor false", n.Value)
+		}
 	case reflect.Struct:
 		d.fields(n, path, into)
 	case reflect.Map:

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"regexp"
@@ -39,8 +40,8 @@ def beat(i):
 `
 
 // link is a connection to the server that can lose a direction: what is sent then waits,
-// as for a network that comes back. It can also lose the server's history service: then
-// the frontend answers at once that it is away.
+// as for a network that comes back. It can also lose the server's history or matching service:
+// then the frontend answers at once that it is away.
 type link struct {
 	listener net.Listener
 	mu       sync.Mutex
@@ -69,6 +70,9 @@ func (l *link) frontend(t testing.TB, server string) string {
 		needed := regexp.MustCompile(`/(Respond|Record|DescribeWorkflowExecution)`).MatchString(call.FullMethod)
 		if needed && l.lost("history") {
 			return nil, status.Error(codes.Unavailable, "shard status unknown")
+		}
+		if strings.Contains(call.FullMethod, "/Poll") && l.lost("matching") {
+			return nil, status.Error(codes.Unavailable, "no matching host")
 		}
 		sent, _ := metadata.FromIncomingContext(ctx)
 		return pass(metadata.NewOutgoingContext(ctx, sent), req)
@@ -281,12 +285,19 @@ func TestCutOff_WhatEndsWithoutHistoryCounts(t *testing.T) {
 
 // health is what the worker behind the link answers to whoever asks whether it can work.
 func (l *link) health() int {
-	answer, err := http.Get("http://127.0.0.1:" + l.metrics + "/healthz")
+	code, _ := l.asked("/healthz")
+	return code
+}
+
+// asked is the worker's answer to a probe; 0 without one.
+func (l *link) asked(path string) (code int, text string) {
+	answer, err := http.Get("http://127.0.0.1:" + l.metrics + path)
 	if err != nil {
-		return 0
+		return 0, ""
 	}
-	answer.Body.Close()
-	return answer.StatusCode
+	defer answer.Body.Close()
+	body, _ := io.ReadAll(answer.Body)
+	return answer.StatusCode, string(body)
 }
 
 // attempt is one process's effects of an item.

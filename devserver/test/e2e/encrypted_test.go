@@ -228,6 +228,7 @@ func (v *vault) read() {
 		require.Contains(t, p.stderr.String(), "GPUMUX_KEYS")
 		require.Contains(t, p.stderr.String(), codec.Encoding)
 	}
+	v.refused()
 
 	server := v.begin("codec-server", "--keys", "keys", "--listen", "127.0.0.1:"+freePort(t))
 	server.ready()
@@ -244,6 +245,25 @@ func (v *vault) read() {
 	v.begin("worker", "-f", "remote.yaml")
 	p := v.shell.run(0, append([]string{"run", "secret", `{"i": 1, "text": "far"}`, "--pool", "remote"}, v.keys...)...)
 	require.Contains(t, p.stdout.String(), "marker-value far", "a worker with a remote codec alone")
+}
+
+// refused starts maps without keys.
+func (v *vault) refused() {
+	t := v.t
+	plain := v.shell.run(2, "map", "secret", "--in", "marker-small.jsonl", "--pool", "host", "--id", "plain")
+	require.Contains(t, plain.stderr.String(), "give the workers' keys (--keys or GPUMUX_KEYS); nothing was sent")
+	require.Contains(t, v.shell.run(0, "workers").stderr.String(), "give the workers' keys (--keys or GPUMUX_KEYS)")
+	found, _ := v.marked("data")
+	require.Empty(t, found)
+	found, _ = v.marked("store")
+	require.Empty(t, found)
+	run, err := v.dial(client.Options{}).ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: gpumux.Queue},
+		gpumux.MapWorkflow, gpumux.MapInput{Task: "secret", Ladder: []string{"host"}, Range: &gpumux.Range{End: 3}})
+	require.NoError(t, err)
+	require.ErrorContains(t, run.Get(t.Context(), nil), "Encoded failure", "of a client that did not look")
+	answer, err := v.dial(client.Options{}).DescribeWorkflowExecution(t.Context(), run.GetID(), "")
+	require.NoError(t, err)
+	require.Less(t, answer.GetWorkflowExecutionInfo().GetHistoryLength(), int64(10), "nothing ran")
 }
 
 // A map with --local keeps its server's database and its store in its folder, both

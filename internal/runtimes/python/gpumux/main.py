@@ -89,7 +89,7 @@ def _serve(wire, ended, forks) -> int:
     from time import perf_counter
 
     from gpumux import allocators, call, memory, peak, task
-    from gpumux.wire import WireError, check_run
+    from gpumux.wire import WireError, check_run, trace
 
     hello = _greet(wire)
     if hello is None:
@@ -152,6 +152,7 @@ def _serve(wire, ended, forks) -> int:
             if header.get("type") != "run":
                 raise WireError(f"the worker says {header.get('type')!r} where only run, trim and stop can come")
             check_run(header, body)
+            trace(header)
             # The worker waits for results, so it reads the report.
             memory.prove()
             target, name = header.get("target") or hello.get("target"), header.get("task") or hello.get("task")

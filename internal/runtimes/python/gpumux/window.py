@@ -17,7 +17,7 @@ from .files import Files
 from .item import read
 from .peak import LONG, Peak
 from .raw import Raw, pack
-from .wire import Wire, check_run
+from .wire import Wire, check_run, trace
 
 if TYPE_CHECKING:
     from .call import Caller
@@ -79,6 +79,7 @@ class Window:
                 if message is None or message[0].get("type") != "run" or (message[0].get("target"), message[0].get("task")) != function:
                     break
                 check_run(*message)
+                trace(message[0])
                 memory.prove()
                 self._add(*message)
                 self._wire.read()

@@ -47,6 +47,20 @@ def check_run(header: dict, body: memoryview) -> None:
         raise WireError(f"a run has a body of {len(body)} bytes, and sizes for {sum(sizes)}")
 
 
+_traced = False
+
+
+def trace(header: dict) -> None:
+    """Let the task and the programs that it starts find the run's place in its trace."""
+    global _traced
+    place = header.get("trace")
+    if place:
+        os.environ["TRACEPARENT"] = place
+    elif _traced:
+        os.environ.pop("TRACEPARENT", None)
+    _traced = bool(place)
+
+
 def _positive(numbers: list) -> bool:
     return set(map(type, numbers)) == {int} and min(numbers) > 0
 

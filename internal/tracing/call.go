@@ -1,0 +1,67 @@
+package tracing
+
+import (
+	"context"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/gpumux/gpumux/internal/calls"
+)
+
+// Call is the span of a call in a slot. A nil Call records nothing.
+type Call struct {
+	ctx    context.Context
+	span   trace.Span
+	tracer trace.Tracer
+}
+
+// Begin begins the span of a call that has this slot, if ctx is traced. The call's
+// process gets its place in the trace, and each item of a sampled trace a span.
+func Begin(ctx context.Context, call *calls.Call, slot, device string) *Call {
+	if !trace.SpanContextFromContext(ctx).IsValid() {
+		return nil
+	}
+	c := &Call{tracer: trace.SpanFromContext(ctx).TracerProvider().Tracer(name)}
+	c.ctx, c.span = c.tracer.Start(ctx, "slot", trace.WithAttributes(attribute.String("gpumux.map", call.Map),
+		attribute.String("gpumux.task", call.Task), attribute.String("gpumux.slot", slot), attribute.String("gpumux.device", device)))
+	place := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(c.ctx, place)
+	call.Trace = place["traceparent"]
+	if !c.span.IsRecording() {
+		return c
+	}
+	done := call.Done
+	call.Done = func(d calls.Done) {
+		c.item(d)
+		done(d)
+	}
+	return c
+}
+
+// item records an item that has just ended.
+func (c *Call) item(d calls.Done) {
+	now := d.Ended
+	if now.IsZero() {
+		now = time.Now()
+	}
+	_, span := c.tracer.Start(c.ctx, "item", trace.WithTimestamp(now.Add(-d.Busy)), trace.WithAttributes(attribute.Int64("gpumux.index", d.Index)))
+	if d.Fault != nil {
+		span.SetStatus(codes.Error, string(d.Fault.Kind))
+	}
+	span.End(trace.WithTimestamp(now))
+}
+
+// End ends the span; kind is that of the fault that ended the call, or empty.
+func (c *Call) End(kind string) {
+	if c == nil {
+		return
+	}
+	if kind != "" {
+		c.span.SetStatus(codes.Error, kind)
+	}
+	c.span.End()
+}
