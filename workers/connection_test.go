@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/gpumux/gpumux/codec"
+	"github.com/gpumux/gpumux/internal/payload"
 )
 
 // Keys are read, and what is wrong with them is told, before anything starts.
@@ -29,7 +30,7 @@ func TestKeys_ComeFromTheFilesFolder(t *testing.T) {
 	w, err := New(c, Options{Inventory: onlyCPU(t)})
 	require.NoError(t, err)
 	require.Equal(t, "a", w.objects.Current())
-	require.IsType(t, &codec.Keys{}, w.o.Codec)
+	require.IsType(t, &codec.Keys{}, w.o.Codec.(payload.Noticing).PayloadCodec)
 }
 
 // A codec of a program's own leaves the store as it is, and the log says so.

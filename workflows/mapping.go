@@ -347,7 +347,7 @@ func (m *mapping) progress(now time.Time) gpumux.Progress {
 // show sets the Markdown that the Web UI shows as the workflow's current details.
 func (m *mapping) show(ctx workflow.Context) {
 	p := m.progress(workflow.Now(ctx))
-	workflow.SetCurrentDetails(ctx, details(p, m.in.Rungs()))
+	workflow.SetCurrentDetails(ctx, contract.Details(p, m.in.Rungs()))
 	// To set an attribute that the server lacks would stop the workflow. A run that was
 	// started with it shows that the server has it.
 	told, has := workflow.GetTypedSearchAttributes(ctx).GetInt64(searchFailed)

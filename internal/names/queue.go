@@ -1,6 +1,8 @@
 package names
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"regexp"
 	"strings"
@@ -49,4 +51,17 @@ func RungQueue(rung string) (string, error) {
 		return "", fmt.Errorf("%.200q: write one device as pool@host/device, such as gpu@node1/GPU-5c89", rung)
 	}
 	return DeviceQueue(pool, host, device), nil
+}
+
+// maxFairnessKey is the most bytes of a fairness key that the server takes.
+const maxFairnessKey = 64
+
+// FairnessKey is a map's own key, by which maps share the slots of a pool: its ID, or for
+// a longer one its SHA-256.
+func FairnessKey(id string) string {
+	if len(id) <= maxFairnessKey {
+		return id
+	}
+	sum := sha256.Sum256([]byte(id))
+	return hex.EncodeToString(sum[:])
 }

@@ -1,4 +1,4 @@
-package workflows
+package contract
 
 import (
 	"strings"
@@ -13,7 +13,7 @@ import (
 // characters.
 func TestDetails_TextOfTasksIsOnlyText(t *testing.T) {
 	hostile := "[x](javascript:alert(1)) <img src=x onerror=alert(1)> ```\n\n# big\n| a | b |\n![i](http://evil.example/i)\x1b[31m\u202e"
-	text := details(gpumux.Progress{
+	text := Details(gpumux.Progress{
 		Task: hostile, Phase: gpumux.Running, Items: 2, Failed: 1, Faults: map[gpumux.Kind]int64{gpumux.Kind(hostile): 1},
 		Recent: []gpumux.Result{{Index: 1, Fault: &gpumux.Fault{Kind: gpumux.TaskError, Message: hostile, Hint: hostile}}},
 	}, []string{hostile})
