@@ -13,7 +13,7 @@ export GOFLAGS += -tags=disable_grpc_modules
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 export GPUMUX_TEST_PYTHON := $(CURDIR)/$(VENV)/bin/python
 
-.PHONY: help build lean venv demo test test-root test-server race lint fuzz bench soak gpu-bundle gpu-check nvidia-check cluster-check kernel-check wheel dist r-check picture outdated size clean
+.PHONY: help build lean venv demo test test-root test-server race lint fuzz bench soak gpu-bundle gpu-check nvidia-check cluster-check kernel-check deploy-check wheel dist r-check picture outdated size clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -108,6 +108,7 @@ soak: $(VENV)/tests ## long tests: kills, faults, a million items, links that fa
 	cd devserver && $(GO) test -count=1 -timeout 60m -run '^TestLong_' ./test/e2e ./test/gpucheck
 	cd devserver && GPUMUX_SOAK=$${GPUMUX_SOAK:-1} $(GO) test -v -count=1 -timeout 60m -run '^TestSoak_' ./test/e2e
 	cd devserver && $(GO) test -v -count=1 -timeout 60m -tags soak,disable_grpc_modules ./test/soak
+	$(MAKE) deploy-check
 
 gpu-bundle: ## .gpu, what gpu-check needs on a machine with a GPU and without Go
 	cd devserver && $(GO) build -ldflags '$(LDFLAGS)' -o ../$(BIN)/gpu/gpumux ./cmd/gpumux
@@ -130,6 +131,18 @@ cluster-check: ## gpumux on a real cluster, PostgreSQL, Temporal's services, S3 
 kernel-check: ## the memory limits that a kernel enforces, in a cgroup handed over to this command; see docs/memory.md
 	cd devserver && $(GO) build -ldflags '-s -w' -o ../$(BIN)/test/gpumux ./cmd/gpumux
 	cd devserver && GPUMUX_BINARY=$(CURDIR)/$(BIN)/test/gpumux GPUMUX_KERNEL_CHECK=1 $(GO) test -v -count=1 -run '^TestKernel_' ./test/e2e
+
+# Debian's package, unpacked and not installed.
+$(BIN)/test/promtool:
+	@mkdir -p $(BIN)/test
+	tmp=$$(mktemp -d) && trap 'rm -rf "$$tmp"' EXIT && (cd "$$tmp" && apt-get download -q prometheus) && \
+		dpkg-deb --fsys-tarfile "$$tmp"/prometheus_*.deb | tar -xf - -C "$$tmp" ./usr/bin/promtool && mv "$$tmp/usr/bin/promtool" $@
+
+$(BIN)/test/helm: .ci/helm
+	GOFLAGS= GOBIN=$(CURDIR)/$(BIN)/test $(GO) install -ldflags '-s -w' helm.sh/helm/v3/cmd/helm@$$(cat .ci/helm) && touch $@
+
+deploy-check: $(BIN)/test/promtool $(BIN)/test/helm ## the chart and the alerts of deploy/, with Helm and a promtool of Debian
+	GPUMUX_TEST_STRICT=1 $(GO) test -count=1 ./deploy -run '^Test(Alerts|Helm)_' $(TESTFLAGS)
 
 outdated: ## direct dependencies that have newer versions, in both modules
 	@for dir in . devserver; do (cd $$dir && $(GO) list -m -u -f '{{with .Update}}{{$$.Path}} {{$$.Version}} -> {{.Version}}{{end}}' \

@@ -4,14 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"maps"
-	"path/filepath"
-	"slices"
+	"path"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/gpumux/gpumux"
 )
 
 // probe is how Kubernetes asks a container.
@@ -30,6 +30,16 @@ type manifest struct {
 	} `yaml:"metadata"`
 	Data map[string]string `yaml:"data"`
 	Spec struct {
+		MaxUnavailable int `yaml:"maxUnavailable"`
+		PodSelector    struct {
+			MatchLabels map[string]string `yaml:"matchLabels"`
+		} `yaml:"podSelector"`
+		Ingress []struct {
+			From  []map[string]any `yaml:"from"`
+			Ports []struct {
+				Port string `yaml:"port"`
+			} `yaml:"ports"`
+		} `yaml:"ingress"`
 		Strategy struct {
 			Type          string `yaml:"type"`
 			RollingUpdate struct {
@@ -57,15 +67,12 @@ type pod struct {
 		RunAsUser    int  `yaml:"runAsUser"`
 	} `yaml:"securityContext"`
 	Containers []struct {
-		Image   string   `yaml:"image"`
-		Args    []string `yaml:"args"`
-		EnvFrom []struct {
-			ConfigMapRef struct {
-				Name string `yaml:"name"`
-			} `yaml:"configMapRef"`
-		} `yaml:"envFrom"`
+		Image     string   `yaml:"image"`
+		Args      []string `yaml:"args"`
+		Env       []struct{ Name, Value string }
 		Resources struct {
-			Limits map[string]string `yaml:"limits"`
+			Requests map[string]string `yaml:"requests"`
+			Limits   map[string]string `yaml:"limits"`
 		} `yaml:"resources"`
 		Ports []struct {
 			Name string `yaml:"name"`
@@ -90,99 +97,65 @@ type pod struct {
 		PersistentVolumeClaim struct {
 			ClaimName string `yaml:"claimName"`
 		} `yaml:"persistentVolumeClaim"`
+		EmptyDir struct {
+			Medium    string `yaml:"medium"`
+			SizeLimit string `yaml:"sizeLimit"`
+		} `yaml:"emptyDir"`
 	} `yaml:"volumes"`
 }
 
-// generator is a ConfigMap whose name gets a hash of what it holds, so that what refers
-// to it changes with it.
-type generator struct {
-	Name  string   `yaml:"name"`
-	Envs  []string `yaml:"envs"`
-	Files []string `yaml:"files"`
-}
-
-func (g generator) manifest(t *testing.T) manifest {
+// manifests are the objects of a render of the chart, by kind and name.
+func manifests(t *testing.T, render string) map[string]manifest {
 	t.Helper()
-	m := manifest{APIVersion: "v1", Kind: "ConfigMap", Data: map[string]string{}}
-	m.Metadata.Name = g.Name
-	for _, name := range g.Files {
-		m.Data[filepath.Base(name)] = string(read(t, "deploy/kubernetes/"+name))
-	}
-	for _, name := range g.Envs {
-		for line := range strings.Lines(string(read(t, "deploy/kubernetes/"+name))) {
-			if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && !strings.HasPrefix(key, "#") {
-				m.Data[key] = value
-			}
-		}
-	}
-	require.NotEmpty(t, m.Data, g.Name)
-	return m
-}
-
-// manifests are the objects that the kustomization lists and generates, by kind and name.
-func manifests(t *testing.T) map[string]manifest {
-	t.Helper()
-	var list struct {
-		Resources  []string    `yaml:"resources"`
-		Generators []generator `yaml:"configMapGenerator"`
-		Options    struct {
-			DisableNameSuffixHash bool `yaml:"disableNameSuffixHash"`
-		} `yaml:"generatorOptions"`
-		Images []struct {
-			Name   string `yaml:"name"`
-			NewTag string `yaml:"newTag"`
-		} `yaml:"images"`
-	}
-	require.NoError(t, yaml.Unmarshal(read(t, "deploy/kubernetes/kustomization.yaml"), &list))
-	require.Equal(t, "gpumux", list.Images[0].Name)
-	require.NotEqual(t, "latest", list.Images[0].NewTag)
-	files, err := filepath.Glob("kubernetes/*.yaml")
-	require.NoError(t, err)
-	require.Len(t, files, len(list.Resources)+1, "the kustomization lists every file")
-	require.False(t, list.Options.DisableNameSuffixHash, "the hash is what starts workers anew")
 	all := map[string]manifest{}
-	for _, each := range list.Generators {
-		m := each.manifest(t)
-		all[m.Kind+"/"+m.Metadata.Name] = m
+	for decoder := yaml.NewDecoder(bytes.NewReader(read(t, "deploy/"+render))); ; {
+		var m manifest
+		err := decoder.Decode(&m)
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		require.NoError(t, err)
+		require.NotEmpty(t, m.APIVersion)
+		key := m.Kind + "/" + m.Metadata.Name
+		require.NotContains(t, all, key)
+		all[key] = m
 	}
-	for _, name := range list.Resources {
-		decoder := yaml.NewDecoder(bytes.NewReader(read(t, "deploy/kubernetes/"+name)))
-		for {
-			var m manifest
-			err := decoder.Decode(&m)
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			require.NoError(t, err, name)
-			require.NotEmpty(t, m.APIVersion, name)
-			key := m.Kind + "/" + m.Metadata.Name
-			require.NotContains(t, all, key)
-			require.NotEqual(t, "ConfigMap", m.Kind, "%s: an edited one would reach no worker; generate it", key)
-			all[key] = m
+}
+
+// The renders are of the chart's own values, and of what else it can do.
+const (
+	plain = "kubernetes/gpumux.yaml"
+	full  = "helm/testdata/full.golden.yaml"
+)
+
+// deployments are the workers of both renders, by pool.
+func deployments(t *testing.T, each func(pool string, m manifest, all map[string]manifest)) {
+	t.Helper()
+	for render, pools := range map[string][]string{plain: {"cpu", "gpu"}, full: {"gpu"}} {
+		all := manifests(t, render)
+		for _, pool := range pools {
+			require.Contains(t, all, "Deployment/gpumux-"+pool)
+			each(pool, all["Deployment/gpumux-"+pool], all)
 		}
 	}
-	return all
 }
 
 func TestKubernetes_WorkersFindWhatTheyMount(t *testing.T) {
-	all := manifests(t)
-	for _, kind := range []string{"cpu", "gpu"} {
-		m, ok := all["Deployment/gpumux-"+kind]
-		require.True(t, ok, kind)
+	deployments(t, func(pool string, m manifest, all map[string]manifest) {
 		require.Equal(t, m.Spec.Selector.MatchLabels, m.Spec.Template.Metadata.Labels)
 		spec := m.Spec.Template.Spec
 		require.Len(t, spec.Containers, 1)
 		worker := spec.Containers[0]
 		require.Regexp(t, pinned, worker.Image)
-		require.Contains(t, all, "ConfigMap/"+worker.EnvFrom[0].ConfigMapRef.Name)
 		understood(t, worker.Args)
 		require.Len(t, worker.Ports, 1)
 		require.Equal(t, probe{httpGet{"/healthz", worker.Ports[0].Name}}, worker.ReadinessProbe)
 		require.Equal(t, probe{httpGet{"/livez", worker.Ports[0].Name}}, worker.LivenessProbe)
 
-		paths := map[string]string{}
+		paths, where := map[string]string{}, []string{}
 		for _, mount := range worker.VolumeMounts {
 			paths[mount.Name] = mount.MountPath
+			where = append(where, mount.MountPath)
 		}
 		require.Len(t, paths, len(spec.Volumes), "every volume is mounted")
 		for _, volume := range spec.Volumes {
@@ -194,20 +167,32 @@ func TestKubernetes_WorkersFindWhatTheyMount(t *testing.T) {
 				require.Contains(t, all, "PersistentVolumeClaim/"+name)
 			}
 		}
-		file := strings.TrimPrefix(worker.Args[2], paths["config"]+"/")
-		data, ok := all["ConfigMap/gpumux"].Data[file]
-		require.True(t, ok, file)
-		config := loads(t, file, []byte(data))
-		require.Equal(t, "file://"+paths["store"], config.Store)
-		require.Equal(t, paths["tasks"], config.Tasks["*"].PythonDir)
-		require.Equal(t, kind, config.Pools[0].Name)
-	}
+		config := loads(t, "worker.yaml", []byte(all["ConfigMap/gpumux-"+pool].Data["worker.yaml"]))
+		require.Equal(t, paths["config"]+"/worker.yaml", worker.Args[2])
+		if disk, ok := strings.CutPrefix(config.Store, "file://"); ok {
+			require.Equal(t, paths["store"], disk)
+		}
+		if tasks, ok := paths["tasks"]; ok {
+			require.Equal(t, tasks, config.Tasks["*"].PythonDir)
+		}
+		require.Equal(t, paths["keys"], config.Codec.Keys)
+		require.Equal(t, pool, config.Pools[0].Name)
+		for _, variable := range worker.Env {
+			require.Contains(t, variables, variable.Name)
+			if strings.HasSuffix(variable.Name, "_PATH") {
+				require.Contains(t, where, path.Dir(variable.Value))
+			}
+		}
+	})
 }
 
+// Variables that a worker reads; contrib/envconfig of the Temporal SDK has those of TLS.
+var variables = append([]string{"HOME", "TEMPORAL_TLS_SERVER_CA_CERT_PATH", "TEMPORAL_TLS_CLIENT_CERT_PATH", "TEMPORAL_TLS_CLIENT_KEY_PATH"},
+	environment["gpumux"]...)
+
 func TestKubernetes_WorkersHaveNoMoreThanTheyNeed(t *testing.T) {
-	all := manifests(t)
-	for _, kind := range []string{"cpu", "gpu"} {
-		spec := all["Deployment/gpumux-"+kind].Spec.Template.Spec
+	deployments(t, func(pool string, m manifest, _ map[string]manifest) {
+		spec := m.Spec.Template.Spec
 		require.True(t, spec.SecurityContext.RunAsNonRoot)
 		require.Equal(t, 10001, spec.SecurityContext.RunAsUser, "the user of deploy/Dockerfile")
 		// 30 s for running chunks, 5 s for their processes.
@@ -217,14 +202,43 @@ func TestKubernetes_WorkersHaveNoMoreThanTheyNeed(t *testing.T) {
 		require.NotNil(t, worker.SecurityContext.AllowPrivilegeEscalation)
 		require.False(t, *worker.SecurityContext.AllowPrivilegeEscalation)
 		_, hasGPU := worker.Resources.Limits["nvidia.com/gpu"]
-		require.Equal(t, kind == "gpu", hasGPU)
-	}
-	require.Subset(t, environment["gpumux"], slices.Collect(maps.Keys(all["ConfigMap/gpumux-temporal"].Data)))
+		require.Equal(t, pool == "gpu", hasGPU)
+	})
+}
+
+// What lies in /dev/shm counts against the limit of memory.
+func TestKubernetes_SharedMemoryFitsIntoTheLimit(t *testing.T) {
+	deployments(t, func(_ string, m manifest, _ map[string]manifest) {
+		worker, volumes := m.Spec.Template.Spec.Containers[0], m.Spec.Template.Spec.Volumes
+		require.Equal(t, worker.Resources.Requests["memory"], worker.Resources.Limits["memory"])
+		shared := volumes[len(volumes)-1].EmptyDir
+		require.Equal(t, "Memory", shared.Medium)
+		size, err := gpumux.ParseSize(shared.SizeLimit + "B")
+		require.NoError(t, err)
+		limit, err := gpumux.ParseSize(worker.Resources.Limits["memory"] + "B")
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, limit, 2*size)
+	})
+}
+
+// One worker of a pool may be evicted at a time, and only Prometheus reaches any.
+func TestKubernetes_WorkersAreGuarded(t *testing.T) {
+	deployments(t, func(pool string, m manifest, all map[string]manifest) {
+		budget := all["PodDisruptionBudget/gpumux-"+pool].Spec
+		require.Equal(t, m.Spec.Selector, budget.Selector)
+		require.Equal(t, 1, budget.MaxUnavailable)
+		network := all["NetworkPolicy/gpumux"].Spec
+		require.Subset(t, m.Spec.Template.Metadata.Labels, network.PodSelector.MatchLabels)
+		require.Len(t, network.Ingress, 1)
+		require.Len(t, network.Ingress[0].From, 1)
+		require.Contains(t, network.Ingress[0].From[0], "podSelector")
+		require.Equal(t, m.Spec.Template.Spec.Containers[0].Ports[0].Name, network.Ingress[0].Ports[0].Port)
+	})
 }
 
 // A rollout must not wait for a GPU that nobody has.
 func TestKubernetes_ARolloutNeedsNoSecondGPU(t *testing.T) {
-	strategy := manifests(t)["Deployment/gpumux-gpu"].Spec.Strategy
+	strategy := manifests(t, plain)["Deployment/gpumux-gpu"].Spec.Strategy
 	if strategy.Type != "Recreate" {
 		require.Equal(t, "RollingUpdate", strategy.Type)
 		require.NotNil(t, strategy.RollingUpdate.MaxSurge)

@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/gpumux/gpumux/workers/config"
 )
 
 // shared is a part of a device plugin's configuration: how many pods get a device.
@@ -35,7 +33,7 @@ type plugin struct {
 
 // Each file sets up the one thing that its name says, in fields that the plugin knows.
 func TestKubernetes_DevicePlugin(t *testing.T) {
-	files, err := filepath.Glob("kubernetes/device-plugin/*.yaml")
+	files, err := filepath.Glob("helm/device-plugin/*.yaml")
 	require.NoError(t, err)
 	require.Len(t, files, 3)
 	for _, file := range files {
@@ -56,20 +54,6 @@ func TestKubernetes_DevicePlugin(t *testing.T) {
 			require.Greater(t, s.Resources[0].Replicas, 1, "the plugin refuses less")
 		}
 	}
-	resource := manifests(t)["Deployment/gpumux-gpu"].Spec.Template.Spec.Containers[0].Resources
+	resource := manifests(t, plain)["Deployment/gpumux-gpu"].Spec.Template.Spec.Containers[0].Resources
 	require.Contains(t, resource.Limits, "nvidia.com/gpu")
-}
-
-// The workers' files for MPS and MIG differ from the one that the manifests use in the
-// pool alone.
-func TestKubernetes_WorkersThatShare(t *testing.T) {
-	plain := loads(t, "worker-gpu.yaml", read(t, "deploy/kubernetes/config/worker-gpu.yaml"))
-	for _, name := range []string{"mps", "mig"} {
-		c := loads(t, name, read(t, "deploy/kubernetes/config/worker-"+name+".yaml"))
-		require.Len(t, c.Pools, 1)
-		require.EqualValues(t, name, c.Pools[0].Sharing)
-		require.Equal(t, "gpu", c.Pools[0].Name)
-		same := func(c config.Config) []any { return []any{c.Store, c.Metrics, c.Tasks} }
-		require.Equal(t, same(plain), same(c))
-	}
 }

@@ -1,24 +1,107 @@
 package starter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
-	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/sdk/converter"
-	"go.temporal.io/sdk/temporal"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/fleet"
 )
+
+// ListOptions narrow a list of maps.
+type ListOptions struct {
+	// Limit is the most maps to return. Default 20.
+	Limit int
+	// Running leaves out those that are over.
+	Running bool
+	// Counts asks each map how far it is, at a call per map.
+	Counts bool
+}
+
+// Listed is the newest run of one map.
+type Listed struct {
+	ID      string    `json:"id"`
+	RunID   string    `json:"runId"`
+	Task    string    `json:"task"`
+	Status  Status    `json:"status"`
+	Input   string    `json:"input,omitempty"`
+	Started time.Time `json:"started"`
+	// Closed is zero while the map runs.
+	Closed time.Time `json:"closed,omitzero"`
+	// Items, Succeeded and Failed are -1 when they are not known.
+	Items     int64 `json:"items"`
+	Succeeded int64 `json:"succeeded"`
+	Failed    int64 `json:"failed"`
+	// Paused is a running map that hands out nothing, as far as it could be asked.
+	Paused bool `json:"paused,omitempty"`
+	// Recent are the newest failures of a running map that could be asked, at most five.
+	Recent []gpumux.Result `json:"recent,omitempty"`
+}
+
+// List returns maps, the newest first, one entry per ID.
+func (s *Starter) List(ctx context.Context, o ListOptions) ([]Listed, error) {
+	limit := cmp.Or(max(o.Limit, 0), 20)
+	filter := ""
+	if o.Running {
+		filter = "ExecutionStatus = 'Running'"
+	}
+	var runs []*run
+	for r, err := range s.registry().newestRuns(ctx, filter) {
+		if err != nil {
+			return nil, err
+		}
+		if runs = append(runs, r); len(runs) == limit {
+			break
+		}
+	}
+	if o.Counts {
+		s.fillCounts(ctx, runs)
+	}
+	var maps []Listed
+	for _, r := range runs {
+		maps = append(maps, r.Listed)
+	}
+	return maps, nil
+}
+
+// askAtOnce is how many maps are asked at a time.
+const askAtOnce = 8
+
+// fillCounts reads summaries of completed maps and asks running ones.
+func (s *Starter) fillCounts(ctx context.Context, runs []*run) {
+	rung, err := s.Fleet().Rung(ctx, gpumux.Queue)
+	canAsk := err == nil && rung.Served()
+	var asking errgroup.Group
+	asking.SetLimit(askAtOnce)
+	for _, r := range runs {
+		asking.Go(func() error { s.handle(r, Found).fillCount(ctx, canAsk); return nil })
+	}
+	_ = asking.Wait() // what cannot be asked stays unknown
+}
+
+func (h *Handle) fillCount(ctx context.Context, canAsk bool) {
+	l := &h.run.Listed
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	if l.Status == Completed {
+		if sum, err := h.Wait(ctx); err == nil {
+			l.Task, l.Items, l.Succeeded, l.Failed = sum.Task, sum.Items, sum.Succeeded, sum.Failed
+		}
+	} else if l.Status == Running && canAsk {
+		if p, err := h.Progress(ctx); err == nil {
+			l.Task, l.Items, l.Succeeded, l.Failed, l.Paused, l.Recent = p.Task, p.Items, p.Succeeded, p.Failed, p.Paused, p.Recent
+		}
+	}
+}
 
 // Detail describes one map.
 type Detail struct {
@@ -67,9 +150,8 @@ func (s *Starter) Show(ctx context.Context, id string) (*Detail, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := h.run
-	d := &Detail{Listed: r.Listed, Output: r.Memo.Output, Store: r.Memo.Store}
-	if r.Status == Running {
+	d := &Detail{Listed: h.run.Listed, Output: h.Output, Store: h.run.Memo.Store}
+	if h.Running() {
 		return d, s.showRunning(ctx, h, d)
 	}
 	summary, err := h.Wait(ctx)
@@ -90,7 +172,7 @@ func (s *Starter) Show(ctx context.Context, id string) (*Detail, error) {
 }
 
 func (s *Starter) showRunning(ctx context.Context, h *Handle, d *Detail) error {
-	in, err := s.inputOf(ctx, h.run)
+	in, err := s.registry().input(ctx, h.run)
 	if err == nil {
 		d.Task = in.Task
 		if d.Rungs, err = s.Fleet().Serving(ctx, in.Rungs()); err != nil {
@@ -104,11 +186,11 @@ func (s *Starter) showRunning(ctx context.Context, h *Handle, d *Detail) error {
 			d.Progress, d.Items, d.Succeeded, d.Failed = &p, p.Items, p.Succeeded, p.Failed
 		}
 	}
-	d.Pending = s.firstPending(ctx, h.run)
+	d.Pending = s.registry().firstPending(ctx, h.run)
 	workers := busy(d.Pending)
 	offers := s.Fleet().Offers(ctx, workers)
 	if len(workers) == 0 && len(d.Pending) > 0 {
-		offers = s.offers(ctx)
+		offers = s.Fleet().AllOffers(ctx)
 		d.Sick = fleet.Sick(offers, in.Rungs())
 	}
 	d.Running = fleet.Running(offers, d.ID)
@@ -120,26 +202,6 @@ func (s *Starter) showRunning(ctx context.Context, h *Handle, d *Detail) error {
 	return nil
 }
 
-// offers are what the workers that answer offer.
-func (s *Starter) offers(ctx context.Context) (offers []gpumux.Describe) {
-	workers, _ := s.Fleet().Workers(ctx) // without any, nobody has work
-	for _, w := range workers {
-		if w.Offer != nil {
-			offers = append(offers, *w.Offer)
-		}
-	}
-	return offers
-}
-
-func (s *Starter) firstPending(ctx context.Context, r *run) (first []Pending) {
-	for p := range s.pending(ctx, r) {
-		if first = append(first, p); len(first) == MaxPending {
-			break
-		}
-	}
-	return first
-}
-
 func busy(pending []Pending) (workers []string) {
 	for _, p := range pending {
 		if p.Activity == contract.RunChunk && p.State == "started" && p.Worker != "" && !slices.Contains(workers, p.Worker) {
@@ -147,58 +209,6 @@ func busy(pending []Pending) (workers []string) {
 		}
 	}
 	return workers
-}
-
-// pending yields what a run has in flight, and its segments after that.
-func (s *Starter) pending(ctx context.Context, r *run) iter.Seq[Pending] {
-	return func(yield func(Pending) bool) {
-		activities := r.Pending
-		for i := 0; ; i++ {
-			for _, a := range activities {
-				watches := a.GetActivityType().GetName() == contract.WatchPool
-				if !watches && !yield(pendingOf(a, s.converter())) {
-					return
-				}
-			}
-			if i == min(len(r.Children), MaxPending) {
-				return
-			}
-			// A segment that has just ended has nothing in flight.
-			segment, _ := s.Client.DescribeWorkflowExecution(ctx, r.Children[i].GetWorkflowId(), "")
-			activities = segment.GetPendingActivities()
-		}
-	}
-}
-
-var pendingStates = map[enumspb.PendingActivityState]string{
-	enumspb.PENDING_ACTIVITY_STATE_SCHEDULED:        "scheduled",
-	enumspb.PENDING_ACTIVITY_STATE_STARTED:          "started",
-	enumspb.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED: "cancel requested",
-	enumspb.PENDING_ACTIVITY_STATE_PAUSED:           "paused",
-	enumspb.PENDING_ACTIVITY_STATE_PAUSE_REQUESTED:  "paused",
-}
-
-func pendingOf(a *workflowpb.PendingActivityInfo, data converter.DataConverter) Pending {
-	p := Pending{Activity: a.GetActivityType().GetName(), ID: a.GetActivityId(), State: pendingStates[a.GetState()],
-		Attempt: int(a.GetAttempt()), Worker: a.GetLastWorkerIdentity()}
-	if next := a.GetNextAttemptScheduleTime(); next != nil {
-		p.Next = next.AsTime()
-	}
-	if last := a.GetLastFailure(); last != nil {
-		fault := gpumux.Fault{Message: last.GetMessage()}
-		var application *temporal.ApplicationError
-		if errors.As(codec.Failures(data).FailureToError(last), &application) {
-			fault = faultOf(application)
-		}
-		p.Fault = &fault
-	}
-	var told struct {
-		Waiting string `json:"waiting"`
-	}
-	if data.FromPayloads(a.GetHeartbeatDetails(), &told) == nil {
-		p.Waiting = told.Waiting
-	}
-	return p
 }
 
 const stuckAfter = 3
@@ -216,21 +226,20 @@ type Retries struct {
 
 // Retries looks at what the map has in flight.
 func (h *Handle) Retries(ctx context.Context) (Retries, error) {
-	var found Retries
-	r, err := h.starter.describe(ctx, h.ID)
-	if err != nil || r == nil {
+	found, begun, waiting := Retries{}, false, false
+	maps := h.starter.registry()
+	last, err := maps.describe(ctx, h.ID)
+	if err != nil || last == nil {
 		return found, err
 	}
-	begun, waiting := false, false
-	for p := range h.starter.pending(ctx, r) {
-		if p.Activity == contract.RunChunk {
-			begun, waiting = begun || p.State == "started", true
-		}
+	for p := range maps.pending(ctx, last) {
+		chunk := p.Activity == contract.RunChunk
+		begun, waiting = begun || chunk && p.State == "started", waiting || chunk
 		switch {
-		case p.Activity == contract.RunChunk && p.Fault != nil && p.Fault.Kind == gpumux.Canceled: // of its worker, not of an item
-		case p.Activity == contract.RunChunk && p.Attempt > 1:
+		case chunk && p.Fault != nil && p.Fault.Kind == gpumux.Canceled: // of its worker, not of an item
+		case chunk && p.Attempt > 1:
 			found.Chunks++
-		case p.Activity != contract.RunChunk && p.Fault != nil && p.Attempt > stuckAfter:
+		case !chunk && p.Fault != nil && p.Attempt > stuckAfter:
 			found.Stuck = append(found.Stuck, p)
 		}
 	}
@@ -244,15 +253,7 @@ func (h *Handle) Sick(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return fleet.Sick(h.starter.offers(ctx), in.Rungs()), nil
-}
-
-// NotMapError says that an ID is that of a workflow of another type.
-type NotMapError struct{ ID, Type string }
-
-// Error says what to do.
-func (e *NotMapError) Error() string {
-	return fmt.Sprintf("%q is a workflow of type %s, no map; give another ID", e.ID, e.Type)
+	return fleet.Sick(h.starter.Fleet().AllOffers(ctx), in.Rungs()), nil
 }
 
 // Leasing is a workflow of somebody's own and the leases that it has.
@@ -285,7 +286,7 @@ func (s *Starter) Leases(ctx context.Context, id string) (*Leasing, error) {
 		var at Lease
 		if a.GetState() != enumspb.PENDING_ACTIVITY_STATE_SCHEDULED {
 			// Without the key of an encrypted heartbeat the rest still counts.
-			err := s.converter().FromPayloads(a.GetHeartbeatDetails(), &at)
+			err := s.registry().data.FromPayloads(a.GetHeartbeatDetails(), &at)
 			if err != nil || at.Slot != "" { // else it waits at the worker for one
 				at.Worker = a.GetLastWorkerIdentity()
 			}

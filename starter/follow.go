@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"time"
 
 	"github.com/gpumux/gpumux"
@@ -20,32 +19,6 @@ const (
 	latestLook  = 2 * time.Second
 	lookShare   = 10
 )
-
-// StoredIn yields the results that a map has stored so far, as lines, each once and in no
-// order; its results file is to be output in the store st. With more it goes on for as
-// long as that reports that further results may come.
-func (s *Starter) StoredIn(ctx context.Context, st *store.Store, output string, more func() bool) iter.Seq2[[]byte, error] {
-	return linesOf(func(give func([]byte) error) error {
-		give = s.plain(give)
-		folder, err := st.Folder(contract.PartsOf(output))
-		if err != nil {
-			return err
-		}
-		tail := folder.Tail(store.TailOptions{Unordered: true})
-		for {
-			goesOn := more != nil && more() // asked before reading, so that the last look sees everything
-			if err = eachLine(ctx, tail, give); err != nil || more == nil {
-				return err
-			}
-			if err = give(nil); err != nil || !goesOn {
-				return err
-			}
-			if err = pause(ctx, soonestLook); err != nil {
-				return err
-			}
-		}
-	})
-}
 
 // pause waits, or returns the cause of ctx.
 func pause(ctx context.Context, d time.Duration) error {
@@ -152,7 +125,7 @@ func (f *follower) findTail(ctx context.Context) error {
 		}
 		output = p.Output
 	}
-	st, err := f.h.starter.store(ctx)
+	st, err := f.h.starter.storage().open(ctx)
 	if err != nil {
 		if known {
 			return fmt.Errorf("follow map %s: %w", f.h.ID, err)
@@ -172,7 +145,7 @@ func (f *follower) rest(ctx context.Context, summary gpumux.Summary, give func(l
 	if f.tail != nil && f.tail.Count() >= summary.Items {
 		return nil
 	}
-	return f.h.starter.eachStored(ctx, summary, func(line []byte) error {
+	return f.h.starter.storage().each(ctx, summary, func(line []byte) error {
 		if f.tail != nil && f.tail.Count() > 0 {
 			if index, err := results.IndexOf(line); err != nil || f.tail.Gave(index) {
 				return err

@@ -8,8 +8,10 @@ import (
 	"sync"
 	"time"
 
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
@@ -36,24 +38,6 @@ type Handle struct {
 func (s *Starter) handle(r *run, entry Entry) *Handle {
 	return &Handle{ID: r.ID, RunID: r.RunID, Entry: entry, Task: r.Memo.Task, Items: r.Memo.Items,
 		Edition: r.Memo.Edition, Output: r.Memo.Output, starter: s, run: r}
-}
-
-// Open finds the newest run of a map; it is a *NotFoundError when there is none.
-func (s *Starter) Open(ctx context.Context, id string) (*Handle, error) {
-	r, err := s.describe(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	if r != nil {
-		return s.handle(r, Attached), nil
-	}
-	missing := &NotFoundError{ID: id}
-	if maps, err := s.List(ctx, ListOptions{Limit: 5}); err == nil {
-		for _, m := range maps {
-			missing.Known = append(missing.Known, m.ID)
-		}
-	}
-	return nil, missing
 }
 
 // Suits returns an *OtherEditionError if m would continue the map with other code.
@@ -141,7 +125,7 @@ func (h *Handle) Wait(ctx context.Context) (gpumux.Summary, error) {
 			silent = time.Now()
 		}
 		if time.Since(silent) > outage {
-			return summary, &fleet.ConnectError{Namespace: h.starter.namespace(), Err: err,
+			return summary, &fleet.ConnectError{Namespace: h.starter.Fleet().Namespace, Err: err,
 				Hint: "the map goes on as soon as the server is back; follow it with `gpumux wait " + h.ID + "`"}
 		}
 		if err := pause(ctx, agedPoll); err != nil {
@@ -181,7 +165,7 @@ func (h *Handle) update(ctx context.Context, name string, args ...any) error {
 // returns when the server has the request; Wait tells when the map is over.
 func (h *Handle) Cancel(ctx context.Context) error {
 	// Newer servers take a request for a workflow that has ended and do nothing.
-	if last, err := h.starter.describe(ctx, h.ID); err == nil && last != nil && last.Status != Running {
+	if last, err := h.starter.registry().describe(ctx, h.ID); err == nil && last != nil && last.Status != Running {
 		return h.steered("cancel", serviceerror.NewNotFound("ended"))
 	}
 	return h.steered("cancel", h.starter.Client.CancelWorkflow(ctx, h.ID, ""))
@@ -201,7 +185,7 @@ func (h *Handle) steered(name string, err error) error {
 
 // Input is the input that the map was started with.
 func (h *Handle) Input(ctx context.Context) (gpumux.MapInput, error) {
-	return h.starter.inputOf(ctx, h.run)
+	return h.starter.registry().input(ctx, h.run)
 }
 
 // Listen yields what an item prints while it runs, about once a second. It needs
@@ -234,14 +218,82 @@ func (h *Handle) Listen(ctx context.Context, item int64) iter.Seq[string] {
 
 // workerOf is the identity of the worker that runs an item, or "".
 func (h *Handle) workerOf(ctx context.Context, item int64) string {
-	r, err := h.starter.describe(ctx, h.ID)
-	if err != nil || r == nil {
+	maps, workers := h.starter.registry(), h.starter.Fleet()
+	last, err := maps.describe(ctx, h.ID)
+	if err != nil || last == nil {
 		return ""
 	}
-	for _, running := range fleet.Running(h.starter.Fleet().Offers(ctx, busy(h.starter.firstPending(ctx, r))), h.ID) {
+	for _, running := range fleet.Running(workers.Offers(ctx, busy(maps.firstPending(ctx, last))), h.ID) {
 		if running.Index == item {
 			return running.Worker
 		}
 	}
 	return ""
+}
+
+// EndedError says that a run ended without completing.
+type EndedError struct {
+	ID string
+	// Status is Failed, Canceled or Terminated.
+	Status Status
+	// Fault says why a run failed. Its Kind is empty when the failure was none of gpumux's.
+	Fault gpumux.Fault
+	Err   error
+}
+
+// Error is one line with the fault, or with how to go on.
+func (e *EndedError) Error() string {
+	const goOn = "; start it again to go on with the items that have no result"
+	switch of := e.Fault.Of(); {
+	case e.Status == Canceled:
+		return "map " + e.ID + " was cancelled" + goOn
+	case e.Status == Terminated:
+		return "map " + e.ID + " was terminated" + goOn
+	case e.Fault.Kind == "":
+		return fmt.Sprintf("map %s failed: %s", e.ID, e.Fault.Message)
+	case of != "":
+		return fmt.Sprintf("map %s failed at %s: %s", e.ID, of, e.Fault.Error())
+	}
+	return fmt.Sprintf("map %s failed: %s", e.ID, e.Fault.Error())
+}
+
+// Unwrap gives Temporal's error.
+func (e *EndedError) Unwrap() error { return e.Err }
+
+// ended makes an EndedError of a workflow's error, and leaves others as they are.
+func ended(id string, err error) error {
+	if !errors.As(err, new(*temporal.WorkflowExecutionError)) {
+		return fleet.WithKeysHint(err)
+	}
+	var timeout *temporal.TimeoutError
+	var application *temporal.ApplicationError
+	e := &EndedError{ID: id, Status: Failed, Err: err}
+	switch {
+	case errors.As(err, new(*temporal.TerminatedError)):
+		e.Status = Terminated
+	case errors.As(err, &application):
+		e.Fault = faultOf(application)
+	case errors.As(err, new(*temporal.CanceledError)):
+		e.Status = Canceled
+	case errors.As(err, &timeout):
+		e.Fault = gpumux.Fault{Kind: gpumux.Timeout, Message: "the map's workflow took longer than it was given",
+			Hint: "start it again to go on with the items that have no result"}
+		if timeout.TimeoutType() != enumspb.TIMEOUT_TYPE_START_TO_CLOSE {
+			e.Fault.Message = "the map's workflow timed out: " + timeout.TimeoutType().String()
+		}
+	default:
+		e.Fault.Message = err.Error()
+	}
+	return e
+}
+
+// faultOf reads the fault that an application error carries as its first detail.
+func faultOf(e *temporal.ApplicationError) gpumux.Fault {
+	var fault gpumux.Fault
+	if e.HasDetails() {
+		if err := e.Details(&fault); err == nil && fault.Kind != "" {
+			return fault
+		}
+	}
+	return gpumux.Fault{Message: e.Message()}
 }

@@ -2,7 +2,6 @@ package starter
 
 import (
 	"cmp"
-	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -164,43 +163,6 @@ func (m *Map) large() bool {
 // manyResults reports whether the results will not fit a summary.
 func (m *Map) manyResults() bool { return m.length() < 0 || m.length() > gpumux.InlineItems }
 
-// place puts the items where the workflow finds them and returns the URL of the store
-// that takes the results, or "" when they are to travel in the summary.
-func (s *Starter) place(ctx context.Context, m *Map) (string, error) {
-	var st *store.Store
-	var noStore error
-	if !m.Inline || m.large() {
-		st, noStore = s.store(ctx)
-	}
-	if noStore != nil && m.large() {
-		return "", fmt.Errorf("%d items (%s) of this map go through the workers' store: %w",
-			m.Spooled.Items, gpumux.Size(m.Spooled.Bytes), noStore)
-	}
-	switch {
-	case m.Spooled == nil:
-	case m.Spooled.Items == 0:
-		m.Input.Range, m.Input.Key = &gpumux.Range{}, "" // no result lacks it
-	case m.large():
-		src, err := st.Sources.Put(ctx, m.Spooled)
-		if err != nil {
-			return "", fmt.Errorf("put the items into store %s: %w", st.Objects.URL(), err)
-		}
-		if m.Input.Source = src.URL; m.Spooled.Values {
-			m.Input.Source = gpumux.ValuesOf(src.URL)
-		}
-	default:
-		items, err := m.Spooled.All()
-		if err != nil {
-			return "", fmt.Errorf("read the items back: %w", err)
-		}
-		m.Input.Items = items
-	}
-	if st == nil {
-		return "", nil
-	}
-	return st.Objects.URL(), nil
-}
-
 func summaryLine(note memo) string {
 	if note.Items < 0 {
 		return text.Plain(note.Task)
@@ -218,4 +180,19 @@ func detailLines(in gpumux.MapInput, note memo) string {
 		lines += "- results: " + text.Plain(note.Output) + " in " + text.Plain(note.Store) + "\n"
 	}
 	return lines
+}
+
+// note is the memo of a new run of the map, after the last one that it goes on from.
+func (m *Map) note(fingerprint, id, storeURL string, entry Entry, last *run) memo {
+	note := memo{Fingerprint: fingerprint, Task: m.Input.Task, Items: m.length(), Input: m.Label, Store: storeURL, Edition: m.Edition}
+	switch {
+	case entry == Continued && last.Memo.Output != "":
+		note.Output, note.Store = last.Memo.Output, cmp.Or(storeURL, last.Memo.Store)
+	case storeURL != "" && !m.Inline || m.manyResults():
+		note.Output = newOutput(id) // a key, which the workers find even when their store is out of reach from here
+	}
+	if entry == Continued && last.Memo.Edition != "" {
+		note.Edition = last.Memo.Edition // of the results that it has
+	}
+	return note
 }

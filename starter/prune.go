@@ -9,6 +9,7 @@ import (
 
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/converter"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/gpumux/gpumux"
@@ -30,7 +31,7 @@ type (
 // last written to its folder. It deletes nothing when it lacks the key to a running map
 // or a schedule.
 func (s *Starter) Prune(ctx context.Context, o PruneOptions) ([]Pruned, error) {
-	st, err := s.store(ctx)
+	st, err := s.storage().open(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -39,8 +40,9 @@ func (s *Starter) Prune(ctx context.Context, o PruneOptions) ([]Pruned, error) {
 
 // findUsed notes what running maps, those that ended since, and schedules name.
 func (s *Starter) findUsed(ctx context.Context, since time.Time, used *prune.Used) error {
+	maps := s.registry()
 	var live []*run
-	for r, err := range s.newestRuns(ctx, "") {
+	for r, err := range maps.newestRuns(ctx, "") {
 		if err != nil {
 			return err
 		}
@@ -51,27 +53,26 @@ func (s *Starter) findUsed(ctx context.Context, since time.Time, used *prune.Use
 	var adding errgroup.Group
 	adding.SetLimit(askAtOnce)
 	for _, r := range live {
-		adding.Go(func() error { return s.addMap(ctx, used, r) })
+		adding.Go(func() error { return addRun(ctx, maps, used, r) })
 	}
 	errs := []error{adding.Wait()}
 	schedules, err := s.Schedules().List(ctx)
 	for _, one := range schedules {
 		_, input, wrong := s.Schedules().describe(ctx, one.Name)
-		switch {
-		case errors.As(wrong, new(*ScheduleError)): // it has gone meanwhile
-		case wrong == nil:
-			errs = append(errs, s.addInput(used, "schedule "+one.Name, input, true))
-		default:
+		if wrong == nil {
+			wrong = addInput(maps.data, used, "schedule "+one.Name, input, true)
+		}
+		if !errors.As(wrong, new(*ScheduleError)) { // else it has gone meanwhile
 			errs = append(errs, wrong)
 		}
 	}
 	return errors.Join(append(errs, err)...)
 }
 
-// addMap notes what a run names. Its own history has the input, which the server keeps
-// for longer than that of the map's first run.
-func (s *Starter) addMap(ctx context.Context, used *prune.Used, r *run) error {
-	began, err := s.began(ctx, r.ID, r.RunID)
+// addRun notes what a run names. It reads the input from the run's own history, which the
+// server keeps longer than that of the map's first run.
+func addRun(ctx context.Context, maps registry, used *prune.Used, r *run) error {
+	began, err := maps.began(ctx, r.ID, r.RunID)
 	if errors.As(err, new(*serviceerror.NotFound)) {
 		return nil // it has gone since it was listed, so it has ended
 	}
@@ -80,22 +81,22 @@ func (s *Starter) addMap(ctx context.Context, used *prune.Used, r *run) error {
 	}
 	used.AddRun(began.GetFirstExecutionRunId())
 	used.Add(r.Memo.Output)
-	return s.addInput(used, "map "+r.ID, began.GetInput(), r.Closed.IsZero())
+	return addInput(maps.data, used, "map "+r.ID, began.GetInput(), r.Closed.IsZero())
 }
 
 // addInput notes what the input of a map or a schedule names. An input that is not
 // understood may be of a later release. One that is encrypted with another key may name
 // anything; what runs with it may need all that there is.
-func (s *Starter) addInput(used *prune.Used, of string, input *commonpb.Payloads, runs bool) error {
+func addInput(data converter.DataConverter, used *prune.Used, of string, input *commonpb.Payloads, runs bool) error {
 	var in gpumux.MapInput
 	var continued struct {
 		Input *gpumux.MapInput `json:"input"`
 	}
-	err := s.converter().FromPayloads(input, &continued)
+	err := data.FromPayloads(input, &continued)
 	if err == nil && continued.Input != nil {
 		in = *continued.Input
 	} else {
-		err = s.converter().FromPayloads(input, &in)
+		err = data.FromPayloads(input, &in)
 	}
 	used.Add(in.Output, in.Source)
 	if err == nil && in.Validate() == nil {
@@ -108,7 +109,7 @@ func (s *Starter) addInput(used *prune.Used, of string, input *commonpb.Payloads
 		return err
 	}
 	var text json.RawMessage
-	_ = s.converter().FromPayloads(input, &text) // empty where it cannot be read at all
+	_ = data.FromPayloads(input, &text) // empty where it cannot be read at all
 	used.Unread(err, string(text))
 	return nil
 }

@@ -1,15 +1,11 @@
 package starter
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"iter"
-	"math"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
@@ -37,8 +33,7 @@ func (h *Handle) Results(ctx context.Context, o ResultOptions) iter.Seq2[gpumux.
 // Lines is Results as lines of JSON; see Starter.Lines. An empty line says that nothing
 // more is there at the moment.
 func (h *Handle) Lines(ctx context.Context, o ResultOptions) iter.Seq2[[]byte, error] {
-	return linesOf(func(give func([]byte) error) error {
-		give = h.starter.plain(give)
+	return linesOf(h.starter.Arrays, func(give func([]byte) error) error {
 		f := &follower{h: h, unordered: o.Unordered || o.SoFar}
 		switch {
 		case h.run.Status == Completed:
@@ -46,7 +41,7 @@ func (h *Handle) Lines(ctx context.Context, o ResultOptions) iter.Seq2[[]byte, e
 			if err != nil {
 				return err
 			}
-			return h.starter.eachStored(ctx, summary, give)
+			return h.starter.storage().each(ctx, summary, give)
 		case o.SoFar:
 			return f.soFar(ctx, give)
 		}
@@ -59,70 +54,49 @@ func (s *Starter) ResultsOf(ctx context.Context, summary gpumux.Summary) iter.Se
 	return parsed(s.Lines(ctx, summary), results.Parse)
 }
 
-// Lines is ResultsOf as lines of JSON, as the results
-// file has them. It decodes arrays at most. A line is valid until the next step and ends
-// without a newline.
+// Lines is ResultsOf as lines of JSON, as the results file has them. It decodes arrays at
+// most. A line is valid until the next step and ends without a newline.
 func (s *Starter) Lines(ctx context.Context, summary gpumux.Summary) iter.Seq2[[]byte, error] {
-	return linesOf(func(give func([]byte) error) error { return s.eachStored(ctx, summary, s.plain(give)) })
+	return linesOf(s.Arrays, func(give func([]byte) error) error { return s.storage().each(ctx, summary, give) })
 }
 
-func (s *Starter) eachStored(ctx context.Context, summary gpumux.Summary, give func(line []byte) error) error {
-	if summary.Output == "" {
-		for _, result := range summary.Results {
-			line, err := results.Append(nil, result)
-			if err == nil {
-				err = give(bytes.TrimSuffix(line, []byte{'\n'}))
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	st, key, err := s.resultsFile(ctx, summary.Output)
-	if err != nil {
-		return err
-	}
-	file, err := st.Objects.Read(ctx, key, 0, -1)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("%w; somebody deleted it, as `gpumux prune` does with old ones: run the map again", err)
-	}
-	if err != nil {
-		return fmt.Errorf("read the results: %w", err)
-	}
-	defer file.Close()
-	lines := bufio.NewScanner(file)
-	lines.Buffer(make([]byte, 256<<10), math.MaxInt)
-	for lines.Scan() {
-		if err := give(lines.Bytes()); err != nil {
-			return err
-		}
-	}
-	if err := lines.Err(); err != nil {
-		return fmt.Errorf("read the results %s: %w", summary.Output, err)
-	}
-	return nil
-}
-
-func (s *Starter) plain(give func([]byte) error) func([]byte) error {
-	if s.Arrays {
-		return give
-	}
-	return func(line []byte) error {
-		line, err := results.Plain(line)
+// StoredIn yields the results that a map has stored so far, as lines, each once and in no
+// order; its results file is to be output in the store st. With more it goes on for as
+// long as that reports that further results may come.
+func (s *Starter) StoredIn(ctx context.Context, st *store.Store, output string, more func() bool) iter.Seq2[[]byte, error] {
+	return linesOf(s.Arrays, func(give func([]byte) error) error {
+		folder, err := st.Folder(contract.PartsOf(output))
 		if err != nil {
 			return err
 		}
-		return give(line)
-	}
+		tail := folder.Tail(store.TailOptions{Unordered: true})
+		for {
+			goesOn := more != nil && more() // asked before reading, so that the last look sees everything
+			if err = eachLine(ctx, tail, give); err != nil || more == nil {
+				return err
+			}
+			if err = give(nil); err != nil || !goesOn {
+				return err
+			}
+			if err = pause(ctx, soonestLook); err != nil {
+				return err
+			}
+		}
+	})
 }
 
 var errEnough = errors.New("enough")
 
-// linesOf yields the lines that a walk gives, and the error that it ends with.
-func linesOf(walk func(give func(line []byte) error) error) iter.Seq2[[]byte, error] {
+// linesOf yields the lines that a walk gives, and the error that it ends with. Arrays
+// stay as they are stored, or become JSON.
+func linesOf(arrays bool, walk func(give func(line []byte) error) error) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		err := walk(func(line []byte) error {
+		err := walk(func(line []byte) (err error) {
+			if !arrays {
+				if line, err = results.Plain(line); err != nil {
+					return err
+				}
+			}
 			if !yield(line, nil) {
 				return errEnough
 			}
@@ -171,7 +145,7 @@ func (s *Starter) ValuesOf(ctx context.Context, id string) (source string, err e
 
 // File opens a file that an item keeps, of the map with a results file.
 func (s *Starter) File(ctx context.Context, output string, index int64, name string) (io.ReadCloser, error) {
-	st, key, err := s.resultsFile(ctx, output)
+	st, key, err := s.storage().locate(ctx, output)
 	if err != nil {
 		return nil, err
 	}
@@ -186,21 +160,10 @@ func (s *Starter) File(ctx context.Context, output string, index int64, name str
 	return file, nil
 }
 
-func (s *Starter) resultsFile(ctx context.Context, output string) (st *store.Store, key string, err error) {
-	if st, err = s.store(ctx); err != nil {
-		return nil, "", fmt.Errorf("read the results %s: %w", output, err)
-	}
-	if key, err = st.Objects.Key(output); err != nil {
-		return nil, "", fmt.Errorf("read the results: %w", err)
-	}
-	return st, key, nil
-}
-
 // Causes groups the failures of a completed map. When ctx ends before all results were
 // read, they are those of the first ones.
 func (s *Starter) Causes(ctx context.Context, summary gpumux.Summary) (causes Causes, err error) {
-	left := summary.Failed
-	if left == 0 {
+	if summary.Failed == 0 {
 		return causes, nil
 	}
 	for result, err := range s.ResultsOf(ctx, summary) {
@@ -210,8 +173,7 @@ func (s *Starter) Causes(ctx context.Context, summary gpumux.Summary) (causes Ca
 		if err != nil {
 			return causes, err
 		}
-		causes.Add(result)
-		if causes.Count == left {
+		if causes.Add(result); causes.Count == summary.Failed {
 			break
 		}
 	}

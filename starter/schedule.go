@@ -74,7 +74,7 @@ func (all Schedules) Create(ctx context.Context, name string, at Times, m Map) e
 		return err
 	}
 	_, fingerprint := m.Identify()
-	storeURL, err := all.starter.place(ctx, &m)
+	storeURL, err := all.starter.storage().place(ctx, &m)
 	if err == nil {
 		err = m.Input.Validate()
 	}
@@ -85,10 +85,8 @@ func (all Schedules) Create(ctx context.Context, name string, at Times, m Map) e
 	action := &client.ScheduleWorkflowAction{
 		ID: name, Workflow: gpumux.MapWorkflow, Args: []any{m.Input}, TaskQueue: gpumux.Queue, Memo: map[string]any{memoKey: note},
 		StaticSummary: summaryLine(note), StaticDetails: detailLines(m.Input, note),
-		Priority: temporal.Priority{PriorityKey: m.Input.Priority, FairnessKey: m.Input.FairnessKey},
-	}
-	if all.starter.searchable(ctx) {
-		action.TypedSearchAttributes = searchAttributes(m.Input)
+		Priority:              temporal.Priority{PriorityKey: m.Input.Priority, FairnessKey: m.Input.FairnessKey},
+		TypedSearchAttributes: all.starter.registry().searchAttributes(ctx, m.Input),
 	}
 	_, err = all.starter.Client.ScheduleClient().Create(ctx, client.ScheduleOptions{
 		ID: name, Spec: client.ScheduleSpec{CronExpressions: at.Cron, TimeZoneName: at.Zone}, Action: action,
@@ -137,7 +135,7 @@ func (all Schedules) Get(ctx context.Context, name string) (Scheduled, gpumux.Ma
 	if err != nil {
 		return Scheduled{}, in, err
 	}
-	if err := all.starter.converter().FromPayloads(input, &in); err != nil {
+	if err := all.starter.registry().data.FromPayloads(input, &in); err != nil {
 		return Scheduled{}, in, fmt.Errorf("read the input of schedule %s: %w", name, fleet.WithKeysHint(err))
 	}
 	return all.scheduled(name, d.Memo, d.Schedule.State.Paused, d.Info.NextActionTimes, d.Info.RecentActions), in, nil
@@ -160,11 +158,11 @@ func (all Schedules) scheduled(name string, kept *commonpb.Memo, paused bool, ne
 ) Scheduled {
 	var note memo
 	one := Scheduled{Name: name, Items: -1, Paused: paused, Next: []time.Time{}, Maps: []string{}}
-	if payload := kept.GetFields()[memoKey]; payload != nil && all.starter.converter().FromPayload(payload, &note) == nil {
+	if payload := kept.GetFields()[memoKey]; payload != nil && all.starter.registry().data.FromPayload(payload, &note) == nil {
 		one.Task, one.Items, one.Input = note.Task, note.Items, note.Input
 	}
 	if payload := kept.GetFields()[timesKey]; payload != nil {
-		_ = all.starter.converter().FromPayload(payload, &one.Times) // those of another key are not shown
+		_ = all.starter.registry().data.FromPayload(payload, &one.Times) // those of another key are not shown
 	}
 	if !paused {
 		one.Next = append(one.Next, next...)

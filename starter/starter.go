@@ -5,12 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
-	"sync"
 
 	enumspb "go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
@@ -18,7 +15,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/fleet"
-	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -36,24 +32,39 @@ type Starter struct {
 	// Arrays leaves arrays in lines of results as they are stored. Default: JSON.
 	Arrays bool
 
-	mu     sync.Mutex
-	opened *store.Store // the workers' store, opened by this Starter
+	opened workersStore
 }
 
 // Close closes the store that the Starter opened itself.
-func (s *Starter) Close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.opened != nil {
-		_ = s.opened.Close()
-		s.opened = nil
-	}
-}
+func (s *Starter) Close() { s.opened.close() }
 
 // Fleet is the workers of the namespace.
-func (s *Starter) Fleet() *fleet.Fleet { return &fleet.Fleet{Client: s.Client, Namespace: s.Namespace} }
+func (s *Starter) Fleet() *fleet.Fleet {
+	return &fleet.Fleet{Client: s.Client, Namespace: cmp.Or(s.Namespace, client.DefaultNamespace)}
+}
 
-func (s *Starter) namespace() string { return cmp.Or(s.Namespace, client.DefaultNamespace) }
+func (s *Starter) registry() registry {
+	return registry{fleet: s.Fleet(), data: cmp.Or(s.Converter, converter.GetDefaultDataConverter())}
+}
+
+func (s *Starter) storage() storage {
+	return storage{given: s.Store, own: &s.opened, workers: s.Fleet(), keys: s.Keys}
+}
+
+// Holds reports whether a URL is an object in the workers' store.
+func (s *Starter) Holds(ctx context.Context, url string) bool {
+	st, err := s.storage().open(ctx)
+	var away *NoStoreError
+	switch {
+	case err == nil:
+		_, err = st.Objects.Key(url)
+		return err == nil
+	case errors.As(err, &away) && away.URL != "": // it is out of reach from here, but its URL is known
+		folder, _, _ := strings.Cut(away.URL, "?")
+		return strings.HasPrefix(url, strings.TrimSuffix(folder, "/")+"/")
+	}
+	return false
+}
 
 // Entry is how Start came to the run that it returns.
 type Entry string
@@ -78,26 +89,25 @@ func (s *Starter) Start(ctx context.Context, m Map) (*Handle, error) {
 		return nil, err
 	}
 	id, fingerprint := m.Identify()
-	named := m.ID != ""
-	if named {
+	if m.ID != "" {
 		if err := CheckID(m.ID); err != nil {
 			return nil, err
 		}
 		id = m.ID
 	}
 	if m.Retry {
-		return s.retry(ctx, m, id, fingerprint, named)
+		return s.retry(ctx, m, id, fingerprint)
 	}
 	placed, storeURL := false, ""
 	for range 8 { // each round but the last lost a race against another caller
-		last, err := s.own(ctx, id, fingerprint)
+		last, err := s.registry().own(ctx, id, fingerprint)
 		if err != nil {
 			return nil, err
 		}
 		if last != nil && last.Unread != nil {
 			return nil, fmt.Errorf("look up map %s: %w", id, last.Unread)
 		}
-		entry, reuse := decide(last, named)
+		entry, reuse := decide(last, m.ID != "")
 		if last != nil {
 			if err := s.handle(last, entry).Suits(m); err != nil {
 				return nil, err
@@ -107,7 +117,7 @@ func (s *Starter) Start(ctx context.Context, m Map) (*Handle, error) {
 			return s.handle(last, entry), nil
 		}
 		if !placed {
-			if storeURL, err = s.place(ctx, &m); err != nil {
+			if storeURL, err = s.storage().place(ctx, &m); err != nil {
 				return nil, err
 			}
 			placed = true
@@ -120,33 +130,6 @@ func (s *Starter) Start(ctx context.Context, m Map) (*Handle, error) {
 		}
 	}
 	return nil, fmt.Errorf("start map %s: other callers keep starting and ending it; give an ID of its own", id)
-}
-
-// note is the memo of a new run of the map, after the last one that it goes on from.
-func (m *Map) note(fingerprint, id, storeURL string, entry Entry, last *run) memo {
-	note := memo{Fingerprint: fingerprint, Task: m.Input.Task, Items: m.length(), Input: m.Label, Store: storeURL, Edition: m.Edition}
-	switch {
-	case entry == Continued && last.Memo.Output != "":
-		note.Output, note.Store = last.Memo.Output, cmp.Or(storeURL, last.Memo.Store)
-	case storeURL != "" && !m.Inline || m.manyResults():
-		note.Output = newOutput(id) // a key, which the workers find even when their store is out of reach from here
-	}
-	if entry == Continued && last.Memo.Edition != "" {
-		note.Edition = last.Memo.Edition // of the results that it has
-	}
-	return note
-}
-
-// own is the newest run under an ID, or nil; one of other items is an *OtherMapError.
-func (s *Starter) own(ctx context.Context, id, fingerprint string) (*run, error) {
-	last, err := s.describe(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	if last != nil && last.Memo.Fingerprint != "" && last.Memo.Fingerprint != fingerprint {
-		return nil, &OtherMapError{ID: id, Task: last.Memo.Task, Items: last.Memo.Items, Input: last.Memo.Input, Status: last.Status}
-	}
-	return last, nil
 }
 
 // decide chooses what a call does by the last run under the ID.
@@ -171,7 +154,7 @@ func (s *Starter) begin(ctx context.Context, id string, in gpumux.MapInput, note
 	if err := in.Validate(); err != nil {
 		return nil, err
 	}
-	options := client.StartWorkflowOptions{
+	started, err := s.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 		ID: id, TaskQueue: gpumux.Queue,
 		WorkflowIDConflictPolicy:                 enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
 		WorkflowIDReusePolicy:                    reuse,
@@ -180,11 +163,8 @@ func (s *Starter) begin(ctx context.Context, id string, in gpumux.MapInput, note
 		StaticSummary:                            summaryLine(note),
 		StaticDetails:                            detailLines(in, note),
 		Priority:                                 temporal.Priority{PriorityKey: in.Priority, FairnessKey: in.FairnessKey},
-	}
-	if s.searchable(ctx) {
-		options.TypedSearchAttributes = searchAttributes(in)
-	}
-	started, err := s.Client.ExecuteWorkflow(ctx, options, gpumux.MapWorkflow, in)
+		TypedSearchAttributes:                    s.registry().searchAttributes(ctx, in),
+	}, gpumux.MapWorkflow, in)
 	if err != nil {
 		return nil, fmt.Errorf("start map %s: %w", id, err)
 	}
@@ -192,20 +172,103 @@ func (s *Starter) begin(ctx context.Context, id string, in gpumux.MapInput, note
 	return s.handle(r, entry), nil
 }
 
-// longestKeyword is the most bytes of a Keyword that servers with an SQL database take.
-const longestKeyword = 255
-
-func searchAttributes(in gpumux.MapInput) temporal.SearchAttributes {
-	return temporal.NewSearchAttributes(
-		temporal.NewSearchAttributeKeyKeyword(names.SearchTask).ValueSet(strings.ToValidUTF8(in.Task[:min(len(in.Task), longestKeyword)], "")),
-		temporal.NewSearchAttributeKeyInt64(names.SearchFailed).ValueSet(0))
+// Retry starts a new run of a map that is over, in which only the items without a
+// successful result run; the results of both end up in one file. It runs with the edition
+// of the task's code that there is now. Of a map that did not complete, the items without
+// any result run. Change, unless it is nil, changes what the map runs with.
+func (s *Starter) Retry(ctx context.Context, id string, change func(*gpumux.MapInput)) (*Handle, error) {
+	h, err := s.Open(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if h.Running() {
+		return nil, &StillRunningError{ID: id}
+	}
+	in, err := h.Input(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if change != nil {
+		change(&in)
+	}
+	in.Edition = "" // mending the task is what a retry is for
+	return s.rerun(ctx, h.run, in)
 }
 
-func (s *Starter) searchable(ctx context.Context) bool {
-	answer, err := s.Client.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: s.namespace()})
-	there := answer.GetCustomAttributes()
-	return err == nil && there[names.SearchTask] == enumspb.INDEXED_VALUE_TYPE_KEYWORD &&
-		there[names.SearchFailed] == enumspb.INDEXED_VALUE_TYPE_INT
+// retry finds the map by its ID, else the newest of the same fingerprint.
+func (s *Starter) retry(ctx context.Context, m Map, id, fingerprint string) (*Handle, error) {
+	maps := s.registry()
+	last, err := maps.own(ctx, id, fingerprint)
+	if err == nil && last == nil && m.ID == "" {
+		if id, err = maps.newest(ctx, fingerprint); err == nil && id != "" {
+			last, err = maps.own(ctx, id, fingerprint)
+		}
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case last == nil:
+		return nil, &NothingToRetryError{Task: m.Input.Task, ID: m.ID}
+	case last.Status == Running:
+		return s.handle(last, Attached), nil
+	}
+	began, err := maps.input(ctx, last)
+	if err != nil {
+		return nil, err
+	}
+	in := m.Input
+	in.Items, in.Source, in.Columns, in.Range = began.Items, began.Source, began.Columns, began.Range
+	in.Key, in.WithItem = began.Key, began.WithItem // as the results have that stay
+	in.Cache = in.Cache && in.Items == nil
+	return s.rerun(ctx, last, in)
+}
+
+// rerun starts a new run of a map that is over, over the items that in names.
+func (s *Starter) rerun(ctx context.Context, last *run, in gpumux.MapInput) (*Handle, error) {
+	if err := in.Validate(); err != nil {
+		return nil, err
+	}
+	id, note, entry := last.ID, last.Memo, Continued
+	note.Task = cmp.Or(note.Task, in.Task)
+	if note.Fingerprint == "" {
+		note.Items = in.Len()
+	}
+	if last.Status == Completed {
+		found := s.handle(last, Found)
+		summary, err := found.Wait(ctx)
+		if err != nil || summary.Failed == 0 {
+			return found, err
+		}
+		entry = Retried
+		note.Output = newOutput(id)
+		if note.Store, err = s.storage().copyResults(ctx, summary, note.Output); err != nil {
+			return nil, fmt.Errorf("retry map %s: %w", id, err)
+		}
+	}
+	in.Output = note.Output
+	h, err := s.begin(ctx, id, in, note, entry, enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE)
+	if errors.As(err, new(*serviceerror.WorkflowExecutionAlreadyStarted)) {
+		return nil, &StillRunningError{ID: id}
+	}
+	return h, err
+}
+
+// Open finds the newest run of a map; it is a *NotFoundError when there is none.
+func (s *Starter) Open(ctx context.Context, id string) (*Handle, error) {
+	r, err := s.registry().describe(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if r != nil {
+		return s.handle(r, Attached), nil
+	}
+	missing := &NotFoundError{ID: id}
+	if maps, err := s.List(ctx, ListOptions{Limit: 5}); err == nil {
+		for _, m := range maps {
+			missing.Known = append(missing.Known, m.ID)
+		}
+	}
+	return nil, missing
 }
 
 // OtherEditionError says that the task's code has changed since the map began.
@@ -234,68 +297,25 @@ func (e *OtherMapError) Error() string {
 		e.ID, e.Task, over, e.Status)
 }
 
-// NoStoreError says why the workers' store could not be used from here.
-type NoStoreError struct {
-	// URL is the workers' store, when they said.
-	URL string
-	Err error
+// StillRunningError says that a map is not over, as it has to be for what was asked.
+type StillRunningError struct{ ID string }
+
+// Error says what to do instead.
+func (e *StillRunningError) Error() string {
+	return fmt.Sprintf("map %s still runs; `gpumux wait %s` first, or cancel it", e.ID, e.ID)
 }
 
-// Error says what to do.
-func (e *NoStoreError) Error() string {
-	return fmt.Sprintf("%v; give the workers' store", e.Err)
+// NothingToRetryError says that there is no map that could be retried.
+type NothingToRetryError struct {
+	Task string
+	// ID is the one that the caller gave, if any.
+	ID string
 }
 
-// Unwrap gives the cause.
-func (e *NoStoreError) Unwrap() error { return e.Err }
-
-// store is the given store, or the workers' own. Its errors are *NoStoreError.
-func (s *Starter) store(ctx context.Context) (*store.Store, error) {
-	if s.Store != nil {
-		return s.Store, nil
+// Error says what else to do.
+func (e *NothingToRetryError) Error() string {
+	if e.ID != "" {
+		return fmt.Sprintf("there is no map %s to retry; without a retry it is started", e.ID)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.opened != nil {
-		return s.opened, nil
-	}
-	offer, err := s.Fleet().Offer(ctx)
-	if err != nil {
-		return nil, &NoStoreError{Err: err}
-	}
-	return s.openStore(ctx, offer.Store, offer.Host)
-}
-
-// openStore opens the workers' store if it can be the same from here.
-func (s *Starter) openStore(ctx context.Context, url, host string) (*store.Store, error) {
-	here, _ := os.Hostname()
-	switch {
-	case url == "":
-		return nil, &NoStoreError{Err: errors.New("the workers have no store")}
-	case strings.HasPrefix(url, "mem:"):
-		return nil, &NoStoreError{URL: url, Err: fmt.Errorf("the workers' store %s is in their memory", url)}
-	case strings.HasPrefix(url, "file:") && host != here:
-		return nil, &NoStoreError{URL: url, Err: fmt.Errorf("the workers' store %s is a folder of host %s, and this is %s", url, host, here)}
-	}
-	st, err := store.Open(ctx, url, s.Keys)
-	if err != nil {
-		return nil, &NoStoreError{URL: url, Err: err}
-	}
-	s.opened = st
-	return st, nil
-}
-
-// Holds reports whether a URL is an object in the workers' store.
-func (s *Starter) Holds(ctx context.Context, url string) bool {
-	st, err := s.store(ctx)
-	var away *NoStoreError
-	switch {
-	case err == nil:
-		_, err = st.Objects.Key(url)
-		return err == nil
-	case errors.As(err, &away) && away.URL != "": // it is out of reach from here, but its URL is known
-		folder, _, _ := strings.Cut(away.URL, "?")
-		return strings.HasPrefix(url, strings.TrimSuffix(folder, "/")+"/")
-	}
-	return false
+	return fmt.Sprintf("there is no map of task %s over these items to retry; without a retry it is started", e.Task)
 }

@@ -34,22 +34,14 @@ type Appender struct {
 
 	flush sync.Mutex
 	// growing are the lines of the part that is not full, in order of index.
-	growing     []entry
+	growing     []line
 	growingSize int
 
 	mu sync.Mutex
 	// name is the part's; only a Flush changes it.
 	name partName
 	// pending are lines that are not written yet.
-	pending []entry
-}
-
-// entry is a line of results.
-type entry struct {
-	index int64
-	line  []byte
-	// arrays says that the value is arrays.
-	arrays bool
+	pending []line
 }
 
 // Append starts an Appender with a name of its own. Writers that start later sort behind,
@@ -75,13 +67,13 @@ func (a *Appender) Add(r gpumux.Result) error {
 	if r.Index < 0 {
 		return fmt.Errorf("result %d: the index is negative", r.Index)
 	}
-	line, err := results.Append(make([]byte, 0, len(r.Value)+128), r)
+	text, err := results.Append(make([]byte, 0, len(r.Value)+128), r)
 	if err != nil {
 		return err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.pending = append(a.pending, entry{r.Index, line, r.Arrays != nil})
+	a.pending = append(a.pending, line{results.Outcome{Index: r.Index, Arrays: r.Arrays != nil}, text})
 	return nil
 }
 
@@ -92,12 +84,12 @@ func (a *Appender) Flush(ctx context.Context) error {
 	defer a.flush.Unlock()
 	a.mu.Lock()
 	added := a.pending
-	a.pending = make([]entry, 0, len(added)) // the next flush has about as many
+	a.pending = make([]line, 0, len(added)) // the next flush has about as many
 	a.mu.Unlock()
 	for len(added) > 0 {
 		n, size := 0, a.growingSize
-		for n < len(added) && (n == 0 || size+len(added[n].line) <= maxPart) {
-			size += len(added[n].line)
+		for n < len(added) && (n == 0 || size+len(added[n].text) <= maxPart) {
+			size += len(added[n].text)
 			n++
 		}
 		if err := a.extend(ctx, added[:n], size); err != nil {
@@ -112,14 +104,14 @@ func (a *Appender) Flush(ctx context.Context) error {
 }
 
 // extend writes the part with more lines.
-func (a *Appender) extend(ctx context.Context, more []entry, size int) error {
+func (a *Appender) extend(ctx context.Context, more []line, size int) error {
 	all := append(slices.Clip(a.growing), more...)
-	byIndex := func(x, y entry) int { return cmp.Compare(x.index, y.index) }
+	byIndex := func(x, y line) int { return cmp.Compare(x.Index, y.Index) }
 	if !slices.IsSortedFunc(all, byIndex) {
 		slices.SortStableFunc(all, byIndex)
 	}
 	// The first result of an item counts.
-	all = slices.CompactFunc(all, func(x, y entry) bool { return x.index == y.index })
+	all = slices.CompactFunc(all, func(x, y line) bool { return x.Index == y.Index })
 	full := len(all) >= fullItems || size >= fullBytes
 	if err := a.write(ctx, all, full); err != nil {
 		return err
@@ -134,15 +126,15 @@ func (a *Appender) extend(ctx context.Context, more []entry, size int) error {
 	return nil
 }
 
-func (a *Appender) write(ctx context.Context, lines []entry, full bool) error {
-	h := partHead{Version: 1, Items: int64(len(lines)), Least: lines[0].index, Most: lines[len(lines)-1].index, Full: full}
+func (a *Appender) write(ctx context.Context, lines []line, full bool) error {
+	h := partHead{Version: 1, Items: int64(len(lines)), Least: lines[0].Index, Most: lines[len(lines)-1].Index, Full: full}
 	sum := uint32(0)
-	for _, e := range lines {
-		h.Bytes += int64(len(e.line))
-		if e.arrays {
+	for _, l := range lines {
+		h.Bytes += int64(len(l.text))
+		if l.Arrays {
 			h.Version = partWithArrays
 		}
-		sum = crc32.Update(sum, objects.Castagnoli, e.line)
+		sum = crc32.Update(sum, objects.Castagnoli, l.text)
 	}
 	h.Sum = fmt.Sprintf("%08x", sum)
 	w, err := a.f.in.CreateAs(ctx, a.f.keyOf(a.name), objects.Creation{Bytes: h.Bytes})
@@ -152,8 +144,8 @@ func (a *Appender) write(ctx context.Context, lines []entry, full bool) error {
 	defer w.Abort()
 	to := bufio.NewWriterSize(w, int(min(h.Bytes+headBytes, 256<<10)))
 	to.Write(h.firstLine()) // Flush returns the first error
-	for _, e := range lines {
-		to.Write(e.line)
+	for _, l := range lines {
+		to.Write(l.text)
 	}
 	if err := to.Flush(); err != nil {
 		return err

@@ -110,7 +110,7 @@ type partError struct {
 // Error names the part.
 func (e *partError) Error() string { return fmt.Sprintf("part %s is damaged: %s", e.URL, e.Problem) }
 
-// line is one of a part, with its newline.
+// line is a result as it is stored in a part, with its newline.
 type line struct {
 	results.Outcome
 	text []byte

@@ -129,6 +129,7 @@ func (w *Worker) connect(ctx context.Context) (err error) {
 		return err
 	}
 	w.recorders = record.New(w.store)
+	w.recorders.Failed = w.metrics.StoreFailed
 	if w.client = w.o.Client; w.client != nil {
 		return nil
 	}

@@ -3,6 +3,7 @@ package workers
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"go.temporal.io/api/enums/v1"
@@ -40,8 +41,14 @@ const (
 
 // options are those of all queues.
 func (w *Worker) options(name string) worker.Options {
+	var version worker.DeploymentOptions
+	// A deployment's version remembers every queue it ever served, at most a hundred. So
+	// queues that name a host have none; the version's maps reach them all the same.
+	if !strings.Contains(name, "@") {
+		version = w.config.Temporal.Version(w.o.Version)
+	}
 	return worker.Options{
-		DeploymentOptions:      w.config.Temporal.Version(w.o.Version),
+		DeploymentOptions:      version,
 		Identity:               w.identity,
 		WorkerStopTimeout:      w.o.StopTimeout,
 		DisableEagerActivities: true,
@@ -159,8 +166,7 @@ func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Gua
 func (w *Worker) serveLease(name string, register func(worker.Registry)) (stop func(), err error) {
 	o := w.options(name)
 	o.DisableWorkflowWorker = true
-	// A deployment's version remembers every queue it ever served, at most a hundred.
-	o.DeploymentOptions = worker.DeploymentOptions{}
+	o.DeploymentOptions = worker.DeploymentOptions{} // as for a queue that names a host
 	o.MaxConcurrentActivityTaskPollers, o.MaxConcurrentActivityExecutionSize = 1, lightPolls
 	// Nothing runs by then, but the last results must go out before the lease ends.
 	o.WorkerStopTimeout = contract.HeartbeatEvery

@@ -71,6 +71,7 @@ func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 	p.Cordon("B", "lost")
 	m.Offer(p)
 	m.Cordoned(p.Name, "probe")
+	m.StoreFailed()
 	m.Probed("sick", 1500*time.Millisecond)
 	for _, seconds := range []float64{0.0008, 0.02, 7200} {
 		m.Items(p.Name).Observe(seconds)
@@ -100,6 +101,7 @@ func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 		`gpumux_device_cordoned{device="B",pool="` + p.Name + `"} 1`,
 		`gpumux_cordons_total{pool="` + p.Name + `",reason="probe"} 1`,
 		`gpumux_cordons_total{pool="` + p.Name + `",reason="silent"} 0`,
+		`gpumux_store_errors_total 1`,
 		`gpumux_probe_seconds_bucket{outcome="sick",le="1"} 0`,
 		`gpumux_probe_seconds_bucket{outcome="sick",le="2.5"} 1`,
 		`gpumux_probe_seconds_count{outcome="untried"} 0`,

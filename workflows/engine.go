@@ -78,9 +78,8 @@ func (e *engine) begin(total int64) {
 	e.todo.Add(contract.Piece{Work: contract.Whole(total)})
 }
 
-// run returns when every item has a result, when the map failed, when more items failed
-// than may, when it was cancelled, or when it was drained; in each case no chunk is in
-// flight any more.
+// run returns when every item has a result, the map failed, more items failed than may,
+// or it was cancelled or drained. Then no chunk is in flight.
 func (e *engine) run(ctx workflow.Context) error {
 	work, cancel := workflow.WithCancel(ctx)
 	defer cancel()
@@ -302,8 +301,8 @@ func (e *engine) retryLater(ctx workflow.Context, piece contract.Piece, items co
 	e.requeue(ctx, contract.Piece{Work: contract.Work{Runs: items}, Rung: piece.Rung, Tries: piece.Tries + 1, Due: due})
 }
 
-// check returns an error if a result cannot be that of a piece: another program, or a
-// mock, that answers RunChunk must neither keep a map running for ever nor leave items
+// check returns an error if a result cannot be that of a piece. Another program or a mock
+// may answer RunChunk; it must neither keep a map running for ever nor leave items
 // without a result.
 func (e *engine) check(piece contract.Piece, r contract.ChunkResult) error {
 	wrong := func(format string, args ...any) error {
@@ -347,7 +346,7 @@ func (e *engine) tooManyFailures(failed int64) error {
 			kind, most = each, n
 		}
 	}
-	if most > 0 { // not how many: that counts earlier runs of the map, and not the segments under way
+	if most > 0 { // without n: it counts earlier runs of the map, but no segment under way
 		message += fmt.Sprintf(", mostly %s", kind)
 	}
 	if n := len(e.tally.recent); n > 0 {

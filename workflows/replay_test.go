@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,10 +16,8 @@ import (
 	"github.com/gpumux/gpumux/workflows"
 )
 
-// Every history that a released version has left behind must still replay. The end-to-end
-// tests write them:
-//
-//	cd devserver && go test ./e2e -run TestMap_ -record
+// Every history that a released version has left behind must still replay; those of
+// releases are in folders of their own. docs/upgrades.md says how a release records them.
 //
 // A change that breaks one needs workflow.GetVersion, not a new recording, unless no map
 // of that kind can be running.
@@ -26,8 +25,11 @@ func TestReplay_RecordedHistories(t *testing.T) {
 	files, err := filepath.Glob("testdata/[MT]*.json") // those of leases need workflows of the end-to-end tests
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
+	released, err := filepath.Glob("testdata/v*/[MT]*.json")
+	require.NoError(t, err)
+	files = append(files, released...)
 	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) {
+		t.Run(strings.TrimPrefix(file, "testdata/"), func(t *testing.T) {
 			data, err := os.Open(file)
 			require.NoError(t, err)
 			defer data.Close()

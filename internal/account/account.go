@@ -141,13 +141,11 @@ func (a *Account) Next(finished int) (n, unit int) {
 	return n, max(1, a.batch)
 }
 
-// Frame is the number of the next frame.
-func (a *Account) Frame() int64 { return a.frames + 1 }
-
-// Sent books the next frame.
-func (a *Account) Sent(items int) {
+// Sent books the next frame, and returns its number.
+func (a *Account) Sent(items int) int64 {
 	a.frames++
 	a.sent += items
+	return a.frames
 }
 
 // Finished books an item whose answer counts.

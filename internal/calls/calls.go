@@ -18,6 +18,13 @@ import (
 type Item struct {
 	Index int64
 	Value json.RawMessage
+
+	// The slot fills in the rest. Tries is how often the item has raised. N is its place in
+	// the Run that its process was Sent.
+	Tries int
+	Run   int64
+	N     int
+	Sent  time.Time
 }
 
 // Call asks for a task over items in one slot. The worker finds the slot and fills in

@@ -115,6 +115,17 @@ func (f *Fleet) Offers(ctx context.Context, workers []string) (offers []gpumux.D
 	return offers
 }
 
+// AllOffers are the offers of all workers that answer.
+func (f *Fleet) AllOffers(ctx context.Context) (offers []gpumux.Describe) {
+	workers, _ := f.Workers(ctx) // without any, nobody has work
+	for _, w := range workers {
+		if w.Offer != nil {
+			offers = append(offers, *w.Offer)
+		}
+	}
+	return offers
+}
+
 // Running are the items of a map that workers run, the longest first.
 func Running(offers []gpumux.Describe, id string) (found []RunningItem) {
 	for _, offer := range offers {

@@ -81,10 +81,10 @@ func (g *Guard) fault(ctx context.Context, group config.Group) (uuid, reason, wh
 	return "", "", ""
 }
 
-// probe tries a device, or waits for who does, and logs what is found first.
+// probe tries a device, or waits for the probe under way. It logs the first finding.
 func (g *Guard) probe(ctx context.Context, uuid string) Probe {
 	found := g.probes.DoChan(uuid, func() (any, error) {
-		// Whoever waits too must not lose it with this caller.
+		// Other callers may wait for this probe, so it goes on when this one leaves.
 		found := g.try(context.WithoutCancel(ctx), uuid)
 		if _, logged := g.probed.LoadOrStore(uuid, true); !logged {
 			level := zap.InfoLevel

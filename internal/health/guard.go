@@ -40,7 +40,7 @@ type Guard struct {
 	try    func(ctx context.Context, uuid string) Probe
 	groups []guarded
 	log    *zap.Logger
-	// Counted hears of each cordon: pool and reason. Set it before Begin. Default: nobody.
+	// Counted is called for each cordon. Set it before Begin. Default: nobody.
 	Counted func(pool, reason string)
 	// Others says what processes of others hold on a group, and whether they leave less than
 	// a slot's budget. Set it before Begin. Default: nobody holds anything.
@@ -54,7 +54,7 @@ type Guard struct {
 
 	// mu is held while an event cordons, and while a device comes back.
 	mu sync.Mutex
-	// counts are the events that asked for something, by UUID.
+	// counts are the events that called for a cordon, by UUID.
 	counts map[string]int
 }
 
@@ -115,14 +115,14 @@ func (g *Guard) Run(ctx context.Context) {
 	}
 }
 
-// observe cordons the devices of an event that asks for it.
+// observe cordons the devices of an event that calls for it.
 func (g *Guard) observe(e gpu.Event) {
 	g.log.Warn("device event", zap.String("device", e.UUID), zap.String("kind", string(e.Kind)), zap.Uint64("xid", e.Xid),
 		zap.String("action", string(e.Action)))
 	if e.Kind == gpu.EventRestored {
 		select {
 		case g.restored <- struct{}{}:
-		default: // it is asked for already
+		default: // a check is due already
 		}
 		return
 	}
@@ -171,9 +171,9 @@ func (g *Guard) recheck(ctx context.Context) {
 	all.Wait()
 }
 
-// recovered lets a group come back if the driver asks for nothing and probes pass. Where
+// recovered uncordons a group if the driver asks for no repair and the probes pass. Where
 // the driver cannot tell, a device with an event stays cordoned until the worker starts
-// anew.
+// again.
 func (g *Guard) recovered(ctx context.Context, group guarded) bool {
 	g.mu.Lock()
 	before := g.eventsOn(group)
@@ -196,13 +196,14 @@ func (g *Guard) recovered(ctx context.Context, group guarded) bool {
 	if ctx.Err() != nil {
 		return false
 	}
-	// An event must either be seen here or come after: the probe itself may have caused it.
+	// The probe may have caused an event. Under the lock it is either counted here or
+	// cordons again later.
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.eventsOn(group) == before && group.pool.Uncordon(group.Name)
 }
 
-// eventsOn counts the events on a group's devices so far that asked for something. The
+// eventsOn counts the events so far that called for a cordon of a group's devices. The
 // caller holds the lock.
 func (g *Guard) eventsOn(group guarded) (n int) {
 	for _, d := range group.Devices {

@@ -12,7 +12,7 @@ import (
 	"github.com/gpumux/gpumux/gpu"
 )
 
-// Open lists this machine's devices, and lets the Python ask CUDA where a user's
+// Open lists this machine's devices. It asks CUDA, by this Python, where a user's
 // CUDA_VISIBLE_DEVICES means CUDA's order. Default: python3.
 func Open(ctx context.Context, python string) (*gpu.Inventory, error) {
 	return gpu.Open(ctx, gpu.Options{CUDAOrder: func(ctx context.Context) ([]string, error) { return visible(ctx, python) }})

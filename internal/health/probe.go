@@ -29,11 +29,11 @@ type Probe struct {
 	// the device's memory as CUDA tells it, in bytes; 0 means unknown.
 	Seconds float64 `json:"seconds"`
 	Context uint64  `json:"context,omitempty"`
-	// Blind: the driver lists processes, and does not tell what this one holds.
+	// Blind: the driver lists processes, but not what this one holds.
 	Blind bool   `json:"blind,omitempty"`
 	Free  uint64 `json:"free,omitempty"`
 	Total uint64 `json:"total,omitempty"`
-	// Code is the CUDA error number with which Call failed, Text what the driver says of it.
+	// Code is the CUDA error number of the failed Call, Text its description.
 	Code int    `json:"code,omitempty"`
 	Call string `json:"call,omitempty"`
 	Text string `json:"text,omitempty"`

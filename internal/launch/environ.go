@@ -46,8 +46,8 @@ func (t Task) homes(env map[string]string, own string) {
 }
 
 // Environ is the environment of the task's process: the allow-list, what the task passes
-// on, the device's variables, and the task's own, which win but for the locked names: no
-// task chooses another device. Home is HOME, unless the task has a user.
+// on, the device's variables, and the task's own. The task's own win, except over locked
+// names: no task chooses another device. Home is HOME, unless the task has a user.
 func (t Task) Environ(home string, device map[string]string) []string {
 	env := map[string]string{}
 	pass := func(name string) {
@@ -95,7 +95,7 @@ func (t Task) Environ(home string, device map[string]string) []string {
 	return list
 }
 
-// byIndex names devices, which are given by UUID with commas between, by their indices.
+// byIndex turns a list of UUIDs with commas into one of indices.
 func (t Task) byIndex(uuids string) string {
 	names := strings.Split(uuids, ",")
 	for i, uuid := range names {

@@ -16,11 +16,11 @@ import (
 // reachLimit is how long the file system of a task's files may take to answer.
 const reachLimit = time.Minute
 
-// HangError says that a file system that a start needs did not answer in time. The task
-// has no part in it.
+// HangError says that a file system which a start needs did not answer in time. The task
+// is not to blame.
 type HangError struct{ message string }
 
-// Error is error's.
+// Error names the file system.
 func (e *HangError) Error() string { return e.message }
 
 // Hint is the next step.
@@ -38,14 +38,14 @@ func (t Task) Code() edition.Code {
 	return edition.Code{Dir: t.Dir, Target: t.Target(), Command: command}
 }
 
-// asking has a channel for each question, which is full while it is asked: a file system
-// that hangs costs one thread for each of them.
+// asking has a channel for each question, full while the question is open. So a file
+// system that hangs costs one thread per question.
 var asking sync.Map
 
-// Edition is that of the task's code as its files are now. It waits until the file
-// systems of the task's program and folder answer, no longer than limit, and a minute;
-// the error is a *HangError then. A start that hangs there would hold up the whole
-// program: Go's collector waits for a thread that forks.
+// Edition is the edition of the task's code as its files are now. It is a *HangError if
+// the file systems of the task's program and folder do not answer within limit, at most a
+// minute. A start that hangs there would hold up the whole program: Go's collector waits
+// for a thread that forks.
 func (t Task) Edition(ctx context.Context, limit time.Duration) (string, error) {
 	limit = min(limit, reachLimit)
 	code := t.Code()

@@ -1,9 +1,9 @@
 // Package launch says how the process of a task is started: its words, its environment
 // and the edition of its code.
 //
-// It owns Task and what is asked of the system before a start, which may hang where a
-// file system does: each question ends with its context or its limit. It starts no task
-// process and knows neither slots nor items' results.
+// It owns Task and the questions to file systems before a start. These may hang, so each
+// ends with its context or its limit. It starts no task process and knows neither slots
+// nor items' results.
 package launch
 
 import (
@@ -40,7 +40,7 @@ type Task struct {
 	Name string
 	// Python is "module:function" or "file.py:function", found from Dir.
 	Python string
-	// Own refuses a function that the module has from elsewhere.
+	// Own refuses a function that the module imported from elsewhere.
 	Own bool
 	// R is "file.R:function", found from Dir.
 	R string
@@ -58,7 +58,7 @@ type Task struct {
 	// Env adds to the environment, PassEnv names what is passed on from the worker's.
 	Env     map[string]string
 	PassEnv []string
-	// Indices, by UUID, stand in CUDA_VISIBLE_DEVICES. Default: the UUIDs do.
+	// Indices, by UUID, replace the UUIDs in CUDA_VISIBLE_DEVICES. Default: the UUIDs stay.
 	Indices map[string]int
 	// User is whom it runs as, where the worker may choose. Default: the worker's.
 	User *process.User

@@ -34,9 +34,9 @@ var (
 	settled = []string{"CUDA_HOME", "CUDA_PATH", "CUDA_DEVICE_ORDER", "XLA_PYTHON_CLIENT_MEM_FRACTION", "JAX_PLATFORMS"}
 )
 
-// PassedOn are the variables of this environment that a task on the user's own machine
-// sees beside those given, and those of frameworks that stay behind: credentials, and
-// what nobody has listed. A value with an @ may be a URL with a password.
+// PassedOn splits this environment. A task on the user's own machine sees pass. left are
+// variables of frameworks that it does not see: credentials, and unlisted names. A value
+// with an @ may be a URL with a password.
 func PassedOn(given []string) (pass, left []string) {
 	for _, pair := range os.Environ() {
 		name, value, _ := strings.Cut(pair, "=")
@@ -53,8 +53,8 @@ func PassedOn(given []string) (pass, left []string) {
 	return append(slices.Clone(given), pass...), left
 }
 
-// ours reports whether such a variable needs no word: the slot sets it, the task has it,
-// an image only says its release with it, or it is Terraform's.
+// ours reports whether no notice is due for a variable that stays behind: the slot sets
+// it, the task has it, it names an image's release, or it is Terraform's.
 func ours(name string) bool {
 	return slices.Contains(settled, name) || strings.HasSuffix(name, "_VERSION") ||
 		slices.ContainsFunc([]string{"CUDA_VISIBLE_", "CUDA_MPS_", "TF_VAR_", "TF_CLI_"}, func(begin string) bool { return strings.HasPrefix(name, begin) })

@@ -138,7 +138,7 @@ func storeIn(data string) string {
 	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(filepath.Join(data, "store"))}).String()
 }
 
-// Remove deletes the folder with items that were not delivered.
+// Remove deletes the folder and the results in it, delivered or not.
 func (s State) Remove() error {
 	hold, _, err := claimFolder(s.Path, s.ID)
 	if err != nil {
@@ -229,8 +229,8 @@ func holdFolder(ctx context.Context, data, id string) (*os.File, error) {
 	}
 }
 
-// makeFolder makes a data folder. It may be the user's own and open; what lies in it is
-// not.
+// makeFolder makes a data folder. Others may read a folder of the user's own, but not the
+// store in it.
 func makeFolder(data string) error {
 	private := filepath.Join(data, "store")
 	err := os.MkdirAll(private, 0o700)

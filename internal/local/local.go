@@ -35,16 +35,16 @@ type Options struct {
 	// Task or Modules are run by a worker. Default: there is none.
 	Task    *Task
 	Modules *config.Task
-	// Pools are the worker's, Inventory the devices of this machine, which is closed with
-	// the session or where none begins. Default: those of Devices and Pools without names.
+	// Pools are the worker's. Inventory has the devices of this machine; it is closed with
+	// the session, or when none begins. Default: those of Devices and Pools without names.
 	Pools     []config.Pool
 	Inventory *gpu.Inventory
 	// Keys is the key file, or folder of them, for payloads and store. Default: none.
 	Keys string
 	// StopTimeout is how long running chunks may go on at the end. Default 1 s.
 	StopTimeout time.Duration
-	// Last says that this process ends after Close. The server ends with it then, a second
-	// earlier than it could be stopped; nothing that is stored is lost.
+	// Last says that this process ends after Close. The server then dies with it, which is a
+	// second faster than a stop and loses nothing that is stored.
 	Last bool
 	// Version is the worker's own. Default "dev".
 	Version string
@@ -82,8 +82,7 @@ type Server interface {
 	Stop() error
 }
 
-// MistakeError says why what the caller asked for cannot be done as it was asked. It
-// lists everything that is wrong, in the words of the command line.
+// MistakeError lists what is wrong with a request, in the words of the command line.
 type MistakeError struct{ Problems []string }
 
 // Error has a line for each problem.

@@ -25,7 +25,7 @@ func TestHoldFolder_OfAMapThatEnds(t *testing.T) {
 	_, same, err := claimFolder(data, "map-1")
 	require.ErrorContains(t, err, "this map runs already in process")
 	require.True(t, same)
-	require.NoError(t, os.RemoveAll(data))
+	require.NoError(t, removeFolder(data))
 	require.NoError(t, first.Close())
 	second := <-got
 	require.NotNil(t, second)

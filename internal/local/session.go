@@ -275,7 +275,7 @@ func (s *Session) Close(ctx context.Context) {
 // noticesFile is the file of a data folder that has the notices of its last worker.
 const noticesFile = "notices"
 
-// notice says what changes what the map gets, and keeps it for those who ask meanwhile.
+// notice warns of something that changes what the map gets, and adds it to noticesFile.
 func (s *Session) notice(text string) {
 	s.o.Say(text)
 	file, err := os.OpenFile(filepath.Join(s.Data, noticesFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)

@@ -23,8 +23,8 @@ import (
 
 // StreamOptions say what Stream runs over which items.
 type StreamOptions struct {
-	// Items calls give with each item, which give copies, or with what is wrong with its
-	// line, and returns after the last one.
+	// Items calls give with each item, or with what is wrong with its line, and returns
+	// after the last one. give copies the item.
 	Items func(give func(item []byte, wrong *items.SourceError) error) error
 	// Unordered yields each result at once. Default: in the order of the items.
 	Unordered bool
@@ -36,7 +36,7 @@ const (
 	// maxAhead bounds what is read ahead, in bytes; an item counts minWeight more.
 	maxAhead  = 64 << 20
 	minWeight = 16 << 10
-	// share is the time for which one slot takes items ahead, at most maxShare.
+	// share is how much work, in time, one slot takes ahead; maxShare bounds its items.
 	share    = 50 * time.Millisecond
 	maxShare = 256
 )
@@ -195,7 +195,7 @@ func (s *streaming) serve(ctx context.Context) error {
 	}
 }
 
-// take waits for an item and takes as many of those behind it as are the slot's share.
+// take waits for an item and adds those behind it, up to the slot's share.
 func (s *streaming) take(ctx context.Context) (batch []streamed) {
 	select {
 	case one, ok := <-s.queue:
@@ -225,7 +225,8 @@ func (s *streaming) take(ctx context.Context) (batch []streamed) {
 	return batch
 }
 
-// yieldLines yields what has finished until its taker has enough, which ends the rest.
+// yieldLines yields finished lines until the consumer has enough, and then stops the
+// rest.
 func (s *streaming) yieldLines(yield func([]byte) bool, stop func()) (enough bool) {
 	next, held := int64(0), map[int64]streamed{}
 	give := func(one streamed) bool {

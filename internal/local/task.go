@@ -23,7 +23,7 @@ import (
 type Task struct {
 	// Name is its name in maps and workers.
 	Name string
-	// Edition is the edition that the code, with that of the reduce task, had in FindTask.
+	// Edition is that of the code, and of the reduce task's code, at FindTask.
 	Edition string
 
 	config config.Task

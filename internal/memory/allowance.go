@@ -17,8 +17,8 @@ import (
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-// allowances are the measured memory of a process beside its data, for each model of GPU
-// and each task: the CUDA context, code and workspaces.
+// allowances are the measured memory that a process holds beside its data, by model of
+// GPU and task: the CUDA context, code and workspaces.
 type allowances struct {
 	log *zap.Logger
 
@@ -40,7 +40,7 @@ func (a *allowances) get(model, task string) gpumux.Size {
 	return a.measured[allowanceKey{model, task}]
 }
 
-// capped takes in whether a framework keeps to its limit in a slot of so many devices.
+// capped records whether a framework keeps to its limit in a slot with this many devices.
 func (a *allowances) capped(pool, model string, devices int, c session.Cap) {
 	if c.Context > 0 {
 		a.beside(pool, model, devices, c.Task, c.Context)
@@ -59,8 +59,8 @@ func (a *allowances) capped(pool, model string, devices int, c session.Cap) {
 	log.Info("the framework's own limit was tried and holds")
 }
 
-// beside takes in what a process holds beside its frameworks' allocators, in a slot of so
-// many devices: at CUDA's start, and later, when libraries have loaded more.
+// beside records what a process holds outside its frameworks' allocators, in a slot with
+// this many devices: when CUDA starts, and later, when libraries have loaded more.
 func (a *allowances) beside(pool, model string, devices int, task string, bytes int64) {
 	if a.set(model, task, gpumux.Size(bytes)/gpumux.Size(devices)) {
 		a.log.Debug("what processes of a task take beside their frameworks' allocators", zap.String("pool", pool),
@@ -78,9 +78,9 @@ func (a *allowances) first(words ...string) bool {
 	return !was
 }
 
-// set records a measurement, and reports whether it changes something. One that is larger
-// by less than an eighth does not, so that templates keep their environment. The
-// allowance only grows: a process that has loaded less so far says nothing of the others.
+// set records a measurement and reports whether the allowance changed. Growth below an
+// eighth is ignored, so that templates keep their environment. The allowance never
+// shrinks: other processes may have loaded more.
 func (a *allowances) set(model, task string, now gpumux.Size) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -93,10 +93,9 @@ func (a *allowances) set(model, task string, now gpumux.Size) bool {
 	return true
 }
 
-// Room is how many bytes of a budget are left on each device for a framework's
-// allocations; 0: no limit. The framework must meet its limit before the watch, which
-// ends the process. A measured allowance may still grow by a quarter, as more code is
-// loaded.
+// Room is how many bytes of a budget each device has for a framework's allocations; 0: no
+// limit. A framework must meet its limit before the watch ends the process. So Room
+// leaves a quarter more than the measured allowance, for code that is loaded later.
 func Room(p config.Pool, g config.Group, allowance gpumux.Size) gpumux.Size {
 	if p.Memory == 0 || g.Devices[0].Kind == gpu.KindCPU {
 		return 0

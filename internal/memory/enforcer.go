@@ -29,10 +29,10 @@ type Enforcer struct {
 	allowances *allowances
 
 	mu       sync.RWMutex     // guards what follows
-	enforced map[string]means // by pool, once Report has said them
+	enforced map[string]means // by pool, set by Report
 }
 
-// New is for the pools on these devices. Call Run next, and Report once the devices were
+// New makes the enforcer of these pools and devices. Call Run next, and Report after
 // Tried.
 func New(placements []config.Placement, devices *gpu.Inventory, log *zap.Logger) *Enforcer {
 	e := &Enforcer{

@@ -48,7 +48,7 @@ func (e *Enforcer) inForce(p config.Placement) means {
 	return m
 }
 
-// unwatched says why memory on a pool's devices cannot be watched, or nothing.
+// unwatched is why memory on a pool's devices cannot be watched, or "".
 func (e *Enforcer) unwatched(p config.Placement) string {
 	if d, found := e.unseen(p); found {
 		return fmt.Sprintf("the driver does not tell what processes hold on %s by their numbers here, as drivers before 565.57 in a container "+
@@ -77,9 +77,9 @@ func (e *Enforcer) unseen(p config.Placement) (gpu.Device, bool) {
 
 func devices(p config.Placement) []gpu.Device { return config.Devices([]config.Placement{p}) }
 
-// Tried takes in whether the driver told what a process held that certainly used a
+// Tried records whether the driver reported the memory of a process that certainly used a
 // device: a probe, or a task process. If it did not, no budget is watched there, whatever
-// the driver's version promises. After Report it says so once.
+// the driver's version promises. After Report, Tried logs that once.
 func (e *Enforcer) Tried(uuid string, told bool) {
 	if _, err := e.devices.ProcessMemory(uuid); err != nil {
 		return // it lists no process now, which the watch reports and which may pass
@@ -117,8 +117,7 @@ func (e *Enforcer) Report() {
 	}
 }
 
-// takenPart is how much of a GPU others hold at least where that is said although no
-// budget lacks room: one part in so many.
+// Without budgets on a GPU, Report warns if others hold at least 1/takenPart of it.
 const takenPart = 4
 
 // reportOthers warns when the budgets on a device do not fit now, before any task runs,

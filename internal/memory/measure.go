@@ -89,8 +89,8 @@ func (f *watched) listed() (sum int64) {
 	return sum
 }
 
-// findOthers brings the list of descendants up to date, and returns the tree; nil where
-// it is not followed any more. The caller holds the lock.
+// findOthers updates the list of descendants and returns the tree, or nil if the process
+// is no longer followed. The caller holds the lock.
 func (f *watched) findOthers() *gpu.Tree {
 	tree := f.w.census.Tree(f.pid)
 	if tree == nil {

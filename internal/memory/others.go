@@ -9,13 +9,12 @@ import (
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-// othersShare is the part of a device that others hold at least when that is worth a
-// word.
+// Others mentions what holds at least 1/othersShare of a device.
 const othersShare = 16
 
-// Others says what processes that are not of this worker hold on a group's devices, if it
-// is much, and whether they leave less than the budget of one slot of the pool. They are
-// unknown where the driver does not tell what is ours.
+// Others describes what processes of others hold on a group's devices, if it is much.
+// full: they leave less than the budget of one slot of the pool. Both are unknown where
+// the driver does not report this worker's own processes.
 func (e *Enforcer) Others(pool string, in config.Group) (text string, full bool) {
 	at := slices.IndexFunc(e.placements, func(p config.Placement) bool { return p.Name == pool })
 	if at < 0 {

@@ -21,9 +21,9 @@ import (
 // the budgets of their slots.
 func Promises() string { return filepath.Join(os.TempDir(), fmt.Sprintf("gpumux-%d", os.Getuid())) }
 
-// Promise writes the budgets on each GPU into a file of the folder, which stays locked
-// until release, and warns where they do not fit beside those of other live processes.
-// Where the folder cannot be used it does nothing.
+// Promise writes the budgets on each GPU into files of the folder, locked until release.
+// It warns where they do not fit beside those of other live processes. Without a usable
+// folder it does nothing.
 func (e *Enforcer) Promise(folder string) (release func()) {
 	kept := map[string]*os.File{}
 	wanted := budgets(e.placements)

@@ -29,7 +29,8 @@ func hostMemory(inventory *gpu.Inventory) func() (gpu.Memory, error) {
 }
 
 // protectHost ends the largest task process when the host runs out of memory, and reports
-// whether that is near. One below the reserve is not to blame. The caller holds the lock.
+// whether that is near. It spares processes smaller than the reserve. The caller holds
+// the lock.
 func (w *watch) protectHost() (near bool) {
 	if w.host == nil {
 		return false
@@ -55,16 +56,16 @@ func (w *watch) protectHost() (near bool) {
 	}
 	if largest != nil {
 		largest.ended = true
-		// Left must not be 0: that would be a budget that was passed.
+		// Left 0 would mean that a budget was passed.
 		largest.over(session.Over{Held: int64(held), Left: max(1, int64(host.Free))})
 	}
 	return true
 }
 
 const (
-	// foreignEvery is the least pause between two looks at a GPU of no slot.
+	// foreignEvery is the least pause between two readings of a GPU that no slot uses.
 	foreignEvery = 2 * time.Second
-	// foreignMin is allowed to a process on a GPU that is not its slot's: graphics
+	// foreignMin is what a process may hold on a GPU that is not its slot's: graphics
 	// drivers take a few MiB, the smallest CUDA context some 80.
 	foreignMin = 32 << 20
 )

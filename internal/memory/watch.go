@@ -18,19 +18,21 @@ import (
 
 const (
 	// watchNear is the pause between two rounds while a busy process holds more than
-	// nearShare of its budget, watchFar while all hold less, watchIdle the longest.
+	// nearShare of its budget. watchFar is the pause while all hold less, watchIdle the
+	// longest pause.
 	watchNear = 100 * time.Millisecond
 	watchFar  = 200 * time.Millisecond
 	watchIdle = time.Second
 	nearShare = 0.5
-	// The pause is at least so many times the duration of a round: nearCost while a busy
-	// process holds more than nearShare.
+	// A pause lasts at least watchCost rounds, or nearCost rounds near a budget. This bounds
+	// the share of time that measuring takes.
 	watchCost, nearCost = 100, 20
-	// sharedCost bounds the cost of measuring shared pages in the same way.
+	// sharedCost does the same for samples of shared pages.
 	sharedCost = 20
 )
 
-// memories answers the watch about devices: many callers, within seconds.
+// memories reads devices for the watch. It serves many callers and answers within
+// seconds.
 type memories interface {
 	ProcessMemory(uuid string) (map[int]uint64, error)
 }
@@ -39,33 +41,33 @@ type memories interface {
 // the CPU by resident memory, on a GPU by the driver's numbers.
 type watch struct {
 	devices memories
-	// hostPIDs is Inventory.OurPIDs, which holds until a process has tried a device.
+	// hostPIDs is Inventory.OurPIDs. It counts for devices that told does not have.
 	hostPIDs bool
 	log      *zap.Logger
 	wake     chan struct{}
-	// proportional is gpu.Proportional, which waits for a process's long system calls.
+	// proportional is gpu.Proportional. It may wait for a process's long system call.
 	proportional func(pids ...int) uint64
 	// host is hostMemory; nil leaves the host unguarded.
 	host func() (gpu.Memory, error)
-	// gpus has all GPUs of the host by UUID, to find processes where none should be.
+	// gpus are all GPUs of the host by UUID. A process that uses another GPU than its slot's
+	// is ended.
 	gpus map[string]gpu.Device
 	// patience is returnLimit. Tests have less.
 	patience time.Duration
 	readers  sync.WaitGroup
 
-	mu        sync.Mutex // guards what follows and every field of a watched that is not fixed
+	mu        sync.Mutex // guards what follows, and the fields of watched from busy on
 	census    *gpu.Census
 	processes map[*watched]bool
 	asleep    bool
-	cost      time.Duration // about the least duration of a round, with its readings
+	cost      time.Duration // shortest recent duration of a round, readings included
 	readings  map[string]*reading
 	warned    map[string]bool
-	// told has, by device, whether the driver told what a process held that used it.
+	// told is, by device, whether the driver reported the memory of a process that used it.
 	told map[string]bool
 }
 
-// reading is the driver's last answer for a device. Pending: a round has asked for the
-// next.
+// reading is the driver's last answer for a device. pending: the next one is on its way.
 type reading struct {
 	asked   time.Time // when a round asked last
 	began   time.Time
@@ -86,12 +88,12 @@ type watched struct {
 	busy, closed bool
 	ended        bool  // for its memory
 	held, peak   int64 // bytes
-	counted      int64 // held, with shared pages once for each process
+	counted      int64 // held, but shared pages count once per process
 	others       []int // its descendants as of the last round
-	// own is the share of its resident memory without shared pages, as of the last sample.
+	// own is held as a fraction of counted, from the last sample.
 	own         float64
 	sampling    bool
-	sampleAfter time.Time // the next sample of shared pages is not due before
+	sampleAfter time.Time // earliest time of the next sample
 }
 
 func newWatch(devices memories, hostPIDs bool, log *zap.Logger) *watch {
@@ -118,7 +120,7 @@ func (w *watch) Follow(device string, pid int, budget gpumux.Size, over func(ses
 	return f
 }
 
-// wakeUp starts the rounds again, or makes them frequent; the caller holds the lock.
+// wakeUp starts the rounds again or shortens their pause. The caller holds the lock.
 func (w *watch) wakeUp() {
 	if w.asleep {
 		w.asleep = false
@@ -190,8 +192,8 @@ func (w *watch) round() time.Duration {
 	return min(watchIdle, max(watchFar, watchCost*w.cost))
 }
 
-// readDevices reads the devices in use in the background, one goroutine each, and returns
-// how long that took last. The caller holds the lock.
+// readDevices starts a reading of each device in use, in the background. It returns how
+// long the last readings took. The caller holds the lock.
 func (w *watch) readDevices() (took time.Duration) {
 	for uuid, r := range w.readings {
 		if !w.sees(uuid) {
@@ -200,7 +202,7 @@ func (w *watch) readDevices() (took time.Duration) {
 		}
 		if w.used(uuid) {
 			took += r.took
-		} else if r.held = nil; !r.foreignDue() { // process numbers are used again
+		} else if r.held = nil; !r.foreignDue() { // the system reuses process numbers
 			continue
 		}
 		if r.pending {
@@ -226,8 +228,8 @@ func (w *watch) sees(uuid string) bool {
 	return w.hostPIDs
 }
 
-// tried notes whether the driver told what a process held that used a device. Once it did
-// not, nothing else is believed. It reports whether that changes what the watch sees.
+// tried records whether the driver reported the memory of a process that used a device.
+// One failure is final. It reports whether that changes what the watch sees.
 func (w *watch) tried(uuid string, told bool) (news bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -314,14 +316,15 @@ func (f *watched) observe(held int64) {
 		f.end(held)
 		return
 	}
-	// Until here shared pages count once for each process.
+	// So far shared pages count once per process; a sample divides them.
 	if began := time.Now(); !f.sampling && began.After(f.sampleAfter) {
 		f.sampling = true
 		go f.sample(began, append([]int{f.pid}, f.others...))
 	}
 }
 
-// sample measures shared pages and ends a process that is over its budget without them.
+// sample divides shared pages among their processes, and ends a process that is over its
+// budget even so.
 func (f *watched) sample(began time.Time, pids []int) {
 	own := int64(f.w.proportional(pids...))
 	f.w.mu.Lock()
@@ -340,7 +343,7 @@ func (f *watched) end(held int64) {
 	f.over(session.Over{Held: held})
 }
 
-// warnOnce logs a failure once, until it has passed. The caller holds the lock.
+// warnOnce logs a failure once until it passes. The caller holds the lock.
 func (w *watch) warnOnce(about, what string, err error) {
 	if !w.warned[about] {
 		w.warned[about] = true

@@ -47,6 +47,7 @@ type Metrics struct {
 
 	Faults, cordons *prometheus.CounterVec
 	items, probes   *prometheus.HistogramVec
+	store           prometheus.Counter
 
 	server *http.Server
 	ended  chan struct{}
@@ -74,6 +75,9 @@ func New(log *zap.Logger, version string, health func() error) *Metrics {
 		probes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "gpumux_probe_seconds", Help: "What probes of devices took.", Buckets: probeBuckets,
 		}, []string{"outcome"}),
+		store: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "gpumux_store_errors_total", Help: "Writes of results that the store refused or did not answer.",
+		}),
 	}
 }
 
@@ -102,6 +106,9 @@ func (m *Metrics) Items(pool string) prometheus.Observer { return m.items.WithLa
 // Cordoned counts a cordon.
 func (m *Metrics) Cordoned(pool, reason string) { m.cordons.WithLabelValues(pool, reason).Inc() }
 
+// StoreFailed counts a write of results that failed.
+func (m *Metrics) StoreFailed() { m.store.Inc() }
+
 // Probed counts a probe.
 func (m *Metrics) Probed(outcome string, took time.Duration) {
 	m.probes.WithLabelValues(outcome).Observe(took.Seconds())
@@ -118,7 +125,7 @@ func (m *Metrics) Serve(address string, devices []gpu.Device, status func(uuid s
 		m.probes.WithLabelValues(outcome) // all are there from the start, as 0
 	}
 	all := prometheus.NewRegistry()
-	all.MustRegister(m.sdk, m.Faults, m.cordons, m.items, m.probes, &gauges{m, devices, status}, collectors.NewGoCollector(),
+	all.MustRegister(m.sdk, m.Faults, m.cordons, m.items, m.probes, m.store, &gauges{m, devices, status}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(all, promhttp.HandlerOpts{

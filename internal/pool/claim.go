@@ -8,24 +8,23 @@ import (
 )
 
 const (
-	// claimFor is how long a claim keeps devices from others at first, and twice as long
-	// after each that lapses, up to claimMax. The devices then rest claimRest times as long.
+	// claimFor is how long the first claim lasts. Each lapse doubles the next claim, up to
+	// claimMax. After a lapse nobody can claim the devices for claimRest times as long.
 	claimFor  = time.Minute
 	claimMax  = time.Hour
 	claimRest = 3
 )
 
-// claim keeps a slot's devices from others for a call that waits for them whole. A ledger
-// has one at a time: such calls are rare.
+// claim keeps other calls off a slot's devices until the owner has them to itself. A
+// ledger has one at a time: such calls are rare.
 type claim struct {
 	seat  *Seat
 	owner *waiter
 	timer *time.Timer
 }
 
-// chooseGroup returns the first slot of a group that no call uses, and takes the slots
-// beside it. Until there is such a group it claims the one with the fewest calls. The
-// caller holds the lock.
+// chooseGroup returns a slot whose devices no call uses, and takes all slots on them. If
+// there is none, it claims the least used group. The caller holds the lock.
 func (p *Pool) chooseGroup(w *waiter) *Seat {
 	l := p.ledger
 	var best *Seat
@@ -56,8 +55,8 @@ func (p *Pool) chooseGroup(w *waiter) *Seat {
 	return best
 }
 
-// leastUsed is the first slot of the group with the fewest calls, of those that a waiter
-// may have whole or claim. The caller holds the lock.
+// leastUsed is the first slot of the group with the fewest calls, among groups that the
+// waiter may take or claim. The caller holds the lock.
 func (p *Pool) leastUsed(w *waiter) (best *Seat) {
 	l := p.ledger
 	least := 0
@@ -65,7 +64,7 @@ func (p *Pool) leastUsed(w *waiter) (best *Seat) {
 		if i > 0 && h.Group == p.seats[i-1].Group {
 			continue // the slots of a group stand in a row
 		}
-		// A lease may last for hours, so its devices are not waited for.
+		// A lease may last for hours, so no call waits for its devices.
 		if !p.suits(h, w) || l.claimed(h) || l.leased(h) || l.yields(h, w) {
 			continue
 		}
@@ -76,8 +75,8 @@ func (p *Pool) leastUsed(w *waiter) (best *Seat) {
 	return best
 }
 
-// lapse lets others have devices that did not get free in time, as beside a call that
-// hangs. The caller holds the lock.
+// lapse ends a claim whose devices did not get free in time, as when a call hangs. The
+// caller holds the lock.
 func (l *Ledger) lapse(c *claim) {
 	if l.claim != c {
 		return
@@ -103,7 +102,8 @@ func (l *Ledger) unclaim(w *waiter) {
 	}
 }
 
-// rests reports whether a claim on a slot's devices has lapsed lately, under the lock.
+// rests reports whether a recent lapse forbids claims on a slot's devices, under the
+// lock.
 func (l *Ledger) rests(h *Seat) bool {
 	return slices.ContainsFunc(h.Devices, func(d string) bool { return time.Now().Before(l.resting[d]) })
 }

@@ -9,14 +9,14 @@ import (
 	"go.uber.org/zap"
 )
 
-// Ledger knows which calls run on each device, and who has one whole or waits for that.
-// All pools of a worker share one. It gives a slot's devices all at once, so no two calls
-// wait for each other's.
+// Ledger records which calls use each device, shared or whole, and who waits for a whole
+// one. All pools of a worker share one. It gives out all devices of a slot at once, so no
+// two calls wait for each other.
 type Ledger struct {
 	mu    sync.Mutex // guards all pools too
 	pools []*Pool
-	// claim is the present one or nil, term how long the next one lasts, resting until when
-	// there is none on a device.
+	// claim is the current one or nil. term is how long the next one lasts. resting is until
+	// when a device cannot be claimed.
 	claim   *claim
 	term    time.Duration
 	resting map[string]time.Time
@@ -62,8 +62,8 @@ func (l *Ledger) sharing(h *Seat) (list []*Seat) {
 	return list
 }
 
-// yields reports whether a call for whole devices lets an older one go first, under the
-// lock.
+// yields reports whether a call for whole devices must let an older call go first, under
+// the lock.
 func (l *Ledger) yields(h *Seat, w *waiter) bool {
 	for _, other := range l.sharing(h) {
 		if slices.ContainsFunc(other.pool.waiting, func(o *waiter) bool {
@@ -99,11 +99,10 @@ func (l *Ledger) wanted(h *Seat) bool {
 
 // Load counts the slots of a group, or of a whole pool, by what they do now.
 type Load struct {
-	// Slots may be used, leased ones included. Busy run calls, or are kept free beside a
-	// call that has their devices whole. Leased have leases.
+	// Slots can be used, leased ones included. Busy ones run a call, or are held by a call
+	// with their devices to itself. Leased ones have leases.
 	Slots, Busy, Leased int
-	// Free are unused and kept for nobody. Soon more will be free soon. Leases may take
-	// Leasable more.
+	// Free ones can take a call now, Soon more of them soon. Leasable ones can take a lease.
 	Free, Soon, Leasable int
 }
 
@@ -164,7 +163,7 @@ func (p *Pool) Load(group string) (load Load) {
 	return load
 }
 
-// Each calls f with every slot, in order, and with whose call it has, "" if nobody's.
+// Each calls f with every slot, in order, and the holder of its call or "".
 func (p *Pool) Each(f func(h *Seat, holder string)) {
 	p.ledger.mu.Lock()
 	holders := make([]string, len(p.seats))

@@ -44,14 +44,14 @@ type Pool struct {
 	// Changed is called without the lock when the answer of Load may have changed.
 	Changed func()
 	Log     *zap.Logger
-	// Leases is the most slots that leases have at a time, on top of Resize's number.
+	// Leases is the most slots that leases hold at a time, beside those that Resize allows.
 	Leases int
 
 	ledger   *Ledger // whose lock guards what follows
 	seats    []*Seat
 	open     int               // the most calls of a group at a time
 	kept     int               // the most processes of a group
-	evicting sync.WaitGroup    // surplus processes that end
+	evicting sync.WaitGroup    // evictions under way
 	waiting  []*waiter         // in order of arrival
 	cordoned map[string]string // the reason, by group
 	stopped  error
@@ -69,20 +69,21 @@ type Seat struct {
 	pool    *Pool
 	busy    bool
 	leased  bool      // busy with a lease
-	ending  time.Time // when its call was said to end soon
+	ending  time.Time // when Ending was called
 	holder  string    // as in Want
-	evicted bool      // its surplus process ends
-	warm    string    // the task of the last item that finished here, unless the pool has ended the process since
+	evicted bool      // the pool is ending its process
+	warm    string    // task of the last item finished here; empty after an eviction
 	// Faults counts what items failed with, and deaths of processes.
 	Faults atomic.Int64
 	peak   atomic.Int64
 	// Model names the group's devices.
 	Model string
-	// Memory is the budget of a call with the whole group. Limits are the environment of its
-	// process, and the room for its framework on each device beside the allowance.
+	// Memory is the budget of a call with the whole group. Limits returns the environment of
+	// its process, and the bytes per device for its framework beside the allowance.
 	Memory gpumux.Size
 	Limits func(allowance gpumux.Size, whole bool) (env map[string]string, room gpumux.Size)
-	// Beside are the slots of all pools on its devices, while a call has them whole.
+	// Beside are the other slots on its devices, of all pools, while one call has the
+	// devices to itself.
 	Beside []*Seat
 }
 
@@ -102,11 +103,11 @@ type Want struct {
 	Group string
 	// Whole asks for a group's devices without any other call, of whatever pool.
 	Whole bool
-	// Avoid are groups that are taken only where no other is healthy.
+	// Avoid are groups to use only where no other is healthy.
 	Avoid []string
 	// Lease asks for a slot for several calls; its process ends with Release.
 	Lease bool
-	// Holder is whose call it is, for people.
+	// Holder names the owner of the call, for people.
 	Holder string
 }
 
@@ -128,9 +129,9 @@ type answer struct {
 	err  error
 }
 
-// Acquire waits for a slot, preferably one that has loaded the task. A whole group is
-// kept from others for a while, so it gets free. It fails when ctx ends, when the pool
-// stops, and with device_lost when every suitable device is cordoned.
+// Acquire waits for a slot, preferably one that has loaded the task. To free a whole
+// group, the pool keeps other calls off it for a while. Acquire fails when ctx ends, when
+// the pool stops, and with device_lost when every suitable device is cordoned.
 func (p *Pool) Acquire(ctx context.Context, want Want) (*Seat, error) {
 	w := &waiter{Want: want, answer: make(chan answer, 1)}
 	p.ledger.mu.Lock()
@@ -181,7 +182,7 @@ func (p *Pool) Release(h *Seat) {
 		freed, leased := append([]*Seat{h}, h.Beside...), h.leased
 		h.release()
 		for _, each := range freed {
-			// One that still reclaims waits for a killed process that does not end.
+			// A slot that still reclaims here has a killed process that does not end.
 			of := each.pool
 			reclaims := each.State() == slot.Reclaiming || of.isCordoned(each.Group) && each.State() != slot.Vacant
 			if of.stopped == nil && reclaims || each == h && (leased && p.stopped == nil && h.State() != slot.Vacant || p.surplus(h)) {
@@ -191,10 +192,10 @@ func (p *Pool) Release(h *Seat) {
 	})
 }
 
-// endsWithin bounds how long a call that ends soon leaves its slot to the next.
+// endsWithin is how long after Ending a slot counts as free soon.
 const endsWithin = 500 * time.Millisecond
 
-// Ending notes that the call in a slot ends soon, so that the next one can be fetched.
+// Ending records that the call in a slot ends soon, so the worker may fetch the next one.
 func (p *Pool) Ending(h *Seat) {
 	p.ledger.mu.Lock()
 	h.ending = time.Now()
@@ -239,7 +240,7 @@ func (p *Pool) grant() {
 	}
 }
 
-// refusal says why no slot can serve a group's calls for now.
+// refusal is why no slot can serve a group's calls now, or nil.
 func (p *Pool) refusal(group string) error {
 	if p.stopped != nil {
 		return p.stopped
@@ -260,8 +261,8 @@ func (p *Pool) refusal(group string) error {
 	}
 }
 
-// choose picks a free slot: one whose process has the task, one without a process, then
-// any; among equals on the least busy device.
+// choose picks a free slot. It prefers one whose process has the task, then one without a
+// process. Ties go to the least busy group.
 func (p *Pool) choose(w *waiter) *Seat {
 	load, calls, leased := map[string]int{}, map[string]int{}, 0
 	for _, h := range p.seats {

@@ -6,8 +6,8 @@ import (
 	"github.com/gpumux/gpumux/internal/slot"
 )
 
-// Resize lets each group run so many calls at a time, and keep so many processes. Running
-// calls go on to their end; then a surplus process ends, so its memory is free.
+// Resize sets how many calls each group runs at a time and how many processes it keeps.
+// Running calls finish; then surplus processes end to free their memory.
 func (p *Pool) Resize(open, kept int) {
 	p.update(func() {
 		p.open, p.kept = open, kept

@@ -37,6 +37,9 @@ const (
 // Recorders store the results of all chunks that a worker runs, those of one map
 // together, so that a map leaves few objects.
 type Recorders struct {
+	// Failed, if given before the first Join, is called at every write that fails.
+	Failed func()
+
 	store *store.Store
 	mu    sync.Mutex
 	open  map[string]*recorder
@@ -44,7 +47,7 @@ type Recorders struct {
 
 // New returns recorders that write to s.
 func New(s *store.Store) *Recorders {
-	return &Recorders{store: s, open: map[string]*recorder{}}
+	return &Recorders{Failed: func() {}, store: s, open: map[string]*recorder{}}
 }
 
 // recorder stores the results of one map. Its goroutine runs while chunks do.
@@ -66,6 +69,7 @@ type recorder struct {
 	// writing is when the write under way began, failed why the last one did.
 	writing time.Time
 	failed  error
+	count   func() // of writes that failed
 	// wake is sent to when a write should not wait for its time.
 	wake chan struct{}
 }
@@ -95,7 +99,7 @@ func (rs *Recorders) Join(folder, claim string) (*Stream, store.Written, error) 
 		}
 		r = &recorder{
 			to: in.Append(), every: serverEvery, hurry: hurryEvery, streams: map[*Stream]bool{},
-			freed: make(chan struct{}), wake: make(chan struct{}, 1),
+			freed: make(chan struct{}), wake: make(chan struct{}, 1), count: rs.Failed,
 		}
 		if rs.store.Objects.OnDisk() {
 			r.every, r.hurry = diskEvery, 0
@@ -295,6 +299,7 @@ func (r *recorder) settle(err error) {
 	defer r.mu.Unlock()
 	r.writing, r.failed = time.Time{}, err
 	if err != nil {
+		r.count()
 		return
 	}
 	for s := range r.streams {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -130,6 +131,8 @@ func TestRecorder_RecoversFromErrors(t *testing.T) {
 	server, s := serverStore(t)
 	server.Trouble(func(*http.Request) int { return http.StatusForbidden })
 	rs := New(s)
+	var failed atomic.Int64
+	rs.Failed = func() { failed.Add(1) }
 	stream := join(t, rs)
 	defer stream.Leave()
 	stream.Put(value(0))
@@ -141,6 +144,7 @@ func TestRecorder_RecoversFromErrors(t *testing.T) {
 	quitter.Put(value(2))
 	require.ErrorContains(t, quitter.Flush(ctx), "store what has finished: ")
 	quitter.Leave()
+	require.Positive(t, failed.Load())
 	server.Trouble(nil)
 	require.NoError(t, stream.Flush(t.Context()))
 	require.Empty(t, stream.WaitingFor())

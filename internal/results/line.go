@@ -102,8 +102,9 @@ func Encode(value any) ([]byte, error) {
 // Outcome is what the beginning of a line says.
 type Outcome struct {
 	Index int64
-	// Kind is empty for a value.
-	Kind gpumux.Kind
+	// Kind is empty for a value. Arrays: the value is arrays.
+	Kind   gpumux.Kind
+	Arrays bool
 }
 
 // ParseOutcome reads the beginning of a line, which ends with its newline.
@@ -113,7 +114,7 @@ func ParseOutcome(line []byte) (Outcome, error) {
 		return Outcome{}, fmt.Errorf("not a result: %.60q", line)
 	}
 	o := Outcome{Index: index}
-	if bytes.HasPrefix(rest, []byte(valueField)) || bytes.HasPrefix(rest, []byte(arraysField)) {
+	if o.Arrays = bytes.HasPrefix(rest, []byte(arraysField)); o.Arrays || bytes.HasPrefix(rest, []byte(valueField)) {
 		return o, nil
 	}
 	if tail, ok := bytes.CutPrefix(rest, []byte(kindField)); ok {

@@ -29,8 +29,8 @@ type Session struct {
 	Process *process.Process
 	Task    launch.Task
 	Memory  Memory
-	// Heard is what the process says, until its wire ends.
-	Heard chan Heard
+	// Heard has the messages of the process. It is closed when the wire ends.
+	Heard chan wire.Message
 	// Board is where it puts results; nil where it has none.
 	Board *wire.Board
 
@@ -38,14 +38,10 @@ type Session struct {
 	// shared is the board's memory, which is the process's too.
 	shared []byte
 	conn   *wire.Conn
+	// ended is why the wire ended, once Heard is closed.
+	ended error
 	// started ends the process's turn to start.
 	started func()
-}
-
-// Heard is one message of the process, or the error that ended the wire.
-type Heard struct {
-	Message wire.Message
-	Err     error
 }
 
 func (p *Session) disconnect() {
@@ -88,20 +84,17 @@ func (p *Session) options(exposure int) process.Options {
 	return c
 }
 
-// listen ends with the wire. The slot drains Heard, so it never blocks for long.
+// listen reads messages until the wire ends. Those of a dead process still count: they
+// are results. The slot drains Heard, so it never blocks for long.
 func (p *Session) listen() {
 	defer close(p.Heard)
 	for {
 		message, err := p.conn.Read()
-		select {
-		case p.Heard <- Heard{message, err}:
-		case <-p.Process.Exited:
-			// The last words of a dead process still count: they are results.
-			p.Heard <- Heard{message, err}
-		}
 		if err != nil {
+			p.ended = err
 			return
 		}
+		p.Heard <- message
 	}
 }
 
@@ -133,8 +126,8 @@ func (p *Session) Greet(ctx context.Context) (ready wire.Ready, e *diagnosis.Evi
 	defer limit.Stop()
 	for spoke := false; ; {
 		select {
-		case h := <-p.Heard:
-			switch m := h.Message.(type) {
+		case message := <-p.Heard:
+			switch m := message.(type) {
 			case wire.ProcessHello:
 				spoke = true
 			case wire.Cap:
@@ -148,7 +141,7 @@ func (p *Session) Greet(ctx context.Context) (ready wire.Ready, e *diagnosis.Evi
 			case wire.Fault:
 				return ready, diagnosis.Raised(m.Raised), m.Raised.Traceback
 			default:
-				e := p.Death(h.Err)
+				e := p.Death(message)
 				if !spoke && e.Exited {
 					e.Silent = p.Process.Program
 				}
@@ -184,8 +177,8 @@ func (p *Session) Trim(ctx context.Context) (Trimmed, error) {
 	}
 	for {
 		select {
-		case h := <-p.Heard:
-			switch m := h.Message.(type) {
+		case message := <-p.Heard:
+			switch m := message.(type) {
 			case wire.ProgressReport, wire.Posted, wire.Kept:
 			case wire.Cap:
 				if !p.Capped(m) {
@@ -195,8 +188,8 @@ func (p *Session) Trim(ctx context.Context) (Trimmed, error) {
 				p.Memory.Told(m.Allocators)
 				return Trimmed{before, p.Memory.Now(), m.Busy}, nil
 			default:
-				if h.Err == nil {
-					return Trimmed{}, fmt.Errorf("a message out of turn while it trimmed: %T", h.Message)
+				if message != nil {
+					return Trimmed{}, fmt.Errorf("a message out of turn while it trimmed: %T", message)
 				}
 				return Trimmed{}, fmt.Errorf("ended while it trimmed")
 			}
@@ -235,16 +228,16 @@ func (p *Session) Capped(m wire.Cap) bool {
 	return !m.Wait || p.Say(wire.Next{})
 }
 
-// Death waits for the process's end after its wire ended and says how it went. A process
-// that broke the wire but lives is killed.
-func (p *Session) Death(err error) *diagnosis.Evidence {
+// Death waits for the end of a process whose wire ended, and says how it went. One that
+// broke the wire but lives is killed, as is one whose message came out of turn.
+func (p *Session) Death(outOfTurn wire.Message) *diagnosis.Evidence {
 	e := &diagnosis.Evidence{}
 	var protocol *wire.ProtocolError
 	switch {
-	case errors.As(err, &protocol) && !cutOff(err):
-		e.Protocol = protocol.Error()
-	case err == nil:
+	case outOfTurn != nil:
 		e.Protocol = "the task process said something out of turn"
+	case errors.As(p.ended, &protocol) && !cutOff(p.ended):
+		e.Protocol = protocol.Error()
 	case p.Process.Leaves():
 		e.Exited = true
 	default:

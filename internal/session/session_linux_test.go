@@ -49,9 +49,7 @@ func TestSession_FromItsStartToItsEnd(t *testing.T) {
 	require.Nil(t, evidence)
 	require.True(t, ready.Trim)
 	require.True(t, p.Say(wire.Run{Run: 1, Attempts: 1, Items: []json.RawMessage{[]byte("7")}}))
-	h := <-p.Heard
-	require.NoError(t, h.Err)
-	require.Equal(t, "49", string(h.Message.(wire.Results).Values[0]))
+	require.Equal(t, "49", string((<-p.Heard).(wire.Results).Values[0]))
 	_, err := p.Trim(t.Context())
 	require.NoError(t, err)
 
@@ -65,7 +63,7 @@ func TestSession_ADeathIsEvidence(t *testing.T) {
 	_, evidence, _ := p.Greet(t.Context())
 	require.Nil(t, evidence)
 	p.Process.Signal(syscall.SIGKILL)
-	e := p.Death((<-p.Heard).Err)
+	e := p.Death(<-p.Heard)
 	require.Equal(t, syscall.SIGKILL, e.Signal)
 	p.Explain(e, process.MemoryKills())
 	require.False(t, e.OverBudget)

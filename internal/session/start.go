@@ -127,7 +127,7 @@ func StartCommand(task launch.Task, o Options, argv []string, stdin, stdout *os.
 // connected is the worker's side of a process that is still to be started with files, as
 // its descriptors from 3 on: the wire and the board. The caller closes them when it has.
 func connected(task launch.Task, o Options) (p *Session, files []*os.File, err error) {
-	p = &Session{Task: task, o: o, Heard: make(chan Heard, 16), started: func() {}}
+	p = &Session{Task: task, o: o, Heard: make(chan wire.Message, 16), started: func() {}}
 	if task.R != "" {
 		// It has no board either: R maps no memory.
 		ours, theirs, err := wire.Pipes()

@@ -22,7 +22,7 @@ const (
 	// startLimit bounds a daemon's first answer, quitLimit its end without clients.
 	startLimit = 30 * time.Second
 	quitLimit  = 2 * time.Second
-	// askEvery is the pause between two looks at a daemon that is waited for.
+	// askEvery is the pause between two questions to a daemon that starts or recovers.
 	askEvery = 50 * time.Millisecond
 )
 
@@ -31,8 +31,9 @@ type Host struct {
 	Log *zap.Logger
 	// Status is the driver's word about a device.
 	Status func(uuid string) (gpu.Status, error)
-	// Probe tries a device in a process with such an environment: how much memory it may
-	// still take there, 0 where it failed, and why that is not known. Nil: nothing is tried.
+	// Probe tries a device in a process with this environment. It returns how much memory
+	// the process may take there, 0 if the device failed, or why that is not known. Default:
+	// none.
 	Probe func(ctx context.Context, uuid string, env map[string]string) (free uint64, untried string)
 
 	mu      sync.Mutex // guards what follows
@@ -40,8 +41,8 @@ type Host struct {
 	servers map[string]*server // by pipe directory, or by device where it is the worker's own
 }
 
-// server is that of the daemon which serves a device: the worker's own, one for each
-// device, so that no fault reaches another device, or somebody else's.
+// server returns the MPS server of a device: the one that is there already, else the
+// worker's own. Each device has its own, so that no fault reaches another device.
 func (h *Host) server(ctx context.Context, d gpu.Device) (*server, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -65,7 +66,7 @@ func (h *Host) server(ctx context.Context, d gpu.Device) (*server, error) {
 	return s, s.start(ctx)
 }
 
-// foreign is the server of a daemon that is there already. It is never told to end.
+// foreign returns the server of a daemon that is there already. The worker never ends it.
 func (h *Host) foreign(ctx context.Context, pipe string) (*server, error) {
 	if s := h.servers[pipe]; s != nil {
 		return s, nil
@@ -76,7 +77,7 @@ func (h *Host) foreign(ctx context.Context, pipe string) (*server, error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	switch _, err := s.daemon.Servers(ctx); {
-	case errors.Is(err, exec.ErrNotFound), errors.Is(err, mps.ErrNone): // it takes connections, so it may answer its own user alone
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, mps.ErrNone): // it takes connections, but may answer only its own user
 		s.mute = true
 		s.log.Warn("the MPS daemon that is there cannot be asked: busy processes are killed without its word, its recovery is not awaited",
 			zap.String("why", err.Error()),

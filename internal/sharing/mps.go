@@ -74,8 +74,8 @@ func (h *Host) prepareMPS(ctx context.Context, u Use) (Share, error) {
 	return c, h.prove(ctx, d, u.Memory, c.Env(u.Memory, false))
 }
 
-// share is a slot's part of the multiprocessors by default: twice its part, as NVIDIA
-// advises, so that others use what one leaves idle; with slots: auto all.
+// share is a slot's default percentage of the multiprocessors: twice an equal part, as
+// NVIDIA advises, so that others use what one leaves idle. With slots: auto it is all.
 func share(u Use) Percent {
 	if u.Auto {
 		return 100
@@ -116,7 +116,7 @@ func (h *Host) report(d gpu.Device) {
 	}
 }
 
-// prove tries in a process like a slot's whether the limit holds.
+// prove checks the memory limit in a process with a slot's environment.
 func (h *Host) prove(ctx context.Context, d gpu.Device, memory gpumux.Size, env map[string]string) error {
 	if memory == 0 || h.Probe == nil {
 		return nil

@@ -19,19 +19,20 @@ import (
 )
 
 const (
-	// endLimit is how long the server may take to let go of a process that is to be killed.
+	// endLimit is how long the server may take to release a process that is about to be
+	// killed.
 	endLimit = 5 * time.Second
-	// readyLimit bounds the question whether the server takes clients, on a busy host.
+	// readyLimit bounds the check whether the server takes clients. A busy host is slow.
 	readyLimit = 10 * time.Second
-	// recoveryLimit is how long a server may take to come back, stuckLimit how long the
-	// worker's own may stay in fault without clients before its daemon is replaced.
+	// recoveryLimit is how long a server may take to come back. stuckLimit is how long the
+	// worker's own may stay in fault without clients; then its daemon is replaced.
 	recoveryLimit = time.Minute
 	stuckLimit    = 5 * time.Second
-	// briefly bounds each later try of a daemon that could not be started again.
+	// briefly bounds each later attempt to start a daemon again.
 	briefly = 5 * time.Second
 )
 
-// server is an MPS server with those who use it. Its daemon has one at a time.
+// server is an MPS server and its users. A daemon has one server at a time.
 type server struct {
 	host   *Host
 	daemon mps.Daemon
@@ -49,14 +50,14 @@ type server struct {
 	turn     int
 	last     *failure
 	heard    int64
-	patience time.Duration // with a server that is to come back; 0 is recoveryLimit
+	patience time.Duration // how long to wait for a server; 0 is recoveryLimit
 }
 
-// failure is one of the server's, which is over when done is closed.
+// failure is a failure of the server. It is over when done closes.
 type failure struct {
 	done chan struct{}
-	// there are the device's processes then; first was the first to tell of the failure,
-	// and the server's log blames those in named.
+	// there are the device's processes at the failure. first reported it first. named are
+	// those that the server's log blames.
 	there, named []int
 	first        int
 }
@@ -81,9 +82,9 @@ func (s *server) Join(other Sibling) {
 	s.siblings = append(s.siblings, other)
 }
 
-// Await returns when the server has no failure to recover from. The turn counts those
-// before. While the worker's own daemon is away, calls go elsewhere and it is started
-// anew.
+// Await returns when the server has no failure to recover from. turn counts the earlier
+// ones. If the worker's own daemon is down, Await starts another and fails, so that calls
+// go elsewhere.
 func (s *server) Await(ctx context.Context) (turn int, err error) {
 	for {
 		s.mu.Lock()
@@ -127,8 +128,8 @@ func (s *server) gone() bool {
 	}
 }
 
-// hear takes in what the daemon has printed since the last time. The caller holds the
-// lock.
+// hear reads the daemon's new output and returns the processes that it blames. The caller
+// holds the lock.
 func (s *server) hear() (named []int) {
 	if s.process == nil { // somebody else's daemon
 		return nil
@@ -138,8 +139,8 @@ func (s *server) hear() (named []int) {
 	return mps.Culprits(text)
 }
 
-// End lets the server end what the processes have on the device: it may take a kill in
-// the middle of a kernel for a fault of all. One that has failed waits for all anyway.
+// End has the server release the processes: it may take a kill in the middle of a kernel
+// for a fault of all. A server that has failed waits for all processes anyway.
 func (s *server) End(ours func(pid int) bool) {
 	s.mu.Lock()
 	failed := !s.last.over()
@@ -159,7 +160,7 @@ func (s *server) Siblings(ctx context.Context, turn int, fault *gpumux.Fault) {
 	s.mu.Lock()
 	told := s.turn > turn
 	s.mu.Unlock()
-	killed := fault.Kind.Deadly() // perhaps in the middle of a kernel, where the server did not let go of the process in time
+	killed := fault.Kind.Deadly() // perhaps in a kernel, if the server did not release it in time
 	if !told && !fault.Wide && (!killed || s.ready(ctx)) {
 		return
 	}
@@ -178,14 +179,14 @@ func (s *server) Siblings(ctx context.Context, turn int, fault *gpumux.Fault) {
 		}
 	}
 	named, first := slices.Clone(f.named), f.first
-	known := len(named) == 1 && slices.Contains(f.there, named[0]) // else it names nobody, several, or a descendant
+	known := len(named) == 1 && slices.Contains(f.there, named[0]) // else the log names nobody, several, or a descendant
 	s.mu.Unlock()
 	switch {
 	case known && named[0] == fault.PID:
 		fault.Blameless = false
 		return
 	case !known && first == fault.PID:
-		// That the server is gone is no sign of a sick device.
+		// A server that is gone is no sign of a sick device.
 		fault.Suspect = fault.Suspect && (!fault.Blameless || fault.Kind == gpumux.DeviceLost)
 		return
 	}
@@ -324,7 +325,7 @@ func (s *server) start(ctx context.Context) error {
 	return nil
 }
 
-// answers waits until a daemon that has just been started does.
+// answers waits until a new daemon answers.
 func (s *server) answers(ctx context.Context, p *process.Process) error {
 	for {
 		_, err := s.daemon.Servers(ctx)

@@ -35,7 +35,7 @@ type Use struct {
 // MaxClients of an MPS server on a device of the Volta generation or later.
 const MaxClients = 48
 
-// Share is a device's for its slots, for any goroutine.
+// Share is what the slots of a device have in common. Any goroutine may use it.
 type Share interface {
 	// Env is for a slot's process; whole says that it has the device to itself.
 	Env(memory gpumux.Size, whole bool) map[string]string
@@ -47,8 +47,8 @@ type Share interface {
 	Await(ctx context.Context) (turn int, err error)
 	// End is called before the processes that ours chooses are killed; it is quick.
 	End(ours func(pid int) bool)
-	// Siblings takes in the fault of a call that began at a turn. If it is that of all on
-	// the device, all are ended, and those that did not cause it lose no attempt.
+	// Siblings judges the fault of a call that began at a turn. If all processes on the
+	// device share it, all are ended, and those that did not cause it lose no attempt.
 	Siblings(ctx context.Context, turn int, fault *gpumux.Fault)
 }
 
@@ -129,8 +129,8 @@ func (l *problems) add(field, format string, args ...any) {
 	*l = append(*l, gpumux.Problem{Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
-// Prepare makes a slot's devices ready. It hands on what the worker was given of an MPS
-// daemon, which processes would miss otherwise.
+// Prepare makes a slot's devices ready. It passes on the worker's settings of an MPS
+// daemon, which processes would lack otherwise.
 func (m Mode) Prepare(ctx context.Context, h *Host, u Use) (Share, error) {
 	d := u.Devices[0]
 	switch {

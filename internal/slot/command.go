@@ -28,10 +28,7 @@ const (
 
 // command runs the program of a call once per item: the item on standard input, the
 // result on standard output.
-type command struct {
-	job       *job
-	admission admission
-}
+type command struct{ job *job }
 
 func (c *command) serve(ctx context.Context) error {
 	j := c.job
@@ -55,13 +52,13 @@ func (c *command) serve(ctx context.Context) error {
 }
 
 // try runs the program until it ends well, as often as the call allows.
-func (c *command) try(ctx context.Context, one item) (calls.Done, error) {
+func (c *command) try(ctx context.Context, one calls.Item) (calls.Done, error) {
 	for tries := 1; ; tries++ {
 		done, err := c.run(ctx, one)
 		if err != nil {
 			return done, err
 		}
-		// Nobody knows when it read which of its files.
+		// The program may have read its files at any time until now.
 		if err := c.checkEdition(ctx); err != nil {
 			return done, err
 		}
@@ -77,17 +74,17 @@ func (c *command) try(ctx context.Context, one item) (calls.Done, error) {
 
 // checkEdition refuses a program that does not have the edition of the call.
 func (c *command) checkEdition(ctx context.Context) error {
-	now, err := c.admission.needed(ctx)
+	now, err := c.job.callEdition(ctx)
 	if err == nil {
-		c.admission.use(now)
+		c.job.settle(now)
 	}
 	return err
 }
 
 // run runs the program for one item. An exit status other than 0 is the item's fault. An
 // error ends the call: the program died by a signal, or its time or the call was over.
-func (c *command) run(ctx context.Context, one item) (none calls.Done, err error) {
-	j, task := c.job, c.job.call.Task
+func (c *command) run(ctx context.Context, one calls.Item) (none calls.Done, err error) {
+	j, task := c.job, c.job.task
 	began := time.Now()
 	argv, err := task.CommandArgv(one.Value)
 	if err != nil {
@@ -141,14 +138,13 @@ func (c *command) run(ctx context.Context, one item) (none calls.Done, err error
 	return done, nil
 }
 
-// start starts the program, in these words, with pipes for its standard input and output.
+// start starts the program with pipes for its standard input and output.
 func (c *command) start(ctx context.Context, argv []string) (p *occupant, in, out *os.File, err error) {
-	j, task := c.job, c.job.call.Task
-	o, _ := c.admission.options()
+	j, task := c.job, c.job.task
 	j.owner.retire(true, "another task")
 	j.slot.enter(Starting, "item of "+task.Name)
 	if err = c.checkEdition(ctx); err != nil {
-		c.admission.unstart()
+		j.unstart()
 		return nil, nil, nil, err
 	}
 	stdin, in, err := os.Pipe()
@@ -158,8 +154,8 @@ func (c *command) start(ctx context.Context, argv []string) (p *occupant, in, ou
 		if out, stdout, err = os.Pipe(); err == nil {
 			defer stdout.Close()
 			var started *session.Session
-			if started, err = session.StartCommand(task, o, argv, stdin, stdout); err == nil {
-				p = newOccupant(started, o, 1)
+			if started, err = session.StartCommand(task, j.o, argv, stdin, stdout); err == nil {
+				p = newOccupant(started, j.o, 1)
 			}
 		}
 	}
@@ -169,7 +165,7 @@ func (c *command) start(ctx context.Context, argv []string) (p *occupant, in, ou
 				file.Close()
 			}
 		}
-		c.admission.unstart()
+		j.unstart()
 		return nil, nil, nil, j.owner.judge.unstarted(task, err)
 	}
 	j.owner.occupy(p)
@@ -177,10 +173,10 @@ func (c *command) start(ctx context.Context, argv []string) (p *occupant, in, ou
 }
 
 // await waits until the program has ended by itself. On an error it is gone.
-func (c *command) await(ctx context.Context, p *occupant, one *item) (status syscall.WaitStatus, err error) {
+func (c *command) await(ctx context.Context, p *occupant, one *calls.Item) (status syscall.WaitStatus, err error) {
 	j, ps := c.job, p.session.Process
 	var late <-chan time.Time
-	if timeout := j.call.timeout(); timeout > 0 {
+	if timeout := j.call.Timeout; timeout > 0 {
 		timer := time.NewTimer(timeout)
 		defer timer.Stop()
 		late = timer.C
@@ -194,7 +190,7 @@ func (c *command) await(ctx context.Context, p *occupant, one *item) (status sys
 				death = &diagnosis.Evidence{Exited: true, Signal: status.Signal(), CoreDumped: status.CoreDump(), Tail: ps.Out.Tail()}
 			}
 		case <-late:
-			death = &diagnosis.Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", j.call.timeout())}
+			death = &diagnosis.Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", j.call.Timeout)}
 		case <-j.slot.doom:
 			if why := j.slot.doomedNow(); why != "" {
 				death = &diagnosis.Evidence{Recycled: why}
@@ -205,7 +201,7 @@ func (c *command) await(ctx context.Context, p *occupant, one *item) (status sys
 			return status, err
 		}
 	}
-	if err := j.lapsed(); err != nil {
+	if err := j.call.Held(); err != nil {
 		j.owner.kill("the call's time was over")
 		return status, err
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"time"
 
@@ -21,32 +22,18 @@ import (
 type conversation struct {
 	job *job
 	p   *occupant
-	// items were given to the process and are not yet answered, in order; began: since when
-	// the first of them runs.
-	items []item
+	// items are in flight, in order. The first of them has run since began.
+	items []calls.Item
 	began time.Time
-	// memory is the array behind items from its start, so that each frame reuses it.
-	memory []item
-}
-
-// first is the item whose turn it is, or nil.
-func (c *conversation) first() *item {
-	if len(c.items) == 0 {
-		return nil
-	}
-	return &c.items[0]
-}
-
-// due reports whether it is the turn of this item.
-func (c *conversation) due(run int64, n int) bool {
-	return len(c.items) > 0 && c.items[0].run == run && c.items[0].n == n
+	// memory is the array behind items, which each frame reuses.
+	memory []calls.Item
 }
 
 // run runs items until all in flight are answered and none is ready, or the process has
 // run as many as it may.
 func (c *conversation) run(ctx context.Context) error {
-	timeout := c.job.call.timeout()
-	tick, late := time.NewTicker(lookEvery), time.NewTimer(time.Hour)
+	timeout := c.job.call.Timeout
+	tick, late := time.NewTicker(lookEvery), time.NewTimer(math.MaxInt64)
 	defer tick.Stop()
 	defer late.Stop()
 	for {
@@ -55,27 +42,31 @@ func (c *conversation) run(ctx context.Context) error {
 		}
 		c.publish()
 		if len(c.items) == 0 {
-			trimmed, err := c.between(ctx)
-			if trimmed {
-				continue
+			// The process trims only if it gets more items afterwards.
+			if !c.p.account.TakesTrim() || c.p.account.Full() {
+				return nil
 			}
-			return err
+			if known, there, _ := c.job.queue.ready(1, 1); !known || there == 0 {
+				return nil
+			}
+			if err := c.job.owner.trim(ctx); err != nil {
+				return err
+			}
+			continue
 		}
 		if timeout > 0 {
 			late.Reset(time.Until(c.began.Add(timeout)))
-		} else {
-			late.Stop()
 		}
 		var then func() error
 		select {
 		case <-c.job.queue.news:
 			continue
-		case h := <-c.p.session.Heard:
-			then = func() error { return c.hear(ctx, h) }
+		case message := <-c.p.session.Heard:
+			then = func() error { return c.hear(ctx, message) }
 		case <-c.job.slot.doom:
 			then = c.doomed
 		case <-late.C:
-			then = func() error { return c.late(ctx, timeout) }
+			then = func() error { return c.late(ctx) }
 		case <-tick.C:
 			then = c.look
 		case <-ctx.Done():
@@ -85,7 +76,7 @@ func (c *conversation) run(ctx context.Context) error {
 			}
 			return err
 		}
-		if err := c.job.lapsed(); err != nil {
+		if err := c.job.call.Held(); err != nil {
 			return err
 		}
 		if err := then(); err != nil {
@@ -116,17 +107,19 @@ func (c *conversation) feed() error {
 		return nil
 	}
 	now := time.Now()
-	run := wire.Run{Run: a.Frame(), Attempts: c.job.call.Attempts, Items: make([]json.RawMessage, len(items))}
+	run := wire.Run{Run: a.Sent(len(items)), Attempts: c.job.call.Attempts, Items: make([]json.RawMessage, len(items))}
 	for i := range items {
 		one := &items[i]
-		one.run, one.n, one.sent = run.Run, i, now
+		one.Run, one.N, one.Sent = run.Run, i, now
 		run.Items[i] = one.Value
 	}
-	a.Sent(len(items))
 	if idle {
 		c.began = now
 	}
-	run.Target, run.Task = c.p.otherTarget(c.job.call)
+	// A lease's process may run another function than it was loaded with.
+	if want := cmp.Or(c.job.call.Target, c.job.task.Target()); c.p.lease != "" && want != c.p.target {
+		run.Target, run.Task = want, c.job.task.Name
+	}
 	if c.job.fresh {
 		run.Attempts = 1
 	}
@@ -144,7 +137,7 @@ func (c *conversation) say(m wire.Message) error {
 	return nil
 }
 
-// publish shows the item whose turn it is to others.
+// publish shows others which item runs.
 func (c *conversation) publish() {
 	switch {
 	case len(c.items) == 0:
@@ -156,27 +149,9 @@ func (c *conversation) publish() {
 	}
 }
 
-// between lets the process trim if that is due, no item is in flight and more wait.
-func (c *conversation) between(ctx context.Context) (trimmed bool, err error) {
-	if !c.p.account.TakesTrim() {
-		return false, nil
-	}
-	if known, there, _ := c.job.queue.ready(1, 1); !known || there == 0 || c.p.account.Full() {
-		return false, nil
-	}
-	err = c.job.owner.trim(ctx)
-	return err == nil, err
-}
-
-// goOn tells a process that waits for its results to be read that it may go on.
-func (c *conversation) goOn() error {
-	c.began = time.Now()
-	return c.say(wire.Next{})
-}
-
-// hear takes in one message.
-func (c *conversation) hear(ctx context.Context, h session.Heard) error {
-	switch m := h.Message.(type) {
+// hear takes in one message; nil is the end of the wire.
+func (c *conversation) hear(ctx context.Context, message wire.Message) error {
+	switch m := message.(type) {
 	case wire.Posted:
 		if err := c.read(m.Board, m.Allocators); err != nil || !m.Wait {
 			return err
@@ -206,10 +181,10 @@ func (c *conversation) hear(ctx context.Context, h session.Heard) error {
 	case wire.Kept:
 		c.job.slot.tally(func(st *Stats) { st.Residents, st.ResidentBytes = m.Count, m.Bytes })
 	default:
-		if h.Err == nil {
-			return broken("a message out of turn: %T", h.Message)
+		if message != nil {
+			return broken("a message out of turn: %T", message)
 		}
-		death := &deathError{evidence: c.p.session.Death(h.Err)}
+		death := &deathError{evidence: c.p.session.Death(nil)}
 		// What it finished until it was gone counts.
 		if err := c.look(); err != nil {
 			return err
@@ -266,7 +241,7 @@ func (c *conversation) keep(ctx context.Context, m wire.Results) error {
 	err := eachFile(c.p.folder, item, m.Files, c.p.session.Task.User, func(name string, file *os.File) error {
 		return keep(ctx, c.items[0].Index, name, file)
 	})
-	return cmp.Or(err, c.job.lapsed())
+	return cmp.Or(err, c.job.call.Held())
 }
 
 // answered hands on results. Those of one micro-batch ended together and share their
@@ -305,14 +280,24 @@ func (c *conversation) answered(records []wire.Record, files []string) error {
 	// The next item began when the last one ended by the process's clock, but not before it
 	// was sent.
 	ended := now.Add(-duration(at - records[len(records)-1].Ended))
-	if next := c.first(); next != nil && ended.Before(next.sent) {
-		ended = next.sent
+	if next := c.first(); next != nil && ended.Before(next.Sent) {
+		ended = next.Sent
 	}
 	if ended.Before(c.began) || !ended.Before(now) {
 		ended = now
 	}
 	c.began = ended
 	return nil
+}
+
+// finish hands on the result of the first item in flight.
+func (c *conversation) finish(r gpumux.Result, busy float64, peak int64) {
+	r.Index = c.items[0].Index
+	c.items[0].Value = nil // it may be large
+	c.items = c.items[1:]
+	c.p.account.Finished()
+	c.job.finished++
+	c.job.call.Done(calls.Done{Result: r, Busy: duration(busy), Peak: peak, Budget: int64(c.p.session.Memory.Budget), Batch: c.p.account.Unit()})
 }
 
 // raised decides what an exception means: the item's own fault, one more try, or the end
@@ -327,7 +312,7 @@ func (c *conversation) raised(m wire.Fault) error {
 		return death
 	}
 	if c.job.fresh && fault.Attempts < c.job.call.Attempts {
-		running.tries++
+		running.Tries++
 		c.items = c.items[1:]
 		c.job.queue.back(running)
 		c.p.account.Finished()
@@ -340,14 +325,10 @@ func (c *conversation) raised(m wire.Fault) error {
 	return c.goOn()
 }
 
-// finish hands on the result of the first item in flight.
-func (c *conversation) finish(r gpumux.Result, busy float64, peak int64) {
-	r.Index = c.items[0].Index
-	c.items[0].Value = nil // it may be large
-	c.items = c.items[1:]
-	c.p.account.Finished()
-	c.job.finished++
-	c.job.call.Done(calls.Done{Result: r, Busy: duration(busy), Peak: peak, Budget: int64(c.p.session.Memory.Budget), Batch: c.p.account.Unit()})
+// goOn tells a process that waits for its results to be read that it may go on.
+func (c *conversation) goOn() error {
+	c.began = time.Now()
+	return c.say(wire.Next{})
 }
 
 // doomed returns the death of a process that is to be recycled, after reading its last
@@ -365,36 +346,49 @@ func (c *conversation) doomed() error {
 
 // late ends the process of an item that takes too long, or finds that the item did end in
 // time after all: what the process finished until it was gone counts.
-func (c *conversation) late(ctx context.Context, timeout time.Duration) error {
+func (c *conversation) late(ctx context.Context) error {
 	// A result that has come in time counts, however late it is read.
 	select {
-	case h := <-c.p.session.Heard:
-		return c.hear(ctx, h)
+	case message := <-c.p.session.Heard:
+		return c.hear(ctx, message)
 	default:
 	}
 	if err := c.look(); err != nil {
 		return err
 	}
-	if len(c.items) == 0 || time.Since(c.began) < timeout {
+	if len(c.items) == 0 || time.Since(c.began) < c.job.call.Timeout {
 		return nil
 	}
 	process := c.p.session.Process
-	e, stacks := &diagnosis.Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", timeout), Tail: process.Out.Tail()}, c.p.session.Stacks()
+	e, stacks := &diagnosis.Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", c.job.call.Timeout), Tail: process.Out.Tail()}, c.p.session.Stacks()
 	c.p.charge = c.job.owner.judge.fault(c.p, *e, c.first())
 	c.p.charge.Traceback = stacks
 	process.Destroy()
-	if err := c.job.lapsed(); err != nil {
+	if err := c.job.call.Held(); err != nil {
 		return err
 	}
 	late := c.items[0]
 	if err := c.look(); err != nil {
 		return err
 	}
-	if c.due(late.run, late.n) {
+	if c.due(late.Run, late.N) {
 		return &deathError{e, stacks}
 	}
 	// The item ended between the two looks, so the kill hit a later one, which is not late.
 	c.job.queue.back(c.items...)
 	c.items = nil
 	return &lostError{"an item ended at the moment of its timeout"}
+}
+
+// first is the item whose turn it is, or nil.
+func (c *conversation) first() *calls.Item {
+	if len(c.items) == 0 {
+		return nil
+	}
+	return &c.items[0]
+}
+
+// due reports whether it is the turn of this item.
+func (c *conversation) due(run int64, n int) bool {
+	return len(c.items) > 0 && c.items[0].Run == run && c.items[0].N == n
 }

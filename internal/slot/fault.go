@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/diagnosis"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/process"
@@ -40,8 +41,8 @@ type judge struct {
 	kills int
 }
 
-// diagnose is the fault of a process that died, or has to, while an item ran.
-func (j judge) diagnose(p *occupant, d *deathError, running *item) *gpumux.Fault {
+// diagnose is the fault of a process that died, or must be ended, while an item ran.
+func (j judge) diagnose(p *occupant, d *deathError, running *calls.Item) *gpumux.Fault {
 	p.session.Explain(d.evidence, j.kills)
 	if p.exited() && j.o.Device == "CPU" {
 		d.evidence.Peak = max(d.evidence.Peak, process.MostResident(p.session.Process.Status))
@@ -51,8 +52,8 @@ func (j judge) diagnose(p *occupant, d *deathError, running *item) *gpumux.Fault
 	return fault
 }
 
-// fault is the fault that all the evidence makes.
-func (j judge) fault(p *occupant, e diagnosis.Evidence, running *item) *gpumux.Fault {
+// fault makes a fault of the evidence, and adds which item and process it is about.
+func (j judge) fault(p *occupant, e diagnosis.Evidence, running *calls.Item) *gpumux.Fault {
 	e.Lent, e.OnCPU, e.MPS = p.session.Memory.Budget > j.o.Memory, j.o.Device == "CPU", j.o.MPS
 	d := diagnosis.Diagnose(e)
 	fault := d.Fault
@@ -71,7 +72,7 @@ func (j judge) fault(p *occupant, e diagnosis.Evidence, running *item) *gpumux.F
 }
 
 // raised is the fault of an item that raised, or the death of its process.
-func (j judge) raised(p *occupant, m wire.Fault, running *item) (fault *gpumux.Fault, output string, err error) {
+func (j judge) raised(p *occupant, m wire.Fault, running *calls.Item) (fault *gpumux.Fault, output string, err error) {
 	e := diagnosis.Raised(m.Raised)
 	output = p.session.Process.Out.UpTo(m.Out)
 	e.Tail, e.OnCPU = output, j.o.Device == "CPU"
@@ -82,12 +83,12 @@ func (j judge) raised(p *occupant, m wire.Fault, running *item) (fault *gpumux.F
 	}
 	fault = &d.Fault
 	j.locate(fault, p.session.Task)
-	fault.Traceback, fault.PID, fault.Attempts = m.Raised.Traceback, p.session.Process.PID, running.tries+max(1, m.Attempts)
+	fault.Traceback, fault.PID, fault.Attempts = m.Raised.Traceback, p.session.Process.PID, running.Tries+max(1, m.Attempts)
 	fault.Item = text.Excerpt(running.Value)
 	return fault, output, nil
 }
 
-// spread says who else than the item may be to blame.
+// spread notes in a fault whether something other than the item may be to blame.
 func (j judge) spread(d diagnosis.Diagnosis, fault *gpumux.Fault) {
 	fault.Blameless, fault.Wide = d.Blameless, d.MPSWide
 	// A device that hangs lets every item run out of time.
@@ -106,7 +107,8 @@ func (j judge) start(task launch.Task, fault gpumux.Fault) *gpumux.Fault {
 	return &fault
 }
 
-// unanswered is the fault of a start whose files did not answer; other errors stay.
+// unanswered turns the error of files that do not answer into the fault of a start. It
+// returns others as they are.
 func (j judge) unanswered(task launch.Task, err error) error {
 	var hang *launch.HangError
 	if errors.As(err, &hang) {
@@ -124,7 +126,7 @@ func (j judge) unstarted(task launch.Task, err error) *gpumux.Fault {
 	case errors.As(err, &hang):
 		fault.Blameless, fault.Hint = true, hang.Hint()
 	case process.Scarce(err):
-		// It passes, and no item is to blame.
+		// Scarcity passes, and no item is to blame for it.
 		fault.Blameless = true
 		fault.Hint = "raise the limits on open files and processes of the worker, or use fewer slots"
 		if errors.Is(err, syscall.ENOMEM) {
@@ -140,18 +142,19 @@ func (j judge) unstarted(task launch.Task, err error) *gpumux.Fault {
 	return fault
 }
 
-// outdated is the fault of a call for an edition that the files do not have.
-func (j judge) outdated(call order, have string) *gpumux.Fault {
-	message := fmt.Sprintf("the code of task %s changes at each start of a process, at last to edition %s", call.Task.Name, have)
+// outdated is the fault of a call that wants another edition than the files have. A call
+// that wants none gets it when every import changes the code.
+func (j judge) outdated(task launch.Task, want, have string) *gpumux.Fault {
+	message := fmt.Sprintf("the code of task %s changes at each start of a process, at last to edition %s", task.Name, have)
 	hint := "let the import change no code, and start a new map"
-	if call.Edition != "" {
+	if want != "" {
 		message = fmt.Sprintf("the map began with edition %s of the code of task %s, and this worker has edition %s",
-			call.Edition, call.Task.Name, have)
+			want, task.Name, have)
 		hint = "start a new map, which runs with the new code, or put the files back as they were and start this one again: it goes on; " +
 			"what has finished is kept"
 	}
-	if path, changed := call.Task.Code().Newest(); path != "" {
+	if path, changed := task.Code().Newest(); path != "" {
 		message += fmt.Sprintf("; %s changed last, at %s", path, changed.UTC().Format(time.RFC3339))
 	}
-	return j.start(call.Task, gpumux.Fault{Kind: gpumux.BadInput, Edition: have, Message: message, Hint: hint})
+	return j.start(task, gpumux.Fault{Kind: gpumux.BadInput, Edition: have, Message: message, Hint: hint})
 }

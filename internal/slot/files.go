@@ -32,8 +32,8 @@ func (s *scratch) folder(p *occupant) string {
 	return p.folder
 }
 
-// makeFolder makes a folder that the process may write to, below one of the slot that the
-// sweeper removes if nobody else does.
+// makeFolder makes a folder that the process may write to. It lies in the slot's folder,
+// which the sweeper removes if nobody else does.
 func (s *scratch) makeFolder(pid int, user *process.User) (string, error) {
 	if s.dir == "" {
 		dir, err := os.MkdirTemp("", "gpumux-files-")
@@ -54,12 +54,12 @@ func (s *scratch) makeFolder(pid int, user *process.User) (string, error) {
 		err = os.Lchown(folder, int(user.UID), int(user.GID))
 	}
 	if err != nil {
-		return "", err // the slot's folder goes as a whole
+		return "", err // remove deletes all of the slot's folder
 	}
 	return folder, nil
 }
 
-// removeFolder removes what the process, which is gone, has left.
+// removeFolder removes the files of a process that is gone.
 func (s *scratch) removeFolder(p *occupant) {
 	if p.folder == "" {
 		return
@@ -75,8 +75,8 @@ func (s *scratch) remove() {
 	}
 }
 
-// openFile opens a file and nothing else, such as a pipe, whose opening would wait. One
-// of another user than the task's may be a link to what the task must not read.
+// openFile opens a regular file; the opening of a pipe would wait. A file of another user
+// than the task's may be a link to what the task must not read.
 func openFile(root *os.Root, name string, owner *process.User) (*os.File, error) {
 	file, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

@@ -18,14 +18,14 @@ type occupant struct {
 	edition string
 	// lease is the lease that it belongs to, target the function that it was loaded with.
 	lease, target string
-	// folder is where its items may leave files; unplaced: there can be none.
+	// folder is where its items may leave files. unplaced: it could not be made.
 	folder   string
 	unplaced bool
-	// charge is what it was killed for, where that is an item's doing.
+	// charge is the fault of the item that it was killed for, or nil.
 	charge *gpumux.Fault
 }
 
-// newOccupant is a process that has just started, and may run so many items.
+// newOccupant is a process that has just started, and may run limit items.
 func newOccupant(p *session.Session, o Options, limit int) *occupant {
 	tidy := cmp.Or(p.Task.Hygiene, o.Hygiene) != launch.HygieneOff
 	a := account.New(p, limit, o.Lease != "", tidy)
@@ -41,17 +41,7 @@ func (p *occupant) exited() bool {
 	}
 }
 
-// otherTarget is the function that the call wants of a lease's process, and its task,
-// where that is not the function that the process was loaded with.
-func (p *occupant) otherTarget(call order) (target, task string) {
-	target = cmp.Or(call.Target, call.Task.Target())
-	if p.lease == "" || target == p.target {
-		return "", ""
-	}
-	return target, call.Task.Name
-}
-
-// ending is how a process ended that was idle.
+// ending says how an idle process ended.
 func (p *occupant) ending() string {
 	switch over := p.session.Memory.Over(); {
 	case over.Foreign != "":

@@ -25,7 +25,7 @@ type owner struct {
 	o       Options
 	judge   judge
 	scratch scratch
-	// templates are what fresh processes are forked from; ownSet: they end with the slot.
+	// Fresh processes are forked from templates. ownSet: the set ends with the slot.
 	templates *template.Set
 	ownSet    bool
 	process   *occupant
@@ -63,7 +63,7 @@ func (o *owner) own() {
 				o.answer(nil)
 				continue
 			}
-			o.job = newJob(o, r.call)
+			o.job = newJob(o, r.call, r.task)
 			o.answer(o.job.serve(r.ctx))
 			o.job = nil
 			idle.Reset(idleAfter)
@@ -116,14 +116,14 @@ func (o *owner) retire(kindly bool, why string) {
 	o.slot.enter(Vacant, why)
 }
 
-// kill is retire for a process that must not go on: no grace.
+// kill is retire without grace, for a process that must not go on.
 func (o *owner) kill(why string) {
 	o.process.session.Process.Signal(syscall.SIGKILL)
 	o.retire(false, why)
 }
 
-// abandon is retire for a call that has ended: no grace where its items may run
-// elsewhere.
+// abandon is retire for the process of a call that has ended. Where the items may run
+// elsewhere, there is no grace.
 func (o *owner) abandon(err error, why string) {
 	if errors.Is(err, calls.ErrLapsed) {
 		o.kill(why)
@@ -133,7 +133,7 @@ func (o *owner) abandon(err error, why string) {
 }
 
 // fail ends the process because of a death in the middle of an item.
-func (o *owner) fail(d *deathError, running *item) error {
+func (o *owner) fail(d *deathError, running *calls.Item) error {
 	p := o.process
 	fault := o.judge.diagnose(p, d, running)
 	p.charge = fault
@@ -152,7 +152,7 @@ func (o *owner) occupy(p *occupant) {
 	o.slot.occupied(p)
 }
 
-// expire ends a process that has run the items that it may.
+// expire ends a process that has run as many items as it may.
 func (o *owner) expire(fresh bool) {
 	p := o.process
 	why, text := p.account.Replaced()
@@ -162,7 +162,7 @@ func (o *owner) expire(fresh bool) {
 	o.retire(true, text)
 }
 
-// recycled counts and logs that a process which could go on is replaced.
+// recycled counts and logs a process that is replaced although it could go on.
 func (o *owner) recycled(p *occupant, why, text string) {
 	o.slot.tally(func(st *Stats) {
 		if st.Recycled == nil {
@@ -174,7 +174,7 @@ func (o *owner) recycled(p *occupant, why, text string) {
 		zap.String("reason", why), zap.String("why", text))
 }
 
-// idle trims a process that may, when no call has come for a moment.
+// idle lets the process trim, if that is due, after a moment without a call.
 func (o *owner) idle() {
 	p := o.process
 	if p == nil || !p.account.IdleDue() {
@@ -211,10 +211,10 @@ func (o *owner) trim(ctx context.Context) error {
 	return nil
 }
 
-// lingers answers the call whose process was killed and does not end, and those that come
-// meanwhile. None of the process's code runs any more, so its items can run elsewhere;
-// the slot goes on waiting, since what the process holds is not free. If an item's doing
-// got the process killed, that fault is the answer; else no item is to blame.
+// lingers is called while a killed process does not end. It answers the call under way
+// and the calls that wait: none of the process's code runs any more, so their items can
+// run elsewhere. The slot goes on waiting, because the process still holds memory. If the
+// process was killed for an item, the answer is that fault; else no item is to blame.
 func (o *owner) lingers() {
 	p := o.process
 	idle := &gpumux.Fault{Kind: gpumux.Crash, Blameless: true, Hint: process.LingerHint, Message: fmt.Sprintf(
@@ -250,7 +250,7 @@ func (o *owner) lingers() {
 	}
 }
 
-// returned puts a slot back into service whose process has ended at last.
+// returned puts the slot back into service after a lingering process has ended.
 func (o *owner) returned() {
 	if o.slot.linger(false) {
 		o.slot.log.Info("the task process that did not end is gone, and its slot is back in service")

@@ -5,7 +5,6 @@ import (
 	"iter"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/gpumux/gpumux/internal/calls"
 )
@@ -13,18 +12,8 @@ import (
 // frameBytes is how many bytes of items one frame holds; at least one item always fits.
 const frameBytes = 1 << 20
 
-// item is an item on its way through the slot.
-type item struct {
-	calls.Item
-	// tries is how often it has raised. run, n and sent are set when a process gets it.
-	tries int
-	run   int64
-	n     int
-	sent  time.Time
-}
-
 // queue holds the items of a call that no process has. A goroutine pulls as many as are
-// wanted: what runs never waits for a slow source. Its methods lock.
+// wanted, so that running items never wait for a slow source. The methods lock.
 type queue struct {
 	// news has a token when what was asked for may be there.
 	news chan struct{}
@@ -33,9 +22,9 @@ type queue struct {
 
 	mu    sync.Mutex // guards what follows
 	wake  *sync.Cond
-	items []item
+	items []calls.Item
 	bytes int
-	// wanted: pull up to so many; least: send news when so many are there.
+	// The goroutine pulls until wanted items are there, and sends news when least are.
 	wanted, least int
 	// over: no more items come; err is why, where that is not their end.
 	over bool
@@ -68,7 +57,7 @@ func (q *queue) pull(items iter.Seq2[calls.Item, error]) {
 	}
 }
 
-// add takes in what was pulled, and returns when more is wanted. False: nothing more is.
+// add queues what was pulled, and waits until more is wanted. False ends the pulling.
 func (q *queue) add(one calls.Item, err error) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -77,7 +66,7 @@ func (q *queue) add(one calls.Item, err error) bool {
 		return false
 	}
 	if !q.left {
-		q.items = append(q.items, item{Item: one})
+		q.items = append(q.items, one)
 		q.bytes += len(one.Value)
 	}
 	if len(q.items) == q.least || q.full(q.wanted) {
@@ -91,24 +80,9 @@ func (q *queue) add(one calls.Item, err error) bool {
 	return q.pulling
 }
 
-// full reports whether there are n items, or as many as a frame holds.
-func (q *queue) full(n int) bool { return len(q.items) >= n || q.bytes >= frameBytes }
-
-func (q *queue) tell() {
-	select {
-	case q.news <- struct{}{}:
-	default:
-	}
-}
-
-// ask has items pulled until there are n, or a frame's worth, with news at least of them.
-func (q *queue) ask(least, n int) {
-	q.wanted, q.least = n, least
-	q.wake.Signal()
-}
-
-// ready reports how many items there are, once it is known whether there are any. It asks
-// for n, of which least are news. err is why no more come, where that is not their end.
+// ready reports how many items there are. While fewer than least are there and more may
+// come, it asks for n, and the answer is not known. err is why no more come, where that
+// is not their end.
 func (q *queue) ready(least, n int) (known bool, there int, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -118,10 +92,10 @@ func (q *queue) ready(least, n int) (known bool, there int, err error) {
 	return known, len(q.items), q.err
 }
 
-// take appends up to n items that fit into a frame, in whole micro-batches of unit items
-// while more may come. It gives nothing, and asks for n, while fewer than least are
-// there, unless they fill a frame or are the last.
-func (q *queue) take(to []item, least, n, unit int) []item {
+// take appends up to n items that fit into a frame. While more may come, it takes whole
+// micro-batches of unit items; while fewer than least are there and they do not fill a
+// frame, it takes none and asks for n.
+func (q *queue) take(to []calls.Item, least, n, unit int) []calls.Item {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.over && !q.full(least) {
@@ -147,8 +121,8 @@ func (q *queue) take(to []item, least, n, unit int) []item {
 	return to
 }
 
-// back puts items back, which come next then.
-func (q *queue) back(items ...item) {
+// back puts items back at the front.
+func (q *queue) back(items ...calls.Item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.items = slices.Concat(items, q.items)
@@ -157,8 +131,8 @@ func (q *queue) back(items ...item) {
 	}
 }
 
-// leave drops all items and pulls no more. It reports whether the goroutine is inside the
-// source.
+// leave drops all items and ends the pulling. It reports whether the goroutine is inside
+// the source.
 func (q *queue) leave() (pulling bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -176,5 +150,21 @@ func (q *queue) end(ctx context.Context) {
 	select {
 	case <-q.gone:
 	case <-ctx.Done():
+	}
+}
+
+// ask lets the goroutine pull n items, or a frame's worth, with news at least of them.
+func (q *queue) ask(least, n int) {
+	q.wanted, q.least = n, least
+	q.wake.Signal()
+}
+
+// full reports whether there are n items, or as many as a frame holds.
+func (q *queue) full(n int) bool { return len(q.items) >= n || q.bytes >= frameBytes }
+
+func (q *queue) tell() {
+	select {
+	case q.news <- struct{}{}:
+	default:
 	}
 }

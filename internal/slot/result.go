@@ -11,9 +11,9 @@ import (
 	"github.com/gpumux/gpumux/internal/wire"
 )
 
-// resultOf is a value of the task: as JSON, or with its arrays as bytes where the call
-// takes them so. The Python runtime encodes JSON itself and needs no check; another
-// program may say anything, which no store would take.
+// resultOf makes a result of a value: JSON, or with its arrays as bytes where the call
+// takes them so. The Python runtime encodes JSON itself and needs no check. Another
+// program may send what no store takes, so its values are checked.
 func resultOf(task launch.Task, asArrays bool, kind wire.Kind, value json.RawMessage) (r gpumux.Result, err error) {
 	foreign := task.Python == ""
 	if asArrays {

@@ -40,9 +40,9 @@ type Slot struct {
 	log      *zap.Logger
 	requests chan request
 	gone     chan struct{}
-	// doom wakes a call whose process may be doomed.
+	// doom wakes the call under way to look at doomed.
 	doom chan struct{}
-	// life ends with Stop, and with it the context of a call that is served then.
+	// Stop ends life, which ends the context of the call under way.
 	life context.Context
 	end  context.CancelCauseFunc
 
@@ -57,17 +57,19 @@ type Slot struct {
 	running Running // zero where no item runs
 	// starting is the start of a process under way, or the last one.
 	starting Start
-	// doomed is the process, by its number in stats, that Recycle ends because of doomedFor.
+	// doomed is the number of the process that Recycle wants ended, counted as in
+	// stats.Processes; doomedFor is why.
 	doomed    int64
 	doomedFor string
-	// lingering: a killed process does not end, so the slot reclaims whatever its state.
+	// lingering: a killed process does not end. Then State is Reclaiming, whatever state is.
 	lingering bool
 }
 
 // request asks the owner for a call, or to end the process.
 type request struct {
 	ctx   context.Context
-	call  order
+	call  calls.Call
+	task  launch.Task
 	clear bool
 	reply chan error
 }
@@ -96,7 +98,7 @@ func NewSharing(templates *template.Set, o Options) *Slot {
 // the faulty one have not run. A killed process that does not end is a fault too; until
 // it has, the slot is reclaiming and takes no other call.
 func (s *Slot) Run(ctx context.Context, task launch.Task, call calls.Call) error {
-	return s.ask(request{ctx: ctx, call: order{call, task}})
+	return s.ask(request{ctx: ctx, call: call, task: task})
 }
 
 // Clear ends the slot's process, if it has one, so that its device memory is free; a
@@ -104,7 +106,7 @@ func (s *Slot) Run(ctx context.Context, task launch.Task, call calls.Call) error
 func (s *Slot) Clear(ctx context.Context) error { return s.ask(request{ctx: ctx, clear: true}) }
 
 // Recycle ends the slot's process for a reason outside of it and returns when it is gone.
-// The fault of its call blames no item; what had finished counts.
+// The call under way ends with a fault that blames no item. Finished items count.
 func (s *Slot) Recycle(ctx context.Context, why string) error {
 	s.mu.Lock()
 	s.doomed, s.doomedFor = s.stats.Processes, why
@@ -200,7 +202,7 @@ func (s *Slot) enter(to State, why string) {
 	s.log.Debug("slot state", zap.String("from", string(from)), zap.String("to", string(to)), zap.String("why", why))
 }
 
-// starts publishes which task's process starts from now on.
+// starts publishes that a process of the task starts now.
 func (s *Slot) starts(task string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,7 +232,7 @@ func (s *Slot) tally(change func(*Stats)) {
 	change(&s.stats)
 }
 
-// runs publishes which item runs, since began; none where that is zero.
+// runs publishes which item runs and when it began. A zero time means that none runs.
 func (s *Slot) runs(index int64, began time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -256,7 +258,7 @@ func (s *Slot) doomedNow() string {
 	return s.doomedFor
 }
 
-// linger publishes whether a killed process does not end, and reports changes.
+// linger publishes whether a killed process does not end. It reports whether that is new.
 func (s *Slot) linger(lingers bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,13 +13,13 @@ import (
 // procfs is where the system shows its processes.
 const procfs = "/proc"
 
-// deviceFiles are the files by which a process uses a GPU or another accelerator. What
-// was begun with one does not work in a process that is forked later.
+// deviceFiles are the files of GPUs and other accelerators. A forked process cannot use
+// what its parent opened there.
 var deviceFiles = []string{"/dev/nvidia", "/dev/dri/", "/dev/kfd", "/dev/accel", "/dev/dxg", "/dev/vfio/"}
 
-// footprint says what in a process with pid, after its import, a fork would break or
-// share between items, and what to change; "" means nothing. proc is a tree like procfs;
-// before are the descriptors from before the import.
+// footprint is what an import left that a fork would break or share between items, and
+// what to change; "" means nothing. proc is a tree like procfs. before are the
+// descriptors that were open before the import.
 func footprint(proc string, pid int, before, devices []string) string {
 	dir := filepath.Join(proc, strconv.Itoa(pid))
 	maps, err := os.ReadFile(filepath.Join(dir, "maps"))
@@ -79,7 +79,7 @@ func ours(path string) bool {
 	return strings.HasPrefix(path, "/memfd:gpumux-")
 }
 
-// openFiles are the paths of a process's descriptors without some.
+// openFiles are the paths of a process's open files, except the descriptors in without.
 func openFiles(dir string, without []string) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(dir, "fd"))
 	if err != nil {
@@ -90,7 +90,7 @@ func openFiles(dir string, without []string) ([]string, error) {
 		if slices.Contains(without, entry.Name()) {
 			continue
 		}
-		// One that has been closed meanwhile is no matter.
+		// A descriptor that was closed meanwhile does not count.
 		if path, err := os.Readlink(filepath.Join(dir, "fd", entry.Name())); err == nil {
 			paths = append(paths, path)
 		}

@@ -1,7 +1,7 @@
-// Package template keeps processes with an imported task, and forks fresh ones off.
+// Package template keeps processes that have imported a task, and forks fresh ones.
 //
-// It owns which templates there are, and when a task bears no fork. A template runs no
-// item, and what was forked stays when it ends. It stops when Close returns.
+// It owns which templates there are, and which tasks must not be forked. A template runs
+// no item. Forked processes outlive their template. It stops when Close returns.
 package template
 
 import (
@@ -22,22 +22,22 @@ import (
 )
 
 const (
-	// idleLimit is how long a template stays that nobody asks for a child.
+	// idleLimit is how long an unused template lives.
 	idleLimit = 3 * time.Minute
 	// forkLimit bounds a fork and the start of the child. Both take milliseconds.
 	forkLimit = 10 * time.Second
-	// forkTries is how many templates are lost, one after the other, before none is made.
+	// forkTries is how many templates a call tries before it gives up on forks.
 	forkTries = 3
-	// unfitLimit is how long nothing is forked of code whose import left what a fork breaks,
-	// failedLimit how long after a failure that may pass.
+	// unfitLimit is how long a task is not forked after its import left something that a
+	// fork would break. failedLimit is the same after a failure that may pass.
 	unfitLimit  = 24 * time.Hour
 	failedLimit = 5 * time.Minute
-	// spareTemplates is how many templates there are at most beside one for each slot.
+	// spareTemplates is how many templates may live beyond one per slot.
 	spareTemplates = 4
 )
 
-// Set are the templates of one worker, which its slots share: one per task, device and
-// budget. Its methods may be called from any goroutine. Close ends it.
+// Set holds the templates of one worker: one per task, device and budget. Slots share
+// them. Its methods may be called from any goroutine. Close ends it.
 type Set struct {
 	log *zap.Logger
 
@@ -48,7 +48,7 @@ type Set struct {
 	all    sync.WaitGroup
 }
 
-// ErrNone says that a new interpreter is to be started instead; why was logged.
+// ErrNone tells the caller to start a new interpreter. What failed is in the log.
 var ErrNone = errors.New("no template")
 
 // NewSet has no template yet; log may be nil.
@@ -70,21 +70,21 @@ func (ts *Set) Close() {
 	ts.all.Wait()
 }
 
-// Share adds so many slots to those that use the templates, or takes some away.
+// Share changes the number of slots that use the templates.
 func (ts *Set) Share(slots int) {
 	ts.mu.Lock()
 	ts.slots += slots
 	ts.mu.Unlock()
 }
 
-// Child is a process that was forked from a template of the Edition.
+// Child is a forked process. Edition is that of the code its template imported.
 type Child struct {
 	Session *session.Session
 	Edition string
 	from    *template
 }
 
-// Unready notes that the child did not get ready, and why: no other is forked for a
+// Unready records why the child did not get ready. The task is not forked again for a
 // while.
 func (c *Child) Unready(e *diagnosis.Evidence) {
 	why := e.Message
@@ -94,8 +94,8 @@ func (c *Child) Unready(e *diagnosis.Evidence) {
 	c.from.refuse("a forked process did not get ready: "+why, failedLimit)
 }
 
-// Fork gives a process that has imported the task, whose code has the edition now.
-// ErrNone: start a new interpreter. Any other error is why the call ended.
+// Fork returns a process that has imported the task; edition is that of its code now. On
+// ErrNone the caller starts a new interpreter; any other error ends the call.
 func (ts *Set) Fork(ctx context.Context, task launch.Task, o session.Options, edition string) (*Child, error) {
 	if !possible || task.Python == "" || task.Fresh == launch.Spawn {
 		return nil, ErrNone
@@ -126,7 +126,7 @@ func (ts *Set) Fork(ctx context.Context, task launch.Task, o session.Options, ed
 			}
 		}
 		switch {
-		case process.Scarce(err): // a new interpreter needs the same, and its fault says so
+		case process.Scarce(err): // a new interpreter will fail too, and its fault says why
 			return nil, ErrNone
 		case tries == forkTries:
 			t.refuse(err.Error(), failedLimit)
@@ -136,8 +136,8 @@ func (ts *Set) Fork(ctx context.Context, task launch.Task, o session.Options, ed
 	}
 }
 
-// of is the template of a task whose code has the edition, which may still import it, or
-// nil where nothing is to be forked.
+// of returns this edition's template, starting one if needed; its import may go on. It
+// returns nil if the task must not be forked.
 func (ts *Set) of(task launch.Task, o session.Options, edition string) *template {
 	key, now := keyOf(task, o), time.Now()
 	ts.mu.Lock()
@@ -160,8 +160,8 @@ func (ts *Set) of(task launch.Task, o session.Options, edition string) *template
 	return t
 }
 
-// makeRoom ends the template that was asked least recently, where there would be one too
-// many with another, and forgets what has ended.
+// makeRoom forgets templates that have ended. If there is no room for another, it ends
+// the one that was used least recently.
 func (ts *Set) makeRoom(now time.Time) {
 	live, last := 0, (*template)(nil)
 	for key, t := range ts.known {
@@ -181,8 +181,7 @@ func (ts *Set) makeRoom(now time.Time) {
 	}
 }
 
-// refuse ends the template and lets no other be made for so long, unless the task's code
-// changes.
+// refuse ends the template. Another is not started within limit, unless the code changes.
 func (t *template) refuse(why string, limit time.Duration) {
 	t.all.mu.Lock()
 	defer t.all.mu.Unlock()
@@ -195,7 +194,7 @@ func (t *template) refuse(why string, limit time.Duration) {
 	t.refused = time.Now().Add(limit)
 }
 
-// keyOf has everything that a module may see while it is imported.
+// keyOf encodes everything that an import can depend on.
 func keyOf(task launch.Task, o session.Options) string {
 	key, _ := json.Marshal([]any{task, o.Device, o.Memory, o.Env, o.Runtime})
 	return string(key)

@@ -23,21 +23,21 @@ import (
 
 const possible = true
 
-// template is a process that has imported a task and forks those of fresh items. Nothing
-// runs in it. What it forks belongs to the worker and stays when it ends.
+// template is a process that has imported a task and forks one process per fresh item. No
+// item runs in it. The worker owns the forked processes, and they outlive it.
 type template struct {
 	all     *Set
 	task    launch.Task
 	o       session.Options
-	edition string // of the code before it imported that
+	edition string // of the code, read before the import
 	// ctx ends when the template is to end.
 	ctx  context.Context
 	stop context.CancelFunc
-	// The set's lock guards these: when a child was last asked for, and until when there is
-	// no other template for this code.
+	// The set's lock guards these. asked is when a child was last requested. Until refused,
+	// no other template is started for this code.
 	asked, refused time.Time
 
-	// process is set before ready is closed: nil if nothing forks.
+	// process is set before ready closes. It is nil if the template must not fork.
 	ready   chan struct{}
 	process *session.Session
 
@@ -93,7 +93,7 @@ func (t *template) live() {
 	p.Kill()
 }
 
-// start starts a process that waits for requests, if it is fit for that.
+// start starts the template's process. fit reports whether it can fork.
 func (t *template) start() (p *session.Session, channel *net.UnixConn, fit bool) {
 	began := time.Now()
 	channel, theirs, err := openChannel()
@@ -127,7 +127,7 @@ func (t *template) start() (p *session.Session, channel *net.UnixConn, fit bool)
 	return p, channel, true
 }
 
-// unfit is why a loaded template must not fork, or "", and for how long that holds.
+// unfit is why a loaded template must not fork, or "", and how long that holds.
 func (t *template) unfit(p *session.Session, channel *net.UnixConn) (why string, limit time.Duration) {
 	var word [4096]byte
 	channel.SetReadDeadline(time.Now().Add(forkLimit))
@@ -148,7 +148,7 @@ func (t *template) unfit(p *session.Session, channel *net.UnixConn) (why string,
 	return "", 0
 }
 
-// fork forks a process and makes it the worker's own before it does anything.
+// fork forks a process. The worker owns it before it runs anything.
 func (t *template) fork(task launch.Task, o session.Options) (*session.Session, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -162,8 +162,8 @@ func (t *template) fork(task launch.Task, o session.Options) (*session.Session, 
 	return session.Adopt(task, o, t.request)
 }
 
-// request hands files to a child of the template: the output, and what becomes its
-// descriptors from 3 on, which are closed here.
+// request asks the template for a child that prints to output and has files as its
+// descriptors from 3 on. It closes files here.
 func (t *template) request(mark uint64, output *os.File, files []*os.File) (pid int, err error) {
 	fds := []int{int(output.Fd())}
 	for _, file := range files {

@@ -9,21 +9,6 @@ import (
 	"github.com/gpumux/gpumux/internal/names"
 )
 
-// A header is the JSON of its message with the type before it. Run and Results carry
-// their values in the body, and the sizes of these in the header.
-type (
-	runHeader struct {
-		Run
-		Items *int  `json:"items,omitempty"`
-		Sizes []int `json:"sizes"`
-	}
-	resultsHeader struct {
-		Results
-		Values *int  `json:"values,omitempty"`
-		Sizes  []int `json:"sizes"`
-	}
-)
-
 // parser reads a message of one type. It ignores unknown fields, so a later release of
 // the same version may add some.
 type parser func(line, body []byte) (Message, error)
@@ -69,21 +54,23 @@ func plain[M Message](line, body []byte) (Message, error) {
 }
 
 func parseRun(line, body []byte) (Message, error) {
-	var h runHeader
-	err := decode(line, &h)
+	var m Run
+	err := decode(line, &m)
 	if err == nil {
-		h.Run.Items, err = split("run", h.Sizes, body)
+		m.Items, err = split("run", m.Sizes, body)
 	}
-	return h.Run, cmp.Or(err, check(h.Run))
+	m.Sizes = nil
+	return m, cmp.Or(err, check(m))
 }
 
 func parseResults(line, body []byte) (Message, error) {
-	var h resultsHeader
-	err := decode(line, &h)
+	var m Results
+	err := decode(line, &m)
 	if err == nil {
-		h.Results.Values, err = split("results", h.Sizes, body)
+		m.Values, err = split("results", m.Sizes, body)
 	}
-	return h.Results, cmp.Or(err, check(h.Results))
+	m.Sizes = nil
+	return m, cmp.Or(err, check(m))
 }
 
 // split cuts the body into the values that sizes tells.
@@ -104,18 +91,22 @@ func split(kind string, sizes []int, body []byte) ([]json.RawMessage, error) {
 	return values, nil
 }
 
-// appendHeader appends m's header line to b and returns the body.
+// appendHeader appends m's header line to b and returns the body. A header is the JSON of
+// its message with the type before it. Run and Results have their values in the body, and
+// the sizes of these in the header.
 func appendHeader(b []byte, m Message) (head []byte, bodies []json.RawMessage, err error) {
 	var fields any = m
 	switch m := m.(type) {
 	case Run:
 		m.Attempts = max(1, m.Attempts)
-		bodies, fields = m.Items, runHeader{Run: m, Sizes: sizes(m.Items)}
+		bodies, m.Items, m.Sizes = m.Items, nil, sizes(m.Items)
+		fields = m
 	case Results:
 		if err := m.check(); err != nil {
 			return nil, nil, err
 		}
-		bodies, fields = m.Values, resultsHeader{Results: m, Sizes: sizes(m.Values)}
+		bodies, m.Values, m.Sizes = m.Values, nil, sizes(m.Values)
+		fields = m
 	}
 	for i, v := range bodies {
 		if len(v) == 0 {

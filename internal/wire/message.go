@@ -43,10 +43,12 @@ type Hello struct {
 type Run struct {
 	Run      int64             `json:"run"`
 	Attempts int               `json:"attempts"`
-	Items    []json.RawMessage `json:"items"`
+	Items    []json.RawMessage `json:"items,omitzero"`
 	Target   string            `json:"target,omitempty"`
 	Task     string            `json:"task,omitempty"`
 	Folder   string            `json:"folder,omitempty"`
+	// Sizes are those of Items, in a header only.
+	Sizes []int `json:"sizes,omitzero"`
 }
 
 // Next lets the process go on after a Fault, if it is not ended instead, and after
@@ -78,7 +80,7 @@ type Ready struct {
 type Results struct {
 	Run        int64             `json:"run"`
 	N          int               `json:"n"`
-	Values     []json.RawMessage `json:"values"`
+	Values     []json.RawMessage `json:"values,omitzero"`
 	Kinds      []Kind            `json:"kinds,omitempty"`
 	Busy       []float64         `json:"busy"`
 	Attempts   []int             `json:"attempts,omitempty"`
@@ -88,6 +90,8 @@ type Results struct {
 	Wait       bool              `json:"wait,omitempty"`
 	Allocators *Allocators       `json:"allocators,omitempty"`
 	Files      []string          `json:"files,omitempty"`
+	// Sizes are those of Values, in a header only.
+	Sizes []int `json:"sizes,omitzero"`
 }
 
 // Records are the results one by one. They ended together.

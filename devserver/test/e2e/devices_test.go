@@ -95,6 +95,12 @@ func (s *site) gpus(m *gputest.Machine, slots config.Slots, more ...config.Pool)
 	for _, name := range []string{"square", "either", "pair", "cursed"} {
 		c.Tasks[name] = config.Task{Python: "cuda.py:" + name}
 	}
+	return s.imitated(m, c)
+}
+
+// imitated starts a worker on a machine that is imitated, and returns its log.
+func (s *site) imitated(m *gputest.Machine, c config.Config) *observer.ObservedLogs {
+	s.t.Helper()
 	inventory, err := gpu.Open(s.t.Context(), gpu.Options{Library: m.Library, IgnoreVisible: true})
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { inventory.Close() })

@@ -43,6 +43,8 @@ type shell struct {
 	env []string
 	// attr starts its commands; nil is as others start.
 	attr *syscall.SysProcAttr
+	// program is what its commands start; empty is gpumux as it is here.
+	program string
 }
 
 func newShell(t *testing.T) *shell {
@@ -70,7 +72,10 @@ type program struct {
 // begin starts gpumux; it is killed with the test.
 func (s *shell) begin(args ...string) *program {
 	s.t.Helper()
-	path, err := programtest.Binary()
+	path, err := s.program, error(nil)
+	if path == "" {
+		path, err = programtest.Binary()
+	}
 	require.NoError(s.t, err)
 	p := &program{Cmd: exec.Command(path, args...), t: s.t, ended: make(chan struct{})}
 	p.Dir, p.Env, p.Stdout, p.Stderr, p.SysProcAttr = s.dir, s.env, &p.stdout, &p.stderr, s.attr

@@ -38,6 +38,7 @@ const (
 	Compiler  Reason = "no C compiler"
 	R         Reason = "no R with its packages"
 	Tool      Reason = "no such program"
+	History   Reason = "no history of git"
 	Root      Reason = "needs root"
 	Mount     Reason = "nothing may be mounted"
 	Cgroups   Reason = "no cgroup may be used"

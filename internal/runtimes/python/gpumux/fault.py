@@ -35,6 +35,15 @@ _MEMORY_TEXTS = (
     "Failed to allocate memory for requested buffer",
     "is smaller than requested bytes of",
     "DefaultCPUAllocator: can't allocate memory",
+    "DefaultCPUAllocator: not enough memory",
+    "Exceeded memory limit",
+    "Maximum pool size exceeded",
+    "No available memory for the cache blocks",
+    "KV cache is needed, which is larger",
+    "OUT_OF_DEVICE_MEMORY",
+    "failed to allocate CUDA",
+    "failed to allocate Vulkan",
+    "Cannot allocate memory",
 )
 
 

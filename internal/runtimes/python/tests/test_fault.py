@@ -1,5 +1,7 @@
 """What a fault says, and which exceptions are about memory."""
 
+import json
+import pathlib
 import sys
 import types
 import unittest
@@ -82,6 +84,24 @@ class TestMemory(unittest.TestCase):
         for error in [ValueError("out of memory"), RuntimeError("shape mismatch"), KeyError("x"), RuntimeError("device-side assert triggered")]:
             with self.subTest(repr(error)):
                 self.assertFalse(fault.is_memory(error))
+
+    def test_agrees_with_the_worker(self):
+        """The worker's diagnosis has the last word; a batch is halved before it speaks."""
+        path = pathlib.Path(__file__).parents[3] / "diagnosis" / "testdata" / "diagnosis.json"
+        # These need more than the words: a number, a log, another process, or another library's meaning of them.
+        apart = ("CUBLAS_STATUS_NOT_INITIALIZED", "cuDNN", "DataLoader", "NCCL", "Engine core", "process pool", "Tried to allocate 20.00 MiB",
+                 "CUBLAS_STATUS_ALLOC_FAILED", "Shared memory size limit", "No space left", "std::bad_alloc: CUDA error", "quota",
+                 "larger than max", "item 7 failed", "could not shrink")
+        checked = 0
+        for case in json.loads(path.read_text()):
+            if not case["message"] or any(words in case["message"] for words in apart):
+                continue
+            module, _, name = case["class"].rpartition(".")
+            base = MemoryError if name.endswith("MemoryError") else RuntimeError
+            with self.subTest(case["name"]):
+                self.assertEqual(fault.is_memory(make(name, module or "builtins", base)(case["message"])), case["kind"].endswith("oom"))
+            checked += 1
+        self.assertGreater(checked, 60)
 
 
 if __name__ == "__main__":

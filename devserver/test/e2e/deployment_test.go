@@ -1,0 +1,89 @@
+package e2e
+
+import (
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/devserver/test/devservertest"
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/test/gputest"
+	"github.com/gpumux/gpumux/internal/test/rig"
+	"github.com/gpumux/gpumux/workflows"
+)
+
+// current makes a version of the deployment gpus current, as soon as a worker has it.
+func (s *site) current(build string) {
+	s.t.Helper()
+	rig.Wait(s.t, func() bool {
+		_, err := s.client.WorkerDeploymentClient().GetHandle("gpus").
+			SetCurrentVersion(s.t.Context(), client.WorkerDeploymentSetCurrentVersionOptions{BuildID: build})
+		return err == nil
+	}, time.Minute, 100*time.Millisecond, "version "+build)
+}
+
+// queues are those of a version of the deployment gpus, each once.
+func (s *site) queues(build string) (names []string) {
+	s.t.Helper()
+	version, err := s.client.WorkerDeploymentClient().GetHandle("gpus").
+		DescribeVersion(s.t.Context(), client.WorkerDeploymentDescribeVersionOptions{BuildID: build})
+	require.NoError(s.t, err)
+	for _, each := range version.Info.TaskQueuesInfos {
+		names = append(names, each.Name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// A version has at most a hundred queues and keeps those of dead workers. So it has none
+// that names a host, and its maps and leases reach single devices all the same.
+func TestDeployment_HasNoQueueOfAHost(t *testing.T) {
+	s := newSite(t)
+	m := machine(t, make([]gputest.GPU, 8)...)
+	c := s.config("gpu", 1)
+	c.Pools[0].Devices = gpu.Selection{"all"}
+	c.Temporal.Deployment, c.Temporal.Build = "gpus", "v7"
+	s.imitated(m, c)
+	s.current("v7")
+
+	host, err := os.Hostname()
+	require.NoError(t, err)
+	const device = "GPU-00000000-0000-0000-0000-000000000007"
+	rung := "gpu@" + host + "/" + device
+	run := s.start(gpumux.MapInput{Task: "double", Items: items(1, 2), Ladder: []string{rung, "gpu"}})
+	var sum gpumux.Summary
+	require.NoError(t, run.Get(t.Context(), &sum))
+	require.EqualValues(t, 2, sum.Succeeded)
+
+	service := worker.New(s.client, "service", worker.Options{})
+	service.RegisterWorkflowWithOptions(func(ctx workflow.Context) (seat string, err error) {
+		err = workflows.WithSlot(ctx, workflows.LeaseOptions{Ladder: []string{rung}}, func(ctx workflow.Context, slot *workflows.Slot) error {
+			seat = slot.Seat().Device
+			_, err := workflows.Call[int](ctx, slot, "double", 3)
+			return err
+		})
+		return seat, err
+	}, workflow.RegisterOptions{Name: "lease"})
+	require.NoError(t, service.Start())
+	t.Cleanup(service.Stop)
+	var seat string
+	lease, err := s.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: "service"}, "lease")
+	require.NoError(t, err)
+	require.NoError(t, lease.Get(t.Context(), &seat))
+	require.Equal(t, device, seat)
+
+	person := newShell(t)
+	at := []string{"--address", devservertest.Run(t).Address(), "--namespace", s.namespace}
+	listed := person.run(0, append([]string{"workers"}, at...)...)
+	require.Contains(t, listed.stdout.String(), device)
+	shown := person.run(0, append([]string{"show", run.GetID()}, at...)...)
+	require.Contains(t, shown.stdout.String(), "succeeded  2\n")
+	require.Equal(t, []string{"gpumux", "gpumux.gpu", "gpumux.gpu.lease", "gpumux.gpu.lease.watch", "gpumux.gpu.watch"}, s.queues("v7"))
+}

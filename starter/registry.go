@@ -1,0 +1,295 @@
+package starter
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+
+	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
+	"go.temporal.io/api/operatorservice/v1"
+	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/codec"
+	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/fleet"
+	"github.com/gpumux/gpumux/internal/names"
+)
+
+// Status is how a run of a map stands.
+type Status string
+
+const (
+	Running    Status = "running"
+	Completed  Status = "completed"
+	Failed     Status = "failed"
+	Canceled   Status = "canceled"
+	Terminated Status = "terminated"
+	TimedOut   Status = "timed out"
+)
+
+var statuses = map[enumspb.WorkflowExecutionStatus]Status{
+	enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:          Running,
+	enumspb.WORKFLOW_EXECUTION_STATUS_PAUSED:           Running,
+	enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:        Completed,
+	enumspb.WORKFLOW_EXECUTION_STATUS_FAILED:           Failed,
+	enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED:         Canceled,
+	enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:       Terminated,
+	enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:        TimedOut,
+	enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW: Running,
+}
+
+const memoKey = "gpumux"
+
+// memo is the state that a run leaves to the next one under the same ID.
+type memo struct {
+	Fingerprint string `json:"fingerprint"`
+	Task        string `json:"task"`
+	// Items is their number, or -1 when only the workers can tell.
+	Items int64 `json:"items"`
+	// Input says in words where the items came from.
+	Input string `json:"input,omitempty"`
+	// Output is the key of the results file; empty for a map without a folder in the store.
+	Output string `json:"output,omitempty"`
+	Store  string `json:"store,omitempty"`
+	// Edition is that of the task's code when the map was started first.
+	Edition string `json:"edition,omitempty"`
+}
+
+// run is one workflow run of a map, with what a list shows of it.
+type run struct {
+	Listed
+	FirstRunID string
+	Memo       memo
+	// Unread says that the memo is encoded in a way that is not known here.
+	Unread   error
+	Pending  []*workflowpb.PendingActivityInfo
+	Children []*workflowpb.PendingChildExecutionInfo
+}
+
+// registry is what the server knows of the runs of maps.
+type registry struct {
+	fleet *fleet.Fleet
+	data  converter.DataConverter
+}
+
+// describe returns the newest run under an ID, or nil.
+func (r registry) describe(ctx context.Context, id string) (*run, error) {
+	if err := names.ID(id); err != nil {
+		return nil, &gpumux.InputError{Problems: []gpumux.Problem{{Field: "id", Message: err.Error()}}}
+	}
+	answer, err := r.fleet.Client.DescribeWorkflowExecution(ctx, id, "")
+	if errors.As(err, new(*serviceerror.NotFound)) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look up map %s: %w", id, err)
+	}
+	info := answer.GetWorkflowExecutionInfo()
+	if name := info.GetType().GetName(); name != gpumux.MapWorkflow {
+		return nil, &NotMapError{ID: id, Type: name}
+	}
+	found := r.read(info)
+	found.Pending, found.Children = answer.GetPendingActivities(), answer.GetPendingChildren()
+	return found, nil
+}
+
+func (r registry) read(info *workflowpb.WorkflowExecutionInfo) *run {
+	one := &run{FirstRunID: info.GetFirstRunId(), Listed: Listed{
+		ID: info.GetExecution().GetWorkflowId(), RunID: info.GetExecution().GetRunId(), Status: statuses[info.GetStatus()],
+		Started: info.GetStartTime().AsTime(), Items: -1, Succeeded: -1, Failed: -1,
+	}}
+	if info.GetCloseTime() != nil {
+		one.Closed = info.GetCloseTime().AsTime()
+	}
+	if payload := info.GetMemo().GetFields()[memoKey]; payload != nil {
+		if err := r.data.FromPayload(payload, &one.Memo); fleet.Sealed(err) { // one that does not fit counts as none
+			one.Unread = fleet.WithKeysHint(err)
+		}
+	}
+	if one.Task, one.Input = one.Memo.Task, one.Memo.Input; one.Memo.Fingerprint != "" {
+		one.Items = one.Memo.Items
+	}
+	return one
+}
+
+// input is the input of a map's first run.
+func (r registry) input(ctx context.Context, of *run) (gpumux.MapInput, error) {
+	var in gpumux.MapInput
+	began, err := r.began(ctx, of.ID, of.FirstRunID)
+	if err != nil {
+		return in, fmt.Errorf("%w; when the server no longer keeps its first run, start the map anew", err)
+	}
+	if err := r.data.FromPayloads(began.GetInput(), &in); err != nil {
+		return in, fmt.Errorf("read the input of map %s: %w", of.ID, fleet.WithKeysHint(err))
+	}
+	return in, nil
+}
+
+func (r registry) began(ctx context.Context, id, runID string) (*historypb.WorkflowExecutionStartedEventAttributes, error) {
+	page, err := r.fleet.Client.WorkflowService().GetWorkflowExecutionHistory(ctx, &workflowservice.GetWorkflowExecutionHistoryRequest{
+		Namespace: r.fleet.Namespace, Execution: &commonpb.WorkflowExecution{WorkflowId: id, RunId: runID}, MaximumPageSize: 1,
+	})
+	if err == nil && len(page.GetHistory().GetEvents()) == 0 {
+		err = errors.New("its history is empty")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the input of map %s: %w", id, err)
+	}
+	return page.GetHistory().GetEvents()[0].GetWorkflowExecutionStartedEventAttributes(), nil
+}
+
+func (r registry) firstPending(ctx context.Context, of *run) (first []Pending) {
+	for p := range r.pending(ctx, of) {
+		if first = append(first, p); len(first) == MaxPending {
+			break
+		}
+	}
+	return first
+}
+
+// pending yields what a run has in flight, and its segments after that.
+func (r registry) pending(ctx context.Context, of *run) iter.Seq[Pending] {
+	return func(yield func(Pending) bool) {
+		activities := of.Pending
+		for i := 0; ; i++ {
+			for _, a := range activities {
+				watches := a.GetActivityType().GetName() == contract.WatchPool
+				if !watches && !yield(pendingOf(a, r.data)) {
+					return
+				}
+			}
+			if i == min(len(of.Children), MaxPending) {
+				return
+			}
+			// A segment that has just ended has nothing in flight.
+			segment, _ := r.fleet.Client.DescribeWorkflowExecution(ctx, of.Children[i].GetWorkflowId(), "")
+			activities = segment.GetPendingActivities()
+		}
+	}
+}
+
+var pendingStates = map[enumspb.PendingActivityState]string{
+	enumspb.PENDING_ACTIVITY_STATE_SCHEDULED:        "scheduled",
+	enumspb.PENDING_ACTIVITY_STATE_STARTED:          "started",
+	enumspb.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED: "cancel requested",
+	enumspb.PENDING_ACTIVITY_STATE_PAUSED:           "paused",
+	enumspb.PENDING_ACTIVITY_STATE_PAUSE_REQUESTED:  "paused",
+}
+
+func pendingOf(a *workflowpb.PendingActivityInfo, data converter.DataConverter) Pending {
+	p := Pending{Activity: a.GetActivityType().GetName(), ID: a.GetActivityId(), State: pendingStates[a.GetState()],
+		Attempt: int(a.GetAttempt()), Worker: a.GetLastWorkerIdentity()}
+	if next := a.GetNextAttemptScheduleTime(); next != nil {
+		p.Next = next.AsTime()
+	}
+	if last := a.GetLastFailure(); last != nil {
+		fault := gpumux.Fault{Message: last.GetMessage()}
+		var application *temporal.ApplicationError
+		if errors.As(codec.Failures(data).FailureToError(last), &application) {
+			fault = faultOf(application)
+		}
+		p.Fault = &fault
+	}
+	var told struct {
+		Waiting string `json:"waiting"`
+	}
+	if data.FromPayloads(a.GetHeartbeatDetails(), &told) == nil {
+		p.Waiting = told.Waiting
+	}
+	return p
+}
+
+// NotMapError says that an ID is that of a workflow of another type.
+type NotMapError struct{ ID, Type string }
+
+// Error says what to do.
+func (e *NotMapError) Error() string {
+	return fmt.Sprintf("%q is a workflow of type %s, no map; give another ID", e.ID, e.Type)
+}
+
+// NotFoundError says that there is no such map.
+type NotFoundError struct {
+	ID string
+	// Known are IDs of the newest maps.
+	Known []string
+}
+
+// Error lists what exists.
+func (e *NotFoundError) Error() string {
+	if len(e.Known) == 0 {
+		return fmt.Sprintf("there is no map %q, nor any other; start one with `gpumux map`", e.ID)
+	}
+	return fmt.Sprintf("there is no map %q; the newest are %s; `gpumux ls` lists all", e.ID, strings.Join(e.Known, ", "))
+}
+
+// own is the newest run under an ID, or nil; one of other items is an *OtherMapError.
+func (r registry) own(ctx context.Context, id, fingerprint string) (*run, error) {
+	last, err := r.describe(ctx, id)
+	if last != nil && last.Memo.Fingerprint != "" && last.Memo.Fingerprint != fingerprint {
+		return nil, &OtherMapError{ID: id, Task: last.Memo.Task, Items: last.Memo.Items, Input: last.Memo.Input, Status: last.Status}
+	}
+	return last, err
+}
+
+// newest is the ID of the newest map with a fingerprint, or "".
+func (r registry) newest(ctx context.Context, fingerprint string) (string, error) {
+	const limit = 10_000 // so that a server with very many maps is not read to its end
+	seen := 0
+	for one, err := range r.newestRuns(ctx, "") {
+		switch seen++; {
+		case err != nil:
+			return "", err
+		case one.Memo.Fingerprint == fingerprint:
+			return one.ID, nil
+		case seen == limit:
+			return "", nil
+		}
+	}
+	return "", nil
+}
+
+// newestRuns yields the newest run of each map, the newest map first.
+func (r registry) newestRuns(ctx context.Context, filter string) iter.Seq2[*run, error] {
+	return func(yield func(*run, error) bool) {
+		seen := map[string]bool{}
+		query := "WorkflowType = " + strconv.Quote(gpumux.MapWorkflow) + " AND " + cmp.Or(filter, "ExecutionStatus != 'ContinuedAsNew'")
+		for info, err := range r.fleet.Workflows(ctx, query) {
+			if err != nil {
+				yield(nil, fmt.Errorf("list maps: %w", err))
+				return
+			}
+			one := r.read(info)
+			if !seen[one.ID] && !yield(one, nil) {
+				return
+			}
+			seen[one.ID] = true
+		}
+	}
+}
+
+// longestKeyword is the most bytes of a Keyword that servers with an SQL database take.
+const longestKeyword = 255
+
+// searchAttributes are those of a map, or none where the server lacks them.
+func (r registry) searchAttributes(ctx context.Context, in gpumux.MapInput) (found temporal.SearchAttributes) {
+	request := &operatorservice.ListSearchAttributesRequest{Namespace: r.fleet.Namespace}
+	answer, err := r.fleet.Client.OperatorService().ListSearchAttributes(ctx, request)
+	there := answer.GetCustomAttributes()
+	if err != nil || there[names.SearchTask] != enumspb.INDEXED_VALUE_TYPE_KEYWORD || there[names.SearchFailed] != enumspb.INDEXED_VALUE_TYPE_INT {
+		return found
+	}
+	return temporal.NewSearchAttributes(
+		temporal.NewSearchAttributeKeyKeyword(names.SearchTask).ValueSet(strings.ToValidUTF8(in.Task[:min(len(in.Task), longestKeyword)], "")),
+		temporal.NewSearchAttributeKeyInt64(names.SearchFailed).ValueSet(0))
+}
