@@ -97,8 +97,10 @@ type MapInput struct {
 	// Priority is 1 (first) to 5 (last); 0 means the server's default, 3.
 	Priority int `json:"priority,omitempty"`
 	// FairnessKey shares a pool between keys, so that one large map does not hold up the
-	// others.
+	// others. Default: the map's workflow has a key of its own.
 	FairnessKey string `json:"fairnessKey,omitempty"`
+	// FairnessWeight is the share of the key beside others, 0.001 to 1000. Default 1.
+	FairnessWeight float64 `json:"fairnessWeight,omitempty"`
 	// mistakes are those of the JSON that the input was read from.
 	mistakes problems
 }

@@ -96,6 +96,9 @@ func (in MapInput) Validate() error {
 	if n := len(in.FairnessKey); n > 64 {
 		bad.add("fairnessKey", "has %d bytes; the server takes at most 64", n)
 	}
+	if w := in.FairnessWeight; w != 0 && !(w >= 0.001 && w <= 1000) {
+		bad.add("fairnessWeight", "%v is outside 0.001 to 1000", w)
+	}
 	return bad.err("")
 }
 

@@ -39,6 +39,7 @@ var errFailFast = errors.New("more items failed than the map may have")
 // retries carries the fault as its type and details; the next attempt goes on behind what
 // has finished.
 func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.ChunkResult, error) {
+	began := time.Now()
 	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, patience: slotPatience}
 	a.log = &faultLog{Logger: cmp.Or(p.Log, activity.GetLogger(ctx)), of: chunk.Map}
 	if err := a.restore(); err != nil {
@@ -53,13 +54,23 @@ func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.Chu
 			return contract.ChunkResult{}, context.Cause(ctx)
 		}
 	}
-	stop := every(firstBeat, func() { activity.RecordHeartbeat(ctx, a.ledger.snapshot(a.waitingFor())) })
+	beating, enough := context.WithCancel(ctx)
+	defer enough()
+	stop := every(firstBeat, func() { activity.RecordHeartbeat(beating, a.ledger.snapshot(a.waitingFor())) })
+	keeping := every(contract.HeartbeatEvery, func() { a.keepUnreported(ctx) })
 	err := a.runItems()
+	keeping()
+	if err != nil {
+		a.keepUnreported(ctx)
+	}
 	if p.Saving != nil {
 		defer p.Saving()()
 	}
 	if stored := a.flush(ctx, err == nil); err == nil {
 		err = stored
+	}
+	if err == nil {
+		enough() // what it would say is in the result
 	}
 	stop()
 	if err != nil {
@@ -67,7 +78,7 @@ func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.Chu
 		return contract.ChunkResult{}, err
 	}
 	out := a.ledger.finish()
-	out.Worker, out.Contact = p.Worker, p.Contact
+	out.Worker, out.Contact, out.Held = p.Worker, p.Contact, gpumux.Duration(time.Since(began))
 	if p.Slots != nil {
 		out.Slots = p.Slots()
 	}
@@ -86,6 +97,8 @@ type attempt struct {
 	stream *record.Stream
 	// patience is how long a call waits for a slot; 0: for ever.
 	patience time.Duration
+	// kept is how many results lie in the store though they travel inline.
+	kept int
 	// unkept is why a file of an item is not stored yet.
 	unkept atomic.Pointer[error]
 }
@@ -107,6 +120,9 @@ func (a *attempt) restore() (err error) {
 			a.log.Warn("heartbeat of the last attempt is unreadable; starting over", "error", err)
 			m = memo{}
 		}
+	}
+	if err := a.findUnreported(&m); err != nil {
+		return err
 	}
 	defer heartbeat(a.ctx, m)()
 	items, err := a.Store.Sources.ItemsOf(a.ctx, c.Work)

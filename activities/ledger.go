@@ -129,6 +129,16 @@ func (l *ledger) send() {
 	l.memo.Results = nil
 }
 
+// sendAll gives away all results, from now on, though they are few.
+func (l *ledger) sendAll() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.chunk.Inline {
+		l.chunk.Inline = false
+		l.send()
+	}
+}
+
 // next ends the call under way and returns the items of the next one: one suspect alone,
 // half of the hunted items, or all up to the next suspect. A suspect that has run out of
 // memory alone gets a whole device. There are no items when all are done, the chunk's

@@ -62,7 +62,7 @@ func (p *Pool) FindEdition(ctx context.Context, in contract.EditionInput) (contr
 	if err != nil {
 		return contract.Edition{}, err
 	}
-	found := contract.Edition{Edition: edition, Contact: p.Contact}
+	found := contract.Edition{Edition: edition, Contact: p.Contact, Held: true}
 	if p.Workers != nil && p.Slots != nil {
 		found.Slots = p.Workers(ctx) * p.Slots()
 	}

@@ -32,7 +32,7 @@ func TestIdentify_WhatCounts(t *testing.T) {
 		"default attempts": func(in *gpumux.MapInput) { in.Attempts = 1 },
 		"window":           func(in *gpumux.MapInput) { in.Window = 7 },
 		"chunk":            func(in *gpumux.MapInput) { in.Chunk = 7 },
-		"priority":         func(in *gpumux.MapInput) { in.Priority, in.FairnessKey = 1, "me" },
+		"priority":         func(in *gpumux.MapInput) { in.Priority, in.FairnessKey, in.FairnessWeight = 1, "me", 2 },
 	}
 	other := map[string]func(*gpumux.MapInput){
 		"task":     func(in *gpumux.MapInput) { in.Task = "embedd" },

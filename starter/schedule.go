@@ -85,7 +85,7 @@ func (all Schedules) Create(ctx context.Context, name string, at Times, m Map) e
 	action := &client.ScheduleWorkflowAction{
 		ID: name, Workflow: gpumux.MapWorkflow, Args: []any{m.Input}, TaskQueue: gpumux.Queue, Memo: map[string]any{memoKey: note},
 		StaticSummary: summaryLine(note), StaticDetails: detailLines(m.Input, note),
-		Priority:              temporal.Priority{PriorityKey: m.Input.Priority, FairnessKey: m.Input.FairnessKey},
+		Priority:              temporal.Priority{PriorityKey: m.Input.Priority, FairnessKey: m.Input.FairnessKey, FairnessWeight: float32(m.Input.FairnessWeight)},
 		TypedSearchAttributes: all.starter.registry().searchAttributes(ctx, m.Input),
 	}
 	_, err = all.starter.Client.ScheduleClient().Create(ctx, client.ScheduleOptions{

@@ -162,7 +162,7 @@ func (s *Starter) begin(ctx context.Context, id string, in gpumux.MapInput, note
 		Memo:                                     map[string]any{memoKey: note},
 		StaticSummary:                            summaryLine(note),
 		StaticDetails:                            detailLines(in, note),
-		Priority:                                 temporal.Priority{PriorityKey: in.Priority, FairnessKey: in.FairnessKey},
+		Priority:                                 temporal.Priority{PriorityKey: in.Priority, FairnessKey: in.FairnessKey, FairnessWeight: float32(in.FairnessWeight)},
 		TypedSearchAttributes:                    s.registry().searchAttributes(ctx, in),
 	}, gpumux.MapWorkflow, in)
 	if err != nil {

@@ -177,7 +177,7 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece) {
 			InitialInterval: 100 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second,
 			NonRetryableErrorTypes: tooLarge,
 		},
-		Priority: temporal.Priority{PriorityKey: e.in.Priority, FairnessKey: e.in.FairnessKey},
+		Priority: fairly(ctx, e.in, e.id),
 	}
 	chunk := contract.Chunk{
 		Map: e.id, Task: e.in.Task, Edition: e.in.Edition, Mode: e.in.Mode, Timeout: e.in.Timeout, Attempts: e.in.Attempts,
@@ -192,6 +192,7 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece) {
 	}
 	e.inFlight++
 	e.tally.chunks++
+	handed := workflow.Now(ctx)
 	future := workflow.ExecuteActivity(workflow.WithActivityOptions(within, options), contract.RunChunk, chunk)
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		var result contract.ChunkResult
@@ -205,6 +206,7 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece) {
 		case chunk.Edition == "" && result.Edition != "" && e.in.Edition != "" && result.Edition != e.in.Edition:
 			e.requeue(ctx, piece) // no result of it counts; now the edition to ask for is known
 		default:
+			e.sizer.learnShare(workflow.Now(ctx).Sub(handed), time.Duration(result.Held))
 			err = e.apply(ctx, piece, at, perItem, result)
 		}
 		e.inFlight--
@@ -362,10 +364,9 @@ func (e *engine) tooManyFailures(failed int64) error {
 func (e *engine) carry() *contract.Carry {
 	return &contract.Carry{
 		Source: e.source, Claim: e.claim, Todo: e.todo, Items: e.total, Succeeded: e.tally.counts.Succeeded, Failed: e.tally.counts.Failed,
-		Faults: e.tally.counts.Faults, Chunks: e.tally.chunks, Busy: gpumux.Duration(e.tally.busy), Largest: e.sizer.largest,
-		PerItem: gpumux.Duration(e.sizer.perItem), Slots: e.sizer.slots, Paused: e.paused, Window: e.sizer.fixed,
+		Faults: e.tally.counts.Faults, Chunks: e.tally.chunks, Busy: gpumux.Duration(e.tally.busy), Pace: e.sizer.carry(), Contact: e.contact,
+		Slots: e.sizer.slots, Paused: e.paused, Window: e.sizer.fixed,
 		Peak: e.tally.peaks.Known(), Passed: e.ladder.carry(), MayFail: e.tally.mayFail(e.tally.counts.Failed),
-		Contact: e.contact,
 	}
 }
 
@@ -378,17 +379,15 @@ func (e *engine) resume(c contract.Carry) {
 	if c.MayFail != nil {
 		e.tally.allow(*c.MayFail)
 	}
-	e.sizer.largest, e.sizer.perItem, e.sizer.fixed = c.Largest, time.Duration(c.PerItem), c.Window
-	e.sizer.beyond = c.Beyond
-	e.sizer.learnSlots(c.Slots)
+	e.sizer.fixed, e.sizer.beyond = c.Window, c.Beyond
+	e.sizer.resume(c)
 }
 
 // absorb adds what a segment has done, and takes back the pieces that it left.
 func (e *engine) absorb(ctx workflow.Context, done contract.Carry) {
 	e.ladder.resume(done.Passed)
 	e.tally.absorb(done)
-	e.sizer.largest, e.sizer.perItem = max(e.sizer.largest, done.Largest), time.Duration(done.PerItem)
-	e.sizer.learnSlots(done.Slots)
+	e.sizer.resume(done)
 	for _, piece := range done.Todo {
 		e.requeue(ctx, piece)
 	}

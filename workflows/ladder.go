@@ -2,6 +2,8 @@ package workflows
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"slices"
 	"time"
@@ -15,6 +17,9 @@ import (
 	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/internal/text"
 )
+
+// maxFairnessKey is the most bytes of a fairness key.
+const maxFairnessKey = 64
 
 // defaultPatience is how long a pool may lack a healthy device.
 const defaultPatience = time.Minute
@@ -132,6 +137,17 @@ func watching(ctx workflow.Context, name, queue string, limit time.Duration) wor
 		HeartbeatTimeout: contract.HeartbeatTimeout, Summary: text.Plain("watch " + name),
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 1},
 	})
+}
+
+// fairly is the priority of an activity that waits for a slot. The fairness key is the
+// input's, that of the workflow, or else the map's ID: so maps share the slots.
+func fairly(ctx workflow.Context, in gpumux.MapInput, id string) temporal.Priority {
+	if len(id) > maxFairnessKey {
+		sum := sha256.Sum256([]byte(id))
+		id = hex.EncodeToString(sum[:])
+	}
+	key := cmp.Or(in.FairnessKey, workflow.GetInfo(ctx).Priority.FairnessKey, id)
+	return temporal.Priority{PriorityKey: in.Priority, FairnessKey: key, FairnessWeight: float32(in.FairnessWeight)}
 }
 
 // unserved reports whether an activity ended because nobody took it.

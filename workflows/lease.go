@@ -105,13 +105,15 @@ func (l *lease) ask(ctx workflow.Context, at int) (served bool, fault *gpumux.Fa
 	if left <= 0 {
 		return false, &gpumux.Fault{Kind: gpumux.SlotLost, Op: "start", Message: fmt.Sprintf("the time to live of the lease, %s, is over", l.o.TTL)}, nil
 	}
+	id := workflow.GetInfo(ctx).WorkflowExecution.ID
 	holding, letGo := workflow.NewDisconnectedContext(ctx) // a call's context may end before the lease
 	l.letGo = letGo
 	l.hold = workflow.ExecuteActivity(workflow.WithActivityOptions(holding, workflow.ActivityOptions{
 		TaskQueue: l.queues[at], StartToCloseTimeout: left + time.Hour, HeartbeatTimeout: contract.HeartbeatTimeout,
 		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1}, Summary: text.Plain("lease of " + l.rungs[at]),
+		Priority: fairly(ctx, gpumux.MapInput{}, id),
 	}), contract.HoldSlot, contract.Lease{
-		ID: l.id, Queue: l.queue, Workflow: workflow.GetInfo(ctx).WorkflowExecution.ID, TTL: gpumux.Duration(left), Rebuilt: l.o.Rebuild != nil,
+		ID: l.id, Queue: l.queue, Workflow: id, TTL: gpumux.Duration(left), Rebuilt: l.o.Rebuild != nil,
 	})
 	waiting, stop := workflow.WithCancel(ctx)
 	defer stop()

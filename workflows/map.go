@@ -36,9 +36,11 @@ type Options struct {
 	// when more items than that have failed, such as "10" or "5%". Default: any number may.
 	FailFast    bool
 	MaxFailures gpumux.Tolerance
-	// Priority is 1 (first) to 5 (last); FairnessKey shares pools between keys.
-	Priority    int
-	FairnessKey string
+	// Priority is 1 (first) to 5 (last). FairnessKey shares pools between keys, by their
+	// FairnessWeight of 0.001 to 1000. Default: a key of the workflow's own, and 1.
+	Priority       int
+	FairnessKey    string
+	FairnessWeight float64
 }
 
 // Result has the Value of an item, or its Fault. Output is what the task printed for it.
@@ -72,7 +74,7 @@ func Map[In, Out any](ctx workflow.Context, task string, items []In, o Options) 
 		Task: task, Items: []json.RawMessage{}, Ladder: o.Ladder, Patience: gpumux.Duration(o.Patience), Mode: o.Mode, Chunk: o.Chunk, Window: o.Window,
 		Timeout: gpumux.Duration(o.Timeout), Attempts: o.Attempts, Backoff: gpumux.Duration(o.Backoff), FailFast: o.FailFast,
 		MaxFailures: o.MaxFailures,
-		Priority:    o.Priority, FairnessKey: o.FairnessKey,
+		Priority:    o.Priority, FairnessKey: o.FairnessKey, FairnessWeight: o.FairnessWeight,
 	}
 	if o.Arg != nil {
 		arg, err := json.Marshal(o.Arg)

@@ -243,6 +243,7 @@ func (m *mapping) findEdition(ctx workflow.Context) error {
 			return err
 		}
 		m.in.Edition, m.engine.sizer.likely, m.engine.contact = found.Edition, found.Slots, found.Contact
+		m.engine.sizer.sparing = found.Held
 	}
 	m.engine.in.Edition = m.in.Edition
 	return nil
@@ -254,7 +255,7 @@ func (m *mapping) askEdition(ctx workflow.Context, task string) (found contract.
 		StartToCloseTimeout: contract.HeartbeatTimeout, WaitForCancellation: true,
 		Summary:     text.Plain("find the edition of " + task),
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: 100 * time.Millisecond, MaximumInterval: contract.HeartbeatTimeout},
-		Priority:    temporal.Priority{PriorityKey: m.in.Priority, FairnessKey: m.in.FairnessKey},
+		Priority:    fairly(ctx, m.in, m.engine.id),
 	}
 	return found, m.engine.ladder.runOn(ctx, 0, func(within workflow.Context, queue string) error {
 		options.TaskQueue = queue
@@ -305,7 +306,7 @@ func (m *mapping) runReduce(ctx workflow.Context, in contract.ReduceInput) (out 
 	}
 	options := workflow.GetActivityOptions(light)
 	options.WaitForCancellation, options.HeartbeatTimeout = true, contract.TimeoutOf(m.engine.contact)
-	options.Priority = temporal.Priority{PriorityKey: m.in.Priority, FairnessKey: m.in.FairnessKey}
+	options.Priority = fairly(ctx, m.in, m.engine.id)
 	for rung := range m.engine.ladder.rungs {
 		err = m.engine.ladder.runOn(ctx, rung, func(within workflow.Context, queue string) error {
 			options.TaskQueue = queue

@@ -12,10 +12,15 @@ import (
 
 const (
 	// A chunk is half of a slot's share of what is left, so that all slots end together, but
-	// at most longestChunk, so that a paused map soon stands still.
-	longestChunk = 10 * time.Second
+	// at most longestPerSlot for each slot, within minLongest and longestChunk: other maps
+	// wait behind it for a slot, and the server then hands out 50 chunks a second.
+	longestChunk   = 10 * time.Second
+	longestPerSlot = 20 * time.Millisecond
+	minLongest     = time.Second
 	// Toward the end a chunk does not shrink below shortestChunk, or shortestPerSlot for
-	// each slot, up to maxShortest: a small server hands out some 150 chunks a second.
+	// each slot, up to maxShortest: a small server hands out some 150 chunks a second. The
+	// smaller the map's share of the slots, the longer its shortest chunk: while other maps
+	// have the slots, none is idle at its end.
 	shortestChunk   = 50 * time.Millisecond
 	shortestPerSlot = 7 * time.Millisecond
 	maxShortest     = time.Second
@@ -62,9 +67,17 @@ type sizer struct {
 	// slots are those of each worker, seen is their sum.
 	slots map[string]int
 	seen  int
+	// flight is how long chunks were in flight, held how long of that they had a slot. Older
+	// chunks weigh less.
+	flight, held time.Duration
 	// likely is the expected number of slots before a chunk has told of any, widened how
 	// often the window has doubled since.
 	likely, widened int
+	// sparing says that the map begins with one chunk per slot, and has one more in flight
+	// for each that has finished: so few are cut before it knows what items take, and how
+	// many slots it has. finished counts them.
+	sparing  bool
+	finished int
 	// guessed is how many chunks were handed out before one had finished.
 	guessed int
 	// share is how many workflows fill the map's window together; 0 means this one alone.
@@ -84,21 +97,24 @@ func (s *sizer) size(piece contract.Piece, left int64) int64 {
 	if s.fixedChunk > 0 {
 		return s.fixedChunk
 	}
-	perItem, slots := s.pace(piece), int64(max(1, s.count()))
+	perItem, slots, own := s.pace(piece), int64(max(1, s.count())), int64(s.own())
 	size := min((left+s.beyond)/(2*slots), gpumux.MaxChunk)
 	if s.largest == 0 {
 		return max(1, size/2) // nobody knows what items take; the limit hands back what is too much
 	}
 	size = min(size, s.largest*maxGrowth)
 	if perItem > 0 {
-		size = min(size, int64(longestChunk/perItem))
+		size = min(size, int64(s.longest()/perItem))
 	}
 	if piece.Pace > 0 { // slower than others, who knows for how long
 		size = min(size, piece.Len()/(2*slots), int64(maxLate/perItem))
 	}
 	if perItem > 0 {
-		least := min(max(shortestChunk, time.Duration(slots)*shortestPerSlot), maxShortest)
-		size = max(size, min(int64(least/perItem), s.largest*maxGrowth, gpumux.MaxChunk))
+		least := max(shortestChunk, time.Duration(slots)*shortestPerSlot) * time.Duration(slots) / time.Duration(own)
+		if own < slots && piece.Pace == 0 {
+			least = max(least, time.Duration((left+s.beyond)/(2*own))*perItem)
+		}
+		size = max(size, min(int64(min(least, maxShortest)/perItem), s.largest*maxGrowth, gpumux.MaxChunk))
 	}
 	share := (left + s.beyond + slots - 1) / slots
 	return max(1, size, min(minBatches*s.batch, share, s.largest*maxGrowth, gpumux.MaxChunk))
@@ -143,6 +159,24 @@ func (s *sizer) count() int {
 	return min(cmp.Or(s.likely, firstSlots), maxPending) << s.widened
 }
 
+// own is how many slots the map has beside others. By Little's law they are as many as it
+// has chunks in flight, times the part of that time in which a chunk has a slot.
+func (s *sizer) own() int {
+	all, flight := max(1, s.count()), s.flight.Microseconds()
+	if flight == 0 {
+		return all
+	}
+	return min(max(1, int((int64(s.part()*max(1, s.share))*s.held.Microseconds()+flight/2)/flight)), all)
+}
+
+// longest is the expected time of the longest chunk.
+func (s *sizer) longest() time.Duration {
+	if s.flight == 0 {
+		return longestChunk // of workers that do not tell for how long they held a chunk
+	}
+	return min(max(minLongest, time.Duration(s.count())*longestPerSlot), longestChunk)
+}
+
 // wait is how long to wait for a finished chunk before the window is widened; 0 means for
 // ever.
 func (s *sizer) wait() time.Duration {
@@ -153,12 +187,32 @@ func (s *sizer) wait() time.Duration {
 }
 
 // part is the number of chunks that this workflow should have in flight.
-func (s *sizer) part() int { return min(maxPending, max(1, s.whole()/max(1, s.share))) }
+func (s *sizer) part() int {
+	whole := s.whole()
+	if s.sparing && s.fixed == 0 {
+		whole = min(whole, max(minWindow, s.count())+s.finished)
+	}
+	return min(maxPending, max(1, whole/max(1, s.share)))
+}
 
 // abreast is how many segments the map needs at once, so that one fills the slots while
 // another ends.
 func (s *sizer) abreast() int {
 	return max(minAbreast, (s.whole()+segmentWindow-1)/segmentWindow)
+}
+
+// carry is what another workflow of the map should know.
+func (s *sizer) carry() contract.Pace {
+	return contract.Pace{
+		Largest: s.largest, PerItem: gpumux.Duration(s.perItem), Flight: gpumux.Duration(s.flight), Held: gpumux.Duration(s.held),
+	}
+}
+
+// resume takes over what another workflow has learnt, which is newer.
+func (s *sizer) resume(c contract.Carry) {
+	s.largest, s.perItem = max(s.largest, c.Largest), time.Duration(c.PerItem)
+	s.flight, s.held = time.Duration(c.Flight), time.Duration(c.Held)
+	s.learnSlots(c.Slots)
 }
 
 // learnSlots learns how many slots workers have.
@@ -167,6 +221,17 @@ func (s *sizer) learnSlots(slots map[string]int) {
 		s.seen += slots[worker] - s.slots[worker]
 		s.slots[worker] = slots[worker]
 	}
+}
+
+// learnShare learns from a chunk that was in flight so long, and had a slot for so long.
+// The window's chunks weigh as much as all older ones together.
+func (s *sizer) learnShare(flight, held time.Duration) {
+	if held <= 0 || flight <= 0 {
+		return
+	}
+	window := time.Duration(s.whole())
+	s.flight += flight - s.flight/window
+	s.held += min(held, flight) - s.held/window
 }
 
 // learn learns from a finished chunk. Newer chunks weigh as much as all older ones
@@ -184,6 +249,7 @@ func (s *sizer) learn(result contract.ChunkResult) {
 	} else {
 		s.perItem = (s.perItem + cost) / 2
 	}
+	s.finished++
 	s.largest = max(s.largest, result.Ran)
 	s.batch = max(s.batch, result.Batch)
 }

@@ -21,25 +21,42 @@ const (
 	handOver  = 5 * time.Millisecond
 )
 
-// schedule simulates a map on equal slots. The real engine decides; only the time is
+// schedule simulates maps on equal slots. The real engine decides; only the time is
 // simulated.
 type schedule struct {
-	e     *engine
-	costs []time.Duration
+	maps  []*simulated
 	slots int
+	// handOut is how long the server takes to hand out a chunk, one after the other.
+	handOut time.Duration
 
 	now    time.Duration
 	queue  []handed
 	free   []time.Duration
 	events []event
+}
+
+// simulated is a map, with what each of its items takes.
+type simulated struct {
+	costs []time.Duration
+	// begins is when it starts. older says that the workers do not tell Held.
+	begins time.Duration
+	older  bool
+
+	e      *engine
+	done   []bool
 	chunks int
+	served int
+	// first is when its first chunk ended, end when its last one did.
+	first, end time.Duration
 }
 
 // handed is a chunk that waits for a slot.
 type handed struct {
+	of     *simulated
 	piece  contract.Piece
 	likely time.Duration
 	limit  time.Duration
+	at     time.Duration
 }
 
 // event is a finished chunk, and when the workflow hears of it.
@@ -62,27 +79,33 @@ func ahead(pace time.Duration, ran int64) int64 {
 
 // run returns the time at which the last item ended.
 func (s *schedule) run(t *testing.T) time.Duration {
-	s.e = newEngine("sim", gpumux.MapInput{Task: "sim", Range: &gpumux.Range{End: int64(len(s.costs))}}, int64(len(s.costs)))
 	s.free = make([]time.Duration, s.slots)
-	done := make([]bool, len(s.costs))
-	end := time.Duration(0)
+	server, end := time.Duration(0), time.Duration(0)
+	for _, m := range s.maps {
+		items := int64(len(m.costs))
+		m.e, m.done = newEngine("sim", gpumux.MapInput{Task: "sim", Range: &gpumux.Range{End: items}}, items), make([]bool, items)
+		m.e.sizer.likely, m.e.sizer.sparing = s.slots, !m.older
+		s.events = append(s.events, event{at: m.begins, handed: handed{of: m}})
+	}
 	for {
-		for len(s.e.todo) > 0 && s.e.inFlight < s.e.sizer.part() {
-			piece := s.e.nextChunk(time.Time{})
-			s.e.inFlight++
-			s.chunks++
-			s.queue = append(s.queue, handed{piece, s.e.sizer.pace(piece), s.e.sizer.limit(piece)})
+		for _, m := range s.maps {
+			for s.now >= m.begins && len(m.e.todo) > 0 && m.e.inFlight < m.e.sizer.part() {
+				piece := m.e.nextChunk(time.Time{})
+				m.e.inFlight++
+				m.chunks++
+				s.queue = append(s.queue, handed{m, piece, m.e.sizer.pace(piece), m.e.sizer.limit(piece), s.now})
+			}
 		}
 		// Every slot that is free by then takes a chunk before the workflow hears of the next
 		// event.
 		for len(s.queue) > 0 {
 			slot := slices.Index(s.free, slices.Min(s.free))
-			at := max(s.now, s.free[slot])
+			at := max(s.now, s.free[slot], server)
 			if len(s.events) > 0 && at > s.events[0].at {
 				break
 			}
-			h := s.queue[0]
-			s.queue = s.queue[1:]
+			server = at + s.handOut
+			h := s.next()
 			busy, half, since := time.Duration(0), time.Duration(0), int64(0)
 			var items []int64
 			for _, run := range h.piece.Runs {
@@ -96,9 +119,9 @@ func (s *schedule) run(t *testing.T) time.Duration {
 				if h.limit > 0 && stop == h.piece.Len() && busy >= h.limit { // the process still runs what it holds
 					stop = min(h.piece.Len(), max(next, holds))
 				}
-				cost := s.costs[items[next]]
-				require.False(t, done[items[next]], "item %d runs twice", items[next])
-				done[items[next]] = true
+				cost := h.of.costs[items[next]]
+				require.False(t, h.of.done[items[next]], "item %d runs twice", items[next])
+				h.of.done[items[next]] = true
 				busy += cost
 				if lately == 0 {
 					lately = cost
@@ -114,22 +137,55 @@ func (s *schedule) run(t *testing.T) time.Duration {
 			}
 			ends := at + handOver + busy
 			s.free[slot], end = ends, max(end, ends)
+			if h.of.end = max(h.of.end, ends); h.of.first == 0 {
+				h.of.first = ends
+			}
+			if h.of.older {
+				at = ends
+			}
 			s.events = append(s.events, event{ends + roundTrip, h, contract.ChunkResult{
 				Covered: next, Pace: gpumux.Duration(pace), Ran: next, Succeeded: next, Busy: gpumux.Duration(handOver + busy), Worker: "w", Slots: s.slots,
+				Held: gpumux.Duration(ends - at),
 			}})
 			slices.SortStableFunc(s.events, func(a, b event) int { return cmp.Compare(a.at, b.at) })
 		}
 		if len(s.events) == 0 {
-			require.Empty(t, s.e.todo)
-			require.NotContains(t, done, false)
+			for _, m := range s.maps {
+				require.Empty(t, m.e.todo)
+				require.NotContains(t, m.done, false)
+			}
 			return end
 		}
 		first := s.events[0]
 		s.events = s.events[1:]
 		s.now = first.at
-		s.e.inFlight--
-		require.NoError(t, s.e.apply(nil, first.piece, first.piece.Rung, first.likely, first.result))
+		e := first.of.e
+		if first.piece.Len() == 0 {
+			continue // the map begins
+		}
+		e.inFlight--
+		e.sizer.learnShare(s.now-first.handed.at, time.Duration(first.result.Held))
+		require.NoError(t, e.apply(nil, first.piece, first.piece.Rung, first.likely, first.result))
 	}
+}
+
+// next takes the next chunk that the server hands out: one of the map that had fewest.
+func (s *schedule) next() handed {
+	at := 0
+	for i, h := range s.queue {
+		if h.of.served < s.queue[at].of.served {
+			at = i
+		}
+	}
+	h := s.queue[at]
+	h.of.served++
+	s.queue = slices.Delete(s.queue, at, at+1)
+	return h
+}
+
+// alone is the schedule of one map.
+func alone(slots int, costs []time.Duration) *schedule {
+	return &schedule{slots: slots, maps: []*simulated{{costs: costs}}}
 }
 
 // distributions make the times of a map's items. The mean is about two units.
@@ -179,12 +235,13 @@ var distributions = map[string]func(n int, unit time.Duration, chance *rand.Rand
 // test simulates a map and compares it with the ideal schedule, where no slot ever waits.
 func (s *schedule) test(t *testing.T) {
 	var sum time.Duration
-	for _, c := range s.costs {
+	costs := s.maps[0].costs
+	for _, c := range costs {
 		sum += c
 	}
-	ideal := max(sum/time.Duration(s.slots), slices.Max(s.costs))
+	ideal := max(sum/time.Duration(s.slots), slices.Max(costs))
 	took := s.run(t)
-	t.Logf("%d items: %.1f %% over %s, %d chunks", len(s.costs), 100*float64(took-ideal)/float64(ideal), ideal, s.chunks)
+	t.Logf("%d items: %.1f %% over %s, %d chunks", len(costs), 100*float64(took-ideal)/float64(ideal), ideal, s.maps[0].chunks)
 	require.LessOrEqual(t, took, ideal*115/100)
 }
 
@@ -203,7 +260,7 @@ func TestSizer_SlowItemsCostLittle(t *testing.T) {
 			for _, slots := range []int{1, 2, 8, 32} {
 				t.Run(fmt.Sprintf("%s/%s/%d", name, unit, slots), func(t *testing.T) {
 					costs := distribution(enough(slots, unit), unit, rand.New(rand.NewPCG(1, uint64(slots))))
-					(&schedule{costs: costs, slots: slots}).test(t)
+					alone(slots, costs).test(t)
 				})
 			}
 		}
@@ -222,7 +279,7 @@ func TestSizer_AStretchOfSlowItemsIsShared(t *testing.T) {
 					for i := range n / 100 {
 						costs[at(n)+i] = 100 * unit
 					}
-					(&schedule{costs: costs, slots: slots}).test(t)
+					alone(slots, costs).test(t)
 				})
 			}
 		}
@@ -242,7 +299,7 @@ func TestSizer_SlowItemsTogetherInASmallMap(t *testing.T) {
 			}
 			sum += costs[i]
 		}
-		took := (&schedule{costs: costs, slots: slots}).run(t)
+		took := alone(slots, costs).run(t)
 		require.LessOrEqual(t, took, sum/slots*160/100, "the slow items begin at %d", at)
 	}
 }

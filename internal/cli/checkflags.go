@@ -22,7 +22,8 @@ import (
 
 var flagOf = map[string]string{"ladder": "--pool:", "patience": "--patience", "mode": "--mode", "timeout": "--timeout", "attempts": "--attempts",
 	"backoff": "--backoff", "maxFailures": "--max-failures", "reduce": "--reduce", "key": "--key", "chunk": "--chunk", "window": "--window",
-	"priority": "--priority", "fairnessKey": "--fairness-key", "failFast": "--fail-fast", "arg": "--arg", "withItem": "--with-item"}
+	"priority": "--priority", "fairnessKey": "--fairness-key", "fairnessWeight": "--fairness-weight",
+	"failFast": "--fail-fast", "arg": "--arg", "withItem": "--with-item"}
 
 func inputMistakes(m *app.Mistakes, in gpumux.MapInput) {
 	in.Task, in.Items, in.Cache = "task", []json.RawMessage{}, false
@@ -120,6 +121,7 @@ func (f *mapFlags) checkInput(m *app.Mistakes, changed func(string) bool) {
 	m.When(in.Backoff > 0 && in.Attempts == 1, "--backoff goes with --attempts 2 or more: without it no item is tried again")
 	// In a field 0 stands for the default; a flag is left away for it.
 	m.When(in.Attempts == 0, "--attempts 0 is outside 1 to %d", gpumux.MaxAttempts)
+	m.When(changed("fairness-weight") && in.FairnessWeight == 0, "--fairness-weight 0 is outside 0.001 to 1000")
 	m.When(changed("priority") && in.Priority == 0, "--priority 0 is outside 1 (first) to 5 (last)")
 	f.taskFlags.check(m, changed)
 }

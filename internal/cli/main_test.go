@@ -157,6 +157,8 @@ func TestMain_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 		{"ResumeFlag", []string{"resume", "x", "--windo", "3"}, []string{"unknown flag"}},
 		{"LongID", []string{"map", "embed", "--in", "items.jsonl", "--id", strings.Repeat("x", 201)}, []string{"--id", "1 to 200"}},
 		{"FairnessKey", []string{"map", "embed", "--in", "items.jsonl", "--fairness-key", strings.Repeat("é", 33)}, []string{"--fairness-key has 66 bytes", "64"}},
+		{"FairnessWeight", []string{"map", "embed", "--in", "items.jsonl", "--fairness-weight", "2000"}, []string{"--fairness-weight 2000 is outside 0.001 to 1000"}},
+		{"NoFairnessWeight", []string{"map", "embed", "--in", "items.jsonl", "--fairness-weight", "0"}, []string{"--fairness-weight 0 is outside 0.001 to 1000"}},
 		{"OutLoops", []string{"map", "embed", "--in", "items.jsonl", "--out", "loop"}, []string{"--out loop cannot be written", "symbolic links"}},
 		{"WorkerNoFile", []string{"worker"}, []string{"gpumux worker -f gpumux.yaml"}},
 		{"WorkerMissingFile", []string{"worker", "-f", "none.yaml"}, []string{"none.yaml", "-f"}},

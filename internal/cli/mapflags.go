@@ -154,7 +154,8 @@ func (f *mapFlags) registerOptions(flags *pflag.FlagSet) {
 	flags.IntVar(&f.input.Chunk, "chunk", 0, "items per chunk (default: learnt)")
 	flags.IntVar(&f.input.Window, "window", 0, "chunks in flight (default: learnt)")
 	flags.IntVar(&f.input.Priority, "priority", 0, "1 (first) to 5 (last) (default 3)")
-	flags.StringVar(&f.input.FairnessKey, "fairness-key", "", "maps of one key share the pools with those of other keys")
+	flags.StringVar(&f.input.FairnessKey, "fairness-key", "", "maps of one key share the pools with those of other keys (default: each map has its own)")
+	flags.Float64Var(&f.input.FairnessWeight, "fairness-weight", 0, "share of the key beside others, 0.001 to 1000 (default 1)")
 }
 
 // parseArg reads --arg: a file of JSON, or else JSON itself.

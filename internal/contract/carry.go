@@ -19,11 +19,10 @@ type Carry struct {
 	Chunks    int64                 `json:"chunks"`
 	Busy      gpumux.Duration       `json:"busy"`
 	Started   time.Time             `json:"started"`
-	Largest   int64                 `json:"largest"`
-	PerItem   gpumux.Duration       `json:"perItem"`
-	Slots     map[string]int        `json:"slots,omitempty"`
-	Paused    bool                  `json:"paused,omitempty"`
-	Window    int                   `json:"window,omitempty"`
+	Pace
+	Slots  map[string]int `json:"slots,omitempty"`
+	Paused bool           `json:"paused,omitempty"`
+	Window int            `json:"window,omitempty"`
 	// MayFail is how many more items may fail; nil means any number.
 	MayFail *int64 `json:"mayFail,omitempty"`
 	// Beyond is how many items wait outside of a segment, so that its chunks need not shrink
@@ -45,6 +44,15 @@ type Carry struct {
 	Contact gpumux.Duration `json:"contact,omitempty"`
 	// Passed are the rungs that were passed over, and whether they still are.
 	Passed map[int]bool `json:"passed,omitempty"`
+}
+
+// Pace is what a map has learnt from its chunks.
+type Pace struct {
+	Largest int64           `json:"largest"`
+	PerItem gpumux.Duration `json:"perItem"`
+	// Flight is how long chunks were in flight, Held how long of that they had a slot.
+	Flight gpumux.Duration `json:"flight,omitempty"`
+	Held   gpumux.Duration `json:"held,omitempty"`
 }
 
 // Piece is work that still has to be done on a rung of the ladder.

@@ -106,6 +106,9 @@ type ChunkResult struct {
 	Batch int64 `json:"batch,omitempty"`
 	// Busy is the time that the slot was held for them.
 	Busy gpumux.Duration `json:"busy"`
+	// Held is the time of the attempt that ended the chunk. For the rest of its time in
+	// flight it waited. 0: not known.
+	Held gpumux.Duration `json:"held,omitempty"`
 	// Edition is the edition of the task's code that items ran with in this call.
 	Edition string `json:"edition,omitempty"`
 	// Peak is the memory of the items that ran in this call and were measured.
@@ -130,6 +133,8 @@ type Edition struct {
 	Slots int `json:"slots,omitempty"`
 	// Contact is as in ChunkResult.
 	Contact gpumux.Duration `json:"contact,omitempty"`
+	// Held says that the answers of chunks have Held.
+	Held bool `json:"held,omitempty"`
 }
 
 // IndexInput is the input of IndexSource.

@@ -44,6 +44,7 @@ class Cluster(NamedTuple):
         chunk: Optional[int] = None,
         priority: Optional[int] = None,
         fairness_key: Optional[str] = None,
+        fairness_weight: Optional[float] = None,
         no_wait: bool = False,
         cache: bool = False,
         files: Union[str, "os.PathLike[str]", None] = None,
@@ -64,7 +65,7 @@ class Cluster(NamedTuple):
             *flags(
                 columns=columns, key=key, with_item=with_item, pool=pool, mode=mode, timeout=seconds(timeout), attempts=attempts,
                 backoff=seconds(backoff), arg=encoded(arg), fail_fast=fail_fast, max_failures=max_failures, chunk=chunk,
-                priority=priority, fairness_key=fairness_key, no_wait=no_wait, cache=cache, files=files, id=id, retry=retry,
+                priority=priority, fairness_key=fairness_key, fairness_weight=fairness_weight, no_wait=no_wait, cache=cache, files=files, id=id, retry=retry,
                 unordered=not ordered,
             ),
         ]

@@ -21,7 +21,9 @@ type cluster struct {
 	// folder has the programs, the report and the logs; dir is the data of this run.
 	folder, dir string
 	processes   map[string]*process
-	order       []*process
+	// order is that of their first start; the first base ones are the cluster itself.
+	order []*process
+	base  int
 }
 
 // top is the root of the repository.
@@ -55,7 +57,8 @@ func (c *cluster) add(p *process) *process {
 
 // start starts everything but workers.
 func (c *cluster) start() (err error) {
-	if err := os.MkdirAll(filepath.Join(c.folder, "logs"), 0o755); err != nil {
+	logs := filepath.Join(c.folder, "logs")
+	if err := errors.Join(os.RemoveAll(logs), os.Mkdir(logs, 0o755)); err != nil {
 		return err
 	}
 	if c.dir, err = os.MkdirTemp("", "gpumux-cluster-"); err != nil {
@@ -68,11 +71,12 @@ func (c *cluster) start() (err error) {
 	if err := c.database(); err != nil {
 		return err
 	}
-	// On an empty database one service comes first: it writes the cluster's metadata.
-	for _, service := range []*process{
-		c.temporal("history", "history", atHistory), c.temporal("frontend", "frontend", atFrontend),
-		c.temporal("matching", "matching", atMatching), c.temporal("worker", "worker", atWorker),
-	} {
+	// On an empty database one service comes first and writes the cluster's metadata.
+	for i, name := range []string{"frontend", "history", "matching", "worker"} {
+		service := c.temporal(name, name, atFrontend+i)
+		if name == "history" {
+			service.ready = historyAnswers // it calls itself healthy 5 s later
+		}
 		if err := service.start(); err != nil {
 			return err
 		}
@@ -88,6 +92,7 @@ func (c *cluster) start() (err error) {
 	if err := c.store(); err != nil {
 		return err
 	}
+	c.base = len(c.order)
 	return os.WriteFile(filepath.Join(c.dir, "work.py"), []byte(workPy), 0o644)
 }
 
@@ -165,7 +170,8 @@ func (c *cluster) temporal(name, service string, host int) *process {
 		env: []string{"DB=postgres12_pgx", "POSTGRES_SEEDS=" + at(atDatabase), "POSTGRES_USER=temporal", "POSTGRES_PWD=temporal",
 			"BIND_ON_IP=" + at(host), "PUBLIC_FRONTEND_ADDRESS=" + frontend, "CLUSTER_RPC_ADDRESS=" + frontend,
 			"CLUSTER_HTTP_ADDRESS=" + at(atFrontend) + ":7243", "PROMETHEUS_ENDPOINT=" + at(host) + ":9090",
-			"DYNAMIC_CONFIG_FILE_PATH=" + settings, "LOG_LEVEL=warn"},
+			"DYNAMIC_CONFIG_FILE_PATH=" + settings, "LOG_LEVEL=warn",
+			"NUM_HISTORY_SHARDS=16"}, // so that each of two processes has some
 		ready: serves(at(host)+":"+ports[service], health[service])})
 }
 
@@ -200,7 +206,11 @@ func (c *cluster) cli(args ...string) (string, error) {
 // end stops everything, workers first.
 func (c *cluster) end() (err error) {
 	for _, p := range slices.Backward(c.order) {
-		err = errors.Join(err, p.end(syscall.SIGKILL))
+		signal := syscall.SIGKILL
+		if p.stop != 0 {
+			signal = p.stop // it has processes of its own
+		}
+		err = errors.Join(err, p.end(signal))
 	}
 	return errors.Join(err, os.RemoveAll(c.dir))
 }

@@ -117,7 +117,7 @@ func TestLoad_Encryption(t *testing.T) {
 		fmt.Fprintln(lines, item(i))
 	}
 	require.NoError(t, os.WriteFile(input, []byte(lines.String()), 0o644))
-	judge(t, "encryption", 0, "", (&job{site: s, items: 3000, pool: "cpu", value: item, args: []string{"--in", input + ".jsonl"}}).begin(t, "sealed"))
+	judge(t, "encryption", 0, "", (&job{site: s, items: 3000, pool: "cpu", value: item, args: []string{"--in", input}}).begin(t, "sealed"))
 	require.NoError(t, c.processes["worker-sealed"].end(syscall.SIGTERM))
 	for _, folder := range []string{c.bucket("sealed"), filepath.Join(c.dir, "database")} {
 		require.Empty(t, containing(t, folder, marker), folder)

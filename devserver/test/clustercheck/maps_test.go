@@ -85,9 +85,11 @@ func workers(t *testing.T) [2]*process {
 	for i := range both {
 		name := fmt.Sprintf("worker-%d", i+1)
 		if c.processes[name] == nil {
-			require.NoError(t, in("default", "main").worker(name, atWorkers+i, "").start())
+			in("default", "main").worker(name, atWorkers+i, "")
 		}
-		both[i] = c.processes[name]
+		if both[i] = c.processes[name]; !both[i].alive() {
+			require.NoError(t, both[i].start())
+		}
 	}
 	return both
 }

@@ -82,15 +82,25 @@ func TestOutage_Store(t *testing.T) {
 	outage(t, "S3 away", 15*time.Second, map[*process]syscall.Signal{c.processes["versitygw"]: syscall.SIGKILL})
 }
 
-// A map whose results go through its workflow alone, while history is away.
+// Maps whose results go through their workflow alone, in place of the store.
 func TestOutage_WithoutStore(t *testing.T) {
 	inCluster(t)
 	workers(t)
+	history, database := c.processes["history"], c.processes["postgresql"]
+	t.Run("history", func(t *testing.T) { withoutStore(t, "history killed", 300, history, syscall.SIGKILL, 3*time.Second) })
+	// Enough for chunks of 10 s, which are longer than they may run on.
+	t.Run("PostgreSQL", func(t *testing.T) {
+		withoutStore(t, "PostgreSQL away", 700, database, database.asked(), 15*time.Second)
+	})
+}
+
+func withoutStore(t *testing.T, part string, items int64, p *process, signal syscall.Signal, least time.Duration) {
+	t.Helper()
 	s := in("default", "main")
 	server, err := client.Dial(client.Options{HostPort: s.address, Namespace: s.namespace, Logger: silent})
 	require.NoError(t, err)
 	defer server.Close()
-	j := (&job{site: s, items: 300, seconds: 0.1}).name("without-store")
+	j := (&job{site: s, items: items, seconds: 0.1}).name("without-store-" + p.name)
 	arg, err := json.Marshal(map[string]any{"log": j.log, "seconds": j.seconds})
 	require.NoError(t, err)
 	in := gpumux.MapInput{Task: "work", Ladder: []string{"cpu"}, Arg: arg}
@@ -100,8 +110,8 @@ func TestOutage_WithoutStore(t *testing.T) {
 	began := time.Now()
 	run, err := server.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: j.id, TaskQueue: gpumux.Queue}, gpumux.MapWorkflow, in)
 	require.NoError(t, err)
-	j.runs(t, 20)
-	away, err := c.processes["history"].away(syscall.SIGKILL, 3*time.Second)
+	j.runs(t, 100)
+	away, err := p.away(signal, least)
 	require.NoError(t, err)
 	var summary gpumux.Summary
 	require.NoError(t, run.Get(t.Context(), &summary))
@@ -111,6 +121,6 @@ func TestOutage_WithoutStore(t *testing.T) {
 		require.Equal(t, fmt.Sprint(3*i), string(result.Value))
 	}
 	twice, err := j.ran()
-	add(t, row{part: "history killed, without a store", items: j.items, twice: twice, took: time.Since(began), err: err,
+	record(t, row{part: part + ", without a store", items: j.items, twice: twice, took: time.Since(began), err: err,
 		note: fmt.Sprintf("away for %.1f s", away.Seconds())})
 }

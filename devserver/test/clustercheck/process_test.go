@@ -14,13 +14,17 @@ import (
 	"syscall"
 	"time"
 
+	commonpb "go.temporal.io/api/common/v1"
+	"go.temporal.io/api/workflowservice/v1"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 )
 
 // patience is the limit of everything that is waited for: others use the machine too.
-const patience = 3 * time.Minute
+const patience = 5 * time.Minute
 
 // process is a program that can be stopped, killed and started again.
 type process struct {
@@ -105,9 +109,22 @@ func (p *process) start() error {
 
 func (p *process) log() string { return filepath.Join(c.folder, "logs", p.name+".log") }
 
+// alive reports whether the process runs.
+func (p *process) alive() bool {
+	if p.cmd == nil {
+		return false
+	}
+	select {
+	case <-p.ended:
+		return false
+	default:
+		return true
+	}
+}
+
 // end sends a signal and returns when the process is gone.
 func (p *process) end(signal syscall.Signal) error {
-	if p.cmd == nil {
+	if !p.alive() {
 		return nil
 	}
 	_ = p.cmd.Process.Signal(signal) // one that has ended is what is wanted
@@ -156,6 +173,25 @@ func speaks(url string) func(context.Context) error {
 		}
 		return nil
 	}
+}
+
+// historyAnswers is nil once the frontend has answers from all shards of history.
+func historyAnswers(ctx context.Context) error {
+	conn, err := grpc.NewClient(at(atFrontend)+":7233", grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // a frontend asks an absent history until then
+	defer cancel()
+	for i := range 100 {
+		_, err := workflowservice.NewWorkflowServiceClient(conn).DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
+			Namespace: "temporal-system", Execution: &commonpb.WorkflowExecution{WorkflowId: fmt.Sprint("nobody's-", i)}})
+		if err != nil && status.Code(err) != codes.NotFound {
+			return err
+		}
+	}
+	return nil
 }
 
 // serves is ready when a service of Temporal says that it is healthy.

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/gpumux/gpumux/internal/test/rig"
 )
 
@@ -38,11 +40,17 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// inCluster leaves a part out where there are no programs for it.
+// inCluster leaves a part out where there are no programs for it. What a failed part left
+// away is there again.
 func inCluster(t *testing.T) {
 	t.Helper()
 	if os.Getenv(variable) == "" {
 		rig.Because(t, rig.Cluster, "make cluster-check starts it")
+	}
+	for _, p := range c.order[:c.base] {
+		if !p.alive() {
+			require.NoError(t, p.start())
+		}
 	}
 }
 
@@ -71,11 +79,11 @@ func judge(t *testing.T, part string, most int64, note string, jobs ...*job) {
 	if most >= 0 && r.twice > most {
 		r.err = errors.Join(r.err, fmt.Errorf("%d items ran twice, and at most %d may", r.twice, most))
 	}
-	add(t, r)
+	record(t, r)
 }
 
-// add adds a row, and fails the part where something is wrong.
-func add(t *testing.T, r row) {
+// record adds a row, and fails the part where something is wrong.
+func record(t *testing.T, r row) {
 	t.Helper()
 	report = append(report, r)
 	if r.err != nil {

@@ -36,7 +36,7 @@ func TestWorkers_Killed(t *testing.T) {
 	p := workers(t)[0]
 	require.NoError(t, p.end(syscall.SIGKILL))
 	require.NoError(t, p.start())
-	judge(t, "worker killed", 10, "", jobs[:]...)
+	judge(t, "worker killed", 20, "", jobs[:]...)
 }
 
 // Workers of a new version beside the old ones: a map stays with its version, a later one

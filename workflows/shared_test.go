@@ -1,0 +1,80 @@
+package workflows
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// several is so many equal maps of items of 50 ms.
+func several(maps, items int) (all []*simulated) {
+	for range maps {
+		all = append(all, &simulated{costs: slices.Repeat([]time.Duration{50 * time.Millisecond}, items)})
+	}
+	return all
+}
+
+// idealOf is the time in which slots that never wait run all items of maps.
+func idealOf(maps []*simulated, slots int) (sum time.Duration) {
+	for _, m := range maps {
+		for _, cost := range m.costs {
+			sum += cost
+		}
+	}
+	return sum / time.Duration(slots)
+}
+
+// Each map cuts chunks of its own share of the slots, so that a server that is slow to
+// hand them out does not hold all of them up.
+func TestSizer_MapsThatShareTheSlots(t *testing.T) {
+	const slots, items = 6, 60
+	for _, c := range []struct {
+		maps    int
+		handOut time.Duration
+		chunks  int
+	}{{1, 0, 45}, {5, 5 * time.Millisecond, 30}, {20, 5 * time.Millisecond, 16}, {20, 25 * time.Millisecond, 14}} {
+		t.Run(fmt.Sprintf("%d/%s", c.maps, c.handOut), func(t *testing.T) {
+			s := &schedule{slots: slots, handOut: c.handOut, maps: several(c.maps, items)}
+			took, ideal, chunks := s.run(t), idealOf(s.maps, slots), 0
+			for _, m := range s.maps {
+				chunks += m.chunks
+			}
+			older := &schedule{slots: slots, handOut: c.handOut, maps: several(c.maps, items)}
+			for _, m := range older.maps {
+				m.older = true
+			}
+			t.Logf("%s in %d chunks per map, ideal %s; with workers that do not tell Held %s", took, chunks/c.maps, ideal, older.run(t))
+			require.LessOrEqual(t, took, ideal*115/100)
+			require.LessOrEqual(t, chunks/c.maps, c.chunks)
+		})
+	}
+}
+
+// When its neighbours have ended, a map has all slots again, and none of its chunks runs
+// alone for long.
+func TestSizer_TheNeighboursHaveGone(t *testing.T) {
+	for _, slots := range []int{2, 6, 64, 512} {
+		for _, items := range []int{100, 1000, 10_000} {
+			s := &schedule{slots: slots, maps: append(several(1, items*slots/6), several(19, 30)...)}
+			took, ideal := s.run(t), idealOf(s.maps, slots)
+			t.Logf("%d slots, %d items: %s, ideal %s", slots, items*slots/6, took, ideal)
+			require.LessOrEqual(t, took, ideal*110/100+maxShortest/2)
+		}
+	}
+}
+
+// A small map gets a slot as soon as a chunk of a large one has ended.
+func TestSizer_ASmallMapBesideALargeOne(t *testing.T) {
+	s := &schedule{slots: 6, maps: append(several(1, 5000), several(5, 12)...)}
+	for i, small := range s.maps[1:] {
+		small.begins = 10*time.Second + time.Duration(i)*1300*time.Millisecond
+	}
+	s.run(t)
+	for _, small := range s.maps[1:] {
+		require.LessOrEqual(t, small.first-small.begins, 2*small.costs[0]+time.Second)
+		require.LessOrEqual(t, small.end-small.begins, 4*time.Second)
+	}
+}
