@@ -62,6 +62,8 @@ const (
 	timerShift = 20 * time.Millisecond
 	// listsPerSecond is beyond what SQLite answers.
 	listsPerSecond = 1000
+	// openPolls is beyond what any number of workers keeps open here.
+	openPolls = 50_000
 )
 
 // settings use the server's own keys, so one that a new version drops does not compile.
@@ -87,6 +89,9 @@ func settings() dynamicconfig.StaticClient {
 		dynamicconfig.EnableCancelActivityWorkerCommand.Key(): true,
 		dynamicconfig.EnableCancelWorkerPollsOnShutdown.Key(): true,
 		dynamicconfig.WorkerHeartbeatsEnabled.Key():           true,
+
+		// Many workers: the default refuses more than 1,200 polls of a namespace.
+		dynamicconfig.FrontendMaxConcurrentLongRunningRequestsPerInstance.Key(): openPolls,
 
 		// Updates: pause, resume and window of a long map (defaults: 10 in flight, 2000).
 		dynamicconfig.WorkflowExecutionMaxInFlightUpdates.Key(): 100,

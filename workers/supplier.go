@@ -15,6 +15,11 @@ import (
 // sooner. An older poll is idle, and another queue may use the same free slot.
 const young = 50 * time.Millisecond
 
+// awake is how long after its last work a queue may have as many idle polls as free slots.
+// Otherwise it has one: the server holds each open, and when one brings work the others
+// follow at once.
+const awake = 10 * time.Second
+
 // supplier decides when Temporal is asked for work: only while a slot is free. One serves
 // the queues of a pool, its devices and its leases, which share the slots. (Temporal
 // calls slot and permit what is here a slot and a poll.)
@@ -22,10 +27,10 @@ const young = 50 * time.Millisecond
 // A permit lasts as long as a poll, so a naive supplier lets one queue's idle polls keep
 // all slots for a minute. Here an idle poll holds nothing: work takes the slot. A poll
 // may start while fewer polls are young than slots are free, and a queue has at most as
-// many idle polls as free slots. A slot whose call ends soon counts as free; work that
-// stores its results has none any more. Work that comes while no slot is free waits in
-// the worker, before any new poll, and goes back when it waits for long. Polls are
-// granted in the order of asking.
+// many idle polls as free slots, or one if it has had no work lately. A slot whose call
+// ends soon counts as free; work that stores its results has none any more. Work that
+// comes while no slot is free waits in the worker, before any new poll, and goes back when
+// it waits for long. Polls are granted in the order of asking.
 type supplier struct {
 	// load is the pool's, by group; a wake follows every change.
 	load func(group string) pool.Load
@@ -36,7 +41,8 @@ type supplier struct {
 	mu      sync.Mutex // guards what follows
 	asking  []*ask     // in order
 	polls   []*poll
-	saves   map[string]int // how much of the work in progress needs no slot any more, by queue
+	saves   map[string]int       // how much of the work in progress needs no slot any more, by queue
+	worked  map[string]time.Time // when work came last, by queue
 	timer   *time.Timer
 	drained chan struct{} // closed when no work is in progress; nil while nobody waits for that
 }
@@ -58,7 +64,7 @@ type poll struct {
 var _ worker.SlotSupplier = (*supplier)(nil)
 
 func newSupplier(load func(group string) pool.Load, groups map[string]string, leases map[string]bool) *supplier {
-	return &supplier{load: load, groups: groups, leases: leases, saves: map[string]int{}}
+	return &supplier{load: load, groups: groups, leases: leases, saves: map[string]int{}, worked: map[string]time.Time{}}
 }
 
 // ReserveSlot waits until a poll of the queue may start.
@@ -93,6 +99,7 @@ func (s *supplier) MarkSlotUsed(info worker.SlotMarkUsedInfo) {
 	defer s.mu.Unlock()
 	if p, ok := info.Permit().UserData.(*poll); ok {
 		p.used = true
+		s.worked[p.queue] = time.Now()
 		s.grant()
 	}
 }
@@ -199,6 +206,9 @@ func (s *supplier) grant() {
 		} else if group != "" {
 			of := s.load(group)
 			room = min(room, min(of.Free, of.Slots-used[a.queue])+of.Soon)
+		}
+		if now.Sub(s.worked[a.queue]) > awake {
+			room = min(room, 1)
 		}
 		if open[a.queue] >= room {
 			return false

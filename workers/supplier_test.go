@@ -62,7 +62,9 @@ const poolQueue, queueA, queueB = "gpumux.gpu", "gpumux.gpu@h/A", "gpumux.gpu@h/
 
 func testSupplier(perDevice int) (*supplier, *fakeVacancies) {
 	fake := &fakeVacancies{all: map[string]int{"A": perDevice, "B": perDevice}, busy: map[string]int{}}
-	return newSupplier(fake.Load, map[string]string{queueA: "A", queueB: "B"}, nil), fake
+	s := newSupplier(fake.Load, map[string]string{queueA: "A", queueB: "B"}, nil)
+	s.worked = map[string]time.Time{poolQueue: time.Now(), queueA: time.Now(), queueB: time.Now()}
+	return s, fake
 }
 
 // reserve asks in the background; the channel has the permit when it comes. It returns
@@ -95,6 +97,30 @@ func granted(got <-chan *worker.SlotPermit) bool { return len(got) > 0 }
 
 func (s *supplier) mark(p *worker.SlotPermit) { s.MarkSlotUsed(permitUse{permit: p}) }
 func (s *supplier) done(p *worker.SlotPermit) { s.ReleaseSlot(permitUse{permit: p}) }
+
+// A queue without work has one poll open. Work on it lets all slots ask, on no other queue.
+func TestSupplier_AQuietQueueHasOnePoll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, fake := testSupplier(2)
+		time.Sleep(awake + time.Second)
+		first := now(t, reserve(t, s, poolQueue))
+		another := now(t, reserve(t, s, queueA))
+		second, third, fourth := reserve(t, s, poolQueue), reserve(t, s, poolQueue), reserve(t, s, queueA)
+		time.Sleep(2 * young)
+		require.False(t, granted(second) || granted(third) || granted(fourth))
+		start := time.Now()
+		s.mark(first)
+		fake.mu.Lock()
+		fake.busy["A"] = 1
+		fake.mu.Unlock()
+		now(t, second)
+		now(t, third)
+		require.Zero(t, time.Since(start))
+		require.False(t, granted(fourth))
+		s.done(another) // an empty poll is followed by one
+		now(t, fourth)
+	})
+}
 
 func TestSupplier_AnIdleWorkerPollsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -242,11 +242,12 @@ func (w *Worker) promise(ctx context.Context) (await func()) {
 
 // question asks the server about a workflow that is not there. As work does, that needs
 // the history service and the database; another name each time asks another part of them.
+// Workers that asked about the same one would wait for each other.
 func (w *Worker) question() func(context.Context) error {
 	asked := 0
 	return func(ctx context.Context) error {
 		asked++
-		_, err := w.client.DescribeWorkflowExecution(ctx, fmt.Sprintf("gpumux.contact.%d", asked), "")
+		_, err := w.client.DescribeWorkflowExecution(ctx, fmt.Sprintf("gpumux.contact.%s.%d", w.identity, asked), "")
 		return err
 	}
 }

@@ -5,10 +5,14 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
@@ -122,4 +126,28 @@ func TestTemporalLog_WarningsAndErrorsOnly(t *testing.T) {
 	require.Equal(t, map[string]any{"Queue": "q"}, seen.All()[0].ContextMap())
 	require.Equal(t, map[string]any{"Namespace": "n", "Error": "e"}, seen.All()[1].ContextMap())
 	require.Equal(t, "temporal", seen.All()[0].LoggerName)
+}
+
+// asked notes about which workflows a worker asks.
+type asked struct {
+	client.Client
+	ids []string
+}
+
+func (a *asked) DescribeWorkflowExecution(_ context.Context, id, _ string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	a.ids = append(a.ids, id)
+	return nil, serviceerror.NewNotFound(id)
+}
+
+// The server lets questions about one workflow wait for each other.
+func TestWorker_AsksAboutAWorkflowOfItsOwn(t *testing.T) {
+	server := &asked{}
+	for _, identity := range []string{"a/1", "b/1"} {
+		question := (&Worker{identity: identity, client: server}).question()
+		for range 2 {
+			require.Error(t, question(t.Context()))
+		}
+	}
+	slices.Sort(server.ids)
+	require.Len(t, slices.Compact(server.ids), 4)
 }

@@ -227,21 +227,23 @@ func (s *Stream) WaitingFor() string {
 
 // run writes until no chunk is left.
 func (r *recorder) run() {
-	last, delay := time.Now(), time.Duration(0)
+	looked, delay := time.Now(), time.Duration(0)
+	wrote := looked
 	for !r.finished() {
-		timer := time.NewTimer(time.Until(last.Add(max(r.every, delay))))
+		timer := time.NewTimer(time.Until(looked.Add(max(r.every, delay))))
 		select {
 		case <-timer.C:
 		case <-r.wake:
 			timer.Stop()
 			if delay > 0 || !r.draining() {
-				time.Sleep(time.Until(last.Add(max(r.hurry, delay))))
+				time.Sleep(time.Until(wrote.Add(max(r.hurry, delay))))
 			}
 		}
+		looked = time.Now()
 		if !r.handOver() {
 			continue
 		}
-		last = time.Now()
+		wrote = looked
 		err := r.to.Flush(context.Background())
 		r.settle(err)
 		if delay = min(max(FirstRetry, 2*delay), LastRetry); err == nil {

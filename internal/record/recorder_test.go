@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -100,6 +101,26 @@ func TestRecorder_AHungWriteHoldsNobodyUp(t *testing.T) {
 	runs, err := s.Runs(t.Context(), "p")
 	require.NoError(t, err)
 	require.Equal(t, contract.Runs{span(0, 2), span(3, 4)}, runs)
+}
+
+// While items run for long, a worker's recorder looks for results at its pace: one that
+// never rests never lets the bubble's clock move.
+func TestRecorder_RestsWhileNothingComes(t *testing.T) {
+	s, err := store.Open(t.Context(), "file://"+t.TempDir(), nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	defer time.AfterFunc(time.Minute, func() { panic("the recorder spins") }).Stop()
+	synctest.Test(t, func(t *testing.T) {
+		stream := join(t, New(s))
+		time.Sleep(time.Hour)
+		stream.Put(value(0))
+		time.Sleep(2 * diskEvery)
+		synctest.Wait()
+		stream.r.mu.Lock()
+		require.Zero(t, stream.r.waiting, "a result is stored at the next look")
+		stream.r.mu.Unlock()
+		stream.Leave()
+	})
 }
 
 func TestRecorder_LeavingMakesRoom(t *testing.T) {

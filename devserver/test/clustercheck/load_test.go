@@ -167,15 +167,19 @@ func TestLoad_Million(t *testing.T) {
 	before := requests(t)
 	j := (&job{site: in("default", "main"), items: 1_000_000, pool: "cpu"}).begin(t, "million")
 	<-j.ended
-	asked := requests(t)
-	var kinds []string
-	for kind, count := range asked {
+	judge(t, "a million items over S3", 0, kinds(before, requests(t)), j)
+}
+
+// kinds says what the store was asked between two counts.
+func kinds(before, after map[string]int) string {
+	var all []string
+	for kind, count := range after {
 		if count -= before[kind]; count > 0 {
-			kinds = append(kinds, fmt.Sprintf("%d %s", count, kind))
+			all = append(all, fmt.Sprintf("%d %s", count, kind))
 		}
 	}
-	slices.Sort(kinds)
-	judge(t, "a million items over S3", 0, strings.Join(kinds, ", "), j)
+	slices.Sort(all)
+	return strings.Join(all, ", ")
 }
 
 // requests counts what the S3 server was asked so far, by its log.
