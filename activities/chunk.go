@@ -64,8 +64,12 @@ func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.Chu
 	}
 	beating, enough := context.WithCancel(ctx)
 	defer enough()
-	stop := every(firstBeat, func() { activity.RecordHeartbeat(beating, a.ledger.snapshot(a.waitingFor())) })
-	keeping := every(contract.HeartbeatEvery, func() { a.keepUnreported(ctx) })
+	pause := contract.HeartbeatEvery // results that no store has go with it
+	if a.stream != nil {
+		pause = contract.PauseOf(activity.GetInfo(ctx).HeartbeatTimeout)
+	}
+	stop := every(firstBeat, pause, func() { activity.RecordHeartbeat(beating, a.ledger.snapshot(a.waitingFor())) })
+	keeping := every(contract.HeartbeatEvery, contract.HeartbeatEvery, func() { a.keepUnreported(ctx) })
 	err = a.runItems()
 	leave() // what is left to do needs no slot
 	keeping()

@@ -11,12 +11,12 @@ import (
 
 // heartbeat sends heartbeats with the same details until stopped.
 func heartbeat(ctx context.Context, details ...any) (stop func()) {
-	return every(contract.HeartbeatEvery, func() { activity.RecordHeartbeat(ctx, details...) })
+	return every(contract.HeartbeatEvery, contract.HeartbeatEvery, func() { activity.RecordHeartbeat(ctx, details...) })
 }
 
-// every calls f first after a pause and then as often as a heartbeat is due, until
-// stopped; stopping waits for a call under way.
-func every(first time.Duration, f func()) (stop func()) {
+// every calls f after a first pause and then after the same one each time, until stopped;
+// stopping waits for a call under way.
+func every(first, pause time.Duration, f func()) (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -29,7 +29,7 @@ func every(first time.Duration, f func()) (stop func()) {
 				return
 			}
 			f()
-			next.Reset(contract.HeartbeatEvery)
+			next.Reset(pause)
 		}
 	}()
 	return func() { close(quit); <-done }

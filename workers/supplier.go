@@ -15,9 +15,9 @@ import (
 // sooner. An older poll is idle, and another queue may use the same free slot.
 const young = 50 * time.Millisecond
 
-// awake is how long after its last work a queue may have as many idle polls as free slots.
-// Otherwise it has one: the server holds each open, and when one brings work the others
-// follow at once.
+// awake is how long after its last work a queue may have as many idle polls as slots are
+// free. Otherwise it has one: the server holds each open, and when one brings work the
+// others follow at once.
 const awake = 10 * time.Second
 
 // supplier decides when Temporal is asked for work: only while a slot is free. One serves
@@ -29,8 +29,8 @@ const awake = 10 * time.Second
 // may start while fewer polls are young than slots are free, and a queue has at most as
 // many idle polls as free slots, or one if it has had no work lately. A slot whose call
 // ends soon counts as free; work that stores its results has none any more. Work that
-// comes while no slot is free waits in the worker, before any new poll, and goes back when
-// it waits for long. Polls are granted in the order of asking.
+// comes while no slot is free waits in the worker, before any new poll, and goes back
+// when it waits for long. Polls are granted in the order of asking.
 type supplier struct {
 	// load is the pool's, by group; a wake follows every change.
 	load func(group string) pool.Load

@@ -98,7 +98,8 @@ func granted(got <-chan *worker.SlotPermit) bool { return len(got) > 0 }
 func (s *supplier) mark(p *worker.SlotPermit) { s.MarkSlotUsed(permitUse{permit: p}) }
 func (s *supplier) done(p *worker.SlotPermit) { s.ReleaseSlot(permitUse{permit: p}) }
 
-// A queue without work has one poll open. Work on it lets all slots ask, on no other queue.
+// A queue without work has one poll open. Work on it lets all slots ask, on no other
+// queue.
 func TestSupplier_AQuietQueueHasOnePoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, fake := testSupplier(2)

@@ -11,7 +11,7 @@ import (
 // hands the activity on, unless the workers of a map say otherwise.
 const HeartbeatTimeout = Contact + HeartbeatEvery + time.Second
 
-// HeartbeatEvery is how often a running activity sends a heartbeat.
+// HeartbeatEvery is how often a running activity sends a heartbeat, a chunk at most.
 const HeartbeatEvery = 2 * time.Second
 
 // Contact is how long items run on at least while the server does not answer, unless a
@@ -23,13 +23,19 @@ const (
 )
 
 // TimeoutOf is the heartbeat timeout of a map whose items run on for contact without the
-// server. The last heartbeat may be HeartbeatEvery old; a second is for the end of the
-// items.
+// server. The last heartbeat may be PauseOf old; a second is for the end of the items.
 func TimeoutOf(contact gpumux.Duration) time.Duration {
 	if contact == 0 {
 		return HeartbeatTimeout
 	}
-	return min(max(time.Duration(contact), MinContact), MaxContact) + HeartbeatEvery + time.Second
+	within := min(max(time.Duration(contact), MinContact), MaxContact)
+	return within + max(HeartbeatEvery, within/4) + time.Second
+}
+
+// PauseOf is the pause between the heartbeats of a chunk with a timeout of TimeoutOf.
+// Each is a write of the map's workflow, one after the other.
+func PauseOf(timeout time.Duration) time.Duration {
+	return max(HeartbeatEvery, (timeout-time.Second)/5)
 }
 
 // Chunk is the input of the activity RunChunk: some items of one map.
