@@ -87,6 +87,7 @@ func TestFleet(t *testing.T) {
 	}
 	var o struct {
 		First, Workers, Slots int
+		Contact               gpumux.Duration
 		// Folder gets ready-FIRST once all workers serve, and runs-FIRST.
 		Folder, Store string
 	}
@@ -102,7 +103,7 @@ func TestFleet(t *testing.T) {
 	for i := range all {
 		starting.Go(func() error {
 			w, err := New(config.Config{
-				Dir: o.Folder, Store: o.Store,
+				Dir: o.Folder, Store: o.Store, Contact: o.Contact,
 				Pools: []config.Pool{{Name: "cpu", Devices: gpu.Selection{"cpu"}, Slots: config.Slots(o.Slots), Memory: 1 << 20}},
 				Tasks: map[string]config.Task{"hold": {Command: []string{"true"}}},
 			}, Options{Inventory: inventory, Runtime: filepath.Join(o.Folder, "runtime")})

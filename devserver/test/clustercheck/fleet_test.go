@@ -43,30 +43,31 @@ func number(t *testing.T, name string, otherwise int) int {
 	return n
 }
 
-// Many workers, whose slots only wait: what they cost while idle, and a map that fills all
-// of their slots. GPUMUX_FLEET is how many, GPUMUX_FLEET_SECONDS what an item takes.
+// Many workers, whose slots only wait: what they cost while idle, and a map that fills
+// all of their slots. GPUMUX_FLEET is how many, GPUMUX_FLEET_SECONDS what an item takes,
+// and GPUMUX_FLEET_CONTACT the contact of the workers' files in seconds.
 func TestFleet(t *testing.T) {
 	inCluster(t)
-	workers, seconds := number(t, "GPUMUX_FLEET", 50), number(t, "GPUMUX_FLEET_SECONDS", 5)
+	workers, seconds := number(t, "GPUMUX_FLEET", 50), number(t, "GPUMUX_FLEET_SECONDS", 10)
 	s := in("fleet", "fleet")
 	empty := measure(t)
 	began := time.Now()
 	parts := fleetOf(t, s, workers)
 	part := fmt.Sprintf("fleet of %d", workers)
 	say := func(what string, took time.Duration, note string) {
-		report = append(report, row{part: part + ", " + what, took: took, note: note})
+		record(t, row{part: part + ", " + what, took: took, note: note})
 		t.Logf("%s, %s, %.1f s: %s", part, what, took.Seconds(), note)
 	}
 	say("all serve", time.Since(began), "load "+loadAverage(t))
 
 	// As long as a request for work stays open.
-	window := time.Duration(number(t, "GPUMUX_FLEET_IDLE", 60)) * time.Second
+	const window = time.Minute
 	before := measure(t)
 	<-time.After(window)
 	say("idle", window, measure(t).since(before, empty, workers))
 
 	listed := func(when string) {
-		for _, words := range [][]string{{"workers"}, {"workers", "--json"}, {"ls"}} {
+		for _, words := range [][]string{{"workers", "--json"}, {"ls"}} {
 			asked := time.Now()
 			out := s.run(t, 0, words...)
 			say(fmt.Sprintf("gpumux %s, %s", strings.Join(words, " "), when), time.Since(asked),
@@ -94,7 +95,6 @@ func TestFleet(t *testing.T) {
 	text, _ := os.ReadFile(said)
 	require.NoError(t, err, "%s", text)
 	say("map", took, measure(t).since(before, empty, workers))
-	dump(t, s, j.id)
 	r, note := ran(t, parts, began, items, slots)
 	say("items", took, note)
 	say("histories", 0, histories(t, s, j.id))
@@ -120,9 +120,10 @@ func fleetOf(t *testing.T, s site, workers int) (parts []*process) {
 	require.NoError(t, os.Mkdir(folder, 0o755))
 	per := min(perProcess, (workers+1)/2)
 	for first := 0; first < workers; first += per {
-		part, err := json.Marshal(map[string]any{"First": first, "Workers": min(per, workers-first), "Slots": fleetSlots, "Folder": folder, "Store": s.store})
+		part, err := json.Marshal(map[string]any{"First": first, "Workers": min(per, workers-first), "Slots": fleetSlots,
+			"Contact": fmt.Sprint(number(t, "GPUMUX_FLEET_CONTACT", 7), "s"), "Folder": folder, "Store": s.store})
 		require.NoError(t, err)
-		p := c.add(&process{name: fmt.Sprintf("fleet-%d", first), argv: []string{c.program("fleet.test"), "-test.run", "^TestFleet$", "-test.timeout", "0", "-test.cpuprofile", filepath.Join(c.folder, "logs", fmt.Sprintf("cpu-%d.prof", first))},
+		p := c.add(&process{name: fmt.Sprintf("fleet-%d", first), argv: []string{c.program("fleet.test"), "-test.run", "^TestFleet$", "-test.timeout", "0"},
 			env: append(s.env(), "GPUMUX_FLEET_PART="+string(part)),
 			ready: func(context.Context) error {
 				_, err := os.Stat(filepath.Join(folder, fmt.Sprint("ready-", first)))
@@ -186,8 +187,13 @@ func ran(t *testing.T, parts []*process, began time.Time, items int64, slots int
 	if int64(len(seen)) != items {
 		r.err = fmt.Errorf("%d items of %d ran", len(seen), items)
 	}
-	after := func(milli int64) float64 { return float64(milli-began.UnixMilli()) / 1000 }
-	return r, fmt.Sprintf("first item after %.1f s, half of the slots after %.1f, most (%d of %d) after %.1f, last item ended after %.1f, utilisation %.0f %%",
+	after := func(milli int64) string {
+		if milli == 0 {
+			return "never"
+		}
+		return fmt.Sprintf("after %.1f s", float64(milli-began.UnixMilli())/1000)
+	}
+	return r, fmt.Sprintf("first item %s, half of the slots %s, most (%d of %d) %s, last item ended %s, utilisation %.0f %%",
 		after(all[0].begin), after(half), most, slots, after(full), after(last), 100*float64(busy)/float64(slots)/float64(last-began.UnixMilli()))
 }
 
@@ -219,11 +225,4 @@ func histories(t *testing.T, s site, id string) string {
 		beside = max(beside, n)
 	}
 	return fmt.Sprintf("%d workflows, at most %d at once, %d events, %d kB, the longest %d events", len(spans), beside, events, bytes/1000, longest)
-}
-
-func dump(t *testing.T, s site, id string) {
-	out, _ := c.cli("workflow", "show", "--namespace", s.namespace, "-w", id, "-o", "json")
-	os.WriteFile(filepath.Join(c.folder, "logs", "history.json"), []byte(out), 0o644)
-	os.RemoveAll(filepath.Join(c.folder, "logs", "fleet"))
-	os.CopyFS(filepath.Join(c.folder, "logs", "fleet"), os.DirFS(filepath.Join(c.dir, "fleet")))
 }

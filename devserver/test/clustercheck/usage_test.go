@@ -54,7 +54,7 @@ func measure(t *testing.T) usage {
 		}
 	}
 	for _, p := range c.order {
-		if p.cmd == nil || p.cmd.ProcessState != nil {
+		if !p.alive() {
 			continue
 		}
 		for _, pid := range append(children[p.cmd.Process.Pid], p.cmd.Process.Pid) {
@@ -117,7 +117,8 @@ func proportional(pid int) (bytes int64) {
 	return 0
 }
 
-// since says what was used since before, and per worker what memory was added since empty.
+// since says what was used since before, and per worker what memory was added since
+// empty.
 func (u usage) since(before, empty usage, workers int) string {
 	var all []string
 	took := u.at.Sub(before.at).Seconds()
