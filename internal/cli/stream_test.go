@@ -138,9 +138,9 @@ func TestStream_AStartThatTakesTooLong(t *testing.T) {
 	stream := func(limit string) outcome {
 		return runWith(t, Options{Stdin: strings.NewReader("1\n")}, "stream", "slow.py:f", "--pool", "cpu", "--start-timeout", limit)
 	}
-	got := stream("1s")
+	got := stream("4s")
 	require.NotEqual(t, app.ExitOK, got.code)
-	require.Contains(t, got.stderr, "the task process was not ready after 1s")
+	require.Contains(t, got.stderr, "the task process was not ready after 4s")
 	require.Contains(t, got.stderr, "--start-timeout")
 	require.Contains(t, got.stderr, "loading the weights")
 	got = stream("-1s")

@@ -18,6 +18,7 @@ import (
 	"github.com/gpumux/gpumux/devserver/test/devservertest"
 	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/workers"
+	"github.com/gpumux/gpumux/workers/config"
 )
 
 const steadyPy = stepPy + `
@@ -36,7 +37,7 @@ func TestScaling_FromZeroAndBack(t *testing.T) {
 	large := s.config
 	port := freePort(t)
 	s.config = onCPU(cpuPool{Pool: "light", Slots: 1, TasksDir: s.dir, Dir: s.dir, Store: s.config.Store})
-	s.config.Temporal.Namespace, s.config.Metrics, s.config.Backlog = s.Namespace, "127.0.0.1:"+port, []string{"cpu"}
+	s.config.Temporal.Namespace, s.config.Metrics, s.config.Backlog = s.Namespace, config.Metrics{Address: "127.0.0.1:" + port}, []string{"cpu"}
 	s.work()
 
 	const items = 300

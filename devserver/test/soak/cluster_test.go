@@ -211,7 +211,9 @@ func (c *cluster) look() {
 	for c.t.Context().Err() == nil {
 		for _, key := range c.objects.Keys() {
 			if before, _, ok := strings.Cut(key, ".parts/"); ok && tail == nil {
-				tail, _ = c.keep.Tail(before+".parts", store.TailOptions{Unordered: true})
+				if in, err := c.keep.Folder(before + ".parts"); err == nil {
+					tail = in.Tail(store.TailOptions{Unordered: true})
+				}
 			}
 		}
 		if tail != nil {
