@@ -81,8 +81,8 @@ type Output struct {
 // WorkerQueue is the task queue of one worker, on which it tells clients what it offers.
 func WorkerQueue(identity string) string { return gpumux.Queue + "@" + identity }
 
-// OpQuota is the Op of the fault of work that waits for the quota of its fairness key. The
-// fault's message is WaitsFor and the quota's name.
+// OpQuota is the Op of the fault of work that waits for the quota of its fairness key.
+// The fault's message is WaitsFor and the quota's name.
 const (
 	OpQuota  = "quota"
 	WaitsFor = "waits for "
