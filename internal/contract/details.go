@@ -10,7 +10,10 @@ import (
 	"github.com/gpumux/gpumux/internal/text"
 )
 
-// Details is a map's progress for the Web UI, in Markdown.
+// Details is a map's progress for the Web UI, in Markdown. The kinds are sorted, so that
+// a replay repeats it.
+//
+//workflowcheck:ignore
 func Details(p gpumux.Progress, ladder []string) string {
 	var b strings.Builder
 	phase := string(p.Phase)
