@@ -47,6 +47,8 @@ type Pool struct {
 	Doubt func() bool
 }
 
+func (p *Pool) doubts() bool { return p.Doubt != nil && p.Doubt() }
+
 // Register registers RunChunk, FindEdition and Reduce.
 func (p *Pool) Register(r worker.ActivityRegistry) {
 	r.RegisterActivityWithOptions(checked(p.RunChunk), activity.RegisterOptions{Name: contract.RunChunk})

@@ -18,7 +18,7 @@ import (
 // keepUnreported stores the results that the server may not know while it does not
 // answer: the next attempt at the chunk, on any worker, finds them.
 func (a *attempt) keepUnreported(ctx context.Context) {
-	if a.Doubt == nil || !a.Doubt() {
+	if !a.doubts() {
 		return
 	}
 	if a.stream != nil {
@@ -44,7 +44,7 @@ func (a *attempt) keepUnreported(ctx context.Context) {
 
 // findUnreported adds what an earlier attempt kept to the memo that it left.
 func (a *attempt) findUnreported(m *memo) error {
-	if a.chunk.Parts != "" || activity.GetInfo(a.ctx).Attempt == 1 && (a.Doubt == nil || !a.Doubt()) {
+	if a.chunk.Parts != "" || activity.GetInfo(a.ctx).Attempt == 1 && !a.doubts() {
 		return nil
 	}
 	text, err := a.Store.Objects.ReadAll(a.ctx, unreportedOf(a.ctx))

@@ -33,6 +33,10 @@ func exported(t *testing.T) map[string][]string {
 	for _, found := range histogram.FindAllStringSubmatch(string(read(t, "internal/metrics/metrics.go")), -1) {
 		all[found[1]] = []string{found[2], "le"}
 	}
+	gauge := regexp.MustCompile(`prometheus\.GaugeOpts\{\s*Name: "(\w+)",[^}]*\}, \[\]string\{"(\w+)"\}`)
+	for _, found := range gauge.FindAllStringSubmatch(string(read(t, "internal/metrics/metrics.go")), -1) {
+		all[found[1]] = found[2:]
+	}
 	plain := regexp.MustCompile(`prometheus\.CounterOpts\{\s*Name: "(\w+)",[^}]*\}\),`)
 	for _, found := range plain.FindAllStringSubmatch(string(read(t, "internal/metrics/metrics.go")), -1) {
 		all[found[1]] = []string{}

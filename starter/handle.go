@@ -58,13 +58,9 @@ func (h *Handle) FirstRunID() string { return h.run.FirstRunID }
 
 // Progress asks the map once. A worker must answer within 10 s.
 func (h *Handle) Progress(ctx context.Context) (gpumux.Progress, error) {
-	var p gpumux.Progress
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	answer, err := h.starter.Client.QueryWorkflow(ctx, h.ID, "", gpumux.ProgressQuery)
-	if err == nil {
-		err = answer.Get(&p)
-	}
+	p, err := h.starter.Fleet().Progress(ctx, h.ID)
 	if err != nil {
 		return p, fmt.Errorf("ask map %s for its progress: %w", h.ID, err)
 	}

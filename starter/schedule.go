@@ -70,7 +70,10 @@ func (all Schedules) Create(ctx context.Context, name string, at Times, m Map) e
 	if err := m.validate(); err != nil {
 		return err
 	}
-	if err := cmp.Or(all.starter.checkKeys(ctx), all.starter.Fleet().Know(ctx, m.Input)); err != nil {
+	if err := all.starter.checkKeys(ctx); err != nil {
+		return err
+	}
+	if err := all.starter.Fleet().Know(ctx, m.Input); err != nil {
 		return err
 	}
 	_, fingerprint := m.Identify()

@@ -237,7 +237,10 @@ func (s *Starter) retry(ctx context.Context, m Map, id, fingerprint string) (*Ha
 
 // rerun starts a new run of a map that is over, over the items that in names.
 func (s *Starter) rerun(ctx context.Context, last *run, in gpumux.MapInput) (*Handle, error) {
-	if err := cmp.Or(in.Validate(), s.checkKeys(ctx)); err != nil {
+	if err := in.Validate(); err != nil {
+		return nil, err
+	}
+	if err := s.checkKeys(ctx); err != nil {
 		return nil, err
 	}
 	id, note, entry := last.ID, last.Memo, Continued

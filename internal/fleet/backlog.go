@@ -51,7 +51,9 @@ func (f *Fleet) Unfinished(ctx context.Context) (all map[string]Backlog, silent 
 		}
 		id := info.GetExecution().GetWorkflowId()
 		asking.Go(func() error {
-			p, err := f.progress(ctx, id)
+			ctx, cancel := context.WithTimeout(ctx, progressing)
+			defer cancel()
+			p, err := f.Progress(ctx, id)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -65,9 +67,8 @@ func (f *Fleet) Unfinished(ctx context.Context) (all map[string]Backlog, silent 
 	return all, silent, cmp.Or(err, context.Cause(ctx))
 }
 
-func (f *Fleet) progress(ctx context.Context, id string) (p gpumux.Progress, err error) {
-	ctx, cancel := context.WithTimeout(ctx, progressing)
-	defer cancel()
+// Progress asks a map once.
+func (f *Fleet) Progress(ctx context.Context, id string) (p gpumux.Progress, err error) {
 	answer, err := f.Client.QueryWorkflow(ctx, id, "", gpumux.ProgressQuery)
 	if err == nil {
 		err = answer.Get(&p)

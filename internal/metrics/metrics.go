@@ -9,7 +9,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/http"
 	"runtime"
@@ -48,10 +47,10 @@ type Metrics struct {
 
 	mu    sync.Mutex // not held during calls of a slot, a pool or the driver
 	pools []*pool.Pool
-	work  map[string][2]float64 // items and seconds of the backlog, by pool
 
 	Faults, cordons *prometheus.CounterVec
 	items, probes   *prometheus.HistogramVec
+	backlog, work   *prometheus.GaugeVec
 	store           prometheus.Counter
 
 	server *http.Server
@@ -68,7 +67,7 @@ var (
 // started yet, and health why it cannot do its work.
 func New(log *zap.Logger, version string, starts, health func() error) *Metrics {
 	return &Metrics{
-		sdk: newInstruments(), log: log, limit: scrapeLimit, version: version, starts: starts, health: health, work: map[string][2]float64{},
+		sdk: newInstruments(), log: log, limit: scrapeLimit, version: version, starts: starts, health: health,
 		Faults: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gpumux_faults_total", Help: "Faults of items after their attempts, and of whole calls.",
 		}, []string{"pool", "kind"}),
@@ -81,6 +80,12 @@ func New(log *zap.Logger, version string, starts, health func() error) *Metrics 
 		probes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "gpumux_probe_seconds", Help: "What probes of devices took.", Buckets: probeBuckets,
 		}, []string{"outcome"}),
+		backlog: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "gpumux_backlog_items", Help: "Items of running maps without a result.",
+		}, []string{"pool"}),
+		work: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "gpumux_backlog_seconds", Help: "The work of the backlog for one slot, as far as it is known.",
+		}, []string{"pool"}),
 		store: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "gpumux_store_errors_total", Help: "Writes of results that the store refused or did not answer.",
 		}),
@@ -103,9 +108,8 @@ func (m *Metrics) Offer(p *pool.Pool) {
 
 // Backlog sets what running maps still have to do in a pool, of whatever worker.
 func (m *Metrics) Backlog(pool string, items int64, seconds float64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.work[pool] = [2]float64{float64(items), seconds}
+	m.backlog.WithLabelValues(pool).Set(float64(items))
+	m.work.WithLabelValues(pool).Set(seconds)
 }
 
 // Fault counts one.
@@ -151,7 +155,7 @@ func (m *Metrics) Serve(on Listen, devices []gpu.Device, status func(uuid string
 		m.probes.WithLabelValues(outcome) // all are there from the start, as 0
 	}
 	all := prometheus.NewRegistry()
-	all.MustRegister(m.sdk, m.Faults, m.cordons, m.items, m.probes, m.store, &gauges{m, devices, status}, collectors.NewGoCollector(),
+	all.MustRegister(m.sdk, m.Faults, m.cordons, m.items, m.probes, m.backlog, m.work, m.store, &gauges{m, devices, status}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", guarded(on.Token, promhttp.HandlerFor(all, promhttp.HandlerOpts{
@@ -228,8 +232,6 @@ var (
 	descBuild     = prometheus.NewDesc("gpumux_build_info", "The worker's program; always 1.", []string{"version", "go"}, nil)
 	descSlots     = prometheus.NewDesc("gpumux_slots", "Slots by what they do at this moment.", []string{"pool", "device", "state"}, nil)
 	descOpen      = prometheus.NewDesc("gpumux_slots_open", "Slots that may run calls at this moment.", []string{"pool"}, nil)
-	descBacklog   = prometheus.NewDesc("gpumux_backlog_items", "Items of running maps without a result.", []string{"pool"}, nil)
-	descWork      = prometheus.NewDesc("gpumux_backlog_seconds", "The work of the backlog for one slot, as far as it is known.", []string{"pool"}, nil)
 	descLeased    = prometheus.NewDesc("gpumux_slots_leased", "Slots that leases have at this moment.", []string{"pool"}, nil)
 	descResidents = prometheus.NewDesc("gpumux_resident_bytes", "What tasks keep for a lease: the bytes of the arrays.", []string{"pool", "slot"}, nil)
 	descItems     = prometheus.NewDesc("gpumux_items_total", "Items that ended in a slot.", []string{"pool", "slot"}, nil)
@@ -253,12 +255,8 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	}
 	value(descBuild, prometheus.GaugeValue, 1, g.version, runtime.Version())
 	g.mu.Lock()
-	pools, left := slices.Clone(g.pools), maps.Clone(g.work)
+	pools := slices.Clone(g.pools)
 	g.mu.Unlock()
-	for name, w := range left {
-		value(descBacklog, prometheus.GaugeValue, w[0], name)
-		value(descWork, prometheus.GaugeValue, w[1], name)
-	}
 	for _, p := range pools {
 		showSlots(value, p)
 		value(descOpen, prometheus.GaugeValue, float64(p.Load("").Slots), p.Name)
