@@ -54,7 +54,7 @@ func ExampleMapInput() {
 		Task:   "embed",
 		Source: "texts.jsonl",
 		Ladder: []string{"small", "large"},
-		Mode:   gpumux.Fresh,
+		Mode:   gpumux.ModeFresh,
 		Output: "vectors.jsonl",
 	}
 	text, err := json.Marshal(in)
@@ -100,7 +100,7 @@ func ExampleFault() {
 // A fault is an error like any other.
 func ExampleFault_errorsAs() {
 	embed := func() error {
-		return fmt.Errorf("embed the titles: %w", &gpumux.Fault{Kind: gpumux.DeviceOOM, Message: "CUDA out of memory"})
+		return fmt.Errorf("embed the titles: %w", &gpumux.Fault{Kind: gpumux.FaultDeviceOOM, Message: "CUDA out of memory"})
 	}
 	err := embed()
 	var fault *gpumux.Fault

@@ -5,46 +5,49 @@ import (
 	"strings"
 )
 
-// Kind classifies a fault.
-type Kind string
+// FaultKind classifies a fault.
+type FaultKind string
 
 const (
-	// DeviceOOM: the framework or CUDA said that device memory is exhausted.
-	DeviceOOM Kind = "device_oom"
-	// Budget: the task process and its children held more memory than their slot's budget.
-	Budget Kind = "budget"
-	// HostOOM: the kernel or the language runtime ran out of host memory.
-	HostOOM Kind = "host_oom"
-	// Crash: the task process ended, or broke the protocol, while it ran an item.
-	Crash Kind = "crash"
-	// Timeout: an item took longer than it may.
-	Timeout Kind = "timeout"
-	// DeviceLost: the device failed or is gone.
-	DeviceLost Kind = "device_lost"
-	// TaskError: the user's code raised.
-	TaskError Kind = "task_error"
-	// BadInput: the call can never work as it was given, such as with an unknown task.
-	BadInput Kind = "bad_input"
-	// Canceled: the map was cancelled while the item ran.
-	Canceled Kind = "canceled"
-	// SlotLost: a lease has no slot any more, or lost what lay in its process.
-	SlotLost Kind = "slot_lost"
+	// FaultDeviceOOM: the framework or CUDA said that device memory is exhausted.
+	FaultDeviceOOM FaultKind = "device_oom"
+	// FaultBudget: the task process and its children held more memory than their slot's
+	// budget.
+	FaultBudget FaultKind = "budget"
+	// FaultHostOOM: the kernel or the language runtime ran out of host memory.
+	FaultHostOOM FaultKind = "host_oom"
+	// FaultCrash: the task process ended, or broke the protocol, while it ran an item.
+	FaultCrash FaultKind = "crash"
+	// FaultTimeout: an item took longer than it may.
+	FaultTimeout FaultKind = "timeout"
+	// FaultDeviceLost: the device failed or is gone.
+	FaultDeviceLost FaultKind = "device_lost"
+	// FaultTaskError: the user's code raised.
+	FaultTaskError FaultKind = "task_error"
+	// FaultBadInput: the call can never work as it was given, such as with an unknown task.
+	FaultBadInput FaultKind = "bad_input"
+	// FaultCanceled: the map was cancelled while the item ran.
+	FaultCanceled FaultKind = "canceled"
+	// FaultSlotLost: a lease has no slot any more, or lost what lay in its process.
+	FaultSlotLost FaultKind = "slot_lost"
 )
 
 // Kinds are all kinds of faults.
-func Kinds() []Kind {
-	return []Kind{DeviceOOM, Budget, HostOOM, Crash, Timeout, DeviceLost, TaskError, BadInput, Canceled, SlotLost}
+func Kinds() []FaultKind {
+	return []FaultKind{FaultDeviceOOM, FaultBudget, FaultHostOOM, FaultCrash, FaultTimeout, FaultDeviceLost, FaultTaskError, FaultBadInput, FaultCanceled, FaultSlotLost}
 }
 
 // Memory reports whether the fault is about memory, so that a larger budget can help.
-func (k Kind) Memory() bool { return k == DeviceOOM || k == Budget || k == HostOOM }
+func (k FaultKind) Memory() bool { return k == FaultDeviceOOM || k == FaultBudget || k == FaultHostOOM }
 
 // Deadly reports whether the task process did not outlive the fault.
-func (k Kind) Deadly() bool { return k.Memory() || k == Crash || k == Timeout || k == DeviceLost }
+func (k FaultKind) Deadly() bool {
+	return k.Memory() || k == FaultCrash || k == FaultTimeout || k == FaultDeviceLost
+}
 
 // Fault is a classified failure. Sizes are in bytes; 0 means unknown.
 type Fault struct {
-	Kind Kind `json:"kind"`
+	Kind FaultKind `json:"kind"`
 	// Item is the beginning of the item that failed, Index its position in the map. The
 	// fault of a Result has no Index.
 	Item  string `json:"item,omitempty"`

@@ -12,11 +12,11 @@ import (
 type Mode string
 
 const (
-	// Persistent keeps the task process for the next item: the fast mode.
-	Persistent Mode = "persistent"
-	// Fresh starts a new task process for every item: nothing can leak from one item to the
-	// next.
-	Fresh Mode = "fresh"
+	// ModePersistent keeps the task process for the next item: the fast mode.
+	ModePersistent Mode = "persistent"
+	// ModeFresh starts a new task process for every item: nothing can leak from one item
+	// to the next.
+	ModeFresh Mode = "fresh"
 )
 
 // Limits on what travels inside Temporal's history instead of the store.
@@ -122,8 +122,8 @@ type Result struct {
 	// Arrays is a value whose arrays are bytes; readers of results get the Value instead.
 	Arrays []byte `json:"-"`
 	Fault  *Fault `json:"fault,omitempty"`
-	// Output is what the item printed or logged, cut in the middle when it is long.
-	Output string `json:"output,omitempty"`
+	// Printed is what the item printed or logged, cut in the middle when it is long.
+	Printed string `json:"output,omitempty"`
 	// Files are the names of the files that the item kept with gpumux.save.
 	Files []string `json:"files,omitempty"`
 	// Key and Item are what MapInput.Key and WithItem ask for.
@@ -133,7 +133,7 @@ type Result struct {
 
 // Weight is about how many bytes the result takes in JSON.
 func (r Result) Weight() int {
-	n := 40 + len(r.Value) + base64.StdEncoding.EncodedLen(len(r.Arrays)) + len(r.Output) + len(r.Key) + len(r.Item)
+	n := 40 + len(r.Value) + base64.StdEncoding.EncodedLen(len(r.Arrays)) + len(r.Printed) + len(r.Key) + len(r.Item)
 	for _, name := range r.Files {
 		n += 3 + len(name)
 	}
@@ -145,11 +145,11 @@ func (r Result) Weight() int {
 
 // Summary is the result of the workflow gpumux.Map.
 type Summary struct {
-	Task      string         `json:"task"`
-	Items     int64          `json:"items"`
-	Succeeded int64          `json:"succeeded"`
-	Failed    int64          `json:"failed"`
-	Faults    map[Kind]int64 `json:"faults,omitempty"`
+	Task      string              `json:"task"`
+	Items     int64               `json:"items"`
+	Succeeded int64               `json:"succeeded"`
+	Failed    int64               `json:"failed"`
+	Faults    map[FaultKind]int64 `json:"faults,omitempty"`
 	// Cached is how many of the results MapInput.Cache found in earlier maps.
 	Cached int64 `json:"cached,omitempty"`
 	// Results are in input order. When they are many or large, Output names their file.
@@ -175,12 +175,12 @@ type Summary struct {
 
 // Progress is the answer to the query "progress".
 type Progress struct {
-	Task      string         `json:"task"`
-	Phase     Phase          `json:"phase"`
-	Items     int64          `json:"items"`
-	Succeeded int64          `json:"succeeded"`
-	Failed    int64          `json:"failed"`
-	Faults    map[Kind]int64 `json:"faults,omitempty"`
+	Task      string              `json:"task"`
+	Phase     Phase               `json:"phase"`
+	Items     int64               `json:"items"`
+	Succeeded int64               `json:"succeeded"`
+	Failed    int64               `json:"failed"`
+	Faults    map[FaultKind]int64 `json:"faults,omitempty"`
 	// InFlight is the number of chunks handed to pools and not yet back.
 	InFlight int       `json:"inFlight"`
 	Window   int       `json:"window"`
@@ -218,11 +218,11 @@ type RungBacklog struct {
 type Phase string
 
 const (
-	Indexing Phase = "indexing"
-	Running  Phase = "running"
-	Merging  Phase = "merging"
-	Reducing Phase = "reducing"
-	Done     Phase = "done"
+	PhaseIndexing Phase = "indexing"
+	PhaseRunning  Phase = "running"
+	PhaseMerging  Phase = "merging"
+	PhaseReducing Phase = "reducing"
+	PhaseDone     Phase = "done"
 )
 
 // Problem is one mistake in an input.

@@ -124,7 +124,7 @@ func TestDuration_ReadsTextAndSeconds(t *testing.T) {
 
 func TestFault_SaysWhatWhereAndWhatNext(t *testing.T) {
 	f := &gpumux.Fault{
-		Kind: gpumux.DeviceOOM, Class: "torch.OutOfMemoryError", Message: "CUDA out of memory", Slot: "gpu/1", Device: "GPU-5c",
+		Kind: gpumux.FaultDeviceOOM, Class: "torch.OutOfMemoryError", Message: "CUDA out of memory", Slot: "gpu/1", Device: "GPU-5c",
 		Budget: 8 << 30, Peak: 7 << 30, Requested: 2 << 30, Hint: "use a smaller batch",
 	}
 	require.Equal(t, "device_oom in slot gpu/1 on GPU-5c: torch.OutOfMemoryError: CUDA out of memory; budget 8GiB, peak 7GiB, "+
@@ -134,9 +134,9 @@ func TestFault_SaysWhatWhereAndWhatNext(t *testing.T) {
 func TestKinds_AreAll(t *testing.T) {
 	source, err := os.ReadFile("fault.go")
 	require.NoError(t, err)
-	var declared []gpumux.Kind
-	for _, found := range regexp.MustCompile(`(?m)^\t\w+ Kind = "(\w+)"$`).FindAllSubmatch(source, -1) {
-		declared = append(declared, gpumux.Kind(found[1]))
+	var declared []gpumux.FaultKind
+	for _, found := range regexp.MustCompile(`(?m)^\t\w+ FaultKind = "(\w+)"$`).FindAllSubmatch(source, -1) {
+		declared = append(declared, gpumux.FaultKind(found[1]))
 	}
 	require.NotEmpty(t, declared)
 	require.Equal(t, declared, gpumux.Kinds())

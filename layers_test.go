@@ -31,11 +31,11 @@ devserver/test/devservertest     devserver
 devserver                        internal/names
 cmd/gpumux                       internal/cli
 internal/cli                     . gpu internal/app internal/bench internal/files internal/fleet internal/host internal/items internal/launch internal/local internal/names internal/otlp internal/prune internal/screen internal/show internal/text starter workers/config
-internal/host                    . codec gpu internal/app internal/bench internal/fleet internal/health internal/local internal/screen internal/show internal/top starter store workers workers/config
+internal/host                    . codec gpu internal/app internal/bench internal/contract internal/fleet internal/health internal/local internal/screen internal/show internal/top starter store workers workers/config
 internal/app                     codec internal/fleet internal/local internal/screen internal/text starter store
 internal/files                   . internal/columns internal/items internal/local internal/names internal/objects internal/results internal/text starter
-internal/top                     . internal/fleet internal/screen starter
-internal/show                    . internal/fleet internal/results internal/screen internal/text starter
+internal/top                     . internal/contract internal/fleet internal/screen starter
+internal/show                    . internal/contract internal/fleet internal/results internal/screen internal/text starter
 internal/screen                  .
 internal/local                   . codec gpu internal/contract internal/edition internal/fleet internal/health internal/items internal/launch internal/results starter store workers workers/config
 internal/bench                   . gpu internal/sharing starter store workers workers/config

@@ -160,7 +160,7 @@ func (in MapInput) validateFailures(bad *problems) {
 
 // running checks how items run.
 func (p *problems) running(mode Mode, timeout Duration, attempts int) {
-	if mode != "" && mode != Persistent && mode != Fresh {
+	if mode != "" && mode != ModePersistent && mode != ModeFresh {
 		p.add("mode", "%.60q is unknown; use persistent or fresh", mode)
 	}
 	if timeout < 0 {

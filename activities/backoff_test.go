@@ -28,7 +28,7 @@ func (r *raising) Run(ctx context.Context, call Call) error {
 		r.ran = append(r.ran, item.Index)
 		result := gpumux.Result{Index: item.Index, Value: json.RawMessage("1")}
 		if item.Index%2 == 1 {
-			result = gpumux.Result{Index: item.Index, Fault: &gpumux.Fault{Kind: gpumux.TaskError, Message: "odd", Attempts: 1}}
+			result = gpumux.Result{Index: item.Index, Fault: &gpumux.Fault{Kind: gpumux.FaultTaskError, Message: "odd", Attempts: 1}}
 		}
 		call.Done(Done{Result: result})
 		if ctx.Err() != nil {
@@ -84,7 +84,7 @@ func indices(runs contract.Runs) (all []int64) {
 // The next attempt at a chunk knows which items are to be tried again.
 func TestLedger_WhatComesBackIsNotRunTwice(t *testing.T) {
 	l := recorded(contract.Chunk{Parts: "p", Backoff: true, Attempts: 2}, contract.Runs{span(0, 4)}, memo{})
-	_, later, _ := l.add(Done{Result: gpumux.Result{Index: 1, Fault: &gpumux.Fault{Kind: gpumux.TaskError, Attempts: 1}}})
+	_, later, _ := l.add(Done{Result: gpumux.Result{Index: 1, Fault: &gpumux.Fault{Kind: gpumux.FaultTaskError, Attempts: 1}}})
 	require.True(t, later)
 	m := l.snapshot("")
 	spans, _, _ := nextOf(recorded(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 4)}, m))

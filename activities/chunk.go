@@ -285,7 +285,7 @@ func (a *attempt) judge(spans contract.Runs, err error) error {
 	var fault *gpumux.Fault
 	switch {
 	case a.ctx.Err() != nil && errors.Is(context.Cause(a.ctx), worker.ErrWorkerShutdown):
-		return retry(&gpumux.Fault{Kind: gpumux.Canceled, Op: "run", Message: "the worker shuts down; the chunk goes on elsewhere"}, retryDelay)
+		return retry(&gpumux.Fault{Kind: gpumux.FaultCanceled, Op: "run", Message: "the worker shuts down; the chunk goes on elsewhere"}, retryDelay)
 	case a.ctx.Err() != nil:
 		// The cause says whether it was a cancellation, a pause or a reset of the activity.
 		return context.Cause(a.ctx)
@@ -295,7 +295,7 @@ func (a *attempt) judge(spans contract.Runs, err error) error {
 		return classify(err)
 	case fault.Edition != "":
 		return a.elsewhere(a.ctx, fault, a.ledger.spare(fault))
-	case fault.Kind == gpumux.BadInput:
+	case fault.Kind == gpumux.FaultBadInput:
 		return final(fault)
 	case fault.Blameless && a.ledger.spare(fault) < maxSpared:
 		// Temporal's own growing delay gives the device time to come back.
@@ -323,7 +323,7 @@ func (a *attempt) judge(spans contract.Runs, err error) error {
 // judgeStart decides what becomes of a chunk for which no process starts.
 func (a *attempt) judgeStart(fault *gpumux.Fault) error {
 	starts, most := a.ledger.unstarted(fault), failedStarts
-	if fault.Kind == gpumux.Timeout {
+	if fault.Kind == gpumux.FaultTimeout {
 		most = slowStarts
 	}
 	a.log.Warn("task process did not start", append(a.log.fields(fault, -1), "starts", starts)...)

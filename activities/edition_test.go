@@ -22,7 +22,7 @@ type coded struct {
 func (c *coded) Run(_ context.Context, call Call) error {
 	c.calls = append(c.calls, call)
 	if call.Edition != "" && call.Edition != c.edition {
-		return &gpumux.Fault{Kind: gpumux.BadInput, Op: "start", Edition: c.edition, Message: "the code is another"}
+		return &gpumux.Fault{Kind: gpumux.FaultBadInput, Op: "start", Edition: c.edition, Message: "the code is another"}
 	}
 	if call.Ran != nil {
 		call.Ran(c.edition)
@@ -112,7 +112,7 @@ func TestFindEdition_OfAnUnknownTaskIsFinal(t *testing.T) {
 		if task == "known" {
 			return "aaaaaa", nil
 		}
-		return "", &gpumux.Fault{Kind: gpumux.BadInput, Message: "no task " + task}
+		return "", &gpumux.Fault{Kind: gpumux.FaultBadInput, Message: "no task " + task}
 	}
 	encoded, err := l.env.ExecuteActivity("edition", contract.EditionInput{Task: "known"})
 	require.NoError(t, err)
@@ -126,7 +126,7 @@ func TestFindEdition_OfAnUnknownTaskIsFinal(t *testing.T) {
 }
 
 // unstarting is a Runner for which no process starts.
-type unstarting struct{ kind gpumux.Kind }
+type unstarting struct{ kind gpumux.FaultKind }
 
 func (u unstarting) Run(context.Context, Call) error {
 	return &gpumux.Fault{Kind: u.kind, Op: "start", Message: "no process"}
@@ -135,11 +135,11 @@ func (u unstarting) Run(context.Context, Call) error {
 // A start that is too slow costs minutes, so it is tried less often than one that fails.
 func TestRunChunk_TriesASlowStartOnceMore(t *testing.T) {
 	for _, c := range []struct {
-		kind  gpumux.Kind
+		kind  gpumux.FaultKind
 		tries int
 		final bool
 	}{
-		{gpumux.Timeout, 0, false}, {gpumux.Timeout, slowStarts - 1, true}, {gpumux.Crash, slowStarts - 1, false}, {gpumux.Crash, failedStarts - 1, true},
+		{gpumux.FaultTimeout, 0, false}, {gpumux.FaultTimeout, slowStarts - 1, true}, {gpumux.FaultCrash, slowStarts - 1, false}, {gpumux.FaultCrash, failedStarts - 1, true},
 	} {
 		l := newLab(t, unstarting{c.kind})
 		l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})

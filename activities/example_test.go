@@ -30,7 +30,7 @@ func (squares) Run(_ context.Context, call activities.Call) error {
 		var n int
 		result := gpumux.Result{Index: item.Index}
 		if err := json.Unmarshal(item.Value, &n); err != nil {
-			result.Fault = &gpumux.Fault{Kind: gpumux.TaskError, Op: "run", Message: err.Error()}
+			result.Fault = &gpumux.Fault{Kind: gpumux.FaultTaskError, Op: "run", Message: err.Error()}
 		} else {
 			result.Value = fmt.Append(nil, n*n)
 		}

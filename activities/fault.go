@@ -25,7 +25,7 @@ const slotPatience = 500 * time.Millisecond
 // busy returns the error of a chunk that got no slot. It is no failure, so nothing is
 // logged.
 func busy() error {
-	fault := &gpumux.Fault{Kind: gpumux.Canceled, Op: "start", Message: ErrBusy.Error() + "; the chunk goes on elsewhere"}
+	fault := &gpumux.Fault{Kind: gpumux.FaultCanceled, Op: "start", Message: ErrBusy.Error() + "; the chunk goes on elsewhere"}
 	return failure(fault, temporal.ApplicationErrorOptions{NextRetryDelay: retryDelay, Category: temporal.ApplicationErrorCategoryBenign})
 }
 
@@ -48,7 +48,7 @@ func failure(fault *gpumux.Fault, o temporal.ApplicationErrorOptions) error {
 
 // badInput returns the final error for an input that can never work.
 func badInput(err error, hint string) error {
-	return final(&gpumux.Fault{Kind: gpumux.BadInput, Op: "start", Message: err.Error(), Hint: hint})
+	return final(&gpumux.Fault{Kind: gpumux.FaultBadInput, Op: "start", Message: err.Error(), Hint: hint})
 }
 
 // classify makes an error final if trying again cannot help: mistakes in a file or a
@@ -112,7 +112,7 @@ func (l *faultLog) fields(f *gpumux.Fault, index int64) []any {
 // tooLarge is the fault of an item whose result nothing but the history can take.
 func tooLarge(task string, bytes int) *gpumux.Fault {
 	return &gpumux.Fault{
-		Kind: gpumux.TaskError, Op: "run", Task: task,
+		Kind: gpumux.FaultTaskError, Op: "run", Task: task,
 		Message: fmt.Sprintf("the result has %s, more than the %s that travel inline", gpumux.Size(bytes), gpumux.Size(largestResult)),
 		Hint:    "run the map over a source in the store (gpumux.Map, MapSource), or write large results to a file and return its path",
 	}

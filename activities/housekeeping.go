@@ -11,7 +11,6 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/worker"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/columns"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/items"
@@ -25,7 +24,7 @@ import (
 type Housekeeping struct {
 	Store *store.Store
 	// Describe describes this worker now.
-	Describe func() gpumux.Describe
+	Describe func() contract.WorkerInfo
 	// Printed reads the output of an item that runs at this worker. Default: its queue does
 	// not tell.
 	Printed func(contract.OutputInput) contract.Output
@@ -192,6 +191,6 @@ func (l *Housekeeping) Forget(ctx context.Context, in contract.Moving) (struct{}
 }
 
 // DescribeWorker says what this worker offers.
-func (l *Housekeeping) DescribeWorker(context.Context) (gpumux.Describe, error) {
+func (l *Housekeeping) DescribeWorker(context.Context) (contract.WorkerInfo, error) {
 	return l.Describe(), nil
 }

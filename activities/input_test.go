@@ -80,7 +80,7 @@ func TestRegister_WhatCannotBeIsRefusedForGood(t *testing.T) {
 			require.ErrorContains(t, err, c.want)
 			var refused *temporal.ApplicationError
 			require.ErrorAs(t, err, &refused)
-			require.Equal(t, string(gpumux.BadInput), refused.Type())
+			require.Equal(t, string(gpumux.FaultBadInput), refused.Type())
 			require.True(t, refused.NonRetryable())
 			require.NotRegexp(t, `json:|unmarshal|struct|int64`, err.Error())
 			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(16<<20))

@@ -29,7 +29,7 @@ func (ahead) Run(_ context.Context, call Call) error {
 	}
 	for _, item := range items {
 		if item.Index == 2 {
-			return &gpumux.Fault{Kind: gpumux.Crash, Op: "run", Message: "died", Alone: call.Clean}
+			return &gpumux.Fault{Kind: gpumux.FaultCrash, Op: "run", Message: "died", Alone: call.Clean}
 		}
 		call.Done(Done{Result: gpumux.Result{Index: item.Index, Value: item.Value}})
 	}
@@ -63,7 +63,7 @@ func TestRunChunk_ResultsHaveTheKeysOfTheirItems(t *testing.T) {
 // The items of a map over results are the values, and its results have their keys.
 func TestRunChunk_OverTheResultsOfAMap(t *testing.T) {
 	l := newLab(t, echo{})
-	failed := gpumux.Result{Index: 1, Fault: &gpumux.Fault{Kind: gpumux.Crash, Message: "no"}}
+	failed := gpumux.Result{Index: 1, Fault: &gpumux.Fault{Kind: gpumux.FaultCrash, Message: "no"}}
 	first := []gpumux.Result{{Value: json.RawMessage(`{"n":1}`), Key: json.RawMessage(`"a"`)}, failed,
 		{Index: 2, Arrays: []byte("\x02f\x04\x01\x00\x02\x00\x00\x00\x00\x00\x00\x00\x00\x00\x80\x3f\x00\x00\x00\x40"), Key: json.RawMessage(`"c"`)}}
 	require.NoError(t, l.store.WritePart(t.Context(), "first/parts", first))

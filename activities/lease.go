@@ -92,7 +92,7 @@ func (l *Leases) HoldSlot(ctx context.Context, in contract.Lease) (contract.Seat
 	ttl := time.Duration(in.TTL)
 	h.begin(seat, time.Now().Add(ttl))
 	ctx, cancel := context.WithTimeoutCause(ctx, ttl, &gpumux.Fault{
-		Kind: gpumux.SlotLost, Op: "run", Message: fmt.Sprintf("the time to live of the lease, %s, is over", ttl), Hint: "give it a longer TTL, or fewer calls",
+		Kind: gpumux.FaultSlotLost, Op: "run", Message: fmt.Sprintf("the time to live of the lease, %s, is over", ttl), Hint: "give it a longer TTL, or fewer calls",
 	})
 	defer cancel()
 	h.life = ctx
@@ -133,7 +133,7 @@ func lost(err error) error {
 		return err
 	}
 	if !errors.As(err, &fault) {
-		fault = &gpumux.Fault{Kind: gpumux.SlotLost, Op: "run", Message: err.Error(), Blameless: true}
+		fault = &gpumux.Fault{Kind: gpumux.FaultSlotLost, Op: "run", Message: err.Error(), Blameless: true}
 	}
 	return final(fault)
 }
@@ -208,12 +208,12 @@ func (h *holding) CallSlot(ctx context.Context, in contract.SlotCall) (contract.
 		return contract.SlotAnswer{}, final(result.Fault)
 	case len(result.Value) > largestResult:
 		return contract.SlotAnswer{}, final(&gpumux.Fault{
-			Kind: gpumux.TaskError, Op: "run", Task: in.Task,
+			Kind: gpumux.FaultTaskError, Op: "run", Task: in.Task,
 			Message: fmt.Sprintf("the value has %d bytes, more than the %d that a call returns", len(result.Value), largestResult),
 			Hint:    "keep it on the slot and return its handle (gpumux.keep), or write it to a file and return its path",
 		})
 	}
-	return contract.SlotAnswer{Value: result.Value, Output: result.Output, Seat: h.now()}, nil
+	return contract.SlotAnswer{Value: result.Value, Output: result.Printed, Seat: h.now()}, nil
 }
 
 // note takes down which call runs; "" says that one has ended.
@@ -237,7 +237,7 @@ func (h *holding) run(ctx context.Context, in contract.SlotCall) (gpumux.Result,
 
 // call runs one item in the lease's process.
 func (h *holding) call(ctx context.Context, call Call, item json.RawMessage) (result gpumux.Result, err error) {
-	call.Lease, call.Rebuilt, call.Mode = h.lease.ID, h.lease.Rebuilt, gpumux.Persistent
+	call.Lease, call.Rebuilt, call.Mode = h.lease.ID, h.lease.Rebuilt, gpumux.ModePersistent
 	call.Items = func(yield func(calls.Item, error) bool) { yield(calls.Item{Value: item}, nil) }
 	call.Done = func(done Done) { result = done.Result }
 	err = h.seat.Run(ctx, call)
@@ -314,8 +314,8 @@ func (h *holding) fetch(ctx context.Context, key string, file *os.File) error {
 }
 
 // drop lets go of residents.
-func (h *holding) drop(ctx context.Context, handles []gpumux.Handle) (gpumux.Result, error) {
-	type fields gpumux.Handle // as handles they would become their values
+func (h *holding) drop(ctx context.Context, handles []gpumux.Resident) (gpumux.Result, error) {
+	type fields gpumux.Resident // as handles they would become their values
 	list := make([]fields, len(handles))
 	for i, each := range handles {
 		list[i] = fields(each)

@@ -73,7 +73,7 @@ func newLedger(chunk contract.Chunk, runs contract.Runs, m memo) *ledger {
 
 // restore counts a result that an earlier attempt stored. Then this attempt stores its
 // results too, none inline.
-func (l *ledger) restore(index int64, kind gpumux.Kind) {
+func (l *ledger) restore(index int64, kind gpumux.FaultKind) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if at, ok := l.board.at(index); !ok || l.board.done[at] {
@@ -287,7 +287,7 @@ func (l *ledger) count(r gpumux.Result) {
 	l.result.Failed++
 	l.tooMany = l.chunk.FailFast || l.chunk.MayFail != nil && l.result.Failed > *l.chunk.MayFail
 	if l.result.Faults == nil {
-		l.result.Faults = map[gpumux.Kind]int64{}
+		l.result.Faults = map[gpumux.FaultKind]int64{}
 	}
 	l.result.Faults[r.Fault.Kind]++
 }
@@ -348,7 +348,7 @@ func (l *ledger) blame(ran contract.Runs, fault *gpumux.Fault) (index int64, ver
 	}
 	recorded := *fault
 	recorded.Attempts = s.Tries
-	if fault.Kind == gpumux.Budget {
+	if fault.Kind == gpumux.FaultBudget {
 		l.peaks.Add(fault.Peak)
 		l.peaks.Budget = max(l.peaks.Budget, gpumux.Size(fault.Budget))
 		if fault.Device != "CPU" {

@@ -70,15 +70,15 @@ func TestLedger_HolesAreSpans(t *testing.T) {
 
 func TestLedger_AnItemIsJudgedAfterTwoDeathsAlone(t *testing.T) {
 	for name, c := range map[string]struct {
-		kind    gpumux.Kind
+		kind    gpumux.FaultKind
 		larger  bool
 		company bool
 		verdict string
 	}{
-		"crash":                {gpumux.Crash, true, false, "recorded as failed"},
-		"crash after others":   {gpumux.Crash, true, true, "recorded as failed"},
-		"memory on the ladder": {gpumux.DeviceOOM, true, false, "goes to the next pool of the ladder"},
-		"memory at its end":    {gpumux.DeviceOOM, false, false, "recorded as failed"},
+		"crash":                {gpumux.FaultCrash, true, false, "recorded as failed"},
+		"crash after others":   {gpumux.FaultCrash, true, true, "recorded as failed"},
+		"memory on the ladder": {gpumux.FaultDeviceOOM, true, false, "goes to the next pool of the ladder"},
+		"memory at its end":    {gpumux.FaultDeviceOOM, false, false, "recorded as failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := recorded(contract.Chunk{Parts: "p", Larger: c.larger}, contract.Runs{span(0, 3)}, memo{})
@@ -117,9 +117,9 @@ func TestLedger_TheNextAttemptKnowsWhatTheLastLeft(t *testing.T) {
 	l := recorded(chunk, items, memo{})
 	l.book(value(0))
 	for range 2 {
-		l.blame(contract.Runs{span(0, 5)}, &gpumux.Fault{Kind: gpumux.Budget, Alone: true})
+		l.blame(contract.Runs{span(0, 5)}, &gpumux.Fault{Kind: gpumux.FaultBudget, Alone: true})
 	}
-	l.blame(contract.Runs{span(0, 5)}, &gpumux.Fault{Kind: gpumux.Crash})
+	l.blame(contract.Runs{span(0, 5)}, &gpumux.Fault{Kind: gpumux.FaultCrash})
 	data, err := json.Marshal(l.snapshot("the store is full"))
 	require.NoError(t, err)
 	var m memo
@@ -153,12 +153,12 @@ func TestLedger_FailuresAreShownShort(t *testing.T) {
 	stream := &held{}
 	l.storeTo(stream.put, there)
 	for i := range int64(5) {
-		l.book(gpumux.Result{Index: i, Fault: &gpumux.Fault{Kind: gpumux.TaskError, Message: "m", Traceback: "long", Tail: "long"}})
+		l.book(gpumux.Result{Index: i, Fault: &gpumux.Fault{Kind: gpumux.FaultTaskError, Message: "m", Traceback: "long", Tail: "long"}})
 	}
 	require.Len(t, l.result.Recent, maxRecent)
 	require.Empty(t, l.result.Recent[0].Fault.Traceback)
 	require.Equal(t, "long", stream.fresh[0].Fault.Traceback, "the stored fault keeps everything")
-	require.Equal(t, map[gpumux.Kind]int64{gpumux.TaskError: 5}, l.result.Faults)
+	require.Equal(t, map[gpumux.FaultKind]int64{gpumux.FaultTaskError: 5}, l.result.Faults)
 }
 
 // A chunk of scattered items counts by position, but its answers name indices.
@@ -179,14 +179,14 @@ func TestLedger_ScatteredItems(t *testing.T) {
 	require.Zero(t, l.result.Succeeded)
 	for range 2 {
 		l.restore(6, "")
-		l.restore(101, gpumux.Crash)
+		l.restore(101, gpumux.FaultCrash)
 	}
 	next, _, _ := nextOf(l)
 	require.Equal(t, contract.Runs{span(5, 6), span(100, 101), span(102, 103), span(1<<40, 1<<40+1)}, next)
 	for range 2 {
-		l.blame(next, &gpumux.Fault{Kind: gpumux.DeviceOOM, Alone: true})
+		l.blame(next, &gpumux.Fault{Kind: gpumux.FaultDeviceOOM, Alone: true})
 	}
-	l.blame(next, &gpumux.Fault{Kind: gpumux.Crash, Batch: 2})
+	l.blame(next, &gpumux.Fault{Kind: gpumux.FaultCrash, Batch: 2})
 	require.EqualValues(t, 5, l.memo.Hunt, "up to the position of item 102")
 	next, _, _ = nextOf(l)
 	require.Equal(t, contract.Runs{span(100, 101)}, next)
@@ -199,11 +199,11 @@ func TestLedger_ScatteredItems(t *testing.T) {
 func TestLedger_WantOfMemoryAloneAsksForTheWholeDevice(t *testing.T) {
 	l := recorded(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 2)}, memo{})
 	all := contract.Runs{span(0, 2)}
-	l.blame(all, &gpumux.Fault{Kind: gpumux.DeviceOOM})
+	l.blame(all, &gpumux.Fault{Kind: gpumux.FaultDeviceOOM})
 	_, alone, whole := nextOf(l)
 	require.True(t, alone)
 	require.False(t, whole, "a clean process comes first")
-	l.blame(all, &gpumux.Fault{Kind: gpumux.DeviceOOM, Alone: true})
+	l.blame(all, &gpumux.Fault{Kind: gpumux.FaultDeviceOOM, Alone: true})
 	_, alone, whole = nextOf(l)
 	require.True(t, alone)
 	require.True(t, whole)
@@ -226,7 +226,7 @@ func TestLedger_ACulpritInAMicroBatchIsFoundInHalves(t *testing.T) {
 			end := min(at+batch, spans[0].End)
 			if at <= culprit && culprit < end {
 				deaths++
-				_, verdict := l.blame(spans, &gpumux.Fault{Kind: gpumux.Crash, Batch: int(end - at), Alone: end-at == 1})
+				_, verdict := l.blame(spans, &gpumux.Fault{Kind: gpumux.FaultCrash, Batch: int(end - at), Alone: end-at == 1})
 				require.Equal(t, l.board.done[culprit], verdict != "")
 				break
 			}
@@ -244,7 +244,7 @@ func TestLedger_ACulpritInAMicroBatchIsFoundInHalves(t *testing.T) {
 // When a micro-batch dies once and then succeeds, no item is to blame.
 func TestLedger_AHuntThatFindsNobodyEnds(t *testing.T) {
 	l := recorded(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 20)}, memo{})
-	_, verdict := l.blame(contract.Runs{span(0, 20)}, &gpumux.Fault{Kind: gpumux.Crash, Batch: 8})
+	_, verdict := l.blame(contract.Runs{span(0, 20)}, &gpumux.Fault{Kind: gpumux.FaultCrash, Batch: 8})
 	require.Empty(t, verdict)
 	require.Empty(t, l.memo.Suspects)
 	var sizes []int64
@@ -277,10 +277,10 @@ func TestLedger_SparesForALimitedTime(t *testing.T) {
 
 func TestLedger_AvoidsDevicesThatMayBeToBlameUntilAnItemFinishes(t *testing.T) {
 	l := recorded(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 3)}, memo{})
-	l.blame(contract.Runs{span(0, 3)}, &gpumux.Fault{Kind: gpumux.Crash, Device: "GPU-a"})
+	l.blame(contract.Runs{span(0, 3)}, &gpumux.Fault{Kind: gpumux.FaultCrash, Device: "GPU-a"})
 	require.Empty(t, avoidedBy(l), "nothing points at the device")
 	for range 2 {
-		l.blame(contract.Runs{span(0, 3)}, &gpumux.Fault{Kind: gpumux.Crash, Device: "GPU-a", Suspect: true})
+		l.blame(contract.Runs{span(0, 3)}, &gpumux.Fault{Kind: gpumux.FaultCrash, Device: "GPU-a", Suspect: true})
 	}
 	l = recorded(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 3)}, l.snapshot(""))
 	require.Equal(t, []string{"GPU-a"}, avoidedBy(l))

@@ -69,12 +69,12 @@ func TestRegister_TheStoresOwnObjectsStay(t *testing.T) {
 				_, err := l.env.ExecuteActivity(what, in)
 				var refused *temporal.ApplicationError
 				require.ErrorAs(t, err, &refused, "%s of %s", what, name)
-				require.Equal(t, string(gpumux.BadInput), refused.Type(), "%s of %s: %v", what, name, err)
+				require.Equal(t, string(gpumux.FaultBadInput), refused.Type(), "%s of %s: %v", what, name, err)
 				require.True(t, refused.NonRetryable())
 			}
 			if !strings.HasPrefix(own, contract.ResidentsFolder) {
-				require.Error(t, contract.SlotCall{Save: &gpumux.Handle{}, Object: name}.Validate())
-				require.Error(t, contract.SlotCall{Load: &gpumux.Handle{}, Object: name}.Validate())
+				require.Error(t, contract.SlotCall{Save: &gpumux.Resident{}, Object: name}.Validate())
+				require.Error(t, contract.SlotCall{Load: &gpumux.Resident{}, Object: name}.Validate())
 			}
 		}
 	}

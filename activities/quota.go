@@ -32,6 +32,6 @@ func (admit Admit) enter(ctx context.Context) (await func(context.Context) error
 // OverQuota returns the error of work that goes back since its key has its slots. The
 // quota is its name, such as "the quota of team-a: 2 slots of pool gpu at host1".
 func OverQuota(quota string) error {
-	fault := &gpumux.Fault{Kind: gpumux.Canceled, Op: contract.OpQuota, Message: contract.WaitsFor + quota}
+	fault := &gpumux.Fault{Kind: gpumux.FaultCanceled, Op: contract.OpQuota, Message: contract.WaitsFor + quota}
 	return failure(fault, temporal.ApplicationErrorOptions{NextRetryDelay: quotaDelay, Category: temporal.ApplicationErrorCategoryBenign})
 }

@@ -42,5 +42,5 @@ func TestRunChunk_GoesBackOverItsQuota(t *testing.T) {
 	require.ErrorAs(t, err, &failed)
 	var fault gpumux.Fault
 	require.NoError(t, failed.Details(&fault))
-	require.Equal(t, gpumux.Fault{Kind: gpumux.Canceled, Op: contract.OpQuota, Message: "waits for the quota of team-a"}, fault)
+	require.Equal(t, gpumux.Fault{Kind: gpumux.FaultCanceled, Op: contract.OpQuota, Message: "waits for the quota of team-a"}, fault)
 }

@@ -32,7 +32,7 @@ func (l *Housekeeping) Reduce(ctx context.Context, in contract.ReduceInput) (out
 	}
 	wrong := func(what string, err error) error {
 		return final(&gpumux.Fault{
-			Kind: gpumux.TaskError, Op: "reduce", Task: in.Reduce, Message: what + ": " + err.Error(),
+			Kind: gpumux.FaultTaskError, Op: "reduce", Task: in.Reduce, Message: what + ": " + err.Error(),
 			Hint: "let the task return a number in range, or reduce with a task of your own; the items' results are kept",
 		})
 	}

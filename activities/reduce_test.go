@@ -99,7 +99,7 @@ func (l *lab) merged(values ...string) (output string) {
 	for i, value := range values {
 		r := gpumux.Result{Index: int64(i), Value: json.RawMessage(value)}
 		if value == "" {
-			r.Value, r.Fault = nil, &gpumux.Fault{Kind: gpumux.TaskError, Message: "m"}
+			r.Value, r.Fault = nil, &gpumux.Fault{Kind: gpumux.FaultTaskError, Message: "m"}
 		}
 		results = append(results, r)
 	}
@@ -227,7 +227,7 @@ func TestReduce_FaultsOfATask(t *testing.T) {
 	values := []string{`"a"`, `"b"`, `"c"`, `"d"`}
 	j := &joiner{odd: func(a, b string) *gpumux.Fault {
 		if a == "c" {
-			return &gpumux.Fault{Kind: gpumux.TaskError, Message: "no"}
+			return &gpumux.Fault{Kind: gpumux.FaultTaskError, Message: "no"}
 		}
 		return nil
 	}}
@@ -237,12 +237,12 @@ func TestReduce_FaultsOfATask(t *testing.T) {
 	require.ErrorAs(t, err, &app)
 	require.True(t, app.NonRetryable())
 
-	l = newLab(t, &joiner{err: &gpumux.Fault{Kind: gpumux.Crash, Message: "gone"}})
+	l = newLab(t, &joiner{err: &gpumux.Fault{Kind: gpumux.FaultCrash, Message: "gone"}})
 	_, err = l.reduce("m:join", l.merged(values...))
 	require.ErrorAs(t, err, &app)
 	require.False(t, app.NonRetryable(), "a death is tried again")
 
-	l = newLab(t, &joiner{err: &gpumux.Fault{Kind: gpumux.BadInput, Op: "start", Message: "no task"}})
+	l = newLab(t, &joiner{err: &gpumux.Fault{Kind: gpumux.FaultBadInput, Op: "start", Message: "no task"}})
 	_, err = l.reduce("m:join", l.merged(values...))
 	require.ErrorAs(t, err, &app)
 	require.True(t, app.NonRetryable())

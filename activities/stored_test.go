@@ -27,7 +27,7 @@ func (d *dying) Run(_ context.Context, call Call) error {
 			return err
 		}
 		if count++; d.after > 0 && count > d.after {
-			return &gpumux.Fault{Kind: gpumux.DeviceLost, Op: "run", Message: "gone"}
+			return &gpumux.Fault{Kind: gpumux.FaultDeviceLost, Op: "run", Message: "gone"}
 		}
 		d.ran = append(d.ran, item.Index)
 		call.Done(Done{Result: gpumux.Result{Index: item.Index, Value: item.Value}})

@@ -178,6 +178,6 @@ func TestIndexSource_TableMistakes(t *testing.T) {
 		require.ErrorContains(t, err, c.want, name)
 		var failed *temporal.ApplicationError
 		require.ErrorAs(t, err, &failed, name)
-		require.Equal(t, string(gpumux.BadInput), failed.Type(), name)
+		require.Equal(t, string(gpumux.FaultBadInput), failed.Type(), name)
 	}
 }

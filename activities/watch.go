@@ -32,7 +32,7 @@ func (w *Watch) WatchPool(ctx context.Context, in contract.WatchInput) (bool, er
 	every, stop, stopping := contract.HeartbeatEvery, activity.GetWorkerStopChannel(ctx), false
 	for {
 		if !w.Runs() && (stopping || !w.Serves()) {
-			return false, retry(&gpumux.Fault{Kind: gpumux.DeviceLost, Op: "start", Message: "pool " + w.Pool + " has no healthy device here"}, 0)
+			return false, retry(&gpumux.Fault{Kind: gpumux.FaultDeviceLost, Op: "start", Message: "pool " + w.Pool + " has no healthy device here"}, 0)
 		}
 		if in.Once {
 			return true, nil

@@ -73,7 +73,7 @@ func TestAlerts_AskForWhatThereIs(t *testing.T) {
 				for value := range strings.SplitSeq(chosen[2], "|") {
 					switch chosen[1] {
 					case "kind":
-						require.True(t, slices.Contains(gpumux.Kinds(), gpumux.Kind(value)), value)
+						require.True(t, slices.Contains(gpumux.Kinds(), gpumux.FaultKind(value)), value)
 					case "state":
 						require.Contains(t, slot.States(), slot.State(value))
 					}

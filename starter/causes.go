@@ -14,8 +14,8 @@ import (
 
 // Cause is failures of one kind whose messages differ only in numbers and quoted values.
 type Cause struct {
-	Kind  gpumux.Kind `json:"kind"`
-	Count int64       `json:"count"`
+	Kind  gpumux.FaultKind `json:"kind"`
+	Count int64            `json:"count"`
 	// Example is the first of them, More the next ones, up to Causes.Examples.
 	Example gpumux.Result   `json:"example"`
 	More    []gpumux.Result `json:"more,omitempty"`
@@ -36,7 +36,7 @@ type Causes struct {
 	// Examples is how many failures of each cause are kept. Default 1.
 	Examples int
 	// Kind leaves out failures of any other. Default: all count.
-	Kind gpumux.Kind
+	Kind gpumux.FaultKind
 	// Count is how many failures there are, Others how many of them have further causes.
 	Count, Others int64
 

@@ -12,10 +12,10 @@ func ExampleCauses() {
 	var causes starter.Causes
 	for i := range int64(1000) {
 		causes.Add(gpumux.Result{Index: i, Fault: &gpumux.Fault{
-			Kind: gpumux.TaskError, Class: "ValueError", Message: fmt.Sprintf("invalid literal: 'row %d'", i),
+			Kind: gpumux.FaultTaskError, Class: "ValueError", Message: fmt.Sprintf("invalid literal: 'row %d'", i),
 		}})
 	}
-	causes.Add(gpumux.Result{Index: 1000, Fault: &gpumux.Fault{Kind: gpumux.Timeout, Message: "no result after 2s"}})
+	causes.Add(gpumux.Result{Index: 1000, Fault: &gpumux.Fault{Kind: gpumux.FaultTimeout, Message: "no result after 2s"}})
 	for _, c := range causes.Sorted() {
 		fmt.Println(c.Count, "such as item", c.Example.Index, c.Example.Fault)
 	}

@@ -11,17 +11,17 @@ import (
 
 func TestCauses_AreFewForManyFailures(t *testing.T) {
 	var c Causes
-	add := func(index int64, kind gpumux.Kind, class, message string) {
+	add := func(index int64, kind gpumux.FaultKind, class, message string) {
 		c.Add(gpumux.Result{Index: index, Fault: &gpumux.Fault{Kind: kind, Class: class, Message: message}})
 	}
 	for i := range int64(237) {
 		switch {
 		case i%10 == 0:
-			add(i, gpumux.Timeout, "", fmt.Sprintf("no result after %d.%ds", i, i))
+			add(i, gpumux.FaultTimeout, "", fmt.Sprintf("no result after %d.%ds", i, i))
 		case i%3 == 0:
-			add(i, gpumux.TaskError, "ValueError", fmt.Sprintf("invalid literal for int() with base 10: 'a%d'", i))
+			add(i, gpumux.FaultTaskError, "ValueError", fmt.Sprintf("invalid literal for int() with base 10: 'a%d'", i))
 		default:
-			add(i, gpumux.TaskError, "KeyError", fmt.Sprintf("\"k%d\" of <Row at 0x7f%x> in 3fa92c01d4e%d", i, i, i))
+			add(i, gpumux.FaultTaskError, "KeyError", fmt.Sprintf("\"k%d\" of <Row at 0x7f%x> in 3fa92c01d4e%d", i, i, i))
 		}
 	}
 	c.Add(gpumux.Result{Index: 500})
@@ -36,15 +36,15 @@ func TestCauses_AreFewForManyFailures(t *testing.T) {
 func TestCauses_AreToldApart(t *testing.T) {
 	var c Causes
 	for _, f := range []gpumux.Fault{
-		{Kind: gpumux.TaskError, Class: "ValueError", Message: "x"}, {Kind: gpumux.TaskError, Class: "TypeError", Message: "x"},
-		{Kind: gpumux.Crash, Class: "ValueError", Message: "x"}, {Kind: gpumux.TaskError, Class: "ValueError", Message: "decade"},
-		{Kind: gpumux.Crash, Message: "ended", Exit: "signal SIGSEGV"}, {Kind: gpumux.Crash, Message: "ended", Exit: "signal SIGABRT"},
+		{Kind: gpumux.FaultTaskError, Class: "ValueError", Message: "x"}, {Kind: gpumux.FaultTaskError, Class: "TypeError", Message: "x"},
+		{Kind: gpumux.FaultCrash, Class: "ValueError", Message: "x"}, {Kind: gpumux.FaultTaskError, Class: "ValueError", Message: "decade"},
+		{Kind: gpumux.FaultCrash, Message: "ended", Exit: "signal SIGSEGV"}, {Kind: gpumux.FaultCrash, Message: "ended", Exit: "signal SIGABRT"},
 	} {
 		c.Add(gpumux.Result{Fault: &f})
 	}
 	require.Len(t, c.Sorted(), 6)
 	for i := range maxCauses {
-		c.Add(gpumux.Result{Fault: &gpumux.Fault{Kind: gpumux.Crash, Class: fmt.Sprintf("C%dx%s", i, string(rune('a'+i)))}})
+		c.Add(gpumux.Result{Fault: &gpumux.Fault{Kind: gpumux.FaultCrash, Class: fmt.Sprintf("C%dx%s", i, string(rune('a'+i)))}})
 	}
 	require.Len(t, c.Sorted(), maxCauses)
 	require.EqualValues(t, 6, c.Others)
@@ -52,16 +52,16 @@ func TestCauses_AreToldApart(t *testing.T) {
 
 // Each cause says where it happened, and keeps as many examples as were asked for.
 func TestCauses_PlacesAndExamples(t *testing.T) {
-	c := Causes{Examples: 2, Kind: gpumux.Crash}
+	c := Causes{Examples: 2, Kind: gpumux.FaultCrash}
 	for i, slot := range []string{"gpu/0", "gpu/1", "gpu/4", "big/0", ""} {
 		device := []string{"GPU-a", "GPU-b", "GPU-b", "GPU-b", ""}[i]
-		c.Add(gpumux.Result{Index: int64(i), Fault: &gpumux.Fault{Kind: gpumux.Crash, Slot: slot, Device: device, Host: "n1"}})
-		c.Add(gpumux.Result{Index: int64(i), Fault: &gpumux.Fault{Kind: gpumux.Timeout, Slot: slot}})
+		c.Add(gpumux.Result{Index: int64(i), Fault: &gpumux.Fault{Kind: gpumux.FaultCrash, Slot: slot, Device: device, Host: "n1"}})
+		c.Add(gpumux.Result{Index: int64(i), Fault: &gpumux.Fault{Kind: gpumux.FaultTimeout, Slot: slot}})
 	}
 	cause := c.Sorted()[0]
 	require.Len(t, c.Sorted(), 1)
 	require.EqualValues(t, 5, c.Count)
-	require.Equal(t, gpumux.Crash, cause.Kind)
+	require.Equal(t, gpumux.FaultCrash, cause.Kind)
 	require.EqualValues(t, 5, cause.Count)
 	require.Equal(t, []int64{0, 1}, []int64{cause.Example.Index, cause.More[0].Index})
 	require.Len(t, cause.More, 1)

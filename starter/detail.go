@@ -28,8 +28,8 @@ type ListOptions struct {
 	Counts bool
 }
 
-// Listed is the newest run of one map.
-type Listed struct {
+// MapInfo is the newest run of one map.
+type MapInfo struct {
 	ID      string    `json:"id"`
 	RunID   string    `json:"runId"`
 	Task    string    `json:"task"`
@@ -49,7 +49,7 @@ type Listed struct {
 }
 
 // List returns maps, the newest first, one entry per ID.
-func (s *Starter) List(ctx context.Context, o ListOptions) ([]Listed, error) {
+func (s *Starter) List(ctx context.Context, o ListOptions) ([]MapInfo, error) {
 	limit := cmp.Or(max(o.Limit, 0), 20)
 	filter := ""
 	if o.Running {
@@ -67,9 +67,9 @@ func (s *Starter) List(ctx context.Context, o ListOptions) ([]Listed, error) {
 	if o.Counts {
 		s.fillCounts(ctx, runs)
 	}
-	var maps []Listed
+	var maps []MapInfo
 	for _, r := range runs {
-		maps = append(maps, r.Listed)
+		maps = append(maps, r.MapInfo)
 	}
 	return maps, nil
 }
@@ -84,20 +84,20 @@ func (s *Starter) fillCounts(ctx context.Context, runs []*run) {
 	var asking errgroup.Group
 	asking.SetLimit(askAtOnce)
 	for _, r := range runs {
-		asking.Go(func() error { s.handle(r, Found).fillCount(ctx, canAsk); return nil })
+		asking.Go(func() error { s.handle(r, EntryFound).fillCount(ctx, canAsk); return nil })
 	}
 	_ = asking.Wait() // what cannot be asked stays unknown
 }
 
 func (h *Handle) fillCount(ctx context.Context, canAsk bool) {
-	l := &h.run.Listed
+	l := &h.run.MapInfo
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	if l.Status == Completed {
+	if l.Status == StatusCompleted {
 		if sum, err := h.Wait(ctx); err == nil {
 			l.Task, l.Items, l.Succeeded, l.Failed = sum.Task, sum.Items, sum.Succeeded, sum.Failed
 		}
-	} else if l.Status == Running && canAsk {
+	} else if l.Status == StatusRunning && canAsk {
 		if p, err := h.Progress(ctx); err == nil {
 			l.Task, l.Items, l.Succeeded, l.Failed, l.Paused, l.Recent = p.Task, p.Items, p.Succeeded, p.Failed, p.Paused, p.Recent
 		}
@@ -106,7 +106,7 @@ func (h *Handle) fillCount(ctx context.Context, canAsk bool) {
 
 // Detail describes one map.
 type Detail struct {
-	Listed
+	MapInfo
 	// Output and Store say where the results lie, or will.
 	Output string `json:"output,omitempty"`
 	Store  string `json:"store,omitempty"`
@@ -155,7 +155,7 @@ func (s *Starter) Show(ctx context.Context, id string) (*Detail, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Detail{Listed: h.run.Listed, Output: h.Output, Store: h.run.Memo.Store}
+	d := &Detail{MapInfo: h.run.MapInfo, Output: h.Output, Store: h.run.Memo.Store}
 	if h.Running() {
 		return d, s.showRunning(ctx, h, d)
 	}
@@ -170,7 +170,7 @@ func (s *Starter) Show(ctx context.Context, id string) (*Detail, error) {
 		}
 	case !errors.As(err, &ended):
 		return nil, fmt.Errorf("show map %s: %w", id, err)
-	case ended.Status == Failed:
+	case ended.Status == StatusFailed:
 		d.Fault = &ended.Fault
 	}
 	return d, nil
@@ -250,7 +250,7 @@ func (h *Handle) Retries(ctx context.Context) (Retries, error) {
 		switch {
 		case p.OverQuota:
 			found.Quota = strings.TrimPrefix(p.Waiting, contract.WaitsFor)
-		case chunk && p.Fault != nil && p.Fault.Kind == gpumux.Canceled: // of its worker, not of an item
+		case chunk && p.Fault != nil && p.Fault.Kind == gpumux.FaultCanceled: // of its worker, not of an item
 		case chunk && p.Attempt > 1:
 			found.Chunks++
 		case !chunk && p.Fault != nil && p.Attempt > stuckAfter:
@@ -270,8 +270,8 @@ func (h *Handle) Sick(ctx context.Context) ([]string, error) {
 	return fleet.Sick(h.starter.Fleet().AllOffers(ctx), in.Rungs()), nil
 }
 
-// Leasing is a workflow of somebody's own and the leases that it has.
-type Leasing struct {
+// LeaseInfo is a workflow of somebody's own and the leases that it has.
+type LeaseInfo struct {
 	ID      string    `json:"id"`
 	Type    string    `json:"type"`
 	Status  Status    `json:"status"`
@@ -283,7 +283,7 @@ type Leasing struct {
 type Lease = contract.Seat
 
 // Leases returns a workflow's leases, some seconds old.
-func (s *Starter) Leases(ctx context.Context, id string) (*Leasing, error) {
+func (s *Starter) Leases(ctx context.Context, id string) (*LeaseInfo, error) {
 	answer, err := s.Client.DescribeWorkflowExecution(ctx, id, "")
 	if errors.As(err, new(*serviceerror.NotFound)) {
 		return nil, &NotFoundError{ID: id}
@@ -292,7 +292,7 @@ func (s *Starter) Leases(ctx context.Context, id string) (*Leasing, error) {
 		return nil, fmt.Errorf("look up workflow %s: %w", id, err)
 	}
 	info := answer.GetWorkflowExecutionInfo()
-	l := &Leasing{ID: id, Type: info.GetType().GetName(), Status: statuses[info.GetStatus()], Started: info.GetStartTime().AsTime(), Leases: []Lease{}}
+	l := &LeaseInfo{ID: id, Type: info.GetType().GetName(), Status: statuses[info.GetStatus()], Started: info.GetStartTime().AsTime(), Leases: []Lease{}}
 	for _, a := range answer.GetPendingActivities() {
 		if a.GetActivityType().GetName() != contract.HoldSlot {
 			continue

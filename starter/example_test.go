@@ -109,7 +109,7 @@ func ExampleStarter_Retry() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if h.Entry == starter.Found {
+	if h.Entry == starter.EntryFound {
 		return // every item has succeeded
 	}
 	if _, err := h.Wait(ctx); err != nil {
@@ -122,7 +122,7 @@ func ExampleStarter_ResultsOf() {
 	s := &starter.Starter{}
 	summary := gpumux.Summary{Results: []gpumux.Result{
 		{Index: 0, Value: []byte(`"English"`)},
-		{Index: 1, Fault: &gpumux.Fault{Kind: gpumux.TaskError, Message: "no idea"}},
+		{Index: 1, Fault: &gpumux.Fault{Kind: gpumux.FaultTaskError, Message: "no idea"}},
 	}}
 	for result, err := range s.ResultsOf(context.Background(), summary) {
 		if err != nil {

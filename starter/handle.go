@@ -43,7 +43,7 @@ func (s *Starter) handle(r *run, entry Entry) *Handle {
 // Suits returns an *OtherEditionError if m would continue the map with other code.
 func (h *Handle) Suits(m Map) error {
 	began := h.run.Memo.Edition
-	over := h.run.Status == Completed || h.run.Status != Running && m.Retry // mending the task is what a retry is for
+	over := h.run.Status == StatusCompleted || h.run.Status != StatusRunning && m.Retry // mending the task is what a retry is for
 	if over || began == "" || m.Edition == "" || began == m.Edition {
 		return nil
 	}
@@ -51,7 +51,7 @@ func (h *Handle) Suits(m Map) error {
 }
 
 // Running reports whether the run went on when the handle was made.
-func (h *Handle) Running() bool { return h.run.Status == Running }
+func (h *Handle) Running() bool { return h.run.Status == StatusRunning }
 
 // FirstRunID stays the same when a large map continues in a new history.
 func (h *Handle) FirstRunID() string { return h.run.FirstRunID }
@@ -161,7 +161,7 @@ func (h *Handle) update(ctx context.Context, name string, args ...any) error {
 // returns when the server has the request; Wait tells when the map is over.
 func (h *Handle) Cancel(ctx context.Context) error {
 	// Newer servers take a request for a workflow that has ended and do nothing.
-	if last, err := h.starter.registry().describe(ctx, h.ID); err == nil && last != nil && last.Status != Running {
+	if last, err := h.starter.registry().describe(ctx, h.ID); err == nil && last != nil && last.Status != StatusRunning {
 		return h.steered("cancel", serviceerror.NewNotFound("ended"))
 	}
 	return h.steered("cancel", h.starter.Client.CancelWorkflow(ctx, h.ID, ""))
@@ -241,9 +241,9 @@ type EndedError struct {
 func (e *EndedError) Error() string {
 	const goOn = "; start it again to go on with the items that have no result"
 	switch of := e.Fault.Of(); {
-	case e.Status == Canceled:
+	case e.Status == StatusCanceled:
 		return "map " + e.ID + " was cancelled" + goOn
-	case e.Status == Terminated:
+	case e.Status == StatusTerminated:
 		return "map " + e.ID + " was terminated" + goOn
 	case e.Fault.Kind == "":
 		return fmt.Sprintf("map %s failed: %s", e.ID, e.Fault.Message)
@@ -263,16 +263,16 @@ func ended(id string, err error) error {
 	}
 	var timeout *temporal.TimeoutError
 	var application *temporal.ApplicationError
-	e := &EndedError{ID: id, Status: Failed, Err: err}
+	e := &EndedError{ID: id, Status: StatusFailed, Err: err}
 	switch {
 	case errors.As(err, new(*temporal.TerminatedError)):
-		e.Status = Terminated
+		e.Status = StatusTerminated
 	case errors.As(err, &application):
 		e.Fault = faultOf(application)
 	case errors.As(err, new(*temporal.CanceledError)):
-		e.Status = Canceled
+		e.Status = StatusCanceled
 	case errors.As(err, &timeout):
-		e.Fault = gpumux.Fault{Kind: gpumux.Timeout, Message: "the map's workflow took longer than it was given",
+		e.Fault = gpumux.Fault{Kind: gpumux.FaultTimeout, Message: "the map's workflow took longer than it was given",
 			Hint: "start it again to go on with the items that have no result"}
 		if timeout.TimeoutType() != enumspb.TIMEOUT_TYPE_START_TO_CLOSE {
 			e.Fault.Message = "the map's workflow timed out: " + timeout.TimeoutType().String()

@@ -186,12 +186,12 @@ func detailLines(in gpumux.MapInput, note memo) string {
 func (m *Map) note(fingerprint, id, storeURL string, entry Entry, last *run) memo {
 	note := memo{Fingerprint: fingerprint, Task: m.Input.Task, Items: m.length(), Input: m.Label, Store: storeURL, Edition: m.Edition}
 	switch {
-	case entry == Continued && last.Memo.Output != "":
+	case entry == EntryContinued && last.Memo.Output != "":
 		note.Output, note.Store = last.Memo.Output, cmp.Or(storeURL, last.Memo.Store)
 	case storeURL != "" && !m.Inline || m.manyResults():
 		note.Output = newOutput(id) // a key, which the workers find even when their store is out of reach from here
 	}
-	if entry == Continued && last.Memo.Edition != "" {
+	if entry == EntryContinued && last.Memo.Edition != "" {
 		note.Edition = last.Memo.Edition // of the results that it has
 	}
 	return note

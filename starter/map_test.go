@@ -20,7 +20,7 @@ func fingerprint(m Map) string { _, f := m.Identify(); return f }
 // would begin from nothing.
 func TestIdentify_IsStable(t *testing.T) {
 	in := gpumux.MapInput{Task: "sweep/embed.py:embed", Range: &gpumux.Range{End: 1000}, Ladder: []string{"gpu", "cpu"},
-		Mode: gpumux.Fresh, Timeout: gpumux.Duration(time.Minute), Attempts: 2}
+		Mode: gpumux.ModeFresh, Timeout: gpumux.Duration(time.Minute), Attempts: 2}
 	require.Equal(t, "sweep-embed.py-embed-2c306145df9e", made(Map{Input: in}))
 	require.Equal(t, "embed-bed1feffd9e9", made(Map{Input: gpumux.MapInput{Task: "embed"}, Scope: "/home/me", Spooled: &items.Spooled{Hash: "00ff"}}))
 }
@@ -38,7 +38,7 @@ func TestIdentify_WhatCounts(t *testing.T) {
 		"task":     func(in *gpumux.MapInput) { in.Task = "embedd" },
 		"items":    func(in *gpumux.MapInput) { in.Items = []json.RawMessage{[]byte("12"), []byte("3")} },
 		"ladder":   func(in *gpumux.MapInput) { in.Ladder = []string{"cpu"} },
-		"mode":     func(in *gpumux.MapInput) { in.Mode = gpumux.Fresh },
+		"mode":     func(in *gpumux.MapInput) { in.Mode = gpumux.ModeFresh },
 		"timeout":  func(in *gpumux.MapInput) { in.Timeout = 1 },
 		"failFast": func(in *gpumux.MapInput) { in.FailFast = true },
 	}
@@ -82,14 +82,14 @@ func TestDecide(t *testing.T) {
 		named  bool
 		want   Entry
 	}{
-		{"", false, Started}, {"", true, Started},
-		{Running, false, Attached}, {Running, true, Attached},
-		{Completed, false, Started}, {Completed, true, Found},
-		{Failed, false, Continued}, {Canceled, true, Continued}, {Terminated, false, Continued}, {TimedOut, true, Continued},
+		{"", false, EntryStarted}, {"", true, EntryStarted},
+		{StatusRunning, false, EntryAttached}, {StatusRunning, true, EntryAttached},
+		{StatusCompleted, false, EntryStarted}, {StatusCompleted, true, EntryFound},
+		{StatusFailed, false, EntryContinued}, {StatusCanceled, true, EntryContinued}, {StatusTerminated, false, EntryContinued}, {StatusTimedOut, true, EntryContinued},
 	} {
 		var last *run
 		if c.status != "" {
-			last = &run{Listed: Listed{Status: c.status}}
+			last = &run{MapInfo: MapInfo{Status: c.status}}
 		}
 		entry, _ := decide(last, c.named)
 		require.Equal(t, c.want, entry, "%+v", c)

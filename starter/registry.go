@@ -30,23 +30,23 @@ import (
 type Status string
 
 const (
-	Running    Status = "running"
-	Completed  Status = "completed"
-	Failed     Status = "failed"
-	Canceled   Status = "canceled"
-	Terminated Status = "terminated"
-	TimedOut   Status = "timed out"
+	StatusRunning    Status = "running"
+	StatusCompleted  Status = "completed"
+	StatusFailed     Status = "failed"
+	StatusCanceled   Status = "canceled"
+	StatusTerminated Status = "terminated"
+	StatusTimedOut   Status = "timed out"
 )
 
 var statuses = map[enumspb.WorkflowExecutionStatus]Status{
-	enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:          Running,
-	enumspb.WORKFLOW_EXECUTION_STATUS_PAUSED:           Running,
-	enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:        Completed,
-	enumspb.WORKFLOW_EXECUTION_STATUS_FAILED:           Failed,
-	enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED:         Canceled,
-	enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:       Terminated,
-	enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:        TimedOut,
-	enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW: Running,
+	enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:          StatusRunning,
+	enumspb.WORKFLOW_EXECUTION_STATUS_PAUSED:           StatusRunning,
+	enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:        StatusCompleted,
+	enumspb.WORKFLOW_EXECUTION_STATUS_FAILED:           StatusFailed,
+	enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED:         StatusCanceled,
+	enumspb.WORKFLOW_EXECUTION_STATUS_TERMINATED:       StatusTerminated,
+	enumspb.WORKFLOW_EXECUTION_STATUS_TIMED_OUT:        StatusTimedOut,
+	enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW: StatusRunning,
 }
 
 const memoKey = "gpumux"
@@ -68,7 +68,7 @@ type memo struct {
 
 // run is one workflow run of a map, with what a list shows of it.
 type run struct {
-	Listed
+	MapInfo
 	FirstRunID string
 	Memo       memo
 	// Unread says that the memo is encoded in a way that is not known here.
@@ -105,7 +105,7 @@ func (r registry) describe(ctx context.Context, id string) (*run, error) {
 }
 
 func (r registry) read(info *workflowpb.WorkflowExecutionInfo) *run {
-	one := &run{FirstRunID: info.GetFirstRunId(), Listed: Listed{
+	one := &run{FirstRunID: info.GetFirstRunId(), MapInfo: MapInfo{
 		ID: info.GetExecution().GetWorkflowId(), RunID: info.GetExecution().GetRunId(), Status: statuses[info.GetStatus()],
 		Started: info.GetStartTime().AsTime(), Items: -1, Succeeded: -1, Failed: -1,
 	}}

@@ -36,7 +36,7 @@ func (h *Handle) Lines(ctx context.Context, o ResultOptions) iter.Seq2[[]byte, e
 	return linesOf(h.starter.Arrays, func(give func([]byte) error) error {
 		f := &follower{h: h, unordered: o.Unordered || o.SoFar}
 		switch {
-		case h.run.Status == Completed:
+		case h.run.Status == StatusCompleted:
 			summary, err := h.Wait(ctx)
 			if err != nil {
 				return err

@@ -17,23 +17,23 @@ import (
 	"github.com/gpumux/gpumux/internal/fleet"
 )
 
-// Times say when a schedule starts its map.
-type Times struct {
+// ScheduleSpec says when a schedule starts its map.
+type ScheduleSpec struct {
 	// Cron are expressions of cron with five fields, such as "0 2 * * *", or @every 6h.
 	Cron []string `json:"cron"`
 	// Zone is the time zone that they are in, such as Europe/Berlin. Default UTC.
 	Zone string `json:"zone"`
 }
 
-// Scheduled is a schedule of this package.
-type Scheduled struct {
+// ScheduleInfo is a schedule of this package.
+type ScheduleInfo struct {
 	Name string `json:"name"`
 	Task string `json:"task"`
 	// Items is -1 when only the workers can tell; Input says where they come from.
-	Items  int64  `json:"items"`
-	Input  string `json:"input,omitempty"`
-	Times  Times  `json:"times"`
-	Paused bool   `json:"paused"`
+	Items  int64        `json:"items"`
+	Input  string       `json:"input,omitempty"`
+	Times  ScheduleSpec `json:"times"`
+	Paused bool         `json:"paused"`
 	// Next are the times of the next starts; none when it is paused.
 	Next []time.Time `json:"next"`
 	// Maps are the IDs of the maps that it started last, the newest last.
@@ -46,7 +46,7 @@ type ScheduleError struct{ Problem string }
 // Error says what to give instead.
 func (e *ScheduleError) Error() string { return e.Problem }
 
-// timesKey is where a schedule keeps its Times, beside the memo of its maps.
+// timesKey is where a schedule keeps its ScheduleSpec, beside the memo of its maps.
 const timesKey = "gpumux.times"
 
 // Schedules are the schedules of a namespace that start maps.
@@ -57,7 +57,7 @@ func (s *Starter) Schedules() Schedules { return Schedules{s} }
 
 // Create lets the server start a map at these times until the schedule is deleted. Large
 // items go into the workers' store now. While a map runs, the next one is left out.
-func (all Schedules) Create(ctx context.Context, name string, at Times, m Map) error {
+func (all Schedules) Create(ctx context.Context, name string, at ScheduleSpec, m Map) error {
 	if err := CheckID(name); err != nil {
 		return &ScheduleError{fmt.Sprintf("name of a schedule %.80q: use ASCII letters, digits, dots, dashes and underscores", name)}
 	}
@@ -113,8 +113,8 @@ func (all Schedules) Create(ctx context.Context, name string, at Times, m Map) e
 }
 
 // List returns all of them.
-func (all Schedules) List(ctx context.Context) ([]Scheduled, error) {
-	list := []Scheduled{}
+func (all Schedules) List(ctx context.Context) ([]ScheduleInfo, error) {
+	list := []ScheduleInfo{}
 	entries, err := all.starter.Client.ScheduleClient().List(ctx, client.ScheduleListOptions{PageSize: 100})
 	for err == nil && entries.HasNext() {
 		var e *client.ScheduleListEntry
@@ -132,14 +132,14 @@ func (all Schedules) List(ctx context.Context) ([]Scheduled, error) {
 }
 
 // Get is a schedule with the input of its maps.
-func (all Schedules) Get(ctx context.Context, name string) (Scheduled, gpumux.MapInput, error) {
+func (all Schedules) Get(ctx context.Context, name string) (ScheduleInfo, gpumux.MapInput, error) {
 	var in gpumux.MapInput
 	d, input, err := all.describe(ctx, name)
 	if err != nil {
-		return Scheduled{}, in, err
+		return ScheduleInfo{}, in, err
 	}
 	if err := all.starter.registry().data.FromPayloads(input, &in); err != nil {
-		return Scheduled{}, in, fmt.Errorf("read the input of schedule %s: %w", name, fleet.WithKeysHint(err))
+		return ScheduleInfo{}, in, fmt.Errorf("read the input of schedule %s: %w", name, fleet.WithKeysHint(err))
 	}
 	return all.scheduled(name, d.Memo, d.Schedule.State.Paused, d.Info.NextActionTimes, d.Info.RecentActions), in, nil
 }
@@ -158,9 +158,9 @@ func (all Schedules) describe(ctx context.Context, name string) (*client.Schedul
 }
 
 func (all Schedules) scheduled(name string, kept *commonpb.Memo, paused bool, next []time.Time, recent []client.ScheduleActionResult,
-) Scheduled {
+) ScheduleInfo {
 	var note memo
-	one := Scheduled{Name: name, Items: -1, Paused: paused, Next: []time.Time{}, Maps: []string{}}
+	one := ScheduleInfo{Name: name, Items: -1, Paused: paused, Next: []time.Time{}, Maps: []string{}}
 	if payload := kept.GetFields()[memoKey]; payload != nil && all.starter.registry().data.FromPayload(payload, &note) == nil {
 		one.Task, one.Items, one.Input = note.Task, note.Items, note.Input
 	}

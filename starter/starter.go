@@ -79,16 +79,16 @@ func (s *Starter) Holds(ctx context.Context, url string) bool {
 type Entry string
 
 const (
-	// Started is a new run from the first item on.
-	Started Entry = "started"
-	// Attached is a run that went on already.
-	Attached Entry = "attached"
-	// Continued is a new run of a map that did not complete; its stored results stand.
-	Continued Entry = "continued"
-	// Retried is a new run of a completed map; its succeeded results stand.
-	Retried Entry = "retried"
-	// Found is a completed run that the caller named.
-	Found Entry = "found"
+	// EntryStarted is a new run from the first item on.
+	EntryStarted Entry = "started"
+	// EntryAttached is a run that went on already.
+	EntryAttached Entry = "attached"
+	// EntryContinued is a new run of a map that did not complete; its stored results stand.
+	EntryContinued Entry = "continued"
+	// EntryRetried is a new run of a completed map; its succeeded results stand.
+	EntryRetried Entry = "retried"
+	// EntryFound is a completed run that the caller named.
+	EntryFound Entry = "found"
 )
 
 // Start starts a map, or finds the one under its ID. Mistakes in the input are a
@@ -122,7 +122,7 @@ func (s *Starter) Start(ctx context.Context, m Map) (*Handle, error) {
 				return nil, err
 			}
 		}
-		if entry == Attached || entry == Found {
+		if entry == EntryAttached || entry == EntryFound {
 			return s.handle(last, entry), nil
 		}
 		if !placed {
@@ -149,15 +149,15 @@ func decide(last *run, named bool) (Entry, enumspb.WorkflowIdReusePolicy) {
 	const onlyFailed = enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY
 	switch {
 	case last == nil:
-		return Started, onlyFailed
-	case last.Status == Running:
-		return Attached, 0
-	case last.Status != Completed:
-		return Continued, onlyFailed
+		return EntryStarted, onlyFailed
+	case last.Status == StatusRunning:
+		return EntryAttached, 0
+	case last.Status != StatusCompleted:
+		return EntryContinued, onlyFailed
 	case named:
-		return Found, 0
+		return EntryFound, 0
 	}
-	return Started, enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE
+	return EntryStarted, enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE
 }
 
 // begin starts the workflow; a running one is WorkflowExecutionAlreadyStarted.
@@ -180,7 +180,7 @@ func (s *Starter) begin(ctx context.Context, id string, in gpumux.MapInput, note
 	if err != nil {
 		return nil, fmt.Errorf("start map %s: %w", id, err)
 	}
-	r := &run{Listed: Listed{ID: id, RunID: started.GetRunID(), Status: Running}, FirstRunID: started.GetRunID(), Memo: note}
+	r := &run{MapInfo: MapInfo{ID: id, RunID: started.GetRunID(), Status: StatusRunning}, FirstRunID: started.GetRunID(), Memo: note}
 	return s.handle(r, entry), nil
 }
 
@@ -221,8 +221,8 @@ func (s *Starter) retry(ctx context.Context, m Map, id, fingerprint string) (*Ha
 		return nil, err
 	case last == nil:
 		return nil, &NothingToRetryError{Task: m.Input.Task, ID: m.ID}
-	case last.Status == Running:
-		return s.handle(last, Attached), nil
+	case last.Status == StatusRunning:
+		return s.handle(last, EntryAttached), nil
 	}
 	began, err := maps.input(ctx, last)
 	if err != nil {
@@ -243,18 +243,18 @@ func (s *Starter) rerun(ctx context.Context, last *run, in gpumux.MapInput) (*Ha
 	if err := s.checkKeys(ctx); err != nil {
 		return nil, err
 	}
-	id, note, entry := last.ID, last.Memo, Continued
+	id, note, entry := last.ID, last.Memo, EntryContinued
 	note.Task = cmp.Or(note.Task, in.Task)
 	if note.Fingerprint == "" {
 		note.Items = in.Len()
 	}
-	if last.Status == Completed {
-		found := s.handle(last, Found)
+	if last.Status == StatusCompleted {
+		found := s.handle(last, EntryFound)
 		summary, err := found.Wait(ctx)
 		if err != nil || summary.Failed == 0 {
 			return found, err
 		}
-		entry = Retried
+		entry = EntryRetried
 		note.Output = newOutput(id)
 		if note.Store, err = s.storage().copyResults(ctx, summary, note.Output); err != nil {
 			return nil, fmt.Errorf("retry map %s: %w", id, err)
@@ -275,7 +275,7 @@ func (s *Starter) Open(ctx context.Context, id string) (*Handle, error) {
 		return nil, err
 	}
 	if r != nil {
-		return s.handle(r, Attached), nil
+		return s.handle(r, EntryAttached), nil
 	}
 	missing := &NotFoundError{ID: id}
 	if maps, err := s.List(ctx, ListOptions{Limit: 5}); err == nil {

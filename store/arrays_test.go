@@ -24,10 +24,10 @@ func TestArrays_AreStoredAsBytes(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		large := bytesArray((64 << 10))
 		results := []gpumux.Result{
-			{Index: 0, Arrays: bytesArray(2), Output: "said \"arrays\":\""},
+			{Index: 0, Arrays: bytesArray(2), Printed: "said \"arrays\":\""},
 			{Index: 1, Value: json.RawMessage(`{"arrays":"x"}`)},
-			{Index: 2, Arrays: large, Output: "much"},
-			fault(3, gpumux.Crash),
+			{Index: 2, Arrays: large, Printed: "much"},
+			fault(3, gpumux.FaultCrash),
 		}
 		name := writePart(t, s, "m.parts", results...)
 		text := get(t, s, name.key("m.parts"))
@@ -75,7 +75,7 @@ func TestArrays_RefusesWhatIsWrong(t *testing.T) {
 	for want, r := range map[string]gpumux.Result{
 		"has no whole description":  {Arrays: bytesArray(2)[:7]},
 		"either a value or a":       {Arrays: bytesArray(2), Value: json.RawMessage("1")},
-		"either a value or a fault": {Arrays: bytesArray(2), Fault: &gpumux.Fault{Kind: gpumux.Crash}},
+		"either a value or a fault": {Arrays: bytesArray(2), Fault: &gpumux.Fault{Kind: gpumux.FaultCrash}},
 		"begins with the byte 9":    {Arrays: []byte{9}},
 		"is not JSON":               {Arrays: mixed("]")},
 	} {

@@ -42,7 +42,7 @@ func (c *cached) run(output string, cache contract.Cache, rest contract.Work, it
 	require.NoError(c.t, c.eachText(cache, rest.Runs, func(index int64, text string) {
 		r := value(index, `"`+text+`"`)
 		if strings.HasSuffix(text, "1") {
-			r = fault(index, gpumux.Crash)
+			r = fault(index, gpumux.FaultCrash)
 		}
 		results = append(results, r)
 	}))

@@ -43,7 +43,7 @@ func eachDamage(t *testing.T, test func(t *testing.T, s *Store, damaged string))
 		t.Run(name, func(t *testing.T) {
 			eachStore(t, func(t *testing.T, s *Store) {
 				writePart(t, s, "p", resultsWith(0, 1, 2)...)
-				part := writePart(t, s, "p", value(3, "3"), value(4, `"four"`), fault(5, gpumux.Crash))
+				part := writePart(t, s, "p", value(3, "3"), value(4, `"four"`), fault(5, gpumux.FaultCrash))
 				writePart(t, s, "p", resultsWith(6, 7, 8)...)
 				text := get(t, s, part.key("p"))
 				changed := change(text)

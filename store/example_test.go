@@ -108,7 +108,7 @@ func ExampleStore_Merge() {
 	defer s.Close()
 	for _, part := range [][]gpumux.Result{
 		{{Index: 2, Value: []byte(`4`)}},
-		{{Index: 0, Value: []byte(`0`)}, {Index: 1, Fault: &gpumux.Fault{Kind: gpumux.Timeout, Message: "no result after 2s"}}},
+		{{Index: 0, Value: []byte(`0`)}, {Index: 1, Fault: &gpumux.Fault{Kind: gpumux.FaultTimeout, Message: "no result after 2s"}}},
 	} {
 		if err := s.WritePart(ctx, "squares.parts", part); err != nil {
 			log.Fatal(err)

@@ -47,7 +47,7 @@ func TestFiles_AreKeptAndCopied(t *testing.T) {
 }
 
 func TestFiles_AreInTheLineOfAResult(t *testing.T) {
-	r := gpumux.Result{Index: 3, Value: []byte("1"), Output: "o", Files: []string{"a <b>.png", "c"}, Key: []byte(`"k"`)}
+	r := gpumux.Result{Index: 3, Value: []byte("1"), Printed: "o", Files: []string{"a <b>.png", "c"}, Key: []byte(`"k"`)}
 	line, err := results.Append(nil, r)
 	require.NoError(t, err)
 	require.Equal(t, `{"index":3,"value":1,"output":"o","files":["a <b>.png","c"],"key":"k"}`+"\n", string(line))

@@ -108,7 +108,7 @@ func (s *Store) Runs(ctx context.Context, folder string) (runs contract.Runs, er
 // tally counts outcomes.
 type tally struct {
 	succeeded, failed int64
-	faults            map[gpumux.Kind]int64
+	faults            map[gpumux.FaultKind]int64
 }
 
 func (t *tally) count(o results.Outcome) {
@@ -118,7 +118,7 @@ func (t *tally) count(o results.Outcome) {
 	}
 	t.failed++
 	if t.faults == nil {
-		t.faults = map[gpumux.Kind]int64{}
+		t.faults = map[gpumux.FaultKind]int64{}
 	}
 	t.faults[o.Kind]++
 }

@@ -21,7 +21,7 @@ func TestMerge_InOrderOnceEach(t *testing.T) {
 		ctx := t.Context()
 		p := "maps/m/results.jsonl.parts"
 		writePart(t, s, p, value(5, "5"), value(4, "4"))
-		writePart(t, s, p, value(0, `"<0>"`), fault(2, gpumux.Timeout))
+		writePart(t, s, p, value(0, `"<0>"`), fault(2, gpumux.FaultTimeout))
 		writePart(t, s, p, value(1, "1"), value(2, "2"), value(3, "3"))
 		put(t, s, p+"/notes.txt", "not a part")
 		merged, err := s.Merge(ctx, contract.MergeInput{Parts: p, Output: "maps/m/results.jsonl", Items: 6})
@@ -34,7 +34,7 @@ func TestMerge_InOrderOnceEach(t *testing.T) {
 {"index":5,"value":5}
 `
 		require.Equal(t, want, get(t, s, merged.Output))
-		require.Equal(t, contract.Merged{Items: 6, Succeeded: 5, Failed: 1, Faults: map[gpumux.Kind]int64{gpumux.Timeout: 1},
+		require.Equal(t, contract.Merged{Items: 6, Succeeded: 5, Failed: 1, Faults: map[gpumux.FaultKind]int64{gpumux.FaultTimeout: 1},
 			Bytes: int64(len(want)), Output: s.Objects.Locate("maps/m/results.jsonl")}, merged)
 
 		index := int64(0)

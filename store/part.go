@@ -332,7 +332,7 @@ func (w Written) parts(yield func(partName) bool) {
 
 // Since calls each with every result of the writer's parts from that moment on. It sets
 // damaged parts aside and calls damaged for each.
-func (f *Folder) Since(ctx context.Context, w Written, each func(index int64, kind gpumux.Kind), damaged func(error)) error {
+func (f *Folder) Since(ctx context.Context, w Written, each func(index int64, kind gpumux.FaultKind), damaged func(error)) error {
 	if !w.Valid() {
 		return fmt.Errorf("%q is no writer of parts", w.Writer)
 	}

@@ -14,7 +14,7 @@ func value(index int64, text string) gpumux.Result {
 	return gpumux.Result{Index: index, Value: json.RawMessage(text)}
 }
 
-func fault(index int64, kind gpumux.Kind) gpumux.Result {
+func fault(index int64, kind gpumux.FaultKind) gpumux.Result {
 	return gpumux.Result{Index: index, Fault: &gpumux.Fault{Kind: kind, Message: "a <b> & c"}}
 }
 
@@ -48,8 +48,8 @@ func TestPart_Lines(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		results := []gpumux.Result{
 			value(1203, "null"),
-			{Index: 1200, Value: json.RawMessage("{\n \"index\": 7,\r\n\"fault\": \"<é>\"}"), Output: "a\n\"b\" <c>\xff"},
-			fault(1201, gpumux.DeviceOOM),
+			{Index: 1200, Value: json.RawMessage("{\n \"index\": 7,\r\n\"fault\": \"<é>\"}"), Printed: "a\n\"b\" <c>\xff"},
+			fault(1201, gpumux.FaultDeviceOOM),
 		}
 		results[1].Key, results[2].Key, results[2].Item = json.RawMessage("[1,\n2]"), json.RawMessage("null"), json.RawMessage(`{"a":1}`)
 		name := writePart(t, s, "maps/m.parts", results...)
@@ -66,7 +66,7 @@ func TestPart_Lines(t *testing.T) {
 		back := resultsOf(t, s, key)
 		require.Equal(t, results[2], back[1])
 		require.Equal(t, results[0], back[2])
-		require.Equal(t, "a\n\"b\" <c>\ufffd", back[0].Output)
+		require.Equal(t, "a\n\"b\" <c>\ufffd", back[0].Printed)
 	})
 }
 
@@ -108,7 +108,7 @@ func TestPart_LargeValues(t *testing.T) {
 	s := open(t, "file://"+t.TempDir(), nil)
 	long := strings.Repeat("x", 3*(64<<10))
 	results := []gpumux.Result{
-		{Index: 0, Value: json.RawMessage(`"` + long + `"`), Output: "said\n"},
+		{Index: 0, Value: json.RawMessage(`"` + long + `"`), Printed: "said\n"},
 		{Index: 1, Value: json.RawMessage(`1`)},
 		{Index: 2, Value: json.RawMessage("[\n\"" + long + "\",\r\n2]")},
 	}
@@ -119,9 +119,9 @@ func TestPart_LargeValues(t *testing.T) {
 }
 
 // since returns what Since tells and how many parts it found damaged.
-func since(t *testing.T, s *Store, parts string, w Written) (told map[int64]gpumux.Kind, damaged int) {
-	told = map[int64]gpumux.Kind{}
-	require.NoError(t, folderOf(t, s, parts).Since(t.Context(), w, func(index int64, kind gpumux.Kind) { told[index] = kind }, func(err error) {
+func since(t *testing.T, s *Store, parts string, w Written) (told map[int64]gpumux.FaultKind, damaged int) {
+	told = map[int64]gpumux.FaultKind{}
+	require.NoError(t, folderOf(t, s, parts).Since(t.Context(), w, func(index int64, kind gpumux.FaultKind) { told[index] = kind }, func(err error) {
 		var d *partError
 		require.ErrorAs(t, err, &d)
 		damaged++
@@ -135,12 +135,12 @@ func TestSince_TellsWhatCameAfter(t *testing.T) {
 		first := a.At()
 		told, _ := since(t, s, "p", first)
 		require.Empty(t, told)
-		want := map[int64]gpumux.Kind{}
+		want := map[int64]gpumux.FaultKind{}
 		for i := range int64(3 * fullItems) {
 			want[i] = ""
 			r := value(i, "1")
 			if i%1000 == 7 {
-				want[i], r = gpumux.Crash, fault(i, gpumux.Crash)
+				want[i], r = gpumux.FaultCrash, fault(i, gpumux.FaultCrash)
 			}
 			require.NoError(t, a.Add(r))
 			if i%fullItems == fullItems-1 {
@@ -157,7 +157,7 @@ func TestSince_TellsWhatCameAfter(t *testing.T) {
 		require.NoError(t, a.Add(value(1<<40, "1")))
 		require.NoError(t, a.Flush(t.Context()))
 		told, _ = since(t, s, "p", last)
-		require.Equal(t, map[int64]gpumux.Kind{1 << 40: ""}, told)
+		require.Equal(t, map[int64]gpumux.FaultKind{1 << 40: ""}, told)
 		require.ErrorContains(t, folderOf(t, s, "p").Since(t.Context(), Written{Writer: "../x"}, nil, nil), "is no writer of parts")
 	})
 }

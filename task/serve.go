@@ -70,7 +70,7 @@ func converse(ctx context.Context, conn *wire.Conn, handlers map[string]Handler)
 	}
 	if handler == nil {
 		err := fmt.Errorf("this program has no task %q; it has: %s", hello.Target, strings.Join(slices.Sorted(maps.Keys(handlers)), ", "))
-		return errors.Join(err, conn.Write(wire.Fault{Raised: wire.Raised{Class: string(gpumux.BadInput), Message: err.Error()}}))
+		return errors.Join(err, conn.Write(wire.Fault{Raised: wire.Raised{Class: string(gpumux.FaultBadInput), Message: err.Error()}}))
 	}
 	if err := conn.Write(wire.Ready{Trim: true}); err != nil {
 		return err

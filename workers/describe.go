@@ -9,11 +9,11 @@ import (
 )
 
 // Describe lists what the worker offers now.
-func (w *Worker) Describe() gpumux.Describe {
-	d := gpumux.Describe{Identity: w.identity, Version: w.o.Version, Host: w.host, Store: w.storeURL,
+func (w *Worker) Describe() contract.WorkerInfo {
+	d := contract.WorkerInfo{Identity: w.identity, Version: w.o.Version, Host: w.host, Store: w.storeURL,
 		Tasks: w.tasks.Names(), Modes: w.tasks.Modes(), Notices: w.notices.All()}
 	for i, p := range w.placements {
-		info := gpumux.PoolInfo{Name: p.Name, Slots: p.Least() * len(p.Groups), Memory: p.Memory, Mode: p.Mode}
+		info := contract.PoolInfo{Name: p.Name, Slots: p.Least() * len(p.Groups), Memory: p.Memory, Mode: p.Mode}
 		if w.memory != nil {
 			info.Means = w.memory.Means(p.Name)
 		}
@@ -59,10 +59,10 @@ func (w *Worker) printed(in contract.OutputInput) (out contract.Output) {
 }
 
 // seats describes a pool's slots as they are now.
-func seats(p *pool.Pool) (all []gpumux.SlotInfo) {
+func seats(p *pool.Pool) (all []contract.SlotInfo) {
 	p.Each(func(h *pool.Seat, holder string) {
 		stats := h.Stats()
-		info := gpumux.SlotInfo{Name: h.Name, Device: h.Group, State: string(h.State()), Task: h.Task(), PID: h.PID(), Map: holder,
+		info := contract.SlotInfo{Name: h.Name, Device: h.Group, State: string(h.State()), Task: h.Task(), PID: h.PID(), Map: holder,
 			Held: gpumux.Size(stats.Held), Items: stats.Items, Faults: h.Faults.Load()}
 		if r := stats.Running; r != nil {
 			info.For, info.Progress = gpumux.Duration(max(time.Millisecond, time.Since(r.Began).Round(time.Millisecond))), r.Progress

@@ -60,7 +60,7 @@ func (s *tenant) Run(ctx context.Context, call calls.Call) error {
 		return err
 	}
 	if len(task.Command) > 0 {
-		return &gpumux.Fault{Kind: gpumux.BadInput, Op: "start", Task: task.Name, Message: "task " + task.Name + " is a command, which has no process to stay in",
+		return &gpumux.Fault{Kind: gpumux.FaultBadInput, Op: "start", Task: task.Name, Message: "task " + task.Name + " is a command, which has no process to stay in",
 			Hint: "run it in a map, or make it a Python function"}
 	}
 	ctx, stop := until(ctx, s.held)
@@ -84,14 +84,14 @@ func (s *tenant) gone() *gpumux.Fault {
 	if s.kept > 0 {
 		what = fmt.Sprintf("the residents that it kept (%d) are gone", s.kept)
 	}
-	fault := s.fault(gpumux.SlotLost, fmt.Sprintf("the task process %d has ended, and %s", s.pid, what),
+	fault := s.fault(gpumux.FaultSlotLost, fmt.Sprintf("the task process %d has ended, and %s", s.pid, what),
 		"make them anew; LeaseOptions.Rebuild does so by itself")
 	fault.PID = s.pid
 	s.pid, s.kept = 0, 0
 	return fault
 }
 
-func (s *tenant) fault(kind gpumux.Kind, message, hint string) *gpumux.Fault {
+func (s *tenant) fault(kind gpumux.FaultKind, message, hint string) *gpumux.Fault {
 	return &gpumux.Fault{Kind: kind, Op: "run", Slot: s.seat.Name, Device: s.seat.Group, Host: s.host, Blameless: true, Message: message, Hint: hint}
 }
 
@@ -105,7 +105,7 @@ func (s *tenant) Where() contract.Seat {
 // Lost implements activities.Seat.
 func (s *tenant) Lost() *gpumux.Fault {
 	if s.pool.Cordoned(s.seat.Group) {
-		return s.fault(gpumux.DeviceLost, "the device takes no more work", "gpumux gpus says why")
+		return s.fault(gpumux.FaultDeviceLost, "the device takes no more work", "gpumux gpus says why")
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 func TestPrivate_KeepsTheTextsOfFaultsOutOfTheLog(t *testing.T) {
 	core, lines := observer.New(zapcore.DebugLevel)
 	log := redact(redact(zap.New(core)))
-	fault := &gpumux.Fault{Kind: gpumux.TaskError, Message: "marker"}
+	fault := &gpumux.Fault{Kind: gpumux.FaultTaskError, Message: "marker"}
 	wrapped := fmt.Errorf("around: %w", temporal.NewApplicationError("marker", "task_error", *fault))
 	log.Warn("a call failed", zap.String("fault", fault.Error()), zap.String("pool", "gpu"))
 	log.Warn("a call failed", zap.Error(fault))

@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/activities"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
@@ -27,7 +27,7 @@ type quotas struct {
 
 // usage is the quota of a key and what it has of it.
 type usage struct {
-	gpumux.QuotaInfo
+	contract.QuotaInfo
 	limiter *rate.Limiter
 	waited  time.Time // when work last had to wait
 }
@@ -69,7 +69,7 @@ func (q *quotas) usageOf(key string) *usage {
 	if !named {
 		quota = q.limits[config.OtherKeys]
 	}
-	u := &usage{QuotaInfo: gpumux.QuotaInfo{Key: key, Slots: quota.Slots, Rate: float64(quota.Rate)}, limiter: rate.NewLimiter(rate.Inf, 0)}
+	u := &usage{QuotaInfo: contract.QuotaInfo{Key: key, Slots: quota.Slots, Rate: float64(quota.Rate)}, limiter: rate.NewLimiter(rate.Inf, 0)}
 	if quota.Rate > 0 {
 		// A burst of a tenth of a second keeps high rates, which a timer alone would miss.
 		u.limiter = rate.NewLimiter(rate.Limit(quota.Rate), max(1, int(quota.Rate/10)))
@@ -93,7 +93,7 @@ func (q *quotas) await(ctx context.Context, u *usage) error {
 }
 
 // describe lists the quotas of the file and those of other keys that are in use.
-func (q *quotas) describe() (all []gpumux.QuotaInfo) {
+func (q *quotas) describe() (all []contract.QuotaInfo) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for key := range q.limits {
@@ -108,6 +108,6 @@ func (q *quotas) describe() (all []gpumux.QuotaInfo) {
 			all = append(all, info)
 		}
 	}
-	slices.SortFunc(all, func(a, b gpumux.QuotaInfo) int { return strings.Compare(a.Key, b.Key) })
+	slices.SortFunc(all, func(a, b contract.QuotaInfo) int { return strings.Compare(a.Key, b.Key) })
 	return all
 }

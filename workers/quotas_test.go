@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
@@ -48,7 +49,7 @@ func TestQuotas_SlotsOfAKey(t *testing.T) {
 	var fault gpumux.Fault
 	require.NoError(t, failed.Details(&fault))
 	require.Equal(t, "waits for the quota of team-a: 2 slots of pool gpu at host1", fault.Message)
-	require.Equal(t, []gpumux.QuotaInfo{{Key: "team-a", Slots: 2, Busy: 2, Waits: true}}, q.describe())
+	require.Equal(t, []contract.QuotaInfo{{Key: "team-a", Slots: 2, Busy: 2, Waits: true}}, q.describe())
 
 	first.leave()
 	admit(t, q, "team-a")
@@ -61,7 +62,7 @@ func TestQuotas_OtherKeys(t *testing.T) {
 	admit(t, q, "team-c")
 	_, _, err := q.Admit("team-b")
 	require.ErrorContains(t, err, "the quota of team-b: 1 slot of pool gpu at host1")
-	require.Equal(t, []gpumux.QuotaInfo{
+	require.Equal(t, []contract.QuotaInfo{
 		{Key: "*", Slots: 1}, {Key: "team-a", Slots: 2}, {Key: "team-b", Slots: 1, Busy: 1, Waits: true}, {Key: "team-c", Slots: 1, Busy: 1},
 	}, q.describe())
 }
@@ -85,7 +86,7 @@ func TestQuotas_Rate(t *testing.T) {
 		end, done := errors.New("the end"), make(chan error)
 		go func() { done <- last.await(ctx) }()
 		synctest.Wait()
-		require.Equal(t, []gpumux.QuotaInfo{{Key: "*", Rate: 2}, {Key: "team-a", Rate: 2, Busy: 1, Waits: true}}, q.describe())
+		require.Equal(t, []contract.QuotaInfo{{Key: "*", Rate: 2}, {Key: "team-a", Rate: 2, Busy: 1, Waits: true}}, q.describe())
 		cancel(end)
 		require.ErrorIs(t, <-done, end)
 	})

@@ -251,7 +251,7 @@ func (r *runner) acquit(ctx context.Context, h *pool.Seat, fault *gpumux.Fault) 
 		return
 	}
 	if why := r.examine(ctx, h.Group); why != "" {
-		fault.Kind, fault.Blameless, fault.Suspect = gpumux.DeviceLost, true, false
+		fault.Kind, fault.Blameless, fault.Suspect = gpumux.FaultDeviceLost, true, false
 		fault.Message += "; " + why
 		fault.Hint = "the device gets no more work until a probe of it passes; the item runs again elsewhere"
 	}
@@ -260,7 +260,7 @@ func (r *runner) acquit(ctx context.Context, h *pool.Seat, fault *gpumux.Fault) 
 // crowded is what others hold on a slot's devices, where a fault says that their memory
 // ran out, and whether they are full.
 func (r *runner) crowded(h *pool.Seat, fault *gpumux.Fault) (text string, full bool) {
-	if fault.Kind != gpumux.DeviceOOM {
+	if fault.Kind != gpumux.FaultDeviceOOM {
 		return "", false
 	}
 	return r.crowd(h.Group)

@@ -46,7 +46,7 @@ func TestRunner_ADeathDuringAPauseBlamesNobody(t *testing.T) {
 	ctx, stop := contact.New(nil, func() time.Duration { return clock }, zap.NewNop()).Follow(t.Context(), contract.HeartbeatTimeout)
 	defer stop()
 	r, fakes := newRunner()
-	crash := &gpumux.Fault{Kind: gpumux.Crash, Op: "run", Message: "signal SIGKILL"}
+	crash := &gpumux.Fault{Kind: gpumux.FaultCrash, Op: "run", Message: "signal SIGKILL"}
 	fakes[0].Do = func(_ context.Context, _ launch.Task, call calls.Call) error {
 		require.NoError(t, call.Held())
 		clock += 12 * time.Second
@@ -127,14 +127,14 @@ func TestRunner_AFullDeviceBlamesNobody(t *testing.T) {
 	for name, c := range map[string]struct {
 		text                     string
 		full                     bool
-		kind                     gpumux.Kind
+		kind                     gpumux.FaultKind
 		message                  string
 		blameless, moves, others bool
 	}{
-		"full":       {"others hold 22GiB of GPU 0", true, gpumux.DeviceOOM, "out of memory; others hold 22GiB of GPU 0", true, true, true},
-		"much":       {"others hold 8GiB of GPU 0", false, gpumux.DeviceOOM, "out of memory; others hold 8GiB of GPU 0", false, true, true},
-		"alone":      {"", false, gpumux.DeviceOOM, "out of memory", false, false, true},
-		"over by it": {"others hold 22GiB of GPU 0", true, gpumux.Budget, "out of memory", false, false, false},
+		"full":       {"others hold 22GiB of GPU 0", true, gpumux.FaultDeviceOOM, "out of memory; others hold 22GiB of GPU 0", true, true, true},
+		"much":       {"others hold 8GiB of GPU 0", false, gpumux.FaultDeviceOOM, "out of memory; others hold 8GiB of GPU 0", false, true, true},
+		"alone":      {"", false, gpumux.FaultDeviceOOM, "out of memory", false, false, true},
+		"over by it": {"others hold 22GiB of GPU 0", true, gpumux.FaultBudget, "out of memory", false, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, fakes := newRunner()

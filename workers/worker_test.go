@@ -19,6 +19,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
@@ -49,10 +50,10 @@ func TestWorker_Describe(t *testing.T) {
 	w, dir := localWorker(t, "")
 	host, err := os.Hostname()
 	require.NoError(t, err)
-	require.Equal(t, gpumux.Describe{
+	require.Equal(t, contract.WorkerInfo{
 		Identity: w.identity, Modes: map[string]gpumux.Mode{},
 		Version: "1.2.3", Host: host, Store: "file://" + dir + "/store", Tasks: []string{"score:score", "sweep:fit"},
-		Pools: []gpumux.PoolInfo{{Name: "cpu", Slots: 2, Memory: 1 << 30, Mode: gpumux.Persistent, Devices: []string{"CPU"}}},
+		Pools: []contract.PoolInfo{{Name: "cpu", Slots: 2, Memory: 1 << 30, Mode: gpumux.ModePersistent, Devices: []string{"CPU"}}},
 	}, w.Describe())
 	require.NoError(t, w.Stop(t.Context()), "before Start")
 	require.NoError(t, w.Stop(t.Context()))

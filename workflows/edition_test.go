@@ -73,7 +73,7 @@ func TestEdition_OfAMapInAWorkflowIsThatOfItsFirstChunk(t *testing.T) {
 // further chunk is handed out.
 func TestEdition_GoneEndsTheMap(t *testing.T) {
 	w := &worker{edition: "abc123"}
-	gone := gpumux.Fault{Kind: gpumux.BadInput, Op: "start", Edition: "fedcba", Message: "the code is another"}
+	gone := gpumux.Fault{Kind: gpumux.FaultBadInput, Op: "start", Edition: "fedcba", Message: "the code is another"}
 	w.odd = func(c contract.Chunk, _ string) (*contract.ChunkResult, error) {
 		if w.indices(c.Work)[0] >= 10 {
 			return nil, temporal.NewApplicationErrorWithOptions(gone.Error(), string(gone.Kind),

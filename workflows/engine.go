@@ -342,7 +342,7 @@ func (e *engine) tooManyFailures(failed int64) error {
 	allowed := e.in.MaxFailures.Of(e.total)
 	failed -= e.tally.maxFailures - allowed // those of earlier runs
 	message := fmt.Sprintf("%d of %d items failed, more than the %d that may (%s)", failed, e.total, allowed, e.in.MaxFailures)
-	kind, most := gpumux.TaskError, int64(0)
+	kind, most := gpumux.FaultTaskError, int64(0)
 	for _, each := range sortedKeys(e.tally.counts.Faults) {
 		if n := e.tally.counts.Faults[each]; n > most {
 			kind, most = each, n

@@ -115,7 +115,7 @@ func TestMap_ItemsThatNeedMoreMemoryGoUpTheLadder(t *testing.T) {
 }
 
 func TestMap_AFaultIsAResult(t *testing.T) {
-	fault := &gpumux.Fault{Kind: gpumux.TaskError, Message: "boom"}
+	fault := &gpumux.Fault{Kind: gpumux.FaultTaskError, Message: "boom"}
 	w := &worker{odd: func(c contract.Chunk, _ string) (*contract.ChunkResult, error) {
 		if start(c) != 2 {
 			return nil, nil
@@ -158,5 +158,5 @@ func TestMap_InvalidOptionsNameTheField(t *testing.T) {
 	env := run(t, &worker{}, square, 1, workflows.Options{Ladder: []string{"No Such"}, Attempts: -1})
 	require.ErrorContains(t, env.GetWorkflowError(), "ladder[0]")
 	require.ErrorContains(t, env.GetWorkflowError(), "attempts")
-	require.Equal(t, gpumux.BadInput, workflows.FaultOf(env.GetWorkflowError()).Kind)
+	require.Equal(t, gpumux.FaultBadInput, workflows.FaultOf(env.GetWorkflowError()).Kind)
 }

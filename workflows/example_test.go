@@ -85,7 +85,7 @@ func ExampleMap_faults() {
 // Values is for a workflow that needs all results.
 func ExampleValues() {
 	fmt.Println(workflows.Values([]workflows.Result[int]{{Value: 1}, {Value: 4}}))
-	late := &gpumux.Fault{Kind: gpumux.Timeout, Message: "no result after 2s"}
+	late := &gpumux.Fault{Kind: gpumux.FaultTimeout, Message: "no result after 2s"}
 	_, err := workflows.Values([]workflows.Result[int]{{Value: 1}, {Fault: late}})
 	fmt.Println(err)
 	// Output:
@@ -97,7 +97,7 @@ func ExampleValues() {
 func ExampleFaultOf() {
 	embed := func(ctx workflow.Context, texts []string) (string, error) {
 		_, err := workflows.Map[string, []float64](ctx, "embedd", texts, workflows.Options{})
-		if fault := workflows.FaultOf(err); fault != nil && fault.Kind == gpumux.BadInput {
+		if fault := workflows.FaultOf(err); fault != nil && fault.Kind == gpumux.FaultBadInput {
 			return "trying again cannot help: " + fault.Message, nil
 		}
 		return "done", err
@@ -193,7 +193,7 @@ func ExampleRegister() {
 func ExampleWithSlot() {
 	score := func(ctx workflow.Context, texts []string) (total int, err error) {
 		err = workflows.WithSlot(ctx, workflows.LeaseOptions{Ladder: []string{"gpu", "cpu"}}, func(ctx workflow.Context, s *workflows.Slot) error {
-			model, err := workflows.Call[gpumux.Handle](ctx, s, "model:load", "tiny")
+			model, err := workflows.Call[gpumux.Resident](ctx, s, "model:load", "tiny")
 			if err != nil {
 				return err
 			}
@@ -217,9 +217,9 @@ func ExampleWithSlot() {
 	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	env := suite.NewTestWorkflowEnvironment()
 	tasks := workflowstest.New(env)
-	workflowstest.Handle(tasks, "model:load", func(name string) (gpumux.Handle, error) { return gpumux.Handle{Key: name}, nil })
+	workflowstest.Handle(tasks, "model:load", func(name string) (gpumux.Resident, error) { return gpumux.Resident{Key: name}, nil })
 	workflowstest.Handle(tasks, "model:score", func(item struct {
-		Model gpumux.Handle
+		Model gpumux.Resident
 		Text  string
 	}) (int, error) {
 		return len(item.Text) * len(item.Model.Key), nil

@@ -17,9 +17,9 @@ import (
 // failing answers a chunk in which all items fail.
 func failing(c contract.Chunk) *contract.ChunkResult {
 	n := c.Len()
-	r := &contract.ChunkResult{Covered: n, Ran: n, Failed: n, Faults: map[gpumux.Kind]int64{gpumux.Crash: n}, Worker: "w1", Slots: 2}
+	r := &contract.ChunkResult{Covered: n, Ran: n, Failed: n, Faults: map[gpumux.FaultKind]int64{gpumux.FaultCrash: n}, Worker: "w1", Slots: 2}
 	for i := start(c); i <= end(c); i++ {
-		failed := gpumux.Result{Index: i, Fault: &gpumux.Fault{Kind: gpumux.Crash, Message: "boom"}}
+		failed := gpumux.Result{Index: i, Fault: &gpumux.Fault{Kind: gpumux.FaultCrash, Message: "boom"}}
 		if r.Recent = append(r.Recent, failed); c.Inline {
 			r.Results = append(r.Results, failed)
 		}
@@ -32,7 +32,7 @@ func TestMap_MoreFailuresThanMayEndTheMap(t *testing.T) {
 	env := run(t, w, square, 10, workflows.Options{Chunk: 1, Window: 1, MaxFailures: "25%"})
 	require.ErrorContains(t, env.GetWorkflowError(), "3 of 10 items failed, more than the 2 that may (25%), mostly crash; such as item 2: crash: boom")
 	fault := workflows.FaultOf(env.GetWorkflowError())
-	require.Equal(t, gpumux.Crash, fault.Kind)
+	require.Equal(t, gpumux.FaultCrash, fault.Kind)
 	require.Contains(t, fault.Hint, "gpumux faults")
 	require.Len(t, w.chunks, 3)
 	for i, c := range w.chunks {

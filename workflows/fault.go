@@ -39,7 +39,7 @@ func unwrapFault(err error) error {
 
 func faultError(message string, fault *gpumux.Fault) error {
 	if fault == nil {
-		fault = &gpumux.Fault{Kind: gpumux.TaskError, Message: message}
+		fault = &gpumux.Fault{Kind: gpumux.FaultTaskError, Message: message}
 	}
 	return temporal.NewApplicationErrorWithOptions(message, string(fault.Kind), temporal.ApplicationErrorOptions{
 		NonRetryable: true, Details: []any{*fault},
@@ -48,5 +48,5 @@ func faultError(message string, fault *gpumux.Fault) error {
 
 // invalid is the error for an input that fails validation.
 func invalid(err error) error {
-	return faultError(err.Error(), &gpumux.Fault{Kind: gpumux.BadInput, Op: "start", Message: err.Error()})
+	return faultError(err.Error(), &gpumux.Fault{Kind: gpumux.FaultBadInput, Op: "start", Message: err.Error()})
 }

@@ -40,9 +40,9 @@ func TestRegistered_WhatCannotBeEndsTheMap(t *testing.T) {
 			require.ErrorContains(t, err, c.want)
 			var refused *temporal.ApplicationError
 			require.ErrorAs(t, err, &refused)
-			require.Equal(t, string(gpumux.BadInput), refused.Type())
+			require.Equal(t, string(gpumux.FaultBadInput), refused.Type())
 			require.True(t, refused.NonRetryable())
-			require.Equal(t, gpumux.BadInput, workflows.FaultOf(err).Kind)
+			require.Equal(t, gpumux.FaultBadInput, workflows.FaultOf(err).Kind)
 		})
 	}
 }
@@ -57,7 +57,7 @@ func TestRegistered_AnUnencryptedInputIsRefused(t *testing.T) {
 	w := &worker{}
 	err = run(t, w, gpumux.MapWorkflow, raw).GetWorkflowError()
 	require.ErrorContains(t, err, "input: came unencrypted, and this worker has keys: give the client the workers' keys (--keys or GPUMUX_KEYS)")
-	require.Equal(t, gpumux.BadInput, workflows.FaultOf(err).Kind)
+	require.Equal(t, gpumux.FaultBadInput, workflows.FaultOf(err).Kind)
 	require.Empty(t, w.chunks)
 }
 

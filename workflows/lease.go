@@ -69,7 +69,7 @@ func (l *lease) acquire(ctx workflow.Context) error {
 			return err
 		case fault == nil && served:
 			return nil
-		case fault != nil && fault.Kind == gpumux.BadInput && fault.Blameless:
+		case fault != nil && fault.Kind == gpumux.FaultBadInput && fault.Blameless:
 			workflow.GetLogger(ctx).Warn("a lease waits for a worker of its version", "fault", fault.Error())
 			if err := workflow.Sleep(ctx, contract.HeartbeatTimeout); err != nil {
 				return err
@@ -82,7 +82,7 @@ func (l *lease) acquire(ctx workflow.Context) error {
 			at++
 		default:
 			fault := &gpumux.Fault{
-				Kind: gpumux.SlotLost, Op: "start", Message: fmt.Sprintf("no worker has offered a lease of pool %s for %s", l.rungs[at], l.patience()),
+				Kind: gpumux.FaultSlotLost, Op: "start", Message: fmt.Sprintf("no worker has offered a lease of pool %s for %s", l.rungs[at], l.patience()),
 				Hint: "start a worker that serves the pool; a worker leases half of a pool's slots, so none of a single one, or as many as leases says " +
 					"in its file, and none of a cordoned device (gpumux workers, gpumux gpus)",
 			}
@@ -103,7 +103,7 @@ func (l *lease) ask(ctx workflow.Context, at int) (served bool, fault *gpumux.Fa
 		left = l.deadline.Sub(workflow.Now(ctx))
 	}
 	if left <= 0 {
-		return false, &gpumux.Fault{Kind: gpumux.SlotLost, Op: "start", Message: fmt.Sprintf("the time to live of the lease, %s, is over", l.o.TTL)}, nil
+		return false, &gpumux.Fault{Kind: gpumux.FaultSlotLost, Op: "start", Message: fmt.Sprintf("the time to live of the lease, %s, is over", l.o.TTL)}, nil
 	}
 	id := workflow.GetInfo(ctx).WorkflowExecution.ID
 	holding, letGo := workflow.NewDisconnectedContext(ctx) // a call's context may end before the lease
@@ -162,7 +162,7 @@ func onlyOverQuota() *temporal.RetryPolicy {
 	p := &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 1,
 		NonRetryableErrorTypes: []string{"TemporalTimeout:Heartbeat", "TemporalTimeout:StartToClose", "PanicError"}}
 	for _, kind := range gpumux.Kinds() {
-		if kind != gpumux.Canceled {
+		if kind != gpumux.FaultCanceled {
 			p.NonRetryableErrorTypes = append(p.NonRetryableErrorTypes, string(kind))
 		}
 	}
@@ -174,7 +174,7 @@ func unreadable(err error) *gpumux.Fault {
 	if temporal.IsCanceledError(err) || errors.As(err, new(*temporal.ActivityError)) {
 		return nil
 	}
-	return &gpumux.Fault{Kind: gpumux.SlotLost, Op: "start", Message: "the worker's answer cannot be read: " + err.Error(),
+	return &gpumux.Fault{Kind: gpumux.FaultSlotLost, Op: "start", Message: "the worker's answer cannot be read: " + err.Error(),
 		Hint: "give the worker of this workflow the keys of the gpumux workers (codec.Apply)"}
 }
 
@@ -253,7 +253,7 @@ func (l *lease) try(ctx workflow.Context, in contract.SlotCall, answer *contract
 		// The worker is gone, or hangs; the server says so of the slot at about the same time.
 		l.close(ctx)
 		return l.silent(), nil
-	case fault != nil && (fault.Kind == gpumux.SlotLost || fault.Blameless):
+	case fault != nil && (fault.Kind == gpumux.FaultSlotLost || fault.Blameless):
 		return fault, nil
 	}
 	return nil, unwrapFault(err)
@@ -275,7 +275,7 @@ func (l *lease) ended(ctx workflow.Context) *gpumux.Fault {
 // silent is the fault of a worker that does not answer.
 func (l *lease) silent() *gpumux.Fault {
 	at := l.seat
-	return &gpumux.Fault{Kind: gpumux.SlotLost, Op: "run", Slot: at.Slot, Device: at.Device, Host: at.Host, Blameless: true,
+	return &gpumux.Fault{Kind: gpumux.FaultSlotLost, Op: "run", Slot: at.Slot, Device: at.Device, Host: at.Host, Blameless: true,
 		Message: fmt.Sprintf("the worker %s, which held the slot, gave no sign of life for %s; what its process kept is gone", at.Worker,
 			contract.HeartbeatTimeout)}
 }
@@ -285,7 +285,7 @@ func (l *lease) silent() *gpumux.Fault {
 func (l *lease) recover(ctx workflow.Context) error {
 	for l.broken != nil {
 		fault := l.broken
-		gone := l.hold.IsReady() || fault.Kind == gpumux.DeviceLost
+		gone := l.hold.IsReady() || fault.Kind == gpumux.FaultDeviceLost
 		if l.losses++; l.o.Rebuild == nil || !fault.Blameless || l.losses > maxLosses {
 			err := faultError(fault.Error(), fault)
 			if gone {
@@ -317,7 +317,7 @@ func (l *lease) recover(ctx workflow.Context) error {
 // it runs before the next call.
 func (l *lease) rebuild(ctx workflow.Context) error {
 	fault := *l.broken
-	fault.Kind = gpumux.SlotLost // the slot is another one, whatever was lost
+	fault.Kind = gpumux.FaultSlotLost // the slot is another one, whatever was lost
 	l.broken = nil
 	s := &Slot{lease: l, rebuilds: true}
 	err := l.o.Rebuild(ctx, s)

@@ -34,7 +34,7 @@ type desk struct {
 	slots int                           // given so far
 }
 
-func lostFault(kind gpumux.Kind, blameless bool) error {
+func lostFault(kind gpumux.FaultKind, blameless bool) error {
 	fault := gpumux.Fault{Kind: kind, Op: "run", Message: "gone", Blameless: blameless}
 	return temporal.NewApplicationErrorWithOptions(fault.Error(), string(kind), temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{fault}})
 }
@@ -119,12 +119,12 @@ func times(n int, task string, err error) func(string) error {
 // must not meet a process without what it needs.
 func TestLease_ARebuildThatFailedRunsAgain(t *testing.T) {
 	d := &desk{}
-	lose, fail := times(1, "step", lostFault(gpumux.SlotLost, true)), times(1, "load", lostFault(gpumux.TaskError, false))
+	lose, fail := times(1, "step", lostFault(gpumux.FaultSlotLost, true)), times(1, "load", lostFault(gpumux.FaultTaskError, false))
 	d.answer = func(task string) error { return cmp.Or(lose(task), fail(task)) }
 	require.NoError(t, d.lease(t, func(ctx workflow.Context) error {
 		o := workflows.LeaseOptions{Rebuild: func(ctx workflow.Context, s *workflows.Slot) error { return call(ctx, s, "load") }}
 		return workflows.WithSlot(ctx, o, func(ctx workflow.Context, s *workflows.Slot) error {
-			if err := call(ctx, s, "step"); workflows.FaultOf(err).Kind != gpumux.TaskError {
+			if err := call(ctx, s, "step"); workflows.FaultOf(err).Kind != gpumux.FaultTaskError {
 				return fmt.Errorf("the first call: %w", err)
 			}
 			return call(ctx, s, "step")
@@ -136,7 +136,7 @@ func TestLease_ARebuildThatFailedRunsAgain(t *testing.T) {
 // A call that loses its slot each time ends after some times, though Rebuild works in
 // between: it may be what breaks the devices.
 func TestLease_ACallThatAlwaysLosesItsSlotEnds(t *testing.T) {
-	d := &desk{answer: times(1000, "step", lostFault(gpumux.DeviceLost, true))}
+	d := &desk{answer: times(1000, "step", lostFault(gpumux.FaultDeviceLost, true))}
 	err := d.lease(t, func(ctx workflow.Context) error {
 		o := workflows.LeaseOptions{Rebuild: func(ctx workflow.Context, s *workflows.Slot) error { return call(ctx, s, "load") }}
 		return workflows.WithSlot(ctx, o, func(ctx workflow.Context, s *workflows.Slot) error { return call(ctx, s, "step") })
@@ -149,7 +149,7 @@ func TestLease_ACallThatAlwaysLosesItsSlotEnds(t *testing.T) {
 // Calls that Rebuild makes without waiting for them end before the call for which it
 // runs.
 func TestLease_CallsOfARebuildComeFirst(t *testing.T) {
-	d := &desk{answer: times(1, "step", lostFault(gpumux.SlotLost, true))}
+	d := &desk{answer: times(1, "step", lostFault(gpumux.FaultSlotLost, true))}
 	require.NoError(t, d.lease(t, func(ctx workflow.Context) error {
 		o := workflows.LeaseOptions{Rebuild: func(ctx workflow.Context, s *workflows.Slot) error {
 			for i := range 3 {
@@ -184,7 +184,7 @@ func TestLease_CallsInASelector(t *testing.T) {
 // A slot that a call has found again is the lease's, also when the context of that call
 // ends.
 func TestLease_OutlivesTheContextOfACall(t *testing.T) {
-	d := &desk{answer: times(1, "step", lostFault(gpumux.DeviceLost, true))}
+	d := &desk{answer: times(1, "step", lostFault(gpumux.FaultDeviceLost, true))}
 	require.NoError(t, d.lease(t, func(ctx workflow.Context) error {
 		o := workflows.LeaseOptions{Rebuild: func(workflow.Context, *workflows.Slot) error { return nil }}
 		return workflows.WithSlot(ctx, o, func(ctx workflow.Context, s *workflows.Slot) error {

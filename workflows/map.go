@@ -43,11 +43,11 @@ type Options struct {
 	FairnessWeight float64
 }
 
-// Result has the Value of an item, or its Fault. Output is what the task printed for it.
+// Result has the Value of an item, or its Fault. Printed is what the task printed for it.
 type Result[Out any] struct {
-	Value  Out
-	Fault  *gpumux.Fault
-	Output string
+	Value   Out
+	Fault   *gpumux.Fault
+	Printed string
 }
 
 // Map runs the task over the items on the pools of the ladder and returns one result per
@@ -123,11 +123,11 @@ func encodeItem(item any, instead string) (json.RawMessage, error) {
 
 // decode makes a fault of a value that does not fit Out: it must not lose the others.
 func decode[Out any](r gpumux.Result) Result[Out] {
-	result := Result[Out]{Fault: r.Fault, Output: r.Output}
+	result := Result[Out]{Fault: r.Fault, Printed: r.Printed}
 	if r.Fault == nil {
 		if err := json.Unmarshal(r.Value, &result.Value); err != nil {
 			result.Fault = &gpumux.Fault{
-				Kind: gpumux.TaskError, Op: "run", Message: fmt.Sprintf("the value %.200s does not fit %T: %v", r.Value, result.Value, err),
+				Kind: gpumux.FaultTaskError, Op: "run", Message: fmt.Sprintf("the value %.200s does not fit %T: %v", r.Value, result.Value, err),
 				Hint: "let the task return what the workflow expects, or change the workflow's type",
 			}
 		}

@@ -199,7 +199,7 @@ func (m *mapping) finish(ctx workflow.Context) (summary gpumux.Summary, done boo
 	if err := m.reduce(ctx, &summary); err != nil {
 		return summary, false, err
 	}
-	m.phase = gpumux.Done
+	m.phase = gpumux.PhaseDone
 	m.show(ctx)
 	summary.Elapsed = gpumux.Duration(workflow.Now(ctx).Sub(m.started))
 	return summary, true, nil
@@ -208,7 +208,7 @@ func (m *mapping) finish(ctx workflow.Context) (summary gpumux.Summary, done boo
 // merge makes the results file. It is not done if items are missing; they are work again
 // then.
 func (m *mapping) merge(ctx workflow.Context, summary *gpumux.Summary) (done bool, err error) {
-	m.phase = gpumux.Merging
+	m.phase = gpumux.PhaseMerging
 	m.show(ctx)
 	if err := m.collected.spill(ctx); err != nil {
 		return false, unwrapFault(err)
@@ -236,7 +236,7 @@ func (m *mapping) merge(ctx workflow.Context, summary *gpumux.Summary) (done boo
 // that its input names, or that of the first worker of its pool that answers.
 func (m *mapping) findEdition(ctx workflow.Context) error {
 	if m.in.Edition == "" && m.engine.total > 0 {
-		m.phase = gpumux.Running // it waits for a slot, as a chunk would
+		m.phase = gpumux.PhaseRunning // it waits for a slot, as a chunk would
 		m.show(ctx)
 		found, err := m.askEdition(ctx, m.in.Task)
 		if err != nil {
@@ -280,7 +280,7 @@ func (m *mapping) reduce(ctx workflow.Context, summary *gpumux.Summary) error {
 	if m.in.Reduce == "" {
 		return nil
 	}
-	m.phase = gpumux.Reducing
+	m.phase = gpumux.PhaseReducing
 	m.show(ctx)
 	out, err := m.runReduce(ctx, contract.ReduceInput{
 		Map: m.engine.id, Reduce: m.in.Reduce, Edition: m.reduceEdition, Timeout: m.in.Timeout, Attempts: m.in.Attempts,
@@ -351,7 +351,7 @@ func (m *mapping) show(ctx workflow.Context) {
 	// To set an attribute that the server lacks would stop the workflow. A run that was
 	// started with it shows that the server has it.
 	told, has := workflow.GetTypedSearchAttributes(ctx).GetInt64(searchFailed)
-	if has && (told == 0 && p.Failed > 0 || m.phase == gpumux.Done && told != p.Failed) {
+	if has && (told == 0 && p.Failed > 0 || m.phase == gpumux.PhaseDone && told != p.Failed) {
 		if err := workflow.UpsertTypedSearchAttributes(ctx, searchFailed.ValueSet(p.Failed)); err != nil {
 			workflow.GetLogger(ctx).Warn("the number of failed items cannot be searched for", "error", err)
 		}

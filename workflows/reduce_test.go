@@ -76,7 +76,7 @@ func TestReduce_IsOneActivity(t *testing.T) {
 func TestReduce_FaultLeavesTheItems(t *testing.T) {
 	r := &reducer{odd: func(string) error {
 		return temporal.NewApplicationErrorWithOptions("no number", "task_error", temporal.ApplicationErrorOptions{
-			NonRetryable: true, Details: []any{gpumux.Fault{Kind: gpumux.TaskError, Message: "no number"}}})
+			NonRetryable: true, Details: []any{gpumux.Fault{Kind: gpumux.FaultTaskError, Message: "no number"}}})
 	}}
 	_, sum, err := reduceMap(t, r, gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 5000}, Reduce: gpumux.ReduceSum, Output: "maps/a/results.jsonl"})
 	require.NoError(t, err)
@@ -99,7 +99,7 @@ func TestReduce_WantOfMemoryClimbsTheLadder(t *testing.T) {
 	r := &reducer{odd: func(queue string) error {
 		if queue == names.PoolQueue("small") {
 			return temporal.NewApplicationErrorWithOptions("memory", "device_oom", temporal.ApplicationErrorOptions{
-				NonRetryable: true, Details: []any{gpumux.Fault{Kind: gpumux.DeviceOOM, Message: "memory"}}})
+				NonRetryable: true, Details: []any{gpumux.Fault{Kind: gpumux.FaultDeviceOOM, Message: "memory"}}})
 		}
 		return nil
 	}}

@@ -26,7 +26,7 @@ func Register(r worker.WorkflowRegistry) {
 }
 
 // describe is gpumux.Describe: what the worker of this workflow's queue offers.
-func describe(ctx workflow.Context) (offer gpumux.Describe, err error) {
+func describe(ctx workflow.Context) (offer contract.WorkerInfo, err error) {
 	asking := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		ScheduleToCloseTimeout: contract.HeartbeatTimeout, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
 	})
@@ -40,7 +40,7 @@ func runMap(ctx workflow.Context, raw converter.RawValue) (gpumux.Summary, error
 	if err != nil {
 		return gpumux.Summary{}, invalid(err)
 	}
-	m := &mapping{in: in, started: workflow.Now(ctx), phase: gpumux.Indexing, asked: in.Output != ""}
+	m := &mapping{in: in, started: workflow.Now(ctx), phase: gpumux.PhaseIndexing, asked: in.Output != ""}
 	m.segments.of = m
 	if carry != nil {
 		m.started = carry.Started
@@ -59,7 +59,7 @@ func runMap(ctx workflow.Context, raw converter.RawValue) (gpumux.Summary, error
 		return gpumux.Summary{}, unwrapFault(err)
 	}
 	for {
-		m.phase = gpumux.Running
+		m.phase = gpumux.PhaseRunning
 		m.show(ctx)
 		if err := m.segments.work(ctx, carry != nil); err != nil {
 			return gpumux.Summary{}, err

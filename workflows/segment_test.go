@@ -101,7 +101,7 @@ func TestRegistered_AFailedSegmentFailsTheMap(t *testing.T) {
 		if start(c) != 2000 {
 			return nil, nil
 		}
-		f := gpumux.Fault{Kind: gpumux.BadInput, Message: "no such thing"}
+		f := gpumux.Fault{Kind: gpumux.FaultBadInput, Message: "no such thing"}
 		return nil, temporal.NewApplicationErrorWithOptions(f.Error(), string(f.Kind), temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{f}})
 	}}
 	env := run(t, w, gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Source: "sources/x.jsonl", Output: "maps/x/1/results.jsonl", Chunk: 1})

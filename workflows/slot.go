@@ -123,8 +123,8 @@ func (f Future[Out]) IsReady() bool { return f.raw.IsReady() }
 // only through Get.
 func (f Future[Out]) Done() workflow.Future { return f.raw }
 
-// Call runs a task for one item on the slot and returns its value. A gpumux.Handle in the
-// item becomes its value there.
+// Call runs a task for one item on the slot and returns its value. A gpumux.Resident
+// in the item becomes its value there.
 func Call[Out any](ctx workflow.Context, s *Slot, task string, item any) (Out, error) {
 	return CallAsync[Out](ctx, s, task, item).Get(ctx)
 }
@@ -150,16 +150,16 @@ func CallAsync[Out any](ctx workflow.Context, s *Slot, task string, item any) Fu
 // Move copies a resident from one slot to another, through the memory of their hosts and
 // the workers' store, and returns the handle of the copy. The original stays until Drop.
 // The value has to be one that Python's pickle takes, as arrays and modules are.
-func Move(ctx workflow.Context, h gpumux.Handle, from, to *Slot) (gpumux.Handle, error) {
+func Move(ctx workflow.Context, h gpumux.Resident, from, to *Slot) (gpumux.Resident, error) {
 	var object string
 	err := workflow.SideEffect(ctx, func(workflow.Context) any { return contract.ResidentsFolder + newID() }).Get(&object)
 	if err != nil {
-		return gpumux.Handle{}, err
+		return gpumux.Resident{}, err
 	}
 	if err := from.call(ctx, contract.SlotCall{Save: &h, Object: object}).Get(ctx, nil); err != nil {
-		return gpumux.Handle{}, err
+		return gpumux.Resident{}, err
 	}
-	moved, err := Future[gpumux.Handle]{to.call(ctx, contract.SlotCall{Load: &h, Object: object})}.Get(ctx)
+	moved, err := Future[gpumux.Resident]{to.call(ctx, contract.SlotCall{Load: &h, Object: object})}.Get(ctx)
 	if err != nil {
 		forgetting, cancel := workflow.NewDisconnectedContext(ctx)
 		defer cancel()
@@ -170,7 +170,7 @@ func Move(ctx workflow.Context, h gpumux.Handle, from, to *Slot) (gpumux.Handle,
 
 // Drop lets go of residents of the slot, so their memory is free. All go when the lease
 // ends.
-func (s *Slot) Drop(ctx workflow.Context, residents ...gpumux.Handle) error {
+func (s *Slot) Drop(ctx workflow.Context, residents ...gpumux.Resident) error {
 	if len(residents) == 0 {
 		return nil
 	}

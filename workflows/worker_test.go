@@ -129,7 +129,7 @@ func (w *worker) register(env *testsuite.TestWorkflowEnvironment) {
 	env.RegisterActivityWithOptions(func(_ context.Context, in contract.EditionInput) (contract.Edition, error) {
 		if w.asked++; in.Task == w.unknown {
 			return contract.Edition{}, temporal.NewApplicationErrorWithOptions("no task", "bad_input", temporal.ApplicationErrorOptions{
-				NonRetryable: true, Details: []any{gpumux.Fault{Kind: gpumux.BadInput, Message: "no task"}}})
+				NonRetryable: true, Details: []any{gpumux.Fault{Kind: gpumux.FaultBadInput, Message: "no task"}}})
 		}
 		return contract.Edition{Edition: cmp.Or(w.edition, "e1"), Slots: w.likely}, nil
 	}, name(contract.FindEdition))

@@ -67,7 +67,7 @@ func Backends(ctx workflow.Context, p places) (r report, err error) {
 // operations does each of them, on the first backend that takes it.
 func (r *report) operations(ctx workflow.Context, c *chain) error {
 	defer func() { r.Steps, r.Copies = append(r.Steps, c.steps...), r.Copies+c.copies }()
-	var matrices []gpumux.Handle
+	var matrices []gpumux.Resident
 	for seed := range 2 {
 		matrix, err := c.backends[0].call(ctx, "load", map[string]int{"seed": seed, "n": n})
 		if err != nil {
@@ -88,18 +88,18 @@ func (r *report) operations(ctx workflow.Context, c *chain) error {
 // products computes A·B on one slot beside C·D on another, brings them together, and adds
 // them there on two devices of one process.
 func (r *report) products(ctx workflow.Context, left, right backend, second string) error {
-	var futures []workflows.Future[gpumux.Handle]
+	var futures []workflows.Future[gpumux.Resident]
 	for at, b := range []backend{left, left, right, right} {
 		item := map[string]int{"seed": at, "n": n}
-		futures = append(futures, workflows.CallAsync[gpumux.Handle](ctx, b.slot, b.module+":load", item))
+		futures = append(futures, workflows.CallAsync[gpumux.Resident](ctx, b.slot, b.module+":load", item))
 	}
 	loaded, err := all(ctx, futures)
 	if err != nil {
 		return err
 	}
-	products, err := all(ctx, []workflows.Future[gpumux.Handle]{
-		workflows.CallAsync[gpumux.Handle](ctx, left.slot, left.module+":product", loaded[:2]),
-		workflows.CallAsync[gpumux.Handle](ctx, right.slot, right.module+":product", loaded[2:]),
+	products, err := all(ctx, []workflows.Future[gpumux.Resident]{
+		workflows.CallAsync[gpumux.Resident](ctx, left.slot, left.module+":product", loaded[:2]),
+		workflows.CallAsync[gpumux.Resident](ctx, right.slot, right.module+":product", loaded[2:]),
 	})
 	if err != nil {
 		return err
@@ -109,18 +109,18 @@ func (r *report) products(ctx workflow.Context, left, right backend, second stri
 		return err
 	}
 	r.Copies++
-	sum, err := left.call(ctx, "add", []gpumux.Handle{products[0], moved})
+	sum, err := left.call(ctx, "add", []gpumux.Resident{products[0], moved})
 	if err != nil {
 		return err
 	}
-	there, err := left.call(ctx, "add", []gpumux.Handle{products[0].On(second), moved.On(second)})
+	there, err := left.call(ctx, "add", []gpumux.Resident{products[0].On(second), moved.On(second)})
 	if err != nil {
 		return err
 	}
 	for _, each := range []struct {
 		operation string
 		b         backend
-		handle    gpumux.Handle
+		handle    gpumux.Resident
 	}{{"left", left, products[0]}, {"right", right, products[1]}, {"sum", left, sum}, {"sum after On", left, there}} {
 		done := step{Chain: "hand", Operation: each.operation}
 		if err := done.fill(ctx, each.b, each.handle); err != nil {
@@ -132,7 +132,7 @@ func (r *report) products(ctx workflow.Context, left, right backend, second stri
 }
 
 // all waits for all of them.
-func all(ctx workflow.Context, futures []workflows.Future[gpumux.Handle]) (handles []gpumux.Handle, err error) {
+func all(ctx workflow.Context, futures []workflows.Future[gpumux.Resident]) (handles []gpumux.Resident, err error) {
 	for _, each := range futures {
 		handle, err := each.Get(ctx)
 		if err != nil {

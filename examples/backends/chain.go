@@ -15,8 +15,8 @@ type backend struct {
 	slot   *workflows.Slot
 }
 
-func (b backend) call(ctx workflow.Context, operation string, item any) (gpumux.Handle, error) {
-	return workflows.Call[gpumux.Handle](ctx, b.slot, b.module+":"+operation, item)
+func (b backend) call(ctx workflow.Context, operation string, item any) (gpumux.Resident, error) {
+	return workflows.Call[gpumux.Resident](ctx, b.slot, b.module+":"+operation, item)
 }
 
 // step is an operation, where it ran and what came of it.
@@ -38,12 +38,12 @@ type chain struct {
 }
 
 // run does an operation and leaves what comes of it where it ran.
-func (c *chain) run(ctx workflow.Context, operation string, inputs ...gpumux.Handle) (gpumux.Handle, error) {
+func (c *chain) run(ctx workflow.Context, operation string, inputs ...gpumux.Resident) (gpumux.Resident, error) {
 	done := step{Chain: c.name, Operation: operation}
 	for at, b := range c.backends {
 		inputs, err := c.bring(ctx, b, inputs)
 		if err != nil {
-			return gpumux.Handle{}, err
+			return gpumux.Resident{}, err
 		}
 		handle, err := b.call(ctx, operation, inputs)
 		if fault := workflows.FaultOf(err); fault != nil && fault.Class == "NotImplementedError" && at+1 < len(c.backends) {
@@ -56,11 +56,11 @@ func (c *chain) run(ctx workflow.Context, operation string, inputs ...gpumux.Han
 		c.steps = append(c.steps, done)
 		return handle, err
 	}
-	return gpumux.Handle{}, fmt.Errorf("the chain %s has no backend", c.name)
+	return gpumux.Resident{}, fmt.Errorf("the chain %s has no backend", c.name)
 }
 
 // bring moves inputs to a backend that are elsewhere.
-func (c *chain) bring(ctx workflow.Context, to backend, inputs []gpumux.Handle) (here []gpumux.Handle, err error) {
+func (c *chain) bring(ctx workflow.Context, to backend, inputs []gpumux.Resident) (here []gpumux.Resident, err error) {
 	for _, h := range inputs {
 		for _, from := range c.backends {
 			if from != to && h.Slot == from.slot.Seat().Slot {
@@ -76,7 +76,7 @@ func (c *chain) bring(ctx workflow.Context, to backend, inputs []gpumux.Handle) 
 }
 
 // fill says where an array is, and fetches its numbers.
-func (s *step) fill(ctx workflow.Context, b backend, handle gpumux.Handle) (err error) {
+func (s *step) fill(ctx workflow.Context, b backend, handle gpumux.Resident) (err error) {
 	s.Slot, s.Place = handle.Slot, handle.Place
 	s.Value, err = workflows.Call[any](ctx, b.slot, b.module+":value", handle)
 	return err

@@ -80,8 +80,8 @@ func (s *Sizing) Begin(h *pool.Seat, task string, whole bool) *Stint {
 }
 
 // Failed gets the fault that ended a call. With a budget, OOM is the item's own fault.
-func (s *Sizing) Failed(task string, kind gpumux.Kind) {
-	if s == nil || s.memory > 0 || kind != gpumux.DeviceOOM && kind != gpumux.HostOOM {
+func (s *Sizing) Failed(task string, kind gpumux.FaultKind) {
+	if s == nil || s.memory > 0 || kind != gpumux.FaultDeviceOOM && kind != gpumux.FaultHostOOM {
 		return
 	}
 	select {

@@ -289,19 +289,19 @@ func TestSizing_MemoryThatDoesNotDo(t *testing.T) {
 	core, seen := observer.New(zap.WarnLevel)
 	s := New(p, config.Placement{Pool: config.Pool{GPUsPerSlot: 1}, Most: 8}, free{}, zap.New(core))
 	s.task = "x"
-	s.Failed("x", gpumux.TaskError)
-	s.Failed("x", gpumux.Budget)
+	s.Failed("x", gpumux.FaultTaskError)
+	s.Failed("x", gpumux.FaultBudget)
 	require.Empty(t, s.full)
 	s.searchFor("x").trial, s.searchFor("x").now = 4, 4
 	s.apply(s.searchFor("x"))
 	require.Equal(t, 4, p.Size())
-	s.Failed("x", gpumux.DeviceOOM)
-	s.Failed("x", gpumux.DeviceOOM)
+	s.Failed("x", gpumux.FaultDeviceOOM)
+	s.Failed("x", gpumux.FaultDeviceOOM)
 	s.overflow(<-s.full)
 	require.Equal(t, 1, seen.FilterMessageSnippet("does not do for 4 slots of task x").Len())
 	require.Less(t, p.Size(), 4)
 	require.Empty(t, s.full)
 	s.memory = 1 << 30 // with a budget it is the item's affair
-	s.Failed("x", gpumux.DeviceOOM)
+	s.Failed("x", gpumux.FaultDeviceOOM)
 	require.Empty(t, s.full)
 }

@@ -66,7 +66,7 @@ func TestAdvise_Memory(t *testing.T) {
 	r := &Report{Rows: []Row{row}}
 	r.advise()
 	require.Contains(t, r.Advice[0], "none failed, so nothing keeps a task within its memory budget here")
-	row.Faults = map[gpumux.Kind]int64{gpumux.Budget: 2, gpumux.DeviceOOM: 1}
+	row.Faults = map[gpumux.FaultKind]int64{gpumux.FaultBudget: 2, gpumux.FaultDeviceOOM: 1}
 	r = &Report{Rows: []Row{row}}
 	r.advise()
 	require.Equal(t, []string{"oom items: an item over its budget costs itself (2 budget, 1 device_oom, the other 12 finished), never its neighbours"}, r.Advice)

@@ -75,10 +75,10 @@ type Row struct {
 	OfBare     Quartiles `json:"ofBare,omitzero"`
 	// Item is an item's time in its slot. Latency divides a round's median of it by that of
 	// one bare process alone. PerMap is the time that a map takes beside its items.
-	Item    Quartiles             `json:"itemSeconds"`
-	Latency Quartiles             `json:"latencyOfUnshared,omitzero"`
-	PerMap  Quartiles             `json:"perMapSeconds,omitzero"`
-	Faults  map[gpumux.Kind]int64 `json:"faults,omitempty"` // items that failed
+	Item    Quartiles                  `json:"itemSeconds"`
+	Latency Quartiles                  `json:"latencyOfUnshared,omitzero"`
+	PerMap  Quartiles                  `json:"perMapSeconds,omitzero"`
+	Faults  map[gpumux.FaultKind]int64 `json:"faults,omitempty"` // items that failed
 }
 
 const legend = "THROUGHPUT and LATENCY are shares of one bare process alone, the unshared device, in the same round; OF BARE is of as many bare\n" +

@@ -62,7 +62,7 @@ func sampleReport() *Report {
 			row("light", 0, Bare, "", 2, 1e7, 2, 0, 2e-7, 0, 0.02),
 			row("light", 0, Persistent, timeSliced, 2, 39000, 0.0078, 0.0039, 5.02e-5, 0.1, 0.08),
 			row("light", 0, Fresh, timeSliced, 2, 11.1, 2e-6, 1e-6, 0.1800502, 0.1, 0.02),
-			{Workload: "oom", Way: Persistent, Sharing: timeSliced, Clients: 2, Items: 15, Faults: map[gpumux.Kind]int64{gpumux.Budget: 3}},
+			{Workload: "oom", Way: Persistent, Sharing: timeSliced, Clients: 2, Items: 15, Faults: map[gpumux.FaultKind]int64{gpumux.FaultBudget: 3}},
 			{Workload: "oom", Way: Fresh, Sharing: timeSliced, Clients: 2, Items: 15},
 		},
 		Unmeasured: []Unmeasured{{mps, "it needs a GPU"}},

@@ -81,7 +81,7 @@ type outcome struct {
 func (s *served) run(ctx context.Context, in gpumux.MapInput) (out outcome, err error) {
 	in.Task, in.Ladder = s.workload, []string{pool}
 	if s.at.way == Fresh {
-		in.Mode = gpumux.Fresh
+		in.Mode = gpumux.ModeFresh
 	}
 	began := time.Now()
 	h, err := s.Starter.Start(ctx, starter.Map{ID: "bench-" + strings.ToLower(rand.Text()[:10]), Input: in, Label: "gpumux bench"})
@@ -116,7 +116,7 @@ func (s *served) run(ctx context.Context, in gpumux.MapInput) (out outcome, err 
 				return out, fmt.Errorf("read result %d of %s: %w", result.Index, s.workload, err)
 			}
 			out.stamps = append(out.stamps, one)
-		case result.Fault.Kind == gpumux.TaskError || result.Fault.Kind == gpumux.BadInput:
+		case result.Fault.Kind == gpumux.FaultTaskError || result.Fault.Kind == gpumux.FaultBadInput:
 			return out, fmt.Errorf("item %d of %s: %w", result.Index, s.workload, result.Fault)
 		}
 	}

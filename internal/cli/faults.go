@@ -51,7 +51,7 @@ func runFaults(ctx context.Context, a *app.App, id string, asJSON bool) error {
 			faults.Results = p.Succeeded + p.Failed
 		}
 	}
-	if s.ended != nil && s.ended.Status == starter.Failed {
+	if s.ended != nil && s.ended.Status == starter.StatusFailed {
 		faults.Fault = &s.ended.Fault
 	}
 	if asJSON {

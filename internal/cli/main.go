@@ -108,7 +108,7 @@ func exitCode(err error) int {
 		new(*starter.OtherEditionError), new(*starter.NotFoundError), new(*starter.NothingToRetryError), new(*starter.StillRunningError),
 		new(*starter.ScheduleError), new(*fleet.KeysError)):
 		return app.ExitUsage
-	case errors.As(err, &ended) && ended.Fault.Kind == gpumux.BadInput:
+	case errors.As(err, &ended) && ended.Fault.Kind == gpumux.FaultBadInput:
 		return app.ExitUsage
 	case is(new(*fleet.ConnectError), new(*starter.NoStoreError), new(*fleet.NoWorkerError), new(*local.UnavailableError), new(*bench.LackingError)),
 		errors.Is(err, context.DeadlineExceeded):

@@ -155,7 +155,7 @@ func (r *mapRun) runHere(ctx context.Context) error {
 	r.h, r.conn = h, app.ConnectionOf(s)
 	r.comeBack = "the same command writes them (its state is in " + s.Data + ")"
 	r.tellEntry()
-	if page := r.conn.Link(h.ID); page != "" && h.Entry != starter.Found {
+	if page := r.conn.Link(h.ID); page != "" && h.Entry != starter.EntryFound {
 		r.a.Console.Note("web UI while it runs: %s", page)
 	}
 	r.conn.UI = "" // the page goes away with the server
@@ -168,7 +168,7 @@ func (r *mapRun) runHere(ctx context.Context) error {
 		return app.Exit(app.ExitInterrupted)
 	}
 	s.Ended(delivered, err)
-	if delivered && f.data == "" && f.id != "" && h.Entry == starter.Started {
+	if delivered && f.data == "" && f.id != "" && h.Entry == starter.EntryStarted {
 		r.a.Console.Note("  state      %s (until you delete it)", s.Data)
 	}
 	return err
@@ -178,20 +178,20 @@ func (r *mapRun) runHere(ctx context.Context) error {
 func (r *mapRun) tellEntry() {
 	note, h := r.a.Console.Note, r.h
 	switch h.Entry {
-	case starter.Started:
+	case starter.EntryStarted:
 		if r.f.detach {
 			note("map %s started", h.ID)
 		}
-	case starter.Retried:
+	case starter.EntryRetried:
 		note("map %s runs its failed items again", h.ID)
-	case starter.Found:
+	case starter.EntryFound:
 		if r.m.Retry {
 			note("map %s: every item succeeded, so there is nothing to retry", h.ID)
 		} else {
 			note("map %s is finished; these are its results", h.ID)
 		}
-	case starter.Attached, starter.Continued:
-		if h.Entry == starter.Attached && !r.f.local {
+	case starter.EntryAttached, starter.EntryContinued:
+		if h.Entry == starter.EntryAttached && !r.f.local {
 			note("map %s runs already, with the options that it was started with", h.ID)
 		} else {
 			note("going on with map %s and the options that it was started with", h.ID)

@@ -27,8 +27,8 @@ func TestMemory_IsShownWhereItWasMeasured(t *testing.T) {
 	require.NotContains(t, b.String(), "memory")
 
 	for _, d := range []*starter.Detail{
-		{Listed: starter.Listed{Status: starter.Running}, Progress: &gpumux.Progress{Peak: peak}},
-		{Listed: starter.Listed{Status: starter.Completed}, Summary: &gpumux.Summary{Peak: peak}},
+		{MapInfo: starter.MapInfo{Status: starter.StatusRunning}, Progress: &gpumux.Progress{Peak: peak}},
+		{MapInfo: starter.MapInfo{Status: starter.StatusCompleted}, Summary: &gpumux.Summary{Peak: peak}},
 	} {
 		b.Reset()
 		show.Detail(&b, d, nil, "", noon)

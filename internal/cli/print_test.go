@@ -20,13 +20,13 @@ import (
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 func TestReport_Print(t *testing.T) {
-	oom := &gpumux.Fault{Kind: gpumux.DeviceOOM, Class: "torch.OutOfMemoryError", Message: "CUDA out of memory", Slot: "gpu/0",
+	oom := &gpumux.Fault{Kind: gpumux.FaultDeviceOOM, Class: "torch.OutOfMemoryError", Message: "CUDA out of memory", Slot: "gpu/0",
 		Budget: 8 << 30, Peak: 7900 << 20, Hint: "use a larger pool", Item: `{"image":"a.png"}`}
-	raised := &gpumux.Fault{Kind: gpumux.TaskError, Class: "ValueError", Message: "not an image\nat all"}
+	raised := &gpumux.Fault{Kind: gpumux.FaultTaskError, Class: "ValueError", Message: "not an image\nat all"}
 	r := &report{ID: "embed-3fa92c01d4e5", File: "vectors.jsonl", Page: "http://127.0.0.1:8233/namespaces/default/workflows/embed-3fa92c01d4e5",
 		Summary: gpumux.Summary{Task: "embed", Items: 12345, Succeeded: 12340, Failed: 5, Elapsed: gpumux.Duration(83 * time.Second),
-			Faults: map[gpumux.Kind]int64{gpumux.TaskError: 2, gpumux.DeviceOOM: 3}},
-		Causes: []starter.Cause{{Kind: gpumux.DeviceOOM, Count: 3, Example: gpumux.Result{Index: 7, Fault: oom}}, {Kind: gpumux.TaskError, Count: 1, Example: gpumux.Result{Index: 90, Fault: raised}}},
+			Faults: map[gpumux.FaultKind]int64{gpumux.FaultTaskError: 2, gpumux.FaultDeviceOOM: 3}},
+		Causes: []starter.Cause{{Kind: gpumux.FaultDeviceOOM, Count: 3, Example: gpumux.Result{Index: 7, Fault: oom}}, {Kind: gpumux.FaultTaskError, Count: 1, Example: gpumux.Result{Index: 90, Fault: raised}}},
 	}
 	var text, data bytes.Buffer
 	r.print(&text)
@@ -39,13 +39,13 @@ func TestReport_Print(t *testing.T) {
 
 func TestLs_Table(t *testing.T) {
 	var b bytes.Buffer
-	require.NoError(t, show.Maps(&b, []starter.Listed{
-		{ID: "embed-3fa92c01d4e5", Status: starter.Running, Input: "items.jsonl", Items: 100000, Succeeded: 4500, Failed: 3,
+	require.NoError(t, show.Maps(&b, []starter.MapInfo{
+		{ID: "embed-3fa92c01d4e5", Status: starter.StatusRunning, Input: "items.jsonl", Items: 100000, Succeeded: 4500, Failed: 3,
 			Started: noon.Add(-95 * time.Second)},
-		{ID: "halted", Status: starter.Running, Paused: true, Items: 7, Succeeded: 1, Started: noon.Add(-95 * time.Second)},
-		{ID: "resize-0000000000aa", Status: starter.Completed, Items: 10, Succeeded: 10, Started: noon.Add(-26 * time.Hour),
+		{ID: "halted", Status: starter.StatusRunning, Paused: true, Items: 7, Succeeded: 1, Started: noon.Add(-95 * time.Second)},
+		{ID: "resize-0000000000aa", Status: starter.StatusCompleted, Items: 10, Succeeded: 10, Started: noon.Add(-26 * time.Hour),
 			Closed: noon.Add(-25 * time.Hour)},
-		{ID: "sweep", Status: starter.TimedOut, Items: -1, Succeeded: -1, Failed: -1, Started: noon.Add(-80 * time.Hour),
+		{ID: "sweep", Status: starter.StatusTimedOut, Items: -1, Succeeded: -1, Failed: -1, Started: noon.Add(-80 * time.Hour),
 			Closed: noon.Add(-79 * time.Hour)},
 	}, noon))
 	golden(t, "ls", b.String())
@@ -53,14 +53,14 @@ func TestLs_Table(t *testing.T) {
 
 func TestShow_Running(t *testing.T) {
 	d := &starter.Detail{
-		Listed: starter.Listed{ID: "embed-3fa92c01d4e5", Task: "embed", Status: starter.Running, Input: "items.jsonl", Items: 1000,
+		MapInfo: starter.MapInfo{ID: "embed-3fa92c01d4e5", Task: "embed", Status: starter.StatusRunning, Input: "items.jsonl", Items: 1000,
 			Succeeded: 400, Failed: 2, Started: time.Now().Add(-time.Minute)},
 		Output: "maps/embed-3fa92c01d4e5/00c0ffee/results.jsonl",
-		Progress: &gpumux.Progress{Phase: gpumux.Running, Items: 1000, Succeeded: 400, Failed: 2, InFlight: 3, Window: 8, Chunk: 50,
-			Rate: 6.7, Faults: map[gpumux.Kind]int64{gpumux.Crash: 2},
-			Recent: []gpumux.Result{{Index: 12, Fault: &gpumux.Fault{Kind: gpumux.Crash, Message: "signal SIGSEGV"}}}},
+		Progress: &gpumux.Progress{Phase: gpumux.PhaseRunning, Items: 1000, Succeeded: 400, Failed: 2, InFlight: 3, Window: 8, Chunk: 50,
+			Rate: 6.7, Faults: map[gpumux.FaultKind]int64{gpumux.FaultCrash: 2},
+			Recent: []gpumux.Result{{Index: 12, Fault: &gpumux.Fault{Kind: gpumux.FaultCrash, Message: "signal SIGSEGV"}}}},
 		Pending: []starter.Pending{{Activity: "gpumux.RunChunk", ID: "17", State: "scheduled", Attempt: 3, Worker: "node1/77",
-			Next: noon.Add(4 * time.Second), Fault: &gpumux.Fault{Kind: gpumux.DeviceOOM, Message: "CUDA out of memory"}}},
+			Next: noon.Add(4 * time.Second), Fault: &gpumux.Fault{Kind: gpumux.FaultDeviceOOM, Message: "CUDA out of memory"}}},
 		Rungs: []fleet.Rung{{Name: "workflows", Queue: "gpumux", Pollers: 1}, {Name: "gpu", Queue: "gpumux.gpu"}},
 	}
 	var b bytes.Buffer

@@ -174,8 +174,8 @@ func callOne(ctx context.Context, a *app.App, conn *app.Connection, m starter.Ma
 }
 
 func printResult(a *app.App, result gpumux.Result, whole bool) error {
-	if result.Output != "" {
-		a.Console.Write([]byte(strings.TrimRight(result.Output, "\n") + "\n"))
+	if result.Printed != "" {
+		a.Console.Write([]byte(strings.TrimRight(result.Printed, "\n") + "\n"))
 	}
 	if whole {
 		if err := app.PrintJSON(a.Stdout, result); err != nil {

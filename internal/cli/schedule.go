@@ -31,7 +31,7 @@ func scheduleCommand(a *app.App) *cobra.Command {
 }
 
 func scheduleCreateCommand(a *app.App) *cobra.Command {
-	f, at := &mapFlags{}, starter.Times{}
+	f, at := &mapFlags{}, starter.ScheduleSpec{}
 	c := &cobra.Command{
 		Use:   "create NAME TASK --cron WHEN --in FILE",
 		Short: "Start a map at the times of a cron expression",
@@ -58,7 +58,7 @@ read now, and are the same for each map: a file of this machine is put into the 
 	return c
 }
 
-func createSchedule(a *app.App, c *cobra.Command, args []string, f *mapFlags, at starter.Times) error {
+func createSchedule(a *app.App, c *cobra.Command, args []string, f *mapFlags, at starter.ScheduleSpec) error {
 	var mistaken app.Mistakes
 	name := ""
 	switch {
@@ -136,7 +136,7 @@ func scheduleDeleteCommand(a *app.App) *cobra.Command {
 	})
 }
 
-func listSchedules(to io.Writer, all []starter.Scheduled) error {
+func listSchedules(to io.Writer, all []starter.ScheduleInfo) error {
 	rows := [][]string{{"NAME", "TASK", "WHEN", "NEXT", "LAST MAP", "INPUT"}}
 	for _, s := range all {
 		last := "-"
@@ -148,11 +148,11 @@ func listSchedules(to io.Writer, all []starter.Scheduled) error {
 	return screen.Table(to, rows)
 }
 
-func when(at starter.Times) string {
+func when(at starter.ScheduleSpec) string {
 	return cmp.Or(strings.Join(at.Cron, ", "), "-") + " " + cmp.Or(at.Zone, "UTC")
 }
 
-func next(s starter.Scheduled) string {
+func next(s starter.ScheduleInfo) string {
 	switch {
 	case s.Paused:
 		return "paused"

@@ -135,7 +135,7 @@ func lsCommand(a *app.App) *cobra.Command {
 		}
 		if asJSON {
 			if maps == nil {
-				maps = []starter.Listed{}
+				maps = []starter.MapInfo{}
 			}
 			return app.PrintJSON(a.Stdout, maps)
 		}

@@ -31,7 +31,7 @@ type sofar struct {
 	close   func()
 }
 
-func (s *sofar) running() bool { return s.status == string(starter.Running) }
+func (s *sofar) running() bool { return s.status == string(starter.StatusRunning) }
 
 // stateHere finds the state that a command with --local left, unless --address names a
 // server.
@@ -62,7 +62,7 @@ func soFarHere(ctx context.Context, a *app.App, state local.State, follow *start
 	if follow != nil {
 		more = func() bool {
 			now, err := local.StateOf(state.ID)
-			return err == nil && now.State == string(starter.Running)
+			return err == nil && now.State == string(starter.StatusRunning)
 		}
 	}
 	s.lines = from.StoredIn(ctx, st, state.Output, more)
@@ -90,7 +90,7 @@ func soFarThere(ctx context.Context, conn *app.Connection, id string, follow *st
 	if err != nil {
 		return nil, err
 	}
-	s := &sofar{id: h.ID, status: string(starter.Running), items: h.Items, lines: h.Lines(ctx, starter.ResultOptions{SoFar: true}), handle: h, close: conn.Close,
+	s := &sofar{id: h.ID, status: string(starter.StatusRunning), items: h.Items, lines: h.Lines(ctx, starter.ResultOptions{SoFar: true}), handle: h, close: conn.Close,
 		from: conn.Starter, output: h.Output}
 	if follow != nil {
 		s.lines = h.Lines(ctx, *follow)
@@ -101,7 +101,7 @@ func soFarThere(ctx context.Context, conn *app.Connection, id string, follow *st
 	summary, err := h.Wait(ctx)
 	switch {
 	case err == nil:
-		s.status, s.items, s.whole, s.summary = string(starter.Completed), summary.Items, true, &summary
+		s.status, s.items, s.whole, s.summary = string(starter.StatusCompleted), summary.Items, true, &summary
 		s.lines, s.output = conn.Lines(ctx, summary), summary.Output
 	case errors.As(err, &s.ended):
 		s.status = string(s.ended.Status)

@@ -121,7 +121,7 @@ func runStream(a *app.App, c *cobra.Command, args []string, f *mapFlags) error {
 		return app.Exit(app.ExitInterrupted)
 	case errors.As(err, &fault):
 		a.Console.Write([]byte(show.FaultText(*fault)))
-		if fault.Kind == gpumux.BadInput {
+		if fault.Kind == gpumux.FaultBadInput {
 			return app.Usage("%v", fault)
 		}
 		return err

@@ -20,16 +20,16 @@ const hostile = "\x1b]8;;http://evil.example\x07click\x1b]8;;\x07\x1b]0;owned\x0
 
 // Every way in which text of a task reaches a person.
 func TestVisible_AllThatIsPrinted(t *testing.T) {
-	fault := &gpumux.Fault{Kind: gpumux.TaskError, Task: hostile, Message: hostile, Hint: hostile, Traceback: hostile, Tail: hostile}
+	fault := &gpumux.Fault{Kind: gpumux.FaultTaskError, Task: hostile, Message: hostile, Hint: hostile, Traceback: hostile, Tail: hostile}
 	results := []gpumux.Result{{Index: 1, Fault: fault}}
 	summary := gpumux.Summary{Task: hostile, Items: 2, Failed: 1, Results: results, ReduceFault: fault,
-		Faults: map[gpumux.Kind]int64{gpumux.Kind(hostile): 1}}
+		Faults: map[gpumux.FaultKind]int64{gpumux.FaultKind(hostile): 1}}
 	for name, print := range map[string]func(to io.Writer, a *app.App){
 		"report": func(to io.Writer, _ *app.App) {
 			(&report{ID: hostile, Summary: summary, Causes: []starter.Cause{{Count: 3, Example: results[0]}}}).print(to)
 		},
 		"show": func(to io.Writer, _ *app.App) {
-			show.Detail(to, &starter.Detail{Listed: starter.Listed{Task: hostile}, Summary: &summary, Fault: fault, Pending: []starter.Pending{
+			show.Detail(to, &starter.Detail{MapInfo: starter.MapInfo{Task: hostile}, Summary: &summary, Fault: fault, Pending: []starter.Pending{
 				{Activity: hostile, Worker: hostile, Waiting: hostile, Fault: fault}}}, []starter.Cause{{Count: 3, Example: results[0]}}, hostile, time.Now())
 		},
 		"faults": func(to io.Writer, _ *app.App) {
@@ -46,7 +46,7 @@ func TestVisible_AllThatIsPrinted(t *testing.T) {
 		},
 		"log": func(_ io.Writer, a *app.App) { a.Log(false).Warn(hostile) },
 		"output": func(_ io.Writer, a *app.App) {
-			require.Error(t, printResult(a, gpumux.Result{Output: hostile, Fault: fault}, false))
+			require.Error(t, printResult(a, gpumux.Result{Printed: hostile, Fault: fault}, false))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -23,7 +23,7 @@ func values(all ...any) (results []gpumux.Result) {
 		r := gpumux.Result{Index: int64(i)}
 		switch v := v.(type) {
 		case nil:
-			r.Fault = &gpumux.Fault{Kind: gpumux.TaskError, Message: "bad item", Op: "run"}
+			r.Fault = &gpumux.Fault{Kind: gpumux.FaultTaskError, Message: "bad item", Op: "run"}
 		case string:
 			r.Value = json.RawMessage(v)
 		case []byte:

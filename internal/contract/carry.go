@@ -9,16 +9,16 @@ import (
 // Carry is the state of a map between its workflows: from one run to the next, from a map
 // to a segment, and from a segment back.
 type Carry struct {
-	Source    *Source               `json:"source,omitempty"`
-	Claim     Claim                 `json:"claim,omitzero"`
-	Todo      Backlog               `json:"todo"`
-	Items     int64                 `json:"items"`
-	Succeeded int64                 `json:"succeeded"`
-	Failed    int64                 `json:"failed"`
-	Faults    map[gpumux.Kind]int64 `json:"faults,omitempty"`
-	Chunks    int64                 `json:"chunks"`
-	Busy      gpumux.Duration       `json:"busy"`
-	Started   time.Time             `json:"started"`
+	Source    *Source                    `json:"source,omitempty"`
+	Claim     Claim                      `json:"claim,omitzero"`
+	Todo      Backlog                    `json:"todo"`
+	Items     int64                      `json:"items"`
+	Succeeded int64                      `json:"succeeded"`
+	Failed    int64                      `json:"failed"`
+	Faults    map[gpumux.FaultKind]int64 `json:"faults,omitempty"`
+	Chunks    int64                      `json:"chunks"`
+	Busy      gpumux.Duration            `json:"busy"`
+	Started   time.Time                  `json:"started"`
 	Pace
 	Slots  map[string]int `json:"slots,omitempty"`
 	Paused bool           `json:"paused,omitempty"`
@@ -83,17 +83,17 @@ type Input gpumux.MapInput
 // Counts are the results of a map so far.
 type Counts struct {
 	Succeeded, Failed int64
-	Faults            map[gpumux.Kind]int64
+	Faults            map[gpumux.FaultKind]int64
 }
 
 // Add adds further results.
 //
 //workflowcheck:ignore
-func (c *Counts) Add(succeeded, failed int64, faults map[gpumux.Kind]int64) {
+func (c *Counts) Add(succeeded, failed int64, faults map[gpumux.FaultKind]int64) {
 	c.Succeeded += succeeded
 	c.Failed += failed
 	if len(faults) > 0 && c.Faults == nil {
-		c.Faults = map[gpumux.Kind]int64{}
+		c.Faults = map[gpumux.FaultKind]int64{}
 	}
 	for kind, n := range faults {
 		c.Faults[kind] += n

@@ -93,11 +93,11 @@ type ChunkResult struct {
 	Results []gpumux.Result `json:"results,omitempty"`
 	// Covered is how many items, from the first on, are done: fewer than all after more
 	// failures than may be, or after Limit. Pace is then the time per item.
-	Covered   int64                 `json:"covered"`
-	Pace      gpumux.Duration       `json:"pace,omitempty"`
-	Succeeded int64                 `json:"succeeded"`
-	Failed    int64                 `json:"failed"`
-	Faults    map[gpumux.Kind]int64 `json:"faults,omitempty"`
+	Covered   int64                      `json:"covered"`
+	Pace      gpumux.Duration            `json:"pace,omitempty"`
+	Succeeded int64                      `json:"succeeded"`
+	Failed    int64                      `json:"failed"`
+	Faults    map[gpumux.FaultKind]int64 `json:"faults,omitempty"`
 	// Recent are a few of the failures, without their values, for people to look at.
 	Recent []gpumux.Result `json:"recent,omitempty"`
 	// Escalate are the items that need the next rung, without a result.
@@ -177,11 +177,11 @@ type Cache struct {
 
 // Merged is the result of MergeParts, counted from the parts themselves.
 type Merged struct {
-	Items     int64                 `json:"items"`
-	Succeeded int64                 `json:"succeeded"`
-	Failed    int64                 `json:"failed"`
-	Faults    map[gpumux.Kind]int64 `json:"faults,omitempty"`
-	Bytes     int64                 `json:"bytes"`
+	Items     int64                      `json:"items"`
+	Succeeded int64                      `json:"succeeded"`
+	Failed    int64                      `json:"failed"`
+	Faults    map[gpumux.FaultKind]int64 `json:"faults,omitempty"`
+	Bytes     int64                      `json:"bytes"`
 	// Output is the blob URL of the results file. Empty: nothing was written, because of
 	// what Missing says.
 	Output string `json:"output,omitempty"`
@@ -216,11 +216,11 @@ type Owner struct {
 // Found is the result of FindParts: what earlier runs of the same map have stored, and
 // which items are left.
 type Found struct {
-	Claim     Claim                 `json:"claim"`
-	Rest      Work                  `json:"rest"`
-	Succeeded int64                 `json:"succeeded"`
-	Failed    int64                 `json:"failed"`
-	Faults    map[gpumux.Kind]int64 `json:"faults,omitempty"`
+	Claim     Claim                      `json:"claim"`
+	Rest      Work                       `json:"rest"`
+	Succeeded int64                      `json:"succeeded"`
+	Failed    int64                      `json:"failed"`
+	Faults    map[gpumux.FaultKind]int64 `json:"faults,omitempty"`
 	// Damaged names parts that were unreadable and set aside; their items are in Rest again.
 	Damaged []string `json:"damaged,omitempty"`
 	// Cached is how many of the results came from the cache now, Skipped why earlier maps in

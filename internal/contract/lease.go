@@ -68,11 +68,11 @@ type SlotCall struct {
 	Attempts int             `json:"attempts,omitempty"`
 	// Save writes a resident to Object in the store, Load keeps what is there as a resident,
 	// and removes the object.
-	Save   *gpumux.Handle `json:"save,omitempty"`
-	Load   *gpumux.Handle `json:"load,omitempty"`
-	Object string         `json:"object,omitempty"`
+	Save   *gpumux.Resident `json:"save,omitempty"`
+	Load   *gpumux.Resident `json:"load,omitempty"`
+	Object string           `json:"object,omitempty"`
 	// Drop lets go of residents.
-	Drop []gpumux.Handle `json:"drop,omitempty"`
+	Drop []gpumux.Resident `json:"drop,omitempty"`
 	// Open only asks for the seat. Close ends the lease.
 	Open  bool `json:"open,omitempty"`
 	Close bool `json:"close,omitempty"`

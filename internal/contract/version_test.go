@@ -24,7 +24,7 @@ var inputs = map[string]any{
 	"PartsInput":   contract.PartsInput{Parts: "a"},
 	"ListInput":    contract.ListInput{Parts: "a", Runs: contract.Runs{{End: 1}}},
 	"PartInput": contract.PartInput{Parts: "a",
-		Results: []gpumux.Result{{Value: json.RawMessage("null")}, {Index: 1, Fault: &gpumux.Fault{Kind: gpumux.Crash}}}},
+		Results: []gpumux.Result{{Value: json.RawMessage("null")}, {Index: 1, Fault: &gpumux.Fault{Kind: gpumux.FaultCrash}}}},
 	"MergeInput":  contract.MergeInput{Parts: "a", Output: "b"},
 	"ReduceInput": contract.ReduceInput{Reduce: "sum", Output: "u"},
 	"WatchInput":  contract.WatchInput{Once: true},

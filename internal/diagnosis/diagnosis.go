@@ -101,24 +101,24 @@ type Diagnosis struct {
 func Diagnose(e Evidence) Diagnosis {
 	d := judge(e)
 	if d.either && e.OnCPU {
-		d.Fault.Kind = gpumux.HostOOM
+		d.Fault.Kind = gpumux.FaultHostOOM
 	}
 	if d.hidden && e.OnCPU {
 		// No device is unwell, and a process that raised it goes on.
 		d.Fault.Hint, d.Device, d.Poisoned = hintHidden, false, false
 		if !e.Exited || e.Command {
-			d.Fault.Kind = gpumux.TaskError
+			d.Fault.Kind = gpumux.FaultTaskError
 		}
 	}
 	d.Fault.Budget = cmp.Or(e.Budget, d.Fault.Budget)
 	d.Fault.Peak = e.Peak
 	d.Fault.Exit = exitText(e)
 	d.MPSWide = d.MPSWide && e.MPS
-	if e.Exited || e.Protocol != "" || d.Fault.Kind == gpumux.Timeout || d.Fault.Kind == gpumux.Canceled || d.Fault.Kind == gpumux.Budget {
+	if e.Exited || e.Protocol != "" || d.Fault.Kind == gpumux.FaultTimeout || d.Fault.Kind == gpumux.FaultCanceled || d.Fault.Kind == gpumux.FaultBudget {
 		d.Poisoned = true
 	}
-	if e.Loading && d.Fault.Kind == gpumux.TaskError {
-		d.Fault.Kind = gpumux.BadInput
+	if e.Loading && d.Fault.Kind == gpumux.FaultTaskError {
+		d.Fault.Kind = gpumux.FaultBadInput
 	}
 	if d.Fault.Hint == "" {
 		d.Fault.Hint = hint(e, d)
@@ -132,29 +132,29 @@ func judge(e Evidence) Diagnosis {
 	raised := e.exceptions()
 	switch {
 	case e.Canceled:
-		return plain(gpumux.Canceled, "the map was cancelled while the item ran")
+		return plain(gpumux.FaultCanceled, "the map was cancelled while the item ran")
 	case e.Recycled != "":
-		d := plain(gpumux.Crash, e.Recycled)
+		d := plain(gpumux.FaultCrash, e.Recycled)
 		d.Poisoned, d.Blameless = true, true
 		return d
 	case e.HostLeft > 0:
-		return plain(gpumux.HostOOM, fmt.Sprintf("the host had %s of memory left, and the task process and its children held %s, the most of all",
+		return plain(gpumux.FaultHostOOM, fmt.Sprintf("the host had %s of memory left, and the task process and its children held %s, the most of all",
 			gpumux.Size(e.HostLeft), gpumux.Size(e.Peak)))
 	case e.Foreign != "":
-		return plain(gpumux.BadInput, fmt.Sprintf("the task process and its children held %s on GPU %s, which is not the device of its slot, %s",
+		return plain(gpumux.FaultBadInput, fmt.Sprintf("the task process and its children held %s on GPU %s, which is not the device of its slot, %s",
 			gpumux.Size(e.ForeignHeld), e.Foreign, e.Device))
 	case e.OverBudget:
-		if f, ok := match(raised, e.Code, always(e)); ok && (f.rule.poisoned || f.rule.kind == gpumux.DeviceOOM) {
+		if f, ok := match(raised, e.Code, always(e)); ok && (f.rule.poisoned || f.rule.kind == gpumux.FaultDeviceOOM) {
 			return f.diagnosis()
 		}
 		whose := "the slot's budget"
 		if e.Lent {
 			whose = "the budget of all slots of the device"
 		}
-		return plain(gpumux.Budget, fmt.Sprintf("the task process and its children held %s, over %s of %s",
+		return plain(gpumux.FaultBudget, fmt.Sprintf("the task process and its children held %s, over %s of %s",
 			gpumux.Size(e.Peak), whose, gpumux.Size(e.Budget)))
 	case e.TimedOut:
-		d := plain(gpumux.Timeout, cmp.Or(oneLine(e.Message), "the item ran longer than it may"))
+		d := plain(gpumux.FaultTimeout, cmp.Or(oneLine(e.Message), "the item ran longer than it may"))
 		f, ok := match(e.printed(), 0, always(e))
 		d.Device = ok && f.rule.device
 		return d
@@ -163,13 +163,13 @@ func judge(e Evidence) Diagnosis {
 	case e.Exited:
 		return fromDeath(e)
 	}
-	return plain(gpumux.Crash, cmp.Or(oneLine(e.Protocol), "the task process gave neither a result nor a reason"))
+	return plain(gpumux.FaultCrash, cmp.Or(oneLine(e.Protocol), "the task process gave neither a result nor a reason"))
 }
 
 // fromException classifies an exception that the process reported.
 func fromException(e Evidence, raised []subject) Diagnosis {
 	f, ok := match(raised, e.Code, always(e))
-	if ok && (f.rule.weak || f.rule.kind == gpumux.DeviceOOM) {
+	if ok && (f.rule.weak || f.rule.kind == gpumux.FaultDeviceOOM) {
 		// The framework may only know that some call failed, and a ruined context can look like
 		// a lack of memory. The output of CUDA or NCCL says why.
 		if sure, found := match(e.printed(), 0, func(r *rule) bool {
@@ -183,7 +183,7 @@ func fromException(e Evidence, raised []subject) Diagnosis {
 	if ok {
 		return f.diagnosis()
 	}
-	d := plain(gpumux.TaskError, cmp.Or(oneLine(e.Message), e.Class))
+	d := plain(gpumux.FaultTaskError, cmp.Or(oneLine(e.Message), e.Class))
 	d.Fault.Class = e.Class
 	// An exception may hide what ruined the device's context; the next item would fail.
 	_, d.Poisoned = match(e.printed(), 0, func(r *rule) bool { return r.poisoned && !r.weak })
@@ -194,7 +194,7 @@ func fromException(e Evidence, raised []subject) Diagnosis {
 func fromDeath(e Evidence) Diagnosis {
 	sig, shell := deadlySignal(e)
 	if sig == syscall.SIGKILL && e.OOMKills > 0 {
-		return plain(gpumux.HostOOM, "the kernel killed the task process because its host memory ran out")
+		return plain(gpumux.FaultHostOOM, "the kernel killed the task process because its host memory ran out")
 	}
 	ended := sig != 0 || e.ExitCode != 0
 	if ended {
@@ -204,35 +204,35 @@ func fromDeath(e Evidence) Diagnosis {
 		}
 	}
 	if e.OOMKills > 0 {
-		return plain(gpumux.HostOOM, "the kernel killed a child of the task process because its host memory ran out")
+		return plain(gpumux.FaultHostOOM, "the kernel killed a child of the task process because its host memory ran out")
 	}
 	message, class := lastMessage(e.Tail)
 	var d Diagnosis
 	switch {
 	case e.Command && !ended:
-		return plain(gpumux.TaskError, cmp.Or(oneLine(e.Protocol), "the command ended well but gave no result"))
+		return plain(gpumux.FaultTaskError, cmp.Or(oneLine(e.Protocol), "the command ended well but gave no result"))
 	case e.Command && sig == 0:
-		d = plain(gpumux.TaskError, cmp.Or(message, lastLine(e.Tail), "the command ended with "+exitText(e)+" and said nothing"))
+		d = plain(gpumux.FaultTaskError, cmp.Or(message, lastLine(e.Tail), "the command ended with "+exitText(e)+" and said nothing"))
 	case sig != 0 && !shell:
-		d = plain(gpumux.Crash, "the task process ended by "+exitText(e)+detail(message))
+		d = plain(gpumux.FaultCrash, "the task process ended by "+exitText(e)+detail(message))
 	case e.Silent != "":
-		d = plain(gpumux.Crash, fmt.Sprintf("%s ended with %s before it began to import the task%s", e.Silent, exitText(e),
+		d = plain(gpumux.FaultCrash, fmt.Sprintf("%s ended with %s before it began to import the task%s", e.Silent, exitText(e),
 			detail(cmp.Or(message, lastLine(e.Tail)))))
 	case e.Loading && !shell && e.ExitCode != WireLost:
 		module, _, _ := strings.Cut(e.Target, ":")
 		module = cmp.Or(module, "the task's module")
-		d = plain(gpumux.Crash, fmt.Sprintf("the import of %s ended the process with %s%s", module, exitText(e),
+		d = plain(gpumux.FaultCrash, fmt.Sprintf("the import of %s ended the process with %s%s", module, exitText(e),
 			detail(cmp.Or(message, lastLine(e.Tail), e.Protocol))))
 	case !ended:
-		d = plain(gpumux.Crash, "the task process ended itself with exit status 0 in the middle of an item"+detail(e.Protocol))
+		d = plain(gpumux.FaultCrash, "the task process ended itself with exit status 0 in the middle of an item"+detail(e.Protocol))
 	default:
-		d = plain(gpumux.Crash, "the task process ended with "+exitText(e)+detail(cmp.Or(message, lastLine(e.Tail), e.Protocol)))
+		d = plain(gpumux.FaultCrash, "the task process ended with "+exitText(e)+detail(cmp.Or(message, lastLine(e.Tail), e.Protocol)))
 	}
 	d.Fault.Class = class
 	return d
 }
 
-func plain(kind gpumux.Kind, message string) Diagnosis {
+func plain(kind gpumux.FaultKind, message string) Diagnosis {
 	return Diagnosis{Fault: gpumux.Fault{Kind: kind, Message: message}}
 }
 

@@ -27,7 +27,7 @@ type diagnosisCase struct {
 	Code                            int
 	OOMKills                        int
 	MPS, Command, CoreDumped, CPU   bool
-	Kind                            gpumux.Kind
+	Kind                            gpumux.FaultKind
 	Poisoned, Device                bool
 	MPSWide, Blameless              bool
 	Requested, Total, Free, Budget  int64
@@ -74,7 +74,7 @@ func TestDiagnose_Frameworks(t *testing.T) {
 			require.NotEmpty(t, d.Fault.Message)
 			require.NotContains(t, d.Fault.Message, "\n")
 			require.Less(t, len(d.Fault.Message), maxMessage+10)
-			if d.Fault.Kind != gpumux.TaskError {
+			if d.Fault.Kind != gpumux.FaultTaskError {
 				require.NotEmpty(t, d.Fault.Hint)
 			}
 		})
@@ -239,33 +239,33 @@ func TestDiagnose_Messages(t *testing.T) {
 func TestDiagnose_WhatTheWorkerDid(t *testing.T) {
 	lost := "Unable to determine the device handle: GPU is lost. Reboot the system\n"
 	d := Diagnose(Evidence{Canceled: true, Exited: true, Signal: syscall.SIGKILL, Tail: lost})
-	require.Equal(t, gpumux.Canceled, d.Fault.Kind)
+	require.Equal(t, gpumux.FaultCanceled, d.Fault.Kind)
 	require.True(t, d.Poisoned)
 
 	d = Diagnose(Evidence{TimedOut: true, Tail: lost})
-	require.Equal(t, gpumux.Timeout, d.Fault.Kind)
+	require.Equal(t, gpumux.FaultTimeout, d.Fault.Kind)
 	require.True(t, d.Poisoned && d.Device, "a hang may come from the device")
 	require.False(t, Diagnose(Evidence{TimedOut: true}).Device)
 
 	over := Evidence{OverBudget: true, Peak: 9 << 30, Budget: 8 << 30, Exited: true, Signal: syscall.SIGKILL, OOMKills: 1}
 	d = Diagnose(over)
-	require.Equal(t, gpumux.Budget, d.Fault.Kind)
+	require.Equal(t, gpumux.FaultBudget, d.Fault.Kind)
 	require.True(t, d.Poisoned)
 	require.Contains(t, d.Fault.Hint, "memory: 11GiB")
 	over.Class, over.Message = "torch.OutOfMemoryError", "CUDA out of memory. Tried to allocate 2.00 GiB."
 	d = Diagnose(over)
-	require.Equal(t, gpumux.DeviceOOM, d.Fault.Kind, "the framework says more than the watch")
+	require.Equal(t, gpumux.FaultDeviceOOM, d.Fault.Kind, "the framework says more than the watch")
 	require.EqualValues(t, 9<<30, d.Fault.Peak)
 	over.Class, over.Message = "ValueError", "x"
-	require.Equal(t, gpumux.Budget, Diagnose(over).Fault.Kind)
+	require.Equal(t, gpumux.FaultBudget, Diagnose(over).Fault.Kind)
 
 	d = Diagnose(Evidence{Class: "ModuleNotFoundError", Message: "No module named 'embd'", Loading: true})
-	require.Equal(t, gpumux.BadInput, d.Fault.Kind)
+	require.Equal(t, gpumux.FaultBadInput, d.Fault.Kind)
 	d = Diagnose(Evidence{Exited: true, Loading: true})
 	require.Contains(t, d.Fault.Message, "the task's module ended the process")
 	require.Contains(t, d.Fault.Hint, "__main__")
 	d = Diagnose(Evidence{Class: "torch.OutOfMemoryError", Message: "CUDA out of memory.", Loading: true})
-	require.Equal(t, gpumux.DeviceOOM, d.Fault.Kind, "a model that does not fit is no bad input")
+	require.Equal(t, gpumux.FaultDeviceOOM, d.Fault.Kind, "a model that does not fit is no bad input")
 }
 
 func TestDiagnose_Hints(t *testing.T) {
@@ -295,16 +295,16 @@ func TestDiagnose_RealProcesses(t *testing.T) {
 	for _, c := range []struct {
 		name, program, exit string
 		command             bool
-		kind                gpumux.Kind
+		kind                gpumux.FaultKind
 		says                string
 	}{
-		{"segfault", "import faulthandler, ctypes\nfaulthandler.enable()\ndef step(): ctypes.string_at(0)\nstep()", "signal SIGSEGV", false, gpumux.Crash, "Fatal Python error: Segmentation fault in string_at"},
-		{"abort", "import os\nos.abort()", "signal SIGABRT", false, gpumux.Crash, "SIGABRT"},
-		{"exit 0", "import os\nos._exit(0)", "exit status 0", false, gpumux.Crash, "exit status 0 in the middle"},
-		{"killed", "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)", "signal SIGKILL", false, gpumux.Crash, "SIGKILL"},
-		{"no memory", "x = bytearray(1 << 62)", "exit status 1", true, gpumux.HostOOM, "out of host memory"},
-		{"cause", "class OutOfMemoryError(RuntimeError): __module__ = 'torch'\ntry:\n  raise OutOfMemoryError('CUDA out of memory. Tried to allocate 2.00 GiB.')\nexcept RuntimeError as e:\n  raise ValueError('batch 3') from e", "exit status 1", true, gpumux.DeviceOOM, "CUDA out of memory"},
-		{"script", "raise ValueError('no images')", "exit status 1", true, gpumux.TaskError, "no images"},
+		{"segfault", "import faulthandler, ctypes\nfaulthandler.enable()\ndef step(): ctypes.string_at(0)\nstep()", "signal SIGSEGV", false, gpumux.FaultCrash, "Fatal Python error: Segmentation fault in string_at"},
+		{"abort", "import os\nos.abort()", "signal SIGABRT", false, gpumux.FaultCrash, "SIGABRT"},
+		{"exit 0", "import os\nos._exit(0)", "exit status 0", false, gpumux.FaultCrash, "exit status 0 in the middle"},
+		{"killed", "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)", "signal SIGKILL", false, gpumux.FaultCrash, "SIGKILL"},
+		{"no memory", "x = bytearray(1 << 62)", "exit status 1", true, gpumux.FaultHostOOM, "out of host memory"},
+		{"cause", "class OutOfMemoryError(RuntimeError): __module__ = 'torch'\ntry:\n  raise OutOfMemoryError('CUDA out of memory. Tried to allocate 2.00 GiB.')\nexcept RuntimeError as e:\n  raise ValueError('batch 3') from e", "exit status 1", true, gpumux.FaultDeviceOOM, "CUDA out of memory"},
+		{"script", "raise ValueError('no images')", "exit status 1", true, gpumux.FaultTaskError, "no images"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -334,7 +334,7 @@ func FuzzDiagnose(f *testing.F) {
 		"Traceback (most recent call last):\n", "[999] Call to cu", "\xff\xfe", "CUDA error 2"} {
 		f.Add(text, text, 0, 9)
 	}
-	kinds := []gpumux.Kind{gpumux.DeviceOOM, gpumux.HostOOM, gpumux.Crash, gpumux.DeviceLost, gpumux.TaskError}
+	kinds := []gpumux.FaultKind{gpumux.FaultDeviceOOM, gpumux.FaultHostOOM, gpumux.FaultCrash, gpumux.FaultDeviceLost, gpumux.FaultTaskError}
 	f.Fuzz(func(t *testing.T, message, tail string, code, signal int) {
 		for _, e := range []Evidence{
 			{Class: "RuntimeError", Message: message, Tail: tail, Code: code},

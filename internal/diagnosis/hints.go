@@ -11,29 +11,29 @@ import (
 func hint(e Evidence, d Diagnosis) string {
 	f := &d.Fault
 	switch f.Kind {
-	case gpumux.DeviceOOM:
+	case gpumux.FaultDeviceOOM:
 		return deviceMemoryHint(f)
-	case gpumux.Budget:
+	case gpumux.FaultBudget:
 		return fmt.Sprintf("give the pool memory: %s or more (it was ended on its way up), or use a smaller micro-batch (@gpumux.batch), or add a larger pool to the ladder", roomFor(max(f.Peak, f.Budget)/8*9))
-	case gpumux.HostOOM:
+	case gpumux.FaultHostOOM:
 		if e.HostLeft > 0 {
 			return "make the item smaller, run fewer slots on this host, or give the pool memory: so that each slot has a budget that fits; the worker keeps the rest of the host alive"
 		}
 		return "the host's memory is the limit: raise the worker's (memory.max of its cgroup), run fewer slots on this host, or make the item smaller"
-	case gpumux.Timeout:
+	case gpumux.FaultTimeout:
 		if e.Loading {
 			return "see in the tail and the traceback what the start waits for, such as a download; where it needs longer, raise start: of the" +
 				" task in the worker's file, or --start-timeout with --local (a task's timeout is for items)"
 		}
 		return "raise the task's timeout, or find out from the tail what the item waits for"
-	case gpumux.DeviceLost:
+	case gpumux.FaultDeviceLost:
 		return hintDevice
-	case gpumux.BadInput:
+	case gpumux.FaultBadInput:
 		if e.Foreign != "" {
 			return foreignHint(e)
 		}
 		return "the task could not be loaded; start its file with the same interpreter to see the error, then start the map again"
-	case gpumux.Crash:
+	case gpumux.FaultCrash:
 		return deathHint(e)
 	}
 	return ""

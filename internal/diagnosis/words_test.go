@@ -23,7 +23,7 @@ func TestDiagnose_LongMessages(t *testing.T) {
 		read += len(s.class) + len(s.text)
 	}
 	require.LessOrEqual(t, read, readAll+(1+readChain)*(readClass+1))
-	require.Equal(t, gpumux.TaskError, Diagnose(endless).Fault.Kind)
+	require.Equal(t, gpumux.FaultTaskError, Diagnose(endless).Fault.Kind)
 
 	for name, message := range map[string]string{"at the beginning": oom + filler, "at the end": filler + "\n" + oom} {
 		for links := range 16 {
@@ -34,7 +34,7 @@ func TestDiagnose_LongMessages(t *testing.T) {
 				e.Chain[links-1].Message = message
 			}
 			f := Diagnose(e).Fault
-			require.Equal(t, gpumux.DeviceOOM, f.Kind, "%s of link %d", name, links)
+			require.Equal(t, gpumux.FaultDeviceOOM, f.Kind, "%s of link %d", name, links)
 			require.EqualValues(t, 2<<30, f.Requested)
 			require.True(t, strings.HasPrefix(f.Message, oom), f.Message)
 		}

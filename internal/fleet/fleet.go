@@ -102,8 +102,8 @@ type Worker struct {
 	// Seen is when the server last heard of it.
 	Seen time.Time `json:"seen"`
 	// Offer is what it says of itself; nil when it does not answer, and Error is why then.
-	Offer *gpumux.Describe `json:"offer,omitempty"`
-	Error string           `json:"error,omitempty"`
+	Offer *contract.WorkerInfo `json:"offer,omitempty"`
+	Error string               `json:"error,omitempty"`
 }
 
 const (

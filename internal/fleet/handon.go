@@ -46,7 +46,7 @@ func (f *Fleet) handOn(ctx context.Context, id string, dead func(string) bool) (
 			!dead(a.GetLastWorkerIdentity()) {
 			continue
 		}
-		lost := gpumux.Fault{Kind: gpumux.Crash, Op: "run", Blameless: true,
+		lost := gpumux.Fault{Kind: gpumux.FaultCrash, Op: "run", Blameless: true,
 			Message: "the worker " + a.GetLastWorkerIdentity() + " is gone; its work goes on elsewhere"}
 		runID := d.GetWorkflowExecutionInfo().GetExecution().GetRunId()
 		err := f.Client.CompleteActivityByID(ctx, f.namespace(), id, runID, a.GetActivityId(), nil,

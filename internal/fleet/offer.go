@@ -40,19 +40,19 @@ const offering = 10 * time.Second
 
 // Offer asks one worker what it offers. Without any it is a *NoWorkerError at once. Where
 // the server has no standalone activities, a workflow asks.
-func (f *Fleet) Offer(ctx context.Context) (gpumux.Describe, error) {
+func (f *Fleet) Offer(ctx context.Context) (contract.WorkerInfo, error) {
 	rung, err := f.Rung(ctx, gpumux.Queue)
 	if err != nil {
-		return gpumux.Describe{}, err
+		return contract.WorkerInfo{}, err
 	}
 	if !rung.Served() {
-		return gpumux.Describe{}, &NoWorkerError{Queue: gpumux.Queue}
+		return contract.WorkerInfo{}, &NoWorkerError{Queue: gpumux.Queue}
 	}
 	return f.ask(ctx, gpumux.Queue, offering)
 }
 
-func (f *Fleet) ask(ctx context.Context, queue string, patience time.Duration) (gpumux.Describe, error) {
-	var offer gpumux.Describe
+func (f *Fleet) ask(ctx context.Context, queue string, patience time.Duration) (contract.WorkerInfo, error) {
+	var offer contract.WorkerInfo
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	const summary = "a client asks what the workers offer"
@@ -93,9 +93,9 @@ type RunningItem struct {
 }
 
 // Offers asks workers what they offer, and leaves silent ones out.
-func (f *Fleet) Offers(ctx context.Context, workers []string) (offers []gpumux.Describe) {
+func (f *Fleet) Offers(ctx context.Context, workers []string) (offers []contract.WorkerInfo) {
 	const patience = 3 * time.Second
-	found := make([]*gpumux.Describe, len(workers))
+	found := make([]*contract.WorkerInfo, len(workers))
 	var asking errgroup.Group
 	asking.SetLimit(askAtOnce)
 	for i, worker := range workers {
@@ -116,7 +116,7 @@ func (f *Fleet) Offers(ctx context.Context, workers []string) (offers []gpumux.D
 }
 
 // AllOffers are the offers of all workers that answer.
-func (f *Fleet) AllOffers(ctx context.Context) (offers []gpumux.Describe) {
+func (f *Fleet) AllOffers(ctx context.Context) (offers []contract.WorkerInfo) {
 	workers, _ := f.Workers(ctx) // without any, nobody has work
 	for _, w := range workers {
 		if w.Offer != nil {
@@ -127,7 +127,7 @@ func (f *Fleet) AllOffers(ctx context.Context) (offers []gpumux.Describe) {
 }
 
 // Running are the items of a map that workers run, the longest first.
-func Running(offers []gpumux.Describe, id string) (found []RunningItem) {
+func Running(offers []contract.WorkerInfo, id string) (found []RunningItem) {
 	for _, offer := range offers {
 		for _, p := range offer.Pools {
 			for _, seat := range p.Seats {
@@ -149,7 +149,7 @@ func Running(offers []gpumux.Describe, id string) (found []RunningItem) {
 
 // Sick says of each device for the rungs of a ladder why it gets no work, if no worker
 // has a healthy one.
-func Sick(offers []gpumux.Describe, ladder []string) (why []string) {
+func Sick(offers []contract.WorkerInfo, ladder []string) (why []string) {
 	for _, offer := range offers {
 		for _, p := range offer.Pools {
 			for _, d := range p.Devices {

@@ -5,24 +5,24 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 func TestSick_OnlyWhereNobodyHasAHealthyDevice(t *testing.T) {
-	sick := func(host string, devices ...string) gpumux.Describe {
+	sick := func(host string, devices ...string) contract.WorkerInfo {
 		why := map[string]string{}
 		for _, d := range devices {
 			why[d] = "Xid 79"
 		}
-		return gpumux.Describe{Identity: host + "/1", Pools: []gpumux.PoolInfo{{Name: "gpu", Devices: []string{"GPU-a", "GPU-b"}, Cordoned: why}}}
+		return contract.WorkerInfo{Identity: host + "/1", Pools: []contract.PoolInfo{{Name: "gpu", Devices: []string{"GPU-a", "GPU-b"}, Cordoned: why}}}
 	}
-	all := []gpumux.Describe{sick("one", "GPU-a", "GPU-b"), sick("two", "GPU-a", "GPU-b")}
+	all := []contract.WorkerInfo{sick("one", "GPU-a", "GPU-b"), sick("two", "GPU-a", "GPU-b")}
 	require.Equal(t, []string{
 		"device GPU-a of pool gpu at one/1 gets no work: Xid 79", "device GPU-b of pool gpu at one/1 gets no work: Xid 79",
 		"device GPU-a of pool gpu at two/1 gets no work: Xid 79", "device GPU-b of pool gpu at two/1 gets no work: Xid 79",
 	}, Sick(all, []string{"gpu"}))
 	require.Empty(t, Sick(append(all, sick("three", "GPU-b")), []string{"gpu"}), "three has one")
 	require.Empty(t, Sick(all, []string{"cpu"}), "nobody serves it")
-	require.Len(t, Sick([]gpumux.Describe{sick("one", "GPU-b")}, []string{"gpu@one/GPU-b"}), 1, "the rung names that device")
-	require.Empty(t, Sick([]gpumux.Describe{sick("one", "GPU-b")}, []string{"gpu@one/GPU-a"}))
+	require.Len(t, Sick([]contract.WorkerInfo{sick("one", "GPU-b")}, []string{"gpu@one/GPU-b"}), 1, "the rung names that device")
+	require.Empty(t, Sick([]contract.WorkerInfo{sick("one", "GPU-b")}, []string{"gpu@one/GPU-a"}))
 }

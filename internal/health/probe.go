@@ -144,9 +144,9 @@ func (p Prober) run(ctx context.Context, uuid string, limit time.Duration) Probe
 	found := Probe{}
 	var fault *gpumux.Fault
 	switch {
-	case errors.As(err, &fault) && fault.Kind == gpumux.Timeout:
+	case errors.As(err, &fault) && fault.Kind == gpumux.FaultTimeout:
 		return silent(uuid, limit)
-	case errors.As(err, &fault) && fault.Op == "run" && fault.Kind == gpumux.Crash:
+	case errors.As(err, &fault) && fault.Op == "run" && fault.Kind == gpumux.FaultCrash:
 		found.Text = "the probe's process died: " + fault.Message
 	case err != nil:
 		found.Untried = err.Error()

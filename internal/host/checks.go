@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/app"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/internal/screen"
 	"github.com/gpumux/gpumux/internal/show"
@@ -104,7 +104,7 @@ func noWorkers(ctx context.Context, a *app.App, err error) []Finding {
 }
 
 // checkBudget says what enforces the budget of a pool's slots.
-func checkBudget(pool gpumux.PoolInfo) Finding {
+func checkBudget(pool contract.PoolInfo) Finding {
 	f := Finding{Check: "pool " + pool.Name, Verdict: Good, Detail: "no memory budget"}
 	if pool.Memory > 0 {
 		f.Detail = fmt.Sprintf("budget %s enforced by: %s", pool.Memory, strings.Join(pool.Means, ", "))

@@ -5,18 +5,18 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/contract"
 )
 
 func TestDoctor_SaysWhatEnforcesABudget(t *testing.T) {
-	f := checkBudget(gpumux.PoolInfo{Name: "cpu", Memory: 8 << 30, Means: []string{"cgroup", "watch every 100ms"}})
+	f := checkBudget(contract.PoolInfo{Name: "cpu", Memory: 8 << 30, Means: []string{"cgroup", "watch every 100ms"}})
 	require.Equal(t, Finding{Check: "pool cpu", Verdict: Good,
 		Detail: "budget 8GiB enforced by: cgroup, watch every 100ms"}, f)
-	f = checkBudget(gpumux.PoolInfo{Name: "old", Memory: 8 << 30})
+	f = checkBudget(contract.PoolInfo{Name: "old", Memory: 8 << 30})
 	require.Equal(t, Note, f.Verdict)
 	require.NotEmpty(t, f.Fix)
-	require.Equal(t, "no memory budget", checkBudget(gpumux.PoolInfo{Name: "x"}).Detail)
+	require.Equal(t, "no memory budget", checkBudget(contract.PoolInfo{Name: "x"}).Detail)
 }
 
 // A driver that does not tell the memory has not none.

@@ -21,7 +21,7 @@ func TestSource_TheValuesOfResults(t *testing.T) {
 		for i := range 1000 {
 			r := gpumux.Result{Index: int64(i), Value: json.RawMessage(fmt.Sprintf(`[%d,"%s"]`, i, strings.Repeat("x", i%300)))}
 			if i%7 == 0 || i < 20 || i > 960 {
-				r = gpumux.Result{Index: int64(i), Fault: &gpumux.Fault{Kind: gpumux.Crash}}
+				r = gpumux.Result{Index: int64(i), Fault: &gpumux.Fault{Kind: gpumux.FaultCrash}}
 			} else {
 				want = append(want, string(r.Value))
 			}

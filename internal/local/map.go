@@ -102,7 +102,7 @@ func (s *Session) unname(m *starter.Map) error {
 
 // reachable checks that the worker has the pools of a map that goes on.
 func (s *Session) reachable(pools []string) error {
-	if s.handle.Entry != starter.Attached {
+	if s.handle.Entry != starter.EntryAttached {
 		return nil
 	}
 	in, err := s.handle.Input(s.ctx)
@@ -142,7 +142,7 @@ func (s *Session) Ended(delivered bool, err error) {
 	var ended *starter.EndedError
 	switch {
 	case !s.own:
-	case errors.As(err, &ended) && ended.Fault.Kind == gpumux.BadInput:
+	case errors.As(err, &ended) && ended.Fault.Kind == gpumux.FaultBadInput:
 		s.useless = s.resultless()
 	case s.made:
 		s.useless = delivered && err == nil

@@ -20,6 +20,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/codec"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/store"
@@ -237,7 +238,7 @@ func (s *Session) serve() error {
 func (s *Session) Context() context.Context { return s.ctx }
 
 // Describe says what the worker offers; there must be one.
-func (s *Session) Describe() gpumux.Describe { return s.worker.Describe() }
+func (s *Session) Describe() contract.WorkerInfo { return s.worker.Describe() }
 
 // Close stops worker and server, and lets go of the folder. When ctx ends it leaves them
 // to die with the process, which loses nothing that is stored.

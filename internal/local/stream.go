@@ -148,7 +148,7 @@ func (s *streaming) read(ctx context.Context) error {
 }
 
 func (s *streaming) refusal(wrong items.SourceError) gpumux.Result {
-	fault := &gpumux.Fault{Kind: gpumux.BadInput, Op: "read", Task: s.task, Item: wrong.Text, Hint: wrong.Hint}
+	fault := &gpumux.Fault{Kind: gpumux.FaultBadInput, Op: "read", Task: s.task, Item: wrong.Text, Hint: wrong.Hint}
 	wrong.Text, wrong.Hint = "", ""
 	fault.Message = wrong.Error()
 	result := gpumux.Result{Fault: fault}

@@ -37,7 +37,7 @@ func TestWatch_DeviceMemory(t *testing.T) {
 		got, err := run(s, b.task("vram"), block{MB: 6000, Until: b.sees(6000 << 20)}, block{MB: 7000, Until: b.sees(7000 << 20)},
 			block{MB: 9000, For: 30})
 		f := asFault(t, err)
-		require.Equal(t, gpumux.Budget, f.Kind)
+		require.Equal(t, gpumux.FaultBudget, f.Kind)
 		require.EqualValues(t, 9000<<20, f.Peak)
 		require.Equal(t, uuid, f.Device)
 		require.Len(t, got, 2)

@@ -114,7 +114,7 @@ func TestWatch_EndsWhatUsesAnotherDevice(t *testing.T) {
 				return
 			}
 			f := asFault(t, err)
-			require.Equal(t, gpumux.BadInput, f.Kind, "no other try can help")
+			require.Equal(t, gpumux.FaultBadInput, f.Kind, "no other try can help")
 			require.Equal(t, "run", f.Op)
 			require.Contains(t, f.Message, test.message)
 			require.Contains(t, f.Hint, "take CUDA_VISIBLE_DEVICES out of the task's code")

@@ -47,7 +47,7 @@ func TestWatch_EndsWhatPassesItsBudget(t *testing.T) {
 		got, err := run(s, b.task("hold"), block{MB: 10}, block{MB: 20}, block{MB: 400, For: 30, Mark: mark}, block{MB: 10})
 		ended := time.Now()
 		f := asFault(t, err)
-		require.Equal(t, gpumux.Budget, f.Kind)
+		require.Equal(t, gpumux.FaultBudget, f.Kind)
 		require.Equal(t, "run", f.Op)
 		require.EqualValues(t, 200<<20, f.Budget)
 		require.Greater(t, f.Peak, int64(200<<20))
@@ -101,7 +101,7 @@ func TestWatch_EndsWhatTakesItsMemoryInOneCall(t *testing.T) {
 	close(ended)
 	asking.Wait()
 	f := asFault(t, err)
-	require.Equal(t, gpumux.Budget, f.Kind)
+	require.Equal(t, gpumux.FaultBudget, f.Kind)
 	require.Less(t, f.Peak, int64(all)<<20, "it was ended in the middle")
 }
 
@@ -111,11 +111,11 @@ func TestWatch_EndsAForkedProcess(t *testing.T) {
 	b := newWorkbench(t, nil, false)
 	s := b.slot(gpu.CPU, 200<<20)
 	task := b.task("hold")
-	task.Mode = gpumux.Fresh
+	task.Mode = gpumux.ModeFresh
 	for range 2 {
 		got, err := run(s, task, block{MB: 40, For: 0.3}, block{MB: 400, For: 30}, block{MB: 10})
 		f := asFault(t, err)
-		require.Equal(t, gpumux.Budget, f.Kind)
+		require.Equal(t, gpumux.FaultBudget, f.Kind)
 		require.Equal(t, "run", f.Op)
 		require.Len(t, got, 1)
 		require.Greater(t, got[0].Peak, int64(40<<20))
@@ -129,7 +129,7 @@ func TestWatch_CountsDescendants(t *testing.T) {
 	s := b.slot(gpu.CPU, 150<<20)
 	_, err := run(s, b.task("child"), 400)
 	f := asFault(t, err)
-	require.Equal(t, gpumux.Budget, f.Kind)
+	require.Equal(t, gpumux.FaultBudget, f.Kind)
 	require.Greater(t, f.Peak, int64(150<<20))
 }
 
@@ -201,7 +201,7 @@ print(n)`
 	task := launch.Task{Name: "command", Command: []string{"python3", "-c", script, b.sees(100 << 20)}}
 	got, err := run(s, task, 100, 300)
 	f := asFault(t, err)
-	require.Equal(t, gpumux.Budget, f.Kind)
+	require.Equal(t, gpumux.FaultBudget, f.Kind)
 	require.EqualValues(t, 150<<20, f.Budget)
 	require.Len(t, got, 1)
 	require.InDelta(t, 110<<20, got[0].Peak, 15<<20)

@@ -119,7 +119,7 @@ func (b *workbench) slot(device string, memory gpumux.Size, change ...func(*slot
 }
 
 func (b *workbench) task(function string) launch.Task {
-	return launch.Task{Name: function, Python: "tasks.py:" + function, Dir: b.dir, Mode: gpumux.Persistent}
+	return launch.Task{Name: function, Python: "tasks.py:" + function, Dir: b.dir, Mode: gpumux.ModePersistent}
 }
 
 func run(s *slot.Slot, task launch.Task, items ...any) ([]calls.Done, error) {

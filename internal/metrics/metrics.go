@@ -113,7 +113,7 @@ func (m *Metrics) Backlog(pool string, items int64, seconds float64) {
 }
 
 // Fault counts one.
-func (m *Metrics) Fault(pool string, kind gpumux.Kind) {
+func (m *Metrics) Fault(pool string, kind gpumux.FaultKind) {
 	m.Faults.WithLabelValues(pool, string(kind)).Inc()
 }
 

@@ -66,7 +66,7 @@ func TestMetrics_ADriverThatHangs(t *testing.T) {
 		require.Contains(t, text, "configured timeout")
 		<-asked
 		counted := make(chan struct{})
-		go func() { m.Fault("cpu", gpumux.Crash); close(counted) }()
+		go func() { m.Fault("cpu", gpumux.FaultCrash); close(counted) }()
 		select {
 		case <-counted:
 		case <-time.After(time.Minute):

@@ -256,7 +256,7 @@ func (p *Pool) refusal(group string) error {
 		why = h.Group + " is cordoned: " + p.cordoned[h.Group]
 	}
 	return &gpumux.Fault{
-		Kind: gpumux.DeviceLost, Blameless: true, Op: "start", Device: group, Message: fmt.Sprintf("pool %s has no healthy device: %s", p.Name, why),
+		Kind: gpumux.FaultDeviceLost, Blameless: true, Op: "start", Device: group, Message: fmt.Sprintf("pool %s has no healthy device: %s", p.Name, why),
 		Hint: "look at gpumux gpus; the pool goes on by itself when the device works again, or has room",
 	}
 }

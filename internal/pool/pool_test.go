@@ -135,7 +135,7 @@ func TestPool_CordonMovesWorkAndRestoreTakesItBack(t *testing.T) {
 	_, err := p.Acquire(t.Context(), Want{Task: "x", Group: "A"})
 	var fault *gpumux.Fault
 	require.ErrorAs(t, err, &fault)
-	require.Equal(t, gpumux.DeviceLost, fault.Kind)
+	require.Equal(t, gpumux.FaultDeviceLost, fault.Kind)
 	require.Contains(t, fault.Error(), "A is cordoned: Xid 79")
 
 	// A call that waits while the last device goes is refused too.

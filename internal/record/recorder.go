@@ -282,7 +282,7 @@ func (r *recorder) handOver() bool {
 		for _, result := range s.fresh {
 			if err := r.to.Add(result); err != nil {
 				// No store takes it, now or later.
-				result.Value, result.Arrays, result.Fault = nil, nil, &gpumux.Fault{Kind: gpumux.TaskError, Op: "run", Message: err.Error()}
+				result.Value, result.Arrays, result.Fault = nil, nil, &gpumux.Fault{Kind: gpumux.FaultTaskError, Op: "run", Message: err.Error()}
 				_ = r.to.Add(result)
 			}
 		}

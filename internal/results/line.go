@@ -61,8 +61,8 @@ func Append(to []byte, r gpumux.Result) ([]byte, error) {
 	default:
 		to = appendValue(append(to, valueField...), r.Value)
 	}
-	if r.Output != "" {
-		to = AppendString(append(to, outputField...), r.Output)
+	if r.Printed != "" {
+		to = AppendString(append(to, outputField...), r.Printed)
 	}
 	if r.Files != nil {
 		names, _ := Encode(r.Files) // names always encode
@@ -103,7 +103,7 @@ func Encode(value any) ([]byte, error) {
 type Outcome struct {
 	Index int64
 	// Kind is empty for a value. Arrays: the value is arrays.
-	Kind   gpumux.Kind
+	Kind   gpumux.FaultKind
 	Arrays bool
 }
 
@@ -119,7 +119,7 @@ func ParseOutcome(line []byte) (Outcome, error) {
 	}
 	if tail, ok := bytes.CutPrefix(rest, []byte(kindField)); ok {
 		if end := bytes.IndexByte(tail, '"'); end > 0 && bytes.IndexByte(tail[:end], '\\') < 0 {
-			o.Kind = gpumux.Kind(tail[:end])
+			o.Kind = gpumux.FaultKind(tail[:end])
 			return o, nil
 		}
 	}

@@ -83,7 +83,7 @@ func (b *Bar) line(p gpumux.Progress, width int) string {
 	parts := b.parts(p)
 	text := strings.Join(parts, "  ")
 	room := width - utf8.RuneCountInString(text) - utf8.RuneCountInString(p.Task) - 4
-	if room >= 10 && p.Items > 0 && p.Phase != gpumux.Indexing {
+	if room >= 10 && p.Items > 0 && p.Phase != gpumux.PhaseIndexing {
 		cells := min(room-room%10, 30) // in steps, so that it does not tremble with the length of the numbers
 		full := int(float64(cells) * float64(p.Succeeded+p.Failed) / float64(p.Items))
 		return p.Task + " [" + strings.Repeat("#", full) + strings.Repeat("-", cells-full) + "] " + text
@@ -102,7 +102,7 @@ func (b *Bar) line(p gpumux.Progress, width int) string {
 func (b *Bar) parts(p gpumux.Progress) []string {
 	done := p.Succeeded + p.Failed
 	switch {
-	case p.Phase == gpumux.Indexing:
+	case p.Phase == gpumux.PhaseIndexing:
 		return []string{"reading the input"}
 	case p.Items == 0:
 		return []string{"no items"}
@@ -114,9 +114,9 @@ func (b *Bar) parts(p gpumux.Progress) []string {
 		}
 	}
 	rate := b.rate(done)
-	works := !p.Paused && p.Phase != gpumux.Merging
+	works := !p.Paused && p.Phase != gpumux.PhaseMerging
 	say(p.Paused, "paused")
-	say(!p.Paused && p.Phase == gpumux.Merging, "writing the results")
+	say(!p.Paused && p.Phase == gpumux.PhaseMerging, "writing the results")
 	waits, _ := b.waits.Load().(string)
 	say(works && waits != "", "waits for %s", waits)
 	say(p.Failed > 0, "%s failed", humanize.Comma(p.Failed))
@@ -134,7 +134,7 @@ func (b *Bar) count(now time.Time, p gpumux.Progress) {
 	switch n := len(b.finished); {
 	case p.Paused:
 		b.finished = nil
-	case n == 0 && p.Phase == gpumux.Running, n > 0 && b.finished[n-1].done != done:
+	case n == 0 && p.Phase == gpumux.PhaseRunning, n > 0 && b.finished[n-1].done != done:
 		b.finished = append(b.finished, sample{now, done})
 	}
 }

@@ -26,7 +26,7 @@ func golden(t *testing.T, name, got string) {
 func TestBar_Line(t *testing.T) {
 	now := noon
 	b := &Bar{console: NewConsole(&bytes.Buffer{}), now: func() time.Time { return now }}
-	p := gpumux.Progress{Task: "embed", Phase: gpumux.Running, Items: 10000, Succeeded: 1000, InFlight: 8}
+	p := gpumux.Progress{Task: "embed", Phase: gpumux.PhaseRunning, Items: 10000, Succeeded: 1000, InFlight: 8}
 	b.Show(p) // what an earlier run stored does not count for the rate
 	now = now.Add(10 * time.Second)
 	p.Succeeded, p.Failed = 3950, 50
@@ -42,8 +42,8 @@ func TestBar_Line(t *testing.T) {
 	b.Waits("a healthy device")
 	require.Contains(t, b.line(p, 120), "  waits for a healthy device  ")
 	b.Waits("")
-	p.Paused, p.Phase, p.Succeeded = false, gpumux.Merging, 9950
-	lines = append(lines, b.line(p, 120), b.line(gpumux.Progress{Task: "embed", Phase: gpumux.Indexing}, 120))
+	p.Paused, p.Phase, p.Succeeded = false, gpumux.PhaseMerging, 9950
+	lines = append(lines, b.line(p, 120), b.line(gpumux.Progress{Task: "embed", Phase: gpumux.PhaseIndexing}, 120))
 	golden(t, "bar", strings.Join(lines, "\n")+"\n")
 }
 
@@ -51,7 +51,7 @@ func TestBar_Line(t *testing.T) {
 func TestBar_RateIsOfTheLastSeconds(t *testing.T) {
 	now := noon
 	b := &Bar{console: NewConsole(&bytes.Buffer{}), now: func() time.Time { return now }}
-	p := gpumux.Progress{Task: "embed", Phase: gpumux.Running, Items: 100000}
+	p := gpumux.Progress{Task: "embed", Phase: gpumux.PhaseRunning, Items: 100000}
 	run := func(seconds int, perSecond int64) string {
 		for range seconds {
 			now = now.Add(time.Second)
@@ -79,12 +79,12 @@ func TestBar_RateIsOfTheLastSeconds(t *testing.T) {
 func TestBar_TellsTheFirstFailure(t *testing.T) {
 	var out bytes.Buffer
 	b := &Bar{console: NewConsole(&out), now: func() time.Time { return noon }}
-	p := gpumux.Progress{Phase: gpumux.Running, Items: 10, Succeeded: 1}
+	p := gpumux.Progress{Phase: gpumux.PhaseRunning, Items: 10, Succeeded: 1}
 	b.Show(p)
 	p.Failed = 1
-	p.Recent = []gpumux.Result{{Index: 4, Fault: &gpumux.Fault{Kind: gpumux.TaskError, Message: "no", Item: `"x"`}}}
+	p.Recent = []gpumux.Result{{Index: 4, Fault: &gpumux.Fault{Kind: gpumux.FaultTaskError, Message: "no", Item: `"x"`}}}
 	b.Show(p)
-	p.Recent = append(p.Recent, gpumux.Result{Index: 5, Fault: &gpumux.Fault{Kind: gpumux.TaskError, Message: "no"}})
+	p.Recent = append(p.Recent, gpumux.Result{Index: 5, Fault: &gpumux.Fault{Kind: gpumux.FaultTaskError, Message: "no"}})
 	b.Show(p)
 	require.Equal(t, "a first failure: item 4 = \"x\": task_error: no\n", out.String())
 }
@@ -93,7 +93,7 @@ func TestBar_PlainLines(t *testing.T) {
 	now := noon
 	var out bytes.Buffer
 	b := &Bar{console: NewConsole(&out), now: func() time.Time { return now }}
-	p := gpumux.Progress{Task: "embed", Phase: gpumux.Running, Items: 100, InFlight: 2}
+	p := gpumux.Progress{Task: "embed", Phase: gpumux.PhaseRunning, Items: 100, InFlight: 2}
 	for range 120 { // a minute, polled twice a second: progress for 20 s, then a standstill
 		if now.Sub(noon) < 20*time.Second {
 			p.Succeeded++
@@ -108,7 +108,7 @@ func TestConsole_QuietDropsProgressOnly(t *testing.T) {
 	var out bytes.Buffer
 	c := NewConsole(&out)
 	c.Quiet = true
-	NewBar(c).Show(gpumux.Progress{Phase: gpumux.Running, Items: 1})
+	NewBar(c).Show(gpumux.Progress{Phase: gpumux.PhaseRunning, Items: 1})
 	c.Note("progress")
 	require.Empty(t, out.String())
 	c.Say("trouble")

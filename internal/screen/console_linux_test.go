@@ -33,7 +33,7 @@ func TestConsole_EscapesOnlyWhereTheyAreObeyed(t *testing.T) {
 			t.Setenv("TERM", kind)
 			control, screen := terminal(t)
 			c := NewConsole(screen)
-			NewBar(c).Show(gpumux.Progress{Task: "embed", Phase: gpumux.Running})
+			NewBar(c).Show(gpumux.Progress{Task: "embed", Phase: gpumux.PhaseRunning})
 			c.Say("done")
 			require.Equal(t, kind == "xterm", c.Redraws())
 			require.NoError(t, screen.Close())

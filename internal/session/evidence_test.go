@@ -18,7 +18,7 @@ func TestMemory_AKillOfTheKernelIsEvidence(t *testing.T) {
 	require.True(t, e.OverBudget)
 	require.Equal(t, 2, e.OOMKills)
 	f := diagnosis.Diagnose(e).Fault
-	require.Equal(t, gpumux.Budget, f.Kind)
+	require.Equal(t, gpumux.FaultBudget, f.Kind)
 	require.EqualValues(t, 512<<20, f.Peak)
 
 	// The kernel ran out of memory elsewhere, in the host or the worker's container, and
@@ -27,14 +27,14 @@ func TestMemory_AKillOfTheKernelIsEvidence(t *testing.T) {
 	killed(&e, process.Kills{Number: 1, Own: false, Peak: 512 << 20}, 1)
 	require.False(t, e.OverBudget)
 	f = diagnosis.Diagnose(e).Fault
-	require.Equal(t, gpumux.HostOOM, f.Kind)
+	require.Equal(t, gpumux.FaultHostOOM, f.Kind)
 	require.EqualValues(t, 512<<20, f.Peak)
 
 	// The exception of a task whose child was killed.
 	e = diagnosis.Evidence{Class: "concurrent.futures.process.BrokenProcessPool", Message: "A process in the process pool was terminated abruptly"}
 	killed(&e, process.Kills{Number: 1, Own: false, Peak: 0}, 1)
 	require.False(t, e.OverBudget)
-	require.Equal(t, gpumux.HostOOM, diagnosis.Diagnose(e).Fault.Kind)
+	require.Equal(t, gpumux.FaultHostOOM, diagnosis.Diagnose(e).Fault.Kind)
 
 	// Without a cgroup of its own, the counter of the worker's tells the kernel's kill from
 	// another.
@@ -42,5 +42,5 @@ func TestMemory_AKillOfTheKernelIsEvidence(t *testing.T) {
 	killed(&e, process.Kills{}, 0)
 	require.Zero(t, e.OOMKills)
 	killed(&e, process.Kills{}, 1)
-	require.Equal(t, gpumux.HostOOM, diagnosis.Diagnose(e).Fault.Kind)
+	require.Equal(t, gpumux.FaultHostOOM, diagnosis.Diagnose(e).Fault.Kind)
 }

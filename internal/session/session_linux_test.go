@@ -97,7 +97,7 @@ func TestSession_WhatPassesItsBudgetIsEnded(t *testing.T) {
 	p.Explain(e, process.MemoryKills())
 	require.True(t, e.OverBudget)
 	require.EqualValues(t, 2<<30, e.Peak)
-	require.Equal(t, gpumux.Budget, diagnosis.Diagnose(*e).Fault.Kind)
+	require.Equal(t, gpumux.FaultBudget, diagnosis.Diagnose(*e).Fault.Kind)
 	require.True(t, watch.closed.Load(), "its end was seen by then")
 	p.Kill()
 }

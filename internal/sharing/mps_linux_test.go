@@ -84,7 +84,7 @@ func TestMPS_Siblings(t *testing.T) {
 		all := members(t, clients, s, 3)
 		culprit, sibling, idle := all[0], all[1], all[2]
 
-		own := &gpumux.Fault{Kind: gpumux.Crash, PID: sibling.MPSClient.PID}
+		own := &gpumux.Fault{Kind: gpumux.FaultCrash, PID: sibling.MPSClient.PID}
 		s.Siblings(t.Context(), turn, own)
 		require.False(t, own.Blameless, "the server is well, so it is its own")
 
@@ -92,14 +92,14 @@ func TestMPS_Siblings(t *testing.T) {
 		require.Equal(t, "error 700", culprit.Hear())
 		require.Equal(t, "error 700", sibling.Say("free"), "which tells nobody who did it")
 		// In the second round the processes die without a word, and the server's state tells.
-		told := &gpumux.Fault{Kind: gpumux.Crash, PID: sibling.MPSClient.PID, Wide: round == 0, Suspect: true}
+		told := &gpumux.Fault{Kind: gpumux.FaultCrash, PID: sibling.MPSClient.PID, Wide: round == 0, Suspect: true}
 		s.Siblings(t.Context(), turn, told)
 		require.True(t, told.Blameless)
 		require.False(t, told.Suspect)
-		did := &gpumux.Fault{Kind: gpumux.Crash, PID: culprit.MPSClient.PID, Wide: round == 0}
+		did := &gpumux.Fault{Kind: gpumux.FaultCrash, PID: culprit.MPSClient.PID, Wide: round == 0}
 		s.Siblings(t.Context(), turn, did)
 		require.False(t, did.Blameless)
-		ended := &gpumux.Fault{Kind: gpumux.Crash, PID: idle.MPSClient.PID, Blameless: true}
+		ended := &gpumux.Fault{Kind: gpumux.FaultCrash, PID: idle.MPSClient.PID, Blameless: true}
 		s.Siblings(t.Context(), turn, ended)
 		require.True(t, ended.Blameless)
 
@@ -116,7 +116,7 @@ func TestMPS_TheFirstIsBlamedWhereTheLogIsSilent(t *testing.T) {
 	h, _ := onMachine(t)
 	s, err := MPS.Prepare(t.Context(), h, Use{Slots: 2, PerSlot: 1, Devices: []gpu.Device{device}})
 	require.NoError(t, err)
-	first, second := &gpumux.Fault{Kind: gpumux.Crash, PID: 7, Wide: true}, &gpumux.Fault{Kind: gpumux.Crash, PID: 8, Wide: true}
+	first, second := &gpumux.Fault{Kind: gpumux.FaultCrash, PID: 7, Wide: true}, &gpumux.Fault{Kind: gpumux.FaultCrash, PID: 8, Wide: true}
 	s.Siblings(t.Context(), 0, first)
 	s.Siblings(t.Context(), 0, second)
 	require.False(t, first.Blameless)
@@ -124,13 +124,13 @@ func TestMPS_TheFirstIsBlamedWhereTheLogIsSilent(t *testing.T) {
 	turn, err := s.Await(t.Context())
 	require.NoError(t, err)
 
-	gone := &gpumux.Fault{Kind: gpumux.Crash, PID: 9, Wide: true, Blameless: true, Suspect: true}
+	gone := &gpumux.Fault{Kind: gpumux.FaultCrash, PID: 9, Wide: true, Blameless: true, Suspect: true}
 	s.Siblings(t.Context(), turn, gone)
 	require.True(t, gone.Blameless, "a server that is gone is no item's fault")
 	require.False(t, gone.Suspect, "nor the device's")
 	turn, err = s.Await(t.Context())
 	require.NoError(t, err)
-	lost := &gpumux.Fault{Kind: gpumux.DeviceLost, PID: 10, Wide: true, Blameless: true, Suspect: true}
+	lost := &gpumux.Fault{Kind: gpumux.FaultDeviceLost, PID: 10, Wide: true, Blameless: true, Suspect: true}
 	s.Siblings(t.Context(), turn, lost)
 	require.True(t, lost.Suspect, "the device is looked at")
 }
@@ -274,12 +274,12 @@ func TestMPS_AFolderThatCannotBeMade(t *testing.T) {
 // What is killed in the middle of a kernel, by the system or by the worker, spoils the
 // server, which then stays in fault.
 func TestMPS_AServerThatDoesNotComeBack(t *testing.T) {
-	for _, kind := range []gpumux.Kind{gpumux.HostOOM, gpumux.Timeout} {
+	for _, kind := range []gpumux.FaultKind{gpumux.FaultHostOOM, gpumux.FaultTimeout} {
 		t.Run(string(kind), func(t *testing.T) { killedInAKernel(t, kind) })
 	}
 }
 
-func killedInAKernel(t *testing.T, kind gpumux.Kind) {
+func killedInAKernel(t *testing.T, kind gpumux.FaultKind) {
 	h, clients := onMachine(t)
 	s, err := MPS.Prepare(t.Context(), h, Use{Slots: 2, PerSlot: 1, Devices: []gpu.Device{device}})
 	require.NoError(t, err)
@@ -369,7 +369,7 @@ func TestMPS_ADaemonThatCannotBeStartedAgain(t *testing.T) {
 		_, err := s.Await(t.Context())
 		return errors.As(err, &fault)
 	}, time.Minute, time.Millisecond)
-	require.Equal(t, gpumux.DeviceLost, fault.Kind)
+	require.Equal(t, gpumux.FaultDeviceLost, fault.Kind)
 	require.True(t, fault.Blameless)
 	require.Equal(t, uuid, fault.Device)
 	t.Setenv("PATH", path)

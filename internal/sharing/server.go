@@ -98,7 +98,7 @@ func (s *server) Await(ctx context.Context) (turn int, err error) {
 				s.fail()
 			}
 			s.mu.Unlock()
-			return 0, &gpumux.Fault{Kind: gpumux.DeviceLost, Blameless: true, Suspect: true, Op: "start", Device: s.daemon.Device,
+			return 0, &gpumux.Fault{Kind: gpumux.FaultDeviceLost, Blameless: true, Suspect: true, Op: "start", Device: s.daemon.Device,
 				Message: "the MPS daemon of the device has ended and could not be started again",
 				Hint:    "see the worker's log for why; the item runs again elsewhere, and the daemon is tried again"}
 		case last.over():
@@ -187,7 +187,7 @@ func (s *server) Siblings(ctx context.Context, turn int, fault *gpumux.Fault) {
 		return
 	case !known && first == fault.PID:
 		// A server that is gone is no sign of a sick device.
-		fault.Suspect = fault.Suspect && (!fault.Blameless || fault.Kind == gpumux.DeviceLost)
+		fault.Suspect = fault.Suspect && (!fault.Blameless || fault.Kind == gpumux.FaultDeviceLost)
 		return
 	}
 	fault.Blameless, fault.Suspect = true, false

@@ -23,14 +23,14 @@ func Detail(to io.Writer, d *starter.Detail, causes []starter.Cause, page string
 			screen.Field(to, name, "%s", text)
 		}
 	}
-	var faults map[gpumux.Kind]int64
+	var faults map[gpumux.FaultKind]int64
 	var peak *gpumux.Peaks
 	status, reduces := string(d.Status), ""
 	if p := d.Progress; p != nil {
 		faults, peak = p.Faults, p.Peak
 		if p.Paused {
 			status = "paused"
-		} else if p.Phase != gpumux.Running {
+		} else if p.Phase != gpumux.PhaseRunning {
 			status += ", " + string(p.Phase)
 		}
 	} else if d.Summary != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/starter"
 )
@@ -24,9 +25,9 @@ func TestPrintRunning(t *testing.T) {
 }
 
 func TestWorkers_Quotas(t *testing.T) {
-	pool := gpumux.PoolInfo{Name: "gpu", Slots: 4, Busy: 2, Quotas: []gpumux.QuotaInfo{
+	pool := contract.PoolInfo{Name: "gpu", Slots: 4, Busy: 2, Quotas: []contract.QuotaInfo{
 		{Key: "*", Slots: 4}, {Key: "team-a", Slots: 2, Busy: 2, Rate: 10, Waits: true}}}
 	var out strings.Builder
-	require.NoError(t, Workers(&out, []fleet.Worker{{Identity: "b/1", Offer: &gpumux.Describe{Pools: []gpumux.PoolInfo{pool}}}}, time.Now()))
+	require.NoError(t, Workers(&out, []fleet.Worker{{Identity: "b/1", Offer: &contract.WorkerInfo{Pools: []contract.PoolInfo{pool}}}}, time.Now()))
 	require.Contains(t, out.String(), " 2/4; * 0/4 slots; team-a 2/2 slots 10/s, work waits  ")
 }

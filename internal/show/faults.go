@@ -116,10 +116,10 @@ func printCause(to io.Writer, c starter.Cause) {
 	part("message", shorten(strings.TrimPrefix(message.Error(), ": "), mostMessage))
 	part("traceback", lastLines(f.Traceback))
 	if f.Traceback == "" {
-		part("printed", lastLines(cmp.Or(f.Tail, r.Output)))
+		part("printed", lastLines(cmp.Or(f.Tail, r.Printed)))
 	}
 	next := f.Hint
-	if next == "" && f.Kind == gpumux.TaskError {
+	if next == "" && f.Kind == gpumux.FaultTaskError {
 		next = mendTask
 	}
 	part("next", next)
@@ -199,8 +199,8 @@ func Reduced(s gpumux.Summary) string {
 }
 
 // Kinds counts failures by kind, the most frequent first: "3 crash, 1 timeout".
-func Kinds(faults map[gpumux.Kind]int64) string {
-	names := slices.SortedFunc(maps.Keys(faults), func(a, b gpumux.Kind) int {
+func Kinds(faults map[gpumux.FaultKind]int64) string {
+	names := slices.SortedFunc(maps.Keys(faults), func(a, b gpumux.FaultKind) int {
 		return cmp.Or(cmp.Compare(faults[b], faults[a]), cmp.Compare(a, b))
 	})
 	parts := make([]string, len(names))
@@ -212,8 +212,8 @@ func Kinds(faults map[gpumux.Kind]int64) string {
 
 // Printed returns an item's output, else the last output of its process.
 func Printed(r gpumux.Result) string {
-	if r.Fault == nil || r.Output != "" {
-		return r.Output
+	if r.Fault == nil || r.Printed != "" {
+		return r.Printed
 	}
 	return r.Fault.Tail
 }

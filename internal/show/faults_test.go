@@ -41,18 +41,18 @@ func lines(t *testing.T, all ...gpumux.Result) iter.Seq2[[]byte, error] {
 }
 
 func raised(index int64, slot, message string) gpumux.Result {
-	return gpumux.Result{Index: index, Fault: &gpumux.Fault{Kind: gpumux.TaskError, Op: "run", Class: "ValueError", Message: message, Slot: slot,
+	return gpumux.Result{Index: index, Fault: &gpumux.Fault{Kind: gpumux.FaultTaskError, Op: "run", Class: "ValueError", Message: message, Slot: slot,
 		Device: "CPU", Host: "node1", Item: `{"image":"a.png"}`, Traceback: "Traceback:\n" + strings.Repeat("  a line\n", 9) + "ValueError: " + message}}
 }
 
 func crashed(index int64) gpumux.Result {
-	return gpumux.Result{Index: index, Fault: &gpumux.Fault{Kind: gpumux.Crash, Op: "run", Message: "the task process ended by signal SIGSEGV",
+	return gpumux.Result{Index: index, Fault: &gpumux.Fault{Kind: gpumux.FaultCrash, Op: "run", Message: "the task process ended by signal SIGSEGV",
 		Slot: "gpu/3", Device: "GPU-5c89", Host: "node2", Exit: "signal SIGSEGV", Tail: "scoring\nSegmentation fault\n", Hint: "run the item alone"}}
 }
 
 func TestFaults_Print(t *testing.T) {
 	all := lines(t, gpumux.Result{Index: 0, Value: []byte("1")}, crashed(1), raised(2, "cpu/0", "no image 7"), raised(3, "cpu/1", "no image 8"),
-		gpumux.Result{Index: 4, Value: []byte("{}"), Output: "\"fault\""}, raised(5, "big/0", "no image 9"))
+		gpumux.Result{Index: 4, Value: []byte("{}"), Printed: "\"fault\""}, raised(5, "big/0", "no image 9"))
 	f := &Faults{ID: "embed-3fa92c01d4e5", Status: "running", Items: 1000}
 	require.NoError(t, f.Read(all))
 	require.EqualValues(t, 6, f.Results)
@@ -83,7 +83,7 @@ func TestRest_WritesNothingTwice(t *testing.T) {
 
 func TestLogs_EachLineBehindItsItem(t *testing.T) {
 	died := crashed(3)
-	all := lines(t, gpumux.Result{Index: 0, Value: []byte(`"no output: "`)}, gpumux.Result{Index: 1, Value: []byte("1"), Output: "a\n\nb"},
+	all := lines(t, gpumux.Result{Index: 0, Value: []byte(`"no output: "`)}, gpumux.Result{Index: 1, Value: []byte("1"), Printed: "a\n\nb"},
 		gpumux.Result{Index: 2, Value: []byte(`{"output":"not mine"}`)}, died)
 	var b bytes.Buffer
 	some, err := Logs(&b, all)

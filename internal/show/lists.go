@@ -12,13 +12,14 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/internal/screen"
 	"github.com/gpumux/gpumux/starter"
 )
 
 // Maps writes a row per map.
-func Maps(to io.Writer, maps []starter.Listed, now time.Time) error {
+func Maps(to io.Writer, maps []starter.MapInfo, now time.Time) error {
 	rows := [][]string{{"ID", "STATUS", "ITEMS", "DONE", "FAILED", "STARTED", "TOOK", "INPUT"}}
 	for _, m := range maps {
 		done, failed := "-", "-"
@@ -92,7 +93,7 @@ func TasksOf(all []fleet.Worker) []Task {
 			t.Workers = append(t.Workers, w.Identity)
 			for _, pool := range w.Offer.Pools {
 				t.Pools = append(t.Pools, pool.Name)
-				t.Modes = append(t.Modes, string(cmp.Or(w.Offer.Modes[name], pool.Mode, gpumux.Persistent)))
+				t.Modes = append(t.Modes, string(cmp.Or(w.Offer.Modes[name], pool.Mode, gpumux.ModePersistent)))
 			}
 		}
 	}
@@ -109,7 +110,7 @@ func TasksOf(all []fleet.Worker) []Task {
 }
 
 // Pools describes pools in a line: "gpu (2 slots of 8GiB on GPU-5c89)".
-func Pools(pools []gpumux.PoolInfo) string {
+func Pools(pools []contract.PoolInfo) string {
 	var lines []string
 	for _, p := range pools {
 		line := fmt.Sprintf("%s (%d slots", p.Name, p.Slots)
@@ -125,7 +126,7 @@ func Pools(pools []gpumux.PoolInfo) string {
 }
 
 // Leases writes the leases of a workflow for people.
-func Leases(to io.Writer, l *starter.Leasing, page string, now time.Time) {
+func Leases(to io.Writer, l *starter.LeaseInfo, page string, now time.Time) {
 	to = screen.Visible(to)
 	screen.Field(to, "workflow", "%s", l.ID)
 	screen.Field(to, "type", "%s", l.Type)

@@ -162,7 +162,7 @@ func TestSlot_PeaksOnADeviceAreWhatWasLive(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*launch.Task){
 		"persistent": func(*launch.Task) {},
-		"fresh":      func(task *launch.Task) { task.Mode = gpumux.Fresh },
+		"fresh":      func(task *launch.Task) { task.Mode = gpumux.ModeFresh },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -88,7 +88,7 @@ func (c *command) run(ctx context.Context, one calls.Item) (none calls.Done, err
 	began := time.Now()
 	argv, err := task.CommandArgv(one.Value)
 	if err != nil {
-		fault := &gpumux.Fault{Kind: gpumux.TaskError, Message: err.Error()}
+		fault := &gpumux.Fault{Kind: gpumux.FaultTaskError, Message: err.Error()}
 		j.owner.judge.locate(fault, task)
 		return calls.Done{Result: gpumux.Result{Fault: fault}}, nil
 	}
@@ -121,8 +121,8 @@ func (c *command) run(ctx context.Context, one calls.Item) (none calls.Done, err
 	}
 	out.SetReadDeadline(time.Now().Add(lastWords))
 	printed := bytes.TrimSpace(<-value)
-	done.Output = p.session.Process.Out.Rest()
-	fault := c.exitFault(p, status.ExitStatus(), printed, done.Output)
+	done.Printed = p.session.Process.Out.Rest()
+	fault := c.exitFault(p, status.ExitStatus(), printed, done.Printed)
 	j.owner.retire(false, "command ended")
 	switch {
 	case fault == nil && task.Text:
@@ -213,7 +213,7 @@ func (c *command) await(ctx context.Context, p *occupant, one *calls.Item) (stat
 
 // exitFault is the fault of a command that ended by itself, or nil.
 func (c *command) exitFault(p *occupant, exit int, printed []byte, output string) *gpumux.Fault {
-	task, fault := p.session.Task, &gpumux.Fault{Kind: gpumux.TaskError, Tail: output}
+	task, fault := p.session.Task, &gpumux.Fault{Kind: gpumux.FaultTaskError, Tail: output}
 	switch {
 	case exit != 0:
 		e := diagnosis.Evidence{Command: true, Exited: true, ExitCode: exit, Tail: output, Budget: int64(p.session.Memory.Budget)}

@@ -273,7 +273,7 @@ func (c *conversation) answered(records []wire.Record, files []string) error {
 			peaks = max(peaks, peak)
 		}
 		busy += r.Busy
-		result.Output, result.Files, files = c.p.session.Process.Out.UpTo(r.Out), files, nil
+		result.Printed, result.Files, files = c.p.session.Process.Out.UpTo(r.Out), files, nil
 		ended := time.Time{}
 		if c.job.call.Trace != "" {
 			ended = now.Add(-duration(at - r.Ended))
@@ -324,7 +324,7 @@ func (c *conversation) raised(m wire.Fault) error {
 		return nil
 	}
 	peak := c.p.session.Memory.PeakOf(time.Now(), duration(m.Busy), m.Peak)
-	c.finish(gpumux.Result{Fault: fault, Output: output}, m.Busy, peak, time.Time{})
+	c.finish(gpumux.Result{Fault: fault, Printed: output}, m.Busy, peak, time.Time{})
 	c.p.account.Ended(1, m.Busy, peak)
 	c.job.slot.tally(func(st *Stats) { st.Items++ })
 	return c.goOn()

@@ -16,7 +16,7 @@ import (
 )
 
 func TestSlot_AnExceptionIsTheItemsFault(t *testing.T) {
-	for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
+	for _, mode := range []gpumux.Mode{gpumux.ModePersistent, gpumux.ModeFresh} {
 		s, dir := newSlot(t), folder(t)
 		got, err := run(t, s, python(dir, "fail_on_3"), calls.Call{Mode: mode, Items: values(ints(6)...)})
 		require.NoError(t, err)
@@ -26,7 +26,7 @@ func TestSlot_AnExceptionIsTheItemsFault(t *testing.T) {
 				require.Equal(t, strconv.Itoa(i), string(d.Value))
 				continue
 			}
-			require.Equal(t, gpumux.TaskError, d.Fault.Kind)
+			require.Equal(t, gpumux.FaultTaskError, d.Fault.Kind)
 			require.Equal(t, "ValueError", d.Fault.Class)
 			require.Equal(t, "three is not allowed", d.Fault.Message)
 			require.Contains(t, d.Fault.Traceback, "fail_on_3")
@@ -37,7 +37,7 @@ func TestSlot_AnExceptionIsTheItemsFault(t *testing.T) {
 }
 
 func TestSlot_AttemptsTryAnExceptionAgain(t *testing.T) {
-	for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
+	for _, mode := range []gpumux.Mode{gpumux.ModePersistent, gpumux.ModeFresh} {
 		s, dir := newSlot(t), folder(t)
 		got, err := run(t, s, python(dir, "flaky"), calls.Call{Mode: mode, Attempts: 3, Items: values(filepath.Join(dir, "n"))})
 		require.NoError(t, err)
@@ -53,13 +53,13 @@ func TestSlot_AttemptsTryAnExceptionAgain(t *testing.T) {
 // After every death the slot names the fault and runs the next item.
 func TestSlot_EveryDeathIsNamed(t *testing.T) {
 	for how, want := range map[string]struct {
-		kind gpumux.Kind
+		kind gpumux.FaultKind
 		exit string
 	}{
-		"SIGSEGV": {gpumux.Crash, "SIGSEGV"}, "SIGABRT": {gpumux.Crash, "SIGABRT"}, "SIGKILL": {gpumux.Crash, "SIGKILL"},
-		"SIGBUS": {gpumux.Crash, "SIGBUS"}, "exit0": {gpumux.Crash, "0"}, "exit3": {gpumux.Crash, "3"},
+		"SIGSEGV": {gpumux.FaultCrash, "SIGSEGV"}, "SIGABRT": {gpumux.FaultCrash, "SIGABRT"}, "SIGKILL": {gpumux.FaultCrash, "SIGKILL"},
+		"SIGBUS": {gpumux.FaultCrash, "SIGBUS"}, "exit0": {gpumux.FaultCrash, "0"}, "exit3": {gpumux.FaultCrash, "3"},
 	} {
-		for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
+		for _, mode := range []gpumux.Mode{gpumux.ModePersistent, gpumux.ModeFresh} {
 			t.Run(how+"/"+string(mode), func(t *testing.T) {
 				s, dir := newSlot(t), folder(t)
 				got, err := run(t, s, python(dir, "die"), calls.Call{Mode: mode, Items: values(1, 2, how, 4)})
@@ -69,7 +69,7 @@ func TestSlot_EveryDeathIsNamed(t *testing.T) {
 				require.Contains(t, f.Exit, want.exit)
 				require.Contains(t, f.Tail, "last words of "+how)
 				require.Equal(t, "run", f.Op)
-				require.Equal(t, mode == gpumux.Fresh, f.Alone)
+				require.Equal(t, mode == gpumux.ModeFresh, f.Alone)
 				require.Equal(t, slot.Vacant, s.State())
 				got, err = run(t, s, python(dir, "die"), calls.Call{Mode: mode, Items: values(4)})
 				require.NoError(t, err)
@@ -85,7 +85,7 @@ func TestSlot_AHangIsKilled(t *testing.T) {
 		got, err := run(t, s, python(dir, "hang"), calls.Call{Timeout: 500 * time.Millisecond, Items: values("", how)})
 		f := fault(t, err)
 		require.Len(t, got, 1)
-		require.Equal(t, gpumux.Timeout, f.Kind)
+		require.Equal(t, gpumux.FaultTimeout, f.Kind)
 		require.False(t, f.Alone)
 	}
 }
@@ -94,7 +94,7 @@ func TestSlot_ABrokenWireIsACrash(t *testing.T) {
 	for _, function := range []string{"garbage", "close_wire"} {
 		s, dir := newSlot(t), folder(t)
 		_, err := run(t, s, python(dir, function), calls.Call{Items: values(1)})
-		require.Equal(t, gpumux.Crash, fault(t, err).Kind, function)
+		require.Equal(t, gpumux.FaultCrash, fault(t, err).Kind, function)
 	}
 }
 
@@ -106,7 +106,7 @@ func TestSlot_AMemoryErrorEndsTheProcessBeforeTheNextItem(t *testing.T) {
 		items[i] = map[string]any{"i": i, "file": log}
 	}
 	got, err := run(t, s, python(dir, "touch_then_fail"), calls.Call{Items: values(items...)})
-	require.Equal(t, gpumux.HostOOM, fault(t, err).Kind)
+	require.Equal(t, gpumux.FaultHostOOM, fault(t, err).Kind)
 	require.Len(t, got, 2)
 	ran, err := os.ReadFile(log)
 	require.NoError(t, err)

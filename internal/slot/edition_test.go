@@ -81,7 +81,7 @@ func TestEdition_ACallRunsWithTheCodeAsItIs(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"333", "333"}, got)
 	require.NotEqual(t, first, second)
-	got, same, err := e.run(e.task(), calls.Call{Mode: gpumux.Fresh}, 0)
+	got, same, err := e.run(e.task(), calls.Call{Mode: gpumux.ModeFresh}, 0)
 	require.NoError(t, err)
 	require.Equal(t, []string{"333"}, got)
 	require.Equal(t, second, same, "of a template and what was forked from it")
@@ -90,7 +90,7 @@ func TestEdition_ACallRunsWithTheCodeAsItIs(t *testing.T) {
 // No item runs with other code than the call asks for, neither in the old process nor in
 // a new one.
 func TestEdition_GoneIsAFaultThatSaysWhatToDo(t *testing.T) {
-	for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
+	for _, mode := range []gpumux.Mode{gpumux.ModePersistent, gpumux.ModeFresh} {
 		t.Run(string(mode), func(t *testing.T) {
 			e := newEdited(t)
 			_, began, err := e.run(e.task(), calls.Call{Mode: mode}, 0)
@@ -100,7 +100,7 @@ func TestEdition_GoneIsAFaultThatSaysWhatToDo(t *testing.T) {
 				got, _, err := e.run(e.task(), calls.Call{Mode: mode, Edition: began}, 0, 1)
 				gone := fault(t, err)
 				require.Empty(t, got)
-				require.Equal(t, gpumux.BadInput, gone.Kind)
+				require.Equal(t, gpumux.FaultBadInput, gone.Kind)
 				require.Equal(t, "start", gone.Op)
 				require.NotEmpty(t, gone.Edition)
 				require.NotEqual(t, began, gone.Edition)
@@ -136,7 +136,7 @@ func TestEdition_EditedInTheMiddle(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newEdited(t)
-			got, _, err := e.run(task(e), calls.Call{Mode: gpumux.Fresh}, "a", "b", "edit", "c", "d")
+			got, _, err := e.run(task(e), calls.Call{Mode: gpumux.ModeFresh}, "a", "b", "edit", "c", "d")
 			gone := fault(t, err)
 			require.NotEmpty(t, gone.Edition)
 			if name == "command" {

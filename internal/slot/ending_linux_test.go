@@ -112,7 +112,7 @@ func TestSlot_AProcessThatDoesNotEndHoldsUpNoCall(t *testing.T) {
 				f := fault(t, err)
 				// An item is to blame only for its own timeout.
 				late := how == "is killed at its timeout"
-				require.Equal(t, map[bool]gpumux.Kind{true: gpumux.Timeout, false: gpumux.Crash}[late], f.Kind)
+				require.Equal(t, map[bool]gpumux.FaultKind{true: gpumux.FaultTimeout, false: gpumux.FaultCrash}[late], f.Kind)
 				require.Equal(t, !late, f.Blameless)
 				require.Equal(t, pid, f.PID)
 				require.Contains(t, f.Error(), "/proc/PID/stack")

@@ -45,7 +45,7 @@ func TestExposure_TaskProcessesGoBeforeTheWorker(t *testing.T) {
 	require.Equal(t, min(worker+250, 1000), exposure(t, f.pid()), "its template")
 
 	for name, change := range map[string]func(*launch.Task){
-		"persistent": func(t *launch.Task) { t.Mode = gpumux.Persistent },
+		"persistent": func(t *launch.Task) { t.Mode = gpumux.ModePersistent },
 		"spawn":      func(t *launch.Task) { t.Fresh = launch.Spawn },
 	} {
 		of := f.task("item")

@@ -92,7 +92,7 @@ func (j judge) raised(p *occupant, m wire.Fault, running *calls.Item) (fault *gp
 func (j judge) spread(d diagnosis.Diagnosis, fault *gpumux.Fault) {
 	fault.Blameless, fault.Wide = d.Blameless, d.MPSWide
 	// A device that hangs lets every item run out of time.
-	fault.Suspect = j.o.Device != "CPU" && (d.Device || fault.Kind == gpumux.DeviceLost || fault.Kind == gpumux.Timeout)
+	fault.Suspect = j.o.Device != "CPU" && (d.Device || fault.Kind == gpumux.FaultDeviceLost || fault.Kind == gpumux.FaultTimeout)
 }
 
 // locate says where a fault happened.
@@ -119,7 +119,7 @@ func (j judge) unanswered(task launch.Task, err error) error {
 
 // unstarted is the fault of a process that the system could not start.
 func (j judge) unstarted(task launch.Task, err error) *gpumux.Fault {
-	fault := j.start(task, gpumux.Fault{Kind: gpumux.Crash, Message: err.Error()})
+	fault := j.start(task, gpumux.Fault{Kind: gpumux.FaultCrash, Message: err.Error()})
 	var program *process.ProgramError
 	var hang *launch.HangError
 	switch {
@@ -130,14 +130,14 @@ func (j judge) unstarted(task launch.Task, err error) *gpumux.Fault {
 		fault.Blameless = true
 		fault.Hint = "raise the limits on open files and processes of the worker, or use fewer slots"
 		if errors.Is(err, syscall.ENOMEM) {
-			fault.Kind = gpumux.HostOOM
+			fault.Kind = gpumux.FaultHostOOM
 		}
 	case !errors.As(err, &program):
 		fault.Hint = "the worker's machine did not allow it; change that, or run the worker on another"
 	case errors.Is(err, exec.ErrNotFound):
-		fault.Kind, fault.Hint = gpumux.BadInput, "install it, or name it with its full path in the task"
+		fault.Kind, fault.Hint = gpumux.FaultBadInput, "install it, or name it with its full path in the task"
 	default:
-		fault.Kind, fault.Hint = gpumux.BadInput, "check that the file exists in the task's folder, and that the task's user may enter that and execute it"
+		fault.Kind, fault.Hint = gpumux.FaultBadInput, "check that the file exists in the task's folder, and that the task's user may enter that and execute it"
 	}
 	return fault
 }
@@ -156,5 +156,5 @@ func (j judge) outdated(task launch.Task, want, have string) *gpumux.Fault {
 	if path, changed := task.Code().Newest(); path != "" {
 		message += fmt.Sprintf("; %s changed last, at %s", path, changed.UTC().Format(time.RFC3339))
 	}
-	return j.start(task, gpumux.Fault{Kind: gpumux.BadInput, Edition: have, Message: message, Hint: hint})
+	return j.start(task, gpumux.Fault{Kind: gpumux.FaultBadInput, Edition: have, Message: message, Hint: hint})
 }

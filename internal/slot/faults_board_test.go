@@ -32,7 +32,7 @@ func onBoard(t *testing.T) (*stand, launch.Task) {
 	if runtime.GOOS != "linux" {
 		rig.Because(t, rig.Linux, "boards do")
 	}
-	s := newStand(t, gpumux.Persistent)
+	s := newStand(t, gpumux.ModePersistent)
 	task := s.task("item", "QUIET", "1")
 	task.Python = "board.py:item"
 	return s, task
@@ -74,7 +74,7 @@ func TestBoard_DeathLosesNothingAndRepeatsNothing(t *testing.T) {
 			got, err := s.run(task, calls.Call{Items: values(items...)})
 			sequence(t, got, 200)
 			f := fault(t, err)
-			require.Equal(t, gpumux.Crash, f.Kind)
+			require.Equal(t, gpumux.FaultCrash, f.Kind)
 			require.Equal(t, "signal SIGKILL", f.Exit)
 			require.Empty(t, s.left())
 			got, err = s.run(task, calls.Call{Items: values(items[201:]...)})
@@ -93,7 +93,7 @@ func TestBoard_TheLastItemsCountWhenTheProcessDiesBehindThem(t *testing.T) {
 	s, task := onBoard(t)
 	got, err := s.run(task, calls.Call{Items: values(quick(100, 99, object{"how": "kill"})...)})
 	sequence(t, got, 99)
-	require.Equal(t, gpumux.Crash, fault(t, err).Kind)
+	require.Equal(t, gpumux.FaultCrash, fault(t, err).Kind)
 }
 
 // The worker sees results on the board while a long item runs. That item ends only when
@@ -119,7 +119,7 @@ func TestBoard_TimeoutKeepsWhatLiesThere(t *testing.T) {
 			got, err := s.run(task, calls.Call{Timeout: patience, Items: values(quick(80, 70, object{"how": how})...)})
 			sequence(t, got, 70)
 			f := fault(t, err)
-			require.Equal(t, gpumux.Timeout, f.Kind)
+			require.Equal(t, gpumux.FaultTimeout, f.Kind)
 			require.Contains(t, f.Message, "no result after 1.2s")
 			require.Len(t, s.begun(), 71)
 			require.Empty(t, s.left())
@@ -181,7 +181,7 @@ func TestBoard_SizesAndFaultsKeepTheOrder(t *testing.T) {
 	for i, d := range got {
 		require.EqualValues(t, i, d.Index)
 		if i == 123 {
-			require.Equal(t, gpumux.TaskError, d.Fault.Kind)
+			require.Equal(t, gpumux.FaultTaskError, d.Fault.Kind)
 			continue
 		}
 		var value [2]any
@@ -239,7 +239,7 @@ func TestBoard_OutputBelongsToItsItem(t *testing.T) {
 	require.NoError(t, err)
 	sequence(t, got, 200)
 	for i, d := range got {
-		require.Equal(t, strings.Repeat(fmt.Sprintf("this is %d\n", i), i%3), d.Output)
+		require.Equal(t, strings.Repeat(fmt.Sprintf("this is %d\n", i), i%3), d.Printed)
 	}
 }
 

@@ -31,7 +31,7 @@ func TestSlot_DescendantsThatGotAway(t *testing.T) {
 		for _, end := range []string{"return", "spawned", "stop", "die", "cancel"} {
 			t.Run(how+"/"+end, func(t *testing.T) {
 				t.Parallel()
-				s := newStand(t, gpumux.Persistent)
+				s := newStand(t, gpumux.ModePersistent)
 				if end == "spawned" {
 					s.fresh = launch.Spawn
 				}
@@ -40,11 +40,11 @@ func TestSlot_DescendantsThatGotAway(t *testing.T) {
 				case "die":
 					call.Items = values(how, "die")
 				case "return", "spawned":
-					call.Mode = gpumux.Fresh
+					call.Mode = gpumux.ModeFresh
 				}
 				got, err := s.run(s.task("daemon"), call)
 				if end == "die" {
-					require.Equal(t, gpumux.Crash, fault(t, err).Kind)
+					require.Equal(t, gpumux.FaultCrash, fault(t, err).Kind)
 					require.Len(t, got, 1)
 				} else {
 					require.NoError(t, err)
@@ -74,7 +74,7 @@ func TestSlot_CancellationEndsWhateverHangs(t *testing.T) {
 			if how == "spin" && native() == "" {
 				rig.Because(t, rig.Compiler)
 			}
-			s := newStand(t, gpumux.Persistent)
+			s := newStand(t, gpumux.ModePersistent)
 			s.canceled(s.task("item"), calls.Call{Items: values(object{"i": 0}, object{"i": 1, "end": how})})
 			require.Equal(t, []string{"0", "1"}, s.begun())
 			s.works()
@@ -89,7 +89,7 @@ func TestSlot_StopEndsWhateverHangs(t *testing.T) {
 			if how == "spin" && native() == "" {
 				rig.Because(t, rig.Compiler)
 			}
-			s := newStand(t, gpumux.Persistent)
+			s := newStand(t, gpumux.ModePersistent)
 			ended := make(chan error, 1)
 			call := calls.Call{Items: values(object{"i": 0, "end": how}), Done: func(calls.Done) {}}
 			go func() { ended <- s.Run(t.Context(), s.task("item"), call) }()
@@ -127,7 +127,7 @@ func TestSlot_DescendantsThatGotAwayDieWithAKilledWorker(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		t.Run(fmt.Sprintf("SweeperLost=%t", lost), func(t *testing.T) {
 			t.Parallel()
-			s := newStand(t, gpumux.Persistent)
+			s := newStand(t, gpumux.ModePersistent)
 			worker, out := s.program("abandoned", s.task("daemon"))
 			line, err := bufio.NewReader(out).ReadString('\n')
 			require.NoError(t, err)

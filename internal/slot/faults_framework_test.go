@@ -30,7 +30,7 @@ func TestSlot_FaultsOfFrameworks(t *testing.T) {
 	for shard := range shards {
 		t.Run(fmt.Sprintf("Shard%d", shard), func(t *testing.T) {
 			t.Parallel()
-			mode := []gpumux.Mode{gpumux.Persistent, gpumux.Fresh}[shard%2]
+			mode := []gpumux.Mode{gpumux.ModePersistent, gpumux.ModeFresh}[shard%2]
 			s := newStand(t, mode)
 			s.device = "GPU-1"
 			s.limit(30 * time.Second)
@@ -47,7 +47,7 @@ func TestSlot_FaultsOfFrameworks(t *testing.T) {
 	}
 	t.Run("CPU", func(t *testing.T) {
 		t.Parallel()
-		s := newStand(t, gpumux.Persistent)
+		s := newStand(t, gpumux.ModePersistent)
 		for i := range raw {
 			var c stagedCase
 			require.NoError(t, json.Unmarshal(raw[i], &c))
@@ -64,7 +64,7 @@ type stagedCase struct {
 	Exit                               *int
 	Code, OOMKills                     int
 	MPS, Command, CoreDumped, CPU      bool
-	Kind                               gpumux.Kind
+	Kind                               gpumux.FaultKind
 	Poisoned, Blameless                bool
 	Requested, Total, Free, Budget     int64
 }
@@ -101,7 +101,7 @@ func (c stagedCase) stage(t *testing.T, s *stand, raw json.RawMessage) {
 	require.Equal(t, c.Kind, f.Kind, f.Error())
 	require.Equal(t, [4]int64{c.Requested, c.Total, c.Free, c.Budget}, [4]int64{f.Requested, f.Total, f.Free, f.Budget}, f.Error())
 	require.Equal(t, c.Blameless, f.Blameless)
-	if c.Kind != gpumux.TaskError {
+	if c.Kind != gpumux.FaultTaskError {
 		require.NotEmpty(t, f.Hint)
 	}
 }

@@ -36,7 +36,7 @@ func TestSlot_Hostile(t *testing.T) {
 			{how: "stop group", hangs: true},
 			{how: "breed", hangs: true},
 		} {
-			for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
+			for _, mode := range []gpumux.Mode{gpumux.ModePersistent, gpumux.ModeFresh} {
 				t.Run(fmt.Sprintf("%s/%s", c.how, mode), func(t *testing.T) {
 					t.Parallel()
 					if c.how == "vfork" && native() == "" {
@@ -52,7 +52,7 @@ func TestSlot_Hostile(t *testing.T) {
 					}
 					got, err := s.run(task, call)
 					if c.hangs {
-						require.Equal(t, gpumux.Timeout, fault(t, err).Kind)
+						require.Equal(t, gpumux.FaultTimeout, fault(t, err).Kind)
 						require.Equal(t, []int{0}, numbers(t, got))
 						require.Equal(t, []string{"0", "1"}, s.begun())
 					} else {
@@ -61,7 +61,7 @@ func TestSlot_Hostile(t *testing.T) {
 							rig.Because(t, rig.Kernel, "it gives a process no namespaces")
 						}
 						require.Equal(t, []int{0, 1, 2}, numbers(t, got))
-						if mode == gpumux.Persistent {
+						if mode == gpumux.ModePersistent {
 							// A process that forks and ends during the count is missed, as is its child. So
 							// count again.
 							rig.Wait(t, func() bool { return len(s.left()) >= c.leaves }, time.Minute, time.Millisecond)

@@ -49,7 +49,7 @@ def item(x):
 			task.Interpreter = interpreter
 			// The import of some takes half a minute.
 			got := fault(t, f.slot("cpu/0", nil).Run(t.Context(), task, calls.Call{Items: values(0), Done: func(calls.Done) {}}))
-			require.Equal(t, gpumux.HostOOM, got.Kind, got.Error())
+			require.Equal(t, gpumux.FaultHostOOM, got.Kind, got.Error())
 			require.Equal(t, c.requested, got.Requested, got.Error())
 			require.True(t, got.Alone)
 			require.Contains(t, got.Hint, "host")

@@ -19,7 +19,7 @@ func TestSlot_TaskTakesTheWireAway(t *testing.T) {
 			s := newSpawning(t)
 			_, err := s.run(s.task("item"), calls.Call{Items: values(object{"i": 1, "end": how})})
 			f := fault(t, err)
-			require.Equal(t, gpumux.Crash, f.Kind)
+			require.Equal(t, gpumux.FaultCrash, f.Kind)
 			require.Equal(t, "exit status 64", f.Exit)
 			require.Contains(t, f.Message, "the task closed or replaced a descriptor that it had not opened")
 			require.Contains(t, f.Hint, "os.closerange")
@@ -33,7 +33,7 @@ func TestSlot_TaskTakesTheWireAway(t *testing.T) {
 
 // A result on the board counts, although the process cannot tell of it.
 func TestSlot_ResultWithoutTheWire(t *testing.T) {
-	s := newStand(t, gpumux.Persistent)
+	s := newStand(t, gpumux.ModePersistent)
 	got, err := s.run(s.task("item"), calls.Call{Items: values(object{"i": 1, "end": "lose_wire"})})
 	require.NoError(t, err)
 	require.Equal(t, []int{1}, numbers(t, got))
@@ -42,19 +42,19 @@ func TestSlot_ResultWithoutTheWire(t *testing.T) {
 }
 
 func TestSlot_WhatIsNoPython(t *testing.T) {
-	s := newStand(t, gpumux.Persistent)
+	s := newStand(t, gpumux.ModePersistent)
 	task := s.task("item")
 	task.Interpreter = filepath.Join(t.TempDir(), "python")
 	require.NoError(t, os.WriteFile(task.Interpreter, []byte("#!/bin/sh\necho last words of no Python\nexit 7\n"), 0o755))
 	_, err := s.run(task, calls.Call{Items: values(object{"i": 1})})
 	f := fault(t, err)
-	require.Equal(t, gpumux.Crash, f.Kind)
+	require.Equal(t, gpumux.FaultCrash, f.Kind)
 	require.Equal(t, task.Interpreter+" ended with exit status 7 before it began to import the task: last words of no Python", f.Message)
 	require.Contains(t, f.Hint, "`"+task.Interpreter+" --version`")
 }
 
 func TestSlot_ImportThatEndsTheProcess(t *testing.T) {
-	s := newStand(t, gpumux.Persistent)
+	s := newStand(t, gpumux.ModePersistent)
 	for how, want := range map[string]string{
 		"exit3":    "the import of faults.py ended the process with exit status 3: last words of exit3",
 		"exit0":    "the import of faults.py ended the process with exit status 0: last words of exit0",

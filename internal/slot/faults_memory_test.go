@@ -19,13 +19,13 @@ import (
 func TestSlot_FaultsOfHostMemory(t *testing.T) {
 	t.Parallel()
 	cgroup := limitedCgroup(t, 64<<20)
-	for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
+	for _, mode := range []gpumux.Mode{gpumux.ModePersistent, gpumux.ModeFresh} {
 		t.Run(string(mode), func(t *testing.T) {
 			s := newStand(t, mode)
 			got, err := s.run(s.task("item", "CGROUP", cgroup), calls.Call{Items: values(
 				object{"i": 0}, object{"i": 1, "end": "host_memory"}, object{"i": 2},
 			)})
-			f := s.dead(err, ending{how: "host_memory", exit: "signal SIGKILL"}, gpumux.Crash, "run")
+			f := s.dead(err, ending{how: "host_memory", exit: "signal SIGKILL"}, gpumux.FaultCrash, "run")
 			require.Equal(t, []int{0}, numbers(t, got))
 			require.Contains(t, f.Hint, "out-of-memory killer")
 			s.works()

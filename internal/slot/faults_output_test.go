@@ -23,7 +23,7 @@ import (
 
 func TestSlot_AHugeResultArrivesWhole(t *testing.T) {
 	const size = 200 << 20
-	s := newStand(t, gpumux.Persistent)
+	s := newStand(t, gpumux.ModePersistent)
 	got, err := s.run(s.task("big"), calls.Call{Items: values(3, size, 2)})
 	require.NoError(t, err)
 	require.Len(t, got, 3)
@@ -35,10 +35,10 @@ func TestSlot_AHugeResultArrivesWhole(t *testing.T) {
 
 func TestSlot_EndlessOutputCostsNoMemory(t *testing.T) {
 	t.Parallel()
-	s := newStand(t, gpumux.Persistent)
+	s := newStand(t, gpumux.ModePersistent)
 	_, err := s.run(s.task("flood"), calls.Call{Items: values(0, 1), Timeout: 2 * time.Second})
 	f := fault(t, err)
-	require.Equal(t, gpumux.Timeout, f.Kind)
+	require.Equal(t, gpumux.FaultTimeout, f.Kind)
 	require.LessOrEqual(t, len(f.Tail), 16<<10)
 	require.Contains(t, f.Tail, "endless endless")
 	s.works()
@@ -48,7 +48,7 @@ func TestSlot_EndlessOutputCostsNoMemory(t *testing.T) {
 func TestSlot_OutputThatTheTaskCutsShort(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"cut", "shell", "huge"} {
-		for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
+		for _, mode := range []gpumux.Mode{gpumux.ModePersistent, gpumux.ModeFresh} {
 			t.Run(fmt.Sprintf("%s/%s", how, mode), func(t *testing.T) {
 				t.Parallel()
 				s := newStand(t, mode)
@@ -58,12 +58,12 @@ func TestSlot_OutputThatTheTaskCutsShort(t *testing.T) {
 					object{"i": 3, "how": how, "end": true}, object{"i": 4})})
 				require.Equal(t, []int{0, 1, 2}, numbers(t, got))
 				f := fault(t, err)
-				require.Equal(t, gpumux.Crash, f.Kind)
-				if mode == gpumux.Fresh {
+				require.Equal(t, gpumux.FaultCrash, f.Kind)
+				if mode == gpumux.ModeFresh {
 					// An item's output is read when it ends, and holds nothing of another item.
 					for i, d := range got {
-						require.True(t, strings.HasSuffix(d.Output, fmt.Sprintf("the end of %d\n", i)))
-						require.Less(t, len(d.Output), 20<<10)
+						require.True(t, strings.HasSuffix(d.Printed, fmt.Sprintf("the end of %d\n", i)))
+						require.Less(t, len(d.Printed), 20<<10)
 					}
 					require.True(t, strings.HasSuffix(f.Tail, "the end of 3\n"))
 				}
@@ -82,7 +82,7 @@ func TestSlot_EndlessOutputWhileNoItemRuns(t *testing.T) {
 	for _, when := range []string{"import", "idle"} {
 		t.Run(when, func(t *testing.T) {
 			t.Parallel()
-			s := newStand(t, gpumux.Persistent)
+			s := newStand(t, gpumux.ModePersistent)
 			task := s.task("item", "FLOODS", when)
 			task.Python = "output.py:item"
 			ctx, cancel := context.WithCancel(t.Context())
@@ -125,7 +125,7 @@ func TestSlot_ACommandWhoseOutputSomebodyHolds(t *testing.T) {
 			_, _, _, _, _ = taker.ReadMsgUnix(make([]byte, 1), make([]byte, syscall.CmsgSpace(4))) // now this process has the descriptor
 		}
 	}()
-	s := newStand(t, gpumux.Fresh)
+	s := newStand(t, gpumux.ModeFresh)
 	const size = 300_000 // more than is in the pipe at once
 	task := launch.Task{Name: "gives", Command: []string{"python3", "-c", `
 import os, socket, sys
@@ -147,23 +147,23 @@ sys.stdout.write('"' + "x" * int(sys.argv[2]) + '"')
 // item's output.
 func TestSlot_AThreadThatPrintsAfterItsItem(t *testing.T) {
 	t.Parallel()
-	s := newStand(t, gpumux.Persistent)
+	s := newStand(t, gpumux.ModePersistent)
 	gate := s.log + ".gate"
 	got, err := s.run(s.task("late"), calls.Call{Items: values(gate)})
 	require.NoError(t, err)
-	require.Empty(t, got[0].Output)
+	require.Empty(t, got[0].Printed)
 	require.NoError(t, os.WriteFile(gate, nil, 0o644))
 	require.Eventually(t, func() bool { _, err := os.Stat(gate + ".said"); return err == nil }, time.Minute, time.Millisecond)
 	got, err = s.run(s.task("late"), calls.Call{Items: values(nil, nil)})
 	require.NoError(t, err)
 	require.Len(t, got, 2)
-	require.Equal(t, "from the item before\n", got[0].Output)
-	require.Empty(t, got[1].Output)
+	require.Equal(t, "from the item before\n", got[0].Printed)
+	require.Empty(t, got[1].Printed)
 }
 
 func TestSlot_ACommandsResultMustBeUTF8(t *testing.T) {
 	t.Parallel()
-	s := newStand(t, gpumux.Fresh)
+	s := newStand(t, gpumux.ModeFresh)
 	task := launch.Task{Name: "c", Command: []string{"printf", `"\377"`}}
 	got, err := s.run(task, calls.Call{Items: values(0)})
 	require.NoError(t, err)
@@ -180,16 +180,16 @@ func TestSlot_AHangTellsItsStack(t *testing.T) {
 	for _, fresh := range []launch.Fresh{launch.Fork, launch.Spawn, ""} {
 		t.Run(string(fresh), func(t *testing.T) {
 			t.Parallel()
-			mode := gpumux.Fresh
+			mode := gpumux.ModeFresh
 			if fresh == "" {
-				mode = gpumux.Persistent
+				mode = gpumux.ModePersistent
 			}
 			s := newStand(t, mode)
 			s.fresh = fresh
 			got, err := s.run(s.task("item"), calls.Call{Items: values(object{"i": 0}, object{"i": 1, "end": "hang"}), Timeout: patience})
 			require.Len(t, got, 1)
 			f := fault(t, err)
-			require.Equal(t, gpumux.Timeout, f.Kind)
+			require.Equal(t, gpumux.FaultTimeout, f.Kind)
 			require.Regexp(t, `(?s)most recent call first.*faults\.py", line \d+ in \S*.*faults\.py", line \d+ in item`, f.Traceback)
 			require.NotContains(t, f.Tail, "most recent call first", "it is no output of the task")
 			require.Contains(t, f.Tail, "last words of hang")
@@ -199,7 +199,7 @@ func TestSlot_AHangTellsItsStack(t *testing.T) {
 
 // What a process leaves in the worker is gone when its slot has the next process.
 func TestSlot_FaultsLeakNothing(t *testing.T) {
-	s := newStand(t, gpumux.Persistent)
+	s := newStand(t, gpumux.ModePersistent)
 	s.works()
 	files := func() int {
 		list, err := os.ReadDir("/proc/self/fd")

@@ -23,7 +23,7 @@ import (
 // name in testdata/faults.py.
 type ending struct {
 	how  string
-	kind gpumux.Kind
+	kind gpumux.FaultKind
 	// exit and message are parts of the fault's fields of these names.
 	exit, message string
 	// lives means that only the item fails and the process goes on.
@@ -31,7 +31,7 @@ type ending struct {
 	// late means that only a limit on time ends it.
 	late bool
 	// loading is the kind of the fault during the import. Default: kind.
-	loading gpumux.Kind
+	loading gpumux.FaultKind
 	// thread means that it can happen between items, on another thread.
 	thread bool
 	// native means that it needs testdata/native.cpp.
@@ -39,31 +39,31 @@ type ending struct {
 }
 
 var endings = []ending{
-	{how: "segfault", kind: gpumux.Crash, exit: "signal SIGSEGV", message: "Fatal Python error", thread: true},
-	{how: "abort", kind: gpumux.Crash, exit: "signal SIGABRT", thread: true},
-	{how: "kill", kind: gpumux.Crash, exit: "signal SIGKILL", thread: true},
-	{how: "term", kind: gpumux.Crash, exit: "SIGTERM", thread: true},
-	{how: "bus", kind: gpumux.Crash, exit: "signal SIGBUS", thread: true},
-	{how: "exit0", kind: gpumux.Crash, exit: "exit status 0", thread: true},
-	{how: "exit3", kind: gpumux.Crash, exit: "exit status 3", thread: true},
-	{how: "terminate", kind: gpumux.Crash, exit: "signal SIGABRT", thread: true, native: true},
-	{how: "overflow", kind: gpumux.Crash, exit: "signal SIGSEGV", thread: true, native: true},
-	{how: "memory", kind: gpumux.HostOOM},
-	{how: "device_memory", kind: gpumux.DeviceOOM, message: "CUDA out of memory"},
-	{how: "poison", kind: gpumux.Crash, message: "device-side assert triggered"},
-	{how: "lost", kind: gpumux.DeviceLost, message: "GPU is lost"},
-	{how: "garbage", kind: gpumux.Crash, message: "no header line"},
-	{how: "length", kind: gpumux.Crash, message: "a frame claims 4294967295 bytes"},
-	{how: "close_wire", kind: gpumux.Crash, message: "closed its wire and went on"},
-	{how: "hang", kind: gpumux.Timeout, late: true},
-	{how: "stubborn", kind: gpumux.Timeout, late: true},
-	{how: "spin", kind: gpumux.Timeout, late: true, native: true},
-	{how: "stop", kind: gpumux.Timeout, late: true},
-	{how: "bomb", kind: gpumux.Timeout, late: true},
-	{how: "sys_exit", kind: gpumux.TaskError, lives: true, loading: gpumux.BadInput, message: "sys.exit(3)"},
-	{how: "interrupt", kind: gpumux.TaskError, lives: true, loading: gpumux.BadInput},
-	{how: "exception", kind: gpumux.TaskError, lives: true, loading: gpumux.BadInput, message: "missing"},
-	{how: "recursion", kind: gpumux.TaskError, lives: true, loading: gpumux.BadInput, message: "maximum recursion depth"},
+	{how: "segfault", kind: gpumux.FaultCrash, exit: "signal SIGSEGV", message: "Fatal Python error", thread: true},
+	{how: "abort", kind: gpumux.FaultCrash, exit: "signal SIGABRT", thread: true},
+	{how: "kill", kind: gpumux.FaultCrash, exit: "signal SIGKILL", thread: true},
+	{how: "term", kind: gpumux.FaultCrash, exit: "SIGTERM", thread: true},
+	{how: "bus", kind: gpumux.FaultCrash, exit: "signal SIGBUS", thread: true},
+	{how: "exit0", kind: gpumux.FaultCrash, exit: "exit status 0", thread: true},
+	{how: "exit3", kind: gpumux.FaultCrash, exit: "exit status 3", thread: true},
+	{how: "terminate", kind: gpumux.FaultCrash, exit: "signal SIGABRT", thread: true, native: true},
+	{how: "overflow", kind: gpumux.FaultCrash, exit: "signal SIGSEGV", thread: true, native: true},
+	{how: "memory", kind: gpumux.FaultHostOOM},
+	{how: "device_memory", kind: gpumux.FaultDeviceOOM, message: "CUDA out of memory"},
+	{how: "poison", kind: gpumux.FaultCrash, message: "device-side assert triggered"},
+	{how: "lost", kind: gpumux.FaultDeviceLost, message: "GPU is lost"},
+	{how: "garbage", kind: gpumux.FaultCrash, message: "no header line"},
+	{how: "length", kind: gpumux.FaultCrash, message: "a frame claims 4294967295 bytes"},
+	{how: "close_wire", kind: gpumux.FaultCrash, message: "closed its wire and went on"},
+	{how: "hang", kind: gpumux.FaultTimeout, late: true},
+	{how: "stubborn", kind: gpumux.FaultTimeout, late: true},
+	{how: "spin", kind: gpumux.FaultTimeout, late: true, native: true},
+	{how: "stop", kind: gpumux.FaultTimeout, late: true},
+	{how: "bomb", kind: gpumux.FaultTimeout, late: true},
+	{how: "sys_exit", kind: gpumux.FaultTaskError, lives: true, loading: gpumux.FaultBadInput, message: "sys.exit(3)"},
+	{how: "interrupt", kind: gpumux.FaultTaskError, lives: true, loading: gpumux.FaultBadInput},
+	{how: "exception", kind: gpumux.FaultTaskError, lives: true, loading: gpumux.FaultBadInput, message: "missing"},
+	{how: "recursion", kind: gpumux.FaultTaskError, lives: true, loading: gpumux.FaultBadInput, message: "maximum recursion depth"},
 }
 
 // neighbour is another slot that works all the time. The function that it returns stops
@@ -120,15 +120,15 @@ func TestSlot_Faults(t *testing.T) {
 					rig.Because(t, rig.Compiler)
 				}
 				parallel := func(when string, f func(*testing.T)) { t.Run(when, func(t *testing.T) { t.Parallel(); f(t) }) }
-				parallel("Import", func(t *testing.T) { duringImport(t, e, gpumux.Persistent) })
-				parallel("ForkedImport", func(t *testing.T) { duringImport(t, e, gpumux.Fresh) })
-				parallel("Middle", func(t *testing.T) { duringItem(t, e, newStand(t, gpumux.Persistent), 2, 5) })
-				parallel("Forked", func(t *testing.T) { duringItem(t, e, newStand(t, gpumux.Fresh), 1, 3) })
+				parallel("Import", func(t *testing.T) { duringImport(t, e, gpumux.ModePersistent) })
+				parallel("ForkedImport", func(t *testing.T) { duringImport(t, e, gpumux.ModeFresh) })
+				parallel("Middle", func(t *testing.T) { duringItem(t, e, newStand(t, gpumux.ModePersistent), 2, 5) })
+				parallel("Forked", func(t *testing.T) { duringItem(t, e, newStand(t, gpumux.ModeFresh), 1, 3) })
 				parallel("Spawned", func(t *testing.T) { duringItem(t, e, newSpawning(t), 1, 3) })
 				if !e.late { // the position does not matter where a limit on time ends the item
-					parallel("First", func(t *testing.T) { duringItem(t, e, newStand(t, gpumux.Persistent), 0, 5) })
-					parallel("Last", func(t *testing.T) { duringItem(t, e, newStand(t, gpumux.Persistent), 4, 5) })
-					parallel("ForkedFirst", func(t *testing.T) { duringItem(t, e, newStand(t, gpumux.Fresh), 0, 3) })
+					parallel("First", func(t *testing.T) { duringItem(t, e, newStand(t, gpumux.ModePersistent), 0, 5) })
+					parallel("Last", func(t *testing.T) { duringItem(t, e, newStand(t, gpumux.ModePersistent), 4, 5) })
+					parallel("ForkedFirst", func(t *testing.T) { duringItem(t, e, newStand(t, gpumux.ModeFresh), 0, 3) })
 					parallel("SpawnedFirst", func(t *testing.T) { duringItem(t, e, newSpawning(t), 0, 3) })
 				}
 				if e.thread {
@@ -160,11 +160,11 @@ func duringItem(t *testing.T, e ending, s *stand, at, n int) {
 		require.Len(t, got, n)
 		require.Equal(t, e.kind, got[at].Fault.Kind)
 		require.Contains(t, got[at].Fault.Message, e.message)
-		require.Contains(t, got[at].Output, "last words of "+e.how)
+		require.Contains(t, got[at].Printed, "last words of "+e.how)
 		require.Len(t, s.begun(), n)
 		got = slices.Delete(got, at, at+1)
 		require.Len(t, numbers(t, got), n-1)
-		if s.mode == gpumux.Persistent {
+		if s.mode == gpumux.ModePersistent {
 			_, first, _ := strings.Cut(string(got[0].Value), ",")
 			_, last, _ := strings.Cut(string(got[n-2].Value), ",")
 			require.Equal(t, first, last, "the process lives on")
@@ -175,7 +175,7 @@ func duringItem(t *testing.T, e ending, s *stand, at, n int) {
 	f := s.dead(err, e, e.kind, "run")
 	require.Equal(t, []int{0, 1, 2, 3, 4}[:at], numbers(t, got), "what had finished is kept")
 	require.Equal(t, []string{"0", "1", "2", "3", "4"}[:at+1], s.begun(), "nothing behind the faulty item has begun")
-	require.Equal(t, s.mode == gpumux.Fresh || at == 0, f.Alone)
+	require.Equal(t, s.mode == gpumux.ModeFresh || at == 0, f.Alone)
 	s.works()
 }
 
@@ -198,7 +198,7 @@ func duringImport(t *testing.T, e ending, mode gpumux.Mode) {
 
 // whileIdle ends the process between two calls. That is no item's fault.
 func whileIdle(t *testing.T, e ending) {
-	s := newStand(t, gpumux.Persistent)
+	s := newStand(t, gpumux.ModePersistent)
 	gate := filepath.Join(t.TempDir(), "gate")
 	got, err := s.run(s.task("item"), calls.Call{Items: values(object{"i": 0, "idle": e.how, "gate": gate})})
 	require.NoError(t, err)
@@ -212,7 +212,7 @@ func whileIdle(t *testing.T, e ending) {
 
 // whileStopping lets the process end badly while it is already ending.
 func whileStopping(t *testing.T, e ending) {
-	s := newStand(t, gpumux.Persistent)
+	s := newStand(t, gpumux.ModePersistent)
 	_, err := s.run(s.task("item", "END_EXIT", e.how), calls.Call{Items: values(object{"i": 0})})
 	require.NoError(t, err)
 	// Another task needs the slot, so the worker asks the first process to end.

@@ -149,58 +149,58 @@ func faulty() {
 func TestSlot_AProcessThatBreaksTheWire(t *testing.T) {
 	t.Parallel()
 	for how, want := range map[string]struct {
-		kind    gpumux.Kind
+		kind    gpumux.FaultKind
 		op      string
 		message string
 		results int
 		late    bool
 	}{
-		"silent":                              {gpumux.Timeout, "start", "not ready after", 0, true},
-		"version":                             {gpumux.Crash, "start", "wire: version 1 here, 99 on the other side", 0, false},
-		"no hello":                            {gpumux.Crash, "start", "must be a hello", 0, false},
-		"no frame":                            {gpumux.Crash, "start", "a frame claims", 0, false},
-		"never ready":                         {gpumux.Timeout, "start", "not ready after", 0, true},
-		"two hellos":                          {gpumux.Crash, "start", "a second hello", 0, false},
-		"results before ready":                {gpumux.Crash, "start", "out of turn", 0, false},
-		"asks before ready and reads nothing": {gpumux.Crash, "start", "asks for more than it reads", 0, false},
-		"asks and reads nothing":              {gpumux.Crash, "run", "asks for more than it reads", 0, false},
-		"measures and reads nothing":          {gpumux.Crash, "run", "asks for more than it reads", 0, false},
-		"exit when ready":                     {gpumux.Crash, "run", "exit status 0", 0, false},
-		"deaf":                                {gpumux.Timeout, "run", "no result after", 0, true},
-		"another run":                         {gpumux.Crash, "run", "item 0 of run 7, which is not its turn", 0, false},
-		"another item":                        {gpumux.Crash, "run", "item 2 of run 1, which is not its turn", 0, false},
-		"more than asked":                     {gpumux.Crash, "run", "not its turn", 0, false},
-		"one item twice":                      {gpumux.Crash, "run", "item 0 of run 1, which is not its turn", 1, false},
-		"output beyond the end":               {gpumux.Crash, "run", "item 0 of run 7, which is not its turn", 1, false},
-		"ready again":                         {gpumux.Crash, "run", "out of turn", 0, false},
-		"fault for another item":              {gpumux.Crash, "run", "a fault for item 2", 0, false},
-		"fault that says nothing":             {gpumux.Crash, "run", "says nothing", 0, false},
-		"no JSON in the value":                {gpumux.Crash, "run", "is not JSON", 0, false},
-		"no JSON in the header":               {gpumux.Crash, "run", "a header is not the JSON it should be", 0, false},
-		"negative time":                       {gpumux.Crash, "run", "busy[0] is -1", 0, false},
-		"sizes beyond the body":               {gpumux.Crash, "run", "reaches beyond", 0, false},
-		"unknown message":                     {gpumux.Crash, "run", "cannot say \"gossip\"", 0, false},
-		"worker's message":                    {gpumux.Crash, "run", "cannot say \"run\"", 0, false},
-		"half a frame":                        {gpumux.Crash, "run", "exit status 0", 0, false},
+		"silent":                              {gpumux.FaultTimeout, "start", "not ready after", 0, true},
+		"version":                             {gpumux.FaultCrash, "start", "wire: version 1 here, 99 on the other side", 0, false},
+		"no hello":                            {gpumux.FaultCrash, "start", "must be a hello", 0, false},
+		"no frame":                            {gpumux.FaultCrash, "start", "a frame claims", 0, false},
+		"never ready":                         {gpumux.FaultTimeout, "start", "not ready after", 0, true},
+		"two hellos":                          {gpumux.FaultCrash, "start", "a second hello", 0, false},
+		"results before ready":                {gpumux.FaultCrash, "start", "out of turn", 0, false},
+		"asks before ready and reads nothing": {gpumux.FaultCrash, "start", "asks for more than it reads", 0, false},
+		"asks and reads nothing":              {gpumux.FaultCrash, "run", "asks for more than it reads", 0, false},
+		"measures and reads nothing":          {gpumux.FaultCrash, "run", "asks for more than it reads", 0, false},
+		"exit when ready":                     {gpumux.FaultCrash, "run", "exit status 0", 0, false},
+		"deaf":                                {gpumux.FaultTimeout, "run", "no result after", 0, true},
+		"another run":                         {gpumux.FaultCrash, "run", "item 0 of run 7, which is not its turn", 0, false},
+		"another item":                        {gpumux.FaultCrash, "run", "item 2 of run 1, which is not its turn", 0, false},
+		"more than asked":                     {gpumux.FaultCrash, "run", "not its turn", 0, false},
+		"one item twice":                      {gpumux.FaultCrash, "run", "item 0 of run 1, which is not its turn", 1, false},
+		"output beyond the end":               {gpumux.FaultCrash, "run", "item 0 of run 7, which is not its turn", 1, false},
+		"ready again":                         {gpumux.FaultCrash, "run", "out of turn", 0, false},
+		"fault for another item":              {gpumux.FaultCrash, "run", "a fault for item 2", 0, false},
+		"fault that says nothing":             {gpumux.FaultCrash, "run", "says nothing", 0, false},
+		"no JSON in the value":                {gpumux.FaultCrash, "run", "is not JSON", 0, false},
+		"no JSON in the header":               {gpumux.FaultCrash, "run", "a header is not the JSON it should be", 0, false},
+		"negative time":                       {gpumux.FaultCrash, "run", "busy[0] is -1", 0, false},
+		"sizes beyond the body":               {gpumux.FaultCrash, "run", "reaches beyond", 0, false},
+		"unknown message":                     {gpumux.FaultCrash, "run", "cannot say \"gossip\"", 0, false},
+		"worker's message":                    {gpumux.FaultCrash, "run", "cannot say \"run\"", 0, false},
+		"half a frame":                        {gpumux.FaultCrash, "run", "exit status 0", 0, false},
 
-		"board: told of nothing":            {gpumux.Crash, "run", "an empty value", 0, false},
-		"board: told of more than there is": {gpumux.Crash, "run", "the board cannot go from byte 0 to 9007199254740992", 0, false},
-		"board: no number":                  {gpumux.Crash, "run", "a header is not the JSON it should be", 0, false},
-		"board: garbage and no word":        {gpumux.Crash, "run", "the board cannot go from byte 0", 0, false},
-		"board: beyond the end":             {gpumux.Crash, "run", "claims a value of 100 bytes, where 8 are left", 0, false},
-		"board: another run":                {gpumux.Crash, "run", "item 0 of run 9 on the board, which is not its turn", 0, false},
-		"board: no JSON":                    {gpumux.Crash, "run", "is not JSON", 0, false},
-		"board: no such kind":               {gpumux.Crash, "run", "a value of kind 4; kinds are 0 to 3", 0, false},
-		"board: an array that is none":      {gpumux.Crash, "run", "item 0 of run 1: wire: an array of 8 bytes has no whole description", 0, false},
-		"an array that is none":             {gpumux.Crash, "run", "an array of [1] numbers of 8 bytes has 0 bytes", 0, false},
-		"kinds for more values":             {gpumux.Crash, "run", "2 entries in kinds", 0, false},
-		"board: one result, then garbage":   {gpumux.Crash, "run", "claims a value of 200 bytes", 1, false},
-		"board: garbage and death":          {gpumux.Crash, "run", "claims a value of 100 bytes", 0, false},
-		"board: cut short":                  {gpumux.Crash, "run", "an empty value", 0, false},
+		"board: told of nothing":            {gpumux.FaultCrash, "run", "an empty value", 0, false},
+		"board: told of more than there is": {gpumux.FaultCrash, "run", "the board cannot go from byte 0 to 9007199254740992", 0, false},
+		"board: no number":                  {gpumux.FaultCrash, "run", "a header is not the JSON it should be", 0, false},
+		"board: garbage and no word":        {gpumux.FaultCrash, "run", "the board cannot go from byte 0", 0, false},
+		"board: beyond the end":             {gpumux.FaultCrash, "run", "claims a value of 100 bytes, where 8 are left", 0, false},
+		"board: another run":                {gpumux.FaultCrash, "run", "item 0 of run 9 on the board, which is not its turn", 0, false},
+		"board: no JSON":                    {gpumux.FaultCrash, "run", "is not JSON", 0, false},
+		"board: no such kind":               {gpumux.FaultCrash, "run", "a value of kind 4; kinds are 0 to 3", 0, false},
+		"board: an array that is none":      {gpumux.FaultCrash, "run", "item 0 of run 1: wire: an array of 8 bytes has no whole description", 0, false},
+		"an array that is none":             {gpumux.FaultCrash, "run", "an array of [1] numbers of 8 bytes has 0 bytes", 0, false},
+		"kinds for more values":             {gpumux.FaultCrash, "run", "2 entries in kinds", 0, false},
+		"board: one result, then garbage":   {gpumux.FaultCrash, "run", "claims a value of 200 bytes", 1, false},
+		"board: garbage and death":          {gpumux.FaultCrash, "run", "claims a value of 100 bytes", 0, false},
+		"board: cut short":                  {gpumux.FaultCrash, "run", "an empty value", 0, false},
 	} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			s := newStand(t, gpumux.Persistent)
+			s := newStand(t, gpumux.ModePersistent)
 			if want.late && want.op == "start" {
 				s.limitStart()
 			}
@@ -237,7 +237,7 @@ func TestSlot_AWireThatBreaksWhileIdle(t *testing.T) {
 	} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			s := newStand(t, gpumux.Persistent)
+			s := newStand(t, gpumux.ModePersistent)
 			got, err := s.run(s.faulty(how), calls.Call{Items: values(0, 1, 2)})
 			require.NoError(t, err)
 			require.Len(t, got, 3)
@@ -245,7 +245,7 @@ func TestSlot_AWireThatBreaksWhileIdle(t *testing.T) {
 			got, err = s.run(s.faulty(how), calls.Call{Items: values(3, 4)})
 			require.Empty(t, got)
 			f := fault(t, err)
-			require.Equal(t, gpumux.Crash, f.Kind)
+			require.Equal(t, gpumux.FaultCrash, f.Kind)
 			require.Contains(t, f.Message, message)
 			require.False(t, f.Alone, "the item that was due may not have begun")
 			require.Empty(t, s.left())
@@ -258,14 +258,14 @@ func TestSlot_AWireThatBreaksWhileIdle(t *testing.T) {
 // the next item finds it.
 func TestSlot_AProcessThatStoppedWhileIdle(t *testing.T) {
 	t.Parallel()
-	s := newStand(t, gpumux.Persistent)
+	s := newStand(t, gpumux.ModePersistent)
 	gate := s.log + ".gate"
 	_, err := s.run(s.task("item"), calls.Call{Items: values(object{"i": 0, "idle": "stop", "gate": gate})})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(gate, nil, 0o644))
 	rig.Wait(t, func() bool { return slices.ContainsFunc(s.left(), stopped) }, time.Minute, 2*time.Millisecond)
 	_, err = s.run(s.task("item"), calls.Call{Items: values(object{"i": 1}), Timeout: patience})
-	require.Equal(t, gpumux.Timeout, fault(t, err).Kind)
+	require.Equal(t, gpumux.FaultTimeout, fault(t, err).Kind)
 	require.Equal(t, []string{"0"}, s.begun())
 	s.works()
 }
@@ -293,12 +293,12 @@ func TestSlot_AProcessThatDiesBeforeItsFirstWord(t *testing.T) {
 	} {
 		t.Run(script, func(t *testing.T) {
 			t.Parallel()
-			s := newStand(t, gpumux.Persistent)
+			s := newStand(t, gpumux.ModePersistent)
 			task := s.task("start")
 			task.Python, task.Program = "", []string{"/bin/sh", "-c", script}
 			_, err := s.run(task, calls.Call{Items: values(0)})
 			f := fault(t, err)
-			require.Equal(t, gpumux.Crash, f.Kind, f.Error())
+			require.Equal(t, gpumux.FaultCrash, f.Kind, f.Error())
 			require.Equal(t, "start", f.Op)
 			require.Contains(t, f.Exit, want.exit)
 			require.Contains(t, f.Message+f.Tail, want.message)

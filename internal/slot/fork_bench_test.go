@@ -37,9 +37,9 @@ func BenchmarkSlot_FreshItem(b *testing.B) {
 				mode  gpumux.Mode
 				fresh launch.Fresh
 			}{
-				"Fork":       {mode: gpumux.Fresh},
-				"Spawn":      {mode: gpumux.Fresh, fresh: launch.Spawn},
-				"Persistent": {mode: gpumux.Persistent},
+				"Fork":       {mode: gpumux.ModeFresh},
+				"Spawn":      {mode: gpumux.ModeFresh, fresh: launch.Spawn},
+				"Persistent": {mode: gpumux.ModePersistent},
 			} {
 				b.Run(name, func(b *testing.B) {
 					s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: runtimePath(b), Env: map[string]string{"JAX_PLATFORMS": "cpu"}})

@@ -83,8 +83,8 @@ func TestFork_CancellationEndsWhateverHangs(t *testing.T) {
 	for _, how := range []string{"hang", "stubborn", "stop", "bomb"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			s := newStand(t, gpumux.Fresh)
-			s.canceled(s.task("item"), calls.Call{Mode: gpumux.Fresh, Items: values(object{"i": 0}, object{"i": 1, "end": how})})
+			s := newStand(t, gpumux.ModeFresh)
+			s.canceled(s.task("item"), calls.Call{Mode: gpumux.ModeFresh, Items: values(object{"i": 0}, object{"i": 1, "end": how})})
 			s.works()
 			require.NotEmpty(t, s.templates())
 		})
@@ -93,9 +93,9 @@ func TestFork_CancellationEndsWhateverHangs(t *testing.T) {
 
 func TestFork_NothingOutlivesAKilledWorker(t *testing.T) {
 	t.Parallel()
-	s := newStand(t, gpumux.Fresh)
+	s := newStand(t, gpumux.ModeFresh)
 	task := s.task("daemon")
-	task.Mode = gpumux.Fresh
+	task.Mode = gpumux.ModeFresh
 	worker, out := s.program("forking", task)
 	rig.Wait(t, func() bool { return len(s.left()) >= 2 && len(s.templates()) >= 2 }, time.Minute, time.Millisecond)
 	line, err := bufio.NewReader(out).ReadString('\n')

@@ -67,7 +67,7 @@ func (f *forge) slot(name string, change func(*slot.Options)) *slot.Slot {
 func (f *forge) task(function string) launch.Task {
 	name, value, _ := strings.Cut(f.mark, "=")
 	return launch.Task{
-		Name: function, Python: "tasks.py:" + function, Dir: f.dir, Mode: gpumux.Fresh,
+		Name: function, Python: "tasks.py:" + function, Dir: f.dir, Mode: gpumux.ModeFresh,
 		Env: map[string]string{name: value, "DIR": f.dir, "PYTHONDONTWRITEBYTECODE": "1"},
 	}
 }
@@ -238,7 +238,7 @@ def item(x):
 	got, err := run(t, s, f.task("item"), calls.Call{Items: values(ints(3)...)})
 	require.NoError(t, err)
 	for i, d := range got {
-		require.Equal(t, fmt.Sprintf("hello %d\nINFO root: logged %d\nchild %d\n", i, i, i), d.Output)
+		require.Equal(t, fmt.Sprintf("hello %d\nINFO root: logged %d\nchild %d\n", i, i, i), d.Printed)
 		require.Equal(t, fmt.Sprintf(`[[],["%s"]]`, runtimePath(t)), string(d.Value), "it shows itself as a task process")
 	}
 	exits, err := os.ReadFile(filepath.Join(f.dir, "exits"))
@@ -266,7 +266,7 @@ def item(x):
 	for i, d := range got {
 		require.Equal(t, `[true,"/dev/null","/dev/null"]`, string(d.Value))
 		require.Empty(t, d.Fault)
-		require.Equal(t, fmt.Sprintf("err %d\n", i), d.Output)
+		require.Equal(t, fmt.Sprintf("err %d\n", i), d.Printed)
 	}
 }
 
@@ -283,7 +283,7 @@ func TestFork_ChangedCodeIsImportedAgain(t *testing.T) {
 	f.write("tasks.py", "import no_such_module\n")
 	_, err := run(t, s, f.task("item"), calls.Call{Items: values(1)})
 	broken := fault(t, err)
-	require.Equal(t, gpumux.BadInput, broken.Kind)
+	require.Equal(t, gpumux.FaultBadInput, broken.Kind)
 	require.Equal(t, "start", broken.Op)
 	require.Contains(t, broken.Message, "no_such_module")
 	require.Contains(t, broken.Traceback, "tasks.py")

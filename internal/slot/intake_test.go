@@ -43,7 +43,7 @@ func TestIntake_ItemsDoNotWaitForTheSource(t *testing.T) {
 	for _, quiet := range []bool{false, true} {
 		t.Run(fmt.Sprintf("quiet=%t", quiet), func(t *testing.T) {
 			t.Parallel()
-			s := newStand(t, gpumux.Persistent)
+			s := newStand(t, gpumux.ModePersistent)
 			task := s.task("item")
 			if quiet {
 				task = s.task("item", "QUIET", "1")
@@ -87,7 +87,7 @@ func TestIntake_ASourceThatHangs(t *testing.T) {
 			}
 			t.Run(how+" "+where, func(t *testing.T) {
 				t.Parallel()
-				s := newStand(t, gpumux.Persistent)
+				s := newStand(t, gpumux.ModePersistent)
 				task := s.task("item")
 				task.Python = "board.py:item"
 				list, done := []any(nil), 0
@@ -136,7 +136,7 @@ func TestIntake_ASourceThatHangs(t *testing.T) {
 				switch enough := errors.New("enough"); how {
 				case "timeout":
 					err = <-ended
-					require.Equal(t, gpumux.Timeout, fault(t, err).Kind)
+					require.Equal(t, gpumux.FaultTimeout, fault(t, err).Kind)
 				case "cancel":
 					cancel(enough)
 					err = <-ended
@@ -169,7 +169,7 @@ func TestIntake_ASourceThatFails(t *testing.T) {
 	for _, quiet := range []string{"", "1"} {
 		t.Run("quiet="+quiet, func(t *testing.T) {
 			t.Parallel()
-			s := newStand(t, gpumux.Persistent)
+			s := newStand(t, gpumux.ModePersistent)
 			task := s.task("item", "QUIET", quiet)
 			task.Python = "board.py:item"
 			gate, reset := filepath.Join(t.TempDir(), "gate"), errors.New("connection reset")
@@ -191,7 +191,7 @@ func TestIntake_ASourceThatFails(t *testing.T) {
 // micro-batch.
 func TestIntake_LargeItemsAreNotPulledFarAhead(t *testing.T) {
 	t.Parallel()
-	s := newStand(t, gpumux.Persistent)
+	s := newStand(t, gpumux.ModePersistent)
 	task := s.task("items")
 	task.Python = "board.py:items"
 	var pulled, most atomic.Int64
@@ -219,7 +219,7 @@ func TestIntake_AHangBehindLargeItems(t *testing.T) {
 	for _, how := range []string{"timeout", "cancel", "stop"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			s := newStand(t, gpumux.Persistent)
+			s := newStand(t, gpumux.ModePersistent)
 			task := s.task("items")
 			task.Python = "board.py:items"
 			list := quick(100, 30, object{"how": "hang"})
@@ -237,7 +237,7 @@ func TestIntake_AHangBehindLargeItems(t *testing.T) {
 			rig.Wait(t, func() bool { return len(s.begun()) == 31 }, time.Minute, 2*time.Millisecond)
 			switch enough := errors.New("enough"); how {
 			case "timeout":
-				require.Equal(t, gpumux.Timeout, fault(t, <-ended).Kind)
+				require.Equal(t, gpumux.FaultTimeout, fault(t, <-ended).Kind)
 			case "cancel":
 				// If the owner waited for the process, it would be blocked by now.
 				<-time.After(2 * patience)

@@ -66,16 +66,16 @@ func newJob(owner *owner, call calls.Call, task launch.Task) *job {
 	}
 	j.o.Memory, j.o.Room = cmp.Or(call.Memory, j.o.Memory), cmp.Or(call.Room, j.o.Room)
 	j.o.StartLimit = cmp.Or(task.StartLimit, j.o.StartLimit)
-	j.o.Mode = cmp.Or(call.Mode, task.Mode, j.o.Mode, gpumux.Persistent)
+	j.o.Mode = cmp.Or(call.Mode, task.Mode, j.o.Mode, gpumux.ModePersistent)
 	if len(task.Command) > 0 {
-		j.o.Mode = gpumux.Fresh // a command has no process to keep
+		j.o.Mode = gpumux.ModeFresh // a command has no process to keep
 		if call.Trace != "" {
 			env := map[string]string{"TRACEPARENT": call.Trace}
 			maps.Copy(env, j.o.Env)
 			j.o.Env = env
 		}
 	}
-	j.fresh = j.o.Mode == gpumux.Fresh
+	j.fresh = j.o.Mode == gpumux.ModeFresh
 	j.o.Lease, j.o.Rebuilt = call.Lease, call.Rebuilt
 	switch {
 	case call.Lease != "":
@@ -209,7 +209,7 @@ func (j *job) leased() (*occupant, error) {
 		return nil, nil
 	case !j.task.Joins(p.session.Task):
 		return nil, j.owner.judge.start(j.task, gpumux.Fault{
-			Kind:    gpumux.BadInput,
+			Kind:    gpumux.FaultBadInput,
 			Message: fmt.Sprintf("the process of the lease runs task %s, and task %s needs another process", p.session.Task.Name, j.task.Name),
 			Hint:    "in one lease call tasks of the same folder, interpreter, environment and user, or use a lease for each",
 		})

@@ -77,7 +77,7 @@ func saver(t *testing.T) (*slot.Slot, func(function string) launch.Task) {
 
 func TestKeep_EveryFileOfEveryItem(t *testing.T) {
 	runtimePath(t)
-	for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
+	for _, mode := range []gpumux.Mode{gpumux.ModePersistent, gpumux.ModeFresh} {
 		t.Run(string(mode), func(t *testing.T) {
 			s, task := saver(t)
 			files := kept{}
@@ -119,7 +119,7 @@ func TestKeep_OnlyFilesOfTheItem(t *testing.T) {
 	for _, kind := range []string{"link", "pipe", "folder"} {
 		files := kept{}
 		_, err := run(t, s, task("link"), calls.Call{Items: values(kind), Keep: files.keep})
-		require.Equal(t, gpumux.Crash, fault(t, err).Kind, kind)
+		require.Equal(t, gpumux.FaultCrash, fault(t, err).Kind, kind)
 		require.Empty(t, files)
 	}
 }

@@ -41,7 +41,7 @@ def raises(item): raise ValueError("no")
 func (l *leased) call(lease, function string, item any) (string, error) {
 	l.Helper()
 	got, err := run(l.T, l.Slot, launch.Task{Name: "model:" + function, Python: "model.py:" + function, Dir: l.dir}, calls.Call{
-		Lease: lease, Mode: gpumux.Persistent,
+		Lease: lease, Mode: gpumux.ModePersistent,
 		Items: values(item),
 	})
 	if err != nil || len(got) == 0 {
@@ -74,7 +74,7 @@ func TestLease_CallsShareWhatTheyKeep(t *testing.T) {
 	require.EqualValues(t, 1, l.Stats().Processes)
 
 	_, err = l.call("", "infer", item)
-	require.Equal(t, gpumux.TaskError, fault(t, err).Kind)
+	require.Equal(t, gpumux.FaultTaskError, fault(t, err).Kind)
 	require.Contains(t, err.Error(), "this call to none")
 	require.EqualValues(t, 2, l.Stats().Processes, "nobody else gets the process of a lease")
 	require.Zero(t, l.Stats().Residents)
@@ -88,7 +88,7 @@ func TestLease_AHandleOfADeadProcessIsAClearFault(t *testing.T) {
 	handle, err := l.call("a", "load", 7)
 	require.NoError(t, err)
 	_, err = l.call("a", "die", 1)
-	require.Equal(t, gpumux.Crash, fault(t, err).Kind)
+	require.Equal(t, gpumux.FaultCrash, fault(t, err).Kind)
 	require.Zero(t, l.Stats().Residents)
 	_, err = l.call("a", "infer", map[string]any{"model": json.RawMessage(handle), "x": 6})
 	require.ErrorContains(t, err, "gpumux.handle.HandleError: the resident 'weights'")
@@ -109,7 +109,7 @@ func TestLease_TheProcessThatACallNeeds(t *testing.T) {
 	require.NoError(t, err)
 	task := launch.Task{Name: "model:load", Python: "model.py:load", Dir: l.dir}
 	call := calls.Call{
-		Lease: "a", Mode: gpumux.Persistent, Items: values(1), Process: l.PID(),
+		Lease: "a", Mode: gpumux.ModePersistent, Items: values(1), Process: l.PID(),
 	}
 	_, err = run(t, l.Slot, task, call)
 	require.NoError(t, err)
@@ -126,10 +126,10 @@ func TestLease_TasksOfOneProcess(t *testing.T) {
 	_, err := l.call("a", "load", 7)
 	require.NoError(t, err)
 	_, err = run(t, l.Slot, launch.Task{Name: "other", Python: "model.py:load", Dir: l.dir, Env: map[string]string{"A": "1"}}, calls.Call{
-		Lease: "a", Mode: gpumux.Persistent, Items: values(1),
+		Lease: "a", Mode: gpumux.ModePersistent, Items: values(1),
 	})
 	f := fault(t, err)
-	require.Equal(t, gpumux.BadInput, f.Kind)
+	require.Equal(t, gpumux.FaultBadInput, f.Kind)
 	require.Contains(t, f.Message, "runs task model:load, and task other needs another process")
 	_, err = l.call("a", "nothing", 7)
 	require.ErrorContains(t, err, "model.py has no function nothing")

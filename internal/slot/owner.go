@@ -217,7 +217,7 @@ func (o *owner) trim(ctx context.Context) error {
 // process was killed for an item, the answer is that fault; else no item is to blame.
 func (o *owner) lingers() {
 	p := o.process
-	idle := &gpumux.Fault{Kind: gpumux.Crash, Blameless: true, Hint: process.LingerHint, Message: fmt.Sprintf(
+	idle := &gpumux.Fault{Kind: gpumux.FaultCrash, Blameless: true, Hint: process.LingerHint, Message: fmt.Sprintf(
 		"the task process %d was killed and has not ended for %s: it hangs in the kernel, or something outside of it holds it",
 		p.session.Process.PID, o.o.Patience)}
 	o.judge.locate(idle, p.session.Task)

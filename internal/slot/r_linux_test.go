@@ -52,10 +52,10 @@ func TestSlot_RInItsSlot(t *testing.T) {
 	}
 
 	got, err = run(t, s, task("dies"), calls.Call{Items: values(1, 2, 3)})
-	require.Equal(t, gpumux.Crash, fault(t, err).Kind)
+	require.Equal(t, gpumux.FaultCrash, fault(t, err).Kind)
 	require.Len(t, got, 1, "what was answered before the death counts")
 	_, err = run(t, s, task("hang"), calls.Call{Timeout: 300 * time.Millisecond, Items: values(1)})
-	require.Equal(t, gpumux.Timeout, fault(t, err).Kind)
+	require.Equal(t, gpumux.FaultTimeout, fault(t, err).Kind)
 	require.NoError(t, s.Stop(context.Background()))
 	require.ElementsMatch(t, before, descendants(t))
 }

@@ -56,7 +56,7 @@ func TestSlot_AProgramWhoseFileSystemDoesNotAnswer(t *testing.T) {
 	for range 2 {
 		_, err := run(t, s, task, call)
 		f := fault(t, err)
-		require.Equal(t, gpumux.Crash, f.Kind)
+		require.Equal(t, gpumux.FaultCrash, f.Kind)
 		require.Equal(t, "start", f.Op)
 		require.True(t, f.Blameless)
 		require.Contains(t, f.Error(), program)

@@ -21,7 +21,7 @@ import (
 // A process that is recycled for what others did costs no item an attempt, and what had
 // finished counts.
 func TestSlot_Recycle(t *testing.T) {
-	s := newStand(t, gpumux.Persistent)
+	s := newStand(t, gpumux.ModePersistent)
 	require.NoError(t, s.Recycle(t.Context(), "nothing to end"))
 	s.works()
 	idle := s.PID()
@@ -47,7 +47,7 @@ func TestSlot_Recycle(t *testing.T) {
 			rig.Wait(t, func() bool { return len(s.begun()) == before+2 }, time.Minute, time.Millisecond)
 			require.NoError(t, s.Recycle(t.Context(), "a neighbour failed"))
 			f := fault(t, <-ended)
-			require.Equal(t, gpumux.Crash, f.Kind)
+			require.Equal(t, gpumux.FaultCrash, f.Kind)
 			require.Equal(t, "a neighbour failed", f.Message)
 			require.True(t, f.Blameless)
 			require.Len(t, got, 1, "the item before it")
@@ -62,7 +62,7 @@ func TestSlot_Recycle(t *testing.T) {
 func TestSlot_EndingComesBeforeTheKill(t *testing.T) {
 	var told, lived, strangers atomic.Int32
 	var pid atomic.Int32
-	s := newStand(t, gpumux.Persistent)
+	s := newStand(t, gpumux.ModePersistent)
 	require.NoError(t, s.Stop(context.Background()))
 	s.Slot = slot.New(slot.Options{
 		Name: "cpu/1", Device: "CPU", Runtime: runtimePath(t), Grace: 150 * time.Millisecond,
@@ -80,7 +80,7 @@ func TestSlot_EndingComesBeforeTheKill(t *testing.T) {
 	require.NoError(t, err)
 	pid.Store(int32(s.PID()))
 	_, err = s.run(s.task("item"), calls.Call{Timeout: 100 * time.Millisecond, Items: values(object{"i": 2, "nap": 3600})})
-	require.Equal(t, gpumux.Timeout, fault(t, err).Kind)
+	require.Equal(t, gpumux.FaultTimeout, fault(t, err).Kind)
 	require.EqualValues(t, 1, told.Load())
 	require.EqualValues(t, 1, lived.Load())
 	require.Zero(t, strangers.Load())

@@ -85,7 +85,7 @@ open(os.environ["DIR"] + "/begun", "w").close()
 while not os.path.exists(os.environ["DIR"] + "/gate"): time.sleep(0.01)
 def item(x): return x
 `)
-	for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
+	for _, mode := range []gpumux.Mode{gpumux.ModePersistent, gpumux.ModeFresh} {
 		s := f.slot("cpu/0", func(o *slot.Options) { o.StartLimit = time.Millisecond })
 		require.Nil(t, s.Stats().Starting)
 		task := f.task("item")
@@ -114,9 +114,9 @@ while True: time.sleep(0.01)
 def item(x): return x
 `)
 	task := f.task("item")
-	task.Mode, task.StartLimit = gpumux.Persistent, 3*time.Second
+	task.Mode, task.StartLimit = gpumux.ModePersistent, 3*time.Second
 	got := fault(t, f.slot("cpu/0", nil).Run(t.Context(), task, calls.Call{Mode: task.Mode, Items: values(0), Done: func(calls.Done) {}}))
-	require.Equal(t, gpumux.Timeout, got.Kind)
+	require.Equal(t, gpumux.FaultTimeout, got.Kind)
 	require.Equal(t, "start", got.Op)
 	require.Equal(t, "the task process was not ready after 3s", got.Message)
 	require.Contains(t, got.Hint, "raise start: of the task in the worker's file, or --start-timeout with --local")

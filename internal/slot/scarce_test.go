@@ -40,8 +40,8 @@ func starved() {
 		mode gpumux.Mode
 	}{
 		{task: launch.Task{Name: "command", Command: []string{"cat"}}},
-		{python(os.Getenv("DIR"), "double"), gpumux.Fresh},
-		{python(os.Getenv("DIR"), "double"), gpumux.Persistent},
+		{python(os.Getenv("DIR"), "double"), gpumux.ModeFresh},
+		{python(os.Getenv("DIR"), "double"), gpumux.ModePersistent},
 	}
 	each := func() {
 		for _, each := range tasks {
@@ -88,7 +88,7 @@ func TestSlot_AProgramThatCannotBeStartedIsBadInput(t *testing.T) {
 	for _, program := range []string{"no-such-program", "./missing", "./plain", "./"} {
 		_, err := run(t, s, launch.Task{Name: "f", Command: []string{program}, Dir: dir}, calls.Call{Items: values(1)})
 		f := fault(t, err)
-		require.Equal(t, gpumux.BadInput, f.Kind, program)
+		require.Equal(t, gpumux.FaultBadInput, f.Kind, program)
 		require.Equal(t, "start", f.Op)
 		require.False(t, f.Blameless)
 	}

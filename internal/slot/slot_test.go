@@ -232,7 +232,7 @@ func TestSlot_PersistentKeepsItsProcess(t *testing.T) {
 
 func TestSlot_FreshHasAProcessPerItem(t *testing.T) {
 	s, dir := newSlot(t), folder(t)
-	got, err := run(t, s, python(dir, "pid"), calls.Call{Mode: gpumux.Fresh, Items: values(ints(8)...)})
+	got, err := run(t, s, python(dir, "pid"), calls.Call{Mode: gpumux.ModeFresh, Items: values(ints(8)...)})
 	require.NoError(t, err)
 	pids := map[string]bool{}
 	for _, d := range got {

@@ -66,7 +66,7 @@ func newStand(t *testing.T, mode gpumux.Mode) *stand {
 // newSpawning makes a stand that starts a new interpreter for each item.
 func newSpawning(t *testing.T) *stand {
 	t.Helper()
-	s := newStand(t, gpumux.Fresh)
+	s := newStand(t, gpumux.ModeFresh)
 	s.fresh = launch.Spawn
 	return s
 }
@@ -141,7 +141,7 @@ func (s *stand) works() {
 	got, err := s.run(s.task("item"), calls.Call{Items: values(object{"i": 90})})
 	require.NoError(s.t, err)
 	require.Equal(s.t, []int{90}, numbers(s.t, got))
-	if s.mode == gpumux.Fresh {
+	if s.mode == gpumux.ModeFresh {
 		require.Equal(s.t, slot.Vacant, s.State())
 		require.Equal(s.t, s.fresh != launch.Spawn, len(s.templates()) > 0, "it was forked, or not")
 	} else {
@@ -151,7 +151,7 @@ func (s *stand) works() {
 
 // dead checks what a fault says that ended the process, and that no process is left by
 // then.
-func (s *stand) dead(err error, e ending, kind gpumux.Kind, op string) *gpumux.Fault {
+func (s *stand) dead(err error, e ending, kind gpumux.FaultKind, op string) *gpumux.Fault {
 	s.t.Helper()
 	require.Empty(s.t, s.left(), "the fault is told when the process is gone, not before")
 	require.Equal(s.t, slot.Vacant, s.State())
@@ -164,8 +164,8 @@ func (s *stand) dead(err error, e ending, kind gpumux.Kind, op string) *gpumux.F
 	require.NotZero(s.t, f.PID)
 	require.NotEmpty(s.t, f.Message)
 	require.NotEmpty(s.t, f.Hint, f.Error())
-	require.Equal(s.t, kind == gpumux.DeviceLost, f.Blameless)
-	if kind != gpumux.BadInput {
+	require.Equal(s.t, kind == gpumux.FaultDeviceLost, f.Blameless)
+	if kind != gpumux.FaultBadInput {
 		require.Contains(s.t, f.Tail, "last words of "+e.how)
 	}
 	return f

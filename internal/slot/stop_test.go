@@ -29,7 +29,7 @@ func TestSlot_DescendantsDieWithTheProcess(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			s, dir := newSlot(t), folder(t)
 			file := filepath.Join(dir, how)
-			_, err := run(t, s, python(dir, "family"), calls.Call{Mode: gpumux.Fresh, Timeout: time.Second, Items: values(file)})
+			_, err := run(t, s, python(dir, "family"), calls.Call{Mode: gpumux.ModeFresh, Timeout: time.Second, Items: values(file)})
 			require.Equal(t, how == "return", err == nil)
 			for _, pid := range pidsIn(t, file) {
 				require.ErrorIs(t, syscall.Kill(pid, 0), syscall.ESRCH, "process %d lives", pid)

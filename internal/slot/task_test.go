@@ -21,19 +21,19 @@ func TestSlot_ABadTaskIsBadInput(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "broken.py"), []byte("import no_such_module\ndef f(x): return x\n"), 0o644))
 	_, err := run(t, s, launch.Task{Name: "f", Python: "broken.py:f", Dir: dir}, calls.Call{Items: values(1)})
 	f := fault(t, err)
-	require.Equal(t, gpumux.BadInput, f.Kind)
+	require.Equal(t, gpumux.FaultBadInput, f.Kind)
 	require.Equal(t, "start", f.Op)
 	require.Contains(t, f.Message, "no_such_module")
 	require.Contains(t, f.Traceback, "broken.py")
 
 	_, err = run(t, s, python(dir, "dubble"), calls.Call{Items: values(1)})
 	f = fault(t, err)
-	require.Equal(t, gpumux.BadInput, f.Kind)
+	require.Equal(t, gpumux.FaultBadInput, f.Kind)
 	require.Contains(t, f.Message, "double", "it says what there is")
 
 	_, err = run(t, s, launch.Task{Name: "f", Python: "tasks.py:double", Dir: dir, Interpreter: "no-such-python"}, calls.Call{Items: values(1)})
 	f = fault(t, err)
-	require.Equal(t, gpumux.BadInput, f.Kind)
+	require.Equal(t, gpumux.FaultBadInput, f.Kind)
 	require.Contains(t, f.Error(), "no-such-python")
 }
 
@@ -68,12 +68,12 @@ def wrap(function): return functools.wraps(function)(lambda item: function(item)
 @wrap
 def wrapped(item): return item + 2
 `), 0o644))
-	for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
+	for _, mode := range []gpumux.Mode{gpumux.ModePersistent, gpumux.ModeFresh} {
 		for _, function := range []string{"system", "popen"} {
 			task := launch.Task{Name: function, Python: "taken.py:" + function, Dir: dir, Own: true, Mode: mode}
 			_, err := run(t, s, task, calls.Call{Items: values("touch ran")})
 			f := fault(t, err)
-			require.Equal(t, gpumux.BadInput, f.Kind)
+			require.Equal(t, gpumux.FaultBadInput, f.Kind)
 			require.Contains(t, f.Message, function+" in taken.py comes from ")
 			require.NoFileExists(t, filepath.Join(dir, "ran"))
 		}
@@ -117,7 +117,7 @@ func TestSlot_CommandsTakeTheItemAndGiveTheResult(t *testing.T) {
 	got, err := run(t, s, command(false, "sh", "-c", `read x; echo working >&2; echo "{\"got\": $x}"`), calls.Call{Timeout: limit, Items: values(1, 2)})
 	require.NoError(t, err)
 	require.Equal(t, `{"got": 2}`, string(got[1].Value))
-	require.Equal(t, "working\n", got[1].Output)
+	require.Equal(t, "working\n", got[1].Printed)
 
 	got, err = run(t, s, command(true, "cat"), calls.Call{Timeout: limit, Items: values("a\"b")})
 	require.NoError(t, err)
@@ -126,22 +126,22 @@ func TestSlot_CommandsTakeTheItemAndGiveTheResult(t *testing.T) {
 	got, err = run(t, s, command(false, "sh", "-c", "echo no; echo why >&2; exit 3"), calls.Call{Timeout: limit, Items: values(1, 2)})
 	require.NoError(t, err)
 	require.Len(t, got, 2)
-	require.Equal(t, gpumux.TaskError, got[0].Fault.Kind)
+	require.Equal(t, gpumux.FaultTaskError, got[0].Fault.Kind)
 	require.Contains(t, got[0].Fault.Error(), "3")
-	require.Equal(t, "why\n", got[0].Output)
+	require.Equal(t, "why\n", got[0].Printed)
 
 	got, err = run(t, s, command(false, "echo", "not json"), calls.Call{Timeout: limit, Items: values(1)})
 	require.NoError(t, err)
 	require.Contains(t, got[0].Fault.Error(), "no JSON value")
 
 	_, err = run(t, s, command(false, "sleep", "60"), calls.Call{Timeout: limit, Items: values(1)})
-	require.Equal(t, gpumux.Timeout, fault(t, err).Kind)
+	require.Equal(t, gpumux.FaultTimeout, fault(t, err).Kind)
 
 	_, err = run(t, s, command(false, "sh", "-c", "kill -SEGV $$"), calls.Call{Timeout: limit, Items: values(1)})
-	require.Equal(t, gpumux.Crash, fault(t, err).Kind)
+	require.Equal(t, gpumux.FaultCrash, fault(t, err).Kind)
 
 	_, err = run(t, s, command(false, "./missing"), calls.Call{Timeout: limit, Items: values(1)})
-	require.Equal(t, gpumux.BadInput, fault(t, err).Kind)
+	require.Equal(t, gpumux.FaultBadInput, fault(t, err).Kind)
 }
 
 func TestSlot_AGoTaskProcessSpeaksTheWire(t *testing.T) {

@@ -125,7 +125,7 @@ func TestSlot_HidesTheWorkerFromItsTasks(t *testing.T) {
 	}
 	dir := open(t)
 	s := newSlot(t)
-	for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
+	for _, mode := range []gpumux.Mode{gpumux.ModePersistent, gpumux.ModeFresh} {
 		saw := peep(t, s, launch.Task{Name: "peep", Python: "peeping.py:peep", Dir: dir, Mode: mode}, "/nowhere")
 		require.Equal(t, "PermissionError", saw.Environ, mode)
 		require.Equal(t, "PermissionError", saw.Memory, mode)
@@ -134,7 +134,7 @@ func TestSlot_HidesTheWorkerFromItsTasks(t *testing.T) {
 	got, err := run(t, s, command, calls.Call{Items: values(1)})
 	require.NoError(t, err)
 	require.JSONEq(t, `""`, string(got[0].Value))
-	require.Contains(t, got[0].Output, "Permission denied")
+	require.Contains(t, got[0].Printed, "Permission denied")
 }
 
 func TestSlot_RunsAsAnotherUser(t *testing.T) {
@@ -155,7 +155,7 @@ func TestSlot_RunsAsAnotherUser(t *testing.T) {
 	task := func(function string, mode gpumux.Mode) launch.Task {
 		return launch.Task{Name: function, Python: "peeping.py:" + function, Dir: dir, Interpreter: python, User: as, Mode: mode}
 	}
-	for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
+	for _, mode := range []gpumux.Mode{gpumux.ModePersistent, gpumux.ModeFresh} {
 		saw := peep(t, s, task("peep", mode), secret)
 		require.Equal(t, "PermissionError", saw.Environ)
 		require.Equal(t, "PermissionError", saw.Memory)
@@ -175,7 +175,7 @@ func TestSlot_RunsAsAnotherUser(t *testing.T) {
 		}
 	}
 	files := kept{}
-	saved, err := run(t, s, task("save", gpumux.Persistent), calls.Call{Items: values("a"), Keep: files.keep})
+	saved, err := run(t, s, task("save", gpumux.ModePersistent), calls.Call{Items: values("a"), Keep: files.keep})
 	require.NoError(t, err)
 	require.Equal(t, []string{"a"}, saved[0].Files)
 	require.Equal(t, kept{"0/a": "mine"}, files)
@@ -185,11 +185,11 @@ func TestSlot_RunsAsAnotherUser(t *testing.T) {
 	require.JSONEq(t, strconv.Itoa(nobody), string(got[0].Value))
 
 	// The worker also ends the processes that it leaves, although another user owns them.
-	for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
+	for _, mode := range []gpumux.Mode{gpumux.ModePersistent, gpumux.ModeFresh} {
 		_, err := run(t, s, task("stray", mode), calls.Call{Items: values(1)})
 		require.NoError(t, err)
 		_, err = run(t, s, task("hang", mode), calls.Call{Timeout: 300 * time.Millisecond, Items: values(1)})
-		require.Equal(t, gpumux.Timeout, fault(t, err).Kind)
+		require.Equal(t, gpumux.FaultTimeout, fault(t, err).Kind)
 	}
 	closed := filepath.Join(t.TempDir(), "closed")
 	require.NoError(t, os.Mkdir(closed, 0o700))
@@ -197,7 +197,7 @@ func TestSlot_RunsAsAnotherUser(t *testing.T) {
 	shut.Dir = closed
 	_, err = run(t, s, shut, calls.Call{Items: values(1)})
 	f := fault(t, err)
-	require.Equal(t, gpumux.BadInput, f.Kind)
+	require.Equal(t, gpumux.FaultBadInput, f.Kind)
 	require.Contains(t, f.Hint, "the task's user may enter that")
 
 	require.NoError(t, s.Stop(context.Background()))

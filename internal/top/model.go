@@ -11,6 +11,7 @@ import (
 	tea "github.com/charmbracelet/bubbletea"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/starter"
 )
@@ -20,7 +21,7 @@ type Snapshot struct {
 	At      time.Time
 	Workers []fleet.Worker
 	// Maps are those that run.
-	Maps []starter.Listed
+	Maps []starter.MapInfo
 }
 
 // Options say what Run shows.
@@ -47,7 +48,7 @@ func Run(ctx context.Context, o Options) error {
 }
 
 type row struct {
-	gpumux.SlotInfo
+	contract.SlotInfo
 	host   string
 	budget gpumux.Size
 	// rate is in items a second, since the snapshot before.

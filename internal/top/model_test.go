@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/starter"
 )
@@ -26,20 +27,20 @@ var update = flag.Bool("update", false, "write the golden files anew")
 func cluster(workers int, at time.Time, items int64) Snapshot {
 	s := Snapshot{At: at}
 	for w := range workers {
-		offer := &gpumux.Describe{}
-		p := gpumux.PoolInfo{Name: "gpu", Slots: 8, Memory: 8 << 30}
+		offer := &contract.WorkerInfo{}
+		p := contract.PoolInfo{Name: "gpu", Slots: 8, Memory: 8 << 30}
 		for i := range 8 {
-			seat := gpumux.SlotInfo{Name: fmt.Sprintf("gpu/%d", i), Device: "GPU-5c89f0b2", State: "busy", Task: "embed", PID: 100 + i, Map: "embed-3fa92c01d4e5",
+			seat := contract.SlotInfo{Name: fmt.Sprintf("gpu/%d", i), Device: "GPU-5c89f0b2", State: "busy", Task: "embed", PID: 100 + i, Map: "embed-3fa92c01d4e5",
 				Held: gpumux.Size(i) << 30, Items: items * int64(i+1), Faults: int64(w * i % 5)}
 			if i%4 == 3 {
 				seat.State, seat.Map, seat.Task, seat.Held = "vacant", "", "", 0
 			}
 			p.Seats = append(p.Seats, seat)
 		}
-		offer.Pools = []gpumux.PoolInfo{p}
+		offer.Pools = []contract.PoolInfo{p}
 		s.Workers = append(s.Workers, fleet.Worker{Identity: fmt.Sprintf("node-%02d/4711", w), Offer: offer})
 	}
-	s.Maps = []starter.Listed{
+	s.Maps = []starter.MapInfo{
 		{ID: "embed-3fa92c01d4e5", Items: 1_000_000, Succeeded: 100 * items, Failed: 3},
 		{ID: "score-77aa", Items: -1, Succeeded: 5, Paused: true},
 	}
@@ -139,7 +140,7 @@ func TestView_DevicesThatGetNoWork(t *testing.T) {
 
 func TestView_Quotas(t *testing.T) {
 	s := cluster(2, time.Now(), 1)
-	s.Workers[1].Offer.Pools[0].Quotas = []gpumux.QuotaInfo{{Key: "*", Slots: 4}, {Key: "a", Rate: 10, Busy: 1}, {Key: "b", Slots: 2, Busy: 2, Waits: true}}
+	s.Workers[1].Offer.Pools[0].Quotas = []contract.QuotaInfo{{Key: "*", Slots: 4}, {Key: "a", Rate: 10, Busy: 1}, {Key: "b", Slots: 2, Busy: 2, Waits: true}}
 	m := &model{width: 120, height: 24}
 	m.take(s)
 	require.Contains(t, m.View(), "quota of a 1 slots 10/s  pool gpu at node-01/4711\nquota of b 2/2 slots, work waits  pool gpu at node-01/4711\n")

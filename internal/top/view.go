@@ -132,7 +132,7 @@ func (m *model) quotas() (lines []string) {
 	return lines[:min(mostQuotas, len(lines))]
 }
 
-func (m *model) mapLine(each starter.Listed) string {
+func (m *model) mapLine(each starter.MapInfo) string {
 	if each.Succeeded < 0 {
 		return each.ID + "  no answer"
 	}

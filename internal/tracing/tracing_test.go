@@ -29,7 +29,7 @@ func TestBegin_SpansOfASlotAndItsItems(t *testing.T) {
 	c := Begin(ctx, &call, "cpu/0", "CPU")
 	at := time.Unix(100, 0)
 	call.Done(calls.Done{Result: gpumux.Result{Index: 7}, Busy: 3 * time.Second, Ended: at})
-	call.Done(calls.Done{Result: gpumux.Result{Index: 8, Fault: &gpumux.Fault{Kind: gpumux.Crash, Message: "marker"}}})
+	call.Done(calls.Done{Result: gpumux.Result{Index: 8, Fault: &gpumux.Fault{Kind: gpumux.FaultCrash, Message: "marker"}}})
 	c.End("crash")
 	require.Equal(t, []int64{7, 8}, results)
 	spans := ended.Ended()

@@ -41,7 +41,7 @@ func (c *Catalog) Find(name string) (launch.Task, error) {
 	}
 	known := c.Names()
 	return launch.Task{}, &gpumux.Fault{
-		Kind: gpumux.BadInput, Op: "start", Task: name,
+		Kind: gpumux.FaultBadInput, Op: "start", Task: name,
 		Hint:    "name the task in the worker's file, or use one of these",
 		Message: fmt.Sprintf("no task %q; this worker has %s", name, list(known)),
 	}
@@ -119,7 +119,7 @@ func (c *Catalog) Modes() map[string]gpumux.Mode {
 		switch {
 		case err != nil: // a folder that has changed since
 		case len(task.Command) > 0:
-			modes[name] = gpumux.Fresh
+			modes[name] = gpumux.ModeFresh
 		case task.Mode != "":
 			modes[name] = task.Mode
 		}

@@ -56,7 +56,7 @@ func TestCatalog_Refuses(t *testing.T) {
 		_, err := tasks.Find(name)
 		var fault *gpumux.Fault
 		require.True(t, errors.As(err, &fault), "%q", name)
-		require.Equal(t, gpumux.BadInput, fault.Kind, "%q", name)
+		require.Equal(t, gpumux.FaultBadInput, fault.Kind, "%q", name)
 	}
 }
 
@@ -85,7 +85,7 @@ def größe[T](item: T): ...
 		_, err := tasks.Find("sweep/doc:" + name)
 		var fault *gpumux.Fault
 		require.ErrorAs(t, err, &fault, name)
-		require.Equal(t, gpumux.BadInput, fault.Kind, name)
+		require.Equal(t, gpumux.FaultBadInput, fault.Kind, name)
 	}
 	require.Subset(t, tasks.Names(), []string{"sweep/doc:good", "sweep/doc:better", "sweep/doc:größe"})
 	for _, name := range []string{"good", "system"} {

@@ -58,7 +58,7 @@ func TestLoad_Complete(t *testing.T) {
 	require.Len(t, placements[1].Groups, 1)
 	require.Equal(t, "GPU-aaaa,GPU-bbbb", placements[1].Groups[0].Name)
 	require.Equal(t, gpumux.Size(3<<29), placements[2].Memory)
-	require.Equal(t, gpumux.Fresh, placements[2].Mode)
+	require.Equal(t, gpumux.ModeFresh, placements[2].Mode)
 	require.Equal(t, launch.HygieneOff, placements[2].Hygiene)
 
 	embed, err := tasks.Find("embed")

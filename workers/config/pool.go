@@ -185,7 +185,7 @@ func (p Pool) withDefaults() Pool {
 		p.Devices = gpu.Selection{"all"}
 	}
 	if p.Mode == "" {
-		p.Mode = gpumux.Persistent
+		p.Mode = gpumux.ModePersistent
 	}
 	return p
 }
@@ -220,7 +220,7 @@ func (p Pool) check(at string, named map[string]bool, r *report) {
 			p.Reserve)
 	}
 	p.checkQuotas(at, r)
-	oneOf(r, at+".mode", p.Mode, gpumux.Persistent, gpumux.Fresh)
+	oneOf(r, at+".mode", p.Mode, gpumux.ModePersistent, gpumux.ModeFresh)
 	oneOf(r, at+".hygiene", p.Hygiene, launch.HygieneOn, launch.HygieneOff)
 }
 

@@ -171,12 +171,12 @@ func (c Config) task(name, at string, t Task, r *report) launch.Task {
 }
 
 func (t Task) checkLimits(at string, r *report) {
-	oneOf(r, at+".mode", t.Mode, gpumux.Persistent, gpumux.Fresh)
+	oneOf(r, at+".mode", t.Mode, gpumux.ModePersistent, gpumux.ModeFresh)
 	oneOf(r, at+".hygiene", t.Hygiene, launch.HygieneOn, launch.HygieneOff)
 	oneOf(r, at+".fresh", t.Fresh, launch.Fork, launch.Spawn)
 	oneOf(r, at+".output", t.Output, "json", "text")
 	command := len(t.Command) > 0
-	if command && t.Mode == gpumux.Persistent {
+	if command && t.Mode == gpumux.ModePersistent {
 		r.add(at+".mode", "a command runs once per item, so it is always fresh; leave mode out, or give a program that stays")
 	}
 	if command && (t.Recycle != Recycle{} || t.Hygiene != "") {

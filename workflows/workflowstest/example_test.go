@@ -26,7 +26,7 @@ func ExampleHandle() {
 	tasks := workflowstest.New(env)
 	workflowstest.Handle(tasks, "double", func(n int) (int, error) {
 		if n > 100 {
-			return 0, &gpumux.Fault{Kind: gpumux.HostOOM, Message: "too large"}
+			return 0, &gpumux.Fault{Kind: gpumux.FaultHostOOM, Message: "too large"}
 		}
 		if n < 0 {
 			return 0, errors.New("too small")

@@ -230,20 +230,20 @@ func (t *Tasks) each(task string, items []json.RawMessage) ([]gpumux.Result, err
 		case errors.As(err, &fault):
 			results[i].Fault = fault
 		default:
-			results[i].Fault = &gpumux.Fault{Kind: gpumux.TaskError, Op: "run", Task: task, Message: err.Error()}
+			results[i].Fault = &gpumux.Fault{Kind: gpumux.FaultTaskError, Op: "run", Task: task, Message: err.Error()}
 		}
 	}
 	return results, nil
 }
 
-func count(results []gpumux.Result) (succeeded, failed int64, faults map[gpumux.Kind]int64) {
+func count(results []gpumux.Result) (succeeded, failed int64, faults map[gpumux.FaultKind]int64) {
 	for _, r := range results {
 		if r.Fault == nil {
 			succeeded++
 			continue
 		}
 		if faults == nil {
-			faults = map[gpumux.Kind]int64{}
+			faults = map[gpumux.FaultKind]int64{}
 		}
 		failed++
 		faults[r.Fault.Kind]++
@@ -253,7 +253,7 @@ func count(results []gpumux.Result) (succeeded, failed int64, faults map[gpumux.
 
 // refused ends the map, as a worker's bad_input does.
 func refused(what string) error {
-	fault := gpumux.Fault{Kind: gpumux.BadInput, Op: "start", Message: what}
+	fault := gpumux.Fault{Kind: gpumux.FaultBadInput, Op: "start", Message: what}
 	return temporal.NewApplicationErrorWithOptions(fault.Error(), string(fault.Kind), temporal.ApplicationErrorOptions{
 		NonRetryable: true, Details: []any{fault},
 	})

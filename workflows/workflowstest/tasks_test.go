@@ -54,15 +54,15 @@ func TestTasks_FailAsWorkersDo(t *testing.T) {
 	require.ErrorContains(t, env.GetWorkflowError(), "item 0: task_error: no a")
 
 	env, tasks = environment()
-	workflowstest.Handle(tasks, "text:shout", func(word string) (string, error) { return "", &gpumux.Fault{Kind: gpumux.DeviceOOM} })
+	workflowstest.Handle(tasks, "text:shout", func(word string) (string, error) { return "", &gpumux.Fault{Kind: gpumux.FaultDeviceOOM} })
 	env.ExecuteWorkflow(shout, []string{"a"})
-	require.Equal(t, gpumux.DeviceOOM, workflows.FaultOf(env.GetWorkflowError()).Kind)
+	require.Equal(t, gpumux.FaultDeviceOOM, workflows.FaultOf(env.GetWorkflowError()).Kind)
 
 	env, tasks = environment()
 	workflowstest.Handle(tasks, "other", func(int) (int, error) { return 0, nil })
 	env.ExecuteWorkflow(shout, []string{"a"})
 	require.ErrorContains(t, env.GetWorkflowError(), `no stand-in for task "text:shout"; there are other`)
-	require.Equal(t, gpumux.BadInput, workflows.FaultOf(env.GetWorkflowError()).Kind)
+	require.Equal(t, gpumux.FaultBadInput, workflows.FaultOf(env.GetWorkflowError()).Kind)
 
 	env, tasks = environment()
 	workflowstest.Handle(tasks, "text:shout", func(word int) (string, error) { return "", nil })

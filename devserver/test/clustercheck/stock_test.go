@@ -92,7 +92,7 @@ func lease(t *testing.T, s site) {
 	own := worker.New(server, "service", worker.Options{})
 	own.RegisterWorkflowWithOptions(func(ctx workflow.Context) (length int, err error) {
 		return length, workflows.WithSlot(ctx, workflows.LeaseOptions{Ladder: []string{"long"}}, func(ctx workflow.Context, s *workflows.Slot) error {
-			kept, err := workflows.Call[gpumux.Handle](ctx, s, "keep", 4000)
+			kept, err := workflows.Call[gpumux.Resident](ctx, s, "keep", 4000)
 			if err != nil {
 				return err
 			}

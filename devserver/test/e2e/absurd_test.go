@@ -50,7 +50,7 @@ func TestAbsurd_ActivitiesCostNothing(t *testing.T) {
 		err := h.Get(t.Context(), nil)
 		var refused *temporal.ApplicationError
 		require.ErrorAs(t, err, &refused, h.GetID())
-		require.Equal(t, string(gpumux.BadInput), refused.Type(), "%s: %v", h.GetID(), err)
+		require.Equal(t, string(gpumux.FaultBadInput), refused.Type(), "%s: %v", h.GetID(), err)
 		require.True(t, refused.NonRetryable())
 		require.NotRegexp(t, `json:|unmarshal|int64`, err.Error())
 	}
@@ -119,7 +119,7 @@ func TestAbsurd_WorkflowsEnd(t *testing.T) {
 			require.NoError(t, err)
 			var refused *temporal.ApplicationError
 			require.ErrorAs(t, run.Get(t.Context(), nil), &refused)
-			require.Equal(t, string(gpumux.BadInput), refused.Type())
+			require.Equal(t, string(gpumux.FaultBadInput), refused.Type())
 		}
 	}
 }
@@ -139,14 +139,14 @@ func TestAbsurd_NamesOfOthers(t *testing.T) {
 		require.NoError(t, err)
 		var refused *temporal.ApplicationError
 		require.ErrorAs(t, h.Get(t.Context(), nil), &refused)
-		require.Equal(t, string(gpumux.BadInput), refused.Type())
+		require.Equal(t, string(gpumux.FaultBadInput), refused.Type())
 	}
 	for _, output := range []string{"store.json", s.store + "/store.json", s.store + "/sources/" + strings.Repeat("0", 64) + ".jsonl",
 		"maps/a.parts/b.jsonl", s.store + "/maps/a.parts/b.jsonl", s.store + "/maps/a.parts"} {
 		_, err := s.run(gpumux.MapInput{Task: "double", Items: items(1, 2), Ladder: []string{"cpu"}, Output: output})
 		var refused *temporal.ApplicationError
 		require.ErrorAs(t, err, &refused, output)
-		require.Equal(t, string(gpumux.BadInput), refused.Type())
+		require.Equal(t, string(gpumux.FaultBadInput), refused.Type())
 	}
 	sum, err := s.run(gpumux.MapInput{Task: "double", Items: items(1, 2), Ladder: []string{"cpu"}, Output: "maps/a.jsonl"})
 	require.NoError(t, err)

@@ -102,7 +102,7 @@ func TestConcurrent_TheCulpritIsFound(t *testing.T) {
 	s := concurrent(t, "culprit")
 	sum, err := s.run(gpumux.MapInput{Task: "culprit", Range: &gpumux.Range{End: 200}, Ladder: []string{"cpu"}, Chunk: 100})
 	require.NoError(t, err)
-	require.Equal(t, map[gpumux.Kind]int64{gpumux.Crash: 1}, sum.Faults)
+	require.Equal(t, map[gpumux.FaultKind]int64{gpumux.FaultCrash: 1}, sum.Faults)
 	require.Equal(t, 199, s.succeeded(sum))
 	f := s.results(sum)[61].Fault
 	require.NotNil(t, f)
@@ -133,7 +133,7 @@ func TestConcurrent_ATimeoutIsOneItems(t *testing.T) {
 	sum, err := s.run(gpumux.MapInput{Task: "hangs", Range: &gpumux.Range{End: 40}, Ladder: []string{"cpu"}, Chunk: 40,
 		Timeout: gpumux.Duration(2 * time.Second)})
 	require.NoError(t, err)
-	require.Equal(t, map[gpumux.Kind]int64{gpumux.Timeout: 1}, sum.Faults)
+	require.Equal(t, map[gpumux.FaultKind]int64{gpumux.FaultTimeout: 1}, sum.Faults)
 	require.Equal(t, 39, s.succeeded(sum))
-	require.Equal(t, gpumux.Timeout, s.results(sum)[5].Fault.Kind)
+	require.Equal(t, gpumux.FaultTimeout, s.results(sum)[5].Fault.Kind)
 }

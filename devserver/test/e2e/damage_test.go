@@ -112,7 +112,7 @@ func TestTrust_ADamagedInputOfAProgram(t *testing.T) {
 				}
 				break
 			}
-			require.Equal(t, gpumux.BadInput, workflows.FaultOf(err).Kind, "%s: %v", h.name, err)
+			require.Equal(t, gpumux.FaultBadInput, workflows.FaultOf(err).Kind, "%s: %v", h.name, err)
 			require.ErrorContains(t, err, file, h.name)
 			if round == 1 {
 				require.ErrorContains(t, err, "where a program named it, delete it and put it there again")

@@ -205,7 +205,7 @@ func TestDevices_AFaultThatFollowsTheItemIsTheItems(t *testing.T) {
 	logs := s.gpus(m, 1)
 	sum, err := s.run(gpumux.MapInput{Task: "cursed", Range: &gpumux.Range{End: 100}, Ladder: []string{"gpu"}})
 	require.NoError(t, err)
-	require.Equal(t, map[gpumux.Kind]int64{gpumux.Crash: 1}, sum.Faults)
+	require.Equal(t, map[gpumux.FaultKind]int64{gpumux.FaultCrash: 1}, sum.Faults)
 	results := s.results(sum)
 	squares(t, results, 7)
 	require.Contains(t, results[7].Fault.Message, "unknown error")

@@ -84,7 +84,7 @@ func TestEdition_AnEditedModuleIsLoadedForTheNextMap(t *testing.T) {
 // was the map goes on.
 func TestEdition_EditedInTheMiddle(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
+	for _, mode := range []gpumux.Mode{gpumux.ModePersistent, gpumux.ModeFresh} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
@@ -96,7 +96,7 @@ func TestEdition_EditedInTheMiddle(t *testing.T) {
 			gone := workflows.FaultOf(err)
 			require.NotNil(t, gone, "%v", err)
 			require.NotEmpty(t, gone.Edition)
-			require.Equal(t, gpumux.BadInput, gone.Kind)
+			require.Equal(t, gpumux.FaultBadInput, gone.Kind)
 			for _, text := range []string{"near.py", "start a new map", gone.Edition} {
 				require.Contains(t, gone.Error(), text)
 			}

@@ -393,6 +393,6 @@ func TestEncrypted_WorkersWithoutTheCodec(t *testing.T) {
 		require.ErrorContains(t, err, "codec.keys", name)
 		fault := workflows.FaultOf(err)
 		require.NotNil(t, fault, name)
-		require.Equal(t, gpumux.BadInput, fault.Kind, name)
+		require.Equal(t, gpumux.FaultBadInput, fault.Kind, name)
 	}
 }

@@ -96,12 +96,12 @@ func TestFaults_OneInAHundredDiesOnceAndOneInAThousandAlways(t *testing.T) {
 	require.EqualValues(t, 2000, sum.Items)
 	require.EqualValues(t, 1998, sum.Succeeded)
 	require.EqualValues(t, 2, sum.Failed)
-	require.Equal(t, map[gpumux.Kind]int64{gpumux.Crash: 2}, sum.Faults)
+	require.Equal(t, map[gpumux.FaultKind]int64{gpumux.FaultCrash: 2}, sum.Faults)
 	var failed []int
 	for i, r := range s.results(sum) {
 		if r.Fault != nil {
 			failed = append(failed, i)
-			require.Equal(t, gpumux.Crash, r.Fault.Kind)
+			require.Equal(t, gpumux.FaultCrash, r.Fault.Kind)
 			require.Equal(t, "signal SIGKILL", r.Fault.Exit)
 			require.True(t, r.Fault.Alone)
 			deaths, err := os.ReadFile(filepath.Join(s.dir, "markers", strconv.Itoa(i)))
@@ -118,14 +118,14 @@ func TestFaults_OneInAHundredDiesOnceAndOneInAThousandAlways(t *testing.T) {
 
 func TestFaults_ExceptionsAreTriedAgain(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
+	for _, mode := range []gpumux.Mode{gpumux.ModePersistent, gpumux.ModeFresh} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
 			s.serve(s.faultTask(s.config("cpu", 2), "raises", "MODE", string(mode)))
 			sum, err := s.run(gpumux.MapInput{Task: "raises", Range: &gpumux.Range{Start: 1, End: 7}, Ladder: []string{"cpu"}, Attempts: 4, Mode: mode})
 			require.NoError(t, err)
-			require.Equal(t, map[gpumux.Kind]int64{gpumux.TaskError: 2}, sum.Faults)
+			require.Equal(t, map[gpumux.FaultKind]int64{gpumux.FaultTaskError: 2}, sum.Faults)
 			for i, r := range s.results(sum) {
 				if i < 4 {
 					require.Equal(t, strconv.Itoa(i+1), string(r.Value))
@@ -166,7 +166,7 @@ func TestFaults_CancelAndTimeoutReachGrandchildren(t *testing.T) {
 				require.Len(t, s.pids(), 3)
 			} else {
 				require.NoError(t, err)
-				require.Equal(t, map[gpumux.Kind]int64{gpumux.Timeout: 1}, sum.Faults)
+				require.Equal(t, map[gpumux.FaultKind]int64{gpumux.FaultTimeout: 1}, sum.Faults)
 				require.Len(t, s.pids(), 6, "tried twice, alone each time")
 			}
 			for _, pid := range s.pids() {
@@ -362,7 +362,7 @@ func TestFaults_ACulpritInAMicroBatchIsFound(t *testing.T) {
 	s.serve(s.faultTask(s.config("cpu", 1), "batch"))
 	sum, err := s.run(gpumux.MapInput{Task: "batch", Range: &gpumux.Range{End: 200}, Ladder: []string{"cpu"}, Chunk: 100})
 	require.NoError(t, err)
-	require.Equal(t, map[gpumux.Kind]int64{gpumux.Crash: 1}, sum.Faults)
+	require.Equal(t, map[gpumux.FaultKind]int64{gpumux.FaultCrash: 1}, sum.Faults)
 	require.EqualValues(t, 199, sum.Succeeded)
 	f := s.results(sum)[61].Fault
 	require.NotNil(t, f)

@@ -197,7 +197,7 @@ func (s *shell) streamIn(box, means string, items []map[string]any, flags ...str
 // items over it climb the ladder, the others keep their values, and nothing is left of
 // the cgroups.
 func TestKernel_EndsWhatPassesItsBudget(t *testing.T) {
-	for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
+	for _, mode := range []gpumux.Mode{gpumux.ModePersistent, gpumux.ModeFresh} {
 		t.Run(string(mode), func(t *testing.T) {
 			box := handOver(t, newBox(t, ""))
 			list := make([]map[string]any, 12)
@@ -212,7 +212,7 @@ func TestKernel_EndsWhatPassesItsBudget(t *testing.T) {
 			for _, i := range []int{6, 8} {
 				f := faults[i]
 				require.NotNil(t, f)
-				require.Equal(t, gpumux.Budget, f.Kind)
+				require.Equal(t, gpumux.FaultBudget, f.Kind)
 				require.EqualValues(t, 128*mib, f.Budget, "what both slots have together")
 				require.InDelta(t, 128*mib, f.Peak, slack, "the kernel let it have no more")
 				require.True(t, f.Alone)
@@ -229,7 +229,7 @@ func TestKernel_WithoutDelegationTheWatchEndsIt(t *testing.T) {
 	list := []map[string]any{{"mb": 2}, {"mb": 200, "nap": 600}}
 	faults := newShell(t).streamIn(box, "watch", list, "--slots", "1", "--memory", "64MiB")
 	require.Len(t, faults, 1)
-	require.Equal(t, gpumux.Budget, faults[1].Kind)
+	require.Equal(t, gpumux.FaultBudget, faults[1].Kind)
 	require.Greater(t, faults[1].Peak, faults[1].Budget)
 	kills, _ := kernelKills(t, box)
 	require.Zero(t, kills, "the kernel had no reason")
@@ -250,7 +250,7 @@ func TestKernel_AContainerThatRunsOutLosesATaskProcess(t *testing.T) {
 			require.Len(t, faults, 1)
 			f := faults[1]
 			require.NotNil(t, f)
-			require.Equal(t, gpumux.HostOOM, f.Kind)
+			require.Equal(t, gpumux.FaultHostOOM, f.Kind)
 			if name == "Budget" {
 				require.Less(t, f.Peak, f.Budget)
 			}

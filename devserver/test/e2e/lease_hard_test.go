@@ -94,7 +94,7 @@ func TestLease_OfACommand(t *testing.T) {
 	l.begin()
 	err := l.execute("echo", "echo").Get(t.Context(), nil)
 	require.ErrorContains(t, err, "task echo is a command, which has no process to stay in")
-	require.Equal(t, gpumux.BadInput, workflows.FaultOf(err).Kind)
+	require.Equal(t, gpumux.FaultBadInput, workflows.FaultOf(err).Kind)
 }
 
 // A lease whose time ends in its last call ends then, without waiting for an answer that
@@ -132,7 +132,7 @@ func TestLease_AMoveThatFails(t *testing.T) {
 		o := workflows.LeaseOptions{Ladder: []string{"cpu"}}
 		return workflows.WithSlot(ctx, o, func(ctx workflow.Context, a *workflows.Slot) error {
 			return workflows.WithSlot(ctx, o, func(ctx workflow.Context, b *workflows.Slot) error {
-				kept, err := workflows.Call[gpumux.Handle](ctx, a, "hard:stubborn", 1)
+				kept, err := workflows.Call[gpumux.Resident](ctx, a, "hard:stubborn", 1)
 				if err == nil {
 					_, err = workflows.Move(ctx, kept, a, b)
 				}

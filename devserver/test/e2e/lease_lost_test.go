@@ -50,9 +50,9 @@ func TestLease_AKilledWorker(t *testing.T) {
 	defer c.Close()
 	service := worker.New(c, "service", worker.Options{})
 	service.RegisterWorkflowWithOptions(func(ctx workflow.Context, rebuild bool) (got inferred, err error) {
-		var model gpumux.Handle
+		var model gpumux.Resident
 		load := func(ctx workflow.Context, s *workflows.Slot) (err error) {
-			model, err = workflows.Call[gpumux.Handle](ctx, s, "load", 7)
+			model, err = workflows.Call[gpumux.Resident](ctx, s, "load", 7)
 			return err
 		}
 		o := workflows.LeaseOptions{Ladder: []string{"cpu"}}
@@ -174,7 +174,7 @@ func TestLease_AMoveToALeaseThatIsOver(t *testing.T) {
 	l.register("moves", func(ctx workflow.Context, gate string) (said []string, err error) {
 		o := workflows.LeaseOptions{Ladder: []string{"cpu"}}
 		err = workflows.WithSlot(ctx, o, func(ctx workflow.Context, from *workflows.Slot) error {
-			model, err := workflows.Call[gpumux.Handle](ctx, from, "model:load", 3)
+			model, err := workflows.Call[gpumux.Resident](ctx, from, "model:load", 3)
 			if err != nil {
 				return err
 			}
@@ -229,7 +229,7 @@ func TestLease_AHundredBesideAMap(t *testing.T) {
 	w := l.offer("cpu", 4)
 	l.register("short", func(ctx workflow.Context, seed int) (got inferred, err error) {
 		err = workflows.WithSlot(ctx, workflows.LeaseOptions{Ladder: []string{"cpu"}}, func(ctx workflow.Context, s *workflows.Slot) error {
-			model, err := workflows.Call[gpumux.Handle](ctx, s, "model:load", seed)
+			model, err := workflows.Call[gpumux.Resident](ctx, s, "model:load", seed)
 			if err == nil {
 				got, err = workflows.Call[inferred](ctx, s, "model:infer", map[string]any{"model": model, "x": 2})
 			}

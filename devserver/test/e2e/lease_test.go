@@ -92,7 +92,7 @@ type inferred struct {
 // those before.
 func products(ctx workflow.Context, seed int) (got []inferred, err error) {
 	err = workflows.WithSlot(ctx, workflows.LeaseOptions{Ladder: []string{"cpu"}}, func(ctx workflow.Context, s *workflows.Slot) error {
-		model, err := workflows.Call[gpumux.Handle](ctx, s, "model:load", seed)
+		model, err := workflows.Call[gpumux.Resident](ctx, s, "model:load", seed)
 		if err != nil {
 			return err
 		}
@@ -114,7 +114,7 @@ func products(ctx workflow.Context, seed int) (got []inferred, err error) {
 			return err
 		}
 		_, err = workflows.Call[inferred](ctx, s, "model:infer", map[string]any{"model": model, "x": 1})
-		if fault := workflows.FaultOf(err); fault == nil || fault.Kind != gpumux.TaskError {
+		if fault := workflows.FaultOf(err); fault == nil || fault.Kind != gpumux.FaultTaskError {
 			return fmt.Errorf("a call with what was dropped: %w", err)
 		}
 		return nil
@@ -125,7 +125,7 @@ func products(ctx workflow.Context, seed int) (got []inferred, err error) {
 // mortal has a call that kills its process, and others behind it.
 func mortal(ctx workflow.Context, rebuild bool) (kinds []string, err error) {
 	load := func(ctx workflow.Context, s *workflows.Slot) error {
-		_, err := workflows.Call[gpumux.Handle](ctx, s, "model:load", 7)
+		_, err := workflows.Call[gpumux.Resident](ctx, s, "model:load", 7)
 		return err
 	}
 	o := workflows.LeaseOptions{Ladder: []string{"cpu"}}
@@ -133,7 +133,7 @@ func mortal(ctx workflow.Context, rebuild bool) (kinds []string, err error) {
 		o.Rebuild = load
 	}
 	err = workflows.WithSlot(ctx, o, func(ctx workflow.Context, s *workflows.Slot) error {
-		model, err := workflows.Call[gpumux.Handle](ctx, s, "model:load", 7)
+		model, err := workflows.Call[gpumux.Resident](ctx, s, "model:load", 7)
 		if err != nil {
 			return err
 		}
@@ -188,7 +188,7 @@ func TestLease_NobodyOffersOne(t *testing.T) {
 	require.Contains(t, slot, "big/")
 	err := l.execute("alone", "where", []string{"cpu"}).Get(t.Context(), nil)
 	require.ErrorContains(t, err, "slot_lost: no worker has offered a lease of pool cpu for 2s")
-	require.Equal(t, gpumux.SlotLost, workflows.FaultOf(err).Kind)
+	require.Equal(t, gpumux.FaultSlotLost, workflows.FaultOf(err).Kind)
 }
 
 // A lease ends with its time to live, in the middle of a call too, and its slot is free
@@ -240,7 +240,7 @@ func TestLease_MovesBetweenSlots(t *testing.T) {
 		o := workflows.LeaseOptions{Ladder: []string{"cpu"}}
 		err = workflows.WithSlot(ctx, o, func(ctx workflow.Context, a *workflows.Slot) error {
 			return workflows.WithSlot(ctx, o, func(ctx workflow.Context, b *workflows.Slot) error {
-				model, err := workflows.Call[gpumux.Handle](ctx, a, "model:load", 7)
+				model, err := workflows.Call[gpumux.Resident](ctx, a, "model:load", 7)
 				if err != nil {
 					return err
 				}

@@ -54,7 +54,7 @@ func TestMap_FreshHasAProcessPerItem(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.worker("cpu", 2)
-	sum, err := s.run(gpumux.MapInput{Task: "call", Range: &gpumux.Range{End: 20}, Ladder: []string{"cpu"}, Mode: gpumux.Fresh})
+	sum, err := s.run(gpumux.MapInput{Task: "call", Range: &gpumux.Range{End: 20}, Ladder: []string{"cpu"}, Mode: gpumux.ModeFresh})
 	require.NoError(t, err)
 	pids := map[string]bool{}
 	for _, r := range s.results(sum) {
@@ -72,7 +72,7 @@ func TestMap_PartialFailureIsAResult(t *testing.T) {
 	sum, err := s.run(gpumux.MapInput{Task: "fail", Range: &gpumux.Range{Start: 1, End: 10}, Ladder: []string{"cpu"}})
 	require.NoError(t, err)
 	require.EqualValues(t, 6, sum.Succeeded)
-	require.Equal(t, map[gpumux.Kind]int64{gpumux.TaskError: 3}, sum.Faults)
+	require.Equal(t, map[gpumux.FaultKind]int64{gpumux.FaultTaskError: 3}, sum.Faults)
 	r := s.results(sum)
 	require.Equal(t, "3 is a multiple of three", r[2].Fault.Message)
 	require.Equal(t, "ValueError", r[2].Fault.Class)
@@ -99,10 +99,10 @@ func TestMap_DeathsAreRetriedAndPoisonItemsRecorded(t *testing.T) {
 	sum, err := s.run(gpumux.MapInput{Task: "die", Source: s.source(lines.String()), Ladder: []string{"cpu"}, Output: "maps/d/results.jsonl"})
 	require.NoError(t, err)
 	require.EqualValues(t, 297, sum.Succeeded)
-	require.Equal(t, map[gpumux.Kind]int64{gpumux.Crash: 3}, sum.Faults)
+	require.Equal(t, map[gpumux.FaultKind]int64{gpumux.FaultCrash: 3}, sum.Faults)
 	for i, r := range s.results(sum) {
 		if i%100 == 50 {
-			require.Equal(t, gpumux.Crash, r.Fault.Kind)
+			require.Equal(t, gpumux.FaultCrash, r.Fault.Kind)
 			require.Contains(t, r.Fault.Exit, "SIGKILL")
 		}
 	}
@@ -144,7 +144,7 @@ func TestMap_MemoryFaultsClimbTheLadder(t *testing.T) {
 	}
 	sum, err = s.run(gpumux.MapInput{Task: "greedy", Range: &gpumux.Range{End: 6}, Ladder: []string{"small"}})
 	require.NoError(t, err)
-	require.Equal(t, map[gpumux.Kind]int64{gpumux.HostOOM: 1}, sum.Faults)
+	require.Equal(t, map[gpumux.FaultKind]int64{gpumux.FaultHostOOM: 1}, sum.Faults)
 }
 
 func TestMap_WantOfMemoryGetsTheWholeDevice(t *testing.T) {
@@ -188,7 +188,7 @@ func TestMap_ATimeoutIsAFault(t *testing.T) {
 	s.worker("cpu", 1)
 	sum, err := s.run(gpumux.MapInput{Task: "slow", Items: items(0, 600, 0), Ladder: []string{"cpu"}, Timeout: gpumux.Duration(time.Second / 2)})
 	require.NoError(t, err)
-	require.Equal(t, map[gpumux.Kind]int64{gpumux.Timeout: 1}, sum.Faults)
+	require.Equal(t, map[gpumux.FaultKind]int64{gpumux.FaultTimeout: 1}, sum.Faults)
 	require.EqualValues(t, 2, sum.Succeeded)
 }
 
@@ -199,7 +199,7 @@ func TestMap_AnUnknownTaskSaysWhatThereIs(t *testing.T) {
 	_, err := s.run(gpumux.MapInput{Task: "dubble", Items: items(1), Ladder: []string{"cpu"}})
 	f := workflows.FaultOf(err)
 	require.NotNil(t, f, "%v", err)
-	require.Equal(t, gpumux.BadInput, f.Kind)
+	require.Equal(t, gpumux.FaultBadInput, f.Kind)
 	require.Contains(t, f.Error(), "double")
 }
 

@@ -69,7 +69,7 @@ func TestMemory_WithoutALargerPoolTheFaultSaysWhatWouldDo(t *testing.T) {
 	s.memoryPool("only", 1, 120<<20)
 	sum, err := s.run(gpumux.MapInput{Task: "hold", Items: items(10, 200, 10), Ladder: []string{"only"}})
 	require.NoError(t, err)
-	require.Equal(t, map[gpumux.Kind]int64{gpumux.Budget: 1}, sum.Faults)
+	require.Equal(t, map[gpumux.FaultKind]int64{gpumux.FaultBudget: 1}, sum.Faults)
 	list := s.results(sum)
 	require.Nil(t, list[0].Fault)
 	require.Nil(t, list[2].Fault)

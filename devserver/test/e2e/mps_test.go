@@ -105,7 +105,7 @@ func TestMPS_AFaultOfOneIsTheItems(t *testing.T) {
 	require.Equal(t, 2, logs.FilterMessage("the MPS server keeps processes to their memory").Len(), "%v", logs.All())
 	require.Zero(t, logs.FilterMessage("device cordoned").Len(), "%v", logs.All())
 
-	for _, mode := range []gpumux.Mode{gpumux.Persistent, gpumux.Fresh} {
+	for _, mode := range []gpumux.Mode{gpumux.ModePersistent, gpumux.ModeFresh} {
 		sum, err := s.run(gpumux.MapInput{Task: "limits", Range: &gpumux.Range{End: 8}, Ladder: []string{"gpu"}, Mode: mode, Output: string(mode)})
 		require.NoError(t, err)
 		for _, r := range s.results(sum) {
@@ -120,7 +120,7 @@ func TestMPS_AFaultOfOneIsTheItems(t *testing.T) {
 
 	sum, err := s.run(gpumux.MapInput{Task: "faulty", Range: &gpumux.Range{End: 400}, Ladder: []string{"gpu"}, Output: "out"})
 	require.NoError(t, err)
-	require.Equal(t, map[gpumux.Kind]int64{gpumux.Crash: 1}, sum.Faults)
+	require.Equal(t, map[gpumux.FaultKind]int64{gpumux.FaultCrash: 1}, sum.Faults)
 	results := s.results(sum)
 	squares(t, results, 20)
 	require.Contains(t, results[20].Fault.Message, "illegal memory access")
@@ -151,7 +151,7 @@ func TestMPS_AKillInTheMiddleOfAKernel(t *testing.T) {
 	serve(t, w)
 	sum, err := s.run(gpumux.MapInput{Task: "endless", Range: &gpumux.Range{End: 30}, Ladder: []string{"gpu"}, Output: "out", Timeout: gpumux.Duration(time.Second)})
 	require.NoError(t, err)
-	require.Equal(t, map[gpumux.Kind]int64{gpumux.Timeout: 1}, sum.Faults)
+	require.Equal(t, map[gpumux.FaultKind]int64{gpumux.FaultTimeout: 1}, sum.Faults)
 	squares(t, s.results(sum), 3)
 	require.FileExists(t, filepath.Join(s.dir, "spins"))
 	require.Zero(t, logs.FilterMessage("device cordoned").Len(), "%v", logs.All())

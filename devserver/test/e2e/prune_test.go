@@ -88,7 +88,7 @@ func TestPrune_KeepsWhatMapsAndSchedulesUse(t *testing.T) {
 
 	// A schedule has the source too, and so has a young folder of a map that the server does
 	// not know.
-	require.NoError(t, s.Schedules().Create(t.Context(), "nightly", starter.Times{Cron: []string{"0 2 1 1 *"}}, over("double")))
+	require.NoError(t, s.Schedules().Create(t.Context(), "nightly", starter.ScheduleSpec{Cron: []string{"0 2 1 1 *"}}, over("double")))
 	s.until("the schedule is listed", func() bool { all, err := s.Schedules().List(t.Context()); return err == nil && len(all) == 1 })
 	require.Equal(t, []string{filepath.Dir(running.Output)}, s.prune(later, false))
 	unknown := filepath.Join(s.dir, "store", "maps", "old", "run", "results.jsonl.parts")

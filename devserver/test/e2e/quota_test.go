@@ -10,16 +10,16 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workflows"
 )
 
 // quotasOf are the quotas of the only worker's pool by key; none while it is silent.
-func quotasOf(t *testing.T, s *starter.Starter) map[string]gpumux.QuotaInfo {
+func quotasOf(t *testing.T, s *starter.Starter) map[string]contract.QuotaInfo {
 	t.Helper()
-	quotas := map[string]gpumux.QuotaInfo{}
+	quotas := map[string]contract.QuotaInfo{}
 	all, _ := s.Fleet().Workers(t.Context())
 	for _, w := range all {
 		if w.Offer != nil {
@@ -52,7 +52,7 @@ func TestQuota_ATeamHasItsSlots(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, waits, "waits for "+retries.Quota)
 	s.until("the worker shows its quota", func() bool {
-		return quotasOf(t, s.Starter)["team-a"] == gpumux.QuotaInfo{Key: "team-a", Slots: 2, Busy: 2, Waits: true}
+		return quotasOf(t, s.Starter)["team-a"] == contract.QuotaInfo{Key: "team-a", Slots: 2, Busy: 2, Waits: true}
 	})
 
 	other := s.start(s.over("double", 200))

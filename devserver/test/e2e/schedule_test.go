@@ -14,7 +14,7 @@ import (
 func TestSchedule_StartsMapsOfItsOwn(t *testing.T) {
 	s := newStage(t)
 	s.work()
-	for says, at := range map[string]starter.Times{
+	for says, at := range map[string]starter.ScheduleSpec{
 		"has 2 fields": {Cron: []string{"every day"}}, "Minute is not in range": {Cron: []string{"every day * * *"}},
 		"has 6 fields": {Cron: []string{"@daily", "0 0 2 * * *"}}, "the time 0 2 30 2 * never comes": {Cron: []string{"0 2 30 2 *"}},
 		"Nowhere": {Cron: []string{"@daily"}, Zone: "Nowhere/Land"},
@@ -28,7 +28,7 @@ func TestSchedule_StartsMapsOfItsOwn(t *testing.T) {
 	} {
 		m := s.over("double", 3)
 		m.Input.Task, m.Input.Reduce = in.Task, in.Reduce
-		err := s.Schedules().Create(t.Context(), "wrong", starter.Times{Cron: []string{"@daily"}}, m)
+		err := s.Schedules().Create(t.Context(), "wrong", starter.ScheduleSpec{Cron: []string{"@daily"}}, m)
 		require.ErrorAs(t, err, new(*gpumux.InputError))
 		require.ErrorContains(t, err, says)
 	}
@@ -36,14 +36,14 @@ func TestSchedule_StartsMapsOfItsOwn(t *testing.T) {
 	require.ErrorContains(t, err, "there is no schedule", "none is left of a mistake")
 	summed := s.over("double", 3)
 	summed.Input.Task, summed.Input.Reduce = "step.py:double", "sum"
-	require.NoError(t, s.Schedules().Create(t.Context(), "leap", starter.Times{Cron: []string{"0 2 29 2 *"}}, summed))
+	require.NoError(t, s.Schedules().Create(t.Context(), "leap", starter.ScheduleSpec{Cron: []string{"0 2 29 2 *"}}, summed))
 	require.NoError(t, s.Schedules().Delete(t.Context(), "leap"))
 	// Items are checked as those of any map.
 	for lines, problem := range map[string]string{"": "", "{\"id\":1}\n": "", "{\"n\":1}\n": "no field"} {
 		spooled, err := store.Spool(strings.NewReader(lines), store.SpoolOptions{Dir: t.TempDir()})
 		require.NoError(t, err)
 		m := starter.Map{Input: gpumux.MapInput{Task: "step:double", Ladder: []string{"cpu"}, Key: "id"}, Spooled: spooled}
-		if err := s.Schedules().Create(t.Context(), "keyed", starter.Times{Cron: []string{"@daily"}}, m); problem != "" {
+		if err := s.Schedules().Create(t.Context(), "keyed", starter.ScheduleSpec{Cron: []string{"@daily"}}, m); problem != "" {
 			require.ErrorContains(t, err, problem)
 			continue
 		} else {
@@ -52,9 +52,9 @@ func TestSchedule_StartsMapsOfItsOwn(t *testing.T) {
 		require.NoError(t, s.Schedules().Delete(t.Context(), "keyed"))
 	}
 	// The first time is at most two seconds away.
-	require.NoError(t, s.Schedules().Create(t.Context(), "often", starter.Times{Cron: []string{"@every 2s"}, Zone: "UTC"}, s.over("double", 3)))
-	require.ErrorContains(t, s.Schedules().Create(t.Context(), "often", starter.Times{Cron: []string{"@daily"}}, s.over("double", 3)), "there is a schedule often already")
-	var one starter.Scheduled
+	require.NoError(t, s.Schedules().Create(t.Context(), "often", starter.ScheduleSpec{Cron: []string{"@every 2s"}, Zone: "UTC"}, s.over("double", 3)))
+	require.ErrorContains(t, s.Schedules().Create(t.Context(), "often", starter.ScheduleSpec{Cron: []string{"@daily"}}, s.over("double", 3)), "there is a schedule often already")
+	var one starter.ScheduleInfo
 	s.until("two maps were started", func() bool {
 		var err error
 		one, _, err = s.Schedules().Get(t.Context(), "often")
@@ -64,7 +64,7 @@ func TestSchedule_StartsMapsOfItsOwn(t *testing.T) {
 	require.NoError(t, s.Schedules().Pause(t.Context(), "often"))
 	require.Equal(t, "step:double", one.Task)
 	require.EqualValues(t, 3, one.Items)
-	require.Equal(t, starter.Times{Cron: []string{"@every 2s"}, Zone: "UTC"}, one.Times)
+	require.Equal(t, starter.ScheduleSpec{Cron: []string{"@every 2s"}, Zone: "UTC"}, one.Times)
 	require.NotEqual(t, one.Maps[0], one.Maps[1])
 	for _, id := range one.Maps[:2] {
 		require.True(t, strings.HasPrefix(id, "often-"), id)

@@ -133,7 +133,7 @@ func TestSoak_TenThousandItemsWithFaults(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, n-failed, sum.Succeeded)
 		require.Equal(t, failed, sum.Failed)
-		require.Equal(t, failed, sum.Faults[gpumux.Crash])
+		require.Equal(t, failed, sum.Faults[gpumux.FaultCrash])
 		for i, r := range s.results(sum) {
 			require.Equal(t, faults && slices.Contains(always, i), r.Fault != nil, "item %d", i)
 		}

@@ -38,10 +38,10 @@ func TestStarter_SameCallAtOnceIsOneMap(t *testing.T) {
 	started := 0
 	for _, h := range handles {
 		require.Equal(t, handles[0].RunID, h.RunID)
-		if h.Entry == starter.Started {
+		if h.Entry == starter.EntryStarted {
 			started++
 		} else {
-			require.Equal(t, starter.Attached, h.Entry)
+			require.Equal(t, starter.EntryAttached, h.Entry)
 		}
 	}
 	require.Equal(t, 1, started)
@@ -57,7 +57,7 @@ func TestStarter_FinishedRunsAnewWithoutIDAndIsFoundWithOne(t *testing.T) {
 	first, err := s.wait(s.start(s.over("double", 5)))
 	require.NoError(t, err)
 	again := s.start(s.over("double", 5))
-	require.Equal(t, starter.Started, again.Entry)
+	require.Equal(t, starter.EntryStarted, again.Entry)
 	second, err := s.wait(again)
 	require.NoError(t, err)
 	require.NotEqual(t, first.Output, second.Output)
@@ -68,7 +68,7 @@ func TestStarter_FinishedRunsAnewWithoutIDAndIsFoundWithOne(t *testing.T) {
 	_, err = s.wait(s.start(m))
 	require.NoError(t, err)
 	found := s.start(m)
-	require.Equal(t, starter.Found, found.Entry)
+	require.Equal(t, starter.EntryFound, found.Entry)
 	require.Len(t, s.results(found), 5)
 	require.Len(t, s.calls(), 15)
 
@@ -115,7 +115,7 @@ func TestStarter_ContinuesWhatDidNotComplete(t *testing.T) {
 			}
 			s.allow("open")
 			again := s.start(m)
-			require.Equal(t, starter.Continued, again.Entry)
+			require.Equal(t, starter.EntryContinued, again.Entry)
 			require.Equal(t, h.ID, again.ID)
 			summary, err := s.wait(again)
 			require.NoError(t, err)
@@ -152,7 +152,7 @@ func TestStarter_RetryRunsFailedItemsOnly(t *testing.T) {
 			s.allow("fixed")
 			again, err := s.Retry(t.Context(), h.ID, nil)
 			require.NoError(t, err)
-			require.Equal(t, starter.Retried, again.Entry)
+			require.Equal(t, starter.EntryRetried, again.Entry)
 			summary, err = s.wait(again)
 			require.NoError(t, err)
 			require.EqualValues(t, 20, summary.Succeeded)
@@ -162,7 +162,7 @@ func TestStarter_RetryRunsFailedItemsOnly(t *testing.T) {
 			}
 			again, err = s.Retry(t.Context(), h.ID, nil)
 			require.NoError(t, err)
-			require.Equal(t, starter.Found, again.Entry, "there is nothing to retry")
+			require.Equal(t, starter.EntryFound, again.Entry, "there is nothing to retry")
 		})
 	}
 }
@@ -190,25 +190,25 @@ func TestStarter_RetryFindsTheMapWhateverItsOptions(t *testing.T) {
 	require.Len(t, s.calls(), 30)
 	s.allow("fixed")
 	m = s.over("odd", 20)
-	m.Retry, m.Input.Attempts, m.Input.Timeout, m.Input.Mode = true, 3, gpumux.Duration(time.Minute), gpumux.Fresh
+	m.Retry, m.Input.Attempts, m.Input.Timeout, m.Input.Mode = true, 3, gpumux.Duration(time.Minute), gpumux.ModeFresh
 	var again *starter.Handle
 	require.Eventually(t, func() bool { // the server lists a map a moment after it has ended
 		again, err = s.Start(t.Context(), m)
 		return !errors.As(err, &none)
 	}, time.Minute, 50*time.Millisecond)
 	require.NoError(t, err)
-	require.Equal(t, starter.Retried, again.Entry)
+	require.Equal(t, starter.EntryRetried, again.Entry)
 	require.Equal(t, h.ID, again.ID)
 	in, err := again.Input(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, []any{3, gpumux.Duration(time.Minute), gpumux.Fresh}, []any{in.Attempts, in.Timeout, in.Mode})
+	require.Equal(t, []any{3, gpumux.Duration(time.Minute), gpumux.ModeFresh}, []any{in.Attempts, in.Timeout, in.Mode})
 	summary, err := s.wait(again)
 	require.NoError(t, err)
 	require.EqualValues(t, 20, summary.Succeeded)
 	require.Len(t, s.calls(), 40, "succeeded items ran again")
 	again, err = s.Start(t.Context(), m)
 	require.NoError(t, err)
-	require.Equal(t, starter.Found, again.Entry, "there is nothing to retry")
+	require.Equal(t, starter.EntryFound, again.Entry, "there is nothing to retry")
 }
 
 func TestStarter_LargeInputGoesThroughTheStore(t *testing.T) {
@@ -303,7 +303,7 @@ func TestStarter_FailedMapsCarryTheirFault(t *testing.T) {
 	_, err := s.wait(s.start(s.over("nothing", 3)))
 	var failed *starter.EndedError
 	require.ErrorAs(t, err, &failed)
-	require.Equal(t, gpumux.BadInput, failed.Fault.Kind)
+	require.Equal(t, gpumux.FaultBadInput, failed.Fault.Kind)
 	require.ErrorContains(t, err, "step:double", "the tasks that exist are named")
 
 	m := s.over("odd", 20)
@@ -311,11 +311,11 @@ func TestStarter_FailedMapsCarryTheirFault(t *testing.T) {
 	h := s.start(m)
 	_, err = s.wait(h)
 	require.ErrorAs(t, err, &failed)
-	require.Equal(t, gpumux.TaskError, failed.Fault.Kind)
+	require.Equal(t, gpumux.FaultTaskError, failed.Fault.Kind)
 	detail, err := s.Show(t.Context(), h.ID)
 	require.NoError(t, err)
-	require.Equal(t, starter.Failed, detail.Status)
-	require.Equal(t, gpumux.TaskError, detail.Fault.Kind)
+	require.Equal(t, starter.StatusFailed, detail.Status)
+	require.Equal(t, gpumux.FaultTaskError, detail.Fault.Kind)
 }
 
 func TestStarter_ListAndShow(t *testing.T) {
@@ -329,8 +329,8 @@ func TestStarter_ListAndShow(t *testing.T) {
 	running := s.start(m)
 	s.until("both maps are listed with their counts", func() bool {
 		maps, err := s.List(t.Context(), starter.ListOptions{Counts: true})
-		return err == nil && len(maps) == 2 && maps[0].ID == running.ID && maps[0].Status == starter.Running &&
-			maps[0].Succeeded == 5 && maps[1].Status == starter.Completed && maps[1].Failed == 2
+		return err == nil && len(maps) == 2 && maps[0].ID == running.ID && maps[0].Status == starter.StatusRunning &&
+			maps[0].Succeeded == 5 && maps[1].Status == starter.StatusCompleted && maps[1].Failed == 2
 	})
 	maps, err := s.List(t.Context(), starter.ListOptions{Running: true})
 	require.NoError(t, err)

@@ -126,7 +126,7 @@ func TestTable_SourceOfAWorkflow(t *testing.T) {
 		in.Columns = []string{"s", "no"}
 		_, err = start(gpumux.MapWorkflow, gpumux.Queue, in)
 		fault := workflows.FaultOf(err)
-		require.Equal(t, gpumux.BadInput, fault.Kind)
+		require.Equal(t, gpumux.FaultBadInput, fault.Kind)
 		require.Contains(t, fault.Message, "in/kinds"+ending+`: there is no column "no"; it has i8, u64, `)
 		in.Columns = []string{"s", "s"}
 		_, err = start(gpumux.MapWorkflow, gpumux.Queue, in)

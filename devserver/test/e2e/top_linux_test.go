@@ -81,15 +81,15 @@ func BenchmarkTop_AHundredWorkers(b *testing.B) {
 	c := devservertest.Dial(b, s, namespace)
 	for i := range 100 {
 		identity := fmt.Sprintf("node-%02d/4711", i)
-		pool := gpumux.PoolInfo{Name: "gpu", Slots: 8, Busy: 8, Memory: 8 << 30}
+		pool := contract.PoolInfo{Name: "gpu", Slots: 8, Busy: 8, Memory: 8 << 30}
 		for n := range 8 {
-			pool.Seats = append(pool.Seats, gpumux.SlotInfo{Name: fmt.Sprintf("gpu/%d", n), Device: fmt.Sprintf("GPU-%032d", i), State: "busy",
+			pool.Seats = append(pool.Seats, contract.SlotInfo{Name: fmt.Sprintf("gpu/%d", n), Device: fmt.Sprintf("GPU-%032d", i), State: "busy",
 				Task: "embed", Map: "embed-3fa92c01d4e5", PID: 100 + n, Held: gpumux.Size(n) << 30, Items: int64(n)})
 		}
-		offer := gpumux.Describe{Identity: identity, Pools: []gpumux.PoolInfo{pool}}
+		offer := contract.WorkerInfo{Identity: identity, Pools: []contract.PoolInfo{pool}}
 		for _, queue := range []string{contract.WorkerQueue(identity), gpumux.Queue} {
 			w := worker.New(c, queue, worker.Options{Identity: identity, DisableWorkflowWorker: true, MaxConcurrentActivityTaskPollers: 1})
-			(&activities.Housekeeping{Describe: func() gpumux.Describe { return offer }}).RegisterDescribe(w)
+			(&activities.Housekeeping{Describe: func() contract.WorkerInfo { return offer }}).RegisterDescribe(w)
 			w.RegisterActivityWithOptions(func(context.Context) error { return nil }, activity.RegisterOptions{Name: "unused"})
 			require.NoError(b, w.Start())
 			b.Cleanup(w.Stop)

@@ -38,7 +38,7 @@ func TestTrust_AnOutputHasOneOwner(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, again.Chunks, "the results are there already")
 	_, err = run("big", "d/double.jsonl")
-	require.Equal(t, gpumux.BadInput, workflows.FaultOf(err).Kind)
+	require.Equal(t, gpumux.FaultBadInput, workflows.FaultOf(err).Kind)
 	require.ErrorContains(t, err, "holds the results of task double")
 	require.ErrorContains(t, err, "this map is task big")
 	require.Equal(t, "4", string(s.results(double)[1].Value), "the results of the first are as they were")
@@ -121,7 +121,7 @@ func TestTrust_WorkersWithDifferentStores(t *testing.T) {
 		})
 		if err != nil {
 			refused++
-			require.Equal(t, gpumux.BadInput, workflows.FaultOf(err).Kind)
+			require.Equal(t, gpumux.FaultBadInput, workflows.FaultOf(err).Kind)
 			require.ErrorContains(t, err, s.store)
 			require.ErrorContains(t, err, other.Store)
 		}

@@ -165,7 +165,7 @@ func TestGPU_SecondWorker(t *testing.T) {
 	}
 	fault := results[0].Fault
 	require.NotNil(t, fault)
-	require.Equal(t, gpumux.Budget, fault.Kind, fault.Error())
+	require.Equal(t, gpumux.FaultBudget, fault.Kind, fault.Error())
 	longest, _ := lived(t, log)
 	m.figure("a second worker on the GPU: three processes at once, the one past its budget ended after %d ms, the others went on",
 		longest.Milliseconds())
@@ -194,7 +194,7 @@ func TestGPU_MPSBlame(t *testing.T) {
 	results := m.mapped(1, "ruin", items, "--sharing", "mps", "--slots", "3", "--memory", "3GiB", "--attempts", "1", "--chunk", "6")
 	fault := results[bad].Fault
 	require.NotNil(t, fault, "the context was not ruined: %s", results[bad].Value)
-	require.Equal(t, gpumux.Crash, fault.Kind, fault.Error())
+	require.Equal(t, gpumux.FaultCrash, fault.Kind, fault.Error())
 	require.Contains(t, strings.ToLower(fault.Message), "illegal")
 	for i, r := range results {
 		if i != bad {
@@ -233,7 +233,7 @@ func TestGPU_TwoFrameworks(t *testing.T) {
 			items := []object{{"frameworks": both, "bytes": 3 * gib, "seconds": 20}}
 			fault := m.mapped(1, "two", items, "--slots", "1", "--memory", "5GiB")[0].Fault
 			require.NotNil(t, fault)
-			require.Equal(t, gpumux.Budget, fault.Kind, fault.Error())
+			require.Equal(t, gpumux.FaultBudget, fault.Kind, fault.Error())
 			m.figure("torch and %s in one process: peak %s with 1 GiB in each; with 3 GiB in each of a budget of 5 GiB: %s", second, most, fault.Kind)
 			m.returns(before)
 		})

@@ -41,7 +41,7 @@ func TestGPU_OutOfMemory(t *testing.T) {
 
 			fault := results[2].Fault
 			require.NotNil(t, fault)
-			require.Equal(t, gpumux.DeviceOOM, fault.Kind, fault.Error())
+			require.Equal(t, gpumux.FaultDeviceOOM, fault.Kind, fault.Error())
 			require.Contains(t, fault.Class, class)
 			require.InEpsilon(t, huge, fault.Requested, 0.02, "the size that was asked for: %s", fault.Message)
 			require.Equal(t, m.device.UUID, fault.Device)
@@ -69,7 +69,7 @@ func TestGPU_RuinedContext(t *testing.T) {
 			results := m.mapped(1, "ruin", items, "--slots", strconv.Itoa(slots), "--memory", "3GiB", "--chunk", "6")
 			fault := results[bad].Fault
 			require.NotNil(t, fault, "the context was not ruined: %s", results[bad].Value)
-			require.Equal(t, gpumux.Crash, fault.Kind, fault.Error())
+			require.Equal(t, gpumux.FaultCrash, fault.Kind, fault.Error())
 			require.Contains(t, strings.ToLower(fault.Message), message)
 			require.Equal(t, m.device.UUID, fault.Device)
 			require.NotEmpty(t, fault.Hint)

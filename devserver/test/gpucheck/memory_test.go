@@ -89,7 +89,7 @@ func TestGPU_BudgetOverrun(t *testing.T) {
 	items := []object{{"bytes": 3 * gib, "log": log}}
 	fault := m.mapped(1, "overrun", items, "--memory", "2GiB", "--slots", "1")[0].Fault
 	require.NotNil(t, fault)
-	require.Equal(t, gpumux.Budget, fault.Kind, fault.Error())
+	require.Equal(t, gpumux.FaultBudget, fault.Kind, fault.Error())
 	require.Equal(t, int64(2*gib), fault.Budget)
 	require.GreaterOrEqual(t, fault.Peak, int64(3*gib))
 	require.Equal(t, m.device.UUID, fault.Device)
@@ -128,7 +128,7 @@ func TestGPU_AnotherDevice(t *testing.T) {
 	err = s.Run(t.Context(), task, calls.Call{Items: one(item), Done: func(calls.Done) {}})
 	var fault *gpumux.Fault
 	require.ErrorAs(t, err, &fault)
-	require.Equal(t, gpumux.BadInput, fault.Kind, fault.Error())
+	require.Equal(t, gpumux.FaultBadInput, fault.Kind, fault.Error())
 	require.Contains(t, fault.Message, m.device.UUID)
 	longest, _ := lived(t, log)
 	m.figure("ended %d ms after taking memory of a GPU that was not its slot's", longest.Milliseconds())

@@ -57,7 +57,7 @@ def item(method):
 `), 0o644))
 	p := launch(t)
 	require.NoError(t, p.Write(wire.Hello{Version: wire.Version, Task: "item", Target: "tasks.py:item", Dir: dir, Slot: "gpu/0", Device: "GPU-a",
-		Memory: 5 << 30, Room: 4 << 30, Mode: gpumux.Persistent}))
+		Memory: 5 << 30, Room: 4 << 30, Mode: gpumux.ModePersistent}))
 	require.IsType(t, wire.ProcessHello{}, p.next())
 	require.IsType(t, wire.Ready{}, p.next())
 	for _, c := range [][2]string{

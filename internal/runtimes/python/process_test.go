@@ -95,7 +95,7 @@ func greet(t *testing.T, dir, target string) *process {
 	dir, err := filepath.Abs(filepath.Join("testdata", dir))
 	require.NoError(t, err)
 	require.NoError(t, p.Write(wire.Hello{Version: wire.Version, Task: "the task", Target: target, Dir: dir,
-		Slot: "gpu/3", Device: "CPU", Memory: 1 << 30, Mode: gpumux.Persistent}))
+		Slot: "gpu/3", Device: "CPU", Memory: 1 << 30, Mode: gpumux.ModePersistent}))
 	return p
 }
 

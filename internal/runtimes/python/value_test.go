@@ -24,7 +24,7 @@ func TestBoard_ResultsComeInFramesWithoutItsMemory(t *testing.T) {
 	dir, err := filepath.Abs("testdata/tasks")
 	require.NoError(t, err)
 	require.NoError(t, p.Write(wire.Hello{Version: wire.Version, Target: "kinds.py:plain", Dir: dir, Slot: "cpu/0", Device: "CPU",
-		Mode: gpumux.Persistent, Board: wire.BoardSize}))
+		Mode: gpumux.ModePersistent, Board: wire.BoardSize}))
 	require.IsType(t, wire.Ready{}, p.next())
 	require.Equal(t, []string{"2", "4", "6"}, p.values("1", "2", "3"))
 }

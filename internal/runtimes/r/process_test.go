@@ -73,7 +73,7 @@ func greet(t *testing.T, target string) *process {
 	dir, err := filepath.Abs("testdata")
 	require.NoError(t, err)
 	require.NoError(t, p.Write(wire.Hello{Version: wire.Version, Task: "the task", Target: target, Dir: dir, Slot: "gpu/3", Device: "GPU-1",
-		Memory: 1 << 30, Room: 1 << 29, Mode: gpumux.Persistent}))
+		Memory: 1 << 30, Room: 1 << 29, Mode: gpumux.ModePersistent}))
 	return p
 }
 

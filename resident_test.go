@@ -12,8 +12,8 @@ import (
 )
 
 // A handle travels as one object with one field, alone and within other values.
-func ExampleHandle() {
-	var model gpumux.Handle
+func ExampleResident() {
+	var model gpumux.Resident
 	err := json.Unmarshal([]byte(`{"gpumux.handle": {"process": "77-9f", "key": "model", "type": "float32", "shape": [2, 3], "bytes": 24}}`), &model)
 	if err != nil {
 		log.Fatal(err)
@@ -29,9 +29,9 @@ func ExampleHandle() {
 
 func TestHandle_ReadsNothingElse(t *testing.T) {
 	for _, text := range []string{`{}`, `5`, `{"key":"model"}`, `{"gpumux.handle":{}}`, `{"gpumux.handle":5}`} {
-		var h gpumux.Handle
+		var h gpumux.Resident
 		require.ErrorContains(t, json.Unmarshal([]byte(text), &h), "is no handle; a task that returns gpumux.keep(value) gives one", text)
 	}
-	h := gpumux.Handle{Host: "node1", Device: "CPU", Process: "7-a", Key: "k", Type: "float32", Shape: []int64{4}, Bytes: 16}
+	h := gpumux.Resident{Host: "node1", Device: "CPU", Process: "7-a", Key: "k", Type: "float32", Shape: []int64{4}, Bytes: 16}
 	require.Equal(t, `"k" (float32[4], 16B) in process 7-a on CPU of node1`, h.String())
 }

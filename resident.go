@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// Handle names a resident: a value that a task keeps in the process of a lease. In an
+// Resident names a resident: a value that a task keeps in the process of a lease. In an
 // item of a later call on the lease, the task gets the value in its place.
-type Handle struct {
+type Resident struct {
 	Host string `json:"host,omitempty"`
 	// Slot is pool/number, Process the process on Host, Task the task that kept the value.
 	Device  string `json:"device,omitempty"`
@@ -30,13 +30,13 @@ type Handle struct {
 
 // On is the handle for a call that needs the value on another device of its process, such
 // as "cuda:1". The value moves there and stays.
-func (h Handle) On(place string) Handle {
+func (h Resident) On(place string) Resident {
 	h.To = place
 	return h
 }
 
 // String names the resident for people.
-func (h Handle) String() string {
+func (h Resident) String() string {
 	shape := ""
 	if h.Shape != nil {
 		shape = fmt.Sprint(h.Shape)
@@ -44,8 +44,8 @@ func (h Handle) String() string {
 	return fmt.Sprintf("%q (%s%s, %s) in process %s on %s of %s", h.Key, h.Type, shape, Size(h.Bytes), h.Process, h.Device, h.Host)
 }
 
-// handleFields are those of a Handle without its methods.
-type handleFields Handle
+// handleFields are those of a Resident without its methods.
+type handleFields Resident
 
 // wrapped is how a Handle is written.
 type wrapped struct {
@@ -53,16 +53,16 @@ type wrapped struct {
 }
 
 // MarshalJSON writes what a task process takes for a handle.
-func (h Handle) MarshalJSON() ([]byte, error) {
+func (h Resident) MarshalJSON() ([]byte, error) {
 	return json.Marshal(wrapped{(*handleFields)(&h)})
 }
 
 // UnmarshalJSON reads what a task process wrote. Anything else is an error.
-func (h *Handle) UnmarshalJSON(data []byte) error {
+func (h *Resident) UnmarshalJSON(data []byte) error {
 	var w wrapped
 	if err := json.Unmarshal(data, &w); err != nil || w.Handle == nil || w.Handle.Key == "" {
 		return fmt.Errorf("%.200s is no handle; a task that returns gpumux.keep(value) gives one", data)
 	}
-	*h = Handle(*w.Handle)
+	*h = Resident(*w.Handle)
 	return nil
 }

@@ -1,0 +1,104 @@
+package contract
+
+import (
+	"fmt"
+
+	"github.com/gpumux/gpumux"
+)
+
+// WorkerInfo is the description that a worker gives of itself.
+type WorkerInfo struct {
+	// Identity is the worker's, host/process.
+	Identity string `json:"identity"`
+	Version  string `json:"version"`
+	Host     string `json:"host"`
+	// Store is the blob URL of the workers' store.
+	Store string     `json:"store"`
+	Pools []PoolInfo `json:"pools"`
+	Tasks []string   `json:"tasks"`
+	// Modes are those of the tasks that have a mode of their own.
+	Modes map[string]gpumux.Mode `json:"modes,omitempty"`
+	// Notices say what changes what maps get here, such as a budget that nothing enforces.
+	Notices []string `json:"notices,omitempty"`
+}
+
+// PoolInfo describes one pool of one worker.
+type PoolInfo struct {
+	Name  string `json:"name"`
+	Slots int    `json:"slots"`
+	// Busy is how many slots run items or are leased, Leases how many may be leased at a
+	// time.
+	Busy   int `json:"busy"`
+	Leased int `json:"leased,omitempty"`
+	Leases int `json:"leases,omitempty"`
+	// MaxSlots is the most that Slots becomes where the worker measures, else 0.
+	MaxSlots int         `json:"maxSlots,omitempty"`
+	Memory   gpumux.Size `json:"memory,omitempty"`
+	// Means keep a slot within Memory, strongest first: "MIG", "MPS", "cgroup", "framework
+	// caps", "watch every 100ms".
+	Means   []string    `json:"means,omitempty"`
+	Mode    gpumux.Mode `json:"mode"`
+	Devices []string    `json:"devices"`
+	// Cordoned are those of Devices that get no new calls, with why.
+	Cordoned map[string]string `json:"cordoned,omitempty"`
+	// Quotas are those of the worker's file, with what each key has of them now.
+	Quotas []QuotaInfo `json:"quotas,omitempty"`
+	// Seats are the slots as they are now, in order.
+	Seats []SlotInfo `json:"seats,omitempty"`
+}
+
+// QuotaInfo is the most that a fairness key gets of a pool on a worker; 0 bounds nothing.
+type QuotaInfo struct {
+	// Key is the fairness key, or "*" for each one that the worker's file does not name.
+	Key string `json:"key"`
+	// Slots is the most slots at a time, Busy how many the key has now.
+	Slots int `json:"slots,omitempty"`
+	Busy  int `json:"busy"`
+	// Rate is the most items that begin in a second.
+	Rate float64 `json:"rate,omitempty"`
+	// Waits: work of the key had to wait within the last few seconds.
+	Waits bool `json:"waits,omitempty"`
+}
+
+// String is the quota with its use, such as "team-a 2/2 slots 10/s, work waits".
+func (q QuotaInfo) String() string {
+	text := fmt.Sprintf("%s %d", q.Key, q.Busy)
+	if q.Slots > 0 {
+		text += fmt.Sprintf("/%d", q.Slots)
+	}
+	text += " slots"
+	if q.Rate > 0 {
+		text += fmt.Sprintf(" %.4g/s", q.Rate)
+	}
+	if q.Waits {
+		text += ", work waits"
+	}
+	return text
+}
+
+// SlotInfo is the present state of a slot.
+type SlotInfo struct {
+	// Name is pool/number.
+	Name   string `json:"name"`
+	Device string `json:"device"`
+	// State is vacant, starting, ready, busy, poisoned, reclaiming, backoff or stopped.
+	State string `json:"state"`
+	// Task is the task that its process has loaded or is starting with, PID the process, if
+	// there is one.
+	Task string `json:"task,omitempty"`
+	PID  int    `json:"pid,omitempty"`
+	// Map is the map whose items it runs, or the workflow that leases it.
+	Map string `json:"map,omitempty"`
+	// Item is the item that runs, or the first of a micro-batch, For its time so far, or
+	// that of a start, Progress the beginning of what it reported last. Item is nil where
+	// none runs, and for a lease.
+	Item     *int64          `json:"item,omitempty"`
+	For      gpumux.Duration `json:"for,omitempty"`
+	Progress string          `json:"progress,omitempty"`
+	// Held is what the process and its children hold of the device, or on the CPU of the
+	// host. 0 means unknown.
+	Held gpumux.Size `json:"held,omitempty"`
+	// Items is how many it has run since the worker's start, Faults how many of them failed.
+	Items  int64 `json:"items"`
+	Faults int64 `json:"faults,omitempty"`
+}
