@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -94,7 +93,7 @@ type Worker struct {
 
 	// Made by Start, in this order.
 	scratch  string // a folder to remove
-	home     string // HOME of tasks without a user of their own
+	home     string // HOME of tasks
 	rRuntime string // main.R
 	metrics  *metrics.Metrics
 	store    *store.Store
@@ -225,8 +224,8 @@ func (w *Worker) start(ctx context.Context) error {
 	w.guards.Go(func() { w.awaitEviction(guarding, noticeEvery) })
 	w.guards.Go(func() { w.followBacklog(guarding) })
 	w.log.Info("worker started", zap.String("identity", w.identity), zap.String("store", w.storeURL), zap.Strings("tasks", w.tasks.Names()))
-	if os.Geteuid() == 0 && len(w.namedUsers()) == 0 {
-		w.log.Info("tasks run as root and may do all that this worker may; name another user with user: in its pools")
+	if os.Geteuid() == 0 {
+		w.log.Info("tasks run as root and may do all that this worker may; run the worker as a user of its own")
 	}
 	return ctx.Err()
 }
@@ -284,15 +283,6 @@ func (w *Worker) serve(queues []queue) error {
 		w.serving = append(w.serving, served)
 	}
 	return nil
-}
-
-// namedUsers are the users that tasks and pools name.
-func (w *Worker) namedUsers() []*process.User {
-	users := w.tasks.Users()
-	for _, p := range w.placements {
-		users = append(users, p.RunAs)
-	}
-	return slices.DeleteFunc(users, func(u *process.User) bool { return u == nil })
 }
 
 // openPool makes a pool's slots. A task process starts with the first call.

@@ -50,7 +50,7 @@ func (c *Cgroups) probe() error {
 	defer g.close()
 	cmd := exec.Command("/bin/sh", "-c", "exit 0")
 	cmd.Env = []string{"PATH=/usr/bin:/bin"}
-	if err := spawn(cmd, g, nil, 0); err != nil {
+	if err := spawn(cmd, g, 0); err != nil {
 		return fmt.Errorf("start a process in a cgroup: %w", err)
 	}
 	if state := await(cmd.Process, nil); !state.Success() {

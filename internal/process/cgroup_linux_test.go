@@ -173,7 +173,7 @@ func TestCgroups_AProcessIsMovedInside(t *testing.T) {
 	}
 	t.Cleanup(func() { os.Remove(g.dir) })
 	cmd := exec.Command("sleep", "600")
-	require.NoError(t, spawn(cmd, nil, nil, 0))
+	require.NoError(t, spawn(cmd, nil, 0))
 	require.NoError(t, g.add(cmd.Process.Pid))
 	require.Equal(t, fmt.Sprintln(cmd.Process.Pid), read(t, g.dir, "cgroup.procs"))
 	waited := make(chan error, 1)
@@ -204,7 +204,7 @@ func TestCgroups_AProcessStartsInside(t *testing.T) {
 	g.file, err = os.Open(dir)
 	require.NoError(t, err)
 	cmd := exec.Command("sleep", "600")
-	require.NoError(t, spawn(cmd, g, nil, 0))
+	require.NoError(t, spawn(cmd, g, 0))
 	require.Equal(t, fmt.Sprintln(cmd.Process.Pid), read(t, dir, "cgroup.procs"))
 	waited := make(chan error, 1)
 	go func() { await(cmd.Process, nil); waited <- nil }()

@@ -38,7 +38,7 @@ func expose(int, int) error { return nil }
 
 func newMark() uint64 { return 0 }
 
-func spawn(cmd *exec.Cmd, _ *cgroup, _ *User, _ uint64) error {
+func spawn(cmd *exec.Cmd, _ *cgroup, _ uint64) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return cmd.Start()
 }
@@ -75,8 +75,3 @@ func (p *Process) owns(pid int) bool { return pid == p.PID }
 
 // Sweep does nothing: only Linux has a sweeper.
 func Sweep(*zap.Logger, ...string) error { return nil }
-
-// CheckUsers says why this program cannot run tasks as other users.
-func CheckUsers() error {
-	return errors.New("only workers on Linux run tasks as another user; leave user out")
-}

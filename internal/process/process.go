@@ -1,5 +1,5 @@
 // Package process owns one operating-system process with its descendants: its start, its
-// mark, cgroup, user, output file and out-of-memory score, its end, and the sweeper that
+// mark, cgroup, output file and out-of-memory score, its end, and the sweeper that
 // ends what a killed worker leaves. It never speaks with the process. A Process stops
 // when Destroy or Kill returns, or by itself; Exited is closed then.
 package process
@@ -46,8 +46,6 @@ type Options struct {
 	// Cgroups makes its cgroup, limited to Memory; nil makes none.
 	Cgroups *Cgroups
 	Memory  gpumux.Size
-	// User is the user that it runs as; nil is the worker's.
-	User *User
 	// Ending is called once before the process and its group are killed, with whether a
 	// process is one of its. It has to return soon. Default: nothing.
 	Ending func(ours func(pid int) bool)
@@ -106,9 +104,9 @@ func (p *Process) Start(run Command) error {
 	if run.Stdout != nil {
 		cmd.Stdout = run.Stdout
 	}
-	if err := spawn(cmd, p.cgroup, p.o.User, p.mark); err != nil {
+	if err := spawn(cmd, p.cgroup, p.mark); err != nil {
 		p.release()
-		return &ProgramError{run.Argv[0], p.o.User, err}
+		return &ProgramError{run.Argv[0], err}
 	}
 	p.Program, p.process, p.PID = run.Argv[0], cmd.Process, cmd.Process.Pid
 	p.expose()
@@ -245,7 +243,6 @@ func Scarce(err error) bool {
 // ProgramError says that the system did not start the program.
 type ProgramError struct {
 	program string
-	User    *User
 	err     error
 }
 

@@ -54,7 +54,7 @@ func startSweeper(log *zap.Logger) error {
 	defer r.Close()
 	cmd := exec.Command("/bin/sh", "-c", sweeperScript, "gpumux-sweeper", strconv.FormatUint(program(), 10), strconv.Itoa(syscall.Getpgrp()))
 	cmd.Env, cmd.Stdin, cmd.SysProcAttr = []string{"PATH=/usr/bin:/bin"}, r, &syscall.SysProcAttr{Setsid: true}
-	if err := startLeader(cmd, sweeperSpawner(), 0); err != nil {
+	if err := startLeader(cmd, 0); err != nil {
 		w.Close()
 		return err
 	}

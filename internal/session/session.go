@@ -76,7 +76,7 @@ func (p *Session) follow() {
 // options are what a process gets of the system, such as a cgroup for host memory.
 func (p *Session) options(exposure int) process.Options {
 	c := process.Options{
-		Memory: p.o.Memory, User: p.Task.User, Ending: p.o.Ending, Exposure: exposure, Log: p.o.Log.With(zap.String("slot", p.o.Name)),
+		Memory: p.o.Memory, Ending: p.o.Ending, Exposure: exposure, Log: p.o.Log.With(zap.String("slot", p.o.Name)),
 	}
 	if p.o.Memory > 0 && p.o.Device == "CPU" {
 		c.Cgroups = p.o.Cgroups
