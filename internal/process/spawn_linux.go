@@ -46,11 +46,8 @@ func newSpawner() chan<- func() {
 // spawn starts the command as the leader of its own process group, with the mark. The
 // kernel kills it when the worker dies. A program without a wire waits for nobody: it is
 // marked before it begins.
-func spawn(cmd *exec.Cmd, group *cgroup, mark uint64) error {
+func spawn(cmd *exec.Cmd, mark uint64) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if group != nil {
-		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(group.file.Fd())
-	}
 	if mark != 0 && len(cmd.ExtraFiles) == 0 {
 		if err := markFirst(cmd, mark); err != nil {
 			return err

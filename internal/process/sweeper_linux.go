@@ -60,7 +60,7 @@ func startSweeper(log *zap.Logger) error {
 	}
 	if program() == 0 {
 		log.Warn("a process that leaves its task's process group lives on, since this worker may not mark its processes",
-			zap.String("advice", "give the worker an unlimited hard limit on file locks (ulimit -H -x), or a cgroup of its own"))
+			zap.String("advice", "give the worker an unlimited hard limit on file locks (ulimit -H -x), or look for what items leave behind"))
 	}
 	sweeper.pipe = w
 	began := time.Now()
