@@ -211,9 +211,6 @@ func (w *Worker) start(ctx context.Context) error {
 	queues := w.openPools(ctx, guarding, runtime)
 	w.guards.Go(func() { w.watchStarts(guarding) })
 	w.memory.Report() // the probes show what the driver tells
-	if !w.inventory.Static() {
-		w.guards.Go(w.promise(guarding))
-	}
 	if w.o.Alone {
 		return ctx.Err()
 	}
@@ -228,15 +225,6 @@ func (w *Worker) start(ctx context.Context) error {
 		w.log.Info("tasks run as root and may do all that this worker may; run the worker as a user of its own")
 	}
 	return ctx.Err()
-}
-
-// promise lets other workers of this host know of the budgets here, until ctx ends.
-func (w *Worker) promise(ctx context.Context) (await func()) {
-	release := w.memory.Promise(memory.Promises())
-	return func() {
-		<-ctx.Done()
-		release()
-	}
 }
 
 // question asks the server about a workflow that is not there. As work does, that needs
