@@ -129,7 +129,7 @@ cluster-check: ## gpumux on a real cluster, PostgreSQL, Temporal's services, S3 
 	$(GO) test -c -ldflags '-s -w' -o .cluster/bin/fleet.test ./workers && cd devserver && \
 	GPUMUX_CLUSTER=$(CURDIR)/.cluster $(GO) test -v -count=1 -timeout 40m -run '$(RUN)' ./test/clustercheck
 
-kernel-check: ## the memory limits that a kernel enforces, in a cgroup handed over to this command; see docs/memory.md
+kernel-check: ## what happens when a container runs out of memory, in a cgroup handed over to this command; see docs/memory.md
 	cd devserver && $(GO) build -ldflags '-s -w' -o ../$(BIN)/test/gpumux ./cmd/gpumux
 	cd devserver && GPUMUX_BINARY=$(CURDIR)/$(BIN)/test/gpumux GPUMUX_KERNEL_CHECK=1 $(GO) test -v -count=1 -run '^TestKernel_' ./test/e2e
 

@@ -198,19 +198,6 @@ type RemappedRows struct {
 	Failed bool `json:"failed"`
 }
 
-// Link is how two GPUs reach each other. Each pair is listed once.
-type Link struct {
-	From string `json:"from"` // UUID
-	To   string `json:"to"`   // UUID
-	// Kind is the nearest thing they share: nvlink, internal (one board), pix (one PCIe
-	// switch), pxb (several), phb (a host bridge), node (a NUMA node), sys, unknown.
-	Kind string `json:"kind"`
-	// NVLinks are the active NVLink connections between the two, or to the switch between.
-	NVLinks int `json:"nvlinks,omitempty"`
-	// P2P says that each can read and write the other's memory without the host.
-	P2P bool `json:"p2p"`
-}
-
 // cpuDevice describes this host as a device.
 func cpuDevice() Device {
 	m, _ := thisHost.memory()

@@ -19,7 +19,7 @@ type Options struct {
 	// NoNVML leaves the driver alone: only the CPU device is listed. Default false.
 	NoNVML bool
 	// Static replaces the driver's list, for tests and hosts without NVML. Its devices have
-	// no processes, links or events; one of KindCPU is the host with a smaller memory.
+	// no processes or events; one of KindCPU is the host with a smaller memory.
 	Static []Device
 	// CUDAOrder asks CUDA for the UUIDs of the GPUs that it shows with this environment. It
 	// is called where an index in CUDA_VISIBLE_DEVICES may mean another GPU than NVML's,
@@ -34,7 +34,6 @@ type driver interface {
 	devices(ctx context.Context) (found []Device, problems []error, err error)
 	status(uuid string) (Status, error)
 	processes(uuid string) ([]Process, error)
-	links() ([]Link, error)
 	recovery(uuid string) (Action, error)
 	watch(ctx context.Context, emit func(Event)) error
 	close() error
@@ -286,22 +285,6 @@ func translatesPIDs(driver string) bool {
 		return false
 	}
 	return major > 565 || major == 565 && minor >= 57
-}
-
-// Links says how each pair of GPUs is connected. It is empty with fewer than two.
-func (inv *Inventory) Links() ([]Link, error) {
-	if inv.driver == nil {
-		return nil, nil
-	}
-	all, err := inv.driver.links()
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(all, func(l Link) bool {
-		_, from := inv.device(l.From)
-		_, to := inv.device(l.To)
-		return from != nil || to != nil
-	}), nil
 }
 
 // Recovery is the driver's verdict on what the device needs. The error wraps

@@ -127,21 +127,6 @@ func TestLibrary_MemoryOfLivingProcesses(t *testing.T) {
 	require.Equal(t, 16*gib, st.Memory.Free, "memory comes back with the end of its process")
 }
 
-func TestLibrary_Links(t *testing.T) {
-	u := func(i int) string { return fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i) }
-	_, inv := openMachine(t, gputest.State{GPUs: make([]gputest.GPU, 3), Links: []gputest.Link{
-		{From: u(0), To: u(1), Level: 50, P2P: true, NVLinks: 4},
-		{From: u(1), To: u(2), Level: 10, P2P: true},
-	}})
-	all, err := inv.Links()
-	require.NoError(t, err)
-	require.Equal(t, []Link{
-		{From: u(0), To: u(1), Kind: "nvlink", NVLinks: 4, P2P: true},
-		{From: u(0), To: u(2), Kind: "sys"},
-		{From: u(1), To: u(2), Kind: "pix", P2P: true},
-	}, all)
-}
-
 func TestLibrary_Health(t *testing.T) {
 	m := gputest.New(t, gputest.State{GPUs: []gputest.GPU{{}, {Instances: []gputest.Instance{{Number: 2, GI: 4}}}}})
 	m.Xid("GPU-00000000-0000-0000-0000-000000000000", 13) // before the watch: not reported
@@ -234,8 +219,6 @@ func listLibrary(path string) int {
 	fmt.Println(st.ECC, st.RemappedRows, st.Health)
 	held, err := inv.ProcessMemory(uuid)
 	fmt.Println(held, err)
-	links, err := inv.Links()
-	fmt.Println(len(links), links[0].Kind, err)
 	_, err = inv.Recovery(uuid)
 	fmt.Println(errors.Is(err, errors.ErrUnsupported), inv.Close())
 	return 0
@@ -244,7 +227,7 @@ func listLibrary(path string) int {
 func TestLibrary_OldDriverLacksFunctions(t *testing.T) {
 	m := gputest.Prepare(t, gputest.State{GPUs: []gputest.GPU{{Processes: []gputest.Process{{PID: 9, Memory: 11}, {PID: 10, Memory: 12}}}, {}}})
 	out := again(t, append(m.Env(), "GPU_TEST_LIBRARY="+gputest.OldLibrary(t))...)
-	require.Equal(t, "3 17179869184 -1 <nil>\n<nil> <nil> <nil>\nmap[9:11 10:12] <nil>\n1 unknown <nil>\ntrue <nil>\n", out)
+	require.Equal(t, "3 17179869184 -1 <nil>\n<nil> <nil> <nil>\nmap[9:11 10:12] <nil>\ntrue <nil>\n", out)
 }
 
 func TestLibrary_FoundOnTheLoadersPath(t *testing.T) {

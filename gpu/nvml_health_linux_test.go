@@ -230,8 +230,6 @@ func TestClose_EndsWatchBeforeShutdown(t *testing.T) {
 	require.Equal(t, 1, shutdowns)
 	_, err := inv.Status(device(s, 0).UUID)
 	require.ErrorIs(t, err, ErrClosed)
-	_, err = inv.Links()
-	require.ErrorIs(t, err, ErrClosed)
 	require.ErrorIs(t, inv.Watch(context.Background(), nil), ErrClosed)
 }
 

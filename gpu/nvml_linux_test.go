@@ -330,55 +330,6 @@ func TestProcessMemory_NotTold(t *testing.T) {
 	require.ErrorIs(t, err, ErrLost)
 }
 
-func TestLinks_KindsAndPeerAccess(t *testing.T) {
-	s := dgx()
-	levels := []nvml.GpuTopologyLevel{nvml.TOPOLOGY_INTERNAL, nvml.TOPOLOGY_INTERNAL, nvml.TOPOLOGY_SINGLE, nvml.TOPOLOGY_MULTIPLE, nvml.TOPOLOGY_HOSTBRIDGE, nvml.TOPOLOGY_NODE, nvml.TOPOLOGY_SYSTEM, 33}
-	for i, dev := range s.Devices {
-		d := dev.(*dgxa100.Device)
-		d.GetTopologyCommonAncestorFunc = func(o nvml.Device) (nvml.GpuTopologyLevel, nvml.Return) {
-			return levels[o.(*dgxa100.Device).Index], nvml.SUCCESS
-		}
-		// GPU 0 reads 1 and 2, writes 1 alone, and reaches 6 and 7 through a switch.
-		d.GetP2PStatusFunc = func(o nvml.Device, what nvml.GpuP2PCapsIndex) (nvml.GpuP2PStatus, nvml.Return) {
-			to := o.(*dgxa100.Device).Index
-			ok := i == 0 && (to == 1 || to == 2 && what == nvml.P2P_CAPS_INDEX_READ || to >= 6)
-			if ok {
-				return nvml.P2P_STATUS_OK, nvml.SUCCESS
-			}
-			return nvml.P2P_STATUS_NOT_SUPPORTED, nvml.SUCCESS
-		}
-		d.GetNvLinkStateFunc = func(l int) (nvml.EnableState, nvml.Return) {
-			if i == 0 && l < 5 {
-				return nvml.FEATURE_ENABLED, nvml.SUCCESS
-			}
-			return nvml.FEATURE_DISABLED, nvml.ERROR_NOT_SUPPORTED
-		}
-		d.GetNvLinkRemotePciInfoFunc = func(l int) (nvml.PciInfo, nvml.Return) {
-			return pci(map[bool]string{true: "PCI1", false: "SWITCH"}[l < 2]), nvml.SUCCESS
-		}
-	}
-	symbols(s, with("nvmlDeviceGetTopologyCommonAncestor", "nvmlDeviceGetP2PStatus", "nvmlDeviceGetNvLinkState", "nvmlDeviceGetNvLinkRemotePciInfo_v2")...)
-	all, err := open(t, s).Links()
-	require.NoError(t, err)
-	require.Len(t, all, 8*7/2)
-	u := func(i int) string { return device(s, i).UUID }
-	require.Equal(t, []Link{
-		{From: u(0), To: u(1), Kind: "nvlink", NVLinks: 2, P2P: true},
-		{From: u(0), To: u(2), Kind: "pix"},
-		{From: u(0), To: u(3), Kind: "pxb"},
-		{From: u(0), To: u(4), Kind: "phb"},
-		{From: u(0), To: u(5), Kind: "node"},
-		{From: u(0), To: u(6), Kind: "nvlink", NVLinks: 3, P2P: true},
-		{From: u(0), To: u(7), Kind: "nvlink", NVLinks: 3, P2P: true},
-	}, all[:7])
-
-	symbols(s, minimal...)
-	t.Setenv("CUDA_VISIBLE_DEVICES", "0,3")
-	all, err = open(t, s).Links()
-	require.NoError(t, err)
-	require.Equal(t, []Link{{From: u(0), To: u(3), Kind: "unknown"}}, all)
-}
-
 // What points to a GPU that cannot be used is told apart from a host without one.
 func TestOpen_Unusable(t *testing.T) {
 	mig := func() *dgxa100.Server {

@@ -112,22 +112,10 @@ func (s *tenant) Lost() *gpumux.Fault {
 
 // Scratch implements activities.Seat.
 func (s *tenant) Scratch(name string) (*os.File, error) {
-	task, err := s.task(name, nil)
-	if err != nil {
+	if _, err := s.task(name, nil); err != nil {
 		return nil, err
 	}
-	file, err := os.CreateTemp("", "gpumux-resident-")
-	if err != nil {
-		return nil, err
-	}
-	if u := task.User; u != nil {
-		if err := file.Chown(int(u.UID), int(u.GID)); err != nil {
-			file.Close()
-			os.Remove(file.Name())
-			return nil, err
-		}
-	}
-	return file, nil
+	return os.CreateTemp("", "gpumux-resident-")
 }
 
 // Release implements activities.Seat.

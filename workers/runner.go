@@ -19,7 +19,6 @@ import (
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/metrics"
 	"github.com/gpumux/gpumux/internal/pool"
-	"github.com/gpumux/gpumux/internal/process"
 	"github.com/gpumux/gpumux/internal/sharing"
 	"github.com/gpumux/gpumux/internal/tracing"
 	"github.com/gpumux/gpumux/workers/config"
@@ -33,8 +32,6 @@ type runner struct {
 	pool           *pool.Pool
 	group          string // empty: any device of the pool
 	tasks          *config.Catalog
-	// user is whom tasks without a user of their own run as.
-	user *process.User
 	// halt ends with pool.ErrStopped when running calls must end.
 	halt context.Context
 	// sizing measures the calls of a pool with slots: auto; nil otherwise.
@@ -85,12 +82,9 @@ func (r *runner) Run(ctx context.Context, call calls.Call) error {
 	return r.runIn(ctx, held, h, task, call, stint)
 }
 
-// task finds a task by its name, and adds the pool's user and the call's argument.
+// task finds a task by its name, and adds the call's argument.
 func (r *runner) task(name string, arg json.RawMessage) (launch.Task, error) {
 	task, err := r.tasks.Find(name)
-	if err == nil && task.User == nil {
-		task.User = r.user
-	}
 	if err == nil && arg != nil {
 		// A process with another argument has another environment, so it is not used again.
 		task.Env = maps.Clone(task.Env)

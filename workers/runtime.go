@@ -4,19 +4,19 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 
-	"github.com/gpumux/gpumux/internal/process"
 	"github.com/gpumux/gpumux/internal/runtimes"
 )
 
-// installRuntimes writes the runtimes to the user's cache. Where there is none, or other
-// users need them, who cannot enter a home, it writes them to a temporary folder.
+// installRuntimes writes the runtimes to the user's cache, or where there is none to a
+// temporary folder.
 func (w *Worker) installRuntimes() (string, error) {
-	users, dir := w.namedUsers(), w.o.Runtime
-	if cache, err := os.UserCacheDir(); dir == "" && err == nil && len(users) == 0 {
+	dir := w.o.Runtime
+	if cache, err := os.UserCacheDir(); dir == "" && err == nil {
 		cache = filepath.Join(cache, "gpumux")
 		if path, err := w.unpack(cache); err == nil {
-			return path, w.makeHomes(cache, nil)
+			return path, w.makeHome(cache)
 		}
 	}
 	if dir == "" {
@@ -25,15 +25,12 @@ func (w *Worker) installRuntimes() (string, error) {
 			return "", fmt.Errorf("make a folder for the runtimes: %w", err)
 		}
 		w.scratch = dir
-		if err := os.Chmod(dir, 0o711); err != nil {
-			return "", fmt.Errorf("make a folder for the runtimes: %w", err)
-		}
 	}
 	path, err := w.unpack(dir)
 	if err != nil {
 		return "", err
 	}
-	return path, w.makeHomes(dir, users)
+	return path, w.makeHome(dir)
 }
 
 // unpack writes the runtimes below a folder and returns Python's.
@@ -44,20 +41,16 @@ func (w *Worker) unpack(dir string) (python string, err error) {
 	return runtimes.Python(dir)
 }
 
-// makeHomes makes HOME for tasks, outside of a read-only dir, and that of users without.
-func (w *Worker) makeHomes(dir string, users []*process.User) error {
+// makeHome makes HOME for tasks, outside of a read-only dir.
+func (w *Worker) makeHome(dir string) error {
 	w.home = filepath.Join(dir, "home")
-	if os.MkdirAll(w.home, 0o700) != nil {
-		w.home = filepath.Join(os.TempDir(), fmt.Sprintf("gpumux-home-%d", os.Getuid()))
-		own := &process.User{Name: "of the worker", UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), Home: w.home}
-		if err := own.MakeHome(); err != nil {
-			return err
-		}
+	if os.MkdirAll(w.home, 0o700) == nil {
+		return nil
 	}
-	for _, u := range users {
-		if err := u.MakeHome(); err != nil {
-			return err
-		}
+	w.home = filepath.Join(os.TempDir(), fmt.Sprintf("gpumux-home-%d", os.Getuid()))
+	err := os.Mkdir(w.home, 0o700)
+	if info, statErr := os.Lstat(w.home); statErr == nil && info.IsDir() && info.Sys().(*syscall.Stat_t).Uid == uint32(os.Getuid()) {
+		return nil // a link, or a folder of somebody else's, is no home
 	}
-	return nil
+	return fmt.Errorf("make the home of tasks: %w; remove what is there", err)
 }

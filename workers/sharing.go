@@ -41,7 +41,7 @@ func (w *Worker) tryLimit(ctx context.Context, uuid string, env map[string]strin
 	return found.Free, found.Untried
 }
 
-// tryDevice probes a device with the user and environment of a slot there.
+// tryDevice probes a device with the environment of a slot there.
 func (w *Worker) tryDevice(ctx context.Context, uuid string) health.Probe {
 	if w.inventory.Static() {
 		return health.Probe{Device: uuid, Untried: "it was given, not found on this host"}
@@ -53,7 +53,7 @@ func (w *Worker) tryDevice(ctx context.Context, uuid string) health.Probe {
 				continue
 			}
 			share := w.share(p, g)
-			prober.User, prober.Env, prober.Ending = p.RunAs, share.Env(p.Memory, false), share.End
+			prober.Env, prober.Ending = share.Env(p.Memory, false), share.End
 			if _, err := share.Await(ctx); err != nil {
 				return health.Probe{Device: uuid, Untried: err.Error()}
 			}

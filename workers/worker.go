@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -94,7 +93,7 @@ type Worker struct {
 
 	// Made by Start, in this order.
 	scratch  string // a folder to remove
-	home     string // HOME of tasks without a user of their own
+	home     string // HOME of tasks
 	rRuntime string // main.R
 	metrics  *metrics.Metrics
 	store    *store.Store
@@ -212,9 +211,6 @@ func (w *Worker) start(ctx context.Context) error {
 	queues := w.openPools(ctx, guarding, runtime)
 	w.guards.Go(func() { w.watchStarts(guarding) })
 	w.memory.Report() // the probes show what the driver tells
-	if !w.inventory.Static() {
-		w.guards.Go(w.promise(guarding))
-	}
 	if w.o.Alone {
 		return ctx.Err()
 	}
@@ -225,19 +221,10 @@ func (w *Worker) start(ctx context.Context) error {
 	w.guards.Go(func() { w.awaitEviction(guarding, noticeEvery) })
 	w.guards.Go(func() { w.followBacklog(guarding) })
 	w.log.Info("worker started", zap.String("identity", w.identity), zap.String("store", w.storeURL), zap.Strings("tasks", w.tasks.Names()))
-	if os.Geteuid() == 0 && len(w.namedUsers()) == 0 {
-		w.log.Info("tasks run as root and may do all that this worker may; name another user with user: in its pools")
+	if os.Geteuid() == 0 {
+		w.log.Info("tasks run as root and may do all that this worker may; run the worker as a user of its own")
 	}
 	return ctx.Err()
-}
-
-// promise lets other workers of this host know of the budgets here, until ctx ends.
-func (w *Worker) promise(ctx context.Context) (await func()) {
-	release := w.memory.Promise(memory.Promises())
-	return func() {
-		<-ctx.Done()
-		release()
-	}
 }
 
 // question asks the server about a workflow that is not there. As work does, that needs
@@ -284,15 +271,6 @@ func (w *Worker) serve(queues []queue) error {
 		w.serving = append(w.serving, served)
 	}
 	return nil
-}
-
-// namedUsers are the users that tasks and pools name.
-func (w *Worker) namedUsers() []*process.User {
-	users := w.tasks.Users()
-	for _, p := range w.placements {
-		users = append(users, p.RunAs)
-	}
-	return slices.DeleteFunc(users, func(u *process.User) bool { return u == nil })
 }
 
 // openPool makes a pool's slots. A task process starts with the first call.

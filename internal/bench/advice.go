@@ -3,7 +3,6 @@ package bench
 import (
 	"fmt"
 	"slices"
-	"strings"
 )
 
 const (
@@ -18,9 +17,7 @@ const (
 
 func (r *Report) advise() {
 	for _, name := range Workloads {
-		if name == "oom" {
-			r.adviseMemory()
-		} else if one := r.row(name, Sequential); one != nil {
+		if one := r.row(name, Sequential); one != nil && one.measured() {
 			r.Advice = append(r.Advice, one.label()+": "+r.adviseClients(*one))
 		}
 	}
@@ -28,11 +25,11 @@ func (r *Report) advise() {
 	r.adviseSmall()
 }
 
-// row finds the last row of a workload that ran in one of these ways with the default
-// sharing, so the one with most clients; nil without one.
-func (r *Report) row(name string, ways ...Way) (found *Row) {
+// row finds the last row of a workload that ran in this way with the default sharing, so
+// the one with most clients; nil without one.
+func (r *Report) row(name string, way Way) (found *Row) {
 	for i, row := range r.Rows {
-		if row.Workload == name && slices.Contains(ways, row.Way) && row.Sharing == timeSliced {
+		if row.Workload == name && row.Way == way && row.Sharing == timeSliced {
 			found = &r.Rows[i]
 		}
 	}
@@ -93,59 +90,25 @@ func (q Quartiles) share() string {
 	return fmt.Sprintf("%s (%s)", percent(q.Median), q.between(percent))
 }
 
-func (r *Report) adviseMemory() {
-	row := r.row("oom", Persistent, Sequential)
-	switch {
-	case row == nil:
-	case len(row.Faults) == 0:
-		r.Advice = append(r.Advice, "oom items: none failed, so nothing keeps a task within its memory budget here; give budgets that add up to less than the device")
-	default:
-		r.Advice = append(r.Advice, fmt.Sprintf("oom items: an item over its budget costs itself (%s), never its neighbours", outcomeText(*row)))
-	}
-}
-
-// adviseIsolation says what a process per item costs, and which way to share keeps slots
-// apart.
+// adviseIsolation says which ways keep items and slots apart.
 func (r *Report) adviseIsolation() {
 	if !slices.ContainsFunc(r.Rows, func(row Row) bool { return row.Way == Fresh && row.measured() }) {
 		return
 	}
 	text := "for isolation: fresh mode has a process per item, for tasks that leak or crash"
-	var costs []string
-	for _, name := range []string{"light", "medium", "heavy", "detector"} {
-		fresh, warm := r.row(name, Fresh), r.row(name, Persistent, Sequential)
-		if fresh != nil && warm != nil && fresh.Item.Q1 > warm.Item.Q3 {
-			costs = append(costs, fmt.Sprintf("%s (%s)", seconds(fresh.Item.Median-warm.Item.Median), name))
-		}
-	}
-	if len(costs) > 0 {
-		text += ", and costs an item " + strings.Join(costs, ", ")
-	}
 	if r.Machine.GPU {
 		text += "; sharing mig keeps slots apart best, and under mps a fault of one reaches all on the device"
 	}
 	r.Advice = append(r.Advice, text)
 }
 
-// adviseSmall says what gpumux costs per item and per map, and from which size on an item
-// hides it.
+// adviseSmall says what gpumux costs per item, and from which size on an item hides it.
 func (r *Report) adviseSmall() {
-	var perMap Quartiles
-	for _, row := range r.Rows {
-		// Storing many results takes its time too, so the map that takes least says most
-		// of what every map takes.
-		if row.Way == Sequential && row.PerMap.Count > 0 && (perMap.Count == 0 || row.PerMap.Median < perMap.Median) {
-			perMap = row.PerMap
-		}
-		one := r.row(row.Workload, Sequential)
-		if row.Workload == "light" && row.Way == Bare && row.Clients == 1 && one != nil && row.Rate.above(one.Rate) {
-			cost := 1/one.Rate.Median - 1/row.Rate.Median
-			r.Advice = append(r.Advice, fmt.Sprintf("gpumux takes %s per item; items shorter than %s lose more than %.0f%% to it, so put several into one item",
-				seconds(cost), seconds(cost/small), small*100))
-		}
-	}
-	if perMap.Count > 0 {
-		r.Advice = append(r.Advice, fmt.Sprintf("a map takes %s beside its items (quartiles %s and %s), so give one map many items rather than many maps few",
-			seconds(perMap.Median), seconds(perMap.Q1), seconds(perMap.Q3)))
+	one := r.row("light", Sequential)
+	at := slices.IndexFunc(r.Rows, func(row Row) bool { return row.Workload == "light" && row.Way == Bare && row.Clients == 1 })
+	if one != nil && at >= 0 && r.Rows[at].Rate.above(one.Rate) {
+		cost := 1/one.Rate.Median - 1/r.Rows[at].Rate.Median
+		r.Advice = append(r.Advice, fmt.Sprintf("gpumux takes %s per item; items shorter than %s lose more than %.0f%% to it, so put several into one item",
+			seconds(cost), seconds(cost/small), small*100))
 	}
 }

@@ -34,8 +34,8 @@ type PoolInfo struct {
 	// MaxSlots is the most that Slots becomes where the worker measures, else 0.
 	MaxSlots int         `json:"maxSlots,omitempty"`
 	Memory   gpumux.Size `json:"memory,omitempty"`
-	// Means keep a slot within Memory, strongest first: "MIG", "MPS", "cgroup", "framework
-	// caps", "watch every 100ms".
+	// Means keep a slot within Memory, strongest first: "MIG", "MPS", "framework caps",
+	// "watch every 100ms".
 	Means   []string    `json:"means,omitempty"`
 	Mode    gpumux.Mode `json:"mode"`
 	Devices []string    `json:"devices"`

@@ -14,7 +14,6 @@ import (
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/diagnosis"
 	"github.com/gpumux/gpumux/internal/launch"
-	"github.com/gpumux/gpumux/internal/process"
 	"github.com/gpumux/gpumux/internal/slot"
 )
 
@@ -91,8 +90,6 @@ func (p Probe) Hint() string {
 type Prober struct {
 	// Python starts them. Default python3.
 	Python string
-	// User is whom they run as; nil is the worker's.
-	User *process.User
 	// Home is their HOME. Default: the worker's.
 	Home string
 	// Env is added to the environment of a process on the device,
@@ -137,7 +134,7 @@ func (p Prober) run(ctx context.Context, uuid string, limit time.Duration) Probe
 		_ = s.Stop(now) // it ends by itself
 	}()
 	var done calls.Done
-	err := s.Run(ctx, launch.Task{Name: "probe", User: p.User, Command: []string{cmp.Or(p.Python, "python3"), "-I", "-S", "-c", script}}, calls.Call{
+	err := s.Run(ctx, launch.Task{Name: "probe", Command: []string{cmp.Or(p.Python, "python3"), "-I", "-S", "-c", script}}, calls.Call{
 		Timeout: limit, Done: func(d calls.Done) { done = d },
 		Items: func(yield func(calls.Item, error) bool) { yield(calls.Item{Value: []byte("null")}, nil) },
 	})

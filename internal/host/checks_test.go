@@ -10,9 +10,9 @@ import (
 )
 
 func TestDoctor_SaysWhatEnforcesABudget(t *testing.T) {
-	f := checkBudget(contract.PoolInfo{Name: "cpu", Memory: 8 << 30, Means: []string{"cgroup", "watch every 100ms"}})
+	f := checkBudget(contract.PoolInfo{Name: "cpu", Memory: 8 << 30, Means: []string{"MIG", "watch every 100ms"}})
 	require.Equal(t, Finding{Check: "pool cpu", Verdict: Good,
-		Detail: "budget 8GiB enforced by: cgroup, watch every 100ms"}, f)
+		Detail: "budget 8GiB enforced by: MIG, watch every 100ms"}, f)
 	f = checkBudget(contract.PoolInfo{Name: "old", Memory: 8 << 30})
 	require.Equal(t, Note, f.Verdict)
 	require.NotEmpty(t, f.Fix)

@@ -79,8 +79,8 @@ func gpusCommand(a *app.App) *cobra.Command {
 		Long: `Show this machine's devices: memory, health, MIG instances below their GPU, and who holds memory on them.
 HEALTH is what the driver says the device needs: ok, or drain, reset, reboot; lost or silent when it does not
 answer; - when nothing tells. Details follow where there is something to say: a fault, MIG mode, MPS.
-A pool's devices take the beginning of a UUID as well. --json also has ECC errors, remapped rows and the links
-between GPUs; docs/gpus.schema.json describes it.`,
+A pool's devices take the beginning of a UUID as well. --json also has ECC errors and remapped rows;
+docs/gpus.schema.json describes it.`,
 		Example: "  gpumux gpus\n  gpumux gpus --json | jq '.devices[].status.memory.free'",
 		Args:    cobra.NoArgs,
 	}
@@ -91,10 +91,7 @@ between GPUs; docs/gpus.schema.json describes it.`,
 			return app.Unavailable(fmt.Errorf("list this machine's devices: %w", err))
 		}
 		defer inventory.Close()
-		r, err := Inspect(inventory, asJSON)
-		if err != nil {
-			return err
-		}
+		r := Inspect(inventory)
 		if asJSON {
 			return app.PrintJSON(a.Stdout, r)
 		}

@@ -23,14 +23,13 @@ type Device struct {
 
 // Report is what `gpumux gpus` answers; docs/gpus.schema.json describes it.
 type Report struct {
-	Devices []Device   `json:"devices"`
-	Links   []gpu.Link `json:"links,omitempty"`
+	Devices []Device `json:"devices"`
 	// Reason says why there is no GPU, or which were left out.
 	Reason string `json:"reason,omitempty"`
 }
 
-// Inspect looks at all devices, and at the links between GPUs if asked.
-func Inspect(inventory *gpu.Inventory, links bool) (*Report, error) {
+// Inspect looks at all devices.
+func Inspect(inventory *gpu.Inventory) *Report {
 	r := &Report{Reason: inventory.Reason()}
 	for _, d := range inventory.Devices() {
 		entry := Device{Device: d}
@@ -43,14 +42,7 @@ func Inspect(inventory *gpu.Inventory, links bool) (*Report, error) {
 		}
 		r.Devices = append(r.Devices, entry)
 	}
-	if !links {
-		return r, nil
-	}
-	var err error
-	if r.Links, err = inventory.Links(); err != nil {
-		return nil, fmt.Errorf("read the links between GPUs: %w", err)
-	}
-	return r, nil
+	return r
 }
 
 // Print writes the devices, details of some, and who holds memory.

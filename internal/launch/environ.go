@@ -10,24 +10,16 @@ import (
 	"strings"
 )
 
-// passed are the names that a task process inherits from the worker; personal are those
-// of the worker's user. All else stays behind, above all credentials. A task's pass_env
-// and env add to it.
-var (
-	passed = []string{
-		"PATH", "LANG", "LANGUAGE", "TZ", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "NVIDIA_DRIVER_CAPABILITIES",
-		"SSL_CERT_FILE", "SSL_CERT_DIR",
-	}
-	personal = []string{"USER", "LOGNAME", "SHELL", "TMPDIR", "XDG_CACHE_HOME", "R_LIBS", "R_LIBS_USER"}
-)
+// passed are the names that a task process inherits from the worker. All else stays
+// behind, above all credentials. A task's pass_env and env add to it.
+var passed = []string{
+	"PATH", "LANG", "LANGUAGE", "TZ", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "NVIDIA_DRIVER_CAPABILITIES",
+	"SSL_CERT_FILE", "SSL_CERT_DIR", "USER", "LOGNAME", "SHELL", "TMPDIR", "XDG_CACHE_HOME", "R_LIBS", "R_LIBS_USER",
+}
 
 // homes sets what a task finds under ~. In a home of its own it still finds the worker's
-// caches and installed packages; another user has neither.
+// caches and installed packages.
 func (t Task) homes(env map[string]string, own string) {
-	if t.User != nil {
-		env["HOME"], env["USER"], env["LOGNAME"] = t.User.Home, t.User.Name, t.User.Name
-		return
-	}
 	home := os.Getenv("HOME")
 	if own == "" || home == "" {
 		own = cmp.Or(own, home)
@@ -47,7 +39,7 @@ func (t Task) homes(env map[string]string, own string) {
 
 // Environ is the environment of the task's process: the allow-list, what the task passes
 // on, the device's variables, and the task's own. The task's own win, except over locked
-// names: no task chooses another device. Home is HOME, unless the task has a user.
+// names: no task chooses another device. Home is HOME.
 func (t Task) Environ(home string, device map[string]string) []string {
 	env := map[string]string{}
 	pass := func(name string) {
@@ -57,11 +49,6 @@ func (t Task) Environ(home string, device map[string]string) []string {
 	}
 	for _, name := range passed {
 		pass(name)
-	}
-	if t.User == nil {
-		for _, name := range personal {
-			pass(name)
-		}
 	}
 	t.homes(env, home)
 	for _, pair := range os.Environ() {

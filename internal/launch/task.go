@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/process"
 )
 
 // Fresh is how a process for one item comes to be.
@@ -60,8 +59,6 @@ type Task struct {
 	PassEnv []string
 	// Indices, by UUID, replace the UUIDs in CUDA_VISIBLE_DEVICES. Default: the UUIDs stay.
 	Indices map[string]int
-	// User is whom it runs as, where the worker may choose. Default: the worker's.
-	User *process.User
 	// Mode is the task's own mode. Default: the slot's.
 	Mode gpumux.Mode
 	// Fresh is how the process of a fresh item comes to be. Default Fork.

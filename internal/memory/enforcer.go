@@ -6,14 +6,12 @@ package memory
 
 import (
 	"context"
-	"slices"
 	"sync"
 
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/internal/process"
 	"github.com/gpumux/gpumux/internal/session"
 	"github.com/gpumux/gpumux/internal/slot"
 	"github.com/gpumux/gpumux/workers/config"
@@ -25,7 +23,6 @@ type Enforcer struct {
 	devices    *gpu.Inventory
 	log        *zap.Logger
 	watch      *watch
-	cgroups    *process.Cgroups // nil where there are none
 	allowances *allowances
 
 	mu       sync.RWMutex     // guards what follows
@@ -41,12 +38,6 @@ func New(placements []config.Placement, devices *gpu.Inventory, log *zap.Logger)
 	e.watch = newWatch(devices, devices.OurPIDs(), log)
 	e.watch.host = hostMemory(devices)
 	e.watch.lookForForeign(devices.GPUs())
-	if slices.ContainsFunc(placements, onCPU) {
-		var err error
-		if e.cgroups, err = process.OpenCgroups(); err != nil {
-			log.Debug("task processes get no cgroups of their own", zap.String("why", err.Error()))
-		}
-	}
 	return e
 }
 
@@ -56,7 +47,7 @@ func (e *Enforcer) Run(ctx context.Context) { e.watch.run(ctx) }
 // Confine adds the means of the pool to the options of a slot.
 func (e *Enforcer) Confine(o *slot.Options, p config.Placement, g config.Group) {
 	model := Model(g.Devices[0])
-	o.Watch, o.Cgroups = e.watch, e.cgroups
+	o.Watch = e.watch
 	o.Capped = func(c session.Cap) {
 		e.allowances.capped(p.Name, model, len(g.Devices), c)
 		if c.Unseen {

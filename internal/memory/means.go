@@ -29,11 +29,7 @@ func (e *Enforcer) inForce(p config.Placement) means {
 	var m means
 	rounds := fmt.Sprintf("watch every %s", watchNear)
 	if onCPU(p) {
-		if e.cgroups != nil {
-			m.list = append(m.list, "cgroup")
-		}
-		m.list = append(m.list, rounds)
-		return m
+		return means{list: []string{rounds}}
 	}
 	if p.Instances() {
 		m.list = append(m.list, "MIG")

@@ -11,7 +11,6 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/notice"
-	"github.com/gpumux/gpumux/internal/process"
 	"github.com/gpumux/gpumux/internal/session"
 	"github.com/gpumux/gpumux/internal/slot"
 	"github.com/gpumux/gpumux/internal/test/gputest"
@@ -27,7 +26,7 @@ func enforcer(t *testing.T, inventory *gpu.Inventory, pools ...config.Pool) (*En
 	require.NoError(t, err)
 	core, seen := observer.New(zap.InfoLevel)
 	e := New(placements, inventory, zap.New(core))
-	e.watch.hostPIDs, e.cgroups = true, nil
+	e.watch.hostPIDs = true
 	return e, seen
 }
 
@@ -49,8 +48,6 @@ func TestMeans_OnTheCPU(t *testing.T) {
 	list, seen := enforced(t, inventory, pool, nil)
 	require.Equal(t, []string{"watch every 100ms"}, list)
 	require.Equal(t, 1, seen.FilterMessage("budget 64MiB enforced by: watch every 100ms").FilterLevelExact(zap.InfoLevel).Len())
-	list, _ = enforced(t, inventory, pool, func(e *Enforcer) { e.cgroups = &process.Cgroups{} })
-	require.Equal(t, []string{"cgroup", "watch every 100ms"}, list)
 	pool.Memory = 0
 	list, seen = enforced(t, inventory, pool, nil)
 	require.Empty(t, list)

@@ -5,7 +5,6 @@ import (
 	"os"
 	"syscall"
 
-	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 )
 
@@ -17,9 +16,6 @@ func (p *Process) Adopt(pid int) error {
 	}
 	p.PID = pid
 	p.process, _ = os.FindProcess(pid)
-	if err := p.cgroup.add(pid); err != nil {
-		p.o.Log.Warn("a task process is in no cgroup; the memory watch alone keeps it within its budget", zap.String("why", err.Error()))
-	}
 	p.expose()
 	return nil
 }

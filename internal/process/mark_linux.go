@@ -2,9 +2,11 @@ package process
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -68,4 +70,22 @@ func markOf(pid int) (mark uint64) {
 		}
 	}
 	return mark
+}
+
+// markScript marks itself as setMark does and becomes the program. Shells have different
+// letters for the same limit.
+const markScript = `ulimit -S -w "$1" 2>/dev/null || ulimit -S -x "$1" 2>/dev/null
+shift
+exec "$@"`
+
+// markFirst makes a shell mark itself before it becomes the program, so that all
+// descendants inherit the mark.
+func markFirst(cmd *exec.Cmd, mark uint64) error {
+	path, err := exec.LookPath(cmd.Path) // the shell's own message is less clear
+	if err := cmp.Or(cmd.Err, err); err != nil {
+		return err
+	}
+	cmd.Args = append([]string{"sh", "-c", markScript, "gpumux", strconv.FormatUint(mark, 10), path}, cmd.Args[1:]...)
+	cmd.Path = "/bin/sh"
+	return nil
 }

@@ -3,32 +3,12 @@
 package process
 
 import (
-	"errors"
 	"os"
 	"os/exec"
 	"syscall"
 
 	"go.uber.org/zap"
-
-	"github.com/gpumux/gpumux"
 )
-
-var errNoCgroup = errors.New("cgroups exist on Linux only")
-
-// Cgroups makes a cgroup for each task process; this system has none.
-type Cgroups struct{}
-
-// OpenCgroups says that there are none.
-func OpenCgroups() (*Cgroups, error) { return nil, errNoCgroup }
-
-func (*Cgroups) create(gpumux.Size) (*cgroup, error) { return nil, errNoCgroup }
-
-type cgroup struct{}
-
-func (*cgroup) kills() Kills { return Kills{} }
-func (*cgroup) close()       {}
-
-func (*cgroup) kill() {}
 
 func MemoryKills() int { return 0 }
 
@@ -38,7 +18,7 @@ func expose(int, int) error { return nil }
 
 func newMark() uint64 { return 0 }
 
-func spawn(cmd *exec.Cmd, _ *cgroup, _ *User, _ uint64) error {
+func spawn(cmd *exec.Cmd, _ uint64) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return cmd.Start()
 }
@@ -75,8 +55,3 @@ func (p *Process) owns(pid int) bool { return pid == p.PID }
 
 // Sweep does nothing: only Linux has a sweeper.
 func Sweep(*zap.Logger, ...string) error { return nil }
-
-// CheckUsers says why this program cannot run tasks as other users.
-func CheckUsers() error {
-	return errors.New("only workers on Linux run tasks as another user; leave user out")
-}

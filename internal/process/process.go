@@ -1,5 +1,5 @@
 // Package process owns one operating-system process with its descendants: its start, its
-// mark, cgroup, user, output file and out-of-memory score, its end, and the sweeper that
+// mark, output file and out-of-memory score, its end, and the sweeper that
 // ends what a killed worker leaves. It never speaks with the process. A Process stops
 // when Destroy or Kill returns, or by itself; Exited is closed then.
 package process
@@ -15,8 +15,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-
-	"github.com/gpumux/gpumux"
 )
 
 // Process is one operating-system process with all its descendants, until nothing of it
@@ -27,7 +25,6 @@ type Process struct {
 	Program string
 	PID     int
 	Out     *Output
-	cgroup  *cgroup // or nil
 	// Exited is closed when nothing of it is left; Status is set before.
 	Exited chan struct{}
 	Status *os.ProcessState
@@ -43,11 +40,6 @@ type Process struct {
 
 // Options say what a process gets.
 type Options struct {
-	// Cgroups makes its cgroup, limited to Memory; nil makes none.
-	Cgroups *Cgroups
-	Memory  gpumux.Size
-	// User is the user that it runs as; nil is the worker's.
-	User *User
 	// Ending is called once before the process and its group are killed, with whether a
 	// process is one of its. It has to return soon. Default: nothing.
 	Ending func(ours func(pid int) bool)
@@ -66,11 +58,6 @@ func New(o Options) (*Process, error) {
 		return nil, err
 	}
 	p := &Process{o: o, mark: newMark(), Out: out, Exited: make(chan struct{})}
-	if o.Cgroups != nil {
-		if p.cgroup, err = o.Cgroups.create(o.Memory); err != nil {
-			o.Log.Warn("a task process has no cgroup; the memory watch alone keeps it within its budget", zap.String("why", err.Error()))
-		}
-	}
 	return p, nil
 }
 
@@ -106,9 +93,9 @@ func (p *Process) Start(run Command) error {
 	if run.Stdout != nil {
 		cmd.Stdout = run.Stdout
 	}
-	if err := spawn(cmd, p.cgroup, p.o.User, p.mark); err != nil {
+	if err := spawn(cmd, p.mark); err != nil {
 		p.release()
-		return &ProgramError{run.Argv[0], p.o.User, err}
+		return &ProgramError{run.Argv[0], err}
 	}
 	p.Program, p.process, p.PID = run.Argv[0], cmd.Process, cmd.Process.Pid
 	p.expose()
@@ -121,23 +108,8 @@ func (p *Process) expose() {
 	}
 }
 
-// release closes the output and the cgroup.
-func (p *Process) release() {
-	p.Out.close()
-	p.cgroup.close()
-}
-
-// Kills says what the out-of-memory killer did in a cgroup.
-type Kills struct {
-	Number int
-	// Own: the cgroup's own limit was met, not one further up.
-	Own bool
-	// Peak is the most bytes that the cgroup held.
-	Peak int64
-}
-
-// Kills says what the kernel killed so far.
-func (p *Process) Kills() Kills { return p.cgroup.kills() }
+// release closes the output.
+func (p *Process) release() { p.Out.close() }
 
 // Follow reaps the process in the background. It calls gone before it closes Exited.
 func (p *Process) Follow(gone func()) {
@@ -226,7 +198,7 @@ func (p *Process) linger() {
 	}
 }
 
-// Kill destroys the process and releases its output and cgroup.
+// Kill destroys the process and releases its output.
 func (p *Process) Kill() {
 	p.Destroy()
 	p.release()
@@ -245,7 +217,6 @@ func Scarce(err error) bool {
 // ProgramError says that the system did not start the program.
 type ProgramError struct {
 	program string
-	User    *User
 	err     error
 }
 

@@ -13,12 +13,10 @@ import (
 )
 
 // Spawners start processes from threads that never end: the kernel sends the parent-death
-// signal when the forking thread ends. A child inherits that thread's privileges.
+// signal when the forking thread ends. Such a thread withholds the worker's capabilities
+// from its children.
 var (
-	// sweeperSpawner keeps the worker's privileges: a sweeper ends processes of other users.
-	sweeperSpawner = sync.OnceValue(func() chan<- func() { return newSpawner(func() {}) })
-	taskSpawner    = sync.OnceValue(func() chan<- func() { return newSpawner(dropAmbient) })
-	userSpawner    = sync.OnceValue(func() chan<- func() { return newSpawner(dropPrivileges) })
+	taskSpawner = sync.OnceValue(newSpawner)
 	// becomeParent prepares the worker for its first child.
 	becomeParent = sync.OnceFunc(func() {
 		// The worker adopts orphaned descendants instead of init, so none is lost.
@@ -32,12 +30,12 @@ var (
 	})
 )
 
-func newSpawner(prepare func()) chan<- func() {
+func newSpawner() chan<- func() {
 	becomeParent()
 	work := make(chan func())
 	go func() {
 		runtime.LockOSThread()
-		prepare()
+		unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
 		for f := range work {
 			f()
 		}
@@ -45,34 +43,28 @@ func newSpawner(prepare func()) chan<- func() {
 	return work
 }
 
-// spawn starts the command as the leader of its own process group, with the mark, and as
-// the user if there is one. The kernel kills it when the worker dies. A program without a
-// wire waits for nobody: it is marked before it begins.
-func spawn(cmd *exec.Cmd, group *cgroup, user *User, mark uint64) error {
+// spawn starts the command as the leader of its own process group, with the mark. The
+// kernel kills it when the worker dies. A program without a wire waits for nobody: it is
+// marked before it begins.
+func spawn(cmd *exec.Cmd, mark uint64) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if group != nil {
-		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(group.file.Fd())
-	}
-	if user == nil {
-		if mark != 0 && len(cmd.ExtraFiles) == 0 {
-			if err := first(cmd, markScript, mark); err != nil {
-				return err
-			}
+	if mark != 0 && len(cmd.ExtraFiles) == 0 {
+		if err := markFirst(cmd, mark); err != nil {
+			return err
 		}
-		return startLeader(cmd, taskSpawner(), mark)
 	}
-	if err := first(cmd, restrainScript, mark); err != nil {
-		return err
-	}
-	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: user.UID, Gid: user.GID, Groups: user.Groups}
-	return startLeader(cmd, userSpawner(), 0)
+	return startLeader(cmd, mark)
 }
+
+// conceal hides this program's environment and memory, which hold credentials, from
+// processes of the same user. It leaves no core dump, and only root attaches a debugger.
+func conceal() { unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }
 
 // startLeader starts a command that leads a group of its own, and marks it unless mark is
 // 0. The caller must await it.
-func startLeader(cmd *exec.Cmd, spawner chan<- func(), mark uint64) error {
+func startLeader(cmd *exec.Cmd, mark uint64) error {
 	started := make(chan error)
-	spawner <- func() {
+	taskSpawner() <- func() {
 		childLock.RLock()
 		defer childLock.RUnlock()
 		err := cmd.Start()

@@ -26,7 +26,6 @@ var childLock sync.RWMutex
 // are gone, not when they are killed. The worker, their subreaper, adopts them as their
 // parents end, so it looks until it finds none.
 func (p *Process) killStrays() {
-	p.cgroup.kill()
 	for end := time.Now().Add(strayLimit); p.killOrphans() && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}

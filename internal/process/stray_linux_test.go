@@ -31,7 +31,7 @@ func TestReapOrphans_WhatHasEndedIsReapedWhileItsProcessLives(t *testing.T) {
 			require.NoError(t, err)
 			out, err := leader.StdoutPipe()
 			require.NoError(t, err)
-			require.NoError(t, startLeader(leader, taskSpawner(), newMark()))
+			require.NoError(t, startLeader(leader, newMark()))
 			fmt.Fprintln(in)
 			said, err := bufio.NewReader(out).ReadString('\n')
 			require.NoError(t, err)

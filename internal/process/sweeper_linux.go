@@ -54,13 +54,13 @@ func startSweeper(log *zap.Logger) error {
 	defer r.Close()
 	cmd := exec.Command("/bin/sh", "-c", sweeperScript, "gpumux-sweeper", strconv.FormatUint(program(), 10), strconv.Itoa(syscall.Getpgrp()))
 	cmd.Env, cmd.Stdin, cmd.SysProcAttr = []string{"PATH=/usr/bin:/bin"}, r, &syscall.SysProcAttr{Setsid: true}
-	if err := startLeader(cmd, sweeperSpawner(), 0); err != nil {
+	if err := startLeader(cmd, 0); err != nil {
 		w.Close()
 		return err
 	}
 	if program() == 0 {
 		log.Warn("a process that leaves its task's process group lives on, since this worker may not mark its processes",
-			zap.String("advice", "give the worker an unlimited hard limit on file locks (ulimit -H -x), or a cgroup of its own"))
+			zap.String("advice", "give the worker an unlimited hard limit on file locks (ulimit -H -x), or look for what items leave behind"))
 	}
 	sweeper.pipe = w
 	began := time.Now()

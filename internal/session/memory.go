@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/diagnosis"
-	"github.com/gpumux/gpumux/internal/process"
 	"github.com/gpumux/gpumux/internal/wire"
 )
 
@@ -176,16 +174,4 @@ func (m *Memory) Now() Holding {
 func (m *Memory) holding(held int64) Holding {
 	a := m.allocators
 	return Holding{Held: max(held, a.Reserved), Unused: a.Reserved - a.Live, Spare: a.Spare}
-}
-
-// killed adds to the evidence how many processes the kernel killed for memory: in the
-// process's own cgroup, or else in the worker's.
-func killed(e *diagnosis.Evidence, own process.Kills, others int) {
-	if own.Number > 0 {
-		// Killed for another cgroup's limit, it may have kept to its own.
-		e.OOMKills += own.Number
-		e.OverBudget, e.Peak = e.Exited && own.Own, max(own.Peak, e.Peak)
-		return
-	}
-	e.OOMKills += max(0, others)
 }

@@ -73,15 +73,9 @@ func (p *Session) follow() {
 	p.Process.Follow(p.Memory.Close)
 }
 
-// options are what a process gets of the system, such as a cgroup for host memory.
+// options are what a process gets of the system.
 func (p *Session) options(exposure int) process.Options {
-	c := process.Options{
-		Memory: p.o.Memory, User: p.Task.User, Ending: p.o.Ending, Exposure: exposure, Log: p.o.Log.With(zap.String("slot", p.o.Name)),
-	}
-	if p.o.Memory > 0 && p.o.Device == "CPU" {
-		c.Cgroups = p.o.Cgroups
-	}
-	return c
+	return process.Options{Ending: p.o.Ending, Exposure: exposure, Log: p.o.Log.With(zap.String("slot", p.o.Name))}
 }
 
 // listen reads messages until the wire ends. Those of a dead process still count: they
@@ -273,7 +267,7 @@ func (p *Session) ExplainMemory(e *diagnosis.Evidence, kills int) {
 		e.HostLeft = over.Left
 		e.OverBudget, e.Peak = e.HostLeft == 0, max(over.Held, e.Peak)
 	default:
-		killed(e, p.Process.Kills(), process.MemoryKills()-kills)
+		e.OOMKills += max(0, process.MemoryKills()-kills)
 	}
 }
 

@@ -68,6 +68,8 @@ func TestSession_ADeathIsEvidence(t *testing.T) {
 	p.Explain(e, process.MemoryKills())
 	require.False(t, e.OverBudget)
 	require.EqualValues(t, 1<<30, e.Budget)
+	p.Explain(e, process.MemoryKills()-1)
+	require.Equal(t, gpumux.FaultHostOOM, diagnosis.Diagnose(*e).Fault.Kind, "the kernel killed for memory meanwhile")
 	p.Kill()
 }
 

@@ -38,8 +38,6 @@ type Options struct {
 	Runtime, RRuntime string
 	// Watch follows the memory of processes and ends those over their budget. Default: none.
 	Watch Watch
-	// Cgroups limits the memory of processes on the CPU as well. Default: none.
-	Cgroups *process.Cgroups
 	// Capped receives what frameworks' own limits came to. It may be nil.
 	Capped func(Cap)
 	// MPS: processes share an MPS server with other slots. Ending is called before a process

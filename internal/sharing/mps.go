@@ -33,9 +33,6 @@ func (l *problems) checkMPS(u Use) {
 	if u.PerSlot > 1 {
 		add("gpus_per_slot", "%d with sharing: mps, whose server is one per GPU; leave gpus_per_slot out, or %s", u.PerSlot, instead)
 	}
-	if u.OtherUser {
-		add("sharing", "mps with tasks of another user, whom the worker's server does not serve; run the worker as that user, or %s", instead)
-	}
 	if u.ByIndex {
 		add("sharing", "mps with visible_devices: index in a task, although the numbers are the server's own; take that away, or %s", instead)
 	}

@@ -27,9 +27,9 @@ type Use struct {
 	Auto           bool
 	Memory         gpumux.Size
 	Threads        Percent
-	// OtherUser: processes may run as another user. ByIndex: some want a device's number.
-	OtherUser, ByIndex bool
-	Devices            []gpu.Device
+	// ByIndex: some processes want a device's number.
+	ByIndex bool
+	Devices []gpu.Device
 }
 
 // MaxClients of an MPS server on a device of the Volta generation or later.

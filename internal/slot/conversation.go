@@ -239,7 +239,7 @@ func (c *conversation) keep(ctx context.Context, m wire.Results) error {
 	if c.p.folder == "" || keep == nil {
 		return broken("item %s has files, and was given no folder for them", item)
 	}
-	err := eachFile(c.p.folder, item, m.Files, c.p.session.Task.User, func(name string, file *os.File) error {
+	err := eachFile(c.p.folder, item, m.Files, func(name string, file *os.File) error {
 		return keep(ctx, c.items[0].Index, name, file)
 	})
 	return cmp.Or(err, c.job.call.Held())

@@ -23,7 +23,7 @@ type scratch struct {
 // folder is where the process may leave files of its items, or "".
 func (s *scratch) folder(p *occupant) string {
 	if p.folder == "" && !p.unplaced {
-		folder, err := s.makeFolder(p.session.Process.PID, p.session.Task.User)
+		folder, err := s.makeFolder(p.session.Process.PID)
 		if err != nil {
 			s.log.Warn("items of a task process can keep no files", zap.String("task", p.session.Task.Name), zap.String("why", err.Error()))
 		}
@@ -34,7 +34,7 @@ func (s *scratch) folder(p *occupant) string {
 
 // makeFolder makes a folder that the process may write to. It lies in the slot's folder,
 // which the sweeper removes if nobody else does.
-func (s *scratch) makeFolder(pid int, user *process.User) (string, error) {
+func (s *scratch) makeFolder(pid int) (string, error) {
 	if s.dir == "" {
 		dir, err := os.MkdirTemp("", "gpumux-files-")
 		if err != nil {
@@ -44,16 +44,9 @@ func (s *scratch) makeFolder(pid int, user *process.User) (string, error) {
 		if err := process.Sweep(s.log, dir); err != nil {
 			return "", err
 		}
-		if err := os.Chmod(dir, 0o711); err != nil { // tasks may run as another user
-			return "", err
-		}
 	}
 	folder := filepath.Join(s.dir, strconv.Itoa(pid))
-	err := os.Mkdir(folder, 0o700)
-	if err == nil && user != nil {
-		err = os.Lchown(folder, int(user.UID), int(user.GID))
-	}
-	if err != nil {
+	if err := os.Mkdir(folder, 0o700); err != nil {
 		return "", err // remove deletes all of the slot's folder
 	}
 	return folder, nil
@@ -75,9 +68,8 @@ func (s *scratch) remove() {
 	}
 }
 
-// openFile opens a regular file; the opening of a pipe would wait. A file of another user
-// than the task's may be a link to what the task must not read.
-func openFile(root *os.Root, name string, owner *process.User) (*os.File, error) {
+// openFile opens a regular file; the opening of a pipe would wait.
+func openFile(root *os.Root, name string) (*os.File, error) {
 	file, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -87,8 +79,6 @@ func openFile(root *os.Root, name string, owner *process.User) (*os.File, error)
 	case err != nil:
 	case !info.Mode().IsRegular():
 		err = fmt.Errorf("it is no file: %s", info.Mode())
-	case owner != nil && info.Sys().(*syscall.Stat_t).Uid != owner.UID:
-		err = fmt.Errorf("it is not the file of user %s", owner.Name)
 	case info.Size() > names.MaxFileBytes:
 		err = fmt.Errorf("it has %s; at most %s are allowed", gpumux.Size(info.Size()), gpumux.Size(names.MaxFileBytes))
 	default:
@@ -99,7 +89,7 @@ func openFile(root *os.Root, name string, owner *process.User) (*os.File, error)
 }
 
 // eachFile opens the files that an item left in its folder, and removes the folder.
-func eachFile(folder, item string, names []string, owner *process.User, keep func(name string, file *os.File) error) error {
+func eachFile(folder, item string, names []string, keep func(name string, file *os.File) error) error {
 	defer os.RemoveAll(filepath.Join(folder, item))
 	// The process may have put links there, which must not lead outside.
 	root, err := os.OpenRoot(folder)
@@ -108,7 +98,7 @@ func eachFile(folder, item string, names []string, owner *process.User, keep fun
 	}
 	defer root.Close()
 	for _, name := range names {
-		file, err := openFile(root, filepath.Join(item, name), owner)
+		file, err := openFile(root, filepath.Join(item, name))
 		if err != nil {
 			return broken("the file %s of item %s: %v", name, item, err)
 		}

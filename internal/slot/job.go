@@ -211,7 +211,7 @@ func (j *job) leased() (*occupant, error) {
 		return nil, j.owner.judge.start(j.task, gpumux.Fault{
 			Kind:    gpumux.FaultBadInput,
 			Message: fmt.Sprintf("the process of the lease runs task %s, and task %s needs another process", p.session.Task.Name, j.task.Name),
-			Hint:    "in one lease call tasks of the same folder, interpreter, environment and user, or use a lease for each",
+			Hint:    "in one lease call tasks of the same folder, interpreter and environment, or use a lease for each",
 		})
 	}
 	p.session.Task = j.task

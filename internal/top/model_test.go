@@ -137,12 +137,3 @@ func TestView_DevicesThatGetNoWork(t *testing.T) {
 	require.Contains(t, m.View(), red+"GPU-5c89f0b2 of pool gpu at node-00/4711 gets no work: Xid 79; restart the host"+plain)
 	require.Contains(t, m.View(), "and 2 more devices get no work")
 }
-
-func TestView_Quotas(t *testing.T) {
-	s := cluster(2, time.Now(), 1)
-	s.Workers[1].Offer.Pools[0].Quotas = []contract.QuotaInfo{{Key: "*", Slots: 4}, {Key: "a", Rate: 10, Busy: 1}, {Key: "b", Slots: 2, Busy: 2, Waits: true}}
-	m := &model{width: 120, height: 24}
-	m.take(s)
-	require.Contains(t, m.View(), "quota of a 1 slots 10/s  pool gpu at node-01/4711\nquota of b 2/2 slots, work waits  pool gpu at node-01/4711\n")
-	require.NotContains(t, m.View(), "quota of *")
-}

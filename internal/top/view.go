@@ -17,9 +17,8 @@ import (
 	"github.com/gpumux/gpumux/starter"
 )
 
-// mostMaps, mostSick and mostQuotas are the most lines about maps, about sick devices and
-// about quotas.
-const mostMaps, mostSick, mostQuotas = 5, 3, 3
+// mostMaps and mostSick are the most lines about maps and about sick devices.
+const mostMaps, mostSick = 5, 3
 
 const (
 	bold    = "\x1b[1m"
@@ -90,7 +89,6 @@ func (m *model) head() []string {
 	if more := len(sick) - mostSick; more > 0 {
 		lines = append(lines, fmt.Sprintf("and %d more devices get no work; gpumux workers --json", more))
 	}
-	lines = append(lines, m.quotas()...)
 	for _, each := range m.now.Maps[:min(mostMaps, len(m.now.Maps))] {
 		lines = append(lines, m.fit(m.mapLine(each)))
 	}
@@ -113,23 +111,6 @@ func (m *model) sick() (lines []string) {
 		}
 	}
 	return lines
-}
-
-// quotas are those in use.
-func (m *model) quotas() (lines []string) {
-	for _, w := range m.now.Workers {
-		if w.Offer == nil {
-			continue
-		}
-		for _, p := range w.Offer.Pools {
-			for _, q := range p.Quotas {
-				if q.Busy > 0 || q.Waits {
-					lines = append(lines, m.fit(fmt.Sprintf("quota of %s  pool %s at %s", q, p.Name, w.Identity)))
-				}
-			}
-		}
-	}
-	return lines[:min(mostQuotas, len(lines))]
 }
 
 func (m *model) mapLine(each starter.MapInfo) string {

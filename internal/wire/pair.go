@@ -46,12 +46,7 @@ func Pipes() (worker io.ReadWriteCloser, process []*os.File, err error) {
 		theirWrite.Close()
 		return nil, nil, fmt.Errorf("open a pipe for a task process: %w", err)
 	}
-	process = []*os.File{theirRead, theirWrite}
-	for _, file := range process {
-		// A process of another user opens them anew, by their numbers.
-		_ = file.Chmod(0o666)
-	}
-	return pipes{read, write}, process, nil
+	return pipes{read, write}, []*os.File{theirRead, theirWrite}, nil
 }
 
 // pipes is one end of a wire of two pipes.

@@ -173,14 +173,14 @@ func (p Placement) Use(devices []gpu.Device) sharing.Use {
 
 // checkSharing reports what the pools' ways to share cannot work with.
 func (c Config) checkSharing(placements []Placement, r *report) {
-	users, numbers := false, false
+	numbers := false
 	for _, t := range c.Tasks {
-		users, numbers = users || t.User != "", numbers || t.VisibleDevices == "index"
+		numbers = numbers || t.VisibleDevices == "index"
 	}
 	for _, p := range placements {
 		at := fmt.Sprintf("pools[%d]", p.index)
 		use := p.Use(p.devices())
-		use.OtherUser, use.ByIndex = users || p.User != "", numbers
+		use.ByIndex = numbers
 		var said []gpumux.Problem
 		for _, problem := range p.Sharing.Check(use) {
 			if !slices.Contains(said, problem) {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/launch"
-	"github.com/gpumux/gpumux/internal/process"
 )
 
 // Catalog is all that a worker runs. A map's task is only ever looked up here, so no
@@ -45,17 +44,6 @@ func (c *Catalog) Find(name string) (launch.Task, error) {
 		Hint:    "name the task in the worker's file, or use one of these",
 		Message: fmt.Sprintf("no task %q; this worker has %s", name, list(known)),
 	}
-}
-
-// Users lists the users of all tasks; nil stands for a task that names none.
-func (c *Catalog) Users() (users []*process.User) {
-	for _, task := range c.exact {
-		users = append(users, task.User)
-	}
-	for _, f := range c.folders {
-		users = append(users, f.base.User)
-	}
-	return users
 }
 
 // Interpreter is the Python of some task, or "" where no task names one.

@@ -10,7 +10,6 @@ import (
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/names"
-	"github.com/gpumux/gpumux/internal/process"
 	"github.com/gpumux/gpumux/internal/sharing"
 )
 
@@ -46,8 +45,6 @@ type Pool struct {
 	GPUsPerSlot int `yaml:"gpus_per_slot"`
 	// Quotas bound what each fairness key gets; see OtherKeys. Default: nothing does.
 	Quotas map[string]Quota `yaml:"quotas"`
-	// User is the user of the tasks that name none. Default: the worker's user.
-	User string `yaml:"user"`
 }
 
 // Slots is a number of slots per device; 0 means the default, 1.
@@ -84,7 +81,6 @@ type Placement struct {
 	// Most is the number of slots per group; with AutoSlots, which begins with 1, the
 	// largest one. Fit is the most whose budgets fit at once.
 	Most, Fit int
-	RunAs     *process.User
 }
 
 // Auto reports whether the number of slots is found by measurement.
@@ -145,8 +141,7 @@ func (c Config) placements(inventory *gpu.Inventory, r *report) []Placement {
 			continue
 		}
 		groups := p.groups(devices, at, r)
-		placements = append(placements, Placement{Pool: p, index: i, Groups: groups, Most: int(p.Slots), Fit: int(p.Slots),
-			RunAs: resolveUser(p.User, at+".user", r)})
+		placements = append(placements, Placement{Pool: p, index: i, Groups: groups, Most: int(p.Slots), Fit: int(p.Slots)})
 	}
 	checkShares(placements, r)
 	for i, p := range placements {

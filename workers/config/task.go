@@ -38,9 +38,6 @@ type Task struct {
 	// Env adds to the environment; PassEnv names what is passed on from the worker's.
 	Env     map[string]string `yaml:"env"`
 	PassEnv []string          `yaml:"pass_env"`
-	// User is the user that it runs as: a name or number of this machine, with ":group" or
-	// without. The worker must be root or have the capabilities for it. Default: the pool's.
-	User string `yaml:"user"`
 	// Mode is the task's own mode. Default: the pool's; commands are always fresh.
 	Mode gpumux.Mode `yaml:"mode"`
 	// Fresh is how a fresh item of a Python task gets its process: fork, from a process that
@@ -133,7 +130,7 @@ func (c Config) task(name, at string, t Task, r *report) launch.Task {
 		r.add(at, "has %s; give only one", strings.Join(kinds, " and "))
 	}
 	task := launch.Task{
-		Name: name, Dir: c.path(t.Dir), Text: t.Output == "text", Env: t.Env, PassEnv: t.PassEnv, User: resolveUser(t.User, at+".user", r),
+		Name: name, Dir: c.path(t.Dir), Text: t.Output == "text", Env: t.Env, PassEnv: t.PassEnv,
 		Mode: t.Mode, Fresh: t.Fresh, Hygiene: t.Hygiene, StartLimit: time.Duration(t.Start), Timeout: time.Duration(t.Timeout), RecycleItems: t.Recycle.Items,
 		RecycleAge: time.Duration(t.Recycle.Age),
 	}

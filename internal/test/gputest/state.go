@@ -13,7 +13,6 @@ type State struct {
 	CUDA   int    // default 13000, which is 13.0
 	Init   int    // code that nvmlInit returns; default 0, success
 	GPUs   []GPU
-	Links  []Link
 	// PIDShift is the driver's process numbers less this host's, as in a sandbox.
 	PIDShift int
 	// Lists is how the driver lists processes. Default: with what they hold.
@@ -89,14 +88,6 @@ const (
 
 // Unknown is the driver's number for memory it does not know.
 const Unknown = ^uint64(0)
-
-// Link connects two GPUs, named by UUID.
-type Link struct {
-	From, To string
-	Level    int // common ancestor: 0 board, 10 one switch, 20 several, 30 host bridge, 40 node, 50 system
-	P2P      bool
-	NVLinks  int
-}
 
 type event struct {
 	seq        int
@@ -175,9 +166,6 @@ func (s State) text() string {
 				line("sick %s %s %d", g.UUID, call, code)
 			}
 		}
-	}
-	for _, l := range s.Links {
-		line("link %s %s %d %d %d", l.From, l.To, l.Level, number(l.P2P), l.NVLinks)
 	}
 	for _, e := range s.events {
 		line("event %d %s %d %d %d %d", e.seq, e.uuid, e.kind, e.data, e.gi, e.ci)

@@ -12,7 +12,6 @@
  *   reserved UUID BYTES                            what the driver keeps for itself, of a GPU above
  *   mig GPU-UUID INSTANCE UUID TOTAL FREE GI CI NAME...
  *   process UUID PID BYTES|unknown compute|mps|graphics
- *   link UUID UUID LEVEL P2P NVLINKS
  *   slow UUID MILLISECONDS                         how long each call about it takes
  *   mode UUID NUMBER                               compute mode; default 0
  *   ecc UUID MODE VOLATILE AGGREGATE               uncorrectable errors; a device without this line has no ECC
@@ -50,15 +49,13 @@ typedef struct {
 } device;
 
 typedef struct { char uuid[96]; unsigned pid; u64 bytes; char type[16]; } process;
-typedef struct { char a[96], b[96]; int level, p2p, nvlinks; } peering;
 typedef struct { u64 seq; char uuid[96]; u64 type, data; unsigned gi, ci; } event;
 
 typedef struct {
-	int init, cuda, shift, ndevices, nprocesses, nlinks, nevents;
+	int init, cuda, shift, ndevices, nprocesses, nevents;
 	char driver[80], lists[16];
 	device devices[MAX_DEVICES];
 	process processes[MAX_ROWS];
-	peering links[MAX_ROWS];
 	event events[MAX_ROWS];
 } state;
 
@@ -115,7 +112,6 @@ static state *load(void) {
 		u64 reserved;
 		device d = {0};
 		process p = {0};
-		peering l = {0};
 		event e = {0};
 		char word[32];
 		if (sscanf(line, "init %d", &s->init) == 1) continue;
@@ -152,9 +148,7 @@ static state *load(void) {
 		else if (sscanf(line, "process %95s %u %31s %15s", p.uuid, &p.pid, word, p.type) == 4 && s->nprocesses < MAX_ROWS) {
 			p.bytes = strcmp(word, "unknown") ? strtoull(word, NULL, 10) : ~0ULL;
 			s->processes[s->nprocesses++] = p;
-		} else if (sscanf(line, "link %95s %95s %d %d %d", l.a, l.b, &l.level, &l.p2p, &l.nvlinks) == 5 && s->nlinks < MAX_ROWS)
-			s->links[s->nlinks++] = l;
-		else if (sscanf(line, "event %llu %95s %llu %llu %u %u", &e.seq, e.uuid, &e.type, &e.data, &e.gi, &e.ci) == 6 && s->nevents < MAX_ROWS)
+		} else if (sscanf(line, "event %llu %95s %llu %llu %u %u", &e.seq, e.uuid, &e.type, &e.data, &e.gi, &e.ci) == 6 && s->nevents < MAX_ROWS)
 			s->events[s->nevents++] = e;
 	}
 	fclose(f);
@@ -321,38 +315,6 @@ int nvmlDeviceGetMigDeviceHandleByIndex(void *dev, unsigned index, void **out) {
 }
 int nvmlDeviceGetGpuInstanceId(void *dev, unsigned *id) { ON_DEVICE(*id = (unsigned)d->gi;); }
 int nvmlDeviceGetComputeInstanceId(void *dev, unsigned *id) { ON_DEVICE(*id = (unsigned)d->ci;); }
-
-static peering *between(state *s, device *a, device *b) {
-	for (int i = 0; i < s->nlinks; i++) {
-		peering *l = &s->links[i];
-		if ((!strcmp(l->a, a->uuid) && !strcmp(l->b, b->uuid)) || (!strcmp(l->a, b->uuid) && !strcmp(l->b, a->uuid))) return l;
-	}
-	return NULL;
-}
-
-int nvmlDeviceGetTopologyCommonAncestor(void *dev, void *other, int *level) {
-	ON_DEVICE(int bad; device *o = at(s, other, &bad); peering *l = o ? between(s, d, o) : NULL; *level = l ? l->level : 50;);
-}
-int nvmlDeviceGetP2PStatus(void *dev, void *other, int what, int *status) {
-	ON_DEVICE(int bad; device *o = at(s, other, &bad); peering *l = o ? between(s, d, o) : NULL;
-		*status = l && l->p2p && (what != 2 || l->nvlinks) ? 0 : 5;);
-}
-
-/* The links of a GPU are numbered in the order in which the state lists its pairs. */
-static device *remote(state *s, device *d, unsigned number) {
-	for (int i = 0; i < s->nlinks; i++) {
-		peering *l = &s->links[i];
-		const char *other = !strcmp(l->a, d->uuid) ? l->b : !strcmp(l->b, d->uuid) ? l->a : NULL;
-		if (!other) continue;
-		if (number < (unsigned)l->nvlinks) return find(s, other);
-		number -= (unsigned)l->nvlinks;
-	}
-	return NULL;
-}
-int nvmlDeviceGetNvLinkState(void *dev, unsigned number, int *on) { ON_DEVICE(*on = remote(s, d, number) != NULL;); }
-int nvmlDeviceGetNvLinkRemotePciInfo_v2(void *dev, unsigned number, pci *p) {
-	ON_DEVICE(device *o = remote(s, d, number); if (o) pci_of(s, o, p); else code = INVALID;);
-}
 
 typedef struct { unsigned field, scope; long long time, latency; unsigned type, code; u64 value; } field;
 int nvmlDeviceGetFieldValues(void *dev, int n, field *f) {
