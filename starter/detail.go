@@ -24,7 +24,8 @@ type ListOptions struct {
 	Limit int
 	// Running leaves out those that are over.
 	Running bool
-	// Counts asks each map how far it is, at a call per map.
+	// Counts asks each map how far it is, at a call per map, and a running one for the
+	// quota that it waits for, at one or two more.
 	Counts bool
 }
 
@@ -44,6 +45,8 @@ type Listed struct {
 	Failed    int64 `json:"failed"`
 	// Paused is a running map that hands out nothing, as far as it could be asked.
 	Paused bool `json:"paused,omitempty"`
+	// Quota names a quota that chunks of a running map wait for.
+	Quota string `json:"quota,omitempty"`
 	// Recent are the newest failures of a running map that could be asked, at most five.
 	Recent []gpumux.Result `json:"recent,omitempty"`
 }
@@ -100,8 +103,25 @@ func (h *Handle) fillCount(ctx context.Context, canAsk bool) {
 	} else if l.Status == Running && canAsk {
 		if p, err := h.Progress(ctx); err == nil {
 			l.Task, l.Items, l.Succeeded, l.Failed, l.Paused, l.Recent = p.Task, p.Items, p.Succeeded, p.Failed, p.Paused, p.Recent
+			l.Quota = h.quota(ctx)
 		}
 	}
+}
+
+// quota names a quota that chunks of the map or of its first segment wait for.
+func (h *Handle) quota(ctx context.Context) string {
+	maps := h.starter.registry()
+	last, err := maps.describe(ctx, h.ID)
+	if err != nil || last == nil {
+		return ""
+	}
+	last.Children = last.Children[:min(1, len(last.Children))]
+	for p := range maps.pending(ctx, last) {
+		if p.OverQuota {
+			return strings.TrimPrefix(p.Waiting, contract.WaitsFor)
+		}
+	}
+	return ""
 }
 
 // Detail describes one map.

@@ -51,6 +51,10 @@ func TestQuota_ATeamHasItsSlots(t *testing.T) {
 	retries, err := h.Retries(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, waits, "waits for "+retries.Quota)
+	s.until("the list says so", func() bool {
+		maps, err := s.List(t.Context(), starter.ListOptions{Counts: true})
+		return err == nil && len(maps) == 1 && "waits for "+maps[0].Quota == waits
+	})
 	s.until("the worker shows its quota", func() bool {
 		return quotasOf(t, s.Starter)["team-a"] == gpumux.QuotaInfo{Key: "team-a", Slots: 2, Busy: 2, Waits: true}
 	})
