@@ -25,7 +25,7 @@ type ListOptions struct {
 	// Running leaves out those that are over.
 	Running bool
 	// Counts asks each map how far it is, at a call per map, and a running one for the
-	// quota that it waits for, at one or two more.
+	// quota that it waits for, at one more, or two for a map with segments.
 	Counts bool
 }
 
@@ -103,25 +103,10 @@ func (h *Handle) fillCount(ctx context.Context, canAsk bool) {
 	} else if l.Status == Running && canAsk {
 		if p, err := h.Progress(ctx); err == nil {
 			l.Task, l.Items, l.Succeeded, l.Failed, l.Paused, l.Recent = p.Task, p.Items, p.Succeeded, p.Failed, p.Paused, p.Recent
-			l.Quota = h.quota(ctx)
+			inFlight, _ := h.Retries(ctx, 1)
+			l.Quota = inFlight.Quota
 		}
 	}
-}
-
-// quota names a quota that chunks of the map or of its first segment wait for.
-func (h *Handle) quota(ctx context.Context) string {
-	maps := h.starter.registry()
-	last, err := maps.describe(ctx, h.ID)
-	if err != nil || last == nil {
-		return ""
-	}
-	last.Children = last.Children[:min(1, len(last.Children))]
-	for p := range maps.pending(ctx, last) {
-		if p.OverQuota {
-			return strings.TrimPrefix(p.Waiting, contract.WaitsFor)
-		}
-	}
-	return ""
 }
 
 // Detail describes one map.
@@ -256,14 +241,15 @@ type Retries struct {
 	Idle bool
 }
 
-// Retries looks at what the map has in flight.
-func (h *Handle) Retries(ctx context.Context) (Retries, error) {
+// Retries looks at what the map and so many of its segments have in flight.
+func (h *Handle) Retries(ctx context.Context, segments int) (Retries, error) {
 	found, begun, waiting := Retries{}, false, false
 	maps := h.starter.registry()
 	last, err := maps.describe(ctx, h.ID)
 	if err != nil || last == nil {
 		return found, err
 	}
+	last.Children = last.Children[:min(segments, len(last.Children))]
 	for p := range maps.pending(ctx, last) {
 		chunk := p.Activity == contract.RunChunk
 		begun, waiting = begun || chunk && p.State == "started", waiting || chunk

@@ -48,7 +48,7 @@ func TestQuota_ATeamHasItsSlots(t *testing.T) {
 		return err == nil && len(d.Running) == 2 && len(d.Waits) == 1
 	})
 	require.Equal(t, []string{waits}, d.Waits)
-	retries, err := h.Retries(t.Context())
+	retries, err := h.Retries(t.Context(), 1)
 	require.NoError(t, err)
 	require.Equal(t, waits, "waits for "+retries.Quota)
 	s.until("the list says so", func() bool {
