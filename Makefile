@@ -123,7 +123,7 @@ nvidia-check: $(VENV)/tests ## gpumux against NVIDIA's own libraries of several 
 	cd devserver && $(GO) build -ldflags '-s -w' -o ../$(BIN)/test/gpumux ./cmd/gpumux
 	cd devserver && GPUMUX_BINARY=$(CURDIR)/$(BIN)/test/gpumux GPUMUX_NVIDIA=$(CURDIR)/.nvidia $(GO) test -v -count=1 ./test/nvidiacheck $(TESTFLAGS)
 
-cluster-check: ## gpumux on a real cluster, PostgreSQL, Temporal's services, S3 and Prometheus as processes of this machine, in 15 minutes; RUN=Outage for one part, RUN=Fleet GPUMUX_FLEET=1000 for a thousand workers
+cluster-check: ## gpumux on a real cluster, PostgreSQL, Temporal's services, S3 and Prometheus as processes of this machine, in 20 minutes; RUN=Outage for one part, RUN=Fleet GPUMUX_FLEET=1000 for a thousand workers
 	@devserver/test/clustercheck/fetch.sh .cluster; code=$$?; test $$code = 0 || { test $$code = 3; exit; }; \
 	$(GO) build -ldflags '$(LDFLAGS)' -o .cluster/bin/gpumux ./cmd/gpumux && \
 	$(GO) test -c -ldflags '-s -w' -o .cluster/bin/fleet.test ./workers && cd devserver && \

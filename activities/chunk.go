@@ -56,7 +56,7 @@ func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.Chu
 	if a.stream != nil {
 		defer a.stream.Leave()
 	}
-	if p.doubts() {
+	if p.Late != nil && p.Late() {
 		activity.RecordHeartbeat(ctx, a.ledger.snapshot("")) // waits for the answer; a refusal ends ctx
 		if ctx.Err() != nil {
 			return contract.ChunkResult{}, context.Cause(ctx)

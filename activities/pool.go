@@ -42,8 +42,10 @@ type Pool struct {
 	Saving func() (saved func())
 	// Admit holds each fairness key to its quota. Default: nothing does.
 	Admit Admit
-	// Doubt reports whether the server may have given a chunk which arrives now to another
+	// Late reports whether the server may have given a chunk which arrives now to another
 	// worker already. Then the activity asks the server before items run. Default: never.
+	Late func() bool
+	// Doubt reports whether the server may not know of results. Default: never.
 	Doubt func() bool
 }
 

@@ -24,7 +24,8 @@ type ListOptions struct {
 	Limit int
 	// Running leaves out those that are over.
 	Running bool
-	// Counts asks each map how far it is, at a call per map.
+	// Counts asks each map how far it is, at a call per map, and a running one for the
+	// quota that it waits for, at one more, or two for a map with segments.
 	Counts bool
 }
 
@@ -44,6 +45,8 @@ type MapInfo struct {
 	Failed    int64 `json:"failed"`
 	// Paused is a running map that hands out nothing, as far as it could be asked.
 	Paused bool `json:"paused,omitempty"`
+	// Quota names a quota that chunks of a running map wait for.
+	Quota string `json:"quota,omitempty"`
 	// Recent are the newest failures of a running map that could be asked, at most five.
 	Recent []gpumux.Result `json:"recent,omitempty"`
 }
@@ -100,6 +103,8 @@ func (h *Handle) fillCount(ctx context.Context, canAsk bool) {
 	} else if l.Status == StatusRunning && canAsk {
 		if p, err := h.Progress(ctx); err == nil {
 			l.Task, l.Items, l.Succeeded, l.Failed, l.Paused, l.Recent = p.Task, p.Items, p.Succeeded, p.Failed, p.Paused, p.Recent
+			inFlight, _ := h.Retries(ctx, 1)
+			l.Quota = inFlight.Quota
 		}
 	}
 }
@@ -236,14 +241,15 @@ type Retries struct {
 	Idle bool
 }
 
-// Retries looks at what the map has in flight.
-func (h *Handle) Retries(ctx context.Context) (Retries, error) {
+// Retries looks at what the map and so many of its segments have in flight.
+func (h *Handle) Retries(ctx context.Context, segments int) (Retries, error) {
 	found, begun, waiting := Retries{}, false, false
 	maps := h.starter.registry()
 	last, err := maps.describe(ctx, h.ID)
 	if err != nil || last == nil {
 		return found, err
 	}
+	last.Children = last.Children[:min(segments, len(last.Children))]
 	for p := range maps.pending(ctx, last) {
 		chunk := p.Activity == contract.RunChunk
 		begun, waiting = begun || chunk && p.State == "started", waiting || chunk

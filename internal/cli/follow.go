@@ -90,7 +90,7 @@ func tellTroubles(ctx context.Context, a *app.App, s *starter.Starter, h *starte
 			return
 		case <-time.After(diagnosing):
 		}
-		retries, err := h.Retries(ctx)
+		retries, err := h.Retries(ctx, starter.MaxPending)
 		if err != nil {
 			continue // the server may be back soon; Wait tells when it stays away
 		}

@@ -81,7 +81,7 @@ func TestContact_AShortOutageEndsNothing(t *testing.T) {
 		require.False(t, s.Doubt())
 		s.down.Store(true)
 		time.Sleep(2 * askEvery)
-		require.True(t, s.Doubt(), "nobody can tell how old what comes now is")
+		require.True(t, s.Doubt() && s.Late(), "nobody can tell how old what comes now is")
 		time.Sleep(contract.Contact - 2*askEvery)
 		require.NoError(t, s.check())
 		s.down.Store(false)
@@ -198,5 +198,49 @@ func TestContact_AHeartbeatEndsWithAnAnswer(t *testing.T) {
 		require.ErrorIs(t, p.beat(ended, func(context.Context) error { end(stops); return errAway }), stops)
 		require.ErrorIs(t, p.beat(ended, func(ctx context.Context) error { require.NoError(t, ctx.Err()); return errAway }), errAway,
 			"one more, for the next attempt")
+	})
+}
+
+// A worker that has had no activity for long asks seldom. What comes then is late until
+// questions in a row have shown that nothing is under way.
+func TestContact_AsksSeldomWhileIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, asked := time.Now(), atomic.Int64{}
+		down := atomic.Bool{}
+		k := New(func(context.Context) error {
+			if asked.Add(1); down.Load() {
+				return errAway
+			}
+			return nil
+		}, func() time.Duration { return time.Since(began) }, zap.NewNop())
+		running, end := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); k.Run(running) }()
+		defer func() { end(); <-done }()
+		during := func(d time.Duration) int64 {
+			before := asked.Load()
+			time.Sleep(d)
+			synctest.Wait()
+			return asked.Load() - before
+		}
+		require.EqualValues(t, quiet/askEvery, during(quiet))
+		require.False(t, k.Late())
+		require.EqualValues(t, 10, during(10*idleEvery))
+		require.True(t, k.Late())
+
+		_, stop := k.Follow(t.Context(), contract.HeartbeatTimeout)
+		require.EqualValues(t, 1, during(0), "it asks at once")
+		require.True(t, k.Late())
+		require.False(t, k.Doubt(), "no silence is known")
+		require.EqualValues(t, 2*idleEvery/askEvery, during(2*idleEvery))
+		require.False(t, k.Late())
+		stop()
+
+		require.EqualValues(t, quiet/askEvery, during(quiet))
+		down.Store(true)
+		require.EqualValues(t, 2, during(idleEvery+askEvery), "without an answer it asks again soon")
+		down.Store(false)
+		during(askEvery)
+		require.True(t, k.Doubt(), "there was a silence")
 	})
 }

@@ -49,8 +49,9 @@ type pulseKey struct{}
 // Follow begins the contact of an activity with this heartbeat timeout. The context that
 // it returns ends with contact. Stop ends the following.
 func (k *Contact) Follow(ctx context.Context, timeout time.Duration) (followed context.Context, stop func()) {
-	// The server handed the activity out a moment ago; else Doubt says so.
+	// The server handed the activity out a moment ago; else Late says so.
 	p := &pulse{worker: k, limit: timeout - ending, answered: k.now() - steady}
+	k.uses(1)
 	p.held, p.lose = context.WithCancelCause(context.WithValue(context.Background(), pulseKey{}, p))
 	p.mu.Lock()
 	p.timer = time.AfterFunc(p.limit-steady, func() { p.left() })
@@ -58,6 +59,7 @@ func (k *Contact) Follow(ctx context.Context, timeout time.Duration) (followed c
 	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, pulseKey{}, p))
 	unlink := context.AfterFunc(p.held, func() { cancel(context.Cause(p.held)) })
 	return ctx, func() {
+		k.uses(-1)
 		p.mu.Lock()
 		p.ended = true
 		p.timer.Stop()

@@ -31,8 +31,11 @@ func Maps(to io.Writer, maps []starter.MapInfo, now time.Time) error {
 			end = now
 		}
 		status := string(m.Status)
-		if m.Paused {
+		switch {
+		case m.Paused:
 			status = "paused"
+		case m.Quota != "":
+			status = "at quota"
 		}
 		rows = append(rows, []string{m.ID, status, screen.Count(m.Items), done, failed, screen.Ago(now, m.Started),
 			screen.Span(max(0, end.Sub(m.Started))), screen.OneLine(cmp.Or(m.Input, "-"), 40)})

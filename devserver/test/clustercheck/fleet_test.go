@@ -60,8 +60,10 @@ func TestFleet(t *testing.T) {
 	}
 	say("all serve", time.Since(began), "load "+loadAverage(t))
 
-	// As long as a request for work stays open.
+	// As long as a request for work stays open, and after as long without work, from when on
+	// workers ask less.
 	const window = time.Minute
+	<-time.After(window)
 	before := measure(t)
 	<-time.After(window)
 	say("idle", window, measure(t).since(before, empty, workers))

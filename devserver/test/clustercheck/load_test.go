@@ -54,7 +54,7 @@ func TestLoad_ManyMaps(t *testing.T) {
 }
 
 // Small maps beside a large one, in the pool that it fills.
-func TestLoad_SmallBesideLarge(t *testing.T) {
+func TestLoad_SmallAndLarge(t *testing.T) {
 	inCluster(t)
 	workers(t)
 	log := filepath.Join(c.dir, "beside.log")

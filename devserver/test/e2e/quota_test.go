@@ -48,9 +48,13 @@ func TestQuota_ATeamHasItsSlots(t *testing.T) {
 		return err == nil && len(d.Running) == 2 && len(d.Waits) == 1
 	})
 	require.Equal(t, []string{waits}, d.Waits)
-	retries, err := h.Retries(t.Context())
+	retries, err := h.Retries(t.Context(), 1)
 	require.NoError(t, err)
 	require.Equal(t, waits, "waits for "+retries.Quota)
+	s.until("the list says so", func() bool {
+		maps, err := s.List(t.Context(), starter.ListOptions{Counts: true})
+		return err == nil && len(maps) == 1 && "waits for "+maps[0].Quota == waits
+	})
 	s.until("the worker shows its quota", func() bool {
 		return quotasOf(t, s.Starter)["team-a"] == contract.QuotaInfo{Key: "team-a", Slots: 2, Busy: 2, Waits: true}
 	})

@@ -98,6 +98,16 @@ func (p *program) ready() {
 		"it says that it is ready")
 }
 
+// over reports whether the program has ended.
+func (p *program) over() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // code waits for the end of the program.
 func (p *program) code() int {
 	p.t.Helper()
