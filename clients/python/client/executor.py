@@ -16,7 +16,7 @@ import threading
 import weakref
 from typing import IO, Any, Callable, Optional, Sequence
 
-from .. import remote
+from .. import remote, typed
 from . import function as functions
 from .command import Command
 from .fault import Fault, RemoteTraceback
@@ -64,9 +64,9 @@ class Executor(concurrent.futures.Executor):
             dict(
                 slots=slots, memory=memory, devices=devices, sharing=sharing, mode=mode, timeout=timeout, start_timeout=start_timeout,
                 attempts=attempts, python=python or sys.executable, visible_devices=visible_devices, gpus_per_slot=gpus_per_slot,
-                pass_env=[*words(pass_env), "PYTHONPATH"],
+                pass_env=[*words(pass_env), "PYTHONPATH", typed.VARIABLE],
             ),
-            fed=True, environ=dict(os.environ, PYTHONPATH=os.pathsep.join(functions.paths())),
+            fed=True, environ={**os.environ, "PYTHONPATH": os.pathsep.join(functions.paths()), typed.VARIABLE: f" {functions.main()}"},
         )
         self._reader = threading.Thread(target=_read, args=(weakref.ref(self), self._command.stdout), daemon=True)
         self._reader.start()
@@ -79,7 +79,8 @@ class Executor(concurrent.futures.Executor):
             if self._closed:
                 raise RuntimeError("the executor is shut down")
             name = self._name(fn)
-            item = remote.pack(name, _dumps((args, kwargs)), self._raised(self._count))
+            imports = name not in self._files and getattr(fn, "__module__", None) == "__main__"
+            item = remote.pack(name, _dumps((args, kwargs), imports), self._raised(self._count))
             future = Future(remote.mark(item["raised"]))
             self._pending[self._count] = future, name
             self._count_files(name)
@@ -233,12 +234,19 @@ def _exception(fields: dict, path: str) -> Exception:
     return Fault({**fields, "hint": "; ".join(filter(None, [fields.get("hint"), f"it is raised as a Fault, since {raised}"]))})
 
 
-def _dumps(arguments: tuple) -> bytes:
+def _dumps(arguments: tuple, imports: bool) -> bytes:
+    """arguments pickled. imports is whether slots import the program's own module."""
     try:
-        import cloudpickle as pickler
+        data = pickle.dumps(arguments, pickle.HIGHEST_PROTOCOL)
+        if imports or b"__main__" not in data:
+            return data
+    except Exception:
+        pass
+    try:
+        import cloudpickle
     except ImportError:
-        pickler = pickle
+        cloudpickle = pickle
     try:
-        return pickler.dumps(arguments, pickle.HIGHEST_PROTOCOL)
+        return cloudpickle.dumps(arguments, pickle.HIGHEST_PROTOCOL)
     except Exception as error:
         raise TypeError(f"the arguments cannot be pickled: {error}") from error

@@ -155,7 +155,7 @@ def _start(
         environ["PYTHONPATH"] = os.pathsep.join(filter(None, [named.path, os.environ.get("PYTHONPATH")]))
         options["pass_env"].append("PYTHONPATH")
     if pickle or calls:
-        environ[typed.VARIABLE] = f"pickle {functions.main() if imports else ''}" if pickle else "arguments"
+        environ[typed.VARIABLE] = f"{'pickle' if pickle else 'arguments'} {functions.main() if imports else ''}"
         options["pass_env"].append(typed.VARIABLE)
 
     def done() -> None:

@@ -107,16 +107,20 @@ class Executor(unittest.TestCase):
                         raise Failed("on purpose")
                     return Made()
 
+                def known(made):
+                    return type(made) is Made
+
                 if __name__ == "__main__":
                     with gpumux.Executor(slots=1) as executor:
-                        print(type(executor.submit(make, False).result()) is Made)
+                        made = executor.submit(make, False).result()
+                        print(type(made) is Made, executor.submit(known, made).result())
                         try:
                             executor.submit(make, True).result()
                         except Failed as error:
                             print(error)
             """))
             ran = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
-            self.assertEqual(ran.stdout, "True\non purpose\n", ran.stderr)
+            self.assertEqual(ran.stdout, "True True\non purpose\n", ran.stderr)
 
     def test_what_cannot_start(self):
         with gpumux.Executor(memory="nonsense") as executor:

@@ -134,6 +134,35 @@ class Values(unittest.TestCase):
                     self.assertEqual(ran[:21], [1] * 21)
 
 
+    def test_the_same_item_is_the_same_bytes(self):
+        """In every process, with cloudpickle and without."""
+        program = """
+            import collections, datetime, decimal, enum, hashlib, sys
+            HIDE
+            import numpy, pandas
+            from gpumux.client import values
+
+            Named = collections.namedtuple("Named", "words count")
+            words = {"alpha", "beta", "gamma", "delta"}
+            items = [
+                words, {"key": frozenset(words), ("a", "b"): [words, "".join(("al", "pha")), "alpha"]}, numpy.arange(300.0),
+                pandas.DataFrame({"words": ["alpha", "".join(("al", "pha"))], "day": [datetime.date(2026, 1, 2)] * 2}),
+                decimal.Decimal("1.50"), {1: {frozenset({("x", 1), ("y", 2)})}}, Named(frozenset(words), 3),
+            ]
+            data = [values.dumps(item, "item", False) for item in items]
+            assert values.loads(data[1]) == items[1] and values.loads(data[6]) == items[6]
+            print(hashlib.sha256(b"".join(data)).hexdigest())
+        """
+        for hide in "pass", 'sys.modules["cloudpickle"] = None':
+            found = set()
+            for seed in "1", "2", "random":
+                code = textwrap.dedent(program).replace("HIDE", hide)
+                ran = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, text=True)
+                self.assertEqual(ran.returncode, 0, ran.stderr)
+                found.add(ran.stdout)
+            self.assertEqual(len(found), 1, hide)
+
+
 class Results(unittest.TestCase):
     def test_what_they_show(self):
         rows = gpumux.map(tasks.printing, [1, 3, 5], slots=1)

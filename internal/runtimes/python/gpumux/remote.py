@@ -12,7 +12,7 @@ import pickle
 import sys
 from typing import Any, Callable, Sequence
 
-from .typed import dumps
+from .typed import dumps, loads
 
 TARGET = "gpumux.remote:call"
 BEGUN, CANCELLED = "begun", "cancelled"
@@ -56,7 +56,7 @@ def call(item: dict) -> str:
         if marked(link) == CANCELLED:
             return ""
     try:
-        positional, named = pickle.loads(base64.b64decode(item["arguments"]))
+        positional, named = loads(base64.b64decode(item["arguments"]))
         return base64.b64encode(dumps(_function(item["function"])(*positional, **named), "result")).decode()
     except Exception as error:
         _keep(error, item["raised"])

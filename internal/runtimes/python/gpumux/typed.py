@@ -16,7 +16,7 @@ from typing import Any, Callable
 
 from . import encode, item, raw
 
-# Its value is "arguments", or "pickle" with the name that the module of the client's program has in slots: "pickle script".
+# Its value is "arguments", "pickle" or nothing, a space, and the name that the module of the client's program has in slots.
 VARIABLE = "_GPUMUX_ITEMS"
 PROTOCOL = 5
 # The fields of an item. Neither is another map's: what is pickled is text there.
@@ -58,7 +58,8 @@ def _once(fill: Callable[[Any, Any], Any], kind: type, state: Any) -> type:
 _filled: set[type] = set()
 
 
-def _loads(data: bytes) -> Any:
+def loads(data: bytes) -> Any:
+    """What the client has pickled."""
     return _Unpickler(io.BytesIO(data)).load()
 
 
@@ -77,7 +78,7 @@ _asked, _, _main = os.environ.get(VARIABLE, "").partition(" ")
 
 def read(text: memoryview) -> Any:
     """The item whose JSON is text. Raises what item.read and pickle raise."""
-    return content(item.read(text), _loads) if _asked else item.read(text)
+    return content(item.read(text), loads) if _asked else item.read(text)
 
 
 def pack(value: Any) -> Any:
