@@ -50,8 +50,8 @@ class Command:
         """Run it with arguments and the flags of options. heard gets what it says, line by line, in a thread of its own."""
         self._options = options
         self.process = subprocess.Popen(
-            [find(), *arguments, *flags(options)], stdin=subprocess.PIPE if fed else subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            env=environ, bufsize=1 << 16, start_new_session=True,
+            [find(), *arguments, *flags(options)], stdin=subprocess.PIPE if fed else subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, env=environ, bufsize=1 << 16, start_new_session=True,
         )
         assert self.process.stdout is not None
         self.stdin, self.stdout = self.process.stdin, self.process.stdout

@@ -12,7 +12,7 @@ from .options import text_of
 class Fault(Exception):
     """Why an item failed: what happened, where, and what to do next."""
 
-    def __init__(self, fields: dict) -> None:
+    def __init__(self, fields: dict, options: dict = {}) -> None:
         super().__init__(fields)
         self.kind: str = fields.get("kind", "")
         """device_oom, budget, host_oom, crash, timeout, device_lost, task_error, bad_input, canceled or slot_lost."""
@@ -21,7 +21,7 @@ class Fault(Exception):
         self.raised: Optional[str] = fields.get("class")
         """The name of the exception's class, such as ValueError or torch.OutOfMemoryError."""
         self.traceback: Optional[str] = fields.get("traceback")
-        self.hint: Optional[str] = fields.get("hint") and in_python(fields["hint"], {})
+        self.hint: Optional[str] = fields.get("hint") and in_python(fields["hint"], options)
         self.attempts: int = fields.get("attempts", 0)
         """How often the item was tried."""
         self.fields: dict = fields
@@ -109,6 +109,9 @@ def in_python(text: str, options: dict) -> str:
         return f"{name}={_short.repr(value)}{'' if again else word}"
 
     text = re.sub("(?m)^gpumux: | with --local", "", text)
+    if "memory" in options:
+        # The pool is the call's own.
+        text = re.sub(r"the pool memory: (\d\w*)", r'memory="\1"', text.replace(", or add a larger pool to the ladder", ""))
     text = re.sub(rf'invalid argument ({_QUOTED}) for "(?:-., )?(--[a-z-]+)" flag:', r"\2 \1:", text)
     return re.sub(rf"`[^`]*`|--(?P<flag>[a-z][a-z-]*)(?P<word> {_QUOTED}| [^\s:;,]+)?", option, text)
 

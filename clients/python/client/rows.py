@@ -50,6 +50,7 @@ class Rows:
     ) -> None:
         """value and item read what the command gives as such, done runs when all results were given."""
         self._key: tuple = (*arguments, repr(options))
+        self._options = options
         self._raise_faults, self._value, self._item, self._done = raise_faults, value, item, done
         self._total = total if feed is None else feed.total
         self._given = 0
@@ -142,7 +143,7 @@ class Rows:
         return Result(
             row["index"],
             self._value(row.get("value")) if fault is None else None,
-            None if fault is None else Fault(fault),
+            None if fault is None else Fault(fault, self._options),
             row.get("key"),
             self._item(row.get("item")),
             row.get("files", ()),

@@ -122,6 +122,12 @@ def exhaust():
     raise MemoryError("no more")
 
 
+def fill(size):
+    held = bytearray(os.urandom(1 << 20) * (size >> 20))
+    await_file("/no/such/file")
+    return len(held)
+
+
 def leave():
     sys.exit(3)
 

@@ -126,6 +126,11 @@ class Map(unittest.TestCase):
             for result in gpumux.map(tasks.picky, range(5), slots=1, raise_faults=True):
                 self.assertLess(result.index, 3)
 
+    def test_hints_speak_of_options(self):
+        (result,) = gpumux.map(tasks.fill, [256 << 20], slots=1, memory="128MiB", attempts=1).faults()
+        self.assertEqual(result.fault.kind, "budget")
+        self.assertRegex(result.fault.hint, r'give memory="\d+\w+" or more .*, or use smaller items$')
+
     def test_the_state_of_faults_goes_in_time(self):
         folder = pathlib.Path(self.state, "gpumux", "local")
         month = time.time() - 31 * 86400
