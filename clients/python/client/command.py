@@ -84,7 +84,10 @@ def _listen(process: subprocess.Popen, said: list, heard: Callable[[str], None])
     with process.stderr as said_now:
         for raw in said_now:
             line = raw.decode(errors="replace").rstrip("\n")
-            _log.log(logging.WARNING if line.startswith("note: ") else logging.INFO, "%s", in_python(line, {}))
+            if line.startswith("note: "):
+                _log.warning("%s", in_python(line, {}))
+            else:
+                _log.info("%s", line)
             heard(line)
             said.append(line)
             del said[:-200]

@@ -109,6 +109,7 @@ def in_python(text: str, options: dict) -> str:
         return f"{name}={_short.repr(value)}{'' if again else word}"
 
     text = re.sub("(?m)^gpumux: | with --local", "", text)
+    text = re.sub(r"--pass-env ([\w,]+)", lambda match: f"pass_env={match[1].split(',')}", text)
     if "memory" in options:
         # The pool is the call's own.
         text = re.sub(r"the pool memory: (\d\w*)", r'memory="\1"', text.replace(", or add a larger pool to the ladder", ""))

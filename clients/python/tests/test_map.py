@@ -49,6 +49,9 @@ class Map(unittest.TestCase):
         with unittest.mock.patch.dict(os.environ, CUDA_VISIBLE_DEVICES=""), self.assertLogs("gpumux", "WARNING") as logs:
             self.assertEqual(values(gpumux.map(tasks.double, [1])), [2])
         self.assertRegex(logs.output[0], "note: the CPU runs it: ")
+        with unittest.mock.patch.dict(os.environ, HF_TOKEN="x", WANDB_API_KEY="y"), self.assertLogs("gpumux", "WARNING") as logs:
+            self.assertEqual(values(gpumux.map(tasks.double, [1])), [2])
+        self.assertIn("to pass on: pass_env=['HF_TOKEN', 'WANDB_API_KEY']", "\n".join(logs.output))
 
     def test_an_arg(self):
         for arg in ({"by": 3}, 3, [3], "3"):
