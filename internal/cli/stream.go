@@ -50,6 +50,7 @@ ends: the results of what came before are written, and the exit code is 2.`,
 	flags.IntVar(&f.input.Attempts, "attempts", 1, "how often an item that raises is tried")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "no summary")
 	flags.StringSliceVar(&f.input.Ladder, "pool", nil, "gpu or cpu (default what the machine has)")
+	registerExact(flags, &f.exact)
 	f.registerHere(flags, "")
 	c.RunE = func(c *cobra.Command, args []string) error { return runStream(a, c, args, f) }
 	return c

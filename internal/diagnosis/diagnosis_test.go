@@ -350,3 +350,13 @@ func FuzzDiagnose(f *testing.F) {
 		}
 	})
 }
+
+// Only a task that takes many items at once hears of micro-batches.
+func TestDiagnose_HintsOfMicroBatches(t *testing.T) {
+	for batch, smaller := range map[int]string{0: "smaller items", 8: "a smaller micro-batch (@gpumux.batch)"} {
+		d := Diagnose(Evidence{Class: "torch.OutOfMemoryError", Message: "CUDA out of memory.", Batch: batch})
+		require.Equal(t, gpumux.FaultDeviceOOM, d.Fault.Kind)
+		require.Contains(t, d.Fault.Hint, "use "+smaller)
+		require.Equal(t, batch > 0, strings.Contains(d.Fault.Hint, "micro-batch"))
+	}
+}

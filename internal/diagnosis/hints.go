@@ -12,9 +12,9 @@ func hint(e Evidence, d Diagnosis) string {
 	f := &d.Fault
 	switch f.Kind {
 	case gpumux.FaultDeviceOOM:
-		return deviceMemoryHint(f)
+		return deviceMemoryHint(f, smaller(e))
 	case gpumux.FaultBudget:
-		return fmt.Sprintf("give the pool memory: %s or more (it was ended on its way up), or use a smaller micro-batch (@gpumux.batch), or add a larger pool to the ladder", roomFor(max(f.Peak, f.Budget)/8*9))
+		return fmt.Sprintf("give the pool memory: %s or more (it was ended on its way up), or use %s, or add a larger pool to the ladder", roomFor(max(f.Peak, f.Budget)/8*9), smaller(e))
 	case gpumux.FaultHostOOM:
 		if e.HostLeft > 0 {
 			return "make the item smaller, run fewer slots on this host, or give the pool memory: so that each slot has a budget that fits; the worker keeps the rest of the host alive"
@@ -48,9 +48,16 @@ func foreignHint(e Evidence) string {
 		" draws (EGL, Vulkan) has to be told the device; for several GPUs use a pool with gpus_per_slot"
 }
 
+// smaller is what needs less memory.
+func smaller(e Evidence) string {
+	if e.Batch > 0 {
+		return "a smaller micro-batch (@gpumux.batch)"
+	}
+	return "smaller items"
+}
+
 // deviceMemoryHint leaves the sizes to the fault, which shows them itself.
-func deviceMemoryHint(f *gpumux.Fault) string {
-	const smaller = "a smaller micro-batch (@gpumux.batch)"
+func deviceMemoryHint(f *gpumux.Fault, smaller string) string {
 	need := roomFor(f.Budget + f.Requested)
 	switch {
 	case f.Total > 0 && f.Requested > f.Total:

@@ -45,7 +45,9 @@ type State struct {
 	// Fingerprint is that of starter.Map, Output the key of the results file.
 	Fingerprint string `json:"fingerprint,omitempty"`
 	Output      string `json:"output,omitempty"`
-	Bytes       int64  `json:"bytes"`
+	// Made says that this package chose the ID and the folder.
+	Made  bool  `json:"made,omitempty"`
+	Bytes int64 `json:"bytes"`
 	// Used is when something in it last changed.
 	Used time.Time `json:"used"`
 	Path string    `json:"path"`
@@ -164,12 +166,37 @@ func removeFolder(data string) error {
 	return err
 }
 
+const (
+	// keptFor and keptBytes bound what stays of maps without an ID of the user's.
+	keptFor         = 30 * 24 * time.Hour
+	keptBytes int64 = 1 << 30
+)
+
+// tidy removes what no map without an ID of the user's has used for keptFor, and of those
+// whose results were written also the oldest beyond keptBytes in all.
+func tidy(now time.Time) error {
+	states, err := States()
+	var bytes int64
+	for _, s := range states {
+		if !s.Made || s.State == "running" {
+			continue
+		}
+		if s.State == "kept" {
+			bytes += s.Bytes
+		}
+		if now.Sub(s.Used) > keptFor || s.State == "kept" && bytes > keptBytes {
+			err = errors.Join(err, s.Remove())
+		}
+	}
+	return err
+}
+
 // note writes down how to go on with the session's map, which runs without the note too.
 func (s *Session) note(fingerprint string) {
 	dir, err := os.Getwd()
 	if err == nil {
 		var data []byte
-		noted := State{ID: s.handle.ID, Folder: dir, Command: s.o.Command, Fingerprint: fingerprint, Output: s.handle.Output}
+		noted := State{ID: s.handle.ID, Folder: dir, Command: s.o.Command, Fingerprint: fingerprint, Output: s.handle.Output, Made: s.made}
 		if data, err = json.Marshal(noted); err == nil {
 			err = os.WriteFile(filepath.Join(s.Data, noteFile), data, 0o600)
 		}

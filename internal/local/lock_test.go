@@ -1,9 +1,13 @@
 package local
 
 import (
+	"encoding/json"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -36,4 +40,47 @@ func TestHoldFolder_OfAMapThatEnds(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, os.SameFile(there, mine))
 	require.DirExists(t, filepath.Join(data, "store"))
+}
+
+func TestTidy_KeepsWithinBounds(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	now := time.Now()
+	keep := func(id string, made, kept bool, age time.Duration, bytes int64) {
+		path, err := Folder("local", id)
+		require.NoError(t, err)
+		require.NoError(t, os.MkdirAll(filepath.Join(path, "delivered"), 0o700))
+		note, err := json.Marshal(State{ID: id, Made: made})
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(path, noteFile), note, 0o600))
+		if kept {
+			require.NoError(t, os.WriteFile(filepath.Join(path, "delivered", id), []byte("run\n"), 0o600))
+		}
+		file, err := os.Create(filepath.Join(path, "sparse"))
+		require.NoError(t, err)
+		require.NoError(t, errors.Join(file.Truncate(bytes), file.Close()))
+		require.NoError(t, filepath.WalkDir(path, func(name string, _ fs.DirEntry, _ error) error { return os.Chtimes(name, now, now.Add(-age)) }))
+	}
+	const day = 24 * time.Hour
+	keep("new", true, true, time.Hour, keptBytes/2)
+	keep("second", true, true, 2*time.Hour, keptBytes/4)
+	keep("third", true, true, 3*time.Hour, keptBytes/2)
+	keep("stopped", true, false, 29*day, keptBytes)
+	keep("stopped-long-ago", true, false, 31*day, 1)
+	keep("old", true, true, 31*day, 1)
+	keep("named", false, true, 31*day, keptBytes)
+	keep("running", true, true, 31*day, keptBytes)
+	running, err := StateOf("running")
+	require.NoError(t, err)
+	hold, _, err := claimFolder(running.Path, "running")
+	require.NoError(t, err)
+	defer hold.Close()
+
+	require.NoError(t, tidy(now))
+	states, err := States()
+	require.NoError(t, err)
+	var left []string
+	for _, s := range states {
+		left = append(left, s.ID)
+	}
+	require.ElementsMatch(t, []string{"new", "second", "stopped", "named", "running"}, left)
 }

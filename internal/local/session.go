@@ -267,6 +267,10 @@ func (s *Session) Close(ctx context.Context) {
 		if err := removeFolder(s.Data); err != nil {
 			s.say("delete %s: %v", s.Data, err)
 		}
+	} else if s.made && s.own {
+		if err := tidy(time.Now()); err != nil {
+			s.say("delete the state of old maps: %v", err)
+		}
 	}
 	if !stays {
 		_ = s.hold.Close() // nil where another process has the folder

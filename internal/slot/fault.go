@@ -55,6 +55,7 @@ func (j judge) diagnose(p *occupant, d *deathError, running *calls.Item) *gpumux
 // fault makes a fault of the evidence, and adds which item and process it is about.
 func (j judge) fault(p *occupant, e diagnosis.Evidence, running *calls.Item) *gpumux.Fault {
 	e.Lent, e.OnCPU, e.MPS = p.session.Memory.Budget > j.o.Memory, j.o.Device == "CPU", j.o.MPS
+	e.Batch = p.account.Unit()
 	d := diagnosis.Diagnose(e)
 	fault := d.Fault
 	j.spread(d, &fault)
@@ -75,7 +76,7 @@ func (j judge) fault(p *occupant, e diagnosis.Evidence, running *calls.Item) *gp
 func (j judge) raised(p *occupant, m wire.Fault, running *calls.Item) (fault *gpumux.Fault, output string, err error) {
 	e := diagnosis.Raised(m.Raised)
 	output = p.session.Process.Out.UpTo(m.Out)
-	e.Tail, e.OnCPU = output, j.o.Device == "CPU"
+	e.Tail, e.OnCPU, e.Batch = output, j.o.Device == "CPU", p.account.Unit()
 	p.session.ExplainMemory(e, j.kills)
 	d := diagnosis.Diagnose(*e)
 	if d.Poisoned || d.Fault.Kind.Deadly() {

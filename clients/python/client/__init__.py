@@ -7,7 +7,11 @@ about a map: the command does. What it started ends with it, however it ends.
 from .cluster import Cluster, connect
 from .executor import Executor
 from .fault import BadInput, Error, Fault, MapFailed, Result, Unavailable
-from .here import map
+from .here import map, starmap, stream
+from .parallel import register_joblib
 from .rows import Rows
 
-__all__ = ["BadInput", "Cluster", "Error", "Executor", "Fault", "MapFailed", "Result", "Rows", "Unavailable", "connect", "map"]
+__all__ = [
+    "BadInput", "Cluster", "Error", "Executor", "Fault", "MapFailed", "Result", "Rows", "Unavailable", "connect", "map", "register_joblib",
+    "starmap", "stream",
+]

@@ -9,8 +9,8 @@ from typing import Any, Iterable, NamedTuple, Optional, Union
 from . import items as inputs
 from .command import find
 from .fault import failure
-from .options import Words, encoded, flags, seconds
-from .rows import Rows
+from .options import Words, flags
+from .rows import Feed, Rows
 
 
 class Cluster(NamedTuple):
@@ -60,34 +60,26 @@ class Cluster(NamedTuple):
         Closing the results leaves it running; cancel(id) stops it. See gpumux.map for what the options share with it.
         """
         over, feed, total = inputs.given(items, source)
-        arguments = [
-            "map", task, "--out", "-", *self._flags(),
-            *flags(
-                columns=columns, key=key, with_item=with_item, pool=pool, mode=mode, timeout=seconds(timeout), attempts=attempts,
-                backoff=seconds(backoff), arg=encoded(arg), fail_fast=fail_fast, max_failures=max_failures, chunk=chunk,
-                priority=priority, fairness_key=fairness_key, fairness_weight=fairness_weight, no_wait=no_wait, cache=cache, files=files, id=id, retry=retry,
-                unordered=not ordered,
-            ),
-        ]
-        return Rows([*arguments, *over], feed, total=total, show=progress, raise_faults=raise_faults)
+        options = dict(
+            columns=columns, key=key, with_item=with_item, pool=pool, mode=mode, timeout=timeout, attempts=attempts, backoff=backoff, arg=arg,
+            fail_fast=fail_fast, max_failures=max_failures, chunk=chunk, priority=priority, fairness_key=fairness_key,
+            fairness_weight=fairness_weight, no_wait=no_wait, cache=cache, files=files, id=id, retry=retry, ordered=ordered, **self._asdict(),
+        )
+        return Rows(["map", task, "--out", "-", *over], options, feed and Feed(feed, total), show=progress, raise_faults=raise_faults, total=total)
 
     def results(
         self, id: str, *, files: Union[str, "os.PathLike[str]", None] = None, ordered: bool = True,
         raise_faults: bool = False, progress: Optional[bool] = None,
     ) -> Rows:
         """The results of a map, as they come while it runs. files is a folder for what items kept with gpumux.save."""
-        arguments = ["results", id, "--follow", *self._flags(), *flags(files=files, unordered=not ordered)]
-        return Rows(arguments, None, show=progress, raise_faults=raise_faults)
+        return Rows(["results", id, "--follow"], dict(files=files, ordered=ordered, **self._asdict()), show=progress, raise_faults=raise_faults)
 
     def cancel(self, id: str) -> None:
         """Stop a map. What has finished is kept, and the same map started again goes on."""
-        arguments = [find(), "cancel", id, *flags(address=self.address, namespace=self.namespace, keys=self.keys)]
-        ended = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        options = dict(address=self.address, namespace=self.namespace, keys=self.keys)
+        ended = subprocess.run([find(), "cancel", id, *flags(options)], stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if ended.returncode != 0:
-            raise failure(ended.returncode, ended.stderr.strip())
-
-    def _flags(self) -> list[str]:
-        return flags(address=self.address, namespace=self.namespace, store=self.store, keys=self.keys)
+            raise failure(ended.returncode, ended.stderr.strip(), options)
 
 
 def connect(

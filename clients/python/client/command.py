@@ -13,9 +13,10 @@ import subprocess
 import sysconfig
 import threading
 import weakref
-from typing import Any, Optional, Sequence
+from typing import Any, Callable, Optional, Sequence
 
-from .fault import Error, Unavailable, failure
+from .fault import Error, Unavailable, failure, in_python
+from .options import flags
 
 _log = logging.getLogger("gpumux")
 # How long the command may take to end its processes before it is killed; its own sweeper ends them then.
@@ -42,17 +43,22 @@ def find() -> str:
 class Command:
     """A run of the command, which ends with its owner."""
 
-    def __init__(self, owner: Any, arguments: Sequence[str], *, fed: bool, environ: Optional[dict] = None) -> None:
+    def __init__(
+        self, owner: Any, arguments: Sequence[str], options: dict, *, fed: bool, environ: Optional[dict] = None,
+        heard: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        """Run it with arguments and the flags of options. heard gets what it says, line by line, in a thread of its own."""
+        self._options = options
         self.process = subprocess.Popen(
-            [find(), *arguments], stdin=subprocess.PIPE if fed else subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            env=environ, bufsize=1 << 16, start_new_session=True,
+            [find(), *arguments, *flags(options)], stdin=subprocess.PIPE if fed else subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, env=environ, bufsize=1 << 16, start_new_session=True,
         )
         assert self.process.stdout is not None
         self.stdin, self.stdout = self.process.stdin, self.process.stdout
         self._said: list[str] = []
         # What the finalizer and the thread hold must not keep the owner alive.
         self._end = weakref.finalize(owner, _stop, self.process)
-        self._listener = threading.Thread(target=_listen, args=(self.process, self._said), daemon=True)
+        self._listener = threading.Thread(target=_listen, args=(self.process, self._said, heard), daemon=True)
         self._listener.start()
 
     @property
@@ -69,16 +75,20 @@ class Command:
         """The error that its exit code and its last words are."""
         code = self.process.wait()
         self._listener.join()
-        return failure(code, "\n".join(self._said) or f"gpumux ended with {code} and said nothing")
+        return failure(code, "\n".join(self._said) or f"gpumux ended with {code} and said nothing", self._options)
 
 
-def _listen(process: subprocess.Popen, said: list) -> None:
+def _listen(process: subprocess.Popen, said: list, heard: Callable[[str], None]) -> None:
     """Log what the command says on standard error, its notes as warnings, and keep the end of it."""
     assert process.stderr is not None
     with process.stderr as said_now:
         for raw in said_now:
             line = raw.decode(errors="replace").rstrip("\n")
-            _log.log(logging.WARNING if line.startswith("note: ") else logging.INFO, "%s", line)
+            if line.startswith("note: "):
+                _log.warning("%s", in_python(line, {}))
+            else:
+                _log.info("%s", line)
+            heard(line)
             said.append(line)
             del said[:-200]
 

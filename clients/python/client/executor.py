@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import collections
 import concurrent.futures
+import contextlib
 import hashlib
-import io
 import json
 import os
 import pickle
@@ -16,11 +16,12 @@ import threading
 import weakref
 from typing import IO, Any, Callable, Optional, Sequence
 
-from .. import remote
+from .. import remote, typed
 from . import function as functions
 from .command import Command
 from .fault import Fault, RemoteTraceback
-from .options import Memory, Words, flags, seconds, words
+from .options import Memory, Words, words
+from .values import loads
 
 
 class Executor(concurrent.futures.Executor):
@@ -48,7 +49,7 @@ class Executor(concurrent.futures.Executor):
     ) -> None:
         # Held while a call is written. What the reader needs is not under it: the command may wait for the reader.
         self._writing = threading.Lock()
-        self._pending: dict[int, tuple[concurrent.futures.Future, str]] = {}
+        self._pending: dict[int, tuple[Future, str]] = {}
         # How many calls need a file with a function, and the functions of calls that are over.
         self._files: dict[str, int] = {}
         self._over: "collections.deque[str]" = collections.deque()
@@ -59,16 +60,13 @@ class Executor(concurrent.futures.Executor):
         self._why: Optional[Exception] = None
         self._command = Command(
             self,
-            [
-                "stream", remote.TARGET, "--unordered", "--quiet",
-                *flags(
-                    slots=slots, memory=memory, devices=devices, sharing=sharing, mode=mode, timeout=seconds(timeout),
-                    start_timeout=seconds(start_timeout), attempts=attempts,
-                    python=python or sys.executable, visible_devices=visible_devices, gpus_per_slot=gpus_per_slot,
-                    pass_env=[*words(pass_env), "PYTHONPATH"],
-                ),
-            ],
-            fed=True, environ=dict(os.environ, PYTHONPATH=os.pathsep.join(functions.paths())),
+            ["stream", remote.TARGET, "--unordered", "--quiet"],
+            dict(
+                slots=slots, memory=memory, devices=devices, sharing=sharing, mode=mode, timeout=timeout, start_timeout=start_timeout,
+                attempts=attempts, python=python or sys.executable, visible_devices=visible_devices, gpus_per_slot=gpus_per_slot,
+                pass_env=[*words(pass_env), "PYTHONPATH", typed.VARIABLE],
+            ),
+            fed=True, environ={**os.environ, "PYTHONPATH": os.pathsep.join(functions.paths()), typed.VARIABLE: f" {functions.main()}"},
         )
         self._reader = threading.Thread(target=_read, args=(weakref.ref(self), self._command.stdout), daemon=True)
         self._reader.start()
@@ -81,9 +79,9 @@ class Executor(concurrent.futures.Executor):
             if self._closed:
                 raise RuntimeError("the executor is shut down")
             name = self._name(fn)
-            item = remote.pack(name, _dumps((args, kwargs)), self._raised(self._count))
-            future: concurrent.futures.Future = concurrent.futures.Future()
-            future.set_running_or_notify_cancel()
+            imports = name not in self._files and getattr(fn, "__module__", None) == "__main__"
+            item = remote.pack(name, _dumps((args, kwargs), imports), self._raised(self._count))
+            future = Future(remote.mark(item["raised"]))
             self._pending[self._count] = future, name
             self._count_files(name)
             self._count += 1
@@ -94,8 +92,11 @@ class Executor(concurrent.futures.Executor):
                 pass  # the reader fails every future, with what the command said
         return future
 
+    def __repr__(self) -> str:
+        return f"<gpumux.Executor: {len(self._pending)} calls wait or run{', shut down' if self._closed else ''}>"
+
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more calls. wait waits for those that run; cancel_futures ends them."""
+        """Take no more calls. wait waits for those that were submitted; cancel_futures cancels those that have not begun."""
         with self._writing:
             self._closed = True
             try:
@@ -103,11 +104,18 @@ class Executor(concurrent.futures.Executor):
             except OSError:
                 pass
         if cancel_futures:
-            self._command.end()
+            for future, _ in list(self._pending.values()):
+                future.cancel()
         if wait:
             self._reader.join()
             self._command.end()
             self._remove()
+
+    def terminate_workers(self) -> None:
+        """End the calls that run, and take no more. Futures that are not done raise an Error."""
+        self._closed = True
+        self._command.end()
+        self.shutdown()
 
     def _name(self, fn: Any) -> str:
         """The task of a function, or the file with it as it is now. The same pickle is the same file, which a slot loads once."""
@@ -141,11 +149,16 @@ class Executor(concurrent.futures.Executor):
     def _take(self, row: dict) -> None:
         future, name = self._pending.pop(row["index"])
         self._over.append(name)
+        marked = remote.marked(future.mark)
+        if marked:
+            os.remove(future.mark)
+        if marked == remote.CANCELLED:
+            return
         if "fault" in row:
             future.set_exception(_exception(row["fault"], self._raised(row["index"])))
             return
         try:
-            value = _loads(remote.unpack(row["value"]))
+            value = loads(remote.unpack(row["value"]))
         except BaseException as error:
             future.set_exception(error)
             return
@@ -158,7 +171,32 @@ class Executor(concurrent.futures.Executor):
             if not self._closed:
                 self._closed, self._why = True, why
         for future, _ in left.values():
-            future.set_exception(why)
+            with contextlib.suppress(concurrent.futures.InvalidStateError):  # it is cancelled
+                future.set_exception(why)
+
+
+class Future(concurrent.futures.Future):
+    """A call. Whoever makes its mark first decides: a slot that begins it, or who cancels it."""
+
+    def __init__(self, mark: str) -> None:
+        super().__init__()
+        self.mark = mark
+
+    def running(self) -> bool:
+        return not self.done() and remote.marked(self.mark) == remote.BEGUN
+
+    def cancel(self) -> bool:
+        if not self.done():
+            try:
+                os.symlink(remote.CANCELLED, self.mark)
+                super().cancel()
+                self.set_running_or_notify_cancel()
+            except OSError:
+                pass  # it has begun, or its executor is gone
+        return self.cancelled()
+
+    def __repr__(self) -> str:
+        return super().__repr__().replace("state=pending", "state=running") if self.running() else super().__repr__()
 
 
 def _read(executor: "weakref.ref[Executor]", results: IO[bytes]) -> None:
@@ -177,17 +215,6 @@ def _read(executor: "weakref.ref[Executor]", results: IO[bytes]) -> None:
         owner._fail()
 
 
-class _Unpickler(pickle.Unpickler):
-    """Finds the classes of the program's script in the script. In slots it is a module of its own name."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        return super().find_class("__main__" if module == functions.main() and module not in sys.modules else module, name)
-
-
-def _loads(data: bytes) -> Any:
-    return _Unpickler(io.BytesIO(data)).load()
-
-
 def _exception(fields: dict, path: str) -> Exception:
     """What a call raised, as the slot left it at path, with the fault as its cause. The fault itself where the call did not end by
     an exception, or by one that does not pickle."""
@@ -195,7 +222,7 @@ def _exception(fields: dict, path: str) -> Exception:
         return Fault(fields)
     try:
         with open(path, "rb") as file:
-            raised = _loads(file.read())
+            raised = loads(file.read())
         os.remove(path)
     except FileNotFoundError:
         return Fault(fields)
@@ -207,12 +234,19 @@ def _exception(fields: dict, path: str) -> Exception:
     return Fault({**fields, "hint": "; ".join(filter(None, [fields.get("hint"), f"it is raised as a Fault, since {raised}"]))})
 
 
-def _dumps(arguments: tuple) -> bytes:
+def _dumps(arguments: tuple, imports: bool) -> bytes:
+    """arguments pickled. imports is whether slots import the program's own module."""
     try:
-        import cloudpickle as pickler
+        data = pickle.dumps(arguments, pickle.HIGHEST_PROTOCOL)
+        if imports or b"__main__" not in data:
+            return data
+    except Exception:
+        pass
+    try:
+        import cloudpickle
     except ImportError:
-        pickler = pickle
+        cloudpickle = pickle
     try:
-        return pickler.dumps(arguments, pickle.HIGHEST_PROTOCOL)
+        return cloudpickle.dumps(arguments, pickle.HIGHEST_PROTOCOL)
     except Exception as error:
         raise TypeError(f"the arguments cannot be pickled: {error}") from error

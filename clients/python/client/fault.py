@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import reprlib
 from typing import Any, NamedTuple, Optional, Sequence
+
+from .options import text_of
 
 
 class Fault(Exception):
     """Why an item failed: what happened, where, and what to do next."""
 
-    def __init__(self, fields: dict) -> None:
+    def __init__(self, fields: dict, options: dict = {}) -> None:
         super().__init__(fields)
         self.kind: str = fields.get("kind", "")
         """device_oom, budget, host_oom, crash, timeout, device_lost, task_error, bad_input, canceled or slot_lost."""
@@ -18,11 +21,14 @@ class Fault(Exception):
         self.raised: Optional[str] = fields.get("class")
         """The name of the exception's class, such as ValueError or torch.OutOfMemoryError."""
         self.traceback: Optional[str] = fields.get("traceback")
-        self.hint: Optional[str] = fields.get("hint")
+        self.hint: Optional[str] = fields.get("hint") and in_python(fields["hint"], options)
         self.attempts: int = fields.get("attempts", 0)
         """How often the item was tried."""
         self.fields: dict = fields
         """All that is known, as in the results of the command line."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.kind}: {f'{self.raised}: ' if self.raised else ''}{self.message:.200}>"
 
     def __str__(self) -> str:
         text = f"{self.kind}: {self.raised}: {self.message}" if self.raised else f"{self.kind}: {self.message}"
@@ -49,6 +55,18 @@ class Result(NamedTuple):
     """The item itself, with with_item=True."""
     files: Sequence[str] = ()
     """The names of the files that the item kept with gpumux.save."""
+    output: str = ""
+    """What the item printed, cut in the middle where it is long."""
+
+    def __repr__(self) -> str:
+        said = [f"index={self.index}", f"value={_short.repr(self.value)}" if self.fault is None else f"fault={self.fault!r}"]
+        said += [f"{name}={_short.repr(value)}" for name, value in zip(self._fields[3:], self[3:]) if repr(value) not in _NOTHING]
+        return f"Result({', '.join(said)})"
+
+
+_NOTHING = "None", "()", "[]", "''"
+_short = reprlib.Repr()
+_short.maxstring = _short.maxother = 200
 
 
 class Error(RuntimeError):
@@ -71,7 +89,32 @@ ITEMS_FAILED = 1
 """The command's exit code when items failed and nothing else did."""
 
 
-def failure(code: int, said: str) -> Error:
-    """What the command's exit code means. Its flags become keywords, but not those of whole commands."""
-    said = re.sub(r"`[^`]*`|--[a-z][a-z-]*", lambda m: m[0] if m[0][0] == "`" else m[0][2:].replace("-", "_") + "=", said)
-    return {2: BadInput, 3: Unavailable, 4: MapFailed}.get(code, Error)(said)
+def failure(code: int, said: str, options: dict) -> Error:
+    """What the command's exit code means. said is what it wrote, options are those it was given."""
+    lines = [line for line in said.splitlines() if not re.match("note: |see `gpumux .*--help`$", line)]
+    return {2: BadInput, 3: Unavailable, 4: MapFailed}.get(code, Error)(in_python("\n".join(lines), options))
+
+
+def in_python(text: str, options: dict) -> str:
+    """What the command says, with flags as the options of Python: --memory lots as memory='lots'. Whole commands stay."""
+
+    def option(match: re.Match) -> str:
+        if match["flag"] is None:
+            return match[0]
+        name, word = match["flag"].replace("-", "_"), match["word"] or ""
+        value = options.get(name)
+        if value is None:
+            return f"{name}={word}"
+        again = word[1:].strip('"') in (str(value), text_of(name, value))
+        return f"{name}={_short.repr(value)}{'' if again else word}"
+
+    text = re.sub("(?m)^gpumux: | with --local", "", text)
+    text = re.sub(r"--pass-env ([\w,]+)", lambda match: f"pass_env={match[1].split(',')}", text)
+    if "memory" in options:
+        # The pool is the call's own.
+        text = re.sub(r"the pool memory: (\d\w*)", r'memory="\1"', text.replace(", or add a larger pool to the ladder", ""))
+    text = re.sub(rf'invalid argument ({_QUOTED}) for "(?:-., )?(--[a-z-]+)" flag:', r"\2 \1:", text)
+    return re.sub(rf"`[^`]*`|--(?P<flag>[a-z][a-z-]*)(?P<word> {_QUOTED}| [^\s:;,]+)?", option, text)
+
+
+_QUOTED = r'"(?:[^"\\]|\\.)*"'

@@ -40,7 +40,7 @@ def importable(function: Any) -> Optional[Named]:
         raise TypeError(f"{function!r} is no function; give one, or its name as 'file.py:function'")
     module = sys.modules.get(getattr(function, "__module__", None) or "")
     qualified = getattr(function, "__qualname__", "")
-    if module is None or "<" in qualified or _found(module, qualified) is not function:
+    if module is None or "<" in qualified or found(module, qualified) is not function:
         return None
     file = getattr(module, "__file__", None)
     if module.__name__ == "__main__":
@@ -78,11 +78,12 @@ def paths() -> list[str]:
     return [os.path.abspath(path) for path in sys.path if os.path.isdir(path or ".") and not _installed(os.path.join(path, "x"))]
 
 
-def _found(module: types.ModuleType, qualified: str) -> Any:
-    found: Any = module
+def found(module: types.ModuleType, qualified: str) -> Any:
+    """What module has under a qualified name, else None."""
+    value: Any = module
     for part in qualified.split("."):
-        found = getattr(found, part, None)
-    return found
+        value = getattr(value, part, None)
+    return value
 
 
 def _installed(file: str) -> bool:
@@ -141,9 +142,10 @@ sys.path += [path for path in {paths!r} if path not in sys.path]
 def _written(function: Callable[..., Any], state: str) -> Named:
     """A task file with the function pickled. The same function makes the same file, so that its map is found again."""
     need_cloudpickle(function)
-    from .byvalue import dumps
+    from .byvalue import Pickler
+    from .steady import dumps
 
-    pickled = base64.b64encode(dumps(function)).decode()
+    pickled = base64.b64encode(dumps(function, Pickler, 4)).decode()
     title = getattr(function, "__name__", "") or type(function).__name__
     title = title if title.isidentifier() else "function"
     text = _TEMPLATE.format(

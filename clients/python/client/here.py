@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 import os
 import shutil
 import sys
 from typing import Any, Callable, Iterable, Optional, Sequence, Union
 
+from .. import typed
 from . import function as functions
 from . import items as inputs
-from .options import Memory, Words, encoded, flags, seconds, words
-from .rows import Rows
+from . import values
+from .options import Memory, Words, words
+from .rows import Feed, Rows
+
+_log = logging.getLogger("gpumux")
 
 
 def map(
     function: Union[Callable[..., Any], str],
     items: Optional[Iterable[Any]] = None,
-    *,
+    *more: Iterable[Any],
+    pickle: bool = False,
     source: Union[str, "os.PathLike[str]", None] = None,
     columns: Optional[Words] = None,
     key: Optional[str] = None,
@@ -55,8 +62,9 @@ def map(
 
     function is a function, or its name as "file.py:function", or a class that is made once per process and then called with each item.
     Those of notebooks, lambdas and inner functions need cloudpickle.
-    items is any iterable of what JSON can hold: rows of arrays arrive as lists, those of tables (pandas, Arrow, Polars) as dicts. source is
-    a file or URL of items instead: JSON lines, CSV, TSV, Parquet or Arrow; columns are those of a table that items have.
+    items is any iterable of what JSON can hold: rows of arrays arrive as lists, those of tables (pandas, Arrow, Polars) as dicts. With
+    pickle items and values may be anything that pickle takes, and stay what they are. With more iterables function takes an item of each.
+    source is a file or URL of items instead: JSON lines, CSV, TSV, Parquet or Arrow; columns are those of a table that items have.
     key names the field of the items, dicts, that each Result has as its key; with_item gives it the whole item.
     slots is how many run side by side on a device, or "auto"; memory is the budget of each, such as "4GiB" or bytes.
     timeout is the most seconds of one item, attempts how often one that raises is tried, backoff the seconds before it is tried again.
@@ -70,26 +78,100 @@ def map(
 
     Raises BadInput, Unavailable or MapFailed, with what the command said.
     """
-    over, feed, total = inputs.given(items, source)
+    options = dict(
+        columns=columns, key=key, with_item=with_item, slots=slots, memory=memory, devices=devices, sharing=sharing, pool=pool, mode=mode,
+        timeout=timeout, start_timeout=start_timeout, attempts=attempts, backoff=backoff, arg=arg, fail_fast=fail_fast,
+        max_failures=max_failures, chunk=chunk, cache=cache, files=files, id=id, retry=retry, ordered=ordered,
+        python=python or sys.executable, visible_devices=visible_devices, gpus_per_slot=gpus_per_slot, pass_env=words(pass_env), data=data,
+    )
+    return _start(["map", "--local", "--out", "-"], function, items, more, source, pickle, options, show=progress, raise_faults=raise_faults)
+
+
+def starmap(function: Union[Callable[..., Any], str], items: Iterable[Iterable[Any]], **options: Any) -> Rows:
+    """gpumux.map with items that are the arguments of one call each: function(*item). The options are those of gpumux.map."""
+    return map(function, inputs.Calls.of(items), **options)
+
+
+def stream(
+    function: Union[Callable[..., Any], str],
+    items: Iterable[Any],
+    *more: Iterable[Any],
+    pickle: bool = False,
+    ahead: int = 1000,
+    key: Optional[str] = None,
+    with_item: bool = False,
+    slots: Union[int, str, None] = None,
+    memory: Optional[Memory] = None,
+    devices: Optional[Words] = None,
+    sharing: Optional[str] = None,
+    pool: Optional[str] = None,
+    mode: Optional[str] = None,
+    timeout: Optional[float] = None,
+    start_timeout: Optional[float] = None,
+    attempts: Optional[int] = None,
+    arg: Any = None,
+    ordered: bool = True,
+    raise_faults: bool = False,
+    progress: Optional[bool] = None,
+    python: Optional[str] = None,
+    visible_devices: Optional[str] = None,
+    gpus_per_slot: Optional[int] = None,
+    pass_env: Sequence[str] = (),
+) -> Rows:
+    """Run function on every item as it comes, in slots on this machine, and give a Result for each. The items may never end.
+
+    At most ahead items are read whose results were not given yet. Nothing is kept: what is not done when the program ends is lost. What
+    the items raise is raised after the results of those before. The other options are those of gpumux.map.
+    """
+    if isinstance(ahead, bool) or not isinstance(ahead, int) or ahead < 1:
+        raise ValueError(f"ahead={ahead!r}: give a whole number of at least 1")
+    options = dict(
+        key=key, with_item=with_item, slots=slots, memory=memory, devices=devices, sharing=sharing, pool=pool, mode=mode, timeout=timeout,
+        start_timeout=start_timeout, attempts=attempts, arg=arg, ordered=ordered, python=python or sys.executable,
+        visible_devices=visible_devices, gpus_per_slot=gpus_per_slot, pass_env=words(pass_env),
+    )
+    return _start(["stream"], function, items, more, None, pickle, options, show=progress, raise_faults=raise_faults, ahead=ahead)
+
+
+def _start(
+    words: list[str], function: Any, items: Any, more: Sequence[Any], source: Any, pickle: bool, options: dict, *, show: Optional[bool],
+    raise_faults: bool, ahead: Optional[int] = None,
+) -> Rows:
+    """Start the command of words for a function and its items."""
+    if more:
+        items = inputs.together([items, *more])
+    calls = isinstance(items, inputs.Calls)
+    if pickle and source is not None:
+        raise TypeError("pickle=True goes with items of this program; those of source= are JSON")
     named = functions.name(function, functions.state())
-    environ = None
-    pass_env = words(pass_env)
+    # Whether slots import the program's own module, with its classes.
+    imports = named.made is None and getattr(function, "__module__", None) == "__main__"
+    write = inputs.pickled(calls, imports, options["key"]) if pickle else inputs.as_json(calls)
+    over, lines, total = inputs.given(items, source, write, ranges=not pickle and ahead is None)
+    if lines is not None and total is None and ahead is None:
+        _tell_of_streams()
+    environ = dict(os.environ)
     if named.path is not None:
-        environ = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, [named.path, os.environ.get("PYTHONPATH")])))
-        pass_env.append("PYTHONPATH")
-    arguments = [
-        "map", named.task, "--local", "--out", "-",
-        *flags(
-            columns=columns, key=key, with_item=with_item, slots=slots, memory=memory, devices=devices, sharing=sharing, pool=pool,
-            mode=mode, timeout=seconds(timeout), start_timeout=seconds(start_timeout), attempts=attempts, backoff=seconds(backoff),
-            arg=encoded(arg), fail_fast=fail_fast, max_failures=max_failures, chunk=chunk, cache=cache, files=files, id=id, retry=retry,
-            unordered=not ordered, python=python or sys.executable, visible_devices=visible_devices, gpus_per_slot=gpus_per_slot,
-            pass_env=pass_env, data=data,
-        ),
-    ]
+        environ["PYTHONPATH"] = os.pathsep.join(filter(None, [named.path, os.environ.get("PYTHONPATH")]))
+        options["pass_env"].append("PYTHONPATH")
+    if pickle or calls:
+        environ[typed.VARIABLE] = f"{'pickle' if pickle else 'arguments'} {functions.main() if imports else ''}"
+        options["pass_env"].append(typed.VARIABLE)
 
     def done() -> None:
         if named.made is not None:
             shutil.rmtree(os.path.dirname(named.made), ignore_errors=True)
 
-    return Rows([*arguments, *over], feed, environ=environ, total=total, show=progress, raise_faults=raise_faults, done=done)
+    return Rows(
+        [words[0], named.task, *words[1:], *over], options, None if lines is None else Feed(lines, total, ahead), environ=environ, total=total,
+        show=show, raise_faults=raise_faults, value=values.read if pickle else _same, item=values.item, done=done,
+    )
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+@functools.lru_cache(maxsize=None)
+def _tell_of_streams() -> None:
+    _log.warning("gpumux.map reads all of a generator before the first item runs; gpumux.stream takes items as they come")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Optional, Sequence, Union
+from typing import Any, Sequence, Union
 
 from ..encode import encode
 
@@ -11,34 +11,31 @@ Memory = Union[int, str]
 Words = Union[str, Sequence[str]]
 
 
-def flags(**values: Any) -> list[str]:
-    """A flag for each value that was given: True is the flag alone, several words become one with commas."""
+def flags(options: dict) -> list[str]:
+    """A flag for each option that was given: True is the flag alone, several words become one with commas."""
     found: list[str] = []
-    for name, value in values.items():
-        flag = "--" + name.rstrip("_").replace("_", "-")
-        if value is None or value is False:
-            continue
-        if value is True:
+    for name, value in options.items():
+        flag = "--" + name.replace("_", "-")
+        if name == "ordered":
+            found += [] if value else ["--unordered"]
+        elif value is True:
             found.append(flag)
-        elif isinstance(value, (list, tuple)):
-            found += [flag, ",".join(str(each) for each in value)] if value else []
-        else:
-            found += [flag, os.fspath(value) if hasattr(value, "__fspath__") else str(value)]
+        elif value is not None and value is not False and value != []:
+            found += [flag, text_of(name, value)]
     return found
+
+
+def text_of(name: str, value: Any) -> str:
+    """An option's value as the command reads it. Raises TypeError when JSON cannot hold an arg."""
+    if name == "arg":
+        return encode(value, "arg").decode()
+    if name in ("timeout", "start_timeout", "backoff") and not isinstance(value, str):
+        return f"{value:.9f}".rstrip("0").rstrip(".") + "s"
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(str, value))
+    return os.fspath(value) if hasattr(value, "__fspath__") else str(value)
 
 
 def words(given: Words) -> list[str]:
     """One word or several, as a list."""
     return [given] if isinstance(given, str) else list(given)
-
-
-def encoded(value: Any) -> Optional[str]:
-    """The value of arg= as JSON. Raises TypeError when JSON cannot hold it."""
-    return None if value is None else encode(value, "arg").decode()
-
-
-def seconds(time: Optional[float]) -> Optional[str]:
-    """A time of so many seconds as the command reads it."""
-    if time is None or isinstance(time, str):
-        return time
-    return f"{time:f}s"

@@ -3,25 +3,47 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from typing import Any, Optional
 
-
-class _Nothing:
-    def update(self, n: int) -> None: ...
-
-    def close(self) -> None: ...
+# How the command says how many items have finished, and of how many.
+_FINISHED = re.compile(r"\d+%  ([\d,]+)/([\d,]+)(?:  |$)")
 
 
-def bar(total: Optional[int], show: Optional[bool]) -> Any:
-    """tqdm's bar if show says so; None means in terminals and notebooks."""
-    notebook = "ipykernel" in sys.modules
-    if show is None:
-        show = notebook or sys.stderr is not None and sys.stderr.isatty()
-    if not show or importlib.util.find_spec("tqdm") is None:
-        return _Nothing()
-    if notebook and importlib.util.find_spec("ipywidgets") is not None:
-        from tqdm.notebook import tqdm
-    else:
-        from tqdm import tqdm
-    return tqdm(total=total, unit=" items")
+class Bar:
+    """tqdm's bar of the items that have finished, in order or not, if show says so; None means in terminals and notebooks."""
+
+    def __init__(self, total: Optional[int], show: Optional[bool]) -> None:
+        self._tqdm: Any = None
+        self._given = 0
+        notebook = "ipykernel" in sys.modules
+        if show is None:
+            show = notebook or sys.stderr is not None and sys.stderr.isatty()
+        if not show or importlib.util.find_spec("tqdm") is None:
+            return
+        if notebook and importlib.util.find_spec("ipywidgets") is not None:
+            from tqdm.notebook import tqdm
+        else:
+            from tqdm import tqdm
+        self._tqdm = tqdm(total=total, unit=" items")
+
+    def give(self) -> None:
+        """A result was given."""
+        self._given += 1
+        self._show(self._given)
+
+    def hear(self, line: str) -> None:
+        """The command said something."""
+        found = _FINISHED.match(line)
+        if found and self._tqdm is not None:
+            self._tqdm.total = int(found[2].replace(",", ""))
+            self._show(int(found[1].replace(",", "")))
+
+    def _show(self, finished: int) -> None:
+        if self._tqdm is not None and finished > self._tqdm.n:
+            self._tqdm.update(finished - self._tqdm.n)
+
+    def close(self) -> None:
+        if self._tqdm is not None:
+            self._tqdm.close()

@@ -7,7 +7,7 @@ import hashlib
 import json
 import threading
 import weakref
-from typing import Any, Callable, Iterable, Iterator, Optional, Sequence
+from typing import Any, Callable, Iterable, Iterator, NamedTuple, Optional, Sequence
 
 from ..item import numbers
 from . import progress
@@ -16,6 +16,16 @@ from .fault import ITEMS_FAILED, Fault, Result
 
 # Maps of this program that may still run, by their command.
 _open: "weakref.WeakValueDictionary[tuple, Rows]" = weakref.WeakValueDictionary()
+
+
+class Feed(NamedTuple):
+    """The items of a map, for the command's standard input."""
+
+    lines: Iterable[bytes]
+    total: Optional[int] = None
+    """How many there are, where that is known before."""
+    ahead: Optional[int] = None
+    """Of a stream: the most that are read before their results were given."""
 
 
 class Rows:
@@ -27,22 +37,31 @@ class Rows:
     def __init__(
         self,
         arguments: Sequence[str],
-        feed: Optional[Iterable[bytes]],
+        options: dict,
+        feed: Optional[Feed] = None,
         *,
         environ: Optional[dict] = None,
         total: Optional[int] = None,
         show: Optional[bool] = None,
         raise_faults: bool = False,
+        value: Callable[[Any], Any] = lambda value: value,
+        item: Callable[[Any], Any] = lambda item: item,
         done: Callable[[], None] = lambda: None,
     ) -> None:
-        self._key: tuple = tuple(arguments)
-        self._raise_faults, self._done = raise_faults, done
+        """value and item read what the command gives as such, done runs when all results were given."""
+        self._key: tuple = (*arguments, repr(options))
+        self._options = options
+        self._raise_faults, self._value, self._item, self._done = raise_faults, value, item, done
+        self._total = total if feed is None else feed.total
+        self._given = 0
+        self._faults: list[Result] = []
         self._error: Optional[BaseException] = None
+        self._ahead = threading.Semaphore(feed.ahead) if feed is not None and feed.ahead is not None else None
         if feed is None:
             self._displace()
-        self._command = Command(self, [*arguments, "--exact"], fed=feed is not None, environ=environ)
-        self._feeder = threading.Thread(target=self._write, args=(feed or (),), daemon=True)
-        self._bar = progress.bar(total, show)
+        self._bar = progress.Bar(self._total, show)
+        self._command = Command(self, [*arguments, "--exact"], options, fed=feed is not None, environ=environ, heard=self._bar.hear)
+        self._feeder = threading.Thread(target=self._write, args=(feed and feed.lines,), daemon=True)
         if feed is not None:
             self._feeder.start()
 
@@ -52,24 +71,45 @@ class Rows:
         if before is not None:
             before.close()
 
-    def _write(self, feed: Iterable[bytes]) -> None:
+    def _write(self, lines: Iterable[bytes]) -> None:
         to = self._command.stdin
         assert to is not None
         content = hashlib.sha256()
+        count = 0
         try:
-            for line in feed:
+            for line in self._bounded(lines):
                 to.write(line)
-                content.update(line)
-            # Which map it is, the items say as well. The command begins when it has all of them.
-            self._key += (content.digest(),)
-            self._displace()
+                count += 1
+                if self._ahead is None:
+                    content.update(line)
+                else:
+                    to.flush()
+            if not self._command.running:
+                return
+            self._total = count
+            if self._ahead is None:
+                # Which map it is, the items say as well. The command begins when it has all of them.
+                self._key += (content.digest(),)
+                self._displace()
             to.close()
-        except BrokenPipeError:
-            pass  # the command has ended and says why
         except BaseException as error:
+            if isinstance(error, BrokenPipeError) or not self._command.running:
+                return  # the command has ended and says why, or nobody wants it any more
             self._error = error
-            # Without its end the input is not whole, and nothing of it may run.
-            self._command.process.terminate()
+            if self._ahead is None:
+                # Without its end the input is not whole, and nothing of it may run.
+                self._command.process.terminate()
+            else:
+                to.close()
+
+    def _bounded(self, lines: Iterable[bytes]) -> Iterator[bytes]:
+        each = iter(lines)
+        while self._ahead is None or self._ahead.acquire() and self._command.running:
+            try:
+                line = next(each)
+            except StopIteration:
+                return
+            yield line
 
     def __iter__(self) -> Iterator[Result]:
         return self
@@ -81,21 +121,34 @@ class Rows:
             if not line:
                 self._finish()
                 raise StopIteration
-            row = json.loads(numbers(line.decode()))
+            result = self._read(json.loads(numbers(line.decode())))
         except StopIteration:
             raise
         except BaseException:
             self.close()
             raise
-        self._bar.update(1)
-        fault, label = row.get("fault"), (row.get("key"), row.get("item"), row.get("files", ()))
-        if fault is None:
-            return Result(row["index"], row.get("value"), None, *label)
-        found = Fault(fault)
-        if self._raise_faults:
-            self.close()
-            raise found
-        return Result(row["index"], None, found, *label)
+        self._given += 1
+        self._bar.give()
+        if self._ahead is not None:
+            self._ahead.release()
+        if result.fault is not None:
+            if self._raise_faults:
+                self.close()
+                raise result.fault
+            self._faults.append(result)
+        return result
+
+    def _read(self, row: dict) -> Result:
+        fault = row.get("fault")
+        return Result(
+            row["index"],
+            self._value(row.get("value")) if fault is None else None,
+            None if fault is None else Fault(fault, self._options),
+            row.get("key"),
+            self._item(row.get("item")),
+            row.get("files", ()),
+            row.get("output", ""),
+        )
 
     def _finish(self) -> None:
         """Read the command's end, which has given all rows that it has."""
@@ -114,7 +167,9 @@ class Rows:
     def close(self) -> None:
         """Stop the map, if it still runs, and wait until nothing of it is left."""
         self._command.end()
-        if self._feeder.is_alive():
+        if self._ahead is not None:
+            self._ahead.release()  # a generator that waits for somebody else's item ends with that
+        elif self._feeder.is_alive():
             self._feeder.join()
         self._bar.close()
         if _open.get(self._key) is self:
@@ -138,3 +193,56 @@ class Rows:
         if result is None:
             raise StopAsyncIteration
         return result
+
+    def __len__(self) -> int:
+        """How many items the map has. Raises TypeError until all of a generator or of a source were read."""
+        if self._total is None:
+            raise TypeError("how many items there are is not known yet")
+        return self._total
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        of = "" if self._total is None else f" of {self._total:,}"
+        failed = f", {len(self._faults):,} failed" if self._faults else ""
+        return f"<gpumux.Rows: {self._given:,}{of} results given{failed}{', runs' if self._command.running else ''}>"
+
+    def faults(self) -> list[Result]:
+        """The results that have a fault, of all items: it reads those that were not given yet."""
+        for _ in self:
+            pass
+        return self._faults
+
+    def to_pandas(self) -> Any:
+        """The results that were not given yet as a pandas.DataFrame: a row per item, named by its index.
+
+        Its columns are a field each where all values are dicts, else "value", and "fault" and "fault_message"; also "key" and "item"
+        where the map has them.
+        """
+        import pandas
+
+        columns = self._columns()
+        return pandas.DataFrame(columns, index=pandas.Index(columns.pop("index"), name="index"))
+
+    def to_arrow(self) -> Any:
+        """The results that were not given yet as a pyarrow.Table with the columns of to_pandas, and "index"."""
+        import pyarrow
+
+        return pyarrow.table(self._columns())
+
+    def _columns(self) -> dict[str, list]:
+        results = list(self)
+        before = {name: [getattr(each, name) for each in results] for name in ("index", "key", "item")}
+        for name in "key", "item":
+            if all(each is None for each in before[name]):
+                del before[name]
+        faults = [each.fault for each in results]
+        after = {"fault": [fault and fault.kind for fault in faults], "fault_message": [fault and fault.message for fault in faults]}
+        values = [each.value for each in results]
+        rows = [value for value in values if isinstance(value, dict)]
+        if not rows or len(rows) < faults.count(None):
+            return {**before, "value": values, **after}
+        fields = dict.fromkeys(field for row in rows for field in row)
+        named = {f"value.{field}" if field in before or field in after else str(field): field for field in fields}
+        return {**before, **{name: [value and value.get(field) for value in values] for name, field in named.items()}, **after}

@@ -1,8 +1,11 @@
 """Functions that the tests map, of a module that slots import."""
 
+import dataclasses
 import os
 import sys
 import time
+
+import gpumux
 
 
 def double(x):
@@ -119,6 +122,12 @@ def exhaust():
     raise MemoryError("no more")
 
 
+def fill(size):
+    held = bytearray(os.urandom(1 << 20) * (size >> 20))
+    await_file("/no/such/file")
+    return len(held)
+
+
 def leave():
     sys.exit(3)
 
@@ -130,3 +139,65 @@ class Point:
 
 def move(point, by=1):
     return Point(point.x + by)
+
+
+@dataclasses.dataclass
+class Pair:
+    left: int
+    right: tuple
+
+
+def name_of_type(x):
+    return type(x).__name__
+
+
+@gpumux.batch(max=8)
+def batched(items):
+    return [(item, type(item).__name__) for item in items]
+
+
+@gpumux.concurrent(max=8)
+async def together(item):
+    return item, type(item).__name__
+
+
+@gpumux.batch(max=8)
+def rows_of_floats(items):
+    import numpy
+
+    return numpy.zeros((len(items), 2), "f4")
+
+
+def generator(_):
+    return (n for n in range(2))
+
+
+def joined(*words):
+    return " ".join(map(str, words))
+
+
+def printing(x):
+    if x == 3:
+        raise ValueError("not three")
+    print("at", x)
+    return x
+
+
+def measured(row):
+    if row["x"] == 3:
+        raise ValueError("not three")
+    return {"square": row["x"] ** 2, "key": row["id"]}
+
+
+def mark(item):
+    """Leaves a mark, and waits for a file where it has one."""
+    folder, n, wait = item
+    open(os.path.join(folder, str(n)), "w").close()
+    if wait:
+        await_file(os.path.join(folder, wait))
+    return n
+
+
+def await_true(condition):
+    while not condition():
+        time.sleep(0.01)

@@ -63,7 +63,7 @@ class Executor(unittest.TestCase):
             self.assertIsInstance(cause, gpumux.Fault)
             self.assertEqual((cause.kind, cause.raised, cause.attempts), ("task_error", "ValueError", 1))
             printed = "".join(traceback.format_exception(ValueError, raised.exception, None))
-            self.assertIn("in picky", printed)
+            self.assertRegex(printed, '(?s)"""\nTraceback .* in picky\n.*"""\n\nThe above exception was the direct cause .*ValueError: not three\n$')
             with self.assertRaises(Own):
                 executor.submit(own).result()
             kept = executor.submit(tasks.raise_kept, "text", 7).exception()
@@ -107,27 +107,76 @@ class Executor(unittest.TestCase):
                         raise Failed("on purpose")
                     return Made()
 
+                def known(made):
+                    return type(made) is Made
+
                 if __name__ == "__main__":
                     with gpumux.Executor(slots=1) as executor:
-                        print(type(executor.submit(make, False).result()) is Made)
+                        made = executor.submit(make, False).result()
+                        print(type(made) is Made, executor.submit(known, made).result())
                         try:
                             executor.submit(make, True).result()
                         except Failed as error:
                             print(error)
             """))
             ran = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
-            self.assertEqual(ran.stdout, "True\non purpose\n", ran.stderr)
+            self.assertEqual(ran.stdout, "True True\non purpose\n", ran.stderr)
 
     def test_what_cannot_start(self):
         with gpumux.Executor(memory="nonsense") as executor:
-            with self.assertRaisesRegex(gpumux.Error, "memory="):
+            with self.assertRaisesRegex(gpumux.Error, "^memory='nonsense': "):
                 executor.submit(tasks.double, 1).result()
             executor._reader.join()
             with self.assertRaisesRegex(gpumux.Error, "memory="):
                 executor.submit(tasks.double, 2)
 
+    def test_futures_tell_the_truth(self):
+        with tempfile.TemporaryDirectory() as folder, gpumux.Executor(slots=1) as executor:
+            came = os.path.join(folder, "came")
+            first, second, third = (executor.submit(tasks.await_file, came) for _ in range(3))
+            tasks.await_true(first.running)
+            self.assertEqual([(each.running(), each.done()) for each in (first, second)], [(True, False), (False, False)])
+            self.assertRegex(repr(first), "state=running")
+            self.assertRegex(repr(second), "state=pending")
+            self.assertEqual([first.cancel(), second.cancel(), second.cancel()], [False, True, True])
+            self.assertTrue(second.cancelled())
+            self.assertEqual(concurrent.futures.wait([second]).done, {second})
+            self.assertRegex(repr(executor), "^<gpumux.Executor: 3 calls wait or run>$")
+            pathlib.Path(came).touch()
+            self.assertEqual([first.result(), third.result()], ["came", "came"])
+            self.assertEqual([first.running(), first.cancel(), third.cancel()], [False, False, False])
+            with self.assertRaises(concurrent.futures.CancelledError):
+                second.result()
+            self.assertEqual(executor.submit(tasks.double, 1).result(), 2)
+            self.assertEqual(os.listdir(executor._folder), [])
+
+    def test_a_call_that_waits_is_cancelled_or_runs(self):
+        """Whoever is first decides, and every future has an end."""
+        with tempfile.TemporaryDirectory() as folder:
+            with gpumux.Executor(slots=2) as executor:
+                futures = [executor.submit(tasks.mark, (folder, n, "")) for n in range(300)]
+                next(concurrent.futures.as_completed(futures))
+                cancelled = {n for n, future in enumerate(futures) if future.cancel()}
+            self.assertTrue(cancelled, "all calls had begun")
+            self.assertTrue(all(future.done() for future in futures))
+            self.assertEqual({int(name) for name in os.listdir(folder)}, set(range(300)) - cancelled)
+            self.assertEqual({future.result() for n, future in enumerate(futures) if n not in cancelled}, set(range(300)) - cancelled)
+
+    def test_shutdown_cancels_what_waits(self):
+        with tempfile.TemporaryDirectory() as folder:
+            executor = gpumux.Executor(slots=1)
+            runs, waits = (executor.submit(tasks.mark, (folder, n, "came")) for n in range(2))
+            tasks.await_true(runs.running)
+            executor.shutdown(wait=False, cancel_futures=True)
+            self.assertEqual((runs.done(), waits.cancelled()), (False, True))
+            pathlib.Path(folder, "came").touch()
+            executor.shutdown()
+            self.assertEqual((runs.result(), sorted(os.listdir(folder))), (0, ["0", "came"]))
+
     def test_ended_before_its_calls(self):
         executor = gpumux.Executor(slots=1)
-        waits = executor.submit(tasks.await_file, "/no/such/file")
-        executor.shutdown(cancel_futures=True)
-        self.assertIsInstance(waits.exception(), gpumux.Error)
+        runs = executor.submit(tasks.await_file, "/no/such/file")
+        tasks.await_true(runs.running)
+        executor.terminate_workers()
+        self.assertIsInstance(runs.exception(), gpumux.Error)
+        self.assertFalse(os.path.exists(executor._folder))

@@ -1,4 +1,5 @@
 import asyncio
+import io
 import math
 import os
 import pathlib
@@ -48,6 +49,9 @@ class Map(unittest.TestCase):
         with unittest.mock.patch.dict(os.environ, CUDA_VISIBLE_DEVICES=""), self.assertLogs("gpumux", "WARNING") as logs:
             self.assertEqual(values(gpumux.map(tasks.double, [1])), [2])
         self.assertRegex(logs.output[0], "note: the CPU runs it: ")
+        with unittest.mock.patch.dict(os.environ, HF_TOKEN="x", WANDB_API_KEY="y"), self.assertLogs("gpumux", "WARNING") as logs:
+            self.assertEqual(values(gpumux.map(tasks.double, [1])), [2])
+        self.assertIn("to pass on: pass_env=['HF_TOKEN', 'WANDB_API_KEY']", "\n".join(logs.output))
 
     def test_an_arg(self):
         for arg in ({"by": 3}, 3, [3], "3"):
@@ -125,6 +129,27 @@ class Map(unittest.TestCase):
             for result in gpumux.map(tasks.picky, range(5), slots=1, raise_faults=True):
                 self.assertLess(result.index, 3)
 
+    def test_hints_speak_of_options(self):
+        (result,) = gpumux.map(tasks.fill, [256 << 20], slots=1, memory="128MiB", attempts=1).faults()
+        self.assertEqual(result.fault.kind, "budget")
+        self.assertRegex(result.fault.hint, r'give memory="\d+\w+" or more .*, or use smaller items$')
+
+    def test_the_state_of_faults_goes_in_time(self):
+        folder = pathlib.Path(self.state, "gpumux", "local")
+        month = time.time() - 31 * 86400
+        for name, made in ("old", "true"), ("named", "false"):
+            mark = folder / name / "delivered" / name
+            mark.parent.mkdir(parents=True)
+            mark.write_text("run")
+            (folder / name / "map.json").write_text(f'{{"made": {made}}}')
+            for path in mark, mark.parent, folder / name / "map.json", folder / name:
+                os.utime(path, (month, month))
+        self.assertEqual(len(gpumux.map(tasks.picky, range(5), slots=1).faults()), 1)
+        left = os.listdir(folder)
+        self.assertEqual((len(left), "named" in left, "old" in left), (2, True, False), left)
+        (again,) = gpumux.map(tasks.picky, range(5), slots=1, retry=True).faults()
+        self.assertEqual(again.index, 3)
+
     def test_too_many_faults(self):
         """The map fails, wherever among its items those lie that failed, and also when every item has its row."""
         for n, stops in enumerate(({"fail_fast": True}, {"max_failures": 0}, {"max_failures": "10%"})):
@@ -162,8 +187,15 @@ class Map(unittest.TestCase):
         self.assertEqual(ran.stdout, "[5, 10]\n", ran.stderr)
 
     def test_mistakes(self):
-        with self.assertRaisesRegex(gpumux.BadInput, "memory="):
-            list(gpumux.map(tasks.double, [1], memory="much"))
+        for said, options in (
+            ("memory='much': \"much\" is not a size; write it as 8GiB", {"memory": "much"}),
+            ("slots=0: .* is not a number of slots", {"slots": 0}), ("attempts=0 is outside 1 to 100", {"attempts": 0}),
+            ("timeout=-1.5 is negative", {"timeout": -1.5}), ("mode='x' is unknown", {"mode": "x"}),
+            ("devices=\\['a', 'b'\\]: unknown device", {"devices": ["a", "b"]}), ("cache=True needs data=, a folder", {"cache": True}),
+        ):
+            with self.subTest(options), self.assertRaisesRegex(gpumux.BadInput, f"^{said}") as raised:
+                list(gpumux.map(tasks.double, [1], **options))
+            self.assertNotRegex(str(raised.exception), "--|^gpumux|note: ")
         with self.assertRaisesRegex(TypeError, r"items\[1\] is a object"):
             list(gpumux.map(tasks.double, [1, object()], slots=1))
         with self.assertRaisesRegex(gpumux.BadInput, "no_such"):
@@ -198,6 +230,34 @@ class Map(unittest.TestCase):
             self.assertEqual(next(results).index, 1)
             pathlib.Path(path).touch()
             self.assertEqual(next(results).index, 0)
+
+    def test_the_bar_counts_what_has_finished(self):
+        """Also behind an item that others wait for."""
+        import tqdm
+
+        bars = []
+
+        class Bar(tqdm.tqdm):
+            def __init__(self, *args, **options):
+                super().__init__(*args, **options, file=io.StringIO())
+                bars.append(self)
+
+        items = [[self.state, n, "" if n else "came"] for n in range(20)]
+        with unittest.mock.patch("tqdm.tqdm", Bar):
+            results = gpumux.map(tasks.mark, items, slots=2, chunk=1, progress=True)
+            tasks.await_true(lambda: bars[0].n == 19)
+            pathlib.Path(self.state, "came").touch()
+            self.assertEqual(values(results), list(range(20)))
+        self.assertEqual((bars[0].n, bars[0].total), (20, 20))
+
+    def test_a_generator_is_told_of_streams_once(self):
+        from gpumux.client import here
+
+        here._tell_of_streams.cache_clear()
+        with self.assertLogs("gpumux", "WARNING") as logs:
+            for _ in range(2):
+                list(gpumux.map(tasks.double, (n for n in (1, 2)), slots=1))
+        self.assertEqual(sum("gpumux.stream takes items as they come" in line for line in logs.output), 1)
 
     def test_closing_keeps_what_finished(self):
         items = [[self.state, n] for n in range(60)]

@@ -42,6 +42,31 @@ class Notebook(unittest.TestCase):
             ran = [len(pathlib.Path(folder, str(n)).read_text()) for n in range(100)]
             self.assertEqual(ran[:21], [1] * 21)
 
+    def test_classes_of_a_notebook(self):
+        """They are the same in the function, in its items and in its values, and stay as they are in the notebook."""
+        define = """
+import dataclasses, gpumux
+seen = []
+
+@dataclasses.dataclass
+class Point:
+    x: int
+
+    def see(self):
+        seen.append(self.x)
+
+def move(point):
+    assert type(point) is Point
+    return Point(point.x + 1)
+"""
+        call = """
+(one, other) = [r.value for r in gpumux.map(move, [Point(1), Point(2)], slots=1, pickle=True, raise_faults=True)]
+one.see()
+print(one == Point(2), type(other) is Point, seen)
+"""
+        cells = run(define, call)
+        self.assertEqual([output.text for output in cells[-1].outputs if output.get("name") == "stdout"], ["True True [2]\n"])
+
 
 def run(*cells):
     """The cells after they ran in a kernel of their own."""

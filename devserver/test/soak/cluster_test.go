@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -265,9 +266,10 @@ func (c *cluster) attempts() (all map[int64][]attempt, beside []int64) {
 			all[item] = append(all[item], attempt{host: host, pid: pid, begin: time.Duration(at)})
 		case "end":
 			tries := all[item]
-			for i := range tries {
-				if tries[i].host == host && tries[i].pid == pid && tries[i].end == 0 {
+			for i, a := range slices.Backward(tries) { // another process may have the number of one that was ended
+				if a.host == host && a.pid == pid {
 					tries[i].end = time.Duration(at)
+					break
 				}
 			}
 		case "beside":

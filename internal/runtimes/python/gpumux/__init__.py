@@ -10,11 +10,15 @@ import threading as _threading
 from typing import TYPE_CHECKING, Any, Callable, Hashable, NamedTuple, Optional, TypeVar
 
 if TYPE_CHECKING:
-    from .client import BadInput, Cluster, Error, Executor, Fault, MapFailed, Result, Rows, Unavailable, connect, map
+    from .client import BadInput, Cluster, Error, Executor, Fault, MapFailed, Result, Rows, Unavailable, connect, map, register_joblib
+    from .client import starmap, stream
     from .handle import Handle
 
 __all__ = ["Slot", "arg", "batch", "concurrent", "drop", "keep", "progress", "resident", "save", "slot"]
-_CLIENT = ("BadInput", "Cluster", "Error", "Executor", "Fault", "MapFailed", "Result", "Rows", "Unavailable", "connect", "map")
+_CLIENT = (
+    "BadInput", "Cluster", "Error", "Executor", "Fault", "MapFailed", "Result", "Rows", "Unavailable", "connect", "map", "register_joblib",
+    "starmap", "stream",
+)
 
 _T = TypeVar("_T")
 _F = TypeVar("_F", bound=Callable[..., Any])

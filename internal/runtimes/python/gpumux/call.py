@@ -18,13 +18,12 @@ from typing import Any, Callable
 
 import gpumux
 
-from .encode import rows
 from .fault import describe, is_memory
 from .files import Files
-from .item import read
 from .memory import trim
 from .peak import LONG, Peak
-from .raw import Raw, pack, split
+from .raw import Raw
+from .typed import pack, read, rows, spread
 from .window import Window
 from .wire import MAX_FRAME, Wire
 
@@ -61,7 +60,8 @@ class Caller:
 
     def use(self, target: str, function: Callable[..., Any]) -> None:
         """Call function, which target names, for the items of the next runs."""
-        self.target, self._function, self.loaded[target] = target, function, function
+        self.target, self.loaded[target] = target, function
+        self._function = function = spread(function)
         self.batch = self._limit = int(getattr(function, "__gpumux_batch__", 0))
         self._good, self._grown, self._patience = 0, False, _PATIENCE
         self._cost, self._most = getattr(function, "__gpumux_limit__", (None, math.inf))
@@ -232,7 +232,7 @@ class Caller:
         values = self._function([read(raw) for raw in raws])
         if type(values) is CoroutineType:
             values = self._await(values)
-        values = split(values) or rows(values)
+        values = rows(values)
         if len(values) != len(raws):
             name = getattr(self._function, "__name__", "the task")
             raise ValueError(f"{name} returned {len(values)} values for {len(raws)} items; return one for each, in order")

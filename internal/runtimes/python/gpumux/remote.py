@@ -7,17 +7,34 @@ from __future__ import annotations
 
 import base64
 import functools
+import os
 import pickle
 import sys
 from typing import Any, Callable, Sequence
 
+from .typed import dumps, loads
+
 TARGET = "gpumux.remote:call"
+BEGUN, CANCELLED = "begun", "cancelled"
 
 
 def pack(function: str, arguments: bytes, raised: str) -> dict:
     """The item of a call: the function as a task names it or the file that has it, the pickled pair of its positional and named
     arguments, and the file for an exception."""
     return {"function": function, "arguments": base64.b64encode(arguments).decode(), "raised": raised}
+
+
+def mark(raised: str) -> str:
+    """The link that says of a call that it has begun, or is cancelled."""
+    return raised + ".mark"
+
+
+def marked(path: str) -> str:
+    """What the link says, or nothing where there is none."""
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
 
 
 def by_value(paths: Sequence[str], function: bytes) -> bytes:
@@ -31,10 +48,16 @@ def unpack(result: str) -> bytes:
 
 
 def call(item: dict) -> str:
-    """Run a call in a slot."""
+    """Run a call in a slot, unless it was cancelled."""
+    link = mark(item["raised"])
     try:
-        positional, named = pickle.loads(base64.b64decode(item["arguments"]))
-        return base64.b64encode(_dumps(_function(item["function"])(*positional, **named), "result")).decode()
+        os.symlink(BEGUN, link)
+    except OSError:
+        if marked(link) == CANCELLED:
+            return ""
+    try:
+        positional, named = loads(base64.b64decode(item["arguments"]))
+        return base64.b64encode(dumps(_function(item["function"])(*positional, **named), "result")).decode()
     except Exception as error:
         _keep(error, item["raised"])
         raise
@@ -53,7 +76,7 @@ def _function(name: str) -> Callable[..., Any]:
 
 def _keep(error: Exception, path: str) -> None:
     try:
-        kept = _dumps(error, "exception")
+        kept = dumps(error, "exception")
     except Exception as second:
         kept = pickle.dumps(str(second))
     try:
@@ -61,11 +84,3 @@ def _keep(error: Exception, path: str) -> None:
             file.write(kept)
     except OSError:
         pass  # the fault says what was raised
-
-
-def _dumps(value: Any, what: str) -> bytes:
-    try:
-        # Classes that came by value go back by value.
-        return sys.modules.get("cloudpickle", pickle).dumps(value, pickle.HIGHEST_PROTOCOL)
-    except Exception as error:
-        raise TypeError(f"the {what}, a {type(value).__qualname__}, cannot be pickled: {error}") from error

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Callable, Deque, Optional
 from . import memory
 from .fault import describe, is_memory
 from .files import Files
-from .item import read
 from .peak import LONG, Peak
-from .raw import Raw, pack
+from .raw import Raw
+from .typed import pack, read
 from .wire import Wire, check_run, trace
 
 if TYPE_CHECKING:

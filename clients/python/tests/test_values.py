@@ -1,0 +1,187 @@
+import datetime
+import decimal
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import unittest
+
+import numpy
+import pandas
+
+import gpumux
+
+from . import tasks
+
+
+class Values(unittest.TestCase):
+    items = [
+        (1, (2,)), {3, "a"}, frozenset("xy"), b"\x00x", datetime.date(2026, 1, 2), decimal.Decimal("1.10"), {1: 2, "1": 3}, tasks.Pair(1, (2,)), 1e400,
+        None, 10**400, datetime.timedelta(seconds=1.5), complex(1, 2),
+    ]
+
+    def test_pickled_items_and_values_are_what_they_were(self):
+        results = list(gpumux.map(tasks.same, self.items, slots=1, pickle=True, with_item=True))
+        self.assertEqual([(r.value, type(r.value)) for r in results], [(item, type(item)) for item in self.items])
+        self.assertEqual([r.item for r in results], self.items)
+
+    def test_arrays_and_tables(self):
+        array, frame = numpy.arange(6, dtype="i2").reshape(2, 3), pandas.DataFrame({"a": [1, 2], "t": pandas.to_datetime(["2026-01-02", None])})
+        one, table = (r.value for r in gpumux.map(tasks.same, [array, frame], slots=1, pickle=True))
+        numpy.testing.assert_array_equal(one, array, strict=True)
+        pandas.testing.assert_frame_equal(table, frame)
+        rows = [r.value for r in gpumux.map(tasks.same, array, slots=1, pickle=True)]
+        numpy.testing.assert_array_equal(numpy.stack(rows), array, strict=True)
+        self.assertEqual([r.value for r in gpumux.map(tasks.name_of_type, range(2), slots=1, pickle=True)], ["int", "int"])
+
+    def test_batches_and_windows(self):
+        for function in tasks.batched, tasks.together:
+            self.assertEqual([r.value for r in gpumux.map(function, [(1,), (2, 3)], slots=1, pickle=True)], [((1,), "tuple"), ((2, 3), "tuple")])
+        rows = [r.value for r in gpumux.map(tasks.rows_of_floats, [1, 2], slots=1, pickle=True)]
+        self.assertEqual([(each.dtype.name, each.shape) for each in rows], [("float32", (2,))] * 2)
+
+    def test_keys(self):
+        rows = [{"id": "a", "v": (1,)}, {"id": "b", "v": {2}}]
+        found = [(r.key, r.value) for r in gpumux.map(tasks.same, rows, slots=1, pickle=True, key="id")]
+        self.assertEqual(found, [("a", rows[0]), ("b", rows[1])])
+
+    def test_what_cannot_be_pickled(self):
+        with self.assertRaisesRegex(TypeError, r"items\[1\] cannot be pickled: "):
+            list(gpumux.map(tasks.same, [1, threading.Lock()], slots=1, pickle=True))
+        (fault,) = gpumux.map(tasks.generator, [1], slots=1, pickle=True).faults()
+        self.assertRegex(fault.fault.message, "the result, a generator, cannot be pickled")
+        with self.assertRaisesRegex(TypeError, "pickle=True goes with items of this program"):
+            gpumux.map(tasks.same, source="items.jsonl", pickle=True)
+
+    def test_what_json_changes_is_told_once(self):
+        for items, said in (
+            ([1, (2,), (3,)], r"items\[1\] is a tuple, which JSON makes a list; with pickle=True"),
+            ([{"a": [{"b": {1}}]}], r"items\[0\]\['a'\]\[0\]\['b'\] is a set, which JSON makes a list"),
+            ([b"x"], r"items\[0\] is a bytes, which JSON makes a str"),
+            ([{"a": {1: 2}}], r"items\[0\]\['a'\] has the key 1, which JSON makes the text \"1\""),
+            (numpy.array([[1, 2]]), r"items\[0\] is a numpy.ndarray, which JSON makes a list"),
+        ):
+            with self.subTest(items), self.assertLogs("gpumux", "WARNING") as logs:
+                list(gpumux.map(tasks.same, items, slots=1))
+            changes = [line for line in logs.output if "JSON" in line]
+            self.assertEqual(len(changes), 1, logs.output)
+            self.assertRegex(changes[0], said)
+        with self.assertLogs("gpumux", "WARNING") as logs:
+            list(gpumux.map(tasks.same, [1, [float("nan"), None], {"a": numpy.float32(1)}, pandas.NA, numpy.bool_(True)], slots=1))
+        self.assertNotIn("JSON", "".join(logs.output))
+        with self.assertRaisesRegex(TypeError, r"items\[0\] is a complex, which JSON cannot hold; give pickle=True"):
+            list(gpumux.map(tasks.same, [1j], slots=1))
+
+    def test_several_arguments(self):
+        for pickle in False, True:
+            with self.subTest(pickle=pickle):
+                both = list(gpumux.map(tasks.joined, [1, 2], (3, 4), slots=1, pickle=pickle, with_item=True))
+                self.assertEqual([(r.value, r.item) for r in both], [("1 3", (1, 3)), ("2 4", (2, 4))])
+                pairs = gpumux.starmap(tasks.joined, [(1, [2]), "ab"], slots=1, pickle=pickle)
+                self.assertEqual((len(pairs), [r.value for r in pairs]), (2, ["1 [2]", "a b"]))
+        with self.assertRaisesRegex(ValueError, "the iterables have 2, 3 items"):
+            gpumux.map(tasks.joined, [1, 2], [1, 2, 3])
+        with self.assertRaisesRegex(ValueError, "iterable 2 of 2 ends after 1 items"):
+            list(gpumux.map(tasks.joined, iter([1, 2]), iter([1]), slots=1))
+        with self.assertRaisesRegex(TypeError, r"items\[1\] is a int; gpumux.starmap takes"):
+            list(gpumux.starmap(tasks.joined, [(1, 2), 3], slots=1))
+
+    def test_a_killed_script_goes_on(self):
+        """Its items are pickled alike in another process, whatever the hash seed, and its classes are its own on both sides."""
+        with tempfile.TemporaryDirectory() as folder:
+            script = pathlib.Path(folder, "script.py")
+            script.write_text(textwrap.dedent("""
+                import dataclasses, pathlib, sys, time
+                import gpumux
+
+                @dataclasses.dataclass
+                class Job:
+                    "Without this line its text would be a printed set."
+                    n: int
+                    words: frozenset = frozenset(("one", "other", "third", "fourth"))
+
+                def run(job):
+                    assert type(job) is Job, type(job)
+                    with open(pathlib.Path(__file__).with_name(str(job.n)), "a") as marks:
+                        marks.write("x")
+                    time.sleep(0.02)
+                    return job
+
+                CALL
+                    jobs = [Job(n) for n in range(100)]
+                    for result in gpumux.map(function, jobs, slots=2, chunk=1, pickle=True, raise_faults=True):
+                        assert result.value == jobs[result.index], result
+                        print(result.index, flush=True)
+            """))
+            text = script.read_text()
+            for call in 'if __name__ == "__main__":\n    function = run', "if True:\n    function = lambda job: run(job)":
+                with self.subTest(call):
+                    for mark in pathlib.Path(folder).glob("[0-9]*"):
+                        mark.unlink()
+                    script.write_text(text.replace("CALL", call))
+                    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONHASHSEED": "1"}) as first:
+                        for line in first.stdout:
+                            if line == "20\n":
+                                break
+                        first.send_signal(signal.SIGKILL)
+                    second = subprocess.run([sys.executable, script], stdout=subprocess.PIPE, text=True, check=True, env={**os.environ, "PYTHONHASHSEED": "2"})
+                    self.assertEqual(second.stdout.split(), [str(n) for n in range(100)])
+                    ran = [len(pathlib.Path(folder, str(n)).read_text()) for n in range(100)]
+                    self.assertEqual(ran[:21], [1] * 21)
+
+
+    def test_the_same_item_is_the_same_bytes(self):
+        """In every process, with cloudpickle and without."""
+        program = """
+            import collections, datetime, decimal, enum, hashlib, sys
+            HIDE
+            import numpy, pandas
+            from gpumux.client import values
+
+            Named = collections.namedtuple("Named", "words count")
+            words = {"alpha", "beta", "gamma", "delta"}
+            items = [
+                words, {"key": frozenset(words), ("a", "b"): [words, "".join(("al", "pha")), "alpha"]}, numpy.arange(300.0),
+                pandas.DataFrame({"words": ["alpha", "".join(("al", "pha"))], "day": [datetime.date(2026, 1, 2)] * 2}),
+                decimal.Decimal("1.50"), {1: {frozenset({("x", 1), ("y", 2)})}}, Named(frozenset(words), 3),
+            ]
+            data = [values.dumps(item, "item", False) for item in items]
+            assert values.loads(data[1]) == items[1] and values.loads(data[6]) == items[6]
+            print(hashlib.sha256(b"".join(data)).hexdigest())
+        """
+        for hide in "pass", 'sys.modules["cloudpickle"] = None':
+            found = set()
+            for seed in "1", "2", "random":
+                code = textwrap.dedent(program).replace("HIDE", hide)
+                ran = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, text=True)
+                self.assertEqual(ran.returncode, 0, ran.stderr)
+                found.add(ran.stdout)
+            self.assertEqual(len(found), 1, hide)
+
+
+class Results(unittest.TestCase):
+    def test_what_they_show(self):
+        rows = gpumux.map(tasks.printing, [1, 3, 5], slots=1)
+        self.assertEqual((len(rows), repr(rows)), (3, "<gpumux.Rows: 0 of 3 results given, runs>"))
+        first = next(rows)
+        self.assertEqual((first.output, repr(first)), ("at 1\n", r"Result(index=0, value=1, output='at 1\n')"))
+        (failed,) = rows.faults()
+        self.assertEqual(repr(failed), "Result(index=1, fault=<Fault task_error: ValueError: not three>)")
+        self.assertEqual(repr(rows), "<gpumux.Rows: 3 of 3 results given, 1 failed>")
+        self.assertEqual(repr(gpumux.Result(0, list(range(1000)))), "Result(index=0, value=[0, 1, 2, 3, 4, 5, ...])")
+
+    def test_tables(self):
+        items = [{"id": "a", "x": 1}, {"id": "b", "x": 3}, {"id": "c", "x": 5}]
+        frame = gpumux.map(tasks.measured, items, slots=1, key="id").to_pandas()
+        self.assertEqual(list(frame.columns), ["key", "square", "value.key", "fault", "fault_message"])
+        self.assertEqual((frame.index.name, frame["square"].dropna().tolist(), frame["fault"].tolist()[1]), ("index", [1, 25], "task_error"))
+        table = gpumux.map(tasks.double, [1, 2], slots=1).to_arrow()
+        self.assertEqual(table.drop_columns(["fault", "fault_message"]).to_pydict(), {"index": [0, 1], "value": [2, 4]})
+
+
+if __name__ == "__main__":
+    unittest.main()
