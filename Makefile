@@ -104,7 +104,7 @@ picture: $(VENV)/tests ## dist/top.svg, gpumux top on a real terminal
 	$(VENV)/bin/python devserver/picture.py dist/top.bytes dist/top.svg
 
 soak: $(VENV)/tests ## long tests: kills, faults, a million items, links that fail (as root, with iproute2); GPUMUX_SOAK=seed repeats a run; before a release cluster-check too
-	$(GO) test -count=1 -run '^TestLong_' ./internal/autoslots
+	$(GO) test -count=1 -run '^TestLong_' ./internal/autoslots ./internal/slot
 	cd devserver && $(GO) test -count=1 -timeout 60m -run '^TestLong_' ./test/e2e ./test/gpucheck
 	cd devserver && GPUMUX_SOAK=$${GPUMUX_SOAK:-1} $(GO) test -v -count=1 -timeout 60m -run '^TestSoak_' ./test/e2e
 	cd devserver && $(GO) test -v -count=1 -timeout 60m -tags soak,disable_grpc_modules ./test/soak

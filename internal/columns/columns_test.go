@@ -85,9 +85,9 @@ func need(t *testing.T, modules string, reason rig.Reason) {
 }
 
 // python runs a program over a file and returns what it prints.
-func python(t *testing.T, program, path string) string {
+func python(t *testing.T, program string, paths ...string) string {
 	t.Helper()
-	out, err := exec.Command(os.Getenv("GPUMUX_TEST_PYTHON"), "-c", program, path).CombinedOutput()
+	out, err := exec.Command(os.Getenv("GPUMUX_TEST_PYTHON"), append([]string{"-c", program}, paths...)...).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return strings.TrimSpace(string(out))
 }

@@ -111,15 +111,15 @@ func TestTable_IsWhatPythonReads(t *testing.T) {
 	need(t, "pyarrow, pandas, polars", rig.Framework)
 	const load = `
 import sys, pyarrow, pyarrow.feather, pyarrow.parquet, pandas, polars
-name = sys.argv[1]
-parquet = name.endswith(".parquet")
-read = pyarrow.parquet.read_table if parquet else pyarrow.feather.read_table
-table = read(name)
-frame = pandas.read_parquet(name) if parquet else pandas.read_feather(name)
-polar = polars.read_parquet(name) if parquet else polars.read_ipc(name)
 plain = lambda v: [plain(x) for x in v] if hasattr(v, "__len__") else v
-values = table.column("value").to_pylist()
-print(table.schema.field("value").type, values, plain(frame["value"]) == values, polar["value"].to_list() == values)`
+for name in sys.argv[1:]:
+    parquet = name.endswith(".parquet")
+    table = (pyarrow.parquet.read_table if parquet else pyarrow.feather.read_table)(name)
+    frame = pandas.read_parquet(name) if parquet else pandas.read_feather(name)
+    polar = polars.read_parquet(name) if parquet else polars.read_ipc(name)
+    values = table.column("value").to_pylist()
+    print(table.schema.field("value").type, values, plain(frame["value"]) == values, polar["value"].to_list() == values)`
+	var paths, want []string
 	for _, c := range []struct {
 		values     []any
 		kind, want string
@@ -132,9 +132,10 @@ print(table.schema.field("value").type, values, plain(frame["value"]) == values,
 		for _, ending := range []string{".parquet", ".arrow"} {
 			path, _, err := write(t, "x"+ending, values(c.values...))
 			require.NoError(t, err)
-			require.Equal(t, c.kind+" "+c.want+" True True", python(t, load, path))
+			paths, want = append(paths, path), append(want, c.kind+" "+c.want+" True True")
 		}
 	}
+	require.Equal(t, strings.Join(want, "\n"), python(t, load, paths...))
 }
 
 func TestTable_KeysAndItems(t *testing.T) {

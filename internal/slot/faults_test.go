@@ -108,9 +108,22 @@ func neighbour(t *testing.T) (ended func()) {
 	}
 }
 
-// TestSlot_Faults tries every ending at every time in both modes. A neighbour beside it
-// must not notice.
-func TestSlot_Faults(t *testing.T) {
+// TestSlot_Faults tries every ending at the times that judge it differently, and some
+// endings at every time. A neighbour beside it must not notice.
+func TestSlot_Faults(t *testing.T) { tryEndings(t, "exception", "kill", "exit0", "garbage") }
+
+// TestLong_FaultsAtEveryTime tries every ending at every time in both modes.
+func TestLong_FaultsAtEveryTime(t *testing.T) {
+	var all []string
+	for _, e := range endings {
+		all = append(all, e.how)
+	}
+	tryEndings(t, all...)
+}
+
+// tryEndings tries every ending, and those of thorough at every time.
+func tryEndings(t *testing.T, thorough ...string) {
+	t.Helper()
 	undisturbed := neighbour(t)
 	t.Run("Table", func(t *testing.T) {
 		for _, e := range endings {
@@ -121,9 +134,12 @@ func TestSlot_Faults(t *testing.T) {
 				}
 				parallel := func(when string, f func(*testing.T)) { t.Run(when, func(t *testing.T) { t.Parallel(); f(t) }) }
 				parallel("Import", func(t *testing.T) { duringImport(t, e, gpumux.ModePersistent) })
-				parallel("ForkedImport", func(t *testing.T) { duringImport(t, e, gpumux.ModeFresh) })
 				parallel("Middle", func(t *testing.T) { duringItem(t, e, newStand(t, gpumux.ModePersistent), 2, 5) })
 				parallel("Forked", func(t *testing.T) { duringItem(t, e, newStand(t, gpumux.ModeFresh), 1, 3) })
+				if !slices.Contains(thorough, e.how) {
+					return
+				}
+				parallel("ForkedImport", func(t *testing.T) { duringImport(t, e, gpumux.ModeFresh) })
 				parallel("Spawned", func(t *testing.T) { duringItem(t, e, newSpawning(t), 1, 3) })
 				if !e.late { // the position does not matter where a limit on time ends the item
 					parallel("First", func(t *testing.T) { duringItem(t, e, newStand(t, gpumux.ModePersistent), 0, 5) })
