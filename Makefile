@@ -98,10 +98,10 @@ r-check: ## R CMD check of clients/r, and all other tests of R; needs R with jso
 	cd devserver && $(GO) test -v -count=1 -run '^Test(R_|Long_R)' ./test/e2e
 	$(GO) test -count=1 ./internal/runtimes/r
 
-picture: $(VENV)/tests ## dist/top.svg, gpumux top on a real terminal
+picture: $(VENV)/tests ## docs/top.svg, gpumux top on a real terminal
 	@mkdir -p dist && $(VENV)/bin/python -m pip install -q --disable-pip-version-check pyte==0.8.2
 	cd devserver && GPUMUX_PICTURE=$(CURDIR)/dist/top.bytes $(GO) test -count=1 -run '^TestTop_OfARunningMap$$' ./test/e2e
-	$(VENV)/bin/python devserver/picture.py dist/top.bytes dist/top.svg
+	$(VENV)/bin/python devserver/picture.py dist/top.bytes docs/top.svg
 
 soak: $(VENV)/tests ## long tests: kills, faults, a million items, links that fail (as root, with iproute2); GPUMUX_SOAK=seed repeats a run; before a release cluster-check too
 	$(GO) test -count=1 -run '^TestLong_' ./internal/autoslots ./internal/slot

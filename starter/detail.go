@@ -80,7 +80,7 @@ func (s *Starter) List(ctx context.Context, o ListOptions) ([]MapInfo, error) {
 // askAtOnce is how many maps are asked at a time.
 const askAtOnce = 8
 
-// fillCounts reads summaries of completed maps and asks running ones.
+// fillCounts reads summaries of completed maps and asks a worker about the others.
 func (s *Starter) fillCounts(ctx context.Context, runs []*run) {
 	rung, err := s.Fleet().Rung(ctx, gpumux.Queue)
 	canAsk := err == nil && rung.Served()
@@ -100,9 +100,14 @@ func (h *Handle) fillCount(ctx context.Context, canAsk bool) {
 		if sum, err := h.Wait(ctx); err == nil {
 			l.Task, l.Items, l.Succeeded, l.Failed = sum.Task, sum.Items, sum.Succeeded, sum.Failed
 		}
-	} else if l.Status == StatusRunning && canAsk {
-		if p, err := h.Progress(ctx); err == nil {
-			l.Task, l.Items, l.Succeeded, l.Failed, l.Paused, l.Recent = p.Task, p.Items, p.Succeeded, p.Failed, p.Paused, p.Recent
+	} else if canAsk { // a worker knows how far one was that has ended, too
+		p, err := h.Progress(ctx)
+		if err != nil {
+			return
+		}
+		l.Task, l.Items, l.Succeeded, l.Failed = p.Task, p.Items, p.Succeeded, p.Failed
+		if l.Status == StatusRunning {
+			l.Paused, l.Recent = p.Paused, p.Recent
 			inFlight, _ := h.Retries(ctx, 1)
 			l.Quota = inFlight.Quota
 		}

@@ -116,7 +116,8 @@ func NewLog(to io.Writer, verbose bool) *zap.Logger {
 	encoding := zap.NewDevelopmentEncoderConfig()
 	encoding.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05")
 	encoding.CallerKey, encoding.StacktraceKey = "", ""
-	return zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(encoding), zapcore.AddSync(to), level))
+	lines := zapcore.NewConsoleEncoder(encoding)
+	return zap.New(zapcore.NewCore(prose{lines, lines}, zapcore.AddSync(to), level))
 }
 
 // Log is the log of server and workers in this process. Calm leaves out warnings about

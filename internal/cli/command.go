@@ -37,7 +37,7 @@ reached or started, 4 the map or the command failed as a whole, 130 interrupted.
 			return c.Help()
 		},
 	}
-	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetFlagErrorFunc(flagMistake)
 	root.PersistentFlags().BoolVarP(&a.Verbose, "verbose", "v", false, "show the log of server and workers in this process")
 	root.AddGroup(&cobra.Group{ID: "map", Title: "Maps:"}, &cobra.Group{ID: "host", Title: "Servers and workers:"})
 	for _, c := range []*cobra.Command{

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/screen"
@@ -90,7 +91,7 @@ func inFlight(p *gpumux.Progress) string {
 	if p.Waiting > 0 {
 		rate += fmt.Sprintf("; %s items wait to be tried again", humanize.Comma(p.Waiting))
 	}
-	return fmt.Sprintf("%d chunks%s, window %d%s", p.InFlight, of, p.Window, rate)
+	return fmt.Sprintf("%s%s, window %d%s", english.Plural(p.InFlight, "chunk", ""), of, p.Window, rate)
 }
 
 func printServing(to io.Writer, d *starter.Detail) {

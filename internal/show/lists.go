@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
@@ -20,7 +21,7 @@ import (
 
 // Maps writes a row per map.
 func Maps(to io.Writer, maps []starter.MapInfo, now time.Time) error {
-	rows := [][]string{{"ID", "STATUS", "ITEMS", "DONE", "FAILED", "STARTED", "TOOK", "INPUT"}}
+	rows := [][]string{{"ID", "STATUS", "ITEMS", "DONE", "FAILED", "STARTED", "TOOK"}}
 	for _, m := range maps {
 		done, failed := "-", "-"
 		if m.Succeeded >= 0 {
@@ -38,7 +39,7 @@ func Maps(to io.Writer, maps []starter.MapInfo, now time.Time) error {
 			status = "at quota"
 		}
 		rows = append(rows, []string{m.ID, status, screen.Count(m.Items), done, failed, screen.Ago(now, m.Started),
-			screen.Span(max(0, end.Sub(m.Started))), screen.OneLine(cmp.Or(m.Input, "-"), 40)})
+			screen.Span(max(0, end.Sub(m.Started)))})
 	}
 	return screen.Table(to, rows)
 }
@@ -116,7 +117,7 @@ func TasksOf(all []fleet.Worker) []Task {
 func Pools(pools []contract.PoolInfo) string {
 	var lines []string
 	for _, p := range pools {
-		line := fmt.Sprintf("%s (%d slots", p.Name, p.Slots)
+		line := fmt.Sprintf("%s (%s", p.Name, english.Plural(p.Slots, "slot", ""))
 		if p.MaxSlots > 0 {
 			line += fmt.Sprintf(", at most %d by measurement,", p.MaxSlots)
 		}
@@ -153,7 +154,7 @@ func leaseLine(l starter.Lease, now time.Time) string {
 	case l.Slot == "":
 		return "a slot at " + l.Worker
 	}
-	parts := []string{fmt.Sprintf("%s on %s at %s", l.Slot, l.Device, l.Worker), fmt.Sprintf("%d calls", l.Calls)}
+	parts := []string{fmt.Sprintf("%s on %s at %s", l.Slot, l.Device, l.Worker), english.Plural(int(l.Calls), "call", "")}
 	if l.Task != "" {
 		parts = append(parts, "runs "+l.Task)
 	}

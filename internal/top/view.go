@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 	"github.com/mattn/go-runewidth"
 
 	"github.com/gpumux/gpumux"
@@ -71,7 +72,7 @@ func (m *model) head() []string {
 			silent = append(silent, w.Identity)
 		}
 	}
-	title := fmt.Sprintf("gpumux %s  %s workers, %d of %d slots busy, %s", m.o.Title, humanize.Comma(int64(len(m.now.Workers))), busy, slots,
+	title := fmt.Sprintf("gpumux %s  %s, %d of %d slots busy, %s", m.o.Title, english.Plural(len(m.now.Workers), "worker", ""), busy, slots,
 		screen.PerSecond(rate))
 	lines := []string{bold + m.fit(title) + plain}
 	switch {
