@@ -33,6 +33,7 @@ type Handle struct {
 
 	starter *Starter
 	run     *run
+	summary *gpumux.Summary // nil where it has to be asked for
 }
 
 func (s *Starter) handle(r *run, entry Entry) *Handle {
@@ -104,6 +105,9 @@ const outage = time.Minute
 // Wait waits for the run to end. A run that did not complete is an *EndedError. When ctx
 // ends first, the map goes on. A server may be away for a minute.
 func (h *Handle) Wait(ctx context.Context) (gpumux.Summary, error) {
+	if h.summary != nil {
+		return *h.summary, nil
+	}
 	var silent time.Time
 	for {
 		var summary gpumux.Summary
@@ -227,10 +231,11 @@ func (h *Handle) workerOf(ctx context.Context, item int64) string {
 	return ""
 }
 
-// EndedError says that a run ended without completing.
+// EndedError says that a run ended without completing. errors.As finds in it the
+// *gpumux.Fault that ended the map, if there is one, and Temporal's error.
 type EndedError struct {
 	ID string
-	// Status is Failed, Canceled or Terminated.
+	// Status is StatusFailed, StatusCanceled or StatusTerminated.
 	Status Status
 	// Fault says why a run failed. Its Kind is empty when the failure was none of gpumux's.
 	Fault gpumux.Fault
@@ -253,8 +258,13 @@ func (e *EndedError) Error() string {
 	return fmt.Sprintf("map %s failed: %s", e.ID, e.Fault.Error())
 }
 
-// Unwrap gives Temporal's error.
-func (e *EndedError) Unwrap() error { return e.Err }
+// Unwrap gives the fault, if gpumux found one, and Temporal's error.
+func (e *EndedError) Unwrap() []error {
+	if e.Fault.Kind == "" {
+		return []error{e.Err}
+	}
+	return []error{&e.Fault, e.Err}
+}
 
 // ended makes an EndedError of a workflow's error, and leaves others as they are.
 func ended(id string, err error) error {

@@ -106,7 +106,7 @@ func (s *served) run(ctx context.Context, in gpumux.MapInput) (out outcome, err 
 		return out, fmt.Errorf("map %s: %w", s.workload, err)
 	}
 	out.total = time.Since(began)
-	for result, err := range s.Starter.ResultsOf(ctx, out.summary) {
+	for result, err := range h.Results(ctx, starter.ReadOptions{}) {
 		var one stamp
 		switch {
 		case err != nil:
