@@ -50,7 +50,7 @@ func (b *bench) serve(ctx context.Context, workload string, at seat) (*served, e
 			Name: pool, Devices: at.devices, Sharing: sharing.Mode(at.sharing), Slots: config.Slots(at.slots), Memory: b.budget(workload),
 		}},
 	}, workers.Options{
-		Client: b.Starter.Client, Inventory: b.inventory, Version: b.Version, StopTimeout: time.Second, Log: b.Log,
+		Client: b.Starter.Client, Inventory: b.inventory, Version: b.Version, StopTimeout: time.Second, Log: workers.Zap(b.Log),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set up the worker: %w", err)

@@ -202,7 +202,7 @@ func (s *Session) connect(conf config.Config, keys *codec.Keys) error {
 	if err != nil || conf.Tasks == nil {
 		return err
 	}
-	s.worker, err = workers.New(conf, workers.Options{Client: s.Client, Inventory: s.o.Inventory, Version: s.o.Version, Log: s.o.Log, Notice: s.notice,
+	s.worker, err = workers.New(conf, workers.Options{Client: s.Client, Inventory: s.o.Inventory, Version: s.o.Version, Log: workers.Zap(s.o.Log), Notice: s.notice,
 		StopTimeout: cmp.Or(s.o.StopTimeout, time.Second)})
 	return err
 }
