@@ -41,8 +41,8 @@ func (s *Starter) handle(r *run, entry Entry) *Handle {
 		Edition: r.Memo.Edition, Output: r.Memo.Output, starter: s, run: r}
 }
 
-// Suits returns an *OtherEditionError if m would continue the map with other code.
-func (h *Handle) Suits(m Map) error {
+// CheckEdition returns an *OtherEditionError if m would continue the map with other code.
+func (h *Handle) CheckEdition(m Map) error {
 	began := h.run.Memo.Edition
 	over := h.run.Status == StatusCompleted || h.run.Status != StatusRunning && m.Retry // mending the task is what a retry is for
 	if over || began == "" || m.Edition == "" || began == m.Edition {
@@ -140,8 +140,8 @@ func (h *Handle) Pause(ctx context.Context) error { return h.update(ctx, gpumux.
 // Resume ends a pause.
 func (h *Handle) Resume(ctx context.Context) error { return h.update(ctx, gpumux.ResumeUpdate) }
 
-// Window changes how many chunks are in flight; 0 lets the map learn it again.
-func (h *Handle) Window(ctx context.Context, chunks int) error {
+// SetWindow changes how many chunks are in flight; 0 lets the map learn it again.
+func (h *Handle) SetWindow(ctx context.Context, chunks int) error {
 	if chunks < 0 || chunks > gpumux.MaxWindow {
 		return fmt.Errorf("window %d is outside 0 (automatic) to %d", chunks, gpumux.MaxWindow)
 	}

@@ -121,7 +121,7 @@ func (s *Starter) Start(ctx context.Context, m Map) (*Handle, error) {
 		}
 		entry, reuse := decide(last, m.ID != "")
 		if last != nil {
-			if err := s.handle(last, entry).Suits(m); err != nil {
+			if err := s.handle(last, entry).CheckEdition(m); err != nil {
 				return nil, err
 			}
 		}

@@ -138,7 +138,7 @@ func open(ctx context.Context, o Options, m *starter.Map) (_ *Session, err error
 	if m != nil {
 		// A map that does not suit must not get a worker, which would fail and end it.
 		if last, err := s.Open(s.ctx, m.ID); err == nil {
-			if err := last.Suits(*m); err != nil {
+			if err := last.CheckEdition(*m); err != nil {
 				return nil, err
 			}
 		}

@@ -279,8 +279,8 @@ func TestStarter_PauseResumeWindowAndProgress(t *testing.T) {
 	p, err := h.Progress(t.Context())
 	require.NoError(t, err)
 	require.True(t, p.Paused)
-	require.NoError(t, h.Window(t.Context(), 3))
-	require.Error(t, h.Window(t.Context(), gpumux.MaxWindow+1))
+	require.NoError(t, h.SetWindow(t.Context(), 3))
+	require.Error(t, h.SetWindow(t.Context(), gpumux.MaxWindow+1))
 	s.allow("open")
 	require.NoError(t, h.Resume(t.Context()))
 	var last gpumux.Progress
