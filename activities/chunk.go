@@ -123,7 +123,7 @@ func (a *attempt) restore() (err error) {
 	c := a.chunk
 	if c.Parts != "" {
 		if a.folder, err = a.Store.Folder(c.Parts); err == nil {
-			err = a.folder.Holds(a.ctx, c.Claim)
+			err = a.folder.CheckOwner(a.ctx, c.Claim)
 		}
 		if err != nil {
 			return classify(err)

@@ -145,7 +145,7 @@ func (l *Housekeeping) apart(in contract.IndexInput) error {
 // FindParts claims a map's folder and returns which items have no stored result.
 func (l *Housekeeping) FindParts(ctx context.Context, in contract.PartsInput) (contract.Found, error) {
 	defer heartbeat(ctx)()
-	found, err := l.Store.Find(ctx, in)
+	found, err := l.Store.FindParts(ctx, in)
 	for _, damaged := range found.Damaged {
 		activity.GetLogger(ctx).Warn("a part was set aside; its items run again", "error", damaged)
 	}
@@ -175,7 +175,7 @@ func (l *Housekeeping) WritePart(ctx context.Context, in contract.PartInput) (no
 	defer heartbeat(ctx)()
 	folder, err := l.Store.Folder(in.Parts)
 	if err == nil {
-		err = folder.Holds(ctx, in.Claim)
+		err = folder.CheckOwner(ctx, in.Claim)
 	}
 	if err == nil {
 		err = l.Store.WritePart(ctx, in.Parts, in.Results)

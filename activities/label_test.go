@@ -90,11 +90,12 @@ func TestRunChunk_OverTheResultsOfAMap(t *testing.T) {
 		tail := in.Tail(store.TailOptions{})
 		require.NoError(t, err)
 		var keys, values []string
-		require.NoError(t, tail.Each(t.Context(), func(line []byte) error {
+		for line, err := range tail.Lines(t.Context()) {
+			require.NoError(t, err)
 			r, err := results.Parse(line)
+			require.NoError(t, err)
 			keys, values = append(keys, string(r.Key)), append(values, string(r.Value))
-			return err
-		}))
+		}
 		require.Equal(t, want, keys)
 		require.Equal(t, []string{`{"n":1}`, "[1.0,2.0]"}, values)
 	}

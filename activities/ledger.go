@@ -88,7 +88,7 @@ func (l *ledger) restore(index int64, kind gpumux.FaultKind) {
 }
 
 // storeTo gives put all results that do not travel inline, from now on.
-func (l *ledger) storeTo(put func(gpumux.Result), written store.Written) {
+func (l *ledger) storeTo(put func(gpumux.Result), written store.Position) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.put = put

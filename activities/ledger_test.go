@@ -23,7 +23,7 @@ func recorded(chunk contract.Chunk, runs contract.Runs, m memo) *ledger {
 	return l
 }
 
-var there = store.Written{Writer: "0123456789abcdef", Number: 1}
+var there = store.Position{Writer: "0123456789abcdef", Number: 1}
 
 func value(index int64) gpumux.Result {
 	return gpumux.Result{Index: index, Value: json.RawMessage("1")}
@@ -135,7 +135,7 @@ func TestLedger_TheNextAttemptKnowsWhatTheLastLeft(t *testing.T) {
 	require.Empty(t, stream.fresh, "results that travel inline are not stored")
 	again.book(gpumux.Result{Index: 2, Value: make(json.RawMessage, inlineResults)})
 	require.Len(t, stream.fresh, 2, "what only the heartbeat held must be stored if results outgrow the history")
-	require.Equal(t, []store.Written{there}, again.snapshot("").Written)
+	require.Equal(t, []store.Position{there}, again.snapshot("").Written)
 }
 
 func TestLedger_ResultsThatOutgrowTheHistoryLeaveTheHeartbeat(t *testing.T) {

@@ -25,7 +25,7 @@ type memo struct {
 	// Suspects are the items that a process ended with.
 	Suspects map[int64]suspect `json:"suspects,omitempty"`
 	// Written is where this attempt and those before store what finishes.
-	Written []store.Written `json:"written,omitempty"`
+	Written []store.Position `json:"written,omitempty"`
 	// Hunt is how many of the chunk's items, from its first on, hold the one that ended its
 	// process together with others in a micro-batch. They are run in halves until it is
 	// found. 0 means none.

@@ -57,7 +57,7 @@ func TestRunChunk_TheNextAttemptFindsWhatWasStored(t *testing.T) {
 				l.put(fmt.Sprintf("m/parts/%s.%06d.jsonl", written.Writer, written.Number))
 			}
 			l.pool.Recorders = record.New(l.store)
-			l.env.SetHeartbeatDetails(memo{Written: []store.Written{written}})
+			l.env.SetHeartbeatDetails(memo{Written: []store.Position{written}})
 			runner.after, runner.ran = 0, nil
 			encoded, err := l.env.ExecuteActivity("chunk", chunk)
 			require.NoError(t, err)

@@ -38,7 +38,7 @@ func TestRunChunk_ResultsThatTheServerDoesNotKnow(t *testing.T) {
 				stream, written, err := l.pool.Recorders.Join(parts, "")
 				require.NoError(t, err)
 				stream.Leave()
-				l.env.SetHeartbeatDetails(memo{Written: []store.Written{written}})
+				l.env.SetHeartbeatDetails(memo{Written: []store.Position{written}})
 				l.pool.Recorders = record.New(l.store)
 			}
 			done := len(runner.ran)

@@ -58,7 +58,7 @@ func ExampleStart() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	for result, err := range h.Results(ctx, starter.ResultOptions{}) {
+	for result, err := range h.Results(ctx, starter.ReadOptions{}) {
 		if err != nil {
 			log.Fatal(err)
 		}

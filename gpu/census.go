@@ -105,8 +105,8 @@ func (c *Census) adopt(fresh map[int]processRow) {
 	}
 }
 
-// Resident is the resident bytes of processes now, without their descendants.
-func Resident(pids ...int) (sum uint64) {
+// ResidentMemory is the resident bytes of processes now, without their descendants.
+func ResidentMemory(pids ...int) (sum uint64) {
 	for _, pid := range pids {
 		bytes, _ := resident(pid)
 		sum += bytes
@@ -114,8 +114,8 @@ func Resident(pids ...int) (sum uint64) {
 	return sum
 }
 
-// Proportional divides each shared page among the processes that map it; slower.
-func Proportional(pids ...int) (sum uint64) {
+// ProportionalMemory divides each shared page among the processes that map it; slower.
+func ProportionalMemory(pids ...int) (sum uint64) {
 	for _, pid := range pids {
 		if bytes, ok := resident(pid); ok {
 			sum += proportional(pid, bytes)

@@ -95,9 +95,9 @@ func TestCensus_FindsWhoWasThereBefore(t *testing.T) {
 }
 
 func TestResident_OfProcessesThatAreThere(t *testing.T) {
-	require.Positive(t, Resident(os.Getpid()))
-	require.LessOrEqual(t, Proportional(os.Getpid()), Resident(os.Getpid())+8<<20)
-	require.Zero(t, Resident(1<<30)+Proportional(1<<30))
+	require.Positive(t, ResidentMemory(os.Getpid()))
+	require.LessOrEqual(t, ProportionalMemory(os.Getpid()), ResidentMemory(os.Getpid())+8<<20)
+	require.Zero(t, ResidentMemory(1<<30)+ProportionalMemory(1<<30))
 }
 
 func BenchmarkCensus_Round(b *testing.B) {

@@ -1,7 +1,6 @@
 package starter
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -10,15 +9,15 @@ import (
 	"strings"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/results"
 )
 
 // Cause is failures of one kind whose messages differ only in numbers and quoted values.
 type Cause struct {
 	Kind  gpumux.FaultKind `json:"kind"`
 	Count int64            `json:"count"`
-	// Example is the first of them, More the next ones, up to Causes.Examples.
-	Example gpumux.Result   `json:"example"`
-	More    []gpumux.Result `json:"more,omitempty"`
+	// Example is the first of them.
+	Example gpumux.Result `json:"example"`
 	// Places are where they failed, the one with the most first, as far as faults tell.
 	Places []Place `json:"places,omitempty"`
 }
@@ -33,10 +32,6 @@ type Place struct {
 
 // Causes groups failures by cause: 200 causes, and the rest in Others.
 type Causes struct {
-	// Examples is how many failures of each cause are kept. Default 1.
-	Examples int
-	// Kind leaves out failures of any other. Default: all count.
-	Kind gpumux.FaultKind
 	// Count is how many failures there are, Others how many of them have further causes.
 	Count, Others int64
 
@@ -53,16 +48,13 @@ const (
 
 // Add counts a result; one that succeeded is left out.
 func (g *Causes) Add(r gpumux.Result) {
-	if r.Fault == nil || g.Kind != "" && g.Kind != r.Fault.Kind {
+	if r.Fault == nil {
 		return
 	}
 	g.Count++
 	key := causeOf(r.Fault)
 	if group := g.groups[key]; group != nil {
 		group.Count++
-		if len(group.More)+1 < g.Examples {
-			group.More = append(group.More, r)
-		}
 		group.at(r.Fault)
 		return
 	}
@@ -105,15 +97,9 @@ func (g *Causes) Sorted() []Cause {
 	return sorted
 }
 
-// IsFailure reports whether a line of results begins like {"index":7,"fault":…
-func IsFailure(line []byte) bool {
-	_, rest, ok := bytes.Cut(line[:min(len(line), 48)], []byte{','})
-	return ok && bytes.HasPrefix(rest, []byte(`"fault"`))
-}
-
 // AddLine is Add of a line of a results file.
 func (g *Causes) AddLine(line []byte) error {
-	if !IsFailure(line) {
+	if !results.IsFailure(line) {
 		return nil
 	}
 	var result gpumux.Result

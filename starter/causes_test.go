@@ -50,20 +50,18 @@ func TestCauses_AreToldApart(t *testing.T) {
 	require.EqualValues(t, 6, c.Others)
 }
 
-// Each cause says where it happened, and keeps as many examples as were asked for.
-func TestCauses_PlacesAndExamples(t *testing.T) {
-	c := Causes{Examples: 2, Kind: gpumux.FaultCrash}
+// Each cause says where it happened.
+func TestCauses_Places(t *testing.T) {
+	var c Causes
 	for i, slot := range []string{"gpu/0", "gpu/1", "gpu/4", "big/0", ""} {
 		device := []string{"GPU-a", "GPU-b", "GPU-b", "GPU-b", ""}[i]
 		c.Add(gpumux.Result{Index: int64(i), Fault: &gpumux.Fault{Kind: gpumux.FaultCrash, Slot: slot, Device: device, Host: "n1"}})
-		c.Add(gpumux.Result{Index: int64(i), Fault: &gpumux.Fault{Kind: gpumux.FaultTimeout, Slot: slot}})
 	}
 	cause := c.Sorted()[0]
 	require.Len(t, c.Sorted(), 1)
 	require.EqualValues(t, 5, c.Count)
 	require.Equal(t, gpumux.FaultCrash, cause.Kind)
 	require.EqualValues(t, 5, cause.Count)
-	require.Equal(t, []int64{0, 1}, []int64{cause.Example.Index, cause.More[0].Index})
-	require.Len(t, cause.More, 1)
+	require.Zero(t, cause.Example.Index)
 	require.Equal(t, []Place{{"gpu", "GPU-b", "n1", 2}, {"gpu", "GPU-a", "n1", 1}, {"big", "GPU-b", "n1", 1}}, cause.Places)
 }

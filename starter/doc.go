@@ -5,6 +5,12 @@
 // process and prints nothing. It holds no goroutine beyond a call: every method ends with
 // its context, and only Starter.Close lets go of the store that it opened.
 //
+// # Errors
+//
+// Every error type ends in Error and says what to do next. A map that did not complete is
+// an *EndedError, from Handle.Wait, Watch, Results and Lines alike; errors.As finds the
+// *gpumux.Fault that ended it. An item's failure is no error: it is in its gpumux.Result.
+//
 // # A map's life under one ID
 //
 // Every run of a map is a Temporal workflow run under the map's ID. Its results lie in a

@@ -10,7 +10,6 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/store"
 )
@@ -41,7 +40,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	fmt.Println("map", h.ID, h.Entry)
-	for result, err := range h.Results(ctx, starter.ResultOptions{}) {
+	for result, err := range h.Results(ctx, starter.ReadOptions{}) {
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -85,10 +84,10 @@ func ExampleHandle_Watch() {
 	summary, err := h.Watch(ctx, func(p gpumux.Progress) {
 		fmt.Printf("%s: %d of %d, %.0f a second\n", p.Phase, p.Succeeded+p.Failed, p.Items, p.Rate)
 	})
-	var failed *starter.EndedError
+	var fault *gpumux.Fault
 	switch {
-	case errors.As(err, &failed):
-		log.Fatal("a ", failed.Fault.Kind, " ended the map: ", failed.Fault.Message)
+	case errors.As(err, &fault):
+		log.Fatal("a ", fault.Kind, " ended the map: ", fault.Message)
 	case err != nil:
 		log.Fatal(err)
 	}
@@ -117,14 +116,14 @@ func ExampleStarter_Retry() {
 	}
 }
 
-// The results that a summary holds or names are read in the same way.
-func ExampleStarter_ResultsOf() {
+// The results that a summary holds or names are read like those of a map that runs.
+func ExampleStarter_Completed() {
 	s := &starter.Starter{}
 	summary := gpumux.Summary{Results: []gpumux.Result{
 		{Index: 0, Value: []byte(`"English"`)},
 		{Index: 1, Fault: &gpumux.Fault{Kind: gpumux.FaultTaskError, Message: "no idea"}},
 	}}
-	for result, err := range s.ResultsOf(context.Background(), summary) {
+	for result, err := range s.Completed(summary).Results(context.Background(), starter.ReadOptions{}) {
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -148,26 +147,4 @@ func ExampleMap_Identify() {
 	// Output:
 	// true
 	// false
-}
-
-// What a map that did not complete has left in the store.
-func ExampleStarter_StoredIn() {
-	ctx := context.Background()
-	st, err := store.Open(ctx, "mem://", nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer st.Close()
-	part := []gpumux.Result{{Index: 7, Value: []byte("49")}}
-	if err := st.WritePart(ctx, contract.PartsOf("maps/squares/results.jsonl"), part); err != nil {
-		log.Fatal(err)
-	}
-	for line, err := range (&starter.Starter{}).StoredIn(ctx, st, "maps/squares/results.jsonl", nil) {
-		if err != nil {
-			log.Fatal(err)
-		}
-		fmt.Println(string(line))
-	}
-	// Output:
-	// {"index":7,"value":49}
 }

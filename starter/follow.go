@@ -1,9 +1,7 @@
 package starter
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -30,10 +28,6 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func eachLine(ctx context.Context, tail *store.Tail, give func([]byte) error) error {
-	return tail.Each(ctx, func(line []byte) error { return give(bytes.TrimSuffix(line, []byte{'\n'})) })
-}
-
 // follower reads the results of a run that has not completed.
 type follower struct {
 	h         *Handle
@@ -49,7 +43,15 @@ func (f *follower) soFar(ctx context.Context, give func(line []byte) error) erro
 	if f.tail == nil {
 		return fmt.Errorf("map %s keeps its results in its own history until it ends, so there are none of it in the store", f.h.ID)
 	}
-	return eachLine(ctx, f.tail, give)
+	for line, err := range f.tail.Lines(ctx) {
+		if err == nil {
+			err = give(line)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (f *follower) run(ctx context.Context, give func(line []byte) error) error {
@@ -89,7 +91,7 @@ func (f *follower) run(ctx context.Context, give func(line []byte) error) error 
 	return f.rest(ctx, summary, give)
 }
 
-// look gives what is new in the store. An error may pass.
+// look gives what is new in the store. An error of the store may pass.
 func (f *follower) look(ctx context.Context, give func(line []byte) error) error {
 	if f.tail == nil {
 		if err := f.findTail(ctx); err != nil || f.tail == nil {
@@ -97,26 +99,25 @@ func (f *follower) look(ctx context.Context, give func(line []byte) error) error
 		}
 	}
 	gave := false
-	err := eachLine(ctx, f.tail, func(line []byte) error {
+	for line, err := range f.tail.Lines(ctx) {
+		if err != nil {
+			return context.Cause(ctx)
+		}
+		if err := give(line); err != nil {
+			return err
+		}
 		gave = true
-		return give(line)
-	})
-	switch {
-	case err == nil && gave:
+	}
+	if gave {
 		return give(nil)
-	case errors.Is(err, errEnough):
-		return err
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
 	}
 	return nil
 }
 
 // findTail finds the run's results, if it keeps them in the store.
 func (f *follower) findTail(ctx context.Context) error {
-	output := f.h.run.Memo.Output
-	known := output != ""
-	if !known {
+	output := f.h.Output
+	if output == "" {
 		asking, cancel := context.WithTimeout(ctx, 3*time.Second)
 		defer cancel()
 		p, err := f.h.Progress(asking)
@@ -125,14 +126,14 @@ func (f *follower) findTail(ctx context.Context) error {
 		}
 		output = p.Output
 	}
-	st, err := f.h.starter.storage().open(ctx)
-	if err != nil {
-		if known {
-			return fmt.Errorf("follow map %s: %w", f.h.ID, err)
-		}
+	st, err := f.h.starter.openStore(ctx)
+	if err != nil && f.h.Output == "" {
 		return nil
 	}
-	folder, err := st.Folder(contract.PartsOf(output))
+	var folder *store.Folder
+	if err == nil {
+		folder, err = st.Folder(contract.PartsOf(output))
+	}
 	if err != nil {
 		return fmt.Errorf("follow map %s: %w", f.h.ID, err)
 	}
@@ -145,7 +146,7 @@ func (f *follower) rest(ctx context.Context, summary gpumux.Summary, give func(l
 	if f.tail != nil && f.tail.Count() >= summary.Items {
 		return nil
 	}
-	return f.h.starter.storage().each(ctx, summary, func(line []byte) error {
+	return f.h.starter.eachLine(ctx, summary, func(line []byte) error {
 		if f.tail != nil && f.tail.Count() > 0 {
 			if index, err := results.IndexOf(line); err != nil || f.tail.Gave(index) {
 				return err

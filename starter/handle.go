@@ -33,6 +33,7 @@ type Handle struct {
 
 	starter *Starter
 	run     *run
+	summary *gpumux.Summary // nil where it has to be asked for
 }
 
 func (s *Starter) handle(r *run, entry Entry) *Handle {
@@ -40,8 +41,8 @@ func (s *Starter) handle(r *run, entry Entry) *Handle {
 		Edition: r.Memo.Edition, Output: r.Memo.Output, starter: s, run: r}
 }
 
-// Suits returns an *OtherEditionError if m would continue the map with other code.
-func (h *Handle) Suits(m Map) error {
+// CheckEdition returns an *OtherEditionError if m would continue the map with other code.
+func (h *Handle) CheckEdition(m Map) error {
 	began := h.run.Memo.Edition
 	over := h.run.Status == StatusCompleted || h.run.Status != StatusRunning && m.Retry // mending the task is what a retry is for
 	if over || began == "" || m.Edition == "" || began == m.Edition {
@@ -104,6 +105,9 @@ const outage = time.Minute
 // Wait waits for the run to end. A run that did not complete is an *EndedError. When ctx
 // ends first, the map goes on. A server may be away for a minute.
 func (h *Handle) Wait(ctx context.Context) (gpumux.Summary, error) {
+	if h.summary != nil {
+		return *h.summary, nil
+	}
 	var silent time.Time
 	for {
 		var summary gpumux.Summary
@@ -136,8 +140,8 @@ func (h *Handle) Pause(ctx context.Context) error { return h.update(ctx, gpumux.
 // Resume ends a pause.
 func (h *Handle) Resume(ctx context.Context) error { return h.update(ctx, gpumux.ResumeUpdate) }
 
-// Window changes how many chunks are in flight; 0 lets the map learn it again.
-func (h *Handle) Window(ctx context.Context, chunks int) error {
+// SetWindow changes how many chunks are in flight; 0 lets the map learn it again.
+func (h *Handle) SetWindow(ctx context.Context, chunks int) error {
 	if chunks < 0 || chunks > gpumux.MaxWindow {
 		return fmt.Errorf("window %d is outside 0 (automatic) to %d", chunks, gpumux.MaxWindow)
 	}
@@ -227,10 +231,11 @@ func (h *Handle) workerOf(ctx context.Context, item int64) string {
 	return ""
 }
 
-// EndedError says that a run ended without completing.
+// EndedError says that a run ended without completing. errors.As finds in it the
+// *gpumux.Fault that ended the map, if there is one, and Temporal's error.
 type EndedError struct {
 	ID string
-	// Status is Failed, Canceled or Terminated.
+	// Status is StatusFailed, StatusCanceled or StatusTerminated.
 	Status Status
 	// Fault says why a run failed. Its Kind is empty when the failure was none of gpumux's.
 	Fault gpumux.Fault
@@ -253,8 +258,13 @@ func (e *EndedError) Error() string {
 	return fmt.Sprintf("map %s failed: %s", e.ID, e.Fault.Error())
 }
 
-// Unwrap gives Temporal's error.
-func (e *EndedError) Unwrap() error { return e.Err }
+// Unwrap gives the fault, if gpumux found one, and Temporal's error.
+func (e *EndedError) Unwrap() []error {
+	if e.Fault.Kind == "" {
+		return []error{e.Err}
+	}
+	return []error{&e.Fault, e.Err}
+}
 
 // ended makes an EndedError of a workflow's error, and leaves others as they are.
 func ended(id string, err error) error {

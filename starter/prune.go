@@ -31,7 +31,7 @@ type (
 // last written to its folder. It deletes nothing when it lacks the key to a running map
 // or a schedule.
 func (s *Starter) Prune(ctx context.Context, o PruneOptions) ([]Pruned, error) {
-	st, err := s.storage().open(ctx)
+	st, err := s.openStore(ctx)
 	if err != nil {
 		return nil, err
 	}

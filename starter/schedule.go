@@ -77,7 +77,7 @@ func (all Schedules) Create(ctx context.Context, name string, at ScheduleSpec, m
 		return err
 	}
 	_, fingerprint := m.Identify()
-	storeURL, err := all.starter.storage().place(ctx, &m)
+	storeURL, err := all.starter.place(ctx, &m)
 	if err == nil {
 		err = m.Input.Validate()
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
@@ -29,14 +30,20 @@ type Starter struct {
 	Converter converter.DataConverter
 	// Keys are those of the workers' store, when this Starter opens it. Default: none.
 	Keys store.Keys
-	// Arrays leaves arrays in lines of results as they are stored. Default: JSON.
-	Arrays bool
 
-	opened workersStore
+	opening sync.Mutex // held while the workers' own store is opened or closed
+	opened  *store.Store
 }
 
 // Close closes the store that the Starter opened itself.
-func (s *Starter) Close() { s.opened.close() }
+func (s *Starter) Close() {
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	if s.opened != nil {
+		_ = s.opened.Close()
+		s.opened = nil
+	}
+}
 
 // Fleet is the workers of the namespace.
 func (s *Starter) Fleet() *fleet.Fleet {
@@ -45,10 +52,6 @@ func (s *Starter) Fleet() *fleet.Fleet {
 
 func (s *Starter) registry() registry {
 	return registry{fleet: s.Fleet(), data: cmp.Or(s.Converter, converter.GetDefaultDataConverter())}
-}
-
-func (s *Starter) storage() storage {
-	return storage{given: s.Store, own: &s.opened, workers: s.Fleet(), keys: s.Keys}
 }
 
 // checkKeys returns a *fleet.KeysError before what should be encrypted leaves in clear.
@@ -62,7 +65,7 @@ func (s *Starter) checkKeys(ctx context.Context) error {
 
 // Holds reports whether a URL is an object in the workers' store.
 func (s *Starter) Holds(ctx context.Context, url string) bool {
-	st, err := s.storage().open(ctx)
+	st, err := s.openStore(ctx)
 	var away *NoStoreError
 	switch {
 	case err == nil:
@@ -118,7 +121,7 @@ func (s *Starter) Start(ctx context.Context, m Map) (*Handle, error) {
 		}
 		entry, reuse := decide(last, m.ID != "")
 		if last != nil {
-			if err := s.handle(last, entry).Suits(m); err != nil {
+			if err := s.handle(last, entry).CheckEdition(m); err != nil {
 				return nil, err
 			}
 		}
@@ -129,7 +132,7 @@ func (s *Starter) Start(ctx context.Context, m Map) (*Handle, error) {
 			if err := s.checkKeys(ctx); err != nil {
 				return nil, err
 			}
-			if storeURL, err = s.storage().place(ctx, &m); err != nil {
+			if storeURL, err = s.place(ctx, &m); err != nil {
 				return nil, err
 			}
 			placed = true
@@ -256,7 +259,7 @@ func (s *Starter) rerun(ctx context.Context, last *run, in gpumux.MapInput) (*Ha
 		}
 		entry = EntryRetried
 		note.Output = newOutput(id)
-		if note.Store, err = s.storage().copyResults(ctx, summary, note.Output); err != nil {
+		if note.Store, err = s.copyResults(ctx, s.Completed(summary), note.Output); err != nil {
 			return nil, fmt.Errorf("retry map %s: %w", id, err)
 		}
 	}

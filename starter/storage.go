@@ -10,11 +10,9 @@ import (
 	"math"
 	"os"
 	"strings"
-	"sync"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/internal/results"
 	"github.com/gpumux/gpumux/store"
 )
@@ -32,29 +30,18 @@ func (e *NoStoreError) Error() string { return fmt.Sprintf("%v; give the workers
 // Unwrap gives the cause.
 func (e *NoStoreError) Unwrap() error { return e.Err }
 
-// workersStore is the workers' own store, opened when a map first needs it.
-type workersStore struct {
-	mu     sync.Mutex
-	opened *store.Store
-}
-
-func (w *workersStore) close() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.opened != nil {
-		_ = w.opened.Close()
-		w.opened = nil
+// openStore returns Store, else the workers' own, which it opens when a map first needs it
+// if it can be the same from here. Its errors are *NoStoreError.
+func (s *Starter) openStore(ctx context.Context) (*store.Store, error) {
+	if s.Store != nil {
+		return s.Store, nil
 	}
-}
-
-// open opens the store if it can be the same from here. Its errors are *NoStoreError.
-func (w *workersStore) open(ctx context.Context, workers *fleet.Fleet, keys store.Keys) (*store.Store, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.opened != nil {
-		return w.opened, nil
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	if s.opened != nil {
+		return s.opened, nil
 	}
-	offer, err := workers.Offer(ctx)
+	offer, err := s.Fleet().Offer(ctx)
 	if err != nil {
 		return nil, &NoStoreError{Err: err}
 	}
@@ -67,37 +54,21 @@ func (w *workersStore) open(ctx context.Context, workers *fleet.Fleet, keys stor
 	case strings.HasPrefix(url, "file:") && offer.Host != here:
 		err = fmt.Errorf("the workers' store %s is a folder of host %s, and this is %s", url, offer.Host, here)
 	default:
-		w.opened, err = store.Open(ctx, url, keys)
+		s.opened, err = store.Open(ctx, url, s.Keys)
 	}
 	if err != nil {
 		return nil, &NoStoreError{URL: offer.Store, Err: err}
 	}
-	return w.opened, nil
-}
-
-// storage puts items into the store and reads results there. It opens no store before
-// one is needed.
-type storage struct {
-	given   *store.Store // instead of the workers' own
-	own     *workersStore
-	workers *fleet.Fleet
-	keys    store.Keys
-}
-
-func (s storage) open(ctx context.Context) (*store.Store, error) {
-	if s.given != nil {
-		return s.given, nil
-	}
-	return s.own.open(ctx, s.workers, s.keys)
+	return s.opened, nil
 }
 
 // place puts the items where the workflow finds them and returns the URL of the store
 // that takes the results, or "" when they are to travel in the summary.
-func (s storage) place(ctx context.Context, m *Map) (string, error) {
+func (s *Starter) place(ctx context.Context, m *Map) (string, error) {
 	var st *store.Store
 	var err error
 	if !m.Inline || m.large() {
-		st, err = s.open(ctx)
+		st, err = s.openStore(ctx)
 	}
 	if err != nil && m.large() {
 		return "", fmt.Errorf("%d items (%s) of this map go through the workers' store: %w",
@@ -127,8 +98,8 @@ func (s storage) place(ctx context.Context, m *Map) (string, error) {
 }
 
 // locate finds a results file by its key or URL.
-func (s storage) locate(ctx context.Context, output string) (st *store.Store, key string, err error) {
-	if st, err = s.open(ctx); err != nil {
+func (s *Starter) locate(ctx context.Context, output string) (st *store.Store, key string, err error) {
+	if st, err = s.openStore(ctx); err != nil {
 		return nil, "", fmt.Errorf("read the results %s: %w", output, err)
 	}
 	if key, err = st.Objects.Key(output); err != nil {
@@ -137,8 +108,8 @@ func (s storage) locate(ctx context.Context, output string) (st *store.Store, ke
 	return st, key, nil
 }
 
-// each gives the results that a summary holds or names, as stored lines.
-func (s storage) each(ctx context.Context, summary gpumux.Summary, give func(line []byte) error) error {
+// eachLine gives the results that a summary holds or names, as stored lines.
+func (s *Starter) eachLine(ctx context.Context, summary gpumux.Summary, give func(line []byte) error) error {
 	if summary.Output == "" {
 		for _, result := range summary.Results {
 			line, err := results.Append(nil, result)
@@ -176,19 +147,19 @@ func (s storage) each(ctx context.Context, summary gpumux.Summary, give func(lin
 	return nil
 }
 
-// Limits on one part of kept results.
+// Kept results are written after so many items or bytes.
 const (
-	keptItems = 1000
+	keptItems = 4096
 	keptBytes = 4 << 20
 )
 
 // copyResults copies succeeded results beside output and returns the store's URL.
-func (s storage) copyResults(ctx context.Context, summary gpumux.Summary, output string) (string, error) {
-	st, err := s.open(ctx)
+func (s *Starter) copyResults(ctx context.Context, of *Handle, output string) (string, error) {
+	st, err := s.openStore(ctx)
 	if err != nil {
 		return "", fmt.Errorf("its results pass through the workers' store: %w", err)
 	}
-	from, err := st.Folder(contract.PartsOf(summary.Output))
+	from, err := st.Folder(contract.PartsOf(of.Output))
 	if err != nil {
 		return "", err
 	}
@@ -196,20 +167,8 @@ func (s storage) copyResults(ctx context.Context, summary gpumux.Summary, output
 	if err != nil {
 		return "", err
 	}
-	var batch []gpumux.Result
-	size := 0
-	flush := func() error {
-		if len(batch) == 0 {
-			return nil
-		}
-		if err := st.WritePart(ctx, contract.PartsOf(output), batch); err != nil {
-			return fmt.Errorf("keep its results: %w", err)
-		}
-		batch, size = batch[:0], 0
-		return nil
-	}
-	stored := linesOf(true, func(give func([]byte) error) error { return s.each(ctx, summary, give) })
-	for result, err := range parsed(stored, results.ParseStored) {
+	kept, n, size := to.Append(), 0, 0
+	for result, err := range of.Results(ctx, ReadOptions{Arrays: true}) {
 		if err != nil {
 			return "", err
 		}
@@ -219,15 +178,16 @@ func (s storage) copyResults(ctx context.Context, summary gpumux.Summary, output
 		if err := from.CopyFiles(ctx, result, to, result.Index); err != nil {
 			return "", fmt.Errorf("keep its files: %w", err)
 		}
-		batch = append(batch, result)
-		if size += result.Weight(); len(batch) == keptItems || size >= keptBytes {
-			if err := flush(); err != nil {
-				return "", err
-			}
+		err = kept.Add(result)
+		if n, size = n+1, size+result.Weight(); err == nil && (n%keptItems == 0 || size >= keptBytes) {
+			size, err = 0, kept.Flush(ctx)
+		}
+		if err != nil {
+			return "", fmt.Errorf("keep its results: %w", err)
 		}
 	}
-	if err := flush(); err != nil {
-		return "", err
+	if err := kept.Flush(ctx); err != nil {
+		return "", fmt.Errorf("keep its results: %w", err)
 	}
 	return st.Objects.URL(), from.KeepOwner(ctx, to)
 }

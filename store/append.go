@@ -56,10 +56,10 @@ func (f *Folder) Append() *Appender {
 }
 
 // At is the end of the Appender: its parts from there on hold what is added later.
-func (a *Appender) At() Written {
+func (a *Appender) At() Position {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return Written{a.name.writer, a.name.number}
+	return Position{a.name.writer, a.name.number}
 }
 
 // Add takes a result for the next Flush. The error says what is wrong with the result.

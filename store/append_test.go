@@ -123,7 +123,7 @@ func TestAppender_AnErrorBetweenParts(t *testing.T) {
 	require.Equal(t, 2, a.At().Number)
 	server.Trouble(nil)
 	require.NoError(t, a.Flush(t.Context()))
-	told, _ := since(t, s, "p", Written{Writer: a.name.writer})
+	told, _ := since(t, s, "p", Position{Writer: a.name.writer})
 	require.Len(t, told, n)
 }
 
@@ -221,12 +221,12 @@ func TestAppender_NextWriteReplacesADamagedPart(t *testing.T) {
 	require.NoError(t, a.Add(value(0, "1")))
 	require.NoError(t, a.Flush(t.Context()))
 	put(t, s, a.name.key("p"), "broken")
-	found, err := s.Find(t.Context(), nine)
+	found, err := s.FindParts(t.Context(), nine)
 	require.NoError(t, err)
 	require.Len(t, found.Damaged, 1)
 	require.NoError(t, a.Add(value(1, "1")))
 	require.NoError(t, a.Flush(t.Context()))
-	found, err = s.Find(t.Context(), nine)
+	found, err = s.FindParts(t.Context(), nine)
 	require.NoError(t, err)
 	require.Empty(t, found.Damaged)
 	require.EqualValues(t, 2, found.Succeeded)

@@ -30,7 +30,7 @@ func (c *cached) over(items string) (string, contract.Cache, contract.Found) {
 }
 
 func (c *cached) find(output string, cache contract.Cache, items int64) contract.Found {
-	found, err := c.Find(c.t.Context(), contract.PartsInput{Parts: contract.PartsOf(output), Items: items, Owner: contract.Owner{Items: items}, Cache: &cache})
+	found, err := c.FindParts(c.t.Context(), contract.PartsInput{Parts: contract.PartsOf(output), Items: items, Owner: contract.Owner{Items: items}, Cache: &cache})
 	require.NoError(c.t, err)
 	return found
 }

@@ -64,7 +64,7 @@ var nine = contract.PartsInput{Parts: "p", Items: 9, Owner: contract.Owner{Task:
 // mends runs the missing items again and merges.
 func mends(t *testing.T, s *Store) {
 	writePart(t, s, "p", resultsWith(3, 4, 5)...)
-	found, err := s.Find(t.Context(), nine)
+	found, err := s.FindParts(t.Context(), nine)
 	require.NoError(t, err)
 	require.Empty(t, found.Damaged)
 	require.Zero(t, found.Rest.Len())
@@ -77,7 +77,7 @@ func mends(t *testing.T, s *Store) {
 
 func TestFind_SetsADamagedPartAside(t *testing.T) {
 	eachDamage(t, func(t *testing.T, s *Store, damaged string) {
-		found, err := s.Find(t.Context(), nine)
+		found, err := s.FindParts(t.Context(), nine)
 		require.NoError(t, err)
 		require.Len(t, found.Damaged, 1)
 		require.Contains(t, found.Damaged[0], "part "+s.Objects.Locate("p/"+damaged)+" is damaged: ")
@@ -105,7 +105,7 @@ func TestSince_SetsADamagedPartAside(t *testing.T) {
 	eachDamage(t, func(t *testing.T, s *Store, damaged string) {
 		name, ok := parsePart(damaged)
 		require.True(t, ok)
-		told, count := since(t, s, "p", Written{Writer: name.writer})
+		told, count := since(t, s, "p", Position{Writer: name.writer})
 		require.Equal(t, 1, count)
 		require.Empty(t, told, "what lies in a damaged part runs again, all of it")
 		mends(t, s)
@@ -120,7 +120,7 @@ func TestTail_PassesOverADamagedPart(t *testing.T) {
 		require.Equal(t, []int64{0, 1, 2, 6, 7, 8}, taken(t, unordered))
 		require.Empty(t, taken(t, ordered))
 		require.Empty(t, taken(t, unordered))
-		_, err := s.Find(t.Context(), nine) // as a map does when it goes on
+		_, err := s.FindParts(t.Context(), nine) // as a map does when it goes on
 		require.NoError(t, err)
 		mends(t, s)
 		require.Equal(t, []int64{3, 4, 5, 6, 7, 8}, taken(t, ordered))
@@ -136,12 +136,12 @@ func TestFind_ADeletedPartRunsAgain(t *testing.T) {
 		tail := folderOf(t, s, "p").Tail(TailOptions{})
 		require.Len(t, taken(t, tail), 9)
 		require.NoError(t, s.Objects.Delete(t.Context(), part.key("p")))
-		told, _ := since(t, s, "p", Written{Writer: part.writer})
+		told, _ := since(t, s, "p", Position{Writer: part.writer})
 		require.Empty(t, told)
 		merged, err := s.Merge(t.Context(), contract.MergeInput{Parts: "p", Output: "out", Items: 9})
 		require.NoError(t, err)
 		require.Equal(t, "item 3 has no result in p", merged.Missing)
-		found, err := s.Find(t.Context(), nine)
+		found, err := s.FindParts(t.Context(), nine)
 		require.NoError(t, err)
 		require.Empty(t, found.Damaged)
 		require.Equal(t, contract.Runs{{Start: 3, End: 6}}, found.Rest.Runs)
@@ -162,7 +162,7 @@ func TestFind_NamesAFewOfManyDamagedParts(t *testing.T) {
 		}
 		put(t, s, part.key("p"), text)
 	}
-	found, err := s.Find(t.Context(), nine)
+	found, err := s.FindParts(t.Context(), nine)
 	require.NoError(t, err)
 	require.Len(t, found.Damaged, maxDamaged+1)
 	require.Equal(t, "and 4 more", found.Damaged[maxDamaged])
@@ -201,7 +201,7 @@ func TestFind_AnEmptyPartOnAServerThatRefusesRanges(t *testing.T) {
 	s := open(t, "s3://bucket?region=eu-west-1&endpoint="+strict.URL, nil)
 	part := writePart(t, s, "p", value(0, "1"))
 	put(t, s, part.key("p"), "")
-	found, err := s.Find(t.Context(), nine)
+	found, err := s.FindParts(t.Context(), nine)
 	require.NoError(t, err)
 	require.Len(t, found.Damaged, 1)
 	require.Equal(t, contract.Whole(9), found.Rest)
@@ -217,7 +217,7 @@ func TestPart_ANewerVersionStays(t *testing.T) {
 	require.NoError(t, err)
 	key := names[0].key("p")
 	put(t, s, key, strings.Replace(get(t, s, key), `"part":1`, `"part":7`, 1))
-	_, err = s.Find(t.Context(), contract.PartsInput{Parts: "p", Items: 5})
+	_, err = s.FindParts(t.Context(), contract.PartsInput{Parts: "p", Items: 5})
 	require.ErrorContains(t, err, "is of version 7, this gpumux reads versions up to 2")
 	names, err = folderOf(t, s, "p").names(t.Context())
 	require.NoError(t, err)

@@ -150,12 +150,11 @@ func ExampleFolder_Tail() {
 			log.Fatal(err)
 		}
 		fmt.Println("stored", index)
-		err := tail.Each(ctx, func(line []byte) error {
-			fmt.Print("  read ", string(line))
-			return nil
-		})
-		if err != nil {
-			log.Fatal(err)
+		for line, err := range tail.Lines(ctx) {
+			if err != nil {
+				log.Fatal(err)
+			}
+			fmt.Println("  read", string(line))
 		}
 	}
 	// Output:

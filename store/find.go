@@ -15,9 +15,9 @@ import (
 // maxDamaged is how many damaged parts are named.
 const maxDamaged = 5
 
-// Find claims a folder for its owner and says which items have no result there, and none
-// in the cache. It sets damaged parts aside and names them.
-func (s *Store) Find(ctx context.Context, in contract.PartsInput) (contract.Found, error) {
+// FindParts claims a folder for its owner and says which items have no result there, and
+// none in the cache. It sets damaged parts aside and names them.
+func (s *Store) FindParts(ctx context.Context, in contract.PartsInput) (contract.Found, error) {
 	f, err := s.Folder(in.Parts)
 	if err != nil {
 		return contract.Found{}, err
@@ -147,7 +147,7 @@ func (s *Store) merge(ctx context.Context, in contract.MergeInput) (merged contr
 	if in.Items < 0 {
 		return merged, fmt.Errorf("%d items are less than none", in.Items)
 	}
-	if err := f.Holds(ctx, in.Claim); err != nil {
+	if err := f.CheckOwner(ctx, in.Claim); err != nil {
 		return merged, err
 	}
 	merged, err = f.merge(ctx, in, output)

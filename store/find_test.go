@@ -15,14 +15,14 @@ func TestFind_CountsEachItemOnce(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		ctx := t.Context()
 		in := contract.PartsInput{Parts: "p", Items: 10, Owner: contract.Owner{Task: "f", Items: 10}}
-		found, err := s.Find(ctx, in)
+		found, err := s.FindParts(ctx, in)
 		require.NoError(t, err)
 		require.Equal(t, contract.Found{Claim: found.Claim, Rest: contract.Whole(10)}, found)
 		writePart(t, s, "p", value(0, "1"), fault(1, gpumux.FaultCrash), value(9, "1"))
 		writePart(t, s, "p", value(1, "1"), fault(2, gpumux.FaultTaskError))
 		put(t, s, "p/notes.txt", "not a part")
 		put(t, s, "p/damaged/"+strings.Repeat("0", writerDigits)+".000000.jsonl", "looked at before")
-		again, err := s.Find(ctx, in)
+		again, err := s.FindParts(ctx, in)
 		require.NoError(t, err)
 		require.Equal(t, contract.Found{Claim: found.Claim, Rest: contract.Work{Runs: contract.Runs{{Start: 3, End: 9}}}, Succeeded: 2, Failed: 2,
 			Faults: map[gpumux.FaultKind]int64{gpumux.FaultCrash: 1, gpumux.FaultTaskError: 1}}, again)
@@ -32,7 +32,7 @@ func TestFind_CountsEachItemOnce(t *testing.T) {
 		runs, err = s.Runs(ctx, "none")
 		require.NoError(t, err)
 		require.Empty(t, runs)
-		_, err = s.Find(ctx, contract.PartsInput{Parts: "../p", Items: 1})
+		_, err = s.FindParts(ctx, contract.PartsInput{Parts: "../p", Items: 1})
 		require.ErrorContains(t, err, "is not a key")
 	})
 }
@@ -41,7 +41,7 @@ func TestFind_RefusesItemsThatTheMapDoesNotHave(t *testing.T) {
 	for _, index := range []int64{9, 10, 1 << 50} {
 		s := open(t, "mem://", nil)
 		writePart(t, s, "p", value(index, "1"))
-		_, err := s.Find(t.Context(), nine)
+		_, err := s.FindParts(t.Context(), nine)
 		var other *OwnerError
 		require.ErrorAs(t, err, &other)
 		require.ErrorContains(t, err, s.Objects.Locate("p")+" holds item ")
@@ -57,7 +57,7 @@ func TestFind_OverS3WithBrokenConnections(t *testing.T) {
 		writePart(t, s, "p", value(2*i, `"`+strings.Repeat("x", 2000)+`"`))
 	}
 	server.Truncate(30)
-	found, err := s.Find(t.Context(), contract.PartsInput{Parts: "p", Items: 2 * parts})
+	found, err := s.FindParts(t.Context(), contract.PartsInput{Parts: "p", Items: 2 * parts})
 	require.NoError(t, err)
 	require.Empty(t, found.Damaged, "what broke is the connection")
 	require.EqualValues(t, parts, found.Succeeded)

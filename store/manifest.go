@@ -137,10 +137,10 @@ func describe(o contract.Owner) string {
 	return text
 }
 
-// Holds returns an *OwnerError if the claim to the folder was made in another store. The
-// manifest proves as well as the identity that it was made in this one: workers disagree
-// about the identity when store.json was lost and made anew while they ran.
-func (f *Folder) Holds(ctx context.Context, claim contract.Claim) error {
+// CheckOwner returns an *OwnerError if the claim to the folder was made in another store.
+// The manifest proves as well as the identity that it was made in this one: workers
+// disagree about the identity when store.json was lost and made anew while they ran.
+func (f *Folder) CheckOwner(ctx context.Context, claim contract.Claim) error {
 	if claim.Store == "" {
 		return nil
 	}

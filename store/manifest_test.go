@@ -12,19 +12,19 @@ import (
 
 func TestClaim_TheSameOwnerGoesOn(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
-		first, err := s.Find(t.Context(), nine)
+		first, err := s.FindParts(t.Context(), nine)
 		require.NoError(t, err)
-		again, err := s.Find(t.Context(), nine)
+		again, err := s.FindParts(t.Context(), nine)
 		require.NoError(t, err)
 		require.Equal(t, first.Claim, again.Claim)
 		require.NotEmpty(t, first.Claim.ID)
 		require.NotEmpty(t, first.Claim.Store)
 		require.Equal(t, s.Objects.URL(), first.Claim.StoreURL)
-		require.NoError(t, folderOf(t, s, "p").Holds(t.Context(), first.Claim))
+		require.NoError(t, folderOf(t, s, "p").CheckOwner(t.Context(), first.Claim))
 
 		other := nine
 		other.Parts = "q"
-		elsewhere, err := s.Find(t.Context(), other)
+		elsewhere, err := s.FindParts(t.Context(), other)
 		require.NoError(t, err)
 		require.NotEqual(t, first.Claim.ID, elsewhere.Claim.ID)
 		require.Equal(t, first.Claim.Store, elsewhere.Claim.Store)
@@ -34,7 +34,7 @@ func TestClaim_TheSameOwnerGoesOn(t *testing.T) {
 func TestClaim_AnotherOwnerIsNamed(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		in := contract.PartsInput{Parts: "p", Items: 9, Owner: contract.Owner{Task: "label", Edition: "e1", Input: "range 0 to 9", Items: 9}}
-		_, err := s.Find(t.Context(), in)
+		_, err := s.FindParts(t.Context(), in)
 		require.NoError(t, err)
 		writePart(t, s, "p", resultsWith(0)...)
 		for want, change := range map[string]func(*contract.Owner){
@@ -45,14 +45,14 @@ func TestClaim_AnotherOwnerIsNamed(t *testing.T) {
 		} {
 			other := in
 			change(&other.Owner)
-			_, err := s.Find(t.Context(), other)
+			_, err := s.FindParts(t.Context(), other)
 			var owner *OwnerError
 			require.ErrorAs(t, err, &owner)
 			require.ErrorContains(t, err, s.Objects.Locate("p")+" holds the results of task label (edition e1) over 9 items of range 0 to 9")
 			require.ErrorContains(t, err, "this map is "+want)
 			require.ErrorContains(t, err, "give another output or ID, or delete that folder")
 		}
-		found, err := s.Find(t.Context(), in)
+		found, err := s.FindParts(t.Context(), in)
 		require.NoError(t, err)
 		require.EqualValues(t, 1, found.Succeeded, "nothing was lost")
 	})
@@ -64,12 +64,12 @@ func TestClaim_OfAFolder(t *testing.T) {
 	put(t, s, "done/results.jsonl", "")
 	in := nine
 	in.Parts = contract.PartsOf("done")
-	_, err := s.Find(t.Context(), in)
+	_, err := s.FindParts(t.Context(), in)
 	var owner *OwnerError
 	require.ErrorAs(t, err, &owner)
 	require.ErrorContains(t, err, "/done is a folder of the store; name a file in it")
 	in.Parts = contract.PartsOf("done/results.jsonl")
-	_, err = s.Find(t.Context(), in)
+	_, err = s.FindParts(t.Context(), in)
 	require.NoError(t, err)
 }
 
@@ -77,7 +77,7 @@ func TestClaim_ThatIsNoManifest(t *testing.T) {
 	s := open(t, "mem://", nil)
 	for _, text := range []string{"", "x", "{}", `{"manifest":2}`, "null"} {
 		put(t, s, "p/manifest.json", text)
-		_, err := s.Find(t.Context(), nine)
+		_, err := s.FindParts(t.Context(), nine)
 		var owner *OwnerError
 		require.ErrorAs(t, err, &owner, text)
 		require.ErrorContains(t, err, "mem:///p/manifest.json is no manifest of this version")
@@ -94,7 +94,7 @@ func TestClaim_Concurrently(t *testing.T) {
 			wait.Go(func() {
 				in := nine
 				in.Owner.Task = []string{"f", "g"}[i%2]
-				found, err := s.Find(t.Context(), in)
+				found, err := s.FindParts(t.Context(), in)
 				claims[i], errs[i] = found.Claim, err
 			})
 		}
@@ -120,14 +120,14 @@ func TestClaim_OnAServerWithoutConditions(t *testing.T) {
 	server := s3test.New(t)
 	server.RefuseConditions()
 	s := open(t, server.URL(""), nil)
-	first, err := s.Find(t.Context(), nine)
+	first, err := s.FindParts(t.Context(), nine)
 	require.NoError(t, err)
-	again, err := open(t, server.URL(""), nil).Find(t.Context(), nine)
+	again, err := open(t, server.URL(""), nil).FindParts(t.Context(), nine)
 	require.NoError(t, err)
 	require.Equal(t, first.Claim, again.Claim)
 	other := nine
 	other.Owner.Task = "other"
-	_, err = s.Find(t.Context(), other)
+	_, err = s.FindParts(t.Context(), other)
 	var owner *OwnerError
 	require.ErrorAs(t, err, &owner)
 }
@@ -136,13 +136,13 @@ func TestClaim_OnAServerWithoutConditions(t *testing.T) {
 func TestIdentity(t *testing.T) {
 	server := s3test.New(t)
 	s := open(t, server.URL(""), nil)
-	found, err := s.Find(t.Context(), nine)
+	found, err := s.FindParts(t.Context(), nine)
 	require.NoError(t, err)
 	renamed := open(t, server.URL("&use_path_style=true"), nil)
 	require.NotEqual(t, s.Objects.URL(), renamed.Objects.URL())
-	require.NoError(t, folderOf(t, renamed, "p").Holds(t.Context(), found.Claim))
+	require.NoError(t, folderOf(t, renamed, "p").CheckOwner(t.Context(), found.Claim))
 	for _, other := range []*Store{open(t, server.URL("&prefix=a"), nil), open(t, "file://"+t.TempDir(), nil), open(t, "mem://", nil)} {
-		err := folderOf(t, other, "p").Holds(t.Context(), found.Claim)
+		err := folderOf(t, other, "p").CheckOwner(t.Context(), found.Claim)
 		var owner *OwnerError
 		require.ErrorAs(t, err, &owner)
 		require.ErrorContains(t, err, "this worker keeps results in "+other.Objects.URL())
@@ -150,7 +150,7 @@ func TestIdentity(t *testing.T) {
 		_, err = other.Merge(t.Context(), contract.MergeInput{Parts: "p", Output: "out", Items: 0, Claim: found.Claim})
 		require.ErrorAs(t, err, &owner)
 	}
-	require.NoError(t, folderOf(t, s, "p").Holds(t.Context(), contract.Claim{}), "a chunk without a claim")
+	require.NoError(t, folderOf(t, s, "p").CheckOwner(t.Context(), contract.Claim{}), "a chunk without a claim")
 }
 
 // Without store.json, or with another one, workers that run and workers that start go on
@@ -159,25 +159,25 @@ func TestHolds_WhenTheIdentityWasLost(t *testing.T) {
 	server := s3test.New(t)
 	for _, url := range []string{server.URL(""), "file://" + t.TempDir()} {
 		runs := open(t, url, nil)
-		before, err := runs.Find(t.Context(), nine)
+		before, err := runs.FindParts(t.Context(), nine)
 		require.NoError(t, err)
 		require.NoError(t, runs.Objects.Delete(t.Context(), "store.json"))
 		starts := open(t, url, nil)
-		require.NoError(t, folderOf(t, starts, nine.Parts).Holds(t.Context(), before.Claim))
+		require.NoError(t, folderOf(t, starts, nine.Parts).CheckOwner(t.Context(), before.Claim))
 		later := nine
 		later.Parts = "q"
-		after, err := starts.Find(t.Context(), later)
+		after, err := starts.FindParts(t.Context(), later)
 		require.NoError(t, err)
 		require.NotEqual(t, before.Claim.Store, after.Claim.Store)
-		require.NoError(t, folderOf(t, runs, later.Parts).Holds(t.Context(), after.Claim))
+		require.NoError(t, folderOf(t, runs, later.Parts).CheckOwner(t.Context(), after.Claim))
 		put(t, runs, "store.json", "{}")
-		require.NoError(t, folderOf(t, open(t, url, nil), nine.Parts).Holds(t.Context(), before.Claim))
+		require.NoError(t, folderOf(t, open(t, url, nil), nine.Parts).CheckOwner(t.Context(), before.Claim))
 
 		require.NoError(t, runs.Objects.Delete(t.Context(), "q/manifest.json"))
 		require.NoError(t, runs.Objects.Delete(t.Context(), "store.json"))
 		var owner *OwnerError
 		for _, claim := range []contract.Claim{before.Claim, after.Claim} { // the other map's does not prove it either
-			require.ErrorAs(t, folderOf(t, open(t, url, nil), later.Parts).Holds(t.Context(), claim), &owner)
+			require.ErrorAs(t, folderOf(t, open(t, url, nil), later.Parts).CheckOwner(t.Context(), claim), &owner)
 		}
 	}
 }
@@ -186,9 +186,9 @@ func TestHolds_WhenTheIdentityWasLost(t *testing.T) {
 // says what differs.
 func TestHolds_AnotherStoreOfTheSameURL(t *testing.T) {
 	first, second := open(t, "mem://", nil), open(t, "mem://", nil)
-	found, err := first.Find(t.Context(), nine)
+	found, err := first.FindParts(t.Context(), nine)
 	require.NoError(t, err)
-	err = folderOf(t, second, nine.Parts).Holds(t.Context(), found.Claim)
+	err = folderOf(t, second, nine.Parts).CheckOwner(t.Context(), found.Claim)
 	var owner *OwnerError
 	require.ErrorAs(t, err, &owner)
 	require.ErrorContains(t, err, "this worker finds nothing of the map in its store mem://")
@@ -225,7 +225,7 @@ func TestIdentity_IsOneForAllThatOpenAtOnce(t *testing.T) {
 func TestClaim_OfKeptResults(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		in := contract.PartsInput{Parts: "p", Items: 9, Owner: contract.Owner{Task: "label", Edition: "e1", Input: "x.jsonl, content 1", Items: 9}}
-		first, err := s.Find(t.Context(), in)
+		first, err := s.FindParts(t.Context(), in)
 		require.NoError(t, err)
 		require.NoError(t, folderOf(t, s, "none").KeepOwner(t.Context(), folderOf(t, s, "r")))
 		for _, to := range []string{"q", "r"} {
@@ -234,19 +234,19 @@ func TestClaim_OfKeptResults(t *testing.T) {
 		}
 		later := in
 		later.Parts, later.Owner.Edition = "q", "e2"
-		found, err := s.Find(t.Context(), later)
+		found, err := s.FindParts(t.Context(), later)
 		require.NoError(t, err)
 		require.EqualValues(t, 1, found.Succeeded)
 		require.NotEqual(t, first.Claim.ID, found.Claim.ID)
-		again, err := s.Find(t.Context(), later)
+		again, err := s.FindParts(t.Context(), later)
 		require.NoError(t, err)
 		require.Equal(t, found.Claim, again.Claim)
 		later.Owner.Edition = "e3"
-		_, err = s.Find(t.Context(), later)
+		_, err = s.FindParts(t.Context(), later)
 		require.ErrorContains(t, err, "(edition e2)", "it has its own owner now")
 
 		later.Parts, later.Owner.Input = "r", "x.jsonl, content 2"
-		_, err = s.Find(t.Context(), later)
+		_, err = s.FindParts(t.Context(), later)
 		require.ErrorContains(t, err, "the results that are kept are of x.jsonl, content 1, and now it is x.jsonl, content 2")
 	})
 }

@@ -311,28 +311,28 @@ func (f *Folder) walk(ctx context.Context, parts []part, lost func(error) error)
 	}
 }
 
-// Written is where an Appender stood at some moment: what lies in its parts from Number
+// Position is where an Appender stood at some moment: what lies in its parts from Number
 // on was written later.
-type Written struct {
+type Position struct {
 	Writer string `json:"writer"`
 	Number int    `json:"number"`
 }
 
 // Valid reports whether an Appender can have stood there.
-func (w Written) Valid() bool {
+func (w Position) Valid() bool {
 	_, ok := parsePart(partName{w.Writer, w.Number}.String())
 	return ok
 }
 
 // parts are the names of the writer's parts from that moment on, without an end.
-func (w Written) parts(yield func(partName) bool) {
+func (w Position) parts(yield func(partName) bool) {
 	for number := w.Number; yield(partName{w.Writer, number}); number++ {
 	}
 }
 
 // Since calls each with every result of the writer's parts from that moment on. It sets
 // damaged parts aside and calls damaged for each.
-func (f *Folder) Since(ctx context.Context, w Written, each func(index int64, kind gpumux.FaultKind), damaged func(error)) error {
+func (f *Folder) Since(ctx context.Context, w Position, each func(index int64, kind gpumux.FaultKind), damaged func(error)) error {
 	if !w.Valid() {
 		return fmt.Errorf("%q is no writer of parts", w.Writer)
 	}

@@ -119,7 +119,7 @@ func TestPart_LargeValues(t *testing.T) {
 }
 
 // since returns what Since tells and how many parts it found damaged.
-func since(t *testing.T, s *Store, parts string, w Written) (told map[int64]gpumux.FaultKind, damaged int) {
+func since(t *testing.T, s *Store, parts string, w Position) (told map[int64]gpumux.FaultKind, damaged int) {
 	told = map[int64]gpumux.FaultKind{}
 	require.NoError(t, folderOf(t, s, parts).Since(t.Context(), w, func(index int64, kind gpumux.FaultKind) { told[index] = kind }, func(err error) {
 		var d *partError
@@ -158,6 +158,6 @@ func TestSince_TellsWhatCameAfter(t *testing.T) {
 		require.NoError(t, a.Flush(t.Context()))
 		told, _ = since(t, s, "p", last)
 		require.Equal(t, map[int64]gpumux.FaultKind{1 << 40: ""}, told)
-		require.ErrorContains(t, folderOf(t, s, "p").Since(t.Context(), Written{Writer: "../x"}, nil, nil), "is no writer of parts")
+		require.ErrorContains(t, folderOf(t, s, "p").Since(t.Context(), Position{Writer: "../x"}, nil, nil), "is no writer of parts")
 	})
 }

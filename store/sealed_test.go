@@ -62,7 +62,7 @@ func TestSealed_DamagedParts(t *testing.T) {
 			require.NoError(t, err)
 			lying = change(lying)
 			require.NoError(t, os.WriteFile(part, lying, 0o600))
-			found, err := s.Find(t.Context(), contract.PartsInput{Parts: "m.parts", Items: 3})
+			found, err := s.FindParts(t.Context(), contract.PartsInput{Parts: "m.parts", Items: 3})
 			require.NoError(t, err)
 			require.Len(t, found.Damaged, 1)
 			require.Zero(t, found.Succeeded)
@@ -74,7 +74,7 @@ func TestSealed_DamagedParts(t *testing.T) {
 		})
 	}
 	part := write()
-	_, err := open(t, "file://"+dir, ring{"a", map[string]string{"a": "changed"}}).Find(t.Context(), contract.PartsInput{Parts: "m.parts", Items: 3})
+	_, err := open(t, "file://"+dir, ring{"a", map[string]string{"a": "changed"}}).FindParts(t.Context(), contract.PartsInput{Parts: "m.parts", Items: 3})
 	var key *KeyError
 	require.ErrorAs(t, err, &key)
 	_, err = os.Stat(part)

@@ -125,10 +125,10 @@ type (
 
 // The formats of inputs; see items.Format.
 const (
-	JSONLines = items.JSONLines
-	CSV       = items.CSV
-	TSV       = items.TSV
-	Lines     = items.Lines
+	FormatJSONLines = items.JSONLines
+	FormatCSV       = items.CSV
+	FormatTSV       = items.TSV
+	FormatLines     = items.Lines
 )
 
 // Spool copies an input of any size into a temporary file with one item per line, and

@@ -1,10 +1,12 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"slices"
 
 	"github.com/gpumux/gpumux/internal/contract"
@@ -45,32 +47,35 @@ func (t *Tail) Count() int64 { return t.given.Len() }
 // Gave reports whether a result was handed out.
 func (t *Tail) Gave(index int64) bool { return t.given.Has(index) }
 
-// Each calls f once with the line of every new result, which is valid during the call. An
-// error of f ends it. Each skips a damaged part: its results come again, or the map says
-// what became of them.
-func (t *Tail) Each(ctx context.Context, f func(line []byte) error) error {
-	parts, err := t.newParts(ctx)
-	if err != nil {
-		return fmt.Errorf("look for new results in %s: %w", t.f.in.Locate(t.f.key), err)
-	}
-	for l, err := range t.f.walk(ctx, parts, skipLost) {
-		switch next := t.given.Len(); {
-		case err != nil:
-			return err
-		case t.Gave(l.Index):
-			continue
-		case !t.unordered && l.Index > next:
-			return nil
+// Lines yields the line of every new result once, without its newline; a line is valid
+// until the next step. After an error nothing follows. Lines skips a damaged part: its
+// results come again, or the map says what became of them.
+func (t *Tail) Lines(ctx context.Context) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		parts, err := t.newParts(ctx)
+		if err != nil {
+			yield(nil, fmt.Errorf("look for new results in %s: %w", t.f.in.Locate(t.f.key), err))
+			return
 		}
-		t.given.Add(l.Index)
-		if err := f(l.text); err != nil {
-			return err
+		for l, err := range t.f.walk(ctx, parts, skipLost) {
+			switch next := t.given.Len(); {
+			case err != nil:
+				yield(nil, err)
+				return
+			case t.Gave(l.Index):
+				continue
+			case !t.unordered && l.Index > next:
+				return
+			}
+			t.given.Add(l.Index)
+			if !yield(bytes.TrimSuffix(l.text, []byte{'\n'}), nil) {
+				return
+			}
+		}
+		for _, p := range parts {
+			t.seen[p.partName].read = p.Items
 		}
 	}
-	for _, p := range parts {
-		t.seen[p.partName].read = p.Items
-	}
-	return nil
 }
 
 // newParts returns the parts that may hold results which were not handed out.

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"errors"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -13,15 +12,16 @@ import (
 	"github.com/gpumux/gpumux/internal/test/s3test"
 )
 
-// taken returns the indices that one call of Each hands out.
+// taken returns the indices that one call of Lines hands out.
 func taken(t *testing.T, tail *Tail) []int64 {
 	t.Helper()
 	got := []int64{}
-	require.NoError(t, tail.Each(t.Context(), func(line []byte) error {
-		o, err := results.ParseOutcome(line)
-		got = append(got, o.Index)
-		return err
-	}))
+	for line, err := range tail.Lines(t.Context()) {
+		require.NoError(t, err)
+		index, err := results.IndexOf(line)
+		require.NoError(t, err)
+		got = append(got, index)
+	}
 	return got
 }
 
@@ -137,15 +137,16 @@ func TestTail_ReadsWhatIsNew(t *testing.T) {
 	}
 }
 
-func TestTail_AnErrorOfTheTakerEndsIt(t *testing.T) {
+func TestTail_GoesOnBehindTheLastLineThatWasTaken(t *testing.T) {
 	s, err := Open(t.Context(), "mem://", nil)
 	require.NoError(t, err)
 	defer s.Close()
 	writePart(t, s, "p", resultsWith(0, 1, 2)...)
-	enough := errors.New("enough")
 	for _, unordered := range []bool{false, true} {
 		tail := folderOf(t, s, "p").Tail(TailOptions{Unordered: unordered})
-		require.ErrorIs(t, tail.Each(t.Context(), func([]byte) error { return enough }), enough)
+		for range tail.Lines(t.Context()) {
+			break
+		}
 		require.Equal(t, []int64{1, 2}, taken(t, tail))
 	}
 }

@@ -59,7 +59,7 @@ func TestFind_RestIsTheComplement(t *testing.T) {
 				}
 			}
 			require.NoError(t, a.Flush(t.Context()))
-			found, err := s.Find(t.Context(), contract.PartsInput{Parts: folder, Items: n})
+			found, err := s.FindParts(t.Context(), contract.PartsInput{Parts: folder, Items: n})
 			require.NoError(t, err)
 			require.EqualValues(t, len(have), found.Succeeded)
 			require.EqualValues(t, want.Len(), found.Rest.Len())

@@ -3,7 +3,6 @@ package workers
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -11,10 +10,6 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/contrib/envconfig"
-	"go.temporal.io/sdk/log"
-	"go.temporal.io/sdk/temporal"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
@@ -80,7 +75,7 @@ func (w *Worker) dial(ctx context.Context) error {
 	if err := tracing.Apply(&o); err != nil {
 		return err
 	}
-	o.Logger = newTemporalLog(w.log)
+	o.Logger = quiet(w.log.Named("temporal"))
 	if w.config.Metrics.Address != "" {
 		o.MetricsHandler = w.metrics.SDK()
 	}
@@ -165,79 +160,4 @@ func (w *Worker) connect(ctx context.Context) (err error) {
 // RunDirect runs items in a pool's slots: see activities.Pool.RunDirect.
 func (w *Worker) RunDirect(ctx context.Context, pool string, chunk contract.Chunk, done func(gpumux.Result)) (batch int64, err error) {
 	return w.direct[pool].RunDirect(ctx, chunk, done)
-}
-
-// temporalLog passes the SDK's warnings and errors on to zap, and drops the rest.
-type temporalLog struct{ *zap.SugaredLogger }
-
-func newTemporalLog(to *zap.Logger) log.Logger { return ownLog(to.Named("temporal")) }
-
-// ownLog adapts the worker's log to the SDK's type.
-func ownLog(to *zap.Logger) log.Logger {
-	return temporalLog{to.WithOptions(zap.AddCallerSkip(1)).Sugar()}
-}
-
-func (temporalLog) Debug(string, ...any) {}
-func (temporalLog) Info(string, ...any)  {}
-
-func (l temporalLog) Warn(msg string, keyvals ...any)  { l.Warnw(msg, keyvals...) }
-func (l temporalLog) Error(msg string, keyvals ...any) { l.Errorw(msg, keyvals...) }
-
-// With adds fields to every later line.
-func (l temporalLog) With(keyvals ...any) log.Logger {
-	return temporalLog{l.SugaredLogger.With(keyvals...)}
-}
-
-// withheld replaces in the log what a task said.
-const withheld = "(not in the log, since payloads are encrypted; see the map's results)"
-
-// redact is a log without the texts of faults, which may hold parts of items: the log is
-// not encrypted, even if payloads are. Kinds, places and numbers stay.
-func redact(log *zap.Logger) *zap.Logger {
-	return log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
-		if _, already := c.(redactedCore); already {
-			return c
-		}
-		return redactedCore{c}
-	}))
-}
-
-type redactedCore struct{ zapcore.Core }
-
-// With is zapcore.Core's.
-func (p redactedCore) With(fields []zap.Field) zapcore.Core {
-	return redactedCore{p.Core.With(redacted(fields))}
-}
-
-// Check is zapcore.Core's.
-func (p redactedCore) Check(e zapcore.Entry, to *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if p.Enabled(e.Level) {
-		return to.AddCore(e, p)
-	}
-	return to
-}
-
-// Write is zapcore.Core's.
-func (p redactedCore) Write(e zapcore.Entry, fields []zap.Field) error {
-	return p.Core.Write(e, redacted(fields))
-}
-
-// redacted removes the texts of faults from fields.
-func redacted(fields []zap.Field) []zap.Field {
-	kept := make([]zap.Field, len(fields))
-	for i, f := range fields {
-		kept[i] = f
-		err, _ := f.Interface.(error)
-		var fault *gpumux.Fault
-		var application *temporal.ApplicationError
-		switch {
-		case f.Key == "fault", f.Key == "item":
-			kept[i] = zap.String(f.Key, withheld)
-		case errors.As(err, &fault):
-			kept[i] = zap.String(f.Key, string(fault.Kind)+" "+withheld)
-		case errors.As(err, &application):
-			kept[i] = zap.String(f.Key, application.Type()+" "+withheld)
-		}
-	}
-	return kept
 }

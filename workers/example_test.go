@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"log/slog"
 	"os/signal"
 	"syscall"
+
+	sdklog "go.temporal.io/sdk/log"
 
 	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workers/config"
@@ -20,7 +23,7 @@ func ExampleNew() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	w, err := workers.New(c, workers.Options{Version: "1.2.3"})
+	w, err := workers.New(c, workers.Options{Version: "1.2.3", Log: sdklog.NewStructuredLogger(slog.Default())})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -23,8 +23,8 @@ func TestPrivate_KeepsTheTextsOfFaultsOutOfTheLog(t *testing.T) {
 	log.Warn("a call failed", zap.String("fault", fault.Error()), zap.String("pool", "gpu"))
 	log.Warn("a call failed", zap.Error(fault))
 	log.With(zap.String("fault", "marker")).Named("temporal").Warn("x")
-	newTemporalLog(log).Error("Activity error.", "Error", wrapped, "Attempt", 1)
-	newTemporalLog(log).Error("Activity error.", "fault", fault.Error())
+	quiet(log).Error("Activity error.", "Error", wrapped, "Attempt", 1)
+	quiet(log).Error("Activity error.", "fault", fault.Error())
 	log.Warn("results wait for the store", zap.Error(fmt.Errorf("the disk is full")))
 	text := ""
 	for _, line := range lines.All() {

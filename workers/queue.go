@@ -150,7 +150,7 @@ func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Gua
 		}
 		runs := &activities.Pool{
 			Runner: run, Store: w.store, Recorders: w.recorders, Edition: w.tasks.Edition, Worker: w.identity, Workers: w.countPollers(name),
-			Contact: w.config.Contact, Log: ownLog(w.log.With(zap.String("pool", p.Name))),
+			Contact: w.config.Contact, Log: quiet(w.log.With(zap.String("pool", p.Name))),
 			Slots: func() int { return pl.Size() * groups }, Late: w.contact.Late, Doubt: w.contact.Doubt, Admit: admit, Saving: func() func() { return s.save(name) },
 		}
 		if group == "" {

@@ -13,6 +13,7 @@ import (
 
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/worker"
 	"go.uber.org/zap"
 
@@ -56,9 +57,11 @@ type Options struct {
 	Grace time.Duration
 	// Runtime is the folder for the runtimes. Default: gpumux in the user's cache folder.
 	Runtime string
-	// Log may be nil. Notice gets what changes what users of the worker's maps get, each
-	// once, in place of the log. Default: the log has it.
-	Log    *zap.Logger
+	// Log gets what the worker writes, with its fields: the result of Zap, that of the SDK's
+	// log.NewStructuredLogger for slog, or any other of that type. Default: nothing does.
+	Log log.Logger
+	// Notice gets what changes what users of the worker's maps get, each once, in place of
+	// Log. Default: Log has it.
 	Notice func(text string)
 }
 
@@ -122,12 +125,8 @@ func New(c config.Config, o Options) (*Worker, error) {
 	o.StopTimeout = cmp.Or(o.StopTimeout, 30*time.Second)
 	o.Grace = cmp.Or(o.Grace, 5*time.Second)
 	o.Version = cmp.Or(o.Version, "dev")
-	if o.Log == nil {
-		o.Log = zap.NewNop()
-	}
 	notices := &notice.List{Say: o.Notice}
-	o.Log = notices.Log(o.Log)
-	w := &Worker{o: o, log: o.Log, notices: notices, config: c, inventory: o.Inventory, failed: make(chan error, 1), evicted: make(chan string, 1), stopped: make(chan struct{}),
+	w := &Worker{o: o, log: notices.Log(zapOf(o.Log)), notices: notices, config: c, inventory: o.Inventory, failed: make(chan error, 1), evicted: make(chan string, 1), stopped: make(chan struct{}),
 		slack: 10 * time.Second}
 	w.life, w.end = context.WithCancel(context.Background())
 	w.halt, w.giveUp = context.WithCancelCause(context.Background())

@@ -13,9 +13,6 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
-	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
@@ -114,19 +111,6 @@ func TestWorker_StoreThatCanNotBeUsed(t *testing.T) {
 	}, Options{Inventory: onlyCPU(t), Runtime: dir})
 	require.NoError(t, err)
 	require.ErrorContains(t, w.Start(t.Context()), dir+"/plain.txt")
-}
-
-func TestTemporalLog_WarningsAndErrorsOnly(t *testing.T) {
-	core, seen := observer.New(zapcore.DebugLevel)
-	l := newTemporalLog(zap.New(core)).(temporalLog)
-	l.Debug("a")
-	l.Info("b")
-	l.Warn("c", "Queue", "q")
-	l.With("Namespace", "n").Error("d", "Error", "e")
-	require.Equal(t, 2, seen.Len())
-	require.Equal(t, map[string]any{"Queue": "q"}, seen.All()[0].ContextMap())
-	require.Equal(t, map[string]any{"Namespace": "n", "Error": "e"}, seen.All()[1].ContextMap())
-	require.Equal(t, "temporal", seen.All()[0].LoggerName)
 }
 
 // asked notes about which workflows a worker asks.

@@ -150,6 +150,5 @@ func (a *App) LocalOptions(calm bool) local.Options {
 
 // ConnectionOf is the connection to a server in this process.
 func ConnectionOf(s *local.Session) *Connection {
-	s.Starter.Arrays = true
 	return &Connection{Starter: s.Starter, Address: s.Server.Address(), UI: s.Server.UI(), Key: s.Server.Key()}
 }

@@ -130,8 +130,8 @@ func (a *App) Connect(ctx context.Context) (*Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Connection{Starter: &starter.Starter{Client: c, Namespace: options.Namespace, Converter: options.DataConverter, Keys: objects,
-		Arrays: true}, Address: options.HostPort, UI: findUI(options)}, nil
+	return &Connection{Starter: &starter.Starter{Client: c, Namespace: options.Namespace, Converter: options.DataConverter, Keys: objects},
+		Address: options.HostPort, UI: findUI(options)}, nil
 }
 
 // Close ends the connection.

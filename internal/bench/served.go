@@ -50,7 +50,7 @@ func (b *bench) serve(ctx context.Context, workload string, at seat) (*served, e
 			Name: pool, Devices: at.devices, Sharing: sharing.Mode(at.sharing), Slots: config.Slots(at.slots), Memory: b.budget(workload),
 		}},
 	}, workers.Options{
-		Client: b.Starter.Client, Inventory: b.inventory, Version: b.Version, StopTimeout: time.Second, Log: b.Log,
+		Client: b.Starter.Client, Inventory: b.inventory, Version: b.Version, StopTimeout: time.Second, Log: workers.Zap(b.Log),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set up the worker: %w", err)
@@ -106,7 +106,7 @@ func (s *served) run(ctx context.Context, in gpumux.MapInput) (out outcome, err 
 		return out, fmt.Errorf("map %s: %w", s.workload, err)
 	}
 	out.total = time.Since(began)
-	for result, err := range s.Starter.ResultsOf(ctx, out.summary) {
+	for result, err := range h.Results(ctx, starter.ReadOptions{}) {
 		var one stamp
 		switch {
 		case err != nil:

@@ -30,7 +30,7 @@ An ID of a map with --local is looked for on this machine first; its command nee
 }
 
 func runFaults(ctx context.Context, a *app.App, id string, asJSON bool) error {
-	s, err := soFar(ctx, a, id, nil)
+	s, err := soFar(ctx, a, id, starter.ReadOptions{SoFar: true})
 	if err != nil {
 		return err
 	}

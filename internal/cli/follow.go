@@ -265,9 +265,20 @@ const looking = 5 * time.Second
 func causesOf(ctx context.Context, conn *app.Connection, summary gpumux.Summary) []starter.Cause {
 	ctx, cancel := context.WithTimeout(ctx, looking)
 	defer cancel()
-	found, err := conn.Causes(ctx, summary)
-	if err != nil {
-		return nil // the kinds are known, and the store says why when the results are fetched
+	var causes starter.Causes
+	for line, err := range conn.Completed(summary).Lines(ctx, starter.ReadOptions{Arrays: true}) {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			break
+		}
+		if err == nil {
+			err = causes.AddLine(line)
+		}
+		if err != nil {
+			return nil // the kinds are known, and the store says why when the results are fetched
+		}
+		if causes.Count == summary.Failed {
+			break
+		}
 	}
-	return found.Sorted()
+	return causes.Sorted()
 }

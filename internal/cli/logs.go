@@ -32,11 +32,7 @@ An ID of a map with --local is looked for on this machine first; its command nee
 	a.ConnectionFlags(c)
 	a.StoreFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		var o *starter.ResultOptions
-		if follow {
-			o = &starter.ResultOptions{Unordered: true}
-		}
-		s, err := soFar(c.Context(), a, args[0], o)
+		s, err := soFar(c.Context(), a, args[0], starter.ReadOptions{SoFar: !follow, Unordered: true})
 		if err != nil {
 			return err
 		}

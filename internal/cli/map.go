@@ -206,7 +206,7 @@ func (r *mapRun) tellEntry() {
 // reports whether the results were written.
 func (r *mapRun) finish(ctx context.Context, ladder []string) (delivered bool, err error) {
 	h := r.h
-	r.out.Kept = &files.Kept{Folder: r.f.files, From: r.conn.Starter, Output: h.Output}
+	r.out.Kept = &files.Kept{Folder: r.f.files, From: h}
 	if r.f.local {
 		r.out.Kept.Folder = cmp.Or(r.f.files, h.ID+".files") // where they lie is gone when the command has ended
 	}
@@ -253,7 +253,7 @@ func (r *mapRun) stream(ctx context.Context) (within context.Context, written fu
 	var err error
 	go func() {
 		defer close(done)
-		causes, err = r.out.Write(within, r.h.Lines(within, starter.ResultOptions{Unordered: r.f.unordered}))
+		causes, err = r.out.Write(within, r.h.Lines(within, starter.ReadOptions{Unordered: r.f.unordered, Arrays: true}))
 		if err != nil && !errors.As(err, new(*starter.EndedError)) { // such a map says so itself
 			stop(errRows)
 		}
@@ -290,7 +290,7 @@ func (r *mapRun) deliver(ctx context.Context, end *report, streamed *starter.Cau
 		return err
 	}
 	if streamed == nil {
-		causes, err := out.Write(ctx, r.conn.Lines(ctx, end.Summary))
+		causes, err := out.Write(ctx, r.conn.Completed(end.Summary).Lines(ctx, starter.ReadOptions{Arrays: true}))
 		if err != nil {
 			return err
 		}

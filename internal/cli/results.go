@@ -45,7 +45,7 @@ The exit code is 0 when every item succeeded, 1 when some failed.`,
 	c.Flags().BoolVar(&f.follow, "follow", false, "of a running map: the results as they come")
 	registerExact(c.Flags(), &f.Exact)
 	c.Flags().BoolVar(&f.partial, "partial", false, "of a map that is not complete: the results that it has")
-	c.Flags().BoolVar(&f.Unordered, "unordered", false, "with --follow: each as soon as it is there, in any order")
+	c.Flags().BoolVar(&f.unordered, "unordered", false, "with --follow: each as soon as it is there, in any order")
 	a.ConnectionFlags(c)
 	a.StoreFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error { return runResults(c.Context(), a, args[0], f) }
@@ -54,14 +54,13 @@ The exit code is 0 when every item succeeded, 1 when some failed.`,
 
 type resultsFlags struct {
 	files.Filter
-	starter.ResultOptions
-	out, files      string
-	follow, partial bool
+	out, files                 string
+	follow, unordered, partial bool
 }
 
 func (f *resultsFlags) check() error {
 	switch {
-	case f.Unordered && !f.follow:
+	case f.unordered && !f.follow:
 		return app.Usage("--unordered goes with --follow; the results of a finished map are in order")
 	case f.Values && f.Failed:
 		return app.Usage("--values and --failed exclude each other: a failed item has no value")
@@ -73,7 +72,7 @@ func (f *resultsFlags) check() error {
 			return err
 		}
 	}
-	return f.Suits(f.out, f.partial || f.Unordered)
+	return f.Suits(f.out, f.partial || f.unordered)
 }
 
 func runResults(ctx context.Context, a *app.App, id string, f *resultsFlags) error {
@@ -84,16 +83,12 @@ func runResults(ctx context.Context, a *app.App, id string, f *resultsFlags) err
 	if err != nil {
 		return err
 	}
-	var follow *starter.ResultOptions
-	if f.follow {
-		follow = &f.ResultOptions
-	}
-	s, err := soFar(ctx, a, id, follow)
+	s, err := soFar(ctx, a, id, starter.ReadOptions{SoFar: !f.follow, Unordered: f.unordered})
 	if err != nil {
 		return err
 	}
 	defer s.close()
-	to.Filter, to.Note, to.Kept = f.Filter, a.Console.Note, &files.Kept{Folder: f.files, From: s.from, Output: s.output}
+	to.Filter, to.Note, to.Kept = f.Filter, a.Console.Note, &files.Kept{Folder: f.files, From: s.results}
 	switch {
 	case s.whole, f.follow && s.handle != nil && s.running():
 	case f.partial:

@@ -164,7 +164,7 @@ func callOne(ctx context.Context, a *app.App, conn *app.Connection, m starter.Ma
 	if err != nil {
 		return explain(a, err)
 	}
-	for result, err := range conn.ResultsOf(ctx, end.Summary) {
+	for result, err := range conn.Completed(end.Summary).Results(ctx, starter.ReadOptions{}) {
 		if err != nil {
 			return err
 		}

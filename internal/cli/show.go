@@ -59,7 +59,7 @@ An ID of a map with --local is looked for on this machine first; its command nee
 }
 
 func showHere(ctx context.Context, a *app.App, state local.State, asJSON bool) error {
-	s, err := soFarHere(ctx, a, state, nil)
+	s, err := soFarHere(ctx, a, state, starter.ReadOptions{SoFar: true, Arrays: true})
 	if err != nil {
 		return err
 	}

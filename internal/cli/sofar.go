@@ -18,9 +18,8 @@ type sofar struct {
 	items int64
 	// lines are its results. Of a map that is followed, also those that come until it ends.
 	lines iter.Seq2[[]byte, error]
-	// from has the files that items keep, beside the results file output.
-	from   *starter.Starter
-	output string
+	// results has the files that items keep.
+	results *starter.Handle
 	// whole says that every item has a result.
 	whole bool
 	// handle is nil for a map of this machine. On a server, summary is of a map that
@@ -43,7 +42,7 @@ func stateHere(a *app.App, id string) (state local.State, here bool) {
 	return state, err == nil && state.Output != ""
 }
 
-func soFarHere(ctx context.Context, a *app.App, state local.State, follow *starter.ResultOptions) (*sofar, error) {
+func soFarHere(ctx context.Context, a *app.App, state local.State, o starter.ReadOptions) (*sofar, error) {
 	_, keys, err := a.ReadKeys()
 	if err != nil {
 		return nil, err
@@ -52,49 +51,39 @@ func soFarHere(ctx context.Context, a *app.App, state local.State, follow *start
 	if err != nil {
 		return nil, err
 	}
-	from := &starter.Starter{Store: st, Arrays: true}
-	s := &sofar{id: state.ID, status: state.State, items: -1, from: from, output: state.Output, close: func() { _ = st.Close() }}
+	s := &sofar{id: state.ID, status: state.State, items: -1, close: func() { _ = st.Close() }}
+	s.results = (&starter.Starter{Store: st}).Completed(gpumux.Summary{Output: state.Output})
 	if s.whole, err = st.Objects.Exists(ctx, state.Output); err == nil && s.whole {
-		s.lines = from.Lines(ctx, gpumux.Summary{Output: state.Output})
-		return s, nil
+		s.lines = s.results.Lines(ctx, o)
+	} else {
+		s.lines = state.Lines(ctx, st, !o.SoFar)
 	}
-	var more func() bool
-	if follow != nil {
-		more = func() bool {
-			now, err := local.StateOf(state.ID)
-			return err == nil && now.State == string(starter.StatusRunning)
-		}
-	}
-	s.lines = from.StoredIn(ctx, st, state.Output, more)
 	return s, nil
 }
 
-// soFar finds a map. Its lines follow it where follow is not nil.
-func soFar(ctx context.Context, a *app.App, id string, follow *starter.ResultOptions) (*sofar, error) {
+// soFar finds a map. Its lines follow it to its end unless o says SoFar.
+func soFar(ctx context.Context, a *app.App, id string, o starter.ReadOptions) (*sofar, error) {
+	o.Arrays = true // what writes them reads them
 	if state, here := stateHere(a, id); here {
-		return soFarHere(ctx, a, state, follow)
+		return soFarHere(ctx, a, state, o)
 	}
 	conn, err := a.ConnectWithStore(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s, err := soFarThere(ctx, conn, id, follow)
+	s, err := soFarThere(ctx, conn, id, o)
 	if err != nil {
 		conn.Close()
 	}
 	return s, err
 }
 
-func soFarThere(ctx context.Context, conn *app.Connection, id string, follow *starter.ResultOptions) (*sofar, error) {
+func soFarThere(ctx context.Context, conn *app.Connection, id string, o starter.ReadOptions) (*sofar, error) {
 	h, err := conn.Open(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	s := &sofar{id: h.ID, status: string(starter.StatusRunning), items: h.Items, lines: h.Lines(ctx, starter.ResultOptions{SoFar: true}), handle: h, close: conn.Close,
-		from: conn.Starter, output: h.Output}
-	if follow != nil {
-		s.lines = h.Lines(ctx, *follow)
-	}
+	s := &sofar{id: h.ID, status: string(starter.StatusRunning), items: h.Items, lines: h.Lines(ctx, o), handle: h, results: h, close: conn.Close}
 	if h.Running() {
 		return s, nil
 	}
@@ -102,7 +91,8 @@ func soFarThere(ctx context.Context, conn *app.Connection, id string, follow *st
 	switch {
 	case err == nil:
 		s.status, s.items, s.whole, s.summary = string(starter.StatusCompleted), summary.Items, true, &summary
-		s.lines, s.output = conn.Lines(ctx, summary), summary.Output
+		s.results = conn.Completed(summary)
+		s.lines = s.results.Lines(ctx, o)
 	case errors.As(err, &s.ended):
 		s.status = string(s.ended.Status)
 	default:

@@ -70,8 +70,11 @@ func write(t *testing.T, name string, results []gpumux.Result) (path, note strin
 	require.NoError(t, err)
 	defer file.Close()
 	to := columns.NewWriter(file, columns.FormatOf(name))
-	if err := tail.Each(t.Context(), to.Add); err != nil {
-		return path, "", err
+	for line, err := range tail.Lines(t.Context()) {
+		require.NoError(t, err)
+		if err := to.Add(line); err != nil {
+			return path, "", err
+		}
 	}
 	note, err = to.Finish()
 	return path, note, err

@@ -21,9 +21,8 @@ import (
 type Kept struct {
 	// Folder gets them, each as <index>/<name>. Default: they are only counted.
 	Folder string
-	// From has them in its store, beside the results file Output.
-	From   *starter.Starter
-	Output string
+	// From is the map that has them.
+	From *starter.Handle
 	// Files counts the files, Items the items that keep any.
 	Files, Items int64
 }
@@ -77,7 +76,7 @@ func (k *Kept) write(ctx context.Context, index int64, name string) error {
 	if err := names.File(name); err != nil {
 		return err
 	}
-	from, err := k.From.File(ctx, k.Output, index, name)
+	from, err := k.From.File(ctx, index, name)
 	if err != nil {
 		return err
 	}

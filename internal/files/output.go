@@ -225,7 +225,7 @@ func (o Output) pick(line []byte, causes *starter.Causes) ([]byte, error) {
 	if err := causes.AddLine(line); err != nil {
 		return nil, err
 	}
-	if o.Failed && !starter.IsFailure(line) {
+	if o.Failed && !results.IsFailure(line) {
 		return nil, nil
 	}
 	if !o.Values {

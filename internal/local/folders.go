@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"net/url"
 	"os"
 	"path"
@@ -61,6 +62,9 @@ const (
 	// removedSuffix ends the name of a folder that is being deleted; no ID ends so.
 	removedSuffix = "~"
 	halfRemoved   = "half removed"
+	running       = "running"
+	// followPause is between two looks at what a running map has stored.
+	followPause = 250 * time.Millisecond
 )
 
 // States describes the maps that have folders of their own, the last used first.
@@ -107,7 +111,7 @@ func stateAt(path string) State {
 		s.State = "kept"
 	}
 	if held(path) {
-		s.State = "running"
+		s.State = running
 	}
 	// What cannot be read, or is gone by now, does not count.
 	_ = filepath.WalkDir(path, func(_ string, entry fs.DirEntry, err error) error {
@@ -134,6 +138,37 @@ func (s State) Store(ctx context.Context, keys store.Keys) (*store.Store, error)
 		return nil, &UnavailableError{err}
 	}
 	return st, nil
+}
+
+// Lines yields the results that the map has stored in st so far, as lines, each once and
+// in no order. With follow it goes on while the map runs; an empty line says that nothing
+// more is there at the moment.
+func (s State) Lines(ctx context.Context, st *store.Store, follow bool) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		folder, err := st.Folder(contract.PartsOf(s.Output))
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		tail := folder.Tail(store.TailOptions{Unordered: true})
+		for {
+			now, err := StateOf(s.ID) // before reading, so that the last look sees everything
+			for line, err := range tail.Lines(ctx) {
+				if !yield(line, err) || err != nil {
+					return
+				}
+			}
+			if !follow || !yield(nil, nil) || err != nil || now.State != running {
+				return
+			}
+			select {
+			case <-time.After(followPause):
+			case <-ctx.Done():
+				yield(nil, context.Cause(ctx))
+				return
+			}
+		}
+	}
 }
 
 func storeIn(data string) string {

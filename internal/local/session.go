@@ -138,7 +138,7 @@ func open(ctx context.Context, o Options, m *starter.Map) (_ *Session, err error
 	if m != nil {
 		// A map that does not suit must not get a worker, which would fail and end it.
 		if last, err := s.Open(s.ctx, m.ID); err == nil {
-			if err := last.Suits(*m); err != nil {
+			if err := last.CheckEdition(*m); err != nil {
 				return nil, err
 			}
 		}
@@ -202,7 +202,7 @@ func (s *Session) connect(conf config.Config, keys *codec.Keys) error {
 	if err != nil || conf.Tasks == nil {
 		return err
 	}
-	s.worker, err = workers.New(conf, workers.Options{Client: s.Client, Inventory: s.o.Inventory, Version: s.o.Version, Log: s.o.Log, Notice: s.notice,
+	s.worker, err = workers.New(conf, workers.Options{Client: s.Client, Inventory: s.o.Inventory, Version: s.o.Version, Log: workers.Zap(s.o.Log), Notice: s.notice,
 		StopTimeout: cmp.Or(s.o.StopTimeout, time.Second)})
 	return err
 }

@@ -45,7 +45,7 @@ type watch struct {
 	hostPIDs bool
 	log      *zap.Logger
 	wake     chan struct{}
-	// proportional is gpu.Proportional. It may wait for a process's long system call.
+	// proportional is gpu.ProportionalMemory. It may wait for a process's long system call.
 	proportional func(pids ...int) uint64
 	// host is hostMemory; nil leaves the host unguarded.
 	host func() (gpu.Memory, error)
@@ -100,7 +100,7 @@ func newWatch(devices memories, hostPIDs bool, log *zap.Logger) *watch {
 	return &watch{
 		devices: devices, hostPIDs: hostPIDs, log: log, wake: make(chan struct{}, 1), asleep: true,
 		census: gpu.NewCensus(), processes: map[*watched]bool{}, readings: map[string]*reading{}, warned: map[string]bool{}, told: map[string]bool{},
-		proportional: gpu.Proportional, patience: returnLimit,
+		proportional: gpu.ProportionalMemory, patience: returnLimit,
 	}
 }
 
@@ -366,7 +366,7 @@ func (f *watched) Held() int64 {
 	f.w.mu.Lock()
 	defer f.w.mu.Unlock()
 	if f.cpu && !f.closed {
-		f.held = int64(f.own * float64(gpu.Resident(append([]int{f.pid}, f.others...)...)))
+		f.held = int64(f.own * float64(gpu.ResidentMemory(append([]int{f.pid}, f.others...)...)))
 	}
 	return f.held
 }

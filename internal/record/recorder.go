@@ -86,7 +86,7 @@ type Stream struct {
 }
 
 // Join begins a chunk's stream, and returns where its results will lie.
-func (rs *Recorders) Join(folder, claim string) (*Stream, store.Written, error) {
+func (rs *Recorders) Join(folder, claim string) (*Stream, store.Position, error) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	maps.DeleteFunc(rs.open, func(_ string, r *recorder) bool { return r.idle() })
@@ -95,7 +95,7 @@ func (rs *Recorders) Join(folder, claim string) (*Stream, store.Written, error) 
 	if r == nil {
 		in, err := rs.store.Folder(folder)
 		if err != nil {
-			return nil, store.Written{}, err
+			return nil, store.Position{}, err
 		}
 		r = &recorder{
 			to: in.Append(), every: serverEvery, hurry: hurryEvery, streams: map[*Stream]bool{},

@@ -182,6 +182,12 @@ func Plain(line []byte) ([]byte, error) {
 	return slices.Concat(head, []byte(valueField), text, tail), nil
 }
 
+// IsFailure reports whether a line of results begins like {"index":7,"fault":…
+func IsFailure(line []byte) bool {
+	_, rest, ok := bytes.Cut(line[:min(len(line), 48)], []byte{','})
+	return ok && bytes.HasPrefix(rest, []byte(`"fault"`))
+}
+
 // IndexOf reads the index of a result from the beginning of its line: {"index":7,…
 func IndexOf(line []byte) (int64, error) {
 	index, rest, ok := cutIndex(line)

@@ -49,7 +49,7 @@ func squares(ctx context.Context, name, data string) error {
 		return err
 	}
 	fmt.Printf("%d items, %d succeeded\n", summary.Items, summary.Succeeded)
-	for result, err := range s.ResultsOf(s.Context(), summary) {
+	for result, err := range h.Results(s.Context(), starter.ReadOptions{}) {
 		if err != nil {
 			return err
 		}

@@ -31,7 +31,7 @@ func TestFollow_WhileTheMapRuns(t *testing.T) {
 	open := func(i int) { require.NoError(t, os.WriteFile(fmt.Sprintf("%s.open%d", s.calls, i), nil, 0o644)) }
 	var got []int64
 	opened := 0
-	for r, err := range m.Results(t.Context(), starter.ResultOptions{}) {
+	for r, err := range m.Results(t.Context(), starter.ReadOptions{}) {
 		require.NoError(t, err)
 		got = append(got, r.Index)
 		require.EqualValues(t, len(got)-1, r.Index)
@@ -44,7 +44,7 @@ func TestFollow_WhileTheMapRuns(t *testing.T) {
 	}
 	require.Len(t, got, n)
 	again := 0
-	for r, err := range m.Results(t.Context(), starter.ResultOptions{Unordered: true}) {
+	for r, err := range m.Results(t.Context(), starter.ReadOptions{Unordered: true}) {
 		require.NoError(t, err)
 		require.Equal(t, strconv.FormatInt(r.Index, 10), string(r.Value))
 		again++
@@ -61,7 +61,7 @@ func TestFollow_UnorderedDoesNotWaitForTheFirst(t *testing.T) {
 		Task: "gate", Range: &gpumux.Range{Start: 99, End: 299}, Ladder: []string{"cpu"}, Chunk: 1, Window: 4}})
 	require.NoError(t, err)
 	seen := map[int64]bool{}
-	for r, err := range m.Results(t.Context(), starter.ResultOptions{Unordered: true}) {
+	for r, err := range m.Results(t.Context(), starter.ReadOptions{Unordered: true}) {
 		require.NoError(t, err)
 		require.False(t, seen[r.Index], "%d came twice", r.Index)
 		seen[r.Index] = true
@@ -84,7 +84,7 @@ func TestFollow_EndsWithTheMapsOwnEnd(t *testing.T) {
 	small, err := st.Start(t.Context(), starter.Map{Inline: true, Input: gpumux.MapInput{Task: "echo", Range: &gpumux.Range{End: 7}, Ladder: []string{"cpu"}}})
 	require.NoError(t, err)
 	count := 0
-	for _, err := range small.Results(t.Context(), starter.ResultOptions{}) {
+	for _, err := range small.Results(t.Context(), starter.ReadOptions{}) {
 		require.NoError(t, err)
 		count++
 	}
@@ -94,7 +94,7 @@ func TestFollow_EndsWithTheMapsOwnEnd(t *testing.T) {
 	require.NoError(t, err)
 	count = 0
 	var last error
-	for _, err := range m.Results(t.Context(), starter.ResultOptions{}) {
+	for _, err := range m.Results(t.Context(), starter.ReadOptions{}) {
 		if last = err; err != nil {
 			break
 		}

@@ -29,7 +29,7 @@ def bad(item):
     return 1
 `), 0o644))
 	core, logged := observer.New(zap.WarnLevel)
-	w, err := workers.New(s.config, workers.Options{Client: s.Client, Runtime: t.TempDir(), StopTimeout: time.Second, Log: zap.New(core)})
+	w, err := workers.New(s.config, workers.Options{Client: s.Client, Runtime: t.TempDir(), StopTimeout: time.Second, Log: workers.Zap(zap.New(core))})
 	require.NoError(t, err)
 	require.NoError(t, w.Start(t.Context()))
 	t.Cleanup(func() { require.NoError(t, w.Stop(t.Context())) })

@@ -77,7 +77,7 @@ func TestPrune_KeepsWhatMapsAndSchedulesUse(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(s.dir, "store", folder))
 	reopened, err := s.Open(t.Context(), ended.ID)
 	require.NoError(t, err)
-	for _, err := range reopened.Results(t.Context(), starter.ResultOptions{}) {
+	for _, err := range reopened.Results(t.Context(), starter.ReadOptions{}) {
 		require.ErrorContains(t, err, "run the map again")
 	}
 

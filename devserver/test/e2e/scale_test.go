@@ -215,7 +215,7 @@ func TestScale_AnItemOfAHundredMegabytes(t *testing.T) {
 	sum, err := s.run(gpumux.MapInput{Task: "echo", Source: source, Ladder: []string{"cpu"}, Output: "maps/a/results.jsonl"})
 	require.NoError(t, err)
 	require.EqualValues(t, 502, sum.Succeeded)
-	for r, err := range s.starter().ResultsOf(t.Context(), sum) {
+	for r, err := range s.starter().Completed(sum).Results(t.Context(), starter.ReadOptions{}) {
 		require.NoError(t, err)
 		switch r.Index {
 		case 1:

@@ -19,7 +19,6 @@ import (
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/client"
-	"go.uber.org/zap"
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/gpumux/gpumux"
@@ -109,7 +108,7 @@ func (s *site) worker(pool string, slots int) *workers.Worker {
 
 func (s *site) serve(c config.Config) *workers.Worker {
 	s.t.Helper()
-	w, err := workers.New(c, workers.Options{Client: s.client, Log: zap.NewNop(), StopTimeout: time.Second, Grace: time.Second})
+	w, err := workers.New(c, workers.Options{Client: s.client, StopTimeout: time.Second, Grace: time.Second})
 	require.NoError(s.t, err)
 	serve(s.t, w)
 	return w

@@ -90,7 +90,7 @@ func (s *stage) until(what string, ok func() bool) {
 func (s *stage) results(h *starter.Handle) []gpumux.Result {
 	s.t.Helper()
 	var all []gpumux.Result
-	for r, err := range h.Results(s.t.Context(), starter.ResultOptions{}) {
+	for r, err := range h.Results(s.t.Context(), starter.ReadOptions{}) {
 		require.NoError(s.t, err)
 		require.EqualValues(s.t, len(all), r.Index)
 		all = append(all, r)

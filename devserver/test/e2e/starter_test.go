@@ -105,7 +105,7 @@ func TestStarter_ContinuesWhatDidNotComplete(t *testing.T) {
 			require.ErrorAs(t, err, &ended)
 			require.Equal(t, starter.Status(strings.ToLower(name)), ended.Status)
 			stored := map[string]bool{}
-			for line, err := range h.Lines(t.Context(), starter.ResultOptions{SoFar: true}) {
+			for line, err := range h.Lines(t.Context(), starter.ReadOptions{SoFar: true}) {
 				require.NoError(t, err)
 				stored[string(line)] = true
 			}
@@ -279,8 +279,8 @@ func TestStarter_PauseResumeWindowAndProgress(t *testing.T) {
 	p, err := h.Progress(t.Context())
 	require.NoError(t, err)
 	require.True(t, p.Paused)
-	require.NoError(t, h.Window(t.Context(), 3))
-	require.Error(t, h.Window(t.Context(), gpumux.MaxWindow+1))
+	require.NoError(t, h.SetWindow(t.Context(), 3))
+	require.Error(t, h.SetWindow(t.Context(), gpumux.MaxWindow+1))
 	s.allow("open")
 	require.NoError(t, h.Resume(t.Context()))
 	var last gpumux.Progress
@@ -312,6 +312,14 @@ func TestStarter_FailedMapsCarryTheirFault(t *testing.T) {
 	_, err = s.wait(h)
 	require.ErrorAs(t, err, &failed)
 	require.Equal(t, gpumux.FaultTaskError, failed.Fault.Kind)
+	var fault *gpumux.Fault
+	for _, err := range h.Results(t.Context(), starter.ReadOptions{}) {
+		if err != nil {
+			require.ErrorAs(t, err, &fault)
+		}
+	}
+	require.NotNil(t, fault)
+	require.Equal(t, failed.Fault, *fault)
 	detail, err := s.Show(t.Context(), h.ID)
 	require.NoError(t, err)
 	require.Equal(t, starter.StatusFailed, detail.Status)

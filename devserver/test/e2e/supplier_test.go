@@ -67,7 +67,7 @@ func newBench(t *testing.T, slots int) *bench {
 // start runs a worker until the test ends or stop is called.
 func (b *bench) start(t *testing.T, o workers.Options) *workers.Worker {
 	o.Client, o.Inventory, o.Runtime = b.client, b.inv, t.TempDir()
-	o.Log = zaptest.NewLogger(t)
+	o.Log = workers.Zap(zaptest.NewLogger(t))
 	w, err := workers.New(b.config, o)
 	require.NoError(t, err)
 	serve(t, w)

@@ -219,12 +219,13 @@ func (c *cluster) look() {
 		}
 		if tail != nil {
 			var fresh []int64
-			_ = tail.Each(c.t.Context(), func(line []byte) error {
+			for line, err := range tail.Lines(c.t.Context()) {
 				var result struct{ Index int64 }
-				err := json.Unmarshal(line, &result)
+				if err != nil || json.Unmarshal(line, &result) != nil {
+					break
+				}
 				fresh = append(fresh, result.Index)
-				return err
-			})
+			}
 			now := boottime()
 			c.mu.Lock()
 			for _, index := range fresh {
