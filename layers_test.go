@@ -64,7 +64,8 @@ internal/edition
 internal/notice
 activities                       . internal/calls internal/columns internal/contract internal/items internal/names internal/objects internal/payload internal/record internal/text internal/tracing store
 internal/record                  . store
-workflows                        . internal/contract internal/names internal/payload internal/text
+workflows                        . internal/contract internal/names internal/payload internal/sizer internal/text
+internal/sizer                   . internal/contract
 workflows/workflowstest          . internal/contract internal/names internal/text
 internal/payload                 . internal/contract
 internal/columns                 . internal/arrays internal/items internal/results internal/text

@@ -59,7 +59,7 @@ func (m *mapping) listen(ctx workflow.Context) error {
 	}
 	set := func(paused bool) func(workflow.Context) error {
 		return func(ctx workflow.Context) error {
-			steer(ctx, steering{Paused: paused, Window: m.engine.sizer.fixed})
+			steer(ctx, steering{Paused: paused, Window: m.engine.sizer.Fixed})
 			return nil
 		}
 	}
@@ -242,8 +242,8 @@ func (m *mapping) findEdition(ctx workflow.Context) error {
 		if err != nil {
 			return err
 		}
-		m.in.Edition, m.engine.sizer.likely, m.engine.contact = found.Edition, found.Slots, found.Contact
-		m.engine.sizer.sparing = found.Held
+		m.in.Edition, m.engine.sizer.Likely, m.engine.contact = found.Edition, found.Slots, found.Contact
+		m.engine.sizer.Sparing = found.Held
 	}
 	m.engine.in.Edition = m.in.Edition
 	return nil
@@ -332,11 +332,11 @@ func (m *mapping) failed() int64 {
 func (m *mapping) progress(now time.Time) gpumux.Progress {
 	p := gpumux.Progress{
 		Task: m.in.Task, Phase: m.phase, Items: m.engine.total, Succeeded: m.engine.tally.counts.Succeeded, Failed: m.engine.tally.counts.Failed,
-		Faults: m.engine.tally.counts.Faults, InFlight: m.engine.inFlight, Window: m.engine.sizer.whole(), Chunk: int(m.engine.sizer.largest),
+		Faults: m.engine.tally.counts.Faults, InFlight: m.engine.inFlight, Window: m.engine.sizer.Whole(), Chunk: int(m.engine.sizer.Largest),
 		Chunks: m.engine.tally.chunks, Paused: m.engine.paused, Started: m.started, Recent: m.engine.tally.recent, Output: m.in.Output,
 		Peak: m.engine.tally.peaks.Known(), Waiting: m.engine.todo.Waiting(now), Lost: m.lost, PassedOver: m.engine.ladder.passedOver(false),
 	}
-	p.Backlog, p.ItemTime = m.backlog(), gpumux.Duration(m.engine.sizer.perItem)
+	p.Backlog, p.ItemTime = m.backlog(), gpumux.Duration(m.engine.sizer.PerItem)
 	m.segments.addTo(&p)
 	if elapsed := now.Sub(m.started).Seconds(); elapsed > 0 {
 		p.Rate = float64(p.Succeeded+p.Failed) / elapsed

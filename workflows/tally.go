@@ -1,6 +1,8 @@
 package workflows
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -94,3 +96,8 @@ func (c *collector) ordered() []gpumux.Result {
 	slices.SortFunc(c.results, func(a, b gpumux.Result) int { return int(a.Index - b.Index) })
 	return c.results
 }
+
+// sortedKeys are the keys of a map in order, so that a replay repeats it.
+//
+//workflowcheck:ignore
+func sortedKeys[V any, K cmp.Ordered](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
