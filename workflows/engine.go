@@ -338,27 +338,12 @@ func (e *engine) check(piece contract.Piece, r contract.ChunkResult) error {
 	return nil
 }
 
-// tooManyFailures is the error of a map that ended after this many failures.
-func (e *engine) tooManyFailures(failed int64) error {
-	allowed := e.in.MaxFailures.Of(e.total)
-	failed -= e.tally.maxFailures - allowed // those of earlier runs
-	message := fmt.Sprintf("%d of %d items failed, more than the %d that may (%s)", failed, e.total, allowed, e.in.MaxFailures)
-	kind, most := gpumux.FaultTaskError, int64(0)
-	for _, each := range sortedKeys(e.tally.counts.Faults) {
-		if n := e.tally.counts.Faults[each]; n > most {
-			kind, most = each, n
-		}
+// summary is what the items have come to.
+func (e *engine) summary() gpumux.Summary {
+	return gpumux.Summary{
+		Task: e.in.Task, Items: e.total, Succeeded: e.tally.counts.Succeeded, Failed: e.tally.counts.Failed, Faults: e.tally.counts.Faults,
+		Busy: gpumux.Duration(e.tally.busy), Chunks: e.tally.chunks, Peak: e.tally.peaks.Known(), PassedOver: e.ladder.passedOver(true),
 	}
-	if most > 0 { // without n: it counts earlier runs of the map, but no segment under way
-		message += fmt.Sprintf(", mostly %s", kind)
-	}
-	if n := len(e.tally.recent); n > 0 {
-		last := e.tally.recent[n-1]
-		message += fmt.Sprintf("; such as item %d: %s", last.Index, last.Fault.Error())
-	}
-	return faultError(message, &gpumux.Fault{Kind: kind, Op: "run", Message: message, Task: e.in.Task,
-		Hint: "`gpumux faults` groups them by cause; what has finished is kept, and the map started again goes on with the items that have no " +
-			"result; as many of those may fail"})
 }
 
 // carry is the state of the engine for another workflow.

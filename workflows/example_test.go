@@ -20,11 +20,11 @@ import (
 // A service's workflow maps a task over items. Its test needs no worker and no server.
 func ExampleMap() {
 	lengths := func(ctx workflow.Context, texts []string) ([]int, error) {
-		results, err := workflows.Map[string, int](ctx, "text:length", texts, workflows.Options{Ladder: []string{"cpu"}})
+		mapped, err := workflows.Map[string, int](ctx, gpumux.MapInput{Task: "text:length", Ladder: []string{"cpu"}}, texts)
 		if err != nil {
 			return nil, err
 		}
-		return workflows.Values(results)
+		return mapped.Values()
 	}
 
 	var suite testsuite.WorkflowTestSuite
@@ -44,12 +44,12 @@ func ExampleMap() {
 // A failed item is a result with a fault. The map itself has no error.
 func ExampleMap_faults() {
 	inverses := func(ctx workflow.Context, numbers []float64) ([]string, error) {
-		results, err := workflows.Map[float64, float64](ctx, "inverse", numbers, workflows.Options{Attempts: 2})
+		mapped, err := workflows.Map[float64, float64](ctx, gpumux.MapInput{Task: "inverse", Attempts: 2}, numbers)
 		if err != nil {
 			return nil, err
 		}
 		var lines []string
-		for i, r := range results {
+		for i, r := range mapped.Results {
 			if r.Fault != nil {
 				lines = append(lines, fmt.Sprint(numbers[i], ": ", r.Fault.Kind, ", ", r.Fault.Message))
 				continue
@@ -83,20 +83,20 @@ func ExampleMap_faults() {
 }
 
 // Values is for a workflow that needs all results.
-func ExampleValues() {
-	fmt.Println(workflows.Values([]workflows.Result[int]{{Value: 1}, {Value: 4}}))
-	late := &gpumux.Fault{Kind: gpumux.FaultTimeout, Message: "no result after 2s"}
-	_, err := workflows.Values([]workflows.Result[int]{{Value: 1}, {Fault: late}})
+func ExampleMapped_Values() {
+	fmt.Println(workflows.Mapped[int]{Results: []workflows.Result[int]{{Value: 1}, {Value: 4}}}.Values())
+	late := &gpumux.Fault{Kind: gpumux.FaultTimeout, Message: "no result after 2s", Host: "h1"}
+	_, err := workflows.Mapped[int]{Results: []workflows.Result[int]{{Value: 1}, {Fault: late}}}.Values()
 	fmt.Println(err)
 	// Output:
 	// [1 4] <nil>
-	// item 1: timeout: no result after 2s (type: timeout, retryable: false)
+	// item 1: timeout: no result after 2s (type: timeout, retryable: false): gpumux fault on h1
 }
 
 // The fault behind a map's error tells the workflow what it can do.
 func ExampleFaultOf() {
 	embed := func(ctx workflow.Context, texts []string) (string, error) {
-		_, err := workflows.Map[string, []float64](ctx, "embedd", texts, workflows.Options{})
+		_, err := workflows.Map[string, []float64](ctx, gpumux.MapInput{Task: "embedd"}, texts)
 		if fault := workflows.FaultOf(err); fault != nil && fault.Kind == gpumux.FaultBadInput {
 			return "trying again cannot help: " + fault.Message, nil
 		}

@@ -90,7 +90,7 @@ func (s *segments) work(ctx workflow.Context, resumed bool) error {
 	workflow.Go(work, s.listen)
 	for ctx.Err() == nil && s.failed == nil {
 		if e.tally.tooMany(s.of.failed()) {
-			s.failed = e.tooManyFailures(s.of.failed())
+			s.failed = e.tally.tooManyError(e.in, e.total, s.of.failed())
 			break
 		}
 		info := workflow.GetInfo(ctx)

@@ -19,11 +19,11 @@ import (
 
 // shout is a workflow of a user.
 func shout(ctx workflow.Context, words []string) ([]string, error) {
-	results, err := workflows.Map[string, string](ctx, "text:shout", words, workflows.Options{})
+	mapped, err := workflows.Map[string, string](ctx, gpumux.MapInput{Task: "text:shout"}, words)
 	if err != nil {
 		return nil, err
 	}
-	return workflows.Values(results)
+	return mapped.Values()
 }
 
 func environment() (*testsuite.TestWorkflowEnvironment, *workflowstest.Tasks) {
