@@ -48,7 +48,7 @@ type MapInput struct {
 	Items []json.RawMessage `json:"items,omitzero"`
 	// Source is a file of items, by its key in the workers' store or by URL: JSON lines,
 	// .csv with a header, or the rows of a .parquet, .arrow or .feather file. See also
-	// ValuesOf.
+	// ValuesOf and FailedOf.
 	Source string `json:"source,omitempty"`
 	// Columns are those of a table that its items have, in this order. Default: all.
 	Columns []string `json:"columns,omitempty"`

@@ -62,13 +62,14 @@ internal/process                 .
 internal/runtimes
 internal/edition
 internal/notice
-activities                       . internal/calls internal/columns internal/contract internal/items internal/names internal/objects internal/payload internal/record internal/text internal/tracing store
+activities                       . internal/calls internal/columns internal/contract internal/items internal/names internal/numbers internal/objects internal/payload internal/record internal/text internal/tracing store
 internal/record                  . store
-workflows                        . internal/contract internal/names internal/payload internal/text
-workflows/workflowstest          . internal/contract internal/names internal/text
+workflows                        . internal/contract internal/names internal/payload internal/sizer internal/text
+internal/sizer                   . internal/contract
+workflows/workflowstest          . internal/contract internal/names internal/numbers internal/text
 internal/payload                 . internal/contract
 internal/columns                 . internal/arrays internal/items internal/results internal/text
-store                            . internal/contract internal/items internal/names internal/objects internal/results
+store                            . internal/contract internal/items internal/names internal/objects internal/results internal/text
 internal/items                   . internal/calls internal/contract internal/names internal/objects internal/results internal/text
 internal/objects                 internal/names
 internal/results                 . internal/arrays
@@ -77,6 +78,7 @@ internal/test/s3test
 internal/otlp                    internal/tracing
 internal/tracing                 internal/calls internal/contract
 internal/contract                . internal/names internal/text
+internal/numbers                 . internal/text
 internal/calls                   .
 codec
 gpu                              . internal/mps

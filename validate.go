@@ -41,8 +41,8 @@ func (in MapInput) Validate() error {
 	bad.name("edition", in.Edition)
 	in.validateItems(&bad)
 	bad.key("source", in.Source)
-	from, values := names.CutValues(in.Source)
-	if values && from == "" {
+	from, results, _ := names.CutResults(in.Source)
+	if results && from == "" {
 		bad.add("source", "%q names no results file; a map whose results are in its summary has none, so give that map an output", in.Source)
 	}
 	if err := names.Columns(in.Source, in.Columns); err != nil && !bad.about("columns") && !bad.about("source") {

@@ -35,7 +35,7 @@ func (l *Housekeeping) Register(r worker.ActivityRegistry) {
 	for name, f := range map[string]any{
 		contract.IndexSource: checked(l.IndexSource), contract.FindParts: checked(l.FindParts), contract.MergeParts: checked(l.MergeParts),
 		contract.WritePart: checked(l.WritePart), contract.WriteList: checked(l.WriteList), contract.Reduce: checked(l.Reduce),
-		contract.Forget: checked(l.Forget),
+		contract.Forget: checked(l.Forget), contract.ReadPage: checked(l.ReadPage),
 	} {
 		r.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
 	}
@@ -135,7 +135,7 @@ func (l *Housekeeping) apart(in contract.IndexInput) error {
 	if !beside || err != nil {
 		return nil // what is wrong with the name is said where it is used
 	}
-	file, _ := names.CutValues(in.Source)
+	file, _, _ := names.CutResults(in.Source)
 	if from, err := l.Store.Objects.Key(file); err == nil && from == to {
 		return badInput(fmt.Errorf("the output %s is the source itself, which would be overwritten", output), "name another output")
 	}
@@ -160,6 +160,16 @@ func (l *Housekeeping) MergeParts(ctx context.Context, in contract.MergeInput) (
 	defer heartbeat(ctx)()
 	merged, err := l.Store.Merge(ctx, in)
 	return merged, classify(err)
+}
+
+// ReadPage reads results for a workflow.
+func (l *Housekeeping) ReadPage(ctx context.Context, in contract.PageInput) (contract.Page, error) {
+	defer heartbeat(ctx)()
+	page, err := l.Store.Page(ctx, in)
+	if errors.Is(err, fs.ErrNotExist) {
+		return page, badInput(err, "name the results file of a map that has completed")
+	}
+	return page, classify(err)
 }
 
 // WriteList stores a list of items whose pattern is too long to travel.

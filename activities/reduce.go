@@ -13,6 +13,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/numbers"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -36,16 +37,16 @@ func (l *Housekeeping) Reduce(ctx context.Context, in contract.ReduceInput) (out
 			Hint: "let the task return a number in range, or reduce with a task of your own; the items' results are kept",
 		})
 	}
-	n := numbers{reduce: in.Reduce}
+	n := numbers.New(in.Reduce)
 	for r, err := range succeeded(ctx, l.Store, in) {
 		if err != nil {
 			return out, classify(err)
 		}
-		if err := n.add(r.Value); err != nil {
+		if err := n.Add(r.Value); err != nil {
 			return out, wrong(fmt.Sprintf("reduce %s at item %d, whose value is %.60s", in.Reduce, r.Index, r.Value), err)
 		}
 	}
-	if out.Value, err = n.value(); err != nil {
+	if out.Value, err = n.Value(); err != nil {
 		return out, wrong("reduce "+in.Reduce, err)
 	}
 	return out, nil
@@ -201,8 +202,11 @@ func (r *reducer) runPairs(values, into []operand) error {
 
 // deliver puts a value that is too large for the history into the store.
 func (r *reducer) deliver(value json.RawMessage) (contract.Reduced, error) {
-	if len(value) <= gpumux.InlineBytes {
+	if len(value) <= gpumux.InlineBytes || r.in.Key == "" && len(value) <= largestResult {
 		return contract.Reduced{Value: value}, nil
+	}
+	if r.in.Key == "" {
+		return contract.Reduced{}, tooLarge(r.in.Reduce, len(value))
 	}
 	w, err := r.Store.Objects.Create(r.ctx, r.in.Key)
 	if err != nil {

@@ -222,6 +222,23 @@ func TestReduce_ALargeValueLiesInTheStore(t *testing.T) {
 	require.Len(t, value, 40<<20+2)
 }
 
+// A map in a workflow of its own has no store for a large value.
+func TestReduce_ALargeValueWithoutAStore(t *testing.T) {
+	for bytes, want := range map[int]string{gpumux.InlineBytes: "", 1 << 20: "more than the 1MiB that travel inline; run the map over a source"} {
+		l := newLab(t, &joiner{})
+		text := json.RawMessage(`"` + strings.Repeat("x", bytes/2) + `"`)
+		encoded, err := l.env.ExecuteActivity("task", contract.ReduceInput{Reduce: "m:join", Results: []gpumux.Result{{Value: text}, {Index: 1, Value: text}}})
+		if want != "" {
+			require.ErrorContains(t, err, want)
+			continue
+		}
+		require.NoError(t, err)
+		var out contract.Reduced
+		require.NoError(t, encoded.Get(&out))
+		require.Len(t, out.Value, bytes+2)
+	}
+}
+
 func TestReduce_FaultsOfATask(t *testing.T) {
 	var app *temporal.ApplicationError
 	values := []string{`"a"`, `"b"`, `"c"`, `"d"`}

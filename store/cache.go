@@ -62,7 +62,7 @@ func (s *Store) remember(ctx context.Context, c contract.Cache, items int64, out
 	o.Close()
 	over := digest(c.Range)
 	if c.Source != nil {
-		over = digest([]any{c.Source.Hash, c.Source.Values})
+		over = digest([]any{c.Source.Hash, c.Source.Values, c.Source.Failed})
 	}
 	text, _ := json.Marshal(r) // it always encodes
 	if err := s.Objects.Put(ctx, cacheFolder(c)+"/"+over+".json", text, objects.Creation{Own: true}); err != nil {

@@ -51,7 +51,7 @@ func TestEdition_OfAMapInAWorkflowIsThatOfItsFirstChunk(t *testing.T) {
 		}
 		return result, nil
 	}
-	env := run(t, w, square, 40, workflows.Options{Chunk: 2, Window: 4})
+	env := run(t, w, square, 40, gpumux.MapInput{Chunk: 2, Window: 4})
 	var results []workflows.Result[int]
 	require.NoError(t, env.GetWorkflowResult(&results))
 	require.Equal(t, ".", first)

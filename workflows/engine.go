@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/sizer"
 	"github.com/gpumux/gpumux/internal/text"
 )
 
@@ -41,7 +42,7 @@ type engine struct {
 
 	total int64
 	todo  contract.Backlog
-	sizer sizer
+	sizer sizer.Sizer
 	tally tally
 
 	inFlight int
@@ -60,7 +61,7 @@ var tooLarge = []string{"payloadSizeError", "TMPRL1103"}
 
 // newEngine needs a valid input; total is the number of items.
 func newEngine(id string, in gpumux.MapInput, total int64) *engine {
-	e := &engine{id: id, in: in, items: in.Items, sizer: newSizer(in)}
+	e := &engine{id: id, in: in, items: in.Items, sizer: sizer.New(in)}
 	e.ladder = newLadder(in, func(ctx workflow.Context) {
 		e.changed = true
 		if e.onChange != nil {
@@ -85,7 +86,7 @@ func (e *engine) run(ctx workflow.Context) error {
 	defer cancel()
 	for ctx.Err() == nil && e.fault == nil && !e.tally.tooMany(e.tally.counts.Failed) {
 		draining := e.drain != nil && e.drain()
-		for !e.paused && !draining && e.todo.Due(workflow.Now(ctx)) == 0 && e.inFlight < e.sizer.part() {
+		for !e.paused && !draining && e.todo.Due(workflow.Now(ctx)) == 0 && e.inFlight < e.sizer.Part() {
 			e.dispatch(work, e.nextChunk(workflow.Now(ctx)))
 		}
 		if e.inFlight == 0 && (draining || len(e.todo) == 0) {
@@ -120,13 +121,13 @@ func (e *engine) idle(ctx workflow.Context, draining bool) error {
 		_, err := workflow.AwaitWithTimeout(ctx, pause, func() bool { return e.changed })
 		return err
 	}
-	wait := e.sizer.wait()
+	wait := e.sizer.Wait()
 	if wait == 0 || e.paused || len(e.todo) == 0 {
 		return workflow.Await(ctx, func() bool { return e.changed })
 	}
 	changed, err := workflow.AwaitWithTimeout(ctx, wait, func() bool { return e.changed })
 	if err == nil && !changed {
-		e.sizer.widened++
+		e.sizer.Widen()
 	}
 	return err
 }
@@ -134,7 +135,7 @@ func (e *engine) idle(ctx workflow.Context, draining bool) error {
 // nextChunk cuts the next chunk off the pieces that are due.
 func (e *engine) nextChunk(now time.Time) contract.Piece {
 	at := e.todo.First(now)
-	size := e.sizer.size(e.todo[at], e.todo.Items())
+	size := e.sizer.Size(e.todo[at], e.todo.Items())
 	if e.items != nil {
 		size = min(size, e.fits(e.todo[at].Runs))
 	}
@@ -165,7 +166,7 @@ func (e *engine) summaryOf(piece contract.Piece, at int) string {
 }
 
 func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece) {
-	perItem := e.sizer.pace(piece) // 0: nobody knows
+	perItem := e.sizer.Pace(piece) // 0: nobody knows
 	at, within, leave := e.ladder.place(ctx, piece.Rung, piece.Len())
 	options := workflow.ActivityOptions{
 		TaskQueue:           e.ladder.rungs[at].queue,
@@ -183,7 +184,7 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece) {
 		Map: e.id, Task: e.in.Task, Edition: e.in.Edition, Mode: e.in.Mode, Timeout: e.in.Timeout, Attempts: e.in.Attempts,
 		Arg: e.in.Arg, FailFast: e.in.FailFast, MayFail: e.tally.mayFail(e.tally.counts.Failed), Backoff: e.in.Backoff > 0, Tries: piece.Tries,
 		Work: piece.Work, Source: e.source, Range: e.in.Range, Key: e.in.Key, WithItem: e.in.WithItem,
-		Parts: e.parts, Claim: e.claim, Inline: e.inline, Larger: e.ladder.hasLarger(at), Limit: gpumux.Duration(e.sizer.limit(piece)),
+		Parts: e.parts, Claim: e.claim, Inline: e.inline, Larger: e.ladder.hasLarger(at), Limit: gpumux.Duration(e.sizer.Limit(piece)),
 	}
 	if e.items != nil {
 		for _, run := range piece.Runs {
@@ -206,7 +207,7 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece) {
 		case chunk.Edition == "" && result.Edition != "" && e.in.Edition != "" && result.Edition != e.in.Edition:
 			e.requeue(ctx, piece) // no result of it counts; now the edition to ask for is known
 		default:
-			e.sizer.learnShare(workflow.Now(ctx).Sub(handed), time.Duration(result.Held))
+			e.sizer.LearnShare(workflow.Now(ctx).Sub(handed), time.Duration(result.Held))
 			err = e.apply(ctx, piece, at, perItem, result)
 		}
 		e.inFlight--
@@ -225,13 +226,13 @@ func (e *engine) apply(ctx workflow.Context, piece contract.Piece, at int, perIt
 	}
 	e.in.Edition = cmp.Or(e.in.Edition, result.Edition)
 	e.tally.add(result)
-	usual := gpumux.Duration(cmp.Or(perItem, e.sizer.perItem))
-	e.sizer.learn(result)
+	usual := gpumux.Duration(cmp.Or(perItem, e.sizer.PerItem))
+	e.sizer.Learn(result)
 	e.contact = cmp.Or(e.contact, result.Contact)
 	items := piece.Len()
 	if result.Covered < items {
 		rest := contract.Piece{Work: piece.After(result.Covered), Rung: piece.Rung, Tries: piece.Tries}
-		if piece.Pace > 0 || usual > 0 && result.Pace > slack*usual { // much slower items keep a pace of their own
+		if piece.Pace > 0 || usual > 0 && result.Pace > sizer.Slack*usual { // much slower items keep a pace of their own
 			rest.Pace = result.Pace
 		}
 		e.requeue(ctx, rest)
@@ -297,7 +298,7 @@ func (e *engine) fail(err error) {
 // items each do not become many pieces.
 func (e *engine) retryLater(ctx workflow.Context, piece contract.Piece, items contract.Runs) {
 	const steps = 8
-	pause := pauseBefore(time.Duration(e.in.Backoff), piece.Tries)
+	pause := sizer.Pause(time.Duration(e.in.Backoff), piece.Tries)
 	step := max(1, pause/steps)
 	due := workflow.Now(ctx).Add(pause + step - 1).Truncate(step)
 	e.requeue(ctx, contract.Piece{Work: contract.Work{Runs: items}, Rung: piece.Rung, Tries: piece.Tries + 1, Due: due})
@@ -337,35 +338,20 @@ func (e *engine) check(piece contract.Piece, r contract.ChunkResult) error {
 	return nil
 }
 
-// tooManyFailures is the error of a map that ended after this many failures.
-func (e *engine) tooManyFailures(failed int64) error {
-	allowed := e.in.MaxFailures.Of(e.total)
-	failed -= e.tally.maxFailures - allowed // those of earlier runs
-	message := fmt.Sprintf("%d of %d items failed, more than the %d that may (%s)", failed, e.total, allowed, e.in.MaxFailures)
-	kind, most := gpumux.FaultTaskError, int64(0)
-	for _, each := range sortedKeys(e.tally.counts.Faults) {
-		if n := e.tally.counts.Faults[each]; n > most {
-			kind, most = each, n
-		}
+// summary is what the items have come to.
+func (e *engine) summary() gpumux.Summary {
+	return gpumux.Summary{
+		Task: e.in.Task, Items: e.total, Succeeded: e.tally.counts.Succeeded, Failed: e.tally.counts.Failed, Faults: e.tally.counts.Faults,
+		Busy: gpumux.Duration(e.tally.busy), Chunks: e.tally.chunks, Peak: e.tally.peaks.Known(), PassedOver: e.ladder.passedOver(true),
 	}
-	if most > 0 { // without n: it counts earlier runs of the map, but no segment under way
-		message += fmt.Sprintf(", mostly %s", kind)
-	}
-	if n := len(e.tally.recent); n > 0 {
-		last := e.tally.recent[n-1]
-		message += fmt.Sprintf("; such as item %d: %s", last.Index, last.Fault.Error())
-	}
-	return faultError(message, &gpumux.Fault{Kind: kind, Op: "run", Message: message, Task: e.in.Task,
-		Hint: "`gpumux faults` groups them by cause; what has finished is kept, and the map started again goes on with the items that have no " +
-			"result; as many of those may fail"})
 }
 
 // carry is the state of the engine for another workflow.
 func (e *engine) carry() *contract.Carry {
 	return &contract.Carry{
 		Source: e.source, Claim: e.claim, Todo: e.todo, Items: e.total, Succeeded: e.tally.counts.Succeeded, Failed: e.tally.counts.Failed,
-		Faults: e.tally.counts.Faults, Chunks: e.tally.chunks, Busy: gpumux.Duration(e.tally.busy), Pace: e.sizer.carry(), Contact: e.contact,
-		Slots: e.sizer.slots, Paused: e.paused, Window: e.sizer.fixed,
+		Faults: e.tally.counts.Faults, Chunks: e.tally.chunks, Busy: gpumux.Duration(e.tally.busy), Pace: e.sizer.Carry(), Contact: e.contact,
+		Slots: e.sizer.Slots, Paused: e.paused, Window: e.sizer.Fixed,
 		Peak: e.tally.peaks.Known(), Passed: e.ladder.carry(), MayFail: e.tally.mayFail(e.tally.counts.Failed),
 	}
 }
@@ -379,19 +365,19 @@ func (e *engine) resume(c contract.Carry) {
 	if c.MayFail != nil {
 		e.tally.allow(*c.MayFail)
 	}
-	e.sizer.fixed, e.sizer.beyond = c.Window, c.Beyond
-	e.sizer.resume(c)
+	e.sizer.Fixed, e.sizer.Beyond = c.Window, c.Beyond
+	e.sizer.Resume(c)
 }
 
 // absorb adds what a segment has done, and takes back the pieces that it left.
 func (e *engine) absorb(ctx workflow.Context, done contract.Carry) {
 	e.ladder.resume(done.Passed)
 	e.tally.absorb(done)
-	e.sizer.resume(done)
+	e.sizer.Resume(done)
 	for _, piece := range done.Todo {
 		e.requeue(ctx, piece)
 	}
 }
 
 // steer sets pause and window.
-func (e *engine) steer(to steering) { e.paused, e.sizer.fixed, e.changed = to.Paused, to.Window, true }
+func (e *engine) steer(to steering) { e.paused, e.sizer.Fixed, e.changed = to.Paused, to.Window, true }

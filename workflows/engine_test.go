@@ -15,7 +15,7 @@ import (
 )
 
 func TestMap_ResultsAreInOrderWhateverTheChunks(t *testing.T) {
-	for _, o := range []workflows.Options{{}, {Chunk: 7}, {Window: 1}, {Chunk: 1000}} {
+	for _, o := range []gpumux.MapInput{{}, {Chunk: 7}, {Window: 1}, {Chunk: 1000}} {
 		w := &worker{perItem: time.Millisecond}
 		env := run(t, w, square, 500, o)
 		var results []workflows.Result[int]
@@ -37,14 +37,14 @@ func TestMap_ResultsAreInOrderWhateverTheChunks(t *testing.T) {
 
 func TestMap_OneItemIsOneActivity(t *testing.T) {
 	w := &worker{}
-	env := run(t, w, square, 1, workflows.Options{})
+	env := run(t, w, square, 1, gpumux.MapInput{})
 	require.NoError(t, env.GetWorkflowError())
 	require.Len(t, w.chunks, 1)
 }
 
 func TestMap_NoItems(t *testing.T) {
 	w := &worker{}
-	env := run(t, w, square, 0, workflows.Options{})
+	env := run(t, w, square, 0, gpumux.MapInput{})
 	var results []workflows.Result[int]
 	require.NoError(t, env.GetWorkflowResult(&results))
 	require.Empty(t, results)
@@ -53,7 +53,7 @@ func TestMap_NoItems(t *testing.T) {
 
 func TestMap_ChunksAreAShareOfWhatIsLeft(t *testing.T) {
 	w := &worker{perItem: 10 * time.Millisecond}
-	env := run(t, w, square, 3000, workflows.Options{})
+	env := run(t, w, square, 3000, gpumux.MapInput{})
 	require.NoError(t, env.GetWorkflowError())
 	// Activities run side by side, so chunks arrive in another order than they were cut in.
 	slices.SortFunc(w.chunks, func(a, b contract.Chunk) int { return int(start(a) - start(b)) })
@@ -84,7 +84,7 @@ func TestMap_LongItemsReachAllSlots(t *testing.T) {
 		return nil, nil
 	}
 	w.register(env)
-	env.ExecuteWorkflow(square, 1000, workflows.Options{})
+	env.ExecuteWorkflow(square, 1000, gpumux.MapInput{})
 	require.NoError(t, env.GetWorkflowError())
 }
 
@@ -101,7 +101,7 @@ func TestMap_ItemsThatNeedMoreMemoryGoUpTheLadder(t *testing.T) {
 		}
 		return &r, nil
 	}}
-	env := run(t, w, square, 10, workflows.Options{Ladder: []string{"small", "large"}, Chunk: 5})
+	env := run(t, w, square, 10, gpumux.MapInput{Ladder: []string{"small", "large"}, Chunk: 5})
 	var results []workflows.Result[int]
 	require.NoError(t, env.GetWorkflowResult(&results))
 	for i, r := range results {
@@ -123,16 +123,16 @@ func TestMap_AFaultIsAResult(t *testing.T) {
 		failed := gpumux.Result{Index: 2, Fault: fault}
 		return &contract.ChunkResult{Covered: c.Len(), Ran: 1, Failed: 1, Results: []gpumux.Result{failed}, Recent: []gpumux.Result{failed}}, nil
 	}}
-	env := run(t, w, square, 4, workflows.Options{Chunk: 1})
+	env := run(t, w, square, 4, gpumux.MapInput{Chunk: 1})
 	var results []workflows.Result[int]
 	require.NoError(t, env.GetWorkflowResult(&results))
 	require.Equal(t, fault, results[2].Fault)
 	require.Nil(t, results[3].Fault)
-	_, err := workflows.Values(results)
+	_, err := workflows.Mapped[int]{Results: results}.Values()
 	require.ErrorContains(t, err, "item 2: task_error: boom")
 	require.Equal(t, fault, workflows.FaultOf(err))
 
-	env = run(t, w, square, 4, workflows.Options{Chunk: 1, FailFast: true})
+	env = run(t, w, square, 4, gpumux.MapInput{Chunk: 1, FailFast: true})
 	require.ErrorContains(t, env.GetWorkflowError(), "item 2 failed and the map is to fail fast")
 	require.Equal(t, "boom", workflows.FaultOf(env.GetWorkflowError()).Message)
 }
@@ -147,7 +147,7 @@ func TestMap_AChunkThatStopsEarlyIsContinued(t *testing.T) {
 		first = false
 		return &contract.ChunkResult{Covered: 1, Ran: 1, Succeeded: 1, Results: []gpumux.Result{{Index: start(c), Value: json.RawMessage("0")}}}, nil
 	}
-	env := run(t, w, square, 10, workflows.Options{Chunk: 10})
+	env := run(t, w, square, 10, gpumux.MapInput{Chunk: 10})
 	var results []workflows.Result[int]
 	require.NoError(t, env.GetWorkflowResult(&results))
 	require.Equal(t, 81, results[9].Value)
@@ -155,7 +155,7 @@ func TestMap_AChunkThatStopsEarlyIsContinued(t *testing.T) {
 }
 
 func TestMap_InvalidOptionsNameTheField(t *testing.T) {
-	env := run(t, &worker{}, square, 1, workflows.Options{Ladder: []string{"No Such"}, Attempts: -1})
+	env := run(t, &worker{}, square, 1, gpumux.MapInput{Ladder: []string{"No Such"}, Attempts: -1})
 	require.ErrorContains(t, env.GetWorkflowError(), "ladder[0]")
 	require.ErrorContains(t, env.GetWorkflowError(), "attempts")
 	require.Equal(t, gpumux.FaultBadInput, workflows.FaultOf(env.GetWorkflowError()).Kind)

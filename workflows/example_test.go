@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log"
 	"log/slog"
+	"strconv"
 
 	"github.com/stretchr/testify/mock"
 	"go.temporal.io/sdk/client"
@@ -20,11 +21,11 @@ import (
 // A service's workflow maps a task over items. Its test needs no worker and no server.
 func ExampleMap() {
 	lengths := func(ctx workflow.Context, texts []string) ([]int, error) {
-		results, err := workflows.Map[string, int](ctx, "text:length", texts, workflows.Options{Ladder: []string{"cpu"}})
+		mapped, err := workflows.Map[string, int](ctx, gpumux.MapInput{Task: "text:length", Ladder: []string{"cpu"}}, texts)
 		if err != nil {
 			return nil, err
 		}
-		return workflows.Values(results)
+		return mapped.Values()
 	}
 
 	var suite testsuite.WorkflowTestSuite
@@ -44,12 +45,12 @@ func ExampleMap() {
 // A failed item is a result with a fault. The map itself has no error.
 func ExampleMap_faults() {
 	inverses := func(ctx workflow.Context, numbers []float64) ([]string, error) {
-		results, err := workflows.Map[float64, float64](ctx, "inverse", numbers, workflows.Options{Attempts: 2})
+		mapped, err := workflows.Map[float64, float64](ctx, gpumux.MapInput{Task: "inverse", Attempts: 2}, numbers)
 		if err != nil {
 			return nil, err
 		}
 		var lines []string
-		for i, r := range results {
+		for i, r := range mapped.Results {
 			if r.Fault != nil {
 				lines = append(lines, fmt.Sprint(numbers[i], ": ", r.Fault.Kind, ", ", r.Fault.Message))
 				continue
@@ -83,20 +84,20 @@ func ExampleMap_faults() {
 }
 
 // Values is for a workflow that needs all results.
-func ExampleValues() {
-	fmt.Println(workflows.Values([]workflows.Result[int]{{Value: 1}, {Value: 4}}))
-	late := &gpumux.Fault{Kind: gpumux.FaultTimeout, Message: "no result after 2s"}
-	_, err := workflows.Values([]workflows.Result[int]{{Value: 1}, {Fault: late}})
+func ExampleMapped_Values() {
+	fmt.Println(workflows.Mapped[int]{Results: []workflows.Result[int]{{Value: 1}, {Value: 4}}}.Values())
+	late := &gpumux.Fault{Kind: gpumux.FaultTimeout, Message: "no result after 2s", Host: "h1"}
+	_, err := workflows.Mapped[int]{Results: []workflows.Result[int]{{Value: 1}, {Fault: late}}}.Values()
 	fmt.Println(err)
 	// Output:
 	// [1 4] <nil>
-	// item 1: timeout: no result after 2s (type: timeout, retryable: false)
+	// item 1: timeout: no result after 2s (type: timeout, retryable: false): gpumux fault on h1
 }
 
 // The fault behind a map's error tells the workflow what it can do.
 func ExampleFaultOf() {
 	embed := func(ctx workflow.Context, texts []string) (string, error) {
-		_, err := workflows.Map[string, []float64](ctx, "embedd", texts, workflows.Options{})
+		_, err := workflows.Map[string, []float64](ctx, gpumux.MapInput{Task: "embedd"}, texts)
 		if fault := workflows.FaultOf(err); fault != nil && fault.Kind == gpumux.FaultBadInput {
 			return "trying again cannot help: " + fault.Message, nil
 		}
@@ -162,8 +163,11 @@ func ExampleMapSource_reduce() {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	env := suite.NewTestWorkflowEnvironment()
-	workflowstest.New(env)
-	env.OnWorkflow(gpumux.MapWorkflow, mock.Anything, mock.Anything).Return(gpumux.Summary{Items: 3, Reduced: []byte("1234")}, nil)
+	tasks := workflowstest.New(env)
+	if err := tasks.Source("pages.jsonl", "one", "three"); err != nil {
+		log.Fatal(err)
+	}
+	workflowstest.Handle(tasks, "count", func(page string) (int, error) { return len(page), nil })
 	env.ExecuteWorkflow(total)
 	var sum string
 	if err := env.GetWorkflowResult(&sum); err != nil {
@@ -171,7 +175,117 @@ func ExampleMapSource_reduce() {
 	}
 	fmt.Println(sum)
 	// Output:
-	// 1234
+	// 8
+}
+
+// Results can be read while the map runs, in the order in which items finish.
+func ExampleMapAsync() {
+	longest := func(ctx workflow.Context, texts []string) (string, error) {
+		running := workflows.MapAsync[string, int](ctx, gpumux.MapInput{Task: "text:length"}, texts)
+		best, seen := 0, 0
+		for {
+			r, more := running.Next(ctx)
+			if !more {
+				break
+			}
+			best, seen = max(best, r.Value), seen+1
+		}
+		mapped, err := running.Get(ctx)
+		return fmt.Sprintf("%d of %d, up to %d", seen, mapped.Summary.Items, best), err
+	}
+
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
+	env := suite.NewTestWorkflowEnvironment()
+	workflowstest.Handle(workflowstest.New(env), "text:length", func(text string) (int, error) { return len(text), nil })
+	env.ExecuteWorkflow(longest, []string{"one", "three"})
+	var said string
+	if err := env.GetWorkflowResult(&said); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(said)
+	// Output:
+	// 2 of 2, up to 5
+}
+
+// Maps follow maps: two of them at the same time over what the first one made, and over
+// the items that it could not do.
+func ExampleMapSourceAsync() {
+	pipeline := func(ctx workflow.Context) (string, error) {
+		parsed, err := workflows.MapSource(ctx, gpumux.MapInput{Task: "parse", Source: "pages.jsonl", WithItem: true})
+		if err != nil {
+			return "", err
+		}
+		sum := workflows.MapSourceAsync(ctx, gpumux.MapInput{Task: "square", Source: gpumux.ValuesOf(parsed.Output), Reduce: gpumux.ReduceSum})
+		slow := workflows.MapSourceAsync(ctx, gpumux.MapInput{Task: "parse:slow", Source: gpumux.FailedOf(parsed.Output)})
+		squares, err := sum.Get(ctx)
+		if err != nil {
+			return "", err
+		}
+		again, err := slow.Get(ctx)
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("squares %s, parsed again %d", squares.Reduced, again.Succeeded), nil
+	}
+
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
+	env := suite.NewTestWorkflowEnvironment()
+	tasks := workflowstest.New(env)
+	if err := tasks.Source("pages.jsonl", "3", "four", "5"); err != nil {
+		log.Fatal(err)
+	}
+	workflowstest.Handle(tasks, "parse", strconv.Atoi)
+	workflowstest.Handle(tasks, "parse:slow", func(word string) (int, error) { return len(word), nil })
+	workflowstest.Handle(tasks, "square", func(n int) (int, error) { return n * n, nil })
+	env.ExecuteWorkflow(pipeline)
+	var said string
+	if err := env.GetWorkflowResult(&said); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(said)
+	// Output:
+	// squares 34, parsed again 1
+}
+
+// A workflow reads the results of a map from their file, a page at a time.
+func ExamplePage() {
+	failures := func(ctx workflow.Context) (faults []string, err error) {
+		summary, err := workflows.MapSource(ctx, gpumux.MapInput{Task: "parse", Source: "pages.jsonl"})
+		if err != nil {
+			return nil, err
+		}
+		for at, more := int64(0), true; more; more = at > 0 {
+			var page []workflows.Result[int]
+			if page, at, err = workflows.Page[int](ctx, summary.Output, at, 2); err != nil {
+				return nil, err
+			}
+			for _, r := range page {
+				if r.Fault != nil {
+					faults = append(faults, fmt.Sprint(r.Index, ": ", r.Fault.Message))
+				}
+			}
+		}
+		return faults, nil
+	}
+
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
+	env := suite.NewTestWorkflowEnvironment()
+	tasks := workflowstest.New(env)
+	if err := tasks.Source("pages.jsonl", "3", "four", "5"); err != nil {
+		log.Fatal(err)
+	}
+	workflowstest.Handle(tasks, "parse", strconv.Atoi)
+	env.ExecuteWorkflow(failures)
+	var faults []string
+	if err := env.GetWorkflowResult(&faults); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(faults)
+	// Output:
+	// [1: strconv.Atoi: parsing "four": invalid syntax]
 }
 
 // A Go worker can run maps too, beside gpumux's own workers.

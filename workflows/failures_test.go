@@ -29,7 +29,7 @@ func failing(c contract.Chunk) *contract.ChunkResult {
 
 func TestMap_MoreFailuresThanMayEndTheMap(t *testing.T) {
 	w := &worker{odd: func(c contract.Chunk, _ string) (*contract.ChunkResult, error) { return failing(c), nil }}
-	env := run(t, w, square, 10, workflows.Options{Chunk: 1, Window: 1, MaxFailures: "25%"})
+	env := run(t, w, square, 10, gpumux.MapInput{Chunk: 1, Window: 1, MaxFailures: "25%"})
 	require.ErrorContains(t, env.GetWorkflowError(), "3 of 10 items failed, more than the 2 that may (25%), mostly crash; such as item 2: crash: boom")
 	fault := workflows.FaultOf(env.GetWorkflowError())
 	require.Equal(t, gpumux.FaultCrash, fault.Kind)
@@ -38,7 +38,7 @@ func TestMap_MoreFailuresThanMayEndTheMap(t *testing.T) {
 	for i, c := range w.chunks {
 		require.EqualValues(t, 2-i, *c.MayFail, "a chunk knows how many may still fail")
 	}
-	env = run(t, w, square, 10, workflows.Options{Chunk: 1, MaxFailures: "100%"})
+	env = run(t, w, square, 10, gpumux.MapInput{Chunk: 1, MaxFailures: "100%"})
 	require.NoError(t, env.GetWorkflowError())
 }
 
@@ -101,7 +101,7 @@ func TestMap_ItemsThatRaiseAreTriedAgainAfterPauses(t *testing.T) {
 		return r, nil
 	}
 	w.register(env)
-	env.ExecuteWorkflow(square, 40, workflows.Options{Chunk: 10, Attempts: 3, Backoff: 40 * time.Second})
+	env.ExecuteWorkflow(square, 40, gpumux.MapInput{Chunk: 10, Attempts: 3, Backoff: gpumux.Duration(40 * time.Second)})
 	var results []workflows.Result[int]
 	require.NoError(t, env.GetWorkflowResult(&results))
 	require.Equal(t, 13*13, results[13].Value)
@@ -124,7 +124,7 @@ func TestMap_OnlyAskedForItemsComeBack(t *testing.T) {
 	w := &worker{odd: func(c contract.Chunk, _ string) (*contract.ChunkResult, error) {
 		return &contract.ChunkResult{Covered: c.Len(), Retry: c.Runs}, nil
 	}}
-	for _, o := range []workflows.Options{{Attempts: 3}, {Backoff: time.Second}} {
+	for _, o := range []gpumux.MapInput{{Attempts: 3}, {Backoff: gpumux.Duration(time.Second)}} {
 		o.Chunk = 2
 		env := run(t, w, square, 2, o)
 		require.ErrorContains(t, env.GetWorkflowError(), "hands back 2 items to be tried again")

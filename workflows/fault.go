@@ -2,23 +2,24 @@ package workflows
 
 import (
 	"errors"
+	"fmt"
 
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/gpumux/gpumux"
 )
 
-// FaultOf finds the fault behind an error of a map, or nil.
+// FaultOf finds the fault behind an error of a map or a call, or nil. It works on what a
+// client gets from a workflow, too. In the workflow itself errors.As finds the
+// *gpumux.Fault as well.
 func FaultOf(err error) *gpumux.Fault {
-	var app *temporal.ApplicationError
-	if !errors.As(err, &app) || !app.HasDetails() {
-		return nil
+	for app := (*temporal.ApplicationError)(nil); errors.As(err, &app); err = app.Unwrap() {
+		var fault gpumux.Fault
+		if app.HasDetails() && app.Details(&fault) == nil && fault.Kind != "" {
+			return &fault
+		}
 	}
-	var fault gpumux.Fault
-	if app.Details(&fault) != nil || fault.Kind == "" {
-		return nil
-	}
-	return &fault
+	return nil
 }
 
 // unwrapFault removes the activity's wrapping from an error, so that a failed map says
@@ -42,11 +43,38 @@ func faultError(message string, fault *gpumux.Fault) error {
 		fault = &gpumux.Fault{Kind: gpumux.FaultTaskError, Message: message}
 	}
 	return temporal.NewApplicationErrorWithOptions(message, string(fault.Kind), temporal.ApplicationErrorOptions{
-		NonRetryable: true, Details: []any{*fault},
+		NonRetryable: true, Details: []any{*fault}, Cause: origin{fault},
 	})
 }
 
 // invalid is the error for an input that fails validation.
 func invalid(err error) error {
 	return faultError(err.Error(), &gpumux.Fault{Kind: gpumux.FaultBadInput, Op: "start", Message: err.Error()})
+}
+
+// origin is the cause of a map's error, in which errors.As finds the fault. The error has
+// the fault's text already, so its own is about where.
+type origin struct{ fault *gpumux.Fault }
+
+func (o origin) Error() string {
+	text := "gpumux fault"
+	if o.fault.Task != "" {
+		text += " of task " + o.fault.Task
+	}
+	if o.fault.Host != "" {
+		text += " on " + o.fault.Host
+	}
+	if o.fault.PID != 0 {
+		text += fmt.Sprintf(", process %d", o.fault.PID)
+	}
+	return text
+}
+
+// As is for errors.As with a *gpumux.Fault.
+func (o origin) As(target any) bool {
+	fault, wanted := target.(**gpumux.Fault)
+	if wanted {
+		*fault = o.fault
+	}
+	return wanted
 }

@@ -76,7 +76,7 @@ func TestMap_AnAnswerThatCannotBeIsAnError(t *testing.T) {
 		"another's item": {contract.ChunkResult{Covered: 10, Results: []gpumux.Result{{Index: 10, Value: value}}}, "a result of item 10"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			env := run(t, &worker{odd: func(contract.Chunk, string) (*contract.ChunkResult, error) { return &c.answer, nil }}, square, 10, workflows.Options{Chunk: 10})
+			env := run(t, &worker{odd: func(contract.Chunk, string) (*contract.ChunkResult, error) { return &c.answer, nil }}, square, 10, gpumux.MapInput{Chunk: 10})
 			require.ErrorContains(t, env.GetWorkflowError(), c.want)
 		})
 	}

@@ -3,7 +3,6 @@ package workflows
 import (
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -11,98 +10,146 @@ import (
 	"github.com/gpumux/gpumux/internal/text"
 )
 
-// Options of Map. The zero value is right for most maps.
-type Options struct {
-	// Ladder names the pools to use, first choice first. Default: the pool "gpu".
-	Ladder []string
-	// Patience is how long a pool may lack a worker with a healthy device before the next
-	// one of the ladder takes its work. Default 1 min.
-	Patience time.Duration
-	// Mode is persistent or fresh. Default: the task's own.
-	Mode gpumux.Mode
-	// Arg is what all items share; see gpumux.MapInput. Default: none.
-	Arg any
-	// Chunk is the number of items per activity, Window the number of activities in flight.
-	// Default: learnt.
-	Chunk  int
-	Window int
-	// Timeout bounds one item. Default: the task's own.
-	Timeout time.Duration
-	// Attempts is how often an item that raises is tried. Default 1.
-	Attempts int
-	// Backoff is the pause before another try; it doubles up to a minute. Default: none.
-	Backoff time.Duration
-	// FailFast makes the first failed item the error of the map. MaxFailures ends the map
-	// when more items than that have failed, such as "10" or "5%". Default: any number may.
-	FailFast    bool
-	MaxFailures gpumux.Tolerance
-	// Priority is 1 (first) to 5 (last). FairnessKey shares pools between keys, by their
-	// FairnessWeight of 0.001 to 1000. Default: a key of the workflow's own, and 1.
-	Priority       int
-	FairnessKey    string
-	FairnessWeight float64
-}
-
-// Result has the Value of an item, or its Fault. Printed is what the task printed for it.
+// Result has the Value of an item, or its Fault.
 type Result[Out any] struct {
-	Value   Out
-	Fault   *gpumux.Fault
-	Printed string
+	// Index is the item's position in the input, from 0.
+	Index int64
+	Value Out
+	Fault *gpumux.Fault `json:",omitempty"`
+	// Printed is what the task printed for the item.
+	Printed string `json:",omitempty"`
+	// Key and Item are what the map's Key and WithItem ask for, in JSON.
+	Key  json.RawMessage `json:",omitempty"`
+	Item json.RawMessage `json:",omitempty"`
 }
 
-// Map runs the task over the items on the pools of the ladder and returns one result per
-// item, in order. It is called from workflow code and needs a gpumux worker on the pools,
-// not in the caller's process.
+// Mapped is what a map came to: one result per item, in order, and the Summary, whose own
+// Results are empty.
+type Mapped[Out any] struct {
+	Results []Result[Out]
+	Summary gpumux.Summary
+}
+
+// Values returns the values alone, or the first fault as an error that names its item.
+func (m Mapped[Out]) Values() ([]Out, error) {
+	values := make([]Out, len(m.Results))
+	for i, r := range m.Results {
+		if r.Fault != nil {
+			return nil, faultError(fmt.Sprintf("item %d: %v", i, r.Fault), r.Fault)
+		}
+		values[i] = r.Value
+	}
+	return values, nil
+}
+
+// Map runs the input's task over the items on the pools of its ladder. It is called from
+// workflow code and needs a gpumux worker on the pools, not in the caller's process. The
+// input has no items, source, range, output or cache; its other options are those of
+// MapSource.
 //
 // A failed item is a result with a Fault. The error is for what ends the whole map: an
 // input that is not valid, a task that no worker knows, cancellation, or failed items
-// with FailFast and MaxFailures; FaultOf finds the fault behind it.
+// with FailFast and MaxFailures; errors.As finds the *gpumux.Fault behind it.
 //
 // Items and results travel through the workflow's history, whose size Temporal limits:
 // use Map up to about 10,000 items and a few MB in all, an item or result of at most 1
-// MiB. For more, start gpumux.Map with a source, as MapSource does.
-func Map[In, Out any](ctx workflow.Context, task string, items []In, o Options) ([]Result[Out], error) {
-	raw := make([]json.RawMessage, len(items))
-	for i := range items {
-		encoded, err := encodeItem(items[i], "put the items in a file of the store and use MapSource")
-		if err != nil {
-			return nil, invalid(fmt.Errorf("item %d of task %s %w", i, task, err))
-		}
-		raw[i] = encoded
+// MiB, and at most gpumux.InlineBytes of values to reduce. For more, use MapSource.
+func Map[In, Out any](ctx workflow.Context, in gpumux.MapInput, items []In) (Mapped[Out], error) {
+	return runInline(ctx, in, items, func(Result[Out]) {})
+}
+
+// MapAsync is Map that does not wait.
+func MapAsync[In, Out any](ctx workflow.Context, in gpumux.MapInput, items []In) Running[Out] {
+	future, settable := workflow.NewFuture(ctx)
+	finished := workflow.NewBufferedChannel(ctx, len(items))
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		mapped, err := runInline(ctx, in, items, func(r Result[Out]) { finished.SendAsync(r) })
+		finished.Close()
+		settable.Set(mapped, err)
+	})
+	return Running[Out]{Future[Mapped[Out]]{future}, finished}
+}
+
+// runInline is Map. It calls finished with each result, in the order in which items
+// finish.
+func runInline[In, Out any](ctx workflow.Context, in gpumux.MapInput, items []In, finished func(Result[Out])) (Mapped[Out], error) {
+	started := workflow.Now(ctx)
+	in, err := inlineInput(in, items)
+	if err != nil {
+		return Mapped[Out]{}, invalid(err)
 	}
-	in := gpumux.MapInput{
-		Task: task, Items: []json.RawMessage{}, Ladder: o.Ladder, Patience: gpumux.Duration(o.Patience), Mode: o.Mode, Chunk: o.Chunk, Window: o.Window,
-		Timeout: gpumux.Duration(o.Timeout), Attempts: o.Attempts, Backoff: gpumux.Duration(o.Backoff), FailFast: o.FailFast,
-		MaxFailures: o.MaxFailures,
-		Priority:    o.Priority, FairnessKey: o.FairnessKey, FairnessWeight: o.FairnessWeight,
-	}
-	if o.Arg != nil {
-		arg, err := json.Marshal(o.Arg)
-		if err != nil {
-			return nil, invalid(fmt.Errorf("the arg for task %s is not JSON: %w", task, err))
-		}
-		in.Arg = arg
-	}
-	if err := in.Validate(); err != nil {
-		return nil, invalid(err)
-	}
-	in.Items = raw
 	results := make([]Result[Out], len(items))
+	values := collector{}
 	e := newEngine(workflow.GetInfo(ctx).WorkflowExecution.ID, in, int64(len(items)))
 	e.inline = true
 	e.onResults = func(_ workflow.Context, got []gpumux.Result) error {
 		for _, r := range got {
-			results[r.Index] = decode[Out](r)
+			result := decode[Out](r)
+			switch {
+			case result.Fault == nil && in.Reduce != "":
+				values.keep(gpumux.Result{Index: r.Index, Value: r.Value})
+			case result.Fault != nil && r.Fault == nil:
+				e.tally.counts.Add(-1, 1, map[gpumux.FaultKind]int64{result.Fault.Kind: 1})
+			}
+			results[r.Index] = result
+			finished(result)
 		}
 		return nil
 	}
+	reducing := reducing{of: e}
+	if err := reducing.check(ctx); err != nil {
+		return Mapped[Out]{}, unwrapFault(err)
+	}
 	if err := e.run(ctx); err != nil {
-		return nil, err
+		return Mapped[Out]{}, err
 	}
-	if e.tally.tooMany(e.tally.counts.Failed) {
-		return nil, e.tooManyFailures(e.tally.counts.Failed)
+	if failed := e.tally.counts.Failed; e.tally.tooMany(failed) {
+		return Mapped[Out]{}, e.tally.tooManyError(in, e.total, failed)
 	}
-	return results, nil
+	summary := e.summary()
+	if in.Reduce != "" {
+		if err := reducing.runInline(ctx, &summary, values); err != nil {
+			return Mapped[Out]{}, err
+		}
+	}
+	summary.Elapsed = gpumux.Duration(workflow.Now(ctx).Sub(started))
+	return Mapped[Out]{Results: results, Summary: summary}, nil
+}
+
+// inlineInput is the input of Map with its items. The limits of an input's own items do
+// not hold for it.
+func inlineInput[In any](in gpumux.MapInput, items []In) (gpumux.MapInput, error) {
+	var bad gpumux.InputError
+	if in.Items != nil || in.Source != "" || in.Range != nil {
+		bad.Add("items", "are an argument of Map, so its input has no items, source or range; MapSource takes those")
+	}
+	if in.Output != "" {
+		bad.Add("output", "is for the results of MapSource; those of Map are Go values")
+	}
+	if in.Cache {
+		bad.Add("cache", "is for items that can be read again; put these in a file of the store and use MapSource")
+	}
+	if err := bad.Err(); err != nil {
+		return in, err
+	}
+	raw := make([]json.RawMessage, len(items))
+	for i := range items {
+		encoded, err := encodeItem(items[i], "put the items in a file of the store and use MapSource")
+		if err != nil {
+			return in, fmt.Errorf("item %d of task %s %w", i, in.Task, err)
+		}
+		raw[i] = encoded
+	}
+	if in.Key != "" && len(raw) > 0 {
+		if err := text.CheckField(raw[0], in.Key); err != nil {
+			bad.Add("key", "%v", err)
+			return in, bad.Err()
+		}
+	}
+	in.Items = []json.RawMessage{}
+	err := in.Validate()
+	in.Items = raw
+	return in, err
 }
 
 // largestItem is the most bytes of one item that travels inline.
@@ -110,6 +157,8 @@ const largestItem = 1 << 20
 
 // encodeItem is the JSON of an item. The error goes on behind the item's name; instead
 // says what to do with one that is too large.
+//
+//workflowcheck:ignore
 func encodeItem(item any, instead string) (json.RawMessage, error) {
 	encoded, err := json.Marshal(item)
 	if err != nil {
@@ -122,8 +171,10 @@ func encodeItem(item any, instead string) (json.RawMessage, error) {
 }
 
 // decode makes a fault of a value that does not fit Out: it must not lose the others.
+//
+//workflowcheck:ignore
 func decode[Out any](r gpumux.Result) Result[Out] {
-	result := Result[Out]{Fault: r.Fault, Printed: r.Printed}
+	result := Result[Out]{Index: r.Index, Fault: r.Fault, Printed: r.Printed, Key: r.Key, Item: r.Item}
 	if r.Fault == nil {
 		if err := json.Unmarshal(r.Value, &result.Value); err != nil {
 			result.Fault = &gpumux.Fault{
@@ -133,35 +184,4 @@ func decode[Out any](r gpumux.Result) Result[Out] {
 		}
 	}
 	return result
-}
-
-// Values returns the values alone, or the first fault as an error that names its item.
-func Values[Out any](results []Result[Out]) ([]Out, error) {
-	values := make([]Out, len(results))
-	for i, r := range results {
-		if r.Fault != nil {
-			return nil, faultError(fmt.Sprintf("item %d: %v", i, r.Fault), r.Fault)
-		}
-		values[i] = r.Value
-	}
-	return values, nil
-}
-
-// MapSource runs gpumux.Map as a child workflow and returns its summary: the way to map
-// over a file in the store or a range, of any size. The results lie in the file that the
-// summary's Output names.
-func MapSource(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, error) {
-	var summary gpumux.Summary
-	if err := in.Validate(); err != nil {
-		return summary, invalid(err)
-	}
-	options := workflow.GetChildWorkflowOptions(ctx)
-	options.TaskQueue = gpumux.Queue
-	options.StaticSummary = text.Plain("map " + in.Task)
-	options.WaitForCancellation = true
-	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, options), gpumux.MapWorkflow, in)
-	if err := child.Get(ctx, &summary); err != nil {
-		return summary, unwrapFault(err)
-	}
-	return summary, nil
 }

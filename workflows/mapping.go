@@ -10,13 +10,11 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/converter"
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/payload"
-	"github.com/gpumux/gpumux/internal/text"
 )
 
 // mapping is one run of gpumux.Map.
@@ -28,9 +26,8 @@ type mapping struct {
 	phase     gpumux.Phase
 	// asked says that the caller named the output, so that earlier runs may have left
 	// results there.
-	asked bool
-	// reduceEdition is that of the code of a reduce that is a task.
-	reduceEdition string
+	asked    bool
+	reducing reducing
 	// cached is how many results came from the cache.
 	cached int64
 	// rounds is how often the merge has found items missing, lost the last message about
@@ -59,7 +56,7 @@ func (m *mapping) listen(ctx workflow.Context) error {
 	}
 	set := func(paused bool) func(workflow.Context) error {
 		return func(ctx workflow.Context) error {
-			steer(ctx, steering{Paused: paused, Window: m.engine.sizer.fixed})
+			steer(ctx, steering{Paused: paused, Window: m.engine.sizer.Fixed})
 			return nil
 		}
 	}
@@ -102,7 +99,7 @@ func (m *mapping) prepare(ctx workflow.Context, carry *contract.Carry) error {
 	m.engine.parts = contract.PartsOf(m.in.Output)
 	if carry != nil {
 		m.engine.resume(*carry)
-		m.segments.count, m.rounds, m.reduceEdition, m.cached = carry.Segments, carry.Rounds, carry.ReduceEdition, carry.Cached
+		m.segments.count, m.rounds, m.reducing.edition, m.cached = carry.Segments, carry.Rounds, carry.ReduceEdition, carry.Cached
 		return nil
 	}
 	if m.in.Source != "" {
@@ -120,7 +117,7 @@ func (m *mapping) prepare(ctx workflow.Context, carry *contract.Carry) error {
 	if err := m.findEdition(ctx); err != nil {
 		return err
 	}
-	if err := m.checkReduce(ctx); err != nil {
+	if err := m.reducing.check(ctx); err != nil {
 		return err
 	}
 	if m.engine.inline {
@@ -186,18 +183,19 @@ const maxRounds = 3
 // finish merges the parts, or puts the results into the summary if they are few and
 // small. It is not done if parts were lost or damaged: their items are work again.
 func (m *mapping) finish(ctx workflow.Context) (summary gpumux.Summary, done bool, err error) {
-	summary = gpumux.Summary{
-		Task: m.in.Task, Items: m.engine.total, Succeeded: m.engine.tally.counts.Succeeded, Failed: m.engine.tally.counts.Failed,
-		Faults: m.engine.tally.counts.Faults, Cached: m.cached, Busy: gpumux.Duration(m.engine.tally.busy), Chunks: m.engine.tally.chunks,
-		Peak: m.engine.tally.peaks.Known(), PassedOver: m.engine.ladder.passedOver(true),
-	}
+	summary = m.engine.summary()
+	summary.Cached = m.cached
 	if m.engine.inline && !m.collected.spilled && int64(len(m.collected.results)) == m.engine.total {
 		summary.Results = m.collected.ordered()
 	} else if done, err = m.merge(ctx, &summary); err != nil || !done {
 		return summary, false, err
 	}
-	if err := m.reduce(ctx, &summary); err != nil {
-		return summary, false, err
+	if m.in.Reduce != "" {
+		m.phase = gpumux.PhaseReducing
+		m.show(ctx)
+		if err := m.reducing.run(ctx, &summary); err != nil {
+			return summary, false, err
+		}
 	}
 	m.phase = gpumux.PhaseDone
 	m.show(ctx)
@@ -238,85 +236,15 @@ func (m *mapping) findEdition(ctx workflow.Context) error {
 	if m.in.Edition == "" && m.engine.total > 0 {
 		m.phase = gpumux.PhaseRunning // it waits for a slot, as a chunk would
 		m.show(ctx)
-		found, err := m.askEdition(ctx, m.in.Task)
+		found, err := askEdition(ctx, m.engine, m.in.Task)
 		if err != nil {
 			return err
 		}
-		m.in.Edition, m.engine.sizer.likely, m.engine.contact = found.Edition, found.Slots, found.Contact
-		m.engine.sizer.sparing = found.Held
+		m.in.Edition, m.engine.sizer.Likely, m.engine.contact = found.Edition, found.Slots, found.Contact
+		m.engine.sizer.Sparing = found.Held
 	}
 	m.engine.in.Edition = m.in.Edition
 	return nil
-}
-
-// askEdition asks a worker for the edition of a task's code.
-func (m *mapping) askEdition(ctx workflow.Context, task string) (found contract.Edition, err error) {
-	options := workflow.ActivityOptions{
-		StartToCloseTimeout: contract.HeartbeatTimeout, WaitForCancellation: true,
-		Summary:     text.Plain("find the edition of " + task),
-		RetryPolicy: &temporal.RetryPolicy{InitialInterval: 100 * time.Millisecond, MaximumInterval: contract.HeartbeatTimeout},
-		Priority:    fairly(ctx, m.in, m.engine.id),
-	}
-	return found, m.engine.ladder.runOn(ctx, 0, 0, func(within workflow.Context, queue string) error {
-		options.TaskQueue = queue
-		return workflow.ExecuteActivity(workflow.WithActivityOptions(within, options), contract.FindEdition,
-			contract.EditionInput{Task: task}).Get(ctx, &found)
-	})
-}
-
-// checkReduce returns an error before any item runs if no worker knows the reduce.
-func (m *mapping) checkReduce(ctx workflow.Context) error {
-	if m.in.Reduce == "" || contract.OwnReduce(m.in.Reduce) {
-		return nil
-	}
-	found, err := m.askEdition(ctx, m.in.Reduce)
-	m.reduceEdition = found.Edition
-	return err
-}
-
-// reduce puts the value into the summary, or the fault of the reduce: the items are done
-// in any case.
-func (m *mapping) reduce(ctx workflow.Context, summary *gpumux.Summary) error {
-	if m.in.Reduce == "" {
-		return nil
-	}
-	m.phase = gpumux.PhaseReducing
-	m.show(ctx)
-	out, err := m.runReduce(ctx, contract.ReduceInput{
-		Map: m.engine.id, Reduce: m.in.Reduce, Edition: m.reduceEdition, Timeout: m.in.Timeout, Attempts: m.in.Attempts,
-		Arg: m.in.Arg, Output: summary.Output, Results: summary.Results, Key: contract.ReducedOf(m.engine.parts),
-	})
-	if fault := FaultOf(err); fault != nil && ctx.Err() == nil {
-		summary.ReduceFault = fault
-		return nil
-	}
-	if err != nil {
-		return unwrapFault(err)
-	}
-	summary.Reduced, summary.ReducedOutput = out.Value, out.URL
-	return nil
-}
-
-// runReduce runs the reduce. A task climbs the ladder when a value needs more memory than
-// a rung has.
-func (m *mapping) runReduce(ctx workflow.Context, in contract.ReduceInput) (out contract.Reduced, err error) {
-	light := housekeeping(ctx, fmt.Sprintf("reduce %s of %d items", in.Reduce, m.engine.total))
-	if contract.OwnReduce(in.Reduce) {
-		return out, workflow.ExecuteActivity(light, contract.Reduce, in).Get(ctx, &out)
-	}
-	options := workflow.GetActivityOptions(light)
-	options.WaitForCancellation, options.HeartbeatTimeout = true, contract.TimeoutOf(m.engine.contact)
-	options.Priority = fairly(ctx, m.in, m.engine.id)
-	for rung := range m.engine.ladder.rungs {
-		err = m.engine.ladder.runOn(ctx, rung, 1, func(within workflow.Context, queue string) error {
-			options.TaskQueue = queue
-			return workflow.ExecuteActivity(workflow.WithActivityOptions(within, options), contract.Reduce, in).Get(ctx, &out)
-		})
-		if fault := FaultOf(err); fault == nil || !fault.Kind.Memory() {
-			break
-		}
-	}
-	return out, err
 }
 
 // failed is how many items have failed, with those of segments under way as far as they
@@ -332,11 +260,11 @@ func (m *mapping) failed() int64 {
 func (m *mapping) progress(now time.Time) gpumux.Progress {
 	p := gpumux.Progress{
 		Task: m.in.Task, Phase: m.phase, Items: m.engine.total, Succeeded: m.engine.tally.counts.Succeeded, Failed: m.engine.tally.counts.Failed,
-		Faults: m.engine.tally.counts.Faults, InFlight: m.engine.inFlight, Window: m.engine.sizer.whole(), Chunk: int(m.engine.sizer.largest),
+		Faults: m.engine.tally.counts.Faults, InFlight: m.engine.inFlight, Window: m.engine.sizer.Whole(), Chunk: int(m.engine.sizer.Largest),
 		Chunks: m.engine.tally.chunks, Paused: m.engine.paused, Started: m.started, Recent: m.engine.tally.recent, Output: m.in.Output,
 		Peak: m.engine.tally.peaks.Known(), Waiting: m.engine.todo.Waiting(now), Lost: m.lost, PassedOver: m.engine.ladder.passedOver(false),
 	}
-	p.Backlog, p.ItemTime = m.backlog(), gpumux.Duration(m.engine.sizer.perItem)
+	p.Backlog, p.ItemTime = m.backlog(), gpumux.Duration(m.engine.sizer.PerItem)
 	m.segments.addTo(&p)
 	if elapsed := now.Sub(m.started).Seconds(); elapsed > 0 {
 		p.Rate = float64(p.Succeeded+p.Failed) / elapsed

@@ -50,7 +50,7 @@ func runMap(ctx workflow.Context, raw converter.RawValue) (gpumux.Summary, error
 		m.in.Output = path.Join("maps", pathElement(info.WorkflowExecution.ID), info.FirstRunID, "results.jsonl")
 	}
 	m.engine = newEngine(workflow.GetInfo(ctx).WorkflowExecution.ID, m.in, max(0, in.Len()))
-	m.engine.onChange = m.show
+	m.engine.onChange, m.reducing.of = m.show, m.engine
 	if err := m.listen(ctx); err != nil {
 		return gpumux.Summary{}, err
 	}
@@ -67,7 +67,7 @@ func runMap(ctx workflow.Context, raw converter.RawValue) (gpumux.Summary, error
 		if len(m.engine.todo) > 0 {
 			rest := m.engine.carry()
 			rest.Started, rest.Segments, rest.Rounds = m.started, m.segments.count, m.rounds
-			rest.ReduceEdition, rest.Cached = m.reduceEdition, m.cached
+			rest.ReduceEdition, rest.Cached = m.reducing.edition, m.cached
 			return gpumux.Summary{}, workflow.NewContinueAsNewError(ctx, gpumux.MapWorkflow, contract.Handoff{Input: contract.Input(m.in), Carry: rest})
 		}
 		summary, done, err := m.finish(ctx)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/sizer"
 	"github.com/gpumux/gpumux/internal/text"
 )
 
@@ -89,13 +90,13 @@ func (s *segments) work(ctx workflow.Context, resumed bool) error {
 	workflow.Go(work, s.listen)
 	for ctx.Err() == nil && s.failed == nil {
 		if e.tally.tooMany(s.of.failed()) {
-			s.failed = e.tooManyFailures(s.of.failed())
+			s.failed = e.tally.tooManyError(e.in, e.total, s.of.failed())
 			break
 		}
 		info := workflow.GetInfo(ctx)
 		long := info.GetCurrentHistoryLength() > longHistory || info.GetContinueAsNewSuggested()
 		spread := resumed || e.drain()
-		for spread && !long && !e.paused && len(s.open) < e.sizer.abreast() && len(e.todo) > 0 {
+		for spread && !long && !e.paused && len(s.open) < e.sizer.Abreast() && len(e.todo) > 0 {
 			s.start(work)
 		}
 		if !own && len(s.open) == 0 && (len(e.todo) == 0 || long) {
@@ -119,14 +120,14 @@ func (s *segments) work(ctx workflow.Context, resumed bool) error {
 // start starts the next segment and books its result.
 func (s *segments) start(ctx workflow.Context) {
 	e := s.of.engine
-	abreast := e.sizer.abreast()
+	abreast := e.sizer.Abreast()
 	pieces := e.todo.Cut(s.nextItems(abreast))
 	s.count++
 	id := fmt.Sprintf("%s/segment-%d", e.id, s.count)
 	carry := e.carry()
 	carry.Todo, carry.Started, carry.MayFail = pieces, s.of.started, e.tally.mayFail(s.of.failed())
 	carry.Succeeded, carry.Failed, carry.Faults, carry.Chunks, carry.Busy, carry.Peak = 0, 0, nil, 0, 0, nil
-	if abreast > minAbreast {
+	if abreast > sizer.MinAbreast {
 		carry.Abreast = abreast
 	}
 	carry.Beyond = e.todo.Items()
@@ -162,7 +163,7 @@ func (s *segments) start(ctx workflow.Context) {
 func (s *segments) nextItems(abreast int) int64 {
 	e := s.of.engine
 	left := e.todo.Items()
-	want := min(segmentChunks*e.sizer.size(contract.Piece{Work: e.todo[0].Work}, left), left)
+	want := min(segmentChunks*e.sizer.Size(contract.Piece{Work: e.todo[0].Work}, left), left)
 	if beside := int64(abreast - len(s.open)); beside > 1 {
 		want = min(want, (left+beside-1)/beside)
 	}
@@ -222,8 +223,8 @@ func runSegment(ctx workflow.Context, raw converter.RawValue) (contract.Carry, e
 	e := newEngine(info.ParentWorkflowExecution.ID, in, 0)
 	e.resume(*carry)
 	e.parts = contract.PartsOf(in.Output)
-	e.sizer.share = max(minAbreast, carry.Abreast)
-	pause := tellEvery * time.Duration(e.sizer.share) / minAbreast
+	e.sizer.Share = max(sizer.MinAbreast, carry.Abreast)
+	pause := tellEvery * time.Duration(e.sizer.Share) / sizer.MinAbreast
 	e.drain = func() bool { return e.tally.chunks >= segmentChunks }
 	told := workflow.Now(ctx)
 	e.onChange = func(ctx workflow.Context) {

@@ -61,7 +61,7 @@ func TestSizer_TheNeighboursHaveGone(t *testing.T) {
 			s := &schedule{slots: slots, maps: append(several(1, items*slots/6), several(19, 30)...)}
 			took, ideal := s.run(t), idealOf(s.maps, slots)
 			t.Logf("%d slots, %d items: %s, ideal %s", slots, items*slots/6, took, ideal)
-			require.LessOrEqual(t, took, ideal*110/100+maxShortest/2)
+			require.LessOrEqual(t, took, ideal*110/100+time.Second/2)
 		}
 	}
 }

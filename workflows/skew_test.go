@@ -84,16 +84,16 @@ func (s *schedule) run(t *testing.T) time.Duration {
 	for _, m := range s.maps {
 		items := int64(len(m.costs))
 		m.e, m.done = newEngine("sim", gpumux.MapInput{Task: "sim", Range: &gpumux.Range{End: items}}, items), make([]bool, items)
-		m.e.sizer.likely, m.e.sizer.sparing = s.slots, !m.older
+		m.e.sizer.Likely, m.e.sizer.Sparing = s.slots, !m.older
 		s.events = append(s.events, event{at: m.begins, handed: handed{of: m}})
 	}
 	for {
 		for _, m := range s.maps {
-			for s.now >= m.begins && len(m.e.todo) > 0 && m.e.inFlight < m.e.sizer.part() {
+			for s.now >= m.begins && len(m.e.todo) > 0 && m.e.inFlight < m.e.sizer.Part() {
 				piece := m.e.nextChunk(time.Time{})
 				m.e.inFlight++
 				m.chunks++
-				s.queue = append(s.queue, handed{m, piece, m.e.sizer.pace(piece), m.e.sizer.limit(piece), s.now})
+				s.queue = append(s.queue, handed{m, piece, m.e.sizer.Pace(piece), m.e.sizer.Limit(piece), s.now})
 			}
 		}
 		// Every slot that is free by then takes a chunk before the workflow hears of the next
@@ -164,7 +164,7 @@ func (s *schedule) run(t *testing.T) time.Duration {
 			continue // the map begins
 		}
 		e.inFlight--
-		e.sizer.learnShare(s.now-first.handed.at, time.Duration(first.result.Held))
+		e.sizer.LearnShare(s.now-first.handed.at, time.Duration(first.result.Held))
 		require.NoError(t, e.apply(nil, first.piece, first.piece.Rung, first.likely, first.result))
 	}
 }

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -60,7 +61,7 @@ func (s *Slot) Seat() Seat { return s.lease.seat }
 // them.
 //
 // A lease ends with its TTL, with its worker or host, and with the workflow. A call then
-// fails with a gpumux.Fault of the kind slot_lost, which FaultOf finds, unless Rebuild is
+// fails with a gpumux.Fault of the kind slot_lost, which errors.As finds, unless Rebuild is
 // given. A pool leases only some of its slots, so that maps go on.
 func WithSlot(ctx workflow.Context, o LeaseOptions, f func(ctx workflow.Context, s *Slot) error) error {
 	l, err := newLease(ctx, o)
@@ -100,29 +101,6 @@ func (s *Slot) settle(ctx workflow.Context) {
 	}
 }
 
-// Future is a call that runs, or waits for those before it.
-type Future[Out any] struct{ raw workflow.Future }
-
-// Get waits for the call's value. The error has a fault where the call failed (FaultOf).
-func (f Future[Out]) Get(ctx workflow.Context) (out Out, err error) {
-	var answer contract.SlotAnswer
-	if err := f.raw.Get(ctx, &answer); err != nil {
-		return out, err
-	}
-	result := decode[Out](gpumux.Result{Value: answer.Value})
-	if result.Fault != nil {
-		return out, faultError(result.Fault.Error(), result.Fault)
-	}
-	return result.Value, nil
-}
-
-// IsReady reports whether Get returns at once.
-func (f Future[Out]) IsReady() bool { return f.raw.IsReady() }
-
-// Done is for a workflow.Selector; it is ready when the call is. Its value is the call's
-// only through Get.
-func (f Future[Out]) Done() workflow.Future { return f.raw }
-
 // Call runs a task for one item on the slot and returns its value. A gpumux.Resident
 // in the item becomes its value there.
 func Call[Out any](ctx workflow.Context, s *Slot, task string, item any) (Out, error) {
@@ -144,7 +122,7 @@ func CallAsync[Out any](ctx workflow.Context, s *Slot, task string, item any) Fu
 		settable.SetError(invalid(err))
 		return Future[Out]{future}
 	}
-	return Future[Out]{s.call(ctx, in)}
+	return call[Out](ctx, s, in)
 }
 
 // Move copies a resident from one slot to another, through the memory of their hosts and
@@ -156,10 +134,10 @@ func Move(ctx workflow.Context, h gpumux.Resident, from, to *Slot) (gpumux.Resid
 	if err != nil {
 		return gpumux.Resident{}, err
 	}
-	if err := from.call(ctx, contract.SlotCall{Save: &h, Object: object}).Get(ctx, nil); err != nil {
+	if err := call[json.RawMessage](ctx, from, contract.SlotCall{Save: &h, Object: object}).Done().Get(ctx, nil); err != nil {
 		return gpumux.Resident{}, err
 	}
-	moved, err := Future[gpumux.Resident]{to.call(ctx, contract.SlotCall{Load: &h, Object: object})}.Get(ctx)
+	moved, err := call[gpumux.Resident](ctx, to, contract.SlotCall{Load: &h, Object: object}).Get(ctx)
 	if err != nil {
 		forgetting, cancel := workflow.NewDisconnectedContext(ctx)
 		defer cancel()
@@ -174,11 +152,11 @@ func (s *Slot) Drop(ctx workflow.Context, residents ...gpumux.Resident) error {
 	if len(residents) == 0 {
 		return nil
 	}
-	return s.call(ctx, contract.SlotCall{Drop: residents}).Get(ctx, nil)
+	return call[json.RawMessage](ctx, s, contract.SlotCall{Drop: residents}).Done().Get(ctx, nil)
 }
 
 // call does a call behind those that were made before it.
-func (s *Slot) call(ctx workflow.Context, in contract.SlotCall) workflow.Future {
+func call[Out any](ctx workflow.Context, s *Slot, in contract.SlotCall) Future[Out] {
 	before := s.last
 	future, settable := workflow.NewFuture(ctx)
 	s.last = future
@@ -186,7 +164,14 @@ func (s *Slot) call(ctx workflow.Context, in contract.SlotCall) workflow.Future 
 		if before != nil {
 			_ = before.Get(ctx, nil)
 		}
-		settable.Set(s.lease.call(ctx, in, s.rebuilds))
+		var result Result[Out]
+		answer, err := s.lease.call(ctx, in, s.rebuilds)
+		if err == nil && answer.Value != nil {
+			if result = decode[Out](gpumux.Result{Value: answer.Value}); result.Fault != nil {
+				err = faultError(result.Fault.Error(), result.Fault)
+			}
+		}
+		settable.Set(result.Value, err)
 	})
-	return future
+	return Future[Out]{future}
 }

@@ -1,6 +1,9 @@
 package workflows
 
 import (
+	"cmp"
+	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -60,6 +63,30 @@ func (t *tally) mayFail(failed int64) *int64 {
 // tooMany reports whether this many failures end the map.
 func (t *tally) tooMany(failed int64) bool { return t.maxFailures >= 0 && failed > t.maxFailures }
 
+// tooManyError is the error of a map of so many items that ended after this many
+// failures.
+func (t *tally) tooManyError(in gpumux.MapInput, total, failed int64) error {
+	allowed := in.MaxFailures.Of(total)
+	failed -= t.maxFailures - allowed // those of earlier runs
+	message := fmt.Sprintf("%d of %d items failed, more than the %d that may (%s)", failed, total, allowed, in.MaxFailures)
+	kind, most := gpumux.FaultTaskError, int64(0)
+	for _, each := range sortedKeys(t.counts.Faults) {
+		if n := t.counts.Faults[each]; n > most {
+			kind, most = each, n
+		}
+	}
+	if most > 0 { // without n: it counts earlier runs of the map, but no segment under way
+		message += fmt.Sprintf(", mostly %s", kind)
+	}
+	if n := len(t.recent); n > 0 {
+		last := t.recent[n-1]
+		message += fmt.Sprintf("; such as item %d: %s", last.Index, last.Fault.Error())
+	}
+	return faultError(message, &gpumux.Fault{Kind: kind, Op: "run", Message: message, Task: in.Task,
+		Hint: "`gpumux faults` groups them by cause; what has finished is kept, and the map started again goes on with the items that have no " +
+			"result; as many of those may fail"})
+}
+
 // collector holds the results that came back inline. It moves them into the store when
 // they are too many for the result of a workflow.
 type collector struct {
@@ -70,14 +97,18 @@ type collector struct {
 }
 
 func (c *collector) collect(ctx workflow.Context, results []gpumux.Result) error {
-	for _, r := range results {
-		c.bytes += r.Weight()
-	}
-	c.results = append(c.results, results...)
+	c.keep(results...)
 	if c.bytes > gpumux.InlineBytes {
 		return c.spill(ctx)
 	}
 	return nil
+}
+
+func (c *collector) keep(results ...gpumux.Result) {
+	for _, r := range results {
+		c.bytes += r.Weight()
+	}
+	c.results = append(c.results, results...)
 }
 
 // spill writes what has been collected as a part.
@@ -94,3 +125,8 @@ func (c *collector) ordered() []gpumux.Result {
 	slices.SortFunc(c.results, func(a, b gpumux.Result) int { return int(a.Index - b.Index) })
 	return c.results
 }
+
+// sortedKeys are the keys of a map in order, so that a replay repeats it.
+//
+//workflowcheck:ignore
+func sortedKeys[V any, K cmp.Ordered](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -186,12 +186,14 @@ func (w *worker) register(env *testsuite.TestWorkflowEnvironment) {
 func start(c contract.Chunk) int64 { return c.Runs[0].Start }
 func end(c contract.Chunk) int64   { return c.Runs[len(c.Runs)-1].End - 1 }
 
-func square(ctx workflow.Context, n int, o workflows.Options) ([]workflows.Result[int], error) {
+func square(ctx workflow.Context, n int, in gpumux.MapInput) ([]workflows.Result[int], error) {
 	items := make([]int, n)
 	for i := range items {
 		items[i] = i
 	}
-	return workflows.Map[int, int](ctx, "square", items, o)
+	in.Task = "square"
+	mapped, err := workflows.Map[int, int](ctx, in, items)
+	return mapped.Results, err
 }
 
 // environment fails a test when nothing happens for this long.

@@ -181,7 +181,7 @@ func (f *mapFlags) checkItems(m *app.Mistakes, changed func(string) bool) {
 		if err := names.Columns(in, s.Columns); err != nil {
 			m.Add("--columns %v", err)
 		}
-		if id, values := names.CutValues(in); values {
+		if id, values := strings.CutPrefix(in, names.ResultsScheme); values {
 			if err := starter.CheckID(id); err != nil {
 				m.Add("--in %s: %v", in, err)
 			}

@@ -20,7 +20,7 @@ func (f *mapFlags) results() (id string, values bool) {
 	if len(f.source.In) != 1 {
 		return "", false
 	}
-	return names.CutValues(f.source.In[0])
+	return strings.CutPrefix(f.source.In[0], names.ResultsScheme)
 }
 
 // itemsHere reads the items of a map with --local.

@@ -36,6 +36,8 @@ const (
 	FindParts = "gpumux.FindParts"
 	// Reduce makes one value of many; see ReduceInput.
 	Reduce = "gpumux.Reduce"
+	// ReadPage reads results of a results file; see PageInput.
+	ReadPage = "gpumux.ReadPage"
 	// WriteList puts a list of items into the store whose pattern is too long to travel.
 	WriteList = "gpumux.WriteList"
 	// WritePart moves results that became too many for the history into the store.
@@ -76,6 +78,21 @@ type Output struct {
 	Text string `json:"text,omitempty"`
 	PID  int    `json:"pid,omitempty"`
 	Next int64  `json:"next,omitempty"`
+}
+
+// PageInput is the input of ReadPage: results from a byte of a results file on, at most
+// so many, or 0.
+type PageInput struct {
+	Contract Stamp  `json:"contract"`
+	Output   string `json:"output"`
+	From     int64  `json:"from,omitempty"`
+	Limit    int    `json:"limit,omitempty"`
+}
+
+// Page is the answer of ReadPage. Next is the byte behind it, or 0 at the end.
+type Page struct {
+	Results []gpumux.Result `json:"results,omitempty"`
+	Next    int64           `json:"next,omitempty"`
 }
 
 // WorkerQueue is the task queue of one worker, on which it tells clients what it offers.

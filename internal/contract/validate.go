@@ -29,3 +29,15 @@ func (c Handoff) Validate() error {
 	}
 	return bad.Err()
 }
+
+// Validate refuses a page that begins nowhere.
+func (in PageInput) Validate() error {
+	bad := gpumux.InputError{What: "page"}
+	if in.From < 0 || in.Limit < 0 {
+		bad.Add("from", "byte %d, and at most %d results; neither is below 0", in.From, in.Limit)
+	}
+	if in.Output == "" {
+		bad.Add("output", "is missing; a map with few and small results has them in its summary, unless its input names an output")
+	}
+	return bad.Err()
+}

@@ -42,6 +42,8 @@ const maxInput = 4 << 20
 // fields that it does not know, but a gpumux.MapInput refuses them. The error is a
 // *SkewError, or a *gpumux.InputError: anybody who may use the namespace can send any
 // bytes. Reading takes memory in proportion to the data.
+//
+//workflowcheck:ignore
 func Decode(data []byte, in any) error {
 	if len(data) > maxInput {
 		return wrong("input", "has %s, more than the %s that travel inline; put the items in a file and give source",

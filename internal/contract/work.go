@@ -30,8 +30,10 @@ type Source struct {
 	Bytes int64  `json:"bytes"`
 	// Hash is a hash of the source's contents, which tells its versions apart.
 	Hash string `json:"hash,omitempty"`
-	// Values says that the items are the values in a results file.
+	// Values says that the items are the values in a results file, or with Failed its failed
+	// items.
 	Values bool `json:"values,omitempty"`
+	Failed bool `json:"failed,omitempty"`
 }
 
 // Whole is the work of a map of so many items.

@@ -195,8 +195,8 @@ func openItems(r io.Reader, name string, format Format, delimiter rune) (from it
 	switch format {
 	case Lines:
 		return &textLines{jsonLines: jsonLines{lineReader: lineReader{r: plain}, name: name}}, packed, nil
-	case Values:
-		return valueLines{&jsonLines{lineReader: lineReader{r: plain}, name: name}}, packed, nil
+	case Values, Failed:
+		return resultLines{&jsonLines{lineReader: lineReader{r: plain}, name: name}, format == Failed}, packed, nil
 	case CSV, TSV:
 		from, err = newCSVRows(plain, name, format, delimiter)
 		return from, packed, err

@@ -101,9 +101,9 @@ func (s *Sources) upload(ctx context.Context, path, key string) error {
 // there is known by its own index and not read. Where its index or its size is wrong it
 // is read, and its hash must be the one of its name.
 func (s *Sources) Find(ctx context.Context, name, indexKey string) (contract.Source, error) {
-	file, values := names.CutValues(name)
+	file, values, failed := names.CutResults(name)
 	hash, put := s.putHash(file)
-	if put {
+	if put = put && !failed; put {
 		src, whole, err := s.known(ctx, hash)
 		if src.Values = values; whole || err != nil {
 			return src, err
@@ -138,16 +138,20 @@ func (s *Sources) known(ctx context.Context, hash string) (src contract.Source, 
 
 // index checks every item of a file in the bucket and writes its index. It writes the
 // items of CSV and compressed files as JSON lines beside the index, and returns these as
-// the Source. Of a results file, as gpumux.ValuesOf names it, the values are the items.
+// the Source. Of a results file, as gpumux.ValuesOf and FailedOf name it, the values or
+// the failed items are the items.
 func (s *Sources) index(ctx context.Context, name, indexKey string) (_ contract.Source, err error) {
-	name, values := names.CutValues(name)
+	name, values, failed := names.CutResults(name)
 	defer func() {
 		if damage := damageOf(err); damage != nil {
 			err = &SourceError{Name: name, Problem: damage.Error(), Hint: "delete it, and put it there again"}
 		}
 	}()
 	format, err := FormatOf(name)
-	if values {
+	switch {
+	case failed:
+		format, err = Failed, nil
+	case values:
 		format, err = Values, nil
 	}
 	if err != nil {
@@ -163,8 +167,8 @@ func (s *Sources) index(ctx context.Context, name, indexKey string) (_ contract.
 	if err != nil {
 		return contract.Source{}, err
 	}
-	src := contract.Source{URL: in.URL(), Index: indexKey, Bytes: in.Size(), Values: values}
-	return s.writeIndex(ctx, src, from, sum, format != JSONLines && format != Values || packed)
+	src := contract.Source{URL: in.URL(), Index: indexKey, Bytes: in.Size(), Values: values, Failed: failed}
+	return s.writeIndex(ctx, src, from, sum, format != JSONLines && !values || packed)
 }
 
 // IndexRows writes the rows of a table of so many bytes, which come as JSON lines, beside

@@ -30,6 +30,8 @@ const (
 	Lines
 	// Values is a results file. Every value is an item.
 	Values
+	// Failed is a results file with its items. Every failed item is an item.
+	Failed
 )
 
 // FormatOf is the format that a file's name stands for, also with .gz or .zst behind it.

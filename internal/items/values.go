@@ -3,15 +3,19 @@ package items
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/results"
 )
 
-// valueLines are the lines of a results file that have a value.
-type valueLines struct{ *jsonLines }
+// resultLines are the lines of a results file that have a value, or those that failed.
+type resultLines struct {
+	*jsonLines
+	failed bool
+}
 
-func (l valueLines) next() ([]byte, position, error) {
+func (l resultLines) next() ([]byte, position, error) {
 	for {
 		line, begin, err := l.readLine("values")
 		if err != nil {
@@ -21,9 +25,16 @@ func (l valueLines) next() ([]byte, position, error) {
 		if err != nil {
 			return nil, begin, &SourceError{l.name, l.number, err.Error(), "", "name the results file of a map"}
 		}
-		if of.Kind == "" {
-			return bytes.TrimSuffix(line, []byte{'\n'}), begin, nil
+		if (of.Kind != "") != l.failed {
+			continue
 		}
+		if l.failed {
+			if r, err := results.Parse(line); err != nil || r.Item == nil {
+				return nil, begin, &SourceError{l.name, l.number, fmt.Sprintf("item %d failed, and its result lacks it", of.Index), "",
+					"run the map that wrote the file with withItem"}
+			}
+		}
+		return bytes.TrimSuffix(line, []byte{'\n'}), begin, nil
 	}
 }
 
@@ -35,6 +46,9 @@ func Unwrap(src contract.Source, line json.RawMessage) (item, key json.RawMessag
 	r, err := results.Parse(line)
 	if err != nil {
 		return nil, nil, &SourceError{Name: src.URL, Problem: err.Error(), Hint: "the file was changed; run the map that wrote it again"}
+	}
+	if src.Failed {
+		return r.Item, r.Key, nil
 	}
 	return r.Value, r.Key, nil
 }

@@ -62,3 +62,41 @@ func TestSource_TheValuesOfResults(t *testing.T) {
 		require.ErrorContains(t, err, "items.jsonl:1: not a result: ")
 	})
 }
+
+// The failed items of a results file are a source, where its lines have them.
+func TestSource_TheFailedItemsOfResults(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *store) {
+		var text strings.Builder
+		var want []string
+		for i := range 1000 {
+			r := gpumux.Result{Index: int64(i), Value: json.RawMessage("1"), Key: json.RawMessage(fmt.Sprint(-i)), Item: json.RawMessage(fmt.Sprintf(`{"n":%d}`, i))}
+			if i%7 == 3 {
+				r.Value, r.Fault = nil, &gpumux.Fault{Kind: gpumux.FaultCrash, Message: "it died"}
+				want = append(want, fmt.Sprintf(`{"n":%d} %d`, i, -i))
+			}
+			line, err := results.Append(nil, r)
+			require.NoError(t, err)
+			text.Write(line)
+		}
+		put(t, s, "maps/a/results.jsonl", text.String())
+		src, err := s.Sources.Find(t.Context(), gpumux.FailedOf("maps/a/results.jsonl"), "maps/b/source.index")
+		require.NoError(t, err)
+		require.EqualValues(t, len(want), src.Items)
+		for _, stretch := range []contract.Runs{{{Start: 0, End: src.Items}}, {{Start: 100, End: 103}}} {
+			require.NoError(t, s.Sources.Pick(t.Context(), src, stretch, func(index int64, line json.RawMessage) bool {
+				item, key, err := Unwrap(src, line)
+				require.NoError(t, err)
+				require.Equal(t, want[index], fmt.Sprintf("%s %s", item, key))
+				return true
+			}))
+		}
+		put(t, s, "maps/c/results.jsonl", `{"index":0,"value":1}`+"\n"+`{"index":1,"fault":{"kind":"crash","message":"m"}}`+"\n")
+		_, err = s.Sources.Find(t.Context(), gpumux.FailedOf("maps/c/results.jsonl"), "maps/c/source.index")
+		require.ErrorContains(t, err, "results.jsonl:2: item 1 failed, and its result lacks it; run the map that wrote the file with withItem")
+		stored, err := s.Sources.Put(t.Context(), spool(t, text.String(), Values))
+		require.NoError(t, err)
+		known, err := s.Sources.Find(t.Context(), gpumux.FailedOf(stored.URL), "maps/d/source.index")
+		require.NoError(t, err)
+		require.Zero(t, known.Items, "what was put there are the values alone")
+	})
+}

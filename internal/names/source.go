@@ -14,23 +14,31 @@ const (
 	MaxEntries = 1 << 16
 )
 
-// ResultsScheme stands before a results file whose values are the items.
-const ResultsScheme = "results:"
+// ResultsScheme stands before a results file whose values are the items, FailedScheme
+// before one whose failed items are.
+const (
+	ResultsScheme = "results:"
+	FailedScheme  = "failed:"
+)
 
-// CutValues returns the results file that a source of gpumux.ValuesOf names. Any other
-// source it returns as it is.
-func CutValues(source string) (output string, values bool) {
-	return strings.CutPrefix(source, ResultsScheme)
+// CutResults returns the results file that a source of gpumux.ValuesOf or
+// gpumux.FailedOf names, and which. Any other source it returns as it is.
+func CutResults(source string) (output string, results, failed bool) {
+	if output, failed = strings.CutPrefix(source, FailedScheme); failed {
+		return output, true, true
+	}
+	output, results = strings.CutPrefix(source, ResultsScheme)
+	return output, results, false
 }
 
 // Table reports whether a source, a file or URL by its name, is a Parquet or an Arrow
 // file, whose rows are the items.
 func Table(source string) bool {
-	name, values := CutValues(source)
+	name, results, _ := CutResults(source)
 	if strings.Contains(name, "://") {
 		name, _, _ = strings.Cut(name, "?")
 	}
-	return !values && slices.Contains([]string{".parquet", ".arrow", ".feather"}, strings.ToLower(path.Ext(name)))
+	return !results && slices.Contains([]string{".parquet", ".arrow", ".feather"}, strings.ToLower(path.Ext(name)))
 }
 
 // Columns returns what is wrong with the columns that the items of a source shall have,

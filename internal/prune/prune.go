@@ -173,7 +173,7 @@ func (u *Used) Add(objects ...string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, name := range objects {
-		name, _ = names.CutValues(name)
+		name, _, _ = names.CutResults(name)
 		if key, err := u.st.Objects.Key(name); err == nil {
 			u.keys = append(u.keys, key)
 		}

@@ -131,6 +131,8 @@ func (s *scanner) quoted() []byte {
 }
 
 // memberName passes over a string and returns it decoded.
+//
+//workflowcheck:ignore
 func (s *scanner) memberName() string {
 	quoted := s.quoted()
 	if bytes.IndexByte(quoted, '\\') < 0 {

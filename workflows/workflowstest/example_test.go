@@ -17,8 +17,8 @@ import (
 
 // A function stands for a task; its error is the item's fault.
 func ExampleHandle() {
-	double := func(ctx workflow.Context, numbers []int) ([]workflows.Result[int], error) {
-		return workflows.Map[int, int](ctx, "double", numbers, workflows.Options{})
+	double := func(ctx workflow.Context, numbers []int) (workflows.Mapped[int], error) {
+		return workflows.Map[int, int](ctx, gpumux.MapInput{Task: "double"}, numbers)
 	}
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
@@ -34,11 +34,11 @@ func ExampleHandle() {
 		return 2 * n, nil
 	})
 	env.ExecuteWorkflow(double, []int{21, 101, -1})
-	var results []workflows.Result[int]
-	if err := env.GetWorkflowResult(&results); err != nil {
+	var mapped workflows.Mapped[int]
+	if err := env.GetWorkflowResult(&mapped); err != nil {
 		log.Fatal(err)
 	}
-	for _, r := range results {
+	for _, r := range mapped.Results {
 		fmt.Println(r.Value, r.Fault != nil && r.Fault.Kind.Memory(), r.Fault)
 	}
 	// Output:

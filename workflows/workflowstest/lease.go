@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 
 	"go.temporal.io/sdk/activity"
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/gpumux/gpumux/internal/contract"
@@ -53,9 +52,7 @@ func (t *Tasks) call(ctx context.Context, in contract.SlotCall) (answer contract
 			return answer, err
 		}
 		if fault := results[0].Fault; fault != nil {
-			return answer, temporal.NewApplicationErrorWithOptions(fault.Error(), string(fault.Kind), temporal.ApplicationErrorOptions{
-				NonRetryable: true, Details: []any{*fault},
-			})
+			return answer, failed(fault)
 		}
 		answer.Value = results[0].Value
 	}

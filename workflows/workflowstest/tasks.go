@@ -12,7 +12,6 @@ import (
 	"sync"
 
 	"go.temporal.io/sdk/activity"
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/workflow"
 
@@ -34,13 +33,14 @@ type Tasks struct {
 	leases  map[string]chan struct{} // closed when a lease ends, by queue
 }
 
-// New registers the stand-ins for workflows.Map, workflows.MapSource and
-// workflows.WithSlot with the environment. They know no task before Handle.
+// New registers the stand-ins for workflows.Map, MapSource, Page and WithSlot with the
+// environment. They know no task before Handle.
 func New(env *testsuite.TestWorkflowEnvironment) *Tasks {
 	t := &Tasks{tasks: map[string]func(json.RawMessage) (json.RawMessage, error){}, sources: map[string][]json.RawMessage{},
 		results: map[string][]gpumux.Result{}, leases: map[string]chan struct{}{}}
 	env.RegisterActivityWithOptions(t.chunk, activity.RegisterOptions{Name: contract.RunChunk})
 	t.registerLeases(env)
+	t.registerResults(env)
 	env.RegisterWorkflowWithOptions(t.run, workflow.RegisterOptions{Name: gpumux.MapWorkflow})
 	return t
 }
@@ -107,7 +107,7 @@ func (t *Tasks) chunk(_ context.Context, c contract.Chunk) (contract.ChunkResult
 			indices = append(indices, index)
 		}
 		if c.Range != nil {
-			items = append(items, numbers(gpumux.Range{Start: c.Range.Start + run.Start, End: c.Range.Start + run.End})...)
+			items = append(items, rangeItems(gpumux.Range{Start: c.Range.Start + run.Start, End: c.Range.Start + run.End})...)
 		}
 	}
 	results, err := t.each(c.Task, items)
@@ -118,6 +118,10 @@ func (t *Tasks) chunk(_ context.Context, c contract.Chunk) (contract.ChunkResult
 	answer.Succeeded, answer.Failed, answer.Faults = count(results)
 	for i := range results {
 		results[i].Index = indices[i]
+		results[i].Key, results[i].Item = contract.Label(items[i], c.Key, c.WithItem)
+		if results[i].Fault != nil {
+			answer.Recent = append(answer.Recent, results[i])
+		}
 	}
 	return answer, nil
 }
@@ -127,24 +131,31 @@ func (t *Tasks) run(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, e
 	if err := in.Validate(); err != nil {
 		return gpumux.Summary{}, refused(err.Error())
 	}
-	if in.Reduce != "" {
-		return gpumux.Summary{}, refused("the stand-in for " + gpumux.MapWorkflow + " does not reduce; mock it with env.OnWorkflow for such a map")
+	if in.Reduce != "" && !contract.OwnReduce(in.Reduce) {
+		if _, err := t.each(in.Reduce, nil); err != nil {
+			return gpumux.Summary{}, err
+		}
 	}
 	t.mu.Lock()
 	t.inputs = append(t.inputs, in)
 	items, known := t.sources[in.Source]
 	var keys []json.RawMessage
-	if output, values := names.CutValues(in.Source); values {
-		items, keys, known = valuesOf(t.results[output])
+	var err error
+	if output, results, failed := names.CutResults(in.Source); results {
+		items, keys, err = itemsOf(t.results[output], failed)
+		known = t.results[output] != nil
 	}
 	t.mu.Unlock()
-	items, err := columnsOf(items, in.Columns)
+	if err != nil {
+		return gpumux.Summary{}, refused(fmt.Sprintf("%s: %v", in.Source, err))
+	}
+	items, err = columnsOf(items, in.Columns)
 	if err != nil {
 		return gpumux.Summary{}, refused(fmt.Sprintf("%s: %v", in.Source, err))
 	}
 	switch {
 	case in.Range != nil:
-		items = numbers(*in.Range)
+		items = rangeItems(*in.Range)
 	case in.Source == "":
 		items = in.Items
 	case !known:
@@ -162,6 +173,9 @@ func (t *Tasks) run(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, e
 	}
 	summary := gpumux.Summary{Task: in.Task, Items: int64(len(items)), Chunks: 1}
 	summary.Succeeded, summary.Failed, summary.Faults = count(results)
+	if in.Reduce != "" {
+		summary.Reduced, summary.ReduceFault = t.reduce(in.Reduce, results)
+	}
 	if in.Output == "" && in.Source == "" && len(results) <= gpumux.InlineItems {
 		summary.Results = results
 		return summary, nil
@@ -178,6 +192,8 @@ func (t *Tasks) run(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, e
 }
 
 // columnsOf are items with these columns alone, or with all where there are none.
+//
+//workflowcheck:ignore
 func columnsOf(items []json.RawMessage, columns []string) ([]json.RawMessage, error) {
 	if len(columns) == 0 {
 		return items, nil
@@ -200,14 +216,23 @@ func columnsOf(items []json.RawMessage, columns []string) ([]json.RawMessage, er
 	return chosen, nil
 }
 
-// valuesOf are the items that the results of another map are.
-func valuesOf(results []gpumux.Result) (items, keys []json.RawMessage, known bool) {
+// itemsOf are the items that the results of another map are: the values, or the items
+// that failed.
+func itemsOf(results []gpumux.Result, failed bool) (items, keys []json.RawMessage, err error) {
 	for _, r := range results {
-		if r.Fault == nil {
-			items, keys = append(items, r.Value), append(keys, r.Key)
+		switch {
+		case (r.Fault != nil) != failed:
+			continue
+		case failed && r.Item == nil:
+			return nil, nil, fmt.Errorf("item %d failed, and its result lacks it; run the map that wrote it with withItem", r.Index)
+		case failed:
+			items = append(items, r.Item)
+		default:
+			items = append(items, r.Value)
 		}
+		keys = append(keys, r.Key)
 	}
-	return items, keys, results != nil
+	return items, keys, nil
 }
 
 // each runs a task over items.
@@ -251,15 +276,7 @@ func count(results []gpumux.Result) (succeeded, failed int64, faults map[gpumux.
 	return succeeded, failed, faults
 }
 
-// refused ends the map, as a worker's bad_input does.
-func refused(what string) error {
-	fault := gpumux.Fault{Kind: gpumux.FaultBadInput, Op: "start", Message: what}
-	return temporal.NewApplicationErrorWithOptions(fault.Error(), string(fault.Kind), temporal.ApplicationErrorOptions{
-		NonRetryable: true, Details: []any{fault},
-	})
-}
-
-func numbers(r gpumux.Range) []json.RawMessage {
+func rangeItems(r gpumux.Range) []json.RawMessage {
 	list := make([]json.RawMessage, 0, r.Len())
 	for n := r.Start; n < r.End; n++ {
 		list = append(list, strconv.AppendInt(nil, n, 10))

@@ -19,11 +19,11 @@ import (
 
 // shout is a workflow of a user.
 func shout(ctx workflow.Context, words []string) ([]string, error) {
-	results, err := workflows.Map[string, string](ctx, "text:shout", words, workflows.Options{})
+	mapped, err := workflows.Map[string, string](ctx, gpumux.MapInput{Task: "text:shout"}, words)
 	if err != nil {
 		return nil, err
 	}
-	return workflows.Values(results)
+	return mapped.Values()
 }
 
 func environment() (*testsuite.TestWorkflowEnvironment, *workflowstest.Tasks) {
@@ -129,4 +129,92 @@ func TestTasks_StandForASource(t *testing.T) {
 	env, _ = environment()
 	env.ExecuteWorkflow(workflows.MapSource, gpumux.MapInput{Task: "length", Source: "nowhere.jsonl"})
 	require.ErrorContains(t, env.GetWorkflowError(), "make one with Tasks.Source")
+}
+
+// A map in a workflow and one over a source reduce alike: by gpumux itself, or by a
+// stand-in.
+func TestTasks_Reduce(t *testing.T) {
+	inline := func(ctx workflow.Context, reduce string) (gpumux.Summary, error) {
+		mapped, err := workflows.Map[string, string](ctx, gpumux.MapInput{Task: "same", Reduce: reduce}, []string{"a", "", "b", "c"})
+		return mapped.Summary, err
+	}
+	source := func(ctx workflow.Context, reduce string) (gpumux.Summary, error) {
+		return workflows.MapSource(ctx, gpumux.MapInput{Task: "same", Source: "words.jsonl", Reduce: reduce})
+	}
+	for _, f := range []any{inline, source} {
+		for reduce, want := range map[string]string{
+			gpumux.ReduceCount: "3", "join": `"abc"`, gpumux.ReduceSum: "at item 0: it takes numbers", "no": "at item 2: task_error: never",
+			"unknown": `no stand-in for task "unknown"`,
+		} {
+			env, tasks := environment()
+			require.NoError(t, tasks.Source("words.jsonl", "a", "", "b", "c"))
+			workflowstest.Handle(tasks, "same", func(word string) (string, error) {
+				if word == "" {
+					return "", errors.New("no word")
+				}
+				return word, nil
+			})
+			workflowstest.Handle(tasks, "join", func(pair []string) (string, error) { return pair[0] + pair[1], nil })
+			workflowstest.Handle(tasks, "no", func([]string) (string, error) { return "", errors.New("never") })
+			env.ExecuteWorkflow(f, reduce)
+			var s gpumux.Summary
+			switch err := env.GetWorkflowResult(&s); {
+			case reduce == "unknown":
+				require.ErrorContains(t, err, want)
+			case s.ReduceFault != nil:
+				require.ErrorContains(t, s.ReduceFault, want)
+				require.EqualValues(t, 3, s.Succeeded)
+			default:
+				require.NoError(t, err)
+				require.Equal(t, want, string(s.Reduced))
+				require.EqualValues(t, 1, s.Failed)
+			}
+		}
+	}
+}
+
+// The results of a map are there for the maps and pages behind it.
+func TestTasks_ChainMaps(t *testing.T) {
+	for _, withItem := range []bool{true, false} {
+		env, tasks := environment()
+		require.NoError(t, tasks.Source("rows.jsonl", map[string]any{"id": "a", "n": 1}, map[string]any{"id": "b", "n": 2}, map[string]any{"id": "c", "n": 3}))
+		workflowstest.Handle(tasks, "odd", func(row struct{ N int }) (int, error) {
+			if row.N%2 == 0 {
+				return 0, errors.New("even")
+			}
+			return row.N, nil
+		})
+		workflowstest.Handle(tasks, "half", func(row struct{ N int }) (int, error) { return row.N / 2, nil })
+		env.ExecuteWorkflow(func(ctx workflow.Context) (page []workflows.Result[int], err error) {
+			first, err := workflows.MapSource(ctx, gpumux.MapInput{Task: "odd", Source: "rows.jsonl", Key: "id", WithItem: withItem})
+			if err != nil {
+				return nil, err
+			}
+			second, err := workflows.MapSource(ctx, gpumux.MapInput{Task: "half", Source: gpumux.FailedOf(first.Output)})
+			if err != nil {
+				return nil, err
+			}
+			two, next, err := workflows.Page[int](ctx, first.Output, 0, 2)
+			if err != nil {
+				return nil, err
+			}
+			three, end, err := workflows.Page[int](ctx, first.Output, next, 0)
+			if end != 0 || err != nil {
+				return nil, err
+			}
+			again, _, err := workflows.Page[int](ctx, second.Output, 0, 0)
+			return append(append(two, three...), again...), err
+		})
+		var page []workflows.Result[int]
+		err := env.GetWorkflowResult(&page)
+		if !withItem {
+			require.ErrorContains(t, err, "item 1 failed, and its result lacks it; run the map that wrote it with withItem")
+			continue
+		}
+		require.NoError(t, err)
+		require.Len(t, page, 4)
+		require.Equal(t, "even", page[1].Fault.Message)
+		require.Equal(t, 3, page[2].Value)
+		require.Equal(t, workflows.Result[int]{Value: 1, Key: json.RawMessage(`"b"`)}, page[3])
+	}
 }

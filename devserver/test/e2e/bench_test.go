@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/workflows"
 )
 
@@ -26,7 +27,7 @@ func BenchmarkMap_OneItem(b *testing.B) {
 		return workflow.ExecuteActivity(ctx, "nothing", 1).Get(ctx, nil)
 	}, workflow.RegisterOptions{Name: "activity"})
 	w.RegisterWorkflowWithOptions(func(ctx workflow.Context) error {
-		_, err := workflows.Map[int, int](ctx, "double", []int{1}, workflows.Options{Ladder: []string{"cpu"}})
+		_, err := workflows.Map[int, int](ctx, gpumux.MapInput{Task: "double", Ladder: []string{"cpu"}}, []int{1})
 		return err
 	}, workflow.RegisterOptions{Name: "map"})
 	require.NoError(b, w.Start())

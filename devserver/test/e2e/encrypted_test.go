@@ -319,11 +319,11 @@ func (flipped) Decode(p []*commonpb.Payload) ([]*commonpb.Payload, error) {
 
 // doubled is a workflow of a service.
 func doubled(ctx workflow.Context, texts []string) ([]string, error) {
-	results, err := workflows.Map[string, string](ctx, "double", texts, workflows.Options{Ladder: []string{"small"}})
+	mapped, err := workflows.Map[string, string](ctx, gpumux.MapInput{Task: "double", Ladder: []string{"small"}}, texts)
 	if err != nil {
 		return nil, err
 	}
-	return workflows.Values(results)
+	return mapped.Values()
 }
 
 // service starts a service with a codec of its own, whose workflow maps.

@@ -291,11 +291,11 @@ func caller(ctx workflow.Context, n int) ([]int, error) {
 	for i := range in {
 		in[i] = i
 	}
-	results, err := workflows.Map[int, int](ctx, "double", in, workflows.Options{Ladder: []string{"cpu"}})
+	mapped, err := workflows.Map[int, int](ctx, gpumux.MapInput{Task: "double", Ladder: []string{"cpu"}}, in)
 	if err != nil {
 		return nil, err
 	}
-	return workflows.Values(results)
+	return mapped.Values()
 }
 
 func TestMap_InsideAnyWorkflow(t *testing.T) {

@@ -1,4 +1,8 @@
-package activities
+// Package numbers reduces values in gpumux's own ways: sum, mean, min, max and count.
+//
+// It owns what a number is and how exact a reduce is. It never sees a task, an item or a
+// store. Nothing runs between calls.
+package numbers
 
 import (
 	"encoding/json"
@@ -13,10 +17,10 @@ import (
 	"github.com/gpumux/gpumux/internal/text"
 )
 
-// numbers reduces numbers in one of gpumux's own ways. A number without a fraction and an
+// Reducer reduces numbers in one of gpumux's own ways. A number without a fraction and an
 // exponent is whole, and exact. All others are 64-bit floats. A sum is exact until it is
 // printed.
-type numbers struct {
+type Reducer struct {
 	reduce string
 	count  int64
 	// sum is of the finite numbers. floats says that not all were whole.
@@ -42,10 +46,13 @@ var oddNumbers = map[string]float64{
 	text.NaN: math.NaN(), text.Infinity: math.Inf(1), text.MinusInfinity: math.Inf(-1),
 }
 
+// New begins a reduce of gpumux's own, such as gpumux.ReduceSum.
+func New(reduce string) *Reducer { return &Reducer{reduce: reduce} }
+
 func isWhole(written string) bool { return !strings.ContainsAny(written, ".eE") }
 
-// add adds one value as JSON.
-func (n *numbers) add(value []byte) error {
+// Add adds one value as JSON.
+func (n *Reducer) Add(value []byte) error {
 	n.count++
 	if n.reduce == gpumux.ReduceCount {
 		return nil
@@ -84,7 +91,7 @@ func (n *numbers) add(value []byte) error {
 
 // compare keeps the better of two numbers, and the first of equal ones. Nothing is better
 // than NaN, as in a sum.
-func (n *numbers) compare(written string, x *big.Float, f float64) {
+func (n *Reducer) compare(written string, x *big.Float, f float64) {
 	if n.written == text.NaN || math.IsNaN(f) {
 		n.written = text.NaN
 		return
@@ -97,9 +104,11 @@ func (n *numbers) compare(written string, x *big.Float, f float64) {
 	}
 }
 
-// value is the result of the reduce as JSON: 0 for the sum of nothing, null for the mean,
+// Value is the result of the reduce as JSON: 0 for the sum of nothing, null for the mean,
 // the least and the greatest of nothing.
-func (n *numbers) value() (json.RawMessage, error) {
+//
+//workflowcheck:ignore
+func (n *Reducer) Value() (json.RawMessage, error) {
 	switch {
 	case n.reduce == gpumux.ReduceCount:
 		return strconv.AppendInt(nil, n.count, 10), nil

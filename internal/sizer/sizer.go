@@ -1,9 +1,14 @@
-package workflows
+// Package sizer decides how a map is cut: how many items the next chunk has, for how long
+// it may take items, how many chunks are in flight, and how long an item that raised
+// waits.
+//
+// It owns what a map has learnt of its items and of the workers' slots. It never sees a
+// workflow, an activity or a clock: the same calls give the same answers, as a replay
+// needs. Nothing runs between calls.
+package sizer
 
 import (
 	"cmp"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/gpumux/gpumux"
@@ -35,9 +40,9 @@ const (
 	firstSlots = 4
 	firstWait  = time.Second
 	widest     = 256
-	// minAbreast is the least number of segments at once, segmentWindow the most chunks in
+	// MinAbreast is the least number of segments at once, segmentWindow the most chunks in
 	// flight of one, half of what it runs: so each has its slots full for most of its life.
-	minAbreast    = 2
+	MinAbreast    = 2
 	segmentWindow = 250
 	// minWindow keeps a queue short even behind a single slot.
 	minWindow = 4
@@ -45,64 +50,64 @@ const (
 	maxPending = 1000
 	// maxPause bounds the pause before another try, unless the first one is longer.
 	maxPause = time.Minute
-	// A chunk hands back what it has not begun after slack times the expected time, but at
+	// A chunk hands back what it has not begun after Slack times the expected time, but at
 	// least minLimit, and at most maxLate over it.
-	slack    = 2
+	Slack    = 2
 	minLimit = 200 * time.Millisecond
 	// behindLimit is for the chunks behind the first ones, while no pace is known.
 	behindLimit = 800 * time.Millisecond
 	maxLate     = 1500 * time.Millisecond
 )
 
-// sizer decides how many items the next chunk has and how many chunks are in flight.
-type sizer struct {
+// Sizer decides how many items the next chunk has and how many chunks are in flight.
+type Sizer struct {
 	fixedChunk int64
-	// fixed is the window that people asked for, or 0.
-	fixed int
-	// perItem is what an item takes, largest the most items of a finished chunk.
-	perItem time.Duration
-	largest int64
+	// Fixed is the window that people asked for, or 0.
+	Fixed int
+	// PerItem is what an item takes, Largest the most items of a finished chunk.
+	PerItem time.Duration
+	Largest int64
 	// batch is how many items a slot may have under way at once; 0: one.
 	batch int64
-	// slots are those of each worker, seen is their sum.
-	slots map[string]int
+	// Slots are those of each worker, seen is their sum.
+	Slots map[string]int
 	seen  int
 	// flight is how long chunks were in flight, held how long of that they had a slot. Older
 	// chunks weigh less.
 	flight, held time.Duration
-	// likely is the expected number of slots before a chunk has told of any, widened how
+	// Likely is the expected number of slots before a chunk has told of any, widened how
 	// often the window has doubled since.
-	likely, widened int
-	// sparing says that the map begins with one chunk per slot, and has one more in flight
+	Likely, widened int
+	// Sparing says that the map begins with one chunk per slot, and has one more in flight
 	// for each that has finished: so few are cut before it knows what items take, and how
 	// many slots it has. finished counts them.
-	sparing  bool
+	Sparing  bool
 	finished int
 	// guessed is how many chunks were handed out before one had finished.
 	guessed int
-	// share is how many workflows fill the map's window together; 0 means this one alone.
-	share int
-	// beyond is how many items wait elsewhere.
-	beyond int64
+	// Share is how many workflows fill the map's window together; 0 means this one alone.
+	Share int
+	// Beyond is how many items wait elsewhere.
+	Beyond int64
 }
 
-// newSizer begins with what a map's input says.
-func newSizer(in gpumux.MapInput) sizer {
-	return sizer{fixedChunk: int64(in.Chunk), fixed: in.Window, slots: map[string]int{}}
+// New begins with what a map's input says.
+func New(in gpumux.MapInput) Sizer {
+	return Sizer{fixedChunk: int64(in.Chunk), Fixed: in.Window, Slots: map[string]int{}}
 }
 
-// size is the number of items of the next chunk of a piece when left items are not yet
+// Size is the number of items of the next chunk of a piece when left items are not yet
 // handed out.
-func (s *sizer) size(piece contract.Piece, left int64) int64 {
+func (s *Sizer) Size(piece contract.Piece, left int64) int64 {
 	if s.fixedChunk > 0 {
 		return s.fixedChunk
 	}
-	perItem, slots, own := s.pace(piece), int64(max(1, s.count())), int64(s.own())
-	size := min((left+s.beyond)/(2*slots), gpumux.MaxChunk)
-	if s.largest == 0 {
+	perItem, slots, own := s.Pace(piece), int64(max(1, s.count())), int64(s.own())
+	size := min((left+s.Beyond)/(2*slots), gpumux.MaxChunk)
+	if s.Largest == 0 {
 		return max(1, size/2) // nobody knows what items take; the limit hands back what is too much
 	}
-	size = min(size, s.largest*maxGrowth)
+	size = min(size, s.Largest*maxGrowth)
 	if perItem > 0 {
 		size = min(size, int64(s.longest()/perItem))
 	}
@@ -112,131 +117,136 @@ func (s *sizer) size(piece contract.Piece, left int64) int64 {
 	if perItem > 0 {
 		least := max(shortestChunk, time.Duration(slots)*shortestPerSlot) * time.Duration(slots) / time.Duration(own)
 		if own < slots && piece.Pace == 0 {
-			least = max(least, time.Duration((left+s.beyond)/(2*own))*perItem)
+			least = max(least, time.Duration((left+s.Beyond)/(2*own))*perItem)
 		}
-		size = max(size, min(int64(min(least, maxShortest)/perItem), s.largest*maxGrowth, gpumux.MaxChunk))
+		size = max(size, min(int64(min(least, maxShortest)/perItem), s.Largest*maxGrowth, gpumux.MaxChunk))
 	}
-	share := (left + s.beyond + slots - 1) / slots
-	return max(1, size, min(minBatches*s.batch, share, s.largest*maxGrowth, gpumux.MaxChunk))
+	share := (left + s.Beyond + slots - 1) / slots
+	return max(1, size, min(minBatches*s.batch, share, s.Largest*maxGrowth, gpumux.MaxChunk))
 }
 
-// pace is the expected time of an item of a piece.
-func (s *sizer) pace(piece contract.Piece) time.Duration {
-	return cmp.Or(time.Duration(piece.Pace), s.perItem)
+// Pace is the expected time of an item of a piece.
+func (s *Sizer) Pace(piece contract.Piece) time.Duration {
+	return cmp.Or(time.Duration(piece.Pace), s.PerItem)
 }
 
-// limit is the time after which a chunk takes no further item, because its items are
+// Limit is the time after which a chunk takes no further item, because its items are
 // slower than others and other slots should have the rest. 0 means none. It is called
 // once per chunk that is handed out.
-func (s *sizer) limit(chunk contract.Piece) time.Duration {
+func (s *Sizer) Limit(chunk contract.Piece) time.Duration {
 	items := chunk.Len()
 	if s.fixedChunk > 0 || items == 1 {
 		return 0
 	}
-	likely := time.Duration(items) * s.pace(chunk)
-	if s.largest == 0 {
+	likely := time.Duration(items) * s.Pace(chunk)
+	if s.Largest == 0 {
 		if s.guessed++; s.guessed > s.count() {
 			return behindLimit
 		}
 	}
-	return max(minLimit, min(slack*likely, likely+maxLate))
+	return max(minLimit, min(Slack*likely, likely+maxLate))
 }
 
-// whole is the number of chunks that the map should have in flight: two per slot, so that
+// Whole is the number of chunks that the map should have in flight: two per slot, so that
 // a slot finds its next chunk waiting.
-func (s *sizer) whole() int {
-	if s.fixed > 0 {
-		return s.fixed
+func (s *Sizer) Whole() int {
+	if s.Fixed > 0 {
+		return s.Fixed
 	}
 	return min(max(minWindow, 2*s.count()), gpumux.MaxWindow)
 }
 
 // count is how many slots there are, as far as is known.
-func (s *sizer) count() int {
+func (s *Sizer) count() int {
 	if s.seen > 0 {
 		return s.seen
 	}
-	return min(cmp.Or(s.likely, firstSlots), maxPending) << s.widened
+	return min(cmp.Or(s.Likely, firstSlots), maxPending) << s.widened
 }
 
 // own is how many slots the map has beside others. By Little's law they are as many as it
 // has chunks in flight, times the part of that time in which a chunk has a slot.
-func (s *sizer) own() int {
+func (s *Sizer) own() int {
 	all, flight := max(1, s.count()), s.flight.Microseconds()
 	if flight == 0 {
 		return all
 	}
-	return min(max(1, int((int64(s.part()*max(1, s.share))*s.held.Microseconds()+flight/2)/flight)), all)
+	return min(max(1, int((int64(s.Part()*max(1, s.Share))*s.held.Microseconds()+flight/2)/flight)), all)
 }
 
 // longest is the expected time of the longest chunk.
-func (s *sizer) longest() time.Duration {
+func (s *Sizer) longest() time.Duration {
 	if s.flight == 0 {
 		return longestChunk // of workers that do not tell for how long they held a chunk
 	}
 	return min(max(minLongest, time.Duration(s.count())*longestPerSlot), longestChunk)
 }
 
-// wait is how long to wait for a finished chunk before the window is widened; 0 means for
+// Wait is how long to wait for a finished chunk before the window is widened; 0 means for
 // ever.
-func (s *sizer) wait() time.Duration {
-	if s.fixed > 0 || s.seen > 0 || s.likely > 0 || s.whole() >= widest {
+func (s *Sizer) Wait() time.Duration {
+	if s.Fixed > 0 || s.seen > 0 || s.Likely > 0 || s.Whole() >= widest {
 		return 0
 	}
 	return firstWait << s.widened
 }
 
-// part is the number of chunks that this workflow should have in flight.
-func (s *sizer) part() int {
-	whole := s.whole()
-	if s.sparing && s.fixed == 0 {
+// Widen doubles the window: nothing has finished within Wait.
+func (s *Sizer) Widen() { s.widened++ }
+
+// Part is the number of chunks that this workflow should have in flight.
+func (s *Sizer) Part() int {
+	whole := s.Whole()
+	if s.Sparing && s.Fixed == 0 {
 		whole = min(whole, max(minWindow, s.count())+s.finished)
 	}
-	return min(maxPending, max(1, whole/max(1, s.share)))
+	return min(maxPending, max(1, whole/max(1, s.Share)))
 }
 
-// abreast is how many segments the map needs at once, so that one fills the slots while
+// Abreast is how many segments the map needs at once, so that one fills the slots while
 // another ends.
-func (s *sizer) abreast() int {
-	return max(minAbreast, (s.whole()+segmentWindow-1)/segmentWindow)
+func (s *Sizer) Abreast() int {
+	return max(MinAbreast, (s.Whole()+segmentWindow-1)/segmentWindow)
 }
 
-// carry is what another workflow of the map should know.
-func (s *sizer) carry() contract.Pace {
+// Carry is what another workflow of the map should know.
+func (s *Sizer) Carry() contract.Pace {
 	return contract.Pace{
-		Largest: s.largest, PerItem: gpumux.Duration(s.perItem), Flight: gpumux.Duration(s.flight), Held: gpumux.Duration(s.held),
+		Largest: s.Largest, PerItem: gpumux.Duration(s.PerItem), Flight: gpumux.Duration(s.flight), Held: gpumux.Duration(s.held),
 	}
 }
 
-// resume takes over what another workflow has learnt, which is newer.
-func (s *sizer) resume(c contract.Carry) {
-	s.largest, s.perItem = max(s.largest, c.Largest), time.Duration(c.PerItem)
+// Resume takes over what another workflow has learnt, which is newer.
+func (s *Sizer) Resume(c contract.Carry) {
+	s.Largest, s.PerItem = max(s.Largest, c.Largest), time.Duration(c.PerItem)
 	s.flight, s.held = time.Duration(c.Flight), time.Duration(c.Held)
 	s.learnSlots(c.Slots)
 }
 
-// learnSlots learns how many slots workers have.
-func (s *sizer) learnSlots(slots map[string]int) {
-	for _, worker := range sortedKeys(slots) {
-		s.seen += slots[worker] - s.slots[worker]
-		s.slots[worker] = slots[worker]
+// learnSlots learns how many slots workers have. The order of a sum does not matter.
+//
+//workflowcheck:ignore
+func (s *Sizer) learnSlots(slots map[string]int) {
+	for worker, count := range slots {
+		s.seen += count - s.Slots[worker]
+		s.Slots[worker] = count
 	}
 }
 
-// learnShare learns from a chunk that was in flight so long, and had a slot for so long.
+// LearnShare learns from a chunk that was in flight so long, and had a slot for so long.
 // The window's chunks weigh as much as all older ones together.
-func (s *sizer) learnShare(flight, held time.Duration) {
+func (s *Sizer) LearnShare(flight, held time.Duration) {
 	if held <= 0 || flight <= 0 {
 		return
 	}
-	window := time.Duration(s.whole())
+	window := time.Duration(s.Whole())
 	s.flight += flight - s.flight/window
 	s.held += min(held, flight) - s.held/window
 }
 
-// learn learns from a finished chunk. Newer chunks weigh as much as all older ones
+// Learn learns from a finished chunk. Newer chunks weigh as much as all older ones
 // together.
-func (s *sizer) learn(result contract.ChunkResult) {
+func (s *Sizer) Learn(result contract.ChunkResult) {
 	if result.Worker != "" {
 		s.learnSlots(map[string]int{result.Worker: result.Slots})
 	}
@@ -244,27 +254,22 @@ func (s *sizer) learn(result contract.ChunkResult) {
 		return
 	}
 	cost := time.Duration(result.Busy) / time.Duration(result.Ran)
-	if s.largest == 0 {
-		s.perItem = cost
+	if s.Largest == 0 {
+		s.PerItem = cost
 	} else {
-		s.perItem = (s.perItem + cost) / 2
+		s.PerItem = (s.PerItem + cost) / 2
 	}
 	s.finished++
-	s.largest = max(s.largest, result.Ran)
+	s.Largest = max(s.Largest, result.Ran)
 	s.batch = max(s.batch, result.Batch)
 }
 
-// pauseBefore is how long an item waits that has raised so many times after the first
+// Pause is how long an item waits that has raised so many times after the first
 // one: it doubles with each.
-func pauseBefore(first time.Duration, more int) time.Duration {
+func Pause(first time.Duration, more int) time.Duration {
 	pause := first
 	for try := 0; try < more && pause < maxPause; try++ {
 		pause = min(2*pause, max(first, maxPause))
 	}
 	return pause
 }
-
-// sortedKeys are the keys of a map in order, so that a replay repeats it.
-//
-//workflowcheck:ignore
-func sortedKeys[V any, K cmp.Ordered](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,236 @@
+package workflows_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/workflows"
+)
+
+// Results can be read while the map runs, in the order in which their items finish, and
+// nobody has to read them.
+func TestMapAsync_ResultsComeWhileTheMapRuns(t *testing.T) {
+	first := make(chan struct{})
+	w := &worker{odd: func(c contract.Chunk, _ string) (*contract.ChunkResult, error) {
+		if start(c) == 0 {
+			<-first
+		}
+		return nil, nil
+	}}
+	env := environment(20 * time.Second)
+	w.register(env)
+	type seen struct {
+		Order   []int64
+		Running bool
+		Values  []int
+		Sum     int
+	}
+	env.ExecuteWorkflow(func(ctx workflow.Context) (s seen, err error) {
+		in := gpumux.MapInput{Task: "square", Chunk: 1, Window: 2}
+		read, unread := workflows.MapAsync[int, int](ctx, in, []int{0, 1, 2, 3}), workflows.MapAsync[int, int](ctx, in, []int{5, 6})
+		for {
+			r, more := read.Next(ctx)
+			if !more {
+				break
+			}
+			if s.Order = append(s.Order, r.Index); len(s.Order) == 3 {
+				s.Running = !read.IsReady()
+				close(first)
+			}
+			s.Sum += r.Value
+		}
+		other, err := unread.Get(ctx)
+		if err != nil {
+			return s, err
+		}
+		workflow.NewSelector(ctx).AddFuture(read.Done(), func(workflow.Future) {}).Select(ctx)
+		all, err := read.Get(ctx)
+		if err == nil && len(other.Results) == 2 {
+			s.Values, err = all.Values()
+		}
+		return s, err
+	})
+	var s seen
+	require.NoError(t, env.GetWorkflowResult(&s))
+	require.True(t, s.Running, "the first item was still under way")
+	require.Equal(t, int64(0), s.Order[3])
+	require.Equal(t, []int{0, 1, 4, 9}, s.Values)
+	require.Equal(t, 14, s.Sum)
+}
+
+func TestMapAsync_AFailedMapEndsItsResults(t *testing.T) {
+	w := &worker{odd: func(c contract.Chunk, _ string) (*contract.ChunkResult, error) {
+		if start(c) == 1 {
+			return failing(c), nil
+		}
+		return nil, nil
+	}}
+	env := run(t, w, func(ctx workflow.Context) (n int, err error) {
+		running := workflows.MapAsync[int, int](ctx, gpumux.MapInput{Task: "square", Chunk: 1, Window: 1, FailFast: true}, []int{0, 1, 2})
+		for more := true; more; n++ {
+			_, more = running.Next(ctx)
+		}
+		if _, err := running.Get(ctx); workflows.FaultOf(err) == nil {
+			return 0, fmt.Errorf("the error is %w", err)
+		}
+		return n, nil
+	})
+	var n int
+	require.NoError(t, env.GetWorkflowResult(&n))
+	require.Equal(t, 2, n, "one result, and the end")
+}
+
+// A map tells what it came to besides its results.
+func TestMap_HasASummary(t *testing.T) {
+	peaks := &gpumux.Peaks{}
+	w := &worker{perItem: time.Second, odd: func(c contract.Chunk, _ string) (*contract.ChunkResult, error) {
+		if start(c) == 2 {
+			return failing(c), nil
+		}
+		n := c.Len()
+		r := &contract.ChunkResult{Covered: n, Ran: n, Succeeded: n, Busy: gpumux.Duration(time.Second), Peak: peaks, Worker: "w", Slots: 2}
+		for i := start(c); i <= end(c); i++ {
+			key, item := contract.Label(c.Items[0], c.Key, c.WithItem)
+			r.Results = append(r.Results, gpumux.Result{Index: i, Value: json.RawMessage(fmt.Sprintf(`"%d"`, i)), Key: key, Item: item})
+		}
+		if start(c) == 3 {
+			r.Results[0].Value = json.RawMessage("3") // no text
+		}
+		return r, nil
+	}}
+	env := run(t, w, func(ctx workflow.Context) (workflows.Mapped[string], error) {
+		type item struct{ ID int }
+		return workflows.Map[item, string](ctx, gpumux.MapInput{Task: "square", Chunk: 1, Key: "ID", WithItem: true}, []item{{7}, {8}, {9}, {10}})
+	})
+	var m workflows.Mapped[string]
+	require.NoError(t, env.GetWorkflowResult(&m))
+	require.Equal(t, "8", string(m.Results[1].Key))
+	require.Equal(t, `{"ID":8}`, string(m.Results[1].Item))
+	require.Equal(t, int64(1), m.Results[1].Index)
+	s := m.Summary
+	require.Equal(t, []any{int64(4), int64(2), int64(2), int64(4)}, []any{s.Items, s.Succeeded, s.Failed, s.Chunks})
+	require.Equal(t, map[gpumux.FaultKind]int64{gpumux.FaultCrash: 1, gpumux.FaultTaskError: 1}, s.Faults, "a value of another type is a failure too")
+	require.Equal(t, gpumux.Duration(3*time.Second), s.Busy)
+	require.Nil(t, s.Results)
+}
+
+func TestMap_Reduces(t *testing.T) {
+	for reduce, want := range map[string]string{gpumux.ReduceSum: "7", "m:join": "7", "nobody": "no task"} {
+		r, w := &reducer{}, &worker{unknown: "nobody"}
+		env := environment(time.Minute)
+		w.register(env)
+		env.RegisterActivityWithOptions(r.run, activity.RegisterOptions{Name: contract.Reduce})
+		env.ExecuteWorkflow(func(ctx workflow.Context) (gpumux.Summary, error) {
+			mapped, err := workflows.Map[int, int](ctx, gpumux.MapInput{Task: "square", Reduce: reduce, Chunk: 2, Attempts: 3}, []int{0, 1, 2, 3, 4})
+			return mapped.Summary, err
+		})
+		var s gpumux.Summary
+		err := env.GetWorkflowResult(&s)
+		if reduce == "nobody" {
+			require.ErrorContains(t, err, want)
+			require.Empty(t, w.chunks)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, want, string(s.Reduced))
+		require.Nil(t, s.Results)
+		in := r.inputs[0]
+		require.Equal(t, 3, in.Attempts)
+		require.Empty(t, in.Key+in.Output, "it has no store")
+		require.Equal(t, []string{"0", "1", "4", "9", "16"}, valuesOf(in.Results))
+	}
+}
+
+func valuesOf(results []gpumux.Result) (all []string) {
+	for _, r := range results {
+		all = append(all, string(r.Value))
+	}
+	return all
+}
+
+func TestMap_TooMuchToReduceIsAFault(t *testing.T) {
+	w := &worker{odd: func(c contract.Chunk, _ string) (*contract.ChunkResult, error) {
+		large := json.RawMessage(`"` + strings.Repeat("x", gpumux.InlineBytes/2) + `"`)
+		return &contract.ChunkResult{Covered: 1, Ran: 1, Succeeded: 1, Results: []gpumux.Result{{Index: start(c), Value: large}}}, nil
+	}}
+	env := run(t, w, func(ctx workflow.Context) (*gpumux.Fault, error) {
+		mapped, err := workflows.Map[int, string](ctx, gpumux.MapInput{Task: "square", Reduce: gpumux.ReduceCount, Chunk: 1}, []int{0, 1})
+		return mapped.Summary.ReduceFault, err
+	})
+	var fault gpumux.Fault
+	require.NoError(t, env.GetWorkflowResult(&fault))
+	require.Equal(t, "the values have 512.1KiB, more than the 512KiB that travel inline", fault.Message)
+	require.Contains(t, fault.Hint, "MapSource")
+}
+
+func TestMap_WhatNeedsAStoreIsAMistake(t *testing.T) {
+	for want, in := range map[string]gpumux.MapInput{
+		"items: are an argument of Map":              {Source: "x.jsonl"},
+		"range; MapSource takes those":               {Range: &gpumux.Range{}},
+		"source or range; MapSource":                 {Items: []json.RawMessage{}},
+		"output: is for the results of MapSource":    {Output: "o.jsonl"},
+		"cache: is for items that can be read again": {Cache: true},
+		"columns: go with Parquet and Arrow files":   {Columns: []string{"a"}},
+		`key: "id" is no field`:                      {Key: "id"},
+	} {
+		w := &worker{}
+		err := run(t, w, square, 2, in).GetWorkflowError()
+		require.ErrorContains(t, err, want)
+		require.Equal(t, gpumux.FaultBadInput, workflows.FaultOf(err).Kind)
+		require.Empty(t, w.chunks)
+	}
+}
+
+// errors.As finds the fault in workflow code. On the wire the error is as before, with a
+// cause that does not repeat it.
+func TestFault_InErrorsOfMaps(t *testing.T) {
+	var errs []error
+	w := &worker{odd: func(c contract.Chunk, _ string) (*contract.ChunkResult, error) {
+		r := failing(c)
+		for i := range r.Recent {
+			r.Recent[i].Fault.Host, r.Recent[i].Fault.Task, r.Recent[i].Fault.PID = "h1", "square", 12
+		}
+		return r, nil
+	}}
+	env := run(t, w, func(ctx workflow.Context) error {
+		_, one := workflows.Map[int, int](ctx, gpumux.MapInput{Task: "square", FailFast: true}, []int{1})
+		_, two := workflows.MapSource(ctx, gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 1}, FailFast: true})
+		_, three := workflows.MapSource(ctx, gpumux.MapInput{})
+		errs = append(errs, one, two, three)
+		return fmt.Errorf("a step failed: %w", one)
+	})
+	require.Equal(t, gpumux.FaultCrash, workflows.FaultOf(env.GetWorkflowError()).Kind, "also where the workflow wrapped it")
+	for i, err := range errs {
+		var fault *gpumux.Fault
+		require.ErrorAs(t, err, &fault)
+		require.Equal(t, workflows.FaultOf(err), fault)
+		failure := temporal.GetDefaultFailureConverter().ErrorToFailure(err)
+		info := failure.GetApplicationFailureInfo()
+		require.Equal(t, string(fault.Kind), info.GetType())
+		require.True(t, info.GetNonRetryable())
+		var sent gpumux.Fault
+		require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(info.GetDetails(), &sent))
+		require.Equal(t, *fault, sent)
+		want := "gpumux fault of task square on h1, process 12"
+		if i == 2 {
+			want = "gpumux fault"
+		}
+		require.Equal(t, want, failure.GetCause().GetMessage())
+		require.Contains(t, failure.GetMessage(), fault.Message)
+	}
+	require.False(t, errors.As(errs[0], new(*gpumux.InputError)))
+	require.True(t, slices.ContainsFunc(errs, func(err error) bool { return strings.Contains(err.Error(), "nothing to map over") }))
+}

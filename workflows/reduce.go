@@ -1,0 +1,103 @@
+package workflows
+
+import (
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/text"
+)
+
+// reducing makes one value of the results of a map.
+type reducing struct {
+	of *engine
+	// edition is that of the code of a reduce that is a task.
+	edition string
+}
+
+// check returns an error before any item runs if no worker knows the reduce.
+func (r *reducing) check(ctx workflow.Context) error {
+	if r.of.in.Reduce == "" || contract.OwnReduce(r.of.in.Reduce) {
+		return nil
+	}
+	found, err := askEdition(ctx, r.of, r.of.in.Reduce)
+	r.edition = found.Edition
+	return err
+}
+
+// askEdition asks a worker of a map's first pool for the edition of a task's code.
+func askEdition(ctx workflow.Context, e *engine, task string) (found contract.Edition, err error) {
+	options := workflow.ActivityOptions{
+		StartToCloseTimeout: contract.HeartbeatTimeout, WaitForCancellation: true,
+		Summary:     text.Plain("find the edition of " + task),
+		RetryPolicy: &temporal.RetryPolicy{InitialInterval: 100 * time.Millisecond, MaximumInterval: contract.HeartbeatTimeout},
+		Priority:    fairly(ctx, e.in, e.id),
+	}
+	return found, e.ladder.runOn(ctx, 0, 0, func(within workflow.Context, queue string) error {
+		options.TaskQueue = queue
+		return workflow.ExecuteActivity(workflow.WithActivityOptions(within, options), contract.FindEdition,
+			contract.EditionInput{Task: task}).Get(ctx, &found)
+	})
+}
+
+// run puts the value of the summary's results into the summary, or the fault of the
+// reduce: the items are done in any case.
+func (r *reducing) run(ctx workflow.Context, summary *gpumux.Summary) error {
+	in := contract.ReduceInput{
+		Map: r.of.id, Reduce: r.of.in.Reduce, Edition: r.edition, Timeout: r.of.in.Timeout, Attempts: r.of.in.Attempts,
+		Arg: r.of.in.Arg, Output: summary.Output, Results: summary.Results,
+	}
+	if r.of.parts != "" {
+		in.Key = contract.ReducedOf(r.of.parts)
+	}
+	out, err := r.execute(ctx, in)
+	if fault := FaultOf(err); fault != nil && ctx.Err() == nil {
+		summary.ReduceFault = fault
+		return nil
+	}
+	if err != nil {
+		return unwrapFault(err)
+	}
+	summary.Reduced, summary.ReducedOutput = out.Value, out.URL
+	return nil
+}
+
+// runInline is run for a map without a store, with the values that it collected.
+func (r *reducing) runInline(ctx workflow.Context, summary *gpumux.Summary, values collector) error {
+	if values.bytes > gpumux.InlineBytes {
+		summary.ReduceFault = &gpumux.Fault{Kind: gpumux.FaultBadInput, Op: "reduce", Message: fmt.Sprintf("the values have %s, more than the %s that travel inline",
+			gpumux.Size(values.bytes), gpumux.Size(gpumux.InlineBytes)), Hint: "put the items in a file of the store and use MapSource"}
+		return nil
+	}
+	summary.Results = values.ordered()
+	err := r.run(ctx, summary)
+	summary.Results = nil
+	return err
+}
+
+// execute runs the activity. A task climbs the ladder when a value needs more memory than
+// a rung has.
+func (r *reducing) execute(ctx workflow.Context, in contract.ReduceInput) (out contract.Reduced, err error) {
+	e := r.of
+	light := housekeeping(ctx, fmt.Sprintf("reduce %s of %d items", in.Reduce, e.total))
+	if contract.OwnReduce(in.Reduce) {
+		return out, workflow.ExecuteActivity(light, contract.Reduce, in).Get(ctx, &out)
+	}
+	options := workflow.GetActivityOptions(light)
+	options.WaitForCancellation, options.HeartbeatTimeout = true, contract.TimeoutOf(e.contact)
+	options.Priority = fairly(ctx, e.in, e.id)
+	for rung := range e.ladder.rungs {
+		err = e.ladder.runOn(ctx, rung, 1, func(within workflow.Context, queue string) error {
+			options.TaskQueue = queue
+			return workflow.ExecuteActivity(workflow.WithActivityOptions(within, options), contract.Reduce, in).Get(ctx, &out)
+		})
+		if fault := FaultOf(err); fault == nil || !fault.Kind.Memory() {
+			break
+		}
+	}
+	return out, err
+}

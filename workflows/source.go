@@ -1,0 +1,53 @@
+package workflows
+
+import (
+	"cmp"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/text"
+)
+
+// MapSource runs gpumux.Map as a child workflow and returns its summary: the way to map
+// over a file in the store or a range, of any size. The results lie in the file that the
+// summary's Output names; Page reads them. The child's ID and other options are those of
+// workflow.WithChildOptions, but for the task queue.
+func MapSource(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, error) {
+	return MapSourceAsync(ctx, in).Get(ctx)
+}
+
+// MapSourceAsync is MapSource that does not wait.
+func MapSourceAsync(ctx workflow.Context, in gpumux.MapInput) Future[gpumux.Summary] {
+	future, settable := workflow.NewFuture(ctx)
+	if err := in.Validate(); err != nil {
+		settable.SetError(invalid(err))
+		return Future[gpumux.Summary]{future}
+	}
+	options := workflow.GetChildWorkflowOptions(ctx)
+	options.TaskQueue = gpumux.Queue
+	options.StaticSummary = cmp.Or(options.StaticSummary, text.Plain("map "+in.Task))
+	options.WaitForCancellation = true
+	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, options), gpumux.MapWorkflow, in)
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		var summary gpumux.Summary
+		err := child.Get(ctx, &summary)
+		settable.Set(summary, unwrapFault(err))
+	})
+	return Future[gpumux.Summary]{future}
+}
+
+// Page reads results of a results file, such as Summary.Output, from a position on: 0
+// first, then the next of the page before, which is 0 after the last one. A page has at
+// most so many results (0: no limit) and gpumux.InlineBytes, and costs one read; all pages
+// together travel through the workflow's history.
+func Page[Out any](ctx workflow.Context, output string, from int64, limit int) (page []Result[Out], next int64, err error) {
+	var read contract.Page
+	in := contract.PageInput{Output: output, From: from, Limit: limit}
+	err = workflow.ExecuteActivity(housekeeping(ctx, "read results"), contract.ReadPage, in).Get(ctx, &read)
+	for _, r := range read.Results {
+		page = append(page, decode[Out](r))
+	}
+	return page, read.Next, unwrapFault(err)
+}
