@@ -18,6 +18,6 @@ func TestMapping_Backlog(t *testing.T) {
 
 	m.engine.todo = contract.Backlog{{Work: contract.Whole(70)}, {Work: contract.Whole(5), Rung: 1}}
 	m.engine.ladder.rungs[0].placed = []*placement{{items: 10}, {items: 3}}
-	m.segments.open = map[string]*segmentRun{"m/segment-1": {last: segmentStatus{Left: []int64{10, 2, 0}}}}
+	m.segments.open = map[string]*segmentRun{"m.segment-1": {last: segmentStatus{Left: []int64{10, 2, 0}}}}
 	require.Equal(t, []gpumux.RungBacklog{{Rung: "gpu", Items: 93}, {Rung: "big@node1/GPU-a", Items: 7}}, m.progress(m.started).Backlog)
 }

@@ -366,7 +366,7 @@ func (e *engine) carry() *contract.Carry {
 		Source: e.source, Claim: e.claim, Todo: e.todo, Items: e.total, Succeeded: e.tally.counts.Succeeded, Failed: e.tally.counts.Failed,
 		Faults: e.tally.counts.Faults, Chunks: e.tally.chunks, Busy: gpumux.Duration(e.tally.busy), Pace: e.sizer.carry(), Contact: e.contact,
 		Slots: e.sizer.slots, Paused: e.paused, Window: e.sizer.fixed,
-		Peak: e.tally.peaks.Known(), Passed: e.ladder.carry(), MayFail: e.tally.mayFail(e.tally.counts.Failed),
+		Recent: e.tally.recent, Peak: e.tally.peaks.Known(), Passed: e.ladder.carry(), MayFail: e.tally.mayFail(e.tally.counts.Failed),
 	}
 }
 

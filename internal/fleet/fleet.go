@@ -20,6 +20,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/api/serviceerror"
 	workerpb "go.temporal.io/api/worker/v1"
 	"go.temporal.io/api/workflowservice/v1"
@@ -38,6 +39,16 @@ type Fleet struct {
 }
 
 func (f *Fleet) namespace() string { return cmp.Or(f.Namespace, client.DefaultNamespace) }
+
+// Searchable reports whether the namespace has the search attributes of maps; no where
+// that cannot be found out within five seconds.
+func (f *Fleet) Searchable(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	answer, err := f.Client.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: f.namespace()})
+	there := answer.GetCustomAttributes()
+	return err == nil && there[names.SearchTask] == enumspb.INDEXED_VALUE_TYPE_KEYWORD && there[names.SearchFailed] == enumspb.INDEXED_VALUE_TYPE_INT
+}
 
 // Rung is a queue and who serves it.
 type Rung struct {

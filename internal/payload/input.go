@@ -39,6 +39,14 @@ func jsonOf(raw converter.RawValue) ([]byte, error) {
 	}
 }
 
+// Absent refuses a value where none belongs; null is none. after says in front of what.
+func Absent(raw converter.RawValue, what string) error {
+	if data := raw.Payload().GetData(); len(data) > 0 && string(data) != "null" {
+		return wrong(what)
+	}
+	return nil
+}
+
 func wrong(what string) error {
 	return &gpumux.InputError{What: "input", Problems: []gpumux.Problem{{Field: "input", Message: what}}}
 }
