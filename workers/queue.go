@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/worker"
 	"go.uber.org/zap"
@@ -106,12 +107,12 @@ func (w *Worker) countPollers(name string) func(context.Context) int {
 }
 
 // searchable reports whether the namespace has the search attributes of maps. The answer
-// is asked for once a minute; it is no where the worker may not ask.
+// to an activity is asked for once a minute; it is no where the worker may not ask.
 func (w *Worker) searchable(ctx context.Context) bool {
 	w.search.Lock()
 	defer w.search.Unlock()
 	if now := time.Now(); now.Sub(w.search.asked) > time.Minute {
-		f := &fleet.Fleet{Client: w.client, Namespace: w.namespace}
+		f := &fleet.Fleet{Client: w.client, Namespace: activity.GetInfo(ctx).Namespace} // w has it only where it dialed
 		w.search.has, w.search.asked = f.Searchable(ctx), now
 	}
 	return w.search.has

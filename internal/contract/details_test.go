@@ -32,3 +32,26 @@ func TestDetails_TextOfTasksIsOnlyText(t *testing.T) {
 		require.NotContains(t, line, "\u202e")
 	}
 }
+
+// What a map waits for is known where its own state tells.
+func TestWaitingFor(t *testing.T) {
+	p := gpumux.Progress{Phase: gpumux.PhaseRunning, InFlight: 1}
+	ladder := []string{"small", "large"}
+	for want, change := range map[string]func(*gpumux.Progress, *bool){
+		"":                     func(*gpumux.Progress, *bool) {},
+		"the store":            func(p *gpumux.Progress, _ *bool) { p.Phase = gpumux.PhaseMerging },
+		"resume":               func(p *gpumux.Progress, _ *bool) { p.Paused, p.InFlight = true, 0 },
+		"a slot of pool small": func(_ *gpumux.Progress, asking *bool) { *asking = true },
+		"a slot of pool large": func(p *gpumux.Progress, asking *bool) { *asking, p.PassedOver = true, ladder[:1] },
+		"a worker for pool large": func(p *gpumux.Progress, asking *bool) {
+			*asking, p.PassedOver = true, ladder
+		},
+		"another try of items that raised": func(p *gpumux.Progress, _ *bool) { p.InFlight, p.Waiting = 0, 3 },
+	} {
+		now, asking := p, false
+		change(&now, &asking)
+		require.Equal(t, want, WaitingFor(now, ladder, asking, false))
+	}
+	p.Paused = true
+	require.Empty(t, WaitingFor(p, ladder, false, false), "chunks in flight go on")
+}
