@@ -46,6 +46,8 @@ func TestMapInput_ValidateNamesEveryMistake(t *testing.T) {
 		"pinned short":     {`{"task":"f","items":[],"ladder":["gpu@node1"]}`, []string{"ladder[0]"}},
 		"mode":             {`{"task":"f","items":[],"mode":"proxy"}`, []string{"mode"}},
 		"counts":           {`{"task":"f","items":[],"chunk":-1,"window":50000,"attempts":101,"priority":9,"timeout":"-1s"}`, []string{"chunk", "window", "timeout", "attempts", "priority"}},
+		"deadlines":        {`{"task":"f","items":[],"poolTimeout":"-1s","mapTimeout":1e9,"delay":"soon"}`, []string{"delay", "poolTimeout", "mapTimeout"}},
+		"good deadlines":   {`{"task":"f","items":[],"poolTimeout":"5m","mapTimeout":86400,"delay":0.5}`, nil},
 		"output":           {`{"task":"f","items":[],"output":"maps/a/r.jsonl"}`, nil},
 		"output as URL":    {`{"task":"f","items":[],"output":"s3://bucket/a b/r.jsonl"}`, nil},
 		"output above":     {`{"task":"f","items":[],"output":"a/.."}`, []string{"output"}},

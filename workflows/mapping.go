@@ -124,26 +124,22 @@ func (m *mapping) prepare(ctx workflow.Context, carry *contract.Carry) error {
 	return m.findStored(ctx)
 }
 
-// owner is whose the parts are.
-func (m *mapping) owner() contract.Owner {
-	return contract.OwnerOf(m.in, m.engine.total, m.engine.source)
-}
-
 // cache is where the map's results may be found, or nil. Only a map without items has no
 // edition.
 func (m *mapping) cache() *contract.Cache {
 	if !m.in.Cache || m.in.Edition == "" {
 		return nil
 	}
-	owner := m.owner()
-	owner.Input, owner.Items = "", 0
+	owner := contract.OwnerOf(m.in, 0, m.engine.source)
+	owner.Input = ""
 	return &contract.Cache{Owner: owner, Source: m.engine.source, Range: m.in.Range}
 }
 
 // findStored claims the folder of the map's parts and leaves as work only what is not
 // stored there.
 func (m *mapping) findStored(ctx workflow.Context) error {
-	in := contract.PartsInput{Parts: m.engine.parts, Items: m.engine.total, Owner: m.owner(), Cache: m.cache()}
+	owner := contract.OwnerOf(m.in, m.engine.total, m.engine.source)
+	in := contract.PartsInput{Parts: m.engine.parts, Items: m.engine.total, Owner: owner, Cache: m.cache()}
 	var found contract.Found
 	if err := workflow.ExecuteActivity(housekeeping(ctx, "find finished items"), contract.FindParts, in).Get(ctx, &found); err != nil {
 		return err

@@ -63,6 +63,15 @@ type Rung struct {
 // Served reports whether somebody takes work from the queue.
 func (r Rung) Served() bool { return r.Pollers+r.Workers > 0 }
 
+// WaitingFor is what a map says that it waits for, where who serves its ladder tells more:
+// a slot is missing because there is no worker.
+func WaitingFor(told string, ladder []Rung) string {
+	if pool, ok := strings.CutPrefix(told, "a slot of pool "); ok && len(ladder) > 0 && !slices.ContainsFunc(ladder, Rung.Served) {
+		return "a worker for pool " + pool
+	}
+	return told
+}
+
 // Serving returns who serves the workflows, first, and each rung of a ladder.
 func (f *Fleet) Serving(ctx context.Context, ladder []string) ([]Rung, error) {
 	first, err := f.Rung(ctx, gpumux.Queue)
