@@ -70,8 +70,8 @@ func (m *Map) Identify() (id, fingerprint string) {
 		what.Items = hex.EncodeToString(lines.Sum(nil))
 	}
 	fingerprint = digest(what)
-	// Patience, deadlines, window, chunk, priority and fairness only say where and how soon, backoff
-	// and maxFailures whether the map goes on, so they are no part of the name.
+	// Patience, deadlines, window, chunk, priority and fairness only say where and how soon,
+	// backoff and maxFailures whether the map goes on, so they are no part of the name.
 	options := struct {
 		Fingerprint string
 		Ladder      []string

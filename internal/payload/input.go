@@ -39,7 +39,7 @@ func jsonOf(raw converter.RawValue) ([]byte, error) {
 	}
 }
 
-// Absent refuses a value where none belongs; null is none. after says in front of what.
+// Absent refuses a value where none belongs, and says what is wrong; null is none.
 func Absent(raw converter.RawValue, what string) error {
 	if data := raw.Payload().GetData(); len(data) > 0 && string(data) != "null" {
 		return wrong(what)
