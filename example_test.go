@@ -43,9 +43,10 @@ func ExampleDuration() {
 	if err := json.Unmarshal([]byte(`["90s", "2h", 0.5]`), &limits); err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(limits)
+	written, err := json.Marshal(limits)
+	fmt.Println(limits, string(written), err)
 	// Output:
-	// [1m30s 2h0m0s 500ms]
+	// [1m30s 2h0m0s 500ms] [90,7200,0.5] <nil>
 }
 
 // The input of the workflow gpumux.Map, which a client in any language may start.

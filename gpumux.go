@@ -63,6 +63,14 @@ type MapInput struct {
 	// one takes its work, until there is one again. Default 1 min; the last pool is always
 	// waited for.
 	Patience Duration `json:"patience,omitempty"`
+	// PoolTimeout fails the map when there has been no worker with a healthy device for any
+	// pool of the ladder for so long. A paused map waits. Default: it waits in any case.
+	PoolTimeout Duration `json:"poolTimeout,omitempty"`
+	// MapTimeout fails the map when it takes longer, from the end of its Delay on. Running
+	// items are ended, and what has finished is kept. Default: none.
+	MapTimeout Duration `json:"mapTimeout,omitempty"`
+	// Delay is a pause before the first item. Default: none.
+	Delay Duration `json:"delay,omitempty"`
 	// Mode overrides the task's own mode. Default: the task's, else the pool's.
 	Mode Mode `json:"mode,omitempty"`
 	// Chunk is the number of items per chunk; 0 lets the map learn it.
@@ -182,12 +190,15 @@ type Progress struct {
 	Failed    int64               `json:"failed"`
 	Faults    map[FaultKind]int64 `json:"faults,omitempty"`
 	// InFlight is the number of chunks handed to pools and not yet back.
-	InFlight int       `json:"inFlight"`
-	Window   int       `json:"window"`
-	Chunk    int       `json:"chunk"`
-	Chunks   int64     `json:"chunks"`
-	Paused   bool      `json:"paused"`
-	Started  time.Time `json:"started"`
+	InFlight int   `json:"inFlight"`
+	Window   int   `json:"window"`
+	Chunk    int   `json:"chunk"`
+	Chunks   int64 `json:"chunks"`
+	Paused   bool  `json:"paused"`
+	// WaitingFor is what the map waits for, as far as its workflow knows, such as "a slot of
+	// pool gpu". Empty: its work goes on.
+	WaitingFor string    `json:"waitingFor,omitempty"`
+	Started    time.Time `json:"started"`
 	// Rate is items per second of workflow time, over the finished chunks.
 	Rate float64 `json:"rate"`
 	// Backlog is the items without a result by rung of the ladder, also where no worker

@@ -46,6 +46,8 @@ func TestMapInput_ValidateNamesEveryMistake(t *testing.T) {
 		"pinned short":     {`{"task":"f","items":[],"ladder":["gpu@node1"]}`, []string{"ladder[0]"}},
 		"mode":             {`{"task":"f","items":[],"mode":"proxy"}`, []string{"mode"}},
 		"counts":           {`{"task":"f","items":[],"chunk":-1,"window":50000,"attempts":101,"priority":9,"timeout":"-1s"}`, []string{"chunk", "window", "timeout", "attempts", "priority"}},
+		"deadlines":        {`{"task":"f","items":[],"poolTimeout":"-1s","mapTimeout":1e9,"delay":"soon"}`, []string{"delay", "poolTimeout", "mapTimeout"}},
+		"good deadlines":   {`{"task":"f","items":[],"poolTimeout":"5m","mapTimeout":86400,"delay":0.5}`, nil},
 		"output":           {`{"task":"f","items":[],"output":"maps/a/r.jsonl"}`, nil},
 		"output as URL":    {`{"task":"f","items":[],"output":"s3://bucket/a b/r.jsonl"}`, nil},
 		"output above":     {`{"task":"f","items":[],"output":"a/.."}`, []string{"output"}},
@@ -58,7 +60,7 @@ func TestMapInput_ValidateNamesEveryMistake(t *testing.T) {
 		"output parts":     {`{"task":"f","items":[],"output":"maps/a/r.jsonl.parts/b"}`, []string{"output"}},
 		"output path":      {`{"task":"f","items":[],"output":"/etc/passwd"}`, []string{"output"}},
 		"over source":      {`{"task":"f","source":"a/x.jsonl","output":"a/x.jsonl"}`, []string{"output"}},
-		"misspelt":         {`{"task":"f","items":[],"lader":["cpu"],"Task":"f"}`, []string{"lader"}},
+		"misspelt":         {`{"task":"f","items":[],"lader":["cpu"],"Task":"f"}`, []string{"lader", "Task"}},
 		"broken arg":       {`{"task":"f","items":[],"arg":"` + strings.Repeat("x", gpumux.MaxArg) + `"}`, []string{"arg"}},
 		"good settings":    {`{"task":"f","items":[{"a":1}],"mode":"fresh","arg":{"a":1},"chunk":5,"window":2,"attempts":3,"priority":1,"timeout":"90s"}`, nil},
 	} {
@@ -120,6 +122,25 @@ func TestDuration_ReadsTextAndSeconds(t *testing.T) {
 	}
 	var d gpumux.Duration
 	require.ErrorContains(t, json.Unmarshal([]byte(`"soon"`), &d), "is not a duration")
+}
+
+// JSON has seconds as a number, which any language reads, and text is for people. What was
+// written is read again to the nanosecond.
+func TestDuration_WritesSeconds(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		62500 * time.Millisecond: "62.5", 0: "0", 2 * time.Hour: "7200", 1: "0.000000001", -time.Second: "-1",
+		40*24*time.Hour - 1: "3455999.999999999",
+	} {
+		data, err := json.Marshal(gpumux.Duration(d))
+		require.NoError(t, err)
+		require.Equal(t, want, string(data))
+		var back gpumux.Duration
+		require.NoError(t, json.Unmarshal(data, &back))
+		require.Equal(t, d, time.Duration(back))
+	}
+	written, err := gpumux.Duration(90 * time.Second).MarshalText()
+	require.NoError(t, err)
+	require.Equal(t, "1m30s", string(written))
 }
 
 func TestFault_SaysWhatWhereAndWhatNext(t *testing.T) {

@@ -61,8 +61,8 @@ func (s *Size) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Duration is a time.Duration that JSON and YAML write as "90s" or "2h". A bare number is
-// seconds.
+// Duration is a time.Duration that text and YAML write as "1m30s", and JSON as a number of
+// seconds, 90. Everywhere both are read.
 type Duration time.Duration
 
 // String is time.Duration's.
@@ -74,7 +74,7 @@ func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil
 // UnmarshalText reads "1m30s" or a number of seconds.
 func (d *Duration) UnmarshalText(text []byte) error {
 	if seconds, err := strconv.ParseFloat(string(text), 64); err == nil && math.Abs(seconds) < math.MaxInt64/1e9 {
-		*d = Duration(seconds * float64(time.Second))
+		*d = Duration(math.Round(seconds * float64(time.Second)))
 		return nil
 	}
 	parsed, err := time.ParseDuration(string(text))
@@ -83,6 +83,11 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	}
 	*d = Duration(parsed)
 	return nil
+}
+
+// MarshalJSON writes seconds, such as 62.5: to the nanosecond up to 48 days.
+func (d Duration) MarshalJSON() ([]byte, error) {
+	return strconv.AppendFloat(nil, float64(d)/float64(time.Second), 'f', -1, 64), nil
 }
 
 // UnmarshalJSON takes a string as UnmarshalText does, or a number of seconds. Null

@@ -21,7 +21,7 @@ const (
 	MaxName = names.Max
 	MaxKey  = 4000
 	// MaxAttempts is the most times that an item which raises is tried, maxTimeout the
-	// longest that one may take.
+	// longest that one, or a map, may take or wait.
 	MaxAttempts = 100
 	maxTimeout  = Duration(10 * 365 * 24 * time.Hour)
 	// maxBackoff is the longest pause before an item that raised is tried again.
@@ -79,6 +79,9 @@ func (in MapInput) Validate() error {
 	if in.Patience < 0 {
 		bad.add("patience", "%s is negative", in.Patience)
 	}
+	bad.limit("poolTimeout", in.PoolTimeout)
+	bad.limit("mapTimeout", in.MapTimeout)
+	bad.limit("delay", in.Delay)
 	bad.running(in.Mode, in.Timeout, in.Attempts)
 	if n := len(in.Arg); n > MaxArg {
 		bad.add("arg", "has %s, more than %s; put it in a file that the task reads, and give its path", Size(n), Size(MaxArg))
@@ -163,13 +166,16 @@ func (p *problems) running(mode Mode, timeout Duration, attempts int) {
 	if mode != "" && mode != ModePersistent && mode != ModeFresh {
 		p.add("mode", "%.60q is unknown; use persistent or fresh", mode)
 	}
-	if timeout < 0 {
-		p.add("timeout", "%s is negative; 0 means no limit", timeout)
-	} else if timeout > maxTimeout {
-		p.add("timeout", "%s is more than %s; 0 means no limit", timeout, maxTimeout)
-	}
+	p.limit("timeout", timeout)
 	if attempts < 0 || attempts > MaxAttempts {
 		p.add("attempts", "%d is outside 1 to %d", attempts, MaxAttempts)
+	}
+}
+
+// limit checks a time that bounds something.
+func (p *problems) limit(field string, d Duration) {
+	if d < 0 || d > maxTimeout {
+		p.add(field, "%s is outside 0 (none) to %s", d, maxTimeout)
 	}
 }
 

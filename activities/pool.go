@@ -45,6 +45,9 @@ type Pool struct {
 	// Late reports whether the server may have given a chunk which arrives now to another
 	// worker already. Then the activity asks the server before items run. Default: never.
 	Late func() bool
+	// Searchable reports whether the namespace has the search attributes of maps. Default:
+	// no.
+	Searchable func(context.Context) bool
 	// Doubt reports whether the server may not know of results. Default: never.
 	Doubt func() bool
 }
@@ -68,7 +71,7 @@ func (p *Pool) FindEdition(ctx context.Context, in contract.EditionInput) (contr
 	if err != nil {
 		return contract.Edition{}, err
 	}
-	found := contract.Edition{Edition: edition, Contact: p.Contact, Held: true}
+	found := contract.Edition{Edition: edition, Contact: p.Contact, Held: true, Searchable: p.Searchable != nil && p.Searchable(ctx)}
 	if p.Workers != nil && p.Slots != nil {
 		found.Slots = p.Workers(ctx) * p.Slots()
 	}

@@ -199,6 +199,7 @@ func (s *Starter) showRunning(ctx context.Context, h *Handle, d *Detail) error {
 		defer cancel()
 		if p, err := h.Progress(asking); err == nil {
 			d.Progress, d.Items, d.Succeeded, d.Failed = &p, p.Items, p.Succeeded, p.Failed
+			p.WaitingFor = fleet.WaitingFor(p.WaitingFor, d.Rungs[min(1, len(d.Rungs)):])
 		}
 	}
 	d.Pending = s.registry().firstPending(ctx, h.run)
@@ -206,6 +207,9 @@ func (s *Starter) showRunning(ctx context.Context, h *Handle, d *Detail) error {
 		if p.OverQuota && !slices.Contains(d.Waits, p.Waiting) {
 			d.Waits = append(d.Waits, p.Waiting)
 		}
+	}
+	if d.Progress != nil && d.Progress.WaitingFor == "" && len(d.Waits) > 0 {
+		d.Progress.WaitingFor = strings.TrimPrefix(d.Waits[0], contract.WaitsFor)
 	}
 	workers := busy(d.Pending)
 	offers := s.Fleet().Offers(ctx, workers)

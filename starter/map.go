@@ -70,20 +70,20 @@ func (m *Map) Identify() (id, fingerprint string) {
 		what.Items = hex.EncodeToString(lines.Sum(nil))
 	}
 	fingerprint = digest(what)
-	// Patience, window, chunk, priority and fairness only say where and how soon, backoff
-	// and maxFailures whether the map goes on, so they are no part of the name.
+	// Patience, deadlines, window, chunk, priority and fairness only say where and how soon,
+	// backoff and maxFailures whether the map goes on, so they are no part of the name.
 	options := struct {
 		Fingerprint string
 		Ladder      []string
 		Mode        gpumux.Mode
-		Timeout     gpumux.Duration
+		Timeout     string
 		Attempts    int
 		FailFast    bool
 		Reduce      string `json:",omitempty"`
 		Key         string `json:",omitempty"`
 		WithItem    bool   `json:",omitempty"`
 		Cache       bool   `json:",omitempty"`
-	}{fingerprint, in.Rungs(), in.Mode, in.Timeout, max(1, in.Attempts), in.FailFast, in.Reduce, in.Key, in.WithItem, in.Cache}
+	}{fingerprint, in.Rungs(), in.Mode, in.Timeout.String(), max(1, in.Attempts), in.FailFast, in.Reduce, in.Key, in.WithItem, in.Cache}
 	id = clean(in.Task) + "-" + digest(options)[:12]
 	if m.Edition != "" {
 		id += "-" + m.Edition

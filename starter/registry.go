@@ -12,7 +12,6 @@ import (
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
-	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
@@ -284,18 +283,12 @@ func (r registry) newestRuns(ctx context.Context, filter string) iter.Seq2[*run,
 	}
 }
 
-// longestKeyword is the most bytes of a Keyword that servers with an SQL database take.
-const longestKeyword = 255
-
 // searchAttributes are those of a map, or none where the server lacks them.
 func (r registry) searchAttributes(ctx context.Context, in gpumux.MapInput) (found temporal.SearchAttributes) {
-	request := &operatorservice.ListSearchAttributesRequest{Namespace: r.fleet.Namespace}
-	answer, err := r.fleet.Client.OperatorService().ListSearchAttributes(ctx, request)
-	there := answer.GetCustomAttributes()
-	if err != nil || there[names.SearchTask] != enumspb.INDEXED_VALUE_TYPE_KEYWORD || there[names.SearchFailed] != enumspb.INDEXED_VALUE_TYPE_INT {
+	if !r.fleet.Searchable(ctx) {
 		return found
 	}
 	return temporal.NewSearchAttributes(
-		temporal.NewSearchAttributeKeyKeyword(names.SearchTask).ValueSet(strings.ToValidUTF8(in.Task[:min(len(in.Task), longestKeyword)], "")),
+		temporal.NewSearchAttributeKeyKeyword(names.SearchTask).ValueSet(names.Keyword(in.Task)),
 		temporal.NewSearchAttributeKeyInt64(names.SearchFailed).ValueSet(0))
 }

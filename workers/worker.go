@@ -117,7 +117,12 @@ type Worker struct {
 	namespace string // the client's; empty for the default
 	contact   *contact.Contact
 	polls     contact.Polls
-	serving   []worker.Worker
+	search    struct {
+		sync.Mutex
+		asked time.Time
+		has   bool
+	}
+	serving []worker.Worker
 }
 
 // New checks the configuration against this host, lists every mistake, starts nothing.

@@ -18,6 +18,36 @@ func TestMapping_Backlog(t *testing.T) {
 
 	m.engine.todo = contract.Backlog{{Work: contract.Whole(70)}, {Work: contract.Whole(5), Rung: 1}}
 	m.engine.ladder.rungs[0].placed = []*placement{{items: 10}, {items: 3}}
-	m.segments.open = map[string]*segmentRun{"m/segment-1": {last: segmentStatus{Left: []int64{10, 2, 0}}}}
+	m.segments.open = map[string]*segmentRun{"m.segment-1": {last: segmentStatus{Left: []int64{10, 2, 0}}}}
 	require.Equal(t, []gpumux.RungBacklog{{Rung: "gpu", Items: 93}, {Rung: "big@node1/GPU-a", Items: 7}}, m.progress(m.started).Backlog)
+}
+
+// Failures and their kinds are of the whole map while its segments run, and what segments
+// have told so far is not booked.
+func TestMapping_ProgressIsOfTheSegmentsToo(t *testing.T) {
+	in := gpumux.MapInput{Task: "t"}
+	m := &mapping{in: in, engine: newEngine("m", in, 100), phase: gpumux.PhaseRunning}
+	failed := func(indices ...int64) (all []gpumux.Result) {
+		for _, i := range indices {
+			all = append(all, gpumux.Result{Index: i, Fault: &gpumux.Fault{Kind: gpumux.FaultTaskError}})
+		}
+		return all
+	}
+	own := map[gpumux.FaultKind]int64{gpumux.FaultTaskError: 2}
+	m.engine.tally.add(contract.ChunkResult{Failed: 2, Faults: own, Recent: failed(1, 2)})
+	m.segments.open = map[string]*segmentRun{
+		"m.segment-1": {last: segmentStatus{Failed: 3, Waiting: 4, Faults: map[gpumux.FaultKind]int64{gpumux.FaultTaskError: 1, gpumux.FaultCrash: 2}, Recent: failed(10, 11, 12)}},
+		"m.segment-2": {last: segmentStatus{Failed: 1, Waiting: 1, Faults: map[gpumux.FaultKind]int64{gpumux.FaultCrash: 1}, Recent: failed(20)}},
+	}
+	for range 2 {
+		p := m.progress(m.started)
+		require.Equal(t, map[gpumux.FaultKind]int64{gpumux.FaultTaskError: 3, gpumux.FaultCrash: 3}, p.Faults)
+		require.EqualValues(t, 6, p.Failed)
+		require.EqualValues(t, 5, p.Waiting)
+		require.Equal(t, failed(2, 10, 11, 12, 20), p.Recent)
+	}
+	require.Equal(t, failed(1, 2), m.engine.tally.recent)
+
+	m.engine.tally.absorb(contract.Carry{Failed: 3, Recent: failed(10, 11, 12)})
+	require.Equal(t, failed(1, 2, 10, 11, 12), m.engine.carry().Recent, "the next run knows them")
 }

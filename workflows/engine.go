@@ -47,8 +47,10 @@ type engine struct {
 
 	inFlight int
 	paused   bool
-	fault    error
-	changed  bool
+	// asking says that no worker of the pool has answered yet.
+	asking  bool
+	fault   error
+	changed bool
 	// contact is how long items run on while the server does not answer; see
 	// contract.TimeoutOf.
 	contact gpumux.Duration
@@ -352,7 +354,7 @@ func (e *engine) carry() *contract.Carry {
 		Source: e.source, Claim: e.claim, Todo: e.todo, Items: e.total, Succeeded: e.tally.counts.Succeeded, Failed: e.tally.counts.Failed,
 		Faults: e.tally.counts.Faults, Chunks: e.tally.chunks, Busy: gpumux.Duration(e.tally.busy), Pace: e.sizer.Carry(), Contact: e.contact,
 		Slots: e.sizer.Slots, Paused: e.paused, Window: e.sizer.Fixed,
-		Peak: e.tally.peaks.Known(), Passed: e.ladder.carry(), MayFail: e.tally.mayFail(e.tally.counts.Failed),
+		Recent: e.tally.recent, Peak: e.tally.peaks.Known(), Passed: e.ladder.carry(), MayFail: e.tally.mayFail(e.tally.counts.Failed),
 	}
 }
 

@@ -108,18 +108,24 @@ func (l *ladder) watch(ctx workflow.Context, r *rung) {
 	}
 	r.watched = true
 	workflow.Go(ctx, func(ctx workflow.Context) {
-		for {
-			if !r.passed && !unserved(r.ask(ctx, contract.WatchInput{}, l.patience)) {
-				break
-			}
-			l.pass(ctx, r, true)
-			if r.ask(ctx, contract.WatchInput{Once: true}, 0) != nil {
-				break
-			}
-			l.pass(ctx, r, false)
-		}
+		r.follow(ctx, r.passed, l.patience, func(ctx workflow.Context, away bool) { l.pass(ctx, r, away) })
 		r.watched = false
 	})
+}
+
+// follow tells when no worker has served the rung for so long, and when one does again.
+func (r *rung) follow(ctx workflow.Context, away bool, limit time.Duration, tell func(ctx workflow.Context, away bool)) {
+	for {
+		if !away && !unserved(r.ask(ctx, contract.WatchInput{}, limit)) {
+			return
+		}
+		tell(ctx, true)
+		if r.ask(ctx, contract.WatchInput{Once: true}, 0) != nil {
+			return
+		}
+		away = false
+		tell(ctx, away)
+	}
 }
 
 // ask waits until a worker has answered, or until none has begun to for so long.

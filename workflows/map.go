@@ -97,10 +97,14 @@ func runInline[In, Out any](ctx workflow.Context, in gpumux.MapInput, items []In
 		return nil
 	}
 	reducing := reducing{of: e}
-	if err := reducing.check(ctx); err != nil {
-		return Mapped[Out]{}, unwrapFault(err)
-	}
-	if err := e.run(ctx); err != nil {
+	done := func() int64 { return e.tally.counts.Succeeded + e.tally.counts.Failed }
+	err = e.within(ctx, started, done, func(ctx workflow.Context) error {
+		if err := reducing.check(ctx); err != nil {
+			return unwrapFault(err)
+		}
+		return e.run(ctx)
+	})
+	if err != nil {
 		return Mapped[Out]{}, err
 	}
 	if failed := e.tally.counts.Failed; e.tally.tooMany(failed) {

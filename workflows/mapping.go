@@ -1,12 +1,9 @@
 package workflows
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
+	"cmp"
 	"errors"
 	"fmt"
-	"regexp"
-	"strings"
 	"time"
 
 	"go.temporal.io/sdk/converter"
@@ -35,16 +32,8 @@ type mapping struct {
 	rounds   int
 	lost     string
 	segments segments
-}
-
-var unclean = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
-
-// pathElement makes a path element of a workflow's ID.
-func pathElement(id string) string {
-	if id = strings.Trim(unclean.ReplaceAllString(id, "-"), "."); id != "" {
-		return id
-	}
-	return "map"
+	// ignored are the names of signals that nobody handles.
+	ignored []string
 }
 
 // listen registers the query progress and the updates pause, resume and window.
@@ -54,37 +43,41 @@ func (m *mapping) listen(ctx workflow.Context) error {
 		m.segments.steer(ctx, to)
 		m.show(ctx)
 	}
-	set := func(paused bool) func(workflow.Context) error {
-		return func(ctx workflow.Context) error {
+	set := func(paused bool) func(workflow.Context, converter.RawValue) error {
+		return func(ctx workflow.Context, _ converter.RawValue) error {
 			steer(ctx, steering{Paused: paused, Window: m.engine.sizer.Fixed})
 			return nil
 		}
 	}
+	none := func(raw converter.RawValue) error { return payload.Absent(raw, "is not taken; give no argument") }
+	workflow.Go(ctx, m.noteSignals)
 	return errors.Join(
-		workflow.SetQueryHandlerWithOptions(ctx, gpumux.ProgressQuery, func() (gpumux.Progress, error) {
-			return m.progress(workflow.Now(ctx)), nil
+		workflow.SetQueryHandlerWithOptions(ctx, gpumux.ProgressQuery, func(raw converter.RawValue) (gpumux.Progress, error) {
+			return m.progress(workflow.Now(ctx)), none(raw)
 		}, workflow.QueryHandlerOptions{Description: "How far the map is: items, failures, chunks in flight, rate. Takes no argument."}),
 		workflow.SetUpdateHandlerWithOptions(ctx, gpumux.PauseUpdate, set(true), workflow.UpdateHandlerOptions{
 			Description: "Stops handing out chunks; those in flight finish. Takes no argument.",
+			Validator:   none,
 		}),
 		workflow.SetUpdateHandlerWithOptions(ctx, gpumux.ResumeUpdate, set(false), workflow.UpdateHandlerOptions{
 			Description: "Ends a pause. Takes no argument.",
+			Validator:   none,
 		}),
-		workflow.SetUpdateHandlerWithOptions(ctx, gpumux.WindowUpdate, func(ctx workflow.Context, raw converter.RawValue) error {
-			window, err := windowOf(raw)
+		workflow.SetUpdateHandlerWithOptions(ctx, gpumux.WindowUpdate, func(ctx workflow.Context, raw, second converter.RawValue) error {
+			window, err := windowOf(raw, second)
 			if err == nil {
 				steer(ctx, steering{Paused: m.engine.paused, Window: window})
 			}
 			return err
 		}, workflow.UpdateHandlerOptions{
 			Description: fmt.Sprintf("Sets how many chunks are in flight. Takes a number, 0 (automatic) to %d.", gpumux.MaxWindow),
-			Validator:   func(raw converter.RawValue) error { _, err := windowOf(raw); return err },
+			Validator:   func(raw, second converter.RawValue) error { _, err := windowOf(raw, second); return err },
 		}))
 }
 
 // windowOf reads the argument of the update "window".
-func windowOf(raw converter.RawValue) (window int, err error) {
-	if err := payload.Decode(raw, &window); err != nil {
+func windowOf(raw, second converter.RawValue) (window int, err error) {
+	if err := cmp.Or(payload.Absent(second, "is followed by a second argument; give a number"), payload.Decode(raw, &window)); err != nil {
 		return 0, err
 	}
 	bad := gpumux.InputError{What: "window"}
@@ -126,10 +119,22 @@ func (m *mapping) prepare(ctx workflow.Context, carry *contract.Carry) error {
 	return m.findStored(ctx)
 }
 
+// cache is where the map's results may be found, or nil. Only a map without items has no
+// edition.
+func (m *mapping) cache() *contract.Cache {
+	if !m.in.Cache || m.in.Edition == "" {
+		return nil
+	}
+	owner := contract.OwnerOf(m.in, 0, m.engine.source)
+	owner.Input = ""
+	return &contract.Cache{Owner: owner, Source: m.engine.source, Range: m.in.Range}
+}
+
 // findStored claims the folder of the map's parts and leaves as work only what is not
 // stored there.
 func (m *mapping) findStored(ctx workflow.Context) error {
-	in := contract.PartsInput{Parts: m.engine.parts, Items: m.engine.total, Owner: m.owner(), Cache: m.cache()}
+	owner := contract.OwnerOf(m.in, m.engine.total, m.engine.source)
+	in := contract.PartsInput{Parts: m.engine.parts, Items: m.engine.total, Owner: owner, Cache: m.cache()}
 	var found contract.Found
 	if err := workflow.ExecuteActivity(housekeeping(ctx, "find finished items"), contract.FindParts, in).Get(ctx, &found); err != nil {
 		return err
@@ -142,39 +147,6 @@ func (m *mapping) findStored(ctx workflow.Context) error {
 	}
 	m.engine.requeue(ctx, contract.Piece{Work: found.Rest})
 	return nil
-}
-
-// owner is all that decides the values: parts with another owner are of another map.
-func (m *mapping) owner() contract.Owner {
-	o := contract.Owner{Task: m.in.Task, Edition: m.in.Edition, Items: m.engine.total, Key: m.in.Key, WithItem: m.in.WithItem}
-	switch {
-	case m.engine.source != nil:
-		o.Input = fmt.Sprintf("%s, content %s", m.in.Source, m.engine.source.Hash)
-	case m.in.Range != nil:
-		o.Input = fmt.Sprintf("the range %d to %d", m.in.Range.Start, m.in.Range.End)
-	default:
-		hash := sha256.New()
-		for _, item := range m.in.Items {
-			hash.Write(append(item, '\n'))
-		}
-		o.Input = fmt.Sprintf("items that came with the map, content %x", hash.Sum(nil)[:16])
-	}
-	if m.in.Arg != nil {
-		sum := sha256.Sum256(m.in.Arg)
-		o.Arg = hex.EncodeToString(sum[:16])
-	}
-	return o
-}
-
-// cache is where the map's results may be found, or nil. Only a map without items has no
-// edition.
-func (m *mapping) cache() *contract.Cache {
-	if !m.in.Cache || m.in.Edition == "" {
-		return nil
-	}
-	owner := m.owner()
-	owner.Input, owner.Items = "", 0
-	return &contract.Cache{Owner: owner, Source: m.engine.source, Range: m.in.Range}
 }
 
 // maxRounds is how often items that are missing from the results run again.
@@ -235,53 +207,16 @@ func (m *mapping) merge(ctx workflow.Context, summary *gpumux.Summary) (done boo
 func (m *mapping) findEdition(ctx workflow.Context) error {
 	if m.in.Edition == "" && m.engine.total > 0 {
 		m.phase = gpumux.PhaseRunning // it waits for a slot, as a chunk would
-		m.show(ctx)
 		found, err := askEdition(ctx, m.engine, m.in.Task)
 		if err != nil {
 			return err
 		}
 		m.in.Edition, m.engine.sizer.Likely, m.engine.contact = found.Edition, found.Slots, found.Contact
 		m.engine.sizer.Sparing = found.Held
+		if found.Searchable {
+			m.makeSearchable(ctx)
+		}
 	}
 	m.engine.in.Edition = m.in.Edition
 	return nil
-}
-
-// failed is how many items have failed, with those of segments under way as far as they
-// have told.
-func (m *mapping) failed() int64 {
-	failed := m.engine.tally.counts.Failed
-	for _, id := range sortedKeys(m.segments.open) {
-		failed += m.segments.open[id].last.Failed
-	}
-	return failed
-}
-
-func (m *mapping) progress(now time.Time) gpumux.Progress {
-	p := gpumux.Progress{
-		Task: m.in.Task, Phase: m.phase, Items: m.engine.total, Succeeded: m.engine.tally.counts.Succeeded, Failed: m.engine.tally.counts.Failed,
-		Faults: m.engine.tally.counts.Faults, InFlight: m.engine.inFlight, Window: m.engine.sizer.Whole(), Chunk: int(m.engine.sizer.Largest),
-		Chunks: m.engine.tally.chunks, Paused: m.engine.paused, Started: m.started, Recent: m.engine.tally.recent, Output: m.in.Output,
-		Peak: m.engine.tally.peaks.Known(), Waiting: m.engine.todo.Waiting(now), Lost: m.lost, PassedOver: m.engine.ladder.passedOver(false),
-	}
-	p.Backlog, p.ItemTime = m.backlog(), gpumux.Duration(m.engine.sizer.PerItem)
-	m.segments.addTo(&p)
-	if elapsed := now.Sub(m.started).Seconds(); elapsed > 0 {
-		p.Rate = float64(p.Succeeded+p.Failed) / elapsed
-	}
-	return p
-}
-
-// show sets the Markdown that the Web UI shows as the workflow's current details.
-func (m *mapping) show(ctx workflow.Context) {
-	p := m.progress(workflow.Now(ctx))
-	workflow.SetCurrentDetails(ctx, contract.Details(p, m.in.Rungs()))
-	// To set an attribute that the server lacks would stop the workflow. A run that was
-	// started with it shows that the server has it.
-	told, has := workflow.GetTypedSearchAttributes(ctx).GetInt64(searchFailed)
-	if has && (told == 0 && p.Failed > 0 || m.phase == gpumux.PhaseDone && told != p.Failed) {
-		if err := workflow.UpsertTypedSearchAttributes(ctx, searchFailed.ValueSet(p.Failed)); err != nil {
-			workflow.GetLogger(ctx).Warn("the number of failed items cannot be searched for", "error", err)
-		}
-	}
 }

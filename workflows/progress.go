@@ -1,14 +1,21 @@
 package workflows
 
 import (
+	"slices"
+	"time"
+
 	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/names"
 )
 
-var searchFailed = temporal.NewSearchAttributeKeyInt64(names.SearchFailed)
+var (
+	searchTask   = temporal.NewSearchAttributeKeyKeyword(names.SearchTask)
+	searchFailed = temporal.NewSearchAttributeKeyInt64(names.SearchFailed)
+)
 
 // left is how many items have no result yet by rung, those in flight included.
 func (l *ladder) left(todo []contract.Piece) []int64 {
@@ -39,4 +46,83 @@ func (m *mapping) backlog() (all []gpumux.RungBacklog) {
 		}
 	}
 	return all
+}
+
+// failed is how many items have failed, with those of segments under way as far as they
+// have told.
+func (m *mapping) failed() int64 {
+	failed := m.engine.tally.counts.Failed
+	for _, id := range sortedKeys(m.segments.open) {
+		failed += m.segments.open[id].last.Failed
+	}
+	return failed
+}
+
+func (m *mapping) progress(now time.Time) gpumux.Progress {
+	p := gpumux.Progress{
+		Task: m.in.Task, Phase: m.phase, Items: m.engine.total, Succeeded: m.engine.tally.counts.Succeeded, Failed: m.engine.tally.counts.Failed,
+		Faults: m.engine.tally.counts.Faults, InFlight: m.engine.inFlight, Window: m.engine.sizer.Whole(), Chunk: int(m.engine.sizer.Largest),
+		Chunks: m.engine.tally.chunks, Paused: m.engine.paused, Started: m.started, Recent: m.engine.tally.recent, Output: m.in.Output,
+		Peak: m.engine.tally.peaks.Known(), Waiting: m.engine.todo.Waiting(now), Lost: m.lost, PassedOver: m.engine.ladder.passedOver(false),
+	}
+	p.Backlog, p.ItemTime = m.backlog(), gpumux.Duration(m.engine.sizer.PerItem)
+	m.segments.addTo(&p)
+	p.WaitingFor = contract.WaitingFor(p, m.in.Rungs(), m.engine.asking, len(m.segments.open) > 0)
+	if now.Before(m.started.Add(time.Duration(m.in.Delay))) {
+		p.WaitingFor = "the end of its delay"
+	}
+	if elapsed := now.Sub(m.started).Seconds(); elapsed > 0 {
+		p.Rate = float64(p.Succeeded+p.Failed) / elapsed
+	}
+	return p
+}
+
+// done is how many items have a result, as far as segments have told.
+func (m *mapping) done() int64 {
+	p := m.progress(m.started)
+	return p.Succeeded + p.Failed
+}
+
+// noteSignals tells once of each signal that nobody handles: no client gets an answer to
+// a signal.
+func (m *mapping) noteSignals(ctx workflow.Context) {
+	unknown := func() []string {
+		return slices.DeleteFunc(workflow.GetUnhandledSignalNames(ctx), func(name string) bool { return name == tellSignal })
+	}
+	for workflow.Await(ctx, func() bool { return len(unknown()) > len(m.ignored) }) == nil {
+		all := unknown()
+		slices.Sort(all)
+		for _, name := range all {
+			if !slices.Contains(m.ignored, name) {
+				workflow.GetLogger(ctx).Warn("a map does not know this signal; it takes updates", "signal", name)
+			}
+		}
+		m.ignored = all
+		m.show(ctx)
+	}
+}
+
+// makeSearchable sets the search attributes of a map that its client started without.
+func (m *mapping) makeSearchable(ctx workflow.Context) {
+	if _, has := workflow.GetTypedSearchAttributes(ctx).GetInt64(searchFailed); has {
+		return
+	}
+	err := workflow.UpsertTypedSearchAttributes(ctx, searchTask.ValueSet(names.Keyword(m.in.Task)), searchFailed.ValueSet(0))
+	if err != nil {
+		workflow.GetLogger(ctx).Warn("the map cannot be searched for", "error", err)
+	}
+}
+
+// show sets the Markdown that the Web UI shows as the workflow's current details.
+func (m *mapping) show(ctx workflow.Context) {
+	p := m.progress(workflow.Now(ctx))
+	workflow.SetCurrentDetails(ctx, contract.Details(p, m.in.Rungs(), m.ignored))
+	// To set an attribute that the server lacks would stop the workflow. A run that was
+	// started with it shows that the server has it.
+	told, has := workflow.GetTypedSearchAttributes(ctx).GetInt64(searchFailed)
+	if has && (told == 0 && p.Failed > 0 || m.phase == gpumux.PhaseDone && told != p.Failed) {
+		if err := workflow.UpsertTypedSearchAttributes(ctx, searchFailed.ValueSet(p.Failed)); err != nil {
+			workflow.GetLogger(ctx).Warn("the number of failed items cannot be searched for", "error", err)
+		}
+	}
 }

@@ -37,6 +37,11 @@ func askEdition(ctx workflow.Context, e *engine, task string) (found contract.Ed
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: 100 * time.Millisecond, MaximumInterval: contract.HeartbeatTimeout},
 		Priority:    fairly(ctx, e.in, e.id),
 	}
+	e.asking = true
+	if e.onChange != nil {
+		e.onChange(ctx)
+	}
+	defer func() { e.asking = false }()
 	return found, e.ladder.runOn(ctx, 0, 0, func(within workflow.Context, queue string) error {
 		options.TaskQueue = queue
 		return workflow.ExecuteActivity(workflow.WithActivityOptions(within, options), contract.FindEdition,

@@ -1,9 +1,6 @@
 package workflows
 
 import (
-	"errors"
-	"fmt"
-	"path"
 	"time"
 
 	"go.temporal.io/sdk/converter"
@@ -28,15 +25,15 @@ func Register(r worker.WorkflowRegistry) {
 // describe is gpumux.Describe: what the worker of this workflow's queue offers.
 func describe(ctx workflow.Context) (offer contract.WorkerInfo, err error) {
 	asking := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		ScheduleToCloseTimeout: contract.HeartbeatTimeout, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
+		ScheduleToCloseTimeout: contract.HeartbeatTimeout, Summary: "describe the worker", RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
 	})
 	err = workflow.ExecuteActivity(asking, contract.DescribeWorker).Get(ctx, &offer)
 	return offer, err
 }
 
 // runMap is gpumux.Map: a map that any Temporal client can start with a JSON input.
-func runMap(ctx workflow.Context, raw converter.RawValue) (gpumux.Summary, error) {
-	in, carry, err := decodeInput(ctx, raw)
+func runMap(ctx workflow.Context, raw, second converter.RawValue) (summary gpumux.Summary, err error) {
+	in, carry, err := payload.Map(ctx, raw, second)
 	if err != nil {
 		return gpumux.Summary{}, invalid(err)
 	}
@@ -47,7 +44,7 @@ func runMap(ctx workflow.Context, raw converter.RawValue) (gpumux.Summary, error
 	}
 	if m.in.Output == "" {
 		info := workflow.GetInfo(ctx)
-		m.in.Output = path.Join("maps", pathElement(info.WorkflowExecution.ID), info.FirstRunID, "results.jsonl")
+		m.in.Output = contract.OutputOf(info.WorkflowExecution.ID, info.FirstRunID)
 	}
 	m.engine = newEngine(workflow.GetInfo(ctx).WorkflowExecution.ID, m.in, max(0, in.Len()))
 	m.engine.onChange, m.reducing.of = m.show, m.engine
@@ -55,6 +52,15 @@ func runMap(ctx workflow.Context, raw converter.RawValue) (gpumux.Summary, error
 		return gpumux.Summary{}, err
 	}
 	m.show(ctx)
+	err = m.engine.within(ctx, m.started, m.done, func(ctx workflow.Context) error {
+		summary, err = m.run(ctx, carry)
+		return err
+	})
+	return summary, err
+}
+
+// run runs the map to its end, or to that of this run.
+func (m *mapping) run(ctx workflow.Context, carry *contract.Carry) (gpumux.Summary, error) {
 	if err := m.prepare(ctx, carry); err != nil {
 		return gpumux.Summary{}, unwrapFault(err)
 	}
@@ -87,42 +93,4 @@ func housekeeping(ctx workflow.Context, summary string) workflow.Context {
 			NonRetryableErrorTypes: tooLarge,
 		},
 	})
-}
-
-// decodeInput reads the input of this run of gpumux.Map, with the state that the run
-// before left.
-func decodeInput(ctx workflow.Context, raw converter.RawValue) (gpumux.MapInput, *contract.Carry, error) {
-	if workflow.GetInfo(ctx).ContinuedExecutionRunID != "" {
-		if in, carry, err := decodeHandoff(raw); err == nil { // else a cron schedule starts the map again
-			return in, carry, nil
-		}
-	}
-	// A run from before this rule, or before the worker's keys, goes on as it began.
-	if payload.Unsealed(raw) && workflow.GetVersion(ctx, "refuse unencrypted inputs", workflow.DefaultVersion, 1) == 1 {
-		return gpumux.MapInput{}, nil, payload.ErrUnsealed
-	}
-	var in gpumux.MapInput
-	err := payload.Decode(raw, &in)
-	return in, nil, err
-}
-
-// decodeSegment reads the input of gpumux.Segment.
-func decodeSegment(ctx workflow.Context, raw converter.RawValue) (gpumux.MapInput, *contract.Carry, error) {
-	if workflow.GetInfo(ctx).ParentWorkflowExecution == nil {
-		return gpumux.MapInput{}, nil, fmt.Errorf("%s is a part of a map; start %s", contract.SegmentWorkflow, gpumux.MapWorkflow)
-	}
-	return decodeHandoff(raw)
-}
-
-// decodeHandoff reads what another run of a map left. If that was of a later version, it
-// panics: Temporal tries the task of the workflow again until a worker of that version
-// has it, and shows the error meanwhile.
-func decodeHandoff(raw converter.RawValue) (gpumux.MapInput, *contract.Carry, error) {
-	var c contract.Handoff
-	err := payload.Decode(raw, &c)
-	var skew *contract.SkewError
-	if errors.As(err, &skew) {
-		panic(fmt.Sprintf("%v; upgrade the workers of the queue %s", skew, gpumux.Queue))
-	}
-	return gpumux.MapInput(c.Input), c.Carry, err
 }

@@ -1,15 +1,20 @@
 package workflows_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	sdklog "go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/workflows"
 )
 
 func TestRegistered_InlineItemsComeBackInline(t *testing.T) {
@@ -122,4 +127,51 @@ func TestRegistered_PauseHoldsChunksBack(t *testing.T) {
 	require.Equal(t, before, after, "nothing starts while the map is paused")
 	require.Less(t, after, 400)
 	require.Equal(t, 400, count())
+}
+
+// A map takes one argument, and a query or an update what it says; null is none.
+func TestRegistered_RefusesFurtherArguments(t *testing.T) {
+	in := gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 4}}
+	env := run(t, &worker{}, gpumux.MapWorkflow, in, in)
+	fault := workflows.FaultOf(env.GetWorkflowError())
+	require.NotNil(t, fault)
+	require.Equal(t, gpumux.FaultBadInput, fault.Kind)
+	require.Contains(t, fault.Message, "second argument")
+	require.NoError(t, run(t, &worker{}, gpumux.MapWorkflow, in, nil).GetWorkflowError())
+
+	env = environment(20 * time.Second)
+	(&worker{}).register(env)
+	refused := map[string]string{}
+	env.RegisterDelayedCallback(func() {
+		for name, args := range map[string][]any{gpumux.PauseUpdate: {"now"}, gpumux.ResumeUpdate: {nil}, gpumux.WindowUpdate: {3, 4}} {
+			env.UpdateWorkflow(name, name, &testsuite.TestUpdateCallback{
+				OnReject: func(err error) { refused[name] = err.Error() }, OnAccept: func() {}, OnComplete: func(any, error) {},
+			}, args...)
+		}
+		_, err := env.QueryWorkflow(gpumux.ProgressQuery, "all")
+		require.ErrorContains(t, err, "give no argument")
+	}, time.Minute)
+	in.Delay = gpumux.Duration(time.Hour)
+	env.ExecuteWorkflow(gpumux.MapWorkflow, in)
+	require.NoError(t, env.GetWorkflowError())
+	require.Len(t, refused, 2)
+	require.Contains(t, refused[gpumux.PauseUpdate], "give no argument")
+	require.Contains(t, refused[gpumux.WindowUpdate], "second argument")
+}
+
+// A signal has no answer, so the log says once that nobody handles it.
+func TestRegistered_TellsOfSignalsThatNobodyHandles(t *testing.T) {
+	var suite testsuite.WorkflowTestSuite
+	var log bytes.Buffer
+	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))))
+	env := suite.NewTestWorkflowEnvironment()
+	(&worker{}).register(env)
+	for at, name := range []string{"pause", "hurry", "pause"} {
+		env.RegisterDelayedCallback(func() { env.SignalWorkflow(name, at) }, time.Duration(at+1)*time.Minute)
+	}
+	env.ExecuteWorkflow(gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 4}, Delay: gpumux.Duration(time.Hour)})
+	require.NoError(t, env.GetWorkflowError())
+	for _, name := range []string{"pause", "hurry"} {
+		require.Equal(t, 1, strings.Count(log.String(), "does not know this signal; it takes updates\" "+"signal="+name), log.String())
+	}
 }

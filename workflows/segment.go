@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/payload"
 	"github.com/gpumux/gpumux/internal/sizer"
 	"github.com/gpumux/gpumux/internal/text"
 )
@@ -23,8 +24,10 @@ const (
 	// server warns at 10,240.
 	longHistory = 6000
 	// tellEvery is how often a segment tells its map how far it is if there are two
-	// segments. If there are more, it tells less often.
+	// segments, and tellShare how often of the map's age at most. If there are more segments,
+	// or the map is old, it tells less often.
 	tellEvery = 5 * time.Second
+	tellShare = 50
 
 	// Signals between a map and its segments.
 	steerSignal = "steer"
@@ -44,6 +47,10 @@ type segmentStatus struct {
 	Failed    int64  `json:"failed"`
 	Chunks    int64  `json:"chunks"`
 	InFlight  int    `json:"inFlight"`
+	// Waiting is how many items wait for another try.
+	Waiting int64                      `json:"waiting,omitempty"`
+	Faults  map[gpumux.FaultKind]int64 `json:"faults,omitempty"`
+	Recent  []gpumux.Result            `json:"recent,omitempty"`
 	// PassedOver are the pools that are passed over now.
 	PassedOver []string `json:"passedOver,omitempty"`
 	// Left is how many items have no result yet, by rung.
@@ -123,10 +130,10 @@ func (s *segments) start(ctx workflow.Context) {
 	abreast := e.sizer.Abreast()
 	pieces := e.todo.Cut(s.nextItems(abreast))
 	s.count++
-	id := fmt.Sprintf("%s/segment-%d", e.id, s.count)
+	id := fmt.Sprintf("%s.segment-%d", e.id, s.count)
 	carry := e.carry()
 	carry.Todo, carry.Started, carry.MayFail = pieces, s.of.started, e.tally.mayFail(s.of.failed())
-	carry.Succeeded, carry.Failed, carry.Faults, carry.Chunks, carry.Busy, carry.Peak = 0, 0, nil, 0, 0, nil
+	carry.Succeeded, carry.Failed, carry.Faults, carry.Chunks, carry.Busy, carry.Peak, carry.Recent = 0, 0, nil, 0, 0, nil, nil
 	if abreast > sizer.MinAbreast {
 		carry.Abreast = abreast
 	}
@@ -198,24 +205,28 @@ func (s *segments) listen(ctx workflow.Context) {
 
 // addTo adds what the segments under way have told to the map's progress.
 func (s *segments) addTo(p *gpumux.Progress) {
+	counts, recent := contract.Counts{}, tally{recent: p.Recent}
+	counts.Add(p.Succeeded, p.Failed, p.Faults)
 	for _, id := range sortedKeys(s.open) {
 		r := s.open[id].last
-		p.Succeeded += r.Succeeded
-		p.Failed += r.Failed
+		counts.Add(r.Succeeded, r.Failed, r.Faults)
+		recent.addRecent(r.Recent)
 		p.Chunks += r.Chunks
 		p.InFlight += r.InFlight
+		p.Waiting += r.Waiting
 		for _, pool := range r.PassedOver {
 			if !slices.Contains(p.PassedOver, pool) {
 				p.PassedOver = append(p.PassedOver, pool)
 			}
 		}
 	}
+	p.Succeeded, p.Failed, p.Faults, p.Recent = counts.Succeeded, counts.Failed, counts.Faults, recent.recent
 }
 
 // runSegment is gpumux.Segment: it runs its pieces until they are finished or its history
 // is long enough. It returns their counts and the pieces that are left.
 func runSegment(ctx workflow.Context, raw converter.RawValue) (contract.Carry, error) {
-	in, carry, err := decodeSegment(ctx, raw)
+	in, carry, err := payload.Segment(ctx, raw)
 	if err != nil {
 		return contract.Carry{}, invalid(err)
 	}
@@ -229,13 +240,13 @@ func runSegment(ctx workflow.Context, raw converter.RawValue) (contract.Carry, e
 	told := workflow.Now(ctx)
 	e.onChange = func(ctx workflow.Context) {
 		now := workflow.Now(ctx)
-		if now.Sub(told) < pause {
+		if now.Sub(told) < max(pause, now.Sub(carry.Started)/tellShare) {
 			return
 		}
 		told = now
 		s := segmentStatus{
 			ID: info.WorkflowExecution.ID, Succeeded: e.tally.counts.Succeeded, Failed: e.tally.counts.Failed, Chunks: e.tally.chunks, InFlight: e.inFlight,
-			PassedOver: e.ladder.passedOver(false), Left: e.ladder.left(e.todo),
+			Waiting: e.todo.Waiting(now), Faults: e.tally.counts.Faults, Recent: e.tally.recent, PassedOver: e.ladder.passedOver(false), Left: e.ladder.left(e.todo),
 		}
 		parent := info.ParentWorkflowExecution.ID
 		workflow.Go(ctx, func(ctx workflow.Context) {

@@ -6,8 +6,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
+	sdkworker "go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
@@ -129,4 +131,46 @@ func TestRegistered_AVeryLongMapContinuesAsANewRun(t *testing.T) {
 	var s gpumux.Summary
 	require.NoError(t, env.GetWorkflowResult(&s))
 	require.EqualValues(t, 3000, s.Items)
+}
+
+// counting calls signals for each signal.
+type counting struct {
+	interceptor.WorkerInterceptorBase
+	interceptor.WorkflowInboundInterceptorBase
+	signals func()
+}
+
+func (c *counting) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
+	return &counting{WorkflowInboundInterceptorBase: interceptor.WorkflowInboundInterceptorBase{Next: next}, signals: c.signals}
+}
+
+func (c *counting) HandleSignal(ctx workflow.Context, in *interceptor.HandleSignalInput) error {
+	c.signals()
+	return c.Next.HandleSignal(ctx, in)
+}
+
+// A segment tells its map how far it is, the more rarely the older the map: so the
+// history of a map that runs for days is not full of it.
+func TestSegment_TellsTheMoreRarelyTheOlderTheMap(t *testing.T) {
+	told := map[time.Duration]int{}
+	for _, age := range []time.Duration{0, 24 * time.Hour} {
+		env := environment(30 * time.Second)
+		env.SetContinuedExecutionRunID("the run before")
+		w := &worker{stored: map[int64]bool{}, odd: func(c contract.Chunk, _ string) (*contract.ChunkResult, error) {
+			if c.Tries >= 50 {
+				return nil, nil
+			}
+			return &contract.ChunkResult{Covered: c.Len(), Ran: c.Len(), Retry: c.Runs}, nil
+		}}
+		w.register(env)
+		env.SetWorkerOptions(sdkworker.Options{Interceptors: []interceptor.WorkerInterceptor{&counting{signals: func() { told[age]++ }}}})
+		env.ExecuteWorkflow(gpumux.MapWorkflow, given{
+			Input: gpumux.MapInput{Task: "square", Source: "sources/x.jsonl", Output: "o.jsonl", Attempts: 100, Backoff: gpumux.Duration(10 * time.Second), Chunk: 1},
+			Carry: contract.Carry{Items: 1, Started: env.Now().Add(-age), Todo: contract.Backlog{{Work: contract.Whole(1)}}},
+		})
+		require.NoError(t, env.GetWorkflowError())
+	}
+	require.Greater(t, told[0], 30)
+	require.Less(t, told[24*time.Hour], 3)
+	require.Positive(t, told[24*time.Hour])
 }

@@ -32,7 +32,12 @@ func (t *tally) add(r contract.ChunkResult) {
 	t.counts.Add(r.Succeeded, r.Failed, r.Faults)
 	t.busy += time.Duration(r.Busy)
 	t.peaks.Merge(r.Peak)
-	t.recent = append(t.recent, r.Recent...)
+	t.addRecent(r.Recent)
+}
+
+// addRecent keeps the newest failures, in a list of its own.
+func (t *tally) addRecent(failures []gpumux.Result) {
+	t.recent = slices.Concat(t.recent, failures)
 	t.recent = t.recent[max(0, len(t.recent)-maxRecent):]
 }
 
@@ -42,6 +47,7 @@ func (t *tally) absorb(done contract.Carry) {
 	t.chunks += done.Chunks
 	t.busy += time.Duration(done.Busy)
 	t.peaks.Merge(done.Peak)
+	t.addRecent(done.Recent)
 }
 
 // allow sets how many more items may fail; negative means any number.

@@ -4,7 +4,6 @@ SUMMARY is what gpumux map --json printed, ITEMS its input and RESULTS its resul
 """
 
 import json
-import re
 import statistics
 import sys
 
@@ -20,7 +19,7 @@ def main(summary_file, items_file, results_file):
     trained = [(items[r["index"]], r["value"]) for r in results if "value" in r]
     failed = [r for r in results if "fault" in r]
 
-    elapsed = seconds(summary["elapsed"])
+    elapsed = summary["elapsed"]
     devices = ", ".join(sorted({value["device"] for _, value in trained})) or "no device"
     print(f"\n{len(trained)} networks trained on {devices}, {len(failed)} failed")
     print(f"{elapsed:.1f} s, {len(results) / max(elapsed, 1e-3):.1f} networks per second, {summary['chunks']} chunks\n")
@@ -61,12 +60,6 @@ def sizes(trained):
 def lines(name):
     with open(name) as file:
         return [json.loads(line) for line in file]
-
-
-def seconds(duration):
-    """Seconds of a duration such as 1m2.5s or 350ms."""
-    unit = {"h": 3600, "m": 60, "s": 1, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
-    return sum(float(number) * unit[name] for number, name in re.findall(r"([\d.]+)(h|ms|m|s|µs|ns)", duration))
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ import (
 
 var flagOf = map[string]string{"ladder": "--pool:", "patience": "--patience", "mode": "--mode", "timeout": "--timeout", "attempts": "--attempts",
 	"backoff": "--backoff", "maxFailures": "--max-failures", "reduce": "--reduce", "key": "--key", "chunk": "--chunk", "window": "--window",
+	"poolTimeout": "--pool-timeout", "mapTimeout": "--map-timeout", "delay": "--delay",
 	"priority": "--priority", "fairnessKey": "--fairness-key", "fairnessWeight": "--fairness-weight",
 	"failFast": "--fail-fast", "arg": "--arg", "withItem": "--with-item"}
 

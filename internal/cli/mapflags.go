@@ -53,6 +53,7 @@ func (f *taskFlags) register(flags *pflag.FlagSet) {
 func (f *taskFlags) registerPools(flags *pflag.FlagSet, poolsHere string) {
 	flags.StringSliceVar(&f.input.Ladder, "pool", nil, "pools to use, first choice first, such as gpu,cpu; one device of a pool is pool@host/device (default gpu"+poolsHere+")")
 	flags.DurationVar((*time.Duration)(&f.input.Patience), "patience", 0, "how long a pool may lack a worker with a healthy device before the next one takes its work (default 1m)")
+	flags.DurationVar((*time.Duration)(&f.input.PoolTimeout), "pool-timeout", 0, "fail when no pool has had a worker with a healthy device for so long (default: wait)")
 }
 
 func (f *taskFlags) registerHow(flags *pflag.FlagSet) {
@@ -148,6 +149,8 @@ func (f *mapFlags) registerOptions(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.input.Cache, "cache", false, "take the results of equal items from earlier maps of this task with --cache, and keep these; with --local it needs --data")
 	flags.IntVar(&f.input.Attempts, "attempts", 1, "how often an item that raises is tried")
 	flags.DurationVar((*time.Duration)(&f.input.Backoff), "backoff", 0, "pause before an item that raised is tried again, without a slot; it doubles, up to 1m (default none)")
+	flags.DurationVar((*time.Duration)(&f.input.MapTimeout), "map-timeout", 0, "longest time of the whole map; what has finished is kept (default: none)")
+	flags.DurationVar((*time.Duration)(&f.input.Delay), "delay", 0, "pause before the first item (default: none)")
 	flags.BoolVar(&f.input.FailFast, "fail-fast", false, "end at the first failed item")
 	flags.StringVar((*string)(&f.input.MaxFailures), "max-failures", "", "end when more items have failed than this `number`, such as 10 or 5%")
 	flags.StringVar(&f.input.Reduce, "reduce", "", "one value of all: sum, mean, min, max, count, or a task that makes one value of a pair [a, b]")

@@ -33,6 +33,8 @@ type Carry struct {
 	// Segments counts the segments so far.
 	Segments int           `json:"segments,omitempty"`
 	Peak     *gpumux.Peaks `json:"peak,omitempty"`
+	// Recent are the newest failures, as many as a Progress has.
+	Recent []gpumux.Result `json:"recent,omitempty"`
 	// Cached is how many results came from the cache.
 	Cached int64 `json:"cached,omitempty"`
 	// Rounds is how often the merge has found items missing so far.

@@ -1,7 +1,10 @@
 package contract
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/gpumux/gpumux"
@@ -141,6 +144,9 @@ type Edition struct {
 	Contact gpumux.Duration `json:"contact,omitempty"`
 	// Held says that the answers of chunks have Held.
 	Held bool `json:"held,omitempty"`
+	// Searchable says that the namespace has the search attributes of maps. To set one that
+	// it lacks would stop the workflow.
+	Searchable bool `json:"searchable,omitempty"`
 }
 
 // IndexInput is the input of IndexSource.
@@ -211,6 +217,29 @@ type Owner struct {
 	// Key and WithItem say what the results have of their items.
 	Key      string `json:"key,omitempty"`
 	WithItem bool   `json:"withItem,omitempty"`
+}
+
+// OwnerOf is the owner of a map's parts: parts with another one are of another map. The
+// source is nil where the input has none.
+func OwnerOf(in gpumux.MapInput, items int64, source *Source) Owner {
+	o := Owner{Task: in.Task, Edition: in.Edition, Items: items, Key: in.Key, WithItem: in.WithItem}
+	switch {
+	case source != nil:
+		o.Input = fmt.Sprintf("%s, content %s", in.Source, source.Hash)
+	case in.Range != nil:
+		o.Input = fmt.Sprintf("the range %d to %d", in.Range.Start, in.Range.End)
+	default:
+		hash := sha256.New()
+		for _, item := range in.Items {
+			hash.Write(append(item, '\n'))
+		}
+		o.Input = fmt.Sprintf("items that came with the map, content %x", hash.Sum(nil)[:16])
+	}
+	if in.Arg != nil {
+		sum := sha256.Sum256(in.Arg)
+		o.Arg = hex.EncodeToString(sum[:16])
+	}
+	return o
 }
 
 // Found is the result of FindParts: what earlier runs of the same map have stored, and

@@ -59,7 +59,7 @@ func TestDecodeMap_TakesWhatFits(t *testing.T) {
 	var same, odd gpumux.MapInput
 	require.NoError(t, contract.Decode(data, &same))
 	require.Equal(t, in, same)
-	require.NoError(t, contract.Decode([]byte(` { "Task" : "f" , "items" : [ [ ] , { } , null, "\\\"" ] , "timeout" : null, "chunk":null } `), &odd))
+	require.NoError(t, contract.Decode([]byte(` { "task" : "f" , "items" : [ [ ] , { } , null, "\\\"" ] , "timeout" : null, "chunk":null } `), &odd))
 	require.Equal(t, []json.RawMessage{json.RawMessage("[ ]"), json.RawMessage("{ }"), json.RawMessage("null"), json.RawMessage(`"\\\""`)}, odd.Items)
 }
 

@@ -10,11 +10,11 @@ import (
 	"github.com/gpumux/gpumux/internal/text"
 )
 
-// Details is a map's progress for the Web UI, in Markdown. The kinds are sorted, so that
-// a replay repeats it.
+// Details is a map's progress for the Web UI, in Markdown, with the signals that it
+// ignored. The kinds are sorted, so that a replay repeats it.
 //
 //workflowcheck:ignore
-func Details(p gpumux.Progress, ladder []string) string {
+func Details(p gpumux.Progress, ladder, ignored []string) string {
 	var b strings.Builder
 	phase := string(p.Phase)
 	if p.Paused {
@@ -29,6 +29,9 @@ func Details(p gpumux.Progress, ladder []string) string {
 		text.Plain(strings.Join(ladder, ", then ")), phase))
 	b.WriteString("| finished | failed | in flight | items/s |\n|---|---|---|---|\n")
 	b.WriteString(fmt.Sprintf("| %d (%.1f %%) | %d | %d chunks | %.1f |\n", done, percent, p.Failed, p.InFlight, p.Rate))
+	if p.WaitingFor != "" {
+		b.WriteString("\nWaits for " + text.Plain(p.WaitingFor) + "\n")
+	}
 	if p.Waiting > 0 {
 		b.WriteString(fmt.Sprintf("\n%d items raised and wait to be tried again\n", p.Waiting))
 	}
@@ -37,6 +40,9 @@ func Details(p gpumux.Progress, ladder []string) string {
 	}
 	for _, pool := range p.PassedOver {
 		b.WriteString("\nPassed over, since no worker has a healthy device for it: " + text.Plain(pool) + "\n")
+	}
+	if len(ignored) > 0 {
+		b.WriteString("\nSignals that a map does not know, and ignores: " + text.Plain(strings.Join(ignored[:min(len(ignored), 5)], ", ")) + "\n")
 	}
 	if p.Peak != nil {
 		b.WriteString("\nPeak memory per item: " + p.Peak.String() + "\n")
@@ -50,4 +56,27 @@ func Details(p gpumux.Progress, ladder []string) string {
 		}
 	}
 	return b.String()
+}
+
+// WaitingFor is what holds a map up, as far as its workflow knows. asking: no worker of
+// the pool has answered yet; spread: segments run.
+func WaitingFor(p gpumux.Progress, ladder []string, asking, spread bool) string {
+	serves := slices.IndexFunc(ladder, func(pool string) bool { return !slices.Contains(p.PassedOver, pool) })
+	switch {
+	case p.Phase == gpumux.PhaseIndexing, p.Phase == gpumux.PhaseMerging:
+		return "the store"
+	case p.Phase != gpumux.PhaseRunning:
+		return ""
+	case p.Paused && p.InFlight == 0:
+		return "resume"
+	case serves < 0:
+		return "a worker for pool " + ladder[len(ladder)-1]
+	case asking:
+		return "a slot of pool " + ladder[serves]
+	case p.InFlight == 0 && p.Waiting > 0:
+		return "another try of items that raised"
+	case p.InFlight == 0 && !spread:
+		return "the store"
+	}
+	return ""
 }

@@ -1,6 +1,9 @@
 package contract
 
 import (
+	"cmp"
+	"path"
+	"regexp"
 	"strings"
 
 	"github.com/gpumux/gpumux"
@@ -107,6 +110,15 @@ const (
 
 // What lies in the folder of a map, beside the parts and the manifest, which are the
 // store's.
+
+var unclean = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
+
+// OutputOf is the key of the results file of a map that names none, in a folder of its
+// first run.
+func OutputOf(id, run string) string {
+	id = strings.Trim(unclean.ReplaceAllString(id, "-"), ".")
+	return path.Join("maps", cmp.Or(id, "map"), run, "results.jsonl")
+}
 
 // PartsOf is the folder with what belongs to a results file while it is being made.
 func PartsOf(output string) string { return output + names.PartsEnding }

@@ -20,6 +20,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/api/serviceerror"
 	workerpb "go.temporal.io/api/worker/v1"
 	"go.temporal.io/api/workflowservice/v1"
@@ -39,6 +40,16 @@ type Fleet struct {
 
 func (f *Fleet) namespace() string { return cmp.Or(f.Namespace, client.DefaultNamespace) }
 
+// Searchable reports whether the namespace has the search attributes of maps; no where
+// that cannot be found out within five seconds.
+func (f *Fleet) Searchable(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	answer, err := f.Client.OperatorService().ListSearchAttributes(ctx, &operatorservice.ListSearchAttributesRequest{Namespace: f.namespace()})
+	there := answer.GetCustomAttributes()
+	return err == nil && there[names.SearchTask] == enumspb.INDEXED_VALUE_TYPE_KEYWORD && there[names.SearchFailed] == enumspb.INDEXED_VALUE_TYPE_INT
+}
+
 // Rung is a queue and who serves it.
 type Rung struct {
 	// Name is the pool or pinned device, or "workflows" for the queue of workflows.
@@ -51,6 +62,15 @@ type Rung struct {
 
 // Served reports whether somebody takes work from the queue.
 func (r Rung) Served() bool { return r.Pollers+r.Workers > 0 }
+
+// WaitingFor is what a map says that it waits for, where who serves its ladder tells more:
+// a slot is missing because there is no worker.
+func WaitingFor(told string, ladder []Rung) string {
+	if pool, ok := strings.CutPrefix(told, "a slot of pool "); ok && len(ladder) > 0 && !slices.ContainsFunc(ladder, Rung.Served) {
+		return "a worker for pool " + pool
+	}
+	return told
+}
 
 // Serving returns who serves the workflows, first, and each rung of a ladder.
 func (f *Fleet) Serving(ctx context.Context, ladder []string) ([]Rung, error) {

@@ -26,3 +26,14 @@ func TestSick_OnlyWhereNobodyHasAHealthyDevice(t *testing.T) {
 	require.Len(t, Sick([]contract.WorkerInfo{sick("one", "GPU-b")}, []string{"gpu@one/GPU-b"}), 1, "the rung names that device")
 	require.Empty(t, Sick([]contract.WorkerInfo{sick("one", "GPU-b")}, []string{"gpu@one/GPU-a"}))
 }
+
+// A slot is missing where there is no worker; what else a map says, and what is not known,
+// stays.
+func TestWaitingFor(t *testing.T) {
+	served, unserved := Rung{Name: "gpu", Workers: 1}, Rung{Name: "gpu"}
+	const slot = "a slot of pool gpu"
+	require.Equal(t, "a worker for pool gpu", WaitingFor(slot, []Rung{unserved, unserved}))
+	require.Equal(t, slot, WaitingFor(slot, []Rung{unserved, served}))
+	require.Equal(t, slot, WaitingFor(slot, nil))
+	require.Equal(t, "resume", WaitingFor("resume", []Rung{unserved}))
+}

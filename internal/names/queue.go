@@ -18,6 +18,10 @@ const (
 	SearchFailed = "GpumuxFailed"
 )
 
+// Keyword is a search attribute's text: at most the 255 bytes that servers with an SQL
+// database take.
+func Keyword(text string) string { return strings.ToValidUTF8(text[:min(len(text), 255)], "") }
+
 var poolName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // Pool returns what is wrong with a pool's name, or nil.

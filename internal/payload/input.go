@@ -39,6 +39,14 @@ func jsonOf(raw converter.RawValue) ([]byte, error) {
 	}
 }
 
+// Absent refuses a value where none belongs, and says what is wrong; null is none.
+func Absent(raw converter.RawValue, what string) error {
+	if data := raw.Payload().GetData(); len(data) > 0 && string(data) != "null" {
+		return wrong(what)
+	}
+	return nil
+}
+
 func wrong(what string) error {
 	return &gpumux.InputError{What: "input", Problems: []gpumux.Problem{{Field: "input", Message: what}}}
 }

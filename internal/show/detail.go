@@ -57,6 +57,9 @@ func Detail(to io.Writer, d *starter.Detail, causes []starter.Cause, page string
 	if !d.Closed.IsZero() {
 		say("took", screen.Span(d.Closed.Sub(d.Started)))
 	}
+	if d.Progress != nil {
+		say("waits for", d.Progress.WaitingFor)
+	}
 	say("in flight", inFlight(d.Progress))
 	if peak != nil {
 		screen.Field(to, "memory", "peak per item: %s", peak)

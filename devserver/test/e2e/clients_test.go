@@ -28,6 +28,10 @@ func TestStarter_MapsCanBeSearchedForWhereTheServerCan(t *testing.T) {
 		_, err := s.wait(s.start(s.over(task, 10)))
 		require.NoError(t, err)
 	}
+	raw, err := s.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "raw", TaskQueue: gpumux.Queue}, gpumux.MapWorkflow,
+		map[string]any{"task": "step:odd", "items": []int{0, 1, 2}, "ladder": []string{"cpu"}})
+	require.NoError(t, err)
+	require.NoError(t, raw.Get(t.Context(), nil))
 	found := func(query string) (tasks []string) {
 		answer, err := s.Client.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{Namespace: "default", Query: query})
 		require.NoError(t, err)
@@ -38,7 +42,7 @@ func TestStarter_MapsCanBeSearchedForWhereTheServerCan(t *testing.T) {
 		return tasks
 	}
 	for query, want := range map[string]string{
-		"GpumuxFailed > 0": `["step:odd"5]`, "GpumuxTask = 'step:double'": `["step:double"0]`,
+		"GpumuxFailed > 0 AND WorkflowId != 'raw'": `["step:odd"5]`, "WorkflowId = 'raw' AND GpumuxTask = 'step:odd'": `["step:odd"1]`, "GpumuxTask = 'step:double'": `["step:double"0]`,
 	} {
 		s.until(query, func() bool { return fmt.Sprint(found(query)) == want })
 	}

@@ -280,7 +280,7 @@ func TestMap_ALargeMapRunsInSegments(t *testing.T) {
 	d, err := s.client.DescribeWorkflowExecution(t.Context(), "map-call", "")
 	require.NoError(t, err)
 	require.Less(t, d.WorkflowExecutionInfo.HistoryLength, int64(4000), "the map's own history stays short")
-	segment := s.client.GetWorkflow(t.Context(), "map-call/segment-1", "")
+	segment := s.client.GetWorkflow(t.Context(), "map-call.segment-1", "")
 	require.NoError(t, segment.Get(t.Context(), nil))
 	s.keep(segment)
 }

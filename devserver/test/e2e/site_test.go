@@ -168,8 +168,8 @@ func (s *site) keep(run client.WorkflowRun) {
 	})
 	data = s.anonymous(data)
 	name := strings.TrimPrefix(s.t.Name(), "Test")
-	if _, segment, ok := strings.Cut(run.GetID(), "/"); ok {
-		name += "_" + segment
+	if _, segment, ok := strings.Cut(run.GetID(), ".segment-"); ok {
+		name += "_segment-" + segment
 	}
 	name += ".json"
 	require.NoError(s.t, os.WriteFile(filepath.Join("../../../workflows/testdata", name), data, 0o644))

@@ -1,0 +1,51 @@
+package payload
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
+)
+
+// Map reads the input of this run of gpumux.Map, with the state that the run before left.
+// It takes one argument.
+func Map(ctx workflow.Context, raw, second converter.RawValue) (gpumux.MapInput, *contract.Carry, error) {
+	if workflow.GetInfo(ctx).ContinuedExecutionRunID != "" {
+		if in, carry, err := handoff(raw); err == nil { // else a cron schedule starts the map again
+			return in, carry, nil
+		}
+	}
+	// A run from before this rule, or before the worker's keys, goes on as it began.
+	if Unsealed(raw) && workflow.GetVersion(ctx, "refuse unencrypted inputs", workflow.DefaultVersion, 1) == 1 {
+		return gpumux.MapInput{}, nil, ErrUnsealed
+	}
+	var in gpumux.MapInput
+	err := cmp.Or(Absent(second, "is followed by a second argument; give one object"), Decode(raw, &in))
+	return in, nil, err
+}
+
+// Segment reads the input of gpumux.Segment.
+func Segment(ctx workflow.Context, raw converter.RawValue) (gpumux.MapInput, *contract.Carry, error) {
+	if workflow.GetInfo(ctx).ParentWorkflowExecution == nil {
+		return gpumux.MapInput{}, nil, fmt.Errorf("%s is a part of a map; start %s", contract.SegmentWorkflow, gpumux.MapWorkflow)
+	}
+	return handoff(raw)
+}
+
+// handoff reads what another run of a map left. If that was of a later version, it
+// panics: Temporal tries the task of the workflow again until a worker of that version
+// has it, and shows the error meanwhile.
+func handoff(raw converter.RawValue) (gpumux.MapInput, *contract.Carry, error) {
+	var c contract.Handoff
+	err := Decode(raw, &c)
+	var skew *contract.SkewError
+	if errors.As(err, &skew) {
+		panic(fmt.Sprintf("%v; upgrade the workers of the queue %s", skew, gpumux.Queue))
+	}
+	return gpumux.MapInput(c.Input), c.Carry, err
+}

@@ -1,0 +1,82 @@
+package workflows_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/testsuite"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/workflows"
+)
+
+func progressOf(t *testing.T, env *testsuite.TestWorkflowEnvironment) (p gpumux.Progress) {
+	t.Helper()
+	value, err := env.QueryWorkflow(gpumux.ProgressQuery)
+	require.NoError(t, err)
+	require.NoError(t, value.Get(&p))
+	return p
+}
+
+// raises answers every chunk with its last item to be tried again.
+func raises(c contract.Chunk, _ string) (*contract.ChunkResult, error) {
+	last := c.Runs[len(c.Runs)-1].End
+	return &contract.ChunkResult{Covered: c.Len(), Ran: c.Len(), Succeeded: c.Len() - 1, Retry: contract.Runs{{Start: last - 1, End: last}}}, nil
+}
+
+// A map ends with its deadline, also while its items wait, and says so; its clock starts
+// behind the delay.
+func TestDeadline_OfAMap(t *testing.T) {
+	env := environment(20 * time.Second)
+	w := &worker{odd: raises}
+	w.register(env)
+	began, waits := env.Now(), map[time.Duration]string{}
+	for _, at := range []time.Duration{time.Hour, 3 * time.Hour} {
+		env.RegisterDelayedCallback(func() { waits[at] = progressOf(t, env).WaitingFor }, at)
+	}
+	env.ExecuteWorkflow(gpumux.MapWorkflow, gpumux.MapInput{
+		Task: "square", Source: "sources/x.jsonl", Attempts: 9, Backoff: gpumux.Duration(24 * time.Hour), Chunk: 100,
+		Delay: gpumux.Duration(2 * time.Hour), MapTimeout: gpumux.Duration(90 * time.Minute),
+	})
+	fault := workflows.FaultOf(env.GetWorkflowError())
+	require.NotNil(t, fault, "%v", env.GetWorkflowError())
+	require.Equal(t, gpumux.FaultTimeout, fault.Kind)
+	require.Equal(t, "the map took longer than its mapTimeout of 1h30m0s; 99 of 100 items are done", fault.Message)
+	require.Equal(t, map[time.Duration]string{time.Hour: "the end of its delay", 3 * time.Hour: "another try of items that raised"}, waits)
+	require.Equal(t, 210*time.Minute, env.Now().Sub(began).Round(time.Second))
+}
+
+// The deadline is of all runs of a map together, the delay of the first one.
+func TestDeadline_GoesOnInTheNextRun(t *testing.T) {
+	for passed, late := range map[time.Duration]bool{time.Hour: false, 4 * time.Hour: true} {
+		env := environment(20 * time.Second)
+		env.SetContinuedExecutionRunID("the run before")
+		w := &worker{stored: map[int64]bool{0: true}}
+		w.register(env)
+		began := env.Now()
+		in := given{
+			Input: gpumux.MapInput{
+				Task: "square", Source: "sources/x.jsonl", Output: "o.jsonl", Delay: gpumux.Duration(time.Minute), MapTimeout: gpumux.Duration(3 * time.Hour),
+			},
+			Carry: contract.Carry{Items: 2, Succeeded: 1, Started: began.Add(-passed), Todo: contract.Backlog{{Work: contract.Work{Runs: contract.Runs{{Start: 1, End: 2}}}}}},
+		}
+		env.ExecuteWorkflow(gpumux.MapWorkflow, in)
+		fault := workflows.FaultOf(env.GetWorkflowError())
+		require.Equal(t, late, fault != nil, "%v", env.GetWorkflowError())
+		require.Less(t, env.Now().Sub(began), time.Minute)
+	}
+}
+
+// A map that was cancelled says so, whatever its deadlines are.
+func TestDeadline_ACancelledMapIsCancelled(t *testing.T) {
+	env := environment(20 * time.Second)
+	(&worker{odd: raises}).register(env)
+	env.RegisterDelayedCallback(env.CancelWorkflow, time.Hour)
+	env.ExecuteWorkflow(gpumux.MapWorkflow, gpumux.MapInput{
+		Task: "square", Source: "sources/x.jsonl", Attempts: 9, Backoff: gpumux.Duration(24 * time.Hour), MapTimeout: gpumux.Duration(2 * time.Hour),
+	})
+	require.ErrorContains(t, env.GetWorkflowError(), "canceled")
+	require.Nil(t, workflows.FaultOf(env.GetWorkflowError()))
+}
