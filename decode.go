@@ -107,11 +107,11 @@ func (p *problems) readFields(data []byte, to reflect.Value, field string) {
 	for at := range to.NumField() {
 		if name := nameOf(at); name != "" {
 			all = append(all, name)
-			fields[strings.ToLower(name)] = at
+			fields[name] = at
 		}
 	}
 	text.EachField(data, func(name string, value []byte) bool {
-		if at, known := fields[strings.ToLower(name)]; known {
+		if at, known := fields[name]; known {
 			p.read(value, to.Field(at), inside+nameOf(at))
 		} else {
 			p.add(inside+text.Beginning([]byte(name)), "is no field; there are %s", strings.Join(all, ", "))

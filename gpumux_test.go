@@ -58,7 +58,7 @@ func TestMapInput_ValidateNamesEveryMistake(t *testing.T) {
 		"output parts":     {`{"task":"f","items":[],"output":"maps/a/r.jsonl.parts/b"}`, []string{"output"}},
 		"output path":      {`{"task":"f","items":[],"output":"/etc/passwd"}`, []string{"output"}},
 		"over source":      {`{"task":"f","source":"a/x.jsonl","output":"a/x.jsonl"}`, []string{"output"}},
-		"misspelt":         {`{"task":"f","items":[],"lader":["cpu"],"Task":"f"}`, []string{"lader"}},
+		"misspelt":         {`{"task":"f","items":[],"lader":["cpu"],"Task":"f"}`, []string{"lader", "Task"}},
 		"broken arg":       {`{"task":"f","items":[],"arg":"` + strings.Repeat("x", gpumux.MaxArg) + `"}`, []string{"arg"}},
 		"good settings":    {`{"task":"f","items":[{"a":1}],"mode":"fresh","arg":{"a":1},"chunk":5,"window":2,"attempts":3,"priority":1,"timeout":"90s"}`, nil},
 	} {
