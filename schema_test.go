@@ -319,6 +319,9 @@ func generated(t *testing.T) map[string]string {
 		require.NoError(t, json.Indent(&lines, text, "", "  "))
 		files["docs/schema/"+name+".json"] = lines.String() + "\n"
 	}
+	for _, l := range languages {
+		files[l.path] = l.write(t)
+	}
 	return files
 }
 
