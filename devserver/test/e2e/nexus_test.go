@@ -3,7 +3,9 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -14,13 +16,18 @@ import (
 	nexuspb "go.temporal.io/api/nexus/v1"
 	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/devserver/test/devservertest"
+	"github.com/gpumux/gpumux/workers"
+	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workflows"
 )
 
@@ -31,9 +38,15 @@ type neighbour struct {
 	endpoint string
 }
 
-func newNeighbour(t *testing.T, endpoint string) *neighbour {
+func newNeighbour(t *testing.T, endpoint string, keys converter.PayloadCodec) *neighbour {
 	t.Helper()
-	n := &neighbour{devservertest.Dial(t, devservertest.Run(t), devservertest.Namespace(t)), endpoint}
+	o := client.Options{HostPort: devservertest.Run(t).Address(), Namespace: devservertest.Namespace(t),
+		Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))}
+	codec.Apply(&o, keys)
+	c, err := client.Dial(o)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	n := &neighbour{c, endpoint}
 	w := worker.New(n.client, "team", worker.Options{Interceptors: []interceptor.WorkerInterceptor{&naming{}}})
 	w.RegisterWorkflowWithOptions(n.ask, workflow.RegisterOptions{Name: "ask"})
 	require.NoError(t, w.Start())
@@ -135,7 +148,7 @@ func TestNexus_AnotherNamespaceMaps(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.worker("cpu", 2)
-	n := newNeighbour(t, endpoint(t, s))
+	n := newNeighbour(t, endpoint(t, s), nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 
@@ -181,7 +194,7 @@ func TestNexus_OneIDIsOneMap(t *testing.T) {
 	s := newSite(t)
 	at := endpoint(t, s)
 	in := gpumux.MapInput{Task: "call", Items: []json.RawMessage{[]byte("1")}, Ladder: []string{"cpu"}}
-	first, second := newNeighbour(t, at).start(t, "shared", in), newNeighbour(t, at).start(t, "shared", in)
+	first, second := newNeighbour(t, at, nil).start(t, "shared", in), newNeighbour(t, at, nil).start(t, "shared", in)
 	s.worker("cpu", 1)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -191,4 +204,33 @@ func TestNexus_OneIDIsOneMap(t *testing.T) {
 		require.EqualValues(t, 1, got.Summary.Succeeded)
 	}
 	s.calledOnce(1)
+}
+
+// A caller has the keys of the workers, or is refused.
+func TestNexus_KeysAreShared(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	c := s.config("cpu", 1)
+	c.Codec.Keys = filepath.Join(s.dir, "main.key")
+	require.NoError(t, os.WriteFile(c.Codec.Keys, []byte(strings.Repeat("0f", 32)), 0o600))
+	c.Temporal = config.Temporal{Address: devservertest.Run(t).Address(), Namespace: s.namespace}
+	w, err := workers.New(c, workers.Options{StopTimeout: time.Second, Grace: time.Second})
+	require.NoError(t, err)
+	serve(t, w)
+	keys, err := codec.Load(c.Codec.Keys)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	at, in := endpoint(t, s), gpumux.MapInput{Task: "double", Items: items(4), Ladder: []string{"cpu"}}
+	var got asked
+	require.NoError(t, newNeighbour(t, at, keys).start(t, "sealed", in).Get(ctx, &got))
+	require.JSONEq(t, "8", string(got.Summary.Results[0].Value))
+
+	require.ErrorContains(t, newNeighbour(t, at, nil).start(t, "plain", in).Get(ctx, nil), "Encoded failure")
+	o := client.Options{HostPort: devservertest.Run(t).Address(), Namespace: s.namespace}
+	codec.Apply(&o, keys)
+	sealed, err := client.Dial(o)
+	require.NoError(t, err)
+	defer sealed.Close()
+	require.ErrorContains(t, sealed.GetWorkflow(ctx, "plain", "").Get(ctx, nil), "came unencrypted")
 }
