@@ -13,7 +13,7 @@ export GOFLAGS += -tags=disable_grpc_modules
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 export GPUMUX_TEST_PYTHON := $(CURDIR)/$(VENV)/bin/python
 
-.PHONY: help build lean venv demo test test-root test-server race lint fuzz bench soak gpu-bundle gpu-check nvidia-check cluster-check kernel-check deploy-check wheel dist r-check picture outdated size clean
+.PHONY: help build lean venv demo test test-root test-server race lint fuzz bench soak gpu-bundle gpu-check nvidia-check cluster-check kernel-check deploy-check wheel dist r-check examples-check picture outdated size clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -97,6 +97,9 @@ dist: wheel ## dist/: the wheel, archives, Debian packages, a Homebrew formula, 
 r-check: ## R CMD check of clients/r, and all other tests of R; needs R with jsonlite and codetools
 	cd devserver && $(GO) test -v -count=1 -run '^Test(R_|Long_R)' ./test/e2e
 	$(GO) test -count=1 ./internal/runtimes/r
+
+examples-check: $(VENV)/tests ## the example in TypeScript, with the SDK from npm; soak has it too
+	cd devserver && $(GO) test -v -count=1 -run '^TestLong_TypeScript' ./test/e2e
 
 picture: $(VENV)/tests ## docs/top.svg, gpumux top on a real terminal
 	@mkdir -p dist && $(VENV)/bin/python -m pip install -q --disable-pip-version-check pyte==0.8.2

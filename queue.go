@@ -15,4 +15,11 @@ const (
 	PauseUpdate  = "pause"
 	ResumeUpdate = "resume"
 	WindowUpdate = "window"
+
+	// NexusService is the Nexus service of the workers, at the queue Queue. MapOperation
+	// takes a MapInput and gives a Summary. MapIDHeader of a request is the map's ID, whose
+	// running map it then joins. Default: an ID made of the request's.
+	NexusService = "gpumux"
+	MapOperation = "map"
+	MapIDHeader  = "gpumux-map-id"
 )

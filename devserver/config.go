@@ -12,9 +12,8 @@ import (
 
 const clusterName = "active"
 
-// newConfig is one cluster of one host with one history shard. Metrics, profiling and the
-// HTTP API, which any web page could call, have no port; nor has membership: hosts are
-// static.
+// newConfig is one cluster of one host with one history shard. Metrics and profiling have
+// no port, nor has membership: hosts are static.
 func newConfig(p ports, d database) *config.Config {
 	c := &config.Config{
 		Persistence: config.Persistence{
@@ -42,10 +41,13 @@ func newConfig(p ports, d database) *config.Config {
 			Visibility: config.VisibilityArchivalNamespaceDefaults{State: config.ArchivalDisabled},
 		}},
 	}
-	for name, port := range p {
+	for name, port := range p.services() {
 		// BindOnLocalHost would ask the environment and the resolver for "localhost".
 		c.Services[string(name)] = config.Service{RPC: config.RPC{GRPCPort: port, BindOnIP: loopback}}
 	}
+	frontend := c.Services[string(primitives.FrontendService)]
+	frontend.RPC.HTTPPort = p[nexusHTTP]
+	c.Services[string(primitives.FrontendService)] = frontend
 	if p[primitives.InternalFrontendService] == 0 {
 		c.PublicClient.HostPort = address(p[primitives.FrontendService])
 	}
@@ -102,6 +104,9 @@ func settings() dynamicconfig.StaticClient {
 
 		// A search attribute can be used as soon as it is added.
 		dynamicconfig.ForceSearchAttributesCacheRefreshOnRead.Key(): true,
+
+		// Any web page can call the HTTP API, so it serves none; services alone use the port.
+		dynamicconfig.FrontendHTTPAllowedHosts.Key(): []string{},
 
 		// No call to another host.
 		dynamicconfig.EnableServerVersionCheck.Key(): false,

@@ -3,6 +3,7 @@ package devserver
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"strconv"
 	"syscall"
@@ -17,18 +18,32 @@ const loopback = "127.0.0.1"
 // has an inner frontend for the other services.
 type ports map[primitives.ServiceName]int
 
+// nexusHTTP stands for the port over which the frontend takes Nexus requests from the
+// other services. A server with a token has none: the services would call it with TLS,
+// which the frontend does not have.
+const nexusHTTP primitives.ServiceName = "nexus"
+
 func (p ports) hosts() map[primitives.ServiceName]static.Hosts {
 	hosts := map[primitives.ServiceName]static.Hosts{}
-	for name, port := range p {
+	for name, port := range p.services() {
 		hosts[name] = static.SingleLocalHost(address(port))
 	}
 	return hosts
+}
+
+// services are the ports of gRPC.
+func (p ports) services() ports {
+	services := maps.Clone(p)
+	delete(services, nexusHTTP)
+	return services
 }
 
 func choosePorts(frontend int, private bool) (p ports, err error) {
 	p = ports{primitives.FrontendService: frontend, primitives.HistoryService: 0, primitives.MatchingService: 0, primitives.WorkerService: 0}
 	if private {
 		p[primitives.InternalFrontendService] = 0
+	} else {
+		p[nexusHTTP] = 0
 	}
 	for name, port := range p {
 		if port == 0 && err == nil {

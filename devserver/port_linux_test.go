@@ -13,7 +13,7 @@ import (
 
 const listening = "0A" // the state in /proc/net/tcp
 
-// Whatever the server opens is on loopback: services, UI, and nothing for membership,
+// Whatever the server opens is on loopback: services, UI, Nexus, nothing for membership,
 // metrics or profiling.
 func TestListen_LoopbackOnly(t *testing.T) {
 	before := listeners(t)
@@ -25,7 +25,7 @@ func TestListen_LoopbackOnly(t *testing.T) {
 			require.True(t, strings.HasPrefix(address, "0100007F:"), "listens on %s", address)
 		}
 	}
-	require.Equal(t, 5, opened, "four services and the UI; no HTTP API")
+	require.Equal(t, 6, opened, "four services, the UI, and Nexus")
 }
 
 // listeners maps the inodes of this process's listening TCP sockets to their addresses in

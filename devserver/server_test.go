@@ -2,9 +2,12 @@ package devserver
 
 import (
 	"context"
+	"io"
 	"net"
+	"net/http"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -53,6 +56,33 @@ func TestNewTemporal_TakenPortIsAnError(t *testing.T) {
 		require.ErrorContains(t, err, "address already in use")
 		require.True(t, isPortTaken(err), "%v", err)
 		ports[service] = free
+	}
+}
+
+// The port for Nexus serves neither the HTTP API nor a Nexus request that a web page could
+// make up.
+func TestNewTemporal_HTTPIsForServicesAlone(t *testing.T) {
+	t.Parallel()
+	ports, err := choosePorts(0, false)
+	require.NoError(t, err)
+	database := memoryDatabase()
+	require.NoError(t, database.createNamespace())
+	server, err := newTemporal(ports, database, "", newQuietLog(nil))
+	require.NoError(t, err)
+	require.NoError(t, server.Start())
+	defer server.Stop()
+	require.NoError(t, waitReady(t.Context(), address(ports[primitives.FrontendService]), ""))
+	for path, words := range map[string]string{
+		"/api/v1/namespaces": "Host not allowed",
+		"/namespaces/default/task-queues/gpumux/nexus-services/gpumux/map": "make a Nexus endpoint",
+	} {
+		answer, err := http.Post("http://"+address(ports[nexusHTTP])+path, "text/plain", strings.NewReader("{}"))
+		require.NoError(t, err)
+		body, err := io.ReadAll(answer.Body)
+		require.NoError(t, err)
+		require.NoError(t, answer.Body.Close())
+		require.Equal(t, http.StatusForbidden, answer.StatusCode, "%s: %s", path, body)
+		require.Contains(t, string(body), words)
 	}
 }
 

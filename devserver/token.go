@@ -16,6 +16,7 @@ import (
 
 	"go.temporal.io/server/common/authorization"
 	"go.temporal.io/server/common/rpc/encryption"
+	"go.temporal.io/server/service/frontend/configs"
 )
 
 // token is required of callers; an empty one lets everybody on this machine in.
@@ -48,6 +49,19 @@ func (t token) Authorize(_ context.Context, claims *authorization.Claims, _ *aut
 	if claims == nil || claims.System != authorization.RoleAdmin {
 		return authorization.Result{Decision: authorization.DecisionDeny,
 			Reason: "this server asks for the token of who started it: take over the file of variables that gpumux dev --private names"}, nil
+	}
+	return authorization.Result{Decision: authorization.DecisionAllow}, nil
+}
+
+// open is the authorizer of a server without a token. It lets everybody on this machine
+// in, but Nexus requests must name an endpoint by its secret UUID, as other services do:
+// a web page could name a task queue.
+type open struct{}
+
+// Authorize implements authorization.Authorizer.
+func (open) Authorize(_ context.Context, _ *authorization.Claims, target *authorization.CallTarget) (authorization.Result, error) {
+	if target.APIName == configs.DispatchNexusTaskByNamespaceAndTaskQueueAPIName {
+		return authorization.Result{Decision: authorization.DecisionDeny, Reason: "make a Nexus endpoint"}, nil
 	}
 	return authorization.Result{Decision: authorization.DecisionAllow}, nil
 }

@@ -83,8 +83,10 @@ func (w *Worker) lightQueue() queue {
 	o.MaxConcurrentWorkflowTaskPollers = workflowPolls
 	o.MaxConcurrentActivityTaskPollers = lightPolls
 	o.MaxConcurrentActivityExecutionSize = lightActivities
+	o.MaxConcurrentNexusTaskPollers = 1
 	return queue{gpumux.Queue, o, func(r worker.Registry) {
 		workflows.Register(r)
+		registerNexus(r)
 		(&activities.Housekeeping{Store: w.store, Describe: w.Describe}).Register(r)
 	}}
 }

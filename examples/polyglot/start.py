@@ -11,17 +11,17 @@ import uuid
 
 from temporalio.client import Client, WorkflowFailureError
 
+from gpumux_types import MapInput, Progress, Summary
+
 
 async def main(task, items):
     client = await Client.connect(
         os.environ.get("TEMPORAL_ADDRESS", "127.0.0.1:7233"), namespace=os.environ.get("TEMPORAL_NAMESPACE", "default")
     )
+    # The types are made of docs/schema; an editor or mypy finds a misspelt field.
+    given: MapInput = {"task": task, "items": [json.loads(item) for item in items], "ladder": ["cpu"]}
     handle = await client.start_workflow(
-        "gpumux.Map",
-        {"task": task, "items": [json.loads(item) for item in items], "ladder": ["cpu"]},
-        id=f"polyglot-{uuid.uuid4()}",
-        task_queue="gpumux",
-        result_type=dict,
+        "gpumux.Map", given, id=f"polyglot-{uuid.uuid4()}", task_queue="gpumux", result_type=Summary
     )
     try:
         summary = await handle.result()
@@ -33,7 +33,7 @@ async def main(task, items):
         fault = result.get("fault")
         print(f"{fault['kind']}: {fault['message']}" if fault else json.dumps(result["value"], ensure_ascii=False))
 
-    progress = await handle.query("progress", result_type=dict)
+    progress = await handle.query("progress", result_type=Progress)
     print(f"{progress['succeeded']} of {progress['items']} succeeded, phase {progress['phase']}")
     return 0
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/gpumux/gpumux/devserver/test/devservertest"
 	"github.com/gpumux/gpumux/devserver/test/programtest"
+	"github.com/gpumux/gpumux/internal/test/rig"
 )
 
 // top is the repository's top folder.
@@ -186,6 +187,28 @@ func TestExamples_PrintWhatTheirReadmesShow(t *testing.T) {
 			start(e)
 			e.check()
 		})
+	}
+}
+
+// The example in TypeScript installs the SDK, compiles against our types and runs.
+func TestLong_TypeScriptPrintsWhatItsReadmeShows(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("npm"); err != nil {
+		rig.Because(t, rig.Tool, err)
+	}
+	e := newExample(t, "typescript")
+	e.env = append(os.Environ(), e.env...) // npm has its way to the registry there
+	e.textWorker()
+	inCopy := func(line string) string {
+		return strings.ReplaceAll(line, "examples/typescript", e.path("examples/typescript"))
+	}
+	for _, line := range []string{"npm ci --silent --prefix examples/typescript", "npm run --silent build --prefix examples/typescript"} {
+		require.Contains(t, e.readme(), "\n"+line+"\n")
+		out, code := e.sh(e.repo, inCopy(line))
+		require.Zero(t, code, "%s", out)
+	}
+	for _, block := range consoles.FindAllStringSubmatch(e.readme(), -1) {
+		e.compare(block[1], e.repo, inCopy)
 	}
 }
 

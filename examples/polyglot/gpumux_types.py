@@ -1,0 +1,171 @@
+"""Made of docs/schema by `go test . -run TestSchema -update`."""
+
+from typing import Any, Dict, List, Literal
+
+from typing_extensions import Required, TypedDict
+
+Range = TypedDict(
+    "Range",
+    {
+        "start": int | None,
+        "end": int | None,
+    },
+    total=False,
+)
+
+MapInput = TypedDict(
+    "MapInput",
+    {
+        "task": Required[str],
+        "edition": str | None,
+        "items": List[Any] | None,
+        "source": str | None,
+        "columns": List[str] | None,
+        "range": Range | None,
+        "arg": Any,
+        "ladder": List[str] | None,
+        "patience": float | str | None,
+        "poolTimeout": float | str | None,
+        "mapTimeout": float | str | None,
+        "delay": float | str | None,
+        "mode": Literal["persistent", "fresh", ""] | None,
+        "chunk": int | None,
+        "window": int | None,
+        "timeout": float | str | None,
+        "attempts": int | None,
+        "backoff": float | str | None,
+        "failFast": bool | None,
+        "maxFailures": int | str | None,
+        "output": str | None,
+        "reduce": str | None,
+        "key": str | None,
+        "withItem": bool | None,
+        "cache": bool | None,
+        "priority": int | None,
+        "fairnessKey": str | None,
+        "fairnessWeight": float | None,
+    },
+    total=False,
+)
+
+Fault = TypedDict(
+    "Fault",
+    {
+        "kind": Required[Literal["device_oom", "budget", "host_oom", "crash", "timeout", "device_lost", "task_error", "bad_input", "canceled", "slot_lost"]],
+        "item": str,
+        "index": int,
+        "op": str,
+        "message": Required[str],
+        "class": str,
+        "task": str,
+        "slot": str,
+        "device": str,
+        "host": str,
+        "pid": int,
+        "exit": str,
+        "budget": int,
+        "peak": int,
+        "requested": int,
+        "total": int,
+        "free": int,
+        "attempts": int,
+        "traceback": str,
+        "tail": str,
+        "hint": str,
+        "edition": str,
+        "batch": int,
+        "alone": bool,
+        "blameless": bool,
+    },
+    total=False,
+)
+
+Result = TypedDict(
+    "Result",
+    {
+        "index": Required[int],
+        "value": Any,
+        "fault": Fault,
+        "output": str,
+        "files": List[str],
+        "key": Any,
+        "item": Any,
+    },
+    total=False,
+)
+
+Peaks = TypedDict(
+    "Peaks",
+    {
+        "items": Required[int],
+        "p50": Required[int],
+        "p99": Required[int],
+        "max": Required[int],
+        "budget": int,
+        "gpus": int,
+        "first": Required[int],
+        "counts": Required[List[int]],
+    },
+    total=False,
+)
+
+Summary = TypedDict(
+    "Summary",
+    {
+        "task": Required[str],
+        "items": Required[int],
+        "succeeded": Required[int],
+        "failed": Required[int],
+        "faults": Dict[str, int],
+        "cached": int,
+        "results": List[Result],
+        "output": str,
+        "reduced": Any,
+        "reducedOutput": str,
+        "reduceFault": Fault,
+        "busy": Required[float],
+        "elapsed": Required[float],
+        "chunks": Required[int],
+        "peak": Peaks,
+        "passedOver": List[str],
+    },
+    total=False,
+)
+
+RungBacklog = TypedDict(
+    "RungBacklog",
+    {
+        "rung": Required[str],
+        "items": Required[int],
+    },
+    total=False,
+)
+
+Progress = TypedDict(
+    "Progress",
+    {
+        "task": Required[str],
+        "phase": Required[Literal["indexing", "running", "merging", "reducing", "done"]],
+        "items": Required[int],
+        "succeeded": Required[int],
+        "failed": Required[int],
+        "faults": Dict[str, int],
+        "inFlight": Required[int],
+        "window": Required[int],
+        "chunk": Required[int],
+        "chunks": Required[int],
+        "paused": Required[bool],
+        "waitingFor": str,
+        "started": Required[str],
+        "rate": Required[float],
+        "backlog": List[RungBacklog],
+        "itemTime": float,
+        "recent": List[Result],
+        "output": str,
+        "waiting": int,
+        "lost": str,
+        "passedOver": List[str],
+        "peak": Peaks,
+    },
+    total=False,
+)

@@ -1,0 +1,203 @@
+// Made of docs/schema by `go test . -run TestSchema -update`.
+
+export interface Range {
+  start?: number | null;
+  end?: number | null;
+}
+
+export interface MapInput {
+  /** task is the name of a task that the workers of every pool on the ladder know. */
+  task: string;
+  /** edition is the edition of the task's code to run with. Default: that of the first worker that answers. All items run with one edition; where no worker has it, the map fails. */
+  edition?: string | null;
+  /** items are at most 1000, and 512KiB in all. */
+  items?: Array<unknown> | null;
+  /** source is a file of items, by its key in the workers' store or by URL: JSON lines, .csv with a header, or the rows of a .parquet, .arrow or .feather file. */
+  source?: string | null;
+  /** columns are those of a table that its items have, in this order. Default: all. */
+  columns?: Array<string> | null;
+  /** range makes the items the whole numbers start, start+1, … end-1. */
+  range?: Range | null;
+  /** arg is what all items share, such as a configuration: a JSON value of at most 16KiB in the environment of processes as GPUMUX_ARG, in Python gpumux.arg(). Default: none. */
+  arg?: unknown;
+  /** ladder names the pools to use, first choice first. Default ["gpu"]. */
+  ladder?: Array<string> | null;
+  /** patience is how long a pool may lack a worker with a healthy device before the next one takes its work, until there is one again. Default 1 min; the last pool is always waited for. */
+  patience?: number | string | null;
+  /** poolTimeout fails the map when there has been no worker with a healthy device for any pool of the ladder for so long. A paused map waits. Default: it waits in any case. */
+  poolTimeout?: number | string | null;
+  /** mapTimeout fails the map when it takes longer, from the end of its delay on. Running items are ended, and what has finished is kept. Default: none. */
+  mapTimeout?: number | string | null;
+  /** delay is a pause before the first item. Default: none. */
+  delay?: number | string | null;
+  /** mode overrides the task's own mode. Default: the task's, else the pool's. */
+  mode?: "persistent" | "fresh" | "" | null;
+  /** chunk is the number of items per chunk; 0 lets the map learn it. */
+  chunk?: number | null;
+  /** window is the number of chunks in flight; 0 lets the map learn it. */
+  window?: number | null;
+  /** timeout bounds one item; 0 means the task's own, else none. */
+  timeout?: number | string | null;
+  /** attempts is how often an item that raises is tried. Default 1. Deaths of the process do not count. */
+  attempts?: number | null;
+  /** backoff is the pause before an item that raised is tried again, without a slot. It doubles with each try, up to a minute. Default: none, and the process stays. */
+  backoff?: number | string | null;
+  /** failFast ends the map at the first item that fails, maxFailures when more than that have failed. Failures of an earlier run do not count. */
+  failFast?: boolean | null;
+  /** failFast ends the map at the first item that fails, maxFailures when more than that have failed. Failures of an earlier run do not count. */
+  maxFailures?: number | string | null;
+  /** output is the results file: a blob URL or a key in the workers' store. Empty: few and small results come back in the summary, others in a file of the store. */
+  output?: string | null;
+  /** reduce makes one value of all: sum, mean, min, max, count, or the name of a task that makes one value of a pair [a, b] and is associative. Failed items are left out. */
+  reduce?: string | null;
+  /** key names a field of the items, which is copied into their results; null where an item lacks it. withItem copies the whole item. */
+  key?: string | null;
+  /** key names a field of the items, which is copied into their results; null where an item lacks it. withItem copies the whole item. */
+  withItem?: boolean | null;
+  /** cache takes the results of equal items from earlier maps with cache of the same task and edition, and keeps this map's for later ones. Not for items. */
+  cache?: boolean | null;
+  /** priority is 1 (first) to 5 (last); 0 means the server's default, 3. */
+  priority?: number | null;
+  /** fairnessKey shares a pool between keys, so that one large map does not hold up the others. Default: the map's workflow has a key of its own. */
+  fairnessKey?: string | null;
+  /** fairnessWeight is the share of the key beside others, 0.001 to 1000. Default 1. */
+  fairnessWeight?: number | null;
+}
+
+export interface Fault {
+  kind: "device_oom" | "budget" | "host_oom" | "crash" | "timeout" | "device_lost" | "task_error" | "bad_input" | "canceled" | "slot_lost";
+  /** item is the beginning of the item that failed, index its position in the map. The fault of a result has no index. */
+  item?: string;
+  /** item is the beginning of the item that failed, index its position in the map. The fault of a result has no index. */
+  index?: number;
+  /** op is what failed: "start" of a task process, "run" of an item, "read" of a stream's line; "quota": nothing did, the chunk waits for its fairness key's quota. */
+  op?: string;
+  /** message is one line, in the framework's own words where there are any. */
+  message: string;
+  /** class is the exception's class, such as ValueError or torch.OutOfMemoryError. */
+  class?: string;
+  task?: string;
+  /** slot is pool/number, device the device's UUID, host the worker's host name. */
+  slot?: string;
+  /** slot is pool/number, device the device's UUID, host the worker's host name. */
+  device?: string;
+  /** slot is pool/number, device the device's UUID, host the worker's host name. */
+  host?: string;
+  pid?: number;
+  /** exit is how the process ended, such as "exit status 3" or "signal SIGSEGV". */
+  exit?: string;
+  budget?: number;
+  peak?: number;
+  requested?: number;
+  total?: number;
+  free?: number;
+  /** attempts is how often the item was tried. */
+  attempts?: number;
+  traceback?: string;
+  /** tail is the end of what the process printed. */
+  tail?: string;
+  hint?: string;
+  /** edition is that of the worker's code, where it is not the map's. */
+  edition?: string;
+  /** batch is how many items may have been under way in one micro-batch; 0: single items. */
+  batch?: number;
+  /** alone says that no other item had run in the process that died. */
+  alone?: boolean;
+  /** blameless says that the item is not to blame, so that another try costs no attempt. */
+  blameless?: boolean;
+}
+
+export interface Result {
+  /** index is the item's position in the input, from 0. */
+  index: number;
+  value?: unknown;
+  fault?: Fault;
+  /** output is what the item printed or logged, cut in the middle when it is long. */
+  output?: string;
+  /** files are the names of the files that the item kept with gpumux.save. */
+  files?: Array<string>;
+  /** key and item are what key and withItem of the input ask for. */
+  key?: unknown;
+  /** key and item are what key and withItem of the input ask for. */
+  item?: unknown;
+}
+
+export interface Peaks {
+  items: number;
+  p50: number;
+  p99: number;
+  max: number;
+  budget?: number;
+  gpus?: number;
+  first: number;
+  counts: Array<number>;
+}
+
+export interface Summary {
+  task: string;
+  items: number;
+  succeeded: number;
+  failed: number;
+  faults?: { [name: string]: number };
+  /** cached is how many of the results cache of the input found in earlier maps. */
+  cached?: number;
+  /** results are in input order. When they are many or large, output names their file. */
+  results?: Array<Result>;
+  /** results are in input order. When they are many or large, output names their file. */
+  output?: string;
+  /** reduced is the value that reduce of the input made; if it is large, it lies at reducedOutput. */
+  reduced?: unknown;
+  /** reduced is the value that reduce of the input made; if it is large, it lies at reducedOutput. */
+  reducedOutput?: string;
+  /** reduceFault says why there is none, although the items themselves are done. */
+  reduceFault?: Fault;
+  /** busy is the time that slots spent on items, summed. */
+  busy: number;
+  /** elapsed is the time from the start of the workflow to its end. */
+  elapsed: number;
+  chunks: number;
+  /** peak is the memory that the items needed, where it was measured. */
+  peak?: Peaks;
+  /** passedOver are pools of the ladder that had no worker with a healthy device for a time. */
+  passedOver?: Array<string>;
+}
+
+export interface RungBacklog {
+  rung: string;
+  items: number;
+}
+
+export interface Progress {
+  task: string;
+  phase: "indexing" | "running" | "merging" | "reducing" | "done";
+  items: number;
+  succeeded: number;
+  failed: number;
+  faults?: { [name: string]: number };
+  /** inFlight is the number of chunks handed to pools and not yet back. */
+  inFlight: number;
+  window: number;
+  chunk: number;
+  chunks: number;
+  paused: boolean;
+  /** waitingFor is what the map waits for, as far as its workflow knows, such as "a slot of pool gpu". Empty: its work goes on. */
+  waitingFor?: string;
+  started: string;
+  /** rate is items per second of workflow time, over the finished chunks. */
+  rate: number;
+  /** backlog is the items without a result by rung of the ladder, also where no worker serves it; itemTime is what one takes in a slot, 0 while that is unknown. */
+  backlog?: Array<RungBacklog>;
+  /** backlog is the items without a result by rung of the ladder, also where no worker serves it; itemTime is what one takes in a slot, 0 while that is unknown. */
+  itemTime?: number;
+  /** recent are the newest failures, at most five. */
+  recent?: Array<Result>;
+  output?: string;
+  /** waiting is how many items raised and wait to be tried again. */
+  waiting?: number;
+  /** lost says why finished items run again, where their results were damaged or gone. */
+  lost?: string;
+  /** passedOver are the pools of the ladder that have no worker with a healthy device. */
+  passedOver?: Array<string>;
+  /** peak is the memory that the finished items needed, where it was measured. */
+  peak?: Peaks;
+}
