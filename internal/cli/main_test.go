@@ -92,7 +92,7 @@ func TestMain_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 		{"NoItems", []string{"map", "embed"}, []string{"--in FILE, --range START:END and --glob PATTERN"}},
 		{"TwoInputs", []string{"map", "embed", "--in", "items.jsonl", "--range", "0:2"}, []string{"give only one of --in, --range and --glob"}},
 		{"MissingFile", []string{"map", "embed", "--in", "itemz.jsonl"}, []string{"--in itemz.jsonl: there is no such file"}},
-		{"FolderAsInput", []string{"map", "embed", "--in", "folder"}, []string{"is a folder", "--glob 'folder/*'"}},
+		{"EmptyFolderAsInput", []string{"map", "embed", "--in", "folder"}, []string{"--in folder: no file is there"}},
 		{"WrongFormat", []string{"map", "embed", "--in", "items.json"}, []string{"--in items.json", "jq -c '.[]'"}},
 		{"BadJSON", []string{"map", "embed", "--in", "broken.jsonl"}, []string{"broken.jsonl:3"}},
 		{"RaggedCSV", []string{"map", "embed", "--in", "ragged.csv"}, []string{"ragged.csv:3"}},
