@@ -195,13 +195,13 @@ func (s Source) formatOf(in string, isURL bool) (items.Format, error) {
 			hint = "; a JSON array becomes lines with: jq -c '.[]' " + in + " > items.jsonl"
 		}
 		return 0, usage("--in %s: give JSON lines (.jsonl, one item per line) or CSV with a header (.csv, .tsv), "+
-			"plain or compressed (.gz, .zst), or .parquet, .arrow or .feather%s; for text, of which every line is an item, give --lines", in, hint)
+			"plain or compressed (.gz, .zst), or .parquet, .arrow, .feather or .npy%s; for text, of which every line is an item, give --lines", in, hint)
 	}
 	return format, nil
 }
 
 // refused are endings of formats that cannot be read. Any other name means JSON lines.
-var refused = []string{".json", ".gz", ".zst", ".npy", ".xlsx", ".bz2", ".xz", ".zip"}
+var refused = []string{".json", ".gz", ".zst", ".xlsx", ".bz2", ".xz", ".zip"}
 
 func spool(inputs []items.Input, label string, m *starter.Map) error {
 	spooled, err := items.SpoolAll(inputs, "")
