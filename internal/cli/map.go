@@ -85,17 +85,14 @@ func newMapRun(a *app.App, f *mapFlags) (*mapRun, error) {
 	onScreen := screen.IsTerminal(a.Stdout)
 	var err error
 	r.out, err = files.Choose(f.out, a.Stdout, f.json, onScreen)
-	if err != nil {
-		return nil, err
-	}
 	r.out.Note, r.out.Exact = a.Console.Note, f.exact
-	if r.out.Path != "" && !f.detach && slices.ContainsFunc(f.source.In, func(in string) bool { return files.Takes(in, cmp.Or(f.out, "x")) }) {
-		return r, app.Usage("the results would lie among the files of --in, and be items of the next map; name a file elsewhere with --out")
+	if err == nil && r.out.Path != "" && !f.detach && slices.ContainsFunc(f.source.In, func(in string) bool { return files.Takes(in, cmp.Or(f.out, "x")) }) {
+		err = app.Usage("the results would lie among the files of --in, and be items of the next map; name a file elsewhere with --out")
 	}
 	if r.out.Path == "" && onScreen {
 		a.Console.NoStatus() // the rows would garble it
 	}
-	return r, nil
+	return r, err
 }
 
 func (r *mapRun) run(ctx context.Context) (err error) {

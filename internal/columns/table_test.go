@@ -69,6 +69,13 @@ var tables = map[string]struct {
 	"whole": {[]any{"9007199254740993", "null", "-1"}, "index: int64, value: int64" + faults, []string{
 		`{"index":0,"value":9007199254740993` + good, `{"index":1,"value":null` + good,
 		`{"index":2,"value":-1` + good}},
+	"unsigned": {[]any{"1", "18446744073709551615", nil, "0"}, "index: int64, value: uint64" + faults, []string{
+		`{"index":0,"value":1` + good, `{"index":1,"value":18446744073709551615` + good,
+		`{"index":2,"value":null,"fault":"task_error","fault_message":"bad item"}`, `{"index":3,"value":0` + good}},
+	"no unsigned": {[]any{"-1", "18446744073709551615"}, "index: int64, value: utf8" + faults, []string{
+		`{"index":0,"value":"-1"` + good, `{"index":1,"value":"18446744073709551615"` + good}},
+	"no unsigned either": {[]any{"18446744073709551615", "-1", "1.5"}, "index: int64, value: utf8" + faults, []string{
+		`{"index":0,"value":"18446744073709551615"` + good, `{"index":1,"value":"-1"` + good, `{"index":2,"value":"1.5"` + good}},
 	"floats": {[]any{text.NaN, "1", text.MinusInfinity}, "index: int64, value: float64" + faults, []string{
 		`{"index":0,"value":` + text.NaN + good, `{"index":1,"value":1.0` + good,
 		`{"index":2,"value":` + text.MinusInfinity + good}},
@@ -168,9 +175,9 @@ func schemaOf(t *testing.T, path string) string {
 func TestTable_LaterResultsHaveToFit(t *testing.T) {
 	large := `"` + strings.Repeat("x", 33<<20) + `"`
 	for want, v := range map[string][]any{
-		"the first 32 MiB of results settle: value is 1, and the first ones are text": {large, "1"},
-		`the first ones have no field "b"`:                                            {`{"a":` + large + `}`, `{"b":1}`},
-		"its value is no object":                                                      {`{"a":` + large + `}`, `1`},
+		"the first 32 MiB of results settle: value is 1, and the column is of the type utf8": {large, "1"},
+		`the first ones have no field "b"`:                                                   {`{"a":` + large + `}`, `{"b":1}`},
+		"its value is no object":                                                             {`{"a":` + large + `}`, `1`},
 	} {
 		_, _, err := write(t, "x.parquet", values(v...))
 		require.ErrorContains(t, err, want)

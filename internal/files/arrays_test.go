@@ -41,7 +41,7 @@ func TestOutput_FilesOfColumns(t *testing.T) {
 	}
 	write(t, "bad.parquet", "PAR1")
 	require.ErrorContains(t, mistaken(t, files.Source{In: []string{"bad.parquet"}}), "bad.parquet: not read as .parquet")
-	require.ErrorContains(t, mistaken(t, files.Source{In: []string{"none.parquet"}}), "there is no such file")
+	require.ErrorContains(t, mistaken(t, files.Source{In: []string{"none.parquet"}}), "--in none.parquet: no such file or directory; give")
 }
 
 // A table in a bucket is read by position, and no more of it than its columns.

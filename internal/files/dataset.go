@@ -26,11 +26,8 @@ func isFolder(in string) bool {
 
 // Many reports whether an --in means the files of a folder or of a pattern.
 func Many(in string) bool {
-	if isFolder(in) {
-		return true
-	}
 	_, err := os.Stat(in)
-	return err != nil && strings.ContainsAny(in, "*?[") && !strings.Contains(in, "://")
+	return isFolder(in) || err != nil && strings.ContainsAny(in, "*?[") && !strings.Contains(in, "://")
 }
 
 // Takes reports whether a file is among those that an --in means, or will be.

@@ -1,13 +1,11 @@
 package files
 
 import (
-	"bufio"
+	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -21,6 +19,7 @@ import (
 	"github.com/gpumux/gpumux/internal/local"
 	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/internal/objects"
+	"github.com/gpumux/gpumux/internal/results"
 	"github.com/gpumux/gpumux/starter"
 )
 
@@ -55,7 +54,7 @@ func (s Source) Read(ctx context.Context, m *starter.Map) (err error) {
 		m.Input.Range, err = parseRange(s.Range)
 		return err
 	case s.Glob != "":
-		return globItems(ctx, s.Glob, m)
+		return globItems(s.Glob, m)
 	}
 	inputs, labels, err := s.inputs(ctx)
 	if err != nil {
@@ -118,8 +117,8 @@ func (s Source) input(ctx context.Context, in string) (input items.Input, label 
 	} else if s.Lines || s.Delimiter != 0 || len(s.Text) > 0 {
 		err = usage("--in %s: --lines, --delimiter and --text go with text; a %s file has rows", in, filepath.Ext(in))
 	}
-	if err == nil && !isURL {
-		err = readable(in)
+	if _, gone := os.Stat(in); err == nil && !isURL && gone != nil {
+		err = usage("--in %s: %v; give JSON lines, .csv or .parquet, or - for standard input", in, errors.Unwrap(gone))
 	}
 	label = filepath.Base(in)
 	if isURL {
@@ -154,17 +153,6 @@ func (s Source) open(ctx context.Context, in string, isURL, table bool) (io.Read
 		return nil, usage("--in: %v", err)
 	}
 	return columns.Items(ctx, file, info.Size(), in, s.Columns)
-}
-
-func readable(in string) error {
-	_, err := os.Stat(in)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return usage("--in %s: there is no such file; give JSON lines, .csv or .parquet, or - for standard input", in)
-	case err != nil:
-		return usage("--in: %v", err)
-	}
-	return nil
 }
 
 type opened struct {
@@ -230,7 +218,7 @@ func parseRange(text string) (*gpumux.Range, error) {
 	return &gpumux.Range{Start: start, End: end}, nil
 }
 
-func globItems(ctx context.Context, pattern string, m *starter.Map) error {
+func globItems(pattern string, m *starter.Map) error {
 	paths, err := matching("--glob", pattern)
 	if err != nil {
 		return err
@@ -238,20 +226,11 @@ func globItems(ctx context.Context, pattern string, m *starter.Map) error {
 	if len(paths) == 0 {
 		return usage("--glob %s fits no file; put the pattern in quotes, and use **/ for all folders below", pattern)
 	}
-	reader, writer := io.Pipe()
-	go func() {
-		to := bufio.NewWriter(writer)
-		out := json.NewEncoder(to)
-		out.SetEscapeHTML(false)
-		for _, p := range paths {
-			if out.Encode(p) != nil { // the reader has given up
-				break
-			}
-		}
-		writer.CloseWithError(to.Flush())
-	}()
-	defer reader.Close()
-	in := items.Input{Name: "--glob " + pattern, Open: func() (io.ReadCloser, error) { return Until(ctx, reader), nil }}
+	var lines []byte
+	for _, p := range paths {
+		lines = append(results.AppendString(lines, p), '\n')
+	}
+	in := items.Input{Name: "--glob " + pattern, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(lines)), nil }}
 	return spool([]items.Input{in}, "glob "+pattern, m)
 }
 

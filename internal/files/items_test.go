@@ -199,7 +199,7 @@ func TestRead_SeveralInputs(t *testing.T) {
 		read(t, files.Source{In: []string{"b.csv", "a.jsonl", "-", "a.jsonl"}, Stdin: strings.NewReader("5\n")}))
 	require.Equal(t, []string{`"1"`, `"2"`, `"x"`, `"3"`}, read(t, files.Source{In: []string{"a.jsonl", "b.csv"}, Lines: true}))
 	require.ErrorContains(t, mistaken(t, files.Source{In: []string{"a.jsonl", "bad.jsonl"}}), "bad.jsonl:2")
-	require.ErrorContains(t, mistaken(t, files.Source{In: []string{"a.jsonl", "none.jsonl"}}), "--in none.jsonl: there is no such file")
+	require.ErrorContains(t, mistaken(t, files.Source{In: []string{"a.jsonl", "none.jsonl"}}), "--in none.jsonl: no such file or directory")
 }
 
 func TestRead_Lines(t *testing.T) {
