@@ -78,10 +78,7 @@ func (all Schedules) Create(ctx context.Context, name string, at ScheduleSpec, m
 	}
 	_, fingerprint := m.Identify()
 	storeURL, err := all.starter.place(ctx, &m)
-	if err == nil {
-		err = m.Input.Validate()
-	}
-	if err != nil {
+	if err = cmp.Or(err, m.Input.Validate()); err != nil {
 		return err
 	}
 	note := memo{Fingerprint: fingerprint, Task: m.Input.Task, Items: m.length(), Input: m.Label, Store: storeURL}
@@ -106,8 +103,7 @@ func (all Schedules) Create(ctx context.Context, name string, at ScheduleSpec, m
 	}
 	d, _, err := all.describe(ctx, name)
 	if err == nil && len(d.Info.NextActionTimes) == 0 {
-		err = &ScheduleError{fmt.Sprintf("schedule %s: the time %s never comes", name, strings.Join(at.Cron, " or "))}
-		return cmp.Or(all.Delete(ctx, name), err)
+		return cmp.Or(all.Delete(ctx, name), error(&ScheduleError{fmt.Sprintf("schedule %s: the time %s never comes", name, strings.Join(at.Cron, " or "))}))
 	}
 	return err
 }
@@ -157,8 +153,7 @@ func (all Schedules) describe(ctx context.Context, name string) (*client.Schedul
 	return d, &commonpb.Payloads{Payloads: []*commonpb.Payload{payload}}, nil
 }
 
-func (all Schedules) scheduled(name string, kept *commonpb.Memo, paused bool, next []time.Time, recent []client.ScheduleActionResult,
-) ScheduleInfo {
+func (all Schedules) scheduled(name string, kept *commonpb.Memo, paused bool, next []time.Time, recent []client.ScheduleActionResult) ScheduleInfo {
 	var note memo
 	one := ScheduleInfo{Name: name, Items: -1, Paused: paused, Next: []time.Time{}, Maps: []string{}}
 	if payload := kept.GetFields()[memoKey]; payload != nil && all.starter.registry().data.FromPayload(payload, &note) == nil {
@@ -186,6 +181,11 @@ func (all Schedules) Pause(ctx context.Context, name string) error {
 // Resume lets a schedule start maps again. What was due meanwhile is left out.
 func (all Schedules) Resume(ctx context.Context, name string) error {
 	return aboutSchedule("resume", name, all.starter.Client.ScheduleClient().GetHandle(ctx, name).Unpause(ctx, client.ScheduleUnpauseOptions{}))
+}
+
+// Trigger starts the map of a schedule now, unless one still runs.
+func (all Schedules) Trigger(ctx context.Context, name string) error {
+	return aboutSchedule("trigger", name, all.starter.Client.ScheduleClient().GetHandle(ctx, name).Trigger(ctx, client.ScheduleTriggerOptions{}))
 }
 
 // Delete deletes a schedule. Maps that it started stay.

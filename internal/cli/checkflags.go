@@ -61,7 +61,7 @@ func (f *taskFlags) check(m *app.Mistakes, changed func(string) bool) {
 // checkGiven finds flags without a value, as from a variable that is not set.
 func checkGiven(m *app.Mistakes, c *cobra.Command) {
 	c.Flags().Visit(func(flag *pflag.Flag) {
-		if slices.Contains([]string{"in", "range", "glob", "columns", "key", "pool", "reduce"}, flag.Name) {
+		if slices.Contains([]string{"in", "range", "glob", "columns", "text", "key", "pool", "reduce"}, flag.Name) {
 			m.When(strings.Trim(flag.Value.String(), `[]"`) == "", "--%s is empty", flag.Name)
 		}
 	})
@@ -169,7 +169,7 @@ func (f *mapFlags) checkItems(m *app.Mistakes, changed func(string) bool) {
 	}
 	m.When(given == 0, "nothing to map over; give one of --in FILE, --range START:END and --glob PATTERN")
 	m.When(given > 1, "give only one of --in, --range and --glob")
-	for _, flag := range []string{"columns", "delimiter", "key", "lines"} {
+	for _, flag := range []string{"columns", "text", "delimiter", "key", "lines"} {
 		m.When(changed(flag) && !changed("in"), "--%s goes with --in", flag)
 	}
 	if changed("delimiter") {
@@ -179,14 +179,14 @@ func (f *mapFlags) checkItems(m *app.Mistakes, changed func(string) bool) {
 		}
 	}
 	for _, in := range s.In {
-		if err := names.Columns(in, s.Columns); err != nil {
+		if err := names.Columns(in, s.Columns); err != nil && !files.Many(in) {
 			m.Add("--columns %v", err)
 		}
 		if id, values := strings.CutPrefix(in, names.ResultsScheme); values {
 			if err := starter.CheckID(id); err != nil {
 				m.Add("--in %s: %v", in, err)
 			}
-			m.When(len(s.In) > 1 || s.Lines || changed("delimiter"), "--in %s stands alone", in)
+			m.When(len(s.In) > 1 || s.Lines || len(s.Text) > 0 || changed("delimiter"), "--in %s stands alone", in)
 		}
 	}
 }

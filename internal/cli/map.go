@@ -86,6 +86,9 @@ func newMapRun(a *app.App, f *mapFlags) (*mapRun, error) {
 	var err error
 	r.out, err = files.Choose(f.out, a.Stdout, f.json, onScreen)
 	r.out.Note, r.out.Exact = a.Console.Note, f.exact
+	if err == nil && r.out.Path != "" && !f.detach && slices.ContainsFunc(f.source.In, func(in string) bool { return files.Takes(in, cmp.Or(f.out, "x")) }) {
+		err = app.Usage("the results would lie among the files of --in, and be items of the next map; name a file elsewhere with --out")
+	}
 	if r.out.Path == "" && onScreen {
 		a.Console.NoStatus() // the rows would garble it
 	}

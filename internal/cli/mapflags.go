@@ -131,12 +131,13 @@ func (f *mapFlags) registerFiles(flags *pflag.FlagSet, byDefault string) {
 }
 
 func (f *mapFlags) registerItems(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&f.source.In, "in", nil, "items: JSON lines, .csv or .tsv, plain, .gz or .zst, .parquet, .arrow or .feather: a `file`, - for standard input, a URL such as s3://bucket/items.jsonl, or results:ID for the values of a finished map; given again, the items after those")
+	flags.StringArrayVar(&f.source.In, "in", nil, "items: JSON lines, .csv or .tsv, plain, .gz or .zst, .parquet, .arrow, .feather or .npy: a `file`, the files of a folder or a pattern such as 'data/*.csv', - for standard input, a URL such as s3://bucket/items.jsonl, or results:ID for the values of a finished map; given again, the items after those")
 	flags.StringSliceVar(&f.source.Columns, "columns", nil, "with --in: the columns of Parquet or Arrow files that items have, such as id,text (default all)")
+	flags.StringSliceVar(&f.source.Text, "text", nil, "with --in: columns of CSV whose cells stay text, such as id for IDs like 007, 1.10 and 1e5")
 	flags.BoolVar(&f.source.Lines, "lines", false, "with --in: every line of text is an item, a string")
 	flags.StringVar(&f.delimiter, "delimiter", "", "with --in: it is CSV with this between its cells, such as ';' or tab")
 	flags.StringVar(&f.source.Range, "range", "", "items: the numbers START:END without END, such as 0:1000")
-	flags.StringVar(&f.source.Glob, "glob", "", "items: a path per file, such as 'images/*.png' or 'data/**/*.csv'")
+	flags.StringVar(&f.source.Glob, "glob", "", "items: the path of each file, and not what is in it, such as 'images/*.png' or 'data/**/*.csv'")
 	f.registerKey(flags)
 }
 

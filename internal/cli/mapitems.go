@@ -98,7 +98,7 @@ func itemsThere(ctx context.Context, a *app.App, conn *app.Connection, f *mapFla
 		}
 		return err
 	}
-	if f.source.Delimiter == 0 && !f.source.Lines && conn.Holds(ctx, f.source.In[0]) {
+	if f.source.Delimiter == 0 && len(f.source.Text) == 0 && !f.source.Lines && conn.Holds(ctx, f.source.In[0]) {
 		m.Input.Source, m.Input.Columns = f.source.In[0], f.source.Columns
 		return nil
 	}

@@ -26,7 +26,10 @@ func scheduleCommand(a *app.App) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(scheduleCreateCommand(a), scheduleListCommand(a), scheduleDeleteCommand(a))
+	c.AddCommand(scheduleCreateCommand(a), scheduleListCommand(a),
+		scheduleVerbCommand(a, "trigger", "Start the map of a schedule now, unless one still runs", "its map starts now, unless one still runs; `gpumux ls` shows it",
+			starter.Schedules.Trigger),
+		scheduleVerbCommand(a, "delete", "Delete a schedule; maps that it started stay", "deleted", starter.Schedules.Delete))
 	return c
 }
 
@@ -117,9 +120,10 @@ func scheduleListCommand(a *app.App) *cobra.Command {
 	})
 }
 
-func scheduleDeleteCommand(a *app.App) *cobra.Command {
+// scheduleVerbCommand does something with one schedule, and then says what was done.
+func scheduleVerbCommand(a *app.App, verb, short, done string, do func(all starter.Schedules, ctx context.Context, name string) error) *cobra.Command {
 	c := &cobra.Command{
-		Use: "delete NAME", Short: "Delete a schedule; maps that it started stay", Example: "  gpumux schedule delete nightly",
+		Use: verb + " NAME", Short: short, Example: "  gpumux schedule " + verb + " nightly",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return errors.New("give the name of one schedule, as `gpumux schedule list` shows it")
@@ -128,9 +132,9 @@ func scheduleDeleteCommand(a *app.App) *cobra.Command {
 		},
 	}
 	return a.OnServer(c, func(ctx context.Context, conn *app.Connection, args []string) error {
-		err := conn.Schedules().Delete(ctx, args[0])
+		err := do(conn.Schedules(), ctx, args[0])
 		if err == nil {
-			a.Console.Say("schedule %s: deleted", args[0])
+			a.Console.Say("schedule %s: %s", args[0], done)
 		}
 		return err
 	})

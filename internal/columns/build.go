@@ -17,33 +17,24 @@ func (c column) build(cells []cell, t arrow.DataType) arrow.Array {
 	defer b.Release()
 	b.Reserve(len(cells))
 	for _, x := range cells {
+		if x.kind == nullKind {
+			b.AppendNull()
+			continue
+		}
 		switch to := b.(type) {
 		case *array.BooleanBuilder:
-			appendTo(x, to, x.whole != 0)
+			to.Append(x.whole != 0)
 		case *array.Int64Builder:
-			appendTo(x, to, x.whole)
+			to.Append(x.whole)
+		case *array.Uint64Builder:
+			to.Append(uint64(x.whole))
 		case *array.Float64Builder:
-			appendTo(x, to, x.float)
+			to.Append(x.float)
 		case *array.StringBuilder:
-			if x.kind == nullKind {
-				to.AppendNull()
-			} else {
-				to.Append(c.textFor(x))
-			}
+			to.Append(c.textFor(x))
 		}
 	}
 	return b.NewArray()
-}
-
-func appendTo[T any](x cell, to interface {
-	Append(T)
-	AppendNull()
-}, v T) {
-	if x.kind == nullKind {
-		to.AppendNull()
-	} else {
-		to.Append(v)
-	}
 }
 
 // buildLists makes lists of a type: of a fixed size with zeros for those that are null,

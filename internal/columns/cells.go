@@ -28,9 +28,7 @@ func appendCell(b []byte, of arrow.Array, i int) ([]byte, error) {
 		return strconv.AppendInt(b, of.Value(i), 10), nil
 	case *array.Float16:
 		return append(b, arrays.HalfText(of.Value(i).Uint16())...), nil
-	case *array.Binary:
-		return appendBytes(b, of.Value(i)), nil
-	case *array.LargeBinary:
+	case interface{ Value(int) []byte }:
 		return appendBytes(b, of.Value(i)), nil
 	case *array.Dictionary:
 		return appendCell(b, of.Dictionary(), of.GetValueIndex(i))
@@ -66,6 +64,10 @@ func appendCell(b []byte, of arrow.Array, i int) ([]byte, error) {
 		return append(b, '"'), nil
 	case arrow.TypedArray[arrow.Duration]:
 		return strconv.AppendInt(b, int64(of.Value(i)), 10), nil
+	}
+	if t, ok := of.DataType().(arrow.DecimalType); ok { // all digits of its scale
+		number := of.(interface{ ValueAsAny(int) any }).ValueAsAny(i).(interface{ ToString(int32) string })
+		return append(append(append(b, '"'), number.ToString(t.GetScale())...), '"'), nil
 	}
 	text, err := json.Marshal(of.GetOneForMarshal(i))
 	return append(b, text...), err

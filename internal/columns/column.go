@@ -2,7 +2,6 @@ package columns
 
 import (
 	"bytes"
-	"fmt"
 	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -18,15 +17,20 @@ type column struct {
 	// like is what arrays are like, without data; loose is as that of value.array.
 	like  arrays.Array
 	loose bool
+	// negative says that a whole number is below 0.
+	negative bool
 }
 
 // with is the column that can also hold a cell.
 func (c column) with(x cell) column {
+	c.negative = c.negative || x.kind == wholeKind && x.whole < 0
 	switch {
 	case x.kind == nullKind || x.kind == c.kind && x.kind != arrayKind:
 	case c.kind == nullKind:
 		c.kind, c.like, c.loose = x.kind, x.array, x.loose
 		c.like.Data = nil
+	case !c.negative && min(c.kind, x.kind) == wholeKind && max(c.kind, x.kind) == unsignedKind:
+		c.kind = unsignedKind
 	case numeric(c.kind) && numeric(x.kind):
 		c.kind = floatKind
 	case c.kind == emptyKind && x.kind == arrayKind && len(x.array.Shape) == 1:
@@ -65,23 +69,6 @@ func (c *column) join(x cell) {
 	}
 }
 
-// says describes what the column holds, for messages.
-func (c column) says() string {
-	switch c.kind {
-	case truthKind:
-		return "true or false"
-	case wholeKind:
-		return "whole numbers"
-	case floatKind:
-		return "floats"
-	case arrayKind:
-		return fmt.Sprintf("arrays of %s%d with shape %v", string(c.like.Type), c.like.Size, c.like.Shape)
-	case listKind:
-		return fmt.Sprintf("lists of %s%d", string(c.like.Type), c.like.Size)
-	}
-	return "text"
-}
-
 // numbersOf are the types of arrays. Few readers know floats of 16 bits.
 var numbersOf = map[[2]byte]arrow.DataType{
 	{'b', 1}: arrow.FixedWidthTypes.Boolean,
@@ -109,6 +96,8 @@ func (c column) dataType() arrow.DataType {
 		return arrow.FixedWidthTypes.Boolean
 	case wholeKind:
 		return arrow.PrimitiveTypes.Int64
+	case unsignedKind:
+		return arrow.PrimitiveTypes.Uint64
 	case floatKind:
 		return arrow.PrimitiveTypes.Float64
 	case listKind:

@@ -45,6 +45,8 @@ const (
 	nullKind kind = iota
 	truthKind
 	wholeKind
+	// unsigned is whole numbers that need the 64th bit, beside others from 0 on.
+	unsignedKind
 	floatKind
 	textKind
 	// empty is a list without elements.
@@ -82,6 +84,8 @@ func cellOf(v value) cell {
 		var err error
 		if c.whole, err = strconv.ParseInt(string(v.text), 10, 64); err == nil {
 			c.kind, c.float = wholeKind, float64(c.whole)
+		} else if u, err := strconv.ParseUint(string(v.text), 10, 64); err == nil {
+			c.kind, c.whole = unsignedKind, int64(u)
 		} else if bytes.ContainsAny(v.text, ".eE") {
 			c.kind = floatKind
 			c.float, _ = strconv.ParseFloat(string(v.text), 64) // it is a number

@@ -27,12 +27,12 @@ type table interface {
 	each(ctx context.Context, at []int, f func(columns []arrow.Array) error) error
 }
 
-// Items gives the rows of a Parquet or an Arrow file as JSON lines: objects of the
-// columns that are named, in that order, or of all. It reads ahead, but holds no more
-// than a row group or a batch. It closes the file at the end. A file that is damaged, and
+// Items gives the rows of a file as JSON lines: of Parquet and Arrow objects of the
+// columns that are named, in that order, or of all; of .npy what the first index selects.
+// It reads ahead, but holds no more than a row group or a batch. It closes the file at the end. A file that is damaged, and
 // a column that it lacks, are a *items.SourceError, here or of a later Read.
 func Items(ctx context.Context, from Source, size int64, name string, named []string) (io.ReadCloser, error) {
-	file, t, at, err := openTable(ctx, from, size, name, named)
+	file, write, err := openRows(ctx, from, size, name, named)
 	if err != nil {
 		from.Close()
 		return nil, err
@@ -41,10 +41,7 @@ func Items(ctx context.Context, from Source, size int64, name string, named []st
 	go func() {
 		defer from.Close()
 		to := bufio.NewWriterSize(writer, 256<<10)
-		keys := keysOf(t.names(), at)
-		err := file.blame(ctx, name, func() error {
-			return t.each(ctx, at, func(columns []arrow.Array) error { return writeRows(to, keys, columns) })
-		})
+		err := file.blame(ctx, name, func() error { return write(to) })
 		if err == nil {
 			err = to.Flush()
 		}
@@ -70,23 +67,37 @@ func writeRows(to *bufio.Writer, keys [][]byte, columns []arrow.Array) (err erro
 	return nil
 }
 
-// openTable opens a file and finds the columns that are named.
-func openTable(ctx context.Context, from Source, size int64, name string, named []string) (file *ranged, t table, at []int, err error) {
+// openRows opens a file and finds the columns that are named. write gives the rows.
+func openRows(ctx context.Context, from Source, size int64, name string, named []string,
+) (file *ranged, write func(to *bufio.Writer) error, err error) {
 	if file, err = newRanged(from, size); err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
 	err = file.blame(ctx, name, func() (err error) {
-		if FormatOf(name) == Arrow {
+		var t table
+		switch FormatOf(name) {
+		case NPY:
+			if len(named) > 0 {
+				return &items.SourceError{Problem: "an array has no columns", Hint: "leave away the columns to read"}
+			}
+			write, err = openNPY(ctx, file)
+			return err
+		case Arrow:
 			t, err = openArrow(file)
-		} else {
+		default:
 			t, err = openParquet(file)
 		}
-		if err == nil {
-			at, err = choose(t.names(), named, name)
+		if err != nil {
+			return err
+		}
+		at, err := choose(t.names(), named, name)
+		write = func(to *bufio.Writer) error {
+			keys := keysOf(t.names(), at)
+			return t.each(ctx, at, func(columns []arrow.Array) error { return writeRows(to, keys, columns) })
 		}
 		return err
 	})
-	return file, t, at, err
+	return file, write, err
 }
 
 // choose finds the columns that are named.

@@ -144,7 +144,7 @@ func (w *tableWriter) cells() (byColumn [][]cell, err error) {
 			x := cellOf(f.value)
 			wider := w.columns[i].with(x)
 			if w.schema != nil && !wider.same(w.columns[i]) {
-				return nil, w.unlike(r, fmt.Sprintf("%s is %s, and the first ones are %s", f.name, x.value.excerpt(), w.columns[i].says()))
+				return nil, w.unlike(r, fmt.Sprintf("%s is %s, and the column is of the type %s", f.name, x.value.excerpt(), w.columns[i].dataType()))
 			}
 			w.columns[i], byColumn[i][row] = wider, x
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -68,6 +69,13 @@ var tables = map[string]struct {
 	"whole": {[]any{"9007199254740993", "null", "-1"}, "index: int64, value: int64" + faults, []string{
 		`{"index":0,"value":9007199254740993` + good, `{"index":1,"value":null` + good,
 		`{"index":2,"value":-1` + good}},
+	"unsigned": {[]any{"1", "18446744073709551615", nil, "0"}, "index: int64, value: uint64" + faults, []string{
+		`{"index":0,"value":1` + good, `{"index":1,"value":18446744073709551615` + good,
+		`{"index":2,"value":null,"fault":"task_error","fault_message":"bad item"}`, `{"index":3,"value":0` + good}},
+	"no unsigned": {[]any{"-1", "18446744073709551615"}, "index: int64, value: utf8" + faults, []string{
+		`{"index":0,"value":"-1"` + good, `{"index":1,"value":"18446744073709551615"` + good}},
+	"no unsigned either": {[]any{"18446744073709551615", "-1", "1.5"}, "index: int64, value: utf8" + faults, []string{
+		`{"index":0,"value":"18446744073709551615"` + good, `{"index":1,"value":"-1"` + good, `{"index":2,"value":"1.5"` + good}},
 	"floats": {[]any{text.NaN, "1", text.MinusInfinity}, "index: int64, value: float64" + faults, []string{
 		`{"index":0,"value":` + text.NaN + good, `{"index":1,"value":1.0` + good,
 		`{"index":2,"value":` + text.MinusInfinity + good}},
@@ -168,9 +176,9 @@ func schemaOf(t *testing.T, path string) string {
 func TestTable_LaterResultsHaveToFit(t *testing.T) {
 	large := `"` + strings.Repeat("x", 33<<20) + `"`
 	for want, v := range map[string][]any{
-		"the first 32 MiB of results settle: value is 1, and the first ones are text": {large, "1"},
-		`the first ones have no field "b"`:                                            {`{"a":` + large + `}`, `{"b":1}`},
-		"its value is no object":                                                      {`{"a":` + large + `}`, `1`},
+		"the first 32 MiB of results settle: value is 1, and the column is of the type utf8": {large, "1"},
+		`the first ones have no field "b"`:                                                   {`{"a":` + large + `}`, `{"b":1}`},
+		"its value is no object":                                                             {`{"a":` + large + `}`, `1`},
 	} {
 		_, _, err := write(t, "x.parquet", values(v...))
 		require.ErrorContains(t, err, want)
@@ -208,5 +216,53 @@ func TestItems_Types(t *testing.T) {
 	}
 	for _, name := range []string{"kinds.parquet", "plain.parquet", "kinds.arrow"} {
 		require.Equal(t, want, linesOf(t, "testdata/"+name), name)
+	}
+}
+
+// A table is the same items whichever way pyarrow writes it.
+func TestItems_AreThoseOfTheTableInEachFormat(t *testing.T) {
+	need(t, "pyarrow", rig.Framework)
+	const save = `
+import datetime, decimal, sys, pyarrow as pa, pyarrow.feather, pyarrow.parquet
+D, units = decimal.Decimal, ("s", "ms", "us", "ns")
+day, moment = datetime.date(2024, 2, 29), 1_700_000_000
+columns = {
+    "d32": pa.array([D("1.10"), D("-3.00"), None], pa.decimal32(5, 2)), "d64": pa.array([D("1.10"), D("-3.00"), None], pa.decimal64(12, 2)),
+    "d128": pa.array([D("0.00000001"), D("123456789012345678901234567890.12345678"), None], pa.decimal128(38, 8)),
+    "d256": pa.array([D("1.10"), D("-3.00"), None], pa.decimal256(50, 2)), "d0": pa.array([D("100"), D("-3"), None], pa.decimal128(5, 0)),
+    "day": pa.array([day, datetime.date(1, 1, 1), None]), "day64": pa.array([day, day, None], pa.date64()),
+    "time": pa.array([datetime.time(1, 2, 3), datetime.time(23, 59, 0, 5000), None], pa.time32("ms")), "ns": pa.array([1, 0, None], pa.time64("ns")),
+    "list": pa.array([[day], [], None]), "times": pa.array([[datetime.timedelta(seconds=1)], [], None]), "decs": pa.array([[D("1.50")], [], None]),
+    "struct": pa.array([{"a": 2**64 - 1, "b": 3}, {"a": None, "b": None}, None], pa.struct([("a", pa.uint64()), ("b", pa.duration("s"))])),
+    "bool8": pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, 0, None], pa.int8())), "word": pa.array(["a", "b", None]).dictionary_encode(),
+}
+for bits in (8, 16, 32, 64): columns[f"u{bits}"] = pa.array([0, 2**bits - 1, None], f"uint{bits}")
+for unit, size in zip(units, (1, 10**3, 10**6, 10**9)):
+    for name, zone in (("plain", None), ("zone", "Europe/Berlin"), ("offset", "+02:00")):
+        columns[name + unit] = pa.array([moment * size, -size, None], pa.timestamp(unit, zone))
+    columns["duration" + unit] = pa.array([size, -1, None], pa.duration(unit))
+table = pa.table(columns)
+for compression in ("uncompressed", "lz4", "zstd"):
+    pyarrow.feather.write_feather(table, f"{sys.argv[1]}/{compression}.feather", compression=compression)
+for compression in ("none", "snappy", "gzip", "brotli", "lz4", "zstd"):
+    pyarrow.parquet.write_table(table, f"{sys.argv[1]}/{compression}.parquet", compression=compression)
+pyarrow.parquet.write_table(table, f"{sys.argv[1]}/old.parquet", store_schema=False, data_page_version="2.0", use_dictionary=False)`
+	dir := t.TempDir()
+	python(t, save, dir)
+	want := linesOf(t, filepath.Join(dir, "uncompressed.feather"))
+	require.Len(t, want, 3)
+	for _, has := range []string{`{"d32":"1.10","d64":"1.10","d128":"0.00000001","d256":"1.10","d0":"100","day":"2024-02-29","day64":"2024-02-29",` +
+		`"time":"01:02:03","ns":"00:00:00.000000001","list":["2024-02-29"],"times":[1000000],"decs":["1.50"],` +
+		`"struct":{"a":18446744073709551615,"b":3},"bool8":1,"word":"a",`, `"plains":"2023-11-14T22:13:20","zones":"2023-11-14T22:13:20Z",` +
+		`"offsets":"2023-11-14T22:13:20Z","durations":1,`, `"zonens":"2023-11-14T22:13:20Z"`, `"durationns":1000000000}`} {
+		require.Contains(t, want[0], has)
+	}
+	require.Contains(t, want[1], `{"d32":"-3.00","d64":"-3.00","d128":"123456789012345678901234567890.12345678"`)
+	require.Contains(t, want[1], `"u8":255,"u16":65535,"u32":4294967295,"u64":18446744073709551615`)
+	all, err := filepath.Glob(dir + "/*")
+	require.NoError(t, err)
+	require.Len(t, all, 10)
+	for _, path := range all {
+		require.Equal(t, want, linesOf(t, path), path)
 	}
 }

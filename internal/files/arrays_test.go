@@ -37,11 +37,11 @@ func TestOutput_FilesOfColumns(t *testing.T) {
 		require.Equal(t, []string{`{"a":1}`, `{"a":2}`, `{"a":1}`, `{"a":2}`},
 			read(t, files.Source{In: []string{"file://" + filepath.Join(dir, name), name}, Columns: []string{"a"}}))
 		require.ErrorContains(t, mistaken(t, files.Source{In: []string{name}, Columns: []string{"c"}}), `there is no column "c"; it has index, a, b`)
-		require.ErrorContains(t, mistaken(t, files.Source{In: []string{name}, Lines: true}), "--lines and --delimiter go with text")
+		require.ErrorContains(t, mistaken(t, files.Source{In: []string{name}, Lines: true}), "--lines, --delimiter and --text go with text")
 	}
 	write(t, "bad.parquet", "PAR1")
 	require.ErrorContains(t, mistaken(t, files.Source{In: []string{"bad.parquet"}}), "bad.parquet: not read as .parquet")
-	require.ErrorContains(t, mistaken(t, files.Source{In: []string{"none.parquet"}}), "there is no such file")
+	require.ErrorContains(t, mistaken(t, files.Source{In: []string{"none.parquet"}}), "--in none.parquet: no such file or directory; give")
 }
 
 // A table in a bucket is read by position, and no more of it than its columns.

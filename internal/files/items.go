@@ -1,21 +1,17 @@
 package files
 
 import (
-	"bufio"
+	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/url"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/columns"
@@ -23,20 +19,23 @@ import (
 	"github.com/gpumux/gpumux/internal/local"
 	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/internal/objects"
+	"github.com/gpumux/gpumux/internal/results"
 	"github.com/gpumux/gpumux/starter"
 )
 
 // Source names what a command maps over, as its flags do: In, Range or Glob.
 type Source struct {
-	// In are files, URLs or - for Stdin, one after the other. Lines takes each line of them
-	// as an item, a string. They are CSV with a Delimiter, when that is not 0.
+	// In are files, folders or patterns of files, URLs or - for Stdin, one after the other.
+	// Lines takes each line of them as an item, a string. They are CSV with a Delimiter, when
+	// that is not 0.
 	In []string
-	// Columns are those of Parquet and Arrow files that items have. Default: all.
-	Columns     []string
-	Lines       bool
-	Delimiter   rune
-	Stdin       io.Reader
-	Range, Glob string
+	// Columns are those of Parquet and Arrow files that items have. Default: all. Text are
+	// columns of CSV whose cells stay text.
+	Columns, Text []string
+	Lines         bool
+	Delimiter     rune
+	Stdin         io.Reader
+	Range, Glob   string
 }
 
 // Remove deletes the copy of the items that Read may have made.
@@ -55,7 +54,7 @@ func (s Source) Read(ctx context.Context, m *starter.Map) (err error) {
 		m.Input.Range, err = parseRange(s.Range)
 		return err
 	case s.Glob != "":
-		return globItems(ctx, s.Glob, m)
+		return globItems(s.Glob, m)
 	}
 	inputs, labels, err := s.inputs(ctx)
 	if err != nil {
@@ -80,28 +79,34 @@ func (s Source) Each(ctx context.Context, f func(item []byte, wrong *items.Sourc
 
 func (s Source) inputs(ctx context.Context) (inputs []items.Input, labels []string, err error) {
 	for _, in := range s.In {
-		input, label, err := s.input(ctx, in)
+		if u, err := url.Parse(in); err == nil && u.Scheme == "file" && u.RawQuery == "" && (u.Host == "" || u.Host == "localhost") {
+			in = filepath.FromSlash(u.Path)
+		}
+		own := make([]items.Input, 1)
+		if Many(in) {
+			own, err = s.inputsOf(ctx, in)
+			in = fmt.Sprintf("%s (%d files)", in, len(own))
+		} else {
+			own[0], in, err = s.input(ctx, in)
+		}
 		if err != nil {
 			return nil, nil, err
 		}
-		inputs, labels = append(inputs, input), append(labels, label)
+		inputs, labels = append(inputs, own...), append(labels, in)
 	}
 	return inputs, labels, nil
 }
 
-// input describes one --in. It is opened when it is read.
+// input describes a file, a URL or standard input. It is opened when it is read.
 func (s Source) input(ctx context.Context, in string) (input items.Input, label string, err error) {
-	if u, err := url.Parse(in); err == nil && u.Scheme == "file" && u.RawQuery == "" && (u.Host == "" || u.Host == "localhost") {
-		in = filepath.FromSlash(u.Path)
-	}
-	input = items.Input{Name: in, Delimiter: s.Delimiter}
+	input = items.Input{Name: in, Delimiter: s.Delimiter, Text: s.Text}
 	if in == "-" {
 		input.Name = "standard input"
 		input.Open = func() (io.ReadCloser, error) { return Until(ctx, s.Stdin), nil }
 		switch {
 		case s.Lines:
 			input.Format = items.Lines
-		case s.Delimiter != 0:
+		case s.Delimiter != 0 || len(s.Text) > 0:
 			input.Format = items.CSV
 		}
 		return input, input.Name, nil
@@ -109,11 +114,11 @@ func (s Source) input(ctx context.Context, in string) (input items.Input, label 
 	isURL, table := strings.Contains(in, "://"), names.Table(in)
 	if !table {
 		input.Format, err = s.formatOf(in, isURL)
-	} else if s.Lines || s.Delimiter != 0 {
-		err = usage("--in %s: --lines and --delimiter go with text; a %s file has rows", in, filepath.Ext(in))
+	} else if s.Lines || s.Delimiter != 0 || len(s.Text) > 0 {
+		err = usage("--in %s: --lines, --delimiter and --text go with text; a %s file has rows", in, filepath.Ext(in))
 	}
-	if err == nil && !isURL {
-		err = readable(in)
+	if _, gone := os.Stat(in); err == nil && !isURL && gone != nil {
+		err = usage("--in %s: %v; give JSON lines, .csv or .parquet, or - for standard input", in, errors.Unwrap(gone))
 	}
 	label = filepath.Base(in)
 	if isURL {
@@ -150,19 +155,6 @@ func (s Source) open(ctx context.Context, in string, isURL, table bool) (io.Read
 	return columns.Items(ctx, file, info.Size(), in, s.Columns)
 }
 
-func readable(in string) error {
-	info, err := os.Stat(in)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return usage("--in %s: there is no such file; give JSON lines, .csv or .parquet, or - for standard input", in)
-	case err != nil:
-		return usage("--in: %v", err)
-	case info.IsDir():
-		return usage("--in %s is a folder; to map over its files give --glob '%s'", in, path.Join(in, "*"))
-	}
-	return nil
-}
-
 type opened struct {
 	*io.PipeReader
 	file *os.File
@@ -181,9 +173,9 @@ func (s Source) formatOf(in string, isURL bool) (items.Format, error) {
 	}
 	format, err := items.FormatOf(name)
 	switch {
-	case s.Delimiter != 0 && err == nil && format == items.JSONLines:
-		return 0, usage("--delimiter goes with CSV, and the name of --in %s says JSON lines", in)
-	case s.Delimiter != 0:
+	case (s.Delimiter != 0 || len(s.Text) > 0) && err == nil && format == items.JSONLines:
+		return 0, usage("%s goes with CSV, and the name of --in %s says JSON lines", map[bool]string{true: "--delimiter", false: "--text"}[s.Delimiter != 0], in)
+	case s.Delimiter != 0 || len(s.Text) > 0 && err != nil:
 		return items.CSV, nil
 	case err != nil && (isURL || slices.Contains(refused, strings.ToLower(filepath.Ext(name)))):
 		hint := ""
@@ -191,13 +183,13 @@ func (s Source) formatOf(in string, isURL bool) (items.Format, error) {
 			hint = "; a JSON array becomes lines with: jq -c '.[]' " + in + " > items.jsonl"
 		}
 		return 0, usage("--in %s: give JSON lines (.jsonl, one item per line) or CSV with a header (.csv, .tsv), "+
-			"plain or compressed (.gz, .zst), or .parquet, .arrow or .feather%s; for text, of which every line is an item, give --lines", in, hint)
+			"plain or compressed (.gz, .zst), or .parquet, .arrow, .feather or .npy%s; for text, of which every line is an item, give --lines", in, hint)
 	}
 	return format, nil
 }
 
 // refused are endings of formats that cannot be read. Any other name means JSON lines.
-var refused = []string{".json", ".gz", ".zst", ".npy", ".xlsx", ".bz2", ".xz", ".zip"}
+var refused = []string{".json", ".gz", ".zst", ".xlsx", ".bz2", ".xz", ".zip"}
 
 func spool(inputs []items.Input, label string, m *starter.Map) error {
 	spooled, err := items.SpoolAll(inputs, "")
@@ -226,85 +218,20 @@ func parseRange(text string) (*gpumux.Range, error) {
 	return &gpumux.Range{Start: start, End: end}, nil
 }
 
-func globItems(ctx context.Context, pattern string, m *starter.Map) error {
-	paths, err := matching(pattern)
+func globItems(pattern string, m *starter.Map) error {
+	paths, err := matching("--glob", pattern)
 	if err != nil {
 		return err
 	}
 	if len(paths) == 0 {
 		return usage("--glob %s fits no file; put the pattern in quotes, and use **/ for all folders below", pattern)
 	}
-	reader, writer := io.Pipe()
-	go func() {
-		to := bufio.NewWriter(writer)
-		out := json.NewEncoder(to)
-		out.SetEscapeHTML(false)
-		for _, p := range paths {
-			if out.Encode(p) != nil { // the reader has given up
-				break
-			}
-		}
-		writer.CloseWithError(to.Flush())
-	}()
-	defer reader.Close()
-	in := items.Input{Name: "--glob " + pattern, Open: func() (io.ReadCloser, error) { return Until(ctx, reader), nil }}
+	var lines []byte
+	for _, p := range paths {
+		lines = append(results.AppendString(lines, p), '\n')
+	}
+	in := items.Input{Name: "--glob " + pattern, Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(lines)), nil }}
 	return spool([]items.Input{in}, "glob "+pattern, m)
-}
-
-// matching lists the files that fit a pattern; one **/ stands for any folders.
-func matching(pattern string) ([]string, error) {
-	if _, err := filepath.Match(strings.ReplaceAll(pattern, "**", "*"), ""); err != nil {
-		return nil, usage("--glob %s: not a pattern: write it as 'images/*.png'", pattern)
-	}
-	root, rest, deep := strings.Cut(pattern, "**/")
-	var found []string
-	var err error
-	if deep {
-		if strings.Contains(rest, "**") || strings.ContainsAny(root, "*?[") {
-			return nil, usage("--glob %s: give ** once, before any other pattern", pattern)
-		}
-		base := filepath.Clean("./" + root)
-		if filepath.IsAbs(root) {
-			base = filepath.Clean(root)
-		}
-		levels := strings.Count(rest, "/") + 1
-		err = filepath.WalkDir(base, func(p string, d fs.DirEntry, err error) error {
-			if err != nil {
-				return err
-			}
-			inside, relErr := filepath.Rel(base, p)
-			if relErr != nil {
-				return relErr
-			}
-			parts := strings.Split(filepath.ToSlash(inside), "/")
-			tail := path.Join(parts[max(0, len(parts)-levels):]...)
-			if fits, _ := path.Match(rest, tail); fits && len(parts) >= levels {
-				found = append(found, p)
-			}
-			return nil
-		})
-	} else {
-		found, err = filepath.Glob(pattern)
-	}
-	if err != nil {
-		return nil, usage("--glob %s: %v", pattern, err)
-	}
-	files := found[:0]
-	for _, p := range found {
-		info, err := os.Stat(p)
-		if err != nil || info.IsDir() {
-			continue // a broken link, or gone since
-		}
-		if p, err = filepath.Abs(p); err != nil {
-			return nil, fmt.Errorf("--glob %s: %w", pattern, err)
-		}
-		if !utf8.ValidString(p) {
-			return nil, usage("--glob %s fits the file %q, whose name is not UTF-8, as an item has to be; rename it, or list the names in a form of your own", pattern, p)
-		}
-		files = append(files, p)
-	}
-	slices.Sort(files)
-	return files, nil
 }
 
 // Until returns a reader that fails with ctx's cause, even while the stream blocks, as a

@@ -1,6 +1,7 @@
 package files_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -82,6 +83,78 @@ func TestRead_Delimiter(t *testing.T) {
 		"--delimiter goes with CSV, and the name of --in x.jsonl says JSON lines")
 }
 
+// IDs are what was written, and what is written as a number elsewhere is one.
+func TestRead_Text(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const table = "id,v,n\n1e5,1.10,1.10\n007,2,3\n"
+	write(t, "x.csv", table)
+	write(t, "x.jsonl", "1\n")
+	want := []string{`{"id":"1e5","v":"1.10","n":1.10}`, `{"id":"007","v":"2","n":3}`}
+	require.Equal(t, want, read(t, files.Source{In: []string{"x.csv"}, Text: []string{"v", "id"}}))
+	require.Equal(t, want, read(t, files.Source{In: []string{"-"}, Text: []string{"v", "id"}, Stdin: strings.NewReader(table)}))
+	require.Equal(t, `{"id":1e5,"v":1.10,"n":1.10}`, read(t, files.Source{In: []string{"x.csv"}})[0])
+	require.ErrorContains(t, mistaken(t, files.Source{In: []string{"x.csv"}, Text: []string{"ID"}}), `x.csv:1: there is no column "ID"; it has id, v, n`)
+	require.ErrorContains(t, mistaken(t, files.Source{In: []string{"x.jsonl"}, Text: []string{"id"}}),
+		"--text goes with CSV, and the name of --in x.jsonl says JSON lines")
+}
+
+func TestRead_FoldersAndPatterns(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for name, text := range map[string]string{
+		"data/year=2024/month=01/b.csv": "x\n3\n", "data/year=2024/month=01/a.csv.gz": "x\n1\n2\n", "data/year=2023/month=12/z.csv": "x\n0\n",
+		"data/_SUCCESS": "", "data/_tmp/y.csv": "x\n9\n", "data/year=2023/.x.csv": "x\n9\n",
+		"plain/a.jsonl": "1\n", "plain/deep/b.ndjson": "2\n", "plain/deep/c.txt": "3\n", "mixed/a.csv": "x\n1\n", "mixed/b.jsonl": "1\n",
+		"odd/k=%41%2F/v=__HIVE_DEFAULT_PARTITION__/a.jsonl": "{}\n{\"a\":1}\n", "odd/k=2/v=5/a.jsonl": "{ \"k1\" : 1 }\n",
+		"twice/k=1/a.jsonl": "{\"a\":1}\n{\"k\":2}\n", "list/k=1/a.jsonl": "[1]\n", "uneven/k=1/a.jsonl": "{}\n", "uneven/a.jsonl": "{}\n",
+		"[1].jsonl": "7\n", "empty/_x": "",
+	} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		if strings.HasSuffix(name, ".gz") {
+			var packed bytes.Buffer
+			to, err := items.Pack(&packed, name)
+			require.NoError(t, err)
+			_, err = to.Write([]byte(text))
+			require.NoError(t, errors.Join(err, to.Close()))
+			text = packed.String()
+		}
+		write(t, name, text)
+	}
+	rows := []string{`{"x":0,"year":2023,"month":12}`, `{"x":1,"year":2024,"month":1}`, `{"x":2,"year":2024,"month":1}`,
+		`{"x":3,"year":2024,"month":1}`}
+	for in, want := range map[string][]string{
+		"data":              rows,
+		"./data/":           rows,
+		"data/year=2024":    {`{"x":1,"month":1}`, `{"x":2,"month":1}`, `{"x":3,"month":1}`},
+		"data/*/*/z.csv":    rows[:1],
+		"data/_tmp/*.csv":   {`{"x":9}`},
+		"plain":             {"1", "2", "3"},
+		"plain/**/*.ndjson": {"2"},
+		"odd":               {`{"k":"A/","v":null}`, `{"a":1,"k":"A/","v":null}`, `{ "k1" : 1 ,"k":"2","v":5}`},
+		"[1].jsonl":         {"7"},
+	} {
+		require.Equal(t, want, read(t, files.Source{In: []string{in}}), in)
+	}
+	require.Equal(t, []string{rows[0], "1"}, read(t, files.Source{In: []string{"data/*/*/z.csv", "plain/a*"}}))
+	require.Equal(t, `{"x":"0","year":2023,"month":"12"}`, read(t, files.Source{In: []string{"data"}, Text: []string{"x", "month"}})[0])
+	for in, says := range map[string]string{
+		"mixed":      "mixed/a.csv and ",
+		"none/*.csv": "--in none/*.csv: no file is there; put a pattern in quotes",
+		"empty":      "--in empty: no file is there",
+		"uneven":     "uneven/k=1/a.jsonl have different columns",
+		"twice":      `twice/k=1/a.jsonl: an item is no object without the fields {"k":1} that the names of folders say: "{\"k\":2}"; take the files by`,
+		"list":       "list/k=1/a.jsonl: an item is no object without the fields",
+		"**/x/**/*":  "give ** once",
+	} {
+		require.ErrorContains(t, mistaken(t, files.Source{In: []string{in}}), says, in)
+	}
+	require.ErrorContains(t, mistaken(t, files.Source{In: []string{"data"}, Columns: []string{"x"}}), "--columns go with Parquet and Arrow files")
+	for out, takes := range map[string]bool{"plain/out.jsonl": true, "plain/deep/out.jsonl": true, "plain2.jsonl": false} {
+		require.Equal(t, takes, files.Takes("plain", out), out)
+	}
+	require.True(t, files.Takes("data/*/*/*.csv", "data/year=2023/month=12/z.csv"))
+	require.False(t, files.Takes("data/*/*/*.csv", "data/year=2023/month=12/y.csv"))
+}
+
 func TestRead_Range(t *testing.T) {
 	var m starter.Map
 	require.NoError(t, files.Source{Range: "5:1005"}.Read(t.Context(), &m))
@@ -126,7 +199,7 @@ func TestRead_SeveralInputs(t *testing.T) {
 		read(t, files.Source{In: []string{"b.csv", "a.jsonl", "-", "a.jsonl"}, Stdin: strings.NewReader("5\n")}))
 	require.Equal(t, []string{`"1"`, `"2"`, `"x"`, `"3"`}, read(t, files.Source{In: []string{"a.jsonl", "b.csv"}, Lines: true}))
 	require.ErrorContains(t, mistaken(t, files.Source{In: []string{"a.jsonl", "bad.jsonl"}}), "bad.jsonl:2")
-	require.ErrorContains(t, mistaken(t, files.Source{In: []string{"a.jsonl", "none.jsonl"}}), "--in none.jsonl: there is no such file")
+	require.ErrorContains(t, mistaken(t, files.Source{In: []string{"a.jsonl", "none.jsonl"}}), "--in none.jsonl: no such file or directory")
 }
 
 func TestRead_Lines(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -16,13 +17,15 @@ import (
 )
 
 // csvRows are rows of CSV as JSON objects with the header's names, in order. A cell
-// written as a JSON number becomes that number; every other cell is a string.
+// written as a JSON number becomes that number, except in columns of text; every other
+// cell is a string.
 type csvRows struct {
 	r     *csv.Reader
 	guard *rowGuard
 	name  string
 	// keys are the header's names with what stands around them: {"a": and ,"b":
 	keys []string
+	text []bool
 	row  []byte
 }
 
@@ -41,17 +44,17 @@ func (g *rowGuard) Read(data []byte) (int, error) {
 	return n, err
 }
 
-// newCSVRows reads the header. A delimiter of 0 is the format's.
-func newCSVRows(r *bufio.Reader, name string, format Format, delimiter rune) (*csvRows, error) {
+// newCSVRows reads the header.
+func newCSVRows(r *bufio.Reader, in Input) (*csvRows, error) {
 	if head, _ := r.Peek(len(bom)); string(head) == bom {
 		r.Discard(len(bom))
 	}
 	g := &rowGuard{r, maxLine}
-	c := &csvRows{r: csv.NewReader(g), guard: g, name: name}
+	c := &csvRows{r: csv.NewReader(g), guard: g, name: in.Name}
 	switch {
-	case delimiter != 0:
-		c.r.Comma = delimiter
-	case format == TSV:
+	case in.Delimiter != 0:
+		c.r.Comma = in.Delimiter
+	case in.Format == TSV:
 		c.r.Comma = '\t'
 	}
 	c.r.ReuseRecord = true
@@ -67,13 +70,13 @@ func newCSVRows(r *bufio.Reader, name string, format Format, delimiter rune) (*c
 	for i, column := range header {
 		line, _ := c.r.FieldPos(i)
 		bad := func(problem, hint string) error {
-			return &SourceError{name, line, problem, strings.Join(header[:min(len(header), 8)], string(c.r.Comma)), hint}
+			return &SourceError{in.Name, line, problem, strings.Join(header[:min(len(header), 8)], string(c.r.Comma)), hint}
 		}
 		switch before, again := first[column]; {
 		case strings.Contains(column, "\r"):
 			return nil, bad("the header has a carriage return inside",
 				"if the lines end in CR alone, convert the file with tr '\\r' '\\n'")
-		case delimiter == 0 && len(header) == 1 && strings.ContainsAny(column, ";\t|,"):
+		case in.Delimiter == 0 && len(header) == 1 && strings.ContainsAny(column, ";\t|,"):
 			other := column[strings.IndexAny(column, ";\t|,")]
 			return nil, bad(fmt.Sprintf("the header is one column with %q in it", other),
 				fmt.Sprintf("if that stands between the columns, give the delimiter %s; if it belongs to the name, give the delimiter %s",
@@ -91,6 +94,13 @@ func newCSVRows(r *bufio.Reader, name string, format Format, delimiter rune) (*c
 			before = "{"
 		}
 		c.keys = append(c.keys, before+string(results.AppendString(nil, column))+":")
+		c.text = append(c.text, slices.Contains(in.Text, column))
+	}
+	for _, column := range in.Text {
+		if first[column] == 0 && (in.Beside == nil || text.FieldOf(in.Beside, column) == nil) {
+			return nil, &SourceError{Name: in.Name, Line: 1, Problem: fmt.Sprintf("there is no column %q", column),
+				Hint: "it has " + strings.Join(header, ", ")}
+		}
 	}
 	return c, nil
 }
@@ -120,7 +130,7 @@ func (c *csvRows) next() ([]byte, position, error) {
 			return nil, position{}, &SourceError{c.name, line, "not UTF-8", text.Beginning([]byte(cell)), "convert the file with iconv"}
 		}
 		c.row = append(c.row, c.keys[i]...)
-		if isNumber(cell) {
+		if !c.text[i] && isNumber(cell) {
 			c.row = append(c.row, cell...)
 		} else {
 			c.row = results.AppendString(c.row, cell)

@@ -169,8 +169,8 @@ const bom = "\xef\xbb\xbf"
 
 // openItems walks over an input of any format and checks every item. Its error names
 // formats that gpumux does not read. Packed: the input was compressed.
-func openItems(r io.Reader, name string, format Format, delimiter rune) (from itemReader, packed bool, err error) {
-	plain, packed, err := unpack(r, name)
+func openItems(r io.Reader, in Input) (from itemReader, packed bool, err error) {
+	plain, packed, err := unpack(r, in.Name)
 	if err != nil {
 		return nil, packed, err
 	}
@@ -189,17 +189,18 @@ func openItems(r io.Reader, name string, format Format, delimiter rune) (from it
 		"\xfe\xff":         "it is UTF-16; convert it with iconv -f UTF-16 -t UTF-8",
 	} {
 		if strings.HasPrefix(string(head), magic) {
-			return nil, packed, &SourceError{Name: name, Line: 1, Problem: "not text", Hint: hint}
+			return nil, packed, &SourceError{Name: in.Name, Line: 1, Problem: "not text", Hint: hint}
 		}
 	}
-	switch format {
+	all := jsonLines{lineReader: lineReader{r: plain}, name: in.Name}
+	switch in.Format {
 	case Lines:
-		return &textLines{jsonLines: jsonLines{lineReader: lineReader{r: plain}, name: name}}, packed, nil
+		return &textLines{jsonLines: all}, packed, nil
 	case Values, Failed:
-		return resultLines{&jsonLines{lineReader: lineReader{r: plain}, name: name}, format == Failed}, packed, nil
+		return resultLines{&all, in.Format == Failed}, packed, nil
 	case CSV, TSV:
-		from, err = newCSVRows(plain, name, format, delimiter)
+		from, err = newCSVRows(plain, in)
 		return from, packed, err
 	}
-	return &checkedLines{jsonLines{lineReader: lineReader{r: plain}, name: name}}, packed, nil
+	return &checkedLines{all}, packed, nil
 }

@@ -163,7 +163,7 @@ func (s *Sources) index(ctx context.Context, name, indexKey string) (_ contract.
 	}
 	defer in.Close()
 	sum := sha256.New()
-	from, packed, err := openItems(io.TeeReader(in, sum), in.URL(), format, 0)
+	from, packed, err := openItems(io.TeeReader(in, sum), Input{Name: in.URL(), Format: format})
 	if err != nil {
 		return contract.Source{}, err
 	}
@@ -175,7 +175,7 @@ func (s *Sources) index(ctx context.Context, name, indexKey string) (_ contract.
 // their index. The Source's Hash is that of the lines.
 func (s *Sources) IndexRows(ctx context.Context, rows io.Reader, table string, bytes int64, indexKey string) (contract.Source, error) {
 	sum := sha256.New()
-	from, _, err := openItems(io.TeeReader(rows, sum), table, JSONLines, 0)
+	from, _, err := openItems(io.TeeReader(rows, sum), Input{Name: table})
 	if err != nil {
 		return contract.Source{}, err
 	}

@@ -47,7 +47,7 @@ func FormatOf(name string) (Format, error) {
 	default:
 		return 0, &SourceError{Name: name, Problem: fmt.Sprintf("the ending %q does not tell the format", ext),
 			Hint: "name it .jsonl (one JSON value per line) or .csv or .tsv (with a header), with .gz or .zst behind it when compressed, " +
-				"or .parquet or .arrow, which are never compressed as a whole"}
+				"or .parquet, .arrow or .npy, which are never compressed as a whole"}
 	}
 }
 
@@ -60,6 +60,8 @@ type SpoolOptions struct {
 	// Delimiter stands between the cells of CSV. Default: the format's; a header that seems
 	// to have another is an error then.
 	Delimiter rune
+	// Text are columns of CSV whose cells stay text where they are written as numbers.
+	Text []string
 	// Dir is the folder for the temporary files. Default os.TempDir().
 	Dir string
 }
@@ -82,8 +84,8 @@ func Spool(r io.Reader, o SpoolOptions) (*Spooled, error) {
 	if o.Name == "" {
 		o.Name = "input"
 	}
-	in := Input{Name: o.Name, Format: o.Format, Delimiter: o.Delimiter, Open: func() (io.ReadCloser, error) { return io.NopCloser(r), nil }}
-	return SpoolAll([]Input{in}, o.Dir)
+	open := func() (io.ReadCloser, error) { return io.NopCloser(r), nil }
+	return SpoolAll([]Input{{Open: open, Name: o.Name, Format: o.Format, Delimiter: o.Delimiter, Text: o.Text}}, o.Dir)
 }
 
 // SpoolAll is Spool of several inputs into one, in a folder; empty means os.TempDir().

@@ -31,6 +31,7 @@ class Cluster(NamedTuple):
         *,
         source: Union[str, "os.PathLike[str]", None] = None,
         columns: Optional[Words] = None,
+        text: Optional[Words] = None,
         key: Optional[str] = None,
         with_item: bool = False,
         pool: Optional[Words] = None,
@@ -61,7 +62,7 @@ class Cluster(NamedTuple):
         """
         over, feed, total = inputs.given(items, source)
         options = dict(
-            columns=columns, key=key, with_item=with_item, pool=pool, mode=mode, timeout=timeout, attempts=attempts, backoff=backoff, arg=arg,
+            columns=columns, text=text, key=key, with_item=with_item, pool=pool, mode=mode, timeout=timeout, attempts=attempts, backoff=backoff, arg=arg,
             fail_fast=fail_fast, max_failures=max_failures, chunk=chunk, priority=priority, fairness_key=fairness_key,
             fairness_weight=fairness_weight, no_wait=no_wait, cache=cache, files=files, id=id, retry=retry, ordered=ordered, **self._asdict(),
         )

@@ -26,6 +26,7 @@ def map(
     pickle: bool = False,
     source: Union[str, "os.PathLike[str]", None] = None,
     columns: Optional[Words] = None,
+    text: Optional[Words] = None,
     key: Optional[str] = None,
     with_item: bool = False,
     slots: Union[int, str, None] = None,
@@ -64,7 +65,8 @@ def map(
     Those of notebooks, lambdas and inner functions need cloudpickle.
     items is any iterable of what JSON can hold: rows of arrays arrive as lists, those of tables (pandas, Arrow, Polars) as dicts. With
     pickle items and values may be anything that pickle takes, and stay what they are. With more iterables function takes an item of each.
-    source is a file or URL of items instead: JSON lines, CSV, TSV, Parquet or Arrow; columns are those of a table that items have.
+    source is a file or URL of items instead: JSON lines, CSV, TSV, Parquet or Arrow, also all files of a folder or a pattern; columns
+    are those of a table that items have, text those of CSV whose cells stay text, such as IDs.
     key names the field of the items, dicts, that each Result has as its key; with_item gives it the whole item.
     slots is how many run side by side on a device, or "auto"; memory is the budget of each, such as "4GiB" or bytes.
     timeout is the most seconds of one item, attempts how often one that raises is tried, backoff the seconds before it is tried again.
@@ -79,7 +81,7 @@ def map(
     Raises BadInput, Unavailable or MapFailed, with what the command said.
     """
     options = dict(
-        columns=columns, key=key, with_item=with_item, slots=slots, memory=memory, devices=devices, sharing=sharing, pool=pool, mode=mode,
+        columns=columns, text=text, key=key, with_item=with_item, slots=slots, memory=memory, devices=devices, sharing=sharing, pool=pool, mode=mode,
         timeout=timeout, start_timeout=start_timeout, attempts=attempts, backoff=backoff, arg=arg, fail_fast=fail_fast,
         max_failures=max_failures, chunk=chunk, cache=cache, files=files, id=id, retry=retry, ordered=ordered,
         python=python or sys.executable, visible_devices=visible_devices, gpus_per_slot=gpus_per_slot, pass_env=words(pass_env), data=data,

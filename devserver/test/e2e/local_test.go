@@ -193,6 +193,8 @@ func TestLocal_IDShowsWhatItCameTo(t *testing.T) {
 		require.Len(t, s.lines(s.file(name)), 3)
 	}
 	require.Equal(t, map[string]int{"0": 1, "1": 1, "2": 1}, s.calls())
+	require.Regexp(t, `(?s)map +mine\n.*succeeded +3\n`, s.run(0, "show", "mine").stdout.String())
+	require.Equal(t, s.file("3.jsonl"), s.run(0, "results", "mine").stdout.String())
 	require.Contains(t, s.run(2, "map", "step.py:double", "--range", "0:4", "--local", "--id", "mine").stderr.String(), "is taken")
 	if gpus, _ := filepath.Glob("/dev/nvidia[0-9]*"); len(gpus) == 0 {
 		require.Contains(t, p.stderr.String(), "pool gpu runs on the CPU")

@@ -1,12 +1,16 @@
 package e2e
 
 import (
+	"encoding/json"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/test/rig"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/store"
 )
@@ -85,4 +89,31 @@ func TestSchedule_StartsMapsOfItsOwn(t *testing.T) {
 	require.NoError(t, s.Schedules().Delete(t.Context(), "often"))
 	require.ErrorContains(t, s.Schedules().Pause(t.Context(), "often"), "there is no schedule")
 	require.ErrorContains(t, s.Schedules().Delete(t.Context(), "often"), "there is no schedule")
+}
+
+// A schedule asks the workers for its task before it is there, and starts its map when
+// it is told to.
+func TestSchedule_Trigger(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	h := s.hand()
+	s.serve(h.config(1))
+	here := newShell(t)
+	here.at(s)
+	inside := filepath.Join(s.dir, "store", "in", "x.parquet")
+	table(t, inside, 3)
+	create := func(task string) []string {
+		return []string{"schedule", "create", "yearly", task, "--cron", "0 0 1 1 *", "--in", "file://" + inside, "--columns", "size", "--pool", "cpu"}
+	}
+	require.Contains(t, here.run(2, create("ekko")...).stderr.String(), `no worker has "ekko"`)
+	require.Contains(t, here.run(2, "schedule", "trigger", "yearly").stderr.String(), "there is no schedule")
+	here.run(0, create("echo")...)
+	require.Contains(t, here.run(0, "schedule", "trigger", "yearly").stderr.String(), "schedule yearly: its map starts now")
+	var all []starter.ScheduleInfo
+	rig.Wait(t, func() bool {
+		require.NoError(t, json.Unmarshal([]byte(here.run(0, "schedule", "list", "--json").stdout.String()), &all))
+		return len(all[0].Maps) == 1
+	}, time.Minute, 50*time.Millisecond, "it has started a map")
+	here.run(0, "wait", all[0].Maps[0])
+	require.Equal(t, "{\"size\":0}\n{\"size\":2}\n{\"size\":4}\n", here.run(0, "results", all[0].Maps[0], "--values").stdout.String())
 }

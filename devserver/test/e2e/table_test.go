@@ -175,3 +175,44 @@ func TestTable_RetryOfASourceThatChanged(t *testing.T) {
 	p := here.run(2, "retry", "changed", "--out", "r.jsonl")
 	require.Contains(t, p.stderr.String(), "put the items back, or start a new map")
 }
+
+// The rows of all files of a folder are one input in one order, so that a stopped map
+// goes on with it.
+func TestTable_AFolderIsOneInput(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	for year, rows := range map[int]int{2023: 3, 2024: 2} {
+		table(t, s.path(fmt.Sprintf("data/year=%d/part-0.parquet", year)), rows)
+	}
+	s.write("data/_SUCCESS", "")
+	s.write("rows.py", `
+import os, time
+here = os.path.dirname(os.path.abspath(__file__))
+def gate(row):
+    while row["year"] == 2024 and not os.path.exists(os.path.join(here, "open")): time.sleep(0.01)
+    open(os.path.join(here, "calls"), "a").write("%s-%s\n" % (row["year"], row["size"]))
+    return row
+def same(row): return row
+`)
+	args := []string{"map", "rows.py:gate", "--in", "data", "--columns", "size", "--local", "--slots", "1", "--chunk", "1", "--window", "1"}
+	p := s.begin(append(args, "--out", "r.jsonl")...)
+	rig.Wait(t, func() bool { return storedItems(t, s.path("state/gpumux/local/*/store")) == 3 }, time.Minute, 20*time.Millisecond,
+		"the rows of the first file are stored")
+	require.NoError(t, p.Process.Kill())
+	require.Equal(t, -1, p.code())
+	s.write("open", "")
+	again := s.run(0, append(args, "--out", "r.jsonl")...)
+	require.Contains(t, again.stderr.String(), "going on with map")
+	want := []string{`{"size":0,"year":2023}`, `{"size":2,"year":2023}`, `{"size":4,"year":2023}`, `{"size":0,"year":2024}`, `{"size":2,"year":2024}`}
+	for i, line := range s.lines(s.file("r.jsonl")) {
+		require.Equal(t, want[i], string(line["value"]))
+	}
+	require.Equal(t, map[string]int{"2023-0": 1, "2023-2": 1, "2023-4": 1, "2024-0": 1, "2024-2": 1}, s.calls())
+
+	inside := s.run(2, append(args, "--out", "data/r.jsonl")...)
+	require.Contains(t, inside.stderr.String(), "the results would lie among the files of --in")
+	s.write("ids.csv", "id,n\n1e5,1e5\n")
+	typed := s.run(0, "map", "rows.py:same", "--in", "ids*.csv", "--text", "id", "--local", "--out", "-")
+	require.Equal(t, `{"index":0,"value":{"id":"1e5","n":100000.0}}`+"\n", typed.stdout.String())
+	require.Contains(t, s.run(2, append(args, "--text", "size")...).stderr.String(), "--text go with text; a .parquet file has rows")
+}
