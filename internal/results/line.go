@@ -179,14 +179,11 @@ func Plain(line []byte) ([]byte, error) {
 	if err == nil && packed == nil {
 		return line, nil
 	}
-	var value []byte
-	if err == nil {
-		value, err = appendBroken(make([]byte, 0, len(packed)), packed)
+	r, err := ParseStored(line)
+	if err != nil {
+		return nil, err
 	}
-	var text json.RawMessage
-	if err == nil {
-		text, err = arrays.Text(value)
-	}
+	text, err := arrays.Text(r.Arrays)
 	if err != nil {
 		return nil, fmt.Errorf("not a result: %w: %.60q", err, line)
 	}

@@ -42,11 +42,9 @@ func appendUnbroken(to, data []byte) []byte {
 
 // cutUnbroken cuts what appendUnbroken wrote off the beginning of a text.
 func cutUnbroken(text []byte) (packed, rest []byte, err error) {
-	if len(text) < sizeDigits {
-		return nil, nil, errBroken
-	}
-	size, err := strconv.ParseUint(string(text[:sizeDigits]), 10, 62)
-	if text = text[sizeDigits:]; err != nil || size == 0 || size > uint64(len(text)) {
+	digits := text[:min(len(text), sizeDigits)]
+	size, err := strconv.ParseUint(string(digits), 10, 62)
+	if text = text[len(digits):]; err != nil || size == 0 || size > uint64(len(text)) {
 		return nil, nil, errBroken
 	}
 	return text[:size:size], text[size:], nil
