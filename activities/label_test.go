@@ -67,10 +67,10 @@ func TestRunChunk_OverTheResultsOfAMap(t *testing.T) {
 	first := []gpumux.Result{{Value: json.RawMessage(`{"n":1}`), Key: json.RawMessage(`"a"`)}, failed,
 		{Index: 2, Arrays: []byte("\x02f\x04\x01\x00\x02\x00\x00\x00\x00\x00\x00\x00\x00\x00\x80\x3f\x00\x00\x00\x40"), Key: json.RawMessage(`"c"`)}}
 	require.NoError(t, l.store.WritePart(t.Context(), "first/parts", first))
-	_, err := l.store.Merge(t.Context(), contract.MergeInput{Parts: "first/parts", Output: "first/results.arrays.jsonl", Items: 3})
+	_, err := l.store.Merge(t.Context(), contract.MergeInput{Parts: "first/parts", Output: "first/results.bytes.jsonl", Items: 3})
 	require.NoError(t, err)
 	l.light.Register(l.env)
-	in := contract.IndexInput{Source: gpumux.ValuesOf("first/results.arrays.jsonl"), Index: "m/source.index", Key: "n"}
+	in := contract.IndexInput{Source: gpumux.ValuesOf("first/results.bytes.jsonl"), Index: "m/source.index", Key: "n"}
 	encoded, err := l.env.ExecuteActivity(contract.IndexSource, in)
 	require.NoError(t, err)
 	var source contract.Source

@@ -67,7 +67,7 @@ func (a *Appender) Add(r gpumux.Result) error {
 	if r.Index < 0 {
 		return fmt.Errorf("result %d: the index is negative", r.Index)
 	}
-	text, err := results.Append(make([]byte, 0, len(r.Value)+128), r)
+	text, err := results.Append(make([]byte, 0, len(r.Value)+len(r.Arrays)+len(r.Arrays)/250+128), r)
 	if err != nil {
 		return err
 	}

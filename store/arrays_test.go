@@ -1,7 +1,6 @@
 package store
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"math"
 	"strings"
@@ -13,10 +12,10 @@ import (
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
-// bytesArray is a value that is an array of n bytes.
+// bytesArray is a value that is an array of n bytes; some are line breaks.
 func bytesArray(n int) []byte {
 	b := append([]byte("\x02u\x01\x01\x00"), byte(n), byte(n>>8), byte(n>>16), 0, 0, 0, 0, 0)
-	return append(b, strings.Repeat("\x07", n)...)
+	return append(b, strings.Repeat("\x07\x0a", n)[:n]...)
 }
 
 // Arrays lie as bytes in parts and in the results file, and readers get JSON.
@@ -35,15 +34,15 @@ func TestArrays_AreStoredAsBytes(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, partWithArrays, head.Version, "an older gpumux must not read it")
 		lines := strings.SplitAfter(text[headBytes:], "\n")
-		require.Equal(t, `{"index":0,"arrays":"`+base64.StdEncoding.EncodeToString(bytesArray(2))+`","output":"said \"arrays\":\""}`+"\n", lines[0])
+		require.Equal(t, "{\"index\":0,\"arrays\":\"0000000016\x0f\x02u\x01\x01\x00\x02\x00\x00\x00\x00\x00\x00\x00\x07\x00\",\"output\":\"said \\\"arrays\\\":\\\"\"}"+"\n", lines[0])
 
 		merged, err := s.Merge(t.Context(), contract.MergeInput{Parts: "m.parts", Output: "m", Items: 4})
 		require.NoError(t, err)
 		require.EqualValues(t, 3, merged.Succeeded)
 		require.Equal(t, text[headBytes:], get(t, s, "m"))
 		want := append([]gpumux.Result{}, results...)
-		want[0].Value, want[0].Arrays = json.RawMessage("[7,7]"), nil
-		want[2].Value, want[2].Arrays = json.RawMessage("[7"+strings.Repeat(",7", (64<<10)-1)+"]"), nil
+		want[0].Value, want[0].Arrays = json.RawMessage("[7,10]"), nil
+		want[2].Value, want[2].Arrays = json.RawMessage("["+strings.Repeat("7,10,", 32<<10)[:5*32<<10-1]+"]"), nil
 		var read, stored []gpumux.Result
 		for r, err := range s.Results(t.Context(), "m") {
 			require.NoError(t, err)
@@ -81,7 +80,9 @@ func TestArrays_RefusesWhatIsWrong(t *testing.T) {
 	} {
 		require.ErrorContains(t, s.WritePart(t.Context(), "p", []gpumux.Result{r}), want)
 	}
-	for _, line := range []string{`{"index":0,"arrays":"*"}`, `{"index":0,"arrays":"Ag=="}`, `{"index":0,"arrays":""}`} {
+	for _, line := range []string{`{"index":0,"arrays":"*"}`, `{"index":0,"arrays":""}`, `{"index":0,"arrays":"0000000000"}`,
+		"{\"index\":0,\"arrays\":\"0000000002\x01\x02\"}", "{\"index\":0,\"arrays\":\"0000000004\x01\x02\"}",
+		"{\"index\":0,\"arrays\":\"0000000002\x02\x02\"}"} {
 		_, err := plainLine([]byte(line))
 		require.ErrorContains(t, err, "not a result")
 		_, err = parseResult([]byte(line))

@@ -16,6 +16,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/objects"
@@ -46,7 +47,7 @@ func parsePart(name string) (p partName, ok bool) {
 const headBytes = 160
 
 // partWithArrays is the version of a part in which values are arrays.
-const partWithArrays = 2
+const partWithArrays = 3
 
 // partHead is the first line of a part.
 type partHead struct {
@@ -76,8 +77,8 @@ func parsePartHead(text []byte) (h partHead, err error) {
 	if err := json.Unmarshal(text, &h); err != nil || h.Version < 1 {
 		return h, objects.Damaged("its first line is not a part's: %.60q", text)
 	}
-	if h.Version > partWithArrays {
-		return h, &OwnerError{fmt.Sprintf("a part is of version %d, this gpumux reads versions up to %d; let workers of one version end the map",
+	if h.Version != 1 && h.Version != partWithArrays {
+		return h, &OwnerError{fmt.Sprintf("a part is of version %d, this gpumux reads versions 1 and %d; let workers of one version end the map",
 			h.Version, partWithArrays)}
 	}
 	if h.Items < 1 || h.Least < 0 || h.Most-h.Least+1 < h.Items || h.Bytes < 1 {
@@ -178,17 +179,19 @@ func (f *Folder) head(ctx context.Context, p partName) (part, error) {
 	return part{p, h}, nil
 }
 
-// load reads the lines of a part and checks them.
-func (f *Folder) load(ctx context.Context, p partName) ([]line, error) {
-	text, err := f.in.ReadAll(ctx, f.keyOf(p))
-	if err != nil {
-		return nil, f.unread(p, err)
+// spare are buffers of parts that were read to their end.
+var spare sync.Pool
+
+// load reads the lines of a part, which lie in text, and checks them.
+func (f *Folder) load(ctx context.Context, p partName) (o opened, err error) {
+	buffer, _ := spare.Get().([]byte)
+	if o.text, err = f.in.ReadAllInto(ctx, f.keyOf(p), buffer); err == nil {
+		o.lines, err = parsePartText(o.text)
 	}
-	lines, err := parsePartText(text)
 	if err != nil {
-		return nil, f.unread(p, err)
+		return opened{}, f.unread(p, err)
 	}
-	return lines, nil
+	return o, nil
 }
 
 func parsePartText(text []byte) (lines []line, err error) {
@@ -255,10 +258,12 @@ func (f *Folder) parts(ctx context.Context, lost func(error) error) ([]part, err
 // loadedAhead is how many parts are loaded before their turn.
 const loadedAhead = 4
 
-// opened are the lines to come of a part; order is its place among the parts.
+// opened are the lines to come of a part; order is its place among the parts, text all
+// that it holds.
 type opened struct {
 	lines []line
 	order int
+	text  []byte
 }
 
 // before reports whether the next line of a part comes before that of another.
@@ -266,11 +271,11 @@ func (o opened) before(p opened) bool {
 	return o.lines[0].Index < p.lines[0].Index || o.lines[0].Index == p.lines[0].Index && o.order < p.order
 }
 
-// walk yields the lines of parts in order of index. Of several with one index it yields
-// that of the first part. It calls lost for a part that is damaged or gone.
+// walk yields the lines of parts, valid until the next step, in order of index. Of several
+// with one index it yields that of the first part. It calls lost for a part that is damaged or gone.
 func (f *Folder) walk(ctx context.Context, parts []part, lost func(error) error) iter.Seq2[line, error] {
 	return func(yield func(line, error) bool) {
-		next, stop := iter.Pull2(objects.Ahead(loadedAhead, slices.Values(parts), func(p part) ([]line, error) {
+		next, stop := iter.Pull2(objects.Ahead(loadedAhead, slices.Values(parts), func(p part) (opened, error) {
 			return f.load(ctx, p.partName)
 		}))
 		defer stop()
@@ -279,9 +284,9 @@ func (f *Folder) walk(ctx context.Context, parts []part, lost func(error) error)
 		asked, last := 0, int64(-1)
 		for {
 			for asked < len(parts) && (len(open) == 0 || parts[asked].Least <= open[0].lines[0].Index) {
-				lines, err, _ := next()
+				o, err, _ := next()
 				if err == nil {
-					o := opened{lines, asked}
+					o.order = asked
 					open = slices.Insert(open, sort.Search(len(open), func(i int) bool { return o.before(open[i]) }), o)
 				} else if err := lost(err); err != nil {
 					yield(line{}, err)
@@ -301,6 +306,7 @@ func (f *Folder) walk(ctx context.Context, parts []part, lost func(error) error)
 				}
 			}
 			if first.lines = first.lines[1:]; len(first.lines) == 0 {
+				spare.Put(first.text)
 				open = open[1:]
 				continue
 			}
@@ -337,7 +343,7 @@ func (f *Folder) Since(ctx context.Context, w Position, each func(index int64, k
 		return fmt.Errorf("%q is no writer of parts", w.Writer)
 	}
 	lost := f.lost(ctx, damaged)
-	for lines, err := range objects.Ahead(loadedAhead, w.parts, func(p partName) ([]line, error) { return f.load(ctx, p) }) {
+	for o, err := range objects.Ahead(loadedAhead, w.parts, func(p partName) (opened, error) { return f.load(ctx, p) }) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
@@ -346,9 +352,10 @@ func (f *Folder) Since(ctx context.Context, w Position, each func(index int64, k
 				return err
 			}
 		}
-		for _, l := range lines {
+		for _, l := range o.lines {
 			each(l.Index, l.Kind)
 		}
+		spare.Put(o.text)
 	}
 	return nil
 }

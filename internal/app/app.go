@@ -11,7 +11,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"go.temporal.io/sdk/worker"
@@ -140,10 +139,6 @@ func (a *App) NeedLocal(what string) error {
 
 // LocalOptions are for a server and a worker in this process.
 func (a *App) LocalOptions(calm bool) local.Options {
-	if os.Getenv("GOGC") == "" {
-		// Server, worker and client then need a third less memory, for a few percent of time.
-		debug.SetGCPercent(50)
-	}
 	return local.Options{Server: a.Local, ServerOptions: local.ServerOptions{Log: a.Log(calm)}, Keys: a.KeysPath, Version: a.Version,
 		Command: append([]string{"gpumux"}, a.Args...), Say: func(text string) { a.Console.Say("note: %s", text) }}
 }

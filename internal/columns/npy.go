@@ -17,6 +17,7 @@ import (
 type npyWriter struct {
 	file File
 	to   *bufio.Writer
+	line []byte // holds the value of the line being added
 	// row is what all rows are like, without data. It has no type before the first.
 	row   arrays.Array
 	loose bool
@@ -37,7 +38,8 @@ func newNPYWriter(to File) *npyWriter {
 
 // Add is Writer's.
 func (w *npyWriter) Add(line []byte) error {
-	r, err := parseResult(line)
+	w.line = slices.Grow(w.line[:0], len(line))
+	r, err := parseResult(line, w.line)
 	if err != nil {
 		return err
 	}

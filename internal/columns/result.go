@@ -26,8 +26,9 @@ type value struct {
 // mark stands for an array. JSON has no such byte.
 const mark = 0x01
 
-func parseResult(line []byte) (result, error) {
-	r, err := results.ParseStored(line)
+// parseResult keeps the buffer for the arrays, where they fit.
+func parseResult(line, buffer []byte) (result, error) {
+	r, err := results.ParseStoredIn(line, buffer)
 	if err != nil {
 		return result{}, err
 	}

@@ -55,7 +55,7 @@ func newTableWriter(to io.Writer, format Format) *tableWriter {
 
 // Add is Writer's.
 func (w *tableWriter) Add(line []byte) error {
-	r, err := parseResult(line)
+	r, err := parseResult(line, nil)
 	if err != nil {
 		return err
 	}

@@ -125,7 +125,7 @@ func PartsOf(output string) string { return output + names.PartsEnding }
 
 // ArraysOutput is the name of a results file in which arrays lie as bytes. Who gives it
 // knows that the file is to be read through package store.
-const ArraysOutput = "results.arrays.jsonl"
+const ArraysOutput = "results.bytes.jsonl"
 
 // KeepsArrays reports whether the results file with a folder keeps arrays as bytes.
 func KeepsArrays(parts string) bool { return strings.HasSuffix(parts, "/"+PartsOf(ArraysOutput)) }

@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -270,16 +271,21 @@ func (b *Bucket) ReadAny(ctx context.Context, name string, offset, length int64)
 
 // ReadAll reads a small object.
 func (b *Bucket) ReadAll(ctx context.Context, name string) ([]byte, error) {
-	return b.readAll(ctx, name, false)
+	return b.readAll(ctx, name, nil, false)
 }
 
-func (b *Bucket) readAll(ctx context.Context, name string, plain bool) ([]byte, error) {
+// ReadAllInto is ReadAll into a buffer, where the object fits.
+func (b *Bucket) ReadAllInto(ctx context.Context, name string, buffer []byte) ([]byte, error) {
+	return b.readAll(ctx, name, buffer, false)
+}
+
+func (b *Bucket) readAll(ctx context.Context, name string, buffer []byte, plain bool) ([]byte, error) {
 	r, err := newReader(ctx, b, name, stretch{0, -1}, plain)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	data := bytes.NewBuffer(make([]byte, 0, r.Size()+bytes.MinRead))
+	data := bytes.NewBuffer(slices.Grow(buffer[:0], int(r.Size())+bytes.MinRead))
 	_, err = data.ReadFrom(r)
 	return data.Bytes(), err
 }
@@ -344,7 +350,7 @@ func (b *Bucket) Put(ctx context.Context, name string, text []byte, c Creation) 
 
 // PutOnce writes a small object unless there is one, and returns the one that is there.
 func (b *Bucket) PutOnce(ctx context.Context, name string, text []byte, c Creation) ([]byte, error) {
-	there, err := b.readAll(ctx, name, c.Plain)
+	there, err := b.readAll(ctx, name, nil, c.Plain)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return there, err
 	}
@@ -359,7 +365,7 @@ func (b *Bucket) PutOnce(ctx context.Context, name string, text []byte, c Creati
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
-	return b.readAll(ctx, name, c.Plain)
+	return b.readAll(ctx, name, nil, c.Plain)
 }
 
 // Exists reports whether there is an object.

@@ -8,7 +8,6 @@ package results
 import (
 	"bufio"
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,7 +22,8 @@ import (
 )
 
 // A line is a gpumux.Result as JSON with its fields in this order: index, then value,
-// arrays or fault, then output, files, key and item. Arrays is Result.Arrays in base64.
+// arrays or fault, then output, files, key and item. Arrays is Result.Arrays as unbroken.go
+// has it, so such a line is no JSON.
 const (
 	indexField  = `{"index":`
 	valueField  = `,"value":`
@@ -55,7 +55,7 @@ func Append(to []byte, r gpumux.Result) ([]byte, error) {
 		if err := arrays.Check(r.Arrays); err != nil {
 			return nil, fmt.Errorf("result %d: %w", r.Index, err)
 		}
-		to = append(base64.StdEncoding.AppendEncode(append(to, arraysField...), r.Arrays), '"')
+		to = append(appendUnbroken(append(to, arraysField...), r.Arrays), '"')
 	case !json.Valid(r.Value) || !utf8.Valid(r.Value):
 		return nil, fmt.Errorf("result %d: the value is not JSON: %.60q", r.Index, r.Value)
 	default:
@@ -137,11 +137,17 @@ func Parse(line []byte) (r gpumux.Result, err error) {
 }
 
 // ParseStored decodes a line of results, with arrays as Result.Arrays.
-func ParseStored(line []byte) (r gpumux.Result, err error) {
-	head, text, tail := cutArrays(line)
-	if text == nil {
-		err = json.Unmarshal(line, &r)
-	} else if r.Arrays, err = base64.StdEncoding.AppendDecode([]byte{}, text); err == nil {
+func ParseStored(line []byte) (gpumux.Result, error) { return ParseStoredIn(line, nil) }
+
+// ParseStoredIn is ParseStored with the arrays in the buffer, where they fit.
+func ParseStoredIn(line, buffer []byte) (r gpumux.Result, err error) {
+	head, packed, tail, err := cutArrays(line)
+	if packed != nil {
+		r.Arrays, err = appendBroken(slices.Grow(buffer[:0], len(packed)), packed)
+	}
+	if index, rest, ok := cutIndex(head); ok && len(rest) == 0 && string(bytes.TrimSpace(tail)) == "}" {
+		r.Index = index
+	} else if err == nil {
 		err = json.Unmarshal(slices.Concat(head, tail), &r)
 	}
 	if err != nil {
@@ -150,32 +156,34 @@ func ParseStored(line []byte) (r gpumux.Result, err error) {
 	return r, nil
 }
 
-// cutArrays cuts a line around the base64 of its arrays, which is nil where it has none.
-// Head and tail make a line without them.
-func cutArrays(line []byte) (head, text, tail []byte) {
+// cutArrays cuts a line around its arrays, which are nil where it has none. Head and tail
+// make a line without them.
+func cutArrays(line []byte) (head, packed, tail []byte, err error) {
 	at := bytes.IndexByte(line[:min(len(line), 48)], ',')
 	if at < 0 || !bytes.HasPrefix(line[at:], []byte(arraysField)) {
-		return line, nil, nil
+		return line, nil, nil, nil
 	}
-	rest := line[at+len(arraysField):]
-	end := bytes.IndexByte(rest, '"')
-	if end < 0 {
-		return line, nil, nil
+	packed, tail, err = cutUnbroken(line[at+len(arraysField):])
+	if err == nil && (len(tail) < 2 || tail[0] != '"') {
+		err = errBroken
 	}
-	return line[:at:at], rest[:end:end], rest[end+1:]
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return line[:at:at], packed, tail[1:], nil
 }
 
 // Plain is a line of results with its arrays as JSON.
 func Plain(line []byte) ([]byte, error) {
-	head, packed, tail := cutArrays(line)
-	if packed == nil {
+	head, packed, tail, err := cutArrays(line)
+	if err == nil && packed == nil {
 		return line, nil
 	}
-	var text json.RawMessage
-	value, err := base64.StdEncoding.AppendDecode([]byte{}, packed)
-	if err == nil {
-		text, err = arrays.Text(value)
+	r, err := ParseStored(line)
+	if err != nil {
+		return nil, err
 	}
+	text, err := arrays.Text(r.Arrays)
 	if err != nil {
 		return nil, fmt.Errorf("not a result: %w: %.60q", err, line)
 	}

@@ -257,7 +257,7 @@ func (c *conversation) answered(records []wire.Record, files []string) error {
 		if !c.due(r.Run, r.N) {
 			return broken("a result for item %d of run %d on the board, which is not its turn", r.N, r.Run)
 		}
-		result, err := resultOf(c.p.session.Task, c.job.call.Arrays, r.Kind, r.Value)
+		result, err := resultOf(c.p.session.Task, c.job.call.Arrays, r)
 		if err != nil {
 			return broken("the result of item %d of run %d: %v", r.N, r.Run, err)
 		}

@@ -1,7 +1,6 @@
 package slot
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -14,19 +13,19 @@ import (
 // resultOf makes a result of a value: JSON, or with its arrays as bytes where the call
 // takes them so. The Python runtime encodes JSON itself and needs no check. Another
 // program may send what no store takes, so its values are checked.
-func resultOf(task launch.Task, asArrays bool, kind wire.Kind, value json.RawMessage) (r gpumux.Result, err error) {
+func resultOf(task launch.Task, asArrays bool, of wire.Record) (r gpumux.Result, err error) {
 	foreign := task.Python == ""
 	if asArrays {
-		if r.Arrays = kind.Arrays(value); r.Arrays != nil {
+		if r.Arrays = of.Arrays(); r.Arrays != nil {
 			if foreign {
 				err = arrays.Check(r.Arrays)
 			}
 			return r, err
 		}
 	}
-	r.Value, err = kind.Text(value)
-	if err == nil && foreign && (kind == wire.JSON || kind == wire.Mixed) && !wire.Valid(r.Value) {
-		err = fmt.Errorf("it is not JSON: %.80q", value)
+	r.Value, err = of.Kind.Text(of.Value)
+	if err == nil && foreign && (of.Kind == wire.JSON || of.Kind == wire.Mixed) && !wire.Valid(r.Value) {
+		err = fmt.Errorf("it is not JSON: %.80q", of.Value)
 	}
 	return r, err
 }

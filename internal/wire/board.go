@@ -48,6 +48,20 @@ type Record struct {
 	Ended float64
 	// Out and Peak are as in Results.
 	Out, Peak int64
+	// kinded is the value behind its kind, where that costs no copy.
+	kinded []byte
+}
+
+// Arrays is a value with arrays as package arrays takes it, or nil for another.
+func (r *Record) Arrays() []byte {
+	switch {
+	case r.Kind != Array && r.Kind != Mixed:
+		return nil
+	case r.kinded == nil:
+		return append([]byte{byte(r.Kind)}, r.Value...)
+	}
+	r.kinded[0] = byte(r.Kind)
+	return r.kinded
 }
 
 // Published is the end of the process's records. The process may be writing that memory.
@@ -118,6 +132,7 @@ func records(list []Record, copied []byte, edge int) ([]Record, error) {
 			Value: head[recordHead : recordHead+int(size) : recordHead+int(size)],
 			Busy:  seconds(head[24:]), Ended: seconds(head[32:]),
 			Out: int64(binary.LittleEndian.Uint64(head[40:])), Peak: int64(binary.LittleEndian.Uint64(head[48:])),
+			kinded: head[recordHead-1 : recordHead+int(size) : recordHead+int(size)],
 		}
 		if err := r.check(); err != nil {
 			return list, err

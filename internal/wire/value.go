@@ -42,19 +42,11 @@ func (k Kind) Text(value []byte) (json.RawMessage, error) {
 		b = base64.StdEncoding.AppendEncode(b, value)
 		return append(b, '"'), nil
 	case Array, Mixed:
-		text, err := arrays.Text(k.Arrays(value))
+		text, err := arrays.Text(append([]byte{byte(k)}, value...))
 		if err != nil {
 			return nil, broken("%v", err)
 		}
 		return text, nil
 	}
 	return nil, broken("a value is of kind %d; kinds are 0 to %d", int(k), int(Mixed))
-}
-
-// Arrays is a value with arrays as package arrays takes it, or nil for another.
-func (k Kind) Arrays(value []byte) []byte {
-	if k != Array && k != Mixed {
-		return nil
-	}
-	return append([]byte{byte(k)}, value...)
 }

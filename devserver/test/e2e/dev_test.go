@@ -111,7 +111,7 @@ func TestDev_SaysWhatHoldsAMapUp(t *testing.T) {
 		parts, _ = filepath.Glob(s.path("data/store/maps/*/*/*.parts"))
 		return len(parts) == 1 && storedItems(t, s.path("data/store")) > 0
 	}, time.Minute, 20*time.Millisecond, "the first items are stored")
-	obstacle := filepath.Join(filepath.Dir(parts[0]), "results.arrays.jsonl")
+	obstacle := filepath.Join(filepath.Dir(parts[0]), "results.bytes.jsonl")
 	require.NoError(t, os.MkdirAll(filepath.Join(obstacle, "full"), 0o755))
 	s.write("open", "")
 	require.Eventually(t, func() bool { return strings.Contains(waiting.stderr.String(), "is tried again: ") }, time.Minute, 20*time.Millisecond)

@@ -77,7 +77,7 @@ func TestSoak_KillsOverASlowStore(t *testing.T) {
 	var mu sync.Mutex
 	left := kills
 	b.Trouble(func(r *http.Request) int {
-		if !strings.HasSuffix(r.URL.Path, "/results.arrays.jsonl") {
+		if !strings.HasSuffix(r.URL.Path, "/results.bytes.jsonl") {
 			return 0
 		}
 		mu.Lock()
