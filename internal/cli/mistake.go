@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,39 +28,14 @@ func flagMistake(c *cobra.Command, err error) error {
 	return err
 }
 
-// nearFlag is the flag whose name begins like this one or differs in few letters, or
-// nothing.
-func nearFlag(flags *pflag.FlagSet, name string) (near string) {
-	least := 3
+// nearFlag is the flag that cobra would suggest if it were a command, or nothing.
+func nearFlag(flags *pflag.FlagSet, name string) string {
+	near := &cobra.Command{SuggestionsMinimumDistance: 2}
 	flags.VisitAll(func(f *pflag.Flag) {
-		d := distance(name, f.Name)
-		if strings.HasPrefix(f.Name, name) {
-			d = min(d, 1)
-		}
-		if !f.Hidden && d < least && d < len(name) {
-			near, least = f.Name, d
+		if !f.Hidden {
+			near.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
 		}
 	})
-	return near
-}
-
-// distance is how many letters have to be put in, left out or replaced (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		before := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := before
-			if a[i] != b[j] {
-				replaced++
-			}
-			before = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, before+1)
-		}
-	}
-	return row[len(b)]
+	found := append(near.SuggestionsFor(name), "")
+	return found[0]
 }

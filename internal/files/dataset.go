@@ -2,8 +2,8 @@ package files
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
 	"os"
 	"path"
@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/bmatcuk/doublestar/v4"
 
 	"github.com/gpumux/gpumux/internal/columns"
 	"github.com/gpumux/gpumux/internal/items"
@@ -135,36 +137,12 @@ func partitions(base string, files, text []string) (objects [][]byte, err error)
 	return objects, nil
 }
 
-// matching lists the files that fit a pattern; one **/ stands for any folders.
+// matching lists the files that fit a pattern; **/ stands for any folders.
 func matching(flag, pattern string) ([]string, error) {
-	if _, err := filepath.Match(strings.ReplaceAll(pattern, "**", "*"), ""); err != nil {
+	found, err := doublestar.FilepathGlob(pattern, doublestar.WithFailOnIOErrors())
+	if errors.Is(err, doublestar.ErrBadPattern) {
 		return nil, usage("%s %s: not a pattern: write it as 'images/*.png'", flag, pattern)
-	}
-	root, rest, deep := strings.Cut(pattern, "**/")
-	var found []string
-	var err error
-	if deep {
-		if strings.Contains(rest, "**") || strings.ContainsAny(root, "*?[") {
-			return nil, usage("%s %s: give ** once, before any other pattern", flag, pattern)
-		}
-		base := filepath.Clean(root)
-		levels := strings.Count(rest, "/") + 1
-		err = filepath.WalkDir(base, func(p string, d fs.DirEntry, err error) error {
-			if err != nil {
-				return err
-			}
-			inside, _ := filepath.Rel(base, p)
-			parts := strings.Split(filepath.ToSlash(inside), "/")
-			tail := path.Join(parts[max(0, len(parts)-levels):]...)
-			if fits, _ := path.Match(rest, tail); fits && len(parts) >= levels {
-				found = append(found, p)
-			}
-			return nil
-		})
-	} else {
-		found, err = filepath.Glob(pattern)
-	}
-	if err != nil {
+	} else if err != nil {
 		return nil, usage("%s %s: %v", flag, pattern, err)
 	}
 	files := found[:0]
