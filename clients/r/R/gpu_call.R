@@ -16,10 +16,12 @@ gpu_call <- function(f, ..., .seed = TRUE, .relay = TRUE) {
   ))
   saveRDS(list(f = carried$f, packages = carried$packages, state = drawn$states[[1L]]), call$path, compress = FALSE)
   if (!is.null(drawn)) set_state(drawn$after)
-  session$count <- session$count + 1
-  assign(name, call, session$pending)
-  left <- charToRaw(sprintf("\"%s\"\n", name))
-  while (session$open && length(left <- session$process$write_input(left)) > 0L) collect(session, 10L)
+  suspendInterrupts({
+    session$count <- session$count + 1
+    assign(name, call, session$pending)
+    session$unsent <- c(session$unsent, charToRaw(sprintf("\"%s\"\n", name)))
+  })
+  while (session$open && length(session$unsent <- session$process$write_input(session$unsent)) > 0L) collect(session, 10L)
   call
 }
 
@@ -68,6 +70,7 @@ open_session <- function() {
   session$folder <- folder
   session$pending <- new.env(parent = emptyenv())
   session$count <- 0
+  session$unsent <- raw()
   session$open <- TRUE
   reg.finalizer(session, close_session, onexit = TRUE)
   calls$session <- session
@@ -99,12 +102,16 @@ fail <- function(call, state, class, message) {
 # Take the outcomes that are there, waiting for at most so many milliseconds.
 collect <- function(session, wait) {
   if (!session$open) return(invisible())
-  lines <- lines_of(session$process, wait)
-  for (line in lines) take(session, jsonlite::parse_json(line))
-  if (is.null(lines)) {
-    why <- tryCatch(check(session$process), error = identity)
-    close_session(session, why)
-  }
+  session$process$poll_io(wait)
+  # An interrupt loses no outcome.
+  suspendInterrupts({
+    lines <- lines_of(session$process, 0L)
+    for (line in lines) take(session, jsonlite::parse_json(line))
+    if (is.null(lines)) {
+      why <- tryCatch(check(session$process), error = identity)
+      close_session(session, why)
+    }
+  })
 }
 
 take <- function(session, row) {

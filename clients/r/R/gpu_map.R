@@ -53,7 +53,8 @@ over <- function(x, f, more, name, words, seed = TRUE, relayed = TRUE) {
 fault <- function(row, whose = "") {
   text <- paste(c(row$fault$kind, row$fault$class, row$fault$message), collapse = ": ")
   structure(class = c("gpumux_fault", "error", "condition"), list(
-    message = paste(c(paste0(whose, text), row$fault$hint), collapse = "; "), call = NULL, fault = row$fault, output = paste(row$output, collapse = "")
+    message = paste(c(paste0(whose, text), row$fault$hint), collapse = "; "), call = NULL, fault = row$fault,
+    output = paste(row$output, collapse = "")
   ))
 }
 

@@ -31,9 +31,28 @@ behind <- gpu_call(identity, 1)
 last <- gpu_call(identity, 2)
 shown <- function(call) capture.output(print(call))
 wait(function() shown(waits) == "<gpu_call: runs>")
-stopifnot(!gpu_resolved(waits), !gpu_cancel(waits), gpu_cancel(behind), gpu_cancel(behind), gpu_resolved(behind), shown(last) == "<gpu_call: waits>")
+stopifnot(!gpu_resolved(waits), !gpu_cancel(waits), gpu_cancel(behind), gpu_cancel(behind), gpu_resolved(behind))
+stopifnot(shown(last) == "<gpu_call: waits>", shown(behind) == "<gpu_call: cancelled>")
 file.create(open)
 stopifnot(is.null(gpu_value(waits)), gpu_value(last) == 2, inherits(fails(gpu_value(behind)), "gpumux_cancelled"), !gpu_cancel(last))
+
+# An interrupt ends the wait for a value, not the call.
+go <- tempfile()
+end <- tempfile()
+session <- Sys.getpid()
+until <- function(path) while (!file.exists(path)) Sys.sleep(0.01)
+call <- gpu_call(function() {
+  until(go)
+  tools::pskill(session, tools::SIGINT)
+  until(end)
+  5
+})
+interrupted <- tryCatch({
+  file.create(go)
+  gpu_value(call)
+}, interrupt = function(i) TRUE)
+file.create(end)
+stopifnot(isTRUE(interrupted), gpu_value(call) == 5)
 
 # The error of a call is its own; one whose process ends is a fault, and the next call has another process.
 own <- structure(class = c("my_error", "error", "condition"), list(message = "mine", call = NULL, n = 7))
