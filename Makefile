@@ -94,7 +94,7 @@ RELEASES ?= file://$(CURDIR)/dist
 dist: wheel ## dist/: the wheel, archives, Debian packages, a Homebrew formula, checksums; TARGETS= and RELEASES= narrow and place them
 	VERSION=$(VERSION) TARGETS="$(TARGETS)" RELEASES=$(RELEASES) deploy/packages/dist.sh
 
-r-check: ## R CMD check of clients/r, and all other tests of R; needs R with jsonlite and codetools
+r-check: ## R CMD check of clients/r, and all other tests of R; needs R with jsonlite, codetools and processx
 	cd devserver && $(GO) test -v -count=1 -run '^Test(R_|Long_R)' ./test/e2e
 	$(GO) test -count=1 ./internal/runtimes/r
 

@@ -276,12 +276,12 @@ func (o Output) writeColumns(ctx context.Context, file *os.File, from iter.Seq2[
 	return err
 }
 
-// Abandoned waits until the pipe's reader has gone or ctx ends, and reports true if the
-// reader has. For other files it waits for ctx.
+// Abandoned waits until the reader of the pipe or socket has gone or ctx ends, and reports
+// true if the reader has. For other files it waits for ctx.
 func Abandoned(ctx context.Context, pipe *os.File) bool {
 	const look = 500 // milliseconds; a reader that goes ends the wait at once
 	info, err := pipe.Stat()
-	if err != nil || info.Mode()&os.ModeNamedPipe == 0 {
+	if err != nil || info.Mode()&(os.ModeNamedPipe|os.ModeSocket) == 0 {
 		<-ctx.Done()
 		return false
 	}
@@ -291,7 +291,7 @@ func Abandoned(ctx context.Context, pipe *os.File) bool {
 		if err != nil && !errors.Is(err, unix.EINTR) {
 			return false
 		}
-		if n > 0 && on[0].Revents&unix.POLLERR != 0 {
+		if n > 0 && on[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0 {
 			return true
 		}
 	}

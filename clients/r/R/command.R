@@ -8,30 +8,52 @@ command <- function() {
   path
 }
 
-# The lines that the command prints with these words. Its errors are R's, but not items that failed: lines say so.
-run <- function(words) {
-  said <- tempfile("gpumux-")
-  on.exit(unlink(said))
+# The command with these words, as a process of its own group: Ctrl-C is the session's to act on. It ends by itself when the session is
+# gone, since nobody reads what it writes.
+start <- function(words, stdin = NULL) {
+  # processx draws from the session's random numbers.
+  state <- get0(".Random.seed", globalenv(), inherits = FALSE)
+  on.exit(set_state(state))
   # Task processes find this R, its packages and what reticulate is told.
   environ <- c(
+    "current",
     PATH = paste(c(R.home("bin"), Sys.getenv("PATH")), collapse = .Platform$path.sep),
     R_LIBS = paste(.libPaths(), collapse = .Platform$path.sep)
   )
-  set <- paste0(names(environ), "=", shQuote(environ), collapse = " ")
-  from <- pipe(paste(set, "exec", paste(shQuote(c(command(), words)), collapse = " "), "2>", shQuote(said)), "r")
-  # Without a reader the command ends its processes and keeps what has finished.
-  on.exit(if (!is.null(from)) close(from), add = TRUE, after = FALSE)
-  lines <- readLines(from)
-  status <- close(from)
-  from <- NULL
-  # Its exit status, or the signal that it died by, as the system gives them: 1 says that items failed.
-  status <- if (is.null(status)) 0L else as.integer(status)
-  if (status %in% c(0L, 256L)) {
-    for (note in grep("^note: ", readLines(said, warn = FALSE), value = TRUE)) message(note)
-    return(lines)
+  processx::process$new(command(), words, stdin = stdin, stdout = "|", stderr = tempfile("gpumux-"), env = environ, cleanup = FALSE,
+    encoding = "UTF-8")
+}
+
+# The lines that it has written by now, waiting for some for at most so many milliseconds; NULL at the end.
+lines_of <- function(process, wait = -1L) {
+  process$poll_io(wait)
+  lines <- process$read_output_lines()
+  if (length(lines) > 0L || process$is_incomplete_output()) lines
+}
+
+# End it, and wait until nothing of it is left. What has finished is kept.
+end <- function(process) {
+  if (process$is_alive()) {
+    process$signal(tools::SIGTERM)
+    process$wait(20000L)
+    process$kill()
   }
-  text <- paste(sub("^gpumux: ", "", readLines(said, warn = FALSE)), collapse = "\n")
-  how <- if (status %% 256L == 0L) paste("status", status %/% 256L) else paste("signal", status %% 128L)
+  if (process$has_input_connection()) close(process$get_input_connection())
+  close(process$get_output_connection())
+  unlink(process$get_error_file())
+}
+
+# After its lines: tell its notes, or stop with its error. Items that failed are none: lines say so.
+check <- function(process) {
+  process$wait()
+  status <- process$get_exit_status()
+  said <- readLines(process$get_error_file(), warn = FALSE)
+  if (status %in% 0:1) {
+    for (note in grep("^note: ", said, value = TRUE)) message(note)
+    return(invisible())
+  }
+  text <- paste(sub("^gpumux: ", "", said), collapse = "\n")
+  how <- if (status < 0L) paste("signal", -status) else paste("status", status)
   stop(structure(class = c("gpumux_command", "error", "condition"), list(
     message = paste0("gpumux ended with ", how, if (nzchar(text)) ": ", text), call = NULL, status = status
   )))

@@ -1,4 +1,4 @@
-# The slots that gpu_map runs in: the words that say so to the command, or NULL for its defaults.
+# The slots that maps and calls run in: the words that say so to the command, or NULL for its defaults.
 daemons <- new.env(parent = emptyenv())
 daemons$words <- NULL
 
@@ -6,10 +6,7 @@ gpu_daemons <- function(n_workers, gpu_ids = NULL, memory_per_worker_mb = NULL, 
                         worker_type = c("persistent", "fresh", "proxy")) {
   worker_type <- match.arg(worker_type)
   count("n_workers", if (missing(n_workers)) NULL else n_workers, 0)
-  if (n_workers == 0) {
-    daemons$words <- NULL
-    return(invisible(NULL))
-  }
+  if (n_workers == 0) return(choose(NULL))
   if (!is.character(framework) || length(framework) != 1L || is.na(framework)) {
     stop("`framework` must be a name, such as \"tensorflow\"", call. = FALSE)
   }
@@ -26,14 +23,20 @@ gpu_daemons <- function(n_workers, gpu_ids = NULL, memory_per_worker_mb = NULL, 
       stop("`reserve_memory_mb` needs `memory_per_worker_mb`: a worker without a budget may take everything", call. = FALSE)
     }
   }
-  daemons$words <- c(
+  choose(c(
     "--slots", number(n_workers / devices),
     if (length(gpu_ids) > 0L) c("--devices", paste(number(gpu_ids), collapse = ",")),
     if (!is.null(memory_per_worker_mb)) c("--memory", paste0(number(memory_per_worker_mb), "MiB")),
     if (!is.null(reserve_memory_mb) && reserve_memory_mb > 0) c("--reserve", paste0(number(reserve_memory_mb), "MiB")),
     "--mode", if (worker_type == "persistent") "persistent" else "fresh"
-  )
-  invisible(daemons$words)
+  ))
+}
+
+# Run what comes from now on as the words say.
+choose <- function(words) {
+  if (!is.null(calls$session)) close_session(calls$session)
+  daemons$words <- words
+  invisible(words)
 }
 
 # The GPUs to use of those that are there: all, unless some are asked for.

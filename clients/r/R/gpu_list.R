@@ -1,6 +1,11 @@
 # This machine's GPUs, a row each.
 gpu_list <- function() {
-  found <- jsonlite::parse_json(paste(run(c("gpus", "--json")), collapse = "\n"))
+  process <- start(c("gpus", "--json"))
+  on.exit(end(process))
+  text <- character()
+  while (!is.null(lines <- lines_of(process))) text <- c(text, lines)
+  check(process)
+  found <- jsonlite::parse_json(paste(text, collapse = "\n"))
   gpus <- Filter(function(device) device$kind == "gpu", found$devices)
   of <- function(get, type) vapply(gpus, get, type)
   mb <- function(bytes) if (is.null(bytes)) NA_real_ else bytes / 2^20

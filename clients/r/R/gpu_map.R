@@ -1,48 +1,61 @@
-gpu_map <- function(x, f, ...) {
+gpu_map <- function(x, f, ..., .seed = TRUE, .relay = TRUE) {
   name <- if (is.name(substitute(f))) as.character(substitute(f)) else "f"
-  over(x, match.fun(f), list(...), name, c(daemons$words))
+  over(x, match.fun(f), list(...), name, c(daemons$words), .seed, .relay)
 }
 
 # The results of f over x in slots as the words say.
-over <- function(x, f, more, name, words) {
+over <- function(x, f, more, name, words, seed = TRUE, relayed = TRUE) {
   items <- if (!is.vector(x) || is.object(x)) as.list(x) else x
   results <- stats::setNames(vector("list", length(items)), names(items))
   if (length(items) == 0L) return(results)
-  folder <- task_of(f, more, name, items)
+  drawn <- streams(length(items), seed)
+  folder <- task_of(f, more, name, items, drawn$states)
   file <- file.path(folder, paste0(safe(name), ".R"))
-  asked <- c("map", paste0(file, ":run"), "--in", file.path(folder, "items.jsonl"), "--local", "--out", "-", pass(), words)
-  lines <- tryCatch(run(asked), gpumux_command = function(e) {
-    # The call itself was wrong: there is nothing to go on with.
-    if (e$status == 2L * 256L) unlink(folder, recursive = TRUE)
-    stop(e)
-  })
-  failed <- list()
-  for (line in lines) {
-    row <- jsonlite::parse_json(line)
-    i <- row$index + 1L
-    if (is.null(row$fault)) {
-      # A result that is NULL has its place, too.
-      results[i] <- list(decode(row$value))
-    } else {
-      results[[i]] <- fault(i, row$fault)
-      failed <- c(failed, results[i])
+  process <- start(c("map", paste0(file, ":run"), "--in", file.path(folder, "items.jsonl"), "--local", "--out", "-", pass(), words))
+  on.exit(end(process))
+  output <- if (!relayed) character(length(items))
+  failed <- integer()
+  while (!is.null(lines <- lines_of(process))) {
+    for (line in lines) {
+      row <- jsonlite::parse_json(line)
+      i <- row$index + 1L
+      outcome <- NULL
+      if (is.null(row$fault)) {
+        outcome <- decode(row$value)
+        # A result that is NULL has its place, too.
+        results[i] <- list(outcome$value)
+      } else {
+        results[[i]] <- fault(row, sprintf("item %d: ", i))
+        failed <- c(failed, i)
+      }
+      if (relayed) relay(row$output, outcome, i) else if (!is.null(row$output)) output[[i]] <- row$output
     }
   }
+  tryCatch(check(process), gpumux_command = function(e) {
+    # The call itself was wrong: there is nothing to go on with.
+    if (e$status == 2L) unlink(folder, recursive = TRUE)
+    stop(e)
+  })
   unlink(folder, recursive = TRUE)
+  attr(results, "output") <- output
   if (length(failed) > 0L) {
+    first <- conditionMessage(results[[failed[[1L]]]])
     stop(structure(class = c("gpumux_error", "error", "condition"), list(
-      message = sprintf("%d of %d items failed; the first is %s", length(failed), length(items), conditionMessage(failed[[1L]])),
-      call = NULL, results = results
+      message = sprintf("%d of %d items failed; the first is %s", length(failed), length(items), first), call = NULL, results = results
     )))
   }
+  # Until here the same call has the same random numbers.
+  if (!is.null(drawn)) set_state(drawn$after)
   results
 }
 
-# The condition in the place of the result of an item that failed.
-fault <- function(i, fields) {
-  what <- paste(c(fields$kind, fields$class, fields$message), collapse = ": ")
-  text <- paste(c(sprintf("item %d: %s", i, what), fields$hint), collapse = "; ")
-  structure(class = c("gpumux_fault", "error", "condition"), list(message = text, call = NULL, fault = fields))
+# The condition of a row with a fault.
+fault <- function(row, whose = "") {
+  text <- paste(c(row$fault$kind, row$fault$class, row$fault$message), collapse = ": ")
+  structure(class = c("gpumux_fault", "error", "condition"), list(
+    message = paste(c(paste0(whose, text), row$fault$hint), collapse = "; "), call = NULL, fault = row$fault,
+    output = paste(row$output, collapse = "")
+  ))
 }
 
 # Environment variables of this session that the functions see, beside those that every task has.
@@ -52,27 +65,28 @@ pass <- function() {
 }
 
 # The folder of the task and its items. Its name is a hash of them, so that the same call, after a crash too, finds its map.
-task_of <- function(f, more, name, items) {
+task_of <- function(f, more, name, items, states) {
   cache <- tools::R_user_dir("gpumux", "cache")
   dir.create(cache, recursive = TRUE, showWarnings = FALSE)
   made <- tempfile("new-", cache)
   dir.create(made, mode = "0700")
   on.exit(unlink(made, recursive = TRUE))
-  carried <- carry(one(f, more))
+  carried <- carry(if (length(more) == 0L) f else bound(f, more, alist(x = )))
   saveRDS(carried$f, file.path(made, "function.rds"), version = 2L)
-  writeLines(paste0('"', vapply(items, encode, ""), '"'), file.path(made, "items.jsonl"))
+  each <- function(i) encode(list(x = items[[i]], state = states[[i]]))
+  writeLines(paste0('"', vapply(seq_along(items), each, ""), '"'), file.path(made, "items.jsonl"))
   hash <- tools::md5sum(file.path(made, "function.rds"))[[1L]]
   writeLines(c(
-    "# Written by gpu_map() of the R package gpumux.",
     sprintf("library(%s)", carried$packages),
-    "run <- local({",
-    # The hash makes another function another edition of this file.
-    sprintf("  f <- readRDS(\"function.rds\") # %s", hash),
-    "  function(item) {",
-    "    x <- unserialize(jsonlite::base64_dec(item))",
-    "    gsub(\"\\n\", \"\", jsonlite::base64_enc(serialize(f(x), NULL)), fixed = TRUE)",
-    "  }",
-    "})"
+    source_of(c("perform", "draw_from", "encode", "decode"),
+      # The hash makes another function another edition of this file.
+      sprintf("f <- readRDS(\"function.rds\") # %s", hash),
+      "function(text) encode(perform({",
+      "  item <- decode(text)",
+      "  draw_from(item$state)",
+      "  f(item$x)",
+      "}))"
+    )
   ), file.path(made, paste0(safe(name), ".R")))
   files <- sort(list.files(made, full.names = TRUE))
   writeLines(tools::md5sum(files), file.path(made, "sums"))
@@ -82,15 +96,12 @@ task_of <- function(f, more, name, items) {
   folder
 }
 
-# f as a function of one argument, with the others in it.
-one <- function(f, more) {
-  if (length(more) == 0L) return(f)
-  each <- paste0("more", seq_along(more))
-  call <- as.call(c(list(quote(f), quote(x)), stats::setNames(lapply(each, as.name), names(more))))
+# A function of the formals that calls f with them and more, which it has with it.
+bound <- function(f, more, formals) {
+  each <- paste0("more", seq_along(more))[seq_along(more)]
+  call <- as.call(c(list(quote(f)), lapply(names(formals), as.name), stats::setNames(lapply(each, as.name), names(more))))
   env <- list2env(c(list(f = f), stats::setNames(more, each)), parent = globalenv())
-  eval(call("function", as.pairlist(alist(x = )), call), env)
+  eval(call("function", as.pairlist(formals), call), env)
 }
 
-encode <- function(x) gsub("\n", "", jsonlite::base64_enc(serialize(x, NULL, version = 2L)), fixed = TRUE)
-decode <- function(text) unserialize(jsonlite::base64_dec(text))
 safe <- function(name) gsub("[^A-Za-z0-9_.]", "_", name)

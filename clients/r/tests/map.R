@@ -38,6 +38,78 @@ stopifnot(inherits(error, "gpumux_error"), grepl("^2 of 4 items failed; the firs
 third <- error$results[[3]]
 stopifnot(identical(error$results[1:2], list(1L, 2L)), inherits(third, "gpumux_fault"), grepl("three", third$fault$traceback))
 
+# Random numbers: a stream for each item, whoever runs it, that set.seed() or .seed repeats.
+draw <- function(x) c(rnorm(2), sample(100, 1))
+by_hand <- function(state, n) {
+  kept <- .Random.seed
+  on.exit(.Random.seed <<- kept)
+  lapply(1:n, function(i) {
+    .Random.seed <<- parallel::nextRNGSubStream(state)
+    state <<- parallel::nextRNGStream(state)
+    draw()
+  })
+}
+gpu_daemons(2)
+set.seed(1)
+first <- gpu_map(1:6, draw)
+second <- gpu_map(1:6, draw)
+after <- runif(1)
+stopifnot(anyDuplicated(c(first, second)) == 0L, gpu_map(1:6, draw, .seed = 1)[[1]] != first[[1]])
+gpu_daemons(1, worker_type = "fresh")
+set.seed(1)
+stopifnot(identical(gpu_map(1:6, draw), first), identical(gpu_map(1:6, draw), second), identical(runif(1), after))
+set.seed(1)
+RNGkind("L'Ecuyer-CMRG")
+stopifnot(identical(by_hand(.Random.seed, 6), first))
+set.seed(2)
+expected <- by_hand(.Random.seed, 5)
+stopifnot(identical(gpu_map(1:2, draw), expected[1:2]), identical(gpu_map(1:3, draw)[[1]], expected[[3]]))
+stopifnot(identical(gpu_map(1:5, draw, .seed = 2), expected))
+# After an error the same call has the same numbers; without .seed nothing of the generator moves.
+set.seed(2)
+error <- fails(gpu_map(1:2, function(x) if (x == 1) draw() else stop("two")))
+stopifnot(identical(error$results[[1]], expected[[1]]), identical(gpu_map(1:2, draw), expected[1:2]))
+state <- .Random.seed
+gpu_map(1:2, draw, .seed = FALSE)
+stopifnot(identical(.Random.seed, state), grepl("`.seed` must be", fails(gpu_map(1, draw, .seed = "a"))$message))
+RNGkind("default")
+gpu_daemons(0)
+
+# What an item prints and signals comes here, where it came, in order of the items.
+talk <- function(x) {
+  cat("begins", x, "\n")
+  message("of ", x)
+  if (x == 2) log(-1)
+  cat(strrep("\u00e9", x * 4000), "ends\n")
+  if (x == 3) stop("three")
+  x
+}
+heard <- function(expression) {
+  log <- character()
+  keep <- function(kind, restart) function(c) {
+    # Not the notes of the command.
+    if (!startsWith(conditionMessage(c), "note: ")) {
+      cat(kind, conditionMessage(c))
+      log <<- c(log, class(c)[[1]])
+    }
+    invokeRestart(restart)
+  }
+  printed <- capture.output(withCallingHandlers(invisible(fails(expression)),
+    message = keep("M:", "muffleMessage"), warning = keep("W:", "muffleWarning")
+  ))
+  list(printed = sub("\u00e9{100,}", "e", printed), log = log)
+}
+said <- heard(gpu_map(1:3, talk))
+stopifnot(identical(said$log, c("simpleMessage", "simpleMessage", "simpleWarning")))
+stopifnot(identical(said$printed[1:3], c("begins 1 ", "M: of 1", "e ends")))
+stopifnot(identical(said$printed[4:6], c("begins 2 ", "M: of 2", "W: item 2: in log(-1): NaNs producede ends")))
+stopifnot(said$printed[[7]] == "begins 3 ", any(grepl("bytes left out", said$printed)), length(heard(gpu_map(1:2, identity))$printed) == 0L)
+error <- NULL
+stopifnot(length(heard(error <- fails(gpu_map(1:3, talk, .relay = FALSE)))$printed) == 0L)
+stopifnot(grepl("^begins 2 \nof 2\nWarning: in log\\(-1\\): NaNs produced\n", attr(error$results, "output")[[2]]))
+stopifnot(startsWith(error$results[[3]]$output, "begins 3"))
+stopifnot(identical(gpu_map(1:2, function(x) suppressWarnings(as.integer("a"))), list(NA_integer_, NA_integer_)))
+
 # What cannot be done is said before anything starts.
 stopifnot(grepl("`n_workers` must be a whole number", fails(gpu_daemons())$message))
 stopifnot(grepl("`memory_per_worker_mb` must be", fails(gpu_daemons(1, memory_per_worker_mb = "a"))$message))

@@ -1,11 +1,13 @@
 package e2e
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -21,7 +23,7 @@ type rShell struct{ *shell }
 
 func newRShell(t *testing.T, standIns ...string) rShell {
 	t.Helper()
-	rig.WithoutR(t)
+	rig.WithoutR(t, "processx")
 	binary, err := programtest.Binary()
 	require.NoError(t, err)
 	s := rShell{newShell(t)}
@@ -56,7 +58,7 @@ func TestLong_RPackageChecks(t *testing.T) {
 	s.env = append(s.env, "LC_ALL=C.UTF-8", "_R_CHECK_XREFS_REPOSITORIES_=file://"+s.dir)
 	out, err = s.r("R", "CMD", "check", "--no-manual", built[0]).CombinedOutput()
 	said := string(out)
-	for _, name := range []string{"map.Rout.fail", "map.Rout"} {
+	for _, name := range []string{"call.Rout.fail", "call.Rout", "map.Rout.fail", "map.Rout"} {
 		if tests, err := os.ReadFile(s.path("gpumux.Rcheck/tests/" + name)); err == nil {
 			said += string(tests)
 		}
@@ -66,43 +68,77 @@ func TestLong_RPackageChecks(t *testing.T) {
 	require.NotRegexp(t, `(?m)^skipped`, said)
 }
 
-// Nothing is left of a session that is killed in the middle, and the same call runs only
-// what has no result.
-func TestR_KilledSessionGoesOn(t *testing.T) {
-	t.Parallel()
-	s := newRShell(t)
-	s.write("call.R", `
+// slowR squares numbers slowly, writes down which, and draws random numbers.
+const slowR = `
 library(gpumux)
+folder <- getwd()
 slow <- function(x) {
   cat(x, "\n", file = file.path(folder, "ran"), append = TRUE)
   Sys.sleep(0.2)
-  x^2
+  c(x^2, rnorm(1))
 }
-folder <- getwd()
 gpu_daemons(1)
-print(sum(unlist(gpu_map(1:40, slow))))
+`
+
+// ran is how many items of slowR began.
+func (s rShell) ran() int {
+	text, _ := os.ReadFile(s.path("ran"))
+	return strings.Count(string(text), "\n")
+}
+
+// Nothing is left of a session that is killed in the middle, its calls included, and the
+// same map runs only what has no result, with the same random numbers.
+func TestR_KilledSessionGoesOn(t *testing.T) {
+	t.Parallel()
+	s := newRShell(t)
+	s.write("call.R", slowR+`
+held <- gpu_call(Sys.sleep, 600)
+set.seed(1)
+results <- gpu_map(1:40, slow)
+set.seed(1)
+again <- gpu_map(1:40, function(x) c(x^2, rnorm(1)))
+print(c(sum(vapply(results, "[", 0, 1L)), identical(results, again)))
 `)
 	begun := s.r("Rscript", "call.R")
 	require.NoError(t, begun.Start())
-	ran := func() int {
-		text, _ := os.ReadFile(s.path("ran"))
-		return strings.Count(string(text), "\n")
-	}
-	rig.Wait(t, func() bool { return ran() >= 5 }, time.Minute, 20*time.Millisecond, "some items ran")
+	rig.Wait(t, func() bool { return s.ran() >= 5 }, time.Minute, 20*time.Millisecond, "some items ran")
 	require.NoError(t, begun.Process.Kill())
 	_ = begun.Wait()
 	rig.Wait(t, func() bool { return len(s.running()) == 0 }, time.Minute, 50*time.Millisecond, "nothing of it runs")
-	first := ran()
+	first := s.ran()
 	require.Less(t, first, 40)
 
 	out, err := s.r("Rscript", "call.R").CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	require.Contains(t, string(out), fmt.Sprint("[1] ", 40*41*81/6))
-	require.Less(t, ran(), 40+first, "it began anew")
+	require.Contains(t, string(out), fmt.Sprintf("[1] %d     1\n", 40*41*81/6))
+	require.Less(t, s.ran(), 40+first, "it began anew")
 	require.Empty(t, s.state())
 	left, err := os.ReadDir(s.path("cache/R/gpumux"))
 	require.NoError(t, err)
 	require.Empty(t, left)
+}
+
+// Ctrl-C ends a map without a word, which goes on by the same call, and no call.
+func TestR_Interrupt(t *testing.T) {
+	t.Parallel()
+	s := newRShell(t)
+	s.write("call.R", slowR+`
+pid <- gpu_value(gpu_call(Sys.getpid))
+print(tryCatch(gpu_map(1:20, slow), interrupt = function(i) "interrupted"))
+print(sum(vapply(gpu_map(1:20, slow), "[", 0, 1L)))
+print(pid == gpu_value(gpu_call(Sys.getpid)))
+`)
+	var stdout, stderr bytes.Buffer
+	r := s.r("Rscript", "call.R")
+	r.Stdout, r.Stderr, r.SysProcAttr = &stdout, &stderr, &syscall.SysProcAttr{Setpgid: true}
+	require.NoError(t, r.Start())
+	rig.Wait(t, func() bool { return s.ran() >= 5 }, time.Minute, 20*time.Millisecond, "some items ran")
+	require.NoError(t, syscall.Kill(-r.Process.Pid, syscall.SIGINT), "as a terminal does")
+	require.NoError(t, r.Wait(), "%s", &stderr)
+	require.Equal(t, "[1] \"interrupted\"\n[1] 2870\n[1] TRUE\n", stdout.String())
+	require.NotRegexp(t, `(?m)^[^n]`, stderr.String(), "notes alone")
+	require.Less(t, s.ran(), 25, "it began anew")
+	rig.Wait(t, func() bool { return len(s.running()) == 0 }, time.Minute, 50*time.Millisecond, "nothing of it runs")
 }
 
 // running are the processes that have the shell's folder in their environment.
