@@ -44,7 +44,7 @@ func read(t *testing.T, name string) string {
 var (
 	blocks  = regexp.MustCompile("(?s)```(sh|console)\n(.*?)```")
 	command = regexp.MustCompile(`(?:^|[\s|])(?:bin/)?gpumux ((?:map|run|dev|worker|ls|show|wait|results|pause|resume|cancel|retry|gpus|doctor)\b[^|;<>\n]*)`)
-	link    = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+	link    = regexp.MustCompile(`\]\(([^)#:, ]+)(#[^)]*)?\)`)
 	quoted  = regexp.MustCompile(`'[^']*'|\S+`)
 )
 

@@ -14,7 +14,6 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/fleet"
 )
 
 // ScheduleSpec says when a schedule starts its map.
@@ -127,19 +126,6 @@ func (all Schedules) List(ctx context.Context) ([]ScheduleInfo, error) {
 	return list, nil
 }
 
-// Get is a schedule with the input of its maps.
-func (all Schedules) Get(ctx context.Context, name string) (ScheduleInfo, gpumux.MapInput, error) {
-	var in gpumux.MapInput
-	d, input, err := all.describe(ctx, name)
-	if err != nil {
-		return ScheduleInfo{}, in, err
-	}
-	if err := all.starter.registry().data.FromPayloads(input, &in); err != nil {
-		return ScheduleInfo{}, in, fmt.Errorf("read the input of schedule %s: %w", name, fleet.WithKeysHint(err))
-	}
-	return all.scheduled(name, d.Memo, d.Schedule.State.Paused, d.Info.NextActionTimes, d.Info.RecentActions), in, nil
-}
-
 func (all Schedules) describe(ctx context.Context, name string) (*client.ScheduleDescription, *commonpb.Payloads, error) {
 	d, err := all.starter.Client.ScheduleClient().GetHandle(ctx, name).Describe(ctx)
 	if err != nil {
@@ -171,16 +157,6 @@ func (all Schedules) scheduled(name string, kept *commonpb.Memo, paused bool, ne
 		}
 	}
 	return one
-}
-
-// Pause stops a schedule from starting maps. A map that runs goes on.
-func (all Schedules) Pause(ctx context.Context, name string) error {
-	return aboutSchedule("pause", name, all.starter.Client.ScheduleClient().GetHandle(ctx, name).Pause(ctx, client.SchedulePauseOptions{}))
-}
-
-// Resume lets a schedule start maps again. What was due meanwhile is left out.
-func (all Schedules) Resume(ctx context.Context, name string) error {
-	return aboutSchedule("resume", name, all.starter.Client.ScheduleClient().GetHandle(ctx, name).Unpause(ctx, client.ScheduleUnpauseOptions{}))
 }
 
 // Trigger starts the map of a schedule now, unless one still runs.

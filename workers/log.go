@@ -43,16 +43,8 @@ func (l zapLog) Error(msg string, keyvals ...any) { l.Errorw(msg, keyvals...) }
 // With adds fields to every later line.
 func (l zapLog) With(keyvals ...any) log.Logger { return zapLog{l.SugaredLogger.With(keyvals...)} }
 
-// quietLog drops the lines of the SDK that are no warnings.
-type quietLog struct{ log.Logger }
-
-func quiet(to *zap.Logger) log.Logger { return quietLog{Zap(to)} }
-
-func (quietLog) Debug(string, ...any) {}
-func (quietLog) Info(string, ...any)  {}
-
-// With adds fields to every later line.
-func (l quietLog) With(keyvals ...any) log.Logger { return quietLog{log.With(l.Logger, keyvals...)} }
+// quiet drops the lines of the SDK that are no warnings.
+func quiet(to *zap.Logger) log.Logger { return Zap(to.WithOptions(zap.IncreaseLevel(zap.WarnLevel))) }
 
 // forwardingCore hands entries to a logger, whose own level decides.
 type forwardingCore struct{ to log.Logger }

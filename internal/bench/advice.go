@@ -21,7 +21,6 @@ func (r *Report) advise() {
 			r.Advice = append(r.Advice, one.label()+": "+r.adviseClients(*one))
 		}
 	}
-	r.adviseIsolation()
 	r.adviseSmall()
 }
 
@@ -88,18 +87,6 @@ func (r *Report) adviseClients(one Row) string {
 // share is "93% (91%-95%)".
 func (q Quartiles) share() string {
 	return fmt.Sprintf("%s (%s)", percent(q.Median), q.between(percent))
-}
-
-// adviseIsolation says which ways keep items and slots apart.
-func (r *Report) adviseIsolation() {
-	if !slices.ContainsFunc(r.Rows, func(row Row) bool { return row.Way == Fresh && row.measured() }) {
-		return
-	}
-	text := "for isolation: fresh mode has a process per item, for tasks that leak or crash"
-	if r.Machine.GPU {
-		text += "; sharing mig keeps slots apart best, and under mps a fault of one reaches all on the device"
-	}
-	r.Advice = append(r.Advice, text)
 }
 
 // adviseSmall says what gpumux costs per item, and from which size on an item hides it.

@@ -61,15 +61,5 @@ func TestAdvise_Clients(t *testing.T) {
 
 func TestAdvise_Costs(t *testing.T) {
 	text := strings.Join(sampleReport().Advice, "\n")
-	require.Contains(t, text, "fresh mode has a process per item, for tasks that leak or crash")
 	require.Contains(t, text, "gpumux takes 49.8µs per item; items shorter than 996µs lose more than 5% to it")
-}
-
-func TestAdvise_Isolation(t *testing.T) {
-	fresh := Row{Way: Fresh, Clients: 4, OfUnshared: about(1, 0.02)}
-	r := shares(fresh)
-	r.Machine.GPU = true
-	r.advise()
-	require.Equal(t, []string{"for isolation: fresh mode has a process per item, for tasks that leak or crash; " +
-		"sharing mig keeps slots apart best, and under mps a fault of one reaches all on the device"}, r.Advice)
 }

@@ -1,10 +1,10 @@
 package cli
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -20,11 +20,15 @@ import (
 	"github.com/gpumux/gpumux/starter"
 )
 
-var flagOf = map[string]string{"ladder": "--pool:", "patience": "--patience", "mode": "--mode", "timeout": "--timeout", "attempts": "--attempts",
-	"backoff": "--backoff", "maxFailures": "--max-failures", "reduce": "--reduce", "key": "--key", "chunk": "--chunk", "window": "--window",
-	"poolTimeout": "--pool-timeout", "mapTimeout": "--map-timeout", "delay": "--delay",
-	"priority": "--priority", "fairnessKey": "--fairness-key", "fairnessWeight": "--fairness-weight",
-	"failFast": "--fail-fast", "arg": "--arg", "withItem": "--with-item"}
+var capital = regexp.MustCompile(`[A-Z]`)
+
+// flagOf is the flag of a field, such as --max-failures of maxFailures.
+func flagOf(field string) string {
+	if field == "ladder" {
+		return "--pool:"
+	}
+	return "--" + capital.ReplaceAllStringFunc(field, func(c string) string { return "-" + strings.ToLower(c) })
+}
 
 func inputMistakes(m *app.Mistakes, in gpumux.MapInput) {
 	in.Task, in.Items, in.Cache = "task", []json.RawMessage{}, false
@@ -34,7 +38,7 @@ func inputMistakes(m *app.Mistakes, in gpumux.MapInput) {
 	}
 	for _, p := range bad.Problems {
 		field, _, _ := strings.Cut(p.Field, "[")
-		m.Add("%s %s", cmp.Or(flagOf[field], field+":"), p.Message)
+		m.Add("%s %s", flagOf(field), p.Message)
 	}
 }
 

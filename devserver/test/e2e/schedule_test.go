@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/test/rig"
@@ -36,8 +37,7 @@ func TestSchedule_StartsMapsOfItsOwn(t *testing.T) {
 		require.ErrorAs(t, err, new(*gpumux.InputError))
 		require.ErrorContains(t, err, says)
 	}
-	_, _, err := s.Schedules().Get(t.Context(), "wrong")
-	require.ErrorContains(t, err, "there is no schedule", "none is left of a mistake")
+	require.Empty(t, s.schedules(), "none is left of a mistake")
 	summed := s.over("double", 3)
 	summed.Input.Task, summed.Input.Reduce = "step.py:double", "sum"
 	require.NoError(t, s.Schedules().Create(t.Context(), "leap", starter.ScheduleSpec{Cron: []string{"0 2 29 2 *"}}, summed))
@@ -60,12 +60,11 @@ func TestSchedule_StartsMapsOfItsOwn(t *testing.T) {
 	require.ErrorContains(t, s.Schedules().Create(t.Context(), "often", starter.ScheduleSpec{Cron: []string{"@daily"}}, s.over("double", 3)), "there is a schedule often already")
 	var one starter.ScheduleInfo
 	s.until("two maps were started", func() bool {
-		var err error
-		one, _, err = s.Schedules().Get(t.Context(), "often")
-		require.NoError(t, err)
+		one = s.schedules()["often"]
 		return len(one.Maps) >= 2
 	})
-	require.NoError(t, s.Schedules().Pause(t.Context(), "often"))
+	handle := s.Client.ScheduleClient().GetHandle(t.Context(), "often")
+	require.NoError(t, handle.Pause(t.Context(), client.SchedulePauseOptions{}))
 	require.Equal(t, "step:double", one.Task)
 	require.EqualValues(t, 3, one.Items)
 	require.Equal(t, starter.ScheduleSpec{Cron: []string{"@every 2s"}, Zone: "UTC"}, one.Times)
@@ -77,17 +76,11 @@ func TestSchedule_StartsMapsOfItsOwn(t *testing.T) {
 		require.Equal(t, "step:double", h.Task)
 		require.Len(t, s.results(h), 3)
 	}
-	one, _, err = s.Schedules().Get(t.Context(), "often")
-	require.NoError(t, err)
-	require.True(t, one.Paused)
-	require.Empty(t, one.Next)
-	require.NoError(t, s.Schedules().Resume(t.Context(), "often"))
-	one, in, err := s.Schedules().Get(t.Context(), "often")
-	require.NoError(t, err)
-	require.NotEmpty(t, one.Next)
-	require.Equal(t, "step:double", in.Task)
+	s.until("it is paused", func() bool { one = s.schedules()["often"]; return one.Paused && len(one.Next) == 0 })
+	require.NoError(t, handle.Unpause(t.Context(), client.ScheduleUnpauseOptions{}))
+	s.until("it goes on", func() bool { return len(s.schedules()["often"].Next) > 0 })
 	require.NoError(t, s.Schedules().Delete(t.Context(), "often"))
-	require.ErrorContains(t, s.Schedules().Pause(t.Context(), "often"), "there is no schedule")
+	require.ErrorContains(t, s.Schedules().Trigger(t.Context(), "often"), "there is no schedule")
 	require.ErrorContains(t, s.Schedules().Delete(t.Context(), "often"), "there is no schedule")
 }
 
@@ -116,4 +109,15 @@ func TestSchedule_Trigger(t *testing.T) {
 	}, time.Minute, 50*time.Millisecond, "it has started a map")
 	here.run(0, "wait", all[0].Maps[0])
 	require.Equal(t, "{\"size\":0}\n{\"size\":2}\n{\"size\":4}\n", here.run(0, "results", all[0].Maps[0], "--values").stdout.String())
+}
+
+// schedules are those of the site by name, as the server lists them a moment later.
+func (s *stage) schedules() map[string]starter.ScheduleInfo {
+	all, err := s.Schedules().List(s.t.Context())
+	require.NoError(s.t, err)
+	named := map[string]starter.ScheduleInfo{}
+	for _, one := range all {
+		named[one.Name] = one
+	}
+	return named
 }
