@@ -61,8 +61,8 @@ func (s *Size) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Duration is a time.Duration that text and YAML write as "1m30s", and JSON as a number of
-// seconds, 90. Everywhere both are read.
+// Duration is a time.Duration that text and YAML write as "1m30s", and JSON as a number
+// of seconds, 90. Everywhere both are read.
 type Duration time.Duration
 
 // String is time.Duration's.

@@ -30,8 +30,8 @@ func (e *NoStoreError) Error() string { return fmt.Sprintf("%v; give the workers
 // Unwrap gives the cause.
 func (e *NoStoreError) Unwrap() error { return e.Err }
 
-// openStore returns Store, else the workers' own, which it opens when a map first needs it
-// if it can be the same from here. Its errors are *NoStoreError.
+// openStore returns Store, else the workers' own, which it opens when a map first needs
+// it if it can be the same from here. Its errors are *NoStoreError.
 func (s *Starter) openStore(ctx context.Context) (*store.Store, error) {
 	if s.Store != nil {
 		return s.Store, nil

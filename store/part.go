@@ -180,12 +180,12 @@ func (f *Folder) head(ctx context.Context, p partName) (part, error) {
 }
 
 // spare are buffers of parts that were read to their end.
-var spare sync.Pool
+var spare = sync.Pool{New: func() any { return new([]byte) }}
 
 // load reads the lines of a part, which lie in text, and checks them.
 func (f *Folder) load(ctx context.Context, p partName) (o opened, err error) {
-	buffer, _ := spare.Get().([]byte)
-	if o.text, err = f.in.ReadAllInto(ctx, f.keyOf(p), buffer); err == nil {
+	buffer := spare.Get().(*[]byte)
+	if o.text, err = f.in.ReadAllInto(ctx, f.keyOf(p), *buffer); err == nil {
 		o.lines, err = parsePartText(o.text)
 	}
 	if err != nil {
@@ -271,8 +271,9 @@ func (o opened) before(p opened) bool {
 	return o.lines[0].Index < p.lines[0].Index || o.lines[0].Index == p.lines[0].Index && o.order < p.order
 }
 
-// walk yields the lines of parts, valid until the next step, in order of index. Of several
-// with one index it yields that of the first part. It calls lost for a part that is damaged or gone.
+// walk yields the lines of parts, valid until the next step, in order of index. Of
+// several with one index it yields that of the first part. It calls lost for a part that
+// is damaged or gone.
 func (f *Folder) walk(ctx context.Context, parts []part, lost func(error) error) iter.Seq2[line, error] {
 	return func(yield func(line, error) bool) {
 		next, stop := iter.Pull2(objects.Ahead(loadedAhead, slices.Values(parts), func(p part) (opened, error) {
@@ -306,7 +307,7 @@ func (f *Folder) walk(ctx context.Context, parts []part, lost func(error) error)
 				}
 			}
 			if first.lines = first.lines[1:]; len(first.lines) == 0 {
-				spare.Put(first.text)
+				spare.Put(&first.text)
 				open = open[1:]
 				continue
 			}
@@ -355,7 +356,7 @@ func (f *Folder) Since(ctx context.Context, w Position, each func(index int64, k
 		for _, l := range o.lines {
 			each(l.Index, l.Kind)
 		}
-		spare.Put(o.text)
+		spare.Put(&o.text)
 	}
 	return nil
 }

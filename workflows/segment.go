@@ -24,8 +24,8 @@ const (
 	// server warns at 10,240.
 	longHistory = 6000
 	// tellEvery is how often a segment tells its map how far it is if there are two
-	// segments, and tellShare how often of the map's age at most. If there are more segments,
-	// or the map is old, it tells less often.
+	// segments, and tellShare how often of the map's age at most. If there are more
+	// segments, or the map is old, it tells less often.
 	tellEvery = 5 * time.Second
 	tellShare = 50
 

@@ -61,8 +61,8 @@ func (s *Slot) Seat() Seat { return s.lease.seat }
 // them.
 //
 // A lease ends with its TTL, with its worker or host, and with the workflow. A call then
-// fails with a gpumux.Fault of the kind slot_lost, which errors.As finds, unless Rebuild is
-// given. A pool leases only some of its slots, so that maps go on.
+// fails with a gpumux.Fault of the kind slot_lost, which errors.As finds, unless Rebuild
+// is given. A pool leases only some of its slots, so that maps go on.
 func WithSlot(ctx workflow.Context, o LeaseOptions, f func(ctx workflow.Context, s *Slot) error) error {
 	l, err := newLease(ctx, o)
 	if err != nil {

@@ -40,8 +40,8 @@ func MapSourceAsync(ctx workflow.Context, in gpumux.MapInput) Future[gpumux.Summ
 
 // Page reads results of a results file, such as Summary.Output, from a position on: 0
 // first, then the next of the page before, which is 0 after the last one. A page has at
-// most so many results (0: no limit) and gpumux.InlineBytes, and costs one read; all pages
-// together travel through the workflow's history.
+// most so many results (0: no limit) and gpumux.InlineBytes, and costs one read; all
+// pages together travel through the workflow's history.
 func Page[Out any](ctx workflow.Context, output string, from int64, limit int) (page []Result[Out], next int64, err error) {
 	var read contract.Page
 	in := contract.PageInput{Output: output, From: from, Limit: limit}

@@ -29,8 +29,9 @@ type table interface {
 
 // Items gives the rows of a file as JSON lines: of Parquet and Arrow objects of the
 // columns that are named, in that order, or of all; of .npy what the first index selects.
-// It reads ahead, but holds no more than a row group or a batch. It closes the file at the end. A file that is damaged, and
-// a column that it lacks, are a *items.SourceError, here or of a later Read.
+// It reads ahead, but holds no more than a row group or a batch. It closes the file at
+// the end. A file that is damaged, and a column that it lacks, are a *items.SourceError,
+// here or of a later Read.
 func Items(ctx context.Context, from Source, size int64, name string, named []string) (io.ReadCloser, error) {
 	file, write, err := openRows(ctx, from, size, name, named)
 	if err != nil {

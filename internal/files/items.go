@@ -26,8 +26,8 @@ import (
 // Source names what a command maps over, as its flags do: In, Range or Glob.
 type Source struct {
 	// In are files, folders or patterns of files, URLs or - for Stdin, one after the other.
-	// Lines takes each line of them as an item, a string. They are CSV with a Delimiter, when
-	// that is not 0.
+	// Lines takes each line of them as an item, a string. They are CSV with a Delimiter,
+	// when that is not 0.
 	In []string
 	// Columns are those of Parquet and Arrow files that items have. Default: all. Text are
 	// columns of CSV whose cells stay text.

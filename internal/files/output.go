@@ -276,8 +276,8 @@ func (o Output) writeColumns(ctx context.Context, file *os.File, from iter.Seq2[
 	return err
 }
 
-// Abandoned waits until the reader of the pipe or socket has gone or ctx ends, and reports
-// true if the reader has. For other files it waits for ctx.
+// Abandoned waits until the reader of the pipe or socket has gone or ctx ends, and
+// reports true if the reader has. For other files it waits for ctx.
 func Abandoned(ctx context.Context, pipe *os.File) bool {
 	const look = 500 // milliseconds; a reader that goes ends the wait at once
 	info, err := pipe.Stat()

@@ -63,8 +63,8 @@ type Rung struct {
 // Served reports whether somebody takes work from the queue.
 func (r Rung) Served() bool { return r.Pollers+r.Workers > 0 }
 
-// WaitingFor is what a map says that it waits for, where who serves its ladder tells more:
-// a slot is missing because there is no worker.
+// WaitingFor is what a map says that it waits for, where who serves its ladder tells
+// more: a slot is missing because there is no worker.
 func WaitingFor(told string, ladder []Rung) string {
 	if pool, ok := strings.CutPrefix(told, "a slot of pool "); ok && len(ladder) > 0 && !slices.ContainsFunc(ladder, Rung.Served) {
 		return "a worker for pool " + pool

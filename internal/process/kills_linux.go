@@ -40,7 +40,7 @@ func mountOf(root, kind, option string) string {
 
 // MemoryKills is how many processes the out-of-memory killer has killed in the worker's
 // own cgroup; 0 where the kernel does not tell.
-func MemoryKills() int { return counter(killsFile(), "oom_kill") }
+func MemoryKills() int { return killsIn(killsFile()) }
 
 var killsFile = sync.OnceValue(func() string { return findKills("/") })
 
@@ -66,11 +66,11 @@ func findKills(root string) string {
 	return ""
 }
 
-// counter reads one line of a file of counters.
-func counter(file, name string) int {
+// killsIn reads the counter of a file of findKills.
+func killsIn(file string) int {
 	data, _ := os.ReadFile(file)
 	for line := range strings.Lines(string(data)) {
-		if rest, ok := strings.CutPrefix(line, name+" "); ok {
+		if rest, ok := strings.CutPrefix(line, "oom_kill "); ok {
 			n, _ := strconv.Atoi(strings.TrimSpace(rest))
 			return n
 		}

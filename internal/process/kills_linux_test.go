@@ -26,18 +26,18 @@ func TestCgroups_CountersOfTheWorkersOwn(t *testing.T) {
 	const events = "sys/fs/cgroup/memory.events"
 	root := tree(t, map[string]string{"proc/self/cgroup": "0::/\n", "proc/self/mountinfo": mountinfo2, events: "oom 2\noom_kill 5\n"})
 	require.Equal(t, filepath.Join(root, events), findKills(root))
-	require.Equal(t, 5, counter(findKills(root), "oom_kill"))
+	require.Equal(t, 5, killsIn(findKills(root)))
 	root = tree(t, map[string]string{
 		"proc/self/cgroup":                              "9:name=systemd:/\n4:memory,hugetlb:/box/7\n0::/\n",
 		"proc/self/mountinfo":                           "31 24 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory,hugetlb\n",
 		"sys/fs/cgroup/memory/box/7/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n",
 	})
-	require.Equal(t, 2, counter(findKills(root), "oom_kill"))
+	require.Equal(t, 2, killsIn(findKills(root)))
 	root = tree(t, map[string]string{
 		"proc/self/cgroup": "0::/\n", "proc/self/mountinfo": mountinfo2, "proc/vmstat": "pgfault 9\noom_kill 4\n",
 	})
-	require.Equal(t, 4, counter(findKills(root), "oom_kill"), "the root of all cgroups counts nothing by itself")
+	require.Equal(t, 4, killsIn(findKills(root)), "the root of all cgroups counts nothing by itself")
 	require.Empty(t, findKills(t.TempDir()))
-	require.Zero(t, counter("/nowhere", "oom_kill"))
+	require.Zero(t, killsIn("/nowhere"))
 	require.GreaterOrEqual(t, MemoryKills(), 0)
 }

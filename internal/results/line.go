@@ -22,8 +22,8 @@ import (
 )
 
 // A line is a gpumux.Result as JSON with its fields in this order: index, then value,
-// arrays or fault, then output, files, key and item. Arrays is Result.Arrays as unbroken.go
-// has it, so such a line is no JSON.
+// arrays or fault, then output, files, key and item. Arrays is Result.Arrays as
+// unbroken.go has it, so such a line is no JSON.
 const (
 	indexField  = `{"index":`
 	valueField  = `,"value":`

@@ -7,10 +7,10 @@ import (
 	"strconv"
 )
 
-// Bytes stand in a line without line breaks: behind their size in ten digits, stretches of
-// at most mostUnbroken bytes. Each begins with a byte that says how many they are, in the
-// place of the break before the next one; after mostUnbroken of them there is none. That
-// costs a 250th of the size, and a tenth of the time of base64.
+// Bytes stand in a line without line breaks: behind their size in ten digits, stretches
+// of at most mostUnbroken bytes. Each begins with a byte that says how many they are, in
+// the place of the break before the next one; after mostUnbroken of them there is none.
+// That costs a 250th of the size, and a tenth of the time of base64.
 const (
 	mostUnbroken = 254
 	sizeDigits   = 10
