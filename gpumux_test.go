@@ -124,8 +124,8 @@ func TestDuration_ReadsTextAndSeconds(t *testing.T) {
 	require.ErrorContains(t, json.Unmarshal([]byte(`"soon"`), &d), "is not a duration")
 }
 
-// JSON has seconds as a number, which any language reads, and text is for people. What was
-// written is read again to the nanosecond.
+// JSON has seconds as a number, which any language reads, and text is for people. What
+// was written is read again to the nanosecond.
 func TestDuration_WritesSeconds(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		62500 * time.Millisecond: "62.5", 0: "0", 2 * time.Hour: "7200", 1: "0.000000001", -time.Second: "-1",

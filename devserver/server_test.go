@@ -59,8 +59,8 @@ func TestNewTemporal_TakenPortIsAnError(t *testing.T) {
 	}
 }
 
-// The port for Nexus serves neither the HTTP API nor a Nexus request that a web page could
-// make up.
+// The port for Nexus serves neither the HTTP API nor a Nexus request that a web page
+// could make up.
 func TestNewTemporal_HTTPIsForServicesAlone(t *testing.T) {
 	t.Parallel()
 	ports, err := choosePorts(0, false)

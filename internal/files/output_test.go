@@ -224,8 +224,8 @@ func TestOutput_FailedAndValues(t *testing.T) {
 	}
 }
 
-// The end of who reads is noticed without a write, behind a pipe and behind a socket, which
-// some programs give in its place.
+// The end of who reads is noticed without a write, behind a pipe and behind a socket,
+// which some programs give in its place.
 func TestAbandoned(t *testing.T) {
 	pipe := make([]int, 2)
 	require.NoError(t, unix.Pipe(pipe))

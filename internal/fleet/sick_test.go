@@ -27,8 +27,8 @@ func TestSick_OnlyWhereNobodyHasAHealthyDevice(t *testing.T) {
 	require.Empty(t, Sick([]contract.WorkerInfo{sick("one", "GPU-b")}, []string{"gpu@one/GPU-a"}))
 }
 
-// A slot is missing where there is no worker; what else a map says, and what is not known,
-// stays.
+// A slot is missing where there is no worker; what else a map says, and what is not
+// known, stays.
 func TestWaitingFor(t *testing.T) {
 	served, unserved := Rung{Name: "gpu", Workers: 1}, Rung{Name: "gpu"}
 	const slot = "a slot of pool gpu"

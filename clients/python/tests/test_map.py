@@ -196,7 +196,7 @@ class Map(unittest.TestCase):
         for said, options in (
             ("memory='much': \"much\" is not a size; write it as 8GiB", {"memory": "much"}),
             ("slots=0: .* is not a number of slots", {"slots": 0}), ("attempts=0 is outside 1 to 100", {"attempts": 0}),
-            ("timeout=-1.5 is negative", {"timeout": -1.5}), ("mode='x' is unknown", {"mode": "x"}),
+            ("timeout=-1.5 is outside 0", {"timeout": -1.5}), ("mode='x' is unknown", {"mode": "x"}),
             ("devices=\\['a', 'b'\\]: unknown device", {"devices": ["a", "b"]}), ("cache=True needs data=, a folder", {"cache": True}),
         ):
             with self.subTest(options), self.assertRaisesRegex(gpumux.BadInput, f"^{said}") as raised:

@@ -19,7 +19,8 @@ import (
 	"github.com/gpumux/gpumux/internal/test/rig"
 )
 
-// These tests run out of memory in cgroups of version 2. They make their cgroups below the one that was handed over to the test.
+// These tests run out of memory in cgroups of version 2. They make their cgroups below
+// the one that was handed over to the test.
 
 const (
 	kernelPy = `
