@@ -141,8 +141,10 @@ func (h *Handle) Pause(ctx context.Context) error { return h.update(ctx, gpumux.
 func (h *Handle) Resume(ctx context.Context) error { return h.update(ctx, gpumux.ResumeUpdate) }
 
 // SetWindow changes how many chunks are in flight; 0 lets the map learn it again.
-// The map refuses a number outside of 0 to gpumux.MaxWindow.
 func (h *Handle) SetWindow(ctx context.Context, chunks int) error {
+	if chunks < 0 || chunks > gpumux.MaxWindow {
+		return fmt.Errorf("window %d is outside 0 (automatic) to %d", chunks, gpumux.MaxWindow)
+	}
 	return h.update(ctx, gpumux.WindowUpdate, chunks)
 }
 

@@ -19,8 +19,8 @@ type ReadOptions struct {
 	SoFar bool
 	// Unordered yields each result as soon as it is stored. Default: in input order.
 	Unordered bool
-	// Arrays leaves arrays as they are stored: in Result.Arrays, or base64 in a line.
-	// Default: JSON.
+	// Arrays leaves arrays as they are stored, in Result.Arrays; a line with them is no JSON
+	// then. Default: JSON.
 	Arrays bool
 }
 

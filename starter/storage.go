@@ -1,13 +1,11 @@
 package starter
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"os"
 	"strings"
 
@@ -134,15 +132,13 @@ func (s *Starter) eachLine(ctx context.Context, summary gpumux.Summary, give fun
 		return fmt.Errorf("read the results: %w", err)
 	}
 	defer file.Close()
-	lines := bufio.NewScanner(file)
-	lines.Buffer(make([]byte, 256<<10), math.MaxInt)
-	for lines.Scan() {
-		if err := give(lines.Bytes()); err != nil {
+	for line, err := range results.Lines(file) {
+		if err != nil {
+			return fmt.Errorf("read the results %s: %w", summary.Output, err)
+		}
+		if err := give(bytes.TrimSuffix(line, []byte{'\n'})); err != nil {
 			return err
 		}
-	}
-	if err := lines.Err(); err != nil {
-		return fmt.Errorf("read the results %s: %w", summary.Output, err)
 	}
 	return nil
 }

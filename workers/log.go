@@ -44,7 +44,12 @@ func (l zapLog) Error(msg string, keyvals ...any) { l.Errorw(msg, keyvals...) }
 func (l zapLog) With(keyvals ...any) log.Logger { return zapLog{l.SugaredLogger.With(keyvals...)} }
 
 // quiet drops the lines of the SDK that are no warnings.
-func quiet(to *zap.Logger) log.Logger { return Zap(to.WithOptions(zap.IncreaseLevel(zap.WarnLevel))) }
+func quiet(to *zap.Logger) log.Logger {
+	if to.Core().Enabled(zap.InfoLevel) { // zap complains of a level below the logger's own
+		to = to.WithOptions(zap.IncreaseLevel(zap.WarnLevel))
+	}
+	return Zap(to)
+}
 
 // forwardingCore hands entries to a logger, whose own level decides.
 type forwardingCore struct{ to log.Logger }

@@ -28,6 +28,15 @@ func TestQuiet_WarningsAndErrorsOnly(t *testing.T) {
 	require.Equal(t, map[string]any{"Queue": "q"}, seen.All()[0].ContextMap())
 	require.Equal(t, map[string]any{"Namespace": "n", "Error": "e"}, seen.All()[1].ContextMap())
 	require.Contains(t, seen.All()[0].Caller.File, "log_test.go")
+
+	// A logger that takes errors alone stays so, and zap has nothing to complain of.
+	var complaints bytes.Buffer
+	core, seen = observer.New(zapcore.ErrorLevel)
+	l = quiet(zap.New(core, zap.ErrorOutput(zapcore.AddSync(&complaints))))
+	l.Warn("f")
+	l.Error("g")
+	require.Equal(t, 1, seen.Len())
+	require.Empty(t, complaints.String())
 }
 
 // A logger of slog gets the lines of a worker with their fields, from its own level up.

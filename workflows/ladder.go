@@ -115,10 +115,7 @@ func (l *ladder) watch(ctx workflow.Context, r *rung) {
 
 // follow tells when no worker has served the rung for so long, and when one does again.
 func (r *rung) follow(ctx workflow.Context, away bool, limit time.Duration, tell func(ctx workflow.Context, away bool)) {
-	for {
-		if !away && !unserved(r.ask(ctx, contract.WatchInput{}, limit)) {
-			return
-		}
+	for away || unserved(r.ask(ctx, contract.WatchInput{}, limit)) {
 		tell(ctx, true)
 		if r.ask(ctx, contract.WatchInput{Once: true}, 0) != nil {
 			return

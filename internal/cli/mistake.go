@@ -36,6 +36,5 @@ func nearFlag(flags *pflag.FlagSet, name string) string {
 			near.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
 		}
 	})
-	found := append(near.SuggestionsFor(name), "")
-	return found[0]
+	return append(near.SuggestionsFor(name), "")[0]
 }
