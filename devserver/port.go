@@ -38,6 +38,17 @@ func (p ports) services() ports {
 	return services
 }
 
+// names are those of the services that run. A brief server does without the worker
+// service, though others want to know its port.
+func (p ports) names(brief bool) (names []string) {
+	for name := range p.services() {
+		if !brief || name != primitives.WorkerService {
+			names = append(names, string(name))
+		}
+	}
+	return names
+}
+
 func choosePorts(frontend int, private bool) (p ports, err error) {
 	p = ports{primitives.FrontendService: frontend, primitives.HistoryService: 0, primitives.MatchingService: 0, primitives.WorkerService: 0}
 	if private {

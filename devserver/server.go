@@ -36,6 +36,7 @@ type Options struct {
 	Data         string // folder for the database, created when missing; one server at a time; default "": in memory, gone at Stop
 	Port, UIPort int    // of the frontend (gRPC) and of the Web UI (HTTP); default 0: free ones
 	Headless     bool   // no Web UI; default false
+	Brief        bool   // for one command: no schedules, batches or clean-up of months, so it starts faster; default false
 	// Token is required of callers as "authorization: Bearer <Token>", and Server.Key of
 	// browsers; default "": everybody on this machine may call.
 	Token   string
@@ -113,7 +114,7 @@ func (s *Server) build(o Options) error {
 			return err
 		}
 		s.port = ports[primitives.FrontendService]
-		s.temporal, err = newTemporal(ports, s.database, s.token, s.log)
+		s.temporal, err = newTemporal(ports, o.Brief, s.database, s.token, s.log)
 		if err == nil || attempt == bindAttempts || !isPortTaken(err) {
 			return err
 		}
@@ -126,7 +127,7 @@ func (s *Server) build(o Options) error {
 }
 
 // newTemporal turns the server's fatal log lines into errors.
-func newTemporal(p ports, d database, t token, log *quietLog) (server temporal.Server, err error) {
+func newTemporal(p ports, brief bool, d database, t token, log *quietLog) (server temporal.Server, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			fatal, ok := r.(fatalError)
@@ -137,6 +138,7 @@ func newTemporal(p ports, d database, t token, log *quietLog) (server temporal.S
 		}
 	}()
 	options := []temporal.ServerOption{
+		temporal.ForServices(p.names(brief)),
 		temporal.WithConfig(newConfig(p, d)),
 		temporal.WithStaticHosts(p.hosts()),
 		temporal.WithDynamicConfigClient(settings()),
@@ -149,11 +151,10 @@ func newTemporal(p ports, d database, t token, log *quietLog) (server temporal.S
 	return temporal.NewServer(append(options, access...)...)
 }
 
-// accessOptions say who may call which services.
+// accessOptions say who may call.
 func accessOptions(t token) ([]temporal.ServerOption, error) {
 	if t == "" {
 		return []temporal.ServerOption{
-			temporal.ForServices(temporal.DefaultServices),
 			temporal.WithAuthorizer(open{}),
 			temporal.WithClaimMapper(func(*config.Config) authorization.ClaimMapper { return authorization.NewNoopClaimMapper() }),
 		}, nil
@@ -163,7 +164,6 @@ func accessOptions(t token) ([]temporal.ServerOption, error) {
 		return nil, err
 	}
 	return []temporal.ServerOption{
-		temporal.ForServices(temporal.Services),
 		temporal.WithAuthorizer(t),
 		temporal.WithClaimMapper(func(*config.Config) authorization.ClaimMapper { return t }),
 		temporal.WithTLSConfigFactory(services),

@@ -52,7 +52,7 @@ func TestNewTemporal_TakenPortIsAnError(t *testing.T) {
 		defer taken.Close()
 		free := ports[service]
 		ports[service] = portOf(taken)
-		_, err = newTemporal(ports, memoryDatabase(), "", newQuietLog(nil))
+		_, err = newTemporal(ports, false, memoryDatabase(), "", newQuietLog(nil))
 		require.ErrorContains(t, err, "address already in use")
 		require.True(t, isPortTaken(err), "%v", err)
 		ports[service] = free
@@ -67,7 +67,7 @@ func TestNewTemporal_HTTPIsForServicesAlone(t *testing.T) {
 	require.NoError(t, err)
 	database := memoryDatabase()
 	require.NoError(t, database.createNamespace())
-	server, err := newTemporal(ports, database, "", newQuietLog(nil))
+	server, err := newTemporal(ports, false, database, "", newQuietLog(nil))
 	require.NoError(t, err)
 	require.NoError(t, server.Start())
 	defer server.Stop()

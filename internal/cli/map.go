@@ -146,7 +146,7 @@ func (r *mapRun) runHere(ctx context.Context) error {
 		return err
 	}
 	o := r.a.LocalOptions(true)
-	o.Data, o.Task, o.Headless, o.Last = f.data, task, !r.a.Console.Redraws(), true
+	o.Data, o.Task, o.Headless, o.Brief = f.data, task, !r.a.Console.Redraws(), true
 	if err := devicesHere(ctx, r.a, f.taskFlags, &o); err != nil {
 		return err
 	}

@@ -129,7 +129,7 @@ func TestDiagnose_EveryRuleDecides(t *testing.T) {
 		decides[f.rule] = true
 	}
 	for i := range rules {
-		require.True(t, decides[&rules[i]], "no case decides rule %d of %s: %v %v", i, rules[i].stack, rules[i].class, rules[i].text)
+		require.True(t, decides[&rules[i]], "no case decides rule %d of %s: %v %v", i, rules[i].stack, rules[i].kind, rules[i].codes)
 	}
 }
 

@@ -15,7 +15,7 @@ type rule struct {
 	// codes are CUDA error numbers that say the same.
 	codes []int
 	// class and text must both match; nil matches anything. Class rules skip the tail.
-	class, text *pattern
+	class, text pattern
 	kind        gpumux.FaultKind
 	// poisoned: the process can use the device no more. device: the device is suspect.
 	// mpsWide: under MPS the neighbours are ruined too. blameless: the item did nothing.
@@ -192,7 +192,7 @@ func match(subjects []subject, code int, admit func(*rule) bool) (finding, bool)
 			if at, ok := r.matches(s, text); ok {
 				return finding{rule: r, subject: s, text: text.text, at: at}, true
 			}
-			if j == 0 && code != 0 && slices.Contains(r.codes, code) && !otherCodes.MatchString(s.class) {
+			if j == 0 && code != 0 && slices.Contains(r.codes, code) && !otherCodes().MatchString(s.class) {
 				return finding{rule: r, subject: s, text: text.text, code: code}, true
 			}
 		}
@@ -205,14 +205,14 @@ var otherCodes = re(`cublas|cudnn|cusparse|cusolver|cufft|curand|cutensor|nccl|n
 
 // matches reports whether the rule fits the text, and where: in a tail, the last place.
 func (r *rule) matches(s subject, t scanned) (at int, ok bool) {
-	if r.class != nil && (s.tail || !r.class.MatchString(s.class)) {
+	if r.class != nil && (s.tail || !r.class().MatchString(s.class)) {
 		return 0, false
 	}
 	if r.text == nil {
 		return 0, true
 	}
-	if r.text.mayMatch(t.small) {
-		if found := r.text.FindAllStringIndex(t.text, -1); found != nil {
+	if r.text().mayMatch(t.small) {
+		if found := r.text().FindAllStringIndex(t.text, -1); found != nil {
 			if s.tail {
 				return found[len(found)-1][0], true
 			}

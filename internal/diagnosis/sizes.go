@@ -1,7 +1,6 @@
 package diagnosis
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -48,8 +47,8 @@ var (
 		`max allowed: `+amount,  // PyTorch on MPS
 		`limit set to: `+amount, // CuPy
 	)
-	usedOfTotal = regexp.MustCompile(`memory usage: [\d.]+% \(` + amount + `/` + amount + `\)`)
-	tensorShape = regexp.MustCompile(`allocating tensor with shape\s?\[([\d,\s]*)\] and type (\w+)`)
+	usedOfTotal = exact(`memory usage: [\d.]+% \(` + amount + `/` + amount + `\)`)
+	tensorShape = exact(`allocating tensor with shape\s?\[([\d,\s]*)\] and type (\w+)`)
 )
 
 // tensorTypes are the sizes of TensorFlow's element types in bytes.
@@ -58,9 +57,9 @@ var tensorTypes = map[string]int64{
 	"int32": 4, "uint32": 4, "int64": 8, "uint64": 8, "complex64": 8, "complex128": 16,
 }
 
-func patterns(list ...string) (out []*regexp.Regexp) {
-	for _, p := range list {
-		out = append(out, regexp.MustCompile(p))
+func patterns(list ...string) (out []pattern) {
+	for _, text := range list {
+		out = append(out, exact(text))
 	}
 	return out
 }
@@ -69,17 +68,17 @@ func patterns(list ...string) (out []*regexp.Regexp) {
 func readSizes(f *gpumux.Fault, text string) {
 	f.Requested, f.Total = firstSize(requestedWords, text), firstSize(totalWords, text)
 	f.Free, f.Budget = firstSize(freeWords, text), firstSize(allowedWords, text)
-	if m := tensorShape.FindStringSubmatch(text); m != nil && f.Requested == 0 {
+	if m := tensorShape().FindStringSubmatch(text); m != nil && f.Requested == 0 {
 		f.Requested = tensorBytes(m[1], m[2])
 	}
-	if m := usedOfTotal.FindStringSubmatch(text); m != nil {
+	if m := usedOfTotal().FindStringSubmatch(text); m != nil {
 		f.Free = max(0, bytesOf(m[2])-bytesOf(m[1]))
 	}
 }
 
-func firstSize(words []*regexp.Regexp, text string) int64 {
+func firstSize(words []pattern, text string) int64 {
 	for _, w := range words {
-		if m := w.FindStringSubmatch(text); m != nil {
+		if m := w().FindStringSubmatch(text); m != nil {
 			return bytesOf(m[1])
 		}
 	}

@@ -3,7 +3,6 @@ package diagnosis
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,17 +23,17 @@ func (e Evidence) printed() []subject {
 	slices.Reverse(out)
 	calm := e.Tail
 	if strings.Contains(calm, ".cc:") {
-		calm = progressLog.ReplaceAllString(calm, "")
+		calm = progressLog().ReplaceAllString(calm, "")
 	}
 	return append(out, subject{text: e.Tail, calm: calm, tail: true})
 }
 
 // progressLog is a line that XLA or TensorFlow logs below the level "fatal". It may be
 // about a failed allocation that a smaller one replaced, so no memory rule reads it.
-var progressLog = regexp.MustCompile(`(?m)^(?:[IWE]\d{4} |.{0,60}: [IWE] ).*\.cc:\d+\].*$`)
+var progressLog = exact(`(?m)^(?:[IWE]\d{4} |.{0,60}: [IWE] ).*\.cc:\d+\].*$`)
 
 // raisedLine is the line that ends a Python traceback.
-var raisedLine = regexp.MustCompile(`^([A-Za-z_][\w.]*)(?:: (.*))?$`)
+var raisedLine = exact(`^([A-Za-z_][\w.]*)(?:: (.*))?$`)
 
 // tracebacks reads the exceptions that Python printed, in the order of the text.
 func tracebacks(tail string) []subject {
@@ -49,7 +48,7 @@ func tracebacks(tail string) []subject {
 		if i == len(lines) {
 			break
 		}
-		m := raisedLine.FindStringSubmatch(lines[i])
+		m := raisedLine().FindStringSubmatch(lines[i])
 		if m == nil {
 			continue
 		}
@@ -74,18 +73,18 @@ var deathLines = patterns(
 )
 
 // pythonFrame is the innermost frame that faulthandler prints.
-var pythonFrame = regexp.MustCompile(`File "([^"]+)", line (\d+) in (\S+)`)
+var pythonFrame = exact(`File "([^"]+)", line (\d+) in (\S+)`)
 
 // lastMessage is what the process said of its end, and the class of its last exception.
 func lastMessage(tail string) (message, class string) {
 	for i, pattern := range deathLines {
-		at := pattern.FindAllStringIndex(tail, -1)
+		at := pattern().FindAllStringIndex(tail, -1)
 		if at == nil {
 			continue
 		}
 		span := at[len(at)-1]
 		message = oneLine(strings.Join(strings.Fields(tail[span[0]:span[1]]), " "))
-		if m := pythonFrame.FindStringSubmatch(tail[span[0]:]); i == 0 && m != nil {
+		if m := pythonFrame().FindStringSubmatch(tail[span[0]:]); i == 0 && m != nil {
 			message += fmt.Sprintf(" in %s (%s:%s)", m[3], m[1], m[2])
 		}
 		return message, ""

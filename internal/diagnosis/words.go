@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // scanned is a text with what rules need: small letters, CUDA error numbers.
@@ -18,10 +19,10 @@ type numberAt struct{ code, at int }
 
 func scan(text string) scanned {
 	w := scanned{text: text, small: strings.ToLower(text)}
-	if !numbered.mayMatch(w.small) {
+	if !numbered().mayMatch(w.small) {
 		return w
 	}
-	for _, m := range numbered.FindAllStringSubmatchIndex(text, -1) {
+	for _, m := range numbered().FindAllStringSubmatchIndex(text, -1) {
 		code, _ := strconv.Atoi(text[max(m[2], m[4]):max(m[3], m[5])])
 		w.numbers = append(w.numbers, numberAt{code, m[0]})
 	}
@@ -31,26 +32,33 @@ func scan(text string) scanned {
 // numbered matches a CUDA error that a library gives by its number.
 var numbered = re(`\[(\d{1,3})\] Call to cu\w+|\bCUDA(?: driver| runtime)? (?:error|failure)(?: code)?[ :=(]{1,3}(\d{1,3})\b`)
 
-// pattern is a regular expression with words: every match has one of them. A search for
-// words is a thousand times faster than a match. Without words any text may match.
-type pattern struct {
+// pattern is compiled when it is first needed: all of them are a tenth of the processor
+// time of a short command.
+type pattern func() expression
+
+// expression has words: every match has one of them. A search for words is a thousand
+// times faster than a match. Without words any text may match.
+type expression struct {
 	*regexp.Regexp
 	words []string
 }
 
 // re is a pattern that ignores case.
-func re(text string) *pattern {
-	text = `(?i)` + text
-	parsed, err := syntax.Parse(text, syntax.Perl)
-	if err != nil {
-		panic(err) // the rules are constants
-	}
-	return &pattern{regexp.MustCompile(text), wordsOf(parsed.Simplify())}
+func re(text string) pattern { return exact(`(?i)` + text) }
+
+func exact(text string) pattern {
+	return sync.OnceValue(func() expression {
+		parsed, err := syntax.Parse(text, syntax.Perl)
+		if err != nil {
+			panic(err) // the rules are constants
+		}
+		return expression{regexp.MustCompile(text), wordsOf(parsed.Simplify())}
+	})
 }
 
 // mayMatch reports whether a text can match; small is the text in small letters.
-func (p *pattern) mayMatch(small string) bool {
-	return len(p.words) == 0 || slices.ContainsFunc(p.words, func(word string) bool { return strings.Contains(small, word) })
+func (e expression) mayMatch(small string) bool {
+	return len(e.words) == 0 || slices.ContainsFunc(e.words, func(word string) bool { return strings.Contains(small, word) })
 }
 
 // wordsOf are words of which every match has one, or none where there are no such words.

@@ -57,10 +57,10 @@ func TestDiagnose_WordsLeaveNothingOut(t *testing.T) {
 		if r.text == nil {
 			continue
 		}
-		require.NotEmpty(t, r.text.words, "rule %d of %s has to match every text in full: %v", i, r.stack, r.text)
-		require.GreaterOrEqual(t, shortest(r.text.words), 3, "%s: %q", r.stack, r.text.words)
+		require.NotEmpty(t, r.text().words, "rule %d of %s has to match every text in full: %v", i, r.stack, r.text())
+		require.GreaterOrEqual(t, shortest(r.text().words), 3, "%s: %q", r.stack, r.text().words)
 		for _, text := range texts {
-			require.False(t, r.text.MatchString(text) && !r.text.mayMatch(strings.ToLower(text)), "%q lacks all of %q", text, r.text.words)
+			require.False(t, r.text().MatchString(text) && !r.text().mayMatch(strings.ToLower(text)), "%q lacks all of %q", text, r.text().words)
 		}
 	}
 }

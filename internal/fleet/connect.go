@@ -123,6 +123,9 @@ func ClientOptions(o Options) (client.Options, error) {
 	if o.Token != "" {
 		options.HeadersProvider = bearer(o.Token)
 	}
+	if host, _, _ := net.SplitHostPort(options.HostPort); net.ParseIP(host).IsLoopback() {
+		options.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}
+	}
 	options.ContextPropagators = append(options.ContextPropagators, payload.Headers{Traced: tracing.On()}) // for workers on this client
 	options.WorkerHeartbeatInterval = 10 * time.Second                                                     // and so that package fleet sees busy ones
 	if err := tracing.Apply(&options); err != nil {

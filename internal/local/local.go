@@ -43,9 +43,6 @@ type Options struct {
 	Keys string
 	// StopTimeout is how long running chunks may go on at the end. Default 1 s.
 	StopTimeout time.Duration
-	// Last says that this process ends after Close. The server then dies with it, which is a
-	// second faster than a stop and loses nothing that is stored.
-	Last bool
 	// Version is the worker's own. Default "dev".
 	Version string
 	// Command is how the map is started again, for those who list what was interrupted.
@@ -62,6 +59,9 @@ type ServerOptions struct {
 	Port, UIPort int
 	// Headless goes without the Web UI.
 	Headless bool
+	// Brief is for one command: the server has neither schedules nor batches. Close leaves it
+	// to die with this process, which is a second faster than a stop and loses nothing.
+	Brief bool
 	// Token is required of callers; empty lets everybody on this machine in.
 	Token string
 	// UIHosts are names beside localhost under which browsers may ask for the Web UI.

@@ -257,7 +257,7 @@ func (s *Session) Close(ctx context.Context) {
 		}
 		_ = s.Store.Close()
 	}
-	stays := ctx.Err() != nil || s.o.Last // and ends with this process
+	stays := ctx.Err() != nil || s.o.Brief // and ends with this process
 	if s.Server != nil && !stays {
 		if err := s.Server.Stop(); err != nil {
 			s.say("stop the server: %v", err)
