@@ -54,6 +54,7 @@ class Cluster(NamedTuple):
         ordered: bool = True,
         raise_faults: bool = False,
         progress: Optional[bool] = None,
+        show_output: bool = False,
     ) -> Rows:
         """Run a task that the workers know over items, or over a source in their store, and give a Result for each as they come.
 
@@ -66,14 +67,18 @@ class Cluster(NamedTuple):
             fail_fast=fail_fast, max_failures=max_failures, chunk=chunk, priority=priority, fairness_key=fairness_key,
             fairness_weight=fairness_weight, no_wait=no_wait, cache=cache, files=files, id=id, retry=retry, ordered=ordered, **self._asdict(),
         )
-        return Rows(["map", task, "--out", "-", *over], options, feed and Feed(feed, total), show=progress, raise_faults=raise_faults, total=total)
+        return Rows(
+            ["map", task, "--out", "-", *over], options, feed and Feed(feed, total), show=progress, show_output=show_output,
+            raise_faults=raise_faults, total=total,
+        )
 
     def results(
         self, id: str, *, files: Union[str, "os.PathLike[str]", None] = None, ordered: bool = True,
-        raise_faults: bool = False, progress: Optional[bool] = None,
+        raise_faults: bool = False, progress: Optional[bool] = None, show_output: bool = False,
     ) -> Rows:
         """The results of a map, as they come while it runs. files is a folder for what items kept with gpumux.save."""
-        return Rows(["results", id, "--follow"], dict(files=files, ordered=ordered, **self._asdict()), show=progress, raise_faults=raise_faults)
+        options = dict(files=files, ordered=ordered, **self._asdict())
+        return Rows(["results", id, "--follow"], options, show=progress, show_output=show_output, raise_faults=raise_faults)
 
     def cancel(self, id: str) -> None:
         """Stop a map. What has finished is kept, and the same map started again goes on."""

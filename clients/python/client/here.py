@@ -50,6 +50,7 @@ def map(
     ordered: bool = True,
     raise_faults: bool = False,
     progress: Optional[bool] = None,
+    show_output: bool = False,
     python: Optional[str] = None,
     visible_devices: Optional[str] = None,
     gpus_per_slot: Optional[int] = None,
@@ -76,7 +77,8 @@ def map(
     cache takes results of equal items from earlier maps of the function with cache and the same data, which keeps them.
     files is the folder for what items keep with gpumux.save, each as <index>/<name>; the default is ./<id of the map>.files.
     raise_faults raises the Fault of the first failed item, and stops the map. progress shows a bar, if tqdm is installed; the
-    default is in terminals and notebooks. The other options are those of `gpumux map --local`.
+    default is in terminals and notebooks. show_output prints what an item printed when its result is given. The other options are
+    those of `gpumux map --local`.
 
     Raises BadInput, Unavailable or MapFailed, with what the command said.
     """
@@ -86,7 +88,8 @@ def map(
         max_failures=max_failures, chunk=chunk, cache=cache, files=files, id=id, retry=retry, ordered=ordered,
         python=python or sys.executable, visible_devices=visible_devices, gpus_per_slot=gpus_per_slot, pass_env=words(pass_env), data=data,
     )
-    return _start(["map", "--local", "--out", "-"], function, items, more, source, pickle, options, show=progress, raise_faults=raise_faults)
+    return _start(["map", "--local", "--out", "-"], function, items, more, source, pickle, options, show=progress, show_output=show_output,
+        raise_faults=raise_faults)
 
 
 def starmap(function: Union[Callable[..., Any], str], items: Iterable[Iterable[Any]], **options: Any) -> Rows:
@@ -115,6 +118,7 @@ def stream(
     ordered: bool = True,
     raise_faults: bool = False,
     progress: Optional[bool] = None,
+    show_output: bool = False,
     python: Optional[str] = None,
     visible_devices: Optional[str] = None,
     gpus_per_slot: Optional[int] = None,
@@ -132,12 +136,13 @@ def stream(
         start_timeout=start_timeout, attempts=attempts, arg=arg, ordered=ordered, python=python or sys.executable,
         visible_devices=visible_devices, gpus_per_slot=gpus_per_slot, pass_env=words(pass_env),
     )
-    return _start(["stream"], function, items, more, None, pickle, options, show=progress, raise_faults=raise_faults, ahead=ahead)
+    return _start(["stream"], function, items, more, None, pickle, options, show=progress, show_output=show_output, raise_faults=raise_faults,
+        ahead=ahead)
 
 
 def _start(
     words: list[str], function: Any, items: Any, more: Sequence[Any], source: Any, pickle: bool, options: dict, *, show: Optional[bool],
-    raise_faults: bool, ahead: Optional[int] = None,
+    show_output: bool, raise_faults: bool, ahead: Optional[int] = None,
 ) -> Rows:
     """Start the command of words for a function and its items."""
     if more:
@@ -166,7 +171,7 @@ def _start(
 
     return Rows(
         [words[0], named.task, *words[1:], *over], options, None if lines is None else Feed(lines, total, ahead), environ=environ, total=total,
-        show=show, raise_faults=raise_faults, value=values.read if pickle else _same, item=values.item, done=done,
+        show=show, show_output=show_output, raise_faults=raise_faults, value=values.read if pickle else _same, item=values.item, done=done,
     )
 
 

@@ -40,6 +40,14 @@ class Bar:
             self._tqdm.total = int(found[2].replace(",", ""))
             self._show(int(found[1].replace(",", "")))
 
+    def print(self, text: str) -> None:
+        """Print text, above the bar."""
+        text = text.rstrip("\n")
+        if self._tqdm is None:
+            print(text, flush=True)
+        else:
+            self._tqdm.write(text)
+
     def _show(self, finished: int) -> None:
         if self._tqdm is not None and finished > self._tqdm.n:
             self._tqdm.update(finished - self._tqdm.n)

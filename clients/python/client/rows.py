@@ -43,6 +43,7 @@ class Rows:
         environ: Optional[dict] = None,
         total: Optional[int] = None,
         show: Optional[bool] = None,
+        show_output: bool = False,
         raise_faults: bool = False,
         value: Callable[[Any], Any] = lambda value: value,
         item: Callable[[Any], Any] = lambda item: item,
@@ -51,7 +52,7 @@ class Rows:
         """value and item read what the command gives as such, done runs when all results were given."""
         self._key: tuple = (*arguments, repr(options))
         self._options = options
-        self._raise_faults, self._value, self._item, self._done = raise_faults, value, item, done
+        self._raise_faults, self._show_output, self._value, self._item, self._done = raise_faults, show_output, value, item, done
         self._total = total if feed is None else feed.total
         self._given = 0
         self._faults: list[Result] = []
@@ -129,6 +130,8 @@ class Rows:
             raise
         self._given += 1
         self._bar.give()
+        if self._show_output and result.output:
+            self._bar.print(result.output)
         if self._ahead is not None:
             self._ahead.release()
         if result.fault is not None:

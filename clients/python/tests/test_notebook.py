@@ -67,6 +67,26 @@ print(one == Point(2), type(other) is Point, seen)
         cells = run(define, call)
         self.assertEqual([output.text for output in cells[-1].outputs if output.get("name") == "stdout"], ["True True [2]\n"])
 
+    def test_output_shows_as_results_come(self):
+        """A cell shows what items print before the last of them has run."""
+        define = """
+import gpumux, pathlib, time
+
+def tell(item):
+    print("at", item[1])
+    while item[1] == 1 and not pathlib.Path(item[0]).exists():
+        time.sleep(0.01)
+"""
+        call = """
+for result in gpumux.map(tell, [[{go!r}, 0], [{go!r}, 1]], slots=1, chunk=1, show_output=True):
+    print("given", result.index)
+    pathlib.Path({go!r}).touch()
+"""
+        with tempfile.TemporaryDirectory() as folder:
+            cells = run(define, call.format(go=folder + "/go"))
+        shown = "".join(output.text for output in cells[-1].outputs if output.get("name") == "stdout")
+        self.assertEqual(shown, "at 0\ngiven 0\nat 1\ngiven 1\n")
+
 
 def run(*cells):
     """The cells after they ran in a kernel of their own."""
