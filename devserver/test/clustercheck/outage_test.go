@@ -115,11 +115,7 @@ func withoutStore(t *testing.T, part string, items int64, p *process, signal sys
 	require.NoError(t, err)
 	var summary gpumux.Summary
 	require.NoError(t, run.Get(t.Context(), &summary))
-	require.Len(t, summary.Results, int(j.items))
-	for i, result := range summary.Results {
-		require.Equal(t, int64(i), result.Index)
-		require.Equal(t, fmt.Sprint(3*i), string(result.Value))
-	}
+	requireTriples(t, summary, j.items)
 	twice, err := j.ran()
 	record(t, row{part: part + ", without a store", items: j.items, twice: twice, took: time.Since(began), err: err,
 		note: fmt.Sprintf("away for %.1f s", away.Seconds())})
