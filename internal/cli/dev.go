@@ -40,9 +40,8 @@ func devCommand(a *app.App) *cobra.Command {
 every function of the Python modules in a folder as module:function, on the pool gpu when there is a GPU
 and on the pool cpu. What maps have done lies in the data folder and is there again at the next start.
 
-Other users of this machine can use it as well, and so run tasks as you; with --private they cannot. It then
-asks for a token, which it writes into a file of variables that only you can read: take that over in a shell
-(set -a; . FILE; set +a) for gpumux, temporal and programs with Temporal's own settings.`,
+Other users of this machine can use it as well, and so run tasks as you. With --private they cannot: it then
+asks for a token, in a file of variables to take over in a shell (set -a; . FILE; set +a).`,
 		Example: `  gpumux dev --tasks .
   gpumux dev --tasks ./tasks --slots 4 --memory 8GiB
   gpumux dev --no-worker --port 7300 --ui-port 8300`,

@@ -50,7 +50,8 @@ func TestDocs_CommandLine(t *testing.T) {
 	root := newTree()
 	var b strings.Builder
 	b.WriteString("# Command line\n\nWritten from the help of the commands; `go test ./internal/cli -run TestDocs -update` writes it anew.\n\n")
-	fmt.Fprintf(&b, "```text\n%s\n```\n", root.Long)
+	intro, _, _ := strings.Cut(root.Long, "\n\nExit codes:") // the table has them
+	fmt.Fprintf(&b, "```text\n%s\n```\n", intro)
 	b.WriteString(`
 | exit code | means |
 |---|---|
@@ -71,7 +72,7 @@ Data goes to standard output, all else to standard error.
 | GPUMUX_UI | address of the Web UI, for links to maps |
 | XDG_STATE_HOME | where dev and --local keep their state, in gpumux/; default ~/.local/state |
 `)
-	shared := sharedFlags(root)
+	shared, maps := sharedFlags(root), meanings(root)
 	fmt.Fprintf(&b, "\nMany commands have these:\n\n```text\n%s```\n", shared.FlagUsages())
 	for _, c := range commands(root) {
 		text := c.Long
@@ -80,17 +81,25 @@ Data goes to standard output, all else to standard error.
 		}
 		fmt.Fprintf(&b, "\n## %s\n\n```text\n%s\n```\n\n", c.CommandPath(), text)
 		fmt.Fprintf(&b, "```sh\n%s\n```\n", strings.ReplaceAll(strings.TrimPrefix(c.Example, "  "), "\n  ", "\n"))
-		var also []string
+		var also, asMap []string
 		own := pflag.NewFlagSet("", pflag.ContinueOnError)
 		c.NonInheritedFlags().VisitAll(func(flag *pflag.Flag) {
+			if flag.Hidden {
+				return
+			}
 			if same := shared.Lookup(flag.Name); same != nil && same.Usage == flag.Usage {
 				also = append(also, "--"+flag.Name)
+			} else if c.Name() != "map" && maps[flag.Name] == meaning(flag) {
+				asMap = append(asMap, "--"+flag.Name)
 			} else {
 				own.AddFlag(flag)
 			}
 		})
 		if usages := own.FlagUsages(); usages != "" {
 			fmt.Fprintf(&b, "\n```text\n%s```\n", usages)
+		}
+		if len(asMap) > 0 {
+			fmt.Fprintf(&b, "\nAs for [gpumux map](#gpumux-map): %s.\n", strings.Join(asMap, ", "))
 		}
 		if len(also) > 0 {
 			fmt.Fprintf(&b, "\nAlso %s.\n", strings.Join(also, ", "))
@@ -99,12 +108,29 @@ Data goes to standard output, all else to standard error.
 	sameAs(t, filepath.Join("..", "..", "docs", "cli.md"), b.String())
 }
 
-// sharedFlags are those that at least ten commands have with the same words.
+// meanings are what the flags of map do, by name.
+func meanings(root *cobra.Command) map[string]string {
+	all := map[string]string{}
+	for _, c := range commands(root) {
+		if c.Name() == "map" {
+			c.NonInheritedFlags().VisitAll(func(flag *pflag.Flag) { all[flag.Name] = meaning(flag) })
+		}
+	}
+	return all
+}
+
+// meaning is what a flag does, and its default, without the flag that it goes with.
+func meaning(flag *pflag.Flag) string {
+	usage := strings.TrimPrefix(strings.TrimPrefix(flag.Usage, "with --local: "), "with --in: ")
+	return usage + flag.DefValue
+}
+
+// sharedFlags are those that at least eight commands have with the same words.
 func sharedFlags(root *cobra.Command) *pflag.FlagSet {
 	shared, seen := pflag.NewFlagSet("", pflag.ContinueOnError), map[string]int{}
 	for _, c := range commands(root) {
 		c.NonInheritedFlags().VisitAll(func(flag *pflag.Flag) {
-			if seen[flag.Name+flag.Usage]++; seen[flag.Name+flag.Usage] == 10 {
+			if seen[flag.Name+flag.Usage]++; seen[flag.Name+flag.Usage] == 8 {
 				shared.AddFlag(flag)
 			}
 		})

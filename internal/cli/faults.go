@@ -14,9 +14,8 @@ func faultsCommand(a *app.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "faults ID",
 		Short: "Show why items of a map failed, grouped by cause",
-		Long: `Show why items of a map failed, so far or in all: the failures grouped by cause, how many there are of each
-and on which devices, an item that shows it, the end of its traceback, and what to do next. Failures are alike
-if they are of one kind and their messages differ only in numbers and names.
+		Long: `Show why items of a map failed, so far or in all, grouped by cause: how many, on which devices, an example,
+the end of its traceback, and what to do next.
 
 An ID of a map with --local is looked for on this machine first; its command need not run any more.`,
 		Example: "  gpumux faults embed-3fa92c01d4e5\n  gpumux faults embed-3fa92c01d4e5 --json | jq '.causes[].example.index'",

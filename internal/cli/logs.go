@@ -17,10 +17,9 @@ func logsCommand(a *app.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "logs ID",
 		Short: "Show what items of a map printed",
-		Long: `Show what items of a map printed or logged: that of one item, or of all that printed something, each line
-behind the index of its item. Output comes with the result of its item; --follow waits for the results that
-are still to come, and with --item shows about once a second what an item prints while it runs. Of a process
-that died it is the last that it printed.
+		Long: `Show what items of a map printed or logged, each line behind the index of its item. Output comes with the
+result of its item; --follow waits for results that are still to come, and with --item shows about once a
+second what the item prints while it runs. Of a process that died it is the last that it printed.
 
 An ID of a map with --local is looked for on this machine first; its command need not run any more.`,
 		Example: "  gpumux logs embed-3fa92c01d4e5 --item 7\n  gpumux logs embed-3fa92c01d4e5 --item 7 --follow\n" +

@@ -33,14 +33,15 @@ TASK is a name that the workers know. With --local it is a function here, file.p
 module:function or file.R:function, or a command after --, which gets an item on its standard input, and in
 the place of {} in its words, and prints the result.
 
-A map without --id is named by its task, input and options: given again while it runs you watch it, given
-again after it was stopped it goes on with the items that have no result, given again when it was finished
-it runs anew. With --id it goes on, or shows what it came to. Ctrl-C leaves the map running on the server;
-with --local it stops the map, and the same command goes on with it. With --retry the same command, also with
-other options, runs only what failed; those options count. A map with --local is finished when its
-results are written: what keeps them from it, such as a full disk, costs no item a second run. When TASK's own
-file, a module beside it that it imports, or a file that the command names has changed it is a new map, unless
---retry asks for the failed items of the old one; put the code back and the old one goes on.`,
+A map without --id is named by its task, input and options. The same command given again watches a map that
+runs, goes on with the items without a result of one that was stopped, and runs a finished one anew; with --id
+it shows what a finished one came to. With --retry it runs only what failed, with the options given now.
+Ctrl-C leaves the map running on the server; with --local it stops the map. A map with --local is finished
+when its results are written, so a full disk costs no item a second run.
+
+Changed code makes a new map, unless --retry asks for the failed items of the old one: the code is TASK's
+file, the modules beside it that it imports, and the files that a command names. Put it back and the old map
+goes on.`,
 		Example: `  gpumux map embed.py:embed --in items.jsonl --local
   gpumux map embed --in items.csv --out vectors.jsonl --pool gpu,cpu
   gpumux map resize --glob 'images/*.png' --detach

@@ -21,12 +21,10 @@ func resultsCommand(a *app.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "results ID",
 		Short: "Fetch the results of a map",
-		Long: `Fetch the results of a finished map, one JSON line per item in input order. With --follow those of a running
-map as they come, each once all items before it have finished, until the map ends; Ctrl-C leaves the map
-running. With --partial those that a map has which still runs, was cancelled or failed, or that an interrupted
-map with --local left, in no order; the exit code is 1 then.
-
---files writes what items kept with gpumux.save too, as DIR/<index>/<name>.
+		Long: `Fetch the results of a finished map, one JSON line per item in input order. --follow gives those of a running
+map as they come, in order, until the map ends; Ctrl-C leaves the map running. --partial gives those that
+there are of a map that runs, was cancelled or failed, or of an interrupted map with --local, in no order; the
+exit code is 1 then.
 
 An ID of a map with --local is looked for on this machine first; its command need not run any more.
 

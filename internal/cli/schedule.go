@@ -39,8 +39,8 @@ func scheduleCreateCommand(a *app.App) *cobra.Command {
 		Use:   "create NAME TASK --cron WHEN --in FILE",
 		Short: "Start a map at the times of a cron expression",
 		Long: `Start a map at the times of a cron expression: minute, hour, day of the month, month, day of the week. The
-ID of each map is the schedule's name and the time. Each has results of its own. While a map
-still runs, the next one is left out. The options are those of gpumux map.
+ID of each map is the schedule's name and the time. Each has results of its own. While a map still runs, the
+next one is left out.
 
 A file in the workers' store is read when a map starts, so it may change from map to map. All other items are
 read now, and are the same for each map: a file of this machine is put into the workers' store.`,

@@ -30,10 +30,10 @@ order: {"index":0,"value":…}, or {"index":7,"fault":{…}}. The input may neve
 module:function or file.R:function, or a command after --, as for map --local.
 
 Slots, budgets, faults and retries are those of a map. But nothing is kept: what has no result when the
-command ends is lost, and given again it begins with the first item. It needs no server and starts at once.
+command ends is lost. It needs no server and starts at once.
 
-A line that is no item has a fault, bad_input, as its result, and the next line is the next item. Where nobody
-can tell where that begins, as in a damaged archive or behind a quote of CSV that is never closed, the stream
+The result of a line that is no item is a fault, bad_input, and the stream goes on. Where nobody can tell
+where the next item begins, as in a damaged archive or behind a quote of CSV that is never closed, the stream
 ends: the results of what came before are written, and the exit code is 2.`,
 		Example: `  tail -n +1 -F texts.jsonl | gpumux stream embed.py:embed > vectors.jsonl
   gpumux stream score.py:score --slots 2 --memory 8GiB --unordered < items.jsonl

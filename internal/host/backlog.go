@@ -19,9 +19,8 @@ func backlogCommand(a *app.App) *cobra.Command {
 		Use:   "backlog [POOL…]",
 		Short: "Show what the running maps still have to do, by pool",
 		Long: `Show what the running maps still have to do, by pool, for people and for autoscalers: items that wait, items
-in slots, the estimated seconds of work for one slot, and the slots that there are. Pools without a worker
-count too, as long as the namespace has a worker of any pool. Until the first items of a map have finished
-nobody knows how long they take, and its seconds are 0.
+in slots, the estimated seconds of work for one slot (0 until a map's first items have finished), and the
+slots that there are. Pools without a worker count too: docs/scaling.md.
 
 Give several namespaces with commas between them.`,
 		Example: "  gpumux backlog\n  gpumux backlog gpu --namespace team-a,team-b --json | jq 'map(.seconds) | add'",

@@ -36,11 +36,9 @@ suits this machine: how many slots share the device, by which way, or the CPU.
   light     next to nothing: what an item costs
   oom       one item in five keeps thirty products, more than its slot's budget of 1 GiB
 
-Each runs with every number of --clients, under every way to share the device that this machine allows,
-beside as many bare processes and one alone, and on the CPU beside a GPU. They take turns in pieces of half a
-second, nine rounds or until the time is up. The report has medians with quartiles, the throughput of the
-steady state, and the fixed cost of a map apart. PyTorch, JAX, CuPy or NumPy calculates: the first of them
-that reaches a GPU, else the first that is there.
+Each runs with every number of --clients, under every way to share the device that this machine allows, and
+on the CPU beside a GPU, in nine rounds or until the time is up. docs/benchmarks.md explains the report.
+PyTorch, JAX, CuPy or NumPy calculates.
 
 The server and the worker are its own and end with it.`,
 		Example: `  gpumux bench

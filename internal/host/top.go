@@ -19,8 +19,8 @@ func topCommand(a *app.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "top",
 		Short: "Show workers, slots and maps live",
-		Long: `Show live, in a terminal, how far the running maps are and what each slot of each worker does: its state, the
-memory that its process holds of its budget, items a second, faults, and which map it works for.
+		Long: `Show live, in a terminal, how far the running maps are and what each slot of each worker does: its state, its
+memory of its budget, items a second, faults, and its map.
 
 Keys: q leaves, s sorts by place, memory, items a second or faults, b shows only slots that work, arrows and
 PgUp and PgDn scroll.`,
