@@ -32,6 +32,8 @@ const (
 	// firstBeat is when a chunk heartbeats first: early, since the next attempt learns from
 	// it where results lie.
 	firstBeat = 150 * time.Millisecond
+	// clocks of the server and the store are at most so far apart.
+	clocks = time.Minute
 )
 
 // errFailFast ends a chunk when more items have failed than may.
@@ -134,6 +136,12 @@ func (a *attempt) restore() (err error) {
 		if err := activity.GetHeartbeatDetails(a.ctx, &m); err != nil {
 			a.log.Warn("heartbeat of the last attempt is unreadable; starting over", "error", err)
 			m = memo{}
+		}
+	}
+	if info := activity.GetInfo(a.ctx); a.folder != nil && info.Attempt > 1 && len(m.Written) == 0 {
+		// The attempts before ended without a heartbeat, perhaps just after they had stored.
+		if m.Written, err = a.folder.Written(a.ctx, info.ScheduledTime.Add(-clocks)); err != nil {
+			return classify(err)
 		}
 	}
 	if err := a.findUnreported(&m); err != nil {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/objects"
@@ -335,6 +337,28 @@ func (w Position) Valid() bool {
 func (w Position) parts(yield func(partName) bool) {
 	for number := w.Number; yield(partName{w.Writer, number}); number++ {
 	}
+}
+
+// Written are the positions behind which parts were written since a moment, by the store's
+// clock.
+func (f *Folder) Written(ctx context.Context, since time.Time) (all []Position, err error) {
+	least := map[string]int{}
+	for o, err := range f.in.Objects(ctx, f.key) {
+		if err != nil {
+			return nil, err
+		}
+		p, ok := parsePart(path.Base(o.Key))
+		if !ok || o.Changed.Before(since) {
+			continue
+		}
+		if number, known := least[p.writer]; !known || p.number < number {
+			least[p.writer] = p.number
+		}
+	}
+	for _, writer := range slices.Sorted(maps.Keys(least)) {
+		all = append(all, Position{writer, least[writer]})
+	}
+	return all, nil
 }
 
 // Since calls each with every result of the writer's parts from that moment on. It sets

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -159,5 +160,30 @@ func TestSince_TellsWhatCameAfter(t *testing.T) {
 		told, _ = since(t, s, "p", last)
 		require.Equal(t, map[int64]gpumux.FaultKind{1 << 40: ""}, told)
 		require.ErrorContains(t, folderOf(t, s, "p").Since(t.Context(), Position{Writer: "../x"}, nil, nil), "is no writer of parts")
+	})
+}
+
+func TestWritten_TellsWhereLaterPartsBegin(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *Store) {
+		f := folderOf(t, s, "p")
+		all, err := f.Written(t.Context(), time.Time{})
+		require.NoError(t, err)
+		require.Empty(t, all, "a folder that is not there")
+		one, other := f.Append(), f.Append()
+		for i := range int64(fullItems + 1) {
+			require.NoError(t, one.Add(value(i, "1")))
+			if i == fullItems-1 {
+				require.NoError(t, one.Flush(t.Context()))
+			}
+		}
+		require.NoError(t, one.Flush(t.Context()))
+		require.NoError(t, other.Add(value(fullItems+1, "1")))
+		require.NoError(t, other.Flush(t.Context()))
+		all, err = f.Written(t.Context(), time.Now().Add(-time.Hour))
+		require.NoError(t, err)
+		require.ElementsMatch(t, []Position{{one.name.writer, 0}, {other.name.writer, 0}}, all)
+		all, err = f.Written(t.Context(), time.Now().Add(time.Hour))
+		require.NoError(t, err)
+		require.Empty(t, all)
 	})
 }
