@@ -19,13 +19,18 @@ type column struct {
 	loose bool
 	// negative says that a whole number is below 0.
 	negative bool
+	// members are the column of a list's entries, which has no name, or those of the fields.
+	members []column
 }
 
 // with is the column that can also hold a cell.
 func (c column) with(x cell) column {
 	c.negative = c.negative || x.kind == wholeKind && x.whole < 0
+	nested := x.kind == entriesKind || x.kind == objectKind
 	switch {
-	case x.kind == nullKind || x.kind == c.kind && x.kind != arrayKind:
+	case nested && (c.kind == x.kind || c.kind == nullKind || c.kind == emptyKind && x.kind == entriesKind):
+		return c.nest(x)
+	case x.kind == nullKind || x.kind == c.kind && x.kind != arrayKind || c.kind == entriesKind && x.kind == emptyKind:
 	case c.kind == nullKind:
 		c.kind, c.like, c.loose = x.kind, x.array, x.loose
 		c.like.Data = nil
@@ -41,14 +46,15 @@ func (c column) with(x cell) column {
 	case (c.kind == arrayKind || c.kind == listKind) && x.kind == arrayKind:
 		c.join(x)
 	default:
-		c.kind = otherKind
+		c.kind, c.members = otherKind, nil
 	}
 	return c
 }
 
 // same reports whether two columns hold the same.
 func (c column) same(d column) bool {
-	return c.kind == d.kind && c.like.Type == d.like.Type && slices.Equal(c.like.Shape, d.like.Shape)
+	return c.kind == d.kind && c.like.Type == d.like.Type && slices.Equal(c.like.Shape, d.like.Shape) &&
+		slices.EqualFunc(c.members, d.members, column.same)
 }
 
 func numeric(k kind) bool { return k == wholeKind || k == floatKind }
@@ -104,6 +110,8 @@ func (c column) dataType() arrow.DataType {
 		return arrow.ListOfField(element(c.leaf()))
 	case arrayKind:
 		return c.inner(c.like.Shape)
+	case entriesKind, objectKind:
+		return c.nestedType()
 	}
 	return arrow.BinaryTypes.String
 }

@@ -20,12 +20,18 @@ type field struct {
 func (v value) fields() (all []field, ok bool) {
 	rest := v.arrays
 	ok = text.EachField(v.text, func(name string, member []byte) bool {
-		own := bytes.Count(member, []byte{mark})
-		all = append(all, field{name, value{member, rest[:own]}})
-		rest = rest[own:]
+		var own value
+		own, rest = take(member, rest)
+		all = append(all, field{name, own})
 		return true
 	})
 	return all, ok
+}
+
+// take is a member with its own of the arrays, and the rest of them.
+func take(member []byte, all []arrays.Array) (value, []arrays.Array) {
+	own := bytes.Count(member, []byte{mark})
+	return value{member, all[:own]}, all[own:]
 }
 
 // unquote decodes a JSON string.
@@ -54,6 +60,9 @@ const (
 	arrayKind
 	// list is one-dimensional arrays of different lengths; only columns are.
 	listKind
+	// entries are lists of anything else, and objects have fields, all of one type each.
+	entriesKind
+	objectKind
 	// other is JSON without a type of its own, which becomes text.
 	otherKind
 )
@@ -90,11 +99,14 @@ func cellOf(v value) cell {
 			c.kind = floatKind
 			c.float, _ = strconv.ParseFloat(string(v.text), 64) // it is a number
 		}
+	case first == '{' && string(v.text) != "{}":
+		c.kind = objectKind
 	case string(v.text) == "[]":
 		c.kind = emptyKind
 	case first == '[' || first == mark:
 		switch a, loose, ok := v.array(); {
 		case !ok:
+			c.kind = entriesKind
 		case !slices.Contains(a.Shape, 0):
 			c.kind, c.array, c.loose = arrayKind, a, loose
 		case len(a.Shape) == 1:
