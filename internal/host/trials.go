@@ -14,6 +14,7 @@ import (
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/health"
 	"github.com/gpumux/gpumux/internal/local"
+	"github.com/gpumux/gpumux/internal/objects"
 	"github.com/gpumux/gpumux/internal/screen"
 	"github.com/gpumux/gpumux/store"
 )
@@ -115,15 +116,7 @@ func tryStore(ctx context.Context, url string) error {
 	}
 	defer st.Close()
 	key := fmt.Sprintf("doctor/%d-%d", os.Getpid(), time.Now().UnixNano())
-	w, err := st.Objects.Create(ctx, key)
-	if err != nil {
-		return err
-	}
-	if _, err := w.Write([]byte("gpumux doctor\n")); err != nil {
-		w.Abort()
-		return err
-	}
-	if err := w.Close(); err != nil {
+	if err := st.Objects.Put(ctx, key, []byte("gpumux doctor\n"), objects.Creation{}); err != nil {
 		return err
 	}
 	return st.Objects.Delete(ctx, key)
