@@ -2,7 +2,6 @@ package columns
 
 import (
 	"bytes"
-	"encoding/json"
 	"slices"
 	"strconv"
 
@@ -26,16 +25,6 @@ func (v value) fields() (all []field, ok bool) {
 		return true
 	})
 	return all, ok
-}
-
-// unquote decodes a JSON string.
-func unquote(quoted []byte) string {
-	if bytes.IndexByte(quoted, '\\') < 0 {
-		return string(quoted[1 : len(quoted)-1])
-	}
-	var text string
-	_ = json.Unmarshal(quoted, &text) // it is a string
-	return text
 }
 
 // kind is what a cell or a column holds.
