@@ -66,7 +66,7 @@ func cellOf(v value) cell {
 		c.kind, c.whole = truthKind, int64(len("false")-len(v.text))
 	case first == '"':
 		c.kind = textKind
-		if x, ok := nonFiniteOf[string(v.text)]; ok {
+		if x, ok := text.NonFinite[string(v.text)]; ok {
 			c.kind, c.float = floatKind, x
 		}
 	case first == '-' || first >= '0' && first <= '9':
