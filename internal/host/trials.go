@@ -67,7 +67,7 @@ func probe(ctx context.Context, inventory *gpu.Inventory, list []gpu.Device, pyt
 	for i, d := range list {
 		all.Go(func() {
 			status, err := inventory.Status(d.UUID)
-			f := checked("device "+Selector(d), err, "look at it with nvidia-smi; leave it out of devices until it works", d.Name+", "+freeText(status.Memory))
+			f := checked("device "+d.Selector(), err, "look at it with nvidia-smi; leave it out of devices until it works", d.Name+", "+freeText(status.Memory))
 			if err == nil {
 				probe := health.Prober{Python: python}.Try(ctx, d.UUID)
 				f.Detail += "; " + probe.String()
