@@ -44,7 +44,7 @@ func (l *Housekeeping) Register(r worker.ActivityRegistry) {
 
 // RegisterDescribe registers what clients ask one worker, for a queue of its own.
 func (l *Housekeeping) RegisterDescribe(r worker.ActivityRegistry) {
-	r.RegisterActivityWithOptions(l.DescribeWorker, activity.RegisterOptions{Name: contract.DescribeWorker})
+	r.RegisterActivityWithOptions(func(context.Context) (contract.WorkerInfo, error) { return l.Describe(), nil }, activity.RegisterOptions{Name: contract.DescribeWorker})
 	if l.Printed != nil {
 		r.RegisterActivityWithOptions(checked(func(_ context.Context, in contract.OutputInput) (contract.Output, error) {
 			return l.Printed(in), nil
@@ -198,9 +198,4 @@ func (l *Housekeeping) WritePart(ctx context.Context, in contract.PartInput) (no
 func (l *Housekeeping) Forget(ctx context.Context, in contract.Moving) (struct{}, error) {
 	defer heartbeat(ctx)()
 	return struct{}{}, classify(l.Store.Objects.Delete(ctx, in.Object))
-}
-
-// DescribeWorker says what this worker offers.
-func (l *Housekeeping) DescribeWorker(context.Context) (contract.WorkerInfo, error) {
-	return l.Describe(), nil
 }

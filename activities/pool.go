@@ -64,8 +64,7 @@ func (p *Pool) Register(r worker.ActivityRegistry) {
 // FindEdition says which edition of a task's code this worker has.
 func (p *Pool) FindEdition(ctx context.Context, in contract.EditionInput) (contract.Edition, error) {
 	edition, err := p.Edition(in.Task)
-	var fault *gpumux.Fault
-	if errors.As(err, &fault) {
+	if fault, ok := errors.AsType[*gpumux.Fault](err); ok {
 		return contract.Edition{}, final(fault)
 	}
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/numbers"
+	"github.com/gpumux/gpumux/internal/objects"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -208,13 +209,5 @@ func (r *reducer) deliver(value json.RawMessage) (contract.Reduced, error) {
 	if r.in.Key == "" {
 		return contract.Reduced{}, tooLarge(r.in.Reduce, len(value))
 	}
-	w, err := r.Store.Objects.Create(r.ctx, r.in.Key)
-	if err != nil {
-		return contract.Reduced{}, err
-	}
-	defer w.Abort()
-	if _, err := w.Write(value); err != nil {
-		return contract.Reduced{}, err
-	}
-	return contract.Reduced{URL: r.Store.Objects.Locate(r.in.Key)}, w.Close()
+	return contract.Reduced{URL: r.Store.Objects.Locate(r.in.Key)}, r.Store.Objects.Put(r.ctx, r.in.Key, value, objects.Creation{})
 }

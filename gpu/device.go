@@ -87,11 +87,11 @@ func (d Device) String() string {
 	if d.Kind == KindCPU {
 		return fmt.Sprintf("cpu (%s)", d.Name)
 	}
-	return fmt.Sprintf("%s (%s, %s)", d.selector(), d.UUID, d.Name)
+	return fmt.Sprintf("%s (%s, %s)", d.Selector(), d.UUID, d.Name)
 }
 
-// selector is the short form that Select understands: "0", or "0:1" for a MIG instance.
-func (d Device) selector() string {
+// Selector is the short form that Select understands: "0", or "0:1" for a MIG instance.
+func (d Device) Selector() string {
 	switch d.Kind {
 	case KindCPU:
 		return "cpu"

@@ -47,7 +47,7 @@ func ExampleInventory_Select() {
 }
 
 // One device goes by its index, its UUID or the start of that.
-func ExampleInventory_Find() {
+func ExampleInventory_Select_one() {
 	inv, err := gpu.Open(context.Background(), gpu.Options{Static: []gpu.Device{
 		{Index: 0, Kind: gpu.KindGPU, UUID: "GPU-1d04", Name: "A100"},
 		{Index: 1, Kind: gpu.KindGPU, UUID: "GPU-77ab", Name: "H100"},
@@ -57,13 +57,13 @@ func ExampleInventory_Find() {
 	}
 	defer inv.Close()
 	for _, want := range []string{"1", "GPU-1d", "GPU-9"} {
-		d, err := inv.Find(want)
-		fmt.Println(d.Name, errors.Is(err, gpu.ErrUnknown))
+		found, err := inv.Select(gpu.Selection{want})
+		fmt.Println(len(found), errors.Is(err, gpu.ErrUnknown))
 	}
 	// Output:
-	// H100 false
-	// A100 false
-	//  true
+	// 1 false
+	// 1 false
+	// 0 true
 }
 
 // What a process holds on a device, or of the host's memory.

@@ -44,8 +44,9 @@ func TestStatic_Status(t *testing.T) {
 func TestCPU_StatusAndProcessMemory(t *testing.T) {
 	inv, err := Open(t.Context(), Options{NoNVML: true})
 	require.NoError(t, err)
-	d, err := inv.Find("cpu")
+	found, err := inv.Select(Selection{"cpu"})
 	require.NoError(t, err)
+	d := found[0]
 	require.Equal(t, -1, d.Index)
 	require.NotEmpty(t, d.Name)
 	require.Greater(t, d.Memory, uint64(64<<20))

@@ -101,7 +101,7 @@ func TestOpen_LeavesOutAGPUThatIsLost(t *testing.T) {
 	inv := open(t, s)
 	require.Len(t, inv.Devices(), 8)
 	require.Contains(t, inv.Reason(), "GPU 2 left out: device lost")
-	_, err := inv.Find("2")
+	_, err := inv.Select(Selection{"2"})
 	require.ErrorIs(t, err, ErrUnknown)
 }
 
@@ -203,9 +203,9 @@ func TestOpen_MIGInstancesWithHoles(t *testing.T) {
 	got, err := inv.Select(Selection{"1"})
 	require.NoError(t, err)
 	require.Equal(t, []string{"MIG-aaa", "MIG-bbb"}, uuids(got))
-	one, err := inv.Find("1:3")
+	one, err := inv.Select(Selection{"1:3"})
 	require.NoError(t, err)
-	require.Equal(t, "MIG-bbb", one.UUID)
+	require.Equal(t, []string{"MIG-bbb"}, uuids(one))
 	all, err := inv.Select(Selection{"all"})
 	require.NoError(t, err)
 	require.Len(t, all, 9, "7 GPUs and 2 instances, without the GPU they are part of")

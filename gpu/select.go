@@ -68,18 +68,6 @@ func (inv *Inventory) Select(s Selection) ([]Device, error) {
 	return out, nil
 }
 
-// Find resolves one part of a selection to exactly one device that work can run on.
-func (inv *Inventory) Find(want string) (Device, error) {
-	found, err := inv.match(want)
-	if err != nil {
-		return Device{}, err
-	}
-	if len(found) > 1 {
-		return Device{}, fmt.Errorf("%q fits %d devices (%s); name one", want, len(found), names(found))
-	}
-	return found[0], nil
-}
-
 func (inv *Inventory) match(want string) ([]Device, error) {
 	want = strings.TrimSpace(want)
 	switch strings.ToLower(want) {

@@ -1,6 +1,7 @@
 package starter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/fleet"
+	"github.com/gpumux/gpumux/workflows"
 )
 
 // Handle follows and steers one run of a map.
@@ -293,13 +295,7 @@ func ended(id string, err error) error {
 	return e
 }
 
-// faultOf reads the fault that an application error carries as its first detail.
+// faultOf is the fault that an application error carries, else its message alone.
 func faultOf(e *temporal.ApplicationError) gpumux.Fault {
-	var fault gpumux.Fault
-	if e.HasDetails() {
-		if err := e.Details(&fault); err == nil && fault.Kind != "" {
-			return fault
-		}
-	}
-	return gpumux.Fault{Message: e.Message()}
+	return *cmp.Or(workflows.FaultOf(e), &gpumux.Fault{Message: e.Message()})
 }

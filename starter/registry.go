@@ -194,8 +194,7 @@ func pendingOf(a *workflowpb.PendingActivityInfo, data converter.DataConverter) 
 	}
 	if last := a.GetLastFailure(); last != nil {
 		fault := gpumux.Fault{Message: last.GetMessage()}
-		var application *temporal.ApplicationError
-		if errors.As(codec.Failures(data).FailureToError(last), &application) {
+		if application, ok := errors.AsType[*temporal.ApplicationError](codec.Failures(data).FailureToError(last)); ok {
 			fault = faultOf(application)
 		}
 		p.Fault = &fault

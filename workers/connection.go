@@ -1,7 +1,6 @@
 package workers
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -9,19 +8,17 @@ import (
 	"go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/contrib/envconfig"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/contact"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/internal/payload"
 	"github.com/gpumux/gpumux/internal/record"
-	"github.com/gpumux/gpumux/internal/tracing"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -56,30 +53,20 @@ func (w *Worker) readKeys() error {
 // dial connects to Temporal. Its error says which address did not answer and what to do.
 func (w *Worker) dial(ctx context.Context) error {
 	t := w.config.Temporal
-	o, err := envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{IncludeRemoteCodec: w.o.Codec == nil})
+	o, err := fleet.ClientOptions(fleet.Options{Address: t.Address, Namespace: t.Namespace, Codec: w.o.Codec})
 	if err != nil {
-		return fmt.Errorf("the settings of Temporal cannot be used: %w; correct temporal.toml, or point TEMPORAL_CONFIG_FILE at another file, or correct "+
-			"the TEMPORAL_ variables", err)
+		return err
 	}
-	if o.DataConverter != nil { // a remote codec
-		o.FailureConverter = codec.Failures(o.DataConverter)
+	if w.o.Codec == nil && o.DataConverter != nil { // a remote codec
 		w.log = redact(w.log)
 		w.sealed = !w.config.Codec.AcceptPlain
 	}
-	codec.Apply(&o, w.o.Codec)
-	o.HostPort = cmp.Or(t.Address, o.HostPort, client.DefaultHostPort)
-	o.Namespace = cmp.Or(t.Namespace, o.Namespace, client.DefaultNamespace)
 	w.namespace = o.Namespace
 	o.Identity = w.identity
-	o.ContextPropagators = append(o.ContextPropagators, payload.Headers{Traced: tracing.On()})
-	if err := tracing.Apply(&o); err != nil {
-		return err
-	}
 	o.Logger = quiet(w.log.Named("temporal"))
 	if w.config.Metrics.Address != "" {
 		o.MetricsHandler = w.metrics.SDK()
 	}
-	o.WorkerHeartbeatInterval = 10 * time.Second
 	// The connection is back within a second of the server.
 	reconnect := grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: 5 * time.Second}
 	reconnect.Backoff.BaseDelay, reconnect.Backoff.MaxDelay = 200*time.Millisecond, time.Second

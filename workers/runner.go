@@ -130,9 +130,11 @@ func (r *runner) runIn(ctx, held context.Context, h *pool.Seat, task launch.Task
 	}
 	span := tracing.Begin(ctx, &call, h.Name, h.Group)
 	err = h.Run(ctx, task, call)
-	span.End(faultKind(err))
-	var fault *gpumux.Fault
-	if errors.As(err, &fault) {
+	fault, faulted := errors.AsType[*gpumux.Fault](err)
+	if !faulted {
+		span.End("")
+	} else {
+		span.End(string(fault.Kind))
 		share.Siblings(ctx, turn, fault)
 		r.acquit(ctx, h, fault)
 	}
@@ -140,20 +142,11 @@ func (r *runner) runIn(ctx, held context.Context, h *pool.Seat, task launch.Task
 		// If the server has handed the chunk on meanwhile, no item is to blame.
 		err = cmp.Or(contact.Check(held), err)
 	}
-	if errors.As(err, &fault) {
+	if fault, ok := errors.AsType[*gpumux.Fault](err); ok {
 		h.Faults.Add(1)
 		r.report(ctx, task.Name, call.Whole, fault)
 	}
 	return err
-}
-
-// faultKind is the kind of the fault that ended a call, or empty.
-func faultKind(err error) string {
-	var fault *gpumux.Fault
-	if errors.As(err, &fault) {
-		return string(fault.Kind)
-	}
-	return ""
 }
 
 // granted adds to a call the limits of its process, and counts its results on their way.
@@ -231,15 +224,17 @@ func (r *runner) report(ctx context.Context, task string, whole bool, fault *gpu
 // acquit charges the device with a fault, not the item, if a probe finds it sick, or
 // those who fill it.
 func (r *runner) acquit(ctx context.Context, h *pool.Seat, fault *gpumux.Fault) {
-	if text, full := r.crowded(h, fault); text != "" {
-		fault.Message += "; " + text
-		// Where others hold less, it may still run on another device.
-		fault.Blameless, fault.Suspect = full, true
-		if full {
-			fault.Hint = "the device gets no more work until they leave room, and the item runs again elsewhere, or then: end what " +
-				"else uses it, or give slots a smaller memory"
+	if fault.Kind == gpumux.FaultDeviceOOM {
+		if text, full := r.crowd(h.Group); text != "" {
+			fault.Message += "; " + text
+			// Where others hold less, it may still run on another device.
+			fault.Blameless, fault.Suspect = full, true
+			if full {
+				fault.Hint = "the device gets no more work until they leave room, and the item runs again elsewhere, or then: end what " +
+					"else uses it, or give slots a smaller memory"
+			}
+			return
 		}
-		return
 	}
 	if !fault.Suspect {
 		return
@@ -249,13 +244,4 @@ func (r *runner) acquit(ctx context.Context, h *pool.Seat, fault *gpumux.Fault) 
 		fault.Message += "; " + why
 		fault.Hint = "the device gets no more work until a probe of it passes; the item runs again elsewhere"
 	}
-}
-
-// crowded is what others hold on a slot's devices, where a fault says that their memory
-// ran out, and whether they are full.
-func (r *runner) crowded(h *pool.Seat, fault *gpumux.Fault) (text string, full bool) {
-	if fault.Kind != gpumux.FaultDeviceOOM {
-		return "", false
-	}
-	return r.crowd(h.Group)
 }

@@ -1,6 +1,7 @@
 package workers
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,33 +13,27 @@ import (
 // installRuntimes writes the runtimes to the user's cache, or where there is none to a
 // temporary folder.
 func (w *Worker) installRuntimes() (string, error) {
-	dir := w.o.Runtime
-	if cache, err := os.UserCacheDir(); dir == "" && err == nil {
-		cache = filepath.Join(cache, "gpumux")
-		if path, err := w.unpack(cache); err == nil {
-			return path, w.makeHome(cache)
+	if w.o.Runtime != "" {
+		return w.unpack(w.o.Runtime)
+	}
+	if cache, err := os.UserCacheDir(); err == nil {
+		if path, err := w.unpack(filepath.Join(cache, "gpumux")); err == nil {
+			return path, nil
 		}
 	}
-	if dir == "" {
-		var err error
-		if dir, err = os.MkdirTemp("", "gpumux-"); err != nil {
-			return "", fmt.Errorf("make a folder for the runtimes: %w", err)
-		}
-		w.scratch = dir
+	var err error
+	if w.scratch, err = os.MkdirTemp("", "gpumux-"); err != nil {
+		return "", fmt.Errorf("make a folder for the runtimes: %w", err)
 	}
-	path, err := w.unpack(dir)
-	if err != nil {
-		return "", err
-	}
-	return path, w.makeHome(dir)
+	return w.unpack(w.scratch)
 }
 
-// unpack writes the runtimes below a folder and returns Python's.
+// unpack writes the runtimes and the home of tasks below a folder, and returns Python's.
 func (w *Worker) unpack(dir string) (python string, err error) {
-	if w.rRuntime, err = runtimes.R(dir); err != nil {
-		return "", err
+	if w.rRuntime, err = runtimes.R(dir); err == nil {
+		python, err = runtimes.Python(dir)
 	}
-	return runtimes.Python(dir)
+	return python, cmp.Or(err, w.makeHome(dir))
 }
 
 // makeHome makes HOME for tasks, outside of a read-only dir.

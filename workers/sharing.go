@@ -19,7 +19,10 @@ type shareKey struct{ pool, group string }
 func (w *Worker) shareDevices(ctx context.Context) error {
 	w.sharing = &sharing.Host{Log: w.log, Status: w.inventory.Status}
 	if !w.inventory.Static() {
-		w.sharing.Probe = w.tryLimit
+		w.sharing.Probe = func(ctx context.Context, uuid string, env map[string]string) (free uint64, untried string) {
+			found := health.Prober{Python: w.tasks.Interpreter(), Home: w.home, Env: env}.Try(ctx, uuid)
+			return found.Free, found.Untried
+		}
 	}
 	w.shares = map[shareKey]sharing.Share{}
 	for _, p := range w.placements {
@@ -32,13 +35,6 @@ func (w *Worker) shareDevices(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// tryLimit probes a device with an environment that has limits.
-func (w *Worker) tryLimit(ctx context.Context, uuid string, env map[string]string) (free uint64, untried string) {
-	prober := health.Prober{Python: w.tasks.Interpreter(), Home: w.home, Env: env}
-	found := prober.Try(ctx, uuid)
-	return found.Free, found.Untried
 }
 
 // tryDevice probes a device with the environment of a slot there.

@@ -56,9 +56,6 @@ func (s *search) remeasure() {
 	s.rates = map[int][]float64{}
 }
 
-// most is the larger of the number in use and the one that is tried.
-func (s *search) most() int { return max(s.at, s.trial) }
-
 // observe records a measurement of the throughput with the present number of slots.
 func (s *search) observe(rate float64) {
 	if rate <= 0 {

@@ -149,7 +149,7 @@ func (s *Sizing) apply(tried *search) {
 		s.log.Info(fmt.Sprintf("pool %s: %s per device for task %s: %s items/s", s.pool.Name, english.Plural(tried.at, "slot", ""), s.task,
 			humanize.CommafWithDigits(math.Exp(tried.reference)*float64(len(s.groups)), 2)), zap.String("pool", s.pool.Name), zap.String("task", s.task), zap.Int("slots", tried.at))
 	}
-	if open, kept := tried.now, tried.most(); open != s.open || kept != s.kept {
+	if open, kept := tried.now, max(tried.at, tried.trial); open != s.open || kept != s.kept {
 		s.resize(open, kept)
 	}
 }

@@ -129,8 +129,7 @@ func (b *bench) ask(ctx context.Context, env []string, answer any, args ...strin
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) {
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 			return &LackingError{fmt.Sprintf("%s %s %s: %v: %s", b.Python, taskFile, args[0], err, lastLine(string(exit.Stderr)))}
 		}
 		return &LackingError{fmt.Sprintf("%s does not start: %v; install Python 3, or give another Python", b.Python, err)}

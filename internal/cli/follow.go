@@ -136,8 +136,7 @@ func checkServed(ctx context.Context, s *starter.Starter, ladder []string, task 
 
 // explain prints the traceback of a map's failure, and returns the error.
 func explain(a *app.App, err error) error {
-	var ended *starter.EndedError
-	if errors.As(err, &ended) {
+	if ended, ok := errors.AsType[*starter.EndedError](err); ok {
 		a.Console.Write([]byte(show.FaultText(ended.Fault)))
 	}
 	return err

@@ -11,14 +11,12 @@ import (
 
 // flagMistake adds to a mistake in a flag what was likely meant.
 func flagMistake(c *cobra.Command, err error) error {
-	var unknown *pflag.NotExistError
-	if errors.As(err, &unknown) {
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		if near := nearFlag(c.Flags(), unknown.GetSpecifiedName()); near != "" {
 			return fmt.Errorf("%w; did you mean --%s?", err, near)
 		}
 	}
-	var invalid *pflag.InvalidValueError
-	if errors.As(err, &invalid) && invalid.GetFlag().Value.Type() == "duration" {
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok && invalid.GetFlag().Value.Type() == "duration" {
 		name, value := invalid.GetFlag().Name, invalid.GetValue()
 		if _, bare := time.ParseDuration(value + "s"); bare == nil {
 			return fmt.Errorf("--%s %s has no unit; write %ss", name, value, value)

@@ -153,7 +153,7 @@ func (c column) numbersFor(x cell) []byte {
 // textFor is a cell of a column of text.
 func (c column) textFor(x cell) string {
 	if c.kind == textKind {
-		return unquote(x.value.text)
+		return text.Unquoted(x.value.text)
 	}
 	return string(text.Unescaped(bytes.TrimSpace(x.value.plain())))
 }

@@ -2,7 +2,6 @@ package columns
 
 import (
 	"bytes"
-	"encoding/json"
 	"slices"
 	"strconv"
 
@@ -32,16 +31,6 @@ func (v value) fields() (all []field, ok bool) {
 func take(member []byte, all []arrays.Array) (value, []arrays.Array) {
 	own := bytes.Count(member, []byte{mark})
 	return value{member, all[:own]}, all[own:]
-}
-
-// unquote decodes a JSON string.
-func unquote(quoted []byte) string {
-	if bytes.IndexByte(quoted, '\\') < 0 {
-		return string(quoted[1 : len(quoted)-1])
-	}
-	var text string
-	_ = json.Unmarshal(quoted, &text) // it is a string
-	return text
 }
 
 // kind is what a cell or a column holds.
@@ -86,7 +75,7 @@ func cellOf(v value) cell {
 		c.kind, c.whole = truthKind, int64(len("false")-len(v.text))
 	case first == '"':
 		c.kind = textKind
-		if x, ok := nonFiniteOf[string(v.text)]; ok {
+		if x, ok := text.NonFinite[string(v.text)]; ok {
 			c.kind, c.float = floatKind, x
 		}
 	case first == '-' || first >= '0' && first <= '9':

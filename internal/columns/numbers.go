@@ -81,9 +81,6 @@ func (n *numbers) addList(list []byte, depth int) bool {
 	return fits && n.shape[depth] == count
 }
 
-// nonFiniteOf are the floats that JSON has no number for.
-var nonFiniteOf = map[string]float64{text.NaN: math.NaN(), text.Infinity: math.Inf(1), text.MinusInfinity: math.Inf(-1)}
-
 func (n *numbers) addNumber(word string) bool {
 	if word == "true" || word == "false" {
 		n.truths++
@@ -96,7 +93,7 @@ func (n *numbers) addNumber(word string) bool {
 			return true
 		}
 	}
-	x, known := nonFiniteOf[word]
+	x, known := text.NonFinite[word]
 	if !known {
 		var err error
 		if x, err = strconv.ParseFloat(word, 64); err != nil {

@@ -112,8 +112,7 @@ func (l Lease) Validate() error {
 func (c SlotCall) Validate() error {
 	bad := gpumux.InputError{What: "call"}
 	if c.Task != "" {
-		var wrong *gpumux.InputError
-		if errors.As(gpumux.MapInput{Task: c.Task, Timeout: c.Timeout, Attempts: c.Attempts, Range: &gpumux.Range{}}.Validate(), &wrong) {
+		if wrong, ok := errors.AsType[*gpumux.InputError](gpumux.MapInput{Task: c.Task, Timeout: c.Timeout, Attempts: c.Attempts, Range: &gpumux.Range{}}.Validate()); ok {
 			bad.Problems = append(bad.Problems, wrong.Problems...)
 		}
 		if !json.Valid(c.Item) {

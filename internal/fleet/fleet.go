@@ -142,29 +142,38 @@ func (f *Fleet) Workers(ctx context.Context) ([]Worker, error) {
 	if len(seen) == 0 {
 		return nil, &NoWorkerError{Queue: gpumux.Queue}
 	}
-	var workers []Worker
-	for _, identity := range slices.Sorted(maps.Keys(seen)) {
-		workers = append(workers, Worker{Identity: identity, Seen: seen[identity]})
+	workers := f.askAll(ctx, slices.Sorted(maps.Keys(seen)), answering)
+	for i, w := range workers {
+		if w.Offer == nil {
+			workers[i].Seen = seen[w.Identity]
+		}
 	}
+	return workers, context.Cause(ctx)
+}
+
+// askAll asks workers what they offer, many at a time.
+func (f *Fleet) askAll(ctx context.Context, identities []string, patience time.Duration) []Worker {
+	workers := make([]Worker, len(identities))
 	var asking errgroup.Group
 	asking.SetLimit(askAtOnce)
-	for i := range workers {
-		w := &workers[i]
+	for i, identity := range identities {
 		asking.Go(func() error {
-			offer, err := f.ask(ctx, contract.WorkerQueue(w.Identity), answering)
+			w := Worker{Identity: identity}
+			offer, err := f.ask(ctx, contract.WorkerQueue(identity), patience)
 			switch {
 			case err == nil:
 				w.Offer, w.Seen = &offer, time.Now()
 			case Unreachable(err):
-				w.Error = fmt.Sprintf("it has not answered within %s", answering)
+				w.Error = fmt.Sprintf("it has not answered within %s", patience)
 			default:
 				w.Error = err.Error()
 			}
+			workers[i] = w
 			return nil
 		})
 	}
 	_ = asking.Wait() // each has its own error
-	return workers, context.Cause(ctx)
+	return workers
 }
 
 // identities are the workers that the server knows, with when it last heard of them: by

@@ -13,7 +13,6 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
@@ -93,31 +92,17 @@ type RunningItem struct {
 }
 
 // Offers asks workers what they offer, and leaves silent ones out.
-func (f *Fleet) Offers(ctx context.Context, workers []string) (offers []contract.WorkerInfo) {
-	const patience = 3 * time.Second
-	found := make([]*contract.WorkerInfo, len(workers))
-	var asking errgroup.Group
-	asking.SetLimit(askAtOnce)
-	for i, worker := range workers {
-		asking.Go(func() error {
-			if offer, err := f.ask(ctx, contract.WorkerQueue(worker), patience); err == nil {
-				found[i] = &offer
-			}
-			return nil
-		})
-	}
-	_ = asking.Wait()
-	for _, offer := range found {
-		if offer != nil {
-			offers = append(offers, *offer)
-		}
-	}
-	return offers
+func (f *Fleet) Offers(ctx context.Context, workers []string) []contract.WorkerInfo {
+	return offersOf(f.askAll(ctx, workers, 3*time.Second))
 }
 
 // AllOffers are the offers of all workers that answer.
-func (f *Fleet) AllOffers(ctx context.Context) (offers []contract.WorkerInfo) {
+func (f *Fleet) AllOffers(ctx context.Context) []contract.WorkerInfo {
 	workers, _ := f.Workers(ctx) // without any, nobody has work
+	return offersOf(workers)
+}
+
+func offersOf(workers []Worker) (offers []contract.WorkerInfo) {
 	for _, w := range workers {
 		if w.Offer != nil {
 			offers = append(offers, *w.Offer)

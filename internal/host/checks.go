@@ -27,8 +27,7 @@ func checkTemporal(ctx context.Context, a *app.App) (*app.Connection, Finding) {
 		return conn, Finding{Check: "temporal", Verdict: Good, Detail: detail}
 	}
 	f := Finding{Check: "temporal", Verdict: Bad, Detail: err.Error(), Fix: "start `gpumux dev`, or give --address"}
-	var away *fleet.ConnectError
-	if errors.As(err, &away) {
+	if away, ok := errors.AsType[*fleet.ConnectError](err); ok {
 		f.Detail, f.Fix = fmt.Sprintf("%s: %v", away.Address, away.Err), a.Pasteable(away.Hint)
 	}
 	if a.Local != nil && a.Address == "" && os.Getenv("TEMPORAL_ADDRESS") == "" {
@@ -91,8 +90,7 @@ func checkWorkers(ctx context.Context, a *app.App, conn *app.Connection) []Findi
 }
 
 func noWorkers(ctx context.Context, a *app.App, err error) []Finding {
-	var none *fleet.NoWorkerError
-	if errors.As(err, &none) {
+	if none, ok := errors.AsType[*fleet.NoWorkerError](err); ok {
 		return []Finding{{Check: "workers", Verdict: Bad, Detail: "nobody serves queue " + none.Queue,
 			Fix: "start `gpumux worker -f gpumux.yaml` on a host with GPUs, or `gpumux dev`"}}
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
@@ -51,7 +50,7 @@ func (r *Report) Print(to io.Writer) error {
 	details := [][]string{{"DEVICE", "DETAIL"}}
 	holders := [][]string{{"DEVICE", "PID", "MEMORY", "TYPE", "PROCESS"}}
 	for _, d := range r.Devices {
-		name := Selector(d.Device)
+		name := d.Selector()
 		row := []string{name, screen.OneLine(d.Name, 34), sizeText(d.Memory), "-", "-", "-", "-", shortUUID(d.UUID)}
 		if d.Profile != "" {
 			row[1] = "└ " + d.Profile
@@ -137,12 +136,6 @@ func detailsOf(d Device) (all []string) {
 func shortUUID(uuid string) string {
 	const length = len("GPU-01234567")
 	return uuid[:min(length, len(uuid))]
-}
-
-// Selector is the device as pools name it.
-func Selector(d gpu.Device) string {
-	name, _, _ := strings.Cut(d.String(), " (")
-	return name
 }
 
 func sizeText(n uint64) string {

@@ -14,6 +14,7 @@ import (
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/health"
 	"github.com/gpumux/gpumux/internal/local"
+	"github.com/gpumux/gpumux/internal/objects"
 	"github.com/gpumux/gpumux/internal/screen"
 	"github.com/gpumux/gpumux/store"
 )
@@ -66,7 +67,7 @@ func probe(ctx context.Context, inventory *gpu.Inventory, list []gpu.Device, pyt
 	for i, d := range list {
 		all.Go(func() {
 			status, err := inventory.Status(d.UUID)
-			f := checked("device "+Selector(d), err, "look at it with nvidia-smi; leave it out of devices until it works", d.Name+", "+freeText(status.Memory))
+			f := checked("device "+d.Selector(), err, "look at it with nvidia-smi; leave it out of devices until it works", d.Name+", "+freeText(status.Memory))
 			if err == nil {
 				probe := health.Prober{Python: python}.Try(ctx, d.UUID)
 				f.Detail += "; " + probe.String()
@@ -115,15 +116,7 @@ func tryStore(ctx context.Context, url string) error {
 	}
 	defer st.Close()
 	key := fmt.Sprintf("doctor/%d-%d", os.Getpid(), time.Now().UnixNano())
-	w, err := st.Objects.Create(ctx, key)
-	if err != nil {
-		return err
-	}
-	if _, err := w.Write([]byte("gpumux doctor\n")); err != nil {
-		w.Abort()
-		return err
-	}
-	if err := w.Close(); err != nil {
+	if err := st.Objects.Put(ctx, key, []byte("gpumux doctor\n"), objects.Creation{}); err != nil {
 		return err
 	}
 	return st.Objects.Delete(ctx, key)

@@ -41,7 +41,10 @@ The log goes to standard error, as JSON lines when that is no terminal.`,
 		}
 		conf, err := config.Load(file)
 		if err != nil {
-			return usageOf(err)
+			if !errors.As(err, new(*config.Error)) {
+				err = app.Usage("%v", err)
+			}
+			return err
 		}
 		if err := keysOf(a, c, &conf); err != nil {
 			return err
@@ -135,14 +138,6 @@ func serve(ctx context.Context, a *app.App, w *workers.Worker, log *zap.Logger) 
 		return app.ErrInterrupted
 	}
 	return errors.Join(failure, err)
-}
-
-func usageOf(err error) error {
-	var found *config.Error
-	if errors.As(err, &found) {
-		return err
-	}
-	return app.Usage("%v", err)
 }
 
 // machineLog is a log for programs: a JSON object per line, from info up.

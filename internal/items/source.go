@@ -68,7 +68,7 @@ func (s *Sources) holds(ctx context.Context, in *Spooled, src contract.Source) (
 		there, err = s.in.ReadAll(ctx, src.Index)
 		same = bytes.Equal(there, own)
 	}
-	if errors.Is(err, fs.ErrNotExist) || damageOf(err) != nil || s.in.Encrypted() && errors.As(err, new(*objects.KeyError)) {
+	if errors.Is(err, fs.ErrNotExist) || errors.As(err, new(*objects.DamageError)) || s.in.Encrypted() && errors.As(err, new(*objects.KeyError)) {
 		return false, nil
 	}
 	return same && err == nil, err
@@ -130,7 +130,7 @@ func (s *Sources) known(ctx context.Context, hash string) (src contract.Source, 
 		size, err = s.in.Size(ctx, src.URL)
 		whole = size == src.Bytes
 	}
-	if errors.Is(err, fs.ErrNotExist) || damageOf(err) != nil {
+	if errors.Is(err, fs.ErrNotExist) || errors.As(err, new(*objects.DamageError)) {
 		return src, false, nil
 	}
 	return src, whole, err
@@ -143,7 +143,7 @@ func (s *Sources) known(ctx context.Context, hash string) (src contract.Source, 
 func (s *Sources) index(ctx context.Context, name, indexKey string) (_ contract.Source, err error) {
 	name, values, failed := names.CutResults(name)
 	defer func() {
-		if damage := damageOf(err); damage != nil {
+		if damage, ok := errors.AsType[*objects.DamageError](err); ok {
 			err = &SourceError{Name: name, Problem: damage.Error(), Hint: "delete it, and put it there again"}
 		}
 	}()
@@ -245,7 +245,7 @@ func markItems(from itemReader, marks *indexWriter) (count, size int64, err erro
 // blame is an error of reading an object of a source. It is a *SourceError where the
 // object is to blame, and not the store.
 func (s *Sources) blame(ctx context.Context, name string, err error) error {
-	if damage := damageOf(err); damage != nil {
+	if damage, ok := errors.AsType[*objects.DamageError](err); ok {
 		return s.damaged(name, damage.Error())
 	}
 	if errors.Is(err, fs.ErrNotExist) {
@@ -258,15 +258,6 @@ func (s *Sources) blame(ctx context.Context, name string, err error) error {
 		}
 	}
 	return err
-}
-
-// damageOf is the part of an error that blames an object itself, or nil.
-func damageOf(err error) error {
-	var damage *objects.DamageError
-	if errors.As(err, &damage) {
-		return damage
-	}
-	return nil
 }
 
 // damaged is the error about the lines or the index of a source. The index of one that

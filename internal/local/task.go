@@ -15,6 +15,7 @@ import (
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/edition"
 	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/workers/config"
 )
@@ -160,12 +161,7 @@ func CheckPython(ctx context.Context, python string) (said, fix string) {
 	default:
 		said, fix = err.Error(), "install Python 3.9 or newer, or give another Python; commands need none"
 	}
-	const limit = 200
-	said = strings.Join(strings.Fields(said), " ")
-	if long := []rune(said); len(long) > limit {
-		said = string(long[:limit-1]) + "…"
-	}
-	return said, fix
+	return text.Excerpt([]byte(strings.Join(strings.Fields(said), " "))), fix
 }
 
 func startable(ctx context.Context, tasks map[string]config.Task) error {

@@ -75,8 +75,3 @@ func Model(d gpu.Device) string {
 	}
 	return d.Name
 }
-
-// onCPU reports whether the pool's slots have a budget of the host's memory.
-func onCPU(p config.Placement) bool {
-	return p.Memory > 0 && p.Groups[0].Devices[0].Kind == gpu.KindCPU
-}

@@ -28,7 +28,7 @@ func (e *Enforcer) inForce(p config.Placement) means {
 	}
 	var m means
 	rounds := fmt.Sprintf("watch every %s", watchNear)
-	if onCPU(p) {
+	if p.Groups[0].Devices[0].Kind == gpu.KindCPU {
 		return means{list: []string{rounds}}
 	}
 	if p.Instances() {

@@ -26,10 +26,6 @@ type series struct {
 // buckets are the upper bounds of timers, in seconds; polls last up to a minute.
 var buckets = []float64{0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60, 600}
 
-func newInstruments() *instruments {
-	return &instruments{series: &series{all: map[string]prometheus.Collector{}}}
-}
-
 // WithTags implements client.MetricsHandler.
 func (m *instruments) WithTags(tags map[string]string) client.MetricsHandler {
 	all := map[string]string{}

@@ -67,7 +67,7 @@ var (
 // started yet, and health why it cannot do its work.
 func New(log *zap.Logger, version string, starts, health func() error) *Metrics {
 	return &Metrics{
-		sdk: newInstruments(), log: log, limit: scrapeLimit, version: version, starts: starts, health: health,
+		sdk: &instruments{series: &series{all: map[string]prometheus.Collector{}}}, log: log, limit: scrapeLimit, version: version, starts: starts, health: health,
 		Faults: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gpumux_faults_total", Help: "Faults of items after their attempts, and of whole calls.",
 		}, []string{"pool", "kind"}),

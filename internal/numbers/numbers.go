@@ -41,11 +41,6 @@ const (
 	floatBits = 2000 + 1074 + 60
 )
 
-// oddNumbers are those that JSON lacks, as tasks write them.
-var oddNumbers = map[string]float64{
-	text.NaN: math.NaN(), text.Infinity: math.Inf(1), text.MinusInfinity: math.Inf(-1),
-}
-
 // New begins a reduce of gpumux's own, such as gpumux.ReduceSum.
 func New(reduce string) *Reducer { return &Reducer{reduce: reduce} }
 
@@ -58,7 +53,7 @@ func (n *Reducer) Add(value []byte) error {
 		return nil
 	}
 	written := string(value)
-	f, odd := oddNumbers[written]
+	f, odd := text.NonFinite[written]
 	if !odd && (written == "" || written[0] != '-' && (written[0] < '0' || written[0] > '9')) {
 		return errors.New("it takes numbers")
 	}

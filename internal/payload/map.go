@@ -43,8 +43,7 @@ func Segment(ctx workflow.Context, raw converter.RawValue) (gpumux.MapInput, *co
 func handoff(raw converter.RawValue) (gpumux.MapInput, *contract.Carry, error) {
 	var c contract.Handoff
 	err := Decode(raw, &c)
-	var skew *contract.SkewError
-	if errors.As(err, &skew) {
+	if skew, ok := errors.AsType[*contract.SkewError](err); ok {
 		panic(fmt.Sprintf("%v; upgrade the workers of the queue %s", skew, gpumux.Queue))
 	}
 	return gpumux.MapInput(c.Input), c.Carry, err

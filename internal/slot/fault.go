@@ -111,8 +111,7 @@ func (j judge) start(task launch.Task, fault gpumux.Fault) *gpumux.Fault {
 // unanswered turns the error of files that do not answer into the fault of a start. It
 // returns others as they are.
 func (j judge) unanswered(task launch.Task, err error) error {
-	var hang *launch.HangError
-	if errors.As(err, &hang) {
+	if errors.As(err, new(*launch.HangError)) {
 		return j.unstarted(task, err)
 	}
 	return err

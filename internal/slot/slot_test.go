@@ -289,11 +289,3 @@ func TestSlot_ItemsThatCannotBeReadEndTheCall(t *testing.T) {
 	}})
 	require.ErrorIs(t, err, broken)
 }
-
-func TestState_TheTableIsTheOneInTheDocs(t *testing.T) {
-	for _, from := range slot.States() {
-		require.NotContains(t, from.Next(), from)
-	}
-	require.Equal(t, []slot.State{slot.Reclaiming}, slot.Poisoned.Next(), "a poisoned process never runs another item")
-	require.Empty(t, slot.Stopped.Next())
-}

@@ -1,7 +1,5 @@
 package slot
 
-import "slices"
-
 // State is what a slot is doing.
 type State string
 
@@ -41,6 +39,3 @@ var next = map[State][]State{
 func States() []State {
 	return []State{Vacant, Starting, Ready, Busy, Poisoned, Reclaiming, Backoff, Stopped}
 }
-
-// Next are the states that may follow.
-func (s State) Next() []State { return slices.Clone(next[s]) }

@@ -49,7 +49,7 @@ func EachField(item []byte, f func(name string, value []byte) bool) bool {
 		return false
 	}
 	for s.next() {
-		name := s.memberName()
+		name := Unquoted(s.quoted())
 		s.space()
 		s.at++ // the colon
 		if !f(name, s.value()) {
@@ -130,11 +130,10 @@ func (s *scanner) quoted() []byte {
 	return s.data[start:s.at]
 }
 
-// memberName passes over a string and returns it decoded.
+// Unquoted is the text of a JSON string.
 //
 //workflowcheck:ignore
-func (s *scanner) memberName() string {
-	quoted := s.quoted()
+func Unquoted(quoted []byte) string {
 	if bytes.IndexByte(quoted, '\\') < 0 {
 		return string(quoted[1 : len(quoted)-1])
 	}

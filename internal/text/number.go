@@ -1,6 +1,9 @@
 package text
 
-import "bytes"
+import (
+	"bytes"
+	"math"
+)
 
 // JSON has no number for NaN and the infinities. gpumux writes a string whose first
 // letter is an escape. Other readers of JSON read the string; gpumux's own read the
@@ -10,6 +13,9 @@ const (
 	Infinity      = `"\u0049nfinity"`
 	MinusInfinity = `"\u002dInfinity"`
 )
+
+// NonFinite are the numbers behind these strings.
+var NonFinite = map[string]float64{NaN: math.NaN(), Infinity: math.Inf(1), MinusInfinity: math.Inf(-1)}
 
 // Unescaped is JSON for people, with "NaN" in place of NaN. It returns json itself where
 // nothing is to be replaced.

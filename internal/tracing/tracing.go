@@ -79,8 +79,7 @@ type quiet struct{ trace.Span }
 
 // RecordError keeps the kind of a fault.
 func (q quiet) RecordError(err error, _ ...trace.EventOption) {
-	var fault *temporal.ApplicationError
-	if errors.As(err, &fault) {
+	if fault, ok := errors.AsType[*temporal.ApplicationError](err); ok {
 		q.SetAttributes(attribute.String("gpumux.fault", fault.Type()))
 	}
 }

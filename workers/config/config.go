@@ -175,7 +175,7 @@ func (c Config) dir() string {
 }
 
 // Temporal says where the server is. The rest comes from Temporal's own conventions:
-// TEMPORAL_… variables and the profiles in temporal.toml; last localhost:7233, default.
+// TEMPORAL_… variables and the profiles in temporal.toml; last 127.0.0.1:7233, default.
 type Temporal struct {
 	Address   string `yaml:"address"`
 	Namespace string `yaml:"namespace"`

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/dustin/go-humanize/english"
+
 	"github.com/gpumux/gpumux"
 )
 
@@ -24,11 +26,7 @@ type Error struct {
 // Error has one line per mistake: file, line, field, what is wrong and what to do.
 func (e *Error) Error() string {
 	var b strings.Builder
-	mistakes := "mistakes"
-	if len(e.Problems) == 1 {
-		mistakes = "mistake"
-	}
-	fmt.Fprintf(&b, "%d %s in %s", len(e.Problems), mistakes, cmp.Or(e.File, "the worker's configuration"))
+	fmt.Fprintf(&b, "%s in %s", english.Plural(len(e.Problems), "mistake", ""), cmp.Or(e.File, "the worker's configuration"))
 	for _, p := range e.Problems {
 		b.WriteString("\n  ")
 		if e.File != "" && p.Line > 0 {

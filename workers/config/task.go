@@ -334,8 +334,7 @@ func reason(err error) string {
 	if errors.Is(err, os.ErrNotExist) {
 		return "does not exist"
 	}
-	var path *os.PathError
-	if errors.As(err, &path) {
+	if path, ok := errors.AsType[*os.PathError](err); ok {
 		return path.Err.Error()
 	}
 	return err.Error()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -26,7 +27,6 @@ import (
 type Tasks struct {
 	mu      sync.Mutex
 	tasks   map[string]func(json.RawMessage) (json.RawMessage, error)
-	names   []string // of tasks, sorted
 	sources map[string][]json.RawMessage
 	results map[string][]gpumux.Result
 	inputs  []gpumux.MapInput
@@ -50,10 +50,6 @@ func New(env *testsuite.TestWorkflowEnvironment) *Tasks {
 func Handle[In, Out any](t *Tasks, task string, f func(In) (Out, error)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if _, again := t.tasks[task]; !again {
-		t.names = append(t.names, task)
-		slices.Sort(t.names)
-	}
 	t.tasks[task] = func(item json.RawMessage) (json.RawMessage, error) {
 		var in In
 		if err := json.Unmarshal(item, &in); err != nil {
@@ -239,7 +235,7 @@ func itemsOf(results []gpumux.Result, failed bool) (items, keys []json.RawMessag
 func (t *Tasks) each(task string, items []json.RawMessage) ([]gpumux.Result, error) {
 	t.mu.Lock()
 	f, known := t.tasks[task]
-	names := slices.Clone(t.names)
+	names := slices.Sorted(maps.Keys(t.tasks))
 	t.mu.Unlock()
 	if !known {
 		return nil, refused(fmt.Sprintf("no stand-in for task %q; there are %s", task, strings.Join(names, ", ")))
