@@ -105,7 +105,9 @@ func (all Schedules) put(ctx context.Context, name string, at ScheduleSpec, m Ma
 		if before, _, err = all.describe(ctx, name); err != nil {
 			return err
 		}
-		undo = func(ctx context.Context, name string) error { return all.update(ctx, name, before.Schedule.Spec, before.Schedule.Action) }
+		undo = func(ctx context.Context, name string) error {
+			return all.update(ctx, name, before.Schedule.Spec, before.Schedule.Action)
+		}
 		err = all.update(ctx, name, &spec, action)
 	}
 	var wrong *serviceerror.InvalidArgument
