@@ -45,8 +45,7 @@ next one is left out.
 A file in the workers' store is read when a map starts, so it may change from map to map. All other items are
 read now, and are the same for each map: a file of this machine is put into the workers' store.`,
 		Example: `  gpumux schedule create nightly embed --cron '0 2 * * *' --in s3://bucket/new.jsonl
-  gpumux schedule create hourly check --cron @hourly --range 0:100 --pool cpu
-  gpumux schedule create hourly check --cron '@every 2h' --range 0:200 --pool cpu --replace
+  gpumux schedule create hourly check --cron @hourly --range 0:100 --pool cpu --replace
   gpumux schedule create monday report --cron '30 7 * * 1' --time-zone Europe/Berlin --in list.csv`,
 	}
 	flags := c.Flags()
