@@ -101,10 +101,11 @@ r-check: ## R CMD check of clients/r, and all other tests of R; needs R with jso
 examples-check: $(VENV)/tests ## the example in TypeScript, with the SDK from npm; soak has it too
 	cd devserver && $(GO) test -v -count=1 -run '^TestLong_TypeScript' ./test/e2e
 
-picture: $(VENV)/tests ## docs/top.svg, gpumux top on a real terminal
+picture: $(BIN)/gpumux $(VENV)/tests ## docs/top.svg, gpumux top on a real terminal, and docs/map.webp, a map in the Web UI; needs Chromium
 	@mkdir -p dist && $(VENV)/bin/python -m pip install -q --disable-pip-version-check pyte==0.8.2
 	cd devserver && GPUMUX_PICTURE=$(CURDIR)/dist/top.bytes $(GO) test -count=1 -run '^TestTop_OfARunningMap$$' ./test/e2e
 	$(VENV)/bin/python devserver/picture.py dist/top.bytes docs/top.svg
+	$(VENV)/bin/python devserver/page.py $(BIN)/gpumux docs/map.webp
 
 soak: $(VENV)/tests ## long tests: kills, faults, a million items, links that fail (as root, with iproute2); GPUMUX_SOAK=seed repeats a run; before a release cluster-check too
 	$(GO) test -count=1 -run '^TestLong_' ./internal/autoslots ./internal/slot

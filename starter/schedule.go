@@ -45,7 +45,8 @@ type ScheduleError struct{ Problem string }
 // Error says what to give instead.
 func (e *ScheduleError) Error() string { return e.Problem }
 
-// timesKey is where a schedule keeps its ScheduleSpec, beside the memo of its maps.
+// timesKey is where the memo of a schedule's maps has its ScheduleSpec. The memo of the
+// schedule itself cannot be changed on every server.
 const timesKey = "gpumux.times"
 
 // Schedules are the schedules of a namespace that start maps.
@@ -57,6 +58,16 @@ func (s *Starter) Schedules() Schedules { return Schedules{s} }
 // Create lets the server start a map at these times until the schedule is deleted. Large
 // items go into the workers' store now. While a map runs, the next one is left out.
 func (all Schedules) Create(ctx context.Context, name string, at ScheduleSpec, m Map) error {
+	return all.put(ctx, name, at, m, false)
+}
+
+// Replace is Create where no schedule has the name. Otherwise it changes the times and the
+// map of that schedule, which keeps its list of maps and stays paused if it is.
+func (all Schedules) Replace(ctx context.Context, name string, at ScheduleSpec, m Map) error {
+	return all.put(ctx, name, at, m, true)
+}
+
+func (all Schedules) put(ctx context.Context, name string, at ScheduleSpec, m Map, replace bool) error {
 	if err := CheckID(name); err != nil {
 		return &ScheduleError{fmt.Sprintf("name of a schedule %.80q: use ASCII letters, digits, dots, dashes and underscores", name)}
 	}
@@ -82,29 +93,48 @@ func (all Schedules) Create(ctx context.Context, name string, at ScheduleSpec, m
 	}
 	note := memo{Fingerprint: fingerprint, Task: m.Input.Task, Items: m.length(), Input: m.Label, Store: storeURL}
 	action := &client.ScheduleWorkflowAction{
-		ID: name, Workflow: gpumux.MapWorkflow, Args: []any{m.Input}, TaskQueue: gpumux.Queue, Memo: map[string]any{memoKey: note},
+		ID: name, Workflow: gpumux.MapWorkflow, Args: []any{m.Input}, TaskQueue: gpumux.Queue, Memo: map[string]any{memoKey: note, timesKey: at},
 		StaticSummary: summaryLine(note), StaticDetails: detailLines(m.Input, note),
 		Priority:              temporal.Priority{PriorityKey: m.Input.Priority, FairnessKey: m.Input.FairnessKey, FairnessWeight: float32(m.Input.FairnessWeight)},
 		TypedSearchAttributes: all.starter.registry().searchAttributes(ctx, m.Input),
 	}
-	_, err = all.starter.Client.ScheduleClient().Create(ctx, client.ScheduleOptions{
-		ID: name, Spec: client.ScheduleSpec{CronExpressions: at.Cron, TimeZoneName: at.Zone}, Action: action,
-		Memo: map[string]any{memoKey: note, timesKey: at},
-	})
+	spec, undo := client.ScheduleSpec{CronExpressions: at.Cron, TimeZoneName: at.Zone}, all.Delete
+	_, err = all.starter.Client.ScheduleClient().Create(ctx, client.ScheduleOptions{ID: name, Spec: spec, Action: action})
+	if replace && errors.Is(err, temporal.ErrScheduleAlreadyRunning) {
+		var before *client.ScheduleDescription
+		if before, _, err = all.describe(ctx, name); err != nil {
+			return err
+		}
+		undo = func(ctx context.Context, name string) error {
+			return all.update(ctx, name, before.Schedule.Spec, before.Schedule.Action)
+		}
+		err = all.update(ctx, name, &spec, action)
+	}
 	var wrong *serviceerror.InvalidArgument
 	switch {
 	case errors.Is(err, temporal.ErrScheduleAlreadyRunning):
-		return &ScheduleError{fmt.Sprintf("there is a schedule %s already; `gpumux schedule delete %s` first, or give another name", name, name)}
+		return &ScheduleError{fmt.Sprintf("there is a schedule %s already; change it with --replace, or give another name", name)}
 	case errors.As(err, &wrong):
 		return &ScheduleError{fmt.Sprintf("schedule %s: %v", name, wrong)}
 	case err != nil:
 		return fmt.Errorf("create schedule %s: %w", name, err)
 	}
 	d, _, err := all.describe(ctx, name)
-	if err == nil && len(d.Info.NextActionTimes) == 0 {
-		return cmp.Or(all.Delete(ctx, name), error(&ScheduleError{fmt.Sprintf("schedule %s: the time %s never comes", name, strings.Join(at.Cron, " or "))}))
+	if err == nil && !d.Schedule.State.Paused && len(d.Info.NextActionTimes) == 0 {
+		return cmp.Or(undo(ctx, name), error(&ScheduleError{fmt.Sprintf("schedule %s: the time %s never comes", name, strings.Join(at.Cron, " or "))}))
 	}
 	return err
+}
+
+// update keeps the rest of a schedule, which may have been changed in the Web UI.
+func (all Schedules) update(ctx context.Context, name string, spec *client.ScheduleSpec, action client.ScheduleAction) error {
+	return all.starter.Client.ScheduleClient().GetHandle(ctx, name).Update(ctx, client.ScheduleUpdateOptions{
+		DoUpdate: func(now client.ScheduleUpdateInput) (*client.ScheduleUpdate, error) {
+			changed := now.Description.Schedule
+			changed.Spec, changed.Action = spec, action
+			return &client.ScheduleUpdate{Schedule: &changed}, nil
+		},
+	})
 }
 
 // List returns all of them.
@@ -114,7 +144,12 @@ func (all Schedules) List(ctx context.Context) ([]ScheduleInfo, error) {
 	for err == nil && entries.HasNext() {
 		var e *client.ScheduleListEntry
 		if e, err = entries.Next(); err == nil && e.WorkflowType.Name == gpumux.MapWorkflow {
-			list = append(list, all.scheduled(e.ID, e.Memo, e.Paused, e.NextActionTimes, e.RecentActions))
+			var d *client.ScheduleDescription
+			if d, _, err = all.describe(ctx, e.ID); err == nil {
+				list = append(list, all.scheduled(e.ID, d))
+			} else if errors.As(err, new(*ScheduleError)) { // deleted meanwhile
+				err = nil
+			}
 		}
 	}
 	if errors.As(err, new(*serviceerror.Unimplemented)) { // an older server has none
@@ -139,19 +174,19 @@ func (all Schedules) describe(ctx context.Context, name string) (*client.Schedul
 	return d, &commonpb.Payloads{Payloads: []*commonpb.Payload{payload}}, nil
 }
 
-func (all Schedules) scheduled(name string, kept *commonpb.Memo, paused bool, next []time.Time, recent []client.ScheduleActionResult) ScheduleInfo {
-	var note memo
-	one := ScheduleInfo{Name: name, Items: -1, Paused: paused, Next: []time.Time{}, Maps: []string{}}
-	if payload := kept.GetFields()[memoKey]; payload != nil && all.starter.registry().data.FromPayload(payload, &note) == nil {
-		one.Task, one.Items, one.Input = note.Task, note.Items, note.Input
+func (all Schedules) scheduled(name string, d *client.ScheduleDescription) ScheduleInfo {
+	note, at := memo{Items: -1}, ScheduleSpec{}
+	for key, to := range map[string]any{memoKey: &note, timesKey: &at} {
+		if payload, ok := d.Schedule.Action.(*client.ScheduleWorkflowAction).Memo[key].(*commonpb.Payload); ok {
+			_ = all.starter.registry().data.FromPayload(payload, to) // what another key sealed is not shown
+		}
 	}
-	if payload := kept.GetFields()[timesKey]; payload != nil {
-		_ = all.starter.registry().data.FromPayload(payload, &one.Times) // those of another key are not shown
+	one := ScheduleInfo{Name: name, Task: note.Task, Items: note.Items, Input: note.Input, Times: at, Paused: d.Schedule.State.Paused,
+		Next: []time.Time{}, Maps: []string{}}
+	if !one.Paused {
+		one.Next = append(one.Next, d.Info.NextActionTimes...)
 	}
-	if !paused {
-		one.Next = append(one.Next, next...)
-	}
-	for _, action := range recent {
+	for _, action := range d.Info.RecentActions {
 		if started := action.StartWorkflowResult; started != nil {
 			one.Maps = append(one.Maps, started.WorkflowID)
 		}

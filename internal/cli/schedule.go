@@ -45,23 +45,24 @@ next one is left out.
 A file in the workers' store is read when a map starts, so it may change from map to map. All other items are
 read now, and are the same for each map: a file of this machine is put into the workers' store.`,
 		Example: `  gpumux schedule create nightly embed --cron '0 2 * * *' --in s3://bucket/new.jsonl
-  gpumux schedule create hourly check --cron @hourly --range 0:100 --pool cpu
+  gpumux schedule create hourly check --cron @hourly --range 0:100 --pool cpu --replace
   gpumux schedule create monday report --cron '30 7 * * 1' --time-zone Europe/Berlin --in list.csv`,
 	}
 	flags := c.Flags()
 	flags.StringArrayVar(&at.Cron, "cron", nil, "`when` to start, such as '0 2 * * *', @daily or '@every 6h'; give it again for more times")
 	flags.StringVar(&at.Zone, "time-zone", "UTC", "the time zone of --cron, such as Europe/Berlin")
+	replace := flags.Bool("replace", false, "change the schedule of this name if there is one; it keeps its maps, and stays paused")
 	f.registerItems(flags)
 	f.registerPools(flags, "")
 	f.registerHow(flags)
 	f.registerOptions(flags)
 	a.ConnectionFlags(c)
 	a.StoreFlag(c)
-	c.RunE = func(c *cobra.Command, args []string) error { return createSchedule(a, c, args, f, at) }
+	c.RunE = func(c *cobra.Command, args []string) error { return createSchedule(a, c, args, f, at, *replace) }
 	return c
 }
 
-func createSchedule(a *app.App, c *cobra.Command, args []string, f *mapFlags, at starter.ScheduleSpec) error {
+func createSchedule(a *app.App, c *cobra.Command, args []string, f *mapFlags, at starter.ScheduleSpec, replace bool) error {
 	var mistaken app.Mistakes
 	name := ""
 	switch {
@@ -88,7 +89,11 @@ func createSchedule(a *app.App, c *cobra.Command, args []string, f *mapFlags, at
 		return err
 	}
 	defer conn.Close()
-	if err := conn.Schedules().Create(ctx, name, at, m); err != nil {
+	put := conn.Schedules().Create
+	if replace {
+		put = conn.Schedules().Replace
+	}
+	if err := put(ctx, name, at, m); err != nil {
 		return err
 	}
 	if m.Spooled != nil {

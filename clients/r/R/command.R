@@ -48,13 +48,10 @@ check <- function(process) {
   process$wait()
   status <- process$get_exit_status()
   said <- readLines(process$get_error_file(), warn = FALSE)
-  if (status %in% 0:1) {
-    for (note in grep("^note: ", said, value = TRUE)) message(note)
-    return(invisible())
-  }
-  text <- paste(sub("^gpumux: ", "", said), collapse = "\n")
-  how <- if (status < 0L) paste("signal", -status) else paste("status", status)
-  stop(structure(class = c("gpumux_command", "error", "condition"), list(
-    message = paste0("gpumux ended with ", how, if (nzchar(text)) ": ", text), call = NULL, status = status
-  )))
+  notes <- startsWith(said, "note: ")
+  for (note in said[notes]) message(in_r(note))
+  if (status %in% 0:1) return(invisible())
+  text <- in_r(paste(grep("^see `gpumux .*--help`$", said[!notes], value = TRUE, invert = TRUE), collapse = "\n"))
+  if (!nzchar(text)) text <- paste("gpumux ended with", if (status < 0L) paste("signal", -status) else paste("status", status))
+  stop(structure(class = c("gpumux_command", "error", "condition"), list(message = text, call = NULL, status = status)))
 }

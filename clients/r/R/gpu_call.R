@@ -6,6 +6,7 @@ calls$session <- NULL
 
 gpu_call <- function(f, ..., .seed = TRUE, .relay = TRUE) {
   f <- match.fun(f)
+  whether(".relay", .relay)
   session <- open_session()
   drawn <- streams(1L, .seed)
   carried <- carry(bound(f, list(...), NULL))

@@ -5,6 +5,7 @@ gpu_map <- function(x, f, ..., .seed = TRUE, .relay = TRUE) {
 
 # The results of f over x in slots as the words say.
 over <- function(x, f, more, name, words, seed = TRUE, relayed = TRUE) {
+  whether(".relay", relayed)
   items <- if (!is.vector(x) || is.object(x)) as.list(x) else x
   results <- stats::setNames(vector("list", length(items)), names(items))
   if (length(items) == 0L) return(results)
@@ -52,6 +53,7 @@ over <- function(x, f, more, name, words, seed = TRUE, relayed = TRUE) {
 # The condition of a row with a fault.
 fault <- function(row, whose = "") {
   text <- paste(c(row$fault$kind, row$fault$class, row$fault$message), collapse = ": ")
+  if (!is.null(row$fault$hint)) row$fault$hint <- in_r(row$fault$hint)
   structure(class = c("gpumux_fault", "error", "condition"), list(
     message = paste(c(paste0(whose, text), row$fault$hint), collapse = "; "), call = NULL, fault = row$fault,
     output = paste(row$output, collapse = "")
@@ -60,7 +62,11 @@ fault <- function(row, whose = "") {
 
 # Environment variables of this session that the functions see, beside those that every task has.
 pass <- function() {
-  names <- unique(c("HOME", grep("^RETICULATE_", names(Sys.getenv()), value = TRUE), getOption("gpumux.pass_env")))
+  asked <- getOption("gpumux.pass_env", character())
+  if (!is.character(asked) || anyNA(asked)) {
+    stop("options(gpumux.pass_env) must be names of environment variables, such as c(\"HF_TOKEN\", \"HF_HOME\")", call. = FALSE)
+  }
+  names <- unique(c("HOME", grep("^RETICULATE_", names(Sys.getenv()), value = TRUE), asked))
   c("--pass-env", paste(names, collapse = ","))
 }
 

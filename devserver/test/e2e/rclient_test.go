@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/devserver/test/programtest"
+	"github.com/gpumux/gpumux/internal/diagnosis"
 	"github.com/gpumux/gpumux/internal/test/gputest"
 	"github.com/gpumux/gpumux/internal/test/rig"
 )
@@ -116,6 +117,37 @@ print(c(sum(vapply(results, "[", 0, 1L)), identical(results, again)))
 	left, err := os.ReadDir(s.path("cache/R/gpumux"))
 	require.NoError(t, err)
 	require.Empty(t, left)
+}
+
+// Hints of faults are in the words of the R package.
+func TestR_SaysItInR(t *testing.T) {
+	t.Parallel()
+	rig.WithoutR(t)
+	for want, e := range map[string]diagnosis.Evidence{
+		"give `memory_per_worker_mb = 1280` or more (it was ended on its way up), or use smaller items": {
+			OverBudget: true, Budget: 1 << 30, Peak: 1 << 30},
+		"give more `memory_per_worker_mb` or fewer `n_workers`, or use smaller items": {Class: "torch.OutOfMemoryError"},
+		"use smaller items, or give the slot the whole device (one of `n_workers` for each GPU)": {
+			Class: "torch.OutOfMemoryError", Message: "CUDA out of memory. Tried to allocate 6.00 GiB. GPU 0 has a total capacity of 8.00 GiB", Budget: 4 << 30},
+		"make the item smaller, choose fewer `n_workers`, or give `memory_per_worker_mb`, so that each slot has a budget that fits; " +
+			"the worker keeps the rest of the host alive": {HostLeft: 1},
+		"see in the tail and the traceback what the start waits for, such as a download; a start may take 5 minutes, so do what takes " +
+			"longer in the function": {TimedOut: true, Loading: true},
+		"keep the task from closing or replacing descriptors that it has not opened; libraries that make a daemon of the process do it: " +
+			"start those as a program of their own": {Exited: true, ExitCode: diagnosis.WireLost},
+		"see what it says to `Rscript --version`, and start the session with another R":              {Exited: true, ExitCode: 1, Silent: "Rscript"},
+		"take the call that ends the process out of what the attached packages run at their start":   {Exited: true, Loading: true},
+		"the task ends its own process; return a value or stop() instead":                            {Exited: true},
+		"something in the task ends the process (a C library's exit); the tail shows its last words": {Exited: true, ExitCode: 1},
+		"the slot is on the CPU and hides all GPUs from the task: choose slots of GPUs with gpu_daemons(), or let the task compute on the CPU": {
+			Message: "No CUDA GPUs are available", Class: "RuntimeError", OnCPU: true, Device: "CPU"},
+	} {
+		cmd := exec.CommandContext(t.Context(), "Rscript", "-e", `for (file in c("words.R", "gpu_daemons.R")) source(file); cat(in_r(readLines("stdin")))`)
+		cmd.Dir, cmd.Stdin = filepath.Join(top(t), "clients/r/R"), strings.NewReader(diagnosis.Diagnose(e).Fault.Hint+"\n")
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		require.Equal(t, want, string(out))
+	}
 }
 
 // Ctrl-C ends a map without a word, which goes on by the same call, and no call.

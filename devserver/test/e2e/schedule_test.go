@@ -57,7 +57,7 @@ func TestSchedule_StartsMapsOfItsOwn(t *testing.T) {
 	}
 	// The first time is at most two seconds away.
 	require.NoError(t, s.Schedules().Create(t.Context(), "often", starter.ScheduleSpec{Cron: []string{"@every 2s"}, Zone: "UTC"}, s.over("double", 3)))
-	require.ErrorContains(t, s.Schedules().Create(t.Context(), "often", starter.ScheduleSpec{Cron: []string{"@daily"}}, s.over("double", 3)), "there is a schedule often already")
+	require.ErrorContains(t, s.Schedules().Create(t.Context(), "often", starter.ScheduleSpec{Cron: []string{"@daily"}}, s.over("double", 3)), "there is a schedule often already; change it with --replace")
 	var one starter.ScheduleInfo
 	s.until("two maps were started", func() bool {
 		one = s.schedules()["often"]
@@ -77,8 +77,31 @@ func TestSchedule_StartsMapsOfItsOwn(t *testing.T) {
 		require.Len(t, s.results(h), 3)
 	}
 	s.until("it is paused", func() bool { one = s.schedules()["often"]; return one.Paused && len(one.Next) == 0 })
+
+	// Another map at other times keeps what it has started, and that it is paused.
+	started := one.Maps
+	leap := starter.ScheduleSpec{Cron: []string{"0 2 29 2 *"}, Zone: "Europe/Berlin"}
+	require.NoError(t, s.Schedules().Replace(t.Context(), "often", leap, s.over("odd", 4)))
+	one = s.schedules()["often"]
+	require.Equal(t, starter.ScheduleInfo{Name: "often", Task: "step:odd", Items: 4, Times: leap, Paused: true, Next: []time.Time{}, Maps: started, Input: one.Input}, one)
 	require.NoError(t, handle.Unpause(t.Context(), client.ScheduleUnpauseOptions{}))
-	s.until("it goes on", func() bool { return len(s.schedules()["often"].Next) > 0 })
+	s.until("it comes in a leap year", func() bool {
+		next := s.schedules()["often"].Next
+		return len(next) > 0 && next[0].UTC().Format("01-02 15:04") == "02-29 01:00"
+	})
+	// A mistake changes nothing.
+	for says, cron := range map[string]string{"never comes": "0 2 30 2 *", "Minute is not in range": "every day * * *"} {
+		require.ErrorContains(t, s.Schedules().Replace(t.Context(), "often", starter.ScheduleSpec{Cron: []string{cron}}, s.over("double", 3)), says)
+		one = s.schedules()["often"]
+		require.Equal(t, "step:odd", one.Task)
+		require.Equal(t, leap, one.Times)
+		require.Equal(t, "02-29 01:00", one.Next[0].UTC().Format("01-02 15:04"))
+	}
+	require.NoError(t, s.Schedules().Replace(t.Context(), "often", starter.ScheduleSpec{Cron: []string{"@every 2s"}}, s.over("double", 5)))
+	s.until("it starts the other map", func() bool { one = s.schedules()["often"]; return len(one.Maps) > len(started) })
+	h, err := s.Open(t.Context(), one.Maps[len(one.Maps)-1])
+	require.NoError(t, err)
+	require.Len(t, s.results(h), 5)
 	require.NoError(t, s.Schedules().Delete(t.Context(), "often"))
 	require.ErrorContains(t, s.Schedules().Trigger(t.Context(), "often"), "there is no schedule")
 	require.ErrorContains(t, s.Schedules().Delete(t.Context(), "often"), "there is no schedule")
@@ -109,6 +132,14 @@ func TestSchedule_Trigger(t *testing.T) {
 	}, time.Minute, 50*time.Millisecond, "it has started a map")
 	here.run(0, "wait", all[0].Maps[0])
 	require.Equal(t, "{\"size\":0}\n{\"size\":2}\n{\"size\":4}\n", here.run(0, "results", all[0].Maps[0], "--values").stdout.String())
+
+	require.Contains(t, here.run(2, create("echo")...).stderr.String(), "--replace")
+	here.run(0, "schedule", "create", "yearly", "echo", "--cron", "@monthly", "--range", "0:2", "--pool", "cpu", "--replace")
+	before := all[0].Maps
+	require.NoError(t, json.Unmarshal([]byte(here.run(0, "schedule", "list", "--json").stdout.String()), &all))
+	require.Equal(t, []string{"@monthly"}, all[0].Times.Cron)
+	require.Equal(t, before, all[0].Maps)
+	here.run(0, "schedule", "create", "new", "echo", "--cron", "@daily", "--range", "0:2", "--pool", "cpu", "--replace")
 }
 
 // schedules are those of the site by name, as the server lists them a moment later.
