@@ -1,7 +1,6 @@
 package diagnosis
 
 import (
-	"strconv"
 	"strings"
 
 	"github.com/gpumux/gpumux"
@@ -48,14 +47,7 @@ var (
 		`limit set to: `+amount, // CuPy
 	)
 	usedOfTotal = exact(`memory usage: [\d.]+% \(` + amount + `/` + amount + `\)`)
-	tensorShape = exact(`allocating tensor with shape\s?\[([\d,\s]*)\] and type (\w+)`)
 )
-
-// tensorTypes are the sizes of TensorFlow's element types in bytes.
-var tensorTypes = map[string]int64{
-	"half": 2, "bfloat16": 2, "float": 4, "double": 8, "int8": 1, "uint8": 1, "bool": 1, "int16": 2, "uint16": 2,
-	"int32": 4, "uint32": 4, "int64": 8, "uint64": 8, "complex64": 8, "complex128": 16,
-}
 
 func patterns(list ...string) (out []pattern) {
 	for _, text := range list {
@@ -68,9 +60,6 @@ func patterns(list ...string) (out []pattern) {
 func readSizes(f *gpumux.Fault, text string) {
 	f.Requested, f.Total = firstSize(requestedWords, text), firstSize(totalWords, text)
 	f.Free, f.Budget = firstSize(freeWords, text), firstSize(allowedWords, text)
-	if m := tensorShape().FindStringSubmatch(text); m != nil && f.Requested == 0 {
-		f.Requested = tensorBytes(m[1], m[2])
-	}
 	if m := usedOfTotal().FindStringSubmatch(text); m != nil {
 		f.Free = max(0, bytesOf(m[2])-bytesOf(m[1]))
 	}
@@ -90,22 +79,6 @@ func bytesOf(text string) int64 {
 	text = strings.TrimSuffix(strings.TrimSpace(strings.ReplaceAll(text, ",", "")), "bytes")
 	n, _ := gpumux.ParseSize(strings.TrimSpace(strings.TrimSuffix(text, "b")))
 	return int64(n)
-}
-
-// tensorBytes is the size of a tensor, or 0 where it is unknown or too large.
-func tensorBytes(shape, kind string) int64 {
-	n := tensorTypes[kind]
-	for dim := range strings.SplitSeq(shape, ",") {
-		if dim = strings.TrimSpace(dim); dim == "" {
-			continue // a scalar
-		}
-		d, err := strconv.ParseInt(dim, 10, 64)
-		if err != nil || d > 0 && n > (1<<62)/d {
-			return 0
-		}
-		n *= d
-	}
-	return n
 }
 
 // excerpt is the part of a tail around an offset: three lines before, six after.
