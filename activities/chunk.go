@@ -29,8 +29,8 @@ const (
 	// failedStarts is how often a process may fail to start for a chunk before the fault is
 	// the map's, slowStarts how often it may take too long, which costs minutes each time.
 	failedStarts, slowStarts = 5, 2
-	// firstBeat is when a chunk heartbeats first: early, since the next attempt learns from
-	// it where results lie.
+	// firstBeat is when a chunk whose results travel inline heartbeats first: early, since
+	// the next attempt has them from there.
 	firstBeat = 150 * time.Millisecond
 	// clocks of the server and the store are at most so far apart.
 	clocks = time.Minute
@@ -66,11 +66,14 @@ func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.Chu
 	}
 	beating, enough := context.WithCancel(ctx)
 	defer enough()
-	pause := contract.HeartbeatEvery // results that no store has go with it
+	first, pause := firstBeat, contract.HeartbeatEvery // results that no store has go with it
 	if a.stream != nil {
 		pause = contract.PauseOf(activity.GetInfo(ctx).HeartbeatTimeout)
+		if !chunk.Inline {
+			first = pause / 2
+		}
 	}
-	stop := every(firstBeat, pause, func() { activity.RecordHeartbeat(beating, a.ledger.snapshot(a.waitingFor())) })
+	stop := every(first, pause, func() { activity.RecordHeartbeat(beating, a.ledger.snapshot(a.waitingFor())) })
 	keeping := every(contract.HeartbeatEvery, contract.HeartbeatEvery, func() { a.keepUnreported(ctx) })
 	err = a.runItems()
 	leave() // what is left to do needs no slot

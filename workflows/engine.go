@@ -173,7 +173,7 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece) {
 	options := workflow.ActivityOptions{
 		TaskQueue:           e.ladder.rungs[at].queue,
 		StartToCloseTimeout: endless,
-		HeartbeatTimeout:    contract.TimeoutOf(e.contact),
+		HeartbeatTimeout:    contract.TimeoutAbreast(e.contact, e.inFlight),
 		WaitForCancellation: true,
 		Summary:             text.Plain(e.summaryOf(piece, at)),
 		RetryPolicy: &temporal.RetryPolicy{

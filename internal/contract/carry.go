@@ -55,6 +55,8 @@ type Pace struct {
 	// Flight is how long chunks were in flight, Held how long of that they had a slot.
 	Flight gpumux.Duration `json:"flight,omitempty"`
 	Held   gpumux.Duration `json:"held,omitempty"`
+	// Likely is the expected number of slots before a chunk has told of any.
+	Likely int `json:"likely,omitempty"`
 }
 
 // Piece is work that still has to be done on a rung of the ladder.

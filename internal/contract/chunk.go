@@ -41,6 +41,16 @@ func PauseOf(timeout time.Duration) time.Duration {
 	return max(HeartbeatEvery, (timeout-time.Second)/5)
 }
 
+// beatsPerSecond is how many heartbeats of its chunks a workflow may have: a small server
+// writes some 150 a second.
+const beatsPerSecond = 50
+
+// TimeoutAbreast is TimeoutOf, or more where so many chunks of a workflow are in flight
+// that their heartbeats would fill it.
+func TimeoutAbreast(contact gpumux.Duration, chunks int) time.Duration {
+	return max(TimeoutOf(contact), 5*time.Duration(chunks)*time.Second/beatsPerSecond+time.Second)
+}
+
 // Chunk is the input of the activity RunChunk: some items of one map.
 type Chunk struct {
 	Contract Stamp `json:"contract"`

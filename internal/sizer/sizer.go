@@ -213,13 +213,14 @@ func (s *Sizer) Abreast() int {
 func (s *Sizer) Carry() contract.Pace {
 	return contract.Pace{
 		Largest: s.Largest, PerItem: gpumux.Duration(s.PerItem), Flight: gpumux.Duration(s.flight), Held: gpumux.Duration(s.held),
+		Likely: s.Likely,
 	}
 }
 
 // Resume takes over what another workflow has learnt, which is newer.
 func (s *Sizer) Resume(c contract.Carry) {
 	s.Largest, s.PerItem = max(s.Largest, c.Largest), time.Duration(c.PerItem)
-	s.flight, s.held = time.Duration(c.Flight), time.Duration(c.Held)
+	s.flight, s.held, s.Likely = time.Duration(c.Flight), time.Duration(c.Held), c.Likely
 	s.learnSlots(c.Slots)
 }
 
