@@ -76,12 +76,10 @@ func (in MapInput) Validate() error {
 	if in.Window < 0 || in.Window > MaxWindow {
 		bad.add("window", "%d is outside 0 (automatic) to %d", in.Window, MaxWindow)
 	}
-	if in.Patience < 0 {
-		bad.add("patience", "%s is negative", in.Patience)
-	}
-	bad.limit("poolTimeout", in.PoolTimeout)
-	bad.limit("mapTimeout", in.MapTimeout)
-	bad.limit("delay", in.Delay)
+	bad.limit("patience", in.Patience, maxTimeout)
+	bad.limit("poolTimeout", in.PoolTimeout, maxTimeout)
+	bad.limit("mapTimeout", in.MapTimeout, maxTimeout)
+	bad.limit("delay", in.Delay, maxTimeout)
 	bad.running(in.Mode, in.Timeout, in.Attempts)
 	if n := len(in.Arg); n > MaxArg {
 		bad.add("arg", "has %s, more than %s; put it in a file that the task reads, and give its path", Size(n), Size(MaxArg))
@@ -151,9 +149,7 @@ func (in MapInput) validateItems(bad *problems) {
 
 // validateFailures checks what becomes of items that fail.
 func (in MapInput) validateFailures(bad *problems) {
-	if in.Backoff < 0 || in.Backoff > maxBackoff {
-		bad.add("backoff", "%s is outside 0 (no pause) to %s", in.Backoff, maxBackoff)
-	}
+	bad.limit("backoff", in.Backoff, maxBackoff)
 	if _, _, err := in.MaxFailures.parse(); err != nil && in.MaxFailures != "" {
 		bad.add("maxFailures", "%v", err)
 	} else if in.MaxFailures != "" && in.FailFast {
@@ -166,16 +162,19 @@ func (p *problems) running(mode Mode, timeout Duration, attempts int) {
 	if mode != "" && mode != ModePersistent && mode != ModeFresh {
 		p.add("mode", "%.60q is unknown; use persistent or fresh", mode)
 	}
-	p.limit("timeout", timeout)
+	p.limit("timeout", timeout, maxTimeout)
 	if attempts < 0 || attempts > MaxAttempts {
 		p.add("attempts", "%d is outside 1 to %d", attempts, MaxAttempts)
 	}
 }
 
-// limit checks a time that bounds something.
-func (p *problems) limit(field string, d Duration) {
-	if d < 0 || d > maxTimeout {
-		p.add(field, "%s is outside 0 (none) to %s", d, maxTimeout)
+// limit checks a time that bounds something. A number of Go without a unit counts
+// nanoseconds, which bound nothing here.
+func (p *problems) limit(field string, d, most Duration) {
+	if d < 0 || d > most {
+		p.add(field, "%s is outside 0 (not given) to %s", d, most)
+	} else if 0 < d && d < Duration(time.Millisecond) {
+		p.add(field, "%s is less than 1ms; write 30 s as gpumux.Duration(30*time.Second) in Go, as 30 or \"30s\" in JSON", d)
 	}
 }
 

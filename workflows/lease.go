@@ -124,10 +124,7 @@ func (l *lease) ask(ctx workflow.Context, at int) (served bool, fault *gpumux.Fa
 	watched := workflow.ExecuteActivity(watching(waiting, l.rungs[at], l.queues[at], l.patience()), contract.WatchPool, contract.WatchInput{})
 	unoffered := false
 	for !opened.IsReady() && !l.hold.IsReady() && !unoffered && ctx.Err() == nil {
-		s := workflow.NewSelector(ctx)
-		for _, each := range []workflow.Future{opened, l.hold} {
-			s.AddFuture(each, func(workflow.Future) {})
-		}
+		s := workflow.NewSelector(ctx).AddFuture(opened, func(workflow.Future) {}).AddFuture(l.hold, func(workflow.Future) {})
 		if !watched.IsReady() {
 			s.AddFuture(watched, func(f workflow.Future) { unoffered = unserved(f.Get(ctx, nil)) })
 		}

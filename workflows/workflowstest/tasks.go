@@ -30,6 +30,7 @@ type Tasks struct {
 	sources map[string][]json.RawMessage
 	results map[string][]gpumux.Result
 	inputs  []gpumux.MapInput
+	ends    map[string]gpumux.Fault  // of tasks whose maps end with a fault
 	leases  map[string]chan struct{} // closed when a lease ends, by queue
 }
 
@@ -37,7 +38,7 @@ type Tasks struct {
 // environment. They know no task before Handle.
 func New(env *testsuite.TestWorkflowEnvironment) *Tasks {
 	t := &Tasks{tasks: map[string]func(json.RawMessage) (json.RawMessage, error){}, sources: map[string][]json.RawMessage{},
-		results: map[string][]gpumux.Result{}, leases: map[string]chan struct{}{}}
+		ends: map[string]gpumux.Fault{}, results: map[string][]gpumux.Result{}, leases: map[string]chan struct{}{}}
 	env.RegisterActivityWithOptions(t.chunk, activity.RegisterOptions{Name: contract.RunChunk})
 	t.registerLeases(env)
 	t.registerResults(env)
@@ -61,6 +62,14 @@ func Handle[In, Out any](t *Tasks, task string, f func(In) (Out, error)) {
 		}
 		return json.Marshal(out)
 	}
+}
+
+// Fail makes a fault end every map and every call of a task, such as the FaultTimeout of
+// Op "start" of a map that nobody serves for its PoolTimeout.
+func (t *Tasks) Fail(task string, fault gpumux.Fault) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ends[task] = fault
 }
 
 // Source makes items stand for a file that a MapInput names as its source. Those of a
@@ -172,7 +181,7 @@ func (t *Tasks) run(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, e
 	if in.Reduce != "" {
 		summary.Reduced, summary.ReduceFault = t.reduce(in.Reduce, results)
 	}
-	if in.Output == "" && in.Source == "" && len(results) <= gpumux.InlineItems {
+	if in.Output == "" && in.Items != nil {
 		summary.Results = results
 		return summary, nil
 	}
@@ -236,7 +245,11 @@ func (t *Tasks) each(task string, items []json.RawMessage) ([]gpumux.Result, err
 	t.mu.Lock()
 	f, known := t.tasks[task]
 	names := slices.Sorted(maps.Keys(t.tasks))
+	fault, ends := t.ends[task]
 	t.mu.Unlock()
+	if ends {
+		return nil, failed(&fault)
+	}
 	if !known {
 		return nil, refused(fmt.Sprintf("no stand-in for task %q; there are %s", task, strings.Join(names, ", ")))
 	}
