@@ -44,7 +44,7 @@ func (l zapLog) Warn(msg string, keyvals ...any)  { l.Warnw(msg, keyvals...) }
 func (l zapLog) Error(msg string, keyvals ...any) {
 	write := l.Errorw
 	for _, each := range keyvals {
-		if err, is := each.(error); is && (temporal.IsCanceledError(err) || errors.Is(err, context.Canceled)) {
+		if err, _ := each.(error); temporal.IsCanceledError(err) || errors.Is(err, context.Canceled) {
 			write = l.Infow
 		}
 	}

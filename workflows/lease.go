@@ -232,8 +232,7 @@ func (l *lease) try(ctx workflow.Context, in contract.SlotCall, answer *contract
 	within, cancel := workflow.WithCancel(ctx)
 	defer cancel()
 	call := workflow.ExecuteActivity(l.callOptions(within, in), contract.CallSlot, in)
-	hold := l.hold
-	workflow.NewSelector(ctx).AddFuture(call, func(workflow.Future) {}).AddFuture(hold, func(workflow.Future) {}).Select(ctx)
+	workflow.NewSelector(ctx).AddFuture(call, func(workflow.Future) {}).AddFuture(l.hold, func(workflow.Future) {}).Select(ctx)
 	if !call.IsReady() {
 		return l.ended(ctx), nil
 	}
@@ -271,10 +270,9 @@ func (l *lease) ended(ctx workflow.Context) *gpumux.Fault {
 
 // silent is the fault of a worker that does not answer.
 func (l *lease) silent() *gpumux.Fault {
-	at := l.seat
-	return &gpumux.Fault{Kind: gpumux.FaultSlotLost, Op: "run", Slot: at.Slot, Device: at.Device, Host: at.Host, Blameless: true,
-		Message: fmt.Sprintf("the worker %s, which held the slot, gave no sign of life for %s; what its process kept is gone", at.Worker,
-			contract.HeartbeatTimeout)}
+	return &gpumux.Fault{Kind: gpumux.FaultSlotLost, Op: "run", Slot: l.seat.Slot, Device: l.seat.Device, Host: l.seat.Host, Blameless: true,
+		Message: fmt.Sprintf("the worker %s, which held the slot, gave no sign of life for %s; what its process kept is gone",
+			l.seat.Worker, contract.HeartbeatTimeout)}
 }
 
 // recover finds a slot again and rebuilds what calls need there. An error is that of the
