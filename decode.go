@@ -110,11 +110,13 @@ func (p *problems) readFields(data []byte, to reflect.Value, field string) {
 			fields[name] = at
 		}
 	}
+	there := "; there are " + strings.Join(all, ", ")
 	text.EachField(data, func(name string, value []byte) bool {
 		if at, known := fields[name]; known {
 			p.read(value, to.Field(at), inside+nameOf(at))
 		} else {
-			p.add(inside+text.Beginning([]byte(name)), "is no field; there are %s", strings.Join(all, ", "))
+			p.add(inside+text.Beginning([]byte(name)), "is no field%s", there)
+			there = "" // is told once
 		}
 		return !p.full()
 	})

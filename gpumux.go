@@ -90,7 +90,8 @@ type MapInput struct {
 	FailFast    bool      `json:"failFast,omitempty"`
 	MaxFailures Tolerance `json:"maxFailures,omitempty"`
 	// Output is the results file: a blob URL or a key in the workers' store. Empty: few and
-	// small results come back in the Summary, others in a file of the store.
+	// small results of Items come back in the Summary, those of a Range too unless the map
+	// is a child workflow, and all others in a file of the store.
 	Output string `json:"output,omitempty"`
 	// Reduce makes one value of all: sum, mean, min, max, count, or the name of a task that
 	// makes one value of a pair [a, b] and is associative. Failed items are left out.

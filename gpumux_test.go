@@ -47,6 +47,7 @@ func TestMapInput_ValidateNamesEveryMistake(t *testing.T) {
 		"mode":             {`{"task":"f","items":[],"mode":"proxy"}`, []string{"mode"}},
 		"counts":           {`{"task":"f","items":[],"chunk":-1,"window":50000,"attempts":101,"priority":9,"timeout":"-1s"}`, []string{"chunk", "window", "timeout", "attempts", "priority"}},
 		"deadlines":        {`{"task":"f","items":[],"poolTimeout":"-1s","mapTimeout":1e9,"delay":"soon"}`, []string{"delay", "poolTimeout", "mapTimeout"}},
+		"no unit":          {`{"task":"f","items":[],"timeout":3e-8,"patience":"1us","backoff":1e-9,"delay":"999us"}`, []string{"patience", "delay", "timeout", "backoff"}},
 		"good deadlines":   {`{"task":"f","items":[],"poolTimeout":"5m","mapTimeout":86400,"delay":0.5}`, nil},
 		"output":           {`{"task":"f","items":[],"output":"maps/a/r.jsonl"}`, nil},
 		"output as URL":    {`{"task":"f","items":[],"output":"s3://bucket/a b/r.jsonl"}`, nil},
@@ -83,6 +84,8 @@ func TestMapInput_ValidateNamesEveryMistake(t *testing.T) {
 		})
 	}
 	require.ErrorContains(t, gpumux.MapInput{Task: "f", Items: many}.Validate(), "give source")
+	require.ErrorContains(t, gpumux.MapInput{Task: "f", Items: many[:1], Timeout: 30}.Validate(),
+		"timeout: 30ns is less than 1ms; write 30 s as gpumux.Duration(30*time.Second) in Go")
 	broken := []json.RawMessage{json.RawMessage(`{"a":`)}
 	require.ErrorContains(t, gpumux.MapInput{Task: "f", Items: broken}.Validate(), "item 0 is not JSON")
 }

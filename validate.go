@@ -37,10 +37,10 @@ func (in MapInput) Validate() error {
 	if strings.TrimSpace(in.Task) == "" && !bad.about("task") {
 		bad.add("task", "is missing; give the name of a task that the workers know")
 	}
-	bad.name("task", in.Task)
-	bad.name("edition", in.Edition)
+	bad.longest("task", in.Task, MaxName)
+	bad.longest("edition", in.Edition, MaxName)
 	in.validateItems(&bad)
-	bad.key("source", in.Source)
+	bad.longest("source", in.Source, MaxKey)
 	from, results, _ := names.CutResults(in.Source)
 	if results && from == "" {
 		bad.add("source", "%q names no results file; a map whose results are in its summary has none, so give that map an output", in.Source)
@@ -48,7 +48,7 @@ func (in MapInput) Validate() error {
 	if err := names.Columns(in.Source, in.Columns); err != nil && !bad.about("columns") && !bad.about("source") {
 		bad.add("columns", "%v", err)
 	}
-	bad.key("output", in.Output)
+	bad.longest("output", in.Output, MaxKey)
 	if in.Output != "" && !bad.about("output") {
 		if err := names.Output(in.Output); err != nil {
 			bad.add("output", "%v", err)
@@ -76,13 +76,17 @@ func (in MapInput) Validate() error {
 	if in.Window < 0 || in.Window > MaxWindow {
 		bad.add("window", "%d is outside 0 (automatic) to %d", in.Window, MaxWindow)
 	}
-	if in.Patience < 0 {
-		bad.add("patience", "%s is negative", in.Patience)
+	bad.limit("patience", in.Patience, maxTimeout)
+	bad.limit("poolTimeout", in.PoolTimeout, maxTimeout)
+	bad.limit("mapTimeout", in.MapTimeout, maxTimeout)
+	bad.limit("delay", in.Delay, maxTimeout)
+	if in.Mode != "" && in.Mode != ModePersistent && in.Mode != ModeFresh {
+		bad.add("mode", "%.60q is unknown; use persistent or fresh", in.Mode)
 	}
-	bad.limit("poolTimeout", in.PoolTimeout)
-	bad.limit("mapTimeout", in.MapTimeout)
-	bad.limit("delay", in.Delay)
-	bad.running(in.Mode, in.Timeout, in.Attempts)
+	bad.limit("timeout", in.Timeout, maxTimeout)
+	if in.Attempts < 0 || in.Attempts > MaxAttempts {
+		bad.add("attempts", "%d is outside 1 to %d", in.Attempts, MaxAttempts)
+	}
 	if n := len(in.Arg); n > MaxArg {
 		bad.add("arg", "has %s, more than %s; put it in a file that the task reads, and give its path", Size(n), Size(MaxArg))
 	} else if n > 0 && !json.Valid(in.Arg) {
@@ -92,7 +96,7 @@ func (in MapInput) Validate() error {
 	if in.Reduce != "" && strings.TrimSpace(in.Reduce) != in.Reduce {
 		bad.add("reduce", "%.200q is no name; use one of sum, mean, min, max, count, or the name of a task", in.Reduce)
 	}
-	bad.name("reduce", in.Reduce)
+	bad.longest("reduce", in.Reduce, MaxName)
 	if in.Priority < 0 || in.Priority > 5 {
 		bad.add("priority", "%d is outside 1 (first) to 5 (last)", in.Priority)
 	}
@@ -139,7 +143,7 @@ func (in MapInput) validateItems(bad *problems) {
 			}
 		}
 	}
-	bad.name("key", in.Key)
+	bad.longest("key", in.Key, MaxName)
 	if in.Key != "" && in.Range != nil {
 		bad.add("key", "%.200q is no field: the items of a range are numbers", in.Key)
 	}
@@ -151,9 +155,7 @@ func (in MapInput) validateItems(bad *problems) {
 
 // validateFailures checks what becomes of items that fail.
 func (in MapInput) validateFailures(bad *problems) {
-	if in.Backoff < 0 || in.Backoff > maxBackoff {
-		bad.add("backoff", "%s is outside 0 (no pause) to %s", in.Backoff, maxBackoff)
-	}
+	bad.limit("backoff", in.Backoff, maxBackoff)
 	if _, _, err := in.MaxFailures.parse(); err != nil && in.MaxFailures != "" {
 		bad.add("maxFailures", "%v", err)
 	} else if in.MaxFailures != "" && in.FailFast {
@@ -161,32 +163,19 @@ func (in MapInput) validateFailures(bad *problems) {
 	}
 }
 
-// running checks how items run.
-func (p *problems) running(mode Mode, timeout Duration, attempts int) {
-	if mode != "" && mode != ModePersistent && mode != ModeFresh {
-		p.add("mode", "%.60q is unknown; use persistent or fresh", mode)
-	}
-	p.limit("timeout", timeout)
-	if attempts < 0 || attempts > MaxAttempts {
-		p.add("attempts", "%d is outside 1 to %d", attempts, MaxAttempts)
-	}
-}
-
-// limit checks a time that bounds something.
-func (p *problems) limit(field string, d Duration) {
-	if d < 0 || d > maxTimeout {
-		p.add(field, "%s is outside 0 (none) to %s", d, maxTimeout)
+// limit checks a time that bounds something. A number of Go without a unit counts
+// nanoseconds, which bound nothing here.
+func (p *problems) limit(field string, d, most Duration) {
+	if d < 0 || d > most {
+		p.add(field, "%s is outside 0 (not given) to %s", d, most)
+	} else if 0 < d && d < Duration(time.Millisecond) {
+		p.add(field, "%s is less than 1ms; write 30 s as gpumux.Duration(30*time.Second) in Go, as 30 or \"30s\" in JSON", d)
 	}
 }
 
-func (p *problems) name(field, name string) {
-	if n := len(name); n > MaxName {
-		p.add(field, "has %d bytes, more than %d", n, MaxName)
-	}
-}
-
-func (p *problems) key(field, key string) {
-	if n := len(key); n > MaxKey {
-		p.add(field, "has %d bytes, more than %d", n, MaxKey)
+// longest checks the length of a name, a key or a URL.
+func (p *problems) longest(field, text string, most int) {
+	if n := len(text); n > most {
+		p.add(field, "has %d bytes, more than %d", n, most)
 	}
 }

@@ -31,10 +31,13 @@ type ListOptions struct {
 
 // MapInfo is the newest run of one map.
 type MapInfo struct {
-	ID      string    `json:"id"`
-	RunID   string    `json:"runId"`
-	Task    string    `json:"task"`
-	Status  Status    `json:"status"`
+	ID     string `json:"id"`
+	RunID  string `json:"runId"`
+	Task   string `json:"task"`
+	Status Status `json:"status"`
+	// Queue is the task queue that the map was started on, where it is not that of maps:
+	// no worker begins the map.
+	Queue   string    `json:"queue,omitempty"`
 	Input   string    `json:"input,omitempty"`
 	Started time.Time `json:"started"`
 	// Closed is zero while the map runs.

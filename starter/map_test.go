@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	workflowpb "go.temporal.io/api/workflow/v1"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/items"
@@ -15,6 +16,12 @@ import (
 func made(m Map) string { id, _ := m.Identify(); return id }
 
 func fingerprint(m Map) string { _, f := m.Identify(); return f }
+
+func TestRegistry_NamesAQueueThatIsNotThatOfMaps(t *testing.T) {
+	for queue, want := range map[string]string{gpumux.Queue: "", "gpumux.small": "gpumux.small"} {
+		require.Equal(t, want, registry{}.read(&workflowpb.WorkflowExecutionInfo{TaskQueue: queue}).Queue)
+	}
+}
 
 // The IDs of a release are those of the next: else a map given again after an upgrade
 // would begin from nothing.

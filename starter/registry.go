@@ -108,6 +108,9 @@ func (r registry) read(info *workflowpb.WorkflowExecutionInfo) *run {
 		ID: info.GetExecution().GetWorkflowId(), RunID: info.GetExecution().GetRunId(), Status: statuses[info.GetStatus()],
 		Started: info.GetStartTime().AsTime(), Items: -1, Succeeded: -1, Failed: -1,
 	}}
+	if queue := info.GetTaskQueue(); queue != gpumux.Queue {
+		one.Queue = queue
+	}
 	if info.GetCloseTime() != nil {
 		one.Closed = info.GetCloseTime().AsTime()
 	}

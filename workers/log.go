@@ -1,6 +1,7 @@
 package workers
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -38,7 +39,17 @@ type zapLog struct{ *zap.SugaredLogger }
 func (l zapLog) Debug(msg string, keyvals ...any) { l.Debugw(msg, keyvals...) }
 func (l zapLog) Info(msg string, keyvals ...any)  { l.Infow(msg, keyvals...) }
 func (l zapLog) Warn(msg string, keyvals ...any)  { l.Warnw(msg, keyvals...) }
-func (l zapLog) Error(msg string, keyvals ...any) { l.Errorw(msg, keyvals...) }
+
+// Error logs what was cancelled as information: that is no failure.
+func (l zapLog) Error(msg string, keyvals ...any) {
+	write := l.Errorw
+	for _, each := range keyvals {
+		if err, _ := each.(error); temporal.IsCanceledError(err) || errors.Is(err, context.Canceled) {
+			write = l.Infow
+		}
+	}
+	write(msg, keyvals...)
+}
 
 // With adds fields to every later line.
 func (l zapLog) With(keyvals ...any) log.Logger { return zapLog{l.SugaredLogger.With(keyvals...)} }

@@ -2,8 +2,10 @@ package workers
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/temporal"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
@@ -24,6 +27,8 @@ func TestQuiet_WarningsAndErrorsOnly(t *testing.T) {
 	l.Warn("c", "Queue", "q")
 	log.With(l, "Namespace", "n").Error("d", "Error", "e")
 	log.With(l, "Namespace", "n").Info("e")
+	l.Error("Activity error.", "Error", temporal.NewCanceledError()) // of a chunk that a map ends
+	l.Error("Activity error.", "Error", fmt.Errorf("run: %w", context.Canceled))
 	require.Equal(t, 2, seen.Len())
 	require.Equal(t, map[string]any{"Queue": "q"}, seen.All()[0].ContextMap())
 	require.Equal(t, map[string]any{"Namespace": "n", "Error": "e"}, seen.All()[1].ContextMap())

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -69,6 +70,57 @@ func TestMapAsync_ResultsComeWhileTheMapRuns(t *testing.T) {
 	require.Equal(t, int64(0), s.Order[3])
 	require.Equal(t, []int{0, 1, 4, 9}, s.Values)
 	require.Equal(t, 14, s.Sum)
+}
+
+// SDKs print an error's type before its message.
+func TestFault_AMessageDoesNotRepeatTheKind(t *testing.T) {
+	fault := gpumux.Fault{Kind: gpumux.FaultBadInput, Op: "start", Message: "no task square"}
+	w := &worker{odd: func(contract.Chunk, string) (*contract.ChunkResult, error) {
+		return nil, temporal.NewApplicationErrorWithOptions(fault.Error(), string(fault.Kind), temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{fault}})
+	}}
+	var app *temporal.ApplicationError
+	require.ErrorAs(t, run(t, w, square, 1, gpumux.MapInput{}).GetWorkflowError(), &app)
+	require.Equal(t, "no task square", app.Message())
+	require.Equal(t, &fault, workflows.FaultOf(app))
+}
+
+// The SDK's selector leaves a nil in a channel that is closed while it waits. Nobody may
+// take that for a result, in this selector, in another, or by Next.
+func TestRunning_InASelectorHasNoResultTooMany(t *testing.T) {
+	w := &worker{odd: func(c contract.Chunk, _ string) (*contract.ChunkResult, error) {
+		if start(c) == 2 {
+			return failing(c), nil
+		}
+		return nil, nil
+	}}
+	env := run(t, w, func(ctx workflow.Context) (seen []int64, err error) {
+		running := workflows.MapAsync[int, int](ctx, gpumux.MapInput{Task: "square", Chunk: 1, Window: 1, FailFast: true}, []int{0, 1, 2, 3})
+		ended := 0
+		add := func() workflow.Selector {
+			selector := workflow.NewSelector(ctx)
+			running.AddTo(selector, func(r workflows.Result[int], more bool) {
+				if !more {
+					ended++
+					return
+				}
+				seen = append(seen, r.Index)
+			})
+			return selector
+		}
+		selector := add()
+		for ended == 0 {
+			selector.Select(ctx)
+		}
+		selector.Select(ctx)
+		add().Select(ctx)
+		if _, more := running.Next(ctx); more || ended != 3 {
+			return nil, fmt.Errorf("%d ends, and more is %t", ended, more)
+		}
+		return seen, nil
+	})
+	var seen []int64
+	require.NoError(t, env.GetWorkflowResult(&seen))
+	require.Equal(t, []int64{0, 1}, seen)
 }
 
 func TestMapAsync_AFailedMapEndsItsResults(t *testing.T) {
@@ -192,6 +244,53 @@ func TestMap_WhatNeedsAStoreIsAMistake(t *testing.T) {
 		require.Equal(t, gpumux.FaultBadInput, workflows.FaultOf(err).Kind)
 		require.Empty(t, w.chunks)
 	}
+	err := run(t, &worker{}, square, 2, gpumux.MapInput{Output: "/o.jsonl", Cache: true, Attempts: 1000, MaxFailures: "5%", FailFast: true}).GetWorkflowError()
+	for _, mistake := range []string{"output: is for", "cache: is for", "attempts: 1000", "maxFailures: 5% and"} {
+		require.ErrorContains(t, err, mistake, "every mistake is named")
+	}
+	require.NotContains(t, err.Error(), "/o.jsonl", "and each once")
+}
+
+// What reads the results of a map reads a file, of however few numbers.
+func TestMapSource_AShortRangeHasAResultsFile(t *testing.T) {
+	for output, in := range map[string]gpumux.MapInput{
+		"results.jsonl": {Task: "square", Range: &gpumux.Range{End: 3}},
+		"":              {Task: "square", Items: []json.RawMessage{json.RawMessage("1")}},
+	} {
+		var s gpumux.Summary
+		require.NoError(t, run(t, &worker{}, workflows.MapSource, in).GetWorkflowResult(&s))
+		require.Equal(t, output, strings.TrimPrefix(path.Base(s.Output), "."))
+		require.Equal(t, output == "", len(s.Results) == 1)
+		require.Equal(t, in.Len(), s.Succeeded)
+	}
+}
+
+func TestMapSource_RefusesAnIDThatNoWorkerServes(t *testing.T) {
+	env := run(t, &worker{}, func(ctx workflow.Context) error {
+		ctx = workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{WorkflowID: "über"})
+		_, err := workflows.MapSource(ctx, gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 3}})
+		return err
+	})
+	require.ErrorContains(t, env.GetWorkflowError(), `the ID "über" of a map holds 'ü'; only printable ASCII characters can be used`)
+	require.Equal(t, gpumux.FaultBadInput, workflows.FaultOf(env.GetWorkflowError()).Kind)
+}
+
+func TestMapSource_NamesAnIDThatIsTaken(t *testing.T) {
+	env := run(t, &worker{}, func(ctx workflow.Context) error {
+		ctx = workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{WorkflowID: "daily"})
+		in := gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 3}}
+		first := workflows.MapSourceAsync(ctx, in)
+		_, err := workflows.MapSource(ctx, in)
+		var fault *gpumux.Fault
+		if !errors.As(err, &fault) {
+			return fmt.Errorf("no fault: %w", err)
+		}
+		if _, err := first.Get(ctx); err != nil {
+			return err
+		}
+		return err
+	})
+	require.ErrorContains(t, env.GetWorkflowError(), `the ID "daily" is that of a workflow that runs`)
 }
 
 // errors.As finds the fault in workflow code. On the wire the error is as before, with a

@@ -208,6 +208,39 @@ func ExampleMapAsync() {
 	// 2 of 2, up to 5
 }
 
+// A selector waits for results and for something else. Only the argument more says
+// whether there is a result.
+func ExampleRunning_AddTo() {
+	longest := func(ctx workflow.Context, texts []string) (string, error) {
+		running := workflows.MapAsync[string, int](ctx, gpumux.MapInput{Task: "text:length"}, texts)
+		best, seen, open, stopped := 0, 0, true, false
+		selector := workflow.NewSelector(ctx)
+		running.AddTo(selector, func(r workflows.Result[int], more bool) {
+			if open = more; more {
+				best, seen = max(best, r.Value), seen+1
+			}
+		})
+		selector.AddReceive(workflow.GetSignalChannel(ctx, "stop"), func(workflow.ReceiveChannel, bool) { stopped = true })
+		for open && !stopped {
+			selector.Select(ctx)
+		}
+		return fmt.Sprintf("%d results, up to %d", seen, best), ctx.Err()
+	}
+
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
+	env := suite.NewTestWorkflowEnvironment()
+	workflowstest.Handle(workflowstest.New(env), "text:length", func(text string) (int, error) { return len(text), nil })
+	env.ExecuteWorkflow(longest, []string{"one", "three"})
+	var said string
+	if err := env.GetWorkflowResult(&said); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(said)
+	// Output:
+	// 2 results, up to 5
+}
+
 // Maps follow maps: two of them at the same time over what the first one made, and over
 // the items that it could not do.
 func ExampleMapSourceAsync() {

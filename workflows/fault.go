@@ -3,6 +3,7 @@ package workflows
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"go.temporal.io/sdk/temporal"
 
@@ -38,10 +39,13 @@ func unwrapFault(err error) error {
 	return err
 }
 
+// faultError is an error of the fault's kind as its type, which SDKs print with the
+// message.
 func faultError(message string, fault *gpumux.Fault) error {
 	if fault == nil {
 		fault = &gpumux.Fault{Kind: gpumux.FaultTaskError, Message: message}
 	}
+	message = strings.TrimPrefix(message, string(fault.Kind)+": ")
 	return temporal.NewApplicationErrorWithOptions(message, string(fault.Kind), temporal.ApplicationErrorOptions{
 		NonRetryable: true, Details: []any{*fault}, Cause: origin{fault},
 	})

@@ -32,5 +32,12 @@ func (r Running[Out]) Next(ctx workflow.Context) (result Result[Out], more bool)
 	return result, more
 }
 
-// Finished is the channel that Next reads, for a workflow.Selector. It holds Result[Out].
-func (r Running[Out]) Finished() workflow.ReceiveChannel { return r.finished }
+// AddTo makes a selector call f with each result as it comes. The call for the end has more
+// false and no result: it follows the last result, and comes when the map has failed.
+func (r Running[Out]) AddTo(selector workflow.Selector, f func(result Result[Out], more bool)) {
+	selector.AddReceive(r.finished, func(c workflow.ReceiveChannel, more bool) {
+		var result Result[Out]
+		c.ReceiveAsync(&result) // also at the end, where a selector that waited leaves a nil
+		f(result, more)
+	})
+}

@@ -124,10 +124,7 @@ func (l *lease) ask(ctx workflow.Context, at int) (served bool, fault *gpumux.Fa
 	watched := workflow.ExecuteActivity(watching(waiting, l.rungs[at], l.queues[at], l.patience()), contract.WatchPool, contract.WatchInput{})
 	unoffered := false
 	for !opened.IsReady() && !l.hold.IsReady() && !unoffered && ctx.Err() == nil {
-		s := workflow.NewSelector(ctx)
-		for _, each := range []workflow.Future{opened, l.hold} {
-			s.AddFuture(each, func(workflow.Future) {})
-		}
+		s := workflow.NewSelector(ctx).AddFuture(opened, func(workflow.Future) {}).AddFuture(l.hold, func(workflow.Future) {})
 		if !watched.IsReady() {
 			s.AddFuture(watched, func(f workflow.Future) { unoffered = unserved(f.Get(ctx, nil)) })
 		}
@@ -235,8 +232,7 @@ func (l *lease) try(ctx workflow.Context, in contract.SlotCall, answer *contract
 	within, cancel := workflow.WithCancel(ctx)
 	defer cancel()
 	call := workflow.ExecuteActivity(l.callOptions(within, in), contract.CallSlot, in)
-	hold := l.hold
-	workflow.NewSelector(ctx).AddFuture(call, func(workflow.Future) {}).AddFuture(hold, func(workflow.Future) {}).Select(ctx)
+	workflow.NewSelector(ctx).AddFuture(call, func(workflow.Future) {}).AddFuture(l.hold, func(workflow.Future) {}).Select(ctx)
 	if !call.IsReady() {
 		return l.ended(ctx), nil
 	}
@@ -274,10 +270,9 @@ func (l *lease) ended(ctx workflow.Context) *gpumux.Fault {
 
 // silent is the fault of a worker that does not answer.
 func (l *lease) silent() *gpumux.Fault {
-	at := l.seat
-	return &gpumux.Fault{Kind: gpumux.FaultSlotLost, Op: "run", Slot: at.Slot, Device: at.Device, Host: at.Host, Blameless: true,
-		Message: fmt.Sprintf("the worker %s, which held the slot, gave no sign of life for %s; what its process kept is gone", at.Worker,
-			contract.HeartbeatTimeout)}
+	return &gpumux.Fault{Kind: gpumux.FaultSlotLost, Op: "run", Slot: l.seat.Slot, Device: l.seat.Device, Host: l.seat.Host, Blameless: true,
+		Message: fmt.Sprintf("the worker %s, which held the slot, gave no sign of life for %s; what its process kept is gone",
+			l.seat.Worker, contract.HeartbeatTimeout)}
 }
 
 // recover finds a slot again and rebuilds what calls need there. An error is that of the

@@ -2,11 +2,13 @@ package workflows
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/text"
 )
 
@@ -133,45 +135,26 @@ func inlineInput[In any](in gpumux.MapInput, items []In) (gpumux.MapInput, error
 	if in.Cache {
 		bad.Add("cache", "is for items that can be read again; put these in a file of the store and use MapSource")
 	}
+	in.Items, in.Source, in.Range, in.Output, in.Cache = make([]json.RawMessage, 0, len(items)), "", nil, "", false
+	if rest := (*gpumux.InputError)(nil); errors.As(in.Validate(), &rest) {
+		bad.Problems = append(bad.Problems, rest.Problems...)
+	}
 	if err := bad.Err(); err != nil {
 		return in, err
 	}
-	raw := make([]json.RawMessage, len(items))
 	for i := range items {
-		encoded, err := encodeItem(items[i], "put the items in a file of the store and use MapSource")
+		encoded, err := contract.EncodeItem(items[i], "put the items in a file of the store and use MapSource")
 		if err != nil {
 			return in, fmt.Errorf("item %d of task %s %w", i, in.Task, err)
 		}
-		raw[i] = encoded
+		in.Items = append(in.Items, encoded)
 	}
-	if in.Key != "" && len(raw) > 0 {
-		if err := text.CheckField(raw[0], in.Key); err != nil {
+	if in.Key != "" && len(items) > 0 {
+		if err := text.CheckField(in.Items[0], in.Key); err != nil {
 			bad.Add("key", "%v", err)
-			return in, bad.Err()
 		}
 	}
-	in.Items = []json.RawMessage{}
-	err := in.Validate()
-	in.Items = raw
-	return in, err
-}
-
-// largestItem is the most bytes of one item that travels inline.
-const largestItem = 1 << 20
-
-// encodeItem is the JSON of an item. The error goes on behind the item's name; instead
-// says what to do with one that is too large.
-//
-//workflowcheck:ignore
-func encodeItem(item any, instead string) (json.RawMessage, error) {
-	encoded, err := json.Marshal(item)
-	if err != nil {
-		return nil, fmt.Errorf("is not JSON: %w", err)
-	}
-	if len(encoded) > largestItem {
-		return nil, fmt.Errorf("has %s, more than the %s that travel inline; %s", gpumux.Size(len(encoded)), gpumux.Size(largestItem), instead)
-	}
-	return encoded, nil
+	return in, bad.Err()
 }
 
 // decode makes a fault of a value that does not fit Out: it must not lose the others.

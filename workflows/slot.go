@@ -112,7 +112,7 @@ func Call[Out any](ctx workflow.Context, s *Slot, task string, item any) (Out, e
 func CallAsync[Out any](ctx workflow.Context, s *Slot, task string, item any) Future[Out] {
 	in := contract.SlotCall{Task: task, Timeout: gpumux.Duration(s.lease.o.Timeout), Attempts: s.lease.o.Attempts}
 	var err error
-	if in.Item, err = encodeItem(item, "put it in a file, and give its path"); err != nil {
+	if in.Item, err = contract.EncodeItem(item, "put it in a file, and give its path"); err != nil {
 		err = fmt.Errorf("the item for task %s %w", task, err)
 	} else {
 		err = in.Validate()

@@ -2,18 +2,22 @@ package workflows
 
 import (
 	"cmp"
+	"fmt"
 
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/internal/text"
 )
 
 // MapSource runs gpumux.Map as a child workflow and returns its summary: the way to map
 // over a file in the store or a range, of any size. The results lie in the file that the
-// summary's Output names; Page reads them. The child's ID and other options are those of
-// workflow.WithChildOptions, but for the task queue.
+// summary's Output names; Page reads them. Only small results of Items come in the
+// summary. The child's ID and other options are those of workflow.WithChildOptions, but
+// for TaskQueue and WaitForCancellation.
 func MapSource(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, error) {
 	return MapSourceAsync(ctx, in).Get(ctx)
 }
@@ -21,11 +25,15 @@ func MapSource(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, error)
 // MapSourceAsync is MapSource that does not wait.
 func MapSourceAsync(ctx workflow.Context, in gpumux.MapInput) Future[gpumux.Summary] {
 	future, settable := workflow.NewFuture(ctx)
-	if err := in.Validate(); err != nil {
+	options := workflow.GetChildWorkflowOptions(ctx)
+	err := in.Validate()
+	if id := options.WorkflowID; err == nil && id != "" {
+		err = names.ID(id)
+	}
+	if err != nil {
 		settable.SetError(invalid(err))
 		return Future[gpumux.Summary]{future}
 	}
-	options := workflow.GetChildWorkflowOptions(ctx)
 	options.TaskQueue = gpumux.Queue
 	options.StaticSummary = cmp.Or(options.StaticSummary, text.Plain("map "+in.Task))
 	options.WaitForCancellation = true
@@ -33,6 +41,9 @@ func MapSourceAsync(ctx workflow.Context, in gpumux.MapInput) Future[gpumux.Summ
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		var summary gpumux.Summary
 		err := child.Get(ctx, &summary)
+		if temporal.IsWorkflowExecutionAlreadyStartedError(err) {
+			err = invalid(fmt.Errorf("the ID %q is that of a workflow that runs, or that WorkflowIDReusePolicy protects; give another", options.WorkflowID))
+		}
 		settable.Set(summary, unwrapFault(err))
 	})
 	return Future[gpumux.Summary]{future}

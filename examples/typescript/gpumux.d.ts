@@ -46,7 +46,7 @@ export interface MapInput {
   failFast?: boolean | null;
   /** failFast ends the map at the first item that fails, maxFailures when more than that have failed. Failures of an earlier run do not count. */
   maxFailures?: number | string | null;
-  /** output is the results file: a blob URL or a key in the workers' store. Empty: few and small results come back in the summary, others in a file of the store. */
+  /** output is the results file: a blob URL or a key in the workers' store. Empty: few and small results of items come back in the summary, those of a range too unless the map is a child workflow, and all others in a file of the store. */
   output?: string | null;
   /** reduce makes one value of all: sum, mean, min, max, count, or the name of a task that makes one value of a pair [a, b] and is associative. Failed items are left out. */
   reduce?: string | null;

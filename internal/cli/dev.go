@@ -169,9 +169,9 @@ func greet(a *app.App, s *local.Session, modules *config.Task, noGPU, variables 
 	} else {
 		say("private", "no: other users of this machine can run tasks as you; --private keeps them out")
 	}
-	say("store", "%s", s.Store.Objects.URL())
 	say("data", "%s", s.Data)
-	if modules != nil {
+	if modules != nil { // other workers have their own store
+		say("store", "%s", s.Store.Objects.URL())
 		offer := s.Describe()
 		say("pools", "%s", show.Pools(offer.Pools))
 		if len(offer.Tasks) > 0 {

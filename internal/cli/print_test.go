@@ -53,6 +53,26 @@ func TestLs_Table(t *testing.T) {
 	golden(t, "ls", b.String())
 }
 
+// On another queue than that of maps no worker helps, whatever it serves.
+func TestShow_AMapOnAWrongQueue(t *testing.T) {
+	d := &starter.Detail{
+		MapInfo: starter.MapInfo{ID: "raw", Status: starter.StatusRunning, Items: -1, Succeeded: -1, Failed: -1, Queue: "gpumux.small"},
+		Rungs:   []fleet.Rung{{Name: "workflows", Queue: "gpumux", Pollers: 1}, {Name: "gpu", Queue: "gpumux.gpu"}},
+	}
+	var b bytes.Buffer
+	show.Detail(&b, d, nil, "", noon)
+	require.Contains(t, b.String(), "no worker begins it on the task queue gpumux.small; end it, and start it on gpumux\n")
+	require.NotContains(t, b.String(), "no worker serves")
+}
+
+// A workflow without a lease may be meant as a map whose type is misspelt.
+func TestShow_AWorkflowThatIsNoMap(t *testing.T) {
+	var b bytes.Buffer
+	show.Leases(&b, &starter.LeaseInfo{ID: "raw", Type: "gpumux.map", Status: starter.StatusRunning, Started: noon}, "", noon)
+	require.Contains(t, b.String(), "no lease, and no map: those are workflows of the type gpumux.Map\n")
+	require.NotContains(t, b.String(), "web UI")
+}
+
 func TestShow_Running(t *testing.T) {
 	d := &starter.Detail{
 		MapInfo: starter.MapInfo{ID: "embed-3fa92c01d4e5", Task: "embed", Status: starter.StatusRunning, Input: "items.jsonl", Items: 1000,

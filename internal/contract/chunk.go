@@ -282,3 +282,21 @@ type PartInput struct {
 	Claim    Claim           `json:"claim,omitzero"`
 	Results  []gpumux.Result `json:"results"`
 }
+
+// largestItem is the most bytes of one item that travels inline.
+const largestItem = 1 << 20
+
+// EncodeItem is the JSON of an item that travels inline. The error goes on behind the
+// item's name; instead says what to do with one that is too large.
+//
+//workflowcheck:ignore
+func EncodeItem(item any, instead string) (json.RawMessage, error) {
+	encoded, err := json.Marshal(item)
+	if err != nil {
+		return nil, fmt.Errorf("is not JSON: %w", err)
+	}
+	if len(encoded) > largestItem {
+		return nil, fmt.Errorf("has %s, more than the %s that travel inline; %s", gpumux.Size(len(encoded)), gpumux.Size(largestItem), instead)
+	}
+	return encoded, nil
+}

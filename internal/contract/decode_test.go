@@ -29,6 +29,7 @@ func TestDecodeMap_NamesEveryMistakeInWordsForUsers(t *testing.T) {
 			`failFast: "yes" is a string; true or false belongs here`, "priority: 9 is outside 1 (first) to 5 (last)",
 		}},
 		"nested":       {`{"task":"f","range":{"step":2,"end":"3"},"ladder":["gpu",7]}`, []string{"range.step: is no field; there are start, end", `range.end: "3" is a string; a whole number belongs here`, "ladder[1]: 7 is a number; a string belongs here"}},
+		"names":        {`{"task":"f","items":[1],"atempts":3,"memory":"8GiB"}`, []string{"atempts: is no field; there are task, ", "memory: is no field\n"}},
 		"range of one": {`{"task":"f","range":7}`, []string{"range: 7 is a number; an object belongs here"}},
 		"state":        {`{"task":"f","items":[1],"carry":{}}`, []string{"carry: is no field; there are task, "}},
 		"list":         {` [1]`, []string{"input: [1] is a list; an object belongs here"}},
@@ -44,7 +45,7 @@ func TestDecodeMap_NamesEveryMistakeInWordsForUsers(t *testing.T) {
 				got = append(got, p.Field+": "+p.Message)
 			}
 			for _, want := range c.want {
-				require.Contains(t, strings.Join(got, "\n"), want)
+				require.Contains(t, strings.Join(got, "\n")+"\n", want)
 			}
 			require.NotRegexp(t, `json:|Go |unmarshal|struct|int64`, err.Error())
 			require.Len(t, got, len(c.want), "%q", got)

@@ -103,6 +103,10 @@ func printServing(to io.Writer, d *starter.Detail) {
 			fmt.Fprintf(to, "\n%s is passed over, since no worker has a healthy device for it; the next pool has its work until one has\n", pool)
 		}
 	}
+	if d.Queue != "" && len(d.Rungs) > 0 {
+		fmt.Fprintf(to, "\nno worker begins it on the task queue %s; end it, and start it on %s\n", d.Queue, gpumux.Queue)
+		return
+	}
 	for _, rung := range d.Rungs {
 		if !rung.Served() {
 			fmt.Fprintf(to, "\nno worker serves %s (queue %s); start one with `gpumux worker -f gpumux.yaml`\n", rung.Name, rung.Queue)

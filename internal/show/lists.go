@@ -136,9 +136,11 @@ func Leases(to io.Writer, l *starter.LeaseInfo, page string, now time.Time) {
 	screen.Field(to, "type", "%s", l.Type)
 	screen.Field(to, "status", "%s", string(l.Status))
 	screen.Field(to, "started", "%s (%s)", l.Started.Local().Format(time.DateTime), screen.Ago(now, l.Started))
-	screen.Field(to, "web UI", "%s", page)
+	if page != "" {
+		screen.Field(to, "web UI", "%s", page)
+	}
 	if len(l.Leases) == 0 {
-		fmt.Fprint(to, "\nno lease\n")
+		fmt.Fprintf(to, "\nno lease, and no map: those are workflows of the type %s\n", gpumux.MapWorkflow)
 		return
 	}
 	fmt.Fprint(to, "\nleases\n")

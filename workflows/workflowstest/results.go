@@ -31,8 +31,11 @@ func (t *Tasks) registerResults(env *testsuite.TestWorkflowEnvironment) {
 
 // page stands for gpumux.ReadPage. Positions are indices of results.
 func (t *Tasks) page(_ context.Context, in contract.PageInput) (page contract.Page, err error) {
+	if err := in.Validate(); err != nil {
+		return page, refused(err.Error())
+	}
 	all := t.Results(in.Output)
-	if all == nil || in.From < 0 || in.From > int64(len(all)) {
+	if all == nil || in.From > int64(len(all)) {
 		return page, refused(fmt.Sprintf("no map of this test has results at %d of %q", in.From, in.Output))
 	}
 	if page.Results = all[in.From:]; in.Limit > 0 && in.Limit < len(page.Results) {

@@ -63,6 +63,15 @@ func Handle[In, Out any](t *Tasks, task string, f func(In) (Out, error)) {
 	}
 }
 
+// Fail makes a fault end every map and every call of a task, such as the FaultTimeout of
+// Op "start" of a map that nobody serves for its PoolTimeout.
+func (t *Tasks) Fail(task string, fault gpumux.Fault) {
+	Handle(t, task, func(json.RawMessage) (any, error) { return nil, end{&fault} })
+}
+
+// end is the fault of a whole map.
+type end struct{ *gpumux.Fault }
+
 // Source makes items stand for a file that a MapInput names as its source. Those of a
 // Parquet or Arrow file are objects, with all columns.
 func (t *Tasks) Source(name string, items ...any) error {
@@ -96,17 +105,13 @@ func (t *Tasks) Inputs() []gpumux.MapInput {
 
 // chunk stands for gpumux.RunChunk.
 func (t *Tasks) chunk(_ context.Context, c contract.Chunk) (contract.ChunkResult, error) {
-	items := c.Items
 	var indices []int64
 	for _, run := range c.Runs {
 		for index := run.Start; index < run.End; index++ {
 			indices = append(indices, index)
 		}
-		if c.Range != nil {
-			items = append(items, rangeItems(gpumux.Range{Start: c.Range.Start + run.Start, End: c.Range.Start + run.End})...)
-		}
 	}
-	results, err := t.each(c.Task, items)
+	results, err := t.each(c.Task, c.Items)
 	if err != nil {
 		return contract.ChunkResult{}, err
 	}
@@ -114,7 +119,7 @@ func (t *Tasks) chunk(_ context.Context, c contract.Chunk) (contract.ChunkResult
 	answer.Succeeded, answer.Failed, answer.Faults = count(results)
 	for i := range results {
 		results[i].Index = indices[i]
-		results[i].Key, results[i].Item = contract.Label(items[i], c.Key, c.WithItem)
+		results[i].Key, results[i].Item = contract.Label(c.Items[i], c.Key, c.WithItem)
 		if results[i].Fault != nil {
 			answer.Recent = append(answer.Recent, results[i])
 		}
@@ -151,7 +156,9 @@ func (t *Tasks) run(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, e
 	}
 	switch {
 	case in.Range != nil:
-		items = rangeItems(*in.Range)
+		for n := in.Range.Start; n < in.Range.End; n++ {
+			items = append(items, strconv.AppendInt(nil, n, 10))
+		}
 	case in.Source == "":
 		items = in.Items
 	case !known:
@@ -172,7 +179,7 @@ func (t *Tasks) run(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, e
 	if in.Reduce != "" {
 		summary.Reduced, summary.ReduceFault = t.reduce(in.Reduce, results)
 	}
-	if in.Output == "" && in.Source == "" && len(results) <= gpumux.InlineItems {
+	if in.Output == "" && in.Items != nil {
 		summary.Results = results
 		return summary, nil
 	}
@@ -196,18 +203,15 @@ func columnsOf(items []json.RawMessage, columns []string) ([]json.RawMessage, er
 	}
 	var chosen []json.RawMessage
 	for _, item := range items {
-		row := []byte{'{'}
-		for i, name := range columns {
+		var row []string
+		for _, name := range columns {
 			if err := text.CheckField(item, name); err != nil {
 				return nil, fmt.Errorf("columns: %w", err)
 			}
-			if i > 0 {
-				row = append(row, ',')
-			}
 			quoted, _ := json.Marshal(name) // a string always encodes
-			row = append(append(append(row, quoted...), ':'), text.FieldOf(item, name)...)
+			row = append(row, fmt.Sprintf("%s:%s", quoted, text.FieldOf(item, name)))
 		}
-		chosen = append(chosen, append(row, '}'))
+		chosen = append(chosen, json.RawMessage("{"+strings.Join(row, ",")+"}"))
 	}
 	return chosen, nil
 }
@@ -216,22 +220,23 @@ func columnsOf(items []json.RawMessage, columns []string) ([]json.RawMessage, er
 // that failed.
 func itemsOf(results []gpumux.Result, failed bool) (items, keys []json.RawMessage, err error) {
 	for _, r := range results {
+		item := r.Value
 		switch {
 		case (r.Fault != nil) != failed:
 			continue
 		case failed && r.Item == nil:
 			return nil, nil, fmt.Errorf("item %d failed, and its result lacks it; run the map that wrote it with withItem", r.Index)
 		case failed:
-			items = append(items, r.Item)
-		default:
-			items = append(items, r.Value)
+			item = r.Item
 		}
-		keys = append(keys, r.Key)
+		items, keys = append(items, item), append(keys, r.Key)
 	}
 	return items, keys, nil
 }
 
 // each runs a task over items.
+//
+//workflowcheck:ignore
 func (t *Tasks) each(task string, items []json.RawMessage) ([]gpumux.Result, error) {
 	t.mu.Lock()
 	f, known := t.tasks[task]
@@ -245,7 +250,10 @@ func (t *Tasks) each(task string, items []json.RawMessage) ([]gpumux.Result, err
 		results[i].Index = int64(i)
 		value, err := f(item)
 		var fault *gpumux.Fault
+		var all end
 		switch {
+		case errors.As(err, &all):
+			return nil, failed(all.Fault)
 		case err == nil:
 			results[i].Value = value
 		case errors.As(err, &fault):
@@ -270,12 +278,4 @@ func count(results []gpumux.Result) (succeeded, failed int64, faults map[gpumux.
 		faults[r.Fault.Kind]++
 	}
 	return succeeded, failed, faults
-}
-
-func rangeItems(r gpumux.Range) []json.RawMessage {
-	list := make([]json.RawMessage, 0, r.Len())
-	for n := r.Start; n < r.End; n++ {
-		list = append(list, strconv.AppendInt(nil, n, 10))
-	}
-	return list
 }

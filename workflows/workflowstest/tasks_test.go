@@ -3,6 +3,7 @@ package workflowstest_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -111,7 +112,7 @@ func TestTasks_StandForASource(t *testing.T) {
 	workflowstest.Handle(tasks, "twice", func(n int) (int, error) { return 2 * n, nil })
 	env.ExecuteWorkflow(workflows.MapSource, gpumux.MapInput{Task: "twice", Range: &gpumux.Range{Start: 3, End: 5}})
 	require.NoError(t, env.GetWorkflowResult(&s))
-	require.Equal(t, "8", string(s.Results[1].Value))
+	require.Equal(t, "8", string(tasks.Results(s.Output)[1].Value))
 
 	for column, want := range map[string]string{"n": `{"n":1,"id":"a"}`, "m": ""} {
 		env, tasks = environment()
@@ -129,6 +130,53 @@ func TestTasks_StandForASource(t *testing.T) {
 	env, _ = environment()
 	env.ExecuteWorkflow(workflows.MapSource, gpumux.MapInput{Task: "length", Source: "nowhere.jsonl"})
 	require.ErrorContains(t, env.GetWorkflowError(), "make one with Tasks.Source")
+}
+
+// A branch on the end of a whole map can be tested, such as on a pool that nobody serves.
+func TestTasks_FailEndsMaps(t *testing.T) {
+	fault := gpumux.Fault{Kind: gpumux.FaultTimeout, Op: "start", Message: "no worker serves the pool"}
+	for name, f := range map[string]func(ctx workflow.Context, in gpumux.MapInput) error{
+		"Map": func(ctx workflow.Context, in gpumux.MapInput) error {
+			_, err := workflows.Map[int, int](ctx, in, []int{1})
+			return err
+		},
+		"MapSource": func(ctx workflow.Context, in gpumux.MapInput) error {
+			in.Range = &gpumux.Range{End: 2}
+			_, err := workflows.MapSource(ctx, in)
+			return err
+		},
+		"Call": func(ctx workflow.Context, in gpumux.MapInput) error {
+			return workflows.WithSlot(ctx, workflows.LeaseOptions{}, func(ctx workflow.Context, s *workflows.Slot) error {
+				_, err := workflows.Call[int](ctx, s, in.Task, 1)
+				return err
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, tasks := environment()
+			workflowstest.Handle(tasks, "double", func(n int) (int, error) { return 2 * n, nil })
+			tasks.Fail("double", fault)
+			env.ExecuteWorkflow(func(ctx workflow.Context) (string, error) {
+				var found *gpumux.Fault
+				if err := f(ctx, gpumux.MapInput{Task: "double"}); !errors.As(err, &found) {
+					return "", fmt.Errorf("no fault: %w", err)
+				}
+				return string(found.Kind) + " " + found.Op, nil
+			})
+			var said string
+			require.NoError(t, env.GetWorkflowResult(&said))
+			require.Equal(t, "timeout start", said)
+		})
+	}
+}
+
+func TestTasks_APageOfNoFileSaysWhatToDo(t *testing.T) {
+	env, _ := environment()
+	env.ExecuteWorkflow(func(ctx workflow.Context) error {
+		_, _, err := workflows.Page[int](ctx, "", 0, 0)
+		return err
+	})
+	require.ErrorContains(t, env.GetWorkflowError(), "output: is missing; a map over items has few and small results in its summary")
 }
 
 // A map in a workflow and one over a source reduce alike: by gpumux itself, or by a

@@ -134,6 +134,7 @@ func TestWorker_StopsOnTerm(t *testing.T) {
 	port := freePort(t)
 	dev := s.begin("dev", "--no-worker", "--headless", "--port", port)
 	dev.ready()
+	require.NotRegexp(t, `(?m)^store `, dev.stderr.String(), "the workers' is that of their file")
 	s.env = append(s.env, "TEMPORAL_ADDRESS=127.0.0.1:"+port)
 	waiting := s.begin("map", "double", "--range", "0:3", "--pool", "host", "--out", "r.jsonl")
 	require.Eventually(t, func() bool { return strings.Contains(waiting.stderr.String(), "no worker serves queue gpumux") },

@@ -112,7 +112,7 @@ func TestLease_ItsTimeEndsInItsLastCall(t *testing.T) {
 	l.begin()
 	for i := range 5 {
 		run := l.execute(fmt.Sprint("last-", i), "last")
-		require.ErrorContains(t, run.Get(t.Context(), nil), "slot_lost: the time to live of the lease, 2s, is over")
+		require.ErrorContains(t, run.Get(t.Context(), nil), "the time to live of the lease, 2s, is over")
 		iter := l.client.GetWorkflowHistory(t.Context(), run.GetID(), run.GetRunID(), false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 		for iter.HasNext() {
 			event, err := iter.Next()

@@ -187,7 +187,7 @@ func TestLease_NobodyOffersOne(t *testing.T) {
 	require.NoError(t, l.execute("ladder", "where", []string{"cpu", "big"}).Get(t.Context(), &slot))
 	require.Contains(t, slot, "big/")
 	err := l.execute("alone", "where", []string{"cpu"}).Get(t.Context(), nil)
-	require.ErrorContains(t, err, "slot_lost: no worker has offered a lease of pool cpu for 2s")
+	require.ErrorContains(t, err, "no worker has offered a lease of pool cpu for 2s")
 	require.Equal(t, gpumux.FaultSlotLost, workflows.FaultOf(err).Kind)
 }
 
