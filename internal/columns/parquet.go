@@ -102,11 +102,12 @@ func (t parquetTable) each(ctx context.Context, at []int, f func(columns []arrow
 
 // group is what the metadata says of the columns of a row group that are read.
 type group struct {
-	rows, stored int64
-	unpacked     float64
+	rows int64
+	// unpacked is how many bytes their values take.
+	unpacked float64
 }
 
-// groups finds where the columns lie. Row groups that need too much memory are refused.
+// groups finds where the columns lie.
 func (t parquetTable) groups(leaves []int) (all []group, err error) {
 	var wanted []stretch
 	metadata := t.ParquetReader().MetaData()
@@ -126,13 +127,9 @@ func (t parquetTable) groups(leaves []int) (all []group, err error) {
 				return nil, fmt.Errorf("row group %d lies outside of the file", n)
 			}
 			wanted = append(wanted, stretch{start, start + size})
-			g.stored += size
 			// Many equal values take few bytes in a page of any kind.
 			width := max(8, metadata.Schema.Column(leaf).TypeLength())
 			g.unpacked += max(float64(chunk.TotalUncompressedSize()), float64(chunk.NumValues())*float64(width))
-		}
-		if err := tooLarge(fmt.Sprintf("row group %d", n), g.stored, int64(min(g.unpacked, math.MaxInt64/2))); err != nil {
-			return nil, err
 		}
 		all = append(all, g)
 	}
