@@ -224,7 +224,7 @@ func TestLease_AServiceWithoutTheKeys(t *testing.T) {
 	require.ErrorContains(t, err, "keys of the gpumux workers")
 }
 
-func TestLease_AHundredBesideAMap(t *testing.T) {
+func TestLong_LeaseAHundredBesideAMap(t *testing.T) {
 	l := newLeases(t)
 	w := l.offer("cpu", 4)
 	l.register("short", func(ctx workflow.Context, seed int) (got inferred, err error) {

@@ -271,12 +271,12 @@ func TestMap_ALargeMapRunsInSegments(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.worker("cpu", 2)
-	in := gpumux.MapInput{Task: "call", Range: &gpumux.Range{End: 1300}, Ladder: []string{"cpu"}, Output: "maps/l/results.jsonl", Chunk: 1}
+	in := gpumux.MapInput{Task: "call", Range: &gpumux.Range{End: 700}, Ladder: []string{"cpu"}, Output: "maps/l/results.jsonl", Chunk: 1}
 	sum, err := s.run(in)
 	require.NoError(t, err)
-	require.EqualValues(t, 1300, sum.Chunks)
+	require.EqualValues(t, 700, sum.Chunks)
 	s.results(sum)
-	s.calledOnce(1300)
+	s.calledOnce(700)
 	d, err := s.client.DescribeWorkflowExecution(t.Context(), "map-call", "")
 	require.NoError(t, err)
 	require.Less(t, d.WorkflowExecutionInfo.HistoryLength, int64(4000), "the map's own history stays short")

@@ -165,7 +165,7 @@ func mentioning(t testing.TB, dir string) []string {
 }
 
 // A budget ends the item that passes it and no other.
-func TestBench_OutOfMemory(t *testing.T) {
+func TestLong_BenchOutOfMemory(t *testing.T) {
 	s, python := newMeasure(t)
 	if exec.Command(python, "-c", "import numpy").Run() != nil {
 		rig.Because(t, rig.NumPy, python)
