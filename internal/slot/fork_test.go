@@ -102,9 +102,17 @@ func (f *forge) logged(text string) []observer.LoggedEntry {
 // pid is the process of the newest template.
 func (f *forge) pid() int {
 	f.t.Helper()
-	made := f.logged("template ready")
+	made := f.pids()
 	require.NotEmpty(f.t, made)
-	return int(made[len(made)-1].ContextMap()["pid"].(int64))
+	return made[len(made)-1]
+}
+
+// pids are the processes of all templates so far.
+func (f *forge) pids() (made []int) {
+	for _, each := range f.logged("template ready") {
+		made = append(made, int(each.ContextMap()["pid"].(int64)))
+	}
+	return made
 }
 
 const forked = `

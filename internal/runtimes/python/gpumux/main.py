@@ -122,10 +122,13 @@ def _serve(wire, ended, forks) -> int:
         process = os.getpid()
         ended = _signals(wire)
         forks.restore_handlers()
-        if _greet(wire) is None:
+        hello = _greet(wire)
+        if hello is None:
             return 0
+    # Such a process runs one item.
+    single = forks is not None and not hello.get("lease")
     on_host = gpumux.slot().device == "CPU"
-    caller = call.Caller(wire, peak.of_host() if on_host else peak.of_device(wire.tell_allocators))
+    caller = call.Caller(wire, peak.of_host(single) if on_host else peak.of_device(wire.tell_allocators))
     try:
         caller.use(hello.get("target"), task.ready(function))
     except task.LoadError as error:
@@ -158,6 +161,9 @@ def _serve(wire, ended, forks) -> int:
             target, name = header.get("target") or hello.get("target"), header.get("task") or hello.get("task")
             if _choose(caller, target, hello, wire, header["run"], name):
                 caller.run(header, body)
+                if single:
+                    # The worker would say stop.
+                    return 0
             del message, body
     finally:
         caller.close()

@@ -65,22 +65,22 @@ def _positive(numbers: list) -> bool:
     return set(map(type, numbers)) == {int} and min(numbers) > 0
 
 
-def inherit() -> socket.socket:
+def inherit(descriptor: int = DESCRIPTOR) -> socket.socket:
     """Move the inherited descriptor away from the task and its children."""
     for lowest in (900, 200, 10):
         try:
-            fd = fcntl.fcntl(DESCRIPTOR, fcntl.F_DUPFD_CLOEXEC, lowest)
+            fd = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, lowest)
             break
         except OSError as error:
             # EINVAL: the limit on open files is lower.
             reason = error
     else:
-        raise WireError(f"descriptor {DESCRIPTOR} is not open ({reason}); a gpumux worker starts this program") from reason
-    os.close(DESCRIPTOR)
+        raise WireError(f"descriptor {descriptor} is not open ({reason}); a gpumux worker starts this program") from reason
+    os.close(descriptor)
     try:
         sock = socket.socket(fileno=fd)
     except OSError as error:
-        raise WireError(f"descriptor {DESCRIPTOR} is no socket ({error}); a gpumux worker starts this program") from error
+        raise WireError(f"descriptor {descriptor} is no socket ({error}); a gpumux worker starts this program") from error
     sock.setblocking(True)
     return sock
 
