@@ -16,10 +16,10 @@ import socket
 import sys
 import time
 import warnings
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
 from .chance import Chance
-from .wire import DESCRIPTOR, Wire, inherit
+from .wire import DESCRIPTOR, Wire
 
 # Descriptors from that of the wire on which a task finds closed; the import must leave them free.
 _RESERVED = 5
@@ -47,7 +47,7 @@ class Template:
         self.child = False
         """This process is a child that serves the worker."""
         self._chance = Chance()
-        self._output = -1
+        self._output = self._writer = -1
         self._outputs: list[tuple[int, bool]] = []
         self._known: list[int] = []
         self._hooked = False
@@ -90,11 +90,11 @@ class Template:
         known = ",".join(map(str, self._known))
         self._channel.send(f"refused {why}".encode()[:4096] if why else f"ready {known}".encode())
 
-    def serve(self) -> Optional[Wire]:
-        """In each child its wire; in the template None, when the worker wants no more."""
+    def serve(self) -> bool:
+        """True in each child, which then takes a request; in the template False, when the worker wants no more."""
         if not self._channel.recv(64):
             # The worker has checked what the import left, and wants no child.
-            return None
+            return False
         # Python's hooks cost more than a fork. They run once for the children of a batch, unless the import brought hooks of its own.
         first, second = (self._split, _fork) if self._hooked else (_fork, self._split)
         pause = 0.0
@@ -105,10 +105,12 @@ class Template:
                 try:
                     os.close(reader)
                     _forget_exits()
-                    for fd in range(DESCRIPTOR, DESCRIPTOR + _RESERVED):
-                        os.close(fd)
-                    if any(second() == 0 for _ in range(_BATCH)):
-                        return self._wait(writer)
+                    _stand_in()
+                    for _ in range(_BATCH):
+                        if second() == 0:
+                            self._writer = writer
+                            self._begin()
+                            return True
                     os._exit(0)
                 except BaseException:
                     _leave_with_error()
@@ -121,7 +123,7 @@ class Template:
                 taken += more
             os.close(reader)
             if b"e" in taken:
-                return None
+                return False
             # Backoff: children that ended by themselves may do so again and again.
             pause = 0.0 if taken else min(1.0, pause * 2 or 0.01)
             time.sleep(pause)
@@ -135,25 +137,27 @@ class Template:
 
     # In a child.
 
+    def _begin(self) -> None:
+        os.setpgid(0, 0)
+        self._end_with_worker()
+        self._chance.renew()
+
     def restore_handlers(self) -> None:
         """Restore the signal handlers that the task's import set."""
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
 
-    def _wait(self, writer: int) -> Wire:
-        """Wait for a request and serve it."""
-        os.setpgid(0, 0)
-        self._end_with_worker()
-        self._chance.renew()
+    def take(self, wire: Wire) -> None:
+        """Wait for a request and give wire its socket. What comes before costs no item time: children wait while others run."""
         hard = resource.getrlimit(_RLIMIT_LOCKS)[1]
         memory = os.open("/proc/self/mem", os.O_RDWR | os.O_CLOEXEC)
         mark, fds, _, _ = socket.recv_fds(self._channel, 64, 2)
         try:
-            os.write(writer, b"t" if mark else b"e")
+            os.write(self._writer, b"t" if mark else b"e")
         except BrokenPipeError:
             # The template is gone, or has forked another batch.
             pass
-        os.close(writer)
+        os.close(self._writer)
         if not mark:
             os._exit(0)
         try:
@@ -166,14 +170,13 @@ class Template:
             # The arguments that only a template has.
             os.pwrite(memory, bytes(self._title[1] - self._title[0]), self._title[0])
             os.close(memory)
-            wire = Wire(inherit(descriptor), self._output)
+            wire.join(descriptor, self._output)
         except Exception as error:
             self._answer(f"failed {type(error).__name__}: {error}")
             os._exit(1)
         self.child = True
         self._answer(f"pid {os.getpid()}")
         self._channel.close()
-        return wire
 
     def _answer(self, text: str) -> None:
         self._channel.send(text.encode(errors="replace")[:4096])
@@ -188,6 +191,14 @@ class Template:
         self._prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != self._worker:
             os._exit(1)
+
+
+def _stand_in() -> None:
+    """Close the descriptors that were kept free, except for a socket in the place of a wire until there is one."""
+    with socket.socket(socket.AF_UNIX) as own:
+        os.dup2(own.fileno(), DESCRIPTOR, inheritable=False)
+    for fd in range(DESCRIPTOR + 1, DESCRIPTOR + _RESERVED):
+        os.close(fd)
 
 
 def _forget_exits() -> None:

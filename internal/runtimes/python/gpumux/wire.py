@@ -65,22 +65,22 @@ def _positive(numbers: list) -> bool:
     return set(map(type, numbers)) == {int} and min(numbers) > 0
 
 
-def inherit(descriptor: int = DESCRIPTOR) -> socket.socket:
+def inherit() -> socket.socket:
     """Move the inherited descriptor away from the task and its children."""
     for lowest in (900, 200, 10):
         try:
-            fd = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, lowest)
+            fd = fcntl.fcntl(DESCRIPTOR, fcntl.F_DUPFD_CLOEXEC, lowest)
             break
         except OSError as error:
             # EINVAL: the limit on open files is lower.
             reason = error
     else:
-        raise WireError(f"descriptor {descriptor} is not open ({reason}); a gpumux worker starts this program") from reason
-    os.close(descriptor)
+        raise WireError(f"descriptor {DESCRIPTOR} is not open ({reason}); a gpumux worker starts this program") from reason
+    os.close(DESCRIPTOR)
     try:
         sock = socket.socket(fileno=fd)
     except OSError as error:
-        raise WireError(f"descriptor {descriptor} is no socket ({error}); a gpumux worker starts this program") from error
+        raise WireError(f"descriptor {DESCRIPTOR} is no socket ({error}); a gpumux worker starts this program") from error
     sock.setblocking(True)
     return sock
 
@@ -124,6 +124,13 @@ class Wire:
         """peek has seen the end of the stream."""
         # What the allocators hold, as a field of the next answer.
         self._allocators = ""
+
+    def join(self, descriptor: int, output: int) -> None:
+        """Replace the socket by the one behind descriptor, and the output likewise."""
+        os.dup2(descriptor, self._sock.fileno(), inheritable=False)
+        os.close(descriptor)
+        self._identity = os.fstat(self._sock.fileno())
+        self._out = _output(output)
 
     def lost(self) -> bool:
         """Whether the task has closed the socket's descriptor, or put something else in its place."""
