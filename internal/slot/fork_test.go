@@ -222,6 +222,18 @@ def item(x):
 	require.Equal(t, []string{"true"}, f.run(f.slot("cpu/0", nil), "item", 1))
 }
 
+// Several processes are forked together, and yet each runs the hooks that the import set.
+func TestFork_HooksOfTheImportRunInEachProcess(t *testing.T) {
+	f := newForge(t, `
+ran = []
+os.register_at_fork(after_in_child=lambda: ran.append(os.getpid()))
+def item(x): return [ran[-1] == os.getpid(), 'gpumux.template' in sys.modules]
+`)
+	for _, value := range f.run(f.slot("cpu/0", nil), "item", ints(6)...) {
+		require.Equal(t, "[true,true]", value)
+	}
+}
+
 func TestFork_OutputAndTheEndOfAProcess(t *testing.T) {
 	f := newForge(t, `
 import atexit, logging, tempfile, threading

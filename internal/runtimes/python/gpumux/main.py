@@ -118,7 +118,6 @@ def _serve(wire, ended, forks) -> int:
         wire.ready(0)
         if not forks.serve():
             return 0
-        process = os.getpid()
         wire = Wire(inherit())
         ended = _signals(wire)
         forks.restore_handlers()
@@ -126,6 +125,7 @@ def _serve(wire, ended, forks) -> int:
     caller = call.Caller(wire, peak.of_host() if on_host else peak.of_device(wire.tell_allocators))
     if forks:
         forks.take(wire)
+        process = os.getpid()
         hello = _greet(wire)
         if hello is None:
             return 0

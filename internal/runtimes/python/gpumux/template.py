@@ -91,27 +91,25 @@ class Template:
         self._channel.send(f"refused {why}".encode()[:4096] if why else f"ready {known}".encode())
 
     def serve(self) -> bool:
-        """True in each child, which then takes a request; in the template False, when the worker wants no more."""
+        """True in a process that is ready to take a request; in the template False, when the worker wants no more."""
         if not self._channel.recv(64):
             # The worker has checked what the import left, and wants no child.
             return False
         # Python's hooks cost more than a fork. They run once for the children of a batch, unless the import brought hooks of its own.
-        first, second = (self._split, _fork) if self._hooked else (_fork, self._split)
+        fork, batch = (self._split, 1) if self._hooked else (_fork, _BATCH)
         pause = 0.0
         while True:
             reader, writer = os.pipe()
             # The template double-forks, so the worker adopts the children and reaps them like any task process.
-            if (pid := first()) == 0:
+            if (pid := fork()) == 0:
                 try:
+                    if self._hooked and _fork():
+                        os._exit(0)
                     os.close(reader)
+                    self._writer = writer
                     _forget_exits()
                     _stand_in()
-                    for _ in range(_BATCH):
-                        if second() == 0:
-                            self._writer = writer
-                            self._begin()
-                            return True
-                    os._exit(0)
+                    return True
                 except BaseException:
                     _leave_with_error()
             os.close(writer)
@@ -119,7 +117,7 @@ class Template:
                 raise OSError("the system forks no more processes")
             os.waitpid(pid, 0)
             taken = b""
-            while b"e" not in taken and len(taken) < _BATCH // 2 and (more := os.read(reader, _BATCH)):
+            while b"e" not in taken and 2 * len(taken) < batch and (more := os.read(reader, batch)):
                 taken += more
             os.close(reader)
             if b"e" in taken:
@@ -135,12 +133,7 @@ class Template:
             self._hooked = True
         self._register(**hooks)
 
-    # In a child.
-
-    def _begin(self) -> None:
-        os.setpgid(0, 0)
-        self._end_with_worker()
-        self._chance.renew()
+    # In what it forks.
 
     def restore_handlers(self) -> None:
         """Restore the signal handlers that the task's import set."""
@@ -148,7 +141,12 @@ class Template:
             signal.signal(number, handler)
 
     def take(self, wire: Wire) -> None:
-        """Wait for a request and give wire its socket. What comes before costs no item time: children wait while others run."""
+        """Become a batch of children, each of which waits for a request and gives wire its socket."""
+        if not self._hooked and all(self._split() for _ in range(_BATCH)):
+            os._exit(0)
+        os.setpgid(0, 0)
+        self._end_with_worker()
+        self._chance.renew()
         hard = resource.getrlimit(_RLIMIT_LOCKS)[1]
         memory = os.open("/proc/self/mem", os.O_RDWR | os.O_CLOEXEC)
         mark, fds, _, _ = socket.recv_fds(self._channel, 64, 2)
