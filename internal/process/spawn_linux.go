@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -16,7 +17,8 @@ import (
 // signal when the forking thread ends. Such a thread withholds the worker's capabilities
 // from its children.
 var (
-	taskSpawner = sync.OnceValue(newSpawner)
+	taskSpawner   = sync.OnceValue(newSpawner)
+	spawnerThread atomic.Int32
 	// becomeParent prepares the worker for its first child.
 	becomeParent = sync.OnceFunc(func() {
 		// The worker adopts orphaned descendants instead of init, so none is lost.
@@ -35,6 +37,7 @@ func newSpawner() chan<- func() {
 	work := make(chan func())
 	go func() {
 		runtime.LockOSThread()
+		spawnerThread.Store(int32(unix.Gettid()))
 		unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
 		for f := range work {
 			f()

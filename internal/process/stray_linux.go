@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"syscall"
@@ -95,11 +94,11 @@ func reapOrphans() {
 	}
 }
 
-func children() []int {
-	var pids []int
-	files, _ := filepath.Glob("/proc/self/task/*/children")
-	for _, file := range files {
-		list, _ := os.ReadFile(file)
+// children are those of the threads that can have descendants of task processes: the
+// first adopts orphans, and CLONE_PARENT makes children of the one that starts processes.
+func children() (pids []int) {
+	for _, thread := range []int{os.Getpid(), int(spawnerThread.Load())} {
+		list, _ := os.ReadFile(fmt.Sprintf("%s/self/task/%d/children", proc, thread))
 		for field := range bytes.FieldsSeq(list) {
 			if pid, err := strconv.Atoi(string(field)); err == nil {
 				pids = append(pids, pid)

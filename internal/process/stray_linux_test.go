@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 
 	"github.com/gpumux/gpumux/internal/test/rig"
 )
@@ -89,6 +90,35 @@ func TestProcess_ItsDaemonsEndWithItAndNoOthers(t *testing.T) {
 	first.Kill()
 	require.False(t, lives(daemon))
 	require.True(t, lives(other))
+}
+
+// A process can make a process that is not its child but its sibling.
+func TestProcess_ASiblingThatItMadeEndsWithIt(t *testing.T) {
+	t.Parallel()
+	needsMarks(t)
+	p, err := New(Options{Log: zap.NewNop()})
+	require.NoError(t, err)
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer r.Close()
+	require.NoError(t, p.Start(Command{
+		Argv: []string{"python3", "-c", fmt.Sprintf(`import ctypes, os, time
+if ctypes.CDLL(None).syscall(%d, %d, 0, 0, 0, 0) == 0:
+    os.setsid()
+    print(os.getpid(), flush=True)
+time.sleep(600)`, unix.SYS_CLONE, unix.CLONE_PARENT|int(syscall.SIGCHLD))},
+		Env: os.Environ(), Stdout: w,
+	}))
+	w.Close()
+	p.Follow(func() {})
+	t.Cleanup(p.Kill)
+	said, err := bufio.NewReader(r).ReadString('\n')
+	require.NoError(t, err)
+	sibling, err := strconv.Atoi(strings.TrimSpace(said))
+	require.NoError(t, err)
+	require.Equal(t, sibling, groupOf(sibling))
+	p.Kill()
+	require.False(t, lives(sibling))
 }
 
 func needsMarks(t *testing.T) {

@@ -7,11 +7,10 @@ import (
 	"github.com/gpumux/gpumux/internal/process"
 )
 
-// Adopt is Start for a process that fork makes, with the mark, output for what it prints
-// and files as descriptors from 3 on, which fork closes.
-func Adopt(
-	task launch.Task, o Options, fork func(mark uint64, output *os.File, files []*os.File) (pid int, err error),
-) (*Session, error) {
+// Adopt is Start for a process of one item that fork makes, with the mark, output for
+// what it prints, and its end of the wire, which fork closes.
+func Adopt(task launch.Task, o Options, fork func(mark uint64, output, wire *os.File) (pid int, err error)) (*Session, error) {
+	o.Single = true
 	p, files, err := connected(task, o)
 	if err != nil {
 		return nil, err
@@ -21,7 +20,7 @@ func Adopt(
 		p.disconnect()
 		return nil, err
 	}
-	pid, err := fork(p.Process.Mark(), p.Process.Out.File, files)
+	pid, err := fork(p.Process.Mark(), p.Process.Out.File, files[0])
 	if err == nil {
 		err = p.Process.Adopt(pid)
 	}

@@ -23,7 +23,7 @@ type scratch struct {
 // folder is where the process may leave files of its items, or "".
 func (s *scratch) folder(p *occupant) string {
 	if p.folder == "" && !p.unplaced {
-		folder, err := s.makeFolder(p.session.Process.PID)
+		folder, err := s.makeFolder(p)
 		if err != nil {
 			s.log.Warn("items of a task process can keep no files", zap.String("task", p.session.Task.Name), zap.String("why", err.Error()))
 		}
@@ -34,7 +34,7 @@ func (s *scratch) folder(p *occupant) string {
 
 // makeFolder makes a folder that the process may write to. It lies in the slot's folder,
 // which the sweeper removes if nobody else does.
-func (s *scratch) makeFolder(pid int) (string, error) {
+func (s *scratch) makeFolder(p *occupant) (string, error) {
 	if s.dir == "" {
 		dir, err := os.MkdirTemp("", "gpumux-files-")
 		if err != nil {
@@ -45,7 +45,10 @@ func (s *scratch) makeFolder(pid int) (string, error) {
 			return "", err
 		}
 	}
-	folder := filepath.Join(s.dir, strconv.Itoa(pid))
+	folder := filepath.Join(s.dir, strconv.Itoa(p.session.Process.PID))
+	if p.session.Task.Python != "" {
+		return folder, nil // the runtime makes it with the first file
+	}
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		return "", err // remove deletes all of the slot's folder
 	}

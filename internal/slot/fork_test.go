@@ -102,9 +102,17 @@ func (f *forge) logged(text string) []observer.LoggedEntry {
 // pid is the process of the newest template.
 func (f *forge) pid() int {
 	f.t.Helper()
-	made := f.logged("template ready")
+	made := f.pids()
 	require.NotEmpty(f.t, made)
-	return int(made[len(made)-1].ContextMap()["pid"].(int64))
+	return made[len(made)-1]
+}
+
+// pids are the processes of all templates so far.
+func (f *forge) pids() (made []int) {
+	for _, each := range f.logged("template ready") {
+		made = append(made, int(each.ContextMap()["pid"].(int64)))
+	}
+	return made
 }
 
 const forked = `
@@ -212,6 +220,18 @@ def item(x):
     return 'gpumux.template' in sys.modules
 `)
 	require.Equal(t, []string{"true"}, f.run(f.slot("cpu/0", nil), "item", 1))
+}
+
+// Several processes are forked together, and yet each runs the hooks that the import set.
+func TestFork_HooksOfTheImportRunInEachProcess(t *testing.T) {
+	f := newForge(t, `
+ran = []
+os.register_at_fork(after_in_child=lambda: ran.append(os.getpid()))
+def item(x): return [ran[-1] == os.getpid(), 'gpumux.template' in sys.modules]
+`)
+	for _, value := range f.run(f.slot("cpu/0", nil), "item", ints(6)...) {
+		require.Equal(t, "[true,true]", value)
+	}
 }
 
 func TestFork_OutputAndTheEndOfAProcess(t *testing.T) {

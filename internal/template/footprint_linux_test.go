@@ -121,7 +121,12 @@ func TestTemplate_Answers(t *testing.T) {
 			conn.Read(request[:])
 			conn.Write([]byte(answer))
 		}()
-		pid, err := tmp.request(1, os.Stderr, nil)
+		ask := func() (int, error) {
+			wire, err := os.Open(os.DevNull)
+			require.NoError(t, err)
+			return tmp.request(1, os.Stderr, wire)
+		}
+		pid, err := ask()
 		if want == "" {
 			require.NoError(t, err)
 			require.Equal(t, 7, pid)
@@ -129,7 +134,7 @@ func TestTemplate_Answers(t *testing.T) {
 			require.ErrorContains(t, err, want)
 		}
 		conn.Close()
-		_, err = tmp.request(1, os.Stderr, nil)
+		_, err = ask()
 		require.ErrorContains(t, err, "the template ended while it forked")
 		ours.Close()
 	}

@@ -113,19 +113,11 @@ func (ts *Set) Fork(ctx context.Context, task launch.Task, o session.Options, ed
 		if t.process == nil {
 			return nil, ErrNone
 		}
-		var err error
-		if edition, err = task.Edition(ctx, o.StartLimit); err != nil {
-			return nil, err
-		}
-		err = errors.New("its code has changed")
-		if edition == t.edition {
-			o.StartLimit = min(o.StartLimit, forkLimit)
-			var p *session.Session
-			if p, err = t.fork(task, o); err == nil {
-				return &Child{p, t.edition, t}, nil
-			}
-		}
+		o.StartLimit = min(o.StartLimit, forkLimit)
+		p, err := t.fork(task, o)
 		switch {
+		case err == nil:
+			return &Child{p, t.edition, t}, nil
 		case process.Scarce(err): // a new interpreter will fail too, and its fault says why
 			return nil, ErrNone
 		case tries == forkTries:

@@ -118,8 +118,8 @@ func (t *template) start() (p *session.Session, channel *net.UnixConn, fit bool)
 	if why != "" {
 		t.refuse(why, limit)
 	}
-	if evidence != nil || why != "" {
-		return p, channel, false
+	if now, err := t.task.Edition(t.ctx, t.o.StartLimit); evidence != nil || why != "" || err != nil || now != t.edition {
+		return p, channel, false // a new interpreter says what is wrong, or has the new code
 	}
 	t.all.log.Info("template ready: fresh items are forked from it", zap.String("task", t.task.Name),
 		zap.String("device", t.o.Device), zap.Int("pid", p.Process.PID),
@@ -162,20 +162,14 @@ func (t *template) fork(task launch.Task, o session.Options) (*session.Session, 
 	return session.Adopt(task, o, t.request)
 }
 
-// request asks the template for a child that prints to output and has files as its
-// descriptors from 3 on. It closes files here.
-func (t *template) request(mark uint64, output *os.File, files []*os.File) (pid int, err error) {
-	fds := []int{int(output.Fd())}
-	for _, file := range files {
-		fds = append(fds, int(file.Fd()))
-	}
+// request asks the template for a child that prints to output and speaks on wire. It
+// closes wire here.
+func (t *template) request(mark uint64, output, wire *os.File) (pid int, err error) {
 	limit := min(forkLimit, t.o.StartLimit)
 	t.channel.SetDeadline(time.Now().Add(limit))
-	_, _, err = t.channel.WriteMsgUnix(strconv.AppendUint(nil, mark, 10), unix.UnixRights(fds...), nil)
+	_, _, err = t.channel.WriteMsgUnix(strconv.AppendUint(nil, mark, 10), unix.UnixRights(int(output.Fd()), int(wire.Fd())), nil)
 	runtime.KeepAlive(output)
-	for _, file := range files {
-		file.Close()
-	}
+	wire.Close()
 	var answer [4096]byte
 	n := 0
 	if err == nil {

@@ -45,7 +45,7 @@ class Caller:
         self._function: Callable[..., Any] = lambda item: item
         self._wire = wire
         self._peak = peak
-        self.forked = _fork_mark()
+        self.forked: Callable[[], bool] = lambda: False
         """Whether this process was forked by the task."""
         self._main = threading.get_ident()
         self._loop: Any = None
@@ -60,7 +60,7 @@ class Caller:
 
     def use(self, target: str, function: Callable[..., Any]) -> None:
         """Call function, which target names, for the items of the next runs."""
-        self.target, self.loaded[target] = target, function
+        self.target, self.loaded[target], self.forked = target, function, _fork_mark()
         self._function = function = spread(function)
         self.batch = self._limit = int(getattr(function, "__gpumux_batch__", 0))
         self._good, self._grown, self._patience = 0, False, _PATIENCE

@@ -101,10 +101,12 @@ class Chance:
     def _settle_random(self, random: Any, found: Any) -> None:
         by_system = self._seeded.get(id(found))
         if found is random._inst:
-            # The standard library seeds this one anew in every child in any case.
+            # The standard library seeds this one anew after a fork, whoever seeded it.
             if by_system is False:
                 state = found.getstate()
                 self._renew.append(lambda: found.setstate(state))
+            else:
+                self._renew.append(found.seed)
         elif by_system:
             self._renew.append(found.seed)
 

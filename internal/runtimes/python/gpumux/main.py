@@ -89,7 +89,7 @@ def _serve(wire, ended, forks) -> int:
     from time import perf_counter
 
     from gpumux import allocators, call, memory, peak, task
-    from gpumux.wire import WireError, check_run, trace
+    from gpumux.wire import Wire, WireError, check_run, inherit, trace
 
     hello = _greet(wire)
     if hello is None:
@@ -116,22 +116,27 @@ def _serve(wire, ended, forks) -> int:
     if forks:
         forks.imported()
         wire.ready(0)
-        wire = forks.serve()
-        if wire is None:
+        if not forks.serve():
             return 0
-        process = os.getpid()
+        wire = Wire(inherit())
         ended = _signals(wire)
         forks.restore_handlers()
-        if _greet(wire) is None:
-            return 0
     on_host = gpumux.slot().device == "CPU"
     caller = call.Caller(wire, peak.of_host() if on_host else peak.of_device(wire.tell_allocators))
+    if forks:
+        forks.take(wire)
+        process = os.getpid()
+        hello = _greet(wire)
+        if hello is None:
+            return 0
     try:
         caller.use(hello.get("target"), task.ready(function))
     except task.LoadError as error:
         ended()
         wire.fault(error.fault)
         return LOAD
+    # Such a process runs one item.
+    single = forks is not None and not hello.get("lease")
     caller.ended = ended
     wire.ready(caller.batch, trim=True)
     try:
@@ -158,6 +163,9 @@ def _serve(wire, ended, forks) -> int:
             target, name = header.get("target") or hello.get("target"), header.get("task") or hello.get("task")
             if _choose(caller, target, hello, wire, header["run"], name):
                 caller.run(header, body)
+                if single:
+                    # The worker would say stop.
+                    return 0
             del message, body
     finally:
         caller.close()

@@ -1,8 +1,8 @@
 """A process that has imported the task and forks children, each of which serves the wire as a task process.
 
 Owns the channel for the worker's requests, and what a child replaces after the fork: its descriptors, its mark, its random state.
-Never runs an item. Stops when the worker closes the channel. One child always waits; it receives the request itself, and the template
-forks the next.
+Never runs an item. Stops when the worker closes the channel. A few children always wait; they receive the requests themselves, and the
+template forks more.
 """
 
 from __future__ import annotations
@@ -16,18 +16,22 @@ import socket
 import sys
 import time
 import warnings
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
 from .chance import Chance
-from .wire import DESCRIPTOR, Wire, inherit
+from .wire import DESCRIPTOR, Wire
 
-# Descriptors that a child receives, from that of the wire on; the import must leave them free.
+# Descriptors from that of the wire on which a task finds closed; the import must leave them free.
 _RESERVED = 5
+# How many children are forked together. The next ones follow when half of them are taken.
+_BATCH = 4
 _PR_SET_PDEATHSIG = 1
 # How long a trial fork may take, in seconds, and its exit status on success.
 _TRY, _FINE = 3, 77
 # The limit on file locks, which gpumux finds descendants by.
 _RLIMIT_LOCKS = 10
+# Modules whose hooks for forks change nothing that children must have apart; chance.py seeds their generators.
+_STANDARD = getattr(sys, "stdlib_module_names", ("concurrent", "logging", "random", "threading"))
 
 
 class Template:
@@ -43,9 +47,10 @@ class Template:
         self.child = False
         """This process is a child that serves the worker."""
         self._chance = Chance()
-        self._output = -1
-        self._outputs: list[int] = []
+        self._output = self._writer = -1
+        self._outputs: list[tuple[int, bool]] = []
         self._known: list[int] = []
+        self._hooked = False
         self._handlers: dict[int, Any] = {}
         self._why = ""
 
@@ -59,6 +64,7 @@ class Template:
         self._output = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 20)
         self._known = _descriptors()
         self._handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+        self._register, os.register_at_fork = os.register_at_fork, self._registered
         try:
             self._chance.follow()
         except Exception as error:
@@ -68,6 +74,7 @@ class Template:
         """After the import of the task: tell the worker whether children can be forked, or why not."""
         why = self._why
         try:
+            os.register_at_fork = self._register
             self._prctl, self._split = _system()
             self._title = _title()
             self._chance.settle()
@@ -79,72 +86,95 @@ class Template:
         gc.collect()
         gc.freeze()
         _flush()
-        self._outputs = _same(self._output)
+        self._outputs = [(fd, os.get_inheritable(fd)) for fd in _same(self._output)]
         known = ",".join(map(str, self._known))
         self._channel.send(f"refused {why}".encode()[:4096] if why else f"ready {known}".encode())
 
-    def serve(self) -> Optional[Wire]:
-        """In each child its wire; in the template None, when the worker wants no more."""
+    def serve(self) -> bool:
+        """True in a process that is ready to take a request; in the template False, when the worker wants no more."""
         if not self._channel.recv(64):
             # The worker has checked what the import left, and wants no child.
-            return None
+            return False
+        # Python's hooks cost more than a fork. They run once for the children of a batch, unless the import brought hooks of its own.
+        fork, batch = (self._split, 1) if self._hooked else (_fork, _BATCH)
         pause = 0.0
         while True:
             reader, writer = os.pipe()
-            # The template double-forks, so the worker adopts the grandchild and reaps it like any task process. The process in between
-            # does nothing, so Python need not know of it; this process has no other thread.
-            if (pid := self._split()) == 0:
+            # The template double-forks, so the worker adopts the children and reaps them like any task process.
+            if (pid := fork()) == 0:
                 try:
-                    if _fork():
+                    if self._hooked and _fork():
                         os._exit(0)
                     os.close(reader)
-                    return self._wait(writer)
+                    self._writer = writer
+                    _forget_exits()
+                    _stand_in()
+                    return True
                 except BaseException:
                     _leave_with_error()
             os.close(writer)
             if pid < 0:
                 raise OSError("the system forks no more processes")
             os.waitpid(pid, 0)
-            word = os.read(reader, 1)
+            taken = b""
+            while b"e" not in taken and 2 * len(taken) < batch and (more := os.read(reader, batch)):
+                taken += more
             os.close(reader)
-            if word == b"e":
-                return None
-            # Backoff: a child that ended by itself may do so again and again.
-            pause = 0.0 if word else min(1.0, pause * 2 or 0.01)
+            if b"e" in taken:
+                return False
+            # Backoff: children that ended by themselves may do so again and again.
+            pause = 0.0 if taken else min(1.0, pause * 2 or 0.01)
             time.sleep(pause)
 
-    # In a child.
+    def _registered(self, **hooks: Any) -> None:
+        """os.register_at_fork during the import."""
+        hook = hooks.get("after_in_child")
+        if hook is not None and str(getattr(hook, "__module__", "")).partition(".")[0] not in _STANDARD:
+            self._hooked = True
+        self._register(**hooks)
+
+    # In what it forks.
 
     def restore_handlers(self) -> None:
         """Restore the signal handlers that the task's import set."""
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
 
-    def _wait(self, writer: int) -> Wire:
-        """Wait for a request and serve it."""
-        self._end_with_worker()
-        mark, fds, _, _ = socket.recv_fds(self._channel, 64, _RESERVED + 1)
-        try:
-            os.write(writer, b"t" if mark else b"e")
-        except BrokenPipeError:
-            # The template is gone.
-            pass
-        os.close(writer)
-        if not mark:
+    def take(self, wire: Wire) -> None:
+        """Become a batch of children, each of which waits for a request and gives wire its socket."""
+        if not self._hooked and all(self._split() for _ in range(_BATCH)):
             os._exit(0)
         os.setpgid(0, 0)
+        self._end_with_worker()
+        self._chance.renew()
+        hard = resource.getrlimit(_RLIMIT_LOCKS)[1]
+        memory = os.open("/proc/self/mem", os.O_RDWR | os.O_CLOEXEC)
+        mark, fds, _, _ = socket.recv_fds(self._channel, 64, 2)
         try:
-            self._become(int(mark), fds)
-            _forget_exits()
-            self._chance.renew()
-            wire = Wire(inherit(), self._output)
+            os.write(self._writer, b"t" if mark else b"e")
+        except BrokenPipeError:
+            # The template is gone, or has forked another batch.
+            pass
+        os.close(self._writer)
+        if not mark:
+            os._exit(0)
+        try:
+            if int(mark):
+                resource.setrlimit(_RLIMIT_LOCKS, (int(mark), hard))
+            output, descriptor = fds
+            for fd, inheritable in self._outputs:
+                os.dup2(output, fd, inheritable)
+            os.close(output)
+            # The arguments that only a template has.
+            os.pwrite(memory, bytes(self._title[1] - self._title[0]), self._title[0])
+            os.close(memory)
+            wire.join(descriptor, self._output)
         except Exception as error:
             self._answer(f"failed {type(error).__name__}: {error}")
             os._exit(1)
         self.child = True
         self._answer(f"pid {os.getpid()}")
         self._channel.close()
-        return wire
 
     def _answer(self, text: str) -> None:
         self._channel.send(text.encode(errors="replace")[:4096])
@@ -155,29 +185,18 @@ class Template:
         while os.getppid() != self._worker:
             if time.monotonic() > deadline:
                 os._exit(1)
-            time.sleep(0.0002)
+            time.sleep(0.001)
         self._prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != self._worker:
             os._exit(1)
 
-    def _become(self, mark: int, fds: list[int]) -> None:
-        """Set the child's mark, install its descriptors, and remove the arguments that only a template has."""
-        if mark:
-            resource.setrlimit(_RLIMIT_LOCKS, (mark, resource.getrlimit(_RLIMIT_LOCKS)[1]))
-        high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 30) for fd in fds]
-        for fd in fds:
-            os.close(fd)
-        for fd in self._outputs:
-            os.dup2(high[0], fd, inheritable=os.get_inheritable(fd))
-        for target, fd in enumerate(high[1:], DESCRIPTOR):
-            os.dup2(fd, target, inheritable=False)
-        for fd in high:
-            os.close(fd)
-        for fd in range(DESCRIPTOR + len(high) - 1, DESCRIPTOR + _RESERVED):
-            os.close(fd)
-        memory = os.open("/proc/self/mem", os.O_RDWR | os.O_CLOEXEC)
-        os.pwrite(memory, bytes(self._title[1] - self._title[0]), self._title[0])
-        os.close(memory)
+
+def _stand_in() -> None:
+    """Close the descriptors that were kept free, except for a socket in the place of a wire until there is one."""
+    with socket.socket(socket.AF_UNIX) as own:
+        os.dup2(own.fileno(), DESCRIPTOR, inheritable=False)
+    for fd in range(DESCRIPTOR + 1, DESCRIPTOR + _RESERVED):
+        os.close(fd)
 
 
 def _forget_exits() -> None:
