@@ -61,8 +61,8 @@ func (all Schedules) Create(ctx context.Context, name string, at ScheduleSpec, m
 	return all.put(ctx, name, at, m, false)
 }
 
-// Replace is Create where no schedule has the name. Otherwise it changes the times and the
-// map of that schedule, which keeps its list of maps and stays paused if it is.
+// Replace is Create where no schedule has the name. Otherwise it changes the times and
+// the map of that schedule, which keeps its list of maps and stays paused if it is.
 func (all Schedules) Replace(ctx context.Context, name string, at ScheduleSpec, m Map) error {
 	return all.put(ctx, name, at, m, true)
 }

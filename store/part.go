@@ -339,8 +339,8 @@ func (w Position) parts(yield func(partName) bool) {
 	}
 }
 
-// Written are the positions behind which parts were written since a moment, by the store's
-// clock.
+// Written are the positions behind which parts were written since a moment, by the
+// store's clock.
 func (f *Folder) Written(ctx context.Context, since time.Time) (all []Position, err error) {
 	least := map[string]int{}
 	for o, err := range f.in.Objects(ctx, f.key) {

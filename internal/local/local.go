@@ -59,8 +59,8 @@ type ServerOptions struct {
 	Port, UIPort int
 	// Headless goes without the Web UI.
 	Headless bool
-	// Brief is for one command: the server has neither schedules nor batches. Close leaves it
-	// to die with this process, which is a second faster than a stop and loses nothing.
+	// Brief is for one command: the server has neither schedules nor batches. Close leaves
+	// it to die with this process, which is a second faster than a stop and loses nothing.
 	Brief bool
 	// Token is required of callers; empty lets everybody on this machine in.
 	Token string
