@@ -33,7 +33,8 @@ func (r Running[Out]) Next(ctx workflow.Context) (result Result[Out], more bool)
 }
 
 // AddTo makes a selector call f with each result as it comes. The call for the end has
-// more false and no result: it follows the last result, and comes when the map has failed.
+// more false and no result: it follows the last result, and comes when the map has
+// failed.
 func (r Running[Out]) AddTo(selector workflow.Selector, f func(result Result[Out], more bool)) {
 	selector.AddReceive(r.finished, func(c workflow.ReceiveChannel, more bool) {
 		var result Result[Out]
