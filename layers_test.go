@@ -72,7 +72,7 @@ internal/columns                 . internal/arrays internal/items internal/resul
 store                            . internal/contract internal/items internal/names internal/objects internal/results internal/text
 internal/items                   . internal/calls internal/contract internal/names internal/objects internal/results internal/text
 internal/objects                 internal/names
-internal/results                 . internal/arrays
+internal/results                 . internal/arrays internal/text
 internal/test/rig
 internal/test/s3test
 internal/otlp                    internal/tracing
@@ -83,8 +83,8 @@ internal/calls                   .
 codec
 gpu                              . internal/mps
 internal/mps
-task                             . internal/wire
-internal/wire                    . internal/arrays internal/names
+task                             . internal/text internal/wire
+internal/wire                    . internal/arrays internal/names internal/text
 internal/arrays                  internal/text
 .                                internal/names internal/text
 internal/text

@@ -259,7 +259,8 @@ func (l *ledger) book(r gpumux.Result) gpumux.Result {
 	l.count(r)
 	if r.Fault != nil && len(l.result.Recent) < maxRecent {
 		short := *r.Fault
-		short.Traceback, short.Tail, short.Index = "", "", &r.Index
+		index := r.Index // else every result escapes to the heap
+		short.Traceback, short.Tail, short.Index = "", "", &index
 		l.result.Recent = append(l.result.Recent, gpumux.Result{Index: r.Index, Fault: &short, Key: r.Key})
 	}
 	l.result.Ran++
@@ -294,21 +295,17 @@ func (l *ledger) count(r gpumux.Result) {
 
 // spare counts a failure of the worker or its device, or another edition, and returns how
 // many came in a row.
-func (l *ledger) spare(fault *gpumux.Fault) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.memo.suspect(fault)
-	l.memo.Spared++
-	return l.memo.Spared
-}
+func (l *ledger) spare(fault *gpumux.Fault) int { return l.tally(fault, &l.memo.Spared) }
 
 // unstarted counts a process that did not start, and returns how many did not.
-func (l *ledger) unstarted(fault *gpumux.Fault) int {
+func (l *ledger) unstarted(fault *gpumux.Fault) int { return l.tally(fault, &l.memo.Starts) }
+
+func (l *ledger) tally(fault *gpumux.Fault, count *int) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.memo.suspect(fault)
-	l.memo.Starts++
-	return l.memo.Starts
+	*count++
+	return *count
 }
 
 // blame books a death against the first item that ran and has no result. If that decides

@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"cmp"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
@@ -18,9 +19,7 @@ func Apply(o *client.Options, c converter.PayloadCodec) {
 
 // Converter is a data converter with a codec; both may be nil.
 func Converter(parent converter.DataConverter, c converter.PayloadCodec) converter.DataConverter {
-	if parent == nil {
-		parent = converter.GetDefaultDataConverter()
-	}
+	parent = cmp.Or(parent, converter.GetDefaultDataConverter())
 	if c == nil {
 		return parent
 	}

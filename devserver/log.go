@@ -1,6 +1,7 @@
 package devserver
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"slices"
@@ -64,9 +65,7 @@ type quietLog struct {
 }
 
 func newQuietLog(l *zap.Logger) *quietLog {
-	if l == nil {
-		l = zap.NewNop()
-	}
+	l = cmp.Or(l, zap.NewNop())
 	level := zap.NewAtomicLevelAt(zapcore.WarnLevel)
 	return &quietLog{level: level, zap: l.Named("temporal").WithOptions(
 		zap.WrapCore(func(c zapcore.Core) zapcore.Core {

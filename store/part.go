@@ -181,14 +181,15 @@ func (f *Folder) head(ctx context.Context, p partName) (part, error) {
 	return part{p, h}, nil
 }
 
-// spare are buffers of parts that were read to their end.
-var spare = sync.Pool{New: func() any { return new([]byte) }}
+// spare are parts that were read to their end, whose memory others use.
+var spare = sync.Pool{New: func() any { return new(opened) }}
 
 // load reads the lines of a part, which lie in text, and checks them.
 func (f *Folder) load(ctx context.Context, p partName) (o opened, err error) {
-	buffer := spare.Get().(*[]byte)
-	if o.text, err = f.in.ReadAllInto(ctx, f.keyOf(p), *buffer); err == nil {
-		o.lines, err = parsePartText(o.text)
+	o = *spare.Get().(*opened)
+	if o.text, err = f.in.ReadAllInto(ctx, f.keyOf(p), o.text); err == nil {
+		o.all, err = parsePartText(o.text, o.all)
+		o.lines = o.all
 	}
 	if err != nil {
 		return opened{}, f.unread(p, err)
@@ -196,13 +197,14 @@ func (f *Folder) load(ctx context.Context, p partName) (o opened, err error) {
 	return o, nil
 }
 
-func parsePartText(text []byte) (lines []line, err error) {
+// parsePartText reads the lines of a part into memory that is free.
+func parsePartText(text []byte, free []line) ([]line, error) {
 	head, err := parsePartHead(text[:min(len(text), headBytes)])
 	if err != nil {
 		return nil, err
 	}
 	text = text[headBytes:]
-	lines = make([]line, 0, min(head.Items, fullItems))
+	lines := slices.Grow(free[:0], int(min(head.Items, int64(len(text)/16))))
 	before := head.Least - 1
 	for t := range bytes.Lines(text) {
 		is, err := results.ParseOutcome(t)
@@ -260,12 +262,12 @@ func (f *Folder) parts(ctx context.Context, lost func(error) error) ([]part, err
 // loadedAhead is how many parts are loaded before their turn.
 const loadedAhead = 4
 
-// opened are the lines to come of a part; order is its place among the parts, text all
-// that it holds.
+// opened are the lines to come of a part; order is its place among the parts, all and
+// text what it holds.
 type opened struct {
-	lines []line
-	order int
-	text  []byte
+	lines, all []line
+	order      int
+	text       []byte
 }
 
 // before reports whether the next line of a part comes before that of another.
@@ -309,7 +311,7 @@ func (f *Folder) walk(ctx context.Context, parts []part, lost func(error) error)
 				}
 			}
 			if first.lines = first.lines[1:]; len(first.lines) == 0 {
-				spare.Put(&first.text)
+				spare.Put(&first)
 				open = open[1:]
 				continue
 			}
@@ -380,7 +382,7 @@ func (f *Folder) Since(ctx context.Context, w Position, each func(index int64, k
 		for _, l := range o.lines {
 			each(l.Index, l.Kind)
 		}
-		spare.Put(&o.text)
+		spare.Put(&o)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/internal/wire"
 )
 
@@ -24,7 +25,7 @@ func Func[In, Out any](f func(ctx context.Context, in In) (Out, error)) Handler 
 		if err != nil {
 			return nil, err
 		}
-		value, err := wire.Marshal(out)
+		value, err := text.Marshal(out)
 		if err != nil {
 			return nil, fmt.Errorf("result is a %T, which JSON cannot hold: %w", out, err)
 		}

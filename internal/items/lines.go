@@ -138,13 +138,13 @@ func (l *checkedLines) next() ([]byte, position, error) {
 	if err != nil {
 		return nil, at, err
 	}
-	if !utf8.Valid(item) {
-		return nil, at, &SourceError{l.name, l.number, "not UTF-8", text.Beginning(item), "convert the file with iconv"}
-	}
-	if !json.Valid(item) {
+	switch {
+	case text.Valid(item):
+		return item, at, nil
+	case utf8.Valid(item):
 		return nil, at, l.invalid(item)
 	}
-	return item, at, nil
+	return nil, at, &SourceError{l.name, l.number, "not UTF-8", text.Beginning(item), "convert the file with iconv"}
 }
 
 func (l *checkedLines) invalid(item []byte) error {

@@ -3,6 +3,7 @@ package items
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -81,9 +82,7 @@ type Spooled struct {
 // checks each. Mistakes in it are a *SourceError. JSON values keep their text. Gzip and
 // zstd are known by their first bytes and decompressed.
 func Spool(r io.Reader, o SpoolOptions) (*Spooled, error) {
-	if o.Name == "" {
-		o.Name = "input"
-	}
+	o.Name = cmp.Or(o.Name, "input")
 	open := func() (io.ReadCloser, error) { return io.NopCloser(r), nil }
 	return SpoolAll([]Input{{Open: open, Name: o.Name, Format: o.Format, Delimiter: o.Delimiter, Text: o.Text}}, o.Dir)
 }

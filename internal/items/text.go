@@ -1,7 +1,7 @@
 package items
 
 import (
-	"strings"
+	"bytes"
 	"unicode/utf8"
 
 	"github.com/gpumux/gpumux/internal/results"
@@ -19,10 +19,10 @@ func (l *textLines) next() ([]byte, position, error) {
 	if err != nil {
 		return nil, begin, err
 	}
-	plain := strings.TrimSuffix(strings.TrimSuffix(string(line), "\n"), "\r")
-	if !utf8.ValidString(plain) {
+	line = bytes.TrimSuffix(bytes.TrimSuffix(line, []byte{'\n'}), []byte{'\r'})
+	if !utf8.Valid(line) {
 		return nil, begin, &SourceError{l.name, l.number, "not UTF-8", text.Beginning(line), "convert the file with iconv"}
 	}
-	l.item = results.AppendString(l.item[:0], plain)
+	l.item = results.AppendString(l.item[:0], line)
 	return l.item, begin, nil
 }

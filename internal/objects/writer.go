@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,9 +86,7 @@ func newSink(ctx context.Context, b *Bucket, key string, c Creation) (sink, erro
 
 // Write adds to the object. After an error every later Write and Close returns it.
 func (w *Writer) Write(data []byte) (int, error) {
-	if w.err == nil {
-		w.err = w.ctx.Err()
-	}
+	w.err = cmp.Or(w.err, w.ctx.Err())
 	if w.err != nil {
 		return 0, w.err
 	}
@@ -104,9 +103,7 @@ func (w *Writer) Close() error {
 	if w.into == nil {
 		return fs.ErrClosed
 	}
-	if w.err == nil {
-		w.err = w.ctx.Err()
-	}
+	w.err = cmp.Or(w.err, w.ctx.Err())
 	if w.err != nil {
 		w.Abort()
 		return w.err
@@ -126,9 +123,7 @@ func (w *Writer) Abort() {
 	}
 	w.into.abort()
 	w.into = nil
-	if w.err == nil {
-		w.err = fs.ErrClosed
-	}
+	w.err = cmp.Or(w.err, fs.ErrClosed)
 }
 
 func (w *Writer) failed(err error) error { return fmt.Errorf("write %s: %w", w.b.Locate(w.key), err) }

@@ -287,7 +287,8 @@ func (r *recorder) handOver() bool {
 			}
 		}
 		r.taken += s.bytes - s.taken
-		s.fresh, s.taken = make([]gpumux.Result, 0, len(s.fresh)), s.bytes
+		clear(s.fresh) // the values are the appender's
+		s.fresh, s.taken = s.fresh[:0], s.bytes
 	}
 	if r.taken > 0 {
 		r.writing = time.Now()

@@ -19,6 +19,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/arrays"
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 // A line is a gpumux.Result as JSON with its fields in this order: index, then value,
@@ -43,7 +44,7 @@ func Append(to []byte, r gpumux.Result) ([]byte, error) {
 	case (r.Value == nil && r.Arrays == nil) == (r.Fault == nil) || r.Value != nil && r.Arrays != nil:
 		return nil, fmt.Errorf("result %d must have either a value or a fault", r.Index)
 	case r.Fault != nil:
-		fault, err := Encode(r.Fault)
+		fault, err := text.Marshal(r.Fault)
 		if err == nil && r.Fault.Kind == "" {
 			err = errors.New("it has no kind")
 		}
@@ -56,7 +57,7 @@ func Append(to []byte, r gpumux.Result) ([]byte, error) {
 			return nil, fmt.Errorf("result %d: %w", r.Index, err)
 		}
 		to = append(appendUnbroken(append(to, arraysField...), r.Arrays), '"')
-	case !json.Valid(r.Value) || !utf8.Valid(r.Value):
+	case !text.Valid(r.Value):
 		return nil, fmt.Errorf("result %d: the value is not JSON: %.60q", r.Index, r.Value)
 	default:
 		to = appendValue(append(to, valueField...), r.Value)
@@ -65,7 +66,7 @@ func Append(to []byte, r gpumux.Result) ([]byte, error) {
 		to = AppendString(append(to, outputField...), r.Printed)
 	}
 	if r.Files != nil {
-		names, _ := Encode(r.Files) // names always encode
+		names, _ := text.Marshal(r.Files) // names always encode
 		to = append(append(to, filesField...), names...)
 	}
 	if r.Key != nil {
@@ -88,15 +89,6 @@ func appendValue(to, value []byte) []byte {
 		}
 	}
 	return to
-}
-
-// Encode is json.Marshal without the escapes that only web pages need.
-func Encode(value any) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(value)
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
 // Outcome is what the beginning of a line says.
@@ -216,15 +208,11 @@ func cutIndex(line []byte) (index int64, rest []byte, ok bool) {
 }
 
 // AppendString adds text as a JSON string.
-func AppendString(to []byte, text string) []byte {
-	plain := utf8.ValidString(text)
-	for i := 0; plain && i < len(text); i++ {
-		plain = text[i] >= ' ' && text[i] != '"' && text[i] != '\\'
+func AppendString[S string | []byte](to []byte, s S) []byte {
+	if utf8.Valid([]byte(s)) && text.Literal([]byte(s)) == len(s) {
+		return append(append(append(to, '"'), s...), '"')
 	}
-	if plain {
-		return append(append(append(to, '"'), text...), '"')
-	}
-	quoted, _ := Encode(text) // a string always encodes
+	quoted, _ := text.Marshal(string(s)) // a string always encodes
 	return append(to, quoted...)
 }
 

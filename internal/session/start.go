@@ -66,9 +66,7 @@ func (o Options) WithDefaults() Options {
 	o.Grace = cmp.Or(o.Grace, 5*time.Second)
 	o.StartLimit = cmp.Or(o.StartLimit, 5*time.Minute)
 	o.Patience = cmp.Or(o.Patience, time.Minute)
-	if o.Log == nil {
-		o.Log = zap.NewNop()
-	}
+	o.Log = cmp.Or(o.Log, zap.NewNop())
 	return o
 }
 

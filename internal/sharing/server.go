@@ -170,9 +170,7 @@ func (s *server) Siblings(ctx context.Context, turn int, fault *gpumux.Fault) {
 	}
 	f := s.last
 	f.there = append(f.there, fault.PID)
-	if f.first == 0 {
-		f.first = fault.PID
-	}
+	f.first = cmp.Or(f.first, fault.PID)
 	for _, pid := range s.hear() {
 		if !slices.Contains(f.named, pid) {
 			f.named = append(f.named, pid)

@@ -15,7 +15,6 @@ import (
 	"github.com/gpumux/gpumux/internal/process"
 	"github.com/gpumux/gpumux/internal/session"
 	"github.com/gpumux/gpumux/internal/text"
-	"github.com/gpumux/gpumux/internal/wire"
 )
 
 const (
@@ -126,7 +125,7 @@ func (c *command) run(ctx context.Context, one calls.Item) (none calls.Done, err
 	j.owner.retire(false, "command ended")
 	switch {
 	case fault == nil && task.Text:
-		done.Value, _ = wire.Marshal(string(printed)) // a string always encodes
+		done.Value, _ = text.Marshal(string(printed)) // a string always encodes
 	case fault == nil:
 		done.Value = printed
 	case fault.Kind.Deadly():
@@ -225,7 +224,7 @@ func (c *command) exitFault(p *occupant, exit int, printed []byte, output string
 	case len(printed) > commandResult:
 		fault.Message = fmt.Sprintf("%s printed more than %s to standard output", task.Command[0], gpumux.Size(commandResult))
 		fault.Hint = "write large results to a file and print its path"
-	case task.Text || wire.Valid(printed):
+	case task.Text || text.Valid(printed):
 		return nil
 	default:
 		fault.Message = fmt.Sprintf("%s printed no JSON value to standard output: %.120q", task.Command[0], printed)

@@ -7,6 +7,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/arrays"
 	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/internal/wire"
 )
 
@@ -24,7 +25,7 @@ func resultOf(task launch.Task, asArrays bool, of wire.Record) (r gpumux.Result,
 		}
 	}
 	r.Value, err = of.Kind.Text(of.Value)
-	if err == nil && foreign && (of.Kind == wire.JSON || of.Kind == wire.Mixed) && !wire.Valid(r.Value) {
+	if err == nil && foreign && (of.Kind == wire.JSON || of.Kind == wire.Mixed) && !text.Valid(r.Value) {
 		err = fmt.Errorf("it is not JSON: %.80q", of.Value)
 	}
 	return r, err

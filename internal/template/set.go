@@ -5,6 +5,7 @@
 package template
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -53,9 +54,7 @@ var ErrNone = errors.New("no template")
 
 // NewSet has no template yet; log may be nil.
 func NewSet(log *zap.Logger) *Set {
-	if log == nil {
-		log = zap.NewNop()
-	}
+	log = cmp.Or(log, zap.NewNop())
 	return &Set{log: log, known: map[string]*template{}}
 }
 

@@ -64,30 +64,27 @@ func (c *Conn) Read() (Message, error) {
 	if line < 0 {
 		return nil, broken("a frame of %d bytes has no header line: %.60q", len(frame), frame)
 	}
-	name, err := typeOf(frame[:line])
-	if err != nil {
+	var head struct {
+		Type    string
+		Version any
+	}
+	if err := decode(frame[:line], &head); err != nil {
 		return nil, err
 	}
-	if hello := name == "hello"; hello == c.greeted {
+	if hello := head.Type == "hello"; hello == c.greeted {
 		if hello {
 			return nil, broken("a second hello")
 		}
-		return nil, broken("the first message is %q; it must be a hello", name)
+		return nil, broken("the first message is %q; it must be a hello", head.Type)
 	}
-	if !c.greeted {
-		var hello struct{ Version int }
-		if err := decode(frame[:line], &hello); err != nil {
-			return nil, err
-		}
-		if hello.Version != Version {
-			return nil, broken("version %d here, %d on the other side; build the worker and the task process from the same release of gpumux",
-				Version, hello.Version)
-		}
+	if !c.greeted && head.Version != float64(Version) {
+		return nil, broken("version %d here, %v on the other side; build the worker and the task process from the same release of gpumux",
+			Version, head.Version)
 	}
 	c.greeted = true
-	parse := c.parsers[name]
+	parse := c.parsers[head.Type]
 	if parse == nil {
-		return nil, broken("%s cannot say %q; it says %s", c.other, name, strings.Join(slices.Sorted(maps.Keys(c.parsers)), ", "))
+		return nil, broken("%s cannot say %q; it says %s", c.other, head.Type, strings.Join(slices.Sorted(maps.Keys(c.parsers)), ", "))
 	}
 	m, err := parse(frame[:line], frame[line+1:])
 	if err != nil {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gpumux/gpumux/internal/text"
+
 	"github.com/gpumux/gpumux"
 )
 
@@ -101,10 +103,10 @@ func TestGolden_FramesAndMessages(t *testing.T) {
 	for _, g := range goldens {
 		t.Run(g.name, func(t *testing.T) {
 			frame := written(t, g.message)
-			text, err := Marshal(g.message)
+			line, err := text.Marshal(g.message)
 			require.NoError(t, err)
 			if *update {
-				data, err := json.MarshalIndent(golden{g.from, g.message.kind(), text, hex.EncodeToString(frame[:4]), string(frame[4:])}, "", "  ")
+				data, err := json.MarshalIndent(golden{g.from, g.message.kind(), line, hex.EncodeToString(frame[:4]), string(frame[4:])}, "", "  ")
 				require.NoError(t, err)
 				require.NoError(t, os.WriteFile(filepath.Join("testdata", g.name+".golden"), append(data, '\n'), 0o644))
 			}
@@ -116,7 +118,7 @@ func TestGolden_FramesAndMessages(t *testing.T) {
 			ours, bytes, _ := strings.Cut(string(frame[4:]), "\n")
 			require.JSONEq(t, head, ours, "the order of fields and the digits of a number are free")
 			require.Equal(t, body, bytes)
-			require.JSONEq(t, string(want.Message), string(text))
+			require.JSONEq(t, string(want.Message), string(line))
 
 			length, err := hex.DecodeString(want.Length)
 			require.NoError(t, err)

@@ -1,12 +1,12 @@
 package wire
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"math"
 
 	"github.com/gpumux/gpumux/internal/names"
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 // parser reads a message of one type. It ignores unknown fields, so a later release of
@@ -18,20 +18,6 @@ var fromWorker = map[string]parser{"hello": plain[Hello], "run": parseRun, "next
 var fromProcess = map[string]parser{
 	"hello": plain[ProcessHello], "ready": plain[Ready], "results": parseResults, "posted": plain[Posted], "fault": plain[Fault],
 	"progress": plain[ProgressReport], "kept": plain[Kept], "trimmed": plain[Trimmed], "cap": plain[Cap],
-}
-
-// opening is how every known side begins a header.
-const opening = `{"type":"`
-
-// typeOf is a header's type.
-func typeOf(line []byte) (string, error) {
-	if rest, ok := bytes.CutPrefix(line, []byte(opening)); ok {
-		if name, _, ok := bytes.Cut(rest, []byte(`"`)); ok {
-			return string(name), nil
-		}
-	}
-	var head struct{ Type string }
-	return head.Type, decode(line, &head)
 }
 
 func decode(line []byte, to any) error {
@@ -113,15 +99,15 @@ func appendHeader(b []byte, m Message) (head []byte, bodies []json.RawMessage, e
 			return nil, nil, broken("%s: value %d is empty; a JSON value has at least one byte", m.kind(), i)
 		}
 	}
-	text, err := Marshal(fields)
+	line, err := text.Marshal(fields)
 	if err != nil {
 		return nil, nil, broken("%s: %v", m.kind(), err)
 	}
-	b = append(append(append(b, opening...), m.kind()...), '"')
-	if len(text) > len("{}") {
+	b = append(append(append(b, `{"type":"`...), m.kind()...), '"')
+	if len(line) > len("{}") {
 		b = append(b, ',')
 	}
-	return append(append(b, text[1:]...), '\n'), bodies, nil
+	return append(append(b, line[1:]...), '\n'), bodies, nil
 }
 
 func sizes(values []json.RawMessage) []int {
@@ -130,15 +116,6 @@ func sizes(values []json.RawMessage) []int {
 		list[i] = len(v)
 	}
 	return list
-}
-
-// Marshal is JSON on one line, without the escapes for web pages.
-func Marshal(v any) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(v)
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
 // check says what is wrong with a message that was read.

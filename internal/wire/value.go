@@ -3,7 +3,6 @@ package wire
 import (
 	"encoding/base64"
 	"encoding/json"
-	"unicode/utf8"
 
 	"github.com/gpumux/gpumux/internal/arrays"
 )
@@ -21,9 +20,6 @@ const (
 	// Mixed is JSON with arrays in it.
 	Mixed Kind = arrays.Mixed
 )
-
-// Valid reports whether text is JSON that a store takes.
-func Valid(text []byte) bool { return json.Valid(text) && utf8.Valid(text) }
 
 // maxText is the most bytes of JSON that a value may become.
 const maxText = 1 << 30

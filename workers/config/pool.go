@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -179,9 +180,7 @@ func (p Pool) withDefaults() Pool {
 	if len(p.Devices) == 0 {
 		p.Devices = gpu.Selection{"all"}
 	}
-	if p.Mode == "" {
-		p.Mode = gpumux.ModePersistent
-	}
+	p.Mode = cmp.Or(p.Mode, gpumux.ModePersistent)
 	return p
 }
 

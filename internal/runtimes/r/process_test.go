@@ -117,7 +117,7 @@ func (p *process) take(n int) answer {
 	switch m := p.next().(type) {
 	case wire.Results:
 		require.Equal(p.t, []any{p.run, n, 1}, []any{m.Run, m.N, len(m.Values)})
-		require.True(p.t, wire.Valid(m.Values[0]))
+		require.True(p.t, json.Valid(m.Values[0]))
 		attempts := 1
 		if m.Attempts != nil {
 			attempts = m.Attempts[0]

@@ -78,12 +78,16 @@ _asked, _, _main = os.environ.get(VARIABLE, "").partition(" ")
 
 def read(text: memoryview) -> Any:
     """The item whose JSON is text. Raises what item.read and pickle raise."""
-    return content(item.read(text), loads) if _asked else item.read(text)
+    return content(item.read(text), loads)
 
 
 def pack(value: Any) -> Any:
     """value for the wire, pickled where the client asked for that."""
     return raw.pack(dumps(value, "result") if _asked == "pickle" else value)
+
+
+if not _asked:
+    read, pack = item.read, raw.pack
 
 
 def rows(values: Any) -> list:

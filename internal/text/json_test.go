@@ -1,0 +1,55 @@
+package text_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/internal/text"
+)
+
+var validSeeds = []string{
+	`"a plain text of more than eight bytes"`, `"short"`, `""`, `"`, ``, ` `, `"\"`, `"\\"`, `"a\u00e9 and what follows"`, `"\u12"3"`, `"\u12`,
+	`"\x and what follows"`, `{"a":"b\nc","d":[1,"twelve letters",null]}`, `{"a" "b"}`, `"a"b"`, `"seven b` + "\n" + `ytes"`, "\"\x7f\"", "\"\xff\"",
+	`"` + strings.Repeat("ä", 99) + `"`, strings.Repeat("[", 10001) + strings.Repeat("]", 10001), `"a" "b"`, `nul`, "{\n\"a\":\t\"b\" }", `{"a\nb\\":"c\"d"}`, `[1,2.5e3]`,
+}
+
+// Valid says what encoding/json and utf8 say.
+func FuzzValid(f *testing.F) {
+	for _, seed := range validSeeds {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		before := bytes.Clone(data)
+		require.Equal(t, json.Valid(data) && utf8.Valid(data), text.Valid(data), "%q", data)
+		require.Equal(t, before, data)
+	})
+}
+
+func TestLiteral_EndsBeforeWhatIsEscaped(t *testing.T) {
+	for b := range 256 {
+		for at := range 20 {
+			data := bytes.Repeat([]byte{'~'}, 20)
+			data[at] = byte(b)
+			want := len(data)
+			if b < ' ' || b == '"' || b == '\\' {
+				want = at
+			}
+			require.Equal(t, want, text.Literal(data), "byte %d at %d", b, at)
+		}
+	}
+}
+
+func BenchmarkValid(b *testing.B) {
+	data := []byte(`"` + strings.Repeat("a text ", 77) + `"`)
+	b.SetBytes(int64(len(data)))
+	for b.Loop() {
+		if !text.Valid(data) {
+			b.Fatal()
+		}
+	}
+}
