@@ -142,13 +142,9 @@ func (h *Handle) Pause(ctx context.Context) error { return h.update(ctx, gpumux.
 // Resume ends a pause.
 func (h *Handle) Resume(ctx context.Context) error { return h.update(ctx, gpumux.ResumeUpdate) }
 
-// SetWindow changes how many chunks are in flight; 0 lets the map learn it again.
-func (h *Handle) SetWindow(ctx context.Context, chunks int) error {
-	if chunks < 0 || chunks > gpumux.MaxWindow {
-		return fmt.Errorf("window %d is outside 0 (automatic) to %d", chunks, gpumux.MaxWindow)
-	}
-	return h.update(ctx, gpumux.WindowUpdate, chunks)
-}
+// SetWindow changes how many chunks are in flight, to at most gpumux.MaxWindow; 0 lets
+// the map learn it again.
+func (h *Handle) SetWindow(ctx context.Context, n int) error { return h.update(ctx, gpumux.WindowUpdate, n) }
 
 // update needs a worker to answer and gives it 30 s.
 func (h *Handle) update(ctx context.Context, name string, args ...any) error {

@@ -9,7 +9,7 @@ const (
 	// small is the share of an item's time that gpumux may take without a word of advice.
 	small = 0.05
 	// saturated bounds the throughput of many clients, as a multiple of one client's, where
-	// one client uses all of the device.
+	// they do no more.
 	saturated = 1.1
 	// worthwhile is the factor by which more clients must raise the throughput.
 	worthwhile = 1.05
@@ -38,18 +38,12 @@ func (r *Report) row(name string, way Way) (found *Row) {
 // adviseClients names the number of clients for the most throughput and for the least
 // latency.
 func (r *Report) adviseClients(one Row) string {
-	best, many, saturating, undecided := one, []Row{}, true, false
+	best, many, undecided := one, []Row{}, false
 	for _, row := range r.Rows {
-		if row.Workload != one.Workload || row.Way != Persistent && row.Way != Bare {
+		if row.Workload != one.Workload || row.Way != Persistent {
 			continue
 		}
 		share := row.OfUnshared
-		if row.Clients > 1 && (!share.known() || share.Q3 > saturated) {
-			saturating = false
-		}
-		if row.Way == Bare {
-			continue
-		}
 		many = append(many, row)
 		if share.Median > best.OfUnshared.Median {
 			best = row
@@ -69,19 +63,15 @@ func (r *Report) adviseClients(one Row) string {
 			break
 		}
 	}
-	what := ""
-	if saturating {
-		what = "saturating, one client uses all of the device; "
-	}
 	switch {
 	case best.OfUnshared.above(one.OfUnshared) && best.OfUnshared.Median >= worthwhile*one.OfUnshared.Median:
-		return what + fmt.Sprintf("for throughput %d slots of %s, which do %s of the unshared device where 1 slot does %s; "+
+		return fmt.Sprintf("for throughput %d slots of %s, which do %s of the unshared device where 1 slot does %s; "+
 			"for latency 1 slot: an item takes %s of its time alone, and %s with %d", best.Clients, best.Sharing, best.OfUnshared.share(),
 			one.OfUnshared.share(), percent(one.Latency.Median), percent(best.Latency.Median), best.Clients)
 	case undecided:
-		return what + "1 slot until more is known; the noise hides whether more slots do more: measure while nothing else runs here, or for longer"
+		return "1 slot until more is known; the noise hides whether more slots do more: measure while nothing else runs here, or for longer"
 	}
-	return what + fmt.Sprintf("1 slot, for throughput and latency; it does %s of the unshared device, and more slots no more", one.OfUnshared.share())
+	return fmt.Sprintf("1 slot, for throughput and latency; it does %s of the unshared device, and more slots no more", one.OfUnshared.share())
 }
 
 // share is "93% (91%-95%)".

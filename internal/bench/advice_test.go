@@ -34,9 +34,9 @@ func TestAdvise_Clients(t *testing.T) {
 		want string
 	}{
 		"Saturated": {shares(one(0.93, 0.01), many(4, 0.95, 0.02)),
-			"saturating, one client uses all of the device; 1 slot, for throughput and latency; it does 93% (92.1%-93.9%) of the unshared device, and more slots no more"},
+			"1 slot, for throughput and latency; it does 93% (92.1%-93.9%) of the unshared device, and more slots no more"},
 		"SaturatedButForOurCosts": {shares(one(0.8, 0.01), many(4, 0.95, 0.02)),
-			"saturating, one client uses all of the device; for throughput 4 slots of default, which do 95% (93.1%-96.9%) of the unshared device where 1 slot does " +
+			"for throughput 4 slots of default, which do 95% (93.1%-96.9%) of the unshared device where 1 slot does " +
 				"80% (79.2%-80.8%); for latency 1 slot: an item takes 100% of its time alone, and 400% with 4"},
 		"Shared": {shares(one(0.95, 0.02), many(4, 2.5, 0.02)),
 			"for throughput 4 slots of default, which do 250% (245%-255%) of the unshared device where 1 slot does 95% (93.1%-96.9%); " +
