@@ -41,8 +41,7 @@ func PauseOf(timeout time.Duration) time.Duration {
 	return max(HeartbeatEvery, (timeout-time.Second)/5)
 }
 
-// beatsPerSecond is how many heartbeats of its chunks a workflow may have: a small server
-// writes some 150 a second.
+// beatsPerSecond bounds the heartbeats of a workflow's chunks; each is a write of it.
 const beatsPerSecond = 50
 
 // TimeoutAbreast is TimeoutOf, or more where so many chunks of a workflow are in flight
