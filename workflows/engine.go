@@ -173,7 +173,7 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece) {
 	options := workflow.ActivityOptions{
 		TaskQueue:           e.ladder.rungs[at].queue,
 		StartToCloseTimeout: endless,
-		HeartbeatTimeout:    contract.TimeoutAbreast(e.contact, max(e.inFlight, int(min(e.todo.Items(), int64(e.sizer.Part()))))),
+		HeartbeatTimeout:    contract.TimeoutAbreast(e.contact, max(e.inFlight, int(min(e.todo.Items(), int64(e.sizer.Part()))), e.sizer.Share*e.sizer.Part()/4)),
 		WaitForCancellation: true,
 		Summary:             text.Plain(e.summaryOf(piece, at)),
 		RetryPolicy: &temporal.RetryPolicy{
