@@ -44,7 +44,7 @@ func TestMemory_ItemsOverTheBudgetGoToALargerPool(t *testing.T) {
 		list[i] = 10 + i
 	}
 	list[5], list[11] = 250, 300
-	sum, err := s.run(gpumux.MapInput{Task: "hold", Items: items(list...), Ladder: []string{"small", "large"}})
+	sum, err := s.run(gpumux.MapInput{Task: "hold", Items: items(list...), Ladder: []string{"small", "large"}, Chunk: 1})
 	require.NoError(t, err)
 	require.EqualValues(t, 16, sum.Succeeded)
 	for i, r := range s.results(sum) {
