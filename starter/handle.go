@@ -142,9 +142,10 @@ func (h *Handle) Pause(ctx context.Context) error { return h.update(ctx, gpumux.
 // Resume ends a pause.
 func (h *Handle) Resume(ctx context.Context) error { return h.update(ctx, gpumux.ResumeUpdate) }
 
-// SetWindow changes how many chunks are in flight, to at most gpumux.MaxWindow; 0 lets
-// the map learn it again.
-func (h *Handle) SetWindow(ctx context.Context, n int) error { return h.update(ctx, gpumux.WindowUpdate, n) }
+// SetWindow changes how many chunks are in flight; 0 lets the map learn it again.
+func (h *Handle) SetWindow(ctx context.Context, n int) error {
+	return h.update(ctx, gpumux.WindowUpdate, n)
+}
 
 // update needs a worker to answer and gives it 30 s.
 func (h *Handle) update(ctx context.Context, name string, args ...any) error {

@@ -44,8 +44,7 @@ func PauseOf(timeout time.Duration) time.Duration {
 // beatsPerSecond bounds the heartbeats of a workflow's chunks; each is a write of it.
 const beatsPerSecond = 50
 
-// TimeoutAbreast is TimeoutOf, or more where so many chunks of a workflow, or four times
-// as many of the segments that share a server, are in flight.
+// TimeoutAbreast is TimeoutOf, or more for so many chunks that heartbeat side by side.
 func TimeoutAbreast(contact gpumux.Duration, chunks int) time.Duration {
 	return max(TimeoutOf(contact), 5*time.Duration(chunks)*time.Second/beatsPerSecond+time.Second)
 }
