@@ -2,6 +2,7 @@ package codec
 
 import (
 	"cmp"
+
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"

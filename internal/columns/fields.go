@@ -17,20 +17,19 @@ type field struct {
 
 // fields are the members of an object, in order. It is not ok for other values.
 func (v value) fields() (all []field, ok bool) {
-	rest := v.arrays
-	ok = text.EachField(v.text, func(name string, member []byte) bool {
-		var own value
-		own, rest = take(member, rest)
-		all = append(all, field{name, own})
-		return true
-	})
+	ok = text.EachField(v.text, v.taking(&all))
 	return all, ok
 }
 
-// take is a member with its own of the arrays, and the rest of them.
-func take(member []byte, all []arrays.Array) (value, []arrays.Array) {
-	own := bytes.Count(member, []byte{mark})
-	return value{member, all[:own]}, all[own:]
+// taking adds members to all, each with its own of the arrays.
+func (v value) taking(all *[]field) func(name string, member []byte) bool {
+	rest := v.arrays
+	return func(name string, member []byte) bool {
+		own := bytes.Count(member, []byte{mark})
+		*all = append(*all, field{name, value{member, rest[:own]}})
+		rest = rest[own:]
+		return true
+	}
 }
 
 // kind is what a cell or a column holds.

@@ -13,34 +13,30 @@ import (
 
 // entries are those of a list, as fields without names.
 func (v value) entries() (all []field) {
-	rest := v.arrays
-	text.EachEntry(v.text, func(entry []byte) bool {
-		var own value
-		own, rest = take(entry, rest)
-		all = append(all, field{value: own})
-		return true
-	})
+	taken := v.taking(&all)
+	text.EachEntry(v.text, func(entry []byte) bool { return taken("", entry) })
 	return all
 }
 
 // nest is the column with what a cell has inside. Objects with other fields than those
 // before, or a member of no type, make it one of JSON.
 func (c column) nest(x cell) column {
-	found, first := x.value.entries(), c.kind != x.kind
-	if x.kind == objectKind {
-		found, _ = x.value.fields()
-		if !first && len(found) != len(c.members) {
-			return column{name: c.name, kind: otherKind}
-		}
+	found, object := x.value.fields()
+	if !object {
+		found = x.value.entries()
+	}
+	first := c.kind != x.kind
+	if object && !first && len(found) != len(c.members) {
+		return column{name: c.name, kind: otherKind}
 	}
 	c.kind, c.members = x.kind, slices.Clone(c.members)
 	seen := map[string]bool{}
 	for _, m := range found {
 		at := slices.IndexFunc(c.members, func(in column) bool { return in.name == m.name })
-		if at < 0 && (first || x.kind == entriesKind) {
+		if at < 0 && (first || !object) {
 			at, c.members = len(c.members), append(c.members, column{name: m.name})
 		}
-		if at < 0 || x.kind == objectKind && seen[m.name] {
+		if at < 0 || object && seen[m.name] {
 			return column{name: c.name, kind: otherKind}
 		}
 		seen[m.name] = true

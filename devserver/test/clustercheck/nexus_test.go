@@ -36,14 +36,8 @@ func TestOutage_Nexus(t *testing.T) {
 	defer w.Stop()
 
 	j := (&job{site: in("default", "main"), items: 120, seconds: 0.1}).name("by-nexus")
-	arg, err := json.Marshal(map[string]any{"log": j.log, "seconds": j.seconds})
-	require.NoError(t, err)
-	in := gpumux.MapInput{Task: "work", Ladder: []string{"cpu"}, Arg: arg}
-	for i := range j.items {
-		in.Items = append(in.Items, json.RawMessage(fmt.Sprint(i)))
-	}
 	began := time.Now()
-	run, err := team.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "asks", TaskQueue: "team"}, "ask", in)
+	run, err := team.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "asks", TaskQueue: "team"}, "ask", j.inline(t))
 	require.NoError(t, err)
 	j.runs(t, 20)
 	away, err := c.processes["history"].away(syscall.SIGKILL, 3*time.Second)
@@ -54,6 +48,18 @@ func TestOutage_Nexus(t *testing.T) {
 	twice, err := j.ran()
 	record(t, row{part: "a map by Nexus, history killed", items: j.items, twice: twice, took: time.Since(began), err: err,
 		note: fmt.Sprintf("away for %.1f s", away.Seconds())})
+}
+
+// inline is the map's input with its items.
+func (j *job) inline(t *testing.T) gpumux.MapInput {
+	t.Helper()
+	arg, err := json.Marshal(map[string]any{"log": j.log, "seconds": j.seconds})
+	require.NoError(t, err)
+	in := gpumux.MapInput{Task: "work", Ladder: []string{"cpu"}, Arg: arg}
+	for i := range j.items {
+		in.Items = append(in.Items, json.RawMessage(fmt.Sprint(i)))
+	}
+	return in
 }
 
 // requireTriples checks the results of the first numbers, which are in the summary.

@@ -3,7 +3,6 @@
 package clustercheck
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"syscall"
@@ -101,14 +100,8 @@ func withoutStore(t *testing.T, part string, items int64, p *process, signal sys
 	require.NoError(t, err)
 	defer server.Close()
 	j := (&job{site: s, items: items, seconds: 0.1}).name("without-store-" + p.name)
-	arg, err := json.Marshal(map[string]any{"log": j.log, "seconds": j.seconds})
-	require.NoError(t, err)
-	in := gpumux.MapInput{Task: "work", Ladder: []string{"cpu"}, Arg: arg}
-	for i := range j.items {
-		in.Items = append(in.Items, json.RawMessage(fmt.Sprint(i)))
-	}
 	began := time.Now()
-	run, err := server.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: j.id, TaskQueue: gpumux.Queue}, gpumux.MapWorkflow, in)
+	run, err := server.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: j.id, TaskQueue: gpumux.Queue}, gpumux.MapWorkflow, j.inline(t))
 	require.NoError(t, err)
 	j.runs(t, 100)
 	away, err := p.away(signal, least)
