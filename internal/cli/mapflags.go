@@ -131,7 +131,7 @@ func (f *mapFlags) registerFiles(flags *pflag.FlagSet, byDefault string) {
 }
 
 func (f *mapFlags) registerItems(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&f.source.In, "in", nil, "items: JSON lines, .csv or .tsv, plain, .gz or .zst, .parquet, .arrow, .feather or .npy: a `file`, the files of a folder or a pattern such as 'data/*.csv', - for standard input, a URL such as s3://bucket/items.jsonl, or results:ID for the values of a finished map; given again, the items after those")
+	flags.StringArrayVar(&f.source.In, "in", nil, "items: JSON lines, .csv or .tsv, plain, .gz or .zst, .parquet, .arrow, .feather or .npy: a `file`, the files of a folder or a pattern such as 'data/*.csv', - for standard input, a URL such as s3://bucket/items.jsonl or s3://bucket/data/, or results:ID for the values of a finished map; given again, the items after those")
 	flags.StringSliceVar(&f.source.Columns, "columns", nil, "with --in: the columns of Parquet or Arrow files that items have, such as id,text (default all)")
 	flags.StringSliceVar(&f.source.Text, "text", nil, "with --in: columns of CSV whose cells stay text, such as id for IDs like 007, 1.10 and 1e5")
 	flags.BoolVar(&f.source.Lines, "lines", false, "with --in: every line of text is an item, a string")

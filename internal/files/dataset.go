@@ -1,6 +1,7 @@
 package files
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,73 +19,115 @@ import (
 	"github.com/gpumux/gpumux/internal/columns"
 	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/names"
+	"github.com/gpumux/gpumux/internal/objects"
 	"github.com/gpumux/gpumux/internal/results"
 )
 
+// isFolder reports whether an --in is a folder, or the URL of one, which ends in a slash.
 func isFolder(in string) bool {
+	if strings.Contains(in, "://") {
+		address, _, _ := strings.Cut(in, "?")
+		return strings.HasSuffix(address, "/")
+	}
 	info, err := os.Stat(in)
 	return err == nil && info.IsDir()
 }
 
 // Many reports whether an --in means the files of a folder or of a pattern.
 func Many(in string) bool {
+	if address, _, _ := strings.Cut(in, "?"); strings.Contains(in, "://") {
+		return isFolder(in) || strings.Contains(address, "*")
+	}
 	_, err := os.Stat(in)
-	return isFolder(in) || err != nil && strings.ContainsAny(in, "*?[") && !strings.Contains(in, "://")
+	return isFolder(in) || err != nil && strings.ContainsAny(in, "*?[")
 }
 
 // Takes reports whether a file is among those that an --in means, or will be.
 func Takes(in, file string) bool {
-	if !Many(in) {
+	if !Many(in) || strings.Contains(in, "://") {
 		return false
 	}
-	base, files, _ := dataset(in)
+	base, _ := filepath.Abs(in)
 	file, _ = filepath.Abs(file)
-	return slices.Contains(files, file) || isFolder(in) && strings.HasPrefix(file, base+"/")
+	files, _ := dataset(context.Background(), in)
+	among := slices.ContainsFunc(files, func(m member) bool { return m.path == file })
+	return among || isFolder(in) && strings.HasPrefix(file, base+"/")
 }
+
+// member is a file of an --in that means many: its path or URL, and its path below the
+// folder, with a slash before it.
+type member struct{ path, below string }
 
 // dataset lists the files of an --in that means many, in the order of their paths. The
 // names of folders below the base are columns.
-func dataset(in string) (base string, files []string, err error) {
-	if isFolder(in) {
-		base, _ = filepath.Abs(in)
-		files, err = matching("--in", path.Join(in, "**/*"))
-		files = slices.DeleteFunc(files, func(file string) bool { // as in Arrow's data sets
-			inside := strings.TrimPrefix(file, base)
-			return strings.Contains(inside, "/.") || strings.Contains(inside, "/_")
-		})
-	} else {
+func dataset(ctx context.Context, in string) (files []member, err error) {
+	var found []string
+	base, _ := filepath.Abs(in)
+	switch {
+	case strings.Contains(in, "://"):
+		files, err = membersOf(ctx, in)
+	case isFolder(in):
+		found, err = matching("--in", path.Join(in, "**/*"))
+	default:
 		base, _ = filepath.Abs(path.Dir(in[:strings.IndexAny(in, "*?[")] + "x"))
-		files, err = matching("--in", in)
+		found, err = matching("--in", in)
+	}
+	for _, file := range found {
+		files = append(files, member{file, strings.TrimPrefix(file, base)})
+	}
+	if isFolder(in) {
+		files = slices.DeleteFunc(files, func(m member) bool { // as in Arrow's data sets
+			return strings.Contains(m.below, "/.") || strings.Contains(m.below, "/_")
+		})
 	}
 	if err == nil && len(files) == 0 {
 		err = usage("--in %s: no file is there; put a pattern in quotes, with **/ for all folders below", in)
 	}
-	return base, files, err
+	return files, err
+}
+
+// membersOf lists the objects in a folder on a server, or those that fit a pattern.
+func membersOf(ctx context.Context, in string) (files []member, err error) {
+	address, query, _ := strings.Cut(in, "?")
+	fixed, _, _ := strings.Cut(address, "*")
+	folder := fixed[:strings.LastIndexByte(fixed, '/')+1]
+	pattern := cmp.Or(address[len(folder):], "**")
+	urls, keys, err := objects.FilesOf(ctx, folder+"?"+query)
+	if err != nil {
+		return nil, usage("--in: %v", err)
+	}
+	for i, key := range keys {
+		if doublestar.MatchUnvalidated(pattern, key) {
+			files = append(files, member{urls[i], "/" + key})
+		}
+	}
+	return files, nil
 }
 
 // inputsOf describes the files of an --in that means many. They are of one format.
 func (s Source) inputsOf(ctx context.Context, in string) (inputs []items.Input, err error) {
-	base, files, err := dataset(in)
+	files, err := dataset(ctx, in)
 	if err != nil {
 		return nil, err
 	}
-	beside, err := partitions(base, files, s.Text)
+	beside, err := partitions(files, s.Text)
 	if err != nil {
 		return nil, usage("--in %s: %v", in, err)
 	}
+	first := files[0].path
 	for i, file := range files {
-		if err := names.Columns(file, s.Columns); err != nil {
+		if err := names.Columns(file.path, s.Columns); err != nil {
 			return nil, usage("--columns %v", err)
 		}
-		input, _, err := s.input(ctx, file)
+		input, _, err := s.input(ctx, file.path)
 		if err != nil {
 			return nil, err
 		}
 		input.Beside = beside[i]
 		inputs = append(inputs, input)
-		if input.Format != inputs[0].Format || columns.FormatOf(file) != columns.FormatOf(files[0]) {
-			return nil, usage("--in %s: %s and %s are of different formats; take those of one by a pattern, such as '**/*%s'", in, files[0],
-				file, filepath.Ext(file))
+		if input.Format != inputs[0].Format || columns.FormatOf(file.below) != columns.FormatOf(files[0].below) {
+			return nil, usage("--in %s: %s and %s are of different formats; take those of one by a pattern, such as '**/*%s'", in, first,
+				file.path, filepath.Ext(file.below))
 		}
 	}
 	return inputs, nil
@@ -96,14 +139,14 @@ const noValue = "__HIVE_DEFAULT_PARTITION__"
 // partitions are what the names of folders, such as year=2024, say of the files in them:
 // objects of JSON. A column is numbers where all its values are whole numbers, as in
 // Arrow's data sets, unless it is to be text.
-func partitions(base string, files, text []string) (objects [][]byte, err error) {
+func partitions(files []member, text []string) (objects [][]byte, err error) {
 	type partition struct{ name, value string }
 	all, words := make([][]partition, len(files)), map[string]bool{}
 	for _, name := range text {
 		words[name] = true
 	}
 	for i, file := range files {
-		for folder := range strings.SplitSeq(strings.TrimPrefix(path.Dir(file), base), "/") {
+		for folder := range strings.SplitSeq(path.Dir(file.below), "/") {
 			name, value, ok := strings.Cut(folder, "=")
 			if value, err = url.PathUnescape(value); ok && err == nil {
 				_, err := strconv.ParseInt(value, 10, 64)
@@ -112,7 +155,7 @@ func partitions(base string, files, text []string) (objects [][]byte, err error)
 			}
 		}
 		if !slices.EqualFunc(all[i], all[0], func(a, b partition) bool { return a.name == b.name }) {
-			return nil, fmt.Errorf("the folders of %s and %s have different columns", files[0], file)
+			return nil, fmt.Errorf("the folders of %s and %s have different columns", files[0].path, file.path)
 		}
 	}
 	for _, own := range all {

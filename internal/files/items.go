@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/url"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -179,7 +180,9 @@ func (s Source) formatOf(in string, isURL bool) (items.Format, error) {
 		return items.CSV, nil
 	case err != nil && (isURL || slices.Contains(refused, strings.ToLower(filepath.Ext(name)))):
 		hint := ""
-		if strings.EqualFold(filepath.Ext(in), ".json") {
+		if isURL && path.Ext(name) == "" {
+			hint = "; the URL of a folder ends in a slash"
+		} else if strings.EqualFold(filepath.Ext(in), ".json") {
 			hint = "; a JSON array becomes lines with: jq -c '.[]' " + in + " > items.jsonl"
 		}
 		return 0, usage("--in %s: give JSON lines (.jsonl, one item per line) or CSV with a header (.csv, .tsv), "+

@@ -16,6 +16,8 @@ import (
 	"github.com/gpumux/gpumux/internal/files"
 	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/local"
+	"github.com/gpumux/gpumux/internal/objects"
+	"github.com/gpumux/gpumux/internal/test/s3test"
 	"github.com/gpumux/gpumux/starter"
 )
 
@@ -153,6 +155,38 @@ func TestRead_FoldersAndPatterns(t *testing.T) {
 	}
 	require.True(t, files.Takes("data/*/*/*.csv", "data/year=2023/month=12/z.csv"))
 	require.False(t, files.Takes("data/*/*/*.csv", "data/year=2023/month=12/y.csv"))
+}
+
+func TestRead_AFolderOnAServer(t *testing.T) {
+	server := s3test.New(t)
+	s3test.Credentials(t)
+	b, err := objects.Open(t.Context(), server.URL(""), nil)
+	require.NoError(t, err)
+	defer b.Close()
+	for key, text := range map[string]string{
+		"data/year=2023/a b.csv": "x\n0\n", "data/year=2024/c.csv": "x\n1\n", "data/_SUCCESS": "", "data/year=2024/.d.csv": "x\n9\n",
+		"mixed/a.csv": "x\n5\n", "mixed/a.jsonl": "7\n",
+	} {
+		require.NoError(t, b.Put(t.Context(), key, []byte(text), objects.Creation{}))
+	}
+	query := "?region=eu-west-1&endpoint=" + server.Endpoint
+	for in, want := range map[string][]string{
+		"data/":          {`{"x":0,"year":2023}`, `{"x":1,"year":2024}`},
+		"data/year=*/c*": {`{"x":1,"year":2024}`},
+		"mixed/*.jsonl":  {"7"},
+		"*/*.csv":        {`{"x":5}`},
+	} {
+		require.Equal(t, want, read(t, files.Source{In: []string{"s3://bucket/" + in + query}}), in)
+	}
+	for in, says := range map[string]string{
+		"mixed/":    "are of different formats; take those of one by a pattern, such as '**/*.jsonl'",
+		"none/":     "no file is there",
+		"none/*.gz": "no file is there",
+		"data":      "the URL of a folder ends in a slash",
+	} {
+		require.ErrorContains(t, mistaken(t, files.Source{In: []string{"s3://bucket/" + in + query}}), says, in)
+	}
+	require.False(t, files.Takes("s3://bucket/data/"+query, "out.csv"))
 }
 
 func TestRead_Range(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"strings"
 	"time"
 
 	"gocloud.dev/blob"
@@ -262,18 +263,12 @@ func OpenAt(ctx context.Context, b *Bucket, name string) (*At, error) {
 // with the parameters and credentials of Open. It is for what a person at this machine
 // named; names in a map's input go through a Bucket.
 func OpenURL(ctx context.Context, raw string) (*At, error) {
-	u, err := url.Parse(raw)
+	b, _, name, err := folderOf(ctx, raw)
 	if err != nil {
-		return nil, fmt.Errorf("%q is not a URL: %w", raw, err)
+		return nil, err
 	}
-	folder, name := path.Split(u.Path)
 	if name == "" {
-		return nil, fmt.Errorf("%s names no file; write s3://bucket/folder/items.jsonl", raw)
-	}
-	u.Path, u.RawPath = folder, ""
-	b := &Bucket{raw: raw}
-	if err := b.connect(ctx, u.String()); err != nil {
-		return nil, fmt.Errorf("%w (open %s)", err, raw)
+		return nil, errors.Join(fmt.Errorf("%s names no file; write s3://bucket/folder/items.jsonl", raw), b.Close())
 	}
 	at, err := OpenAt(ctx, b, name)
 	if err != nil {
@@ -281,6 +276,42 @@ func OpenURL(ctx context.Context, raw string) (*At, error) {
 	}
 	at.foreign = true
 	return at, nil
+}
+
+// folderOf opens the folder of an object anywhere on a server.
+func folderOf(ctx context.Context, raw string) (b *Bucket, folder *url.URL, name string, err error) {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return nil, nil, "", fmt.Errorf("%q is not a URL: %w", raw, err)
+	}
+	u.Path, name = path.Split(u.Path)
+	u.RawPath, b = "", &Bucket{raw: raw}
+	if err := b.connect(ctx, u.String()); err != nil {
+		return nil, nil, "", fmt.Errorf("%w (open %s)", err, raw)
+	}
+	return b, u, name, nil
+}
+
+// FilesOf lists the objects of a folder and of those below it, anywhere on a server. It
+// returns their URLs, and their keys in the folder, in the order of the keys.
+func FilesOf(ctx context.Context, folder string) (urls, keys []string, err error) {
+	b, u, _, err := folderOf(ctx, folder)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer b.Close()
+	for objects := b.blobs.List(nil); ; {
+		o, err := objects.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return urls, keys, nil
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("list %s: %w", folder, cause(err))
+		}
+		if !strings.HasSuffix(o.Key, "/") { // which says to consoles that there is a folder
+			urls, keys = append(urls, u.JoinPath(o.Key).String()), append(keys, o.Key)
+		}
+	}
 }
 
 // Size is the number of bytes of the object.

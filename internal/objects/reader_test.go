@@ -75,7 +75,7 @@ func TestOpenURL(t *testing.T) {
 		require.NoError(t, at.Close())
 	}
 	for url, want := range map[string]string{
-		"s3://bucket/in/":     "names no file",
+		"s3://bucket/in/?region=eu-west-1&endpoint=" + server.Endpoint: "names no file",
 		"gs://bucket/x.jsonl": `scheme "gs" is unknown`,
 		"s3://bucket/none.jsonl?region=eu-west-1&endpoint=" + server.Endpoint: "file does not exist",
 		"s3://nope/x.jsonl?region=eu-west-1&endpoint=" + server.Endpoint:      `bucket "nope" does not exist`,
@@ -83,6 +83,29 @@ func TestOpenURL(t *testing.T) {
 		_, err := OpenURL(t.Context(), url)
 		require.ErrorContains(t, err, want, url)
 	}
+}
+
+func TestFilesOf(t *testing.T) {
+	server := s3test.New(t)
+	for _, key := range []string{"in/b=1/x.csv", "in/a b.csv", "in2/y.csv", "in/empty/"} {
+		require.NoError(t, open(t, server.URL(""), nil).blobs.WriteAll(t.Context(), key, []byte("x"), nil))
+	}
+	query := "?region=eu-west-1&endpoint=" + server.Endpoint
+	urls, keys, err := FilesOf(t.Context(), "s3://bucket/in/"+query)
+	require.NoError(t, err)
+	require.Equal(t, []string{"a b.csv", "b=1/x.csv"}, keys)
+	for i, u := range urls {
+		at, err := OpenURL(t.Context(), u)
+		require.NoError(t, err, u)
+		require.EqualValues(t, 1, at.Size(), keys[i])
+		require.NoError(t, at.Close())
+	}
+	_, keys, err = FilesOf(t.Context(), "s3://bucket/"+query)
+	require.NoError(t, err)
+	require.Len(t, keys, 3)
+	_, _, err = FilesOf(t.Context(), "s3://nope/in/"+query)
+	require.ErrorContains(t, err, `bucket "nope" does not exist`)
+	require.ErrorContains(t, err, "(open s3://nope/in/?region")
 }
 
 func TestRead_GoesOnAfterABrokenConnection(t *testing.T) {
