@@ -37,7 +37,8 @@ A map without --id is named by its task, input and options. The same command giv
 runs, goes on with the items without a result of one that was stopped, and runs a finished one anew; with --id
 it shows what a finished one came to. With --retry it runs only what failed, with the options given now.
 Ctrl-C leaves the map running on the server; with --local it stops the map. A map with --local is finished
-when its results are written, so a full disk costs no item a second run.
+when its results are written, so a full disk costs no item a second run. Until then they gather beside
+--out, in .gpumux- and its ID.
 
 Changed code makes a new map, unless --retry asks for the failed items of the old one: the code is TASK's
 file, the modules beside it that it imports, and the files that a command names. Put it back and the old map
@@ -210,17 +211,22 @@ func (r *mapRun) tellEntry() {
 // reports whether the results were written.
 func (r *mapRun) finish(ctx context.Context, ladder []string) (delivered bool, err error) {
 	h := r.h
-	r.out.Kept = &files.Kept{Folder: r.f.files, From: h}
+	kept := files.Kept{Folder: r.f.files, From: h}
 	if r.f.local {
-		r.out.Kept.Folder = cmp.Or(r.f.files, h.ID+".files") // where they lie is gone when the command has ended
+		kept.Folder = cmp.Or(r.f.files, h.ID+".files") // where they lie is gone when the command has ended
 	}
+	first := kept
+	r.out.Kept = &first
 	again := cmp.Or(r.comeBack, "`gpumux results "+h.ID+"` fetches them")
 	within, written := ctx, func() (*starter.Causes, error) { return nil, nil }
-	if r.out.Path == "" && !r.f.valueOnly() && h.Running() {
-		within, written = r.stream(ctx)
+	if out, now := r.out.While(h.ID); now && (r.f.local || out.Path == "") && !r.f.valueOnly() && h.Running() {
+		within, written = r.stream(ctx, out)
 	}
 	end, err := follow(within, r.a, r.conn, h, ladder)
 	streamed, failed := written()
+	if failed != nil && r.out.Path != "" { // a file can be written once more
+		streamed, failed, r.out.Kept = nil, nil, &kept
+	}
 	if errors.Is(err, app.ErrInterrupted) && !r.f.local {
 		return false, detached(r.a, h)
 	}
@@ -248,17 +254,19 @@ func (r *mapRun) finish(ctx context.Context, ladder []string) (delivered bool, e
 var errRows = errors.New("the results could not be written")
 
 // stream writes the results of the running map as they come. written waits for the last
-// of them. The context ends if a write fails, or if the reader has gone.
-func (r *mapRun) stream(ctx context.Context) (within context.Context, written func() (*starter.Causes, error)) {
+// of them. The context ends if a write to a stream fails, or if its reader has gone.
+func (r *mapRun) stream(ctx context.Context, out files.Output) (within context.Context, written func() (*starter.Causes, error)) {
 	within, stop := context.WithCancelCause(ctx)
-	watchReader(within, r.a.Stdout, stop)
+	if out.Path == "" {
+		watchReader(within, r.a.Stdout, stop)
+	}
 	done := make(chan struct{})
 	var causes starter.Causes
 	var err error
 	go func() {
 		defer close(done)
-		causes, err = r.out.Write(within, r.h.Lines(within, starter.ReadOptions{Unordered: r.f.unordered, Arrays: true}))
-		if err != nil && !errors.As(err, new(*starter.EndedError)) { // such a map says so itself
+		causes, err = out.Write(within, r.h.Lines(within, starter.ReadOptions{Unordered: r.f.unordered, Arrays: true}))
+		if err != nil && out.Path == "" && !errors.As(err, new(*starter.EndedError)) { // such a map says so itself
 			stop(errRows)
 		}
 	}()

@@ -86,7 +86,7 @@ func (k *Kept) write(ctx context.Context, index int64, name string) error {
 		return err
 	}
 	at := place{path: filepath.Join(folder, name)}
-	to, err := at.create()
+	to, err := at.create("")
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package files
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,6 +32,8 @@ type Output struct {
 	Filter
 	// Kept fetches the files that the results name. Default: nobody does.
 	Kept *Kept
+	// owner names the unfinished file. Default: the process does.
+	owner string
 	// Note tells people something of the file that was written. Default: nobody is told.
 	Note   func(format string, args ...any)
 	stdout io.Writer
@@ -86,6 +89,17 @@ func (o Output) Named(id string) (Output, error) {
 	return o, o.check()
 }
 
+// While returns the output for the results of a map that still runs, and false if they
+// have to wait. The unfinished file is the map's: where one was left, it is replaced.
+func (o Output) While(id string) (Output, bool) {
+	if o.Path == "" {
+		return o, true
+	}
+	at, err := placeOf(o.Path)
+	o.owner = id
+	return o, err == nil && !at.stream && o.Path != unnamed
+}
+
 func (o Output) check() error {
 	at, err := placeOf(o.Path)
 	switch {
@@ -99,7 +113,7 @@ func (o Output) check() error {
 	}
 	if err == nil && !at.stream {
 		var trial *os.File
-		if trial, err = at.create(); err == nil {
+		if trial, err = at.create(""); err == nil {
 			err = errors.Join(trial.Close(), os.Remove(trial.Name()))
 		}
 	}
@@ -152,7 +166,7 @@ func (o Output) file(ctx context.Context, from iter.Seq2[[]byte, error], causes 
 		}
 		return errors.Join(err, to.Close())
 	}
-	file, err := at.create()
+	file, err := at.create(o.owner)
 	if err != nil {
 		return err
 	}
@@ -324,19 +338,23 @@ func placeOf(path string) (place, error) {
 	return place{path: path, mode: info.Mode().Perm()}, err
 }
 
-// create makes a file in the folder of the place, to be renamed to it. Its mode is that
-// of the file that it will replace, else as the umask says.
-func (p place) create() (*os.File, error) {
+// create makes a file in the folder of the place, to be renamed to it: the owner's, who
+// has one at a time, else one of this process. Its mode is that of the file that it will
+// replace, else as the umask says.
+func (p place) create(owner string) (*os.File, error) {
 	for n := os.Getpid(); ; n++ {
-		name := filepath.Join(filepath.Dir(p.path), ".gpumux-"+strconv.Itoa(n))
-		file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o666)
+		name, how := cmp.Or(owner, strconv.Itoa(n)), os.O_EXCL
+		if owner != "" {
+			how = os.O_TRUNC
+		}
+		file, err := os.OpenFile(filepath.Join(filepath.Dir(p.path), ".gpumux-"+name), os.O_CREATE|os.O_RDWR|how, 0o666)
 		if errors.Is(err, fs.ErrExist) {
 			continue // of another writer, or of one that was killed
 		}
 		if err == nil && p.mode != 0 {
 			if err = file.Chmod(p.mode); err != nil {
 				_ = file.Close()
-				_ = os.Remove(name)
+				_ = os.Remove(file.Name())
 				return nil, err
 			}
 		}

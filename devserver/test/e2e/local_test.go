@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -325,6 +326,9 @@ func TestLocal_GoesOnAfterItWasStopped(t *testing.T) {
 				return storedItems(t, s.path("state/gpumux/local/*/store"))
 			}
 			rig.Wait(t, func() bool { return stored() == 5 }, time.Minute, 20*time.Millisecond, "five items are stored")
+			unfinished := s.path(".gpumux-" + filepath.Base(s.state()[0]))
+			written := func() bool { text, _ := os.ReadFile(unfinished); return bytes.Count(text, []byte("\n")) == 5 }
+			rig.Wait(t, written, time.Minute, 20*time.Millisecond, "five results are written")
 
 			rival := s.run(3, args...) // the same map at the same time
 			require.Contains(t, rival.stderr.String(), "this map runs already in process "+strconv.Itoa(p.Process.Pid))
@@ -344,10 +348,16 @@ func TestLocal_GoesOnAfterItWasStopped(t *testing.T) {
 			partial := s.run(1, "results", filepath.Base(s.state()[0]), "--partial", "--values")
 			require.ElementsMatch(t, []string{"0", "1", "2", "3", "4"}, strings.Fields(partial.stdout.String()))
 			require.Contains(t, partial.stderr.String(), ", interrupted: it has 5 results so far")
+			require.NoFileExists(t, s.path("r.jsonl"))
+			if signal == syscall.SIGINT {
+				require.NoFileExists(t, unfinished)
+				require.NoError(t, os.Mkdir(unfinished, 0o700)) // what cannot be written while the map runs is written then
+			}
 			s.write("open", "")
 			again := s.run(0, args...)
 			require.Contains(t, again.stderr.String(), "going on with map")
 			require.Len(t, s.lines(s.file("r.jsonl")), 12)
+			require.NoFileExists(t, unfinished)
 			require.Contains(t, s.run(0, "local").stderr.String(), "no local map has anything left")
 			count := s.calls()
 			for i := range 5 {
