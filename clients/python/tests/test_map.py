@@ -159,7 +159,7 @@ class Map(unittest.TestCase):
     def test_too_many_faults(self):
         """The map fails, wherever among its items those lie that failed, and also when every item has its row."""
         for n, stops in enumerate(({"fail_fast": True}, {"max_failures": 0}, {"max_failures": "10%"})):
-            for items in ([3, 1, 2], [1, 3, 2], [1, 2, 3]):
+            for items in ([3, 1, 2], [1, 3, 2], [1, 2, 3])[: 1 if n else 3]:
                 with self.subTest(stops=stops, items=items), self.assertRaisesRegex(gpumux.MapFailed, "not three"):
                     list(gpumux.map(tasks.picky, items, slots=1, id=f"{n}-{items.index(3)}", **stops))
         self.assertEqual(values(gpumux.map(tasks.picky, [1, 3, 2], slots=1, max_failures=1)), [1, None, 2])
@@ -224,7 +224,7 @@ class Map(unittest.TestCase):
         """Maps of one function over other items are others; the same map takes the place of the one before."""
         pairs = zip(gpumux.map(tasks.double, [1, 2, 3], slots=1), gpumux.map(tasks.double, [4, 5, 6], slots=1))
         self.assertEqual([(a.value, b.value) for a, b in pairs], [(2, 8), (4, 10), (6, 12)])
-        for items in ([[self.state, n] for n in range(40)], range(1000)):
+        for items in ([[self.state, n] for n in range(40)], range(100)):
             function = tasks.once if isinstance(items, list) else tasks.double
             left = gpumux.map(function, items, slots=1, chunk=1)
             next(left)

@@ -30,7 +30,7 @@ def steady(item):
 
 // An autoscaler that reads the metric of a small worker brings a pool from nobody to
 // three workers and back, while maps run. Each item runs once.
-func TestScaling_FromZeroAndBack(t *testing.T) {
+func TestLong_ScalingFromZeroAndBack(t *testing.T) {
 	s := newStage(t)
 	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "step.py"), []byte(steadyPy), 0o644))
 	s.config.Temporal.Namespace = s.Namespace

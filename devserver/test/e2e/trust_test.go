@@ -131,7 +131,7 @@ func TestTrust_WorkersWithDifferentStores(t *testing.T) {
 
 // The Web UI's button: the map goes on from there, its results are whole, and no segment
 // is left over.
-func TestTrust_ResetInTheSegmentPhase(t *testing.T) {
+func TestLong_ResetInTheSegmentPhase(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.worker("cpu", 2)
@@ -174,7 +174,7 @@ func TestTrust_ResetInTheSegmentPhase(t *testing.T) {
 }
 
 // A fault in a segment is the map's, with its item.
-func TestTrust_FailFastInASegment(t *testing.T) {
+func TestLong_FailFastInASegment(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.worker("cpu", 2)
