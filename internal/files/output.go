@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -96,7 +97,7 @@ func (o Output) While(id string) (Output, bool) {
 		return o, true
 	}
 	at, err := placeOf(o.Path)
-	o.owner = id
+	o.owner = url.PathEscape(id)
 	return o, err == nil && !at.stream && o.Path != unnamed
 }
 
