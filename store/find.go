@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/objects"
-	"github.com/gpumux/gpumux/internal/results"
 )
 
 // maxDamaged is how many damaged parts are named.
@@ -43,7 +41,7 @@ func (f *Folder) find(ctx context.Context, in contract.PartsInput) (found contra
 	}
 	rest := f.s.Sources.Rest(f.key)
 	defer rest.Abort()
-	var outcomes tally
+	var counts contract.Counts
 	next := int64(0)
 	lost := f.lost(ctx, func(err error) { found.Damaged = append(found.Damaged, err.Error()) })
 	parts, err := f.parts(ctx, lost)
@@ -52,7 +50,7 @@ func (f *Folder) find(ctx context.Context, in contract.PartsInput) (found contra
 	}
 	err = f.each(ctx, parts, lost, in.Items, func(l line) error {
 		err := rest.Add(ctx, contract.Span{Start: next, End: l.Index})
-		outcomes.count(l.Outcome)
+		counts.Count(l.Kind)
 		next = l.Index + 1
 		return err
 	})
@@ -62,7 +60,7 @@ func (f *Folder) find(ctx context.Context, in contract.PartsInput) (found contra
 	if err != nil {
 		return found, fmt.Errorf("read the parts in %s: %w", f.in.Locate(f.key), err)
 	}
-	found.Succeeded, found.Failed, found.Faults = outcomes.succeeded, outcomes.failed, outcomes.faults
+	found.Succeeded, found.Failed, found.Faults = counts.Succeeded, counts.Failed, counts.Faults
 	if n := len(found.Damaged); n > maxDamaged {
 		found.Damaged = append(found.Damaged[:maxDamaged], fmt.Sprintf("and %d more", n-maxDamaged))
 	}
@@ -103,24 +101,6 @@ func (s *Store) Runs(ctx context.Context, folder string) (runs contract.Runs, er
 		runs.Add(l.Index)
 	}
 	return runs, err
-}
-
-// tally counts outcomes.
-type tally struct {
-	succeeded, failed int64
-	faults            map[gpumux.FaultKind]int64
-}
-
-func (t *tally) count(o results.Outcome) {
-	if o.Kind == "" {
-		t.succeeded++
-		return
-	}
-	t.failed++
-	if t.faults == nil {
-		t.faults = map[gpumux.FaultKind]int64{}
-	}
-	t.faults[o.Kind]++
 }
 
 // Merge writes the results of all parts of a folder into one file in order of index and
@@ -178,14 +158,14 @@ func (f *Folder) merge(ctx context.Context, in contract.MergeInput, output strin
 	defer file.Abort()
 	to := bufio.NewWriterSize(file, 512<<10)
 	merged.Items = in.Items
-	var outcomes tally
+	var counts contract.Counts
 	next := int64(0)
 	err = f.each(ctx, parts, lost, in.Items, func(l line) error {
 		if l.Index > next {
 			return errMissing
 		}
 		next++
-		outcomes.count(l.Outcome)
+		counts.Count(l.Kind)
 		merged.Bytes += int64(len(l.text))
 		_, err := to.Write(l.text)
 		return err
@@ -204,6 +184,6 @@ func (f *Folder) merge(ctx context.Context, in contract.MergeInput, output strin
 		return merged, err
 	}
 	merged.Output = f.in.Locate(output)
-	merged.Succeeded, merged.Failed, merged.Faults = outcomes.succeeded, outcomes.failed, outcomes.faults
+	merged.Succeeded, merged.Failed, merged.Faults = counts.Succeeded, counts.Failed, counts.Faults
 	return merged, nil
 }

@@ -61,22 +61,14 @@ func shortHalf(bits uint16) float64 {
 	}
 }
 
-// half is the value of a 16-bit float.
+// half is the value of a 16-bit float. The exponents of those of 32 bits begin 112 lower.
 func half(bits uint16) float64 {
-	exponent, fraction := int(bits>>10&0x1f), float64(bits&0x3ff)
-	var x float64
-	switch exponent {
-	case 0:
-		x = math.Ldexp(fraction, -24)
-	case 0x1f:
-		if x = math.Inf(1); fraction != 0 {
-			return math.NaN()
-		}
-	default:
-		x = math.Ldexp(1024+fraction, exponent-25)
-	}
-	if bits>>15 != 0 {
-		x = -x
+	x := float64(math.Float32frombits(uint32(bits>>15)<<31|uint32(bits&0x7fff)<<13)) * 0x1p112
+	switch size := math.Abs(x); {
+	case size > 1<<16:
+		return math.NaN()
+	case size == 1<<16:
+		return math.Inf(int(x))
 	}
 	return x
 }

@@ -90,6 +90,15 @@ type Counts struct {
 	Faults            map[gpumux.FaultKind]int64
 }
 
+// Count adds the result of an item that failed so, or succeeded where that is empty.
+func (c *Counts) Count(failed gpumux.FaultKind) {
+	if failed == "" {
+		c.Succeeded++
+	} else {
+		c.Add(0, 1, map[gpumux.FaultKind]int64{failed: 1})
+	}
+}
+
 // Add adds further results.
 //
 //workflowcheck:ignore
