@@ -1,11 +1,9 @@
 package process
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"os/exec"
 	"strconv"
 	"sync"
@@ -60,21 +58,12 @@ func setMark(pid int, mark uint64) error {
 	return nil
 }
 
-// markOf reads a process's number, a zombie's too. It never waits for the process.
-func markOf(pid int) (mark uint64) {
+// markOf reads a process's number, a zombie's too: 0 for one with another user's rights.
+// It never waits for the process.
+func markOf(pid int) uint64 {
 	var limit unix.Rlimit
-	if unix.Prlimit(pid, unix.RLIMIT_LOCKS, nil, &limit) != unix.EPERM {
-		return limit.Cur
-	}
-	// It has another user's rights.
-	limits, _ := os.ReadFile(fmt.Sprintf("/proc/%d/limits", pid))
-	for line := range bytes.Lines(limits) {
-		if rest, ok := bytes.CutPrefix(line, []byte("Max file locks")); ok {
-			soft, _, _ := bytes.Cut(bytes.TrimSpace(rest), []byte(" "))
-			mark, _ = strconv.ParseUint(string(soft), 10, 64)
-		}
-	}
-	return mark
+	_ = unix.Prlimit(pid, unix.RLIMIT_LOCKS, nil, &limit)
+	return limit.Cur
 }
 
 // markScript marks itself as setMark does and becomes the program. Shells have different
