@@ -21,7 +21,7 @@ func TestDetails_TextOfTasksIsOnlyText(t *testing.T) {
 	lines := strings.Split(text, "\n")
 	require.Len(t, lines, 12, "no line of theirs begins one: %q", text)
 	for _, line := range lines {
-		for i, part := range strings.Split(line, "````") {
+		for i, part := range strings.Split(line, "`") {
 			if i%2 == 0 { // outside of code marks
 				require.NotContains(t, part, "](", line)
 				require.NotContains(t, part, "<", line)

@@ -12,7 +12,7 @@ import (
 
 // Plain makes one line of text that Markdown, which the Web UI shows, leaves as it is:
 // names, faults and values can hold anything. Text with a meaning in Markdown becomes
-// code, in which there are no links, images and HTML.
+// code, in which there are no links, images and HTML; backticks would end it.
 func Plain(text string) string {
 	line := strings.Map(func(r rune) rune {
 		switch {
@@ -26,20 +26,5 @@ func Plain(text string) string {
 	if !strings.ContainsAny(line, "`*[]<>!\\|~#&@$^") && !strings.Contains(line, "://") && !strings.Contains(strings.ToLower(line), "www.") {
 		return line
 	}
-	longest, run := 0, 0
-	for _, r := range line {
-		if r != '`' {
-			run = 0
-			continue
-		}
-		run++
-		longest = max(longest, run)
-	}
-	fence := strings.Repeat("`", longest+1)
-	if longest > 0 {
-		// Code that begins or ends with a backtick needs a space beside it, which Markdown
-		// removes.
-		line = " " + line + " "
-	}
-	return fence + line + fence
+	return "`" + strings.ReplaceAll(line, "`", "'") + "`"
 }
