@@ -17,7 +17,7 @@ type shareKey struct{ pool, group string }
 
 // shareDevices prepares each group of devices for the sharing of its pool.
 func (w *Worker) shareDevices(ctx context.Context) error {
-	w.sharing = &sharing.Host{Log: w.log, Status: w.inventory.Status}
+	w.sharing = &sharing.Host{Log: w.log}
 	if !w.inventory.Static() {
 		w.sharing.Probe = func(ctx context.Context, uuid string, env map[string]string) (free uint64, untried string) {
 			found := health.Prober{Python: w.tasks.Interpreter(), Home: w.home, Env: env}.Try(ctx, uuid)

@@ -29,8 +29,6 @@ const (
 // Host runs the MPS servers of one worker. Close ends those that it has started.
 type Host struct {
 	Log *zap.Logger
-	// Status is the driver's word about a device.
-	Status func(uuid string) (gpu.Status, error)
 	// Probe tries a device in a process with this environment. It returns how much memory
 	// the process may take there, 0 if the device failed, or why that is not known. Default:
 	// none.

@@ -60,7 +60,6 @@ func (h *Host) prepareMPS(ctx context.Context, u Use) (Share, error) {
 		return nil, fmt.Errorf("sharing: mps on %s: the MPS daemon of driver %s is too old to keep a process to its memory, or to let go of one "+
 			"that is killed; 535 is the oldest that was seen to; update the driver, or use sharing: default", d, d.Driver)
 	}
-	h.report(d)
 	c := clients{server: s, device: d, threads: u.Threads, inherited: map[string]string{}}
 	if !s.own {
 		c.inherited = handedOn(d)
@@ -104,14 +103,6 @@ func (c clients) Env(memory gpumux.Size, whole bool) map[string]string {
 }
 
 func (clients) MPS() bool { return true }
-
-// report says what only root can set.
-func (h *Host) report(d gpu.Device) {
-	if status, err := h.Status(d.UUID); err == nil && status.ComputeMode != "exclusive_process" {
-		h.Log.Info("a process that misses the MPS daemon runs beside it without its limits", zap.String("device", d.UUID),
-			zap.String("advice", fmt.Sprintf("root can rule that out: nvidia-smi -i %s -c EXCLUSIVE_PROCESS", d.UUID)))
-	}
-}
 
 // prove checks the memory limit in a process with a slot's environment.
 func (h *Host) prove(ctx context.Context, d gpu.Device, memory gpumux.Size, env map[string]string) error {

@@ -38,7 +38,7 @@ func onMachine(t *testing.T) (*Host, gputest.MPSHost) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(folder)) })
 	t.Setenv("TMPDIR", folder)
-	h := &Host{Log: zap.NewNop(), Status: func(string) (gpu.Status, error) { return gpu.Status{}, nil }}
+	h := &Host{Log: zap.NewNop()}
 	t.Cleanup(func() { require.NoError(t, h.Close()) })
 	return h, gputest.MPSHost{Device: uuid, Python: os.Getenv("GPUMUX_TEST_PYTHON"), Env: m.Env()}
 }

@@ -132,7 +132,7 @@ func TestNVIDIA_SharingByMPS(t *testing.T) {
 		t.Setenv(mps.PipeVariable, "")
 		d := device
 		d.Driver = filepath.Base(folder)
-		h := &sharing.Host{Log: zap.NewNop(), Status: func(string) (gpu.Status, error) { return gpu.Status{}, nil }}
+		h := &sharing.Host{Log: zap.NewNop()}
 		_, err := sharing.MPS.Prepare(t.Context(), h, sharing.Use{Slots: 2, PerSlot: 1, Devices: []gpu.Device{d}})
 		require.NoError(t, errors.Join(h.Close()))
 		if d.Driver < "535" {
