@@ -58,7 +58,6 @@ The exit code is 1 when a check failed.`,
 // examine runs every check; those that build on a failed one are left out.
 func examine(ctx context.Context, a *app.App, python string) []Finding {
 	findings := append([]Finding{checkPython(ctx, python)}, checkDevices(ctx, python)...)
-	findings = append(findings, checkState())
 	conn, reached := checkTemporal(ctx, a)
 	findings = append(findings, reached)
 	if conn == nil {

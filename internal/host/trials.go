@@ -3,7 +3,6 @@ package host
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -89,20 +88,6 @@ func probe(ctx context.Context, inventory *gpu.Inventory, list []gpu.Device, pyt
 	}
 	all.Wait()
 	return findings
-}
-
-func checkState() Finding {
-	folder, err := local.Folder()
-	if err == nil {
-		err = os.MkdirAll(folder, 0o700)
-	}
-	if err == nil {
-		var trial *os.File
-		if trial, err = os.CreateTemp(folder, ".check-*"); err == nil {
-			err = errors.Join(trial.Close(), os.Remove(trial.Name()))
-		}
-	}
-	return checked("state", err, "make the folder writable, or set XDG_STATE_HOME, or give --data", folder+" is writable")
 }
 
 func checkStore(ctx context.Context, url string) Finding {
