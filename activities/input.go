@@ -23,17 +23,12 @@ func checked[In, Out any](f func(context.Context, In) (Out, error)) func(context
 		var skew *contract.SkewError
 		switch err := payload.Decode(raw, &in); {
 		case errors.As(err, &skew):
-			return out, outdated(ctx, skew)
+			return out, retry(&gpumux.Fault{Kind: gpumux.FaultBadInput, Op: "start", Blameless: true, Message: skew.Error(),
+				Hint: fmt.Sprintf("upgrade the workers of the queue %s to the gpumux of the workflow, whose contract is version %d, or a later one; "+
+					"until then it is tried again", activity.GetInfo(ctx).TaskQueue, skew.Version)}, 0)
 		case err != nil:
 			return out, badInput(err, "")
 		}
 		return f(ctx, in)
 	}
-}
-
-// outdated is the error for an input that this worker is too old for.
-func outdated(ctx context.Context, skew *contract.SkewError) error {
-	return retry(&gpumux.Fault{Kind: gpumux.FaultBadInput, Op: "start", Blameless: true, Message: skew.Error(),
-		Hint: fmt.Sprintf("upgrade the workers of the queue %s to the gpumux of the workflow, whose contract is version %d, or a later one; "+
-			"until then it is tried again", activity.GetInfo(ctx).TaskQueue, skew.Version)}, 0)
 }

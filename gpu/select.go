@@ -75,10 +75,13 @@ func (inv *Inventory) match(want string) ([]Device, error) {
 		return nil, fmt.Errorf("an empty name fits no device; %s", inv.existing())
 	case "all":
 		all := inv.filter(func(d Device) bool { return d.Kind != KindCPU && d.Usable() })
-		if len(all) == 0 {
-			return nil, inv.noGPU()
+		switch {
+		case len(all) > 0:
+			return all, nil
+		case inv.filter(func(d Device) bool { return d.MIG }) != nil:
+			return nil, errors.New(noInstances)
 		}
-		return all, nil
+		return nil, fmt.Errorf("there is no GPU on this host: %s; to run on the processor write devices: cpu", cmp.Or(inv.Reason(), "none is listed"))
 	case "cpu":
 		return inv.filter(func(d Device) bool { return d.Kind == KindCPU }), nil
 	}
@@ -125,13 +128,6 @@ func fits(want string) func(Device) bool {
 const hintMIG = "create them (nvidia-smi mig -cgi <profile> -C) or switch MIG off (nvidia-smi -mig 0)"
 
 const noInstances = "every GPU is in MIG mode and has no instances to use; " + hintMIG
-
-func (inv *Inventory) noGPU() error {
-	if inv.filter(func(d Device) bool { return d.MIG }) != nil {
-		return errors.New(noInstances)
-	}
-	return fmt.Errorf("there is no GPU on this host: %s; to run on the processor write devices: cpu", cmp.Or(inv.Reason(), "none is listed"))
-}
 
 func (inv *Inventory) filter(match func(Device) bool) []Device {
 	var out []Device

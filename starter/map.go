@@ -160,9 +160,6 @@ func (m *Map) large() bool {
 	return m.Spooled != nil && (m.Spooled.Values || m.Input.Cache || m.Spooled.Items > gpumux.InlineItems || m.Spooled.Bytes > gpumux.InlineBytes)
 }
 
-// manyResults reports whether the results will not fit a summary.
-func (m *Map) manyResults() bool { return m.length() < 0 || m.length() > gpumux.InlineItems }
-
 func summaryLine(note memo) string {
 	if note.Items < 0 {
 		return text.Plain(note.Task)
@@ -188,7 +185,7 @@ func (m *Map) note(fingerprint, id, storeURL string, entry Entry, last *run) mem
 	switch {
 	case entry == EntryContinued && last.Memo.Output != "":
 		note.Output, note.Store = last.Memo.Output, cmp.Or(storeURL, last.Memo.Store)
-	case storeURL != "" && !m.Inline || m.manyResults():
+	case storeURL != "" && !m.Inline || note.Items < 0 || note.Items > gpumux.InlineItems:
 		note.Output = newOutput(id) // a key, which the workers find even when their store is out of reach from here
 	}
 	if entry == EntryContinued && last.Memo.Edition != "" {

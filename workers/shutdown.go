@@ -47,10 +47,7 @@ func (w *Worker) shutdown() error {
 		err = errors.Join(err, w.store.Close())
 	}
 	err = errors.Join(err, w.await("the GPU driver has not let go", w.closeInventory))
-	if w.scratch != "" {
-		err = errors.Join(err, os.RemoveAll(w.scratch))
-	}
-	return err
+	return errors.Join(err, os.RemoveAll(w.scratch))
 }
 
 // drain stops serving the queues and waits for the chunks that run.

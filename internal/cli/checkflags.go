@@ -84,9 +84,7 @@ func (f *mapFlags) check(c *cobra.Command, args []string) error {
 		}
 	}
 	m.When(f.input.Cache && f.local && f.data == "", "--cache with --local needs --data, a folder that keeps the results of one map for the next")
-	if f.detach && f.local {
-		m.Add("--detach does not go with --local, whose server ends with the command; start `gpumux dev` for maps in the background")
-	}
+	m.When(f.detach && f.local, "--detach does not go with --local, whose server ends with the command; start `gpumux dev` for maps in the background")
 	m.When(f.detach && changed("out"), "--out does not go with --detach; fetch the results later with `gpumux results`")
 	f.checkFiles(&m)
 	m.When(f.unordered && f.out != "-", "--unordered goes with --out -; a file of results is in order")
@@ -97,9 +95,8 @@ func (f *mapFlags) check(c *cobra.Command, args []string) error {
 
 // checkOut keeps the results from overwriting the input.
 func (f *mapFlags) checkOut(m *app.Mistakes) {
-	if slices.ContainsFunc(f.source.In, func(in string) bool { return sameFile(in, f.out) }) {
-		m.Add("--out %s is the input itself; name another file", f.out)
-	}
+	same := slices.ContainsFunc(f.source.In, func(in string) bool { return sameFile(in, f.out) })
+	m.When(same, "--out %s is the input itself; name another file", f.out)
 }
 
 func (f *mapFlags) checkFiles(m *app.Mistakes) {

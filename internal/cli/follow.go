@@ -78,10 +78,10 @@ func tellTroubles(ctx context.Context, a *app.App, s *starter.Starter, h *starte
 				}
 				unserved = true
 				say(fmt.Sprintf("%v; %s", err, what))
-			case err == nil && unserved:
-				say("a worker has come")
-				ladder = nil
 			case err == nil:
+				if unserved {
+					say("a worker has come")
+				}
 				ladder = nil
 			}
 		}

@@ -45,7 +45,10 @@ func (c column) build(cells []cell, t arrow.DataType) arrow.Array {
 // a fixed size.
 func (c column) buildLists(cells []cell, t arrow.DataType) arrow.Array {
 	fixed, _ := t.(*arrow.FixedSizeListType)
-	row := c.width() * product(c.like.Shape)
+	row := c.width()
+	for _, n := range c.like.Shape {
+		row *= n
+	}
 	data := make([]byte, 0, len(cells)*row)
 	count, nulls := 0, 0
 	valid, offsets := make([]byte, len(cells)), make([]byte, 4, 4*len(cells)+4)
@@ -83,12 +86,4 @@ func (c column) inside(data []byte, count int, shape []int) arrow.ArrayData {
 		data = bits(data)
 	}
 	return array.NewData(c.leaf(), count, []*memory.Buffer{nil, memory.NewBufferBytes(data)}, nil, 0, 0)
-}
-
-func product(shape []int) int {
-	count := 1
-	for _, n := range shape {
-		count *= n
-	}
-	return count
 }

@@ -7,6 +7,7 @@
 package columns
 
 import (
+	"bufio"
 	"io"
 	"path/filepath"
 	"strings"
@@ -51,7 +52,7 @@ type Writer interface {
 // NewWriter begins a file.
 func NewWriter(to File, format Format) Writer {
 	if format == NPY {
-		return newNPYWriter(to)
+		return &npyWriter{file: to, to: bufio.NewWriterSize(to, 256<<10)}
 	}
 	return newTableWriter(to, format)
 }

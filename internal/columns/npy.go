@@ -32,10 +32,6 @@ type npyWriter struct {
 // maxNamed is how many failed items a message names.
 const maxNamed = 10
 
-func newNPYWriter(to File) *npyWriter {
-	return &npyWriter{file: to, to: bufio.NewWriterSize(to, 256<<10)}
-}
-
 // Add is Writer's.
 func (w *npyWriter) Add(line []byte) error {
 	w.line = slices.Grow(w.line[:0], len(line))

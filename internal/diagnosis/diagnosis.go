@@ -77,11 +77,6 @@ func Raised(r wire.Raised) *Evidence {
 	return &Evidence{Class: r.Class, Message: r.Message, Chain: r.Chain, Code: r.Code}
 }
 
-// Broken is the evidence of a process that speaks, but not the protocol.
-func Broken(format string, args ...any) *Evidence {
-	return &Evidence{Protocol: fmt.Sprintf(format, args...)}
-}
-
 // Diagnosis is the fault and what it means for process, device and neighbours.
 type Diagnosis struct {
 	// Fault lacks its place. Budget is the framework's own cap if the slot has none.

@@ -73,7 +73,9 @@ func (f *file) read() error {
 	case ".py":
 		f.names = importsOf(text)
 	case ".R":
-		f.names = sourcedIn(text)
+		for _, m := range sourceCall.FindAllSubmatch(text, -1) {
+			f.names = append(f.names, string(m[1]))
+		}
 	}
 	return err
 }

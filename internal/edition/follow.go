@@ -95,11 +95,3 @@ func withSourced(path string) []*file {
 
 // sourceCall is a call of source or sys.source in R with the name of a file.
 var sourceCall = regexp.MustCompile(`(?m)^[^#\n]*\bsource\(\s*(?:file\s*=\s*)?["']([^"'\n]+)["']`)
-
-// sourcedIn are the files that an R text sources by name.
-func sourcedIn(text []byte) (names []string) {
-	for _, m := range sourceCall.FindAllSubmatch(text, -1) {
-		names = append(names, string(m[1]))
-	}
-	return names
-}

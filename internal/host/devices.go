@@ -51,7 +51,7 @@ func (r *Report) Print(to io.Writer) error {
 	holders := [][]string{{"DEVICE", "PID", "MEMORY", "TYPE", "PROCESS"}}
 	for _, d := range r.Devices {
 		name := d.Selector()
-		row := []string{name, screen.OneLine(d.Name, 34), sizeText(d.Memory), "-", "-", "-", "-", shortUUID(d.UUID)}
+		row := []string{name, screen.OneLine(d.Name, 34), sizeText(d.Memory), "-", "-", "-", "-", d.UUID[:min(shortUUID, len(d.UUID))]}
 		if d.Profile != "" {
 			row[1] = "└ " + d.Profile
 		}
@@ -132,11 +132,8 @@ func detailsOf(d Device) (all []string) {
 	return all
 }
 
-// shortUUID is the beginning of a UUID; pools take it too.
-func shortUUID(uuid string) string {
-	const length = len("GPU-01234567")
-	return uuid[:min(length, len(uuid))]
-}
+// shortUUID is the length of the beginning of a UUID; pools take it too.
+const shortUUID = len("GPU-01234567")
 
 func sizeText(n uint64) string {
 	if n == 0 {

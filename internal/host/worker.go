@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -52,9 +51,11 @@ The log goes to standard error, as JSON lines when that is no terminal.`,
 		if check {
 			return checkWorker(c.Context(), a, file, conf)
 		}
-		log := machineLog(a.Console)
-		if screen.IsTerminal(a.Stderr) {
-			log = app.NewLog(a.Console, true)
+		log := app.NewLog(a.Console, true)
+		if !screen.IsTerminal(a.Stderr) { // for programs: a JSON object per line, from info up
+			encoding := zap.NewProductionEncoderConfig()
+			encoding.EncodeTime = zapcore.RFC3339NanoTimeEncoder
+			log = zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(encoding), zapcore.AddSync(a.Console), zapcore.InfoLevel))
 		}
 		inventory, err := health.Open(c.Context(), "")
 		if err != nil {
@@ -138,11 +139,4 @@ func serve(ctx context.Context, a *app.App, w *workers.Worker, log *zap.Logger) 
 		return app.ErrInterrupted
 	}
 	return errors.Join(failure, err)
-}
-
-// machineLog is a log for programs: a JSON object per line, from info up.
-func machineLog(to io.Writer) *zap.Logger {
-	encoding := zap.NewProductionEncoderConfig()
-	encoding.EncodeTime = zapcore.RFC3339NanoTimeEncoder
-	return zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(encoding), zapcore.AddSync(to), zapcore.InfoLevel))
 }

@@ -39,21 +39,13 @@ func (e *Enforcer) Others(pool string, in config.Group) (text string, full bool)
 		}
 		short := now.Total-now.Reserved < held+budget && budget > 0
 		if short || held > 0 && held >= now.Total/othersShare {
-			text, full = fmt.Sprintf("others hold %s of %s%s", gpumux.Size(held), place(d), gpu.Largest(others)), short
+			text, full = fmt.Sprintf("others hold %s of GPU %s%s", gpumux.Size(held), d.Selector(), gpu.Largest(others)), short
 		}
 		if full {
 			return fmt.Sprintf("%s and leave less than the budget of a slot, %s", text, gpumux.Size(budget)), true
 		}
 	}
 	return text, false
-}
-
-// place names a device in a sentence.
-func place(d gpu.Device) string {
-	if d.Kind == gpu.KindMIG {
-		return fmt.Sprintf("MIG instance %d:%d", d.Index, d.Instance)
-	}
-	return fmt.Sprintf("GPU %d", d.Index)
 }
 
 // ours are the numbers of this worker's task processes and their descendants, and whether

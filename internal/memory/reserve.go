@@ -81,11 +81,6 @@ func (w *watch) lookForForeign(gpus []gpu.Device) {
 	}
 }
 
-// foreignDue reports whether to look at a device that no slot's process should use.
-func (r *reading) foreignDue() bool {
-	return time.Since(r.asked) >= max(foreignEvery, watchCost*r.took)
-}
-
 // endForeign ends the processes whose trees hold memory on a device that is not their
 // slot's, as a reading has just shown. The caller holds the lock.
 func (w *watch) endForeign(uuid string, held map[int]uint64) {

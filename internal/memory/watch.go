@@ -202,7 +202,7 @@ func (w *watch) readDevices() (took time.Duration) {
 		}
 		if w.used(uuid) {
 			took += r.took
-		} else if r.held = nil; !r.foreignDue() { // the system reuses process numbers
+		} else if r.held = nil; time.Since(r.asked) < max(foreignEvery, watchCost*r.took) { // the system reuses process numbers
 			continue
 		}
 		if r.pending {

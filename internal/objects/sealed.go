@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"gocloud.dev/blob"
@@ -142,10 +141,6 @@ type sealedSink struct {
 	// last.
 	plain, sealed []byte
 	number        int64
-}
-
-func newSealedSink(s *seal, into sink) sink {
-	return &sealedSink{sink: into, seal: s, plain: make([]byte, 0, sealSegment), sealed: slices.Clone(s.head)}
 }
 
 // Write is io.Writer's.

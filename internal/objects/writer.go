@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"gocloud.dev/blob"
 	"gocloud.dev/gcerrors"
@@ -60,7 +61,7 @@ func newWriter(ctx context.Context, b *Bucket, key string, c Creation) (*Writer,
 		return nil, w.failed(err)
 	}
 	if s != nil {
-		w.into = newSealedSink(s, w.into)
+		w.into = &sealedSink{sink: w.into, seal: s, plain: make([]byte, 0, sealSegment), sealed: slices.Clone(s.head)}
 	}
 	return w, nil
 }

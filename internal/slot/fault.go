@@ -26,7 +26,7 @@ func (e *deathError) Error() string { return "the task process cannot go on" }
 
 // broken is the death of a process that breaks the protocol.
 func broken(format string, args ...any) error {
-	return &deathError{evidence: diagnosis.Broken(format, args...)}
+	return &deathError{evidence: &diagnosis.Evidence{Protocol: fmt.Sprintf(format, args...)}}
 }
 
 // lostError says that the process is of no use between two items. No item is to blame.

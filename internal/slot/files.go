@@ -50,24 +50,15 @@ func (s *scratch) makeFolder(p *occupant) (string, error) {
 		return folder, nil // the runtime makes it with the first file
 	}
 	if err := os.Mkdir(folder, 0o700); err != nil {
-		return "", err // remove deletes all of the slot's folder
+		return "", err // the end of the slot deletes all of the slot's folder
 	}
 	return folder, nil
 }
 
-// removeFolder removes the files of a process that is gone.
+// removeFolder removes the files of a process that is gone, if it had any.
 func (s *scratch) removeFolder(p *occupant) {
-	if p.folder == "" {
-		return
-	}
 	if err := os.RemoveAll(p.folder); err != nil {
 		s.log.Warn("files of a task process could not be removed", zap.String("why", err.Error()))
-	}
-}
-
-func (s *scratch) remove() {
-	if s.dir != "" {
-		os.RemoveAll(s.dir)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"syscall"
 	"time"
 
@@ -75,7 +76,7 @@ func (o *owner) own() {
 			o.retire(false, "ended while idle")
 		case <-o.slot.life.Done():
 			o.retire(true, "slot stops")
-			o.scratch.remove()
+			os.RemoveAll(o.scratch.dir)
 			o.templates.Share(-1)
 			if o.ownSet {
 				o.templates.Close()
