@@ -11,7 +11,8 @@ import (
 	"github.com/gpumux/gpumux/store"
 )
 
-// Looking for new results takes at most a quarter of the time, without what the caller does.
+// Looking for new results takes at most a quarter of the time, without what the caller
+// does with them.
 const (
 	soonestLook = 250 * time.Millisecond
 	latestLook  = 2 * time.Second

@@ -40,7 +40,8 @@ type Options = app.Options
 // command ends before; it would spend a fifth of its processor time on that.
 const firstCollection = 128 << 20
 
-// collectLate postpones the garbage collector, which then goes on as the environment says.
+// collectLate postpones the garbage collector, which then goes on as the environment
+// says.
 func collectLate() {
 	percent, limit := debug.SetGCPercent(-1), debug.SetMemoryLimit(-1)
 	debug.SetMemoryLimit(min(limit, firstCollection))
