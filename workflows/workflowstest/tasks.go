@@ -19,6 +19,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/names"
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 // Tasks are what the stand-ins of an environment know. Its methods may be called from any
@@ -72,7 +73,7 @@ func (t *Tasks) Fail(task string, fault gpumux.Fault) {
 type end struct{ *gpumux.Fault }
 
 // Source makes items stand for a file that a MapInput names as its source. Those of a
-// Parquet or Arrow file are objects, with the Columns that the input asks for.
+// Parquet or Arrow file are objects, with all columns.
 func (t *Tasks) Source(name string, items ...any) error {
 	var list []json.RawMessage
 	for i, item := range items {
@@ -149,6 +150,10 @@ func (t *Tasks) run(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, e
 	if err != nil {
 		return gpumux.Summary{}, refused(fmt.Sprintf("%s: %v", in.Source, err))
 	}
+	items, err = columnsOf(items, in.Columns)
+	if err != nil {
+		return gpumux.Summary{}, refused(fmt.Sprintf("%s: %v", in.Source, err))
+	}
 	switch {
 	case in.Range != nil:
 		for n := in.Range.Start; n < in.Range.End; n++ {
@@ -187,6 +192,28 @@ func (t *Tasks) run(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, e
 	defer t.mu.Unlock()
 	t.results[summary.Output] = results
 	return summary, nil
+}
+
+// columnsOf are items with these columns alone, or with all where there are none.
+//
+//workflowcheck:ignore
+func columnsOf(items []json.RawMessage, columns []string) ([]json.RawMessage, error) {
+	if len(columns) == 0 {
+		return items, nil
+	}
+	var chosen []json.RawMessage
+	for _, item := range items {
+		var row []string
+		for _, name := range columns {
+			if err := text.CheckField(item, name); err != nil {
+				return nil, fmt.Errorf("columns: %w", err)
+			}
+			quoted, _ := json.Marshal(name) // a string always encodes
+			row = append(row, fmt.Sprintf("%s:%s", quoted, text.FieldOf(item, name)))
+		}
+		chosen = append(chosen, json.RawMessage("{"+strings.Join(row, ",")+"}"))
+	}
+	return chosen, nil
 }
 
 // itemsOf are the items that the results of another map are: the values, or the items
@@ -239,13 +266,16 @@ func (t *Tasks) each(task string, items []json.RawMessage) ([]gpumux.Result, err
 }
 
 func count(results []gpumux.Result) (succeeded, failed int64, faults map[gpumux.FaultKind]int64) {
-	var c contract.Counts
 	for _, r := range results {
 		if r.Fault == nil {
-			c.Succeeded++
-		} else {
-			c.Add(0, 1, map[gpumux.FaultKind]int64{r.Fault.Kind: 1})
+			succeeded++
+			continue
 		}
+		if faults == nil {
+			faults = map[gpumux.FaultKind]int64{}
+		}
+		failed++
+		faults[r.Fault.Kind]++
 	}
-	return c.Succeeded, c.Failed, c.Faults
+	return succeeded, failed, faults
 }
