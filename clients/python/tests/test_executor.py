@@ -152,11 +152,13 @@ class Executor(unittest.TestCase):
 
     def test_a_call_that_waits_is_cancelled_or_runs(self):
         """Whoever is first decides, and every future has an end."""
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as gate:
+            wait = os.path.join(gate, "open")
             with gpumux.Executor(slots=2) as executor:
-                futures = [executor.submit(tasks.mark, (folder, n, "")) for n in range(300)]
+                futures = [executor.submit(tasks.mark, (folder, n, wait if n in (150, 151) else "")) for n in range(300)]
                 next(concurrent.futures.as_completed(futures))
                 cancelled = {n for n, future in enumerate(futures) if future.cancel()}
+                pathlib.Path(wait).touch()
             self.assertTrue(cancelled, "all calls had begun")
             self.assertTrue(all(future.done() for future in futures))
             self.assertEqual({int(name) for name in os.listdir(folder)}, set(range(300)) - cancelled)
