@@ -149,10 +149,11 @@ class Executor(concurrent.futures.Executor):
     def _take(self, row: dict) -> None:
         future, name = self._pending.pop(row["index"])
         self._over.append(name)
-        marked = remote.marked(future.mark)
-        if marked:
-            os.remove(future.mark)
-        if marked == remote.CANCELLED:
+        with contextlib.suppress(FileExistsError):
+            os.symlink(remote.BEGUN, future.mark)
+        cancelled = remote.marked(future.mark) == remote.CANCELLED or not future.set_running_or_notify_cancel()
+        os.remove(future.mark)  # and yet it cannot be cancelled any more
+        if cancelled:
             return
         if "fault" in row:
             future.set_exception(_exception(row["fault"], self._raised(row["index"])))
@@ -189,8 +190,10 @@ class Future(concurrent.futures.Future):
         if not self.done():
             try:
                 os.symlink(remote.CANCELLED, self.mark)
-                super().cancel()
-                self.set_running_or_notify_cancel()
+                if super().cancel():
+                    self.set_running_or_notify_cancel()
+                else:  # it was done just now
+                    os.remove(self.mark)
             except OSError:
                 pass  # it has begun, or its executor is gone
         return self.cancelled()
