@@ -266,8 +266,12 @@ func (r *mapRun) stream(ctx context.Context, out files.Output) (within context.C
 	go func() {
 		defer close(done)
 		causes, err = out.Write(within, r.h.Lines(within, starter.ReadOptions{Unordered: r.f.unordered, Arrays: true}))
-		if err != nil && out.Path == "" && !errors.As(err, new(*starter.EndedError)) { // such a map says so itself
+		switch {
+		case err == nil, within.Err() != nil, errors.As(err, new(*starter.EndedError)): // such a map says so itself
+		case out.Path == "":
 			stop(errRows)
+		default:
+			r.a.Console.Say("%v; the map goes on, and its results are written again when it ends", err)
 		}
 	}()
 	return within, func() (*starter.Causes, error) { <-done; stop(nil); return &causes, err }

@@ -88,11 +88,11 @@ func dataset(ctx context.Context, in string) (files []member, err error) {
 
 // membersOf lists the objects in a folder on a server, or those that fit a pattern.
 func membersOf(ctx context.Context, in string) (files []member, err error) {
-	address, query, _ := strings.Cut(in, "?")
+	address, _, _ := strings.Cut(in, "?")
 	fixed, _, _ := strings.Cut(address, "*")
 	folder := fixed[:strings.LastIndexByte(fixed, '/')+1]
 	pattern := cmp.Or(address[len(folder):], "**")
-	urls, keys, err := objects.FilesOf(ctx, folder+"?"+query)
+	urls, keys, err := objects.FilesOf(ctx, folder+in[len(address):])
 	if err != nil {
 		return nil, usage("--in: %v", err)
 	}
