@@ -200,9 +200,10 @@ func (o Output) copy(ctx context.Context, out io.Writer, from iter.Seq2[[]byte, 
 	to := bufio.NewWriterSize(out, 256<<10)
 	for line, err := range from {
 		if err == nil && len(line) == 0 {
-			if err = to.Flush(); err == nil {
-				continue
+			if err := to.Flush(); err != nil {
+				return err
 			}
+			continue
 		}
 		if err != nil {
 			return errors.Join(err, to.Flush())
