@@ -78,7 +78,7 @@ def tell(item):
         time.sleep(0.01)
 """
         call = """
-for result in gpumux.map(tell, [[{go!r}, 0], [{go!r}, 1]], slots=1, chunk=1, show_output=True):
+for result in gpumux.map(tell, [[{go!r}, 0], [{go!r}, 1]], slots=2, chunk=1, show_output=True):
     print("given", result.index)
     pathlib.Path({go!r}).touch()
 """
