@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -34,7 +33,6 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	debug.SetGCPercent(400) // the server of many tests makes much garbage
 	os.Exit(programtest.Main(m))
 }
 
