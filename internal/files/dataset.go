@@ -23,11 +23,18 @@ import (
 	"github.com/gpumux/gpumux/internal/results"
 )
 
+func isURL(in string) bool { return strings.Contains(in, "://") }
+
+// addressOf is a URL without its parameters.
+func addressOf(in string) string {
+	address, _, _ := strings.Cut(in, "?")
+	return address
+}
+
 // isFolder reports whether an --in is a folder, or the URL of one, which ends in a slash.
 func isFolder(in string) bool {
-	if strings.Contains(in, "://") {
-		address, _, _ := strings.Cut(in, "?")
-		return strings.HasSuffix(address, "/")
+	if isURL(in) {
+		return strings.HasSuffix(addressOf(in), "/")
 	}
 	info, err := os.Stat(in)
 	return err == nil && info.IsDir()
@@ -35,8 +42,8 @@ func isFolder(in string) bool {
 
 // Many reports whether an --in means the files of a folder or of a pattern.
 func Many(in string) bool {
-	if address, _, _ := strings.Cut(in, "?"); strings.Contains(in, "://") {
-		return isFolder(in) || strings.Contains(address, "*")
+	if isURL(in) {
+		return isFolder(in) || strings.Contains(addressOf(in), "*")
 	}
 	_, err := os.Stat(in)
 	return isFolder(in) || err != nil && strings.ContainsAny(in, "*?[")
@@ -44,7 +51,7 @@ func Many(in string) bool {
 
 // Takes reports whether a file is among those that an --in means, or will be.
 func Takes(in, file string) bool {
-	if !Many(in) || strings.Contains(in, "://") {
+	if !Many(in) || isURL(in) {
 		return false
 	}
 	base, _ := filepath.Abs(in)
@@ -64,7 +71,7 @@ func dataset(ctx context.Context, in string) (files []member, err error) {
 	var found []string
 	base, _ := filepath.Abs(in)
 	switch {
-	case strings.Contains(in, "://"):
+	case isURL(in):
 		files, err = membersOf(ctx, in)
 	case isFolder(in):
 		found, err = matching("--in", path.Join(in, "**/*"))
@@ -88,7 +95,7 @@ func dataset(ctx context.Context, in string) (files []member, err error) {
 
 // membersOf lists the objects in a folder on a server, or those that fit a pattern.
 func membersOf(ctx context.Context, in string) (files []member, err error) {
-	address, _, _ := strings.Cut(in, "?")
+	address := addressOf(in)
 	fixed, _, _ := strings.Cut(address, "*")
 	folder := fixed[:strings.LastIndexByte(fixed, '/')+1]
 	pattern := cmp.Or(address[len(folder):], "**")
@@ -114,7 +121,6 @@ func (s Source) inputsOf(ctx context.Context, in string) (inputs []items.Input, 
 	if err != nil {
 		return nil, usage("--in %s: %v", in, err)
 	}
-	first := files[0].path
 	for i, file := range files {
 		if err := names.Columns(file.path, s.Columns); err != nil {
 			return nil, usage("--columns %v", err)
@@ -126,7 +132,7 @@ func (s Source) inputsOf(ctx context.Context, in string) (inputs []items.Input, 
 		input.Beside = beside[i]
 		inputs = append(inputs, input)
 		if input.Format != inputs[0].Format || columns.FormatOf(file.below) != columns.FormatOf(files[0].below) {
-			return nil, usage("--in %s: %s and %s are of different formats; take those of one by a pattern, such as '**/*%s'", in, first,
+			return nil, usage("--in %s: %s and %s are of different formats; take those of one by a pattern, such as '**/*%s'", in, files[0].path,
 				file.path, filepath.Ext(file.below))
 		}
 	}

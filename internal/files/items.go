@@ -112,26 +112,26 @@ func (s Source) input(ctx context.Context, in string) (input items.Input, label 
 		}
 		return input, input.Name, nil
 	}
-	isURL, table := strings.Contains(in, "://"), names.Table(in)
+	table := names.Table(in)
 	if !table {
-		input.Format, err = s.formatOf(in, isURL)
+		input.Format, err = s.formatOf(in)
 	} else if s.Lines || s.Delimiter != 0 || len(s.Text) > 0 {
 		err = usage("--in %s: --lines, --delimiter and --text go with text; a %s file has rows", in, filepath.Ext(in))
 	}
-	if _, gone := os.Stat(in); err == nil && !isURL && gone != nil {
+	if _, gone := os.Stat(in); err == nil && !isURL(in) && gone != nil {
 		err = usage("--in %s: %v; give JSON lines, .csv or .parquet, or - for standard input", in, errors.Unwrap(gone))
 	}
 	label = filepath.Base(in)
-	if isURL {
+	if isURL(in) {
 		label = in
 	}
-	input.Open = func() (io.ReadCloser, error) { return s.open(ctx, in, isURL, table) }
+	input.Open = func() (io.ReadCloser, error) { return s.open(ctx, in, table) }
 	return input, label, err
 }
 
 // open opens a file or a URL. A table has columns: Parquet or Arrow.
-func (s Source) open(ctx context.Context, in string, isURL, table bool) (io.ReadCloser, error) {
-	if isURL {
+func (s Source) open(ctx context.Context, in string, table bool) (io.ReadCloser, error) {
+	if isURL(in) {
 		from, err := objects.OpenURL(ctx, in)
 		if err != nil {
 			return nil, usage("--in: %v", err)
@@ -139,8 +139,7 @@ func (s Source) open(ctx context.Context, in string, isURL, table bool) (io.Read
 		if !table {
 			return from.Reader()
 		}
-		name, _, _ := strings.Cut(in, "?")
-		return columns.Items(ctx, from, from.Size(), name, s.Columns)
+		return columns.Items(ctx, from, from.Size(), addressOf(in), s.Columns)
 	}
 	file, err := os.Open(in)
 	if err != nil {
@@ -164,13 +163,13 @@ type opened struct {
 func (o opened) Close() error { return errors.Join(o.PipeReader.Close(), o.file.Close()) }
 
 // formatOf goes by the flags, else by the name; the default is JSON lines.
-func (s Source) formatOf(in string, isURL bool) (items.Format, error) {
+func (s Source) formatOf(in string) (items.Format, error) {
 	if s.Lines {
 		return items.Lines, nil
 	}
 	name := in
-	if isURL {
-		name, _, _ = strings.Cut(in, "?")
+	if isURL(in) {
+		name = addressOf(in)
 	}
 	format, err := items.FormatOf(name)
 	switch {
@@ -178,9 +177,9 @@ func (s Source) formatOf(in string, isURL bool) (items.Format, error) {
 		return 0, usage("%s goes with CSV, and the name of --in %s says JSON lines", map[bool]string{true: "--delimiter", false: "--text"}[s.Delimiter != 0], in)
 	case s.Delimiter != 0 || len(s.Text) > 0 && err != nil:
 		return items.CSV, nil
-	case err != nil && (isURL || slices.Contains(refused, strings.ToLower(filepath.Ext(name)))):
+	case err != nil && (isURL(in) || slices.Contains(refused, strings.ToLower(filepath.Ext(name)))):
 		hint := ""
-		if isURL && path.Ext(name) == "" {
+		if isURL(in) && path.Ext(name) == "" {
 			hint = "; the URL of a folder ends in a slash"
 		} else if strings.EqualFold(filepath.Ext(in), ".json") {
 			hint = "; a JSON array becomes lines with: jq -c '.[]' " + in + " > items.jsonl"
