@@ -40,17 +40,19 @@ $(VENV)/tests: $(VENV)/ready $(TEST_NEEDS)
 	$(VENV)/bin/python -m pip install -q --disable-pip-version-check $(TEST_NEEDS:%=-r %)
 	@touch $@
 
+$(VENV)/plain: $(VENV)/ready
+	$(PYTHON) -m venv --without-pip $@
+
 venv: $(VENV)/ready ## .venv with NumPy and what else the demo and the tests use
 
 demo: build $(VENV)/ready ## a sweep over a real data set, on the GPU if there is one
 	@examples/digits/demo.sh
 
 # A few tests that fail run once more, and the summary says so: the real processes and kills of the tests share a machine with
-# others. Vet is lint's. Without symbols the programs with the server in them link in much less time. The interpreter itself comes
-# first on the PATH: where python3 is a script that looks for it, as with pyenv, every process of a test would run that.
+# others. Vet is lint's. Without symbols the programs with the server in them link in much less time. A Python without packages comes
+# first on the PATH: a machine's own may be a script that looks for it, as with pyenv, or import much when it starts.
 GOTESTSUM := $(CURDIR)/$(BIN)/test/gotestsum
-REAL_PYTHON = $$($(PYTHON) -c 'import os, sys; print(os.path.dirname(os.path.realpath(sys.executable)))')
-GOTEST = PATH="$(REAL_PYTHON):$$PATH" $(GOTESTSUM) --format pkgname --hide-summary skipped --jsonfile $(CURDIR)/$(BIN)/test/$@.json \
+GOTEST = PATH="$(CURDIR)/$(VENV)/plain/bin:$$PATH" $(GOTESTSUM) --format pkgname --hide-summary skipped --jsonfile $(CURDIR)/$(BIN)/test/$@.json \
 	--rerun-fails=1 --rerun-fails-max-failures=3 --packages "$$($(GO) list ./... | grep -v /clustercheck)" -- -skip '^TestLong_' -vet=off \
 	-timeout 25m -ldflags '-s -w' $(TESTFLAGS)
 
@@ -59,13 +61,13 @@ $(GOTESTSUM): .ci/tools.mod .ci/tools.sum
 	@touch $@
 
 # The two modules side by side: most of what their tests do is waiting for processes.
-test: $(VENV)/tests $(GOTESTSUM) ## all tests but the long ones, which soak has
+test: $(VENV)/tests $(VENV)/plain $(GOTESTSUM) ## all tests but the long ones, which soak has
 	$(MAKE) -j2 test-root test-server
 
-test-root: $(VENV)/tests $(GOTESTSUM)
+test-root: $(VENV)/tests $(VENV)/plain $(GOTESTSUM)
 	$(GOTEST)
 
-test-server: $(VENV)/tests $(GOTESTSUM)
+test-server: $(VENV)/tests $(VENV)/plain $(GOTESTSUM)
 	cd devserver && $(GO) build -ldflags '-s -w' -o ../$(BIN)/test/gpumux ./cmd/gpumux
 	cd devserver && GPUMUX_BINARY=$(CURDIR)/$(BIN)/test/gpumux $(GOTEST)
 

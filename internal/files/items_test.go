@@ -159,7 +159,6 @@ func TestRead_FoldersAndPatterns(t *testing.T) {
 
 func TestRead_AFolderOnAServer(t *testing.T) {
 	server := s3test.New(t)
-	s3test.Credentials(t)
 	b, err := objects.Open(t.Context(), server.URL(""), nil)
 	require.NoError(t, err)
 	defer b.Close()

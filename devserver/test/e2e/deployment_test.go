@@ -45,6 +45,9 @@ func (s *site) queues(build string) (names []string) {
 // A version has at most a hundred queues and keeps those of dead workers. So it has none
 // that names a host, and its maps and leases reach single devices all the same.
 func TestDeployment_HasNoQueueOfAHost(t *testing.T) {
+	if !own(t) {
+		return
+	}
 	s := newSite(t)
 	m := machine(t, make([]gputest.GPU, 8)...)
 	c := s.config("gpu", 1)

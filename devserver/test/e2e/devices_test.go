@@ -111,8 +111,8 @@ func (s *site) imitated(m *gputest.Machine, c config.Config) *observer.ObservedL
 	return logs
 }
 
-// machine imitates a host with GPUs for this process and those that it starts, so its
-// test runs alone.
+// machine imitates a host with GPUs for this process, its test's own, and those that it
+// starts.
 func machine(t *testing.T, gpus ...gputest.GPU) *gputest.Machine {
 	m := gputest.New(t, gputest.State{GPUs: gpus})
 	t.Setenv("LD_LIBRARY_PATH", m.Folder)
@@ -155,6 +155,9 @@ func device(n int) string { return fmt.Sprintf("GPU-00000000-0000-0000-0000-%012
 // A sick device fails its items at once, so without a probe it would take more of them
 // than any other.
 func TestDevices_SickOnesCostNoItem(t *testing.T) {
+	if !own(t) {
+		return
+	}
 	m := machine(t, gputest.GPU{Sick: gputest.Sick{Init: 802}}, gputest.GPU{}, gputest.GPU{},
 		gputest.GPU{Instances: []gputest.Instance{{GI: 1}, {Number: 1, GI: 2}}}, gputest.GPU{}, gputest.GPU{}, gputest.GPU{Slow: 150}, gputest.GPU{})
 	s := newSite(t)
@@ -200,6 +203,9 @@ func TestDevices_SickOnesCostNoItem(t *testing.T) {
 // An item that fails wherever it runs is to blame itself, although its words blame the
 // device.
 func TestDevices_AFaultThatFollowsTheItemIsTheItems(t *testing.T) {
+	if !own(t) {
+		return
+	}
 	m := machine(t, gputest.GPU{}, gputest.GPU{}, gputest.GPU{})
 	s := newSite(t)
 	logs := s.gpus(m, 1)
@@ -218,6 +224,9 @@ func TestDevices_AFaultThatFollowsTheItemIsTheItems(t *testing.T) {
 }
 
 func TestDevices_TwoMapsPinnedToTwoDevicesNeverMeet(t *testing.T) {
+	if !own(t) {
+		return
+	}
 	m := machine(t, gputest.GPU{}, gputest.GPU{})
 	s := newSite(t)
 	s.gpus(m, 2)
@@ -237,8 +246,10 @@ func TestDevices_TwoMapsPinnedToTwoDevicesNeverMeet(t *testing.T) {
 // A slot of two GPUs has the next two of those that are named. Its process and its
 // children see both, and what they hold there counts.
 func TestDevices_ASlotOfTwoGPUs(t *testing.T) {
-	m := gputest.New(t, gputest.State{GPUs: make([]gputest.GPU, 4)})
-	t.Setenv("LD_LIBRARY_PATH", m.Folder)
+	if !own(t) {
+		return
+	}
+	m := machine(t, make([]gputest.GPU, 4)...)
 	s := newSite(t)
 	s.gpus(m, 1, config.Pool{Name: "pairs", Devices: gpu.Selection{"0", "2", "1", "3"}, GPUsPerSlot: 2, Memory: 8 << 30})
 	sum, err := s.run(gpumux.MapInput{Task: "pair", Range: &gpumux.Range{End: 4}, Ladder: []string{"pairs"}})
@@ -277,6 +288,9 @@ func TestDevices_DoctorTriesThem(t *testing.T) {
 // Another user's process fills a device. Its items move to the other one and lose no
 // attempt; work that has no other waits, and the fault says for what.
 func TestDevices_WhatOthersFillCostsNoItem(t *testing.T) {
+	if !own(t) {
+		return
+	}
 	m := machine(t, gputest.GPU{}, gputest.GPU{})
 	other := exec.Command("sleep", "600")
 	require.NoError(t, other.Start())
@@ -316,6 +330,9 @@ func TestDevices_WhatOthersFillCostsNoItem(t *testing.T) {
 
 // A driver that lists processes with 0 bytes watches no budget, whatever the task is.
 func TestDevices_ADriverThatTellsNoBytes(t *testing.T) {
+	if !own(t) {
+		return
+	}
 	m := gputest.New(t, gputest.State{Driver: "560.35.05", Lists: gputest.ZeroBytes, GPUs: make([]gputest.GPU, 1)})
 	t.Setenv("LD_LIBRARY_PATH", m.Folder)
 	s := newSite(t)

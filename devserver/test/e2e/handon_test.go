@@ -44,7 +44,7 @@ func TestHandOn_ChunksOfADeadWorkerStartAgainAtOnce(t *testing.T) {
 
 // So does a merge, which nobody need wait for any longer than for a chunk.
 func TestHandOn_AMergeOfADeadWorkerStartsAgainAtOnce(t *testing.T) {
-	s3test.Credentials(t)
+	t.Parallel()
 	b := s3test.Start(t)
 	s := newSite(t)
 	s.store = b.URL("")

@@ -50,6 +50,7 @@ func (s *shell) alone() {
 }
 
 func TestBench_Quick(t *testing.T) {
+	t.Parallel()
 	s, python := newMeasure(t)
 	p := s.run(0, "bench", "--quick", "--workloads", "light", "--limit", "1s", "--clients", "2", "--pool", "cpu", "--framework", "numpy", "--python", python,
 		"--json", "r.json", "--html", "r.html")

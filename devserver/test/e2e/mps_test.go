@@ -98,6 +98,9 @@ func daemons(folder string) (pids []string) {
 // A fault that reaches all clients of the server costs nobody but the item that caused
 // it, and the limits are in force.
 func TestMPS_AFaultOfOneIsTheItems(t *testing.T) {
+	if !own(t) {
+		return
+	}
 	m, folder := mpsMachine(t, gputest.GPU{}, gputest.GPU{Mode: 3})
 	s := newSite(t)
 	w, logs := s.served(m, config.Pool{Name: "gpu", Sharing: "mps", Slots: 4, Memory: 2 << 30})
@@ -145,6 +148,9 @@ func TestMPS_AFaultOfOneIsTheItems(t *testing.T) {
 
 // A process that is killed in the middle of a kernel leaves a server that serves.
 func TestMPS_AKillInTheMiddleOfAKernel(t *testing.T) {
+	if !own(t) {
+		return
+	}
 	m, _ := mpsMachine(t, gputest.GPU{})
 	s := newSite(t)
 	w, logs := s.served(m, config.Pool{Name: "gpu", Sharing: "mps", Slots: 3})
@@ -160,6 +166,9 @@ func TestMPS_AKillInTheMiddleOfAKernel(t *testing.T) {
 
 // A daemon that dies takes its clients along, and another takes its place.
 func TestMPS_ADaemonThatDies(t *testing.T) {
+	if !own(t) {
+		return
+	}
 	m, folder := mpsMachine(t, gputest.GPU{})
 	s := newSite(t)
 	w, logs := s.served(m, config.Pool{Name: "gpu", Sharing: "mps", Slots: 2})

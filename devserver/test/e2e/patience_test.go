@@ -114,6 +114,9 @@ func TestPatience_AWorkerThatStopsAndOneThatComes(t *testing.T) {
 // The only GPU falls sick and comes back; the CPU has its work meanwhile, and holds it
 // until then.
 func TestPatience_AllDevicesSick(t *testing.T) {
+	if !own(t) {
+		return
+	}
 	m := machine(t, gputest.GPU{})
 	s := newSite(t)
 	logs := s.gpus(m, 1, config.Pool{Name: "cpu", Devices: gpu.Selection{"cpu"}})

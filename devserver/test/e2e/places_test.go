@@ -122,6 +122,9 @@ func TestPlaces_GPUsThatOthersFill(t *testing.T) {
 
 // The only device fails its probe: the map waits, and says for what.
 func TestPlaces_AMapThatWaitsForADevice(t *testing.T) {
+	if !own(t) {
+		return
+	}
 	s := newShell(t)
 	s.on(gputest.GPU{Sick: gputest.Sick{Init: 802}})
 	p := s.begin("map", "place.py:place", "--range", "0:4", "--local", "--id", "sick", "--out", "out.jsonl")

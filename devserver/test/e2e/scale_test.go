@@ -245,7 +245,7 @@ func waiting(t *testing.T, st *starter.Starter, id string) []string {
 // A store that refuses, hangs or is slow holds the map up, says so, and costs nothing
 // that had finished.
 func TestScale_TroubleWithTheStore(t *testing.T) {
-	s3test.Credentials(t)
+	t.Parallel()
 	for name, c := range map[string]struct {
 		trouble func(release <-chan struct{}, r *http.Request) int
 		says    string

@@ -23,6 +23,7 @@ import (
 
 	"github.com/gpumux/gpumux/devserver/test/programtest"
 	"github.com/gpumux/gpumux/internal/test/rig"
+	"github.com/gpumux/gpumux/internal/test/s3test"
 )
 
 func TestMain(m *testing.M) {
@@ -30,6 +31,11 @@ func TestMain(m *testing.M) {
 	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
 		// Most of what parallel tests do here is waiting.
 		if err := parallel.Value.Set(strconv.Itoa(max(4, runtime.GOMAXPROCS(0)))); err != nil {
+			panic(err)
+		}
+	}
+	for name, value := range s3test.Credentials {
+		if err := os.Setenv(name, value); err != nil {
 			panic(err)
 		}
 	}

@@ -42,21 +42,21 @@ type object struct {
 	time time.Time
 }
 
-// New starts a server and gives this process the credentials for it.
+// Credentials are the environment of a process that opens a server's buckets.
+var Credentials = map[string]string{
+	"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret",
+	"AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+}
+
+// New starts a server and gives this process the credentials for it until the test ends.
 func New(t testing.TB) *Server {
-	Credentials(t)
+	for name, value := range Credentials {
+		t.Setenv(name, value)
+	}
 	return Start(t)
 }
 
-// Credentials gives this process what every server here asks for, until the test ends.
-func Credentials(t testing.TB) {
-	for name, value := range map[string]string{"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret",
-		"AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null"} {
-		t.Setenv(name, value)
-	}
-}
-
-// Start starts a server, also for a parallel test, whose process has the credentials.
+// Start starts a server for a process that has the credentials.
 func Start(t testing.TB) *Server {
 	s := &Server{objects: map[string]object{}, uploads: map[string]map[int][]byte{}}
 	server := httptest.NewServer(s)
