@@ -32,7 +32,7 @@ type command struct{ job *job }
 func (c *command) serve(ctx context.Context) error {
 	j := c.job
 	for {
-		j.owner.judge.kills = process.MemoryKills()
+		j.judge.kills = process.MemoryKills()
 		more, err := j.await(ctx)
 		if err != nil || !more {
 			return err
@@ -45,7 +45,7 @@ func (c *command) serve(ctx context.Context) error {
 			}
 			done.Index = item.Index
 			j.slot.runs(0, time.Time{})
-			j.call.Done(done)
+			j.done(done)
 		}
 	}
 }
@@ -88,7 +88,7 @@ func (c *command) run(ctx context.Context, one calls.Item) (none calls.Done, err
 	argv, err := task.CommandArgv(one.Value)
 	if err != nil {
 		fault := &gpumux.Fault{Kind: gpumux.FaultTaskError, Message: err.Error()}
-		j.owner.judge.locate(fault, task)
+		j.judge.locate(fault, task)
 		return calls.Done{Result: gpumux.Result{Fault: fault}}, nil
 	}
 	p, in, out, err := c.start(ctx, argv)
@@ -165,7 +165,7 @@ func (c *command) start(ctx context.Context, argv []string) (p *occupant, in, ou
 			}
 		}
 		j.unstart()
-		return nil, nil, nil, j.owner.judge.unstarted(task, err)
+		return nil, nil, nil, j.judge.unstarted(task, err)
 	}
 	j.owner.occupy(p)
 	return p, in, out, nil
@@ -200,7 +200,7 @@ func (c *command) await(ctx context.Context, p *occupant, one *calls.Item) (stat
 			return status, err
 		}
 	}
-	if err := j.call.Held(); err != nil {
+	if err := j.held(); err != nil {
 		j.owner.kill("the call's time was over")
 		return status, err
 	}
@@ -216,11 +216,11 @@ func (c *command) exitFault(p *occupant, exit int, printed []byte, output string
 	switch {
 	case exit != 0:
 		e := diagnosis.Evidence{Command: true, Exited: true, ExitCode: exit, Tail: output, Budget: int64(p.session.Memory.Budget)}
-		p.session.ExplainMemory(&e, c.job.owner.judge.kills)
+		p.session.ExplainMemory(&e, c.job.judge.kills)
 		d := diagnosis.Diagnose(e)
 		d.Fault.Tail = output
 		fault = &d.Fault
-		c.job.owner.judge.spread(d, fault)
+		c.job.judge.spread(d, fault)
 	case len(printed) > commandResult:
 		fault.Message = fmt.Sprintf("%s printed more than %s to standard output", task.Command[0], gpumux.Size(commandResult))
 		fault.Hint = "write large results to a file and print its path"
@@ -230,7 +230,7 @@ func (c *command) exitFault(p *occupant, exit int, printed []byte, output string
 		fault.Message = fmt.Sprintf("%s printed no JSON value to standard output: %.120q", task.Command[0], printed)
 		fault.Hint = "print one JSON value, or set the task's output to text"
 	}
-	c.job.owner.judge.locate(fault, task)
+	c.job.judge.locate(fault, task)
 	fault.PID, fault.Alone = p.session.Process.PID, true
 	return fault
 }

@@ -20,8 +20,12 @@ import (
 // conversation feeds a call's items to one process and takes its answers. It owns what is
 // in flight. A *deathError or *lostError tells its owner to end the process.
 type conversation struct {
-	job *job
-	p   *occupant
+	job   *job
+	call  *calls.Call
+	slot  *Slot
+	queue *queue
+	judge *judge
+	p     *occupant
 	// items are in flight, in order. The first of them has run since began.
 	items []calls.Item
 	began time.Time
@@ -32,7 +36,7 @@ type conversation struct {
 // run runs items until all in flight are answered and none is ready, or the process has
 // run as many as it may.
 func (c *conversation) run(ctx context.Context) error {
-	timeout := c.job.call.Timeout
+	timeout := c.call.Timeout
 	tick, late := time.NewTicker(lookEvery), time.NewTimer(math.MaxInt64)
 	defer tick.Stop()
 	defer late.Stop()
@@ -46,7 +50,7 @@ func (c *conversation) run(ctx context.Context) error {
 			if !c.p.account.TakesTrim() || c.p.account.Full() {
 				return nil
 			}
-			if known, there, _ := c.job.queue.ready(1, 1); !known || there == 0 {
+			if known, there, _ := c.queue.ready(1, 1); !known || there == 0 {
 				return nil
 			}
 			if err := c.job.owner.trim(ctx); err != nil {
@@ -59,11 +63,11 @@ func (c *conversation) run(ctx context.Context) error {
 		}
 		var then func() error
 		select {
-		case <-c.job.queue.news:
+		case <-c.queue.news:
 			continue
 		case message := <-c.p.session.Heard:
 			then = func() error { return c.hear(ctx, message) }
-		case <-c.job.slot.doom:
+		case <-c.slot.doom:
 			then = c.doomed
 		case <-late.C:
 			then = func() error { return c.late(ctx) }
@@ -76,7 +80,7 @@ func (c *conversation) run(ctx context.Context) error {
 			}
 			return err
 		}
-		if err := c.job.call.Held(); err != nil {
+		if err := c.job.held(); err != nil {
 			return err
 		}
 		if err := then(); err != nil {
@@ -100,14 +104,14 @@ func (c *conversation) feed() error {
 		c.job.least, c.job.size = max(1, least), max(1, size)
 	}
 	kept := append(c.memory[:0], c.items...)
-	c.items = c.job.queue.take(kept, least, size, unit)
+	c.items = c.queue.take(kept, least, size, unit)
 	c.memory = c.items
 	items := c.items[len(kept):]
 	if len(items) == 0 {
 		return nil
 	}
 	now := time.Now()
-	run := wire.Run{Run: a.Sent(len(items)), Attempts: c.job.call.Attempts, Items: make([]json.RawMessage, len(items))}
+	run := wire.Run{Run: a.Sent(len(items)), Attempts: c.call.Attempts, Items: make([]json.RawMessage, len(items))}
 	for i := range items {
 		one := &items[i]
 		one.Run, one.N, one.Sent = run.Run, i, now
@@ -117,14 +121,14 @@ func (c *conversation) feed() error {
 		c.began = now
 	}
 	// A lease's process may run another function than it was loaded with.
-	if want := cmp.Or(c.job.call.Target, c.job.task.Target()); c.p.lease != "" && want != c.p.target {
+	if want := cmp.Or(c.call.Target, c.job.task.Target()); c.p.lease != "" && want != c.p.target {
 		run.Target, run.Task = want, c.job.task.Name
 	}
 	if c.job.fresh {
 		run.Attempts = 1
 	}
-	run.Trace = c.job.call.Trace
-	if c.job.call.Keep != nil {
+	run.Trace = c.call.Trace
+	if c.call.Keep != nil {
 		run.Folder = c.job.owner.scratch.folder(c.p)
 	}
 	return c.say(run)
@@ -142,11 +146,11 @@ func (c *conversation) say(m wire.Message) error {
 func (c *conversation) publish() {
 	switch {
 	case len(c.items) == 0:
-		c.job.slot.runs(0, time.Time{})
-	case c.job.call.Lease != "":
-		c.job.slot.runs(-1, c.began)
+		c.slot.runs(0, time.Time{})
+	case c.call.Lease != "":
+		c.slot.runs(-1, c.began)
 	default:
-		c.job.slot.runs(c.items[0].Index, c.began)
+		c.slot.runs(c.items[0].Index, c.began)
 	}
 }
 
@@ -173,14 +177,14 @@ func (c *conversation) hear(ctx context.Context, message wire.Message) error {
 			return err
 		}
 		c.publish()
-		c.job.slot.progressed(m.Value)
+		c.slot.progressed(m.Value)
 		c.began = time.Now()
 	case wire.Cap:
 		if !c.p.session.Capped(m) {
 			return broken(diagnosis.Deaf)
 		}
 	case wire.Kept:
-		c.job.slot.tally(func(st *Stats) { st.Residents, st.ResidentBytes = m.Count, m.Bytes })
+		c.slot.tally(func(st *Stats) { st.Residents, st.ResidentBytes = m.Count, m.Bytes })
 	default:
 		if message != nil {
 			return broken("a message out of turn: %T", message)
@@ -235,14 +239,14 @@ func (c *conversation) results(ctx context.Context, m wire.Results) error {
 
 // keep hands on the files of the item that was answered.
 func (c *conversation) keep(ctx context.Context, m wire.Results) error {
-	item, keep := fmt.Sprintf("%d-%d", m.Run, m.N), c.job.call.Keep
-	if c.p.folder == "" || keep == nil {
+	item, keep := fmt.Sprintf("%d-%d", m.Run, m.N), c.call.Keep
+	if c.p.folder == "" || keep == nil || c.job.left {
 		return broken("item %s has files, and was given no folder for them", item)
 	}
 	err := eachFile(c.p.folder, item, m.Files, func(name string, file *os.File) error {
 		return keep(ctx, c.items[0].Index, name, file)
 	})
-	return cmp.Or(err, c.job.call.Held())
+	return cmp.Or(err, c.job.held())
 }
 
 // answered hands on results. Those of one micro-batch ended together and share their
@@ -257,7 +261,7 @@ func (c *conversation) answered(records []wire.Record, files []string) error {
 		if !c.due(r.Run, r.N) {
 			return broken("a result for item %d of run %d on the board, which is not its turn", r.N, r.Run)
 		}
-		result, err := resultOf(c.p.session.Task, c.job.call.Arrays, r)
+		result, err := resultOf(c.p.session.Task, c.call.Arrays, r)
 		if err != nil {
 			return broken("the result of item %d of run %d: %v", r.N, r.Run, err)
 		}
@@ -275,13 +279,13 @@ func (c *conversation) answered(records []wire.Record, files []string) error {
 		busy += r.Busy
 		result.Printed, result.Files, files = c.p.session.Process.Out.UpTo(r.Out), files, nil
 		ended := time.Time{}
-		if c.job.call.Trace != "" {
+		if c.call.Trace != "" {
 			ended = now.Add(-duration(at - r.Ended))
 		}
 		c.finish(result, r.Busy, peak, ended)
 	}
 	c.p.account.Ended(len(records), busy, peaks)
-	c.job.slot.tally(func(st *Stats) { st.Items += int64(len(records)) })
+	c.slot.tally(func(st *Stats) { st.Items += int64(len(records)) })
 	// The next item began when the last one ended by the process's clock, but not before it
 	// was sent.
 	ended := now.Add(-duration(at - records[len(records)-1].Ended))
@@ -302,7 +306,7 @@ func (c *conversation) finish(r gpumux.Result, busy float64, peak int64, ended t
 	c.items = c.items[1:]
 	c.p.account.Finished()
 	c.job.finished++
-	c.job.call.Done(calls.Done{Result: r, Busy: duration(busy), Ended: ended, Peak: peak, Budget: int64(c.p.session.Memory.Budget), Batch: c.p.account.Unit()})
+	c.job.done(calls.Done{Result: r, Busy: duration(busy), Ended: ended, Peak: peak, Budget: int64(c.p.session.Memory.Budget), Batch: c.p.account.Unit()})
 }
 
 // raised decides what an exception means: the item's own fault, one more try, or the end
@@ -312,21 +316,21 @@ func (c *conversation) raised(m wire.Fault) error {
 		return broken("a fault for item %d of run %d, which is not its turn", m.N, m.Run)
 	}
 	running := c.items[0]
-	fault, output, death := c.job.owner.judge.raised(c.p, m, &running)
+	fault, output, death := c.judge.raised(c.p, m, &running)
 	if death != nil {
 		return death
 	}
-	if c.job.fresh && fault.Attempts < c.job.call.Attempts {
+	if c.job.fresh && fault.Attempts < c.call.Attempts {
 		running.Tries++
 		c.items = c.items[1:]
-		c.job.queue.back(running)
+		c.queue.back(running)
 		c.p.account.Finished()
 		return nil
 	}
 	peak := c.p.session.Memory.PeakOf(time.Now(), duration(m.Busy), m.Peak)
 	c.finish(gpumux.Result{Fault: fault, Printed: output}, m.Busy, peak, time.Time{})
 	c.p.account.Ended(1, m.Busy, peak)
-	c.job.slot.tally(func(st *Stats) { st.Items++ })
+	c.slot.tally(func(st *Stats) { st.Items++ })
 	return c.goOn()
 }
 
@@ -339,7 +343,7 @@ func (c *conversation) goOn() error {
 // doomed returns the death of a process that is to be recycled, after reading its last
 // results.
 func (c *conversation) doomed() error {
-	why := c.job.slot.doomedNow()
+	why := c.slot.doomedNow()
 	if why == "" {
 		return nil
 	}
@@ -361,15 +365,15 @@ func (c *conversation) late(ctx context.Context) error {
 	if err := c.look(); err != nil {
 		return err
 	}
-	if len(c.items) == 0 || time.Since(c.began) < c.job.call.Timeout {
+	if len(c.items) == 0 || time.Since(c.began) < c.call.Timeout {
 		return nil
 	}
 	process := c.p.session.Process
-	e, stacks := &diagnosis.Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", c.job.call.Timeout), Tail: process.Out.Tail()}, c.p.session.Stacks()
-	c.p.charge = c.job.owner.judge.fault(c.p, *e, c.first())
+	e, stacks := &diagnosis.Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", c.call.Timeout), Tail: process.Out.Tail()}, c.p.session.Stacks()
+	c.p.charge = c.judge.fault(c.p, *e, c.first())
 	c.p.charge.Traceback = stacks
 	process.Destroy()
-	if err := c.job.call.Held(); err != nil {
+	if err := c.job.held(); err != nil {
 		return err
 	}
 	late := c.items[0]
@@ -380,7 +384,7 @@ func (c *conversation) late(ctx context.Context) error {
 		return &deathError{e, stacks}
 	}
 	// The item ended between the two looks, so the kill hit a later one, which is not late.
-	c.job.queue.back(c.items...)
+	c.queue.back(c.items...)
 	c.items = nil
 	return &lostError{"an item ended at the moment of its timeout"}
 }

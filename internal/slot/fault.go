@@ -42,7 +42,7 @@ type judge struct {
 }
 
 // diagnose is the fault of a process that died, or must be ended, while an item ran.
-func (j judge) diagnose(p *occupant, d *deathError, running *calls.Item) *gpumux.Fault {
+func (j *judge) diagnose(p *occupant, d *deathError, running *calls.Item) *gpumux.Fault {
 	p.session.Explain(d.evidence, j.kills)
 	if p.exited() && j.o.Device == "CPU" {
 		d.evidence.Peak = max(d.evidence.Peak, process.MostResident(p.session.Process.Status))
@@ -53,7 +53,7 @@ func (j judge) diagnose(p *occupant, d *deathError, running *calls.Item) *gpumux
 }
 
 // fault makes a fault of the evidence, and adds which item and process it is about.
-func (j judge) fault(p *occupant, e diagnosis.Evidence, running *calls.Item) *gpumux.Fault {
+func (j *judge) fault(p *occupant, e diagnosis.Evidence, running *calls.Item) *gpumux.Fault {
 	e.Lent, e.OnCPU, e.MPS = p.session.Memory.Budget > j.o.Memory, j.o.Device == "CPU", j.o.MPS
 	e.Batch = p.account.Unit()
 	d := diagnosis.Diagnose(e)
@@ -73,7 +73,7 @@ func (j judge) fault(p *occupant, e diagnosis.Evidence, running *calls.Item) *gp
 }
 
 // raised is the fault of an item that raised, or the death of its process.
-func (j judge) raised(p *occupant, m wire.Fault, running *calls.Item) (fault *gpumux.Fault, output string, err error) {
+func (j *judge) raised(p *occupant, m wire.Fault, running *calls.Item) (fault *gpumux.Fault, output string, err error) {
 	e := diagnosis.Raised(m.Raised)
 	output = p.session.Process.Out.UpTo(m.Out)
 	e.Tail, e.OnCPU, e.Batch = output, j.o.Device == "CPU", p.account.Unit()
@@ -90,19 +90,19 @@ func (j judge) raised(p *occupant, m wire.Fault, running *calls.Item) (fault *gp
 }
 
 // spread notes in a fault whether something other than the item may be to blame.
-func (j judge) spread(d diagnosis.Diagnosis, fault *gpumux.Fault) {
+func (j *judge) spread(d diagnosis.Diagnosis, fault *gpumux.Fault) {
 	fault.Blameless, fault.Wide = d.Blameless, d.MPSWide
 	// A device that hangs lets every item run out of time.
 	fault.Suspect = j.o.Device != "CPU" && (d.Device || fault.Kind == gpumux.FaultDeviceLost || fault.Kind == gpumux.FaultTimeout)
 }
 
 // locate says where a fault happened.
-func (j judge) locate(fault *gpumux.Fault, task launch.Task) {
+func (j *judge) locate(fault *gpumux.Fault, task launch.Task) {
 	fault.Op, fault.Task, fault.Slot, fault.Device, fault.Host = "run", task.Name, j.o.Name, j.o.Device, j.o.Host
 }
 
 // start is the fault of a start.
-func (j judge) start(task launch.Task, fault gpumux.Fault) *gpumux.Fault {
+func (j *judge) start(task launch.Task, fault gpumux.Fault) *gpumux.Fault {
 	j.locate(&fault, task)
 	fault.Op = "start"
 	return &fault
@@ -110,7 +110,7 @@ func (j judge) start(task launch.Task, fault gpumux.Fault) *gpumux.Fault {
 
 // unanswered turns the error of files that do not answer into the fault of a start. It
 // returns others as they are.
-func (j judge) unanswered(task launch.Task, err error) error {
+func (j *judge) unanswered(task launch.Task, err error) error {
 	if errors.As(err, new(*launch.HangError)) {
 		return j.unstarted(task, err)
 	}
@@ -118,7 +118,7 @@ func (j judge) unanswered(task launch.Task, err error) error {
 }
 
 // unstarted is the fault of a process that the system could not start.
-func (j judge) unstarted(task launch.Task, err error) *gpumux.Fault {
+func (j *judge) unstarted(task launch.Task, err error) *gpumux.Fault {
 	fault := j.start(task, gpumux.Fault{Kind: gpumux.FaultCrash, Message: err.Error()})
 	var program *process.ProgramError
 	var hang *launch.HangError
@@ -144,7 +144,7 @@ func (j judge) unstarted(task launch.Task, err error) *gpumux.Fault {
 
 // outdated is the fault of a call that wants another edition than the files have. A call
 // that wants none gets it when every import changes the code.
-func (j judge) outdated(task launch.Task, want, have string) *gpumux.Fault {
+func (j *judge) outdated(task launch.Task, want, have string) *gpumux.Fault {
 	message := fmt.Sprintf("the code of task %s changes at each start of a process, at last to edition %s", task.Name, have)
 	hint := "let the import change no code, and start a new map"
 	if want != "" {

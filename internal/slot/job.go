@@ -32,6 +32,7 @@ const (
 type job struct {
 	owner *owner
 	slot  *Slot
+	judge *judge
 	call  calls.Call
 	task  launch.Task
 	queue *queue
@@ -43,20 +44,18 @@ type job struct {
 	finished int
 	// least is how many items an idle process waits for, size how many it would take.
 	least, size int
-	// cancel ends the call's context.
+	// cancel ends the call's context. left: the call was answered before its end.
 	cancel context.CancelCauseFunc
+	left   bool
 }
 
 // newJob starts to pull the items of a call. What the call leaves open, the task decides,
 // then the slot.
 func newJob(owner *owner, call calls.Call, task launch.Task) *job {
-	j := &job{owner: owner, slot: owner.slot, call: call, task: task, o: owner.o, limit: task.RecycleItems, least: 1, size: 1}
+	j := &job{owner: owner, slot: owner.slot, judge: &owner.judge, call: call, task: task, o: owner.o, limit: task.RecycleItems, least: 1, size: 1}
 	j.call.Attempts = max(1, call.Attempts)
 	if call.Timeout <= 0 {
 		j.call.Timeout = task.Timeout
-	}
-	if call.Held == nil {
-		j.call.Held = func() error { return nil }
 	}
 	if call.Ran == nil {
 		j.call.Ran = func(string) {}
@@ -95,7 +94,7 @@ func (j *job) serve(ctx context.Context) error {
 	defer context.AfterFunc(j.slot.life, func() { j.cancel(ErrStopped) })()
 	defer j.queue.end(ctx)
 	defer j.slot.runs(0, time.Time{})
-	j.owner.judge.kills = process.MemoryKills()
+	j.judge.kills = process.MemoryKills()
 	if len(j.task.Command) > 0 {
 		return (&command{j}).serve(ctx)
 	}
@@ -145,7 +144,7 @@ func (j *job) await(ctx context.Context) (more bool, err error) {
 				j.owner.retire(false, why)
 			}
 		case <-tick.C:
-			if err := j.call.Held(); err != nil {
+			if err := j.held(); err != nil {
 				return false, err
 			}
 		case <-ctx.Done():
@@ -164,7 +163,7 @@ func (j *job) admit(ctx context.Context) (*occupant, error) {
 	for tries := 1; ; tries++ {
 		now, err := j.callEdition(ctx)
 		if err == nil && tries > unsteady {
-			err = j.owner.judge.outdated(j.task, j.call.Edition, now)
+			err = j.judge.outdated(j.task, j.call.Edition, now)
 		}
 		if err != nil {
 			return nil, err
@@ -208,7 +207,7 @@ func (j *job) leased() (*occupant, error) {
 		}
 		return nil, nil
 	case !j.task.Joins(p.session.Task):
-		return nil, j.owner.judge.start(j.task, gpumux.Fault{
+		return nil, j.judge.start(j.task, gpumux.Fault{
 			Kind:    gpumux.FaultBadInput,
 			Message: fmt.Sprintf("the process of the lease runs task %s, and task %s needs another process", p.session.Task.Name, j.task.Name),
 			Hint:    "in one lease call tasks of the same folder, interpreter and environment, or use a lease for each",
@@ -223,7 +222,7 @@ func (j *job) leased() (*occupant, error) {
 func (j *job) callEdition(ctx context.Context) (string, error) {
 	now, err := j.edition(ctx)
 	if err == nil && j.call.Edition != "" && j.call.Edition != now {
-		err = j.owner.judge.outdated(j.task, j.call.Edition, now)
+		err = j.judge.outdated(j.task, j.call.Edition, now)
 	}
 	return now, err
 }
@@ -232,7 +231,7 @@ func (j *job) callEdition(ctx context.Context) (string, error) {
 // why the call ended.
 func (j *job) edition(ctx context.Context) (string, error) {
 	now, err := j.task.Edition(ctx, j.o.StartLimit)
-	return now, j.owner.judge.unanswered(j.task, err)
+	return now, j.judge.unanswered(j.task, err)
 }
 
 // settle fixes the edition of the call: later processes need the same.
@@ -316,7 +315,7 @@ func (j *job) spawn(ctx context.Context, fork string) (*occupant, *template.Chil
 		case err == nil:
 			return newOccupant(child.Session, j.o, j.limit), child, nil
 		case !errors.Is(err, template.ErrNone):
-			return nil, nil, j.owner.judge.unanswered(j.task, err)
+			return nil, nil, j.judge.unanswered(j.task, err)
 		}
 	}
 	p, err := session.Start(ctx, j.task, j.o, nil)
@@ -324,7 +323,7 @@ func (j *job) spawn(ctx context.Context, fork string) (*occupant, *template.Chil
 		return nil, nil, context.Cause(ctx)
 	}
 	if err != nil {
-		return nil, nil, j.owner.judge.unstarted(j.task, err)
+		return nil, nil, j.judge.unstarted(j.task, err)
 	}
 	return newOccupant(p, j.o, j.limit), nil, nil
 }
@@ -332,7 +331,7 @@ func (j *job) spawn(ctx context.Context, fork string) (*occupant, *template.Chil
 // unready ends a process that did not get ready. For a template's child it starts one
 // without a template; else the error is the call's.
 func (j *job) unready(ctx context.Context, child *template.Child, d *deathError) (*occupant, error) {
-	if err := j.call.Held(); err != nil {
+	if err := j.held(); err != nil {
 		j.owner.kill("the call's time was over")
 		return nil, err
 	}
@@ -346,7 +345,7 @@ func (j *job) unready(ctx context.Context, child *template.Child, d *deathError)
 		return j.start(ctx, "")
 	}
 	d.evidence.Loading = true
-	fault := j.owner.judge.diagnose(j.owner.process, d, nil)
+	fault := j.judge.diagnose(j.owner.process, d, nil)
 	fault.Op = "start"
 	j.owner.failures++
 	j.owner.retire(false, "did not get ready")
@@ -364,7 +363,7 @@ func (j *job) unstart() {
 func (j *job) work(ctx context.Context, p *occupant) error {
 	p.session.Memory.Busy(true)
 	defer p.session.Memory.Busy(false)
-	c := &conversation{job: j, p: p}
+	c := &conversation{job: j, call: &j.call, slot: j.slot, queue: j.queue, judge: j.judge, p: p}
 	err := c.run(ctx)
 	var death *deathError
 	var lost *lostError
@@ -383,9 +382,24 @@ func (j *job) work(ctx context.Context, p *occupant) error {
 	return err
 }
 
+// held is why the call's items are no longer its own, or nil.
+func (j *job) held() error {
+	if j.call.Held == nil || j.left {
+		return nil
+	}
+	return j.call.Held()
+}
+
+// done hands on what became of an item.
+func (j *job) done(d calls.Done) {
+	if !j.left {
+		j.call.Done(d)
+	}
+}
+
 // cut lets go of the call before its end. What is left of it changes nothing any more.
 func (j *job) cut() {
 	j.queue.leave()
-	j.call.Done, j.call.Held, j.call.Keep = func(calls.Done) {}, func() error { return nil }, nil
+	j.left = true
 	j.cancel(errors.New("the call was answered before its end"))
 }

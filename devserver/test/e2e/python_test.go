@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,10 +29,21 @@ func TestPython_Client(t *testing.T) {
 	t.Parallel()
 	binary, err := programtest.Binary()
 	require.NoError(t, err)
-	tests := exec.CommandContext(t.Context(), filepath.Join(venv(t), "bin", "python"), "-W", "error::ResourceWarning", "-m", "unittest", "-v")
-	tests.Dir = pythonClient(t)
-	tests.Env = append(os.Environ(), "GPUMUX_BINARY="+binary, "PYTHONPATH="+tests.Dir, "PYTHONDONTWRITEBYTECODE=1",
-		"XDG_STATE_HOME="+t.TempDir(), "XDG_CACHE_HOME="+t.TempDir(), "IPYTHONDIR="+t.TempDir())
-	said, err := tests.CombinedOutput()
-	require.NoError(t, err, "%s", said)
+	dir := pythonClient(t)
+	modules, err := filepath.Glob(filepath.Join(dir, "tests", "test_*.py"))
+	require.NoError(t, err)
+	require.NotEmpty(t, modules)
+	for _, module := range modules {
+		name := strings.TrimSuffix(filepath.Base(module), ".py")
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tests := exec.CommandContext(t.Context(), filepath.Join(venv(t), "bin", "python"), "-W", "error::ResourceWarning", "-m", "unittest", "-v", "tests."+name)
+			tests.Dir = dir
+			tests.Env = append(os.Environ(), "GPUMUX_BINARY="+binary, "PYTHONPATH="+dir, "PYTHONDONTWRITEBYTECODE=1",
+				"XDG_STATE_HOME="+t.TempDir(), "XDG_CACHE_HOME="+t.TempDir(), "IPYTHONDIR="+t.TempDir())
+			said, err := tests.CombinedOutput()
+			require.NoError(t, err, "%s", said)
+			require.NotContains(t, string(said), "Ran 0 tests")
+		})
+	}
 }

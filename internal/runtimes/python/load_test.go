@@ -52,6 +52,13 @@ func TestLoad_EveryKindOfFunction(t *testing.T) {
 	}
 }
 
+// Bytecode makes a start short. A user's folder gets none where the environment says so.
+func TestLoad_WritesBytecodeOfItsOwnModulesAlone(t *testing.T) {
+	start(t, "faults.py:raises")
+	require.DirExists(t, filepath.Join(filepath.Dir(runtime), "__pycache__"))
+	require.NoDirExists(t, filepath.Join("testdata", "tasks", "__pycache__"))
+}
+
 // A class is made an object once, with the process.
 func TestLoad_AClass(t *testing.T) {
 	p := greet(t, "tasks", "kinds.py:Counting")
