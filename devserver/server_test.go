@@ -2,6 +2,7 @@ package devserver
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -63,11 +64,16 @@ func TestNewTemporal_TakenPortIsAnError(t *testing.T) {
 // could make up.
 func TestNewTemporal_HTTPIsForServicesAlone(t *testing.T) {
 	t.Parallel()
-	ports, err := choosePorts(0, false)
-	require.NoError(t, err)
 	database := memoryDatabase()
 	require.NoError(t, database.createNamespace())
+	ports, err := choosePorts(0, false)
+	require.NoError(t, err)
 	server, err := newTemporal(ports, false, database, "", newQuietLog(nil))
+	for isPortTaken(err) { // by another test since it was chosen
+		ports, err = choosePorts(0, false)
+		require.NoError(t, err)
+		server, err = newTemporal(ports, false, database, "", newQuietLog(nil))
+	}
 	require.NoError(t, err)
 	require.NoError(t, server.Start())
 	defer server.Stop()
@@ -175,7 +181,10 @@ func TestLog_QuietInUse(t *testing.T) {
 	work(t, c)
 	require.Equal(t, "done", execute(t, c, "w", oneActivity))
 	require.NoError(t, s.Stop())
-	require.Empty(t, logs.All())
+	for _, entry := range logs.All() {
+		// Another test may take a port that was chosen; then the server takes others.
+		require.Contains(t, fmt.Sprint(entry.ContextMap()), "address already in use", "%v", entry)
+	}
 }
 
 func TestLog_PassesWarnings(t *testing.T) {

@@ -143,7 +143,7 @@ func (c *command) start(ctx context.Context, argv []string) (p *occupant, in, ou
 	j.owner.retire(true, "another task")
 	j.slot.enter(Starting, "item of "+task.Name)
 	if err = c.checkEdition(ctx); err != nil {
-		j.unstart()
+		j.owner.unstart()
 		return nil, nil, nil, err
 	}
 	stdin, in, err := os.Pipe()
@@ -164,7 +164,7 @@ func (c *command) start(ctx context.Context, argv []string) (p *occupant, in, ou
 				file.Close()
 			}
 		}
-		j.unstart()
+		j.owner.unstart()
 		return nil, nil, nil, j.judge.unstarted(task, err)
 	}
 	j.owner.occupy(p)

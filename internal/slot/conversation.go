@@ -24,7 +24,6 @@ type conversation struct {
 	call  *calls.Call
 	slot  *Slot
 	queue *queue
-	judge *judge
 	p     *occupant
 	// items are in flight, in order. The first of them has run since began.
 	items []calls.Item
@@ -111,11 +110,10 @@ func (c *conversation) feed() error {
 		return nil
 	}
 	now := time.Now()
-	run := wire.Run{Run: a.Sent(len(items)), Attempts: c.call.Attempts, Items: make([]json.RawMessage, len(items))}
+	run := wire.Run{Run: a.Sent(len(items)), Attempts: c.call.Attempts, Trace: c.call.Trace, Items: make([]json.RawMessage, len(items))}
 	for i := range items {
-		one := &items[i]
-		one.Run, one.N, one.Sent = run.Run, i, now
-		run.Items[i] = one.Value
+		items[i].Run, items[i].N, items[i].Sent = run.Run, i, now
+		run.Items[i] = items[i].Value
 	}
 	if idle {
 		c.began = now
@@ -127,7 +125,6 @@ func (c *conversation) feed() error {
 	if c.job.fresh {
 		run.Attempts = 1
 	}
-	run.Trace = c.call.Trace
 	if c.call.Keep != nil {
 		run.Folder = c.job.owner.scratch.folder(c.p)
 	}
@@ -316,7 +313,7 @@ func (c *conversation) raised(m wire.Fault) error {
 		return broken("a fault for item %d of run %d, which is not its turn", m.N, m.Run)
 	}
 	running := c.items[0]
-	fault, output, death := c.judge.raised(c.p, m, &running)
+	fault, output, death := c.job.judge.raised(c.p, m, &running)
 	if death != nil {
 		return death
 	}
@@ -370,7 +367,7 @@ func (c *conversation) late(ctx context.Context) error {
 	}
 	process := c.p.session.Process
 	e, stacks := &diagnosis.Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", c.call.Timeout), Tail: process.Out.Tail()}, c.p.session.Stacks()
-	c.p.charge = c.judge.fault(c.p, *e, c.first())
+	c.p.charge = c.job.judge.fault(c.p, *e, c.first())
 	c.p.charge.Traceback = stacks
 	process.Destroy()
 	if err := c.job.held(); err != nil {

@@ -282,7 +282,7 @@ func (j *job) start(ctx context.Context, fork string) (*occupant, error) {
 	j.slot.starts(j.task.Name)
 	p, child, err := j.spawn(ctx, fork)
 	if err != nil {
-		j.unstart()
+		j.owner.unstart()
 		return nil, err
 	}
 	j.owner.occupy(p)
@@ -352,18 +352,12 @@ func (j *job) unready(ctx context.Context, child *template.Child, d *deathError)
 	return nil, fault
 }
 
-// unstart resets the state after a failed start.
-func (j *job) unstart() {
-	j.slot.enter(Reclaiming, "did not start")
-	j.slot.enter(Vacant, "did not start")
-}
-
 // work runs items in p until none is there, or p has run its limit or is gone. On an
 // error p is gone.
 func (j *job) work(ctx context.Context, p *occupant) error {
 	p.session.Memory.Busy(true)
 	defer p.session.Memory.Busy(false)
-	c := &conversation{job: j, call: &j.call, slot: j.slot, queue: j.queue, judge: j.judge, p: p}
+	c := &conversation{job: j, call: &j.call, slot: j.slot, queue: j.queue, p: p}
 	err := c.run(ctx)
 	var death *deathError
 	var lost *lostError

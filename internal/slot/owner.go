@@ -153,6 +153,12 @@ func (o *owner) occupy(p *occupant) {
 	o.slot.occupied(p)
 }
 
+// unstart resets the state after a failed start.
+func (o *owner) unstart() {
+	o.slot.enter(Reclaiming, "did not start")
+	o.slot.enter(Vacant, "did not start")
+}
+
 // expire ends a process that has run as many items as it may.
 func (o *owner) expire(fresh bool) {
 	p := o.process
