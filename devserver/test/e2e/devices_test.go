@@ -52,13 +52,13 @@ def square(x):
     call("cuMemcpyHtoD_v2", there, ctypes.byref(ctypes.c_int64(x * x)), size)
     call("cuMemcpyDtoH_v2", ctypes.byref(back), there, size)
     call("cuMemFree_v2", there)
-    if x == 3000: open("middle", "w").close()
+    if x == 1000: open("middle", "w").close()
     return [back.value, os.environ["CUDA_VISIBLE_DEVICES"]]
 def either(x):
     # a device that fails in the middle is asked anew each time
     if os.environ["CUDA_VISIBLE_DEVICES"]:
         call("cuInit", 0)
-        if x > 3000: open("middle", "w").close()
+        if x > 1000: open("middle", "w").close()
         if os.path.exists("works again"): open("back", "w").close()
         return square(x)
     if os.path.exists("middle"): open("on the CPU", "w").close()
@@ -166,7 +166,7 @@ func TestDevices_SickOnesCostNoItem(t *testing.T) {
 	require.Contains(t, fmt.Sprint(logs.FilterMessage("device cordoned").All()[0].ContextMap()), "nvidia-fabricmanager")
 	require.Equal(t, 9, logs.FilterMessage("device probed").Len())
 
-	run := s.start(gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 5_000}, Ladder: []string{"gpu"}, Output: "out"})
+	run := s.start(gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 2_000}, Ladder: []string{"gpu"}, Output: "out"})
 	require.Eventually(t, func() bool {
 		_, err := os.Stat(filepath.Join(s.dir, "middle"))
 		return err == nil
@@ -174,7 +174,7 @@ func TestDevices_SickOnesCostNoItem(t *testing.T) {
 	m.Update(func(state *gputest.State) { state.GPUs[5].Sick.Copy = 999 })
 	var sum gpumux.Summary
 	require.NoError(t, run.Get(t.Context(), &sum))
-	require.EqualValues(t, 5_000, sum.Succeeded, "%v", sum.Faults)
+	require.EqualValues(t, 2_000, sum.Succeeded, "%v", sum.Faults)
 	by := squares(t, s.results(sum))
 	require.Zero(t, by[device(0)], "it was sick from the start")
 	require.Len(t, by, 8, "all others had their share: %v", by)

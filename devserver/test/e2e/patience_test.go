@@ -120,7 +120,7 @@ func TestPatience_AllDevicesSick(t *testing.T) {
 	m := machine(t, gputest.GPU{})
 	s := newSite(t)
 	logs := s.gpus(m, 1, config.Pool{Name: "cpu", Devices: gpu.Selection{"cpu"}})
-	run := s.start(gpumux.MapInput{Task: "either", Range: &gpumux.Range{End: 6000}, Ladder: []string{"gpu", "cpu"}, Patience: patience, Output: "out.jsonl"})
+	run := s.start(gpumux.MapInput{Task: "either", Range: &gpumux.Range{End: 2000}, Ladder: []string{"gpu", "cpu"}, Patience: patience, Output: "out.jsonl"})
 	there := func(name string) func() bool {
 		return func() bool {
 			_, err := os.Stat(filepath.Join(s.dir, name))
