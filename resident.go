@@ -47,7 +47,7 @@ func (h Resident) String() string {
 // handleFields are those of a Resident without its methods.
 type handleFields Resident
 
-// wrapped is how a Handle is written.
+// wrapped is a Resident in JSON.
 type wrapped struct {
 	Handle *handleFields `json:"gpumux.handle"`
 }
