@@ -113,7 +113,7 @@ func (all Schedules) put(ctx context.Context, name string, at ScheduleSpec, m Ma
 	var wrong *serviceerror.InvalidArgument
 	switch {
 	case errors.Is(err, temporal.ErrScheduleAlreadyRunning):
-		return &ScheduleError{fmt.Sprintf("there is a schedule %s already; change it with --replace, or give another name", name)}
+		return &ScheduleError{fmt.Sprintf("there is a schedule %s already; replace it, or give another name", name)}
 	case errors.As(err, &wrong):
 		return &ScheduleError{fmt.Sprintf("schedule %s: %v", name, wrong)}
 	case err != nil:

@@ -40,7 +40,7 @@ func (w *Worker) watchStarts(ctx context.Context) {
 				})
 			}
 			for _, text := range longStarts(starts, now, said) {
-				w.log.Warn(text, notice.Mark, zap.String("advice", "the start ends after 5m; start: of the task, or --start-timeout with --local, allows longer"))
+				w.log.Warn(text, notice.Mark, zap.String("advice", "the start ends after 5m; to allow more, set start: in the worker's file"))
 			}
 		case <-ctx.Done():
 			return

@@ -56,7 +56,7 @@ func TestRegistered_AnUnencryptedInputIsRefused(t *testing.T) {
 	require.NoError(t, noticing.FromPayload(sent, &raw))
 	w := &worker{}
 	err = run(t, w, gpumux.MapWorkflow, raw).GetWorkflowError()
-	require.ErrorContains(t, err, "input: came unencrypted, and this worker has keys: give the client the workers' keys (--keys or GPUMUX_KEYS)")
+	require.ErrorContains(t, err, "input: came unencrypted, and this worker has keys: give the client the workers' keys, or let the worker")
 	require.Equal(t, gpumux.FaultBadInput, workflows.FaultOf(err).Kind)
 	require.Empty(t, w.chunks)
 }

@@ -70,7 +70,7 @@ func New(o Options) *App {
 	// Without a name the SDK hashes the whole binary at the start of a worker.
 	worker.SetBinaryChecksum("gpumux " + o.Version)
 	a := &App{Options: o, Terminal: terminal, Console: screen.NewConsole(o.Stderr)}
-	a.Console.Pasteable = a.Pasteable
+	a.Console.Phrase = a.Phrase
 	return a
 }
 

@@ -22,10 +22,16 @@ var takesStore = map[string]bool{"map": true, "run": true, "faults": true, "logs
 	"prune": true, "ls": false, "show": false, "wait": false, "pause": false, "resume": false, "cancel": false, "workers": false, "tasks": false,
 	"schedule": false}
 
-// Pasteable gives the commands in a text the flags that this one was given to find its
-// server.
-func (a *App) Pasteable(text string) string {
-	return hinted.ReplaceAllStringFunc(text, func(found string) string {
+// inFlags has the flags for what packages below name in plain words.
+var inFlags = strings.NewReplacer("the workers' keys", "the workers' keys (--keys or GPUMUX_KEYS)",
+	"start: in the worker's file", "start: in the worker's file, or --start-timeout with --local",
+	"use a pool of GPUs", "use a pool of GPUs (--pool gpu)", "devices: cpu runs it", "--devices cpu runs it",
+	"already; replace it", "already; change it with --replace")
+
+// Phrase puts what other packages say into words of this command: it names flags, and
+// gives commands in the text the flags that find this one's server.
+func (a *App) Phrase(text string) string {
+	return hinted.ReplaceAllStringFunc(inFlags.Replace(text), func(found string) string {
 		return "`" + a.Command(hinted.FindStringSubmatch(found)[1]) + "`"
 	})
 }

@@ -168,7 +168,7 @@ func WithKeysHint(err error) error {
 	if !Sealed(err) {
 		return err
 	}
-	return fmt.Errorf("it is encrypted; give the workers' keys (--keys or GPUMUX_KEYS), or their codec: %w", err)
+	return fmt.Errorf("it is encrypted; give the workers' keys, or their codec: %w", err)
 }
 
 // Unreachable reports whether err is about the connection and may pass.

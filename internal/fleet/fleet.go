@@ -239,7 +239,7 @@ type KeysError struct{}
 
 // Error says what to give.
 func (*KeysError) Error() string {
-	return "the workers take only encrypted maps, and this client has no keys; give the workers' keys (--keys or GPUMUX_KEYS); nothing was sent"
+	return "the workers take only encrypted maps, and this client has no keys; give the workers' keys; nothing was sent"
 }
 
 // TakesPlain returns a *KeysError if a worker says that it takes only encrypted maps.

@@ -28,7 +28,7 @@ func checkTemporal(ctx context.Context, a *app.App) (*app.Connection, Finding) {
 	}
 	f := Finding{Check: "temporal", Verdict: Bad, Detail: err.Error(), Fix: "start `gpumux dev`, or give --address"}
 	if away, ok := errors.AsType[*fleet.ConnectError](err); ok {
-		f.Detail, f.Fix = fmt.Sprintf("%s: %v", away.Address, away.Err), a.Pasteable(away.Hint)
+		f.Detail, f.Fix = fmt.Sprintf("%s: %v", away.Address, away.Err), a.Phrase(away.Hint)
 	}
 	if a.Local != nil && a.Address == "" && os.Getenv("TEMPORAL_ADDRESS") == "" {
 		f.Verdict = Note
@@ -48,7 +48,7 @@ func checkWorkers(ctx context.Context, a *app.App, conn *app.Connection) []Findi
 	for _, w := range all {
 		f := Finding{Check: "worker " + w.Identity, Verdict: Good}
 		if w.Offer == nil {
-			f.Verdict, f.Detail = Note, w.Error
+			f.Verdict, f.Detail = Note, a.Phrase(w.Error)
 			f.Fix = "if it is gone the server forgets it within minutes; else look at its log"
 			findings = append(findings, f)
 			continue
@@ -94,7 +94,7 @@ func noWorkers(ctx context.Context, a *app.App, err error) []Finding {
 		return []Finding{{Check: "workers", Verdict: Bad, Detail: "nobody serves queue " + none.Queue,
 			Fix: "start `gpumux worker -f gpumux.yaml` on a host with GPUs, or `gpumux dev`"}}
 	}
-	found := []Finding{{Check: "workers", Verdict: Note, Detail: err.Error()}}
+	found := []Finding{{Check: "workers", Verdict: Note, Detail: a.Phrase(err.Error())}}
 	if a.StoreURL != "" {
 		found = append(found, checkStore(ctx, a.StoreURL))
 	}

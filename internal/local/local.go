@@ -131,7 +131,7 @@ func onlyCPU(names []string, like config.Pool) bool {
 func Pools(inventory *gpu.Inventory, names []string, like config.Pool) (pools []config.Pool, noGPU string, err error) {
 	if len(like.Devices) == 0 && !onlyCPU(names, like) {
 		if why := inventory.Unusable(); why != "" {
-			return nil, "", unavailable("%s; --devices cpu runs it on the CPU", why)
+			return nil, "", unavailable("%s; devices: cpu runs it on the CPU", why)
 		}
 		if _, err := inventory.Select(gpu.Selection{"all"}); err != nil {
 			noGPU = cmp.Or(inventory.Reason(), err.Error())

@@ -19,8 +19,8 @@ import (
 type Console struct {
 	// Quiet drops progress, but never errors.
 	Quiet bool
-	// Pasteable makes the commands in what is said fit to paste.
-	Pasteable func(text string) string
+	// Phrase puts what is said into words of the command.
+	Phrase func(text string) string
 
 	mu sync.Mutex
 	// to is the stream itself; visible escapes what is written to it.
@@ -31,7 +31,7 @@ type Console struct {
 
 // NewConsole returns the console of a stream, which may be a terminal.
 func NewConsole(to io.Writer) *Console {
-	c := &Console{to: to, visible: Visible(to), fd: -1, Pasteable: func(text string) string { return text }}
+	c := &Console{to: to, visible: Visible(to), fd: -1, Phrase: func(text string) string { return text }}
 	if file := terminalOf(to); file != nil {
 		c.fd = int(file.Fd())
 	}
@@ -109,7 +109,7 @@ func (c *Console) Close() {
 
 // Say prints a line for people.
 func (c *Console) Say(format string, args ...any) {
-	fmt.Fprintln(c, c.Pasteable(fmt.Sprintf(format, args...)))
+	fmt.Fprintln(c, c.Phrase(fmt.Sprintf(format, args...)))
 }
 
 // Note is Say, unless --quiet.

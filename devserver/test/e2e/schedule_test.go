@@ -57,7 +57,7 @@ func TestSchedule_StartsMapsOfItsOwn(t *testing.T) {
 	}
 	// The first time is at most two seconds away.
 	require.NoError(t, s.Schedules().Create(t.Context(), "often", starter.ScheduleSpec{Cron: []string{"@every 2s"}, Zone: "UTC"}, s.over("double", 3)))
-	require.ErrorContains(t, s.Schedules().Create(t.Context(), "often", starter.ScheduleSpec{Cron: []string{"@daily"}}, s.over("double", 3)), "there is a schedule often already; change it with --replace")
+	require.ErrorContains(t, s.Schedules().Create(t.Context(), "often", starter.ScheduleSpec{Cron: []string{"@daily"}}, s.over("double", 3)), "there is a schedule often already; replace it")
 	var one starter.ScheduleInfo
 	s.until("two maps were started", func() bool {
 		one = s.schedules()["often"]
