@@ -57,28 +57,37 @@ def map(
     pass_env: Sequence[str] = (),
     data: Union[str, "os.PathLike[str]", None] = None,
 ) -> Rows:
-    """Run function on every item, in slots on this machine, and give a Result for each, in order, as they come.
+    """Run function on every item in slots on this machine, and give a Result for each in order.
 
-    What has finished is kept until all of it was given: the same call continues after an interruption, a crash or kill -9. The same
-    call is one with the same function, items and options, or with the same id.
+    Results come while the map runs, and are kept until all were given: the same call continues
+    after an interruption, a crash or kill -9. The same call has the same function, items and
+    options, or the same id.
 
-    function is a function, or its name as "file.py:function", or a class that is made once per process and then called with each item.
-    Those of notebooks, lambdas and inner functions need cloudpickle.
-    items is any iterable of what JSON can hold: rows of arrays arrive as lists, those of tables (pandas, Arrow, Polars) as dicts. With
-    pickle items and values may be anything that pickle takes, and stay what they are. With more iterables function takes an item of each.
-    source is a file or URL of items instead: JSON lines, CSV, TSV, Parquet or Arrow, also all files of a folder or a pattern; columns
-    are those of a table that items have, text those of CSV whose cells stay text, such as IDs.
-    key names the field of the items, dicts, that each Result has as its key; with_item gives it the whole item.
-    slots is how many run side by side on a device, or "auto"; memory is the budget of each, such as "4GiB" or bytes.
-    timeout is the most seconds of one item, attempts how often one that raises is tried, backoff the seconds before it is tried again.
-    start_timeout is the most seconds that a process may take to start, with what the function's module loads or downloads (300).
-    max_failures, such as 10 or "5%", is with how many failed items the map goes on. arg is what all items share, such as a
-    configuration: gpumux.arg() in the function. retry runs the failed items of a map again.
-    cache takes results of equal items from earlier maps of the function with cache and the same data, which keeps them.
-    files is the folder for what items keep with gpumux.save, each as <index>/<name>; the default is ./<id of the map>.files.
-    raise_faults raises the Fault of the first failed item, and stops the map. progress shows a bar, if tqdm is installed; the
-    default is in terminals and notebooks. show_output prints what an item printed when its result is given. The other options are
-    those of `gpumux map --local`.
+    function is a function, its name as "file.py:function", or a class that is made once per process
+    and then called with each item. Those of notebooks, lambdas and inner functions need
+    cloudpickle.
+    items is any iterable of JSON values: rows of arrays arrive as lists, those of tables (pandas,
+    Arrow, Polars) as dicts. With pickle items and values may be anything that pickle takes, and
+    stay what they are. With more iterables function takes an item of each.
+    source is a file or URL of items instead: JSON lines, CSV, TSV, Parquet or Arrow, also all files
+    of a folder or a pattern; columns are those of a table that items have, text those of CSV whose
+    cells stay text, such as IDs.
+    key names the field of the items, dicts, that each Result has as its key; with_item gives it the
+    whole item.
+    slots is how many run side by side on a device, or "auto"; memory is the budget of each, such as
+    "4GiB" or bytes.
+    timeout is the most seconds of one item, attempts how often one that raises is tried, backoff
+    the seconds before the next try. start_timeout is the most seconds that a process may take to
+    start, downloads of the function's module included (300).
+    max_failures, such as 10 or "5%", is the number of failed items with which the map goes on. arg
+    is shared by all items, such as a configuration: gpumux.arg() in the function. retry runs the
+    failed items of a map again.
+    cache takes results of equal items from earlier maps of the function with cache and the same
+    data, which keeps them. files is the folder for files that items keep with gpumux.save, each as
+    <index>/<name>; the default is ./<id of the map>.files.
+    raise_faults raises the Fault of the first failed item, and stops the map. progress shows a bar,
+    if tqdm is installed; the default is in terminals and notebooks. show_output prints an item's
+    output when its result is given. The other options are those of `gpumux map --local`.
 
     Raises BadInput, Unavailable or MapFailed, with what the command said.
     """
@@ -124,10 +133,11 @@ def stream(
     gpus_per_slot: Optional[int] = None,
     pass_env: Sequence[str] = (),
 ) -> Rows:
-    """Run function on every item as it comes, in slots on this machine, and give a Result for each. The items may never end.
+    """Run function on each item as it comes, in slots on this machine, and give a Result for each.
 
-    At most ahead items are read whose results were not given yet. Nothing is kept: what is not done when the program ends is lost. What
-    the items raise is raised after the results of those before. The other options are those of gpumux.map.
+    The items may never end. At most ahead items are read whose results were not given yet. Nothing
+    is kept: unfinished work is lost when the program ends. An exception of the items is raised
+    after the results of those before. The other options are those of gpumux.map.
     """
     if isinstance(ahead, bool) or not isinstance(ahead, int) or ahead < 1:
         raise ValueError(f"ahead={ahead!r}: give a whole number of at least 1")
