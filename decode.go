@@ -59,8 +59,8 @@ func (p problems) err(what string) error {
 	return &InputError{What: what, Problems: p}
 }
 
-// read decodes one value of valid JSON. What does not fit stays zero and becomes a
-// mistake.
+// read decodes one value of valid JSON. Parts that do not fit stay zero and become
+// mistakes.
 func (p *problems) read(data json.RawMessage, to reflect.Value, field string) {
 	raw, isRaw := to.Addr().Interface().(*json.RawMessage)
 	_, own := to.Addr().Interface().(json.Unmarshaler)

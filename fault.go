@@ -52,8 +52,8 @@ type Fault struct {
 	// fault of a Result has no Index.
 	Item  string `json:"item,omitempty"`
 	Index *int64 `json:"index,omitempty"`
-	// Op is what failed: "start" of a task process, "run" of an item, "read" of a stream's
-	// line; "quota": nothing did, the chunk waits for its fairness key's quota.
+	// Op is the step that failed: "start" of a task process, "run" of an item, "read" of a
+	// stream's line. "quota" is no failure: the chunk waits for its fairness key's quota.
 	Op string `json:"op,omitempty"`
 	// Message is one line, in the framework's own words where there are any.
 	Message string `json:"message"`
@@ -75,10 +75,10 @@ type Fault struct {
 	// Attempts is how often the item was tried.
 	Attempts  int    `json:"attempts,omitempty"`
 	Traceback string `json:"traceback,omitempty"`
-	// Tail is the end of what the process printed.
+	// Tail is the end of the process's output.
 	Tail string `json:"tail,omitempty"`
 	Hint string `json:"hint,omitempty"`
-	// Edition is that of the worker's code, where it is not the map's.
+	// Edition is the edition of the worker's code, where it is not the map's.
 	Edition string `json:"edition,omitempty"`
 	// Batch is how many items may have been under way in one micro-batch; 0: single items.
 	Batch int `json:"batch,omitempty"`

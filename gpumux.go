@@ -50,12 +50,12 @@ type MapInput struct {
 	// .csv with a header, or the rows of a .parquet, .arrow or .feather file. See also
 	// ValuesOf and FailedOf.
 	Source string `json:"source,omitempty"`
-	// Columns are those of a table that its items have, in this order. Default: all.
+	// Columns lists the columns of a table that its items have, in this order. Default: all.
 	Columns []string `json:"columns,omitempty"`
 	// Range makes the items the whole numbers start, start+1, … end-1.
 	Range *Range `json:"range,omitempty"`
-	// Arg is what all items share, such as a configuration: a JSON value of at most MaxArg
-	// in the environment of processes as GPUMUX_ARG, in Python gpumux.arg(). Default: none.
+	// Arg is shared by all items, such as a configuration: a JSON value of at most MaxArg.
+	// Processes find it in GPUMUX_ARG, in Python with gpumux.arg(). Default: none.
 	Arg json.RawMessage `json:"arg,omitempty"`
 	// Ladder names the pools to use, first choice first. Default ["gpu"].
 	Ladder []string `json:"ladder,omitempty"`
@@ -110,7 +110,7 @@ type MapInput struct {
 	FairnessKey string `json:"fairnessKey,omitempty"`
 	// FairnessWeight is the share of the key beside others, 0.001 to 1000. Default 1.
 	FairnessWeight float64 `json:"fairnessWeight,omitempty"`
-	// mistakes are those of the JSON that the input was read from.
+	// mistakes were found in the JSON of the input.
 	mistakes problems
 }
 
@@ -131,11 +131,11 @@ type Result struct {
 	// Arrays is a value whose arrays are bytes; readers of results get the Value instead.
 	Arrays []byte `json:"-"`
 	Fault  *Fault `json:"fault,omitempty"`
-	// Printed is what the item printed or logged, cut in the middle when it is long.
+	// Printed is the item's output and log, cut in the middle when it is long.
 	Printed string `json:"output,omitempty"`
 	// Files are the names of the files that the item kept with gpumux.save.
 	Files []string `json:"files,omitempty"`
-	// Key and Item are what MapInput.Key and WithItem ask for.
+	// Key and Item are there if MapInput.Key and WithItem ask for them.
 	Key  json.RawMessage `json:"key,omitempty"`
 	Item json.RawMessage `json:"item,omitempty"`
 }
@@ -196,14 +196,14 @@ type Progress struct {
 	Chunk    int   `json:"chunk"`
 	Chunks   int64 `json:"chunks"`
 	Paused   bool  `json:"paused"`
-	// WaitingFor is what the map waits for, as far as its workflow knows, such as "a slot of
-	// pool gpu". Empty: its work goes on.
+	// WaitingFor names what holds the map up, as far as its workflow knows, such as "a slot
+	// of pool gpu". Empty: its work goes on.
 	WaitingFor string    `json:"waitingFor,omitempty"`
 	Started    time.Time `json:"started"`
 	// Rate is items per second of workflow time, over the finished chunks.
 	Rate float64 `json:"rate"`
-	// Backlog is the items without a result by rung of the ladder, also where no worker
-	// serves it; ItemTime is what one takes in a slot, 0 while that is unknown.
+	// Backlog counts the items without a result by rung of the ladder, served or not;
+	// ItemTime is the time of one in a slot, 0 while unknown.
 	Backlog  []RungBacklog `json:"backlog,omitempty"`
 	ItemTime Duration      `json:"itemTime,omitempty"`
 	// Recent are the newest failures, at most five.
@@ -219,8 +219,8 @@ type Progress struct {
 	Peak *Peaks `json:"peak,omitempty"`
 }
 
-// RungBacklog is what a map still has to do on a rung of its ladder, a pool or one device
-// of it. A reduce in a slot counts as one item.
+// RungBacklog is the work left on a rung of a map's ladder: a pool, or one device of it.
+// A reduce in a slot counts as one item.
 type RungBacklog struct {
 	Rung  string `json:"rung"`
 	Items int64  `json:"items"`
@@ -245,7 +245,7 @@ type Problem struct {
 
 // InputError lists every mistake in an input.
 type InputError struct {
-	// What the input is of, such as "chunk". Default: a map.
+	// What names the input, such as "chunk". Default: a map.
 	What     string
 	Problems []Problem
 }

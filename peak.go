@@ -106,8 +106,8 @@ const ContextRoom = 1 << 30
 // more is known than ContextRoom.
 func Room(budget Size) Size { return budget - min(ContextRoom, budget/4) }
 
-// rounding is what an allocator may reserve beside live tensors, and an eighth of them:
-// PyTorch takes blocks of 2 and of 20 MiB for the small ones.
+// rounding plus an eighth of the live tensors is the most that an allocator reserves
+// beside them: PyTorch takes blocks of 2 and of 20 MiB for the small ones.
 const rounding = 32 << 20
 
 // Need is the budget that would do for items like these: the largest peak and an eighth

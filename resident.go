@@ -44,7 +44,7 @@ func (h Resident) String() string {
 	return fmt.Sprintf("%q (%s%s, %s) in process %s on %s of %s", h.Key, h.Type, shape, Size(h.Bytes), h.Process, h.Device, h.Host)
 }
 
-// handleFields are those of a Resident without its methods.
+// handleFields is a Resident without its methods.
 type handleFields Resident
 
 // wrapped is a Resident in JSON.

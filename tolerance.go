@@ -11,8 +11,8 @@ import (
 // items such as "2.5%". In JSON it is a string or a number. Empty: any number.
 type Tolerance string
 
-// Of is the most of so many items that may fail. A share is rounded down. It is -1 where
-// any number may, or the text is no tolerance.
+// Of returns how many of so many items may fail; -1: any number, or the text is no
+// tolerance. A share is rounded down.
 func (t Tolerance) Of(items int64) int64 {
 	count, share, err := t.parse()
 	switch {

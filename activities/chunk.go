@@ -29,8 +29,8 @@ const (
 	// failedStarts is how often a process may fail to start for a chunk before the fault is
 	// the map's, slowStarts how often it may take too long, which costs minutes each time.
 	failedStarts, slowStarts = 5, 2
-	// firstBeat is when a chunk whose results travel inline heartbeats first: early, since
-	// the next attempt has them from there.
+	// firstBeat is the time of the first heartbeat of a chunk whose results travel inline:
+	// early, since the next attempt takes them from it.
 	firstBeat = 150 * time.Millisecond
 	// clocks of the server and the store are at most so far apart.
 	clocks = time.Minute
@@ -233,9 +233,9 @@ func (a *attempt) runCall(run contract.Runs, call Call) error {
 	return a.Runner.Run(ctx, call)
 }
 
-// items reads the items of the spans until the chunk's time is over. What the slot holds
-// by then still runs. Before each item it waits for room among the results that wait for
-// the store.
+// items reads the items of the spans until the chunk's time is over. Items in the slot by
+// then still run. Before each item it waits for room among the results that wait for the
+// store.
 func (a *attempt) items(ctx context.Context, spans contract.Runs) iter.Seq2[calls.Item, error] {
 	return func(yield func(calls.Item, error) bool) {
 		give := func(index int64, value json.RawMessage) bool {

@@ -33,7 +33,7 @@ type Seat interface {
 	Runner
 	// Held ends when the worker must let go of the slot.
 	Held() context.Context
-	// Where says which slot it is, and what its process keeps now.
+	// Where names the slot, and the residents of its process now.
 	Where() contract.Seat
 	// Lost says why the slot can serve no more calls, or nil.
 	Lost() *gpumux.Fault
@@ -160,7 +160,7 @@ func (h *holding) begin(seat Seat, until time.Time) {
 	h.where.Since, h.where.Until = time.Now(), until
 }
 
-// now is what people see of the lease.
+// now describes the lease for people.
 func (h *holding) now() contract.Seat {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -171,7 +171,7 @@ func (h *holding) now() contract.Seat {
 	return h.where
 }
 
-// CallSlot does one call, or what belongs to a lease besides. One runs at a time.
+// CallSlot does one call, or another step of a lease. One runs at a time.
 func (h *holding) CallSlot(ctx context.Context, in contract.SlotCall) (contract.SlotAnswer, error) {
 	switch {
 	case in.Close:
@@ -244,7 +244,7 @@ func (h *holding) call(ctx context.Context, call Call, item json.RawMessage) (re
 	return result, err
 }
 
-// Functions of the Python runtime for what belongs to a lease.
+// Functions of the Python runtime that a lease calls.
 const (
 	saveTarget = "gpumux.handle:_save"
 	loadTarget = "gpumux.handle:_load"

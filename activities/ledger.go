@@ -35,7 +35,7 @@ type ledger struct {
 	limit limit
 	// put takes the results that do not travel inline; nil: all travel inline.
 	put func(gpumux.Result)
-	// labels are those of the items that were given to a slot and have no result.
+	// labels has those items that were given to a slot and have no result.
 	labels map[int64]label
 	// tooMany: more items failed than may.
 	tooMany bool

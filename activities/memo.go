@@ -9,12 +9,11 @@ import (
 )
 
 const (
-	// deadlyAlone is how often an item may end a process in which nothing else ran, before
-	// the end is its own fault.
+	// deadlyAlone is how often an item may end a process that ran nothing else, before the
+	// end counts as its own fault.
 	deadlyAlone = 2
-	// maxSpared is how often in a row a chunk is tried again for what no item is to blame
-	// for, before it is booked like any fault. With Temporal's growing delay that takes
-	// about four minutes.
+	// maxSpared is how often in a row a chunk is retried for blameless faults, before one is
+	// booked like any other. With Temporal's growing delay that takes about four minutes.
 	maxSpared = 30
 )
 

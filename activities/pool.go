@@ -29,7 +29,7 @@ type Pool struct {
 	// tells the map nothing.
 	Worker string
 	Slots  func() int
-	// Edition is that of a task's code, or a *gpumux.Fault for an unknown task.
+	// Edition returns the edition of a task's code, or a *gpumux.Fault for an unknown task.
 	Edition func(task string) (string, error)
 	// Contact is how long items run on without the server. Default: contract.Contact.
 	Contact gpumux.Duration

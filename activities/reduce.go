@@ -22,7 +22,7 @@ const (
 	// batchItems and batchBytes bound the values that a reduce task is given at once.
 	batchItems = 512
 	batchBytes = 16 << 20
-	// reduceAttempts is how often a reduce is tried whose task process died.
+	// reduceAttempts is how often a reduce is tried when its task process dies.
 	reduceAttempts = 3
 )
 
@@ -125,8 +125,8 @@ type operand struct {
 	value json.RawMessage
 }
 
-// reduce combines a batch of values at a time. The first of each is what the batches
-// before came to.
+// reduce combines a batch of values at a time. Each begins with the result of those
+// before.
 func (r *reducer) reduce() (json.RawMessage, error) {
 	var batch []operand
 	bytes := 0

@@ -70,7 +70,7 @@ func (a *attempt) findUnreported(m *memo) error {
 	return nil
 }
 
-// unreportedOf is the key of what the attempts at an activity keep for each other.
+// unreportedOf is the key of the results that an activity's attempts keep for the next.
 func unreportedOf(ctx context.Context) string {
 	info := activity.GetInfo(ctx)
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%s\n%s", info.Namespace, info.WorkflowExecution.ID, info.WorkflowExecution.RunID, info.ActivityID))

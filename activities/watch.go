@@ -47,7 +47,7 @@ func (w *Watch) WatchPool(ctx context.Context, in contract.WatchInput) (bool, er
 		case <-ctx.Done():
 			cause := context.Cause(ctx)
 			if temporal.IsCanceledError(cause) || errors.Is(cause, context.Canceled) {
-				// Who asked has its answer. An error would be one in the worker's log.
+				// The caller has its answer. An error would only reach the worker's log.
 				cause = nil
 			}
 			return false, cause

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// extension is that of key files.
+	// extension ends the names of key files.
 	extension = ".key"
 	// currentFile names the key that encrypts, in a folder with several.
 	currentFile = "current"
@@ -142,7 +142,7 @@ func readKey(file string) (id string, key []byte, err error) {
 // Current is the ID of the key that encrypts.
 func (k *Keys) Current() string { return k.current }
 
-// IDs are those of all keys, sorted.
+// IDs lists the IDs of all keys, sorted.
 func (k *Keys) IDs() []string { return slices.Sorted(maps.Keys(k.masters)) }
 
 // Derive makes a key of 32 bytes. The error for an unknown ID is an *UnknownKeyError.

@@ -34,7 +34,7 @@ func (k *Keys) payloadCipher(id string) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// associated is what is authenticated beside the payload.
+// associated is the associated data, which ties a payload to its encoding and key.
 func associated(id string) []byte { return []byte(Encoding + "\x00" + id) }
 
 // Encode encrypts every payload with the current key.

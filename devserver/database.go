@@ -82,7 +82,7 @@ func (d database) config() *config.SQL {
 	return &config.SQL{PluginName: sqlite.PluginName, DatabaseName: d.name, ConnectAttributes: maps.Clone(d.attributes)}
 }
 
-// searchAttributes are those of a new namespace, for searches of maps.
+// searchAttributes are added to a new namespace, for searches of maps.
 var searchAttributes = map[string]enums.IndexedValueType{
 	names.SearchTask: enums.INDEXED_VALUE_TYPE_KEYWORD, names.SearchFailed: enums.INDEXED_VALUE_TYPE_INT,
 }

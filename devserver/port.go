@@ -14,8 +14,8 @@ import (
 
 const loopback = "127.0.0.1"
 
-// ports are those of the services; callers use only the frontend's. A server with a token
-// has an inner frontend for the other services.
+// ports has the port of each service; callers use only the frontend's. A server with a
+// token has an inner frontend for the other services.
 type ports map[primitives.ServiceName]int
 
 // nexusHTTP stands for the port over which the frontend takes Nexus requests from the
@@ -38,8 +38,8 @@ func (p ports) services() ports {
 	return services
 }
 
-// names are those of the services that run. A brief server does without the worker
-// service, though others want to know its port.
+// names lists the services that run. A brief server does without the worker service,
+// though others want to know its port.
 func (p ports) names(brief bool) (names []string) {
 	for name := range p.services() {
 		if !brief || name != primitives.WorkerService {

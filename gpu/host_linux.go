@@ -44,7 +44,7 @@ func (h host) memory() (Memory, error) {
 	return Memory{Total: total, Free: free, Used: total - free}, nil
 }
 
-// signs are what points to a GPU on this host, whether a driver serves it or not.
+// signs is the evidence of GPUs on this host, whether a driver serves them or not.
 func (h host) signs() (found []string) {
 	for _, pattern := range []string{"nvidia[0-9]*", "dxg"} {
 		if files, _ := filepath.Glob(filepath.Join(h.root, "dev", pattern)); files != nil {

@@ -49,7 +49,7 @@ type Inventory struct {
 	reasons []string
 	// warnings are about GPUs that failed, and about a choice that may be another.
 	warnings []string
-	// signs are what on the host points to a GPU, where none can be used.
+	// signs is the evidence of GPUs on the host, where none can be used.
 	signs []string
 }
 

@@ -9,7 +9,7 @@ import (
 	"strconv"
 )
 
-// processTable has every process of this host. What it says of one is read on demand.
+// processTable has every process of this host. Details of one are read on demand.
 type processTable map[int]struct{}
 
 type processRow struct{ parent, group int }

@@ -11,8 +11,8 @@ import (
 	"github.com/gpumux/gpumux/store"
 )
 
-// Looking for new results takes at most a quarter of the time, without what the caller
-// does with them.
+// Looking for new results takes at most a quarter of the time; the caller's use of them
+// does not count.
 const (
 	soonestLook = 250 * time.Millisecond
 	latestLook  = 2 * time.Second
@@ -36,7 +36,7 @@ type follower struct {
 	tail      *store.Tail
 }
 
-// soFar gives what the run has stored by now.
+// soFar gives the results stored by now.
 func (f *follower) soFar(ctx context.Context, give func(line []byte) error) error {
 	if err := f.findTail(ctx); err != nil {
 		return err

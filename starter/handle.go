@@ -28,7 +28,7 @@ type Handle struct {
 	// Task and Items are of the map; Items is -1 when only the workers can tell.
 	Task  string
 	Items int64
-	// Edition is that of the task when the map was started; see Map.
+	// Edition is the task's edition when the map was started; see Map.
 	Edition string
 	// Output is the key of its results file, if it has one.
 	Output string

@@ -84,9 +84,8 @@ func addRun(ctx context.Context, maps registry, used *prune.Used, r *run) error 
 	return addInput(maps.data, used, "map "+r.ID, began.GetInput(), r.Closed.IsZero())
 }
 
-// addInput notes what the input of a map or a schedule names. An input that is not
-// understood may be of a later release. One that is encrypted with another key may name
-// anything; what runs with it may need all that there is.
+// addInput notes the objects that the input of a map or a schedule names. An unknown
+// input may be of a later release. One encrypted with another key may name any object.
 func addInput(data converter.DataConverter, used *prune.Used, of string, input *commonpb.Payloads, runs bool) error {
 	var in gpumux.MapInput
 	var continued struct {

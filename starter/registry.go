@@ -61,7 +61,7 @@ type memo struct {
 	// Output is the key of the results file; empty for a map without a folder in the store.
 	Output string `json:"output,omitempty"`
 	Store  string `json:"store,omitempty"`
-	// Edition is that of the task's code when the map was started first.
+	// Edition is the edition of the task's code when the map was started first.
 	Edition string `json:"edition,omitempty"`
 }
 
@@ -76,7 +76,7 @@ type run struct {
 	Children []*workflowpb.PendingChildExecutionInfo
 }
 
-// registry is what the server knows of the runs of maps.
+// registry looks up the runs of maps on the server.
 type registry struct {
 	fleet *fleet.Fleet
 	data  converter.DataConverter
@@ -217,7 +217,7 @@ func pendingOf(a *workflowpb.PendingActivityInfo, data converter.DataConverter) 
 	return p
 }
 
-// NotMapError says that an ID is that of a workflow of another type.
+// NotMapError says that an ID belongs to a workflow of another type.
 type NotMapError struct{ ID, Type string }
 
 // Error says what to do.
@@ -285,7 +285,7 @@ func (r registry) newestRuns(ctx context.Context, filter string) iter.Seq2[*run,
 	}
 }
 
-// searchAttributes are those of a map, or none where the server lacks them.
+// searchAttributes returns a map's, or none where the server lacks them.
 func (r registry) searchAttributes(ctx context.Context, in gpumux.MapInput) (found temporal.SearchAttributes) {
 	if !r.fleet.Searchable(ctx) {
 		return found

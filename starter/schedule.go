@@ -52,7 +52,7 @@ const timesKey = "gpumux.times"
 // Schedules are the schedules of a namespace that start maps.
 type Schedules struct{ starter *Starter }
 
-// Schedules are those of the Starter's namespace.
+// Schedules has the schedules of the Starter's namespace.
 func (s *Starter) Schedules() Schedules { return Schedules{s} }
 
 // Create lets the server start a map at these times until the schedule is deleted. Large

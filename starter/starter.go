@@ -28,7 +28,7 @@ type Starter struct {
 	Store *store.Store
 	// Converter is the Client's data converter. Default: the SDK's.
 	Converter converter.DataConverter
-	// Keys are those of the workers' store, when this Starter opens it. Default: none.
+	// Keys of the workers' store, when this Starter opens it. Default: none.
 	Keys store.Keys
 
 	opening sync.Mutex // held while the workers' own store is opened or closed
@@ -190,7 +190,7 @@ func (s *Starter) begin(ctx context.Context, id string, in gpumux.MapInput, note
 // Retry starts a new run of a map that is over, in which only the items without a
 // successful result run; the results of both end up in one file. It runs with the edition
 // of the task's code that there is now. Of a map that did not complete, the items without
-// any result run. Change, unless it is nil, changes what the map runs with.
+// any result run. Change, unless it is nil, changes the input.
 func (s *Starter) Retry(ctx context.Context, id string, change func(*gpumux.MapInput)) (*Handle, error) {
 	h, err := s.Open(ctx, id)
 	if err != nil {
@@ -315,7 +315,7 @@ func (e *OtherMapError) Error() string {
 		e.ID, e.Task, over, e.Status)
 }
 
-// StillRunningError says that a map is not over, as it has to be for what was asked.
+// StillRunningError says that a map has not ended, which the request needs.
 type StillRunningError struct{ ID string }
 
 // Error says what to do instead.

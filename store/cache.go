@@ -80,7 +80,7 @@ func (s *Store) remember(ctx context.Context, c contract.Cache, items int64, out
 	return nil
 }
 
-// records are those of a cache, the newest first. What is none is left out.
+// records returns the valid records of a cache, the newest first.
 func (s *Store) records(ctx context.Context, c contract.Cache) (known []record, err error) {
 	folder := cacheFolder(c)
 	names, err := s.Objects.Names(ctx, folder)

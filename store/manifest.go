@@ -14,7 +14,7 @@ import (
 	"github.com/gpumux/gpumux/internal/objects"
 )
 
-// manifest is the object manifest.json of a folder of parts: whose results they are.
+// manifest is the object manifest.json of a folder of parts, which names their owner.
 type manifest struct {
 	// Version is 1.
 	Version int            `json:"manifest"`
@@ -68,8 +68,8 @@ func (f *Folder) claim(ctx context.Context, owner contract.Owner) (contract.Clai
 	return claim, nil
 }
 
-// parseManifest decodes the manifest. It passes on err, the error of reading it; what is
-// no manifest is an *OwnerError.
+// parseManifest decodes the manifest. It passes on err, the error of reading it; anything
+// but a manifest is an *OwnerError.
 func (f *Folder) parseManifest(text []byte, err error) (m manifest, _ error) {
 	var damage *objects.DamageError
 	if err != nil && !errors.As(err, &damage) {
@@ -106,7 +106,7 @@ func (f *Folder) KeepOwner(ctx context.Context, to *Folder) error {
 const contentMark = ", content "
 
 // Source is the name of the source whose results the folder holds, or "" when the items
-// came with the map. Where the manifest is none, the error is an *OwnerError.
+// came with the map. A damaged manifest is an *OwnerError.
 func (f *Folder) Source(ctx context.Context) (string, error) {
 	m, err := f.manifest(ctx)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -15,7 +15,7 @@ import (
 const largestPaged = 1 << 20
 
 // Page reads results of a results file in one read, at most gpumux.InlineBytes of them
-// but at least one. What is no results file is a *SourceError.
+// but at least one. Any other file is a *SourceError.
 func (s *Store) Page(ctx context.Context, in contract.PageInput) (page contract.Page, err error) {
 	o, err := s.Objects.Read(ctx, in.Output, in.From, largestPaged)
 	if err != nil {

@@ -103,7 +103,7 @@ func (p part) compare(q part) int {
 	return strings.Compare(p.String(), q.String())
 }
 
-// partError says that a part does not hold what it was written with.
+// partError says that a part's contents have changed since it was written.
 type partError struct {
 	// URL is the part's, Problem what is wrong with it.
 	URL, Problem string
@@ -138,7 +138,7 @@ func (f *Folder) unread(p partName, err error) error {
 	return err
 }
 
-// names are those of the parts, in no order.
+// names lists the parts in no order.
 func (f *Folder) names(ctx context.Context) (all []partName, err error) {
 	names, err := f.in.Names(ctx, f.key)
 	for _, name := range names {
@@ -181,7 +181,7 @@ func (f *Folder) head(ctx context.Context, p partName) (part, error) {
 	return part{p, h}, nil
 }
 
-// spare are parts that were read to their end, whose memory others use.
+// spare has the memory of parts that were read to their end, for others.
 var spare = sync.Pool{New: func() any { return new(opened) }}
 
 // load reads the lines of a part, which lie in text, and checks them.
@@ -262,8 +262,8 @@ func (f *Folder) parts(ctx context.Context, lost func(error) error) ([]part, err
 // loadedAhead is how many parts are loaded before their turn.
 const loadedAhead = 4
 
-// opened are the lines to come of a part; order is its place among the parts, all and
-// text what it holds.
+// opened is a part being merged: its unread lines. order ranks it among the parts; all
+// and text are its whole contents.
 type opened struct {
 	lines, all []line
 	order      int
@@ -276,8 +276,8 @@ func (o opened) before(p opened) bool {
 }
 
 // walk yields the lines of parts, valid until the next step, in order of index. Of
-// several with one index it yields that of the first part. It calls lost for a part that
-// is damaged or gone.
+// several with one index it yields the first part's. It calls lost for a part that is
+// damaged or gone.
 func (f *Folder) walk(ctx context.Context, parts []part, lost func(error) error) iter.Seq2[line, error] {
 	return func(yield func(line, error) bool) {
 		next, stop := iter.Pull2(objects.Ahead(loadedAhead, slices.Values(parts), func(p part) (opened, error) {

@@ -107,9 +107,9 @@ func (s *Store) Identity(ctx context.Context) (string, error) {
 	return identity.ID, nil
 }
 
-// What the packages below give to callers.
+// Types of packages below, for callers.
 type (
-	// Keys are what a store encrypts its objects with; package codec reads them from files.
+	// Keys encrypt the objects of a store; package codec reads them from files.
 	Keys = objects.Keys
 	// KeyError says that an object cannot be read with the keys that the store has.
 	KeyError = objects.KeyError

@@ -23,7 +23,7 @@ type Tail struct {
 	seen map[partName]*seenPart
 }
 
-// seenPart is what is known of a part.
+// seenPart is a part with the progress of the Tail in it.
 type seenPart struct {
 	partHead
 	// read is how many of its results a walk to the end of all parts has passed.

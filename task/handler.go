@@ -33,7 +33,7 @@ func Func[In, Out any](f func(ctx context.Context, in In) (Out, error)) Handler 
 	}
 }
 
-// position is where in which run the item of a Handler stands.
+// position is the run of a Handler's item, and the item's place in it.
 type position struct {
 	*process
 	run int64

@@ -42,7 +42,7 @@ func (w *Worker) awaitEviction(ctx context.Context, every time.Duration) {
 	}
 }
 
-// askNotice is what the host says if it ends soon.
+// askNotice returns the host's notice if it ends soon.
 func (w *Worker) askNotice(ctx context.Context) (said string, err error) {
 	n, path, headers := w.config.Notice, w.config.NoticeFile(), map[string]string{}
 	if path != "" {
@@ -66,7 +66,7 @@ func (w *Worker) askNotice(ctx context.Context) (said string, err error) {
 	return fmt.Sprintf("%s answers %.200q", n.URL, body), nil
 }
 
-// metadata asks without a proxy: what a host says of itself is on the host's own link.
+// metadata asks without a proxy: a host's metadata is on the host's own link.
 var metadata = &http.Client{Transport: &http.Transport{}, Timeout: 3 * time.Second}
 
 func fetch(ctx context.Context, method, url string, headers map[string]string) (status int, body string, err error) {

@@ -46,7 +46,7 @@ type sealedPlugin struct{ worker.PluginBase }
 
 func (sealedPlugin) Name() string { return contract.SealedPlugin }
 
-// options are those of all queues.
+// options returns the options of every queue.
 func (w *Worker) options(name string) worker.Options {
 	var plugins []worker.Plugin
 	if w.sealed {

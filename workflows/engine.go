@@ -340,7 +340,7 @@ func (e *engine) check(piece contract.Piece, r contract.ChunkResult) error {
 	return nil
 }
 
-// summary is what the items have come to.
+// summary counts the items' outcomes.
 func (e *engine) summary() gpumux.Summary {
 	return gpumux.Summary{
 		Task: e.in.Task, Items: e.total, Succeeded: e.tally.counts.Succeeded, Failed: e.tally.counts.Failed, Faults: e.tally.counts.Faults,

@@ -56,8 +56,8 @@ func invalid(err error) error {
 	return faultError(err.Error(), &gpumux.Fault{Kind: gpumux.FaultBadInput, Op: "start", Message: err.Error()})
 }
 
-// origin is the cause of a map's error, in which errors.As finds the fault. The error has
-// the fault's text already, so its own is about where.
+// origin is the cause of a map's error, in which errors.As finds the fault. That error
+// has the fault's text already, so origin's says where.
 type origin struct{ fault *gpumux.Fault }
 
 func (o origin) Error() string {

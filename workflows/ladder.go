@@ -152,8 +152,8 @@ func unserved(err error) bool {
 	return errors.As(err, &timeout) && timeout.TimeoutType() == enums.TIMEOUT_TYPE_SCHEDULE_TO_START
 }
 
-// pass passes a rung over, or takes it up again. What runs on rungs that are passed over
-// moves to those that serve now; while no rung does, it waits on the last one.
+// pass passes a rung over, or takes it up again. Work on passed rungs moves to those that
+// serve now; while none does, it waits on the last one.
 func (l *ladder) pass(ctx workflow.Context, which *rung, over bool) {
 	which.passed, which.ever = over, which.ever || over
 	for on, r := range l.rungs {
@@ -187,7 +187,7 @@ func (l *ladder) carry() map[int]bool {
 	return passed
 }
 
-// resume takes over the result of carry. What this workflow watches itself is newer.
+// resume takes over the result of carry. Rungs that are watched here keep theirs.
 func (l *ladder) resume(passed map[int]bool) {
 	for at, r := range l.rungs {
 		if now, ever := passed[at]; ever {

@@ -93,8 +93,8 @@ func (l *lease) acquire(ctx workflow.Context) error {
 
 func (l *lease) patience() time.Duration { return cmp.Or(l.o.Patience, defaultPatience) }
 
-// ask asks for a slot of one pool. It is not served where nobody offers one; the fault is
-// that of the worker that took it.
+// ask asks for a slot of one pool. It is not served where nobody offers one; the fault
+// comes from the worker that took it.
 func (l *lease) ask(ctx workflow.Context, at int) (served bool, fault *gpumux.Fault, err error) {
 	l.tries++
 	l.queue = contract.QueueOf(l.id, l.tries)
@@ -175,7 +175,7 @@ func unreadable(err error) *gpumux.Fault {
 		Hint: "give the worker of this workflow the keys of the gpumux workers (codec.Apply)"}
 }
 
-// callOptions are those of an activity on the lease's queue.
+// callOptions returns the options of an activity on the lease's queue.
 func (l *lease) callOptions(ctx workflow.Context, in contract.SlotCall) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		TaskQueue: l.queue, StartToCloseTimeout: endless, HeartbeatTimeout: contract.HeartbeatTimeout, Summary: text.Plain(cmp.Or(in.Task, "residents, or the end of the lease")),
@@ -275,8 +275,8 @@ func (l *lease) silent() *gpumux.Fault {
 			l.seat.Worker, contract.HeartbeatTimeout)}
 }
 
-// recover finds a slot again and rebuilds what calls need there. An error is that of the
-// call which met the loss.
+// recover finds a slot again and rebuilds what calls need there. The call that met the
+// loss gets the error.
 func (l *lease) recover(ctx workflow.Context) error {
 	for l.broken != nil {
 		fault := l.broken

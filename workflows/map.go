@@ -18,15 +18,15 @@ type Result[Out any] struct {
 	Index int64
 	Value Out
 	Fault *gpumux.Fault `json:",omitempty"`
-	// Printed is what the task printed for the item.
+	// Printed is the task's output for the item.
 	Printed string `json:",omitempty"`
-	// Key and Item are what the map's Key and WithItem ask for, in JSON.
+	// Key and Item are JSON, if the map's Key and WithItem ask for them.
 	Key  json.RawMessage `json:",omitempty"`
 	Item json.RawMessage `json:",omitempty"`
 }
 
-// Mapped is what a map came to: one result per item, in order, and the Summary, whose own
-// Results are empty.
+// Mapped is the outcome of a map: one result per item, in order, and the Summary, whose
+// own Results are empty.
 type Mapped[Out any] struct {
 	Results []Result[Out]
 	Summary gpumux.Summary

@@ -105,7 +105,7 @@ func (m *mapping) prepare(ctx workflow.Context, carry *contract.Carry) error {
 		m.engine.source = &source
 		m.engine.begin(source.Items)
 	}
-	// What called a child over a range reads the results file, whatever the range's length.
+	// The caller of a child over a range reads the results file, however short the range.
 	few := m.in.Items != nil || workflow.GetInfo(ctx).ParentWorkflowExecution == nil && m.engine.total <= gpumux.InlineItems
 	m.engine.inline = !m.asked && m.in.Source == "" && !m.in.Cache && few
 	m.collected.engine, m.engine.onResults = m.engine, m.collected.collect

@@ -31,7 +31,7 @@ func (l *ladder) left(todo []contract.Piece) []int64 {
 	return items
 }
 
-// backlog is what is left with that of the segments, as far as they have told.
+// backlog counts the work left, that of segments as far as they have told.
 func (m *mapping) backlog() (all []gpumux.RungBacklog) {
 	l := m.engine.ladder
 	items := l.left(m.engine.todo)

@@ -15,7 +15,7 @@ import (
 // reducing makes one value of the results of a map.
 type reducing struct {
 	of *engine
-	// edition is that of the code of a reduce that is a task.
+	// edition is the edition of a reduce that is a task.
 	edition string
 }
 

@@ -57,7 +57,7 @@ type segmentStatus struct {
 	Left []int64 `json:"left,omitempty"`
 }
 
-// segments are the workflows to which a map gives what is too much for its own history.
+// segments are child workflows that take the work beyond the limit of a map's history.
 type segments struct {
 	of *mapping
 	// count is how many were started, open are those under way.

@@ -48,7 +48,7 @@ type Slot struct {
 	lease *lease
 	// last is the newest call; the next one waits for it.
 	last workflow.Future
-	// rebuilds says that it is Rebuild's: what is lost is an error for the lease to judge.
+	// rebuilds: the Slot is Rebuild's. A loss is an error that the lease judges.
 	rebuilds bool
 }
 

@@ -16,7 +16,7 @@ type places struct {
 	Left, Right, Second string
 }
 
-// report is what the program prints.
+// report is the program's output.
 type report struct {
 	Devices []string `json:"devices"`
 	Steps   []step   `json:"steps"`

@@ -14,11 +14,11 @@ export interface MapInput {
   items?: Array<unknown> | null;
   /** source is a file of items, by its key in the workers' store or by URL: JSON lines, .csv with a header, or the rows of a .parquet, .arrow or .feather file. */
   source?: string | null;
-  /** columns are those of a table that its items have, in this order. Default: all. */
+  /** columns lists the columns of a table that its items have, in this order. Default: all. */
   columns?: Array<string> | null;
   /** range makes the items the whole numbers start, start+1, … end-1. */
   range?: Range | null;
-  /** arg is what all items share, such as a configuration: a JSON value of at most 16KiB in the environment of processes as GPUMUX_ARG, in Python gpumux.arg(). Default: none. */
+  /** arg is shared by all items, such as a configuration: a JSON value of at most 16KiB. Processes find it in GPUMUX_ARG, in Python with gpumux.arg(). Default: none. */
   arg?: unknown;
   /** ladder names the pools to use, first choice first. Default ["gpu"]. */
   ladder?: Array<string> | null;
@@ -70,7 +70,7 @@ export interface Fault {
   item?: string;
   /** item is the beginning of the item that failed, index its position in the map. The fault of a result has no index. */
   index?: number;
-  /** op is what failed: "start" of a task process, "run" of an item, "read" of a stream's line; "quota": nothing did, the chunk waits for its fairness key's quota. */
+  /** op is the step that failed: "start" of a task process, "run" of an item, "read" of a stream's line. "quota" is no failure: the chunk waits for its fairness key's quota. */
   op?: string;
   /** message is one line, in the framework's own words where there are any. */
   message: string;
@@ -94,10 +94,10 @@ export interface Fault {
   /** attempts is how often the item was tried. */
   attempts?: number;
   traceback?: string;
-  /** tail is the end of what the process printed. */
+  /** tail is the end of the process's output. */
   tail?: string;
   hint?: string;
-  /** edition is that of the worker's code, where it is not the map's. */
+  /** edition is the edition of the worker's code, where it is not the map's. */
   edition?: string;
   /** batch is how many items may have been under way in one micro-batch; 0: single items. */
   batch?: number;
@@ -112,13 +112,13 @@ export interface Result {
   index: number;
   value?: unknown;
   fault?: Fault;
-  /** output is what the item printed or logged, cut in the middle when it is long. */
+  /** output is the item's output and log, cut in the middle when it is long. */
   output?: string;
   /** files are the names of the files that the item kept with gpumux.save. */
   files?: Array<string>;
-  /** key and item are what key and withItem of the input ask for. */
+  /** key and item are there if key and withItem of the input ask for them. */
   key?: unknown;
-  /** key and item are what key and withItem of the input ask for. */
+  /** key and item are there if key and withItem of the input ask for them. */
   item?: unknown;
 }
 
@@ -180,14 +180,14 @@ export interface Progress {
   chunk: number;
   chunks: number;
   paused: boolean;
-  /** waitingFor is what the map waits for, as far as its workflow knows, such as "a slot of pool gpu". Empty: its work goes on. */
+  /** waitingFor names what holds the map up, as far as its workflow knows, such as "a slot of pool gpu". Empty: its work goes on. */
   waitingFor?: string;
   started: string;
   /** rate is items per second of workflow time, over the finished chunks. */
   rate: number;
-  /** backlog is the items without a result by rung of the ladder, also where no worker serves it; itemTime is what one takes in a slot, 0 while that is unknown. */
+  /** backlog counts the items without a result by rung of the ladder, served or not; itemTime is the time of one in a slot, 0 while unknown. */
   backlog?: Array<RungBacklog>;
-  /** backlog is the items without a result by rung of the ladder, also where no worker serves it; itemTime is what one takes in a slot, 0 while that is unknown. */
+  /** backlog counts the items without a result by rung of the ladder, served or not; itemTime is the time of one in a slot, 0 while unknown. */
   itemTime?: number;
   /** recent are the newest failures, at most five. */
   recent?: Array<Result>;

@@ -14,7 +14,7 @@ import (
 const (
 	// aheadTime is how much work a process gets ahead at the beginning of a call. Later it
 	// is an aheadShare of what the call has done, up to longAhead and mostAhead items. Half
-	// of it costs a message both ways, and no other slot can take what turns out to be long.
+	// of it costs a message both ways, and no other slot can take slow items.
 	aheadTime  = 8 * time.Millisecond
 	longAhead  = 64 * time.Millisecond
 	aheadShare = 24
@@ -49,8 +49,8 @@ type Account struct {
 	lasting bool
 	// why and text say why it is to be replaced, once it is.
 	why, text string
-	// memory is what it holds. trims: it understands wire.Trim. trimDue: a trim waits until
-	// no item is in flight.
+	// memory follows the process's memory. trims: it understands wire.Trim. trimDue: a trim
+	// waits until no item is in flight.
 	memory         *session.Memory
 	hygiene        hygiene
 	trims, trimDue bool

@@ -11,11 +11,11 @@ const (
 
 // bill weighs what trims cost against what items take, in seconds.
 type bill struct {
-	// earned is what items have earned for trims since the last one, less what that cost
-	// beyond what it had. last is what the last one cost.
+	// earned is the credit for the next trim: a share of the items' time, less the unpaid
+	// cost of the last trim. last is that trim's cost.
 	earned, last float64
-	// usual is what an item takes, lately and not after a trim. The first item, which loads
-	// what later ones use, does not count; began: it has run.
+	// usual is the time of an item, of late and not after a trim. The first item does not
+	// count, since it loads for the others; began: it has run.
 	usual float64
 	began bool
 	// open is how many of the items after the last trim are still to come.

@@ -28,15 +28,15 @@ const (
 type hygiene struct {
 	// budget is in bytes; 0 means that there is nothing to decide.
 	budget int64
-	// host says that the budget is one of host memory, of which nobody tells what is in use:
-	// all that came since the last trim may be garbage.
+	// host: the budget limits host memory. Nobody tells how much of that is in use, so all
+	// growth since the last trim may be garbage.
 	host bool
 	// lasting: the process is not recycled.
 	lasting bool
 
 	bill bill
-	// first is what was needed after the first item, floor what the last trim left, swing by
-	// how much items of late peak above what is needed between them.
+	// first is the memory needed after the first item, floor the memory left by the last
+	// trim, swing the height of recent peaks above the need between items.
 	first, floor, swing int64
 	// given is how many items the process last got ahead, ran how many it has run.
 	given, ran int
@@ -85,8 +85,8 @@ func (h *hygiene) trimmed(before, after session.Holding, took time.Duration) (wh
 	return fmt.Sprintf("%s of %s are needed between items, and a trim gave little back", gpumux.Size(needed), gpumux.Size(h.budget))
 }
 
-// ended observes so many items that took busy in all, of which one peaked at peak (0:
-// unknown), and after which the process holds m. ran is how many items it has run.
+// ended observes items that took busy in all. Their highest peak was peak (0: unknown),
+// the process now holds m and has run ran items.
 func (h *hygiene) ended(ran, items int, busy time.Duration, m session.Holding, peak int64) {
 	h.bill.ran(items, busy)
 	h.ran = ran

@@ -41,7 +41,7 @@ type meter struct {
 	base    float64          // valid at the last reset
 	settled bool             // as many stretches have ended since as there are slots
 
-	// Of the measurement in progress: valid at its beginning, stretches, and items.
+	// The measurement in progress: valid at its beginning, its stretches and items.
 	from  float64
 	ended int
 	items float64

@@ -73,7 +73,7 @@ func (s *search) observe(rate float64) {
 	}
 }
 
-// drifted reports whether throughput is no more what it was as the rest began.
+// drifted reports whether throughput has changed since the rest began.
 func (s *search) drifted() bool {
 	const recent = 2*inRow - 1
 	rates := s.rates[s.at]
@@ -172,14 +172,14 @@ func (s *search) overflow() bool {
 	return true
 }
 
-// median is that of at least one value.
+// median returns the median of at least one value.
 func median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// standardError is that of the difference of two medians, by the median deviation.
+// standardError of the difference of two medians, by the median deviation.
 func standardError(a, b []float64) float64 {
 	var off []float64
 	for _, values := range [][]float64{a, b} {

@@ -56,7 +56,7 @@ func (r *Report) adviseClients(one Row) string {
 	if len(many) == 0 {
 		return fmt.Sprintf("1 slot does %s of the unshared device; measure more clients to see whether sharing helps", one.OfUnshared.share())
 	}
-	// Of what is not clearly behind the best, the fewest slots are enough.
+	// Among the rows not clearly behind the best, the fewest slots are enough.
 	for _, row := range many {
 		if row.Clients < best.Clients && !best.OfUnshared.above(row.OfUnshared) && worthwhile*row.OfUnshared.Median >= best.OfUnshared.Median {
 			best = row

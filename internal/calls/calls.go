@@ -36,7 +36,7 @@ type Call struct {
 	Mode     gpumux.Mode
 	Timeout  time.Duration
 	Attempts int
-	// Arg is what the call's processes have as GPUMUX_ARG. Default: nothing.
+	// Arg is GPUMUX_ARG of the call's processes. Default: nothing.
 	Arg json.RawMessage
 	// Clean asks for a process that has not run any item.
 	Clean bool
@@ -102,7 +102,7 @@ type Done struct {
 	// Peak is the most bytes that the process and its descendants needed while the item ran:
 	// device memory on a GPU, less what frameworks keep unused where they tell; resident
 	// memory on the CPU. 0: not measured, as for most items under 20 ms. A micro-batch
-	// shares one. Budget is what they might hold; 0 means no budget.
+	// shares one. Budget is their limit; 0: none.
 	Peak, Budget int64
 	// GPUs is how many GPUs the slot has; 0 on the CPU.
 	GPUs int

@@ -85,8 +85,8 @@ func logOf(ctx context.Context, a *app.App, s *sofar, item int64, follow bool) e
 	return err
 }
 
-// listen writes what an item prints. The returned function stops it and returns the end
-// of what was written.
+// listen writes what an item prints. The returned function stops that and returns the end
+// of the written text.
 func listen(ctx context.Context, to io.Writer, h *starter.Handle, item int64) (stop func() string) {
 	listening, cancel := context.WithCancel(ctx)
 	done := make(chan string, 1)

@@ -42,8 +42,8 @@ func itemsHere(ctx context.Context, a *app.App, f *mapFlags, m *starter.Map) err
 	return checkKey(err, m)
 }
 
-// connectWithItems connects to the server of a map and finds its items. What is read here
-// is read first, so that a mistake in it is found before anything is reached.
+// connectWithItems connects to the server of a map and finds its items. It reads local
+// items first, so that it finds their mistakes before it reaches anything.
 func connectWithItems(ctx context.Context, a *app.App, f *mapFlags, m *starter.Map) (*app.Connection, error) {
 	_, values := f.results()
 	atServer := values || len(f.source.In) == 1 && strings.Contains(f.source.In[0], "://")

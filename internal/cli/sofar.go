@@ -16,7 +16,7 @@ type sofar struct {
 	id, status string
 	// items counts the map's items; -1 if unknown.
 	items int64
-	// lines are its results. Of a map that is followed, also those that come until it ends.
+	// lines are its results. Of a map that is followed they go on until it ends.
 	lines iter.Seq2[[]byte, error]
 	// results has the files that items keep.
 	results *starter.Handle

@@ -10,11 +10,11 @@ import (
 	"github.com/gpumux/gpumux/internal/text"
 )
 
-// column is what all cells of a column have in common.
+// column is the type of all cells of a column.
 type column struct {
 	name string
 	kind kind
-	// like is what arrays are like, without data; loose is as that of value.array.
+	// like is the form of arrays, without data; loose is as that of value.array.
 	like  arrays.Array
 	loose bool
 	// negative says that a whole number is below 0.

@@ -34,7 +34,7 @@ func FormatOf(name string) Format {
 	return ""
 }
 
-// File is what a file of columns is written to: one that can be gone back in.
+// File is the output of a Writer, which seeks and reads in it.
 type File interface {
 	io.WriteSeeker
 	io.ReaderAt

@@ -32,7 +32,7 @@ func (v value) taking(all *[]field) func(name string, member []byte) bool {
 	}
 }
 
-// kind is what a cell or a column holds.
+// kind is the type of a cell or a column.
 type kind int
 
 const (

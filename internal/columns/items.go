@@ -21,7 +21,7 @@ type Source interface {
 
 // table is an open file of rows.
 type table interface {
-	// names are those of its columns.
+	// names lists its columns.
 	names() []string
 	// each calls f with some rows of these columns at a time, which f does not keep.
 	each(ctx context.Context, at []int, f func(columns []arrow.Array) error) error
@@ -121,7 +121,7 @@ func choose(all, named []string, file string) (at []int, err error) {
 	return at, nil
 }
 
-// keysOf are what stands before each value of a row.
+// keysOf returns the JSON before each value of a row.
 func keysOf(names []string, at []int) (keys [][]byte) {
 	for n, i := range at {
 		before := byte(',')

@@ -11,15 +11,15 @@ import (
 	"github.com/gpumux/gpumux/internal/text"
 )
 
-// entries are those of a list, as fields without names.
+// entries returns the entries of a list as fields without names.
 func (v value) entries() (all []field) {
 	taken := v.taking(&all)
 	text.EachEntry(v.text, func(entry []byte) bool { return taken("", entry) })
 	return all
 }
 
-// nest is the column with what a cell has inside. Objects with other fields than those
-// before, or a member of no type, make it one of JSON.
+// nest adds the members of a cell to the column. Other fields than before, or a member of
+// no type, make it a column of JSON.
 func (c column) nest(x cell) column {
 	found, object := x.value.fields()
 	if !object {

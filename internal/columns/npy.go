@@ -18,7 +18,7 @@ type npyWriter struct {
 	file File
 	to   *bufio.Writer
 	line []byte // holds the value of the line being added
-	// row is what all rows are like, without data. It has no type before the first.
+	// row is the form of all rows, without data. It has no type before the first.
 	row   arrays.Array
 	loose bool
 	// head is the size of the header.
@@ -172,7 +172,7 @@ func (w *npyWriter) Finish() (note string, err error) {
 	return note, nil
 }
 
-// header is that of NumPy's format 1.0, padded to a multiple of 64 bytes.
+// header returns a header of NumPy's format 1.0, padded to a multiple of 64 bytes.
 func (w *npyWriter) header(rows int64, least int) []byte {
 	kind := "<" + string(w.row.Type)
 	if w.row.Size == 1 {

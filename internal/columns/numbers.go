@@ -40,7 +40,7 @@ func (v value) array() (a arrays.Array, loose, ok bool) {
 
 // numbers reads JSON that is a number, or lists of numbers.
 type numbers struct {
-	// shape is what is known of it; leaf is the depth of numbers, -1 before the first.
+	// shape is its shape as far as known; leaf is the depth of numbers, -1 before the first.
 	shape []int
 	leaf  int
 	// data are whole numbers of 8 bytes, until floats says that all are floats. truths

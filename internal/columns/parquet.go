@@ -100,7 +100,7 @@ func (t parquetTable) each(ctx context.Context, at []int, f func(columns []arrow
 	return nil
 }
 
-// group is what the metadata says of the columns of a row group that are read.
+// group is the metadata of a row group, for the columns that are read.
 type group struct {
 	rows int64
 	// unpacked is how many bytes their values take.
@@ -160,8 +160,8 @@ func (t parquetTable) eachOf(ctx context.Context, group int, rows int64, leaves 
 	return errors.New("a row group ends before its last row")
 }
 
-// listed is a schema with lists in place of those of a fixed size, of which pqarrow
-// writes none that are null. Metadata says what they were.
+// listed is a schema in which lists of a fixed size are plain ones: pqarrow cannot write
+// null lists of a fixed size. Metadata keeps the original type.
 func listed(schema *arrow.Schema) *arrow.Schema {
 	described := base64.StdEncoding.EncodeToString(flight.SerializeSchema(schema, memory.DefaultAllocator))
 	fields := schema.Fields()

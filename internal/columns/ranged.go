@@ -87,7 +87,7 @@ func (r *ranged) ReadAt(data []byte, offset int64) (n int, err error) {
 	return n, nil
 }
 
-// find is what is kept from an offset on, or nil.
+// find returns the kept bytes from an offset on, or nil.
 func (r *ranged) find(at int64) []byte {
 	i := slices.IndexFunc(r.kept, func(p part) bool { return at >= p.start && at < p.start+int64(len(p.data)) })
 	if i < 0 {
@@ -98,7 +98,7 @@ func (r *ranged) find(at int64) []byte {
 	return found.data[at-found.start:]
 }
 
-// around is what to read for the sake of an offset: only that where nothing is wanted.
+// around is the stretch to read at an offset; it is empty where nothing is wanted.
 func (r *ranged) around(at int64) stretch {
 	i, _ := slices.BinarySearchFunc(r.wanted, at+1, func(s stretch, at int64) int { return cmp.Compare(s.end, at) })
 	if i == len(r.wanted) || r.wanted[i].start > at {

@@ -155,7 +155,7 @@ func (w *tableWriter) cells() (byColumn [][]cell, err error) {
 	return byColumn, nil
 }
 
-// fieldsOf are what a row has in columns of their own, beside its index and its fault.
+// fieldsOf returns the columns of a row beside its index and its fault.
 func (w *tableWriter) fieldsOf(r result) (fields []field, err error) {
 	if r.key != nil {
 		fields = append(fields, field{keyColumn, value{text: r.key}})

@@ -39,16 +39,16 @@ type Carry struct {
 	Cached int64 `json:"cached,omitempty"`
 	// Rounds is how often the merge has found items missing so far.
 	Rounds int `json:"rounds,omitempty"`
-	// ReduceEdition is that of the code of a reduce that is a task. That of the map's is in
-	// its input.
+	// ReduceEdition is the edition of a reduce that is a task. The map's own is in its
+	// input.
 	ReduceEdition string `json:"reduceEdition,omitempty"`
-	// Contact is that of the map's chunks; see TimeoutOf.
+	// Contact is the contact of the map's chunks; see TimeoutOf.
 	Contact gpumux.Duration `json:"contact,omitempty"`
 	// Passed are the rungs that were passed over, and whether they still are.
 	Passed map[int]bool `json:"passed,omitempty"`
 }
 
-// Pace is what a map has learnt from its chunks.
+// Pace has a map's measurements of its chunks.
 type Pace struct {
 	Largest int64           `json:"largest"`
 	PerItem gpumux.Duration `json:"perItem"`

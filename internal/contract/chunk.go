@@ -18,7 +18,7 @@ const HeartbeatTimeout = Contact + HeartbeatEvery + time.Second
 const HeartbeatEvery = 2 * time.Second
 
 // Contact is how long items run on at least while the server does not answer, unless a
-// worker's file says otherwise. MinContact and MaxContact are what it may say.
+// worker's file says otherwise. MinContact and MaxContact bound it.
 const (
 	Contact    = 7 * time.Second
 	MinContact = HeartbeatEvery
@@ -91,7 +91,7 @@ type Chunk struct {
 
 // Claim is a map's right to a folder of parts, as FindParts gave it.
 type Claim struct {
-	// ID is the manifest's, which says whose parts the folder holds.
+	// ID is that of the manifest, which names the owner of the parts.
 	ID string `json:"id,omitempty"`
 	// Store is the identity of the store with the folder, StoreURL where it was opened.
 	Store    string `json:"store,omitempty"`
@@ -180,7 +180,7 @@ type MergeInput struct {
 	Cache *Cache `json:"cache,omitempty"`
 }
 
-// Cache is whose results a map can take over, and which items it has.
+// Cache identifies earlier results that a map can take over, and its items.
 type Cache struct {
 	// Owner is the map's without Input and Items.
 	Owner Owner `json:"owner"`
@@ -196,8 +196,8 @@ type Merged struct {
 	Failed    int64                      `json:"failed"`
 	Faults    map[gpumux.FaultKind]int64 `json:"faults,omitempty"`
 	Bytes     int64                      `json:"bytes"`
-	// Output is the blob URL of the results file. Empty: nothing was written, because of
-	// what Missing says.
+	// Output is the blob URL of the results file. Empty: nothing was written, and Missing
+	// says why.
 	Output string `json:"output,omitempty"`
 	// Missing says which item has no result, and why where that is known.
 	Missing string `json:"missing,omitempty"`
@@ -213,7 +213,7 @@ type PartsInput struct {
 	Cache *Cache `json:"cache,omitempty"`
 }
 
-// Owner is whose results a folder of parts holds: all that decides what the values are.
+// Owner identifies the map of a folder of parts by all that decides its values.
 type Owner struct {
 	Task    string `json:"task"`
 	Edition string `json:"edition,omitempty"`
@@ -222,7 +222,7 @@ type Owner struct {
 	Items int64  `json:"items"`
 	// Arg is a hash of the argument that the items share.
 	Arg string `json:"arg,omitempty"`
-	// Key and WithItem say what the results have of their items.
+	// Key and WithItem say which parts of their items the results have.
 	Key      string `json:"key,omitempty"`
 	WithItem bool   `json:"withItem,omitempty"`
 }

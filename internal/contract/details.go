@@ -58,8 +58,8 @@ func Details(p gpumux.Progress, ladder, ignored []string) string {
 	return b.String()
 }
 
-// WaitingFor is what holds a map up, as far as its workflow knows. asking: no worker of
-// the pool has answered yet; spread: segments run.
+// WaitingFor names what holds a map up, as far as its workflow knows. asking: no worker
+// of the pool has answered yet; spread: segments run.
 func WaitingFor(p gpumux.Progress, ladder []string, asking, spread bool) string {
 	serves := slices.IndexFunc(ladder, func(pool string) bool { return !slices.Contains(p.PassedOver, pool) })
 	switch {

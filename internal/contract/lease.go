@@ -38,7 +38,7 @@ type Lease struct {
 	Rebuilt bool `json:"rebuilt,omitempty"`
 }
 
-// Seat is where a lease has its slot, and what HoldSlot's heartbeats say.
+// Seat says where a lease has its slot; HoldSlot's heartbeats carry it.
 type Seat struct {
 	Worker string `json:"worker"`
 	Host   string `json:"host"`

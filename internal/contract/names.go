@@ -29,8 +29,8 @@ const (
 	FindEdition = "gpumux.FindEdition"
 	// WatchPool runs for as long as a worker has a healthy device in a pool; see WatchInput.
 	WatchPool = "gpumux.WatchPool"
-	// HoldSlot holds a slot for a lease, and serves the lease's own queue meanwhile;
-	// CallSlot is what that queue carries.
+	// HoldSlot holds a slot for a lease, and serves the lease's own queue meanwhile; that
+	// queue carries CallSlot.
 	HoldSlot = "gpumux.HoldSlot"
 	CallSlot = "gpumux.CallSlot"
 	// Forget deletes from the store what did not reach the slot that it was to move to.
@@ -41,7 +41,7 @@ const (
 	Reduce = "gpumux.Reduce"
 	// ReadPage reads results of a results file; see PageInput.
 	ReadPage = "gpumux.ReadPage"
-	// WriteList puts a list of items into the store whose pattern is too long to travel.
+	// WriteList stores a list of items whose pattern is too long to travel.
 	WriteList = "gpumux.WriteList"
 	// WritePart moves results that became too many for the history into the store.
 	WritePart = "gpumux.WritePart"
@@ -108,8 +108,7 @@ const (
 	WaitsFor = "waits for "
 )
 
-// What lies in the folder of a map, beside the parts and the manifest, which are the
-// store's.
+// Names in the folder of a map, beside the parts and the manifest of package store.
 
 var unclean = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
@@ -120,11 +119,11 @@ func OutputOf(id, run string) string {
 	return path.Join("maps", cmp.Or(id, "map"), run, "results.jsonl")
 }
 
-// PartsOf is the folder with what belongs to a results file while it is being made.
+// PartsOf is the folder of a results file while that is being made.
 func PartsOf(output string) string { return output + names.PartsEnding }
 
-// ArraysOutput is the name of a results file in which arrays lie as bytes. Who gives it
-// knows that the file is to be read through package store.
+// ArraysOutput is the name of a results file in which arrays lie as bytes. Only package
+// store can read it.
 const ArraysOutput = "results.bytes.jsonl"
 
 // KeepsArrays reports whether the results file with a folder keeps arrays as bytes.

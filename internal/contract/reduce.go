@@ -21,14 +21,14 @@ type ReduceInput struct {
 	Contract Stamp  `json:"contract"`
 	Map      string `json:"map"`
 	Reduce   string `json:"reduce"`
-	// Edition is that of the code of a reduce that is a task; a worker that has another
-	// refuses. Empty: any.
+	// Edition is the edition of a reduce that is a task; a worker with another refuses.
+	// Empty: any.
 	Edition string `json:"edition,omitempty"`
 	// Timeout, Attempts and Arg are the map's, for each pair that a task combines.
 	Timeout  gpumux.Duration `json:"timeout,omitempty"`
 	Attempts int             `json:"attempts,omitempty"`
 	Arg      json.RawMessage `json:"arg,omitempty"`
-	// Output is the results file. Results are those of a small map, which has none.
+	// Output is the results file. A small map has none, and gives its Results here.
 	Output  string          `json:"output,omitempty"`
 	Results []gpumux.Result `json:"results,omitempty"`
 	// Key is where a value goes that is too large for the history.

@@ -25,7 +25,7 @@ func (Stamp) MarshalJSON() ([]byte, error) { return strconv.AppendInt(nil, Versi
 // UnmarshalJSON takes anything: Decode has looked at it before.
 func (*Stamp) UnmarshalJSON([]byte) error { return nil }
 
-// SkewError says that an input is of a later version of the contract. Who knows that
+// SkewError says that an input is of a later version of the contract. A worker of that
 // version can read it.
 type SkewError struct{ Version int }
 

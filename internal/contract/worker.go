@@ -16,7 +16,7 @@ type WorkerInfo struct {
 	Store string     `json:"store"`
 	Pools []PoolInfo `json:"pools"`
 	Tasks []string   `json:"tasks"`
-	// Modes are those of the tasks that have a mode of their own.
+	// Modes has the tasks that have a mode of their own.
 	Modes map[string]gpumux.Mode `json:"modes,omitempty"`
 	// Notices say what changes what maps get here, such as a budget that nothing enforces.
 	Notices []string `json:"notices,omitempty"`
@@ -39,9 +39,9 @@ type PoolInfo struct {
 	Means   []string    `json:"means,omitempty"`
 	Mode    gpumux.Mode `json:"mode"`
 	Devices []string    `json:"devices"`
-	// Cordoned are those of Devices that get no new calls, with why.
+	// Cordoned has the reason for each of Devices that gets no new calls.
 	Cordoned map[string]string `json:"cordoned,omitempty"`
-	// Quotas are those of the worker's file, with what each key has of them now.
+	// Quotas are the quotas of the worker's file, with the present use by each key.
 	Quotas []QuotaInfo `json:"quotas,omitempty"`
 	// Seats are the slots as they are now, in order.
 	Seats []SlotInfo `json:"seats,omitempty"`
@@ -89,13 +89,12 @@ type SlotInfo struct {
 	PID  int    `json:"pid,omitempty"`
 	// Map is the map whose items it runs, or the workflow that leases it.
 	Map string `json:"map,omitempty"`
-	// Item is the item that runs, or the first of a micro-batch, For its time so far, or
-	// that of a start, Progress the beginning of what it reported last. Item is nil where
-	// none runs, and for a lease.
+	// Item runs, or is the first of a micro-batch; nil: none runs, or it is a lease. For is
+	// its time so far, or that of a start, Progress the beginning of its last report.
 	Item     *int64          `json:"item,omitempty"`
 	For      gpumux.Duration `json:"for,omitempty"`
 	Progress string          `json:"progress,omitempty"`
-	// Held is what the process and its children hold of the device, or on the CPU of the
+	// Held is the memory of the process and its children on the device, or on the CPU of the
 	// host. 0 means unknown.
 	Held gpumux.Size `json:"held,omitempty"`
 	// Items is how many it has run since the worker's start, Faults how many of them failed.

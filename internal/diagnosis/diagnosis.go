@@ -39,7 +39,7 @@ type Evidence struct {
 	Silent string
 	// Command: the task is a plain program, which fails with a non-zero exit status.
 	Command bool
-	// Exited and what follows describe the death of the process, as the system reported it.
+	// Exited and the fields below describe the death of the process by the system's report.
 	Exited     bool
 	ExitCode   int
 	Signal     syscall.Signal
@@ -77,7 +77,7 @@ func Raised(r wire.Raised) *Evidence {
 	return &Evidence{Class: r.Class, Message: r.Message, Chain: r.Chain, Code: r.Code}
 }
 
-// Diagnosis is the fault and what it means for process, device and neighbours.
+// Diagnosis is the fault and its consequences for process, device and neighbours.
 type Diagnosis struct {
 	// Fault lacks its place. Budget is the framework's own cap if the slot has none.
 	Fault gpumux.Fault
@@ -93,8 +93,8 @@ type Diagnosis struct {
 	either, hidden bool
 }
 
-// Diagnose classifies a failed item. What no rule knows is the user's exception, or a
-// crash. It is not for successful items, which may print that memory ran out and go on.
+// Diagnose classifies a failed item. A failure without a rule is the user's exception, or
+// a crash. It is not for successful items, which may print that memory ran out and go on.
 func Diagnose(e Evidence) Diagnosis {
 	d := judge(e)
 	if d.either && e.OnCPU {

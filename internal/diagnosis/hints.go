@@ -48,7 +48,7 @@ func foreignHint(e Evidence) string {
 		" draws (EGL, Vulkan) has to be told the device; for several GPUs use a pool with gpus_per_slot"
 }
 
-// smaller is what needs less memory.
+// smaller names the thing to make smaller.
 func smaller(e Evidence) string {
 	if e.Batch > 0 {
 		return "a smaller micro-batch (@gpumux.batch)"

@@ -173,7 +173,7 @@ type finding struct {
 	code    int
 }
 
-// match tries the admitted rules in order. The code is that of the first subject.
+// match tries the admitted rules in order. The code belongs to the first subject.
 func match(subjects []subject, code int, admit func(*rule) bool) (finding, bool) {
 	texts := make([]struct{ all, calm scanned }, len(subjects))
 	for i, s := range subjects {
@@ -227,7 +227,7 @@ func (r *rule) matches(s subject, t scanned) (at int, ok bool) {
 	return 0, false
 }
 
-// diagnosis is what the rule says, with the framework's message and sizes.
+// diagnosis is the rule's verdict, with the framework's message and sizes.
 func (f finding) diagnosis() Diagnosis {
 	text := f.text
 	start := strings.LastIndexByte(text[:f.at], '\n') + 1

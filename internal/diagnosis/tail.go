@@ -75,7 +75,7 @@ var deathLines = patterns(
 // pythonFrame is the innermost frame that faulthandler prints.
 var pythonFrame = exact(`File "([^"]+)", line (\d+) in (\S+)`)
 
-// lastMessage is what the process said of its end, and the class of its last exception.
+// lastMessage finds the process's words about its end, and its last exception's class.
 func lastMessage(tail string) (message, class string) {
 	for i, pattern := range deathLines {
 		at := pattern().FindAllStringIndex(tail, -1)

@@ -61,7 +61,7 @@ func (e expression) mayMatch(small string) bool {
 	return len(e.words) == 0 || slices.ContainsFunc(e.words, func(word string) bool { return strings.Contains(small, word) })
 }
 
-// wordsOf are words of which every match has one, or none where there are no such words.
+// wordsOf returns words, one of which is in every match; nil if there are none.
 func wordsOf(e *syntax.Regexp) []string {
 	switch e.Op {
 	case syntax.OpLiteral:

@@ -25,9 +25,9 @@ type Code struct {
 	Command []string
 }
 
-// Edition is that of the files as they are now, and of what their text imports: not of
-// what importlib.import_module loads. Code in no file here, such as an installed package,
-// counts by its name.
+// Edition hashes the files as they are now, and their imports as far as the text shows
+// them: importlib.import_module does not count. Code in no file here, such as an
+// installed package, counts by its name.
 func (c Code) Edition() string { return hashOf(c.sources()) }
 
 // Named is the edition of the code with all other files that a command names, such as a

@@ -40,8 +40,8 @@ var (
 	cache   = map[string]*file{}
 )
 
-// readFile reads a file unless it has not changed since the last time. It is nil for what
-// is no regular file: a named pipe would wait for a writer.
+// readFile reads a file unless it has not changed since the last time. It is nil unless
+// the file is a regular one: a named pipe would wait for a writer.
 func readFile(path string) *file {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() {

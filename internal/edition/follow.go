@@ -24,7 +24,7 @@ func follow(paths []string, named func(*file) []string) (found []*file) {
 	return found
 }
 
-// withImports are the Python files that exist, with what they import below folder.
+// withImports returns the Python files that exist, and their imports below folder.
 func withImports(folder string, paths ...string) []*file {
 	return follow(paths, func(f *file) (all []string) {
 		for _, name := range f.names {
@@ -79,8 +79,8 @@ func importsOf(text []byte) (names []string) {
 	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
 }
 
-// withSourced are the R file, if it exists, and what it and they source. A task process
-// looks from the folder of the first.
+// withSourced returns the R file, if it exists, and the files that it and they source. A
+// task process looks from the folder of the first.
 func withSourced(path string) []*file {
 	return follow([]string{path}, func(f *file) (all []string) {
 		for _, name := range f.names {

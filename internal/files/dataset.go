@@ -142,9 +142,9 @@ func (s Source) inputsOf(ctx context.Context, in string) (inputs []items.Input, 
 // noValue is how Hive writes null.
 const noValue = "__HIVE_DEFAULT_PARTITION__"
 
-// partitions are what the names of folders, such as year=2024, say of the files in them:
-// objects of JSON. A column is numbers where all its values are whole numbers, as in
-// Arrow's data sets, unless it is to be text.
+// partitions makes columns of the names of folders, such as year=2024: a JSON object for
+// each file. A column is numbers where all its values are whole numbers, as in Arrow's
+// data sets, unless it is to be text.
 func partitions(files []member, text []string) (objects [][]byte, err error) {
 	type partition struct{ name, value string }
 	all, words := make([][]partition, len(files)), map[string]bool{}

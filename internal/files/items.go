@@ -30,8 +30,8 @@ type Source struct {
 	// Lines takes each line of them as an item, a string. They are CSV with a Delimiter,
 	// when that is not 0.
 	In []string
-	// Columns are those of Parquet and Arrow files that items have. Default: all. Text are
-	// columns of CSV whose cells stay text.
+	// Columns of Parquet and Arrow files that items have. Default: all. Text has columns of
+	// CSV whose cells stay text.
 	Columns, Text []string
 	Lines         bool
 	Delimiter     rune

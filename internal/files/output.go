@@ -40,7 +40,7 @@ type Output struct {
 	stdout io.Writer
 }
 
-// Filter says which results to write, and what of them.
+// Filter says which results to write, and which parts of them.
 type Filter struct {
 	// Values writes the value alone, null for a failed item; Failed leaves out what
 	// succeeded. Exact leaves NaN as gpumux's clients tell it from the text "NaN".
@@ -317,7 +317,7 @@ func Abandoned(ctx context.Context, pipe *os.File) bool {
 type place struct {
 	// path is the file itself, with links resolved.
 	path string
-	// mode is that of an existing file, else 0.
+	// mode is the mode of an existing file, else 0.
 	mode fs.FileMode
 	// folder and stream say that a folder, or a pipe or device, is there.
 	folder, stream bool
@@ -341,8 +341,8 @@ func placeOf(path string) (place, error) {
 }
 
 // create makes a file in the folder of the place, to be renamed to it: the owner's, who
-// has one at a time, else one of this process. Its mode is that of the file that it will
-// replace, else as the umask says.
+// has one at a time, else one of this process. It keeps the mode of the file that it will
+// replace, else the umask decides.
 func (p place) create(owner string) (*os.File, error) {
 	for n := os.Getpid(); ; n++ {
 		name, how := cmp.Or(owner, strconv.Itoa(n)), os.O_EXCL

@@ -17,7 +17,7 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// Backlog is what the running maps of a namespace still have to do in a pool.
+// Backlog is the work left in a pool for the running maps of a namespace.
 type Backlog struct {
 	Namespace string `json:"namespace"`
 	Pool      string `json:"pool"`
@@ -25,10 +25,10 @@ type Backlog struct {
 	// Waiting items have not begun, Running ones are in slots: at least one item in each.
 	Waiting int64 `json:"waiting"`
 	Running int64 `json:"running"`
-	// Seconds is the work of all of them for one slot, without that of maps of which no item
-	// has finished.
+	// Seconds is the time of all of them in one slot. Maps without a finished item are left
+	// out.
 	Seconds float64 `json:"seconds"`
-	// Slots are those of the Workers that serve the pool now.
+	// Slots counts those of the Workers that serve the pool now.
 	Slots   int `json:"slots"`
 	Workers int `json:"workers"`
 }
@@ -37,7 +37,7 @@ type Backlog struct {
 const progressing, mapsAtOnce = 5 * time.Second, 8
 
 // Unfinished returns the items without a result of all running maps by pool, as Waiting,
-// whoever serves the pools. It leaves out the silent maps.
+// whether anybody serves the pools or not. It leaves out the silent maps.
 func (f *Fleet) Unfinished(ctx context.Context) (all map[string]Backlog, silent []string, err error) {
 	var mu sync.Mutex // guards the results
 	var asking errgroup.Group
@@ -92,8 +92,8 @@ func count(all map[string]Backlog, p gpumux.Progress) {
 	}
 }
 
-// Backlog returns Unfinished with what runs and who serves it, for these
-// pools, or for all that maps ask for or workers serve.
+// Backlog adds to Unfinished the running items and the workers, for these pools, or for
+// all that maps ask for or workers serve.
 func (f *Fleet) Backlog(ctx context.Context, pools []string) (list []Backlog, silent []string, err error) {
 	all, silent, err := f.Unfinished(ctx)
 	if err != nil {

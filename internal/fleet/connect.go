@@ -22,7 +22,7 @@ import (
 	"github.com/gpumux/gpumux/internal/tracing"
 )
 
-// Options says which Temporal to use. What is empty comes from Temporal's conventions:
+// Options says which Temporal to use. Empty fields come from Temporal's conventions:
 // TEMPORAL_ADDRESS and so on, and temporal.toml.
 type Options struct {
 	// Address is host:port. Default: Temporal's conventions, else 127.0.0.1:7233.
@@ -33,9 +33,9 @@ type Options struct {
 	Timeout time.Duration
 	// Plain ignores Temporal's conventions, for a server in this process.
 	Plain bool
-	// Token is what a private server of this program asks for. Default: nothing.
+	// Token is the secret of a private server of this program. Default: nothing.
 	Token string
-	// Codec is that of the workers' payloads. Default: TEMPORAL_CODEC_ENDPOINT, else none.
+	// Codec decodes the workers' payloads. Default: TEMPORAL_CODEC_ENDPOINT, else none.
 	Codec converter.PayloadCodec
 }
 
@@ -103,7 +103,7 @@ func Dial(ctx context.Context, o Options) (client.Client, error) {
 	return nil, err
 }
 
-// ClientOptions are what Dial dials with. The SDK's own log is silent.
+// ClientOptions returns the SDK's options for Dial. The SDK's own log is silent.
 func ClientOptions(o Options) (client.Options, error) {
 	var options client.Options
 	var err error

@@ -63,8 +63,8 @@ type Rung struct {
 // Served reports whether somebody takes work from the queue.
 func (r Rung) Served() bool { return r.Pollers+r.Workers > 0 }
 
-// WaitingFor is what a map says that it waits for, where who serves its ladder tells
-// more: a slot is missing because there is no worker.
+// WaitingFor improves a map's own words, told: without a worker for its ladder the map
+// waits for one, not for a slot.
 func WaitingFor(told string, ladder []Rung) string {
 	if pool, ok := strings.CutPrefix(told, "a slot of pool "); ok && len(ladder) > 0 && !slices.ContainsFunc(ladder, Rung.Served) {
 		return "a worker for pool " + pool
@@ -121,7 +121,7 @@ type Worker struct {
 	Identity string `json:"identity"`
 	// Seen is when the server last heard of it.
 	Seen time.Time `json:"seen"`
-	// Offer is what it says of itself; nil when it does not answer, and Error is why then.
+	// Offer describes the worker; nil: it did not answer, and Error says why.
 	Offer *contract.WorkerInfo `json:"offer,omitempty"`
 	Error string               `json:"error,omitempty"`
 }
@@ -176,8 +176,8 @@ func (f *Fleet) askAll(ctx context.Context, identities []string, patience time.D
 	return workers
 }
 
-// identities are the workers that the server knows, with when it last heard of them: by
-// their heartbeats where it keeps those, else by what they ask for.
+// identities returns the workers that the server knows, each with the time of its last
+// sign: a heartbeat where the server keeps those, else a poll.
 func (f *Fleet) identities(ctx context.Context) (map[string]time.Time, error) {
 	seen := map[string]time.Time{}
 	answer, err := f.Client.DescribeTaskQueue(ctx, gpumux.Queue, enumspb.TASK_QUEUE_TYPE_ACTIVITY)

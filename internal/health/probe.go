@@ -24,8 +24,8 @@ const probeLimit = 30 * time.Second
 type Probe struct {
 	Device string `json:"device"`
 	OK     bool   `json:"ok"`
-	// Seconds is how long that took. Context is what the context holds, Free and Total are
-	// the device's memory as CUDA tells it, in bytes; 0 means unknown.
+	// Seconds is how long that took. Context is the memory of the context, Free and Total
+	// are the device's as CUDA tells them, in bytes; 0 means unknown.
 	Seconds float64 `json:"seconds"`
 	Context uint64  `json:"context,omitempty"`
 	// Blind: the driver lists processes, but not what this one holds.

@@ -113,7 +113,7 @@ func checkBudget(pool contract.PoolInfo) Finding {
 	return f
 }
 
-// Verdict is what one check found.
+// Verdict is the outcome of one check.
 type Verdict string
 
 const (

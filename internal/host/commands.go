@@ -14,7 +14,7 @@ import (
 	"github.com/gpumux/gpumux/internal/health"
 )
 
-// Commands are those of the package, in the order of the help.
+// Commands returns the commands of the package, in the order of the help.
 func Commands(a *app.App) []*cobra.Command {
 	return []*cobra.Command{workerCommand(a), workersCommand(a), topCommand(a), backlogCommand(a), tasksCommand(a), codecServerCommand(a), gpusCommand(a),
 		doctorCommand(a), benchCommand(a)}

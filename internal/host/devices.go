@@ -20,7 +20,7 @@ type Device struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Report is what `gpumux gpus` answers; docs/gpus.schema.json describes it.
+// Report is the answer of `gpumux gpus`; docs/gpus.schema.json describes it.
 type Report struct {
 	Devices []Device `json:"devices"`
 	// Reason says why there is no GPU, or which were left out.
@@ -83,7 +83,7 @@ func (r *Report) Print(to io.Writer) error {
 	return nil
 }
 
-// healthText is what a device needs in a word.
+// healthText says in a word what a device needs.
 func healthText(h *gpu.Health) string {
 	switch {
 	case h == nil:

@@ -13,7 +13,7 @@ import (
 type Input struct {
 	// Open opens it when its turn has come.
 	Open func() (io.ReadCloser, error)
-	// Name, Format, Delimiter and Text are those of SpoolOptions.
+	// Name, Format, Delimiter and Text are as in SpoolOptions.
 	Name      string
 	Format    Format
 	Delimiter rune
@@ -45,7 +45,7 @@ func (in Input) extend(item []byte) ([]byte, error) {
 // chain is the items of several inputs, one after the other.
 type chain struct {
 	inputs []Input
-	// at is the input that is read, with its items and what is to be closed behind it.
+	// at is the input being read, with its items and its closer.
 	at   int
 	from itemReader
 	body io.Closer
@@ -99,9 +99,9 @@ func (c *chain) next() ([]byte, position, error) {
 }
 
 // EachItem calls f with every item of the inputs, each as soon as it has come and valid
-// until f returns; an error of f ends the walk. In the place of an item whose line is
-// wrong f gets the mistake. Where no line is to blame, such as in a damaged archive, the
-// walk ends with a *SourceError.
+// until f returns; an error of f ends the walk. For a wrong line f gets the mistake
+// instead. Where no line is to blame, such as in a damaged archive, the walk ends with a
+// *SourceError.
 func EachItem(inputs []Input, f func(item []byte, wrong *SourceError) error) error {
 	from := &chain{inputs: inputs}
 	defer from.close()

@@ -21,7 +21,7 @@ const maxWindow = 128 << 20
 // archive is a way of compressing a file.
 type archive struct {
 	name string
-	// endings are those of names that promise it; the first is the usual one.
+	// endings of names promise it; the first is the usual one.
 	endings []string
 	begins  func(head []byte) bool
 	open    func(io.Reader) (io.Reader, error)
@@ -72,8 +72,8 @@ func cutArchive(name string) (inner string, a *archive) {
 	return name, nil
 }
 
-// unpack decompresses an input if its first bytes are those of an archive, and says
-// whether they were. An input whose name ends like an archive's must be one.
+// unpack decompresses an input that begins like an archive, and reports whether it does.
+// An input whose name ends like an archive's must be one.
 func unpack(r io.Reader, name string) (plain *bufio.Reader, packed bool, err error) {
 	const buffer = 256 << 10
 	plain = bufio.NewReaderSize(r, buffer)
@@ -101,8 +101,8 @@ func unpack(r io.Reader, name string) (plain *bufio.Reader, packed bool, err err
 	return plain, false, nil
 }
 
-// peek is the beginning of what there is to read, at most n bytes. It waits for the first
-// of them alone: the rest of a pipe may come late.
+// peek returns up to n bytes and leaves them unread. It waits for the first alone: the
+// rest of a pipe may come late.
 func peek(r *bufio.Reader, n int) ([]byte, error) {
 	if _, err := r.Peek(1); err != nil {
 		return nil, err

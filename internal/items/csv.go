@@ -23,7 +23,7 @@ type csvRows struct {
 	r     *csv.Reader
 	guard *rowGuard
 	name  string
-	// keys are the header's names with what stands around them: {"a": and ,"b":
+	// keys are the header's names with the JSON around them: {"a": and ,"b":
 	keys []string
 	text []bool
 	row  []byte

@@ -14,9 +14,9 @@ import (
 	"github.com/gpumux/gpumux/internal/results"
 )
 
-// Items streams the items start up to but not including end, as Unwrap takes them. Each
-// is the caller's to keep. After an error nothing follows. What is damaged is a
-// *SourceError, and no item of it is given.
+// Items streams the items start up to but not including end, as Unwrap takes them. The
+// caller may keep each. Nothing follows an error. Damage is a *SourceError, and no
+// damaged item is given.
 func (s *Sources) Items(ctx context.Context, src contract.Source, start, end int64) iter.Seq2[json.RawMessage, error] {
 	return func(yield func(json.RawMessage, error) bool) {
 		if err := s.eachItem(ctx, src, start, end, func(item []byte) bool { return yield(item, nil) }); err != nil {

@@ -26,7 +26,7 @@ type SourceError struct {
 	// Name is the file's name or URL, Line counts from 1, or is 0 where none is to blame.
 	Name string
 	Line int
-	// Problem is what is wrong, Text the start of the offending text, Hint what to do.
+	// Problem names the mistake, Text begins the offending text, Hint says what to do.
 	Problem, Text, Hint string
 }
 

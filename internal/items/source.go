@@ -31,9 +31,9 @@ type Sources struct{ in *objects.Bucket }
 func In(b *objects.Bucket) *Sources { return &Sources{b} }
 
 // Put puts a spooled input into the bucket as sources/<hash>.jsonl with its index beside
-// it, once for the same items. Where the size of the lines, or any byte of the index, is
-// not that of the input, both are put anew. The lines there are not read for it: whoever
-// reads them checks them against the index.
+// it, once for the same items. Where the size of the lines or any byte of the index
+// differs, both are put anew. The lines there are not read for it: whoever reads them
+// checks them against the index.
 func (s *Sources) Put(ctx context.Context, in *Spooled) (contract.Source, error) {
 	key := names.Sources + "/" + in.Hash
 	src := contract.Source{URL: s.in.Locate(key + ".jsonl"), Index: key + ".index", Items: in.Items, Bytes: in.Bytes, Hash: in.Hash}
@@ -138,8 +138,8 @@ func (s *Sources) known(ctx context.Context, hash string) (src contract.Source, 
 
 // index checks every item of a file in the bucket and writes its index. It writes the
 // items of CSV and compressed files as JSON lines beside the index, and returns these as
-// the Source. Of a results file, as gpumux.ValuesOf and FailedOf name it, the values or
-// the failed items are the items.
+// the Source. The items of a results file, named by gpumux.ValuesOf or FailedOf, are its
+// values or its failed items.
 func (s *Sources) index(ctx context.Context, name, indexKey string) (_ contract.Source, err error) {
 	name, values, failed := names.CutResults(name)
 	defer func() {
@@ -172,7 +172,7 @@ func (s *Sources) index(ctx context.Context, name, indexKey string) (_ contract.
 }
 
 // IndexRows writes the rows of a table of so many bytes, which come as JSON lines, beside
-// their index. The Source's Hash is that of the lines.
+// their index. The Source's Hash is the hash of the lines.
 func (s *Sources) IndexRows(ctx context.Context, rows io.Reader, table string, bytes int64, indexKey string) (contract.Source, error) {
 	sum := sha256.New()
 	from, _, err := openItems(io.TeeReader(rows, sum), Input{Name: table})
@@ -182,8 +182,8 @@ func (s *Sources) IndexRows(ctx context.Context, rows io.Reader, table string, b
 	return s.writeIndex(ctx, contract.Source{Index: indexKey, Bytes: bytes}, from, sum, true)
 }
 
-// writeIndex writes the index of a source whose contents go by the sum. Copied: the items
-// are written beside the index, as the source.
+// writeIndex writes the index of a source that the sum identifies. Copied: the items are
+// written beside the index, as the source.
 func (s *Sources) writeIndex(
 	ctx context.Context, src contract.Source, from itemReader, sum hash.Hash, copied bool,
 ) (_ contract.Source, err error) {

@@ -54,9 +54,9 @@ func FormatOf(name string) (Format, error) {
 
 // SpoolOptions adjust Spool.
 type SpoolOptions struct {
-	// Name is what errors call the input. Default "input".
+	// Name is the name of the input in errors. Default "input".
 	Name string
-	// Format is what the input is written in. Default JSONLines.
+	// Format is the format of the input. Default JSONLines.
 	Format Format
 	// Delimiter stands between the cells of CSV. Default: the format's; a header that seems
 	// to have another is an error then.
@@ -73,7 +73,7 @@ type Spooled struct {
 	Items, Bytes int64
 	// Hash is the SHA-256 of the lines in hexadecimal.
 	Hash string
-	// Values says that the lines are those of a results file; see contract.Source.
+	// Values: the lines come from a results file; see contract.Source.
 	Values       bool
 	lines, index string
 }
@@ -184,7 +184,7 @@ func (s *Spooled) All() ([]json.RawMessage, error) {
 	return all, nil
 }
 
-// First returns the first item, of which there must be one.
+// First returns the first item, which must exist.
 func (s *Spooled) First() (json.RawMessage, error) {
 	file, err := os.Open(s.lines)
 	if err != nil {

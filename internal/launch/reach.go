@@ -29,7 +29,7 @@ func (e *HangError) Hint() string {
 		"the task is tried again by itself"
 }
 
-// Code is what the task runs. Reading it may block.
+// Code is the code of the task. Reading it may block.
 func (t Task) Code() edition.Code {
 	command := t.Command
 	if len(command) == 0 {

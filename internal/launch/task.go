@@ -35,7 +35,7 @@ const (
 // Task says how a task's process is started. One of Python, R, Command and Program is
 // set.
 type Task struct {
-	// Name is what maps call the task.
+	// Name is the task's name in maps.
 	Name string
 	// Python is "module:function" or "file.py:function", found from Dir.
 	Python string

@@ -43,7 +43,7 @@ type State struct {
 	// Folder is where the map was started, Command how.
 	Folder  string   `json:"folder,omitempty"`
 	Command []string `json:"command,omitempty"`
-	// Fingerprint is that of starter.Map, Output the key of the results file.
+	// Fingerprint is as in starter.Map, Output the key of the results file.
 	Fingerprint string `json:"fingerprint,omitempty"`
 	Output      string `json:"output,omitempty"`
 	// Made says that this package chose the ID and the folder.
@@ -113,7 +113,7 @@ func stateAt(path string) State {
 	if held(path) {
 		s.State = running
 	}
-	// What cannot be read, or is gone by now, does not count.
+	// Unreadable and vanished files do not count.
 	_ = filepath.WalkDir(path, func(_ string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return nil
@@ -207,8 +207,8 @@ const (
 	keptBytes int64 = 1 << 30
 )
 
-// tidy removes what no map without an ID of the user's has used for keptFor, and of those
-// whose results were written also the oldest beyond keptBytes in all.
+// tidy removes the folders of maps without a user's ID that were unused for keptFor.
+// Where the results were written it also removes the oldest beyond keptBytes in all.
 func tidy(now time.Time) error {
 	states, err := States()
 	var bytes int64

@@ -82,8 +82,8 @@ func (s *Session) start(m starter.Map) (err error) {
 	return s.reachable(m.Input.Ladder)
 }
 
-// unname clears the made ID of a retry, which is found by its items, and of a map whose
-// results were delivered, which starts anew.
+// unname clears a made ID: a retry is found by its items, and a map whose results were
+// delivered starts anew.
 func (s *Session) unname(m *starter.Map) error {
 	if m.Retry {
 		m.ID = "" // the map that is here, whatever its options were

@@ -43,8 +43,7 @@ type Session struct {
 	watching sync.WaitGroup
 	// hold is the lock that keeps other processes out of the folder.
 	hold *os.File
-	// handle is the session's map, or nil. This package chose its ID if made, and its folder
-	// if own.
+	// handle is the session's map, or nil. made: this package chose its ID; own: its folder.
 	handle    *starter.Handle
 	made, own bool
 	// useless lets Close delete the folder.

@@ -23,8 +23,8 @@ import (
 
 // StreamOptions say what Stream runs over which items.
 type StreamOptions struct {
-	// Items calls give with each item, or with what is wrong with its line, and returns
-	// after the last one. give copies the item.
+	// Items calls give with each item, or with the mistake in its line, and returns after
+	// the last one. give copies the item.
 	Items func(give func(item []byte, wrong *items.SourceError) error) error
 	// Unordered yields each result at once. Default: in the order of the items.
 	Unordered bool

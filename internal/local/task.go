@@ -24,7 +24,7 @@ import (
 type Task struct {
 	// Name is its name in maps and workers.
 	Name string
-	// Edition is that of the code, and of the reduce task's code, at FindTask.
+	// Edition covers the code, and the reduce task's code, at FindTask.
 	Edition string
 
 	config config.Task
@@ -143,7 +143,7 @@ const probing = 2 * time.Minute
 var pythonVersion = regexp.MustCompile(`(?m)^\d+\.\d+\.\d+ .*$`)
 
 // CheckPython starts an interpreter. Fix says what to do where tasks cannot run in it,
-// else it is empty; said is its version and path, or what came instead.
+// else it is empty; said is its version and path, or its other output.
 func CheckPython(ctx context.Context, python string) (said, fix string) {
 	ctx, cancel := context.WithTimeout(ctx, probing)
 	defer cancel()

@@ -65,8 +65,8 @@ func (w *watch) protectHost() (near bool) {
 const (
 	// foreignEvery is the least pause between two readings of a GPU that no slot uses.
 	foreignEvery = 2 * time.Second
-	// foreignMin is what a process may hold on a GPU that is not its slot's: graphics
-	// drivers take a few MiB, the smallest CUDA context some 80.
+	// foreignMin is the most that a process may hold on another GPU than its slot's:
+	// graphics drivers take a few MiB, the smallest CUDA context some 80.
 	foreignMin = 32 << 20
 )
 

@@ -106,7 +106,7 @@ func (m *Metrics) Offer(p *pool.Pool) {
 	}
 }
 
-// Backlog sets what running maps still have to do in a pool, of whatever worker.
+// Backlog sets the work left for running maps in a pool, of this worker or another.
 func (m *Metrics) Backlog(pool string, items int64, seconds float64) {
 	m.backlog.WithLabelValues(pool).Set(float64(items))
 	m.work.WithLabelValues(pool).Set(seconds)
@@ -131,8 +131,8 @@ func (m *Metrics) Probed(outcome string, took time.Duration) {
 	m.probes.WithLabelValues(outcome).Observe(took.Seconds())
 }
 
-// Listen says where the server listens. Without TLS it speaks HTTP. A Token is asked of
-// whoever reads /metrics, and of nobody else: probes cannot keep secrets.
+// Listen says where the server listens. Without TLS it speaks HTTP. Only readers of
+// /metrics need the Token: probes cannot keep secrets.
 type Listen struct {
 	Address string
 	TLS     *tls.Config

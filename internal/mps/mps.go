@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// Program is the daemon, and what hands it commands.
+	// Program is the daemon, and also sends it commands.
 	Program = "nvidia-cuda-mps-control"
 	// DefaultPipe is where clients look for a daemon when nothing says another folder.
 	DefaultPipe = "/tmp/nvidia-mps"

@@ -11,7 +11,7 @@ const (
 	// MaxFiles is the most files that an item may keep, MaxFileBytes the most bytes of one.
 	MaxFiles     = 100
 	MaxFileBytes = 16 << 30
-	// maxFileName leaves room for what a file's name has before it in a store.
+	// maxFileName leaves room for the folder before a file's name in a store.
 	maxFileName = 200
 )
 

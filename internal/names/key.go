@@ -60,7 +60,7 @@ const (
 	Leases   = "leases"
 )
 
-// PartsEnding is what the folder of a results file ends with; see contract.PartsOf.
+// PartsEnding ends the name of a results file's folder; see contract.PartsOf.
 const PartsEnding = ".parts"
 
 // Writable returns why nothing that a caller names may be written under a key, or nil: it

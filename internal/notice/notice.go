@@ -1,8 +1,8 @@
 // Package notice marks the entries of a worker's log that change what the user of a map
 // gets, such as a budget that nothing enforces.
 //
-// It owns the mark and the list of what was said. It decides neither what is marked nor
-// where a notice is shown. It starts nothing.
+// It owns the mark and the list of what was said. It decides neither which entries are
+// marked nor where they are shown. It starts nothing.
 package notice
 
 import (

@@ -59,8 +59,8 @@ type Bucket struct {
 //	mem://                                                lives as long as this Bucket, for tests
 //
 // With an endpoint, use_path_style=true and request_checksum_calculation=when_required
-// are the default, as servers other than Amazon's want it. Keys encrypt what is written
-// and decrypt what is read. With nil, an encrypted object is an error.
+// are the default, as servers other than Amazon's want it. Keys encrypt and decrypt the
+// objects. With nil, an encrypted object is an error.
 func Open(ctx context.Context, raw string, keys Keys) (*Bucket, error) {
 	b := &Bucket{raw: raw, keys: keys}
 	if err := b.connect(ctx, raw); err != nil {
@@ -199,8 +199,8 @@ func (b *Bucket) Key(name string) (string, error) {
 	return key, nil
 }
 
-// Writable is the key of what a caller names to be written, such as a folder. The error
-// is a *NameError.
+// Writable returns the key of a name that a caller may write to, such as a folder. The
+// error is a *NameError.
 func (b *Bucket) Writable(name string) (string, error) { return b.allowed(name, names.Writable) }
 
 // Output is the key of a results file that a caller names. The error is a *NameError.

@@ -5,7 +5,7 @@ import (
 	"net"
 )
 
-// cause is what an error of the S3 library comes from, without the way that it came on.
+// cause returns the root of an S3 error, without the library's account of the call.
 func cause(err error) error {
 	if network, ok := errors.AsType[*net.OpError](err); ok {
 		return network

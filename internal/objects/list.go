@@ -29,8 +29,8 @@ func (b *Bucket) Delete(ctx context.Context, name string) error {
 	return nil
 }
 
-// DeleteAll deletes an object, or a folder with all that is in it. What is not there is
-// no error.
+// DeleteAll deletes an object, or a folder with all that is in it. A missing one is no
+// error.
 func (b *Bucket) DeleteAll(ctx context.Context, name string) error {
 	key, err := b.Key(name)
 	if err != nil {
@@ -57,7 +57,7 @@ func (b *Bucket) DeleteAll(ctx context.Context, name string) error {
 	return deletes.Wait()
 }
 
-// Object is what lies under a key.
+// Object describes the object under a key.
 type Object struct {
 	Key   string
 	Bytes int64

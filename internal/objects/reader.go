@@ -260,8 +260,8 @@ func OpenAt(ctx context.Context, b *Bucket, name string) (*At, error) {
 }
 
 // OpenURL opens an object anywhere on a server: s3://bucket/items.jsonl?region=eu-west-1,
-// with the parameters and credentials of Open. It is for what a person at this machine
-// named; names in a map's input go through a Bucket.
+// with the parameters and credentials of Open. It is for names from a person at this
+// machine; those in a map's input go through a Bucket.
 func OpenURL(ctx context.Context, raw string) (*At, error) {
 	b, _, name, err := folderOf(ctx, raw)
 	if err != nil {

@@ -43,8 +43,8 @@ const (
 	headSize      = int64(sealHead)
 )
 
-// Keys are what a store encrypts its objects with; package codec reads them from files.
-// The methods may be called by many goroutines at once.
+// Keys encrypt the objects of a store; package codec reads them from files. The methods
+// may be called by many goroutines at once.
 type Keys interface {
 	// Current is the ID of the key that encrypts, at most 63 bytes.
 	Current() string
@@ -249,7 +249,7 @@ func (u *unsealer) readSegment() error {
 		}
 		return err
 	}
-	// In place: what is handed out is gone before the next one is read.
+	// In place: a segment has been used before the next one is read.
 	nonce := sealNonce(u.number, u.number == u.head.count-1)
 	plain, err := u.head.Open(u.sealed[:0], nonce, u.sealed[:want], u.head.head)
 	if err != nil {

@@ -20,7 +20,7 @@ const proc = "/proc"
 // inherits it, and the kernel has not enforced it since Linux 2.4. So a daemon that
 // leaves its group and its session and clears its environment keeps it.
 
-// ownDigits is how many of a number's digits are those of the process.
+// ownDigits is how many of a number's digits belong to the process.
 const ownDigits, ownNumbers = 6, 1_000_000
 
 // program is the part of this program's numbers that all of them share. It is 0 where it

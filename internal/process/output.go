@@ -26,7 +26,7 @@ const (
 
 // Output is the file behind standard output and error. It is no pipe: the process never
 // blocks on it, grandchildren may hold it open, and an item's bytes lie between two
-// offsets that the process reports. Memory of what was read is freed.
+// offsets that the process reports. Reading frees its memory.
 //
 // The process can truncate the file, make it as large as it likes, and report any offset.
 // So each call asks for the size and checks the offset.
@@ -76,7 +76,7 @@ func (o *Output) UpTo(end int64) string {
 // Rest is UpTo with everything written so far.
 func (o *Output) Rest() string { return o.UpTo(math.MaxInt64) }
 
-// Tail is the end of what was written and not yet read.
+// Tail is the end of the unread output.
 func (o *Output) Tail() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -84,7 +84,7 @@ func (o *Output) Tail() string {
 	return o.cut(start, end, 0, keepDeath)
 }
 
-// Since is what was written from an offset on and is not read. Next is where it ends.
+// Since returns the unread output from an offset on. Next is the offset of its end.
 func (o *Output) Since(from int64) (text string, next int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -92,7 +92,7 @@ func (o *Output) Since(from int64) (text string, next int64) {
 	return o.cut(max(start, from), end, keepHead, keepTail), end
 }
 
-// trim frees the middle of what is unread, and schedules the next trim.
+// trim frees the middle of the unread output, and schedules the next trim.
 func (o *Output) trim() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -141,7 +141,7 @@ func (o *Output) cut(start, end, head, tail int64) string {
 	return o.text(start, start+head) + fmt.Sprintf("\n… %d bytes left out …\n", end-start-head-tail) + last
 }
 
-// text is valid UTF-8 whatever the process wrote, because it travels in JSON.
+// text returns valid UTF-8, because it travels in JSON.
 func (o *Output) text(start, end int64) string {
 	buf := make([]byte, end-start)
 	n, err := o.File.ReadAt(buf, start)

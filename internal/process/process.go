@@ -21,7 +21,7 @@ import (
 // is left. Its methods are for one goroutine; Signal and Exited are for any.
 type Process struct {
 	o Options
-	// Program is what was started, PID its number and that of its group.
+	// Program is the started program, PID its number and that of its group.
 	Program string
 	PID     int
 	Out     *Output
@@ -64,7 +64,7 @@ func New(o Options) (*Process, error) {
 // Mark is the limit on file locks that a forked process sets before Adopt; 0 is none.
 func (p *Process) Mark() uint64 { return p.mark }
 
-// Command is what a process is to run.
+// Command describes a process to start.
 type Command struct {
 	Argv []string
 	// Dir is its folder, Env its environment, Files its descriptors from 3 on. Standard

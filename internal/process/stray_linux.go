@@ -94,8 +94,8 @@ func reapOrphans() {
 	}
 }
 
-// children are those of the threads that can have descendants of task processes: the
-// first adopts orphans, and CLONE_PARENT makes children of the one that starts processes.
+// children lists the children of threads that can have descendants of task processes: the
+// first adopts orphans, and CLONE_PARENT gives children to the starter of processes.
 func children() (pids []int) {
 	for _, thread := range []int{os.Getpid(), int(spawnerThread.Load())} {
 		list, _ := os.ReadFile(fmt.Sprintf("%s/self/task/%d/children", proc, thread))

@@ -27,11 +27,11 @@ type Options struct {
 	Before time.Time
 	// DryRun deletes nothing.
 	DryRun bool
-	// Warn is told what could not be read, and what is kept for it. Default: nobody is told.
+	// Warn gets what could not be read, and what is kept for it. Default: nobody does.
 	Warn func(problem string)
 }
 
-// Group is what is deleted together: a folder of results, or an input.
+// Group is a unit of deletion: a folder of results, or an input.
 type Group struct {
 	Key     string `json:"key"`
 	Bytes   int64  `json:"bytes"`
@@ -43,9 +43,9 @@ type Group struct {
 	parts []string
 }
 
-// Run deletes what lies below maps/ and sources/ of a store, was last written before a
-// time, and is not used. Find notes what is used, after the store was listed; its error
-// ends Run before anything is deleted. What an object that stays was made of stays, too.
+// Run deletes groups below maps/ and sources/ of a store that were last written before a
+// time and are not used. Find notes the used objects after the store was listed; its
+// error ends Run before anything is deleted. Inputs of a kept result are kept.
 func Run(ctx context.Context, st *store.Store, o Options, find func(*Used) error) ([]Group, error) {
 	old, young, err := groups(ctx, st, o.Before)
 	if err != nil {
@@ -143,7 +143,7 @@ func groups(ctx context.Context, st *store.Store, before time.Time) (old, young 
 }
 
 // groupOf is the group of a key: maps/ID/RUN, or the lines of an input, with its index.
-// What people put there has none.
+// Objects that people put there have none.
 func groupOf(key string) string {
 	if source := sourceFile.FindStringSubmatch(key); source != nil {
 		return source[1] + ".jsonl"

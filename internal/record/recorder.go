@@ -77,8 +77,8 @@ type recorder struct {
 // Stream is one chunk's way into the store.
 type Stream struct {
 	r *recorder
-	// fresh are results in the order in which they came, bytes those of them and of taken,
-	// which are being written.
+	// fresh has the new results in order of arrival, taken those being written; bytes counts
+	// both.
 	fresh        []gpumux.Result
 	bytes, taken int
 	// empty is there while Flush waits, and closed when all is stored.

@@ -91,7 +91,7 @@ func appendValue(to, value []byte) []byte {
 	return to
 }
 
-// Outcome is what the beginning of a line says.
+// Outcome has the fields at the beginning of a line.
 type Outcome struct {
 	Index int64
 	// Kind is empty for a value. Arrays: the value is arrays.

@@ -24,7 +24,7 @@ type Bar struct {
 	now      func() time.Time
 	// failed reports whether the first failure was shown.
 	failed bool
-	// waits is what the map waits for, for any goroutine.
+	// waits names what the map waits for; any goroutine may use it.
 	waits atomic.Value
 }
 

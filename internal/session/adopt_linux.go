@@ -7,8 +7,8 @@ import (
 	"github.com/gpumux/gpumux/internal/process"
 )
 
-// Adopt is Start for a process of one item that fork makes, with the mark, output for
-// what it prints, and its end of the wire, which fork closes.
+// Adopt is Start for a process of one item that fork makes. fork gets the mark, the file
+// for output, and the process's end of the wire, which it closes.
 func Adopt(task launch.Task, o Options, fork func(mark uint64, output, wire *os.File) (pid int, err error)) (*Session, error) {
 	o.Single = true
 	p, files, err := connected(task, o)

@@ -17,23 +17,23 @@ type Watch interface {
 	Follow(device string, pid int, budget gpumux.Size, over func(Over)) Watched
 }
 
-// Holding is what a process holds, in bytes.
+// Holding is the memory of a process, in bytes.
 type Holding struct {
 	// Held is all that is seen from outside; 0 means unknown.
 	Held int64
-	// Unused is what allocators keep of it, Spare what a trim gives back of that.
+	// Unused is the part that allocators keep, Spare the part of that which a trim frees.
 	Unused, Spare int64
 }
 
-// Needed is what a process holds beside what it does not use.
+// Needed is the memory in use.
 func (m Holding) Needed() int64 { return m.Held - m.Unused }
 
 // Over is why the watch wants a process ended, in bytes.
 type Over struct {
-	// Held is what its tree held: memory of the host where Left is above 0, of the GPU
-	// Foreign where that is given, else what counts for the budget.
+	// Held is the memory of its tree: of the host where Left is above 0, of the GPU Foreign
+	// where that is given, else the part that counts for the budget.
 	Held int64
-	// Left is what the host had left; 0 where the process passed its budget.
+	// Left is the host's free memory; 0 where the process passed its budget.
 	Left int64
 	// Foreign names a GPU that is not the slot's; empty where the process kept to its own.
 	Foreign string
@@ -44,17 +44,17 @@ type Over struct {
 type Watched interface {
 	// Busy says whether items run, which are looked at more often.
 	Busy(busy bool)
-	// Held is what the tree holds by a cheap reading; Measure takes a new one.
+	// Held is the tree's memory by a cheap reading; Measure takes a new one.
 	Held() int64
 	Measure() int64
-	// Own is what the process holds on a GPU without its descendants, by a new reading.
+	// Own is the process's memory on a GPU without its descendants, by a new reading.
 	Own() int64
 	// Peak is the most that a reading has given since the last call.
 	Peak() int64
 	// Close ends it; over is not called any more.
 	Close()
 	// AwaitReturn waits, after Close, until the driver lists nothing more of the tree on a
-	// GPU, for some seconds at most. Left is what it still lists.
+	// GPU, for some seconds at most. Left is the memory still listed.
 	AwaitReturn(ctx context.Context) (left int64)
 }
 
@@ -70,10 +70,10 @@ func (unwatched) Close()         {}
 
 func (unwatched) AwaitReturn(context.Context) int64 { return 0 }
 
-// Memory is what is known of the memory of one task process.
+// Memory follows the memory of one task process.
 type Memory struct {
 	Watched
-	// Budget is what it may hold; 0 is any amount.
+	// Budget is its limit; 0: none.
 	Budget gpumux.Size
 	// over is why the watch ended the process; nil: it did not.
 	over atomic.Pointer[Over]

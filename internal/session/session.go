@@ -73,7 +73,7 @@ func (p *Session) follow() {
 	p.Process.Follow(p.Memory.Close)
 }
 
-// options are what a process gets of the system.
+// options are those of package process.
 func (p *Session) options(exposure int) process.Options {
 	return process.Options{Ending: p.o.Ending, Exposure: exposure, Log: p.o.Log.With(zap.String("slot", p.o.Name))}
 }
@@ -129,7 +129,7 @@ func (p *Session) Greet(ctx context.Context) (ready wire.Ready, e *diagnosis.Evi
 					return ready, &diagnosis.Evidence{Protocol: diagnosis.Deaf}, ""
 				}
 			case wire.Ready:
-				// What the import printed belongs to no item.
+				// Output of the import belongs to no item.
 				p.Process.Out.Rest()
 				return m, nil, ""
 			case wire.Fault:
@@ -154,7 +154,7 @@ func (p *Session) Greet(ctx context.Context) (ready wire.Ready, e *diagnosis.Evi
 // trimLimit is how long a trim may take before its process is taken for stuck.
 const trimLimit = time.Minute
 
-// Trimmed is what the process held before and after a trim, and its seconds.
+// Trimmed has the process's memory before and after a trim, and the seconds of the trim.
 type Trimmed struct {
 	Before, After Holding
 	Busy          float64
@@ -195,8 +195,8 @@ func (p *Session) Trim(ctx context.Context) (Trimmed, error) {
 	}
 }
 
-// Cap is what a framework's own limit came to when the framework began to use the device
-// in a task process, and what was measured then and later.
+// Cap reports whether a framework's own limit works, from the framework's first use of
+// the device in a task process on, and the measurements then and later.
 type Cap struct {
 	Task, Framework string
 	// Error says why the limit does not hold. Empty: it was tried and holds.
@@ -311,8 +311,8 @@ const (
 	stacksTime   = 300 * time.Millisecond
 )
 
-// Stacks are the Python stacks of a process that hangs, or nothing where it does not
-// write them. What it printed until then is read.
+// Stacks returns the Python stacks of a process that hangs, or nothing where it writes
+// none. Output before them counts as read.
 func (p *Session) Stacks() string {
 	if p.Task.Python == "" {
 		return ""

@@ -17,7 +17,7 @@ import (
 	"github.com/gpumux/gpumux/internal/wire"
 )
 
-// Options say where a slot sits and what its processes get.
+// Options describe the place of a slot and the resources of its processes.
 type Options struct {
 	// Name is pool/number, unique in the worker.
 	Name, Host string

@@ -35,7 +35,7 @@ type Use struct {
 // MaxClients of an MPS server on a device of the Volta generation or later.
 const MaxClients = 48
 
-// Share is what the slots of a device have in common. Any goroutine may use it.
+// Share is the part that the slots of a device have in common. Any goroutine may use it.
 type Share interface {
 	// Env is for a slot's process; whole says that it has the device to itself.
 	Env(memory gpumux.Size, whole bool) map[string]string

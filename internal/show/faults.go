@@ -218,8 +218,8 @@ func Printed(r gpumux.Result) string {
 	return r.Fault.Tail
 }
 
-// Rest returns the text after written, the end of what was written of it already; without
-// it all of the text. A last newline is added.
+// Rest returns the text behind written, the end of the part already shown, or all of it
+// without such a part. It ends with a newline.
 func Rest(text, written string) string {
 	if text != "" && !strings.HasSuffix(text, "\n") {
 		text += "\n"

@@ -40,8 +40,9 @@ const (
 	firstSlots = 4
 	firstWait  = time.Second
 	widest     = 256
-	// MinAbreast is the least number of segments at once, segmentWindow the most chunks in
-	// flight of one, half of what it runs: so each has its slots full for most of its life.
+	// MinAbreast segments run at once, more with many slots. segmentWindow bounds one's
+	// chunks in flight by half of its chunks, so that its slots are full for most of its
+	// life.
 	MinAbreast    = 2
 	segmentWindow = 250
 	// minWindow keeps a queue short even behind a single slot.
@@ -50,8 +51,8 @@ const (
 	maxPending = 1000
 	// maxPause bounds the pause before another try, unless the first one is longer.
 	maxPause = time.Minute
-	// A chunk hands back what it has not begun after Slack times the expected time, but at
-	// least minLimit, and at most maxLate over it.
+	// A chunk hands back items not begun after Slack times the expected time, but at least
+	// minLimit, and at most maxLate over it.
 	Slack    = 2
 	minLimit = 200 * time.Millisecond
 	// behindLimit is for the chunks behind the first ones, while no pace is known.
@@ -64,12 +65,12 @@ type Sizer struct {
 	fixedChunk int64
 	// Fixed is the window that people asked for, or 0.
 	Fixed int
-	// PerItem is what an item takes, Largest the most items of a finished chunk.
+	// PerItem is the time of an item, Largest the most items of a finished chunk.
 	PerItem time.Duration
 	Largest int64
 	// batch is how many items a slot may have under way at once; 0: one.
 	batch int64
-	// Slots are those of each worker, seen is their sum.
+	// Slots counts those of each worker, seen is their sum.
 	Slots map[string]int
 	seen  int
 	// flight is how long chunks were in flight, held how long of that they had a slot. Older
@@ -209,7 +210,7 @@ func (s *Sizer) Abreast() int {
 	return max(MinAbreast, (s.Whole()+segmentWindow-1)/segmentWindow)
 }
 
-// Carry is what another workflow of the map should know.
+// Carry returns the measurements for the map's other workflows.
 func (s *Sizer) Carry() contract.Pace {
 	return contract.Pace{
 		Largest: s.Largest, PerItem: gpumux.Duration(s.PerItem), Flight: gpumux.Duration(s.flight), Held: gpumux.Duration(s.held),

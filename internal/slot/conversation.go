@@ -187,7 +187,7 @@ func (c *conversation) hear(ctx context.Context, message wire.Message) error {
 			return broken("a message out of turn: %T", message)
 		}
 		death := &deathError{evidence: c.p.session.Death(nil)}
-		// What it finished until it was gone counts.
+		// Items that it finished before its end count.
 		if err := c.look(); err != nil {
 			return err
 		}
@@ -247,7 +247,7 @@ func (c *conversation) keep(ctx context.Context, m wire.Results) error {
 }
 
 // answered hands on results. Those of one micro-batch ended together and share their
-// peak. The files are those of the first item.
+// peak. The files belong to the first item.
 func (c *conversation) answered(records []wire.Record, files []string) error {
 	if len(records) == 0 {
 		return nil

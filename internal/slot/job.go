@@ -27,8 +27,8 @@ const (
 	unsteady = 3
 )
 
-// job is one call on its way through the slot, and what is left of it. It waits for
-// items, admits a process to them, and lets a conversation run them.
+// job is one call on its way through the slot. It waits for items, admits a process to
+// them, and lets a conversation run them.
 type job struct {
 	owner *owner
 	slot  *Slot
@@ -36,7 +36,7 @@ type job struct {
 	call  calls.Call
 	task  launch.Task
 	queue *queue
-	// o are what processes of the call get; one may run limit items, 0 without limit.
+	// o has the options of the call's processes; one may run limit items, 0: any number.
 	o     Options
 	limit int
 	fresh bool
@@ -49,8 +49,8 @@ type job struct {
 	left   bool
 }
 
-// newJob starts to pull the items of a call. What the call leaves open, the task decides,
-// then the slot.
+// newJob starts to pull the items of a call. Options come from the call, else from the
+// task, else from the slot.
 func newJob(owner *owner, call calls.Call, task launch.Task) *job {
 	j := &job{owner: owner, slot: owner.slot, judge: &owner.judge, call: call, task: task, o: owner.o, limit: task.RecycleItems, least: 1, size: 1}
 	j.call.Attempts = max(1, call.Attempts)
@@ -384,14 +384,14 @@ func (j *job) held() error {
 	return j.call.Held()
 }
 
-// done hands on what became of an item.
+// done hands on an item's outcome.
 func (j *job) done(d calls.Done) {
 	if !j.left {
 		j.call.Done(d)
 	}
 }
 
-// cut lets go of the call before its end. What is left of it changes nothing any more.
+// cut leaves the call before its end; later events of the call have no effect.
 func (j *job) cut() {
 	j.queue.leave()
 	j.left = true

@@ -14,7 +14,7 @@ import (
 type occupant struct {
 	session *session.Session
 	account *account.Account
-	// edition is that of its code.
+	// edition is the edition of its code.
 	edition string
 	// lease is the lease that it belongs to, target the function that it was loaded with.
 	lease, target string

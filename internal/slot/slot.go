@@ -27,7 +27,7 @@ import (
 	"github.com/gpumux/gpumux/internal/text"
 )
 
-// Options say where a slot sits and what its processes get.
+// Options describe the place of a slot and the resources of its processes.
 type Options = session.Options
 
 // ErrStopped is returned by Run when the slot has been stopped.
@@ -50,7 +50,7 @@ type Slot struct {
 	state State
 	task  string
 	pid   int
-	// watched follows the process's memory, out is what it prints; nil without a process.
+	// watched follows the process's memory, out has its output; nil without a process.
 	watched session.Watched
 	out     *process.Output
 	stats   Stats
@@ -61,7 +61,7 @@ type Slot struct {
 	// stats.Processes; doomedFor is why.
 	doomed    int64
 	doomedFor string
-	// lingering: a killed process does not end. Then State is Reclaiming, whatever state is.
+	// lingering: a killed process does not end. Then State returns Reclaiming.
 	lingering bool
 }
 
@@ -142,7 +142,7 @@ func (s *Slot) Stop(ctx context.Context) error {
 	}
 }
 
-// State is what the slot is doing at this moment.
+// State returns the slot's state at this moment.
 func (s *Slot) State() State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,7 +166,7 @@ func (s *Slot) PID() int {
 	return s.pid
 }
 
-// Stats is what the slot has done so far.
+// Stats returns the slot's counts so far.
 func (s *Slot) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,7 +187,7 @@ func (s *Slot) Stats() Stats {
 	return stats
 }
 
-// What follows is for the owner goroutine.
+// The methods below are for the owner goroutine.
 
 // enter is the only writer of the state. A move that the table does not have is a mistake
 // in this package.

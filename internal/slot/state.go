@@ -1,6 +1,6 @@
 package slot
 
-// State is what a slot is doing.
+// State is the state of a slot.
 type State string
 
 const (
@@ -14,7 +14,7 @@ const (
 	Busy State = "busy"
 	// Poisoned: the process lives but must not run another item.
 	Poisoned State = "poisoned"
-	// Reclaiming: the process group is ended, and what it held awaited back.
+	// Reclaiming: the process group is ended, and its memory awaited back.
 	Reclaiming State = "reclaiming"
 	// Backoff: the last start failed; the next one waits.
 	Backoff State = "backoff"
@@ -22,8 +22,8 @@ const (
 	Stopped State = "stopped"
 )
 
-// next lists every allowed move. What it leaves out is impossible: a poisoned process
-// never becomes ready again, and nothing leaves stopped.
+// next lists every allowed move. Others are impossible: a poisoned process never becomes
+// ready again, and nothing leaves stopped.
 var next = map[State][]State{
 	Vacant:     {Starting, Backoff, Stopped},
 	Starting:   {Ready, Busy, Reclaiming},

@@ -12,11 +12,11 @@ func Recycles() []string {
 	return []string{account.ForItems, account.ForAge, account.ForFull}
 }
 
-// Stats are what a slot has done since it began.
+// Stats count the work of a slot since it began.
 type Stats struct {
 	// Processes were started; Items were finished in them, commands included.
 	Processes, Items int64
-	// Held is what the present process and its descendants hold, in bytes; 0 means unknown.
+	// Held is the memory of the process and its descendants, in bytes; 0 means unknown.
 	Held int64
 	// Trims are clean-ups between items, TrimTime their time, Freed the bytes freed.
 	Trims    int64
@@ -46,6 +46,6 @@ type Running struct {
 	Began time.Time
 	// Progress is the beginning of the JSON that it reported last.
 	Progress string
-	// Out is what its process prints; the unread part is the item's. It may be nil.
+	// Out is its process's output; the unread part is the item's. It may be nil.
 	Out *process.Output
 }

@@ -17,8 +17,8 @@ const procfs = "/proc"
 // what its parent opened there.
 var deviceFiles = []string{"/dev/nvidia", "/dev/dri/", "/dev/kfd", "/dev/accel", "/dev/dxg", "/dev/vfio/"}
 
-// footprint is what an import left that a fork would break or share between items, and
-// what to change; "" means nothing. proc is a tree like procfs. before are the
+// footprint names things left by an import that a fork would break or share between
+// items, and the remedy; "" means none. proc is a tree like procfs. before are the
 // descriptors that were open before the import.
 func footprint(proc string, pid int, before, devices []string) string {
 	dir := filepath.Join(proc, strconv.Itoa(pid))

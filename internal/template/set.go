@@ -49,7 +49,7 @@ type Set struct {
 	all    sync.WaitGroup
 }
 
-// ErrNone tells the caller to start a new interpreter. What failed is in the log.
+// ErrNone tells the caller to start a new interpreter. The log has the cause.
 var ErrNone = errors.New("no template")
 
 // NewSet has no template yet; log may be nil.
@@ -58,7 +58,7 @@ func NewSet(log *zap.Logger) *Set {
 	return &Set{log: log, known: map[string]*template{}}
 }
 
-// Close ends all templates and waits for them. What was forked stays.
+// Close ends all templates and waits for them. Forked processes stay.
 func (ts *Set) Close() {
 	ts.mu.Lock()
 	ts.closed = true
@@ -76,7 +76,7 @@ func (ts *Set) Share(slots int) {
 	ts.mu.Unlock()
 }
 
-// Child is a forked process. Edition is that of the code its template imported.
+// Child is a forked process. Edition is the edition of its template's code.
 type Child struct {
 	Session *session.Session
 	Edition string
@@ -93,8 +93,8 @@ func (c *Child) Unready(e *diagnosis.Evidence) {
 	c.from.refuse("a forked process did not get ready: "+why, failedLimit)
 }
 
-// Fork returns a process that has imported the task; edition is that of its code now. On
-// ErrNone the caller starts a new interpreter; any other error ends the call.
+// Fork returns a process that has imported the task; edition is its code's edition now.
+// On ErrNone the caller starts a new interpreter; any other error ends the call.
 func (ts *Set) Fork(ctx context.Context, task launch.Task, o session.Options, edition string) (*Child, error) {
 	if !possible || task.Python == "" || task.Fresh == launch.Spawn {
 		return nil, ErrNone

@@ -9,7 +9,7 @@ import (
 	"github.com/gpumux/gpumux/internal/session"
 )
 
-// possible: what forks and what was forked are followed by means of Linux.
+// possible: templates and their children are followed by means of Linux.
 const possible = false
 
 type template struct {

@@ -55,7 +55,7 @@ func (c *Call) item(d calls.Done) {
 	span.End(trace.WithTimestamp(now))
 }
 
-// End ends the span; kind is that of the fault that ended the call, or empty.
+// End ends the span; kind is the kind of the fault that ended the call, or empty.
 func (c *Call) End(kind string) {
 	if c == nil {
 		return

@@ -39,7 +39,7 @@ func NewBoard(memory []byte) *Board { return &Board{memory: memory} }
 type Record struct {
 	Run int64
 	N   int
-	// Value is JSON, or what Kind makes of it.
+	// Value is JSON, or as Kind says.
 	Value json.RawMessage
 	Kind  Kind
 	// Busy is how many seconds the item took.

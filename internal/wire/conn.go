@@ -53,7 +53,7 @@ func NewProcess(stream io.ReadWriteCloser) *Conn {
 func (c *Conn) Close() error { return c.stream.Close() }
 
 // Read waits for the next message. It returns io.EOF at a clean end, and *ProtocolError
-// for what is no message. After an error there is nothing more to read.
+// for bytes that are no message. After an error there is nothing more to read.
 func (c *Conn) Read() (Message, error) {
 	frame, err := c.frame()
 	if err != nil {

@@ -48,7 +48,7 @@ type Run struct {
 	Task     string            `json:"task,omitempty"`
 	Folder   string            `json:"folder,omitempty"`
 	Trace    string            `json:"trace,omitempty"`
-	// Sizes are those of Items, in a header only.
+	// Sizes has the size of each of Items, in a header only.
 	Sizes []int `json:"sizes,omitzero"`
 }
 
@@ -91,7 +91,7 @@ type Results struct {
 	Wait       bool              `json:"wait,omitempty"`
 	Allocators *Allocators       `json:"allocators,omitempty"`
 	Files      []string          `json:"files,omitempty"`
-	// Sizes are those of Values, in a header only.
+	// Sizes has the size of each of Values, in a header only.
 	Sizes []int `json:"sizes,omitzero"`
 }
 
@@ -107,7 +107,7 @@ func (r *Results) Records() []Record {
 	return list
 }
 
-// Allocators is what frameworks hold on the slot's devices, in bytes.
+// Allocators is the memory of frameworks on the slot's devices, in bytes.
 type Allocators struct {
 	Live     int64 `json:"live"`
 	Reserved int64 `json:"reserved"`
@@ -149,7 +149,7 @@ type Cause struct {
 	Message string `json:"message"`
 }
 
-// ProgressReport is what the task says about the item that runs.
+// ProgressReport is the task's own report on the item that runs.
 type ProgressReport struct {
 	Run   int64           `json:"run"`
 	N     int             `json:"n"`

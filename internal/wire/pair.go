@@ -57,7 +57,7 @@ type pipes struct {
 
 func (p pipes) Write(b []byte) (int, error) { return p.write.Write(b) }
 
-// SyscallConn is that of the end that is written to.
+// SyscallConn belongs to the end for writing.
 func (p pipes) SyscallConn() (syscall.RawConn, error) { return p.write.SyscallConn() }
 
 func (p pipes) Close() error { return errors.Join(p.File.Close(), p.write.Close()) }

@@ -26,7 +26,7 @@ type folder struct {
 	base   launch.Task
 }
 
-// Find is the task of that name, or a *gpumux.Fault that says what there is.
+// Find returns the task of that name, or a *gpumux.Fault that lists the known ones.
 func (c *Catalog) Find(name string) (launch.Task, error) {
 	if task, ok := c.exact[name]; ok {
 		return task, nil

@@ -36,7 +36,7 @@ type Config struct {
 	Tasks map[string]Task `yaml:"tasks"`
 	// Metrics are served for Prometheus. Default: nothing is served.
 	Metrics Metrics `yaml:"metrics"`
-	// Backlog are the pools, of whatever worker, whose backlog is among the metrics.
+	// Backlog has the pools, of this worker or others, whose backlog is among the metrics.
 	Backlog []string `yaml:"backlog"`
 	// Notice is where the host says that it ends soon. Default: nowhere.
 	Notice Notice `yaml:"notice"`
@@ -106,8 +106,7 @@ func (c Config) Validate(inventory *gpu.Inventory) error {
 	return err
 }
 
-// Plan resolves the pools to devices and the tasks to what starts, or lists every
-// mistake.
+// Plan resolves the pools to devices and the tasks to programs, or lists every mistake.
 func (c Config) Plan(inventory *gpu.Inventory) ([]Placement, *Catalog, error) {
 	r := &report{lines: c.lines}
 	c.Metrics.check(r, c)

@@ -40,7 +40,7 @@ func MetricsAddress(text string) (string, error) {
 	return net.JoinHostPort(cmp.Or(host, "127.0.0.1"), port), nil
 }
 
-// check reports what cannot be served, or what strangers could read, to r.
+// check reports to r bad addresses, and metrics that strangers could read.
 func (m Metrics) check(r *report, c Config) {
 	if m == (Metrics{}) {
 		return

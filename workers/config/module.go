@@ -12,7 +12,7 @@ var definition = regexp.MustCompile(`(?m)^(?:async[ \t]+)?def[ \t]+(\pL[\pL\pN_]
 
 // functions lists the public functions that a Python text defines at its top level. It
 // may list one that stands in a string, or that the file replaces later. A process that
-// loads a task of a folder refuses what the file has from elsewhere.
+// loads a task of a folder refuses functions that the file has from elsewhere.
 func functions(text string) (names []string) {
 	for _, m := range definition.FindAllStringSubmatch(text, -1) {
 		names = append(names, m[1])

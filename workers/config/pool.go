@@ -104,7 +104,7 @@ func (p Placement) LeaseLimit() int {
 	return all / 2
 }
 
-// Devices are those of all placements, each once.
+// Devices lists the devices of all placements, each once.
 func Devices(placements []Placement) []gpu.Device {
 	var list []gpu.Device
 	for _, p := range placements {
@@ -184,7 +184,7 @@ func (p Pool) withDefaults() Pool {
 	return p
 }
 
-// check reports what is wrong whatever the devices are.
+// check reports mistakes that do not depend on the devices.
 func (p Pool) check(at string, named map[string]bool, r *report) {
 	if p.Name == "" {
 		r.add(at+".name", "is missing; name the pool, such as gpu")
@@ -218,7 +218,7 @@ func (p Pool) check(at string, named map[string]bool, r *report) {
 	oneOf(r, at+".hygiene", p.Hygiene, launch.HygieneOn, launch.HygieneOff)
 }
 
-// groups splits the devices, in the order of the selection, into what one slot gets.
+// groups splits the devices, in the order of the selection, into those of one slot each.
 func (p Pool) groups(devices []gpu.Device, at string, r *report) []Group {
 	k := p.GPUsPerSlot
 	if i := slices.IndexFunc(devices, func(d gpu.Device) bool { return d.Kind != gpu.KindGPU }); k > 1 && i >= 0 {

@@ -22,7 +22,7 @@ import (
 	"github.com/gpumux/gpumux/internal/text"
 )
 
-// Tasks are what the stand-ins of an environment know. Its methods may be called from any
+// Tasks has the stand-ins of an environment. Its methods may be called from any
 // goroutine.
 type Tasks struct {
 	mu      sync.Mutex
@@ -89,7 +89,7 @@ func (t *Tasks) Source(name string, items ...any) error {
 	return nil
 }
 
-// Results are those of a map whose summary names this output.
+// Results returns the results of a map whose summary names this output.
 func (t *Tasks) Results(output string) []gpumux.Result {
 	t.mu.Lock()
 	defer t.mu.Unlock()

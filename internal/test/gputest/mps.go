@@ -52,7 +52,7 @@ type MPSDaemon struct {
 	output string
 }
 
-// Output is what the daemon and its servers have printed.
+// Output returns the output of the daemon and its servers.
 func (d MPSDaemon) Output() string {
 	d.t.Helper()
 	text, err := os.ReadFile(d.output)

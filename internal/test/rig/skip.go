@@ -20,7 +20,7 @@ const Strict = "GPUMUX_TEST_STRICT"
 // Reason is why a test cannot run; it holds no comma and no colon.
 type Reason string
 
-// What a machine lacks, or a run was not asked for.
+// Reasons to skip: the machine lacks something, or the run was not asked for it.
 const (
 	Minutes   Reason = "takes minutes"              // make soak has them
 	Own       Reason = "needs a machine of its own" // make kernel-check sets it up
