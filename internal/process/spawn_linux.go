@@ -59,10 +59,6 @@ func spawn(cmd *exec.Cmd, mark uint64) error {
 	return startLeader(cmd, mark)
 }
 
-// conceal hides this program's environment and memory, which hold credentials, from
-// processes of the same user. It leaves no core dump, and only root attaches a debugger.
-func conceal() { unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }
-
 // startLeader starts a command that leads a group of its own, and marks it unless mark is
 // 0. The caller must await it.
 func startLeader(cmd *exec.Cmd, mark uint64) error {
