@@ -59,8 +59,7 @@ func (p problems) err(what string) error {
 	return &InputError{What: what, Problems: p}
 }
 
-// read decodes one value of valid JSON. Parts that do not fit stay zero and become
-// mistakes.
+// read decodes one value of valid JSON. Parts that do not fit stay zero, as mistakes.
 func (p *problems) read(data json.RawMessage, to reflect.Value, field string) {
 	raw, isRaw := to.Addr().Interface().(*json.RawMessage)
 	_, own := to.Addr().Interface().(json.Unmarshaler)

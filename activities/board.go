@@ -34,8 +34,7 @@ func (b *board) at(index int64) (int64, bool) {
 	return b.before[run] + index - b.items[run].Start, true
 }
 
-// open yields the positions and indices of the items among those that may still have to
-// run.
+// open yields the positions and indices of those items that may still have to run.
 func (b *board) open(among contract.Runs) iter.Seq2[int64, int64] {
 	return func(yield func(at, index int64) bool) {
 		for _, run := range among {

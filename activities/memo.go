@@ -74,8 +74,7 @@ func (m *memo) accuse(index int64, fault *gpumux.Fault) suspect {
 	return s
 }
 
-// absolve notes that an item ran, so that nothing is held against it, or its device, any
-// more.
+// absolve notes that an item ran, which clears it and its device of suspicion.
 func (m *memo) absolve(index int64) {
 	m.Spared, m.Avoid = 0, nil
 	delete(m.Suspects, index)

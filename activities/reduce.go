@@ -125,8 +125,7 @@ type operand struct {
 	value json.RawMessage
 }
 
-// reduce combines a batch of values at a time. Each begins with the result of those
-// before.
+// reduce combines a batch of values at a time, each with the result of those before.
 func (r *reducer) reduce() (json.RawMessage, error) {
 	var batch []operand
 	bytes := 0

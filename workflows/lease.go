@@ -226,8 +226,7 @@ func (l *lease) call(ctx workflow.Context, in contract.SlotCall, rebuilds bool) 
 	}
 }
 
-// try does a call once. The fault says that something is lost that is not the call's
-// doing.
+// try does a call once. The fault reports a loss that is not the call's doing.
 func (l *lease) try(ctx workflow.Context, in contract.SlotCall, answer *contract.SlotAnswer) (*gpumux.Fault, error) {
 	within, cancel := workflow.WithCancel(ctx)
 	defer cancel()

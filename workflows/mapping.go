@@ -27,8 +27,7 @@ type mapping struct {
 	reducing reducing
 	// cached is how many results came from the cache.
 	cached int64
-	// rounds is how often the merge has found items missing, lost the last message about
-	// them.
+	// rounds counts the merges that found items missing, lost is the last one's message.
 	rounds   int
 	lost     string
 	segments segments

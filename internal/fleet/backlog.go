@@ -25,8 +25,7 @@ type Backlog struct {
 	// Waiting items have not begun, Running ones are in slots: at least one item in each.
 	Waiting int64 `json:"waiting"`
 	Running int64 `json:"running"`
-	// Seconds is the time of all of them in one slot. Maps without a finished item are left
-	// out.
+	// Seconds is their time in one slot. Maps without a finished item are left out.
 	Seconds float64 `json:"seconds"`
 	// Slots counts those of the Workers that serve the pool now.
 	Slots   int `json:"slots"`

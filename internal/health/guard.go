@@ -171,9 +171,9 @@ func (g *Guard) recheck(ctx context.Context) {
 	all.Wait()
 }
 
-// recovered uncordons a group if the driver asks for no repair and the probes pass. Where
-// the driver cannot tell, a device with an event stays cordoned until the worker starts
-// again.
+// recovered uncordons a group if the driver asks for no repair and the probes pass. If
+// the driver cannot tell, a device with an event stays cordoned until the worker
+// restarts.
 func (g *Guard) recovered(ctx context.Context, group guarded) bool {
 	g.mu.Lock()
 	before := g.eventsOn(group)

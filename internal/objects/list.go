@@ -29,8 +29,7 @@ func (b *Bucket) Delete(ctx context.Context, name string) error {
 	return nil
 }
 
-// DeleteAll deletes an object, or a folder with all that is in it. A missing one is no
-// error.
+// DeleteAll deletes an object, or a folder with its contents. A missing one is no error.
 func (b *Bucket) DeleteAll(ctx context.Context, name string) error {
 	key, err := b.Key(name)
 	if err != nil {

@@ -77,7 +77,7 @@ type recorder struct {
 // Stream is one chunk's way into the store.
 type Stream struct {
 	r *recorder
-	// fresh has the new results in order of arrival, taken those being written; bytes counts
+	// fresh has new results in order of arrival, taken those being written; bytes counts
 	// both.
 	fresh        []gpumux.Result
 	bytes, taken int

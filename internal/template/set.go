@@ -83,7 +83,7 @@ type Child struct {
 	from    *template
 }
 
-// Unready records why the child did not get ready. The task is not forked again for a
+// Unready records why the child did not get ready, and stops forks of the task for a
 // while.
 func (c *Child) Unready(e *diagnosis.Evidence) {
 	why := e.Message
