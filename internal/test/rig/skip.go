@@ -84,3 +84,9 @@ func WithoutR(t testing.TB, more ...string) {
 		Because(t, R, err, string(out))
 	}
 }
+
+// Likewise leaves a test out that Because left out in its own process, which said so.
+func Likewise(t testing.TB, said []byte) {
+	t.Helper()
+	t.Skip(string(said))
+}
