@@ -22,7 +22,7 @@ type gate struct {
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case !g.namesThisHost(r.Host):
-		http.Error(w, fmt.Sprintf("%q is no name of this Web UI; open it at localhost, or start the server with this UI host", r.Host), http.StatusForbidden)
+		http.Error(w, fmt.Sprintf("%q is no name of this Web UI; open it at localhost, or give the name among UIHosts (--ui-host)", r.Host), http.StatusForbidden)
 	case http.NewCrossOriginProtection().Check(r) != nil:
 		http.Error(w, "the Web UI takes no requests from pages of other sites", http.StatusForbidden)
 	case g.token == "":
