@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
 		// Most of what parallel tests do here is waiting.
-		if err := parallel.Value.Set(strconv.Itoa(max(4, runtime.GOMAXPROCS(0)))); err != nil {
+		if err := parallel.Value.Set(strconv.Itoa(max(6, runtime.GOMAXPROCS(0)))); err != nil {
 			panic(err)
 		}
 	}
@@ -102,8 +102,14 @@ func (s *shell) begin(args ...string) *program {
 // ready waits until a server says that it serves.
 func (p *program) ready() {
 	p.t.Helper()
-	rig.Wait(p.t, func() bool { return strings.Contains(p.stderr.String(), "Ctrl-C stops") }, time.Minute, 20*time.Millisecond,
-		"it says that it is ready")
+	says := func() bool { return strings.Contains(p.stderr.String(), "Ctrl-C stops") }
+	defer func() {
+		if !says() {
+			p.t.Log(p.stderr.String())
+		}
+	}()
+	rig.Wait(p.t, func() bool { return says() || p.over() }, time.Minute, 20*time.Millisecond, "it says that it is ready")
+	require.True(p.t, says(), "it says that it is ready")
 }
 
 // over reports whether the program has ended.
