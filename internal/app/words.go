@@ -25,7 +25,7 @@ var takesStore = map[string]bool{"map": true, "run": true, "faults": true, "logs
 // inFlags has the flags for what packages below name in plain words.
 var inFlags = strings.NewReplacer("the workers' keys", "the workers' keys (--keys or GPUMUX_KEYS)",
 	"start: in the worker's file", "start: in the worker's file, or --start-timeout with --local",
-	"use a pool of GPUs", "use a pool of GPUs (--pool gpu)", "devices: cpu runs it", "--devices cpu runs it",
+	"devices: cpu runs it", "--devices cpu runs it",
 	"already; replace it", "already; change it with --replace")
 
 // Phrase puts what other packages say into words of this command: it names flags, and

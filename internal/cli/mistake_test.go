@@ -8,7 +8,6 @@ import (
 	"go.temporal.io/sdk/converter"
 
 	"github.com/gpumux/gpumux/internal/app"
-	"github.com/gpumux/gpumux/internal/diagnosis"
 	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/internal/payload"
 )
@@ -16,13 +15,10 @@ import (
 // Packages below name no flags; the command does, in what it says of their errors.
 func TestMistake_NamesTheFlag(t *testing.T) {
 	a := app.New(app.Options{})
-	hint := func(e diagnosis.Evidence) string { return diagnosis.Diagnose(e).Fault.Hint }
 	for text, want := range map[string]string{
-		(&fleet.KeysError{}).Error():                                                                        "the workers' keys (--keys or GPUMUX_KEYS);",
-		fleet.WithKeysHint(converter.ErrEncodingIsNotSupported).Error():                                     "the workers' keys (--keys or GPUMUX_KEYS), or",
-		payload.ErrUnsealed.Error():                                                                         "the workers' keys (--keys or GPUMUX_KEYS), or",
-		hint(diagnosis.Evidence{TimedOut: true, Loading: true}):                                             "in the worker's file, or --start-timeout with --local (",
-		hint(diagnosis.Evidence{OnCPU: true, Message: "No CUDA GPUs are available", Class: "RuntimeError"}): "a pool of GPUs (--pool gpu), or",
+		(&fleet.KeysError{}).Error():                                    "the workers' keys (--keys or GPUMUX_KEYS);",
+		fleet.WithKeysHint(converter.ErrEncodingIsNotSupported).Error(): "the workers' keys (--keys or GPUMUX_KEYS), or",
+		payload.ErrUnsealed.Error():                                     "the workers' keys (--keys or GPUMUX_KEYS), or",
 	} {
 		require.NotContains(t, text, "--")
 		require.Contains(t, a.Phrase(text), want)

@@ -22,8 +22,8 @@ func hint(e Evidence, d Diagnosis) string {
 		return "the host's memory is the limit: raise the worker's (memory.max of its cgroup), run fewer slots on this host, or make the item smaller"
 	case gpumux.FaultTimeout:
 		if e.Loading {
-			return "see in the tail and the traceback what the start waits for, such as a download; where it needs longer, raise the" +
-				" task's start timeout, start: in the worker's file (its timeout is for items)"
+			return "see in the tail and the traceback what the start waits for, such as a download; where it needs longer, raise start: of the" +
+				" task in the worker's file, or --start-timeout with --local (a task's timeout is for items)"
 		}
 		return "raise the task's timeout, or find out from the tail what the item waits for"
 	case gpumux.FaultDeviceLost:

@@ -43,7 +43,7 @@ const (
 	hintShm     = "/dev/shm is full; give the worker's container more shared memory (--shm-size), or use fewer loader processes"
 	hintUpdated = "the NVIDIA driver was updated beneath: its library and its kernel module are of two versions; restart the worker or the" +
 		" command, and where that does not help the host; in a container, take out the CUDA compatibility libraries"
-	hintHidden = "the slot is on the CPU and hides all GPUs from the task: use a pool of GPUs, or let the task compute on the CPU"
+	hintHidden = "the slot is on the CPU and hides all GPUs from the task: use a pool of GPUs (--pool gpu), or let the task compute on the CPU"
 	hintVLLM   = "vLLM takes gpu_memory_utilization of the whole device, whatever the slot's budget: set it to the budget's share of the" +
 		" device (with several slots less than 1 divided by their number), or lower max_model_len"
 	hintBuild = "the framework was built for other GPUs or another driver; install the build that fits this host"

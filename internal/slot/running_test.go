@@ -119,7 +119,7 @@ def item(x): return x
 	require.Equal(t, gpumux.FaultTimeout, got.Kind)
 	require.Equal(t, "start", got.Op)
 	require.Equal(t, "the task process was not ready after 3s", got.Message)
-	require.Contains(t, got.Hint, "raise the task's start timeout, start: in the worker's file")
+	require.Contains(t, got.Hint, "raise start: of the task in the worker's file, or --start-timeout with --local")
 	require.Contains(t, got.Tail, "loading the weights")
 	require.Contains(t, got.Traceback, "tasks.py")
 }

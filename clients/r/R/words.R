@@ -16,7 +16,7 @@ in_words <- c(
   "; for several GPUs use a pool with gpus_per_slot" = "",
   "in the task's env" = "with Sys.setenv() in this session",
   "--devices cpu runs" = "gpu_daemons(1, gpu_ids = \"cpu\") runs",
-  "where it needs longer, raise the task's start timeout, .* \\(its timeout is for items\\)" = "a start may take 5 minutes, so do what takes longer in the function",
+  "where it needs longer, raise start: .* \\(a task's timeout is for items\\)" = "a start may take 5 minutes, so do what takes longer in the function",
   "it must be a Python of version 3.9 or newer \\([^)]*\\); see" = "see",
   "give another Python" = "start the session with another R",
   "out of the module, or put it under if __name__ == \"__main__\"" = "out of what the attached packages run at their start",
