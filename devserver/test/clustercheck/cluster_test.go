@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // c is the cluster that all parts share.
@@ -87,6 +88,14 @@ func (c *cluster) start() (err error) {
 	for _, name := range namespaces {
 		if _, err := c.cli("operator", "namespace", "create", "--namespace", name, "--retention", "24h"); err != nil {
 			return err
+		}
+	}
+	for _, name := range append(namespaces, "default") {
+		for { // history answers for a namespace some seconds later
+			if _, err := c.cli("workflow", "describe", "--namespace", name, "--workflow-id", "nobody"); !strings.Contains(fmt.Sprint(err), "Namespace") {
+				break
+			}
+			time.Sleep(100 * time.Millisecond)
 		}
 	}
 	if err := c.store(); err != nil {
