@@ -17,7 +17,8 @@ import (
 const repeats = time.Minute
 
 // plainCore drops fields for the server's authors, and lines about requests that callers
-// retry. Its level can be raised later.
+// retry and ports that are taken, which Start replaces or returns. Its level can be
+// raised later.
 type plainCore struct {
 	zapcore.Core
 	level zap.AtomicLevel
@@ -47,7 +48,8 @@ func (c plainCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 		return nil
 	}
 	for _, field := range fields {
-		if err, ok := field.Interface.(error); ok && e.Level < zapcore.FatalLevel && (strings.Contains(err.Error(), "please retry") || err.Error() == "shard status unknown") {
+		err, ok := field.Interface.(error)
+		if ok && (isPortTaken(err) || e.Level < zapcore.FatalLevel && (strings.Contains(err.Error(), "please retry") || err.Error() == "shard status unknown")) {
 			return nil
 		}
 	}

@@ -46,7 +46,7 @@ type Options struct {
 
 // Server is a running Temporal. Its methods may be called by any goroutine.
 type Server struct {
-	port     int
+	ports    ports
 	token    token
 	ui       *webUI // nil when headless
 	temporal temporal.Server
@@ -113,7 +113,7 @@ func (s *Server) build(o Options) error {
 		if err != nil {
 			return err
 		}
-		s.port = ports[primitives.FrontendService]
+		s.ports = ports
 		s.temporal, err = newTemporal(ports, o.Brief, s.database, s.token, s.log)
 		if err == nil || attempt == bindAttempts || !isPortTaken(err) {
 			return err
@@ -171,7 +171,7 @@ func accessOptions(t token) ([]temporal.ServerOption, error) {
 }
 
 // Address is the frontend's host:port, for client.Options.HostPort.
-func (s *Server) Address() string { return address(s.port) }
+func (s *Server) Address() string { return address(s.ports[primitives.FrontendService]) }
 
 // UI is the Web UI's URL without a trailing slash, "" when headless.
 func (s *Server) UI() string {
