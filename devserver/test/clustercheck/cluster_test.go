@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 )
 
 // c is the cluster that all parts share.
@@ -90,12 +89,16 @@ func (c *cluster) start() (err error) {
 			return err
 		}
 	}
-	for _, name := range append(namespaces, "default") {
-		for { // history answers for a namespace some seconds later
-			if _, err := c.cli("workflow", "describe", "--namespace", name, "--workflow-id", "nobody"); !strings.Contains(fmt.Sprint(err), "Namespace") {
-				break
+	for _, name := range append([]string{"default"}, namespaces...) {
+		known := func(context.Context) error { // history knows a namespace some seconds later
+			_, err := c.cli("workflow", "describe", "--namespace", name, "--workflow-id", "nobody")
+			if strings.Contains(fmt.Sprint(err), "Namespace "+name+" is not found") {
+				return err
 			}
-			time.Sleep(100 * time.Millisecond)
+			return nil
+		}
+		if err := await(known, nil); err != nil {
+			return err
 		}
 	}
 	if err := c.store(); err != nil {

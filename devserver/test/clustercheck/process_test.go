@@ -90,18 +90,33 @@ func (p *process) start() error {
 		defer close(ended)
 		_ = cmd.Wait()
 	}(p.ended)
+	err := await(p.ready, p.ended)
+	select {
+	case <-p.ended:
+		return fmt.Errorf("%s ended: %s; its output is in %s", p.name, cmd.ProcessState, p.log())
+	default:
+	}
+	if err != nil {
+		return fmt.Errorf("%s does not serve: %w; its output is in %s", p.name, err, p.log())
+	}
+	return nil
+}
+
+// await asks until the answer is nil, at most for as long as patience. It returns the
+// last answer, that when ended is closed too.
+func await(answer func(context.Context) error, ended <-chan struct{}) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for {
-		err := p.ready(ctx)
+		err := answer(ctx)
 		if err == nil {
 			return nil
 		}
 		select {
-		case <-p.ended:
-			return fmt.Errorf("%s ended: %s; its output is in %s", p.name, cmd.ProcessState, p.log())
+		case <-ended:
+			return err
 		case <-ctx.Done():
-			return fmt.Errorf("%s does not serve: %w; its output is in %s", p.name, err, p.log())
+			return err
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
