@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -35,7 +34,6 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
-	debug.SetGCPercent(400) // the memory of this process is not what tests measure
 	for name, value := range s3test.Credentials {
 		if err := os.Setenv(name, value); err != nil {
 			panic(err)
