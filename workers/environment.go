@@ -6,29 +6,24 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/memory"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-// threads are the variables that tell numeric libraries how many threads to use.
-var threads = []string{
-	"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
-	"NUMBA_NUM_THREADS",
-}
-
-// environment suits a slot's devices; room is a framework's share of each. The host has
-// so many slots in all.
+// environment suits a slot's devices; room is a framework's share of each. So many slots
+// share the processors.
 func environment(p config.Pool, g config.Group, room gpumux.Size, slots int) map[string]string {
-	if g.Devices[0].Kind == gpu.KindCPU {
-		if p.Slots == config.AutoSlots {
-			// Slots do what threads would, and a running process cannot learn of a new share.
-			return cpuEnvironment(runtime.GOMAXPROCS(0))
-		}
-		return cpuEnvironment(int(p.Slots))
-	}
 	env := map[string]string{}
 	if slots > 1 {
-		env = threadsOf(slots)
+		share := strconv.Itoa(max(1, runtime.GOMAXPROCS(0)/slots))
+		for _, name := range launch.Threads {
+			env[name] = share
+		}
+	}
+	if g.Devices[0].Kind == gpu.KindCPU {
+		env["CUDA_VISIBLE_DEVICES"], env["JAX_PLATFORMS"] = "", "cpu" // no GPU by mistake
+		return env
 	}
 	// By UUID, so that the same name means the same device in every tool.
 	env["CUDA_VISIBLE_DEVICES"], env["CUDA_DEVICE_ORDER"] = g.Name, "PCI_BUS_ID"
@@ -38,21 +33,5 @@ func environment(p config.Pool, g config.Group, room gpumux.Size, slots int) map
 		env["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
 	}
 	memory.Cap(env, room, g.Devices)
-	return env
-}
-
-// cpuEnvironment hides the GPUs and splits the processors between the slots.
-func cpuEnvironment(slots int) map[string]string {
-	env := threadsOf(slots)
-	env["CUDA_VISIBLE_DEVICES"], env["JAX_PLATFORMS"] = "", "cpu"
-	return env
-}
-
-// threadsOf gives one of so many slots its part of the processors.
-func threadsOf(slots int) map[string]string {
-	env, share := map[string]string{}, strconv.Itoa(max(1, runtime.GOMAXPROCS(0)/slots))
-	for _, name := range threads {
-		env[name] = share
-	}
 	return env
 }

@@ -47,37 +47,57 @@ func TestEnvironment_GPU(t *testing.T) {
 	require.NotContains(t, env, "XLA_CLIENT_MEM_FRACTION")
 }
 
-func TestEnvironment_CPUSplitsTheProcessors(t *testing.T) {
-	g := config.Group{Name: gpu.CPU, Devices: []gpu.Device{{Kind: gpu.KindCPU, UUID: gpu.CPU, Memory: 64 << 30}}}
-	cores := runtime.GOMAXPROCS(0)
-	for _, slots := range []int{1, 2, 1000} {
-		env := unmeasured(config.Pool{Slots: config.Slots(slots), GPUsPerSlot: 1, Memory: 1 << 30}, g)
-		visible, set := env["CUDA_VISIBLE_DEVICES"]
-		require.True(t, set)
-		require.Empty(t, visible)
-		require.Equal(t, "cpu", env["JAX_PLATFORMS"])
-		for _, name := range threads {
-			require.Equal(t, strconv.Itoa(max(1, cores/slots)), env[name], name)
-		}
-		require.NotContains(t, env, "XLA_CLIENT_MEM_FRACTION")
-	}
+func TestEnvironment_CPUHidesTheGPUs(t *testing.T) {
+	env := environment(config.Pool{Slots: 2, GPUsPerSlot: 1, Memory: 1 << 30}, cpuGroup, 0, 1)
+	require.Equal(t, map[string]string{"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}, env)
 }
 
 // Many slots with a framework each must not all use all processors. One slot alone may.
-func TestEnvironment_GPUSlotsShareTheProcessors(t *testing.T) {
-	g := config.Group{Name: "GPU-aaaa", Devices: []gpu.Device{{Kind: gpu.KindGPU, UUID: "GPU-aaaa", Memory: 80 << 30}}}
+// An engine that pins its threads sets OMP_NUM_THREADS again, but not MKL's own, which
+// wins: that made vLLM ten times slower.
+func TestEnvironment_SlotsShareTheProcessors(t *testing.T) {
 	cores := runtime.GOMAXPROCS(0)
-	for _, slots := range []int{1, 2, 3, 1000} {
-		env := environment(config.Pool{Slots: 1, GPUsPerSlot: 1}, g, 0, slots)
-		for _, name := range threads {
-			if slots == 1 {
-				require.NotContains(t, env, name)
-			} else {
-				require.Equal(t, strconv.Itoa(max(1, cores/slots)), env[name], name)
+	for _, g := range []config.Group{cpuGroup, {Name: "GPU-aaaa", Devices: []gpu.Device{{Kind: gpu.KindGPU, UUID: "GPU-aaaa", Memory: 80 << 30}}}} {
+		for _, slots := range []int{1, 2, 3, 1000} {
+			env := environment(config.Pool{Slots: 1, GPUsPerSlot: 1}, g, 0, slots)
+			for _, name := range []string{"OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"} {
+				if slots == 1 {
+					require.NotContains(t, env, name)
+				} else {
+					require.Equal(t, strconv.Itoa(max(1, cores/slots)), env[name], name)
+				}
+			}
+			for _, name := range []string{"MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS"} {
+				require.NotContains(t, env, name, "it follows OMP_NUM_THREADS")
 			}
 		}
 	}
 }
+
+func TestWorker_SlotsAbreast(t *testing.T) {
+	group := func(uuids ...string) (g config.Group) {
+		for _, uuid := range uuids {
+			g.Devices = append(g.Devices, gpu.Device{Kind: gpu.KindGPU, UUID: uuid})
+		}
+		return g
+	}
+	one, two, both := group("one"), group("two"), group("one", "two")
+	w := &Worker{placements: []config.Placement{
+		{Groups: []config.Group{cpuGroup}, Most: 6}, {Groups: []config.Group{one, two}, Most: 2}, {Groups: []config.Group{both}, Most: 1},
+	}}
+	require.Equal(t, 11, w.abreast(cpuGroup, false), "the slots of all pools")
+	require.Equal(t, 11, w.abreast(one, false))
+	require.Equal(t, 6, w.abreast(cpuGroup, true), "others on the device wait")
+	require.Equal(t, 9, w.abreast(one, true))
+	require.Equal(t, 7, w.abreast(both, true))
+
+	w.placements = []config.Placement{{Groups: []config.Group{cpuGroup}, Most: 4}}
+	require.Equal(t, 4, w.abreast(cpuGroup, false))
+	require.Equal(t, 1, w.abreast(cpuGroup, true))
+}
+
+// cpuGroup is the group of every pool on the CPU.
+var cpuGroup = config.Group{Name: gpu.CPU, Devices: []gpu.Device{{Kind: gpu.KindCPU, UUID: gpu.CPU, Memory: 64 << 30}}}
 
 // unmeasured is the environment of a process of which nobody has measured what it takes
 // beside its data.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -294,10 +295,7 @@ func (w *Worker) openPool(p config.Placement, runtime string) *pool.Pool {
 
 // newSeat makes one slot of a pool on a group of devices.
 func (w *Worker) newSeat(name string, p config.Placement, g config.Group, runtime string) *pool.Seat {
-	alone, share, slots := p.Pool, w.share(p, g), 0
-	for _, each := range w.placements {
-		slots += each.Most * len(each.Groups)
-	}
+	alone, share := p.Pool, w.share(p, g)
 	alone.Memory, alone.Slots = p.Whole(g, w.placements), 1
 	limits := func(allowance gpumux.Size, whole bool) (map[string]string, gpumux.Size) {
 		of := p.Pool
@@ -305,7 +303,7 @@ func (w *Worker) newSeat(name string, p config.Placement, g config.Group, runtim
 			of = alone
 		}
 		room := memory.Room(of, g, allowance)
-		env := environment(of, g, room, slots)
+		env := environment(of, g, room, w.abreast(g, whole))
 		maps.Copy(env, share.Env(of.Memory, whole))
 		return env, room
 	}
@@ -327,6 +325,23 @@ func (w *Worker) newSeat(name string, p config.Placement, g config.Group, runtim
 	}
 	return &pool.Seat{Slot: runs, Name: name, Budget: p.Memory, Group: g.Name, Devices: devices,
 		Model: memory.Model(g.Devices[0]), Memory: alone.Memory, Limits: limits}
+}
+
+// abreast is how many slots share the processors with one of the group, itself included.
+// To have its devices whole, a slot keeps the others on them waiting.
+func (w *Worker) abreast(g config.Group, whole bool) int {
+	slots := 0
+	for _, p := range w.placements {
+		for _, each := range p.Groups {
+			if !whole || !slices.ContainsFunc(each.Devices, func(d gpu.Device) bool { return slices.Contains(g.Devices, d) }) {
+				slots += p.Most
+			}
+		}
+	}
+	if whole {
+		slots++
+	}
+	return slots
 }
 
 func (w *Worker) serveMetrics() error {

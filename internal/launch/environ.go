@@ -17,6 +17,11 @@ var passed = []string{
 	"SSL_CERT_FILE", "SSL_CERT_DIR", "USER", "LOGNAME", "SHELL", "TMPDIR", "XDG_CACHE_HOME", "R_LIBS", "R_LIBS_USER",
 }
 
+// Threads are the variables in which a slot says how many threads a library may use. What
+// follows the first needs none of its own, and an engine that pins its threads sets the
+// first again: MKL_NUM_THREADS, say, would win over that.
+var Threads = []string{"OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"}
+
 // homes sets what a task finds under ~. In a home of its own it still finds the worker's
 // caches and installed packages.
 func (t Task) homes(env map[string]string, own string) {
@@ -39,7 +44,7 @@ func (t Task) homes(env map[string]string, own string) {
 
 // Environ is the environment of the task's process: the allow-list, what the task passes
 // on, the device's variables, and the task's own. The task's own win, except over locked
-// names: no task chooses another device. Home is HOME.
+// names: no task chooses another device. Threads that are passed on win too. Home is HOME.
 func (t Task) Environ(home string, device map[string]string) []string {
 	env := map[string]string{}
 	pass := func(name string) {
@@ -60,13 +65,22 @@ func (t Task) Environ(home string, device map[string]string) []string {
 		pass(name)
 	}
 	for name, value := range device {
-		if _, chosen := t.Env[name]; !chosen || locked(name) {
+		_, chosen := t.Env[name]
+		if _, given := env[name]; given && slices.Contains(Threads, name) {
+			chosen = true
+		}
+		if !chosen || locked(name) {
 			env[name] = value
 		}
 	}
 	for name, value := range t.Env {
 		if _, set := device[name]; !set || !locked(name) {
 			env[name] = value
+		}
+	}
+	for _, name := range Threads {
+		if env[name] == "" {
+			delete(env, name) // GCC's OpenMP complains of an empty one
 		}
 	}
 	if visible := env["CUDA_VISIBLE_DEVICES"]; t.Indices != nil && visible != "" {
