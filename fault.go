@@ -80,12 +80,15 @@ type Fault struct {
 	Hint string `json:"hint,omitempty"`
 	// Edition is the edition of the worker's code, where it is not the map's.
 	Edition string `json:"edition,omitempty"`
-	// Batch is how many items may have been under way in one micro-batch; 0: single items.
+	// Batch is how many items may have been under way in one micro-batch, or of the same
+	// chunk at the same time; 0: single items.
 	Batch int `json:"batch,omitempty"`
 	// Alone says that no other item had run in the process that died.
 	Alone bool `json:"alone,omitempty"`
 	// Blameless says that the item is not to blame, so that another try costs no attempt.
 	Blameless bool `json:"blameless,omitempty"`
+	// Concurrent says that many items ran at the same time, each for itself.
+	Concurrent bool `json:"-"`
 	// Suspect says that the device may be to blame, as far as the last words tell.
 	Suspect bool `json:"-"`
 	// Wide says that the fault reached every process of the same MPS server.

@@ -46,3 +46,15 @@ func (b *board) open(among contract.Runs) iter.Seq2[int64, int64] {
 		}
 	}
 }
+
+// after returns the position behind the first n of the items that may still have to run,
+// or behind the first one.
+func (b *board) after(among contract.Runs, n int) (behind int64) {
+	for at := range b.open(among) {
+		behind = at + 1
+		if n--; n <= 0 {
+			break
+		}
+	}
+	return behind
+}

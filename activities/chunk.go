@@ -36,8 +36,12 @@ const (
 	clocks = time.Minute
 )
 
-// errFailFast ends a chunk when more items have failed than may.
-var errFailFast = errors.New("more items failed than the map may have")
+var (
+	// errFailFast ends a chunk when more items have failed than may.
+	errFailFast = errors.New("more items failed than the map may have")
+	// errGuessed ends a call whose process takes more items at a time than the map knew.
+	errGuessed = errors.New("the chunk was cut before it was known how many items the task takes at a time")
+)
 
 // RunChunk runs the items of a chunk that have no result yet. An error that Temporal
 // retries carries the fault as its type and details; the next attempt goes on behind what
@@ -198,7 +202,7 @@ func (a *attempt) runItems() error {
 			return nil
 		}
 		err := a.runCall(run, call)
-		if err == nil || errors.Is(err, errFailFast) {
+		if err == nil || errors.Is(err, errFailFast) || errors.Is(err, errGuessed) {
 			continue
 		}
 		if err := a.judge(run, err); err != nil {
@@ -214,7 +218,7 @@ func (a *attempt) runCall(run contract.Runs, call Call) error {
 	c := a.chunk
 	call.Task, call.Map, call.Mode, call.Arg = c.Task, c.Map, c.Mode, c.Arg
 	call.Timeout, call.Attempts, call.Patience = time.Duration(c.Timeout), c.Attempts, a.patience
-	call.Items, call.Ran, call.Arrays = a.items(ctx, run), a.ledger.ran, contract.KeepsArrays(c.Parts) && !c.Inline
+	call.Items, call.Meet, call.Arrays = a.items(ctx, run), a.ledger.meet, contract.KeepsArrays(c.Parts) && !c.Inline
 	call.Done = func(done Done) {
 		result, later, ended := a.ledger.add(done)
 		if result.Fault != nil {
@@ -319,6 +323,10 @@ func (a *attempt) judge(spans contract.Runs, err error) error {
 	if verdict == "" {
 		how := "alone in a clean process"
 		switch {
+		case fault.Concurrent && !fault.Alone && a.ledger.snapshot("").Hunt == 0:
+			how = "with those that ran at the same time"
+		case fault.Concurrent && fault.Batch > 1:
+			how = "with half of those"
 		case fault.Batch > 1:
 			how = "with half of its micro-batch"
 		case fault.Kind.Memory() && fault.Alone:

@@ -18,27 +18,27 @@ const (
 )
 
 // RunDirect runs a chunk's Items in slots without Temporal, and stores nothing. A fault
-// means what it means in a map, and its retries are made here. Done takes each result, in
-// order and before RunDirect returns. Batch is how many items a slot may have under way
-// at once; 0: one. An error, which is a *gpumux.Fault where it is not ctx's cause, leaves
-// items without a result.
-func (p *Pool) RunDirect(ctx context.Context, chunk contract.Chunk, done func(gpumux.Result)) (batch int64, err error) {
+// means what it means in a map, and its retries are made here. Meet is called before a
+// process runs items: it takes batch of them in one call, or runs concurrent ones at the
+// same time; 0: one after the other. Done takes each result, before RunDirect returns. An
+// error, which is a *gpumux.Fault where it is not ctx's cause, leaves items without a
+// result.
+func (p *Pool) RunDirect(ctx context.Context, chunk contract.Chunk, meet func(batch, concurrent int), done func(gpumux.Result)) error {
 	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, log: &faultLog{Logger: p.Log}, await: freely}
 	a.ledger = newLedger(chunk, contract.Whole(int64(len(chunk.Items))).Runs, memo{})
-	a.ledger.put = done
+	a.ledger.put, a.ledger.met = done, meet
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		err := a.runItems()
-		batch = a.ledger.finish().Batch
 		var failed *temporal.ApplicationError
 		if !errors.As(err, &failed) {
-			return batch, err
+			return err
 		}
 		if failed.NonRetryable() {
 			var fault gpumux.Fault
 			if failed.Details(&fault) != nil {
-				return batch, err
+				return err
 			}
-			return batch, &fault
+			return &fault
 		}
 		wait := pause
 		if failed.NextRetryDelay() > 0 {
@@ -47,7 +47,7 @@ func (p *Pool) RunDirect(ctx context.Context, chunk contract.Chunk, done func(gp
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
-			return batch, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 	}
 }

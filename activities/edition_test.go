@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
@@ -24,8 +25,10 @@ func (c *coded) Run(_ context.Context, call Call) error {
 	if call.Edition != "" && call.Edition != c.edition {
 		return &gpumux.Fault{Kind: gpumux.FaultBadInput, Op: "start", Edition: c.edition, Message: "the code is another"}
 	}
-	if call.Ran != nil {
-		call.Ran(c.edition)
+	if call.Meet != nil {
+		if err := call.Meet(calls.Process{Edition: c.edition}); err != nil {
+			return err
+		}
 	}
 	for item, err := range call.Items {
 		if err != nil {

@@ -1,10 +1,8 @@
 package activities
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -13,8 +11,8 @@ import (
 	"time"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -23,6 +21,9 @@ const (
 	maxRecent = 3
 	// inlineResults is the most bytes of results that travel inline.
 	inlineResults = 256 << 10
+	// firstInline is the most items of a call before the weight of any result is known,
+	// where nothing but the history can take them.
+	firstInline = 64
 )
 
 // ledger is the state of one attempt at a chunk. The slot's goroutine adds results while
@@ -42,13 +43,15 @@ type ledger struct {
 	// bytes is the weight of all results.
 	bytes int
 	// began is when the first item of the call under way was taken.
-	began  time.Time
-	peaks  gpumux.Peaks
-	result contract.ChunkResult
+	began time.Time
+	// process is the one that the latest call has, or had. met gets each; nil: nobody does.
+	process calls.Process
+	met     func(batch, concurrent int)
+	// guessed: the chunk is handed back to be cut anew.
+	guessed bool
+	peaks   gpumux.Peaks
+	result  contract.ChunkResult
 }
-
-// label is the part of an item that is copied into its result.
-type label struct{ key, item json.RawMessage }
 
 func newLedger(chunk contract.Chunk, runs contract.Runs, m memo) *ledger {
 	l := &ledger{chunk: chunk, board: newBoard(runs), memo: m, labels: map[int64]label{}}
@@ -116,7 +119,7 @@ func (l *ledger) fitting() int64 {
 	case l.bytes > inlineResults:
 		return 0
 	case items == 0:
-		return 1
+		return max(1, min(l.chunk.Together, firstInline))
 	}
 	return max(1, min(items*8, int64(inlineResults-l.bytes)*items/int64(2*l.bytes)))
 }
@@ -146,11 +149,11 @@ func (l *ledger) sendAll() {
 func (l *ledger) next() (run contract.Runs, call Call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.began.IsZero() {
+	if !l.began.IsZero() && l.process.Concurrent == 0 {
 		l.result.Busy += gpumux.Duration(time.Since(l.began))
-		l.began = time.Time{}
 	}
-	if l.tooMany || l.limit.over() {
+	l.began = time.Time{}
+	if l.tooMany || l.limit.over() || l.guessed {
 		return nil, call
 	}
 	call.Avoid, call.Edition = slices.Clone(l.memo.Avoid), cmp.Or(l.memo.Edition, l.chunk.Edition)
@@ -163,7 +166,7 @@ func (l *ledger) next() (run contract.Runs, call Call) {
 	if hunted == 0 {
 		l.memo.Hunt = 0
 	} else {
-		room, call.Clean = min(room, max(1, hunted/2)), hunted == 1
+		room, call.Apart = min(room, max(1, hunted/2)), true
 	}
 	for _, index := range l.board.open(l.board.items) {
 		s, suspected := l.memo.Suspects[index]
@@ -190,27 +193,30 @@ func (l *ledger) itemAt(index int64) json.RawMessage {
 	return l.chunk.Items[at]
 }
 
-// ran notes the edition of a process before it runs items.
-func (l *ledger) ran(edition string) {
+// meet notes the process before it runs items. An error hands the chunk back, if nothing
+// of it has run.
+func (l *ledger) meet(p calls.Process) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.memo.Edition = edition
+	l.process, l.memo.Edition = p, p.Edition
+	l.result.Batch, l.result.Concurrent = int64(p.Batch), int64(p.Concurrent)
+	l.guessed = l.chunk.Guessed && max(p.Batch, p.Concurrent) > 1 && !slices.Contains(l.board.done, true)
+	if l.guessed {
+		return errGuessed
+	}
+	if l.met != nil {
+		l.met(p.Batch, p.Concurrent)
+	}
+	return nil
 }
 
 // take returns the item in raw, which is about to run, and notes its label. It returns
 // over when the chunk's time is over.
 func (l *ledger) take(index int64, raw json.RawMessage) (item json.RawMessage, over bool, err error) {
-	item, of := raw, label{}
-	if l.chunk.Source != nil {
-		if item, of.key, err = items.Unwrap(*l.chunk.Source, raw); err != nil {
-			return nil, false, err
-		}
+	item, of, err := labelOf(l.chunk, raw)
+	if err != nil {
+		return nil, false, err
 	}
-	own, whole := contract.Label(item, l.chunk.Key, l.chunk.WithItem)
-	if own != nil {
-		of.key = own
-	}
-	of.key, of.item = bytes.Clone(of.key), whole
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.began.IsZero() {
@@ -233,7 +239,9 @@ func (l *ledger) add(done Done) (r gpumux.Result, later, ended bool) {
 		l.peaks.Add(done.Peak)
 		l.peaks.Budget, l.peaks.GPUs = max(l.peaks.Budget, gpumux.Size(done.Budget)), max(l.peaks.GPUs, done.GPUs)
 	}
-	l.result.Batch = max(l.result.Batch, int64(done.Batch))
+	if done.Concurrent {
+		l.result.Busy += gpumux.Duration(done.Busy)
+	}
 	if at, ok := l.board.at(r.Index); ok && r.Fault != nil && l.chunk.Backoff {
 		if r.Fault.Attempts += l.chunk.Tries; r.Fault.Attempts < l.chunk.Attempts {
 			l.board.done[at] = true
@@ -322,15 +330,7 @@ func (l *ledger) blame(ran contract.Runs, fault *gpumux.Fault) (index int64, ver
 	if at < 0 {
 		return -1, ""
 	}
-	if fault.Batch > 1 {
-		// The culprit is among the first fault.Batch open items; halves of them run next.
-		left := fault.Batch
-		for last := range l.board.open(ran) {
-			l.memo.Hunt = last + 1
-			if left--; left == 0 {
-				break
-			}
-		}
+	if l.memo.hunt(fault, at, l.board.after(ran, fault.Batch)) {
 		return index, ""
 	}
 	s := l.memo.accuse(index, fault)
@@ -370,14 +370,11 @@ func (l *ledger) escalateRest() {
 func (l *ledger) snapshot(waiting string) memo {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	m := l.memo
-	m.Suspects, m.Escalate, m.Retry = maps.Clone(m.Suspects), slices.Clone(m.Escalate), slices.Clone(m.Retry)
-	m.Waiting = waiting
-	return m
+	return l.memo.clone(waiting)
 }
 
 // finish returns the result of the chunk. A chunk that stopped early hands back
-// everything from its first unfinished item on; items run in order.
+// everything from its first unfinished item on; items begin in order.
 func (l *ledger) finish() contract.ChunkResult {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -388,7 +385,10 @@ func (l *ledger) finish() contract.ChunkResult {
 	out.Covered = int64(len(l.board.done))
 	if at := slices.Index(l.board.done, false); at >= 0 {
 		out.Covered = int64(at)
-		if l.limit.over() {
+		switch {
+		case l.limit.over() && l.process.Concurrent > 0:
+			out.Pace = out.Busy / gpumux.Duration(max(1, out.Ran))
+		case l.limit.over():
 			out.Pace = gpumux.Duration(l.limit.pace())
 		}
 	}

@@ -3,10 +3,12 @@ package activities
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/store"
 )
@@ -239,6 +241,98 @@ func TestLedger_ACulpritInAMicroBatchIsFoundInHalves(t *testing.T) {
 	require.EqualValues(t, 1, l.result.Failed)
 	require.LessOrEqual(t, deaths, 1+5+2, "once whole, by halves, and alone twice")
 	require.Zero(t, l.memo.Hunt)
+}
+
+// Of items that run at the same time none is suspected before a second process has ended
+// with it. Those in flight both times are searched, without other calls beside them.
+func TestLedger_ADeathBesideOthersIsNobodysAtFirst(t *testing.T) {
+	l := recorded(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 20)}, memo{})
+	all := contract.Runs{span(0, 20)}
+	death := &gpumux.Fault{Kind: gpumux.FaultCrash, Batch: 8, Concurrent: true}
+	blame := func() {
+		t.Helper()
+		_, verdict := l.blame(all, death)
+		require.Empty(t, verdict)
+		require.Empty(t, l.memo.Suspects)
+		l = recorded(contract.Chunk{Parts: "p"}, all, l.snapshot(""))
+		for i := range int64(20) {
+			if i != 3 && i < 8 {
+				l.restore(i, "") // in the order of ends
+			}
+		}
+	}
+	blame()
+	run, call := l.next()
+	require.Equal(t, contract.Runs{span(3, 4), span(8, 20)}, run)
+	require.False(t, call.Apart || call.Clean)
+	require.False(t, l.memo.Hunt > 0)
+	blame()
+	require.True(t, l.memo.Hunt > 0, "item 3 was in both")
+	run, call = l.next()
+	require.Equal(t, contract.Runs{span(3, 4)}, run)
+	require.True(t, call.Apart)
+	require.False(t, call.Clean, "it may be innocent, and a process may be dear")
+	l.book(value(3))
+	run, call = l.next()
+	require.Equal(t, contract.Runs{span(8, 20)}, run)
+	require.False(t, call.Apart)
+	blame()
+	require.False(t, l.memo.Hunt > 0, "these have seen one death")
+
+	// A late item is known.
+	_, verdict := l.blame(all, &gpumux.Fault{Kind: gpumux.FaultTimeout, Batch: 1, Concurrent: true})
+	require.Empty(t, verdict)
+	require.Contains(t, l.memo.Suspects, int64(3))
+	_, call = l.next()
+	require.True(t, call.Clean)
+}
+
+// A chunk that was cut before anybody knew what a slot takes at a time goes back, unless
+// something of it has run.
+func TestLedger_AGuessedChunkGoesBack(t *testing.T) {
+	several := calls.Process{Edition: "e", Concurrent: 8}
+	l := recorded(contract.Chunk{Parts: "p", Guessed: true}, contract.Runs{span(0, 20)}, memo{})
+	require.NoError(t, l.meet(calls.Process{Edition: "e"}), "one after the other")
+	require.ErrorIs(t, l.meet(several), errGuessed)
+	run, _ := l.next()
+	require.Empty(t, run)
+	out := l.finish()
+	require.Zero(t, out.Covered)
+	require.EqualValues(t, 8, out.Concurrent)
+	require.Zero(t, out.Pace)
+
+	l = recorded(contract.Chunk{Parts: "p", Guessed: true}, contract.Runs{span(0, 20)}, memo{})
+	l.restore(5, "")
+	require.NoError(t, l.meet(several))
+	l = recorded(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 20)}, memo{})
+	require.NoError(t, l.meet(several))
+}
+
+// Items that run at the same time share the time of their slot.
+func TestLedger_BusyOfItemsAtTheSameTime(t *testing.T) {
+	l := recorded(contract.Chunk{Parts: "p", Limit: gpumux.Duration(time.Hour)}, contract.Runs{span(0, 3)}, memo{})
+	l.next()
+	require.NoError(t, l.meet(calls.Process{Concurrent: 8}))
+	for i := range int64(2) {
+		_, _, err := l.take(i, nil)
+		require.NoError(t, err)
+		l.add(Done{Result: value(i), Busy: time.Second, Concurrent: true})
+	}
+	l.limit.after = time.Nanosecond
+	l.next()
+	out := l.finish()
+	require.Equal(t, gpumux.Duration(2*time.Second), out.Busy)
+	require.Equal(t, gpumux.Duration(time.Second), out.Pace)
+}
+
+// Without a store a call has few items before their results have told their weight, but
+// enough to fill the slot.
+func TestLedger_FirstItemsWithoutAStore(t *testing.T) {
+	for together, want := range map[int64]int64{0: 1, 8: 8, 256: firstInline} {
+		l := newLedger(contract.Chunk{Together: together}, contract.Runs{span(0, 200)}, memo{})
+		run, _ := l.next()
+		require.Equal(t, want, run.Len())
+	}
 }
 
 // When a micro-batch dies once and then succeeds, no item is to blame.

@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/gpumux/gpumux"
@@ -26,9 +27,11 @@ type memo struct {
 	// Written is where this attempt and those before store what finishes.
 	Written []store.Position `json:"written,omitempty"`
 	// Hunt is how many of the chunk's items, from its first on, hold the one that ended its
-	// process together with others in a micro-batch. They are run in halves until it is
-	// found. 0 means none.
+	// process together with others. They are run in halves until it is found. 0 means none.
 	Hunt int64 `json:"hunt,omitempty"`
+	// Doubt is how many of them hold those that were under way at the same time when a
+	// process ended, for whatever reason.
+	Doubt int64 `json:"doubt,omitempty"`
 	// Escalate are the items that need the next rung.
 	Escalate contract.Runs `json:"escalate,omitempty"`
 	// Retry are the items that raised and are to be tried after a pause.
@@ -78,4 +81,30 @@ func (m *memo) accuse(index int64, fault *gpumux.Fault) suspect {
 func (m *memo) absolve(index int64) {
 	m.Spared, m.Avoid = 0, nil
 	delete(m.Suspects, index)
+}
+
+// hunt decides which of the items that were under way when a process ended are searched,
+// half by half: at is the first of them in the chunk, under where they end. It reports
+// false where there was one item, which is known.
+func (m *memo) hunt(fault *gpumux.Fault, at, under int64) bool {
+	switch {
+	case fault.Concurrent && !fault.Alone && fault.Kind != gpumux.FaultTimeout:
+		// Nothing says that an item was guilty, until a second process ends with it.
+		if m.Doubt, under = under, min(under, m.Doubt); under > at {
+			m.Hunt, m.Doubt = under, 0
+		}
+	case fault.Batch > 1:
+		m.Hunt = under
+	default:
+		return false
+	}
+	return true
+}
+
+// clone shares nothing with the memo that changes. Waiting says why nothing moves.
+func (m *memo) clone(waiting string) memo {
+	c := *m
+	c.Suspects, c.Escalate, c.Retry = maps.Clone(m.Suspects), slices.Clone(m.Escalate), slices.Clone(m.Retry)
+	c.Waiting = waiting
+	return c
 }

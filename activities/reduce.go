@@ -172,7 +172,7 @@ func (r *reducer) combine(batch []operand) ([]operand, error) {
 func (r *reducer) runPairs(values, into []operand) error {
 	var failed *gpumux.Fault
 	err := r.Runner.Run(r.ctx, Call{
-		Task: r.in.Reduce, Map: r.in.Map, Edition: r.edition, Ran: func(edition string) { r.edition = edition },
+		Task: r.in.Reduce, Map: r.in.Map, Edition: r.edition, Meet: func(p calls.Process) error { r.edition = p.Edition; return nil },
 		Timeout: time.Duration(r.in.Timeout), Attempts: r.in.Attempts, Arg: r.in.Arg,
 		Items: func(yield func(calls.Item, error) bool) {
 			for i := range into {

@@ -145,6 +145,6 @@ func (w *Worker) connect(ctx context.Context) (err error) {
 }
 
 // RunDirect runs items in a pool's slots: see activities.Pool.RunDirect.
-func (w *Worker) RunDirect(ctx context.Context, pool string, chunk contract.Chunk, done func(gpumux.Result)) (batch int64, err error) {
-	return w.direct[pool].RunDirect(ctx, chunk, done)
+func (w *Worker) RunDirect(ctx context.Context, pool string, chunk contract.Chunk, meet func(batch, concurrent int), done func(gpumux.Result)) error {
+	return w.direct[pool].RunDirect(ctx, chunk, meet, done)
 }

@@ -40,9 +40,9 @@ func (w *Worker) Describe() contract.WorkerInfo {
 // printed returns what a running item of a map has printed since the caller last read.
 func (w *Worker) printed(in contract.OutputInput) (out contract.Output) {
 	for _, each := range w.pools {
-		each.Each(func(h *pool.Seat, holder string) {
+		each.Each(func(h *pool.Seat, _ string) {
 			r, pid := h.Stats().Running, h.PID()
-			if holder != in.Map || r == nil || r.Index != in.Item || r.Out == nil {
+			if r == nil || r.Map != in.Map || r.Index != in.Item || r.Out == nil {
 				return
 			}
 			if pid != in.PID {
@@ -67,7 +67,7 @@ func seats(p *pool.Pool) (all []contract.SlotInfo) {
 		if r := stats.Running; r != nil {
 			info.For, info.Progress = gpumux.Duration(max(time.Millisecond, time.Since(r.Began).Round(time.Millisecond))), r.Progress
 			if r.Index >= 0 {
-				info.Item = &r.Index
+				info.Item, info.Map = &r.Index, r.Map
 			}
 		}
 		if s := stats.Starting; s != nil {

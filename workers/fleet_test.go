@@ -51,8 +51,10 @@ func (s *idler) do(ctx context.Context, _ launch.Task, call calls.Call) error {
 	if err := json.Unmarshal(call.Arg, &arg); err != nil {
 		return err
 	}
-	if call.Ran != nil {
-		call.Ran(call.Edition)
+	if call.Meet != nil {
+		if err := call.Meet(calls.Process{Edition: call.Edition}); err != nil {
+			return err
+		}
 	}
 	defer s.running.Store(nil)
 	for item, err := range call.Items {
@@ -60,7 +62,7 @@ func (s *idler) do(ctx context.Context, _ launch.Task, call calls.Call) error {
 			return err
 		}
 		began := time.Now()
-		s.running.Store(&slot.Running{Index: item.Index, Began: began})
+		s.running.Store(&slot.Running{Map: call.Map, Index: item.Index, Began: began})
 		select {
 		case <-time.After(time.Duration(arg.Seconds * float64(time.Second))):
 		case <-ctx.Done():

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -69,7 +70,7 @@ func (r *runner) Run(ctx context.Context, call calls.Call) error {
 		waiting, stop = context.WithTimeoutCause(ctx, call.Patience, activities.ErrBusy)
 		defer stop()
 	}
-	h, err := r.pool.Acquire(waiting, pool.Want{Task: task.Name, Group: r.group, Whole: call.Whole, Avoid: call.Avoid, Holder: call.Map})
+	h, err := r.pool.Acquire(waiting, pool.Want{Task: task.Name, Group: r.group, Whole: call.Whole, Avoid: call.Avoid, Holder: call.Map, Shares: shares(call)})
 	if err != nil {
 		return err
 	}
@@ -94,6 +95,14 @@ func (r *runner) task(name string, arg json.RawMessage) (launch.Task, error) {
 		task.Env["GPUMUX_ARG"] = string(arg)
 	}
 	return task, err
+}
+
+// shares is the same for calls that may share a process, if their task can.
+func shares(call calls.Call) string {
+	if call.Whole || call.Clean || call.Apart || call.Mode == gpumux.ModeFresh {
+		return ""
+	}
+	return strings.Join([]string{call.Task, string(call.Mode), call.Edition, string(call.Arg)}, "\x00")
 }
 
 // until is a context that also ends with another one, and with its cause.
@@ -153,6 +162,7 @@ func (r *runner) runIn(ctx, held context.Context, h *pool.Seat, task launch.Task
 func (r *runner) granted(call calls.Call, h *pool.Seat, stint *autoslots.Stint) calls.Call {
 	took := r.metrics.Items(r.pool.Name)
 	rest := remainder{left: call.Len}
+	call.Spare = r.pool.Spare
 	done := call.Done
 	call.Done = func(d calls.Done) {
 		if h.Model != gpu.CPU {

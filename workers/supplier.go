@@ -28,9 +28,10 @@ const awake = 10 * time.Second
 // all slots for a minute. Here an idle poll holds nothing: work takes the slot. A poll
 // may start while fewer polls are young than slots are free, and a queue has at most as
 // many idle polls as free slots, or one if it has had no work lately. A slot whose call
-// ends soon counts as free; work that stores its results has none any more. Work that
-// comes while no slot is free waits in the worker, before any new poll, and goes back
-// when it waits for long. Polls are granted in the order of asking.
+// ends soon counts as free, and so does one whose process has room for another call; work
+// that stores its results has none any more. Work that comes while no slot is free waits
+// in the worker, before any new poll, and goes back when it waits for long. Polls are
+// granted in the order of asking.
 type supplier struct {
 	// load is the pool's, by group; a wake follows every change.
 	load func(group string) pool.Load
@@ -196,7 +197,7 @@ func (s *supplier) grant() {
 	}
 	all := s.load("")
 	// Other pools' calls may have slots of this one. A waiting lease takes none from a map.
-	free := min(all.Slots-calls-all.Leased, all.Free) + all.Soon
+	free := min(all.Slots+all.Joined-calls-all.Leased, all.Free) + all.Soon + all.Spare
 	leasable := all.Leasable - max(0, leases-all.Leased)
 	waits := false
 	s.asking = slices.DeleteFunc(s.asking, func(a *ask) bool {
@@ -205,7 +206,7 @@ func (s *supplier) grant() {
 			room, most = min(s.load(group).Leasable, leasable), leasable
 		} else if group != "" {
 			of := s.load(group)
-			room = min(room, min(of.Free, of.Slots-used[a.queue])+of.Soon)
+			room = min(room, min(of.Free, of.Slots+of.Joined-used[a.queue])+of.Soon+of.Spare)
 		}
 		if now.Sub(s.worked[a.queue]) > awake {
 			room = min(room, 1)

@@ -39,11 +39,14 @@ type fakeVacancies struct {
 	soon map[string]int // of those that are busy
 	// leased is how many slots leases have, most how many they may have, of any device.
 	leased, most int
+	// joined are calls beside the first one of a slot, spare slots with room for another.
+	joined, spare int
 }
 
 func (f *fakeVacancies) Load(group string) pool.Load {
 	slots := f.sum(f.all, group)
-	return pool.Load{Slots: slots, Free: slots - f.sum(f.busy, group), Soon: f.sum(f.soon, group), Leased: f.leased, Leasable: f.most - f.leased}
+	return pool.Load{Slots: slots, Free: slots - f.sum(f.busy, group), Soon: f.sum(f.soon, group), Leased: f.leased, Leasable: f.most - f.leased,
+		Joined: f.joined, Spare: f.spare}
 }
 
 func (f *fakeVacancies) sum(of map[string]int, group string) int {
@@ -97,6 +100,34 @@ func granted(got <-chan *worker.SlotPermit) bool { return len(got) > 0 }
 
 func (s *supplier) mark(p *worker.SlotPermit) { s.MarkSlotUsed(permitUse{permit: p}) }
 func (s *supplier) done(p *worker.SlotPermit) { s.ReleaseSlot(permitUse{permit: p}) }
+
+// A busy slot whose process has room for another call is worth a poll, until a call that
+// comes of it has joined.
+func TestSupplier_ASlotWithRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, fake := testSupplier(1)
+		fake.busy = map[string]int{"A": 1, "B": 1}
+		for range 2 {
+			s.polls = append(s.polls, &poll{queue: poolQueue, used: true})
+		}
+		first := reserve(t, s, poolQueue)
+		time.Sleep(2 * young)
+		require.False(t, granted(first))
+		fake.spare = 1
+		s.wake()
+		s.mark(now(t, first))
+		second := reserve(t, s, poolQueue)
+		time.Sleep(2 * young)
+		require.False(t, granted(second), "the room is for what has come")
+		fake.joined, fake.spare = 1, 0
+		s.wake()
+		time.Sleep(2 * young)
+		require.False(t, granted(second), "there is none left")
+		fake.spare = 1
+		s.wake()
+		now(t, second)
+	})
+}
 
 // A queue without work has one poll open. Work on it lets all slots ask, on no other
 // queue.

@@ -137,6 +137,7 @@ func (e *engine) idle(ctx workflow.Context, draining bool) error {
 // nextChunk cuts the next chunk off the pieces that are due.
 func (e *engine) nextChunk(now time.Time) contract.Piece {
 	at := e.todo.First(now)
+	e.sizer.Inline = e.parts == ""
 	size := e.sizer.Size(e.todo[at], e.todo.Items())
 	if e.items != nil {
 		size = min(size, e.fits(e.todo[at].Runs))
@@ -187,6 +188,7 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece) {
 		Arg: e.in.Arg, FailFast: e.in.FailFast, MayFail: e.tally.mayFail(e.tally.counts.Failed), Backoff: e.in.Backoff > 0, Tries: piece.Tries,
 		Work: piece.Work, Source: e.source, Range: e.in.Range, Key: e.in.Key, WithItem: e.in.WithItem,
 		Parts: e.parts, Claim: e.claim, Inline: e.inline, Larger: e.ladder.hasLarger(at), Limit: gpumux.Duration(e.sizer.Limit(piece)),
+		Together: e.sizer.Together(), Guessed: !e.sizer.Told && (e.inFlight > 0 || len(e.todo) > 0),
 	}
 	if e.items != nil {
 		for _, run := range piece.Runs {
@@ -210,7 +212,7 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece) {
 			e.requeue(ctx, piece) // no result of it counts; now the edition to ask for is known
 		default:
 			e.sizer.LearnShare(workflow.Now(ctx).Sub(handed), time.Duration(result.Held))
-			err = e.apply(ctx, piece, at, perItem, result)
+			err = e.apply(ctx, piece, at, perItem, chunk.Guessed, result)
 		}
 		e.inFlight--
 		e.changed = true
@@ -222,8 +224,8 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece) {
 }
 
 // apply books the result of a chunk that ran on a rung.
-func (e *engine) apply(ctx workflow.Context, piece contract.Piece, at int, perItem time.Duration, result contract.ChunkResult) error {
-	if err := e.check(piece, result); err != nil {
+func (e *engine) apply(ctx workflow.Context, piece contract.Piece, at int, perItem time.Duration, guessed bool, result contract.ChunkResult) error {
+	if err := e.check(piece, guessed, result); err != nil {
 		return err
 	}
 	e.in.Edition = cmp.Or(e.in.Edition, result.Edition)
@@ -309,7 +311,7 @@ func (e *engine) retryLater(ctx workflow.Context, piece contract.Piece, items co
 // check returns an error if a result cannot be that of a piece. Another program or a mock
 // may answer RunChunk; it must neither keep a map running for ever nor leave items
 // without a result.
-func (e *engine) check(piece contract.Piece, r contract.ChunkResult) error {
+func (e *engine) check(piece contract.Piece, guessed bool, r contract.ChunkResult) error {
 	wrong := func(format string, args ...any) error {
 		return faultError(fmt.Sprintf("the answer of %s to %s of task %s is impossible: ", contract.RunChunk, piece.Describe(), e.in.Task)+
 			fmt.Sprintf(format, args...), nil)
@@ -317,7 +319,7 @@ func (e *engine) check(piece contract.Piece, r contract.ChunkResult) error {
 	if r.Covered < 0 || r.Covered > piece.Len() {
 		return wrong("it covers %d", r.Covered)
 	}
-	if r.Covered == 0 && !((e.in.FailFast || e.tally.maxFailures >= 0) && r.Failed > 0) {
+	if r.Covered == 0 && !(guessed && r.Ran == 0 && r.Batch+r.Concurrent > 0) && !((e.in.FailFast || e.tally.maxFailures >= 0) && r.Failed > 0) {
 		return wrong("it covers none of them, so it did nothing; a finished chunk covers all")
 	}
 	if e.in.Edition != "" && r.Edition != "" && r.Edition != e.in.Edition {

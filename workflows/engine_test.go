@@ -160,3 +160,37 @@ func TestMap_InvalidOptionsNameTheField(t *testing.T) {
 	require.ErrorContains(t, env.GetWorkflowError(), "attempts")
 	require.Equal(t, gpumux.FaultBadInput, workflows.FaultOf(env.GetWorkflowError()).Kind)
 }
+
+// The first chunks are guesses. A worker whose process takes several items at a time
+// hands them back, and what is cut then fills the slots.
+func TestMap_AGuessedChunkComesBack(t *testing.T) {
+	w := &worker{likely: 1, slots: 1, odd: func(c contract.Chunk, _ string) (*contract.ChunkResult, error) {
+		if c.Guessed {
+			return &contract.ChunkResult{Concurrent: 32, Worker: "w1", Slots: 1}, nil
+		}
+		return nil, nil
+	}}
+	env := run(t, w, square, 100, gpumux.MapInput{})
+	var results []workflows.Result[int]
+	require.NoError(t, env.GetWorkflowResult(&results))
+	for i, r := range results {
+		require.Equal(t, i*i, r.Value)
+	}
+	guesses, items := 0, int64(0)
+	for _, c := range w.chunks {
+		if c.Guessed {
+			guesses++
+			continue
+		}
+		require.EqualValues(t, 32, c.Together)
+		items = max(items, c.Len())
+	}
+	require.EqualValues(t, 32, items)
+	require.LessOrEqual(t, guesses, 8, "two for each slot that there may be, before the first came back")
+
+	w = &worker{odd: func(contract.Chunk, string) (*contract.ChunkResult, error) {
+		return &contract.ChunkResult{Concurrent: 32}, nil
+	}}
+	env = run(t, w, square, 1, gpumux.MapInput{})
+	require.ErrorContains(t, env.GetWorkflowError(), "it covers none of them", "the only chunk is no guess")
+}

@@ -99,7 +99,7 @@ export interface Fault {
   hint?: string;
   /** edition is the edition of the worker's code, where it is not the map's. */
   edition?: string;
-  /** batch is how many items may have been under way in one micro-batch; 0: single items. */
+  /** batch is how many items may have been under way in one micro-batch, or of the same chunk at the same time; 0: single items. */
   batch?: number;
   /** alone says that no other item had run in the process that died. */
   alone?: boolean;

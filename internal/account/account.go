@@ -43,8 +43,9 @@ type Account struct {
 	// most is how many it may get ahead, pace the time that an item takes, of late.
 	most int
 	pace time.Duration
-	// batch is the most items that its task takes in one call; 0: it takes single items.
-	batch int
+	// batch is the most items that its task takes in one call, concurrent how many it runs
+	// at the same time; 0: it takes single items.
+	batch, concurrent int
 	// lasting: a process of a lease is not replaced for its age or memory.
 	lasting bool
 	// why and text say why it is to be replaced, once it is.
@@ -70,7 +71,9 @@ func New(p *session.Session, limit int, lasting, tidy bool) *Account {
 }
 
 // Ready notes what the process can do.
-func (a *Account) Ready(batch int, trims bool) { a.batch, a.trims = batch, trims }
+func (a *Account) Ready(batch, concurrent int, trims bool) {
+	a.batch, a.concurrent, a.trims = batch, concurrent, trims
+}
 
 // Unfit is why the process cannot run a call, or "": one that wants a fresh process or a
 // clean one, or one younger than maxAge.
@@ -116,8 +119,11 @@ func (a *Account) Full() bool { return a.limit > 0 && a.ran >= a.limit }
 // Ran is how many items the process has finished.
 func (a *Account) Ran() int { return a.ran }
 
-// Unit is the most items that its task takes at once, 0 where it takes single items.
+// Unit is the most items that its task takes in one call, 0 where it takes single items.
 func (a *Account) Unit() int { return a.batch }
+
+// Concurrent is how many items run at the same time, 0 where one runs after the other.
+func (a *Account) Concurrent() int { return a.concurrent }
 
 // Batch is how many items ran at once where one did: those of a micro-batch, 0 where the
 // task takes single items.
@@ -129,12 +135,17 @@ func (a *Account) Batch() int {
 }
 
 // Low reports whether the process with so many items in flight runs low of them.
-func (a *Account) Low(inFlight int) bool { return inFlight <= whole(a.given, a.batch)/2 }
+func (a *Account) Low(inFlight int) bool {
+	return inFlight <= a.concurrent+whole(a.given, a.batch)/2
+}
 
 // Next is how many items the next frame may have, in whole micro-batches of unit items,
-// in a call with so many results.
-func (a *Account) Next(finished int) (n, unit int) {
+// for a process with so many in flight, in a job with so many results.
+func (a *Account) Next(inFlight, finished int) (n, unit int) {
 	n = whole(a.ahead(finished), a.batch)
+	if a.concurrent > 0 {
+		n += a.concurrent - inFlight // those ahead wait until one of the others ends
+	}
 	if a.limit > 0 {
 		n = min(n, a.limit-a.sent)
 	}

@@ -55,9 +55,10 @@ type measurement struct {
 	rate  float64
 }
 
-// Stint is one call in its slot.
+// Stint is a call in its slot, or several that share it.
 type Stint struct {
 	m     *meter
+	calls int
 	pool  *pool.Pool
 	seat  *pool.Seat
 	task  string
@@ -75,9 +76,15 @@ func newMeter(length time.Duration) *meter {
 
 // newStint is called before a call runs in its slot. A nil Stint measures nothing.
 func (m *meter) newStint(p *pool.Pool, h *pool.Seat, task string, whole bool) *Stint {
-	s := &Stint{m: m, pool: p, seat: h, task: task, whole: whole, warm: !whole && p.Warm(h, task)}
+	s := &Stint{m: m, calls: 1, pool: p, seat: h, task: task, whole: whole, warm: !whole && p.Warm(h, task)}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	for other := range m.stints {
+		if other.seat == h {
+			other.calls++
+			return other
+		}
+	}
 	m.advance()
 	m.switchTo(s)
 	m.stints[s] = true
@@ -115,13 +122,16 @@ func (s *Stint) Done(peak int64) {
 	s.stretch()
 }
 
-// End is called when the call is over.
+// End is called when a call is over.
 func (s *Stint) End() {
 	if s == nil {
 		return
 	}
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
+	if s.calls--; s.calls > 0 {
+		return
+	}
 	s.m.advance()
 	if s.warm && s.items > 0 {
 		s.m.add(s)

@@ -18,13 +18,15 @@ import (
 type Item struct {
 	Index int64
 	Value json.RawMessage
+}
 
-	// The slot fills in the rest. Tries is how often the item has raised. N is its place in
-	// the Run that its process was Sent.
-	Tries int
-	Run   int64
-	N     int
-	Sent  time.Time
+// Process is what a call learns of the process that is to run its items.
+type Process struct {
+	// Edition is the edition of its code.
+	Edition string
+	// Batch is the most items that the task takes in one call, Concurrent how many it runs
+	// at the same time; 0: one after the other.
+	Batch, Concurrent int
 }
 
 // Call asks for a task over items in one slot. The worker finds the slot and fills in
@@ -40,6 +42,9 @@ type Call struct {
 	Arg json.RawMessage
 	// Clean asks for a process that has not run any item.
 	Clean bool
+	// Apart keeps other calls out of the slot meanwhile. Without it calls of a task whose
+	// items run at the same time may share a process.
+	Apart bool
 	// Avoid are devices on which the items failed; they run elsewhere where there is
 	// another.
 	Avoid []string
@@ -51,8 +56,9 @@ type Call struct {
 	// Edition is the edition of the task's code that the items need. Default: that of the
 	// files when the first process of the call starts.
 	Edition string
-	// Ran is called with the edition of a process before that runs items. It may be nil.
-	Ran func(edition string)
+	// Meet is called with a process before that runs items. An error ends the call, and the
+	// process stays. It may be nil.
+	Meet func(Process) error
 
 	// Lease names the lease of the call. Its calls run in one process, which keeps what they
 	// leave and ends with Clear or with a call from elsewhere. Default: no lease.
@@ -78,7 +84,8 @@ type Call struct {
 	Keep func(ctx context.Context, index int64, name string, file *os.File) error
 	// Trace is the W3C traceparent of the call for its process. Default: it is not traced.
 	Trace string
-	// Done takes each result, in the order of the items, and owns it.
+	// Done takes each result and owns it. They come in the order of the items, but in that
+	// of their ends where items run at the same time.
 	Done func(Done)
 
 	// The worker fills in the rest. Memory overrides the slot's budget. Room and Env
@@ -90,6 +97,9 @@ type Call struct {
 	// items. It is asked before a result counts and before a death is blamed on an item:
 	// this program may have been stopped until a moment ago. Default: always held.
 	Held func() error
+	// Spare is called when the slot begins to have room for another call beside this one. It
+	// may be nil.
+	Spare func()
 }
 
 // Done is a finished item.
@@ -106,8 +116,9 @@ type Done struct {
 	Peak, Budget int64
 	// GPUs is how many GPUs the slot has; 0 on the CPU.
 	GPUs int
-	// Batch is how many items of the task may be under way at once in one process; 0: one.
-	Batch int
+	// Concurrent says that other items ran at the same time, so that Busy is a share of the
+	// process's time.
+	Concurrent bool
 }
 
 // ErrGone ends a call whose process has ended before it.

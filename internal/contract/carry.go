@@ -56,6 +56,9 @@ type Pace struct {
 	Held   gpumux.Duration `json:"held,omitempty"`
 	// Likely is the expected number of slots before a chunk has told of any.
 	Likely int `json:"likely,omitempty"`
+	// Batch and Concurrent are as in ChunkResult.
+	Batch      int64 `json:"batch,omitempty"`
+	Concurrent int64 `json:"concurrent,omitempty"`
 }
 
 // Piece is work that still has to be done on a rung of the ladder.

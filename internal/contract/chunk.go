@@ -87,6 +87,11 @@ type Chunk struct {
 	Larger bool `json:"larger,omitempty"`
 	// Limit is the time after which the chunk hands back the rest; 0 means none.
 	Limit gpumux.Duration `json:"limit,omitempty"`
+	// Together is how many items a slot has under way at a time; 0: one, or nobody has told.
+	// Guessed: nobody has. If a slot's process takes several, it hands back all of the
+	// chunk, to be cut anew.
+	Together int64 `json:"together,omitempty"`
+	Guessed  bool  `json:"guessed,omitempty"`
 }
 
 // Claim is a map's right to a folder of parts, as FindParts gave it.
@@ -103,7 +108,8 @@ type ChunkResult struct {
 	// Results are in order of index; empty when they were written to the store.
 	Results []gpumux.Result `json:"results,omitempty"`
 	// Covered is how many items, from the first on, are done: fewer than all after more
-	// failures than may be, or after Limit. Pace is then the time per item.
+	// failures than may be, after Limit, or where the chunk was Guessed. Pace is the time
+	// per item after Limit.
 	Covered   int64                      `json:"covered"`
 	Pace      gpumux.Duration            `json:"pace,omitempty"`
 	Succeeded int64                      `json:"succeeded"`
@@ -119,9 +125,12 @@ type ChunkResult struct {
 	Contact gpumux.Duration `json:"contact,omitempty"`
 	// Ran is how many items ran in this call; the others had a stored result already.
 	Ran int64 `json:"ran"`
-	// Batch is how many items a slot may have under way at once; 0: one.
-	Batch int64 `json:"batch,omitempty"`
-	// Busy is the time that the slot was held for them.
+	// Batch is the most items that the task takes in one call, Concurrent how many it runs
+	// at the same time; 0: one after the other.
+	Batch      int64 `json:"batch,omitempty"`
+	Concurrent int64 `json:"concurrent,omitempty"`
+	// Busy is the time that the slot was held for them, or their share of it where other
+	// items ran at the same time.
 	Busy gpumux.Duration `json:"busy"`
 	// Held is the time of the attempt that ended the chunk. For the rest of its time in
 	// flight it waited. 0: not known.

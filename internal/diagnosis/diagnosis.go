@@ -68,8 +68,9 @@ type Evidence struct {
 	MPS bool
 	// OnCPU says that the slot's device is the CPU, whose memory is the host's.
 	OnCPU bool
-	// Batch is the most items that the task takes in one call; 0: it takes single items.
-	Batch int
+	// Batch is the most items that the task takes in one call, Concurrent how many it runs
+	// at the same time; 0: it takes single items.
+	Batch, Concurrent int
 }
 
 // Raised is the evidence of an exception.

@@ -53,6 +53,9 @@ func smaller(e Evidence) string {
 	if e.Batch > 0 {
 		return "a smaller micro-batch (@gpumux.batch)"
 	}
+	if e.Concurrent > 1 {
+		return "fewer items at the same time (@gpumux.concurrent)"
+	}
 	return "smaller items"
 }
 

@@ -44,7 +44,8 @@ func (t Task) homes(env map[string]string, own string) {
 
 // Environ is the environment of the task's process: the allow-list, what the task passes
 // on, the device's variables, and the task's own. The task's own win, except over locked
-// names: no task chooses another device. Threads that are passed on win too. Home is HOME.
+// names: no task chooses another device. Threads that are passed on win too. Home is
+// HOME.
 func (t Task) Environ(home string, device map[string]string) []string {
 	env := map[string]string{}
 	pass := func(name string) {

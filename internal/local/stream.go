@@ -39,6 +39,10 @@ const (
 	// share is how much work, in time, one slot takes ahead; maxShare bounds its items.
 	share    = 50 * time.Millisecond
 	maxShare = 256
+	// A slot whose task runs many items at the same time has up to maxAbreast shares, of
+	// abreastItems times as many items together: each ends with its slowest one.
+	maxAbreast   = 64
+	abreastItems = 3
 )
 
 // Stream runs Options.Task over items as they come, in the slots of the first pool, and
@@ -94,8 +98,12 @@ type streaming struct {
 	lines      chan streamed
 	// each is how long an item took lately, in nanoseconds.
 	each atomic.Int64
-	// batch is how many items a slot may have under way at once; 0: one.
-	batch atomic.Int64
+	// batch is how many items a slot takes in one call, concurrent how many it runs at the
+	// same time; 0: one.
+	batch, concurrent atomic.Int64
+	// abreast begins to serve more shares of a slot that runs so many items at the same
+	// time.
+	abreast func(concurrent int)
 	// failed is the error of Items.
 	failed error
 }
@@ -112,8 +120,14 @@ func (s *streaming) run(ctx context.Context, yield func([]byte) bool) error {
 	defer stop()
 	work, within := errgroup.WithContext(ctx)
 	work.Go(func() error { return s.read(within) })
+	serve := func() error { return s.serve(within) }
+	s.abreast = func(concurrent int) {
+		for range s.slots * (min(abreastItems*concurrent, maxAbreast) - 1) {
+			work.Go(serve)
+		}
+	}
 	for range s.slots {
-		work.Go(func() error { return s.serve(within) })
+		work.Go(serve)
 	}
 	var err error
 	go func() {
@@ -186,12 +200,19 @@ func (s *streaming) serve(ctx context.Context) error {
 		var failed error
 		chunk := contract.Chunk{Task: s.task, Mode: in.Mode, Timeout: in.Timeout, Attempts: in.Attempts, Arg: in.Arg, Items: items, Key: in.Key,
 			WithItem: in.WithItem}
-		under, err := s.worker.RunDirect(ctx, s.pool, chunk, func(r gpumux.Result) { failed = cmp.Or(failed, s.deliver(ctx, batch[r.Index], r)) })
-		s.batch.Store(under)
+		err := s.worker.RunDirect(ctx, s.pool, chunk, s.meet, func(r gpumux.Result) { failed = cmp.Or(failed, s.deliver(ctx, batch[r.Index], r)) })
 		if err = cmp.Or(err, failed); err != nil {
 			return fmt.Errorf("items from %d on: %w", batch[0].index, err)
 		}
 		s.each.Store(int64(time.Since(began)) / int64(len(batch)))
+	}
+}
+
+// meet learns how many items a process takes at a time.
+func (s *streaming) meet(batch, concurrent int) {
+	s.batch.Store(int64(batch))
+	if concurrent > 0 && s.concurrent.CompareAndSwap(0, int64(concurrent)) {
+		s.abreast(concurrent)
 	}
 }
 
@@ -206,12 +227,12 @@ func (s *streaming) take(ctx context.Context) (batch []streamed) {
 	case <-ctx.Done():
 		return nil
 	}
-	each := s.each.Load()
-	if each == 0 {
-		return batch
-	}
 	// A task that takes many items at once gets them, however long they take.
-	for range min(len(s.queue)/s.slots, max(int(int64(share)/each), int(s.batch.Load())), maxShare-1) {
+	most := max(s.batch.Load(), (abreastItems*s.concurrent.Load()+maxAbreast-1)/maxAbreast)
+	if each := s.each.Load(); each > 0 {
+		most = max(most, int64(share)/each)
+	}
+	for range min(len(s.queue)/s.slots, int(most)-1, maxShare-1) {
 		select {
 		case one, ok := <-s.queue:
 			if !ok {

@@ -102,8 +102,12 @@ type Load struct {
 	// Slots can be used, leased ones included. Busy ones run a call, or are held by a call
 	// with their devices to itself. Leased ones have leases.
 	Slots, Busy, Leased int
-	// Free ones can take a call now, Soon more of them soon. Leasable ones can take a lease.
+	// Free ones can take a call now, Soon more of them soon. Leasable ones can take a lease,
+	// or become free for one that waits.
 	Free, Soon, Leasable int
+	// Joined are the calls in slots beside the first one of each. Spare ones have room for
+	// another.
+	Joined, Spare int
 }
 
 // Load counts the slots of a group, or those of the whole pool if group is "".
@@ -124,6 +128,7 @@ func (p *Pool) Load(group string) (load Load) {
 		}
 		if h.busy {
 			load.Busy++
+			load.Joined += max(0, h.sharers-1)
 		}
 		if h.leased {
 			load.Leased++
@@ -147,6 +152,10 @@ func (p *Pool) Load(group string) (load Load) {
 			of.busy++
 			if time.Since(h.ending) < endsWithin {
 				of.ending++
+			}
+			if p.room(h) > 0 {
+				load.Spare++
+				load.Leasable++ // it drains for a lease that comes
 			}
 		}
 	}

@@ -5,6 +5,7 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,10 +23,12 @@ import (
 	"github.com/gpumux/gpumux/internal/slot"
 )
 
-// Slot is given to calls by a pool; *slot.Slot is one. One holder at a time calls Run,
-// which blocks. The other methods may be called at any time, and Stop more than once.
+// Slot is given to calls by a pool; *slot.Slot is one. Its holders call Run, which
+// blocks: one at a time, or more as far as Room has room. The other methods may be called
+// at any time, and Stop more than once.
 type Slot interface {
 	Run(ctx context.Context, task launch.Task, call calls.Call) error
+	Room() (sharers int, room int64)
 	Clear(ctx context.Context) error
 	State() slot.State
 	Task() string
@@ -68,9 +71,12 @@ type Seat struct {
 	Devices []string
 	pool    *Pool
 	busy    bool
+	sharers int       // how many calls have it
+	shared  string    // as in Want, of all of them
+	drains  bool      // a call that cannot share it waits, so no other one may
 	leased  bool      // busy with a lease
 	ending  time.Time // when Ending was called
-	holder  string    // as in Want
+	holder  string    // as in Want, of the last call
 	evicted bool      // the pool is ending its process
 	warm    string    // task of the last item finished here; empty after an eviction
 	// Faults counts what items failed with, and deaths of processes.
@@ -107,6 +113,8 @@ type Want struct {
 	Avoid []string
 	// Lease asks for a slot for several calls; its process ends with Release.
 	Lease bool
+	// Shares is the same for calls that may share a process. Default: with none.
+	Shares string
 	// Holder names the owner of the call, for people.
 	Holder string
 }
@@ -149,7 +157,7 @@ func (p *Pool) Acquire(ctx context.Context, want Want) (*Seat, error) {
 		select {
 		case a := <-w.answer: // granted at the same moment
 			if a.seat != nil {
-				a.seat.release()
+				a.seat.leave()
 			}
 		default:
 			p.ledger.unclaim(w)
@@ -176,11 +184,13 @@ func (p *Pool) update(change func()) {
 	}
 }
 
-// Release frees a slot.
+// Release ends a call's hold of a slot. The last one frees it.
 func (p *Pool) Release(h *Seat) {
 	p.update(func() {
 		freed, leased := append([]*Seat{h}, h.Beside...), h.leased
-		h.release()
+		if !h.leave() {
+			return
+		}
 		for _, each := range freed {
 			// A slot that still reclaims here has a killed process that does not end.
 			of := each.pool
@@ -198,22 +208,16 @@ const endsWithin = 500 * time.Millisecond
 // Ending records that the call in a slot ends soon, so the worker may fetch the next one.
 func (p *Pool) Ending(h *Seat) {
 	p.ledger.mu.Lock()
-	h.ending = time.Now()
+	if h.sharers == 1 {
+		h.ending = time.Now()
+	}
 	p.ledger.mu.Unlock()
 	p.Changed()
 }
 
-// release frees a slot and those beside it; the caller holds the pool's lock.
-func (h *Seat) release() {
-	h.busy, h.leased, h.evicted, h.holder, h.ending = false, false, false, "", time.Time{}
-	for _, other := range h.Beside {
-		other.busy = false
-	}
-	h.Beside = nil
-}
-
 // grant serves the waiting calls that can be served; the caller holds the lock.
 func (p *Pool) grant() {
+	draining, unserved := p.draining(), 0
 	for _, pinned := range []bool{true, false} {
 		p.waiting = slices.DeleteFunc(p.waiting, func(w *waiter) bool {
 			if (w.Group != "") != pinned {
@@ -228,12 +232,16 @@ func (p *Pool) grant() {
 			if w.Whole {
 				h = p.chooseGroup(w)
 			} else {
-				h = p.choose(w)
+				h = cmp.Or(p.choose(w), p.join(w))
 			}
 			if h == nil {
+				// Older slots may drain for waiters that have gone elsewhere.
+				if unserved++; !w.Whole && draining < unserved && p.drain(w) {
+					draining++
+				}
 				return false
 			}
-			h.busy, h.leased, h.holder = true, w.Lease, w.Holder
+			h.take(w)
 			w.give(answer{seat: h})
 			return true
 		})

@@ -35,7 +35,7 @@ func (p *Pool) surplus(h *Seat) bool {
 
 // evict ends the process of a free slot; the caller holds the lock.
 func (p *Pool) evict(h *Seat) {
-	h.busy, h.evicted, h.warm = true, true, ""
+	h.busy, h.evicted, h.warm, h.sharers = true, true, "", 1
 	p.evicting.Go(func() {
 		_ = h.Clear(context.Background()) // it fails when the slot was stopped, or when its process does not end
 		p.Release(h)

@@ -29,9 +29,12 @@ const (
 	shortestChunk   = 50 * time.Millisecond
 	shortestPerSlot = 7 * time.Millisecond
 	maxShortest     = time.Second
-	// A chunk of a task that takes many items at once has at least minBatches times as many,
-	// as far as the slot's share has them: it begins and ends with few of them under way.
+	// A chunk of a task that takes many items in one call has at least minBatches times as
+	// many, as far as the slot's share has them: it begins and ends with few under way.
 	minBatches = 2
+	// Before results have told their weight, a chunk whose results travel in the history has
+	// at most maxInline items.
+	maxInline = 64
 	// maxGrowth bounds a chunk by the largest finished one: the first items may be unlike
 	// others.
 	maxGrowth = 8
@@ -68,8 +71,14 @@ type Sizer struct {
 	// PerItem is the time of an item, Largest the most items of a finished chunk.
 	PerItem time.Duration
 	Largest int64
-	// batch is how many items a slot may have under way at once; 0: one.
-	batch int64
+	// batch is the most items that the task takes in one call, concurrent how many it runs
+	// at the same time. Both are 0 for a task that takes one after the other, and until
+	// Told.
+	batch, concurrent int64
+	// Told says that a worker has told them.
+	Told bool
+	// Inline says that all results travel in the history.
+	Inline bool
 	// Slots counts those of each worker, seen is their sum.
 	Slots map[string]int
 	seen  int
@@ -106,7 +115,8 @@ func (s *Sizer) Size(piece contract.Piece, left int64) int64 {
 	perItem, slots, own := s.Pace(piece), int64(max(1, s.count())), int64(s.own())
 	size := min((left+s.Beyond)/(2*slots), gpumux.MaxChunk)
 	if s.Largest == 0 {
-		return max(1, size/2) // nobody knows what items take; the limit hands back what is too much
+		// Nobody knows what items take; the limit hands back what is too much.
+		return s.whole(max(1, size/2, s.least(left+s.Beyond, slots)))
 	}
 	size = min(size, s.Largest*maxGrowth)
 	if perItem > 0 {
@@ -122,8 +132,49 @@ func (s *Sizer) Size(piece contract.Piece, left int64) int64 {
 		}
 		size = max(size, min(int64(min(least, maxShortest)/perItem), s.Largest*maxGrowth, gpumux.MaxChunk))
 	}
-	share := (left + s.Beyond + slots - 1) / slots
-	return max(1, size, min(minBatches*s.batch, share, s.Largest*maxGrowth, gpumux.MaxChunk))
+	return s.whole(max(1, size, s.least(left+s.Beyond, slots)))
+}
+
+// least is how many items a chunk has at least, of so many that are left: what fills a
+// slot, as far as its share of them does. Items that run at the same time gain little by
+// being spread, and small chunks would leave some of them behind.
+func (s *Sizer) least(left, slots int64) int64 {
+	least := min(s.full(), max((left+slots-1)/slots, s.concurrent/4), gpumux.MaxChunk)
+	if s.concurrent == 0 && s.Largest > 0 {
+		return min(least, s.Largest*maxGrowth)
+	}
+	return least
+}
+
+// whole rounds a chunk down to whole micro-batches, if it has any.
+func (s *Sizer) whole(size int64) int64 {
+	if s.batch > 0 && size > s.batch {
+		return size / s.batch * s.batch
+	}
+	return size
+}
+
+// full is how many items fill a slot: so many run at the same time, or it begins and ends
+// with few of them under way.
+func (s *Sizer) full() int64 {
+	full := max(minBatches*s.batch, s.concurrent)
+	if s.Inline {
+		return min(full, maxInline)
+	}
+	return full
+}
+
+// Together is how many items a slot has under way at a time; 0: one, or it is not Told.
+func (s *Sizer) Together() int64 { return max(s.batch, s.concurrent) }
+
+// abreast is how many chunks one slot works on at a time: those whose items run at the
+// same time, and half as many items that wait for them.
+func (s *Sizer) abreast() int {
+	if s.concurrent == 0 {
+		return 1
+	}
+	chunk := cmp.Or(s.fixedChunk, max(1, s.full()/2)) // toward the end they get smaller
+	return int((s.concurrent*3/2 + chunk - 1) / chunk)
 }
 
 // Pace is the expected time of an item of a piece.
@@ -141,6 +192,9 @@ func (s *Sizer) Limit(chunk contract.Piece) time.Duration {
 	}
 	likely := time.Duration(items) * s.Pace(chunk)
 	if s.Largest == 0 {
+		if s.concurrent > 0 {
+			return 0 // all its items begin at once, or wait for few others
+		}
 		if s.guessed++; s.guessed > s.count() {
 			return behindLimit
 		}
@@ -148,13 +202,13 @@ func (s *Sizer) Limit(chunk contract.Piece) time.Duration {
 	return max(minLimit, min(Slack*likely, likely+maxLate))
 }
 
-// Whole is the number of chunks that the map should have in flight: two per slot, so that
-// a slot finds its next chunk waiting.
+// Whole is the number of chunks that the map should have in flight: one more than each
+// slot works on, so that it finds its next chunk waiting.
 func (s *Sizer) Whole() int {
 	if s.Fixed > 0 {
 		return s.Fixed
 	}
-	return min(max(minWindow, 2*s.count()), gpumux.MaxWindow)
+	return min(max(minWindow, (s.abreast()+1)*s.count()), gpumux.MaxWindow)
 }
 
 // count is how many slots there are, as far as is known.
@@ -172,7 +226,8 @@ func (s *Sizer) own() int {
 	if flight == 0 {
 		return all
 	}
-	return min(max(1, int((int64(s.Part()*max(1, s.Share))*s.held.Microseconds()+flight/2)/flight)), all)
+	slots := (int64(s.Part()*max(1, s.Share))*s.held.Microseconds() + flight/2) / flight / int64(s.abreast())
+	return min(max(1, int(slots)), all)
 }
 
 // longest is the expected time of the longest chunk.
@@ -198,7 +253,7 @@ func (s *Sizer) Widen() { s.widened++ }
 // Part is the number of chunks that this workflow should have in flight.
 func (s *Sizer) Part() int {
 	whole := s.Whole()
-	if s.Sparing && s.Fixed == 0 {
+	if s.Sparing && s.Fixed == 0 && s.concurrent == 0 {
 		whole = min(whole, max(minWindow, s.count())+s.finished)
 	}
 	return min(maxPending, max(1, whole/max(1, s.Share)))
@@ -214,7 +269,7 @@ func (s *Sizer) Abreast() int {
 func (s *Sizer) Carry() contract.Pace {
 	return contract.Pace{
 		Largest: s.Largest, PerItem: gpumux.Duration(s.PerItem), Flight: gpumux.Duration(s.flight), Held: gpumux.Duration(s.held),
-		Likely: s.Likely,
+		Likely: s.Likely, Batch: s.batch, Concurrent: s.concurrent,
 	}
 }
 
@@ -223,6 +278,14 @@ func (s *Sizer) Resume(c contract.Carry) {
 	s.Largest, s.PerItem = max(s.Largest, c.Largest), time.Duration(c.PerItem)
 	s.flight, s.held, s.Likely = time.Duration(c.Flight), time.Duration(c.Held), c.Likely
 	s.learnSlots(c.Slots)
+	s.learnTogether(c.Batch, c.Concurrent)
+	s.Told = s.Told || s.Largest > 0
+}
+
+// learnTogether learns how many items a slot has under way at a time.
+func (s *Sizer) learnTogether(batch, concurrent int64) {
+	s.batch, s.concurrent = max(s.batch, batch), max(s.concurrent, concurrent)
+	s.Told = s.Told || s.batch > 0 || s.concurrent > 0
 }
 
 // learnSlots learns how many slots workers have. The order of a sum does not matter.
@@ -252,9 +315,11 @@ func (s *Sizer) Learn(result contract.ChunkResult) {
 	if result.Worker != "" {
 		s.learnSlots(map[string]int{result.Worker: result.Slots})
 	}
+	s.learnTogether(result.Batch, result.Concurrent)
 	if result.Ran == 0 {
 		return
 	}
+	s.Told = true
 	cost := time.Duration(result.Busy) / time.Duration(result.Ran)
 	if s.Largest == 0 {
 		s.PerItem = cost
@@ -263,7 +328,6 @@ func (s *Sizer) Learn(result contract.ChunkResult) {
 	}
 	s.finished++
 	s.Largest = max(s.Largest, result.Ran)
-	s.batch = max(s.batch, result.Batch)
 }
 
 // Pause is how long an item waits that has raised so many times after the first

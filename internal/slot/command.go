@@ -37,21 +37,21 @@ func (c *command) serve(ctx context.Context) error {
 		if err != nil || !more {
 			return err
 		}
-		for _, item := range j.queue.take(nil, 1, 1, 1) {
-			j.slot.runs(item.Index, time.Now())
-			done, err := c.try(ctx, item)
+		for _, one := range j.calls.list[0].queue.take(nil, 1, 1, 1, 0) {
+			j.slot.runs(one.call.Map, one.Index, time.Now())
+			done, err := c.try(ctx, one)
 			if err != nil {
 				return err
 			}
-			done.Index = item.Index
-			j.slot.runs(0, time.Time{})
-			j.done(done)
+			done.Index = one.Index
+			j.slot.runs("", 0, time.Time{})
+			one.call.Done(done)
 		}
 	}
 }
 
 // try runs the program until it ends well, as often as the call allows.
-func (c *command) try(ctx context.Context, one calls.Item) (calls.Done, error) {
+func (c *command) try(ctx context.Context, one item) (calls.Done, error) {
 	for tries := 1; ; tries++ {
 		done, err := c.run(ctx, one)
 		if err != nil {
@@ -61,7 +61,7 @@ func (c *command) try(ctx context.Context, one calls.Item) (calls.Done, error) {
 		if err := c.checkEdition(ctx); err != nil {
 			return done, err
 		}
-		if done.Fault == nil || tries >= c.job.call.Attempts {
+		if done.Fault == nil || tries >= one.call.Attempts {
 			if done.Fault != nil {
 				done.Fault.Attempts = tries
 				done.Fault.Item = text.Excerpt(one.Value)
@@ -73,16 +73,17 @@ func (c *command) try(ctx context.Context, one calls.Item) (calls.Done, error) {
 
 // checkEdition refuses a program that does not have the edition of the call.
 func (c *command) checkEdition(ctx context.Context) error {
-	now, err := c.job.callEdition(ctx)
-	if err == nil {
-		c.job.settle(now)
+	now, err := (&admission{c.job}).callEdition(ctx)
+	if err != nil {
+		return err
 	}
-	return err
+	c.job.want.Edition = now
+	return c.job.calls.list[0].Meet(calls.Process{Edition: now})
 }
 
 // run runs the program for one item. An exit status other than 0 is the item's fault. An
 // error ends the call: the program died by a signal, or its time or the call was over.
-func (c *command) run(ctx context.Context, one calls.Item) (none calls.Done, err error) {
+func (c *command) run(ctx context.Context, one item) (none calls.Done, err error) {
 	j, task := c.job, c.job.task
 	began := time.Now()
 	argv, err := task.CommandArgv(one.Value)
@@ -172,10 +173,10 @@ func (c *command) start(ctx context.Context, argv []string) (p *occupant, in, ou
 }
 
 // await waits until the program has ended by itself. On an error it is gone.
-func (c *command) await(ctx context.Context, p *occupant, one *calls.Item) (status syscall.WaitStatus, err error) {
+func (c *command) await(ctx context.Context, p *occupant, one *item) (status syscall.WaitStatus, err error) {
 	j, ps := c.job, p.session.Process
 	var late <-chan time.Time
-	if timeout := j.call.Timeout; timeout > 0 {
+	if timeout := one.call.Timeout; timeout > 0 {
 		timer := time.NewTimer(timeout)
 		defer timer.Stop()
 		late = timer.C
@@ -189,7 +190,7 @@ func (c *command) await(ctx context.Context, p *occupant, one *calls.Item) (stat
 				death = &diagnosis.Evidence{Exited: true, Signal: status.Signal(), CoreDumped: status.CoreDump(), Tail: ps.Out.Tail()}
 			}
 		case <-late:
-			death = &diagnosis.Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", j.call.Timeout)}
+			death = &diagnosis.Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", one.call.Timeout)}
 		case <-j.slot.doom:
 			if why := j.slot.doomedNow(); why != "" {
 				death = &diagnosis.Evidence{Recycled: why}
@@ -200,14 +201,18 @@ func (c *command) await(ctx context.Context, p *occupant, one *calls.Item) (stat
 			return status, err
 		}
 	}
-	if err := j.held(); err != nil {
+	if one.call.lapsed() {
 		j.owner.kill("the call's time was over")
-		return status, err
+		return status, one.call.err
 	}
-	if death != nil {
-		return status, j.owner.fail(&deathError{evidence: death}, one)
+	if death == nil {
+		return status, nil
 	}
-	return status, nil
+	fault := j.judge.diagnose(p, &deathError{evidence: death})
+	fault.Item, fault.Alone = text.Excerpt(one.Value), true
+	one.call.charge(*fault)
+	j.owner.fail(fault)
+	return status, fault
 }
 
 // exitFault is the fault of a command that ended by itself, or nil.

@@ -54,7 +54,7 @@ func (e *edited) task() launch.Task {
 func (e *edited) run(task launch.Task, call calls.Call, items ...any) (got []string, edition string, err error) {
 	e.Helper()
 	call.Items = values(items...)
-	call.Ran = func(now string) { edition = now }
+	call.Meet = func(p calls.Process) error { edition = p.Edition; return nil }
 	done, err := run(e.T, e.slot, task, call)
 	for _, d := range done {
 		require.Nil(e, d.Fault)

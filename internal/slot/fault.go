@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/diagnosis"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/process"
@@ -42,30 +41,26 @@ type judge struct {
 }
 
 // diagnose is the fault of a process that died, or must be ended, while an item ran.
-func (j *judge) diagnose(p *occupant, d *deathError, running *calls.Item) *gpumux.Fault {
+func (j *judge) diagnose(p *occupant, d *deathError) *gpumux.Fault {
 	p.session.Explain(d.evidence, j.kills)
 	if p.exited() && j.o.Device == "CPU" {
 		d.evidence.Peak = max(d.evidence.Peak, process.MostResident(p.session.Process.Status))
 	}
-	fault := j.fault(p, *d.evidence, running)
+	fault := j.fault(p, *d.evidence)
 	fault.Traceback = d.trace
 	return fault
 }
 
-// fault makes a fault of the evidence, and adds which item and process it is about.
-func (j *judge) fault(p *occupant, e diagnosis.Evidence, running *calls.Item) *gpumux.Fault {
+// fault makes a fault of the evidence, and adds which process it is about.
+func (j *judge) fault(p *occupant, e diagnosis.Evidence) *gpumux.Fault {
 	e.Lent, e.OnCPU, e.MPS = p.session.Memory.Budget > j.o.Memory, j.o.Device == "CPU", j.o.MPS
-	e.Batch = p.account.Unit()
+	e.Batch, e.Concurrent = p.account.Unit(), p.account.Concurrent()
 	d := diagnosis.Diagnose(e)
 	fault := d.Fault
 	j.spread(d, &fault)
 	j.locate(&fault, p.session.Task)
 	fault.PID = p.session.Process.PID
 	fault.Batch = p.account.Batch()
-	fault.Alone = p.account.Ran() == 0 && fault.Batch <= 1
-	if running != nil && fault.Batch <= 1 {
-		fault.Item = text.Excerpt(running.Value)
-	}
 	if fault.Kind.Deadly() && fault.Tail == "" {
 		fault.Tail = e.Tail
 	}
@@ -73,10 +68,10 @@ func (j *judge) fault(p *occupant, e diagnosis.Evidence, running *calls.Item) *g
 }
 
 // raised is the fault of an item that raised, or the death of its process.
-func (j *judge) raised(p *occupant, m wire.Fault, running *calls.Item) (fault *gpumux.Fault, output string, err error) {
+func (j *judge) raised(p *occupant, m wire.Fault, running *item) (fault *gpumux.Fault, output string, err error) {
 	e := diagnosis.Raised(m.Raised)
 	output = p.session.Process.Out.UpTo(m.Out)
-	e.Tail, e.OnCPU, e.Batch = output, j.o.Device == "CPU", p.account.Unit()
+	e.Tail, e.OnCPU, e.Batch, e.Concurrent = output, j.o.Device == "CPU", p.account.Unit(), p.account.Concurrent()
 	p.session.ExplainMemory(e, j.kills)
 	d := diagnosis.Diagnose(*e)
 	if d.Poisoned || d.Fault.Kind.Deadly() {
@@ -84,7 +79,7 @@ func (j *judge) raised(p *occupant, m wire.Fault, running *calls.Item) (fault *g
 	}
 	fault = &d.Fault
 	j.locate(fault, p.session.Task)
-	fault.Traceback, fault.PID, fault.Attempts = m.Raised.Traceback, p.session.Process.PID, running.Tries+max(1, m.Attempts)
+	fault.Traceback, fault.PID, fault.Attempts = m.Raised.Traceback, p.session.Process.PID, running.tries+max(1, m.Attempts)
 	fault.Item = text.Excerpt(running.Value)
 	return fault, output, nil
 }

@@ -21,8 +21,6 @@ type occupant struct {
 	// folder is where its items may leave files. unplaced: it could not be made.
 	folder   string
 	unplaced bool
-	// charge is the fault of the item that it was killed for, or nil.
-	charge *gpumux.Fault
 }
 
 // newOccupant is a process that has just started, and may run limit items.

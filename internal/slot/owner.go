@@ -1,6 +1,7 @@
 package slot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,9 +33,9 @@ type owner struct {
 	process   *occupant
 	// failures is how many starts in a row have failed.
 	failures int
-	// asked is the request in progress, nil once it is answered; job is its call.
-	asked *request
-	job   *job
+	// job is under way; nil: none is. clearing is the request to end the process that is.
+	job      *job
+	clearing *request
 }
 
 func newOwner(s *Slot, templates *template.Set, o Options) *owner {
@@ -58,16 +59,9 @@ func (o *owner) own() {
 		}
 		select {
 		case r := <-o.slot.requests:
-			o.asked = &r
-			if r.clear {
-				o.retire(true, "its memory is wanted")
-				o.answer(nil)
-				continue
+			if o.serve(r) {
+				idle.Reset(idleAfter)
 			}
-			o.job = newJob(o, r.call, r.task)
-			o.answer(o.job.serve(r.ctx))
-			o.job = nil
-			idle.Reset(idleAfter)
 		case <-idle.C:
 			o.idle()
 		case <-exited:
@@ -88,12 +82,28 @@ func (o *owner) own() {
 	}
 }
 
-// answer ends the present request, unless lingers has answered it.
-func (o *owner) answer(err error) {
-	if o.asked != nil {
-		o.asked.reply <- err
+// serve serves a request, and what was left over from its job. It reports whether the
+// last one was a call.
+func (o *owner) serve(r request) (called bool) {
+	if r.clear {
+		o.clearing = &r
+		o.retire(true, "its memory is wanted")
+		o.cleared(nil)
+		return false
 	}
-	o.asked = nil
+	o.job = newJob(o, r)
+	o.job.serve()
+	left := o.job.pending
+	o.job = nil
+	return left == nil || o.serve(*left)
+}
+
+// cleared answers the request to end the process, unless lingers has.
+func (o *owner) cleared(err error) {
+	if o.clearing != nil {
+		o.clearing.reply <- err
+	}
+	o.clearing = nil
 }
 
 // retire ends the slot's process, kindly or with a signal, and returns when nothing of it
@@ -134,16 +144,12 @@ func (o *owner) abandon(err error, why string) {
 }
 
 // fail ends the process because of a death in the middle of an item.
-func (o *owner) fail(d *deathError, running *calls.Item) error {
-	p := o.process
-	fault := o.judge.diagnose(p, d, running)
-	p.charge = fault
+func (o *owner) fail(fault *gpumux.Fault) {
 	// The caller logs it for people, with the item.
-	o.slot.log.Debug("task process failed", zap.String("task", p.session.Task.Name), zap.Int("pid", fault.PID),
+	o.slot.log.Debug("task process failed", zap.String("task", o.process.session.Task.Name), zap.Int("pid", fault.PID),
 		zap.String("fault", fault.Error()))
 	o.slot.enter(Poisoned, string(fault.Kind))
 	o.kill(string(fault.Kind))
-	return fault
 }
 
 // occupy makes p the slot's process.
@@ -220,8 +226,8 @@ func (o *owner) trim(ctx context.Context) error {
 
 // lingers is called while a killed process does not end. It answers the call under way
 // and the calls that wait: none of the process's code runs any more, so their items can
-// run elsewhere. The slot goes on waiting, because the process still holds memory. If the
-// process was killed for an item, the answer is that fault; else no item is to blame.
+// run elsewhere. The slot goes on waiting, because the process still holds memory. Calls
+// for whose items the process was killed get that fault; else no item is to blame.
 func (o *owner) lingers() {
 	p := o.process
 	idle := &gpumux.Fault{Kind: gpumux.FaultCrash, Blameless: true, Hint: process.LingerHint, Message: fmt.Sprintf(
@@ -229,24 +235,20 @@ func (o *owner) lingers() {
 		p.session.Process.PID, o.o.Patience)}
 	o.judge.locate(idle, p.session.Task)
 	idle.PID = p.session.Process.PID
-	var f error = idle
-	if p.charge != nil {
-		// An item that hangs wherever it runs would take one slot after another out of service.
-		charged := *p.charge
-		charged.Message, charged.Hint = charged.Message+"; killed for it, the process has not ended", process.LingerHint
-		f = &charged
-	}
 	if o.slot.linger(true) {
 		o.slot.log.Error("a killed task process does not end; its slot is out of service until it does", zap.String("task", p.session.Task.Name),
 			zap.Int("pid", p.session.Process.PID), zap.String("advice", process.LingerHint))
 	}
 	if o.job != nil {
-		o.job.cut()
+		o.job.calls.cut(*idle)
+		if r := o.job.pending; r != nil {
+			o.job.pending = nil
+			r.reply <- idle
+		}
 	}
-	if o.asked != nil && o.asked.ctx.Err() != nil {
-		f = context.Cause(o.asked.ctx)
+	if r := o.clearing; r != nil {
+		o.cleared(cmp.Or(context.Cause(r.ctx), error(idle)))
 	}
-	o.answer(f)
 	for {
 		select {
 		case r := <-o.slot.requests:

@@ -1,13 +1,33 @@
 package slot
 
 import (
+	"cmp"
 	"context"
-	"iter"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/gpumux/gpumux/internal/calls"
 )
+
+// item is an item of a call in the slot.
+type item struct {
+	calls.Item
+	call *call
+	// tries is how often it has raised. It was the nth of a run, sent to the process at that
+	// time.
+	tries int
+	run   int64
+	n     int
+	sent  time.Time
+	// began is when its time limit began to count; zero: it waits for others to end.
+	began time.Time
+}
+
+// overdue reports whether the item has taken longer than it may.
+func (i item) overdue() bool {
+	return i.call.Timeout > 0 && !i.began.IsZero() && time.Since(i.began) >= i.call.Timeout
+}
 
 // frameBytes is how many bytes of items one frame holds; at least one item always fits.
 const frameBytes = 1 << 20
@@ -15,15 +35,17 @@ const frameBytes = 1 << 20
 // queue holds the items of a call that no process has. A goroutine pulls as many as are
 // wanted, so that running items never wait for a slow source. The methods lock.
 type queue struct {
-	// news has a token when what was asked for may be there.
+	// news has a token when what was asked for may be there. All queues of a job share it.
 	news chan struct{}
 	// gone is closed when the goroutine has ended.
 	gone chan struct{}
 
 	mu    sync.Mutex // guards what follows
 	wake  *sync.Cond
-	items []calls.Item
+	items []item
 	bytes int
+	// pulled counts the items that the source gave.
+	pulled int64
 	// The goroutine pulls until wanted items are there, and sends news when least are.
 	wanted, least int
 	// over: no more items come; err is why, where that is not their end.
@@ -34,15 +56,15 @@ type queue struct {
 }
 
 // newQueue asks for the first item.
-func newQueue(items iter.Seq2[calls.Item, error]) *queue {
-	q := &queue{news: make(chan struct{}, 1), gone: make(chan struct{}), wanted: 1, least: 1, pulling: true}
+func newQueue(of *call, news chan struct{}) *queue {
+	q := &queue{news: news, gone: make(chan struct{}), wanted: 1, least: 1, pulling: true}
 	q.wake = sync.NewCond(&q.mu)
-	go q.pull(items)
+	go q.pull(of)
 	return q
 }
 
 // pull takes items from the source, and waits while none are wanted.
-func (q *queue) pull(items iter.Seq2[calls.Item, error]) {
+func (q *queue) pull(of *call) {
 	defer func() {
 		q.mu.Lock()
 		q.over, q.pulling = true, false
@@ -50,15 +72,15 @@ func (q *queue) pull(items iter.Seq2[calls.Item, error]) {
 		q.tell()
 		close(q.gone)
 	}()
-	for one, err := range items {
-		if !q.add(one, err) {
+	for one, err := range of.Items {
+		if !q.add(item{Item: one, call: of}, err) {
 			return
 		}
 	}
 }
 
 // add queues what was pulled, and waits until more is wanted. False ends the pulling.
-func (q *queue) add(one calls.Item, err error) bool {
+func (q *queue) add(one item, err error) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if err != nil {
@@ -66,6 +88,7 @@ func (q *queue) add(one calls.Item, err error) bool {
 		return false
 	}
 	if !q.left {
+		q.pulled++
 		q.items = append(q.items, one)
 		q.bytes += len(one.Value)
 	}
@@ -92,10 +115,26 @@ func (q *queue) ready(least, n int) (known bool, there int, err error) {
 	return known, len(q.items), q.err
 }
 
+// remaining is how many items are to come, of all that there are at most; 0: that is
+// unknown.
+func (q *queue) remaining(all int64) int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	there := int64(len(q.items))
+	switch {
+	case q.over:
+		return there
+	case all == 0:
+		return endless
+	}
+	return there + max(0, all-q.pulled)
+}
+
 // take appends up to n items that fit into a frame. While more may come, it takes whole
 // micro-batches of unit items; while fewer than least are there and they do not fill a
-// frame, it takes none and asks for n.
-func (q *queue) take(to []calls.Item, least, n, unit int) []calls.Item {
+// frame, it takes none and asks for n. Then it has ahead items pulled, or as many as it
+// was asked for.
+func (q *queue) take(to []item, least, n, unit, ahead int) []item {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.over && !q.full(least) {
@@ -115,14 +154,14 @@ func (q *queue) take(to []calls.Item, least, n, unit int) []calls.Item {
 	q.items = slices.Delete(q.items, 0, taken)
 	q.bytes -= bytes
 	q.wanted = 0
-	if n > unit && taken == most && !q.over {
-		q.ask(n, n) // the next ones are on their way while these short ones run
+	if (n > unit || ahead > 0) && taken == most && !q.over {
+		q.ask(cmp.Or(min(ahead, 1), n), max(n, ahead)) // the next ones are on their way while these run
 	}
 	return to
 }
 
 // back puts items back at the front.
-func (q *queue) back(items ...calls.Item) {
+func (q *queue) back(items ...item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.items = slices.Concat(items, q.items)

@@ -1,4 +1,5 @@
-// Package slot runs the items of one call at a time in a task process of its own.
+// Package slot runs the items of calls in a task process of its own: of one call at a
+// time, or of several where the task runs many items at the same time.
 //
 // It owns which process a call gets, how items go there and results come back, the slot's
 // state, the limits on an item's time, and whose fault a death is. It never knows
@@ -9,6 +10,7 @@
 package slot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,16 +35,19 @@ type Options = session.Options
 // ErrStopped is returned by Run when the slot has been stopped.
 var ErrStopped = errors.New("slot is stopped")
 
-// Slot is a share of one device. Any goroutine may call its methods; calls run one after
-// the other. It holds what others see; its owner goroutine does the work.
+// Slot is a share of one device. Any goroutine may call its methods. Calls run one after
+// the other, unless they can share a process. It holds what others see; its owner
+// goroutine does the work.
 type Slot struct {
 	name     string
 	log      *zap.Logger
 	requests chan request
 	gone     chan struct{}
-	// doom wakes the call under way to look at doomed.
+	// startLimit bounds a look at a task's files.
+	startLimit time.Duration
+	// doom wakes the calls under way to look at doomed.
 	doom chan struct{}
-	// Stop ends life, which ends the context of the call under way.
+	// Stop ends life, which ends the contexts of the calls under way.
 	life context.Context
 	end  context.CancelCauseFunc
 
@@ -55,6 +60,9 @@ type Slot struct {
 	out     *process.Output
 	stats   Stats
 	running Running // zero where no item runs
+	// sharers are the calls under way, room is how many further items their process can use.
+	sharers int
+	room    int64
 	// starting is the start of a process under way, or the last one.
 	starting Start
 	// doomed is the number of the process that Recycle wants ended, counted as in
@@ -67,11 +75,13 @@ type Slot struct {
 
 // request asks the owner for a call, or to end the process.
 type request struct {
-	ctx   context.Context
-	call  calls.Call
-	task  launch.Task
-	clear bool
-	reply chan error
+	ctx  context.Context
+	call calls.Call
+	task launch.Task
+	// edition is the one of the task's files, if a process is there that the call may share.
+	edition string
+	clear   bool
+	reply   chan error
 }
 
 // New starts the owner goroutine of a slot that has its own templates. A process starts
@@ -83,7 +93,7 @@ func NewSharing(templates *template.Set, o Options) *Slot {
 	o = o.WithDefaults()
 	s := &Slot{
 		name: o.Name, log: o.Log.With(zap.String("slot", o.Name), zap.String("device", o.Device)), state: Vacant,
-		requests: make(chan request), gone: make(chan struct{}), doom: make(chan struct{}, 1),
+		requests: make(chan request), gone: make(chan struct{}), doom: make(chan struct{}, 1), startLimit: o.StartLimit,
 	}
 	s.life, s.end = context.WithCancelCause(context.Background())
 	owner := newOwner(s, templates, o)
@@ -91,22 +101,45 @@ func NewSharing(templates *template.Set, o Options) *Slot {
 	return s
 }
 
-// Run runs the call's items in order and returns when each has been handed to Done. A
+// Run begins the call's items in order and returns when each has been handed to Done. A
 // *gpumux.Fault says that the process died, was killed or must not go on: the first item
-// without a result was running then (Op "run"), or the process could not start (Op
-// "start"). When ctx ends, the process is killed and ctx's cause is returned. Items after
-// the faulty one have not run. A killed process that does not end is a fault too; until
-// it has, the slot is reclaiming and takes no other call.
+// without a result was running then (Op "run"), or the first Batch of them, or the
+// process could not start (Op "start"). Items after those have not run. When ctx ends,
+// ctx's cause is returned, and none of the items runs any more: the process is killed, or
+// where other calls share it told to end them. A killed process that does not end is a
+// fault too; until it has, the slot is reclaiming and takes no other call.
 func (s *Slot) Run(ctx context.Context, task launch.Task, call calls.Call) error {
-	return s.ask(request{ctx: ctx, call: call, task: task})
+	r := request{ctx: ctx, call: call, task: task}
+	if _, room := s.Room(); room > 0 {
+		// Here it holds up no running item. An error comes again where nothing is shared.
+		r.edition, _ = task.Edition(ctx, cmp.Or(task.StartLimit, s.startLimit))
+	}
+	return s.ask(r)
 }
 
-// Clear ends the slot's process, if it has one, so that its device memory is free; a
-// running call is awaited first.
+// Room returns how many calls are under way, and how many items of another one their
+// process could use beside theirs: 0 where it is not to be shared.
+func (s *Slot) Room() (sharers int, room int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sharers, s.room
+}
+
+// offers publishes what Room returns. It reports whether another call may come for that.
+func (s *Slot) offers(sharers int, room int64) (news bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	news = room > 0 && (s.room == 0 || s.sharers != sharers)
+	s.sharers, s.room = sharers, room
+	return news
+}
+
+// Clear ends the slot's process, if it has one, so that its device memory is free;
+// running calls are awaited first.
 func (s *Slot) Clear(ctx context.Context) error { return s.ask(request{ctx: ctx, clear: true}) }
 
 // Recycle ends the slot's process for a reason outside of it and returns when it is gone.
-// The call under way ends with a fault that blames no item. Finished items count.
+// The calls under way end with a fault that blames no item. Finished items count.
 func (s *Slot) Recycle(ctx context.Context, why string) error {
 	s.mu.Lock()
 	s.doomed, s.doomedFor = s.stats.Processes, why
@@ -130,8 +163,8 @@ func (s *Slot) ask(r request) error {
 	}
 }
 
-// Stop ends the process and waits until nothing of it is left, or until ctx ends. A
-// running call is ended with ErrStopped.
+// Stop ends the process and waits until nothing of it is left, or until ctx ends. Running
+// calls are ended with ErrStopped.
 func (s *Slot) Stop(ctx context.Context) error {
 	s.end(ErrStopped)
 	select {
@@ -232,12 +265,13 @@ func (s *Slot) tally(change func(*Stats)) {
 	change(&s.stats)
 }
 
-// runs publishes which item runs and when it began. A zero time means that none runs.
-func (s *Slot) runs(index int64, began time.Time) {
+// runs publishes which item of which map runs and when it began. A zero time means that
+// none runs.
+func (s *Slot) runs(of string, index int64, began time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if began.IsZero() || s.running.Began.IsZero() || s.running.Index != index {
-		s.running = Running{Index: index, Began: began}
+	if began.IsZero() || s.running.Began.IsZero() || s.running.Index != index || s.running.Map != of {
+		s.running = Running{Map: of, Index: index, Began: began}
 	}
 }
 

@@ -39,8 +39,10 @@ type Start struct {
 	Began time.Time
 }
 
-// Running is an item that runs, or the first of a micro-batch that does.
+// Running is an item that runs, or of several the one that was sent first.
 type Running struct {
+	// Map is the call's.
+	Map string
 	// Index is -1 in a call of a lease.
 	Index int64
 	Began time.Time

@@ -13,11 +13,13 @@ import (
 // the same version may add some.
 type parser func(line, body []byte) (Message, error)
 
-var fromWorker = map[string]parser{"hello": plain[Hello], "run": parseRun, "next": plain[Next], "trim": plain[Trim], "stop": plain[Stop]}
+var fromWorker = map[string]parser{
+	"hello": plain[Hello], "run": parseRun, "next": plain[Next], "cancel": plain[Cancel], "trim": plain[Trim], "stop": plain[Stop],
+}
 
 var fromProcess = map[string]parser{
 	"hello": plain[ProcessHello], "ready": plain[Ready], "results": parseResults, "posted": plain[Posted], "fault": plain[Fault],
-	"progress": plain[ProgressReport], "kept": plain[Kept], "trimmed": plain[Trimmed], "cap": plain[Cap],
+	"canceled": plain[Canceled], "progress": plain[ProgressReport], "kept": plain[Kept], "trimmed": plain[Trimmed], "cap": plain[Cap],
 }
 
 func decode(line []byte, to any) error {
@@ -124,8 +126,8 @@ func check(m Message) error {
 	case Run:
 		return checkPosition(m, m.Run, 0)
 	case Ready:
-		if m.Batch < 0 {
-			return broken("ready: batch is %d; it must be 0 or more", m.Batch)
+		if m.Batch < 0 || m.Concurrent < 0 || m.Batch > 0 && m.Concurrent > 0 {
+			return broken("ready: batch is %d and concurrent %d; one of them may be more than 0", m.Batch, m.Concurrent)
 		}
 	case Results:
 		return cmp.Or(checkPosition(m, m.Run, m.N), checkMemory(m, m.Peak, m.Allocators), m.check())

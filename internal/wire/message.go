@@ -16,8 +16,8 @@ const (
 	Descriptor = 3
 )
 
-// Message is one of Hello, Run, Next, Trim and Stop (from the worker), or one of the
-// others (from the task process). docs/wire.md says what each field means.
+// Message is one of Hello, Run, Next, Cancel, Trim and Stop (from the worker), or one of
+// the others (from the task process). docs/wire.md says what each field means.
 type Message interface{ kind() string }
 
 // Hello is the worker's first message: which task, and the slot it runs in.
@@ -38,8 +38,8 @@ type Hello struct {
 	Rebuilt bool        `json:"rebuilt,omitempty"`
 }
 
-// Run asks for items, in order. The process answers each before it starts the next, and
-// waits for Next after a Fault. Runs are numbered from 1.
+// Run asks for items. The process answers each before it starts the next, unless its
+// Ready has Concurrent, and waits for Next after a Fault. Runs are numbered from 1.
 type Run struct {
 	Run      int64             `json:"run"`
 	Attempts int               `json:"attempts"`
@@ -56,6 +56,12 @@ type Run struct {
 // Results and Posted that wait, when the board is read.
 type Next struct{}
 
+// Cancel asks a process whose Ready has Concurrent to end the items of some runs that it
+// has not answered.
+type Cancel struct {
+	Runs []int64 `json:"runs"`
+}
+
 // Trim asks a process whose Ready says so to free memory, once it has answered all its
 // items.
 type Trim struct{}
@@ -70,10 +76,12 @@ type ProcessHello struct {
 	Runtime string `json:"runtime"`
 }
 
-// Ready says that the task is loaded.
+// Ready says that the task is loaded, and how many items it takes in one call, or runs at
+// the same time.
 type Ready struct {
-	Batch int  `json:"batch"`
-	Trim  bool `json:"trim,omitempty"`
+	Batch      int  `json:"batch"`
+	Concurrent int  `json:"concurrent,omitempty"`
+	Trim       bool `json:"trim,omitempty"`
 }
 
 // Results are the values of consecutive items of a run. Each field but N has one entry
@@ -149,7 +157,13 @@ type Cause struct {
 	Message string `json:"message"`
 }
 
-// ProgressReport is the task's own report on the item that runs.
+// Canceled answers a Cancel: no item of its runs is under way any more.
+type Canceled struct {
+	Runs  []int64 `json:"runs"`
+	Board uint64  `json:"board,omitempty"`
+}
+
+// ProgressReport is the task's own report on an item that runs.
 type ProgressReport struct {
 	Run   int64           `json:"run"`
 	N     int             `json:"n"`
@@ -180,6 +194,7 @@ type Cap struct {
 func (Hello) kind() string          { return "hello" }
 func (Run) kind() string            { return "run" }
 func (Next) kind() string           { return "next" }
+func (Cancel) kind() string         { return "cancel" }
 func (Trim) kind() string           { return "trim" }
 func (Stop) kind() string           { return "stop" }
 func (ProcessHello) kind() string   { return "hello" }
@@ -187,6 +202,7 @@ func (Ready) kind() string          { return "ready" }
 func (Results) kind() string        { return "results" }
 func (Posted) kind() string         { return "posted" }
 func (Fault) kind() string          { return "fault" }
+func (Canceled) kind() string       { return "canceled" }
 func (ProgressReport) kind() string { return "progress" }
 func (Kept) kind() string           { return "kept" }
 func (Trimmed) kind() string        { return "trimmed" }

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -8,9 +9,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/test/rig"
 	"github.com/gpumux/gpumux/workers/config"
+	"github.com/gpumux/gpumux/workflows"
 )
 
 const concurrentPy = `
@@ -34,6 +40,21 @@ async def among(x, wanted):
 @gpumux.concurrent(max=8)
 async def window(x):
     return await among(x, 8)
+
+@gpumux.concurrent(max=64)
+async def all_60(x):
+    return await among(x, 60)
+
+@gpumux.batch(max=64)
+def batch(xs):
+    return [len(xs)] * len(xs)
+
+@gpumux.concurrent(max=8)
+async def gate(x):
+    # items of 100 and more wait for a file
+    while x >= 100 and not os.path.exists(os.path.join(os.environ["MARKERS"], "open")): await asyncio.sleep(0.01)
+    with open(os.environ["CALLS"], "a") as f: f.write(f"{x}\n")
+    return x
 
 def dies(name):
     with open(os.path.join(os.environ["MARKERS"], name), "a") as f: f.write("x")
@@ -66,6 +87,7 @@ func concurrent(t *testing.T, function string) *site {
 	s := newSite(t)
 	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "concurrent_.py"), []byte(concurrentPy), 0o644))
 	c := s.config("cpu", 1)
+	require.NoError(t, os.MkdirAll(filepath.Join(s.dir, "markers"), 0o755))
 	c.Tasks[function] = config.Task{Python: "concurrent_.py:" + function, Env: map[string]string{
 		"CALLS": s.calls, "MARKERS": filepath.Join(s.dir, "markers"),
 	}}
@@ -97,6 +119,112 @@ func TestConcurrent_ItemsOverlap(t *testing.T) {
 	s.calledOnce(100)
 }
 
+// All 60 items wait for each other, so the map ends only if nobody has to wait for the
+// end of a chunk, whatever their size.
+func TestConcurrent_TheWindowIsFullOverChunks(t *testing.T) {
+	for name, in := range map[string]gpumux.MapInput{
+		"of gpumux's own size": {}, "of 7": {Chunk: 7}, "of 1": {Chunk: 1}, "of 7, inline": {Chunk: 7, Window: 9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := concurrent(t, "all_60")
+			in.Task, in.Range, in.Ladder = "all_60", &gpumux.Range{End: 60}, []string{"cpu"}
+			sum, err := s.run(in)
+			require.NoError(t, err)
+			require.Zero(t, sum.Failed)
+			s.calledOnce(60)
+		})
+	}
+}
+
+// all60 is somebody's own workflow, which has no store.
+func all60(ctx workflow.Context) ([]int, error) {
+	items := make([]int, 60)
+	for i := range items {
+		items[i] = i
+	}
+	mapped, err := workflows.Map[int, int](ctx, gpumux.MapInput{Task: "all_60", Ladder: []string{"cpu"}}, items)
+	if err != nil {
+		return nil, err
+	}
+	return mapped.Values()
+}
+
+func TestConcurrent_TheWindowIsFullInAnyWorkflow(t *testing.T) {
+	s := concurrent(t, "all_60")
+	w := worker.New(s.client, "service", worker.Options{})
+	w.RegisterWorkflowWithOptions(all60, workflow.RegisterOptions{Name: "all60"})
+	require.NoError(t, w.Start())
+	defer w.Stop()
+	run, err := s.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "all60", TaskQueue: "service"}, "all60")
+	require.NoError(t, err)
+	require.NoError(t, run.Get(t.Context(), nil))
+	s.calledOnce(60)
+}
+
+// No micro-batch is smaller than it may be, from the first on.
+func TestConcurrent_MicroBatchesAreFullFromTheFirst(t *testing.T) {
+	s := concurrent(t, "batch")
+	sum, err := s.run(gpumux.MapInput{Task: "batch", Range: &gpumux.Range{End: 640}, Ladder: []string{"cpu"}})
+	require.NoError(t, err)
+	for i, r := range s.results(sum) {
+		require.Equal(t, "64", string(r.Value), "item %d", i)
+	}
+}
+
+// Maps of the same task share a slot whose process has room. One of another task waits
+// until they have left it, and is not passed over for ever.
+func TestConcurrent_MapsShareASlot(t *testing.T) {
+	s := concurrent(t, "gate")
+	input := func(id string, from, to int64) client.WorkflowRun {
+		run, err := s.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: gpumux.Queue}, gpumux.MapWorkflow,
+			gpumux.MapInput{Task: "gate", Range: &gpumux.Range{Start: from, End: to}, Ladder: []string{"cpu"}})
+		require.NoError(t, err)
+		return run
+	}
+	waiting := input("waiting", 100, 103)
+	require.NoError(t, input("quick", 0, 4).Get(t.Context(), nil), "beside the one that waits")
+	other, err := s.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "other", TaskQueue: gpumux.Queue}, gpumux.MapWorkflow,
+		gpumux.MapInput{Task: "double", Range: &gpumux.Range{End: 3}, Ladder: []string{"cpu"}})
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	require.Error(t, other.Get(ctx, nil))
+	late := input("late", 4, 8)
+	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "markers", "open"), nil, 0o644))
+	for _, run := range []client.WorkflowRun{waiting, other, late} {
+		require.NoError(t, run.Get(t.Context(), nil))
+	}
+	for item, times := range s.seen() {
+		require.Equal(t, 1, times, "item %s", item)
+	}
+}
+
+// The first item waits, and the results of all others are stored. A kill repeats that
+// one.
+func TestConcurrent_AKillRepeatsWhatWasInFlight(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	s.write("first.py", `
+import asyncio, gpumux, os
+@gpumux.concurrent(max=64)
+async def first(x):
+    while x == 0 and not os.path.exists("open"): await asyncio.sleep(0.01)
+    with open("calls", "a") as f: f.write(f"{x}\n")
+    return x
+`)
+	args := []string{"map", "first.py:first", "--range", "0:200", "--local", "--slots", "1", "--out", "r.jsonl"}
+	p := s.begin(args...)
+	rig.Wait(t, func() bool { return storedItems(t, s.path("state/gpumux/local/*/store")) == 199 }, time.Minute, 20*time.Millisecond, "all but one")
+	require.NoError(t, p.Process.Kill())
+	require.Equal(t, -1, p.code())
+	s.write("open", "")
+	s.run(0, args...)
+	require.Len(t, s.lines(s.file("r.jsonl")), 200)
+	for item, times := range s.calls() {
+		require.Equal(t, 1, times, "item %s", item)
+	}
+}
+
 // An item that ends its process is found among those under way, and no other fails.
 func TestConcurrent_TheCulpritIsFound(t *testing.T) {
 	s := concurrent(t, "culprit")
@@ -109,7 +237,7 @@ func TestConcurrent_TheCulpritIsFound(t *testing.T) {
 	require.True(t, f.Alone)
 	deaths, err := os.ReadFile(filepath.Join(s.dir, "markers", "deaths"))
 	require.NoError(t, err)
-	require.LessOrEqual(t, len(deaths), 1+5+2, "once among 32, by halves, and alone twice")
+	require.LessOrEqual(t, len(deaths), 2+4+3, "twice among 16, by halves, after others, and alone twice")
 }
 
 // A process that dies of itself costs the items under way one retry each.

@@ -51,10 +51,11 @@ func interpreter() string {
 // process is a real Python with the wire and an output file, as a slot has it.
 type process struct {
 	*wire.Conn
-	t      *testing.T
-	cmd    *exec.Cmd
-	output string
-	run    int64
+	t          *testing.T
+	cmd        *exec.Cmd
+	output     string
+	run        int64
+	concurrent bool
 }
 
 // launch starts Python, with more descriptors behind the wire's, and sends nothing.
@@ -103,7 +104,7 @@ func greet(t *testing.T, dir, target string) *process {
 func start(t *testing.T, target string) *process {
 	t.Helper()
 	p := greet(t, "tasks", target)
-	require.IsType(t, wire.Ready{}, p.next())
+	p.concurrent = p.next().(wire.Ready).Concurrent > 0
 	return p
 }
 
@@ -135,13 +136,18 @@ type answer struct {
 	raw bool
 }
 
-// do sends items and waits for an answer to each, in order.
+// do sends items and waits for an answer to each: in order, unless they run at the same
+// time.
 func (p *process) do(attempts int, items ...string) []answer {
 	p.t.Helper()
 	p.send(attempts, items...)
-	var answers []answer
-	for len(answers) < len(items) {
-		answers = append(answers, p.take(len(answers))...)
+	answers := make([]answer, len(items))
+	for given := 0; given < len(items); {
+		n, got := p.read()
+		if !p.concurrent {
+			require.Equal(p.t, given, n)
+		}
+		given += copy(answers[n:], got)
 	}
 	return answers
 }
@@ -149,10 +155,17 @@ func (p *process) do(attempts int, items ...string) []answer {
 // take reads one message with answers from position n on.
 func (p *process) take(n int) []answer {
 	p.t.Helper()
+	at, answers := p.read()
+	require.Equal(p.t, n, at)
+	return answers
+}
+
+// read reads one message with answers, from position n on.
+func (p *process) read() (n int, answers []answer) {
+	p.t.Helper()
 	switch m := p.next().(type) {
 	case wire.Results:
-		require.Equal(p.t, []any{p.run, n}, []any{m.Run, m.N})
-		var answers []answer
+		require.Equal(p.t, p.run, m.Run)
 		for i, value := range m.Values {
 			a := answer{attempts: 1, out: m.Out}
 			if m.Kinds != nil && m.Kinds[i] != wire.JSON {
@@ -168,14 +181,14 @@ func (p *process) take(n int) []answer {
 			}
 			answers = append(answers, a)
 		}
-		return answers
+		return m.N, answers
 	case wire.Fault:
-		require.Equal(p.t, []any{p.run, n}, []any{m.Run, m.N})
+		require.Equal(p.t, p.run, m.Run)
 		require.NoError(p.t, p.Write(wire.Next{}))
-		return []answer{{fault: &m.Raised, attempts: max(1, m.Attempts), out: m.Out}}
+		return m.N, []answer{{fault: &m.Raised, attempts: max(1, m.Attempts), out: m.Out}}
 	default:
 		require.Fail(p.t, "unexpected message", "%#v", m)
-		return nil
+		return 0, nil
 	}
 }
 
@@ -227,7 +240,7 @@ func TestProcess_RefusesWhatIsNoProtocol(t *testing.T) {
 	p := start(t, "kinds.py:plain")
 	require.NoError(t, p.Write(wire.ProcessHello{Version: 1}))
 	require.Equal(t, 64, p.exit())
-	require.Contains(t, p.printed(), "gpumux: the worker says 'hello' where only run, trim and stop can come")
+	require.Contains(t, p.printed(), "gpumux: the worker says 'hello' where only run, cancel, trim and stop can come")
 
 	cmd := exec.Command(python, runtime)
 	out, err := cmd.CombinedOutput()

@@ -2,6 +2,7 @@ package python_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -51,7 +52,20 @@ func TestBatch_CostOutlivesAHalving(t *testing.T) {
 	require.Equal(t, "[0,0]", got[2].value)
 }
 
-// Four of eight items run at a time, all eight while the first one waits for the last.
+// answered reads so many results, each alone, and returns their places and values.
+func (p *process) answered(n int) (at []string, values []string) {
+	p.t.Helper()
+	for range n {
+		m := p.next().(wire.Results)
+		require.Len(p.t, m.Values, 1)
+		at = append(at, fmt.Sprintf("%d-%d", m.Run, m.N))
+		values = append(values, string(m.Values[0]))
+	}
+	return at, values
+}
+
+// Four of eight items run at a time. Each is answered when it has ended, before those
+// that began earlier.
 func TestConcurrent_RunsAFullWindow(t *testing.T) {
 	p := start(t, "together.py:meet")
 	require.Equal(t, "4 4 4 4", strings.Join(p.values("4", "4", "4", "4"), " "))
@@ -59,23 +73,44 @@ func TestConcurrent_RunsAFullWindow(t *testing.T) {
 	p = start(t, "together.py:meet")
 	p.send(1, "8", "1", "1", "1")
 	p.send(1, "1", "1", "1", "8")
-	var values []string
-	for len(values) < 8 {
-		m := p.next().(wire.Results)
-		require.Equal(t, []any{int64(len(values)/4 + 1), len(values) % 4}, []any{m.Run, m.N}, "in the order of the items")
-		for _, value := range m.Values {
-			values = append(values, string(value))
-		}
-	}
-	require.Equal(t, "8 2 3 4 5 6 7 8", strings.Join(values, " "))
+	at, values := p.answered(6)
+	require.ElementsMatch(t, []string{"1-1", "1-2", "1-3", "2-0", "2-1", "2-2"}, at)
+	require.NotContains(t, values, "8", "the first waits for the last, and nobody waits for it")
+	at, _ = p.answered(2)
+	require.ElementsMatch(t, []string{"1-0", "2-3"}, at)
 }
 
-// The worker learns twice as many items as run: so many may have begun when it dies.
+// The worker learns how many items run at the same time.
 func TestConcurrent_Announces(t *testing.T) {
-	for target, batch := range map[string]int{"together.py:meet": 8, "together.py:faulty": 128, "together.py:Engine": 1} {
-		require.Equal(t, batch, greet(t, "tasks", target).next().(wire.Ready).Batch, target)
+	for target, most := range map[string]int{"together.py:meet": 4, "together.py:faulty": 64, "together.py:Engine": 1} {
+		ready := greet(t, "tasks", target).next().(wire.Ready)
+		require.Equal(t, []int{0, most}, []int{ready.Batch, ready.Concurrent}, target)
 	}
 	require.Equal(t, "2 4", strings.Join(start(t, "together.py:Engine").values("1", "2"), " "))
+}
+
+// Runs that the worker gives up end without answers, whether their items run, wait or do
+// not care, and the others go on.
+func TestConcurrent_CancelsRuns(t *testing.T) {
+	p := start(t, "together.py:waits")
+	p.send(1, `"a"`, `"b"`)
+	p.send(1, `"stays"`)
+	p.send(1, `"c"`, `"waits"`)
+	for range 4 {
+		require.IsType(t, wire.ProgressReport{}, p.next(), "four run")
+	}
+	require.NoError(t, p.Write(wire.Cancel{Runs: []int64{1, 3}}))
+	require.Equal(t, wire.Canceled{Runs: []int64{1, 3}}, p.next())
+	require.Equal(t, "a b c", strings.Join(strings.Fields(p.printed()), " "), "each was told, and what waited has not begun")
+	p.send(1, `"stubborn"`)
+	require.IsType(t, wire.ProgressReport{}, p.next())
+	require.NoError(t, p.Write(wire.Cancel{Runs: []int64{4}}))
+	p.send(1, `"opens"`)
+	got := []wire.Message{p.next(), p.next(), p.next()}
+	require.Contains(t, got, wire.Canceled{Runs: []int64{4}})
+	require.NoError(t, p.Write(wire.Cancel{Runs: []int64{2}}))
+	require.Equal(t, wire.Canceled{Runs: []int64{2}}, p.next(), "it was answered, and nothing runs")
+	require.Equal(t, `"later"`, p.values(`"later"`)[0])
 }
 
 func TestConcurrent_EachItemHasItsOwnFault(t *testing.T) {
@@ -91,17 +126,16 @@ func TestConcurrent_EachItemHasItsOwnFault(t *testing.T) {
 	require.Equal(t, answer{value: "1", attempts: 1}, got[5])
 }
 
-// The worker hears of the item whose answer is due; what another said comes when its turn
-// does.
 func TestConcurrent_ProgressIsOfTheRightItem(t *testing.T) {
 	p := start(t, "together.py:reports")
 	p.send(1, `"first"`, `"second"`)
+	require.Equal(t, wire.ProgressReport{Run: 1, N: 1, Value: json.RawMessage(`"of the second, early"`)}, p.next())
+	require.Equal(t, wire.ProgressReport{Run: 1, N: 1, Value: json.RawMessage(`"of the second"`)}, p.next())
 	require.Equal(t, wire.ProgressReport{Run: 1, Value: json.RawMessage(`"of the first"`)}, p.next())
 	require.Equal(t, "first", unquote(t, p.next().(wire.Results).Values[0]))
-	require.Equal(t, wire.ProgressReport{Run: 1, N: 1, Value: json.RawMessage(`"of the second"`)}, p.next())
 	p.send(1, `"third"`)
-	second, third := p.next().(wire.Results), p.next().(wire.Results)
-	require.Equal(t, []any{int64(1), 1, int64(2), 0}, []any{second.Run, second.N, third.Run, third.N})
+	at, _ := p.answered(2)
+	require.ElementsMatch(t, []string{"1-1", "2-0"}, at)
 }
 
 func unquote(t *testing.T, raw []byte) (text string) {
@@ -133,15 +167,17 @@ func TestConcurrent_FilesOfEachItem(t *testing.T) {
 	p.run++
 	require.NoError(t, p.Write(wire.Run{Run: 1, Attempts: 1, Folder: folder,
 		Items: []json.RawMessage{json.RawMessage(`"a"`), json.RawMessage(`"bad"`), json.RawMessage(`"c"`)}}))
-	for n, name := range []string{"a", "bad", "c"} {
-		if name == "bad" {
-			require.IsType(t, wire.Fault{}, p.next())
+	for range 3 {
+		message := p.next()
+		if fault, raised := message.(wire.Fault); raised {
+			require.Equal(t, 1, fault.N)
 			require.NoError(t, p.Write(wire.Next{}))
 			require.NoDirExists(t, filepath.Join(folder, "1-1"))
 			continue
 		}
-		m := p.next().(wire.Results)
-		require.Equal(t, []any{n, []string{name, "more"}}, []any{m.N, m.Files})
+		m := message.(wire.Results)
+		n, name := m.N, []string{"a", "bad", "c"}[m.N]
+		require.Equal(t, []string{name, "more"}, m.Files)
 		data, err := os.ReadFile(filepath.Join(folder, "1-"+string(rune('0'+n)), "more"))
 		require.NoError(t, err)
 		require.Equal(t, "more of "+name, string(data))

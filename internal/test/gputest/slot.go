@@ -19,12 +19,15 @@ type Slot struct {
 	// Stops counts the calls of Stop; Do, where it is set, is a call.
 	Stops   atomic.Int32
 	running atomic.Int32
+	shared  atomic.Bool
+	sharers int
+	room    int64
 	Do      func(ctx context.Context, task launch.Task, call calls.Call) error
 }
 
-// Run is slot.Slot's; two at once are an error.
+// Run is slot.Slot's; two at once are an error where nothing is offered.
 func (f *Slot) Run(ctx context.Context, task launch.Task, call calls.Call) error {
-	if f.running.Add(1) != 1 {
+	if f.running.Add(1) != 1 && !f.shared.Load() {
 		return errors.New("two calls in one slot")
 	}
 	defer f.running.Add(-1)
@@ -40,6 +43,21 @@ func (f *Slot) Load(task string, s slot.State) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.task, f.state = task, s
+}
+
+// Offer lets the slot have so many calls, and room for so many items of another.
+func (f *Slot) Offer(sharers int, room int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.shared.Store(true)
+	f.sharers, f.room = sharers, room
+}
+
+// Room is slot.Slot's.
+func (f *Slot) Room() (sharers int, room int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.sharers, f.room
 }
 
 // State is slot.Slot's.

@@ -37,7 +37,8 @@ class Caller:
 
     def __init__(self, wire: Wire, peak: Peak) -> None:
         self.target = ""
-        self.batch = 0
+        self.batch = self.concurrent = 0
+        """How many items it takes in one call, and how many at the same time; 0: one."""
         self.loaded: dict[str, Callable[..., Any]] = {}
         """The functions that it used, by target."""
         self.ended: Callable[[], None] = lambda: None
@@ -65,10 +66,8 @@ class Caller:
         self.batch = self._limit = int(getattr(function, "__gpumux_batch__", 0))
         self._good, self._grown, self._patience = 0, False, _PATIENCE
         self._cost, self._most = getattr(function, "__gpumux_limit__", (None, math.inf))
-        self._window, together = None, int(getattr(function, "__gpumux_concurrent__", 0))
-        if together:
-            self._window = Window(self, self._wire, self._peak, function, together)
-            self.batch = self._window.span
+        self.concurrent = int(getattr(function, "__gpumux_concurrent__", 0))
+        self._window = Window(self, self._wire, self._peak, function, self.concurrent) if self.concurrent else None
 
     def run(self, header: dict, body: memoryview) -> None:
         """Run the items of one run, whose JSON lies one after the other in body."""

@@ -141,7 +141,7 @@ def _serve(wire, ended, forks) -> int:
     # Such a process runs one item.
     single = forks is not None and not hello.get("lease")
     caller.ended = ended
-    wire.ready(caller.batch, trim=True)
+    wire.ready(caller.batch, trim=True, concurrent=caller.concurrent)
     try:
         while True:
             ended()
@@ -157,8 +157,11 @@ def _serve(wire, ended, forks) -> int:
                     wire.tell_allocators(allocators.usage())
                 wire.trimmed(busy)
                 continue
+            if header.get("type") == "cancel":
+                wire.canceled(header["runs"])  # all its items have ended meanwhile
+                continue
             if header.get("type") != "run":
-                raise WireError(f"the worker says {header.get('type')!r} where only run, trim and stop can come")
+                raise WireError(f"the worker says {header.get('type')!r} where only run, cancel, trim and stop can come")
             check_run(header, body)
             trace(header)
             # The worker waits for results, so it reads the report.

@@ -1,7 +1,7 @@
 """The items of a task with gpumux.concurrent: many run at the same time on the event loop.
 
-Owns which of them run, and answers each in its turn: one that has ended waits for those before it. Takes further runs from the wire
-meanwhile. It begins at most span items beyond the last answer, so that the worker knows who may have run when the process dies.
+Owns which of them run, and answers each when it has ended, in whatever order. Takes further runs from the wire meanwhile, and cancels the
+items of those that the worker gives up.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _running: ContextVar[Optional[_Item]] = ContextVar("gpumux item", default=None)
 class _Item:
     """An item from its arrival to its answer."""
 
-    __slots__ = ("run", "n", "raw", "attempts", "folder", "files", "tried", "ended", "data", "fault", "began", "share", "progress", "task")
+    __slots__ = ("run", "n", "raw", "attempts", "folder", "files", "tried", "ended", "data", "fault", "began", "share", "task")
 
     def __init__(self, run: int, n: int, raw: memoryview, attempts: int, folder: str) -> None:
         self.run, self.n, self.raw, self.attempts = run, n, raw, attempts
@@ -39,8 +39,7 @@ class _Item:
         self.data: bytes | Raw = b""
         self.fault: dict | None = None
         self.began = self.share = 0.0
-        self.progress: bytes | None = None
-        """The newest one that the worker has not seen: it hears of the item whose answer is due."""
+        self.task: Any = None
 
 
 class Window:
@@ -49,14 +48,18 @@ class Window:
     def __init__(self, caller: Caller, wire: Wire, peak: Peak, function: Callable[[Any], Any], most: int) -> None:
         self.closing = False
         """The tasks that are left are cancelled, and none is answered any more."""
-        self.span = most if most == 1 else 2 * most
-        """How many items may have begun and not be answered: twice as many as run, so that a slow one does not stop the others."""
+        self.most = most
         self._caller, self._wire, self._peak = caller, wire, peak
-        self._function, self._most = function, most
+        self._function = function
         self._waiting: Deque[_Item] = deque()
-        self._open: Deque[_Item] = deque()
+        self._open: dict[_Item, None] = {}
+        """The items that run, in the order in which they began."""
+        self._ended: Deque[_Item] = deque()
+        """Those that have ended and have no answer."""
+        self._canceled: list[frozenset[int]] = []
+        """The runs of each message that cancels some, while items of theirs run."""
         # The time of the process, shared among the items that run: what one of them gets is its part of busy.
-        self._active, self._shared, self._when = 0, 0.0, 0.0
+        self._shared, self._when = 0.0, 0.0
         self._news: Any = None
 
     def run(self, header: dict, body: memoryview, loop: Any) -> None:
@@ -74,23 +77,33 @@ class Window:
         self._news = asyncio.Event()
         loop.add_reader(self._wire.fileno(), self._news.set)
         while True:
-            while True:
-                message = self._wire.peek()
-                if message is None or message[0].get("type") != "run" or (message[0].get("target"), message[0].get("task")) != function:
-                    break
-                check_run(*message)
-                trace(message[0])
-                memory.prove()
-                self._add(*message)
-                self._wire.read()
+            self._hear(function)
             if self._wire.over:
                 loop.remove_reader(self._wire.fileno())
-            self._begin(loop)
+            while self._waiting and len(self._open) < self.most:
+                self._begin(self._waiting.popleft(), loop)
             if not self._open:
                 return
             await self._news.wait()
             self._news.clear()
-            self._answer()
+            if self._ended:
+                self._answer()
+
+    def _hear(self, function: tuple) -> None:
+        """Take the messages that have come, up to one that is not for this function."""
+        while True:
+            message = self._wire.peek()
+            kind = message and message[0].get("type")
+            if kind == "run" and (message[0].get("target"), message[0].get("task")) == function:
+                check_run(*message)
+                trace(message[0])
+                memory.prove()
+                self._add(*message)
+            elif kind == "cancel":
+                self._cancel(frozenset(message[0]["runs"]))
+            else:
+                return
+            self._wire.read()
 
     def _add(self, header: dict, body: memoryview) -> None:
         run, attempts, folder = header["run"], header.get("attempts") or 1, header.get("folder") or ""
@@ -99,20 +112,47 @@ class Window:
             self._waiting.append(_Item(run, n, body[start : start + size], attempts, folder))
             start += size
 
-    def _begin(self, loop: Any) -> None:
-        while self._waiting and self._active < self._most and len(self._open) < self.span:
-            item = self._waiting.popleft()
-            self._open.append(item)
-            item.began, item.share = self._pass(1)
-            item.task = loop.create_task(self._call(item))
+    def _cancel(self, runs: frozenset[int]) -> None:
+        """End the items of these runs without answers. Those that run are told so by asyncio."""
+        self._waiting = deque(item for item in self._waiting if item.run not in runs)
+        self._canceled.append(runs)
+        for item in self._open:
+            if item.run in runs:
+                item.task.cancel()
+        self._confirm()
 
-    def _pass(self, more: int) -> tuple[float, float]:
-        """Book that so many more items run from now on; the time, and what an item that ran all along has got of it."""
+    def _is_canceled(self, item: _Item) -> bool:
+        return any(item.run in runs for runs in self._canceled)
+
+    def _confirm(self) -> None:
+        """Tell the worker which cancelled runs have no item left."""
+        for runs in self._canceled[:]:
+            if not any(item.run in runs for item in (*self._open, *self._ended)):
+                self._canceled.remove(runs)
+                self._wire.canceled(sorted(runs))
+
+    def _begin(self, item: _Item, loop: Any) -> None:
+        item.began, item.share = self._pass()
+        self._open[item] = None
+        item.task = loop.create_task(self._call(item))
+        # A task that is cancelled before its first step runs nothing of _call.
+        item.task.add_done_callback(lambda _: self._end(item))
+
+    def _end(self, item: _Item) -> None:
+        if self.closing:
+            return
+        item.share = self._pass()[1] - item.share
+        item.ended, item.raw = True, memoryview(b"")
+        del self._open[item]
+        self._ended.append(item)
+        self._news.set()
+
+    def _pass(self) -> tuple[float, float]:
+        """Book that the number of items that run changes now; the time, and what an item that ran all along has got of it."""
         now = perf_counter()
-        if self._active:
-            self._shared += (now - self._when) / self._active
+        if self._open:
+            self._shared += (now - self._when) / len(self._open)
         self._when = now
-        self._active += more
         return now, self._shared
 
     async def _call(self, item: _Item) -> None:
@@ -126,6 +166,8 @@ class Window:
                 if self.closing:
                     raise
                 self._caller.survive(error)
+                if self._is_canceled(item):
+                    return
                 fault, full = describe(error), is_memory(error)
             if fault is None:
                 break
@@ -138,43 +180,35 @@ class Window:
         if self._caller.forked():
             self._caller.leave(None)
         item.fault = fault
-        item.share = self._pass(-1)[1] - item.share
-        item.ended = True
-        item.raw = memoryview(b"")
-        self._news.set()
 
     def _answer(self) -> None:
-        """Answer the items whose turn it is."""
-        if not self._open[0].ended:
-            return
+        """Answer the items that have ended."""
         self._caller.finish()
         now = perf_counter()
-        peak = 0 if now - self._open[0].began < LONG and now < self._peak.due else self._peak.measure(now)
-        while self._open and self._open[0].ended:
-            item = self._open.popleft()
-            if item.fault is None:
+        oldest = min(item.began for item in self._ended)
+        peak = 0 if now - oldest < LONG and now < self._peak.due else self._peak.measure(now)
+        while self._ended:
+            item = self._ended.popleft()
+            if self._is_canceled(item):
+                if item.files is not None:
+                    item.files.drop()
+            elif item.fault is None:
                 files = item.files.take() if item.files is not None else ()
                 self._wire.result(item.run, item.n, item.data, item.share, now, item.tried, peak, files)
-                continue
-            self._wire.fault(item.fault, item.run, item.n, item.tried, item.share, peak)
-            self._caller.answered()
-            self._wire.await_next()
-            self._wire.sending = True
+            else:
+                self._wire.fault(item.fault, item.run, item.n, item.tried, item.share, peak)
+                self._caller.answered()
+                self._wire.await_next()
+                self._wire.sending = True
+        self._confirm()
         self._wire.post()
         self._caller.answered()
-        if self._open and self._open[0].progress is not None:
-            value, self._open[0].progress = self._open[0].progress, None
-            self._wire.progress(self._open[0].run, self._open[0].n, value)
 
     def progress(self, value: bytes) -> None:
-        """Tell the worker how far the item is that calls, once its answer is due."""
+        """Tell the worker how far the item is that calls."""
         item = _running.get()
-        if item is None or item.ended:
-            return
-        if self._open and self._open[0] is item:
+        if item is not None and not item.ended:
             self._wire.progress(item.run, item.n, value)
-        else:
-            item.progress = value
 
     def save(self, name: str, data: Any) -> None:
         """Keep a file of the item that calls."""

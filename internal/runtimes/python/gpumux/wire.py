@@ -252,11 +252,20 @@ class Wire:
     def hello(self, pid: int, runtime: str) -> None:
         self._header({"type": "hello", "version": VERSION, "pid": pid, "runtime": runtime})
 
-    def ready(self, batch: int, trim: bool = False) -> None:
+    def ready(self, batch: int, trim: bool = False, concurrent: int = 0) -> None:
         """The task is loaded; trim says that this side understands the message of that name."""
         header: dict = {"type": "ready", "batch": batch}
+        if concurrent:
+            header["concurrent"] = concurrent
         if trim:
             header["trim"] = True
+        self._header(header)
+
+    def canceled(self, runs: list[int]) -> None:
+        """No item of these runs is under way any more."""
+        header: dict = {"type": "canceled", "runs": runs}
+        if end := self._tell_board():
+            header["board"] = end
         self._header(header)
 
     def trimmed(self, busy: float) -> None:
@@ -381,6 +390,13 @@ class Wire:
         if self._board.unread():
             raise WireError(f"the worker left {self._board.unread()} bytes on a full board")
 
+    def _tell_board(self) -> int:
+        """The end of the board, which the worker learns now."""
+        if self._board is None:
+            return 0
+        self._posted = self._board.published
+        return self._posted
+
     def _board_field(self) -> str:
         """The field with the end of the board."""
         board = self._board
@@ -403,8 +419,8 @@ class Wire:
             header["out"] = self._printed
         if peak:
             header["peak"] = peak
-        if self._board is not None and self._board.published:
-            header["board"] = self._posted = self._board.published
+        if end := self._tell_board():
+            header["board"] = end
         header["fault"] = fault
         self._send(f"{_dumps(header)[:-1]}{self._take_allocators()}}}\n".encode(), b"")
 

@@ -119,3 +119,27 @@ async def saves(name):
     if name == "bad":
         raise ValueError(name)
     return name
+
+
+@gpumux.concurrent(max=4)
+async def waits(name):
+    """Tells that it runs, and waits; prints when it is cancelled."""
+    opened = gates.setdefault(0, asyncio.Event())
+    if name == "later":
+        return name
+    if name == "opens":
+        opened.set()
+        return name
+    gpumux.progress(name)
+    try:
+        await opened.wait()
+    except asyncio.CancelledError:
+        if name != "stubborn":
+            print(name, flush=True)
+            raise
+        await opened.wait()
+        raise ValueError("cancelled")
+    return name
+
+
+gates = {}

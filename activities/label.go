@@ -1,0 +1,28 @@
+package activities
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/items"
+)
+
+// label is the part of an item that is copied into its result.
+type label struct{ key, item json.RawMessage }
+
+// labelOf returns the item that a chunk's source has as raw, and its label.
+func labelOf(chunk contract.Chunk, raw json.RawMessage) (item json.RawMessage, of label, err error) {
+	item = raw
+	if chunk.Source != nil {
+		if item, of.key, err = items.Unwrap(*chunk.Source, raw); err != nil {
+			return nil, of, err
+		}
+	}
+	key, whole := contract.Label(item, chunk.Key, chunk.WithItem)
+	if key != nil {
+		of.key = key
+	}
+	of.key, of.item = bytes.Clone(of.key), whole
+	return item, of, nil
+}

@@ -1,0 +1,224 @@
+package slot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
+	"github.com/gpumux/gpumux/internal/session"
+	"github.com/gpumux/gpumux/internal/template"
+)
+
+// unsteady is how often the code of a task may change during its import. Then the calls
+// are given up.
+const unsteady = 3
+
+// admission gets a job the process that may run its items.
+type admission struct{ job *job }
+
+// admit returns a process that may run an item of the call: the present one where it
+// suits, else a new one. The process was loaded from the call's edition of the code, and
+// the files still have that edition, because the process may import more of them later.
+func (a *admission) admit(ctx context.Context) (*occupant, error) {
+	j := a.job
+	if p, err := a.leased(); p != nil || err != nil {
+		return p, err
+	}
+	for tries := 1; ; tries++ {
+		now, err := a.callEdition(ctx)
+		if err == nil && tries > unsteady {
+			err = j.judge.outdated(j.task, j.want.Edition, now)
+		}
+		if err != nil {
+			return nil, err
+		}
+		p := j.owner.process
+		if p != nil {
+			if why := a.unfit(p, now); why != "" {
+				if reason, _ := p.account.Replaced(); reason != "" {
+					j.owner.recycled(p, reason, why)
+				}
+				j.owner.retire(true, why)
+				p = nil
+			}
+		}
+		if p == nil {
+			if err := a.backoff(ctx); err != nil {
+				return nil, err
+			}
+			if p, err = a.start(ctx, now); err != nil {
+				return nil, err
+			}
+		}
+		if p.edition == now {
+			j.settle(p)
+			return p, nil
+		}
+		j.owner.retire(true, "its code changed while it was imported")
+	}
+}
+
+// leased returns the process of the call's lease, if there is one. That process keeps the
+// code that it has loaded, so its edition is not checked.
+func (a *admission) leased() (*occupant, error) {
+	j := a.job
+	p := j.owner.process
+	switch {
+	case j.want.Lease == "":
+		return nil, nil
+	case p == nil || p.lease != j.want.Lease || p.exited():
+		if j.want.Process != 0 {
+			return nil, calls.ErrGone
+		}
+		return nil, nil
+	case !j.task.Joins(p.session.Task):
+		return nil, j.judge.start(j.task, gpumux.Fault{
+			Kind:    gpumux.FaultBadInput,
+			Message: fmt.Sprintf("the process of the lease runs task %s, and task %s needs another process", p.session.Task.Name, j.task.Name),
+			Hint:    "in one lease call tasks of the same folder, interpreter and environment, or use a lease for each",
+		})
+	}
+	p.session.Task = j.task
+	return p, nil
+}
+
+// callEdition is the edition of the task's files now. It is an error where the call needs
+// another one.
+func (a *admission) callEdition(ctx context.Context) (string, error) {
+	j := a.job
+	now, err := a.edition(ctx)
+	if err == nil && j.want.Edition != "" && j.want.Edition != now {
+		err = j.judge.outdated(j.task, j.want.Edition, now)
+	}
+	return now, err
+}
+
+// edition is the edition of the task's files now. An error is the fault of a start, or
+// why the call ended.
+func (a *admission) edition(ctx context.Context) (string, error) {
+	j := a.job
+	now, err := j.task.Edition(ctx, j.o.StartLimit)
+	return now, j.judge.unanswered(j.task, err)
+}
+
+// unfit returns why the process cannot run the call, or "".
+func (a *admission) unfit(p *occupant, edition string) string {
+	j := a.job
+	switch {
+	case p.exited():
+		return "ended while idle"
+	case p.lease != j.want.Lease:
+		return "of another lease"
+	case !j.task.Same(p.session.Task):
+		return "another task"
+	case p.edition != edition:
+		return "its code has changed"
+	case p.session.Memory.Budget != j.o.Memory:
+		return "another budget"
+	}
+	return p.account.Unfit(j.fresh, j.want.Clean, j.task.RecycleAge)
+}
+
+// backoff waits before a start when the last ones failed.
+func (a *admission) backoff(ctx context.Context) error {
+	j := a.job
+	failures := j.owner.failures
+	if failures == 0 {
+		return nil
+	}
+	j.slot.enter(Backoff, fmt.Sprintf("%d starts failed", failures))
+	defer j.slot.enter(Vacant, "backoff over")
+	timer := time.NewTimer(min(10*time.Second, 100*time.Millisecond<<min(failures-1, 10)))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// start makes a new process ready for the call. A fresh one is forked from a template of
+// the edition fork, unless that is "" or there is none.
+func (a *admission) start(ctx context.Context, fork string) (*occupant, error) {
+	j := a.job
+	j.slot.enter(Starting, "call of "+j.task.Name)
+	j.slot.starts(j.task.Name)
+	p, child, err := a.spawn(ctx, fork)
+	if err != nil {
+		j.owner.unstart()
+		return nil, err
+	}
+	j.owner.occupy(p)
+	ready, evidence, trace := p.session.Greet(ctx)
+	if evidence != nil {
+		return a.unready(ctx, child, &deathError{evidence, trace})
+	}
+	p.account.Ready(ready.Batch, ready.Concurrent, ready.Trim)
+	if child != nil {
+		p.edition = child.Edition
+	} else if p.edition, err = a.edition(ctx); err != nil {
+		j.owner.abandon(err, "its file system does not answer")
+		return nil, err
+	}
+	j.owner.failures = 0
+	j.slot.enter(Ready, "task loaded")
+	level := zap.InfoLevel
+	if j.fresh {
+		level = zap.DebugLevel // one for each item
+	}
+	j.slot.log.Log(level, "task process ready", zap.String("task", j.task.Name), zap.Int("pid", p.session.Process.PID))
+	return p, nil
+}
+
+// spawn starts a process before its handshake: a template's child, or a new interpreter
+// or program.
+func (a *admission) spawn(ctx context.Context, fork string) (*occupant, *template.Child, error) {
+	j := a.job
+	if fork != "" && j.fresh {
+		switch child, err := j.owner.templates.Fork(ctx, j.task, j.o, fork); {
+		case err == nil:
+			return newOccupant(child.Session, j.o, j.limit), child, nil
+		case !errors.Is(err, template.ErrNone):
+			return nil, nil, j.judge.unanswered(j.task, err)
+		}
+	}
+	p, err := session.Start(ctx, j.task, j.o, nil)
+	if ctx.Err() != nil && p == nil {
+		return nil, nil, context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, nil, j.judge.unstarted(j.task, err)
+	}
+	return newOccupant(p, j.o, j.limit), nil, nil
+}
+
+// unready ends a process that did not get ready. For a template's child it starts one
+// without a template; else the error is the call's.
+func (a *admission) unready(ctx context.Context, child *template.Child, d *deathError) (*occupant, error) {
+	j := a.job
+	if j.calls.endLapsed(); len(j.calls.list) == 0 {
+		j.owner.kill("the call's time was over")
+		return nil, calls.ErrLapsed
+	}
+	if d.evidence.Canceled {
+		j.owner.abandon(context.Cause(ctx), "cancelled")
+		return nil, context.Cause(ctx)
+	}
+	if child != nil {
+		child.Unready(d.evidence)
+		j.owner.retire(false, "did not get ready")
+		return a.start(ctx, "")
+	}
+	d.evidence.Loading = true
+	fault := j.judge.diagnose(j.owner.process, d)
+	fault.Op, fault.Alone = "start", true
+	j.owner.failures++
+	j.owner.retire(false, "did not get ready")
+	return nil, fault
+}

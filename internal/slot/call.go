@@ -1,0 +1,61 @@
+package slot
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
+)
+
+// call is a call that is under way: where its items come from, and who waits for its end.
+type call struct {
+	calls.Call
+	// ctx ends with the caller's, and when the slot stops.
+	ctx context.Context
+	// forget lets go of ctx. It reports whether ctx had not ended.
+	forget func() bool
+	queue  *queue
+	reply  chan error
+	// inFlight is how many of its items the process has.
+	inFlight int
+	// canceled is when the process was told to end its items; zero: it was not.
+	canceled time.Time
+	// err is why the call ends before its items do, once that is known.
+	err error
+}
+
+// remaining is how many of its items have no result, as far as that is known.
+func (c *call) remaining() int64 { return int64(c.inFlight) + c.queue.remaining(c.Len) }
+
+// lapsed reports whether somebody else may run the items, which ends the call.
+func (c *call) lapsed() bool {
+	if c.err == nil && c.Held != nil {
+		c.err = c.Held()
+	}
+	return errors.Is(c.err, calls.ErrLapsed)
+}
+
+// charge ends the call with a fault that its process is killed for.
+func (c *call) charge(fault gpumux.Fault) { c.err = &fault }
+
+// ending is what a caller gets whose call ends with err, which others may share.
+func (c *call) ending(err error) error {
+	if c.err != nil {
+		err = c.err
+	}
+	fault, ok := errors.AsType[*gpumux.Fault](err)
+	switch {
+	case ok:
+		own := *fault
+		return &own
+	case err != nil && c.ctx.Err() != nil:
+		return context.Cause(c.ctx)
+	}
+	return err
+}
+
+// endless stands for an unknown number of items.
+const endless = math.MaxInt32

@@ -1,0 +1,175 @@
+package slot
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
+	"github.com/gpumux/gpumux/internal/process"
+)
+
+// callers are the calls under way in a job. They come and go one by one; the last one
+// ends the job. It is for the owner goroutine.
+type callers struct {
+	// list is in order of arrival.
+	list []*call
+	// news has a token when items may be there, gone when the context of a call has ended.
+	news, gone chan struct{}
+	// ctx ends with the last context of a call.
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	mu sync.Mutex // guards what follows
+	// alive is how many calls have a context that has not ended.
+	alive int
+}
+
+// newCallers has no calls yet. The context has the values of ctx.
+func newCallers(ctx context.Context) *callers {
+	s := &callers{news: make(chan struct{}, 1), gone: make(chan struct{}, 1)}
+	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	return s
+}
+
+// add starts to pull the items of a call, whose time limit is timeout unless it has its
+// own, and which ends with life. It reports false where the job ends at this moment.
+func (s *callers) add(r request, timeout time.Duration, life context.Context) (*call, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx.Err() != nil {
+		return nil, false
+	}
+	s.alive++
+	c := &call{Call: r.call, reply: r.reply}
+	c.Attempts = max(1, c.Attempts)
+	if c.Timeout <= 0 {
+		c.Timeout = timeout
+	}
+	if c.Meet == nil {
+		c.Meet = func(calls.Process) error { return nil }
+	}
+	ctx, cancel := context.WithCancelCause(r.ctx)
+	stopped := context.AfterFunc(life, func() { cancel(ErrStopped) })
+	ended := context.AfterFunc(ctx, func() { s.lose(context.Cause(ctx)) })
+	c.ctx, c.forget = ctx, func() bool {
+		stopped()
+		defer cancel(nil)
+		return ended()
+	}
+	c.queue = newQueue(c, s.news)
+	s.list = append(s.list, c)
+	return c, true
+}
+
+// lose counts a call whose context has ended.
+func (s *callers) lose(cause error) {
+	s.mu.Lock()
+	s.alive--
+	if s.alive == 0 {
+		s.cancel(cause)
+	}
+	s.mu.Unlock()
+	select {
+	case s.gone <- struct{}{}:
+	default:
+	}
+}
+
+// end ends a call. err is why, where that is not the end of its items.
+func (s *callers) end(c *call, err error) {
+	s.list = slices.DeleteFunc(s.list, func(other *call) bool { return other == c })
+	c.queue.end(c.ctx)
+	err = c.ending(err)
+	if c.forget() {
+		s.mu.Lock()
+		s.alive--
+		s.mu.Unlock()
+	}
+	c.reply <- err
+}
+
+// endAll ends all calls.
+func (s *callers) endAll(err error) {
+	for len(s.list) > 0 {
+		s.end(s.list[0], err)
+	}
+	s.cancel(err)
+}
+
+// there reports whether least items of a call are there, or all that are to come, and
+// asks for size of them. It ends the calls that have no more, and those whose callers are
+// gone.
+func (s *callers) there(least, size int) (there bool) {
+	for _, c := range slices.Clone(s.list) {
+		known, n, err := c.queue.ready(least, size)
+		switch {
+		case c.ctx.Err() != nil && len(s.list) > 1:
+			s.end(c, context.Cause(c.ctx))
+		case known && n > 0:
+			there = true
+		case known:
+			s.end(c, err)
+		}
+	}
+	return there
+}
+
+// endFinished ends the calls of which nothing is in flight and nothing is to come, while
+// others go on.
+func (s *callers) endFinished() {
+	for _, c := range slices.Clone(s.list) {
+		if c.inFlight > 0 || !c.canceled.IsZero() {
+			continue
+		}
+		if known, n, err := c.queue.ready(1, 1); known && n == 0 {
+			s.end(c, err)
+		}
+	}
+}
+
+// lapsed is an error once somebody else may run the items of a call.
+func (s *callers) lapsed() error {
+	for _, c := range s.list {
+		if c.lapsed() {
+			return &lostError{"the time of a call was over"}
+		}
+	}
+	return nil
+}
+
+// endLapsed ends the calls whose items somebody else may run.
+func (s *callers) endLapsed() {
+	for _, c := range slices.Clone(s.list) {
+		if c.lapsed() {
+			s.end(c, nil)
+		}
+	}
+}
+
+// remaining is how many items have no result, as far as that is known.
+func (s *callers) remaining() (n int64) {
+	for _, c := range s.list {
+		n += c.remaining()
+	}
+	return n
+}
+
+// cut ends the calls before the job has: a killed process does not end. Those that it was
+// killed for get that fault.
+func (s *callers) cut(idle gpumux.Fault) {
+	for _, c := range s.list {
+		if c.ctx.Err() != nil {
+			c.err = context.Cause(c.ctx)
+		} else if charge, ok := errors.AsType[*gpumux.Fault](c.err); ok {
+			charge.Message, charge.Hint = charge.Message+"; killed for it, the process has not ended", process.LingerHint
+		} else {
+			c.charge(idle)
+		}
+		c.queue.leave()
+	}
+	s.endAll(errors.New("the calls were ended before the job"))
+}

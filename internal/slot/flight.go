@@ -1,0 +1,151 @@
+package slot
+
+import (
+	"slices"
+	"sort"
+	"time"
+)
+
+// flight has the items of a job that its process has, in the order in which they were
+// sent. The process answers them in that order, or each when it has ended.
+type flight struct {
+	items []item
+	// memory is the array behind items, which each frame reuses.
+	memory []item
+	// concurrent is how many of them run at a time; 0: one after the other.
+	concurrent int
+	// begun is how many of the first ones have begun.
+	begun int
+	// timed says that some of them have a time limit.
+	timed bool
+}
+
+// add takes up to n items of a call from its queue, which has them as take says.
+func (f *flight) add(of *call, least, n, unit int) []item {
+	kept := append(f.memory[:0], f.items...)
+	f.items = of.queue.take(kept, least, n, unit, f.concurrent)
+	f.memory = f.items
+	added := f.items[len(kept):]
+	of.inFlight += len(added)
+	f.timed = f.timed || of.Timeout > 0
+	return added
+}
+
+// drop takes an item out that was answered.
+func (f *flight) drop(at int) {
+	f.items[at].call.inFlight--
+	f.items[at].Value = nil // it may be large
+	if at < f.begun {
+		f.begun--
+	}
+	if at == 0 {
+		f.items = f.items[1:]
+		return
+	}
+	f.items = slices.Delete(f.items, at, at+1)
+}
+
+// forget takes the items of cancelled runs out, and returns how many they were.
+func (f *flight) forget(runs []int64) (forgotten int) {
+	at, begun := 0, f.begun
+	f.items = slices.DeleteFunc(f.items, func(one item) bool {
+		over := !one.call.canceled.IsZero() && slices.Contains(runs, one.run)
+		if over {
+			one.call.inFlight--
+			forgotten++
+			if at < begun {
+				f.begun--
+			}
+		}
+		at++
+		return over
+	})
+	return forgotten
+}
+
+// giveBack returns the items of a call to its queue.
+func (f *flight) giveBack(of *call) {
+	var left []item
+	for _, one := range f.items {
+		if one.call == of {
+			left = append(left, one)
+		}
+	}
+	of.inFlight = 0
+	of.queue.back(left...)
+}
+
+// runs are those that items of a call came in.
+func (f *flight) runs(of *call) (runs []int64) {
+	for _, one := range f.items {
+		if one.call == of && !slices.Contains(runs, one.run) {
+			runs = append(runs, one.run)
+		}
+	}
+	return runs
+}
+
+// find returns where an item is, or -1 if it has no turn. Runs and the items of each are
+// sent in the order of their numbers.
+func (f *flight) find(run int64, n int) int {
+	at := 0
+	if f.concurrent > 0 {
+		at = sort.Search(len(f.items), func(i int) bool {
+			one := &f.items[i]
+			return one.run > run || one.run == run && one.n >= n
+		})
+	}
+	if at == len(f.items) || f.items[at].run != run || f.items[at].n != n {
+		return -1
+	}
+	return at
+}
+
+// together is how many of the items have a clock of their own.
+func (f *flight) together() int { return min(len(f.items), max(1, f.concurrent)) }
+
+// running are the items that may have begun: all of a micro-batch of so many have.
+func (f *flight) running(batch int) []item {
+	if f.concurrent > 0 {
+		return f.items[:f.together()]
+	}
+	return f.items[:min(len(f.items), max(1, batch))]
+}
+
+// begin notes that the first items run since that time, where they have not begun before.
+func (f *flight) begin(at time.Time) {
+	for ; f.begun < f.together(); f.begun++ {
+		f.items[f.begun].began = at
+	}
+}
+
+// deadline is when the time of the first item is over; zero: never.
+func (f *flight) deadline() (first time.Time) {
+	if !f.timed {
+		return first
+	}
+	for i := range f.items[:f.together()] {
+		one := &f.items[i]
+		if one.call.Timeout <= 0 {
+			continue
+		}
+		if end := one.began.Add(one.call.Timeout); first.IsZero() || end.Before(first) {
+			first = end
+		}
+	}
+	return first
+}
+
+// overdue are the items up to the last one whose time is over. Of a process that has long
+// been silent they are all that run: one that blocks the others makes all of them late.
+func (f *flight) overdue(heard time.Time) []item {
+	for last := f.together(); last > 0; last-- {
+		if one := &f.items[last-1]; one.overdue() {
+			if time.Since(heard) > one.call.Timeout/2 {
+				return f.items[:f.together()]
+			}
+			return f.items[:last]
+		}
+	}
+	return nil
+}
