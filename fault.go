@@ -89,6 +89,8 @@ type Fault struct {
 	Blameless bool `json:"blameless,omitempty"`
 	// Concurrent says that many items ran at the same time, each for itself.
 	Concurrent bool `json:"-"`
+	// Repeated says that another call has the same death, where it counts.
+	Repeated bool `json:"-"`
 	// Suspect says that the device may be to blame, as far as the last words tell.
 	Suspect bool `json:"-"`
 	// Wide says that the fault reached every process of the same MPS server.

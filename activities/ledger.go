@@ -21,9 +21,6 @@ const (
 	maxRecent = 3
 	// inlineResults is the most bytes of results that travel inline.
 	inlineResults = 256 << 10
-	// firstInline is the most items of a call before the weight of any result is known,
-	// where nothing but the history can take them.
-	firstInline = 64
 )
 
 // ledger is the state of one attempt at a chunk. The slot's goroutine adds results while
@@ -119,7 +116,7 @@ func (l *ledger) fitting() int64 {
 	case l.bytes > inlineResults:
 		return 0
 	case items == 0:
-		return max(1, min(l.chunk.Together, firstInline))
+		return max(1, min(l.chunk.Together, contract.FirstInline))
 	}
 	return max(1, min(items*8, int64(inlineResults-l.bytes)*items/int64(2*l.bytes)))
 }

@@ -287,6 +287,27 @@ func TestLedger_ADeathBesideOthersIsNobodysAtFirst(t *testing.T) {
 	require.True(t, call.Clean)
 }
 
+// A hunt ends, though the process has run items of other calls before each of its calls.
+func TestLedger_AHuntAmongItemsAtTheSameTimeEnds(t *testing.T) {
+	all := contract.Runs{span(0, 16)}
+	l := recorded(contract.Chunk{Parts: "p"}, all, memo{})
+	for deaths := 1; ; deaths++ {
+		require.Less(t, deaths, 10)
+		run, call := l.next()
+		for !run.Has(11) {
+			for i := run[0].Start; i < run[0].End; i++ {
+				l.book(value(i))
+			}
+			run, call = l.next()
+		}
+		_, verdict := l.blame(run, &gpumux.Fault{Kind: gpumux.FaultCrash, Batch: int(run.Len()), Concurrent: true, Alone: call.Clean})
+		if verdict != "" {
+			require.NotNil(t, l.result.Recent)
+			return
+		}
+	}
+}
+
 // A chunk that was cut before anybody knew what a slot takes at a time goes back, unless
 // something of it has run.
 func TestLedger_AGuessedChunkGoesBack(t *testing.T) {
@@ -328,7 +349,7 @@ func TestLedger_BusyOfItemsAtTheSameTime(t *testing.T) {
 // Without a store a call has few items before their results have told their weight, but
 // enough to fill the slot.
 func TestLedger_FirstItemsWithoutAStore(t *testing.T) {
-	for together, want := range map[int64]int64{0: 1, 8: 8, 256: firstInline} {
+	for together, want := range map[int64]int64{0: 1, 8: 8, 256: contract.FirstInline} {
 		l := newLedger(contract.Chunk{Together: together}, contract.Runs{span(0, 200)}, memo{})
 		run, _ := l.next()
 		require.Equal(t, want, run.Len())

@@ -88,7 +88,7 @@ func (m *memo) absolve(index int64) {
 // false where there was one item, which is known.
 func (m *memo) hunt(fault *gpumux.Fault, at, under int64) bool {
 	switch {
-	case fault.Concurrent && !fault.Alone && fault.Kind != gpumux.FaultTimeout:
+	case m.Hunt == 0 && fault.Concurrent && !fault.Alone && fault.Kind != gpumux.FaultTimeout:
 		// Nothing says that an item was guilty, until a second process ends with it.
 		if m.Doubt, under = under, min(under, m.Doubt); under > at {
 			m.Hunt, m.Doubt = under, 0

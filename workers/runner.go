@@ -102,7 +102,7 @@ func shares(call calls.Call) string {
 	if call.Whole || call.Clean || call.Apart || call.Mode == gpumux.ModeFresh {
 		return ""
 	}
-	return strings.Join([]string{call.Task, string(call.Mode), call.Edition, string(call.Arg)}, "\x00")
+	return strings.Join([]string{call.Task, string(call.Mode), string(call.Arg)}, "\x00")
 }
 
 // until is a context that also ends with another one, and with its cause.
@@ -152,8 +152,10 @@ func (r *runner) runIn(ctx, held context.Context, h *pool.Seat, task launch.Task
 		err = cmp.Or(contact.Check(held), err)
 	}
 	if fault, ok := errors.AsType[*gpumux.Fault](err); ok {
-		h.Faults.Add(1)
-		r.report(ctx, task.Name, call.Whole, fault)
+		if !fault.Repeated {
+			h.Faults.Add(1)
+			r.report(ctx, task.Name, call.Whole, fault)
+		}
 	}
 	return err
 }

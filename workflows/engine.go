@@ -84,6 +84,7 @@ func (e *engine) begin(total int64) {
 // run returns when every item has a result, the map failed, more items failed than may,
 // or it was cancelled or drained. Then no chunk is in flight.
 func (e *engine) run(ctx workflow.Context) error {
+	e.sizer.Inline = e.parts == ""
 	work, cancel := workflow.WithCancel(ctx)
 	defer cancel()
 	for ctx.Err() == nil && e.fault == nil && !e.tally.tooMany(e.tally.counts.Failed) {
@@ -137,7 +138,6 @@ func (e *engine) idle(ctx workflow.Context, draining bool) error {
 // nextChunk cuts the next chunk off the pieces that are due.
 func (e *engine) nextChunk(now time.Time) contract.Piece {
 	at := e.todo.First(now)
-	e.sizer.Inline = e.parts == ""
 	size := e.sizer.Size(e.todo[at], e.todo.Items())
 	if e.items != nil {
 		size = min(size, e.fits(e.todo[at].Runs))

@@ -94,6 +94,10 @@ type Chunk struct {
 	Guessed  bool  `json:"guessed,omitempty"`
 }
 
+// FirstInline is the most items of a chunk of a task that has many under way at a time,
+// where nothing but the history can take results: nobody knows what they weigh.
+const FirstInline = 64
+
 // Claim is a map's right to a folder of parts, as FindParts gave it.
 type Claim struct {
 	// ID is that of the manifest, which names the owner of the parts.

@@ -101,9 +101,9 @@ type streaming struct {
 	// batch is how many items a slot takes in one call, concurrent how many it runs at the
 	// same time; 0: one.
 	batch, concurrent atomic.Int64
-	// abreast begins to serve more shares of a slot that runs so many items at the same
-	// time.
-	abreast func(concurrent int)
+	// serveMore begins to serve more shares of each slot, which runs so many items at the
+	// same time.
+	serveMore func(concurrent int)
 	// failed is the error of Items.
 	failed error
 }
@@ -121,7 +121,7 @@ func (s *streaming) run(ctx context.Context, yield func([]byte) bool) error {
 	work, within := errgroup.WithContext(ctx)
 	work.Go(func() error { return s.read(within) })
 	serve := func() error { return s.serve(within) }
-	s.abreast = func(concurrent int) {
+	s.serveMore = func(concurrent int) {
 		for range s.slots * (min(abreastItems*concurrent, maxAbreast) - 1) {
 			work.Go(serve)
 		}
@@ -212,7 +212,7 @@ func (s *streaming) serve(ctx context.Context) error {
 func (s *streaming) meet(batch, concurrent int) {
 	s.batch.Store(int64(batch))
 	if concurrent > 0 && s.concurrent.CompareAndSwap(0, int64(concurrent)) {
-		s.abreast(concurrent)
+		s.serveMore(concurrent)
 	}
 }
 

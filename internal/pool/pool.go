@@ -217,7 +217,7 @@ func (p *Pool) Ending(h *Seat) {
 
 // grant serves the waiting calls that can be served; the caller holds the lock.
 func (p *Pool) grant() {
-	draining, unserved := p.draining(), 0
+	unserved := 0
 	for _, pinned := range []bool{true, false} {
 		p.waiting = slices.DeleteFunc(p.waiting, func(w *waiter) bool {
 			if (w.Group != "") != pinned {
@@ -235,9 +235,9 @@ func (p *Pool) grant() {
 				h = cmp.Or(p.choose(w), p.join(w))
 			}
 			if h == nil {
-				// Older slots may drain for waiters that have gone elsewhere.
-				if unserved++; !w.Whole && draining < unserved && p.drain(w) {
-					draining++
+				if !w.Whole {
+					unserved++
+					p.drain(w, unserved)
 				}
 				return false
 			}

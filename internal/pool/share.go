@@ -8,15 +8,27 @@ func (p *Pool) Spare() { p.update(func() {}) }
 // room is how many items of another call a slot's process could use beside those of the
 // calls that have it; the caller holds the pool's lock.
 func (p *Pool) room(h *Seat) int64 {
-	if h.shared == "" || h.leased || h.evicted || h.drains || p.stopped != nil || p.ledger.claimed(h) || p.isCordoned(h.Group) ||
-		p.surplus(h) {
+	if h.shared == "" || h.drains || h.leased || h.evicted {
 		return 0
 	}
 	sharers, room := h.Room()
-	if sharers != h.sharers { // one that was let in is on its way
+	// Another number of calls: one that was let in is on its way.
+	if sharers != h.sharers || room == 0 || p.stopped != nil || p.ledger.claimed(h) || p.isCordoned(h.Group) || p.surplus(h) || p.crowded(h) {
 		return 0
 	}
 	return room
+}
+
+// crowded reports whether more slots of a group have calls than may; the caller holds the
+// lock.
+func (p *Pool) crowded(h *Seat) bool {
+	busy := 0
+	for _, other := range p.seats {
+		if other.Group == h.Group && other.busy && !other.leased && !other.evicted && !other.drains {
+			busy++
+		}
+	}
+	return busy > p.open
 }
 
 // join picks a slot that a call can share: the one with most room. The caller holds the
@@ -37,35 +49,35 @@ func (p *Pool) join(w *waiter) (best *Seat) {
 	return best
 }
 
-// draining counts the slots that no further call may share; the caller holds the lock.
-func (p *Pool) draining() (n int) {
+// drain lets no further call share one of the slots, so that it becomes free for a waiter
+// that cannot: the emptiest one of calls that have more slots than those like the waiter.
+// As many slots drain as calls wait, some perhaps for waiters that have gone elsewhere.
+// The caller holds the pool's lock.
+func (p *Pool) drain(w *waiter, waiting int) {
+	has, leased, draining := map[string]int{}, 0, 0
 	for _, h := range p.seats {
-		if h.drains {
-			n++
+		switch {
+		case h.leased:
+			leased++
+		case h.drains:
+			draining++
+		case h.busy:
+			has[h.shared]++
 		}
 	}
-	return n
-}
-
-// drain lets no further call share one of the slots, so that it becomes free for a waiter
-// that cannot: the emptiest. It reports whether there is one. The caller holds the pool's
-// lock.
-func (p *Pool) drain(w *waiter) bool {
+	if draining >= waiting || w.Lease && leased >= p.Leases {
+		return
+	}
 	var best *Seat
-	most, leased := int64(0), 0
+	most := int64(0)
 	for _, h := range p.seats {
-		if h.leased {
-			leased++
-		}
-		if room := p.room(h); room > most && h.shared != w.Shares && p.suits(h, w) {
+		if room := p.room(h); room > most && h.shared != w.Shares && has[h.shared] > has[w.Shares] && p.suits(h, w) {
 			best, most = h, room
 		}
 	}
-	if best == nil || w.Lease && leased >= p.Leases {
-		return false
+	if best != nil {
+		best.drains = true
 	}
-	best.drains = true
-	return true
 }
 
 // take gives a slot to a waiter; the caller holds the pool's lock.

@@ -142,3 +142,38 @@ func TestPool_ALeaseDrainsASharedSlot(t *testing.T) {
 	require.Equal(t, 1, p.Load("").Spare, "no slot drains for a lease that would not get it")
 	p.Release(b)
 }
+
+// Tasks whose calls can share have slots of their own, and take none from each other once
+// they have as many.
+func TestPool_TasksThatShareKeepTheirSlots(t *testing.T) {
+	p, fakes := fakePool(1, "A", "B", "C")
+	x, y := Want{Task: "x", Shares: "x"}, Want{Task: "y", Shares: "y"}
+	for i, want := range []Want{x, x, y} {
+		ask(t, p, want).has(t)
+		fakes[i].Offer(1, 5)
+	}
+	fakes[2].Offer(1, 0)
+	waits := ask(t, p, y)
+	queued(t, p, 1)
+	require.Equal(t, 1, p.Load("").Spare, "x has more than y")
+	p.Release(p.seats[0])
+	require.Same(t, fakes[0], waits.has(t).Slot)
+	fakes[0].Offer(1, 0)
+	ask(t, p, y)
+	queued(t, p, 1)
+	require.Equal(t, 1, p.Load("").Spare, "y has more than x")
+}
+
+// Where a group is to have fewer calls at a time, no call joins those that it has.
+func TestPool_NoRoomInACrowdedGroup(t *testing.T) {
+	p, fakes := fakePool(2, "A")
+	for i := range 2 {
+		ask(t, p, Want{Task: "x", Shares: "x"}).has(t)
+		fakes[i].Offer(1, 5)
+	}
+	require.Equal(t, 2, p.Load("").Spare)
+	p.Resize(1, 2)
+	require.Zero(t, p.Load("").Spare)
+	p.Release(p.seats[0])
+	require.Equal(t, 1, p.Load("").Spare)
+}

@@ -32,9 +32,6 @@ const (
 	// A chunk of a task that takes many items in one call has at least minBatches times as
 	// many, as far as the slot's share has them: it begins and ends with few under way.
 	minBatches = 2
-	// Before results have told their weight, a chunk whose results travel in the history has
-	// at most maxInline items.
-	maxInline = 64
 	// maxGrowth bounds a chunk by the largest finished one: the first items may be unlike
 	// others.
 	maxGrowth = 8
@@ -159,7 +156,7 @@ func (s *Sizer) whole(size int64) int64 {
 func (s *Sizer) full() int64 {
 	full := max(minBatches*s.batch, s.concurrent)
 	if s.Inline {
-		return min(full, maxInline)
+		return min(full, contract.FirstInline)
 	}
 	return full
 }
@@ -167,9 +164,9 @@ func (s *Sizer) full() int64 {
 // Together is how many items a slot has under way at a time; 0: one, or it is not Told.
 func (s *Sizer) Together() int64 { return max(s.batch, s.concurrent) }
 
-// abreast is how many chunks one slot works on at a time: those whose items run at the
-// same time, and half as many items that wait for them.
-func (s *Sizer) abreast() int {
+// chunksPerSlot is how many chunks one slot works on at a time: those whose items run at
+// the same time, and half as many items that wait for them.
+func (s *Sizer) chunksPerSlot() int {
 	if s.concurrent == 0 {
 		return 1
 	}
@@ -208,7 +205,7 @@ func (s *Sizer) Whole() int {
 	if s.Fixed > 0 {
 		return s.Fixed
 	}
-	return min(max(minWindow, (s.abreast()+1)*s.count()), gpumux.MaxWindow)
+	return min(max(minWindow, (s.chunksPerSlot()+1)*s.count()), gpumux.MaxWindow)
 }
 
 // count is how many slots there are, as far as is known.
@@ -226,7 +223,7 @@ func (s *Sizer) own() int {
 	if flight == 0 {
 		return all
 	}
-	slots := (int64(s.Part()*max(1, s.Share))*s.held.Microseconds() + flight/2) / flight / int64(s.abreast())
+	slots := (int64(s.Part()*max(1, s.Share))*s.held.Microseconds() + flight/2) / flight / int64(s.chunksPerSlot())
 	return min(max(1, int(slots)), all)
 }
 

@@ -181,7 +181,7 @@ func (a *answers) keep(one *item, names []string) error {
 	err := eachFile(a.p.folder, name, names, func(name string, file *os.File) error {
 		return keep(one.call.ctx, one.Index, name, file)
 	})
-	return cmp.Or(err, a.job.calls.lapsed())
+	return cmp.Or(err, a.job.calls.held())
 }
 
 // answered hands on results. Those of one micro-batch ended together and share their
@@ -192,7 +192,10 @@ func (a *answers) answered(records []wire.Record, files []string) error {
 	}
 	now, clock := time.Now(), session.Clock()
 	a.heard = now
-	busy, peaks, peak := 0.0, int64(0), int64(0)
+	busy, peaks, peak, began := 0.0, int64(0), int64(0), time.Time{}
+	if len(a.flight.items) > 0 {
+		began = a.flight.items[0].began
+	}
 	for i, r := range records {
 		found := a.flight.find(r.Run, r.N)
 		if found < 0 {
@@ -236,8 +239,8 @@ func (a *answers) answered(records []wire.Record, files []string) error {
 			ended = next.sent
 		}
 	}
-	if !ended.Before(now) {
-		ended = now
+	if ended.Before(began) || !ended.Before(now) {
+		ended = now // as of a result in a message, which does not say when
 	}
 	a.flight.begin(ended)
 	return nil
@@ -250,7 +253,7 @@ func (a *answers) finish(at int, r gpumux.Result, busy float64, peak int64, ende
 	a.flight.drop(at)
 	a.p.account.Finished()
 	a.job.finished++
-	each.Done(calls.Done{Result: r, Busy: duration(busy), Ended: ended, Peak: peak, Budget: int64(a.p.session.Memory.Budget),
+	each.done(calls.Done{Result: r, Busy: duration(busy), Ended: ended, Peak: peak, Budget: int64(a.p.session.Memory.Budget),
 		Concurrent: a.flight.concurrent > 0})
 }
 

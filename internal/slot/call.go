@@ -25,6 +25,15 @@ type call struct {
 	canceled time.Time
 	// err is why the call ends before its items do, once that is known.
 	err error
+	// over: its end was told. What its items come to now is lost.
+	over bool
+}
+
+// done hands on what an item has come to.
+func (c *call) done(d calls.Done) {
+	if !c.over {
+		c.Done(d)
+	}
 }
 
 // remaining is how many of its items have no result, as far as that is known.
@@ -38,20 +47,19 @@ func (c *call) lapsed() bool {
 	return errors.Is(c.err, calls.ErrLapsed)
 }
 
-// charge ends the call with a fault that its process is killed for.
-func (c *call) charge(fault gpumux.Fault) { c.err = &fault }
+// fail ends the call with a fault that its process is killed for.
+func (c *call) fail(fault gpumux.Fault) { c.err = &fault }
 
 // ending is what a caller gets whose call ends with err, which others may share.
 func (c *call) ending(err error) error {
 	if c.err != nil {
 		err = c.err
 	}
-	fault, ok := errors.AsType[*gpumux.Fault](err)
-	switch {
-	case ok:
+	if fault, ok := err.(*gpumux.Fault); ok {
 		own := *fault
 		return &own
-	case err != nil && c.ctx.Err() != nil:
+	}
+	if err != nil && c.ctx.Err() != nil {
 		return context.Cause(c.ctx)
 	}
 	return err

@@ -12,9 +12,10 @@ import (
 	"github.com/gpumux/gpumux/internal/process"
 )
 
-// callers are the calls under way in a job. They come and go one by one; the last one
-// ends the job. It is for the owner goroutine.
+// callers has the calls under way in a job. They come and go one by one; the last one
+// ends the job. Only the owner goroutine uses it, but for lose and wake.
 type callers struct {
+	slot *Slot
 	// list is in order of arrival.
 	list []*call
 	// news has a token when items may be there, gone when the context of a call has ended.
@@ -29,15 +30,15 @@ type callers struct {
 }
 
 // newCallers has no calls yet. The context has the values of ctx.
-func newCallers(ctx context.Context) *callers {
-	s := &callers{news: make(chan struct{}, 1), gone: make(chan struct{}, 1)}
+func newCallers(slot *Slot, ctx context.Context) *callers {
+	s := &callers{slot: slot, news: make(chan struct{}, 1), gone: make(chan struct{}, 1)}
 	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	return s
 }
 
 // add starts to pull the items of a call, whose time limit is timeout unless it has its
-// own, and which ends with life. It reports false where the job ends at this moment.
-func (s *callers) add(r request, timeout time.Duration, life context.Context) (*call, bool) {
+// own. It reports false where the job ends at this moment.
+func (s *callers) add(r request, timeout time.Duration) (*call, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ctx.Err() != nil {
@@ -53,7 +54,7 @@ func (s *callers) add(r request, timeout time.Duration, life context.Context) (*
 		c.Meet = func(calls.Process) error { return nil }
 	}
 	ctx, cancel := context.WithCancelCause(r.ctx)
-	stopped := context.AfterFunc(life, func() { cancel(ErrStopped) })
+	stopped := context.AfterFunc(s.slot.life, func() { cancel(ErrStopped) })
 	ended := context.AfterFunc(ctx, func() { s.lose(context.Cause(ctx)) })
 	c.ctx, c.forget = ctx, func() bool {
 		stopped()
@@ -73,6 +74,11 @@ func (s *callers) lose(cause error) {
 		s.cancel(cause)
 	}
 	s.mu.Unlock()
+	s.wake()
+}
+
+// wake makes the owner look at the contexts of calls.
+func (s *callers) wake() {
 	select {
 	case s.gone <- struct{}{}:
 	default:
@@ -82,6 +88,9 @@ func (s *callers) lose(cause error) {
 // end ends a call. err is why, where that is not the end of its items.
 func (s *callers) end(c *call, err error) {
 	s.list = slices.DeleteFunc(s.list, func(other *call) bool { return other == c })
+	if c.over = true; len(s.list) == 0 {
+		s.slot.offers(0, 0) // before somebody knows that the slot is free
+	}
 	c.queue.end(c.ctx)
 	err = c.ending(err)
 	if c.forget() {
@@ -100,22 +109,22 @@ func (s *callers) endAll(err error) {
 	s.cancel(err)
 }
 
-// there reports whether least items of a call are there, or all that are to come, and
+// ready reports whether least items of a call are there, or all that are to come, and
 // asks for size of them. It ends the calls that have no more, and those whose callers are
 // gone.
-func (s *callers) there(least, size int) (there bool) {
+func (s *callers) ready(least, size int) (ready bool) {
 	for _, c := range slices.Clone(s.list) {
 		known, n, err := c.queue.ready(least, size)
 		switch {
-		case c.ctx.Err() != nil && len(s.list) > 1:
+		case c.ctx.Err() != nil && s.ctx.Err() == nil:
 			s.end(c, context.Cause(c.ctx))
 		case known && n > 0:
-			there = true
+			ready = true
 		case known:
 			s.end(c, err)
 		}
 	}
-	return there
+	return ready
 }
 
 // endFinished ends the calls of which nothing is in flight and nothing is to come, while
@@ -131,8 +140,8 @@ func (s *callers) endFinished() {
 	}
 }
 
-// lapsed is an error once somebody else may run the items of a call.
-func (s *callers) lapsed() error {
+// held is an error once somebody else may run the items of a call.
+func (s *callers) held() error {
 	for _, c := range s.list {
 		if c.lapsed() {
 			return &lostError{"the time of a call was over"}
@@ -167,7 +176,7 @@ func (s *callers) cut(idle gpumux.Fault) {
 		} else if charge, ok := errors.AsType[*gpumux.Fault](c.err); ok {
 			charge.Message, charge.Hint = charge.Message+"; killed for it, the process has not ended", process.LingerHint
 		} else {
-			c.charge(idle)
+			c.fail(idle)
 		}
 		c.queue.leave()
 	}

@@ -27,7 +27,10 @@ const (
 
 // command runs the program of a call once per item: the item on standard input, the
 // result on standard output.
-type command struct{ job *job }
+type command struct {
+	job  *job
+	call *call
+}
 
 func (c *command) serve(ctx context.Context) error {
 	j := c.job
@@ -37,7 +40,7 @@ func (c *command) serve(ctx context.Context) error {
 		if err != nil || !more {
 			return err
 		}
-		for _, one := range j.calls.list[0].queue.take(nil, 1, 1, 1, 0) {
+		for _, one := range c.call.queue.take(nil, 1, 1, 1, 0) {
 			j.slot.runs(one.call.Map, one.Index, time.Now())
 			done, err := c.try(ctx, one)
 			if err != nil {
@@ -45,7 +48,7 @@ func (c *command) serve(ctx context.Context) error {
 			}
 			done.Index = one.Index
 			j.slot.runs("", 0, time.Time{})
-			one.call.Done(done)
+			one.call.done(done)
 		}
 	}
 }
@@ -78,7 +81,7 @@ func (c *command) checkEdition(ctx context.Context) error {
 		return err
 	}
 	c.job.want.Edition = now
-	return c.job.calls.list[0].Meet(calls.Process{Edition: now})
+	return c.call.Meet(calls.Process{Edition: now})
 }
 
 // run runs the program for one item. An exit status other than 0 is the item's fault. An
@@ -210,7 +213,7 @@ func (c *command) await(ctx context.Context, p *occupant, one *item) (status sys
 	}
 	fault := j.judge.diagnose(p, &deathError{evidence: death})
 	fault.Item, fault.Alone = text.Excerpt(one.Value), true
-	one.call.charge(*fault)
+	one.call.fail(*fault)
 	j.owner.fail(fault)
 	return status, fault
 }

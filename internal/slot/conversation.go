@@ -47,7 +47,7 @@ func (c *conversation) run(ctx context.Context) error {
 		c.answers.publish()
 		if len(c.flight.items) == 0 {
 			// The process trims only if it gets more items afterwards.
-			if !c.p.account.TakesTrim() || c.p.account.Full() || !c.job.calls.there(c.job.least, c.job.size) {
+			if !c.p.account.TakesTrim() || c.p.account.Full() || !c.job.calls.ready(c.job.least, c.job.size) {
 				return nil
 			}
 			if err := c.job.owner.trim(ctx); err != nil {
@@ -55,8 +55,10 @@ func (c *conversation) run(ctx context.Context) error {
 			}
 			continue
 		}
-		c.job.calls.endFinished()
-		c.job.offer()
+		if c.flight.concurrent > 0 {
+			c.job.calls.endFinished()
+			c.job.offer()
+		}
 		if deadline := c.flight.deadline(); !deadline.IsZero() {
 			late.Reset(time.Until(deadline))
 		}
@@ -83,7 +85,7 @@ func (c *conversation) run(ctx context.Context) error {
 			}
 			return err
 		}
-		if err := c.job.calls.lapsed(); err != nil {
+		if err := c.job.calls.held(); err != nil {
 			return err
 		}
 		if err := then(); err != nil {
@@ -161,6 +163,7 @@ func (c *conversation) feedOf(each *call, least, n, unit int) (sent int, err err
 // cancel lets go of calls whose callers have given up while others go on. If the items of
 // one may run elsewhere, the process ends at once. Else it is told to end them.
 func (c *conversation) cancel() error {
+	c.job.unpark()
 	for _, each := range slices.Clone(c.job.calls.list) {
 		if each.ctx.Err() == nil || !each.canceled.IsZero() || c.job.calls.ctx.Err() != nil {
 			continue
@@ -232,7 +235,7 @@ func (c *conversation) late() error {
 	for _, each := range c.job.calls.list {
 		each.err = nil
 	}
-	if err := c.job.calls.lapsed(); err != nil {
+	if err := c.job.calls.held(); err != nil {
 		return err
 	}
 	if err := c.answers.look(); err != nil {
@@ -250,7 +253,7 @@ func (c *conversation) late() error {
 // charge books a death against those calls that the suspects are of, or against all where
 // there are none, or nobody is to blame.
 func (c *conversation) charge(fault *gpumux.Fault, suspects []item) {
-	running := len(c.flight.running(c.p.account.Batch()))
+	running, repeated := len(c.flight.running(c.p.account.Batch())), false
 	for _, each := range c.job.calls.list {
 		own, batch := *fault, 0
 		var first *item
@@ -270,7 +273,8 @@ func (c *conversation) charge(fault *gpumux.Fault, suspects []item) {
 		if first != nil && own.Batch <= 1 {
 			own.Item = text.Excerpt(first.Value)
 		}
-		each.charge(own)
+		own.Repeated, repeated = repeated, true
+		each.fail(own)
 	}
 }
 

@@ -5,9 +5,11 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -137,4 +139,25 @@ func TestSlot_AProcessThatDoesNotEndHoldsUpNoCall(t *testing.T) {
 			require.NoError(t, s.Stop(context.Background()))
 		})
 	}
+}
+
+// What a process left on its board before it hung at its end comes too late for a call
+// that has been told so.
+func TestSlot_NoResultAfterTheEndOfACall(t *testing.T) {
+	t.Parallel()
+	core, seen := observer.New(zap.InfoLevel)
+	s, dir := slot.New(slot.Options{
+		Name: "cpu/0", Device: "CPU", Runtime: runtimePath(t), Grace: 10 * time.Millisecond, Log: zap.New(core), Patience: time.Millisecond,
+	}), folder(t)
+	_, err := run(t, s, python(dir, "die"), calls.Call{Items: values(1, 2, 3, 4)})
+	require.NoError(t, err)
+	release := traced(t, fmt.Sprint(seen.FilterMessage("task process ready").All()[0].ContextMap()["pid"]))
+	var over atomic.Bool
+	err = s.Run(t.Context(), python(dir, "die"), calls.Call{Items: values(1, 2, 3, 4, 5, "exit3", 6), Done: func(d calls.Done) {
+		assert.False(t, over.Load(), "item %d", d.Index)
+	}})
+	over.Store(true)
+	require.Error(t, err)
+	release()
+	require.NoError(t, s.Stop(context.Background()), "all of it is read then")
 }

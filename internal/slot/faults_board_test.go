@@ -315,3 +315,24 @@ func scribble(how string, say func(header, body string)) bool {
 	}
 	return true
 }
+
+const largePy = `
+import time
+def large(x):
+    time.sleep(x)
+    return "x" * (1 << 21)
+`
+
+// A value too large for the board comes in a message, which does not say when its item
+// ended. The next item, sent long before, has its own time all the same.
+func TestSlot_ALargeValueLeavesTheNextItemItsTime(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "large.py"), []byte(largePy), 0o644))
+	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: runtimePath(t)})
+	t.Cleanup(func() { require.NoError(t, s.Stop(context.Background())) })
+	items := []any{0.01, 0.01, 0.01, 0.01, 0.01, 0.01, 0.01, 0.01, 1.0, 1.0, 1.0}
+	got, err := run(t, s, launch.Task{Name: "large", Python: "large.py:large", Dir: dir}, calls.Call{Items: values(items...), Timeout: 1500 * time.Millisecond})
+	require.NoError(t, err)
+	require.Len(t, got, len(items))
+}

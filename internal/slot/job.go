@@ -38,7 +38,9 @@ type job struct {
 	// least is how many items an idle process waits for, size how many it would take.
 	least, size int
 	// pending is a request that waits for the end of the job; no call joins it any more.
+	// unwatch lets go of its context.
 	pending *request
+	unwatch func() bool
 }
 
 // newJob is a job of one call. Options come from the call, else from the task, else from
@@ -46,7 +48,7 @@ type job struct {
 func newJob(owner *owner, r request) *job {
 	want, task := r.call, r.task
 	j := &job{owner: owner, slot: owner.slot, judge: &owner.judge, want: want, task: task, o: owner.o, limit: task.RecycleItems, least: 1, size: 1,
-		calls: newCallers(r.ctx)}
+		calls: newCallers(owner.slot, r.ctx)}
 	if want.Env != nil {
 		j.o.Env = want.Env
 	}
@@ -70,7 +72,7 @@ func newJob(owner *owner, r request) *job {
 		j.limit = 1
 	}
 	j.o.Single = j.limit == 1 || want.Lease != ""
-	j.calls.add(r, task.Timeout, owner.slot.life)
+	j.calls.add(r, task.Timeout)
 	return j
 }
 
@@ -81,14 +83,12 @@ func (j *job) modeOf(of calls.Call) gpumux.Mode {
 // serve runs the calls until all have ended. It returns with the process ready for the
 // next job, or with none.
 func (j *job) serve() {
-	j.judge.kills = process.MemoryKills()
 	run := j.run
 	if len(j.task.Command) > 0 {
-		run = (&command{j}).serve
+		run = (&command{j, j.calls.list[0]}).serve
 	}
 	err := run(j.calls.ctx)
 	j.slot.runs("", 0, time.Time{})
-	j.slot.offers(0, 0)
 	j.calls.endAll(err)
 }
 
@@ -108,9 +108,11 @@ func (j *job) run(ctx context.Context) error {
 		}
 		j.want.Clean = false
 		j.slot.enter(Busy, "items of "+j.task.Name)
+		j.judge.kills = process.MemoryKills()
 		if err := j.work(ctx, p); err != nil {
 			return err
 		}
+		j.offer()
 		switch {
 		case j.owner.process == nil: // it ended between two items, or for one
 		case p.account.Full():
@@ -127,8 +129,8 @@ func (j *job) await(ctx context.Context) (more bool, err error) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
-		if there := j.calls.there(j.least, j.size); there || len(j.calls.list) == 0 {
-			return there, nil
+		if ready := j.calls.ready(j.least, j.size); ready || len(j.calls.list) == 0 {
+			return ready, nil
 		}
 		j.offer()
 		select {
@@ -136,6 +138,7 @@ func (j *job) await(ctx context.Context) (more bool, err error) {
 		case r := <-j.joins():
 			j.join(r)
 		case <-j.calls.gone:
+			j.unpark()
 		case <-j.slot.doom:
 			if why := j.slot.doomedNow(); why != "" {
 				j.owner.retire(false, why)
@@ -150,7 +153,7 @@ func (j *job) await(ctx context.Context) (more bool, err error) {
 
 // joins gets the requests of calls that may join the job, or of one that cannot.
 func (j *job) joins() <-chan request {
-	if p := j.owner.process; p == nil || p.account.Concurrent() == 0 || j.pending != nil || j.calls.ctx.Err() != nil {
+	if !j.open(j.owner.process) {
 		return nil
 	}
 	return j.slot.requests
@@ -160,26 +163,33 @@ func (j *job) joins() <-chan request {
 // job, and so do those behind it.
 func (j *job) join(r request) {
 	p := j.owner.process
-	if !j.suits(p, r) {
-		j.pending = &r
-		return
+	if j.suits(p, r) {
+		if c, added := j.calls.add(r, j.task.Timeout); added {
+			j.judge.kills = process.MemoryKills()
+			j.meet(c, p)
+			return
+		}
 	}
-	c, added := j.calls.add(r, j.task.Timeout, j.slot.life)
-	if !added {
-		j.pending = &r
-		return
+	j.pending, j.unwatch = &r, context.AfterFunc(r.ctx, j.calls.wake)
+}
+
+// unpark ends the wait of a request whose caller has given up. Calls may join again.
+func (j *job) unpark() {
+	if r := j.pending; r != nil && r.ctx.Err() != nil {
+		j.pending = nil
+		r.reply <- context.Cause(r.ctx)
 	}
-	j.meet(c, p)
 }
 
 // suits reports whether a call may share the job's process.
 func (j *job) suits(p *occupant, r request) bool {
-	return !r.clear && j.open(p) && r.call.Lease == "" && !r.call.Apart && !r.call.Clean && j.modeOf(r.call) == j.o.Mode &&
+	return !r.clear && r.call.Lease == "" && !r.call.Apart && !r.call.Clean && j.modeOf(r.call) == j.o.Mode &&
 		cmp.Or(r.call.Memory, j.owner.o.Memory) == j.o.Memory && r.task.Same(j.task) &&
 		r.edition == p.edition && (r.call.Edition == "" || r.call.Edition == p.edition)
 }
 
-// open reports whether calls may join the job in its process.
+// open reports whether calls may join the job in its process. One that has got too old
+// runs what it has, and is replaced.
 func (j *job) open(p *occupant) bool {
 	return p != nil && p.account.Concurrent() > 0 && j.pending == nil && j.calls.ctx.Err() == nil && len(j.calls.list) > 0 &&
 		j.want.Lease == "" && !j.want.Apart && !j.fresh && p.account.Unfit(false, false, j.task.RecycleAge) == ""
@@ -192,7 +202,7 @@ func (j *job) offer() {
 	if j.open(p) && j.slot.doomedNow() == "" {
 		room = int64(p.account.Concurrent()*3+1)/2 - j.calls.remaining()
 	}
-	if all := j.calls.list; j.slot.offers(len(all), max(0, room)) && all[0].Spare != nil {
+	if all := j.calls.list; len(all) > 0 && j.slot.offers(len(all), max(0, room)) && all[0].Spare != nil {
 		all[0].Spare()
 	}
 }

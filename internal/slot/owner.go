@@ -82,20 +82,24 @@ func (o *owner) own() {
 	}
 }
 
-// serve serves a request, and what was left over from its job. It reports whether the
+// serve serves a request, and those that had to wait for its job. It reports whether the
 // last one was a call.
 func (o *owner) serve(r request) (called bool) {
-	if r.clear {
-		o.clearing = &r
-		o.retire(true, "its memory is wanted")
-		o.cleared(nil)
-		return false
+	for next := &r; next != nil; {
+		if next.clear {
+			o.clearing = next
+			o.retire(true, "its memory is wanted")
+			o.cleared(nil)
+			return false
+		}
+		o.job = newJob(o, *next)
+		o.job.serve()
+		if next = o.job.pending; next != nil {
+			o.job.unwatch()
+		}
+		o.job = nil
 	}
-	o.job = newJob(o, r)
-	o.job.serve()
-	left := o.job.pending
-	o.job = nil
-	return left == nil || o.serve(*left)
+	return true
 }
 
 // cleared answers the request to end the process, unless lingers has.
@@ -242,6 +246,7 @@ func (o *owner) lingers() {
 	if o.job != nil {
 		o.job.calls.cut(*idle)
 		if r := o.job.pending; r != nil {
+			o.job.unwatch()
 			o.job.pending = nil
 			r.reply <- idle
 		}

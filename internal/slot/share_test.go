@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
@@ -214,6 +216,34 @@ func TestSlot_WhatCannotShareWaits(t *testing.T) {
 			require.NoError(t, errors.Join(<-a.ended, <-p.ended, <-c.ended))
 			require.Equal(t, []string{"p"}, p.got(1))
 		})
+	}
+}
+
+// A call that waits for the end of others hears that its caller gives up, and then others
+// may join again.
+func TestSlot_AWaitingCallHearsItsEnd(t *testing.T) {
+	s := newShared(t)
+	a := s.call(s.task(), calls.Call{}, "a0")
+	s.roomy(1)
+	b := s.call(s.task(), calls.Call{Apart: true}, "b0")
+	require.Eventually(t, func() bool { _, room := s.Room(); return room == 0 }, time.Minute, time.Millisecond)
+	why := errors.New("nobody wants it")
+	b.cancel(why)
+	require.ErrorIs(t, <-b.ended, why)
+	s.roomy(1)
+	s.open("a0")
+	require.NoError(t, <-a.ended)
+}
+
+// Who sees a call end sees no room in its slot any more.
+func TestSlot_NoRoomAfterTheLastCall(t *testing.T) {
+	s := newShared(t)
+	s.open("x")
+	for range 300 {
+		require.NoError(t, <-s.call(s.task(), calls.Call{}, "x").ended)
+		sharers, room := s.Room()
+		require.Zero(t, sharers)
+		require.Zero(t, room)
 	}
 }
 
@@ -419,4 +449,63 @@ func TestSlot_TheEndOfASlotIsThatOfAllCalls(t *testing.T) {
 	for _, each := range []*visit{a, b, c} {
 		require.ErrorIs(t, <-each.ended, slot.ErrStopped)
 	}
+}
+
+const chaosPy = `
+import asyncio, gpumux, os, random
+@gpumux.concurrent(max=8)
+async def f(x):
+    await asyncio.sleep(random.random() * 0.02)
+    if random.random() < 0.002: os._exit(3)
+    if random.random() < 0.02: raise ValueError("no")
+    if random.random() < 0.02: gpumux.progress(x)
+    return "y" * (1 << 20) if random.random() < 0.02 else x
+`
+
+// Whatever happens to calls that share a process, each ends, and each of its items has
+// one result at most, before that.
+func TestSlot_SharersUnderChaos(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "chaos.py"), []byte(chaosPy), 0o644))
+	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: runtimePath(t), Grace: 500 * time.Millisecond})
+	t.Cleanup(func() { require.NoError(t, s.Stop(context.Background())) })
+	task := launch.Task{Name: "f", Python: "chaos.py:f", Dir: dir, RecycleItems: 200}
+	why := errors.New("nobody wants it")
+	var all sync.WaitGroup
+	for range 6 {
+		all.Go(func() {
+			for range 40 {
+				n := 1 + rand.IntN(20)
+				list := make([]any, n)
+				ctx, cancel := context.WithCancelCause(t.Context())
+				if rand.IntN(4) == 0 {
+					time.AfterFunc(time.Duration(rand.IntN(40))*time.Millisecond, func() { cancel(why) })
+				}
+				var over atomic.Bool
+				var mu sync.Mutex
+				seen := map[int64]int{}
+				err := s.Run(ctx, task, calls.Call{Items: values(list...), Len: int64(n), Apart: rand.IntN(10) == 0, Done: func(d calls.Done) {
+					mu.Lock()
+					defer mu.Unlock()
+					assert.False(t, over.Load(), "a result after the end")
+					seen[d.Index]++
+				}})
+				over.Store(true)
+				mu.Lock()
+				for i, times := range seen {
+					assert.Equal(t, 1, times, "item %d", i)
+				}
+				switch {
+				case err == nil:
+					assert.Len(t, seen, n)
+				case !errors.Is(err, why):
+					assert.ErrorAs(t, err, new(*gpumux.Fault))
+				}
+				mu.Unlock()
+				cancel(nil)
+			}
+		})
+	}
+	all.Wait()
 }

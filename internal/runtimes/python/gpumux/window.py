@@ -136,11 +136,16 @@ class Window:
         self._open[item] = None
         item.task = loop.create_task(self._call(item))
         # A task that is cancelled before its first step runs nothing of _call.
-        item.task.add_done_callback(lambda _: self._end(item))
+        item.task.add_done_callback(lambda task: self._end(item, task))
 
-    def _end(self, item: _Item) -> None:
+    def _end(self, item: _Item, task: Any) -> None:
         if self.closing:
             return
+        if task.cancelled() or task.exception() is not None:
+            # Nothing of _call has run, or what surrounds the function has raised.
+            from asyncio import CancelledError
+
+            item.fault = describe(CancelledError() if task.cancelled() else task.exception())
         item.share = self._pass()[1] - item.share
         item.ended, item.raw = True, memoryview(b"")
         del self._open[item]
