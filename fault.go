@@ -87,8 +87,10 @@ type Fault struct {
 	Alone bool `json:"alone,omitempty"`
 	// Blameless says that the item is not to blame, so that another try costs no attempt.
 	Blameless bool `json:"blameless,omitempty"`
-	// Concurrent says that many items ran at the same time, each for itself.
-	Concurrent bool `json:"-"`
+	// Concurrent says that many items ran at the same time, each for itself. Late are those
+	// that took longer than they may, by index, where that is known.
+	Concurrent bool    `json:"-"`
+	Late       []int64 `json:"-"`
 	// Repeated says that another call has the same death, where it counts.
 	Repeated bool `json:"-"`
 	// Suspect says that the device may be to blame, as far as the last words tell.

@@ -145,11 +145,14 @@ func (a *attempt) restore() (err error) {
 			m = memo{}
 		}
 	}
-	if info := activity.GetInfo(a.ctx); a.folder != nil && info.Attempt > 1 && len(m.Written) == 0 {
-		// The attempts before ended without a heartbeat, perhaps just after they had stored.
-		if m.Written, err = a.folder.Written(a.ctx, info.ScheduledTime.Add(-clocks)); err != nil {
+	info := activity.GetInfo(a.ctx)
+	if a.folder != nil && m.Attempt != info.Attempt-1 {
+		// The last attempt ended without a heartbeat, perhaps just after it had stored.
+		found, err := a.folder.Written(a.ctx, info.ScheduledTime.Add(-clocks))
+		if err != nil {
 			return classify(err)
 		}
+		m.addWritten(found)
 	}
 	if err := a.findUnreported(&m); err != nil {
 		return err
@@ -179,7 +182,7 @@ func (a *attempt) restore() (err error) {
 		return classify(err)
 	}
 	a.stream = stream
-	a.ledger.storeTo(stream.Put, written)
+	a.ledger.storeTo(stream.Put, written, info.Attempt)
 	return nil
 }
 
@@ -321,12 +324,14 @@ func (a *attempt) judge(spans contract.Runs, err error) error {
 	}
 	index, verdict := a.ledger.blame(spans, fault)
 	if verdict == "" {
-		how := "alone in a clean process"
+		how, now := "alone in a clean process", a.ledger.snapshot("")
+		_, accused := now.Suspects[index]
 		switch {
-		case fault.Concurrent && !fault.Alone && a.ledger.snapshot("").Hunt == 0:
+		case fault.Concurrent && accused:
+		case fault.Concurrent && now.Hunt == 0:
 			how = "with those that ran at the same time"
-		case fault.Concurrent && fault.Batch > 1:
-			how = "with half of those"
+		case fault.Concurrent:
+			how = "with half of those that ran at the same time"
 		case fault.Batch > 1:
 			how = "with half of its micro-batch"
 		case fault.Kind.Memory() && fault.Alone:

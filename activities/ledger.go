@@ -88,16 +88,15 @@ func (l *ledger) restore(index int64, kind gpumux.FaultKind) {
 }
 
 // storeTo gives put all results that do not travel inline, from now on.
-func (l *ledger) storeTo(put func(gpumux.Result), written store.Position) {
+func (l *ledger) storeTo(put func(gpumux.Result), written store.Position, attempt int32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.put = put
 	if !l.inline() {
 		l.send()
 	}
-	if !slices.Contains(l.memo.Written, written) {
-		l.memo.Written = append(l.memo.Written, written)
-	}
+	l.memo.addWritten([]store.Position{written})
+	l.memo.Attempt = attempt
 }
 
 // inline reports whether the results travel inline: nothing else takes them, or they were
@@ -324,10 +323,16 @@ func (l *ledger) blame(ran contract.Runs, fault *gpumux.Fault) (index int64, ver
 	for at, index = range l.board.open(ran) {
 		break
 	}
-	if at < 0 {
+	switch late := fault.Late; {
+	case at < 0:
 		return -1, ""
-	}
-	if l.memo.hunt(fault, at, l.board.after(ran, fault.Batch)) {
+	case len(late) > 0:
+		for _, each := range late[1:] {
+			l.memo.accuse(each, fault)
+		}
+		index = late[0]
+		at, _ = l.board.at(index)
+	case l.memo.hunt(fault, at, l.board.after(ran, fault.Batch)):
 		return index, ""
 	}
 	s := l.memo.accuse(index, fault)

@@ -133,7 +133,7 @@ func TestLedger_TheNextAttemptKnowsWhatTheLastLeft(t *testing.T) {
 	require.True(t, alone)
 	require.EqualValues(t, 1, again.result.Succeeded)
 	stream := &held{}
-	again.storeTo(stream.put, there)
+	again.storeTo(stream.put, there, 1)
 	require.Empty(t, stream.fresh, "results that travel inline are not stored")
 	again.book(gpumux.Result{Index: 2, Value: make(json.RawMessage, inlineResults)})
 	require.Len(t, stream.fresh, 2, "what only the heartbeat held must be stored if results outgrow the history")
@@ -143,7 +143,7 @@ func TestLedger_TheNextAttemptKnowsWhatTheLastLeft(t *testing.T) {
 func TestLedger_ResultsThatOutgrowTheHistoryLeaveTheHeartbeat(t *testing.T) {
 	l := recorded(contract.Chunk{Inline: true, Parts: "p"}, contract.Runs{span(0, 2)}, memo{})
 	stream := &held{}
-	l.storeTo(stream.put, there)
+	l.storeTo(stream.put, there, 1)
 	require.Empty(t, stream.fresh)
 	l.book(gpumux.Result{Index: 0, Value: make(json.RawMessage, inlineResults)})
 	require.Empty(t, l.snapshot("").Results)
@@ -153,7 +153,7 @@ func TestLedger_ResultsThatOutgrowTheHistoryLeaveTheHeartbeat(t *testing.T) {
 func TestLedger_FailuresAreShownShort(t *testing.T) {
 	l := recorded(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 9)}, memo{})
 	stream := &held{}
-	l.storeTo(stream.put, there)
+	l.storeTo(stream.put, there, 1)
 	for i := range int64(5) {
 		l.book(gpumux.Result{Index: i, Fault: &gpumux.Fault{Kind: gpumux.FaultTaskError, Message: "m", Traceback: "long", Tail: "long"}})
 	}
@@ -279,12 +279,24 @@ func TestLedger_ADeathBesideOthersIsNobodysAtFirst(t *testing.T) {
 	blame()
 	require.False(t, l.memo.Hunt > 0, "these have seen one death")
 
-	// A late item is known.
-	_, verdict := l.blame(all, &gpumux.Fault{Kind: gpumux.FaultTimeout, Batch: 1, Concurrent: true})
+	// Late items are known, and run alone.
+	index, verdict := l.blame(all, &gpumux.Fault{Kind: gpumux.FaultTimeout, Batch: 2, Concurrent: true, Late: []int64{9, 12}})
+	require.EqualValues(t, 9, index)
 	require.Empty(t, verdict)
-	require.Contains(t, l.memo.Suspects, int64(3))
-	_, call = l.next()
+	require.Len(t, l.memo.Suspects, 2)
+	require.False(t, l.memo.Hunt > 0)
+	run, call = l.next()
+	require.Equal(t, contract.Runs{span(3, 4), span(8, 9)}, run)
+	require.False(t, call.Clean)
+	l.book(value(3))
+	l.book(value(8))
+	run, call = l.next()
+	require.Equal(t, contract.Runs{span(9, 10)}, run)
 	require.True(t, call.Clean)
+	for range 2 {
+		_, verdict = l.blame(run, &gpumux.Fault{Kind: gpumux.FaultTimeout, Batch: 1, Concurrent: true, Late: []int64{9}, Alone: true})
+	}
+	require.NotEmpty(t, verdict)
 }
 
 // A hunt ends, though the process has run items of other calls before each of its calls.

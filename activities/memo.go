@@ -24,8 +24,10 @@ type memo struct {
 	Results []gpumux.Result `json:"results,omitempty"`
 	// Suspects are the items that a process ended with.
 	Suspects map[int64]suspect `json:"suspects,omitempty"`
-	// Written is where this attempt and those before store what finishes.
+	// Written is where this attempt and those before store what finishes. Attempt is the
+	// number of this one.
 	Written []store.Position `json:"written,omitempty"`
+	Attempt int32            `json:"attempt,omitempty"`
 	// Hunt is how many of the chunk's items, from its first on, hold the one that ended its
 	// process together with others. They are run in halves until it is found. 0 means none.
 	Hunt int64 `json:"hunt,omitempty"`
@@ -56,6 +58,15 @@ type suspect struct {
 	Tries int `json:"tries,omitempty"`
 	// Memory says that the last one ended for want of memory.
 	Memory bool `json:"memory,omitempty"`
+}
+
+// addWritten adds positions behind which parts may have results of the chunk.
+func (m *memo) addWritten(positions []store.Position) {
+	for _, p := range positions {
+		if !slices.ContainsFunc(m.Written, func(known store.Position) bool { return known.Writer == p.Writer && known.Number <= p.Number }) {
+			m.Written = append(m.Written, p)
+		}
+	}
 }
 
 // suspect notes the device of a fault that may be the device's.

@@ -35,12 +35,14 @@ func (d *dying) Run(_ context.Context, call Call) error {
 	return nil
 }
 
-// The next attempt, on another worker, finds what the first one stored and runs the rest.
-// If the part is damaged, it runs everything.
+// The next attempt, on another worker, finds what the first one stored and runs the rest,
+// whether the heartbeats tell where that is or not. If the part is damaged, it runs
+// everything.
 func TestRunChunk_TheNextAttemptFindsWhatWasStored(t *testing.T) {
 	work := contract.Work{Runs: contract.Runs{span(3, 6), span(100, 104), span(900, 901)}}
-	for _, damaged := range []bool{false, true} {
-		t.Run(fmt.Sprint(damaged), func(t *testing.T) {
+	for _, how := range []string{"told", "damaged", "not told"} {
+		t.Run(how, func(t *testing.T) {
+			damaged := how == "damaged"
 			runner := &dying{after: 5}
 			l := newLab(t, runner)
 			l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
@@ -57,7 +59,15 @@ func TestRunChunk_TheNextAttemptFindsWhatWasStored(t *testing.T) {
 				l.put(fmt.Sprintf("m/parts/%s.%06d.jsonl", written.Writer, written.Number))
 			}
 			l.pool.Recorders = record.New(l.store)
-			l.env.SetHeartbeatDetails(memo{Written: []store.Position{written}})
+			told := memo{Written: []store.Position{written}}
+			if how == "not told" {
+				// Of an attempt before the last one, which died before its first heartbeat.
+				other, elsewhere, err := record.New(l.store).Join("m/parts", "")
+				require.NoError(t, err)
+				other.Leave()
+				told = memo{Written: []store.Position{elsewhere}, Attempt: 7}
+			}
+			l.env.SetHeartbeatDetails(told)
 			runner.after, runner.ran = 0, nil
 			encoded, err := l.env.ExecuteActivity("chunk", chunk)
 			require.NoError(t, err)

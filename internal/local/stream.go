@@ -96,8 +96,9 @@ type streaming struct {
 	room       *semaphore.Weighted
 	queue      chan streamed
 	lines      chan streamed
-	// each is how long an item took lately, in nanoseconds.
-	each atomic.Int64
+	// each is how long an item took lately of a slot's time, in nanoseconds. serving is how
+	// many shares run.
+	each, serving atomic.Int64
 	// batch is how many items a slot takes in one call, concurrent how many it runs at the
 	// same time; 0: one.
 	batch, concurrent atomic.Int64
@@ -196,15 +197,17 @@ func (s *streaming) serve(ctx context.Context) error {
 		for i, one := range batch {
 			items[i] = one.text
 		}
-		began := time.Now()
+		began, abreast := time.Now(), s.serving.Add(1)
 		var failed error
 		chunk := contract.Chunk{Task: s.task, Mode: in.Mode, Timeout: in.Timeout, Attempts: in.Attempts, Arg: in.Arg, Items: items, Key: in.Key,
 			WithItem: in.WithItem}
 		err := s.worker.RunDirect(ctx, s.pool, chunk, s.meet, func(r gpumux.Result) { failed = cmp.Or(failed, s.deliver(ctx, batch[r.Index], r)) })
+		s.serving.Add(-1)
 		if err = cmp.Or(err, failed); err != nil {
 			return fmt.Errorf("items from %d on: %w", batch[0].index, err)
 		}
-		s.each.Store(int64(time.Since(began)) / int64(len(batch)))
+		// Of shares side by side each has a part of the time.
+		s.each.Store(int64(time.Since(began)) * int64(s.slots) / (int64(len(batch)) * max(abreast, int64(s.slots))))
 	}
 }
 

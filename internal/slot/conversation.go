@@ -25,8 +25,10 @@ type conversation struct {
 	p       *occupant
 	flight  *flight
 	answers answers
-	// suspects are the items to blame for a death, if not all that run.
+	// suspects are the items to blame for a death, if not all that run. If they are known,
+	// each of them is.
 	suspects []item
+	known    bool
 }
 
 func newConversation(j *job, p *occupant) *conversation {
@@ -221,7 +223,7 @@ func (c *conversation) late() error {
 	if err := c.answers.look(); err != nil {
 		return err
 	}
-	late := slices.Clone(c.flight.overdue(c.answers.heard))
+	late, blocked := c.flight.overdue(c.answers.heard)
 	if len(late) == 0 {
 		return nil
 	}
@@ -230,6 +232,7 @@ func (c *conversation) late() error {
 	e, stacks := &diagnosis.Evidence{TimedOut: true, Message: fmt.Sprintf("no result after %s", limit), Tail: process.Out.Tail()}, c.p.session.Stacks()
 	fault := c.job.judge.fault(c.p, *e)
 	fault.Traceback = stacks
+	c.known = !blocked
 	c.charge(fault, late) // for the callers, should the process not end
 	process.Destroy()
 	for _, each := range c.job.calls.list {
@@ -257,9 +260,11 @@ func (c *conversation) charge(fault *gpumux.Fault, suspects []item) {
 	for _, each := range c.job.calls.list {
 		own, batch := *fault, 0
 		var first *item
+		var late []int64
 		for i := range suspects {
 			if suspects[i].call == each {
 				first = cmp.Or(first, &suspects[i])
+				late = append(late, suspects[i].Index)
 				batch++
 			}
 		}
@@ -268,6 +273,9 @@ func (c *conversation) charge(fault *gpumux.Fault, suspects []item) {
 		}
 		if own.Concurrent = c.flight.concurrent > 0; own.Concurrent {
 			own.Batch = batch
+		}
+		if own.Concurrent && c.known {
+			own.Late = late
 		}
 		own.Alone = c.p.account.Ran() == 0 && own.Batch <= 1 && (running <= 1 || !own.Concurrent)
 		if first != nil && own.Batch <= 1 {

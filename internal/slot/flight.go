@@ -136,16 +136,20 @@ func (f *flight) deadline() (first time.Time) {
 	return first
 }
 
-// overdue are the items up to the last one whose time is over. Of a process that has long
-// been silent they are all that run: one that blocks the others makes all of them late.
-func (f *flight) overdue(heard time.Time) []item {
-	for last := f.together(); last > 0; last-- {
-		if one := &f.items[last-1]; one.overdue() {
-			if time.Since(heard) > one.call.Timeout/2 {
-				return f.items[:f.together()]
-			}
-			return f.items[:last]
+// overdue are the items whose time is over. Of a process that has long been silent they
+// are all that run and have a time limit, and blocked is true: one that blocks the others
+// makes all of them late.
+func (f *flight) overdue(heard time.Time) (late []item, blocked bool) {
+	running := f.items[:f.together()]
+	first := slices.IndexFunc(running, item.overdue)
+	if first < 0 {
+		return nil, false
+	}
+	blocked = time.Since(heard) > running[first].call.Timeout/2
+	for _, one := range running {
+		if one.overdue() || blocked && one.call.Timeout > 0 {
+			late = append(late, one)
 		}
 	}
-	return nil
+	return late, blocked
 }

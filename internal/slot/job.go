@@ -163,6 +163,10 @@ func (j *job) joins() <-chan request {
 // job, and so do those behind it.
 func (j *job) join(r request) {
 	p := j.owner.process
+	if want := r.call.Edition; want != "" && r.edition != "" && r.edition != want {
+		r.reply <- j.judge.outdated(r.task, want, r.edition) // no wait would change that
+		return
+	}
 	if j.suits(p, r) {
 		if c, added := j.calls.add(r, j.task.Timeout); added {
 			j.judge.kills = process.MemoryKills()

@@ -361,12 +361,11 @@ func TestSlot_ADeathIsChargedToWhatRan(t *testing.T) {
 	require.NotSame(t, first, second)
 }
 
-// Each item has its own time. What is to blame are those that are late, up to the last.
+// Each item has its own time, and the one that is late is known. Others run again.
 func TestSlot_EachItemHasItsOwnTimeout(t *testing.T) {
 	s := newShared(t)
 	s.open("quick")
-	call := calls.Call{Timeout: patience}
-	a := s.call(s.task(), call, "reports", "hangs", "quick")
+	a := s.call(s.task(), calls.Call{Timeout: patience}, "reports", "hangs", "quick")
 	require.Equal(t, []string{"quick"}, a.got(1))
 	s.roomy(1)
 	b := s.call(s.task(), calls.Call{}, "b0")
@@ -374,21 +373,27 @@ func TestSlot_EachItemHasItsOwnTimeout(t *testing.T) {
 	var fault *gpumux.Fault
 	require.ErrorAs(t, <-a.ended, &fault)
 	require.Equal(t, gpumux.FaultTimeout, fault.Kind)
-	require.Equal(t, 2, fault.Batch)
+	require.Equal(t, []int64{1}, fault.Late)
+	require.Equal(t, `"hangs"`, fault.Item)
 	s.open("b0")
-	require.NoError(t, <-b.ended, "it has no limit, and runs again")
+	require.NoError(t, <-b.ended, "it has no limit")
 	require.Equal(t, 2, strings.Count(s.noted(), "began b0\n"))
 }
 
 // An item that blocks the others makes all of them late.
 func TestSlot_ABlockedLoopIsALateItem(t *testing.T) {
 	s := newShared(t)
+	b := s.call(s.task(), calls.Call{}, "b0")
+	s.roomy(1)
 	a := s.call(s.task(), calls.Call{Timeout: patience}, "blocks", "waits")
 	var fault *gpumux.Fault
 	require.ErrorAs(t, <-a.ended, &fault)
 	require.Equal(t, gpumux.FaultTimeout, fault.Kind)
 	require.Equal(t, 2, fault.Batch)
+	require.Empty(t, fault.Late)
 	require.Contains(t, fault.Traceback, "in wait")
+	s.open("b0")
+	require.NoError(t, <-b.ended, "it has no limit, and is not to blame")
 }
 
 // A call that has no use for the process leaves it to the others, or as it is.
@@ -414,9 +419,14 @@ func TestSlot_ACallMeetsItsProcess(t *testing.T) {
 // A call with another edition of the code does not join those that run.
 func TestSlot_AnotherEditionDoesNotShare(t *testing.T) {
 	s := newShared(t)
-	a := s.call(s.task(), calls.Call{}, "a0")
+	var edition string
+	a := s.call(s.task(), calls.Call{Meet: func(p calls.Process) error { edition = p.Edition; return nil }}, "a0")
 	s.roomy(1)
 	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "shared.py"), []byte(sharedPy+"\n# edited\n"), 0o644))
+	var fault *gpumux.Fault
+	require.ErrorAs(t, <-s.call(s.task(), calls.Call{Edition: edition}, "c0").ended, &fault, "at once: no wait brings that edition back")
+	require.NotEqual(t, edition, fault.Edition)
+	s.roomy(1)
 	pid := s.PID()
 	b := s.call(s.task(), calls.Call{}, "b0")
 	s.open("a0", "b0")

@@ -110,7 +110,7 @@ func NewSharing(templates *template.Set, o Options) *Slot {
 // fault too; until it has, the slot is reclaiming and takes no other call.
 func (s *Slot) Run(ctx context.Context, task launch.Task, call calls.Call) error {
 	r := request{ctx: ctx, call: call, task: task}
-	if _, room := s.Room(); room > 0 {
+	if sharers, _ := s.Room(); sharers > 0 {
 		// Here it holds up no running item. An error comes again where nothing is shared.
 		r.edition, _ = task.Edition(ctx, cmp.Or(task.StartLimit, s.startLimit))
 	}
