@@ -37,13 +37,13 @@ func (p *Pool) join(w *waiter) (best *Seat) {
 	if w.Shares == "" {
 		return nil
 	}
-	most := int64(0)
+	largest := int64(0)
 	for _, h := range p.seats {
 		if h.shared != w.Shares || !p.suits(h, w) {
 			continue
 		}
-		if room := p.room(h); room > most {
-			best, most = h, room
+		if room := p.room(h); room > largest {
+			best, largest = h, room
 		}
 	}
 	return best
@@ -69,10 +69,10 @@ func (p *Pool) drain(w *waiter, waiting int) {
 		return
 	}
 	var best *Seat
-	most := int64(0)
+	largest := int64(0)
 	for _, h := range p.seats {
-		if room := p.room(h); room > most && h.shared != w.Shares && has[h.shared] > has[w.Shares] && p.suits(h, w) {
-			best, most = h, room
+		if room := p.room(h); room > largest && h.shared != w.Shares && has[h.shared] > has[w.Shares] && p.suits(h, w) {
+			best, largest = h, room
 		}
 	}
 	if best != nil {

@@ -136,11 +136,11 @@ func (s *Sizer) Size(piece contract.Piece, left int64) int64 {
 // slot, as far as its share of them does. Items that run at the same time gain little by
 // being spread, and small chunks would leave some of them behind.
 func (s *Sizer) least(left, slots int64) int64 {
-	least := min(s.full(), max((left+slots-1)/slots, s.concurrent/4), gpumux.MaxChunk)
+	floor := min(s.full(), max((left+slots-1)/slots, s.concurrent/4), gpumux.MaxChunk)
 	if s.concurrent == 0 && s.Largest > 0 {
-		return min(least, s.Largest*maxGrowth)
+		return min(floor, s.Largest*maxGrowth)
 	}
-	return least
+	return floor
 }
 
 // whole rounds a chunk down to whole micro-batches, if it has any.

@@ -56,8 +56,8 @@ func (c *call) ending(err error) error {
 		err = c.err
 	}
 	if fault, ok := err.(*gpumux.Fault); ok {
-		own := *fault
-		return &own
+		charged := *fault
+		return &charged
 	}
 	if err != nil && c.ctx.Err() != nil {
 		return context.Cause(c.ctx)

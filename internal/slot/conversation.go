@@ -258,7 +258,7 @@ func (c *conversation) late() error {
 func (c *conversation) charge(fault *gpumux.Fault, suspects []item) {
 	running, repeated := len(c.flight.running(c.p.account.Batch())), false
 	for _, each := range c.job.calls.list {
-		own, batch := *fault, 0
+		charged, batch := *fault, 0
 		var first *item
 		var late []int64
 		for i := range suspects {
@@ -271,18 +271,18 @@ func (c *conversation) charge(fault *gpumux.Fault, suspects []item) {
 		if first == nil && len(suspects) > 0 && !fault.Blameless {
 			continue
 		}
-		if own.Concurrent = c.flight.concurrent > 0; own.Concurrent {
-			own.Batch = batch
+		if charged.Concurrent = c.flight.concurrent > 0; charged.Concurrent {
+			charged.Batch = batch
 		}
-		if own.Concurrent && c.known {
-			own.Late = late
+		if charged.Concurrent && c.known {
+			charged.Late = late
 		}
-		own.Alone = c.p.account.Ran() == 0 && own.Batch <= 1 && (running <= 1 || !own.Concurrent)
-		if first != nil && own.Batch <= 1 {
-			own.Item = text.Excerpt(first.Value)
+		charged.Alone = c.p.account.Ran() == 0 && charged.Batch <= 1 && (running <= 1 || !charged.Concurrent)
+		if first != nil && charged.Batch <= 1 {
+			charged.Item = text.Excerpt(first.Value)
 		}
-		own.Repeated, repeated = repeated, true
-		each.fail(own)
+		charged.Repeated, repeated = repeated, true
+		each.fail(charged)
 	}
 }
 
