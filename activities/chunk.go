@@ -100,6 +100,7 @@ func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.Chu
 		return contract.ChunkResult{}, err
 	}
 	out := a.ledger.finish()
+	a.shorten(ctx, out.Results)
 	out.Worker, out.Contact, out.Held = p.Worker, p.Contact, gpumux.Duration(time.Since(began))
 	if p.Slots != nil {
 		out.Slots = p.Slots()

@@ -63,7 +63,7 @@ func newLedger(chunk contract.Chunk, runs contract.Runs, m memo) *ledger {
 	l.memo.Hunt = max(0, min(l.memo.Hunt, int64(len(l.board.done))))
 	for _, r := range m.Results {
 		l.count(r)
-		l.bytes += r.Weight()
+		l.bytes += l.weight(r)
 	}
 	for at := range l.board.open(slices.Concat(m.Escalate, m.Retry)) {
 		l.board.done[at] = true
@@ -103,6 +103,14 @@ func (l *ledger) storeTo(put func(gpumux.Result), written store.Position, attemp
 // asked to and are still few.
 func (l *ledger) inline() bool {
 	return l.put == nil || l.chunk.Inline && l.bytes <= inlineResults
+}
+
+// weight is the bytes of a result where it goes.
+func (l *ledger) weight(r gpumux.Result) int {
+	if l.put == nil {
+		r, _ = excerpt(r, "")
+	}
+	return r.Weight()
 }
 
 // fitting is how many items may run before it is clear that their results fit inline; 0:
@@ -262,14 +270,13 @@ func (l *ledger) book(r gpumux.Result) gpumux.Result {
 	}
 	l.count(r)
 	if r.Fault != nil && len(l.result.Recent) < maxRecent {
-		short := *r.Fault
-		index := r.Index // else every result escapes to the heap
+		index, short := r.Index, *r.Fault // else every result escapes to the heap
 		short.Traceback, short.Tail, short.Index = "", "", &index
 		l.result.Recent = append(l.result.Recent, gpumux.Result{Index: r.Index, Fault: &short, Key: r.Key})
 	}
 	l.result.Ran++
 	l.memo.absolve(r.Index)
-	if l.bytes += r.Weight(); l.inline() {
+	if l.bytes += l.weight(r); l.inline() {
 		l.memo.Results = append(l.memo.Results, r)
 		return r
 	}

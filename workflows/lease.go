@@ -228,6 +228,11 @@ func (l *lease) call(ctx workflow.Context, in contract.SlotCall, rebuilds bool) 
 
 // try does a call once. The fault reports a loss that is not the call's doing.
 func (l *lease) try(ctx workflow.Context, in contract.SlotCall, answer *contract.SlotAnswer) (*gpumux.Fault, error) {
+	budget := budgetOf(ctx)
+	if err := budget.wait(ctx, &waiter{}, envelope+len(in.Item)); err != nil {
+		return nil, err
+	}
+	defer budget.release()
 	within, cancel := workflow.WithCancel(ctx)
 	defer cancel()
 	call := workflow.ExecuteActivity(l.callOptions(within, in), contract.CallSlot, in)

@@ -90,7 +90,8 @@ func (s *schedule) run(t *testing.T) time.Duration {
 	for {
 		for _, m := range s.maps {
 			for s.now >= m.begins && len(m.e.todo) > 0 && m.e.inFlight < m.e.sizer.Part() {
-				piece := m.e.nextChunk(time.Time{})
+				at := m.e.todo.First(time.Time{})
+				piece := m.e.todo.Take(at, m.e.sizer.Size(m.e.todo[at], m.e.todo.Items()))
 				m.e.inFlight++
 				m.chunks++
 				s.queue = append(s.queue, handed{m, piece, m.e.sizer.Pace(piece), m.e.sizer.Limit(piece), s.now})

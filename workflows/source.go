@@ -37,10 +37,29 @@ func MapSourceAsync(ctx workflow.Context, in gpumux.MapInput) Future[gpumux.Summ
 	options.TaskQueue = gpumux.Queue
 	options.StaticSummary = cmp.Or(options.StaticSummary, text.Plain("map "+in.Task))
 	options.WaitForCancellation = true
-	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, options), gpumux.MapWorkflow, in)
+	bytes := envelope + len(in.Arg)
+	for _, item := range in.Items {
+		bytes += len(item) + 1
+	}
+	budget, turn := budgetOf(ctx), &waiter{}
+	var child workflow.ChildWorkflowFuture
+	start := func() {
+		child = workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, options), gpumux.MapWorkflow, in)
+	}
+	if budget.take(ctx, turn, bytes) {
+		start()
+	}
 	workflow.Go(ctx, func(ctx workflow.Context) {
+		if child == nil {
+			if err := budget.wait(ctx, turn, bytes); err != nil {
+				settable.SetError(err)
+				return
+			}
+			start()
+		}
 		var summary gpumux.Summary
 		err := child.Get(ctx, &summary)
+		budget.release()
 		if temporal.IsWorkflowExecutionAlreadyStartedError(err) {
 			err = invalid(fmt.Errorf("the ID %q is that of a workflow that runs, or that WorkflowIDReusePolicy protects; give another", options.WorkflowID))
 		}

@@ -52,11 +52,11 @@ func (w Work) Len() int64 {
 	return w.Runs.Len()
 }
 
-// maxRuns is how many runs one chunk carries at most.
-const maxRuns = 1024
+// MaxRuns is how many runs one chunk carries at most.
+const MaxRuns = 1024
 
 // Take cuts the next chunk of at most n items off.
-func (w *Work) Take(n int64) Work { return w.take(n, maxRuns) }
+func (w *Work) Take(n int64) Work { return w.take(n, MaxRuns) }
 
 // Cut is Take of exactly n items, or all that there are.
 func (w *Work) Cut(n int64) Work { return w.take(n, len(w.Runs)) }

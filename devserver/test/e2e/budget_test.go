@@ -1,0 +1,206 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/workers/config"
+	"github.com/gpumux/gpumux/workflows"
+)
+
+const heavyPy = `
+def size(text): return len(text)
+def loud(x):
+    print(("%08d" % x) * 2500)
+    return x
+def wordy(x): raise ValueError("%d: " % x + "wordy " * 17000)
+`
+
+// heavy is what a service asks for at once: so many maps, each over so many texts.
+type heavy struct {
+	Maps, Items, Bytes int
+	In                 gpumux.MapInput
+	// Children says that the maps are workflows of their own.
+	Children bool
+}
+
+// weighs returns how many of the texts have the right length. An error of a map is its
+// own to handle: clean-up code runs.
+func weighs(ctx workflow.Context, h heavy) (right int, err error) {
+	text := strings.Repeat("x", h.Bytes)
+	texts := make([]string, h.Items)
+	for i := range texts {
+		texts[i] = text
+	}
+	if h.Children {
+		return weighsInChildren(ctx, h, texts)
+	}
+	var running []workflows.Running[int]
+	for range h.Maps {
+		running = append(running, workflows.MapAsync[string, int](ctx, h.In, texts))
+	}
+	for _, each := range running {
+		mapped, failed := each.Get(ctx)
+		if failed != nil {
+			err = failed
+		}
+		for _, r := range mapped.Results {
+			if r.Value == h.Bytes {
+				right++
+			}
+		}
+	}
+	return right, err
+}
+
+func weighsInChildren(ctx workflow.Context, h heavy, texts []string) (right int, err error) {
+	for _, text := range texts {
+		h.In.Items = append(h.In.Items, []byte(`"`+text+`"`))
+	}
+	var running []workflows.Future[gpumux.Summary]
+	for range h.Maps {
+		running = append(running, workflows.MapSourceAsync(ctx, h.In))
+	}
+	for _, each := range running {
+		summary, err := each.Get(ctx)
+		if err != nil {
+			return right, err
+		}
+		right += int(summary.Succeeded)
+	}
+	return right, nil
+}
+
+func heavySite(t *testing.T) *site {
+	s := newSite(t)
+	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "heavy.py"), []byte(heavyPy), 0o644))
+	tasks := map[string]config.Task{}
+	for _, f := range []string{"size", "loud", "wordy"} {
+		tasks[f] = config.Task{Python: "heavy.py:" + f}
+	}
+	s.serve(onCPU(cpuPool{Pool: "cpu", Slots: 2, Tasks: tasks, Dir: s.dir, Store: s.store}))
+	w := worker.New(s.client, "service", worker.Options{})
+	w.RegisterWorkflowWithOptions(weighs, workflow.RegisterOptions{Name: "weighs"})
+	w.RegisterWorkflowWithOptions(hears, workflow.RegisterOptions{Name: "hears"})
+	require.NoError(t, w.Start())
+	t.Cleanup(w.Stop)
+	return s
+}
+
+// The server ends a workflow that asks for more than it takes, and none of its code runs
+// then. What a service's maps hold of its workflow waits in place of that.
+func TestBudget_MapsOfAWorkflowWaitForRoom(t *testing.T) {
+	t.Parallel()
+	s := heavySite(t)
+	cpu := []string{"cpu"}
+	for name, h := range map[string]heavy{
+		"five large texts":        {Maps: 1, Items: 5, Bytes: 900_000},
+		"two maps of large texts": {Maps: 2, Items: 3, Bytes: 800_000},
+		"large chunks":            {Maps: 40, Items: 100, Bytes: 2_000, In: gpumux.MapInput{Chunk: 100}},
+		"a window of large texts": {Maps: 1, Items: 40, Bytes: 900_000, In: gpumux.MapInput{Window: 40}},
+		"more chunks than may be under way, with an argument each": {Maps: 40, Items: 6, Bytes: 10, In: gpumux.MapInput{Chunk: 1, Arg: []byte(`"` + strings.Repeat("a", 16_000) + `"`)}},
+		"children with items": {Maps: 12, Items: 5, Bytes: 100_000, Children: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h.In.Task, h.In.Ladder = "size", cpu
+			run, err := s.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: name, TaskQueue: "service"}, "weighs", h)
+			require.NoError(t, err)
+			var right int
+			require.NoError(t, run.Get(t.Context(), &right))
+			require.Equal(t, h.Maps*h.Items, right)
+		})
+	}
+}
+
+// What cannot fit is refused before anything ran, by an error that the caller handles.
+func TestBudget_WhatCannotFitIsRefused(t *testing.T) {
+	t.Parallel()
+	s := heavySite(t)
+	for name, c := range map[string]struct {
+		h    heavy
+		says string
+	}{
+		"bytes":  {heavy{Maps: 1, Items: 60, Bytes: 900_000}, "with these items it has 51.5MiB"},
+		"chunks": {heavy{Maps: 1, Items: 9_000, Bytes: 1, In: gpumux.MapInput{Chunk: 1}}, "9000 items in chunks of 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c.h.In.Task, c.h.In.Ladder = "size", []string{"cpu"}
+			run, err := s.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: name, TaskQueue: "service"}, "weighs", c.h)
+			require.NoError(t, err)
+			fault := workflows.FaultOf(run.Get(t.Context(), nil))
+			require.NotNil(t, fault)
+			require.Equal(t, gpumux.FaultBadInput, fault.Kind)
+			require.Contains(t, fault.Message, c.says)
+			require.Contains(t, fault.Hint, "MapSource")
+			desc, err := s.client.DescribeWorkflowExecution(t.Context(), name, run.GetRunID())
+			require.NoError(t, err)
+			require.Less(t, desc.GetWorkflowExecutionInfo().GetHistoryLength(), int64(10), "nothing ran")
+		})
+	}
+}
+
+// hears maps over numbers with a task that says much, and returns what it got of it.
+func hears(ctx workflow.Context, task string, items int) (heard []workflows.Result[int], err error) {
+	numbers := make([]int, items)
+	for i := range numbers {
+		numbers[i] = i
+	}
+	mapped, err := workflows.Map[int, int](ctx, gpumux.MapInput{Task: task, Ladder: []string{"cpu"}}, numbers)
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range mapped.Results {
+		if i%(items/4) == 0 {
+			heard = append(heard, r)
+		}
+	}
+	return heard, nil
+}
+
+// What items print and why they failed is an excerpt in a caller's history; the whole
+// lies in the store.
+func TestBudget_WhatItemsSayIsAnExcerpt(t *testing.T) {
+	t.Parallel()
+	s := heavySite(t)
+	for task, items := range map[string]int{"loud": 600, "wordy": 200} {
+		t.Run(task, func(t *testing.T) {
+			t.Parallel()
+			run, err := s.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: task, TaskQueue: "service"}, "hears", task, items)
+			require.NoError(t, err)
+			var heard []workflows.Result[int]
+			require.NoError(t, run.Get(t.Context(), &heard))
+			for _, r := range heard {
+				said, has := r.Printed, fmt.Sprintf("%08d", r.Index)
+				if task == "wordy" {
+					said, has = r.Fault.Traceback, "wordy"
+				}
+				require.Contains(t, said, has)
+				require.Regexp(t, `of \d+ bytes; the whole result is in file://\S+\.jsonl\]`, said)
+				where := said[strings.Index(said, "file://")+len("file://"):]
+				where = where[:strings.Index(where, "]")]
+				whole, err := os.ReadFile(where)
+				require.NoError(t, err)
+				at := bytes.Index(whole, fmt.Appendf(nil, `{"index":%d,`, r.Index))
+				require.GreaterOrEqual(t, at, 0)
+				line, _, _ := bytes.Cut(whole[at:], []byte("\n"))
+				require.Greater(t, len(line), 16_000)
+				require.Less(t, len(said), 3_000)
+			}
+			desc, err := s.client.DescribeWorkflowExecution(t.Context(), task, run.GetRunID())
+			require.NoError(t, err)
+			require.Less(t, desc.GetWorkflowExecutionInfo().GetHistorySizeBytes(), int64(4<<20))
+		})
+	}
+}

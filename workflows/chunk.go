@@ -1,0 +1,229 @@
+package workflows
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/sizer"
+	"github.com/gpumux/gpumux/internal/text"
+)
+
+// hand hands out the next chunk of the pieces that are due, if the workflow has room.
+func (e *engine) hand(ctx workflow.Context) bool {
+	at := e.todo.First(workflow.Now(ctx))
+	piece, left := e.todo[at], e.todo.Items()
+	size, forced := e.sizer.Size(piece, left), false
+	if least := e.budget.least(ctx); e.parts == "" && e.in.Chunk == 0 && least > size {
+		size, forced = least, true
+	}
+	size, bytes := e.fits(piece, size)
+	if e.parts == "" {
+		if err := e.budget.full(ctx, e, bytes); err != nil {
+			e.fail(err)
+			return false
+		}
+	}
+	if !e.budget.take(ctx, &e.turn, bytes) {
+		return false
+	}
+	e.unsent = max(0, e.unsent-bytes)
+	e.dispatch(ctx, e.todo.Take(at, size), forced)
+	return true
+}
+
+// fits is how many of so many items of a piece one activity can carry, at least one, and
+// how many bytes it is then.
+func (e *engine) fits(piece contract.Piece, size int64) (items int64, bytes int) {
+	bytes = envelope + len(e.in.Arg)
+	if e.items == nil {
+		return size, bytes + 16*min(len(piece.Runs), contract.MaxRuns)
+	}
+	carried := 0
+	for _, run := range piece.Runs {
+		for i := run.Start; i < run.End && items < size; i++ {
+			weight := len(e.items[i]) + 1
+			if carried+weight > inlineChunk && items > 0 {
+				return items, bytes + carried
+			}
+			carried += weight
+			items++
+		}
+	}
+	return items, bytes + carried
+}
+
+// awaited is how many bytes of results the chunks in flight are likely to bring.
+func (e *engine) awaited() int {
+	if e.parts != "" {
+		return 0
+	}
+	if e.got == 0 {
+		return e.inFlight * unknownResults
+	}
+	return int(e.underWay) * (e.gotInBytes / e.got)
+}
+
+// summaryOf describes a chunk for people.
+func (e *engine) summaryOf(piece contract.Piece, at int) string {
+	summary := e.in.Task + " " + piece.Describe() + " on " + e.ladder.rungs[at].name
+	if piece.Tries > 0 {
+		summary += fmt.Sprintf(", try %d", piece.Tries+1)
+	}
+	return summary
+}
+
+// dispatch starts the activity of a chunk. One that is larger than it should be, for want
+// of room in the history, hands nothing back.
+func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece, forced bool) {
+	perItem := e.sizer.Pace(piece) // 0: nobody knows
+	at, within, leave := e.ladder.place(ctx, piece.Rung, piece.Len())
+	options := workflow.ActivityOptions{
+		TaskQueue:           e.ladder.rungs[at].queue,
+		StartToCloseTimeout: endless,
+		HeartbeatTimeout:    contract.TimeoutAbreast(e.contact, max(e.inFlight, int(min(e.todo.Items(), int64(e.sizer.Part()))), e.sizer.Share*e.sizer.Part()/4)),
+		WaitForCancellation: true,
+		Summary:             text.Plain(e.summaryOf(piece, at)),
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval: 100 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 10 * time.Second,
+			NonRetryableErrorTypes: tooLarge,
+		},
+		Priority: fairly(ctx, e.in, e.id),
+	}
+	chunk := contract.Chunk{
+		Map: e.id, Task: e.in.Task, Edition: e.in.Edition, Mode: e.in.Mode, Timeout: e.in.Timeout, Attempts: e.in.Attempts,
+		Arg: e.in.Arg, FailFast: e.in.FailFast, MayFail: e.tally.mayFail(e.tally.counts.Failed), Backoff: e.in.Backoff > 0, Tries: piece.Tries,
+		Work: piece.Work, Source: e.source, Range: e.in.Range, Key: e.in.Key, WithItem: e.in.WithItem,
+		Parts: e.parts, Claim: e.claim, Inline: e.inline, Larger: e.ladder.hasLarger(at), Limit: gpumux.Duration(e.sizer.Limit(piece)),
+		Together: e.sizer.Together(), Guessed: !e.sizer.Told && (e.inFlight > 0 || len(e.todo) > 0),
+	}
+	if forced {
+		chunk.Limit = 0
+	}
+	if e.items != nil {
+		for _, run := range piece.Runs {
+			chunk.Items = append(chunk.Items, e.items[run.Start:run.End]...)
+		}
+	}
+	e.inFlight++
+	e.underWay += piece.Len()
+	e.tally.chunks++
+	handed := workflow.Now(ctx)
+	future := workflow.ExecuteActivity(workflow.WithActivityOptions(within, options), contract.RunChunk, chunk)
+	workflow.Go(ctx, func(ctx workflow.Context) {
+		var result contract.ChunkResult
+		err := future.Get(ctx, &result)
+		passed := leave()
+		switch {
+		case err != nil && passed:
+			e.requeue(ctx, piece)
+			err = nil
+		case err != nil:
+		case chunk.Edition == "" && result.Edition != "" && e.in.Edition != "" && result.Edition != e.in.Edition:
+			e.requeue(ctx, piece) // no result of it counts; now the edition to ask for is known
+		default:
+			e.sizer.LearnShare(workflow.Now(ctx).Sub(handed), time.Duration(result.Held))
+			err = e.apply(ctx, piece, at, perItem, chunk.Guessed, result)
+		}
+		e.inFlight--
+		e.underWay -= piece.Len()
+		e.budget.release()
+		e.changed = true
+		e.fail(err)
+		if e.onChange != nil {
+			e.onChange(ctx)
+		}
+	})
+}
+
+// apply books the result of a chunk that ran on a rung.
+func (e *engine) apply(ctx workflow.Context, piece contract.Piece, at int, perItem time.Duration, guessed bool, result contract.ChunkResult) error {
+	if err := e.check(piece, guessed, result); err != nil {
+		return err
+	}
+	for _, r := range result.Results {
+		e.got, e.gotInBytes = e.got+1, e.gotInBytes+r.Weight()
+	}
+	e.in.Edition = cmp.Or(e.in.Edition, result.Edition)
+	e.tally.add(result)
+	usual := gpumux.Duration(cmp.Or(perItem, e.sizer.PerItem))
+	e.sizer.Learn(result)
+	e.contact = cmp.Or(e.contact, result.Contact)
+	items := piece.Len()
+	if result.Covered < items {
+		rest := contract.Piece{Work: piece.After(result.Covered), Rung: piece.Rung, Tries: piece.Tries}
+		if piece.Pace > 0 || usual > 0 && result.Pace > sizer.Slack*usual { // much slower items keep a pace of their own
+			rest.Pace = result.Pace
+		}
+		e.requeue(ctx, rest)
+	} else if piece.Pace > 0 && result.Ran > 0 {
+		e.todo.EasePace(result.Busy / gpumux.Duration(result.Ran))
+	}
+	if len(result.Escalate) > 0 && e.ladder.hasLarger(at) {
+		e.requeue(ctx, contract.Piece{Work: contract.Work{Runs: result.Escalate}, Rung: at + 1, Tries: piece.Tries})
+	}
+	if len(result.Retry) > 0 {
+		e.retryLater(ctx, piece, result.Retry)
+	}
+	if e.in.FailFast && result.Failed > 0 && e.fault == nil {
+		for _, failed := range result.Recent {
+			return faultError(fmt.Sprintf("item %d failed and the map is to fail fast: %v", failed.Index, failed.Fault), failed.Fault)
+		}
+		return errors.New("an item failed and the map is to fail fast")
+	}
+	if e.onResults != nil && len(result.Results) > 0 {
+		return e.onResults(ctx, result.Results)
+	}
+	return nil
+}
+
+// check returns an error if a result cannot be that of a piece. Another program or a mock
+// may answer RunChunk; it must neither keep a map running for ever nor leave items
+// without a result.
+func (e *engine) check(piece contract.Piece, guessed bool, r contract.ChunkResult) error {
+	wrong := func(format string, args ...any) error {
+		return faultError(fmt.Sprintf("the answer of %s to %s of task %s is impossible: ", contract.RunChunk, piece.Describe(), e.in.Task)+
+			fmt.Sprintf(format, args...), nil)
+	}
+	if r.Covered < 0 || r.Covered > piece.Len() {
+		return wrong("it covers %d", r.Covered)
+	}
+	if r.Covered == 0 && !(guessed && r.Ran == 0 && r.Batch+r.Concurrent > 0) && !((e.in.FailFast || e.tally.maxFailures >= 0) && r.Failed > 0) {
+		return wrong("it covers none of them, so it did nothing; a finished chunk covers all")
+	}
+	if e.in.Edition != "" && r.Edition != "" && r.Edition != e.in.Edition {
+		return wrong("items ran with edition %.60s of the code, and the map runs with %s", r.Edition, e.in.Edition)
+	}
+	if len(r.Retry) > 0 && (e.in.Backoff == 0 || piece.Tries+1 >= e.in.Attempts) {
+		return wrong("it hands back %d items to be tried again", r.Retry.Len())
+	}
+	if e.onResults == nil || e.parts != "" {
+		return nil
+	}
+	for _, result := range r.Results {
+		if !piece.Runs.Has(result.Index) {
+			return wrong("it has a result of item %d", result.Index)
+		}
+	}
+	if told := int64(len(r.Results)) + r.Escalate.Len() + r.Retry.Len(); told < r.Covered {
+		return wrong("it has %d results of %d items", told, r.Covered)
+	}
+	return nil
+}
+
+// retryLater puts back the items of a piece that raised, for another try after a pause.
+// Pauses that end at nearly the same time end together, so that many chunks with few such
+// items each do not become many pieces.
+func (e *engine) retryLater(ctx workflow.Context, piece contract.Piece, items contract.Runs) {
+	const steps = 8
+	pause := sizer.Pause(time.Duration(e.in.Backoff), piece.Tries)
+	step := max(1, pause/steps)
+	due := workflow.Now(ctx).Add(pause + step - 1).Truncate(step)
+	e.requeue(ctx, contract.Piece{Work: contract.Work{Runs: items}, Rung: piece.Rung, Tries: piece.Tries + 1, Due: due})
+}
