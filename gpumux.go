@@ -89,9 +89,8 @@ type MapInput struct {
 	// have failed. Failures of an earlier run do not count.
 	FailFast    bool      `json:"failFast,omitempty"`
 	MaxFailures Tolerance `json:"maxFailures,omitempty"`
-	// Output is the results file: a blob URL or a key in the workers' store. Empty: few and
-	// small results of Items come back in the Summary, those of a Range too unless the map
-	// is a child workflow, and all others in a file of the store.
+	// Output is the results file: a blob URL or a key in the workers' store. Default: a file
+	// in a folder of the map's run.
 	Output string `json:"output,omitempty"`
 	// Reduce makes one value of all: sum, mean, min, max, count, or the name of a task that
 	// makes one value of a pair [a, b] and is associative. Failed items are left out.
@@ -161,9 +160,10 @@ type Summary struct {
 	Faults    map[FaultKind]int64 `json:"faults,omitempty"`
 	// Cached is how many of the results MapInput.Cache found in earlier maps.
 	Cached int64 `json:"cached,omitempty"`
-	// Results are in input order. When they are many or large, Output names their file.
-	Results []Result `json:"results,omitempty"`
+	// Output is the URL of the results file. Results are its contents in input order, where
+	// they are at most InlineItems and InlineBytes.
 	Output  string   `json:"output,omitempty"`
+	Results []Result `json:"results,omitempty"`
 	// Reduced is the value that MapInput.Reduce made; if it is large, it lies at
 	// ReducedOutput.
 	Reduced       json.RawMessage `json:"reduced,omitempty"`

@@ -62,7 +62,7 @@ internal/process                 .
 internal/runtimes
 internal/edition
 internal/notice
-activities                       . internal/calls internal/columns internal/contract internal/items internal/names internal/numbers internal/objects internal/payload internal/record internal/text internal/tracing store
+activities                       . internal/calls internal/columns internal/contract internal/items internal/names internal/numbers internal/objects internal/payload internal/record internal/results internal/text internal/tracing store
 internal/record                  . store
 workflows                        . internal/contract internal/names internal/payload internal/sizer internal/text
 internal/sizer                   . internal/contract

@@ -73,9 +73,7 @@ func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.Chu
 	first, pause := firstBeat, contract.HeartbeatEvery // results that no store has go with it
 	if a.stream != nil {
 		pause = contract.PauseOf(activity.GetInfo(ctx).HeartbeatTimeout)
-		if !chunk.Inline {
-			first = pause / 2
-		}
+		first = pause / 2
 	}
 	stop := every(first, pause, func() { activity.RecordHeartbeat(beating, a.ledger.snapshot(a.waitingFor())) })
 	keeping := every(contract.HeartbeatEvery, contract.HeartbeatEvery, func() { a.keepUnreported(ctx) })
@@ -222,7 +220,7 @@ func (a *attempt) runCall(run contract.Runs, call Call) error {
 	c := a.chunk
 	call.Task, call.Map, call.Mode, call.Arg = c.Task, c.Map, c.Mode, c.Arg
 	call.Timeout, call.Attempts, call.Patience = time.Duration(c.Timeout), c.Attempts, a.patience
-	call.Items, call.Meet, call.Arrays = a.items(ctx, run), a.ledger.meet, contract.KeepsArrays(c.Parts) && !c.Inline
+	call.Items, call.Meet, call.Arrays = a.items(ctx, run), a.ledger.meet, contract.KeepsArrays(c.Parts)
 	call.Done = func(done Done) {
 		result, later, ended := a.ledger.add(done)
 		if result.Fault != nil {
@@ -235,7 +233,7 @@ func (a *attempt) runCall(run contract.Runs, call Call) error {
 	if c.Backoff {
 		call.Attempts = 1 // the next try is a call of its own
 	}
-	if a.stream != nil && !c.Inline {
+	if a.stream != nil {
 		call.Keep = a.storeFile // the results file names the files
 	}
 	return a.Runner.Run(ctx, call)

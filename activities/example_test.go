@@ -78,7 +78,7 @@ func ExamplePool_RunChunk() {
 	env := suite.NewTestActivityEnvironment()
 	env.RegisterActivityWithOptions(pool.RunChunk, activity.RegisterOptions{Name: contract.RunChunk})
 	answer, err := env.ExecuteActivity(contract.RunChunk, contract.Chunk{
-		Map: "squares", Task: "square", Parts: "squares/parts", Inline: true,
+		Map: "squares", Task: "square",
 		Work: contract.Whole(3), Items: []json.RawMessage{[]byte("4"), []byte(`"x"`), []byte("6")},
 	})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/worker"
 
+	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/columns"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/items"
@@ -34,7 +35,7 @@ type Housekeeping struct {
 func (l *Housekeeping) Register(r worker.ActivityRegistry) {
 	for name, f := range map[string]any{
 		contract.IndexSource: checked(l.IndexSource), contract.FindParts: checked(l.FindParts), contract.MergeParts: checked(l.MergeParts),
-		contract.WritePart: checked(l.WritePart), contract.WriteList: checked(l.WriteList), contract.Reduce: checked(l.Reduce),
+		contract.WriteList: checked(l.WriteList), contract.Reduce: checked(l.Reduce),
 		contract.Forget: checked(l.Forget), contract.ReadPage: checked(l.ReadPage),
 	} {
 		r.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
@@ -159,6 +160,11 @@ func (l *Housekeeping) FindParts(ctx context.Context, in contract.PartsInput) (c
 func (l *Housekeeping) MergeParts(ctx context.Context, in contract.MergeInput) (contract.Merged, error) {
 	defer heartbeat(ctx)()
 	merged, err := l.Store.Merge(ctx, in)
+	if err == nil && merged.Output != "" && merged.Items <= gpumux.InlineItems && merged.Bytes <= gpumux.InlineBytes {
+		var page contract.Page
+		page, err = l.Store.Page(ctx, contract.PageInput{Output: merged.Output})
+		merged.Results = page.Results
+	}
 	return merged, classify(err)
 }
 
@@ -177,20 +183,6 @@ func (l *Housekeeping) WriteList(ctx context.Context, in contract.ListInput) (co
 	defer heartbeat(ctx)()
 	work, err := l.Store.Sources.WriteList(ctx, in.Parts, in.Runs)
 	return work, classify(err)
-}
-
-// WritePart stores results that became too many for the history. Doing it twice stores
-// the same results twice, which merging takes as one. The answer says nothing.
-func (l *Housekeeping) WritePart(ctx context.Context, in contract.PartInput) (none struct{}, err error) {
-	defer heartbeat(ctx)()
-	folder, err := l.Store.Folder(in.Parts)
-	if err == nil {
-		err = folder.CheckOwner(ctx, in.Claim)
-	}
-	if err == nil {
-		err = l.Store.WritePart(ctx, in.Parts, in.Results)
-	}
-	return none, classify(err)
 }
 
 // Forget deletes a resident that did not arrive where it was to move. The answer says

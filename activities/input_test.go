@@ -69,7 +69,6 @@ func TestRegister_WhatCannotBeIsRefusedForGood(t *testing.T) {
 		"own reduce":       {"light gpumux.Reduce", []any{map[string]any{"reduce": 3}}, "reduce: JSON number does not belong here"},
 		"a path":           {"light gpumux.IndexSource", []any{contract.IndexInput{Source: "/etc/shadow.jsonl", Index: "x"}}, "is a path of a machine"},
 		"no parts":         {"light gpumux.FindParts", []any{[]int{1}}, "input: JSON array does not belong here"},
-		"a part elsewhere": {"light gpumux.WritePart", []any{contract.PartInput{Parts: "a/..", Results: []gpumux.Result{{Value: json.RawMessage("1")}}}}, "is not a key"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l.t = t
@@ -95,7 +94,7 @@ func TestRunChunk_StartsOverAfterAHeartbeatThatItCannotRead(t *testing.T) {
 		l := newLab(t, echo{})
 		l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
 		l.env.SetHeartbeatDetails(json.RawMessage(told))
-		value, err := l.env.ExecuteActivity("chunk", contract.Chunk{Range: &gpumux.Range{End: 20}, Parts: "m/parts", Inline: true,
+		value, err := l.env.ExecuteActivity("chunk", contract.Chunk{Range: &gpumux.Range{End: 20},
 			Work: contract.Work{Runs: contract.Runs{{Start: 10, End: 20}}}})
 		require.NoError(t, err, told)
 		var result contract.ChunkResult

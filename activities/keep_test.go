@@ -82,7 +82,7 @@ func TestRunChunk_KeepsFilesHoweverLongTheStoreIsAway(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "content", string(text))
 
-	chunk.Inline = true
+	chunk.Parts = ""
 	_, err = l.env.ExecuteActivity("chunk", chunk)
 	require.NoError(t, err)
 	require.False(t, runner.placed, "nobody could find the files of results that travel inline")

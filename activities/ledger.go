@@ -31,13 +31,13 @@ type ledger struct {
 	memo  memo
 	board board
 	limit limit
-	// put takes the results that do not travel inline; nil: all travel inline.
+	// put takes the results; nil: they travel inline.
 	put func(gpumux.Result)
 	// labels has those items that were given to a slot and have no result.
 	labels map[int64]label
 	// tooMany: more items failed than may.
 	tooMany bool
-	// bytes is the weight of all results.
+	// bytes is the weight of the results that travel inline.
 	bytes int
 	// began is when the first item of the call under way was taken.
 	began time.Time
@@ -63,7 +63,7 @@ func newLedger(chunk contract.Chunk, runs contract.Runs, m memo) *ledger {
 	l.memo.Hunt = max(0, min(l.memo.Hunt, int64(len(l.board.done))))
 	for _, r := range m.Results {
 		l.count(r)
-		l.bytes += l.weight(r)
+		l.bytes += weight(r)
 	}
 	for at := range l.board.open(slices.Concat(m.Escalate, m.Retry)) {
 		l.board.done[at] = true
@@ -71,8 +71,7 @@ func newLedger(chunk contract.Chunk, runs contract.Runs, m memo) *ledger {
 	return l
 }
 
-// restore counts a result that an earlier attempt stored. Then this attempt stores its
-// results too, none inline.
+// restore counts a result that an earlier attempt stored.
 func (l *ledger) restore(index int64, kind gpumux.FaultKind) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -84,32 +83,20 @@ func (l *ledger) restore(index int64, kind gpumux.FaultKind) {
 		r.Fault = &gpumux.Fault{Kind: kind}
 	}
 	l.count(r)
-	l.chunk.Inline = false
 }
 
-// storeTo gives put all results that do not travel inline, from now on.
+// storeTo gives put all results from now on; none travels inline.
 func (l *ledger) storeTo(put func(gpumux.Result), written store.Position, attempt int32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.put = put
-	if !l.inline() {
-		l.send()
-	}
 	l.memo.addWritten([]store.Position{written})
 	l.memo.Attempt = attempt
 }
 
-// inline reports whether the results travel inline: nothing else takes them, or they were
-// asked to and are still few.
-func (l *ledger) inline() bool {
-	return l.put == nil || l.chunk.Inline && l.bytes <= inlineResults
-}
-
-// weight is the bytes of a result where it goes.
-func (l *ledger) weight(r gpumux.Result) int {
-	if l.put == nil {
-		r, _ = excerpt(r, "")
-	}
+// weight is the bytes of a result that travels inline.
+func weight(r gpumux.Result) int {
+	r, _ = excerpt(r, "")
 	return r.Weight()
 }
 
@@ -126,24 +113,6 @@ func (l *ledger) fitting() int64 {
 		return max(1, min(l.chunk.Together, contract.FirstInline))
 	}
 	return max(1, min(items*8, int64(inlineResults-l.bytes)*items/int64(2*l.bytes)))
-}
-
-// send gives away the results that were to travel inline.
-func (l *ledger) send() {
-	for _, r := range l.memo.Results {
-		l.put(r)
-	}
-	l.memo.Results = nil
-}
-
-// sendAll gives away all results, from now on, though they are few.
-func (l *ledger) sendAll() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.chunk.Inline {
-		l.chunk.Inline = false
-		l.send()
-	}
 }
 
 // next ends the call under way and returns the items of the next one: one suspect alone,
@@ -276,12 +245,12 @@ func (l *ledger) book(r gpumux.Result) gpumux.Result {
 	}
 	l.result.Ran++
 	l.memo.absolve(r.Index)
-	if l.bytes += l.weight(r); l.inline() {
-		l.memo.Results = append(l.memo.Results, r)
+	if l.put != nil {
+		l.put(r)
 		return r
 	}
-	l.send()
-	l.put(r)
+	l.bytes += weight(r)
+	l.memo.Results = append(l.memo.Results, r)
 	return r
 }
 

@@ -115,8 +115,8 @@ func TestLedger_AnItemIsJudgedAfterTwoDeathsAlone(t *testing.T) {
 }
 
 func TestLedger_TheNextAttemptKnowsWhatTheLastLeft(t *testing.T) {
-	chunk, items := contract.Chunk{Inline: true, Parts: "p", Larger: true}, contract.Runs{span(0, 5)}
-	l := recorded(chunk, items, memo{})
+	chunk, items := contract.Chunk{Larger: true}, contract.Runs{span(0, 5)}
+	l := newLedger(chunk, items, memo{})
 	l.book(value(0))
 	for range 2 {
 		l.blame(contract.Runs{span(0, 5)}, &gpumux.Fault{Kind: gpumux.FaultBudget, Alone: true})
@@ -127,27 +127,11 @@ func TestLedger_TheNextAttemptKnowsWhatTheLastLeft(t *testing.T) {
 	var m memo
 	require.NoError(t, json.Unmarshal(data, &m))
 	require.Equal(t, "the store is full", m.Waiting)
-	again := recorded(chunk, items, m)
+	again := newLedger(chunk, items, m)
 	spans, alone, _ := nextOf(again)
 	require.Equal(t, contract.Runs{span(2, 3)}, spans, "0 is finished, 1 escalated, 2 suspected")
 	require.True(t, alone)
 	require.EqualValues(t, 1, again.result.Succeeded)
-	stream := &held{}
-	again.storeTo(stream.put, there, 1)
-	require.Empty(t, stream.fresh, "results that travel inline are not stored")
-	again.book(gpumux.Result{Index: 2, Value: make(json.RawMessage, inlineResults)})
-	require.Len(t, stream.fresh, 2, "what only the heartbeat held must be stored if results outgrow the history")
-	require.Equal(t, []store.Position{there}, again.snapshot("").Written)
-}
-
-func TestLedger_ResultsThatOutgrowTheHistoryLeaveTheHeartbeat(t *testing.T) {
-	l := recorded(contract.Chunk{Inline: true, Parts: "p"}, contract.Runs{span(0, 2)}, memo{})
-	stream := &held{}
-	l.storeTo(stream.put, there, 1)
-	require.Empty(t, stream.fresh)
-	l.book(gpumux.Result{Index: 0, Value: make(json.RawMessage, inlineResults)})
-	require.Empty(t, l.snapshot("").Results)
-	require.Len(t, stream.fresh, 1)
 }
 
 func TestLedger_FailuresAreShownShort(t *testing.T) {

@@ -51,7 +51,6 @@ func TestRegister_TheStoresOwnObjectsStay(t *testing.T) {
 	}
 	before := there()
 
-	results := []gpumux.Result{{Value: json.RawMessage("1")}}
 	large := []gpumux.Result{{Value: json.RawMessage(`"` + strings.Repeat("x", gpumux.InlineBytes) + `"`)}}
 	for _, own := range []string{"store.json", sourceKey, source.Index, "cache/a/b.json", "leases/a", "Sources/a.jsonl", "maps/m/r.jsonl.parts/own.jsonl"} {
 		for _, name := range []string{own, l.store.Objects.Locate(own)} {
@@ -63,7 +62,6 @@ func TestRegister_TheStoresOwnObjectsStay(t *testing.T) {
 				"light gpumux.FindParts":   contract.PartsInput{Parts: parts, Items: 3},
 				"light gpumux.MergeParts":  contract.MergeInput{Parts: "maps/other.parts", Output: name},
 				"light gpumux.WriteList":   contract.ListInput{Parts: parts, Runs: contract.Runs{{End: 3}}},
-				"light gpumux.WritePart":   contract.PartInput{Parts: parts, Results: results},
 				"light gpumux.Forget":      contract.Moving{Object: strings.Replace(own, "leases/", "leases/../leases/", 1)},
 			} {
 				_, err := l.env.ExecuteActivity(what, in)

@@ -18,11 +18,7 @@ import (
 // keepUnreported stores the results that the server may not know while it does not
 // answer: the next attempt at the chunk, on any worker, finds them.
 func (a *attempt) keepUnreported(ctx context.Context) {
-	if !a.doubts() {
-		return
-	}
-	if a.stream != nil {
-		a.ledger.sendAll()
+	if a.stream != nil || !a.doubts() {
 		return
 	}
 	results := a.ledger.snapshot("").Results

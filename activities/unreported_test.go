@@ -31,7 +31,7 @@ func TestRunChunk_ResultsThatTheServerDoesNotKnow(t *testing.T) {
 				return l.pool.RunChunk(ctx, chunk)
 			}, activity.RegisterOptions{Name: "attempt"})
 			l.pool.Doubt = func() bool { return true }
-			chunk := contract.Chunk{Range: &gpumux.Range{End: 8}, Work: contract.Whole(8), Parts: parts, Inline: parts != ""}
+			chunk := contract.Chunk{Range: &gpumux.Range{End: 8}, Work: contract.Whole(8), Parts: parts}
 			_, err := l.env.ExecuteActivity("attempt", chunk)
 			require.ErrorContains(t, err, "gone")
 			if parts != "" {

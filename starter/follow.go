@@ -33,6 +33,7 @@ func pause(ctx context.Context, d time.Duration) error {
 type follower struct {
 	h         *Handle
 	unordered bool
+	arrays    bool
 	tail      *store.Tail
 }
 
@@ -42,7 +43,7 @@ func (f *follower) soFar(ctx context.Context, give func(line []byte) error) erro
 		return err
 	}
 	if f.tail == nil {
-		return fmt.Errorf("map %s keeps its results in its own history until it ends, so there are none of it in the store", f.h.ID)
+		return fmt.Errorf("the results of map %s so far lie in the workers' store, which is out of reach from here; give it, or wait for its end", f.h.ID)
 	}
 	for line, err := range f.tail.Lines(ctx) {
 		if err == nil {
@@ -135,8 +136,8 @@ func (f *follower) findTail(ctx context.Context) error {
 		output = p.Output
 	}
 	st, err := f.h.starter.openStore(ctx)
-	if err != nil && f.h.Output == "" {
-		return nil
+	if err != nil && f.h.Items >= 0 && f.h.Items <= gpumux.InlineItems {
+		return nil // its summary has them, unless they are large
 	}
 	var folder *store.Folder
 	if err == nil {
@@ -149,12 +150,13 @@ func (f *follower) findTail(ctx context.Context) error {
 	return nil
 }
 
-// rest gives what the parts lack: of a small map all, else those whose parts are gone.
+// rest gives what the parts lack: those whose parts are gone, or all of a small map whose
+// store is out of reach.
 func (f *follower) rest(ctx context.Context, summary gpumux.Summary, give func(line []byte) error) error {
 	if f.tail != nil && f.tail.Count() >= summary.Items {
 		return nil
 	}
-	return f.h.starter.eachLine(ctx, summary, func(line []byte) error {
+	return f.h.starter.eachLine(ctx, summary, f.arrays, func(line []byte) error {
 		if f.tail != nil && f.tail.Count() > 0 {
 			if index, err := results.IndexOf(line); err != nil || f.tail.Gave(index) {
 				return err

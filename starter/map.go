@@ -33,8 +33,6 @@ type Map struct {
 	Edition string
 	// Label says in words where the items come from.
 	Label string
-	// Inline keeps a small map's results out of the store: it cannot be continued.
-	Inline bool
 	// Retry runs the failed items again, of the newest map of this task over these items;
 	// the options given now count. Of an incomplete map it runs those without a result. A
 	// *NothingToRetryError says that there is no such map.
@@ -185,7 +183,7 @@ func (m *Map) note(fingerprint, id, storeURL string, entry Entry, last *run) mem
 	switch {
 	case entry == EntryContinued && last.Memo.Output != "":
 		note.Output, note.Store = last.Memo.Output, cmp.Or(storeURL, last.Memo.Store)
-	case storeURL != "" && !m.Inline || note.Items < 0 || note.Items > gpumux.InlineItems:
+	default:
 		note.Output = newOutput(id) // a key, which the workers find even when their store is out of reach from here
 	}
 	if entry == EntryContinued && last.Memo.Edition != "" {

@@ -34,17 +34,16 @@ func (s *Starter) Completed(summary gpumux.Summary) *Handle {
 }
 
 // Results yields the results of a run, each once and in constant memory: while it goes on
-// as they come. Those of a map without a folder in the store come at its end. A run that
-// does not complete yields what it left, then an *EndedError. A store that cannot be
-// reached from here is a *NoStoreError.
+// as they come. A run that does not complete yields what it left, then an *EndedError. A
+// store that cannot be reached from here is a *NoStoreError, unless the map's summary has
+// its results.
 func (h *Handle) Results(ctx context.Context, o ReadOptions) iter.Seq2[gpumux.Result, error] {
 	parse := results.Parse
 	if o.Arrays {
 		parse = results.ParseStored
 	}
-	o.Arrays = true // parse reads them, or leaves them
 	return func(yield func(gpumux.Result, error) bool) {
-		for line, err := range h.Lines(ctx, o) {
+		for line, err := range h.lines(ctx, o, false) {
 			if err == nil && len(line) == 0 {
 				continue
 			}
@@ -63,9 +62,14 @@ func (h *Handle) Results(ctx context.Context, o ReadOptions) iter.Seq2[gpumux.Re
 // line is valid until the next step. An empty one says that nothing more is there at the
 // moment.
 func (h *Handle) Lines(ctx context.Context, o ReadOptions) iter.Seq2[[]byte, error] {
+	return h.lines(ctx, o, !o.Arrays)
+}
+
+// lines are stored lines, or plain JSON.
+func (h *Handle) lines(ctx context.Context, o ReadOptions, plain bool) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		err := h.read(ctx, o, func(line []byte) (err error) {
-			if !o.Arrays {
+			if plain {
 				if line, err = results.Plain(line); err != nil {
 					return err
 				}
@@ -85,14 +89,14 @@ var errEnough = errors.New("enough")
 
 // read gives the results as stored lines.
 func (h *Handle) read(ctx context.Context, o ReadOptions, give func(line []byte) error) error {
-	f := &follower{h: h, unordered: o.Unordered || o.SoFar}
+	f := &follower{h: h, unordered: o.Unordered || o.SoFar, arrays: o.Arrays}
 	switch {
 	case h.run.Status == StatusCompleted:
 		summary, err := h.Wait(ctx)
 		if err != nil {
 			return err
 		}
-		return h.starter.eachLine(ctx, summary, give)
+		return h.starter.eachLine(ctx, summary, o.Arrays, give)
 	case o.SoFar:
 		return f.soFar(ctx, give)
 	}
@@ -126,9 +130,5 @@ func (s *Starter) ValuesOf(ctx context.Context, id string) (source string, err e
 		return "", &StillRunningError{ID: id}
 	}
 	summary, err := h.Wait(ctx)
-	if err == nil && summary.Output == "" {
-		err = fmt.Errorf("map %s has its results in its own history; write their values into a file (`gpumux results %[1]s --values`) "+
-			"and map over that", id)
-	}
 	return gpumux.ValuesOf(summary.Output), err
 }

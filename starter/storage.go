@@ -61,13 +61,11 @@ func (s *Starter) openStore(ctx context.Context) (*store.Store, error) {
 }
 
 // place puts the items where the workflow finds them and returns the URL of the store
-// that takes the results, or "" when they are to travel in the summary.
+// that takes the results, if it can be reached from here.
 func (s *Starter) place(ctx context.Context, m *Map) (string, error) {
 	var st *store.Store
 	var err error
-	if !m.Inline || m.large() {
-		st, err = s.openStore(ctx)
-	}
+	st, err = s.openStore(ctx)
 	if err != nil && m.large() {
 		return "", fmt.Errorf("%d items (%s) of this map go through the workers' store: %w",
 			m.Spooled.Items, gpumux.Size(m.Spooled.Bytes), err)
@@ -106,9 +104,17 @@ func (s *Starter) locate(ctx context.Context, output string) (st *store.Store, k
 	return st, key, nil
 }
 
-// eachLine gives the results that a summary holds or names, as stored lines.
-func (s *Starter) eachLine(ctx context.Context, summary gpumux.Summary, give func(line []byte) error) error {
-	if summary.Output == "" {
+// eachLine gives the results that a summary holds or names, as stored lines. Arrays are
+// bytes only in the store.
+func (s *Starter) eachLine(ctx context.Context, summary gpumux.Summary, arrays bool, give func(line []byte) error) error {
+	var st *store.Store
+	var key string
+	var err error
+	held := summary.Output == "" || int64(len(summary.Results)) == summary.Items
+	if arrays || !held {
+		st, key, err = s.locate(ctx, summary.Output)
+	}
+	if held && (!arrays || errors.As(err, new(*NoStoreError))) {
 		for _, result := range summary.Results {
 			line, err := results.Append(nil, result)
 			if err == nil {
@@ -120,7 +126,6 @@ func (s *Starter) eachLine(ctx context.Context, summary gpumux.Summary, give fun
 		}
 		return nil
 	}
-	st, key, err := s.locate(ctx, summary.Output)
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -249,20 +248,6 @@ func TestMap_WhatNeedsAStoreIsAMistake(t *testing.T) {
 		require.ErrorContains(t, err, mistake, "every mistake is named")
 	}
 	require.NotContains(t, err.Error(), "/o.jsonl", "and each once")
-}
-
-// What reads the results of a map reads a file, of however few numbers.
-func TestMapSource_AShortRangeHasAResultsFile(t *testing.T) {
-	for output, in := range map[string]gpumux.MapInput{
-		"results.jsonl": {Task: "square", Range: &gpumux.Range{End: 3}},
-		"":              {Task: "square", Items: []json.RawMessage{json.RawMessage("1")}},
-	} {
-		var s gpumux.Summary
-		require.NoError(t, run(t, &worker{}, workflows.MapSource, in).GetWorkflowResult(&s))
-		require.Equal(t, output, strings.TrimPrefix(path.Base(s.Output), "."))
-		require.Equal(t, output == "", len(s.Results) == 1)
-		require.Equal(t, in.Len(), s.Succeeded)
-	}
 }
 
 func TestMapSource_RefusesAnIDThatNoWorkerServes(t *testing.T) {

@@ -32,7 +32,6 @@ type engine struct {
 	source *contract.Source
 	parts  string
 	claim  contract.Claim
-	inline bool
 	// onResults is called with the results of a chunk that came back inline.
 	onResults func(workflow.Context, []gpumux.Result) error
 	// onChange is called when a chunk has ended.

@@ -20,7 +20,7 @@ func failing(c contract.Chunk) *contract.ChunkResult {
 	r := &contract.ChunkResult{Covered: n, Ran: n, Failed: n, Faults: map[gpumux.FaultKind]int64{gpumux.FaultCrash: n}, Worker: "w1", Slots: 2}
 	for i := start(c); i <= end(c); i++ {
 		failed := gpumux.Result{Index: i, Fault: &gpumux.Fault{Kind: gpumux.FaultCrash, Message: "boom"}}
-		if r.Recent = append(r.Recent, failed); c.Inline {
+		if r.Recent = append(r.Recent, failed); c.Parts == "" {
 			r.Results = append(r.Results, failed)
 		}
 	}

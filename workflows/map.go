@@ -85,7 +85,6 @@ func runInline[In, Out any](ctx workflow.Context, in gpumux.MapInput, items []In
 	results := make([]Result[Out], len(items))
 	values := collector{}
 	e := newEngine(workflow.GetInfo(ctx).WorkflowExecution.ID, in, int64(len(items)))
-	e.inline = true
 	e.onResults = func(_ workflow.Context, got []gpumux.Result) error {
 		for _, r := range got {
 			result := decode[Out](r)

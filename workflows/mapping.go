@@ -16,14 +16,10 @@ import (
 
 // mapping is one run of gpumux.Map.
 type mapping struct {
-	in        gpumux.MapInput
-	engine    *engine
-	collected collector
-	started   time.Time
-	phase     gpumux.Phase
-	// asked says that the caller named the output, so that earlier runs may have left
-	// results there.
-	asked    bool
+	in       gpumux.MapInput
+	engine   *engine
+	started  time.Time
+	phase    gpumux.Phase
 	reducing reducing
 	// cached is how many results came from the cache.
 	cached int64
@@ -104,18 +100,11 @@ func (m *mapping) prepare(ctx workflow.Context, carry *contract.Carry) error {
 		m.engine.source = &source
 		m.engine.begin(source.Items)
 	}
-	// The caller of a child over a range reads the results file, however short the range.
-	few := m.in.Items != nil || workflow.GetInfo(ctx).ParentWorkflowExecution == nil && m.engine.total <= gpumux.InlineItems
-	m.engine.inline = !m.asked && m.in.Source == "" && !m.in.Cache && few
-	m.collected.engine, m.engine.onResults = m.engine, m.collected.collect
 	if err := m.findEdition(ctx); err != nil {
 		return err
 	}
 	if err := m.reducing.check(ctx); err != nil {
 		return err
-	}
-	if m.engine.inline {
-		return nil
 	}
 	return m.findStored(ctx)
 }
@@ -153,14 +142,12 @@ func (m *mapping) findStored(ctx workflow.Context) error {
 // maxRounds is how often items that are missing from the results run again.
 const maxRounds = 3
 
-// finish merges the parts, or puts the results into the summary if they are few and
-// small. It is not done if parts were lost or damaged: their items are work again.
+// finish merges the parts, and reduces the results. It is not done if parts were lost or
+// damaged: their items are work again.
 func (m *mapping) finish(ctx workflow.Context) (summary gpumux.Summary, done bool, err error) {
 	summary = m.engine.summary()
 	summary.Cached = m.cached
-	if m.engine.inline && !m.collected.spilled && int64(len(m.collected.results)) == m.engine.total {
-		summary.Results = m.collected.ordered()
-	} else if done, err = m.merge(ctx, &summary); err != nil || !done {
+	if done, err = m.merge(ctx, &summary); err != nil || !done {
 		return summary, false, err
 	}
 	if m.in.Reduce != "" {
@@ -181,9 +168,6 @@ func (m *mapping) finish(ctx workflow.Context) (summary gpumux.Summary, done boo
 func (m *mapping) merge(ctx workflow.Context, summary *gpumux.Summary) (done bool, err error) {
 	m.phase = gpumux.PhaseMerging
 	m.show(ctx)
-	if err := m.collected.spill(ctx); err != nil {
-		return false, unwrapFault(err)
-	}
 	in := contract.MergeInput{Parts: m.engine.parts, Output: m.in.Output, Items: m.engine.total, Claim: m.engine.claim, Cache: m.cache()}
 	var merged contract.Merged
 	if err := workflow.ExecuteActivity(housekeeping(ctx, "merge results"), contract.MergeParts, in).Get(ctx, &merged); err != nil {
@@ -195,11 +179,10 @@ func (m *mapping) merge(ctx workflow.Context, summary *gpumux.Summary) (done boo
 				merged.Missing, m.rounds), nil)
 		}
 		m.lost = merged.Missing
-		m.engine.inline = false
 		return false, unwrapFault(m.findStored(ctx))
 	}
 	summary.Succeeded, summary.Failed, summary.Faults = merged.Succeeded, merged.Failed, merged.Faults
-	summary.Output = merged.Output
+	summary.Output, summary.Results = merged.Output, merged.Results
 	return true, nil
 }
 

@@ -54,7 +54,10 @@ func askEdition(ctx workflow.Context, e *engine, task string) (found contract.Ed
 func (r *reducing) run(ctx workflow.Context, summary *gpumux.Summary) error {
 	in := contract.ReduceInput{
 		Map: r.of.id, Reduce: r.of.in.Reduce, Edition: r.edition, Timeout: r.of.in.Timeout, Attempts: r.of.in.Attempts,
-		Arg: r.of.in.Arg, Output: summary.Output, Results: summary.Results,
+		Arg: r.of.in.Arg, Output: summary.Output,
+	}
+	if in.Output == "" {
+		in.Results = summary.Results
 	}
 	if r.of.parts != "" {
 		in.Key = contract.ReducedOf(r.of.parts)

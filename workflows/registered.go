@@ -37,7 +37,7 @@ func runMap(ctx workflow.Context, raw, second converter.RawValue) (summary gpumu
 	if err != nil {
 		return gpumux.Summary{}, invalid(err)
 	}
-	m := &mapping{in: in, started: workflow.Now(ctx), phase: gpumux.PhaseIndexing, asked: in.Output != ""}
+	m := &mapping{in: in, started: workflow.Now(ctx), phase: gpumux.PhaseIndexing}
 	m.segments.of = m
 	if carry != nil {
 		m.started = carry.Started

@@ -17,14 +17,21 @@ import (
 	"github.com/gpumux/gpumux/workflows"
 )
 
-func TestRegistered_InlineItemsComeBackInline(t *testing.T) {
-	w := &worker{}
-	env := run(t, w, gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Items: []json.RawMessage{[]byte("1"), []byte("2")}})
-	var s gpumux.Summary
-	require.NoError(t, env.GetWorkflowResult(&s))
-	require.Len(t, s.Results, 2)
-	require.EqualValues(t, 2, s.Succeeded)
-	require.Empty(t, s.Output)
+// The results file is always there; few and small results come in the summary, too.
+func TestRegistered_WhereResultsAre(t *testing.T) {
+	for name, in := range map[string]gpumux.MapInput{
+		"items":  {Task: "square", Items: []json.RawMessage{[]byte("1"), []byte("2")}},
+		"range":  {Task: "square", Range: &gpumux.Range{Start: 5, End: 7}},
+		"output": {Task: "square", Range: &gpumux.Range{Start: 5, End: 7}, Output: "o.jsonl"},
+	} {
+		w := &worker{}
+		env := run(t, w, gpumux.MapWorkflow, in)
+		var s gpumux.Summary
+		require.NoError(t, env.GetWorkflowResult(&s), name)
+		require.Len(t, s.Results, 2, name)
+		require.EqualValues(t, 2, s.Succeeded, name)
+		require.NotEmpty(t, s.Output, name)
+	}
 }
 
 func TestRegistered_AnEmptyMapIsDone(t *testing.T) {
@@ -79,24 +86,6 @@ func TestRegistered_Cache(t *testing.T) {
 	env = run(t, w, gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Range: &gpumux.Range{}, Cache: true})
 	require.NoError(t, env.GetWorkflowError())
 	require.Empty(t, w.caches, "there is nothing to keep")
-}
-
-func TestRegistered_LargeResultsSpillIntoTheStore(t *testing.T) {
-	w := &worker{}
-	big, _ := json.Marshal(string(make([]byte, 20<<10)))
-	w.odd = func(c contract.Chunk, _ string) (*contract.ChunkResult, error) {
-		r := contract.ChunkResult{Covered: c.Len(), Ran: c.Len(), Succeeded: c.Len()}
-		for _, i := range w.indices(c.Work) {
-			r.Results = append(r.Results, gpumux.Result{Index: i, Value: big})
-		}
-		return &r, nil
-	}
-	env := run(t, w, gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 60}, Chunk: 1})
-	var s gpumux.Summary
-	require.NoError(t, env.GetWorkflowResult(&s))
-	require.Empty(t, s.Results)
-	require.Contains(t, s.Output, "results.jsonl")
-	require.Len(t, w.stored, 60)
 }
 
 func TestRegistered_PauseHoldsChunksBack(t *testing.T) {

@@ -87,7 +87,7 @@ func (s *segments) work(ctx workflow.Context, resumed bool) error {
 	own, began := false, e.tally.chunks
 	if !resumed {
 		own = true
-		e.drain = func() bool { return !e.inline && e.tally.chunks-began >= segmentChunks }
+		e.drain = func() bool { return e.items == nil && e.tally.chunks-began >= segmentChunks }
 		workflow.Go(work, func(ctx workflow.Context) {
 			err := e.run(ctx)
 			s.failed = cmp.Or(s.failed, err) // a segment may have failed first, and ended this one

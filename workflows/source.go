@@ -15,9 +15,9 @@ import (
 
 // MapSource runs gpumux.Map as a child workflow and returns its summary: the way to map
 // over a file in the store or a range, of any size. The results lie in the file that the
-// summary's Output names; Page reads them. Only small results of Items come in the
-// summary. The child's ID and other options are those of workflow.WithChildOptions, but
-// for TaskQueue and WaitForCancellation.
+// summary's Output names, which Page reads; few and small ones come in the summary, too.
+// The child's ID and other options are those of workflow.WithChildOptions, but for
+// TaskQueue and WaitForCancellation.
 func MapSource(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, error) {
 	return MapSourceAsync(ctx, in).Get(ctx)
 }

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"go.temporal.io/sdk/workflow"
-
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 )
@@ -93,38 +91,15 @@ func (t *tally) tooManyError(in gpumux.MapInput, total, failed int64) error {
 			"result; as many of those may fail"})
 }
 
-// collector holds the results that came back inline. It moves them into the store when
-// they are too many for the result of a workflow.
+// collector holds results that are to be reduced.
 type collector struct {
-	engine  *engine
 	results []gpumux.Result
 	bytes   int
-	spilled bool
 }
 
-func (c *collector) collect(ctx workflow.Context, results []gpumux.Result) error {
-	c.keep(results...)
-	if c.bytes > gpumux.InlineBytes {
-		return c.spill(ctx)
-	}
-	return nil
-}
-
-func (c *collector) keep(results ...gpumux.Result) {
-	for _, r := range results {
-		c.bytes += r.Weight()
-	}
-	c.results = append(c.results, results...)
-}
-
-// spill writes what has been collected as a part.
-func (c *collector) spill(ctx workflow.Context) error {
-	if len(c.results) == 0 {
-		return nil
-	}
-	input := contract.PartInput{Parts: c.engine.parts, Claim: c.engine.claim, Results: c.ordered()}
-	c.results, c.bytes, c.spilled = nil, 0, true
-	return workflow.ExecuteActivity(housekeeping(ctx, "store results"), contract.WritePart, input).Get(ctx, nil)
+func (c *collector) keep(r gpumux.Result) {
+	c.bytes += r.Weight()
+	c.results = append(c.results, r)
 }
 
 func (c *collector) ordered() []gpumux.Result {

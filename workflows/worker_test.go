@@ -68,7 +68,7 @@ func (w *worker) run(ctx context.Context, c contract.Chunk) (contract.ChunkResul
 		Covered: n, Ran: n, Succeeded: n, Busy: gpumux.Duration(time.Duration(n) * w.perItem), Worker: "w1", Slots: cmp.Or(w.slots, 2),
 	}
 	for _, i := range w.indices(c.Work) {
-		if c.Parts != "" && !c.Inline {
+		if c.Parts != "" {
 			w.mu.Lock()
 			w.stored[i] = true
 			w.mu.Unlock()
@@ -158,14 +158,6 @@ func (w *worker) register(env *testsuite.TestWorkflowEnvironment) {
 		defer w.mu.Unlock()
 		return w.list(in.Runs), nil
 	}, name(contract.WriteList))
-	env.RegisterActivityWithOptions(func(_ context.Context, in contract.PartInput) error {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		for _, r := range in.Results {
-			w.stored[r.Index] = true
-		}
-		return nil
-	}, name(contract.WritePart))
 	env.RegisterActivityWithOptions(func(_ context.Context, in contract.MergeInput) (contract.Merged, error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -178,7 +170,11 @@ func (w *worker) register(env *testsuite.TestWorkflowEnvironment) {
 		if in.Cache != nil {
 			w.caches = append(w.caches, *in.Cache)
 		}
-		return contract.Merged{Items: in.Items, Succeeded: in.Items, Output: "file:///" + in.Output}, nil
+		merged := contract.Merged{Items: in.Items, Succeeded: in.Items, Output: "file:///" + in.Output}
+		for i := int64(0); i < in.Items && in.Items <= gpumux.InlineItems; i++ {
+			merged.Results = append(merged.Results, gpumux.Result{Index: i, Value: json.RawMessage(fmt.Sprint(i * i))})
+		}
+		return merged, nil
 	}, name(contract.MergeParts))
 	workflows.Register(env)
 }

@@ -46,7 +46,7 @@ export interface MapInput {
   failFast?: boolean | null;
   /** failFast ends the map at the first item that fails, maxFailures when more than that have failed. Failures of an earlier run do not count. */
   maxFailures?: number | string | null;
-  /** output is the results file: a blob URL or a key in the workers' store. Empty: few and small results of items come back in the summary, those of a range too unless the map is a child workflow, and all others in a file of the store. */
+  /** output is the results file: a blob URL or a key in the workers' store. Default: a file in a folder of the map's run. */
   output?: string | null;
   /** reduce makes one value of all: sum, mean, min, max, count, or the name of a task that makes one value of a pair [a, b] and is associative. Failed items are left out. */
   reduce?: string | null;
@@ -141,10 +141,10 @@ export interface Summary {
   faults?: { [name: string]: number };
   /** cached is how many of the results cache of the input found in earlier maps. */
   cached?: number;
-  /** results are in input order. When they are many or large, output names their file. */
-  results?: Array<Result>;
-  /** results are in input order. When they are many or large, output names their file. */
+  /** output is the URL of the results file. results are its contents in input order, where they are at most 1000 and 512KiB. */
   output?: string;
+  /** output is the URL of the results file. results are its contents in input order, where they are at most 1000 and 512KiB. */
+  results?: Array<Result>;
   /** reduced is the value that reduce of the input made; if it is large, it lies at reducedOutput. */
   reduced?: unknown;
   /** reduced is the value that reduce of the input made; if it is large, it lies at reducedOutput. */

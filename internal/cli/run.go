@@ -76,7 +76,7 @@ func runOne(a *app.App, c *cobra.Command, args []string, f *runFlags) error {
 	if err != nil {
 		return err
 	}
-	m := starter.Map{Inline: true, Label: "one item", Input: f.input}
+	m := starter.Map{Label: "one item", Input: f.input}
 	m.Input.Items, m.Input.Chunk = []json.RawMessage{item}, 1
 	ctx := c.Context()
 	if !f.local {

@@ -74,12 +74,10 @@ type Chunk struct {
 	Items  []json.RawMessage `json:"items,omitempty"`
 	Source *Source           `json:"source,omitempty"`
 	Range  *gpumux.Range     `json:"range,omitempty"`
-	// Parts is the folder that takes the results.
+	// Parts is the folder that takes the results. Without one they travel in the ChunkResult.
 	Parts string `json:"parts,omitempty"`
 	// Claim is the map's to that folder. A worker with another store refuses the chunk.
 	Claim Claim `json:"claim,omitzero"`
-	// Inline asks for the results in the ChunkResult while they are small.
-	Inline bool `json:"inline,omitempty"`
 	// Key and WithItem are the map's.
 	Key      string `json:"key,omitempty"`
 	WithItem bool   `json:"withItem,omitempty"`
@@ -212,6 +210,8 @@ type Merged struct {
 	// Output is the blob URL of the results file. Empty: nothing was written, and Missing
 	// says why.
 	Output string `json:"output,omitempty"`
+	// Results are those in the file, if they are few and small.
+	Results []gpumux.Result `json:"results,omitempty"`
 	// Missing says which item has no result, and why where that is known.
 	Missing string `json:"missing,omitempty"`
 }
@@ -284,14 +284,6 @@ type ListInput struct {
 	Contract Stamp  `json:"contract"`
 	Parts    string `json:"parts"`
 	Runs     Runs   `json:"runs"`
-}
-
-// PartInput is the input of WritePart.
-type PartInput struct {
-	Contract Stamp           `json:"contract"`
-	Parts    string          `json:"parts"`
-	Claim    Claim           `json:"claim,omitzero"`
-	Results  []gpumux.Result `json:"results"`
 }
 
 // largestItem is the most bytes of one item that travels inline.

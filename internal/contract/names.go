@@ -43,8 +43,6 @@ const (
 	ReadPage = "gpumux.ReadPage"
 	// WriteList stores a list of items whose pattern is too long to travel.
 	WriteList = "gpumux.WriteList"
-	// WritePart moves results that became too many for the history into the store.
-	WritePart = "gpumux.WritePart"
 	// ReadOutput tells a client, on the queue of one worker, what an item prints that runs
 	// there; see OutputInput.
 	ReadOutput = "gpumux.ReadOutput"

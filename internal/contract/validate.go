@@ -37,7 +37,7 @@ func (in PageInput) Validate() error {
 		bad.Add("from", "byte %d, and at most %d results; neither is below 0", in.From, in.Limit)
 	}
 	if in.Output == "" {
-		bad.Add("output", "is missing; a map over items has few and small results in its summary and no file, unless its input names an output")
+		bad.Add("output", "is missing; give the Output of the summary of a map that has completed")
 	}
 	return bad.Err()
 }

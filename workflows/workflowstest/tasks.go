@@ -179,9 +179,8 @@ func (t *Tasks) run(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, e
 	if in.Reduce != "" {
 		summary.Reduced, summary.ReduceFault = t.reduce(in.Reduce, results)
 	}
-	if in.Output == "" && in.Items != nil {
+	if len(results) <= gpumux.InlineItems {
 		summary.Results = results
-		return summary, nil
 	}
 	output := in.Output
 	if output == "" {

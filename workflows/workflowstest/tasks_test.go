@@ -176,7 +176,7 @@ func TestTasks_APageOfNoFileSaysWhatToDo(t *testing.T) {
 		_, _, err := workflows.Page[int](ctx, "", 0, 0)
 		return err
 	})
-	require.ErrorContains(t, env.GetWorkflowError(), "output: is missing; a map over items has few and small results in its summary")
+	require.ErrorContains(t, env.GetWorkflowError(), "output: is missing; give the Output of the summary")
 }
 
 // A map in a workflow and one over a source reduce alike: by gpumux itself, or by a

@@ -36,7 +36,7 @@ func TestAbsurd_ActivitiesCostNothing(t *testing.T) {
 	for i, input := range absurd {
 		for name, queue := range map[string]string{
 			contract.RunChunk: names.PoolQueue("cpu"), contract.Reduce: names.PoolQueue("cpu"), contract.IndexSource: gpumux.Queue,
-			contract.FindParts: gpumux.Queue, contract.MergeParts: gpumux.Queue, contract.WritePart: gpumux.Queue,
+			contract.FindParts: gpumux.Queue, contract.MergeParts: gpumux.Queue,
 			contract.WriteList: gpumux.Queue,
 		} {
 			h, err := s.client.ExecuteActivity(t.Context(), client.StartActivityOptions{

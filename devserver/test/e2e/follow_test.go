@@ -81,14 +81,14 @@ func TestFollow_EndsWithTheMapsOwnEnd(t *testing.T) {
 	h := s.hand()
 	s.serve(h.config(2))
 	st := s.starter()
-	small, err := st.Start(t.Context(), starter.Map{Inline: true, Input: gpumux.MapInput{Task: "echo", Range: &gpumux.Range{End: 7}, Ladder: []string{"cpu"}}})
+	small, err := st.Start(t.Context(), starter.Map{Input: gpumux.MapInput{Task: "echo", Range: &gpumux.Range{End: 7}, Ladder: []string{"cpu"}}})
 	require.NoError(t, err)
 	count := 0
 	for _, err := range small.Results(t.Context(), starter.ReadOptions{}) {
 		require.NoError(t, err)
 		count++
 	}
-	require.Equal(t, 7, count, "results that travel inline come at the end")
+	require.Equal(t, 7, count)
 
 	m, err := st.Start(t.Context(), starter.Map{Input: gpumux.MapInput{Task: "gate", Range: &gpumux.Range{End: 200}, Ladder: []string{"cpu"}, Chunk: 10, Window: 2}})
 	require.NoError(t, err)

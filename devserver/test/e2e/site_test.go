@@ -212,6 +212,7 @@ func (s *site) results(sum gpumux.Summary) []gpumux.Result {
 	s.t.Helper()
 	list := sum.Results
 	if sum.Output != "" {
+		list = nil
 		st, err := store.Open(s.t.Context(), s.store, nil)
 		require.NoError(s.t, err)
 		defer st.Close()

@@ -132,39 +132,31 @@ func TestStarter_ContinuesWhatDidNotComplete(t *testing.T) {
 	}
 }
 
-// Retry is the same for a map whose results lie in the store and for one whose results
-// travelled in the summary.
 func TestStarter_RetryRunsFailedItemsOnly(t *testing.T) {
-	t.Parallel()
-	for name, inline := range map[string]bool{"Store": false, "Inline": true} {
-		t.Run(name, func(t *testing.T) {
-			s := newStage(t)
-			s.work()
-			m := s.over("odd", 20)
-			m.Inline = inline
-			h := s.start(m)
-			summary, err := s.wait(h)
-			require.NoError(t, err)
-			require.EqualValues(t, 10, summary.Failed)
-			require.Equal(t, inline, summary.Output == "")
-			require.Len(t, s.calls(), 10)
+	s := newStage(t)
+	s.work()
+	h := s.start(s.over("odd", 20))
+	summary, err := s.wait(h)
+	require.NoError(t, err)
+	require.EqualValues(t, 10, summary.Failed)
+	require.NotEmpty(t, summary.Output)
+	require.Len(t, summary.Results, 20, "few results come in the summary, too")
+	require.Len(t, s.calls(), 10)
 
-			s.allow("fixed")
-			again, err := s.Retry(t.Context(), h.ID, nil)
-			require.NoError(t, err)
-			require.Equal(t, starter.EntryRetried, again.Entry)
-			summary, err = s.wait(again)
-			require.NoError(t, err)
-			require.EqualValues(t, 20, summary.Succeeded)
-			require.Len(t, s.calls(), 20, "succeeded items ran again")
-			for i, r := range s.results(again) {
-				require.Equal(t, fmt.Sprint(i), string(r.Value))
-			}
-			again, err = s.Retry(t.Context(), h.ID, nil)
-			require.NoError(t, err)
-			require.Equal(t, starter.EntryFound, again.Entry, "there is nothing to retry")
-		})
+	s.allow("fixed")
+	again, err := s.Retry(t.Context(), h.ID, nil)
+	require.NoError(t, err)
+	require.Equal(t, starter.EntryRetried, again.Entry)
+	summary, err = s.wait(again)
+	require.NoError(t, err)
+	require.EqualValues(t, 20, summary.Succeeded)
+	require.Len(t, s.calls(), 20, "succeeded items ran again")
+	for i, r := range s.results(again) {
+		require.Equal(t, fmt.Sprint(i), string(r.Value))
 	}
+	again, err = s.Retry(t.Context(), h.ID, nil)
+	require.NoError(t, err)
+	require.Equal(t, starter.EntryFound, again.Entry, "there is nothing to retry")
 }
 
 // Mending the options is what a retry is for, and it is the same map.
