@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/payload"
 	"github.com/gpumux/gpumux/internal/sizer"
 	"github.com/gpumux/gpumux/internal/text"
 )
@@ -201,7 +202,7 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece) {
 	future := workflow.ExecuteActivity(workflow.WithActivityOptions(within, options), contract.RunChunk, chunk)
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		var result contract.ChunkResult
-		err := future.Get(ctx, &result)
+		err := payload.Get(ctx, future, &result)
 		passed := leave()
 		switch {
 		case err != nil && passed:
@@ -280,7 +281,7 @@ func (e *engine) requeue(ctx workflow.Context, piece contract.Piece) {
 	input := contract.ListInput{Parts: e.parts, Runs: piece.Runs}
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		var work contract.Work
-		err := workflow.ExecuteActivity(housekeeping(ctx, "store a work list"), contract.WriteList, input).Get(ctx, &work)
+		err := payload.Get(ctx, workflow.ExecuteActivity(housekeeping(ctx, "store a work list"), contract.WriteList, input), &work)
 		e.inFlight--
 		e.changed = true
 		if e.fail(err); err == nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/payload"
 )
 
 // maxRecent is how many of the newest failures a map shows.
@@ -124,7 +125,7 @@ func (c *collector) spill(ctx workflow.Context) error {
 	}
 	input := contract.PartInput{Parts: c.engine.parts, Claim: c.engine.claim, Results: c.ordered()}
 	c.results, c.bytes, c.spilled = nil, 0, true
-	return workflow.ExecuteActivity(housekeeping(ctx, "store results"), contract.WritePart, input).Get(ctx, nil)
+	return payload.Get(ctx, workflow.ExecuteActivity(housekeeping(ctx, "store results"), contract.WritePart, input), nil)
 }
 
 func (c *collector) ordered() []gpumux.Result {
