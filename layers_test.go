@@ -39,10 +39,11 @@ internal/show                    . internal/contract internal/fleet internal/res
 internal/screen                  .
 internal/local                   . codec gpu internal/contract internal/edition internal/fleet internal/health internal/items internal/launch internal/results internal/text starter store workers workers/config
 internal/bench                   . gpu internal/sharing starter store workers workers/config
-starter                          . codec internal/contract internal/fleet internal/names internal/prune internal/results internal/text store workflows
+starter                          . codec internal/contract internal/fleet internal/names internal/payload internal/prune internal/results internal/text store workflows
 internal/prune                   internal/names internal/objects store
 workers                          . activities codec gpu internal/autoslots internal/calls internal/contact internal/contract internal/fleet internal/health internal/launch internal/memory internal/metrics internal/names internal/notice internal/payload internal/pool internal/process internal/record internal/runtimes internal/sharing internal/slot internal/template internal/tracing store workers/config workflows
-internal/fleet                   . codec internal/contract internal/names internal/payload internal/tracing
+internal/fleet                   . codec internal/contract internal/names internal/payload internal/rpccodec internal/tracing
+internal/rpccodec                internal/payload
 internal/autoslots               . gpu internal/memory internal/pool workers/config
 internal/memory                  . gpu internal/notice internal/process internal/session internal/sharing internal/slot workers/config
 internal/metrics                 . gpu internal/health internal/pool internal/slot

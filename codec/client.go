@@ -5,11 +5,11 @@ import (
 
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
-	"go.temporal.io/sdk/temporal"
 )
 
 // Apply makes a client, and the workers on it, encode everything that Temporal keeps,
-// with messages and stacks of failures. A nil codec changes nothing.
+// with messages and stacks of failures. A nil codec changes nothing. The codec may be one
+// that is away at times, such as converter.NewRemotePayloadCodec: see Converter.
 func Apply(o *client.Options, c converter.PayloadCodec) {
 	if c == nil {
 		return
@@ -18,16 +18,16 @@ func Apply(o *client.Options, c converter.PayloadCodec) {
 	o.FailureConverter = Failures(o.DataConverter)
 }
 
-// Converter is a data converter with a codec; both may be nil.
+// Converter is a data converter with a codec; both may be nil. With the SDK's own
+// (converter.NewCodecDataConverter, NewRemoteDataConverter) a workflow fails with the
+// first input, result or activity that the codec cannot encode or decode. With this one
+// the workflow's task fails, and the server tries it again until the codec answers,
+// unless the worker has the WorkflowPanicPolicy FailWorkflow. An error of the codec that
+// no try can mend should wrap converter.ErrUnableToDecode; it counts as one of the value.
 func Converter(parent converter.DataConverter, c converter.PayloadCodec) converter.DataConverter {
 	parent = cmp.Or(parent, converter.GetDefaultDataConverter())
 	if c == nil {
 		return parent
 	}
-	return converter.NewCodecDataConverter(parent, c)
-}
-
-// Failures is a failure converter that puts messages and stacks into payloads alone.
-func Failures(data converter.DataConverter) converter.FailureConverter {
-	return temporal.NewDefaultFailureConverter(temporal.DefaultFailureConverterOptions{DataConverter: data, EncodeCommonAttributes: true})
+	return newDataConverter(parent, c)
 }

@@ -3,7 +3,6 @@ package codec
 import (
 	"crypto/aes"
 	"crypto/cipher"
-	"errors"
 	"fmt"
 
 	"go.temporal.io/api/common/v1"
@@ -54,7 +53,8 @@ func (k *Keys) Encode(payloads []*common.Payload) ([]*common.Payload, error) {
 }
 
 // Decode decrypts payloads of Encode, and leaves all others as they are. One under an
-// unknown key stays too: its reader fails on the encoding, for good.
+// unknown key stays too: its reader fails on the encoding, for good. An error wraps
+// converter.ErrUnableToDecode, since no further try can help.
 func (k *Keys) Decode(payloads []*common.Payload) ([]*common.Payload, error) {
 	plain := make([]*common.Payload, len(payloads))
 	for i, p := range payloads {
@@ -69,12 +69,12 @@ func (k *Keys) Decode(payloads []*common.Payload) ([]*common.Payload, error) {
 		}
 		text, err := key.Open(nil, nil, p.GetData(), associated(id))
 		if err != nil {
-			return nil, fmt.Errorf("decrypt a payload: it was changed, or the key %q of %s is another than the one it was encrypted with",
-				id, k.path)
+			return nil, fmt.Errorf("decrypt a payload: it was changed, or the key %q of %s is another than the one it was encrypted with: %w",
+				id, k.path, converter.ErrUnableToDecode)
 		}
 		plain[i] = &common.Payload{}
 		if err := plain[i].Unmarshal(text); err != nil {
-			return nil, errors.New("decrypt a payload: what was encrypted is no payload")
+			return nil, fmt.Errorf("decrypt a payload: what was encrypted is no payload: %w", converter.ErrUnableToDecode)
 		}
 	}
 	return plain, nil

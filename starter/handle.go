@@ -268,7 +268,7 @@ func (e *EndedError) Unwrap() []error {
 // ended makes an EndedError of a workflow's error, and leaves others as they are.
 func ended(id string, err error) error {
 	if !errors.As(err, new(*temporal.WorkflowExecutionError)) {
-		return fleet.WithKeysHint(err)
+		return fmt.Errorf("read what map %s came to: %w", id, fleet.WithKeysHint(err))
 	}
 	var timeout *temporal.TimeoutError
 	var application *temporal.ApplicationError

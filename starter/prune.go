@@ -14,6 +14,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/fleet"
+	"github.com/gpumux/gpumux/internal/payload"
 	"github.com/gpumux/gpumux/internal/prune"
 )
 
@@ -87,28 +88,28 @@ func addRun(ctx context.Context, maps registry, used *prune.Used, r *run) error 
 // addInput notes the objects that the input of a map or a schedule names. An unknown
 // input may be of a later release. One encrypted with another key may name any object.
 func addInput(data converter.DataConverter, used *prune.Used, of string, input *commonpb.Payloads, runs bool) error {
+	reading := func(err error) error { return fmt.Errorf("read the input of %s: %w", of, fleet.WithKeysHint(err)) }
+	var text json.RawMessage // empty where it cannot be read at all
+	err := data.FromPayloads(input, &text)
+	if err != nil && (fleet.Sealed(err) && runs || !payload.Unfit(err)) { // a codec that failed may yet read it
+		return reading(err)
+	}
 	var in gpumux.MapInput
 	var continued struct {
 		Input *gpumux.MapInput `json:"input"`
 	}
-	err := data.FromPayloads(input, &continued)
-	if err == nil && continued.Input != nil {
+	if json.Unmarshal(text, &continued) == nil && continued.Input != nil {
 		in = *continued.Input
-	} else {
-		err = data.FromPayloads(input, &in)
+	} else if len(text) > 0 {
+		err = json.Unmarshal(text, &in)
+	}
+	if err != nil {
+		err = reading(err)
 	}
 	used.Add(in.Output, in.Source)
 	if err == nil && in.Validate() == nil {
 		return nil
 	}
-	if err != nil {
-		err = fmt.Errorf("read the input of %s: %w", of, fleet.WithKeysHint(err))
-	}
-	if fleet.Sealed(err) && runs {
-		return err
-	}
-	var text json.RawMessage
-	_ = data.FromPayloads(input, &text) // empty where it cannot be read at all
 	used.Unread(err, string(text))
 	return nil
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/internal/names"
+	"github.com/gpumux/gpumux/internal/payload"
 )
 
 // Status is how a run of a map stands.
@@ -70,7 +71,8 @@ type run struct {
 	MapInfo
 	FirstRunID string
 	Memo       memo
-	// Unread says that the memo is encoded in a way that is not known here.
+	// Unread says that the memo is encoded in a way that is not known here, or that its
+	// codec failed.
 	Unread   error
 	Pending  []*workflowpb.PendingActivityInfo
 	Children []*workflowpb.PendingChildExecutionInfo
@@ -114,8 +116,9 @@ func (r registry) read(info *workflowpb.WorkflowExecutionInfo) *run {
 	if info.GetCloseTime() != nil {
 		one.Closed = info.GetCloseTime().AsTime()
 	}
-	if payload := info.GetMemo().GetFields()[memoKey]; payload != nil {
-		if err := r.data.FromPayload(payload, &one.Memo); fleet.Sealed(err) { // one that does not fit counts as none
+	if note := info.GetMemo().GetFields()[memoKey]; note != nil {
+		err := r.data.FromPayload(note, &one.Memo)
+		if err != nil && (fleet.Sealed(err) || !payload.Unfit(err)) { // one that does not fit counts as none
 			one.Unread = fleet.WithKeysHint(err)
 		}
 	}
@@ -243,6 +246,9 @@ func (e *NotFoundError) Error() string {
 // own is the newest run under an ID, or nil; one of other items is an *OtherMapError.
 func (r registry) own(ctx context.Context, id, fingerprint string) (*run, error) {
 	last, err := r.describe(ctx, id)
+	if last != nil && last.Unread != nil {
+		return nil, fmt.Errorf("look up map %s: %w", id, last.Unread)
+	}
 	if last != nil && last.Memo.Fingerprint != "" && last.Memo.Fingerprint != fingerprint {
 		return nil, &OtherMapError{ID: id, Task: last.Memo.Task, Items: last.Memo.Items, Input: last.Memo.Input, Status: last.Status}
 	}

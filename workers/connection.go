@@ -53,11 +53,11 @@ func (w *Worker) readKeys() error {
 // dial connects to Temporal. Its error says which address did not answer and what to do.
 func (w *Worker) dial(ctx context.Context) error {
 	t := w.config.Temporal
-	o, err := fleet.ClientOptions(fleet.Options{Address: t.Address, Namespace: t.Namespace, Codec: w.o.Codec})
+	o, err := fleet.ClientOptions(fleet.Options{Address: t.Address, Namespace: t.Namespace, Codec: w.o.Codec, Held: func() { w.contact.Held() }})
 	if err != nil {
 		return err
 	}
-	if w.o.Codec == nil && o.DataConverter != nil { // a remote codec
+	if w.o.Codec == nil && o.FailureConverter != nil { // a remote codec
 		w.log = redact(w.log)
 		w.sealed = !w.config.Codec.AcceptPlain
 	}
@@ -70,8 +70,9 @@ func (w *Worker) dial(ctx context.Context) error {
 	// The connection is back within a second of the server.
 	reconnect := grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: 5 * time.Second}
 	reconnect.Backoff.BaseDelay, reconnect.Backoff.MaxDelay = 200*time.Millisecond, time.Second
-	o.ConnectionOptions.DialOptions = append(o.ConnectionOptions.DialOptions, grpc.WithChainUnaryInterceptor(w.patient),
-		grpc.WithConnectParams(reconnect))
+	// First, so that a report is tried again while the codec is away, too.
+	o.ConnectionOptions.DialOptions = append([]grpc.DialOption{grpc.WithChainUnaryInterceptor(w.patient), grpc.WithConnectParams(reconnect)},
+		o.ConnectionOptions.DialOptions...)
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
 	if w.client, err = client.DialContext(ctx, o); err != nil {

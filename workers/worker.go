@@ -41,9 +41,9 @@ import (
 type Options struct {
 	// Client is an open connection, which stays open. Default: dialled by Config.Temporal.
 	Client client.Client
-	// Codec transforms payloads; a Client must have it already. Default: the keys
-	// of Config.Codec, which objects in the store have in any case, else
-	// TEMPORAL_CODEC_ENDPOINT.
+	// Codec transforms payloads, at the connection and so without a serialization context; a
+	// Client must have it already, by codec.Apply. Default: the keys of Config.Codec, which
+	// objects in the store have in any case, else TEMPORAL_CODEC_ENDPOINT.
 	Codec converter.PayloadCodec
 	// Alone is for a worker without Temporal and store, which runs RunDirect alone.
 	Alone bool

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/payload"
 	"github.com/gpumux/gpumux/internal/sizer"
 	"github.com/gpumux/gpumux/internal/text"
 )
@@ -118,7 +119,7 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece, forced boo
 	future := workflow.ExecuteActivity(workflow.WithActivityOptions(within, options), contract.RunChunk, chunk)
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		var result contract.ChunkResult
-		err := future.Get(ctx, &result)
+		err := payload.Get(ctx, future, &result)
 		passed := leave()
 		switch {
 		case err != nil && passed:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/payload"
 	"github.com/gpumux/gpumux/internal/sizer"
 )
 
@@ -169,7 +170,7 @@ func (e *engine) requeue(ctx workflow.Context, piece contract.Piece) {
 	input := contract.ListInput{Parts: e.parts, Runs: piece.Runs}
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		var work contract.Work
-		err := workflow.ExecuteActivity(housekeeping(ctx, "store a work list"), contract.WriteList, input).Get(ctx, &work)
+		err := payload.Get(ctx, workflow.ExecuteActivity(housekeeping(ctx, "store a work list"), contract.WriteList, input), &work)
 		e.inFlight--
 		e.changed = true
 		if e.fail(err); err == nil {

@@ -8,20 +8,13 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/payload"
 )
 
 // FaultOf finds the fault behind an error of a map or a call, or nil. It works on what a
 // client gets from a workflow, too. In the workflow itself errors.As finds the
 // *gpumux.Fault as well.
-func FaultOf(err error) *gpumux.Fault {
-	for app := (*temporal.ApplicationError)(nil); errors.As(err, &app); err = app.Unwrap() {
-		var fault gpumux.Fault
-		if app.HasDetails() && app.Details(&fault) == nil && fault.Kind != "" {
-			return &fault
-		}
-	}
-	return nil
-}
+func FaultOf(err error) *gpumux.Fault { return payload.FaultIn(err) }
 
 // unwrapFault removes the activity's wrapping from an error, so that a failed map says
 // what happened in its first line.
@@ -33,7 +26,7 @@ func unwrapFault(err error) error {
 		return err
 	}
 	var app *temporal.ApplicationError
-	if fault := FaultOf(err); fault != nil && errors.As(err, &app) {
+	if fault := payload.FaultTold(err); fault != nil && errors.As(err, &app) {
 		return faultError(app.Message(), fault) // which may name the item besides
 	}
 	return err

@@ -14,6 +14,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/names"
+	"github.com/gpumux/gpumux/internal/payload"
 	"github.com/gpumux/gpumux/internal/text"
 )
 
@@ -54,7 +55,7 @@ func newLease(ctx workflow.Context, o LeaseOptions) (*lease, error) {
 		queue, _ := names.RungQueue(rung) // Validate has checked it
 		l.queues = append(l.queues, contract.LeaseQueue(queue))
 	}
-	err := workflow.SideEffect(ctx, func(workflow.Context) any { return contract.LeaseID(newID()) }).Get(&l.id)
+	err := payload.Read(workflow.SideEffect(ctx, func(workflow.Context) any { return contract.LeaseID(newID()) }), &l.id)
 	return l, err
 }
 
@@ -126,7 +127,7 @@ func (l *lease) ask(ctx workflow.Context, at int) (served bool, fault *gpumux.Fa
 	for !opened.IsReady() && !l.hold.IsReady() && !unoffered && ctx.Err() == nil {
 		s := workflow.NewSelector(ctx).AddFuture(opened, func(workflow.Future) {}).AddFuture(l.hold, func(workflow.Future) {})
 		if !watched.IsReady() {
-			s.AddFuture(watched, func(f workflow.Future) { unoffered = unserved(f.Get(ctx, nil)) })
+			s.AddFuture(watched, func(f workflow.Future) { unoffered = unserved(payload.Get(ctx, f, nil)) })
 		}
 		s.AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) {})
 		s.Select(ctx)
@@ -134,7 +135,7 @@ func (l *lease) ask(ctx workflow.Context, at int) (served bool, fault *gpumux.Fa
 	switch {
 	case opened.IsReady():
 		var answer contract.SlotAnswer
-		err := opened.Get(ctx, &answer)
+		err := payload.Get(ctx, opened, &answer)
 		if err == nil {
 			if l.seat = answer.Seat; l.deadline.IsZero() {
 				l.deadline = workflow.Now(ctx).Add(l.o.TTL)
@@ -194,11 +195,11 @@ func (l *lease) close(ctx workflow.Context) {
 	closing := workflow.WithScheduleToCloseTimeout(l.callOptions(ctx, in), contract.HeartbeatTimeout)
 	workflow.NewSelector(ctx).AddFuture(l.hold, func(workflow.Future) {}).AddFuture(
 		workflow.ExecuteActivity(closing, contract.CallSlot, in), func(f workflow.Future) {
-			if f.Get(ctx, nil) != nil {
+			if payload.Get(ctx, f, nil) != nil {
 				l.letGo()
 			}
 		}).Select(ctx)
-	_ = l.hold.Get(ctx, nil)
+	_ = payload.Get(ctx, l.hold, nil)
 }
 
 // call does a call, on another slot or with another process where those before are lost
@@ -240,8 +241,8 @@ func (l *lease) try(ctx workflow.Context, in contract.SlotCall, answer *contract
 	if !call.IsReady() {
 		return l.ended(ctx), nil
 	}
-	err := call.Get(ctx, answer)
-	fault := FaultOf(err)
+	err := payload.Get(ctx, call, answer)
+	fault := payload.FaultTold(err)
 	var timeout *temporal.TimeoutError
 	switch {
 	case err == nil:
@@ -261,8 +262,8 @@ func (l *lease) try(ctx workflow.Context, in contract.SlotCall, answer *contract
 
 // ended is why the slot is not held any more.
 func (l *lease) ended(ctx workflow.Context) *gpumux.Fault {
-	err := l.hold.Get(ctx, nil)
-	if fault := FaultOf(err); fault != nil {
+	err := payload.Get(ctx, l.hold, nil)
+	if fault := payload.FaultTold(err); fault != nil {
 		return fault
 	}
 	fault := l.silent()

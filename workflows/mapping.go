@@ -93,7 +93,7 @@ func (m *mapping) prepare(ctx workflow.Context, carry *contract.Carry) error {
 	if m.in.Source != "" {
 		var source contract.Source
 		index := contract.IndexInput{Source: m.in.Source, Index: contract.SourceIndexOf(m.engine.parts), Key: m.in.Key, Columns: m.in.Columns}
-		err := workflow.ExecuteActivity(housekeeping(ctx, "index "+m.in.Source), contract.IndexSource, index).Get(ctx, &source)
+		err := payload.Get(ctx, workflow.ExecuteActivity(housekeeping(ctx, "index "+m.in.Source), contract.IndexSource, index), &source)
 		if err != nil {
 			return err
 		}
@@ -126,7 +126,7 @@ func (m *mapping) findStored(ctx workflow.Context) error {
 	owner := contract.OwnerOf(m.in, m.engine.total, m.engine.source)
 	in := contract.PartsInput{Parts: m.engine.parts, Items: m.engine.total, Owner: owner, Cache: m.cache()}
 	var found contract.Found
-	if err := workflow.ExecuteActivity(housekeeping(ctx, "find finished items"), contract.FindParts, in).Get(ctx, &found); err != nil {
+	if err := payload.Get(ctx, workflow.ExecuteActivity(housekeeping(ctx, "find finished items"), contract.FindParts, in), &found); err != nil {
 		return err
 	}
 	m.engine.claim, m.engine.todo, m.engine.tally.counts = found.Claim, nil, contract.Counts{}
@@ -170,7 +170,7 @@ func (m *mapping) merge(ctx workflow.Context, summary *gpumux.Summary) (done boo
 	m.show(ctx)
 	in := contract.MergeInput{Parts: m.engine.parts, Output: m.in.Output, Items: m.engine.total, Claim: m.engine.claim, Cache: m.cache()}
 	var merged contract.Merged
-	if err := workflow.ExecuteActivity(housekeeping(ctx, "merge results"), contract.MergeParts, in).Get(ctx, &merged); err != nil {
+	if err := payload.Get(ctx, workflow.ExecuteActivity(housekeeping(ctx, "merge results"), contract.MergeParts, in), &merged); err != nil {
 		return false, unwrapFault(err)
 	}
 	if merged.Missing != "" {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/payload"
 	"github.com/gpumux/gpumux/internal/text"
 )
 
@@ -44,8 +45,8 @@ func askEdition(ctx workflow.Context, e *engine, task string) (found contract.Ed
 	defer func() { e.asking = false }()
 	return found, e.ladder.runOn(ctx, 0, 0, func(within workflow.Context, queue string) error {
 		options.TaskQueue = queue
-		return workflow.ExecuteActivity(workflow.WithActivityOptions(within, options), contract.FindEdition,
-			contract.EditionInput{Task: task}).Get(ctx, &found)
+		return payload.Get(ctx, workflow.ExecuteActivity(workflow.WithActivityOptions(within, options), contract.FindEdition,
+			contract.EditionInput{Task: task}), &found)
 	})
 }
 
@@ -63,7 +64,7 @@ func (r *reducing) run(ctx workflow.Context, summary *gpumux.Summary) error {
 		in.Key = contract.ReducedOf(r.of.parts)
 	}
 	out, err := r.execute(ctx, in)
-	if fault := FaultOf(err); fault != nil && ctx.Err() == nil {
+	if fault := payload.FaultTold(err); fault != nil && ctx.Err() == nil {
 		summary.ReduceFault = fault
 		return nil
 	}
@@ -93,7 +94,7 @@ func (r *reducing) execute(ctx workflow.Context, in contract.ReduceInput) (out c
 	e := r.of
 	light := housekeeping(ctx, fmt.Sprintf("reduce %s of %d items", in.Reduce, e.total))
 	if contract.OwnReduce(in.Reduce) {
-		return out, workflow.ExecuteActivity(light, contract.Reduce, in).Get(ctx, &out)
+		return out, payload.Get(ctx, workflow.ExecuteActivity(light, contract.Reduce, in), &out)
 	}
 	options := workflow.GetActivityOptions(light)
 	options.WaitForCancellation, options.HeartbeatTimeout = true, contract.TimeoutOf(e.contact)
@@ -101,9 +102,9 @@ func (r *reducing) execute(ctx workflow.Context, in contract.ReduceInput) (out c
 	for rung := range e.ladder.rungs {
 		err = e.ladder.runOn(ctx, rung, 1, func(within workflow.Context, queue string) error {
 			options.TaskQueue = queue
-			return workflow.ExecuteActivity(workflow.WithActivityOptions(within, options), contract.Reduce, in).Get(ctx, &out)
+			return payload.Get(ctx, workflow.ExecuteActivity(workflow.WithActivityOptions(within, options), contract.Reduce, in), &out)
 		})
-		if fault := FaultOf(err); fault == nil || !fault.Kind.Memory() {
+		if fault := payload.FaultTold(err); fault == nil || !fault.Kind.Memory() {
 			break
 		}
 	}

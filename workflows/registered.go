@@ -27,7 +27,7 @@ func describe(ctx workflow.Context) (offer contract.WorkerInfo, err error) {
 	asking := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		ScheduleToCloseTimeout: contract.HeartbeatTimeout, Summary: "describe the worker", RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
 	})
-	err = workflow.ExecuteActivity(asking, contract.DescribeWorker).Get(ctx, &offer)
+	err = payload.Get(ctx, workflow.ExecuteActivity(asking, contract.DescribeWorker), &offer)
 	return offer, err
 }
 

@@ -151,7 +151,7 @@ func (s *segments) start(ctx workflow.Context) {
 	r.future = workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, options), contract.SegmentWorkflow, contract.Handoff{Input: contract.Input(s.of.in), Carry: carry})
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		var done contract.Carry
-		err := r.future.Get(ctx, &done)
+		err := payload.Get(ctx, r.future, &done)
 		delete(s.open, id)
 		s.changed = true
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/payload"
 )
 
 // LeaseOptions of WithSlot. The zero value is right for most leases.
@@ -130,7 +131,7 @@ func CallAsync[Out any](ctx workflow.Context, s *Slot, task string, item any) Fu
 // The value has to be one that Python's pickle takes, as arrays and modules are.
 func Move(ctx workflow.Context, h gpumux.Resident, from, to *Slot) (gpumux.Resident, error) {
 	var object string
-	err := workflow.SideEffect(ctx, func(workflow.Context) any { return contract.ResidentsFolder + newID() }).Get(&object)
+	err := payload.Read(workflow.SideEffect(ctx, func(workflow.Context) any { return contract.ResidentsFolder + newID() }), &object)
 	if err != nil {
 		return gpumux.Resident{}, err
 	}
@@ -141,7 +142,7 @@ func Move(ctx workflow.Context, h gpumux.Resident, from, to *Slot) (gpumux.Resid
 	if err != nil {
 		forgetting, cancel := workflow.NewDisconnectedContext(ctx)
 		defer cancel()
-		_ = workflow.ExecuteActivity(housekeeping(forgetting, "delete what did not move"), contract.Forget, contract.Moving{Object: object}).Get(forgetting, nil)
+		_ = payload.Get(forgetting, workflow.ExecuteActivity(housekeeping(forgetting, "delete what did not move"), contract.Forget, contract.Moving{Object: object}), nil)
 	}
 	return moved, err
 }

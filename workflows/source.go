@@ -10,6 +10,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/names"
+	"github.com/gpumux/gpumux/internal/payload"
 	"github.com/gpumux/gpumux/internal/text"
 )
 
@@ -58,7 +59,7 @@ func MapSourceAsync(ctx workflow.Context, in gpumux.MapInput) Future[gpumux.Summ
 			start()
 		}
 		var summary gpumux.Summary
-		err := child.Get(ctx, &summary)
+		err := payload.Get(ctx, child, &summary)
 		budget.release()
 		if temporal.IsWorkflowExecutionAlreadyStartedError(err) {
 			err = invalid(fmt.Errorf("the ID %q is that of a workflow that runs, or that WorkflowIDReusePolicy protects; give another", options.WorkflowID))
@@ -75,7 +76,7 @@ func MapSourceAsync(ctx workflow.Context, in gpumux.MapInput) Future[gpumux.Summ
 func Page[Out any](ctx workflow.Context, output string, from int64, limit int) (page []Result[Out], next int64, err error) {
 	var read contract.Page
 	in := contract.PageInput{Output: output, From: from, Limit: limit}
-	err = workflow.ExecuteActivity(housekeeping(ctx, "read results"), contract.ReadPage, in).Get(ctx, &read)
+	err = payload.Get(ctx, workflow.ExecuteActivity(housekeeping(ctx, "read results"), contract.ReadPage, in), &read)
 	for _, r := range read.Results {
 		page = append(page, decode[Out](r))
 	}

@@ -130,7 +130,7 @@ func (a *App) Connect(ctx context.Context) (*Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Connection{Starter: &starter.Starter{Client: c, Namespace: options.Namespace, Converter: options.DataConverter, Keys: objects},
+	return &Connection{Starter: &starter.Starter{Client: c, Namespace: options.Namespace, Sealed: options.FailureConverter != nil, Keys: objects},
 		Address: options.HostPort, UI: findUI(options)}, nil
 }
 

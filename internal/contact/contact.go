@@ -66,7 +66,8 @@ type Contact struct {
 	// answered is when the last answered question was asked, awake when Run last ran.
 	answered, awake time.Duration
 	// doubt is until when a chunk may be another worker's after a silence, rested the same
-	// after seldom questions, told when the log last said why activities end.
+	// after seldom questions or a slow codec, told when the log last said why activities
+	// end.
 	doubt, rested, told time.Duration
 }
 
@@ -89,6 +90,14 @@ func (k *Contact) Late() bool {
 	rested := k.rested
 	k.mu.Unlock()
 	return k.now() < rested || k.Doubt()
+}
+
+// Held notes that a chunk which arrives now was on its way for long after the server gave
+// it to this worker.
+func (k *Contact) Held() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.rested = max(k.rested, k.now()+askEvery)
 }
 
 // Doubt reports whether the server is away, or was so shortly before.

@@ -16,9 +16,11 @@ import (
 	"go.temporal.io/sdk/contrib/envconfig"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/log"
+	"google.golang.org/grpc"
 
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/payload"
+	"github.com/gpumux/gpumux/internal/rpccodec"
 	"github.com/gpumux/gpumux/internal/tracing"
 )
 
@@ -37,6 +39,8 @@ type Options struct {
 	Token string
 	// Codec decodes the workers' payloads. Default: TEMPORAL_CODEC_ENDPOINT, else none.
 	Codec converter.PayloadCodec
+	// Held is called when the answer to a request for work took long to decode.
+	Held func()
 }
 
 // ConnectError says that Temporal could not be used, why, and what to do.
@@ -103,23 +107,35 @@ func Dial(ctx context.Context, o Options) (client.Client, error) {
 	return nil, err
 }
 
-// ClientOptions returns the SDK's options for Dial. The SDK's own log is silent.
+// ClientOptions returns the SDK's options for Dial. The SDK's own log is silent. With a
+// codec, which runs at the connection, they have a FailureConverter.
 func ClientOptions(o Options) (client.Options, error) {
 	var options client.Options
+	var profile envconfig.ClientConfigProfile
 	var err error
 	if !o.Plain {
-		options, err = envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{IncludeRemoteCodec: o.Codec == nil})
+		profile, err = envconfig.LoadClientConfigProfile(envconfig.LoadClientConfigProfileOptions{})
+		if err == nil {
+			options, err = profile.ToClientOptions(envconfig.ToClientOptionsRequest{})
+		}
 	}
 	if err != nil {
 		return client.Options{}, &ConnectError{Address: o.Address, Namespace: o.Namespace, Err: err, settings: true,
 			Hint: "correct temporal.toml, or point TEMPORAL_CONFIG_FILE at another file, or correct the TEMPORAL_ variables"}
 	}
-	if options.DataConverter != nil {
-		options.FailureConverter = codec.Failures(options.DataConverter)
-	}
-	codec.Apply(&options, o.Codec)
 	options.HostPort = cmp.Or(o.Address, options.HostPort, "127.0.0.1:7233")
 	options.Namespace = cmp.Or(o.Namespace, options.Namespace, client.DefaultNamespace)
+	encoding := rpccodec.Options{Held: o.Held}
+	switch remote := profile.Codec; {
+	case o.Codec != nil:
+		encoding.Codec = rpccodec.Local(o.Codec)
+	case remote != nil && remote.Endpoint != "":
+		encoding.Codec = rpccodec.Remote{Endpoint: remote.Endpoint, Auth: remote.Auth, Namespace: options.Namespace}
+	}
+	if encoding.Codec != nil {
+		options.FailureConverter = codec.Failures(nil)
+	}
+	options.ConnectionOptions.DialOptions = append(options.ConnectionOptions.DialOptions, grpc.WithChainUnaryInterceptor(rpccodec.Interceptor(encoding)))
 	if o.Token != "" {
 		options.HeadersProvider = bearer(o.Token)
 	}
@@ -167,6 +183,9 @@ func Sealed(err error) bool { return errors.Is(err, converter.ErrEncodingIsNotSu
 func WithKeysHint(err error) error {
 	if !Sealed(err) {
 		return err
+	}
+	if strings.Contains(err.Error(), payload.Reference) {
+		return fmt.Errorf("it is in external storage, which only programs with the driver read: %w", err)
 	}
 	return fmt.Errorf("it is encrypted; give the workers' keys, or their codec: %w", err)
 }

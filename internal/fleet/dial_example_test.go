@@ -18,17 +18,12 @@ func ExampleDial() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	o := fleet.Options{Address: "temporal:7233", Codec: keys}
-	c, err := fleet.Dial(context.Background(), o)
+	c, err := fleet.Dial(context.Background(), fleet.Options{Address: "temporal:7233", Codec: keys})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer c.Close()
-	options, err := fleet.ClientOptions(o)
-	if err != nil {
-		log.Fatal(err)
-	}
-	s := &starter.Starter{Client: c, Converter: options.DataConverter, Keys: keys}
+	s := &starter.Starter{Client: c, Sealed: true, Keys: keys}
 	defer s.Close()
 }
 

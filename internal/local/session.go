@@ -195,7 +195,7 @@ func (s *Session) connect(conf config.Config, keys *codec.Keys) error {
 	if err != nil {
 		return &UnavailableError{err}
 	}
-	s.Starter = &starter.Starter{Store: st, Converter: codec.Converter(nil, payloads)}
+	s.Starter = &starter.Starter{Store: st, Sealed: payloads != nil}
 	s.Client, err = fleet.Dial(s.ctx, fleet.Options{Address: server.Address(), Namespace: client.DefaultNamespace, Plain: true,
 		Token: s.Token, Timeout: 15 * time.Second, Codec: payloads})
 	if err != nil || conf.Tasks == nil {

@@ -29,10 +29,16 @@ func jsonOf(raw converter.RawValue) ([]byte, error) {
 		return payload.GetData(), nil
 	case "", converter.MetadataEncodingNil:
 		return nil, wrong("is missing; give one object")
+	case Reference:
+		return nil, wrong(fmt.Sprintf("is in external storage, with the driver %.60q, which this worker does not read: let the client's DriverSelector "+
+			"leave what it gives to gpumux where it is, or serve gpumux from a program whose client has the driver", payload.GetMetadata()[driver]))
 	default:
 		key := ""
 		if id := payload.GetMetadata()["encryption-key-id"]; id != nil {
 			key = fmt.Sprintf(" with the key %.60q", id)
+		}
+		if reason := payload.GetMetadata()[refused]; reason != nil {
+			return nil, wrong(fmt.Sprintf("has the encoding %.60q%s, which the codec does not read: %s", encoding, key, reason))
 		}
 		return nil, wrong(fmt.Sprintf("has the encoding %.60q%s, which this worker does not read: give the worker the codec or the key (codec.keys "+
 			"in its file), or give one object as JSON (%s)", encoding, key, converter.MetadataEncodingJSON))

@@ -1,0 +1,318 @@
+package rpccodec_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/common/v1"
+	"go.temporal.io/api/errordetails/v1"
+	"go.temporal.io/api/failure/v1"
+	"go.temporal.io/api/nexus/v1"
+	"go.temporal.io/api/protocol/v1"
+	"go.temporal.io/api/sdk/v1"
+	"go.temporal.io/api/update/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/converter"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/gpumux/gpumux/codec"
+	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/payload"
+	"github.com/gpumux/gpumux/internal/rpccodec"
+)
+
+const (
+	start = workflowservice.WorkflowService_StartWorkflowExecution_FullMethodName
+	poll  = workflowservice.WorkflowService_PollActivityTaskQueue_FullMethodName
+)
+
+func keys(t *testing.T) *codec.Keys {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "main.key")
+	require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("0f", 32)), 0o600))
+	loaded, err := codec.Load(path)
+	require.NoError(t, err)
+	return loaded
+}
+
+// server serves the keys. Its first answers, so many, are those of wrong.
+func server(t *testing.T, k *codec.Keys, times int64, wrong http.HandlerFunc) (remote rpccodec.Remote, asked *atomic.Int64) {
+	t.Helper()
+	asked = new(atomic.Int64)
+	right := codec.NewHandler(k, codec.HandlerOptions{Secret: "secret"})
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1) <= times {
+			wrong(w, r)
+			return
+		}
+		right.ServeHTTP(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return rpccodec.Remote{Endpoint: s.URL + "/secret/"}, asked
+}
+
+func plain(t testing.TB, value any) *common.Payload {
+	t.Helper()
+	p, err := converter.GetDefaultDataConverter().ToPayload(value)
+	require.NoError(t, err)
+	return p
+}
+
+func sealed(t testing.TB, k *codec.Keys, value any) *common.Payload {
+	t.Helper()
+	p, err := codec.Converter(nil, k).ToPayload(value)
+	require.NoError(t, err)
+	return p
+}
+
+// call makes a call through a codec. The server sees sent and gives answer.
+func call(ctx context.Context, o rpccodec.Options, method string, request, answer proto.Message) (sent, got proto.Message, err error) {
+	got = answer.ProtoReflect().New().Interface()
+	err = rpccodec.Interceptor(o)(ctx, method, request, got, nil, func(_ context.Context, _ string, request, reply any, _ *grpc.ClientConn, _ ...grpc.CallOption) error {
+		sent = request.(proto.Message)
+		proto.Merge(reply.(proto.Message), answer)
+		return nil
+	})
+	return sent, got, err
+}
+
+// What data converters make is encoded, and nothing else. The request stays as it was,
+// since the SDK may send it again.
+func TestInterceptor_WhatItEncodes(t *testing.T) {
+	t.Parallel()
+	k := keys(t)
+	request := &workflowservice.StartWorkflowExecutionRequest{
+		Input:            &common.Payloads{Payloads: []*common.Payload{plain(t, "marker"), plain(t, "marker")}},
+		Memo:             &common.Memo{Fields: map[string]*common.Payload{"m": plain(t, "marker")}},
+		UserMetadata:     &sdk.UserMetadata{Summary: plain(t, "marker")},
+		Header:           &common.Header{Fields: map[string]*common.Payload{"trace": plain(t, "open")}},
+		SearchAttributes: &common.SearchAttributes{IndexedFields: map[string]*common.Payload{"GpumuxTask": plain(t, "open")}},
+	}
+	given := proto.Clone(request)
+	sent, _, err := call(t.Context(), rpccodec.Options{Codec: rpccodec.Local(k)}, start, request, &workflowservice.StartWorkflowExecutionResponse{})
+	require.NoError(t, err)
+	require.True(t, proto.Equal(given, request))
+	require.NotContains(t, fmt.Sprint(sent), "marker")
+	require.Equal(t, 2, strings.Count(fmt.Sprint(sent), `\"open\"`))
+	require.Equal(t, 4, strings.Count(fmt.Sprint(sent), `"`+codec.Encoding+`"`))
+
+	poll := &workflowservice.PollWorkflowTaskQueueResponse{Messages: []*protocol.Message{{}}}
+	poll.Messages[0].Body, err = anypb.New(&update.Request{Input: &update.Input{Args: &common.Payloads{Payloads: []*common.Payload{sealed(t, k, "marker")}}}})
+	require.NoError(t, err)
+	_, got, err := call(t.Context(), rpccodec.Options{Codec: rpccodec.Local(k)}, start, &workflowservice.PollWorkflowTaskQueueRequest{}, poll)
+	require.NoError(t, err)
+	var body update.Request
+	require.NoError(t, got.(*workflowservice.PollWorkflowTaskQueueResponse).Messages[0].Body.UnmarshalTo(&body))
+	require.True(t, proto.Equal(plain(t, "marker"), body.GetInput().GetArgs().GetPayloads()[0]), "of an update")
+
+	// The answer to a command of the server, as the SDK makes it.
+	command := &workflowservice.RespondNexusTaskCompletedRequest{Response: &nexus.Response{Variant: &nexus.Response_StartOperation{
+		StartOperation: &nexus.StartOperationResponse{Variant: &nexus.StartOperationResponse_SyncSuccess{
+			SyncSuccess: &nexus.StartOperationResponse_Sync{Payload: &common.Payload{Data: []byte("done")}}}}}}}
+	sent, _, err = call(t.Context(), rpccodec.Options{Codec: rpccodec.Local(k)}, start, command, &workflowservice.RespondNexusTaskCompletedResponse{})
+	require.NoError(t, err)
+	require.True(t, proto.Equal(command, sent))
+}
+
+// The reason why a query failed comes in an error.
+func TestInterceptor_DecodesErrors(t *testing.T) {
+	t.Parallel()
+	k := keys(t)
+	told, err := status.New(codes.InvalidArgument, "failed").WithDetails(&errordetails.QueryFailedFailure{
+		Failure: &failure.Failure{EncodedAttributes: sealed(t, k, "why")}})
+	require.NoError(t, err)
+	err = rpccodec.Interceptor(rpccodec.Options{Codec: rpccodec.Local(k)})(t.Context(), start, &workflowservice.QueryWorkflowRequest{},
+		&workflowservice.QueryWorkflowResponse{}, nil, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error { return told.Err() })
+	require.Equal(t, codes.InvalidArgument, status.Code(err))
+	details := status.Convert(err).Details()
+	require.Len(t, details, 1)
+	require.Equal(t, `"why"`, string(details[0].(*errordetails.QueryFailedFailure).GetFailure().GetEncodedAttributes().GetData()))
+}
+
+// A codec server that fails for a while is asked again, and the call succeeds.
+func TestInterceptor_OutlastsAnOutage(t *testing.T) {
+	t.Parallel()
+	k := keys(t)
+	for name, wrong := range map[string]http.HandlerFunc{
+		"503": func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "out of order", http.StatusServiceUnavailable)
+		},
+		"not found":    http.NotFound,
+		"unauthorized": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) },
+		"cut off":      func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"nonsense":     func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") },
+		"too few":      func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"payloads":[]}`) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			remote, asked := server(t, k, 3, wrong)
+			request := &workflowservice.StartWorkflowExecutionRequest{Input: &common.Payloads{Payloads: []*common.Payload{plain(t, "marker")}}}
+			sent, _, err := call(t.Context(), rpccodec.Options{Codec: remote}, start, request, &workflowservice.StartWorkflowExecutionResponse{})
+			require.NoError(t, err)
+			require.NotContains(t, fmt.Sprint(sent), "marker")
+			require.EqualValues(t, 4, asked.Load())
+		})
+	}
+}
+
+// A codec server that stays away is an error with the address that has to answer, and
+// without the secret in it. Workers take it for a server that is away.
+func TestInterceptor_SaysWhoIsAway(t *testing.T) {
+	t.Parallel()
+	k := keys(t)
+	remote, asked := server(t, k, 1<<40, func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "out of order", http.StatusServiceUnavailable)
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	answer := &workflowservice.PollActivityTaskQueueResponse{Input: &common.Payloads{Payloads: []*common.Payload{sealed(t, k, "marker")}}}
+	_, _, err := call(ctx, rpccodec.Options{Codec: remote}, poll, &workflowservice.PollActivityTaskQueueRequest{}, answer)
+	require.Equal(t, codes.DeadlineExceeded, status.Code(err))
+	require.Greater(t, asked.Load(), int64(1))
+	for _, text := range []string{"codec server at http://127.0.0.1:", "TEMPORAL_CODEC_ENDPOINT", "503 Service Unavailable: out of order"} {
+		require.ErrorContains(t, err, text)
+	}
+	require.NotContains(t, err.Error(), "secret")
+	remote.Endpoint = "http://127.0.0.1:1/secret"
+	_, _, err = call(ctx, rpccodec.Options{Codec: remote}, poll, &workflowservice.PollActivityTaskQueueRequest{}, answer)
+	require.ErrorContains(t, err, "codec server at http://127.0.0.1:1 (TEMPORAL_CODEC_ENDPOINT) failed: ")
+	require.NotContains(t, err.Error(), "secret")
+}
+
+// A payload that nobody can decode is left to its reader, with the reason. It keeps no
+// other payload from being read, and no call from succeeding.
+func TestInterceptor_ARefusedPayload(t *testing.T) {
+	t.Parallel()
+	k := keys(t)
+	remote, _ := server(t, k, 0, nil)
+	broken := sealed(t, k, "broken")
+	broken.Data[len(broken.Data)/2] ^= 1
+	for name, c := range map[string]rpccodec.Codec{"here": rpccodec.Local(k), "remote": remote} {
+		answer := &workflowservice.PollActivityTaskQueueResponse{Input: &common.Payloads{Payloads: []*common.Payload{
+			sealed(t, k, "whole"), proto.Clone(broken).(*common.Payload), plain(t, "open")}}}
+		_, got, err := call(t.Context(), rpccodec.Options{Codec: c}, poll, &workflowservice.PollActivityTaskQueueRequest{}, answer)
+		require.NoError(t, err, name)
+		all := got.(*workflowservice.PollActivityTaskQueueResponse).GetInput().GetPayloads()
+		require.Equal(t, `"whole"`, string(all[0].GetData()), name)
+		require.Equal(t, `"open"`, string(all[2].GetData()), name)
+		err = payload.Decode(converter.NewRawValue(all[1]), new(contract.PartsInput))
+		require.ErrorContains(t, err, "which the codec does not read: ", name)
+		require.ErrorContains(t, err, "it was changed, or the key", name)
+		require.ErrorIs(t, converter.GetDefaultDataConverter().FromPayload(all[1], new(string)), converter.ErrEncodingIsNotSupported, name)
+	}
+	refuses, _ := server(t, k, 1<<40, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusBadRequest) })
+	request := &workflowservice.StartWorkflowExecutionRequest{Input: &common.Payloads{Payloads: []*common.Payload{plain(t, "marker")}}}
+	_, _, err := call(t.Context(), rpccodec.Options{Codec: refuses}, start, request, &workflowservice.StartWorkflowExecutionResponse{})
+	require.Equal(t, codes.InvalidArgument, status.Code(err))
+}
+
+// A codec server gets few requests, and none that is larger than others take.
+func TestInterceptor_Batches(t *testing.T) {
+	t.Parallel()
+	k := keys(t)
+	remote, asked := server(t, k, 0, nil)
+	request := &workflowservice.StartWorkflowExecutionRequest{Input: &common.Payloads{}}
+	for range 250 {
+		request.Input.Payloads = append(request.Input.Payloads, plain(t, "small"))
+	}
+	for range 2 {
+		request.Input.Payloads = append(request.Input.Payloads, plain(t, strings.Repeat("large", 50_000)))
+	}
+	sent, _, err := call(t.Context(), rpccodec.Options{Codec: remote}, start, request, &workflowservice.StartWorkflowExecutionResponse{})
+	require.NoError(t, err)
+	require.EqualValues(t, 4, asked.Load())
+	for i, p := range sent.(*workflowservice.StartWorkflowExecutionRequest).GetInput().GetPayloads() {
+		decoded, err := k.Decode([]*common.Payload{p})
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(request.GetInput().GetPayloads()[i].GetData(), decoded[0].GetData()))
+	}
+}
+
+// While a codec is away, heartbeats repeat what the server has, so that what runs goes
+// on.
+func TestInterceptor_HeartbeatsGoOn(t *testing.T) {
+	t.Parallel()
+	k := keys(t)
+	const method = workflowservice.WorkflowService_RecordActivityTaskHeartbeat_FullMethodName
+	codec := &switched{Codec: rpccodec.Local(k)}
+	through := rpccodec.Interceptor(rpccodec.Options{Codec: codec})
+	var sent []*workflowservice.RecordActivityTaskHeartbeatRequest
+	beat := func(token, details string) error {
+		request := &workflowservice.RecordActivityTaskHeartbeatRequest{TaskToken: []byte(token), Details: &common.Payloads{Payloads: []*common.Payload{plain(t, details)}}}
+		return through(t.Context(), method, request, &workflowservice.RecordActivityTaskHeartbeatResponse{}, nil,
+			func(_ context.Context, _ string, request, _ any, _ *grpc.ClientConn, _ ...grpc.CallOption) error {
+				sent = append(sent, request.(*workflowservice.RecordActivityTaskHeartbeatRequest))
+				return nil
+			})
+	}
+	require.NoError(t, beat("a", "one"))
+	codec.away = true
+	require.NoError(t, beat("a", "two"))
+	require.Len(t, sent, 2)
+	require.True(t, proto.Equal(sent[0], sent[1]))
+	require.Equal(t, codes.DeadlineExceeded, status.Code(beat("b", "one")), "the server may have details of an attempt before")
+	require.NoError(t, through(t.Context(), method, &workflowservice.RespondActivityTaskFailedRequest{TaskToken: []byte("a")},
+		&workflowservice.RespondActivityTaskFailedResponse{}, nil, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error { return nil }))
+	require.Error(t, beat("a", "three"), "it has ended")
+}
+
+// switched is a codec that can be away.
+type switched struct {
+	rpccodec.Codec
+	away bool
+}
+
+func (s *switched) Encode(ctx context.Context, p []*common.Payload) ([]*common.Payload, error) {
+	if s.away {
+		return nil, errors.New("out of order")
+	}
+	return s.Codec.Encode(ctx, p)
+}
+
+// Work that took long to decode may be another worker's by then.
+func TestInterceptor_HeldUp(t *testing.T) {
+	t.Parallel()
+	k := keys(t)
+	remote, _ := server(t, k, 5, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	held := 0
+	o := rpccodec.Options{Codec: remote, Held: func() { held++ }}
+	answer := &workflowservice.PollActivityTaskQueueResponse{Input: &common.Payloads{Payloads: []*common.Payload{sealed(t, k, "marker")}}}
+	for range 2 { // the second one is answered at once
+		_, _, err := call(t.Context(), o, poll, &workflowservice.PollActivityTaskQueueRequest{}, answer)
+		require.NoError(t, err)
+		require.Equal(t, 1, held)
+	}
+}
+
+// Without a codec too, a reference to external storage gets an encoding that the SDK
+// hands on, and that says which driver is missing.
+func TestInterceptor_ExternalStorage(t *testing.T) {
+	t.Parallel()
+	for name, reference := range map[string]*common.Payload{
+		"now": {Metadata: map[string][]byte{"encoding": []byte("json/protobuf"), "messageType": []byte("temporal.api.sdk.v1.ExternalStorageReference")},
+			Data: []byte(`{"driverName":"theirs","claimData":{"key":"k"}}`)},
+		"before": {Metadata: map[string][]byte{"encoding": []byte("json/external-storage-reference")},
+			Data: []byte(`{"driver_name":"theirs","driver_claim":{"claim_data":{"key":"k"}}}`)},
+	} {
+		answer := &workflowservice.PollActivityTaskQueueResponse{Input: &common.Payloads{Payloads: []*common.Payload{reference}}}
+		_, got, err := call(t.Context(), rpccodec.Options{}, poll, &workflowservice.PollActivityTaskQueueRequest{}, answer)
+		require.NoError(t, err, name)
+		raw := converter.NewRawValue(got.(*workflowservice.PollActivityTaskQueueResponse).GetInput().GetPayloads()[0])
+		require.ErrorContains(t, payload.Decode(raw, new(contract.PartsInput)), `is in external storage, with the driver "theirs"`, name)
+	}
+}
