@@ -63,7 +63,7 @@ func TestReduce_IsOneActivity(t *testing.T) {
 			require.Equal(t, "7", string(sum.Reduced))
 			require.Equal(t, []string{queue}, r.queues)
 			require.Equal(t, sum.Output, r.inputs[0].Output)
-			require.Len(t, r.inputs[0].Results, len(sum.Results))
+			require.Empty(t, r.inputs[0].Results, "they lie in the file")
 			require.True(t, strings.HasSuffix(r.inputs[0].Key, "/results.jsonl.parts/reduced.json"))
 			if reduce == "m:join" {
 				require.Equal(t, "e1", r.inputs[0].Edition)
