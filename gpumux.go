@@ -67,7 +67,7 @@ type MapInput struct {
 	// pool of the ladder for so long. A paused map waits. Default: it waits in any case.
 	PoolTimeout Duration `json:"poolTimeout,omitempty"`
 	// MapTimeout fails the map when it takes longer, from the end of its Delay on. Running
-	// items are ended, and what has finished is kept. Default: none.
+	// items are ended. Default: none.
 	MapTimeout Duration `json:"mapTimeout,omitempty"`
 	// Delay is a pause before the first item. Default: none.
 	Delay Duration `json:"delay,omitempty"`

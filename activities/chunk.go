@@ -70,7 +70,7 @@ func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.Chu
 	}
 	beating, enough := context.WithCancel(ctx)
 	defer enough()
-	first, pause := firstBeat, contract.HeartbeatEvery // results that no store has go with it
+	first, pause := firstBeat, beatPause(ctx) // results that no store has go with it
 	if a.stream != nil {
 		pause = contract.PauseOf(activity.GetInfo(ctx).HeartbeatTimeout)
 		if !chunk.Inline {

@@ -91,7 +91,7 @@ func ExampleMapped_Values() {
 	fmt.Println(err)
 	// Output:
 	// [1 4] <nil>
-	// item 1: timeout: no result after 2s (type: timeout, retryable: false): gpumux fault on h1
+	// item 1: no result after 2s (type: timeout, retryable: false): gpumux at h1
 }
 
 // The fault behind a map's error tells the workflow what it can do.

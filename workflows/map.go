@@ -37,7 +37,7 @@ func (m Mapped[Out]) Values() ([]Out, error) {
 	values := make([]Out, len(m.Results))
 	for i, r := range m.Results {
 		if r.Fault != nil {
-			return nil, faultError(fmt.Sprintf("item %d: %v", i, r.Fault), r.Fault)
+			return nil, faultError(fmt.Sprintf("item %d: %s", i, textOf(r.Fault)), r.Fault)
 		}
 		values[i] = r.Value
 	}
@@ -104,13 +104,16 @@ func runInline[In, Out any](ctx workflow.Context, in gpumux.MapInput, items []In
 		if err := reducing.check(ctx); err != nil {
 			return unwrapFault(err)
 		}
-		return e.run(ctx)
+		if err := e.run(ctx); err != nil {
+			return err
+		}
+		if failed := e.tally.counts.Failed; e.tally.tooMany(failed) {
+			return e.tally.tooManyError(in, e.total, failed, "")
+		}
+		return nil
 	})
 	if err != nil {
 		return Mapped[Out]{}, err
-	}
-	if failed := e.tally.counts.Failed; e.tally.tooMany(failed) {
-		return Mapped[Out]{}, e.tally.tooManyError(in, e.total, failed)
 	}
 	summary := e.summary()
 	if in.Reduce != "" {

@@ -21,10 +21,7 @@ type mapping struct {
 	collected collector
 	started   time.Time
 	phase     gpumux.Phase
-	// asked says that the caller named the output, so that earlier runs may have left
-	// results there.
-	asked    bool
-	reducing reducing
+	reducing  reducing
 	// cached is how many results came from the cache.
 	cached int64
 	// rounds counts the merges that found items missing, lost is the last one's message.
@@ -106,7 +103,7 @@ func (m *mapping) prepare(ctx workflow.Context, carry *contract.Carry) error {
 	}
 	// The caller of a child over a range reads the results file, however short the range.
 	few := m.in.Items != nil || workflow.GetInfo(ctx).ParentWorkflowExecution == nil && m.engine.total <= gpumux.InlineItems
-	m.engine.inline = !m.asked && m.in.Source == "" && !m.in.Cache && few
+	m.engine.inline = !m.engine.asked && m.in.Source == "" && !m.in.Cache && few
 	m.collected.engine, m.engine.onResults = m.engine, m.collected.collect
 	if err := m.findEdition(ctx); err != nil {
 		return err
@@ -191,8 +188,8 @@ func (m *mapping) merge(ctx workflow.Context, summary *gpumux.Summary) (done boo
 	}
 	if merged.Missing != "" {
 		if m.rounds++; m.rounds > maxRounds {
-			return false, faultError(fmt.Sprintf("%s, although it ran %d times; do all workers share one store that keeps what it is given?",
-				merged.Missing, m.rounds), nil)
+			return false, errorOf(&gpumux.Fault{Kind: gpumux.FaultTaskError, Op: "run", Task: m.in.Task,
+				Message: fmt.Sprintf("%s, although it ran %d times", merged.Missing, m.rounds), Hint: "give all workers one store that keeps what it is given"})
 		}
 		m.lost = merged.Missing
 		m.engine.inline = false

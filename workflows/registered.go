@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"time"
 
 	"go.temporal.io/sdk/converter"
@@ -37,16 +38,16 @@ func runMap(ctx workflow.Context, raw, second converter.RawValue) (summary gpumu
 	if err != nil {
 		return gpumux.Summary{}, invalid(err)
 	}
-	m := &mapping{in: in, started: workflow.Now(ctx), phase: gpumux.PhaseIndexing, asked: in.Output != ""}
+	m := &mapping{in: in, started: workflow.Now(ctx), phase: gpumux.PhaseIndexing}
 	m.segments.of = m
 	if carry != nil {
 		m.started = carry.Started
 	}
-	if m.in.Output == "" {
-		info := workflow.GetInfo(ctx)
-		m.in.Output = contract.OutputOf(info.WorkflowExecution.ID, info.FirstRunID)
-	}
-	m.engine = newEngine(workflow.GetInfo(ctx).WorkflowExecution.ID, m.in, max(0, in.Len()))
+	info := workflow.GetInfo(ctx)
+	own := contract.OutputOf(info.WorkflowExecution.ID, info.FirstRunID)
+	m.in.Output = cmp.Or(m.in.Output, own)
+	m.engine = newEngine(info.WorkflowExecution.ID, m.in, max(0, in.Len()))
+	m.engine.asked = m.in.Output != own // also in a later run of the map
 	m.engine.onChange, m.reducing.of = m.show, m.engine
 	if err := m.listen(ctx); err != nil {
 		return gpumux.Summary{}, err

@@ -168,7 +168,7 @@ func call[Out any](ctx workflow.Context, s *Slot, in contract.SlotCall) Future[O
 		answer, err := s.lease.call(ctx, in, s.rebuilds)
 		if err == nil && answer.Value != nil {
 			if result = decode[Out](gpumux.Result{Value: answer.Value}); result.Fault != nil {
-				err = faultError(result.Fault.Error(), result.Fault)
+				err = errorOf(result.Fault)
 			}
 		}
 		settable.Set(result.Value, err)

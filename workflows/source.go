@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 
 	"go.temporal.io/sdk/temporal"
@@ -41,8 +42,12 @@ func MapSourceAsync(ctx workflow.Context, in gpumux.MapInput) Future[gpumux.Summ
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		var summary gpumux.Summary
 		err := child.Get(ctx, &summary)
-		if temporal.IsWorkflowExecutionAlreadyStartedError(err) {
+		switch _, late := errors.Unwrap(err).(*temporal.TimeoutError); {
+		case temporal.IsWorkflowExecutionAlreadyStartedError(err):
 			err = invalid(fmt.Errorf("the ID %q is that of a workflow that runs, or that WorkflowIDReusePolicy protects; give another", options.WorkflowID))
+		case late:
+			err = errorOf(&gpumux.Fault{Kind: gpumux.FaultTimeout, Op: "run", Task: in.Task, Message: "the map's workflow took longer than its child options allow",
+				Hint: "give the input a mapTimeout instead, whose error says how many items are done; " + kept(in.Output != "")})
 		}
 		settable.Set(summary, unwrapFault(err))
 	})

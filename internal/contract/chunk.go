@@ -35,10 +35,14 @@ func TimeoutOf(contact gpumux.Duration) time.Duration {
 	return within + max(HeartbeatEvery, within/4) + time.Second
 }
 
-// PauseOf is the pause between the heartbeats of a chunk with a timeout of TimeoutOf.
-// Each is a write of the map's workflow, one after the other.
+// PauseOf is the pause between the heartbeats of a chunk with a timeout of TimeoutOf, or
+// a shorter one: the server cuts it to the timeout of the workflow. Each is a write of
+// the map's workflow, one after the other.
 func PauseOf(timeout time.Duration) time.Duration {
-	return max(HeartbeatEvery, (timeout-time.Second)/5)
+	if timeout <= 0 {
+		return HeartbeatEvery
+	}
+	return max(min(HeartbeatEvery, timeout*2/5), (timeout-time.Second)/5)
 }
 
 // beatsPerSecond bounds the heartbeats of a workflow's chunks; each is a write of it.
