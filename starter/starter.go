@@ -263,7 +263,7 @@ func (s *Starter) rerun(ctx context.Context, last *run, in gpumux.MapInput) (*Ha
 			return nil, fmt.Errorf("retry map %s: %w", id, err)
 		}
 	}
-	in.Output = note.Output
+	in.Output = cmp.Or(note.Output, in.Output) // a map by name has no note
 	h, err := s.begin(ctx, id, in, note, entry, enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE)
 	if errors.As(err, new(*serviceerror.WorkflowExecutionAlreadyStarted)) {
 		return nil, &StillRunningError{ID: id}
