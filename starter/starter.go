@@ -206,7 +206,9 @@ func (s *Starter) Retry(ctx context.Context, id string, change func(*gpumux.MapI
 	if change != nil {
 		change(&in)
 	}
-	in.Edition = "" // mending the task is what a retry is for
+	if in.Edition != gpumux.AnyEdition {
+		in.Edition = "" // mending the task is what a retry is for
+	}
 	return s.rerun(ctx, h.run, in)
 }
 

@@ -23,12 +23,17 @@ func Register(r worker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(describe, workflow.RegisterOptions{Name: contract.DescribeWorkflow})
 }
 
-// describe is gpumux.Describe: what the worker of this workflow's queue offers.
-func describe(ctx workflow.Context) (offer contract.WorkerInfo, err error) {
+// describe is gpumux.Describe: what the worker of this workflow's queue offers. It passes
+// on its input, if there is one.
+func describe(ctx workflow.Context, raw converter.RawValue) (offer contract.WorkerInfo, err error) {
+	var input []any
+	if payload.Absent(raw, "") != nil {
+		input = append(input, raw)
+	}
 	asking := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		ScheduleToCloseTimeout: contract.HeartbeatTimeout, Summary: "describe the worker", RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
 	})
-	err = workflow.ExecuteActivity(asking, contract.DescribeWorker).Get(ctx, &offer)
+	err = workflow.ExecuteActivity(asking, contract.DescribeWorker, input...).Get(ctx, &offer)
 	return offer, err
 }
 

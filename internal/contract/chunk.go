@@ -59,7 +59,8 @@ type Chunk struct {
 	// Map is the workflow's ID, for logs.
 	Map  string `json:"map"`
 	Task string `json:"task"`
-	// Edition is the map's; a worker with another refuses the chunk. Empty: any.
+	// Edition is the map's; a worker with another refuses the chunk. Empty: that of the
+	// first item. gpumux.AnyEdition: that of each item.
 	Edition  string          `json:"edition,omitempty"`
 	Mode     gpumux.Mode     `json:"mode,omitempty"`
 	Timeout  gpumux.Duration `json:"timeout,omitempty"`
