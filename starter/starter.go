@@ -280,7 +280,14 @@ func (s *Starter) Open(ctx context.Context, id string) (*Handle, error) {
 		return nil, err
 	}
 	if r != nil {
-		return s.handle(r, EntryAttached), nil
+		h := s.handle(r, EntryAttached)
+		if r.Memo.Fingerprint == "" { // somebody started it by name
+			h.Items = -1
+			if in, err := h.Input(ctx); err == nil {
+				h.Task, h.Items = in.Task, in.Len()
+			}
+		}
+		return h, nil
 	}
 	missing := &NotFoundError{ID: id}
 	if maps, err := s.List(ctx, ListOptions{Limit: 5}); err == nil {

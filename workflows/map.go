@@ -20,7 +20,7 @@ type Result[Out any] struct {
 	Fault *gpumux.Fault `json:",omitempty"`
 	// Printed is the task's output for the item.
 	Printed string `json:",omitempty"`
-	// Key and Item are JSON, if the map's Key and WithItem ask for them.
+	// Key and Item are JSON, if the map's Key and WithItem ask for them; see Decode.
 	Key  json.RawMessage `json:",omitempty"`
 	Item json.RawMessage `json:",omitempty"`
 }
@@ -86,7 +86,7 @@ func runInline[In, Out any](ctx workflow.Context, in gpumux.MapInput, items []In
 	e.inline = true
 	e.onResults = func(_ workflow.Context, got []gpumux.Result) error {
 		for _, r := range got {
-			result := decode[Out](r)
+			result := resultOf[Out](r)
 			switch {
 			case result.Fault == nil && in.Reduce != "":
 				values.keep(gpumux.Result{Index: r.Index, Value: r.Value})
@@ -160,18 +160,11 @@ func inlineInput[In any](in gpumux.MapInput, items []In) (gpumux.MapInput, error
 	return in, bad.Err()
 }
 
-// decode makes a fault of a value that does not fit Out: it must not lose the others.
-//
-//workflowcheck:ignore
-func decode[Out any](r gpumux.Result) Result[Out] {
+// resultOf makes a fault of a value that does not fit Out: it must not lose the others.
+func resultOf[Out any](r gpumux.Result) Result[Out] {
 	result := Result[Out]{Index: r.Index, Fault: r.Fault, Printed: r.Printed, Key: r.Key, Item: r.Item}
 	if r.Fault == nil {
-		if err := json.Unmarshal(r.Value, &result.Value); err != nil {
-			result.Fault = &gpumux.Fault{
-				Kind: gpumux.FaultTaskError, Op: "run", Message: fmt.Sprintf("the value %.200s does not fit %T: %v", r.Value, result.Value, err),
-				Hint: "let the task return what the workflow expects, or change the workflow's type",
-			}
-		}
+		result.Value, result.Fault = fit[Out](r.Value)
 	}
 	return result
 }

@@ -63,7 +63,7 @@ func Page[Out any](ctx workflow.Context, output string, from int64, limit int) (
 	in := contract.PageInput{Output: output, From: from, Limit: limit}
 	err = workflow.ExecuteActivity(housekeeping(ctx, "read results"), contract.ReadPage, in).Get(ctx, &read)
 	for _, r := range read.Results {
-		page = append(page, decode[Out](r))
+		page = append(page, resultOf[Out](r))
 	}
 	return page, read.Next, unwrapFault(err)
 }

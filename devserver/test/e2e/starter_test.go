@@ -384,6 +384,9 @@ func TestStarter_RetryOfAMapByNameGoesOnUnderItsOutput(t *testing.T) {
 	require.NoError(t, err)
 	h, err := s.Open(t.Context(), run.GetID())
 	require.NoError(t, err)
+	require.True(t, h.Running())
+	require.EqualValues(t, 12, h.Items)
+	require.Equal(t, "step:gate", h.Task)
 	s.until("five items finish", func() bool {
 		p, err := h.Progress(t.Context())
 		return err == nil && p.Succeeded == 5
