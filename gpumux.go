@@ -35,6 +35,9 @@ const (
 	MaxWindow = 16_000
 )
 
+// AnyEdition is the Edition of a map that takes new code of its task as it comes.
+const AnyEdition = "any"
+
 // MapInput is the input of the workflow gpumux.Map. Exactly one of Items, Source and
 // Range is given.
 type MapInput struct {
@@ -42,7 +45,8 @@ type MapInput struct {
 	Task string `json:"task"`
 	// Edition is the edition of the task's code to run with. Default: that of the first
 	// worker that answers. All items run with one edition; where no worker has it, the map
-	// fails.
+	// fails. With "any", AnyEdition, each item runs with the code that its worker has, so
+	// results of one map may come from several versions of the code.
 	Edition string `json:"edition,omitempty"`
 	// Items are at most InlineItems, and InlineBytes in all.
 	Items []json.RawMessage `json:"items,omitzero"`
@@ -67,7 +71,7 @@ type MapInput struct {
 	// pool of the ladder for so long. A paused map waits. Default: it waits in any case.
 	PoolTimeout Duration `json:"poolTimeout,omitempty"`
 	// MapTimeout fails the map when it takes longer, from the end of its Delay on. Running
-	// items are ended, and what has finished is kept. Default: none.
+	// items are ended. Default: none.
 	MapTimeout Duration `json:"mapTimeout,omitempty"`
 	// Delay is a pause before the first item. Default: none.
 	Delay Duration `json:"delay,omitempty"`
@@ -100,7 +104,7 @@ type MapInput struct {
 	Key      string `json:"key,omitempty"`
 	WithItem bool   `json:"withItem,omitempty"`
 	// Cache takes the results of equal items from earlier maps with Cache of the same task
-	// and edition, and keeps this map's for later ones. Not for Items.
+	// and edition, and keeps this map's for later ones. Not for Items, nor with AnyEdition.
 	Cache bool `json:"cache,omitempty"`
 	// Priority is 1 (first) to 5 (last); 0 means the server's default, 3.
 	Priority int `json:"priority,omitempty"`

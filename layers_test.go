@@ -175,7 +175,7 @@ func TestLayers_WorkflowsAreALightImport(t *testing.T) {
 
 // A package is what one person can hold in the head. What has to be larger says so here.
 func TestLayers_RoomsAreSmall(t *testing.T) {
-	larger := map[string]int{"internal/cli": 4000, "internal/slot": 3000, "workflows": 2900}
+	larger := map[string]int{"internal/cli": 4000, "internal/slot": 3000, "workflows": 3000}
 	for _, dir := range []string{".", "devserver"} {
 		list := exec.Command("go", "list", "-f", `{{$d := .Dir}}{{.ImportPath}}{{range .GoFiles}} {{$d}}/{{.}}{{end}}`, "./...")
 		list.Dir = dir

@@ -70,7 +70,7 @@ func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.Chu
 	}
 	beating, enough := context.WithCancel(ctx)
 	defer enough()
-	first, pause := firstBeat, contract.HeartbeatEvery // results that no store has go with it
+	first, pause := firstBeat, beatPause(ctx) // results that no store has go with it
 	if a.stream != nil {
 		pause = contract.PauseOf(activity.GetInfo(ctx).HeartbeatTimeout)
 		first = pause / 2
@@ -159,7 +159,7 @@ func (a *attempt) restore() (err error) {
 	defer heartbeat(a.ctx, m)()
 	items, err := a.Store.Sources.ItemsOf(a.ctx, c.Work)
 	if errors.Is(err, fs.ErrNotExist) {
-		return badInput(err, "start the map again; what has finished is kept")
+		return badInput(err, "start the map again")
 	}
 	if err != nil {
 		return classify(err)
@@ -311,7 +311,8 @@ func (a *attempt) judge(spans contract.Runs, err error) error {
 	case !errors.As(err, &fault):
 		return classify(err)
 	case fault.Edition != "":
-		return a.elsewhere(a.ctx, fault, a.ledger.spare(fault))
+		tries, now := a.ledger.refuse(fault), a.ledger.snapshot("")
+		return a.elsewhere(a.ctx, fault, now.edition(a.chunk), tries)
 	case fault.Kind == gpumux.FaultBadInput:
 		return final(fault)
 	case fault.Blameless && a.ledger.spare(fault) < maxSpared:

@@ -23,7 +23,7 @@ type coded struct {
 func (c *coded) Run(_ context.Context, call Call) error {
 	c.calls = append(c.calls, call)
 	if call.Edition != "" && call.Edition != c.edition {
-		return &gpumux.Fault{Kind: gpumux.FaultBadInput, Op: "start", Edition: c.edition, Message: "the code is another"}
+		return &gpumux.Fault{Kind: gpumux.FaultBadInput, Op: "start", Task: "coded", Edition: c.edition, Message: "the code is another"}
 	}
 	if call.Meet != nil {
 		if err := call.Meet(calls.Process{Edition: c.edition}); err != nil {
@@ -57,28 +57,35 @@ func TestRunChunk_TellsTheEditionThatItsItemsRanWith(t *testing.T) {
 	require.Equal(t, "cccccc", runner.calls[len(runner.calls)-1].Edition)
 }
 
-// Another worker may have the edition, so the chunk goes back. This ends after some
-// tries, and at once if there is no other worker.
-func TestElsewhere_IsBounded(t *testing.T) {
+// Another worker may have the edition, so the chunk goes back, for as long as there is
+// such a worker. This ends at once if there is no other worker, and after some tries if
+// none has the edition.
+func TestElsewhere_LastsWhileAWorkerHasTheEdition(t *testing.T) {
+	two := func(context.Context) int { return 2 }
 	for _, c := range []struct {
 		name    string
 		workers func(context.Context) int
+		has     string
 		tries   int
 		final   bool
 		delay   time.Duration
 	}{
-		{"Alone", func(context.Context) int { return 1 }, 0, true, 0},
-		{"Unknown", nil, 0, true, 0},
-		{"First", func(context.Context) int { return 2 }, 0, false, elsewhereDelay},
-		{"Later", func(context.Context) int { return 2 }, maxSpared - 2, false, elsewhereDelay},
-		{"Last", func(context.Context) int { return 2 }, maxSpared - 1, true, 0},
+		{"Alone", func(context.Context) int { return 1 }, "aaaaaa", 0, true, 0},
+		{"Unknown", nil, "aaaaaa", 0, true, 0},
+		{"First", two, "cccccc", 0, false, 2 * retryDelay},
+		{"Later", two, "cccccc", maxRefused - 2, false, elsewhereDelay},
+		{"Last", two, "cccccc", maxRefused - 1, true, 0},
+		{"Had", two, "aaaaaa", maxRefused - 1, false, elsewhereDelay},
+		{"StillHad", two, "aaaaaa", 100*maxRefused - 1, false, elsewhereDelay},
+		{"Gone", two, "cccccc", 100*maxRefused - 1, true, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			runner := &coded{edition: "bbbbbb"}
 			l := newLab(t, runner)
 			l.pool.Workers = c.workers
+			l.pool.Others = func(_ context.Context, task, edition string) bool { return task == "coded" && edition == c.has }
 			l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
-			l.env.SetHeartbeatDetails(memo{Spared: c.tries})
+			l.env.SetHeartbeatDetails(memo{Refused: c.tries})
 			_, err := l.env.ExecuteActivity("chunk", contract.Chunk{Edition: "aaaaaa", Range: &gpumux.Range{End: 3}, Work: contract.Whole(3), Parts: "m/parts"})
 			var app *temporal.ApplicationError
 			require.ErrorAs(t, err, &app)
@@ -88,6 +95,52 @@ func TestElsewhere_IsBounded(t *testing.T) {
 			require.NoError(t, app.Details(&fault))
 			require.Equal(t, "bbbbbb", fault.Edition)
 		})
+	}
+}
+
+// A chunk of a map that takes any edition asks for none, and where the code changes under
+// a call it is tried again.
+func TestRunChunk_TakesAnyEdition(t *testing.T) {
+	runner := &coded{edition: "aaaaaa"}
+	l := newLab(t, runner)
+	l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
+	chunk := contract.Chunk{Edition: gpumux.AnyEdition, Range: &gpumux.Range{End: 3}, Work: contract.Whole(3), Parts: "m/parts"}
+	encoded, err := l.env.ExecuteActivity("chunk", chunk)
+	require.NoError(t, err)
+	var result contract.ChunkResult
+	require.NoError(t, encoded.Get(&result))
+	require.EqualValues(t, 3, result.Succeeded)
+	require.Empty(t, result.Edition, "no other chunk is held to it")
+	require.Empty(t, runner.calls[0].Edition)
+
+	for tries, final := range map[int]bool{0: false, maxRefused - 1: true} {
+		l := newLab(t, changing{})
+		l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
+		l.env.SetHeartbeatDetails(memo{Refused: tries})
+		_, err = l.env.ExecuteActivity("chunk", chunk)
+		var app *temporal.ApplicationError
+		require.ErrorAs(t, err, &app)
+		require.Equal(t, final, app.NonRetryable(), "%d", tries)
+	}
+}
+
+// changing is a Runner whose code changes while a process starts.
+type changing struct{}
+
+func (changing) Run(context.Context, Call) error {
+	return &gpumux.Fault{Kind: gpumux.FaultBadInput, Op: "start", Edition: "bbbbbb", Message: "the code is another"}
+}
+
+// A reduce of such a map goes on with other code, too.
+func TestReduce_TakesAnyEdition(t *testing.T) {
+	runner := &coded{edition: "aaaaaa"}
+	l := newLab(t, runner)
+	in := contract.ReduceInput{Reduce: "join", Edition: gpumux.AnyEdition, Output: l.merged(`"a"`, `"b"`, `"c"`)}
+	_, err := l.env.ExecuteActivity("task", in)
+	require.NoError(t, err)
+	require.Greater(t, len(runner.calls), 1)
+	for _, call := range runner.calls {
+		require.Empty(t, call.Edition)
 	}
 }
 

@@ -11,7 +11,13 @@ import (
 
 // heartbeat sends heartbeats with the same details until stopped.
 func heartbeat(ctx context.Context, details ...any) (stop func()) {
-	return every(contract.HeartbeatEvery, contract.HeartbeatEvery, func() { activity.RecordHeartbeat(ctx, details...) })
+	return every(beatPause(ctx), beatPause(ctx), func() { activity.RecordHeartbeat(ctx, details...) })
+}
+
+// beatPause is the pause between the heartbeats of an activity that is not to wait long
+// to hear of its cancellation.
+func beatPause(ctx context.Context) time.Duration {
+	return min(contract.HeartbeatEvery, contract.PauseOf(activity.GetInfo(ctx).HeartbeatTimeout))
 }
 
 // every calls f after a first pause and then after the same one each time, until stopped;

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/worker"
 
 	"github.com/gpumux/gpumux"
@@ -17,6 +18,7 @@ import (
 	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/internal/objects"
+	"github.com/gpumux/gpumux/internal/payload"
 	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/store"
 )
@@ -24,8 +26,9 @@ import (
 // Housekeeping serves the queue gpumux: what a map needs besides slots.
 type Housekeeping struct {
 	Store *store.Store
-	// Describe describes this worker now.
+	// Describe describes this worker now, Edition the code of a task.
 	Describe func() contract.WorkerInfo
+	Edition  func(task string) (string, error)
 	// Printed reads the output of an item that runs at this worker. Default: its queue does
 	// not tell.
 	Printed func(contract.OutputInput) contract.Output
@@ -45,12 +48,26 @@ func (l *Housekeeping) Register(r worker.ActivityRegistry) {
 
 // RegisterDescribe registers what clients ask one worker, for a queue of its own.
 func (l *Housekeeping) RegisterDescribe(r worker.ActivityRegistry) {
-	r.RegisterActivityWithOptions(func(context.Context) (contract.WorkerInfo, error) { return l.Describe(), nil }, activity.RegisterOptions{Name: contract.DescribeWorker})
+	r.RegisterActivityWithOptions(l.describe, activity.RegisterOptions{Name: contract.DescribeWorker})
 	if l.Printed != nil {
 		r.RegisterActivityWithOptions(checked(func(_ context.Context, in contract.OutputInput) (contract.Output, error) {
 			return l.Printed(in), nil
 		}), activity.RegisterOptions{Name: contract.ReadOutput})
 	}
+}
+
+// describe is DescribeWorker. A question about nothing in particular needs no input.
+func (l *Housekeeping) describe(ctx context.Context, raw converter.RawValue) (contract.WorkerInfo, error) {
+	if payload.Absent(raw, "") == nil {
+		return l.Describe(), nil
+	}
+	return checked(func(_ context.Context, in contract.DescribeInput) (contract.WorkerInfo, error) {
+		info := l.Describe()
+		if edition, err := l.Edition(in.Task); err == nil { // else it does not have the task
+			info.Edition = edition
+		}
+		return info, nil
+	})(ctx, raw)
 }
 
 // maxEnded is how many workers may end while they read a source.

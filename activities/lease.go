@@ -78,7 +78,7 @@ func (l *Leases) HoldSlot(ctx context.Context, in contract.Lease) (contract.Seat
 	// The context of a heartbeat is the activity's own: the SDK cancels an activity whose
 	// heartbeat fails, as with a lease that has ended.
 	own := ctx
-	stop := every(contract.HeartbeatEvery, contract.HeartbeatEvery, func() { activity.RecordHeartbeat(own, h.now()) })
+	stop := every(beatPause(own), beatPause(own), func() { activity.RecordHeartbeat(own, h.now()) })
 	defer stop()
 	ctx, h.end = context.WithCancelCause(ctx)
 	defer h.end(nil)

@@ -56,7 +56,7 @@ func newLedger(chunk contract.Chunk, runs contract.Runs, m memo) *ledger {
 		l.memo.Suspects = map[int64]suspect{}
 	}
 	// A chunk with suspects has no limit: handed back, what is known of them would be lost.
-	if len(m.Suspects) == 0 && m.Hunt == 0 && m.Starts == 0 && m.Spared == 0 {
+	if len(m.Suspects) == 0 && m.Hunt == 0 && m.Starts == 0 && m.Spared == 0 && m.Refused == 0 {
 		l.limit.after = time.Duration(chunk.Limit)
 	}
 	l.memo.Waiting = ""
@@ -129,7 +129,7 @@ func (l *ledger) next() (run contract.Runs, call Call) {
 	if l.tooMany || l.limit.over() || l.guessed {
 		return nil, call
 	}
-	call.Avoid, call.Edition = slices.Clone(l.memo.Avoid), cmp.Or(l.memo.Edition, l.chunk.Edition)
+	call.Avoid, call.Edition = slices.Clone(l.memo.Avoid), l.memo.edition(l.chunk)
 	room, hunted := min(int64(len(l.board.done)), l.fitting()), int64(0)
 	for _, done := range l.board.done[:l.memo.Hunt] {
 		if !done {
@@ -273,9 +273,11 @@ func (l *ledger) count(r gpumux.Result) {
 	l.result.Faults[r.Fault.Kind]++
 }
 
-// spare counts a failure of the worker or its device, or another edition, and returns how
-// many came in a row.
+// spare counts a failure of the worker or its device and returns how many came in a row.
 func (l *ledger) spare(fault *gpumux.Fault) int { return l.tally(fault, &l.memo.Spared) }
+
+// refuse counts a worker that has another edition and returns how many came in a row.
+func (l *ledger) refuse(fault *gpumux.Fault) int { return l.tally(fault, &l.memo.Refused) }
 
 // unstarted counts a process that did not start, and returns how many did not.
 func (l *ledger) unstarted(fault *gpumux.Fault) int { return l.tally(fault, &l.memo.Starts) }
@@ -357,7 +359,7 @@ func (l *ledger) finish() contract.ChunkResult {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	out := l.result
-	out.Peak, out.Edition = l.peaks.Known(), l.memo.Edition
+	out.Peak, out.Edition = l.peaks.Known(), l.memo.edition(l.chunk)
 	out.Escalate, out.Retry = l.memo.Escalate, l.memo.Retry
 	out.Results = slices.SortedFunc(slices.Values(l.memo.Results), func(a, b gpumux.Result) int { return cmp.Compare(a.Index, b.Index) })
 	out.Covered = int64(len(l.board.done))

@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -16,6 +17,9 @@ const (
 	// maxSpared is how often in a row a chunk is retried for blameless faults, before one is
 	// booked like any other. With Temporal's growing delay that takes about four minutes.
 	maxSpared = 30
+	// maxRefused is how often in a row workers may refuse a chunk for their edition before
+	// one of them looks whether there is a worker that would run it.
+	maxRefused = 30
 )
 
 // memo goes from one attempt at a chunk to the next one, in its heartbeat.
@@ -40,10 +44,12 @@ type memo struct {
 	Retry contract.Runs `json:"again,omitempty"`
 	// Starts is how often no process started.
 	Starts int `json:"starts,omitempty"`
-	// Spared is how often in a row the worker or its device failed, or had another edition,
-	// and no item finished. Avoid are the devices that may be to blame for the deaths since.
-	Spared int      `json:"spared,omitempty"`
-	Avoid  []string `json:"avoid,omitempty"`
+	// Spared is how often in a row the worker or its device failed, and Refused how often
+	// workers had another edition, and no item finished. Avoid are the devices that may be
+	// to blame for the deaths since.
+	Spared  int      `json:"spared,omitempty"`
+	Refused int      `json:"refused,omitempty"`
+	Avoid   []string `json:"avoid,omitempty"`
 	// Edition is the edition of the code that items have run with.
 	Edition string `json:"edition,omitempty"`
 	// Waiting says why nothing moves, for people who look at the pending activity.
@@ -69,6 +75,14 @@ func (m *memo) addWritten(positions []store.Position) {
 	}
 }
 
+// edition is the one that items of the chunk must run with; empty: any.
+func (m *memo) edition(chunk contract.Chunk) string {
+	if chunk.Edition == gpumux.AnyEdition {
+		return ""
+	}
+	return cmp.Or(m.Edition, chunk.Edition)
+}
+
 // suspect notes the device of a fault that may be the device's.
 func (m *memo) suspect(fault *gpumux.Fault) {
 	if fault.Suspect && !slices.Contains(m.Avoid, fault.Device) {
@@ -90,7 +104,7 @@ func (m *memo) accuse(index int64, fault *gpumux.Fault) suspect {
 
 // absolve notes that an item ran, which clears it and its device of suspicion.
 func (m *memo) absolve(index int64) {
-	m.Spared, m.Avoid = 0, nil
+	m.Spared, m.Refused, m.Avoid = 0, 0, nil
 	delete(m.Suspects, index)
 }
 

@@ -16,7 +16,8 @@ import (
 	"github.com/gpumux/gpumux/store"
 )
 
-// elsewhereDelay is the pause before work of another edition of the code is handed on.
+// elsewhereDelay is the longest pause before work of another edition of the code is handed
+// on. The first ones are short: most fleets are small.
 const elsewhereDelay = time.Second
 
 // Pool serves the queue of one pool, or of one device of it.
@@ -33,8 +34,11 @@ type Pool struct {
 	Edition func(task string) (string, error)
 	// Contact is how long items run on without the server. Default: contract.Contact.
 	Contact gpumux.Duration
-	// Workers is how many workers serve the queue; 0: not known. Default: this one.
+	// Workers is how many workers serve the queue, and busy ones too; 0: not known. Others
+	// reports whether one of the others has an edition of a task's code. Default: there is
+	// only this one.
 	Workers func(ctx context.Context) int
+	Others  func(ctx context.Context, task, edition string) bool
 	// Log is for what people should know of faults. Default: the SDK's.
 	Log log.Logger
 	// Saving is called when a chunk needs no slot any more, and what it returns when the
@@ -77,16 +81,22 @@ func (p *Pool) FindEdition(ctx context.Context, in contract.EditionInput) (contr
 	return found, nil
 }
 
-// elsewhere is the error for work of an edition that this worker does not have. Another
-// worker may have it, so the work is tried again some times, unless this worker is the
-// only one.
-func (p *Pool) elsewhere(ctx context.Context, fault *gpumux.Fault, tries int) error {
-	if tries >= maxSpared || p.Workers == nil || p.Workers(ctx) == 1 {
+// elsewhere is the error for work of an edition that this worker does not have, or whose
+// code has changed meanwhile where any is wanted (empty). Another worker may have it: the
+// work goes back for as long as one does, and some times where that is not known. Tries
+// counts the workers that have refused it in a row.
+func (p *Pool) elsewhere(ctx context.Context, fault *gpumux.Fault, wanted string, tries int) error {
+	switch {
+	case wanted == "" && tries < maxRefused:
+		return retry(fault, retryDelay)
+	case wanted == "" || p.Workers == nil || p.Workers(ctx) == 1:
+		return final(fault)
+	case tries%maxRefused == 0 && !p.Others(ctx, fault.Task, wanted):
 		return final(fault)
 	}
 	activity.GetLogger(ctx).Warn("the code here is not what the map began with; another worker may have it",
 		"task", fault.Task, "edition", fault.Edition, "fault", fault.Error(), "tries", tries)
-	return retry(fault, elsewhereDelay)
+	return retry(fault, min(elsewhereDelay, retryDelay<<min(tries, 6)))
 }
 
 type (

@@ -86,7 +86,10 @@ func (p *Pool) Reduce(ctx context.Context, in contract.ReduceInput) (out contrac
 	}
 	defer leave()
 	defer heartbeat(ctx)()
-	r := &reducer{Pool: p, ctx: ctx, in: in, edition: in.Edition}
+	r := &reducer{Pool: p, ctx: ctx, in: in}
+	if in.Edition != gpumux.AnyEdition {
+		r.edition = in.Edition
+	}
 	value, err := r.reduce()
 	if err == nil {
 		out, err = r.deliver(value)
@@ -101,7 +104,7 @@ func (p *Pool) Reduce(ctx context.Context, in contract.ReduceInput) (out contrac
 	case !errors.As(err, &fault):
 		return out, classify(err)
 	case fault.Edition != "":
-		return out, p.elsewhere(ctx, fault, attempt)
+		return out, p.elsewhere(ctx, fault, r.edition, attempt)
 	case fault.Blameless && attempt < maxSpared:
 		return out, retry(fault, 0)
 	case fault.Kind.Deadly() && attempt < reduceAttempts:
@@ -115,7 +118,7 @@ type reducer struct {
 	*Pool
 	ctx context.Context
 	in  contract.ReduceInput
-	// edition is the one that pairs are to run with.
+	// edition is the one that pairs are to run with; empty: any.
 	edition string
 }
 
@@ -168,11 +171,19 @@ func (r *reducer) combine(batch []operand) ([]operand, error) {
 	return batch, nil
 }
 
+// meet fixes the edition, unless it may be any.
+func (r *reducer) meet(p calls.Process) error {
+	if r.in.Edition != gpumux.AnyEdition {
+		r.edition = p.Edition
+	}
+	return nil
+}
+
 // runPairs runs the task over neighbours in one call, which fills in the values of into.
 func (r *reducer) runPairs(values, into []operand) error {
 	var failed *gpumux.Fault
 	err := r.Runner.Run(r.ctx, Call{
-		Task: r.in.Reduce, Map: r.in.Map, Edition: r.edition, Meet: func(p calls.Process) error { r.edition = p.Edition; return nil },
+		Task: r.in.Reduce, Map: r.in.Map, Edition: r.edition, Meet: r.meet,
 		Timeout: time.Duration(r.in.Timeout), Attempts: r.in.Attempts, Arg: r.in.Arg,
 		Items: func(yield func(calls.Item, error) bool) {
 			for i := range into {

@@ -29,7 +29,7 @@ func (w *Watch) Register(r worker.ActivityRegistry) {
 // WatchPool runs for as long as a device of the pool works, or calls run there. Then it
 // fails, and another worker may go on.
 func (w *Watch) WatchPool(ctx context.Context, in contract.WatchInput) (bool, error) {
-	every, stop, stopping := contract.HeartbeatEvery, activity.GetWorkerStopChannel(ctx), false
+	every, stop, stopping := beatPause(ctx), activity.GetWorkerStopChannel(ctx), false
 	for {
 		if !w.Runs() && (stopping || !w.Serves()) {
 			return false, retry(&gpumux.Fault{Kind: gpumux.FaultDeviceLost, Op: "start", Message: "pool " + w.Pool + " has no healthy device here"}, 0)

@@ -121,7 +121,7 @@ func (h *Handle) Wait(ctx context.Context) (gpumux.Summary, error) {
 		case ctx.Err() != nil:
 			return summary, context.Cause(ctx)
 		case !fleet.Unreachable(err):
-			return summary, ended(h.ID, err)
+			return summary, ended(h.ID, h.Output != "", err)
 		}
 		if silent.IsZero() || time.Since(asked) > outage {
 			silent = time.Now()
@@ -239,11 +239,18 @@ type EndedError struct {
 	// Fault says why a run failed. Its Kind is empty when the failure was none of gpumux's.
 	Fault gpumux.Fault
 	Err   error
+	// resumes says that the map has a folder in the store, in which it goes on.
+	resumes bool
 }
+
+const resume = "start it again to go on with the items that have no result"
 
 // Error is one line with the fault, or with how to go on.
 func (e *EndedError) Error() string {
-	const goOn = "; start it again to go on with the items that have no result"
+	goOn := ""
+	if e.resumes {
+		goOn = "; " + resume
+	}
 	switch of := e.Fault.Of(); {
 	case e.Status == StatusCanceled:
 		return "map " + e.ID + " was cancelled" + goOn
@@ -266,13 +273,13 @@ func (e *EndedError) Unwrap() []error {
 }
 
 // ended makes an EndedError of a workflow's error, and leaves others as they are.
-func ended(id string, err error) error {
+func ended(id string, resumes bool, err error) error {
 	if !errors.As(err, new(*temporal.WorkflowExecutionError)) {
 		return fmt.Errorf("read what map %s came to: %w", id, fleet.WithKeysHint(err))
 	}
 	var timeout *temporal.TimeoutError
 	var application *temporal.ApplicationError
-	e := &EndedError{ID: id, Status: StatusFailed, Err: err}
+	e := &EndedError{ID: id, Status: StatusFailed, Err: err, resumes: resumes}
 	switch {
 	case errors.As(err, new(*temporal.TerminatedError)):
 		e.Status = StatusTerminated
@@ -281,8 +288,10 @@ func ended(id string, err error) error {
 	case errors.As(err, new(*temporal.CanceledError)):
 		e.Status = StatusCanceled
 	case errors.As(err, &timeout):
-		e.Fault = gpumux.Fault{Kind: gpumux.FaultTimeout, Message: "the map's workflow took longer than it was given",
-			Hint: "start it again to go on with the items that have no result"}
+		e.Fault = gpumux.Fault{Kind: gpumux.FaultTimeout, Message: "the map's workflow took longer than it was given"}
+		if resumes {
+			e.Fault.Hint = resume
+		}
 		if timeout.TimeoutType() != enumspb.TIMEOUT_TYPE_START_TO_CLOSE {
 			e.Fault.Message = "the map's workflow timed out: " + timeout.TimeoutType().String()
 		}

@@ -18,7 +18,7 @@ func TestEndedError_UnwrapsToFault(t *testing.T) {
 	endedBy := func(err error) error {
 		env := suite.NewTestWorkflowEnvironment()
 		env.ExecuteWorkflow(func(workflow.Context) error { return err })
-		return ended("m", env.GetWorkflowError())
+		return ended("m", true, env.GetWorkflowError())
 	}
 	var fault *gpumux.Fault
 	index := int64(7)
@@ -33,4 +33,13 @@ func TestEndedError_UnwrapsToFault(t *testing.T) {
 		require.False(t, errors.As(err, &fault))
 		require.ErrorAs(t, err, new(*temporal.WorkflowExecutionError))
 	}
+}
+
+// Only a map with a folder of its own goes on when it is started again.
+func TestEndedError_SaysWhetherTheMapGoesOn(t *testing.T) {
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestWorkflowEnvironment()
+	env.ExecuteWorkflow(func(workflow.Context) error { return temporal.NewCanceledError() })
+	require.EqualError(t, ended("m", true, env.GetWorkflowError()), "map m was cancelled; start it again to go on with the items that have no result")
+	require.EqualError(t, ended("m", false, env.GetWorkflowError()), "map m was cancelled")
 }

@@ -208,7 +208,9 @@ func (s *Starter) Retry(ctx context.Context, id string, change func(*gpumux.MapI
 	if change != nil {
 		change(&in)
 	}
-	in.Edition = "" // mending the task is what a retry is for
+	if in.Edition != gpumux.AnyEdition {
+		in.Edition = "" // mending the task is what a retry is for
+	}
 	return s.rerun(ctx, h.run, in)
 }
 
@@ -265,7 +267,7 @@ func (s *Starter) rerun(ctx context.Context, last *run, in gpumux.MapInput) (*Ha
 			return nil, fmt.Errorf("retry map %s: %w", id, err)
 		}
 	}
-	in.Output = note.Output
+	in.Output = cmp.Or(note.Output, in.Output) // a map by name has no note
 	h, err := s.begin(ctx, id, in, note, entry, enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE)
 	if errors.As(err, new(*serviceerror.WorkflowExecutionAlreadyStarted)) {
 		return nil, &StillRunningError{ID: id}
@@ -280,7 +282,14 @@ func (s *Starter) Open(ctx context.Context, id string) (*Handle, error) {
 		return nil, err
 	}
 	if r != nil {
-		return s.handle(r, EntryAttached), nil
+		h := s.handle(r, EntryAttached)
+		if r.Memo.Fingerprint == "" { // somebody started it by name
+			h.Items = -1
+			if in, err := h.Input(ctx); err == nil {
+				h.Task, h.Items = in.Task, in.Len()
+			}
+		}
+		return h, nil
 	}
 	missing := &NotFoundError{ID: id}
 	if maps, err := s.List(ctx, ListOptions{Limit: 5}); err == nil {

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"strings"
 
+	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/objects"
 )
@@ -53,7 +54,7 @@ func (f *Folder) claim(ctx context.Context, owner contract.Owner) (contract.Clai
 		return claim, &OwnerError{fmt.Sprintf("the results that are kept are of %s, and now it is %s; put the items back, or start a new map",
 			m.Owner.Input, owner.Input)}
 	}
-	if m.Kept {
+	if m.Kept || m.Owner != owner && takesOver(owner, m.Owner) {
 		m.Owner, m.Kept = owner, false
 		text, _ := json.Marshal(m)
 		if err := f.in.Put(ctx, f.manifestKey(), text, objects.Creation{}); err != nil {
@@ -61,11 +62,23 @@ func (f *Folder) claim(ctx context.Context, owner contract.Owner) (contract.Clai
 		}
 	}
 	if m.Owner != owner {
-		return claim, &OwnerError{fmt.Sprintf("%s holds the results of %s; this map is %s; give another output or ID, or delete that folder",
-			f.in.Locate(f.key), describe(m.Owner), describe(owner))}
+		hint := "give another output or ID, or delete that folder"
+		free := owner
+		if free.Edition = gpumux.AnyEdition; takesOver(free, m.Owner) {
+			hint += fmt.Sprintf(", or give the edition %q, which leaves results of other code as they are", gpumux.AnyEdition)
+		}
+		return claim, &OwnerError{fmt.Sprintf("%s holds the results of %s; this map is %s; %s",
+			f.in.Locate(f.key), describe(m.Owner), describe(owner), hint)}
 	}
 	claim.ID = m.ID
 	return claim, nil
+}
+
+// takesOver reports whether an owner whose code may be of any edition goes on from the
+// results of another: of the same map, whatever its edition.
+func takesOver(owner, other contract.Owner) bool {
+	other.Edition = gpumux.AnyEdition
+	return owner == other
 }
 
 // parseManifest decodes the manifest. It passes on err, the error of reading it; anything

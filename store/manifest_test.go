@@ -1,11 +1,13 @@
 package store
 
 import (
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/test/s3test"
 )
@@ -51,10 +53,36 @@ func TestClaim_AnotherOwnerIsNamed(t *testing.T) {
 			require.ErrorContains(t, err, s.Objects.Locate("p")+" holds the results of task label (edition e1) over 9 items of range 0 to 9")
 			require.ErrorContains(t, err, "this map is "+want)
 			require.ErrorContains(t, err, "give another output or ID, or delete that folder")
+			require.Equal(t, other.Owner.Edition == "e2", strings.Contains(err.Error(), `or give the edition "any"`))
 		}
 		found, err := s.FindParts(t.Context(), in)
 		require.NoError(t, err)
 		require.EqualValues(t, 1, found.Succeeded, "nothing was lost")
+	})
+}
+
+// A map that takes any edition goes on from results of one. Then the folder holds results
+// of several, and no map with one edition goes on from them.
+func TestClaim_OfAnyEdition(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *Store) {
+		in := contract.PartsInput{Parts: "p", Items: 9, Owner: contract.Owner{Task: "label", Edition: "e1", Input: "range 0 to 9", Items: 9}}
+		first, err := s.FindParts(t.Context(), in)
+		require.NoError(t, err)
+		writePart(t, s, "p", resultsWith(0)...)
+		free := in
+		free.Owner.Edition, free.Owner.Task = gpumux.AnyEdition, "other"
+		_, err = s.FindParts(t.Context(), free)
+		require.ErrorContains(t, err, "this map is task other (edition any)", "all else must be the same")
+		free.Owner.Task = in.Owner.Task
+		for range 2 {
+			found, err := s.FindParts(t.Context(), free)
+			require.NoError(t, err)
+			require.EqualValues(t, 1, found.Succeeded)
+			require.Equal(t, first.Claim, found.Claim)
+		}
+		_, err = s.FindParts(t.Context(), in)
+		require.ErrorContains(t, err, "holds the results of task label (edition any)")
+		require.ErrorContains(t, err, `or give the edition "any"`)
 	})
 }
 

@@ -87,11 +87,12 @@ func (w *Worker) lightQueue() queue {
 	return queue{gpumux.Queue, o, func(r worker.Registry) {
 		workflows.Register(r)
 		registerNexus(r)
-		(&activities.Housekeeping{Store: w.store, Describe: w.Describe}).Register(r)
+		(&activities.Housekeeping{Store: w.store, Describe: w.Describe, Edition: w.tasks.Edition}).Register(r)
 	}}
 }
 
-// countPollers counts the workers that ask a queue for work; 0 if that is unknown.
+// countPollers counts the workers that ask a queue for work; 0 if that is unknown. Those
+// with busy slots only ask the queue of watches.
 func (w *Worker) countPollers(name string) func(context.Context) int {
 	return func(ctx context.Context) int {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -130,7 +131,7 @@ func (w *Worker) ownQueue() queue {
 	o.MaxConcurrentActivityExecutionSize = lightPolls
 	return queue{name, o, func(r worker.Registry) {
 		workflows.Register(r)
-		(&activities.Housekeeping{Describe: w.Describe, Printed: w.printed}).RegisterDescribe(r)
+		(&activities.Housekeeping{Describe: w.Describe, Edition: w.tasks.Edition, Printed: w.printed}).RegisterDescribe(r)
 	}}
 }
 
@@ -165,7 +166,10 @@ func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Gua
 			crowd:   func(group string) (string, bool) { return guard.Crowd(pl, group) },
 		}
 		runs := &activities.Pool{
-			Runner: run, Store: w.store, Recorders: w.recorders, Edition: w.tasks.Edition, Worker: w.identity, Workers: w.countPollers(name),
+			Runner: run, Store: w.store, Recorders: w.recorders, Edition: w.tasks.Edition, Worker: w.identity, Workers: w.countPollers(contract.WatchQueue(name)),
+			Others: func(ctx context.Context, task, edition string) bool {
+				return (&fleet.Fleet{Client: w.client}).OthersHave(ctx, contract.WatchQueue(name), w.identity, task, edition)
+			},
 			Contact: w.config.Contact, Searchable: w.searchable, Log: quiet(w.log.With(zap.String("pool", p.Name))),
 			Slots: func() int { return pl.Size() * groups }, Late: w.contact.Late, Doubt: w.contact.Doubt, Admit: admit, Saving: func() func() { return s.save(name) },
 		}

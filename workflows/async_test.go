@@ -308,12 +308,15 @@ func TestFault_InErrorsOfMaps(t *testing.T) {
 		var sent gpumux.Fault
 		require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(info.GetDetails(), &sent))
 		require.Equal(t, *fault, sent)
-		want := "gpumux fault of task square on h1, process 12"
+		where, text := "gpumux task square at h1, process 12", "item 0 failed and the map is to fail fast: boom; "
 		if i == 2 {
-			want = "gpumux fault"
+			where, text = "gpumux", "invalid map input: task: is missing"
 		}
-		require.Equal(t, want, failure.GetCause().GetMessage())
-		require.Contains(t, failure.GetMessage(), fault.Message)
+		require.Equal(t, where, failure.GetCause().GetMessage())
+		require.Empty(t, failure.GetCause().GetApplicationFailureInfo().GetType(), "a client prints no name of a type")
+		require.True(t, strings.HasPrefix(failure.GetMessage(), text), failure.GetMessage())
+		received := temporal.GetDefaultFailureConverter().FailureToError(failure)
+		require.Equal(t, fmt.Sprintf("%s (type: %s, retryable: false): %s", failure.GetMessage(), fault.Kind, where), received.Error())
 	}
 	require.False(t, errors.As(errs[0], new(*gpumux.InputError)))
 	require.True(t, slices.ContainsFunc(errs, func(err error) bool { return strings.Contains(err.Error(), "nothing to map over") }))

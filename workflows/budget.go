@@ -239,6 +239,6 @@ func (b *budget) full(ctx workflow.Context, e *engine, bytes int) error {
 func (b *budget) overflow(e *engine, has string) error {
 	message := fmt.Sprintf("the history of this workflow has no room for the map, which may make it %d events and %s: %s; Temporal ends a workflow at 51,200 "+
 		"events or 50MiB", historyEvents, gpumux.Size(historyBytes), has)
-	return faultError(message, &gpumux.Fault{Kind: gpumux.FaultBadInput, Op: "start", Message: message, Task: e.in.Task,
+	return errorOf(&gpumux.Fault{Kind: gpumux.FaultBadInput, Op: "start", Message: message, Task: e.in.Task,
 		Hint: "use MapSource, whose items and results lie in the store, or run the map in a child workflow of its own"})
 }

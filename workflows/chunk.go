@@ -174,7 +174,7 @@ func (e *engine) apply(ctx workflow.Context, piece contract.Piece, at int, perIt
 	}
 	if e.in.FailFast && result.Failed > 0 && e.fault == nil {
 		for _, failed := range result.Recent {
-			return faultError(fmt.Sprintf("item %d failed and the map is to fail fast: %v", failed.Index, failed.Fault), failed.Fault)
+			return faultError(fmt.Sprintf("item %d failed and the map is to fail fast: %s", failed.Index, textOf(failed.Fault)), failed.Fault)
 		}
 		return errors.New("an item failed and the map is to fail fast")
 	}
@@ -189,8 +189,8 @@ func (e *engine) apply(ctx workflow.Context, piece contract.Piece, at int, perIt
 // without a result.
 func (e *engine) check(piece contract.Piece, guessed bool, r contract.ChunkResult) error {
 	wrong := func(format string, args ...any) error {
-		return faultError(fmt.Sprintf("the answer of %s to %s of task %s is impossible: ", contract.RunChunk, piece.Describe(), e.in.Task)+
-			fmt.Sprintf(format, args...), nil)
+		return errorOf(&gpumux.Fault{Kind: gpumux.FaultTaskError, Op: "run", Task: e.in.Task,
+			Message: fmt.Sprintf("the answer of %s to %s of task %s is impossible: ", contract.RunChunk, piece.Describe(), e.in.Task) + fmt.Sprintf(format, args...)})
 	}
 	if r.Covered < 0 || r.Covered > piece.Len() {
 		return wrong("it covers %d", r.Covered)

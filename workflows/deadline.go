@@ -24,30 +24,29 @@ func (e *engine) within(ctx workflow.Context, began time.Time, done func() int64
 	var late error
 	end := func(op, hint, format string, args ...any) {
 		message := fmt.Sprintf(format, args...) + fmt.Sprintf("; %d of %d items are done", done(), e.total)
-		late = faultError(message, &gpumux.Fault{Kind: gpumux.FaultTimeout, Op: op, Message: message, Task: e.in.Task,
-			Hint: hint + "what is stored is kept, and the same map started again goes on with the rest"})
+		late = errorOf(&gpumux.Fault{Kind: gpumux.FaultTimeout, Op: op, Message: message, Task: e.in.Task, Hint: hint})
 		cancel()
 	}
 	if e.in.MapTimeout > 0 {
 		workflow.Go(inside, func(ctx workflow.Context) {
 			if sleepUntil(ctx, begin.Add(time.Duration(e.in.MapTimeout)), "mapTimeout") == nil {
-				end("run", "give it a longer mapTimeout; ", "the map took longer than its mapTimeout of %s", e.in.MapTimeout)
+				end("run", "give it a longer mapTimeout", "the map took longer than its mapTimeout of %s", e.in.MapTimeout)
 			}
 		})
 	}
 	if e.in.PoolTimeout > 0 {
 		workflow.Go(inside, func(ctx workflow.Context) {
 			if e.ladder.awaitLoss(ctx, time.Duration(e.in.PoolTimeout), func() bool { return e.paused }) == nil {
-				end("start", "start a worker for one of them (`gpumux workers` lists those there are); ",
+				end("start", "start a worker for one of them (`gpumux workers` lists those there are)",
 					"no worker had a healthy device for %s within the poolTimeout of %s", strings.Join(e.in.Rungs(), " or "), e.in.PoolTimeout)
 			}
 		})
 	}
 	err := run(inside)
 	if err != nil && late != nil && ctx.Err() == nil {
-		return late
+		err = late
 	}
-	return err
+	return e.ended(err, done())
 }
 
 // sleepUntil waits for a time with a timer that says what for.

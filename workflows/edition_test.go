@@ -1,6 +1,7 @@
 package workflows_test
 
 import (
+	"cmp"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -38,13 +39,16 @@ func TestEdition_OfAMapInAWorkflowIsThatOfItsFirstChunk(t *testing.T) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		n := c.Len()
-		result := &contract.ChunkResult{Covered: n, Ran: n, Succeeded: n, Worker: "w", Slots: 2, Edition: "aaaaaa"}
-		value := []byte("1")
+		result := &contract.ChunkResult{Covered: n, Ran: n, Succeeded: n, Worker: "w", Slots: 2, Edition: cmp.Or(c.Edition, "aaaaaa")}
 		if first == "" {
 			first = c.Edition + "."
-		} else if c.Edition == "" { // it began before the first came back
+		} else if c.Edition == "" { // it began before one came back
 			odd++
-			result.Edition, value = "bbbbbb", []byte("2")
+			result.Edition = "bbbbbb"
+		}
+		value := []byte("1")
+		if result.Edition == "bbbbbb" {
+			value = []byte("2")
 		}
 		for _, i := range w.among(c.Work) {
 			result.Results = append(result.Results, gpumux.Result{Index: i, Value: value})
@@ -69,6 +73,41 @@ func TestEdition_OfAMapInAWorkflowIsThatOfItsFirstChunk(t *testing.T) {
 	require.GreaterOrEqual(t, known, 16, "all but those that were under way")
 }
 
+// A map that takes any edition says so to every chunk, whatever their answers are, and
+// asks a worker only whether there is the task.
+func TestEdition_Any(t *testing.T) {
+	answers := func(w *worker) {
+		w.odd = func(c contract.Chunk, _ string) (*contract.ChunkResult, error) {
+			require.Equal(t, gpumux.AnyEdition, c.Edition)
+			return nil, nil
+		}
+	}
+	w := &worker{edition: "abc123", likely: 7}
+	answers(w)
+	in := gpumux.MapInput{Task: "square", Edition: gpumux.AnyEdition, Range: &gpumux.Range{End: 1200}, Chunk: 1, Output: "o/r.jsonl"}
+	env := run(t, w, gpumux.MapWorkflow, in)
+	require.NoError(t, env.GetWorkflowError())
+	require.Equal(t, 1, w.asked)
+	require.Len(t, w.chunks, 1200, "in segments too")
+
+	r := &reducer{}
+	_, _, err := reduceMap(t, r, gpumux.MapInput{Task: "square", Edition: gpumux.AnyEdition, Range: &gpumux.Range{End: 5}, Reduce: "join"})
+	require.NoError(t, err)
+	require.Equal(t, gpumux.AnyEdition, r.inputs[0].Edition)
+
+	w = &worker{}
+	answers(w)
+	env = run(t, w, square, 40, gpumux.MapInput{Edition: gpumux.AnyEdition, Chunk: 2, Window: 4})
+	require.NoError(t, env.GetWorkflowError())
+	require.Len(t, w.chunks, 20)
+
+	in.Cache = true
+	err = run(t, &worker{}, gpumux.MapWorkflow, in).GetWorkflowError()
+	require.ErrorContains(t, err, `cache: keeps results by the edition of the code; leave it out, or edition "any"`)
+	err = run(t, &worker{unknown: "square"}, gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Edition: gpumux.AnyEdition, Range: &gpumux.Range{End: 3}}).GetWorkflowError()
+	require.ErrorContains(t, err, "no task")
+}
+
 // When the edition of a chunk is gone, the map ends with a fault that says what to do. No
 // further chunk is handed out.
 func TestEdition_GoneEndsTheMap(t *testing.T) {
@@ -82,7 +121,7 @@ func TestEdition_GoneEndsTheMap(t *testing.T) {
 		return nil, nil
 	}
 	env := run(t, w, gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 1000}, Chunk: 5, Window: 1, Output: "o/r.jsonl"})
-	require.Equal(t, &gone, workflows.FaultOf(env.GetWorkflowError()))
+	require.Equal(t, gone.Edition, workflows.FaultOf(env.GetWorkflowError()).Edition)
 	require.Len(t, w.chunks, 3)
 	require.Len(t, w.stored, 10, "what has finished is kept")
 }

@@ -33,6 +33,9 @@ type engine struct {
 	source *contract.Source
 	parts  string
 	claim  contract.Claim
+	// asked says that the caller named the output, so that earlier runs may have left
+	// results there.
+	asked bool
 	// onResults is called with the results of a chunk that came back inline.
 	onResults func(workflow.Context, []gpumux.Result) error
 	// onChange is called when a chunk has ended.

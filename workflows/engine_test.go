@@ -129,7 +129,7 @@ func TestMap_AFaultIsAResult(t *testing.T) {
 	require.Equal(t, fault, results[2].Fault)
 	require.Nil(t, results[3].Fault)
 	_, err := workflows.Mapped[int]{Results: results}.Values()
-	require.ErrorContains(t, err, "item 2: task_error: boom")
+	require.ErrorContains(t, err, "item 2: boom (type: task_error, retryable: false)")
 	require.Equal(t, fault, workflows.FaultOf(err))
 
 	env = run(t, w, square, 4, gpumux.MapInput{Chunk: 1, FailFast: true})

@@ -91,7 +91,7 @@ func ExampleMapped_Values() {
 	fmt.Println(err)
 	// Output:
 	// [1 4] <nil>
-	// item 1: timeout: no result after 2s (type: timeout, retryable: false): gpumux fault on h1
+	// item 1: no result after 2s (type: timeout, retryable: false): gpumux at h1
 }
 
 // The fault behind a map's error tells the workflow what it can do.
@@ -147,17 +147,14 @@ func ExampleMapSource() {
 
 // A map can reduce all results to one value. Then a workflow gets a sum and not a file.
 func ExampleMapSource_reduce() {
-	total := func(ctx workflow.Context) (string, error) {
+	total := func(ctx workflow.Context) (int, error) {
 		summary, err := workflows.MapSource(ctx, gpumux.MapInput{
 			Task: "count", Source: "pages.jsonl", Reduce: gpumux.ReduceSum,
 		})
 		if err != nil {
-			return "", err
+			return 0, err
 		}
-		if summary.ReduceFault != nil {
-			return "", summary.ReduceFault
-		}
-		return string(summary.Reduced), nil
+		return workflows.Reduced[int](summary)
 	}
 
 	var suite testsuite.WorkflowTestSuite
@@ -169,7 +166,7 @@ func ExampleMapSource_reduce() {
 	}
 	workflowstest.Handle(tasks, "count", func(page string) (int, error) { return len(page), nil })
 	env.ExecuteWorkflow(total)
-	var sum string
+	var sum int
 	if err := env.GetWorkflowResult(&sum); err != nil {
 		log.Fatal(err)
 	}
@@ -259,7 +256,8 @@ func ExampleMapSourceAsync() {
 		if err != nil {
 			return "", err
 		}
-		return fmt.Sprintf("squares %s, parsed again %d", squares.Reduced, again.Succeeded), nil
+		total, err := workflows.Reduced[int](squares)
+		return fmt.Sprintf("squares %d, parsed again %d", total, again.Succeeded), err
 	}
 
 	var suite testsuite.WorkflowTestSuite
@@ -280,6 +278,45 @@ func ExampleMapSourceAsync() {
 	fmt.Println(said)
 	// Output:
 	// squares 34, parsed again 1
+}
+
+// A key is JSON, of whatever type the field of the items has.
+func ExampleDecode() {
+	failed := func(ctx workflow.Context, orders []map[string]any) (ids []int, err error) {
+		mapped, err := workflows.Map[map[string]any, bool](ctx, gpumux.MapInput{Task: "check", Key: "id"}, orders)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range mapped.Results {
+			if r.Fault == nil {
+				continue
+			}
+			id, err := workflows.Decode[int](r.Key)
+			if err != nil {
+				return nil, err
+			}
+			ids = append(ids, id)
+		}
+		return ids, nil
+	}
+
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
+	env := suite.NewTestWorkflowEnvironment()
+	workflowstest.Handle(workflowstest.New(env), "check", func(order struct{ Price float64 }) (bool, error) {
+		if order.Price == 0 {
+			return false, fmt.Errorf("no price")
+		}
+		return true, nil
+	})
+	env.ExecuteWorkflow(failed, []map[string]any{{"id": 17, "price": 3.5}, {"id": 18}})
+	var ids []int
+	if err := env.GetWorkflowResult(&ids); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(ids)
+	// Output:
+	// [18]
 }
 
 // A workflow reads the results of a map from their file, a page at a time.

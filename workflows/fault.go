@@ -27,39 +27,51 @@ func unwrapFault(err error) error {
 	}
 	var app *temporal.ApplicationError
 	if fault := payload.FaultTold(err); fault != nil && errors.As(err, &app) {
-		return faultError(app.Message(), fault) // which may name the item besides
+		message := app.Message() // which may name the item besides
+		if message == fault.Error() {
+			message = textOf(fault)
+		}
+		return faultError(message, fault)
 	}
 	return err
 }
 
-// faultError is an error of the fault's kind as its type, which SDKs print with the
-// message.
+// faultError is the error of a fault. SDKs print its type, the fault's kind, behind the
+// message, and then the cause: that is where the fault happened, as far as it tells.
 func faultError(message string, fault *gpumux.Fault) error {
-	if fault == nil {
-		fault = &gpumux.Fault{Kind: gpumux.FaultTaskError, Message: message}
-	}
-	message = strings.TrimPrefix(message, string(fault.Kind)+": ")
 	return temporal.NewApplicationErrorWithOptions(message, string(fault.Kind), temporal.ApplicationErrorOptions{
-		NonRetryable: true, Details: []any{*fault}, Cause: origin{fault},
+		NonRetryable: true, Details: []any{*fault},
+		Cause: struct{ origin }{origin{fault}}, // the name of its type would be printed too, so it has none
 	})
 }
 
-// invalid is the error for an input that fails validation.
-func invalid(err error) error {
-	return faultError(err.Error(), &gpumux.Fault{Kind: gpumux.FaultBadInput, Op: "start", Message: err.Error()})
+// textOf is the fault's own text without its kind and place, which faultError adds.
+func textOf(fault *gpumux.Fault) string {
+	bare := *fault
+	bare.Slot, bare.Device = "", ""
+	return strings.TrimPrefix(bare.Error(), string(bare.Kind)+": ")
 }
 
-// origin is the cause of a map's error, in which errors.As finds the fault. That error
-// has the fault's text already, so origin's says where.
+// errorOf is the error of a fault, with the fault's own text.
+func errorOf(fault *gpumux.Fault) error { return faultError(textOf(fault), fault) }
+
+// invalid is the error for an input that fails validation.
+func invalid(err error) error {
+	return errorOf(&gpumux.Fault{Kind: gpumux.FaultBadInput, Op: "start", Message: err.Error()})
+}
+
+// origin is the cause of a fault's error, in which errors.As finds the fault. It says
+// where that happened.
 type origin struct{ fault *gpumux.Fault }
 
 func (o origin) Error() string {
-	text := "gpumux fault"
-	if o.fault.Task != "" {
-		text += " of task " + o.fault.Task
-	}
-	if o.fault.Host != "" {
-		text += " on " + o.fault.Host
+	text := "gpumux"
+	for _, part := range []struct{ before, value string }{
+		{" task ", o.fault.Task}, {" in slot ", o.fault.Slot}, {" on ", o.fault.Device}, {" at ", o.fault.Host},
+	} {
+		if part.value != "" {
+			text += part.before + part.value
+		}
 	}
 	if o.fault.PID != 0 {
 		text += fmt.Sprintf(", process %d", o.fault.PID)

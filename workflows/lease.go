@@ -77,7 +77,7 @@ func (l *lease) acquire(ctx workflow.Context) error {
 			}
 		case fault != nil:
 			if l.losses++; !fault.Blameless || l.losses > maxLosses {
-				return faultError(fault.Error(), fault)
+				return errorOf(fault)
 			}
 		case at+1 < len(l.rungs):
 			at++
@@ -87,7 +87,7 @@ func (l *lease) acquire(ctx workflow.Context) error {
 				Hint: "start a worker that serves the pool; a worker leases half of a pool's slots, so none of a single one, or as many as leases says " +
 					"in its file, and none of a cordoned device (gpumux workers, gpumux gpus)",
 			}
-			return faultError(fault.Error(), fault)
+			return errorOf(fault)
 		}
 	}
 }
@@ -222,7 +222,7 @@ func (l *lease) call(ctx workflow.Context, in contract.SlotCall, rebuilds bool) 
 			return answer, err
 		}
 		if l.broken = fault; rebuilds {
-			return answer, faultError(fault.Error(), fault)
+			return answer, errorOf(fault)
 		}
 	}
 }
@@ -287,7 +287,7 @@ func (l *lease) recover(ctx workflow.Context) error {
 		fault := l.broken
 		gone := l.hold.IsReady() || fault.Kind == gpumux.FaultDeviceLost
 		if l.losses++; l.o.Rebuild == nil || !fault.Blameless || l.losses > maxLosses {
-			err := faultError(fault.Error(), fault)
+			err := errorOf(fault)
 			if gone {
 				l.over = err
 			}

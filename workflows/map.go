@@ -20,7 +20,7 @@ type Result[Out any] struct {
 	Fault *gpumux.Fault `json:",omitempty"`
 	// Printed is the task's output for the item.
 	Printed string `json:",omitempty"`
-	// Key and Item are JSON, if the map's Key and WithItem ask for them.
+	// Key and Item are JSON, if the map's Key and WithItem ask for them; see Decode.
 	Key  json.RawMessage `json:",omitempty"`
 	Item json.RawMessage `json:",omitempty"`
 }
@@ -37,7 +37,7 @@ func (m Mapped[Out]) Values() ([]Out, error) {
 	values := make([]Out, len(m.Results))
 	for i, r := range m.Results {
 		if r.Fault != nil {
-			return nil, faultError(fmt.Sprintf("item %d: %v", i, r.Fault), r.Fault)
+			return nil, faultError(fmt.Sprintf("item %d: %s", i, textOf(r.Fault)), r.Fault)
 		}
 		values[i] = r.Value
 	}
@@ -87,7 +87,7 @@ func runInline[In, Out any](ctx workflow.Context, in gpumux.MapInput, items []In
 	e := newEngine(workflow.GetInfo(ctx).WorkflowExecution.ID, in, int64(len(items)))
 	e.onResults = func(_ workflow.Context, got []gpumux.Result) error {
 		for _, r := range got {
-			result := decode[Out](r)
+			result := resultOf[Out](r)
 			switch {
 			case result.Fault == nil && in.Reduce != "":
 				values.keep(gpumux.Result{Index: r.Index, Value: r.Value})
@@ -105,13 +105,16 @@ func runInline[In, Out any](ctx workflow.Context, in gpumux.MapInput, items []In
 		if err := reducing.check(ctx); err != nil {
 			return unwrapFault(err)
 		}
-		return e.run(ctx)
+		if err := e.run(ctx); err != nil {
+			return err
+		}
+		if failed := e.tally.counts.Failed; e.tally.tooMany(failed) {
+			return e.tally.tooManyError(in, e.total, failed, "")
+		}
+		return nil
 	})
 	if err != nil {
 		return Mapped[Out]{}, err
-	}
-	if failed := e.tally.counts.Failed; e.tally.tooMany(failed) {
-		return Mapped[Out]{}, e.tally.tooManyError(in, e.total, failed)
 	}
 	summary := e.summary()
 	if in.Reduce != "" {
@@ -158,18 +161,11 @@ func inlineInput[In any](in gpumux.MapInput, items []In) (gpumux.MapInput, error
 	return in, bad.Err()
 }
 
-// decode makes a fault of a value that does not fit Out: it must not lose the others.
-//
-//workflowcheck:ignore
-func decode[Out any](r gpumux.Result) Result[Out] {
+// resultOf makes a fault of a value that does not fit Out: it must not lose the others.
+func resultOf[Out any](r gpumux.Result) Result[Out] {
 	result := Result[Out]{Index: r.Index, Fault: r.Fault, Printed: r.Printed, Key: r.Key, Item: r.Item}
 	if r.Fault == nil {
-		if err := json.Unmarshal(r.Value, &result.Value); err != nil {
-			result.Fault = &gpumux.Fault{
-				Kind: gpumux.FaultTaskError, Op: "run", Message: fmt.Sprintf("the value %.200s does not fit %T: %v", r.Value, result.Value, err),
-				Hint: "let the task return what the workflow expects, or change the workflow's type",
-			}
-		}
+		result.Value, result.Fault = fit[Out](r.Value)
 	}
 	return result
 }

@@ -175,8 +175,8 @@ func (m *mapping) merge(ctx workflow.Context, summary *gpumux.Summary) (done boo
 	}
 	if merged.Missing != "" {
 		if m.rounds++; m.rounds > maxRounds {
-			return false, faultError(fmt.Sprintf("%s, although it ran %d times; do all workers share one store that keeps what it is given?",
-				merged.Missing, m.rounds), nil)
+			return false, errorOf(&gpumux.Fault{Kind: gpumux.FaultTaskError, Op: "run", Task: m.in.Task,
+				Message: fmt.Sprintf("%s, although it ran %d times", merged.Missing, m.rounds), Hint: "give all workers one store that keeps what it is given"})
 		}
 		m.lost = merged.Missing
 		return false, unwrapFault(m.findStored(ctx))
@@ -187,15 +187,17 @@ func (m *mapping) merge(ctx workflow.Context, summary *gpumux.Summary) (done boo
 }
 
 // findEdition finds the edition of the task's code that the whole map runs with: the one
-// that its input names, or that of the first worker of its pool that answers.
+// that its input names, or that of the first worker of its pool that answers. That worker
+// also knows whether there is the task.
 func (m *mapping) findEdition(ctx workflow.Context) error {
-	if m.in.Edition == "" && m.engine.total > 0 {
+	if (m.in.Edition == "" || m.in.Edition == gpumux.AnyEdition) && m.engine.total > 0 {
 		m.phase = gpumux.PhaseRunning // it waits for a slot, as a chunk would
 		found, err := askEdition(ctx, m.engine, m.in.Task)
 		if err != nil {
 			return err
 		}
-		m.in.Edition, m.engine.sizer.Likely, m.engine.contact = found.Edition, found.Slots, found.Contact
+		m.in.Edition = cmp.Or(m.in.Edition, found.Edition)
+		m.engine.sizer.Likely, m.engine.contact = found.Slots, found.Contact
 		m.engine.sizer.Sparing = found.Held
 		if found.Searchable {
 			m.makeSearchable(ctx)

@@ -26,7 +26,9 @@ func (r *reducing) check(ctx workflow.Context) error {
 		return nil
 	}
 	found, err := askEdition(ctx, r.of, r.of.in.Reduce)
-	r.edition = found.Edition
+	if r.edition = found.Edition; r.of.in.Edition == gpumux.AnyEdition {
+		r.edition = gpumux.AnyEdition
+	}
 	return err
 }
 

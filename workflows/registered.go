@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"time"
 
 	"go.temporal.io/sdk/converter"
@@ -22,12 +23,17 @@ func Register(r worker.WorkflowRegistry) {
 	r.RegisterWorkflowWithOptions(describe, workflow.RegisterOptions{Name: contract.DescribeWorkflow})
 }
 
-// describe is gpumux.Describe: what the worker of this workflow's queue offers.
-func describe(ctx workflow.Context) (offer contract.WorkerInfo, err error) {
+// describe is gpumux.Describe: what the worker of this workflow's queue offers. It passes
+// on its input, if there is one.
+func describe(ctx workflow.Context, raw converter.RawValue) (offer contract.WorkerInfo, err error) {
+	var input []any
+	if payload.Absent(raw, "") != nil {
+		input = append(input, raw)
+	}
 	asking := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		ScheduleToCloseTimeout: contract.HeartbeatTimeout, Summary: "describe the worker", RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
 	})
-	err = payload.Get(ctx, workflow.ExecuteActivity(asking, contract.DescribeWorker), &offer)
+	err = payload.Get(ctx, workflow.ExecuteActivity(asking, contract.DescribeWorker, input...), &offer)
 	return offer, err
 }
 
@@ -42,11 +48,11 @@ func runMap(ctx workflow.Context, raw, second converter.RawValue) (summary gpumu
 	if carry != nil {
 		m.started = carry.Started
 	}
-	if m.in.Output == "" {
-		info := workflow.GetInfo(ctx)
-		m.in.Output = contract.OutputOf(info.WorkflowExecution.ID, info.FirstRunID)
-	}
-	m.engine = newEngine(workflow.GetInfo(ctx).WorkflowExecution.ID, m.in, max(0, in.Len()))
+	info := workflow.GetInfo(ctx)
+	own := contract.OutputOf(info.WorkflowExecution.ID, info.FirstRunID)
+	m.in.Output = cmp.Or(m.in.Output, own)
+	m.engine = newEngine(info.WorkflowExecution.ID, m.in, max(0, in.Len()))
+	m.engine.asked = m.in.Output != own // also in a later run of the map
 	m.engine.onChange, m.reducing.of = m.show, m.engine
 	if err := m.listen(ctx); err != nil {
 		return gpumux.Summary{}, err

@@ -168,8 +168,8 @@ func call[Out any](ctx workflow.Context, s *Slot, in contract.SlotCall) Future[O
 		var result Result[Out]
 		answer, err := s.lease.call(ctx, in, s.rebuilds)
 		if err == nil && answer.Value != nil {
-			if result = decode[Out](gpumux.Result{Value: answer.Value}); result.Fault != nil {
-				err = faultError(result.Fault.Error(), result.Fault)
+			if result = resultOf[Out](gpumux.Result{Value: answer.Value}); result.Fault != nil {
+				err = errorOf(result.Fault)
 			}
 		}
 		settable.Set(result.Value, err)

@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 
 	"go.temporal.io/sdk/temporal"
@@ -61,8 +62,12 @@ func MapSourceAsync(ctx workflow.Context, in gpumux.MapInput) Future[gpumux.Summ
 		var summary gpumux.Summary
 		err := payload.Get(ctx, child, &summary)
 		budget.release()
-		if temporal.IsWorkflowExecutionAlreadyStartedError(err) {
+		switch _, late := errors.Unwrap(err).(*temporal.TimeoutError); {
+		case temporal.IsWorkflowExecutionAlreadyStartedError(err):
 			err = invalid(fmt.Errorf("the ID %q is that of a workflow that runs, or that WorkflowIDReusePolicy protects; give another", options.WorkflowID))
+		case late:
+			err = errorOf(&gpumux.Fault{Kind: gpumux.FaultTimeout, Op: "run", Task: in.Task, Message: "the map's workflow took longer than its child options allow",
+				Hint: "give the input a mapTimeout instead, whose error says how many items are done; " + kept(in.Output != "")})
 		}
 		settable.Set(summary, unwrapFault(err))
 	})
@@ -78,7 +83,7 @@ func Page[Out any](ctx workflow.Context, output string, from int64, limit int) (
 	in := contract.PageInput{Output: output, From: from, Limit: limit}
 	err = payload.Get(ctx, workflow.ExecuteActivity(housekeeping(ctx, "read results"), contract.ReadPage, in), &read)
 	for _, r := range read.Results {
-		page = append(page, decode[Out](r))
+		page = append(page, resultOf[Out](r))
 	}
 	return page, read.Next, unwrapFault(err)
 }

@@ -69,7 +69,7 @@ func (t *tally) tooMany(failed int64) bool { return t.maxFailures >= 0 && failed
 
 // tooManyError is the error of a map of so many items that ended after this many
 // failures.
-func (t *tally) tooManyError(in gpumux.MapInput, total, failed int64) error {
+func (t *tally) tooManyError(in gpumux.MapInput, total, failed int64, hint string) error {
 	allowed := in.MaxFailures.Of(total)
 	failed -= t.maxFailures - allowed // those of earlier runs
 	message := fmt.Sprintf("%d of %d items failed, more than the %d that may (%s)", failed, total, allowed, in.MaxFailures)
@@ -86,9 +86,7 @@ func (t *tally) tooManyError(in gpumux.MapInput, total, failed int64) error {
 		last := t.recent[n-1]
 		message += fmt.Sprintf("; such as item %d: %s", last.Index, last.Fault.Error())
 	}
-	return faultError(message, &gpumux.Fault{Kind: kind, Op: "run", Message: message, Task: in.Task,
-		Hint: "`gpumux faults` groups them by cause; what has finished is kept, and the map started again goes on with the items that have no " +
-			"result; as many of those may fail"})
+	return errorOf(&gpumux.Fault{Kind: kind, Op: "run", Message: message, Task: in.Task, Hint: hint})
 }
 
 // collector holds results that are to be reduced.

@@ -8,7 +8,7 @@ export interface Range {
 export interface MapInput {
   /** task is the name of a task that the workers of every pool on the ladder know. */
   task: string;
-  /** edition is the edition of the task's code to run with. Default: that of the first worker that answers. All items run with one edition; where no worker has it, the map fails. */
+  /** edition is the edition of the task's code to run with. Default: that of the first worker that answers. All items run with one edition; where no worker has it, the map fails. With "any", AnyEdition, each item runs with the code that its worker has, so results of one map may come from several versions of the code. */
   edition?: string | null;
   /** items are at most 1000, and 512KiB in all. */
   items?: Array<unknown> | null;
@@ -26,7 +26,7 @@ export interface MapInput {
   patience?: number | string | null;
   /** poolTimeout fails the map when there has been no worker with a healthy device for any pool of the ladder for so long. A paused map waits. Default: it waits in any case. */
   poolTimeout?: number | string | null;
-  /** mapTimeout fails the map when it takes longer, from the end of its delay on. Running items are ended, and what has finished is kept. Default: none. */
+  /** mapTimeout fails the map when it takes longer, from the end of its delay on. Running items are ended. Default: none. */
   mapTimeout?: number | string | null;
   /** delay is a pause before the first item. Default: none. */
   delay?: number | string | null;
@@ -54,7 +54,7 @@ export interface MapInput {
   key?: string | null;
   /** key names a field of the items, which is copied into their results; null where an item lacks it. withItem copies the whole item. */
   withItem?: boolean | null;
-  /** cache takes the results of equal items from earlier maps with cache of the same task and edition, and keeps this map's for later ones. Not for items. */
+  /** cache takes the results of equal items from earlier maps with cache of the same task and edition, and keeps this map's for later ones. Not for items, nor with AnyEdition. */
   cache?: boolean | null;
   /** priority is 1 (first) to 5 (last); 0 means the server's default, 3. */
   priority?: number | null;

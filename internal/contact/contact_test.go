@@ -244,3 +244,24 @@ func TestContact_AsksSeldomWhileIdle(t *testing.T) {
 		require.True(t, k.Doubt(), "there was a silence")
 	})
 }
+
+// The server cuts a heartbeat timeout to that of the workflow. That is no silence: the
+// activity goes on until the workflow ends.
+func TestContact_AShortTimeoutIsNoSilence(t *testing.T) {
+	for _, timeout := range []time.Duration{time.Second, 2 * time.Second, 3 * time.Second, 5 * time.Second, contract.HeartbeatTimeout} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			k := New(nil, func() time.Duration { return time.Hour + time.Since(began) }, zap.NewNop())
+			followed, stop := k.Follow(t.Context(), timeout)
+			defer stop()
+			p := followed.Value(pulseKey{}).(*pulse)
+			for range 20 {
+				time.Sleep(contract.PauseOf(timeout))
+				require.NoError(t, p.beat(followed, func(context.Context) error { return nil }), "%s", timeout)
+			}
+			require.NoError(t, followed.Err())
+			time.Sleep(timeout)
+			require.ErrorIs(t, context.Cause(followed), calls.ErrLapsed, "before the server hands it on")
+		})
+	}
+}

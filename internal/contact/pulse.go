@@ -49,12 +49,15 @@ type pulseKey struct{}
 // Follow begins the contact of an activity with this heartbeat timeout. The context that
 // it returns ends with contact. Stop ends the following.
 func (k *Contact) Follow(ctx context.Context, timeout time.Duration) (followed context.Context, stop func()) {
-	// The server handed the activity out a moment ago; else Late says so.
-	p := &pulse{worker: k, limit: timeout - ending, answered: k.now() - steady}
+	// The server handed the activity out a moment ago; else Late says so. The timeout is
+	// short where that of the workflow is.
+	limit := timeout - min(ending, timeout/4)
+	moment := min(steady, limit/3)
+	p := &pulse{worker: k, limit: limit, answered: k.now() - moment}
 	k.uses(1)
 	p.held, p.lose = context.WithCancelCause(context.WithValue(context.Background(), pulseKey{}, p))
 	p.mu.Lock()
-	p.timer = time.AfterFunc(p.limit-steady, func() { p.left() })
+	p.timer = time.AfterFunc(limit-moment, func() { p.left() })
 	p.mu.Unlock()
 	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, pulseKey{}, p))
 	unlink := context.AfterFunc(p.held, func() { cancel(context.Cause(p.held)) })

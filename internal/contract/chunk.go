@@ -35,10 +35,14 @@ func TimeoutOf(contact gpumux.Duration) time.Duration {
 	return within + max(HeartbeatEvery, within/4) + time.Second
 }
 
-// PauseOf is the pause between the heartbeats of a chunk with a timeout of TimeoutOf.
-// Each is a write of the map's workflow, one after the other.
+// PauseOf is the pause between the heartbeats of a chunk with a timeout of TimeoutOf, or
+// a shorter one: the server cuts it to the timeout of the workflow. Each is a write of
+// the map's workflow, one after the other.
 func PauseOf(timeout time.Duration) time.Duration {
-	return max(HeartbeatEvery, (timeout-time.Second)/5)
+	if timeout <= 0 {
+		return HeartbeatEvery
+	}
+	return max(min(HeartbeatEvery, timeout*2/5), (timeout-time.Second)/5)
 }
 
 // beatsPerSecond bounds the heartbeats of a workflow's chunks; each is a write of it.
@@ -55,7 +59,8 @@ type Chunk struct {
 	// Map is the workflow's ID, for logs.
 	Map  string `json:"map"`
 	Task string `json:"task"`
-	// Edition is the map's; a worker with another refuses the chunk. Empty: any.
+	// Edition is the map's; a worker with another refuses the chunk. Empty: that of the
+	// first item. gpumux.AnyEdition: that of each item.
 	Edition  string          `json:"edition,omitempty"`
 	Mode     gpumux.Mode     `json:"mode,omitempty"`
 	Timeout  gpumux.Duration `json:"timeout,omitempty"`

@@ -20,4 +20,5 @@ func TestTimeoutOf(t *testing.T) {
 	}
 	require.Equal(t, HeartbeatTimeout, TimeoutOf(gpumux.Duration(Contact)))
 	require.Equal(t, HeartbeatEvery, PauseOf(0), "no timeout")
+	require.Equal(t, 800*time.Millisecond, PauseOf(2*time.Second), "of a workflow with a timeout")
 }

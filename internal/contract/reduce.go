@@ -22,7 +22,7 @@ type ReduceInput struct {
 	Map      string `json:"map"`
 	Reduce   string `json:"reduce"`
 	// Edition is the edition of a reduce that is a task; a worker with another refuses.
-	// Empty: any.
+	// gpumux.AnyEdition: whatever the worker has.
 	Edition string `json:"edition,omitempty"`
 	// Timeout, Attempts and Arg are the map's, for each pair that a task combines.
 	Timeout  gpumux.Duration `json:"timeout,omitempty"`

@@ -16,10 +16,19 @@ type WorkerInfo struct {
 	Store string     `json:"store"`
 	Pools []PoolInfo `json:"pools"`
 	Tasks []string   `json:"tasks"`
+	// Edition is that of the code of the task that was asked about, if it has the task.
+	Edition string `json:"edition,omitempty"`
 	// Modes has the tasks that have a mode of their own.
 	Modes map[string]gpumux.Mode `json:"modes,omitempty"`
 	// Notices say what changes what maps get here, such as a budget that nothing enforces.
 	Notices []string `json:"notices,omitempty"`
+}
+
+// DescribeInput is the input of DescribeWorker, which needs none.
+type DescribeInput struct {
+	Contract Stamp `json:"contract"`
+	// Task asks for the edition of a task's code.
+	Task string `json:"task"`
 }
 
 // PoolInfo describes one pool of one worker.

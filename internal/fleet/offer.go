@@ -10,9 +10,11 @@ import (
 	"strings"
 	"time"
 
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
@@ -50,7 +52,9 @@ func (f *Fleet) Offer(ctx context.Context) (contract.WorkerInfo, error) {
 	return f.ask(ctx, gpumux.Queue, offering)
 }
 
-func (f *Fleet) ask(ctx context.Context, queue string, patience time.Duration) (contract.WorkerInfo, error) {
+// ask asks the worker of a queue what it offers. Input is a contract.DescribeInput, or
+// nothing.
+func (f *Fleet) ask(ctx context.Context, queue string, patience time.Duration, input ...any) (contract.WorkerInfo, error) {
 	var offer contract.WorkerInfo
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -63,11 +67,11 @@ func (f *Fleet) ask(ctx context.Context, queue string, patience time.Duration) (
 	asked, err = f.Client.ExecuteActivity(ctx, client.StartActivityOptions{
 		ID: id, TaskQueue: queue, Summary: summary,
 		ScheduleToCloseTimeout: patience, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
-	}, contract.DescribeWorker)
+	}, contract.DescribeWorker, input...)
 	if errors.As(err, new(*serviceerror.Unimplemented)) {
 		asked, err = f.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 			ID: id, TaskQueue: queue, StaticSummary: summary, WorkflowExecutionTimeout: patience,
-		}, contract.DescribeWorkflow)
+		}, contract.DescribeWorkflow, input...)
 	}
 	if err == nil {
 		err = asked.Get(ctx, &offer)
@@ -100,6 +104,40 @@ func (f *Fleet) Offers(ctx context.Context, workers []string) []contract.WorkerI
 func (f *Fleet) AllOffers(ctx context.Context) []contract.WorkerInfo {
 	workers, _ := f.Workers(ctx) // without any, nobody has work
 	return offersOf(workers)
+}
+
+// OthersHave reports whether a worker has an edition of a task's code that serves a queue
+// now beside one worker, in the same version of a deployment: others do not get the same
+// work. One may have it where the server does not answer.
+func (f *Fleet) OthersHave(ctx context.Context, queue, worker, task, edition string) bool {
+	answer, err := f.Client.DescribeTaskQueue(ctx, queue, enumspb.TASK_QUEUE_TYPE_ACTIVITY)
+	if err != nil {
+		return true
+	}
+	version := ""
+	for _, poller := range answer.GetPollers() {
+		if poller.GetIdentity() == worker {
+			version = poller.GetDeploymentOptions().GetBuildId()
+		}
+	}
+	ctx, found := context.WithCancel(ctx)
+	defer found()
+	var asking errgroup.Group
+	asking.SetLimit(askAtOnce)
+	for _, poller := range answer.GetPollers() {
+		identity := poller.GetIdentity()
+		if identity != worker && poller.GetDeploymentOptions().GetBuildId() == version && time.Since(poller.GetLastAccessTime().AsTime()) < stale {
+			asking.Go(func() error {
+				offer, err := f.ask(ctx, contract.WorkerQueue(identity), answering, contract.DescribeInput{Task: task})
+				if err == nil && offer.Edition == edition {
+					found()
+				}
+				return nil
+			})
+		}
+	}
+	_ = asking.Wait() // a silent worker is none
+	return ctx.Err() != nil
 }
 
 func offersOf(workers []Worker) (offers []contract.WorkerInfo) {

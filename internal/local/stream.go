@@ -199,7 +199,7 @@ func (s *streaming) serve(ctx context.Context) error {
 		}
 		began, abreast := time.Now(), s.serving.Add(1)
 		var failed error
-		chunk := contract.Chunk{Task: s.task, Mode: in.Mode, Timeout: in.Timeout, Attempts: in.Attempts, Arg: in.Arg, Items: items, Key: in.Key,
+		chunk := contract.Chunk{Task: s.task, Edition: gpumux.AnyEdition, Mode: in.Mode, Timeout: in.Timeout, Attempts: in.Attempts, Arg: in.Arg, Items: items, Key: in.Key,
 			WithItem: in.WithItem}
 		err := s.worker.RunDirect(ctx, s.pool, chunk, s.meet, func(r gpumux.Result) { failed = cmp.Or(failed, s.deliver(ctx, batch[r.Index], r)) })
 		s.serving.Add(-1)

@@ -141,12 +141,12 @@ func (j *judge) unstarted(task launch.Task, err error) *gpumux.Fault {
 // that wants none gets it when every import changes the code.
 func (j *judge) outdated(task launch.Task, want, have string) *gpumux.Fault {
 	message := fmt.Sprintf("the code of task %s changes at each start of a process, at last to edition %s", task.Name, have)
-	hint := "let the import change no code, and start a new map"
+	hint := "let the import change no code"
 	if want != "" {
 		message = fmt.Sprintf("the map began with edition %s of the code of task %s, and this worker has edition %s",
 			want, task.Name, have)
-		hint = "start a new map, which runs with the new code, or put the files back as they were and start this one again: it goes on; " +
-			"what has finished is kept"
+		hint = "put the files back as they were and start it again, or start a new map, which runs with the new code; " +
+			"a map with the edition \"any\" takes new code as it comes"
 	}
 	if path, changed := task.Code().Newest(); path != "" {
 		message += fmt.Sprintf("; %s changed last, at %s", path, changed.UTC().Format(time.RFC3339))

@@ -52,7 +52,7 @@ func TestTasks_FailAsWorkersDo(t *testing.T) {
 	env, tasks := environment()
 	workflowstest.Handle(tasks, "text:shout", func(word string) (string, error) { return "", errors.New("no " + word) })
 	env.ExecuteWorkflow(shout, []string{"a"})
-	require.ErrorContains(t, env.GetWorkflowError(), "item 0: task_error: no a")
+	require.ErrorContains(t, env.GetWorkflowError(), "item 0: no a (type: task_error, retryable: false)")
 
 	env, tasks = environment()
 	workflowstest.Handle(tasks, "text:shout", func(word string) (string, error) { return "", &gpumux.Fault{Kind: gpumux.FaultDeviceOOM} })

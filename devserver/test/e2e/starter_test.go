@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/fleet"
@@ -362,4 +363,41 @@ func TestStarter_BadInputCostsNothing(t *testing.T) {
 	maps, err := s.List(t.Context(), starter.ListOptions{})
 	require.NoError(t, err)
 	require.Empty(t, maps)
+}
+
+// A map that somebody started by name has no folder of package starter's, but the output
+// that its input names: there a retry goes on.
+func TestStarter_RetryOfAMapByNameGoesOnUnderItsOutput(t *testing.T) {
+	s := newStage(t)
+	s.work()
+	in := s.over("gate", 12).Input
+	in.Chunk, in.Window, in.Output = 1, 6, "named.jsonl"
+	run, err := s.Client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "by-name", TaskQueue: gpumux.Queue}, gpumux.MapWorkflow, in)
+	require.NoError(t, err)
+	h, err := s.Open(t.Context(), run.GetID())
+	require.NoError(t, err)
+	require.True(t, h.Running())
+	require.EqualValues(t, 12, h.Items)
+	require.Equal(t, "step:gate", h.Task)
+	s.until("five items finish", func() bool {
+		p, err := h.Progress(t.Context())
+		return err == nil && p.Succeeded == 5
+	})
+	require.NoError(t, h.Cancel(t.Context()))
+	_, err = s.wait(h)
+	require.EqualError(t, err, "map by-name was cancelled")
+	s.allow("open")
+	again, err := s.Retry(t.Context(), h.ID, nil)
+	require.NoError(t, err)
+	summary, err := s.wait(again)
+	require.NoError(t, err)
+	require.EqualValues(t, 12, summary.Succeeded)
+	require.True(t, strings.HasSuffix(summary.Output, "/named.jsonl"), summary.Output)
+	seen := map[string]int{}
+	for _, item := range s.calls() {
+		seen[item]++
+	}
+	for i := range 5 {
+		require.Equal(t, 1, seen[fmt.Sprint(i)], "item %d ran again: %v", i, seen)
+	}
 }
