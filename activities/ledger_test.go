@@ -128,6 +128,7 @@ func TestLedger_TheNextAttemptKnowsWhatTheLastLeft(t *testing.T) {
 	require.NoError(t, json.Unmarshal(data, &m))
 	require.Equal(t, "the store is full", m.Waiting)
 	again := recorded(chunk, items, m)
+	again.resume(l.inlined())
 	spans, alone, _ := nextOf(again)
 	require.Equal(t, contract.Runs{span(2, 3)}, spans, "0 is finished, 1 escalated, 2 suspected")
 	require.True(t, alone)
@@ -136,17 +137,17 @@ func TestLedger_TheNextAttemptKnowsWhatTheLastLeft(t *testing.T) {
 	again.storeTo(stream.put, there, 1)
 	require.Empty(t, stream.fresh, "results that travel inline are not stored")
 	again.book(gpumux.Result{Index: 2, Value: make(json.RawMessage, inlineResults)})
-	require.Len(t, stream.fresh, 2, "what only the heartbeat held must be stored if results outgrow the history")
+	require.Len(t, stream.fresh, 2, "what was to travel inline must be stored if results outgrow the history")
 	require.Equal(t, []store.Position{there}, again.snapshot("").Written)
 }
 
-func TestLedger_ResultsThatOutgrowTheHistoryLeaveTheHeartbeat(t *testing.T) {
+func TestLedger_ResultsThatOutgrowTheHistoryAreStored(t *testing.T) {
 	l := recorded(contract.Chunk{Inline: true, Parts: "p"}, contract.Runs{span(0, 2)}, memo{})
 	stream := &held{}
 	l.storeTo(stream.put, there, 1)
 	require.Empty(t, stream.fresh)
 	l.book(gpumux.Result{Index: 0, Value: make(json.RawMessage, inlineResults)})
-	require.Empty(t, l.snapshot("").Results)
+	require.Empty(t, l.inlined())
 	require.Len(t, stream.fresh, 1)
 }
 

@@ -25,7 +25,7 @@ func Register(r worker.WorkflowRegistry) {
 // describe is gpumux.Describe: what the worker of this workflow's queue offers.
 func describe(ctx workflow.Context) (offer contract.WorkerInfo, err error) {
 	asking := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		ScheduleToCloseTimeout: contract.HeartbeatTimeout, Summary: "describe the worker", RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
+		ScheduleToCloseTimeout: contract.AnswerTimeout, Summary: "describe the worker", RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
 	})
 	err = workflow.ExecuteActivity(asking, contract.DescribeWorker).Get(ctx, &offer)
 	return offer, err
