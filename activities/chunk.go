@@ -29,9 +29,6 @@ const (
 	// failedStarts is how often a process may fail to start for a chunk before the fault is
 	// the map's, slowStarts how often it may take too long, which costs minutes each time.
 	failedStarts, slowStarts = 5, 2
-	// firstBeat is the time of the first heartbeat of a chunk whose results travel inline:
-	// early, since the next attempt takes them from it.
-	firstBeat = 150 * time.Millisecond
 	// clocks of the server and the store are at most so far apart.
 	clocks = time.Minute
 )
@@ -54,7 +51,7 @@ func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.Chu
 	}
 	leave = sync.OnceFunc(leave)
 	defer leave()
-	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, patience: slotPatience, await: await}
+	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, patience: slotPatience, await: await, news: make(chan struct{}, 1)}
 	a.log = &faultLog{Logger: cmp.Or(p.Log, activity.GetLogger(ctx)), of: chunk.Map, trace: tracing.ID(ctx)}
 	if err := a.restore(); err != nil {
 		return contract.ChunkResult{}, err
@@ -70,18 +67,14 @@ func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.Chu
 	}
 	beating, enough := context.WithCancel(ctx)
 	defer enough()
-	first, pause := firstBeat, beatPause(ctx) // results that no store has go with it
-	if a.stream != nil {
-		pause = contract.PauseOf(activity.GetInfo(ctx).HeartbeatTimeout)
-		first = pause / 2
-	}
-	stop := every(first, pause, func() { activity.RecordHeartbeat(beating, a.ledger.snapshot(a.waitingFor())) })
-	keeping := every(contract.HeartbeatEvery, contract.HeartbeatEvery, func() { a.keepUnreported(ctx) })
+	pause := contract.PauseOf(activity.GetInfo(ctx).HeartbeatTimeout)
+	stop := every(pause, func() { activity.RecordHeartbeat(beating, a.ledger.snapshot(a.waitingFor())) })
+	kept := a.keeping()
 	err = a.runItems()
 	leave() // what is left to do needs no slot
-	keeping()
-	if err != nil {
-		a.keepUnreported(ctx)
+	kept()
+	if err != nil && !isFinal(err) {
+		a.keep(context.WithoutCancel(ctx))
 	}
 	if p.Saving != nil {
 		defer p.Saving()()
@@ -93,6 +86,9 @@ func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.Chu
 		enough() // what it would say is in the result
 	}
 	stop()
+	if err == nil || isFinal(err) {
+		a.forget()
+	}
 	if err != nil {
 		activity.RecordHeartbeat(ctx, a.ledger.snapshot(a.waitingFor()))
 		return contract.ChunkResult{}, err
@@ -118,8 +114,11 @@ type attempt struct {
 	stream *record.Stream
 	// patience is how long a call waits for a slot; 0: for ever.
 	patience time.Duration
-	// kept is how many results lie in the store though they travel inline.
-	kept int
+	// news has an element when a result is to be kept. keeps says that some may be, kept is
+	// how many are.
+	news  chan struct{}
+	keeps bool
+	kept  int
 	// await waits for the rate of the chunk's fairness key.
 	await func(context.Context) error
 	// unkept is why a file of an item is not stored yet.
@@ -153,7 +152,8 @@ func (a *attempt) restore() (err error) {
 		}
 		m.addWritten(found)
 	}
-	if err := a.findUnreported(&m); err != nil {
+	kept, err := a.findKept()
+	if err != nil {
 		return err
 	}
 	defer heartbeat(a.ctx, m)()
@@ -165,6 +165,7 @@ func (a *attempt) restore() (err error) {
 		return classify(err)
 	}
 	a.ledger = newLedger(c, items, m)
+	a.ledger.resume(kept)
 	if c.Parts == "" {
 		return nil
 	}
@@ -223,6 +224,7 @@ func (a *attempt) runCall(run contract.Runs, call Call) error {
 	call.Items, call.Meet, call.Arrays = a.items(ctx, run), a.ledger.meet, contract.KeepsArrays(c.Parts)
 	call.Done = func(done Done) {
 		result, later, ended := a.ledger.add(done)
+		a.noteNews()
 		if result.Fault != nil {
 			a.log.item(result, later)
 		}

@@ -40,6 +40,12 @@ func final(fault *gpumux.Fault) error {
 	return failure(fault, temporal.ApplicationErrorOptions{NonRetryable: true})
 }
 
+// isFinal reports whether no other attempt follows an error of an activity.
+func isFinal(err error) bool {
+	var failed *temporal.ApplicationError
+	return isCanceled(err) || errors.As(err, &failed) && failed.NonRetryable()
+}
+
 // failure turns a fault into an error of an activity.
 func failure(fault *gpumux.Fault, o temporal.ApplicationErrorOptions) error {
 	o.Details = []any{*fault}

@@ -89,7 +89,9 @@ func (l *Housekeeping) IndexSource(ctx context.Context, in contract.IndexInput) 
 	stop := heartbeat(ctx, ended+1)
 	source, err := l.findItems(ctx, in)
 	stop()
-	activity.RecordHeartbeat(ctx, 0)
+	if err != nil {
+		activity.RecordHeartbeat(ctx, 0)
+	}
 	return source, err
 }
 

@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
-	"go.temporal.io/sdk/converter"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
@@ -62,16 +62,13 @@ func TestRunChunk_KeepsFilesHoweverLongTheStoreIsAway(t *testing.T) {
 	require.NoError(t, os.WriteFile(obstacle, nil, 0o600))
 	l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
 	told := false
-	l.env.SetOnActivityHeartbeatListener(func(_ *activity.Info, details converter.EncodedValues) {
-		var m memo
-		if details.Get(&m) == nil && strings.Contains(m.Waiting, "a file of an item waits for the store") {
+	chunk := contract.Chunk{Range: &gpumux.Range{End: 2}, Work: contract.Whole(2), Parts: "m/parts"}
+	l.inWorkflow(chunk, 7*time.Second, func(m memo) {
+		if strings.Contains(m.Waiting, "a file of an item waits for the store") {
 			told = true
 			_ = os.Remove(obstacle)
 		}
 	})
-	chunk := contract.Chunk{Range: &gpumux.Range{End: 2}, Work: contract.Whole(2), Parts: "m/parts"}
-	_, err = l.env.ExecuteActivity("chunk", chunk)
-	require.NoError(t, err)
 	require.True(t, told)
 	folder, err := s.Folder("m/parts")
 	require.NoError(t, err)

@@ -31,8 +31,9 @@ type ledger struct {
 	memo  memo
 	board board
 	limit limit
-	// put takes the results; nil: they travel inline.
-	put func(gpumux.Result)
+	// put takes the results; nil: they travel inline, and results has them.
+	put     func(gpumux.Result)
+	results []gpumux.Result
 	// labels has those items that were given to a slot and have no result.
 	labels map[int64]label
 	// tooMany: more items failed than may.
@@ -61,10 +62,6 @@ func newLedger(chunk contract.Chunk, runs contract.Runs, m memo) *ledger {
 	}
 	l.memo.Waiting = ""
 	l.memo.Hunt = max(0, min(l.memo.Hunt, int64(len(l.board.done))))
-	for _, r := range m.Results {
-		l.count(r)
-		l.bytes += weight(r)
-	}
 	for at := range l.board.open(slices.Concat(m.Escalate, m.Retry)) {
 		l.board.done[at] = true
 	}
@@ -103,7 +100,7 @@ func weight(r gpumux.Result) int {
 // fitting is how many items may run before it is clear that their results fit inline; 0:
 // further ones would not.
 func (l *ledger) fitting() int64 {
-	items := int64(len(l.memo.Results))
+	items := int64(len(l.results))
 	switch {
 	case l.put != nil:
 		return math.MaxInt64
@@ -250,7 +247,7 @@ func (l *ledger) book(r gpumux.Result) gpumux.Result {
 		return r
 	}
 	l.bytes += weight(r)
-	l.memo.Results = append(l.memo.Results, r)
+	l.results = append(l.results, r)
 	return r
 }
 
@@ -361,7 +358,7 @@ func (l *ledger) finish() contract.ChunkResult {
 	out := l.result
 	out.Peak, out.Edition = l.peaks.Known(), l.memo.edition(l.chunk)
 	out.Escalate, out.Retry = l.memo.Escalate, l.memo.Retry
-	out.Results = slices.SortedFunc(slices.Values(l.memo.Results), func(a, b gpumux.Result) int { return cmp.Compare(a.Index, b.Index) })
+	out.Results = slices.SortedFunc(slices.Values(l.results), func(a, b gpumux.Result) int { return cmp.Compare(a.Index, b.Index) })
 	out.Covered = int64(len(l.board.done))
 	if at := slices.Index(l.board.done, false); at >= 0 {
 		out.Covered = int64(at)

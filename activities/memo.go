@@ -24,8 +24,6 @@ const (
 
 // memo goes from one attempt at a chunk to the next one, in its heartbeat.
 type memo struct {
-	// Results are the finished items of a chunk whose results travel inline.
-	Results []gpumux.Result `json:"results,omitempty"`
 	// Suspects are the items that a process ended with.
 	Suspects map[int64]suspect `json:"suspects,omitempty"`
 	// Written is where this attempt and those before store what finishes. Attempt is the

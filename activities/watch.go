@@ -2,11 +2,9 @@ package activities
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"go.temporal.io/sdk/activity"
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 
 	"github.com/gpumux/gpumux"
@@ -26,10 +24,14 @@ func (w *Watch) Register(r worker.ActivityRegistry) {
 	r.RegisterActivityWithOptions(checked(w.WatchPool), activity.RegisterOptions{Name: contract.WatchPool})
 }
 
+// watchEvery is how often a pool is looked at.
+const watchEvery = 2 * time.Second
+
 // WatchPool runs for as long as a device of the pool works, or calls run there. Then it
 // fails, and another worker may go on.
 func (w *Watch) WatchPool(ctx context.Context, in contract.WatchInput) (bool, error) {
-	every, stop, stopping := beatPause(ctx), activity.GetWorkerStopChannel(ctx), false
+	every, stop, stopping := watchEvery, activity.GetWorkerStopChannel(ctx), false
+	defer heartbeat(ctx)()
 	for {
 		if !w.Runs() && (stopping || !w.Serves()) {
 			return false, retry(&gpumux.Fault{Kind: gpumux.FaultDeviceLost, Op: "start", Message: "pool " + w.Pool + " has no healthy device here"}, 0)
@@ -37,7 +39,6 @@ func (w *Watch) WatchPool(ctx context.Context, in contract.WatchInput) (bool, er
 		if in.Once {
 			return true, nil
 		}
-		activity.RecordHeartbeat(ctx)
 		pause := time.NewTimer(every)
 		select {
 		case <-pause.C:
@@ -46,7 +47,7 @@ func (w *Watch) WatchPool(ctx context.Context, in contract.WatchInput) (bool, er
 			stop, stopping, every = nil, true, 100*time.Millisecond
 		case <-ctx.Done():
 			cause := context.Cause(ctx)
-			if temporal.IsCanceledError(cause) || errors.Is(cause, context.Canceled) {
+			if isCanceled(cause) {
 				// The caller has its answer. An error would only reach the worker's log.
 				cause = nil
 			}

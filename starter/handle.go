@@ -70,15 +70,16 @@ func (h *Handle) Progress(ctx context.Context) (gpumux.Progress, error) {
 	return p, nil
 }
 
-// Polling of Watch: quick while a map is young, then once a second.
 const (
-	youngPoll = 250 * time.Millisecond
-	agedPoll  = time.Second
-	youth     = 20 * time.Second
+	// Watch asks quickly at first, and then ever more seldom, a twentieth of the time that
+	// it has watched: each question is work for a worker, and may be billed.
+	firstPoll, lastPoll = 250 * time.Millisecond, 5 * time.Second
+	// agedPoll is the pause of others who wait.
+	agedPoll = time.Second
 )
 
-// Watch is Wait that also calls show with the progress, about four times a second at
-// first and once a second later. It is never called after Watch returned.
+// Watch is Wait that also calls show with the progress, four times a second at first and
+// every five seconds later. It is never called after Watch returned.
 func (h *Handle) Watch(ctx context.Context, show func(gpumux.Progress)) (gpumux.Summary, error) {
 	polling, stop := context.WithCancel(ctx)
 	began := time.Now()
@@ -88,11 +89,7 @@ func (h *Handle) Watch(ctx context.Context, show func(gpumux.Progress)) (gpumux.
 			if p, err := h.Progress(polling); err == nil && polling.Err() == nil {
 				show(p)
 			}
-			interval := youngPoll
-			if time.Since(began) > youth {
-				interval = agedPoll
-			}
-			_ = pause(polling, interval) // the loop looks
+			_ = pause(polling, min(max(firstPoll, time.Since(began)/20), lastPoll)) // the loop looks
 		}
 	})
 	summary, err := h.Wait(ctx)

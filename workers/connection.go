@@ -3,6 +3,7 @@ package workers
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"go.temporal.io/api/taskqueue/v1"
@@ -95,6 +96,22 @@ var polls = map[string]bool{
 	workflowservice.WorkflowService_PollWorkflowTaskQueue_FullMethodName: true,
 }
 
+// reports are what is to be done when the server has taken the end of an activity.
+type reports struct {
+	pending sync.Map // func(), by token
+	doing   sync.WaitGroup
+}
+
+// after has then called when the server has taken the end of the activity with a token.
+func (r *reports) after(token []byte, then func()) { r.pending.Store(string(token), then) }
+
+// ended notes the server's answer to the end of an activity.
+func (r *reports) ended(token []byte, err error) {
+	if then, ok := r.pending.LoadAndDelete(string(token)); ok && err == nil {
+		r.doing.Go(then.(func())) // the activity's slot need not wait for it
+	}
+}
+
 // patient notes what becomes of requests for work, for readiness.
 //
 // It reports the end of an activity until the server answers or the worker stops.
@@ -118,6 +135,9 @@ func (w *Worker) patient(
 		err := call(limited, method, req, reply, cc, opts...)
 		cancel()
 		if code := status.Code(err); code != codes.Unavailable && code != codes.DeadlineExceeded {
+			if of, ok := req.(interface{ GetTaskToken() []byte }); ok {
+				w.reports.ended(of.GetTaskToken(), err)
+			}
 			return err
 		}
 		select {

@@ -66,7 +66,7 @@ func (w *Worker) options(name string) worker.Options {
 		DisableEagerActivities: true,
 		Interceptors:           []interceptor.WorkerInterceptor{w.contact},
 		// This bounds the pause before the SDK's next heartbeat after a refusal.
-		MaxHeartbeatThrottleInterval: contract.HeartbeatEvery,
+		MaxHeartbeatThrottleInterval: 2 * time.Second,
 		OnFatalError: func(err error) {
 			w.log.Error("queue is served no more", zap.String("queue", name), zap.Error(err))
 			select {
@@ -81,7 +81,10 @@ func (w *Worker) options(name string) worker.Options {
 func (w *Worker) lightQueue() queue {
 	o := w.options(gpumux.Queue)
 	o.MaxConcurrentWorkflowTaskPollers = workflowPolls
-	o.MaxConcurrentActivityTaskPollers = lightPolls
+	// An idle worker asks once at a time; the server says when more would help.
+	o.ActivityTaskPollerBehavior = worker.NewPollerBehaviorAutoscaling(worker.PollerBehaviorAutoscalingOptions{
+		InitialNumberOfPollers: 1, MinimumNumberOfPollers: 1, MaximumNumberOfPollers: lightPolls,
+	})
 	o.MaxConcurrentActivityExecutionSize = lightActivities
 	o.MaxConcurrentNexusTaskPollers = 1
 	return queue{gpumux.Queue, o, func(r worker.Registry) {
@@ -171,7 +174,10 @@ func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Gua
 				return (&fleet.Fleet{Client: w.client}).OthersHave(ctx, contract.WatchQueue(name), w.identity, task, edition)
 			},
 			Contact: w.config.Contact, Searchable: w.searchable, Log: quiet(w.log.With(zap.String("pool", p.Name))),
-			Slots: func() int { return pl.Size() * groups }, Late: w.contact.Late, Doubt: w.contact.Doubt, Admit: admit, Saving: func() func() { return s.save(name) },
+			Slots: func() int { return pl.Size() * groups }, Late: w.contact.Late, Admit: admit, Saving: func() func() { return s.save(name) },
+		}
+		if w.o.Client == nil {
+			runs.Reported = w.reports.after
 		}
 		if group == "" {
 			w.direct[p.Name] = runs
@@ -205,7 +211,7 @@ func (w *Worker) serveLease(name string, register func(worker.Registry)) (stop f
 	o.DeploymentOptions = worker.DeploymentOptions{} // as for a queue that names a host
 	o.MaxConcurrentActivityTaskPollers, o.MaxConcurrentActivityExecutionSize = 1, lightPolls
 	// Nothing runs by then, but the last results must go out before the lease ends.
-	o.WorkerStopTimeout = contract.HeartbeatEvery
+	o.WorkerStopTimeout = 2 * time.Second
 	served := worker.New(w.client, name, o)
 	register(served)
 	if err := served.Start(); err != nil {

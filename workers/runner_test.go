@@ -3,6 +3,7 @@ package workers
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,14 +43,15 @@ func newRunner() (*runner, []*gputest.Slot) {
 
 // A process that ended while the worker stood still is no fault of its item's.
 func TestRunner_ADeathDuringAPauseBlamesNobody(t *testing.T) {
-	clock := time.Hour
-	ctx, stop := contact.New(nil, func() time.Duration { return clock }, zap.NewNop()).Follow(t.Context(), contract.HeartbeatTimeout)
+	var clock atomic.Int64
+	clock.Store(int64(time.Hour))
+	ctx, stop := contact.New(nil, func() time.Duration { return time.Duration(clock.Load()) }, zap.NewNop()).Follow(t.Context(), contract.HeartbeatTimeout)
 	defer stop()
 	r, fakes := newRunner()
 	crash := &gpumux.Fault{Kind: gpumux.FaultCrash, Op: "run", Message: "signal SIGKILL"}
 	fakes[0].Do = func(_ context.Context, _ launch.Task, call calls.Call) error {
 		require.NoError(t, call.Held())
-		clock += 12 * time.Second
+		clock.Add(int64(contract.HeartbeatTimeout))
 		require.ErrorIs(t, call.Held(), calls.ErrLapsed)
 		return crash
 	}

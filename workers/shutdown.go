@@ -67,6 +67,7 @@ func (w *Worker) drain() error {
 		}
 	}
 	w.giveUp(pool.ErrStopped)
+	w.reports.doing.Wait()
 	if w.guarding != nil {
 		w.guarding()
 		answered := func() error { w.guards.Wait(); return nil }

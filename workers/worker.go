@@ -118,6 +118,7 @@ type Worker struct {
 	namespace string // the client's; empty for the default
 	contact   *contact.Contact
 	polls     contact.Polls
+	reports   reports
 	search    struct {
 		sync.Mutex
 		asked time.Time

@@ -72,7 +72,7 @@ func (l *lease) acquire(ctx workflow.Context) error {
 			return nil
 		case fault != nil && fault.Kind == gpumux.FaultBadInput && fault.Blameless:
 			workflow.GetLogger(ctx).Warn("a lease waits for a worker of its version", "fault", fault.Error())
-			if err := workflow.Sleep(ctx, contract.HeartbeatTimeout); err != nil {
+			if err := workflow.Sleep(ctx, contract.AnswerTimeout); err != nil {
 				return err
 			}
 		case fault != nil:
@@ -119,7 +119,7 @@ func (l *lease) ask(ctx workflow.Context, at int) (served bool, fault *gpumux.Fa
 	waiting, stop := workflow.WithCancel(ctx)
 	defer stop()
 	opened := workflow.ExecuteActivity(workflow.WithActivityOptions(waiting, workflow.ActivityOptions{
-		TaskQueue: l.queue, StartToCloseTimeout: contract.HeartbeatTimeout, Summary: text.Plain("wait for the slot"),
+		TaskQueue: l.queue, StartToCloseTimeout: contract.AnswerTimeout, Summary: text.Plain("wait for the slot"),
 		RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 1},
 	}), contract.CallSlot, contract.SlotCall{Open: true})
 	watched := workflow.ExecuteActivity(watching(waiting, l.rungs[at], l.queues[at], l.patience()), contract.WatchPool, contract.WatchInput{})
@@ -192,7 +192,7 @@ func (l *lease) close(ctx workflow.Context) {
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
 	in := contract.SlotCall{Close: true}
-	closing := workflow.WithScheduleToCloseTimeout(l.callOptions(ctx, in), contract.HeartbeatTimeout)
+	closing := workflow.WithScheduleToCloseTimeout(l.callOptions(ctx, in), contract.AnswerTimeout)
 	workflow.NewSelector(ctx).AddFuture(l.hold, func(workflow.Future) {}).AddFuture(
 		workflow.ExecuteActivity(closing, contract.CallSlot, in), func(f workflow.Future) {
 			if payload.Get(ctx, f, nil) != nil {

@@ -35,9 +35,9 @@ func (r *reducing) check(ctx workflow.Context) error {
 // askEdition asks a worker of a map's first pool for the edition of a task's code.
 func askEdition(ctx workflow.Context, e *engine, task string) (found contract.Edition, err error) {
 	options := workflow.ActivityOptions{
-		StartToCloseTimeout: contract.HeartbeatTimeout, WaitForCancellation: true,
+		StartToCloseTimeout: contract.AnswerTimeout, WaitForCancellation: true,
 		Summary:     text.Plain("find the edition of " + task),
-		RetryPolicy: &temporal.RetryPolicy{InitialInterval: 100 * time.Millisecond, MaximumInterval: contract.HeartbeatTimeout},
+		RetryPolicy: &temporal.RetryPolicy{InitialInterval: 100 * time.Millisecond, MaximumInterval: 10 * time.Second},
 		Priority:    fairly(ctx, e.in, e.id),
 	}
 	e.asking = true

@@ -31,7 +31,7 @@ func describe(ctx workflow.Context, raw converter.RawValue) (offer contract.Work
 		input = append(input, raw)
 	}
 	asking := workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		ScheduleToCloseTimeout: contract.HeartbeatTimeout, Summary: "describe the worker", RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
+		ScheduleToCloseTimeout: contract.AnswerTimeout, Summary: "describe the worker", RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
 	})
 	err = payload.Get(ctx, workflow.ExecuteActivity(asking, contract.DescribeWorker, input...), &offer)
 	return offer, err

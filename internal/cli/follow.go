@@ -44,7 +44,11 @@ func follow(ctx context.Context, a *app.App, conn *app.Connection, h *starter.Ha
 			tellTroubles(watching, a, conn.Starter, h, ladder, bar.Waits)
 		}
 	}()
-	summary, err := h.Watch(ctx, bar.Show)
+	wait := h.Wait
+	if !a.Console.Quiet {
+		wait = func(ctx context.Context) (gpumux.Summary, error) { return h.Watch(ctx, bar.Show) }
+	}
+	summary, err := wait(ctx)
 	stop()
 	<-over
 	a.Console.Close()

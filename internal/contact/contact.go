@@ -2,8 +2,8 @@
 //
 // It owns the heartbeats of activities, and for how long each counts as this worker's:
 // from each answered heartbeat for its timeout, less a second. It asks the server every
-// second whether work could go on, and more seldom while there has been none for long. It
-// never touches a process and never ends the worker.
+// few seconds whether work could go on. It never touches a process and never ends the
+// worker.
 // Run stops with its context, an activity's contact with the activity.
 package contact
 
@@ -28,18 +28,17 @@ import (
 const (
 	// Limit is the age of the last answer from which the server counts as away.
 	Limit = contract.Contact
-	// askEvery is the pause between two questions, askLimit the longest wait.
-	askEvery = time.Second
+	// steady is the age of the last answer up to which the connection counts as good: what
+	// arrives then has not been under way for longer.
+	steady = contract.Arrival
+	// askEvery is the pause between two questions, askLimit the longest wait. Together they
+	// are less than Limit. Without an answer the next question comes after askAgain.
+	askEvery = steady - time.Second
 	askLimit = 1750 * time.Millisecond
-	// idleEvery is the pause once there has been no activity for quiet: most requests of an
-	// idle worker are these questions. With askLimit it is less than Limit.
-	idleEvery = 4 * time.Second
-	quiet     = time.Minute
+	askAgain = time.Second
 	// stopped is the time without a sign of this program after which it must have been
 	// stopped.
 	stopped = askEvery + askLimit + time.Second
-	// steady is the age of the last answer up to which the connection counts as good.
-	steady = askEvery + 500*time.Millisecond
 	// openPoll is how long the server keeps a request for work open. A chunk for a request
 	// from before a silence may have gone to others since.
 	openPoll = 70 * time.Second
@@ -56,25 +55,20 @@ type Contact struct {
 	// now is a clock that does not stop with this program or the system.
 	now func() time.Duration
 	log *zap.Logger
-	// woken has an element when an activity begins.
-	woken chan struct{}
 
 	mu sync.Mutex // guards what follows
-	// followed is how many activities there are, used when one last began or ended.
-	followed int
-	used     time.Duration
-	// answered is when the last answered question was asked, awake when Run last ran.
-	answered, awake time.Duration
-	// doubt is until when a chunk may be another worker's after a silence, rested the same
-	// after seldom questions or a slow codec, told when the log last said why activities
-	// end.
-	doubt, rested, told time.Duration
+	// answered is when the last answered question was asked, awake when Run last ran. Before
+	// resumed this program was stopped for paused.
+	answered, awake, resumed, paused time.Duration
+	// doubt is until when a chunk that arrives may be another worker's after a silence, told
+	// when the log last said why activities end.
+	doubt, told time.Duration
 }
 
 // New begins as if the server had just answered. Ask asks it for a sign of life; now is
 // Uptime.
 func New(ask func(context.Context) error, now func() time.Duration, log *zap.Logger) *Contact {
-	return &Contact{ask: ask, now: now, log: log, woken: make(chan struct{}, 1), used: now(), answered: now(), awake: now()}
+	return &Contact{ask: ask, now: now, log: log, answered: now(), awake: now()}
 }
 
 // Silence is the age of the last answered question.
@@ -84,12 +78,13 @@ func (k *Contact) Silence() time.Duration {
 	return k.now() - k.answered
 }
 
-// Late reports whether a chunk that arrives now may already be another worker's.
+// Late reports whether a chunk that arrives now may already be another worker's: the
+// server is away, or was so shortly before.
 func (k *Contact) Late() bool {
 	k.mu.Lock()
-	rested := k.rested
-	k.mu.Unlock()
-	return k.now() < rested || k.Doubt()
+	defer k.mu.Unlock()
+	now := k.now()
+	return now-k.answered > steady || now < k.doubt
 }
 
 // Held notes that a chunk which arrives now was on its way for long after the server gave
@@ -97,68 +92,36 @@ func (k *Contact) Late() bool {
 func (k *Contact) Held() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.rested = max(k.rested, k.now()+askEvery)
-}
-
-// Doubt reports whether the server is away, or was so shortly before.
-func (k *Contact) Doubt() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	now := k.now()
-	return now-k.answered > steady || now < k.doubt
+	k.doubt = max(k.doubt, k.now()+steady)
 }
 
 // Run asks the server until ctx ends.
 func (k *Contact) Run(ctx context.Context) {
+	pause := askEvery
 	for asked := k.now(); ; {
-		pause := k.pause()
 		select {
 		case <-ctx.Done():
 			return
-		case <-k.woken:
 		case <-time.After(asked + pause - k.now()):
 		}
 		asked = k.now()
 		limited, cancel := context.WithTimeout(ctx, askLimit)
 		err := k.ask(limited)
 		cancel()
-		k.renew(asked, pause, err)
-	}
-}
-
-// pause is the time until the next question.
-func (k *Contact) pause() time.Duration {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	now := k.now()
-	if k.followed > 0 || now-k.used < quiet || now-k.answered > steady {
-		return askEvery
-	}
-	return idleEvery
-}
-
-// uses counts an activity that begins or ends.
-func (k *Contact) uses(change int) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	idle := k.followed == 0 && k.now()-k.used >= quiet
-	k.followed += change
-	if k.used = k.now(); idle {
-		select {
-		case k.woken <- struct{}{}:
-		default:
+		k.renew(asked, err)
+		if pause = askEvery; Absent(err) {
+			pause = askAgain
 		}
 	}
 }
 
-// renew records the answer to a question of this time, which came at most a pause after
-// the one before.
-func (k *Contact) renew(asked, pause time.Duration, err error) {
+// renew records the answer to a question of this time.
+func (k *Contact) renew(asked time.Duration, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.now()
-	if now-k.awake > Limit {
-		k.tell(now - k.answered)
+	if paused := now - k.awake; paused > stopped {
+		k.paused, k.resumed = paused, now
 	}
 	k.awake = now
 	if Absent(err) {
@@ -168,11 +131,8 @@ func (k *Contact) renew(asked, pause time.Duration, err error) {
 	if silent > Limit {
 		k.log.Info("the Temporal server answers again", zap.Duration("silence", silent))
 	}
-	if silent > steady+pause-askEvery {
+	if silent > steady {
 		k.doubt = now + openPoll
-	}
-	if pause > askEvery { // it may have been away in between, and a chunk be late for as long again
-		k.rested = now + 2*pause
 	}
 	k.answered = asked
 }
@@ -184,7 +144,11 @@ func (k *Contact) tell(silent time.Duration) {
 		return
 	}
 	k.told = now
-	if paused := now - k.awake; paused < stopped {
+	paused := now - k.awake
+	if now-k.resumed < askAgain { // Run was the first to notice
+		paused = k.paused
+	}
+	if paused < stopped {
 		k.log.Error("the Temporal server was out of reach; running items are given up, it hands them on", zap.Duration("silence", silent))
 	} else {
 		k.log.Warn(fmt.Sprintf("this worker was stopped for %s; what ran on it is given up, since its items may run elsewhere",

@@ -15,11 +15,14 @@ import (
 )
 
 const (
-	// ending is the time that an activity has to end before the server hands its work on.
-	ending = time.Second
-	// tryLimit bounds one try of a heartbeat, tryPause comes between two.
-	tryLimit = 10 * time.Second
-	tryPause = 200 * time.Millisecond
+	// tryLimit bounds one try of a heartbeat, lastLimit that of an activity that has ended;
+	// tryPause comes between two.
+	tryLimit  = 10 * time.Second
+	lastLimit = 2 * time.Second
+	tryPause  = 200 * time.Millisecond
+	// lookEvery is how often an activity looks at the clock: timers stand still while the
+	// system sleeps.
+	lookEvery = time.Second
 )
 
 // errSilence ends activities without contact.
@@ -51,18 +54,16 @@ type pulseKey struct{}
 func (k *Contact) Follow(ctx context.Context, timeout time.Duration) (followed context.Context, stop func()) {
 	// The server handed the activity out a moment ago; else Late says so. The timeout is
 	// short where that of the workflow is.
-	limit := timeout - min(ending, timeout/4)
+	limit := timeout - min(contract.Ending, timeout/4)
 	moment := min(steady, limit/3)
 	p := &pulse{worker: k, limit: limit, answered: k.now() - moment}
-	k.uses(1)
 	p.held, p.lose = context.WithCancelCause(context.WithValue(context.Background(), pulseKey{}, p))
 	p.mu.Lock()
-	p.timer = time.AfterFunc(limit-moment, func() { p.left() })
+	p.timer = time.AfterFunc(min(limit-moment, lookEvery), func() { p.left() })
 	p.mu.Unlock()
 	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, pulseKey{}, p))
 	unlink := context.AfterFunc(p.held, func() { cancel(context.Cause(p.held)) })
 	return ctx, func() {
-		k.uses(-1)
 		p.mu.Lock()
 		p.ended = true
 		p.timer.Stop()
@@ -100,7 +101,7 @@ func (p *pulse) left() time.Duration {
 	}
 	silent := p.worker.now() - p.answered
 	if silent <= p.limit {
-		p.timer.Reset(p.limit - silent + time.Millisecond)
+		p.timer.Reset(min(p.limit-silent+time.Millisecond, lookEvery))
 		return p.limit - silent
 	}
 	p.ended = true
@@ -124,7 +125,7 @@ func (p *pulse) beat(ctx context.Context, send func(context.Context) error) (err
 	for {
 		limit := min(p.left(), tryLimit)
 		if last {
-			limit = min(limit, contract.HeartbeatEvery)
+			limit = min(limit, lastLimit)
 		}
 		if limit <= 0 {
 			return errSilence

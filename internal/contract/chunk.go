@@ -10,47 +10,61 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// HeartbeatTimeout is how long the server waits for a heartbeat of an activity before it
-// hands the activity on, unless the workers of a map say otherwise.
-const HeartbeatTimeout = Contact + HeartbeatEvery + time.Second
-
-// HeartbeatEvery is how often a running activity sends a heartbeat, a chunk at most.
-const HeartbeatEvery = 2 * time.Second
-
 // Contact is how long items run on at least while the server does not answer, unless a
 // worker's file says otherwise. MinContact and MaxContact bound it.
 const (
 	Contact    = 7 * time.Second
-	MinContact = HeartbeatEvery
+	MinContact = 2 * time.Second
 	MaxContact = time.Hour
 )
 
+const (
+	// HeartbeatEvery is the pause between the heartbeats of an activity, and before its
+	// first one, unless the workers of a map have a short or a long contact.
+	HeartbeatEvery = 10 * time.Second
+	// HeartbeatTimeout is how long the server waits for a heartbeat before it hands an
+	// activity on, unless the workers of a map say otherwise.
+	HeartbeatTimeout = Contact + HeartbeatEvery + Arrival + Ending
+	// Arrival is how long an activity may have been under way to its worker, Ending the time
+	// that it has to end before the server hands it on.
+	Arrival = 5 * time.Second
+	Ending  = time.Second
+	// AnswerTimeout bounds an activity that only answers a question.
+	AnswerTimeout = 10 * time.Second
+	// beatsPerSecond bounds the heartbeats of a workflow's chunks; each is a write of it.
+	beatsPerSecond = 50
+)
+
 // TimeoutOf is the heartbeat timeout of a map whose items run on for contact without the
-// server. The last heartbeat may be PauseOf old; a second is for the end of the items.
+// server. The last heartbeat may be PauseOf old. Who asks for little contact wants a lost
+// worker noticed soon, who asks for much has time.
 func TimeoutOf(contact gpumux.Duration) time.Duration {
 	if contact == 0 {
 		return HeartbeatTimeout
 	}
 	within := min(max(time.Duration(contact), MinContact), MaxContact)
-	return within + max(HeartbeatEvery, within/4) + time.Second
+	return within + max(min(HeartbeatEvery, within*3/2), within/4) + Arrival + Ending
 }
 
-// PauseOf is the pause between the heartbeats of a chunk with a timeout of TimeoutOf, or
-// a shorter one: the server cuts it to the timeout of the workflow. Each is a write of
-// the map's workflow, one after the other.
+// PauseOf is the pause between the heartbeats of an activity with a timeout of TimeoutOf,
+// or a shorter one: the server cuts it to the timeout of the workflow. Each is a write of
+// its workflow, one after the other, and may be billed.
 func PauseOf(timeout time.Duration) time.Duration {
 	if timeout <= 0 {
 		return HeartbeatEvery
 	}
-	return max(min(HeartbeatEvery, timeout*2/5), (timeout-time.Second)/5)
+	spare := max(timeout-Arrival-Ending, timeout*2/5)
+	return max(min(HeartbeatEvery, spare*3/5), spare/5)
 }
 
-// beatsPerSecond bounds the heartbeats of a workflow's chunks; each is a write of it.
-const beatsPerSecond = 50
-
-// TimeoutAbreast is TimeoutOf, or more for so many chunks that heartbeat side by side.
+// TimeoutAbreast is TimeoutOf, or more where so many chunks that heartbeat side by side
+// need a longer pause.
 func TimeoutAbreast(contact gpumux.Duration, chunks int) time.Duration {
-	return max(TimeoutOf(contact), 5*time.Duration(chunks)*time.Second/beatsPerSecond+time.Second)
+	timeout := TimeoutOf(contact)
+	if pause := time.Duration(chunks) * time.Second / beatsPerSecond; pause > PauseOf(timeout) {
+		timeout = max(timeout, 5*pause+Arrival+Ending)
+	}
+	return timeout
 }
 
 // Chunk is the input of the activity RunChunk: some items of one map.

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
@@ -62,11 +63,7 @@ func (l *link) lost(direction string) bool {
 // frontend passes on what the server is asked while its history service is there, and
 // otherwise what needs none. It returns its address.
 func (l *link) frontend(t testing.TB, server string) string {
-	conn, err := grpc.NewClient(server, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	require.NoError(t, err)
-	passed, err := proxy.NewWorkflowServiceProxyServer(proxy.WorkflowServiceProxyOptions{Client: workflowservice.NewWorkflowServiceClient(conn)})
-	require.NoError(t, err)
-	front := grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, req any, call *grpc.UnaryServerInfo, pass grpc.UnaryHandler) (any, error) {
+	return frontend(t, server, func(ctx context.Context, req any, call *grpc.UnaryServerInfo, pass grpc.UnaryHandler) (any, error) {
 		needed := regexp.MustCompile(`/(Respond|Record|DescribeWorkflowExecution)`).MatchString(call.FullMethod)
 		if needed && l.lost("history") {
 			return nil, status.Error(codes.Unavailable, "shard status unknown")
@@ -74,8 +71,20 @@ func (l *link) frontend(t testing.TB, server string) string {
 		if strings.Contains(call.FullMethod, "/Poll") && l.lost("matching") {
 			return nil, status.Error(codes.Unavailable, "no matching host")
 		}
+		return pass(ctx, req)
+	})
+}
+
+// frontend passes on what before lets through. It returns its address.
+func frontend(t testing.TB, server string, before grpc.UnaryServerInterceptor) string {
+	conn, err := grpc.NewClient(server, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	passed, err := proxy.NewWorkflowServiceProxyServer(proxy.WorkflowServiceProxyOptions{Client: workflowservice.NewWorkflowServiceClient(conn)})
+	require.NoError(t, err)
+	pings := keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true} // as Temporal's frontends
+	front := grpc.NewServer(grpc.KeepaliveEnforcementPolicy(pings), grpc.UnaryInterceptor(func(ctx context.Context, req any, call *grpc.UnaryServerInfo, pass grpc.UnaryHandler) (any, error) {
 		sent, _ := metadata.FromIncomingContext(ctx)
-		return pass(metadata.NewOutgoingContext(ctx, sent), req)
+		return before(metadata.NewOutgoingContext(ctx, sent), req, call, pass)
 	}))
 	workflowservice.RegisterWorkflowServiceServer(front, passed)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -177,7 +186,7 @@ func (h *host) behind(beats int, contact time.Duration) (*link, *program) {
 // chunks. The effects of no item are from both at once, and each result counts once.
 func TestCutOff_NoItemHasTwoAttemptsAtOnce(t *testing.T) {
 	t.Parallel()
-	const beats = 160 // 8 s: an item outlasts the 5 s after which its chunk is handed on
+	const beats = 280 // 14 s: an item outlasts the 11 s after which its chunk is handed on
 	for name, directions := range map[string][]string{
 		"Both": {"to the server", "to the worker"}, "ToTheServer": {"to the server"}, "ToTheWorker": {"to the worker"},
 		"History": {"history"},
@@ -186,7 +195,7 @@ func TestCutOff_NoItemHasTwoAttemptsAtOnce(t *testing.T) {
 			t.Parallel()
 			h := newHost(t)
 			l, first := h.behind(beats, contract.MinContact)
-			running := h.begin("map", "beat", "--range", "0:4", "--pool", "cpu", "--chunk", "1", "--out", "r.jsonl")
+			running := h.begin("map", "beat", "--range", "0:2", "--pool", "cpu", "--chunk", "1", "--out", "r.jsonl")
 			rig.Wait(t, func() bool { return len(h.beats()) == 2 }, 2*time.Minute, 5*time.Millisecond)
 			lost := h.beats()
 			l.lose(directions...)
@@ -211,7 +220,7 @@ func TestCutOff_NoItemHasTwoAttemptsAtOnce(t *testing.T) {
 			}
 			l.lose()
 			require.Equal(t, 0, running.code(), running.stderr.String())
-			h.complete("r.jsonl", 4)
+			h.complete("r.jsonl", 2)
 			for item, attempts := range h.beats() {
 				for i := 1; i < len(attempts); i++ {
 					require.Less(t, attempts[i-1].last, attempts[i].first, "item %s had two attempts at once: %v", item, attempts)
@@ -238,7 +247,7 @@ func TestCutOff_AShortSilenceCostsNothing(t *testing.T) {
 		t.Run(direction, func(t *testing.T) {
 			t.Parallel()
 			h := newHost(t)
-			l, _ := h.behind(beats, contract.Contact)
+			l, _ := h.behind(beats, 4*time.Second) // with a heartbeat after 6 s
 			running := h.begin("map", "beat", "--range", "0:2", "--pool", "cpu", "--chunk", "1", "--out", "r.jsonl")
 			count := func() (n int) {
 				for _, attempts := range h.beats() {
@@ -246,7 +255,7 @@ func TestCutOff_AShortSilenceCostsNothing(t *testing.T) {
 				}
 				return n
 			}
-			rig.Wait(t, func() bool { return count() > 40 }, 2*time.Minute, 5*time.Millisecond, "past the first heartbeats")
+			rig.Wait(t, func() bool { return count() > 200 }, 2*time.Minute, 5*time.Millisecond, "5 s of two items")
 			l.lose(direction)
 			before := count()
 			rig.Wait(t, func() bool { return count() > before+100 }, 2*time.Minute, 5*time.Millisecond, "2.5 s of two items")
@@ -264,17 +273,21 @@ func TestCutOff_AShortSilenceCostsNothing(t *testing.T) {
 // twice. Their results travel in the history, and nothing of them is stored.
 func TestCutOff_WhatEndsWithoutHistoryCounts(t *testing.T) {
 	t.Parallel()
-	const beats = 40 // 2 s
+	const beats = 120 // 6 s: by their end the worker knows
 	h := newHost(t)
 	l, _ := h.behind(beats, 20*time.Second)
 	running := h.begin("map", "beat", "--range", "0:4", "--pool", "cpu", "--chunk", "1", "--out", "r.jsonl")
 	rig.Wait(t, func() bool { return len(h.beats()) == 2 }, 2*time.Minute, 5*time.Millisecond)
 	l.lose("history")
 	rig.Wait(t, func() bool { return l.health() == http.StatusServiceUnavailable }, time.Minute, 100*time.Millisecond, "it can do no work")
+	rig.Wait(t, func() bool {
+		ended := 0
+		for _, attempts := range h.beats() {
+			ended += attempts[0].count / beats
+		}
+		return ended == 2
+	}, time.Minute, 100*time.Millisecond, "both run to their end")
 	require.Len(t, h.beats(), 2, "nothing more begins")
-	for item, attempts := range h.beats() {
-		require.Equal(t, beats, attempts[0].count, "item %s ran to its end", item)
-	}
 	l.lose()
 	rig.Wait(t, func() bool { return l.health() == http.StatusOK }, time.Minute, 100*time.Millisecond)
 	require.Equal(t, 0, running.code(), running.stderr.String())

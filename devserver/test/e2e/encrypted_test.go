@@ -60,7 +60,7 @@ func newVault(t *testing.T, sealed bool) *vault {
 	t.Helper()
 	v := &vault{shell: newShell(t), port: freePort(t)}
 	v.write("secret.py", secretPy)
-	file := "store: file://" + v.path("store") + "\npools: [{name: host, devices: cpu, slots: 2}]\n" +
+	file := "store: file://" + v.path("store") + "\npools: [{name: host, devices: cpu, slots: 2}]\ncontact: 2s\n" +
 		"tasks: {secret: {python: \"secret.py:secret\"}, pick: {python: \"secret.py:pick\"}, broken: {python: \"secret.py:broken\"}, " +
 		"double: {python: \"step.py:double\"}}\n"
 	if sealed {

@@ -201,7 +201,8 @@ func newHost(t *testing.T) *host {
 	h := &host{shell: newShell(t), port: freePort(t)}
 	h.write("faulty.py", faultsPy)
 	h.write("calls", "")
-	h.write("worker.yaml", fmt.Sprintf("store: file://%s\npools: [{name: cpu, devices: cpu, slots: 2}]\n"+
+	// A killed worker is noticed soon.
+	h.write("worker.yaml", fmt.Sprintf("store: file://%s\npools: [{name: cpu, devices: cpu, slots: 2}]\ncontact: 2s\n"+
 		"tasks: {step: {python: \"faulty.py:step\", env: {CALLS: %q}}}\n", h.path("store"), h.path("calls")))
 	h.env = append(h.env, "TEMPORAL_ADDRESS=127.0.0.1:"+h.port)
 	return h

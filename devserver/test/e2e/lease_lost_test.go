@@ -32,7 +32,7 @@ func newLeaseHost(t *testing.T, slots int) *host {
 	h.write("model.py", modelPy)
 	h.write("sleeps", "")
 	tasks := ""
-	for _, name := range []string{"load", "infer", "pid", "sleep"} {
+	for _, name := range []string{"load", "infer", "pid", "sleep", "gate"} {
 		tasks += fmt.Sprintf("  %s: {python: \"model.py:%s\"}\n", name, name)
 	}
 	h.write("worker.yaml", fmt.Sprintf("store: file://%s\npools: [{name: cpu, devices: cpu, slots: %d}]\ntasks:\n%s", h.path("store"), slots, tasks))
@@ -40,7 +40,7 @@ func newLeaseHost(t *testing.T, slots int) *host {
 	return h
 }
 
-// Leases on a worker that is killed end within half a minute: as a fault that says what
+// Leases on a worker that is killed end within a minute: as a fault that says what
 // was lost, or on another worker where they can be built anew.
 func TestLease_AKilledWorker(t *testing.T) {
 	t.Parallel()
@@ -63,7 +63,7 @@ func TestLease_AKilledWorker(t *testing.T) {
 			if err := load(ctx, s); err != nil {
 				return err
 			}
-			if _, err := workflows.Call[any](ctx, s, "sleep", 10); err != nil {
+			if _, err := workflows.Call[any](ctx, s, "gate", h.path("open")); err != nil {
 				return err
 			}
 			got, err = workflows.Call[inferred](ctx, s, "infer", map[string]any{"model": model, "x": 6})
@@ -81,18 +81,20 @@ func TestLease_AKilledWorker(t *testing.T) {
 		require.NoError(t, err)
 		runs = append(runs, run)
 	}
-	rig.Wait(t, func() bool { return len(h.file("sleeps")) == 4 }, time.Minute, 10*time.Millisecond)
+	for i := range runs {
+		rig.Wait(t, func() bool { // the worker tells it every 10 s
+			shown := h.begin("show", fmt.Sprint("lost-", i))
+			<-shown.ended
+			return strings.Contains(shown.stdout.String(), "runs gate, residents: 1 of 3.9KiB, ends within ")
+		}, time.Minute, 100*time.Millisecond)
+	}
 	shown := h.begin("workers")
 	<-shown.ended
 	require.Contains(t, shown.stdout.String(), "4 leased")
-	rig.Wait(t, func() bool { // the worker tells it every 2 s
-		shown = h.begin("show", "lost-2")
-		<-shown.ended
-		return strings.Contains(shown.stdout.String(), "runs sleep, residents: 1 of 3.9KiB, ends within ")
-	}, time.Minute, 100*time.Millisecond)
 
 	h.worker()
 	require.NoError(t, first.Process.Kill())
+	h.write("open", "")
 	killed := time.Now()
 	for i, run := range runs {
 		ctx, cancel := context.WithDeadline(t.Context(), killed.Add(time.Minute))
@@ -102,7 +104,6 @@ func TestLease_AKilledWorker(t *testing.T) {
 		if i < 2 {
 			require.ErrorContains(t, err, "slot_lost")
 			require.ErrorContains(t, err, "gave no sign of life")
-			require.Less(t, time.Since(killed), 30*time.Second)
 			continue
 		}
 		require.NoError(t, err)
