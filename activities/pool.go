@@ -16,8 +16,8 @@ import (
 	"github.com/gpumux/gpumux/store"
 )
 
-// elsewhereDelay is the longest pause before work of another edition of the code is handed
-// on. The first ones are short: most fleets are small.
+// elsewhereDelay is the longest pause before work of another edition of the code is
+// handed on. The first ones are short: most fleets are small.
 const elsewhereDelay = time.Second
 
 // Pool serves the queue of one pool, or of one device of it.

@@ -8,8 +8,8 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// Decode is the value of JSON that a map gave, such as the Key or the Item of a Result; of
-// no JSON and of null it is zero. In a workflow it stands for encoding/json, which
+// Decode is the value of JSON that a map gave, such as the Key or the Item of a Result;
+// of no JSON and of null it is zero. In a workflow it stands for encoding/json, which
 // workflowcheck takes for nondeterministic. errors.As finds a *gpumux.Fault in its error.
 func Decode[T any](raw json.RawMessage) (value T, err error) {
 	if len(raw) == 0 {

@@ -93,7 +93,7 @@ type Chunk struct {
 	Items  []json.RawMessage `json:"items,omitempty"`
 	Source *Source           `json:"source,omitempty"`
 	Range  *gpumux.Range     `json:"range,omitempty"`
-	// Parts is the folder that takes the results. Without one they travel in the ChunkResult.
+	// Parts is the folder that takes the results. Without one they are in the ChunkResult.
 	Parts string `json:"parts,omitempty"`
 	// Claim is the map's to that folder. A worker with another store refuses the chunk.
 	Claim Claim `json:"claim,omitzero"`

@@ -40,7 +40,7 @@ func TestAbsurd_ActivitiesCostNothing(t *testing.T) {
 			contract.WriteList: gpumux.Queue,
 		} {
 			h, err := s.client.ExecuteActivity(t.Context(), client.StartActivityOptions{
-				ID: name + string(rune('a'+i)), TaskQueue: queue, ScheduleToCloseTimeout: time.Minute,
+				ID: name + string(rune('a'+i)), TaskQueue: queue, ScheduleToCloseTimeout: 10 * time.Minute,
 			}, name, input)
 			require.NoError(t, err)
 			handles = append(handles, h)
@@ -138,7 +138,7 @@ func TestAbsurd_NamesOfOthers(t *testing.T) {
 		"gpumux.cpu": "gpumux.cpu", "gpumux": "gpumux", "gpumux.lease": "gpumux.lease.1", "gpumux.lease.a": "gpumux.lease.b.1", "": "gpumux.cpu",
 	} {
 		h, err := s.client.ExecuteActivity(t.Context(), client.StartActivityOptions{
-			ID: "hold " + id, TaskQueue: contract.LeaseQueue(names.PoolQueue("cpu")), ScheduleToCloseTimeout: time.Minute,
+			ID: "hold " + id, TaskQueue: contract.LeaseQueue(names.PoolQueue("cpu")), ScheduleToCloseTimeout: 10 * time.Minute,
 		}, contract.HoldSlot, contract.Lease{ID: id, Queue: queue, Workflow: "w", TTL: gpumux.Duration(time.Minute)})
 		require.NoError(t, err)
 		var refused *temporal.ApplicationError
