@@ -41,5 +41,5 @@ func TestLanguages_Counts(t *testing.T) {
 
 func TestLanguages_AFailedTextIsTheError(t *testing.T) {
 	_, err := run(t, map[string]string{"hello": "English"}, "hello", "xyzzy")
-	require.ErrorContains(t, err, "item 1: task_error: no idea")
+	require.ErrorContains(t, err, "item 1: no idea (type: task_error, retryable: false)")
 }

@@ -191,5 +191,9 @@ func printResult(a *app.App, result gpumux.Result, whole bool) error {
 		a.Console.Say("gpumux: %s", screen.OneLine(result.Fault.Error(), 1000))
 		return app.Exit(app.ExitFailed)
 	}
+	if n := len(result.Files); n > 0 {
+		a.Console.Say("gpumux: the item saved %d files (%s), and `run` has no place for files; use `gpumux map --files DIR`", n, screen.OneLine(strings.Join(result.Files, ", "), 200))
+		return app.Exit(app.ExitFailed)
+	}
 	return nil
 }
