@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/converter"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -48,4 +49,19 @@ func TestKeys_ACodecAloneDoesNotEncryptTheStore(t *testing.T) {
 	require.NoError(t, err)
 	require.Nil(t, w.o.Codec)
 	require.Empty(t, lines.All())
+}
+
+// What an activity has left for its next attempt goes only when the server has its end.
+func TestReports_OnlyWhatTheServerHasTaken(t *testing.T) {
+	var r reports
+	done := make(chan string, 2)
+	r.after([]byte("taken"), func() { done <- "taken" })
+	r.after([]byte("refused"), func() { done <- "refused" })
+	r.ended([]byte("refused"), serviceerror.NewNotFound("a newer attempt"))
+	r.ended([]byte("another"), nil)
+	r.ended([]byte("taken"), nil)
+	r.ended([]byte("refused"), nil)
+	r.doing.Wait()
+	require.Len(t, done, 1)
+	require.Equal(t, "taken", <-done)
 }
