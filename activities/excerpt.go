@@ -3,7 +3,6 @@ package activities
 import (
 	"context"
 	"fmt"
-	"path"
 	"strings"
 	"time"
 
@@ -56,7 +55,7 @@ func (a *attempt) shorten(ctx context.Context, all []gpumux.Result) {
 		return
 	}
 	info := activity.GetInfo(ctx)
-	key := path.Join(path.Dir(contract.OutputOf(info.WorkflowExecution.ID, info.WorkflowExecution.RunID)), "whole", info.ActivityID+".jsonl")
+	key := contract.WholeOf(info.WorkflowExecution.ID, info.WorkflowExecution.RunID, info.ActivityID)
 	where := "; the whole result is in " + a.Store.Objects.Locate(key)
 	storing, stop := context.WithTimeout(ctx, 10*time.Second)
 	defer stop()

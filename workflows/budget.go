@@ -47,11 +47,8 @@ type budget struct {
 	engines []*engine
 }
 
-// waiter is who waits for room. It is told by wake, if it has one.
-type waiter struct {
-	woken bool
-	wake  func()
-}
+// waiter is who waits for room. While it does, wake is called when there may be some.
+type waiter struct{ wake func() }
 
 var budgets sync.Map // of *budget by weak.Pointer[workflow.Info]
 
@@ -76,13 +73,13 @@ func (b *budget) take(ctx workflow.Context, w *waiter, bytes int) bool {
 	if late {
 		b.beginTask(ctx)
 	}
-	full := b.pending > 0 && b.size(ctx)+bytes+b.awaited() > historyBytes
+	crowded := b.pending > 0 && b.size(ctx)+bytes+b.awaited() > historyBytes
 	at := slices.Index(b.line, w)
 	if at < 0 {
 		at = len(b.line)
 		b.line = append(b.line, w)
 	}
-	if late || full || at >= b.limit()-b.pending {
+	if late || crowded || at >= b.limit()-b.pending {
 		return false
 	}
 	b.pending++
@@ -128,17 +125,17 @@ func (b *budget) release() {
 
 // limit is how much may be under way.
 func (b *budget) limit() int {
-	most := maxPending
+	limit := maxPending
 	for _, e := range b.engines {
-		most = max(most, e.sizer.Part())
+		limit = max(limit, e.sizer.Part())
 	}
-	return most
+	return limit
 }
 
 // wake tells those for whom there may be room.
 func (b *budget) wake() {
 	for _, w := range b.line[:min(len(b.line), max(0, b.limit()-b.pending))] {
-		if w.woken = true; w.wake != nil {
+		if w.wake != nil {
 			w.wake()
 		}
 	}
@@ -146,9 +143,11 @@ func (b *budget) wake() {
 
 // wait is take that waits. The error is why ctx ended.
 func (b *budget) wait(ctx workflow.Context, w *waiter, bytes int) error {
+	woken := false
+	w.wake = func() { woken = true }
 	for !b.take(ctx, w, bytes) {
-		w.woken = false
-		if err := workflow.Await(ctx, func() bool { return w.woken }); err != nil {
+		woken = false
+		if err := workflow.Await(ctx, func() bool { return woken }); err != nil {
 			b.leave(w)
 			return err
 		}
@@ -174,8 +173,8 @@ func (b *budget) chunks(ctx workflow.Context) int {
 	return (historyEvents-workflow.GetInfo(ctx).GetCurrentHistoryLength())/chunkEvents - b.pending
 }
 
-// least is how many items a chunk has at least, so that the history has room for all.
-func (b *budget) least(ctx workflow.Context) int64 {
+// minItems is how many items a chunk has at least, so that the history has room for all.
+func (b *budget) minItems(ctx workflow.Context) int64 {
 	left, chunks := int64(0), int64(max(1, b.chunks(ctx)))
 	for _, e := range b.engines {
 		left += e.todo.Items()
@@ -202,12 +201,9 @@ func (b *budget) part(e *engine) {
 
 func (b *budget) admit(ctx workflow.Context, e *engine) error {
 	b.note(ctx)
-	for _, item := range e.items {
-		e.unsent += len(item) + 1
-	}
-	bytes := b.size(ctx) + e.unsent
+	bytes := b.size(ctx) + e.unsent()
 	for _, other := range b.engines {
-		bytes += other.unsent
+		bytes += other.unsent()
 	}
 	if bytes > historyBytes {
 		return b.overflow(e, "with these items it has "+gpumux.Size(bytes).String())
@@ -225,14 +221,16 @@ func (b *budget) admit(ctx workflow.Context, e *engine) error {
 // full returns an error where the history has no room for another chunk of so many bytes.
 func (b *budget) full(ctx workflow.Context, e *engine, bytes int) error {
 	b.note(ctx)
-	done := fmt.Sprintf("%d of %d items are done", e.tally.counts.Succeeded+e.tally.counts.Failed, e.total)
-	switch size := b.size(ctx) + bytes; {
+	has, size := "", b.size(ctx)+bytes
+	switch {
 	case b.pending == 0 && b.chunks(ctx) < 1:
-		return b.overflow(e, fmt.Sprintf("it has %d events, and %s", workflow.GetInfo(ctx).GetCurrentHistoryLength(), done))
+		has = fmt.Sprintf("it has %d events", workflow.GetInfo(ctx).GetCurrentHistoryLength())
 	case size > historyBytes:
-		return b.overflow(e, fmt.Sprintf("with the next chunk it has %s, and %s", gpumux.Size(size), done))
+		has = "with the next chunk it has " + gpumux.Size(size).String()
+	default:
+		return nil
 	}
-	return nil
+	return b.overflow(e, fmt.Sprintf("%s, and %d of %d items are done", has, e.tally.counts.Succeeded+e.tally.counts.Failed, e.total))
 }
 
 // overflow is the error of a map that does not fit into the history.

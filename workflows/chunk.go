@@ -20,12 +20,14 @@ import (
 func (e *engine) hand(ctx workflow.Context) bool {
 	at := e.todo.First(workflow.Now(ctx))
 	piece, left := e.todo[at], e.todo.Items()
-	size, forced := e.sizer.Size(piece, left), false
-	if least := e.budget.least(ctx); e.parts == "" && e.in.Chunk == 0 && least > size {
-		size, forced = least, true
+	size, forced, inHistory := e.sizer.Size(piece, left), false, e.parts == ""
+	if inHistory && e.in.Chunk == 0 {
+		if floor := e.budget.minItems(ctx); floor > size {
+			size, forced = floor, true
+		}
 	}
 	size, bytes := e.fits(piece, size)
-	if e.parts == "" {
+	if inHistory {
 		if err := e.budget.full(ctx, e, bytes); err != nil {
 			e.fail(err)
 			return false
@@ -34,7 +36,6 @@ func (e *engine) hand(ctx workflow.Context) bool {
 	if !e.budget.take(ctx, &e.turn, bytes) {
 		return false
 	}
-	e.unsent = max(0, e.unsent-bytes)
 	e.dispatch(ctx, e.todo.Take(at, size), forced)
 	return true
 }
@@ -58,6 +59,21 @@ func (e *engine) fits(piece contract.Piece, size int64) (items int64, bytes int)
 		}
 	}
 	return items, bytes + carried
+}
+
+// unsent is the bytes of items that are to travel in the history.
+func (e *engine) unsent() (bytes int) {
+	if e.parts != "" {
+		return 0
+	}
+	for _, piece := range e.todo {
+		for _, run := range piece.Runs {
+			for _, item := range e.items[run.Start:run.End] {
+				bytes += len(item) + 1
+			}
+		}
+	}
+	return bytes
 }
 
 // awaited is how many bytes of results the chunks in flight are likely to bring.

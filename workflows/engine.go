@@ -47,10 +47,9 @@ type engine struct {
 	tally tally
 
 	inFlight int
-	// underWay is how many items are in flight, unsent the bytes of those that are not yet,
-	// got the results so far and their bytes. They are of items that travel in the history.
+	// underWay is how many items are in flight, got how many results came back through the
+	// history, and gotInBytes what they weigh.
 	underWay        int64
-	unsent          int
 	got, gotInBytes int
 	budget          *budget
 	turn            waiter

@@ -44,14 +44,9 @@ func (b *beats) encode(ctx context.Context, o Options, beat *workflowservice.Rec
 	return again, nil
 }
 
-// forget drops the details of an activity that ends.
+// forget drops the details of an activity that ends with this request.
 func (b *beats) forget(request any) {
-	switch end := request.(type) {
-	case *workflowservice.RespondActivityTaskCompletedRequest:
-		b.last.Delete(string(end.GetTaskToken()))
-	case *workflowservice.RespondActivityTaskFailedRequest:
-		b.last.Delete(string(end.GetTaskToken()))
-	case *workflowservice.RespondActivityTaskCanceledRequest:
+	if end, ok := request.(interface{ GetTaskToken() []byte }); ok {
 		b.last.Delete(string(end.GetTaskToken()))
 	}
 }

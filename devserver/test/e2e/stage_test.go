@@ -45,6 +45,10 @@ func (s *stage) work() {
 	w, err := workers.New(s.config, workers.Options{Client: s.Client, Runtime: s.t.TempDir(), StopTimeout: time.Second})
 	require.NoError(s.t, err)
 	serve(s.t, w)
+	require.Eventually(s.t, func() bool { // the server knows of it with its first request for work
+		_, err := s.Fleet().Offer(s.t.Context())
+		return err == nil
+	}, time.Minute, 10*time.Millisecond)
 }
 
 // over is a map over the numbers 0 to n-1.
