@@ -264,9 +264,7 @@ func TestScale_TroubleWithTheStore(t *testing.T) {
 			b := s3test.Start(t)
 			s := newSite(t)
 			s.store = b.URL("")
-			patient := s.hand().config(2)
-			patient.Contact = gpumux.Duration(contract.MinContact)
-			s.serve(patient)
+			s.serve(s.hand().config(2))
 			st := s.starter()
 			const n = 2000
 			run := s.start(gpumux.MapInput{Task: "brief", Range: &gpumux.Range{End: n}, Ladder: []string{"cpu"}, Chunk: 50, Output: "maps/a/results.jsonl"})
@@ -283,7 +281,7 @@ func TestScale_TroubleWithTheStore(t *testing.T) {
 				d, err := s.client.DescribeWorkflowExecution(t.Context(), run.GetID(), "")
 				require.NoError(t, err)
 				return slices.ContainsFunc(d.PendingActivities, func(p *workflow.PendingActivityInfo) bool {
-					return p.LastHeartbeatTime.AsTime().Sub(since) > contract.TimeoutOf(patient.Contact) && p.Attempt == 1
+					return p.LastHeartbeatTime.AsTime().Sub(since) > contract.HeartbeatTimeout && p.Attempt == 1
 				})
 			}, time.Minute, 100*time.Millisecond)
 			require.Equal(t, held, b.Written())
