@@ -97,7 +97,7 @@ func runStream(a *app.App, c *cobra.Command, args []string, f *mapFlags) error {
 	count := int64(0)
 	var ended error // the input, before its end
 	causes, err := r.out.Write(ctx, counted(&count, local.Stream(ctx, o, local.StreamOptions{
-		Items: func(give func(item []byte, wrong *items.SourceError) error) (err error) {
+		Items: func(ctx context.Context, give func(item []byte, wrong *items.SourceError) error) (err error) {
 			begun, unchecked := false, f.input.Key != ""
 			err = f.source.Each(ctx, func(item []byte, wrong *items.SourceError) error {
 				if unchecked && wrong == nil {

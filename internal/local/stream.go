@@ -24,8 +24,8 @@ import (
 // StreamOptions say what Stream runs over which items.
 type StreamOptions struct {
 	// Items calls give with each item, or with the mistake in its line, and returns after
-	// the last one. give copies the item.
-	Items func(give func(item []byte, wrong *items.SourceError) error) error
+	// the last one, or when ctx ends: the stream has then. give copies the item.
+	Items func(ctx context.Context, give func(item []byte, wrong *items.SourceError) error) error
 	// Unordered yields each result at once. Default: in the order of the items.
 	Unordered bool
 	// Input has the options of the items: Mode, Timeout, Attempts, Arg, Key and WithItem.
@@ -147,7 +147,7 @@ func (s *streaming) run(ctx context.Context, yield func([]byte) bool) error {
 func (s *streaming) read(ctx context.Context) error {
 	defer close(s.queue)
 	var index int64
-	s.failed = s.Items(func(item []byte, wrong *items.SourceError) error {
+	s.failed = s.Items(ctx, func(item []byte, wrong *items.SourceError) error {
 		one := streamed{index, slices.Clone(item), min(minWeight+int64(len(item)), maxAhead)}
 		if err := s.room.Acquire(ctx, one.weight); err != nil {
 			return context.Cause(ctx)

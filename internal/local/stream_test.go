@@ -39,6 +39,9 @@ def run(item):
     if item == "die": os._exit(3)
     while isinstance(item, str) and item.startswith("/") and not os.path.exists(item): time.sleep(0.005)
     return item
+class unprepared:
+    def __init__(self): raise ValueError("not prepared")
+    def __call__(self, item): return item
 `
 
 // streamOver streams items that a test feeds through a function, in two slots.
@@ -71,8 +74,8 @@ func streamLines(t *testing.T, ctx context.Context, function string, in local.St
 	return local.Stream(ctx, local.Options{Task: task, Pools: pools}, in)
 }
 
-func items(all ...string) func(taking) error {
-	return func(give taking) error {
+func items(all ...string) func(context.Context, taking) error {
+	return func(_ context.Context, give taking) error {
 		for _, item := range all {
 			if err := give([]byte(item), nil); err != nil {
 				return err
@@ -108,8 +111,8 @@ func TestStream_InOrderWithFaults(t *testing.T) {
 func TestStream_ABadLineCostsOneItem(t *testing.T) {
 	wrong := &store.SourceError{Name: "items.jsonl", Line: 2, Problem: "not JSON", Text: "{", Hint: "write JSON"}
 	for _, key := range []string{"", "id"} {
-		lines, err := streamOver(t, local.StreamOptions{Input: gpumux.MapInput{Key: key}, Items: func(give taking) error {
-			return errors.Join(items(`{"id":"a"}`)(give), give(nil, wrong), items(`{"id":"b"}`)(give))
+		lines, err := streamOver(t, local.StreamOptions{Input: gpumux.MapInput{Key: key}, Items: func(ctx context.Context, give taking) error {
+			return errors.Join(items(`{"id":"a"}`)(ctx, give), give(nil, wrong), items(`{"id":"b"}`)(ctx, give))
 		}})
 		require.NoError(t, err)
 		require.Len(t, lines, 3)
@@ -125,7 +128,7 @@ func TestStream_ABadLineCostsOneItem(t *testing.T) {
 func TestStream_ResultsComeBeforeTheNextItem(t *testing.T) {
 	for _, unordered := range []bool{false, true} {
 		ask, answered := make(chan string), 0
-		asking := func(give taking) error {
+		asking := func(_ context.Context, give taking) error {
 			for item := range ask {
 				if err := give([]byte(item), nil); err != nil {
 					return err
@@ -192,7 +195,7 @@ func TestStream_ReadsAheadWithinBounds(t *testing.T) {
 	const most = 8 // of 8 MiB each there is room for seven, and one waits
 	gate, large := filepath.Join(t.TempDir(), "gate"), []byte(`"`+strings.Repeat("x", 8<<20)+`"`)
 	var yielded atomic.Int64
-	held := func(give taking) error {
+	held := func(_ context.Context, give taking) error {
 		if err := give([]byte(strconv.Quote(gate)), nil); err != nil {
 			return err
 		}
@@ -220,8 +223,8 @@ func TestStream_ReadsAheadWithinBounds(t *testing.T) {
 
 func TestStream_Ends(t *testing.T) {
 	mistake := errors.New("the disk is gone")
-	lines, err := streamOver(t, local.StreamOptions{Items: func(give taking) error {
-		return errors.Join(items("0", "1")(give), mistake)
+	lines, err := streamOver(t, local.StreamOptions{Items: func(ctx context.Context, give taking) error {
+		return errors.Join(items("0", "1")(ctx, give), mistake)
 	}})
 	require.ErrorIs(t, err, mistake)
 	require.Len(t, lines, 2, "what came before has its results")
@@ -230,7 +233,19 @@ func TestStream_Ends(t *testing.T) {
 	}
 	require.ErrorAs(t, err, new(*config.Error))
 
-	endless := func(give taking) error {
+	// Nobody waits for an input that may never go on.
+	pausing := func(ctx context.Context, give taking) error {
+		if err := give([]byte("0"), nil); err != nil {
+			return err
+		}
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	for _, err = range streamLines(t, t.Context(), "unprepared", local.StreamOptions{Items: pausing}) {
+	}
+	require.ErrorContains(t, err, "not prepared")
+
+	endless := func(_ context.Context, give taking) error {
 		for {
 			if err := give([]byte("1"), nil); err != nil {
 				return err
