@@ -57,7 +57,9 @@ class Command:
         self.stdin, self.stdout = self.process.stdin, self.process.stdout
         self._said: list[str] = []
         # What the finalizer and the thread hold must not keep the owner alive.
-        self._end = weakref.finalize(owner, _stop, self.process)
+        self._end = weakref.finalize(owner, unless_forked, os.getpid(), _stop, self.process)
+        if fed:
+            _fed.add(self.process)
         self._listener = threading.Thread(target=_listen, args=(self.process, self._said, heard), daemon=True)
         self._listener.start()
 
@@ -76,6 +78,28 @@ class Command:
         code = self.process.wait()
         self._listener.join()
         return failure(code, "\n".join(self._said) or f"gpumux ended with {code} and said nothing", self._options)
+
+
+# Processes with an input, which ends when nobody has it any more.
+_fed: "weakref.WeakSet[subprocess.Popen]" = weakref.WeakSet()
+
+
+def _let_go() -> None:
+    """In a forked child: have no part in inputs that the parent is to end."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for process in _fed:
+        if process.stdin is not None and not process.stdin.closed:
+            os.dup2(null, process.stdin.fileno(), inheritable=False)
+    os.close(null)
+
+
+os.register_at_fork(after_in_child=_let_go)
+
+
+def unless_forked(process: int, call: Callable[..., Any], *args: Any, **named: Any) -> None:
+    """Call it, but not in a child that has a copy of what is the parent's."""
+    if os.getpid() == process:
+        call(*args, **named)
 
 
 def _listen(process: subprocess.Popen, said: list, heard: Callable[[str], None]) -> None:

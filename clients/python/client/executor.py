@@ -2,39 +2,49 @@
 
 from __future__ import annotations
 
-import collections
 import concurrent.futures
 import contextlib
 import hashlib
+import itertools
 import json
+import logging
 import os
 import pickle
+import queue
 import shutil
 import sys
 import tempfile
 import threading
 import weakref
-from typing import IO, Any, Callable, Optional, Sequence
+from typing import Any, Callable, Iterable, Optional, Sequence
 
 from .. import remote, typed
+from ..fault import describe
 from . import function as functions
-from .command import Command
-from .fault import Fault, RemoteTraceback
+from .command import Command, unless_forked
+from .fault import Broken, Fault, RemoteTraceback, unreadable
 from .options import Memory, Words, words
 from .values import loads
+
+_log = logging.getLogger("gpumux")
 
 
 class Executor(concurrent.futures.Executor):
     """Runs calls in slots on this machine. What one raises, its future raises, or a Fault where its process ended.
 
-    Slots, budgets, faults and retries are those of gpumux.map; arguments and results are pickled. Nothing is kept: what is not done
-    when the program ends is lost. Functions of notebooks, lambdas and inner functions need cloudpickle.
+    Slots, budgets, faults and retries are those of gpumux.map; arguments and results are pickled. max_workers is another name of slots.
+    initializer(*initargs) runs in each process before its first call; where it raises, the executor is broken. An executor that is
+    collected, and a program that ends, finish what was submitted; what a killed one left is lost. Functions of notebooks, lambdas and
+    inner functions need cloudpickle.
     """
 
     def __init__(
         self,
         slots: Optional[int] = None,
         *,
+        max_workers: Optional[int] = None,
+        initializer: Optional[Callable[..., Any]] = None,
+        initargs: Iterable[Any] = (),
         memory: Optional[Memory] = None,
         devices: Optional[Words] = None,
         sharing: Optional[str] = None,
@@ -47,141 +57,196 @@ class Executor(concurrent.futures.Executor):
         gpus_per_slot: Optional[int] = None,
         pass_env: Sequence[str] = (),
     ) -> None:
-        # Held while a call is written. What the reader needs is not under it: the command may wait for the reader.
-        self._writing = threading.Lock()
-        self._pending: dict[int, tuple[Future, str]] = {}
-        # How many calls need a file with a function, and the functions of calls that are over.
-        self._files: dict[str, int] = {}
-        self._over: "collections.deque[str]" = collections.deque()
-        self._folder = tempfile.mkdtemp(prefix="gpumux-")
-        self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-        self._count, self._closed = 0, False
-        # Why the command ended by itself.
-        self._why: Optional[Exception] = None
-        self._command = Command(
-            self,
-            ["stream", remote.TARGET, "--unordered", "--quiet"],
-            dict(
-                slots=slots, memory=memory, devices=devices, sharing=sharing, mode=mode, timeout=timeout, start_timeout=start_timeout,
-                attempts=attempts, python=python or sys.executable, visible_devices=visible_devices, gpus_per_slot=gpus_per_slot,
-                pass_env=[*words(pass_env), "PYTHONPATH", typed.VARIABLE],
-            ),
-            fed=True, environ={**os.environ, "PYTHONPATH": os.pathsep.join(functions.paths()), typed.VARIABLE: f" {functions.main()}"},
+        if slots is not None and max_workers is not None:
+            raise TypeError(f"slots={slots!r} and max_workers={max_workers!r} are one option; give one of them")
+        options = dict(
+            slots=max_workers if slots is None else slots, memory=memory, devices=devices, sharing=sharing, mode=mode, timeout=timeout,
+            start_timeout=start_timeout, attempts=attempts, python=python or sys.executable, visible_devices=visible_devices,
+            gpus_per_slot=gpus_per_slot, pass_env=words(pass_env),
         )
-        self._reader = threading.Thread(target=_read, args=(weakref.ref(self), self._command.stdout), daemon=True)
-        self._reader.start()
+        self._calls = calls = _Calls(options, initializer and (initializer, tuple(initargs)))
+        self._folder, self._reader = calls.folder, calls.reader
+        weakref.finalize(self, calls.close).atexit = False
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> concurrent.futures.Future:
-        """Run fn(*args, **kwargs) in the next free slot, with fn and the arguments as they are now."""
-        with self._writing:
-            if self._why is not None:
-                raise self._why
-            if self._closed:
-                raise RuntimeError("the executor is shut down")
-            name = self._name(fn)
-            imports = name not in self._files and getattr(fn, "__module__", None) == "__main__"
-            item = remote.pack(name, _dumps((args, kwargs), imports), self._raised(self._count))
-            future = Future(remote.mark(item["raised"]))
-            self._pending[self._count] = future, name
-            self._count_files(name)
-            self._count += 1
-            try:
-                self._command.stdin.write(json.dumps(item).encode() + b"\n")
-                self._command.stdin.flush()
-            except OSError:
-                pass  # the reader fails every future, with what the command said
-        return future
+        """Run fn(*args, **kwargs) in the next free slot, with fn and the arguments as they are now. It waits for nothing."""
+        return self._calls.submit(fn, args, kwargs)
 
     def __repr__(self) -> str:
-        return f"<gpumux.Executor: {len(self._pending)} calls wait or run{', shut down' if self._closed else ''}>"
+        return f"<gpumux.Executor: {len(self._calls.pending)} calls wait or run{', shut down' if self._calls.closed else ''}>"
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more calls. wait waits for those that were submitted; cancel_futures cancels those that have not begun."""
-        with self._writing:
-            self._closed = True
-            try:
-                self._command.stdin.close()
-            except OSError:
-                pass
+        self._calls.close()
         if cancel_futures:
-            for future, _ in list(self._pending.values()):
+            for future, _ in list(self._calls.pending.values()):
                 future.cancel()
         if wait:
             self._reader.join()
-            self._command.end()
-            self._remove()
 
     def terminate_workers(self) -> None:
         """End the calls that run, and take no more. Futures that are not done raise an Error."""
-        self._closed = True
-        self._command.end()
+        self._calls.close()
+        self._calls.command.end()
         self.shutdown()
 
-    def _name(self, fn: Any) -> str:
-        """The task of a function, or the file with it as it is now. The same pickle is the same file, which a slot loads once."""
+
+class _Calls:
+    """The calls of an executor, which may be gone before they are over.
+
+    Two threads hold it: one writes calls, so that who submits, such as a callback of the other, never waits for the command; the other
+    gives each future its result. However that one ends, every future has an end.
+    """
+
+    def __init__(self, options: dict, initializer: Optional[tuple]) -> None:
+        self.closed = False
+        # By their position in the command's input.
+        self.pending: dict[int, tuple[Future, str]] = {}
+        # Why the command takes no more calls, where nobody has asked for that.
+        self._broken: Optional[Broken] = None
+        # How many calls need a file with a function.
+        self._files: dict[str, int] = {}
+        self._count = 0
+        self._numbers = itertools.count()
+        # Held for what is below, and never while anything is waited for.
+        self._state = threading.Lock()
+        self._lines: "queue.SimpleQueue[Optional[bytes]]" = queue.SimpleQueue()
+        self.folder = tempfile.mkdtemp(prefix="gpumux-")
+        weakref.finalize(self, unless_forked, os.getpid(), shutil.rmtree, self.folder, ignore_errors=True)
+        environ = {**os.environ, "PYTHONPATH": os.pathsep.join(functions.paths()), typed.VARIABLE: f" {functions.main()}"}
+        passed = ["PYTHONPATH", typed.VARIABLE]
+        if initializer is not None:
+            environ[remote.INITIALIZER] = self._initializer(*initializer)
+            passed.append(remote.INITIALIZER)
+        self.command = Command(
+            self, ["stream", remote.TARGET, "--unordered", "--quiet"], {**options, "pass_env": [*options["pass_env"], *passed]}, fed=True,
+            environ=environ,
+        )
+        self._over = threading.Event()
+        # When the program ends. Otherwise there is nothing to wait for: what holds this has ended.
+        weakref.finalize(self, unless_forked, os.getpid(), _finish, self._lines, self._over)
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+        threading.Thread(target=self._write, daemon=True).start()
+
+    def submit(self, fn: Callable[..., Any], args: tuple, kwargs: dict) -> "Future":
+        name, data = self._named(fn)
+        arguments = _dumps((args, kwargs), data is None and getattr(fn, "__module__", None) == "__main__")
+        raised = os.path.join(self.folder, str(next(self._numbers)))
+        line = json.dumps(remote.pack(name, arguments, raised)).encode() + b"\n"
+        future = Future(raised)
+        if not self.closed and not os.path.isdir(self.folder):
+            self._fail(self._lost())
+            self.command.process.terminate()
+        with self._state:
+            if self._broken is not None:
+                raise self._broken
+            if self.closed:
+                raise RuntimeError("the executor is shut down")
+            if data is not None:
+                if name not in self._files:
+                    _save(name, data)
+                self._files[name] = self._files.get(name, 0) + 1
+            self.pending[self._count] = future, name
+            self._count += 1
+            self._lines.put(line)
+        return future
+
+    def close(self) -> None:
+        """Take no more calls. Any thread may collect an executor, whatever it holds, so this takes no lock."""
+        self.closed = True
+        self._lines.put(None)
+
+    def _named(self, fn: Any) -> tuple[str, Optional[bytes]]:
+        """The task of a function, or the file with it as it is now and what goes there. The same pickle is the same file, which a slot
+        loads once."""
         named = functions.importable(fn)
         if named is not None:
-            return named.task
+            return named.task, None
         data = remote.by_value(functions.paths(), functions.need_cloudpickle(fn).dumps(fn, pickle.HIGHEST_PROTOCOL))
-        path = os.path.join(self._folder, f"{hashlib.sha256(data).hexdigest()}.pickle")
-        if path not in self._files:
-            with open(path, "wb") as file:
-                file.write(data)
-            self._files[path] = 0
+        return os.path.join(self.folder, f"{hashlib.sha256(data).hexdigest()}.pickle"), data
+
+    def _initializer(self, fn: Callable[..., Any], args: tuple) -> str:
+        """The file with the call that begins each process."""
+        name, data = self._named(fn)
+        if data is not None:
+            _save(name, data)
+        path = os.path.join(self.folder, "initializer")
+        imports = data is None and getattr(fn, "__module__", None) == "__main__"
+        _save(path, json.dumps(remote.pack(name, _dumps((args, {}), imports), "")).encode())
         return path
 
-    def _count_files(self, name: str) -> None:
-        """Count a call of name, and remove the files that no call needs any more."""
-        if name in self._files:
-            self._files[name] += 1
-        while self._over:
-            over = self._over.popleft()
-            if over in self._files:
-                self._files[over] -= 1
-                if self._files[over] == 0:
-                    del self._files[over]
-                    os.remove(over)
+    def _lost(self) -> Broken:
+        return Broken(f"the executor's folder {self.folder} is gone, and what its calls need with it; make a new executor")
 
-    def _raised(self, index: int) -> str:
-        """The file that a slot writes the exception of a call to."""
-        return os.path.join(self._folder, str(index))
+    def _write(self) -> None:
+        """Hand lines to the command until there are no more."""
+        to = self.command.stdin
+        assert to is not None
+        with contextlib.suppress(OSError, ValueError):  # the command has ended, and the reader knows why
+            while (line := self._lines.get()) is not None:
+                to.write(line)
+                if self._lines.empty():
+                    to.flush()
+            to.close()
+
+    def _read(self) -> None:
+        """Give each future its result, until there are no more."""
+        try:
+            for line in self.command.stdout:
+                self._take(json.loads(line))
+        except BaseException:
+            # The folder is gone, or it has ended within a line, or terminate_workers has closed this.
+            self.command.process.terminate()
+        finally:
+            self._end()
 
     def _take(self, row: dict) -> None:
-        future, name = self._pending.pop(row["index"])
-        self._over.append(name)
+        index = row["index"]
+        if self._broken is not None:
+            return
+        future, name = self.pending[index]
         with contextlib.suppress(FileExistsError):
             os.symlink(remote.BEGUN, future.mark)
         cancelled = remote.marked(future.mark) == remote.CANCELLED or not future.set_running_or_notify_cancel()
         os.remove(future.mark)  # and yet it cannot be cancelled any more
-        if cancelled:
-            return
-        if "fault" in row:
-            future.set_exception(_exception(row["fault"], self._raised(row["index"])))
-            return
-        try:
-            value = loads(remote.unpack(row["value"]))
-        except BaseException as error:
-            future.set_exception(error)
-            return
-        future.set_result(value)
+        with self._state:
+            del self.pending[index]
+            if name in self._files:
+                self._files[name] -= 1
+                if self._files[name] == 0:
+                    del self._files[name]
+                    os.remove(name)
+        if not cancelled:
+            _settle(future, *_outcome(row, future.raised))
 
-    def _fail(self) -> None:
-        with self._writing:
-            left, self._pending = self._pending, {}
-            why = self._command.failure() if left or not self._closed else None
-            if not self._closed:
-                self._closed, self._why = True, why
+    def _end(self) -> None:
+        """Fail what is left, and leave nothing behind."""
+        try:
+            self._fail(Broken(str(self.command.failure())) if os.path.isdir(self.folder) else self._lost())
+            self._lines.put(None)
+            self.command.end()
+            shutil.rmtree(self.folder, ignore_errors=True)
+        finally:
+            self._over.set()
+
+    def _fail(self, broken: Broken) -> None:
+        """End all futures, and take no more calls."""
+        with self._state:
+            left, self.pending = self.pending, {}
+            if left or not self.closed:
+                self.closed, self._broken = True, broken
         for future, _ in left.values():
-            with contextlib.suppress(concurrent.futures.InvalidStateError):  # it is cancelled
-                future.set_exception(why)
+            _settle(future, None, broken)
 
 
 class Future(concurrent.futures.Future):
     """A call. Whoever makes its mark first decides: a slot that begins it, or who cancels it."""
 
-    def __init__(self, mark: str) -> None:
+    def __init__(self, raised: str) -> None:
+        """A slot writes the exception of the call to raised."""
         super().__init__()
-        self.mark = mark
+        self.raised, self.mark = raised, remote.mark(raised)
 
     def running(self) -> bool:
         return not self.done() and remote.marked(self.mark) == remote.BEGUN
@@ -202,20 +267,39 @@ class Future(concurrent.futures.Future):
         return super().__repr__().replace("state=pending", "state=running") if self.running() else super().__repr__()
 
 
-def _read(executor: "weakref.ref[Executor]", results: IO[bytes]) -> None:
-    """Give each future its result. It holds the executor no longer than for that."""
+def _finish(lines: "queue.SimpleQueue[Optional[bytes]]", over: threading.Event) -> None:
+    """Let the calls that were submitted finish, unless Ctrl-C says otherwise."""
+    lines.put(None)
+    with contextlib.suppress(KeyboardInterrupt):
+        over.wait()
+
+
+def _save(path: str, data: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(data)
+
+
+def _settle(future: concurrent.futures.Future, value: Any, error: Optional[BaseException]) -> None:
+    """End a future, whatever its callbacks do."""
     try:
-        for line in results:
-            owner = executor()
-            if owner is None:
-                return
-            owner._take(json.loads(line))
-            del owner
-    except ValueError:
-        pass  # the executor has closed it
-    owner = executor()
-    if owner is not None:
-        owner._fail()
+        if error is None:
+            future.set_result(value)
+        else:
+            future.set_exception(error)
+    except concurrent.futures.InvalidStateError:
+        pass  # it is cancelled
+    except BaseException:
+        _log.exception("a callback of %r raised", future)
+
+
+def _outcome(row: dict, path: str) -> tuple[Any, Optional[BaseException]]:
+    """What a call returned or raised. Unpickling runs code of the types, which may raise anything."""
+    try:
+        if "fault" in row:
+            return None, _exception(row["fault"], path)
+        return loads(remote.unpack(row["value"])), None
+    except BaseException as error:
+        return None, unreadable("the result of the call", error)
 
 
 def _exception(fields: dict, path: str) -> Exception:
@@ -229,10 +313,12 @@ def _exception(fields: dict, path: str) -> Exception:
         os.remove(path)
     except FileNotFoundError:
         return Fault(fields)
-    except Exception as error:
-        raised = f"the exception cannot be unpickled here: {type(error).__name__}: {error}"
+    except BaseException as error:
+        said = describe(error)
+        raised = f"the exception cannot be unpickled here: {said['class']}: {said['message']}"
     if isinstance(raised, Exception):
-        raised.__cause__ = RemoteTraceback(fields)
+        # Its own attributes may be frozen.
+        BaseException.__dict__["__cause__"].__set__(raised, RemoteTraceback(fields))
         return raised
     return Fault({**fields, "hint": "; ".join(filter(None, [fields.get("hint"), f"it is raised as a Fault, since {raised}"]))})
 

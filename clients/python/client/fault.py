@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import reprlib
+from concurrent.futures import BrokenExecutor
 from typing import Any, NamedTuple, Optional, Sequence
 
+from ..fault import describe
 from .options import text_of
 
 
@@ -40,6 +42,14 @@ class RemoteTraceback(Fault):
 
     def __str__(self) -> str:
         return f'{super().__str__()}\n"""\n{self.traceback}"""' if self.traceback else super().__str__()
+
+
+def unreadable(what: str, error: BaseException) -> Fault:
+    """The fault of what a slot has pickled and its types do not unpickle here."""
+    said = describe(error)
+    fault = Fault({**said, "kind": "task_error", "attempts": 1, "message": f"{what} cannot be unpickled here: {said['class']}: {said['message']}"})
+    fault.__cause__ = error
+    return fault
 
 
 class Result(NamedTuple):
@@ -83,6 +93,10 @@ class Unavailable(Error):
 
 class MapFailed(Error):
     """The map failed as a whole; the results of the items that finished are kept."""
+
+
+class Broken(Error, BrokenExecutor):
+    """An Executor takes no more calls, and nobody has asked for that."""
 
 
 ITEMS_FAILED = 1

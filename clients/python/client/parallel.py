@@ -7,6 +7,10 @@ import os
 from typing import Any, Optional
 
 from .executor import Executor
+from .fault import Error
+
+# What a Parallel gives every backend. All else are options that were given to it.
+_OF_JOBLIB = "prefer", "require", "max_nbytes", "temp_folder", "mmap_mode", "verbose", "context"
 
 
 def register_joblib() -> None:
@@ -34,20 +38,33 @@ def register_joblib() -> None:
             slots = self._options.get("slots")
             return max(2, n_jobs if n_jobs and n_jobs > 0 else slots if isinstance(slots, int) else os.cpu_count() or 2)
 
-        def configure(self, n_jobs: int = 1, parallel: Any = None, **_: Any) -> int:
+        def configure(self, n_jobs: int = 1, parallel: Any = None, **options: Any) -> int:
             self.parallel = parallel
-            self._slots = n_jobs if n_jobs > 0 else None
+            given = {name: value for name, value in options.items() if name not in _OF_JOBLIB}
+            self._given = {"slots": n_jobs if n_jobs > 0 else None, **self._options, **given}
             return self.effective_n_jobs(n_jobs)
 
         def submit(self, func: Any, callback: Any = None) -> Any:
             if self._executor is None:
-                self._executor = Executor(**{"slots": self._slots, **self._options})
-            future = self._executor.submit(type(func).__call__, func)
+                self._executor = Executor(**self._given)
+            try:
+                future = self._executor.submit(type(func).__call__, func)
+            except Exception as error:
+                # Where it is raised in a callback, joblib waits for ever.
+                future = concurrent.futures.Future()
+                future.set_exception(error)
             future.add_done_callback(lambda done: self._callbacks.submit(callback, done))
             return future
 
         def retrieve_result_callback(self, out: Any) -> Any:
-            return out.result()
+            try:
+                return out.result()
+            except Exception as error:
+                try:
+                    error.__traceback__ = None  # as joblib will, which waits for ever where it cannot
+                except Exception:
+                    raise error.__cause__ or Error(repr(error)) from None
+                raise
 
         def abort_everything(self, ensure_ready: bool = True) -> None:
             self._end(Executor.terminate_workers)

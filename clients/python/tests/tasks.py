@@ -106,6 +106,60 @@ class Holding(Exception):
         super().__init__(open(os.devnull, "w"))
 
 
+@dataclasses.dataclass(frozen=True)
+class Frozen(Exception):
+    """Nothing can be set on one, such as what caused it."""
+
+
+class Causeless(Exception):
+    __cause__ = property()
+
+
+def raise_class(kind):
+    raise kind
+
+
+class Bomb:
+    """Raises where it is unpickled."""
+
+    def __init__(self, kind):
+        self.kind = kind
+
+    def __reduce__(self):
+        return raise_class, (self.kind,)
+
+
+class BombError(Exception):
+    def __init__(self, kind):
+        self.kind = kind
+
+    def __reduce__(self):
+        return raise_class, (self.kind,)
+
+
+def raise_bomb(kind):
+    raise BombError(kind)
+
+
+def bomb_at_two(x):
+    return Bomb(ValueError) if x == 2 else x
+
+
+prepared = []
+
+
+def prepare(*values):
+    prepared.append(values)
+
+
+def prepared_with(_):
+    return prepared
+
+
+def unprepared():
+    raise OSError("no model here")
+
+
 def raise_kept(text, code):
     raise Kept(text, code)
 

@@ -1,6 +1,7 @@
 import concurrent.futures
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -88,6 +89,145 @@ class Executor(unittest.TestCase):
             self.assertEqual((type(died), died.kind), (gpumux.Fault, "crash"))
             self.assertGreaterEqual(died.attempts, 2, "tried again alone")
             self.assertEqual(executor.submit(tasks.double, 1).result(), 2, "after a crash")
+
+    def test_one_result_never_costs_others(self):
+        """Whatever its exception or its value does here."""
+        with gpumux.Executor(slots=1) as executor:
+            frozen, causeless = (executor.submit(tasks.raise_class, kind) for kind in (tasks.Frozen, tasks.Causeless))
+            kinds = ValueError, SystemExit, KeyboardInterrupt
+            values = [executor.submit(tasks.Bomb, kind) for kind in kinds]
+            errors = [executor.submit(tasks.raise_bomb, kind) for kind in kinds]
+            called = executor.submit(tasks.double, 1)
+            called.add_done_callback(lambda _: sys.exit("a callback's own"))
+            last = executor.submit(tasks.double, 21)
+            self.assertIsInstance(frozen.exception(60), tasks.Frozen)
+            self.assertIsInstance(frozen.exception().__cause__, gpumux.Fault)
+            self.assertIsInstance(causeless.exception(60), tasks.Causeless)
+            for kind, value, error in zip(kinds, values, errors):
+                self.assertRegex(str(value.exception(60)), f"^task_error: {kind.__name__}: the result of the call cannot be unpickled here: ")
+                self.assertIsInstance(value.exception().__cause__, kind)
+                self.assertRegex(str(error.exception(60)), f"BombError.* the exception cannot be unpickled here: {kind.__name__}: ")
+            self.assertEqual((called.result(60), last.result(60)), (2, 42))
+
+    def test_a_lost_folder_breaks_it(self):
+        with tempfile.TemporaryDirectory() as gate, gpumux.Executor(slots=1) as executor:
+            runs = executor.submit(tasks.await_file, os.path.join(gate, "came"))
+            waits = executor.submit(tasks.await_file, "/no/such/file")
+            tasks.await_true(runs.running)
+            shutil.rmtree(executor._folder)
+            with self.assertRaisesRegex(concurrent.futures.BrokenExecutor, f"folder {executor._folder} is gone"):
+                executor.submit(tasks.double, 1)
+            for future in runs, waits:
+                self.assertIsInstance(future.exception(60), concurrent.futures.BrokenExecutor)
+            self.assertTrue(isinstance(waits.exception(), gpumux.Error))
+        with tempfile.TemporaryDirectory() as gate, gpumux.Executor(slots=1) as executor:
+            runs, waits = (executor.submit(tasks.await_file, os.path.join(gate, name)) for name in ("came", "never"))
+            tasks.await_true(runs.running)
+            shutil.rmtree(executor._folder)
+            pathlib.Path(gate, "came").touch()
+            for future in runs, waits:
+                self.assertIsInstance(future.exception(60), concurrent.futures.BrokenExecutor)
+
+    def test_a_dead_command_breaks_it(self):
+        with gpumux.Executor(slots=1) as executor:
+            runs = executor.submit(tasks.await_file, "/no/such/file")
+            tasks.await_true(runs.running)
+            executor._calls.command.process.kill()
+            self.assertIsInstance(runs.exception(60), concurrent.futures.BrokenExecutor)
+            executor._reader.join()
+            with self.assertRaises(concurrent.futures.BrokenExecutor):
+                executor.submit(tasks.double, 1)
+
+    def test_an_executor_that_nobody_holds_finishes_its_calls(self):
+        self.assertEqual(gpumux.Executor(1).submit(tasks.double, 3).result(60), 6)
+
+        def mapped():
+            return gpumux.Executor(1).map(tasks.double, range(5), timeout=60)
+
+        self.assertEqual(list(mapped()), [0, 2, 4, 6, 8])
+        futures = []
+        for n in range(3):
+            executor = gpumux.Executor(1)
+            futures.append(executor.submit(tasks.double, n))
+        folder = executor._folder
+        del executor
+        self.assertEqual([future.result(60) for future in futures], [0, 2, 4])
+        tasks.await_true(lambda: not os.path.exists(folder))
+
+    def test_a_program_that_ends_finishes_its_calls(self):
+        """Its forked children end without them."""
+        with tempfile.TemporaryDirectory() as folder:
+            script = pathlib.Path(folder, "script.py")
+            script.write_text(textwrap.dedent("""
+                import os, pathlib, sys
+                import gpumux
+
+                def mark(n):
+                    pathlib.Path(__file__).with_name(str(n)).touch()
+
+                if __name__ == "__main__":
+                    executor = gpumux.Executor(1)
+                    first = executor.submit(mark, 0)
+                    if os.fork() == 0:
+                        sys.exit()
+                    os.wait()
+                    for n in range(1, 20):
+                        executor.submit(mark, n)
+                    print(executor._folder)
+            """))
+            ran = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=100)
+            self.assertEqual((ran.returncode, ran.stderr), (0, ""))
+            self.assertEqual({name for name in os.listdir(folder) if name.isdigit()}, set(map(str, range(20))))
+            self.assertFalse(os.path.exists(ran.stdout.strip()))
+
+    def test_a_forked_child_keeps_nothing_open(self):
+        executor = gpumux.Executor(slots=1)
+        executor.submit(tasks.double, 1).result()
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(writer)
+            os.read(reader, 1)  # until the parent closes its end
+            os._exit(0)
+        executor.shutdown(wait=False)
+        executor._reader.join(60)
+        ended = not executor._reader.is_alive()
+        os.close(writer)
+        os.waitpid(child, 0)
+        os.close(reader)
+        self.assertTrue(ended)
+
+    def test_callbacks_that_submit(self):
+        """Nobody who submits waits for the command, which may wait for the callback."""
+        with gpumux.Executor(slots=2) as executor:
+            more, given = [], threading.Semaphore(0)
+
+            def again(future):
+                more.append(executor.submit(tasks.double, future.result()))
+                given.release()
+
+            for n in range(10_000):
+                executor.submit(tasks.double, n).add_done_callback(again)
+            for _ in range(10_000):
+                self.assertTrue(given.acquire(timeout=100))
+            self.assertEqual({future.result(100) for future in more}, {4 * n for n in range(10_000)})
+            large = [os.urandom(8 << 20) for _ in range(12)]
+            self.assertEqual([future.result(100) for future in [executor.submit(tasks.same, each) for each in large]], large)
+
+    def test_an_initializer(self):
+        own = []
+        for initializer, args in ((tasks.prepare, (1, {2})), (lambda n: tasks.prepare(n, own), (3,))):
+            with gpumux.Executor(max_workers=2, initializer=initializer, initargs=args) as executor:
+                found = list(executor.map(tasks.prepared_with, range(20), timeout=60))
+            self.assertEqual(found, [[args if initializer is tasks.prepare else (3, own)]] * 20, "once per process")
+        with gpumux.Executor(1, initializer=tasks.unprepared) as executor:
+            broken = executor.submit(tasks.double, 1).exception(60)
+            self.assertIsInstance(broken, concurrent.futures.BrokenExecutor)
+            self.assertRegex(str(broken), "the executor's initializer raised OSError: no model here")
+            with self.assertRaisesRegex(concurrent.futures.BrokenExecutor, "no model here"):
+                executor.submit(tasks.double, 1)
+        with self.assertRaisesRegex(TypeError, "slots=1 and max_workers=2 are one option"):
+            gpumux.Executor(1, max_workers=2)
 
     def test_a_script(self):
         """What the script defines is the script's own when it comes back."""

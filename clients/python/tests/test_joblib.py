@@ -1,4 +1,6 @@
+import concurrent.futures
 import os
+import threading
 import unittest
 
 import joblib
@@ -28,10 +30,38 @@ class Joblib(unittest.TestCase):
                 joblib.Parallel(batch_size=1)(calls)
             self.assertIsInstance(raised.exception.__cause__, gpumux.Fault)
 
+    def test_a_call_that_cannot_be_submitted_ends_all(self):
+        """Also where joblib submits it in a callback."""
+        calls = (joblib.delayed(tasks.same)(threading.Lock() if n == 30 else n) for n in range(60))
+        with self.assertRaisesRegex(TypeError, "cannot be pickled"):
+            joblib.Parallel(backend="gpumux", slots=1, batch_size=1)(calls)
+
+    def test_an_initializer(self):
+        for parallel in (
+            joblib.Parallel(backend="gpumux", n_jobs=2, initializer=tasks.prepare, initargs=(1,)),
+            joblib.Parallel(backend="gpumux", slots=1, initializer=tasks.prepare, initargs=(1,)),
+        ):
+            self.assertEqual(parallel(joblib.delayed(tasks.prepared_with)(n) for n in range(20)), [[(1,)]] * 20)
+        with joblib.parallel_config(backend="gpumux", n_jobs=2, initializer=tasks.unprepared):
+            with self.assertRaisesRegex(concurrent.futures.BrokenExecutor, "no model here"):
+                joblib.Parallel()(joblib.delayed(tasks.double)(n) for n in range(20))
+
+    def test_what_a_result_does_here_ends_its_parallel_alone(self):
+        for call, kind, said in (
+            (tasks.Bomb, SystemExit, "^task_error: SystemExit: the result of the call cannot be unpickled here"),
+            (tasks.raise_class, tasks.Frozen, "^task_error: tests.tasks.Frozen: "),
+        ):
+            with joblib.parallel_config(backend="gpumux", slots=1):
+                with self.assertRaisesRegex(gpumux.Fault, said):
+                    joblib.Parallel(batch_size=1)(joblib.delayed(call)(kind) for _ in range(3))
+                self.assertEqual(joblib.Parallel()(joblib.delayed(tasks.double)(n) for n in range(3)), [0, 2, 4])
+
     def test_options_are_those_of_an_executor(self):
         with joblib.parallel_config(backend="gpumux", memory="much"):
             with self.assertRaisesRegex(gpumux.Error, "^memory='much': "):
                 joblib.Parallel()(joblib.delayed(tasks.double)(x) for x in range(2))
+        with self.assertRaisesRegex(gpumux.Error, "^memory='much': "):
+            joblib.Parallel(backend="gpumux", memory="much")(joblib.delayed(tasks.double)(x) for x in range(2))
 
 
 if __name__ == "__main__":

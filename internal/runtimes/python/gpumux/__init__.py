@@ -55,6 +55,9 @@ def __getattr__(name: str) -> Any:
     try:
         from . import client
     except ImportError:
+        if name == "register_joblib":
+            # Scripts and libraries call it where slots import them.
+            return lambda: None
         raise AttributeError(
             f"gpumux.{name} is not for tasks: where the file of a task maps by itself, put that under `if __name__ == \"__main__\":`"
         ) from None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import functools
+import json
 import os
 import pickle
 import sys
@@ -14,7 +15,9 @@ from typing import Any, Callable, Sequence
 
 from .typed import dumps, loads
 
-TARGET = "gpumux.remote:call"
+TARGET = "gpumux.remote:Calls"
+# Names the file with the call that each process begins with, as an item.
+INITIALIZER = "_GPUMUX_INITIALIZER"
 BEGUN, CANCELLED = "begun", "cancelled"
 
 
@@ -47,20 +50,38 @@ def unpack(result: str) -> bytes:
     return base64.b64decode(result)
 
 
-def call(item: dict) -> str:
-    """Run a call in a slot, unless it was cancelled."""
-    link = mark(item["raised"])
-    try:
-        os.symlink(BEGUN, link)
-    except OSError:
-        if marked(link) == CANCELLED:
-            return ""
-    try:
-        positional, named = loads(base64.b64decode(item["arguments"]))
-        return base64.b64encode(dumps(_function(item["function"])(*positional, **named), "result")).decode()
-    except Exception as error:
-        _keep(error, item["raised"])
-        raise
+class Calls:
+    """Runs calls. A slot makes one per process."""
+
+    def __init__(self) -> None:
+        path = os.environ.get(INITIALIZER)
+        if path is None:
+            return
+        with open(path, encoding="utf-8") as file:
+            item = json.load(file)
+        try:
+            _run(item)
+        except BaseException as error:
+            raise RuntimeError(f"the executor's initializer raised {type(error).__name__}: {error}") from error
+
+    def __call__(self, item: dict) -> str:
+        """Run a call, unless it was cancelled."""
+        link = mark(item["raised"])
+        try:
+            os.symlink(BEGUN, link)
+        except OSError:
+            if marked(link) == CANCELLED:
+                return ""
+        try:
+            return base64.b64encode(dumps(_run(item), "result")).decode()
+        except Exception as error:
+            _keep(error, item["raised"])
+            raise
+
+
+def _run(item: dict) -> Any:
+    positional, named = loads(base64.b64decode(item["arguments"]))
+    return _function(item["function"])(*positional, **named)
 
 
 @functools.lru_cache(maxsize=4)
