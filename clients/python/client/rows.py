@@ -12,10 +12,12 @@ from typing import Any, Callable, Iterable, Iterator, NamedTuple, Optional, Sequ
 from ..item import numbers
 from . import progress
 from .command import Command
-from .fault import ITEMS_FAILED, Fault, Result
+from .fault import ITEMS_FAILED, Error, Fault, Result, unreadable
 
-# Maps of this program that may still run, by their command.
+# Maps of this program on this machine that may still run, by their command.
 _open: "weakref.WeakValueDictionary[tuple, Rows]" = weakref.WeakValueDictionary()
+# Held while one takes the place of another.
+_opening = threading.RLock()
 
 
 class Feed(NamedTuple):
@@ -57,19 +59,28 @@ class Rows:
         self._given = 0
         self._faults: list[Result] = []
         self._error: Optional[BaseException] = None
+        # Whether its state is here, where two commands must not have one map.
+        self._here = "--local" in arguments
         self._ahead = threading.Semaphore(feed.ahead) if feed is not None and feed.ahead is not None else None
-        if feed is None:
-            self._displace()
         self._bar = progress.Bar(self._total, show)
-        self._command = Command(self, [*arguments, "--exact"], options, fed=feed is not None, environ=environ, heard=self._bar.hear)
-        self._feeder = threading.Thread(target=self._write, args=(feed and feed.lines,), daemon=True)
+        with _opening:
+            if feed is None:
+                self._displace()
+            self._command = Command(self, [*arguments, "--exact"], options, fed=feed is not None, environ=environ, heard=self._bar.hear)
+            if feed is None:
+                _open[self._key] = self
         if feed is not None:
+            self._feeder = threading.Thread(target=self._write, args=(feed.lines,), daemon=True)
             self._feeder.start()
 
     def _displace(self) -> None:
         """Close the same map of this program, as of a cell that was interrupted and runs again: two commands must not have one map."""
-        before, _open[self._key] = _open.get(self._key), self
-        if before is not None:
+        before = _open.get(self._key) if self._here else None
+        if before is not None and before._command.running:
+            before._error = Error(
+                "this map was started again while its results were read, and the later call has them now; read one to its end before "
+                "the other starts, or give each an id="
+            )
             before.close()
 
     def _write(self, lines: Iterable[bytes]) -> None:
@@ -85,14 +96,16 @@ class Rows:
                     content.update(line)
                 else:
                     to.flush()
-            if not self._command.running:
-                return
-            self._total = count
-            if self._ahead is None:
-                # Which map it is, the items say as well. The command begins when it has all of them.
-                self._key += (content.digest(),)
-                self._displace()
-            to.close()
+            with _opening:
+                if not self._command.running:
+                    return
+                self._total = count
+                if self._ahead is None:
+                    # Which map it is, the items say as well. The command begins when it has all of them.
+                    self._key += (content.digest(),)
+                    self._displace()
+                    _open[self._key] = self
+                to.close()
         except BaseException as error:
             if isinstance(error, BrokenPipeError) or not self._command.running:
                 return  # the command has ended and says why, or nobody wants it any more
@@ -117,8 +130,7 @@ class Rows:
 
     def __next__(self) -> Result:
         try:
-            out = self._command.stdout
-            line = b"" if out.closed else out.readline()
+            line = self._line()
             if not line:
                 self._finish()
                 raise StopIteration
@@ -141,27 +153,36 @@ class Rows:
             self._faults.append(result)
         return result
 
+    def _line(self) -> bytes:
+        """The next row, or nothing after the last one that is whole."""
+        try:
+            line = self._command.stdout.readline()
+        except ValueError:
+            return b""  # it is closed
+        return line if line.endswith(b"\n") else b""
+
     def _read(self, row: dict) -> Result:
-        fault = row.get("fault")
-        return Result(
-            row["index"],
-            self._value(row.get("value")) if fault is None else None,
-            None if fault is None else Fault(fault, self._options),
-            row.get("key"),
-            self._item(row.get("item")),
-            row.get("files", ()),
-            row.get("output", ""),
-        )
+        fault = Fault(row["fault"], self._options) if "fault" in row else None
+        read: dict[str, Any] = {"item": None, "value": None}
+        for name, reader in (("item", self._item), ("value", self._value)):
+            try:
+                if name == "item" or fault is None:
+                    read[name] = reader(row.get(name))
+            except (Exception, SystemExit) as error:
+                fault = fault or unreadable(f"the {name} of index {row['index']}", error)
+        return Result(row["index"], read["value"], fault, row.get("key"), read["item"], row.get("files", ()), row.get("output", ""))
 
     def _finish(self) -> None:
         """Read the command's end, which has given all rows that it has."""
-        if not self._command.running:
-            return
-        code = self._command.process.wait()
-        self.close()
+        ended = self._command.running
+        if ended:
+            code = self._command.process.wait()
+            self.close()
         if self._error is not None:
             error, self._error = self._error, None
             raise error
+        if not ended:
+            return  # it was closed before its end
         if code in (0, ITEMS_FAILED):
             self._done()
             return
@@ -171,12 +192,11 @@ class Rows:
         """Stop the map, if it still runs, and wait until nothing of it is left."""
         self._command.end()
         if self._ahead is not None:
-            self._ahead.release()  # a generator that waits for somebody else's item ends with that
-        elif self._feeder.is_alive():
-            self._feeder.join()
+            self._ahead.release()  # the feeder ends, once its generator gives the next item
         self._bar.close()
-        if _open.get(self._key) is self:
-            del _open[self._key]
+        with _opening:
+            if _open.get(self._key) is self:
+                del _open[self._key]
 
     def __enter__(self) -> "Rows":
         return self

@@ -141,8 +141,12 @@ def raise_bomb(kind):
     raise BombError(kind)
 
 
-def bomb_at_two(x):
-    return Bomb(ValueError) if x == 2 else x
+def bomb_row(row):
+    return Bomb(ValueError) if row["bomb"] else row["n"]
+
+
+def leaving(_):
+    return Bomb(SystemExit)
 
 
 prepared = []

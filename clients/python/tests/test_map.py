@@ -1,4 +1,5 @@
 import asyncio
+import concurrent.futures
 import io
 import math
 import os
@@ -229,6 +230,34 @@ class Map(unittest.TestCase):
             left = gpumux.map(function, items, slots=1, chunk=1)
             next(left)
             self.assertEqual(len(list(gpumux.map(function, items, slots=1, chunk=1))), len(items))
+
+    def test_the_same_map_twice_at_once_is_refused_by_name(self):
+        """One of the two has all results, and the other says why it has not."""
+        said = "this map was started again while its results were read"
+
+        def read(results):
+            try:
+                return values(results)
+            except gpumux.Error as error:
+                self.assertRegex(str(error), said)
+
+        async def gather():
+            async def one():
+                return [result.value async for result in gpumux.map(tasks.double, range(5), slots=1)]
+
+            return await asyncio.gather(one(), one(), return_exceptions=True)
+
+        for items in [1, 2, 3, 4], range(3):
+            with self.assertRaisesRegex(gpumux.Error, said):
+                list(zip(*(gpumux.map(tasks.double, items, slots=1) for _ in range(2))))
+            both = zip(*(gpumux.map(tasks.double, items, slots=1, id=f"{id}{len(items)}") for id in "ab"))
+            self.assertEqual([(a.value, b.value) for a, b in both], [(2 * n, 2 * n) for n in items])
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            found = list(pool.map(lambda _: read(gpumux.map(tasks.double, iter(range(500)), slots=1)), range(3)))
+        self.assertTrue(all(each in (None, [2 * n for n in range(500)]) for each in found) and any(found), found)
+        found = asyncio.run(gather())
+        self.assertTrue(all(isinstance(each, gpumux.Error) or each == [0, 2, 4, 6, 8] for each in found), found)
+        self.assertTrue(any(isinstance(each, list) for each in found), found)
 
     def test_unordered(self):
         path = os.path.join(self.state, "now")

@@ -1,6 +1,10 @@
 import itertools
 import pathlib
+import signal
+import subprocess
+import sys
 import tempfile
+import textwrap
 import threading
 import unittest
 
@@ -96,6 +100,41 @@ class Stream(unittest.TestCase):
             for result in gpumux.stream(tasks.double, failing(), slots=1):
                 found.append(result.value)
         self.assertEqual(found, [2, 4])
+
+    def test_one_interrupt_is_enough(self):
+        """Also while the items wait for one that never comes."""
+        program = """
+            import asyncio, queue
+            import gpumux
+            from tests import tasks
+
+            def each():
+                yield 1
+                print("waits", flush=True)
+                queue.Queue().get()
+
+            async def all_of(results):
+                return [result async for result in results]
+
+            CALL
+        """
+        for call in (
+            "list(gpumux.map(tasks.double, each(), slots=1))", "gpumux.map(tasks.double, each(), slots=1).faults()",
+            "list(gpumux.stream(tasks.double, each(), slots=1))", "asyncio.run(all_of(gpumux.map(tasks.double, each(), slots=1)))",
+            "with gpumux.map(tasks.double, each(), slots=1) as results: next(results)",
+            "list(gpumux.map(tasks.joined, each(), each(), slots=1, pickle=True))",
+        ):
+            with self.subTest(call), subprocess.Popen(
+                [sys.executable, "-c", textwrap.dedent(program).replace("CALL", call)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            ) as ran:
+                self.assertEqual(ran.stdout.readline(), "waits\n")
+                ran.send_signal(signal.SIGINT)
+                try:
+                    _, said = ran.communicate(timeout=60)
+                finally:
+                    ran.kill()
+                self.assertIn("\nKeyboardInterrupt\n", said)
+                self.assertNotEqual(ran.returncode, 0)
 
     def test_closing_does_not_wait_for_the_next_item(self):
         waits = threading.Event()

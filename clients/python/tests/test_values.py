@@ -76,6 +76,23 @@ class Values(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, r"items\[0\] is a complex, which JSON cannot hold; give pickle=True"):
             list(gpumux.map(tasks.same, [1j], slots=1))
 
+    def test_a_value_that_raises_here_is_the_fault_of_its_row(self):
+        said = "^task_error: ValueError: the value of index 2 cannot be unpickled here: ValueError"
+        for run in gpumux.map, gpumux.stream:
+            for ordered in True, False:
+                items = [{"n": n, "bomb": n == 2} for n in range(4)]
+                results = run(tasks.bomb_row, items, slots=1, pickle=True, ordered=ordered, key="n", with_item=True)
+                found = sorted(results, key=lambda result: result.index)
+                self.assertEqual([(r.value, r.key, r.item) for r in found], [(n if n != 2 else None, n, items[n]) for n in range(4)])
+                self.assertRegex(str(found[2].fault), said)
+                self.assertIsInstance(found[2].fault.__cause__, ValueError)
+                self.assertEqual([r.index for r in results.faults()], [2])
+        with self.assertRaisesRegex(gpumux.Fault, said):
+            list(gpumux.map(tasks.bomb_row, items, slots=1, pickle=True, raise_faults=True))
+        self.assertEqual(gpumux.map(tasks.bomb_row, items, slots=1, pickle=True).to_pandas()["fault"].tolist()[2], "task_error")
+        (left,) = gpumux.map(tasks.leaving, [1], slots=1, pickle=True).faults()
+        self.assertEqual(left.fault.raised, "SystemExit")
+
     def test_several_arguments(self):
         for pickle in False, True:
             with self.subTest(pickle=pickle):
