@@ -6,18 +6,19 @@ import itertools
 import json
 import logging
 import os
-from collections import Counter
 from collections.abc import Mapping
 from numbers import Real
 from typing import Any, Callable, Iterable, Iterator, Optional, Sequence
 
-from .. import typed
+from .. import tables, typed
 from ..encode import encode, type_name
 from . import values
 
 _log = logging.getLogger("gpumux")
 
 
+# The largest number, and the most items, that the command counts with.
+_MOST = (1 << 63) - 1
 Write = Callable[[Any, str], bytes]
 
 
@@ -31,9 +32,10 @@ def given(items: Any, source: Any, write: Write = encode, ranges: bool = True) -
     if isinstance(items, Calls):
         return ["--in", "-"], lines(items.each, write), items.total
     each = rows(items)
-    if ranges and isinstance(items, range) and items.step == 1 and len(items) > 0:
-        return ["--range", f"{items.start}:{items.stop}"], None, len(items)
-    return ["--in", "-"], lines(each, write), _count(items)
+    total = _count(items)
+    if ranges and isinstance(items, range) and items.step == 1 and total and -_MOST <= items.start and items.stop <= _MOST:
+        return ["--range", f"{items.start}:{items.stop}"], None, total
+    return ["--in", "-"], lines(each, write), total
 
 
 def lines(items: Iterable[Any], write: Write) -> Iterator[bytes]:
@@ -99,7 +101,10 @@ def together(iterables: Sequence[Any]) -> Calls:
 
 
 def _count(items: Any) -> Optional[int]:
-    return len(items) if hasattr(type(items), "__len__") else None
+    try:
+        return len(items) if hasattr(type(items), "__len__") else None
+    except OverflowError:
+        raise ValueError(f"items is {items!r}, which has more than {_MOST:,} items; give fewer") from None
 
 
 def _zipped(iterables: Sequence[Iterable[Any]]) -> Iterator[tuple]:
@@ -153,35 +158,10 @@ def rows(items: Any) -> Iterable[Any]:
         raise TypeError(f"{what}, which has no order; give sorted(items)")
     if getattr(items, "shape", None) == ():
         raise TypeError(f"{what} without dimensions, a single value; give a list")
-    if hasattr(kind, "slice") and hasattr(kind, "to_pylist"):
-        # Arrow's tables, batches, arrays and chunked arrays.
-        _once(getattr(items, "column_names", ()), what)
-        return _slices(items, kind.to_pylist)
-    if hasattr(kind, "slice") and hasattr(kind, "to_list"):
-        # polars.Series
-        return _slices(items, kind.to_list)
-    if hasattr(kind, "iter_rows"):
-        # polars.DataFrame
-        return items.iter_rows(named=True)
-    if hasattr(kind, "itertuples"):
-        # pandas.DataFrame
-        names = list(items.columns)
-        _once(names, what)
-        return (dict(zip(names, row)) for row in items.itertuples(index=False, name=None))
+    table = tables.rows(items, what)
+    if table is not None:
+        return table
     unknown = hasattr(kind, "__arrow_c_stream__") and not hasattr(kind, "tolist")
     if unknown or not hasattr(kind, "__iter__") and not (hasattr(kind, "__getitem__") and hasattr(kind, "__len__")):
         raise TypeError(f"{what}; give a list, an array, a table of pandas, Arrow or Polars, or any iterable")
     return items
-
-
-def _once(names: Iterable[Any], what: str) -> None:
-    """Refuse two columns of one name: a dict has each once."""
-    twice = [str(name) for name, count in Counter(names).items() if count > 1]
-    if twice:
-        raise TypeError(f"{what} with two columns of one name, {', '.join(twice)}; rename one, or leave it out")
-
-
-def _slices(items: Any, values: Callable[[Any], list]) -> Iterator[Any]:
-    """The elements of items, made a part at a time."""
-    for start in range(0, len(items), 1024):
-        yield from values(items.slice(start, 1024))

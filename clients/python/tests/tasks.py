@@ -226,6 +226,27 @@ def rows_of_floats(items):
     return numpy.zeros((len(items), 2), "f4")
 
 
+@gpumux.batch(max=2)
+def as_table(items):
+    """Two rows for two items, as what the items name."""
+    import collections
+
+    import numpy
+    import pandas
+    import polars
+    import pyarrow
+
+    columns = {"n": list(range(len(items))), "text": ["x"] * len(items)}
+    index = pandas.Index(["i"] * len(items), name="id")
+    return {
+        "pandas": lambda: pandas.DataFrame(columns), "index": lambda: pandas.DataFrame(columns, index), "arrow": lambda: pyarrow.table(columns),
+        "polars": lambda: polars.DataFrame(columns), "series": lambda: polars.Series(columns["n"]), "array": lambda: pyarrow.array(columns["n"]),
+        "generator": lambda: iter(columns["n"]), "mapping": lambda: collections.UserDict(columns), "dict": lambda: columns, "text": lambda: "ab",
+        "named": lambda: collections.namedtuple("Found", "values indices")([1, 2], [3, 4]), "nothing": lambda: None,
+        "short": lambda: numpy.zeros(len(items) + 1), "rows": lambda: pandas.DataFrame({"n": [1, 2, 3], "m": 0, "o": 0}),
+    }[items[0]]()
+
+
 def generator(_):
     return (n for n in range(2))
 

@@ -41,6 +41,31 @@ class Items(unittest.TestCase):
             with self.subTest(type(items)):
                 self.assertEqual(items_of(items), want)
 
+    def test_the_index_of_a_frame(self):
+        """Items have it as the same frame has it in Parquet."""
+        for index, want in (
+            (pandas.Index(["x", "y"], name="id"), {"id": ["x", "y"]}), (pandas.Index([3, 5], name="id"), {"id": [3, 5]}),
+            (pandas.MultiIndex.from_tuples([("a", 1), ("b", 2)], names=["k", None]), {"k": ["a", "b"], "__index_level_1__": [1, 2]}),
+            (["x", "y"], {"__index_level_0__": ["x", "y"]}), (range(3, 5), {}),
+        ):
+            with self.subTest(index):
+                frame = pandas.DataFrame({"v": [1, 2]}, index=index)
+                items = items_of(frame)
+                self.assertEqual(items, [dict(zip(["v", *want], row)) for row in zip([1, 2], *want.values())])
+                self.assertEqual(items, pyarrow.Table.from_pandas(frame).to_pylist())
+        named = pandas.DataFrame({"v": [1, 2]}, index=pandas.RangeIndex(2, name="id"))
+        self.assertEqual(items_of(named), [{"id": 0, "v": 1}, {"id": 1, "v": 2}])
+        with self.assertRaisesRegex(TypeError, "DataFrame with two columns of one name, v"):
+            gpumux.map("math:sqrt", pandas.DataFrame({"v": [1]}, index=pandas.Index([1], name="v")))
+
+    def test_ranges(self):
+        large = range(2**70, 2**70 + 3)
+        self.assertEqual(items_of(large), list(large))
+        self.assertEqual(given(range(2**63 - 3, 2**63), None)[0], ["--in", "-"])
+        self.assertEqual(given(range(-5, 2), None), (["--range", "-5:2"], None, 7))
+        with self.assertRaisesRegex(ValueError, r"^items is range\(0, 1180591620717411303424\), which has more than 9,223,372,036,854,775,807 items"):
+            gpumux.map("math:sqrt", range(2**70))
+
     def test_missing_values(self):
         frame = pandas.DataFrame({
             "float": [1.5, None], "text": ["a", None], "object": pandas.Series(["a", None], dtype=object),

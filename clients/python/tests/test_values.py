@@ -44,6 +44,22 @@ class Values(unittest.TestCase):
         rows = [r.value for r in gpumux.map(tasks.rows_of_floats, [1, 2], slots=1, pickle=True)]
         self.assertEqual([(each.dtype.name, each.shape) for each in rows], [("float32", (2,))] * 2)
 
+    def test_what_a_batch_function_returns(self):
+        rows = [{"n": 0, "text": "x"}, {"n": 1, "text": "x"}]
+        want = dict.fromkeys(("pandas", "arrow", "polars"), rows) | {"index": [{"id": "i", **row} for row in rows]}
+        want |= dict.fromkeys(("series", "array", "generator"), [0, 1])
+        for pickle in False, True:
+            found = [r.value for r in gpumux.map(tasks.as_table, [kind for kind in want for _ in range(2)], slots=1, chunk=2, pickle=pickle)]
+            self.assertEqual(found, [value for values in want.values() for value in values])
+        refused = {
+            "mapping": "returned a collections.UserDict", "dict": "returned a dict", "text": "returned a str", "named": "returned a .*Found",
+            "nothing": "returned a NoneType", "short": "returned 2 values for 1 items", "rows": "returned 3 values for 1 items",
+        }
+        found = gpumux.map(tasks.as_table, [kind for kind in refused for _ in range(2)], slots=1, chunk=2).faults()
+        self.assertEqual(len(found), 2 * len(refused))
+        for kind, each in zip(refused, found[1::2]):
+            self.assertRegex(each.fault.message, refused[kind])
+
     def test_keys(self):
         rows = [{"id": "a", "v": (1,)}, {"id": "b", "v": {2}}]
         found = [(r.key, r.value) for r in gpumux.map(tasks.same, rows, slots=1, pickle=True, key="id")]

@@ -11,6 +11,7 @@ import json
 import math
 import os
 import sys
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Callable
 
@@ -59,14 +60,15 @@ def rows(values: Any) -> list:
     if type(values) is list:
         return values
     kind = type(values)
-    no_list = isinstance(values, (str, bytes, bytearray, dict, set, frozenset))
+    # A tuple whose places have names is one value.
+    no_list = isinstance(values, (str, bytes, bytearray, Mapping, set, frozenset)) or isinstance(values, tuple) and kind is not tuple
     if no_list or not any(hasattr(kind, name) for name in ("__iter__", "tolist", "numpy")):
-        raise TypeError(f"a batch function returns a list with one value per item; this one returned a {type_name(kind)}")
+        raise TypeError(f"a batch function returns a list with one value per item, an array or a table; this one returned a {type_name(kind)}")
     if hasattr(kind, "tolist") or hasattr(kind, "numpy"):
         while hasattr(type(values), "tolist") or hasattr(type(values), "numpy"):
             values = _array(values)
         if not isinstance(values, list):
-            raise TypeError("a batch function returns a list with one value per item; this one returned a single number")
+            raise TypeError("a batch function returns a list with one value per item, an array or a table; this one returned a single number")
         return values
     return list(values)
 

@@ -14,7 +14,7 @@ import pickle
 import sys
 from typing import Any, Callable
 
-from . import encode, item, raw
+from . import encode, item, raw, tables
 
 # Its value is "arguments", "pickle" or nothing, a space, and the name that the module of the client's program has in slots.
 VARIABLE = "_GPUMUX_ITEMS"
@@ -91,7 +91,12 @@ if not _asked:
 
 
 def rows(values: Any) -> list:
-    """The values of a micro-batch as a list. Those of an array stay arrays where they can."""
+    """The values of a micro-batch as a list: the rows of a table, those of an array as arrays where they can."""
+    if type(values) is list:
+        return values
+    table = tables.rows(values, f"a batch function returned a {encode.type_name(type(values))}")
+    if table is not None:
+        return list(table)
     if _asked == "pickle" and getattr(values, "ndim", 0):
         return list(values)
     return raw.split(values) or encode.rows(values)
