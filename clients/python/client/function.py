@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ast
 import base64
+import dis
 import functools
 import hashlib
 import inspect
+import itertools
 import os
 import site
 import sys
 import types
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, Iterator, NamedTuple, Optional
 
 from .fault import BadInput
 
@@ -44,7 +46,7 @@ def importable(function: Any) -> Optional[Named]:
         return None
     file = getattr(module, "__file__", None)
     if module.__name__ == "__main__":
-        if file is None or not _guarded(file):
+        if file is None or not _has(file, function, qualified):
             return None
         spec = getattr(module, "__spec__", None)
         if spec is not None:
@@ -106,29 +108,63 @@ def _root(module: str, file: str) -> str:
     return folder
 
 
-def _guarded(file: str) -> bool:
-    """Whether the statement of the script that runs now is under `if __name__ == "__main__"`, so that the script can be imported."""
+class _Script(NamedTuple):
+    """A script's statements under `if __name__ == "__main__"`."""
+
+    guards: list[tuple[int, int]]
+    """The lines of each such `if`."""
+    hidden: frozenset[str]
+    """The names that they bind, which an import does not."""
+    shown: frozenset[str]
+    """The names that others bind."""
+
+
+def _has(file: str, function: Callable[..., Any], qualified: str) -> bool:
+    """Whether an import of the script has the function with what it uses. What the script runs now is guarded then, and the function
+    is not."""
+    try:
+        script = _script(file, os.stat(file).st_mtime_ns)
+    except (OSError, SyntaxError):
+        return False
     frame, line = inspect.currentframe(), 0
     while frame is not None:
         if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "__main__":
             line = frame.f_lineno
         frame = frame.f_back
-    try:
-        return any(start <= line <= end for start, end in _guards(file, os.stat(file).st_mtime_ns))
-    except (OSError, SyntaxError):
+    if not any(start <= line <= end for start, end in script.guards) or qualified.partition(".")[0] in script.hidden:
         return False
+    members = vars(function).values() if isinstance(function, type) else [inspect.unwrap(function)]
+    used = (_used(each.__code__) for each in members if isinstance(each, types.FunctionType))
+    return (script.hidden - script.shown).isdisjoint(itertools.chain(*used))
 
 
 @functools.lru_cache(maxsize=1)
-def _guards(file: str, changed: int) -> list[tuple[int, int]]:
-    """The lines of each such `if`."""
+def _script(file: str, changed: int) -> _Script:
     with open(file, "rb") as text:
-        tree = ast.parse(text.read())
-    return [
-        (node.lineno, node.end_lineno or 0)
-        for node in tree.body
-        if isinstance(node, ast.If) and "__name__" in ast.dump(node.test)
-    ]
+        body = ast.parse(text.read()).body
+    guards = [node for node in body if isinstance(node, ast.If) and "__name__" in ast.dump(node.test)]
+    hidden, shown = (frozenset(name for node in nodes for name in _bound(node)) for nodes in (guards, [each for each in body if each not in guards]))
+    return _Script([(node.lineno, node.end_lineno or 0) for node in guards], hidden, shown)
+
+
+def _bound(node: ast.AST) -> Iterator[str]:
+    """The names that a statement binds in its module."""
+    if isinstance(node, ast.alias):
+        yield node.asname or node.name.partition(".")[0]
+    elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        yield node.name
+    elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        yield node.id
+    else:
+        for each in ast.iter_child_nodes(node):
+            yield from _bound(each)
+
+
+@functools.lru_cache(maxsize=1024)
+def _used(code: types.CodeType) -> frozenset[str]:
+    """The names that code looks up in its module."""
+    inner = (_used(each) for each in code.co_consts if isinstance(each, types.CodeType))
+    return frozenset(each.argval for each in dis.get_instructions(code) if each.opname == "LOAD_GLOBAL").union(*inner)
 
 
 _TEMPLATE = '''"""{name} of {where}, as it was when it was given to gpumux."""
@@ -167,9 +203,10 @@ def need_cloudpickle(function: Any) -> types.ModuleType:
     try:
         import cloudpickle
     except ImportError:
-        where = "a notebook, another function or a lambda"
+        guard = 'if __name__ == "__main__":'
         raise BadInput(
-            f"{getattr(function, '__qualname__', function)!s} is of {where}, or of a script that maps without `if __name__ == \"__main__\":`, "
-            "so a task process cannot import it: pip install cloudpickle, or put it into a file of its own"
+            f"{getattr(function, '__qualname__', function)!s} is of a notebook, another function or a lambda, or of a script that maps without "
+            f"`{guard}`, or it or what it uses is defined under that line, so a task process cannot import it: pip install cloudpickle, or put it "
+            "into a file of its own"
         ) from None
     return cloudpickle

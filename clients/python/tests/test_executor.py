@@ -99,7 +99,9 @@ class Executor(unittest.TestCase):
             errors = [executor.submit(tasks.raise_bomb, kind) for kind in kinds]
             called = executor.submit(tasks.double, 1)
             called.add_done_callback(lambda _: sys.exit("a callback's own"))
-            last = executor.submit(tasks.double, 21)
+            with self.assertLogs("gpumux", "ERROR"):
+                last = executor.submit(tasks.double, 21)
+                last.result(60)
             self.assertIsInstance(frozen.exception(60), tasks.Frozen)
             self.assertIsInstance(frozen.exception().__cause__, gpumux.Fault)
             self.assertIsInstance(causeless.exception(60), tasks.Causeless)

@@ -175,6 +175,51 @@ class Map(unittest.TestCase):
         self.assertEqual(values(gpumux.map("math:sqrt", [4.0], slots=1)), [2.0])
         self.assertEqual(os.listdir(os.path.join(self.state, "gpumux", "functions")), [])
 
+    def test_what_a_script_defines_in_its_last_lines(self):
+        """What no import of the script has goes by value, and what it has by name."""
+        script = pathlib.Path(self.state, "script.py")
+        script.write_text(textwrap.dedent("""
+            import sys
+            import gpumux
+            import threading
+            lock = threading.Lock()  # which cannot be pickled
+
+            def again(x):
+                return x
+
+            def named(x):
+                with lock:
+                    return [x, "result"]
+
+            def scaled(x):
+                return [json.loads("1"), [factor for _ in range(1)][0] * x]
+
+            if __name__ == "__main__":
+                import json
+                factor = 5
+
+                def area(x):
+                    return x * 2 + factor
+
+                def again(x):
+                    return -x
+
+                class Adder:
+                    def __call__(self, x):
+                        return x + factor
+
+                for function in area, again, Adder, scaled, named:
+                    print([result.value for result in gpumux.map(function, [1, 2], slots=1, raise_faults=True)])
+                with gpumux.Executor(1, initializer=area, initargs=(1,)) as executor:
+                    print(list(executor.map(area, [1, 2])), executor.submit(named, 1).result())
+        """))
+        ran = subprocess.run([sys.executable, str(script)], cwd=self.state, capture_output=True, text=True)
+        want = "[7, 9]\n[-1, -2]\n[6, 7]\n[[1, 5], [1, 10]]\n[[1, 'result'], [2, 'result']]\n[7, 9] [1, 'result']\n"
+        self.assertEqual(ran.stdout, want, ran.stderr)
+        without = f"import runpy, sys; sys.modules['cloudpickle'] = None; runpy.run_path({str(script)!r}, run_name='__main__')"
+        ran = subprocess.run([sys.executable, "-c", without], capture_output=True, text=True)
+        self.assertRegex(ran.stderr, "BadInput: area is .* defined under that line.* pip install cloudpickle")
+
     def test_a_module_that_is_run(self):
         package = pathlib.Path(self.state, "package")
         package.mkdir()
