@@ -327,7 +327,7 @@ def _dumps(arguments: tuple, imports: bool) -> bytes:
     """arguments pickled. imports is whether slots import the program's own module."""
     try:
         data = pickle.dumps(arguments, pickle.HIGHEST_PROTOCOL)
-        if imports or b"__main__" not in data:
+        if functions.known(data, imports):
             return data
     except Exception:
         pass

@@ -75,6 +75,15 @@ def state() -> str:
     return os.path.join(root, "gpumux", "functions")
 
 
+def known(data: bytes, imports: bool) -> bool:
+    """Whether slots have the classes and functions of the program's own module that a pickle names; imports is whether they import it."""
+    if b"__main__" not in data or not imports:
+        return b"__main__" not in data
+    own = vars(sys.modules["__main__"])
+    kinds = [name.encode() for name in _script_of(own["__file__"]).hidden if isinstance(own.get(name), (type, types.FunctionType))]
+    return not any(b"\x8c%c%s" % (len(name), name) in data for name in kinds)
+
+
 def paths() -> list[str]:
     """The folders of this program's own modules."""
     return [os.path.abspath(path) for path in sys.path if os.path.isdir(path or ".") and not _installed(os.path.join(path, "x"))]
@@ -123,7 +132,7 @@ def _has(file: str, function: Callable[..., Any], qualified: str) -> bool:
     """Whether an import of the script has the function with what it uses. What the script runs now is guarded then, and the function
     is not."""
     try:
-        script = _script(file, os.stat(file).st_mtime_ns)
+        script = _script_of(file)
     except (OSError, SyntaxError):
         return False
     frame, line = inspect.currentframe(), 0
@@ -138,13 +147,19 @@ def _has(file: str, function: Callable[..., Any], qualified: str) -> bool:
     return (script.hidden - script.shown).isdisjoint(itertools.chain(*used))
 
 
+def _script_of(file: str) -> _Script:
+    return _script(file, os.stat(file).st_mtime_ns)
+
+
 @functools.lru_cache(maxsize=1)
 def _script(file: str, changed: int) -> _Script:
     with open(file, "rb") as text:
         body = ast.parse(text.read()).body
     guards = [node for node in body if isinstance(node, ast.If) and "__name__" in ast.dump(node.test)]
-    hidden, shown = (frozenset(name for node in nodes for name in _bound(node)) for nodes in (guards, [each for each in body if each not in guards]))
-    return _Script([(node.lineno, node.end_lineno or 0) for node in guards], hidden, shown)
+    bound: dict[bool, set[str]] = {True: set(), False: set()}
+    for node in body:
+        bound[node in guards].update(_bound(node))
+    return _Script([(node.lineno, node.end_lineno or 0) for node in guards], frozenset(bound[True]), frozenset(bound[False]))
 
 
 def _bound(node: ast.AST) -> Iterator[str]:

@@ -26,9 +26,10 @@ def dumps(value: Any, name: str, imports: bool) -> bytes:
     """value pickled, or a TypeError that says what its name is. imports is whether slots import the program's own module."""
     try:
         data = pickle.dumps(value, PROTOCOL)
-        if not any(byte in data for byte in _SETS) and (imports or b"__main__" not in data):
+        known = functions.known(data, imports)
+        if known and not any(byte in data for byte in _SETS):
             return data
-        if imports:
+        if known and imports:
             return steady.dumps(value, steady.Pickler, PROTOCOL)
     except Exception as error:
         return _by_value(value, name, error)

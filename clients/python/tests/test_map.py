@@ -194,9 +194,16 @@ class Map(unittest.TestCase):
             def scaled(x):
                 return [json.loads("1"), [factor for _ in range(1)][0] * x]
 
+            def word(job):
+                return type(job)(job.word + {"!"}.pop())
+
             if __name__ == "__main__":
                 import json
                 factor = 5
+
+                class Job:
+                    def __init__(self, word):
+                        self.word = word
 
                 def area(x):
                     return x * 2 + factor
@@ -212,9 +219,12 @@ class Map(unittest.TestCase):
                     print([result.value for result in gpumux.map(function, [1, 2], slots=1, raise_faults=True)])
                 with gpumux.Executor(1, initializer=area, initargs=(1,)) as executor:
                     print(list(executor.map(area, [1, 2])), executor.submit(named, 1).result())
+                    print(executor.submit(word, Job("a")).result().word)
+                (job,) = (result.value for result in gpumux.map(word, [Job("b")], slots=1, pickle=True, raise_faults=True))
+                print(type(job) is Job, job.word)
         """))
         ran = subprocess.run([sys.executable, str(script)], cwd=self.state, capture_output=True, text=True)
-        want = "[7, 9]\n[-1, -2]\n[6, 7]\n[[1, 5], [1, 10]]\n[[1, 'result'], [2, 'result']]\n[7, 9] [1, 'result']\n"
+        want = "[7, 9]\n[-1, -2]\n[6, 7]\n[[1, 5], [1, 10]]\n[[1, 'result'], [2, 'result']]\n[7, 9] [1, 'result']\na!\nTrue b!\n"
         self.assertEqual(ran.stdout, want, ran.stderr)
         without = f"import runpy, sys; sys.modules['cloudpickle'] = None; runpy.run_path({str(script)!r}, run_name='__main__')"
         ran = subprocess.run([sys.executable, "-c", without], capture_output=True, text=True)
