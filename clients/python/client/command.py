@@ -5,6 +5,7 @@ Owns the process from its start to its end. Nothing of it is left when what star
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import shutil
@@ -129,7 +130,5 @@ def _stop(process: subprocess.Popen) -> None:
     assert process.stdout is not None
     process.stdout.close()
     if process.stdin is not None:
-        try:
+        with contextlib.suppress(OSError, ValueError):  # its reader is gone, or who writes closes it just now
             process.stdin.close()
-        except OSError:
-            pass
