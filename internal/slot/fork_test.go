@@ -258,7 +258,7 @@ def item(x):
 	got, err := run(t, s, f.task("item"), calls.Call{Items: values(ints(3)...)})
 	require.NoError(t, err)
 	for i, d := range got {
-		require.Equal(t, fmt.Sprintf("hello %d\nINFO root: logged %d\nchild %d\n", i, i, i), d.Printed)
+		require.Equal(t, fmt.Sprintf("hello %d\nINFO:root:logged %d\nchild %d\n", i, i, i), d.Printed)
 		require.Equal(t, fmt.Sprintf(`[[],["%s"]]`, runtimePath(t)), string(d.Value), "it shows itself as a task process")
 	}
 	exits, err := os.ReadFile(filepath.Join(f.dir, "exits"))
