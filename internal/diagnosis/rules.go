@@ -100,7 +100,7 @@ var rules = []rule{
 	{stack: "vLLM", also: "ValueError", text: re(`No available memory for the cache blocks|KV cache is needed, which is larger than the available KV cache memory|Free memory on device .* is less than desired GPU memory utilization`), kind: gpumux.FaultDeviceOOM, either: true, hint: hintVLLM},
 
 	// Device memory, by text: classes get lost in R, in wrappers and in other languages.
-	{stack: "PyTorch", text: re(`\b(?:CUDA|HIP|XPU|MPS backend|NPU|HPU|MUSA) out of memory\b|Tried to allocate [\d.]+ ?[KMGT]?i?B[^\n]*total capac`), kind: gpumux.FaultDeviceOOM},
+	{stack: "PyTorch", text: re(`\b(?:CUDA|HIP|XPU|MPS backend|NPU|HPU|MUSA) out of memory\b|Tried to allocate [\d.]+ ?[KMGT]?i?B[^\n]*total capac|Allocation on device \d+ would exceed allowed memory`), kind: gpumux.FaultDeviceOOM},
 	{stack: "TensorFlow on the CPU", text: re(`OOM when allocating tensor[^\n]* by allocator (?:mkl_)?cpu`), kind: gpumux.FaultHostOOM},
 	{stack: "TensorFlow", text: re(`OOM when allocating tensor`), kind: gpumux.FaultDeviceOOM},
 	{stack: "JAX/XLA", text: re(`RESOURCE_EXHAUSTED:[^\n]{0,300}(?:out of memory|failed to allocate)|Resource exhausted: (?:Out of memory|Failed to allocate)`), kind: gpumux.FaultDeviceOOM, either: true},

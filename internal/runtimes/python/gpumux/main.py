@@ -105,7 +105,7 @@ def _serve(wire, ended, forks) -> int:
 
     memory.cap(hello.get("room") or 0, report)
     if forks:
-        forks.prepare()
+        forks.prepare(hello.get("dir") or "")
     try:
         function = task.load(hello.get("target") or "", hello.get("dir") or "", hello.get("own") is True)
     except task.LoadError as error:
