@@ -53,7 +53,7 @@ internal/contact                 internal/calls internal/contract
 workers/config                   . codec gpu internal/contract internal/launch internal/names internal/process internal/sharing
 internal/sharing                 . gpu internal/mps internal/process
 internal/test/gputest            internal/calls internal/launch internal/mps internal/test/rig internal/slot
-internal/slot                    . internal/account internal/arrays internal/calls internal/diagnosis internal/launch internal/names internal/process internal/session internal/template internal/text internal/wire
+internal/slot                    . internal/account internal/arrays internal/calls internal/diagnosis internal/launch internal/names internal/notice internal/process internal/session internal/template internal/text internal/wire
 internal/account                 . internal/session
 internal/template                . internal/diagnosis internal/launch internal/notice internal/process internal/session
 internal/session                 . internal/diagnosis internal/launch internal/process internal/wire

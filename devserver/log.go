@@ -2,6 +2,7 @@ package devserver
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"runtime"
 	"slices"
@@ -17,8 +18,8 @@ import (
 const repeats = time.Minute
 
 // plainCore drops fields for the server's authors, and lines about requests that callers
-// retry and ports that are taken, which Start replaces or returns. Its level can be
-// raised later.
+// retry or gave up and ports that are taken, which Start replaces or returns. Its level
+// can be raised later.
 type plainCore struct {
 	zapcore.Core
 	level zap.AtomicLevel
@@ -49,11 +50,17 @@ func (c plainCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	}
 	for _, field := range fields {
 		err, ok := field.Interface.(error)
-		if ok && (isPortTaken(err) || e.Level < zapcore.FatalLevel && (strings.Contains(err.Error(), "please retry") || err.Error() == "shard status unknown")) {
+		if ok && (isPortTaken(err) || e.Level < zapcore.FatalLevel && passes(err)) {
 			return nil
 		}
 	}
 	return c.Core.Write(e, slices.DeleteFunc(slices.Clone(fields), inner))
+}
+
+// passes reports whether a request failed that is made again, or that its caller gave up.
+func passes(err error) bool {
+	return strings.Contains(err.Error(), "please retry") || err.Error() == "shard status unknown" ||
+		strings.Contains(err.Error(), context.Canceled.Error())
 }
 
 func inner(f zapcore.Field) bool { return f.Key == "logging-call-at" || f.Key == "shard-id" }

@@ -2,6 +2,7 @@ package devserver
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -18,6 +19,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/server/common/log/tag"
 	"go.temporal.io/server/common/primitives"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -182,6 +184,13 @@ func TestLog_PassesWarnings(t *testing.T) {
 	q.temporal().Error("error while stopping")
 	require.Len(t, logs.All(), 1)
 	require.Equal(t, "warning", logs.All()[0].Message)
+
+	// A caller that has gone, as a client after Ctrl-C, is no trouble of the server.
+	core, logs = observer.New(zapcore.DebugLevel)
+	q = newQuietLog(zap.New(core))
+	q.temporal().Error("Update workflow execution operation failed", tag.Error(serviceerror.NewCanceled(context.Canceled.Error())))
+	q.temporal().Error("Persistent store operation failure", tag.Error(errors.New("disk full")))
+	require.Len(t, logs.All(), 1)
 
 	core, logs = observer.New(zapcore.ErrorLevel)
 	q = newQuietLog(zap.New(core))

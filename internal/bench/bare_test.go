@@ -70,6 +70,27 @@ func TestBare_DeathIsToldWithItsLastWords(t *testing.T) {
 	require.ErrorContains(t, err, "a bare process ended: exit status 1: no weights")
 }
 
+// A task imports its framework as tasks do, so that fresh items are forked with it; light
+// needs none.
+func TestWorkloads_TaskImportsItsFramework(t *testing.T) {
+	b := newBench(t)
+	if err := exec.CommandContext(t.Context(), b.Python, "-c", "import numpy").Run(); err != nil {
+		rig.Because(t, rig.NumPy, "that is the framework")
+	}
+	runtimes, err := filepath.Abs("../runtimes/python")
+	require.NoError(t, err)
+	for workload, want := range map[string]string{"medium": "True\n", "light": "False\n"} {
+		cmd := exec.CommandContext(t.Context(), b.Python, "-c", "import sys, workloads; print('numpy' in sys.modules)")
+		cmd.Dir, cmd.Env = b.Folder, append(os.Environ(), "PYTHONPATH="+runtimes)
+		for name, value := range b.env(workload, "numpy") {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		require.Equal(t, want, string(out))
+	}
+}
+
 // One item in five keeps what passes the budget, and a negative one never does.
 func TestWorkloads_OOMKeepsMemory(t *testing.T) {
 	b := newBench(t)

@@ -198,6 +198,9 @@ func (b *bench) budget(workload string) gpumux.Size {
 // env has the variables that the workloads read. A greedy item of oom takes more than the
 // budgets of all slots together, because its last attempt has the device to itself.
 func (b *bench) env(workload, framework string) map[string]string {
+	if workload == "light" {
+		framework = "" // it calculates nothing
+	}
 	return map[string]string{
 		"BENCH_FRAMEWORK": framework, "BENCH_SIZE": strconv.Itoa(b.size(workload)),
 		"BENCH_BYTES": fmt.Sprint(int64(b.budget(workload)) * int64(max(b.maxClients(), cpuSlots()))),

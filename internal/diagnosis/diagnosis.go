@@ -29,6 +29,8 @@ type Evidence struct {
 	Class, Message string
 	// Chain holds what that exception was raised from or while handling, nearest first.
 	Chain []wire.Cause
+	// Item is the item that raised, as JSON; "" if that is not known.
+	Item string
 	// Code is the CUDA error number that the exception carries.
 	Code int
 	// Loading says that the process had not yet finished importing the task.
@@ -99,7 +101,7 @@ type Diagnosis struct {
 func Diagnose(e Evidence) Diagnosis {
 	d := judge(e)
 	if d.either && e.OnCPU {
-		d.Fault.Kind = gpumux.FaultHostOOM
+		d.Fault.Kind, d.Fault.Hint = gpumux.FaultHostOOM, ""
 	}
 	if d.hidden && e.OnCPU {
 		// No device is unwell, and a process that raised it goes on.
@@ -142,7 +144,7 @@ func judge(e Evidence) Diagnosis {
 		return plain(gpumux.FaultBadInput, fmt.Sprintf("the task process and its children held %s on GPU %s, which is not the device of its slot, %s",
 			gpumux.Size(e.ForeignHeld), e.Foreign, e.Device))
 	case e.OverBudget:
-		if f, ok := match(raised, e.Code, always(e)); ok && (f.rule.poisoned || f.rule.kind == gpumux.FaultDeviceOOM) {
+		if f, ok := match(raised, e.Code, e.admits); ok && (f.rule.poisoned || f.rule.kind == gpumux.FaultDeviceOOM) {
 			return f.diagnosis()
 		}
 		whose := "the slot's budget"
@@ -153,7 +155,7 @@ func judge(e Evidence) Diagnosis {
 			gpumux.Size(e.Peak), whose, gpumux.Size(e.Budget)))
 	case e.TimedOut:
 		d := plain(gpumux.FaultTimeout, cmp.Or(oneLine(e.Message), "the item ran longer than it may"))
-		f, ok := match(e.printed(), 0, always(e))
+		f, ok := match(e.printed(), 0, e.admits)
 		d.Device = ok && f.rule.device
 		return d
 	case len(raised) > 0:
@@ -166,12 +168,12 @@ func judge(e Evidence) Diagnosis {
 
 // fromException classifies an exception that the process reported.
 func fromException(e Evidence, raised []subject) Diagnosis {
-	f, ok := match(raised, e.Code, always(e))
+	f, ok := match(raised, e.Code, e.admits)
 	if ok && (f.rule.weak || f.rule.kind == gpumux.FaultDeviceOOM) {
 		// The framework may only know that some call failed, and a ruined context can look like
 		// a lack of memory. The output of CUDA or NCCL says why.
 		if sure, found := match(e.printed(), 0, func(r *rule) bool {
-			return !r.weak && (r.poisoned || f.rule.weak && r.kind.Memory())
+			return e.admits(r) && !r.weak && (r.poisoned || f.rule.weak && r.kind.Memory())
 		}); found {
 			sharper := sure.diagnosis()
 			sharper.Fault.Class, sharper.Fault.Message = e.Class, oneLine(e.Message)+": "+sharper.Fault.Message
@@ -184,7 +186,7 @@ func fromException(e Evidence, raised []subject) Diagnosis {
 	d := plain(gpumux.FaultTaskError, cmp.Or(oneLine(e.Message), e.Class))
 	d.Fault.Class = e.Class
 	// An exception may hide what ruined the device's context; the next item would fail.
-	_, d.Poisoned = match(e.printed(), 0, func(r *rule) bool { return r.poisoned && !r.weak })
+	_, d.Poisoned = match(e.printed(), 0, func(r *rule) bool { return e.admits(r) && r.poisoned && !r.weak })
 	return d
 }
 
@@ -197,7 +199,7 @@ func fromDeath(e Evidence) Diagnosis {
 	ended := sig != 0 || e.ExitCode != 0
 	if ended {
 		// A process that ended well may have handled what it printed.
-		if f, ok := match(e.printed(), 0, always(e)); ok {
+		if f, ok := match(e.printed(), 0, e.admits); ok {
 			return f.diagnosis()
 		}
 	}
@@ -234,11 +236,6 @@ func plain(kind gpumux.FaultKind, message string) Diagnosis {
 	return Diagnosis{Fault: gpumux.Fault{Kind: kind, Message: message}}
 }
 
-// always admits every rule whose other conditions hold.
-func always(e Evidence) func(*rule) bool {
-	return func(r *rule) bool { return !r.killed || e.OOMKills > 0 }
-}
-
 const (
 	// The rules read readMost bytes of an exception's message and readAll of a chain, so a
 	// diagnosis costs less than an item. They read both ends, where frameworks say why.
@@ -256,7 +253,7 @@ func (e Evidence) exceptions() []subject {
 	}
 	var out []subject
 	for _, x := range chain {
-		out = append(out, subject{class: ends(x.Class, readClass), text: ends(x.Message, most)})
+		out = append(out, subject{class: ends(x.Class, readClass), text: ends(x.Message, most), mute: !speaks(x.Class), item: e.Item})
 	}
 	return out
 }

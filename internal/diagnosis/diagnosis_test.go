@@ -86,14 +86,14 @@ func TestDiagnose_Frameworks(t *testing.T) {
 func TestDiagnose_EveryRuleDecides(t *testing.T) {
 	decides := map[*rule]bool{}
 	note := func(subjects []subject, e Evidence) {
-		f, ok := match(subjects, e.Code, always(e))
+		f, ok := match(subjects, e.Code, e.admits)
 		if !ok {
 			return
 		}
 		decides[f.rule] = true
 		if f.rule.class == nil && f.subject.text != "" && e.Code == 0 {
 			e.Tail = f.subject.text
-			printed, ok := match(e.printed(), 0, always(e))
+			printed, ok := match(e.printed(), 0, e.admits)
 			require.True(t, ok, "nothing found in a tail of %q", e.Tail)
 			require.Same(t, f.rule, printed.rule, e.Tail)
 		}
@@ -106,7 +106,7 @@ func TestDiagnose_EveryRuleDecides(t *testing.T) {
 	// driver gives them.
 	for i := range rules {
 		for _, code := range rules[i].codes {
-			f, ok := match([]subject{{class: "torch.AcceleratorError"}}, code, always(Evidence{}))
+			f, ok := match([]subject{{class: "torch.AcceleratorError"}}, code, Evidence{}.admits)
 			require.True(t, ok, "code %d", code)
 			require.Contains(t, f.rule.codes, code)
 			decides[f.rule] = true
@@ -123,7 +123,7 @@ func TestDiagnose_EveryRuleDecides(t *testing.T) {
 		"vk::Device::allocateMemory: ErrorOutOfDeviceMemory":                         "Vulkan",
 		"ERROR: Unexpected bus error. insufficient shared memory (shm)":              "shared memory",
 	} {
-		f, ok := match([]subject{{text: text}}, 0, always(Evidence{}))
+		f, ok := match([]subject{{text: text}}, 0, Evidence{}.admits)
 		require.True(t, ok, text)
 		require.Equal(t, stack, f.rule.stack, text)
 		decides[f.rule] = true
@@ -171,13 +171,13 @@ func TestDiagnose_CUDANames(t *testing.T) {
 		911: {"CUDA_ERROR_EXTERNAL_DEVICE", "cudaErrorExternalDevice"},
 		999: {"CUDA_ERROR_UNKNOWN", "cudaErrorUnknown", "CUDA error: unknown error"},
 	} {
-		byCode, ok := match([]subject{{class: "torch.AcceleratorError"}}, code, always(Evidence{}))
+		byCode, ok := match([]subject{{class: "torch.AcceleratorError"}}, code, Evidence{}.admits)
 		require.True(t, ok, code)
 		for _, text := range append(texts, fmt.Sprintf("[%d] Call to cuMemcpyDtoH results in UNKNOWN_CUDA_ERROR", code), fmt.Sprintf("CUDA error %d at kernel.cu:3", code)) {
-			f, ok := match([]subject{{class: "RuntimeError", text: "x: " + text + "\ny"}}, 0, always(Evidence{}))
+			f, ok := match([]subject{{class: "RuntimeError", text: "x: " + text + "\ny"}}, 0, Evidence{}.admits)
 			require.True(t, ok, text)
 			require.Same(t, byCode.rule, f.rule, text)
-			f, ok = match(Evidence{Tail: "a\nx: " + text + "\nb\n"}.printed(), 0, always(Evidence{}))
+			f, ok = match(Evidence{Tail: "a\nx: " + text + "\nb\n"}.printed(), 0, Evidence{}.admits)
 			require.True(t, ok, text)
 			require.Same(t, byCode.rule, f.rule, text)
 			require.Equal(t, "x: "+text, f.diagnosis().Fault.Message)

@@ -16,7 +16,9 @@ type rule struct {
 	codes []int
 	// class and text must both match; nil matches anything. Class rules skip the tail.
 	class, text pattern
-	kind        gpumux.FaultKind
+	// also is a class whose words count here, though its words do not elsewhere.
+	also string
+	kind gpumux.FaultKind
 	// poisoned: the process can use the device no more. device: the device is suspect.
 	// mpsWide: under MPS the neighbours are ruined too. blameless: the item did nothing.
 	poisoned, device, mpsWide, blameless bool
@@ -95,10 +97,10 @@ var rules = []rule{
 	{stack: "TensorFlow", class: re(`ResourceExhaustedError$`), text: re(`OOM when allocating|out of memory|failed to allocate|unable to allocate`), kind: gpumux.FaultDeviceOOM},
 	{stack: "Python in TensorFlow", class: re(`ResourceExhaustedError$`), text: re(`[\s:.]_?(?:Array)?MemoryError: `), kind: gpumux.FaultHostOOM},
 	{stack: "RMM", class: re(`^MemoryError$`), text: re(`out_of_memory|Maximum pool size exceeded|Exceeded memory limit|cudaErrorMemoryAllocation`), kind: gpumux.FaultDeviceOOM},
-	{stack: "vLLM", text: re(`No available memory for the cache blocks|KV cache is needed, which is larger than the available KV cache memory|Free memory on device .* is less than desired GPU memory utilization`), kind: gpumux.FaultDeviceOOM, hint: hintVLLM},
+	{stack: "vLLM", also: "ValueError", text: re(`No available memory for the cache blocks|KV cache is needed, which is larger than the available KV cache memory|Free memory on device .* is less than desired GPU memory utilization`), kind: gpumux.FaultDeviceOOM, either: true, hint: hintVLLM},
 
 	// Device memory, by text: classes get lost in R, in wrappers and in other languages.
-	{stack: "PyTorch", text: re(`\b(?:CUDA|HIP|XPU|MPS backend|NPU|HPU|MUSA) out of memory\b|Tried to allocate [\d.]+ ?[KMGT]?i?B[^\n]*total capac`), kind: gpumux.FaultDeviceOOM},
+	{stack: "PyTorch", text: re(`\b(?:CUDA|HIP|XPU|MPS backend|NPU|HPU|MUSA) out of memory\b|Tried to allocate [\d.]+ ?[KMGT]?i?B[^\n]*total capac|Allocation on device \d+ would exceed allowed memory`), kind: gpumux.FaultDeviceOOM},
 	{stack: "TensorFlow on the CPU", text: re(`OOM when allocating tensor[^\n]* by allocator (?:mkl_)?cpu`), kind: gpumux.FaultHostOOM},
 	{stack: "TensorFlow", text: re(`OOM when allocating tensor`), kind: gpumux.FaultDeviceOOM},
 	{stack: "JAX/XLA", text: re(`RESOURCE_EXHAUSTED:[^\n]{0,300}(?:out of memory|failed to allocate)|Resource exhausted: (?:Out of memory|Failed to allocate)`), kind: gpumux.FaultDeviceOOM, either: true},
@@ -162,6 +164,10 @@ type subject struct {
 	// calm is a tail without progress logs.
 	calm string
 	tail bool
+	// mute: whoever raised it says nothing of devices, whatever its words are. item is what
+	// the words may come from.
+	mute bool
+	item string
 }
 
 // finding is a rule that matches, with the text and offset, or the error number.
@@ -211,8 +217,12 @@ func (r *rule) matches(s subject, t scanned) (at int, ok bool) {
 	if r.text == nil {
 		return 0, true
 	}
+	if s.mute && (r.also == "" || r.also != s.class) {
+		return 0, false
+	}
 	if r.text().mayMatch(t.small) {
-		if found := r.text().FindAllStringIndex(t.text, -1); found != nil {
+		found := r.text().FindAllStringIndex(t.text, -1)
+		if found != nil && !strings.Contains(s.item, t.text[found[0][0]:found[0][1]]) {
 			if s.tail {
 				return found[len(found)-1][0], true
 			}
@@ -220,7 +230,7 @@ func (r *rule) matches(s subject, t scanned) (at int, ok bool) {
 		}
 	}
 	for _, n := range t.numbers {
-		if slices.Contains(r.codes, n.code) {
+		if slices.Contains(r.codes, n.code) && !strings.Contains(s.item, n.text) {
 			return n.at, true
 		}
 	}

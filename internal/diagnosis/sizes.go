@@ -14,6 +14,7 @@ var (
 	requestedWords = patterns(
 		`allocate request for [^(\n]*\((\d+)B\)`,      // XLA, exact in parentheses
 		`[Tt]ried to allocate `+amount,                // PyTorch, DefaultCPUAllocator
+		`(?m)^Requested +: `+amount,                   // PyTorch with cudaMallocAsync
 		`(?:trying|attempting) to allocate `+amount,   // XLA, CUDA.jl
 		`[Oo]ut of memory allocating `+amount,         // CuPy, XLA
 		`requested buffer of size `+amount,            // ONNX Runtime
@@ -31,6 +32,7 @@ var (
 	)
 	totalWords = patterns(
 		`total capac\w+ of `+amount,                                 // PyTorch 2
+		`(?m)^Device limit +: `+amount,                              // PyTorch with cudaMallocAsync
 		amount+` total capacity`,                                    // PyTorch 1
 		`memory usage: [\d.]+% \([^/)]*/`+amount+`\)`,               // CUDA.jl
 		`[Uu]sed [\d.]+[KMGT] of `+amount+` hbm`,                    // XLA's compiler
@@ -38,11 +40,13 @@ var (
 	)
 	freeWords = patterns(
 		amount+` (?:is )?free\b`,              // PyTorch
+		`Free \(according to CUDA\): `+amount, // PyTorch with cudaMallocAsync
 		`Available memory of `+amount,         // ONNX Runtime
 		`available KV cache memory \(`+amount, // vLLM
 	)
 	allowedWords = patterns(
 		amount+` allowed;`,      // PyTorch with a fraction
+		`(?m)^ +: `+amount,      // PyTorch with cudaMallocAsync and a fraction
 		`max allowed: `+amount,  // PyTorch on MPS
 		`limit set to: `+amount, // CuPy
 	)

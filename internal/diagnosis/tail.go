@@ -19,13 +19,13 @@ func (e Evidence) printed() []subject {
 	if e.Tail == "" {
 		return nil
 	}
-	out := tracebacks(e.Tail)
+	out, rest := tracebacks(e.Tail)
 	slices.Reverse(out)
-	calm := e.Tail
+	calm := rest
 	if strings.Contains(calm, ".cc:") {
 		calm = progressLog().ReplaceAllString(calm, "")
 	}
-	return append(out, subject{text: e.Tail, calm: calm, tail: true})
+	return append(out, subject{text: rest, calm: calm, tail: true})
 }
 
 // progressLog is a line that XLA or TensorFlow logs below the level "fatal". It may be
@@ -35,14 +35,20 @@ var progressLog = exact(`(?m)^(?:[IWE]\d{4} |.{0,60}: [IWE] ).*\.cc:\d+\].*$`)
 // raisedLine is the line that ends a Python traceback.
 var raisedLine = exact(`^([A-Za-z_][\w.]*)(?:: (.*))?$`)
 
-// tracebacks reads the exceptions that Python printed, in the order of the text.
-func tracebacks(tail string) []subject {
-	var out []subject
+// tracebacks reads the exceptions that Python printed, in the order of the text. The rest
+// is the text without those whose words do not count.
+func tracebacks(tail string) (out []subject, rest string) {
+	if !strings.Contains(tail, "Traceback ") {
+		return nil, tail
+	}
 	lines := strings.Split(tail, "\n")
+	var kept []string
+	from := 0 // the first line that is not yet kept or dropped
 	for i := 0; i < len(lines); i++ {
 		if !strings.HasPrefix(lines[i], "Traceback (most recent call last)") {
 			continue
 		}
+		begin := i
 		for i++; i < len(lines) && (lines[i] == "" || lines[i][0] == ' '); i++ { // its frames
 		}
 		if i == len(lines) {
@@ -52,14 +58,17 @@ func tracebacks(tail string) []subject {
 		if m == nil {
 			continue
 		}
-		s := subject{class: m[1], text: m[2]}
+		s := subject{class: m[1], text: m[2], mute: !speaks(m[1])}
+		if s.mute {
+			kept, from = append(kept, lines[from:begin]...), i+1
+		}
 		for i+1 < len(lines) && lines[i+1] != "" && !strings.HasPrefix(lines[i+1], "Traceback ") {
 			i++
 			s.text += "\n" + lines[i]
 		}
 		out = append(out, s)
 	}
-	return out
+	return out, strings.Join(append(kept, lines[from:]...), "\n")
 }
 
 // deathLines are the lines in which a runtime says why it ends, the most telling first.
@@ -89,7 +98,7 @@ func lastMessage(tail string) (message, class string) {
 		}
 		return message, ""
 	}
-	if raised := tracebacks(tail); len(raised) > 0 {
+	if raised, _ := tracebacks(tail); len(raised) > 0 {
 		last := raised[len(raised)-1]
 		return cmp.Or(oneLine(last.text), last.class), last.class
 	}
@@ -134,11 +143,17 @@ func exitText(e Evidence) string {
 	}
 }
 
+// terminated is the exit status of the Python runtime after SIGTERM; see docs/wire.md.
+const terminated = 143
+
 // deadlySignal is the signal that ended the process, or that a shell reports as 128 plus
 // it.
 func deadlySignal(e Evidence) (sig syscall.Signal, shell bool) {
 	if e.Signal != 0 {
 		return e.Signal, false
+	}
+	if e.ExitCode == terminated && !e.Command {
+		return syscall.SIGTERM, false
 	}
 	switch sig := syscall.Signal(e.ExitCode - 128); sig {
 	case syscall.SIGABRT, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGILL, syscall.SIGKILL, syscall.SIGSEGV, syscall.SIGTERM:

@@ -15,7 +15,10 @@ type scanned struct {
 	numbers     []numberAt
 }
 
-type numberAt struct{ code, at int }
+type numberAt struct {
+	code, at int
+	text     string
+}
 
 func scan(text string) scanned {
 	w := scanned{text: text, small: strings.ToLower(text)}
@@ -24,7 +27,7 @@ func scan(text string) scanned {
 	}
 	for _, m := range numbered().FindAllStringSubmatchIndex(text, -1) {
 		code, _ := strconv.Atoi(text[max(m[2], m[4]):max(m[3], m[5])])
-		w.numbers = append(w.numbers, numberAt{code, m[0]})
+		w.numbers = append(w.numbers, numberAt{code, m[0], text[m[0]:m[1]]})
 	}
 	return w
 }

@@ -271,8 +271,9 @@ func (p *Session) ExplainMemory(e *diagnosis.Evidence, kills int) {
 	}
 }
 
-// End ends the process, at once or kindly, and returns when nothing of it is left.
-func (p *Session) End(kindly bool, grace time.Duration) {
+// End ends the process, at once or kindly, and returns when nothing of it is left. It
+// reports whether the grace was too short.
+func (p *Session) End(kindly bool, grace time.Duration) (late bool) {
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	if kindly && p.conn != nil {
@@ -287,8 +288,10 @@ func (p *Session) End(kindly bool, grace time.Duration) {
 	select {
 	case <-p.Process.Exited:
 	case <-timer.C:
+		late = true
 	}
 	p.Kill()
+	return late
 }
 
 // Kill ends the process without asking, and the conversation.

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -32,15 +31,14 @@ func TestSlot_FaultsOfFrameworks(t *testing.T) {
 			t.Parallel()
 			mode := []gpumux.Mode{gpumux.ModePersistent, gpumux.ModeFresh}[shard%2]
 			s := newStand(t, mode)
-			s.device = "GPU-1"
-			s.limit(30 * time.Second)
+			s.on("GPU-1")
 			for i := shard; i < len(raw); i += shards {
 				var c stagedCase
 				require.NoError(t, json.Unmarshal(raw[i], &c))
 				if c.CPU {
 					continue
 				}
-				t.Run(c.Name, func(t *testing.T) { c.stage(t, s, raw[i]) })
+				t.Run(c.Name, func(t *testing.T) { c.stage(t, s, i) })
 			}
 			s.works()
 		})
@@ -52,7 +50,7 @@ func TestSlot_FaultsOfFrameworks(t *testing.T) {
 			var c stagedCase
 			require.NoError(t, json.Unmarshal(raw[i], &c))
 			if c.CPU {
-				t.Run(c.Name, func(t *testing.T) { c.stage(t, s, raw[i]) })
+				t.Run(c.Name, func(t *testing.T) { c.stage(t, s, i) })
 			}
 		}
 		s.works()
@@ -69,7 +67,7 @@ type stagedCase struct {
 	Requested, Total, Free, Budget     int64
 }
 
-func (c stagedCase) stage(t *testing.T, s *stand, raw json.RawMessage) {
+func (c stagedCase) stage(t *testing.T, s *stand, index int) {
 	switch {
 	case c.OOMKills > 0:
 		rig.Because(t, rig.Staged, "the kernel's counter of memory kills; TestSlot_FaultsOfHostMemory has a real one")
@@ -78,7 +76,7 @@ func (c stagedCase) stage(t *testing.T, s *stand, raw json.RawMessage) {
 	case c.CoreDumped:
 		rig.Because(t, rig.Staged, "core dumps, which are off")
 	}
-	task, call := s.task("replay"), calls.Call{Items: values(raw), Clean: true}
+	task, call := s.task("replay"), calls.Call{Items: values(index), Clean: true}
 	if c.Command {
 		tail := filepath.Join(t.TempDir(), "tail")
 		require.NoError(t, os.WriteFile(tail, []byte(c.Tail), 0o644))

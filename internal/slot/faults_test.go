@@ -36,13 +36,15 @@ type ending struct {
 	thread bool
 	// native means that it needs testdata/native.cpp.
 	native bool
+	// gpu means that only a GPU ends so.
+	gpu bool
 }
 
 var endings = []ending{
 	{how: "segfault", kind: gpumux.FaultCrash, exit: "signal SIGSEGV", message: "Fatal Python error", thread: true},
 	{how: "abort", kind: gpumux.FaultCrash, exit: "signal SIGABRT", thread: true},
 	{how: "kill", kind: gpumux.FaultCrash, exit: "signal SIGKILL", thread: true},
-	{how: "term", kind: gpumux.FaultCrash, exit: "SIGTERM", thread: true},
+	{how: "term", kind: gpumux.FaultCrash, exit: "signal SIGTERM", thread: true},
 	{how: "bus", kind: gpumux.FaultCrash, exit: "signal SIGBUS", thread: true},
 	{how: "exit0", kind: gpumux.FaultCrash, exit: "exit status 0", thread: true},
 	{how: "exit3", kind: gpumux.FaultCrash, exit: "exit status 3", thread: true},
@@ -50,8 +52,8 @@ var endings = []ending{
 	{how: "overflow", kind: gpumux.FaultCrash, exit: "signal SIGSEGV", thread: true, native: true},
 	{how: "memory", kind: gpumux.FaultHostOOM},
 	{how: "device_memory", kind: gpumux.FaultDeviceOOM, message: "CUDA out of memory"},
-	{how: "poison", kind: gpumux.FaultCrash, message: "device-side assert triggered"},
-	{how: "lost", kind: gpumux.FaultDeviceLost, message: "GPU is lost"},
+	{how: "poison", kind: gpumux.FaultCrash, message: "device-side assert triggered", gpu: true},
+	{how: "lost", kind: gpumux.FaultDeviceLost, message: "GPU is lost", gpu: true},
 	{how: "garbage", kind: gpumux.FaultCrash, message: "no header line"},
 	{how: "length", kind: gpumux.FaultCrash, message: "a frame claims 4294967295 bytes"},
 	{how: "close_wire", kind: gpumux.FaultCrash, message: "closed its wire and went on"},
@@ -166,6 +168,9 @@ func duringItem(t *testing.T, e ending, s *stand, at, n int) {
 		items[i] = object{"i": i}
 	}
 	items[at] = object{"i": at, "end": e.how}
+	if e.gpu {
+		s.on("GPU-1")
+	}
 	call := calls.Call{Items: values(items...)}
 	if e.late {
 		call.Timeout = patience
@@ -197,6 +202,9 @@ func duringItem(t *testing.T, e ending, s *stand, at, n int) {
 
 func duringImport(t *testing.T, e ending, mode gpumux.Mode) {
 	s := newStand(t, mode)
+	if e.gpu {
+		s.on("GPU-1")
+	}
 	if e.late {
 		s.limitStart()
 	}

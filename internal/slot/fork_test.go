@@ -179,6 +179,42 @@ func TestFork_SpawnImportsForEachItem(t *testing.T) {
 
 // Slots of one device share a template. Each device has its own, because a module may
 // look at its device during the import.
+// The commonest line of all asks whether there is a GPU, which in torch starts CUDA: here
+// a file that stays open, as the driver's do. The import hears of the slot's devices
+// instead, and the item the framework itself.
+func TestFork_ImportsThatAskForDevices(t *testing.T) {
+	f := newForge(t, `
+import torch
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+COUNT = torch.cuda.device_count()
+def where(x): return [DEVICE, COUNT, torch.begun, torch.cuda.device_count(), torch.begun]
+`)
+	require.NoError(t, os.WriteFile(filepath.Join(f.dir, "torch.py"), []byte(`
+import sys, types
+begun = 0
+def _begin():
+    global begun, file
+    begun += 1
+    file = open(__file__)
+    return 8
+initial_seed = manual_seed = lambda *seed: 0
+default_generator = types.SimpleNamespace(seed=lambda: 0)
+_C, cuda = types.ModuleType("torch._C"), types.ModuleType("torch.cuda")
+_C._cuda_getDeviceCount = cuda._device_count_nvml = _begin
+cuda.is_available = lambda: _C._cuda_getDeviceCount() > 0
+cuda.device_count = lambda: cuda._device_count_nvml()
+`), 0o644))
+	for visible, want := range map[string]string{"GPU-1,GPU-2": `["cuda",2,0,8,1]`, "": `["cpu",0,0,8,1]`} {
+		s := f.slot("gpu/0", func(o *slot.Options) { o.Device, o.Env = "GPU-1", map[string]string{"CUDA_VISIBLE_DEVICES": visible} })
+		got, err := run(t, s, f.task("where"), calls.Call{Items: values(1, 2)})
+		require.NoError(t, err)
+		for _, d := range got {
+			require.Equal(t, want, string(d.Value))
+		}
+	}
+	require.Len(t, f.log.FilterMessage("template ready: fresh items are forked from it").All(), 2)
+}
+
 func TestFork_SlotsOfADeviceShareATemplate(t *testing.T) {
 	f := newForge(t, forked+`
 at_import = os.environ["CUDA_VISIBLE_DEVICES"]
@@ -258,7 +294,7 @@ def item(x):
 	got, err := run(t, s, f.task("item"), calls.Call{Items: values(ints(3)...)})
 	require.NoError(t, err)
 	for i, d := range got {
-		require.Equal(t, fmt.Sprintf("hello %d\nINFO root: logged %d\nchild %d\n", i, i, i), d.Printed)
+		require.Equal(t, fmt.Sprintf("hello %d\nINFO:root:logged %d\nchild %d\n", i, i, i), d.Printed)
 		require.Equal(t, fmt.Sprintf(`[[],["%s"]]`, runtimePath(t)), string(d.Value), "it shows itself as a task process")
 	}
 	exits, err := os.ReadFile(filepath.Join(f.dir, "exits"))

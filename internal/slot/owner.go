@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
+	"github.com/gpumux/gpumux/internal/notice"
 	"github.com/gpumux/gpumux/internal/process"
 	"github.com/gpumux/gpumux/internal/template"
 )
@@ -118,7 +119,11 @@ func (o *owner) retire(kindly bool, why string) {
 		return
 	}
 	o.slot.enter(Reclaiming, why)
-	p.session.End(kindly, o.o.Grace)
+	if p.session.End(kindly, o.o.Grace) && kindly {
+		o.o.Log.Warn(fmt.Sprintf("after their last item, processes of a task do not end by themselves; each is killed after %s", o.o.Grace),
+			notice.Mark, zap.String("task", p.session.Task.Name), zap.String("advice", "let the task join its threads, or make them"+
+				" daemons (threading.Thread(daemon=True)), and let its exit handlers return"))
+	}
 	began := time.Now()
 	if left := p.session.Memory.AwaitReturn(o.slot.life); left > 0 && o.slot.life.Err() == nil {
 		o.slot.log.Warn(fmt.Sprintf("%s of device memory are not back, %s after the end of the task process %d, and the slot goes on without them",

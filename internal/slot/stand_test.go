@@ -71,6 +71,12 @@ func newSpawning(t *testing.T) *stand {
 	return s
 }
 
+// on makes the slot anew on another device.
+func (s *stand) on(device string) {
+	s.device = device
+	s.limit(30 * time.Second)
+}
+
 // limit makes the slot anew with this time limit for starts.
 func (s *stand) limit(start time.Duration) {
 	if s.Slot != nil {

@@ -19,8 +19,9 @@ var deviceFiles = []string{"/dev/nvidia", "/dev/dri/", "/dev/kfd", "/dev/accel",
 
 // footprint names things left by an import that a fork would break or share between
 // items, and the remedy; "" means none. proc is a tree like procfs. before are the
-// descriptors that were open before the import.
-func footprint(proc string, pid int, before, devices []string) string {
+// descriptors that were open before the import; opened is where that opened a device, if
+// that is known.
+func footprint(proc string, pid int, before, devices []string, opened string) string {
 	dir := filepath.Join(proc, strconv.Itoa(pid))
 	maps, err := os.ReadFile(filepath.Join(dir, "maps"))
 	files, err2 := openFiles(dir, before)
@@ -48,8 +49,11 @@ func footprint(proc string, pid int, before, devices []string) string {
 		}
 	}
 	if at := slices.IndexFunc(files, onDevice); at >= 0 {
-		return fmt.Sprintf(
-			"its import uses the device (%s is open), which a forked process cannot go on with; use the device in the function", files[at])
+		if opened != "" {
+			opened = " " + opened
+		}
+		return fmt.Sprintf("its import uses the device%s (%s is open), which a forked process cannot go on with; use the device in the function",
+			opened, files[at])
 	}
 	if len(threads) > 1 {
 		return fmt.Sprintf("its import leaves %d threads running, which a forked process would lack; start them in the function", len(threads)-1)

@@ -47,7 +47,7 @@ func TestFootprint_Rules(t *testing.T) {
 			for fd, path := range test.links {
 				require.NoError(t, os.Symlink(path, filepath.Join(proc, "42/fd", fd)))
 			}
-			why := footprint(proc, 42, []string{"3", "12"}, deviceFiles)
+			why := footprint(proc, 42, []string{"3", "12"}, deviceFiles, "")
 			if test.want == "" {
 				require.Empty(t, why)
 			} else {
@@ -55,7 +55,12 @@ func TestFootprint_Rules(t *testing.T) {
 			}
 		})
 	}
-	require.Contains(t, footprint(t.TempDir(), 42, nil, deviceFiles), "cannot be seen")
+	proc := filepath.Join(t.TempDir(), "42")
+	require.NoError(t, os.MkdirAll(filepath.Join(proc, "fd"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(proc, "maps"), nil, 0o644))
+	require.NoError(t, os.Symlink("/dev/nvidiactl", filepath.Join(proc, "fd", "9")))
+	require.Contains(t, footprint(filepath.Dir(proc), 42, nil, deviceFiles, "at embed.py:3, 'x = f()'"), "uses the device at embed.py:3, 'x = f()' (/dev/nvidiactl is open)")
+	require.Contains(t, footprint(t.TempDir(), 42, nil, deviceFiles, ""), "cannot be seen")
 }
 
 // A real process that holds a file open whose path is that of a device.
@@ -79,7 +84,7 @@ func TestFootprint_OfAProcess(t *testing.T) {
 		word := make([]byte, 6)
 		_, err = out.Read(word)
 		require.NoError(t, err)
-		why := footprint(procfs, cmd.Process.Pid, inherited(t, cmd.Process.Pid), []string{filepath.Join(dir, "nvidia")})
+		why := footprint(procfs, cmd.Process.Pid, inherited(t, cmd.Process.Pid), []string{filepath.Join(dir, "nvidia")}, "")
 		if want == "" {
 			require.Empty(t, why, script)
 		} else {

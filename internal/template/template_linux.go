@@ -135,11 +135,12 @@ func (t *template) unfit(p *session.Session, channel *net.UnixConn) (why string,
 	if err != nil {
 		return fmt.Sprintf("the template says nothing: %v", err), failedLimit
 	}
-	before, ok := strings.CutPrefix(string(word[:n]), "ready ")
+	ready, ok := strings.CutPrefix(string(word[:n]), "ready ")
 	if !ok {
 		return strings.TrimPrefix(string(word[:n]), "refused "), unfitLimit
 	}
-	if why := footprint(procfs, p.Process.PID, strings.Split(before, ","), deviceFiles); why != "" {
+	before, opened, _ := strings.Cut(ready, " ")
+	if why := footprint(procfs, p.Process.PID, strings.Split(before, ","), deviceFiles, opened); why != "" {
 		return why, unfitLimit
 	}
 	if _, err := channel.Write([]byte("go")); err != nil {

@@ -37,7 +37,7 @@ func TestNoise_OutputOfAnItemEndsBeforeItsAnswer(t *testing.T) {
 		end = got.out
 		require.Equal(t, len(p.printed()), int(end), "everything was flushed")
 	}
-	require.Contains(t, p.printed(), "INFO task: logged\n")
+	require.Contains(t, p.printed(), "INFO:task:logged\n")
 	require.Contains(t, p.printed(), "no newline")
 	require.Contains(t, p.printed(), "to stderr\n")
 }

@@ -105,7 +105,7 @@ def _serve(wire, ended, forks) -> int:
 
     memory.cap(hello.get("room") or 0, report)
     if forks:
-        forks.prepare()
+        forks.prepare(hello.get("dir") or "")
     try:
         function = task.load(hello.get("target") or "", hello.get("dir") or "", hello.get("own") is True)
     except task.LoadError as error:
@@ -210,7 +210,12 @@ def _streams() -> None:
     except OSError:
         # There is no standard error.
         pass
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    # What is logged is printed as Python prints it, from INFO on, until the task configures logging: then as it says.
+    logging.getLogger().setLevel(logging.INFO)
+    last = logging.lastResort
+    if last is not None:
+        last.setLevel(logging.INFO)
+        last.setFormatter(logging.Formatter(logging.BASIC_FORMAT))
 
 
 def _signals(wire):

@@ -19,6 +19,7 @@ import warnings
 from typing import Any, Callable
 
 from .chance import Chance
+from .devices import Devices
 from .wire import DESCRIPTOR, Wire
 
 # Descriptors from that of the wire on which a task finds closed; the import must leave them free.
@@ -54,8 +55,8 @@ class Template:
         self._handlers: dict[int, Any] = {}
         self._why = ""
 
-    def prepare(self) -> None:
-        """Before the import of the task."""
+    def prepare(self, folder: str) -> None:
+        """Before the import of the task, which is in folder."""
         null = os.open(os.devnull, os.O_RDWR)
         for fd in range(DESCRIPTOR, DESCRIPTOR + _RESERVED):
             if fd != null:
@@ -69,11 +70,14 @@ class Template:
             self._chance.follow()
         except Exception as error:
             self._why = f"{type(error).__name__}: {error}"
+        self._devices = Devices(folder)
+        self._devices.begin()
 
     def imported(self) -> None:
         """After the import of the task: tell the worker whether children can be forked, or why not."""
         why = self._why
         try:
+            opened = self._devices.end()
             os.register_at_fork = self._register
             self._prctl, self._split = _system()
             self._title = _title()
@@ -88,7 +92,7 @@ class Template:
         _flush()
         self._outputs = [(fd, os.get_inheritable(fd)) for fd in _same(self._output)]
         known = ",".join(map(str, self._known))
-        self._channel.send(f"refused {why}".encode()[:4096] if why else f"ready {known}".encode())
+        self._channel.send(f"refused {why}".encode()[:4096] if why else f"ready {known} {opened}".encode()[:4096])
 
     def serve(self) -> bool:
         """True in a process that is ready to take a request; in the template False, when the worker wants no more."""
