@@ -13,7 +13,7 @@ export GOFLAGS += -tags=disable_grpc_modules
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 export GPUMUX_TEST_PYTHON := $(CURDIR)/$(VENV)/bin/python
 
-.PHONY: help build lean venv demo test test-root test-server race lint fuzz bench soak gpu-bundle gpu-check nvidia-check cluster-check kernel-check deploy-check wheel dist r-check examples-check picture outdated size clean
+.PHONY: help build lean venv demo test test-root test-server race least lint fuzz bench soak gpu-bundle gpu-check nvidia-check cluster-check kernel-check deploy-check wheel dist r-check examples-check picture outdated size clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -75,6 +75,9 @@ test-server: $(VENV)/tests $(VENV)/plain $(GOTESTSUM)
 
 race: $(VENV)/tests ## all tests under the race detector
 	$(MAKE) test TESTFLAGS="-race $(TESTFLAGS)"
+
+least: ## the packages that other programs import, with the oldest Go that go.mod allows
+	GOTOOLCHAIN=go$$(awk '$$1 == "go" {print $$2}' go.mod) $(GO) build ./...
 
 lint: ## gofmt, golangci-lint, workflowcheck, in both modules
 	@.ci/lint

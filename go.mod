@@ -1,6 +1,8 @@
 module github.com/gpumux/gpumux
 
-go 1.26.8
+go 1.26.0
+
+toolchain go1.26.8
 
 require (
 	github.com/NVIDIA/go-nvml v0.13.4-1
