@@ -66,6 +66,11 @@ func TestNPY_RefusesWhatIsNoArray(t *testing.T) {
 		"item 1 failed, and i4 has no NaN for its row":                     {one("i\x04", "\x01\x00\x00\x00", 1), nil},
 		"item 0 failed, and b1 has no NaN":                                 {nil, "true"},
 		"no item succeeded":                                                {nil, nil},
+		"item 1 has a whole number that no float64 holds":                  {"1", "9007199254740993", text.NaN},
+		"item 2 has a whole number that no float64 holds":                  {"[1]", "[0.5]", "[9007199254740993]"},
+		"item 0 has a whole number that no float64 holds":                  {"9007199254740993", nil},
+		"item 0 has the value [9007199254740993,0.5]":                      {"[9007199254740993,0.5]"},
+		"item 0 has the value 18446744073709551615; a .npy file holds num": {"18446744073709551615"},
 	} {
 		_, _, err := write(t, "x.npy", values(v...))
 		require.ErrorContains(t, err, want)

@@ -72,6 +72,31 @@ var tables = map[string]struct {
 	"unsigned": {[]any{"1", "18446744073709551615", nil, "0"}, "index: int64, value: uint64" + faults, []string{
 		`{"index":0,"value":1` + good, `{"index":1,"value":18446744073709551615` + good,
 		`{"index":2,"value":null,"fault":"task_error","fault_message":"bad item"}`, `{"index":3,"value":0` + good}},
+	"beside NaN": {[]any{`{"id":9007199254740993,"u":` + text.NaN + `}`, `{"id":` + text.NaN + `,"u":18446744073709551615}`},
+		"index: int64, id: int64, u: uint64" + faults, []string{
+			`{"index":0,"id":9007199254740993,"u":null` + good, `{"index":1,"id":null,"u":18446744073709551615` + good}},
+	"beside fractions": {[]any{"9007199254740993", "0.5", text.NaN, "null"}, "index: int64, value: utf8" + faults, []string{
+		`{"index":0,"value":"9007199254740993"` + good, `{"index":1,"value":"0.5"` + good, `{"index":2,"value":"\"NaN\""` + good, `{"index":3,"value":null` + good}},
+	"that floats hold": {[]any{"9007199254740992", "0.5", "-9007199254740992"}, "index: int64, value: float64" + faults, []string{
+		`{"index":0,"value":9007199254740992.0` + good, `{"index":1,"value":0.5` + good, `{"index":2,"value":-9007199254740992.0` + good}},
+	"wide in lists": {[]any{"[9007199254740993,1]", "[0.5,1]"}, "index: int64, value: utf8" + faults, []string{
+		`{"index":0,"value":"[9007199254740993,1]"` + good, `{"index":1,"value":"[0.5,1]"` + good}},
+	"wide in a list": {[]any{"[9007199254740993,0.5]", "[1]"}, "index: int64, value: utf8" + faults, []string{
+		`{"index":0,"value":"[9007199254740993,0.5]"` + good, `{"index":1,"value":"[1]"` + good}},
+	"unsigned in lists": {[]any{"[18446744073709551615,1]", "[]"}, "index: int64, value: list<element: uint64>" + faults, []string{
+		`{"index":0,"value":[18446744073709551615,1]` + good, `{"index":1,"value":[]` + good}},
+	"wide in objects": {[]any{`{"a":{"id":9007199254740993}}`, `{"a":{"id":` + text.NaN + `}}`}, "index: int64, a: utf8" + faults, []string{
+		`{"index":0,"a":"{\"id\":9007199254740993}"` + good, `{"index":1,"a":"{\"id\":\"NaN\"}"` + good}},
+	"signs in objects": {[]any{`{"a":{"id":18446744073709551615}}`, `{"a":{"id":-1}}`}, "index: int64, a: utf8" + faults, []string{
+		`{"index":0,"a":"{\"id\":18446744073709551615}"` + good, `{"index":1,"a":"{\"id\":-1}"` + good}},
+	"out of range": {[]any{"1e400", "0.5"}, "index: int64, value: utf8" + faults, []string{
+		`{"index":0,"value":"1e400"` + good, `{"index":1,"value":"0.5"` + good}},
+	"no fields": {[]any{"{}", `{"a":1}`, "{}"}, "index: int64, a: int64" + faults, []string{
+		`{"index":0,"a":null` + good, `{"index":1,"a":1` + good, `{"index":2,"a":null` + good}},
+	"no fields at all": {[]any{"{}", nil}, "index: int64, value: utf8" + faults, []string{
+		`{"index":0,"value":"{}"` + good, `{"index":1,"value":null,"fault":"task_error","fault_message":"bad item"}`}},
+	"no fields in a field": {[]any{`{"a":{}}`, `{"a":null}`}, "index: int64, a: utf8" + faults, []string{
+		`{"index":0,"a":"{}"` + good, `{"index":1,"a":null` + good}},
 	"no unsigned": {[]any{"-1", "18446744073709551615"}, "index: int64, value: utf8" + faults, []string{
 		`{"index":0,"value":"-1"` + good, `{"index":1,"value":"18446744073709551615"` + good}},
 	"no unsigned either": {[]any{"18446744073709551615", "-1", "1.5"}, "index: int64, value: utf8" + faults, []string{
