@@ -153,7 +153,7 @@ func (n *namesFlag) Set(text string) error {
 	return err
 }
 
-func (n *namesFlag) String() string { return names.List(*n) }
+func (n *namesFlag) String() string { return names.List(*n, ",") }
 
 func (n *namesFlag) Type() string { return "strings" }
 

@@ -114,7 +114,7 @@ func choose(all, named []string, file string) (at []int, err error) {
 		}
 		if i < 0 {
 			return nil, &items.SourceError{Name: file, Problem: fmt.Sprintf("there is no column %q", name),
-				Hint: "it has " + names.List(all)}
+				Hint: "it has " + names.List(all, ", ")}
 		}
 		at = append(at, i)
 	}

@@ -102,7 +102,7 @@ func newCSVRows(r *bufio.Reader, in Input) (*csvRows, error) {
 	for _, column := range in.Text {
 		if at[column] == 0 && (in.Beside == nil || text.FieldOf(in.Beside, column) == nil) {
 			return nil, &SourceError{Name: in.Name, Line: 1, Problem: fmt.Sprintf("there is no column %q", column),
-				Hint: "it has " + names.List(header)}
+				Hint: "it has " + names.List(header, ", ")}
 		}
 	}
 	return c, nil

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// List writes names with commas between them. One that has a comma or a quotation mark is
+// List writes names with a comma between them, or what else stands there. One that has a comma or a quotation mark is
 // in quotation marks, with those inside doubled, as in CSV.
-func List(names []string) string {
+func List(names []string, between string) string {
 	var all []string
 	for _, name := range names {
 		if name == "" || strings.ContainsAny(name, `,"`) {
@@ -16,7 +16,7 @@ func List(names []string) string {
 		}
 		all = append(all, name)
 	}
-	return strings.Join(all, ",")
+	return strings.Join(all, between)
 }
 
 // ParseList reads what List writes. Inside of a name that does not begin with a quotation

@@ -29,7 +29,7 @@ func TestList_ThereAndBack(t *testing.T) {
 		require.Equal(t, want, got, list)
 		require.Equal(t, want == nil, err != nil, list)
 		if want != nil {
-			require.Equal(t, list, names.List(got))
+			require.Equal(t, list, names.List(got, ","))
 		}
 	}
 	got, err := names.ParseList(`say "hi",b`)
