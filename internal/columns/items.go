@@ -103,6 +103,10 @@ func openRows(ctx context.Context, from Source, size int64, name string, named [
 
 // choose finds the columns that are named.
 func choose(all, named []string, file string) (at []int, err error) {
+	if len(all) == 0 {
+		return nil, &items.SourceError{Name: file, Problem: "the table has no columns",
+			Hint: "save it with those that items shall have; of a frame of pandas that has an index alone, frame.reset_index()"}
+	}
 	if len(named) == 0 {
 		named = all
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/internal/columns"
+	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/test/rig"
 	"github.com/gpumux/gpumux/internal/text"
 )
@@ -187,6 +188,38 @@ for name in sys.argv[1:]:
 		}
 	}
 	require.Equal(t, strings.Join(want, "\n"), python(t, load, paths...))
+}
+
+// Files of others are read as pyarrow reads them.
+func TestItems_OfFilesThatPyarrowWrites(t *testing.T) {
+	need(t, "pyarrow, pandas", rig.Framework)
+	const save = `
+import datetime, os, sys, pandas, pyarrow, pyarrow.parquet
+os.chdir(sys.argv[1])
+times = pyarrow.array([datetime.datetime(2026, 1, 2, 3, 4, 5, 678), None], pyarrow.timestamp("us"))
+table = pyarrow.table({"t": times, "s": pyarrow.StructArray.from_arrays([times], ["x"]), "l": [times.to_pylist()] * 2})
+pyarrow.parquet.write_table(table, "times.parquet", use_deprecated_int96_timestamps=True)
+zone = pyarrow.table({"t": times.cast(pyarrow.timestamp("us", "UTC"))})
+pyarrow.parquet.write_table(zone, "zone.parquet")
+none = pyarrow.record_batch({"a": [1, 2]}).select([])
+pyarrow.parquet.write_table(pyarrow.Table.from_batches([none]), "none.parquet")
+with pyarrow.ipc.new_file("none.arrow", none.schema) as file: file.write_batch(none)
+pandas.DataFrame(index=range(2)).to_parquet("frame.parquet", index=False)
+read = pyarrow.parquet.read_table("times.parquet")
+print(*[field.type for field in read.schema], read["t"][0].as_py().isoformat())`
+	dir := t.TempDir()
+	const text = "2026-01-02T03:04:05.000678"
+	require.Equal(t, "timestamp[ns] struct<x: timestamp[ns]> list<element: timestamp[ns]> "+text, python(t, save, dir))
+	require.Equal(t, []string{`{"t":"` + text + `","s":{"x":"` + text + `"},"l":["` + text + `",null]}`, `{"t":null,"s":{"x":null},"l":["` + text + `",null]}`},
+		linesOf(t, filepath.Join(dir, "times.parquet")))
+	require.Equal(t, `{"t":"`+text+`Z"}`, linesOf(t, filepath.Join(dir, "zone.parquet"))[0])
+	for _, name := range []string{"none.parquet", "none.arrow", "frame.parquet"} {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		require.NoError(t, err)
+		_, err = rowsOf(t, data, name)
+		require.ErrorAs(t, err, new(*items.SourceError))
+		require.ErrorContains(t, err, name+": the table has no columns; save it with")
+	}
 }
 
 func TestTable_KeysAndItems(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// List writes names with a comma between them, or what else stands there. One that has a comma or a quotation mark is
-// in quotation marks, with those inside doubled, as in CSV.
+// List writes names with a comma or a like text between them. One that has a comma or a
+// quotation mark is in quotation marks, with those inside doubled, as in CSV.
 func List(names []string, between string) string {
 	var all []string
 	for _, name := range names {
