@@ -31,7 +31,7 @@ func flagOf(field string) string {
 }
 
 func inputMistakes(m *app.Mistakes, in gpumux.MapInput) {
-	in.Task, in.Items, in.Cache = "task", []json.RawMessage{}, false
+	in.Task, in.Items, in.Cache, in.Arg = "task", []json.RawMessage{}, false, nil
 	var bad *gpumux.InputError
 	if !errors.As(in.Validate(), &bad) {
 		return

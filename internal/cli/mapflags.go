@@ -60,7 +60,7 @@ func (f *taskFlags) registerPools(flags *pflag.FlagSet, poolsHere string) {
 func (f *taskFlags) registerHow(flags *pflag.FlagSet) {
 	flags.StringVar((*string)(&f.input.Mode), "mode", "", "persistent (the process stays) or fresh (one process per item); default: the task's")
 	flags.DurationVar((*time.Duration)(&f.input.Timeout), "timeout", 0, "longest time of one item, such as 90s (default: the task's)")
-	flags.Func("arg", "what all items share, such as a configuration: a `file` of JSON, or JSON; gpumux.arg() in the task, else GPUMUX_ARG", f.parseArg)
+	flags.Func("arg", "what all items share, such as a configuration: a `file` of JSON, or JSON; gpumux.arg() in the task, else GPUMUX_ARG, or GPUMUX_ARG_FILE if it is large", f.parseArg)
 }
 
 // registerHere registers the flags of slots in this process; local goes before their
@@ -190,8 +190,8 @@ func (f *taskFlags) parseArg(text string) error {
 	} else if err != nil {
 		return fmt.Errorf("%s: %w", text, err)
 	}
-	if n := plain.Len(); n > gpumux.MaxArg {
-		return fmt.Errorf("%s of JSON are more than %s; put them in a file that the task reads, and give its path", gpumux.Size(n), gpumux.Size(gpumux.MaxArg))
+	if n := plain.Len(); n > gpumux.MaxArgFile {
+		return fmt.Errorf("%s of JSON are more than %s; put them in a file that the task reads, and give its path", gpumux.Size(n), gpumux.Size(gpumux.MaxArgFile))
 	}
 	f.input.Arg = plain.Bytes()
 	return nil

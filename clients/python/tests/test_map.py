@@ -57,6 +57,13 @@ class Map(unittest.TestCase):
     def test_an_arg(self):
         for arg in ({"by": 3}, 3, [3], "3"):
             self.assertEqual(values(gpumux.map(tasks.shared, range(2), slots=1, arg=arg)), [arg, arg])
+        large = {"text": "\u00e9" * 200_000, "nan": -math.inf, "text\x00": "\\u00e9"}
+        for mode in "persistent", "fresh":
+            self.assertEqual(values(gpumux.map(tasks.shared, range(2), slots=1, arg=large, mode=mode)), [large, large])
+        self.assertEqual(values(gpumux.stream(tasks.shared, range(2), slots=1, arg=large)), [large, large])
+        with self.assertRaisesRegex(gpumux.BadInput, "more than 16MiB") as refused:
+            gpumux.map(tasks.shared, range(2), slots=1, arg="x" * (16 << 20)).faults()
+        self.assertLess(len(str(refused.exception)), 500)
 
     def test_rows_of_tables(self):
         import pandas
