@@ -28,8 +28,9 @@ const (
 	InlineBytes = 512 << 10
 	// MaxChunk is the most items that one chunk may hold.
 	MaxChunk = 1 << 16
-	// MaxArg is the most bytes of a MapInput's Arg.
-	MaxArg = 16 << 10
+	// MaxArg is the most bytes of a MapInput's Arg, MaxArgFile of its ArgFile.
+	MaxArg     = 16 << 10
+	MaxArgFile = 16 << 20
 	// MaxWindow is the most chunks that one map may have in flight, spread over as many
 	// workflows as that takes.
 	MaxWindow = 16_000
@@ -61,6 +62,10 @@ type MapInput struct {
 	// Arg is shared by all items, such as a configuration: a JSON value of at most MaxArg.
 	// Processes find it in GPUMUX_ARG, in Python with gpumux.arg(). Default: none.
 	Arg json.RawMessage `json:"arg,omitempty"`
+	// ArgFile is a file with the JSON of a larger Arg, at most MaxArgFile, by its key in the
+	// workers' store or by URL. Processes find a file of their own in GPUMUX_ARG_FILE, in
+	// Python the value with gpumux.arg(). Starter makes it of a large Arg.
+	ArgFile string `json:"argFile,omitempty"`
 	// Ladder names the pools to use, first choice first. Default ["gpu"].
 	Ladder []string `json:"ladder,omitempty"`
 	// Patience is how long a pool may lack a worker with a healthy device before the next

@@ -36,7 +36,6 @@ func TestMapInput_ValidateNamesEveryMistake(t *testing.T) {
 		"of values":        {`{"task":"f","source":"results:x.parquet","columns":["a"]}`, []string{"columns"}},
 		"of items":         {`{"task":"f","items":[],"columns":["a"]}`, []string{"columns"}},
 		"column twice":     {`{"task":"f","source":"x.parquet","columns":["a","b","a"]}`, []string{"columns"}},
-		"empty column":     {`{"task":"f","source":"x.parquet","columns":[""]}`, []string{"columns"}},
 		"column by number": {`{"task":"f","source":"x.parquet","columns":["a",1]}`, []string{"columns[1]"}},
 		"cache":            {`{"task":"f","items":[],"cache":true}`, []string{"cache"}},
 		"range":            {`{"task":"f","range":{"start":2,"end":1}}`, []string{"range"}},

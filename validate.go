@@ -88,9 +88,12 @@ func (in MapInput) Validate() error {
 		bad.add("attempts", "%d is outside 1 to %d", in.Attempts, MaxAttempts)
 	}
 	if n := len(in.Arg); n > MaxArg {
-		bad.add("arg", "has %s, more than %s; put it in a file that the task reads, and give its path", Size(n), Size(MaxArg))
+		bad.add("arg", "has %s, more than %s; put it in the store, and name it as argFile", Size(n), Size(MaxArg))
 	} else if n > 0 && !json.Valid(in.Arg) {
 		bad.add("arg", "%.80q is not JSON", in.Arg)
+	}
+	if bad.longest("argFile", in.ArgFile, MaxKey); in.ArgFile != "" && in.Arg != nil {
+		bad.add("argFile", "stands for arg; give one of them")
 	}
 	in.validateFailures(&bad)
 	if in.Reduce != "" && strings.TrimSpace(in.Reduce) != in.Reduce {

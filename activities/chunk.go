@@ -219,7 +219,7 @@ func (a *attempt) runCall(run contract.Runs, call Call) error {
 	ctx, cancel := context.WithCancelCause(a.ctx)
 	defer cancel(nil)
 	c := a.chunk
-	call.Task, call.Map, call.Mode, call.Arg = c.Task, c.Map, c.Mode, c.Arg
+	call.Task, call.Map, call.Mode, call.Arg, call.ArgFile = c.Task, c.Map, c.Mode, c.Arg, c.ArgFile
 	call.Timeout, call.Attempts, call.Patience = time.Duration(c.Timeout), c.Attempts, a.patience
 	call.Items, call.Meet, call.Arrays = a.items(ctx, run), a.ledger.meet, contract.KeepsArrays(c.Parts)
 	call.Done = func(done Done) {

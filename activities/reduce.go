@@ -184,7 +184,7 @@ func (r *reducer) runPairs(values, into []operand) error {
 	var failed *gpumux.Fault
 	err := r.Runner.Run(r.ctx, Call{
 		Task: r.in.Reduce, Map: r.in.Map, Edition: r.edition, Meet: r.meet,
-		Timeout: time.Duration(r.in.Timeout), Attempts: r.in.Attempts, Arg: r.in.Arg,
+		Timeout: time.Duration(r.in.Timeout), Attempts: r.in.Attempts, Arg: r.in.Arg, ArgFile: r.in.ArgFile,
 		Items: func(yield func(calls.Item, error) bool) {
 			for i := range into {
 				pair := append(json.RawMessage{'['}, values[2*i].value...)

@@ -51,9 +51,9 @@ func (m *Map) Identify() (id, fingerprint string) {
 	what := struct {
 		Task, Scope, Items, Source string
 		Range                      *gpumux.Range
-		Arg                        string   `json:",omitempty"`
+		Arg, ArgFile               string   `json:",omitempty"`
 		Columns                    []string `json:",omitempty"`
-	}{in.Task, m.Scope, "", in.Source, in.Range, string(in.Arg), in.Columns}
+	}{in.Task, m.Scope, "", in.Source, in.Range, string(in.Arg), in.ArgFile, in.Columns}
 	if m.Spooled != nil {
 		what.Items = m.Spooled.Hash
 		if m.Spooled.Values {
@@ -128,6 +128,11 @@ func (m *Map) validate() error {
 			return &gpumux.InputError{Problems: []gpumux.Problem{{Field: "key", Message: err.Error()}}}
 		}
 		checked.Range, checked.Key = &gpumux.Range{}, "" // stands for the items, which are known to be good
+	}
+	if n := len(checked.Arg); n > gpumux.MaxArgFile {
+		return &gpumux.InputError{Problems: []gpumux.Problem{{Field: "arg", Message: fmt.Sprintf("has %s, more than %s", gpumux.Size(n), gpumux.Size(gpumux.MaxArgFile))}}}
+	} else if n > gpumux.MaxArg {
+		checked.Arg = nil // Start puts it in the store
 	}
 	return checked.Validate()
 }

@@ -106,7 +106,7 @@ func addInput(data converter.DataConverter, used *prune.Used, of string, input *
 	if err != nil {
 		err = reading(err)
 	}
-	used.Add(in.Output, in.Source)
+	used.Add(in.Output, in.Source, in.ArgFile)
 	if err == nil && in.Validate() == nil {
 		return nil
 	}

@@ -3,6 +3,7 @@ package starter
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -87,10 +88,37 @@ func (s *Starter) place(ctx context.Context, m *Map) (string, error) {
 			return "", fmt.Errorf("read the items back: %w", err)
 		}
 	}
-	if st == nil {
-		return "", nil
+	if err := s.placeArg(ctx, &m.Input); err != nil || st == nil {
+		return "", err
 	}
 	return st.Objects.URL(), nil
+}
+
+// placeArg puts an argument that is too large for a history where the workers find it: it
+// is a source of one line.
+func (s *Starter) placeArg(ctx context.Context, in *gpumux.MapInput) error {
+	if len(in.Arg) <= gpumux.MaxArg {
+		return nil
+	}
+	st, err := s.openStore(ctx)
+	if err != nil {
+		return fmt.Errorf("the argument of this map, %s, goes through the workers' store: %w", gpumux.Size(len(in.Arg)), err)
+	}
+	var line bytes.Buffer
+	if err := json.Compact(&line, in.Arg); err != nil {
+		return fmt.Errorf("the argument: %w", err)
+	}
+	spooled, err := store.Spool(&line, store.SpoolOptions{Name: "the argument"})
+	if err != nil {
+		return err
+	}
+	defer spooled.Remove()
+	src, err := st.Sources.Put(ctx, spooled)
+	if err != nil {
+		return fmt.Errorf("put the argument into store %s: %w", st.Objects.URL(), err)
+	}
+	in.Arg, in.ArgFile = nil, src.URL
+	return nil
 }
 
 // locate finds a results file by its key or URL.

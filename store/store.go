@@ -113,6 +113,8 @@ type (
 	Keys = objects.Keys
 	// KeyError says that an object cannot be read with the keys that the store has.
 	KeyError = objects.KeyError
+	// DamageError says that an object does not hold what was written.
+	DamageError = objects.DamageError
 	// NameError says that a name is no key and no URL of the store.
 	NameError = objects.NameError
 	// SourceError is a mistake in an input: trying again cannot help.

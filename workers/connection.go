@@ -156,6 +156,7 @@ func (w *Worker) connect(ctx context.Context) (err error) {
 	if w.store, err = store.Open(ctx, w.storeURL, w.objects); err != nil {
 		return err
 	}
+	w.args.store = w.store
 	w.recorders = record.New(w.store)
 	w.recorders.Failed = w.metrics.StoreFailed
 	if w.client = w.o.Client; w.client != nil {

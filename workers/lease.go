@@ -55,7 +55,7 @@ func (s *tenant) Held() context.Context { return s.held }
 
 // Run runs a call in the lease's process.
 func (s *tenant) Run(ctx context.Context, call calls.Call) error {
-	task, err := s.task(call.Task, nil)
+	task, err := s.tasks.Find(call.Task)
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (s *tenant) Lost() *gpumux.Fault {
 
 // Scratch implements activities.Seat.
 func (s *tenant) Scratch(name string) (*os.File, error) {
-	if _, err := s.task(name, nil); err != nil {
+	if _, err := s.tasks.Find(name); err != nil {
 		return nil, err
 	}
 	return os.CreateTemp("", "gpumux-resident-")

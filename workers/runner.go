@@ -3,7 +3,6 @@ package workers
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"maps"
 	"strings"
@@ -35,6 +34,8 @@ type runner struct {
 	tasks          *config.Catalog
 	// halt ends with pool.ErrStopped when running calls must end.
 	halt context.Context
+	// args are shared by all runners of the worker.
+	args *argFiles
 	// sizing measures the calls of a pool with slots: auto; nil otherwise.
 	sizing *autoslots.Sizing
 	// allowance is the memory that a process of a task takes beside its data on a model of
@@ -56,7 +57,7 @@ type runner struct {
 // *gpumux.Fault when the task is unknown, its process died or no device is left, and
 // ctx's cause when ctx ended.
 func (r *runner) Run(ctx context.Context, call calls.Call) error {
-	task, err := r.task(call.Task, call.Arg)
+	task, err := r.task(ctx, call)
 	if err != nil {
 		return err
 	}
@@ -70,7 +71,7 @@ func (r *runner) Run(ctx context.Context, call calls.Call) error {
 		waiting, stop = context.WithTimeoutCause(ctx, call.Patience, activities.ErrBusy)
 		defer stop()
 	}
-	h, err := r.pool.Acquire(waiting, pool.Want{Task: task.Name, Group: r.group, Whole: call.Whole, Avoid: call.Avoid, Holder: call.Map, Shares: shares(call)})
+	h, err := r.pool.Acquire(waiting, pool.Want{Task: task.Name, Group: r.group, Whole: call.Whole, Avoid: call.Avoid, Holder: call.Map, Shares: shares(call, task)})
 	if err != nil {
 		return err
 	}
@@ -83,26 +84,26 @@ func (r *runner) Run(ctx context.Context, call calls.Call) error {
 	return r.runIn(ctx, held, h, task, call, stint)
 }
 
-// task finds a task by its name, and adds the call's argument.
-func (r *runner) task(name string, arg json.RawMessage) (launch.Task, error) {
-	task, err := r.tasks.Find(name)
-	if err == nil && arg != nil {
+// task finds the task of a call, and adds the call's argument.
+func (r *runner) task(ctx context.Context, call calls.Call) (launch.Task, error) {
+	task, err := r.tasks.Find(call.Task)
+	if err == nil && (call.Arg != nil || call.ArgFile != "") {
 		// A process with another argument has another environment, so it is not used again.
 		task.Env = maps.Clone(task.Env)
 		if task.Env == nil {
 			task.Env = map[string]string{}
 		}
-		task.Env["GPUMUX_ARG"] = string(arg)
+		err = r.args.set(ctx, task.Env, call)
 	}
 	return task, err
 }
 
 // shares is the same for calls that may share a process, if their task can.
-func shares(call calls.Call) string {
+func shares(call calls.Call, task launch.Task) string {
 	if call.Whole || call.Clean || call.Apart || call.Mode == gpumux.ModeFresh {
 		return ""
 	}
-	return strings.Join([]string{call.Task, string(call.Mode), string(call.Arg)}, "\x00")
+	return strings.Join([]string{call.Task, string(call.Mode), task.Env[argText], task.Env[argFile]}, "\x00")
 }
 
 // until is a context that also ends with another one, and with its cause.

@@ -35,7 +35,7 @@ func newRunner() (*runner, []*gputest.Slot) {
 	share, _ := sharing.Exclusive.Prepare(context.Background(), nil, sharing.Use{Devices: []gpu.Device{{Kind: gpu.KindCPU}}})
 	return &runner{
 		share: func(string) sharing.Share { return share },
-		pool:  p, tasks: tasks, halt: context.Background(), log: log,
+		pool:  p, tasks: tasks, halt: context.Background(), log: log, args: new(argFiles),
 		allowance: func(string, string) gpumux.Size { return 0 }, metrics: metrics.New(log, "", nil, nil),
 		examine: func(context.Context, string) string { return "" }, crowd: func(string) (string, bool) { return "", false },
 	}, fakes

@@ -47,7 +47,7 @@ func (w *Worker) shutdown() error {
 		err = errors.Join(err, w.store.Close())
 	}
 	err = errors.Join(err, w.await("the GPU driver has not let go", w.closeInventory))
-	return errors.Join(err, os.RemoveAll(w.scratch))
+	return errors.Join(err, os.RemoveAll(w.scratch), w.args.remove())
 }
 
 // drain stops serving the queues and waits for the chunks that run.

@@ -97,6 +97,7 @@ type Worker struct {
 
 	// Made by Start, in this order.
 	scratch  string // a folder to remove
+	args     argFiles
 	home     string // HOME of tasks
 	rRuntime string // main.R
 	metrics  *metrics.Metrics

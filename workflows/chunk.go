@@ -115,7 +115,7 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece, forced boo
 	}
 	chunk := contract.Chunk{
 		Map: e.id, Task: e.in.Task, Edition: e.in.Edition, Mode: e.in.Mode, Timeout: e.in.Timeout, Attempts: e.in.Attempts,
-		Arg: e.in.Arg, FailFast: e.in.FailFast, MayFail: e.tally.mayFail(e.tally.counts.Failed), Backoff: e.in.Backoff > 0, Tries: piece.Tries,
+		Arg: e.in.Arg, ArgFile: e.in.ArgFile, FailFast: e.in.FailFast, MayFail: e.tally.mayFail(e.tally.counts.Failed), Backoff: e.in.Backoff > 0, Tries: piece.Tries,
 		Work: piece.Work, Source: e.source, Range: e.in.Range, Key: e.in.Key, WithItem: e.in.WithItem,
 		Parts: e.parts, Claim: e.claim, Larger: e.ladder.hasLarger(at), Limit: gpumux.Duration(e.sizer.Limit(piece)),
 		Together: e.sizer.Together(), Guessed: !e.sizer.Told && (e.inFlight > 0 || len(e.todo) > 0),

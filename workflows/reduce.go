@@ -57,7 +57,7 @@ func askEdition(ctx workflow.Context, e *engine, task string) (found contract.Ed
 func (r *reducing) run(ctx workflow.Context, summary *gpumux.Summary) error {
 	in := contract.ReduceInput{
 		Map: r.of.id, Reduce: r.of.in.Reduce, Edition: r.edition, Timeout: r.of.in.Timeout, Attempts: r.of.in.Attempts,
-		Arg: r.of.in.Arg, Output: summary.Output,
+		Arg: r.of.in.Arg, ArgFile: r.of.in.ArgFile, Output: summary.Output,
 	}
 	if in.Output == "" {
 		in.Results = summary.Results

@@ -23,6 +23,7 @@ MapInput = TypedDict(
         "columns": List[str] | None,
         "range": Range | None,
         "arg": Any,
+        "argFile": str | None,
         "ladder": List[str] | None,
         "patience": float | str | None,
         "poolTimeout": float | str | None,

@@ -20,6 +20,8 @@ export interface MapInput {
   range?: Range | null;
   /** arg is shared by all items, such as a configuration: a JSON value of at most 16KiB. Processes find it in GPUMUX_ARG, in Python with gpumux.arg(). Default: none. */
   arg?: unknown;
+  /** argFile is a file with the JSON of a larger arg, at most 16KiBFile, by its key in the workers' store or by URL. Processes find a file of their own in GPUMUX_ARG_FILE, in Python the value with gpumux.arg(). Starter makes it of a large arg. */
+  argFile?: string | null;
   /** ladder names the pools to use, first choice first. Default ["gpu"]. */
   ladder?: Array<string> | null;
   /** patience is how long a pool may lack a worker with a healthy device before the next one takes its work, until there is one again. Default 1 min; the last pool is always waited for. */

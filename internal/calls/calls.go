@@ -38,8 +38,10 @@ type Call struct {
 	Mode     gpumux.Mode
 	Timeout  time.Duration
 	Attempts int
-	// Arg is GPUMUX_ARG of the call's processes. Default: nothing.
-	Arg json.RawMessage
+	// Arg is GPUMUX_ARG of the call's processes, or the file GPUMUX_ARG_FILE where it is
+	// large. ArgFile is an object in the store that holds it. Default: nothing.
+	Arg     json.RawMessage
+	ArgFile string
 	// Clean asks for a process that has not run any item.
 	Clean bool
 	// Apart keeps other calls out of the slot meanwhile. Without it calls of a task whose

@@ -31,7 +31,7 @@ func flagOf(field string) string {
 }
 
 func inputMistakes(m *app.Mistakes, in gpumux.MapInput) {
-	in.Task, in.Items, in.Cache = "task", []json.RawMessage{}, false
+	in.Task, in.Items, in.Cache, in.Arg = "task", []json.RawMessage{}, false, nil
 	var bad *gpumux.InputError
 	if !errors.As(in.Validate(), &bad) {
 		return
@@ -65,7 +65,7 @@ func (f *taskFlags) check(m *app.Mistakes, changed func(string) bool) {
 // checkGiven finds flags without a value, as from a variable that is not set.
 func checkGiven(m *app.Mistakes, c *cobra.Command) {
 	c.Flags().Visit(func(flag *pflag.Flag) {
-		if slices.Contains([]string{"in", "range", "glob", "columns", "text", "key", "pool", "reduce"}, flag.Name) {
+		if slices.Contains([]string{"in", "range", "glob", "key", "pool", "reduce"}, flag.Name) {
 			m.When(strings.Trim(flag.Value.String(), `[]"`) == "", "--%s is empty", flag.Name)
 		}
 	})

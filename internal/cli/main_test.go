@@ -84,7 +84,7 @@ func TestMain_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 		says []string
 	}{
 		{"UnknownCommand", []string{"mpa"}, []string{"Did you mean this?", "map"}},
-		{"NoColumns", []string{"map", "embed", "--in", "x.parquet", "--columns", ""}, []string{"--columns is empty"}},
+		{"NoColumns", []string{"map", "embed", "--in", "x.parquet", "--columns", ""}, []string{"--columns", "a name is empty"}},
 		{"UnknownFlag", []string{"map", "embed", "--inn", "x"}, []string{"unknown flag: --inn", "see `gpumux map --help`"}},
 		{"BadNumber", []string{"map", "embed", "--in", "items.jsonl", "--chunk", "many"}, []string{"--chunk", "many"}},
 		{"NoTask", []string{"map", "--in", "items.jsonl"}, []string{"TASK is missing"}},
@@ -130,7 +130,7 @@ func TestMain_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 		{"ColumnsOfLines", []string{"map", "embed", "--in", "items.jsonl", "--columns", "a"}, []string{`--columns go with Parquet and Arrow files, and "items.jsonl" is none`}},
 		{"ColumnsOfURL", []string{"map", "embed", "--in", "s3://b/x.csv", "--columns", "a"}, []string{`--columns go with Parquet and Arrow files, and "s3://b/x.csv" is none`}},
 		{"ColumnTwice", []string{"schedule", "create", "x", "embed", "--cron", "@daily", "--in", "s3://b/x.parquet", "--columns", "a,b,a"}, []string{`--columns have "a" twice`}},
-		{"EmptyColumn", []string{"map", "task.py:f", "--in", "x.parquet", "--local", "--columns", "a,"}, []string{"--columns have an empty name"}},
+		{"EmptyColumn", []string{"map", "task.py:f", "--in", "x.parquet", "--local", "--columns", "a,"}, []string{"--columns", "a name is empty"}},
 		{"IDNotASCII", []string{"map", "embed", "--range", "0:2", "--id", "über"}, []string{"--id", "über", "ASCII"}},
 		{"KeyOfNoField", []string{"map", "embed", "--in", "ragged.jsonl", "--key", "id"}, []string{`--key: the first item has no field "id"; it has a, b`}},
 		{"KeyOfNumbers", []string{"map", "embed", "--in", "items.jsonl", "--key", "id"}, []string{`"id" is no field: the first item is no object but 1`}},

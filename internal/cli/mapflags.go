@@ -13,6 +13,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/files"
 	"github.com/gpumux/gpumux/internal/local"
+	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
@@ -59,7 +60,7 @@ func (f *taskFlags) registerPools(flags *pflag.FlagSet, poolsHere string) {
 func (f *taskFlags) registerHow(flags *pflag.FlagSet) {
 	flags.StringVar((*string)(&f.input.Mode), "mode", "", "persistent (the process stays) or fresh (one process per item); default: the task's")
 	flags.DurationVar((*time.Duration)(&f.input.Timeout), "timeout", 0, "longest time of one item, such as 90s (default: the task's)")
-	flags.Func("arg", "what all items share, such as a configuration: a `file` of JSON, or JSON; gpumux.arg() in the task, else GPUMUX_ARG", f.parseArg)
+	flags.Func("arg", "what all items share, such as a configuration: a `file` of JSON, or JSON; gpumux.arg() in the task, else GPUMUX_ARG, or GPUMUX_ARG_FILE if it is large", f.parseArg)
 }
 
 // registerHere registers the flags of slots in this process; local goes before their
@@ -132,14 +133,29 @@ func (f *mapFlags) registerFiles(flags *pflag.FlagSet, byDefault string) {
 
 func (f *mapFlags) registerItems(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.source.In, "in", nil, "items: JSON lines, .csv or .tsv, plain, .gz or .zst, .parquet, .arrow, .feather or .npy: a `file`, the files of a folder or a pattern such as 'data/*.csv', - for standard input, a URL such as s3://bucket/items.jsonl or s3://bucket/data/, or results:ID for the values of a finished map; given again, the items after those")
-	flags.StringSliceVar(&f.source.Columns, "columns", nil, "with --in: the columns of Parquet or Arrow files that items have, such as id,text (default all)")
-	flags.StringSliceVar(&f.source.Text, "text", nil, "with --in: columns of CSV whose cells stay text, such as id for IDs like 007, 1.10 and 1e5")
+	flags.Var((*namesFlag)(&f.source.Columns), "columns", "with --in: the columns of Parquet or Arrow files that items have, such as id,text (default all); "+namesUsage)
+	flags.Var((*namesFlag)(&f.source.Text), "text", "with --in: columns of CSV whose cells stay text, such as id for IDs like 007, 1.10 and 1e5; "+namesUsage)
 	flags.BoolVar(&f.source.Lines, "lines", false, "with --in: every line of text is an item, a string")
 	flags.StringVar(&f.delimiter, "delimiter", "", "with --in: it is CSV with this between its cells, such as ';' or tab")
 	flags.StringVar(&f.source.Range, "range", "", "items: the numbers START:END without END, such as 0:1000")
 	flags.StringVar(&f.source.Glob, "glob", "", "items: the path of each file, and not what is in it, such as 'images/*.png' or 'data/**/*.csv'")
 	f.registerKey(flags)
 }
+
+// namesFlag are names of columns, which may be any text.
+type namesFlag []string
+
+const namesUsage = `a name with a comma as '"price, EUR"'`
+
+func (n *namesFlag) Set(text string) error {
+	found, err := names.ParseList(text)
+	*n = append(*n, found...)
+	return err
+}
+
+func (n *namesFlag) String() string { return names.List(*n, ",") }
+
+func (n *namesFlag) Type() string { return "strings" }
 
 func (f *mapFlags) registerKey(flags *pflag.FlagSet) {
 	flags.StringVar(&f.input.Key, "key", "", "the `field` of the items, objects, that results have as \"key\", such as id")
@@ -174,8 +190,8 @@ func (f *taskFlags) parseArg(text string) error {
 	} else if err != nil {
 		return fmt.Errorf("%s: %w", text, err)
 	}
-	if n := plain.Len(); n > gpumux.MaxArg {
-		return fmt.Errorf("%s of JSON are more than %s; put them in a file that the task reads, and give its path", gpumux.Size(n), gpumux.Size(gpumux.MaxArg))
+	if n := plain.Len(); n > gpumux.MaxArgFile {
+		return fmt.Errorf("%s of JSON are more than %s; put them in a file that the task reads, and give its path", gpumux.Size(n), gpumux.Size(gpumux.MaxArgFile))
 	}
 	f.input.Arg = plain.Bytes()
 	return nil

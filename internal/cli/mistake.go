@@ -3,10 +3,13 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/gpumux/gpumux/internal/text"
 )
 
 // flagMistake adds to a mistake in a flag what was likely meant.
@@ -16,12 +19,23 @@ func flagMistake(c *cobra.Command, err error) error {
 			return fmt.Errorf("%w; did you mean --%s?", err, near)
 		}
 	}
-	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok && invalid.GetFlag().Value.Type() == "duration" {
-		name, value := invalid.GetFlag().Name, invalid.GetValue()
+	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return err
+	}
+	name, value := invalid.GetFlag().Name, invalid.GetValue()
+	long := len(value) > 200
+	if long {
+		value = text.Beginning([]byte(value))
+	}
+	switch {
+	case invalid.GetFlag().Value.Type() == "duration":
 		if _, bare := time.ParseDuration(value + "s"); bare == nil {
 			return fmt.Errorf("--%s %s has no unit; write %ss", name, value, value)
 		}
 		return fmt.Errorf("--%s %q is no time; write 90s, 5m or 2h", name, value)
+	case long:
+		return fmt.Errorf("invalid argument %q for \"--%s\" flag: %s", value, name, strings.ReplaceAll(invalid.Unwrap().Error(), invalid.GetValue(), value))
 	}
 	return err
 }

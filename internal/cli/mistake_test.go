@@ -37,4 +37,10 @@ func TestMistake_SaysWhatWasMeant(t *testing.T) {
 		require.Contains(t, got.stderr, want, given)
 	}
 	require.NotContains(t, run(t, "", "map", "f", "--quux").stderr, "did you mean")
+	for _, flag := range []string{"--arg", "--chunk", "--timeout", "--memory"} {
+		got := run(t, "", "map", "f", "--range", "0:1", flag, strings.Repeat("x", 20_000))
+		require.Equal(t, app.ExitUsage, got.code, flag)
+		require.Less(t, len(got.stderr), 500, flag)
+		require.Contains(t, got.stderr, "xxx…", flag)
+	}
 }

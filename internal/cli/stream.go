@@ -43,7 +43,7 @@ ends: the results of what came before are written, and the exit code is 2.`,
 	flags := c.Flags()
 	flags.StringArrayVar(&f.source.In, "in", []string{"-"}, "items: JSON lines, .csv or .tsv, plain, .gz or .zst: a `file`, the files of a folder or a pattern, - for standard input, or a URL; given again, the items after those")
 	flags.BoolVar(&f.source.Lines, "lines", false, "every line of text is an item, a string")
-	flags.StringSliceVar(&f.source.Text, "text", nil, "columns of CSV whose cells stay text")
+	flags.Var((*namesFlag)(&f.source.Text), "text", "columns of CSV whose cells stay text; "+namesUsage)
 	flags.StringVar(&f.delimiter, "delimiter", "", "the items are CSV with this between their cells, such as ';' or tab")
 	f.registerKey(flags)
 	flags.StringVar(&f.out, "out", "-", "results: a file, compressed when it ends in .gz or .zst, or - for standard output")

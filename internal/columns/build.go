@@ -20,7 +20,7 @@ func (c column) build(cells []cell, t arrow.DataType) arrow.Array {
 	defer b.Release()
 	b.Reserve(len(cells))
 	for _, x := range cells {
-		if x.kind == nullKind {
+		if x.kind == nullKind || x.has&nan != 0 && arrow.IsInteger(t.ID()) {
 			b.AppendNull()
 			continue
 		}

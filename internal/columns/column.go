@@ -17,15 +17,15 @@ type column struct {
 	// like is the form of arrays, without data; loose is as that of value.array.
 	like  arrays.Array
 	loose bool
-	// negative says that a whole number is below 0.
-	negative bool
+	// has is what its numbers are.
+	has traits
 	// members are the column of a list's entries, which has no name, or those of the fields.
 	members []column
 }
 
 // with is the column that can also hold a cell.
 func (c column) with(x cell) column {
-	c.negative = c.negative || x.kind == wholeKind && x.whole < 0
+	c.has |= x.has
 	nested := x.kind == entriesKind || x.kind == objectKind
 	switch {
 	case nested && (c.kind == x.kind || c.kind == nullKind || c.kind == emptyKind && x.kind == entriesKind):
@@ -34,10 +34,6 @@ func (c column) with(x cell) column {
 	case c.kind == nullKind:
 		c.kind, c.like, c.loose = x.kind, x.array, x.loose
 		c.like.Data = nil
-	case !c.negative && min(c.kind, x.kind) == wholeKind && max(c.kind, x.kind) == unsignedKind:
-		c.kind = unsignedKind
-	case numeric(c.kind) && numeric(x.kind):
-		c.kind = floatKind
 	case c.kind == emptyKind && x.kind == arrayKind && len(x.array.Shape) == 1:
 		c.kind, c.like, c.loose = listKind, x.array, x.loose
 		c.like.Data = nil
@@ -53,15 +49,27 @@ func (c column) with(x cell) column {
 
 // same reports whether two columns hold the same.
 func (c column) same(d column) bool {
-	return c.kind == d.kind && c.like.Type == d.like.Type && slices.Equal(c.like.Shape, d.like.Shape) &&
+	return c.kind == d.kind && (c.kind != numberKind || c.number() == d.number()) && c.like.Type == d.like.Type && slices.Equal(c.like.Shape, d.like.Shape) &&
 		slices.EqualFunc(c.members, d.members, column.same)
 }
 
-func numeric(k kind) bool { return k == wholeKind || k == floatKind }
+// number is the type that holds all numbers of the column as they are: but for NaN,
+// which is null beside whole numbers that no float holds.
+func (c column) number() arrow.DataType {
+	switch floats := c.has & (nan | broken); {
+	case floats != 0 && c.has&wide == 0:
+		return arrow.PrimitiveTypes.Float64
+	case floats&broken != 0, c.has&negative != 0 && c.has&beyond != 0:
+		return arrow.BinaryTypes.String
+	case c.has&beyond != 0:
+		return arrow.PrimitiveTypes.Uint64
+	}
+	return arrow.PrimitiveTypes.Int64
+}
 
 // join takes in another array.
 func (c *column) join(x cell) {
-	if c.loose && x.loose && c.like.Type != x.array.Type {
+	if c.loose && x.loose && c.like.Type != x.array.Type && c.has&wide == 0 {
 		c.like.Type = 'f'
 	} else if c.like.Type != x.array.Type || c.like.Size != x.array.Size {
 		c.kind = otherKind
@@ -100,12 +108,8 @@ func (c column) dataType() arrow.DataType {
 	switch c.kind {
 	case truthKind:
 		return arrow.FixedWidthTypes.Boolean
-	case wholeKind:
-		return arrow.PrimitiveTypes.Int64
-	case unsignedKind:
-		return arrow.PrimitiveTypes.Uint64
-	case floatKind:
-		return arrow.PrimitiveTypes.Float64
+	case numberKind:
+		return c.number()
 	case listKind:
 		return arrow.ListOfField(element(c.leaf()))
 	case arrayKind:

@@ -38,10 +38,7 @@ type kind int
 const (
 	nullKind kind = iota
 	truthKind
-	wholeKind
-	// unsigned is whole numbers that need the 64th bit, beside others from 0 on.
-	unsignedKind
-	floatKind
+	numberKind
 	textKind
 	// empty is a list without elements.
 	emptyKind
@@ -55,11 +52,26 @@ const (
 	otherKind
 )
 
+// traits are what decides the type of numbers.
+type traits int
+
+const (
+	negative traits = 1 << iota
+	// beyond are whole numbers that need the 64th bit.
+	beyond
+	// wide are whole numbers beyond 2^53, which floats may not hold.
+	wide
+	nan
+	// broken are floats but NaN.
+	broken
+)
+
 // cell is a value as a column takes it.
 type cell struct {
 	kind  kind
 	whole int64
 	float float64
+	has   traits
 	array arrays.Array
 	loose bool
 	value value
@@ -75,17 +87,15 @@ func cellOf(v value) cell {
 	case first == '"':
 		c.kind = textKind
 		if x, ok := text.NonFinite[string(v.text)]; ok {
-			c.kind, c.float = floatKind, x
+			c.setFloat(x)
 		}
 	case first == '-' || first >= '0' && first <= '9':
-		var err error
-		if c.whole, err = strconv.ParseInt(string(v.text), 10, 64); err == nil {
-			c.kind, c.float = wholeKind, float64(c.whole)
+		if whole, err := strconv.ParseInt(string(v.text), 10, 64); err == nil {
+			c.setWhole(whole)
 		} else if u, err := strconv.ParseUint(string(v.text), 10, 64); err == nil {
-			c.kind, c.whole = unsignedKind, int64(u)
-		} else if bytes.ContainsAny(v.text, ".eE") {
-			c.kind = floatKind
-			c.float, _ = strconv.ParseFloat(string(v.text), 64) // it is a number
+			c.kind, c.whole, c.has = numberKind, int64(u), beyond|wide
+		} else if x, err := strconv.ParseFloat(string(v.text), 64); err == nil && !isWhole(string(v.text)) {
+			c.setFloat(x)
 		}
 	case first == '{' && string(v.text) != "{}":
 		c.kind = objectKind
@@ -97,9 +107,29 @@ func cellOf(v value) cell {
 			c.kind = entriesKind
 		case !slices.Contains(a.Shape, 0):
 			c.kind, c.array, c.loose = arrayKind, a, loose
+			if loose && a.Type == 'i' && inexact(a.Data) >= 0 {
+				c.has = wide
+			}
 		case len(a.Shape) == 1:
 			c.kind = emptyKind
 		}
 	}
 	return c
+}
+
+func (c *cell) setWhole(whole int64) {
+	c.kind, c.whole, c.float = numberKind, whole, float64(whole)
+	if whole < 0 {
+		c.has |= negative
+	}
+	if !exact(whole) {
+		c.has |= wide
+	}
+}
+
+func (c *cell) setFloat(x float64) {
+	c.kind, c.float, c.has = numberKind, x, broken
+	if x != x {
+		c.has = nan
+	}
 }

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/gpumux/gpumux/internal/items"
+	"github.com/gpumux/gpumux/internal/names"
 )
 
 // Source is a file that rows are read from by position.
@@ -103,6 +103,10 @@ func openRows(ctx context.Context, from Source, size int64, name string, named [
 
 // choose finds the columns that are named.
 func choose(all, named []string, file string) (at []int, err error) {
+	if len(all) == 0 {
+		return nil, &items.SourceError{Name: file, Problem: "the table has no columns",
+			Hint: "save it with those that items shall have; of a frame of pandas that has an index alone, frame.reset_index()"}
+	}
 	if len(named) == 0 {
 		named = all
 	}
@@ -114,7 +118,7 @@ func choose(all, named []string, file string) (at []int, err error) {
 		}
 		if i < 0 {
 			return nil, &items.SourceError{Name: file, Problem: fmt.Sprintf("there is no column %q", name),
-				Hint: "it has " + strings.Join(all, ", ")}
+				Hint: "it has " + names.List(all, ", ")}
 		}
 		at = append(at, i)
 	}

@@ -40,9 +40,11 @@ func (c column) nest(x cell) column {
 			return column{name: c.name, kind: otherKind}
 		}
 		seen[m.name] = true
-		if c.members[at] = c.members[at].with(cellOf(m.value)); c.members[at].kind == otherKind {
+		in := c.members[at].with(cellOf(m.value))
+		if in.kind == otherKind || in.kind == numberKind && (in.number() == arrow.BinaryTypes.String || in.has&(nan|wide) == nan|wide) {
 			return column{name: c.name, kind: otherKind}
 		}
+		c.members[at] = in
 	}
 	return c
 }

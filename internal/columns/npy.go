@@ -49,7 +49,7 @@ func (w *npyWriter) Add(line []byte) error {
 	}
 	a, loose, ok := r.array()
 	if !ok {
-		return fmt.Errorf("item %d has the value %s; a .npy file holds numbers, or arrays of one shape: write .parquet or .jsonl", r.index,
+		return fmt.Errorf("item %d has the value %s; a .npy file holds numbers of 64 bits, or arrays of one shape: write .parquet or .jsonl", r.index,
 			r.excerpt())
 	}
 	if w.row.Type == 0 {
@@ -59,6 +59,9 @@ func (w *npyWriter) Add(line []byte) error {
 	}
 	if w.loose && loose && a.Type != w.row.Type {
 		if a.Type == 'i' {
+			if inexact(a.Data) >= 0 {
+				return fmt.Errorf("item %d has a whole number that %s", r.index, noFloat)
+			}
 			a = widened(a)
 		} else if err := w.widenRows(); err != nil {
 			return err
@@ -107,8 +110,8 @@ func (w *npyWriter) addMissing(index int64) error {
 	return err
 }
 
-// nan is NaN as the floats of each size have it.
-var nan = map[int][]byte{2: {0, 0x7e}, 4: {0, 0, 0xc0, 0x7f}, 8: {0, 0, 0, 0, 0, 0, 0xf8, 0x7f}}
+// notNumbers are NaN as the floats of each size have it.
+var notNumbers = map[int][]byte{2: {0, 0x7e}, 4: {0, 0, 0xc0, 0x7f}, 8: {0, 0, 0, 0, 0, 0, 0xf8, 0x7f}}
 
 // allowNaN makes a row of NaN.
 func (w *npyWriter) allowNaN() error {
@@ -121,9 +124,11 @@ func (w *npyWriter) allowNaN() error {
 		return fmt.Errorf("item %s failed, and %s%d has no NaN for its row; write .parquet or .jsonl, or run what failed again",
 			w.failed[0], string(w.row.Type), w.row.Size)
 	}
-	copy(w.row.Data, bytes.Repeat(nan[w.row.Size], len(w.row.Data)/w.row.Size))
+	copy(w.row.Data, bytes.Repeat(notNumbers[w.row.Size], len(w.row.Data)/w.row.Size))
 	return nil
 }
+
+const noFloat = "no float64 holds, which the array of all items would be: write .parquet or .jsonl"
 
 // widenRows makes floats of the whole numbers that the file has so far.
 func (w *npyWriter) widenRows() error {
@@ -135,6 +140,9 @@ func (w *npyWriter) widenRows() error {
 	for at := w.head; ; {
 		n, err := w.file.ReadAt(buffer, at)
 		if n > 0 {
+			if wide := inexact(buffer[:n]); wide >= 0 {
+				return fmt.Errorf("item %d has a whole number that %s", (at-w.head+int64(wide))/int64(len(w.row.Data)), noFloat)
+			}
 			widen(buffer[:n])
 			if _, err := w.file.WriteAt(buffer[:n], at); err != nil {
 				return err

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/gpumux/gpumux/internal/arrays"
 	"github.com/gpumux/gpumux/internal/text"
@@ -87,20 +88,21 @@ func (n *numbers) addNumber(word string) bool {
 		n.append(uint64(len("false") - len(word)))
 		return true
 	}
-	if !n.floats {
-		if whole, err := strconv.ParseInt(word, 10, 64); err == nil {
-			n.append(uint64(whole))
-			return true
-		}
+	whole, err := strconv.ParseInt(word, 10, 64)
+	if err == nil && !n.floats {
+		n.append(uint64(whole))
+		return true
 	}
 	x, known := text.NonFinite[word]
 	if !known {
-		var err error
-		if x, err = strconv.ParseFloat(word, 64); err != nil {
+		if x, err = strconv.ParseFloat(word, 64); err != nil || isWhole(word) && !(n.floats && exact(whole)) {
 			return false
 		}
 	}
 	if !n.floats {
+		if inexact(n.data) >= 0 {
+			return false
+		}
 		n.floats = true
 		widen(n.data)
 	}
@@ -109,6 +111,22 @@ func (n *numbers) addNumber(word string) bool {
 }
 
 func (n *numbers) append(word uint64) { n.data = binary.LittleEndian.AppendUint64(n.data, word) }
+
+// isWhole reports whether a number is written as a whole one.
+func isWhole(word string) bool { return !strings.ContainsAny(word, ".eE") }
+
+// exact reports whether floats hold a whole number and all smaller ones.
+func exact(whole int64) bool { return -1<<53 <= whole && whole <= 1<<53 }
+
+// inexact is where the first of whole numbers of 8 bytes lies that no float holds, or -1.
+func inexact(data []byte) int {
+	for at := 0; at < len(data); at += 8 {
+		if !exact(int64(binary.LittleEndian.Uint64(data[at:]))) {
+			return at
+		}
+	}
+	return -1
+}
 
 // widened is an array of whole numbers as one of floats, with memory of its own.
 func widened(a arrays.Array) arrays.Array {

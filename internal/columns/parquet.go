@@ -51,12 +51,17 @@ func openParquet(from *ranged) (table, error) {
 	return t, nil
 }
 
-// settle makes text of leaves that pqarrow takes for bytes.
+// settle makes text of leaves that pqarrow takes for bytes, and times without a zone of
+// INT96, which says nothing of one.
 func (t parquetTable) settle(f *pqarrow.SchemaField) {
 	if f.IsLeaf() {
-		switch t.ParquetReader().MetaData().Schema.Column(f.ColIndex).LogicalType().(type) {
+		column := t.ParquetReader().MetaData().Schema.Column(f.ColIndex)
+		switch column.LogicalType().(type) {
 		case schema.EnumLogicalType, schema.JSONLogicalType:
 			f.Field.Type = arrow.BinaryTypes.String
+		}
+		if column.PhysicalType() == parquet.Types.Int96 {
+			f.Field.Type = &arrow.TimestampType{Unit: arrow.Nanosecond}
 		}
 	}
 	for i := range f.Children {

@@ -104,15 +104,15 @@ func (w *tableWriter) flush() error {
 	return nil
 }
 
-// allObjects reports whether all values are objects with a field.
-func (w *tableWriter) allObjects() bool {
-	some := false
+// allObjects reports whether all values are objects, and one of them has a field.
+func (w *tableWriter) allObjects() (some bool) {
 	for _, r := range w.rows {
 		if r.fault == nil {
 			fields, ok := r.fields()
-			if some = ok && len(fields) > 0; !some {
+			if !ok {
 				return false
 			}
+			some = some || len(fields) > 0
 		}
 	}
 	return some

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/internal/columns"
+	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/test/rig"
 	"github.com/gpumux/gpumux/internal/text"
 )
@@ -72,6 +73,31 @@ var tables = map[string]struct {
 	"unsigned": {[]any{"1", "18446744073709551615", nil, "0"}, "index: int64, value: uint64" + faults, []string{
 		`{"index":0,"value":1` + good, `{"index":1,"value":18446744073709551615` + good,
 		`{"index":2,"value":null,"fault":"task_error","fault_message":"bad item"}`, `{"index":3,"value":0` + good}},
+	"beside NaN": {[]any{`{"id":9007199254740993,"u":` + text.NaN + `}`, `{"id":` + text.NaN + `,"u":18446744073709551615}`},
+		"index: int64, id: int64, u: uint64" + faults, []string{
+			`{"index":0,"id":9007199254740993,"u":null` + good, `{"index":1,"id":null,"u":18446744073709551615` + good}},
+	"beside fractions": {[]any{"9007199254740993", "0.5", text.NaN, "null"}, "index: int64, value: utf8" + faults, []string{
+		`{"index":0,"value":"9007199254740993"` + good, `{"index":1,"value":"0.5"` + good, `{"index":2,"value":"\"NaN\""` + good, `{"index":3,"value":null` + good}},
+	"that floats hold": {[]any{"9007199254740992", "0.5", "-9007199254740992"}, "index: int64, value: float64" + faults, []string{
+		`{"index":0,"value":9007199254740992.0` + good, `{"index":1,"value":0.5` + good, `{"index":2,"value":-9007199254740992.0` + good}},
+	"wide in lists": {[]any{"[9007199254740993,1]", "[0.5,1]"}, "index: int64, value: utf8" + faults, []string{
+		`{"index":0,"value":"[9007199254740993,1]"` + good, `{"index":1,"value":"[0.5,1]"` + good}},
+	"wide in a list": {[]any{"[9007199254740993,0.5]", "[1]"}, "index: int64, value: utf8" + faults, []string{
+		`{"index":0,"value":"[9007199254740993,0.5]"` + good, `{"index":1,"value":"[1]"` + good}},
+	"unsigned in lists": {[]any{"[18446744073709551615,1]", "[]"}, "index: int64, value: list<element: uint64>" + faults, []string{
+		`{"index":0,"value":[18446744073709551615,1]` + good, `{"index":1,"value":[]` + good}},
+	"wide in objects": {[]any{`{"a":{"id":9007199254740993}}`, `{"a":{"id":` + text.NaN + `}}`}, "index: int64, a: utf8" + faults, []string{
+		`{"index":0,"a":"{\"id\":9007199254740993}"` + good, `{"index":1,"a":"{\"id\":\"NaN\"}"` + good}},
+	"signs in objects": {[]any{`{"a":{"id":18446744073709551615}}`, `{"a":{"id":-1}}`}, "index: int64, a: utf8" + faults, []string{
+		`{"index":0,"a":"{\"id\":18446744073709551615}"` + good, `{"index":1,"a":"{\"id\":-1}"` + good}},
+	"out of range": {[]any{"1e400", "0.5"}, "index: int64, value: utf8" + faults, []string{
+		`{"index":0,"value":"1e400"` + good, `{"index":1,"value":"0.5"` + good}},
+	"no fields": {[]any{"{}", `{"a":1}`, "{}"}, "index: int64, a: int64" + faults, []string{
+		`{"index":0,"a":null` + good, `{"index":1,"a":1` + good, `{"index":2,"a":null` + good}},
+	"no fields at all": {[]any{"{}", nil}, "index: int64, value: utf8" + faults, []string{
+		`{"index":0,"value":"{}"` + good, `{"index":1,"value":null,"fault":"task_error","fault_message":"bad item"}`}},
+	"no fields in a field": {[]any{`{"a":{}}`, `{"a":null}`}, "index: int64, a: utf8" + faults, []string{
+		`{"index":0,"a":"{}"` + good, `{"index":1,"a":null` + good}},
 	"no unsigned": {[]any{"-1", "18446744073709551615"}, "index: int64, value: utf8" + faults, []string{
 		`{"index":0,"value":"-1"` + good, `{"index":1,"value":"18446744073709551615"` + good}},
 	"no unsigned either": {[]any{"18446744073709551615", "-1", "1.5"}, "index: int64, value: utf8" + faults, []string{
@@ -162,6 +188,38 @@ for name in sys.argv[1:]:
 		}
 	}
 	require.Equal(t, strings.Join(want, "\n"), python(t, load, paths...))
+}
+
+// Files of others are read as pyarrow reads them.
+func TestItems_OfFilesThatPyarrowWrites(t *testing.T) {
+	need(t, "pyarrow, pandas", rig.Framework)
+	const save = `
+import datetime, os, sys, pandas, pyarrow, pyarrow.parquet
+os.chdir(sys.argv[1])
+times = pyarrow.array([datetime.datetime(2026, 1, 2, 3, 4, 5, 678), None], pyarrow.timestamp("us"))
+table = pyarrow.table({"t": times, "s": pyarrow.StructArray.from_arrays([times], ["x"]), "l": [times.to_pylist()] * 2})
+pyarrow.parquet.write_table(table, "times.parquet", use_deprecated_int96_timestamps=True)
+zone = pyarrow.table({"t": times.cast(pyarrow.timestamp("us", "UTC"))})
+pyarrow.parquet.write_table(zone, "zone.parquet")
+none = pyarrow.record_batch({"a": [1, 2]}).select([])
+pyarrow.parquet.write_table(pyarrow.Table.from_batches([none]), "none.parquet")
+with pyarrow.ipc.new_file("none.arrow", none.schema) as file: file.write_batch(none)
+pandas.DataFrame(index=range(2)).to_parquet("frame.parquet", index=False)
+read = pyarrow.parquet.read_table("times.parquet")
+print(*[field.type for field in read.schema], read["t"][0].as_py().isoformat())`
+	dir := t.TempDir()
+	const text = "2026-01-02T03:04:05.000678"
+	require.Equal(t, "timestamp[ns] struct<x: timestamp[ns]> list<element: timestamp[ns]> "+text, python(t, save, dir))
+	require.Equal(t, []string{`{"t":"` + text + `","s":{"x":"` + text + `"},"l":["` + text + `",null]}`, `{"t":null,"s":{"x":null},"l":["` + text + `",null]}`},
+		linesOf(t, filepath.Join(dir, "times.parquet")))
+	require.Equal(t, `{"t":"`+text+`Z"}`, linesOf(t, filepath.Join(dir, "zone.parquet"))[0])
+	for _, name := range []string{"none.parquet", "none.arrow", "frame.parquet"} {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		require.NoError(t, err)
+		_, err = rowsOf(t, data, name)
+		require.ErrorAs(t, err, new(*items.SourceError))
+		require.ErrorContains(t, err, name+": the table has no columns; save it with")
+	}
 }
 
 func TestTable_KeysAndItems(t *testing.T) {

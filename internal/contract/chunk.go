@@ -81,6 +81,7 @@ type Chunk struct {
 	Attempts int             `json:"attempts,omitempty"`
 	FailFast bool            `json:"failFast,omitempty"`
 	Arg      json.RawMessage `json:"arg,omitempty"`
+	ArgFile  string          `json:"argFile,omitempty"`
 	// MayFail is how many items may fail before the rest is handed back; nil: any number.
 	MayFail *int64 `json:"mayFail,omitempty"`
 	// Backoff hands back what raises in Retry, until it was tried Attempts times; Tries were
@@ -275,8 +276,8 @@ func OwnerOf(in gpumux.MapInput, items int64, source *Source) Owner {
 		}
 		o.Input = fmt.Sprintf("items that came with the map, content %x", hash.Sum(nil)[:16])
 	}
-	if in.Arg != nil {
-		sum := sha256.Sum256(in.Arg)
+	if in.Arg != nil || in.ArgFile != "" {
+		sum := sha256.Sum256(append([]byte(in.ArgFile), in.Arg...))
 		o.Arg = hex.EncodeToString(sum[:16])
 	}
 	return o

@@ -28,6 +28,7 @@ type ReduceInput struct {
 	Timeout  gpumux.Duration `json:"timeout,omitempty"`
 	Attempts int             `json:"attempts,omitempty"`
 	Arg      json.RawMessage `json:"arg,omitempty"`
+	ArgFile  string          `json:"argFile,omitempty"`
 	// Output is the results file. A small map has none, and gives its Results here.
 	Output  string          `json:"output,omitempty"`
 	Results []gpumux.Result `json:"results,omitempty"`

@@ -108,7 +108,7 @@ func TestRead_FoldersAndPatterns(t *testing.T) {
 		"plain/a.jsonl": "1\n", "plain/deep/b.ndjson": "2\n", "plain/deep/c.txt": "3\n", "mixed/a.csv": "x\n1\n", "mixed/b.jsonl": "1\n",
 		"odd/k=%41%2F/v=__HIVE_DEFAULT_PARTITION__/a.jsonl": "{}\n{\"a\":1}\n", "odd/k=2/v=5/a.jsonl": "{ \"k1\" : 1 }\n",
 		"twice/k=1/a.jsonl": "{\"a\":1}\n{\"k\":2}\n", "list/k=1/a.jsonl": "[1]\n", "uneven/k=1/a.jsonl": "{}\n", "uneven/a.jsonl": "{}\n",
-		"[1].jsonl": "7\n", "empty/_x": "",
+		"[1].jsonl": "7\n", "empty/_x": "", "plain/._a.jsonl": "\x00\x05", "plain/_tmp.jsonl": "{", "plain/_deep/x.ndjson": "8\n",
 	} {
 		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
 		if strings.HasSuffix(name, ".gz") {
@@ -131,6 +131,10 @@ func TestRead_FoldersAndPatterns(t *testing.T) {
 		"data/_tmp/*.csv":   {`{"x":9}`},
 		"plain":             {"1", "2", "3"},
 		"plain/**/*.ndjson": {"2"},
+		"plain/*.jsonl":     {"1"},
+		"./plain/*.jsonl":   {"1"},
+		"plai*/?*.jsonl":    {"1"},
+		"plain/_*/*.ndjson": {"8"},
 		"odd":               {`{"k":"A/","v":null}`, `{"a":1,"k":"A/","v":null}`, `{ "k1" : 1 ,"k":"2","v":5}`},
 		"[1].jsonl":         {"7"},
 	} {
@@ -142,6 +146,7 @@ func TestRead_FoldersAndPatterns(t *testing.T) {
 		"mixed":      "mixed/a.csv and ",
 		"none/*.csv": "--in none/*.csv: no file is there; put a pattern in quotes",
 		"empty":      "--in empty: no file is there",
+		"empty/*":    "--in empty/*: no file is there; put",
 		"uneven":     "uneven/k=1/a.jsonl have different columns",
 		"twice":      `twice/k=1/a.jsonl: an item is no object without the fields {"k":1} that the names of folders say: "{\"k\":2}"; take the files by`,
 		"list":       "list/k=1/a.jsonl: an item is no object without the fields",
@@ -164,7 +169,7 @@ func TestRead_AFolderOnAServer(t *testing.T) {
 	defer b.Close()
 	for key, text := range map[string]string{
 		"data/year=2023/a b.csv": "x\n0\n", "data/year=2024/c.csv": "x\n1\n", "data/_SUCCESS": "", "data/year=2024/.d.csv": "x\n9\n",
-		"mixed/a.csv": "x\n5\n", "mixed/a.jsonl": "7\n",
+		"data/year=2024/_c.csv": "x\n9\n", "mixed/a.csv": "x\n5\n", "mixed/a.jsonl": "7\n",
 	} {
 		require.NoError(t, b.Put(t.Context(), key, []byte(text), objects.Creation{}))
 	}
@@ -172,6 +177,8 @@ func TestRead_AFolderOnAServer(t *testing.T) {
 	for in, want := range map[string][]string{
 		"data/":          {`{"x":0,"year":2023}`, `{"x":1,"year":2024}`},
 		"data/year=*/c*": {`{"x":1,"year":2024}`},
+		"data/*/*.csv":   {`{"x":0,"year":2023}`, `{"x":1,"year":2024}`},
+		"data/*/_*.csv":  {`{"x":9,"year":2024}`},
 		"mixed/*.jsonl":  {"7"},
 		"*/*.csv":        {`{"x":5}`},
 	} {

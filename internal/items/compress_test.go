@@ -64,6 +64,12 @@ func TestSpool_ReadsThroughCompression(t *testing.T) {
 		require.Equal(t, []string{`{"a":1,"b":"x"}`}, lines(t, spool(t, text, CSV)), name)
 	}
 	require.Empty(t, lines(t, spool(t, gzipped(t, ""), JSONLines)))
+	require.Equal(t, []string{"1"}, lines(t, spool(t, strings.Repeat(gzipped(t, ""), 1000)+gzipped(t, "1"), JSONLines)), "members without text")
+	for _, zeros := range []int{1, 7, 512, 1 << 20} {
+		padded := gzipped(t, "1\n") + strings.Repeat("\x00", zeros)
+		require.Equal(t, []string{"1"}, lines(t, spool(t, padded, JSONLines)), zeros)
+		require.Equal(t, []string{"1", "2"}, lines(t, spool(t, padded+gzipped(t, "2"), JSONLines)), zeros)
+	}
 	require.Equal(t, []string{"1"}, lines(t, spool(t, gzipped(t, bom+"1"), JSONLines)))
 }
 
@@ -88,6 +94,8 @@ func TestSpool_DamagedArchives(t *testing.T) {
 		"gzip cut in its head": {"in", gz[:5], "in: the gzip archive is cut off"},
 		"gzip checksum":        {"in", flipped(gz, len(gz)-6), "in: the gzip archive is damaged: "},
 		"gzip and more":        {"in", gz + "rubbish behind it", "in: the gzip archive is damaged: "},
+		"gzip, zeros and more": {"in", gz + "\x00\x00rubbish behind it", "in: the gzip archive is damaged: "},
+		"gzip cut in a member": {"in", gz + gz[:len(gz)/2], "in: the gzip archive is cut off"},
 		"zstd cut off":         {"in", zst[:len(zst)-9], "in: the zstd archive is cut off"},
 		"zstd damaged":         {"in", flipped(zst, len(zst)-2), "in: the zstd archive is damaged: "},
 		"named gzip":           {"in.jsonl.gz", "1\n2\n", "in.jsonl.gz: this is no gzip archive, though its name ends like one; fetch or compress it again"},

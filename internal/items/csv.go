@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/internal/results"
 	"github.com/gpumux/gpumux/internal/text"
 )
@@ -49,6 +50,8 @@ func newCSVRows(r *bufio.Reader, in Input) (*csvRows, error) {
 	if head, _ := r.Peek(len(bom)); string(head) == bom {
 		r.Discard(len(bom))
 	}
+	first, _ := r.Peek(1)
+	quoted := string(first) == `"`
 	g := &rowGuard{r, maxLine}
 	c := &csvRows{r: csv.NewReader(g), guard: g, name: in.Name}
 	switch {
@@ -66,17 +69,17 @@ func newCSVRows(r *bufio.Reader, in Input) (*csvRows, error) {
 	if err != nil {
 		return nil, c.rowError(err)
 	}
-	first := map[string]int{}
+	at := map[string]int{}
 	for i, column := range header {
 		line, _ := c.r.FieldPos(i)
 		bad := func(problem, hint string) error {
 			return &SourceError{in.Name, line, problem, strings.Join(header[:min(len(header), 8)], string(c.r.Comma)), hint}
 		}
-		switch before, again := first[column]; {
+		switch before, again := at[column]; {
 		case strings.Contains(column, "\r"):
 			return nil, bad("the header has a carriage return inside",
 				"if the lines end in CR alone, convert the file with tr '\\r' '\\n'")
-		case in.Delimiter == 0 && len(header) == 1 && strings.ContainsAny(column, ";\t|,"):
+		case in.Delimiter == 0 && len(header) == 1 && !quoted && strings.ContainsAny(column, ";\t|,"):
 			other := column[strings.IndexAny(column, ";\t|,")]
 			return nil, bad(fmt.Sprintf("the header is one column with %q in it", other),
 				fmt.Sprintf("if that stands between the columns, give the delimiter %s; if it belongs to the name, give the delimiter %s",
@@ -88,7 +91,7 @@ func newCSVRows(r *bufio.Reader, in Input) (*csvRows, error) {
 		case again:
 			return nil, bad(fmt.Sprintf("columns %d and %d are both named %q", before, i+1, column), "rename one")
 		}
-		first[column] = i + 1
+		at[column] = i + 1
 		before := ","
 		if i == 0 {
 			before = "{"
@@ -97,9 +100,9 @@ func newCSVRows(r *bufio.Reader, in Input) (*csvRows, error) {
 		c.text = append(c.text, slices.Contains(in.Text, column))
 	}
 	for _, column := range in.Text {
-		if first[column] == 0 && (in.Beside == nil || text.FieldOf(in.Beside, column) == nil) {
+		if at[column] == 0 && (in.Beside == nil || text.FieldOf(in.Beside, column) == nil) {
 			return nil, &SourceError{Name: in.Name, Line: 1, Problem: fmt.Sprintf("there is no column %q", column),
-				Hint: "it has " + strings.Join(header, ", ")}
+				Hint: "it has " + names.List(header, ", ")}
 		}
 	}
 	return c, nil

@@ -122,6 +122,7 @@ func TestSpool_SaysWhatIsWrong(t *testing.T) {
 		{CSV, "a\nx\"y\n", `in:2: bare " in non-quoted-field; put the cell in double quotes`},
 		{CSV, "a\n\xff\n", "in:2: not UTF-8"},
 		{CSV, "\xffa\n", "in:1: the header is not UTF-8"},
+		{CSV, "\"a;b\"\n1;2,3\n", "in:2: 2 cells, but the header has 1"},
 		{CSV, "a;b\n1;2\n", `in:1: the header is one column with ';' in it: "a;b"; if that stands between the columns, give the delimiter ';'; if`},
 		{CSV, "a\tb\n1\t2\n", "in it: \"a\\tb\"; if that stands between the columns, give the delimiter tab; if it belongs to the name, give the delimiter ','"},
 		{TSV, "a,b\n1,2\n", "give the delimiter ','; if it belongs to the name, give the delimiter tab"},

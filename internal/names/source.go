@@ -1,7 +1,6 @@
 package names
 
 import (
-	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -51,8 +50,6 @@ func Columns(source string, columns []string) error {
 	seen := map[string]bool{}
 	for _, name := range columns {
 		switch {
-		case name == "":
-			return errors.New("have an empty name")
 		case len(name) > Max:
 			return fmt.Errorf("have a name of %d bytes, more than %d", len(name), Max)
 		case seen[name]:

@@ -12,12 +12,13 @@ import shutil
 import signal
 import subprocess
 import sysconfig
+import tempfile
 import threading
 import weakref
 from typing import Any, Callable, Optional, Sequence
 
 from .fault import Error, Unavailable, failure, in_python
-from .options import flags
+from .options import flags, text_of
 
 _log = logging.getLogger("gpumux")
 # How long the command may take to end its processes before it is killed; its own sweeper ends them then.
@@ -49,16 +50,22 @@ class Command:
         heard: Callable[[str], None] = lambda line: None,
     ) -> None:
         """Run it with arguments and the flags of options. heard gets what it says, line by line, in a thread of its own."""
-        self._options = options
+        self._options, files = options, []
+        if options.get("arg") is not None:
+            # A word of a command has at most 128 KiB.
+            file = tempfile.NamedTemporaryFile(prefix="gpumux-", suffix=".json")
+            file.write(text_of("arg", options["arg"]).encode())
+            file.flush()
+            arguments, files = [*arguments, "--arg", file.name], [file]
         self.process = subprocess.Popen(
-            [find(), *arguments, *flags(options)], stdin=subprocess.PIPE if fed else subprocess.DEVNULL, stdout=subprocess.PIPE,
+            [find(), *arguments, *flags({**options, "arg": None})], stdin=subprocess.PIPE if fed else subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, env=environ, bufsize=1 << 16, start_new_session=True,
         )
         assert self.process.stdout is not None
         self.stdin, self.stdout = self.process.stdin, self.process.stdout
         self._said: list[str] = []
         # What the finalizer and the thread hold must not keep the owner alive.
-        self._end = weakref.finalize(owner, unless_forked, os.getpid(), _stop, self.process)
+        self._end = weakref.finalize(owner, unless_forked, os.getpid(), _stop, self.process, files)
         if fed:
             _fed.add(self.process)
         self._listener = threading.Thread(target=_listen, args=(self.process, self._said, heard), daemon=True)
@@ -118,8 +125,10 @@ def _listen(process: subprocess.Popen, said: list, heard: Callable[[str], None])
             del said[:-200]
 
 
-def _stop(process: subprocess.Popen) -> None:
-    """End the command and wait until nothing of it is left."""
+def _stop(process: subprocess.Popen, files: list) -> None:
+    """End the command and wait until nothing of it is left, and remove files that are its own."""
+    for file in files:
+        file.close()
     if process.poll() is None:
         process.send_signal(signal.SIGTERM)
         try:

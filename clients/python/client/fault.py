@@ -119,7 +119,7 @@ def in_python(text: str, options: dict) -> str:
         value = options.get(name)
         if value is None:
             return f"{name}={word}"
-        again = word[1:].strip('"') in (str(value), text_of(name, value))
+        again = name == "arg" or word[1:].strip('"') in (str(value), text_of(name, value))
         return f"{name}={_short.repr(value)}{'' if again else word}"
 
     text = re.sub("(?m)^gpumux: | with --local", "", text)

@@ -12,7 +12,8 @@ Words = Union[str, Sequence[str]]
 
 
 def flags(options: dict) -> list[str]:
-    """A flag for each option that was given: True is the flag alone, several words become one with commas."""
+    """A flag for each option that was given: True is the flag alone, several words become one with commas, in quotation marks where they
+    have some."""
     found: list[str] = []
     for name, value in options.items():
         flag = "--" + name.replace("_", "-")
@@ -32,8 +33,14 @@ def text_of(name: str, value: Any) -> str:
     if name in ("timeout", "start_timeout", "backoff") and not isinstance(value, str):
         return f"{value:.9f}".rstrip("0").rstrip(".") + "s"
     if isinstance(value, (list, tuple)):
-        return ",".join(map(str, value))
+        return ",".join(map(_quoted, map(str, value)))
+    if name in ("columns", "text"):
+        return _quoted(str(value))
     return os.fspath(value) if hasattr(value, "__fspath__") else str(value)
+
+
+def _quoted(word: str) -> str:
+    return '"' + word.replace('"', '""') + '"' if not word or set(word) & {",", '"'} else word
 
 
 def words(given: Words) -> list[str]:

@@ -10,7 +10,7 @@ import weakref
 from typing import Any, Callable, Iterable, Iterator, NamedTuple, Optional, Sequence
 
 from ..item import numbers
-from . import progress
+from . import progress, tables
 from .command import Command
 from .fault import ITEMS_FAILED, Error, Fault, Result, unreadable
 
@@ -243,29 +243,8 @@ class Rows:
         Its columns are a field each where all values are dicts, else "value", and "fault" and "fault_message"; also "key" and "item"
         where the map has them.
         """
-        import pandas
-
-        columns = self._columns()
-        return pandas.DataFrame(columns, index=pandas.Index(columns.pop("index"), name="index"))
+        return tables.to_pandas(list(self))
 
     def to_arrow(self) -> Any:
         """The results that were not given yet as a pyarrow.Table with the columns of to_pandas, and "index"."""
-        import pyarrow
-
-        return pyarrow.table(self._columns())
-
-    def _columns(self) -> dict[str, list]:
-        results = list(self)
-        before = {name: [getattr(each, name) for each in results] for name in ("index", "key", "item")}
-        for name in "key", "item":
-            if all(each is None for each in before[name]):
-                del before[name]
-        faults = [each.fault for each in results]
-        after = {"fault": [fault and fault.kind for fault in faults], "fault_message": [fault and fault.message for fault in faults]}
-        values = [each.value for each in results]
-        rows = [value for value in values if isinstance(value, dict)]
-        if not rows or len(rows) < faults.count(None):
-            return {**before, "value": values, **after}
-        fields = dict.fromkeys(field for row in rows for field in row)
-        named = {f"value.{field}" if field in before or field in after else str(field): field for field in fields}
-        return {**before, **{name: [value and value.get(field) for value in values] for name, field in named.items()}, **after}
+        return tables.to_arrow(list(self))

@@ -77,6 +77,11 @@ class Items(unittest.TestCase):
         self.assertEqual(repr(missing["text"]), repr(frame["text"].tolist()[1]))
         self.assertEqual(items_of(frame["whole"]), [1, None])
         self.assertEqual(items_of([pandas.NA, [pandas.NaT]]), [None, [None]])
+        stamp = pandas.Timestamp(2026, 1, 2, tz="UTC")
+        for column in (pandas.Series([stamp, None]), pandas.Series([stamp, None], dtype="timestamp[ns, UTC][pyarrow]"), pandas.DatetimeIndex([stamp, None])):
+            self.assertEqual(items_of([column]), [["2026-01-02T00:00:00+00:00", None]])
+        self.assertEqual(items_of([pandas.Series([pandas.Timedelta(1500, "ms"), None]), pandas.Timedelta("NaT")]), [[1.5, None], None])
+        self.assertEqual(repr(items_of([pandas.Series([0.1, None], dtype="float32")])), "[[0.1, nan]]")
         for column in (pyarrow.array([float("nan"), None]), polars.Series([float("nan"), None])):
             self.assertEqual(repr(items_of(column)), "[nan, None]")
 

@@ -1,5 +1,6 @@
 import asyncio
 import concurrent.futures
+import csv
 import io
 import math
 import os
@@ -57,6 +58,13 @@ class Map(unittest.TestCase):
     def test_an_arg(self):
         for arg in ({"by": 3}, 3, [3], "3"):
             self.assertEqual(values(gpumux.map(tasks.shared, range(2), slots=1, arg=arg)), [arg, arg])
+        large = {"text": "\u00e9" * 200_000, "nan": -math.inf, "text\x00": "\\u00e9"}
+        for mode in "persistent", "fresh":
+            self.assertEqual(values(gpumux.map(tasks.shared, range(2), slots=1, arg=large, mode=mode)), [large, large])
+        self.assertEqual(values(gpumux.stream(tasks.shared, range(2), slots=1, arg=large)), [large, large])
+        with self.assertRaisesRegex(gpumux.BadInput, "more than 16MiB") as refused:
+            gpumux.map(tasks.shared, range(2), slots=1, arg="x" * (16 << 20)).faults()
+        self.assertLess(len(str(refused.exception)), 500)
 
     def test_rows_of_tables(self):
         import pandas
@@ -112,6 +120,24 @@ class Map(unittest.TestCase):
         table = pathlib.Path(self.state, "items.parquet")
         pyarrow.parquet.write_table(pyarrow.table({"a": [1, 2], "b": [10, 20], "c": ["x", "y"]}), table)
         self.assertEqual(values(gpumux.map(tasks.field, source=table, columns=["a", "b"], slots=1)), [11, 22])
+
+    def test_columns_of_any_name(self):
+        import pyarrow
+        import pyarrow.parquet
+
+        names = ["price, EUR", 'say "hi"', '"', ",", "", "-x", "--columns", "a=b", "[1]", "two\nlines", "two\r\nlines", " id ", "\u00e9", "id"]
+        table, source = pathlib.Path(self.state, "items.parquet"), pathlib.Path(self.state, "items.csv")
+        pyarrow.parquet.write_table(pyarrow.table([[1]] * len(names), names), table)
+        self.assertEqual(values(gpumux.map(tasks.same, source=table, columns=names[:-1], slots=1)), [dict.fromkeys(names[:-1], 1)])
+        with self.assertRaisesRegex(gpumux.BadInput, 'no column "price"; it has "price, EUR",'):
+            gpumux.map(tasks.same, source=table, columns=["price"], slots=1).faults()
+        inside = [name for name in names if name.strip() and "\r" not in name]
+        with source.open("w", newline="") as to:
+            csv.writer(to).writerows([inside, ["1e5"] * len(inside)])
+        self.assertEqual(values(gpumux.map(tasks.same, source=source, text=inside, slots=1)), [dict.fromkeys(inside, "1e5")])
+        source.write_text('"name, id"\n007\n1e5\n')
+        for text in "name, id", ["name, id"]:
+            self.assertEqual(values(gpumux.map(tasks.same, source=source, text=text, slots=1)), [{"name, id": "007"}, {"name, id": "1e5"}])
 
     def test_keys_and_the_values_of_a_map(self):
         rows = [{"id": "x", "a": 1, "b": 2}, {"id": "y", "a": 3}, {"id": "z", "a": 4, "b": 5}]

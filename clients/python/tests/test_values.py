@@ -1,5 +1,6 @@
 import datetime
 import decimal
+import io
 import os
 import pathlib
 import signal
@@ -12,8 +13,10 @@ import unittest
 
 import numpy
 import pandas
+import pyarrow.parquet
 
 import gpumux
+from gpumux.client import tables
 
 from . import tasks
 
@@ -214,6 +217,33 @@ class Results(unittest.TestCase):
         self.assertEqual((frame.index.name, frame["square"].dropna().tolist(), frame["fault"].tolist()[1]), ("index", [1, 25], "task_error"))
         table = gpumux.map(tasks.double, [1, 2], slots=1).to_arrow()
         self.assertEqual(table.drop_columns(["fault", "fault_message"]).to_pydict(), {"index": [0, 1], "value": [2, 4]})
+
+    def test_tables_have_values_as_they_are(self):
+        wide, most, nan = 2**53 + 1, 2**64 - 1, float("nan")
+        for values, kind, want, frame in (
+            ([wide, nan], "int64", [wide, None], "Int64"), ([wide, None], "int64", [wide, None], "Int64"), ([1, None], "int64", [1, None], "Int64"),
+            ([most, nan, None], "uint64", [most, None, None], "UInt64"), ([most, 1], "uint64", [most, 1], "uint64"),
+            ([most, -1], "string", [str(most), "-1"], "object"), ([wide, 0.5, nan], "string", [str(wide), "0.5", '"NaN"'], "object"),
+            ([2**70, None], "string", [str(2**70), None], "object"), ([1, 0.5, None], "double", [1, 0.5, None], "float64"),
+            ([[wide, 0.5]], "string", ["[%d,0.5]" % wide], "object"), ([{"id": wide}, {"id": None}], "struct<id: int64>", [{"id": wide}, {"id": None}], "object"),
+            ([{"id": wide}, {"id": nan}], "string", ['{"id":%d}' % wide, '{"id":"NaN"}'], "object"), ([1, "a"], "string", ["1", '"a"'], "object"),
+            ([{}, None], "string", ["{}", None], "object"), ([[{}]], "string", ["[{}]"], "object"), ([{"b": {}}], "string", ['{"b":{}}'], "object"),
+        ):
+            with self.subTest(values):
+                results = [gpumux.Result(i, {"a": value}) for i, value in enumerate(values)]
+                table = tables.to_arrow(results)
+                self.assertEqual((str(table["a"].type), table["a"].to_pylist()), (kind, want))
+                pyarrow.parquet.write_table(table, io.BytesIO())
+                found = tables.to_pandas(results)["a"]
+                self.assertEqual(str(found.dtype), frame)
+                self.assertEqual(*[[each for each in both if each is not None and each is not pandas.NA and each == each] for both in (found, values)])
+
+    def test_a_row_without_fields_is_null_in_each(self):
+        results = [gpumux.Result(i, value) for i, value in enumerate([{"a": 1, "b": "x"}, {}])]
+        for found in (tables.to_arrow(results).to_pydict(), tables.to_pandas(results).astype(object).where(lambda x: x.notna(), None).to_dict("list")):
+            self.assertEqual((found["a"], found["b"]), ([1, None], ["x", None]))
+        none = [gpumux.Result(0, {}), gpumux.Result(1, {})]
+        self.assertEqual((tables.to_arrow(none)["value"].to_pylist(), tables.to_pandas(none)["value"].tolist()), (["{}", "{}"], [{}, {}]))
 
 
 if __name__ == "__main__":

@@ -83,7 +83,20 @@ def more(pair):
 	p = s.run(0, "stream", "--in", "one.jsonl", "--arg", "two.json", "--output", "text", "--", "sh", "-c", "echo $GPUMUX_ARG")
 	require.Equal(t, []string{`"{\"by\":2}"`}, values(p))
 
-	for _, bad := range []string{"nowhere.json", "scale.py", `"` + strings.Repeat("x", 20<<10) + `"`} {
+	s.write("large.json", `{"by": 7, "text": "`+strings.Repeat("x", 1<<20)+`"}`)
+	p = s.run(0, "map", "scale.py:Scale", "--range", "1:3", "--local", "-q", "--reduce", "scale.py:more", "--arg", "large.json")
+	require.Equal(t, "28\n", p.stdout.String(), "in a reduce too")
+	s.run(0, "map", "scale.py:Scale", "--range", "1:3", "--local", "--data", "data", "--cache", "--arg", "large.json")
+	s.write("large.json", `{"by": 8, "text": "`+strings.Repeat("x", 1<<20)+`"}`)
+	require.Equal(t, []string{"8", "16"}, values(s.run(0, "map", "scale.py:Scale", "--range", "1:3", "--local", "--data", "data", "--cache", "--arg", "large.json")))
+	require.Equal(t, "24\n", s.run(0, "run", "scale.py:Scale", "3", "--local", "--arg", "large.json").stdout.String())
+	for _, how := range [][]string{{"map", "--local"}, {"stream"}} {
+		p = s.run(0, append(how, "--in", "one.jsonl", "--arg", "large.json", "--out", "-", "--", "sh", "-c", `test -z "$GPUMUX_ARG" && wc -c < "$GPUMUX_ARG_FILE"`)...)
+		require.Equal(t, []string{"1048594"}, values(p))
+	}
+
+	s.write("larger.json", `"`+strings.Repeat("x", 16<<20)+`"`)
+	for _, bad := range []string{"nowhere.json", "scale.py", "larger.json"} {
 		p := s.run(2, "map", "scale.py:Scale", "--range", "1:3", "--local", "--arg", bad)
 		require.Contains(t, p.stderr.String(), "--arg")
 	}

@@ -78,6 +78,11 @@ def arg() -> Any:
         from .item import numbers
 
         text = os.environ.get("GPUMUX_ARG")
+        file = os.environ.get("GPUMUX_ARG_FILE")
+        if file:
+            # A large one.
+            with open(file, encoding="utf-8") as content:
+                text = content.read()
         _arg.append(json.loads(numbers(text)) if text else None)
     return _arg[0]
 

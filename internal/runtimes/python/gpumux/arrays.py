@@ -37,10 +37,8 @@ def fetch(value: Any) -> Any:
 def shortest(value: Any) -> Any:
     """An array or a scalar of floats of 16 or 32 bits as nested lists or a number, each float with its own shortest digits."""
     numpy = sys.modules["numpy"]
-    if hasattr(value, "mask"):
-        # Masked numbers are None.
-        return value.tolist()
-    array = fetch(value)
+    masked = isinstance(value, numpy.ma.MaskedArray)
+    array = value.data if masked else fetch(value)
     if array is None:
         array = numpy.asarray(value)
     if array.dtype.name == "bfloat16":
@@ -48,7 +46,8 @@ def shortest(value: Any) -> Any:
     # One float in 2^31 becomes another if its shortest digits are read as a double first.
     with numpy.errstate(all="ignore"):
         exact, short = array.astype("f8"), array.astype("U").astype("f8")
-        return numpy.where(short.astype(array.dtype) == array, short, exact).tolist()
+        digits = numpy.where(short.astype(array.dtype) == array, short, exact)
+        return (numpy.where(value.mask, None, digits) if masked else digits).tolist()
 
 
 def _torch(value: Any) -> Any:

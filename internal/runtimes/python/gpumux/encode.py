@@ -285,15 +285,22 @@ def _array(value: Any) -> Any:
     if str(dtype).removeprefix("torch.") in ("float32", "float16", "bfloat16") and "numpy" in sys.modules:
         return shortest(value)
     kind = getattr(dtype, "kind", "")
-    if kind == "M":
-        # NaT differs from itself.
-        return sys.modules["numpy"].where(value == value, value.astype(str), None).tolist()
-    if kind == "m":
-        # Seconds, as for datetime.timedelta; the division leaves floats.
-        numpy = sys.modules["numpy"]
-        return (value / numpy.timedelta64(1, "s")).tolist()
+    if getattr(dtype, "names", None):
+        return list(value) if value.ndim else _fields(value)
+    numpy = sys.modules.get("numpy")
+    if kind in ("M", "m") and isinstance(value, (numpy.ndarray, numpy.generic)):
+        # Seconds, as for datetime.timedelta. NaT differs from itself.
+        plain = value.astype(str) if kind == "M" else value / numpy.timedelta64(1, "s")
+        return numpy.where(numpy.ma.filled(value == value, False), plain, None).tolist()
     plain = value.tolist()
     if type(plain) is type(value) and kind != "c":
         # Long doubles and bfloat16 are their own Python values.
         return float(value)
     return plain
+
+
+def _fields(value: Any) -> list:
+    """The fields of an element of a structured array, each with its own type and mask."""
+    array = sys.modules["numpy"].ma.array
+    names = value.dtype.names
+    return [array(value.data[name], mask=value.mask[name]) for name in names] if hasattr(value, "mask") else [value[name] for name in names]

@@ -246,11 +246,35 @@ class TestNumPy(unittest.TestCase):
             (numpy.array(["2026-01-02", "NaT"], dtype="datetime64[D]"), '["2026-01-02",null]'),
             (numpy.datetime64("NaT"), "null"),
             (numpy.timedelta64(1500, "ms"), "1.5"),
+            (numpy.timedelta64("NaT"), "null"),
+            (numpy.array([1500, "NaT"], dtype="timedelta64[ms]"), "[1.5,null]"),
             (numpy.array([b"ab"]), '["YWI="]'),
             (numpy.array(["a"]), '["a"]'),
             (numpy.array([None, {"a": numpy.int8(1)}]), '[null,{"a":1}]'),
             ({numpy.int64(5): numpy.float16(1)}, '{"5":1.0}'),
             (numpy.array([(1, 2.5)], dtype=[("a", int), ("b", float)]), "[[1,2.5]]"),
+            (numpy.array([("2026-01-02", 0.1)], dtype=[("a", "M8[ns]"), ("b", "f4")]), '[["2026-01-02T00:00:00.000000000",0.1]]'),
+            (numpy.array((1, [2, 3]), dtype=[("a", int), ("b", int, 2)]), "[1,[2,3]]"),
+        ]:
+            with self.subTest(repr(value)):
+                self.assertEqual(encode(value).decode(), want)
+
+    def test_masked_is_null(self):
+        masked, days = numpy.ma.array, ["2026-01-01", "2026-01-02"]
+        times = masked(days, dtype="M8[D]", mask=[True, False])
+        within = [("a", int), ("b", [("c", "f4"), ("d", "M8[D]")])]
+        for value, want in [
+            (numpy.ma.masked, "null"),
+            (masked(1, mask=True), "null"),
+            (masked([1, 2], mask=[True, False]), "[null,2]"),
+            (masked([0.1, 0.2], dtype="f4", mask=[True, False]), "[null,0.2]"),
+            (masked(["a", "b"], mask=[True, False]), '[null,"b"]'),
+            (times, '[null,"2026-01-02"]'),
+            ({"a": [times, times[0]]}, '{"a":[[null,"2026-01-02"],null]}'),
+            (masked([1, 2], dtype="m8[s]", mask=[True, False]), "[null,2.0]"),
+            (masked([[1, "NaT"], [2, 3]], dtype="M8[s]", mask=[[True, False], [False, True]]), '[[null,null],["1970-01-01T00:00:02",null]]'),
+            (masked(days, dtype="M8[D]"), '["2026-01-01","2026-01-02"]'),
+            (masked([(1, (0.1, days[0]))], dtype=within, mask=[(True, (False, True))]), "[[null,[0.1,null]]]"),
         ]:
             with self.subTest(repr(value)):
                 self.assertEqual(encode(value).decode(), want)
