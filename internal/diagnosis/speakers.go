@@ -8,8 +8,8 @@ import (
 )
 
 // speakers are the exceptions whose words tell of devices and memory, by their class or
-// its first part: what native code and frameworks raise. Anyone may raise a ValueError, or
-// a class of its own, with a line of somebody's log in it.
+// its first part: what native code and frameworks raise. Anyone may raise a ValueError,
+// or a class of its own, with a line of somebody's log in it.
 var speakers = []string{
 	"RuntimeError", "MemoryError", "OSError", "SystemError", // how Python's C interface and pybind11 raise
 	"torch", "torchvision", "torchaudio", "jax", "jaxlib", "JaxRuntimeError", "XlaRuntimeError", "tensorflow", "tf", "triton",
