@@ -139,7 +139,7 @@ func TestEdition_AnyGoesOnWithNewCode(t *testing.T) {
 			require.NoError(t, err)
 			counts := counted(t, s.results(sum))
 			require.Len(t, counts, 2)
-			require.GreaterOrEqual(t, counts["first"], 20)
+			require.GreaterOrEqual(t, counts["first"], 18, "all before item 20 but those of the chunk beside it")
 			require.Equal(t, 60, counts["first"]+counts["another"])
 			require.Nil(t, sum.ReduceFault)
 
