@@ -2,6 +2,7 @@ import concurrent.futures
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -89,6 +90,13 @@ class Executor(unittest.TestCase):
             self.assertEqual((type(died), died.kind), (gpumux.Fault, "crash"))
             self.assertGreaterEqual(died.attempts, 2, "tried again alone")
             self.assertEqual(executor.submit(tasks.double, 1).result(), 2, "after a crash")
+
+    def test_sigterm_with_a_thread_left_behind(self):
+        """What would hold up the end of the process for ever."""
+        with gpumux.Executor(slots=1) as executor:
+            executor.submit(tasks.leave_thread, 600).result(60)
+            died = executor.submit(tasks.signal_itself, signal.SIGTERM).exception(100)
+            self.assertEqual((died.kind, died.fields["exit"]), ("crash", "signal SIGTERM"))
 
     def test_one_result_never_costs_others(self):
         """Whatever its exception or its value does here."""
