@@ -190,6 +190,29 @@ class Executor(unittest.TestCase):
             self.assertEqual({name for name in os.listdir(folder) if name.isdigit()}, set(map(str, range(20))))
             self.assertFalse(os.path.exists(ran.stdout.strip()))
 
+    def test_one_interrupt_is_enough(self):
+        """For a program that waits for calls which do not end."""
+        program = """
+            import gpumux
+            from tests import tasks
+
+            executor = gpumux.Executor(1)
+            call = executor.submit(tasks.await_file, "/no/such/file")
+            tasks.await_true(call.running)
+            print("waits", flush=True)
+            WAIT
+        """
+        for wait in "call.result()", "with executor: call.result()", "with executor: pass", "pass":
+            with self.subTest(wait), subprocess.Popen(
+                [sys.executable, "-c", textwrap.dedent(program).replace("WAIT", wait)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            ) as ran:
+                self.assertEqual(ran.stdout.readline(), "waits\n")
+                ran.send_signal(signal.SIGINT)
+                try:
+                    ran.communicate(timeout=60)
+                finally:
+                    ran.kill()
+
     def test_a_forked_child_keeps_nothing_open(self):
         executor = gpumux.Executor(slots=1)
         executor.submit(tasks.double, 1).result()
@@ -330,5 +353,6 @@ class Executor(unittest.TestCase):
         runs = executor.submit(tasks.await_file, "/no/such/file")
         tasks.await_true(runs.running)
         executor.terminate_workers()
-        self.assertIsInstance(runs.exception(), gpumux.Error)
+        self.assertIsInstance(runs.exception(), concurrent.futures.BrokenExecutor)
+        self.assertRegex(str(runs.exception()), "ended by terminate_workers")
         self.assertFalse(os.path.exists(executor._folder))
