@@ -86,8 +86,13 @@ class Executor(concurrent.futures.Executor):
 
     def terminate_workers(self) -> None:
         """End the calls that run, and take no more. Futures that are not done raise an Error."""
-        self._calls.close()
-        self._calls.command.end()
+        self._calls.terminate()
+        self.shutdown()
+
+    def __exit__(self, kind: Optional[type], *_: Any) -> None:
+        """Wait for the calls; Ctrl-C in the block ends them."""
+        if kind is KeyboardInterrupt:
+            self._calls.terminate()
         self.shutdown()
 
 
@@ -99,7 +104,7 @@ class _Calls:
     """
 
     def __init__(self, options: dict, initializer: Optional[tuple]) -> None:
-        self.closed = False
+        self.closed = self._terminated = False
         # By their position in the command's input.
         self.pending: dict[int, tuple[Future, str]] = {}
         # Why the command takes no more calls, where nobody has asked for that.
@@ -156,6 +161,12 @@ class _Calls:
         """Take no more calls. Any thread may collect an executor, whatever it holds, so this takes no lock."""
         self.closed = True
         self._lines.put(None)
+
+    def terminate(self) -> None:
+        """End those that run."""
+        self._terminated = True
+        self.close()
+        self.command.end()
 
     def _named(self, fn: Any) -> tuple[str, Optional[bytes]]:
         """The task of a function, or the file with it as it is now and what goes there. The same pickle is the same file, which a slot
@@ -223,7 +234,10 @@ class _Calls:
     def _end(self) -> None:
         """Fail what is left, and leave nothing behind."""
         try:
-            self._fail(Broken(str(self.command.failure())) if os.path.isdir(self.folder) else self._lost())
+            if self._terminated:
+                self._fail(Broken("the call was ended by terminate_workers, or by Ctrl-C in the executor's `with` block"))
+            else:
+                self._fail(Broken(str(self.command.failure())) if os.path.isdir(self.folder) else self._lost())
             self._lines.put(None)
             self.command.end()
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -268,10 +282,11 @@ class Future(concurrent.futures.Future):
 
 
 def _finish(lines: "queue.SimpleQueue[Optional[bytes]]", over: threading.Event) -> None:
-    """Let the calls that were submitted finish, unless Ctrl-C says otherwise."""
+    """Let the calls that were submitted finish, unless Ctrl-C says otherwise, or has ended the program."""
     lines.put(None)
-    with contextlib.suppress(KeyboardInterrupt):
-        over.wait()
+    if getattr(sys, "last_type", None) is not KeyboardInterrupt:
+        with contextlib.suppress(KeyboardInterrupt):
+            over.wait()
 
 
 def _save(path: str, data: bytes) -> None:

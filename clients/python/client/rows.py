@@ -107,9 +107,8 @@ class Rows:
                     _open[self._key] = self
                 to.close()
         except BaseException as error:
-            if isinstance(error, BrokenPipeError) or not self._command.running:
+            if self._error is not error:
                 return  # the command has ended and says why, or nobody wants it any more
-            self._error = error
             if self._ahead is None:
                 # Without its end the input is not whole, and nothing of it may run.
                 self._command.process.terminate()
@@ -123,6 +122,10 @@ class Rows:
                 line = next(each)
             except StopIteration:
                 return
+            except BaseException as error:
+                if self._command.running:
+                    self._error = error
+                raise
             yield line
 
     def __iter__(self) -> Iterator[Result]:

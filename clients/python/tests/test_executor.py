@@ -2,6 +2,7 @@ import concurrent.futures
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -89,6 +90,13 @@ class Executor(unittest.TestCase):
             self.assertEqual((type(died), died.kind), (gpumux.Fault, "crash"))
             self.assertGreaterEqual(died.attempts, 2, "tried again alone")
             self.assertEqual(executor.submit(tasks.double, 1).result(), 2, "after a crash")
+
+    def test_sigterm_with_a_thread_left_behind(self):
+        """What would hold up the end of the process for ever."""
+        with gpumux.Executor(slots=1) as executor:
+            executor.submit(tasks.leave_thread, 600).result(60)
+            died = executor.submit(tasks.signal_itself, signal.SIGTERM).exception(100)
+            self.assertEqual((died.kind, died.fields["exit"]), ("crash", "signal SIGTERM"))
 
     def test_one_result_never_costs_others(self):
         """Whatever its exception or its value does here."""
@@ -181,6 +189,29 @@ class Executor(unittest.TestCase):
             self.assertEqual((ran.returncode, ran.stderr), (0, ""))
             self.assertEqual({name for name in os.listdir(folder) if name.isdigit()}, set(map(str, range(20))))
             self.assertFalse(os.path.exists(ran.stdout.strip()))
+
+    def test_one_interrupt_is_enough(self):
+        """For a program that waits for calls which do not end."""
+        program = """
+            import gpumux
+            from tests import tasks
+
+            executor = gpumux.Executor(1)
+            call = executor.submit(tasks.await_file, "/no/such/file")
+            tasks.await_true(call.running)
+            print("waits", flush=True)
+            WAIT
+        """
+        for wait in "call.result()", "with executor: call.result()", "with executor: pass", "pass":
+            with self.subTest(wait), subprocess.Popen(
+                [sys.executable, "-c", textwrap.dedent(program).replace("WAIT", wait)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            ) as ran:
+                self.assertEqual(ran.stdout.readline(), "waits\n")
+                ran.send_signal(signal.SIGINT)
+                try:
+                    ran.communicate(timeout=60)
+                finally:
+                    ran.kill()
 
     def test_a_forked_child_keeps_nothing_open(self):
         executor = gpumux.Executor(slots=1)
@@ -322,5 +353,6 @@ class Executor(unittest.TestCase):
         runs = executor.submit(tasks.await_file, "/no/such/file")
         tasks.await_true(runs.running)
         executor.terminate_workers()
-        self.assertIsInstance(runs.exception(), gpumux.Error)
+        self.assertIsInstance(runs.exception(), concurrent.futures.BrokenExecutor)
+        self.assertRegex(str(runs.exception()), "ended by terminate_workers")
         self.assertFalse(os.path.exists(executor._folder))

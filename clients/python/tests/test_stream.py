@@ -91,15 +91,18 @@ class Stream(unittest.TestCase):
             list(gpumux.stream(tasks.double, [1], memory="much"))
 
     def test_what_the_items_raise_comes_after_their_results(self):
-        def failing():
+        def failing(error):
             yield from (1, 2)
-            raise KeyError("the generator's own")
+            raise error
 
-        found = []
-        with self.assertRaisesRegex(KeyError, "own"):
-            for result in gpumux.stream(tasks.double, failing(), slots=1):
-                found.append(result.value)
-        self.assertEqual(found, [2, 4])
+        for error in KeyError("the generator's own"), BrokenPipeError("its own pipe"), SystemExit("own"):
+            found = []
+            with self.assertRaisesRegex(type(error), "own"):
+                for result in gpumux.stream(tasks.double, failing(error), slots=1):
+                    found.append(result.value)
+            self.assertEqual(found, [2, 4])
+            with self.assertRaisesRegex(type(error), "own"):
+                list(gpumux.map(tasks.double, failing(error), slots=1))
 
     def test_one_interrupt_is_enough(self):
         """Also while the items wait for one that never comes."""

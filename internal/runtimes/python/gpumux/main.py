@@ -43,6 +43,12 @@ def main() -> int:
         if forks and forks.child:
             template.leave(status)
         return status
+    except SystemExit as end:
+        if end.code == TERMINATED:
+            # A thread of the task may hold up the end, and who has sent the signal may wait for nothing.
+            signal.signal(signal.SIGALRM, lambda *_: os._exit(TERMINATED))
+            signal.alarm(10)
+        raise
     except wires.WireError as error:
         print(f"gpumux: {error}", file=sys.stderr)
         return WIRE
