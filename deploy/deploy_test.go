@@ -78,7 +78,7 @@ func TestDockerfile_NamesWhatExists(t *testing.T) {
 		require.Regexp(t, pinned, from[1])
 	}
 	release := regexp.MustCompile(`golang:([\d.]+)-`).FindStringSubmatch(text)
-	require.Contains(t, string(read(t, "go.mod")), "\ngo "+release[1]+"\n", "the image builds with the Go that go.mod asks for")
+	require.Contains(t, string(read(t, "go.mod")), "\ntoolchain go"+release[1]+"\n", "the image builds with the Go that go.mod names")
 	require.FileExists(t, "../cmd/gpumux/main.go")
 	require.Contains(t, text, "./cmd/gpumux")
 	require.Contains(t, string(read(t, "cmd/gpumux/main.go")), "var version =", "the linker sets main.version")
