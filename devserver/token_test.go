@@ -85,7 +85,7 @@ func TestToken_TheServicesTakeNobodyElse(t *testing.T) {
 		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 		require.NoError(t, err)
 		defer conn.Close()
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		_, err = historyservice.NewHistoryServiceClient(conn).DeepHealthCheck(ctx, &historyservice.DeepHealthCheckRequest{})
 		require.Error(t, err, address)
