@@ -110,13 +110,14 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _causes(error: BaseException) -> list:
-    members = getattr(error, "exceptions", None)
+    try:
+        members, cause = getattr(error, "exceptions", None), error.__cause__
+        context = None if error.__suppress_context__ else error.__context__
+    except Exception:
+        return []  # attributes may be code of the task
     causes = [each for each in members if isinstance(each, BaseException)] if isinstance(members, (tuple, list)) else []
-    if error.__cause__ is not None:
-        causes.append(error.__cause__)
-    elif error.__context__ is not None and not error.__suppress_context__:
-        causes.append(error.__context__)
-    return causes
+    last = context if cause is None else cause
+    return causes if last is None else [*causes, last]
 
 
 def _code(error: BaseException) -> int:

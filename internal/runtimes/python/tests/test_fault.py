@@ -57,6 +57,19 @@ class TestDescribe(unittest.TestCase):
 
         self.assertEqual(fault.describe(raised(Bad()))["message"], "(its str() raised ValueError)")
 
+    def test_attributes_that_raise(self):
+        class Delegating(Exception):
+            def __getattr__(self, name):
+                raise RuntimeError(f"no response that has {name}")
+
+        class Causeless(Exception):
+            __cause__ = property()
+
+        for kind in Delegating, Causeless:
+            error = raised(kind("lost"))
+            self.assertEqual(fault.describe(error)["message"], "lost")
+            self.assertFalse(fault.is_memory(error))
+
     def test_long_texts_are_cut(self):
         got = fault.describe(raised(ValueError("x" * 10**6)))
         self.assertLess(len(got["message"]), 10000)
