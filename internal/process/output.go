@@ -17,8 +17,9 @@ const (
 	keepTail = 12 << 10
 	// keepDeath is how much of the last output a fault shows.
 	keepDeath = 8 << 10
-	// outputLimit is how much may be in memory before a trim frees the unread middle.
-	outputLimit = 1 << 20
+	// outputLimit is how much may be in memory before a trim frees the unread middle. It is
+	// the output of all items that have ended and are not read yet.
+	outputLimit = 16 << 20
 	// trimEvery is the pause between trims of a file that grows, trimCalm of a calm one.
 	trimEvery = 200 * time.Millisecond
 	trimCalm  = time.Second
@@ -35,6 +36,8 @@ type Output struct {
 	File *os.File
 	// read is how far the file was read, trimmed its size at the last trim.
 	read, trimmed int64
+	// freed and kept are where the middle that the trims have freed begins and ends.
+	freed, kept int64
 	// trimmer calls trim; nil once the file is closed.
 	trimmer *time.Timer
 }
@@ -102,7 +105,13 @@ func (o *Output) trim() {
 	start, end, held := o.unread()
 	if held > outputLimit {
 		release(o.File, 0, start)
-		release(o.File, start+keepHead, end-keepTail)
+		if from, to := start+keepHead, end-keepTail; from < to {
+			release(o.File, from, to)
+			if o.kept > start { // not all of it has been read
+				from = min(from, o.freed)
+			}
+			o.freed, o.kept = from, max(to, o.kept)
+		}
 	}
 	next := trimCalm
 	if end != o.trimmed {
@@ -121,24 +130,31 @@ func (o *Output) unread() (start, end, held int64) {
 			held = stat.Blocks * 512
 		}
 	}
-	if end < o.read {
-		o.read = 0
+	if end < max(o.read, o.kept) {
+		o.read, o.freed, o.kept = 0, 0, 0
 	}
 	return o.read, end, held
 }
 
+// cut is the text between two offsets without its middle, where that is long or freed.
 func (o *Output) cut(start, end, head, tail int64) string {
 	if end <= start {
 		return ""
 	}
+	ahead, behind := start+head, end-tail
 	if end-start <= head+tail {
+		ahead, behind = end, start
+	}
+	if from, to := max(start, o.freed), min(end, o.kept); from < to {
+		ahead, behind = min(ahead, from), max(behind, to)
+	}
+	switch {
+	case ahead >= behind:
 		return o.text(start, end)
+	case head == 0:
+		return o.text(behind, end)
 	}
-	last := o.text(end-tail, end)
-	if head == 0 {
-		return last
-	}
-	return o.text(start, start+head) + fmt.Sprintf("\n… %d bytes left out …\n", end-start-head-tail) + last
+	return o.text(start, ahead) + fmt.Sprintf("\n… %d bytes left out …\n", behind-ahead) + o.text(behind, end)
 }
 
 // text returns valid UTF-8, because it travels in JSON.

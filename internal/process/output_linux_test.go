@@ -1,6 +1,7 @@
 package process
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -103,4 +104,45 @@ func TestOutput_IsTrimmed(t *testing.T) {
 	require.True(t, strings.HasPrefix(text, "the head xxx"))
 	require.True(t, strings.HasSuffix(text, " the tail"))
 	require.Contains(t, text, "bytes left out")
+}
+
+// A process may be far ahead of who reads: the outputs of many items wait. What a trim
+// frees of them is said to be left out, and the others are whole.
+func TestOutput_TrimsOfManyItems(t *testing.T) {
+	t.Parallel()
+	o, write := written(t)
+	var ends []int64
+	item := func(i int) string { return strings.Repeat(fmt.Sprintf("item %4d ", i), 1500) }
+	next, whole := 0, 0
+	read := func(n int) {
+		for range n {
+			text := o.UpTo(ends[next])
+			require.NotContains(t, text, "\x00", "item %d", next)
+			if text == item(next) {
+				whole++
+			} else {
+				require.Contains(t, text, "bytes left out", "item %d", next)
+			}
+			next++
+		}
+	}
+	add := func(n int) {
+		for range n {
+			write(item(len(ends)))
+			ends = append(ends, int64(len(ends)+1)*int64(len(item(0))))
+		}
+		o.trim()
+	}
+	add(1000)
+	read(500)
+	require.Equal(t, 500, whole, "up to the limit all are kept")
+	add(1500)
+	read(1)
+	add(1500)
+	read(len(ends) - next)
+	require.Less(t, whole, next, "beyond it some go")
+	before := whole
+	add(1000)
+	read(1000)
+	require.Equal(t, before+1000, whole)
 }
