@@ -20,7 +20,9 @@ import (
 	"go.temporal.io/sdk/workflow"
 	"go.temporal.io/server/api/historyservice/v1"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 )
 
 const secret = "a-token-of-a-test"
@@ -85,7 +87,7 @@ func TestToken_TheServicesTakeNobodyElse(t *testing.T) {
 		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 		require.NoError(t, err)
 		defer conn.Close()
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		_, err = historyservice.NewHistoryServiceClient(conn).DeepHealthCheck(ctx, &historyservice.DeepHealthCheckRequest{})
 		require.Error(t, err, address)
@@ -93,7 +95,8 @@ func TestToken_TheServicesTakeNobodyElse(t *testing.T) {
 			continue
 		}
 		_, err = workflowservice.NewWorkflowServiceClient(conn).ListNamespaces(ctx, &workflowservice.ListNamespacesRequest{})
-		require.ErrorContains(t, err, "Unavailable", address)
+		// On a busy machine the connection may not even be closed in time.
+		require.Contains(t, []codes.Code{codes.Unavailable, codes.DeadlineExceeded}, status.Code(err), "%s: %v", address, err)
 		refused++
 	}
 	require.Equal(t, 4, refused)
