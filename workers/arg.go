@@ -30,9 +30,9 @@ type argFiles struct {
 	// dir has a file for each. Empty: there is none yet.
 	dir string
 	// from is the object in the store that was read last, and arg its text: all calls of a
-	// map have one.
-	from string
-	arg  json.RawMessage
+	// map have one. written is the argument whose file is at path.
+	from, path   string
+	arg, written json.RawMessage
 }
 
 // set adds the argument of a call to an environment.
@@ -50,11 +50,10 @@ func (a *argFiles) set(ctx context.Context, env map[string]string, call calls.Ca
 		env[argText] = string(arg)
 		return nil
 	}
-	path, err := a.write(arg)
-	if err != nil {
+	if err := a.write(arg); err != nil {
 		return fmt.Errorf("write the argument for tasks: %w", err)
 	}
-	env[argFile] = path
+	env[argFile] = a.path
 	return nil
 }
 
@@ -88,22 +87,24 @@ func (a *argFiles) read(ctx context.Context, name string) error {
 	return nil
 }
 
-// write returns the file that holds an argument.
-func (a *argFiles) write(arg []byte) (path string, err error) {
+// write lets the file at path hold an argument.
+func (a *argFiles) write(arg []byte) (err error) {
 	if a.dir == "" {
 		if a.dir, err = os.MkdirTemp("", "gpumux-arg-"); err != nil {
-			return "", err
+			return err
 		}
 	}
-	sum := sha256.Sum256(arg)
-	path = filepath.Join(a.dir, hex.EncodeToString(sum[:16])+".json")
-	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-		return path, err
+	if !bytes.Equal(arg, a.written) {
+		sum := sha256.Sum256(arg)
+		a.path, a.written = filepath.Join(a.dir, hex.EncodeToString(sum[:16])+".json"), arg
 	}
-	if err = os.WriteFile(path, arg, 0o400); err != nil {
-		_ = os.Remove(path) // half of it
+	if _, err := os.Stat(a.path); !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	return path, err
+	if err = os.WriteFile(a.path, arg, 0o400); err != nil {
+		_ = os.Remove(a.path) // half of it
+	}
+	return err
 }
 
 // remove removes the files: no process reads them any more.

@@ -29,8 +29,8 @@ type Evidence struct {
 	Class, Message string
 	// Chain holds what that exception was raised from or while handling, nearest first.
 	Chain []wire.Cause
-	// Item is the item that raised, as JSON; "" if that is not known.
-	Item string
+	// Item is the item that raised, as JSON; nil if that is not known.
+	Item []byte
 	// Code is the CUDA error number that the exception carries.
 	Code int
 	// Loading says that the process had not yet finished importing the task.

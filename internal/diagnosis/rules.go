@@ -1,6 +1,7 @@
 package diagnosis
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -167,7 +168,7 @@ type subject struct {
 	// mute: whoever raised it says nothing of devices, whatever its words are. item is what
 	// the words may come from.
 	mute bool
-	item string
+	item []byte
 }
 
 // finding is a rule that matches, with the text and offset, or the error number.
@@ -217,12 +218,12 @@ func (r *rule) matches(s subject, t scanned) (at int, ok bool) {
 	if r.text == nil {
 		return 0, true
 	}
-	if s.mute && (r.also == "" || r.also != s.class) {
+	if s.mute && r.also != s.class {
 		return 0, false
 	}
 	if r.text().mayMatch(t.small) {
 		found := r.text().FindAllStringIndex(t.text, -1)
-		if found != nil && !strings.Contains(s.item, t.text[found[0][0]:found[0][1]]) {
+		if found != nil && !bytes.Contains(s.item, []byte(t.text[found[0][0]:found[0][1]])) {
 			if s.tail {
 				return found[len(found)-1][0], true
 			}
@@ -230,7 +231,7 @@ func (r *rule) matches(s subject, t scanned) (at int, ok bool) {
 		}
 	}
 	for _, n := range t.numbers {
-		if slices.Contains(r.codes, n.code) && !strings.Contains(s.item, n.text) {
+		if slices.Contains(r.codes, n.code) && !bytes.Contains(s.item, []byte(n.text)) {
 			return n.at, true
 		}
 	}

@@ -26,7 +26,7 @@ func TestDiagnose_QuotedWordsAreTheTasksOwn(t *testing.T) {
 			"of a class of its own":  {Class: "parse.BadLine", Message: quoted},
 			"of a KeyError":          {Class: "KeyError", Message: "'" + line + "'"},
 			"of a cause":             {Class: "parse.BadLine", Message: "line 3", Chain: []wire.Cause{{Class: "KeyError", Message: quoted}}},
-			"of the item":            {Class: "RuntimeError", Message: quoted, Item: `{"line":"` + line + `"}`},
+			"of the item":            {Class: "RuntimeError", Message: quoted, Item: []byte(`{"line":"` + line + `"}`)},
 			"of a script's last act": {Command: true, Exited: true, ExitCode: 1, Tail: "Traceback (most recent call last):\n  File \"a.py\", line 3, in <module>\n    raise LookupError(line)\nLookupError: " + quoted + "\n"},
 		} {
 			for _, cpu := range []bool{false, true} {

@@ -70,7 +70,7 @@ func (j *judge) fault(p *occupant, e diagnosis.Evidence) *gpumux.Fault {
 // raised is the fault of an item that raised, or the death of its process.
 func (j *judge) raised(p *occupant, m wire.Fault, running *item) (fault *gpumux.Fault, output string, err error) {
 	e := diagnosis.Raised(m.Raised)
-	e.Item = string(running.Value)
+	e.Item = running.Value
 	output = p.session.Process.Out.UpTo(m.Out)
 	e.Tail, e.OnCPU, e.Batch, e.Concurrent = output, j.o.Device == "CPU", p.account.Unit(), p.account.Concurrent()
 	p.session.ExplainMemory(e, j.kills)

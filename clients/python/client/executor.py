@@ -135,11 +135,8 @@ class _Calls:
         threading.Thread(target=self._write, daemon=True).start()
 
     def submit(self, fn: Callable[..., Any], args: tuple, kwargs: dict) -> "Future":
-        name, data = self._named(fn)
-        arguments = _dumps((args, kwargs), data is None and getattr(fn, "__module__", None) == "__main__")
-        raised = os.path.join(self.folder, str(next(self._numbers)))
-        line = json.dumps(remote.pack(name, arguments, raised)).encode() + b"\n"
-        future = Future(raised)
+        future = Future(os.path.join(self.folder, str(next(self._numbers))))
+        name, data, call = self._packed(fn, args, kwargs, future.raised)
         if not self.closed and not os.path.isdir(self.folder):
             self._fail(self._lost())
             self.command.process.terminate()
@@ -154,7 +151,7 @@ class _Calls:
                 self._files[name] = self._files.get(name, 0) + 1
             self.pending[self._count] = future, name
             self._count += 1
-            self._lines.put(line)
+            self._lines.put(call + b"\n")
         return future
 
     def close(self) -> None:
@@ -168,23 +165,25 @@ class _Calls:
         self.close()
         self.command.end()
 
-    def _named(self, fn: Any) -> tuple[str, Optional[bytes]]:
-        """The task of a function, or the file with it as it is now and what goes there. The same pickle is the same file, which a slot
-        loads once."""
+    def _packed(self, fn: Any, args: tuple, kwargs: dict, raised: str) -> tuple[str, Optional[bytes], bytes]:
+        """The task of a function, or the file with it as it is now and what goes there, and a call of it. The same pickle is the same
+        file, which a slot loads once."""
         named = functions.importable(fn)
         if named is not None:
-            return named.task, None
-        data = remote.by_value(functions.paths(), functions.need_cloudpickle(fn).dumps(fn, pickle.HIGHEST_PROTOCOL))
-        return os.path.join(self.folder, f"{hashlib.sha256(data).hexdigest()}.pickle"), data
+            name, data = named.task, None
+        else:
+            data = remote.by_value(functions.paths(), functions.need_cloudpickle(fn).dumps(fn, pickle.HIGHEST_PROTOCOL))
+            name = os.path.join(self.folder, f"{hashlib.sha256(data).hexdigest()}.pickle")
+        arguments = _dumps((args, kwargs), data is None and getattr(fn, "__module__", None) == "__main__")
+        return name, data, json.dumps(remote.pack(name, arguments, raised)).encode()
 
     def _initializer(self, fn: Callable[..., Any], args: tuple) -> str:
         """The file with the call that begins each process."""
-        name, data = self._named(fn)
+        name, data, call = self._packed(fn, args, {}, "")
         if data is not None:
             _save(name, data)
         path = os.path.join(self.folder, "initializer")
-        imports = data is None and getattr(fn, "__module__", None) == "__main__"
-        _save(path, json.dumps(remote.pack(name, _dumps((args, {}), imports), "")).encode())
+        _save(path, call)
         return path
 
     def _lost(self) -> Broken:

@@ -14,6 +14,7 @@ import unittest
 import gpumux
 
 from . import tasks
+from .program import interrupted
 
 
 class Executor(unittest.TestCase):
@@ -203,15 +204,8 @@ class Executor(unittest.TestCase):
             WAIT
         """
         for wait in "call.result()", "with executor: call.result()", "with executor: pass", "pass":
-            with self.subTest(wait), subprocess.Popen(
-                [sys.executable, "-c", textwrap.dedent(program).replace("WAIT", wait)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-            ) as ran:
-                self.assertEqual(ran.stdout.readline(), "waits\n")
-                ran.send_signal(signal.SIGINT)
-                try:
-                    ran.communicate(timeout=60)
-                finally:
-                    ran.kill()
+            with self.subTest(wait):
+                interrupted(program.replace("WAIT", wait))
 
     def test_a_forked_child_keeps_nothing_open(self):
         executor = gpumux.Executor(slots=1)

@@ -1,16 +1,13 @@
 import itertools
 import pathlib
-import signal
-import subprocess
-import sys
 import tempfile
-import textwrap
 import threading
 import unittest
 
 import gpumux
 
 from . import tasks
+from .program import interrupted
 
 
 class Stream(unittest.TestCase):
@@ -127,17 +124,10 @@ class Stream(unittest.TestCase):
             "with gpumux.map(tasks.double, each(), slots=1) as results: next(results)",
             "list(gpumux.map(tasks.joined, each(), each(), slots=1, pickle=True))",
         ):
-            with self.subTest(call), subprocess.Popen(
-                [sys.executable, "-c", textwrap.dedent(program).replace("CALL", call)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-            ) as ran:
-                self.assertEqual(ran.stdout.readline(), "waits\n")
-                ran.send_signal(signal.SIGINT)
-                try:
-                    _, said = ran.communicate(timeout=60)
-                finally:
-                    ran.kill()
+            with self.subTest(call):
+                status, said = interrupted(program.replace("CALL", call))
                 self.assertIn("\nKeyboardInterrupt\n", said)
-                self.assertNotEqual(ran.returncode, 0)
+                self.assertNotEqual(status, 0)
 
     def test_closing_does_not_wait_for_the_next_item(self):
         waits = threading.Event()

@@ -114,7 +114,7 @@ class Devices:
         return self._line
 
     def _look(self) -> None:
-        if self._opened is None and any(path.startswith(self._files) for path in _open_files()):
+        if self._opened is None and any(path.startswith(self._files) for path in open_files().values()):
             self._opened = self._at
 
 
@@ -125,11 +125,12 @@ def _has_plugin() -> bool:
     return any(name.startswith("xla_cuda") for folder in folders for name in os.listdir(folder))
 
 
-def _open_files() -> list[str]:
-    found = []
+def open_files() -> dict[int, str]:
+    """The paths of this process's open files, by descriptor."""
+    found = {}
     for name in os.listdir("/proc/self/fd"):
         try:
-            found.append(os.readlink("/proc/self/fd/" + name))
+            found[int(name)] = os.readlink("/proc/self/fd/" + name)
         except OSError:
             # That of the list itself.
             pass

@@ -57,8 +57,6 @@ def encode(value: Any, name: str = "result", arrays: Any = None) -> bytes:
 
 def rows(values: Any) -> list:
     """The values of a micro-batch as a list; an array gives its rows, fetched from the device at once."""
-    if type(values) is list:
-        return values
     kind = type(values)
     # A tuple whose places have names is one value.
     no_list = isinstance(values, (str, bytes, bytearray, Mapping, set, frozenset)) or isinstance(values, tuple) and kind is not tuple

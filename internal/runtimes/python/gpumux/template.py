@@ -19,7 +19,7 @@ import warnings
 from typing import Any, Callable
 
 from .chance import Chance
-from .devices import Devices
+from .devices import Devices, open_files
 from .wire import DESCRIPTOR, Wire
 
 # Descriptors from that of the wire on which a task finds closed; the import must leave them free.
@@ -63,7 +63,7 @@ class Template:
                 os.dup2(null, fd, inheritable=False)
         # Later, every descriptor of this file will lead to the item's own output.
         self._output = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 20)
-        self._known = _descriptors()
+        self._known = list(open_files())
         self._handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
         self._register, os.register_at_fork = os.register_at_fork, self._registered
         try:
@@ -277,19 +277,7 @@ def _flush() -> None:
 def _same(fd: int) -> list[int]:
     """All descriptors of the file behind fd."""
     file = os.fstat(fd)
-    return [other for other in _descriptors() if os.path.samestat(os.fstat(other), file)]
-
-
-def _descriptors() -> list[int]:
-    found = []
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            os.fstat(int(name))
-            found.append(int(name))
-        except OSError:
-            # That of the list itself.
-            pass
-    return found
+    return [other for other in open_files() if os.path.samestat(os.fstat(other), file)]
 
 
 def _system() -> tuple[Callable[..., int], Callable[[], int]]:

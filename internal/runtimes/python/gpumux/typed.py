@@ -14,7 +14,7 @@ import pickle
 import sys
 from typing import Any, Callable
 
-from . import encode, item, raw, tables
+from . import encode, item, raw
 
 # Its value is "arguments", "pickle" or nothing, a space, and the name that the module of the client's program has in slots.
 VARIABLE = "_GPUMUX_ITEMS"
@@ -94,6 +94,8 @@ def rows(values: Any) -> list:
     """The values of a micro-batch as a list: the rows of a table, those of an array as arrays where they can."""
     if type(values) is list:
         return values
+    from . import tables
+
     table = tables.rows(values, f"a batch function returned a {encode.type_name(type(values))}")
     if table is not None:
         return list(table)
