@@ -201,9 +201,12 @@ func (w *Worker) start(ctx context.Context) error {
 	if err := w.serveMetrics(); err != nil {
 		return err
 	}
+	enforcer, err := memory.New(w.placements, w.inventory, w.log)
+	if err != nil {
+		return err
+	}
 	guarding, cancel := context.WithCancel(context.Background())
-	w.guarding = cancel
-	w.memory = memory.New(w.placements, w.inventory, w.log)
+	w.guarding, w.memory = cancel, enforcer
 	w.guards.Go(func() { w.memory.Run(guarding) })
 	for _, text := range w.inventory.Warnings() {
 		w.log.Warn(text, notice.Mark)

@@ -62,12 +62,21 @@ type Options struct {
 	// Workloads are names of Workloads. Default: all of them, but without heavy when
 	// Quick.
 	Workloads []string
+	// Sharing are the ways to share the device, of Sharings, that are measured where this
+	// machine allows them; default always is, since the others are compared with it.
+	// Default: all.
+	Sharing []string
+	// NoFresh leaves the fresh slots out.
+	NoFresh bool
 	// Quick makes pieces short and rounds few.
 	Quick bool
 	// Version is reported.
 	Version string
 	// Say is told what is measured next.
 	Say func(text string)
+	// Keep is given the report after each stage, so that a run that is ended leaves what it
+	// has measured; an error of it ends the run.
+	Keep func(*Report) error
 	// Hard ends the waiting for an orderly end after the context of Run has ended.
 	Hard context.Context
 	// Log is the worker's. Default: none.
@@ -115,7 +124,8 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, err
 	}
 	b.report.Took = time.Since(began)
-	return b.report, nil
+	b.report.advise()
+	return b.report, b.Keep(b.report)
 }
 
 // prepare finds what the runs need. The caller closes the inventory.
@@ -155,14 +165,19 @@ func (b *bench) measure(ctx context.Context) error {
 			if err := b.runStage(ctx, workload, at); err != nil {
 				return err
 			}
+			if err := b.Keep(b.report); err != nil {
+				return err
+			}
 		}
 	}
-	b.report.advise()
 	return nil
 }
 
 // The ways to share a device, as pools name them.
 const timeSliced, mps, mig = "default", "mps", "mig"
+
+// Sharings are the ways to share a device that can be measured.
+var Sharings = []string{timeSliced, mps, mig}
 
 const maxSlots = 4
 
@@ -192,9 +207,11 @@ func (b *bench) seats() (seats []seat) {
 	for _, clients := range b.Clients {
 		seats = append(seats, b.newSeat(timeSliced, clients))
 	}
-	fresh := b.newSeat(timeSliced, b.maxClients())
-	fresh.way = Fresh
-	seats = append(seats, fresh)
+	if !b.NoFresh {
+		fresh := b.newSeat(timeSliced, b.maxClients())
+		fresh.way = Fresh
+		seats = append(seats, fresh)
+	}
 	b.lacks("exclusive", "one slot has the device to itself, as 1 client has here")
 	var instances []string
 	for _, d := range b.inventory.Devices() {
@@ -202,7 +219,10 @@ func (b *bench) seats() (seats []seat) {
 			instances = append(instances, d.UUID)
 		}
 	}
-	for _, name := range []string{mps, mig} {
+	for _, name := range Sharings[1:] {
+		if len(b.Sharing) > 0 && !slices.Contains(b.Sharing, name) {
+			continue
+		}
 		if why := b.refused(name); why != "" {
 			b.lacks(name, why)
 			continue

@@ -20,6 +20,7 @@ func TestBench_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 		"ManyClients":  {[]string{"--clients", "1,65"}, []string{"--clients 65"}},
 		"Limit":        {[]string{"--limit", "-1s"}, []string{"--limit -1s is no time"}},
 		"Workload":     {[]string{"--workloads", "heavy,heavier"}, []string{`"heavier" is unknown`, "heavy, medium, detector, light, oom"}},
+		"Sharing":      {[]string{"--sharing", "mps,time"}, []string{`--sharing "time" is unknown`, "default, mps, mig"}},
 		"Pool":         {[]string{"--pool", "tpu"}, []string{`--pool "tpu"`, "gpu or cpu"}},
 		"Framework":    {[]string{"--framework", "tensorflow"}, []string{`--framework "tensorflow"`, "torch, jax, cupy, numpy"}},
 		"PageToStdout": {[]string{"--html", "-"}, []string{"a page goes to a file"}},

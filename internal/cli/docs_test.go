@@ -70,6 +70,7 @@ Data goes to standard output, all else to standard error.
 | GPUMUX_STORE | default of --store |
 | GPUMUX_KEYS | default of --keys, see [encryption](encryption.md) |
 | GPUMUX_UI | address of the Web UI, for links to maps |
+| GPUMUX_HOST_RESERVE | [what of the host](memory.md#what-keeps-the-host-alive) stays free of task processes, such as 4GiB; 0 for none |
 | XDG_STATE_HOME | where dev and --local keep their state, in gpumux/; default ~/.local/state |
 `)
 	shared, maps := sharedFlags(root), meanings(root)

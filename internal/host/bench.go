@@ -53,8 +53,10 @@ The server and the worker are its own and end with it.`,
 	flags.StringVar(&f.Python, "python", "", "the Python to use (default python3)")
 	flags.StringVar(&f.Framework, "framework", "", "torch, jax, cupy or numpy (default: the first that reaches a GPU, else the first that is there)")
 	flags.StringVar(&f.Pool, "pool", "", "gpu or cpu (default: the GPU, and the CPU beside it, where there is one)")
+	flags.StringSliceVar(&f.Sharing, "sharing", nil, "ways to share the device that are measured beside default, such as mps (default: all that this machine allows)")
+	flags.BoolVar(&f.NoFresh, "no-fresh", false, "leave out slots with a new process per item")
 	flags.StringVar(&f.html, "html", "", "write a page with charts to this file; it needs no network")
-	flags.StringVar(&f.json, "json", "", "write JSON to this file, or - for standard output in place of the table")
+	flags.StringVar(&f.json, "json", "", "write JSON to this file, after each stage, or - for standard output in place of the table")
 	flags.BoolVar(&f.Quick, "quick", false, "short pieces and six rounds, in a minute or two")
 	a.KeysFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error { return runBench(a, c, f) }
@@ -69,6 +71,9 @@ func (f *benchFlags) check() error {
 	m.When(f.Limit < 0, "--limit %s is no time", f.Limit)
 	for _, name := range f.Workloads {
 		m.When(!slices.Contains(bench.Workloads, name), "--workloads %q is unknown; there are %s", name, strings.Join(bench.Workloads, ", "))
+	}
+	for _, name := range f.Sharing {
+		m.When(!slices.Contains(bench.Sharings, name), "--sharing %q is unknown; there are %s", name, strings.Join(bench.Sharings, ", "))
 	}
 	m.When(!slices.Contains([]string{"", "gpu", "cpu"}, f.Pool), "--pool %q is unknown; use gpu or cpu", f.Pool)
 	m.When(f.Framework != "" && !slices.Contains(bench.Frameworks, f.Framework), "--framework %q is unknown; there are %s", f.Framework,
@@ -120,6 +125,12 @@ func runBench(a *app.App, c *cobra.Command, f *benchFlags) error {
 	if a.Console.Redraws() {
 		o.Say = a.Console.Status
 	}
+	o.Keep = func(r *bench.Report) error {
+		if f.json == "" || f.json == "-" {
+			return nil
+		}
+		return writeFile(f.json, func(to io.Writer) error { return app.PrintJSON(to, r) })
+	}
 	measured, err := bench.Run(ctx, o)
 	a.Console.Close()
 	if err != nil {
@@ -140,9 +151,6 @@ func publish(a *app.App, r *bench.Report, f *benchFlags) error {
 		return err
 	}
 	if f.json != "" && f.json != "-" {
-		if err := writeFile(f.json, func(to io.Writer) error { return app.PrintJSON(to, r) }); err != nil {
-			return err
-		}
 		a.Console.Say("JSON  %s", f.json)
 	}
 	if f.html != "" {

@@ -29,16 +29,15 @@ type Enforcer struct {
 	enforced map[string]means // by pool, set by Report
 }
 
-// New makes the enforcer of these pools and devices. Call Run next, and Report after
-// Tried.
-func New(placements []config.Placement, devices *gpu.Inventory, log *zap.Logger) *Enforcer {
+// New makes the enforcer of these pools and devices; its error is what ReserveVariable
+// has that is no size. Call Run next, and Report after Tried.
+func New(placements []config.Placement, devices *gpu.Inventory, log *zap.Logger) (*Enforcer, error) {
 	e := &Enforcer{
 		placements: placements, devices: devices, log: log, allowances: newAllowances(log), enforced: map[string]means{},
 	}
 	e.watch = newWatch(devices, devices.OurPIDs(), log)
-	e.watch.host = hostMemory(devices)
 	e.watch.lookForForeign(devices.GPUs())
-	return e
+	return e, e.watch.guardHost(devices)
 }
 
 // Run measures processes, and ends those over their budget, until ctx ends.

@@ -25,7 +25,8 @@ func enforcer(t *testing.T, inventory *gpu.Inventory, pools ...config.Pool) (*En
 	}.Plan(inventory)
 	require.NoError(t, err)
 	core, seen := observer.New(zap.InfoLevel)
-	e := New(placements, inventory, zap.New(core))
+	e, err := New(placements, inventory, zap.New(core))
+	require.NoError(t, err)
 	e.watch.hostPIDs = true
 	return e, seen
 }

@@ -1,16 +1,25 @@
 package memory
 
 import (
+	"cmp"
+	"fmt"
+	"os"
 	"runtime"
 	"slices"
 	"time"
 
+	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/session"
 )
 
-// A reserveShare of the host's memory, between minReserve and maxReserve, stays free
-// of task processes: below that the kernel would soon kill any process of its choice.
+// ReserveVariable has the host's memory that stays free of task processes, such as 4GiB,
+// or 0, for hosts that tell less available memory than they have.
+const ReserveVariable = "GPUMUX_HOST_RESERVE"
+
+// Where ReserveVariable does not say it, a reserveShare of the host's memory, between
+// minReserve and maxReserve, stays free of task processes: below that the kernel would
+// soon kill any process of its choice.
 const (
 	reserveShare = 16
 	minReserve   = 256 << 20
@@ -28,6 +37,23 @@ func hostMemory(inventory *gpu.Inventory) func() (gpu.Memory, error) {
 	}
 }
 
+// guardHost lets the watch protect the host. Call it before run.
+func (w *watch) guardHost(inventory *gpu.Inventory) error {
+	w.host = hostMemory(inventory)
+	text := os.Getenv(ReserveVariable)
+	if text == "" {
+		return nil
+	}
+	reserve, err := gpumux.ParseSize(text)
+	if err != nil {
+		return fmt.Errorf("%s: %w; give a size such as 4GiB, or 0 for none", ReserveVariable, err)
+	}
+	if w.reserve = uint64(reserve); reserve == 0 {
+		w.host = nil
+	}
+	return nil
+}
+
 // protectHost ends the largest task process when the host runs out of memory, and reports
 // whether that is near. It spares processes smaller than the reserve. The caller holds
 // the lock.
@@ -36,7 +62,7 @@ func (w *watch) protectHost() (near bool) {
 		return false
 	}
 	host, err := w.host()
-	reserve := min(maxReserve, max(minReserve, host.Total/reserveShare))
+	reserve := cmp.Or(w.reserve, min(maxReserve, max(minReserve, host.Total/reserveShare)))
 	if err != nil || host.Free >= 2*reserve {
 		return false
 	}

@@ -74,3 +74,25 @@ func TestWatch_ReadsTheHost(t *testing.T) {
 	require.Greater(t, host.Total, host.Free)
 	require.Positive(t, host.Free)
 }
+
+func TestWatch_TheReserveIsWhatTheVariableSays(t *testing.T) {
+	inventory, err := gpu.Open(t.Context(), gpu.Options{})
+	require.NoError(t, err)
+	defer inventory.Close()
+	guarded := func(text string) (*watch, error) {
+		t.Setenv(ReserveVariable, text)
+		w := newWatch(nil, false, zap.NewNop())
+		return w, w.guardHost(inventory)
+	}
+	w, err := guarded("1TiB")
+	require.NoError(t, err)
+	if w.host != nil {
+		require.True(t, w.protectHost(), "no host has so much free")
+	}
+	w, err = guarded("0")
+	require.NoError(t, err)
+	require.False(t, w.protectHost())
+	_, err = guarded("much")
+	require.ErrorContains(t, err, `GPUMUX_HOST_RESERVE: `)
+	require.ErrorContains(t, err, "give a size such as 4GiB, or 0 for none")
+}

@@ -49,6 +49,8 @@ type watch struct {
 	proportional func(pids ...int) uint64
 	// host is hostMemory; nil leaves the host unguarded.
 	host func() (gpu.Memory, error)
+	// reserve is what ReserveVariable says; 0 where it says nothing.
+	reserve uint64
 	// gpus are all GPUs of the host by UUID. A process that uses another GPU than its slot's
 	// is ended.
 	gpus map[string]gpu.Device

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -102,18 +103,23 @@ func TestBench_Quick(t *testing.T) {
 func TestLong_BenchSharesAGPU(t *testing.T) {
 	for name, c := range map[string]struct {
 		gpu  gputest.GPU
+		args []string
 		says []string
+		not  string
 	}{
-		"MPS": {gputest.GPU{}, []string{`persistent +default +2 +\d`, `sequential +mps +1 +\d`, `persistent +mps +2 +\d`, `cpu +default +\d +\d`,
-			"not measured: sharing mig: .* is no MIG instance"}},
-		"MIG": {gputest.GPU{Instances: []gputest.Instance{{GI: 1}}}, []string{`persistent +default +2 +\d`, `sequential +mig +1 +\d`,
-			"not measured: sharing mig: 2 clients need as many instances, and there are 1", "not measured: sharing mps: .* is a MIG instance"}},
+		"OnlyMPS": {gputest.GPU{}, []string{"--sharing", "mps", "--no-fresh"}, []string{`persistent +default +2 +\d`, `persistent +mps +2 +\d`}, `fresh|mig`},
+		"MPS": {gputest.GPU{}, nil, []string{`persistent +default +2 +\d`, `sequential +mps +1 +\d`, `persistent +mps +2 +\d`, `cpu +default +\d +\d`,
+			`fresh +default +2`, "not measured: sharing mig: .* is no MIG instance"}, "cpu +mps"},
+		"MIG": {gputest.GPU{Instances: []gputest.Instance{{GI: 1}}}, nil, []string{`persistent +default +2 +\d`, `sequential +mig +1 +\d`,
+			"not measured: sharing mig: 2 clients need as many instances, and there are 1", "not measured: sharing mps: .* is a MIG instance"}, "cpu +mps"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := gputest.Prepare(t, gputest.State{GPUs: []gputest.GPU{c.gpu}})
 			s, python := newMeasure(t)
 			s.env = append(s.env, gputest.StateVariable+"="+m.File, "LD_LIBRARY_PATH="+m.Folder, "PATH="+m.Folder+":"+os.Getenv("PATH"))
-			p := s.run(0, "bench", "--quick", "--workloads", "light", "--limit", "1s", "--clients", "2", "--python", python)
+			args := []string{"bench", "--quick", "--workloads", "light", "--limit", "1s", "--clients", "2", "--python", python}
+			p := s.run(0, append(args, c.args...)...)
+			require.NotRegexp(t, c.not, p.stdout.String())
 			for _, text := range append(c.says, "not measured: sharing exclusive") {
 				require.Regexp(t, text, p.stdout.String())
 			}
@@ -123,20 +129,24 @@ func TestLong_BenchSharesAGPU(t *testing.T) {
 }
 
 // Ctrl-C while the ways take turns and while a map runs: nothing is left, neither
-// processes nor files.
+// processes nor files but the report of what has been measured.
 func TestLong_BenchInterrupted(t *testing.T) {
-	for name, when := range map[string]string{"Turns": "light: sequential 1", "Map": "oom: persistent 2"} {
+	for name, when := range map[string]string{"Turns": "light: persistent 2", "Map": "oom: persistent 2"} {
 		t.Run(name, func(t *testing.T) {
 			s, python := newMeasure(t)
-			args := map[string][]string{"Turns": {"--workloads", "light"}, "Map": {"--workloads", "oom", "--clients", "2"}}[name]
+			args := map[string][]string{"Turns": {"--workloads", "light", "--limit", "2s"}, "Map": {"--workloads", "oom"}}[name]
 			if name == "Map" && exec.Command(python, "-c", "import numpy").Run() != nil {
 				rig.Because(t, rig.NumPy, python)
 			}
-			p := s.begin(append([]string{"bench", "--python", python}, args...)...)
+			kept := filepath.Join(t.TempDir(), "kept.json")
+			p := s.begin(append([]string{"bench", "--python", python, "--clients", "2", "--json", kept}, args...)...)
 			require.Eventually(t, func() bool { return strings.Contains(p.stderr.String(), when) }, 2*time.Minute, 10*time.Millisecond)
 			require.NoError(t, p.Process.Signal(syscall.SIGINT))
 			require.Equal(t, 130, p.code(), p.stderr.String())
 			require.Empty(t, p.stdout.String())
+			report, err := os.ReadFile(kept)
+			require.NoError(t, err)
+			require.Contains(t, string(report), `"way": "sequential"`)
 			require.Empty(t, s.left())
 			s.alone()
 		})

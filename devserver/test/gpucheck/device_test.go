@@ -74,7 +74,8 @@ func (m *machine) watched(function string, budget, room gpumux.Size, told func(s
 		Tasks: map[string]config.Task{function: {Python: m.tasks + ":" + function}},
 	}.Plan(m.inventory)
 	require.NoError(m.t, err)
-	keeper := memory.New(placements, m.inventory, zap.NewNop())
+	keeper, err := memory.New(placements, m.inventory, zap.NewNop())
+	require.NoError(m.t, err)
 	ctx, cancel := context.WithCancel(m.t.Context())
 	var watching sync.WaitGroup
 	watching.Go(func() { keeper.Run(ctx) })
