@@ -60,7 +60,7 @@ def pack(folder, files, most):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--into", default=".gpu")
-    parser.add_argument("--most", type=float, default=60, help="the most MiB that the bundle may have")
+    parser.add_argument("--most", type=float, default=50, help="the most MiB that the bundle may have")
     parser.add_argument("files", nargs="+", metavar="NAME=FILE")
     given = parser.parse_args()
     try:

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What the driver and the frameworks answer on this machine, raw, before anything is concluded from it.
 
-    facts.py FILE             all of it as JSON; each part is a process of its own, so that one that hangs or dies costs only itself
+    facts.py FILE [PART …]    all of it, or these parts added to the file, as JSON; each part is a process of its own, so that one that
+                              hangs or dies costs only itself
     facts.py part NAME FILE   one part of it
     facts.py hold BYTES       a process that holds device memory until its standard input is closed
 
@@ -32,6 +33,8 @@ GIB = 1 << 30
 HOLDERS = 4
 # How long what is waited for may take, in seconds.
 SMI, HOLD, RETURN = 15, 30, 10
+# Programs whose absence changes what can be checked.
+PROGRAMS = ("nvidia-smi", "nvidia-cuda-mps-control", "nvidia-persistenced", "nvcc", "ncu", "compute-sanitizer", "unshare")
 # The variables that are written down: never one that may be a secret.
 TELLING = re.compile("^(?!.*(KEY|TOKEN|SECRET|PASS)).*(CUDA|NVIDIA|^LD_|XLA|JAX|TORCH|CUPY|^TF_|^OMP_|^HOME$|^PATH$|^TMPDIR$)")
 
@@ -63,6 +66,19 @@ def writable(path):
         return error.strerror
 
 
+def memory():
+    """The host's memory in bytes, in all and available; a virtual machine's may grow as it is used."""
+    found = dict(re.findall(r"(MemTotal|MemAvailable|SwapTotal): +(\d+) kB", read("/proc/meminfo")))
+    return {name: int(size) << 10 for name, size in found.items()}
+
+
+def runtime(about):
+    """What the machine runs in, as far as it says."""
+    names = [name for name in about["machine"].values() if not name.startswith("(")]
+    kernel = "gVisor" if "gvisor" in about["version"].lower() else f"Linux {about['uname'][2]}"
+    return ", ".join([kernel, *names, "virtual" if about["virtual"] else "no hypervisor"])
+
+
 def host():
     return {
         "uname": list(platform.uname()),
@@ -70,7 +86,10 @@ def host():
         "system": lines("^PRETTY_NAME", "/etc/os-release"),
         "processors": os.cpu_count(),
         "usable": len(os.sched_getaffinity(0)),
-        "memory": lines("MemTotal|MemAvail|Swap", "/proc/meminfo"),
+        "memory": memory(),
+        "machine": {name: read("/sys/class/dmi/id/" + name) for name in ("sys_vendor", "product_name")},
+        "virtual": "hypervisor" in "".join(lines("^flags", "/proc/cpuinfo")[:1]).split(),
+        "programs": {name: shutil.which(name) for name in PROGRAMS},
         "cgroup": read("/proc/self/cgroup"),
         "mounts": lines("cgroup| /dev/shm | / |nvidia", "/proc/mounts"),
         "pid": {"here": os.getpid(), "namespace": link("/proc/self/ns/pid"), "first": read("/proc/1/comm")},
@@ -156,6 +175,10 @@ def holding():
     uuid, out, holders = library.uuid(device), {}, []
     try:
         out["before"] = library.now(device)
+        first = Holder(uuid, GIB)
+        out["first context"] = first.wait()
+        first.close()
+        settled(library, device, out["before"]["used"])
         holders.append(Holder(uuid, GIB))
         out["one holds 1 GiB"] = {"process": holders[0].wait(), "seen": library.now(device)}
         began = time.perf_counter()
@@ -263,12 +286,28 @@ def missing(facts):
 
 
 def told(facts):
-    """The figures that are worth a line."""
-    out, devices, seen = [], facts.get("nvml", {}).get("devices") or [], facts.get("holding", {})
+    """The figures that are worth a line, of the parts that there are."""
+    return [*of_host(facts), *of_device(facts), *of_frameworks(facts)]
+
+
+def of_host(facts):
+    about = facts.get("host", {})
+    if "machine" not in about:
+        return []
+    sizes = ", ".join(f"{name} {size / GIB:.1f} GiB" for name, size in about["memory"].items())
+    return [f"{runtime(about)}; {about['usable']} of {about['processors']} processors; {sizes}",
+            "programs: " + ", ".join(f"{name} {place or 'is missing'}" for name, place in about["programs"].items())]
+
+
+def of_device(facts):
+    if "nvml" not in facts:
+        return []
+    devices, seen, out = facts["nvml"].get("devices") or [], facts.get("holding", {}), []
     if not devices:
         return [f"no device of NVML: {missing(facts)}"]
-    system, began = facts["nvml"]["system"], facts["nvml"]["start"]
-    out.append(f"{devices[0]['name']['value']}, driver {system['driver']['value']}; NVML begins in {began.get('ms')} ms")
+    system, began, mode = facts["nvml"]["system"], facts["nvml"]["start"], devices[0]["nvmlDeviceGetPersistenceMode"]["value"][0]
+    out.append(f"{devices[0]['name']['value']}, driver {system['driver']['value']}; persistence mode {mode}")
+    out.append(f"NVML begins in {began.get('ms')} ms and keeps open {[each['path'] for each in facts['nvml']['files']]}")
     one, four = seen.get("one holds 1 GiB"), seen.get("four hold 1 GiB")
     if one and "pid" in one["process"]:
         pid, rows = one["process"]["pid"], one["seen"]["lists"]["Compute"].get("rows", [])
@@ -276,13 +315,21 @@ def told(facts):
         beside = one["seen"]["used"] - seen["before"]["used"] - GIB
         others = [row["pid"] for row in rows]
         listed = f"lists it with {mine[0] - GIB >> 20} MiB" if mine else f"does not list process {pid}, but {others}"
-        out.append(f"a bare context takes {beside >> 20} MiB of the device and {one['process']['ms']:.0f} ms; the driver {listed}")
+        out.append(f"a bare context takes {beside >> 20} MiB of the device and {one['process']['ms']:.0f} ms, the one before it "
+                   f"{seen['first context']['ms']:.0f} ms; the driver {listed}")
     if four and all("pid" in each for each in four["processes"]):
         asked = four["seen"]["lists"]["Compute"].get("ms")
         out.append(f"three more contexts side by side take {four['ms']:.0f} ms; a list of all takes {asked} ms")
     if "one is killed" in seen:
         out.append("after a kill: " + ", ".join(f"{what} {took:.0f} ms" for what, took in seen["one is killed"].items()))
+    return out
+
+
+def of_frameworks(facts):
+    out = []
     for name, about in facts.get("frameworks", {}).items():
+        if name == "failed":
+            continue
         steps = {each["step"]: each for each in about["steps"]}
         took = ", ".join(f"{step} {each['took'] / 1000:.1f} s" + (f" ({each['held'] >> 20} MiB)" if each.get("held") else "")
                          for step, each in steps.items() if "failed" not in each and step not in ("devices", "allocator"))
@@ -299,9 +346,12 @@ def main():
         return hold(int(sys.argv[2]))
     if sys.argv[1] == "part":
         return write(sys.argv[3], PARTS[sys.argv[2]][0]())
-    facts = {}
+    facts, parts = {}, sys.argv[2:]
+    if parts and os.path.exists(sys.argv[1]):
+        with open(sys.argv[1]) as file:
+            facts = json.load(file)
     with tempfile.TemporaryDirectory() as folder:
-        for name in PARTS:
+        for name in parts or PARTS:
             began = time.perf_counter()
             facts[name] = part(name, os.path.join(folder, name))
             facts.setdefault("ms", {})[name] = ms(began)

@@ -43,11 +43,12 @@ def read_test(step, text):
 
 
 def read_bench(path, step, text):
-    """Throughput beside bare processes, from the JSON of gpumux bench."""
-    if step.result != PASSED:
+    """Throughput beside bare processes, from the JSON of gpumux bench, also of one that was ended."""
+    try:
+        with open(path) as file:
+            report = json.load(file)
+    except (OSError, ValueError):
         return
-    with open(path) as file:
-        report = json.load(file)
     machine = report["machine"]
     step.figures.append(f"{machine['device']}, {machine.get('framework', 'no framework')}")
     for row in report["rows"]:
@@ -64,13 +65,15 @@ def read_bench(path, step, text):
     step.report = report
 
 
-def read_facts(path, step, text):
+def read_facts(path, parts, step, text):
+    """What is worth a line of these parts of the facts, and what later steps go by."""
     step.lacks = {}
     try:
         with open(path) as file:
             facts = json.load(file)
-        step.figures = [f"{part}: {facts[part]['failed']}" for part in facts if "failed" in facts[part]]
         step.lacks, step.each_context, step.versions = lacks(facts), each_context(facts), versions(facts)
+        facts = {part: facts[part] for part in parts if part in facts}
+        step.figures = [f"{part}: {facts[part]['failed']}" for part in facts if "failed" in facts[part]]
         step.figures += told(facts)
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         step.figures.append(f"what is in {path} cannot be summed up: {type(error).__name__}: {error}")

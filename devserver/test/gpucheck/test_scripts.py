@@ -33,6 +33,11 @@ if sys.argv[1:2] == ["gpus"]:
     print(json.dumps({"devices": [*gpus, {"kind": "cpu", "name": "a processor"}], "reason": "no driver"}))
 elif sys.argv[1] == "-test.list":
     print("TestGPU_FreshItemsLeaveNothing\\nTestGPU_Caps\\nTestGPU_Good\\nTestGPU_Bad\\nTestGPU_Health\\nok")
+    print("TestGPU_MPS\\nTestGPU_MPSBlame" if "MPS" in os.environ else "")
+elif "MPS" in sys.argv[1]:
+    if "Clients" in sys.argv[1]:
+        sys.exit("the daemon does not answer")
+    print("--- PASS: TestGPU_MPS (0.00s)")
 elif sys.argv[1] == "bench":
     path = sys.argv[sys.argv.index("--json") + 1]
     share = {"median": 0.985, "q1": 0.97, "q3": 0.99}
@@ -184,7 +189,7 @@ class TestWhole(Folder):
         self.assertRegex(table, r"bench torch +skipped +0\.0  no NVIDIA GPU")
         rows = {row["step"]: row for row in self.summary()["steps"]}
         caps = [f"TestGPU_Caps/{name}" for name in ("torch", "jax", "cupy")]
-        names = ["facts", "TestGPU_Health", *caps, "bench throughput", "TestGPU_Good", "TestGPU_Bad"]
+        names = ["facts", "facts of frameworks", caps[0], "bench throughput", "TestGPU_Health", *caps[1:], "TestGPU_Good", "TestGPU_Bad"]
         self.assertEqual(list(rows)[: len(names)], names)
         self.assertEqual(list(rows)[-1], "TestGPU_FreshItemsLeaveNothing")
         if rows["bench numpy"]["result"] != step.SKIPPED:
@@ -227,6 +232,23 @@ class TestWhole(Folder):
         self.assertLess(int(items[1]), 1000 * 100 / 300, "no more than there is time for")
         self.assertEqual(check.fresh_items(0.001, 500), 1000)
 
+    def test_a_part_of_mps_that_takes_its_time_and_fails_ends_the_others(self):
+        os.environ["MPS"] = "1"
+        self.addCleanup(os.environ.pop, "MPS")
+        for halted, result in ((0, step.LEFT_OUT), (60, step.PASSED)):
+            self.addCleanup(setattr, check, "HALTED", check.HALTED)
+            check.HALTED = halted
+            self.check("--only", "MPS")
+            rows = {row["step"]: row for row in self.summary()["steps"]}
+            self.assertEqual(rows["TestGPU_MPS/Clients"]["result"], step.FAILED)
+            self.assertEqual(rows["TestGPU_MPS/Quit"]["result"], result)
+
+    def test_what_a_bench_that_was_ended_has_measured(self):
+        path = self.write("report.json", json.dumps({"machine": {"device": "a GPU"}, "rows": []}))
+        ended = self.run_step("import time; time.sleep(600)", 0.1, lambda ran, text: reading.read_bench(path, ran, text))
+        self.assertEqual((ended.result, ended.figures), (step.TIMED_OUT, ["a GPU, no framework"]))
+        self.run_step("pass", read=lambda ran, text: reading.read_bench(self.path("none"), ran, text))
+
     def test_too_much_output_is_cut_in_the_middle(self):
         whole = check.Check(self.folder, 60)
         check.KEPT, kept = 1000, check.KEPT
@@ -258,7 +280,7 @@ class TestWhole(Folder):
     def test_no_gpu_is_exit_code_2(self):
         code, out, _ = self.check("--only", "facts|Health|Caps")
         self.assertEqual(code, 2, out)
-        self.assertRegex(out, r"1 passed, 4 skipped; no NVIDIA GPU: no driver; \d+ s\n$")
+        self.assertRegex(out, r"2 passed, 4 skipped; no NVIDIA GPU: no driver; \d+ s\n$")
 
     def test_only(self):
         code, out, _ = self.check("--only", "^TestGPU_Good$")

@@ -184,6 +184,14 @@ def fill(item):
             return {"bytes": len(kept) * item["piece"], "refusal": refusal[:300]}
 
 
+def product(item):
+    """{"framework"}: a sum of 4096 and a product on the device, what they took, and when they ended."""
+    began, backend = time.monotonic(), _backend(item["framework"])
+    total = backend.add_up(1)
+    backend.product()
+    return {"pid": os.getpid(), "sum": total, "seconds": time.monotonic() - began, "ended": time.time()}
+
+
 def small(item):
     """A small network's answers, one after the other: most of a large device has nothing to do meanwhile."""
     torch = _backend("torch").torch
