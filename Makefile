@@ -129,7 +129,7 @@ gpu-bundle: ## .gpu, what gpu-check needs on a machine with a GPU and without Go
 	cd devserver && $(GO) test -c -ldflags '-s -w' -o ../$(BIN)/gpu/gpucheck.test ./test/gpucheck
 	$(PYTHON) devserver/test/gpucheck/bundle.py --into .gpu gpumux=$(BIN)/gpu/gpumux gpucheck.test=$(BIN)/gpu/gpucheck.test
 
-gpu-check: ## the GPU tests and benchmarks of .gpu on this machine, in at most 9 minutes
+gpu-check: ## the GPU tests and benchmarks of .gpu on this machine, in at most 7 minutes
 	$(PYTHON) devserver/test/gpucheck/check.py
 
 nvidia-check: $(VENV)/tests ## gpumux against NVIDIA's own libraries of several drivers, which need no GPU; TESTFLAGS='-args -update' keeps their answers

@@ -27,7 +27,7 @@ import time
 
 from facts import GIB, PARTS, memory
 from frameworks import FRAMEWORKS
-from reading import REACH, markdown, read_bench, read_facts, read_reach, read_test
+from reading import REACH, markdown, read_bench, read_facts, read_figures, read_reach, read_test
 from step import BAD, FAILED, LEFT_OUT, PASSED, SKIPPED, TIMED_OUT, Step, adopt_orphans, answer, run
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -286,6 +286,7 @@ def steps(check, files, python, scratch, facts):
             throughput(check, program, python, scratch, lacking, calm)
             continue
         if each == LAST:
+            figures(check, program, python, scratch, lacking, calm)
             benches(check, program, python, scratch, lacking, calm)
         name, _, part = each.partition("/")
         title, pattern, limit = f"TestGPU_{each}", f"^TestGPU_{name}$", LONG.get(each, LONG.get(name, USUAL))
@@ -310,6 +311,30 @@ def throughput(check, program, python, scratch, lacking, env):
     """How much as many bare processes do, as README has it."""
     run = (THROUGHPUT, first_of(lacking), "gpu", ["--workloads", "medium", "--sharing", "default", "--no-fresh", "--limit", "8s"])
     bench(check, run, program, python, scratch, lacking, env, 200)
+
+
+def figures(check, program, python, scratch, lacking, env):
+    """What convinces a sceptic: examples and benches beside processes without gpumux, in the order of what they are worth."""
+    first = first_of(lacking)
+    quick = ["--quick", "--no-fresh", "--limit", "6s", "--workloads"]
+    runs = [
+        ("figure embedding", "transformers", ["embed", "--slots", "1,4,8,auto", "--seconds", "4"], 80),
+        ("figure survive", "survive", [], 60),
+        ("figure item", "", [*quick, "light", "--clients", "1", "--sharing", "default"], 40),
+        ("figure detector", "", [*quick, "detector", "--clients", "1,4", "--sharing", "mps"], 100),
+        ("figure generate", "transformers", ["generate", "--slots", "1,4", "--sharing", "default", "--seconds", "4"], 60),
+        ("figure product", "", [*quick, "medium", "--clients", "1,2,8", "--sharing", "default"], 120),
+    ]
+    for title, example, words, limit in runs:
+        if not example:
+            bench(check, (title, first, "gpu", words), program, python, scratch, lacking, env, limit)
+        elif lacking["torch"]:
+            check.skip(title, lacking["torch"])
+        else:
+            path = os.path.join(check.out, title.replace(" ", "-") + ".json")
+            script = os.path.join(ROOT, "examples", example, "compare.py")
+            command = [python, script, *words, "--gpumux", program, "--limit", str(limit - 10), "--json", path]
+            check.take(Step(title, command, limit, read_figures, scratch, env))
 
 
 def benches(check, program, python, scratch, lacking, env):

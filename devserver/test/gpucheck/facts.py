@@ -305,8 +305,9 @@ def of_device(facts):
     devices, seen, out = facts["nvml"].get("devices") or [], facts.get("holding", {}), []
     if not devices:
         return [f"no device of NVML: {missing(facts)}"]
-    system, began, mode = facts["nvml"]["system"], facts["nvml"]["start"], devices[0]["nvmlDeviceGetPersistenceMode"]["value"][0]
-    out.append(f"{devices[0]['name']['value']}, driver {system['driver']['value']}; persistence mode {mode}")
+    system, began, mode = facts["nvml"]["system"], facts["nvml"]["start"], devices[0]["nvmlDeviceGetPersistenceMode"]
+    persistence = "unknown" if mode.get("code", 1) else ("off", "on")[mode["value"][0]]
+    out.append(f"{devices[0]['name']['value']}, driver {system['driver']['value']}; persistence mode {persistence}")
     out.append(f"NVML begins in {began.get('ms')} ms and keeps open {[each['path'] for each in facts['nvml']['files']]}")
     one, four = seen.get("one holds 1 GiB"), seen.get("four hold 1 GiB")
     if one and "pid" in one["process"]:

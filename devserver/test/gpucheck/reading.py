@@ -65,6 +65,11 @@ def read_bench(path, step, text):
     step.report = report
 
 
+def read_figures(step, text):
+    """What an example has printed is its table."""
+    step.figures = text.rstrip().splitlines()
+
+
 def read_facts(path, parts, step, text):
     """What is worth a line of these parts of the facts, and what later steps go by."""
     step.lacks = {}

@@ -187,6 +187,7 @@ class TestWhole(Folder):
         self.assertRegex(table, r"TestGPU_Good +passed +\d+\.\d  7 ms")
         self.assertRegex(table, r"TestGPU_FreshItemsLeaveNothing +skipped +\d+\.\d  no NVIDIA GPU")
         self.assertRegex(table, r"bench torch +skipped +0\.0  no NVIDIA GPU")
+        self.assertRegex(table, r"figure embedding +skipped +0\.0  no NVIDIA GPU")
         rows = {row["step"]: row for row in self.summary()["steps"]}
         caps = [f"TestGPU_Caps/{name}" for name in ("torch", "jax", "cupy")]
         names = ["facts", "facts of frameworks", caps[0], "bench throughput", "TestGPU_Health", *caps[1:], "TestGPU_Good", "TestGPU_Bad"]
