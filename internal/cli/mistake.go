@@ -40,13 +40,19 @@ func flagMistake(c *cobra.Command, err error) error {
 	return err
 }
 
-// nearFlag is the flag that cobra would suggest if it were a command, or nothing.
+// nearFlag is the flag that cobra would suggest if it were a command, the nearest first, or
+// nothing.
 func nearFlag(flags *pflag.FlagSet, name string) string {
-	near := &cobra.Command{SuggestionsMinimumDistance: 2}
+	near := &cobra.Command{}
 	flags.VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden {
 			near.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
 		}
 	})
-	return append(near.SuggestionsFor(name), "")[0]
+	for near.SuggestionsMinimumDistance = 1; near.SuggestionsMinimumDistance <= 2; near.SuggestionsMinimumDistance++ {
+		if found := near.SuggestionsFor(name); len(found) > 0 {
+			return found[0]
+		}
+	}
+	return ""
 }

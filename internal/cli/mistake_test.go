@@ -29,6 +29,7 @@ func TestMistake_SaysWhatWasMeant(t *testing.T) {
 	for given, want := range map[string]string{
 		"map f --loca":        "did you mean --local?",
 		"map f --max-falures": "did you mean --max-failures?",
+		"map f --slot 2":      "did you mean --slots?",
 		"map f --timeout 10":  "--timeout 10 has no unit; write 10s",
 		"map f --timeout=ten": `--timeout "ten" is no time; write 90s, 5m or 2h`,
 	} {
