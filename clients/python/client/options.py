@@ -12,15 +12,14 @@ Words = Union[str, Sequence[str]]
 
 
 def flags(options: dict) -> list[str]:
-    """A flag for each option that was given: True is the flag alone, several words become one with commas, in quotation marks where they
-    have some."""
+    """A flag for each option that was given: several words become one with commas, in quotation marks where they have some."""
     found: list[str] = []
     for name, value in options.items():
         flag = "--" + name.replace("_", "-")
         if name == "ordered":
             found += [] if value else ["--unordered"]
         elif value is True:
-            found.append(flag)
+            found.append(flag + "=true")  # a flag that wants more would take what comes after it
         elif value is not None and value is not False and value != []:
             found += [flag, text_of(name, value)]
     return found

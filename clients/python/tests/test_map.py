@@ -277,7 +277,8 @@ class Map(unittest.TestCase):
     def test_mistakes(self):
         for said, options in (
             ("memory='much': \"much\" is not a size; write it as 8GiB", {"memory": "much"}),
-            ("slots=0: .* is not a number of slots", {"slots": 0}), ("attempts=0 is outside 1 to 100", {"attempts": 0}),
+            ("slots=0: .* is not a number of slots", {"slots": 0}), ("slots=True .* is not a number of slots", {"slots": True}),
+            ("attempts=0 is outside 1 to 100", {"attempts": 0}),
             ("timeout=-1.5 is outside 0", {"timeout": -1.5}), ("mode='x' is unknown", {"mode": "x"}),
             ("devices=\\['a', 'b'\\]: unknown device", {"devices": ["a", "b"]}), ("cache=True needs data=, a folder", {"cache": True}),
         ):
