@@ -317,13 +317,16 @@ def figures(check, program, python, scratch, lacking, env):
     """What convinces a sceptic: examples and benches beside processes without gpumux, in the order of what they are worth."""
     first = first_of(lacking)
     quick = ["--quick", "--no-fresh", "--limit", "6s", "--workloads"]
+    briefly = ["--seconds", "4", "--slots", "1,4,8"]
     runs = [
-        ("figure embedding", "transformers", ["embed", "--slots", "1,4,8,auto", "--seconds", "4"], 80),
-        ("figure survive", "survive", [], 60),
+        ("figure embedding", "transformers", ["embed", *briefly, "--sharing", "default,mps"], 90),
+        ("figure device memory", "survive", ["--cases", "device,ruin", "--items", "20", "--ways", "gpumux,Pool", "--seconds", "40"], 100),
         ("figure item", "", [*quick, "light", "--clients", "1", "--sharing", "default"], 40),
         ("figure detector", "", [*quick, "detector", "--clients", "1,4", "--sharing", "mps"], 100),
-        ("figure generate", "transformers", ["generate", "--slots", "1,4", "--sharing", "default", "--seconds", "4"], 60),
+        ("figure host memory", "survive", ["--cases", "host", "--items", "20", "--seconds", "20", "--patience", "5"], 65),
         ("figure product", "", [*quick, "medium", "--clients", "1,2,8", "--sharing", "default"], 120),
+        ("figure generate", "transformers", ["generate", *briefly, "--sharing", "default"], 70),
+        ("figure auto", "transformers", ["embed", "--seconds", "6", "--slots", "4,auto", "--sharing", "default"], 60),
     ]
     for title, example, words, limit in runs:
         if not example:
@@ -333,7 +336,7 @@ def figures(check, program, python, scratch, lacking, env):
         else:
             path = os.path.join(check.out, title.replace(" ", "-") + ".json")
             script = os.path.join(ROOT, "examples", example, "compare.py")
-            command = [python, script, *words, "--gpumux", program, "--limit", str(limit - 10), "--json", path]
+            command = [python, script, *words, "--gpumux", program, "--limit", str(limit - 15), "--json", path]
             check.take(Step(title, command, limit, read_figures, scratch, env))
 
 
