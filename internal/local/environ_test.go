@@ -15,14 +15,14 @@ func TestPassedOn(t *testing.T) {
 		require.NoError(t, os.Unsetenv(name))
 	}
 	for name, value := range map[string]string{
-		"HF_HOME": "/models", "https_proxy": "http://proxy:3128", "HTTP_PROXY": "http://me:secret@proxy:3128", "OMP_NUM_THREADS": "4",
+		"HF_HOME": "/models", "PYTHONPATH": "/lib", "https_proxy": "http://proxy:3128", "HTTP_PROXY": "http://me:secret@proxy:3128", "OMP_NUM_THREADS": "4",
 		"PYTORCH_ALLOC_CONF": "expandable_segments:True", "HF_TOKEN": "hf_secret", "WANDB_API_KEY": "secret", "AWS_SECRET_ACCESS_KEY": "secret",
 		"TF_NEW_SWITCH": "1", "CUDA_VISIBLE_DEVICES": "0", "CUDA_HOME": "/usr/local/cuda", "NCCL_VERSION": "2.21", "EDITOR": "vi", "TF_VAR_db": "x", "DATA": "/data",
 	} {
 		t.Setenv(name, value)
 	}
 	pass, left := PassedOn([]string{"DATA", "HF_TOKEN"})
-	require.ElementsMatch(t, []string{"DATA", "HF_TOKEN", "HF_HOME", "https_proxy", "OMP_NUM_THREADS", "PYTORCH_ALLOC_CONF"}, pass)
+	require.ElementsMatch(t, []string{"DATA", "HF_TOKEN", "HF_HOME", "PYTHONPATH", "https_proxy", "OMP_NUM_THREADS", "PYTORCH_ALLOC_CONF"}, pass)
 	require.Equal(t, []string{"HTTP_PROXY", "TF_NEW_SWITCH", "WANDB_API_KEY"}, left)
 	_, left = PassedOn(nil)
 	require.Contains(t, left, "HF_TOKEN")

@@ -91,7 +91,7 @@ func (m *machine) watched(function string, budget, room gpumux.Size, told func(s
 	s := slot.New(o)
 	m.t.Cleanup(func() { require.NoError(m.t, s.Stop(context.Background())) })
 	return s, launch.Task{Name: function, Python: m.tasks + ":" + function, Interpreter: python(), Dir: filepath.Dir(m.tasks),
-		PassEnv: passed()}, keeper
+		PassEnv: []string{"PYTHONPATH"}}, keeper
 }
 
 // A process that fills its budget nearly, and needs all of it, goes on: it is neither

@@ -227,9 +227,6 @@ func (m *machine) mapped(code int, function string, items []object, flags ...str
 	args := []string{
 		"map", m.tasks + ":" + function, "--local", "--verbose", "--in", in, "--out", "-", "--python", python(), "--pool", "gpu",
 	}
-	if names := passed(); len(names) > 0 {
-		args = append(args, "--pass-env", strings.Join(names, ","))
-	}
 	m.t.Logf("gpumux map %s %s", function, strings.Join(flags, " "))
 	out, _ := m.command(code, append(args, flags...)...)
 	var results []gpumux.Result
@@ -241,12 +238,6 @@ func (m *machine) mapped(code int, function string, items []object, flags ...str
 	}
 	require.Len(m.t, results, len(items))
 	return results
-}
-
-// passed are the variables of this environment that tasks need beside those that every
-// task sees.
-func passed() []string {
-	return slices.DeleteFunc([]string{"PYTHONPATH"}, func(name string) bool { return os.Getenv(name) == "" })
 }
 
 // value reads an item's value, or fails with its fault.

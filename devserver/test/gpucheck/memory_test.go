@@ -125,7 +125,7 @@ func TestGPU_AnotherDevice(t *testing.T) {
 	log := filepath.Join(m.dir, "lived")
 	item, err := json.Marshal(object{"device": m.device.UUID, "bytes": gib, "log": log})
 	require.NoError(t, err)
-	task := launch.Task{Name: "wander", Python: m.tasks + ":wander", Interpreter: python(), Dir: filepath.Dir(m.tasks), PassEnv: passed()}
+	task := launch.Task{Name: "wander", Python: m.tasks + ":wander", Interpreter: python(), Dir: filepath.Dir(m.tasks), PassEnv: []string{"PYTHONPATH"}}
 	err = s.Run(t.Context(), task, calls.Call{Items: one(item), Done: func(calls.Done) {}})
 	var fault *gpumux.Fault
 	require.ErrorAs(t, err, &fault)
@@ -162,7 +162,7 @@ func TestGPU_RecycledProcessGivesBack(t *testing.T) {
 	runtime, err := runtimes.Python(filepath.Join(m.dir, "runtime"))
 	require.NoError(t, err)
 	task := launch.Task{
-		Name: "hold", Python: m.tasks + ":hold", Interpreter: python(), Dir: filepath.Dir(m.tasks), PassEnv: passed(), RecycleItems: 1,
+		Name: "hold", Python: m.tasks + ":hold", Interpreter: python(), Dir: filepath.Dir(m.tasks), PassEnv: []string{"PYTHONPATH"}, RecycleItems: 1,
 	}
 	s := slot.New(slot.Options{
 		Name: "gpu/0", Device: m.device.UUID, Runtime: runtime,

@@ -53,15 +53,17 @@ def read_bench(path, step, text):
     step.figures.append(f"{machine['device']}, {machine.get('framework', 'no framework')}")
     for row in report["rows"]:
         share = row.get("ofBare")
-        if share and row["way"] in ("persistent", "fresh"):
+        if share and row["way"] in ("sequential", "persistent", "fresh"):
             name = row["workload"] + (f" {row['size']}" if row.get("size") else "")
             judged = name.startswith("medium") and row["way"] == "persistent" and not report.get("quick")
             goal = f" (goal {GOAL} %)" if judged else ""
-            step.figures.append(f"{name}, {row['way']}, {row['sharing']}: {row['clients']} slots do {100 * share['median']:.1f} % of as many bare "
+            slots = f"{row['clients']} slot{'s' if row['clients'] > 1 else ''}"
+            step.figures.append(f"{name}, {row['way']}, {row['sharing']}: {slots} do {100 * share['median']:.1f} % of as many bare "
                                 f"processes, quartiles {100 * share['q1']:.1f} and {100 * share['q3']:.1f} %{goal}; "
                                 f"{row['itemsPerSecond']['median']:.1f} items/s, {1000 * row['itemSeconds']['median']:.3f} ms")
     step.figures += [f"not measured: sharing {one['sharing']}: {one['reason']}" for one in report.get("unmeasured") or ()]
     step.figures += ["note: " + note for note in report.get("notes") or ()]
+    step.figures += report.get("advice") or ()
     step.report = report
 
 
