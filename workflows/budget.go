@@ -23,7 +23,8 @@ const (
 	// use for more. The server takes 2,000 of each, and is slower the more there are.
 	maxPending = 200
 	// maxAsking bounds the leases that wait for a slot of one queue; each has three
-	// activities under way. Of one queue, so that none waits for who waits for something else.
+	// activities under way. It is of one queue, so that none waits for those that wait
+	// for something else.
 	maxAsking = 100
 	// historyEvents and historyBytes bound the history for the chunks of Map; the server
 	// ends a workflow at 51,200 events and at 50 MiB.
