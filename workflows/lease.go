@@ -50,7 +50,7 @@ func newLease(ctx workflow.Context, o LeaseOptions) (*lease, error) {
 	if o.TTL < 0 || o.TTL > contract.MaxLease {
 		return nil, invalid(fmt.Errorf("lease: TTL %s is outside 0 to %s", o.TTL, contract.MaxLease))
 	}
-	l := &lease{o: o, rungs: in.Rungs()}
+	l := &lease{o: o, rungs: in.Rungs(), letGo: func() {}}
 	for _, rung := range l.rungs {
 		queue, _ := names.RungQueue(rung) // Validate has checked it
 		l.queues = append(l.queues, contract.LeaseQueue(queue))
@@ -97,6 +97,11 @@ func (l *lease) patience() time.Duration { return cmp.Or(l.o.Patience, defaultPa
 // ask asks for a slot of one pool. It is not served where nobody offers one; the fault
 // comes from the worker that took it.
 func (l *lease) ask(ctx workflow.Context, at int) (served bool, fault *gpumux.Fault, err error) {
+	done, err := budgetOf(ctx).ask(ctx, l.queues[at])
+	if err != nil {
+		return false, nil, err
+	}
+	defer done()
 	l.tries++
 	l.queue = contract.QueueOf(l.id, l.tries)
 	left := l.o.TTL

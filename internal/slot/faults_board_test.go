@@ -331,8 +331,8 @@ func TestSlot_ALargeValueLeavesTheNextItemItsTime(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "large.py"), []byte(largePy), 0o644))
 	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: runtimePath(t)})
 	t.Cleanup(func() { require.NoError(t, s.Stop(context.Background())) })
-	items := []any{0.01, 0.01, 0.01, 0.01, 0.01, 0.01, 0.01, 0.01, 1.0, 1.0, 1.0}
-	got, err := run(t, s, launch.Task{Name: "large", Python: "large.py:large", Dir: dir}, calls.Call{Items: values(items...), Timeout: 1500 * time.Millisecond})
+	items := []any{0.01, 0.01, 0.01, 0.01, 0.01, 0.01, 0.01, 0.01, 4.0, 4.0}
+	got, err := run(t, s, launch.Task{Name: "large", Python: "large.py:large", Dir: dir}, calls.Call{Items: values(items...), Timeout: 7500 * time.Millisecond})
 	require.NoError(t, err)
 	require.Len(t, got, len(items))
 }

@@ -132,7 +132,7 @@ func TestSlot_DescendantsThatGotAwayDieWithAKilledWorker(t *testing.T) {
 			line, err := bufio.NewReader(out).ReadString('\n')
 			require.NoError(t, err)
 			require.Equal(t, "running", strings.TrimSpace(line))
-			rig.Wait(t, func() bool { return len(s.left()) >= 5 }, time.Minute, time.Millisecond)
+			rig.Wait(t, func() bool { return len(s.left()) >= 4 }, time.Minute, time.Millisecond, "the process and its three descendants")
 			if lost {
 				first := sweeperOf(worker.Process.Pid)
 				require.NotZero(t, first)

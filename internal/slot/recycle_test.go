@@ -65,7 +65,7 @@ func TestSlot_EndingComesBeforeTheKill(t *testing.T) {
 	s := newStand(t, gpumux.ModePersistent)
 	require.NoError(t, s.Stop(context.Background()))
 	s.Slot = slot.New(slot.Options{
-		Name: "cpu/1", Device: "CPU", Runtime: runtimePath(t), Grace: 150 * time.Millisecond,
+		Name: "cpu/1", Device: "CPU", Runtime: runtimePath(t), Grace: time.Minute,
 		Ending: func(ours func(pid int) bool) {
 			told.Add(1)
 			if _, err := os.Stat("/proc/" + strconv.Itoa(int(pid.Load()))); err == nil && ours(int(pid.Load())) {

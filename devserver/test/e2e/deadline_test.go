@@ -19,15 +19,15 @@ func TestDeadline_OfPoolsThatNobodyServes(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.worker("cpu", 1)
-	in := gpumux.MapInput{Task: "double", Items: items(1, 2, 3), Ladder: []string{"gpu"}, PoolTimeout: gpumux.Duration(2 * time.Second)}
+	in := gpumux.MapInput{Task: "double", Items: items(1, 2, 3), Ladder: []string{"gpu"}, PoolTimeout: gpumux.Duration(5 * time.Second)}
 	_, err := s.run(in)
 	fault := workflows.FaultOf(err)
 	require.NotNil(t, fault, "%v", err)
 	require.Equal(t, gpumux.FaultTimeout, fault.Kind)
 	require.Equal(t, "start", fault.Op)
-	require.Equal(t, "no worker had a healthy device for gpu within the poolTimeout of 2s; 0 of 3 items are done", fault.Message)
+	require.Equal(t, "no worker had a healthy device for gpu within the poolTimeout of 5s; 0 of 3 items are done", fault.Message)
 
-	in.Ladder, in.Patience = []string{"gpu", "cpu"}, gpumux.Duration(4*time.Second)
+	in.Ladder, in.Patience = []string{"gpu", "cpu"}, gpumux.Duration(10*time.Second)
 	sum, err := s.run(in)
 	require.NoError(t, err)
 	require.EqualValues(t, 3, sum.Succeeded)
@@ -41,7 +41,7 @@ func TestDeadline_OfAPoolThatIsLeft(t *testing.T) {
 	leaves := s.worker("big", 1)
 	in := gpumux.MapInput{
 		Task: "paced", Range: &gpumux.Range{End: 600}, Ladder: []string{"big"}, Output: "maps/d/results.jsonl", Chunk: 20,
-		PoolTimeout: gpumux.Duration(2 * time.Second),
+		PoolTimeout: gpumux.Duration(5 * time.Second),
 	}
 	run := s.start(in)
 	require.Eventually(t, func() bool {

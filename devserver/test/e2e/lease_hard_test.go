@@ -17,10 +17,14 @@ import (
 )
 
 const hardPy = `
-import os, signal
+import os, signal, time
 grown = []
 def grow(item): grown.append(item); return [len(grown), os.getpid()]
-def kill(pid): os.kill(pid, signal.SIGKILL)
+def kill(pid):
+    os.kill(pid, signal.SIGKILL)
+    try:
+        while True: os.kill(pid, 0); time.sleep(0.01)
+    except ProcessLookupError: pass  # the worker has reaped it
 def refuse(): raise ValueError("not here")
 class Stubborn:
     def __reduce__(self): return refuse, ()
@@ -52,7 +56,7 @@ func TestLease_AProcessThatEndsBetweenCalls(t *testing.T) {
 				if _, err := workflows.Call[any](ctx, other, "hard:kill", first[1]); err != nil {
 					return err
 				}
-				if err := workflow.Sleep(ctx, time.Second); err != nil { // else the worker may not have seen its end yet
+				if err := workflow.Sleep(ctx, time.Second); err != nil { // for the rest of what the worker does at its end
 					return err
 				}
 				for range 2 {

@@ -175,7 +175,7 @@ func TestLease_NobodyOffersOne(t *testing.T) {
 	l.offer("cpu", 1) // one slot leases none
 	l.offer("big", 2)
 	l.register("where", func(ctx workflow.Context, ladder []string) (slot string, err error) {
-		o := workflows.LeaseOptions{Ladder: ladder, Patience: 2 * time.Second}
+		o := workflows.LeaseOptions{Ladder: ladder, Patience: 5 * time.Second}
 		err = workflows.WithSlot(ctx, o, func(ctx workflow.Context, s *workflows.Slot) error {
 			slot = s.Seat().Slot
 			return nil
@@ -187,7 +187,7 @@ func TestLease_NobodyOffersOne(t *testing.T) {
 	require.NoError(t, l.execute("ladder", "where", []string{"cpu", "big"}).Get(t.Context(), &slot))
 	require.Contains(t, slot, "big/")
 	err := l.execute("alone", "where", []string{"cpu"}).Get(t.Context(), nil)
-	require.ErrorContains(t, err, "no worker has offered a lease of pool cpu for 2s")
+	require.ErrorContains(t, err, "no worker has offered a lease of pool cpu for 5s")
 	require.Equal(t, gpumux.FaultSlotLost, workflows.FaultOf(err).Kind)
 }
 

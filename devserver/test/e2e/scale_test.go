@@ -294,6 +294,12 @@ func TestScale_TroubleWithTheStore(t *testing.T) {
 			require.NoError(t, run.Get(ctx, &sum))
 			require.EqualValues(t, n, sum.Succeeded)
 			s.results(sum)
+			if lost := s.handedOn(run); lost > 0 { // the machine is too busy for heartbeats
+				for item, times := range s.seen() {
+					require.LessOrEqual(t, times, 1+lost, "item %s", item)
+				}
+				return
+			}
 			s.calledOnce(n)
 		})
 	}

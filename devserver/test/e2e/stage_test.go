@@ -64,7 +64,7 @@ func (s *stage) start(m starter.Map) *starter.Handle {
 }
 
 func (s *stage) wait(h *starter.Handle) (gpumux.Summary, error) {
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(s.t.Context(), 5*time.Minute)
 	defer cancel()
 	return h.Wait(ctx)
 }
@@ -87,7 +87,7 @@ func (s *stage) allow(name string) {
 // until polls a condition.
 func (s *stage) until(what string, ok func() bool) {
 	s.t.Helper()
-	require.Eventually(s.t, ok, time.Minute, 20*time.Millisecond, what)
+	require.Eventually(s.t, ok, 5*time.Minute, 20*time.Millisecond, what)
 }
 
 // results are the lines of a finished map.
