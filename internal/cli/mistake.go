@@ -40,8 +40,8 @@ func flagMistake(c *cobra.Command, err error) error {
 	return err
 }
 
-// nearFlag is the flag that cobra would suggest if it were a command, the nearest first, or
-// nothing.
+// nearFlag is the flag that cobra would suggest if it were a command, the nearest first,
+// or nothing.
 func nearFlag(flags *pflag.FlagSet, name string) string {
 	near := &cobra.Command{}
 	flags.VisitAll(func(f *pflag.Flag) {
