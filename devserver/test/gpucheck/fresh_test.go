@@ -43,8 +43,8 @@ type perItem struct {
 	work float64 // in the function, the median
 }
 
-// fresh maps a product over fresh items one after the other, each in a process of its own,
-// and says what an item takes, and what the first took in its function.
+// fresh maps a product over fresh items one after the other, each in a process of its
+// own, and says what an item takes, and what the first took in its function.
 func (m *machine) fresh(framework string, count int, flags ...string) (took perItem, first float64) {
 	m.t.Helper()
 	items := slices.Repeat([]object{{"framework": framework}}, count)
