@@ -68,8 +68,9 @@ static device *find(state *s, const char *uuid) {
 static void held(state *s, const char *dir, const char *pid) {
 	char path[4608], uuid[96];
 	u64 bytes;
-	long n = strtol(pid, NULL, 10);
-	if (n <= 0 || (kill((pid_t)n, 0) != 0 && errno == ESRCH)) return;
+	char *end;
+	long n = strtol(pid, &end, 10);
+	if (*end || n <= 0 || /* "123.tmp" is written and becomes "123" */ (kill((pid_t)n, 0) != 0 && errno == ESRCH)) return;
 	snprintf(path, sizeof path, "%s/%s", dir, pid);
 	FILE *f = fopen(path, "r");
 	if (!f) return;
