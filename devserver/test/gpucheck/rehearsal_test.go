@@ -72,8 +72,10 @@ func rehearseFacts(t *testing.T, env []string) {
 	code := "import facts, json, sys; print('\\n'.join(facts.told(json.load(open(sys.argv[1])))))"
 	told, err := exec.Command(python(), "-c", code, file).CombinedOutput()
 	require.NoError(t, err, "%s", told)
-	require.Regexp(t, `(?m)^NVIDIA H200, driver \S+; NVML begins in \S+ ms$`, string(told))
-	require.Regexp(t, `(?m)^a bare context takes 528 MiB of the device and \d+ ms; the driver lists it with 528 MiB$`, string(told))
+	require.Regexp(t, `(?m)^NVIDIA H200, driver \S+; persistence mode unknown$`, string(told))
+	require.Regexp(t, `(?m)^NVML begins in \S+ ms and keeps open \[\]$`, string(told))
+	require.Regexp(t, `(?m)^a bare context takes 528 MiB of the device and \d+ ms, the one before it \d+ ms; the driver lists it with 528 MiB$`,
+		string(told))
 	require.Regexp(t, `(?m)^three more contexts side by side take \d+ ms; a list of all takes \S+ ms$`, string(told))
 	require.Regexp(t, `(?m)^after a kill: .*ended \d+ ms`, string(told))
 	require.Regexp(t, `(?m)^torch 2.0\+imitation: import \S+ s, reaches \S+ s, started \S+ s \(528 MiB\)$`, string(told))
