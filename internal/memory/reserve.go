@@ -46,7 +46,7 @@ func (w *watch) guardHost(inventory *gpu.Inventory) error {
 	}
 	reserve, err := gpumux.ParseSize(text)
 	if err != nil {
-		return fmt.Errorf("%s: %w; give a size such as 4GiB, or 0 for none", ReserveVariable, err)
+		return fmt.Errorf("%s: %w, and 0 for none", ReserveVariable, err)
 	}
 	if w.reserve = uint64(reserve); reserve == 0 {
 		w.host = nil

@@ -94,5 +94,5 @@ func TestWatch_TheReserveIsWhatTheVariableSays(t *testing.T) {
 	require.False(t, w.protectHost())
 	_, err = guarded("much")
 	require.ErrorContains(t, err, `GPUMUX_HOST_RESERVE: `)
-	require.ErrorContains(t, err, "give a size such as 4GiB, or 0 for none")
+	require.ErrorContains(t, err, "and 0 for none")
 }
