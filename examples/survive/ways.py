@@ -8,12 +8,12 @@ import sys
 import items
 
 
-def told(index, **outcome):
+def tell(index, **outcome):
     print(json.dumps({"index": index, **outcome}), flush=True)
 
 
 def failed(index, error):
-    told(index, error=f"{type(error).__name__}: {error}")
+    tell(index, error=f"{type(error).__name__}: {error}")
 
 
 def pool(function, rows, processes, context):
@@ -21,7 +21,7 @@ def pool(function, rows, processes, context):
     with context.Pool(processes) as workers:
         for index, row in enumerate(rows):
             workers.apply_async(
-                function, (row,), callback=lambda value, index=index: told(index, value=value), error_callback=lambda error, index=index: failed(index, error)
+                function, (row,), callback=lambda value, index=index: tell(index, value=value), error_callback=lambda error, index=index: failed(index, error)
             )
         workers.close()
         workers.join()
@@ -31,7 +31,7 @@ def pool_map(function, rows, processes, context):
     """Pool.map: all results at the end."""
     with context.Pool(processes) as workers:
         for index, value in enumerate(workers.map(function, rows)):
-            told(index, value=value)
+            tell(index, value=value)
 
 
 def executor(function, rows, processes, context):
@@ -41,7 +41,7 @@ def executor(function, rows, processes, context):
             if future.exception():
                 failed(indices[future], future.exception())
             else:
-                told(indices[future], value=future.result())
+                tell(indices[future], value=future.result())
 
 
 WAYS = {"Pool": pool, "Pool.map": pool_map, "ProcessPoolExecutor": executor}

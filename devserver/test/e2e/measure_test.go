@@ -77,7 +77,8 @@ func TestBench_Quick(t *testing.T) {
 		require.Contains(t, table, row.Way)
 		require.Positive(t, row.ItemSeconds.Median, row.Way)
 		if row.Way != "bare" && row.Clients > 1 && row.ItemsPerSecond.Count == 0 {
-			continue // the slots may miss each other on a busy machine
+			require.Contains(t, table, "unknown: the slots hardly ever worked at the same time", row.Way)
+			continue // on a busy machine
 		}
 		for _, s := range []quartiles{row.ItemsPerSecond, row.OfUnshared} {
 			require.Positive(t, s.Count, row.Way)

@@ -296,6 +296,7 @@ func TestScale_TroubleWithTheStore(t *testing.T) {
 			require.EqualValues(t, n, sum.Succeeded)
 			s.results(sum)
 			if lost := s.handedOn(run); lost > 0 { // the machine is too busy for heartbeats
+				require.Len(t, s.seen(), n)
 				for item, times := range s.seen() {
 					require.LessOrEqual(t, times, 1+lost, "item %s", item)
 				}

@@ -134,6 +134,10 @@ class Check:
         self.rows, self.reports, self.machine, self.halted = [], {}, {}, ""
         self.log = open(os.path.join(out, "steps.log"), "w+b")
 
+    def measured(self, title):
+        """Where a step keeps what it has measured."""
+        return os.path.join(self.out, title.replace(" ", "-") + ".json")
+
     def left(self):
         return self.limit - CLOSING - (time.monotonic() - self.began)
 
@@ -246,8 +250,7 @@ def settle():
 
 def ask_machine(check, python, scratch):
     """What the machine answers, raw, as two steps: what is quick is told at once. The second knows of frameworks."""
-    path, env = os.path.join(check.out, "facts.json"), {"TMPDIR": scratch}
-    slow = [name for name in PARTS if name == "frameworks"]
+    path, env, slow = os.path.join(check.out, "facts.json"), {"TMPDIR": scratch}, ["frameworks"]
     for title, parts in (("facts", [name for name in PARTS if name not in slow]), ("facts of frameworks", slow)):
         command = [python, FACTS, path, *parts]
         step = check.take(Step(title, command, 120, lambda step, text: read_facts(path, parts, step, text), HERE, env))
@@ -334,10 +337,9 @@ def figures(check, program, python, scratch, lacking, env):
         elif lacking["torch"]:
             check.skip(title, lacking["torch"])
         else:
-            path = os.path.join(check.out, title.replace(" ", "-") + ".json")
-            script = os.path.join(ROOT, "examples", example, "compare.py")
+            path, script = check.measured(title), os.path.join(ROOT, "examples", example, "compare.py")
             command = [python, script, *words, "--gpumux", program, "--limit", str(limit - 15), "--json", path]
-            check.take(Step(title, command, limit, read_figures, scratch, env))
+            check.take(Step(title, command, limit, read_figures, scratch, env, path))
 
 
 def benches(check, program, python, scratch, lacking, env):
@@ -358,9 +360,9 @@ def bench(check, run, program, python, scratch, lacking, env, limit=120):
     if pool == "cpu" and subprocess.run([python, "-c", "import numpy"], capture_output=True).returncode:
         check.skip(title, f"{python} has no NumPy")
         return
-    path = os.path.join(check.out, title.replace(" ", "-") + ".json")
+    path = check.measured(title)
     command = [program, "bench", *more, "--framework", framework, "--pool", pool, "--python", python, "--json", path]
-    check.take(Step(title, command, limit, lambda step, text, path=path: read_bench(path, step, text), scratch, env))
+    check.take(Step(title, command, limit, read_bench, scratch, env, path))
 
 
 def main():

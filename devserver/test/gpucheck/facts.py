@@ -287,10 +287,10 @@ def missing(facts):
 
 def told(facts):
     """The figures that are worth a line, of the parts that there are."""
-    return [*of_host(facts), *of_device(facts), *of_frameworks(facts)]
+    return [*host_lines(facts), *device_lines(facts), *framework_lines(facts)]
 
 
-def of_host(facts):
+def host_lines(facts):
     about = facts.get("host", {})
     if "machine" not in about:
         return []
@@ -299,7 +299,7 @@ def of_host(facts):
             "programs: " + ", ".join(f"{name} {place or 'is missing'}" for name, place in about["programs"].items())]
 
 
-def of_device(facts):
+def device_lines(facts):
     if "nvml" not in facts:
         return []
     devices, seen, out = facts["nvml"].get("devices") or [], facts.get("holding", {}), []
@@ -326,7 +326,7 @@ def of_device(facts):
     return out
 
 
-def of_frameworks(facts):
+def framework_lines(facts):
     out = []
     for name, about in facts.get("frameworks", {}).items():
         if name == "failed":

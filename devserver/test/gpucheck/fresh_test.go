@@ -18,12 +18,13 @@ func TestGPU_FreshFromTemplate(t *testing.T) {
 			m := onGPU(t)
 			m.needs(framework)
 			m.importing(module)
-			forked, first := m.fresh(framework, 9)
+			forked := m.fresh(framework, 9)
 			require.Contains(t, m.said, "template ready")
-			spawned, _ := m.fresh(framework, 3, "--fresh", "spawn")
+			spawned := m.fresh(framework, 3, "--fresh", "spawn")
 			require.NotContains(t, m.said, "template ready")
 			m.figure("%s: a fresh item takes %.2f s forked from a template (%.2f s of it on the device, the first item %.2f s) and %.2f s in a new "+
-				"interpreter: %.0f %% of it (goal %.0f %%)", framework, forked.each, forked.work, first, spawned.each, 100*forked.each/spawned.each, 100*goal)
+				"interpreter: %.0f %% of it (goal %.0f %%)", framework, forked.each, forked.work.median, forked.work.first, spawned.each,
+				100*forked.each/spawned.each, 100*goal)
 		})
 	}
 }
@@ -37,15 +38,22 @@ func (m *machine) importing(module string) {
 	require.NoError(m.t, os.WriteFile(m.tasks, slices.Concat([]byte("import "+module+"\n"), text), 0o600))
 }
 
-// perItem is what fresh items came to, in seconds.
+// durations are those of items in their function, in seconds.
+type durations struct{ first, median float64 }
+
+func durationsOf(seconds []float64) durations {
+	return durations{seconds[0], slices.Sorted(slices.Values(seconds))[len(seconds)/2]}
+}
+
+// perItem is what fresh items came to.
 type perItem struct {
-	each float64 // from the end of an item to that of the next
-	work float64 // in the function, the median
+	each float64 // seconds from the end of an item to that of the next
+	work durations
 }
 
 // fresh maps a product over fresh items one after the other, each in a process of its
-// own, and says what an item takes, and what the first took in its function.
-func (m *machine) fresh(framework string, count int, flags ...string) (took perItem, first float64) {
+// own.
+func (m *machine) fresh(framework string, count int, flags ...string) perItem {
 	m.t.Helper()
 	items := slices.Repeat([]object{{"framework": framework}}, count)
 	results := m.mapped(0, "product", items, append(flags, "--mode", "fresh", "--slots", "1", "--memory", "8GiB")...)
@@ -60,10 +68,7 @@ func (m *machine) fresh(framework string, count int, flags ...string) (took perI
 		pids[got.PID], ended, work = true, append(ended, got.Ended), append(work, got.Seconds)
 	}
 	require.Len(m.t, pids, count, "a process per item")
-	slices.Sort(ended)
-	first = work[0]
-	slices.Sort(work)
-	return perItem{(ended[count-1] - ended[0]) / float64(count-1), work[count/2]}, first
+	return perItem{(slices.Max(ended) - slices.Min(ended)) / float64(count-1), durationsOf(work)}
 }
 
 // Whether JAX takes its share of a budget at its start or as it goes.
@@ -71,19 +76,16 @@ func TestGPU_Preallocation(t *testing.T) {
 	t.Run("jax", func(t *testing.T) {
 		m := onGPU(t)
 		m.needs("jax")
-		told := map[string][2]float64{}
+		took := map[string]durations{}
 		for _, preallocate := range []string{"true", "false"} {
 			t.Setenv("XLA_PYTHON_CLIENT_PREALLOCATE", preallocate)
 			var seconds []float64
 			for _, r := range m.mapped(0, "product", slices.Repeat([]object{{"framework": "jax"}}, 50), "--slots", "1", "--memory", "8GiB") {
 				seconds = append(seconds, value[struct{ Seconds float64 }](t, r).Seconds)
 			}
-			first := seconds[0]
-			slices.Sort(seconds)
-			told[preallocate] = [2]float64{first, 1000 * seconds[len(seconds)/2]}
+			took[preallocate] = durationsOf(seconds)
 		}
-		on, off := told["true"], told["false"]
 		m.figure("JAX in a budget of 8 GiB: with preallocation the first item takes %.2f s and the next %.3f ms; without it %.2f s and %.3f ms",
-			on[0], on[1], off[0], off[1])
+			took["true"].first, 1000*took["true"].median, took["false"].first, 1000*took["false"].median)
 	})
 }

@@ -42,10 +42,10 @@ def read_test(step, text):
         step.figures += ["skipped: " + why for why in skips]
 
 
-def read_bench(path, step, text):
+def read_bench(step, text):
     """Throughput beside bare processes, from the JSON of gpumux bench, also of one that was ended."""
     try:
-        with open(path) as file:
+        with open(step.measured) as file:
             report = json.load(file)
     except (OSError, ValueError):
         return

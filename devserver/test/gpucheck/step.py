@@ -18,11 +18,11 @@ BAD = (FAILED, TIMED_OUT, LEFT_OUT)
 
 
 class Step:
-    """A command with a time limit; read makes figures and reasons of what it printed."""
+    """A command with a time limit; read makes figures and reasons of what it printed, and of the file measured that it wrote."""
 
-    def __init__(self, name, command, limit, read=None, cwd=None, env=None):
+    def __init__(self, name, command, limit, read=None, cwd=None, env=None, measured=""):
         self.name, self.command, self.limit, self.cwd, self.env = name, command, limit, cwd, env or {}
-        self.read = read or (lambda step, text: None)
+        self.read, self.measured = read or (lambda step, text: None), measured
         self.result, self.seconds, self.figures, self.why, self.code = LEFT_OUT, 0.0, [], "", None
 
     def row(self):
@@ -79,6 +79,8 @@ def sweep(process):
 def run(step, limit, log):
     """Run a step for at most so many seconds; what it prints goes to log, a binary file."""
     began = time.monotonic()
+    if step.measured and os.path.exists(step.measured):
+        os.remove(step.measured)  # of an earlier run
     log.write(f"\n===== {step.name}: {' '.join(step.command)}\n".encode())
     log.flush()
     start = log.tell()

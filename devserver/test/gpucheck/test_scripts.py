@@ -81,8 +81,8 @@ class Folder(unittest.TestCase):
             file.write(text)
         return self.path(name)
 
-    def run_step(self, code, limit=60, read=None):
-        ran = step.Step("a step", [sys.executable, "-c", code], limit, read, cwd=self.folder)
+    def run_step(self, code, limit=60, read=None, measured=""):
+        ran = step.Step("a step", [sys.executable, "-c", code], limit, read, cwd=self.folder, measured=measured)
         with open(self.path("log"), "w+b") as log:
             return step.run(ran, limit, log)
 
@@ -245,10 +245,12 @@ class TestWhole(Folder):
             self.assertEqual(rows["TestGPU_MPS/Quit"]["result"], result)
 
     def test_what_a_bench_that_was_ended_has_measured(self):
-        path = self.write("report.json", json.dumps({"machine": {"device": "a GPU"}, "rows": []}))
-        ended = self.run_step("import time; time.sleep(600)", 0.1, lambda ran, text: reading.read_bench(path, ran, text))
+        measured = self.write("report.json", "of an earlier run")
+        report = json.dumps({"machine": {"device": "a GPU"}, "rows": []})
+        code = f"import time; open('report.json', 'x').write({report!r}); time.sleep(600)"
+        ended = self.run_step(code, 5, reading.read_bench, measured)
         self.assertEqual((ended.result, ended.figures), (step.TIMED_OUT, ["a GPU, no framework"]))
-        self.run_step("pass", read=lambda ran, text: reading.read_bench(self.path("none"), ran, text))
+        self.assertEqual(self.run_step("import sys; sys.exit(1)", read=reading.read_bench, measured=measured).figures, [])
 
     def test_too_much_output_is_cut_in_the_middle(self):
         whole = check.Check(self.folder, 60)
