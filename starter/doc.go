@@ -1,4 +1,4 @@
-// Package starter starts, schedules, follows and prunes maps over a Temporal client.
+// Package starter starts, follows and prunes maps over a Temporal client.
 //
 // It owns the rules by which a map gets its ID, goes on or runs anew, and what callers
 // see of it: progress, results, faults. It never runs a task, needs no worker in its

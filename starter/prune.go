@@ -9,6 +9,7 @@ import (
 
 	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 	"golang.org/x/sync/errgroup"
 
@@ -56,18 +57,42 @@ func (s *Starter) findUsed(ctx context.Context, since time.Time, used *prune.Use
 	for _, r := range live {
 		adding.Go(func() error { return addRun(ctx, maps, used, r) })
 	}
-	errs := []error{adding.Wait()}
-	schedules, err := s.Schedules().List(ctx)
-	for _, one := range schedules {
-		_, input, wrong := s.Schedules().describe(ctx, one.Name)
-		if wrong == nil {
-			wrong = addInput(maps.data, used, "schedule "+one.Name, input, true)
+	return errors.Join(adding.Wait(), s.addSchedules(ctx, used))
+}
+
+// addSchedules notes what Temporal's schedules of maps name.
+func (s *Starter) addSchedules(ctx context.Context, used *prune.Used) error {
+	schedules := s.Client.ScheduleClient()
+	entries, err := schedules.List(ctx, client.ScheduleListOptions{PageSize: 100})
+	for err == nil && entries.HasNext() {
+		var entry *client.ScheduleListEntry
+		if entry, err = entries.Next(); err != nil || entry.WorkflowType.Name != gpumux.MapWorkflow {
+			continue
 		}
-		if !errors.As(wrong, new(*ScheduleError)) { // else it has gone meanwhile
-			errs = append(errs, wrong)
+		var found *client.ScheduleDescription
+		if found, err = schedules.GetHandle(ctx, entry.ID).Describe(ctx); err == nil {
+			err = addInput(s.registry().data, used, "schedule "+entry.ID, scheduledInput(found), true)
+		} else if errors.As(err, new(*serviceerror.NotFound)) { // deleted meanwhile
+			err = nil
 		}
 	}
-	return errors.Join(append(errs, err)...)
+	if err != nil {
+		return fmt.Errorf("read the schedules: %w", err)
+	}
+	return nil
+}
+
+// scheduledInput is what a schedule starts its workflow with.
+func scheduledInput(schedule *client.ScheduleDescription) *commonpb.Payloads {
+	input := &commonpb.Payloads{}
+	if action, ok := schedule.Schedule.Action.(*client.ScheduleWorkflowAction); ok {
+		for _, arg := range action.Args {
+			if payload, ok := arg.(*commonpb.Payload); ok {
+				input.Payloads = append(input.Payloads, payload)
+			}
+		}
+	}
+	return input
 }
 
 // addRun notes what a run names. It reads the input from the run's own history, which the

@@ -19,14 +19,12 @@ var hinted = regexp.MustCompile("`gpumux ([^`\n]*)`")
 
 // takesStore has the commands that talk to a server, and whether they take --store.
 var takesStore = map[string]bool{"map": true, "run": true, "faults": true, "logs": true, "results": true, "retry": true, "doctor": true,
-	"prune": true, "ls": false, "show": false, "wait": false, "pause": false, "resume": false, "cancel": false, "workers": false, "tasks": false,
-	"schedule": false}
+	"prune": true, "ls": false, "show": false, "wait": false, "pause": false, "resume": false, "cancel": false, "workers": false, "tasks": false}
 
 // inFlags has the flags for what packages below name in plain words.
 var inFlags = strings.NewReplacer("the workers' keys", "the workers' keys (--keys or GPUMUX_KEYS)",
 	"start: in the worker's file", "start: in the worker's file, or --start-timeout with --local",
-	"devices: cpu runs it", "--devices cpu runs it",
-	"already; replace it", "already; change it with --replace")
+	"devices: cpu runs it", "--devices cpu runs it")
 
 // Phrase puts what other packages say into words of this command: it names flags, and
 // gives commands in the text the flags that find this one's server.

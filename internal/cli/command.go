@@ -42,7 +42,7 @@ reached or started, 4 the map or the command failed as a whole, 130 interrupted.
 	root.AddGroup(&cobra.Group{ID: "map", Title: "Maps:"}, &cobra.Group{ID: "host", Title: "Servers and workers:"})
 	for _, c := range []*cobra.Command{
 		mapCommand(a), runCommand(a), streamCommand(a), lsCommand(a), showCommand(a), faultsCommand(a), logsCommand(a), waitCommand(a),
-		resultsCommand(a), pauseCommand(a), resumeCommand(a), cancelCommand(a), retryCommand(a), scheduleCommand(a), pruneCommand(a),
+		resultsCommand(a), pauseCommand(a), resumeCommand(a), cancelCommand(a), retryCommand(a), pruneCommand(a),
 		localCommand(a),
 	} {
 		c.GroupID = "map"

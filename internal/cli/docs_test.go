@@ -126,12 +126,12 @@ func meaning(flag *pflag.Flag) string {
 	return usage + flag.DefValue
 }
 
-// sharedFlags are those that at least eight commands have with the same words.
+// sharedFlags are those that at least six commands have with the same words.
 func sharedFlags(root *cobra.Command) *pflag.FlagSet {
 	shared, seen := pflag.NewFlagSet("", pflag.ContinueOnError), map[string]int{}
 	for _, c := range commands(root) {
 		c.NonInheritedFlags().VisitAll(func(flag *pflag.Flag) {
-			if seen[flag.Name+flag.Usage]++; seen[flag.Name+flag.Usage] == 8 {
+			if seen[flag.Name+flag.Usage]++; seen[flag.Name+flag.Usage] == 6 {
 				shared.AddFlag(flag)
 			}
 		})

@@ -124,7 +124,7 @@ func exitCode(err error) int {
 		return app.ExitInterrupted
 	case is(new(*local.MistakeError), new(*gpumux.InputError), new(*items.SourceError), new(*config.Error), new(*starter.OtherMapError),
 		new(*starter.OtherEditionError), new(*starter.NotFoundError), new(*starter.NothingToRetryError), new(*starter.StillRunningError),
-		new(*starter.ScheduleError), new(*fleet.KeysError)):
+		new(*fleet.KeysError)):
 		return app.ExitUsage
 	case errors.As(err, &ended) && ended.Fault.Kind == gpumux.FaultBadInput:
 		return app.ExitUsage

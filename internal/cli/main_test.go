@@ -129,7 +129,7 @@ func TestMain_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 		{"ColumnsOfRange", []string{"map", "embed", "--range", "0:2", "--columns", "a"}, []string{"--columns goes with --in"}},
 		{"ColumnsOfLines", []string{"map", "embed", "--in", "items.jsonl", "--columns", "a"}, []string{`--columns go with Parquet and Arrow files, and "items.jsonl" is none`}},
 		{"ColumnsOfURL", []string{"map", "embed", "--in", "s3://b/x.csv", "--columns", "a"}, []string{`--columns go with Parquet and Arrow files, and "s3://b/x.csv" is none`}},
-		{"ColumnTwice", []string{"schedule", "create", "x", "embed", "--cron", "@daily", "--in", "s3://b/x.parquet", "--columns", "a,b,a"}, []string{`--columns have "a" twice`}},
+		{"ColumnTwice", []string{"map", "embed", "--in", "s3://b/x.parquet", "--columns", "a,b,a"}, []string{`--columns have "a" twice`}},
 		{"EmptyColumn", []string{"map", "task.py:f", "--in", "x.parquet", "--local", "--columns", "a,"}, []string{"--columns", "a name is empty"}},
 		{"IDNotASCII", []string{"map", "embed", "--range", "0:2", "--id", "über"}, []string{"--id", "über", "ASCII"}},
 		{"KeyOfNoField", []string{"map", "embed", "--in", "ragged.jsonl", "--key", "id"}, []string{`--key: the first item has no field "id"; it has a, b`}},
@@ -165,11 +165,6 @@ func TestMain_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 		{"DevTasks", []string{"dev", "--tasks", "nowhere"}, []string{"--tasks nowhere is not a folder"}},
 		{"SlotsNoNumber", []string{"map", "embed.py:embed", "--range", "0:4", "--local", "--slots", "some"}, []string{"--slots", "give 1 to 256, or auto"}},
 		{"NoSlots", []string{"dev", "--slots", "0"}, []string{"--slots", "give 1 to 256, or auto"}},
-		{"ScheduleNoSuch", []string{"schedule", "crate"}, []string{`unknown command "crate" for "gpumux schedule"`}},
-		{"ScheduleNothing", []string{"schedule", "create"}, []string{"NAME is missing", "--cron is missing", "nothing to map over"}},
-		{"ScheduleNoTask", []string{"schedule", "create", "nightly", "--cron", "@daily", "--range", "0:2"}, []string{"TASK is missing"}},
-		{"ScheduleMissingFile", []string{"schedule", "create", "nightly", "f", "--cron", "@daily", "--in", "itemz.jsonl"}, []string{"no such file or directory"}},
-		{"ScheduleCommand", []string{"schedule", "create", "nightly", "--cron", "@daily", "--range", "0:2", "--", "cat"}, []string{"a command after --"}},
 		{"PruneNoAge", []string{"prune"}, []string{`--older-than ""`, "30d"}},
 		{"PruneTooYoung", []string{"prune", "--older-than", "5m"}, []string{"at least 1h"}},
 		{"PruneNoNumber", []string{"prune", "--older-than", "d"}, []string{`--older-than "d"`}},
@@ -199,7 +194,7 @@ func TestMain_NoTemporal(t *testing.T) {
 	write(t, "items.jsonl", "1\n")
 	for _, args := range [][]string{
 		{"map", "embed", "--in", "items.jsonl"}, {"run", "embed", "1"}, {"ls"}, {"show", "x"}, {"wait", "x"},
-		{"schedule", "list"}, {"schedule", "create", "x", "f", "--cron", "@daily", "--range", "0:2"}, {"prune", "--older-than", "1d"},
+		{"prune", "--older-than", "1d"},
 		{"results", "x"}, {"pause", "x"}, {"resume", "x"}, {"cancel", "x"}, {"retry", "x"},
 	} {
 		got := run(t, "", args...)

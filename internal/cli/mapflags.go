@@ -43,30 +43,21 @@ type taskFlags struct {
 
 func (f *taskFlags) register(flags *pflag.FlagSet) {
 	const local = "with --local: "
-	f.registerPools(flags, "; with --local what the machine has")
+	flags.StringSliceVar(&f.input.Ladder, "pool", nil, "pools to use, first choice first, such as gpu,cpu; one device of a pool is pool@host/device (default gpu; with --local what the machine has)")
+	flags.DurationVar((*time.Duration)(&f.input.Patience), "patience", 0, "how long a pool may lack a worker with a healthy device before the next one takes its work (default 1m)")
+	flags.DurationVar((*time.Duration)(&f.input.PoolTimeout), "pool-timeout", 0, "fail when no pool has had a worker with a healthy device for so long (default: wait)")
 	flags.BoolVar(&f.noWait, "no-wait", false, "fail when no worker serves the pool, instead of waiting for one")
 	flags.BoolVar(&f.local, "local", false, "start a server and a worker for this command alone; TASK is file.py:function")
 	flags.StringVar(&f.data, "data", "", local+"folder of the state (default below ~/.local/state/gpumux/local)")
 	f.registerHere(flags, local)
 }
 
-// registerPools registers where a task runs; poolsHere is about --local.
-func (f *taskFlags) registerPools(flags *pflag.FlagSet, poolsHere string) {
-	flags.StringSliceVar(&f.input.Ladder, "pool", nil, "pools to use, first choice first, such as gpu,cpu; one device of a pool is pool@host/device (default gpu"+poolsHere+")")
-	flags.DurationVar((*time.Duration)(&f.input.Patience), "patience", 0, "how long a pool may lack a worker with a healthy device before the next one takes its work (default 1m)")
-	flags.DurationVar((*time.Duration)(&f.input.PoolTimeout), "pool-timeout", 0, "fail when no pool has had a worker with a healthy device for so long (default: wait)")
-}
-
-func (f *taskFlags) registerHow(flags *pflag.FlagSet) {
+// registerHere registers the flags of slots in this process, and of what runs in any
+// slot; local goes before the help of the former.
+func (f *taskFlags) registerHere(flags *pflag.FlagSet, local string) {
 	flags.StringVar((*string)(&f.input.Mode), "mode", "", "persistent (the process stays) or fresh (one process per item); default: the task's")
 	flags.DurationVar((*time.Duration)(&f.input.Timeout), "timeout", 0, "longest time of one item, such as 90s (default: the task's)")
 	flags.Func("arg", "what all items share, such as a configuration: a `file` of JSON, or JSON; gpumux.arg() in the task, else GPUMUX_ARG, or GPUMUX_ARG_FILE if it is large", f.parseArg)
-}
-
-// registerHere registers the flags of slots in this process; local goes before their
-// help.
-func (f *taskFlags) registerHere(flags *pflag.FlagSet, local string) {
-	f.registerHow(flags)
 	flags.Func("slots", local+slotsUsage, f.parseSlots)
 	flags.StringSliceVar((*[]string)(&f.pool.Devices), "devices", nil, local+"the GPUs to use, such as 0,2 (default all); "+devicesUsage)
 	flags.Func("memory", local+"memory `budget` of a slot, such as 8GiB", f.parseMemory)

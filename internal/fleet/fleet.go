@@ -269,32 +269,3 @@ func PoolsOf(workers []Worker, task string) []string {
 	slices.Sort(pools)
 	return slices.Compact(pools)
 }
-
-// Know returns a *gpumux.InputError if no worker has a task that a map names.
-func (f *Fleet) Know(ctx context.Context, in gpumux.MapInput) error {
-	workers, err := f.Workers(ctx)
-	if errors.As(err, new(*NoWorkerError)) {
-		return nil // there is nobody to ask
-	}
-	if err != nil {
-		return err
-	}
-	var known []string
-	for _, w := range workers {
-		if w.Offer != nil {
-			known = append(known, w.Offer.Tasks...)
-		}
-	}
-	slices.Sort(known)
-	var wrong gpumux.InputError
-	check := func(field, task string) {
-		if len(known) > 0 && PoolsOf(workers, task) == nil {
-			wrong.Add(field, "no worker has %q; they have %.500s", task, strings.Join(slices.Compact(known), ", "))
-		}
-	}
-	check("task", in.Task)
-	if in.Reduce != "" && !slices.Contains(contract.Reduces(), in.Reduce) {
-		check("reduce", in.Reduce)
-	}
-	return wrong.Err()
-}

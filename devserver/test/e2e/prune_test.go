@@ -88,18 +88,21 @@ func TestPrune_KeepsWhatMapsAndSchedulesUse(t *testing.T) {
 
 	// A schedule has the source too, and so has a young folder of a map that the server does
 	// not know.
-	require.NoError(t, s.Schedules().Create(t.Context(), "nightly", starter.ScheduleSpec{Cron: []string{"0 2 1 1 *"}}, over("double")))
-	s.until("the schedule is listed", func() bool { all, err := s.Schedules().List(t.Context()); return err == nil && len(all) == 1 })
+	nightly, err := s.Client.ScheduleClient().Create(t.Context(), client.ScheduleOptions{ID: "nightly", Action: &client.ScheduleWorkflowAction{
+		ID: "nightly", Workflow: gpumux.MapWorkflow, TaskQueue: gpumux.Queue, Args: []any{gpumux.MapInput{Task: "step:double", Source: source}},
+	}})
+	require.NoError(t, err)
+	s.untilOver("the schedule is listed", later, filepath.Dir(running.Output))
 	require.Equal(t, []string{filepath.Dir(running.Output)}, s.prune(later, false))
 	unknown := filepath.Join(s.dir, "store", "maps", "old", "run", "results.jsonl.parts")
 	require.NoError(t, os.MkdirAll(unknown, 0o755))
 	manifest := filepath.Join(unknown, "manifest.json")
 	require.NoError(t, os.WriteFile(manifest, []byte(`{"manifest":1,"owner":{"input":"`+source+`, content 12"}}`), 0o644))
 	require.NoError(t, os.Chtimes(manifest, time.Time{}, later.Add(time.Hour)))
-	require.NoError(t, s.Schedules().Delete(t.Context(), "nightly"))
-	s.until("the schedule is gone", func() bool { all, err := s.Schedules().List(t.Context()); return err == nil && len(all) == 0 })
+	require.NoError(t, nightly.Delete(t.Context()))
 	require.Empty(t, s.prune(later, false))
-	require.ElementsMatch(t, []string{"maps/old/run", source}, s.prune(later.Add(2*time.Hour), false))
+	s.untilOver("the schedule is gone", later.Add(2*time.Hour), "maps/old/run", source)
+	require.Len(t, s.prune(later.Add(2*time.Hour), false), 2)
 	require.NoFileExists(t, filepath.Join(s.dir, "store", strings.TrimSuffix(source, "jsonl")+"index"))
 }
 
