@@ -81,7 +81,6 @@ type Worker struct {
 	tasks      *config.Catalog
 	inventory  *gpu.Inventory
 	failed     chan error
-	evicted    chan string
 	serves     atomic.Bool     // all queues
 	life       context.Context // ends when Stop begins
 	end        context.CancelFunc
@@ -134,7 +133,7 @@ func New(c config.Config, o Options) (*Worker, error) {
 	o.Grace = cmp.Or(o.Grace, 5*time.Second)
 	o.Version = cmp.Or(o.Version, "dev")
 	notices := &notice.List{Say: o.Notice}
-	w := &Worker{o: o, log: notices.Log(zapOf(o.Log)), notices: notices, config: c, inventory: o.Inventory, failed: make(chan error, 1), evicted: make(chan string, 1), stopped: make(chan struct{}),
+	w := &Worker{o: o, log: notices.Log(zapOf(o.Log)), notices: notices, config: c, inventory: o.Inventory, failed: make(chan error, 1), stopped: make(chan struct{}),
 		slack: 10 * time.Second}
 	w.life, w.end = context.WithCancel(context.Background())
 	w.halt, w.giveUp = context.WithCancelCause(context.Background())
@@ -228,7 +227,6 @@ func (w *Worker) start(ctx context.Context) error {
 		return err
 	}
 	w.serves.Store(true)
-	w.guards.Go(func() { w.awaitEviction(guarding, noticeEvery) })
 	w.guards.Go(func() { w.followBacklog(guarding) })
 	w.log.Info("worker started", zap.String("identity", w.identity), zap.String("store", w.storeURL), zap.Strings("tasks", w.tasks.Names()))
 	if os.Geteuid() == 0 {

@@ -129,8 +129,6 @@ func serve(ctx context.Context, a *app.App, w *workers.Worker, log *zap.Logger) 
 	select {
 	case <-ctx.Done():
 		log.Info("stopping: running chunks finish or are handed back; a second signal ends at once")
-	case why := <-w.Evicted():
-		log.Info("the host ends soon, so the worker stops as on SIGTERM", zap.String("notice", why))
 	case failure = <-w.Failed():
 		failure = app.Unavailable(fmt.Errorf("serve: %w", failure))
 	}

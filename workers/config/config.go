@@ -38,8 +38,6 @@ type Config struct {
 	Metrics Metrics `yaml:"metrics"`
 	// Backlog has the pools, of this worker or others, whose backlog is among the metrics.
 	Backlog []string `yaml:"backlog"`
-	// Notice is where the host says that it ends soon. Default: nowhere.
-	Notice Notice `yaml:"notice"`
 
 	// Codec says how payloads and objects are encrypted. Default: not at all.
 	Codec Codec `yaml:"codec"`
@@ -118,7 +116,6 @@ func (c Config) Plan(inventory *gpu.Inventory) ([]Placement, *Catalog, error) {
 	if len(c.Backlog) > 0 && c.Metrics.Address == "" {
 		r.add("backlog", "is a metric; give metrics too, such as 127.0.0.1:9464")
 	}
-	c.Notice.check(r)
 	c.Temporal.check(r)
 	if _, err := c.StoreURL(); err != nil {
 		r.add("store", "%v", err)

@@ -102,6 +102,16 @@ func TestLoad_Leases(t *testing.T) {
 	}
 }
 
+func TestLoad_ABacklogIsAMetric(t *testing.T) {
+	c, err := load(t, site(t), "backlog: [GPU]\npools: [{name: cpu, devices: cpu}]\ntasks: {t: {command: [true]}}")
+	require.NoError(t, err)
+	err = c.Validate(onlyCPU(t))
+	require.ErrorContains(t, err, "backlog: is a metric; give metrics too")
+	require.ErrorContains(t, err, "backlog[0]: ")
+	c.Backlog, c.Metrics.Address = []string{"gpu"}, ":9464"
+	require.NoError(t, c.Validate(onlyCPU(t)))
+}
+
 func TestLoad_AnchorsAndMergeKeys(t *testing.T) {
 	dir := site(t)
 	c, err := load(t, dir, `
@@ -130,7 +140,7 @@ task: {}
 `, `3 mistakes in FILE
   FILE:4: pools[0].memroy: unknown field; the fields here are devices, gpus_per_slot, hygiene, leases, max_slots, memory, mode, name, quotas, reserve, sharing, slots, threads
   FILE:5: pools[0].zzz: unknown field; the fields here are devices, gpus_per_slot, hygiene, leases, max_slots, memory, mode, name, quotas, reserve, sharing, slots, threads
-  FILE:6: task: unknown field; the fields here are backlog, codec, contact, metrics, notice, pools, store, tasks, temporal`},
+  FILE:6: task: unknown field; the fields here are backlog, codec, contact, metrics, pools, store, tasks, temporal`},
 		"wrong shapes": {`
 temporal: here
 store: [a]
