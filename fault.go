@@ -53,7 +53,7 @@ type Fault struct {
 	Item  string `json:"item,omitempty"`
 	Index *int64 `json:"index,omitempty"`
 	// Op is the step that failed: "start" of a task process, "run" of an item, "read" of a
-	// stream's line. "quota" is no failure: the chunk waits for its fairness key's quota.
+	// stream's line.
 	Op string `json:"op,omitempty"`
 	// Message is one line, in the framework's own words where there are any.
 	Message string `json:"message"`

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"iter"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -45,13 +44,7 @@ var (
 // has finished.
 func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.ChunkResult, error) {
 	began := time.Now()
-	await, leave, err := p.Admit.enter(ctx)
-	if err != nil {
-		return contract.ChunkResult{}, err
-	}
-	leave = sync.OnceFunc(leave)
-	defer leave()
-	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, patience: slotPatience, await: await, news: make(chan struct{}, 1)}
+	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, patience: slotPatience, news: make(chan struct{}, 1)}
 	a.log = &faultLog{Logger: cmp.Or(p.Log, activity.GetLogger(ctx)), of: chunk.Map, trace: tracing.ID(ctx)}
 	if err := a.restore(); err != nil {
 		return contract.ChunkResult{}, err
@@ -70,8 +63,7 @@ func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.Chu
 	pause := contract.PauseOf(activity.GetInfo(ctx).HeartbeatTimeout)
 	stop := every(pause, func() { activity.RecordHeartbeat(beating, a.ledger.snapshot(a.waitingFor())) })
 	kept := a.keeping()
-	err = a.runItems()
-	leave() // what is left to do needs no slot
+	err := a.runItems()
 	kept()
 	if err != nil && !isFinal(err) {
 		a.keep(context.WithoutCancel(ctx))
@@ -119,8 +111,6 @@ type attempt struct {
 	news  chan struct{}
 	keeps bool
 	kept  int
-	// await waits for the rate of the chunk's fairness key.
-	await func(context.Context) error
 	// unkept is why a file of an item is not stored yet.
 	unkept atomic.Pointer[error]
 }
@@ -253,9 +243,6 @@ func (a *attempt) items(ctx context.Context, spans contract.Runs) iter.Seq2[call
 				}
 			}
 			value, over, err := a.ledger.take(index, value)
-			if err == nil && !over {
-				err = a.await(ctx)
-			}
 			return !over && yield(calls.Item{Index: index, Value: value}, err)
 		}
 		if a.chunk.Source != nil {

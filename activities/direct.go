@@ -24,7 +24,7 @@ const (
 // error, which is a *gpumux.Fault where it is not ctx's cause, leaves items without a
 // result.
 func (p *Pool) RunDirect(ctx context.Context, chunk contract.Chunk, meet func(batch, concurrent int), done func(gpumux.Result)) error {
-	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, log: &faultLog{Logger: p.Log}, await: freely}
+	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, log: &faultLog{Logger: p.Log}}
 	a.ledger = newLedger(chunk, contract.Whole(int64(len(chunk.Items))).Runs, memo{})
 	a.ledger.put, a.ledger.met = done, meet
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {

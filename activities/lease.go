@@ -53,8 +53,6 @@ type Leases struct {
 	Store  *store.Store
 	// Serve serves a lease's own queue until stop is called.
 	Serve func(queue string, register func(worker.Registry)) (stop func(), err error)
-	// Admit holds each fairness key to its quota. Default: nothing does.
-	Admit Admit
 }
 
 // Register registers HoldSlot.
@@ -66,14 +64,9 @@ func (l *Leases) Register(r worker.ActivityRegistry) {
 var errClosed = errors.New("the lease was closed")
 
 // HoldSlot holds a slot for a lease and serves the lease's queue, until the lease is
-// closed or cancelled, its time is over, or the worker stops. Its error is final, unless
-// it waits for a quota: the workflow decides what comes next.
+// closed or cancelled, its time is over, or the worker stops. Its error is final:
+// the workflow decides what comes next.
 func (l *Leases) HoldSlot(ctx context.Context, in contract.Lease) (contract.Seat, error) {
-	_, leave, err := l.Admit.enter(ctx)
-	if err != nil {
-		return contract.Seat{}, err
-	}
-	defer leave()
 	h := &holding{Leases: l, lease: in, turn: make(chan struct{}, 1)}
 	// The context of a heartbeat is the activity's own: the SDK cancels an activity whose
 	// heartbeat fails, as with a lease that has ended.

@@ -80,11 +80,6 @@ func (p *Pool) Reduce(ctx context.Context, in contract.ReduceInput) (out contrac
 	if in.Reduce == "" || contract.OwnReduce(in.Reduce) {
 		return out, badInput(fmt.Errorf("reduce %q is no task, and belongs on the queue %s", in.Reduce, gpumux.Queue), "")
 	}
-	_, leave, err := p.Admit.enter(ctx)
-	if err != nil {
-		return out, err
-	}
-	defer leave()
 	defer heartbeat(ctx)()
 	r := &reducer{Pool: p, ctx: ctx, in: in}
 	if in.Edition != gpumux.AnyEdition {

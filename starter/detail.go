@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -24,8 +23,7 @@ type ListOptions struct {
 	Limit int
 	// Running leaves out those that are over.
 	Running bool
-	// Counts asks each map how far it is, at a call per map, and a running one for the
-	// quota that it waits for, at one more, or two for a map with segments.
+	// Counts asks each map how far it is, at a call per map.
 	Counts bool
 }
 
@@ -48,8 +46,6 @@ type MapInfo struct {
 	Failed    int64 `json:"failed"`
 	// Paused is a running map that hands out nothing, as far as it could be asked.
 	Paused bool `json:"paused,omitempty"`
-	// Quota names a quota that chunks of a running map wait for.
-	Quota string `json:"quota,omitempty"`
 	// Recent are the newest failures of a running map that could be asked, at most five.
 	Recent []gpumux.Result `json:"recent,omitempty"`
 }
@@ -111,8 +107,6 @@ func (h *Handle) fillCount(ctx context.Context, canAsk bool) {
 		l.Task, l.Items, l.Succeeded, l.Failed = p.Task, p.Items, p.Succeeded, p.Failed
 		if l.Status == StatusRunning {
 			l.Paused, l.Recent = p.Paused, p.Recent
-			inFlight, _ := h.Retries(ctx, 1)
-			l.Quota = inFlight.Quota
 		}
 	}
 }
@@ -129,8 +123,6 @@ type Detail struct {
 	Fault    *gpumux.Fault    `json:"fault,omitempty"`
 	// Pending are at most MaxPending chunks in flight.
 	Pending []Pending `json:"pending,omitempty"`
-	// Waits names the quotas that chunks among Pending wait for.
-	Waits []string `json:"waits,omitempty"`
 	// Running are the items that run, the longest first.
 	Running []fleet.RunningItem `json:"running,omitempty"`
 	// Rungs says who serves the map's queues; empty for a map that is over.
@@ -158,8 +150,6 @@ type Pending struct {
 	Fault *gpumux.Fault `json:"fault,omitempty"`
 	// Waiting says why it does not move, such as a store that is full or away.
 	Waiting string `json:"waiting,omitempty"`
-	// OverQuota: it waits for the quota of its fairness key.
-	OverQuota bool `json:"overQuota,omitempty"`
 }
 
 // Show describes the newest run of a map, as far as can be found out.
@@ -206,14 +196,6 @@ func (s *Starter) showRunning(ctx context.Context, h *Handle, d *Detail) error {
 		}
 	}
 	d.Pending = s.registry().firstPending(ctx, h.run)
-	for _, p := range d.Pending {
-		if p.OverQuota && !slices.Contains(d.Waits, p.Waiting) {
-			d.Waits = append(d.Waits, p.Waiting)
-		}
-	}
-	if d.Progress != nil && d.Progress.WaitingFor == "" && len(d.Waits) > 0 {
-		d.Progress.WaitingFor = strings.TrimPrefix(d.Waits[0], contract.WaitsFor)
-	}
 	workers := busy(d.Pending)
 	offers := s.Fleet().Offers(ctx, workers)
 	if len(workers) == 0 && len(d.Pending) > 0 {
@@ -247,8 +229,6 @@ type Retries struct {
 	// Stuck are activities on the store that have failed at least three times and hold the
 	// map up. Fault is why the last attempt failed.
 	Stuck []Pending
-	// Quota names a quota that chunks wait for.
-	Quota string
 	// Idle: chunks wait, and none has begun.
 	Idle bool
 }
@@ -266,8 +246,6 @@ func (h *Handle) Retries(ctx context.Context, segments int) (Retries, error) {
 		chunk := p.Activity == contract.RunChunk
 		begun, waiting = begun || chunk && p.State == "started", waiting || chunk
 		switch {
-		case p.OverQuota:
-			found.Quota = strings.TrimPrefix(p.Waiting, contract.WaitsFor)
 		case chunk && p.Fault != nil && p.Fault.Kind == gpumux.FaultCanceled: // of its worker, not of an item
 		case chunk && p.Attempt > 1:
 			found.Chunks++

@@ -211,12 +211,6 @@ func pendingOf(a *workflowpb.PendingActivityInfo, data converter.DataConverter) 
 	if data.FromPayloads(a.GetHeartbeatDetails(), &told) == nil {
 		p.Waiting = told.Waiting
 	}
-	if p.Fault != nil && p.Fault.Op == contract.OpQuota { // nothing failed
-		if a.GetState() == enumspb.PENDING_ACTIVITY_STATE_SCHEDULED {
-			p.Waiting, p.OverQuota = p.Fault.Message, true
-		}
-		p.Fault = nil
-	}
 	return p
 }
 

@@ -26,7 +26,6 @@ func (w *Worker) Describe() contract.WorkerInfo {
 		if i < len(w.pools) {
 			load := w.pools[i].Load("")
 			info.Busy, info.Leased, info.Leases = load.Busy, load.Leased, w.pools[i].Leases
-			info.Quotas = w.quotas[i].describe()
 			info.Seats, info.Cordoned = seats(w.pools[i]), w.pools[i].Cordons()
 		}
 		for _, g := range p.Groups {

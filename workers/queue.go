@@ -146,12 +146,6 @@ func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Gua
 		lease := contract.LeaseQueue(queue)
 		groups[queue], groups[lease], leases[lease] = g.Name, g.Name, true
 	}
-	keys := &quotas{pool: p.Name, host: w.host, limits: p.Quotas, keys: map[string]*usage{}}
-	w.quotas = append(w.quotas, keys)
-	var admit activities.Admit
-	if len(p.Quotas) > 0 {
-		admit = keys.Admit
-	}
 	s := newSupplier(pl.Load, groups, leases)
 	pl.Changed = s.wake
 	w.suppliers = append(w.suppliers, s)
@@ -174,7 +168,7 @@ func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Gua
 				return (&fleet.Fleet{Client: w.client}).OthersHave(ctx, contract.WatchQueue(name), w.identity, task, edition)
 			},
 			Contact: w.config.Contact, Searchable: w.searchable, Log: quiet(w.log.With(zap.String("pool", p.Name))),
-			Slots: func() int { return pl.Size() * groups }, Late: w.contact.Late, Admit: admit, Saving: func() func() { return s.save(name) },
+			Slots: func() int { return pl.Size() * groups }, Late: w.contact.Late, Saving: func() func() { return s.save(name) },
 		}
 		if w.o.Client == nil {
 			runs.Reported = w.reports.after
@@ -193,7 +187,7 @@ func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Gua
 		o.MaxConcurrentActivityTaskPollers = min(pl.Leases, maxPolls)
 		o.Tuner = newTuner(s)
 		leases := queue{lease, o, func(r worker.Registry) {
-			(&activities.Leases{Holder: run, Store: w.store, Serve: w.serveLease, Admit: admit}).Register(r)
+			(&activities.Leases{Holder: run, Store: w.store, Serve: w.serveLease}).Register(r)
 		}}
 		return []queue{calls, watch, leases, w.watchQueue(lease, pl, group)}
 	}

@@ -111,7 +111,6 @@ type Worker struct {
 	sharing   *sharing.Host
 	shares    map[shareKey]sharing.Share
 	suppliers []*supplier
-	quotas    []*quotas // by pool
 	guarding  context.CancelFunc
 	guards    sync.WaitGroup
 	client    client.Client

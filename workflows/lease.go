@@ -116,7 +116,7 @@ func (l *lease) ask(ctx workflow.Context, at int) (served bool, fault *gpumux.Fa
 	l.letGo = letGo
 	l.hold = workflow.ExecuteActivity(workflow.WithActivityOptions(holding, workflow.ActivityOptions{
 		TaskQueue: l.queues[at], StartToCloseTimeout: left + time.Hour, HeartbeatTimeout: contract.HeartbeatTimeout,
-		RetryPolicy: onlyOverQuota(), Summary: text.Plain("lease of " + l.rungs[at]),
+		RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1}, Summary: text.Plain("lease of " + l.rungs[at]),
 		Priority: fairly(ctx, gpumux.MapInput{}, id),
 	}), contract.HoldSlot, contract.Lease{
 		ID: l.id, Queue: l.queue, Workflow: id, TTL: gpumux.Duration(left), Rebuilt: l.o.Rebuild != nil,
@@ -157,19 +157,6 @@ func (l *lease) ask(ctx workflow.Context, at int) (served bool, fault *gpumux.Fa
 	}
 	letGo()
 	return false, nil, ctx.Err()
-}
-
-// onlyOverQuota retries a lease that waits for the quota of its fairness key, and ends it
-// with any other error, also of a server's timeout or another program's.
-func onlyOverQuota() *temporal.RetryPolicy {
-	p := &temporal.RetryPolicy{InitialInterval: time.Second, BackoffCoefficient: 1,
-		NonRetryableErrorTypes: []string{"TemporalTimeout:Heartbeat", "TemporalTimeout:StartToClose", "PanicError"}}
-	for _, kind := range gpumux.Kinds() {
-		if kind != gpumux.FaultCanceled {
-			p.NonRetryableErrorTypes = append(p.NonRetryableErrorTypes, string(kind))
-		}
-	}
-	return p
 }
 
 // unreadable is the fault of an answer that came and could not be read, or nil.

@@ -72,7 +72,7 @@ export interface Fault {
   item?: string;
   /** item is the beginning of the item that failed, index its position in the map. The fault of a result has no index. */
   index?: number;
-  /** op is the step that failed: "start" of a task process, "run" of an item, "read" of a stream's line. "quota" is no failure: the chunk waits for its fairness key's quota. */
+  /** op is the step that failed: "start" of a task process, "run" of an item, "read" of a stream's line. */
   op?: string;
   /** message is one line, in the framework's own words where there are any. */
   message: string;

@@ -98,9 +98,9 @@ func tellTroubles(ctx context.Context, a *app.App, s *starter.Starter, h *starte
 		if err != nil {
 			continue // the server may be back soon; Wait tells when it stays away
 		}
-		if idle++; !retries.Idle || retries.Quota != "" {
+		if idle++; !retries.Idle {
 			idle = 0
-			waits(retries.Quota)
+			waits("")
 		}
 		if idle > 1 && idle&(idle-1) == 0 { // more and more rarely, since it asks all workers
 			sick, _ := h.Sick(ctx)

@@ -43,8 +43,6 @@ func TestLs_Table(t *testing.T) {
 		{ID: "embed-3fa92c01d4e5", Status: starter.StatusRunning, Input: "items.jsonl", Items: 100000, Succeeded: 4500, Failed: 3,
 			Started: noon.Add(-95 * time.Second)},
 		{ID: "halted", Status: starter.StatusRunning, Paused: true, Items: 7, Succeeded: 1, Started: noon.Add(-95 * time.Second)},
-		{ID: "many", Status: starter.StatusRunning, Quota: "the quota of team-a: 2 slots of pool gpu at host1", Items: 12, Succeeded: 1,
-			Started: noon.Add(-95 * time.Second)},
 		{ID: "resize-0000000000aa", Status: starter.StatusCompleted, Items: 10, Succeeded: 10, Started: noon.Add(-26 * time.Hour),
 			Closed: noon.Add(-25 * time.Hour)},
 		{ID: "sweep", Status: starter.StatusTimedOut, Items: -1, Succeeded: -1, Failed: -1, Started: noon.Add(-80 * time.Hour),

@@ -99,13 +99,6 @@ type Page struct {
 // WorkerQueue is the task queue of one worker, on which it tells clients what it offers.
 func WorkerQueue(identity string) string { return gpumux.Queue + "@" + identity }
 
-// OpQuota is the Op of the fault of work that waits for the quota of its fairness key.
-// The fault's message is WaitsFor and the quota's name.
-const (
-	OpQuota  = "quota"
-	WaitsFor = "waits for "
-)
-
 // Names in the folder of a map, beside the parts and the manifest of package store.
 
 var unclean = regexp.MustCompile(`[^A-Za-z0-9._-]+`)

@@ -1,8 +1,6 @@
 package contract
 
 import (
-	"fmt"
-
 	"github.com/gpumux/gpumux"
 )
 
@@ -50,39 +48,8 @@ type PoolInfo struct {
 	Devices []string    `json:"devices"`
 	// Cordoned has the reason for each of Devices that gets no new calls.
 	Cordoned map[string]string `json:"cordoned,omitempty"`
-	// Quotas are the quotas of the worker's file, with the present use by each key.
-	Quotas []QuotaInfo `json:"quotas,omitempty"`
 	// Seats are the slots as they are now, in order.
 	Seats []SlotInfo `json:"seats,omitempty"`
-}
-
-// QuotaInfo is the most that a fairness key gets of a pool on a worker; 0 bounds nothing.
-type QuotaInfo struct {
-	// Key is the fairness key, or "*" for each one that the worker's file does not name.
-	Key string `json:"key"`
-	// Slots is the most slots at a time, Busy how many the key has now.
-	Slots int `json:"slots,omitempty"`
-	Busy  int `json:"busy"`
-	// Rate is the most items that begin in a second.
-	Rate float64 `json:"rate,omitempty"`
-	// Waits: work of the key had to wait within the last few seconds.
-	Waits bool `json:"waits,omitempty"`
-}
-
-// String is the quota with its use, such as "team-a 2/2 slots 10/s, work waits".
-func (q QuotaInfo) String() string {
-	text := fmt.Sprintf("%s %d", q.Key, q.Busy)
-	if q.Slots > 0 {
-		text += fmt.Sprintf("/%d", q.Slots)
-	}
-	text += " slots"
-	if q.Rate > 0 {
-		text += fmt.Sprintf(" %.4g/s", q.Rate)
-	}
-	if q.Waits {
-		text += ", work waits"
-	}
-	return text
 }
 
 // SlotInfo is the present state of a slot.

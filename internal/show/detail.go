@@ -69,7 +69,6 @@ func Detail(to io.Writer, d *starter.Detail, causes []starter.Cause, page string
 	say("web UI", page)
 	printServing(to, d)
 	printLines(to, "waits: no worker has a healthy device", d.Sick)
-	printLines(to, "held back", d.Waits)
 	printLines(to, "notices", d.Notices)
 	printFaults(to, d, causes)
 	printRunning(to, d)

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/starter"
 )
@@ -22,12 +21,4 @@ func TestPrintRunning(t *testing.T) {
 	}})
 	require.Equal(t, "\nrunning\n  a process starts (importing): gpu/0 on GPU-a at node/1 for 3m00s\n"+
 		"  item 7: gpu/1 on GPU-a at node/1 for 1.0s, progress {\"epoch\":3}\n", out.String())
-}
-
-func TestWorkers_Quotas(t *testing.T) {
-	pool := contract.PoolInfo{Name: "gpu", Slots: 4, Busy: 2, Quotas: []contract.QuotaInfo{
-		{Key: "*", Slots: 4}, {Key: "team-a", Slots: 2, Busy: 2, Rate: 10, Waits: true}}}
-	var out strings.Builder
-	require.NoError(t, Workers(&out, []fleet.Worker{{Identity: "b/1", Offer: &contract.WorkerInfo{Pools: []contract.PoolInfo{pool}}}}, time.Now()))
-	require.Contains(t, out.String(), " 2/4; * 0/4 slots; team-a 2/2 slots 10/s, work waits  ")
 }

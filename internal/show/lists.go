@@ -32,11 +32,8 @@ func Maps(to io.Writer, maps []starter.MapInfo, now time.Time) error {
 			end = now
 		}
 		status := string(m.Status)
-		switch {
-		case m.Paused:
+		if m.Paused {
 			status = "paused"
-		case m.Quota != "":
-			status = "at quota"
 		}
 		rows = append(rows, []string{m.ID, status, screen.Count(m.Items), done, failed, screen.Ago(now, m.Started),
 			screen.Span(max(0, end.Sub(m.Started)))})
@@ -60,9 +57,6 @@ func Workers(to io.Writer, all []fleet.Worker, now time.Time) error {
 			slots := fmt.Sprintf("%d/%d", p.Busy, p.Slots)
 			if p.Leased > 0 {
 				slots += fmt.Sprintf(", %d leased", p.Leased)
-			}
-			for _, q := range p.Quotas {
-				slots += "; " + q.String()
 			}
 			rows = append(rows, []string{w.Identity, p.Name, slots, memory, strings.Join(p.Devices, ","),
 				screen.Count(int64(len(w.Offer.Tasks))), w.Offer.Version, screen.Ago(now, w.Seen)})

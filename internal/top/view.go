@@ -128,9 +128,6 @@ func (m *model) mapLine(each starter.MapInfo) string {
 	} else if rate := m.rates[each.ID]; rate > 0 {
 		line += "  " + screen.PerSecond(rate)
 	}
-	if each.Quota != "" {
-		line += "  at quota"
-	}
 	if each.Failed > 0 {
 		line += fmt.Sprintf("  %s failed", humanize.Comma(each.Failed))
 	}

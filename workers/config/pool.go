@@ -44,8 +44,6 @@ type Pool struct {
 	Threads sharing.Percent `yaml:"threads"`
 	// GPUsPerSlot is the number of GPUs that one slot gets. Default 1.
 	GPUsPerSlot int `yaml:"gpus_per_slot"`
-	// Quotas bound what each fairness key gets; see OtherKeys. Default: nothing does.
-	Quotas map[string]Quota `yaml:"quotas"`
 }
 
 // Slots is a number of slots per device; 0 means the default, 1.
@@ -213,7 +211,6 @@ func (p Pool) check(at string, named map[string]bool, r *report) {
 		r.add(at+".reserve", "%s without memory; nothing keeps a slot without a budget from taking it, so give memory, or slots: auto",
 			p.Reserve)
 	}
-	p.checkQuotas(at, r)
 	oneOf(r, at+".mode", p.Mode, gpumux.ModePersistent, gpumux.ModeFresh)
 	oneOf(r, at+".hygiene", p.Hygiene, launch.HygieneOn, launch.HygieneOff)
 }
