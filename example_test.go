@@ -188,9 +188,3 @@ func ExamplePeaks() {
 	// 3 items: p50 1.1GiB, p99 3GiB, max 3GiB of 8GiB; memory: 3.5GiB would do
 	// a budget that would do: 3.5GiB
 }
-
-func ExampleReduces() {
-	fmt.Println(contract.Reduces(), contract.OwnReduce("mean"), contract.OwnReduce("stats:join"))
-	// Output:
-	// [sum mean min max count] true false
-}

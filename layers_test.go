@@ -63,11 +63,11 @@ internal/process                 .
 internal/runtimes
 internal/edition
 internal/notice
-activities                       . internal/calls internal/columns internal/contract internal/items internal/names internal/numbers internal/objects internal/payload internal/record internal/results internal/text internal/tracing store
+activities                       . internal/calls internal/columns internal/contract internal/items internal/names internal/objects internal/payload internal/record internal/results internal/text internal/tracing store
 internal/record                  . store
 workflows                        . internal/contract internal/names internal/payload internal/sizer internal/text
 internal/sizer                   . internal/contract
-workflows/workflowstest          . internal/contract internal/names internal/numbers internal/text
+workflows/workflowstest          . internal/contract internal/names internal/text
 internal/payload                 . internal/contract
 internal/columns                 . internal/arrays internal/items internal/names internal/results internal/text
 store                            . internal/contract internal/items internal/names internal/objects internal/results internal/text
@@ -79,7 +79,6 @@ internal/test/s3test
 internal/otlp                    internal/tracing
 internal/tracing                 internal/calls internal/contract
 internal/contract                . internal/names internal/text
-internal/numbers                 . internal/text
 internal/calls                   .
 codec
 gpu                              . internal/mps

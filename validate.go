@@ -97,7 +97,7 @@ func (in MapInput) Validate() error {
 	}
 	in.validateFailures(&bad)
 	if in.Reduce != "" && strings.TrimSpace(in.Reduce) != in.Reduce {
-		bad.add("reduce", "%.200q is no name; use one of sum, mean, min, max, count, or the name of a task", in.Reduce)
+		bad.add("reduce", "%.200q is no name of a task", in.Reduce)
 	}
 	bad.longest("reduce", in.Reduce, MaxName)
 	if in.Priority < 0 || in.Priority > 5 {

@@ -136,7 +136,7 @@ func TestReduce_TakesAnyEdition(t *testing.T) {
 	runner := &coded{edition: "aaaaaa"}
 	l := newLab(t, runner)
 	in := contract.ReduceInput{Reduce: "join", Edition: gpumux.AnyEdition, Output: l.merged(`"a"`, `"b"`, `"c"`)}
-	_, err := l.env.ExecuteActivity("task", in)
+	_, err := l.env.ExecuteActivity("reduce", in)
 	require.NoError(t, err)
 	require.Greater(t, len(runner.calls), 1)
 	for _, call := range runner.calls {
@@ -150,10 +150,10 @@ func TestReduce_HasOneEdition(t *testing.T) {
 	runner := &coded{edition: "aaaaaa"}
 	l := newLab(t, runner)
 	in := contract.ReduceInput{Reduce: "join", Edition: "aaaaaa", Output: l.merged(`"a"`, `"b"`, `"c"`)}
-	_, err := l.env.ExecuteActivity("task", in)
+	_, err := l.env.ExecuteActivity("reduce", in)
 	require.NoError(t, err)
 	runner.edition = "bbbbbb"
-	_, err = l.env.ExecuteActivity("task", in)
+	_, err = l.env.ExecuteActivity("reduce", in)
 	var app *temporal.ApplicationError
 	require.ErrorAs(t, err, &app)
 	require.True(t, app.NonRetryable())

@@ -38,8 +38,7 @@ type Housekeeping struct {
 func (l *Housekeeping) Register(r worker.ActivityRegistry) {
 	for name, f := range map[string]any{
 		contract.IndexSource: checked(l.IndexSource), contract.FindParts: checked(l.FindParts), contract.MergeParts: checked(l.MergeParts),
-		contract.WriteList: checked(l.WriteList), contract.Reduce: checked(l.Reduce),
-		contract.Forget: checked(l.Forget), contract.ReadPage: checked(l.ReadPage),
+		contract.WriteList: checked(l.WriteList), contract.Forget: checked(l.Forget), contract.ReadPage: checked(l.ReadPage),
 	} {
 		r.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
 	}

@@ -17,8 +17,7 @@ import (
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
-// registry puts a queue's prefix before the names of activities, because both queues have
-// a Reduce.
+// registry puts a queue's prefix before the names of activities.
 type registry struct {
 	lab    *lab
 	prefix string
@@ -66,7 +65,7 @@ func TestRegister_WhatCannotBeIsRefusedForGood(t *testing.T) {
 		"broken JSON":      {"pool gpumux.RunChunk", []any{raw("json/plain", `{"start":`)}, "input: is not JSON"},
 		"another encoding": {"pool gpumux.RunChunk", []any{raw("binary/protobuf", `x`)}, `the encoding "binary/protobuf", which this worker does not read`},
 		"wrong types":      {"pool gpumux.RunChunk", []any{map[string]any{"start": "a", "end": 1.5}}, "end: JSON number 1.5 does not belong here"},
-		"own reduce":       {"light gpumux.Reduce", []any{map[string]any{"reduce": 3}}, "reduce: JSON number does not belong here"},
+		"a reduce":         {"pool gpumux.Reduce", []any{map[string]any{"reduce": 3}}, "reduce: JSON number does not belong here"},
 		"a path":           {"light gpumux.IndexSource", []any{contract.IndexInput{Source: "/etc/shadow.jsonl", Index: "x"}}, "is a path of a machine"},
 		"no parts":         {"light gpumux.FindParts", []any{[]int{1}}, "input: JSON array does not belong here"},
 	} {

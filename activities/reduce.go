@@ -13,7 +13,6 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/numbers"
 	"github.com/gpumux/gpumux/internal/objects"
 	"github.com/gpumux/gpumux/store"
 )
@@ -25,33 +24,6 @@ const (
 	// reduceAttempts is how often a reduce is tried when its task process dies.
 	reduceAttempts = 3
 )
-
-// Reduce runs a reduce of gpumux's own.
-func (l *Housekeeping) Reduce(ctx context.Context, in contract.ReduceInput) (out contract.Reduced, err error) {
-	defer heartbeat(ctx)()
-	if !contract.OwnReduce(in.Reduce) {
-		return out, badInput(fmt.Errorf("reduce %q is a task and belongs on the queue of a pool", in.Reduce), "")
-	}
-	wrong := func(what string, err error) error {
-		return final(&gpumux.Fault{
-			Kind: gpumux.FaultTaskError, Op: "reduce", Task: in.Reduce, Message: what + ": " + err.Error(),
-			Hint: "let the task return a number in range, or reduce with a task of your own; the items' results are kept",
-		})
-	}
-	n := numbers.New(in.Reduce)
-	for r, err := range succeeded(ctx, l.Store, in) {
-		if err != nil {
-			return out, classify(err)
-		}
-		if err := n.Add(r.Value); err != nil {
-			return out, wrong(fmt.Sprintf("reduce %s at item %d, whose value is %.60s", in.Reduce, r.Index, r.Value), err)
-		}
-	}
-	if out.Value, err = n.Value(); err != nil {
-		return out, wrong("reduce "+in.Reduce, err)
-	}
-	return out, nil
-}
 
 // succeeded are the results with a value, in order.
 func succeeded(ctx context.Context, s *store.Store, in contract.ReduceInput) iter.Seq2[gpumux.Result, error] {
@@ -75,10 +47,10 @@ func succeeded(ctx context.Context, s *store.Store, in contract.ReduceInput) ite
 	}
 }
 
-// Reduce runs a reduce that is a task, in a slot.
+// Reduce makes one value of a map's values, with a task in a slot.
 func (p *Pool) Reduce(ctx context.Context, in contract.ReduceInput) (out contract.Reduced, err error) {
-	if in.Reduce == "" || contract.OwnReduce(in.Reduce) {
-		return out, badInput(fmt.Errorf("reduce %q is no task, and belongs on the queue %s", in.Reduce, gpumux.Queue), "")
+	if in.Reduce == "" {
+		return out, badInput(errors.New("reduce names no task"), "")
 	}
 	defer heartbeat(ctx)()
 	r := &reducer{Pool: p, ctx: ctx, in: in}

@@ -20,7 +20,6 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/record"
-	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -74,18 +73,12 @@ func newLab(t *testing.T, runner Runner) *lab {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	l := &lab{t: t, env: suite.NewTestActivityEnvironment(), store: s, pool: &Pool{Runner: runner, Store: s, Recorders: record.New(s)}, light: &Housekeeping{Store: s}}
-	l.env.RegisterActivityWithOptions(l.pool.Reduce, activity.RegisterOptions{Name: "task"})
-	l.env.RegisterActivityWithOptions(l.light.Reduce, activity.RegisterOptions{Name: "own"})
+	l.env.RegisterActivityWithOptions(l.pool.Reduce, activity.RegisterOptions{Name: "reduce"})
 	return l
 }
 
 func (l *lab) reduce(reduce, output string) (contract.Reduced, error) {
-	in := contract.ReduceInput{Reduce: reduce, Output: output, Key: "m/reduced.json"}
-	f := "task"
-	if contract.OwnReduce(in.Reduce) {
-		f = "own"
-	}
-	value, err := l.env.ExecuteActivity(f, in)
+	value, err := l.env.ExecuteActivity("reduce", contract.ReduceInput{Reduce: reduce, Output: output, Key: "m/reduced.json"})
 	var out contract.Reduced
 	if err == nil {
 		require.NoError(l.t, value.Get(&out))
@@ -108,72 +101,6 @@ func (l *lab) merged(values ...string) (output string) {
 	merged, err := l.store.Merge(l.t.Context(), in)
 	require.NoError(l.t, err)
 	return merged.Output
-}
-
-func TestReduce_Numbers(t *testing.T) {
-	huge := "1" + strings.Repeat("0", 30)
-	for _, c := range []struct{ values, sum, mean, least, greatest, count string }{
-		{"", "0", "null", "null", "null", "0"},
-		{"7", "7", "7.0", "7", "7", "1"},
-		{"1 2 4", "7", "2.3333333333333335", "1", "4", "3"},
-		{"-3 - 5 -", "2", "1.0", "-3", "5", "2"}, // - is a failed item
-		{"1 2.0", "3.0", "1.5", "1", "2.0", "2"},
-		{"2.0 2 2e0", "6.0", "2.0", "2.0", "2.0", "3"},
-		{"9223372036854775807 1", "9223372036854775808", "4611686018427387904.0", "1", "9223372036854775807", "2"},
-		{"-9223372036854775808 -1 0", "-9223372036854775809", "-3074457345618258603.0", "-9223372036854775808", "0", "3"},
-		{huge + " 1 -" + huge, "1", "0.3333333333333333", "-" + huge, huge, "3"},
-		{"1e100 1.0 -1e100", "1.0", "0.3333333333333333", "-1e100", "1e100", "3"},
-		{"0.1 0.2 0.3 0.4", "1.0", "0.25", "0.1", "0.4", "4"},
-		{"1e16 1.5 1.5 1.5 1.5", "10000000000000006.0", "2000000000000001.2", "1.5", "1e16", "5"},
-		{"1.5 " + text.Infinity + " 2", text.Infinity, text.Infinity, "1.5", text.Infinity, "3"},
-		{text.MinusInfinity + " 1", text.MinusInfinity, text.MinusInfinity, text.MinusInfinity, "1", "2"},
-		{text.Infinity + " " + text.MinusInfinity, text.NaN, text.NaN, text.MinusInfinity, text.Infinity, "2"},
-		{"1 " + text.NaN + " 1e308 1e308", text.NaN, text.NaN, text.NaN, text.NaN, "4"},
-		{"9007199254740993 9007199254740992.0", "18014398509481984.0", "9007199254740992.0", "9007199254740992.0", "9007199254740993", "2"},
-	} {
-		var values []string
-		for _, v := range strings.Fields(c.values) {
-			values = append(values, strings.TrimSuffix(v, "-"))
-		}
-		for reduce, want := range map[string]string{gpumux.ReduceSum: c.sum, gpumux.ReduceMean: c.mean, gpumux.ReduceMin: c.least,
-			gpumux.ReduceMax: c.greatest, gpumux.ReduceCount: c.count} {
-			l := newLab(t, nil)
-			out, err := l.reduce(reduce, l.merged(append(values, "")...)) // a part needs at least one item
-			require.NoError(t, err)
-			if reduce == gpumux.ReduceMean && want != "null" && want[0] != '"' {
-				var f, wanted float64
-				require.NoError(t, json.Unmarshal([]byte(want), &wanted))
-				require.NoError(t, json.Unmarshal(out.Value, &f))
-				require.Equal(t, wanted, f, "mean of %s", c.values)
-				require.True(t, strings.ContainsAny(string(out.Value), ".e"), "a mean is a float: %s", out.Value)
-				continue
-			}
-			require.Equal(t, want, string(out.Value), "%s of %s", reduce, c.values)
-		}
-	}
-}
-
-func TestReduce_NumbersNameTheItemThatIsNone(t *testing.T) {
-	for value, want := range map[string]string{
-		`"3"`: `reduce sum at item 2, whose value is "3": it takes numbers`, "true": "item 2", "null": "item 2", "[1]": "item 2",
-		"1e999": "item 2, whose value is 1e999: the number does not fit a 64-bit float",
-	} {
-		l := newLab(t, nil)
-		_, err := l.reduce(gpumux.ReduceSum, l.merged("1", "", value, "4"))
-		require.ErrorContains(t, err, want)
-		var app *temporal.ApplicationError
-		require.ErrorAs(t, err, &app)
-		require.True(t, app.NonRetryable())
-	}
-	l := newLab(t, nil)
-	out, err := l.reduce(gpumux.ReduceCount, l.merged(`"x"`, "", "null"))
-	require.NoError(t, err)
-	require.Equal(t, "2", string(out.Value), "count takes any value")
-	_, err = l.reduce(gpumux.ReduceSum, "m/none.jsonl")
-	require.ErrorContains(t, err, "read the values to reduce")
-	l = newLab(t, nil)
-	_, err = l.reduce(gpumux.ReduceSum, l.merged("1e308", "1e308"))
-	require.ErrorContains(t, err, "the sum does not fit a 64-bit float")
 }
 
 func TestReduce_TaskKeepsTheOrder(t *testing.T) {
@@ -227,7 +154,7 @@ func TestReduce_ALargeValueWithoutAStore(t *testing.T) {
 	for bytes, want := range map[int]string{gpumux.InlineBytes: "", 1 << 20: "more than the 1MiB that travel inline; run the map over a source"} {
 		l := newLab(t, &joiner{})
 		text := json.RawMessage(`"` + strings.Repeat("x", bytes/2) + `"`)
-		encoded, err := l.env.ExecuteActivity("task", contract.ReduceInput{Reduce: "m:join", Results: []gpumux.Result{{Value: text}, {Index: 1, Value: text}}})
+		encoded, err := l.env.ExecuteActivity("reduce", contract.ReduceInput{Reduce: "m:join", Results: []gpumux.Result{{Value: text}, {Index: 1, Value: text}}})
 		if want != "" {
 			require.ErrorContains(t, err, want)
 			continue
@@ -268,4 +195,6 @@ func TestReduce_FaultsOfATask(t *testing.T) {
 	l = newLab(t, &joiner{err: plain})
 	_, err = l.reduce("m:join", l.merged(values...))
 	require.ErrorContains(t, err, plain.Error())
+	_, err = l.reduce("m:join", "m/none.jsonl")
+	require.ErrorContains(t, err, "read the values to reduce")
 }

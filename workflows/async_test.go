@@ -179,7 +179,7 @@ func TestMap_HasASummary(t *testing.T) {
 }
 
 func TestMap_Reduces(t *testing.T) {
-	for reduce, want := range map[string]string{gpumux.ReduceSum: "7", "m:join": "7", "nobody": "no task"} {
+	for reduce, want := range map[string]string{"m:join": "7", "nobody": "no task"} {
 		r, w := &reducer{}, &worker{unknown: "nobody"}
 		env := environment(time.Minute)
 		w.register(env)
@@ -218,7 +218,7 @@ func TestMap_TooMuchToReduceIsAFault(t *testing.T) {
 		return &contract.ChunkResult{Covered: 1, Ran: 1, Succeeded: 1, Results: []gpumux.Result{{Index: start(c), Value: large}}}, nil
 	}}
 	env := run(t, w, func(ctx workflow.Context) (*gpumux.Fault, error) {
-		mapped, err := workflows.Map[int, string](ctx, gpumux.MapInput{Task: "square", Reduce: gpumux.ReduceCount, Chunk: 1}, []int{0, 1})
+		mapped, err := workflows.Map[int, string](ctx, gpumux.MapInput{Task: "square", Reduce: "m:join", Chunk: 1}, []int{0, 1})
 		return mapped.Summary.ReduceFault, err
 	})
 	var fault gpumux.Fault

@@ -44,8 +44,10 @@ func decoding(ctx workflow.Context, in gpumux.MapInput, items []map[string]any) 
 
 func TestDecode_KeyItemAndReduced(t *testing.T) {
 	env := environment(20 * time.Second)
-	workflowstest.Handle(workflowstest.New(env), "length", func(item map[string]any) (int, error) { return len(item["text"].(string)), nil })
-	env.ExecuteWorkflow(decoding, gpumux.MapInput{Task: "length", Key: "id", WithItem: true, Reduce: gpumux.ReduceSum},
+	tasks := workflowstest.New(env)
+	workflowstest.Handle(tasks, "length", func(item map[string]any) (int, error) { return len(item["text"].(string)), nil })
+	workflowstest.Handle(tasks, "add", func(pair [2]int) (int, error) { return pair[0] + pair[1], nil })
+	env.ExecuteWorkflow(decoding, gpumux.MapInput{Task: "length", Key: "id", WithItem: true, Reduce: "add"},
 		[]map[string]any{{"id": "a", "text": "one"}, {"id": "b", "text": "three"}})
 	var all decoded
 	require.NoError(t, env.GetWorkflowResult(&all))
@@ -67,7 +69,7 @@ func TestDecode_WhatDoesNotFitIsAFault(t *testing.T) {
 
 func TestReduced_SaysWhyThereIsNone(t *testing.T) {
 	for want, summary := range map[string]gpumux.Summary{
-		"reduce sum at item 3: no number (type: task_error":                     {ReduceFault: &gpumux.Fault{Kind: gpumux.FaultTaskError, Message: "reduce sum at item 3: no number"}},
+		"reduce add at item 3: no number (type: task_error":                     {ReduceFault: &gpumux.Fault{Kind: gpumux.FaultTaskError, Message: "reduce add at item 3: no number"}},
 		"has more than 512KiB; it is at s3://r/reduced.json (type: bad_input":   {ReducedOutput: "s3://r/reduced.json"},
 		"the input of the map names no reduce (type: bad_input":                 {},
 		"the value 1.5 does not fit int: json: cannot unmarshal number 1.5 int": {Reduced: json.RawMessage("1.5")},

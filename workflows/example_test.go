@@ -149,7 +149,7 @@ func ExampleMapSource() {
 func ExampleMapSource_reduce() {
 	total := func(ctx workflow.Context) (int, error) {
 		summary, err := workflows.MapSource(ctx, gpumux.MapInput{
-			Task: "count", Source: "pages.jsonl", Reduce: gpumux.ReduceSum,
+			Task: "count", Source: "pages.jsonl", Reduce: "add",
 		})
 		if err != nil {
 			return 0, err
@@ -165,6 +165,7 @@ func ExampleMapSource_reduce() {
 		log.Fatal(err)
 	}
 	workflowstest.Handle(tasks, "count", func(page string) (int, error) { return len(page), nil })
+	workflowstest.Handle(tasks, "add", func(pair [2]int) (int, error) { return pair[0] + pair[1], nil })
 	env.ExecuteWorkflow(total)
 	var sum int
 	if err := env.GetWorkflowResult(&sum); err != nil {
@@ -246,7 +247,7 @@ func ExampleMapSourceAsync() {
 		if err != nil {
 			return "", err
 		}
-		sum := workflows.MapSourceAsync(ctx, gpumux.MapInput{Task: "square", Source: gpumux.ValuesOf(parsed.Output), Reduce: gpumux.ReduceSum})
+		sum := workflows.MapSourceAsync(ctx, gpumux.MapInput{Task: "square", Source: gpumux.ValuesOf(parsed.Output), Reduce: "add"})
 		slow := workflows.MapSourceAsync(ctx, gpumux.MapInput{Task: "parse:slow", Source: gpumux.FailedOf(parsed.Output)})
 		squares, err := sum.Get(ctx)
 		if err != nil {
@@ -270,6 +271,7 @@ func ExampleMapSourceAsync() {
 	workflowstest.Handle(tasks, "parse", strconv.Atoi)
 	workflowstest.Handle(tasks, "parse:slow", func(word string) (int, error) { return len(word), nil })
 	workflowstest.Handle(tasks, "square", func(n int) (int, error) { return n * n, nil })
+	workflowstest.Handle(tasks, "add", func(pair [2]int) (int, error) { return pair[0] + pair[1], nil })
 	env.ExecuteWorkflow(pipeline)
 	var said string
 	if err := env.GetWorkflowResult(&said); err != nil {

@@ -16,13 +16,13 @@ import (
 // reducing makes one value of the results of a map.
 type reducing struct {
 	of *engine
-	// edition is the edition of a reduce that is a task.
+	// edition is the edition of the reduce task.
 	edition string
 }
 
 // check returns an error before any item runs if no worker knows the reduce.
 func (r *reducing) check(ctx workflow.Context) error {
-	if r.of.in.Reduce == "" || contract.OwnReduce(r.of.in.Reduce) {
+	if r.of.in.Reduce == "" {
 		return nil
 	}
 	found, err := askEdition(ctx, r.of, r.of.in.Reduce)
@@ -90,15 +90,11 @@ func (r *reducing) runInline(ctx workflow.Context, summary *gpumux.Summary, valu
 	return err
 }
 
-// execute runs the activity. A task climbs the ladder when a value needs more memory than
+// execute runs the activity, which climbs the ladder when a value needs more memory than
 // a rung has.
 func (r *reducing) execute(ctx workflow.Context, in contract.ReduceInput) (out contract.Reduced, err error) {
 	e := r.of
-	light := housekeeping(ctx, fmt.Sprintf("reduce %s of %d items", in.Reduce, e.total))
-	if contract.OwnReduce(in.Reduce) {
-		return out, payload.Get(ctx, workflow.ExecuteActivity(light, contract.Reduce, in), &out)
-	}
-	options := workflow.GetActivityOptions(light)
+	options := workflow.GetActivityOptions(housekeeping(ctx, fmt.Sprintf("reduce %s of %d items", in.Reduce, e.total)))
 	options.WaitForCancellation, options.HeartbeatTimeout = true, contract.TimeoutOf(e.contact)
 	options.Priority = fairly(ctx, e.in, e.id)
 	for rung := range e.ladder.rungs {

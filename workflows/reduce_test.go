@@ -55,21 +55,17 @@ func reduceMap(t *testing.T, r *reducer, in gpumux.MapInput) (*worker, gpumux.Su
 }
 
 func TestReduce_IsOneActivity(t *testing.T) {
-	for reduce, queue := range map[string]string{gpumux.ReduceSum: gpumux.Queue, "m:join": names.PoolQueue("gpu")} {
-		for n, output := range map[int64]string{0: "", 99: "", 200_000: "maps/a/results.jsonl"} {
-			r := &reducer{}
-			w, sum, err := reduceMap(t, r, gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: n}, Reduce: reduce, Chunk: 60_000, Output: output})
-			require.NoError(t, err)
-			require.Equal(t, "7", string(sum.Reduced))
-			require.Equal(t, []string{queue}, r.queues)
-			require.Equal(t, sum.Output, r.inputs[0].Output)
-			require.Empty(t, r.inputs[0].Results, "they lie in the file")
-			require.True(t, strings.HasSuffix(r.inputs[0].Key, "/results.jsonl.parts/reduced.json"))
-			if reduce == "m:join" {
-				require.Equal(t, "e1", r.inputs[0].Edition)
-				require.Equal(t, min(n, 1)+1, int64(w.asked), "of the task and of the reduce")
-			}
-		}
+	for n, output := range map[int64]string{0: "", 99: "", 200_000: "maps/a/results.jsonl"} {
+		r := &reducer{}
+		w, sum, err := reduceMap(t, r, gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: n}, Reduce: "m:join", Chunk: 60_000, Output: output})
+		require.NoError(t, err)
+		require.Equal(t, "7", string(sum.Reduced))
+		require.Equal(t, []string{names.PoolQueue("gpu")}, r.queues)
+		require.Equal(t, sum.Output, r.inputs[0].Output)
+		require.Empty(t, r.inputs[0].Results, "they lie in the file")
+		require.True(t, strings.HasSuffix(r.inputs[0].Key, "/results.jsonl.parts/reduced.json"))
+		require.Equal(t, "e1", r.inputs[0].Edition)
+		require.Equal(t, min(n, 1)+1, int64(w.asked), "of the task and of the reduce")
 	}
 }
 
@@ -78,7 +74,7 @@ func TestReduce_FaultLeavesTheItems(t *testing.T) {
 		return temporal.NewApplicationErrorWithOptions("no number", "task_error", temporal.ApplicationErrorOptions{
 			NonRetryable: true, Details: []any{gpumux.Fault{Kind: gpumux.FaultTaskError, Message: "no number"}}})
 	}}
-	_, sum, err := reduceMap(t, r, gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 5000}, Reduce: gpumux.ReduceSum, Output: "maps/a/results.jsonl"})
+	_, sum, err := reduceMap(t, r, gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 5000}, Reduce: "m:join", Output: "maps/a/results.jsonl"})
 	require.NoError(t, err)
 	require.Equal(t, "no number", sum.ReduceFault.Message)
 	require.EqualValues(t, 5000, sum.Succeeded)

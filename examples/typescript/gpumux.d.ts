@@ -50,7 +50,7 @@ export interface MapInput {
   maxFailures?: number | string | null;
   /** output is the results file: a blob URL or a key in the workers' store. Default: a file in a folder of the map's run. */
   output?: string | null;
-  /** reduce makes one value of all: sum, mean, min, max, count, or the name of a task that makes one value of a pair [a, b] and is associative. Failed items are left out. */
+  /** reduce is the name of a task that makes one value of a pair [a, b] and is associative; the map makes one of all values with it. Failed items are left out. */
   reduce?: string | null;
   /** key names a field of the items, which is copied into their results; null where an item lacks it. withItem copies the whole item. */
   key?: string | null;

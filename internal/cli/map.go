@@ -46,7 +46,7 @@ goes on.`,
 		Example: `  gpumux map embed.py:embed --in items.jsonl --local
   gpumux map embed --in items.csv --out vectors.jsonl --pool gpu,cpu
   gpumux map resize --glob 'images/*.png' --detach
-  gpumux map words --in s3://bucket/texts.jsonl.gz --reduce sum
+  gpumux map words.py:count --in s3://bucket/texts.jsonl.gz --local --reduce builtins:sum
   gpumux map rank --in results:embed-3fa92c01d4e5 --out ranks.parquet
   gpumux map --range 0:1000 --local -- ./simulate --json
   gpumux map --in names.txt --lines --local --output text -- convert {} -resize 50% png:{}.png`,

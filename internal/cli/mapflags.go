@@ -161,7 +161,7 @@ func (f *mapFlags) registerOptions(flags *pflag.FlagSet) {
 	flags.DurationVar((*time.Duration)(&f.input.Delay), "delay", 0, "pause before the first item (default: none)")
 	flags.BoolVar(&f.input.FailFast, "fail-fast", false, "end at the first failed item")
 	flags.StringVar((*string)(&f.input.MaxFailures), "max-failures", "", "end when more items have failed than this `number`, such as 10 or 5%")
-	flags.StringVar(&f.input.Reduce, "reduce", "", "one value of all: sum, mean, min, max, count, or a task that makes one value of a pair [a, b]")
+	flags.StringVar(&f.input.Reduce, "reduce", "", "one value of all: a task that makes one value of a pair [a, b], such as add.py:add, or with --local builtins:sum")
 	flags.IntVar(&f.input.Chunk, "chunk", 0, "items per chunk (default: learnt)")
 	flags.IntVar(&f.input.Window, "window", 0, "chunks in flight (default: learnt)")
 	flags.IntVar(&f.input.Priority, "priority", 0, "1 (first) to 5 (last) (default 3)")

@@ -2,29 +2,19 @@ package contract
 
 import (
 	"encoding/json"
-	"slices"
 
 	"github.com/gpumux/gpumux"
 )
-
-// Reduces are the names of reduces that stand for no task.
-func Reduces() []string {
-	return []string{gpumux.ReduceSum, gpumux.ReduceMean, gpumux.ReduceMin, gpumux.ReduceMax, gpumux.ReduceCount}
-}
-
-// OwnReduce reports whether a reduce is computed by gpumux itself; any other name is a
-// task that runs in slots.
-func OwnReduce(name string) bool { return slices.Contains(Reduces(), name) }
 
 // ReduceInput is the input of the activity Reduce.
 type ReduceInput struct {
 	Contract Stamp  `json:"contract"`
 	Map      string `json:"map"`
 	Reduce   string `json:"reduce"`
-	// Edition is the edition of a reduce that is a task; a worker with another refuses.
+	// Edition is the edition of the task Reduce; a worker with another refuses.
 	// gpumux.AnyEdition: whatever the worker has.
 	Edition string `json:"edition,omitempty"`
-	// Timeout, Attempts and Arg are the map's, for each pair that a task combines.
+	// Timeout, Attempts and Arg are the map's, for each pair that the task combines.
 	Timeout  gpumux.Duration `json:"timeout,omitempty"`
 	Attempts int             `json:"attempts,omitempty"`
 	Arg      json.RawMessage `json:"arg,omitempty"`

@@ -24,7 +24,7 @@ var inputs = map[string]any{
 	"PartsInput":   contract.PartsInput{Parts: "a"},
 	"ListInput":    contract.ListInput{Parts: "a", Runs: contract.Runs{{End: 1}}},
 	"MergeInput":   contract.MergeInput{Parts: "a", Output: "b"},
-	"ReduceInput":  contract.ReduceInput{Reduce: "sum", Output: "u"},
+	"ReduceInput":  contract.ReduceInput{Reduce: "add", Output: "u"},
 	"WatchInput":   contract.WatchInput{Once: true},
 	"OutputInput":  contract.OutputInput{Map: "m", Item: 3},
 	"Lease":        contract.Lease{ID: contract.LeaseID("a"), Queue: contract.QueueOf(contract.LeaseID("a"), 1), TTL: 1e9},

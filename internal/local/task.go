@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/edition"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/text"
@@ -51,7 +50,7 @@ type TaskOptions struct {
 	Start gpumux.Duration
 	// VisibleDevices is uuid (default) or index: how CUDA_VISIBLE_DEVICES names devices.
 	VisibleDevices string
-	// Reduce is the map's: one of contract.Reduces, or another task.
+	// Reduce is the map's task that makes one value of a pair.
 	Reduce string
 }
 
@@ -68,13 +67,12 @@ func FindTask(name string, o TaskOptions) (*Task, error) {
 		return nil, err
 	}
 	t.Edition, t.wanted = t.code.Named(), t.code.Edition()
-	if o.Reduce == "" || contract.OwnReduce(o.Reduce) {
+	if o.Reduce == "" {
 		return t, nil
 	}
 	t.reduce, err = FindTask(o.Reduce, TaskOptions{Python: o.Python, Fresh: o.Fresh, PassEnv: o.PassEnv, Start: o.Start, VisibleDevices: o.VisibleDevices})
-	if err != nil || o.Output != "" {
-		return nil, mistake("reduce %s: give one of %s, or file.py:function, module:function or file.R:function of a function that makes one value of a pair [a, b]",
-			o.Reduce, strings.Join(contract.Reduces(), ", "))
+	if err != nil {
+		return nil, mistake("reduce: %v; a reduce is a task that makes one value of a pair [a, b], such as builtins:sum", err)
 	}
 	t.Edition = edition.Join(t.Edition, t.reduce.Edition)
 	return t, nil

@@ -22,7 +22,6 @@ func TestFindTask_EditionOfTaskAndReduce(t *testing.T) {
 		require.NoError(t, err)
 		return task.Edition
 	}
-	require.Equal(t, find(""), find("sum"))
 	before := find("join.py:join")
 	require.Len(t, before, 6)
 	write(t, "join.py", "def join(pair): return 1")

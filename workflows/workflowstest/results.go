@@ -11,7 +11,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/numbers"
 )
 
 func (t *Tasks) registerResults(env *testsuite.TestWorkflowEnvironment) {
@@ -45,37 +44,27 @@ func (t *Tasks) page(_ context.Context, in contract.PageInput) (page contract.Pa
 }
 
 // reduce makes one value of results, as a worker does.
-func (t *Tasks) reduce(reduce string, results []gpumux.Result) (value json.RawMessage, _ *gpumux.Fault) {
-	own, value := numbers.New(reduce), json.RawMessage("null")
-	wrong := func(index int64, what any) (json.RawMessage, *gpumux.Fault) {
-		return nil, &gpumux.Fault{Kind: gpumux.FaultTaskError, Op: "reduce", Task: reduce, Message: fmt.Sprintf("reduce %s at item %d: %v", reduce, index, what)}
-	}
-	first := true
+func (t *Tasks) reduce(reduce string, results []gpumux.Result) (json.RawMessage, *gpumux.Fault) {
+	var value json.RawMessage
 	for _, r := range results {
-		switch {
-		case r.Fault != nil:
-		case contract.OwnReduce(reduce):
-			if err := own.Add(r.Value); err != nil {
-				return wrong(r.Index, err)
-			}
-		case first:
-			value, first = r.Value, false
-		default:
-			combined, err := t.each(reduce, []json.RawMessage{fmt.Appendf(nil, "[%s,%s]", value, r.Value)})
-			if err != nil {
-				return wrong(r.Index, err)
-			}
-			if value = combined[0].Value; combined[0].Fault != nil {
-				return wrong(r.Index, combined[0].Fault)
-			}
+		if r.Fault != nil {
+			continue
 		}
+		if value == nil {
+			value = r.Value
+			continue
+		}
+		combined, err := t.each(reduce, []json.RawMessage{fmt.Appendf(nil, "[%s,%s]", value, r.Value)})
+		if err == nil && combined[0].Fault != nil {
+			err = combined[0].Fault
+		}
+		if err != nil {
+			return nil, &gpumux.Fault{Kind: gpumux.FaultTaskError, Op: "reduce", Task: reduce, Message: fmt.Sprintf("reduce %s at item %d: %v", reduce, r.Index, err)}
+		}
+		value = combined[0].Value
 	}
-	if !contract.OwnReduce(reduce) {
-		return value, nil
-	}
-	value, err := own.Value()
-	if err != nil {
-		return wrong(int64(len(results)), err)
+	if value == nil {
+		value = json.RawMessage("null")
 	}
 	return value, nil
 }

@@ -132,7 +132,7 @@ func (t *Tasks) run(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, e
 	if err := in.Validate(); err != nil {
 		return gpumux.Summary{}, refused(err.Error())
 	}
-	if in.Reduce != "" && !contract.OwnReduce(in.Reduce) {
+	if in.Reduce != "" {
 		if _, err := t.each(in.Reduce, nil); err != nil {
 			return gpumux.Summary{}, err
 		}

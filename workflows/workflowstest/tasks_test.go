@@ -179,8 +179,7 @@ func TestTasks_APageOfNoFileSaysWhatToDo(t *testing.T) {
 	require.ErrorContains(t, env.GetWorkflowError(), "output: is missing; give the Output of the summary")
 }
 
-// A map in a workflow and one over a source reduce alike: by gpumux itself, or by a
-// stand-in.
+// A map in a workflow and one over a source reduce alike.
 func TestTasks_Reduce(t *testing.T) {
 	inline := func(ctx workflow.Context, reduce string) (gpumux.Summary, error) {
 		mapped, err := workflows.Map[string, string](ctx, gpumux.MapInput{Task: "same", Reduce: reduce}, []string{"a", "", "b", "c"})
@@ -191,7 +190,7 @@ func TestTasks_Reduce(t *testing.T) {
 	}
 	for _, f := range []any{inline, source} {
 		for reduce, want := range map[string]string{
-			gpumux.ReduceCount: "3", "join": `"abc"`, gpumux.ReduceSum: "at item 0: it takes numbers", "no": "at item 2: task_error: never",
+			"join": `"abc"`, "no": "at item 2: task_error: never",
 			"unknown": `no stand-in for task "unknown"`,
 		} {
 			env, tasks := environment()

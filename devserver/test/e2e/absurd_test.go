@@ -22,7 +22,7 @@ var absurd = []any{
 	map[string]any{"runs": []int{0, 1 << 40}, "range": map[string]any{"start": 0, "end": 1 << 40}, "parts": "../m/parts"},
 	map[string]any{"start": -5, "end": -1, "items": []int{}}, map[string]any{"items": -1, "parts": "../a", "output": "b"},
 	map[string]any{"parts": "../../etc", "results": []any{map[string]any{"index": 1 << 60, "value": 1}}},
-	json.RawMessage(`{"reduce":"sum","attempts":4611686018427387904,"results":[{"index":-9}]}`),
+	json.RawMessage(`{"reduce":"","attempts":4611686018427387904,"results":[{"index":-9}]}`),
 }
 
 // Any client can start any registered activity with any input. That must end neither the

@@ -35,7 +35,7 @@ func pipeline(ctx workflow.Context) (c chained, err error) {
 	}
 	ctx = workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{WorkflowID: "pipeline/again"})
 	again := workflows.MapSourceAsync(ctx, gpumux.MapInput{Task: "double", Source: gpumux.FailedOf(c.First.Output), Ladder: cpu, Output: "again.jsonl",
-		Reduce: gpumux.ReduceSum})
+		Reduce: "sum"})
 	var items []int64
 	for at, more := int64(0), true; more; more = at > 0 {
 		var page []workflows.Result[int64]
@@ -49,7 +49,7 @@ func pipeline(ctx workflow.Context) (c chained, err error) {
 			}
 		}
 	}
-	running := workflows.MapAsync[int64, int64](ctx, gpumux.MapInput{Task: "double", Ladder: cpu, Chunk: 3, Reduce: gpumux.ReduceSum}, items)
+	running := workflows.MapAsync[int64, int64](ctx, gpumux.MapInput{Task: "double", Ladder: cpu, Chunk: 3, Reduce: "sum"}, items)
 	for {
 		r, more := running.Next(ctx)
 		if !more {

@@ -113,14 +113,14 @@ func TestLocal_CommandsAndOneValue(t *testing.T) {
 	for i, want := range []string{`"<a b>"`, `"<>"`, `"<$(exit 3)>"`} {
 		require.Equal(t, want, string(results[i]["value"]))
 	}
-	p = s.run(0, "map", "step.py:double", "--range", "0:5", "--local", "-q", "--reduce", "sum")
+	p = s.run(0, "map", "step.py:double", "--range", "0:5", "--local", "-q", "--reduce", "builtins:sum")
 	require.Equal(t, "20\n", p.stdout.String())
 	require.Empty(t, p.stderr.String())
 	require.Empty(t, s.state())
 	files, err := filepath.Glob(s.path("*.results.jsonl"))
 	require.NoError(t, err)
 	require.Empty(t, files)
-	p = s.run(0, "map", "step.py:double", "--range", "0:5", "--local", "-q", "--reduce", "sum", "--out", "r.jsonl")
+	p = s.run(0, "map", "step.py:double", "--range", "0:5", "--local", "-q", "--reduce", "builtins:sum", "--out", "r.jsonl")
 	require.Empty(t, p.stdout.String())
 	require.Len(t, s.lines(s.file("r.jsonl")), 5)
 }

@@ -68,7 +68,7 @@ func TestMap_InputFromAURL(t *testing.T) {
 		return len(found)
 	}
 	for i, file := range []string{filepath.Join(inside, "a.jsonl.gz"), here.path("b.jsonl.gz")} {
-		p := here.run(0, "map", "echo", "--in", "file://"+file, "--pool", "cpu", "--reduce", "sum", "--json", "--out", "r.jsonl")
+		p := here.run(0, "map", "echo", "--in", "file://"+file, "--pool", "cpu", "--reduce", "join", "--json", "--out", "r.jsonl")
 		var sum gpumux.Summary
 		require.NoError(t, json.Unmarshal([]byte(p.stdout.String()), &sum))
 		require.Equal(t, "4498500", string(sum.Reduced))

@@ -54,7 +54,7 @@ type command struct {
 func (c *command) start() *exec.Cmd {
 	c.t.Helper()
 	p := exec.Command(c.binary, "map", "million.py:work", "--range", fmt.Sprintf("0:%d", c.n), "--local", "--slots", "2",
-		"--data", filepath.Join(c.dir, "data"), "--out", "results.jsonl", "--reduce", "sum", "--json")
+		"--data", filepath.Join(c.dir, "data"), "--out", "results.jsonl", "--reduce", "builtins:sum", "--json")
 	p.Dir, p.Env = c.dir, append(os.Environ(), "HOME="+c.dir)
 	p.Stderr = os.Stderr
 	return p
