@@ -24,7 +24,7 @@ def main(arguments):
         report = json.load(file)
     print(LINE.format("workload", "sharing", "clients", "throughput", "q1-q3", "latency", "q1-q3", "item"))
     for row in report["rows"]:
-        if row["way"] in ("sequential", "persistent"):
+        if row["way"] == "persistent":
             more, longer = row.get("ofUnshared"), row.get("latencyOfUnshared")
             item = f"{row['itemSeconds']['median'] * 1000:.1f}ms"
             print(LINE.format(row["workload"], row["sharing"], row["clients"], *share(more), *share(longer), item))

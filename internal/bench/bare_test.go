@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -17,20 +16,20 @@ import (
 )
 
 // newBench is a bench with a real Python on the CPU and no server.
-func newBench(t *testing.T) *bench {
+func newBench(t *testing.T) *Bench {
 	t.Helper()
 	interpreter := os.Getenv("GPUMUX_TEST_PYTHON")
 	if _, err := exec.LookPath(interpreter); err != nil {
 		interpreter = "python3"
 	}
-	b := &bench{Options: Options{Folder: t.TempDir(), Clients: []int{1, 2}}, report: &Report{}}
-	b.Python = interpreter
-	require.NoError(t, os.WriteFile(b.task(), []byte(python), 0o600))
+	b := &Bench{Options: Options{Folder: t.TempDir(), Python: interpreter, Clients: []int{1, 2}}, report: &Report{}}
+	require.NoError(t, os.WriteFile(b.file(), []byte(python), 0o600))
 	env := map[string]string{"PATH": os.Getenv("PATH")}
-	b.around = map[int]map[string]string{1: env, 2: env}
-	var err error
-	b.on, err = b.probe(t.Context(), gpu.Device{Kind: gpu.KindCPU, UUID: gpu.CPU, Memory: 8 << 30})
+	b.environs = map[int]map[string]string{1: env, 2: env}
+	b.device = gpu.Device{Kind: gpu.KindCPU, UUID: gpu.CPU, Memory: 8 << 30}
+	found, err := b.probe(t.Context())
 	require.NoError(t, err)
+	b.framework = found.Framework
 	return b
 }
 
@@ -43,7 +42,6 @@ func TestBare_RoundsGoOnWithTheItems(t *testing.T) {
 		got, err := p.piece(t.Context(), calls)
 		require.NoError(t, err)
 		require.Len(t, got.times, 2*calls-2, "the first item of a process and round has no predecessor")
-		require.Zero(t, got.perMap)
 	}
 }
 
@@ -57,14 +55,14 @@ func TestBare_InterruptionEndsTheProcesses(t *testing.T) {
 	_, err = p.piece(ctx, 500_000_000) // hours of work
 	require.ErrorIs(t, err, gone)
 	p.close()
-	for _, one := range p.procs {
+	for _, one := range p {
 		require.ErrorIs(t, one.cmd.Process.Signal(syscall.Signal(0)), os.ErrProcessDone)
 	}
 }
 
 func TestBare_DeathIsToldWithItsLastWords(t *testing.T) {
 	b := newBench(t)
-	require.NoError(t, os.WriteFile(b.task(), []byte("raise SystemExit('no weights')"), 0o600))
+	require.NoError(t, os.WriteFile(b.file(), []byte("raise SystemExit('no weights')"), 0o600))
 	p, err := b.startBare(t.Context(), "light", 1)
 	defer p.close()
 	require.ErrorContains(t, err, "a bare process ended: exit status 1: no weights")
@@ -77,12 +75,13 @@ func TestWorkloads_TaskImportsItsFramework(t *testing.T) {
 	if err := exec.CommandContext(t.Context(), b.Python, "-c", "import numpy").Run(); err != nil {
 		rig.Because(t, rig.NumPy, "that is the framework")
 	}
+	b.framework = "numpy"
 	runtimes, err := filepath.Abs("../runtimes/python")
 	require.NoError(t, err)
 	for workload, want := range map[string]string{"medium": "True\n", "light": "False\n"} {
 		cmd := exec.CommandContext(t.Context(), b.Python, "-c", "import sys, workloads; print('numpy' in sys.modules)")
 		cmd.Dir, cmd.Env = b.Folder, append(os.Environ(), "PYTHONPATH="+runtimes)
-		for name, value := range b.env(workload, "numpy") {
+		for name, value := range b.env(workload) {
 			cmd.Env = append(cmd.Env, name+"="+value)
 		}
 		out, err := cmd.CombinedOutput()
@@ -91,47 +90,11 @@ func TestWorkloads_TaskImportsItsFramework(t *testing.T) {
 	}
 }
 
-// One item in five keeps what passes the budget, and a negative one never does.
-func TestWorkloads_OOMKeepsMemory(t *testing.T) {
-	b := newBench(t)
-	if err := exec.CommandContext(t.Context(), b.Python, "-c", "import numpy").Run(); err != nil {
-		rig.Because(t, rig.NumPy, "it measures the memory of that")
-	}
-	script := b.Folder + "/peak.py"
-	require.NoError(t, os.WriteFile(script, []byte(`
-import resource, sys, workloads
-workloads.HOLD = 0
-peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-for item in (-1, 0, 1, 2, 3): workloads.oom(item)
-before = peak()
-workloads.oom(4)
-print(peak() - before)
-`), 0o600))
-	cmd := exec.CommandContext(t.Context(), b.Python, script)
-	cmd.Env = append(os.Environ(), "BENCH_FRAMEWORK=numpy", "BENCH_BYTES=268435456")
-	out, err := cmd.Output()
-	require.NoError(t, err)
-	var kilobytes int
-	for _, c := range string(out) {
-		if c >= '0' && c <= '9' {
-			kilobytes = kilobytes*10 + int(c-'0')
-		}
-	}
-	require.Greater(t, kilobytes, 256<<10)
-	require.Less(t, kilobytes, 480<<10)
-}
-
 func TestProbe_SaysWhatIsMissing(t *testing.T) {
 	b := newBench(t)
 	b.Python = "no-such-python"
-	_, err := b.probe(t.Context(), b.on.device)
-	var lacking *LackingError
-	require.ErrorAs(t, err, &lacking)
-	require.ErrorContains(t, err, "give another Python")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
-	defer cancel()
-	_, err = b.probe(ctx, b.on.device)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
+	_, err := b.probe(t.Context())
+	require.ErrorContains(t, err, "give another --python")
 }
 
 // A relative path is the caller's; slots run elsewhere.
@@ -141,26 +104,25 @@ func TestProbe_RelativePython(t *testing.T) {
 	require.NoError(t, err)
 	t.Chdir(filepath.Dir(path))
 	b.Python = "./" + filepath.Base(path)
-	found, err := b.probe(t.Context(), b.on.device)
+	found, err := b.probe(t.Context())
 	require.NoError(t, err)
 	require.True(t, filepath.IsAbs(found.Interpreter))
 }
 
-func TestUsable_NoFramework(t *testing.T) {
-	b := &bench{Options: Options{Workloads: []string{"light"}}}
-	none := &target{Lacking: "numpy: not installed, torch: not installed"}
-	require.NoError(t, b.usable(none))
-	b.Workloads = Workloads
-	require.ErrorContains(t, b.usable(none), "numpy: not installed, torch: not installed")
-	require.ErrorContains(t, b.usable(none), "the workload light")
-}
-
-func TestProbe_OneFramework(t *testing.T) {
+// CuPy never calculates on the CPU; light needs nothing that does.
+func TestChoose_NoFramework(t *testing.T) {
 	b := newBench(t)
-	b.Framework = "cupy" // never calculates on the CPU
-	p, err := b.probe(t.Context(), b.on.device)
+	b.Framework, b.Pool, b.Workloads = "cupy", "cpu", []string{"light"}
+	inventory, err := gpu.Open(t.Context(), gpu.Options{Static: []gpu.Device{b.device}})
 	require.NoError(t, err)
-	require.Empty(t, p.Framework)
-	require.Equal(t, "cupy: ", p.Lacking[:6])
-	require.NotContains(t, p.Lacking, "numpy")
+	defer inventory.Close()
+	b.inventory = inventory
+	require.NoError(t, b.choose(t.Context()))
+	b.Workloads = Workloads
+	err = b.choose(t.Context())
+	require.ErrorContains(t, err, "cupy: ")
+	require.ErrorContains(t, err, "the workload light")
+	require.NotContains(t, err.Error(), "numpy: ")
+	b.Pool = "gpu"
+	require.ErrorContains(t, b.choose(t.Context()), "measure the CPU with --pool cpu")
 }

@@ -9,19 +9,18 @@
 // # How it measures
 //
 // A stage measures one workload in one pool. In each round the slots, as many bare
-// processes, and one bare process alone run a piece of half a second each. The process
-// alone is the unshared device. Every other round goes backwards, so that other work on
-// the machine hits all alike, and shares are computed within a round.
+// processes, and one bare process alone run a piece each. The process alone is the
+// unshared device. Every other round goes backwards, so that other work on the machine
+// hits all alike, and shares are computed within a round.
 //
 // The throughput of a piece is that of its steady state, while all slots have work. A
-// piece of slots is a map with one chunk per slot; what a map takes before its first item
-// and after its last one is its fixed cost and stands apart. Advice follows only where
-// the quartiles of the rounds lie apart.
+// piece of slots is a map with one chunk per slot.
 package bench
 
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -39,40 +38,40 @@ import (
 	"github.com/gpumux/gpumux/store"
 )
 
-// Options of Run. Python, Framework, Pool, Clients, Limit, Workloads and Log have
-// defaults.
+// Workloads are functions of workloads.py, and Frameworks what they can use, in the order
+// in which each is tried. Sharings are the ways to share a device that are measured.
+var (
+	Workloads  = []string{"heavy", "medium", "detector", "light"}
+	Frameworks = []string{"torch", "jax", "cupy", "numpy"}
+	Sharings   = []string{string(sharing.Default), string(sharing.MPS), string(sharing.MIG)}
+)
+
+// Options of New.
 type Options struct {
-	// Starter is of a server that no other gpumux worker serves; Run gives it a store.
+	// Starter is of a server that no other gpumux worker serves; New gives it a store.
 	Starter *starter.Starter
 	// Folder takes the task file and the store. It must exist; the caller removes it.
 	Folder string
 	// Python runs the workloads, in slots and bare. Default python3.
 	Python string
 	// Framework is one of Frameworks. Default: the first that reaches a GPU, else the
-	// first that is there.
+	// first that there is.
 	Framework string
-	// Pool is gpu or cpu. Default: the GPU where a framework reaches one, and the CPU
-	// beside it; else the CPU.
+	// Pool is gpu or cpu. Default: the GPU, where there is one.
 	Pool string
 	// Clients are the numbers of slots that share the device, in ascending order and 1
-	// among them. Default: 1, and 4 on a GPU; on the CPU one per processor, at most 4.
+	// among them. Default: 1, and 4, or one per processor where those are fewer.
 	Clients []int
-	// Limit bounds a workload in one pool. Default: 30 s; 10 s when Quick.
+	// Limit bounds a workload in one pool.
 	Limit time.Duration
-	// Workloads are names of Workloads. Default: all of them, but without heavy when
-	// Quick.
-	Workloads []string
-	// Sharing are the ways to share the device, of Sharings, that are measured where this
-	// machine allows them; default always is, since the others are compared with it.
-	// Default: all.
-	Sharing []string
+	// Workloads are of Workloads, and Sharing of Sharings. Sharing default is always
+	// measured, since the others are compared with it.
+	Workloads, Sharing []string
 	// NoFresh leaves the fresh slots out.
 	NoFresh bool
-	// Quick makes pieces short and rounds few.
-	Quick bool
 	// Version is reported.
 	Version string
-	// Say is told what is measured next.
+	// Say is given what is measured next.
 	Say func(text string)
 	// Keep is given the report after each stage, so that a run that is ended leaves what it
 	// has measured; an error of it ends the run.
@@ -83,182 +82,232 @@ type Options struct {
 	Log *zap.Logger
 }
 
-type bench struct {
+// Bench is a machine that can be measured.
+type Bench struct {
 	Options
 	storeURL  string
+	store     *store.Store
 	inventory *gpu.Inventory
-	// on is the device that is measured, cpu the CPU beside it or nil.
-	on, cpu *target
-	// around is the environment of a slot among so many, which bare processes get too:
-	// other threads or libraries would make the comparison one of environments.
-	around map[int]map[string]string
-	report *Report
+	device    gpu.Device
+	framework string
+	// environs has the environment of one of so many slots. As many bare processes get it
+	// too: other threads or libraries would make the comparison one of environments.
+	environs map[int]map[string]string
+	report   *Report
 }
 
-// Run measures. Its errors are *LackingError when this machine lacks something, and the
-// cause of ctx when that ended.
-func Run(ctx context.Context, o Options) (*Report, error) {
-	began := time.Now()
-	if o.Limit == 0 && o.Quick {
-		o.Limit = 10 * time.Second
+// New finds what Run needs. Its errors are about what this machine lacks. The caller
+// closes the Bench.
+func New(ctx context.Context, o Options) (_ *Bench, err error) {
+	o.Python = cmp.Or(o.Python, "python3")
+	b := &Bench{Options: o, environs: map[int]map[string]string{}, report: &Report{Version: o.Version}}
+	b.Say("looking at Python and devices")
+	if err = os.WriteFile(b.file(), []byte(python), 0o644); err != nil {
+		return nil, fmt.Errorf("write the workloads: %w", err)
 	}
-	o.Limit, o.Python = cmp.Or(o.Limit, 30*time.Second), cmp.Or(o.Python, "python3")
-	if len(o.Workloads) == 0 {
-		o.Workloads = Workloads
-		if o.Quick {
-			o.Workloads = Workloads[1:]
-		}
-	}
-	b := &bench{Options: o, around: map[int]map[string]string{}, report: &Report{Version: o.Version, Quick: o.Quick}}
-	if err := b.prepare(ctx); err != nil {
+	b.storeURL = (&url.URL{Scheme: "file", Path: filepath.ToSlash(filepath.Join(b.Folder, "store"))}).String()
+	if b.store, err = store.Open(ctx, b.storeURL, nil); err != nil {
 		return nil, err
 	}
-	defer b.inventory.Close()
-	stored, err := store.Open(ctx, b.storeURL, nil)
+	b.Starter.Store = b.store
+	if b.inventory, err = gpu.Open(ctx, gpu.Options{}); err != nil {
+		err = fmt.Errorf("list this machine's devices: %w", err)
+	} else {
+		err = b.choose(ctx)
+	}
 	if err != nil {
+		b.Close()
 		return nil, err
 	}
-	defer stored.Close()
-	b.Starter.Store = stored
-	if err := b.measure(ctx); err != nil {
-		return nil, err
+	if len(b.Clients) == 0 {
+		b.Clients = slices.Compact([]int{1, min(runtime.GOMAXPROCS(0), 4)})
+	}
+	return b, nil
+}
+
+// Close ends the reading of devices.
+func (b *Bench) Close() {
+	b.store.Close()
+	if b.inventory != nil {
+		b.inventory.Close()
+	}
+}
+
+// choose takes the device and asks the interpreter what it has on it.
+func (b *Bench) choose(ctx context.Context) error {
+	devices, err := b.inventory.Select(gpu.Selection{"all"})
+	if b.Pool == "cpu" || b.Pool == "" && err != nil {
+		devices, err = b.inventory.Select(gpu.Selection{"cpu"})
+	}
+	if err != nil {
+		return fmt.Errorf("%w; measure the CPU with --pool cpu", err)
+	}
+	b.device = devices[0]
+	found, err := b.probe(ctx)
+	if err != nil {
+		return err
+	}
+	onGPU := b.device.Kind != gpu.KindCPU
+	switch calculates := slices.ContainsFunc(b.Workloads, func(name string) bool { return name != "light" }); {
+	case calculates && onGPU && !found.GPU:
+		return fmt.Errorf("no framework of %s reaches the GPU %s (%s); install one of them with CUDA, give another --python, "+
+			"or measure the CPU with --pool cpu", found.Interpreter, b.device, found.Lacking)
+	case calculates && found.Framework == "":
+		return fmt.Errorf("the workloads multiply matrices, and this Python has nothing that can (%s); install one, such as numpy, "+
+			"give another --python, or measure the workload light", found.Lacking)
+	}
+	if len(devices) > 1 {
+		b.report.Notes = append(b.report.Notes, fmt.Sprintf("only the first of %d devices is measured", len(devices)))
+	}
+	b.Python, b.framework = found.Interpreter, found.Framework
+	b.report.Machine = Machine{
+		OS: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.GOMAXPROCS(0), GPU: onGPU, Python: found.Python,
+		Device: cmp.Or(found.Name, b.device.Name), Framework: strings.TrimSpace(found.Framework + " " + found.Version),
+	}
+	return nil
+}
+
+// Run measures. Its error is the cause of ctx when that ended.
+func (b *Bench) Run(ctx context.Context) (*Report, error) {
+	began := time.Now()
+	stages := b.stages()
+	for _, workload := range b.Workloads {
+		for _, s := range stages {
+			s.workload = workload
+			if err := b.runStage(ctx, s); err != nil {
+				return nil, err
+			}
+			if err := b.Keep(b.report); err != nil {
+				return nil, err
+			}
+		}
+		b.report.advise(workload)
 	}
 	b.report.Took = time.Since(began)
-	b.report.advise()
 	return b.report, b.Keep(b.report)
 }
 
-// prepare finds what the runs need. The caller closes the inventory.
-func (b *bench) prepare(ctx context.Context) (err error) {
-	b.Say("looking at Python and devices")
-	b.storeURL = (&url.URL{Scheme: "file", Path: filepath.ToSlash(filepath.Join(b.Folder, "store"))}).String()
-	if err = os.WriteFile(b.task(), []byte(python), 0o644); err != nil {
-		return fmt.Errorf("write the workloads: %w", err)
-	}
-	if b.inventory, err = gpu.Open(ctx, gpu.Options{}); err != nil {
-		return &LackingError{fmt.Sprintf("list this machine's devices: %v", err)}
-	}
-	if err = b.choose(ctx); err != nil {
-		b.inventory.Close()
-		return err
-	}
-	if len(b.Clients) == 0 {
-		b.Clients = []int{1, maxSlots}
-		if !b.on.gpu() {
-			b.Clients = slices.Compact([]int{1, cpuSlots()})
-		}
-	}
-	b.report.Machine = Machine{
-		OS: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.GOMAXPROCS(0), GPU: b.on.gpu(), Python: b.on.Python,
-		Device: cmp.Or(b.on.Name, b.on.device.Name), Framework: strings.TrimSpace(b.on.Framework + " " + b.on.Version),
-	}
-	return nil
+// stage is a workload in a pool.
+type stage struct {
+	workload string
+	way      Way
+	sharing  string
+	slots    int // of each device
+	devices  []string
 }
 
-func (b *bench) measure(ctx context.Context) error {
-	seats := b.seats()
-	for _, workload := range b.Workloads {
-		for _, at := range seats {
-			if workload == "oom" && at.sharing != timeSliced {
-				continue
-			}
-			if err := b.runStage(ctx, workload, at); err != nil {
-				return err
-			}
-			if err := b.Keep(b.report); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
+func (s stage) clients() int { return s.slots * len(s.devices) }
 
-// The ways to share a device, as pools name them.
-const timeSliced, mps, mig = "default", "mps", "mig"
-
-// Sharings are the ways to share a device that can be measured.
-var Sharings = []string{timeSliced, mps, mig}
-
-const maxSlots = 4
-
-func cpuSlots() int { return min(runtime.GOMAXPROCS(0), maxSlots) }
-
-func (b *bench) maxClients() int { return b.Clients[len(b.Clients)-1] }
-
-// seat is a pool that is measured in one way.
-type seat struct {
-	way     Way
-	sharing string
-	on      *target
-	slots   int // of each device
-	devices []string
-}
-
-func (s seat) clients() int { return s.slots * len(s.devices) }
-
-func (b *bench) newSeat(sharing string, clients int) seat {
-	if clients == 1 {
-		return seat{Sequential, sharing, b.on, 1, []string{b.on.device.UUID}}
-	}
-	return seat{Persistent, sharing, b.on, clients, []string{b.on.device.UUID}}
-}
-
-func (b *bench) seats() (seats []seat) {
-	for _, clients := range b.Clients {
-		seats = append(seats, b.newSeat(timeSliced, clients))
-	}
-	if !b.NoFresh {
-		fresh := b.newSeat(timeSliced, b.maxClients())
-		fresh.way = Fresh
-		seats = append(seats, fresh)
-	}
-	b.lacks("exclusive", "one slot has the device to itself, as 1 client has here")
-	var instances []string
-	for _, d := range b.inventory.Devices() {
-		if d.Kind == gpu.KindMIG {
-			instances = append(instances, d.UUID)
-		}
-	}
-	for _, name := range Sharings[1:] {
-		if len(b.Sharing) > 0 && !slices.Contains(b.Sharing, name) {
+// stages of each workload.
+func (b *Bench) stages() (all []stage) {
+	for _, name := range Sharings {
+		if len(b.Sharing) > 0 && name != Sharings[0] && !slices.Contains(b.Sharing, name) {
 			continue
 		}
 		if why := b.refused(name); why != "" {
 			b.lacks(name, why)
 			continue
 		}
+		instances := b.instances()
 		for _, clients := range b.Clients {
-			at := b.newSeat(name, clients)
-			if name == mig && clients > len(instances) {
-				b.lacks(mig, fmt.Sprintf("%d clients need as many instances, and there are %d", clients, len(instances)))
-				break
-			} else if name == mig {
-				at.slots, at.devices = 1, instances[:clients]
+			s := stage{way: Persistent, sharing: name, slots: clients, devices: []string{b.device.UUID}}
+			if name == string(sharing.MIG) {
+				if clients > len(instances) {
+					b.lacks(name, fmt.Sprintf("%d clients need as many instances, and there are %d", clients, len(instances)))
+					break
+				}
+				s.slots, s.devices = 1, instances[:clients]
 			}
-			seats = append(seats, at)
+			all = append(all, s)
+		}
+		if name == Sharings[0] && !b.NoFresh {
+			fresh := all[len(all)-1]
+			fresh.way = Fresh
+			all = append(all, fresh)
 		}
 	}
-	if b.cpu != nil {
-		seats = append(seats, seat{OnCPU, timeSliced, b.cpu, cpuSlots(), []string{b.cpu.device.UUID}})
+	return all
+}
+
+func (b *Bench) instances() (uuids []string) {
+	for _, d := range b.inventory.Devices() {
+		if d.Kind == gpu.KindMIG {
+			uuids = append(uuids, d.UUID)
+		}
 	}
-	return seats
+	return uuids
 }
 
 // refused says why the device cannot be shared so, or nothing.
-func (b *bench) refused(name string) string {
-	if !b.on.gpu() {
+func (b *Bench) refused(name string) string {
+	if name == Sharings[0] {
+		return ""
+	}
+	if b.device.Kind == gpu.KindCPU {
 		return "it needs a GPU"
 	}
-	problems := sharing.Mode(name).Check(sharing.Use{Slots: b.maxClients(), PerSlot: 1, Devices: []gpu.Device{b.on.device}})
-	if len(problems) > 0 {
+	use := sharing.Use{Slots: b.Clients[len(b.Clients)-1], PerSlot: 1, Devices: []gpu.Device{b.device}}
+	if problems := sharing.Mode(name).Check(use); len(problems) > 0 {
 		return problems[0].Message
 	}
 	return ""
 }
 
 // lacks names a way to share that is not measured, once per reason.
-func (b *bench) lacks(name, why string) {
+func (b *Bench) lacks(name, why string) {
 	if one := (Unmeasured{name, why}); !slices.Contains(b.report.Unmeasured, one) {
 		b.report.Unmeasured = append(b.report.Unmeasured, one)
 	}
+}
+
+func (b *Bench) runStage(ctx context.Context, s stage) (err error) {
+	row := Row{Workload: s.workload, Size: b.size(s.workload), Way: s.way, Sharing: s.sharing, Clients: s.clients()}
+	b.Say(row.label() + ": " + row.name())
+	served, err := b.serve(ctx, s)
+	if err != nil {
+		if ctx.Err() != nil || s.sharing == Sharings[0] {
+			return err
+		}
+		b.lacks(s.sharing, err.Error())
+		return nil
+	}
+	defer func() { err = errors.Join(err, served.stop()) }()
+	env, err := served.warm(ctx)
+	if err != nil {
+		return err
+	}
+	if s.sharing == Sharings[0] {
+		b.environs[s.clients()] = env
+	}
+	counts := []int{1, s.clients()}
+	if s.clients() == 1 || s.sharing == string(sharing.MIG) { // bare processes share no instances
+		counts = counts[:1]
+	}
+	var lanes []*lane
+	for _, clients := range counts {
+		p, err := b.startBare(ctx, s.workload, clients)
+		defer p.close()
+		if err != nil {
+			return err
+		}
+		lanes = append(lanes, &lane{clients: clients, least: minItems, limit: maxBareItems, run: p.piece})
+	}
+	alone, beside := lanes[0], lanes[len(lanes)-1]
+	if beside.clients != s.clients() {
+		beside = nil
+	}
+	slots := &lane{clients: s.clients(), least: minItems, limit: maxItems, run: served.piece}
+	if s.way == Fresh {
+		slots.least = minFreshItems
+	}
+	if err := takeTurns(ctx, append(lanes, slots), b.Limit); err != nil {
+		return err
+	}
+	if s.sharing == Sharings[0] && s.way != Fresh {
+		bare := row
+		bare.Way, bare.Sharing = Bare, ""
+		b.report.Rows = append(b.report.Rows, beside.result(bare, alone, nil))
+	}
+	b.report.Rows = append(b.report.Rows, slots.result(row, alone, beside))
+	return nil
 }

@@ -5,17 +5,14 @@ import (
 	"fmt"
 	"html/template"
 	"io"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 
-	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/screen"
 )
 
 // Way is how a workload was run.
@@ -25,18 +22,14 @@ const (
 	Bare       Way = "bare"       // interpreters that call the function in a loop, without gpumux
 	Persistent Way = "persistent" // slots whose processes stay
 	Fresh      Way = "fresh"      // slots with a new process per item
-	Sequential Way = "sequential" // one persistent slot
-	OnCPU      Way = "cpu"        // slots on the CPU of a machine whose other ways use its GPU
 )
 
 // Report is all that Run measured. Times in JSON are in seconds.
 type Report struct {
-	Version string  `json:"version"`
-	Machine Machine `json:"machine"`
-	// Quick says that pieces were short and rounds few.
-	Quick bool          `json:"quick,omitempty"`
-	Took  time.Duration `json:"-"`
-	Rows  []Row         `json:"rows,omitempty"`
+	Version string        `json:"version"`
+	Machine Machine       `json:"machine"`
+	Took    time.Duration `json:"-"`
+	Rows    []Row         `json:"rows,omitempty"`
 	// Unmeasured are the ways to share the device that this machine does not allow.
 	Unmeasured []Unmeasured `json:"unmeasured,omitempty"`
 	Advice     []string     `json:"advice,omitempty"`
@@ -54,7 +47,7 @@ type Unmeasured struct {
 type Machine struct {
 	OS        string `json:"os"`
 	CPUs      int    `json:"cpus"`
-	Device    string `json:"device"` // of all ways but OnCPU
+	Device    string `json:"device"`
 	GPU       bool   `json:"gpu"`
 	Python    string `json:"python"`
 	Framework string `json:"framework,omitempty"` // with its version
@@ -74,15 +67,13 @@ type Row struct {
 	OfUnshared Quartiles `json:"ofUnshared,omitzero"`
 	OfBare     Quartiles `json:"ofBare,omitzero"`
 	// Item is an item's time in its slot. Latency divides a round's median of it by that of
-	// one bare process alone. PerMap is the time that a map takes beside its items.
-	Item    Quartiles                  `json:"itemSeconds"`
-	Latency Quartiles                  `json:"latencyOfUnshared,omitzero"`
-	PerMap  Quartiles                  `json:"perMapSeconds,omitzero"`
-	Faults  map[gpumux.FaultKind]int64 `json:"faults,omitempty"` // items that failed
+	// one bare process alone.
+	Item    Quartiles `json:"itemSeconds"`
+	Latency Quartiles `json:"latencyOfUnshared,omitzero"`
 }
 
 const legend = "THROUGHPUT and LATENCY are shares of one bare process alone, the unshared device, in the same round; OF BARE is of as many bare\n" +
-	"processes. Q1-Q3 are quartiles: of the rounds, and of single items. PER MAP is what a map takes beside its items."
+	"processes. Q1-Q3 are quartiles: of the rounds, and of single items."
 
 // label is the workload for people: "heavy 2048×2048".
 func (r Row) label() string {
@@ -90,6 +81,46 @@ func (r Row) label() string {
 		return r.Workload
 	}
 	return fmt.Sprintf("%s %d×%d", r.Workload, r.Size, r.Size)
+}
+
+// name is "persistent mps 4".
+func (r Row) name() string {
+	return fmt.Sprint(strings.TrimSpace(string(r.Way)+" "+r.Sharing), " ", r.Clients)
+}
+
+// worthwhile is the factor by which more slots must raise the throughput.
+const worthwhile = 1.05
+
+// advise says how many slots of which sharing do most of a workload, and what gpumux costs
+// an item of light.
+func (r *Report) advise(workload string) {
+	var alone, one, best *Row
+	for i := range r.Rows {
+		switch row := &r.Rows[i]; {
+		case row.Workload != workload || row.Way == Fresh:
+		case row.Way == Bare:
+			if row.Clients == 1 {
+				alone = row
+			}
+		case one == nil:
+			one, best = row, row
+		case row.OfUnshared.Median > worthwhile*best.OfUnshared.Median:
+			best = row
+		}
+	}
+	text := fmt.Sprintf("1 slot; it does %s of the unshared device, and more slots no more, as far as the rounds can tell", one.OfUnshared.share())
+	if best.OfUnshared.above(one.OfUnshared) {
+		text = fmt.Sprintf("for throughput %d slots of %s, which do %s of the unshared device where 1 slot does %s; "+
+			"for latency 1 slot: an item takes %s of its time alone, and %s with %d", best.Clients, best.Sharing, best.OfUnshared.share(),
+			one.OfUnshared.share(), percent(one.Latency.Median), percent(best.Latency.Median), best.Clients)
+	}
+	r.Advice = append(r.Advice, one.label()+": "+text)
+	if workload == "light" && alone.Rate.above(one.Rate) {
+		const small = 0.05
+		cost := 1/one.Rate.Median - 1/alone.Rate.Median
+		r.Advice = append(r.Advice, fmt.Sprintf("gpumux takes %s per item; items shorter than %s lose more than %.0f%% to it, so put several into one item",
+			seconds(cost), seconds(cost/small), small*100))
+	}
 }
 
 // Print writes the report for people.
@@ -103,11 +134,7 @@ func (r *Report) Print(to io.Writer) error {
 		fmt.Fprintln(&b, "note: "+note)
 	}
 	fmt.Fprintln(&b)
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	for _, row := range r.Table() {
-		fmt.Fprintln(w, strings.Join(row, "\t"))
-	}
-	if err := w.Flush(); err != nil {
+	if err := screen.Table(&b, r.Table()); err != nil {
 		return err
 	}
 	fmt.Fprintln(&b, "\n"+legend)
@@ -129,56 +156,26 @@ func (m Machine) String() string {
 
 // Table is a row of cells per workload and way; the first is the header.
 func (r *Report) Table() [][]string {
-	rows := [][]string{{"WORKLOAD", "WAY", "SHARING", "CLIENTS", "ROUNDS", "ITEMS/S", "THROUGHPUT", "Q1-Q3", "LATENCY", "ITEM", "Q1-Q3",
-		"OF BARE", "PER MAP"}}
-	for i, row := range r.Rows {
-		name := row.label()
-		if i > 0 && r.Rows[i-1].Workload == row.Workload {
-			name = ""
-		}
-		cells := []string{name, string(row.Way), row.Sharing, strconv.Itoa(row.Clients)}
-		switch {
-		case !row.measured():
-			cells = append(cells, outcomeText(row))
-		case row.OfUnshared.Count == 0:
+	rows := [][]string{{"WORKLOAD", "WAY", "SHARING", "CLIENTS", "ROUNDS", "ITEMS/S", "THROUGHPUT", "Q1-Q3", "LATENCY", "ITEM", "Q1-Q3", "OF BARE"}}
+	for _, row := range r.Rows {
+		cells := []string{row.label(), string(row.Way), row.Sharing, strconv.Itoa(row.Clients), strconv.Itoa(row.OfUnshared.Count)}
+		if row.OfUnshared.Count == 0 {
 			cells = append(cells, "unknown: the slots hardly ever worked at the same time")
-		default:
-			cells = append(cells, strconv.Itoa(row.OfUnshared.Count), figure(row.Rate.Median),
-				percent(row.OfUnshared.Median), row.OfUnshared.between(percent), percent(row.Latency.Median),
-				seconds(row.Item.Median), row.Item.between(seconds), row.OfBare.text(percent), row.PerMap.text(seconds))
+		} else {
+			cells = append(cells, figure(row.Rate.Median), percent(row.OfUnshared.Median), row.OfUnshared.between(percent),
+				percent(row.Latency.Median), seconds(row.Item.Median), row.Item.between(seconds))
+			if row.OfBare.Count > 0 {
+				cells = append(cells, percent(row.OfBare.Median))
+			}
 		}
 		rows = append(rows, cells)
 	}
 	return rows
 }
 
-func (r Row) measured() bool { return r.Workload != "oom" }
-
-// name is "persistent mps 4".
-func (r Row) name() string {
-	way := strings.TrimSuffix(fmt.Sprintf("%s %s", r.Way, r.Sharing), " "+timeSliced)
-	return fmt.Sprintf("%s %d", strings.TrimSpace(way), r.Clients)
-}
-
-// outcomeText is "2 budget, 1 crash, the other 12 finished".
-func outcomeText(row Row) string {
-	if len(row.Faults) == 0 {
-		return "all finished"
-	}
-	text, finished := "", int64(row.Items)
-	for _, kind := range slices.Sorted(maps.Keys(row.Faults)) {
-		text += fmt.Sprintf("%d %s, ", row.Faults[kind], kind)
-		finished -= row.Faults[kind]
-	}
-	return fmt.Sprintf("%sthe other %d finished", text, finished)
-}
-
-// text is the median, or - where nothing was measured.
-func (q Quartiles) text(word func(float64) string) string {
-	if q.Count == 0 {
-		return "-"
-	}
-	return word(q.Median)
+// share is "93% (91%-95%)".
+func (q Quartiles) share() string {
+	return fmt.Sprintf("%s (%s)", percent(q.Median), q.between(percent))
 }
 
 // between is "91%-95%".
@@ -201,8 +198,7 @@ func percent(share float64) string {
 // digits writes a value with three digits and a prefix of its unit; a number without a
 // unit takes no prefix below 1.
 func digits(value float64, unit string) string {
-	short := strconv.FormatFloat(value, 'g', 3, 64)
-	value, _ = strconv.ParseFloat(short, 64)
+	value, _ = strconv.ParseFloat(strconv.FormatFloat(value, 'g', 3, 64), 64)
 	if unit == "" && value < 1000 {
 		return strconv.FormatFloat(value, 'f', -1, 64)
 	}
@@ -214,49 +210,36 @@ var pageText string
 
 var page = template.Must(template.New("page").Parse(pageText))
 
-type chart struct {
-	Title string
-	Bars  []bar
-}
-
-// bar is a row of a chart: the median, and the quartiles, as a percentage of the longest.
-type bar struct {
-	Row               Row
-	Name, Figure      string
-	From, Median, Box float64
-}
-
 // HTML writes the report as one page that needs nothing from the network: tables, and
 // charts as SVG.
 func (r *Report) HTML(to io.Writer) error {
-	var charts []chart
-	for _, name := range Workloads {
-		rows := slices.DeleteFunc(slices.Clone(r.Rows), func(row Row) bool { return row.Workload != name || !row.measured() })
-		if len(rows) == 0 {
-			continue
-		}
-		charts = append(charts, newChart(rows[0].label()+": items per second", rows))
-	}
-	err := page.Execute(to, struct {
-		*Report
-		Legend string
-		Charts []chart
-	}{r, legend, charts})
-	if err != nil {
+	if err := page.Execute(to, r); err != nil {
 		return fmt.Errorf("write the page: %w", err)
 	}
 	return nil
 }
 
-func newChart(title string, rows []Row) chart {
-	c, longest := chart{Title: title}, 0.0
-	for _, row := range rows {
-		longest = max(longest, row.Rate.Q3)
+// Legend explains the table.
+func (r *Report) Legend() string { return legend }
+
+// Bar is the throughput of a row: the median, and the quartiles, as a percentage of the
+// most that the workload came to.
+type Bar struct {
+	Row
+	Name, Figure      string
+	From, Median, Box float64
+}
+
+// Bars has one for each row.
+func (r *Report) Bars() (bars []Bar) {
+	longest := map[string]float64{}
+	for _, row := range r.Rows {
+		longest[row.Workload] = max(longest[row.Workload], row.Rate.Q3)
 	}
-	for _, row := range rows {
-		if q := row.Rate; q.Count > 0 {
-			c.Bars = append(c.Bars, bar{row, row.name(), figure(q.Median), 100 * q.Q1 / longest, 100 * q.Median / longest, 100 * (q.Q3 - q.Q1) / longest})
+	for _, row := range r.Rows {
+		if q, unit := row.Rate, longest[row.Workload]/100; q.Count > 0 {
+			bars = append(bars, Bar{row, row.label() + ", " + row.name(), figure(q.Median), q.Q1 / unit, q.Median / unit, (q.Q3 - q.Q1) / unit})
 		}
 	}
-	return c
+	return bars
 }

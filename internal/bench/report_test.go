@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/gpumux/gpumux"
 )
 
 var update = flag.Bool("update", false, "write testdata/*.golden anew")
@@ -38,12 +36,12 @@ func about(middle, within float64) Quartiles {
 
 // sampleReport is a whole run with figures that are easy to check.
 func sampleReport() *Report {
-	row := func(workload string, size int, way Way, sharing string, clients int, rate, share, ofBare, item, perMap, within float64) Row {
+	row := func(workload string, size int, way Way, sharing string, clients int, rate, share, ofBare, item, within float64) Row {
 		r := Row{Workload: workload, Size: size, Way: way, Sharing: sharing, Clients: clients, Items: 900, Rate: about(rate, within),
 			OfUnshared: about(share, within), Latency: about(float64(clients)/share, within),
 			Item: about(item, 0.1)}
 		if way != Bare {
-			r.OfBare, r.PerMap = about(ofBare, within), about(perMap, within)
+			r.OfBare = about(ofBare, within)
 		}
 		return r
 	}
@@ -52,22 +50,21 @@ func sampleReport() *Report {
 		Machine: Machine{OS: "linux/amd64", CPUs: 2, Device: "EPYC", Python: "3.11.7", Framework: "numpy 2.4.6"},
 		Notes:   []string{"only the first of 2 GPUs is measured"},
 		Rows: []Row{
-			row("heavy", 1024, Bare, "", 1, 10, 1, 0, 0.1, 0, 0),
-			row("heavy", 1024, Sequential, timeSliced, 1, 9.3, 0.93, 0.93, 0.1075, 0.15, 0.01),
-			row("heavy", 1024, Bare, "", 2, 10.5, 1.05, 0, 0.19, 0, 0.02),
-			row("heavy", 1024, Persistent, timeSliced, 2, 9.5, 0.95, 0.91, 0.21, 0.15, 0.02),
-			row("heavy", 1024, Fresh, timeSliced, 2, 4, 0.4, 0.4, 0.5, 0.2, 0.05),
-			row("light", 0, Bare, "", 1, 5e6, 1, 0, 2e-7, 0, 0),
-			row("light", 0, Sequential, timeSliced, 1, 20000, 0.004, 0.004, 5e-5, 0.1, 0.08),
-			row("light", 0, Bare, "", 2, 1e7, 2, 0, 2e-7, 0, 0.02),
-			row("light", 0, Persistent, timeSliced, 2, 39000, 0.0078, 0.0039, 5.02e-5, 0.1, 0.08),
-			row("light", 0, Fresh, timeSliced, 2, 11.1, 2e-6, 1e-6, 0.1800502, 0.1, 0.02),
-			{Workload: "oom", Way: Persistent, Sharing: timeSliced, Clients: 2, Items: 15, Faults: map[gpumux.FaultKind]int64{gpumux.FaultBudget: 3}},
-			{Workload: "oom", Way: Fresh, Sharing: timeSliced, Clients: 2, Items: 15},
+			row("heavy", 1024, Bare, "", 1, 10, 1, 0, 0.1, 0),
+			row("heavy", 1024, Persistent, "default", 1, 9.3, 0.93, 0.93, 0.1075, 0.01),
+			row("heavy", 1024, Bare, "", 2, 10.5, 1.05, 0, 0.19, 0.02),
+			row("heavy", 1024, Persistent, "default", 2, 9.5, 0.95, 0.91, 0.21, 0.02),
+			row("heavy", 1024, Fresh, "default", 2, 4, 0.4, 0.4, 0.5, 0.05),
+			row("light", 0, Bare, "", 1, 5e6, 1, 0, 2e-7, 0),
+			row("light", 0, Persistent, "default", 1, 20000, 0.004, 0.004, 5e-5, 0.08),
+			row("light", 0, Bare, "", 2, 1e7, 2, 0, 2e-7, 0.02),
+			row("light", 0, Persistent, "default", 2, 39000, 0.0078, 0.0039, 5.02e-5, 0.08),
+			{Workload: "light", Way: Fresh, Sharing: "default", Clients: 2, Items: 15, Item: about(0.18, 0.02)},
 		},
-		Unmeasured: []Unmeasured{{mps, "it needs a GPU"}},
+		Unmeasured: []Unmeasured{{"mps", "it needs a GPU"}},
 	}
-	r.advise()
+	r.advise("heavy")
+	r.advise("light")
 	return r
 }
 
@@ -104,10 +101,46 @@ func TestReport_HTMLStandsAlone(t *testing.T) {
 	}
 	require.Empty(t, regexp.MustCompile(`(?i)\b(src|href)\s*=\s*["']?(https?:)?//`).FindAllString(text, -1))
 	require.Empty(t, regexp.MustCompile(`\d{15}`).FindString(text), "a coordinate that ran away")
-	require.Equal(t, 10, strings.Count(text, "<svg"), "a bar for each row but those of oom")
-	require.Equal(t, 10, strings.Count(text, "</svg>"))
+	require.Equal(t, 9, strings.Count(text, "<svg"), "a bar for each row that was measured")
+	require.Equal(t, 9, strings.Count(text, "</svg>"))
 	has(">10M</span>") // the figure of a row
 	for _, line := range append(r.Advice, r.Notes...) {
 		has(template.HTMLEscapeString(line))
 	}
+}
+
+func TestReport_Advice(t *testing.T) {
+	one := func(share, within float64) Row {
+		return Row{Way: Persistent, Sharing: "default", Clients: 1, OfUnshared: about(share, within)}
+	}
+	many := func(clients int, share, within float64) Row {
+		return Row{Way: Persistent, Sharing: "default", Clients: clients, OfUnshared: about(share, within)}
+	}
+	served := Row{Way: Persistent, Clients: 3, Sharing: "mps", OfUnshared: about(2.4, 0.02)}
+	few := Row{Way: Persistent, Sharing: "default", Clients: 4, OfUnshared: quartiles([]float64{2, 2, 2})}
+	for name, c := range map[string]struct {
+		rows []Row
+		want string
+	}{
+		"Saturated": {[]Row{one(0.93, 0.01), many(4, 0.95, 0.02)}, "1 slot; it does 93% (92.1%-93.9%) of the unshared device, and more slots no more"},
+		"Shared": {[]Row{one(0.95, 0.02), many(4, 2.5, 0.02)}, "for throughput 4 slots of default, which do 250% (245%-255%) of the " +
+			"unshared device where 1 slot does 95% (93.1%-96.9%); for latency 1 slot: an item takes 100% of its time alone, and 400% with 4"},
+		"FewestThatDoAsMuch": {[]Row{one(0.95, 0.02), many(3, 2.45, 0.03), many(5, 2.5, 0.03)}, "for throughput 3 slots of default, which do 245%"},
+		"MPS":                {[]Row{one(0.95, 0.02), many(3, 1.5, 0.02), served}, "for throughput 3 slots of mps, which do 240%"},
+		"Noise":              {[]Row{one(0.93, 0.2), many(4, 1.3, 0.3)}, "1 slot; it does"},
+		"TooFewRounds":       {[]Row{one(0.93, 0.01), few}, "1 slot; it does"},
+		"OneClientOnly":      {[]Row{one(0.9, 0.02)}, "1 slot; it does 90%"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &Report{}
+			for _, row := range c.rows {
+				row.Workload, row.Latency = "heavy", about(float64(row.Clients), 0.01)
+				r.Rows = append(r.Rows, row)
+			}
+			r.advise("heavy")
+			require.Len(t, r.Advice, 1)
+			require.True(t, strings.HasPrefix(r.Advice[0], "heavy: "+c.want), r.Advice[0])
+		})
+	}
+	require.Contains(t, sampleReport().Advice[2], "gpumux takes 49.8µs per item; items shorter than 996µs lose more than 5% to it")
 }

@@ -13,24 +13,12 @@ import (
 	"github.com/gpumux/gpumux/gpu"
 )
 
-func TestQuantile_LiesBetweenNeighbours(t *testing.T) {
-	for _, c := range []struct {
-		values  []float64
-		p, want float64
-	}{
-		{nil, 0.5, 0}, {[]float64{7}, 0, 7}, {[]float64{7}, 0.99, 7}, {[]float64{1, 2}, 0.5, 1.5}, {[]float64{1, 2, 3}, 0.5, 2},
-		{[]float64{1, 2, 3, 4, 5}, 0.25, 2}, {[]float64{1, 2, 3, 4, 5}, 0.75, 4}, {[]float64{1, 2, 3, 4, 5}, 1, 5}, {[]float64{0, 10}, 0.99, 9.9},
-	} {
-		require.InDelta(t, c.want, quantile(c.values, c.p), 1e-9, "%v %v", c.values, c.p)
-	}
-	require.Equal(t, 3.0, median([]float64{9, 1, 3}))
-}
-
 // What was not measured counts for nothing.
 func TestQuartiles(t *testing.T) {
 	require.Equal(t, Quartiles{}, quartiles(nil))
 	require.Equal(t, Quartiles{Q1: 3, Median: 5, Q3: 7, Count: 9}, quartiles([]float64{9, 1, 5, 0, 3, 7, 2, 8, 0, 4, 6}))
-	require.Equal(t, []float64{0.5, 0, 3, 0}, ratios([]float64{1, 5, 3, 0}, []float64{2, 0, 1, 4}), "pairs of a round")
+	require.Equal(t, Quartiles{Q1: 1.25, Median: 1.5, Q3: 1.75, Count: 2}, quartiles([]float64{2, 1}), "between neighbours")
+	require.Equal(t, Quartiles{Q1: 7, Median: 7, Q3: 7, Count: 1}, quartiles([]float64{7}))
 }
 
 func TestQuartiles_Above(t *testing.T) {
@@ -42,9 +30,9 @@ func TestQuartiles_Above(t *testing.T) {
 	require.False(t, quartiles([]float64{9, 9, 9, 9, 9}).above(low))
 }
 
-// Equal ways come to lie apart as seldom as the comment of known says.
+// Equal ways come to lie apart as seldom as the comment of above says.
 func TestQuartiles_Chance(t *testing.T) {
-	for n, want := range map[int]float64{quickRounds: 0.07, rounds: 0.03} {
+	for n, want := range map[int]float64{enough: 0.07, rounds: 0.03} {
 		random, apart := rand.New(rand.NewPCG(1, 2)), 0.0
 		const tries = 20_000
 		for range tries {
@@ -90,74 +78,56 @@ func TestSampleOf_SteadyState(t *testing.T) {
 		"ASlotIdle":       {at("a", 100, 110, 120), 2, 0},
 		"OneItem":         {at("a", 100), 1, 0},
 	} {
-		t.Run(name, func(t *testing.T) { require.InDelta(t, c.want, sampleOf(c.stamps, c.slots, 0).rate, 1e-6) })
+		t.Run(name, func(t *testing.T) { require.InDelta(t, c.want, sampleOf(c.stamps, c.slots).rate, 1e-6) })
 	}
 }
 
-func TestSampleOf_TimesAndFixedCost(t *testing.T) {
+func TestSampleOf_Times(t *testing.T) {
 	calls := slices.Concat(at("b", 5, 6), at("a", 10, 30, 25)) // as results come: in order of items, not of time
-	got := sampleOf(calls, 2, 100*time.Millisecond)
-	require.ElementsMatch(t, []float64{0.015, 0.005, 0.001}, got.times)
-	require.Equal(t, 0.005, got.item)
-	require.Equal(t, 0.074, got.perMap, "100 ms without those from 4 to 30")
-	require.Zero(t, sampleOf(calls, 2, 0).perMap, "bare processes have none")
+	require.ElementsMatch(t, []float64{0.015, 0.005, 0.001}, sampleOf(calls, 2).times)
 }
 
 func TestLane_Result(t *testing.T) {
-	alone := &lane{samples: []sample{{rate: 20, item: 0.5}, {rate: 10, item: 1}, {rate: 40, item: 1}}}
-	slots := &lane{row: Row{Way: Persistent, Clients: 2}, samples: []sample{
-		{rate: 10, times: []float64{4, 1}, item: 2.5, perMap: 1}, {times: []float64{2}, item: 2}, {rate: 20, times: []float64{3, 5}, item: 4, perMap: 3},
-	}}
-	row := slots.result(alone, alone)
+	alone := &lane{samples: []sample{{rate: 20, times: []float64{0.5}}, {rate: 10, times: []float64{1}}, {rate: 40, times: []float64{1}}}}
+	slots := &lane{samples: []sample{{rate: 10, times: []float64{4, 1}}, {times: []float64{2}}, {rate: 20, times: []float64{3, 5}}}}
+	row := slots.result(Row{Way: Persistent, Clients: 2}, alone, alone)
 	require.Equal(t, Row{Way: Persistent, Clients: 2, Items: 5, Rate: Quartiles{12.5, 15, 17.5, 2}, OfUnshared: Quartiles{0.5, 0.5, 0.5, 2},
-		OfBare: Quartiles{0.5, 0.5, 0.5, 2}, Item: Quartiles{2, 3, 4, 5}, Latency: Quartiles{3, 4, 4.5, 3}, PerMap: Quartiles{1.5, 2, 2.5, 2}}, row)
-	require.Zero(t, slots.result(alone, nil).OfBare)
-	none := lane{}
-	require.Zero(t, none.result(&lane{}, nil))
+		OfBare: Quartiles{0.5, 0.5, 0.5, 2}, Item: Quartiles{2, 3, 4, 5}, Latency: Quartiles{3, 4, 4.5, 3}}, row)
+	require.Zero(t, slots.result(Row{}, alone, nil).OfBare)
 }
 
 // Pieces grow until they take their time, and the rounds turn around.
 func TestTakeTurns(t *testing.T) {
-	b := &bench{Options: Options{Quick: true, Limit: time.Hour}}
 	var order string
 	var pieces []int
 	way := func(name string, rate float64) *lane {
-		return &lane{row: Row{Clients: 2}, least: minItems, most: maxItems, run: func(_ context.Context, items int) (sample, error) {
+		return &lane{clients: 2, least: minItems, limit: maxItems, run: func(_ context.Context, items int) (sample, error) {
 			order += name
 			pieces = append(pieces, items)
 			if items < 100 {
 				return sample{}, nil // the slots miss each other
 			}
-			return sample{rate: rate, item: 1}, nil
+			return sample{rate: rate}, nil
 		}}
 	}
-	x, y := way("x", 8000), way("y", 1e9)
-	require.NoError(t, b.takeTurns(t.Context(), []*lane{x, y}))
-	require.Equal(t, "xxxxyyyy"+"xyyxxyyxxyyx", order)
+	x, y := way("x", 4000), way("y", 1e9)
+	require.NoError(t, takeTurns(t.Context(), []*lane{x, y}, time.Hour))
+	require.Equal(t, "xxxxyyyy"+"xyyxxyyxxyyxxyyxxy", order)
 	require.Equal(t, []int{4, 32, 256, 1000, 4, 32, 256, maxItems}, pieces[:8])
-	require.Len(t, x.samples, quickRounds, "the pieces that warm up do not count")
+	require.Len(t, x.samples, rounds, "the pieces that warm up do not count")
 
-	order, b.Limit = "", time.Nanosecond
-	require.NoError(t, b.takeTurns(t.Context(), []*lane{x, y}))
+	order = ""
+	require.NoError(t, takeTurns(t.Context(), []*lane{x, y}, time.Nanosecond))
 	require.Equal(t, "xyxyyx", order, "until there is a round in which both were measured, whatever the limit is")
 
-	slow := func(ctx context.Context, _ int) (sample, error) { return sample{}, nil }
-	order, y.run = "", slow
-	require.NoError(t, b.takeTurns(t.Context(), []*lane{x, y}))
-	require.Equal(t, strings.Repeat("x", 1+quickRounds), order, "all rounds, while a way was not measured")
-}
-
-func TestBudget_LeavesHalfOfTheDevice(t *testing.T) {
-	for memory, want := range map[uint64]int{0: 1 << 30, 80 << 30: 1 << 30, 5 << 30: 512 << 20, 1 << 30: 256 << 20} {
-		b := &bench{Options: Options{Clients: []int{1, 4}}, on: &target{device: gpu.Device{Memory: memory}}}
-		require.EqualValues(t, want, b.budget("oom"))
-		require.Zero(t, b.budget("light"))
-	}
+	order, y.run = "", func(context.Context, int) (sample, error) { return sample{}, nil }
+	require.NoError(t, takeTurns(t.Context(), []*lane{x, y}, time.Nanosecond))
+	require.Equal(t, strings.Repeat("x", 1+rounds), order, "all rounds, while a way was not measured")
 }
 
 // A GPU would be done with the CPU's matrices before a call is.
 func TestSize_GPUMultipliesLargerMatrices(t *testing.T) {
-	onCPU, onGPU := &bench{on: &target{device: gpu.Device{Kind: gpu.KindCPU}}}, &bench{on: &target{device: gpu.Device{Kind: gpu.KindGPU}}}
+	onCPU, onGPU := &Bench{device: gpu.Device{Kind: gpu.KindCPU}}, &Bench{device: gpu.Device{Kind: gpu.KindGPU}}
 	require.Equal(t, []int{2048, 1024, 0}, []int{onCPU.size("heavy"), onCPU.size("medium"), onCPU.size("light")})
 	require.Equal(t, []int{8192, 4096, 0}, []int{onGPU.size("heavy"), onGPU.size("medium"), onGPU.size("light")})
 }

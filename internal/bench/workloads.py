@@ -12,7 +12,6 @@ An item is a number; a negative one warms the process up. A result tells when th
 import importlib
 import importlib.util
 import json
-import math
 import os
 import platform
 import signal
@@ -24,11 +23,7 @@ try:
 except ImportError:  # a bare process
     slot = None
 
-INNER = 64  # how deep the products of oom are: little to calculate, much to keep
-PRODUCTS = 30
 FRAMEWORKS = ("torch", "jax", "cupy", "numpy")
-SMALL = 64
-BREAKS = 5
 PIXELS = 319  # the side of an image, such that each layer has half as many
 CHANNELS = (3, 16, 32, 64, 128, 256)
 OUTPUTS = 255
@@ -85,25 +80,6 @@ def detect(x, kernels, head):
         )
         x = (x * (x > 0)).reshape(-1, side, side)
     return head @ x.reshape(x.shape[0], -1)
-
-
-def oom(item):
-    """A small product; one item in five keeps thirty of 4-byte numbers.
-
-    They pass BENCH_BYTES by a half, so that a watch that looks now and then sees it.
-    """
-    began = time.time_ns()
-    if item >= 0 and item % BREAKS == BREAKS - 1:
-        rows = math.ceil(math.sqrt(int(os.environ["BENCH_BYTES"]) * 1.5 / PRODUCTS / 4))
-        framework = _framework()
-        a, b = framework.fill(rows, INNER), framework.fill(INNER, rows)
-        alive = []
-        for _ in range(PRODUCTS):
-            alive.append(framework.multiply(a, b))
-            framework.wait(alive[-1])
-    else:
-        _product(SMALL)
-    return _stamp(item, began)
 
 
 def _stamp(item, began):

@@ -19,9 +19,9 @@ func TestBench_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 		"NoClient":     {[]string{"--clients", "0"}, []string{"--clients 0 is outside 1 to 64"}},
 		"ManyClients":  {[]string{"--clients", "1,65"}, []string{"--clients 65"}},
 		"Limit":        {[]string{"--limit", "-1s"}, []string{"--limit -1s is no time"}},
-		"Workload":     {[]string{"--workloads", "heavy,heavier"}, []string{`"heavier" is unknown`, "heavy, medium, detector, light, oom"}},
+		"Workload":     {[]string{"--workloads", "heavy,heavier"}, []string{`"heavier" is unknown`, "heavy, medium, detector, light"}},
 		"Sharing":      {[]string{"--sharing", "mps,time"}, []string{`--sharing "time" is unknown`, "default, mps, mig"}},
-		"Pool":         {[]string{"--pool", "tpu"}, []string{`--pool "tpu"`, "gpu or cpu"}},
+		"Pool":         {[]string{"--pool", "tpu"}, []string{`--pool "tpu"`, "gpu, cpu"}},
 		"Framework":    {[]string{"--framework", "tensorflow"}, []string{`--framework "tensorflow"`, "torch, jax, cupy, numpy"}},
 		"PageToStdout": {[]string{"--html", "-"}, []string{"a page goes to a file"}},
 		"Folder":       {[]string{"--html", "folder"}, []string{"open folder: is a directory"}},
@@ -42,7 +42,7 @@ func TestBench_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 
 func TestBench_NeedsTheEmbeddedServer(t *testing.T) {
 	lonely(t)
-	got := runWith(t, Options{}, "bench", "--quick")
+	got := runWith(t, Options{}, "bench")
 	require.Equal(t, app.ExitUsage, got.code, got.stderr)
 	require.Contains(t, got.stderr, "without the embedded server")
 }

@@ -24,7 +24,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/app"
-	"github.com/gpumux/gpumux/internal/bench"
 	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/local"
@@ -128,7 +127,7 @@ func exitCode(err error) int {
 		return app.ExitUsage
 	case errors.As(err, &ended) && ended.Fault.Kind == gpumux.FaultBadInput:
 		return app.ExitUsage
-	case is(new(*fleet.ConnectError), new(*starter.NoStoreError), new(*fleet.NoWorkerError), new(*local.UnavailableError), new(*bench.LackingError)),
+	case is(new(*fleet.ConnectError), new(*starter.NoStoreError), new(*fleet.NoWorkerError), new(*local.UnavailableError)),
 		errors.Is(err, context.DeadlineExceeded):
 		return app.ExitUnavailable
 	}

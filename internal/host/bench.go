@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,44 +21,40 @@ type benchFlags struct {
 	html, json string
 }
 
-const mostClients = 64
-
 func benchCommand(a *app.App) *cobra.Command {
 	f := &benchFlags{}
 	c := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure what slots bring on this machine, beside processes without gpumux",
 		Long: `Measure workloads in slots beside bare processes that run the same function without gpumux, and say what
-suits this machine: how many slots share the device, by which way, or the CPU.
+suits this machine: how many slots share the device, and by which way.
 
-  heavy     a product of two matrices of 2048×2048, or 8192×8192 on a GPU; not with --quick
+  heavy     a product of two matrices of 2048×2048, or 8192×8192 on a GPU
   medium    a product of two matrices of 1024×1024, or 4096×4096 on a GPU
   detector  an inference of the size of a small object detector
   light     next to nothing: what an item costs
-  oom       one item in five keeps thirty products, more than its slot's budget of 1 GiB
 
-Each runs with every number of --clients, under every way to share the device that this machine allows, and
-on the CPU beside a GPU, in nine rounds or until the time is up. docs/benchmarks.md explains the report.
-PyTorch, JAX, CuPy or NumPy calculates.
+Each runs with every number of --clients, under every way to share the device that this machine allows, in
+nine rounds or until the time is up. docs/benchmarks.md explains the report. PyTorch, JAX, CuPy or NumPy
+calculates.
 
 The server and the worker are its own and end with it.`,
 		Example: `  gpumux bench
   gpumux bench --clients 1,3,5,7 --html report.html
-  gpumux bench --quick --workloads medium,light --json -`,
+  gpumux bench --workloads medium,light --limit 5s --json -`,
 		Args: cobra.NoArgs,
 	}
 	flags := c.Flags()
-	flags.IntSliceVar(&f.Clients, "clients", nil, "numbers of slots that share the device, beside 1 (default 4 on a GPU; on the CPU one per core, at most 4)")
-	flags.DurationVar(&f.Limit, "limit", 0, "most time for a workload in one pool (default 30s, with --quick 10s)")
-	flags.StringSliceVar(&f.Workloads, "workloads", nil, "workloads to run (default heavy,medium,detector,light,oom)")
+	flags.IntSliceVar(&f.Clients, "clients", nil, "numbers of slots that share the device, beside 1 (default 4, or one per core where those are fewer)")
+	flags.DurationVar(&f.Limit, "limit", 30*time.Second, "most time for a workload in one pool; pieces are shorter where it is")
+	flags.StringSliceVar(&f.Workloads, "workloads", bench.Workloads, "workloads to run")
 	flags.StringVar(&f.Python, "python", "", "the Python to use (default python3)")
 	flags.StringVar(&f.Framework, "framework", "", "torch, jax, cupy or numpy (default: the first that reaches a GPU, else the first that is there)")
-	flags.StringVar(&f.Pool, "pool", "", "gpu or cpu (default: the GPU, and the CPU beside it, where there is one)")
-	flags.StringSliceVar(&f.Sharing, "sharing", nil, "ways to share the device that are measured beside default, such as mps (default: all that this machine allows)")
+	flags.StringVar(&f.Pool, "pool", "", "gpu or cpu (default: the GPU, where there is one)")
+	flags.StringSliceVar(&f.Sharing, "sharing", bench.Sharings, "ways to share the device that are measured beside default, where this machine allows them")
 	flags.BoolVar(&f.NoFresh, "no-fresh", false, "leave out slots with a new process per item")
 	flags.StringVar(&f.html, "html", "", "write a page with charts to this file; it needs no network")
 	flags.StringVar(&f.json, "json", "", "write JSON to this file, after each stage, or - for standard output in place of the table")
-	flags.BoolVar(&f.Quick, "quick", false, "short pieces and six rounds, in a minute or two")
 	a.KeysFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error { return runBench(a, c, f) }
 	return c
@@ -66,18 +63,23 @@ The server and the worker are its own and end with it.`,
 func (f *benchFlags) check() error {
 	var m app.Mistakes
 	for _, n := range f.Clients {
-		m.When(n < 1 || n > mostClients, "--clients %d is outside 1 to %d", n, mostClients)
+		const limit = 64
+		m.When(n < 1 || n > limit, "--clients %d is outside 1 to %d", n, limit)
 	}
-	m.When(f.Limit < 0, "--limit %s is no time", f.Limit)
-	for _, name := range f.Workloads {
-		m.When(!slices.Contains(bench.Workloads, name), "--workloads %q is unknown; there are %s", name, strings.Join(bench.Workloads, ", "))
+	m.When(f.Limit <= 0, "--limit %s is no time", f.Limit)
+	known := func(flag string, all []string, names ...string) {
+		for _, name := range names {
+			m.When(!slices.Contains(all, name), "--%s %q is unknown; there are %s", flag, name, strings.Join(all, ", "))
+		}
 	}
-	for _, name := range f.Sharing {
-		m.When(!slices.Contains(bench.Sharings, name), "--sharing %q is unknown; there are %s", name, strings.Join(bench.Sharings, ", "))
+	known("workloads", bench.Workloads, f.Workloads...)
+	known("sharing", bench.Sharings, f.Sharing...)
+	if f.Pool != "" {
+		known("pool", []string{"gpu", "cpu"}, f.Pool)
 	}
-	m.When(!slices.Contains([]string{"", "gpu", "cpu"}, f.Pool), "--pool %q is unknown; use gpu or cpu", f.Pool)
-	m.When(f.Framework != "" && !slices.Contains(bench.Frameworks, f.Framework), "--framework %q is unknown; there are %s", f.Framework,
-		strings.Join(bench.Frameworks, ", "))
+	if f.Framework != "" {
+		known("framework", bench.Frameworks, f.Framework)
+	}
 	m.When(f.html == "-", "--html - : a page goes to a file")
 	for _, path := range []string{f.html, f.json} {
 		if path == "" || path == "-" {
@@ -98,8 +100,8 @@ func runBench(a *app.App, c *cobra.Command, f *benchFlags) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	if a.Local == nil {
-		return app.Usage("bench: this gpumux is built without the embedded server; use the all-in-one binary (make build)")
+	if err := a.NeedLocal("bench"); err != nil {
+		return err
 	}
 	folder, err := os.MkdirTemp("", "gpumux-bench-")
 	if err != nil {
@@ -119,8 +121,7 @@ func runBench(a *app.App, c *cobra.Command, f *benchFlags) error {
 	if len(o.Clients) > 0 {
 		o.Clients = slices.Compact(slices.Sorted(slices.Values(append(o.Clients, 1))))
 	}
-	o.Starter, o.Folder, o.Version, o.Hard = app.ConnectionOf(session).Starter, folder, a.Version, a.Hard
-	o.Log = a.Log(true) // the oom workload's faults are in the report
+	o.Starter, o.Folder, o.Version, o.Hard, o.Log = session.Starter, folder, a.Version, a.Hard, a.Log(true)
 	o.Say = func(text string) { a.Console.Say("%s", text) }
 	if a.Console.Redraws() {
 		o.Say = a.Console.Status
@@ -131,35 +132,27 @@ func runBench(a *app.App, c *cobra.Command, f *benchFlags) error {
 		}
 		return writeFile(f.json, func(to io.Writer) error { return app.PrintJSON(to, r) })
 	}
-	measured, err := bench.Run(ctx, o)
+	machine, err := bench.New(ctx, o)
+	if err != nil {
+		return app.Unavailable(err)
+	}
+	defer machine.Close()
+	measured, err := machine.Run(ctx)
 	a.Console.Close()
 	if err != nil {
 		return err
 	}
-	return publish(a, measured, f)
-}
-
-func publish(a *app.App, r *bench.Report, f *benchFlags) error {
 	out := a.Stdout
 	if f.json == "-" {
-		if err := app.PrintJSON(a.Stdout, r); err != nil {
+		if err := app.PrintJSON(a.Stdout, measured); err != nil {
 			return err
 		}
 		out = a.Console
 	}
-	if err := r.Print(out); err != nil {
+	if err := measured.Print(out); err != nil || f.html == "" {
 		return err
 	}
-	if f.json != "" && f.json != "-" {
-		a.Console.Say("JSON  %s", f.json)
-	}
-	if f.html != "" {
-		if err := writeFile(f.html, r.HTML); err != nil {
-			return err
-		}
-		a.Console.Say("page  %s", f.html)
-	}
-	return nil
+	return writeFile(f.html, measured.HTML)
 }
 
 func writeFile(path string, write func(io.Writer) error) error {

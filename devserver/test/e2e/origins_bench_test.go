@@ -16,7 +16,6 @@ type measuredRow struct {
 	Clients, Items                                int
 	ItemsPerSecond, OfUnshared, LatencyOfUnshared measuredQuartiles
 	ItemSeconds                                   struct{ Median float64 }
-	Faults                                        map[string]int
 }
 
 type measuredQuartiles struct {
@@ -58,24 +57,16 @@ func offline(t *testing.T, name string) *example {
 // The table has, for each way, what four tasks take by the report of bench.
 func TestLong_OriginsVignette(t *testing.T) {
 	e := offline(t, "vignette")
-	out, rows := e.table(".venv/bin/python examples/vignette/vignette.py --quick --limit 1s --workloads medium,oom --clients 2 "+
+	out, rows := e.table(".venv/bin/python examples/vignette/vignette.py --limit 1s --workloads medium --clients 2 "+
 		"--framework numpy", "vignette.json")
-	names := map[string]string{"persistent": "Persistent", "fresh": "Proxy", "sequential": "Sequential GPU", "cpu": "CPU"}
+	names := map[string]string{"persistent1": "Sequential", "persistent2": "Persistent", "fresh2": "Proxy"}
 	lines := 0
 	for _, row := range rows {
 		if row.Sharing != "default" {
 			continue
 		}
 		lines++
-		want := fmt.Sprintf("\n%s %s %d ", row.Workload, names[row.Way], row.Clients)
-		if row.Workload == "oom" {
-			require.NotEmpty(t, row.Faults)
-			require.Contains(t, out, want+fmt.Sprintf("of %d tasks failed: ", row.Items))
-			for kind, count := range row.Faults {
-				require.Contains(t, out, fmt.Sprintf(" %d %s", count, kind))
-			}
-			continue
-		}
+		want := fmt.Sprintf("\n%s %s %d ", row.Workload, names[fmt.Sprint(row.Way, row.Clients)], row.Clients)
 		rates := row.ItemsPerSecond
 		for _, rate := range []float64{rates.Q3, rates.Median, rates.Q1} {
 			cell := "-"
@@ -86,7 +77,7 @@ func TestLong_OriginsVignette(t *testing.T) {
 		}
 		require.Contains(t, out, want+fmt.Sprintf("%d %.3g\n", rates.Count, row.ItemSeconds.Median))
 	}
-	require.Equal(t, 6, lines)
+	require.Equal(t, 3, lines)
 	require.Contains(t, e.file("vignette.html"), "<svg")
 }
 
@@ -108,24 +99,22 @@ func TestLong_OriginsVignetteProducts(t *testing.T) {
 // What the vignette expects is checked only where the quartiles lie apart.
 func TestOrigins_VignetteExpects(t *testing.T) {
 	e := offline(t, "vignette")
-	row := func(workload, way string, middle, within float64, rounds int) string {
+	row := func(workload, way string, clients int, middle, within float64, rounds int) string {
 		quartiles := fmt.Sprintf(`{"median":%g,"q1":%g,"q3":%g,"count":%d}`, middle, middle-within, middle+within, rounds)
-		return fmt.Sprintf(`{"workload":%q,"way":%q,"sharing":"default","clients":4,"items":9,"itemSeconds":{"median":1},`+
-			`"itemsPerSecond":%s,"ofUnshared":%[3]s}`, workload, way, quartiles)
+		return fmt.Sprintf(`{"workload":%q,"way":%q,"sharing":"default","clients":%d,"items":9,"itemSeconds":{"median":1},`+
+			`"itemsPerSecond":%s,"ofUnshared":%[4]s}`, workload, way, clients, quartiles)
 	}
 	e.write("known.json", fmt.Sprintf(`{"machine":{"gpu":true},"rows":[%s]}`, strings.Join([]string{
-		row("heavy", "sequential", 2, 0.1, 9), row("heavy", "persistent", 1, 0.1, 9), row("heavy", "fresh", 0.8, 0.1, 5),
-		row("medium", "sequential", 2, 0.1, 9), row("medium", "persistent", 1.9, 0.1, 9),
-		row("light", "cpu", 1, 0.1, 9), row("light", "persistent", 2, 0.1, 9),
+		row("heavy", "persistent", 1, 2, 0.1, 9), row("heavy", "persistent", 4, 1, 0.1, 9), row("heavy", "fresh", 4, 0.8, 0.1, 5),
+		row("medium", "persistent", 1, 2, 0.1, 9), row("medium", "persistent", 4, 1.9, 0.1, 9),
 	}, ",")))
 	out, code := e.sh(e.dir, ".venv/bin/python examples/vignette/vignette.py --report known.json")
 	require.Zero(t, code)
-	require.Contains(t, squeezed(out), "\nheavy Sequential GPU 4 1.9 2 2.11 9 1\n")
+	require.Contains(t, squeezed(out), "\nheavy Sequential 1 1.9 2 2.11 9 1\n")
 	require.Contains(t, out, `
-heavy: Sequential GPU does more than Persistent: yes, 2 times
+heavy: Sequential does more than Persistent: yes, 2 times
 heavy: Persistent does more than Proxy: not known, with fewer than six rounds
-medium: Persistent does more than Sequential GPU: not known, the quartiles overlap
-light: CPU does more than Persistent: no, 0.5 times
+medium: Persistent does more than Sequential: not known, the quartiles overlap
 `)
 }
 
@@ -133,7 +122,7 @@ light: CPU does more than Persistent: no, 0.5 times
 // measure is named.
 func TestLong_OriginsSharing(t *testing.T) {
 	e := offline(t, "sharing")
-	out, rows := e.table(".venv/bin/python examples/sharing/sharing.py --quick --limit 1s --pool cpu --workloads detector --clients 1,3 "+
+	out, rows := e.table(".venv/bin/python examples/sharing/sharing.py --limit 1s --pool cpu --workloads detector --clients 1,3 "+
 		"--framework numpy", "sharing.json")
 	share := func(q measuredQuartiles) string {
 		if q.Count == 0 {
@@ -143,7 +132,7 @@ func TestLong_OriginsSharing(t *testing.T) {
 	}
 	lines := 0
 	for _, row := range rows {
-		if row.Way != "sequential" && row.Way != "persistent" {
+		if row.Way != "persistent" {
 			continue
 		}
 		lines++
@@ -152,9 +141,6 @@ func TestLong_OriginsSharing(t *testing.T) {
 	}
 	require.Equal(t, 2, lines)
 	require.Contains(t, out, "\nnot measured: mps: it needs a GPU\nnot measured: mig: it needs a GPU\n")
-	for _, aim := range []string{"throughput", "latency", "isolation"} {
-		require.Regexp(t, "(?m)^- .*("+aim+"|until more is known)", out)
-	}
 }
 
 // The detector's scores are NumPy's, and the worker's histogram has the latency that the

@@ -319,15 +319,15 @@ def throughput(check, program, python, scratch, lacking, env):
 def figures(check, program, python, scratch, lacking, env):
     """What convinces a sceptic: examples and benches beside processes without gpumux, in the order of what they are worth."""
     first = first_of(lacking)
-    quick = ["--quick", "--no-fresh", "--limit", "6s", "--workloads"]
+    short = ["--no-fresh", "--limit", "6s", "--workloads"]
     briefly = ["--seconds", "4", "--slots", "1,4,8"]
     runs = [
         ("figure embedding", "transformers", ["embed", *briefly, "--sharing", "default,mps"], 90),
         ("figure device memory", "survive", ["--cases", "device,ruin", "--items", "20", "--ways", "gpumux,Pool", "--seconds", "40"], 100),
-        ("figure item", "", [*quick, "light", "--clients", "1", "--sharing", "default"], 40),
-        ("figure detector", "", [*quick, "detector", "--clients", "1,4", "--sharing", "mps"], 100),
+        ("figure item", "", [*short, "light", "--clients", "1", "--sharing", "default"], 40),
+        ("figure detector", "", [*short, "detector", "--clients", "1,4", "--sharing", "mps"], 100),
         ("figure host memory", "survive", ["--cases", "host", "--items", "20", "--seconds", "20", "--patience", "5"], 65),
-        ("figure product", "", [*quick, "medium", "--clients", "1,2,8", "--sharing", "default"], 120),
+        ("figure product", "", [*short, "medium", "--clients", "1,2,8", "--sharing", "default"], 120),
         ("figure generate", "transformers", ["generate", *briefly, "--sharing", "default"], 70),
         ("figure auto", "transformers", ["embed", "--seconds", "6", "--slots", "4,auto", "--sharing", "default"], 60),
     ]
@@ -344,10 +344,10 @@ def figures(check, program, python, scratch, lacking, env):
 
 def benches(check, program, python, scratch, lacking, env):
     """Short runs of each framework."""
-    first, short = first_of(lacking), ["--quick", "--limit", "5s", "--workloads"]
-    runs = [(f"bench {first}", first, "gpu", [*short, "light,oom"])]
+    first, short = first_of(lacking), ["--limit", "5s", "--workloads"]
+    runs = [(f"bench {first}", first, "gpu", [*short, "light"])]
     runs += [(f"bench {name}", name, "gpu", [*short, "medium"]) for name in FRAMEWORKS if name != first]
-    runs.append(("bench numpy", "numpy", "cpu", ["--quick", "--workloads", "medium,light"]))
+    runs.append(("bench numpy", "numpy", "cpu", ["--limit", "10s", "--workloads", "medium,light"]))
     for run in runs:
         bench(check, run, program, python, scratch, lacking, env)
 

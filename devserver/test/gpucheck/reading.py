@@ -53,9 +53,9 @@ def read_bench(step, text):
     step.figures.append(f"{machine['device']}, {machine.get('framework', 'no framework')}")
     for row in report["rows"]:
         share = row.get("ofBare")
-        if share and row["way"] in ("sequential", "persistent", "fresh"):
+        if share:
             name = row["workload"] + (f" {row['size']}" if row.get("size") else "")
-            judged = name.startswith("medium") and row["way"] == "persistent" and not report.get("quick")
+            judged = name.startswith("medium") and row["way"] == "persistent"
             goal = f" (goal {GOAL} %)" if judged else ""
             slots = f"{row['clients']} slot{'s' if row['clients'] > 1 else ''}"
             step.figures.append(f"{name}, {row['way']}, {row['sharing']}: {slots} do {100 * share['median']:.1f} % of as many bare "
