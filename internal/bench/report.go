@@ -91,8 +91,8 @@ func (r Row) name() string {
 // worthwhile is the factor by which more slots must raise the throughput.
 const worthwhile = 1.05
 
-// advise says how many slots of which sharing do most of a workload, and what gpumux costs
-// an item of light.
+// advise says how many slots of which sharing do most of a workload, and what gpumux
+// costs an item of light.
 func (r *Report) advise(workload string) {
 	var alone, one, best *Row
 	for i := range r.Rows {
