@@ -79,7 +79,7 @@ func (r *runner) Run(ctx context.Context, call calls.Call) error {
 	if err := contact.Check(held); err != nil {
 		return err
 	}
-	stint := r.sizing.Begin(h, task.Name, call.Whole)
+	stint := r.sizing.Begin(h, task.Name, call.Edition, call.Whole)
 	defer stint.End()
 	return r.runIn(ctx, held, h, task, call, stint)
 }
@@ -155,7 +155,8 @@ func (r *runner) runIn(ctx, held context.Context, h *pool.Seat, task launch.Task
 	if fault, ok := errors.AsType[*gpumux.Fault](err); ok {
 		if !fault.Repeated {
 			h.Faults.Add(1)
-			r.report(ctx, task.Name, call.Whole, fault)
+			r.report(ctx, task.Name, fault)
+			stint.Failed(fault.Kind)
 		}
 	}
 	return err
@@ -220,7 +221,7 @@ func (r *remainder) soon(took time.Duration) bool {
 }
 
 // report logs and counts a failed call.
-func (r *runner) report(ctx context.Context, task string, whole bool, fault *gpumux.Fault) {
+func (r *runner) report(ctx context.Context, task string, fault *gpumux.Fault) {
 	r.metrics.Fault(r.pool.Name, fault.Kind)
 	log := r.log
 	if id := tracing.ID(ctx); id != "" {
@@ -229,9 +230,6 @@ func (r *runner) report(ctx context.Context, task string, whole bool, fault *gpu
 	log.Warn("a call failed", zap.String("pool", r.pool.Name), zap.String("slot", fault.Slot),
 		zap.String("device", fault.Device), zap.String("task", task), zap.String("kind", string(fault.Kind)),
 		zap.Int("pid", fault.PID), zap.String("fault", fault.Error()))
-	if !whole {
-		r.sizing.Failed(task, fault.Kind)
-	}
 }
 
 // acquit charges the device with a fault, not the item, if a probe finds it sick, or

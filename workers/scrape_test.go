@@ -67,7 +67,7 @@ func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 	p, _, _ := testPool(4, "A", "B")
 	m.Fault(p.Name, gpumux.FaultCrash)
 	m.Fault(p.Name, gpumux.FaultCrash)
-	p.Resize(3, 3)
+	p.Resize(3)
 	p.Cordon("B", "lost")
 	m.Offer(p)
 	m.Cordoned(p.Name, "probe")

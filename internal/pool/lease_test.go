@@ -16,7 +16,7 @@ import (
 func TestPool_Leases(t *testing.T) {
 	p, _ := fakePool(4, "A")
 	p.Leases = 2
-	p.Resize(1, 1)
+	p.Resize(1)
 	lease := func(ctx context.Context) (*Seat, error) { return p.Acquire(ctx, Want{Lease: true}) }
 	first, err := lease(t.Context())
 	require.NoError(t, err)
@@ -33,7 +33,7 @@ func TestPool_Leases(t *testing.T) {
 
 	first.Slot.(*gputest.Slot).Load("x", slot.Ready)
 	call.Slot.(*gputest.Slot).Load("x", slot.Ready)
-	p.Resize(1, 1)
+	p.Resize(1)
 	require.Equal(t, slot.Ready, first.State(), "a leased slot is never one too many")
 	p.Release(first)
 	p.evicting.Wait()

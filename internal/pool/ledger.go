@@ -30,8 +30,7 @@ func NewLedger() *Ledger { return &Ledger{term: claimFor, resting: map[string]ti
 // New makes a pool of slots, all open. Make all pools before the first call.
 func (l *Ledger) New(name string, seats []*Seat) *Pool {
 	p := &Pool{
-		Name: name, Changed: func() {}, Log: zap.NewNop(), ledger: l, seats: seats, open: math.MaxInt, kept: math.MaxInt,
-		cordoned: map[string]string{},
+		Name: name, Changed: func() {}, Log: zap.NewNop(), ledger: l, seats: seats, open: math.MaxInt, cordoned: map[string]string{},
 	}
 	for _, h := range seats {
 		h.pool = p

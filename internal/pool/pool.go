@@ -52,8 +52,7 @@ type Pool struct {
 
 	ledger   *Ledger // whose lock guards what follows
 	seats    []*Seat
-	open     int               // the most calls of a group at a time
-	kept     int               // the most processes of a group
+	open     int               // the most calls of a group at a time, and processes
 	evicting sync.WaitGroup    // evictions under way
 	waiting  []*waiter         // in order of arrival
 	cordoned map[string]string // the reason, by group
@@ -78,7 +77,6 @@ type Seat struct {
 	ending  time.Time // when Ending was called
 	holder  string    // as in Want, of the last call
 	evicted bool      // the pool is ending its process
-	warm    string    // task of the last item finished here; empty after an eviction
 	// Faults counts what items failed with, and deaths of processes.
 	Faults atomic.Int64
 	peak   atomic.Int64

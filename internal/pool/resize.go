@@ -6,11 +6,11 @@ import (
 	"github.com/gpumux/gpumux/internal/slot"
 )
 
-// Resize sets how many calls each group runs at a time and how many processes it keeps.
+// Resize sets how many calls each group runs at a time, and how many processes it keeps.
 // Running calls finish; then surplus processes end to free their memory.
-func (p *Pool) Resize(open, kept int) {
+func (p *Pool) Resize(open int) {
 	p.update(func() {
-		p.open, p.kept = open, kept
+		p.open = open
 		for _, h := range p.seats {
 			if !h.busy && p.surplus(h) {
 				p.evict(h)
@@ -21,7 +21,7 @@ func (p *Pool) Resize(open, kept int) {
 
 // surplus reports whether a slot's process is one too many, under the lock.
 func (p *Pool) surplus(h *Seat) bool {
-	if p.kept >= len(p.seats) || p.stopped != nil || h.leased || h.State() == slot.Vacant {
+	if p.open >= len(p.seats) || p.stopped != nil || h.leased || h.State() == slot.Vacant {
 		return false
 	}
 	held := 0
@@ -30,30 +30,16 @@ func (p *Pool) surplus(h *Seat) bool {
 			held++
 		}
 	}
-	return held > p.kept
+	return held > p.open
 }
 
 // evict ends the process of a free slot; the caller holds the lock.
 func (p *Pool) evict(h *Seat) {
-	h.busy, h.evicted, h.warm, h.sharers = true, true, "", 1
+	h.busy, h.evicted, h.sharers = true, true, 1
 	p.evicting.Go(func() {
 		_ = h.Clear(context.Background()) // it fails when the slot was stopped, or when its process does not end
 		p.Release(h)
 	})
-}
-
-// SetWarm records that a slot has finished an item of a task.
-func (p *Pool) SetWarm(h *Seat, task string) {
-	p.ledger.mu.Lock()
-	defer p.ledger.mu.Unlock()
-	h.warm = task
-}
-
-// Warm reports whether the last item that a slot finished was one of the task.
-func (p *Pool) Warm(h *Seat, task string) bool {
-	p.ledger.mu.Lock()
-	defer p.ledger.mu.Unlock()
-	return h.warm == task
 }
 
 // Size is the number of slots of each group, cordoned or not.

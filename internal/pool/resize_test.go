@@ -19,7 +19,7 @@ import (
 
 func TestPool_ResizeDrainsAndEndsProcesses(t *testing.T) {
 	p, fakes := fakePool(4, "A", "B")
-	p.Resize(3, 3)
+	p.Resize(3)
 	require.Equal(t, []int{6, 6, 3, 3}, []int{p.Load("").Slots, p.Load("").Free, p.Load("A").Slots, p.Size()})
 	var held []*Seat
 	for range 3 {
@@ -35,7 +35,7 @@ func TestPool_ResizeDrainsAndEndsProcesses(t *testing.T) {
 
 	// Less is effective at once: what runs goes on, nothing follows it, and its process
 	// ends.
-	p.Resize(1, 1)
+	p.Resize(1)
 	require.Equal(t, []int{2, 1, 1, 0}, []int{p.Load("").Slots, p.Load("").Free, p.Load("A").Slots, p.Load("A").Free})
 	p.Release(held[0])
 	p.Release(held[1])
@@ -49,55 +49,19 @@ func TestPool_ResizeDrainsAndEndsProcesses(t *testing.T) {
 	require.Equal(t, slot.Ready, next.State())
 
 	// More is granted at once.
-	p.Resize(2, 2)
+	p.Resize(2)
 	(<-got).Slot.(*gputest.Slot).Load("x", slot.Ready)
 	require.Equal(t, 0, p.Load("A").Free)
 
-	// Fewer calls at a time, with the processes kept.
-	p.Resize(1, 2)
+	// One of them is free then, and ends.
 	p.Release(next)
-	p.evicting.Wait()
-	require.Equal(t, slot.Ready, next.State())
-	p.Resize(1, 1) // one of them is free now, and ends
+	p.Resize(1)
 	p.evicting.Wait()
 	require.Equal(t, slot.Vacant, next.State())
 	require.NoError(t, p.Stop(t.Context()))
 	for _, f := range fakes {
 		require.EqualValues(t, 1, f.Stops.Load())
 	}
-}
-
-func TestPool_ResizeKeepsAsManyProcessesAsItSays(t *testing.T) {
-	p, fakes := fakePool(6, "A")
-	loaded := func() (n int) {
-		p.evicting.Wait()
-		for _, f := range fakes {
-			if f.State() == slot.Ready {
-				n++
-			}
-		}
-		return n
-	}
-	for _, f := range fakes {
-		f.Load("x", slot.Ready)
-	}
-	p.Resize(2, 4) // all are idle
-	require.Equal(t, 4, loaded())
-	p.Resize(2, 2)
-	require.Equal(t, 2, loaded())
-	p.Resize(6, 6)
-	var held []*Seat
-	for range 6 {
-		h := mustTake(t, p, "x", "")
-		h.Slot.(*gputest.Slot).Load("x", slot.Ready)
-		held = append(held, h)
-	}
-	p.Resize(1, 3) // all are busy
-	for _, h := range held {
-		p.Release(h)
-	}
-	require.Equal(t, 3, loaded())
-	require.Equal(t, 1, p.Load("").Free)
 }
 
 // A process that takes its time to end holds up nobody but a call that wants the whole
@@ -109,7 +73,7 @@ func TestPool_ProcessThatIsSlowToEnd(t *testing.T) {
 		h.Slot.(*gputest.Slot).Load("x", slot.Ready)
 		h.Slot = &reluctant{h.Slot.(*gputest.Slot), slow}
 	}
-	p.Resize(1, 1)
+	p.Resize(1)
 	require.Equal(t, 1, p.Load("").Free)
 	p.Release(mustTake(t, p, "x", ""))
 	got := make(chan *Seat, 1)
@@ -129,7 +93,7 @@ func TestPool_StopGivesUpAProcessThatDoesNotEnd(t *testing.T) {
 		h.Slot.(*gputest.Slot).Load("x", slot.Ready)
 		h.Slot = &reluctant{h.Slot.(*gputest.Slot), slow}
 	}
-	p.Resize(1, 1)
+	p.Resize(1)
 	over, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("the time is over"))
 	stopped := make(chan error, 1)
@@ -154,12 +118,12 @@ func (r *reluctant) Clear(ctx context.Context) error { <-r.slow; return r.Slot.C
 
 func TestPool_ResizedGroupIsTakenWhole(t *testing.T) {
 	p, _ := fakePool(4, "A")
-	p.Resize(2, 2)
+	p.Resize(2)
 	a, b := mustTake(t, p, "x", ""), mustTake(t, p, "x", "")
 	got := make(chan *Seat, 1)
 	go func() { h, _ := p.Acquire(context.Background(), Want{Task: "x", Whole: true}); got <- h }()
 	queued(t, p, 1)
-	p.Resize(1, 1)
+	p.Resize(1)
 	p.Release(a)
 	require.Empty(t, got)
 	p.Release(b)
@@ -174,7 +138,7 @@ func TestPool_ResizedGroupIsTakenWhole(t *testing.T) {
 // allowed, and none is lost.
 func TestPool_ResizedAtRandom(t *testing.T) {
 	p, _ := fakePool(6, "A", "B")
-	p.Resize(1, 1)
+	p.Resize(1)
 	var ran atomic.Int32
 	var all sync.WaitGroup
 	for range 12 {
@@ -195,8 +159,7 @@ func TestPool_ResizedAtRandom(t *testing.T) {
 	go func() { defer close(done); all.Wait() }()
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
-		open := 1 + random.IntN(6)
-		p.Resize(open, open+random.IntN(3))
+		p.Resize(1 + random.IntN(6))
 		switch random.IntN(6) {
 		case 0:
 			p.Cordon("A", "test")
@@ -205,7 +168,7 @@ func TestPool_ResizedAtRandom(t *testing.T) {
 		}
 	}
 	p.Uncordon("A")
-	p.Resize(2, 2)
+	p.Resize(2)
 	<-done
 	require.EqualValues(t, 12*200, ran.Load())
 	p.evicting.Wait()

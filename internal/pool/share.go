@@ -13,22 +13,10 @@ func (p *Pool) room(h *Seat) int64 {
 	}
 	sharers, room := h.Room()
 	// Another number of calls: one that was let in is on its way.
-	if sharers != h.sharers || room == 0 || p.stopped != nil || p.ledger.claimed(h) || p.isCordoned(h.Group) || p.surplus(h) || p.crowded(h) {
+	if sharers != h.sharers || room == 0 || p.stopped != nil || p.ledger.claimed(h) || p.isCordoned(h.Group) || p.surplus(h) {
 		return 0
 	}
 	return room
-}
-
-// crowded reports whether more slots of a group have calls than may; the caller holds the
-// lock.
-func (p *Pool) crowded(h *Seat) bool {
-	busy := 0
-	for _, other := range p.seats {
-		if other.Group == h.Group && other.busy && !other.leased && !other.evicted && !other.drains {
-			busy++
-		}
-	}
-	return busy > p.open
 }
 
 // join picks a slot that a call can share: the one with most room. The caller holds the

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/internal/slot"
 )
 
 // asked is a call that waits for a slot, or has one.
@@ -169,10 +171,11 @@ func TestPool_NoRoomInACrowdedGroup(t *testing.T) {
 	p, fakes := fakePool(2, "A")
 	for i := range 2 {
 		ask(t, p, Want{Task: "x", Shares: "x"}).has(t)
+		fakes[i].Load("x", slot.Busy)
 		fakes[i].Offer(1, 5)
 	}
 	require.Equal(t, 2, p.Load("").Spare)
-	p.Resize(1, 2)
+	p.Resize(1)
 	require.Zero(t, p.Load("").Spare)
 	p.Release(p.seats[0])
 	require.Equal(t, 1, p.Load("").Spare)

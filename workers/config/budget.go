@@ -60,12 +60,9 @@ func (p Placement) capacity(all []Placement) (fit, most int) {
 			fit = min(fit, int(min(free/each, maxSlots)))
 		}
 	}
-	most = p.MaxSlots
-	if most == 0 {
-		most = autoGPU
-		if p.Groups[0].Devices[0].Kind == gpu.KindCPU {
-			most = min(maxSlots, autoCPU*runtime.GOMAXPROCS(0))
-		}
+	most = autoGPU
+	if p.Groups[0].Devices[0].Kind == gpu.KindCPU {
+		most = min(maxSlots, runtime.GOMAXPROCS(0))
 	}
 	return max(1, fit), max(1, min(fit, most))
 }

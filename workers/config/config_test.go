@@ -89,17 +89,14 @@ contact: 1s
 pools:
   - {name: a, devices: [0], slots: auto, memory: 90GiB}
   - {name: b, devices: [1], slots: auto, sharing: exclusive}
-  - {name: c, devices: cpu, slots: auto, max_slots: 1000}
+  - {name: c, devices: cpu, slots: auto}
   - {name: d, devices: cpu, slots: auto}
-  - {name: e, devices: cpu, slots: 2, max_slots: 4}
 tasks:
   embed: {python: "embed.py:embed"}
-`, `5 mistakes in FILE
+`, `3 mistakes in FILE
   FILE:3: pools[0].memory: 1 × 90GiB in pool a is more than the 80GiB of 0 (GPU-aaaa, H100); lower memory or slots
   FILE:4: pools[1].slots: auto with sharing: exclusive; an exclusive device has 1 slot, so leave slots out or use sharing: default
-  FILE:5: pools[2].max_slots: 1000 is outside 1 to 256
-  FILE:6: pools[3].slots: auto, but pool c has that on cpu (host) too; give one of them a number
-  FILE:7: pools[4].max_slots: 4 goes with slots: auto; without it slots says the number`},
+  FILE:6: pools[3].slots: auto, but pool c has that on cpu (host) too; give one of them a number`},
 		"shares of devices": {`
 pools:
   - {name: a, devices: [0], slots: 4, memory: 16GiB}
@@ -217,14 +214,14 @@ tasks:
 	require.NoError(t, err)
 	placements, _, err := c.Plan(twoGPUs(t))
 	require.NoError(t, err)
-	require.Equal(t, []int{7, 2, 2 * runtime.GOMAXPROCS(0)}, []int{placements[0].Most, placements[1].Most, placements[2].Most})
+	require.Equal(t, []int{7, 2, runtime.GOMAXPROCS(0)}, []int{placements[0].Most, placements[1].Most, placements[2].Most})
 	require.Equal(t, []int{1, 2, 1}, []int{placements[0].Least(), placements[1].Least(), placements[2].Least()})
 
-	// A limit of its own bounds the slots, not what a call gets that has the device whole.
-	c.Pools[0].MaxSlots, c.Pools[1] = 3, Pool{Name: "fixed"}
+	// The bound is of the slots, not of what a call gets that has the device whole.
+	c.Pools[0].Memory, c.Pools[1] = 4<<30, Pool{Name: "fixed"}
 	placements, _, err = c.Plan(twoGPUs(t))
 	require.NoError(t, err)
-	require.Equal(t, []int{3, 10}, []int{placements[0].Most, placements[0].Fit})
+	require.Equal(t, []int{16, 20}, []int{placements[0].Most, placements[0].Fit})
 
 	// Two GPUs make one slot, each with half of its budget.
 	c.Pools = []Pool{{Name: "pair", Slots: AutoSlots, GPUsPerSlot: 2, Memory: 40 << 30}}

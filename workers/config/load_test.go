@@ -138,8 +138,8 @@ pools:
     zzz: 1
 task: {}
 `, `3 mistakes in FILE
-  FILE:4: pools[0].memroy: unknown field; the fields here are devices, gpus_per_slot, hygiene, leases, max_slots, memory, mode, name, reserve, sharing, slots, threads
-  FILE:5: pools[0].zzz: unknown field; the fields here are devices, gpus_per_slot, hygiene, leases, max_slots, memory, mode, name, reserve, sharing, slots, threads
+  FILE:4: pools[0].memroy: unknown field; the fields here are devices, gpus_per_slot, hygiene, leases, memory, mode, name, reserve, sharing, slots, threads
+  FILE:5: pools[0].zzz: unknown field; the fields here are devices, gpus_per_slot, hygiene, leases, memory, mode, name, reserve, sharing, slots, threads
   FILE:6: task: unknown field; the fields here are backlog, codec, contact, metrics, pools, store, tasks, temporal`},
 		"wrong shapes": {`
 temporal: here

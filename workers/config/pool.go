@@ -24,9 +24,6 @@ type Pool struct {
 	// Slots is the number of slots per device, or per group of GPUs when GPUsPerSlot is
 	// above 1; AutoSlots lets the worker find it by measurement. Default 1.
 	Slots Slots `yaml:"slots"`
-	// MaxSlots bounds AutoSlots. Default 16 on a GPU, two per processor on the CPU; never
-	// more than the budgets allow.
-	MaxSlots int `yaml:"max_slots"`
 	// Memory is the budget of one slot, over all of its devices together. Default: none.
 	Memory gpumux.Size `yaml:"memory"`
 	// Reserve is the memory of each device that stays free for others, what they hold
@@ -52,8 +49,8 @@ type Slots int
 // AutoSlots lets the worker find the number with the most throughput; "auto" in the file.
 const AutoSlots Slots = -1
 
-// autoGPU is the default of MaxSlots on a GPU, autoCPU the same per processor.
-const autoGPU, autoCPU = 16, 2
+// autoGPU bounds AutoSlots on a GPU. On the CPU there is at most one per processor.
+const autoGPU = 16
 
 // maxSlots is far above what a device can serve; more is a typing error.
 const maxSlots = 256
@@ -193,13 +190,6 @@ func (p Pool) check(at string, named map[string]bool, r *report) {
 	}
 	if p.Slots != AutoSlots && (p.Slots < 0 || p.Slots > maxSlots) {
 		r.add(at+".slots", "%d is outside 1 to %d", p.Slots, maxSlots)
-	}
-	switch {
-	case p.MaxSlots == 0:
-	case p.MaxSlots < 0 || p.MaxSlots > maxSlots:
-		r.add(at+".max_slots", "%d is outside 1 to %d", p.MaxSlots, maxSlots)
-	case p.Slots != AutoSlots:
-		r.add(at+".max_slots", "%d goes with slots: auto; without it slots says the number", p.MaxSlots)
 	}
 	if p.Leases != nil && *p.Leases < 0 {
 		r.add(at+".leases", "%d is negative; 0 offers none", *p.Leases)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -32,7 +33,8 @@ def wait(item):
     time.sleep(0.02)
     return item
 `), 0o644))
-	b.config.Pools[0].Slots, b.config.Pools[0].MaxSlots = config.AutoSlots, 8
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8)) // the bound
+	b.config.Pools[0].Slots = config.AutoSlots
 	b.config.Tasks["wait"] = config.Task{Python: "patient.py:wait", Env: map[string]string{"CALLS": calls}}
 	w := b.start(t, workers.Options{})
 	pool := w.Describe().Pools[0]

@@ -45,15 +45,21 @@ type plant struct {
 	t    *testing.T
 	task func(name string) launch.Task
 	seen *observer.ObservedLogs
+	// callers is how many calls wait for slots.
+	callers int
 
-	slots   []*gputest.Slot // of a model
+	// The slots of a model, and how long an item of the task patient takes there.
+	slots []*gputest.Slot
+	seats []*pool.Seat
+	nap   time.Duration
+
 	mu      sync.Mutex
 	results map[int64]int // how often each index came
 	next    int64
 }
 
 // newPlant has real processes on the CPU.
-func newPlant(t *testing.T, most int) *plant {
+func newPlant(t *testing.T, max int) *plant {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
@@ -61,22 +67,24 @@ func newPlant(t *testing.T, most int) *plant {
 	main, err := runtimes.Python(filepath.Join(dir, "runtime"))
 	require.NoError(t, err)
 	var handles []*pool.Seat
-	for range most {
+	for range max {
 		handles = append(handles, &pool.Seat{Group: gpu.CPU, Slot: slot.New(slot.Options{
 			Device: gpu.CPU, Runtime: main, Env: map[string]string{"LOCK": filepath.Join(dir, "lock")}, Grace: time.Second,
 		})})
 	}
 	pl := pool.NewLedger().New("cpu", handles)
 	t.Cleanup(func() { require.NoError(t, pl.Stop(context.Background())) })
-	return startPlant(t, pl, most, func(name string) launch.Task { return launch.Task{Name: name, Python: "sized.py:" + name, Dir: dir} })
+	return startPlant(t, pl, max, func(name string) launch.Task { return launch.Task{Name: name, Python: "sized.py:" + name, Dir: dir} })
 }
 
 // newModel has no processes: an item takes what its task takes by the clock of the test's
 // bubble.
-func newModel(t *testing.T, most int) *plant {
+func newModel(t *testing.T, max int) *plant {
 	t.Helper()
-	pl, _, fakes := testPool(most, gpu.CPU)
+	pl, seats, fakes := testPool(max, gpu.CPU)
 	device := make(chan struct{}, 1)
+	p := startPlant(t, pl, max, func(name string) launch.Task { return launch.Task{Name: name} })
+	p.slots, p.seats, p.nap = fakes, seats, 20*time.Millisecond
 	for _, f := range fakes {
 		f.Do = func(_ context.Context, task launch.Task, call calls.Call) error {
 			for item, err := range call.Items {
@@ -88,28 +96,25 @@ func newModel(t *testing.T, most int) *plant {
 					time.Sleep(30 * time.Millisecond)
 					<-device
 				} else {
-					time.Sleep(20 * time.Millisecond)
+					time.Sleep(p.nap)
 				}
 				call.Done(calls.Done{Result: gpumux.Result{Index: item.Index}})
 			}
 			return nil
 		}
 	}
-	p := startPlant(t, pl, most, func(name string) launch.Task { return launch.Task{Name: name} })
-	p.slots = fakes
 	return p
 }
 
 // startPlant searches until the test ends.
-func startPlant(t *testing.T, pl *pool.Pool, most int, task func(name string) launch.Task) *plant {
+func startPlant(t *testing.T, pl *pool.Pool, max int, task func(name string) launch.Task) *plant {
 	core, seen := observer.New(zap.InfoLevel)
 	place := config.Placement{
-		Pool: config.Pool{GPUsPerSlot: 1}, Most: most,
+		Pool: config.Pool{GPUsPerSlot: 1}, Most: max,
 		Groups: []config.Group{{Name: gpu.CPU, Devices: []gpu.Device{{Kind: gpu.KindCPU, UUID: gpu.CPU}}}},
 	}
 	s := New(pl, place, free{gpu.CPU: {Total: 64 << 30, Free: 50 << 30}}, zap.New(core))
-	s.meter.length = 300 * time.Millisecond
-	p := &plant{Sizing: s, t: t, task: task, seen: seen, results: map[int64]int{}}
+	p := &plant{Sizing: s, t: t, task: task, seen: seen, callers: max + 2, results: map[int64]int{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); s.Run(ctx) }()
@@ -138,7 +143,7 @@ func (p *plant) call(ctx context.Context, task string, first, end int64) error {
 		return err
 	}
 	defer p.pool.Release(h)
-	stint := p.Begin(h, task, false)
+	stint := p.Begin(h, task, "", false)
 	defer stint.End()
 	return h.Run(ctx, p.task(task), calls.Call{
 		Items: func(yield func(calls.Item, error) bool) {
@@ -162,10 +167,10 @@ func (p *plant) call(ctx context.Context, task string, first, end int64) error {
 // work makes calls of chunks of items, more than there are slots, until enough says so.
 func (p *plant) work(task string, chunk int64, enough func() bool) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(p.t.Context(), 10*time.Hour)
 	defer cancel()
 	var all sync.WaitGroup
-	for range p.most + 2 {
+	for range p.callers {
 		all.Go(func() {
 			for ctx.Err() == nil && !enough() {
 				p.mu.Lock()
@@ -206,34 +211,72 @@ func (p *plant) processes() int {
 
 func TestSizing_OneSlotForATaskThatSaturates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newModel(t, 8)
+		p, began := newModel(t, 8), time.Now()
 		p.work("alone", 8, p.said("alone"))
-		require.LessOrEqual(t, p.pool.Size(), 2)
+		require.Equal(t, 1, p.pool.Size())
+		require.Less(t, time.Since(began), 5*time.Second, "a measurement of one slot and one of two")
 		synctest.Wait()
-		require.LessOrEqual(t, p.processes(), 2, "the processes of the trial are gone")
+		require.Equal(t, 1, p.processes(), "the process of the trial is gone")
 	})
 }
 
 func TestSizing_ManySlotsForATaskThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newModel(t, 8)
+		p, began := newModel(t, 6), time.Now()
 		p.work("patient", 10, p.said("patient"))
-		require.GreaterOrEqual(t, p.pool.Size(), 6)
-		require.LessOrEqual(t, p.pool.Size(), 8)
+		require.Equal(t, 6, p.pool.Size(), "1, 2, 4, and no more than the bound")
+		require.Less(t, time.Since(began), 10*time.Second)
+		line := p.seen.All()[0]
+		require.Regexp(t, `^pool gpu: 6 slots per device for task patient: (29\d|300)(\.\d+)? items/s$`, line.Message)
 	})
 }
 
-// The slots come and go with the task; every item runs once.
+// Long items are measured too, by a few of them.
+func TestSizing_ItemsOfMinutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newModel(t, 2)
+		p.nap = 5 * time.Minute
+		p.work("patient", 2, p.said("patient"))
+		require.Equal(t, 2, p.pool.Size())
+	})
+}
+
+// What was found is known when the task comes again; another edition is searched anew.
 func TestSizing_AnotherTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newModel(t, 4)
 		p.work("patient", 10, p.said("patient"))
-		require.GreaterOrEqual(t, p.pool.Size(), 3)
+		require.Equal(t, 4, p.pool.Size())
+		time.Sleep(2 * window)
 		p.work("alone", 8, p.said("alone"))
-		require.LessOrEqual(t, p.pool.Size(), 2)
-		// What was found is known when the task comes again.
-		p.work("patient", 10, func() bool { return p.pool.Size() >= 3 })
+		require.Equal(t, 1, p.pool.Size())
+		time.Sleep(2 * window)
+		p.work("patient", 10, func() bool { return p.pool.Size() == 4 })
+		time.Sleep(2 * window)
+		p.Begin(p.seats[0], "patient", "new", false).End()
+		require.Equal(t, 1, p.pool.Size())
 		p.ranOnce()
+	})
+}
+
+// Without enough work nothing is measured, nor while two tasks run side by side: neither
+// says what more slots would do.
+func TestSizing_NothingToLearn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newModel(t, 4)
+		p.callers = 2
+		until := time.Now().Add(5 * time.Minute)
+		p.work("patient", 10, func() bool { return time.Now().After(until) })
+		require.Equal(t, 4, p.pool.Size(), "a trial to which the work does not come")
+		require.Zero(t, p.seen.Len())
+		other := p.Begin(p.seats[3], "alone", "", false)
+		p.callers, until = 3, time.Now().Add(5*time.Minute)
+		p.work("patient", 10, func() bool { return time.Now().After(until) })
+		require.Zero(t, p.seen.Len())
+		other.End()
+		p.callers = 6
+		p.work("patient", 10, p.said("patient"))
+		require.Equal(t, 4, p.pool.Size())
 	})
 }
 
@@ -265,43 +308,44 @@ func (f free) Status(uuid string) (gpu.Status, error) { return gpu.Status{Memory
 func TestSizing_RoomInMemory(t *testing.T) {
 	a, b := gpu.Device{Kind: gpu.KindGPU, UUID: "a"}, gpu.Device{Kind: gpu.KindGPU, UUID: "b"}
 	s := &Sizing{
-		meter: newMeter(time.Second), memory: 4 << 30, groups: []config.Group{{Devices: []gpu.Device{a}}, {Devices: []gpu.Device{b}}},
+		memory: 4 << 30, groups: []config.Group{{Devices: []gpu.Device{a}}, {Devices: []gpu.Device{b}}},
 		devices: free{"a": {Total: 80 << 30, Free: 60 << 30}, "b": {Total: 80 << 30, Free: 20 << 30}},
 	}
-	require.Equal(t, 4, s.room("x", 2, 4))
-	require.Equal(t, 6, s.room("x", 2, 16), "four more have room on b")
+	require.Equal(t, 4, s.room(0, 2, 4))
+	require.Equal(t, 6, s.room(0, 2, 16), "four more have room on b")
 	s.memory = 0 // 30 GiB of b for each of two
-	require.Equal(t, 2, s.room("x", 2, 4))
-	require.Equal(t, 4, s.room("x", 20, 4), "never fewer than asked for")
+	require.Equal(t, 2, s.room(0, 2, 4))
 	s.devices = free{"a": {Total: 80 << 30, Free: 70 << 30}, "b": {}}
-	s.meter.peaks["x"] = 20 << 30
-	require.Equal(t, 4, s.room("x", 1, 8), "an item held 20 GiB, and a context takes some")
-	s.reserve = 30 << 30
-	require.Equal(t, 2, s.room("x", 1, 8), "40 GiB are left")
-	s.reserve = 0
+	require.Equal(t, 4, s.room(20<<30, 1, 8), "an item held 20 GiB, and a context takes some")
 	s.groups = []config.Group{{Devices: []gpu.Device{{Kind: gpu.KindCPU, UUID: "c"}}}}
 	s.devices = free{"c": {Total: 64 << 30, Free: 50 << 30}}
-	require.Equal(t, 3, s.room("x", 1, 8))
+	require.Equal(t, 3, s.room(20<<30, 1, 8))
 }
 
+// A lack of memory ends a trial. Later it halves the slots, once for all calls of that
+// time; with a budget it is the item's affair.
 func TestSizing_MemoryThatDoesNotDo(t *testing.T) {
-	p, _, _ := testPool(8, "A")
-	core, seen := observer.New(zap.WarnLevel)
-	s := New(p, config.Placement{Pool: config.Pool{GPUsPerSlot: 1}, Most: 8}, free{}, zap.New(core))
-	s.task = "x"
-	s.Failed("x", gpumux.FaultTaskError)
-	s.Failed("x", gpumux.FaultBudget)
-	require.Empty(t, s.full)
-	s.searchFor("x").trial, s.searchFor("x").now = 4, 4
-	s.apply(s.searchFor("x"))
-	require.Equal(t, 4, p.Size())
-	s.Failed("x", gpumux.FaultDeviceOOM)
-	s.Failed("x", gpumux.FaultDeviceOOM)
-	s.overflow(<-s.full)
-	require.Equal(t, 1, seen.FilterMessageSnippet("does not do for 4 slots of task x").Len())
-	require.Less(t, p.Size(), 4)
-	require.Empty(t, s.full)
-	s.memory = 1 << 30 // with a budget it is the item's affair
-	s.Failed("x", gpumux.FaultDeviceOOM)
-	require.Empty(t, s.full)
+	synctest.Test(t, func(t *testing.T) {
+		p := newModel(t, 8)
+		p.work("patient", 10, func() bool { return p.pool.Size() == 4 })
+		time.Sleep(time.Second)
+		first, second := p.Begin(p.seats[0], "patient", "", false), p.Begin(p.seats[1], "patient", "", false)
+		first.Failed(gpumux.FaultTaskError)
+		require.Equal(t, 4, p.pool.Size())
+		time.Sleep(time.Second)
+		first.Failed(gpumux.FaultDeviceOOM)
+		second.Failed(gpumux.FaultDeviceOOM)
+		require.Equal(t, 2, p.pool.Size())
+		require.Equal(t, 1, p.seen.FilterMessageSnippet("does not do for 4 slots of task patient; it goes on with 2").Len())
+		first.End()
+		time.Sleep(time.Second)
+		again := p.Begin(p.seats[0], "patient", "", false)
+		p.memory = 1 << 30
+		again.Failed(gpumux.FaultDeviceOOM)
+		require.Equal(t, 2, p.pool.Size())
+		p.memory = 0
+		again.Failed(gpumux.FaultHostOOM)
+		again.Failed(gpumux.FaultHostOOM)
+		require.Equal(t, 1, p.pool.Size())
+	})
 }
