@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -72,7 +71,7 @@ func converse(ctx context.Context, conn *wire.Conn, handlers map[string]Handler)
 		err := fmt.Errorf("this program has no task %q; it has: %s", hello.Target, strings.Join(slices.Sorted(maps.Keys(handlers)), ", "))
 		return errors.Join(err, conn.Write(wire.Fault{Raised: wire.Raised{Class: string(gpumux.FaultBadInput), Message: err.Error()}}))
 	}
-	if err := conn.Write(wire.Ready{Trim: true}); err != nil {
+	if err := conn.Write(wire.Ready{}); err != nil {
 		return err
 	}
 	p := &process{conn: conn, hello: hello, handler: handler}
@@ -82,10 +81,6 @@ func converse(ctx context.Context, conn *wire.Conn, handlers map[string]Handler)
 			return err
 		}
 		switch m := m.(type) {
-		case wire.Trim:
-			begin := time.Now()
-			debug.FreeOSMemory()
-			err = conn.Write(wire.Trimmed{Busy: time.Since(begin).Seconds()})
 		case wire.Run:
 			err = p.run(ctx, m)
 		default:
@@ -149,7 +144,7 @@ func (p *process) awaitNext() error {
 		switch m.(type) {
 		case wire.Next:
 			return nil
-		case wire.Run, wire.Trim:
+		case wire.Run:
 			p.queue = append(p.queue, m)
 		default:
 			return io.EOF

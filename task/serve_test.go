@@ -116,7 +116,7 @@ func (p *task) next(t *testing.T) wire.Message {
 
 func TestServe_RunsItemsAndStops(t *testing.T) {
 	p := start(t, "double")
-	require.Equal(t, wire.Ready{Trim: true}, p.next(t))
+	require.Equal(t, wire.Ready{}, p.next(t))
 	for run := int64(1); run <= 2; run++ {
 		require.NoError(t, p.Write(wire.Run{Run: run, Items: raws("1", "2.5", `"x"`)}))
 		for n, want := range []string{"2", "5"} {
@@ -134,7 +134,7 @@ func TestServe_RunsItemsAndStops(t *testing.T) {
 
 func TestServe_WaitsForNextAfterAFault(t *testing.T) {
 	p := start(t, "print")
-	require.Equal(t, wire.Ready{Trim: true}, p.next(t))
+	require.Equal(t, wire.Ready{}, p.next(t))
 	require.NoError(t, p.Write(wire.Run{Run: 1, Items: raws(`"x"`, `1`)}))
 	require.NoError(t, p.Write(wire.Run{Run: 2, Items: raws(`2`)}))
 	require.Equal(t, 0, p.next(t).(wire.Fault).N)
@@ -150,22 +150,20 @@ func TestServe_WaitsForNextAfterAFault(t *testing.T) {
 	require.Equal(t, int64(len("item 1\nitem 2\n")), p.printed(t), "stop instead of next: the item never began")
 }
 
-func TestServe_TrimsBetweenRuns(t *testing.T) {
+func TestServe_RunsThatWaitDuringAFault(t *testing.T) {
 	p := start(t, "double")
-	require.Equal(t, wire.Ready{Trim: true}, p.next(t))
+	require.Equal(t, wire.Ready{}, p.next(t))
 	require.NoError(t, p.Write(wire.Run{Run: 1, Items: raws(`"x"`, `1`)}))
-	require.NoError(t, p.Write(wire.Trim{}))
 	require.NoError(t, p.Write(wire.Run{Run: 2, Items: raws(`2`)}))
 	require.IsType(t, wire.Fault{}, p.next(t))
 	require.NoError(t, p.Write(wire.Next{}))
 	require.Equal(t, raws("2"), p.next(t).(wire.Results).Values)
-	require.Positive(t, p.next(t).(wire.Trimmed).Busy, "after all items of the run, before the next run")
 	require.Equal(t, raws("4"), p.next(t).(wire.Results).Values)
 }
 
 func TestServe_EndOfStreamIsStop(t *testing.T) {
 	p := start(t, "double")
-	require.Equal(t, wire.Ready{Trim: true}, p.next(t))
+	require.Equal(t, wire.Ready{}, p.next(t))
 	require.NoError(t, p.Close())
 	require.NoError(t, p.cmd.Wait())
 }
@@ -182,7 +180,7 @@ func TestServe_UnknownTaskListsTheKnown(t *testing.T) {
 
 func TestServe_ErrorsPanicsAttempts(t *testing.T) {
 	p := start(t, "fail")
-	require.Equal(t, wire.Ready{Trim: true}, p.next(t))
+	require.Equal(t, wire.Ready{}, p.next(t))
 	require.NoError(t, p.Write(wire.Run{Run: 1, Attempts: 3, Items: raws("7")}))
 	f := p.next(t).(wire.Fault)
 	require.Equal(t, 3, f.Attempts)
@@ -190,7 +188,7 @@ func TestServe_ErrorsPanicsAttempts(t *testing.T) {
 	require.Contains(t, f.Raised.Message, "open x: no such file or directory")
 
 	p = start(t, "panic")
-	require.Equal(t, wire.Ready{Trim: true}, p.next(t))
+	require.Equal(t, wire.Ready{}, p.next(t))
 	require.NoError(t, p.Write(wire.Run{Run: 1, Items: raws("[1]", "[0,0,0,0,0,9]")}))
 	f = p.next(t).(wire.Fault)
 	require.Contains(t, f.Raised.Message, "index out of range [5] with length 1")
@@ -200,21 +198,21 @@ func TestServe_ErrorsPanicsAttempts(t *testing.T) {
 	require.Equal(t, raws("9"), p.next(t).(wire.Results).Values, "the process lives on")
 
 	p = start(t, "third")
-	require.Equal(t, wire.Ready{Trim: true}, p.next(t))
+	require.Equal(t, wire.Ready{}, p.next(t))
 	require.NoError(t, p.Write(wire.Run{Run: 1, Attempts: 5, Items: raws("4")}))
 	require.Equal(t, []int{3}, p.next(t).(wire.Results).Attempts)
 }
 
 func TestServe_SlotProgressAndNull(t *testing.T) {
 	p := start(t, "where")
-	require.Equal(t, wire.Ready{Trim: true}, p.next(t))
+	require.Equal(t, wire.Ready{}, p.next(t))
 	require.NoError(t, p.Write(wire.Run{Run: 3, Items: raws("1", "2")}))
 	for n := range 2 {
 		require.Equal(t, wire.ProgressReport{Run: 3, N: n, Value: json.RawMessage(fmt.Sprintf(`{"seen":%d}`, n+1))}, p.next(t))
 		require.Equal(t, raws(`"cpu/1"`), p.next(t).(wire.Results).Values)
 	}
 	p = start(t, "nothing")
-	require.Equal(t, wire.Ready{Trim: true}, p.next(t))
+	require.Equal(t, wire.Ready{}, p.next(t))
 	require.NoError(t, p.Write(wire.Run{Run: 1, Items: raws("1")}))
 	require.Equal(t, raws("null"), p.next(t).(wire.Results).Values)
 	require.NoError(t, Progress(context.Background(), 1), "outside of a slot")
@@ -223,7 +221,7 @@ func TestServe_SlotProgressAndNull(t *testing.T) {
 // An item finds the place of its call in the trace, and no earlier call's.
 func TestServe_Trace(t *testing.T) {
 	p := start(t, "traced")
-	require.Equal(t, wire.Ready{Trim: true}, p.next(t))
+	require.Equal(t, wire.Ready{}, p.next(t))
 	for run, trace := range []string{"", "00-a-b-01", ""} {
 		require.NoError(t, p.Write(wire.Run{Run: int64(run + 1), Items: raws("1"), Trace: trace}))
 		require.Equal(t, raws(fmt.Sprintf("%q", trace)), p.next(t).(wire.Results).Values)
@@ -232,7 +230,7 @@ func TestServe_Trace(t *testing.T) {
 
 func TestServe_ChildrenDoNotInheritTheWire(t *testing.T) {
 	p := start(t, "child")
-	require.Equal(t, wire.Ready{Trim: true}, p.next(t))
+	require.Equal(t, wire.Ready{}, p.next(t))
 	require.NoError(t, p.Write(wire.Run{Run: 1, Items: raws("null")}))
 	var list string
 	require.NoError(t, json.Unmarshal(p.next(t).(wire.Results).Values[0], &list))
@@ -242,7 +240,7 @@ func TestServe_ChildrenDoNotInheritTheWire(t *testing.T) {
 
 func TestServe_TermEndsTheItem(t *testing.T) {
 	p := start(t, "wait")
-	require.Equal(t, wire.Ready{Trim: true}, p.next(t))
+	require.Equal(t, wire.Ready{}, p.next(t))
 	require.NoError(t, p.Write(wire.Run{Run: 1, Items: raws("null")}))
 	require.Equal(t, json.RawMessage(`"waiting"`), p.next(t).(wire.ProgressReport).Value)
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGINT))

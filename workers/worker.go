@@ -311,7 +311,7 @@ func (w *Worker) newSeat(name string, p config.Placement, g config.Group, runtim
 	}
 	env, room := limits(0, false)
 	o := slot.Options{
-		Name: name, Host: w.host, Device: g.Name, Memory: p.Memory, Room: room, Mode: p.Mode, Hygiene: p.Hygiene, Env: env,
+		Name: name, Host: w.host, Device: g.Name, Memory: p.Memory, Room: room, Mode: p.Mode, Env: env,
 		Runtime: runtime, RRuntime: w.rRuntime, Home: w.home, Grace: w.o.Grace,
 		Log: w.log.With(zap.String("pool", p.Name)), MPS: share.MPS(),
 	}

@@ -1,5 +1,5 @@
 // Package account decides from what a task process was given, has done and holds how many
-// items it gets ahead, when it trims and when it is replaced.
+// items it gets ahead, and when it is replaced.
 //
 // It measures through the session's memory only, ends nothing and runs nothing by itself.
 package account
@@ -27,13 +27,11 @@ const (
 // Reasons for which a process that could go on is replaced.
 const (
 	ForItems = "items" // it ran as many items as its task allows
-	ForAge   = "age"   // it got as old
-	ForFull  = "full"  // it needs most of its budget, and a trim frees little
+	ForFull  = "full"  // it has grown, and needs most of its budget
 )
 
 // Account books what a process was given and has done. It is for one goroutine.
 type Account struct {
-	started time.Time
 	// limit is how many items the process may run, 0 without limit; sent and ran are how
 	// many it was given and has finished.
 	limit, sent, ran int
@@ -46,39 +44,32 @@ type Account struct {
 	// batch is the most items that its task takes in one call, concurrent how many it runs
 	// at the same time; 0: it takes single items.
 	batch, concurrent int
-	// lasting: a process of a lease is not replaced for its age or memory.
-	lasting bool
 	// why and text say why it is to be replaced, once it is.
 	why, text string
-	// memory follows the process's memory. trims: it understands wire.Trim. trimDue: a trim
-	// waits until no item is in flight.
-	memory         *session.Memory
-	hygiene        hygiene
-	trims, trimDue bool
+	// memory follows the process's memory.
+	memory *session.Memory
+	growth growth
 }
 
 // New opens the account of a process that has just started and may run so many items.
-// Lasting is for the process of a lease; tidy has its memory kept within the budget.
-func New(p *session.Session, limit int, lasting, tidy bool) *Account {
-	a := &Account{limit: limit, started: time.Now(), given: frameItems, most: frameItems, memory: &p.Memory, lasting: lasting}
+// Lasting is for the process of a lease, which is not replaced for its memory.
+func New(p *session.Session, limit int, lasting bool) *Account {
+	a := &Account{limit: limit, given: frameItems, most: frameItems, memory: &p.Memory}
 	if p.Board != nil {
 		a.most = mostAhead
 	}
-	if tidy {
-		a.hygiene = hygiene{budget: int64(p.Memory.Budget), host: p.Memory.Host, lasting: lasting}
+	if !lasting {
+		a.growth.budget = int64(p.Memory.Budget)
 	}
 	return a
 }
 
 // Ready notes what the process can do.
-func (a *Account) Ready(batch, concurrent int, trims bool) {
-	a.batch, a.concurrent, a.trims = batch, concurrent, trims
-}
+func (a *Account) Ready(batch, concurrent int) { a.batch, a.concurrent = batch, concurrent }
 
-// Unfit is why the process cannot run a call, or "": one that wants a fresh process or a
-// clean one, or one younger than maxAge.
-func (a *Account) Unfit(fresh, clean bool, maxAge time.Duration) string {
-	age := time.Since(a.started)
+// Unfit is why the process cannot run a call that may want a fresh process or a clean one,
+// or "".
+func (a *Account) Unfit(fresh, clean bool) string {
 	switch {
 	case a.ran > 0 && (fresh || clean):
 		return "a clean process is wanted"
@@ -88,9 +79,6 @@ func (a *Account) Unfit(fresh, clean bool, maxAge time.Duration) string {
 		return fmt.Sprintf("recycled after %d items", a.ran)
 	case a.limit == 1 && !fresh:
 		return "made for one item"
-	case maxAge > 0 && age > maxAge && !a.lasting:
-		a.replace(ForAge, "recycled at age "+age.Round(time.Second).String())
-		return a.text
 	}
 	if fresh {
 		a.limit = 1
@@ -100,9 +88,7 @@ func (a *Account) Unfit(fresh, clean bool, maxAge time.Duration) string {
 
 // replace lets the process end when it has run the items that it was given.
 func (a *Account) replace(why, text string) {
-	if a.why == "" && !a.lasting {
-		a.why, a.text, a.limit = why, text, a.sent
-	}
+	a.why, a.text, a.limit = why, text, a.sent
 }
 
 // Replaced is why the process is to be replaced although it could go on, or empty.
@@ -168,15 +154,13 @@ func (a *Account) ahead(finished int) int {
 	most := 1
 	if a.pace > 0 && a.pace < longItem {
 		work := aheadTime / 2 // what runs ahead may leak past a budget before anybody looks
-		if a.hygiene.budget == 0 {
+		if a.growth.budget == 0 {
 			work = min(longAhead, max(aheadTime, time.Duration(finished)*a.pace/aheadShare))
 		}
 		most = int(max(2, min(mostAhead, 1+work/a.pace)))
 	}
-	a.given = min(most, a.most)
-	if a.hygiene.budget > 0 {
-		holding, _ := a.memory.Lately()
-		a.given = a.hygiene.ahead(holding, a.given)
+	if a.given = min(most, a.most); a.near() {
+		a.given = 1
 	}
 	return a.given
 }
@@ -188,52 +172,7 @@ func (a *Account) Ended(items int, busy float64, peak int64) {
 	} else {
 		a.pace += (took - a.pace) / 4
 	}
-	if a.hygiene.budget == 0 {
-		return
-	}
-	holding, fresh := a.memory.Lately()
-	if a.hygiene.ran == 0 && a.limit != 1 {
-		holding, fresh = a.memory.Now(), true // a reading from within the first item would make all of it a leak
-	}
-	if !fresh {
-		holding = session.Holding{}
-	}
-	a.hygiene.ended(a.ran, items, seconds(busy), holding, peak)
-	if !a.trims && a.hygiene.grown(holding) {
-		a.replace(ForFull, "most of the budget is needed, and it cannot trim")
-	}
-}
-
-// WantsTrim reports whether the process is to trim before it gets more items.
-func (a *Account) WantsTrim() bool {
-	if !a.trimDue && a.trims && a.hygiene.budget > 0 {
-		holding, _ := a.memory.Lately()
-		a.trimDue = a.hygiene.due(holding, false)
-	}
-	return a.trimDue
-}
-
-// TakesTrim reports whether a trim is due now that no item is in flight, and clears that.
-func (a *Account) TakesTrim() bool {
-	due := a.trimDue
-	a.trimDue = false
-	return due
-}
-
-// IdleDue reports whether the process is to trim while no item waits.
-func (a *Account) IdleDue() bool {
-	if !a.trims || a.hygiene.budget == 0 {
-		return false
-	}
-	holding, _ := a.memory.Lately()
-	return a.hygiene.due(holding, true)
-}
-
-// Trimmed books a trim.
-func (a *Account) Trimmed(before, after session.Holding, took time.Duration) {
-	if why := a.hygiene.trimmed(before, after, took); why != "" {
-		a.replace(ForFull, why)
-	}
+	a.measured(a.growth.first == 0, peak)
 }
 
 func seconds(s float64) time.Duration {

@@ -48,6 +48,7 @@ type Sizing struct {
 	groups  []config.Group
 	max     int
 	memory  gpumux.Size // budget of a slot on each of its devices
+	reserve gpumux.Size // of each device
 	devices statuses
 	log     *zap.Logger
 
@@ -93,7 +94,7 @@ func New(p *pool.Pool, placed config.Placement, devices statuses, log *zap.Logge
 	p.Resize(1)
 	return &Sizing{
 		pool: p, groups: placed.Groups, max: placed.Most, devices: devices, log: log, memory: placed.Memory / gpumux.Size(placed.GPUsPerSlot),
-		searches: map[edition]*search{}, stints: map[*pool.Seat]*Stint{},
+		reserve: placed.Reserve, searches: map[edition]*search{}, stints: map[*pool.Seat]*Stint{},
 	}
 }
 
@@ -312,12 +313,16 @@ func (s *Sizing) room(peak int64, from, to int) int {
 			if err != nil || status.Memory.Total == 0 {
 				continue
 			}
-			need := per
+			need, free := per, float64(status.Memory.Free)
+			if s.memory == 0 {
+				// Budgets were counted against the reserve when the worker started.
+				free = max(0, free-float64(s.reserve))
+			}
 			if s.memory == 0 && d.Kind != gpu.KindCPU {
 				need = max(need+gpumux.ContextRoom, float64(status.Memory.Total-status.Memory.Free)/float64(from))
 			}
 			if need > 0 {
-				to = min(to, from+int(roomShare*float64(status.Memory.Free)/need))
+				to = min(to, from+int(roomShare*free/need))
 			}
 		}
 	}

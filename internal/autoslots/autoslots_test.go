@@ -317,6 +317,9 @@ func TestSizing_RoomInMemory(t *testing.T) {
 	require.Equal(t, 2, s.room(0, 2, 4))
 	s.devices = free{"a": {Total: 80 << 30, Free: 70 << 30}, "b": {}}
 	require.Equal(t, 4, s.room(20<<30, 1, 8), "an item held 20 GiB, and a context takes some")
+	s.reserve = 30 << 30
+	require.Equal(t, 2, s.room(20<<30, 1, 8), "40 GiB are left")
+	s.reserve = 0
 	s.groups = []config.Group{{Devices: []gpu.Device{{Kind: gpu.KindCPU, UUID: "c"}}}}
 	s.devices = free{"c": {Total: 64 << 30, Free: 50 << 30}}
 	require.Equal(t, 3, s.room(20<<30, 1, 8))

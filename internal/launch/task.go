@@ -24,14 +24,6 @@ const (
 	Spawn Fresh = "spawn"
 )
 
-// Hygiene is whether a persistent process with a budget trims and is recycled.
-type Hygiene string
-
-const (
-	HygieneOn  Hygiene = "on"
-	HygieneOff Hygiene = "off"
-)
-
 // Task says how a task's process is started. One of Python, R, Command and Program is
 // set.
 type Task struct {
@@ -63,15 +55,12 @@ type Task struct {
 	Mode gpumux.Mode
 	// Fresh is how the process of a fresh item comes to be. Default Fork.
 	Fresh Fresh
-	// Hygiene is the task's own. Default: the slot's.
-	Hygiene Hygiene
 	// StartLimit bounds a start, imports included. Default: the slot's.
 	StartLimit time.Duration
 	// Timeout bounds one item, or one micro-batch. Default: none.
 	Timeout time.Duration
-	// RecycleItems and RecycleAge replace a persistent process. Default: never.
-	RecycleItems int
-	RecycleAge   time.Duration
+	// Recycle replaces a persistent process after so many items. Default: never.
+	Recycle int
 }
 
 // Argv are the words that start the task's process: its own program, or its Python or R
@@ -104,7 +93,7 @@ func (t Task) Joins(other Task) bool {
 		return t.Same(other)
 	}
 	for _, each := range []*Task{&t, &other} {
-		each.Name, each.Python, each.Mode, each.Fresh, each.Timeout, each.StartLimit, each.RecycleItems, each.RecycleAge = "", "", "", "", 0, 0, 0, 0
+		each.Name, each.Python, each.Mode, each.Fresh, each.Timeout, each.StartLimit, each.Recycle = "", "", "", "", 0, 0, 0
 	}
 	return t.Same(other)
 }

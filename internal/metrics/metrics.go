@@ -236,8 +236,6 @@ var (
 	descResidents = prometheus.NewDesc("gpumux_resident_bytes", "What tasks keep for a lease: the bytes of the arrays.", []string{"pool", "slot"}, nil)
 	descItems     = prometheus.NewDesc("gpumux_items_total", "Items that ended in a slot.", []string{"pool", "slot"}, nil)
 	descProcesses = prometheus.NewDesc("gpumux_processes_total", "Task processes that were started.", []string{"pool", "slot"}, nil)
-	descTrims     = prometheus.NewDesc("gpumux_trims_total", "Clean-ups between items.", []string{"pool", "slot"}, nil)
-	descFreed     = prometheus.NewDesc("gpumux_freed_bytes_total", "Memory that clean-ups gave back.", []string{"pool", "slot"}, nil)
 	descPeak      = prometheus.NewDesc("gpumux_peak_bytes", "The most that an item held where that was measured.", []string{"pool", "slot"}, nil)
 	descRecycles  = prometheus.NewDesc("gpumux_recycles_total", "Processes that were replaced although they could go on.", []string{"pool", "slot", "reason"}, nil)
 	descCordoned  = prometheus.NewDesc("gpumux_device_cordoned", "1 while a device gets no new calls.", []string{"pool", "device"}, nil)
@@ -281,8 +279,6 @@ func showSlots(value func(*prometheus.Desc, prometheus.ValueType, float64, ...st
 		stats := h.Stats()
 		value(descItems, prometheus.CounterValue, float64(stats.Items), p.Name, h.Name)
 		value(descProcesses, prometheus.CounterValue, float64(stats.Processes), p.Name, h.Name)
-		value(descTrims, prometheus.CounterValue, float64(stats.Trims), p.Name, h.Name)
-		value(descFreed, prometheus.CounterValue, float64(stats.Freed), p.Name, h.Name)
 		// For Prometheus a counter that first appears as 1 never rose.
 		for _, reason := range slot.Recycles() {
 			value(descRecycles, prometheus.CounterValue, float64(stats.Recycled[reason]), p.Name, h.Name, reason)

@@ -21,8 +21,8 @@ type Watch interface {
 type Holding struct {
 	// Held is all that is seen from outside; 0 means unknown.
 	Held int64
-	// Unused is the part that allocators keep, Spare the part of that which a trim frees.
-	Unused, Spare int64
+	// Unused is the part that allocators keep.
+	Unused int64
 }
 
 // Needed is the memory in use.
@@ -173,5 +173,5 @@ func (m *Memory) Now() Holding {
 
 func (m *Memory) holding(held int64) Holding {
 	a := m.allocators
-	return Holding{Held: max(held, a.Reserved), Unused: a.Reserved - a.Live, Spare: a.Spare}
+	return Holding{Held: max(held, a.Reserved), Unused: a.Reserved - a.Live}
 }

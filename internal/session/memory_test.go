@@ -46,10 +46,10 @@ func TestMemory_APeakIsWhatWasLiveAndWhatIsBesideTheAllocators(t *testing.T) {
 func TestMemory_WhatIsUnusedIsNotNeeded(t *testing.T) {
 	d := &driver{last: 900, now: 900}
 	m := &Memory{Watched: d}
-	m.Told(&wire.Allocators{Live: 100, Reserved: 800, Spare: 300})
+	m.Told(&wire.Allocators{Live: 100, Reserved: 800})
 	got, fresh := m.Lately()
 	require.True(t, fresh)
-	require.Equal(t, [3]int64{900, 700, 300}, [3]int64{got.Held, got.Unused, got.Spare})
+	require.Equal(t, [2]int64{900, 700}, [2]int64{got.Held, got.Unused})
 	d.now = 0
 	got = m.Now()
 	require.EqualValues(t, 800, got.Held, "where the driver does not tell, at least what the allocators have")

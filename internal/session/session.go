@@ -151,50 +151,6 @@ func (p *Session) Greet(ctx context.Context) (ready wire.Ready, e *diagnosis.Evi
 	}
 }
 
-// trimLimit is how long a trim may take before its process is taken for stuck.
-const trimLimit = time.Minute
-
-// Trimmed has the process's memory before and after a trim, and the seconds of the trim.
-type Trimmed struct {
-	Before, After Holding
-	Busy          float64
-}
-
-// Trim lets the process give back memory and waits for it. No item runs meanwhile. An
-// error says that the process is of no use any more, or why ctx ended.
-func (p *Session) Trim(ctx context.Context) (Trimmed, error) {
-	before := p.Memory.Now()
-	limit := time.NewTimer(trimLimit)
-	defer limit.Stop()
-	if !p.Say(wire.Trim{}) {
-		return Trimmed{}, fmt.Errorf("it did not read what it was told before it was to trim")
-	}
-	for {
-		select {
-		case message := <-p.Heard:
-			switch m := message.(type) {
-			case wire.ProgressReport, wire.Posted, wire.Kept:
-			case wire.Cap:
-				if !p.Capped(m) {
-					return Trimmed{}, fmt.Errorf("it asked for more than it read while it trimmed")
-				}
-			case wire.Trimmed:
-				p.Memory.Told(m.Allocators)
-				return Trimmed{before, p.Memory.Now(), m.Busy}, nil
-			default:
-				if message != nil {
-					return Trimmed{}, fmt.Errorf("a message out of turn while it trimmed: %T", message)
-				}
-				return Trimmed{}, fmt.Errorf("ended while it trimmed")
-			}
-		case <-limit.C:
-			return Trimmed{}, fmt.Errorf("a trim took longer than %s", trimLimit)
-		case <-ctx.Done():
-			return Trimmed{}, context.Cause(ctx)
-		}
-	}
-}
-
 // Cap reports whether a framework's own limit works, from the framework's first use of
 // the device in a task process on, and the measurements then and later.
 type Cap struct {

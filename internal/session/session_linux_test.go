@@ -45,13 +45,10 @@ func start(t *testing.T, o session.Options) *session.Session {
 
 func TestSession_FromItsStartToItsEnd(t *testing.T) {
 	p := start(t, session.Options{})
-	ready, evidence, _ := p.Greet(t.Context())
+	_, evidence, _ := p.Greet(t.Context())
 	require.Nil(t, evidence)
-	require.True(t, ready.Trim)
 	require.True(t, p.Say(wire.Run{Run: 1, Attempts: 1, Items: []json.RawMessage{[]byte("7")}}))
 	require.Equal(t, "49", string((<-p.Heard).(wire.Results).Values[0]))
-	_, err := p.Trim(t.Context())
-	require.NoError(t, err)
 
 	p.End(true, time.Minute)
 	require.Equal(t, 0, p.Process.Status.ExitCode(), "it was asked, and ended by itself")

@@ -28,8 +28,6 @@ type Options struct {
 	Memory, Room gpumux.Size
 	// Mode is for calls and tasks without one. Default persistent.
 	Mode gpumux.Mode
-	// Hygiene is for tasks without one. Default on.
-	Hygiene launch.Hygiene
 	// Env is the device's part of the environment, such as CUDA_VISIBLE_DEVICES.
 	Env map[string]string
 	// Home is HOME in the environment. Default: the worker's.

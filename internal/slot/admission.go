@@ -121,7 +121,7 @@ func (a *admission) unfit(p *occupant, edition string) string {
 	case p.session.Memory.Budget != j.o.Memory:
 		return "another budget"
 	}
-	return p.account.Unfit(j.fresh, j.want.Clean, j.task.RecycleAge)
+	return p.account.Unfit(j.fresh, j.want.Clean)
 }
 
 // backoff waits before a start when the last ones failed.
@@ -159,7 +159,7 @@ func (a *admission) start(ctx context.Context, fork string) (*occupant, error) {
 	if evidence != nil {
 		return a.unready(ctx, child, &deathError{evidence, trace})
 	}
-	p.account.Ready(ready.Batch, ready.Concurrent, ready.Trim)
+	p.account.Ready(ready.Batch, ready.Concurrent)
 	if child != nil {
 		p.edition = child.Edition
 	} else if p.edition, err = a.edition(ctx); err != nil {

@@ -98,62 +98,26 @@ func TestSlot_AnArenaThatLooksFullIsLeftAlone(t *testing.T) {
 	require.Equal(t, 2, last.Compiled, "each program once")
 	require.Zero(t, last.Cleared)
 	require.Equal(t, 1, processes)
-	require.Zero(t, s.Stats().Trims)
 }
 
-// A cache that costs five items to fill again is given back for 5 % of the time at the
-// most: 6 times in 600 items of 4 ms.
-func TestSlot_ACacheThatIsFilledAgainIsSeldomEmptied(t *testing.T) {
+func TestSlot_WhatGrowsOnADeviceIsRecycled(t *testing.T) {
 	t.Parallel()
-	s, task := counted(t, "cached", 1000*mib)
-	got, err := run(t, s, task, calls.Call{Items: values(repeated(memoryItem{Size: 850}, 600)...)})
-	require.NoError(t, err)
-	last, processes := memoryResults(t, got)
-	require.Positive(t, last.Emptied, "it was tried")
-	require.LessOrEqual(t, last.Emptied, 6)
-	require.Equal(t, 1, processes)
-	require.EqualValues(t, last.Emptied, s.Stats().Trims)
-}
-
-func TestSlot_WhatGrowsOnADeviceIsRecycledAndGarbageIsNot(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		item  memoryItem
-		leaks bool
-	}{
-		"live":      {memoryItem{Size: 100, Keep: 20}, true},
-		"outside":   {memoryItem{Size: 100, Native: 20}, true},
-		"collected": {memoryItem{Size: 100, Cycle: 20}, false},
+	for name, item := range map[string]memoryItem{
+		"live": {Size: 100, Keep: 20}, "outside": {Size: 100, Native: 20}, "in cycles": {Size: 100, Cycle: 20},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, task := counted(t, "cached", 1000*mib)
-			got, err := run(t, s, task, calls.Call{Items: values(repeated(c.item, 120)...)})
+			got, err := run(t, s, task, calls.Call{Items: values(repeated(item, 120)...)})
 			require.NoError(t, err)
 			require.Len(t, got, 120)
 			_, processes := memoryResults(t, got)
 			stats := s.Stats()
 			t.Logf("%+v", stats)
-			require.Positive(t, stats.Trims)
-			if !c.leaks {
-				require.Equal(t, 1, processes)
-				return
-			}
 			require.Positive(t, stats.Recycled["full"])
 			require.Less(t, processes, 8, "most of the budget is used")
 		})
 	}
-}
-
-func TestSlot_WithoutHygieneNothingIsTrimmed(t *testing.T) {
-	t.Parallel()
-	s, task := counted(t, "cached", 1000*mib)
-	task.Hygiene = launch.HygieneOff
-	got, err := run(t, s, task, calls.Call{Items: values(repeated(memoryItem{Size: 700, Cycle: 20}, 40)...)})
-	require.NoError(t, err)
-	_, processes := memoryResults(t, got)
-	require.Equal(t, 1, processes)
-	require.Zero(t, s.Stats().Trims)
 }
 
 // A peak is what was live, and what the process holds beside the allocator; not the
@@ -183,14 +147,9 @@ func TestSlot_PeaksOnADeviceAreWhatWasLive(t *testing.T) {
 // that holds 94 % of the budget.
 func BenchmarkSlot_FullAllocators(b *testing.B) {
 	for _, function := range []string{"compiled", "cached"} {
-		for _, c := range []struct {
-			name    string
-			budget  gpumux.Size
-			hygiene launch.Hygiene
-		}{{"none", 0, ""}, {"off", 1000 * mib, launch.HygieneOff}, {"budget", 1000 * mib, ""}} {
-			b.Run(function+"/"+c.name, func(b *testing.B) {
-				s, task := counted(b, function, c.budget)
-				task.Hygiene = c.hygiene
+		for name, budget := range map[string]gpumux.Size{"none": 0, "budget": 1000 * mib} {
+			b.Run(function+"/"+name, func(b *testing.B) {
+				s, task := counted(b, function, budget)
 				call := calls.Call{Done: func(calls.Done) {}, Items: values(memoryItem{Size: 850})}
 				require.NoError(b, s.Run(context.Background(), task, call))
 				call.Items = values(repeated(memoryItem{Size: 850}, b.N)...)
@@ -198,7 +157,6 @@ func BenchmarkSlot_FullAllocators(b *testing.B) {
 				began := time.Now()
 				require.NoError(b, s.Run(context.Background(), task, call))
 				b.ReportMetric(float64(b.N)/time.Since(began).Seconds(), "items/s")
-				b.ReportMetric(float64(s.Stats().Trims), "trims")
 			})
 		}
 	}

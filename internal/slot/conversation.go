@@ -48,14 +48,7 @@ func (c *conversation) run(ctx context.Context) error {
 		}
 		c.answers.publish()
 		if len(c.flight.items) == 0 {
-			// The process trims only if it gets more items afterwards.
-			if !c.p.account.TakesTrim() || c.p.account.Full() || !c.job.calls.ready(c.job.least, c.job.size) {
-				return nil
-			}
-			if err := c.job.owner.trim(ctx); err != nil {
-				return err
-			}
-			continue
+			return nil
 		}
 		if c.flight.concurrent > 0 {
 			c.job.calls.endFinished()
@@ -109,7 +102,7 @@ func (c *conversation) blamed() []item {
 // runs many at the same time. A process with a message unread gets nothing.
 func (c *conversation) feed() error {
 	a, idle := c.p.account, len(c.flight.items) == 0
-	if !idle && !a.Low(len(c.flight.items)) || c.p.session.Unread() > 1 || a.WantsTrim() {
+	if !idle && !a.Low(len(c.flight.items)) || c.p.session.Unread() > 1 || a.Grown(idle) {
 		return nil
 	}
 	size, unit := a.Next(len(c.flight.items), c.job.finished)

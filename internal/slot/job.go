@@ -47,7 +47,7 @@ type job struct {
 // the slot.
 func newJob(owner *owner, r request) *job {
 	want, task := r.call, r.task
-	j := &job{owner: owner, slot: owner.slot, judge: &owner.judge, want: want, task: task, o: owner.o, limit: task.RecycleItems, least: 1, size: 1,
+	j := &job{owner: owner, slot: owner.slot, judge: &owner.judge, want: want, task: task, o: owner.o, limit: task.Recycle, least: 1, size: 1,
 		calls: newCallers(owner.slot, r.ctx)}
 	if want.Env != nil {
 		j.o.Env = want.Env
@@ -196,7 +196,7 @@ func (j *job) suits(p *occupant, r request) bool {
 // runs what it has, and is replaced.
 func (j *job) open(p *occupant) bool {
 	return p != nil && p.account.Concurrent() > 0 && j.pending == nil && j.calls.ctx.Err() == nil && len(j.calls.list) > 0 &&
-		j.want.Lease == "" && !j.want.Apart && !j.fresh && p.account.Unfit(false, false, j.task.RecycleAge) == ""
+		j.want.Lease == "" && !j.want.Apart && !j.fresh && p.account.Unfit(false, false) == ""
 }
 
 // offer tells others how many further items the process could use: half as many as run at

@@ -1,12 +1,10 @@
 package slot
 
 import (
-	"cmp"
 	"fmt"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/account"
-	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/session"
 )
 
@@ -25,9 +23,7 @@ type occupant struct {
 
 // newOccupant is a process that has just started, and may run limit items.
 func newOccupant(p *session.Session, o Options, limit int) *occupant {
-	tidy := cmp.Or(p.Task.Hygiene, o.Hygiene) != launch.HygieneOff
-	a := account.New(p, limit, o.Lease != "", tidy)
-	return &occupant{session: p, account: a, lease: o.Lease, target: p.Task.Target()}
+	return &occupant{session: p, account: account.New(p, limit, o.Lease != ""), lease: o.Lease, target: p.Task.Target()}
 }
 
 func (p *occupant) exited() bool {

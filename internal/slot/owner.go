@@ -18,9 +18,6 @@ import (
 	"github.com/gpumux/gpumux/internal/template"
 )
 
-// idleAfter is how long a slot waits for its next call before it counts as idle.
-const idleAfter = 50 * time.Millisecond
-
 // owner is the goroutine that owns a slot. Only it starts and replaces the process; the
 // memory watch may kill it.
 type owner struct {
@@ -51,7 +48,6 @@ func newOwner(s *Slot, templates *template.Set, o Options) *owner {
 // own serves requests one after the other until the slot stops.
 func (o *owner) own() {
 	defer close(o.slot.gone)
-	idle := time.NewTimer(time.Hour)
 	for {
 		o.returned()
 		var exited chan struct{}
@@ -60,11 +56,7 @@ func (o *owner) own() {
 		}
 		select {
 		case r := <-o.slot.requests:
-			if o.serve(r) {
-				idle.Reset(idleAfter)
-			}
-		case <-idle.C:
-			o.idle()
+			o.serve(r)
 		case <-exited:
 			o.slot.log.Warn("task process ended while it was idle", zap.Int("pid", o.process.session.Process.PID),
 				zap.String("why", o.process.ending()))
@@ -83,15 +75,14 @@ func (o *owner) own() {
 	}
 }
 
-// serve serves a request, and those that had to wait for its job. It reports whether the
-// last one was a call.
-func (o *owner) serve(r request) (called bool) {
+// serve serves a request, and those that had to wait for its job.
+func (o *owner) serve(r request) {
 	for next := &r; next != nil; {
 		if next.clear {
 			o.clearing = next
 			o.retire(true, "its memory is wanted")
 			o.cleared(nil)
-			return false
+			return
 		}
 		o.job = newJob(o, *next)
 		o.job.serve()
@@ -100,7 +91,6 @@ func (o *owner) serve(r request) (called bool) {
 		}
 		o.job = nil
 	}
-	return true
 }
 
 // cleared answers the request to end the process, unless lingers has.
@@ -194,43 +184,6 @@ func (o *owner) recycled(p *occupant, why, text string) {
 	})
 	o.slot.log.Info("task process recycled", zap.String("task", p.session.Task.Name), zap.Int("pid", p.session.Process.PID),
 		zap.String("reason", why), zap.String("why", text))
-}
-
-// idle lets the process trim, if that is due, after a moment without a call.
-func (o *owner) idle() {
-	p := o.process
-	if p == nil || !p.account.IdleDue() {
-		return
-	}
-	if err := o.trim(o.slot.life); err != nil {
-		o.kill(err.Error())
-	} else if why, _ := p.account.Replaced(); why != "" {
-		o.expire(false)
-	}
-}
-
-// trim lets the process give back memory and waits for it. No item runs meanwhile. After
-// a *lostError the process is of no use.
-func (o *owner) trim(ctx context.Context) error {
-	p := o.process
-	m, err := p.session.Trim(ctx)
-	if err != nil {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		o.slot.log.Warn("task process lost between two items", zap.Int("pid", p.session.Process.PID), zap.String("why", err.Error()))
-		return &lostError{err.Error()}
-	}
-	took := duration(m.Busy)
-	o.slot.tally(func(st *Stats) {
-		st.Trims++
-		st.TrimTime += took
-		st.Freed += max(0, m.Before.Held-m.After.Held)
-	})
-	o.slot.log.Debug("task process trimmed", zap.Int("pid", p.session.Process.PID), zap.String("why", fmt.Sprintf("%s before, %s after, in %s",
-		gpumux.Size(m.Before.Held), gpumux.Size(m.After.Held), took.Round(time.Microsecond))))
-	p.account.Trimmed(m.Before, m.After, took)
-	return nil
 }
 
 // lingers is called while a killed process does not end. It answers the call under way

@@ -480,7 +480,7 @@ func TestSlot_SharersUnderChaos(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "chaos.py"), []byte(chaosPy), 0o644))
 	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: runtimePath(t), Grace: 500 * time.Millisecond})
 	t.Cleanup(func() { require.NoError(t, s.Stop(context.Background())) })
-	task := launch.Task{Name: "f", Python: "chaos.py:f", Dir: dir, RecycleItems: 200}
+	task := launch.Task{Name: "f", Python: "chaos.py:f", Dir: dir, Recycle: 200}
 	why := errors.New("nobody wants it")
 	var all sync.WaitGroup
 	for range 6 {

@@ -245,7 +245,7 @@ func TestSlot_FreshHasAProcessPerItem(t *testing.T) {
 func TestSlot_RecyclesAfterItsItems(t *testing.T) {
 	s, dir := newSlot(t), folder(t)
 	task := python(dir, "pid")
-	task.RecycleItems = 10
+	task.Recycle = 10
 	got, err := run(t, s, task, calls.Call{Items: values(ints(25)...)})
 	require.NoError(t, err)
 	count := map[string]int{}

@@ -9,7 +9,7 @@ import (
 
 // Recycles are the reasons for which a process is recycled.
 func Recycles() []string {
-	return []string{account.ForItems, account.ForAge, account.ForFull}
+	return []string{account.ForItems, account.ForFull}
 }
 
 // Stats count the work of a slot since it began.
@@ -18,10 +18,6 @@ type Stats struct {
 	Processes, Items int64
 	// Held is the memory of the process and its descendants, in bytes; 0 means unknown.
 	Held int64
-	// Trims are clean-ups between items, TrimTime their time, Freed the bytes freed.
-	Trims    int64
-	TrimTime time.Duration
-	Freed    int64
 	// Recycled counts processes replaced although they could go on, by reason.
 	Recycled map[string]int64
 	// Residents are the values that the process keeps for a lease, of ResidentBytes.

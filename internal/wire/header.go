@@ -14,12 +14,12 @@ import (
 type parser func(line, body []byte) (Message, error)
 
 var fromWorker = map[string]parser{
-	"hello": plain[Hello], "run": parseRun, "next": plain[Next], "cancel": plain[Cancel], "trim": plain[Trim], "stop": plain[Stop],
+	"hello": plain[Hello], "run": parseRun, "next": plain[Next], "cancel": plain[Cancel], "stop": plain[Stop],
 }
 
 var fromProcess = map[string]parser{
 	"hello": plain[ProcessHello], "ready": plain[Ready], "results": parseResults, "posted": plain[Posted], "fault": plain[Fault],
-	"canceled": plain[Canceled], "progress": plain[ProgressReport], "kept": plain[Kept], "trimmed": plain[Trimmed], "cap": plain[Cap],
+	"canceled": plain[Canceled], "progress": plain[ProgressReport], "kept": plain[Kept], "cap": plain[Cap],
 }
 
 func decode(line []byte, to any) error {
@@ -143,8 +143,6 @@ func check(m Message) error {
 			return broken("progress: has no value")
 		}
 		return checkPosition(m, m.Run, m.N)
-	case Trimmed:
-		return checkMemory(m, 0, m.Allocators)
 	}
 	return nil
 }
@@ -162,9 +160,8 @@ func checkMemory(m Message, peak int64, a *Allocators) error {
 	if peak < 0 {
 		return broken("%s: peak is %d bytes", m.kind(), peak)
 	}
-	if a != nil && (a.Live < 0 || a.Spare < 0 || a.Reserved < a.Live || a.Reserved-a.Live < a.Spare) {
-		return broken("%s: allocators have %d live bytes and %d spare ones of %d; there cannot be more than all", m.kind(), a.Live, a.Spare,
-			a.Reserved)
+	if a != nil && (a.Live < 0 || a.Reserved < a.Live) {
+		return broken("%s: allocators have %d live bytes of %d; there cannot be more than all", m.kind(), a.Live, a.Reserved)
 	}
 	return nil
 }

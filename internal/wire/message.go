@@ -16,7 +16,7 @@ const (
 	Descriptor = 3
 )
 
-// Message is one of Hello, Run, Next, Cancel, Trim and Stop (from the worker), or one of
+// Message is one of Hello, Run, Next, Cancel and Stop (from the worker), or one of
 // the others (from the task process). docs/wire.md says what each field means.
 type Message interface{ kind() string }
 
@@ -62,10 +62,6 @@ type Cancel struct {
 	Runs []int64 `json:"runs"`
 }
 
-// Trim asks a process whose Ready says so to free memory, once it has answered all its
-// items.
-type Trim struct{}
-
 // Stop asks the process to finish and exit 0. The end of the stream means the same.
 type Stop struct{}
 
@@ -79,9 +75,8 @@ type ProcessHello struct {
 // Ready says that the task is loaded, and how many items it takes in one call, or runs at
 // the same time.
 type Ready struct {
-	Batch      int  `json:"batch"`
-	Concurrent int  `json:"concurrent,omitempty"`
-	Trim       bool `json:"trim,omitempty"`
+	Batch      int `json:"batch"`
+	Concurrent int `json:"concurrent,omitempty"`
 }
 
 // Results are the values of consecutive items of a run. Each field but N has one entry
@@ -119,7 +114,6 @@ func (r *Results) Records() []Record {
 type Allocators struct {
 	Live     int64 `json:"live"`
 	Reserved int64 `json:"reserved"`
-	Spare    int64 `json:"spare"`
 }
 
 // Posted says that there are results on the board.
@@ -177,12 +171,6 @@ type Kept struct {
 	Bytes int64 `json:"bytes"`
 }
 
-// Trimmed answers a Trim.
-type Trimmed struct {
-	Busy       float64     `json:"busy"`
-	Allocators *Allocators `json:"allocators,omitempty"`
-}
-
 // Cap says whether a framework's own limit holds when it begins to use the device.
 type Cap struct {
 	Framework string `json:"framework"`
@@ -195,7 +183,6 @@ func (Hello) kind() string          { return "hello" }
 func (Run) kind() string            { return "run" }
 func (Next) kind() string           { return "next" }
 func (Cancel) kind() string         { return "cancel" }
-func (Trim) kind() string           { return "trim" }
 func (Stop) kind() string           { return "stop" }
 func (ProcessHello) kind() string   { return "hello" }
 func (Ready) kind() string          { return "ready" }
@@ -205,7 +192,6 @@ func (Fault) kind() string          { return "fault" }
 func (Canceled) kind() string       { return "canceled" }
 func (ProgressReport) kind() string { return "progress" }
 func (Kept) kind() string           { return "kept" }
-func (Trimmed) kind() string        { return "trimmed" }
 func (Cap) kind() string            { return "cap" }
 
 // ProtocolError says how the other side broke the protocol. The stream is lost.

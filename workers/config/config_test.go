@@ -65,20 +65,19 @@ store: /var/lib/gpumux
 pools:
   - {name: GPU}
   - {name: a, devices: [7]}
-  - {name: a, devices: [GPU-aaaa], mode: fast, hygiene: none, threads: 50%}
+  - {name: a, devices: [GPU-aaaa], mode: fast, threads: 50%}
   - {devices: cpu, sharing: wild, gpus_per_slot: 2}
   - {name: d, devices: [0, 1], gpus_per_slot: -1}
 tasks:
   embed: {python: "embed.py:embed"}
 contact: 1s
-`, `13 mistakes in FILE
+`, `12 mistakes in FILE
   FILE:2: metrics: "9464" is not host:port; write 127.0.0.1:9464
   FILE:3: store: "/var/lib/gpumux" is not a URL; write it as file:///var/lib/gpumux or s3://bucket?region=eu-central-1
   FILE:5: pools[0].name: pool name "GPU": use 1 to 63 lower-case letters, digits and dashes, such as gpu or h200-16g
   FILE:6: pools[1].devices: unknown device "7": this host has 0 (GPU-aaaa, H100), 1 (GPU-bbbb, H100), cpu (host)
   FILE:7: pools[2].name: "a" is the name of an earlier pool too; give each pool its own
   FILE:7: pools[2].mode: "fast" is unknown; use persistent or fresh
-  FILE:7: pools[2].hygiene: "none" is unknown; use on or off
   FILE:7: pools[2].threads: 50% without sharing: mps; nothing else keeps a process to a share of the multiprocessors
   FILE:8: pools[3].name: is missing; name the pool, such as gpu
   FILE:8: pools[3].gpus_per_slot: 2, but cpu (host) is not a whole GPU; only whole GPUs can be joined
@@ -149,12 +148,12 @@ tasks:
   "gone/*": {python_dir: nowhere}
   "file/*": {python_dir: plain.txt}
   notfound: {command: [no-such-program-here]}
-  notexec: {command: [./plain.txt], mode: persistent, hygiene: off, recycle: {items: 1}, venv: venv}
+  notexec: {command: [./plain.txt], mode: persistent, recycle: 1, venv: venv}
   out: {python: "embed.py:embed", output: text, fresh: thread}
   out2: {command: [./train], output: xml, fresh: fork, start: 1h}
-  negative: {python: "embed.py:embed", timeout: -1s, start: -1s, recycle: {items: -1, age: -1s}, dir: nowhere}
+  negative: {python: "embed.py:embed", timeout: -1s, start: -1s, recycle: -1, dir: nowhere}
   env: {python: "embed.py:embed", env: {CUDA_VISIBLE_DEVICES: "0", "A B": x}, pass_env: [XLA_PYTHON_CLIENT_MEM_FRACTION]}
-`, `34 mistakes in FILE
+`, `33 mistakes in FILE
   FILE:4: tasks.nothing: says not what to run; give one of python, python_dir, r, command and program
   FILE:5: tasks.two: has command and python; give only one
   FILE:6: tasks.gone.python: DIR/gone.py: does not exist
@@ -174,7 +173,7 @@ tasks:
   FILE:20: tasks.notexec: venv and interpreter are for python, python_dir and r; a command or program starts by itself
   FILE:20: tasks.notexec.command: DIR/plain.txt is not executable; make it so with: chmod +x DIR/plain.txt
   FILE:20: tasks.notexec.mode: a command runs once per item, so it is always fresh; leave mode out, or give a program that stays
-  FILE:20: tasks.notexec: a command runs once per item; leave recycle and hygiene out
+  FILE:20: tasks.notexec.recycle: a command runs once per item; leave it out
   FILE:21: tasks.out.fresh: "thread" is unknown; use fork or spawn
   FILE:21: tasks.out.output: is for commands only; a function returns its result
   FILE:22: tasks.out2.output: "xml" is unknown; use json or text
@@ -184,8 +183,7 @@ tasks:
   FILE:23: tasks.negative.python: DIR/nowhere/embed.py: does not exist
   FILE:23: tasks.negative.start: is negative; leave it out for the default
   FILE:23: tasks.negative.timeout: is negative; leave it out for no limit
-  FILE:23: tasks.negative.recycle.items: is negative; leave it out for no limit
-  FILE:23: tasks.negative.recycle.age: is negative; leave it out for no limit
+  FILE:23: tasks.negative.recycle: is negative; leave it out for no limit
   FILE:24: tasks.env.env.A B: "A B" is no name of a variable
   FILE:24: tasks.env.env.CUDA_VISIBLE_DEVICES: CUDA_VISIBLE_DEVICES is set by the slot; leave it out, and choose devices in the pool
   FILE:24: tasks.env.pass_env[0]: XLA refuses XLA_PYTHON_CLIENT_MEM_FRACTION beside XLA_CLIENT_MEM_FRACTION, which the slot sets; use that name`},

@@ -34,7 +34,7 @@ pools:
 	fmt.Println(strings.ReplaceAll(err.Error(), dir+string(filepath.Separator), ""))
 	// Output:
 	// 2 mistakes in gpumux.yaml
-	//   gpumux.yaml:5: pools[0].slotz: unknown field; the fields here are devices, gpus_per_slot, hygiene, leases, memory, mode, name, reserve, sharing, slots, threads
+	//   gpumux.yaml:5: pools[0].slotz: unknown field; the fields here are devices, gpus_per_slot, leases, memory, mode, name, reserve, sharing, slots, threads
 	//   gpumux.yaml:6: pools[0].memory: "a lot" is not a size; write it as 8GiB, 512MB or a number of bytes
 }
 

@@ -32,9 +32,9 @@ pools:
     sharing: default
     gpus_per_slot: 1
   - {name: pair, devices: [0, GPU-bbbb], gpus_per_slot: 2, memory: 32GiB}
-  - {name: cpu, devices: cpu, slots: 2, memory: 1.5G, mode: fresh, hygiene: off, leases: 0}
+  - {name: cpu, devices: cpu, slots: 2, memory: 1.5G, mode: fresh, leases: 0}
 tasks:
-  embed: {python: "embed.py:embed", venv: venv, mode: persistent, fresh: spawn, start: 30m, hygiene: on, recycle: {items: 1000, age: 1h}}
+  embed: {python: "embed.py:embed", venv: venv, mode: persistent, fresh: spawn, start: 30m, recycle: 1000}
   train: {command: ["./train", "--json"], timeout: 2h, env: {A: "1"}, pass_env: [HF_HOME], output: text}
   serve: {program: [./train], dir: .}
   curve: {r: "fit.R:fit.model", interpreter: ./train}
@@ -59,17 +59,14 @@ func TestLoad_Complete(t *testing.T) {
 	require.Equal(t, "GPU-aaaa,GPU-bbbb", placements[1].Groups[0].Name)
 	require.Equal(t, gpumux.Size(3<<29), placements[2].Memory)
 	require.Equal(t, gpumux.ModeFresh, placements[2].Mode)
-	require.Equal(t, launch.HygieneOff, placements[2].Hygiene)
 
 	embed, err := tasks.Find("embed")
 	require.NoError(t, err)
 	require.Equal(t, "embed.py:embed", embed.Python)
 	require.Equal(t, filepath.Join(dir, "venv/bin/python"), embed.Interpreter)
 	require.Equal(t, dir, embed.Dir)
-	require.Equal(t, 1000, embed.RecycleItems)
+	require.Equal(t, 1000, embed.Recycle)
 	require.Equal(t, launch.Spawn, embed.Fresh)
-	require.Equal(t, launch.HygieneOn, embed.Hygiene)
-	require.Equal(t, time.Hour, embed.RecycleAge)
 	require.Equal(t, 30*time.Minute, embed.StartLimit)
 
 	curve, err := tasks.Find("curve")
@@ -138,8 +135,8 @@ pools:
     zzz: 1
 task: {}
 `, `3 mistakes in FILE
-  FILE:4: pools[0].memroy: unknown field; the fields here are devices, gpus_per_slot, hygiene, leases, memory, mode, name, reserve, sharing, slots, threads
-  FILE:5: pools[0].zzz: unknown field; the fields here are devices, gpus_per_slot, hygiene, leases, memory, mode, name, reserve, sharing, slots, threads
+  FILE:4: pools[0].memroy: unknown field; the fields here are devices, gpus_per_slot, leases, memory, mode, name, reserve, sharing, slots, threads
+  FILE:5: pools[0].zzz: unknown field; the fields here are devices, gpus_per_slot, leases, memory, mode, name, reserve, sharing, slots, threads
   FILE:6: task: unknown field; the fields here are backlog, codec, contact, metrics, pools, store, tasks, temporal`},
 		"wrong shapes": {`
 temporal: here
@@ -149,7 +146,7 @@ pools:
   - {name: b, slots: 0, devices: {a: 1}}
   - gpu
 tasks:
-  a: {command: ./train, timeout: soon, recycle: 5, env: [A]}
+  a: {command: ./train, timeout: soon, recycle: many, env: [A]}
 `, `13 mistakes in FILE
   FILE:2: temporal: give fields as name: value, not "here"
   FILE:3: store: give one value, not a list
@@ -162,7 +159,7 @@ tasks:
   FILE:7: pools[2]: give fields as name: value, not "gpu"
   FILE:9: tasks.a.command: give a list, not "./train"
   FILE:9: tasks.a.timeout: "soon" is not a duration; write it as 30s, 5m or 2h
-  FILE:9: tasks.a.recycle: give fields as name: value, not "5"
+  FILE:9: tasks.a.recycle: "many" is not a whole number
   FILE:9: tasks.a.env: give fields as name: value, not a list`},
 		"not YAML": {"pools: [\n", `1 mistake in FILE
   FILE:1: did not find expected node content`},

@@ -9,7 +9,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/internal/sharing"
 )
@@ -33,8 +32,6 @@ type Pool struct {
 	Leases *int `yaml:"leases"`
 	// Mode is for tasks and maps that don't say. Default persistent.
 	Mode gpumux.Mode `yaml:"mode"`
-	// Hygiene is on or off, for tasks that don't say. Default on.
-	Hygiene launch.Hygiene `yaml:"hygiene"`
 	// Sharing is how slots share a device. Default: by turns.
 	Sharing sharing.Mode `yaml:"sharing"`
 	// Threads bounds a slot's multiprocessors with sharing mps. Default: twice its part.
@@ -202,7 +199,6 @@ func (p Pool) check(at string, named map[string]bool, r *report) {
 			p.Reserve)
 	}
 	oneOf(r, at+".mode", p.Mode, gpumux.ModePersistent, gpumux.ModeFresh)
-	oneOf(r, at+".hygiene", p.Hygiene, launch.HygieneOn, launch.HygieneOff)
 }
 
 // groups splits the devices, in the order of the selection, into those of one slot each.

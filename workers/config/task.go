@@ -43,26 +43,17 @@ type Task struct {
 	// Fresh is how a fresh item of a Python task gets its process: fork, from a process that
 	// has imported the task, or spawn, a new interpreter. Default fork.
 	Fresh launch.Fresh `yaml:"fresh"`
-	// Hygiene is on or off: whether a persistent process with a budget trims its memory
-	// between items, and is recycled for it. Default: the pool's.
-	Hygiene launch.Hygiene `yaml:"hygiene"`
 	// Start bounds the start of a process, imports included. Default 5 min.
 	Start gpumux.Duration `yaml:"start"`
 	// Timeout bounds one item. Default: none.
 	Timeout gpumux.Duration `yaml:"timeout"`
-	// Recycle replaces a process after so many items or so much time. Default: never.
-	Recycle Recycle `yaml:"recycle"`
+	// Recycle replaces a persistent process after so many items. Default: never.
+	Recycle int `yaml:"recycle"`
 	// VisibleDevices is how CUDA_VISIBLE_DEVICES names the slot's devices: uuid, or index
 	// for programs that take only numbers. Default uuid.
 	VisibleDevices string `yaml:"visible_devices"`
 	// Output is the format of a command's output: json or text. Default json.
 	Output string `yaml:"output"`
-}
-
-// Recycle bounds the life of a persistent process; 0 means no bound.
-type Recycle struct {
-	Items int             `yaml:"items"`
-	Age   gpumux.Duration `yaml:"age"`
 }
 
 var (
@@ -131,8 +122,7 @@ func (c Config) task(name, at string, t Task, r *report) launch.Task {
 	}
 	task := launch.Task{
 		Name: name, Dir: c.path(t.Dir), Text: t.Output == "text", Env: t.Env, PassEnv: t.PassEnv,
-		Mode: t.Mode, Fresh: t.Fresh, Hygiene: t.Hygiene, StartLimit: time.Duration(t.Start), Timeout: time.Duration(t.Timeout), RecycleItems: t.Recycle.Items,
-		RecycleAge: time.Duration(t.Recycle.Age),
+		Mode: t.Mode, Fresh: t.Fresh, StartLimit: time.Duration(t.Start), Timeout: time.Duration(t.Timeout), Recycle: t.Recycle,
 	}
 	switch {
 	case t.Dir != "":
@@ -169,15 +159,14 @@ func (c Config) task(name, at string, t Task, r *report) launch.Task {
 
 func (t Task) checkLimits(at string, r *report) {
 	oneOf(r, at+".mode", t.Mode, gpumux.ModePersistent, gpumux.ModeFresh)
-	oneOf(r, at+".hygiene", t.Hygiene, launch.HygieneOn, launch.HygieneOff)
 	oneOf(r, at+".fresh", t.Fresh, launch.Fork, launch.Spawn)
 	oneOf(r, at+".output", t.Output, "json", "text")
 	command := len(t.Command) > 0
 	if command && t.Mode == gpumux.ModePersistent {
 		r.add(at+".mode", "a command runs once per item, so it is always fresh; leave mode out, or give a program that stays")
 	}
-	if command && (t.Recycle != Recycle{} || t.Hygiene != "") {
-		r.add(at, "a command runs once per item; leave recycle and hygiene out")
+	if command && t.Recycle != 0 {
+		r.add(at+".recycle", "a command runs once per item; leave it out")
 	}
 	if !command && t.Output != "" {
 		r.add(at+".output", "is for commands only; a function returns its result")
@@ -197,8 +186,7 @@ func (t Task) checkLimits(at string, r *report) {
 		r.add(at+".start", "is negative; leave it out for the default")
 	}
 	positive("timeout", t.Timeout < 0)
-	positive("recycle.items", t.Recycle.Items < 0)
-	positive("recycle.age", t.Recycle.Age < 0)
+	positive("recycle", t.Recycle < 0)
 }
 
 // interpreter finds the Python or R of a task.

@@ -126,10 +126,8 @@ func TestGPU_NearlyFull(t *testing.T) {
 			require.Empty(t, stats.Recycled)
 			require.Greater(t, slices.Min(held), int64(budget)*95/100)
 			require.Less(t, slices.Max(held), int64(budget))
-			require.LessOrEqual(t, stats.TrimTime, time.Since(began)/10, "%+v", stats)
-			require.Less(t, stats.Trims, int64(count/10))
-			m.figure("%s: %d items at %.0f %% of the budget, %d clean-ups of %d ms in all, in %.1f s", framework, count,
-				100*float64(slices.Max(held))/budget, stats.Trims, stats.TrimTime.Milliseconds(), time.Since(began).Seconds())
+			m.figure("%s: %d items at %.0f %% of the budget in %.1f s", framework, count, 100*float64(slices.Max(held))/budget,
+				time.Since(began).Seconds())
 			require.NoError(t, s.Clear(t.Context()))
 			m.returns(before)
 		})

@@ -162,7 +162,7 @@ func TestGPU_RecycledProcessGivesBack(t *testing.T) {
 	runtime, err := runtimes.Python(filepath.Join(m.dir, "runtime"))
 	require.NoError(t, err)
 	task := launch.Task{
-		Name: "hold", Python: m.tasks + ":hold", Interpreter: python(), Dir: filepath.Dir(m.tasks), PassEnv: []string{"PYTHONPATH"}, RecycleItems: 1,
+		Name: "hold", Python: m.tasks + ":hold", Interpreter: python(), Dir: filepath.Dir(m.tasks), PassEnv: []string{"PYTHONPATH"}, Recycle: 1,
 	}
 	s := slot.New(slot.Options{
 		Name: "gpu/0", Device: m.device.UUID, Runtime: runtime,

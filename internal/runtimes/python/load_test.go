@@ -43,7 +43,6 @@ func TestLoad_EveryKindOfFunction(t *testing.T) {
 			}
 			ready := p.next().(wire.Ready)
 			require.Equal(t, c.batch, ready.Batch)
-			require.True(t, ready.Trim)
 			require.Equal(t, c.want, strings.Join(p.values("1", "2", "3", "4"), " "))
 			require.Equal(t, c.want, strings.Join(p.values("1", "2", "3", "4"), " "), "a second run")
 			require.NoError(t, p.Write(wire.Stop{}))

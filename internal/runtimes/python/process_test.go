@@ -240,7 +240,7 @@ func TestProcess_RefusesWhatIsNoProtocol(t *testing.T) {
 	p := start(t, "kinds.py:plain")
 	require.NoError(t, p.Write(wire.ProcessHello{Version: 1}))
 	require.Equal(t, 64, p.exit())
-	require.Contains(t, p.printed(), "gpumux: the worker says 'hello' where only run, cancel, trim and stop can come")
+	require.Contains(t, p.printed(), "gpumux: the worker says 'hello' where only run, cancel and stop can come")
 
 	cmd := exec.Command(python, runtime)
 	out, err := cmd.CombinedOutput()

@@ -81,7 +81,7 @@ func greet(t *testing.T, target string) *process {
 func start(t *testing.T, function string) *process {
 	t.Helper()
 	p := greet(t, "tasks.R:"+function)
-	require.Equal(t, wire.Ready{Trim: true}, p.next())
+	require.Equal(t, wire.Ready{}, p.next())
 	return p
 }
 
@@ -168,7 +168,7 @@ func TestProcess_RefusesWhatIsNoProtocol(t *testing.T) {
 	p = start(t, "echo")
 	require.NoError(t, p.Write(wire.ProcessHello{Version: 1}))
 	require.Equal(t, 64, p.exit())
-	require.Contains(t, p.printed(), "the worker says hello where only run, trim and stop can come")
+	require.Contains(t, p.printed(), "the worker says hello where only run and stop can come")
 
 	main, err := runtimes.R(t.TempDir())
 	require.NoError(t, err)
@@ -179,10 +179,8 @@ func TestProcess_RefusesWhatIsNoProtocol(t *testing.T) {
 	require.Contains(t, string(out), "a gpumux worker starts this program")
 }
 
-func TestProcess_StopEndOfStreamAndTrim(t *testing.T) {
+func TestProcess_StopAndEndOfStream(t *testing.T) {
 	p := start(t, "echo")
-	require.NoError(t, p.Write(wire.Trim{}))
-	require.IsType(t, wire.Trimmed{}, p.next())
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGINT))
 	require.Equal(t, "1", p.do(1, "1")[0].value, "SIGINT is not for it")
 	require.NoError(t, p.Write(wire.Stop{}))

@@ -20,8 +20,6 @@ class Usage(NamedTuple):
     """What values occupy."""
     reserved: int
     """What the allocators have taken of the devices, with what is free in it."""
-    spare: int
-    """The free part that a trim gives back."""
     peak: int
     """The most that was live since the last reset; of an allocator that does not tell, the most that can have been."""
 
@@ -80,22 +78,19 @@ _RESERVED: dict[str, Callable[[Any], int]] = {
 }
 
 
-def _usage(live: int, taken: int, spare: int, peak: int) -> Usage:
-    taken = max(taken, live)
-    return Usage(live, taken, min(max(0, spare), taken - live), max(peak, live))
+def _usage(live: int, taken: int, peak: int) -> Usage:
+    return Usage(live, max(taken, live), max(peak, live))
 
 
 def _torch(torch: Any) -> Optional[Usage]:
     if not torch.cuda.is_initialized():
         return None
-    total = [0, 0, 0, 0]
+    total = [0, 0, 0]
     for index in range(torch.cuda.device_count()):
         # One call for all figures; the flat dictionary takes five times as long.
         stats = torch.cuda.memory_stats_as_nested_dict(index)
         live, taken = stats["allocated_bytes"]["all"], stats["reserved_bytes"]["all"]["current"]
-        # A block that is partly in use goes back to nobody.
-        used = max(live["current"], stats["active_bytes"]["all"]["current"]) + stats["inactive_split_bytes"]["all"]["current"]
-        for i, each in enumerate((live["current"], taken, taken - used, live["peak"])):
+        for i, each in enumerate((live["current"], taken, live["peak"])):
             total[i] += each
     return _usage(*total)
 
@@ -105,18 +100,17 @@ def _cupy(cupy: Any) -> Optional[Usage]:
         return None
     pool = cupy.get_default_memory_pool()
     live, taken = pool.used_bytes(), pool.total_bytes()
-    return _usage(live, taken, taken - live, taken) if taken else None
+    return _usage(live, taken, taken) if taken else None
 
 
 def _jax(jax: Any) -> Optional[Usage]:
-    total = [0, 0, 0, 0]
+    total = [0, 0, 0]
     devices = jax_devices(jax)
     for device in devices:
         stats = device.memory_stats() or {}
         live = stats["bytes_in_use"]
-        # XLA's arena gives nothing back.
         taken = stats.get("pool_bytes") or stats.get("bytes_reserved") or live
-        for i, each in enumerate((live, taken, 0, stats.get("peak_bytes_in_use", taken))):
+        for i, each in enumerate((live, taken, stats.get("peak_bytes_in_use", taken))):
             total[i] += each
     return _usage(*total) if devices else None
 
@@ -124,11 +118,11 @@ def _jax(jax: Any) -> Optional[Usage]:
 def _tensorflow(tf: Any) -> Optional[Usage]:
     if not tensorflow_begun():
         return None
-    total = [0, 0, 0, 0]
+    total = [0, 0, 0]
     for device in tf.config.list_logical_devices("GPU"):
         told = tf.config.experimental.get_memory_info(device.name.rpartition("device:")[2])
         # Its arena never shrinks, so it is at least as large as its contents ever were.
-        for i, each in enumerate((told["current"], told["peak"], 0, told["peak"])):
+        for i, each in enumerate((told["current"], told["peak"], told["peak"])):
             total[i] += each
     return _usage(*total)
 
@@ -136,7 +130,7 @@ def _tensorflow(tf: Any) -> Optional[Usage]:
 def _rmm(statistics: Any) -> Optional[Usage]:
     told = statistics.get_statistics() if cuda_begun() else None
     # The task has not enabled them, or else a pool is as large as its contents ever were.
-    return None if told is None else _usage(told.current_bytes, told.peak_bytes, 0, told.peak_bytes)
+    return None if told is None else _usage(told.current_bytes, told.peak_bytes, told.peak_bytes)
 
 
 _ALLOCATORS: dict[str, Callable[[Any], Optional[Usage]]] = {

@@ -125,7 +125,7 @@ class Caller:
                 break
             self._files.drop()
             if memory:
-                trim(hard=True)
+                trim()
             if tried >= attempts:
                 break
         self.finish()
@@ -218,7 +218,7 @@ class Caller:
             self.answered()
             self._grow()
         elif memory:
-            trim(hard=True)
+            trim()
             self._halve(len(raws))
             return False
         else:

@@ -94,9 +94,8 @@ def _greet(wire):
 
 def _serve(wire, ended, forks) -> int:
     import gpumux
-    from time import perf_counter
 
-    from gpumux import allocators, call, memory, peak, task
+    from gpumux import call, memory, peak, task
     from gpumux.wire import Wire, WireError, check_run, inherit, trace
 
     hello = _greet(wire)
@@ -147,7 +146,7 @@ def _serve(wire, ended, forks) -> int:
     # Such a process runs one item.
     single = forks is not None and not hello.get("lease")
     caller.ended = ended
-    wire.ready(caller.batch, trim=True, concurrent=caller.concurrent)
+    wire.ready(caller.batch, concurrent=caller.concurrent)
     try:
         while True:
             ended()
@@ -155,19 +154,11 @@ def _serve(wire, ended, forks) -> int:
             if message is None or message[0].get("type") == "stop":
                 return 0
             header, body = message
-            if header.get("type") == "trim":
-                begin = perf_counter()
-                memory.trim()
-                busy = perf_counter() - begin
-                if not on_host:
-                    wire.tell_allocators(allocators.usage())
-                wire.trimmed(busy)
-                continue
             if header.get("type") == "cancel":
                 wire.canceled(header["runs"])  # all its items have ended meanwhile
                 continue
             if header.get("type") != "run":
-                raise WireError(f"the worker says {header.get('type')!r} where only run, cancel, trim and stop can come")
+                raise WireError(f"the worker says {header.get('type')!r} where only run, cancel and stop can come")
             check_run(header, body)
             trace(header)
             # The worker waits for results, so it reads the report.

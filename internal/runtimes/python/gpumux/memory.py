@@ -1,6 +1,6 @@
 """Keeps the frameworks within the slot's budget and frees their caches.
 
-Owns the caps that need code and the trims. Never imports a framework or starts CUDA: the task does both. Sets a cap when the framework
+Owns the caps that need code, and what is freed after an out-of-memory error. Never imports a framework or starts CUDA: the task does both. Sets a cap when the framework
 itself begins to use the device, so a task may fork before.
 """
 
@@ -307,10 +307,9 @@ def _warn(name: str, why: str, tell: Tell) -> None:
         pass
 
 
-def trim(hard: bool = False) -> None:
-    """Free what is not needed now; hard includes what costs time to make again, such as compiled code."""
-    if hard:
-        _quietly("jax", lambda jax: jax.clear_caches())
+def trim() -> None:
+    """Free what is not needed now, compiled code included: an item has run out of memory."""
+    _quietly("jax", lambda jax: jax.clear_caches())
     gc.collect()
     _quietly("torch", _trim_torch)
     _quietly("cupy", _trim_cupy)

@@ -179,7 +179,7 @@ class Window:
             if item.files is not None:
                 item.files.drop()
             if full:
-                memory.trim(hard=True)
+                memory.trim()
             if item.tried >= item.attempts:
                 break
         if self._caller.forked():

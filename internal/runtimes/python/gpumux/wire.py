@@ -252,13 +252,11 @@ class Wire:
     def hello(self, pid: int, runtime: str) -> None:
         self._header({"type": "hello", "version": VERSION, "pid": pid, "runtime": runtime})
 
-    def ready(self, batch: int, trim: bool = False, concurrent: int = 0) -> None:
-        """The task is loaded; trim says that this side understands the message of that name."""
+    def ready(self, batch: int, concurrent: int = 0) -> None:
+        """The task is loaded."""
         header: dict = {"type": "ready", "batch": batch}
         if concurrent:
             header["concurrent"] = concurrent
-        if trim:
-            header["trim"] = True
         self._header(header)
 
     def canceled(self, runs: list[int]) -> None:
@@ -268,14 +266,10 @@ class Wire:
             header["board"] = end
         self._header(header)
 
-    def trimmed(self, busy: float) -> None:
-        """Memory was freed, which took busy seconds."""
-        self._send(f'{{"type":"trimmed","busy":{_dumps(round(busy, 6))}{self._take_allocators()}}}\n'.encode(), b"")
-
     def tell_allocators(self, usage: Usage | None) -> None:
         """Say with the next answer, at once, what the frameworks' allocators hold."""
         if usage is not None:
-            self._allocators = f',"allocators":{{"live":{usage.live},"reserved":{usage.reserved},"spare":{usage.spare}}}'
+            self._allocators = f',"allocators":{{"live":{usage.live},"reserved":{usage.reserved}}}'
 
     def _take_allocators(self) -> str:
         field, self._allocators = self._allocators, ""

@@ -123,12 +123,12 @@ class TestWire(unittest.TestCase):
         def answer():
             for n in range(200):
                 self.wire.result(1, n, b'"%s"' % (b"x" * 500), 0.0, 10.0)
-            self.wire.trimmed(0)
+            self.wire.kept(0, 0)
 
         process = threading.Thread(target=answer)
         process.start()
         waited, read = 0, 0
-        for header in iter(self.told, {"type": "trimmed", "busy": 0}):
+        for header in iter(self.told, {"type": "kept", "count": 0, "bytes": 0}):
             self.assertLessEqual(header["board"] - read, 4096)
             if header.get("wait"):
                 waited, read = waited + 1, header["board"]

@@ -79,7 +79,7 @@ class TestGolden(Ends):
                     self.assertEqual(start, len(body))
                     header["items"] = items
                 self.assertEqual(header, golden["message"])
-        self.assertEqual(seen, {"hello", "run", "next", "cancel", "trim", "stop"})
+        self.assertEqual(seen, {"hello", "run", "next", "cancel", "stop"})
 
     def test_writes_what_a_worker_reads(self):
         seen = set()
@@ -90,7 +90,7 @@ class TestGolden(Ends):
                 got = self.far.recv(1 << 16)
                 self.assertEqual(got, frame)
                 seen.add(golden["type"])
-        self.assertEqual(seen, {"hello", "ready", "results", "posted", "fault", "canceled", "progress", "kept", "trimmed", "cap"})
+        self.assertEqual(seen, {"hello", "ready", "results", "posted", "fault", "canceled", "progress", "kept", "cap"})
 
     def say(self, kind, m, output, frame):
         self.wire._out, self.wire._printed = lambda: os.fstat(output.fileno()).st_size, 0
@@ -105,13 +105,11 @@ class TestGolden(Ends):
         if kind == "hello":
             self.wire.hello(m["pid"], m["runtime"])
         elif kind == "ready":
-            self.wire.ready(m["batch"], m.get("trim", False), m.get("concurrent", 0))
+            self.wire.ready(m["batch"], m.get("concurrent", 0))
         elif kind == "canceled":
             self.wire.canceled(m["runs"])
         elif kind == "kept":
             self.wire.kept(m["count"], m["bytes"])
-        elif kind == "trimmed":
-            self.wire.trimmed(m["busy"])
         elif kind == "cap":
             if m.get("wait"):
                 self.far.sendall(b'\0\0\0\x10{"type":"next"}\n')

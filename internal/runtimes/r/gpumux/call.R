@@ -28,14 +28,13 @@ serve <- function() {
     send("fault", fault = loaded$fault)
     return(LOAD)
   }
-  send("ready", batch = 0L, trim = "true")
+  send("ready", batch = 0L)
   repeat {
     message <- following()
     if (is.null(message) || message$type == "stop") return(0L)
     switch(message$type,
       run = run(loaded$value, message),
-      trim = trim(),
-      broken("the worker says ", message$type, " where only run, trim and stop can come")
+      broken("the worker says ", message$type, " where only run and stop can come")
     )
   }
 }
@@ -58,12 +57,6 @@ need_jsonlite <- function() {
       "install.packages(\"jsonlite\"), or on Debian apt-get install r-cran-jsonlite (R looks in ",
       paste(.libPaths(), collapse = ", "), ")"))
   }
-}
-
-trim <- function() {
-  begin <- Sys.time()
-  gc(verbose = FALSE)
-  send("trimmed", busy = seconds(since(begin)))
 }
 
 since <- function(begin) as.numeric(Sys.time()) - as.numeric(begin)
