@@ -69,6 +69,7 @@ workflows                        . internal/contract internal/names internal/pay
 internal/sizer                   . internal/contract
 workflows/workflowstest          . internal/contract internal/names internal/text
 internal/payload                 . internal/contract
+internal/test/storetest          . internal/contract internal/results store
 internal/columns                 . internal/arrays internal/items internal/names internal/results internal/text
 store                            . internal/contract internal/items internal/names internal/objects internal/results internal/text
 internal/items                   . internal/calls internal/contract internal/names internal/objects internal/results internal/text

@@ -12,7 +12,7 @@ import (
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/results"
-	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/internal/test/storetest"
 )
 
 // ahead is a Runner that takes all items before it gives the first result, and whose
@@ -66,7 +66,7 @@ func TestRunChunk_OverTheResultsOfAMap(t *testing.T) {
 	failed := gpumux.Result{Index: 1, Fault: &gpumux.Fault{Kind: gpumux.FaultCrash, Message: "no"}}
 	first := []gpumux.Result{{Value: json.RawMessage(`{"n":1}`), Key: json.RawMessage(`"a"`)}, failed,
 		{Index: 2, Arrays: []byte("\x02f\x04\x01\x00\x02\x00\x00\x00\x00\x00\x00\x00\x00\x00\x80\x3f\x00\x00\x00\x40"), Key: json.RawMessage(`"c"`)}}
-	require.NoError(t, l.store.WritePart(t.Context(), "first/parts", first))
+	storetest.Write(t, l.store, "first/parts", first)
 	_, err := l.store.Merge(t.Context(), contract.MergeInput{Parts: "first/parts", Output: "first/results.bytes.jsonl", Items: 3})
 	require.NoError(t, err)
 	l.light.Register(l.env)
@@ -87,10 +87,10 @@ func TestRunChunk_OverTheResultsOfAMap(t *testing.T) {
 		require.NoError(t, err)
 		in, err := l.store.Folder(parts)
 		require.NoError(t, err)
-		tail := in.Tail(store.TailOptions{})
+		tail := in.Tail(false)
 		require.NoError(t, err)
 		var keys, values []string
-		for line, err := range tail.Lines(t.Context()) {
+		for line, err := range tail.Lines(t.Context(), nil) {
 			require.NoError(t, err)
 			r, err := results.Parse(line)
 			require.NoError(t, err)

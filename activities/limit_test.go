@@ -15,6 +15,7 @@ import (
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/record"
+	"github.com/gpumux/gpumux/internal/test/storetest"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -60,8 +61,7 @@ func TestRunChunk_HandsBackAfterItsLimit(t *testing.T) {
 	late := run(1)
 	require.EqualValues(t, 2, late.Covered, "the first item was done, the second taken")
 	require.EqualValues(t, 2, late.Ran)
-	runs, err := s.Runs(t.Context(), "m/1")
-	require.NoError(t, err)
+	runs := storetest.Runs(t, s, "m/1")
 	require.Equal(t, contract.Runs{span(10, 12)}, runs)
 	require.Positive(t, late.Pace)
 	l.env.SetHeartbeatDetails(memo{}) // of an attempt that got no slot

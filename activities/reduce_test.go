@@ -20,6 +20,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/record"
+	"github.com/gpumux/gpumux/internal/test/storetest"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -96,7 +97,7 @@ func (l *lab) merged(values ...string) (output string) {
 		}
 		results = append(results, r)
 	}
-	require.NoError(l.t, l.store.WritePart(l.t.Context(), "m/parts", results))
+	storetest.Write(l.t, l.store, "m/parts", results)
 	in := contract.MergeInput{Parts: "m/parts", Output: "m/results.jsonl", Items: int64(len(values))}
 	merged, err := l.store.Merge(l.t.Context(), in)
 	require.NoError(l.t, err)

@@ -16,6 +16,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/record"
+	"github.com/gpumux/gpumux/internal/test/storetest"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -58,7 +59,6 @@ func TestRunChunk_WaitsForTheStoreInBoundedMemory(t *testing.T) {
 	require.NoError(t, os.Remove(obstacle))
 	require.NoError(t, <-ended)
 	require.EqualValues(t, 200, runner.ran.Load())
-	runs, err := s.Runs(t.Context(), "m/parts")
-	require.NoError(t, err)
+	runs := storetest.Runs(t, s, "m/parts")
 	require.Equal(t, contract.Whole(200).Runs, runs)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/record"
+	"github.com/gpumux/gpumux/internal/test/storetest"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -49,8 +50,7 @@ func TestRunChunk_TheNextAttemptFindsWhatWasStored(t *testing.T) {
 			chunk := contract.Chunk{Range: &gpumux.Range{End: 1000}, Work: work, Parts: "m/parts"}
 			_, err := l.env.ExecuteActivity("chunk", chunk)
 			require.ErrorContains(t, err, "gone")
-			runs, err := l.store.Runs(t.Context(), "m/parts")
-			require.NoError(t, err)
+			runs := storetest.Runs(t, l.store, "m/parts")
 			require.Equal(t, contract.Runs{span(3, 6), span(100, 102)}, runs)
 			again, written, err := l.pool.Recorders.Join("m/parts", "")
 			require.NoError(t, err)
@@ -81,8 +81,7 @@ func TestRunChunk_TheNextAttemptFindsWhatWasStored(t *testing.T) {
 			require.EqualValues(t, len(want), result.Ran)
 			require.EqualValues(t, 8, result.Covered)
 			require.EqualValues(t, 8, result.Succeeded)
-			runs, err = l.store.Runs(t.Context(), "m/parts")
-			require.NoError(t, err)
+			runs = storetest.Runs(t, l.store, "m/parts")
 			require.Equal(t, work.Runs, runs)
 		})
 	}

@@ -2,7 +2,6 @@ package starter
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -43,18 +42,16 @@ func (h *Handle) Results(ctx context.Context, o ReadOptions) iter.Seq2[gpumux.Re
 		parse = results.ParseStored
 	}
 	return func(yield func(gpumux.Result, error) bool) {
-		for line, err := range h.lines(ctx, o, false) {
-			if err == nil && len(line) == 0 {
-				continue
-			}
+		h.read(ctx, o, func(line []byte, err error) bool {
 			var result gpumux.Result
+			if err == nil && len(line) == 0 {
+				return true
+			}
 			if err == nil {
 				result, err = parse(line)
 			}
-			if !yield(result, err) || err != nil {
-				return
-			}
-		}
+			return yield(result, err) && err == nil
+		})
 	}
 }
 
@@ -62,45 +59,31 @@ func (h *Handle) Results(ctx context.Context, o ReadOptions) iter.Seq2[gpumux.Re
 // line is valid until the next step. An empty one says that nothing more is there at the
 // moment.
 func (h *Handle) Lines(ctx context.Context, o ReadOptions) iter.Seq2[[]byte, error] {
-	return h.lines(ctx, o, !o.Arrays)
-}
-
-// lines are stored lines, or plain JSON.
-func (h *Handle) lines(ctx context.Context, o ReadOptions, plain bool) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		err := h.read(ctx, o, func(line []byte) (err error) {
-			if plain {
-				if line, err = results.Plain(line); err != nil {
-					return err
-				}
+		h.read(ctx, o, func(line []byte, err error) bool {
+			if err == nil && !o.Arrays {
+				line, err = results.Plain(line)
 			}
-			if !yield(line, nil) {
-				return errEnough
-			}
-			return nil
+			return yield(line, err) && err == nil
 		})
-		if err != nil && !errors.Is(err, errEnough) {
-			yield(nil, err)
-		}
 	}
 }
 
-var errEnough = errors.New("enough")
-
-// read gives the results as stored lines.
-func (h *Handle) read(ctx context.Context, o ReadOptions, give func(line []byte) error) error {
-	f := &follower{h: h, unordered: o.Unordered || o.SoFar, arrays: o.Arrays}
+// read yields the results as stored lines.
+func (h *Handle) read(ctx context.Context, o ReadOptions, yield func(line []byte, err error) bool) {
 	switch {
 	case h.run.Status == StatusCompleted:
 		summary, err := h.Wait(ctx)
 		if err != nil {
-			return err
+			yield(nil, err)
+			return
 		}
-		return h.starter.eachLine(ctx, summary, o.Arrays, give)
+		h.starter.lines(ctx, summary, o.Arrays)(yield)
 	case o.SoFar:
-		return f.soFar(ctx, give)
+		h.soFar(ctx, yield)
+	default:
+		h.follow(ctx, o, yield)
 	}
-	return f.run(ctx, give)
 }
 
 // File opens a file that an item keeps beside the results file Output.

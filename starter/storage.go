@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"os"
 	"strings"
 
@@ -132,48 +133,42 @@ func (s *Starter) locate(ctx context.Context, output string) (st *store.Store, k
 	return st, key, nil
 }
 
-// eachLine gives the results that a summary holds or names, as stored lines. Arrays are
+// lines yields the results that a summary holds or names, as stored lines. Arrays are
 // bytes only in the store.
-func (s *Starter) eachLine(ctx context.Context, summary gpumux.Summary, arrays bool, give func(line []byte) error) error {
-	var st *store.Store
-	var key string
-	var err error
-	held := summary.Output == "" || int64(len(summary.Results)) == summary.Items
-	if arrays || !held {
-		st, key, err = s.locate(ctx, summary.Output)
-	}
-	if held && (!arrays || errors.As(err, new(*NoStoreError))) {
-		for _, result := range summary.Results {
-			line, err := results.Append(nil, result)
-			if err == nil {
-				err = give(bytes.TrimSuffix(line, []byte{'\n'}))
+func (s *Starter) lines(ctx context.Context, summary gpumux.Summary, arrays bool) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		var st *store.Store
+		var key string
+		var err error
+		held := summary.Output == "" || int64(len(summary.Results)) == summary.Items
+		if arrays || !held {
+			st, key, err = s.locate(ctx, summary.Output)
+		}
+		if held && (!arrays || errors.As(err, new(*NoStoreError))) {
+			for _, result := range summary.Results {
+				line, err := results.Append(nil, result)
+				if !yield(bytes.TrimSuffix(line, []byte{'\n'}), err) {
+					return
+				}
+			}
+			return
+		}
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		for line, err := range st.Lines(ctx, key) {
+			if errors.Is(err, fs.ErrNotExist) {
+				err = fmt.Errorf("%w; somebody deleted it, as `gpumux prune` does with old ones: run the map again", err)
 			}
 			if err != nil {
-				return err
+				err = fmt.Errorf("read the results: %w", err)
+			}
+			if !yield(line, err) {
+				return
 			}
 		}
-		return nil
 	}
-	if err != nil {
-		return err
-	}
-	file, err := st.Objects.Read(ctx, key, 0, -1)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("%w; somebody deleted it, as `gpumux prune` does with old ones: run the map again", err)
-	}
-	if err != nil {
-		return fmt.Errorf("read the results: %w", err)
-	}
-	defer file.Close()
-	for line, err := range results.Lines(file) {
-		if err != nil {
-			return fmt.Errorf("read the results %s: %w", summary.Output, err)
-		}
-		if err := give(bytes.TrimSuffix(line, []byte{'\n'})); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Kept results are written after so many items or bytes.

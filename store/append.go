@@ -152,18 +152,3 @@ func (a *Appender) write(ctx context.Context, lines []line, full bool) error {
 	}
 	return w.Close()
 }
-
-// WritePart stores results, in any order, as a part of their own in a folder.
-func (s *Store) WritePart(ctx context.Context, folder string, all []gpumux.Result) error {
-	f, err := s.Folder(folder)
-	if err != nil {
-		return err
-	}
-	a := f.Append()
-	for _, r := range all {
-		if err := a.Add(r); err != nil {
-			return err
-		}
-	}
-	return a.Flush(ctx)
-}

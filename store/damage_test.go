@@ -114,8 +114,8 @@ func TestSince_SetsADamagedPartAside(t *testing.T) {
 
 func TestTail_PassesOverADamagedPart(t *testing.T) {
 	eachDamage(t, func(t *testing.T, s *Store, damaged string) {
-		ordered := folderOf(t, s, "p").Tail(TailOptions{})
-		unordered := folderOf(t, s, "p").Tail(TailOptions{Unordered: true})
+		ordered := folderOf(t, s, "p").Tail(false)
+		unordered := folderOf(t, s, "p").Tail(true)
 		require.Equal(t, []int64{0, 1, 2}, taken(t, ordered))
 		require.Equal(t, []int64{0, 1, 2, 6, 7, 8}, taken(t, unordered))
 		require.Empty(t, taken(t, ordered))
@@ -133,7 +133,7 @@ func TestFind_ADeletedPartRunsAgain(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		part := writePart(t, s, "p", resultsWith(3, 4, 5)...)
 		writePart(t, s, "p", resultsWith(0, 1, 2, 6, 7, 8)...)
-		tail := folderOf(t, s, "p").Tail(TailOptions{})
+		tail := folderOf(t, s, "p").Tail(false)
 		require.Len(t, taken(t, tail), 9)
 		require.NoError(t, s.Objects.Delete(t.Context(), part.key("p")))
 		told, _ := since(t, s, "p", Position{Writer: part.writer})

@@ -141,7 +141,7 @@ func ExampleFolder_Tail() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	tail, to := folder.Tail(store.TailOptions{}), folder.Append()
+	tail, to := folder.Tail(false), folder.Append()
 	for _, index := range []int64{0, 2, 1} {
 		if err := to.Add(gpumux.Result{Index: index, Value: fmt.Append(nil, index*index)}); err != nil {
 			log.Fatal(err)
@@ -150,7 +150,7 @@ func ExampleFolder_Tail() {
 			log.Fatal(err)
 		}
 		fmt.Println("stored", index)
-		for line, err := range tail.Lines(ctx) {
+		for line, err := range tail.Lines(ctx, nil) {
 			if err != nil {
 				log.Fatal(err)
 			}

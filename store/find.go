@@ -87,22 +87,6 @@ func (f *Folder) each(ctx context.Context, parts []part, lost func(error) error,
 	return nil
 }
 
-// Runs returns all items that have a result in a folder.
-func (s *Store) Runs(ctx context.Context, folder string) (runs contract.Runs, err error) {
-	f, err := s.Folder(folder)
-	if err != nil {
-		return nil, err
-	}
-	parts, err := f.parts(ctx, skipLost)
-	for l, broken := range f.walk(ctx, parts, skipLost) {
-		if broken != nil {
-			return nil, broken
-		}
-		runs.Add(l.Index)
-	}
-	return runs, err
-}
-
 // Merge writes the results of all parts of a folder into one file in order of index and
 // counts them. Parts may overlap and fill each other's holes. If an index from 0 to
 // Items-1 has no result, nothing is written, and Merged says what is missing. Damaged

@@ -188,7 +188,7 @@ func TestResults_SaysWhatIsWrong(t *testing.T) {
 		count++
 	}
 	require.Equal(t, 2, count)
-	require.ErrorContains(t, last, "mem:///out:2: not a result")
+	require.ErrorContains(t, last, "out:2: not a result")
 	for _, err := range s.Results(t.Context(), "none") {
 		require.ErrorIs(t, err, os.ErrNotExist)
 	}

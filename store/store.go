@@ -1,6 +1,8 @@
 package store
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -56,31 +58,37 @@ func (s *Store) Folder(name string) (*Folder, error) {
 	return &Folder{s, s.Objects, key}, nil
 }
 
-// Results reads a results file in order. Each result is the caller's to keep. After an
-// error nothing follows.
-func (s *Store) Results(ctx context.Context, name string) iter.Seq2[gpumux.Result, error] {
-	return func(yield func(gpumux.Result, error) bool) {
+// Lines yields the lines of a results file, each without its newline and valid until the
+// next step. After an error nothing follows.
+func (s *Store) Lines(ctx context.Context, name string) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
 		o, err := s.Objects.Read(ctx, name, 0, -1)
 		if err != nil {
-			yield(gpumux.Result{}, err)
+			yield(nil, err)
 			return
 		}
 		defer o.Close()
-		number := 0
 		for line, err := range results.Lines(o) {
-			number++
-			if err == nil {
-				err = ctx.Err()
-			}
-			var r gpumux.Result
-			if err == nil {
-				r, err = results.Parse(line)
-			}
-			if err != nil {
-				yield(gpumux.Result{}, fmt.Errorf("%s:%d: %w", o.URL(), number, err))
+			if !yield(bytes.TrimSuffix(line, []byte{'\n'}), cmp.Or(err, context.Cause(ctx))) {
 				return
 			}
-			if !yield(r, nil) {
+		}
+	}
+}
+
+// Results decodes the lines of a results file. Each result is the caller's to keep.
+func (s *Store) Results(ctx context.Context, name string) iter.Seq2[gpumux.Result, error] {
+	return func(yield func(gpumux.Result, error) bool) {
+		number := 0
+		for line, err := range s.Lines(ctx, name) {
+			number++
+			var r gpumux.Result
+			if err == nil {
+				if r, err = results.Parse(line); err != nil {
+					err = fmt.Errorf("%s:%d: %w", name, number, err)
+				}
+			}
+			if !yield(r, err) || err != nil {
 				return
 			}
 		}

@@ -1,12 +1,15 @@
 package store
 
 import (
+	"context"
 	"io"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/objects"
 	"github.com/gpumux/gpumux/internal/results"
 	"github.com/gpumux/gpumux/internal/test/s3test"
@@ -70,4 +73,38 @@ func spool(t testing.TB, text string) *Spooled {
 	s, err := Spool(strings.NewReader(text), SpoolOptions{Dir: t.TempDir()})
 	require.NoError(t, err)
 	return s
+}
+
+// WritePart stores results, in any order, as a part of their own in a folder.
+func (s *Store) WritePart(ctx context.Context, folder string, all []gpumux.Result) error {
+	f, err := s.Folder(folder)
+	if err != nil {
+		return err
+	}
+	a := f.Append()
+	for _, r := range all {
+		if err := a.Add(r); err != nil {
+			return err
+		}
+	}
+	return a.Flush(ctx)
+}
+
+// Runs returns all items that have a result in a folder.
+func (s *Store) Runs(ctx context.Context, folder string) (runs contract.Runs, err error) {
+	f, err := s.Folder(folder)
+	if err != nil {
+		return nil, err
+	}
+	for line, err := range f.Tail(true).Lines(ctx, nil) {
+		if err != nil {
+			return nil, err
+		}
+		index, err := results.IndexOf(line)
+		if err != nil {
+			return nil, err
+		}
+		runs.Add(index)
+	}
+	return runs, nil
 }

@@ -8,9 +8,13 @@ import (
 	"io/fs"
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/gpumux/gpumux/internal/contract"
 )
+
+// New results are looked for about as often as workers write them.
+const lookOnDisk, lookOnServer = 250 * time.Millisecond, time.Second
 
 // Tail reads the results in a folder of parts while they are being written. It belongs to
 // one goroutine and holds no more than the names and heads of the parts.
@@ -30,15 +34,10 @@ type seenPart struct {
 	read int64
 }
 
-// TailOptions adjust a Tail.
-type TailOptions struct {
-	// Unordered hands out each result as soon as it is stored. Default: in order of index.
-	Unordered bool
-}
-
-// Tail starts before the first result.
-func (f *Folder) Tail(o TailOptions) *Tail {
-	return &Tail{f: f, unordered: o.Unordered, seen: map[partName]*seenPart{}}
+// Tail starts before the first result. It hands out the results in order of index, or
+// unordered, each as soon as it is stored.
+func (f *Folder) Tail(unordered bool) *Tail {
+	return &Tail{f: f, unordered: unordered, seen: map[partName]*seenPart{}}
 }
 
 // Count is how many results were handed out.
@@ -48,34 +47,68 @@ func (t *Tail) Count() int64 { return t.given.Len() }
 func (t *Tail) Gave(index int64) bool { return t.given.Has(index) }
 
 // Lines yields the line of every new result once, without its newline; a line is valid
-// until the next step. After an error nothing follows. Lines skips a damaged part: its
-// results come again, or the map says what became of them.
-func (t *Tail) Lines(ctx context.Context) iter.Seq2[[]byte, error] {
+// until the next step. It goes on until over is closed, with an empty line where nothing
+// more is there at the moment; a nil over ends it at the first of those. Meanwhile an
+// error of the store may pass. After an error nothing follows. Lines skips a damaged part:
+// its results come again, or the map says what became of them.
+func (t *Tail) Lines(ctx context.Context, over <-chan struct{}) iter.Seq2[[]byte, error] {
+	pause := lookOnServer
+	if t.f.in.OnDisk() {
+		pause = lookOnDisk
+	}
 	return func(yield func([]byte, error) bool) {
-		parts, err := t.newParts(ctx)
-		if err != nil {
-			yield(nil, fmt.Errorf("look for new results in %s: %w", t.f.in.Locate(t.f.key), err))
-			return
-		}
-		for l, err := range t.f.walk(ctx, parts, skipLost) {
-			switch next := t.given.Len(); {
-			case err != nil:
+		for last := over == nil; ; {
+			select {
+			case <-over:
+				last = true // known before the look, so that this one sees everything
+			default:
+			}
+			before := t.Count()
+			more, err := t.look(ctx, yield)
+			switch {
+			case !more:
+				return
+			case err != nil && last:
 				yield(nil, err)
 				return
-			case t.Gave(l.Index):
-				continue
-			case !t.unordered && l.Index > next:
+			case last, t.Count() > before && !yield(nil, nil):
 				return
 			}
-			t.given.Add(l.Index)
-			if !yield(bytes.TrimSuffix(l.text, []byte{'\n'}), nil) {
+			select {
+			case <-over:
+			case <-time.After(pause):
+			case <-ctx.Done():
+				yield(nil, context.Cause(ctx))
 				return
 			}
-		}
-		for _, p := range parts {
-			t.seen[p.partName].read = p.Items
 		}
 	}
+}
+
+// look yields what is new, and reports whether the caller wants more.
+func (t *Tail) look(ctx context.Context, yield func([]byte, error) bool) (more bool, err error) {
+	parts, err := t.newParts(ctx)
+	if err != nil {
+		return true, fmt.Errorf("look for new results in %s: %w", t.f.in.Locate(t.f.key), err)
+	}
+	for l, err := range t.f.walk(ctx, parts, skipLost) {
+		switch next := t.given.Len(); {
+		case err != nil:
+			return true, err
+		case t.Gave(l.Index):
+			continue
+		case !t.unordered && l.Index > next:
+			return true, nil
+		}
+		t.given.Add(l.Index)
+		if !yield(bytes.TrimSuffix(l.text, []byte{'\n'}), nil) {
+			return false, nil
+		}
+	}
+	for _, p := range parts {
+		t.seen[p.partName].read = p.Items
+	}
+	return true, nil
 }
 
 // newParts returns the parts that may hold results which were not handed out.

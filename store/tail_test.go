@@ -16,7 +16,7 @@ import (
 func taken(t *testing.T, tail *Tail) []int64 {
 	t.Helper()
 	got := []int64{}
-	for line, err := range tail.Lines(t.Context()) {
+	for line, err := range tail.Lines(t.Context(), nil) {
 		require.NoError(t, err)
 		index, err := results.IndexOf(line)
 		require.NoError(t, err)
@@ -35,7 +35,7 @@ func resultsWith(indexes ...int64) []gpumux.Result {
 
 func TestTail_InOrderUpToTheFirstGap(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
-		tail := folderOf(t, s, "m.parts").Tail(TailOptions{})
+		tail := folderOf(t, s, "m.parts").Tail(false)
 		require.Empty(t, taken(t, tail), "the folder is not there yet")
 		writePart(t, s, "m.parts", resultsWith(10, 11)...)
 		require.Empty(t, taken(t, tail))
@@ -61,7 +61,7 @@ func TestTail_InOrderUpToTheFirstGap(t *testing.T) {
 
 func TestTail_UnorderedHandsOutWhatIsThere(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
-		tail := folderOf(t, s, "m.parts").Tail(TailOptions{Unordered: true})
+		tail := folderOf(t, s, "m.parts").Tail(true)
 		writePart(t, s, "m.parts", resultsWith(10, 12)...)
 		require.Equal(t, []int64{10, 12}, taken(t, tail))
 		writePart(t, s, "m.parts", resultsWith(11, 12)...)
@@ -78,8 +78,8 @@ func TestTail_UnorderedHandsOutWhatIsThere(t *testing.T) {
 func TestTail_EachIndexOnce(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		const n = 500
-		ordered := folderOf(t, s, "p").Tail(TailOptions{})
-		unordered := folderOf(t, s, "p").Tail(TailOptions{Unordered: true})
+		ordered := folderOf(t, s, "p").Tail(false)
+		unordered := folderOf(t, s, "p").Tail(true)
 		var writers []*Appender
 		for range 3 {
 			a := folderOf(t, s, "p").Append()
@@ -120,7 +120,7 @@ func TestTail_ReadsWhatIsNew(t *testing.T) {
 	require.NoError(t, full.Flush(t.Context()))
 	growing := writePart(t, s, "p", resultsWith(fullItems, fullItems+1)...)
 	for _, unordered := range []bool{false, true} {
-		tail := folderOf(t, s, "p").Tail(TailOptions{Unordered: unordered})
+		tail := folderOf(t, s, "p").Tail(unordered)
 		require.Len(t, taken(t, tail), fullItems+2)
 		server.Requests()
 		require.Empty(t, taken(t, tail))
@@ -143,8 +143,8 @@ func TestTail_GoesOnBehindTheLastLineThatWasTaken(t *testing.T) {
 	defer s.Close()
 	writePart(t, s, "p", resultsWith(0, 1, 2)...)
 	for _, unordered := range []bool{false, true} {
-		tail := folderOf(t, s, "p").Tail(TailOptions{Unordered: unordered})
-		for range tail.Lines(t.Context()) {
+		tail := folderOf(t, s, "p").Tail(unordered)
+		for range tail.Lines(t.Context(), nil) {
 			break
 		}
 		require.Equal(t, []int64{1, 2}, taken(t, tail))

@@ -14,6 +14,7 @@ import (
 	"github.com/gpumux/gpumux/internal/columns"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/test/rig"
+	"github.com/gpumux/gpumux/internal/test/storetest"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -60,17 +61,17 @@ func write(t *testing.T, name string, results []gpumux.Result) (path, note strin
 	s, err := store.Open(t.Context(), "mem://", nil)
 	require.NoError(t, err)
 	defer s.Close()
-	require.NoError(t, s.WritePart(t.Context(), contract.PartsOf("r"), results))
+	storetest.Write(t, s, contract.PartsOf("r"), results)
 	in, err := s.Folder(contract.PartsOf("r"))
 	require.NoError(t, err)
-	tail := in.Tail(store.TailOptions{Unordered: true})
+	tail := in.Tail(true)
 	require.NoError(t, err)
 	path = filepath.Join(t.TempDir(), name)
 	file, err := os.Create(path)
 	require.NoError(t, err)
 	defer file.Close()
 	to := columns.NewWriter(file, columns.FormatOf(name))
-	for line, err := range tail.Lines(t.Context()) {
+	for line, err := range tail.Lines(t.Context(), nil) {
 		require.NoError(t, err)
 		if err := to.Add(line); err != nil {
 			return path, "", err

@@ -63,7 +63,7 @@ const (
 	removedSuffix = "~"
 	halfRemoved   = "half removed"
 	running       = "running"
-	// followPause is between two looks at what a running map has stored.
+	// followPause is between two looks whether a map still runs.
 	followPause = 250 * time.Millisecond
 )
 
@@ -150,24 +150,17 @@ func (s State) Lines(ctx context.Context, st *store.Store, follow bool) iter.Seq
 			yield(nil, err)
 			return
 		}
-		tail := folder.Tail(store.TailOptions{Unordered: true})
-		for {
-			now, err := StateOf(s.ID) // before reading, so that the last look sees everything
-			for line, err := range tail.Lines(ctx) {
-				if !yield(line, err) || err != nil {
-					return
+		var over chan struct{}
+		if follow {
+			over = make(chan struct{})
+			go func() {
+				defer close(over)
+				for held(s.Path) && ctx.Err() == nil {
+					time.Sleep(followPause)
 				}
-			}
-			if !follow || !yield(nil, nil) || err != nil || now.State != running {
-				return
-			}
-			select {
-			case <-time.After(followPause):
-			case <-ctx.Done():
-				yield(nil, context.Cause(ctx))
-				return
-			}
+			}()
 		}
+		folder.Tail(true).Lines(ctx, over)(yield)
 	}
 }
 

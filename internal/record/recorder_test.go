@@ -16,6 +16,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/test/s3test"
+	"github.com/gpumux/gpumux/internal/test/storetest"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -52,9 +53,9 @@ func TestRecorder_ChunksOfOneMapShareObjects(t *testing.T) {
 			if err := stream.Flush(t.Context()); err != nil {
 				t.Error(err)
 			}
-			runs, err := s.Runs(t.Context(), "p")
-			if err != nil || runs.Union(contract.Runs{span(int64(k)*each, int64(k+1)*each)}).Len() != runs.Len() {
-				t.Error("flush came back before its results were stored", k, runs, err)
+			runs := storetest.Runs(t, s, "p")
+			if runs.Union(contract.Runs{span(int64(k)*each, int64(k+1)*each)}).Len() != runs.Len() {
+				t.Error("flush came back before its results were stored", k, runs)
 			}
 			stream.Leave()
 		})
@@ -98,8 +99,7 @@ func TestRecorder_AHungWriteHoldsNobodyUp(t *testing.T) {
 	require.Zero(t, r.taken)
 	r.mu.Unlock()
 	second.Leave()
-	runs, err := s.Runs(t.Context(), "p")
-	require.NoError(t, err)
+	runs := storetest.Runs(t, s, "p")
 	require.Equal(t, contract.Runs{span(0, 2), span(3, 4)}, runs)
 }
 
@@ -171,8 +171,7 @@ func TestRecorder_RecoversFromErrors(t *testing.T) {
 	require.Empty(t, stream.WaitingFor())
 	stream.Put(value(3))
 	require.NoError(t, stream.Flush(t.Context()), "a second time")
-	runs, err := s.Runs(t.Context(), "p")
-	require.NoError(t, err)
+	runs := storetest.Runs(t, s, "p")
 	require.GreaterOrEqual(t, runs.Len(), int64(2))
 	require.Equal(t, span(0, 2), span(runs[0].Start, min(2, runs[0].End)))
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/test/rig"
+	"github.com/gpumux/gpumux/internal/test/storetest"
 	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/workers/config"
 )
@@ -283,8 +284,7 @@ func TestFaults_AKilledWorkerIsReplaced(t *testing.T) {
 		for _, folder := range parts {
 			folder, err = filepath.Rel(h.path("store"), folder)
 			require.NoError(t, err)
-			spans, err := st.Runs(t.Context(), folder)
-			require.NoError(t, err)
+			spans := storetest.Runs(t, st, folder)
 			for _, span := range spans {
 				for i := span.Start; i < span.End; i++ {
 					items[strconv.FormatInt(i, 10)] = true

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/test/storetest"
 	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/workflows"
 )
@@ -102,7 +103,7 @@ func (s *site) keepResults(output string, wanted func(int64) bool) {
 			kept = append(kept, r)
 		}
 	}
-	require.NoError(s.t, st.WritePart(s.t.Context(), contract.PartsOf(output), kept))
+	storetest.Write(s.t, st, contract.PartsOf(output), kept)
 }
 
 // A worker with another store than the map's says so, and the map ends instead of waiting

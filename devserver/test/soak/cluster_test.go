@@ -213,13 +213,13 @@ func (c *cluster) look() {
 		for _, key := range c.objects.Keys() {
 			if before, _, ok := strings.Cut(key, ".parts/"); ok && tail == nil {
 				if in, err := c.keep.Folder(before + ".parts"); err == nil {
-					tail = in.Tail(store.TailOptions{Unordered: true})
+					tail = in.Tail(true)
 				}
 			}
 		}
 		if tail != nil {
 			var fresh []int64
-			for line, err := range tail.Lines(c.t.Context()) {
+			for line, err := range tail.Lines(c.t.Context(), nil) {
 				var result struct{ Index int64 }
 				if err != nil || json.Unmarshal(line, &result) != nil {
 					break

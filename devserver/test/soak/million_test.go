@@ -19,6 +19,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/test/storetest"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -100,8 +101,7 @@ func (c *command) stored() contract.Runs {
 	defer s.Close()
 	key, err := filepath.Rel(root, folders[0])
 	require.NoError(c.t, err)
-	spans, err := s.Runs(c.t.Context(), key)
-	require.NoError(c.t, err)
+	spans := storetest.Runs(c.t, s, key)
 	return spans
 }
 
