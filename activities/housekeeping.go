@@ -69,33 +69,10 @@ func (l *Housekeeping) describe(ctx context.Context, raw converter.RawValue) (co
 	})(ctx, raw)
 }
 
-// maxEnded is how many workers may end while they read a source.
-const maxEnded = 3
-
 // IndexSource finds where the items of a source begin and how many there are. Mistakes in
-// the file end the map, and so does a file that workers end with: a damaged table can ask
-// for more memory than a machine has.
+// the file end the map.
 func (l *Housekeeping) IndexSource(ctx context.Context, in contract.IndexInput) (contract.Source, error) {
-	ended := 0 // attempts that gave no answer
-	if activity.HasHeartbeatDetails(ctx) {
-		_ = activity.GetHeartbeatDetails(ctx, &ended) // anybody may send others
-	}
-	if ended >= maxEnded {
-		return contract.Source{}, badInput(fmt.Errorf("source %s: %d workers ended while they read it", in.Source, ended),
-			"look at why in their hosts' logs; it may be damaged: write it anew")
-	}
-	activity.RecordHeartbeat(ctx, ended+1)
-	stop := heartbeat(ctx, ended+1)
-	source, err := l.findItems(ctx, in)
-	stop()
-	if err != nil {
-		activity.RecordHeartbeat(ctx, 0)
-	}
-	return source, err
-}
-
-// findItems is IndexSource while the worker lives.
-func (l *Housekeeping) findItems(ctx context.Context, in contract.IndexInput) (contract.Source, error) {
+	defer heartbeat(ctx)()
 	if err := l.apart(in); err != nil {
 		return contract.Source{}, err
 	}

@@ -146,7 +146,7 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece, forced boo
 			e.requeue(ctx, piece) // no result of it counts; now the edition to ask for is known
 		default:
 			e.sizer.LearnShare(workflow.Now(ctx).Sub(handed), time.Duration(result.Held))
-			err = e.apply(ctx, piece, at, perItem, chunk.Guessed, result)
+			err = e.apply(ctx, piece, at, perItem, result)
 		}
 		e.inFlight--
 		e.underWay -= piece.Len()
@@ -160,10 +160,7 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece, forced boo
 }
 
 // apply books the result of a chunk that ran on a rung.
-func (e *engine) apply(ctx workflow.Context, piece contract.Piece, at int, perItem time.Duration, guessed bool, result contract.ChunkResult) error {
-	if err := e.check(piece, guessed, result); err != nil {
-		return err
-	}
+func (e *engine) apply(ctx workflow.Context, piece contract.Piece, at int, perItem time.Duration, result contract.ChunkResult) error {
 	for _, r := range result.Results {
 		e.got, e.gotInBytes = e.got+1, e.gotInBytes+r.Weight()
 	}
@@ -196,40 +193,6 @@ func (e *engine) apply(ctx workflow.Context, piece contract.Piece, at int, perIt
 	}
 	if e.onResults != nil && len(result.Results) > 0 {
 		return e.onResults(ctx, result.Results)
-	}
-	return nil
-}
-
-// check returns an error if a result cannot be that of a piece. Another program or a mock
-// may answer RunChunk; it must neither keep a map running for ever nor leave items
-// without a result.
-func (e *engine) check(piece contract.Piece, guessed bool, r contract.ChunkResult) error {
-	wrong := func(format string, args ...any) error {
-		return errorOf(&gpumux.Fault{Kind: gpumux.FaultTaskError, Op: "run", Task: e.in.Task,
-			Message: fmt.Sprintf("the answer of %s to %s of task %s is impossible: ", contract.RunChunk, piece.Describe(), e.in.Task) + fmt.Sprintf(format, args...)})
-	}
-	if r.Covered < 0 || r.Covered > piece.Len() {
-		return wrong("it covers %d", r.Covered)
-	}
-	if r.Covered == 0 && !(guessed && r.Ran == 0 && r.Batch+r.Concurrent > 0) && !((e.in.FailFast || e.tally.maxFailures >= 0) && r.Failed > 0) {
-		return wrong("it covers none of them, so it did nothing; a finished chunk covers all")
-	}
-	if e.in.Edition != "" && r.Edition != "" && r.Edition != e.in.Edition {
-		return wrong("items ran with edition %.60s of the code, and the map runs with %s", r.Edition, e.in.Edition)
-	}
-	if len(r.Retry) > 0 && (e.in.Backoff == 0 || piece.Tries+1 >= e.in.Attempts) {
-		return wrong("it hands back %d items to be tried again", r.Retry.Len())
-	}
-	if e.onResults == nil || e.parts != "" {
-		return nil
-	}
-	for _, result := range r.Results {
-		if !piece.Runs.Has(result.Index) {
-			return wrong("it has a result of item %d", result.Index)
-		}
-	}
-	if told := int64(len(r.Results)) + r.Escalate.Len() + r.Retry.Len(); told < r.Covered {
-		return wrong("it has %d results of %d items", told, r.Covered)
 	}
 	return nil
 }

@@ -125,14 +125,3 @@ func TestEdition_GoneEndsTheMap(t *testing.T) {
 	require.Len(t, w.chunks, 3)
 	require.Len(t, w.stored, 10, "what has finished is kept")
 }
-
-// A chunk that ran with another edition than it was told to fails the map.
-func TestEdition_MixedIsAnError(t *testing.T) {
-	w := &worker{edition: "aaaaaa"}
-	w.odd = func(c contract.Chunk, _ string) (*contract.ChunkResult, error) {
-		return &contract.ChunkResult{Covered: 1, Ran: 1, Succeeded: 1, Edition: "bbbbbb"}, nil
-	}
-	in := gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 10}, Chunk: 1, Window: 1, Output: "o/r.jsonl"}
-	env := run(t, w, gpumux.MapWorkflow, in)
-	require.ErrorContains(t, env.GetWorkflowError(), "items ran with edition bbbbbb of the code, and the map runs with aaaaaa")
-}

@@ -187,10 +187,4 @@ func TestMap_AGuessedChunkComesBack(t *testing.T) {
 	}
 	require.EqualValues(t, 32, items)
 	require.LessOrEqual(t, guesses, 8, "two for each slot that there may be, before the first came back")
-
-	w = &worker{odd: func(contract.Chunk, string) (*contract.ChunkResult, error) {
-		return &contract.ChunkResult{Concurrent: 32}, nil
-	}}
-	env = run(t, w, square, 1, gpumux.MapInput{})
-	require.ErrorContains(t, env.GetWorkflowError(), "it covers none of them", "the only chunk is no guess")
 }

@@ -118,14 +118,3 @@ func TestMap_ItemsThatRaiseAreTriedAgainAfterPauses(t *testing.T) {
 	require.GreaterOrEqual(t, third.Sub(second), time.Minute, "twice as long, at most a minute")
 	require.Less(t, third.Sub(second), 70*time.Second)
 }
-
-func TestMap_OnlyAskedForItemsComeBack(t *testing.T) {
-	w := &worker{odd: func(c contract.Chunk, _ string) (*contract.ChunkResult, error) {
-		return &contract.ChunkResult{Covered: c.Len(), Retry: c.Runs}, nil
-	}}
-	for _, o := range []gpumux.MapInput{{Attempts: 3}, {Backoff: gpumux.Duration(time.Second)}} {
-		o.Chunk = 2
-		env := run(t, w, square, 2, o)
-		require.ErrorContains(t, env.GetWorkflowError(), "hands back 2 items to be tried again")
-	}
-}

@@ -1,7 +1,6 @@
 package workflows_test
 
 import (
-	"encoding/json"
 	"testing"
 	"time"
 
@@ -59,27 +58,6 @@ func TestRegistered_AnUnencryptedInputIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "input: came unencrypted, and this worker has keys: give the client the workers' keys, or let the worker")
 	require.Equal(t, gpumux.FaultBadInput, workflows.FaultOf(err).Kind)
 	require.Empty(t, w.chunks)
-}
-
-// A stand-in may answer what no worker would. That is an error: the map does not run for
-// ever and makes no values up.
-func TestMap_AnAnswerThatCannotBeIsAnError(t *testing.T) {
-	value := json.RawMessage("1")
-	for name, c := range map[string]struct {
-		answer contract.ChunkResult
-		want   string
-	}{
-		"nothing":        {contract.ChunkResult{}, "it covers none of them, so it did nothing"},
-		"beyond":         {contract.ChunkResult{Covered: 11}, "it covers 11"},
-		"before":         {contract.ChunkResult{Covered: -1}, "it covers -1"},
-		"no results":     {contract.ChunkResult{Covered: 10, Succeeded: 10}, "it has 0 results of 10 items"},
-		"another's item": {contract.ChunkResult{Covered: 10, Results: []gpumux.Result{{Index: 10, Value: value}}}, "a result of item 10"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			env := run(t, &worker{odd: func(contract.Chunk, string) (*contract.ChunkResult, error) { return &c.answer, nil }}, square, 10, gpumux.MapInput{Chunk: 10})
-			require.ErrorContains(t, env.GetWorkflowError(), c.want)
-		})
-	}
 }
 
 // encoded is an argument as the server hands it on. The test environment does not encode

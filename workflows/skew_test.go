@@ -166,7 +166,7 @@ func (s *schedule) run(t *testing.T) time.Duration {
 		}
 		e.inFlight--
 		e.sizer.LearnShare(s.now-first.handed.at, time.Duration(first.result.Held))
-		require.NoError(t, e.apply(nil, first.piece, first.piece.Rung, first.likely, false, first.result))
+		require.NoError(t, e.apply(nil, first.piece, first.piece.Rung, first.likely, first.result))
 	}
 }
 

@@ -8,11 +8,10 @@ import (
 )
 
 const (
-	// claimFor is how long the first claim lasts. Each lapse doubles the next claim, up to
-	// claimMax. After a lapse nobody can claim the devices for claimRest times as long.
-	claimFor  = time.Minute
-	claimMax  = time.Hour
-	claimRest = 3
+	// A claim lapses after claimFor, as beside a call that hangs. Then nobody can claim the
+	// devices for claimRest.
+	claimFor  = time.Hour
+	claimRest = time.Hour
 )
 
 // claim keeps other calls off a slot's devices until the owner has them to itself. A
@@ -40,13 +39,12 @@ func (p *Pool) chooseGroup(w *waiter) *Seat {
 	if l.load(best) > 0 {
 		if l.claim == nil {
 			c := &claim{seat: best, owner: w}
-			c.timer = time.AfterFunc(l.term, func() { p.update(func() { l.lapse(c) }) })
+			c.timer = time.AfterFunc(claimFor, func() { p.update(func() { l.lapse(c) }) })
 			l.claim = c
 		}
 		return nil
 	}
 	l.unclaim(w)
-	l.term = claimFor
 	for _, h := range l.sharing(best) {
 		if h.busy = true; h != best {
 			best.Beside = append(best.Beside, h)
@@ -81,17 +79,16 @@ func (l *Ledger) lapse(c *claim) {
 	if l.claim != c {
 		return
 	}
-	p, rest := c.seat.pool, claimRest*l.term
+	p := c.seat.pool
 	l.claim = nil
 	for _, d := range c.seat.Devices {
-		l.resting[d] = time.Now().Add(rest)
+		l.resting[d] = time.Now().Add(claimRest)
 	}
-	time.AfterFunc(rest, func() { p.update(func() {}) })
+	time.AfterFunc(claimRest, func() { p.update(func() {}) })
 	p.wait(c.owner)
 	p.Log.Warn("a call that is to have a device to itself waits for others that do not end; the device is not kept for it for now",
-		zap.String("pool", p.Name), zap.Strings("device", c.seat.Devices), zap.String("task", c.owner.Task), zap.Duration("kept", l.term),
-		zap.Duration("again", rest))
-	l.term = min(2*l.term, claimMax)
+		zap.String("pool", p.Name), zap.Strings("device", c.seat.Devices), zap.String("task", c.owner.Task), zap.Duration("kept", claimFor),
+		zap.Duration("again", claimRest))
 }
 
 // unclaim ends the claim of a waiter, if it has one; the caller holds the lock.

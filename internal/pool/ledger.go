@@ -15,17 +15,15 @@ import (
 type Ledger struct {
 	mu    sync.Mutex // guards all pools too
 	pools []*Pool
-	// claim is the current one or nil. term is how long the next one lasts. resting is until
-	// when a device cannot be claimed.
+	// claim is the current one or nil. resting is until when a device cannot be claimed.
 	claim   *claim
-	term    time.Duration
 	resting map[string]time.Time
 	// arrived counts the calls that have waited.
 	arrived int
 }
 
 // NewLedger has no pools yet.
-func NewLedger() *Ledger { return &Ledger{term: claimFor, resting: map[string]time.Time{}} }
+func NewLedger() *Ledger { return &Ledger{resting: map[string]time.Time{}} }
 
 // New makes a pool of slots, all open. Make all pools before the first call.
 func (l *Ledger) New(name string, seats []*Seat) *Pool {
