@@ -89,8 +89,8 @@ func (h *Handle) follow(ctx context.Context, o ReadOptions, yield func([]byte, e
 	}
 }
 
-// findTail finds the run's results in the store. It returns nil while no worker says where
-// they are, and for a small map whose store is out of reach: its summary has them.
+// findTail finds the run's results in the store. It returns nil while no worker says
+// where they are, and for a small map whose store is out of reach: its summary has them.
 func (h *Handle) findTail(ctx context.Context, unordered bool) (*store.Tail, error) {
 	output := h.Output
 	if output == "" {

@@ -49,8 +49,8 @@ func (t *Tail) Gave(index int64) bool { return t.given.Has(index) }
 // Lines yields the line of every new result once, without its newline; a line is valid
 // until the next step. It goes on until over is closed, with an empty line where nothing
 // more is there at the moment; a nil over ends it at the first of those. Meanwhile an
-// error of the store may pass. After an error nothing follows. Lines skips a damaged part:
-// its results come again, or the map says what became of them.
+// error of the store may pass. After an error nothing follows. Lines skips a damaged
+// part: its results come again, or the map says what became of them.
 func (t *Tail) Lines(ctx context.Context, over <-chan struct{}) iter.Seq2[[]byte, error] {
 	pause := lookOnServer
 	if t.f.in.OnDisk() {
