@@ -30,7 +30,7 @@ devserver/cmd/manual             internal/cli
 devserver/test/devservertest     devserver
 devserver                        internal/names
 cmd/gpumux                       internal/cli
-internal/cli                     . gpu internal/app internal/files internal/fleet internal/host internal/items internal/launch internal/local internal/names internal/otlp internal/prune internal/screen internal/show internal/text starter workers/config
+internal/cli                     . gpu internal/app internal/files internal/fleet internal/host internal/items internal/launch internal/local internal/names internal/otlp internal/screen internal/show internal/text starter workers/config
 internal/host                    . codec gpu internal/app internal/bench internal/contract internal/fleet internal/health internal/local internal/objects internal/screen internal/show internal/top starter store workers workers/config
 internal/app                     codec internal/fleet internal/local internal/screen internal/text starter store
 internal/files                   . internal/columns internal/items internal/local internal/names internal/objects internal/results internal/text starter
@@ -39,8 +39,7 @@ internal/show                    . internal/contract internal/fleet internal/res
 internal/bench                   . gpu internal/screen internal/sharing starter store workers workers/config
 internal/screen                  .
 internal/local                   . codec gpu internal/contract internal/edition internal/fleet internal/health internal/items internal/launch internal/results internal/text starter store workers workers/config
-starter                          . codec internal/contract internal/fleet internal/names internal/payload internal/prune internal/results internal/text store workflows
-internal/prune                   internal/names internal/objects store
+starter                          . codec internal/contract internal/fleet internal/names internal/objects internal/payload internal/results internal/text store workflows
 workers                          . activities codec gpu internal/autoslots internal/calls internal/contact internal/contract internal/fleet internal/health internal/launch internal/memory internal/metrics internal/names internal/notice internal/payload internal/pool internal/process internal/record internal/runtimes internal/sharing internal/slot internal/template internal/tracing store workers/config workflows
 internal/fleet                   . codec internal/contract internal/names internal/payload internal/rpccodec internal/tracing
 internal/rpccodec                internal/payload

@@ -11,7 +11,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/codec"
-	"github.com/gpumux/gpumux/internal/prune"
 )
 
 // faulty is a codec that fails.
@@ -33,7 +32,7 @@ func TestCodec_ThatFails(t *testing.T) {
 	one := registry{data: data}.read(&workflow.WorkflowExecutionInfo{Memo: &common.Memo{Fields: map[string]*common.Payload{memoKey: plain.Payloads[0]}}})
 	require.ErrorContains(t, one.Unread, "out of order")
 	for _, runs := range []bool{true, false} {
-		require.ErrorContains(t, addInput(data, &prune.Used{}, "map m", plain, runs), "read the input of map m: out of order")
+		require.ErrorContains(t, addInput(data, &used{}, "map m", plain, runs), "read the input of map m: out of order")
 	}
 	other, err := converter.GetDefaultDataConverter().ToPayload(7)
 	require.NoError(t, err)

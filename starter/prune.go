@@ -1,140 +1,141 @@
 package starter
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
 	"time"
 
-	commonpb "go.temporal.io/api/common/v1"
-	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/converter"
-	"golang.org/x/sync/errgroup"
-
-	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/fleet"
-	"github.com/gpumux/gpumux/internal/payload"
-	"github.com/gpumux/gpumux/internal/prune"
+	"github.com/gpumux/gpumux/internal/objects"
+	"github.com/gpumux/gpumux/store"
 )
 
-type (
-	// PruneOptions say what Prune deletes.
-	PruneOptions = prune.Options
-	// Pruned is something that Prune deleted.
-	Pruned = prune.Group
-)
+// PruneOptions say what Prune deletes.
+type PruneOptions struct {
+	// Before is when a map must have ended at the latest. Required.
+	Before time.Time
+	// DryRun deletes nothing.
+	DryRun bool
+	// Warn gets what could not be read, for which every input is kept. Default: nobody does.
+	Warn func(problem string)
+}
+
+// Pruned is a unit of deletion: a folder of results, or an input.
+type Pruned struct {
+	Key     string `json:"key"`
+	Bytes   int64  `json:"bytes"`
+	Objects int    `json:"objects"`
+	// Changed is when something in it was last written.
+	Changed time.Time `json:"changed"`
+
+	// parts are the folders of parts in it.
+	parts []string
+}
 
 // Prune deletes from the workers' store what maps have left there that ended before a
 // time: folders below maps/ and inputs below sources/. It keeps what a running or a
-// younger map, or a schedule, names as its results or its input, also where it can read
-// only the text of them. A map that the server does not know has ended when something was
-// last written to its folder. It deletes nothing when it lacks the key to a running map
-// or a schedule.
+// younger map, or a schedule, names as its results or its input. A map that the server
+// does not know has ended when something was last written to its folder. It deletes
+// nothing when it lacks the key to a running map or a schedule.
 func (s *Starter) Prune(ctx context.Context, o PruneOptions) ([]Pruned, error) {
 	st, err := s.openStore(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return prune.Run(ctx, st, o, func(used *prune.Used) error { return s.findUsed(ctx, o.Before, used) })
-}
-
-// findUsed notes what running maps, those that ended since, and schedules name.
-func (s *Starter) findUsed(ctx context.Context, since time.Time, used *prune.Used) error {
-	maps := s.registry()
-	var live []*run
-	for r, err := range maps.newestRuns(ctx, "") {
-		if err != nil {
-			return err
-		}
-		if r.Closed.IsZero() || !r.Closed.Before(since) {
-			live = append(live, r)
-		}
+	all, err := findPruned(ctx, st)
+	if err != nil {
+		return nil, err
 	}
-	var adding errgroup.Group
-	adding.SetLimit(askAtOnce)
-	for _, r := range live {
-		adding.Go(func() error { return addRun(ctx, maps, used, r) })
+	u := &used{st: st, runs: map[string]bool{}, warn: o.Warn}
+	if err := s.findUsed(ctx, o.Before, u); err != nil { // after the list, so that nothing is new
+		return nil, err
 	}
-	return errors.Join(adding.Wait(), s.addSchedules(ctx, used))
-}
-
-// addSchedules notes what Temporal's schedules of maps name.
-func (s *Starter) addSchedules(ctx context.Context, used *prune.Used) error {
-	schedules := s.Client.ScheduleClient()
-	entries, err := schedules.List(ctx, client.ScheduleListOptions{PageSize: 100})
-	for err == nil && entries.HasNext() {
-		var entry *client.ScheduleListEntry
-		if entry, err = entries.Next(); err != nil || entry.WorkflowType.Name != gpumux.MapWorkflow {
+	gone := []Pruned{}
+	for _, p := range all {
+		if p.Changed.Before(o.Before) && !u.has(p.Key) {
+			gone = append(gone, p)
 			continue
 		}
-		var found *client.ScheduleDescription
-		if found, err = schedules.GetHandle(ctx, entry.ID).Describe(ctx); err == nil {
-			err = addInput(s.registry().data, used, "schedule "+entry.ID, scheduledInput(found), true)
-		} else if errors.As(err, new(*serviceerror.NotFound)) { // deleted meanwhile
-			err = nil
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("read the schedules: %w", err)
-	}
-	return nil
-}
-
-// scheduledInput is what a schedule starts its workflow with.
-func scheduledInput(schedule *client.ScheduleDescription) *commonpb.Payloads {
-	input := &commonpb.Payloads{}
-	if action, ok := schedule.Schedule.Action.(*client.ScheduleWorkflowAction); ok {
-		for _, arg := range action.Args {
-			if payload, ok := arg.(*commonpb.Payload); ok {
-				input.Payloads = append(input.Payloads, payload)
+		for _, parts := range p.parts { // of maps that the server may not know any more
+			folder, err := st.Folder(parts)
+			if err != nil {
+				return nil, err
 			}
+			source, err := folder.Source(ctx)
+			switch {
+			case errors.As(err, new(*store.OwnerError)), errors.As(err, new(*objects.KeyError)):
+				u.unread(err)
+			case err != nil:
+				return nil, err
+			}
+			u.add(source)
 		}
 	}
-	return input
+	gone = slices.DeleteFunc(gone, func(p Pruned) bool { return u.has(p.Key) })
+	slices.SortFunc(gone, func(a, b Pruned) int { return cmp.Or(a.Changed.Compare(b.Changed), strings.Compare(a.Key, b.Key)) })
+	if o.DryRun {
+		return gone, nil
+	}
+	for i, p := range gone {
+		if err := p.remove(ctx, st); err != nil {
+			return gone[:i], err
+		}
+	}
+	return gone, nil
 }
 
-// addRun notes what a run names. It reads the input from the run's own history, which the
-// server keeps longer than that of the map's first run.
-func addRun(ctx context.Context, maps registry, used *prune.Used, r *run) error {
-	began, err := maps.began(ctx, r.ID, r.RunID)
-	if errors.As(err, new(*serviceerror.NotFound)) {
-		return nil // it has gone since it was listed, so it has ended
+// remove deletes a folder, or an input with its index.
+func (p Pruned) remove(ctx context.Context, st *store.Store) error {
+	if source := sourceFile.FindStringSubmatch(p.Key); source != nil {
+		if err := st.Objects.DeleteAll(ctx, source[1]+".index"); err != nil {
+			return err
+		}
 	}
-	if err != nil {
-		return err
-	}
-	used.AddRun(began.GetFirstExecutionRunId())
-	used.Add(r.Memo.Output)
-	return addInput(maps.data, used, "map "+r.ID, began.GetInput(), r.Closed.IsZero())
+	return st.Objects.DeleteAll(ctx, p.Key)
 }
 
-// addInput notes the objects that the input of a map or a schedule names. An unknown
-// input may be of a later release. One encrypted with another key may name any object.
-func addInput(data converter.DataConverter, used *prune.Used, of string, input *commonpb.Payloads, runs bool) error {
-	reading := func(err error) error { return fmt.Errorf("read the input of %s: %w", of, fleet.WithKeysHint(err)) }
-	var text json.RawMessage // empty where it cannot be read at all
-	err := data.FromPayloads(input, &text)
-	if err != nil && (fleet.Sealed(err) && runs || !payload.Unfit(err)) { // a codec that failed may yet read it
-		return reading(err)
+// sourceFile is an object of an input that a client put into a store, or its index.
+var sourceFile = regexp.MustCompile(`^(sources/[0-9a-f]{64})\.(jsonl|index)$`)
+
+// findPruned groups the objects of a store by what is deleted together.
+func findPruned(ctx context.Context, st *store.Store) (all map[string]Pruned, err error) {
+	all = map[string]Pruned{}
+	for _, folder := range []string{"maps", "sources"} {
+		for o, err := range st.Objects.Objects(ctx, folder) {
+			if err != nil {
+				return nil, err
+			}
+			key := prunedWith(o.Key)
+			if key == "" {
+				continue
+			}
+			p := all[key]
+			p.Key, p.Bytes, p.Objects = key, p.Bytes+o.Bytes, p.Objects+1
+			if o.Changed.After(p.Changed) {
+				p.Changed = o.Changed
+			}
+			if folder, is := strings.CutSuffix(o.Key, ".parts/manifest.json"); is {
+				p.parts = append(p.parts, folder+".parts")
+			}
+			all[key] = p
+		}
 	}
-	var in gpumux.MapInput
-	var continued struct {
-		Input *gpumux.MapInput `json:"input"`
+	return all, nil
+}
+
+// prunedWith is what a key is deleted with: maps/ID/RUN, or the lines of an input, with
+// its index. Objects that people put there have none.
+func prunedWith(key string) string {
+	if source := sourceFile.FindStringSubmatch(key); source != nil {
+		return source[1] + ".jsonl"
 	}
-	if json.Unmarshal(text, &continued) == nil && continued.Input != nil {
-		in = *continued.Input
-	} else if len(text) > 0 {
-		err = json.Unmarshal(text, &in)
+	elements := strings.Split(key, "/")
+	if elements[0] != "maps" || len(elements) < 3 {
+		return ""
 	}
-	if err != nil {
-		err = reading(err)
-	}
-	used.Add(in.Output, in.Source, in.ArgFile)
-	if err == nil && in.Validate() == nil {
-		return nil
-	}
-	used.Unread(err, string(text))
-	return nil
+	return path.Join(elements[:3]...)
 }

@@ -13,8 +13,8 @@ import (
 
 	"github.com/gpumux/gpumux/internal/app"
 	"github.com/gpumux/gpumux/internal/local"
-	"github.com/gpumux/gpumux/internal/prune"
 	"github.com/gpumux/gpumux/internal/screen"
+	"github.com/gpumux/gpumux/starter"
 )
 
 func localCommand(a *app.App) *cobra.Command {
@@ -135,7 +135,7 @@ What maps with --local left on this machine is deleted by gpumux local --remove.
 			return err
 		}
 		defer conn.Close()
-		gone, err := conn.Prune(c.Context(), prune.Options{Before: time.Now().Add(-age), DryRun: dryRun,
+		gone, err := conn.Prune(c.Context(), starter.PruneOptions{Before: time.Now().Add(-age), DryRun: dryRun,
 			Warn: func(problem string) { a.Console.Say("%s", problem) }})
 		if err != nil {
 			return err
@@ -162,7 +162,7 @@ func parseAge(text string) (time.Duration, error) {
 }
 
 // printPruned lists what was deleted, or would be.
-func printPruned(a *app.App, gone []prune.Group, dryRun, asJSON bool) error {
+func printPruned(a *app.App, gone []starter.Pruned, dryRun, asJSON bool) error {
 	var bytes int64
 	rows := [][]string{{"KEY", "SIZE", "LAST WRITTEN"}}
 	for _, p := range gone {
