@@ -14,7 +14,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/record"
 	"github.com/gpumux/gpumux/store"
 )
@@ -41,7 +40,7 @@ func BenchmarkMap_TrivialItems(b *testing.B) {
 	for i := range n {
 		fmt.Fprintln(&lines, i)
 	}
-	spooled, err := items.Spool(strings.NewReader(lines.String()), items.SpoolOptions{Dir: b.TempDir()})
+	spooled, err := store.Spool(strings.NewReader(lines.String()), "items", store.FormatJSONLines)
 	require.NoError(b, err)
 	s, err := store.Open(b.Context(), "file://"+b.TempDir(), nil)
 	require.NoError(b, err)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/items"
+	"github.com/gpumux/gpumux/store"
 )
 
 // No activity writes or deletes an object of the store itself, whoever starts it and
@@ -31,7 +31,7 @@ func TestRegister_TheStoresOwnObjectsStay(t *testing.T) {
 	put("maps/m/r.jsonl.parts/own.jsonl")
 	identity, err := l.store.Identity(t.Context())
 	require.NoError(t, err)
-	spooled, err := items.Spool(strings.NewReader("3\n4\n"), items.SpoolOptions{})
+	spooled, err := store.Spool(strings.NewReader("3\n4\n"), "items", store.FormatJSONLines)
 	require.NoError(t, err)
 	defer spooled.Remove()
 	source, err := l.store.Sources.Put(t.Context(), spooled)

@@ -30,7 +30,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer file.Close()
-	items, err := store.Spool(file, store.SpoolOptions{Name: file.Name()})
+	items, err := store.Spool(file, file.Name(), store.FormatJSONLines)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -109,7 +109,7 @@ func (s *Starter) placeArg(ctx context.Context, in *gpumux.MapInput) error {
 	if err := json.Compact(&line, in.Arg); err != nil {
 		return fmt.Errorf("the argument: %w", err)
 	}
-	spooled, err := store.Spool(&line, store.SpoolOptions{Name: "the argument"})
+	spooled, err := store.Spool(&line, "the argument", store.FormatJSONLines)
 	if err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func ExampleSpool_put() {
 		log.Fatal(err)
 	}
 	defer s.Close()
-	in, err := store.Spool(strings.NewReader("name,age\nAda,36\nAlan,41\nGrace,85\n"), store.SpoolOptions{Format: items.CSV})
+	in, err := store.Spool(strings.NewReader("name,age\nAda,36\nAlan,41\nGrace,85\n"), "people.csv", store.FormatCSV)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func ExampleSpool_put() {
 
 // A mistake in an input file is reported with its line before anything runs.
 func ExampleSpool() {
-	_, err := store.Spool(strings.NewReader("{\"n\": 1}\n{\"n\": two}\n"), store.SpoolOptions{Name: "items.jsonl"})
+	_, err := store.Spool(strings.NewReader("{\"n\": 1}\n{\"n\": two}\n"), "items.jsonl", store.FormatJSONLines)
 	var wrong *store.SourceError
 	if errors.As(err, &wrong) {
 		fmt.Printf("%s:%d: %s\n", wrong.Name, wrong.Line, wrong.Hint)
@@ -196,7 +196,7 @@ func Example_pack() {
 	if err := to.Close(); err != nil {
 		log.Fatal(err)
 	}
-	in, err := store.Spool(strings.NewReader(file.String()), store.SpoolOptions{})
+	in, err := store.Spool(strings.NewReader(file.String()), "items", store.FormatJSONLines)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -109,7 +109,7 @@ func TestSealed_AMapsObjects(t *testing.T) {
 	for i := range n {
 		fmt.Fprintf(&lines, "\"marker-%d\"\n", i)
 	}
-	spooled, err := Spool(strings.NewReader(lines.String()), SpoolOptions{Dir: t.TempDir()})
+	spooled, err := Spool(strings.NewReader(lines.String()), "items", FormatJSONLines)
 	require.NoError(t, err)
 	defer spooled.Remove()
 	src, err := s.Sources.Put(t.Context(), spooled)

@@ -129,8 +129,6 @@ type (
 	SourceError = items.SourceError
 	// Spooled is an input in a temporary file, checked and indexed.
 	Spooled = items.Spooled
-	// SpoolOptions adjust Spool.
-	SpoolOptions = items.SpoolOptions
 )
 
 // The formats of inputs; see items.Format.
@@ -141,7 +139,10 @@ const (
 	FormatLines     = items.Lines
 )
 
-// Spool copies an input of any size into a temporary file with one item per line, and
-// checks each. Mistakes in the input are a *SourceError with file and line. Sources.Put
-// puts it into a store.
-func Spool(r io.Reader, o SpoolOptions) (*Spooled, error) { return items.Spool(r, o) }
+// Spool copies an input of any size, whose name stands in errors, into a temporary file
+// with one item per line, and checks each. Mistakes in the input are a *SourceError with
+// file and line. Sources.Put puts it into a store.
+func Spool(r io.Reader, name string, format items.Format) (*Spooled, error) {
+	open := func() (io.ReadCloser, error) { return io.NopCloser(r), nil }
+	return items.Spool(items.Input{Open: open, Name: name, Format: format})
+}

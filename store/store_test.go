@@ -70,7 +70,7 @@ func readHead(t testing.TB, s *Store, key string) (partHead, error) {
 
 func spool(t testing.TB, text string) *Spooled {
 	t.Helper()
-	s, err := Spool(strings.NewReader(text), SpoolOptions{Dir: t.TempDir()})
+	s, err := Spool(strings.NewReader(text), "items", FormatJSONLines)
 	require.NoError(t, err)
 	return s
 }

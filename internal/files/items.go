@@ -194,7 +194,7 @@ func (s Source) formatOf(in string) (items.Format, error) {
 var refused = []string{".json", ".gz", ".zst", ".xlsx", ".bz2", ".xz", ".zip"}
 
 func spool(inputs []items.Input, label string, m *starter.Map) error {
-	spooled, err := items.SpoolAll(inputs, "")
+	spooled, err := items.Spool(inputs...)
 	var wrong *local.MistakeError
 	switch {
 	case errors.As(err, &wrong):

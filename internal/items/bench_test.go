@@ -22,7 +22,7 @@ func BenchmarkSource(b *testing.B) {
 		b.Run(name+"/Spool", func(b *testing.B) {
 			before := processorTime(b)
 			for b.Loop() {
-				s, err := Spool(strings.NewReader(text.String()), SpoolOptions{Dir: b.TempDir()})
+				s, err := spoolFrom(strings.NewReader(text.String()), Input{})
 				require.NoError(b, err)
 				require.NoError(b, s.Remove())
 			}
@@ -60,7 +60,7 @@ func BenchmarkSpool_JSONLines(b *testing.B) {
 	text := strings.Repeat(`{"id":12345,"text":"the quick brown fox jumps over the lazy dog","score":0.9731}`+"\n", 200_000)
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {
-		s, err := Spool(strings.NewReader(text), SpoolOptions{Dir: b.TempDir()})
+		s, err := spoolFrom(strings.NewReader(text), Input{})
 		require.NoError(b, err)
 		require.NoError(b, s.Remove())
 	}

@@ -9,15 +9,19 @@ import (
 	"github.com/gpumux/gpumux/internal/text"
 )
 
-// Input is one of the inputs of SpoolAll.
+// Input is a file, or another stream of items.
 type Input struct {
 	// Open opens it when its turn has come.
 	Open func() (io.ReadCloser, error)
-	// Name, Format, Delimiter and Text are as in SpoolOptions.
-	Name      string
-	Format    Format
+	// Name is the name of the input in errors.
+	Name string
+	// Format is the format of the input. Default JSONLines.
+	Format Format
+	// Delimiter stands between the cells of CSV. Default: the format's; a header that seems
+	// to have another is an error then.
 	Delimiter rune
-	Text      []string
+	// Text are columns of CSV whose cells stay text where they are written as numbers.
+	Text []string
 	// Beside has further fields of every item, as an object of JSON.
 	Beside []byte
 }

@@ -108,7 +108,8 @@ func TestSpool_DamagedArchives(t *testing.T) {
 	} {
 		for _, format := range []Format{JSONLines, CSV} {
 			dir := t.TempDir()
-			_, err := Spool(strings.NewReader(c.text), SpoolOptions{Name: c.file, Format: format, Dir: dir})
+			t.Setenv("TMPDIR", dir)
+			_, err := spoolFrom(strings.NewReader(c.text), Input{Name: c.file, Format: format})
 			var mistake *SourceError
 			require.ErrorAs(t, err, &mistake, "%s", name)
 			require.ErrorContains(t, err, c.want, name)
@@ -125,7 +126,7 @@ func TestSpool_BrokenStreamOfAnArchive(t *testing.T) {
 	for _, text := range []string{gzipped(t, numbers(10_000)), zstded(t, numbers(10_000))} {
 		for _, n := range []int{3, 4, 20, len(text) / 2} {
 			from := io.MultiReader(strings.NewReader(text[:n]), iotest.ErrReader(broken))
-			_, err := Spool(from, SpoolOptions{Name: "in", Dir: t.TempDir()})
+			_, err := spoolFrom(from, Input{Name: "in"})
 			require.ErrorIs(t, err, broken)
 			var mistake *SourceError
 			require.False(t, errors.As(err, &mistake), "%v", err)

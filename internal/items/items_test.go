@@ -136,7 +136,7 @@ func TestItems_SayWhatIsDamaged(t *testing.T) {
 		require.Len(t, got, 128)
 		// Its index is gone now, so nobody takes it over.
 		_, err = s.Sources.Find(t.Context(), src.URL, "maps/m/source.index")
-		require.EqualError(t, err, src.URL+": damaged, or changed since it was indexed: its lines are not those that were put there; "+
+		require.EqualError(t, err, src.URL+": damaged, or changed since it was indexed: its size, or its index "+s.Objects.Locate(src.Index)+", is not what was put there; "+
 			"give the same command again, which puts it there anew; where a program named it, delete it and put it there again")
 	})
 }

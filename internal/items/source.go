@@ -6,7 +6,6 @@
 package items
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -31,16 +30,17 @@ type Sources struct{ in *objects.Bucket }
 func In(b *objects.Bucket) *Sources { return &Sources{b} }
 
 // Put puts a spooled input into the bucket as sources/<hash>.jsonl with its index beside
-// it, once for the same items. Where the size of the lines or any byte of the index
-// differs, both are put anew. The lines there are not read for it: whoever reads them
-// checks them against the index.
+// it, once for the same items. The lines there are not read for it: whoever reads them
+// checks them against the index, and deletes a wrong one, so that both are put anew.
 func (s *Sources) Put(ctx context.Context, in *Spooled) (contract.Source, error) {
-	key := names.Sources + "/" + in.Hash
-	src := contract.Source{URL: s.in.Locate(key + ".jsonl"), Index: key + ".index", Items: in.Items, Bytes: in.Bytes, Hash: in.Hash}
-	there, err := s.holds(ctx, in, src)
-	if err != nil || there {
+	src, whole, err := s.known(ctx, in.Hash)
+	if s.in.Encrypted() && errors.As(err, new(*objects.KeyError)) {
+		err = nil // not encrypted, or under a key that is gone
+	}
+	if err != nil || whole {
 		return src, err
 	}
+	src.Items, src.Bytes = in.Items, in.Bytes
 	// The index comes last: where it is, the lines are whole.
 	for _, file := range []struct{ path, key string }{{in.lines, src.URL}, {in.index, src.Index}} {
 		if err := s.upload(ctx, file.path, file.key); err != nil {
@@ -48,30 +48,6 @@ func (s *Sources) Put(ctx context.Context, in *Spooled) (contract.Source, error)
 		}
 	}
 	return src, nil
-}
-
-// holds reports whether a spooled input is in the bucket. Objects whose key is gone, or
-// that are not encrypted although the bucket has keys, do not count.
-func (s *Sources) holds(ctx context.Context, in *Spooled, src contract.Source) (bool, error) {
-	own, err := os.ReadFile(in.index)
-	if err != nil {
-		return false, readBack(err)
-	}
-	same := false
-	lines, err := s.in.Read(ctx, src.URL, 0, 16)
-	if err == nil {
-		same = lines.Size() == in.Bytes
-		lines.Close()
-	}
-	if same {
-		var there []byte
-		there, err = s.in.ReadAll(ctx, src.Index)
-		same = bytes.Equal(there, own)
-	}
-	if errors.Is(err, fs.ErrNotExist) || errors.As(err, new(*objects.DamageError)) || s.in.Encrypted() && errors.As(err, new(*objects.KeyError)) {
-		return false, nil
-	}
-	return same && err == nil, err
 }
 
 func readBack(err error) error { return fmt.Errorf("read the copied input: %w", err) }
@@ -97,31 +73,25 @@ func (s *Sources) upload(ctx context.Context, path, key string) error {
 	return w.Close()
 }
 
-// Find is the source that a name means, with its index at indexKey. One that Put put
-// there is known by its own index and not read. Where its index or its size is wrong it
-// is read, and its hash must be the one of its name.
+// Find is the source that a name means, with its index at indexKey. One that Put has put
+// there is known by its own index and not read.
 func (s *Sources) Find(ctx context.Context, name, indexKey string) (contract.Source, error) {
 	file, values, failed := names.CutResults(name)
-	hash, put := s.putHash(file)
-	if put = put && !failed; put {
-		src, whole, err := s.known(ctx, hash)
-		if src.Values = values; whole || err != nil {
-			return src, err
-		}
+	key, err := s.in.Key(file)
+	found := putName.FindStringSubmatch(key)
+	if err != nil || found == nil || failed {
+		return s.index(ctx, name, indexKey)
 	}
-	src, err := s.index(ctx, name, indexKey)
-	if !put || err != nil && !errors.As(err, new(*SourceError)) {
-		return src, err
+	src, whole, err := s.known(ctx, found[1])
+	src.Values = values
+	if err == nil && !whole {
+		err = s.damaged(file, "its size, or its index "+s.in.Locate(src.Index)+", is not what was put there")
 	}
-	if err != nil || src.Hash != hash[:len(src.Hash)] {
-		return src, s.damaged(file, "its lines are not those that were put there")
-	}
-	src.Hash = hash
-	return src, nil
+	return src, err
 }
 
-// known is a source that Put put there, as the end of its index says, and whether the two
-// are whole.
+// known is a source that Put has put there, as the end of its index says, and whether the
+// two are whole.
 func (s *Sources) known(ctx context.Context, hash string) (src contract.Source, whole bool, err error) {
 	key := names.Sources + "/" + hash
 	src = contract.Source{URL: s.in.Locate(key + ".jsonl"), Index: key + ".index", Hash: hash}
@@ -276,13 +246,3 @@ func (s *Sources) damaged(name, problem string) error {
 }
 
 var putName = regexp.MustCompile(`^sources/([0-9a-f]{64})\.jsonl$`)
-
-// putHash is the hash in the name of a source that Put put there.
-func (s *Sources) putHash(name string) (hash string, put bool) {
-	key, err := s.in.Key(name)
-	found := putName.FindStringSubmatch(key)
-	if err != nil || found == nil {
-		return "", false
-	}
-	return found[1], true
-}

@@ -307,7 +307,7 @@ func TestItems_LongOnesAreTheCallersToKeep(t *testing.T) {
 	for i, size := range []int{5 << 20, 10, 300 << 10, 256 << 10, 256<<10 - 1, 1 << 20, 17 << 20, 3, 600 << 10, 600 << 10} {
 		want = append(want, `"`+strings.Repeat(string(rune('a'+i)), size)+`"`)
 	}
-	spooled, err := Spool(strings.NewReader(strings.Join(want, "\n")), SpoolOptions{Dir: t.TempDir()})
+	spooled, err := spoolFrom(strings.NewReader(strings.Join(want, "\n")), Input{})
 	require.NoError(t, err)
 	source, err := s.Sources.Put(t.Context(), spooled)
 	require.NoError(t, err)
@@ -328,7 +328,7 @@ func TestItems_LongOnesAreTheCallersToKeep(t *testing.T) {
 // A plain source from before the keys, or one whose key is gone, is put again.
 func TestPut_ReplacesWhatCannotBeRead(t *testing.T) {
 	url := "file://" + t.TempDir()
-	spooled, err := Spool(strings.NewReader("1\n2\n"), SpoolOptions{Dir: t.TempDir()})
+	spooled, err := spoolFrom(strings.NewReader("1\n2\n"), Input{})
 	require.NoError(t, err)
 	defer spooled.Remove()
 	for _, keys := range []objects.Keys{nil, oldRing, ring{"b", map[string]string{"b": "two"}}} {

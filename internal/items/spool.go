@@ -3,7 +3,6 @@ package items
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -52,21 +51,6 @@ func FormatOf(name string) (Format, error) {
 	}
 }
 
-// SpoolOptions adjust Spool.
-type SpoolOptions struct {
-	// Name is the name of the input in errors. Default "input".
-	Name string
-	// Format is the format of the input. Default JSONLines.
-	Format Format
-	// Delimiter stands between the cells of CSV. Default: the format's; a header that seems
-	// to have another is an error then.
-	Delimiter rune
-	// Text are columns of CSV whose cells stay text where they are written as numbers.
-	Text []string
-	// Dir is the folder for the temporary files. Default os.TempDir().
-	Dir string
-}
-
 // Spooled is an input in a temporary file, checked and indexed. Remove deletes it.
 type Spooled struct {
 	// Items is the number of items, Bytes the size of their lines together.
@@ -78,17 +62,10 @@ type Spooled struct {
 	lines, index string
 }
 
-// Spool copies an input of any size into a temporary file with one item per line, and
-// checks each. Mistakes in it are a *SourceError. JSON values keep their text. Gzip and
+// Spool copies inputs of any size into a temporary file with one item per line, and
+// checks each. Mistakes in them are a *SourceError. JSON values keep their text. Gzip and
 // zstd are known by their first bytes and decompressed.
-func Spool(r io.Reader, o SpoolOptions) (*Spooled, error) {
-	o.Name = cmp.Or(o.Name, "input")
-	open := func() (io.ReadCloser, error) { return io.NopCloser(r), nil }
-	return SpoolAll([]Input{{Open: open, Name: o.Name, Format: o.Format, Delimiter: o.Delimiter, Text: o.Text}}, o.Dir)
-}
-
-// SpoolAll is Spool of several inputs into one, in a folder; empty means os.TempDir().
-func SpoolAll(inputs []Input, dir string) (_ *Spooled, err error) {
+func Spool(inputs ...Input) (_ *Spooled, err error) {
 	from := &chain{inputs: inputs}
 	defer from.close()
 	if err := from.openNext(); err != nil {
@@ -101,13 +78,13 @@ func SpoolAll(inputs []Input, dir string) (_ *Spooled, err error) {
 		}
 	}()
 	const room = "the folder for temporary files (TMPDIR)"
-	lines, err := os.CreateTemp(dir, "gpumux-*.jsonl")
+	lines, err := os.CreateTemp("", "gpumux-*.jsonl")
 	if err != nil {
 		return nil, notCopied(err, room)
 	}
 	defer lines.Close()
 	s.lines = lines.Name()
-	indexFile, err := os.CreateTemp(dir, "gpumux-*.index")
+	indexFile, err := os.CreateTemp("", "gpumux-*.index")
 	if err != nil {
 		return nil, notCopied(err, room)
 	}

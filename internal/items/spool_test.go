@@ -15,8 +15,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+func spoolFrom(r io.Reader, in Input) (*Spooled, error) {
+	in.Open = func() (io.ReadCloser, error) { return io.NopCloser(r), nil }
+	return Spool(in)
+}
+
 func spool(t testing.TB, text string, format Format) *Spooled {
-	s, err := Spool(strings.NewReader(text), SpoolOptions{Format: format, Dir: t.TempDir()})
+	s, err := spoolFrom(strings.NewReader(text), Input{Format: format})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Remove()) })
 	return s
@@ -79,7 +84,7 @@ func TestSpool_Delimiter(t *testing.T) {
 		{',', CSV, "a;b\n1;2\n", `{"a;b":"1;2"}`},
 		{',', TSV, "a,b\n1,2\n", `{"a":1,"b":2}`},
 	} {
-		s, err := Spool(strings.NewReader(c.text), SpoolOptions{Format: c.format, Delimiter: c.delimiter, Dir: t.TempDir()})
+		s, err := spoolFrom(strings.NewReader(c.text), Input{Format: c.format, Delimiter: c.delimiter})
 		require.NoError(t, err)
 		require.Equal(t, []string{c.want}, lines(t, s))
 		require.NoError(t, s.Remove())
@@ -131,7 +136,8 @@ func TestSpool_SaysWhatIsWrong(t *testing.T) {
 		{JSONLines, "1\n2\n\x00\x00\x00\x00", "in:3: not JSON: invalid character '\\x00' looking for beginning of value: \"\\x00\\x00\\x00\\x00\""},
 	} {
 		dir := t.TempDir()
-		_, err := Spool(strings.NewReader(c.text), SpoolOptions{Name: "in", Format: c.format, Dir: dir})
+		t.Setenv("TMPDIR", dir)
+		_, err := spoolFrom(strings.NewReader(c.text), Input{Name: "in", Format: c.format})
 		var mistake *SourceError
 		require.ErrorAs(t, err, &mistake, "%q", c.text)
 		require.ErrorContains(t, err, c.want)
@@ -146,20 +152,22 @@ func TestSpool_BrokenInput(t *testing.T) {
 	for _, text := range []string{"", "1\n2\n"} {
 		for _, format := range []Format{JSONLines, CSV} {
 			dir := t.TempDir()
-			_, err := Spool(io.MultiReader(strings.NewReader(text), iotest.ErrReader(broken)), SpoolOptions{Name: "in", Format: format, Dir: dir})
+			t.Setenv("TMPDIR", dir)
+			_, err := spoolFrom(io.MultiReader(strings.NewReader(text), iotest.ErrReader(broken)), Input{Name: "in", Format: format})
 			require.ErrorIs(t, err, broken)
 			require.ErrorContains(t, err, "read in: ")
 			left, _ := os.ReadDir(dir)
 			require.Empty(t, left)
 		}
 	}
-	_, err := Spool(strings.NewReader("1"), SpoolOptions{Dir: "/nowhere"})
+	t.Setenv("TMPDIR", "/nowhere")
+	_, err := spoolFrom(strings.NewReader("1"), Input{})
 	require.ErrorContains(t, err, "check the space of the folder for temporary files")
 }
 
 func TestSpool_LongLines(t *testing.T) {
 	long := `"` + strings.Repeat("x", 100<<20) + `"`
-	s, err := Spool(strings.NewReader("1\n"+long+"\n2"), SpoolOptions{Dir: t.TempDir()})
+	s, err := spoolFrom(strings.NewReader("1\n"+long+"\n2"), Input{})
 	require.NoError(t, err)
 	defer s.Remove()
 	require.EqualValues(t, 3, s.Items)
@@ -168,10 +176,10 @@ func TestSpool_LongLines(t *testing.T) {
 	defer func(before int) { maxLine = before }(maxLine)
 	maxLine = 4 << 20
 	endless := io.LimitReader(zeros{}, int64(maxLine)+(1<<20))
-	_, err = Spool(endless, SpoolOptions{Name: "in", Dir: t.TempDir()})
+	_, err = spoolFrom(endless, Input{Name: "in"})
 	require.ErrorContains(t, err, "in:1: the line is longer than 4MiB")
 	quote := io.MultiReader(strings.NewReader("a\n\""), io.LimitReader(zeros{}, int64(maxLine)+(1<<20)))
-	_, err = Spool(quote, SpoolOptions{Name: "in", Format: CSV, Dir: t.TempDir()})
+	_, err = spoolFrom(quote, Input{Name: "in", Format: CSV})
 	require.ErrorContains(t, err, "in: a row is longer than 4MiB; look for a double quote")
 }
 
@@ -190,7 +198,7 @@ func FuzzSpool_JSONLines(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		s, err := Spool(bytes.NewReader(text), SpoolOptions{Dir: t.TempDir()})
+		s, err := spoolFrom(bytes.NewReader(text), Input{})
 		var want []string
 		valid := true
 		for i, line := range bytes.Split(text, []byte("\n")) {
@@ -218,7 +226,7 @@ func FuzzSpool_CSV(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		s, err := Spool(bytes.NewReader(text), SpoolOptions{Format: CSV, Dir: t.TempDir()})
+		s, err := spoolFrom(bytes.NewReader(text), Input{Format: CSV})
 		if err != nil {
 			var mistake *SourceError
 			require.ErrorAs(t, err, &mistake)

@@ -80,7 +80,6 @@ func TestTrust_ADamagedInputIsPutAgain(t *testing.T) {
 				file := harm(t, s.path(store), h.ending, h.change)
 				p := s.begin(args...)
 				if p.code() != 0 {
-					require.Equal(t, "a line of the same length", h.name, "what is put is compared: %s", &p.stderr)
 					require.Contains(t, p.stderr.String(), file+": damaged, or changed since it was indexed: ")
 					require.Contains(t, p.stderr.String(), "give the same command again")
 					s.run(0, args...)
@@ -104,14 +103,7 @@ func TestTrust_ADamagedInputOfAProgram(t *testing.T) {
 		file := harm(t, filepath.Join(s.dir, "store"), h.ending, h.change)
 		in.Output = fmt.Sprintf("e/%d.jsonl", i)
 		for round := range 2 { // the second time its index is gone
-			sum, err := s.run(in)
-			if err == nil {
-				require.Equal(t, ".index", h.ending, "the lines tell what the index lacks: %s", h.name)
-				for at, r := range s.results(sum) {
-					require.Equal(t, strconv.Itoa(2*at), string(r.Value))
-				}
-				break
-			}
+			_, err := s.run(in)
 			require.Equal(t, gpumux.FaultBadInput, workflows.FaultOf(err).Kind, "%s: %v", h.name, err)
 			require.ErrorContains(t, err, file, h.name)
 			if round == 1 {

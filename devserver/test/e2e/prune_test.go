@@ -47,7 +47,7 @@ func (s *stage) untilStored(folder string) {
 func TestPrune_KeepsWhatMapsAndSchedulesUse(t *testing.T) {
 	s := newStage(t)
 	s.work()
-	spooled, err := store.Spool(strings.NewReader(strings.Repeat("5\n", gpumux.InlineItems+1)), store.SpoolOptions{Dir: t.TempDir()})
+	spooled, err := store.Spool(strings.NewReader(strings.Repeat("5\n", gpumux.InlineItems+1)), "items", store.FormatJSONLines)
 	require.NoError(t, err)
 	over := func(task string) starter.Map {
 		in := gpumux.MapInput{Task: "step:" + task, Ladder: []string{"cpu"}, Window: 2} // it leaves slots to others

@@ -198,7 +198,7 @@ func items(values ...any) []json.RawMessage {
 // source spools lines into the store and returns the source's URL.
 func (s *site) source(lines string) string {
 	s.t.Helper()
-	spooled, err := store.Spool(strings.NewReader(lines), store.SpoolOptions{Name: "test.jsonl", Dir: s.t.TempDir()})
+	spooled, err := store.Spool(strings.NewReader(lines), "test.jsonl", store.FormatJSONLines)
 	require.NoError(s.t, err)
 	st, err := store.Open(s.t.Context(), s.store, nil)
 	require.NoError(s.t, err)

@@ -212,7 +212,7 @@ func TestStarter_LargeInputGoesThroughTheStore(t *testing.T) {
 	for i := range n {
 		fmt.Fprintf(&lines, "%d\n", i)
 	}
-	spooled, err := store.Spool(strings.NewReader(lines.String()), store.SpoolOptions{Name: "numbers.jsonl", Dir: t.TempDir()})
+	spooled, err := store.Spool(strings.NewReader(lines.String()), "numbers.jsonl", store.FormatJSONLines)
 	require.NoError(t, err)
 	defer spooled.Remove()
 	h := s.start(starter.Map{Spooled: spooled, Input: gpumux.MapInput{Task: "step:double", Ladder: []string{"cpu"}}})
@@ -238,7 +238,7 @@ func TestStarter_WithoutWorkers(t *testing.T) {
 	var none *fleet.NoWorkerError
 	require.ErrorAs(t, err, &none)
 
-	spooled, err := store.Spool(strings.NewReader(strings.Repeat("1\n", gpumux.InlineItems+1)), store.SpoolOptions{Dir: t.TempDir()})
+	spooled, err := store.Spool(strings.NewReader(strings.Repeat("1\n", gpumux.InlineItems+1)), "items", store.FormatJSONLines)
 	require.NoError(t, err)
 	defer spooled.Remove()
 	_, err = s.Start(t.Context(), starter.Map{Spooled: spooled, Input: gpumux.MapInput{Task: "step:double", Ladder: []string{"cpu"}}})
