@@ -12,47 +12,6 @@ import (
 	"github.com/gpumux/gpumux/internal/text"
 )
 
-// listWriter writes a work list: a source of indices, one per line, in order.
-type listWriter struct {
-	*lineWriter
-	source      contract.Source
-	file, index *objects.Writer
-	number      []byte
-}
-
-func (s *Sources) newList(ctx context.Context, folder string) (*listWriter, error) {
-	key := folder + "/work-" + rand.Text()
-	file, err := s.in.Create(ctx, key+".jsonl")
-	if err != nil {
-		return nil, err
-	}
-	index, err := s.in.Create(ctx, key+".index")
-	if err != nil {
-		file.Abort()
-		return nil, err
-	}
-	source := contract.Source{URL: s.in.Locate(key + ".jsonl"), Index: key + ".index"}
-	return &listWriter{lineWriter: newLineWriter(file, index), source: source, file: file, index: index}, nil
-}
-
-func (l *listWriter) addRun(run contract.Span) error {
-	for i := run.Start; i < run.End; i++ {
-		l.number = strconv.AppendInt(l.number[:0], i, 10)
-		if err := l.add(l.number); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (l *listWriter) finish() (contract.Work, error) {
-	if err := errors.Join(l.lineWriter.finish(), l.file.Close(), l.index.Close()); err != nil {
-		return contract.Work{}, err
-	}
-	l.source.Items, l.source.Bytes = l.marks.items, l.at.offset
-	return contract.Work{List: &l.source, End: l.source.Items}, nil
-}
-
 // WriteList puts items into a folder as a work list.
 func (s *Sources) WriteList(ctx context.Context, folder string, runs contract.Runs) (contract.Work, error) {
 	folder, err := s.in.Writable(folder)
@@ -95,35 +54,48 @@ const maxRuns = 1000
 func (s *Sources) Rest(folder string) *RestWriter { return &RestWriter{s: s, folder: folder} }
 
 // RestWriter takes runs of items in order. It holds few itself, and writes many into a
-// work list.
+// work list: a source of indices, one per line.
 type RestWriter struct {
 	s      *Sources
 	folder string
 	runs   contract.Runs
-	list   *listWriter
+	// list is nil while there is no work list.
+	list        *lineWriter
+	source      contract.Source
+	file, index *objects.Writer
+	number      []byte
 }
 
 // Add takes the next run, which may be empty.
 func (r *RestWriter) Add(ctx context.Context, run contract.Span) error {
-	if run.Len() <= 0 {
-		return nil
+	if r.list == nil && run.Len() > 0 {
+		if r.runs = append(r.runs, run); len(r.runs) <= maxRuns {
+			return nil
+		}
+		return r.spill(ctx)
 	}
-	if r.list != nil {
-		return r.list.addRun(run)
+	for i := run.Start; i < run.End; i++ {
+		r.number = strconv.AppendInt(r.number[:0], i, 10)
+		if err := r.list.add(r.number); err != nil {
+			return err
+		}
 	}
-	if r.runs = append(r.runs, run); len(r.runs) <= maxRuns {
-		return nil
-	}
-	return r.spill(ctx)
+	return nil
 }
 
 // spill begins a work list with the runs so far.
 func (r *RestWriter) spill(ctx context.Context) (err error) {
-	if r.list, err = r.s.newList(ctx, r.folder); err != nil {
+	key := r.folder + "/work-" + rand.Text()
+	if r.file, err = r.s.in.Create(ctx, key+".jsonl"); err != nil {
 		return err
 	}
+	if r.index, err = r.s.in.Create(ctx, key+".index"); err != nil {
+		return err
+	}
+	r.source = contract.Source{URL: r.s.in.Locate(key + ".jsonl"), Index: key + ".index"}
+	r.list = newLineWriter(r.file, r.index)
 	for _, run := range r.runs {
-		if err := r.list.addRun(run); err != nil {
+		if err := r.Add(ctx, run); err != nil {
 			return err
 		}
 	}
@@ -135,14 +107,18 @@ func (r *RestWriter) Finish() (contract.Work, error) {
 	if r.list == nil {
 		return contract.Work{Runs: r.runs}, nil
 	}
-	return r.list.finish()
+	if err := errors.Join(r.list.finish(), r.file.Close(), r.index.Close()); err != nil {
+		return contract.Work{}, err
+	}
+	r.source.Items, r.source.Bytes = r.list.marks.items, r.list.at.offset
+	return contract.Work{List: &r.source, End: r.source.Items}, nil
 }
 
 // Abort drops them. After Finish it does nothing.
 func (r *RestWriter) Abort() {
-	if r.list != nil {
-		r.list.file.Abort()
-		r.list.index.Abort()
+	for _, w := range []*objects.Writer{r.file, r.index} {
+		if w != nil {
+			w.Abort()
+		}
 	}
-	r.list, r.runs = nil, nil
 }
