@@ -124,14 +124,22 @@ type Detail struct {
 	// Pending are at most MaxPending chunks in flight.
 	Pending []Pending `json:"pending,omitempty"`
 	// Running are the items that run, the longest first.
-	Running []fleet.RunningItem `json:"running,omitempty"`
+	Running []RunningItem `json:"running,omitempty"`
 	// Rungs says who serves the map's queues; empty for a map that is over.
-	Rungs []fleet.Rung `json:"rungs,omitempty"`
+	Rungs []Rung `json:"rungs,omitempty"`
 	// Sick says why no device may take the map's work, where no worker has a healthy one.
 	Sick []string `json:"sick,omitempty"`
 	// Notices of the workers say what changes what the map gets.
 	Notices []string `json:"notices,omitempty"`
 }
+
+// Types of packages below, for callers.
+type (
+	// Rung is a queue of a map and who serves it.
+	Rung = fleet.Rung
+	// RunningItem is an item in a slot.
+	RunningItem = fleet.RunningItem
+)
 
 // MaxPending is the most chunks that a Detail holds.
 const MaxPending = 50

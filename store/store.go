@@ -127,11 +127,13 @@ type (
 	NameError = objects.NameError
 	// SourceError is a mistake in an input: trying again cannot help.
 	SourceError = items.SourceError
+	// Format is how an input holds items.
+	Format = items.Format
 	// Spooled is an input in a temporary file, checked and indexed.
 	Spooled = items.Spooled
 )
 
-// The formats of inputs; see items.Format.
+// The formats of inputs.
 const (
 	FormatJSONLines = items.JSONLines
 	FormatCSV       = items.CSV
@@ -142,7 +144,7 @@ const (
 // Spool copies an input of any size, whose name stands in errors, into a temporary file
 // with one item per line, and checks each. Mistakes in the input are a *SourceError with
 // file and line. Sources.Put puts it into a store.
-func Spool(r io.Reader, name string, format items.Format) (*Spooled, error) {
+func Spool(r io.Reader, name string, format Format) (*Spooled, error) {
 	open := func() (io.ReadCloser, error) { return io.NopCloser(r), nil }
 	return items.Spool(items.Input{Open: open, Name: name, Format: format})
 }

@@ -113,7 +113,7 @@ func pruneCommand(a *app.App) *cobra.Command {
 put there longer ago. It keeps what running maps, younger maps and schedules use. A map that Temporal does not
 know any more ended when something in its folder was last written. Results that a program wrote outside of
 maps/ stay. It asks one namespace, so do not use it on a store that several share. A map that cannot be read
-is named, and what it may use stays.
+is named, and every input stays.
 
 What maps with --local left on this machine is deleted by gpumux local --remove.`,
 		Example: "  gpumux prune --older-than 30d --dry-run\n  gpumux prune --older-than 30d",
