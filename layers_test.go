@@ -62,7 +62,8 @@ internal/process                 .
 internal/runtimes
 internal/edition
 internal/notice
-activities                       . internal/calls internal/columns internal/contract internal/items internal/names internal/objects internal/payload internal/record internal/results internal/text internal/tracing store
+activities                       . internal/calls internal/columns internal/contract internal/items internal/names internal/objects internal/payload internal/record internal/recovery internal/results internal/text internal/tracing store
+internal/recovery                .
 internal/record                  . store
 workflows                        . internal/contract internal/names internal/payload internal/sizer internal/text
 internal/sizer                   . internal/contract

@@ -20,17 +20,13 @@ import (
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/record"
+	"github.com/gpumux/gpumux/internal/recovery"
 	"github.com/gpumux/gpumux/internal/tracing"
 	"github.com/gpumux/gpumux/store"
 )
 
-const (
-	// failedStarts is how often a process may fail to start for a chunk before the fault is
-	// the map's, slowStarts how often it may take too long, which costs minutes each time.
-	failedStarts, slowStarts = 5, 2
-	// clocks of the server and the store are at most so far apart.
-	clocks = time.Minute
-)
+// clocks of the server and the store are at most so far apart.
+const clocks = time.Minute
 
 var (
 	// errFailFast ends a chunk when more items have failed than may.
@@ -299,55 +295,26 @@ func (a *attempt) judge(spans contract.Runs, err error) error {
 		return busy()
 	case !errors.As(err, &fault):
 		return classify(err)
-	case fault.Edition != "":
-		tries, now := a.ledger.refuse(fault), a.ledger.snapshot("")
-		return a.elsewhere(a.ctx, fault, now.edition(a.chunk), tries)
-	case fault.Kind == gpumux.FaultBadInput:
-		return final(fault)
-	case fault.Blameless && a.ledger.spare(fault) < maxSpared:
-		// Temporal's own growing delay gives the device time to come back.
-		a.log.Warn("the worker or its device failed, not the item; the chunk is tried again", a.log.fields(fault, -1)...)
-		return retry(fault, 0)
-	case fault.Op == "start":
-		return a.judgeStart(fault)
 	}
-	index, verdict := a.ledger.blame(spans, fault)
-	if verdict == "" {
-		how, now := "alone in a clean process", a.ledger.snapshot("")
-		_, accused := now.Suspects[index]
-		switch {
-		case fault.Concurrent && accused:
-		case fault.Concurrent && now.Hunt == 0:
-			how = "with those that ran at the same time"
-		case fault.Concurrent:
-			how = "with half of those that ran at the same time"
-		case fault.Batch > 1:
-			how = "with half of its micro-batch"
-		case fault.Kind.Memory() && fault.Alone:
-			how = "with the whole device to itself"
-		}
-		a.log.Warn("item ended its process; it is tried again "+how, a.log.fields(fault, index)...)
+	d := a.ledger.judge(spans, fault)
+	if d.Step == recovery.Elsewhere {
+		now := a.ledger.snapshot("")
+		return a.elsewhere(a.ctx, fault, now.edition(a.chunk), now.Refused)
+	}
+	what := "item ended its process; "
+	if d.Index < 0 {
+		what = "no item is to blame; "
+	}
+	a.log.Warn(what+d.Text, a.log.fields(fault, d.Index)...)
+	switch d.Step {
+	case recovery.End:
+		return final(fault)
+	case recovery.Wait:
+		return retry(fault, 0)
+	case recovery.Rerun:
 		return retry(fault, retryDelay)
 	}
-	a.log.Warn("item ended its process alone; "+verdict, a.log.fields(fault, index)...)
 	return nil
-}
-
-// judgeStart decides what becomes of a chunk for which no process starts.
-func (a *attempt) judgeStart(fault *gpumux.Fault) error {
-	starts, most := a.ledger.unstarted(fault), failedStarts
-	if fault.Kind == gpumux.FaultTimeout {
-		most = slowStarts
-	}
-	a.log.Warn("task process did not start", append(a.log.fields(fault, -1), "starts", starts)...)
-	switch {
-	case starts < most:
-		return retry(fault, 0)
-	case fault.Kind.Memory() && a.chunk.Larger:
-		a.ledger.escalateRest()
-		return nil
-	}
-	return final(fault)
 }
 
 // flush stores what has finished. With insist it does not give up: a store that is full

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"go.temporal.io/sdk/temporal"
-
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 )
@@ -29,20 +27,16 @@ func (p *Pool) RunDirect(ctx context.Context, chunk contract.Chunk, meet func(ba
 	a.ledger.put, a.ledger.met = done, meet
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		err := a.runItems()
-		var failed *temporal.ApplicationError
-		if !errors.As(err, &failed) {
+		var end *ending
+		switch {
+		case !errors.As(err, &end):
 			return err
-		}
-		if failed.NonRetryable() {
-			var fault gpumux.Fault
-			if failed.Details(&fault) != nil {
-				return err
-			}
-			return &fault
+		case !end.again:
+			return end.fault
 		}
 		wait := pause
-		if failed.NextRetryDelay() > 0 {
-			wait, pause = failed.NextRetryDelay(), firstPause/2
+		if end.delay > 0 {
+			wait, pause = end.delay, firstPause/2
 		}
 		select {
 		case <-time.After(wait):

@@ -12,6 +12,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/recovery"
 )
 
 // coded is a Runner whose code has an edition.
@@ -42,7 +43,7 @@ func (c *coded) Run(_ context.Context, call Call) error {
 func TestRunChunk_TellsTheEditionThatItsItemsRanWith(t *testing.T) {
 	runner := &coded{edition: "aaaaaa+bbbbbb"}
 	l := newLab(t, runner)
-	l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
+	l.env.RegisterActivityWithOptions(checked(l.pool.RunChunk), activity.RegisterOptions{Name: "chunk"})
 	chunk := contract.Chunk{Range: &gpumux.Range{End: 3}, Work: contract.Whole(3), Parts: "m/parts"}
 	encoded, err := l.env.ExecuteActivity("chunk", chunk)
 	require.NoError(t, err)
@@ -73,19 +74,19 @@ func TestElsewhere_LastsWhileAWorkerHasTheEdition(t *testing.T) {
 		{"Alone", func(context.Context) int { return 1 }, "aaaaaa", 0, true, 0},
 		{"Unknown", nil, "aaaaaa", 0, true, 0},
 		{"First", two, "cccccc", 0, false, 2 * retryDelay},
-		{"Later", two, "cccccc", maxRefused - 2, false, elsewhereDelay},
-		{"Last", two, "cccccc", maxRefused - 1, true, 0},
-		{"Had", two, "aaaaaa", maxRefused - 1, false, elsewhereDelay},
-		{"StillHad", two, "aaaaaa", 100*maxRefused - 1, false, elsewhereDelay},
-		{"Gone", two, "cccccc", 100*maxRefused - 1, true, 0},
+		{"Later", two, "cccccc", recovery.MaxRefused - 2, false, elsewhereDelay},
+		{"Last", two, "cccccc", recovery.MaxRefused - 1, true, 0},
+		{"Had", two, "aaaaaa", recovery.MaxRefused - 1, false, elsewhereDelay},
+		{"StillHad", two, "aaaaaa", 100*recovery.MaxRefused - 1, false, elsewhereDelay},
+		{"Gone", two, "cccccc", 100*recovery.MaxRefused - 1, true, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			runner := &coded{edition: "bbbbbb"}
 			l := newLab(t, runner)
 			l.pool.Workers = c.workers
 			l.pool.Others = func(_ context.Context, task, edition string) bool { return task == "coded" && edition == c.has }
-			l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
-			l.env.SetHeartbeatDetails(memo{Refused: c.tries})
+			l.env.RegisterActivityWithOptions(checked(l.pool.RunChunk), activity.RegisterOptions{Name: "chunk"})
+			l.env.SetHeartbeatDetails(memo{History: recovery.History{Refused: c.tries}})
 			_, err := l.env.ExecuteActivity("chunk", contract.Chunk{Edition: "aaaaaa", Range: &gpumux.Range{End: 3}, Work: contract.Whole(3), Parts: "m/parts"})
 			var app *temporal.ApplicationError
 			require.ErrorAs(t, err, &app)
@@ -103,7 +104,7 @@ func TestElsewhere_LastsWhileAWorkerHasTheEdition(t *testing.T) {
 func TestRunChunk_TakesAnyEdition(t *testing.T) {
 	runner := &coded{edition: "aaaaaa"}
 	l := newLab(t, runner)
-	l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
+	l.env.RegisterActivityWithOptions(checked(l.pool.RunChunk), activity.RegisterOptions{Name: "chunk"})
 	chunk := contract.Chunk{Edition: gpumux.AnyEdition, Range: &gpumux.Range{End: 3}, Work: contract.Whole(3), Parts: "m/parts"}
 	encoded, err := l.env.ExecuteActivity("chunk", chunk)
 	require.NoError(t, err)
@@ -113,10 +114,10 @@ func TestRunChunk_TakesAnyEdition(t *testing.T) {
 	require.Empty(t, result.Edition, "no other chunk is held to it")
 	require.Empty(t, runner.calls[0].Edition)
 
-	for tries, final := range map[int]bool{0: false, maxRefused - 1: true} {
+	for tries, final := range map[int]bool{0: false, recovery.MaxRefused - 1: true} {
 		l := newLab(t, changing{})
-		l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
-		l.env.SetHeartbeatDetails(memo{Refused: tries})
+		l.env.RegisterActivityWithOptions(checked(l.pool.RunChunk), activity.RegisterOptions{Name: "chunk"})
+		l.env.SetHeartbeatDetails(memo{History: recovery.History{Refused: tries}})
 		_, err = l.env.ExecuteActivity("chunk", chunk)
 		var app *temporal.ApplicationError
 		require.ErrorAs(t, err, &app)
@@ -162,7 +163,7 @@ func TestReduce_HasOneEdition(t *testing.T) {
 
 func TestFindEdition_OfAnUnknownTaskIsFinal(t *testing.T) {
 	l := newLab(t, &coded{})
-	l.env.RegisterActivityWithOptions(l.pool.FindEdition, activity.RegisterOptions{Name: "edition"})
+	l.env.RegisterActivityWithOptions(checked(l.pool.FindEdition), activity.RegisterOptions{Name: "edition"})
 	l.pool.Workers, l.pool.Slots = func(context.Context) int { return 3 }, func() int { return 8 }
 	l.pool.Edition = func(task string) (string, error) {
 		if task == "known" {
@@ -195,11 +196,11 @@ func TestRunChunk_TriesASlowStartOnceMore(t *testing.T) {
 		tries int
 		final bool
 	}{
-		{gpumux.FaultTimeout, 0, false}, {gpumux.FaultTimeout, slowStarts - 1, true}, {gpumux.FaultCrash, slowStarts - 1, false}, {gpumux.FaultCrash, failedStarts - 1, true},
+		{gpumux.FaultTimeout, 0, false}, {gpumux.FaultTimeout, 1, true}, {gpumux.FaultCrash, 1, false}, {gpumux.FaultCrash, 4, true},
 	} {
 		l := newLab(t, unstarting{c.kind})
-		l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
-		l.env.SetHeartbeatDetails(memo{Starts: c.tries})
+		l.env.RegisterActivityWithOptions(checked(l.pool.RunChunk), activity.RegisterOptions{Name: "chunk"})
+		l.env.SetHeartbeatDetails(memo{History: recovery.History{Starts: c.tries}})
 		_, err := l.env.ExecuteActivity("chunk", contract.Chunk{Range: &gpumux.Range{End: 3}, Work: contract.Whole(3), Parts: "m/parts"})
 		var failed *temporal.ApplicationError
 		require.ErrorAs(t, err, &failed)

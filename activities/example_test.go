@@ -7,7 +7,6 @@ import (
 	"log"
 	"log/slog"
 
-	"go.temporal.io/sdk/activity"
 	sdklog "go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/testsuite"
 
@@ -76,7 +75,7 @@ func ExamplePool_RunChunk() {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	env := suite.NewTestActivityEnvironment()
-	env.RegisterActivityWithOptions(pool.RunChunk, activity.RegisterOptions{Name: contract.RunChunk})
+	pool.Register(env)
 	answer, err := env.ExecuteActivity(contract.RunChunk, contract.Chunk{
 		Map: "squares", Task: "square",
 		Work: contract.Whole(3), Items: []json.RawMessage{[]byte("4"), []byte(`"x"`), []byte("6")},

@@ -22,34 +22,53 @@ const retryDelay = 20 * time.Millisecond
 // the slots are held longer than expected.
 const slotPatience = 500 * time.Millisecond
 
-// busy returns the error of a chunk that got no slot. It is no failure, so nothing is
-// logged.
-func busy() error {
-	fault := &gpumux.Fault{Kind: gpumux.FaultCanceled, Op: "start", Message: ErrBusy.Error() + "; the chunk goes on elsewhere"}
-	return failure(fault, temporal.ApplicationErrorOptions{NextRetryDelay: retryDelay, Category: temporal.ApplicationErrorCategoryBenign})
+// ending is why an activity ended before its work was done. It is Temporal's error only
+// at the border, in checked.
+type ending struct {
+	fault *gpumux.Fault
+	// again: another attempt follows, after delay or, where that is 0, the retry policy's
+	// growing pause.
+	again bool
+	delay time.Duration
+	// quiet: it is no failure, so nothing is logged.
+	quiet bool
 }
 
-// retry returns the error after which Temporal runs the chunk again from its first
-// unfinished item.
+// Error is the fault's.
+func (e *ending) Error() string { return e.fault.Error() }
+
+// busy returns the error of a chunk that got no slot.
+func busy() error {
+	fault := &gpumux.Fault{Kind: gpumux.FaultCanceled, Op: "start", Message: ErrBusy.Error() + "; the chunk goes on elsewhere"}
+	return &ending{fault: fault, again: true, delay: retryDelay, quiet: true}
+}
+
+// retry returns the error after which a chunk runs again from its first unfinished item.
 func retry(fault *gpumux.Fault, delay time.Duration) error {
-	return failure(fault, temporal.ApplicationErrorOptions{NextRetryDelay: delay})
+	return &ending{fault: fault, again: true, delay: delay}
 }
 
 // final returns the error that ends the map.
-func final(fault *gpumux.Fault) error {
-	return failure(fault, temporal.ApplicationErrorOptions{NonRetryable: true})
-}
+func final(fault *gpumux.Fault) error { return &ending{fault: fault} }
 
 // isFinal reports whether no other attempt follows an error of an activity.
 func isFinal(err error) bool {
-	var failed *temporal.ApplicationError
-	return isCanceled(err) || errors.As(err, &failed) && failed.NonRetryable()
+	ended, ok := errors.AsType[*ending](err)
+	return isCanceled(err) || ok && !ended.again
 }
 
-// failure turns a fault into an error of an activity.
-func failure(fault *gpumux.Fault, o temporal.ApplicationErrorOptions) error {
-	o.Details = []any{*fault}
-	return temporal.NewApplicationErrorWithOptions(fault.Error(), string(fault.Kind), o)
+// failure turns an ending into an error of an activity, and leaves other errors as they
+// are.
+func failure(err error) error {
+	e, ok := errors.AsType[*ending](err)
+	if !ok {
+		return err
+	}
+	o := temporal.ApplicationErrorOptions{NextRetryDelay: e.delay, NonRetryable: !e.again, Details: []any{*e.fault}}
+	if e.quiet {
+		o.Category = temporal.ApplicationErrorCategoryBenign
+	}
+	return temporal.NewApplicationErrorWithOptions(e.Error(), string(e.fault.Kind), o)
 }
 
 // badInput returns the final error for an input that can never work.

@@ -13,12 +13,13 @@ import (
 	"github.com/gpumux/gpumux/internal/payload"
 )
 
-// checked is an activity that reads and validates its input before it calls f. A wrong
-// input is a final error; one of a later version of the contract is tried again, until a
-// worker has it that knows the version. Every activity with an input is registered
-// through it.
+// checked is an activity that reads and validates its input before it calls f, and whose
+// errors Temporal understands. A wrong input is a final error; one of a later version of
+// the contract is tried again, until a worker has it that knows the version. Every
+// activity with an input is registered through it.
 func checked[In, Out any](f func(context.Context, In) (Out, error)) func(context.Context, converter.RawValue) (Out, error) {
 	return func(ctx context.Context, raw converter.RawValue) (out Out, err error) {
+		defer func() { err = failure(err) }()
 		var in In
 		var skew *contract.SkewError
 		switch err := payload.Decode(raw, &in); {

@@ -13,6 +13,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/recovery"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -53,15 +54,12 @@ type ledger struct {
 
 func newLedger(chunk contract.Chunk, runs contract.Runs, m memo) *ledger {
 	l := &ledger{chunk: chunk, board: newBoard(runs), memo: m, labels: map[int64]label{}}
-	if l.memo.Suspects == nil {
-		l.memo.Suspects = map[int64]suspect{}
-	}
-	// A chunk with suspects has no limit: handed back, what is known of them would be lost.
-	if len(m.Suspects) == 0 && m.Hunt == 0 && m.Starts == 0 && m.Spared == 0 && m.Refused == 0 {
+	// A chunk that had faults has no limit: handed back, its history would be lost.
+	if m.Empty() {
 		l.limit.after = time.Duration(chunk.Limit)
 	}
 	l.memo.Waiting = ""
-	l.memo.Hunt = max(0, min(l.memo.Hunt, int64(len(l.board.done))))
+	l.memo.Search = max(0, min(l.memo.Search, int64(len(l.board.done))))
 	for at := range l.board.open(slices.Concat(m.Escalate, m.Retry)) {
 		l.board.done[at] = true
 	}
@@ -113,8 +111,8 @@ func (l *ledger) fitting() int64 {
 }
 
 // next ends the call under way and returns the items of the next one: one suspect alone,
-// half of the hunted items, or all up to the next suspect. A suspect that has run out of
-// memory alone gets a whole device. There are no items when all are done, the chunk's
+// half of those that are searched, or all up to the next suspect. A suspect that has run
+// out of memory alone gets a whole device. There are no items when all are done, the chunk's
 // time is over, or more items failed than may.
 func (l *ledger) next() (run contract.Runs, call Call) {
 	l.mu.Lock()
@@ -127,16 +125,16 @@ func (l *ledger) next() (run contract.Runs, call Call) {
 		return nil, call
 	}
 	call.Avoid, call.Edition = slices.Clone(l.memo.Avoid), l.memo.edition(l.chunk)
-	room, hunted := min(int64(len(l.board.done)), l.fitting()), int64(0)
-	for _, done := range l.board.done[:l.memo.Hunt] {
+	room, searched := min(int64(len(l.board.done)), l.fitting()), int64(0)
+	for _, done := range l.board.done[:l.memo.Search] {
 		if !done {
-			hunted++
+			searched++
 		}
 	}
-	if hunted == 0 {
-		l.memo.Hunt = 0
+	if searched == 0 {
+		l.memo.Search = 0
 	} else {
-		room, call.Apart = min(room, max(1, hunted/2)), true
+		room, call.Apart = min(room, max(1, searched/2)), true
 	}
 	for _, index := range l.board.open(l.board.items) {
 		s, suspected := l.memo.Suspects[index]
@@ -145,7 +143,7 @@ func (l *ledger) next() (run contract.Runs, call Call) {
 		}
 		run.Add(index)
 		if suspected {
-			call.Clean, call.Whole = true, s.Memory && s.Alone > 0
+			call.Clean, call.Whole = true, s.NeedsDevice()
 			break
 		}
 	}
@@ -217,7 +215,7 @@ func (l *ledger) add(done Done) (r gpumux.Result, later, ended bool) {
 			l.board.done[at] = true
 			l.memo.Retry.Add(r.Index)
 			l.result.Ran++
-			l.memo.absolve(r.Index)
+			l.memo.Ran(r.Index)
 			return r, true, false
 		}
 	}
@@ -241,7 +239,7 @@ func (l *ledger) book(r gpumux.Result) gpumux.Result {
 		l.result.Recent = append(l.result.Recent, gpumux.Result{Index: r.Index, Fault: &short, Key: r.Key})
 	}
 	l.result.Ran++
-	l.memo.absolve(r.Index)
+	l.memo.Ran(r.Index)
 	if l.put != nil {
 		l.put(r)
 		return r
@@ -270,58 +268,31 @@ func (l *ledger) count(r gpumux.Result) {
 	l.result.Faults[r.Fault.Kind]++
 }
 
-// spare counts a failure of the worker or its device and returns how many came in a row.
-func (l *ledger) spare(fault *gpumux.Fault) int { return l.tally(fault, &l.memo.Spared) }
-
-// refuse counts a worker that has another edition and returns how many came in a row.
-func (l *ledger) refuse(fault *gpumux.Fault) int { return l.tally(fault, &l.memo.Refused) }
-
-// unstarted counts a process that did not start, and returns how many did not.
-func (l *ledger) unstarted(fault *gpumux.Fault) int { return l.tally(fault, &l.memo.Starts) }
-
-func (l *ledger) tally(fault *gpumux.Fault, count *int) int {
+// judge books a fault of a call over these items, and what the rules make of it.
+func (l *ledger) judge(ran contract.Runs, fault *gpumux.Fault) recovery.Decision {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.memo.suspect(fault)
-	*count++
-	return *count
-}
-
-// blame books a death against the first item that ran and has no result. If that decides
-// about the item, it returns a verdict: the fault became its result, or the item is
-// escalated.
-func (l *ledger) blame(ran contract.Runs, fault *gpumux.Fault) (index int64, verdict string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.memo.suspect(fault)
-	at := int64(-1)
-	for at, index = range l.board.open(ran) {
+	c := recovery.Chunk{Larger: l.chunk.Larger}
+	for c.Position, c.Index = range l.board.open(ran) {
+		c.Open, c.Under = true, l.board.after(ran, fault.Batch)
 		break
 	}
-	switch late := fault.Late; {
-	case at < 0:
-		return -1, ""
-	case len(late) > 0:
-		for _, each := range late[1:] {
-			l.memo.accuse(each, fault)
-		}
-		index = late[0]
-		at, _ = l.board.at(index)
-	case l.memo.hunt(fault, at, l.board.after(ran, fault.Batch)):
-		return index, ""
+	d := l.memo.Next(fault, c)
+	switch d.Step {
+	case recovery.NextPool:
+		l.escalate(contract.Runs{{Start: d.Index, End: d.Index + 1}})
+	case recovery.NextPoolAll:
+		l.escalate(l.board.items)
+	case recovery.Record:
+		l.record(d, fault)
 	}
-	s := l.memo.accuse(index, fault)
-	switch {
-	case s.Alone < deadlyAlone:
-		return index, ""
-	case s.Memory && l.chunk.Larger:
-		delete(l.memo.Suspects, index)
-		l.board.done[at] = true
-		l.memo.Escalate.Add(index)
-		return index, "goes to the next pool of the ladder"
-	}
+	return d
+}
+
+// record makes a fault the result of its item.
+func (l *ledger) record(d recovery.Decision, fault *gpumux.Fault) {
 	recorded := *fault
-	recorded.Attempts = s.Tries
+	recorded.Attempts = d.Suspect.Tries
 	if fault.Kind == gpumux.FaultBudget {
 		l.peaks.Add(fault.Peak)
 		l.peaks.Budget = max(l.peaks.Budget, gpumux.Size(fault.Budget))
@@ -329,15 +300,12 @@ func (l *ledger) blame(ran contract.Runs, fault *gpumux.Fault) (index int64, ver
 			l.peaks.GPUs = max(l.peaks.GPUs, 1+strings.Count(fault.Device, ","))
 		}
 	}
-	l.book(gpumux.Result{Index: index, Fault: &recorded})
-	return index, "recorded as failed"
+	l.book(gpumux.Result{Index: d.Index, Fault: &recorded})
 }
 
-// escalateRest moves every unfinished item to the next rung.
-func (l *ledger) escalateRest() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for at, index := range l.board.open(l.board.items) {
+// escalate moves those of the items that have no result to the next rung.
+func (l *ledger) escalate(items contract.Runs) {
+	for at, index := range l.board.open(items) {
 		l.board.done[at] = true
 		l.memo.Escalate.Add(index)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/recovery"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -37,6 +38,15 @@ func nextOf(l *ledger) (items contract.Runs, clean, whole bool) {
 	return items, call.Clean, call.Whole
 }
 
+// blame is what becomes of an item after a fault; "" while it is tried again.
+func blame(l *ledger, ran contract.Runs, fault *gpumux.Fault) (index int64, end string) {
+	d := l.judge(ran, fault)
+	if d.Step != recovery.Rerun {
+		end = d.Text
+	}
+	return d.Index, end
+}
+
 func avoidedBy(l *ledger) []string {
 	_, call := l.next()
 	return call.Avoid
@@ -45,7 +55,7 @@ func avoidedBy(l *ledger) []string {
 func span(start, end int64) contract.Span { return contract.Span{Start: start, End: end} }
 
 func TestLedger_RunsEverythingUpToASuspectAndTheSuspectAlone(t *testing.T) {
-	l := recorded(contract.Chunk{Parts: "p"}, contract.Runs{span(10, 20)}, memo{Suspects: map[int64]suspect{13: {}}})
+	l := recorded(contract.Chunk{Parts: "p"}, contract.Runs{span(10, 20)}, memo{History: recovery.History{Suspects: map[int64]recovery.Suspect{13: {}}}})
 	spans, alone, _ := nextOf(l)
 	require.Equal(t, contract.Runs{span(10, 13)}, spans)
 	require.False(t, alone)
@@ -75,27 +85,27 @@ func TestLedger_AnItemIsJudgedAfterTwoDeathsAlone(t *testing.T) {
 		kind    gpumux.FaultKind
 		larger  bool
 		company bool
-		verdict string
+		end     string
 	}{
-		"crash":                {gpumux.FaultCrash, true, false, "recorded as failed"},
-		"crash after others":   {gpumux.FaultCrash, true, true, "recorded as failed"},
-		"memory on the ladder": {gpumux.FaultDeviceOOM, true, false, "goes to the next pool of the ladder"},
-		"memory at its end":    {gpumux.FaultDeviceOOM, false, false, "recorded as failed"},
+		"crash":                {gpumux.FaultCrash, true, false, "it is recorded as failed"},
+		"crash after others":   {gpumux.FaultCrash, true, true, "it is recorded as failed"},
+		"memory on the ladder": {gpumux.FaultDeviceOOM, true, false, "it goes to the next pool"},
+		"memory at its end":    {gpumux.FaultDeviceOOM, false, false, "it is recorded as failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := recorded(contract.Chunk{Parts: "p", Larger: c.larger}, contract.Runs{span(0, 3)}, memo{})
 			l.book(value(0))
 			all := contract.Runs{span(0, 3)}
 			if c.company {
-				index, verdict := l.blame(all, &gpumux.Fault{Kind: c.kind})
+				index, end := blame(l, all, &gpumux.Fault{Kind: c.kind})
 				require.EqualValues(t, 1, index)
-				require.Empty(t, verdict, "its company may be to blame")
+				require.Empty(t, end, "its company may be to blame")
 			}
-			_, verdict := l.blame(all, &gpumux.Fault{Kind: c.kind, Alone: true})
-			require.Empty(t, verdict)
-			index, verdict := l.blame(all, &gpumux.Fault{Kind: c.kind, Alone: true})
+			_, end := blame(l, all, &gpumux.Fault{Kind: c.kind, Alone: true})
+			require.Empty(t, end)
+			index, end := blame(l, all, &gpumux.Fault{Kind: c.kind, Alone: true})
 			require.EqualValues(t, 1, index)
-			require.Equal(t, c.verdict, verdict)
+			require.Equal(t, c.end, end)
 			spans, alone, _ := nextOf(l)
 			require.Equal(t, contract.Runs{span(2, 3)}, spans)
 			require.False(t, alone)
@@ -119,9 +129,9 @@ func TestLedger_TheNextAttemptKnowsWhatTheLastLeft(t *testing.T) {
 	l := newLedger(chunk, items, memo{})
 	l.book(value(0))
 	for range 2 {
-		l.blame(contract.Runs{span(0, 5)}, &gpumux.Fault{Kind: gpumux.FaultBudget, Alone: true})
+		blame(l, contract.Runs{span(0, 5)}, &gpumux.Fault{Kind: gpumux.FaultBudget, Alone: true})
 	}
-	l.blame(contract.Runs{span(0, 5)}, &gpumux.Fault{Kind: gpumux.FaultCrash})
+	blame(l, contract.Runs{span(0, 5)}, &gpumux.Fault{Kind: gpumux.FaultCrash})
 	data, err := json.Marshal(l.snapshot("the store is full"))
 	require.NoError(t, err)
 	var m memo
@@ -171,13 +181,13 @@ func TestLedger_ScatteredItems(t *testing.T) {
 	next, _, _ := nextOf(l)
 	require.Equal(t, contract.Runs{span(5, 6), span(100, 101), span(102, 103), span(1<<40, 1<<40+1)}, next)
 	for range 2 {
-		l.blame(next, &gpumux.Fault{Kind: gpumux.FaultDeviceOOM, Alone: true})
+		blame(l, next, &gpumux.Fault{Kind: gpumux.FaultDeviceOOM, Alone: true})
 	}
-	l.blame(next, &gpumux.Fault{Kind: gpumux.FaultCrash, Batch: 2})
-	require.EqualValues(t, 5, l.memo.Hunt, "up to the position of item 102")
+	blame(l, next, &gpumux.Fault{Kind: gpumux.FaultCrash, Batch: 2})
+	require.EqualValues(t, 5, l.memo.Search, "up to the position of item 102")
 	next, _, _ = nextOf(l)
 	require.Equal(t, contract.Runs{span(100, 101)}, next)
-	l.escalateRest()
+	l.escalate(items)
 	require.Equal(t, contract.Runs{span(5, 6), span(100, 101), span(102, 103), span(1<<40, 1<<40+1)}, l.memo.Escalate)
 	require.EqualValues(t, 1, l.result.Succeeded)
 	require.EqualValues(t, 1, l.result.Failed)
@@ -186,11 +196,11 @@ func TestLedger_ScatteredItems(t *testing.T) {
 func TestLedger_WantOfMemoryAloneAsksForTheWholeDevice(t *testing.T) {
 	l := recorded(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 2)}, memo{})
 	all := contract.Runs{span(0, 2)}
-	l.blame(all, &gpumux.Fault{Kind: gpumux.FaultDeviceOOM})
+	blame(l, all, &gpumux.Fault{Kind: gpumux.FaultDeviceOOM})
 	_, alone, whole := nextOf(l)
 	require.True(t, alone)
 	require.False(t, whole, "a clean process comes first")
-	l.blame(all, &gpumux.Fault{Kind: gpumux.FaultDeviceOOM, Alone: true})
+	blame(l, all, &gpumux.Fault{Kind: gpumux.FaultDeviceOOM, Alone: true})
 	_, alone, whole = nextOf(l)
 	require.True(t, alone)
 	require.True(t, whole)
@@ -213,8 +223,8 @@ func TestLedger_ACulpritInAMicroBatchIsFoundInHalves(t *testing.T) {
 			end := min(at+batch, spans[0].End)
 			if at <= culprit && culprit < end {
 				deaths++
-				_, verdict := l.blame(spans, &gpumux.Fault{Kind: gpumux.FaultCrash, Batch: int(end - at), Alone: end-at == 1})
-				require.Equal(t, l.board.done[culprit], verdict != "")
+				_, end := blame(l, spans, &gpumux.Fault{Kind: gpumux.FaultCrash, Batch: int(end - at), Alone: end-at == 1})
+				require.Equal(t, l.board.done[culprit], end != "")
 				break
 			}
 			for ; at < end; at++ {
@@ -225,7 +235,7 @@ func TestLedger_ACulpritInAMicroBatchIsFoundInHalves(t *testing.T) {
 	require.EqualValues(t, 99, l.result.Succeeded)
 	require.EqualValues(t, 1, l.result.Failed)
 	require.LessOrEqual(t, deaths, 1+5+2, "once whole, by halves, and alone twice")
-	require.Zero(t, l.memo.Hunt)
+	require.Zero(t, l.memo.Search)
 }
 
 // Of items that run at the same time none is suspected before a second process has ended
@@ -234,10 +244,10 @@ func TestLedger_ADeathBesideOthersIsNobodysAtFirst(t *testing.T) {
 	l := recorded(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 20)}, memo{})
 	all := contract.Runs{span(0, 20)}
 	death := &gpumux.Fault{Kind: gpumux.FaultCrash, Batch: 8, Concurrent: true}
-	blame := func() {
+	died := func() {
 		t.Helper()
-		_, verdict := l.blame(all, death)
-		require.Empty(t, verdict)
+		_, end := blame(l, all, death)
+		require.Empty(t, end)
 		require.Empty(t, l.memo.Suspects)
 		l = recorded(contract.Chunk{Parts: "p"}, all, l.snapshot(""))
 		for i := range int64(20) {
@@ -246,13 +256,13 @@ func TestLedger_ADeathBesideOthersIsNobodysAtFirst(t *testing.T) {
 			}
 		}
 	}
-	blame()
+	died()
 	run, call := l.next()
 	require.Equal(t, contract.Runs{span(3, 4), span(8, 20)}, run)
 	require.False(t, call.Apart || call.Clean)
-	require.False(t, l.memo.Hunt > 0)
-	blame()
-	require.True(t, l.memo.Hunt > 0, "item 3 was in both")
+	require.False(t, l.memo.Search > 0)
+	died()
+	require.True(t, l.memo.Search > 0, "item 3 was in both")
 	run, call = l.next()
 	require.Equal(t, contract.Runs{span(3, 4)}, run)
 	require.True(t, call.Apart)
@@ -261,15 +271,15 @@ func TestLedger_ADeathBesideOthersIsNobodysAtFirst(t *testing.T) {
 	run, call = l.next()
 	require.Equal(t, contract.Runs{span(8, 20)}, run)
 	require.False(t, call.Apart)
-	blame()
-	require.False(t, l.memo.Hunt > 0, "these have seen one death")
+	died()
+	require.False(t, l.memo.Search > 0, "these have seen one death")
 
 	// Late items are known, and run alone.
-	index, verdict := l.blame(all, &gpumux.Fault{Kind: gpumux.FaultTimeout, Batch: 2, Concurrent: true, Late: []int64{9, 12}})
+	index, end := blame(l, all, &gpumux.Fault{Kind: gpumux.FaultTimeout, Batch: 2, Concurrent: true, Late: []int64{9, 12}})
 	require.EqualValues(t, 9, index)
-	require.Empty(t, verdict)
+	require.Empty(t, end)
 	require.Len(t, l.memo.Suspects, 2)
-	require.False(t, l.memo.Hunt > 0)
+	require.False(t, l.memo.Search > 0)
 	run, call = l.next()
 	require.Equal(t, contract.Runs{span(3, 4), span(8, 9)}, run)
 	require.False(t, call.Clean)
@@ -279,9 +289,9 @@ func TestLedger_ADeathBesideOthersIsNobodysAtFirst(t *testing.T) {
 	require.Equal(t, contract.Runs{span(9, 10)}, run)
 	require.True(t, call.Clean)
 	for range 2 {
-		_, verdict = l.blame(run, &gpumux.Fault{Kind: gpumux.FaultTimeout, Batch: 1, Concurrent: true, Late: []int64{9}, Alone: true})
+		_, end = blame(l, run, &gpumux.Fault{Kind: gpumux.FaultTimeout, Batch: 1, Concurrent: true, Late: []int64{9}, Alone: true})
 	}
-	require.NotEmpty(t, verdict)
+	require.NotEmpty(t, end)
 }
 
 // A hunt ends, though the process has run items of other calls before each of its calls.
@@ -297,8 +307,8 @@ func TestLedger_AHuntAmongItemsAtTheSameTimeEnds(t *testing.T) {
 			}
 			run, call = l.next()
 		}
-		_, verdict := l.blame(run, &gpumux.Fault{Kind: gpumux.FaultCrash, Batch: int(run.Len()), Concurrent: true, Alone: call.Clean})
-		if verdict != "" {
+		_, end := blame(l, run, &gpumux.Fault{Kind: gpumux.FaultCrash, Batch: int(run.Len()), Concurrent: true, Alone: call.Clean})
+		if end != "" {
 			require.NotNil(t, l.result.Recent)
 			return
 		}
@@ -356,8 +366,8 @@ func TestLedger_FirstItemsWithoutAStore(t *testing.T) {
 // When a micro-batch dies once and then succeeds, no item is to blame.
 func TestLedger_AHuntThatFindsNobodyEnds(t *testing.T) {
 	l := recorded(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 20)}, memo{})
-	_, verdict := l.blame(contract.Runs{span(0, 20)}, &gpumux.Fault{Kind: gpumux.FaultCrash, Batch: 8})
-	require.Empty(t, verdict)
+	_, end := blame(l, contract.Runs{span(0, 20)}, &gpumux.Fault{Kind: gpumux.FaultCrash, Batch: 8})
+	require.Empty(t, end)
 	require.Empty(t, l.memo.Suspects)
 	var sizes []int64
 	for {
@@ -373,26 +383,12 @@ func TestLedger_AHuntThatFindsNobodyEnds(t *testing.T) {
 	require.Equal(t, []int64{4, 2, 1, 1, 12}, sizes)
 }
 
-// What nobody is to blame for is tried again often, but not for ever, and each finished
-// item begins the count anew.
-func TestLedger_SparesForALimitedTime(t *testing.T) {
-	l := recorded(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 3)}, memo{})
-	for range maxSpared - 1 {
-		require.Less(t, l.spare(&gpumux.Fault{}), maxSpared)
-	}
-	require.Equal(t, maxSpared, l.spare(&gpumux.Fault{}))
-	l.book(value(0))
-	require.Equal(t, 1, l.spare(&gpumux.Fault{}))
-	again := recorded(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 3)}, l.snapshot(""))
-	require.Equal(t, 1, again.memo.Spared, "the next attempt goes on counting")
-}
-
 func TestLedger_AvoidsDevicesThatMayBeToBlameUntilAnItemFinishes(t *testing.T) {
 	l := recorded(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 3)}, memo{})
-	l.blame(contract.Runs{span(0, 3)}, &gpumux.Fault{Kind: gpumux.FaultCrash, Device: "GPU-a"})
+	blame(l, contract.Runs{span(0, 3)}, &gpumux.Fault{Kind: gpumux.FaultCrash, Device: "GPU-a"})
 	require.Empty(t, avoidedBy(l), "nothing points at the device")
 	for range 2 {
-		l.blame(contract.Runs{span(0, 3)}, &gpumux.Fault{Kind: gpumux.FaultCrash, Device: "GPU-a", Suspect: true})
+		blame(l, contract.Runs{span(0, 3)}, &gpumux.Fault{Kind: gpumux.FaultCrash, Device: "GPU-a", Suspect: true})
 	}
 	l = recorded(contract.Chunk{Parts: "p"}, contract.Runs{span(0, 3)}, l.snapshot(""))
 	require.Equal(t, []string{"GPU-a"}, avoidedBy(l))

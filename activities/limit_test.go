@@ -15,6 +15,7 @@ import (
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/record"
+	"github.com/gpumux/gpumux/internal/recovery"
 	"github.com/gpumux/gpumux/internal/test/storetest"
 	"github.com/gpumux/gpumux/store"
 )
@@ -50,7 +51,7 @@ func TestRunChunk_HandsBackAfterItsLimit(t *testing.T) {
 	require.NoError(t, err)
 	defer s.Close()
 	l.pool.Store, l.pool.Recorders = s, record.New(s)
-	l.env.RegisterActivityWithOptions(l.pool.RunChunk, activity.RegisterOptions{Name: "chunk"})
+	l.env.RegisterActivityWithOptions(checked(l.pool.RunChunk), activity.RegisterOptions{Name: "chunk"})
 	run := func(limit time.Duration) (result contract.ChunkResult) {
 		value, err := l.env.ExecuteActivity("chunk", contract.Chunk{Range: &gpumux.Range{End: 20}, Work: contract.Work{Runs: contract.Runs{span(10, 20)}},
 			Parts: fmt.Sprintf("m/%d", limit), Limit: gpumux.Duration(limit)})
@@ -66,7 +67,7 @@ func TestRunChunk_HandsBackAfterItsLimit(t *testing.T) {
 	require.Positive(t, late.Pace)
 	l.env.SetHeartbeatDetails(memo{}) // of an attempt that got no slot
 	require.EqualValues(t, 2, run(2).Covered)
-	l.env.SetHeartbeatDetails(memo{Suspects: map[int64]suspect{15: {Tries: 1}}})
+	l.env.SetHeartbeatDetails(memo{History: recovery.History{Suspects: map[int64]recovery.Suspect{15: {Tries: 1}}}})
 	require.EqualValues(t, 10, run(3).Covered, "what is known of deaths would be lost")
 	l.env.SetHeartbeatDetails(nil)
 	for _, in := range []contract.ChunkResult{run(0), run(time.Hour)} {

@@ -13,6 +13,7 @@ import (
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/record"
+	"github.com/gpumux/gpumux/internal/recovery"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -93,11 +94,11 @@ func (p *Pool) FindEdition(ctx context.Context, in contract.EditionInput) (contr
 // counts the workers that have refused it in a row.
 func (p *Pool) elsewhere(ctx context.Context, fault *gpumux.Fault, wanted string, tries int) error {
 	switch {
-	case wanted == "" && tries < maxRefused:
+	case wanted == "" && tries < recovery.MaxRefused:
 		return retry(fault, retryDelay)
 	case wanted == "" || p.Workers == nil || p.Workers(ctx) == 1:
 		return final(fault)
-	case tries%maxRefused == 0 && !p.Others(ctx, fault.Task, wanted):
+	case tries%recovery.MaxRefused == 0 && !p.Others(ctx, fault.Task, wanted):
 		return final(fault)
 	}
 	activity.GetLogger(ctx).Warn("the code here is not what the map began with; another worker may have it",

@@ -14,6 +14,7 @@ import (
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/objects"
+	"github.com/gpumux/gpumux/internal/recovery"
 	"github.com/gpumux/gpumux/store"
 )
 
@@ -72,7 +73,7 @@ func (p *Pool) Reduce(ctx context.Context, in contract.ReduceInput) (out contrac
 		return out, classify(err)
 	case fault.Edition != "":
 		return out, p.elsewhere(ctx, fault, r.edition, attempt)
-	case fault.Blameless && attempt < maxSpared:
+	case fault.Blameless && attempt < recovery.MaxBlameless:
 		return out, retry(fault, 0)
 	case fault.Kind.Deadly() && attempt < reduceAttempts:
 		return out, retry(fault, retryDelay)

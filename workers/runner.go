@@ -146,7 +146,7 @@ func (r *runner) runIn(ctx, held context.Context, h *pool.Seat, task launch.Task
 	} else {
 		span.End(string(fault.Kind))
 		share.Siblings(ctx, turn, fault)
-		r.acquit(ctx, h, fault)
+		r.examineDevice(ctx, h, fault)
 	}
 	if err != nil {
 		// If the server has handed the chunk on meanwhile, no item is to blame.
@@ -232,9 +232,9 @@ func (r *runner) report(ctx context.Context, task string, fault *gpumux.Fault) {
 		zap.Int("pid", fault.PID), zap.String("fault", fault.Error()))
 }
 
-// acquit charges the device with a fault, not the item, if a probe finds it sick, or
-// those who fill it.
-func (r *runner) acquit(ctx context.Context, h *pool.Seat, fault *gpumux.Fault) {
+// examineDevice makes a fault the device's, not the item's, if a probe finds it sick or
+// others fill it.
+func (r *runner) examineDevice(ctx context.Context, h *pool.Seat, fault *gpumux.Fault) {
 	if fault.Kind == gpumux.FaultDeviceOOM {
 		if text, full := r.crowd(h.Group); text != "" {
 			fault.Message += "; " + text

@@ -85,7 +85,7 @@ def bad(item):
 	require.Equal(t, []string{"item failed"}, told[1])
 	for _, dead := range []int64{2, 3} { // it ends a process beside others, then alone until it is judged: each of these is a fault of its own
 		last := told[dead][len(told[dead])-1]
-		require.Equal(t, "item ended its process alone; recorded as failed", last)
+		require.Equal(t, "item ended its process; it is recorded as failed", last)
 		for _, earlier := range told[dead][:len(told[dead])-1] {
 			require.Contains(t, earlier, "item ended its process; it is tried again")
 		}
