@@ -55,7 +55,7 @@ internal/test/gputest            internal/calls internal/launch internal/mps int
 internal/slot                    . internal/account internal/arrays internal/calls internal/diagnosis internal/launch internal/names internal/notice internal/process internal/session internal/template internal/text internal/wire
 internal/account                 . internal/session
 internal/template                . internal/diagnosis internal/launch internal/notice internal/process internal/session
-internal/session                 . internal/diagnosis internal/launch internal/process internal/wire
+internal/session                 . internal/diagnosis internal/launch internal/notice internal/process internal/wire
 internal/diagnosis               . internal/wire
 internal/launch                  . internal/edition internal/process
 internal/process                 .

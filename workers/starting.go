@@ -10,7 +10,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/gpumux/gpumux/internal/notice"
 	"github.com/gpumux/gpumux/internal/pool"
 	"github.com/gpumux/gpumux/internal/slot"
 )
@@ -40,7 +39,7 @@ func (w *Worker) watchStarts(ctx context.Context) {
 				})
 			}
 			for _, text := range longStarts(starts, now, said) {
-				w.log.Warn(text, notice.Mark, zap.String("advice", "the start ends after 5m; to allow more, set start: in the worker's file"))
+				w.notices.Warn(w.log, text, zap.String("advice", "the start ends after 5m; to allow more, set start: in the worker's file"))
 			}
 		case <-ctx.Done():
 			return

@@ -132,7 +132,7 @@ func New(c config.Config, o Options) (*Worker, error) {
 	o.Grace = cmp.Or(o.Grace, 5*time.Second)
 	o.Version = cmp.Or(o.Version, "dev")
 	notices := &notice.List{Say: o.Notice}
-	w := &Worker{o: o, log: notices.Log(zapOf(o.Log)), notices: notices, config: c, inventory: o.Inventory, failed: make(chan error, 1), stopped: make(chan struct{}),
+	w := &Worker{o: o, log: zapOf(o.Log), notices: notices, config: c, inventory: o.Inventory, failed: make(chan error, 1), stopped: make(chan struct{}),
 		slack: 10 * time.Second}
 	w.life, w.end = context.WithCancel(context.Background())
 	w.halt, w.giveUp = context.WithCancelCause(context.Background())
@@ -199,7 +199,7 @@ func (w *Worker) start(ctx context.Context) error {
 	if err := w.serveMetrics(); err != nil {
 		return err
 	}
-	enforcer, err := memory.New(w.placements, w.inventory, w.log)
+	enforcer, err := memory.New(w.placements, w.inventory, w.notices, w.log)
 	if err != nil {
 		return err
 	}
@@ -207,7 +207,7 @@ func (w *Worker) start(ctx context.Context) error {
 	w.guarding, w.memory = cancel, enforcer
 	w.guards.Go(func() { w.memory.Run(guarding) })
 	for _, text := range w.inventory.Warnings() {
-		w.log.Warn(text, notice.Mark)
+		w.notices.Warn(w.log, text)
 	}
 	w.contact = contact.New(w.question(), contact.Uptime, w.log)
 	if w.contact.Client = w.client; !w.o.Alone {
@@ -251,7 +251,8 @@ func (w *Worker) question() func(context.Context) error {
 func (w *Worker) openPools(ctx, guarding context.Context, runtime string) (queues []queue) {
 	w.templates, w.ledger, w.direct = template.NewSet(w.log), pool.NewLedger(), map[string]*activities.Pool{}
 	guard := health.New(w.inventory, w.tryDevice, w.log)
-	guard.Counted, guard.Others = w.metrics.Cordoned, w.memory.Others
+	guard.Counted, guard.Others, guard.Notices = w.metrics.Cordoned, w.memory.Others, w.notices
+	w.templates.Notices = w.notices
 	for _, p := range w.placements {
 		opened := w.openPool(p, runtime)
 		guard.Add(opened, p.Groups)
@@ -313,7 +314,7 @@ func (w *Worker) newSeat(name string, p config.Placement, g config.Group, runtim
 	o := slot.Options{
 		Name: name, Host: w.host, Device: g.Name, Memory: p.Memory, Room: room, Mode: p.Mode, Env: env,
 		Runtime: runtime, RRuntime: w.rRuntime, Home: w.home, Grace: w.o.Grace,
-		Log: w.log.With(zap.String("pool", p.Name)), MPS: share.MPS(),
+		Log: w.log.With(zap.String("pool", p.Name)), Notices: w.notices, MPS: share.MPS(),
 	}
 	if o.MPS {
 		o.Ending = share.End

@@ -40,6 +40,8 @@ type Guard struct {
 	try    func(ctx context.Context, uuid string) Probe
 	groups []guarded
 	log    *zap.Logger
+	// Notices is set before Begin. Default: nobody keeps them.
+	Notices *notice.List
 	// Counted is called for each cordon. Set it before Begin. Default: nobody.
 	Counted func(pool, reason string)
 	// Others says what processes of others hold on a group, and whether they leave less than
@@ -149,10 +151,10 @@ func (g *Guard) cordon(group guarded, reason, why string) {
 		return
 	}
 	g.Counted(group.pool.Name, reason)
-	g.log.Error("device cordoned", notice.Mark, zap.String("pool", group.pool.Name), zap.String("device", group.Name), zap.String("why", why))
+	g.Notices.Warn(g.log, "device cordoned", zap.String("pool", group.pool.Name), zap.String("device", group.Name), zap.String("why", why))
 	if group.pool.Load("").Slots == 0 {
-		g.log.Error("the pool has no healthy device here; maps wait for one, or for another worker, or go on in their next pool",
-			notice.Mark, zap.String("pool", group.pool.Name))
+		g.Notices.Warn(g.log, "the pool has no healthy device here; maps wait for one, or for another worker, or go on in their next pool",
+			zap.String("pool", group.pool.Name))
 	}
 }
 
@@ -163,7 +165,7 @@ func (g *Guard) recheck(ctx context.Context) {
 		if group.pool.Cordoned(group.Name) {
 			all.Go(func() {
 				if g.recovered(ctx, group) {
-					g.log.Info("device works again", notice.Mark, zap.String("pool", group.pool.Name), zap.String("device", group.Name))
+					g.Notices.Warn(g.log, "device works again", zap.String("pool", group.pool.Name), zap.String("device", group.Name))
 				}
 			})
 		}

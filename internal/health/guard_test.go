@@ -94,7 +94,7 @@ func TestGuard_CordonsOnEventsThatAskForIt(t *testing.T) {
 
 func TestGuard_TellsThatAPoolHasNoHealthyDevice(t *testing.T) {
 	g, m, p := testGuard(t)
-	core, logs := observer.New(zap.ErrorLevel)
+	core, logs := observer.New(zap.WarnLevel)
 	g.log = zap.New(core)
 	m.set("GPU-a", notReady)
 	told := func() int {

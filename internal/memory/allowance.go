@@ -20,7 +20,8 @@ import (
 // allowances are the measured memory that a process holds beside its data, by model of
 // GPU and task: the CUDA context, code and workspaces.
 type allowances struct {
-	log *zap.Logger
+	notices *notice.List
+	log     *zap.Logger
 
 	mu       sync.Mutex
 	measured map[allowanceKey]gpumux.Size
@@ -48,15 +49,15 @@ func (a *allowances) capped(pool, model string, devices int, c session.Cap) {
 	if !a.first(pool, c.Task, c.Framework+c.Error) {
 		return
 	}
-	log := a.log.With(zap.String("pool", pool), zap.String("task", c.Task), zap.String("framework", c.Framework))
+	about := []zap.Field{zap.String("pool", pool), zap.String("task", c.Task), zap.String("framework", c.Framework)}
 	if c.Error != "" {
-		log.Warn("a framework does not keep to the slot's memory by itself; the other means do, or nothing", notice.Mark, zap.String("why", c.Error))
+		a.notices.Warn(a.log, "a framework does not keep to the slot's memory by itself; the other means do, or nothing", append(about, zap.String("why", c.Error))...)
 		return
 	}
 	if c.Context > 0 {
-		log = log.With(zap.Stringer("context", gpumux.Size(c.Context)))
+		about = append(about, zap.Stringer("context", gpumux.Size(c.Context)))
 	}
-	log.Info("the framework's own limit was tried and holds")
+	a.log.Info("the framework's own limit was tried and holds", about...)
 }
 
 // beside records what a process holds outside its frameworks' allocators, in a slot with

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/notice"
 	"github.com/gpumux/gpumux/internal/session"
 	"github.com/gpumux/gpumux/internal/slot"
 	"github.com/gpumux/gpumux/workers/config"
@@ -21,6 +22,7 @@ import (
 type Enforcer struct {
 	placements []config.Placement
 	devices    *gpu.Inventory
+	notices    *notice.List
 	log        *zap.Logger
 	watch      *watch
 	allowances *allowances
@@ -31,11 +33,12 @@ type Enforcer struct {
 
 // New makes the enforcer of these pools and devices; its error is what ReserveVariable
 // has that is no size. Call Run next, and Report after Tried.
-func New(placements []config.Placement, devices *gpu.Inventory, log *zap.Logger) (*Enforcer, error) {
+func New(placements []config.Placement, devices *gpu.Inventory, notices *notice.List, log *zap.Logger) (*Enforcer, error) {
 	e := &Enforcer{
-		placements: placements, devices: devices, log: log, allowances: newAllowances(log), enforced: map[string]means{},
+		placements: placements, devices: devices, notices: notices, log: log, allowances: newAllowances(log), enforced: map[string]means{},
 	}
 	e.watch = newWatch(devices, devices.OurPIDs(), log)
+	e.watch.notices, e.allowances.notices = notices, notices
 	e.watch.lookForForeign(devices.GPUs())
 	return e, e.watch.guardHost(devices)
 }

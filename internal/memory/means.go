@@ -9,7 +9,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/internal/notice"
 	"github.com/gpumux/gpumux/internal/sharing"
 	"github.com/gpumux/gpumux/workers/config"
 )
@@ -127,7 +126,7 @@ func (e *Enforcer) reportOthers(d gpu.Device, wanted gpumux.Size, now gpu.Status
 		text = fmt.Sprintf("the budgets on it are %s in all, but only %s are free now: %s", wanted, gpumux.Size(now.Memory.Free), text)
 		advice += ", or lower memory or slots"
 	}
-	e.log.Warn(text, notice.Mark, zap.Stringer("device", d), zap.String("why", advice))
+	e.notices.Warn(e.log, text, zap.Stringer("device", d), zap.String("why", advice))
 }
 
 // reportPool says what keeps a pool within its budget.
@@ -142,8 +141,7 @@ func (e *Enforcer) reportPool(p config.Placement) {
 	if len(m.list) > 1 { // MIG or MPS
 		rest = ", without the watch: no item has a peak"
 	}
-	e.log.Warn(text+rest, notice.Mark, zap.String("pool", p.Name),
-		zap.String("why", m.lack))
+	e.notices.Warn(e.log, text+rest, zap.String("pool", p.Name), zap.String("why", m.lack))
 }
 
 // budgets is the sum of the budgets on each device, by UUID.

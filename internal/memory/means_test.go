@@ -25,7 +25,7 @@ func enforcer(t *testing.T, inventory *gpu.Inventory, pools ...config.Pool) (*En
 	}.Plan(inventory)
 	require.NoError(t, err)
 	core, seen := observer.New(zap.InfoLevel)
-	e, err := New(placements, inventory, zap.New(core))
+	e, err := New(placements, inventory, nil, zap.New(core))
 	require.NoError(t, err)
 	e.watch.hostPIDs = true
 	return e, seen
@@ -77,7 +77,7 @@ func TestMeans_OnAGPU(t *testing.T) {
 	var said notice.List
 	said.Say = func(string) {}
 	hidden, _ := enforcer(t, inventory, pool)
-	hidden.log, hidden.watch.hostPIDs = said.Log(zap.NewNop()), false
+	hidden.notices, hidden.watch.hostPIDs = &said, false
 	hidden.Report()
 	require.Contains(t, said.All()[0], "pool gpu: budget 16GiB enforced by: framework caps only")
 

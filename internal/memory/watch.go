@@ -43,6 +43,7 @@ type watch struct {
 	devices memories
 	// hostPIDs is Inventory.OurPIDs. It counts for devices that told does not have.
 	hostPIDs bool
+	notices  *notice.List
 	log      *zap.Logger
 	wake     chan struct{}
 	// proportional is gpu.ProportionalMemory. It may wait for a process's long system call.
@@ -349,7 +350,7 @@ func (f *watched) end(held int64) {
 func (w *watch) warnOnce(about, what string, err error) {
 	if !w.warned[about] {
 		w.warned[about] = true
-		w.log.Warn(what+"; their budget is left to the other means", notice.Mark, zap.String("device", about), zap.Error(err))
+		w.notices.Warn(w.log, what+"; their budget is left to the other means", zap.String("device", about), zap.Error(err))
 	}
 }
 

@@ -1,8 +1,8 @@
-// Package notice marks the entries of a worker's log that change what the user of a map
-// gets, such as a budget that nothing enforces.
+// Package notice keeps what changes what the user of a map gets, such as a budget that
+// nothing enforces.
 //
-// It owns the mark and the list of what was said. It decides neither which entries are
-// marked nor where they are shown. It starts nothing.
+// It owns the list of a worker's notices. It neither decides what is one nor shows them,
+// and starts nothing.
 package notice
 
 import (
@@ -15,11 +15,8 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// Mark is the field that makes an entry of the log a notice. It is not written itself.
-var Mark = zapcore.Field{Key: "notice", Type: zapcore.SkipType}
-
-// List has the notices of a worker, each once. Its zero value is ready, for many
-// goroutines.
+// List has the notices of a worker, each once, for many goroutines. Its zero value is
+// ready, and a nil list only logs.
 type List struct {
 	// Say gets each notice in place of the log. Default: the log has it.
 	Say func(text string)
@@ -35,6 +32,20 @@ func (l *List) All() []string {
 	return slices.Clone(l.said)
 }
 
+// Warn adds a notice and says it, or writes it to the log.
+func (l *List) Warn(log *zap.Logger, text string, fields ...zap.Field) {
+	if l != nil {
+		line := lineOf(text, fields)
+		if news := l.add(line); l.Say != nil {
+			if news {
+				l.Say(line)
+			}
+			return
+		}
+	}
+	log.Warn(text, fields...)
+}
+
 func (l *List) add(text string) (news bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -44,51 +55,8 @@ func (l *List) add(text string) (news bool) {
 	return news
 }
 
-// Log lets the list see the entries of a log, also those below its level.
-func (l *List) Log(log *zap.Logger) *zap.Logger {
-	return log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core { return core{Core: c, list: l} }))
-}
-
-type core struct {
-	zapcore.Core
-	list   *List
-	fields []zapcore.Field
-}
-
-func (c core) Enabled(level zapcore.Level) bool {
-	return level >= zapcore.InfoLevel || c.Core.Enabled(level)
-}
-
-func (c core) With(fields []zapcore.Field) zapcore.Core {
-	return core{c.Core.With(fields), c.list, slices.Concat(c.fields, fields)}
-}
-
-func (c core) Check(e zapcore.Entry, to *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if c.Enabled(e.Level) {
-		return to.AddCore(e, c)
-	}
-	return to
-}
-
-func (c core) Write(e zapcore.Entry, fields []zapcore.Field) error {
-	if slices.ContainsFunc(fields, func(f zapcore.Field) bool { return f.Key == Mark.Key }) {
-		text := line(e.Message, slices.Concat(c.fields, fields))
-		news := c.list.add(text)
-		if c.list.Say != nil {
-			if news {
-				c.list.Say(text)
-			}
-			return nil
-		}
-	}
-	if !c.Core.Enabled(e.Level) {
-		return nil
-	}
-	return c.Core.Write(e, fields)
-}
-
-// line puts an entry into words: what it is about, and why it is so.
-func line(text string, fields []zapcore.Field) string {
+// lineOf puts a notice into words: what it is about, and why it is so.
+func lineOf(text string, fields []zap.Field) string {
 	values := zapcore.NewMapObjectEncoder()
 	for _, f := range fields {
 		f.AddTo(values)

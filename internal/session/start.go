@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/internal/notice"
 	"github.com/gpumux/gpumux/internal/process"
 	"github.com/gpumux/gpumux/internal/wire"
 )
@@ -49,8 +50,9 @@ type Options struct {
 	// Patience is how long a killed process may take to end before its call ends without it.
 	// Only one that hangs in the kernel takes that long. Default 1 min.
 	Patience time.Duration
-	// Log may be nil.
-	Log *zap.Logger
+	// Log and Notices may be nil.
+	Log     *zap.Logger
+	Notices *notice.List
 
 	// Single: the process runs one item at a time and needs no board.
 	Single bool

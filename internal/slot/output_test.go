@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
@@ -54,7 +53,7 @@ func TestSlot_ProcessesThatDoNotEndAreSaid(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "tasks.py"),
 		[]byte("import threading\ndef leave(x):\n    threading.Thread(target=threading.Event().wait).start()\n    return x\n"), 0o644))
 	s := slot.New(slot.Options{
-		Name: "cpu/0", Device: "CPU", Runtime: runtimePath(t), Grace: 100 * time.Millisecond, Log: said.Log(zap.NewNop()),
+		Name: "cpu/0", Device: "CPU", Runtime: runtimePath(t), Grace: 100 * time.Millisecond, Notices: &said,
 	})
 	t.Cleanup(func() { require.NoError(t, s.Stop(context.Background())) })
 	got, err := run(t, s, python(dir, "leave"), calls.Call{Mode: gpumux.ModeFresh, Items: values(ints(3)...)})

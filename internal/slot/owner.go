@@ -13,7 +13,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
-	"github.com/gpumux/gpumux/internal/notice"
 	"github.com/gpumux/gpumux/internal/process"
 	"github.com/gpumux/gpumux/internal/template"
 )
@@ -110,8 +109,8 @@ func (o *owner) retire(kindly bool, why string) {
 	}
 	o.slot.enter(Reclaiming, why)
 	if p.session.End(kindly, o.o.Grace) && kindly {
-		o.o.Log.Warn(fmt.Sprintf("after their last item, processes of a task do not end by themselves; each is killed after %s", o.o.Grace),
-			notice.Mark, zap.String("task", p.session.Task.Name), zap.String("advice", "let the task join its threads, or make them"+
+		o.o.Notices.Warn(o.o.Log, fmt.Sprintf("after their last item, processes of a task do not end by themselves; each is killed after %s", o.o.Grace),
+			zap.String("task", p.session.Task.Name), zap.String("advice", "let the task join its threads, or make them"+
 				" daemons (threading.Thread(daemon=True)), and let its exit handlers return"))
 	}
 	began := time.Now()

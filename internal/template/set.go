@@ -40,7 +40,9 @@ const (
 // Set holds the templates of one worker: one per task, device and budget. Slots share
 // them. Its methods may be called from any goroutine. Close ends it.
 type Set struct {
-	log *zap.Logger
+	// Notices is set before the first Fork. Default: nobody keeps them.
+	Notices *notice.List
+	log     *zap.Logger
 
 	mu     sync.Mutex // guards what follows
 	known  map[string]*template
@@ -54,8 +56,7 @@ var ErrNone = errors.New("no template")
 
 // NewSet has no template yet; log may be nil.
 func NewSet(log *zap.Logger) *Set {
-	log = cmp.Or(log, zap.NewNop())
-	return &Set{log: log, known: map[string]*template{}}
+	return &Set{log: cmp.Or(log, zap.NewNop()), known: map[string]*template{}}
 }
 
 // Close ends all templates and waits for them. Forked processes stay.
@@ -178,8 +179,8 @@ func (t *template) refuse(why string, limit time.Duration) {
 	defer t.all.mu.Unlock()
 	t.stop()
 	if t.refused.IsZero() {
-		t.all.log.Warn(fmt.Sprintf("fresh items of a task get a new interpreter each for %s, which is slow: it cannot be forked", limit),
-			notice.Mark, zap.String("task", t.task.Name), zap.String("device", t.o.Device), zap.String("why", why),
+		t.all.Notices.Warn(t.all.log, fmt.Sprintf("fresh items of a task get a new interpreter each for %s, which is slow: it cannot be forked", limit),
+			zap.String("task", t.task.Name), zap.String("device", t.o.Device), zap.String("why", why),
 			zap.String("advice", "or set fresh: spawn for the task, which ends this message"))
 	}
 	t.refused = time.Now().Add(limit)

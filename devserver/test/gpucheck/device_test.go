@@ -74,7 +74,7 @@ func (m *machine) watched(function string, budget, room gpumux.Size, told func(s
 		Tasks: map[string]config.Task{function: {Python: m.tasks + ":" + function}},
 	}.Plan(m.inventory)
 	require.NoError(m.t, err)
-	keeper, err := memory.New(placements, m.inventory, zap.NewNop())
+	keeper, err := memory.New(placements, m.inventory, nil, zap.NewNop())
 	require.NoError(m.t, err)
 	ctx, cancel := context.WithCancel(m.t.Context())
 	var watching sync.WaitGroup

@@ -111,7 +111,7 @@ func TestGPU_AnotherDevice(t *testing.T) {
 		Tasks: map[string]config.Task{"wander": {Python: m.tasks + ":wander"}},
 	}.Plan(m.inventory)
 	require.NoError(t, err)
-	keeper, err := memory.New(placements, m.inventory, zap.NewNop())
+	keeper, err := memory.New(placements, m.inventory, nil, zap.NewNop())
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var watching sync.WaitGroup
