@@ -1,8 +1,7 @@
 // Package gpu owns the connection to the NVIDIA driver's library (NVML), what is known of
 // this host's devices (GPUs, MIG instances, the CPU), and the resident memory of process
-// trees. It never starts or ends a process, changes a device, or decides what an event
-// means for the work. An Inventory stops when it is closed; a watch also ends with its
-// context.
+// trees. It never starts or ends a process, changes a device, or decides whether one
+// works. An Inventory stops when it is closed.
 //
 // NVML needs cgo and Linux; other builds list the CPU only. Do not link such a binary
 // statically or with immediate binding (-z now, LD_BIND_NOW): its symbols stay open until
@@ -139,11 +138,6 @@ type Status struct {
 	// ComputeMode is default, exclusive_process, exclusive_thread, prohibited or unknown
 	// ("").
 	ComputeMode string `json:"computeMode,omitempty"`
-	// ECC and RemappedRows are nil when the driver does not tell.
-	ECC          *ECC          `json:"ecc,omitempty"`
-	RemappedRows *RemappedRows `json:"remappedRows,omitempty"`
-	// Health says what the device needs; nil when nothing tells.
-	Health *Health `json:"health,omitempty"`
 	// Processes is nil when the driver does not tell, and empty when there are none.
 	Processes []Process `json:"processes"`
 	// MPS is "server" where an MPS server has the device, "daemon" where a control daemon is
@@ -178,25 +172,6 @@ func Largest(all []Process) string {
 
 // unknown is the status of a silent device.
 func unknown() Status { return Status{Utilization: -1, Temperature: -1, Power: -1} }
-
-// ECC is the state of a device's error-correcting memory.
-type ECC struct {
-	Enabled bool `json:"enabled"`
-	// Volatile counts uncorrectable errors since the driver was loaded, Aggregate those of
-	// the device's life; nil when not told.
-	Volatile  *uint64 `json:"volatile,omitempty"`
-	Aggregate *uint64 `json:"aggregate,omitempty"`
-}
-
-// RemappedRows are rows of a device's memory with spare ones in their place.
-type RemappedRows struct {
-	Correctable   int `json:"correctable"`
-	Uncorrectable int `json:"uncorrectable"`
-	// Pending: a row is remapped by the next reset; its page is out of use until then.
-	Pending bool `json:"pending"`
-	// Failed: once there was no spare row.
-	Failed bool `json:"failed"`
-}
 
 // cpuDevice describes this host as a device.
 func cpuDevice() Device {

@@ -82,35 +82,6 @@ func ExampleInventory_ProcessMemory() {
 	// true
 }
 
-// Watch follows the health of all devices.
-func ExampleInventory_Watch() {
-	inv, err := gpu.Open(context.Background(), gpu.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer inv.Close()
-	err = inv.Watch(context.Background(), func(e gpu.Event) {
-		if e.Action.Cordon() {
-			fmt.Println("no new work on", e.UUID, "until somebody helps:", e.Action.Hint())
-		}
-	})
-	if err != nil {
-		log.Fatal(err)
-	}
-}
-
-// NVIDIA's numbers for errors become what is to be done.
-func ExampleXidAction() {
-	for _, xid := range []uint64{13, 48, 79} {
-		action := gpu.XidAction(xid)
-		fmt.Println(xid, action, action.Cordon())
-	}
-	// Output:
-	// 13 restart false
-	// 48 drain true
-	// 79 reboot true
-}
-
 // The memory of a process and of all that it has started.
 func ExampleCensus() {
 	census := gpu.NewCensus()

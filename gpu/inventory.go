@@ -19,7 +19,7 @@ type Options struct {
 	// NoNVML leaves the driver alone: only the CPU device is listed. Default false.
 	NoNVML bool
 	// Static replaces the driver's list, for tests and hosts without NVML. Its devices have
-	// no processes or events; one of KindCPU is the host with a smaller memory.
+	// no processes; one of KindCPU is the host with a smaller memory.
 	Static []Device
 	// CUDAOrder asks CUDA for the UUIDs of the GPUs that it shows with this environment. It
 	// is called where an index in CUDA_VISIBLE_DEVICES may mean another GPU than NVML's,
@@ -29,13 +29,11 @@ type Options struct {
 	IgnoreVisible bool
 }
 
-// driver is a GPU library, for many goroutines; close ends watches and waits for them.
+// driver is a GPU library, for many goroutines; close waits for calls.
 type driver interface {
 	devices(ctx context.Context) (found []Device, problems []error, err error)
 	status(uuid string) (Status, error)
 	processes(uuid string) ([]Process, error)
-	recovery(uuid string) (Action, error)
-	watch(ctx context.Context, emit func(Event)) error
 	close() error
 }
 
@@ -205,7 +203,7 @@ func (inv *Inventory) device(uuid string) (Device, error) {
 	return Device{}, fmt.Errorf("gpu: %w %q: %s", ErrUnknown, uuid, inv.existing())
 }
 
-// Status is a device's state now, with an error that wraps ErrLost its health alone.
+// Status is a device's state now.
 func (inv *Inventory) Status(uuid string) (Status, error) {
 	d, err := inv.device(uuid)
 	if err != nil {
@@ -220,20 +218,10 @@ func (inv *Inventory) Status(uuid string) (Status, error) {
 		return s, nil
 	}
 	s, err := inv.driver.status(uuid)
-	if err != nil {
-		s = unknown()
-		switch {
-		case errors.Is(err, ErrLost):
-			s.Health = &Health{ActionDrain, ReasonLost}
-		case errors.Is(err, ErrSilent):
-			s.Health = &Health{ActionDrain, ReasonSilent}
-		}
-		return s, err
-	}
-	if d.Usable() {
+	if err == nil && d.Usable() {
 		s.shared(mpsDaemon())
 	}
-	return s, nil
+	return s, err
 }
 
 // ProcessMemory is the bytes that each process holds on the device, 0 where the driver
@@ -287,35 +275,7 @@ func translatesPIDs(driver string) bool {
 	return major > 565 || major == 565 && minor >= 57
 }
 
-// Recovery is the driver's verdict on what the device needs. The error wraps
-// errors.ErrUnsupported where it has none: for the CPU, before driver 565.
-func (inv *Inventory) Recovery(uuid string) (Action, error) {
-	d, err := inv.device(uuid)
-	if err != nil {
-		return ActionNone, err
-	}
-	if d.Kind == KindCPU || inv.driver == nil {
-		return ActionNone, fmt.Errorf("gpu: recovery action of %s: %w", uuid, errors.ErrUnsupported)
-	}
-	return inv.driver.recovery(uuid)
-}
-
-// Watch calls emit for each health event, one at a time, until ctx ends or Close is
-// called. emit must not call Close. Earlier events are lost, but a device that is lost or
-// asks for recovery at the start is reported. Without GPUs Watch only waits.
-func (inv *Inventory) Watch(ctx context.Context, emit func(Event)) error {
-	if inv.driver == nil {
-		<-ctx.Done()
-		return nil
-	}
-	return inv.driver.watch(ctx, func(e Event) {
-		if _, err := inv.device(e.GPU); err == nil {
-			emit(e)
-		}
-	})
-}
-
-// Close ends watches, waits for calls, and releases the driver. It may be called again.
+// Close waits for calls and releases the driver. It may be called again.
 func (inv *Inventory) Close() error {
 	if inv.driver == nil {
 		return nil

@@ -1,8 +1,6 @@
 package gpu
 
 import (
-	"context"
-	"errors"
 	"os"
 	"testing"
 
@@ -36,8 +34,6 @@ func TestStatic_Status(t *testing.T) {
 	held, err := inv.ProcessMemory("G")
 	require.NoError(t, err)
 	require.Empty(t, held)
-	_, err = inv.Recovery("G")
-	require.ErrorIs(t, err, errors.ErrUnsupported)
 	require.NoError(t, inv.Close())
 }
 
@@ -58,21 +54,6 @@ func TestCPU_StatusAndProcessMemory(t *testing.T) {
 	held, err := inv.ProcessMemory(CPU)
 	require.NoError(t, err)
 	require.Greater(t, held[os.Getpid()], uint64(1<<20))
-
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	require.NoError(t, inv.Watch(ctx, nil))
-}
-
-func TestXidAction_Cordon(t *testing.T) {
-	require.False(t, XidAction(31).Cordon())
-	require.False(t, XidAction(45).Cordon())
-	require.True(t, XidAction(79).Cordon())
-	require.True(t, XidAction(48).Cordon(), "ECC errors call for a diagnosis")
-	require.True(t, Action("of a newer driver").Cordon())
-	for _, a := range []Action{ActionNone, ActionRestart, ActionDrain, ActionDrainP2P, ActionReset, ActionReboot} {
-		require.NotEmpty(t, a.Hint())
-	}
 }
 
 func TestInventory_DriversThatTranslateProcessNumbers(t *testing.T) {

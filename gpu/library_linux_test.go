@@ -4,7 +4,6 @@ package gpu
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -32,8 +31,8 @@ func TestLibrary_DevicesAndStatus(t *testing.T) {
 	_, inv := openMachine(t, gputest.State{CUDA: 13010, GPUs: []gputest.GPU{
 		{Name: "NVIDIA H200", Total: 139 * gib, Free: 100 * gib, Utilization: 12, Temperature: 40, Milliwatts: 75500},
 		{Instances: []gputest.Instance{
-			{Number: 0, GI: 7, CI: 0},
-			{Number: 5, GI: 9, CI: 0, Processes: []gputest.Process{{PID: 7, Memory: gib}}},
+			{Number: 0},
+			{Number: 5, Processes: []gputest.Process{{PID: 7, Memory: gib}}},
 		}},
 	}})
 	all := inv.Devices()
@@ -54,7 +53,6 @@ func TestLibrary_DevicesAndStatus(t *testing.T) {
 	require.Equal(t, Status{
 		Memory:      Memory{Total: 139 * gib, Free: 100 * gib, Used: 39 * gib},
 		Utilization: 12, Temperature: 40, Power: 75.5, ComputeMode: "default", Processes: []Process{},
-		Health: &Health{ActionNone, ReasonRecovery},
 	}, st)
 	st, err = inv.Status(all[3].UUID)
 	require.NoError(t, err)
@@ -62,37 +60,14 @@ func TestLibrary_DevicesAndStatus(t *testing.T) {
 	require.Equal(t, []Process{{PID: 7, Type: "compute", Memory: gib}}, st.Processes)
 }
 
-func TestLibrary_StateOfMemoryAndHealth(t *testing.T) {
-	count := func(n uint64) *uint64 { return &n }
-	m, inv := openMachine(t, gputest.State{GPUs: []gputest.GPU{
-		{ECC: &gputest.ECC{On: true, Volatile: 2, Aggregate: 14}, Rows: &gputest.Rows{Correctable: 3, Uncorrectable: 1, Pending: true}},
-		{ECC: &gputest.ECC{}, Rows: &gputest.Rows{Failed: true}, Recovery: -1},
-		{Instances: []gputest.Instance{{}}, Recovery: 2},
-	}})
-	status := func(i int) Status {
-		st, err := inv.Status(inv.Devices()[i].UUID)
-		require.NoError(t, err)
-		return st
+func TestLibrary_ADeviceThatIsLost(t *testing.T) {
+	m, inv := openMachine(t, gputest.State{GPUs: []gputest.GPU{{}, {Instances: []gputest.Instance{{}}}}})
+	m.Update(func(s *gputest.State) { s.GPUs[0].Lost, s.GPUs[1].Lost = true, true })
+	for _, d := range inv.GPUs() {
+		lost, err := inv.Status(d.UUID)
+		require.ErrorIs(t, err, ErrLost)
+		require.Equal(t, unknown(), lost)
 	}
-	first := status(0)
-	require.Equal(t, &ECC{Enabled: true, Volatile: count(2), Aggregate: count(14)}, first.ECC)
-	require.Equal(t, &RemappedRows{Correctable: 3, Uncorrectable: 1, Pending: true}, first.RemappedRows)
-	require.Equal(t, &Health{ActionNone, ReasonRecovery}, first.Health, "the driver knows of the row and asks for nothing")
-	second := status(1)
-	require.Equal(t, &ECC{}, second.ECC, "where ECC is off nothing is counted")
-	require.Equal(t, &RemappedRows{Failed: true}, second.RemappedRows)
-	require.Nil(t, second.Health, "an older driver has no verdict, and no row waits")
-	require.Equal(t, &Health{ActionReboot, ReasonRecovery}, status(3).Health, "an instance needs what its GPU needs")
-	require.Nil(t, status(3).RemappedRows)
-
-	m.Update(func(s *gputest.State) {
-		s.GPUs[1].Rows.Pending = true
-		s.GPUs[0].Lost = true
-	})
-	require.Equal(t, &Health{ActionReset, ReasonRowRemap}, status(1).Health)
-	lost, err := inv.Status(inv.Devices()[0].UUID)
-	require.ErrorIs(t, err, ErrLost)
-	require.Equal(t, Status{Utilization: -1, Temperature: -1, Power: -1, Health: &Health{ActionDrain, ReasonLost}}, lost)
 }
 
 func TestLibrary_ManyProcesses(t *testing.T) {
@@ -125,38 +100,6 @@ func TestLibrary_MemoryOfLivingProcesses(t *testing.T) {
 	st, err = inv.Status(uuid)
 	require.NoError(t, err)
 	require.Equal(t, 16*gib, st.Memory.Free, "memory comes back with the end of its process")
-}
-
-func TestLibrary_Health(t *testing.T) {
-	m := gputest.New(t, gputest.State{GPUs: []gputest.GPU{{}, {Instances: []gputest.Instance{{Number: 2, GI: 4}}}}})
-	m.Xid("GPU-00000000-0000-0000-0000-000000000000", 13) // before the watch: not reported
-	d, err := openDriver(t.Context(), m.Library)
-	require.NoError(t, err)
-	// The first poll says when the watch runs; without a pause between polls a loss is seen
-	// soon.
-	d.(*nvmlDriver).pollEvery = 0
-	m.Update(func(s *gputest.State) { s.GPUs[0].Recovery = 3 })
-	inv, err := openWith(t.Context(), d, Options{})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, inv.Close()) }()
-	u0, u1, mig := inv.Devices()[0].UUID, inv.Devices()[1].UUID, inv.Devices()[2].UUID
-	events, stop := watching(t, inv)
-	defer stop()
-	require.Equal(t, Event{UUID: u0, GPU: u0, Kind: EventRecovery, Action: ActionDrainP2P}, next(t, events))
-	m.Xid(u0, 119)
-	require.Equal(t, Event{UUID: u0, GPU: u0, Kind: EventXid, Xid: 119, Action: ActionReset}, next(t, events))
-	m.InstanceXid(u1, 94, 4, 0)
-	require.Equal(t, Event{UUID: mig, GPU: u1, Kind: EventXid, Xid: 94, Action: ActionRestart}, next(t, events))
-	m.ECC(u1)
-	require.Equal(t, Event{UUID: u1, GPU: u1, Kind: EventECC, Action: ActionDrain}, next(t, events))
-
-	action, err := inv.Recovery(u0)
-	require.NoError(t, err)
-	require.Equal(t, ActionDrainP2P, action)
-	m.Update(func(s *gputest.State) { s.GPUs[1].Lost = true })
-	require.Equal(t, Event{UUID: u1, GPU: u1, Kind: EventLost, Action: ActionDrain}, next(t, events))
-	_, err = inv.Status(mig)
-	require.ErrorIs(t, err, ErrLost)
 }
 
 func TestLibrary_NoGPUs(t *testing.T) {
@@ -216,18 +159,16 @@ func listLibrary(path string) int {
 	}
 	st, err := inv.Status(uuid)
 	fmt.Println(len(inv.Devices()), st.Memory.Total, st.Utilization, err)
-	fmt.Println(st.ECC, st.RemappedRows, st.Health)
 	held, err := inv.ProcessMemory(uuid)
 	fmt.Println(held, err)
-	_, err = inv.Recovery(uuid)
-	fmt.Println(errors.Is(err, errors.ErrUnsupported), inv.Close())
+	fmt.Println(inv.Close())
 	return 0
 }
 
 func TestLibrary_OldDriverLacksFunctions(t *testing.T) {
 	m := gputest.Prepare(t, gputest.State{GPUs: []gputest.GPU{{Processes: []gputest.Process{{PID: 9, Memory: 11}, {PID: 10, Memory: 12}}}, {}}})
 	out := again(t, append(m.Env(), "GPU_TEST_LIBRARY="+gputest.OldLibrary(t))...)
-	require.Equal(t, "3 17179869184 -1 <nil>\n<nil> <nil> <nil>\nmap[9:11 10:12] <nil>\ntrue <nil>\n", out)
+	require.Equal(t, "3 17179869184 -1 <nil>\nmap[9:11 10:12] <nil>\n<nil>\n", out)
 }
 
 func TestLibrary_FoundOnTheLoadersPath(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// callGate gives the driver one call at a time about a device, or of a watch: one that
+// callGate gives the driver one call at a time about a device: one that
 // hangs, as when a GPU falls off the bus, cannot be ended, and others would hang too.
 type callGate struct {
 	held  chan struct{}             // full while a call runs

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
-	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxa100"
 	"github.com/stretchr/testify/require"
 )
@@ -38,12 +37,10 @@ func TestInventory_ADriverThatHangsIsNotAskedAgain(t *testing.T) {
 		status, err := inv.Status(d.UUID)
 		require.ErrorIs(t, err, ErrSilent)
 		require.NotErrorIs(t, err, ErrLost)
-		require.Equal(t, &Health{ActionDrain, ReasonSilent}, status.Health)
+		require.Equal(t, unknown(), status)
 		require.Equal(t, 2*time.Second, time.Since(begun))
 		for range 10 {
 			_, err = inv.Status(d.UUID)
-			require.ErrorIs(t, err, ErrSilent)
-			_, err = inv.Recovery(d.UUID)
 			require.ErrorIs(t, err, ErrSilent)
 			_, err = inv.ProcessMemory(d.UUID)
 			require.ErrorIs(t, err, ErrSilent)
@@ -78,65 +75,6 @@ func TestInventory_CloseWaitsForACallThatHangs(t *testing.T) {
 		close(hangs)
 		require.NoError(t, <-closed)
 		require.True(t, down)
-	})
-}
-
-func TestWatch_ADeviceThatDoesNotAnswerIsLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := dgx()
-		symbols(s, with(eventSymbols...)...)
-		answers, sets, freed := scripted(s)
-		inv := open(t, s)
-		silent, beside := device(s, 2), device(s, 5)
-		_, hangs := hanging(silent)
-		silent.GetSupportedEventTypesFunc = func() (uint64, nvml.Return) { <-hangs; return 0xFFFF, nvml.SUCCESS }
-		events, stop := watching(t, inv)
-		answers <- answer{nvml.EventData{Device: beside, EventType: nvml.EventTypeXidCriticalError, EventData: 31, GpuInstanceId: noInstance}, nvml.SUCCESS}
-		require.Equal(t, EventXid, next(t, events).Kind, "the others are watched")
-		begun := time.Now()
-		require.Equal(t, Event{UUID: silent.UUID, GPU: silent.UUID, Kind: EventLost, Action: ActionDrain}, next(t, events))
-		require.Greater(t, time.Since(begun), 10*time.Second, "it has time to wake up")
-		answers <- answer{nvml.EventData{Device: beside, EventType: nvml.EventTypeXidCriticalError, EventData: 31, GpuInstanceId: noInstance}, nvml.SUCCESS}
-		require.Equal(t, EventXid, next(t, events).Kind, "it is said once")
-		close(hangs)
-		require.Equal(t, Event{UUID: silent.UUID, GPU: silent.UUID, Kind: EventRestored, Action: ActionNone}, next(t, events))
-		time.Sleep(time.Second)
-		require.EqualValues(t, 2, sets.Load(), "its events are asked for again")
-		stop()
-		require.Equal(t, sets.Load(), freed.Load())
-		require.Empty(t, events)
-	})
-}
-
-func TestWatch_LooksWhileTheEventsHang(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := dgx()
-		symbols(s, with(eventSymbols...)...)
-		scripted(s)
-		hangs := make(chan struct{})
-		var waits atomic.Int64
-		s.EventSetCreateFunc = func() (nvml.EventSet, nvml.Return) {
-			return &mock.EventSet{
-				WaitFunc: func(uint32) (nvml.EventData, nvml.Return) {
-					waits.Add(1)
-					<-hangs
-					return nvml.EventData{}, nvml.ERROR_TIMEOUT
-				},
-				FreeFunc: func() nvml.Return { return nvml.SUCCESS },
-			}, nvml.SUCCESS
-		}
-		d := device(s, 4)
-		n := recoverable(d)
-		inv := open(t, s)
-		events, stop := watching(t, inv)
-		for _, action := range []Action{ActionReset, ActionNone} {
-			n.Store(map[Action]uint32{ActionReset: 1}[action])
-			require.Equal(t, Event{UUID: d.UUID, GPU: d.UUID, Kind: EventRecovery, Action: action}, next(t, events))
-		}
-		time.Sleep(time.Minute)
-		require.EqualValues(t, 1, waits.Load())
-		close(hangs)
-		stop()
 	})
 }
 

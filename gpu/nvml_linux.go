@@ -29,38 +29,27 @@ func openDriver(ctx context.Context, path string) (driver, error) {
 // nvmlDriver answers through NVML, which may be called from many threads.
 type nvmlDriver struct {
 	lib       nvml.Interface
-	eventWait time.Duration // longest wait for one event
-	pollEvery time.Duration // time between two polls of every GPU
 	patience  time.Duration // longest wait for an answer
 	listLimit time.Duration // longest wait for the driver's start, and for its list of GPUs
-	lostAfter time.Duration // a GPU counts as lost when the driver has owed an answer for so long
 
 	gpus      []nvmlDevice // written by devices, before anyone else has the driver
 	instances []nvmlDevice
 
 	mu     sync.RWMutex // guards closed
 	closed bool
-	life   context.Context // ends the watches
-	end    context.CancelFunc
-	calls  sync.WaitGroup // everything that uses the library, watches too
+	calls  sync.WaitGroup // everything that uses the library
 }
 
 type nvmlDevice struct {
 	handle nvml.Device
 	info   Device
-	gi, ci uint32 // of a MIG instance
 	*callGate
 }
 
 // openNVML initialises the library; tests give a mock.
 func openNVML(ctx context.Context, lib nvml.Interface) (*nvmlDriver, error) {
-	life, end := context.WithCancel(context.Background())
-	d := &nvmlDriver{
-		lib: lib, life: life, end: end,
-		eventWait: 500 * time.Millisecond, pollEvery: 5 * time.Second,
-		// A first call may wait seconds for a GPU that nobody uses to wake up.
-		patience: 2 * time.Second, listLimit: 30 * time.Second, lostAfter: 15 * time.Second,
-	}
+	// A first call may wait seconds for a GPU that nobody uses to wake up.
+	d := &nvmlDriver{lib: lib, patience: 2 * time.Second, listLimit: 30 * time.Second}
 	ret, err := await(ctx, d, d.listLimit, time.After(d.listLimit), func() (nvml.Return, error) { return lib.Init(), nil })
 	switch {
 	case errors.Is(err, ErrSilent):
@@ -149,7 +138,6 @@ func (d *nvmlDriver) close() error {
 		return nil
 	}
 	d.closed = true
-	d.end()
 	d.mu.Unlock()
 	idle := make(chan struct{})
 	go func() {

@@ -8,7 +8,6 @@ import (
 	"math"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
@@ -61,19 +60,12 @@ func device(s *dgxa100.Server, i int) *dgxa100.Device { return s.Devices[i].(*dg
 
 func open(t *testing.T, s *dgxa100.Server) *Inventory {
 	t.Helper()
-	inv, _ := openFast(t, s)
-	return inv
-}
-
-func openFast(t *testing.T, s *dgxa100.Server) (*Inventory, *nvmlDriver) {
-	t.Helper()
 	d, err := openNVML(t.Context(), s)
 	require.NoError(t, err)
-	d.eventWait, d.pollEvery = 10*time.Millisecond, 10*time.Millisecond
 	inv, err := openWith(t.Context(), d, Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, inv.Close()) })
-	return inv, d
+	return inv
 }
 
 func TestOpen_ListsGPUsThenCPU(t *testing.T) {

@@ -139,20 +139,10 @@ func (d *nvmlDriver) migInstances(g *nvmlDevice) []nvmlDevice {
 			continue
 		}
 		_, part.info.Profile, _ = strings.Cut(part.info.Name, " MIG ")
-		part.gi, part.ci = noInstance, noInstance
-		if id, ok := read(d, handle.GetGpuInstanceId, "nvmlDeviceGetGpuInstanceId"); ok {
-			part.gi = uint32(id)
-		}
-		if id, ok := read(d, handle.GetComputeInstanceId, "nvmlDeviceGetComputeInstanceId"); ok {
-			part.ci = uint32(id)
-		}
 		out = append(out, part)
 	}
 	return out
 }
-
-// noInstance is NVML's number for "no MIG instance".
-const noInstance = 0xFFFFFFFF
 
 func busID(p nvml.PciInfo) string {
 	var id []byte

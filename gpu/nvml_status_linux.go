@@ -60,23 +60,9 @@ func (d *nvmlDriver) memory(h nvml.Device) (Memory, error) {
 }
 
 func (d *nvmlDriver) status(uuid string) (Status, error) {
-	dev, err := d.device(uuid)
+	s, err := inquire(d, uuid, d.statusOf)
 	if err != nil {
-		return Status{}, err
-	}
-	if gpu, err := d.device(dev.info.Parent); err == nil {
-		dev = gpu // an instance needs what its GPU needs
-	}
-	s, err := inquire(d, uuid, func(h nvml.Device) (Status, error) {
-		s, err := d.statusOf(h)
-		if err == nil {
-			verdict, untold := d.recoveryOf(dev.handle)
-			s.Health = healthOf(verdict, untold, s.RemappedRows)
-		}
-		return s, err
-	})
-	if err != nil {
-		return Status{}, fmt.Errorf("gpu: %s: %w", uuid, err)
+		return unknown(), fmt.Errorf("gpu: %s: %w", uuid, err)
 	}
 	return s, nil
 }
@@ -100,7 +86,6 @@ func (d *nvmlDriver) statusOf(h nvml.Device) (Status, error) {
 	if m, ok := read(d, h.GetComputeMode, "nvmlDeviceGetComputeMode"); ok {
 		s.ComputeMode = computeModes[m]
 	}
-	s.ECC, s.RemappedRows = d.ecc(h), d.remappedRows(h)
 	s.Processes, err = d.holders(h)
 	if errors.Is(err, ErrLost) {
 		return Status{}, err
@@ -110,38 +95,6 @@ func (d *nvmlDriver) statusOf(h nvml.Device) (Status, error) {
 		s.Processes[i].Name, _ = read(d, name, "nvmlSystemGetProcessName")
 	}
 	return s, nil
-}
-
-// ecc is nil for memory without ECC. A GPU on which it is off counts nothing.
-func (d *nvmlDriver) ecc(h nvml.Device) *ECC {
-	if !d.has("nvmlDeviceGetEccMode") {
-		return nil
-	}
-	mode, _, ret := h.GetEccMode()
-	if ret != nvml.SUCCESS {
-		return nil
-	}
-	e := &ECC{Enabled: mode == nvml.FEATURE_ENABLED}
-	if d.has("nvmlDeviceGetTotalEccErrors") {
-		for counter, count := range map[nvml.EccCounterType]**uint64{nvml.VOLATILE_ECC: &e.Volatile, nvml.AGGREGATE_ECC: &e.Aggregate} {
-			if n, ret := h.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, counter); ret == nvml.SUCCESS {
-				*count = &n
-			}
-		}
-	}
-	return e
-}
-
-// remappedRows is nil for GPUs before Ampere and those in MIG mode.
-func (d *nvmlDriver) remappedRows(h nvml.Device) *RemappedRows {
-	if !d.has("nvmlDeviceGetRemappedRows") {
-		return nil
-	}
-	correctable, uncorrectable, pending, failed, ret := h.GetRemappedRows()
-	if ret != nvml.SUCCESS {
-		return nil
-	}
-	return &RemappedRows{correctable, uncorrectable, pending, failed}
 }
 
 var computeModes = map[nvml.ComputeMode]string{

@@ -100,7 +100,7 @@ func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 		`gpumux_device_cordoned{device="A",pool="` + p.Name + `"} 0`,
 		`gpumux_device_cordoned{device="B",pool="` + p.Name + `"} 1`,
 		`gpumux_cordons_total{pool="` + p.Name + `",reason="probe"} 1`,
-		`gpumux_cordons_total{pool="` + p.Name + `",reason="silent"} 0`,
+		`gpumux_cordons_total{pool="` + p.Name + `",reason="full"} 0`,
 		`gpumux_store_errors_total 1`,
 		`gpumux_probe_seconds_bucket{outcome="sick",le="1"} 0`,
 		`gpumux_probe_seconds_bucket{outcome="sick",le="2.5"} 1`,

@@ -250,7 +250,7 @@ func (w *Worker) question() func(context.Context) error {
 // Until guarding ends, it watches the devices and adapts the numbers of slots.
 func (w *Worker) openPools(ctx, guarding context.Context, runtime string) (queues []queue) {
 	w.templates, w.ledger, w.direct = template.NewSet(w.log), pool.NewLedger(), map[string]*activities.Pool{}
-	guard := health.New(w.inventory, w.tryDevice, w.log)
+	guard := health.New(w.inventory.Status, w.tryDevice, w.log)
 	guard.Counted, guard.Others, guard.Notices = w.metrics.Cordoned, w.memory.Others, w.notices
 	w.templates.Notices = w.notices
 	for _, p := range w.placements {

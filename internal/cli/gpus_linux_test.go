@@ -33,14 +33,12 @@ func machineOfAll(t *testing.T) *gpu.Inventory {
 	}
 	m := gputest.New(t, gputest.State{GPUs: []gputest.GPU{
 		{UUID: uuids[0], Name: name, Total: 80 << 30, Free: 60<<30 + 3<<28, Reserved: 580 << 20, Utilization: 100, Temperature: 51,
-			Milliwatts: 301500, ECC: &gputest.ECC{On: true}, Rows: &gputest.Rows{}, Processes: []gputest.Process{
+			Milliwatts: 301500, Processes: []gputest.Process{
 				{PID: 4711, Memory: 19 << 30}, {PID: 4712, Memory: gputest.Unknown}, {PID: 77, Memory: 1 << 20, Type: "graphics"},
 			}},
-		{UUID: uuids[1], Name: name, Total: 80 << 30, Free: 80 << 30, Recovery: 1, Temperature: 33,
-			ECC:  &gputest.ECC{On: true, Volatile: 2, Aggregate: 14},
-			Rows: &gputest.Rows{Correctable: 3, Uncorrectable: 1, Pending: true, Failed: true}},
-		{UUID: uuids[2], Name: name, Total: 80 << 30, Free: 79 << 30, Recovery: -1, Mode: 3, ECC: &gputest.ECC{},
-			Rows: &gputest.Rows{Uncorrectable: 1, Pending: true}, Processes: []gputest.Process{{PID: 900, Memory: 1 << 30, Type: "mps"}}},
+		{UUID: uuids[1], Name: name, Total: 80 << 30, Free: 80 << 30, Temperature: 33},
+		{UUID: uuids[2], Name: name, Total: 80 << 30, Free: 79 << 30, Mode: 3,
+			Processes: []gputest.Process{{PID: 900, Memory: 1 << 30, Type: "mps"}}},
 		{UUID: uuids[3], Name: name, Total: 80 << 30, Free: 80 << 30, Instances: []gputest.Instance{
 			{Number: 0, UUID: "MIG-0a1b2c3d-8a1e-5a57-9a9c-0e6b4a7c1d01", Name: name + " MIG 3g.40gb", Total: 40 << 30, Free: 40 << 30},
 			{Number: 2, UUID: "MIG-1a1b2c3d-8a1e-5a57-9a9c-0e6b4a7c1d02", Name: name + " MIG 1g.10gb", Total: 10 << 30, Free: 9 << 30},

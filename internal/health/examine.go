@@ -1,9 +1,7 @@
 package health
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -14,20 +12,20 @@ import (
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-// Examine asks the driver about a group of devices and probes them, after a fault that
-// may be due to them. It returns why the group is cordoned now, or "".
+// Examine probes a group of devices after a fault that may be due to them. It returns why
+// the group is cordoned now, or "".
 func (g *Guard) Examine(ctx context.Context, p *pool.Pool, name string) string {
 	at := slices.IndexFunc(g.groups, func(group guarded) bool { return group.pool == p && group.Name == name })
 	if at < 0 {
 		return ""
 	}
-	sick, reason, why := g.fault(ctx, g.groups[at].Group)
+	sick, why := g.fault(ctx, g.groups[at].Group)
 	if why == "" || ctx.Err() != nil {
 		return ""
 	}
 	for _, group := range g.groups {
 		if slices.ContainsFunc(group.Devices, func(d gpu.Device) bool { return d.UUID == sick }) {
-			g.cordon(group, reason, why)
+			g.cordon(group, reasonProbe, why)
 		}
 	}
 	return why
@@ -47,38 +45,23 @@ func (g *Guard) Crowd(p *pool.Pool, name string) (text string, full bool) {
 	return text, full
 }
 
-// Reasons for a cordon beside the kinds of events.
+// Reasons for a cordon.
 const (
-	reasonSilent = "silent"
-	reasonProbe  = "probe"
-	reasonFull   = "full"
+	reasonProbe = "probe"
+	reasonFull  = "full"
 )
 
-// Reasons are the kinds of reasons for a cordon.
-func Reasons() []string {
-	return []string{string(gpu.EventXid), string(gpu.EventECC), string(gpu.EventRecovery), string(gpu.EventLost), reasonSilent, reasonProbe, reasonFull}
-}
+// Reasons are the reasons for a cordon.
+func Reasons() []string { return []string{reasonProbe, reasonFull} }
 
 // fault returns which of a group's devices is sick, and why. Why is empty if none is.
-func (g *Guard) fault(ctx context.Context, group config.Group) (uuid, reason, why string) {
+func (g *Guard) fault(ctx context.Context, group config.Group) (uuid, why string) {
 	for _, d := range group.Devices {
-		_, err := g.driver.Status(d.UUID)
-		switch {
-		case errors.Is(err, gpu.ErrLost):
-			return d.UUID, string(gpu.EventLost), err.Error()
-		case errors.Is(err, gpu.ErrSilent):
-			return d.UUID, reasonSilent, err.Error()
-		}
-		parent := cmp.Or(d.Parent, d.UUID)
-		if action, err := g.driver.Recovery(parent); err == nil && action.Cordon() {
-			return d.UUID, string(gpu.EventRecovery), "the driver asks for: " + string(action) + "; " + action.HintFor(parent)
-		}
-		probe := g.probe(ctx, d.UUID)
-		if probe.Sick() {
-			return d.UUID, reasonProbe, fmt.Sprintf("a probe of %s found: %s; %s", d.UUID, probe, probe.Hint())
+		if probe := g.probe(ctx, d.UUID); probe.Sick() {
+			return d.UUID, fmt.Sprintf("a probe of %s found: %s; %s", d.UUID, probe, probe.Hint())
 		}
 	}
-	return "", "", ""
+	return "", ""
 }
 
 // probe tries a device, or waits for the probe under way. It logs the first finding.

@@ -1,17 +1,13 @@
 // Package health decides which devices may take work.
 //
 // It owns the probe, a throw-away process that tries a device, and the cordons: a device
-// that failed gets no new calls until the driver and a probe say that it works. It never
-// ends a call and resets nothing. A Guard stops with the context of Run, a Probe within
-// the prober's limit.
+// that failed gets no new calls until a probe says that it works. It never ends a call
+// and resets nothing. A Guard stops with the context of Run, a Probe within the prober's
+// limit.
 package health
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -24,19 +20,12 @@ import (
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-// Driver answers the guard about devices; *gpu.Inventory does.
-type Driver interface {
-	Watch(ctx context.Context, emit func(gpu.Event)) error
-	Status(uuid string) (gpu.Status, error)
-	Recovery(uuid string) (gpu.Action, error)
-}
-
 // recheckEvery is the time between two checks of cordoned devices.
 const recheckEvery = 10 * time.Second
 
 // Guard keeps new calls off devices that failed, and lets them back when they work again.
 type Guard struct {
-	driver Driver
+	status func(uuid string) (gpu.Status, error)
 	try    func(ctx context.Context, uuid string) Probe
 	groups []guarded
 	log    *zap.Logger
@@ -48,16 +37,9 @@ type Guard struct {
 	// a slot's budget. Set it before Begin. Default: nobody holds anything.
 	Others func(pool string, group config.Group) (text string, full bool)
 
-	// restored asks for a check of cordoned devices at once.
-	restored chan struct{}
-	probes   singleflight.Group
+	probes singleflight.Group
 	// probed has the devices whose first probe is in the log.
 	probed sync.Map
-
-	// mu is held while an event cordons, and while a device comes back.
-	mu sync.Mutex
-	// counts are the events that called for a cordon, by UUID.
-	counts map[string]int
 }
 
 type guarded struct {
@@ -65,11 +47,11 @@ type guarded struct {
 	config.Group
 }
 
-// New makes a guard that tries devices with try.
-func New(driver Driver, try func(ctx context.Context, uuid string) Probe, log *zap.Logger) *Guard {
+// New makes a guard that tries devices with try. Status is the driver's word about one.
+func New(status func(uuid string) (gpu.Status, error), try func(ctx context.Context, uuid string) Probe, log *zap.Logger) *Guard {
 	return &Guard{
-		driver: driver, try: try, log: log, Counted: func(string, string) {},
-		Others: func(string, config.Group) (string, bool) { return "", false }, restored: make(chan struct{}, 1), counts: map[string]int{},
+		status: status, try: try, log: log, Counted: func(string, string) {},
+		Others: func(string, config.Group) (string, bool) { return "", false },
 	}
 }
 
@@ -87,62 +69,25 @@ func (g *Guard) Begin(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, group := range g.groups {
 		all.Go(func() {
-			if _, reason, why := g.fault(ctx, group.Group); why != "" {
-				g.cordon(group, reason, why)
+			if _, why := g.fault(ctx, group.Group); why != "" {
+				g.cordon(group, reasonProbe, why)
 			}
 		})
 	}
 	all.Wait()
 }
 
-// Run watches until ctx ends.
+// Run looks at cordoned devices until ctx ends.
 func (g *Guard) Run(ctx context.Context) {
-	var all sync.WaitGroup
-	defer all.Wait()
-	all.Go(func() {
-		if err := g.driver.Watch(ctx, g.observe); err != nil {
-			g.log.Warn("device events are not watched; failures are seen only when a task meets them", zap.Error(err))
-		}
-	})
 	tick := time.NewTicker(recheckEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-g.restored:
 		case <-tick.C:
 		}
 		g.recheck(ctx)
-	}
-}
-
-// observe cordons the devices of an event that calls for it.
-func (g *Guard) observe(e gpu.Event) {
-	g.log.Warn("device event", zap.String("device", e.UUID), zap.String("kind", string(e.Kind)), zap.Uint64("xid", e.Xid),
-		zap.String("action", string(e.Action)))
-	if e.Kind == gpu.EventRestored {
-		select {
-		case g.restored <- struct{}{}:
-		default: // a check is due already
-		}
-		return
-	}
-	if !e.Action.Cordon() {
-		return
-	}
-	why := string(e.Kind)
-	if e.Xid != 0 {
-		why = fmt.Sprintf("Xid %d", e.Xid)
-	}
-	why += "; " + e.Action.HintFor(cmp.Or(e.GPU, e.UUID))
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.counts[e.UUID]++
-	for _, group := range g.groups {
-		if slices.ContainsFunc(group.Devices, func(d gpu.Device) bool { return d.UUID == e.UUID || d.Parent == e.UUID }) {
-			g.cordon(group, string(e.Kind), why)
-		}
 	}
 }
 
@@ -173,46 +118,16 @@ func (g *Guard) recheck(ctx context.Context) {
 	all.Wait()
 }
 
-// recovered uncordons a group if the driver asks for no repair and the probes pass. If
-// the driver cannot tell, a device with an event stays cordoned until the worker
-// restarts.
+// recovered uncordons a group whose probes pass. One about which the driver says nothing
+// is not probed: each probe may leave a process that hangs in the driver.
 func (g *Guard) recovered(ctx context.Context, group guarded) bool {
-	g.mu.Lock()
-	before := g.eventsOn(group)
-	g.mu.Unlock()
 	if _, full := g.Others(group.pool.Name, group.Group); full {
 		return false
 	}
 	for _, d := range group.Devices {
-		if _, err := g.driver.Status(d.UUID); err != nil {
-			return false
-		}
-		action, err := g.driver.Recovery(cmp.Or(d.Parent, d.UUID))
-		if errors.Is(err, errors.ErrUnsupported) && before == 0 {
-			action, err = gpu.ActionNone, nil
-		}
-		if err != nil || action.Cordon() || g.probe(ctx, d.UUID).Sick() {
+		if _, err := g.status(d.UUID); err != nil || g.probe(ctx, d.UUID).Sick() {
 			return false
 		}
 	}
-	if ctx.Err() != nil {
-		return false
-	}
-	// The probe may have caused an event. Under the lock it is either counted here or
-	// cordons again later.
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.eventsOn(group) == before && group.pool.Uncordon(group.Name)
-}
-
-// eventsOn counts the events so far that called for a cordon of a group's devices. The
-// caller holds the lock.
-func (g *Guard) eventsOn(group guarded) (n int) {
-	for _, d := range group.Devices {
-		n += g.counts[d.UUID]
-		if d.Parent != "" {
-			n += g.counts[d.Parent]
-		}
-	}
-	return n
+	return ctx.Err() == nil && group.pool.Uncordon(group.Name)
 }

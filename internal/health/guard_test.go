@@ -2,8 +2,6 @@ package health
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -23,30 +21,14 @@ import (
 
 // machine is a driver, and devices, that say what the test wants.
 type machine struct {
-	events   chan gpu.Event
-	status   error
-	recovery gpu.Action
-	unknown  error
+	status error
 
 	mu    sync.Mutex
 	sick  map[string]Probe
 	tried map[string]int
 }
 
-func (m *machine) Watch(ctx context.Context, emit func(gpu.Event)) error {
-	for {
-		select {
-		case e := <-m.events:
-			emit(e)
-		case <-ctx.Done():
-			return nil
-		}
-	}
-}
-func (m *machine) Status(string) (gpu.Status, error) {
-	return gpu.Status{}, m.status
-}
-func (m *machine) Recovery(string) (gpu.Action, error) { return m.recovery, m.unknown }
+func (m *machine) statusOf(string) (gpu.Status, error) { return gpu.Status{}, m.status }
 
 func (m *machine) try(_ context.Context, uuid string) Probe {
 	m.mu.Lock()
@@ -69,27 +51,13 @@ var notReady = Probe{Code: 802, Call: "cuInit", Text: "system not yet initialize
 
 func testGuard(t *testing.T) (*Guard, *machine, *pool.Pool) {
 	p := pool.NewLedger().New("gpu", []*pool.Seat{{Slot: gputest.NewSlot(), Group: "GPU-a"}, {Slot: gputest.NewSlot(), Group: "MIG-b"}})
-	m := &machine{events: make(chan gpu.Event), recovery: gpu.ActionNone, sick: map[string]Probe{}, tried: map[string]int{}}
-	g := New(m, m.try, zaptest.NewLogger(t))
+	m := &machine{sick: map[string]Probe{}, tried: map[string]int{}}
+	g := New(m.statusOf, m.try, zaptest.NewLogger(t))
 	g.Add(p, []config.Group{
 		{Name: "GPU-a", Devices: []gpu.Device{{Kind: gpu.KindGPU, UUID: "GPU-a"}}},
 		{Name: "MIG-b", Devices: []gpu.Device{{Kind: gpu.KindMIG, UUID: "MIG-b", Parent: "GPU-b"}}},
 	})
 	return g, m, p
-}
-
-func TestGuard_CordonsOnEventsThatAskForIt(t *testing.T) {
-	g, m, p := testGuard(t)
-	m.status = gpu.ErrLost // nothing comes back meanwhile
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { g.Run(ctx); close(done) }()
-	m.events <- gpu.Event{UUID: "GPU-a", GPU: "GPU-a", Kind: gpu.EventXid, Xid: 31, Action: gpu.ActionRestart}
-	m.events <- gpu.Event{UUID: "GPU-b", GPU: "GPU-b", Kind: gpu.EventXid, Xid: 79, Action: gpu.ActionReboot}
-	require.Eventually(t, func() bool { return p.Cordoned("MIG-b") }, time.Minute, time.Millisecond)
-	require.False(t, p.Cordoned("GPU-a"))
-	cancel()
-	<-done
 }
 
 func TestGuard_TellsThatAPoolHasNoHealthyDevice(t *testing.T) {
@@ -107,70 +75,45 @@ func TestGuard_TellsThatAPoolHasNoHealthyDevice(t *testing.T) {
 	require.Equal(t, 1, told())
 }
 
+// A cordoned device comes back when a probe passes, and is not probed while the driver
+// does not answer about it.
 func TestGuard_RestoresOnlyWhatWorks(t *testing.T) {
 	for name, test := range map[string]struct {
-		event    gpu.Action
 		status   error
-		recovery gpu.Action
-		unknown  error
 		probe    Probe
 		restored bool
 	}{
-		"the driver says none":              {gpu.ActionDrain, nil, gpu.ActionNone, nil, Probe{OK: true}, true},
-		"a probe fails":                     {gpu.ActionDrain, nil, gpu.ActionNone, nil, notReady, false},
-		"there is no probe":                 {gpu.ActionDrain, nil, gpu.ActionNone, nil, Probe{Untried: "no Python"}, true},
-		"it still asks for a reset":         {gpu.ActionDrain, nil, gpu.ActionReset, nil, Probe{OK: true}, false},
-		"it does not answer":                {gpu.ActionDrain, gpu.ErrLost, gpu.ActionNone, nil, Probe{OK: true}, false},
-		"it can not tell":                   {gpu.ActionDrain, nil, "", errors.ErrUnsupported, Probe{OK: true}, false},
-		"it fails to tell":                  {gpu.ActionDrain, nil, "", errors.New("busy"), Probe{OK: true}, false},
-		"it says none after asking a reset": {gpu.ActionReset, nil, gpu.ActionNone, nil, Probe{OK: true}, true},
+		"a probe passes":     {nil, Probe{OK: true}, true},
+		"a probe fails":      {nil, notReady, false},
+		"there is no probe":  {nil, Probe{Untried: "no Python"}, true},
+		"it is lost":         {gpu.ErrLost, Probe{OK: true}, false},
+		"the driver is mute": {gpu.ErrSilent, Probe{OK: true}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, m, p := testGuard(t)
-			g.observe(gpu.Event{UUID: "GPU-b", GPU: "GPU-b", Kind: gpu.EventXid, Xid: 48, Action: test.event})
-			require.True(t, p.Cordoned("MIG-b"))
-			m.status, m.recovery, m.unknown = test.status, test.recovery, test.unknown
+			m.set("MIG-b", notReady)
+			require.NotEmpty(t, g.Examine(t.Context(), p, "MIG-b"))
+			tried := m.tried["MIG-b"]
+			m.status = test.status
 			m.set("MIG-b", test.probe)
 			g.recheck(t.Context())
 			require.Equal(t, test.restored, !p.Cordoned("MIG-b"))
+			require.Equal(t, test.status == nil, m.tried["MIG-b"] > tried)
 		})
 	}
 }
 
-// Each cordon counts once, by what led to it.
-func TestGuard_CountsCordonsByReason(t *testing.T) {
-	silent := fmt.Errorf("%w for 3s", gpu.ErrSilent)
-	for want, begin := range map[string]func(*Guard, *machine, *pool.Pool){
-		"lost": func(g *Guard, m *machine, p *pool.Pool) {
-			m.status = gpu.ErrLost
-			g.Examine(t.Context(), p, "GPU-a")
-		},
-		"silent": func(g *Guard, m *machine, p *pool.Pool) { m.status = silent; g.Examine(t.Context(), p, "GPU-a") },
-		"recovery": func(g *Guard, m *machine, p *pool.Pool) {
-			m.recovery = gpu.ActionReset
-			g.Examine(t.Context(), p, "GPU-a")
-		},
-		"probe": func(g *Guard, m *machine, p *pool.Pool) {
-			m.set("GPU-a", notReady)
-			g.Examine(t.Context(), p, "GPU-a")
-		},
-		"xid": func(g *Guard, _ *machine, _ *pool.Pool) {
-			g.observe(gpu.Event{UUID: "GPU-a", Kind: gpu.EventXid, Xid: 95, Action: gpu.ActionReset})
-		},
-		"ecc": func(g *Guard, _ *machine, _ *pool.Pool) {
-			g.observe(gpu.Event{UUID: "GPU-a", Kind: gpu.EventECC, Action: gpu.ActionDrain})
-		},
-	} {
-		t.Run(want, func(t *testing.T) {
-			require.Contains(t, Reasons(), want)
-			g, m, p := testGuard(t)
-			var counted []string
-			g.Counted = func(_, reason string) { counted = append(counted, reason) }
-			begin(g, m, p)
-			begin(g, m, p)
-			require.Equal(t, []string{want}, counted)
-		})
+// A device is counted once for the time that it is cordoned.
+func TestGuard_CountsCordons(t *testing.T) {
+	g, m, p := testGuard(t)
+	var counted []string
+	g.Counted = func(_, reason string) { counted = append(counted, reason) }
+	m.set("GPU-a", notReady)
+	for range 2 {
+		require.NotEmpty(t, g.Examine(t.Context(), p, "GPU-a"))
 	}
+	require.Equal(t, []string{"probe"}, counted)
+	require.Equal(t, []string{"probe", "full"}, Reasons())
 }
 
 // A device that others fill takes no work until they leave room for a slot.
@@ -242,7 +185,6 @@ func TestGuard_ExaminesADeviceUnderAFault(t *testing.T) {
 	require.Eventually(t, func() bool { return idle.State() == slot.Vacant }, time.Minute, time.Millisecond, "idle processes let go of it")
 
 	m.set("GPU-a", Probe{OK: true})
-	g.observe(gpu.Event{UUID: "GPU-a", GPU: "GPU-a", Kind: gpu.EventRestored})
 	g.recheck(t.Context())
 	require.False(t, p.Cordoned("GPU-a"))
 
@@ -276,19 +218,4 @@ func TestGuard_OneProbeAtATime(t *testing.T) {
 		}
 		require.Equal(t, 1, tries)
 	})
-}
-
-// The probe of a device that is to come back may be what breaks it.
-func TestGuard_AnEventDuringAProbeCounts(t *testing.T) {
-	g, m, p := testGuard(t)
-	g.observe(gpu.Event{UUID: "GPU-a", Kind: gpu.EventXid, Xid: 48, Action: gpu.ActionDrain})
-	g.try = func(_ context.Context, uuid string) Probe {
-		g.observe(gpu.Event{UUID: uuid, Kind: gpu.EventXid, Xid: 79, Action: gpu.ActionReboot})
-		return Probe{OK: true}
-	}
-	g.recheck(t.Context())
-	require.True(t, p.Cordoned("GPU-a"))
-	g.try = m.try
-	g.recheck(t.Context())
-	require.False(t, p.Cordoned("GPU-a"))
 }

@@ -74,12 +74,11 @@ func gpusCommand(a *app.App) *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "gpus",
-		Short: "Show this machine's devices: memory, health, MIG, processes",
-		Long: `Show this machine's devices: memory, health, MIG instances below their GPU, and who holds memory on them.
-HEALTH is what the driver says the device needs: ok, or drain, reset, reboot; lost or silent when it does not
-answer; - when nothing tells. Details follow where there is something to say: a fault, MIG mode, MPS.
-A pool's devices take the beginning of a UUID as well. --json also has ECC errors and remapped rows;
-docs/gpus.schema.json describes it.`,
+		Short: "Show this machine's devices: memory, MIG, processes",
+		Long: `Show this machine's devices: memory, MIG instances below their GPU, and who holds memory on them.
+Details follow where there is something to say: a device that does not answer, MIG mode, MPS.
+A pool's devices take the beginning of a UUID as well. Whether a device works, gpumux doctor tries.
+docs/gpus.schema.json describes --json.`,
 		Example: "  gpumux gpus\n  gpumux gpus --json | jq '.devices[].status.memory.free'",
 		Args:    cobra.NoArgs,
 	}

@@ -14,7 +14,6 @@ import (
 // Device is one device with its state, as `gpumux gpus --json` prints it.
 type Device struct {
 	gpu.Device
-	// Status of a device that is lost or silent has its health and no more.
 	Status *gpu.Status `json:"status,omitempty"`
 	// Error says why the state could not be read.
 	Error string `json:"error,omitempty"`
@@ -35,8 +34,7 @@ func Inspect(inventory *gpu.Inventory) *Report {
 		status, err := inventory.Status(d.UUID)
 		if err != nil {
 			entry.Error = err.Error()
-		}
-		if err == nil || status.Health != nil {
+		} else {
 			entry.Status = &status
 		}
 		r.Devices = append(r.Devices, entry)
@@ -46,12 +44,12 @@ func Inspect(inventory *gpu.Inventory) *Report {
 
 // Print writes the devices, details of some, and who holds memory.
 func (r *Report) Print(to io.Writer) error {
-	rows := [][]string{{"DEVICE", "NAME", "MEMORY", "FREE", "BUSY", "TEMP", "HEALTH", "UUID"}}
+	rows := [][]string{{"DEVICE", "NAME", "MEMORY", "FREE", "BUSY", "TEMP", "UUID"}}
 	details := [][]string{{"DEVICE", "DETAIL"}}
 	holders := [][]string{{"DEVICE", "PID", "MEMORY", "TYPE", "PROCESS"}}
 	for _, d := range r.Devices {
 		name := d.Selector()
-		row := []string{name, screen.OneLine(d.Name, 34), sizeText(d.Memory), "-", "-", "-", "-", d.UUID[:min(shortUUID, len(d.UUID))]}
+		row := []string{name, screen.OneLine(d.Name, 34), sizeText(d.Memory), "-", "-", "-", d.UUID[:min(shortUUID, len(d.UUID))]}
 		if d.Profile != "" {
 			row[1] = "└ " + d.Profile
 		}
@@ -59,7 +57,7 @@ func (r *Report) Print(to io.Writer) error {
 			if s.Memory.Total > 0 {
 				row[2], row[3] = sizeText(s.Memory.Total), sizeText(s.Memory.Free)
 			}
-			row[4], row[5], row[6] = known(s.Utilization, "%"), known(s.Temperature, "°C"), healthText(s.Health)
+			row[4], row[5] = known(s.Utilization, "%"), known(s.Temperature, "°C")
 			for _, p := range s.Processes {
 				holders = append(holders, []string{name, strconv.Itoa(p.PID), sizeText(p.Memory), p.Type, cmp.Or(screen.OneLine(p.Name, 64), "-")})
 			}
@@ -83,19 +81,6 @@ func (r *Report) Print(to io.Writer) error {
 	return nil
 }
 
-// healthText says in a word what a device needs.
-func healthText(h *gpu.Health) string {
-	switch {
-	case h == nil:
-		return "-"
-	case h.Reason == gpu.ReasonLost || h.Reason == gpu.ReasonSilent:
-		return string(h.Reason)
-	case h.Action == gpu.ActionNone:
-		return "ok"
-	}
-	return string(h.Action)
-}
-
 func detailsOf(d Device) (all []string) {
 	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	if d.Error != "" {
@@ -107,15 +92,6 @@ func detailsOf(d Device) (all []string) {
 	s := d.Status
 	if s == nil {
 		return all
-	}
-	if h := s.Health; h != nil && h.Action.Cordon() && d.Kind == gpu.KindGPU {
-		hint := h.Action.HintFor(d.UUID)
-		switch h.Reason {
-		case gpu.ReasonRecovery:
-			say("the driver asks for: %s; %s", h.Action, hint)
-		case gpu.ReasonRowRemap:
-			say("a remapped row waits for a reset; %s", hint)
-		}
 	}
 	if s.ComputeMode != "" && s.ComputeMode != "default" {
 		say("compute mode %s", s.ComputeMode)

@@ -1,7 +1,6 @@
 package host
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -70,10 +69,7 @@ func probe(ctx context.Context, inventory *gpu.Inventory, list []gpu.Device, pyt
 			if err == nil {
 				probe := health.Prober{Python: python}.Try(ctx, d.UUID)
 				f.Detail += "; " + probe.String()
-				switch h := status.Health; {
-				case h != nil && h.Reason == gpu.ReasonRecovery && h.Action.Cordon():
-					f.Verdict, f.Detail = Bad, fmt.Sprintf("%s, but the driver asks for: %s; no worker gives it work", f.Detail, h.Action)
-					f.Fix = h.Action.HintFor(cmp.Or(d.Parent, d.UUID))
+				switch {
 				case probe.Sick():
 					f.Verdict, f.Fix = Bad, probe.Hint()
 				case probe.Untried != "":

@@ -47,7 +47,7 @@ func TestConfig_ComputeModes(t *testing.T) {
 
 func TestConfig_SharingThatCannotWork(t *testing.T) {
 	t.Setenv("CUDA_MPS_PIPE_DIRECTORY", "")
-	m := gputest.New(t, gputest.State{GPUs: []gputest.GPU{{}, {}, {Instances: []gputest.Instance{{GI: 1}, {Number: 1, GI: 2}}}}})
+	m := gputest.New(t, gputest.State{GPUs: []gputest.GPU{{}, {}, {Instances: []gputest.Instance{{}, {Number: 1}}}}})
 	inventory, err := gpu.Open(t.Context(), gpu.Options{Library: m.Library, IgnoreVisible: true})
 	require.NoError(t, err)
 	defer inventory.Close()

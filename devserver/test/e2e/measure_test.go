@@ -111,7 +111,7 @@ func TestLong_BenchSharesAGPU(t *testing.T) {
 		"OnlyMPS": {gputest.GPU{}, []string{"--sharing", "mps", "--no-fresh"}, []string{`persistent +default +2 +\d`, `persistent +mps +2 +\d`}, `fresh|mig`},
 		"MPS": {gputest.GPU{}, nil, []string{`persistent +default +2 +\d`, `persistent +mps +1 +\d`, `persistent +mps +2 +\d`,
 			`fresh +default +2`, "not measured: sharing mig: .* is no MIG instance"}, "persistent +mig"},
-		"MIG": {gputest.GPU{Instances: []gputest.Instance{{GI: 1}}}, nil, []string{`persistent +default +2 +\d`, `persistent +mig +1 +\d`,
+		"MIG": {gputest.GPU{Instances: []gputest.Instance{{}}}, nil, []string{`persistent +default +2 +\d`, `persistent +mig +1 +\d`,
 			"not measured: sharing mig: 2 clients need as many instances, and there are 1", "not measured: sharing mps: .* is a MIG instance"}, "persistent +mps"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -130,11 +130,6 @@ def nvml():
             "devices": [library.all_of(device) for device in library.devices]}
 
 
-def events():
-    library = NVML()
-    return {"devices": [library.events(device) for device in library.devices]}
-
-
 class Holder:
     """A process below a shell that holds memory on a device."""
 
@@ -242,7 +237,7 @@ def hold(size):
 # What each part is, and how long it may take in seconds.
 PARTS = {
     "host": (host, 10), "python": (python, 20), "nvml": (nvml, 20), "holding": (holding, 60), "smi": (smi, 30),
-    "frameworks": (frameworks.everything, 80), "events": (events, 10),
+    "frameworks": (frameworks.everything, 80),
 }
 
 

@@ -1,8 +1,6 @@
 package gpucheck
 
 import (
-	"context"
-	"errors"
 	"maps"
 	"os/exec"
 	"slices"
@@ -91,31 +89,6 @@ func TestGPU_StatusIsNvidiaSMIs(t *testing.T) {
 		return
 	}
 	require.Fail(t, "nvidia-smi does not list the device", "%s", m.device)
-}
-
-// A healthy GPU asks for nothing, and a watch over it stays silent and ends with its
-// context.
-func TestGPU_Health(t *testing.T) {
-	m := onGPU(t)
-	action, err := m.inventory.Recovery(m.device.UUID)
-	if errors.Is(err, errors.ErrUnsupported) {
-		m.figure("this driver gives no recovery action")
-	} else {
-		require.NoError(t, err)
-		require.Equal(t, gpu.ActionNone, action, "the GPU needs: %s", action.Hint())
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-	defer cancel()
-	ended := make(chan error, 1)
-	var events []gpu.Event
-	go func() { ended <- m.inventory.Watch(ctx, func(e gpu.Event) { events = append(events, e) }) }()
-	select {
-	case err := <-ended:
-		require.NoError(t, err)
-	case <-time.After(30 * time.Second):
-		require.Fail(t, "the watch does not end with its context")
-	}
-	require.Empty(t, events)
 }
 
 // The memory of a process below another one is found through the census of the tree and

@@ -19,14 +19,10 @@ NUMBERS = (
     ("nvmlDeviceGetTemperature", (uint(0),), uint * 1, True), ("nvmlDeviceGetPowerUsage", (), uint * 1, True),
     ("nvmlDeviceGetComputeMode", (), integer * 1, True), ("nvmlDeviceGetPersistenceMode", (), integer * 1, True),
     ("nvmlDeviceGetMigMode", (), uint * 2, False), ("nvmlDeviceGetMaxMigDeviceCount", (), uint * 1, True),
-    ("nvmlDeviceGetCudaComputeCapability", (), integer * 2, False), ("nvmlDeviceGetEccMode", (), integer * 2, False),
-    ("nvmlDeviceGetSupportedEventTypes", (), ulong * 1, True), ("nvmlDeviceGetAccountingMode", (), integer * 1, True),
-    ("nvmlDeviceGetRemappedRows", (), uint * 4, False), ("nvmlDeviceGetVirtualizationMode", (), integer * 1, True),
-    ("nvmlDeviceGetMinorNumber", (), uint * 1, True), ("nvmlDeviceGetNvLinkState", (uint(0),), integer * 1, True),
-    ("nvmlDeviceGetTotalEccErrors", (uint(1), uint(0)), ulong * 1, True),
+    ("nvmlDeviceGetCudaComputeCapability", (), integer * 2, False), ("nvmlDeviceGetMinorNumber", (), uint * 1, True),
+    ("nvmlDeviceGetAccountingMode", (), integer * 1, True), ("nvmlDeviceGetVirtualizationMode", (), integer * 1, True),
+    ("nvmlDeviceGetNvLinkState", (uint(0),), integer * 1, True),
 )
-RECOVERY = 230
-WANTED_EVENTS = 0x2 | 0x8 | 0x4000 | 0x8000
 
 
 def ms(began):
@@ -48,15 +44,6 @@ def device_files():
 
 class Row(ctypes.Structure):
     _fields_ = [("pid", uint), ("bytes", ulong), ("gi", uint), ("ci", uint)]
-
-
-class Field(ctypes.Structure):
-    _fields_ = [("field", uint), ("scope", uint), ("time", ctypes.c_longlong), ("latency", ctypes.c_longlong), ("type", uint),
-                ("code", uint), ("value", ulong)]
-
-
-class EventData(ctypes.Structure):
-    _fields_ = [("device", ctypes.c_void_p), ("type", ulong), ("data", ulong), ("gi", uint), ("ci", uint)]
 
 
 class NVML:
@@ -133,28 +120,10 @@ class NVML:
         return {"memory": self.memory(device), "used": self.used(device),
                 "lists": {kind: self.list(device, kind) for kind in ("Compute", "Graphics", "MPSCompute")}}
 
-    def recovery(self, device):
-        field = Field(field=RECOVERY)
-        out = self.call("nvmlDeviceGetFieldValues", device, integer(1), ctypes.byref(field))
-        return {**out, "field": field.code, "type": field.type, "value": field.value & 0xFFFFFFFF}
-
-    def events(self, device):
-        """Whether a set of events can be made, filled and waited on."""
-        events, data, out = ctypes.c_void_p(), EventData(), {}
-        out["create"] = self.call("nvmlEventSetCreate", ctypes.byref(events))
-        if out["create"].get("code") == 0:
-            kinds = ulong()
-            self.call("nvmlDeviceGetSupportedEventTypes", device, ctypes.byref(kinds))
-            out["register"] = self.call("nvmlDeviceRegisterEvents", device, ulong(kinds.value & WANTED_EVENTS), events)
-            out["wait"] = self.call("nvmlEventSetWait_v2", events, ctypes.byref(data), uint(50))
-            out["free"] = self.call("nvmlEventSetFree", events)
-        return out
-
     def all_of(self, device):
         address = ctypes.create_string_buffer(128)
         out = {"uuid": self.text("nvmlDeviceGetUUID", device), "name": self.text("nvmlDeviceGetName", device),
-               "pci": self.call("nvmlDeviceGetPciInfo_v3", device, address), "now": self.now(device),
-               "recovery": self.recovery(device)}
+               "pci": self.call("nvmlDeviceGetPciInfo_v3", device, address), "now": self.now(device)}
         out["pci"]["value"] = address.raw[36:68].rstrip(b"\0").decode(errors="replace")
         for name, given, kind, whole in NUMBERS:
             out[name] = self.numbers(device, name, given, kind, whole)

@@ -41,8 +41,8 @@ const StateVariable = "GPUMUX_FAKE_NVML"
 
 var building sync.Mutex
 
-// OldLibrary is the library of a driver from before MIG, MPS lists, events and recovery
-// actions. A process that loaded it cannot load a Machine's, nor the other way round.
+// OldLibrary is the library of a driver from before MIG and MPS lists. A process that
+// loaded it cannot load a Machine's, nor the other way round.
 func OldLibrary(t testing.TB) string {
 	t.Helper()
 	return build(t, "libnvidia-ml.so.1", nvml, "-DOLD_DRIVER")
@@ -88,7 +88,6 @@ type Machine struct {
 	t     testing.TB
 	mu    sync.Mutex
 	state State
-	seq   int
 }
 
 // New makes a machine and points this process's environment to it, so its test cannot run
@@ -138,28 +137,6 @@ func (m *Machine) Update(change func(*State)) {
 	defer m.mu.Unlock()
 	change(&m.state)
 	m.write()
-}
-
-// Xid raises an Xid error on a GPU. Only watches that run already see it.
-func (m *Machine) Xid(uuid string, xid uint64) { m.t.Helper(); m.raise(uuid, 8, xid, none, none) }
-
-// InstanceXid raises an Xid error on one MIG instance, named by its GPU and its numbers.
-func (m *Machine) InstanceXid(gpu string, xid uint64, gi, ci uint32) {
-	m.t.Helper()
-	m.raise(gpu, 8, xid, gi, ci)
-}
-
-// ECC raises a double-bit memory error on a GPU.
-func (m *Machine) ECC(uuid string) { m.t.Helper(); m.raise(uuid, 2, 0, none, none) }
-
-const none = 0xFFFFFFFF
-
-func (m *Machine) raise(uuid string, kind, data uint64, gi, ci uint32) {
-	m.t.Helper()
-	m.Update(func(s *State) {
-		m.seq++
-		s.events = append(s.events, event{m.seq, uuid, kind, data, gi, ci})
-	})
 }
 
 // Allocate lets a living process hold memory. The process may do so itself, by a file of

@@ -17,8 +17,6 @@ type State struct {
 	PIDShift int
 	// Lists is how the driver lists processes. Default: with what they hold.
 	Lists string
-
-	events []event
 }
 
 // GPU is one GPU. Change it in place: handles depend on the order of GPUs and instances.
@@ -30,14 +28,11 @@ type GPU struct {
 	Utilization           int // percent
 	Temperature           int // degrees Celsius
 	Milliwatts            int
-	Recovery              int   // field 230: 0 none, 1 reset, 2 reboot, 3 drain P2P, 4 drain and reset; -1 for a driver without it
-	Lost                  bool  // every call about it fails
-	Slow                  int   // milliseconds that NVML takes for each call about it
-	Mode                  int   // compute mode: 0 default, 2 prohibited, 3 exclusive process
-	Sick                  Sick  // how CUDA fails on it; NVML sees nothing of that
-	ECC                   *ECC  // nil for a GPU without ECC
-	Rows                  *Rows // nil where the driver does not tell
-	MIG                   bool  // implied by Instances
+	Lost                  bool // every call about it fails
+	Slow                  int  // milliseconds that NVML takes for each call about it
+	Mode                  int  // compute mode: 0 default, 2 prohibited, 3 exclusive process
+	Sick                  Sick // how CUDA fails on it; NVML sees nothing of that
+	MIG                   bool // implied by Instances
 	Instances             []Instance
 	Processes             []Process
 }
@@ -45,18 +40,6 @@ type GPU struct {
 // Sick has the CUDA error codes of a device that fails: of cuInit, and of making a
 // context, allocating and copying there. Hangs is a call that does not return.
 type Sick struct{ Init, Context, Alloc, Copy int }
-
-// ECC is the state of error-correcting memory; off, the driver counts nothing.
-type ECC struct {
-	On                  bool
-	Volatile, Aggregate uint64 // uncorrectable errors
-}
-
-// Rows are the remapped rows of a GPU's memory.
-type Rows struct {
-	Correctable, Uncorrectable int
-	Pending, Failed            bool
-}
 
 // Hangs is the code of a call that does not return.
 const Hangs = -1
@@ -67,7 +50,6 @@ type Instance struct {
 	UUID        string // default MIG-00000000-0000-0000-000G-00000000000N
 	Name        string // default NVIDIA Test GPU MIG 1g.5gb
 	Total, Free uint64 // bytes; default 5 GiB, all free
-	GI, CI      int    // numbers of the GPU instance and the compute instance
 	Processes   []Process
 }
 
@@ -88,13 +70,6 @@ const (
 
 // Unknown is the driver's number for memory it does not know.
 const Unknown = ^uint64(0)
-
-type event struct {
-	seq        int
-	uuid       string
-	kind, data uint64
-	gi, ci     uint32
-}
 
 // complete fills in the defaults, in a copy.
 func (s State) complete() State {
@@ -140,35 +115,26 @@ func (s State) text() string {
 		}
 	}
 	for _, g := range s.GPUs {
-		line("gpu %s %d %d %d %d %d %d %d %d %s", g.UUID, g.Total, g.Free, g.Utilization, g.Temperature,
-			g.Milliwatts, g.Recovery, number(g.Lost), number(g.MIG), g.Name)
+		line("gpu %s %d %d %d %d %d %d %d %s", g.UUID, g.Total, g.Free, g.Utilization, g.Temperature,
+			g.Milliwatts, number(g.Lost), number(g.MIG), g.Name)
 		line("reserved %s %d", g.UUID, g.Reserved)
 		processes(g.UUID, g.Processes)
 	}
 	// Instances come last, so that the bus numbers of GPUs do not depend on them.
 	for _, g := range s.GPUs {
 		for _, m := range g.Instances {
-			line("mig %s %d %s %d %d %d %d %s", g.UUID, m.Number, m.UUID, m.Total, m.Free, m.GI, m.CI, m.Name)
+			line("mig %s %d %s %d %d %s", g.UUID, m.Number, m.UUID, m.Total, m.Free, m.Name)
 			processes(m.UUID, m.Processes)
 		}
 	}
 	for _, g := range s.GPUs {
 		line("mode %s %d", g.UUID, g.Mode)
 		line("slow %s %d", g.UUID, g.Slow)
-		if e := g.ECC; e != nil {
-			line("ecc %s %d %d %d", g.UUID, number(e.On), e.Volatile, e.Aggregate)
-		}
-		if r := g.Rows; r != nil {
-			line("rows %s %d %d %d %d", g.UUID, r.Correctable, r.Uncorrectable, number(r.Pending), number(r.Failed))
-		}
 		for call, code := range map[string]int{"init": g.Sick.Init, "context": g.Sick.Context, "alloc": g.Sick.Alloc, "copy": g.Sick.Copy} {
 			if code != 0 {
 				line("sick %s %s %d", g.UUID, call, code)
 			}
 		}
-	}
-	for _, e := range s.events {
-		line("event %d %s %d %d %d %d", e.seq, e.uuid, e.kind, e.data, e.gi, e.ci)
 	}
 	return b.String()
 }

@@ -53,8 +53,8 @@ def cuda():
 def nvml():
     library, uint = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.c_uint
     device, none, count, number = ctypes.c_void_p(), ctypes.c_void_p(), uint(), uint()
-    pair, long = (uint * 2)(), ctypes.c_ulonglong()
-    memory, rows, events, data = (ctypes.c_ulonglong * 5)(), (ctypes.c_ulonglong * 96)(), ctypes.c_void_p(), (ctypes.c_ulonglong * 4)()
+    pair = (uint * 2)()
+    memory, rows = (ctypes.c_ulonglong * 5)(), (ctypes.c_ulonglong * 96)()
 
     def call(what, *arguments, name=None):
         tell(what, getattr(library, name or what)(*arguments))
@@ -72,16 +72,9 @@ def nvml():
         call(f"nvmlDeviceGet{what}RunningProcesses_v3", device, ctypes.byref(rooms), rows)
     call("nvmlDeviceGetComputeMode", device, ctypes.byref(number))
     call("nvmlDeviceGetMigMode", device, ctypes.byref(pair), ctypes.byref(pair, 4))
-    call("nvmlDeviceGetEccMode", device, ctypes.byref(pair), ctypes.byref(pair, 4))
-    call("nvmlDeviceGetTotalEccErrors", device, uint(1), uint(0), ctypes.byref(long))
     call("nvmlDeviceGetUtilizationRates", device, pair)
     call("nvmlDeviceGetTemperature", device, uint(0), ctypes.byref(number))
     call("nvmlDeviceGetPowerUsage", device, ctypes.byref(number))
-    call("nvmlEventSetCreate", ctypes.byref(events))
-    call("nvmlDeviceGetSupportedEventTypes", device, ctypes.byref(long))
-    call("nvmlDeviceRegisterEvents", device, ctypes.c_ulonglong(long.value & 0xA), events)
-    call("nvmlEventSetWait_v2 without an event", events, data, uint(20), name="nvmlEventSetWait_v2")
-    call("nvmlEventSetFree", events)
     library.nvmlErrorString.restype = ctypes.c_char_p
     for number in (3, 6, 9, 10, 15):
         tell(f"nvmlErrorString of {number}", 0, library.nvmlErrorString(number).decode())

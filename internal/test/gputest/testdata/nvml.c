@@ -8,15 +8,12 @@
  *   cuda NUMBER
  *   shift NUMBER                                   added to the numbers of processes that hold memory, as seen from elsewhere
  *   lists all|zero|unknown|none                    how processes are listed: as they are, with 0 or unknown bytes, or not
- *   gpu UUID TOTAL FREE UTILIZATION CELSIUS MILLIWATTS RECOVERY LOST MIG NAME...
+ *   gpu UUID TOTAL FREE UTILIZATION CELSIUS MILLIWATTS LOST MIG NAME...
  *   reserved UUID BYTES                            what the driver keeps for itself, of a GPU above
- *   mig GPU-UUID INSTANCE UUID TOTAL FREE GI CI NAME...
+ *   mig GPU-UUID INSTANCE UUID TOTAL FREE NAME...
  *   process UUID PID BYTES|unknown compute|mps|graphics
  *   slow UUID MILLISECONDS                         how long each call about it takes
  *   mode UUID NUMBER                               compute mode; default 0
- *   ecc UUID MODE VOLATILE AGGREGATE               uncorrectable errors; a device without this line has no ECC
- *   rows UUID CORRECTABLE UNCORRECTABLE PENDING FAILED   remapped rows; likewise
- *   event SEQUENCE UUID TYPE DATA GI CI            delivered once to each waiting set
  *
  * In the folder FILE.d, a file named by a process number and holding lines "UUID BYTES" is
  * memory that this process holds while it lives: it is listed, and taken off FREE.
@@ -43,20 +40,17 @@ typedef unsigned long long u64;
  * between calls as long as a test only changes them in place. */
 typedef struct {
 	char uuid[96], name[96], parent[96];
-	u64 total, free, reserved, volatile_errors, aggregate_errors;
-	int instance, gi, ci, util, temp, power, recovery, lost, mig, mode, slow, has_ecc, ecc, has_rows;
-	unsigned rows[4];
+	u64 total, free, reserved;
+	int instance, util, temp, power, lost, mig, mode, slow;
 } device;
 
 typedef struct { char uuid[96]; unsigned pid; u64 bytes; char type[16]; } process;
-typedef struct { u64 seq; char uuid[96]; u64 type, data; unsigned gi, ci; } event;
 
 typedef struct {
-	int init, cuda, shift, ndevices, nprocesses, nevents;
+	int init, cuda, shift, ndevices, nprocesses;
 	char driver[80], lists[16];
 	device devices[MAX_DEVICES];
 	process processes[MAX_ROWS];
-	event events[MAX_ROWS];
 } state;
 
 static device *find(state *s, const char *uuid) {
@@ -113,7 +107,6 @@ static state *load(void) {
 		u64 reserved;
 		device d = {0};
 		process p = {0};
-		event e = {0};
 		char word[32];
 		if (sscanf(line, "init %d", &s->init) == 1) continue;
 		if (sscanf(line, "driver %79s", s->driver) == 1) continue;
@@ -134,23 +127,16 @@ static state *load(void) {
 			if ((of = find(s, d.uuid))) of->reserved = reserved;
 			continue;
 		}
-		if (sscanf(line, "ecc %95s", d.uuid) == 1 || sscanf(line, "rows %95s", d.uuid) == 1) {
-			if (!(of = find(s, d.uuid))) continue;
-			of->has_ecc |= sscanf(line, "ecc %*s %d %llu %llu", &of->ecc, &of->volatile_errors, &of->aggregate_errors) == 3;
-			of->has_rows |= sscanf(line, "rows %*s %u %u %u %u", &of->rows[0], &of->rows[1], &of->rows[2], &of->rows[3]) == 4;
-			continue;
-		}
-		if (sscanf(line, "gpu %95s %llu %llu %d %d %d %d %d %d %95[^\n]", d.uuid, &d.total, &d.free, &d.util,
-			   &d.temp, &d.power, &d.recovery, &d.lost, &d.mig, d.name) == 10 && s->ndevices < MAX_DEVICES)
+		if (sscanf(line, "gpu %95s %llu %llu %d %d %d %d %d %95[^\n]", d.uuid, &d.total, &d.free, &d.util,
+			   &d.temp, &d.power, &d.lost, &d.mig, d.name) == 9 && s->ndevices < MAX_DEVICES)
 			s->devices[s->ndevices++] = d;
-		else if (sscanf(line, "mig %95s %d %95s %llu %llu %d %d %95[^\n]", d.parent, &d.instance, d.uuid, &d.total,
-				&d.free, &d.gi, &d.ci, d.name) == 8 && s->ndevices < MAX_DEVICES)
+		else if (sscanf(line, "mig %95s %d %95s %llu %llu %95[^\n]", d.parent, &d.instance, d.uuid, &d.total,
+				&d.free, d.name) == 6 && s->ndevices < MAX_DEVICES)
 			s->devices[s->ndevices++] = d;
 		else if (sscanf(line, "process %95s %u %31s %15s", p.uuid, &p.pid, word, p.type) == 4 && s->nprocesses < MAX_ROWS) {
 			p.bytes = strcmp(word, "unknown") ? strtoull(word, NULL, 10) : ~0ULL;
 			s->processes[s->nprocesses++] = p;
-		} else if (sscanf(line, "event %llu %95s %llu %llu %u %u", &e.seq, e.uuid, &e.type, &e.data, &e.gi, &e.ci) == 6 && s->nevents < MAX_ROWS)
-			s->events[s->nevents++] = e;
+		}
 	}
 	fclose(f);
 	char dir[4200];
@@ -292,15 +278,6 @@ int nvmlDeviceGetUtilizationRates(void *dev, rates *r) { ON_DEVICE(if (d->parent
 int nvmlDeviceGetTemperature(void *dev, int sensor, unsigned *t) { (void)sensor; ON_DEVICE(if (d->parent[0]) code = UNSUPPORTED; else *t = (unsigned)d->temp;); }
 int nvmlDeviceGetPowerUsage(void *dev, unsigned *mw) { ON_DEVICE(if (d->parent[0]) code = UNSUPPORTED; else *mw = (unsigned)d->power;); }
 int nvmlDeviceGetComputeMode(void *dev, int *mode) { ON_DEVICE(*mode = d->mode;); }
-int nvmlDeviceGetEccMode(void *dev, int *now, int *next) { ON_DEVICE(if (!d->has_ecc) code = UNSUPPORTED; else *now = *next = d->ecc;); }
-int nvmlDeviceGetTotalEccErrors(void *dev, int type, int counter, u64 *n) {
-	ON_DEVICE(if (!d->ecc || type != 1) code = UNSUPPORTED; else *n = counter ? d->aggregate_errors : d->volatile_errors;);
-}
-int nvmlDeviceGetRemappedRows(void *dev, unsigned *correctable, unsigned *uncorrectable, unsigned *pending, unsigned *failed) {
-	ON_DEVICE(if (!d->has_rows) code = UNSUPPORTED;
-		*correctable = d->rows[0]; *uncorrectable = d->rows[1]; *pending = d->rows[2]; *failed = d->rows[3];);
-}
-
 int nvmlDeviceGetMigMode(void *dev, unsigned *now, unsigned *next) { ON_DEVICE(*now = *next = (unsigned)d->mig;); }
 int nvmlDeviceGetMaxMigDeviceCount(void *dev, unsigned *n) { ON_DEVICE(*n = 7;); }
 int nvmlDeviceGetMigDeviceHandleByIndex(void *dev, unsigned index, void **out) {
@@ -313,54 +290,5 @@ int nvmlDeviceGetMigDeviceHandleByIndex(void *dev, unsigned index, void **out) {
 			code = OK;
 		}
 	);
-}
-int nvmlDeviceGetGpuInstanceId(void *dev, unsigned *id) { ON_DEVICE(*id = (unsigned)d->gi;); }
-int nvmlDeviceGetComputeInstanceId(void *dev, unsigned *id) { ON_DEVICE(*id = (unsigned)d->ci;); }
-
-typedef struct { unsigned field, scope; long long time, latency; unsigned type, code; u64 value; } field;
-int nvmlDeviceGetFieldValues(void *dev, int n, field *f) {
-	ON_DEVICE(
-		for (int i = 0; i < n; i++) {
-			f[i].code = f[i].field == 230 && d->recovery >= 0 ? OK : UNSUPPORTED;
-			f[i].type = 1;
-			f[i].value = (u64)d->recovery;
-		}
-	);
-}
-
-/* A set remembers the newest event it has seen; those from before its making are lost. */
-typedef struct { u64 seen; u64 mask[MAX_DEVICES]; } set;
-typedef struct { void *device; u64 type, data; unsigned gi, ci; } event_data;
-
-int nvmlEventSetCreate(set **out) {
-	state *s = load();
-	set *e = calloc(1, sizeof *e);
-	if (!e) abort();
-	for (int i = 0; i < s->nevents; i++)
-		if (s->events[i].seq > e->seen) e->seen = s->events[i].seq;
-	*out = e;
-	free(s);
-	return OK;
-}
-int nvmlEventSetFree(set *e) { free(e); return OK; }
-int nvmlDeviceGetSupportedEventTypes(void *dev, u64 *types) { ON_DEVICE(*types = 2 | 8;); }
-int nvmlDeviceRegisterEvents(void *dev, u64 types, set *e) { ON_DEVICE(e->mask[d - s->devices] |= types;); }
-
-int nvmlEventSetWait_v2(set *e, event_data *out, unsigned ms) {
-	for (unsigned waited = 0;; waited += 5) {
-		state *s = load();
-		for (int i = 0; i < s->nevents; i++) {
-			event *v = &s->events[i];
-			device *d = find(s, v->uuid);
-			if (v->seq <= e->seen || !d || !(e->mask[d - s->devices] & v->type)) continue;
-			*out = (event_data){handle_of(s, d), v->type, v->data, v->gi, v->ci};
-			e->seen = v->seq;
-			free(s);
-			return OK;
-		}
-		free(s);
-		if (waited >= ms) return TIMEOUT;
-		usleep(5000);
-	}
 }
 #endif
