@@ -48,7 +48,7 @@ func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.Chu
 	if a.stream != nil {
 		defer a.stream.Leave()
 	}
-	if p.Late != nil && p.Late() {
+	if late(time.Since(activity.GetInfo(ctx).StartedTime)) {
 		activity.RecordHeartbeat(ctx, a.ledger.snapshot("")) // waits for the answer; a refusal ends ctx
 		if ctx.Err() != nil {
 			return contract.ChunkResult{}, context.Cause(ctx)
@@ -89,6 +89,10 @@ func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.Chu
 	}
 	return out, nil
 }
+
+// late reports whether a chunk that the server gave out so long ago may be another
+// worker's by now. It may also be where the clocks of server and worker disagree.
+func late(age time.Duration) bool { return age > contract.Arrival || age < -contract.Ending }
 
 // attempt is one attempt at a chunk.
 type attempt struct {

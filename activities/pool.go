@@ -45,9 +45,6 @@ type Pool struct {
 	// Saving is called when a chunk needs no slot any more, and what it returns when the
 	// chunk is over. Default: nobody is told.
 	Saving func() (saved func())
-	// Late reports whether the server may have given a chunk which arrives now to another
-	// worker already. Then the activity asks the server before items run. Default: never.
-	Late func() bool
 	// Searchable reports whether the namespace has the search attributes of maps. Default:
 	// no.
 	Searchable func(context.Context) bool

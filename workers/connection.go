@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"google.golang.org/grpc"
@@ -15,7 +14,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/contact"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/internal/payload"
@@ -54,7 +52,7 @@ func (w *Worker) readKeys() error {
 // dial connects to Temporal. Its error says which address did not answer and what to do.
 func (w *Worker) dial(ctx context.Context) error {
 	t := w.config.Temporal
-	o, err := fleet.ClientOptions(fleet.Options{Address: t.Address, Namespace: t.Namespace, Codec: w.o.Codec, Held: func() { w.contact.Held() }})
+	o, err := fleet.ClientOptions(fleet.Options{Address: t.Address, Namespace: t.Namespace, Codec: w.o.Codec})
 	if err != nil {
 		return err
 	}
@@ -90,12 +88,6 @@ const (
 	reportPause = 500 * time.Millisecond
 )
 
-// polls are the requests for work.
-var polls = map[string]bool{
-	workflowservice.WorkflowService_PollActivityTaskQueue_FullMethodName: true,
-	workflowservice.WorkflowService_PollWorkflowTaskQueue_FullMethodName: true,
-}
-
 // reports are what is to be done when the server has taken the end of an activity.
 type reports struct {
 	pending sync.Map // func(), by token
@@ -112,9 +104,7 @@ func (r *reports) ended(token []byte, err error) {
 	}
 }
 
-// patient notes what becomes of requests for work, for readiness.
-//
-// It reports the end of an activity until the server answers or the worker stops.
+// patient reports the end of an activity until the server answers or the worker stops.
 // The SDK gives up after ten seconds, and a finished chunk would run again.
 func (w *Worker) patient(
 	ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption,
@@ -124,11 +114,7 @@ func (w *Worker) patient(
 		workflowservice.WorkflowService_RespondActivityTaskFailed_FullMethodName,
 		workflowservice.WorkflowService_RespondActivityTaskCanceled_FullMethodName:
 	default:
-		err := call(ctx, method, req, reply, cc, opts...)
-		if poll, ok := req.(interface{ GetTaskQueue() *taskqueue.TaskQueue }); ok && polls[method] {
-			w.polls.Note(poll.GetTaskQueue().GetName(), err, contact.Uptime())
-		}
-		return err
+		return call(ctx, method, req, reply, cc, opts...)
 	}
 	for {
 		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportLimit)

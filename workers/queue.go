@@ -168,7 +168,7 @@ func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Gua
 				return (&fleet.Fleet{Client: w.client}).OthersHave(ctx, contract.WatchQueue(name), w.identity, task, edition)
 			},
 			Contact: w.config.Contact, Searchable: w.searchable, Log: quiet(w.log.With(zap.String("pool", p.Name))),
-			Slots: func() int { return pl.Size() * groups }, Late: w.contact.Late, Saving: func() func() { return s.save(name) },
+			Slots: func() int { return pl.Size() * groups }, Saving: func() func() { return s.save(name) },
 		}
 		if w.o.Client == nil {
 			runs.Reported = w.reports.after

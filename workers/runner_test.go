@@ -45,7 +45,7 @@ func newRunner() (*runner, []*gputest.Slot) {
 func TestRunner_ADeathDuringAPauseBlamesNobody(t *testing.T) {
 	var clock atomic.Int64
 	clock.Store(int64(time.Hour))
-	ctx, stop := contact.New(nil, func() time.Duration { return time.Duration(clock.Load()) }, zap.NewNop()).Follow(t.Context(), contract.HeartbeatTimeout)
+	ctx, stop := contact.New(func() time.Duration { return time.Duration(clock.Load()) }, zap.NewNop()).Follow(t.Context(), contract.HeartbeatTimeout)
 	defer stop()
 	r, fakes := newRunner()
 	crash := &gpumux.Fault{Kind: gpumux.FaultCrash, Op: "run", Message: "signal SIGKILL"}

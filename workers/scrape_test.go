@@ -10,12 +10,17 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/calls"
-	"github.com/gpumux/gpumux/internal/contact"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/metrics"
 	"github.com/gpumux/gpumux/internal/pool"
@@ -119,12 +124,26 @@ func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 	require.Contains(t, text, "gpumux_items_total", "and hides nothing else")
 }
 
+// historian answers questions for a server whose services may be away.
+type historian struct {
+	client.Client
+	history, matching error
+}
+
+func (h *historian) DescribeWorkflowExecution(context.Context, string, string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	return nil, h.history
+}
+
+func (h *historian) DescribeTaskQueue(context.Context, string, enums.TaskQueueType) (*workflowservice.DescribeTaskQueueResponse, error) {
+	return nil, h.matching
+}
+
 // A worker that cannot do its work says why to whoever probes it.
 func TestMetrics_HealthSaysWhy(t *testing.T) {
 	w := &Worker{}
 	w.life, w.end = context.WithCancel(t.Context())
-	now := time.Hour
-	w.contact = contact.New(nil, func() time.Duration { return now }, zap.NewNop())
+	server := &historian{}
+	w.client = server
 	m := metrics.New(zap.NewNop(), "", w.starts, w.health)
 	url, err := m.Serve(metrics.Listen{Address: "127.0.0.1:0"}, nil, nil)
 	require.NoError(t, err)
@@ -140,8 +159,12 @@ func TestMetrics_HealthSaysWhy(t *testing.T) {
 	expect(http.StatusServiceUnavailable, "the worker is starting")
 	w.serves.Store(true)
 	expect(http.StatusOK, "ok")
-	now += contact.Limit + 2*time.Second
-	expect(http.StatusServiceUnavailable, "the Temporal server has not answered for 9s")
+	server.history = status.Error(codes.Unavailable, "shard status unknown")
+	expect(http.StatusOK, "ok") // one question a second serves all who ask
+	w.asking.at = time.Time{}
+	expect(http.StatusServiceUnavailable, "the Temporal server has not answered within 2s: "+server.history.Error())
+	server.history, server.matching, w.asking.at = serviceerror.NewNotFound("no workflow"), status.Error(codes.Unavailable, "no matching host"), time.Time{}
+	expect(http.StatusServiceUnavailable, "the Temporal server has not answered within 2s: "+server.matching.Error())
 	w.end()
 	expect(http.StatusServiceUnavailable, "the worker is stopping")
 	started, _ := scraped(t, strings.Replace(url, "/healthz", "/startz", 1))

@@ -8,7 +8,11 @@ import (
 	"sync"
 	"time"
 
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+
 	"github.com/gpumux/gpumux/internal/contact"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/pool"
 )
 
@@ -140,8 +144,37 @@ func (w *Worker) health() error {
 	if err := w.starts(); err != nil {
 		return err
 	}
-	if silent := w.contact.Silence(); silent > contact.Limit {
-		return fmt.Errorf("the Temporal server has not answered for %s", silent.Round(time.Second))
+	return w.asking.answered(w.client, w.identity)
+}
+
+// asking is the last question whether the server answers.
+type asking struct {
+	mu   sync.Mutex
+	at   time.Time
+	away error
+}
+
+const (
+	// askLimit bounds a question, askPause comes between two, however many want to know.
+	askLimit = 2 * time.Second
+	askPause = time.Second
+)
+
+// answered returns why the server could give a worker nothing to do now, or nil: for that
+// it needs the history of workflows and the queues.
+func (a *asking) answered(server client.Client, identity string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if time.Since(a.at) > askPause {
+		ctx, cancel := context.WithTimeout(context.Background(), askLimit)
+		defer cancel()
+		if _, a.away = server.DescribeWorkflowExecution(ctx, "gpumux.health."+identity, ""); !contact.Absent(a.away) {
+			_, a.away = server.DescribeTaskQueue(ctx, contract.WorkerQueue(identity), enums.TASK_QUEUE_TYPE_ACTIVITY)
+		}
+		a.at = time.Now()
 	}
-	return w.polls.Refused(contact.Uptime())
+	if contact.Absent(a.away) {
+		return fmt.Errorf("the Temporal server has not answered within %s: %w", askLimit, a.away)
+	}
+	return nil
 }

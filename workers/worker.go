@@ -116,7 +116,7 @@ type Worker struct {
 	client    client.Client
 	namespace string // the client's; empty for the default
 	contact   *contact.Contact
-	polls     contact.Polls
+	asking    asking
 	reports   reports
 	search    struct {
 		sync.Mutex
@@ -209,10 +209,8 @@ func (w *Worker) start(ctx context.Context) error {
 	for _, text := range w.inventory.Warnings() {
 		w.notices.Warn(w.log, text)
 	}
-	w.contact = contact.New(w.question(), contact.Uptime, w.log)
-	if w.contact.Client = w.client; !w.o.Alone {
-		w.guards.Go(func() { w.contact.Run(guarding) })
-	}
+	w.contact = contact.New(contact.Uptime, w.log)
+	w.contact.Client = w.client
 	if err := w.shareDevices(ctx); err != nil {
 		return err
 	}
@@ -232,18 +230,6 @@ func (w *Worker) start(ctx context.Context) error {
 		w.log.Info("tasks run as root and may do all that this worker may; run the worker as a user of its own")
 	}
 	return ctx.Err()
-}
-
-// question asks the server about a workflow that is not there. As work does, that needs
-// the history service and the database; another name each time asks another part of them.
-// Workers that asked about the same one would wait for each other.
-func (w *Worker) question() func(context.Context) error {
-	asked := 0
-	return func(ctx context.Context) error {
-		asked++
-		_, err := w.client.DescribeWorkflowExecution(ctx, fmt.Sprintf("gpumux.contact.%s.%d", w.identity, asked), "")
-		return err
-	}
 }
 
 // openPools makes the slots of all pools, probes their devices and returns their queues.

@@ -5,14 +5,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/api/workflowservice/v1"
-	"go.temporal.io/sdk/client"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
@@ -111,28 +107,4 @@ func TestWorker_StoreThatCanNotBeUsed(t *testing.T) {
 	}, Options{Inventory: onlyCPU(t), Runtime: dir})
 	require.NoError(t, err)
 	require.ErrorContains(t, w.Start(t.Context()), dir+"/plain.txt")
-}
-
-// asked notes about which workflows a worker asks.
-type asked struct {
-	client.Client
-	ids []string
-}
-
-func (a *asked) DescribeWorkflowExecution(_ context.Context, id, _ string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
-	a.ids = append(a.ids, id)
-	return nil, serviceerror.NewNotFound(id)
-}
-
-// The server lets questions about one workflow wait for each other.
-func TestWorker_AsksAboutAWorkflowOfItsOwn(t *testing.T) {
-	server := &asked{}
-	for _, identity := range []string{"a/1", "b/1"} {
-		question := (&Worker{identity: identity, client: server}).question()
-		for range 2 {
-			require.Error(t, question(t.Context()))
-		}
-	}
-	slices.Sort(server.ids)
-	require.Len(t, slices.Compact(server.ids), 4)
 }

@@ -6,9 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"go.temporal.io/sdk/activity"
-	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/interceptor"
+	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
@@ -52,10 +50,10 @@ type pulseKey struct{}
 // Follow begins the contact of an activity with this heartbeat timeout. The context that
 // it returns ends with contact. Stop ends the following.
 func (k *Contact) Follow(ctx context.Context, timeout time.Duration) (followed context.Context, stop func()) {
-	// The server handed the activity out a moment ago; else Late says so. The timeout is
-	// short where that of the workflow is.
+	// The activity may have been under way for a while; one that was for longer begins with
+	// a heartbeat. The timeout is short where that of the workflow is.
 	limit := timeout - min(contract.Ending, timeout/4)
-	moment := min(steady, limit/3)
+	moment := min(contract.Arrival, limit/3)
 	p := &pulse{worker: k, limit: limit, answered: k.now() - moment}
 	p.held, p.lose = context.WithCancelCause(context.WithValue(context.Background(), pulseKey{}, p))
 	p.mu.Lock()
@@ -105,9 +103,8 @@ func (p *pulse) left() time.Duration {
 		return p.limit - silent
 	}
 	p.ended = true
-	p.worker.mu.Lock()
-	p.worker.tell(silent)
-	p.worker.mu.Unlock()
+	p.worker.log.Warn("this worker was out of the Temporal server's reach or was stopped; what ran on it is given up, since its items may run elsewhere",
+		zap.Duration("silence", silent.Round(time.Second)))
 	p.lose(errSilence)
 	return 0
 }
@@ -149,52 +146,5 @@ func (p *pulse) beat(ctx context.Context, send func(context.Context) error) (err
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-	}
-}
-
-// InterceptActivity follows each activity that has a heartbeat timeout.
-func (k *Contact) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
-	return &inbound{ActivityInboundInterceptorBase: interceptor.ActivityInboundInterceptorBase{Next: next}, contact: k}
-}
-
-type inbound struct {
-	interceptor.ActivityInboundInterceptorBase
-	contact *Contact
-}
-
-func (i *inbound) Init(next interceptor.ActivityOutboundInterceptor) error {
-	return i.Next.Init(&outbound{interceptor.ActivityOutboundInterceptorBase{Next: next}})
-}
-
-func (i *inbound) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
-	if timeout := activity.GetInfo(ctx).HeartbeatTimeout; timeout > 0 {
-		var stop func()
-		ctx, stop = i.contact.Follow(ctx, timeout)
-		defer stop()
-	}
-	return i.Next.ExecuteActivity(ctx, in)
-}
-
-type outbound struct {
-	interceptor.ActivityOutboundInterceptorBase
-}
-
-// RecordHeartbeat returns when the server has answered, or contact is lost. A refusal
-// goes to the SDK, which asks the server itself and ends the activity.
-func (o *outbound) RecordHeartbeat(ctx context.Context, details ...any) {
-	p, ok := ctx.Value(pulseKey{}).(*pulse)
-	if !ok {
-		o.Next.RecordHeartbeat(ctx, details...) // nobody hands the activity on without heartbeats
-		return
-	}
-	info := activity.GetInfo(ctx)
-	err := p.beat(ctx, func(ctx context.Context) error {
-		return p.worker.Client.RecordActivityHeartbeatWithOptions(ctx, client.RecordActivityHeartbeatOptions{
-			TaskToken: info.TaskToken, WorkflowID: info.WorkflowExecution.ID, ActivityType: info.ActivityType.Name, TaskQueue: info.TaskQueue,
-			Details: details,
-		})
-	})
-	if err != nil && !Absent(err) && ctx.Err() == nil {
-		o.Next.RecordHeartbeat(ctx, details...)
 	}
 }

@@ -26,7 +26,7 @@ const (
 	// activity on, unless the workers of a map say otherwise.
 	HeartbeatTimeout = Contact + HeartbeatEvery + Arrival + Ending
 	// Arrival is how long an activity may have been under way to its worker, Ending the time
-	// that it has to end before the server hands it on.
+	// that it has to end before the server hands it on. The clocks may differ by as much.
 	Arrival = 5 * time.Second
 	Ending  = time.Second
 	// AnswerTimeout bounds an activity that only answers a question.

@@ -39,8 +39,6 @@ type Options struct {
 	Token string
 	// Codec decodes the workers' payloads. Default: TEMPORAL_CODEC_ENDPOINT, else none.
 	Codec converter.PayloadCodec
-	// Held is called when the answer to a request for work took long to decode.
-	Held func()
 }
 
 // ConnectError says that Temporal could not be used, why, and what to do.
@@ -125,14 +123,14 @@ func ClientOptions(o Options) (client.Options, error) {
 	}
 	options.HostPort = cmp.Or(o.Address, options.HostPort, "127.0.0.1:7233")
 	options.Namespace = cmp.Or(o.Namespace, options.Namespace, client.DefaultNamespace)
-	encoding := rpccodec.Options{Held: o.Held}
+	var encoding rpccodec.Codec
 	switch remote := profile.Codec; {
 	case o.Codec != nil:
-		encoding.Codec = rpccodec.Local(o.Codec)
+		encoding = rpccodec.Local(o.Codec)
 	case remote != nil && remote.Endpoint != "":
-		encoding.Codec = rpccodec.Remote{Endpoint: remote.Endpoint, Auth: remote.Auth, Namespace: options.Namespace}
+		encoding = rpccodec.Remote{Endpoint: remote.Endpoint, Auth: remote.Auth, Namespace: options.Namespace}
 	}
-	if encoding.Codec != nil {
+	if encoding != nil {
 		options.FailureConverter = codec.Failures(nil)
 	}
 	options.ConnectionOptions.DialOptions = append(options.ConnectionOptions.DialOptions, grpc.WithChainUnaryInterceptor(rpccodec.Interceptor(encoding)))

@@ -23,13 +23,13 @@ type beats struct {
 }
 
 // encode encodes the details of a heartbeat, or takes those of the one before.
-func (b *beats) encode(ctx context.Context, o Options, beat *workflowservice.RecordActivityTaskHeartbeatRequest) (any, error) {
-	if o.Codec == nil {
+func (b *beats) encode(ctx context.Context, c Codec, beat *workflowservice.RecordActivityTaskHeartbeatRequest) (any, error) {
+	if c == nil {
 		return beat, nil
 	}
 	limited, cancel := context.WithTimeout(ctx, beatPatience)
 	defer cancel()
-	encoded, err := o.encode(limited, beat)
+	encoded, err := encode(limited, c, beat)
 	token := string(beat.GetTaskToken())
 	if err == nil {
 		b.last.Store(token, encoded.(*workflowservice.RecordActivityTaskHeartbeatRequest).GetDetails())

@@ -33,54 +33,32 @@ const (
 	atOnce        = 8
 )
 
-// Options say how a connection encodes.
-type Options struct {
-	// Codec is nil where nothing is encoded.
-	Codec Codec
-	// Held is called when a request for work was answered and the codec took so long that
-	// the server may soon give the work to others.
-	Held func()
-}
-
-// heldLong is how long that is.
-const heldLong = 500 * time.Millisecond
-
-var polls = map[string]bool{
-	workflowservice.WorkflowService_PollActivityTaskQueue_FullMethodName: true,
-	workflowservice.WorkflowService_PollWorkflowTaskQueue_FullMethodName: true,
-}
-
-// Interceptor makes every call of a connection pass through a codec. Headers and search
-// attributes pass as they are, as with the SDK's data converters.
-func Interceptor(o Options) grpc.UnaryClientInterceptor {
+// Interceptor makes every call of a connection pass through a codec, nil for none.
+// Headers and search attributes pass as they are, as with the SDK's data converters.
+func Interceptor(c Codec) grpc.UnaryClientInterceptor {
 	var beats beats
 	return func(ctx context.Context, method string, request, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, options ...grpc.CallOption) (err error) {
 		if beat, ok := request.(*workflowservice.RecordActivityTaskHeartbeatRequest); ok {
-			request, err = beats.encode(ctx, o, beat)
+			request, err = beats.encode(ctx, c, beat)
 		} else {
 			beats.forget(request)
-			request, err = o.encode(ctx, request)
+			request, err = encode(ctx, c, request)
 		}
 		if err != nil {
 			return err
 		}
 		if err := call(ctx, method, request, reply, cc, options...); err != nil {
-			return o.decodeError(ctx, err)
+			return decodeError(ctx, c, err)
 		}
-		answered := time.Now()
-		err = o.decode(ctx, reply)
-		if o.Held != nil && polls[method] && time.Since(answered) > heldLong {
-			o.Held()
-		}
-		return err
+		return decode(ctx, c, reply)
 	}
 }
 
 // encode returns a message with its payloads encoded. The message itself stays, since the
 // SDK sends it again after some errors.
-func (o Options) encode(ctx context.Context, given any) (any, error) {
+func encode(ctx context.Context, c Codec, given any) (any, error) {
 	message, ok := given.(proto.Message)
-	if !ok || o.Codec == nil {
+	if !ok || c == nil {
 		return given, nil
 	}
 	message = proto.Clone(message)
@@ -90,7 +68,7 @@ func (o Options) encode(ctx context.Context, given any) (any, error) {
 	}
 	// What no data converter made is between the SDK and the server.
 	found.payloads = slices.DeleteFunc(found.payloads, func(p *common.Payload) bool { return len(p.GetMetadata()[converter.MetadataEncoding]) == 0 })
-	err = inBatches(ctx, found.payloads, o.Codec.Encode, func(_ *common.Payload, err error) error {
+	err = inBatches(ctx, found.payloads, c.Encode, func(_ *common.Payload, err error) error {
 		return status.Errorf(codes.InvalidArgument, "encode a payload: %v", err)
 	})
 	if err != nil {
@@ -101,7 +79,7 @@ func (o Options) encode(ctx context.Context, given any) (any, error) {
 
 // decode decodes the payloads of a message in place. One that the codec refuses stays as
 // it is, with the reason, for its reader to name.
-func (o Options) decode(ctx context.Context, given any) error {
+func decode(ctx context.Context, c Codec, given any) error {
 	message, ok := given.(proto.Message)
 	if !ok {
 		return nil
@@ -110,8 +88,8 @@ func (o Options) decode(ctx context.Context, given any) error {
 	if err != nil {
 		return err
 	}
-	if o.Codec != nil {
-		err = inBatches(ctx, found.payloads, o.Codec.Decode, func(p *common.Payload, err error) error {
+	if c != nil {
+		err = inBatches(ctx, found.payloads, c.Decode, func(p *common.Payload, err error) error {
 			payload.MarkRefused(p, err)
 			return nil
 		})
@@ -126,14 +104,14 @@ func (o Options) decode(ctx context.Context, given any) error {
 }
 
 // decodeError decodes the payloads in an error, such as that of a query.
-func (o Options) decodeError(ctx context.Context, err error) error {
+func decodeError(ctx context.Context, c Codec, err error) error {
 	answer, ok := status.FromError(err)
 	if !ok || len(answer.Proto().GetDetails()) == 0 {
 		return err
 	}
 	told := answer.Proto()
 	for _, detail := range told.GetDetails() {
-		if o.decode(ctx, detail) != nil {
+		if decode(ctx, c, detail) != nil {
 			return err
 		}
 	}

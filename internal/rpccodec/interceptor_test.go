@@ -81,9 +81,9 @@ func sealed(t testing.TB, k *codec.Keys, value any) *common.Payload {
 }
 
 // call makes a call through a codec. The server sees sent and gives answer.
-func call(ctx context.Context, o rpccodec.Options, method string, request, answer proto.Message) (sent, got proto.Message, err error) {
+func call(ctx context.Context, c rpccodec.Codec, method string, request, answer proto.Message) (sent, got proto.Message, err error) {
 	got = answer.ProtoReflect().New().Interface()
-	err = rpccodec.Interceptor(o)(ctx, method, request, got, nil, func(_ context.Context, _ string, request, reply any, _ *grpc.ClientConn, _ ...grpc.CallOption) error {
+	err = rpccodec.Interceptor(c)(ctx, method, request, got, nil, func(_ context.Context, _ string, request, reply any, _ *grpc.ClientConn, _ ...grpc.CallOption) error {
 		sent = request.(proto.Message)
 		proto.Merge(reply.(proto.Message), answer)
 		return nil
@@ -104,7 +104,7 @@ func TestInterceptor_WhatItEncodes(t *testing.T) {
 		SearchAttributes: &common.SearchAttributes{IndexedFields: map[string]*common.Payload{"GpumuxTask": plain(t, "open")}},
 	}
 	given := proto.Clone(request)
-	sent, _, err := call(t.Context(), rpccodec.Options{Codec: rpccodec.Local(k)}, start, request, &workflowservice.StartWorkflowExecutionResponse{})
+	sent, _, err := call(t.Context(), rpccodec.Local(k), start, request, &workflowservice.StartWorkflowExecutionResponse{})
 	require.NoError(t, err)
 	require.True(t, proto.Equal(given, request))
 	require.NotContains(t, fmt.Sprint(sent), "marker")
@@ -114,7 +114,7 @@ func TestInterceptor_WhatItEncodes(t *testing.T) {
 	poll := &workflowservice.PollWorkflowTaskQueueResponse{Messages: []*protocol.Message{{}}}
 	poll.Messages[0].Body, err = anypb.New(&update.Request{Input: &update.Input{Args: &common.Payloads{Payloads: []*common.Payload{sealed(t, k, "marker")}}}})
 	require.NoError(t, err)
-	_, got, err := call(t.Context(), rpccodec.Options{Codec: rpccodec.Local(k)}, start, &workflowservice.PollWorkflowTaskQueueRequest{}, poll)
+	_, got, err := call(t.Context(), rpccodec.Local(k), start, &workflowservice.PollWorkflowTaskQueueRequest{}, poll)
 	require.NoError(t, err)
 	var body update.Request
 	require.NoError(t, got.(*workflowservice.PollWorkflowTaskQueueResponse).Messages[0].Body.UnmarshalTo(&body))
@@ -124,7 +124,7 @@ func TestInterceptor_WhatItEncodes(t *testing.T) {
 	command := &workflowservice.RespondNexusTaskCompletedRequest{Response: &nexus.Response{Variant: &nexus.Response_StartOperation{
 		StartOperation: &nexus.StartOperationResponse{Variant: &nexus.StartOperationResponse_SyncSuccess{
 			SyncSuccess: &nexus.StartOperationResponse_Sync{Payload: &common.Payload{Data: []byte("done")}}}}}}}
-	sent, _, err = call(t.Context(), rpccodec.Options{Codec: rpccodec.Local(k)}, start, command, &workflowservice.RespondNexusTaskCompletedResponse{})
+	sent, _, err = call(t.Context(), rpccodec.Local(k), start, command, &workflowservice.RespondNexusTaskCompletedResponse{})
 	require.NoError(t, err)
 	require.True(t, proto.Equal(command, sent))
 }
@@ -136,7 +136,7 @@ func TestInterceptor_DecodesErrors(t *testing.T) {
 	told, err := status.New(codes.InvalidArgument, "failed").WithDetails(&errordetails.QueryFailedFailure{
 		Failure: &failure.Failure{EncodedAttributes: sealed(t, k, "why")}})
 	require.NoError(t, err)
-	err = rpccodec.Interceptor(rpccodec.Options{Codec: rpccodec.Local(k)})(t.Context(), start, &workflowservice.QueryWorkflowRequest{},
+	err = rpccodec.Interceptor(rpccodec.Local(k))(t.Context(), start, &workflowservice.QueryWorkflowRequest{},
 		&workflowservice.QueryWorkflowResponse{}, nil, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error { return told.Err() })
 	require.Equal(t, codes.InvalidArgument, status.Code(err))
 	details := status.Convert(err).Details()
@@ -162,7 +162,7 @@ func TestInterceptor_OutlastsAnOutage(t *testing.T) {
 			t.Parallel()
 			remote, asked := server(t, k, 3, wrong)
 			request := &workflowservice.StartWorkflowExecutionRequest{Input: &common.Payloads{Payloads: []*common.Payload{plain(t, "marker")}}}
-			sent, _, err := call(t.Context(), rpccodec.Options{Codec: remote}, start, request, &workflowservice.StartWorkflowExecutionResponse{})
+			sent, _, err := call(t.Context(), remote, start, request, &workflowservice.StartWorkflowExecutionResponse{})
 			require.NoError(t, err)
 			require.NotContains(t, fmt.Sprint(sent), "marker")
 			require.EqualValues(t, 4, asked.Load())
@@ -181,7 +181,7 @@ func TestInterceptor_SaysWhoIsAway(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	answer := &workflowservice.PollActivityTaskQueueResponse{Input: &common.Payloads{Payloads: []*common.Payload{sealed(t, k, "marker")}}}
-	_, _, err := call(ctx, rpccodec.Options{Codec: remote}, poll, &workflowservice.PollActivityTaskQueueRequest{}, answer)
+	_, _, err := call(ctx, remote, poll, &workflowservice.PollActivityTaskQueueRequest{}, answer)
 	require.Equal(t, codes.DeadlineExceeded, status.Code(err))
 	require.Greater(t, asked.Load(), int64(1))
 	for _, text := range []string{"codec server at http://127.0.0.1:", "TEMPORAL_CODEC_ENDPOINT", "503 Service Unavailable: out of order"} {
@@ -189,7 +189,7 @@ func TestInterceptor_SaysWhoIsAway(t *testing.T) {
 	}
 	require.NotContains(t, err.Error(), "secret")
 	remote.Endpoint = "http://127.0.0.1:1/secret"
-	_, _, err = call(ctx, rpccodec.Options{Codec: remote}, poll, &workflowservice.PollActivityTaskQueueRequest{}, answer)
+	_, _, err = call(ctx, remote, poll, &workflowservice.PollActivityTaskQueueRequest{}, answer)
 	require.ErrorContains(t, err, "codec server at http://127.0.0.1:1 (TEMPORAL_CODEC_ENDPOINT) failed: ")
 	require.NotContains(t, err.Error(), "secret")
 }
@@ -205,7 +205,7 @@ func TestInterceptor_ARefusedPayload(t *testing.T) {
 	for name, c := range map[string]rpccodec.Codec{"here": rpccodec.Local(k), "remote": remote} {
 		answer := &workflowservice.PollActivityTaskQueueResponse{Input: &common.Payloads{Payloads: []*common.Payload{
 			sealed(t, k, "whole"), proto.Clone(broken).(*common.Payload), plain(t, "open")}}}
-		_, got, err := call(t.Context(), rpccodec.Options{Codec: c}, poll, &workflowservice.PollActivityTaskQueueRequest{}, answer)
+		_, got, err := call(t.Context(), c, poll, &workflowservice.PollActivityTaskQueueRequest{}, answer)
 		require.NoError(t, err, name)
 		all := got.(*workflowservice.PollActivityTaskQueueResponse).GetInput().GetPayloads()
 		require.Equal(t, `"whole"`, string(all[0].GetData()), name)
@@ -217,7 +217,7 @@ func TestInterceptor_ARefusedPayload(t *testing.T) {
 	}
 	refuses, _ := server(t, k, 1<<40, func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusBadRequest) })
 	request := &workflowservice.StartWorkflowExecutionRequest{Input: &common.Payloads{Payloads: []*common.Payload{plain(t, "marker")}}}
-	_, _, err := call(t.Context(), rpccodec.Options{Codec: refuses}, start, request, &workflowservice.StartWorkflowExecutionResponse{})
+	_, _, err := call(t.Context(), refuses, start, request, &workflowservice.StartWorkflowExecutionResponse{})
 	require.Equal(t, codes.InvalidArgument, status.Code(err))
 }
 
@@ -233,7 +233,7 @@ func TestInterceptor_Batches(t *testing.T) {
 	for range 2 {
 		request.Input.Payloads = append(request.Input.Payloads, plain(t, strings.Repeat("large", 50_000)))
 	}
-	sent, _, err := call(t.Context(), rpccodec.Options{Codec: remote}, start, request, &workflowservice.StartWorkflowExecutionResponse{})
+	sent, _, err := call(t.Context(), remote, start, request, &workflowservice.StartWorkflowExecutionResponse{})
 	require.NoError(t, err)
 	require.EqualValues(t, 4, asked.Load())
 	for i, p := range sent.(*workflowservice.StartWorkflowExecutionRequest).GetInput().GetPayloads() {
@@ -250,7 +250,7 @@ func TestInterceptor_HeartbeatsGoOn(t *testing.T) {
 	k := keys(t)
 	const method = workflowservice.WorkflowService_RecordActivityTaskHeartbeat_FullMethodName
 	codec := &switched{Codec: rpccodec.Local(k)}
-	through := rpccodec.Interceptor(rpccodec.Options{Codec: codec})
+	through := rpccodec.Interceptor(codec)
 	var sent []*workflowservice.RecordActivityTaskHeartbeatRequest
 	beat := func(token, details string) error {
 		request := &workflowservice.RecordActivityTaskHeartbeatRequest{TaskToken: []byte(token), Details: &common.Payloads{Payloads: []*common.Payload{plain(t, details)}}}
@@ -284,21 +284,6 @@ func (s *switched) Encode(ctx context.Context, p []*common.Payload) ([]*common.P
 	return s.Codec.Encode(ctx, p)
 }
 
-// Work that took long to decode may be another worker's by then.
-func TestInterceptor_HeldUp(t *testing.T) {
-	t.Parallel()
-	k := keys(t)
-	remote, _ := server(t, k, 5, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
-	held := 0
-	o := rpccodec.Options{Codec: remote, Held: func() { held++ }}
-	answer := &workflowservice.PollActivityTaskQueueResponse{Input: &common.Payloads{Payloads: []*common.Payload{sealed(t, k, "marker")}}}
-	for range 2 { // the second one is answered at once
-		_, _, err := call(t.Context(), o, poll, &workflowservice.PollActivityTaskQueueRequest{}, answer)
-		require.NoError(t, err)
-		require.Equal(t, 1, held)
-	}
-}
-
 // Without a codec too, a reference to external storage gets an encoding that the SDK
 // hands on, and that says which driver is missing.
 func TestInterceptor_ExternalStorage(t *testing.T) {
@@ -310,7 +295,7 @@ func TestInterceptor_ExternalStorage(t *testing.T) {
 			Data: []byte(`{"driver_name":"theirs","driver_claim":{"claim_data":{"key":"k"}}}`)},
 	} {
 		answer := &workflowservice.PollActivityTaskQueueResponse{Input: &common.Payloads{Payloads: []*common.Payload{reference}}}
-		_, got, err := call(t.Context(), rpccodec.Options{}, poll, &workflowservice.PollActivityTaskQueueRequest{}, answer)
+		_, got, err := call(t.Context(), nil, poll, &workflowservice.PollActivityTaskQueueRequest{}, answer)
 		require.NoError(t, err, name)
 		raw := converter.NewRawValue(got.(*workflowservice.PollActivityTaskQueueResponse).GetInput().GetPayloads()[0])
 		require.ErrorContains(t, payload.Decode(raw, new(contract.PartsInput)), `is in external storage, with the driver "theirs"`, name)
