@@ -23,7 +23,7 @@ func ExampleNew() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	w, err := workers.New(c, workers.Options{Version: "1.2.3", Log: sdklog.NewStructuredLogger(slog.Default())})
+	w, err := workers.New(c, workers.Options{Dedicated: true, Version: "1.2.3", Log: sdklog.NewStructuredLogger(slog.Default())})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -37,7 +37,7 @@ import (
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-// Options adjust a Worker; the zero value is right for a process of its own.
+// Options adjust a Worker; the zero value serves a program that does other things, too.
 type Options struct {
 	// Client is an open connection, which stays open. Default: dialled by Config.Temporal.
 	Client client.Client
@@ -47,6 +47,10 @@ type Options struct {
 	Codec converter.PayloadCodec
 	// Alone is for a worker without Temporal and store, which runs RunDirect alone.
 	Alone bool
+	// Dedicated lets the worker change its program, which is to do nothing else, on Linux: it
+	// adopts orphans of tasks and hides its memory from them. docs/services.md says what is
+	// lost without. Default false.
+	Dedicated bool
 	// Inventory is the host's devices, which the worker does not close. Default: gpu.Open,
 	// which takes a minute where the driver hangs.
 	Inventory *gpu.Inventory
@@ -131,6 +135,9 @@ func New(c config.Config, o Options) (*Worker, error) {
 	o.StopTimeout = cmp.Or(o.StopTimeout, 30*time.Second)
 	o.Grace = cmp.Or(o.Grace, 5*time.Second)
 	o.Version = cmp.Or(o.Version, "dev")
+	if o.Dedicated {
+		process.Dedicate()
+	}
 	notices := &notice.List{Say: o.Notice}
 	w := &Worker{o: o, log: zapOf(o.Log), notices: notices, config: c, inventory: o.Inventory, failed: make(chan error, 1), stopped: make(chan struct{}),
 		slack: 10 * time.Second}

@@ -130,7 +130,7 @@ func (b *Bench) serve(ctx context.Context, s stage) (*served, error) {
 		Store: b.storeURL, Dir: b.Folder, Tasks: map[string]config.Task{s.workload: task},
 		Pools: []config.Pool{{Name: pool, Devices: s.devices, Sharing: sharing.Mode(s.sharing), Slots: config.Slots(s.slots)}},
 	}, workers.Options{
-		Client: b.Starter.Client, Inventory: b.inventory, Version: b.Version, StopTimeout: time.Second, Log: workers.Zap(b.Log),
+		Client: b.Starter.Client, Dedicated: true, Inventory: b.inventory, Version: b.Version, StopTimeout: time.Second, Log: workers.Zap(b.Log),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set up the worker: %w", err)

@@ -62,7 +62,7 @@ The log goes to standard error, as JSON lines when that is no terminal.`,
 			return app.Unavailable(fmt.Errorf("list this machine's devices: %w", err))
 		}
 		defer inventory.Close()
-		w, err := workers.New(conf, workers.Options{Inventory: inventory, Version: a.Version, Log: workers.Zap(log)})
+		w, err := workers.New(conf, workers.Options{Dedicated: true, Inventory: inventory, Version: a.Version, Log: workers.Zap(log)})
 		if err != nil {
 			return err
 		}

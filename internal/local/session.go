@@ -201,8 +201,8 @@ func (s *Session) connect(conf config.Config, keys *codec.Keys) error {
 	if err != nil || conf.Tasks == nil {
 		return err
 	}
-	s.worker, err = workers.New(conf, workers.Options{Client: s.Client, Inventory: s.o.Inventory, Version: s.o.Version, Log: workers.Zap(s.o.Log), Notice: s.notice,
-		StopTimeout: cmp.Or(s.o.StopTimeout, time.Second)})
+	s.worker, err = workers.New(conf, workers.Options{Client: s.Client, Dedicated: true, Inventory: s.o.Inventory, Version: s.o.Version,
+		Log: workers.Zap(s.o.Log), Notice: s.notice, StopTimeout: cmp.Or(s.o.StopTimeout, time.Second)})
 	return err
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/internal/process"
 	"github.com/gpumux/gpumux/internal/session"
 )
 
@@ -108,6 +109,7 @@ func TestWatch_EndsWhatTakesItsMemoryInOneCall(t *testing.T) {
 // The watch follows a forked process like any other. Pages shared with the template do
 // not count for the next process.
 func TestWatch_EndsAForkedProcess(t *testing.T) {
+	process.Dedicate()
 	b := newWorkbench(t, nil, false)
 	s := b.slot(gpu.CPU, 200<<20)
 	task := b.task("hold")

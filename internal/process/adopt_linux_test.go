@@ -34,10 +34,10 @@ func TestProcess_ADeathThatIsSeenLateIsOne(t *testing.T) {
 
 // Only a child of the worker's own that has the mark is taken for a task process.
 func TestAdopt_ItsOwnOnly(t *testing.T) {
-	require.ErrorContains(t, (&Process{mark: 1}).Adopt(os.Getpid()), "does not belong to the worker")
+	require.ErrorContains(t, (&Process{Mark: 1}).Adopt(os.Getpid()), "does not belong to the worker")
 	cmd := exec.Command("sleep", "600")
 	require.NoError(t, cmd.Start())
-	require.ErrorContains(t, (&Process{mark: 1}).Adopt(cmd.Process.Pid), "does not carry its mark")
+	require.ErrorContains(t, (&Process{Mark: 1}).Adopt(cmd.Process.Pid), "does not carry its mark")
 	require.Error(t, cmd.Wait(), "it was killed")
 	require.False(t, leads(cmd.Process.Pid))
 }

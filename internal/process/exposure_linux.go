@@ -1,11 +1,10 @@
 package process
 
 import (
-	"bytes"
-	"cmp"
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 )
 
 // When memory runs out, the kernel kills the process with the highest score: the
@@ -15,19 +14,20 @@ import (
 const (
 	TaskExposure     = 500
 	TemplateExposure = 250
-	mostExposure     = 1000
+	maxExposure      = 1000
 )
 
-// expose makes the out-of-memory killer choose a process and its descendants first.
-func expose(pid, by int) error {
-	own, err := os.ReadFile(proc + "/self/oom_score_adj")
-	worker, parseErr := strconv.Atoi(string(bytes.TrimSpace(own)))
-	if err := cmp.Or(err, parseErr); err != nil {
-		return fmt.Errorf("read what the worker is exposed by to the out-of-memory killer: %w", err)
+// expose makes the out-of-memory killer choose a process and its descendants before the
+// worker.
+func expose(pid, exposure int) error {
+	data, err := os.ReadFile("/proc/self/oom_score_adj")
+	if err != nil {
+		return err
 	}
-	file := fmt.Sprintf("%s/%d/oom_score_adj", proc, pid)
-	if err := os.WriteFile(file, strconv.AppendInt(nil, int64(min(worker+by, mostExposure)), 10), 0); err != nil {
-		return fmt.Errorf("expose process %d to the out-of-memory killer before the worker: %w", pid, err)
+	worker, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		return err
 	}
-	return nil
+	file := fmt.Sprintf("/proc/%d/oom_score_adj", pid)
+	return os.WriteFile(file, []byte(strconv.Itoa(min(worker+exposure, maxExposure))), 0)
 }

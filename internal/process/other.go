@@ -18,6 +18,11 @@ func expose(int, int) error { return nil }
 
 func newMark() uint64 { return 0 }
 
+// Dedicate does nothing: only Linux lets a program adopt orphans.
+func Dedicate() {}
+
+func Dedicated() bool { return false }
+
 func spawn(cmd *exec.Cmd, _ uint64) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return cmd.Start()

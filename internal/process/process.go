@@ -1,7 +1,8 @@
 // Package process owns one operating-system process with its descendants: its start, its
 // mark, output file and out-of-memory score, its end, and the sweeper behind a killed
-// worker. It hides this program from them (conceal), and never speaks with the process. A
-// Process stops when Destroy or Kill returns, or by itself; Exited is closed then.
+// worker. It never speaks with the process, and changes this program only where Dedicate
+// asks for it. A Process stops when Destroy or Kill returns, or by itself; Exited is
+// closed then.
 package process
 
 import (
@@ -9,7 +10,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -32,8 +32,11 @@ type Process struct {
 	Patience time.Duration
 	Lingers  func()
 
+	// Mark is the limit on file locks that marks its descendants; 0 is none. A forked process
+	// sets it before Adopt.
+	Mark uint64
+
 	ending  sync.Once
-	mark    uint64 // see mark_linux.go
 	process *os.Process
 	killed  time.Time // when a wait for its end began
 }
@@ -57,12 +60,8 @@ func New(o Options) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{o: o, mark: newMark(), Out: out, Exited: make(chan struct{})}
-	return p, nil
+	return &Process{o: o, Mark: newMark(), Out: out, Exited: make(chan struct{})}, nil
 }
-
-// Mark is the limit on file locks that a forked process sets before Adopt; 0 is none.
-func (p *Process) Mark() uint64 { return p.mark }
 
 // Command describes a process to start.
 type Command struct {
@@ -79,12 +78,6 @@ type Command struct {
 func (p *Process) Start(run Command) error {
 	cmd := exec.Command(run.Argv[0], run.Argv[1:]...)
 	cmd.Dir = run.Dir
-	// A relative program is relative to the folder, as a shell there would find it.
-	if cmd.Err == nil && filepath.Base(run.Argv[0]) != run.Argv[0] && !filepath.IsAbs(run.Argv[0]) && run.Dir != "" {
-		if abs, err := filepath.Abs(filepath.Join(run.Dir, run.Argv[0])); err == nil {
-			cmd.Path = abs
-		}
-	}
 	cmd.Env = append([]string{}, run.Env...) // never the worker's
 	cmd.ExtraFiles, cmd.Stdout, cmd.Stderr = run.Files, p.Out.File, p.Out.File
 	if run.Stdin != nil {
@@ -93,8 +86,8 @@ func (p *Process) Start(run Command) error {
 	if run.Stdout != nil {
 		cmd.Stdout = run.Stdout
 	}
-	if err := spawn(cmd, p.mark); err != nil {
-		p.release()
+	if err := spawn(cmd, p.Mark); err != nil {
+		p.Out.close()
 		return &ProgramError{run.Argv[0], err}
 	}
 	p.Program, p.process, p.PID = run.Argv[0], cmd.Process, cmd.Process.Pid
@@ -107,9 +100,6 @@ func (p *Process) expose() {
 		p.o.Log.Debug("a task process is as likely to be killed as the worker when memory runs out", zap.String("why", err.Error()))
 	}
 }
-
-// release closes the output.
-func (p *Process) release() { p.Out.close() }
 
 // Follow reaps the process in the background. It calls gone before it closes Exited.
 func (p *Process) Follow(gone func()) {
@@ -147,40 +137,30 @@ func (p *Process) Announce() {
 // Leaves reports whether a process has ended or is about to. The kernel closes a dying
 // process's files before the process can be reaped, on a busy machine long before.
 func (p *Process) Leaves() bool {
-	for {
-		select {
-		case <-p.Exited:
-			return true
-		case <-time.After(time.Second):
-			if lives(p.PID) {
-				return false
-			}
-			p.killStrays() // a descendant that traces it keeps it from being reaped
-			p.linger()
+	for !p.ends() {
+		if lives(p.PID) {
+			return false
 		}
+		p.linger()
+	}
+	return true
+}
+
+// Destroy kills the process and returns when nothing of it is left.
+func (p *Process) Destroy() {
+	p.Signal(syscall.SIGKILL)
+	for !p.ends() {
+		p.linger()
 	}
 }
 
-// destroyLimit is how long a kill may take before Destroy looks for what holds it.
-const destroyLimit = time.Second
-
-// Destroy kills the process and returns when nothing of it is left. A descendant that
-// traces it may hold it, and then has to end first.
-func (p *Process) Destroy() {
-	p.Signal(syscall.SIGKILL)
-	if p.killed.IsZero() {
-		p.killed = time.Now()
-	}
-	held := time.NewTicker(destroyLimit)
-	defer held.Stop()
-	for {
-		select {
-		case <-p.Exited:
-			return
-		case <-held.C:
-			p.killStrays()
-			p.linger()
-		}
+// ends waits a second at most.
+func (p *Process) ends() bool {
+	select {
+	case <-p.Exited:
+		return true
+	case <-time.After(time.Second):
+		return false
 	}
 }
 
@@ -188,8 +168,10 @@ func (p *Process) Destroy() {
 const LingerHint = "look at the process's state, /proc/PID/stack and the kernel's log (dmesg) for a driver or a file system that " +
 	"hangs, and end a debugger that holds it; the slot goes on by itself when the process is gone, else reboot the host"
 
-// linger is called every second while a killed process does not end.
+// linger is called every second while a killed process does not end. A descendant that
+// traces it may hold it, and then has to end first.
 func (p *Process) linger() {
+	p.killStrays()
 	switch {
 	case p.killed.IsZero():
 		p.killed = time.Now()
@@ -201,7 +183,7 @@ func (p *Process) linger() {
 // Kill destroys the process and releases its output.
 func (p *Process) Kill() {
 	p.Destroy()
-	p.release()
+	p.Out.close()
 }
 
 // Scarce reports whether the system lacked what it will have again, such as memory.

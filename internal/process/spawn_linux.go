@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,21 +18,9 @@ import (
 var (
 	taskSpawner   = sync.OnceValue(newSpawner)
 	spawnerThread atomic.Int32
-	// becomeParent prepares the worker for its first child.
-	becomeParent = sync.OnceFunc(func() {
-		// The worker adopts orphaned descendants instead of init, so none is lost.
-		unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-		conceal()
-		go func() {
-			for range time.Tick(reapOrphansEvery) {
-				reapOrphans()
-			}
-		}()
-	})
 )
 
 func newSpawner() chan<- func() {
-	becomeParent()
 	work := make(chan func())
 	go func() {
 		runtime.LockOSThread()
@@ -69,9 +56,7 @@ func startLeader(cmd *exec.Cmd, mark uint64) error {
 		err := cmd.Start()
 		if err == nil {
 			leaders.Store(cmd.Process.Pid, true)
-		}
-		if err == nil && mark != 0 {
-			setMark(cmd.Process.Pid, mark) // fails where the program has another user's rights, such as sudo
+			setMark(cmd.Process.Pid, mark)
 		}
 		started <- err
 	}
@@ -103,12 +88,12 @@ func killGroup(pid int, signal syscall.Signal) { syscall.Kill(-pid, signal) }
 // MostResident is the peak resident memory of an ended process or a reaped child, or 0. A
 // process inherits this one's peak, so a smaller one tells nothing.
 func MostResident(ended *os.ProcessState) int64 {
-	var own syscall.Rusage
-	theirs, ok := ended.SysUsage().(*syscall.Rusage)
-	if !ok || syscall.Getrusage(syscall.RUSAGE_SELF, &own) != nil || theirs.Maxrss <= own.Maxrss {
+	var self syscall.Rusage
+	usage, ok := ended.SysUsage().(*syscall.Rusage)
+	if !ok || syscall.Getrusage(syscall.RUSAGE_SELF, &self) != nil || usage.Maxrss <= self.Maxrss {
 		return 0
 	}
-	return theirs.Maxrss << 10
+	return usage.Maxrss << 10
 }
 
 func outputFile() (*os.File, error) {

@@ -51,7 +51,7 @@ func (p *Process) killOrphans() (found bool) {
 
 // owns reports whether a process is this one, in its group, or marked as its descendant.
 func (p *Process) owns(pid int) bool {
-	return p.mark != 0 && markOf(pid) == p.mark || p.PID != 0 && groupOf(pid) == p.PID
+	return p.Mark != 0 && markOf(pid) == p.Mark || p.PID != 0 && groupOf(pid) == p.PID
 }
 
 // exitingFlag is the kernel's PF_EXITING.
@@ -88,7 +88,7 @@ func reapOrphans() {
 	defer childLock.Unlock()
 	for _, pid := range children() {
 		// Other parts of this program reap their own.
-		if !leads(pid) && (leads(groupOf(pid)) || program() != 0 && markOf(pid)/ownNumbers == program()) {
+		if !leads(pid) && (leads(groupOf(pid)) || program() != 0 && markOf(pid)/processNumbers == program()) {
 			syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
 		}
 	}
@@ -98,7 +98,7 @@ func reapOrphans() {
 // first adopts orphans, and CLONE_PARENT gives children to the starter of processes.
 func children() (pids []int) {
 	for _, thread := range []int{os.Getpid(), int(spawnerThread.Load())} {
-		list, _ := os.ReadFile(fmt.Sprintf("%s/self/task/%d/children", proc, thread))
+		list, _ := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/children", thread))
 		for field := range bytes.FieldsSeq(list) {
 			if pid, err := strconv.Atoi(string(field)); err == nil {
 				pids = append(pids, pid)

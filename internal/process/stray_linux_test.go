@@ -123,6 +123,7 @@ time.sleep(600)`, unix.SYS_CLONE, unix.CLONE_PARENT|int(syscall.SIGCHLD))},
 
 func needsMarks(t *testing.T) {
 	t.Helper()
+	Dedicate()
 	if program() == 0 {
 		rig.Because(t, rig.Kernel, "no process may be marked")
 	}

@@ -20,7 +20,7 @@ func Adopt(task launch.Task, o Options, fork func(mark uint64, output, wire *os.
 		p.disconnect()
 		return nil, err
 	}
-	pid, err := fork(p.Process.Mark(), p.Process.Out.File, files[0])
+	pid, err := fork(p.Process.Mark, p.Process.Out.File, files[0])
 	if err == nil {
 		err = p.Process.Adopt(pid)
 	}

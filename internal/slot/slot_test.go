@@ -22,6 +22,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/internal/process"
 	"github.com/gpumux/gpumux/internal/runtimes"
 	"github.com/gpumux/gpumux/internal/slot"
 	"github.com/gpumux/gpumux/task"
@@ -30,6 +31,7 @@ import (
 // TestMain is also the programs that tests start, such as a worker to kill and a task
 // process in Go.
 func TestMain(m *testing.M) {
+	process.Dedicate()
 	switch os.Getenv("GPUMUX_TEST_PROGRAM") {
 	case "worker":
 		doomed()

@@ -97,7 +97,7 @@ func (c *Child) Unready(e *diagnosis.Evidence) {
 // Fork returns a process that has imported the task; edition is its code's edition now.
 // On ErrNone the caller starts a new interpreter; any other error ends the call.
 func (ts *Set) Fork(ctx context.Context, task launch.Task, o session.Options, edition string) (*Child, error) {
-	if !possible || task.Python == "" || task.Fresh == launch.Spawn {
+	if !process.Dedicated() || task.Python == "" || task.Fresh == launch.Spawn {
 		return nil, ErrNone
 	}
 	for tries := 1; ; tries++ {

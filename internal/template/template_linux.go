@@ -21,8 +21,6 @@ import (
 	"github.com/gpumux/gpumux/internal/session"
 )
 
-const possible = true
-
 // template is a process that has imported a task and forks one process per fresh item. No
 // item runs in it. The worker owns the forked processes, and they outlive it.
 type template struct {

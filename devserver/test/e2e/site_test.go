@@ -109,7 +109,7 @@ func (s *site) worker(pool string, slots int) *workers.Worker {
 
 func (s *site) serve(c config.Config) *workers.Worker {
 	s.t.Helper()
-	w, err := workers.New(c, workers.Options{Client: s.client, StopTimeout: time.Second, Grace: time.Second})
+	w, err := workers.New(c, workers.Options{Client: s.client, Dedicated: true, StopTimeout: time.Second, Grace: time.Second})
 	require.NoError(s.t, err)
 	serve(s.t, w)
 	return w
