@@ -109,7 +109,7 @@ func (t *template) start() (p *session.Session, channel *net.UnixConn, fit bool)
 	why, limit := "", failedLimit
 	switch {
 	case evidence == nil:
-		why, limit = t.unfit(p, channel)
+		why, limit = unfit(channel)
 	case !evidence.Canceled:
 		why = "its import failed" // a new interpreter says how
 	}
@@ -126,19 +126,14 @@ func (t *template) start() (p *session.Session, channel *net.UnixConn, fit bool)
 }
 
 // unfit is why a loaded template must not fork, or "", and how long that holds.
-func (t *template) unfit(p *session.Session, channel *net.UnixConn) (why string, limit time.Duration) {
+func unfit(channel *net.UnixConn) (why string, limit time.Duration) {
 	var word [4096]byte
 	channel.SetReadDeadline(time.Now().Add(forkLimit))
 	n, err := channel.Read(word[:])
 	if err != nil {
 		return fmt.Sprintf("the template says nothing: %v", err), failedLimit
 	}
-	ready, ok := strings.CutPrefix(string(word[:n]), "ready ")
-	if !ok {
-		return strings.TrimPrefix(string(word[:n]), "refused "), unfitLimit
-	}
-	before, opened, _ := strings.Cut(ready, " ")
-	if why := footprint(procfs, p.Process.PID, strings.Split(before, ","), deviceFiles, opened); why != "" {
+	if why, refused := strings.CutPrefix(string(word[:n]), "refused "); refused {
 		return why, unfitLimit
 	}
 	if _, err := channel.Write([]byte("go")); err != nil {

@@ -20,6 +20,7 @@ from typing import Any, Callable
 
 from .chance import Chance
 from .devices import Devices, open_files
+from .footprint import unfit
 from .wire import DESCRIPTOR, Wire
 
 # Descriptors from that of the wire on which a task finds closed; the import must leave them free.
@@ -85,19 +86,19 @@ class Template:
             now = {number: signal.getsignal(number) for number in self._handlers}
             self._handlers = {number: now[number] for number in now if now[number] not in (None, self._handlers[number])}
             _try_fork()
+            gc.collect()
+            why = why or unfit(self._known, opened)
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
-        gc.collect()
         gc.freeze()
         _flush()
         self._outputs = [(fd, os.get_inheritable(fd)) for fd in _same(self._output)]
-        known = ",".join(map(str, self._known))
-        self._channel.send(f"refused {why}".encode()[:4096] if why else f"ready {known} {opened}".encode()[:4096])
+        self._answer(f"refused {why}" if why else "ready")
 
     def serve(self) -> bool:
         """True in a process that is ready to take a request; in the template False, when the worker wants no more."""
         if not self._channel.recv(64):
-            # The worker has checked what the import left, and wants no child.
+            # The worker wants no child.
             return False
         # Python's hooks cost more than a fork. They run once for the children of a batch, unless the import brought hooks of its own.
         fork, batch = (self._split, 1) if self._hooked else (_fork, _BATCH)
@@ -236,7 +237,7 @@ def leave(status: int) -> None:
 
 def _fork() -> int:
     with warnings.catch_warnings():
-        # They are about threads, which the worker checks.
+        # They are about threads, which footprint.py finds.
         warnings.simplefilter("ignore")
         return os.fork()
 
