@@ -44,7 +44,7 @@ func (c *Census) Follow(root int) {
 // Forget ends a tree; its processes belong to no tree from now on.
 func (c *Census) Forget(root int) {
 	delete(c.trees, root)
-	maps.DeleteFunc(c.roots, func(_, of int) bool { return of == root })
+	maps.DeleteFunc(c.roots, func(_, tree int) bool { return tree == root })
 }
 
 // Tree is a root's tree, or nil. It changes with the next round.

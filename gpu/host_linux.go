@@ -66,42 +66,17 @@ func (h host) signs() (found []string) {
 	return found
 }
 
-// cgroups is the directories from this process's cgroup up to the mounted root.
-func (h host) cgroups() []string {
+// cgroups is the directories from this process's cgroup up to the root. Without a cgroup
+// namespace of its own, a container sees the host's path but only its own subtree: its
+// root is its limit, and the others are not there.
+func (h host) cgroups() (dirs []string) {
+	const root = "/sys/fs/cgroup"
 	data, _ := h.read("proc/self/cgroup")
-	path := field(data, "0:", ":") // the line of version 2 is 0::/path
-	mount, root := h.cgroupMount()
-	if path == "" || mount == "" {
-		return nil
+	path := filepath.Join("/", field(data, "0:", ":")) // the line of version 2 is 0::/path
+	for ; path != "/"; path = filepath.Dir(path) {
+		dirs = append(dirs, root+path)
 	}
-	// Without a cgroup namespace of its own, a container sees the host's path but only
-	// its own subtree mounted.
-	if root != "/" {
-		path = strings.TrimPrefix(path, root)
-	}
-	if strings.HasPrefix(path, "/..") {
-		path = "/"
-	}
-	var dirs []string
-	for path = filepath.Clean("/" + path); ; path = filepath.Dir(path) {
-		dirs = append(dirs, filepath.Join(mount, path))
-		if path == "/" {
-			return dirs
-		}
-	}
-}
-
-// cgroupMount finds where version 2 is mounted, and which of its directories that is.
-func (h host) cgroupMount() (mount, root string) {
-	data, _ := h.read("proc/self/mountinfo")
-	for line := range strings.Lines(string(data)) {
-		before, after, ok := strings.Cut(line, " - ")
-		f := strings.Fields(before)
-		if ok && strings.HasPrefix(after, "cgroup2 ") && len(f) >= 5 {
-			return f[4], f[3]
-		}
-	}
-	return "", ""
+	return append(dirs, root)
 }
 
 // cgroupMemory is the limit of one cgroup and what counts against it. Cache that the

@@ -23,37 +23,35 @@ func files(t *testing.T, list map[string]string) host {
 const meminfo = "MemTotal:       1000 kB\nMemFree:         300 kB\nMemAvailable:    600 kB\n"
 
 func TestHost_Memory(t *testing.T) {
-	const mount = "30 24 0:27 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw\n"
 	for name, c := range map[string]struct {
 		files map[string]string
 		want  Memory
 	}{
 		"NoCgroup": {nil, Memory{Total: 1000, Free: 600, Used: 400}},
 		"NoLimit": {map[string]string{
-			"proc/self/cgroup": "0::/a/b\n", "proc/self/mountinfo": mount,
+			"proc/self/cgroup":             "0::/a/b\n",
 			"sys/fs/cgroup/a/b/memory.max": "max\n",
 		}, Memory{Total: 1000, Free: 600, Used: 400}},
 		"LimitOfAParent": {map[string]string{
-			"proc/self/cgroup": "1:name=systemd:/x\n0::/a/b\n", "proc/self/mountinfo": mount,
+			"proc/self/cgroup":           "1:name=systemd:/x\n0::/a/b\n",
 			"sys/fs/cgroup/a/memory.max": "409600\n", "sys/fs/cgroup/a/memory.current": "307200\n",
 			"sys/fs/cgroup/a/memory.stat":  "anon 1\ninactive_file 102400\n",
 			"sys/fs/cgroup/a/b/memory.max": "max\n",
 		}, Memory{Total: 400, Free: 200, Used: 200}},
 		"LimitAboveTheHost": {map[string]string{
-			"proc/self/cgroup": "0::/\n", "proc/self/mountinfo": mount,
+			"proc/self/cgroup":         "0::/\n",
 			"sys/fs/cgroup/memory.max": "99999999\n", "sys/fs/cgroup/memory.current": "1\n",
 		}, Memory{Total: 1000, Free: 600, Used: 400}},
 		"OverTheLimit": {map[string]string{
-			"proc/self/cgroup": "0::/\n", "proc/self/mountinfo": mount,
+			"proc/self/cgroup":         "0::/\n",
 			"sys/fs/cgroup/memory.max": "102400\n", "sys/fs/cgroup/memory.current": "204800\n",
 		}, Memory{Total: 100, Free: 0, Used: 100}},
 		"ContainerThatSeesTheHostsPath": {map[string]string{
 			"proc/self/cgroup":         "0::/docker/abc/app\n",
-			"proc/self/mountinfo":      "1 2 0:3 /docker/abc /sys/fs/cgroup ro - cgroup2 cgroup ro\n",
 			"sys/fs/cgroup/memory.max": "512000\n", "sys/fs/cgroup/memory.current": "0\n",
 		}, Memory{Total: 500, Free: 500, Used: 0}},
 		"PathOutsideTheNamespace": {map[string]string{
-			"proc/self/cgroup": "0::/../other\n", "proc/self/mountinfo": mount,
+			"proc/self/cgroup":         "0::/../other\n",
 			"sys/fs/cgroup/memory.max": "512000\n", "sys/fs/cgroup/memory.current": "512000\n",
 		}, Memory{Total: 500, Free: 0, Used: 500}},
 	} {

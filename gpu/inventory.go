@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -292,8 +291,3 @@ type absentError struct{ what, hint string }
 func (e *absentError) Error() string { return e.what + "; " + e.hint }
 
 const hintNoDriver = "install the NVIDIA driver, start the container with GPU access, or use devices: cpu"
-
-// platform names the build for messages.
-//
-//lint:ignore U1000 used by the files of other systems
-var platform = runtime.GOOS + "/" + runtime.GOARCH

@@ -25,8 +25,8 @@ func checked(check string, err error, fix, detail string) Finding {
 }
 
 func checkPython(ctx context.Context, python string) Finding {
-	said, fix := local.CheckPython(ctx, python)
-	f := Finding{Check: "python", Verdict: Good, Detail: said, Fix: fix}
+	detail, fix := local.CheckPython(ctx, python)
+	f := Finding{Check: "python", Verdict: Good, Detail: detail, Fix: fix}
 	if fix != "" {
 		f.Verdict = Bad
 	}

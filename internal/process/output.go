@@ -20,9 +20,8 @@ const (
 	// outputLimit is how much may be in memory before a trim frees the unread middle. It is
 	// the output of all items that have ended and are not read yet.
 	outputLimit = 16 << 20
-	// trimEvery is the pause between trims of a file that grows, trimCalm of a calm one.
+	// trimEvery is the pause between trims.
 	trimEvery = 200 * time.Millisecond
-	trimCalm  = time.Second
 )
 
 // Output is the file behind standard output and error. It is no pipe: the process never
@@ -34,8 +33,8 @@ const (
 type Output struct {
 	mu   sync.Mutex
 	File *os.File
-	// read is how far the file was read, trimmed its size at the last trim.
-	read, trimmed int64
+	// read is how far the file was read.
+	read int64
 	// freed and kept are where the middle that the trims have freed begins and ends.
 	freed, kept int64
 	// trimmer calls trim; nil once the file is closed.
@@ -113,12 +112,7 @@ func (o *Output) trim() {
 			o.freed, o.kept = from, max(to, o.kept)
 		}
 	}
-	next := trimCalm
-	if end != o.trimmed {
-		next = trimEvery
-	}
-	o.trimmed = end
-	o.trimmer.Reset(next)
+	o.trimmer.Reset(trimEvery)
 }
 
 // unread is where the unread part begins and ends, and how much of the file is in memory.

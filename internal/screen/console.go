@@ -32,31 +32,25 @@ type Console struct {
 // NewConsole returns the console of a stream, which may be a terminal.
 func NewConsole(to io.Writer) *Console {
 	c := &Console{to: to, visible: Visible(to), fd: -1, Phrase: func(text string) string { return text }}
-	if file := terminalOf(to); file != nil {
-		c.fd = int(file.Fd())
+	if kind := os.Getenv("TERM"); kind != "" && kind != "dumb" {
+		c.fd = terminalOf(to)
 	}
 	return c
 }
 
-// terminalOf returns the terminal behind a stream, unless it is a dumb one.
-func terminalOf(stream any) *os.File {
+// terminalOf returns the descriptor of a terminal behind a stream, or -1.
+func terminalOf(stream any) int {
 	if v, ok := stream.(*visible); ok {
 		stream = v.to
 	}
-	if kind := os.Getenv("TERM"); !IsTerminal(stream) || kind == "" || kind == "dumb" {
-		return nil
+	if f, ok := stream.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		return int(f.Fd())
 	}
-	return stream.(*os.File)
+	return -1
 }
 
 // IsTerminal reports whether a stream is a terminal.
-func IsTerminal(stream any) bool {
-	if v, ok := stream.(*visible); ok {
-		stream = v.to
-	}
-	f, ok := stream.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
-}
+func IsTerminal(stream any) bool { return terminalOf(stream) >= 0 }
 
 // Redraws reports whether a status line can be shown.
 func (c *Console) Redraws() bool { return c.fd >= 0 }

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"strings"
 	"syscall"
 	"time"
@@ -92,13 +91,13 @@ func (p *Session) listen() {
 	}
 }
 
-// mostUnread is how many messages may wait for a process to read. One that keeps to the
+// maxUnread is how many messages may wait for a process to read. One that keeps to the
 // protocol never has as many.
-const mostUnread = 8
+const maxUnread = 8
 
 // Say tells the process a message without waiting; false: too many wait already.
 func (p *Session) Say(message wire.Message) bool {
-	return p.Unread() < mostUnread && p.conn.Send(message) == nil
+	return p.Unread() < maxUnread && p.conn.Send(message) == nil
 }
 
 // Unread is how many messages wait for it to read.
@@ -169,8 +168,8 @@ type Cap struct {
 func (p *Session) Capped(m wire.Cap) bool {
 	c := Cap{Task: p.Task.Name, Framework: m.Framework, Error: m.Error}
 	if m.Wait {
-		own := p.Memory.Own()
-		c.Context, c.Unseen = max(0, own-m.Reserved), own == 0 && p.o.Watch != nil
+		held := p.Memory.Own()
+		c.Context, c.Unseen = max(0, held-m.Reserved), held == 0 && p.o.Watch != nil
 	}
 	if p.o.Capped != nil {
 		p.o.Capped(c)
@@ -276,7 +275,7 @@ func (p *Session) Stacks() string {
 	if p.Task.Python == "" {
 		return ""
 	}
-	_, begin := p.Process.Out.Since(math.MaxInt64)
+	p.Process.Out.Rest()
 	select {
 	case <-p.Process.Exited:
 		return ""
@@ -287,9 +286,8 @@ func (p *Session) Stacks() string {
 	case <-p.Process.Exited:
 	case <-time.After(stacksTime):
 	}
-	text, _ := p.Process.Out.Since(begin)
-	p.Process.Out.Rest()
-	if text = strings.TrimSpace(text); text == "" {
+	text := strings.TrimSpace(p.Process.Out.Rest())
+	if text == "" {
 		return ""
 	}
 	return "where it was when its time was over (Python's stacks):\n" + text

@@ -101,7 +101,7 @@ func (ts *Set) Fork(ctx context.Context, task launch.Task, o session.Options, ed
 		return nil, ErrNone
 	}
 	for tries := 1; ; tries++ {
-		t := ts.of(task, o, edition)
+		t := ts.current(task, o, edition)
 		if t == nil {
 			return nil, ErrNone
 		}
@@ -128,9 +128,9 @@ func (ts *Set) Fork(ctx context.Context, task launch.Task, o session.Options, ed
 	}
 }
 
-// of returns this edition's template, starting one if needed; its import may go on. It
-// returns nil if the task must not be forked.
-func (ts *Set) of(task launch.Task, o session.Options, edition string) *template {
+// current returns this edition's template, starting one if needed; its import may go on.
+// It returns nil if the task must not be forked.
+func (ts *Set) current(task launch.Task, o session.Options, edition string) *template {
 	key, now := keyOf(task, o), time.Now()
 	ts.mu.Lock()
 	defer ts.mu.Unlock()

@@ -19,16 +19,16 @@ func TestTemplates_ARefusalHoldsForItsCodeAndTime(t *testing.T) {
 	defer ts.Close()
 	refused := newTemplate(ts, task, o, "1")
 	ts.known[keyOf(task, o)] = refused
-	require.Same(t, refused, ts.of(task, o, "1"))
+	require.Same(t, refused, ts.current(task, o, "1"))
 	for range 2 {
 		refused.refuse("threads", unfitLimit)
 	}
 	require.True(t, refused.stopping())
 	require.Equal(t, 1, seen.FilterMessageSnippet("get a new interpreter each").Len())
-	require.Nil(t, ts.of(task, o, "1"))
-	require.Equal(t, "2", ts.of(task, o, "2").edition, "what was changed is tried again")
+	require.Nil(t, ts.current(task, o, "1"))
+	require.Equal(t, "2", ts.current(task, o, "2").edition, "what was changed is tried again")
 
 	ts.known[keyOf(task, o)] = refused
 	refused.refused = time.Now().Add(-time.Second)
-	require.NotSame(t, refused, ts.of(task, o, "1"), "and so is what may have passed")
+	require.NotSame(t, refused, ts.current(task, o, "1"), "and so is what may have passed")
 }

@@ -57,38 +57,34 @@ func (t *template) stopping() bool { return t.ctx.Err() != nil }
 
 // live starts the template, keeps it while it is used and ends it.
 func (t *template) live() {
-	defer t.stop()
 	p, channel, fit := t.start()
-	if fit {
-		t.process, t.channel = p, channel
-	}
-	close(t.ready)
-	if !fit {
+	defer func() {
 		t.stop()
 		if p != nil {
 			channel.Close()
 			p.Kill()
 		}
-		return
+	}()
+	if fit {
+		t.process, t.channel = p, channel
 	}
+	close(t.ready)
 	idle := time.NewTimer(idleLimit)
 	defer idle.Stop()
-	for {
+	for fit {
 		select {
 		case <-t.used:
 			idle.Reset(idleLimit)
-			continue
 		case <-idle.C:
+			return
 		case <-p.Process.Exited:
 			t.all.log.Warn("a template ended; the next fresh item starts another", zap.String("task", t.task.Name), zap.Int("pid", p.Process.PID),
 				zap.String("why", p.Process.Status.String()))
+			return
 		case <-t.ctx.Done():
+			return
 		}
-		break
 	}
-	t.stop()
-	t.channel.Close()
-	p.Kill()
 }
 
 // start starts the template's process. fit reports whether it can fork.

@@ -18,8 +18,8 @@ import (
 	"github.com/gpumux/gpumux/starter"
 )
 
-// mostMaps and mostSick are the most lines about maps and about sick devices.
-const mostMaps, mostSick = 5, 3
+// maxMaps and maxSick limit the lines about maps and about sick devices.
+const maxMaps, maxSick = 5, 3
 
 const (
 	bold    = "\x1b[1m"
@@ -84,16 +84,16 @@ func (m *model) head() []string {
 		lines = append(lines, red+m.fit("no answer from "+strings.Join(silent, ", "))+plain)
 	}
 	sick := m.sick()
-	for _, text := range sick[:min(mostSick, len(sick))] {
+	for _, text := range sick[:min(maxSick, len(sick))] {
 		lines = append(lines, red+m.fit(text)+plain)
 	}
-	if more := len(sick) - mostSick; more > 0 {
+	if more := len(sick) - maxSick; more > 0 {
 		lines = append(lines, fmt.Sprintf("and %d more devices get no work; gpumux workers --json", more))
 	}
-	for _, each := range m.now.Maps[:min(mostMaps, len(m.now.Maps))] {
+	for _, each := range m.now.Maps[:min(maxMaps, len(m.now.Maps))] {
 		lines = append(lines, m.fit(m.mapLine(each)))
 	}
-	if more := len(m.now.Maps) - mostMaps; more > 0 {
+	if more := len(m.now.Maps) - maxMaps; more > 0 {
 		lines = append(lines, fmt.Sprintf("and %d more maps; gpumux ls --running", more))
 	}
 	return append(lines, "")
