@@ -108,9 +108,6 @@ type MapInput struct {
 	// lacks it. WithItem copies the whole item.
 	Key      string `json:"key,omitempty"`
 	WithItem bool   `json:"withItem,omitempty"`
-	// Cache takes the results of equal items from earlier maps with Cache of the same task
-	// and edition, and keeps this map's for later ones. Not for Items, nor with AnyEdition.
-	Cache bool `json:"cache,omitempty"`
 	// Priority is 1 (first) to 5 (last); 0 means the server's default, 3.
 	Priority int `json:"priority,omitempty"`
 	// FairnessKey shares a pool between keys, so that one large map does not hold up the
@@ -167,8 +164,6 @@ type Summary struct {
 	Succeeded int64               `json:"succeeded"`
 	Failed    int64               `json:"failed"`
 	Faults    map[FaultKind]int64 `json:"faults,omitempty"`
-	// Cached is how many of the results MapInput.Cache found in earlier maps.
-	Cached int64 `json:"cached,omitempty"`
 	// Output is the URL of the results file. Results are its contents in input order, where
 	// they are at most InlineItems and InlineBytes.
 	Output  string   `json:"output,omitempty"`

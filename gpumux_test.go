@@ -37,7 +37,6 @@ func TestMapInput_ValidateNamesEveryMistake(t *testing.T) {
 		"of items":         {`{"task":"f","items":[],"columns":["a"]}`, []string{"columns"}},
 		"column twice":     {`{"task":"f","source":"x.parquet","columns":["a","b","a"]}`, []string{"columns"}},
 		"column by number": {`{"task":"f","source":"x.parquet","columns":["a",1]}`, []string{"columns[1]"}},
-		"cache":            {`{"task":"f","items":[],"cache":true}`, []string{"cache"}},
 		"range":            {`{"task":"f","range":{"start":2,"end":1}}`, []string{"range"}},
 		"endless range":    {`{"task":"f","range":{"start":-9223372036854775808,"end":1}}`, []string{"range"}},
 		"pool":             {`{"task":"f","items":[],"ladder":["gpu","GPU 1"]}`, []string{"ladder[1]"}},

@@ -130,12 +130,6 @@ func (in MapInput) validateItems(bad *problems) {
 	if n := len(in.Items); n > InlineItems {
 		bad.add("items", "%d items are more than the %d that travel inline; put them in a file and give source", n, InlineItems)
 	}
-	if in.Cache && in.Items != nil {
-		bad.add("cache", "is for items that can be read again; put these in a file of the store and give source")
-	}
-	if in.Cache && in.Edition == AnyEdition {
-		bad.add("cache", "keeps results by the edition of the code; leave it out, or edition %q", AnyEdition)
-	}
 	bytes := 0
 	for i, item := range in.Items {
 		bytes += len(item)

@@ -145,9 +145,6 @@ func (l *Housekeeping) FindParts(ctx context.Context, in contract.PartsInput) (c
 	for _, damaged := range found.Damaged {
 		activity.GetLogger(ctx).Warn("a part was set aside; its items run again", "error", damaged)
 	}
-	for _, skipped := range found.Skipped {
-		activity.GetLogger(ctx).Warn("an earlier map in the cache was left out", "error", skipped)
-	}
 	return found, classify(err)
 }
 

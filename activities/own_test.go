@@ -52,7 +52,7 @@ func TestRegister_TheStoresOwnObjectsStay(t *testing.T) {
 	before := there()
 
 	large := []gpumux.Result{{Value: json.RawMessage(`"` + strings.Repeat("x", gpumux.InlineBytes) + `"`)}}
-	for _, own := range []string{"store.json", sourceKey, source.Index, "cache/a/b.json", "leases/a", "Sources/a.jsonl", "maps/m/r.jsonl.parts/own.jsonl"} {
+	for _, own := range []string{"store.json", sourceKey, source.Index, "leases/a", "Sources/a.jsonl", "maps/m/r.jsonl.parts/own.jsonl"} {
 		for _, name := range []string{own, l.store.Objects.Locate(own)} {
 			parts := contract.PartsOf(name)
 			for what, in := range map[string]any{

@@ -80,8 +80,7 @@ func (m *Map) Identify() (id, fingerprint string) {
 		Reduce      string `json:",omitempty"`
 		Key         string `json:",omitempty"`
 		WithItem    bool   `json:",omitempty"`
-		Cache       bool   `json:",omitempty"`
-	}{fingerprint, in.Rungs(), in.Mode, in.Timeout.String(), max(1, in.Attempts), in.FailFast, in.Reduce, in.Key, in.WithItem, in.Cache}
+	}{fingerprint, in.Rungs(), in.Mode, in.Timeout.String(), max(1, in.Attempts), in.FailFast, in.Reduce, in.Key, in.WithItem}
 	id = clean(in.Task) + "-" + digest(options)[:12]
 	if m.Edition != "" {
 		id += "-" + m.Edition
@@ -160,7 +159,7 @@ func (m *Map) length() int64 {
 // large reports whether the items cannot travel inside the workflow's input: for their
 // number, as values of a results file, or because they are to be found again.
 func (m *Map) large() bool {
-	return m.Spooled != nil && (m.Spooled.Values || m.Input.Cache || m.Spooled.Items > gpumux.InlineItems || m.Spooled.Bytes > gpumux.InlineBytes)
+	return m.Spooled != nil && (m.Spooled.Values || m.Spooled.Items > gpumux.InlineItems || m.Spooled.Bytes > gpumux.InlineBytes)
 }
 
 func summaryLine(note memo) string {

@@ -238,7 +238,6 @@ func (s *Starter) retry(ctx context.Context, m Map, id, fingerprint string) (*Ha
 	in := m.Input
 	in.Items, in.Source, in.Columns, in.Range = began.Items, began.Source, began.Columns, began.Range
 	in.Key, in.WithItem = began.Key, began.WithItem // as the results have that stay
-	in.Cache = in.Cache && in.Items == nil
 	if err := s.placeArg(ctx, &in); err != nil {
 		return nil, err
 	}

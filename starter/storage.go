@@ -199,7 +199,7 @@ func (s *Starter) copyResults(ctx context.Context, of *Handle, output string) (s
 		if result.Fault != nil {
 			continue
 		}
-		if err := from.CopyFiles(ctx, result, to, result.Index); err != nil {
+		if err := from.CopyFiles(ctx, result, to); err != nil {
 			return "", fmt.Errorf("keep its files: %w", err)
 		}
 		err = kept.Add(result)

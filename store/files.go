@@ -36,14 +36,14 @@ func (f *Folder) OpenFile(ctx context.Context, index int64, name string) (io.Rea
 	return f.in.Read(ctx, f.fileKey(index, name), 0, -1)
 }
 
-// CopyFiles lets the item at an index of another map have the files of a result.
-func (f *Folder) CopyFiles(ctx context.Context, result gpumux.Result, to *Folder, index int64) error {
+// CopyFiles gives the same item of another map the files of a result.
+func (f *Folder) CopyFiles(ctx context.Context, result gpumux.Result, to *Folder) error {
 	for _, name := range result.Files {
 		file, err := f.in.Read(ctx, f.fileKey(result.Index, name), 0, -1)
 		if err != nil {
 			return err
 		}
-		err = to.KeepFile(ctx, index, name, file, file.Size())
+		err = to.KeepFile(ctx, result.Index, name, file, file.Size())
 		file.Close()
 		if err != nil {
 			return err

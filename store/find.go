@@ -13,33 +13,17 @@ import (
 // maxDamaged is how many damaged parts are named.
 const maxDamaged = 5
 
-// FindParts claims a folder for its owner and says which items have no result there, and
-// none in the cache. It sets damaged parts aside and names them.
-func (s *Store) FindParts(ctx context.Context, in contract.PartsInput) (contract.Found, error) {
+// FindParts claims a folder for its owner and says which items have no result there. It
+// sets damaged parts aside and names them.
+func (s *Store) FindParts(ctx context.Context, in contract.PartsInput) (found contract.Found, err error) {
 	f, err := s.Folder(in.Parts)
 	if err != nil {
-		return contract.Found{}, err
-	}
-	found, err := f.find(ctx, in)
-	if err != nil || in.Cache == nil || found.Rest.Len() == 0 {
 		return found, err
 	}
-	cached, skipped, err := f.recall(ctx, *in.Cache, found.Rest)
-	if err != nil {
-		return found, fmt.Errorf("take results from the cache: %w", err)
-	}
-	if cached > 0 {
-		found, err = f.find(ctx, in)
-	}
-	found.Cached, found.Skipped = cached, skipped
-	return found, err
-}
-
-func (f *Folder) find(ctx context.Context, in contract.PartsInput) (found contract.Found, err error) {
 	if found.Claim, err = f.claim(ctx, in.Owner); err != nil {
 		return found, err
 	}
-	rest := f.s.Sources.Rest(f.key)
+	rest := s.Sources.Rest(f.key)
 	defer rest.Abort()
 	var counts contract.Counts
 	next := int64(0)
@@ -90,7 +74,7 @@ func (f *Folder) each(ctx context.Context, parts []part, lost func(error) error,
 // Merge writes the results of all parts of a folder into one file in order of index and
 // counts them. Parts may overlap and fill each other's holes. If an index from 0 to
 // Items-1 has no result, nothing is written, and Merged says what is missing. Damaged
-// parts are set aside. With Cache later maps find the results.
+// parts are set aside.
 func (s *Store) Merge(ctx context.Context, in contract.MergeInput) (contract.Merged, error) {
 	merged, err := s.merge(ctx, in)
 	if err != nil {
@@ -114,11 +98,7 @@ func (s *Store) merge(ctx context.Context, in contract.MergeInput) (merged contr
 	if err := f.CheckOwner(ctx, in.Claim); err != nil {
 		return merged, err
 	}
-	merged, err = f.merge(ctx, in, output)
-	if err == nil && merged.Missing == "" && in.Cache != nil {
-		err = s.remember(ctx, *in.Cache, in.Items, output)
-	}
-	return merged, err
+	return f.merge(ctx, in, output)
 }
 
 // errMissing ends a merge before an item without a result.

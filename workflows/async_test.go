@@ -229,13 +229,12 @@ func TestMap_TooMuchToReduceIsAFault(t *testing.T) {
 
 func TestMap_WhatNeedsAStoreIsAMistake(t *testing.T) {
 	for want, in := range map[string]gpumux.MapInput{
-		"items: are an argument of Map":              {Source: "x.jsonl"},
-		"range; MapSource takes those":               {Range: &gpumux.Range{}},
-		"source or range; MapSource":                 {Items: []json.RawMessage{}},
-		"output: is for the results of MapSource":    {Output: "o.jsonl"},
-		"cache: is for items that can be read again": {Cache: true},
-		"columns: go with Parquet and Arrow files":   {Columns: []string{"a"}},
-		`key: "id" is no field`:                      {Key: "id"},
+		"items: are an argument of Map":            {Source: "x.jsonl"},
+		"range; MapSource takes those":             {Range: &gpumux.Range{}},
+		"source or range; MapSource":               {Items: []json.RawMessage{}},
+		"output: is for the results of MapSource":  {Output: "o.jsonl"},
+		"columns: go with Parquet and Arrow files": {Columns: []string{"a"}},
+		`key: "id" is no field`:                    {Key: "id"},
 	} {
 		w := &worker{}
 		err := run(t, w, square, 2, in).GetWorkflowError()
@@ -243,8 +242,8 @@ func TestMap_WhatNeedsAStoreIsAMistake(t *testing.T) {
 		require.Equal(t, gpumux.FaultBadInput, workflows.FaultOf(err).Kind)
 		require.Empty(t, w.chunks)
 	}
-	err := run(t, &worker{}, square, 2, gpumux.MapInput{Output: "/o.jsonl", Cache: true, Attempts: 1000, MaxFailures: "5%", FailFast: true}).GetWorkflowError()
-	for _, mistake := range []string{"output: is for", "cache: is for", "attempts: 1000", "maxFailures: 5% and"} {
+	err := run(t, &worker{}, square, 2, gpumux.MapInput{Output: "/o.jsonl", Attempts: 1000, MaxFailures: "5%", FailFast: true}).GetWorkflowError()
+	for _, mistake := range []string{"output: is for", "attempts: 1000", "maxFailures: 5% and"} {
 		require.ErrorContains(t, err, mistake, "every mistake is named")
 	}
 	require.NotContains(t, err.Error(), "/o.jsonl", "and each once")

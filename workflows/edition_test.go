@@ -101,9 +101,6 @@ func TestEdition_Any(t *testing.T) {
 	require.NoError(t, env.GetWorkflowError())
 	require.Len(t, w.chunks, 20)
 
-	in.Cache = true
-	err = run(t, &worker{}, gpumux.MapWorkflow, in).GetWorkflowError()
-	require.ErrorContains(t, err, `cache: keeps results by the edition of the code; leave it out, or edition "any"`)
 	err = run(t, &worker{unknown: "square"}, gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Edition: gpumux.AnyEdition, Range: &gpumux.Range{End: 3}}).GetWorkflowError()
 	require.ErrorContains(t, err, "no task")
 }

@@ -46,7 +46,7 @@ func (m Mapped[Out]) Values() ([]Out, error) {
 
 // Map runs the input's task over the items on the pools of its ladder. It is called from
 // workflow code and needs a gpumux worker on the pools, not in the caller's process. The
-// input has no items, source, range, output or cache; its other options are those of
+// input has no items, source, range or output; its other options are those of
 // MapSource.
 //
 // A failed item is a result with a Fault. The error is for what ends the whole map: an
@@ -136,10 +136,7 @@ func inlineInput[In any](in gpumux.MapInput, items []In) (gpumux.MapInput, error
 	if in.Output != "" {
 		bad.Add("output", "is for the results of MapSource; those of Map are Go values")
 	}
-	if in.Cache {
-		bad.Add("cache", "is for items that can be read again; put these in a file of the store and use MapSource")
-	}
-	in.Items, in.Source, in.Range, in.Output, in.Cache = make([]json.RawMessage, 0, len(items)), "", nil, "", false
+	in.Items, in.Source, in.Range, in.Output = make([]json.RawMessage, 0, len(items)), "", nil, ""
 	if rest := (*gpumux.InputError)(nil); errors.As(in.Validate(), &rest) {
 		bad.Problems = append(bad.Problems, rest.Problems...)
 	}

@@ -21,8 +21,6 @@ type mapping struct {
 	started  time.Time
 	phase    gpumux.Phase
 	reducing reducing
-	// cached is how many results came from the cache.
-	cached int64
 	// rounds counts the merges that found items missing, lost is the last one's message.
 	rounds   int
 	lost     string
@@ -87,7 +85,7 @@ func (m *mapping) prepare(ctx workflow.Context, carry *contract.Carry) error {
 	m.engine.parts = contract.PartsOf(m.in.Output)
 	if carry != nil {
 		m.engine.resume(*carry)
-		m.segments.count, m.rounds, m.reducing.edition, m.cached = carry.Segments, carry.Rounds, carry.ReduceEdition, carry.Cached
+		m.segments.count, m.rounds, m.reducing.edition = carry.Segments, carry.Rounds, carry.ReduceEdition
 		return nil
 	}
 	if m.in.Source != "" {
@@ -109,29 +107,17 @@ func (m *mapping) prepare(ctx workflow.Context, carry *contract.Carry) error {
 	return m.findStored(ctx)
 }
 
-// cache is where the map's results may be found, or nil. Only a map without items has no
-// edition.
-func (m *mapping) cache() *contract.Cache {
-	if !m.in.Cache || m.in.Edition == "" {
-		return nil
-	}
-	owner := contract.OwnerOf(m.in, 0, m.engine.source)
-	owner.Input = ""
-	return &contract.Cache{Owner: owner, Source: m.engine.source, Range: m.in.Range}
-}
-
 // findStored claims the folder of the map's parts and leaves as work only what is not
 // stored there.
 func (m *mapping) findStored(ctx workflow.Context) error {
 	owner := contract.OwnerOf(m.in, m.engine.total, m.engine.source)
-	in := contract.PartsInput{Parts: m.engine.parts, Items: m.engine.total, Owner: owner, Cache: m.cache()}
+	in := contract.PartsInput{Parts: m.engine.parts, Items: m.engine.total, Owner: owner}
 	var found contract.Found
 	if err := payload.Get(ctx, workflow.ExecuteActivity(housekeeping(ctx, "find finished items"), contract.FindParts, in), &found); err != nil {
 		return err
 	}
 	m.engine.claim, m.engine.todo, m.engine.tally.counts = found.Claim, nil, contract.Counts{}
 	m.engine.tally.counts.Add(found.Succeeded, found.Failed, found.Faults)
-	m.cached += found.Cached
 	if m.rounds == 0 {
 		m.engine.tally.allow(m.in.MaxFailures.Of(m.engine.total))
 	}
@@ -146,7 +132,6 @@ const maxRounds = 3
 // damaged: their items are work again.
 func (m *mapping) finish(ctx workflow.Context) (summary gpumux.Summary, done bool, err error) {
 	summary = m.engine.summary()
-	summary.Cached = m.cached
 	if done, err = m.merge(ctx, &summary); err != nil || !done {
 		return summary, false, err
 	}
@@ -168,7 +153,7 @@ func (m *mapping) finish(ctx workflow.Context) (summary gpumux.Summary, done boo
 func (m *mapping) merge(ctx workflow.Context, summary *gpumux.Summary) (done bool, err error) {
 	m.phase = gpumux.PhaseMerging
 	m.show(ctx)
-	in := contract.MergeInput{Parts: m.engine.parts, Output: m.in.Output, Items: m.engine.total, Claim: m.engine.claim, Cache: m.cache()}
+	in := contract.MergeInput{Parts: m.engine.parts, Output: m.in.Output, Items: m.engine.total, Claim: m.engine.claim}
 	var merged contract.Merged
 	if err := payload.Get(ctx, workflow.ExecuteActivity(housekeeping(ctx, "merge results"), contract.MergeParts, in), &merged); err != nil {
 		return false, unwrapFault(err)

@@ -79,7 +79,7 @@ func (m *mapping) run(ctx workflow.Context, carry *contract.Carry) (gpumux.Summa
 		if len(m.engine.todo) > 0 {
 			rest := m.engine.carry()
 			rest.Started, rest.Segments, rest.Rounds = m.started, m.segments.count, m.rounds
-			rest.ReduceEdition, rest.Cached = m.reducing.edition, m.cached
+			rest.ReduceEdition = m.reducing.edition
 			return gpumux.Summary{}, workflow.NewContinueAsNewError(ctx, gpumux.MapWorkflow, contract.Handoff{Input: contract.Input(m.in), Carry: rest})
 		}
 		summary, done, err := m.finish(ctx)

@@ -13,7 +13,6 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/workflows"
 )
 
@@ -57,35 +56,6 @@ func TestRegistered_StoredItemsAreNotRunAgain(t *testing.T) {
 			require.False(t, i < 40 || i == 50, "item %d is finished already", i)
 		}
 	}
-}
-
-// What a cache gave is counted, and the results are kept for later maps of the same task,
-// edition and key.
-func TestRegistered_Cache(t *testing.T) {
-	w := &worker{stored: map[int64]bool{1: true, 3: true}, edition: "e"}
-	in := gpumux.MapInput{Task: "square", Source: "sources/x.jsonl", Cache: true, Key: "id", WithItem: true}
-	env := run(t, w, gpumux.MapWorkflow, in)
-	var s gpumux.Summary
-	require.NoError(t, env.GetWorkflowResult(&s))
-	require.EqualValues(t, 2, s.Cached)
-	require.EqualValues(t, 100, s.Succeeded)
-	require.Len(t, w.caches, 2)
-	require.Equal(t, contract.Owner{Task: "square", Edition: "e", Key: "id", WithItem: true}, w.caches[0].Owner)
-	require.EqualValues(t, 100, w.caches[0].Source.Items)
-	require.Equal(t, w.caches[0], w.caches[1])
-	require.Equal(t, "id", w.chunks[0].Key)
-	require.True(t, w.chunks[0].WithItem)
-
-	w = &worker{edition: "e"}
-	env = run(t, w, gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Range: &gpumux.Range{Start: 5, End: 9}, Cache: true})
-	require.NoError(t, env.GetWorkflowResult(&s))
-	require.Equal(t, &gpumux.Range{Start: 5, End: 9}, w.caches[1].Range)
-	require.NotEmpty(t, s.Output, "later maps need the file")
-
-	w = &worker{}
-	env = run(t, w, gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Range: &gpumux.Range{}, Cache: true})
-	require.NoError(t, env.GetWorkflowError())
-	require.Empty(t, w.caches, "there is nothing to keep")
 }
 
 func TestRegistered_PauseHoldsChunksBack(t *testing.T) {

@@ -44,9 +44,6 @@ type worker struct {
 	asked  int
 	// unknown is a task that no worker knows.
 	unknown string
-	// caches are those that activities were given. What was stored before came from the
-	// first.
-	caches []contract.Cache
 }
 
 func (w *worker) run(ctx context.Context, c contract.Chunk) (contract.ChunkResult, error) {
@@ -145,9 +142,6 @@ func (w *worker) register(env *testsuite.TestWorkflowEnvironment) {
 				found.Rest.Runs.Add(i)
 			}
 		}
-		if in.Cache != nil {
-			w.caches, found.Cached = append(w.caches, *in.Cache), found.Succeeded
-		}
 		if len(found.Rest.Runs) > 1000 {
 			found.Rest = w.list(found.Rest.Runs)
 		}
@@ -166,9 +160,6 @@ func (w *worker) register(env *testsuite.TestWorkflowEnvironment) {
 		}
 		if n := int64(len(w.stored)); n != in.Items {
 			return contract.Merged{Missing: fmt.Sprintf("%d of %d are stored", n, in.Items)}, nil
-		}
-		if in.Cache != nil {
-			w.caches = append(w.caches, *in.Cache)
 		}
 		merged := contract.Merged{Items: in.Items, Succeeded: in.Items, Output: "file:///" + in.Output}
 		for i := int64(0); i < in.Items && in.Items <= gpumux.InlineItems; i++ {

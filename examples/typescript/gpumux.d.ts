@@ -56,8 +56,6 @@ export interface MapInput {
   key?: string | null;
   /** key names a field of the items, which is copied into their results; null where an item lacks it. withItem copies the whole item. */
   withItem?: boolean | null;
-  /** cache takes the results of equal items from earlier maps with cache of the same task and edition, and keeps this map's for later ones. Not for items, nor with AnyEdition. */
-  cache?: boolean | null;
   /** priority is 1 (first) to 5 (last); 0 means the server's default, 3. */
   priority?: number | null;
   /** fairnessKey shares a pool between keys, so that one large map does not hold up the others. Default: the map's workflow has a key of its own. */
@@ -141,8 +139,6 @@ export interface Summary {
   succeeded: number;
   failed: number;
   faults?: { [name: string]: number };
-  /** cached is how many of the results cache of the input found in earlier maps. */
-  cached?: number;
   /** output is the URL of the results file. results are its contents in input order, where they are at most 1000 and 512KiB. */
   output?: string;
   /** output is the URL of the results file. results are its contents in input order, where they are at most 1000 and 512KiB. */

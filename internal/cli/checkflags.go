@@ -31,7 +31,7 @@ func flagOf(field string) string {
 }
 
 func inputMistakes(m *app.Mistakes, in gpumux.MapInput) {
-	in.Task, in.Items, in.Cache, in.Arg = "task", []json.RawMessage{}, false, nil
+	in.Task, in.Items, in.Arg = "task", []json.RawMessage{}, nil
 	var bad *gpumux.InputError
 	if !errors.As(in.Validate(), &bad) {
 		return
@@ -83,7 +83,6 @@ func (f *mapFlags) check(c *cobra.Command, args []string) error {
 			m.Add("--id: %v", err)
 		}
 	}
-	m.When(f.input.Cache && f.local && f.data == "", "--cache with --local needs --data, a folder that keeps the results of one map for the next")
 	m.When(f.detach && f.local, "--detach does not go with --local, whose server ends with the command; start `gpumux dev` for maps in the background")
 	m.When(f.detach && changed("out"), "--out does not go with --detach; fetch the results later with `gpumux results`")
 	f.checkFiles(&m)

@@ -214,11 +214,7 @@ func (r *report) print(to io.Writer) {
 		rate = ", " + screen.PerSecond(float64(r.Items)/elapsed.Seconds())
 	}
 	fmt.Fprintf(to, "map %s: %s items in %s%s\n", r.ID, humanize.Comma(r.Items), screen.Span(elapsed), rate)
-	cached := ""
-	if r.Cached > 0 {
-		cached = fmt.Sprintf("  (%s from the cache)", humanize.Comma(r.Cached))
-	}
-	fmt.Fprintf(to, "  succeeded  %s%s\n", humanize.Comma(r.Succeeded), cached)
+	fmt.Fprintf(to, "  succeeded  %s\n", humanize.Comma(r.Succeeded))
 	if r.Failed > 0 {
 		fmt.Fprintf(to, "  failed     %s  (%s)\n", humanize.Comma(r.Failed), show.Kinds(r.Faults))
 		show.Causes(to, "    ", r.Failed, r.Causes)

@@ -139,7 +139,6 @@ func TestMain_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 		{"ResultsBeside", []string{"map", "embed", "--in", "results:a", "--in", "items.jsonl"}, []string{"--in results:a stands alone"}},
 		{"ResultsOfNone", []string{"map", "embed", "--in", "results:"}, []string{"--in results:: map ID"}},
 		{"ResultsNotHere", []string{"map", "task.py:f", "--in", "results:a", "--local"}, []string{"no results of a finished map a in"}},
-		{"CacheWithoutData", []string{"map", "task.py:f", "--in", "items.jsonl", "--local", "--cache"}, []string{"--cache with --local needs --data"}},
 		{"OutAsPackedCSV", []string{"map", "embed", "--in", "items.jsonl", "--out", "x.csv.gz"}, []string{"results are JSON lines"}},
 		{"OutIsFolder", []string{"map", "embed", "--in", "items.jsonl", "--out", "folder"}, []string{"--out folder is a folder"}},
 		{"OutInNoFolder", []string{"map", "embed", "--in", "items.jsonl", "--out", "no/where.jsonl"}, []string{"--out no/where.jsonl cannot be written"}},

@@ -154,7 +154,6 @@ func (f *mapFlags) registerKey(flags *pflag.FlagSet) {
 }
 
 func (f *mapFlags) registerOptions(flags *pflag.FlagSet) {
-	flags.BoolVar(&f.input.Cache, "cache", false, "take the results of equal items from earlier maps of this task with --cache, and keep these; with --local it needs --data")
 	flags.IntVar(&f.input.Attempts, "attempts", 1, "how often an item that raises is tried")
 	flags.DurationVar((*time.Duration)(&f.input.Backoff), "backoff", 0, "pause before an item that raised is tried again, without a slot; it doubles, up to 1m (default none)")
 	flags.DurationVar((*time.Duration)(&f.input.MapTimeout), "map-timeout", 0, "longest time of the whole map; what has finished is kept (default: none)")

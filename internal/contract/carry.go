@@ -35,8 +35,6 @@ type Carry struct {
 	Peak     *gpumux.Peaks `json:"peak,omitempty"`
 	// Recent are the newest failures, as many as a Progress has.
 	Recent []gpumux.Result `json:"recent,omitempty"`
-	// Cached is how many results came from the cache.
-	Cached int64 `json:"cached,omitempty"`
 	// Rounds is how often the merge has found items missing so far.
 	Rounds int `json:"rounds,omitempty"`
 	// ReduceEdition is the edition of a reduce that is a task. The input has the map's.

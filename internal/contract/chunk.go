@@ -207,17 +207,6 @@ type MergeInput struct {
 	Output   string `json:"output"`
 	Items    int64  `json:"items"`
 	Claim    Claim  `json:"claim,omitzero"`
-	// Cache, if given, keeps the results for later maps.
-	Cache *Cache `json:"cache,omitempty"`
-}
-
-// Cache identifies earlier results that a map can take over, and its items.
-type Cache struct {
-	// Owner is the map's without Input and Items.
-	Owner Owner `json:"owner"`
-	// Exactly one of Source and Range is given.
-	Source *Source       `json:"source,omitempty"`
-	Range  *gpumux.Range `json:"range,omitempty"`
 }
 
 // Merged is the result of MergeParts, counted from the parts themselves.
@@ -242,8 +231,6 @@ type PartsInput struct {
 	Parts    string `json:"parts"`
 	Items    int64  `json:"items"`
 	Owner    Owner  `json:"owner"`
-	// Cache, if given, is where results of items without one may be found.
-	Cache *Cache `json:"cache,omitempty"`
 }
 
 // Owner identifies the map of a folder of parts by all that decides its values.
@@ -293,10 +280,6 @@ type Found struct {
 	Faults    map[gpumux.FaultKind]int64 `json:"faults,omitempty"`
 	// Damaged names parts that were unreadable and set aside; their items are in Rest again.
 	Damaged []string `json:"damaged,omitempty"`
-	// Cached is how many of the results came from the cache now, Skipped why earlier maps in
-	// it gave none.
-	Cached  int64    `json:"cached,omitempty"`
-	Skipped []string `json:"skipped,omitempty"`
 }
 
 // ListInput is the input of WriteList: items whose pattern is too long to travel.

@@ -47,7 +47,6 @@ class Cluster(NamedTuple):
         fairness_key: Optional[str] = None,
         fairness_weight: Optional[float] = None,
         no_wait: bool = False,
-        cache: bool = False,
         files: Union[str, "os.PathLike[str]", None] = None,
         id: Optional[str] = None,
         retry: bool = False,
@@ -65,7 +64,7 @@ class Cluster(NamedTuple):
         options = dict(
             columns=columns, text=text, key=key, with_item=with_item, pool=pool, mode=mode, timeout=timeout, attempts=attempts, backoff=backoff, arg=arg,
             fail_fast=fail_fast, max_failures=max_failures, chunk=chunk, priority=priority, fairness_key=fairness_key,
-            fairness_weight=fairness_weight, no_wait=no_wait, cache=cache, files=files, id=id, retry=retry, ordered=ordered, **self._asdict(),
+            fairness_weight=fairness_weight, no_wait=no_wait, files=files, id=id, retry=retry, ordered=ordered, **self._asdict(),
         )
         return Rows(
             ["map", task, "--out", "-", *over], options, feed and Feed(feed, total), show=progress, show_output=show_output,

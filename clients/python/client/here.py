@@ -43,7 +43,6 @@ def map(
     fail_fast: bool = False,
     max_failures: Union[int, str, None] = None,
     chunk: Optional[int] = None,
-    cache: bool = False,
     files: Union[str, "os.PathLike[str]", None] = None,
     id: Optional[str] = None,
     retry: bool = False,
@@ -82,9 +81,8 @@ def map(
     max_failures, such as 10 or "5%", is the number of failed items with which the map goes on. arg
     is shared by all items, such as a configuration: gpumux.arg() in the function. retry runs the
     failed items of a map again.
-    cache takes results of equal items from earlier maps of the function with cache and the same
-    data, which keeps them. files is the folder for files that items keep with gpumux.save, each as
-    <index>/<name>; the default is ./<id of the map>.files.
+    files is the folder for files that items keep with gpumux.save, each as <index>/<name>; the
+    default is ./<id of the map>.files.
     raise_faults raises the Fault of the first failed item, and stops the map. progress shows a bar,
     if tqdm is installed; the default is in terminals and notebooks. show_output prints an item's
     output when its result is given. The other options are those of `gpumux map --local`.
@@ -94,7 +92,7 @@ def map(
     options = dict(
         columns=columns, text=text, key=key, with_item=with_item, slots=slots, memory=memory, devices=devices, sharing=sharing, pool=pool, mode=mode,
         timeout=timeout, start_timeout=start_timeout, attempts=attempts, backoff=backoff, arg=arg, fail_fast=fail_fast,
-        max_failures=max_failures, chunk=chunk, cache=cache, files=files, id=id, retry=retry, ordered=ordered,
+        max_failures=max_failures, chunk=chunk, files=files, id=id, retry=retry, ordered=ordered,
         python=python or sys.executable, visible_devices=visible_devices, gpus_per_slot=gpus_per_slot, pass_env=words(pass_env), data=data,
     )
     return _start(["map", "--local", "--out", "-"], function, items, more, source, pickle, options, show=progress, show_output=show_output,

@@ -61,7 +61,7 @@ func TestFiles_OfALocalMap(t *testing.T) {
 	s.env = append(s.env, "TMPDIR="+s.path("tmp"))
 	require.NoError(t, os.Mkdir(s.path("tmp"), 0o755))
 	s.write("files.py", filesPy)
-	mapped := []string{"map", "files.py:plot", "--range", "0:30", "--local", "--data", "data", "--cache", "--id", "plots",
+	mapped := []string{"map", "files.py:plot", "--range", "0:30", "--local", "--data", "data", "--id", "plots",
 		"--out", "r.jsonl", "--json"}
 	p := s.run(1, mapped...)
 	require.Equal(t, plots(30, 11), s.files("plots.files"), "they are beside the results by default")
@@ -80,8 +80,6 @@ func TestFiles_OfALocalMap(t *testing.T) {
 	s.write("mended", "")
 	s.run(0, append(mapped, "--retry", "--files", "retried")...)
 	require.Equal(t, plots(30, -1), s.files("retried"), "the files of the items that did not run again are there too")
-	s.run(0, "map", "files.py:plot", "--range", "0:31", "--local", "--data", "data", "--cache", "--out", "more.jsonl", "--files", "more")
-	require.Equal(t, plots(31, -1), s.files("more"))
 	left, err := filepath.Glob(s.path("tmp/gpumux-files-*"))
 	require.NoError(t, err)
 	require.Empty(t, left)

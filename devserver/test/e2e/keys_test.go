@@ -67,23 +67,3 @@ func TestStarter_TheValuesOfAMap(t *testing.T) {
 	_, err = s.ValuesOf(t.Context(), "second")
 	require.ErrorAs(t, err, new(*starter.NotFoundError))
 }
-
-// Of an input that has grown only what is new runs, also where items moved.
-func TestLocal_CacheTakesWhatIsKnown(t *testing.T) {
-	t.Parallel()
-	s := newShell(t)
-	s.write("a.jsonl", numbers(200))
-	s.write("b.jsonl", "1000\n"+numbers(200)+"1001\n")
-	s.run(0, "map", "step.py:double", "--in", "a.jsonl", "--local", "--data", "state-of-mine", "--cache", "--out", "a.out")
-	require.Len(t, s.calls(), 200)
-	p := s.run(0, "map", "step.py:double", "--in", "b.jsonl", "--local", "--data", "state-of-mine", "--cache", "--out", "b.out")
-	require.Contains(t, p.stderr.String(), "succeeded  202  (200 from the cache)")
-	require.Len(t, s.calls(), 202)
-	for _, times := range s.calls() {
-		require.Equal(t, 1, times)
-	}
-	results := s.lines(s.file("b.out"))
-	require.Equal(t, "2000", string(results[0]["value"]))
-	require.Equal(t, "398", string(results[200]["value"]))
-	require.Equal(t, "2002", string(results[201]["value"]))
-}

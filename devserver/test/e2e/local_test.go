@@ -74,7 +74,7 @@ def more(pair):
 		}
 	}
 	for arg, want := range map[string][]string{`{"by": 4}`: {"4", "8"}, `{"by": 5}`: {"5", "10"}} {
-		require.Equal(t, want, values(s.run(0, "map", "scale.py:Scale", "--range", "1:3", "--local", "--data", "data", "--cache", "--arg", arg)),
+		require.Equal(t, want, values(s.run(0, "map", "scale.py:Scale", "--range", "1:3", "--local", "--data", "data", "--arg", arg)),
 			"no result of another argument")
 	}
 	p := s.run(0, "map", "scale.py:Scale", "--range", "1:3", "--local", "-q", "--reduce", "scale.py:more", "--arg", `{"by": 101}`)
@@ -86,9 +86,9 @@ def more(pair):
 	s.write("large.json", `{"by": 7, "text": "`+strings.Repeat("x", 1<<20)+`"}`)
 	p = s.run(0, "map", "scale.py:Scale", "--range", "1:3", "--local", "-q", "--reduce", "scale.py:more", "--arg", "large.json")
 	require.Equal(t, "28\n", p.stdout.String(), "in a reduce too")
-	s.run(0, "map", "scale.py:Scale", "--range", "1:3", "--local", "--data", "data", "--cache", "--arg", "large.json")
+	s.run(0, "map", "scale.py:Scale", "--range", "1:3", "--local", "--data", "data", "--arg", "large.json")
 	s.write("large.json", `{"by": 8, "text": "`+strings.Repeat("x", 1<<20)+`"}`)
-	require.Equal(t, []string{"8", "16"}, values(s.run(0, "map", "scale.py:Scale", "--range", "1:3", "--local", "--data", "data", "--cache", "--arg", "large.json")))
+	require.Equal(t, []string{"8", "16"}, values(s.run(0, "map", "scale.py:Scale", "--range", "1:3", "--local", "--data", "data", "--arg", "large.json")))
 	require.Equal(t, "24\n", s.run(0, "run", "scale.py:Scale", "3", "--local", "--arg", "large.json").stdout.String())
 	for _, how := range [][]string{{"map", "--local"}, {"stream"}} {
 		p = s.run(0, append(how, "--in", "one.jsonl", "--arg", "large.json", "--out", "-", "--", "sh", "-c", `test -z "$GPUMUX_ARG" && wc -c < "$GPUMUX_ARG_FILE"`)...)
