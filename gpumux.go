@@ -94,9 +94,8 @@ type MapInput struct {
 	// Backoff is the pause before an item that raised is tried again, without a slot. It
 	// doubles with each try, up to a minute. Default: none, and the process stays.
 	Backoff Duration `json:"backoff,omitempty"`
-	// FailFast ends the map at the first item that fails, MaxFailures when more than that
-	// have failed. Failures of an earlier run do not count.
-	FailFast    bool      `json:"failFast,omitempty"`
+	// MaxFailures ends the map when more items than that have failed; "0" at the first that
+	// fails. Failures of an earlier run do not count.
 	MaxFailures Tolerance `json:"maxFailures,omitempty"`
 	// Output is the results file: a blob URL or a key in the workers' store. Default: a file
 	// in a folder of the map's run.

@@ -35,7 +35,6 @@ func TestTolerance_InAnInput(t *testing.T) {
 		_, err := read(value)
 		require.ErrorContains(t, err, "maxFailures", value)
 	}
-	err := MapInput{Task: "t", Range: &Range{}, FailFast: true, MaxFailures: "3", Backoff: -1}.Validate()
-	require.ErrorContains(t, err, "maxFailures: 3 and the first failure of failFast are both given")
+	err := MapInput{Task: "t", Range: &Range{}, MaxFailures: "3", Backoff: -1}.Validate()
 	require.ErrorContains(t, err, "backoff: -1ns is outside")
 }

@@ -158,8 +158,6 @@ func (in MapInput) validateFailures(bad *problems) {
 	bad.limit("backoff", in.Backoff, maxBackoff)
 	if _, _, err := in.MaxFailures.parse(); err != nil && in.MaxFailures != "" {
 		bad.add("maxFailures", "%v", err)
-	} else if in.MaxFailures != "" && in.FailFast {
-		bad.add("maxFailures", "%s and the first failure of failFast are both given; give one of them", in.MaxFailures)
 	}
 }
 

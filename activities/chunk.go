@@ -29,8 +29,8 @@ import (
 const clocks = time.Minute
 
 var (
-	// errFailFast ends a chunk when more items have failed than may.
-	errFailFast = errors.New("more items failed than the map may have")
+	// errTooMany ends a chunk when more items have failed than may.
+	errTooMany = errors.New("more items failed than the map may have")
 	// errGuessed ends a call whose process takes more items at a time than the map knew.
 	errGuessed = errors.New("the chunk was cut before it was known how many items the task takes at a time")
 )
@@ -195,7 +195,7 @@ func (a *attempt) runItems() error {
 			return nil
 		}
 		err := a.runCall(run, call)
-		if err == nil || errors.Is(err, errFailFast) || errors.Is(err, errGuessed) {
+		if err == nil || errors.Is(err, errTooMany) || errors.Is(err, errGuessed) {
 			continue
 		}
 		if err := a.judge(run, err); err != nil {
@@ -219,7 +219,7 @@ func (a *attempt) runCall(run contract.Runs, call Call) error {
 			a.log.item(result, later)
 		}
 		if ended {
-			cancel(errFailFast)
+			cancel(errTooMany)
 		}
 	}
 	if c.Backoff {

@@ -261,7 +261,7 @@ func (l *ledger) count(r gpumux.Result) {
 		return
 	}
 	l.result.Failed++
-	l.tooMany = l.chunk.FailFast || l.chunk.MayFail != nil && l.result.Failed > *l.chunk.MayFail
+	l.tooMany = l.chunk.MayFail != nil && l.result.Failed > *l.chunk.MayFail
 	if l.result.Faults == nil {
 		l.result.Faults = map[gpumux.FaultKind]int64{}
 	}

@@ -76,11 +76,10 @@ func (m *Map) Identify() (id, fingerprint string) {
 		Mode        gpumux.Mode
 		Timeout     string
 		Attempts    int
-		FailFast    bool
 		Reduce      string `json:",omitempty"`
 		Key         string `json:",omitempty"`
 		WithItem    bool   `json:",omitempty"`
-	}{fingerprint, in.Rungs(), in.Mode, in.Timeout.String(), max(1, in.Attempts), in.FailFast, in.Reduce, in.Key, in.WithItem}
+	}{fingerprint, in.Rungs(), in.Mode, in.Timeout.String(), max(1, in.Attempts), in.Reduce, in.Key, in.WithItem}
 	id = clean(in.Task) + "-" + digest(options)[:12]
 	if m.Edition != "" {
 		id += "-" + m.Edition

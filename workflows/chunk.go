@@ -2,7 +2,6 @@ package workflows
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"time"
 
@@ -115,7 +114,7 @@ func (e *engine) dispatch(ctx workflow.Context, piece contract.Piece, forced boo
 	}
 	chunk := contract.Chunk{
 		Map: e.id, Task: e.in.Task, Edition: e.in.Edition, Mode: e.in.Mode, Timeout: e.in.Timeout, Attempts: e.in.Attempts,
-		Arg: e.in.Arg, ArgFile: e.in.ArgFile, FailFast: e.in.FailFast, MayFail: e.tally.mayFail(e.tally.counts.Failed), Backoff: e.in.Backoff > 0, Tries: piece.Tries,
+		Arg: e.in.Arg, ArgFile: e.in.ArgFile, MayFail: e.tally.mayFail(e.tally.counts.Failed), Backoff: e.in.Backoff > 0, Tries: piece.Tries,
 		Work: piece.Work, Source: e.source, Range: e.in.Range, Key: e.in.Key, WithItem: e.in.WithItem,
 		Parts: e.parts, Claim: e.claim, Larger: e.ladder.hasLarger(at), Limit: gpumux.Duration(e.sizer.Limit(piece)),
 		Together: e.sizer.Together(), Guessed: !e.sizer.Told && (e.inFlight > 0 || len(e.todo) > 0),
@@ -184,12 +183,6 @@ func (e *engine) apply(ctx workflow.Context, piece contract.Piece, at int, perIt
 	}
 	if len(result.Retry) > 0 {
 		e.retryLater(ctx, piece, result.Retry)
-	}
-	if e.in.FailFast && result.Failed > 0 && e.fault == nil {
-		for _, failed := range result.Recent {
-			return faultError(fmt.Sprintf("item %d failed and the map is to fail fast: %s", failed.Index, textOf(failed.Fault)), failed.Fault)
-		}
-		return errors.New("an item failed and the map is to fail fast")
 	}
 	if e.onResults != nil && len(result.Results) > 0 {
 		return e.onResults(ctx, result.Results)

@@ -132,8 +132,8 @@ func TestMap_AFaultIsAResult(t *testing.T) {
 	require.ErrorContains(t, err, "item 2: boom (type: task_error, retryable: false)")
 	require.Equal(t, fault, workflows.FaultOf(err))
 
-	env = run(t, w, square, 4, gpumux.MapInput{Chunk: 1, FailFast: true})
-	require.ErrorContains(t, env.GetWorkflowError(), "item 2 failed and the map is to fail fast")
+	env = run(t, w, square, 4, gpumux.MapInput{Chunk: 1, MaxFailures: "0"})
+	require.ErrorContains(t, env.GetWorkflowError(), "item 2 failed, and none may: boom")
 	require.Equal(t, "boom", workflows.FaultOf(env.GetWorkflowError()).Message)
 }
 

@@ -51,7 +51,7 @@ func (m Mapped[Out]) Values() ([]Out, error) {
 //
 // A failed item is a result with a Fault. The error is for what ends the whole map: an
 // input that is not valid, a task that no worker knows, cancellation, or failed items
-// with FailFast and MaxFailures; errors.As finds the *gpumux.Fault behind it.
+// with MaxFailures; errors.As finds the *gpumux.Fault behind it.
 //
 // Items and results travel through the workflow's history, whose size Temporal limits: a
 // few 10 MB in all, an item or result of at most 1 MiB, and at most gpumux.InlineBytes of
@@ -109,7 +109,7 @@ func runInline[In, Out any](ctx workflow.Context, in gpumux.MapInput, items []In
 			return err
 		}
 		if failed := e.tally.counts.Failed; e.tally.tooMany(failed) {
-			return e.tally.tooManyError(in, e.total, failed, "")
+			return e.tally.tooManyError(in, e.total, failed, e.tally.recent, "")
 		}
 		return nil
 	})

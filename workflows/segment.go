@@ -97,7 +97,8 @@ func (s *segments) work(ctx workflow.Context, resumed bool) error {
 	workflow.Go(work, s.listen)
 	for ctx.Err() == nil && s.failed == nil {
 		if e.tally.tooMany(s.of.failed()) {
-			s.failed = e.tally.tooManyError(e.in, e.total, s.of.failed(), "`gpumux faults` groups them by cause")
+			recent := s.of.progress(workflow.Now(ctx)).Recent
+			s.failed = e.tally.tooManyError(e.in, e.total, s.of.failed(), recent, "`gpumux faults` groups them by cause")
 			break
 		}
 		info := workflow.GetInfo(ctx)

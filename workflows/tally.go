@@ -68,9 +68,14 @@ func (t *tally) mayFail(failed int64) *int64 {
 func (t *tally) tooMany(failed int64) bool { return t.maxFailures >= 0 && failed > t.maxFailures }
 
 // tooManyError is the error of a map of so many items that ended after this many
-// failures.
-func (t *tally) tooManyError(in gpumux.MapInput, total, failed int64, hint string) error {
+// failures, the newest of which are recent. If none may fail, it has the first one's
+// fault.
+func (t *tally) tooManyError(in gpumux.MapInput, total, failed int64, recent []gpumux.Result, hint string) error {
 	allowed := in.MaxFailures.Of(total)
+	if allowed == 0 && len(recent) > 0 {
+		first := recent[0]
+		return faultError(fmt.Sprintf("item %d failed, and none may: %s", first.Index, textOf(first.Fault)), first.Fault)
+	}
 	failed -= t.maxFailures - allowed // those of earlier runs
 	message := fmt.Sprintf("%d of %d items failed, more than the %d that may (%s)", failed, total, allowed, in.MaxFailures)
 	kind, most := gpumux.FaultTaskError, int64(0)
@@ -82,8 +87,8 @@ func (t *tally) tooManyError(in gpumux.MapInput, total, failed int64, hint strin
 	if most > 0 { // without n: it counts earlier runs of the map, but no segment under way
 		message += fmt.Sprintf(", mostly %s", kind)
 	}
-	if n := len(t.recent); n > 0 {
-		last := t.recent[n-1]
+	if n := len(recent); n > 0 {
+		last := recent[n-1]
 		message += fmt.Sprintf("; such as item %d: %s", last.Index, last.Fault.Error())
 	}
 	return errorOf(&gpumux.Fault{Kind: kind, Op: "run", Message: message, Task: in.Task, Hint: hint})

@@ -35,7 +35,6 @@ MapInput = TypedDict(
         "timeout": float | str | None,
         "attempts": int | None,
         "backoff": float | str | None,
-        "failFast": bool | None,
         "maxFailures": int | str | None,
         "output": str | None,
         "reduce": str | None,

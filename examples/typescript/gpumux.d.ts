@@ -44,9 +44,7 @@ export interface MapInput {
   attempts?: number | null;
   /** backoff is the pause before an item that raised is tried again, without a slot. It doubles with each try, up to a minute. Default: none, and the process stays. */
   backoff?: number | string | null;
-  /** failFast ends the map at the first item that fails, maxFailures when more than that have failed. Failures of an earlier run do not count. */
-  failFast?: boolean | null;
-  /** failFast ends the map at the first item that fails, maxFailures when more than that have failed. Failures of an earlier run do not count. */
+  /** maxFailures ends the map when more items than that have failed; "0" at the first that fails. Failures of an earlier run do not count. */
   maxFailures?: number | string | null;
   /** output is the results file: a blob URL or a key in the workers' store. Default: a file in a folder of the map's run. */
   output?: string | null;

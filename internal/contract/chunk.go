@@ -79,7 +79,6 @@ type Chunk struct {
 	Mode     gpumux.Mode     `json:"mode,omitempty"`
 	Timeout  gpumux.Duration `json:"timeout,omitempty"`
 	Attempts int             `json:"attempts,omitempty"`
-	FailFast bool            `json:"failFast,omitempty"`
 	Arg      json.RawMessage `json:"arg,omitempty"`
 	ArgFile  string          `json:"argFile,omitempty"`
 	// MayFail is how many items may fail before the rest is handed back; nil: any number.

@@ -22,11 +22,11 @@ func TestDecodeMap_NamesEveryMistakeInWordsForUsers(t *testing.T) {
 		in   string
 		want []string
 	}{
-		"types": {`{"task":5,"items":"x","chunk":"ten","window":1.5,"timeout":"soon","attempts":1e2,"failFast":"yes","priority":9}`, []string{
+		"types": {`{"task":5,"items":"x","chunk":"ten","window":1.5,"timeout":"soon","attempts":1e2,"withItem":"yes","priority":9}`, []string{
 			"task: 5 is a number; a string belongs here", `items: "x" is a string; a list belongs here`,
 			`chunk: "ten" is a string; a whole number belongs here`, "window: 1.5 is not written as a whole number; leave out point and exponent",
 			`timeout: "soon" is not a duration; write it as 30s, 5m or 2h`, "attempts: 1e2 is not written as a whole number; leave out point and exponent",
-			`failFast: "yes" is a string; true or false belongs here`, "priority: 9 is outside 1 (first) to 5 (last)",
+			`withItem: "yes" is a string; true or false belongs here`, "priority: 9 is outside 1 (first) to 5 (last)",
 		}},
 		"nested":       {`{"task":"f","range":{"step":2,"end":"3"},"ladder":["gpu",7]}`, []string{"range.step: is no field; there are start, end", `range.end: "3" is a string; a whole number belongs here`, "ladder[1]: 7 is a number; a string belongs here"}},
 		"names":        {`{"task":"f","items":[1],"atempts":3,"memory":"8GiB"}`, []string{"atempts: is no field; there are task, ", "memory: is no field\n"}},

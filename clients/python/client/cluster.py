@@ -40,7 +40,6 @@ class Cluster(NamedTuple):
         attempts: Optional[int] = None,
         backoff: Optional[float] = None,
         arg: Any = None,
-        fail_fast: bool = False,
         max_failures: Union[int, str, None] = None,
         chunk: Optional[int] = None,
         priority: Optional[int] = None,
@@ -63,7 +62,7 @@ class Cluster(NamedTuple):
         over, feed, total = inputs.given(items, source)
         options = dict(
             columns=columns, text=text, key=key, with_item=with_item, pool=pool, mode=mode, timeout=timeout, attempts=attempts, backoff=backoff, arg=arg,
-            fail_fast=fail_fast, max_failures=max_failures, chunk=chunk, priority=priority, fairness_key=fairness_key,
+            max_failures=max_failures, chunk=chunk, priority=priority, fairness_key=fairness_key,
             fairness_weight=fairness_weight, no_wait=no_wait, files=files, id=id, retry=retry, ordered=ordered, **self._asdict(),
         )
         return Rows(

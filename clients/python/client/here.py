@@ -40,7 +40,6 @@ def map(
     attempts: Optional[int] = None,
     backoff: Optional[float] = None,
     arg: Any = None,
-    fail_fast: bool = False,
     max_failures: Union[int, str, None] = None,
     chunk: Optional[int] = None,
     files: Union[str, "os.PathLike[str]", None] = None,
@@ -78,7 +77,8 @@ def map(
     timeout is the most seconds of one item, attempts how often one that raises is tried, backoff
     the seconds before the next try. start_timeout is the most seconds that a process may take to
     start, downloads of the function's module included (300).
-    max_failures, such as 10 or "5%", is the number of failed items with which the map goes on. arg
+    max_failures, such as 10 or "5%", is the number of failed items with which the map goes on; with 0
+    the first ends it. arg
     is shared by all items, such as a configuration: gpumux.arg() in the function. retry runs the
     failed items of a map again.
     files is the folder for files that items keep with gpumux.save, each as <index>/<name>; the
@@ -91,7 +91,7 @@ def map(
     """
     options = dict(
         columns=columns, text=text, key=key, with_item=with_item, slots=slots, memory=memory, devices=devices, sharing=sharing, pool=pool, mode=mode,
-        timeout=timeout, start_timeout=start_timeout, attempts=attempts, backoff=backoff, arg=arg, fail_fast=fail_fast,
+        timeout=timeout, start_timeout=start_timeout, attempts=attempts, backoff=backoff, arg=arg,
         max_failures=max_failures, chunk=chunk, files=files, id=id, retry=retry, ordered=ordered,
         python=python or sys.executable, visible_devices=visible_devices, gpus_per_slot=gpus_per_slot, pass_env=words(pass_env), data=data,
     )

@@ -112,7 +112,7 @@ class Map(unittest.TestCase):
         source.write_text("a,b\n1,2\n3,\n")
         self.assertEqual(values(gpumux.map(tasks.field, source=source, slots=1)), [3, None])
         with self.assertRaises(gpumux.MapFailed):
-            list(gpumux.map(tasks.field, source=source, slots=1, fail_fast=True))
+            list(gpumux.map(tasks.field, source=source, slots=1, max_failures=0))
 
         import pyarrow
         import pyarrow.parquet
@@ -185,7 +185,7 @@ class Map(unittest.TestCase):
 
     def test_too_many_faults(self):
         """The map fails, wherever among its items those lie that failed, and also when every item has its row."""
-        for n, stops in enumerate(({"fail_fast": True}, {"max_failures": 0}, {"max_failures": "10%"})):
+        for n, stops in enumerate(({"max_failures": 0}, {"max_failures": "10%"})):
             for items in ([3, 1, 2], [1, 3, 2], [1, 2, 3]):
                 with self.subTest(stops=stops, items=items), self.assertRaisesRegex(gpumux.MapFailed, "not three"):
                     list(gpumux.map(tasks.picky, items, slots=1, id=f"{n}-{items.index(3)}", **stops))

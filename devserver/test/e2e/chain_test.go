@@ -65,7 +65,7 @@ func pipeline(ctx workflow.Context) (c chained, err error) {
 	if c.Again, err = again.Get(ctx); err != nil {
 		return c, err
 	}
-	_, err = workflows.Map[int, int](ctx, gpumux.MapInput{Task: "fail", Ladder: cpu, FailFast: true}, []int{3})
+	_, err = workflows.Map[int, int](ctx, gpumux.MapInput{Task: "fail", Ladder: cpu, MaxFailures: "0"}, []int{3})
 	if !errors.As(err, &c.Fault) {
 		return c, fmt.Errorf("a map that is to fail: %w", err)
 	}

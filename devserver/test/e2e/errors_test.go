@@ -73,7 +73,7 @@ func TestErrors_AsAClientOfAServicePrintsThem(t *testing.T) {
 			"invalid map input: range: end -1 is before start 0 (type: bad_input, retryable: false): gpumux"},
 		"unknown": {inline(gpumux.MapInput{Task: "t"}, 1), "slow, whole; name the task in the worker's file, or use one of these (type: bad_input, retryable: false): gpumux task t"},
 		"values":  {inline(gpumux.MapInput{Task: "fail"}, 1, 3), "item 1: ValueError: 3 is a multiple of three (type: task_error, retryable: false): gpumux task fail in slot cpu/"},
-		"fail fast": {inline(gpumux.MapInput{Task: "fail", FailFast: true}, 3), "item 0 failed and the map is to fail fast: ValueError: 3 is a multiple of three; " +
+		"failed": {inline(gpumux.MapInput{Task: "fail", MaxFailures: "0"}, 3), "item 0 failed, and none may: ValueError: 3 is a multiple of three; " +
 			"results of a map inside a workflow are not stored, so all its items run again (type: task_error, retryable: false): gpumux task fail in slot cpu/"},
 		"page": {func(ctx workflow.Context) error {
 			_, _, err := workflows.Page[int](ctx, "nothing.jsonl", 0, 0)

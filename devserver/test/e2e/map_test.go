@@ -77,7 +77,7 @@ func TestMap_PartialFailureIsAResult(t *testing.T) {
 	require.Equal(t, "3 is a multiple of three", r[2].Fault.Message)
 	require.Equal(t, "ValueError", r[2].Fault.Class)
 
-	_, err = s.run(gpumux.MapInput{Task: "fail", Range: &gpumux.Range{Start: 1, End: 10}, Ladder: []string{"cpu"}, FailFast: true})
+	_, err = s.run(gpumux.MapInput{Task: "fail", Range: &gpumux.Range{Start: 1, End: 10}, Ladder: []string{"cpu"}, MaxFailures: "0"})
 	require.ErrorContains(t, err, "is a multiple of three")
 }
 

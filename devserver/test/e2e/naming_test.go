@@ -45,7 +45,7 @@ def bad(item):
 	}
 
 	fast := over(list("fine", "raise"))
-	fast.Input.FailFast, fast.ID = true, "fast"
+	fast.Input.MaxFailures, fast.ID = "0", "fast"
 	_, err = s.start(fast).Wait(t.Context())
 	var failed *starter.EndedError
 	require.ErrorAs(t, err, &failed)

@@ -170,7 +170,7 @@ func TestNexus_AnotherNamespaceMaps(t *testing.T) {
 		words string
 	}{
 		"invalid": {gpumux.MapInput{Task: "double", Chunk: -1}, gpumux.FaultBadInput, "chunk: -1 is outside"},
-		"fails":   {gpumux.MapInput{Task: "fail", Items: items(3), Ladder: []string{"cpu"}, FailFast: true}, gpumux.FaultTaskError, "3 is a multiple of three"},
+		"fails":   {gpumux.MapInput{Task: "fail", Items: items(3), Ladder: []string{"cpu"}, MaxFailures: "0"}, gpumux.FaultTaskError, "3 is a multiple of three"},
 	} {
 		got = asked{}
 		require.NoError(t, n.start(t, name, refused.in).Get(ctx, &got))

@@ -300,7 +300,7 @@ func TestStarter_FailedMapsCarryTheirFault(t *testing.T) {
 	require.ErrorContains(t, err, "step:double", "the tasks that exist are named")
 
 	m := s.over("odd", 20)
-	m.Input.FailFast = true
+	m.Input.MaxFailures = "0"
 	h := s.start(m)
 	_, err = s.wait(h)
 	require.ErrorAs(t, err, &failed)

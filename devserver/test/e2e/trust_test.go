@@ -175,12 +175,12 @@ func TestLong_ResetInTheSegmentPhase(t *testing.T) {
 }
 
 // A fault in a segment is the map's, with its item.
-func TestLong_FailFastInASegment(t *testing.T) {
+func TestLong_TheFirstFailureInASegment(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.worker("cpu", 2)
 	lines := strings.Repeat("1\n", 1200) + strings.Repeat("3\n", 300)
-	_, err := s.run(gpumux.MapInput{Task: "fail", Source: s.source(lines), Ladder: []string{"cpu"}, Chunk: 1, FailFast: true, Output: "d/f.jsonl"})
+	_, err := s.run(gpumux.MapInput{Task: "fail", Source: s.source(lines), Ladder: []string{"cpu"}, Chunk: 1, MaxFailures: "0", Output: "d/f.jsonl"})
 	require.ErrorContains(t, err, "item 120")
 	fault := workflows.FaultOf(err)
 	require.NotNil(t, fault)
