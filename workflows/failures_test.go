@@ -55,6 +55,20 @@ func TestRegistered_FailuresCountOverSegments(t *testing.T) {
 	require.Less(t, len(w.chunks), 2000, "each of two segments knows what failed before it")
 }
 
+// Where none may fail, the first failure of a segment is the map's own fault.
+func TestRegistered_TheFirstFailureInASegment(t *testing.T) {
+	w := &worker{items: 3000, odd: func(c contract.Chunk, _ string) (*contract.ChunkResult, error) {
+		if start(c) != 1200 {
+			return nil, nil
+		}
+		return failing(c), nil
+	}}
+	in := gpumux.MapInput{Task: "square", Source: "sources/x.jsonl", Output: "maps/x/1/results.jsonl", Chunk: 1, Window: 4, MaxFailures: "0"}
+	env := run(t, w, gpumux.MapWorkflow, in)
+	require.ErrorContains(t, env.GetWorkflowError(), "item 1200 failed, and none may: boom")
+	require.Equal(t, "boom", workflows.FaultOf(env.GetWorkflowError()).Message)
+}
+
 // What the next run of a map may still do is in its state.
 func TestRegistered_TheNextRunKnowsHowManyMayFail(t *testing.T) {
 	env := environment(20 * time.Second)
