@@ -77,16 +77,14 @@ func (f *Fleet) Progress(ctx context.Context, id string) (p gpumux.Progress, err
 
 // count adds the backlog of one map. A rung that is one device counts to its pool.
 func count(all map[string]Backlog, p gpumux.Progress) {
-	counted := map[string]bool{}
+	items := map[string]int64{}
 	for _, rung := range p.Backlog {
 		pool, _, _ := strings.Cut(rung.Rung, "@")
+		items[pool] += rung.Items
+	}
+	for pool, n := range items {
 		b := all[pool]
-		if !counted[pool] {
-			b.Maps++
-		}
-		counted[pool] = true
-		b.Waiting += rung.Items
-		b.Seconds += float64(rung.Items) * time.Duration(p.ItemTime).Seconds()
+		b.Maps, b.Waiting, b.Seconds = b.Maps+1, b.Waiting+n, b.Seconds+float64(n)*time.Duration(p.ItemTime).Seconds()
 		all[pool] = b
 	}
 }
@@ -102,11 +100,8 @@ func (f *Fleet) Backlog(ctx context.Context, pools []string) (list []Backlog, si
 	if err != nil && !errors.As(err, new(*NoWorkerError)) {
 		return nil, nil, err
 	}
-	for _, w := range workers {
-		if w.Offer == nil {
-			continue
-		}
-		for _, p := range w.Offer.Pools {
+	for _, offer := range offersOf(workers) {
+		for _, p := range offer.Pools {
 			b := all[p.Name]
 			b.Workers, b.Slots = b.Workers+1, b.Slots+p.Slots
 			runs := min(int64(p.Busy-p.Leased), b.Waiting)

@@ -110,16 +110,15 @@ func Dial(ctx context.Context, o Options) (client.Client, error) {
 func ClientOptions(o Options) (client.Options, error) {
 	var options client.Options
 	var profile envconfig.ClientConfigProfile
-	var err error
 	if !o.Plain {
-		profile, err = envconfig.LoadClientConfigProfile(envconfig.LoadClientConfigProfileOptions{})
-		if err == nil {
+		var err error
+		if profile, err = envconfig.LoadClientConfigProfile(envconfig.LoadClientConfigProfileOptions{}); err == nil {
 			options, err = profile.ToClientOptions(envconfig.ToClientOptionsRequest{})
 		}
-	}
-	if err != nil {
-		return client.Options{}, &ConnectError{Address: o.Address, Namespace: o.Namespace, Err: err, settings: true,
-			Hint: "correct temporal.toml, or point TEMPORAL_CONFIG_FILE at another file, or correct the TEMPORAL_ variables"}
+		if err != nil {
+			return client.Options{}, &ConnectError{Address: o.Address, Namespace: o.Namespace, Err: err, settings: true,
+				Hint: "correct temporal.toml, or point TEMPORAL_CONFIG_FILE at another file, or correct the TEMPORAL_ variables"}
+		}
 	}
 	options.HostPort = cmp.Or(o.Address, options.HostPort, "127.0.0.1:7233")
 	options.Namespace = cmp.Or(o.Namespace, options.Namespace, client.DefaultNamespace)
@@ -128,7 +127,7 @@ func ClientOptions(o Options) (client.Options, error) {
 	case o.Codec != nil:
 		encoding = rpccodec.Local(o.Codec)
 	case remote != nil && remote.Endpoint != "":
-		encoding = rpccodec.Remote{Endpoint: remote.Endpoint, Auth: remote.Auth, Namespace: options.Namespace}
+		encoding = rpccodec.Remote(remote.Endpoint, remote.Auth, options.Namespace)
 	}
 	if encoding != nil {
 		options.FailureConverter = codec.Failures(nil)
@@ -165,13 +164,11 @@ func refused(ctx context.Context, address string) error {
 	if strings.Contains(address, "://") {
 		return nil
 	}
-	d := net.Dialer{Timeout: 2 * time.Second}
-	conn, err := d.DialContext(ctx, "tcp", address)
-	if err != nil {
-		return err
+	conn, err := (&net.Dialer{Timeout: 2 * time.Second}).DialContext(ctx, "tcp", address)
+	if err == nil {
+		_ = conn.Close()
 	}
-	_ = conn.Close()
-	return nil
+	return err
 }
 
 // Sealed reports whether the codec or the key of a payload is missing.

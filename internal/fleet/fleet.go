@@ -63,34 +63,31 @@ type Rung struct {
 // Served reports whether somebody takes work from the queue.
 func (r Rung) Served() bool { return r.Pollers+r.Workers > 0 }
 
-// WaitingFor improves a map's own words, told: without a worker for its ladder the map
-// waits for one, not for a slot.
-func WaitingFor(told string, ladder []Rung) string {
-	if pool, ok := strings.CutPrefix(told, "a slot of pool "); ok && len(ladder) > 0 && !slices.ContainsFunc(ladder, Rung.Served) {
+// WaitingFor corrects what a map says that it waits for: without a worker for its ladder
+// that is one, not a slot.
+func WaitingFor(reported string, ladder []Rung) string {
+	if pool, ok := strings.CutPrefix(reported, "a slot of pool "); ok && len(ladder) > 0 && !slices.ContainsFunc(ladder, Rung.Served) {
 		return "a worker for pool " + pool
 	}
-	return told
+	return reported
 }
 
 // Serving returns who serves the workflows, first, and each rung of a ladder.
 func (f *Fleet) Serving(ctx context.Context, ladder []string) ([]Rung, error) {
-	first, err := f.Rung(ctx, gpumux.Queue)
-	if err != nil {
-		return nil, err
-	}
-	first.Name = "workflows"
-	rungs := []Rung{first}
+	rungs := []Rung{{Name: "workflows", Queue: gpumux.Queue}}
 	for _, name := range ladder {
 		queue, err := names.RungQueue(name)
 		if err != nil {
 			return nil, err
 		}
-		rung, err := f.Rung(ctx, queue)
+		rungs = append(rungs, Rung{Name: name, Queue: queue})
+	}
+	for i, r := range rungs {
+		served, err := f.Rung(ctx, r.Queue)
 		if err != nil {
 			return nil, err
 		}
-		rung.Name = name
-		rungs = append(rungs, rung)
+		rungs[i].Pollers, rungs[i].Workers = served.Pollers, served.Workers
 	}
 	return rungs, nil
 }
@@ -100,19 +97,27 @@ const stale = 90 * time.Second
 
 // Rung tells who serves a queue.
 func (f *Fleet) Rung(ctx context.Context, queue string) (Rung, error) {
-	rung := Rung{Queue: queue}
-	answer, err := f.Client.DescribeTaskQueue(ctx, queue, enumspb.TASK_QUEUE_TYPE_ACTIVITY)
+	polled, err := f.polled(ctx, queue)
 	if err != nil {
-		return rung, fmt.Errorf("ask who serves queue %s: %w", queue, err)
-	}
-	for _, poller := range answer.GetPollers() {
-		if time.Since(poller.GetLastAccessTime().AsTime()) < stale {
-			rung.Pollers++
-		}
+		return Rung{Queue: queue}, err
 	}
 	alive, _, err := f.heartbeats(ctx, queue)
-	rung.Workers = len(alive)
-	return rung, err
+	return Rung{Queue: queue, Pollers: len(polled), Workers: len(alive)}, err
+}
+
+// polled returns the workers that asked a queue for work lately, by identity, and when.
+func (f *Fleet) polled(ctx context.Context, queue string) (map[string]time.Time, error) {
+	answer, err := f.Client.DescribeTaskQueue(ctx, queue, enumspb.TASK_QUEUE_TYPE_ACTIVITY)
+	if err != nil {
+		return nil, fmt.Errorf("ask who serves queue %s: %w", queue, err)
+	}
+	polled := map[string]time.Time{}
+	for _, poller := range answer.GetPollers() {
+		if at := poller.GetLastAccessTime().AsTime(); time.Since(at) < stale {
+			polled[poller.GetIdentity()] = at
+		}
+	}
+	return polled, nil
 }
 
 // Worker is a worker as a client sees it.
@@ -159,7 +164,7 @@ func (f *Fleet) askAll(ctx context.Context, identities []string, patience time.D
 	for i, identity := range identities {
 		asking.Go(func() error {
 			w := Worker{Identity: identity}
-			offer, err := f.ask(ctx, contract.WorkerQueue(identity), patience)
+			offer, err := f.describe(ctx, contract.WorkerQueue(identity), patience)
 			switch {
 			case err == nil:
 				w.Offer, w.Seen = &offer, time.Now()
@@ -179,33 +184,19 @@ func (f *Fleet) askAll(ctx context.Context, identities []string, patience time.D
 // identities returns the workers that the server knows, each with the time of its last
 // sign: a heartbeat where the server keeps those, else a poll.
 func (f *Fleet) identities(ctx context.Context) (map[string]time.Time, error) {
-	seen := map[string]time.Time{}
-	answer, err := f.Client.DescribeTaskQueue(ctx, gpumux.Queue, enumspb.TASK_QUEUE_TYPE_ACTIVITY)
-	if err != nil {
-		return nil, fmt.Errorf("ask who serves queue %s: %w", gpumux.Queue, err)
-	}
-	for _, poller := range answer.GetPollers() {
-		if at := poller.GetLastAccessTime().AsTime(); time.Since(at) < stale {
-			seen[poller.GetIdentity()] = at
-		}
-	}
-	alive, ended, err := f.heartbeats(ctx, gpumux.Queue)
+	polled, err := f.polled(ctx, gpumux.Queue)
 	if err != nil {
 		return nil, err
 	}
-	lives := map[string]bool{}
-	for _, w := range alive {
-		lives[w.GetWorkerIdentity()] = true
-		if _, known := seen[w.GetWorkerIdentity()]; !known {
-			seen[w.GetWorkerIdentity()] = w.GetStartTime().AsTime()
-		}
-	}
+	alive, ended, err := f.heartbeats(ctx, gpumux.Queue)
+	seen := maps.Clone(polled)
 	for _, w := range ended {
-		if !lives[w.GetWorkerIdentity()] {
-			delete(seen, w.GetWorkerIdentity())
-		}
+		delete(seen, w.GetWorkerIdentity())
 	}
-	return seen, nil
+	for _, w := range alive { // also where an earlier worker of the same identity ended
+		seen[w.GetWorkerIdentity()] = cmp.Or(polled[w.GetWorkerIdentity()], w.GetStartTime().AsTime())
+	}
+	return seen, err
 }
 
 // heartbeats are the workers of a queue that the server knows by their heartbeats. There
@@ -257,15 +248,13 @@ func (f *Fleet) TakesPlain(ctx context.Context) error {
 
 // PoolsOf are the pools on which workers offer a task, in order of name.
 func PoolsOf(workers []Worker, task string) []string {
-	var pools []string
-	for _, w := range workers {
-		if w.Offer == nil || !slices.Contains(w.Offer.Tasks, strings.Replace(task, ".py:", ":", 1)) {
-			continue
-		}
-		for _, pool := range w.Offer.Pools {
-			pools = append(pools, pool.Name)
+	pools := map[string]bool{}
+	for _, offer := range offersOf(workers) {
+		if slices.Contains(offer.Tasks, strings.Replace(task, ".py:", ":", 1)) {
+			for _, pool := range offer.Pools {
+				pools[pool.Name] = true
+			}
 		}
 	}
-	slices.Sort(pools)
-	return slices.Compact(pools)
+	return slices.Sorted(maps.Keys(pools))
 }

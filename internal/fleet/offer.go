@@ -37,10 +37,7 @@ func (e *NoWorkerError) Error() string {
 	return fmt.Sprintf("no worker serves queue %s; start one with `gpumux worker -f gpumux.yaml` or `gpumux dev`", e.Queue)
 }
 
-const offering = 10 * time.Second
-
-// Offer asks one worker what it offers. Without any it is a *NoWorkerError at once. Where
-// the server has no standalone activities, a workflow asks.
+// Offer asks one worker what it offers. Without any it is a *NoWorkerError at once.
 func (f *Fleet) Offer(ctx context.Context) (contract.WorkerInfo, error) {
 	rung, err := f.Rung(ctx, gpumux.Queue)
 	if err != nil {
@@ -49,37 +46,42 @@ func (f *Fleet) Offer(ctx context.Context) (contract.WorkerInfo, error) {
 	if !rung.Served() {
 		return contract.WorkerInfo{}, &NoWorkerError{Queue: gpumux.Queue}
 	}
-	return f.ask(ctx, gpumux.Queue, offering)
+	return f.describe(ctx, gpumux.Queue, 10*time.Second)
 }
 
-// ask asks the worker of a queue what it offers. Input is a contract.DescribeInput, or
-// nothing.
-func (f *Fleet) ask(ctx context.Context, queue string, patience time.Duration, input ...any) (contract.WorkerInfo, error) {
-	var offer contract.WorkerInfo
+// describe asks the worker of a queue what it offers. Input is a contract.DescribeInput,
+// or nothing.
+func (f *Fleet) describe(ctx context.Context, queue string, patience time.Duration, input ...any) (offer contract.WorkerInfo, err error) {
+	err = f.ask(ctx, queue, patience, &offer, contract.DescribeWorker, input...)
+	if err != nil {
+		err = fmt.Errorf("ask a worker what it offers: %w", WithKeysHint(err))
+	}
+	return offer, err
+}
+
+// ask runs an activity on a queue. Where the server has no standalone activities, a
+// workflow describes the worker.
+func (f *Fleet) ask(ctx context.Context, queue string, patience time.Duration, answer any, activity string, input ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	const summary = "a client asks what the workers offer"
-	id := "gpumux-describe-" + rand.Text()
+	const summary = "a client asks a worker"
+	id := "gpumux-ask-" + rand.Text()
 	var asked interface {
 		Get(ctx context.Context, answer any) error
 	}
-	var err error
-	asked, err = f.Client.ExecuteActivity(ctx, client.StartActivityOptions{
+	asked, err := f.Client.ExecuteActivity(ctx, client.StartActivityOptions{
 		ID: id, TaskQueue: queue, Summary: summary,
 		ScheduleToCloseTimeout: patience, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
-	}, contract.DescribeWorker, input...)
-	if errors.As(err, new(*serviceerror.Unimplemented)) {
+	}, activity, input...)
+	if activity == contract.DescribeWorker && errors.As(err, new(*serviceerror.Unimplemented)) {
 		asked, err = f.Client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
 			ID: id, TaskQueue: queue, StaticSummary: summary, WorkflowExecutionTimeout: patience,
 		}, contract.DescribeWorkflow, input...)
 	}
-	if err == nil {
-		err = asked.Get(ctx, &offer)
-	}
 	if err != nil {
-		return offer, fmt.Errorf("ask a worker what it offers: %w", WithKeysHint(err))
+		return err
 	}
-	return offer, nil
+	return asked.Get(ctx, answer)
 }
 
 // RunningItem is an item that runs in a slot, or the first of a micro-batch that does.
@@ -128,7 +130,7 @@ func (f *Fleet) OthersHave(ctx context.Context, queue, worker, task, edition str
 		identity := poller.GetIdentity()
 		if identity != worker && poller.GetDeploymentOptions().GetBuildId() == version && time.Since(poller.GetLastAccessTime().AsTime()) < stale {
 			asking.Go(func() error {
-				offer, err := f.ask(ctx, contract.WorkerQueue(identity), answering, contract.DescribeInput{Task: task})
+				offer, err := f.describe(ctx, contract.WorkerQueue(identity), answering, contract.DescribeInput{Task: task})
 				if err == nil && offer.Edition == edition {
 					found()
 				}
@@ -154,12 +156,11 @@ func Running(offers []contract.WorkerInfo, id string) (found []RunningItem) {
 	for _, offer := range offers {
 		for _, p := range offer.Pools {
 			for _, seat := range p.Seats {
-				starts := seat.State == "starting"
-				if seat.Map != id || seat.Item == nil && !starts {
-					continue
-				}
 				item := RunningItem{-1, offer.Identity, seat.Name, seat.Device, seat.For, seat.Progress}
-				if !starts {
+				switch {
+				case seat.Map != id, seat.Item == nil && seat.State != "starting":
+					continue
+				case seat.State != "starting":
 					item.Index = *seat.Item
 				}
 				found = append(found, item)
@@ -195,14 +196,6 @@ func Sick(offers []contract.WorkerInfo, ladder []string) (why []string) {
 
 // Printed asks a worker what an item prints there.
 func (f *Fleet) Printed(ctx context.Context, worker string, in contract.OutputInput) (out contract.Output, err error) {
-	ctx, cancel := context.WithTimeout(ctx, answering)
-	defer cancel()
-	asked, err := f.Client.ExecuteActivity(ctx, client.StartActivityOptions{
-		ID: "gpumux-output-" + rand.Text(), TaskQueue: contract.WorkerQueue(worker), Summary: "a client asks what an item prints",
-		ScheduleToCloseTimeout: answering, RetryPolicy: &temporal.RetryPolicy{MaximumAttempts: 1},
-	}, contract.ReadOutput, in)
-	if err == nil {
-		err = asked.Get(ctx, &out)
-	}
+	err = f.ask(ctx, contract.WorkerQueue(worker), answering, &out, contract.ReadOutput, in)
 	return out, err
 }

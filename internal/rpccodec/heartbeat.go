@@ -16,37 +16,33 @@ import (
 // server within its timeout.
 const beatPatience = 2 * time.Second
 
-// beats sends heartbeats while the codec is away, with the details that the server has
-// already: what runs goes on.
-type beats struct {
-	last sync.Map // the encoded details of the last heartbeat, by the token of its activity
-}
+// heartbeats are the encoded details of the last heartbeat by the token of its activity.
+// While the codec is away they are sent again: what runs goes on.
+type heartbeats struct{ sync.Map }
 
-// encode encodes the details of a heartbeat, or takes those of the one before.
-func (b *beats) encode(ctx context.Context, c Codec, beat *workflowservice.RecordActivityTaskHeartbeatRequest) (any, error) {
-	if c == nil {
-		return beat, nil
+// encode encodes a request. A heartbeat gets the details of the one before where the
+// codec is away; the request that ends an activity drops them.
+func (h *heartbeats) encode(ctx context.Context, c Codec, request any) (any, error) {
+	beat, ok := request.(*workflowservice.RecordActivityTaskHeartbeatRequest)
+	if !ok {
+		if end, ok := request.(interface{ GetTaskToken() []byte }); ok {
+			h.Delete(string(end.GetTaskToken()))
+		}
+		return encode(ctx, c, request)
 	}
 	limited, cancel := context.WithTimeout(ctx, beatPatience)
 	defer cancel()
 	encoded, err := encode(limited, c, beat)
 	token := string(beat.GetTaskToken())
 	if err == nil {
-		b.last.Store(token, encoded.(*workflowservice.RecordActivityTaskHeartbeatRequest).GetDetails())
+		h.Store(token, encoded.(*workflowservice.RecordActivityTaskHeartbeatRequest).GetDetails())
 		return encoded, nil
 	}
-	before, ok := b.last.Load(token)
+	before, ok := h.Load(token)
 	if !ok || status.Code(err) != codes.DeadlineExceeded {
 		return nil, err
 	}
-	again := proto.Clone(beat).(*workflowservice.RecordActivityTaskHeartbeatRequest)
-	again.Details = before.(*common.Payloads)
-	return again, nil
-}
-
-// forget drops the details of an activity that ends with this request.
-func (b *beats) forget(request any) {
-	if end, ok := request.(interface{ GetTaskToken() []byte }); ok {
-		b.last.Delete(string(end.GetTaskToken()))
-	}
+	repeated := proto.Clone(beat).(*workflowservice.RecordActivityTaskHeartbeatRequest)
+	repeated.Details = before.(*common.Payloads)
+	return repeated, nil
 }

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"go.temporal.io/api/common/v1"
-	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/api/proxy"
 	"go.temporal.io/sdk/converter"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/gpumux/gpumux/internal/payload"
 )
@@ -36,14 +37,9 @@ const (
 // Interceptor makes every call of a connection pass through a codec, nil for none.
 // Headers and search attributes pass as they are, as with the SDK's data converters.
 func Interceptor(c Codec) grpc.UnaryClientInterceptor {
-	var beats beats
-	return func(ctx context.Context, method string, request, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, options ...grpc.CallOption) (err error) {
-		if beat, ok := request.(*workflowservice.RecordActivityTaskHeartbeatRequest); ok {
-			request, err = beats.encode(ctx, c, beat)
-		} else {
-			beats.forget(request)
-			request, err = encode(ctx, c, request)
-		}
+	var beats heartbeats
+	return func(ctx context.Context, method string, request, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, options ...grpc.CallOption) error {
+		request, err := beats.encode(ctx, c, request)
 		if err != nil {
 			return err
 		}
@@ -56,51 +52,43 @@ func Interceptor(c Codec) grpc.UnaryClientInterceptor {
 
 // encode returns a message with its payloads encoded. The message itself stays, since the
 // SDK sends it again after some errors.
-func encode(ctx context.Context, c Codec, given any) (any, error) {
-	message, ok := given.(proto.Message)
+func encode(ctx context.Context, c Codec, request any) (any, error) {
+	message, ok := request.(proto.Message)
 	if !ok || c == nil {
-		return given, nil
+		return request, nil
 	}
 	message = proto.Clone(message)
-	found, err := find(ctx, message)
-	if err != nil {
-		return nil, err
-	}
-	// What no data converter made is between the SDK and the server.
-	found.payloads = slices.DeleteFunc(found.payloads, func(p *common.Payload) bool { return len(p.GetMetadata()[converter.MetadataEncoding]) == 0 })
-	err = inBatches(ctx, found.payloads, c.Encode, func(_ *common.Payload, err error) error {
-		return status.Errorf(codes.InvalidArgument, "encode a payload: %v", err)
+	return message, change(ctx, message, func(payloads []*common.Payload) error {
+		// What no data converter made is between the SDK and the server.
+		payloads = slices.DeleteFunc(payloads, func(p *common.Payload) bool { return len(p.GetMetadata()[converter.MetadataEncoding]) == 0 })
+		return inBatches(ctx, payloads, c, converter.PayloadCodec.Encode, func(_ *common.Payload, err error) error {
+			return status.Errorf(codes.InvalidArgument, "encode a payload: %v", err)
+		})
 	})
-	if err != nil {
-		return nil, err
-	}
-	return message, found.close()
 }
 
 // decode decodes the payloads of a message in place. One that the codec refuses stays as
 // it is, with the reason, for its reader to name.
-func decode(ctx context.Context, c Codec, given any) error {
-	message, ok := given.(proto.Message)
+func decode(ctx context.Context, c Codec, reply any) error {
+	message, ok := reply.(proto.Message)
 	if !ok {
 		return nil
 	}
-	found, err := find(ctx, message)
-	if err != nil {
-		return err
-	}
-	if c != nil {
-		err = inBatches(ctx, found.payloads, c.Decode, func(p *common.Payload, err error) error {
-			payload.MarkRefused(p, err)
-			return nil
-		})
-		if err != nil {
-			return err
+	return change(ctx, message, func(payloads []*common.Payload) error {
+		if c != nil {
+			err := inBatches(ctx, payloads, c, converter.PayloadCodec.Decode, func(p *common.Payload, err error) error {
+				payload.MarkRefused(p, err)
+				return nil
+			})
+			if err != nil {
+				return err
+			}
 		}
-	}
-	for _, p := range found.payloads {
-		payload.MarkReference(p)
-	}
-	return found.close()
+		for _, p := range payloads {
+			payload.MarkReference(p)
+		}
+		return nil
+	})
 }
 
 // decodeError decodes the payloads in an error, such as that of a query.
@@ -109,30 +97,69 @@ func decodeError(ctx context.Context, c Codec, err error) error {
 	if !ok || len(answer.Proto().GetDetails()) == 0 {
 		return err
 	}
-	told := answer.Proto()
-	for _, detail := range told.GetDetails() {
+	decoded := answer.Proto()
+	for _, detail := range decoded.GetDetails() {
 		if decode(ctx, c, detail) != nil {
 			return err
 		}
 	}
-	return status.ErrorProto(told)
+	return status.ErrorProto(decoded)
 }
 
-// inBatches replaces payloads by what a codec makes of them. Of a batch that it refuses
-// each payload is tried alone, and refused is called with those that are to blame.
-func inBatches(ctx context.Context, all []*common.Payload, apply func(context.Context, []*common.Payload) ([]*common.Payload, error),
-	refused func(*common.Payload, error) error,
+// change calls f with the payloads of a message that data converters make, which it
+// changes in place. Those of a message in the message come first, by themselves.
+func change(ctx context.Context, message proto.Message, f func([]*common.Payload) error) error {
+	var all []*common.Payload
+	err := proxy.VisitPayloads(ctx, message, proxy.VisitPayloadsOptions{
+		SkipSearchAttributes: true,
+		Visitor: func(at *proxy.VisitPayloadsContext, payloads []*common.Payload) ([]*common.Payload, error) {
+			if _, header := at.Parent.(*common.Header); !header {
+				all = append(all, payloads...)
+			}
+			return payloads, nil
+		},
+		WellKnownAnyVisitor: func(_ *proxy.VisitPayloadsContext, packed *anypb.Any) error {
+			inner, err := packed.UnmarshalNew()
+			if err != nil {
+				return nil // of a later server: nothing of ours is in it
+			}
+			if err := change(ctx, inner, f); err != nil {
+				return err
+			}
+			return packed.MarshalFrom(inner)
+		},
+	})
+	if err != nil {
+		return err
+	}
+	return f(all)
+}
+
+// inBatches replaces payloads by what a codec makes of them; refused is called with those
+// that it refuses.
+func inBatches(ctx context.Context, all []*common.Payload, codec Codec,
+	apply func(converter.PayloadCodec, []*common.Payload) ([]*common.Payload, error), refused func(*common.Payload, error) error,
 ) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	running, within := errgroup.WithContext(ctx)
+	running, ctx := errgroup.WithContext(ctx)
 	running.SetLimit(atOnce)
-	replace := func(batch []*common.Payload) error {
-		made, err := patiently(within, func() ([]*common.Payload, error) { return apply(within, batch) })
-		if err == nil && len(made) != len(batch) {
-			err = fmt.Errorf("the codec made %d payloads of %d", len(made), len(batch))
-		}
-		if err != nil {
+	var replace func(batch []*common.Payload) error
+	replace = func(batch []*common.Payload) error {
+		made, err := patiently(ctx, func() ([]*common.Payload, error) { return apply(codec(ctx), batch) })
+		switch {
+		case isRefusal(err) && len(batch) == 1:
+			return refused(batch[0], err)
+		case isRefusal(err): // of which it may take the others
+			for _, p := range batch {
+				if err := replace([]*common.Payload{p}); err != nil {
+					return err
+				}
+			}
+			return nil
+		case err == nil && len(made) != len(batch):
+			return fmt.Errorf("the codec made %d payloads of %d", len(made), len(batch))
+		case err != nil:
 			return err
 		}
 		for i, p := range batch {
@@ -143,22 +170,7 @@ func inBatches(ctx context.Context, all []*common.Payload, apply func(context.Co
 		return nil
 	}
 	for _, batch := range batches(all) {
-		running.Go(func() error {
-			err := replace(batch)
-			if !isRefusal(err) {
-				return err
-			}
-			for _, p := range batch {
-				err := replace([]*common.Payload{p})
-				if isRefusal(err) {
-					err = refused(p, err)
-				}
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+		running.Go(func() error { return replace(batch) })
 	}
 	return running.Wait()
 }

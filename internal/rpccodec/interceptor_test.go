@@ -51,7 +51,7 @@ func keys(t *testing.T) *codec.Keys {
 }
 
 // server serves the keys. Its first answers, so many, are those of wrong.
-func server(t *testing.T, k *codec.Keys, times int64, wrong http.HandlerFunc) (remote rpccodec.Remote, asked *atomic.Int64) {
+func server(t *testing.T, k *codec.Keys, times int64, wrong http.HandlerFunc) (remote rpccodec.Codec, asked *atomic.Int64) {
 	t.Helper()
 	asked = new(atomic.Int64)
 	right := codec.NewHandler(k, codec.HandlerOptions{Secret: "secret"})
@@ -63,7 +63,7 @@ func server(t *testing.T, k *codec.Keys, times int64, wrong http.HandlerFunc) (r
 		right.ServeHTTP(w, r)
 	}))
 	t.Cleanup(s.Close)
-	return rpccodec.Remote{Endpoint: s.URL + "/secret/"}, asked
+	return rpccodec.Remote(s.URL+"/secret/", "", "default"), asked
 }
 
 func plain(t testing.TB, value any) *common.Payload {
@@ -188,7 +188,7 @@ func TestInterceptor_SaysWhoIsAway(t *testing.T) {
 		require.ErrorContains(t, err, text)
 	}
 	require.NotContains(t, err.Error(), "secret")
-	remote.Endpoint = "http://127.0.0.1:1/secret"
+	remote = rpccodec.Remote("http://127.0.0.1:1/secret", "", "default")
 	_, _, err = call(ctx, remote, poll, &workflowservice.PollActivityTaskQueueRequest{}, answer)
 	require.ErrorContains(t, err, "codec server at http://127.0.0.1:1 (TEMPORAL_CODEC_ENDPOINT) failed: ")
 	require.NotContains(t, err.Error(), "secret")
@@ -249,8 +249,8 @@ func TestInterceptor_HeartbeatsGoOn(t *testing.T) {
 	t.Parallel()
 	k := keys(t)
 	const method = workflowservice.WorkflowService_RecordActivityTaskHeartbeat_FullMethodName
-	codec := &switched{Codec: rpccodec.Local(k)}
-	through := rpccodec.Interceptor(codec)
+	codec := &switched{PayloadCodec: k}
+	through := rpccodec.Interceptor(rpccodec.Local(codec))
 	var sent []*workflowservice.RecordActivityTaskHeartbeatRequest
 	beat := func(token, details string) error {
 		request := &workflowservice.RecordActivityTaskHeartbeatRequest{TaskToken: []byte(token), Details: &common.Payloads{Payloads: []*common.Payload{plain(t, details)}}}
@@ -273,15 +273,15 @@ func TestInterceptor_HeartbeatsGoOn(t *testing.T) {
 
 // switched is a codec that can be away.
 type switched struct {
-	rpccodec.Codec
+	converter.PayloadCodec
 	away bool
 }
 
-func (s *switched) Encode(ctx context.Context, p []*common.Payload) ([]*common.Payload, error) {
+func (s *switched) Encode(p []*common.Payload) ([]*common.Payload, error) {
 	if s.away {
 		return nil, errors.New("out of order")
 	}
-	return s.Codec.Encode(ctx, p)
+	return s.PayloadCodec.Encode(p)
 }
 
 // Without a codec too, a reference to external storage gets an encoding that the SDK
