@@ -14,38 +14,36 @@ type Array struct {
 	Size  int
 	Shape []int
 	Data  []byte
-	element
 }
 
-// element is a type of numbers: how it is written, and the most and the usual bytes of
-// that.
-type element struct {
-	most, usual int
-	text        func(b, raw []byte) []byte
+// widths are the most bytes that a number takes as JSON, by the letter and the size that
+// NumPy gives its type.
+var widths = map[[2]byte]int{
+	{'b', 1}: 5,
+	{'i', 1}: 4, {'i', 2}: 6, {'i', 4}: 11, {'i', 8}: 20,
+	{'u', 1}: 3, {'u', 2}: 5, {'u', 4}: 10, {'u', 8}: 20,
+	{'f', 2}: 14, {'f', 4}: 25, {'f', 8}: 25,
 }
 
-// elements are the types by the letter and the size in bytes that NumPy gives them.
-var elements = map[[2]byte]element{
-	{'b', 1}: {5, 5, func(b, raw []byte) []byte { return strconv.AppendBool(b, raw[0] != 0) }},
-	{'i', 1}: {4, 4, func(b, raw []byte) []byte { return strconv.AppendInt(b, int64(int8(raw[0])), 10) }},
-	{'i', 2}: {6, 6, func(b, raw []byte) []byte {
-		return strconv.AppendInt(b, int64(int16(binary.LittleEndian.Uint16(raw))), 10)
-	}},
-	{'i', 4}: {11, 11, func(b, raw []byte) []byte {
-		return strconv.AppendInt(b, int64(int32(binary.LittleEndian.Uint32(raw))), 10)
-	}},
-	{'i', 8}: {20, 20, func(b, raw []byte) []byte { return strconv.AppendInt(b, int64(binary.LittleEndian.Uint64(raw)), 10) }},
-	{'u', 1}: {3, 3, func(b, raw []byte) []byte { return strconv.AppendUint(b, uint64(raw[0]), 10) }},
-	{'u', 2}: {5, 5, func(b, raw []byte) []byte { return strconv.AppendUint(b, uint64(binary.LittleEndian.Uint16(raw)), 10) }},
-	{'u', 4}: {10, 10, func(b, raw []byte) []byte { return strconv.AppendUint(b, uint64(binary.LittleEndian.Uint32(raw)), 10) }},
-	{'u', 8}: {20, 20, func(b, raw []byte) []byte { return strconv.AppendUint(b, binary.LittleEndian.Uint64(raw), 10) }},
-	{'f', 2}: {14, 10, func(b, raw []byte) []byte { return append(b, HalfText(binary.LittleEndian.Uint16(raw))...) }},
-	{'f', 4}: {25, 12, func(b, raw []byte) []byte {
-		return AppendFloat(b, float64(math.Float32frombits(binary.LittleEndian.Uint32(raw))), 32)
-	}},
-	{'f', 8}: {25, 20, func(b, raw []byte) []byte {
-		return AppendFloat(b, math.Float64frombits(binary.LittleEndian.Uint64(raw)), 64)
-	}},
+// appendNumber adds the first number of data.
+func (a Array) appendNumber(b, data []byte) []byte {
+	var raw [8]byte
+	copy(raw[:], data[:a.Size])
+	word := binary.LittleEndian.Uint64(raw[:])
+	switch {
+	case a.Type == 'b':
+		return strconv.AppendBool(b, word != 0)
+	case a.Type == 'u':
+		return strconv.AppendUint(b, word, 10)
+	case a.Type == 'i':
+		unused := 64 - 8*a.Size
+		return strconv.AppendInt(b, int64(word<<unused)>>unused, 10)
+	case a.Size == 2:
+		return append(b, HalfText(uint16(word))...)
+	case a.Size == 4:
+		return AppendFloat(b, float64(math.Float32frombits(uint32(word))), 32)
+	}
+	return AppendFloat(b, math.Float64frombits(word), 64)
 }
 
 // parseArray reads the type's letter and size, the number of dimensions and a zero, each
@@ -54,11 +52,10 @@ func parseArray(data []byte) (Array, error) {
 	if len(data) < 4 || data[2] == 0 || len(data) < 4+8*int(data[2]) {
 		return Array{}, fmt.Errorf("an array of %d bytes has no whole description", len(data))
 	}
-	e, ok := elements[[2]byte{data[0], data[1]}]
-	if !ok {
+	if widths[[2]byte(data)] == 0 {
 		return Array{}, fmt.Errorf("an array is of the unknown type %q", data[:2])
 	}
-	a := Array{data[0], int(data[1]), make([]int, data[2]), data[4+8*int(data[2]):], e}
+	a := Array{data[0], int(data[1]), make([]int, data[2]), data[4+8*int(data[2]):]}
 	count := 1
 	for i := range a.Shape {
 		n := binary.LittleEndian.Uint64(data[4+8*i:])
@@ -74,19 +71,16 @@ func parseArray(data []byte) (Array, error) {
 	return a, nil
 }
 
-// lists is how many lists the array is as JSON. They take text even where they are empty.
-func (a Array) lists() int {
+// width is the most bytes that the array takes as JSON: numbers with a comma each, and
+// lists, which take text even where they are empty.
+func (a Array) width() int {
 	lists, count := 1, 1
 	for _, n := range a.Shape[:len(a.Shape)-1] {
 		count *= n
 		lists += count
 	}
-	return lists
+	return len(a.Data)/a.Size*(widths[[2]byte{a.Type, byte(a.Size)}]+1) + lists*3
 }
-
-// width is the most bytes that the array takes as JSON, likely what it mostly takes.
-func (a Array) width() int  { return len(a.Data)/a.Size*(a.most+1) + a.lists()*3 }
-func (a Array) likely() int { return len(a.Data)/a.Size*(a.usual+1) + a.lists()*3 }
 
 // fits is an error where the array could become too much JSON behind so many bytes.
 func (a Array) fits(before int) error {
@@ -112,7 +106,7 @@ func (a Array) list(b []byte, shape []int, data []byte) (text, rest []byte) {
 		if len(shape) > 1 {
 			b, data = a.list(b, shape[1:], data)
 		} else {
-			b, data = a.text(b, data), data[a.Size:]
+			b, data = a.appendNumber(b, data), data[a.Size:]
 		}
 	}
 	return append(b, ']'), data

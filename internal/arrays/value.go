@@ -89,18 +89,18 @@ func Text(value []byte) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	return v.Text(), nil
-}
-
-// Text is the value as JSON.
-func (v Value) Text() json.RawMessage {
 	size := 0
-	for i, text := range v.Texts {
-		if size += len(text); i > 0 {
-			size += v.Arrays[i-1].likely()
+	for _, text := range v.Texts {
+		size += len(text)
+	}
+	for _, a := range v.Arrays {
+		if a.Type == 'f' {
+			size += a.width() / 2 // few need all digits
+		} else {
+			size += a.width()
 		}
 	}
-	return v.Join(make([]byte, 0, size), func(b []byte, a Array) []byte { return a.AppendText(b) })
+	return v.Join(make([]byte, 0, size), func(b []byte, a Array) []byte { return a.AppendText(b) }), nil
 }
 
 // Join adds the texts to b, and what write adds for each array between them.

@@ -24,13 +24,9 @@ type npyWriter struct {
 	// head is the size of the header.
 	head int64
 	rows int64
-	// failed are the first items without a value; missing counts them all.
-	failed  []string
-	missing int64
+	// failed are the items without a value. Their rows are zeros until Finish.
+	failed []int64
 }
-
-// maxNamed is how many failed items a message names.
-const maxNamed = 10
 
 // Add is Writer's.
 func (w *npyWriter) Add(line []byte) error {
@@ -45,7 +41,9 @@ func (w *npyWriter) Add(line []byte) error {
 	}
 	w.rows++
 	if r.fault != nil {
-		return w.addMissing(r.index)
+		w.failed = append(w.failed, r.index)
+		_, err := w.to.Write(w.row.Data)
+		return err
 	}
 	a, loose, ok := r.array()
 	if !ok {
@@ -75,18 +73,15 @@ func (w *npyWriter) Add(line []byte) error {
 	return err
 }
 
-// begin writes a header that Finish replaces, and the rows before the first value.
+// begin leaves room for the header, and for the rows before the first value.
 func (w *npyWriter) begin(a arrays.Array, loose bool) error {
 	w.row, w.loose = a, loose
-	w.row.Data = make([]byte, len(a.Data)) // for rows of NaN
+	w.row.Data = make([]byte, len(a.Data))
 	w.head = int64(len(w.header(1<<62, 0)))
-	if _, err := w.to.Write(make([]byte, w.head)); err != nil || w.missing == 0 {
+	if _, err := w.to.Write(make([]byte, w.head)); err != nil {
 		return err
 	}
-	if err := w.allowNaN(); err != nil {
-		return err
-	}
-	for range w.missing {
+	for range w.failed {
 		if _, err := w.to.Write(w.row.Data); err != nil {
 			return err
 		}
@@ -94,37 +89,26 @@ func (w *npyWriter) begin(a arrays.Array, loose bool) error {
 	return nil
 }
 
-// addMissing writes the row of an item that failed.
-func (w *npyWriter) addMissing(index int64) error {
-	w.missing++
-	if len(w.failed) < maxNamed {
-		w.failed = append(w.failed, strconv.FormatInt(index, 10))
-	}
-	if w.row.Type == 0 {
-		return nil
-	}
-	if err := w.allowNaN(); err != nil {
-		return err
-	}
-	_, err := w.to.Write(w.row.Data)
-	return err
-}
-
 // notNumbers are NaN as the floats of each size have it.
 var notNumbers = map[int][]byte{2: {0, 0x7e}, 4: {0, 0, 0xc0, 0x7f}, 8: {0, 0, 0, 0, 0, 0, 0xf8, 0x7f}}
 
-// allowNaN makes a row of NaN.
-func (w *npyWriter) allowNaN() error {
+// writeNaN writes the rows of the items that failed.
+func (w *npyWriter) writeNaN() error {
 	if w.loose && w.row.Type == 'i' {
 		if err := w.widenRows(); err != nil {
 			return err
 		}
 	}
 	if w.row.Type != 'f' {
-		return fmt.Errorf("item %s failed, and %s%d has no NaN for its row; write .parquet or .jsonl, or run what failed again",
+		return fmt.Errorf("item %d failed, and %s%d has no NaN for its row; write .parquet or .jsonl, or run what failed again",
 			w.failed[0], string(w.row.Type), w.row.Size)
 	}
-	copy(w.row.Data, bytes.Repeat(notNumbers[w.row.Size], len(w.row.Data)/w.row.Size))
+	row := bytes.Repeat(notNumbers[w.row.Size], len(w.row.Data)/w.row.Size)
+	for _, index := range w.failed {
+		if _, err := w.file.WriteAt(row, w.head+index*int64(len(row))); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -170,14 +154,18 @@ func (w *npyWriter) Finish() (note string, err error) {
 	if err := w.to.Flush(); err != nil {
 		return "", err
 	}
-	if _, err := w.file.WriteAt(w.header(w.rows, int(w.head)), 0); err != nil || w.missing == 0 {
-		return "", err
+	if len(w.failed) > 0 {
+		if err := w.writeNaN(); err != nil {
+			return "", err
+		}
+		const named = 10
+		indices := strings.Trim(strings.ReplaceAll(fmt.Sprint(w.failed[:min(len(w.failed), named)]), " ", ", "), "[]")
+		if note = fmt.Sprintf("the rows of the %d failed items are NaN: %s", len(w.failed), indices); len(w.failed) > named {
+			note += " and so on"
+		}
 	}
-	note = fmt.Sprintf("the rows of the %d failed items are NaN: %s", w.missing, strings.Join(w.failed, ", "))
-	if w.missing > maxNamed {
-		note += " and so on"
-	}
-	return note, nil
+	_, err = w.file.WriteAt(w.header(w.rows, int(w.head)), 0)
+	return note, err
 }
 
 // header returns a header of NumPy's format 1.0, padded to a multiple of 64 bytes.

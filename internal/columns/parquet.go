@@ -92,59 +92,11 @@ func (t parquetTable) each(ctx context.Context, at []int, f func(columns []arrow
 	for _, i := range at {
 		leaves = append(leaves, leavesOf(t.Manifest.Fields[i])...)
 	}
-	groups, err := t.groups(leaves)
+	rows, err := t.prepare(leaves)
 	if err != nil {
 		return err
 	}
-	for n, g := range groups {
-		t.Props.BatchSize = max(1, min(batchRows, int64(float64(g.rows)*batchBytes/max(1, g.unpacked))))
-		if err := t.eachOf(ctx, n, g.rows, leaves, f); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// group is the metadata of a row group, for the columns that are read.
-type group struct {
-	rows int64
-	// unpacked is how many bytes their values take.
-	unpacked float64
-}
-
-// groups finds where the columns lie.
-func (t parquetTable) groups(leaves []int) (all []group, err error) {
-	var wanted []stretch
-	metadata := t.ParquetReader().MetaData()
-	for n := range metadata.NumRowGroups() {
-		in := metadata.RowGroup(n)
-		g := group{rows: in.NumRows()}
-		for _, leaf := range leaves {
-			chunk, err := in.ColumnChunk(leaf)
-			if err != nil {
-				return nil, err
-			}
-			start, size := chunk.DataPageOffset(), chunk.TotalCompressedSize()
-			if chunk.HasDictionaryPage() && chunk.DictionaryPageOffset() > 0 {
-				start = min(start, chunk.DictionaryPageOffset())
-			}
-			if start < 0 || size < 0 || size > t.from.size-start {
-				return nil, fmt.Errorf("row group %d lies outside of the file", n)
-			}
-			wanted = append(wanted, stretch{start, start + size})
-			// Many equal values take few bytes in a page of any kind.
-			width := max(8, metadata.Schema.Column(leaf).TypeLength())
-			g.unpacked += max(float64(chunk.TotalUncompressedSize()), float64(chunk.NumValues())*float64(width))
-		}
-		all = append(all, g)
-	}
-	t.from.want(wanted, len(leaves))
-	return all, nil
-}
-
-// eachOf reads a row group.
-func (t parquetTable) eachOf(ctx context.Context, group int, rows int64, leaves []int, f func(columns []arrow.Array) error) error {
-	batches, err := t.GetRecordReader(ctx, leaves, []int{group})
+	batches, err := t.GetRecordReader(ctx, leaves, nil)
 	if err != nil {
 		return err
 	}
@@ -163,6 +115,38 @@ func (t parquetTable) eachOf(ctx context.Context, group int, rows int64, leaves 
 		return err
 	}
 	return errors.New("a row group ends before its last row")
+}
+
+// prepare counts the rows, finds where the columns lie, and settles the size of a batch.
+func (t parquetTable) prepare(leaves []int) (rows int64, err error) {
+	var wanted []stretch
+	metadata := t.ParquetReader().MetaData()
+	largest := 1.0 // the bytes of a row, in the group with the largest ones
+	for n := range metadata.NumRowGroups() {
+		group, unpacked := metadata.RowGroup(n), 0.0
+		for _, leaf := range leaves {
+			chunk, err := group.ColumnChunk(leaf)
+			if err != nil {
+				return 0, err
+			}
+			start, size := chunk.DataPageOffset(), chunk.TotalCompressedSize()
+			if chunk.HasDictionaryPage() && chunk.DictionaryPageOffset() > 0 {
+				start = min(start, chunk.DictionaryPageOffset())
+			}
+			if start < 0 || size < 0 || size > t.from.size-start {
+				return 0, fmt.Errorf("row group %d lies outside of the file", n)
+			}
+			wanted = append(wanted, stretch{start, start + size})
+			// Many equal values take few bytes in a page of any kind.
+			width := max(8, metadata.Schema.Column(leaf).TypeLength())
+			unpacked += max(float64(chunk.TotalUncompressedSize()), float64(chunk.NumValues())*float64(width))
+		}
+		rows += group.NumRows()
+		largest = max(largest, unpacked/float64(max(1, group.NumRows())))
+	}
+	t.Props.BatchSize = max(1, min(batchRows, int64(batchBytes/largest)))
+	t.from.want(wanted, len(leaves))
+	return rows, nil
 }
 
 // listed is a schema in which lists of a fixed size are plain ones: pqarrow cannot write
