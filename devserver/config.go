@@ -12,8 +12,8 @@ import (
 
 const clusterName = "active"
 
-// newConfig is one cluster of one host with one history shard. Metrics and profiling have
-// no port, nor has membership: hosts are static.
+// newConfig is one cluster of one host with one history shard and no archive. Metrics and
+// profiling have no port, nor has membership: hosts are static.
 func newConfig(p ports, d database) *config.Config {
 	c := &config.Config{
 		Persistence: config.Persistence{
@@ -30,24 +30,16 @@ func newConfig(p ports, d database) *config.Config {
 				clusterName: {Enabled: true, InitialFailoverVersion: 1, RPCAddress: address(p[primitives.FrontendService])},
 			},
 		},
-		DCRedirectionPolicy: config.DCRedirectionPolicy{Policy: "noop"},
-		Services:            map[string]config.Service{},
-		Archival: config.Archival{
-			History:    config.HistoryArchival{State: config.ArchivalDisabled},
-			Visibility: config.VisibilityArchival{State: config.ArchivalDisabled},
-		},
-		NamespaceDefaults: config.NamespaceDefaults{Archival: config.ArchivalNamespaceDefaults{
-			History:    config.HistoryArchivalNamespaceDefaults{State: config.ArchivalDisabled},
-			Visibility: config.VisibilityArchivalNamespaceDefaults{State: config.ArchivalDisabled},
-		}},
+		Services: map[string]config.Service{},
 	}
 	for name, port := range p.services() {
 		// BindOnLocalHost would ask the environment and the resolver for "localhost".
-		c.Services[string(name)] = config.Service{RPC: config.RPC{GRPCPort: port, BindOnIP: loopback}}
+		rpc := config.RPC{GRPCPort: port, BindOnIP: loopback}
+		if name == primitives.FrontendService {
+			rpc.HTTPPort = p[nexusHTTP]
+		}
+		c.Services[string(name)] = config.Service{RPC: rpc}
 	}
-	frontend := c.Services[string(primitives.FrontendService)]
-	frontend.RPC.HTTPPort = p[nexusHTTP]
-	c.Services[string(primitives.FrontendService)] = frontend
 	if p[primitives.InternalFrontendService] == 0 {
 		c.PublicClient.HostPort = address(p[primitives.FrontendService])
 	}

@@ -2,7 +2,6 @@ package devserver
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"maps"
@@ -98,14 +97,4 @@ func (d database) createNamespace() error {
 		return fmt.Errorf("create namespace: %w", err)
 	}
 	return nil
-}
-
-// openSQLite opens a database for this package, not the server, through one connection.
-func openSQLite(uri string) (*sql.DB, error) {
-	db, err := sql.Open(driverName, uri)
-	if err != nil {
-		return nil, err
-	}
-	db.SetMaxOpenConns(1)
-	return db, nil
 }

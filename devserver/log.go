@@ -7,9 +7,11 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"go.temporal.io/server/common/log"
+	"go.temporal.io/server/common/log/tag"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 )
@@ -17,94 +19,76 @@ import (
 // repeats: the same line is logged once in so long. A full disk logs many a second.
 const repeats = time.Minute
 
-// plainCore drops fields for the server's authors, and lines about requests that callers
-// retry or gave up and ports that are taken, which Start replaces or returns. Its level
-// can be raised later.
-type plainCore struct {
-	zapcore.Core
-	level zap.AtomicLevel
-}
-
-// Enabled includes fatal lines: the server does not end after one that is not logged.
-func (c plainCore) Enabled(l zapcore.Level) bool {
-	return l == zapcore.FatalLevel || c.level.Enabled(l) && c.Core.Enabled(l)
-}
-
-func (c plainCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if c.level.Enabled(e.Level) && c.Core.Enabled(e.Level) {
-		return ce.AddCore(e, c)
-	}
-	return ce
-}
-
-func (c plainCore) With(fields []zapcore.Field) zapcore.Core {
-	return plainCore{c.Core.With(slices.DeleteFunc(slices.Clone(fields), inner)), c.level}
-}
-
-// noHTTP begins a warning about the HTTP API, which is off on purpose.
-const noHTTP = "HTTP API port has not been set."
-
-func (c plainCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
-	if strings.HasPrefix(e.Message, noHTTP) {
-		return nil
-	}
-	for _, field := range fields {
-		err, ok := field.Interface.(error)
-		if ok && (isPortTaken(err) || e.Level < zapcore.FatalLevel && passes(err)) {
-			return nil
-		}
-	}
-	return c.Core.Write(e, slices.DeleteFunc(slices.Clone(fields), inner))
-}
-
-// passes reports whether a request failed that is made again, or that its caller gave up.
-func passes(err error) bool {
-	return strings.Contains(err.Error(), "please retry") || err.Error() == "shard status unknown" ||
-		strings.Contains(err.Error(), context.Canceled.Error())
-}
-
-func inner(f zapcore.Field) bool { return f.Key == "logging-call-at" || f.Key == "shard-id" }
-
-const logNothing = zapcore.FatalLevel + 1
-
-// quietLog logs the server's warnings and errors until it is silenced.
+// quietLog is the server's logger. It logs warnings and errors until it is silent, without
+// fields for the server's authors, and without lines about requests that callers retry or
+// gave up, and about ports that are taken, which Start replaces or returns.
 type quietLog struct {
-	zap   *zap.Logger
-	level zap.AtomicLevel
+	zap    *zap.Logger
+	silent *atomic.Bool
+	tags   []tag.Tag
 }
 
-func newQuietLog(l *zap.Logger) *quietLog {
-	l = cmp.Or(l, zap.NewNop())
-	level := zap.NewAtomicLevelAt(zapcore.WarnLevel)
-	return &quietLog{level: level, zap: l.Named("temporal").WithOptions(
-		zap.WrapCore(func(c zapcore.Core) zapcore.Core {
-			return zapcore.NewSamplerWithOptions(plainCore{c, level}, repeats, 1, 0)
-		}),
-		zap.WithFatalHook(raiseFatal{level: level}),
-	)}
+func newQuietLog(l *zap.Logger) quietLog {
+	sampled := zap.WrapCore(func(c zapcore.Core) zapcore.Core { return zapcore.NewSamplerWithOptions(c, repeats, 1, 0) })
+	return quietLog{zap: cmp.Or(l, zap.NewNop()).Named("temporal").WithOptions(sampled), silent: new(atomic.Bool)}
 }
 
-func (q *quietLog) temporal() log.Logger { return log.NewZapLogger(q.zap) }
+// The methods below implement log.Logger and log.WithLogger.
 
-func (q *quietLog) silence() { q.level.SetLevel(logNothing) }
+func (q quietLog) Debug(string, ...tag.Tag)               {}
+func (q quietLog) Info(string, ...tag.Tag)                {}
+func (q quietLog) Warn(message string, tags ...tag.Tag)   { q.write(zap.WarnLevel, message, tags) }
+func (q quietLog) Error(message string, tags ...tag.Tag)  { q.write(zap.ErrorLevel, message, tags) }
+func (q quietLog) DPanic(message string, tags ...tag.Tag) { q.write(zap.ErrorLevel, message, tags) }
+func (q quietLog) Panic(message string, tags ...tag.Tag)  { q.Fatal(message, tags...) }
+func (q quietLog) With(tags ...tag.Tag) log.Logger {
+	q.tags = slices.Concat(q.tags, tags)
+	return q
+}
 
-// raiseFatal turns the server's fatal log lines into panics with a fatalError. While the
-// server stops it ends only the goroutine: a listener may close before it has served.
-type raiseFatal struct{ level zap.AtomicLevel }
-
-func (r raiseFatal) OnWrite(e *zapcore.CheckedEntry, fields []zapcore.Field) {
-	if r.level.Level() == logNothing {
+// Fatal panics with a fatalError. While the server stops it ends only the goroutine: a
+// listener may close before it has served.
+func (q quietLog) Fatal(message string, tags ...tag.Tag) {
+	if q.silent.Load() {
 		runtime.Goexit()
 	}
-	err := fmt.Errorf("the server gave up: %s", strings.ToLower(e.Message))
-	for _, field := range fields {
-		if cause, ok := field.Interface.(error); ok {
-			err = fmt.Errorf("%w: %w", err, cause)
-			break
-		}
+	err := fmt.Errorf("the server gave up: %s", strings.ToLower(message))
+	if cause := q.write(zap.ErrorLevel, message, tags); cause != nil {
+		err = fmt.Errorf("%w: %w", err, cause)
 	}
 	panic(fatalError{err})
 }
 
 // fatalError is an error that ended the server.
 type fatalError struct{ error }
+
+// noHTTP begins a warning about the HTTP API, which is off on purpose.
+const noHTTP = "HTTP API port has not been set."
+
+// write logs a line, and returns the first error in its tags.
+func (q quietLog) write(level zapcore.Level, message string, tags []tag.Tag) (cause error) {
+	var fields []zap.Field
+	for _, t := range slices.Concat(q.tags, tags) {
+		zapped, ok := t.(tag.ZapTag)
+		if !ok {
+			continue // none of the server's own
+		}
+		field := zapped.Field()
+		if err, ok := field.Interface.(error); ok && cause == nil {
+			cause = err
+		}
+		if field.Key != "shard-id" {
+			fields = append(fields, field)
+		}
+	}
+	if !q.silent.Load() && !strings.HasPrefix(message, noHTTP) && !isPortTaken(cause) && !passes(cause) {
+		q.zap.Log(level, message, fields...)
+	}
+	return cause
+}
+
+// passes reports whether a request failed that is made again, or that its caller gave up.
+func passes(err error) bool {
+	return err != nil && (strings.Contains(err.Error(), "please retry") || err.Error() == "shard status unknown" ||
+		strings.Contains(err.Error(), context.Canceled.Error()))
+}

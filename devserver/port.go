@@ -23,19 +23,19 @@ type ports map[primitives.ServiceName]int
 // which the frontend does not have.
 const nexusHTTP primitives.ServiceName = "nexus"
 
+// services are the ports of gRPC.
+func (p ports) services() ports {
+	services := maps.Clone(p)
+	delete(services, nexusHTTP)
+	return services
+}
+
 func (p ports) hosts() map[primitives.ServiceName]static.Hosts {
 	hosts := map[primitives.ServiceName]static.Hosts{}
 	for name, port := range p.services() {
 		hosts[name] = static.SingleLocalHost(address(port))
 	}
 	return hosts
-}
-
-// services are the ports of gRPC.
-func (p ports) services() ports {
-	services := maps.Clone(p)
-	delete(services, nexusHTTP)
-	return services
 }
 
 // names lists the services that run. A brief server does without the worker service,

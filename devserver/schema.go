@@ -36,11 +36,12 @@ func ownSchema() (list []string, hash string, err error) {
 // another server made: SQLite schemas have no migrations, so the server would fail in the
 // middle of its work.
 func prepareFile(ctx context.Context, path string) error {
-	db, err := openSQLite("file:" + uriPath(path) + "?mode=rw&_pragma=busy_timeout%3D1000&_pragma=synchronous%3Dfull")
+	db, err := sql.Open(driverName, "file:"+uriPath(path)+"?mode=rw&_pragma=busy_timeout%3D1000&_pragma=synchronous%3Dfull")
 	if err != nil {
 		return err
 	}
 	defer db.Close()
+	db.SetMaxOpenConns(1)
 	list, own, err := ownSchema()
 	if err != nil {
 		return err

@@ -51,16 +51,15 @@ type Server struct {
 	ui       *webUI // nil when headless
 	temporal temporal.Server
 	database database
-	log      *quietLog
-
-	stop    sync.Once
-	stopErr error
+	log      quietLog
+	stop     func() error // shutDown, once
 }
 
 // Start returns when a server answers calls for the namespace; ctx bounds that alone. A
 // port in use, or a folder that cannot be used, is found before anything starts.
 func Start(ctx context.Context, o Options) (*Server, error) {
 	s := &Server{token: token(o.Token), log: newQuietLog(o.Log)}
+	s.stop = sync.OnceValue(s.shutDown)
 	if err := s.start(ctx, o); err != nil {
 		return nil, errors.Join(fmt.Errorf("start Temporal: %w", err), s.Stop())
 	}
@@ -109,25 +108,22 @@ func (s *Server) start(ctx context.Context, o Options) error {
 // build makes the server, which binds its ports, and chooses others where one is lost.
 func (s *Server) build(o Options) error {
 	for attempt := 1; ; attempt++ {
-		ports, err := choosePorts(o.Port, s.token != "")
-		if err != nil {
+		var err error
+		if s.ports, err = choosePorts(o.Port, s.token != ""); err != nil {
 			return err
 		}
-		s.ports = ports
-		s.temporal, err = newTemporal(ports, o.Brief, s.database, s.token, s.log)
+		s.temporal, err = newTemporal(s.ports, o.Brief, s.database, s.token, s.log)
 		if err == nil || attempt == bindAttempts || !isPortTaken(err) {
 			return err
 		}
-		if o.Port != 0 {
-			if err := checkPort(o.Port); err != nil {
-				return err
-			}
+		if err := checkPort(o.Port); err != nil {
+			return err
 		}
 	}
 }
 
 // newTemporal turns the server's fatal log lines into errors.
-func newTemporal(p ports, brief bool, d database, t token, log *quietLog) (server temporal.Server, err error) {
+func newTemporal(p ports, brief bool, d database, t token, log quietLog) (server temporal.Server, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			fatal, ok := r.(fatalError)
@@ -142,32 +138,18 @@ func newTemporal(p ports, brief bool, d database, t token, log *quietLog) (serve
 		temporal.WithConfig(newConfig(p, d)),
 		temporal.WithStaticHosts(p.hosts()),
 		temporal.WithDynamicConfigClient(settings()),
-		temporal.WithLogger(log.temporal()),
-	}
-	access, err := accessOptions(t)
-	if err != nil {
-		return nil, err
-	}
-	return temporal.NewServer(append(options, access...)...)
-}
-
-// accessOptions say who may call.
-func accessOptions(t token) ([]temporal.ServerOption, error) {
-	if t == "" {
-		return []temporal.ServerOption{
-			temporal.WithAuthorizer(open{}),
-			temporal.WithClaimMapper(func(*config.Config) authorization.ClaimMapper { return authorization.NewNoopClaimMapper() }),
-		}, nil
-	}
-	services, err := newServiceTLS()
-	if err != nil {
-		return nil, err
-	}
-	return []temporal.ServerOption{
+		temporal.WithLogger(log),
 		temporal.WithAuthorizer(t),
 		temporal.WithClaimMapper(func(*config.Config) authorization.ClaimMapper { return t }),
-		temporal.WithTLSConfigFactory(services),
-	}, nil
+	}
+	if t != "" {
+		services, err := newServiceTLS()
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, temporal.WithTLSConfigFactory(services))
+	}
+	return temporal.NewServer(options...)
 }
 
 // Address is the frontend's host:port, for client.Options.HostPort.
@@ -186,10 +168,7 @@ func (s *Server) Key() string { return s.token.key() }
 
 // Stop ends the server in a second or two. It returns when the ports are closed. Further
 // calls return the same.
-func (s *Server) Stop() error {
-	s.stop.Do(func() { s.stopErr = s.shutDown() })
-	return s.stopErr
-}
+func (s *Server) Stop() error { return s.stop() }
 
 func (s *Server) shutDown() error {
 	var errs []error
@@ -198,7 +177,7 @@ func (s *Server) shutDown() error {
 	}
 	if s.temporal != nil {
 		// The services log errors when others leave; nothing is wrong.
-		s.log.silence()
+		s.log.silent.Store(true)
 		errs = append(errs, s.temporal.Stop())
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -178,23 +178,23 @@ func TestLog_PassesWarnings(t *testing.T) {
 	t.Parallel()
 	core, logs := observer.New(zapcore.DebugLevel)
 	q := newQuietLog(zap.New(core))
-	q.temporal().Info("info")
-	q.temporal().Warn("warning")
-	q.silence()
-	q.temporal().Error("error while stopping")
+	q.Info("info")
+	q.Warn("warning")
+	q.silent.Store(true)
+	q.Error("error while stopping")
 	require.Len(t, logs.All(), 1)
 	require.Equal(t, "warning", logs.All()[0].Message)
 
 	// A caller that has gone, as a client after Ctrl-C, is no trouble of the server.
 	core, logs = observer.New(zapcore.DebugLevel)
 	q = newQuietLog(zap.New(core))
-	q.temporal().Error("Update workflow execution operation failed", tag.Error(serviceerror.NewCanceled(context.Canceled.Error())))
-	q.temporal().Error("Persistent store operation failure", tag.Error(errors.New("disk full")))
+	q.Error("Update workflow execution operation failed", tag.Error(serviceerror.NewCanceled(context.Canceled.Error())))
+	q.Error("Persistent store operation failure", tag.Error(errors.New("disk full")))
 	require.Len(t, logs.All(), 1)
 
 	core, logs = observer.New(zapcore.ErrorLevel)
 	q = newQuietLog(zap.New(core))
-	q.temporal().Warn("below the logger's own level")
+	q.Warn("below the logger's own level")
 	require.Empty(t, logs.All())
 }
 

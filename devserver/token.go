@@ -36,32 +36,29 @@ func (t token) key() string {
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
+// AuthInfoRequired implements authorization.ClaimMapperWithAuthInfoRequired.
+func (t token) AuthInfoRequired() bool { return t != "" }
+
 // GetClaims implements authorization.ClaimMapper: the token allows everything.
 func (t token) GetClaims(info *authorization.AuthInfo) (*authorization.Claims, error) {
-	if !same(info.AuthToken, t.header()) {
+	if t != "" && !same(info.AuthToken, t.header()) {
 		return &authorization.Claims{}, nil
 	}
 	return &authorization.Claims{System: authorization.RoleAdmin}, nil
 }
 
-// Authorize implements authorization.Authorizer.
-func (t token) Authorize(_ context.Context, claims *authorization.Claims, _ *authorization.CallTarget) (authorization.Result, error) {
-	if claims == nil || claims.System != authorization.RoleAdmin {
-		return authorization.Result{Decision: authorization.DecisionDeny,
-			Reason: "this server asks for the token of who started it: take over the file of variables that gpumux dev --private names"}, nil
+// Authorize implements authorization.Authorizer. Without a token, Nexus requests must name
+// an endpoint by its secret UUID, as other services do: a web page could name a task queue.
+func (t token) Authorize(_ context.Context, claims *authorization.Claims, target *authorization.CallTarget) (authorization.Result, error) {
+	denied := ""
+	switch {
+	case claims == nil || claims.System != authorization.RoleAdmin:
+		denied = "this server asks for the token of who started it: take over the file of variables that gpumux dev --private names"
+	case t == "" && target.APIName == configs.DispatchNexusTaskByNamespaceAndTaskQueueAPIName:
+		denied = "make a Nexus endpoint"
 	}
-	return authorization.Result{Decision: authorization.DecisionAllow}, nil
-}
-
-// open is the authorizer of a server without a token. It lets everybody on this machine
-// in, but Nexus requests must name an endpoint by its secret UUID, as other services do:
-// a web page could name a task queue.
-type open struct{}
-
-// Authorize implements authorization.Authorizer.
-func (open) Authorize(_ context.Context, _ *authorization.Claims, target *authorization.CallTarget) (authorization.Result, error) {
-	if target.APIName == configs.DispatchNexusTaskByNamespaceAndTaskQueueAPIName {
-		return authorization.Result{Decision: authorization.DecisionDeny, Reason: "make a Nexus endpoint"}, nil
+	if denied != "" {
+		return authorization.Result{Decision: authorization.DecisionDeny, Reason: denied}, nil
 	}
 	return authorization.Result{Decision: authorization.DecisionAllow}, nil
 }

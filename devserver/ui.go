@@ -43,7 +43,6 @@ func (w *webUI) serve(frontend string, log *zap.Logger) error {
 		EnableUI:            true,
 		DefaultNamespace:    namespace,
 		DisableNewsFetch:    true,
-		NotifyOnNewVersion:  false,
 		CORS:                config.CORS{CookieInsecure: true}, // the page itself is plain HTTP
 		HideLogs:            true,
 	}, log)
