@@ -16,7 +16,7 @@ func openArrow(file *ranged) (table, error) {
 	if err != nil {
 		return nil, err
 	}
-	file.want([]stretch{{0, file.size}}, 1)
+	file.ahead = maxAhead
 	return arrowTable{r}, nil
 }
 

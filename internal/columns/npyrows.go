@@ -97,7 +97,7 @@ func openNPY(ctx context.Context, file *ranged) (write func(to *bufio.Writer) er
 	if _, err = from.Discard(len(found[0])); err != nil || rows != left/row || left%row != 0 {
 		return nil, fmt.Errorf("it has %d bytes for %d rows of %d", left, rows, row)
 	}
-	file.want([]stretch{{0, file.size}}, 1)
+	file.ahead = maxAhead
 	value = append(value, make([]byte, row)...)
 	return func(to *bufio.Writer) error {
 		for ; rows > 0 && ctx.Err() == nil; rows-- {

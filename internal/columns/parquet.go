@@ -18,21 +18,23 @@ import (
 	"github.com/apache/arrow-go/v18/parquet/schema"
 )
 
-// Rows of Parquet are decoded so many bytes, and at most so many rows, at a time.
 const (
-	batchBytes = 8 << 20
-	batchRows  = 4096
+	// Rows of Parquet are decoded so many bytes, and at most so many rows, at a time.
+	batchBytes, batchRows = 8 << 20, 4096
+	// ahead is how much is read ahead for all columns, maxAhead for one.
+	ahead, maxAhead = 64 << 20, 4 << 20
 )
 
 // parquetTable is a Parquet file.
 type parquetTable struct {
 	*pqarrow.FileReader
-	from *ranged
+	properties *parquet.ReaderProperties
+	size       int64
 }
 
 func openParquet(from *ranged) (table, error) {
 	properties := parquet.NewReaderProperties(memory.DefaultAllocator)
-	properties.BufferedStreamEnabled, properties.BufferSize = true, 32<<10
+	properties.BufferedStreamEnabled = true
 	properties.MaxCompressedPageSize, properties.MaxUncompressedPageSize = math.MaxInt32, math.MaxInt32
 	f, err := file.NewParquetReader(io.NewSectionReader(from, 0, from.size), file.WithReadProps(properties))
 	if err != nil {
@@ -44,7 +46,7 @@ func openParquet(from *ranged) (table, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := parquetTable{r, from}
+	t := parquetTable{r, properties, from.size}
 	for i := range r.Manifest.Fields {
 		t.settle(&r.Manifest.Fields[i])
 	}
@@ -117,9 +119,9 @@ func (t parquetTable) each(ctx context.Context, at []int, f func(columns []arrow
 	return errors.New("a row group ends before its last row")
 }
 
-// prepare counts the rows, finds where the columns lie, and settles the size of a batch.
+// prepare counts the rows, and settles how much is read and decoded at a time.
 func (t parquetTable) prepare(leaves []int) (rows int64, err error) {
-	var wanted []stretch
+	longest := int64(minAhead) // chunk of a column
 	metadata := t.ParquetReader().MetaData()
 	largest := 1.0 // the bytes of a row, in the group with the largest ones
 	for n := range metadata.NumRowGroups() {
@@ -133,10 +135,10 @@ func (t parquetTable) prepare(leaves []int) (rows int64, err error) {
 			if chunk.HasDictionaryPage() && chunk.DictionaryPageOffset() > 0 {
 				start = min(start, chunk.DictionaryPageOffset())
 			}
-			if start < 0 || size < 0 || size > t.from.size-start {
+			if start < 0 || size < 0 || size > t.size-start {
 				return 0, fmt.Errorf("row group %d lies outside of the file", n)
 			}
-			wanted = append(wanted, stretch{start, start + size})
+			longest = max(longest, size)
 			// Many equal values take few bytes in a page of any kind.
 			width := max(8, metadata.Schema.Column(leaf).TypeLength())
 			unpacked += max(float64(chunk.TotalUncompressedSize()), float64(chunk.NumValues())*float64(width))
@@ -145,7 +147,7 @@ func (t parquetTable) prepare(leaves []int) (rows int64, err error) {
 		largest = max(largest, unpacked/float64(max(1, group.NumRows())))
 	}
 	t.Props.BatchSize = max(1, min(batchRows, int64(batchBytes/largest)))
-	t.from.want(wanted, len(leaves))
+	t.properties.BufferSize = max(minAhead, min(maxAhead, ahead/int64(len(leaves)), longest))
 	return rows, nil
 }
 

@@ -1,6 +1,7 @@
 package workflowstest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -104,24 +105,17 @@ func (t *Tasks) Inputs() []gpumux.MapInput {
 }
 
 // chunk stands for gpumux.RunChunk.
-func (t *Tasks) chunk(_ context.Context, c contract.Chunk) (contract.ChunkResult, error) {
-	var indices []int64
-	for _, run := range c.Runs {
-		for index := run.Start; index < run.End; index++ {
-			indices = append(indices, index)
-		}
-	}
-	results, err := t.each(c.Task, c.Items)
-	if err != nil {
+func (t *Tasks) chunk(_ context.Context, c contract.Chunk) (answer contract.ChunkResult, err error) {
+	answer.Covered, answer.Ran = c.Len(), c.Len()
+	if answer.Results, err = t.each(c.Task, c.Items); err != nil {
 		return contract.ChunkResult{}, err
 	}
-	answer := contract.ChunkResult{Covered: c.Len(), Ran: c.Len(), Results: results}
-	answer.Succeeded, answer.Failed, answer.Faults = count(results)
-	for i := range results {
-		results[i].Index = indices[i]
-		results[i].Key, results[i].Item = contract.Label(c.Items[i], c.Key, c.WithItem)
-		if results[i].Fault != nil {
-			answer.Recent = append(answer.Recent, results[i])
+	answer.Succeeded, answer.Failed, answer.Faults = count(answer.Results)
+	for i := range answer.Results {
+		r := &answer.Results[i]
+		r.Index = c.Runs.Take(1, 1)[0].Start
+		if r.Key, r.Item = contract.Label(c.Items[i], c.Key, c.WithItem); r.Fault != nil {
+			answer.Recent = append(answer.Recent, *r)
 		}
 	}
 	return answer, nil
@@ -137,32 +131,9 @@ func (t *Tasks) run(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, e
 			return gpumux.Summary{}, err
 		}
 	}
-	t.mu.Lock()
-	t.inputs = append(t.inputs, in)
-	items, known := t.sources[in.Source]
-	var keys []json.RawMessage
-	var err error
-	if output, results, failed := names.CutResults(in.Source); results {
-		items, keys, err = itemsOf(t.results[output], failed)
-		known = t.results[output] != nil
-	}
-	t.mu.Unlock()
+	items, keys, err := t.items(in)
 	if err != nil {
-		return gpumux.Summary{}, refused(fmt.Sprintf("%s: %v", in.Source, err))
-	}
-	items, err = columnsOf(items, in.Columns)
-	if err != nil {
-		return gpumux.Summary{}, refused(fmt.Sprintf("%s: %v", in.Source, err))
-	}
-	switch {
-	case in.Range != nil:
-		for n := in.Range.Start; n < in.Range.End; n++ {
-			items = append(items, strconv.AppendInt(nil, n, 10))
-		}
-	case in.Source == "":
-		items = in.Items
-	case !known:
-		return gpumux.Summary{}, refused(fmt.Sprintf("there is no source %q; make one with Tasks.Source", in.Source))
+		return gpumux.Summary{}, refused(err.Error())
 	}
 	results, err := t.each(in.Task, items)
 	if err != nil {
@@ -182,35 +153,59 @@ func (t *Tasks) run(ctx workflow.Context, in gpumux.MapInput) (gpumux.Summary, e
 	if len(results) <= gpumux.InlineItems {
 		summary.Results = results
 	}
-	output := in.Output
-	if output == "" {
-		output = path.Join("maps", workflow.GetInfo(ctx).WorkflowExecution.ID, "results.jsonl")
-	}
-	summary.Output = "mem:///" + output
+	summary.Output = "mem:///" + cmp.Or(in.Output, path.Join("maps", workflow.GetInfo(ctx).WorkflowExecution.ID, "results.jsonl"))
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.results[summary.Output] = results
 	return summary, nil
 }
 
-// columnsOf are items with these columns alone, or with all where there are none.
+// items notes an input and returns its items, with the keys that results give them.
 //
 //workflowcheck:ignore
-func columnsOf(items []json.RawMessage, columns []string) ([]json.RawMessage, error) {
-	if len(columns) == 0 {
-		return items, nil
+func (t *Tasks) items(in gpumux.MapInput) (items, keys []json.RawMessage, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.inputs = append(t.inputs, in)
+	items, known := t.sources[in.Source]
+	output, results, failed := names.CutResults(in.Source)
+	switch {
+	case in.Range != nil:
+		for n := in.Range.Start; n < in.Range.End; n++ {
+			items = append(items, strconv.AppendInt(nil, n, 10))
+		}
+		return items, nil, nil
+	case in.Source == "":
+		return in.Items, nil, nil
+	case results && t.results[output] != nil:
+		items, keys, err = itemsOf(t.results[output], failed)
+	case !known:
+		return nil, nil, fmt.Errorf("there is no source %q; make one with Tasks.Source", in.Source)
 	}
-	var chosen []json.RawMessage
+	if err == nil && len(in.Columns) > 0 {
+		items, err = columnsOf(items, in.Columns)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", in.Source, err)
+	}
+	return items, keys, nil
+}
+
+// columnsOf are items with these columns alone.
+func columnsOf(items []json.RawMessage, columns []string) (chosen []json.RawMessage, err error) {
 	for _, item := range items {
-		var row []string
-		for _, name := range columns {
+		row := []byte("{")
+		for i, name := range columns {
 			if err := text.CheckField(item, name); err != nil {
 				return nil, fmt.Errorf("columns: %w", err)
 			}
+			if i > 0 {
+				row = append(row, ',')
+			}
 			quoted, _ := json.Marshal(name) // a string always encodes
-			row = append(row, fmt.Sprintf("%s:%s", quoted, text.FieldOf(item, name)))
+			row = fmt.Appendf(row, "%s:%s", quoted, text.FieldOf(item, name))
 		}
-		chosen = append(chosen, json.RawMessage("{"+strings.Join(row, ",")+"}"))
+		chosen = append(chosen, append(row, '}'))
 	}
 	return chosen, nil
 }
@@ -219,16 +214,17 @@ func columnsOf(items []json.RawMessage, columns []string) ([]json.RawMessage, er
 // that failed.
 func itemsOf(results []gpumux.Result, failed bool) (items, keys []json.RawMessage, err error) {
 	for _, r := range results {
-		item := r.Value
 		switch {
 		case (r.Fault != nil) != failed:
 			continue
-		case failed && r.Item == nil:
+		case !failed:
+			items = append(items, r.Value)
+		case r.Item == nil:
 			return nil, nil, fmt.Errorf("item %d failed, and its result lacks it; run the map that wrote it with withItem", r.Index)
-		case failed:
-			item = r.Item
+		default:
+			items = append(items, r.Item)
 		}
-		items, keys = append(items, item), append(keys, r.Key)
+		keys = append(keys, r.Key)
 	}
 	return items, keys, nil
 }
@@ -246,18 +242,12 @@ func (t *Tasks) each(task string, items []json.RawMessage) ([]gpumux.Result, err
 	}
 	results := make([]gpumux.Result, len(items))
 	for i, item := range items {
-		results[i].Index = int64(i)
 		value, err := f(item)
-		var fault *gpumux.Fault
-		var all end
-		switch {
-		case errors.As(err, &all):
-			return nil, failed(all.Fault)
-		case err == nil:
-			results[i].Value = value
-		case errors.As(err, &fault):
-			results[i].Fault = fault
-		default:
+		results[i] = gpumux.Result{Index: int64(i), Value: value}
+		if whole, ends := errors.AsType[end](err); ends {
+			return nil, failed(whole.Fault)
+		}
+		if err != nil && !errors.As(err, &results[i].Fault) {
 			results[i].Fault = &gpumux.Fault{Kind: gpumux.FaultTaskError, Op: "run", Task: task, Message: err.Error()}
 		}
 	}
