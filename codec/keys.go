@@ -45,39 +45,33 @@ func Load(path string) (*Keys, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the keys: %w; make one with `openssl rand -hex 32 > main%s`, see docs/encryption.md", err, extension)
 	}
-	files, current := []string{path}, ""
+	k := &Keys{path: path, current: idOf(path), masters: map[string][]byte{}, payloads: map[string]cipher.AEAD{}}
+	files := []string{path}
 	if info.IsDir() {
-		if files, current, err = readFolder(path); err != nil {
+		if files, k.current, err = readFolder(path); err != nil {
 			return nil, err
 		}
 	}
-	k := &Keys{path: path, masters: map[string][]byte{}, payloads: map[string]cipher.AEAD{}}
 	for _, file := range files {
-		id, key, err := readKey(file)
-		if err != nil {
+		id := idOf(file)
+		if k.masters[id], err = readKey(file, id); err != nil {
 			return nil, err
 		}
-		k.masters[id] = key
-		if current == "" {
-			k.current = id // the only one
-		}
-	}
-	if current != "" {
-		if _, known := k.masters[current]; !known {
-			return nil, fmt.Errorf("%s names the key %q, but there is no %s; there are %s", filepath.Join(path, currentFile), current,
-				filepath.Join(path, current+extension), strings.Join(k.IDs(), ", "))
-		}
-		k.current = current
-	}
-	for id := range k.masters {
 		if k.payloads[id], err = k.payloadCipher(id); err != nil {
 			return nil, err
 		}
 	}
+	if k.masters[k.current] == nil {
+		return nil, fmt.Errorf("%s names the key %q, but there is no %s; there are %s", filepath.Join(path, currentFile), k.current,
+			filepath.Join(path, k.current+extension), strings.Join(k.IDs(), ", "))
+	}
 	return k, nil
 }
 
-// readFolder lists key files and says which key encrypts, "" when there is only one.
+// idOf is the ID of the key in a file, or that a file names.
+func idOf(name string) string { return strings.TrimSuffix(filepath.Base(name), extension) }
+
+// readFolder lists key files and says which key encrypts.
 func readFolder(dir string) (files []string, current string, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -93,38 +87,38 @@ func readFolder(dir string) (files []string, current string, err error) {
 			dir, extension, filepath.Join(dir, "main"+extension))
 	}
 	text, err := os.ReadFile(filepath.Join(dir, currentFile))
+	current, last := strings.TrimSuffix(strings.TrimSpace(string(text)), extension), idOf(files[len(files)-1])
 	switch {
+	case err == nil && !keyID.MatchString(current):
+		return nil, "", fmt.Errorf("%s holds %.80q, not the ID of a key; write the name of a key file without %s into it",
+			filepath.Join(dir, currentFile), current, extension)
 	case err == nil:
-		if current = strings.TrimSuffix(strings.TrimSpace(string(text)), extension); !keyID.MatchString(current) {
-			return nil, "", fmt.Errorf("%s holds %.80q, not the ID of a key; write the name of a key file without %s into it",
-				filepath.Join(dir, currentFile), current, extension)
-		}
+		return files, current, nil
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, "", fmt.Errorf("read the keys: %w", err)
 	case len(files) > 1:
 		return nil, "", fmt.Errorf("the folder of keys %s has %d of them; write the ID of the one that encrypts, such as %s, into %s",
-			dir, len(files), strings.TrimSuffix(filepath.Base(files[len(files)-1]), extension), filepath.Join(dir, currentFile))
+			dir, len(files), last, filepath.Join(dir, currentFile))
 	}
-	return files, current, nil
+	return files, last, nil
 }
 
-func readKey(file string) (id string, key []byte, err error) {
-	id = strings.TrimSuffix(filepath.Base(file), extension)
+func readKey(file, id string) (key []byte, err error) {
 	if !keyID.MatchString(id) {
-		return "", nil, fmt.Errorf("the key file %s: its name makes no ID; use 1 to 63 letters, digits, dots, dashes and underscores, then %s",
+		return nil, fmt.Errorf("the key file %s: its name makes no ID; use 1 to 63 letters, digits, dots, dashes and underscores, then %s",
 			file, extension)
 	}
 	info, err := os.Stat(file)
 	if err != nil {
-		return "", nil, fmt.Errorf("read the keys: %w", err)
+		return nil, fmt.Errorf("read the keys: %w", err)
 	}
 	// The group may read it: a service's group, and that of a secret in Kubernetes.
 	if wide := info.Mode().Perm() & 0o037; wide != 0 {
-		return "", nil, fmt.Errorf("the key file %s has mode %04o, which lets others at it; chmod 0600 %s", file, info.Mode().Perm(), file)
+		return nil, fmt.Errorf("the key file %s has mode %04o, which lets others at it; chmod 0600 %s", file, info.Mode().Perm(), file)
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return "", nil, fmt.Errorf("read the keys: %w", err)
+		return nil, fmt.Errorf("read the keys: %w", err)
 	}
 	text := strings.TrimSpace(string(data))
 	if len(text) == 2*keyBytes {
@@ -133,10 +127,10 @@ func readKey(file string) (id string, key []byte, err error) {
 		key, err = base64.StdEncoding.DecodeString(text)
 	}
 	if err != nil || len(key) != keyBytes {
-		return "", nil, fmt.Errorf("the key file %s holds no key: write %d random bytes as %d hexadecimal digits or as base64 into it, "+
+		return nil, fmt.Errorf("the key file %s holds no key: write %d random bytes as %d hexadecimal digits or as base64 into it, "+
 			"as `openssl rand -hex %d` does", file, keyBytes, 2*keyBytes, keyBytes)
 	}
-	return id, key, nil
+	return key, nil
 }
 
 // Current is the ID of the key that encrypts.

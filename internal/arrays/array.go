@@ -112,11 +112,12 @@ func (a Array) list(b []byte, shape []int, data []byte) (text, rest []byte) {
 	return append(b, ']'), data
 }
 
-// Singles are the numbers of an array of 16-bit floats as 32-bit floats.
-func (a Array) Singles() []byte {
+// Singles is an array of 16-bit floats as one of 32-bit floats.
+func (a Array) Singles() Array {
 	b := make([]byte, 0, 2*len(a.Data))
 	for i := 0; i < len(a.Data); i += 2 {
 		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(half(binary.LittleEndian.Uint16(a.Data[i:])))))
 	}
-	return b
+	a.Size, a.Data = 4, b
+	return a
 }

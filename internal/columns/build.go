@@ -45,7 +45,7 @@ func (c column) build(cells []cell, t arrow.DataType) arrow.Array {
 // a fixed size.
 func (c column) buildLists(cells []cell, t arrow.DataType) arrow.Array {
 	fixed, _ := t.(*arrow.FixedSizeListType)
-	row := c.width()
+	row := c.like.Size
 	for _, n := range c.like.Shape {
 		row *= n
 	}
@@ -55,8 +55,10 @@ func (c column) buildLists(cells []cell, t arrow.DataType) arrow.Array {
 	for i, x := range cells {
 		switch {
 		case x.kind == arrayKind:
-			valid[i] = 1
-			data = append(data, c.numbersFor(x)...)
+			if valid[i] = 1; x.array.Type == 'i' && c.like.Type == 'f' {
+				x.array = widened(x.array)
+			}
+			data = append(data, x.array.Data...)
 			count += x.array.Shape[0]
 		case x.kind == nullKind:
 			nulls++

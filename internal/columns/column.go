@@ -83,25 +83,17 @@ func (c *column) join(x cell) {
 	}
 }
 
-// numbersOf are the types of arrays. Few readers know floats of 16 bits.
+// numbersOf are the types of arrays.
 var numbersOf = map[[2]byte]arrow.DataType{
 	{'b', 1}: arrow.FixedWidthTypes.Boolean,
 	{'i', 1}: arrow.PrimitiveTypes.Int8, {'i', 2}: arrow.PrimitiveTypes.Int16, {'i', 4}: arrow.PrimitiveTypes.Int32,
 	{'i', 8}: arrow.PrimitiveTypes.Int64, {'u', 1}: arrow.PrimitiveTypes.Uint8, {'u', 2}: arrow.PrimitiveTypes.Uint16,
-	{'u', 4}: arrow.PrimitiveTypes.Uint32, {'u', 8}: arrow.PrimitiveTypes.Uint64, {'f', 2}: arrow.PrimitiveTypes.Float32,
+	{'u', 4}: arrow.PrimitiveTypes.Uint32, {'u', 8}: arrow.PrimitiveTypes.Uint64,
 	{'f', 4}: arrow.PrimitiveTypes.Float32, {'f', 8}: arrow.PrimitiveTypes.Float64,
 }
 
 // leaf is Arrow's type of the numbers of the column's arrays.
 func (c column) leaf() arrow.DataType { return numbersOf[[2]byte{c.like.Type, byte(c.like.Size)}] }
-
-// width is how many bytes a number of the column's arrays takes there.
-func (c column) width() int {
-	if c.like.Type == 'f' && c.like.Size == 2 {
-		return 4
-	}
-	return c.like.Size
-}
 
 // dataType is Arrow's type of the column.
 func (c column) dataType() arrow.DataType {
@@ -141,17 +133,6 @@ func bits(data []byte) []byte {
 		}
 	}
 	return packed
-}
-
-// numbersFor is the data of an array as a column takes it.
-func (c column) numbersFor(x cell) []byte {
-	switch {
-	case x.array.Type == 'i' && c.like.Type == 'f':
-		return widened(x.array).Data
-	case x.array.Type == 'f' && x.array.Size == 2:
-		return x.array.Singles()
-	}
-	return x.array.Data
 }
 
 // textFor is a cell of a column of text.

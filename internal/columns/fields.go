@@ -106,6 +106,9 @@ func cellOf(v value) cell {
 		case !ok:
 			c.kind = entriesKind
 		case !slices.Contains(a.Shape, 0):
+			if a.Type == 'f' && a.Size == 2 {
+				a = a.Singles() // few readers know floats of 16 bits
+			}
 			c.kind, c.array, c.loose = arrayKind, a, loose
 			if loose && a.Type == 'i' && inexact(a.Data) >= 0 {
 				c.has = wide

@@ -33,7 +33,14 @@ type table interface {
 // the end. A file that is damaged, and a column that it lacks, are a *items.SourceError,
 // here or of a later Read.
 func Items(ctx context.Context, from Source, size int64, name string, named []string) (io.ReadCloser, error) {
-	file, write, err := openRows(ctx, from, size, name, named)
+	var write func(to *bufio.Writer) error
+	file, err := newRanged(from, size)
+	if err == nil {
+		err = file.blame(ctx, name, func() (err error) {
+			write, err = openRows(ctx, file, name, named)
+			return err
+		})
+	}
 	if err != nil {
 		from.Close()
 		return nil, err
@@ -68,37 +75,35 @@ func writeRows(to *bufio.Writer, keys [][]byte, columns []arrow.Array) (err erro
 	return nil
 }
 
-// openRows opens a file and finds the columns that are named. write gives the rows.
-func openRows(ctx context.Context, from Source, size int64, name string, named []string,
-) (file *ranged, write func(to *bufio.Writer) error, err error) {
-	if file, err = newRanged(from, size); err != nil {
-		return nil, nil, err
+// openRows finds the columns that are named. write gives the rows.
+func openRows(ctx context.Context, file *ranged, name string, named []string) (write func(to *bufio.Writer) error, err error) {
+	var t table
+	switch FormatOf(name) {
+	case NPY:
+		if len(named) > 0 {
+			return nil, &items.SourceError{Problem: "an array has no columns", Hint: "leave away the columns to read"}
+		}
+		return openNPY(ctx, file)
+	case Arrow:
+		t, err = openArrow(file)
+	default:
+		t, err = openParquet(file)
 	}
-	err = file.blame(ctx, name, func() (err error) {
-		var t table
-		switch FormatOf(name) {
-		case NPY:
-			if len(named) > 0 {
-				return &items.SourceError{Problem: "an array has no columns", Hint: "leave away the columns to read"}
-			}
-			write, err = openNPY(ctx, file)
-			return err
-		case Arrow:
-			t, err = openArrow(file)
-		default:
-			t, err = openParquet(file)
+	if err != nil {
+		return nil, err
+	}
+	at, err := choose(t.names(), named, name)
+	var keys [][]byte // the JSON before each value of a row
+	for n, i := range at {
+		before := []byte{','}
+		if n == 0 {
+			before[0] = '{'
 		}
-		if err != nil {
-			return err
-		}
-		at, err := choose(t.names(), named, name)
-		write = func(to *bufio.Writer) error {
-			keys := keysOf(t.names(), at)
-			return t.each(ctx, at, func(columns []arrow.Array) error { return writeRows(to, keys, columns) })
-		}
-		return err
-	})
-	return file, write, err
+		keys = append(keys, append(appendText(before, t.names()[i]), ':'))
+	}
+	return func(to *bufio.Writer) error {
+		return t.each(ctx, at, func(columns []arrow.Array) error { return writeRows(to, keys, columns) })
+	}, err
 }
 
 // choose finds the columns that are named.
@@ -123,16 +128,4 @@ func choose(all, named []string, file string) (at []int, err error) {
 		at = append(at, i)
 	}
 	return at, nil
-}
-
-// keysOf returns the JSON before each value of a row.
-func keysOf(names []string, at []int) (keys [][]byte) {
-	for n, i := range at {
-		before := byte(',')
-		if n == 0 {
-			before = '{'
-		}
-		keys = append(keys, append(appendText([]byte{before}, names[i]), ':'))
-	}
-	return keys
 }

@@ -41,29 +41,23 @@ func (h Headers) ExtractToWorkflow(ctx workflow.Context, from workflow.HeaderRea
 	return workflow.WithValue(ctx, carried{}, found), err
 }
 
-// header is one field.
-type header struct {
-	key   string
-	value *common.Payload
-}
-
 // traceKey is where all Temporal SDKs put the trace.
 const traceKey = "_tracer-data"
 
-func (h Headers) read(from workflow.HeaderReader) (found []header, err error) {
-	err = from.ForEachKey(func(key string, value *common.Payload) error {
+func (h Headers) read(from workflow.HeaderReader) (map[string]*common.Payload, error) {
+	found := map[string]*common.Payload{}
+	return found, from.ForEachKey(func(key string, value *common.Payload) error {
 		if !h.Traced || key != traceKey {
-			found = append(found, header{key, value})
+			found[key] = value
 		}
 		return nil
 	})
-	return found, err
 }
 
 func write(value any, to workflow.HeaderWriter) error {
-	found, _ := value.([]header)
-	for _, h := range found {
-		to.Set(h.key, h.value)
+	found, _ := value.(map[string]*common.Payload)
+	for key, each := range found {
+		to.Set(key, each)
 	}
 	return nil
 }

@@ -14,23 +14,14 @@ import (
 
 // Decode reads and validates an input behind the codecs; see contract.Decode.
 func Decode(raw converter.RawValue, in any) error {
-	data, err := jsonOf(raw)
-	if err != nil {
-		return err
-	}
-	return contract.Decode(data, in)
-}
-
-// jsonOf is the JSON of an input behind the codecs.
-func jsonOf(raw converter.RawValue) ([]byte, error) {
 	payload := raw.Payload()
 	switch encoding := string(payload.GetMetadata()[converter.MetadataEncoding]); encoding {
 	case converter.MetadataEncodingJSON, converter.MetadataEncodingProtoJSON:
-		return payload.GetData(), nil
+		return contract.Decode(payload.GetData(), in)
 	case "", converter.MetadataEncodingNil:
-		return nil, wrong("is missing; give one object")
+		return wrong("is missing; give one object")
 	case Reference:
-		return nil, wrong(fmt.Sprintf("is in external storage, with the driver %.60q, which this worker does not read: let the client's DriverSelector "+
+		return wrong(fmt.Sprintf("is in external storage, with the driver %.60q, which this worker does not read: let the client's DriverSelector "+
 			"leave what it gives to gpumux where it is, or serve gpumux from a program whose client has the driver", payload.GetMetadata()[driver]))
 	default:
 		key := ""
@@ -38,9 +29,9 @@ func jsonOf(raw converter.RawValue) ([]byte, error) {
 			key = fmt.Sprintf(" with the key %.60q", id)
 		}
 		if reason := payload.GetMetadata()[refused]; reason != nil {
-			return nil, wrong(fmt.Sprintf("has the encoding %.60q%s, which the codec does not read: %s", encoding, key, reason))
+			return wrong(fmt.Sprintf("has the encoding %.60q%s, which the codec does not read: %s", encoding, key, reason))
 		}
-		return nil, wrong(fmt.Sprintf("has the encoding %.60q%s, which this worker does not read: give the worker the codec or the key (codec.keys "+
+		return wrong(fmt.Sprintf("has the encoding %.60q%s, which this worker does not read: give the worker the codec or the key (codec.keys "+
 			"in its file), or give one object as JSON (%s)", encoding, key, converter.MetadataEncodingJSON))
 	}
 }
