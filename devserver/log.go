@@ -19,9 +19,9 @@ import (
 // repeats: the same line is logged once in so long. A full disk logs many a second.
 const repeats = time.Minute
 
-// quietLog is the server's logger. It logs warnings and errors until it is silent, without
-// fields for the server's authors, and without lines about requests that callers retry or
-// gave up, and about ports that are taken, which Start replaces or returns.
+// quietLog is the server's logger. It logs warnings and errors until it is silent. It
+// leaves out fields for the server's authors, and lines about requests that callers retry
+// or gave up, and about ports that are taken, which Start replaces or returns.
 type quietLog struct {
 	zap    *zap.Logger
 	silent *atomic.Bool

@@ -47,8 +47,9 @@ func (t token) GetClaims(info *authorization.AuthInfo) (*authorization.Claims, e
 	return &authorization.Claims{System: authorization.RoleAdmin}, nil
 }
 
-// Authorize implements authorization.Authorizer. Without a token, Nexus requests must name
-// an endpoint by its secret UUID, as other services do: a web page could name a task queue.
+// Authorize implements authorization.Authorizer. Without a token, Nexus requests must
+// name an endpoint by its secret UUID, as other services do: a web page could name a task
+// queue.
 func (t token) Authorize(_ context.Context, claims *authorization.Claims, target *authorization.CallTarget) (authorization.Result, error) {
 	denied := ""
 	switch {
