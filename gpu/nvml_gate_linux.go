@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// callGate gives the driver one call at a time about a device: one that
-// hangs, as when a GPU falls off the bus, cannot be ended, and others would hang too.
+// callGate gives the driver one call at a time about a device: one that hangs, as when a
+// GPU falls off the bus, cannot be ended, and others would hang too.
 type callGate struct {
 	held  chan struct{}             // full while a call runs
 	since atomic.Pointer[time.Time] // when that call began, or nil
@@ -27,18 +29,18 @@ func (g *callGate) silent() time.Duration {
 }
 
 // acquire waits for the call before, unless that has run for longer than patience.
-func (g *callGate) acquire(patience time.Duration, limit <-chan time.Time) bool {
-	if g.silent() >= patience {
-		return false
+func (g *callGate) acquire(ctx context.Context, patience time.Duration) error {
+	if silent := g.silent(); silent >= patience {
+		return silentFor(silent)
 	}
 	select {
 	case g.held <- struct{}{}:
-	case <-limit:
-		return false
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 	now := time.Now()
 	g.since.Store(&now)
-	return true
+	return nil
 }
 
 func (g *callGate) release() {
@@ -46,23 +48,29 @@ func (g *callGate) release() {
 	<-g.held
 }
 
-// ask runs a call of the library about a device and waits for it. The caller has acquired
-// the driver.
-func ask[T any](d *nvmlDriver, g *callGate, patience time.Duration, call func() (T, error)) (T, error) {
-	limit := time.NewTimer(patience)
-	defer limit.Stop()
-	if !g.acquire(patience, limit.C) {
-		var none T
-		return none, silentFor(max(patience, g.silent()))
+// inquire asks about one device.
+func inquire[T any](d *nvmlDriver, uuid string, call func(nvml.Device) (T, error)) (none T, _ error) {
+	if err := d.acquire(); err != nil {
+		return none, err
 	}
-	return await(context.Background(), d, patience, limit.C, func() (T, error) {
-		defer g.release()
-		return call()
+	defer d.release()
+	dev, ok := d.listed[uuid]
+	if !ok {
+		return none, fmt.Errorf("gpu: %w %q", ErrUnknown, uuid)
+	}
+	ctx, cancel := patient(context.Background(), d.patience)
+	defer cancel()
+	if err := dev.acquire(ctx, d.patience); err != nil {
+		return none, err
+	}
+	return await(ctx, d, func() (T, error) {
+		defer dev.release()
+		return call(dev.handle)
 	})
 }
 
 // await runs a call of the library, which goes on where the wait for it ends.
-func await[T any](ctx context.Context, d *nvmlDriver, patience time.Duration, limit <-chan time.Time, call func() (T, error)) (none T, _ error) {
+func await[T any](ctx context.Context, d *nvmlDriver, call func() (T, error)) (none T, _ error) {
 	type answer struct {
 		value T
 		err   error
@@ -77,9 +85,12 @@ func await[T any](ctx context.Context, d *nvmlDriver, patience time.Duration, li
 		return a.value, a.err
 	case <-ctx.Done():
 		return none, context.Cause(ctx)
-	case <-limit:
-		return none, silentFor(patience)
 	}
+}
+
+// patient is a context that ends with ErrSilent.
+func patient(ctx context.Context, patience time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, patience, silentFor(patience))
 }
 
 func silentFor(since time.Duration) error {

@@ -32,8 +32,7 @@ type nvmlDriver struct {
 	patience  time.Duration // longest wait for an answer
 	listLimit time.Duration // longest wait for the driver's start, and for its list of GPUs
 
-	gpus      []nvmlDevice // written by devices, before anyone else has the driver
-	instances []nvmlDevice
+	listed map[string]nvmlDevice // by UUID; written by devices, before anyone else has the driver
 
 	mu     sync.RWMutex // guards closed
 	closed bool
@@ -49,8 +48,10 @@ type nvmlDevice struct {
 // openNVML initialises the library; tests give a mock.
 func openNVML(ctx context.Context, lib nvml.Interface) (*nvmlDriver, error) {
 	// A first call may wait seconds for a GPU that nobody uses to wake up.
-	d := &nvmlDriver{lib: lib, patience: 2 * time.Second, listLimit: 30 * time.Second}
-	ret, err := await(ctx, d, d.listLimit, time.After(d.listLimit), func() (nvml.Return, error) { return lib.Init(), nil })
+	d := &nvmlDriver{lib: lib, listed: map[string]nvmlDevice{}, patience: 2 * time.Second, listLimit: 30 * time.Second}
+	ctx, cancel := patient(ctx, d.listLimit)
+	defer cancel()
+	ret, err := await(ctx, d, func() (nvml.Return, error) { return lib.Init(), nil })
 	switch {
 	case errors.Is(err, ErrSilent):
 		return nil, &absentError{fmt.Sprintf("the NVIDIA driver: %v", err), hintSilent}
@@ -106,29 +107,6 @@ func (d *nvmlDriver) acquire() error {
 }
 
 func (d *nvmlDriver) release() { d.calls.Done() }
-
-func (d *nvmlDriver) device(uuid string) (nvmlDevice, error) {
-	for _, list := range [][]nvmlDevice{d.gpus, d.instances} {
-		if i := slices.IndexFunc(list, func(dev nvmlDevice) bool { return dev.info.UUID == uuid }); i >= 0 {
-			return list[i], nil
-		}
-	}
-	return nvmlDevice{}, fmt.Errorf("gpu: %w %q", ErrUnknown, uuid)
-}
-
-// inquire asks about one device.
-func inquire[T any](d *nvmlDriver, uuid string, call func(nvml.Device) (T, error)) (T, error) {
-	var none T
-	if err := d.acquire(); err != nil {
-		return none, err
-	}
-	defer d.release()
-	dev, err := d.device(uuid)
-	if err != nil {
-		return none, err
-	}
-	return ask(d, dev.callGate, d.patience, func() (T, error) { return call(dev.handle) })
-}
 
 // close leaves the library open where a call of it does not come back.
 func (d *nvmlDriver) close() error {

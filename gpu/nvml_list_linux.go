@@ -6,82 +6,76 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// listed is one GPU with its instances, or why it is left out.
-type listed struct {
-	gpu       nvmlDevice
-	instances []nvmlDevice
-	err       error
-}
-
-// devices lists the GPUs and their MIG instances. One that cannot be opened, or does not
-// answer, is a problem to report, not the end of the list.
+// devices lists the GPUs, each with its MIG instances after it. One that cannot be opened,
+// or does not answer, is a problem to report, not the end of the list.
 func (d *nvmlDriver) devices(ctx context.Context) (out []Device, problems []error, err error) {
-	list, err := await(ctx, d, d.listLimit, time.After(d.listLimit), d.begin)
+	counting, cancel := patient(ctx, d.listLimit)
+	defer cancel()
+	gpus, err := await(counting, d, d.begin)
 	if err != nil {
 		return nil, nil, fmt.Errorf("count GPUs: %w", err)
 	}
+	listing, cancel := patient(ctx, d.listLimit)
+	defer cancel()
+	lists, errs := make([][]nvmlDevice, len(gpus)), make([]error, len(gpus))
 	var all sync.WaitGroup // each is asked on its own, since a driver that hangs may do so for one alone
-	for i, l := range list {
+	for i, info := range gpus {
 		all.Go(func() {
-			answer, err := await(ctx, d, d.listLimit, time.After(d.listLimit), func() (listed, error) { return d.list(l.gpu.info), nil })
-			if err != nil {
-				answer.err = fmt.Errorf("%w; %s", err, hintSilent)
-			}
-			list[i] = answer
+			lists[i], errs[i] = await(listing, d, func() ([]nvmlDevice, error) { return d.list(info) })
 		})
 	}
 	all.Wait()
-	for i, l := range list {
-		if l.err != nil {
-			problems = append(problems, fmt.Errorf("GPU %d left out: %w", i, l.err))
-			continue
+	for i, list := range lists {
+		if err := errs[i]; errors.Is(err, ErrSilent) {
+			problems = append(problems, fmt.Errorf("GPU %d left out: %w; %s", i, err, hintSilent))
+		} else if err != nil {
+			problems = append(problems, fmt.Errorf("GPU %d left out: %w", i, err))
 		}
-		d.gpus = append(d.gpus, l.gpu)
-		out = append(out, l.gpu.info)
-		for _, p := range l.instances {
-			d.instances = append(d.instances, p)
-			out = append(out, p.info)
+		for _, device := range list {
+			d.listed[device.info.UUID] = device
+			out = append(out, device.info)
 		}
 	}
 	return out, problems, ctx.Err()
 }
 
 // begin counts the GPUs.
-func (d *nvmlDriver) begin() ([]listed, error) {
+func (d *nvmlDriver) begin() ([]Device, error) {
 	n, ret := d.lib.DeviceGetCount()
 	if ret != nvml.SUCCESS {
 		return nil, d.failed(ret)
 	}
-	base := Device{Kind: KindGPU}
-	base.Driver, _ = read(d, d.lib.SystemGetDriverVersion, "nvmlSystemGetDriverVersion")
+	gpu := Device{Kind: KindGPU}
+	gpu.Driver, _ = read(d, d.lib.SystemGetDriverVersion, "nvmlSystemGetDriverVersion")
 	if v, ok := read(d, d.lib.SystemGetCudaDriverVersion, "nvmlSystemGetCudaDriverVersion"); ok {
-		base.CUDA = fmt.Sprintf("%d.%d", v/1000, v%1000/10)
+		gpu.CUDA = fmt.Sprintf("%d.%d", v/1000, v%1000/10)
 	}
-	list := make([]listed, n)
-	for i := range list {
-		list[i].gpu.info = base
-		list[i].gpu.info.Index = i
+	gpus := slices.Repeat([]Device{gpu}, n)
+	for i := range gpus {
+		gpus[i].Index = i
 	}
-	return list, nil
+	return gpus, nil
 }
 
 // list describes one GPU and its instances.
-func (d *nvmlDriver) list(info Device) (l listed) {
+func (d *nvmlDriver) list(info Device) ([]nvmlDevice, error) {
 	handle, ret := d.lib.DeviceGetHandleByIndex(info.Index)
-	if l.err = d.failed(ret); l.err == nil {
-		l.gpu, l.err = d.describe(handle, info)
+	if ret != nvml.SUCCESS {
+		return nil, d.failed(ret)
 	}
-	if l.err == nil {
-		l.instances = d.migInstances(&l.gpu)
+	gpu, err := d.describe(handle, info)
+	if err != nil {
+		return nil, err
 	}
-	return l
+	instances := d.migInstances(&gpu)
+	return append([]nvmlDevice{gpu}, instances...), nil
 }
 
 func (d *nvmlDriver) describe(handle nvml.Device, info Device) (nvmlDevice, error) {
