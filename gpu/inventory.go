@@ -196,8 +196,10 @@ func (inv *Inventory) Unusable() string {
 func (inv *Inventory) Static() bool { return inv.static }
 
 func (inv *Inventory) device(uuid string) (Device, error) {
-	if i := slices.IndexFunc(inv.list, func(d Device) bool { return d.UUID == uuid }); i >= 0 {
-		return inv.list[i], nil
+	for _, list := range [][]Device{inv.list, inv.hidden} {
+		if i := slices.IndexFunc(list, func(d Device) bool { return d.UUID == uuid }); i >= 0 {
+			return list[i], nil
+		}
 	}
 	return Device{}, fmt.Errorf("gpu: %w %q: %s", ErrUnknown, uuid, inv.existing())
 }
@@ -228,9 +230,6 @@ func (inv *Inventory) Status(uuid string) (Status, error) {
 // where the driver lists no processes, and ErrLost when the device is gone.
 func (inv *Inventory) ProcessMemory(uuid string) (map[int]uint64, error) {
 	d, err := inv.device(uuid)
-	if i := slices.IndexFunc(inv.hidden, func(d Device) bool { return d.UUID == uuid }); i >= 0 {
-		d, err = inv.hidden[i], nil
-	}
 	if err != nil {
 		return nil, err
 	}
