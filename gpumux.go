@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 )
@@ -114,8 +115,8 @@ type MapInput struct {
 	FairnessKey string `json:"fairnessKey,omitempty"`
 	// FairnessWeight is the share of the key beside others, 0.001 to 1000. Default 1.
 	FairnessWeight float64 `json:"fairnessWeight,omitempty"`
-	// mistakes were found in the JSON of the input.
-	mistakes problems
+	// mistake was found in the JSON of the input.
+	mistake *Problem
 }
 
 // Range is the whole numbers Start up to but not including End.
@@ -262,13 +263,26 @@ func (e *InputError) Error() string {
 	return "invalid " + cmp.Or(e.What, "map input") + ": " + strings.Join(lines, "; ")
 }
 
+// maxProblems is how many mistakes an error lists.
+const maxProblems = 20
+
 // Add notes a mistake. After the first 20 a last one stands for all others.
 func (e *InputError) Add(field, format string, args ...any) {
-	(*problems)(&e.Problems).add(field, format, args...)
+	switch n := len(e.Problems); {
+	case n < maxProblems:
+		e.Problems = append(e.Problems, Problem{field, fmt.Sprintf(format, args...)})
+	case n == maxProblems:
+		e.Problems = append(e.Problems, Problem{"input", "has more mistakes than these"})
+	}
 }
 
-// Err is a copy as an error, or nil if there is no mistake.
-func (e *InputError) Err() error { return problems(e.Problems).err(e.What) }
+// Err is the error, or nil if there is no mistake.
+func (e *InputError) Err() error {
+	if len(e.Problems) == 0 {
+		return nil
+	}
+	return e
+}
 
 // Rungs is the ladder with its default.
 func (in MapInput) Rungs() []string {

@@ -44,7 +44,7 @@ func TestMapInput_ValidateNamesEveryMistake(t *testing.T) {
 		"pinned short":     {`{"task":"f","items":[],"ladder":["gpu@node1"]}`, []string{"ladder[0]"}},
 		"mode":             {`{"task":"f","items":[],"mode":"proxy"}`, []string{"mode"}},
 		"counts":           {`{"task":"f","items":[],"chunk":-1,"window":50000,"attempts":101,"priority":9,"timeout":"-1s"}`, []string{"chunk", "window", "timeout", "attempts", "priority"}},
-		"deadlines":        {`{"task":"f","items":[],"poolTimeout":"-1s","mapTimeout":1e9,"delay":"soon"}`, []string{"delay", "poolTimeout", "mapTimeout"}},
+		"deadlines":        {`{"task":"f","items":[],"poolTimeout":"-1s","mapTimeout":1e9,"delay":-1}`, []string{"poolTimeout", "mapTimeout", "delay"}},
 		"no unit":          {`{"task":"f","items":[],"timeout":3e-8,"patience":"1us","backoff":1e-9,"delay":"999us"}`, []string{"patience", "delay", "timeout", "backoff"}},
 		"good deadlines":   {`{"task":"f","items":[],"poolTimeout":"5m","mapTimeout":86400,"delay":0.5}`, nil},
 		"output":           {`{"task":"f","items":[],"output":"maps/a/r.jsonl"}`, nil},
@@ -59,7 +59,7 @@ func TestMapInput_ValidateNamesEveryMistake(t *testing.T) {
 		"output parts":     {`{"task":"f","items":[],"output":"maps/a/r.jsonl.parts/b"}`, []string{"output"}},
 		"output path":      {`{"task":"f","items":[],"output":"/etc/passwd"}`, []string{"output"}},
 		"over source":      {`{"task":"f","source":"a/x.jsonl","output":"a/x.jsonl"}`, []string{"output"}},
-		"misspelt":         {`{"task":"f","items":[],"lader":["cpu"],"Task":"f"}`, []string{"lader", "Task"}},
+		"misspelt":         {`{"task":"f","items":[],"lader":["cpu"],"Task":"f"}`, []string{"lader"}},
 		"broken arg":       {`{"task":"f","items":[],"arg":"` + strings.Repeat("x", gpumux.MaxArg) + `"}`, []string{"arg"}},
 		"good settings":    {`{"task":"f","items":[{"a":1}],"mode":"fresh","arg":{"a":1},"chunk":5,"window":2,"attempts":3,"priority":1,"timeout":"90s"}`, nil},
 	} {

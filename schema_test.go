@@ -486,7 +486,7 @@ func TestSchema_AgreesWithValidate(t *testing.T) {
 		if wrong != "" {
 			require.Error(t, err, "%s by the schema: %s", checks[i].Value, wrong)
 		}
-		if len(in.mistakes) > 0 {
+		if in.mistake != nil {
 			require.NotEmpty(t, wrong, "%s by Validate: %v", checks[i].Value, err)
 		}
 		if err == nil {

@@ -1,13 +1,14 @@
 package gpumux
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/gpumux/gpumux/internal/names"
+	"github.com/gpumux/gpumux/internal/strict"
 	"github.com/gpumux/gpumux/internal/text"
 )
 
@@ -28,152 +29,167 @@ const (
 	maxBackoff = Duration(24 * time.Hour)
 )
 
+// UnmarshalJSON takes any JSON. Validate names what does not fit.
+func (in *MapInput) UnmarshalJSON(data []byte) error {
+	type fields MapInput // without this method
+	*in = MapInput{}
+	mistake := strict.Decode(data, (*fields)(in))
+	if string(data) == "null" {
+		mistake = &strict.Mistake{Message: "is nothing; an object belongs here"}
+	}
+	if mistake != nil {
+		in.mistake = &Problem{cmp.Or(mistake.Field, "input"), mistake.Message}
+	}
+	return nil
+}
+
 // Validate returns an *InputError that names every mistake, or nil.
 func (in MapInput) Validate() error {
-	bad := slices.Clone(in.mistakes)
-	if bad.about("input") {
-		return bad.err("")
+	bad := &InputError{}
+	if in.mistake != nil { // fields behind it were not read
+		bad.Add(in.mistake.Field, "%s", in.mistake.Message)
+		return bad
 	}
-	if strings.TrimSpace(in.Task) == "" && !bad.about("task") {
-		bad.add("task", "is missing; give the name of a task that the workers know")
+	if strings.TrimSpace(in.Task) == "" {
+		bad.Add("task", "is missing; give the name of a task that the workers know")
 	}
 	bad.longest("task", in.Task, MaxName)
 	bad.longest("edition", in.Edition, MaxName)
-	in.validateItems(&bad)
+	in.validateItems(bad)
 	bad.longest("source", in.Source, MaxKey)
 	from, results, _ := names.CutResults(in.Source)
 	if results && from == "" {
-		bad.add("source", "%q names no results file; a map whose results are in its summary has none, so give that map an output", in.Source)
+		bad.Add("source", "%q names no results file; a map whose results are in its summary has none, so give that map an output", in.Source)
 	}
-	if err := names.Columns(in.Source, in.Columns); err != nil && !bad.about("columns") && !bad.about("source") {
-		bad.add("columns", "%v", err)
+	if err := names.Columns(in.Source, in.Columns); err != nil {
+		bad.Add("columns", "%v", err)
 	}
 	bad.longest("output", in.Output, MaxKey)
-	if in.Output != "" && !bad.about("output") {
+	if in.Output != "" {
 		if err := names.Output(in.Output); err != nil {
-			bad.add("output", "%v", err)
+			bad.Add("output", "%v", err)
 		} else if in.Output == from {
-			bad.add("output", "%q is the source itself, which would be overwritten; name another file", in.Output)
+			bad.Add("output", "%q is the source itself, which would be overwritten; name another file", in.Output)
 		}
 	}
 	if in.Range != nil && in.Range.End < in.Range.Start {
-		bad.add("range", "end %d is before start %d", in.Range.End, in.Range.Start)
+		bad.Add("range", "end %d is before start %d", in.Range.End, in.Range.Start)
 	} else if in.Range != nil && (in.Range.End-in.Range.Start < 0 || in.Range.Len() > MaxItems) {
-		bad.add("range", "%d to %d are more than the %d items that a map may have", in.Range.Start, in.Range.End, int64(MaxItems))
+		bad.Add("range", "%d to %d are more than the %d items that a map may have", in.Range.Start, in.Range.End, int64(MaxItems))
 	}
 	if n := len(in.Ladder); n > MaxRungs {
-		bad.add("ladder", "has %d pools, more than %d", n, MaxRungs)
+		bad.Add("ladder", "has %d pools, more than %d", n, MaxRungs)
 	}
 	for i, rung := range in.Ladder[:min(len(in.Ladder), MaxRungs)] {
 		field := fmt.Sprintf("ladder[%d]", i)
-		if _, err := names.RungQueue(rung); err != nil && !bad.about(field) {
-			bad.add(field, "%v", err)
+		if _, err := names.RungQueue(rung); err != nil {
+			bad.Add(field, "%v", err)
 		}
 	}
 	if in.Chunk < 0 || in.Chunk > MaxChunk {
-		bad.add("chunk", "%d is outside 0 (automatic) to %d", in.Chunk, MaxChunk)
+		bad.Add("chunk", "%d is outside 0 (automatic) to %d", in.Chunk, MaxChunk)
 	}
 	if in.Window < 0 || in.Window > MaxWindow {
-		bad.add("window", "%d is outside 0 (automatic) to %d", in.Window, MaxWindow)
+		bad.Add("window", "%d is outside 0 (automatic) to %d", in.Window, MaxWindow)
 	}
 	bad.limit("patience", in.Patience, maxTimeout)
 	bad.limit("poolTimeout", in.PoolTimeout, maxTimeout)
 	bad.limit("mapTimeout", in.MapTimeout, maxTimeout)
 	bad.limit("delay", in.Delay, maxTimeout)
 	if in.Mode != "" && in.Mode != ModePersistent && in.Mode != ModeFresh {
-		bad.add("mode", "%.60q is unknown; use persistent or fresh", in.Mode)
+		bad.Add("mode", "%.60q is unknown; use persistent or fresh", in.Mode)
 	}
 	bad.limit("timeout", in.Timeout, maxTimeout)
 	if in.Attempts < 0 || in.Attempts > MaxAttempts {
-		bad.add("attempts", "%d is outside 1 to %d", in.Attempts, MaxAttempts)
+		bad.Add("attempts", "%d is outside 1 to %d", in.Attempts, MaxAttempts)
 	}
 	if n := len(in.Arg); n > MaxArg {
-		bad.add("arg", "has %s, more than %s; put it in the store, and name it as argFile", Size(n), Size(MaxArg))
+		bad.Add("arg", "has %s, more than %s; put it in the store, and name it as argFile", Size(n), Size(MaxArg))
 	} else if n > 0 && !json.Valid(in.Arg) {
-		bad.add("arg", "%.80q is not JSON", in.Arg)
+		bad.Add("arg", "%.80q is not JSON", in.Arg)
 	}
 	if bad.longest("argFile", in.ArgFile, MaxKey); in.ArgFile != "" && in.Arg != nil {
-		bad.add("argFile", "stands for arg; give one of them")
+		bad.Add("argFile", "stands for arg; give one of them")
 	}
-	in.validateFailures(&bad)
+	in.validateFailures(bad)
 	if in.Reduce != "" && strings.TrimSpace(in.Reduce) != in.Reduce {
-		bad.add("reduce", "%.200q is no name of a task", in.Reduce)
+		bad.Add("reduce", "%.200q is no name of a task", in.Reduce)
 	}
 	bad.longest("reduce", in.Reduce, MaxName)
 	if in.Priority < 0 || in.Priority > 5 {
-		bad.add("priority", "%d is outside 1 (first) to 5 (last)", in.Priority)
+		bad.Add("priority", "%d is outside 1 (first) to 5 (last)", in.Priority)
 	}
 	if n := len(in.FairnessKey); n > 64 {
-		bad.add("fairnessKey", "has %d bytes; the server takes at most 64", n)
+		bad.Add("fairnessKey", "has %d bytes; the server takes at most 64", n)
 	}
 	if w := in.FairnessWeight; w != 0 && !(w >= 0.001 && w <= 1000) {
-		bad.add("fairnessWeight", "%v is outside 0.001 to 1000", w)
+		bad.Add("fairnessWeight", "%v is outside 0.001 to 1000", w)
 	}
-	return bad.err("")
+	return bad.Err()
 }
 
 // validateItems checks where the items come from.
-func (in MapInput) validateItems(bad *problems) {
+func (in MapInput) validateItems(bad *InputError) {
 	sources := 0
-	for _, given := range []bool{in.Items != nil || bad.about("items"), in.Source != "" || bad.about("source"),
-		in.Range != nil || bad.about("range")} {
+	for _, given := range []bool{in.Items != nil, in.Source != "",
+		in.Range != nil} {
 		if given {
 			sources++
 		}
 	}
 	if sources > 1 {
-		bad.add("items", "give only one of items, source and range")
+		bad.Add("items", "give only one of items, source and range")
 	}
 	if sources == 0 {
-		bad.add("items", "nothing to map over; give one of items (may be empty: []), source and range")
+		bad.Add("items", "nothing to map over; give one of items (may be empty: []), source and range")
 	}
 	if n := len(in.Items); n > InlineItems {
-		bad.add("items", "%d items are more than the %d that travel inline; put them in a file and give source", n, InlineItems)
+		bad.Add("items", "%d items are more than the %d that travel inline; put them in a file and give source", n, InlineItems)
 	}
 	bytes := 0
 	for i, item := range in.Items {
 		bytes += len(item)
 		if !json.Valid(item) {
-			bad.add("items", "item %d is not JSON: %.80q", i, item)
+			bad.Add("items", "item %d is not JSON: %.80q", i, item)
 			break
 		}
 		if i == 0 && in.Key != "" {
 			if err := text.CheckField(item, in.Key); err != nil {
-				bad.add("key", "%v", err)
+				bad.Add("key", "%v", err)
 			}
 		}
 	}
 	bad.longest("key", in.Key, MaxName)
 	if in.Key != "" && in.Range != nil {
-		bad.add("key", "%.200q is no field: the items of a range are numbers", in.Key)
+		bad.Add("key", "%.200q is no field: the items of a range are numbers", in.Key)
 	}
 	if bytes > InlineBytes {
-		bad.add("items", "%s of items are more than the %s that travel inline; put them in a file and give source",
+		bad.Add("items", "%s of items are more than the %s that travel inline; put them in a file and give source",
 			Size(bytes), Size(InlineBytes))
 	}
 }
 
 // validateFailures checks what becomes of items that fail.
-func (in MapInput) validateFailures(bad *problems) {
+func (in MapInput) validateFailures(bad *InputError) {
 	bad.limit("backoff", in.Backoff, maxBackoff)
 	if _, _, err := in.MaxFailures.parse(); err != nil && in.MaxFailures != "" {
-		bad.add("maxFailures", "%v", err)
+		bad.Add("maxFailures", "%v", err)
 	}
 }
 
 // limit checks a time that bounds something. A number of Go without a unit counts
 // nanoseconds, which bound nothing here.
-func (p *problems) limit(field string, d, most Duration) {
+func (e *InputError) limit(field string, d, most Duration) {
 	if d < 0 || d > most {
-		p.add(field, "%s is outside 0 (not given) to %s", d, most)
+		e.Add(field, "%s is outside 0 (not given) to %s", d, most)
 	} else if 0 < d && d < Duration(time.Millisecond) {
-		p.add(field, "%s is less than 1ms; write 30 s as gpumux.Duration(30*time.Second) in Go, as 30 or \"30s\" in JSON", d)
+		e.Add(field, "%s is less than 1ms; write 30 s as gpumux.Duration(30*time.Second) in Go, as 30 or \"30s\" in JSON", d)
 	}
 }
 
 // longest checks the length of a name, a key or a URL.
-func (p *problems) longest(field, text string, most int) {
+func (e *InputError) longest(field, text string, most int) {
 	if n := len(text); n > most {
-		p.add(field, "has %d bytes, more than %d", n, most)
+		e.Add(field, "has %d bytes, more than %d", n, most)
 	}
 }

@@ -1,10 +1,10 @@
 package gpu
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.yaml.in/yaml/v3"
 )
 
 func TestSelect_ByConditions(t *testing.T) {
@@ -17,16 +17,16 @@ func TestSelect_ByConditions(t *testing.T) {
 	}})
 	require.NoError(t, err)
 	for text, want := range map[string]string{
-		`{model: H100}`:                          "GPU-a",
-		`{model: rtx 4090}`:                      "GPU-b",
-		`{memory: ">=40GiB"}`:                    "GPU-a GPU-c",
-		`{memory: "<= 40GiB", model: nvidia}`:    "GPU-b GPU-c",
-		`[{model: A100}, 1, {memory: ">=1TiB"}]`: "!none is memory>=1tib",
-		`model=h100`:                             "GPU-a",
-		`{model: V100}`:                          `!unknown device: none is model=v100; this host has 0 (GPU-a`,
+		`{"model": "H100"}`:                              "GPU-a",
+		`{"model": "rtx 4090"}`:                          "GPU-b",
+		`{"memory": ">=40GiB"}`:                          "GPU-a GPU-c",
+		`{"memory": "<= 40GiB", "model": "nvidia"}`:      "GPU-b GPU-c",
+		`[{"model": "A100"}, "1", {"memory": ">=1TiB"}]`: "!none is memory>=1tib",
+		`"model=h100"`:                                   "GPU-a",
+		`{"model": "V100"}`:                              `!unknown device: none is model=v100; this host has 0 (GPU-a`,
 	} {
 		var s Selection
-		require.NoError(t, yaml.Unmarshal([]byte(text), &s), text)
+		require.NoError(t, json.Unmarshal([]byte(text), &s), text)
 		found, err := inv.Select(s)
 		if want[0] == '!' {
 			require.ErrorContains(t, err, want[1:], text)
@@ -40,13 +40,13 @@ func TestSelect_ByConditions(t *testing.T) {
 		require.Equal(t, want, got[1:], text)
 	}
 	for text, want := range map[string]string{
-		`{memory: 40GiB}`:  `"memory40gib" is no condition; write it as model=H100, memory>=40GiB or both`,
-		`{memory: ">=x"}`:  "is not a size",
-		`{speed: 3}`:       "is no condition",
-		`{model: ""}`:      "is no condition",
-		`[[0, 1], {}, no]`: "neither a number nor a name",
+		`{"memory": "40GiB"}`: `"memory40gib" is no condition; write it as model=H100, memory>=40GiB or both`,
+		`{"memory": ">=x"}`:   "is not a size",
+		`{"speed": 3}`:        "is no condition",
+		`{"model": ""}`:       "is no condition",
+		`[[0, 1], {}, "no"]`:  "neither a number nor a name",
 	} {
 		var s Selection
-		require.ErrorContains(t, yaml.Unmarshal([]byte(text), &s), want, text)
+		require.ErrorContains(t, json.Unmarshal([]byte(text), &s), want, text)
 	}
 }

@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -13,27 +14,25 @@ import (
 )
 
 // Selection names devices as a pool's `devices` does: all, cpu, an index (0), a MIG
-// instance (0:1), the start of a UUID, or conditions (model=H100 memory>=40GiB). In YAML
-// it is a value or a list; conditions are a mapping: {model: H100, memory: ">=40GiB"}.
+// instance (0:1), the start of a UUID, or conditions (model=H100 memory>=40GiB). In a
+// worker's file it is a value or a list; conditions are a mapping: {model: H100, memory: ">=40GiB"}.
 type Selection []string
 
-// UnmarshalYAML reads one value or a list.
-func (s *Selection) UnmarshalYAML(unmarshal func(any) error) error {
-	var v any
-	if err := unmarshal(&v); err != nil {
+// UnmarshalJSON reads one value or a list.
+func (s *Selection) UnmarshalJSON(data []byte) error {
+	var value any
+	if err := json.Unmarshal(data, &value); err != nil {
 		return err
 	}
-	items, ok := v.([]any)
+	items, ok := value.([]any)
 	if !ok {
-		items = []any{v}
+		items = []any{value}
 	}
 	*s = (*s)[:0]
 	for _, item := range items {
 		switch x := item.(type) {
 		case string:
 			*s = append(*s, strings.TrimSpace(x))
-		case int, int64, uint64:
-			*s = append(*s, fmt.Sprint(x))
 		case map[string]any:
 			text, err := conditionsOf(x)
 			if err != nil {
@@ -41,7 +40,7 @@ func (s *Selection) UnmarshalYAML(unmarshal func(any) error) error {
 			}
 			*s = append(*s, text)
 		default:
-			return fmt.Errorf("devices: %v is neither a number nor a name; give all, cpu, indices such as [0, 1] or UUIDs", item)
+			return fmt.Errorf("%v is neither a number nor a name; give all, cpu, indices such as [0, 1] or UUIDs", item)
 		}
 	}
 	return nil
@@ -189,7 +188,7 @@ func conditionsOf(given map[string]any) (string, error) {
 	}
 	text := strings.Join(list, " ")
 	if _, err := parseConditions(text); err != nil {
-		return "", fmt.Errorf("devices: %w", err)
+		return "", err
 	}
 	return text, nil
 }

@@ -1,10 +1,10 @@
 package gpu
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.yaml.in/yaml/v3"
 )
 
 func fleet(t *testing.T) *Inventory {
@@ -21,25 +21,25 @@ func fleet(t *testing.T) *Inventory {
 	return inv
 }
 
-func TestSelect_FromYAML(t *testing.T) {
+func TestSelect_FromJSON(t *testing.T) {
 	for in, want := range map[string][]string{
-		"all":              {"GPU-ab01", "GPU-ab02", "MIG-11", "MIG-22", "GPU-ab"},
-		"cpu":              {CPU},
-		"CPU":              {CPU},
-		"1":                {"GPU-ab02"},
-		"[1, 0, 1]":        {"GPU-ab02", "GPU-ab01"},
-		"[GPU-ab01, 0, 1]": {"GPU-ab01", "GPU-ab02"},
-		"[gpu-AB02]":       {"GPU-ab02"},
-		"GPU-ab":           {"GPU-ab"}, // a whole UUID wins over being the start of others
-		"[2]":              {"MIG-11", "MIG-22"},
-		"GPU-c":            {"MIG-11", "MIG-22"},
-		`"2:4"`:            {"MIG-22"},
-		"[MIG-2, cpu]":     {"MIG-22", CPU},
-		"[all, cpu]":       {"GPU-ab01", "GPU-ab02", "MIG-11", "MIG-22", "GPU-ab", CPU},
+		`"all"`:                  {"GPU-ab01", "GPU-ab02", "MIG-11", "MIG-22", "GPU-ab"},
+		`"cpu"`:                  {CPU},
+		`"CPU"`:                  {CPU},
+		`"1"`:                    {"GPU-ab02"},
+		`["1", "0", "1"]`:        {"GPU-ab02", "GPU-ab01"},
+		`["GPU-ab01", "0", "1"]`: {"GPU-ab01", "GPU-ab02"},
+		`["gpu-AB02"]`:           {"GPU-ab02"},
+		`"GPU-ab"`:               {"GPU-ab"}, // a whole UUID wins over being the start of others
+		`["2"]`:                  {"MIG-11", "MIG-22"},
+		`"GPU-c"`:                {"MIG-11", "MIG-22"},
+		`"2:4"`:                  {"MIG-22"},
+		`["MIG-2", "cpu"]`:       {"MIG-22", CPU},
+		`["all", "cpu"]`:         {"GPU-ab01", "GPU-ab02", "MIG-11", "MIG-22", "GPU-ab", CPU},
 	} {
-		var c struct{ Devices Selection }
-		require.NoError(t, yaml.Unmarshal([]byte("devices: "+in), &c), in)
-		got, err := fleet(t).Select(c.Devices)
+		var s Selection
+		require.NoError(t, json.Unmarshal([]byte(in), &s), in)
+		got, err := fleet(t).Select(s)
 		require.NoError(t, err, in)
 		require.Equal(t, want, uuids(got), in)
 	}
@@ -69,9 +69,9 @@ func TestSelect_Refuses(t *testing.T) {
 	_, err := inv.Select(nil)
 	require.ErrorContains(t, err, "nothing selected")
 
-	var c struct{ Devices Selection }
+	var s Selection
 	for _, in := range []string{"1.5", "[true]", "[[0]]"} {
-		require.ErrorContains(t, yaml.Unmarshal([]byte("devices: "+in), &c), "neither a number nor a name", in)
+		require.ErrorContains(t, json.Unmarshal([]byte(in), &s), "neither a number nor a name", in)
 	}
 }
 

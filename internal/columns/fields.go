@@ -25,9 +25,12 @@ func (v value) fields() (all []field, ok bool) {
 func (v value) taking(all *[]field) func(name string, member []byte) bool {
 	rest := v.arrays
 	return func(name string, member []byte) bool {
-		own := bytes.Count(member, []byte{mark})
-		*all = append(*all, field{name, value{member, rest[:own]}})
-		rest = rest[own:]
+		inside := 0
+		if len(rest) > 0 {
+			inside = bytes.Count(member, []byte(mark))
+		}
+		*all = append(*all, field{name, value{member, rest[:inside]}})
+		rest = rest[inside:]
 		return true
 	}
 }
@@ -84,7 +87,7 @@ func cellOf(v value) cell {
 		c.kind = nullKind
 	case first == 't' || first == 'f':
 		c.kind, c.whole = truthKind, int64(len("false")-len(v.text))
-	case first == '"':
+	case first == '"' && len(v.arrays) == 0:
 		c.kind = textKind
 		if x, ok := text.NonFinite[string(v.text)]; ok {
 			c.setFloat(x)
@@ -101,7 +104,7 @@ func cellOf(v value) cell {
 		c.kind = objectKind
 	case string(v.text) == "[]":
 		c.kind = emptyKind
-	case first == '[' || first == mark:
+	case first == '[' || first == '"':
 		switch a, loose, ok := v.array(); {
 		case !ok:
 			c.kind = entriesKind

@@ -16,7 +16,7 @@ import (
 // length at each depth. Loose: whole numbers may have to become floats.
 func (v value) array() (a arrays.Array, loose, ok bool) {
 	if len(v.arrays) > 0 {
-		return v.arrays[0], false, len(v.text) == 1
+		return v.arrays[0], false, string(v.text) == mark
 	}
 	n := &numbers{leaf: -1}
 	if !n.add(bytes.TrimSpace(v.text), 0) || n.leaf < 0 {

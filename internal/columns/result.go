@@ -1,6 +1,7 @@
 package columns
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/gpumux/gpumux"
@@ -23,8 +24,8 @@ type value struct {
 	arrays []arrays.Array
 }
 
-// mark stands for an array. JSON has no such byte.
-const mark = 0x01
+// mark stands for an array. A text of its own that says the same is written as unmarked.
+const mark, unmarked = `"\u001f"`, `"\u001F"`
 
 // parseResult keeps the buffer for the arrays, where they fit.
 func parseResult(line, buffer []byte) (result, error) {
@@ -39,7 +40,10 @@ func parseResult(line, buffer []byte) (result, error) {
 			return result{}, fmt.Errorf("item %d: %w", r.Index, err)
 		}
 		out.arrays = v.Arrays
-		out.text = v.Join(nil, func(b []byte, _ arrays.Array) []byte { return append(b, mark) })
+		for i, text := range v.Texts {
+			v.Texts[i] = bytes.ReplaceAll(text, []byte(mark), []byte(unmarked))
+		}
+		out.text = v.Join(nil, func(b []byte, _ arrays.Array) []byte { return append(b, mark...) })
 	}
 	return out, nil
 }
@@ -50,21 +54,16 @@ func (v value) plain() []byte {
 		return v.text
 	}
 	var b []byte
-	next := 0
-	for _, c := range v.text {
-		if c == mark {
-			b = v.arrays[next].AppendText(b)
-			next++
-		} else {
-			b = append(b, c)
-		}
+	parts := bytes.Split(v.text, []byte(mark))
+	for i, array := range v.arrays {
+		b = array.AppendText(append(b, parts[i]...))
 	}
-	return b
+	return append(b, parts[len(v.arrays)]...)
 }
 
 // excerpt is the beginning of the value, for messages.
 func (v value) excerpt() string {
-	if len(v.arrays) == 1 && len(v.text) == 1 {
+	if len(v.arrays) == 1 && string(v.text) == mark {
 		return describe(v.arrays[0])
 	}
 	return fmt.Sprintf("%.60s", v.plain())

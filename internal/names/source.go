@@ -7,11 +7,8 @@ import (
 	"strings"
 )
 
-// Max is the most bytes of a name, MaxEntries the most entries of a list in an input.
-const (
-	Max        = 1000
-	MaxEntries = 1 << 16
-)
+// Max is the most bytes of a name.
+const Max = 1000
 
 // ResultsScheme stands before a results file whose values are the items, FailedScheme
 // before one whose failed items are.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // FieldOf is the value of a field of an item, which is valid JSON: the last one where the
@@ -43,16 +45,16 @@ func CheckField(first json.RawMessage, name string) error {
 
 // EachField calls f with the fields of an object until it returns false. It reports
 // whether the item is an object.
+//
+//workflowcheck:ignore
 func EachField(item []byte, f func(name string, value []byte) bool) bool {
-	s := &scanner{data: item}
-	if s.space(); s.data[s.at] != '{' {
+	in := jsontext.NewDecoder(bytes.NewBuffer(item), lenient...)
+	if begin, err := in.ReadToken(); err != nil || begin.Kind() != '{' {
 		return false
 	}
-	for s.next() {
-		name := Unquoted(s.quoted())
-		s.space()
-		s.at++ // the colon
-		if !f(name, s.value()) {
+	for in.PeekKind() == '"' {
+		name, _ := in.ReadToken() // a quoted name
+		if field := name.String(); !f(field, next(in, item)) {
 			break
 		}
 	}
@@ -61,85 +63,28 @@ func EachField(item []byte, f func(name string, value []byte) bool) bool {
 
 // EachEntry calls f with the entries of a list until it returns false.
 func EachEntry(list []byte, f func(value []byte) bool) {
-	s := &scanner{data: list}
-	s.space()
-	for s.next() && f(s.value()) {
+	in := jsontext.NewDecoder(bytes.NewBuffer(list), lenient...)
+	_, _ = in.ReadToken() // the bracket
+	for kind := in.PeekKind(); kind > 0 && kind != ']' && f(next(in, list)); kind = in.PeekKind() {
 	}
 }
 
-// scanner walks valid JSON.
-type scanner struct {
-	data []byte
-	at   int
-}
+// lenient takes what encoding/json does.
+var lenient = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
 
-// next goes on from the first bracket, or from a comma. It reports whether the object or
-// list goes on, too.
-func (s *scanner) next() bool {
-	s.space()
-	if c := s.data[s.at]; c == '}' || c == ']' {
-		return false
-	}
-	s.at++
-	s.space()
-	return s.data[s.at] != '}' && s.data[s.at] != ']'
-}
-
-func (s *scanner) space() {
-	for s.at < len(s.data) && strings.IndexByte(" \t\r\n", s.data[s.at]) >= 0 {
-		s.at++
-	}
-}
-
-// value passes over a value and returns it.
-func (s *scanner) value() []byte {
-	s.space()
-	start, depth := s.at, 0
-	for {
-		switch s.data[s.at] {
-		case '"':
-			s.quoted()
-		case '{', '[':
-			depth++
-			s.at++
-		case '}', ']':
-			depth--
-			s.at++
-		case ',', ':', ' ', '\t', '\r', '\n':
-			s.at++
-		default: // a number, true, false or null
-			for s.at < len(s.data) && strings.IndexByte(",:]} \t\r\n", s.data[s.at]) < 0 {
-				s.at++
-			}
-		}
-		if depth == 0 {
-			return s.data[start:s.at]
-		}
-	}
-}
-
-// quoted passes over a string and returns it with its quotes.
-func (s *scanner) quoted() []byte {
-	start := s.at
-	for s.at++; s.data[s.at] != '"'; s.at++ {
-		if s.data[s.at] == '\\' {
-			s.at++
-		}
-	}
-	s.at++
-	return s.data[start:s.at]
+// next reads a value, which is a part of the text of the decoder.
+func next(in *jsontext.Decoder, text []byte) []byte {
+	value, _ := in.ReadValue() // of valid JSON
+	end := in.InputOffset()
+	return text[end-int64(len(value)) : end]
 }
 
 // Unquoted is the text of a JSON string.
 //
 //workflowcheck:ignore
 func Unquoted(quoted []byte) string {
-	if bytes.IndexByte(quoted, '\\') < 0 {
-		return string(quoted[1 : len(quoted)-1])
-	}
-	var name string
-	_ = json.Unmarshal(quoted, &name) // it is a string
-	return name
+	plain, _ := jsontext.AppendUnquote(nil, quoted) // it is a string
+	return string(plain)
 }
 
 // Beginning is the first 60 bytes of a value, for messages about it.

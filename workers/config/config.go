@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -27,27 +26,27 @@ import (
 // Config is a worker's file: what docs/worker.md describes.
 type Config struct {
 	// Temporal says where the server is. Default: Temporal's own conventions, see Temporal.
-	Temporal Temporal `yaml:"temporal"`
+	Temporal Temporal `json:"temporal"`
 	// Store is a blob URL for large inputs and results. Default: below $XDG_DATA_HOME.
-	Store string `yaml:"store"`
+	Store string `json:"store"`
 	// Pools are the slots of this host: at least one.
-	Pools []Pool `yaml:"pools"`
+	Pools []Pool `json:"pools"`
 	// Tasks are all that the worker runs, by name; "x/*" is a folder of Python modules.
-	Tasks map[string]Task `yaml:"tasks"`
+	Tasks map[string]Task `json:"tasks"`
 	// Metrics are served for Prometheus. Default: nothing is served.
-	Metrics Metrics `yaml:"metrics"`
+	Metrics Metrics `json:"metrics"`
 	// Backlog has the pools, of this worker or others, whose backlog is among the metrics.
-	Backlog []string `yaml:"backlog"`
+	Backlog []string `json:"backlog"`
 
 	// Codec says how payloads and objects are encrypted. Default: not at all.
-	Codec Codec `yaml:"codec"`
+	Codec Codec `json:"codec"`
 	// Contact is how long items run on at least while the server does not answer, in maps
 	// whose edition this worker tells. A killed worker's chunks go to others a quarter of it
 	// and 1 s later, 3 s at least. Default 7 s.
-	Contact gpumux.Duration `yaml:"contact"`
+	Contact gpumux.Duration `json:"contact"`
 
 	// Dir is where relative paths start. Default: the file's folder, or the working folder.
-	Dir string `yaml:"-"`
+	Dir string `json:"-"`
 
 	file  string         // for messages; empty without a file
 	lines map[string]int // the line of each field in the file
@@ -56,10 +55,10 @@ type Config struct {
 // Codec says how payloads and objects are encrypted.
 type Codec struct {
 	// Keys is a key file, or a folder of them: see codec.Load.
-	Keys string `yaml:"keys"`
+	Keys string `json:"keys"`
 	// AcceptPlain takes maps of clients without keys too, while keys are introduced.
 	// Default: such a map is refused before anything runs.
-	AcceptPlain bool `yaml:"accept_plain"`
+	AcceptPlain bool `json:"accept_plain"`
 }
 
 // KeysPath is where the keys lie, or empty.
@@ -89,13 +88,10 @@ func Load(path string) (Config, error) {
 		return Config{}, fmt.Errorf("find the folder of %s: %w", path, err)
 	}
 	c := Config{Dir: dir, file: path}
-	d := &document{file: path, lines: map[string]int{}}
-	d.read(data, &c)
-	c.lines = d.lines
-	if len(d.problems) > 0 {
-		return Config{}, &Error{File: path, Problems: d.problems}
-	}
-	return c, nil
+	c.lines = map[string]int{}
+	r := &report{lines: c.lines}
+	(&document{c.lines}).read(data, &c, r)
+	return c, r.err(path)
 }
 
 // Validate says, as an *Error, what cannot work on a host with these devices.
@@ -128,9 +124,8 @@ func (c Config) Plan(inventory *gpu.Inventory) ([]Placement, *Catalog, error) {
 	}
 	placements := c.placements(inventory, r)
 	tasks := c.catalog(inventory, r)
-	if len(r.problems) > 0 {
-		slices.SortStableFunc(r.problems, func(a, b Problem) int { return a.Line - b.Line })
-		return nil, nil, &Error{File: c.file, Problems: r.problems}
+	if err := r.err(c.file); err != nil {
+		return nil, nil, err
 	}
 	return placements, tasks, nil
 }
@@ -173,12 +168,12 @@ func (c Config) dir() string {
 // Temporal says where the server is. The rest comes from Temporal's own conventions:
 // TEMPORAL_… variables and the profiles in temporal.toml; last 127.0.0.1:7233, default.
 type Temporal struct {
-	Address   string `yaml:"address"`
-	Namespace string `yaml:"namespace"`
+	Address   string `json:"address"`
+	Namespace string `json:"namespace"`
 	// Deployment is the name of the Worker Deployment that the worker is a version of, and
 	// Build that version. Default: the worker has no version; Build is the program's.
-	Deployment string `yaml:"deployment"`
-	Build      string `yaml:"build"`
+	Deployment string `json:"deployment"`
+	Build      string `json:"build"`
 }
 
 // Version makes the worker one of a deployment. A map stays with the version that

@@ -266,12 +266,12 @@ func TestMetrics_Guard(t *testing.T) {
 		"worker-1:9464":                             "other machines reach worker-1:9464",
 		`{open: true}`:                              "write 127.0.0.1:9464",
 		`{address: ":9464", open: perhaps}`:         `metrics.open: "perhaps" is neither true nor false`,
-		`{address: ":9464", password: x}`:           "metrics.password: unknown field; the fields here are address, cert, key, open, token",
+		`{address: ":9464", password: x}`:           "metrics.password: is no field; there are address, cert, key, token, open",
 		`{address: ":9464", cert: a}`:               "metrics: TLS needs both cert and key",
 		`{address: ":9464", cert: a, key: b}`:       "metrics.cert: read the certificate and its key: open " + dir,
 		`{address: "0.0.0.0:9464", token: empty}`:   "empty is empty; `openssl rand -hex 32` makes a token",
 		`{address: "0.0.0.0:9464", token: missing}`: "metrics.token: read the token: open " + dir,
-		`[":9464"]`:                                 "metrics: give fields as name: value, not a list",
+		`[":9464"]`:                                 "metrics: is a list; an object belongs here",
 	} {
 		write("gpumux.yaml", "metrics: "+text+"\npools: [{name: cpu, devices: cpu}]\ntasks: {embed: {python: \"embed.py:embed\"}}\n")
 		c, err := Load(filepath.Join(dir, "gpumux.yaml"))

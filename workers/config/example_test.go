@@ -21,10 +21,9 @@ func ExampleLoad() {
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "gpumux.yaml")
 	err = os.WriteFile(path, []byte(`
-store: file:///var/lib/gpumux
+temporal: {adress: "10.0.0.1:7233"}
 pools:
   - name: gpu
-    slotz: 4
     memory: a lot
 `), 0o600)
 	if err != nil {
@@ -34,8 +33,8 @@ pools:
 	fmt.Println(strings.ReplaceAll(err.Error(), dir+string(filepath.Separator), ""))
 	// Output:
 	// 2 mistakes in gpumux.yaml
-	//   gpumux.yaml:5: pools[0].slotz: unknown field; the fields here are devices, gpus_per_slot, leases, memory, mode, name, reserve, sharing, slots, threads
-	//   gpumux.yaml:6: pools[0].memory: "a lot" is not a size; write it as 8GiB, 512MB or a number of bytes
+	//   gpumux.yaml:2: temporal.adress: is no field; there are address, namespace, deployment, build
+	//   gpumux.yaml:5: pools[0].memory: "a lot" is not a size; write it as 8GiB, 512MB or a number of bytes
 }
 
 // What a file says must also make sense on the host's devices.

@@ -9,6 +9,9 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Metrics says where metrics are served, and how they are guarded. In the file it is an
@@ -16,17 +19,24 @@ import (
 // Open.
 type Metrics struct {
 	// Address is host:port; no host is loopback. Default: nothing is served.
-	Address string `yaml:"address"`
+	Address string `json:"address"`
 	// Cert and Key are PEM files for TLS. They are read again for each connection.
-	Cert string `yaml:"cert"`
-	Key  string `yaml:"key"`
+	Cert string `json:"cert"`
+	Key  string `json:"key"`
 	// Token is a file with the bearer token that /metrics asks for.
-	Token string `yaml:"token"`
+	Token string `json:"token"`
 	// Open says that something else, such as a proxy or a NetworkPolicy, is the guard.
-	Open bool `yaml:"open"`
+	Open bool `json:"open"`
 }
 
-func (m *Metrics) setText(text string) { m.Address = text }
+// UnmarshalJSONFrom reads an address or all fields.
+func (m *Metrics) UnmarshalJSONFrom(in *jsontext.Decoder) error {
+	if in.PeekKind() == '"' {
+		return json.UnmarshalDecode(in, &m.Address)
+	}
+	type fields Metrics
+	return json.UnmarshalDecode(in, (*fields)(m))
+}
 
 // MetricsAddress is the address to listen on; without a host it is loopback.
 func MetricsAddress(text string) (string, error) {

@@ -16,28 +16,28 @@ import (
 // Pool is one pool: equal slots on some of the host's devices.
 type Pool struct {
 	// Name is the pool's name in maps; its task queue is gpumux.<name>.
-	Name string `yaml:"name"`
+	Name string `json:"name"`
 	// Devices are all, free (those with room for the slots now), cpu, indices such as [0, 1]
 	// or UUIDs. Default all.
-	Devices gpu.Selection `yaml:"devices"`
+	Devices gpu.Selection `json:"devices"`
 	// Slots is the number of slots per device, or per group of GPUs when GPUsPerSlot is
 	// above 1; AutoSlots lets the worker find it by measurement. Default 1.
-	Slots Slots `yaml:"slots"`
+	Slots Slots `json:"slots"`
 	// Memory is the budget of one slot, over all of its devices together. Default: none.
-	Memory gpumux.Size `yaml:"memory"`
+	Memory gpumux.Size `json:"memory"`
 	// Reserve is the memory of each device that stays free for others, what they hold
 	// included. Default: none.
-	Reserve gpumux.Size `yaml:"reserve"`
+	Reserve gpumux.Size `json:"reserve"`
 	// Leases is the most slots that leases may have at a time. Default: half of them.
-	Leases *int `yaml:"leases"`
+	Leases *int `json:"leases"`
 	// Mode is for tasks and maps that don't say. Default persistent.
-	Mode gpumux.Mode `yaml:"mode"`
+	Mode gpumux.Mode `json:"mode"`
 	// Sharing is how slots share a device. Default: by turns.
-	Sharing sharing.Mode `yaml:"sharing"`
+	Sharing sharing.Mode `json:"sharing"`
 	// Threads bounds a slot's multiprocessors with sharing mps. Default: twice its part.
-	Threads sharing.Percent `yaml:"threads"`
+	Threads sharing.Percent `json:"threads"`
 	// GPUsPerSlot is the number of GPUs that one slot gets. Default 1.
-	GPUsPerSlot int `yaml:"gpus_per_slot"`
+	GPUsPerSlot int `json:"gpus_per_slot"`
 }
 
 // Slots is a number of slots per device; 0 means the default, 1.

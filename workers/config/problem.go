@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/dustin/go-humanize/english"
@@ -53,6 +54,15 @@ func (r *report) add(field, format string, args ...any) {
 		line = r.lines[at]
 	}
 	r.problems = append(r.problems, Problem{gpumux.Problem{Field: field, Message: fmt.Sprintf(format, args...)}, line})
+}
+
+// err is an *Error with the problems by line, or nil without any.
+func (r *report) err(file string) error {
+	if len(r.problems) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(r.problems, func(a, b Problem) int { return a.Line - b.Line })
+	return &Error{File: file, Problems: r.problems}
 }
 
 // oneOf checks a word that may be left out.

@@ -15,45 +15,46 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/internal/strict"
 )
 
 // Task says how one task is run: exactly one of the first five fields is set.
 type Task struct {
 	// Python is "file.py:function" or "module:function", found from Dir.
-	Python string `yaml:"python"`
+	Python string `json:"python"`
 	// PythonDir is a folder of modules; each function there is a task,
 	// prefix/module:function.
-	PythonDir string `yaml:"python_dir"`
+	PythonDir string `json:"python_dir"`
 	// R is "file.R:function", found from Dir.
-	R string `yaml:"r"`
+	R string `json:"r"`
 	// Command is a program and its arguments, run once per item.
-	Command []string `yaml:"command"`
+	Command []string `json:"command"`
 	// Program is a task process of its own that speaks the wire (docs/wire.md).
-	Program []string `yaml:"program"`
+	Program []string `json:"program"`
 	// Venv is a Python environment, Interpreter a Python or Rscript. Default: on PATH.
-	Venv        string `yaml:"venv"`
-	Interpreter string `yaml:"interpreter"`
+	Venv        string `json:"venv"`
+	Interpreter string `json:"interpreter"`
 	// Dir is the working folder. Default: the file's folder, or PythonDir.
-	Dir string `yaml:"dir"`
+	Dir string `json:"dir"`
 	// Env adds to the environment; PassEnv names what is passed on from the worker's.
-	Env     map[string]string `yaml:"env"`
-	PassEnv []string          `yaml:"pass_env"`
+	Env     map[string]string `json:"env"`
+	PassEnv []string          `json:"pass_env"`
 	// Mode is the task's own mode. Default: the pool's; commands are always fresh.
-	Mode gpumux.Mode `yaml:"mode"`
+	Mode gpumux.Mode `json:"mode"`
 	// Fresh is how a fresh item of a Python task gets its process: fork, from a process that
 	// has imported the task, or spawn, a new interpreter. Default fork.
-	Fresh launch.Fresh `yaml:"fresh"`
+	Fresh launch.Fresh `json:"fresh"`
 	// Start bounds the start of a process, imports included. Default 5 min.
-	Start gpumux.Duration `yaml:"start"`
+	Start gpumux.Duration `json:"start"`
 	// Timeout bounds one item. Default: none.
-	Timeout gpumux.Duration `yaml:"timeout"`
+	Timeout gpumux.Duration `json:"timeout"`
 	// Recycle replaces a persistent process after so many items. Default: never.
-	Recycle int `yaml:"recycle"`
+	Recycle int `json:"recycle"`
 	// VisibleDevices is how CUDA_VISIBLE_DEVICES names the slot's devices: uuid, or index
 	// for programs that take only numbers. Default uuid.
-	VisibleDevices string `yaml:"visible_devices"`
+	VisibleDevices string `json:"visible_devices"`
 	// Output is the format of a command's output: json or text. Default json.
-	Output string `yaml:"output"`
+	Output string `json:"output"`
 }
 
 var (
@@ -68,7 +69,7 @@ func (c Config) catalog(inventory *gpu.Inventory, r *report) *Catalog {
 	}
 	tasks := NewCatalog(map[string]launch.Task{})
 	for _, name := range slices.Sorted(maps.Keys(c.Tasks)) {
-		at := entryPath("tasks", name)
+		at := strict.Member("tasks", name)
 		t := c.Tasks[name]
 		task := c.task(name, at, t, r)
 		task.Indices = t.indices(at+".visible_devices", inventory, r)
