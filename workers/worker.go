@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -24,6 +23,7 @@ import (
 	"github.com/gpumux/gpumux/internal/autoslots"
 	"github.com/gpumux/gpumux/internal/contact"
 	"github.com/gpumux/gpumux/internal/health"
+	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/memory"
 	"github.com/gpumux/gpumux/internal/metrics"
 	"github.com/gpumux/gpumux/internal/notice"
@@ -299,9 +299,13 @@ func (w *Worker) newSeat(name string, p config.Placement, g config.Group, runtim
 			of = alone
 		}
 		room := memory.Room(of, g, allowance)
-		env := environment(of, g, room, w.abreast(g, whole))
-		maps.Copy(env, share.Env(of.Memory, whole))
-		return env, room
+		given := launch.Slot{Beside: w.abreast(g, whole), Shared: of.Memory > 0 || of.Slots > 1 || of.Auto(), Room: room,
+			Sharing: share.Env(of.Memory, whole)}
+		if g.Devices[0].Kind != gpu.KindCPU {
+			given.Group = g.Name
+			given.Smallest = slices.MinFunc(g.Devices, func(a, b gpu.Device) int { return cmp.Compare(a.Memory, b.Memory) }).Memory
+		}
+		return given.Variables(), room
 	}
 	env, room := limits(0, false)
 	o := slot.Options{

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/gpumux/gpumux"
@@ -124,8 +123,7 @@ func silent(uuid string, limit time.Duration) Probe {
 }
 
 func (p Prober) run(ctx context.Context, uuid string, limit time.Duration) Probe {
-	env := map[string]string{"CUDA_VISIBLE_DEVICES": uuid, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-	maps.Copy(env, p.Env)
+	env := launch.Slot{Group: uuid, Sharing: p.Env}.Variables()
 	s := slot.New(slot.Options{Name: "probe", Device: uuid, Home: p.Home, Grace: time.Second, Env: env,
 		Ending: p.Ending})
 	defer func() {

@@ -2,9 +2,11 @@ package launch
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,10 +19,10 @@ var passed = []string{
 	"SSL_CERT_FILE", "SSL_CERT_DIR", "USER", "LOGNAME", "SHELL", "TMPDIR", "XDG_CACHE_HOME", "R_LIBS", "R_LIBS_USER",
 }
 
-// Threads are the variables in which a slot says how many threads a library may use. What
+// threads are the variables in which a slot says how many threads a library may use. What
 // follows the first needs none of its own, and an engine that pins its threads sets the
 // first again: MKL_NUM_THREADS, say, would win over that.
-var Threads = []string{"OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"}
+var threads = []string{"OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"}
 
 // homes sets what a task finds under ~. In a home of its own it still finds the worker's
 // caches and installed packages.
@@ -42,44 +44,33 @@ func (t Task) homes(env map[string]string, own string) {
 	}
 }
 
-// Environ is the environment of the task's process: the allow-list, what the task passes
-// on, the device's variables, and the task's own. The task's own win, except over locked
-// names: no task chooses another device. Threads that are passed on win too. Home is
-// HOME.
-func (t Task) Environ(home string, device map[string]string) []string {
+// Environ is the environment of the task's process; docs/tasks.md has the table. Later
+// parts win: what all tasks inherit, the home, pass_env, the slot, env. But a number of
+// threads that is passed on wins over the slot's, and the slot's device over env.
+func (t Task) Environ(home string, slot map[string]string) []string {
 	env := map[string]string{}
-	pass := func(name string) {
+	for _, pair := range os.Environ() {
+		if name, value, _ := strings.Cut(pair, "="); slices.Contains(passed, name) || strings.HasPrefix(name, "LC_") {
+			env[name] = value
+		}
+	}
+	t.homes(env, home)
+	for _, name := range t.PassEnv {
 		if value, ok := os.LookupEnv(name); ok {
 			env[name] = value
 		}
 	}
-	for _, name := range passed {
-		pass(name)
-	}
-	t.homes(env, home)
-	for _, pair := range os.Environ() {
-		if name, _, _ := strings.Cut(pair, "="); strings.HasPrefix(name, "LC_") {
-			pass(name)
-		}
-	}
-	for _, name := range t.PassEnv {
-		pass(name)
-	}
-	for name, value := range device {
-		_, chosen := t.Env[name]
-		if _, given := env[name]; given && slices.Contains(Threads, name) {
-			chosen = true
-		}
-		if !chosen || locked(name) {
+	for name, value := range slot {
+		if _, given := env[name]; !given || !slices.Contains(threads, name) {
 			env[name] = value
 		}
 	}
 	for name, value := range t.Env {
-		if _, set := device[name]; !set || !locked(name) {
+		if _, set := slot[name]; !set || !locked(name) {
 			env[name] = value
 		}
 	}
-	for _, name := range Threads {
+	for _, name := range threads {
 		if env[name] == "" {
 			delete(env, name) // GCC's OpenMP complains of an empty one
 		}
@@ -110,6 +101,21 @@ func (t Task) byIndex(uuids string) string {
 
 // locked names belong to the slot: its device and share are not the task's to set.
 func locked(name string) bool {
-	return strings.HasPrefix(name, "CUDA_VISIBLE_") || name == "CUDA_DEVICE_ORDER" || strings.HasPrefix(name, "CUDA_MPS_") ||
-		strings.HasPrefix(name, "GPUMUX_")
+	return slices.ContainsFunc([]string{"CUDA_VISIBLE_", "CUDA_DEVICE_ORDER", "CUDA_MPS_", "GPUMUX_"},
+		func(begin string) bool { return strings.HasPrefix(name, begin) })
+}
+
+var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// Refused says why no task may set a variable or have it passed on, or is empty.
+func Refused(name string) string {
+	switch {
+	case !variable.MatchString(name):
+		return fmt.Sprintf("%q is no name of a variable", name)
+	case locked(name):
+		return name + " is set by the slot; leave it out, and choose devices, sharing and threads in the pool"
+	case name == "XLA_PYTHON_CLIENT_MEM_FRACTION":
+		return "XLA refuses " + name + " beside XLA_CLIENT_MEM_FRACTION, which the slot sets; use that name"
+	}
+	return ""
 }

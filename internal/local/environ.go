@@ -4,6 +4,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/gpumux/gpumux/internal/launch"
 )
 
 // harmless are variables of the user's shell that tasks on the user's own machine see
@@ -30,8 +32,8 @@ OMP_NUM_THREADS MKL_NUM_THREADS OPENBLAS_NUM_THREADS NUMEXPR_NUM_THREADS VECLIB_
 var (
 	// frameworks begin the names that a user expects a task to see.
 	frameworks = []string{"HF_", "TRANSFORMERS_", "TORCH", "PYTORCH_", "CUDA_", "XLA_", "JAX_", "TF_", "NCCL_", "VLLM_", "WANDB_"}
-	// settled are names of frameworks that a task has anyway, or that are the slot's.
-	settled = []string{"CUDA_HOME", "CUDA_PATH", "CUDA_DEVICE_ORDER", "XLA_PYTHON_CLIENT_MEM_FRACTION", "JAX_PLATFORMS"}
+	// settled are names of frameworks that a task has anyway.
+	settled = []string{"CUDA_HOME", "CUDA_PATH", "JAX_PLATFORMS"}
 )
 
 // PassedOn splits this environment. A task on the user's own machine sees pass. left are
@@ -56,6 +58,6 @@ func PassedOn(given []string) (pass, left []string) {
 // ours reports whether no notice is due for a variable that stays behind: the slot sets
 // it, the task has it, it names an image's release, or it is Terraform's.
 func ours(name string) bool {
-	return slices.Contains(settled, name) || strings.HasSuffix(name, "_VERSION") ||
-		slices.ContainsFunc([]string{"CUDA_VISIBLE_", "CUDA_MPS_", "TF_VAR_", "TF_CLI_"}, func(begin string) bool { return strings.HasPrefix(name, begin) })
+	return slices.Contains(settled, name) || launch.Refused(name) != "" || strings.HasSuffix(name, "_VERSION") ||
+		strings.HasPrefix(name, "TF_VAR_") || strings.HasPrefix(name, "TF_CLI_")
 }

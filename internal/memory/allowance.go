@@ -1,11 +1,7 @@
 package memory
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
-	"strconv"
-	"strings"
 	"sync"
 
 	"go.uber.org/zap"
@@ -106,25 +102,4 @@ func Room(p config.Pool, g config.Group, allowance gpumux.Size) gpumux.Size {
 		return max(budget/4, budget-allowance-allowance/4)
 	}
 	return gpumux.Room(budget)
-}
-
-// Cap puts the frameworks' own limits per device into a process's environment. The task
-// process, which knows the room, limits the frameworks that need code for it.
-func Cap(env map[string]string, room gpumux.Size, devices []gpu.Device) {
-	if room == 0 {
-		return
-	}
-	env["CUPY_GPU_MEMORY_LIMIT"] = strconv.FormatInt(int64(room), 10)
-	env["JULIA_CUDA_HARD_MEMORY_LIMIT"] = strconv.FormatInt(int64(room), 10)
-	// Above this CUDA.jl gives cached memory back by itself; no trim reaches it.
-	env["JULIA_CUDA_SOFT_MEMORY_LIMIT"] = strconv.FormatInt(int64(room-room/8), 10)
-	least := slices.MinFunc(devices, func(a, b gpu.Device) int { return cmp.Compare(a.Memory, b.Memory) }).Memory
-	if least == 0 {
-		return
-	}
-	// Rounded down to four places. XLA refuses the old name, XLA_PYTHON_CLIENT_MEM_FRACTION,
-	// beside it.
-	fraction := max(1, int64(float64(room)/float64(least)*10000))
-	text := strconv.FormatFloat(float64(min(fraction, 10000))/10000, 'f', 4, 64)
-	env["XLA_CLIENT_MEM_FRACTION"] = strings.TrimPrefix(text, "0")
 }

@@ -133,7 +133,7 @@ func (c Config) Plan(inventory *gpu.Inventory) ([]Placement, *Catalog, error) {
 // StoreURL is the store with its default.
 func (c Config) StoreURL() (string, error) {
 	if c.Store != "" {
-		if scheme, _, ok := strings.Cut(c.Store, "://"); !ok || !envName.MatchString(scheme) {
+		if strings.Index(c.Store, "://") < 1 {
 			return "", fmt.Errorf("%q is not a URL; write it as file:///var/lib/gpumux or s3://bucket?region=eu-central-1", c.Store)
 		}
 		return c.Store, nil

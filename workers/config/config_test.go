@@ -184,8 +184,8 @@ tasks:
   FILE:23: tasks.negative.start: is negative; leave it out for the default
   FILE:23: tasks.negative.timeout: is negative; leave it out for no limit
   FILE:23: tasks.negative.recycle: is negative; leave it out for no limit
-  FILE:24: tasks.env.env.A B: "A B" is no name of a variable
-  FILE:24: tasks.env.env.CUDA_VISIBLE_DEVICES: CUDA_VISIBLE_DEVICES is set by the slot; leave it out, and choose devices in the pool
+  FILE:24: tasks.env.env["A B"]: "A B" is no name of a variable
+  FILE:24: tasks.env.env.CUDA_VISIBLE_DEVICES: CUDA_VISIBLE_DEVICES is set by the slot; leave it out, and choose devices, sharing and threads in the pool
   FILE:24: tasks.env.pass_env[0]: XLA refuses XLA_PYTHON_CLIENT_MEM_FRACTION beside XLA_CLIENT_MEM_FRACTION, which the slot sets; use that name`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -77,7 +77,7 @@ type Placement struct {
 }
 
 // Auto reports whether the number of slots is found by measurement.
-func (p Placement) Auto() bool { return p.Slots == AutoSlots }
+func (p Pool) Auto() bool { return p.Slots == AutoSlots }
 
 // Least is the smallest number of slots per group.
 func (p Placement) Least() int {

@@ -57,10 +57,7 @@ type Task struct {
 	Output string `json:"output"`
 }
 
-var (
-	envName    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	moduleName = regexp.MustCompile(`^[\pL_][\pL\pN_]*(\.[\pL_][\pL\pN_]*)*$`)
-)
+var moduleName = regexp.MustCompile(`^[\pL_][\pL\pN_]*(\.[\pL_][\pL\pN_]*)*$`)
 
 // catalog resolves every task, or reports what is wrong with it.
 func (c Config) catalog(inventory *gpu.Inventory, r *report) *Catalog {
@@ -294,27 +291,16 @@ func checkPython(at string, task launch.Task, r *report) {
 	}
 }
 
-// slotName reports whether the slot sets a variable, so that the task must not.
-func slotName(name string) bool {
-	return strings.HasPrefix(name, "CUDA_VISIBLE_") || name == "CUDA_DEVICE_ORDER" || strings.HasPrefix(name, "GPUMUX_")
-}
-
 func checkEnv(at string, t Task, r *report) {
-	check := func(field, name string) {
-		switch {
-		case !envName.MatchString(name):
-			r.add(field, "%q is no name of a variable", name)
-		case slotName(name):
-			r.add(field, "%s is set by the slot; leave it out, and choose devices in the pool", name)
-		case name == "XLA_PYTHON_CLIENT_MEM_FRACTION":
-			r.add(field, "XLA refuses %s beside XLA_CLIENT_MEM_FRACTION, which the slot sets; use that name", name)
+	for _, name := range slices.Sorted(maps.Keys(t.Env)) {
+		if why := launch.Refused(name); why != "" {
+			r.add(strict.Member(at+".env", name), "%s", why)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(t.Env)) {
-		check(at+".env."+name, name)
-	}
 	for i, name := range t.PassEnv {
-		check(fmt.Sprintf("%s.pass_env[%d]", at, i), name)
+		if why := launch.Refused(name); why != "" {
+			r.add(fmt.Sprintf("%s.pass_env[%d]", at, i), "%s", why)
+		}
 	}
 }
 
