@@ -6,17 +6,16 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 )
 
 const (
 	// wholeFile is the size up to which all of a file counts. A larger one is a command's
-	// data, such as a model, and counts by its size and samples, so no map waits for a long
+	// data, such as a model, and counts by its size and both ends, so no map waits for a long
 	// read.
 	wholeFile = 64 << 20
-	// samples is the number of samples of such a file, sampleSize the size of each.
-	samples, sampleSize = 64, 64 << 10
 	// settled is the age from which a file's time shows every change. A younger file may
 	// change again within the same tick of its file system's clock.
 	settled = 2 * time.Second
@@ -64,10 +63,17 @@ func readFile(path string) *file {
 }
 
 func (f *file) read() error {
-	if f.info.Size() > wholeFile {
-		return f.sample()
+	opened, err := os.Open(f.path)
+	if err != nil {
+		return err
 	}
-	text, err := os.ReadFile(f.path)
+	defer opened.Close()
+	from := io.Reader(opened)
+	if size := f.info.Size(); size > wholeFile {
+		from = io.MultiReader(strings.NewReader(fmt.Sprint(size)), io.NewSectionReader(opened, 0, wholeFile/2),
+			io.NewSectionReader(opened, size-wholeFile/2, wholeFile/2))
+	}
+	text, err := io.ReadAll(from)
 	f.sum = sha256.Sum256(text)
 	switch filepath.Ext(f.path) {
 	case ".py":
@@ -78,27 +84,4 @@ func (f *file) read() error {
 		}
 	}
 	return err
-}
-
-// sample hashes the size of a large file and parts of it, the first and the last among
-// them.
-func (f *file) sample() error {
-	opened, err := os.Open(f.path)
-	if err != nil {
-		return err
-	}
-	defer opened.Close()
-	sum, size := sha256.New(), f.info.Size()
-	_, _ = fmt.Fprint(sum, size)
-	for i := range int64(samples) {
-		at := (size - sampleSize) / (samples - 1) * i
-		if i == samples-1 {
-			at = size - sampleSize
-		}
-		if _, err := io.Copy(sum, io.NewSectionReader(opened, at, sampleSize)); err != nil {
-			return err
-		}
-	}
-	sum.Sum(f.sum[:0])
-	return nil
 }

@@ -3,7 +3,6 @@ package edition
 import (
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -47,36 +46,29 @@ func withImports(folder string, paths ...string) []*file {
 
 // importLine is an import statement: of modules, or of names, which may be modules and
 // span several lines in brackets.
-var importLine = regexp.MustCompile(`(?m)(?:^|[;:])[ \t]*(?:` +
-	`from[ \t]+([.\w]+)[ \t]+import[ \t]*(\([^)]*\)|[^\n#]*)|import[ \t]+([^\n#;]+))`)
+var importLine = regexp.MustCompile(`(?m)(?:^|[;:])[ \t]*(?:from[ \t]+([.\w]+)[ \t]+)?import\b[ \t]*(\([^)]*\)|[^\n#;]*)`)
 
-var moduleName = regexp.MustCompile(`\w+(?:\.\w+)*`)
+var (
+	moduleName = regexp.MustCompile(`\w+(?:\.\w+)*`)
+	comment    = regexp.MustCompile(`#[^\n]*`)
+)
 
 // importsOf are the modules that a Python text may import: "a" and "a.b" for "from a
 // import b", with a leading dot for each level of a relative import.
 func importsOf(text []byte) (names []string) {
 	for _, m := range importLine.FindAllStringSubmatch(strings.ReplaceAll(string(text), "\\\n", " "), -1) {
-		from, what, modules := m[1], m[2], m[3]
-		if from == "" {
-			for module := range strings.SplitSeq(modules, ",") {
-				names = append(names, moduleName.FindString(module))
-			}
-			continue
-		}
+		from := m[1]
 		if strings.Trim(from, ".") != "" {
 			names = append(names, from)
 			from += "."
 		}
-		for line := range strings.SplitSeq(strings.Trim(what, "()"), "\n") {
-			line, _, _ = strings.Cut(line, "#")
-			for each := range strings.SplitSeq(line, ",") {
-				if name := moduleName.FindString(each); name != "" {
-					names = append(names, from+name)
-				}
+		for each := range strings.SplitSeq(comment.ReplaceAllString(m[2], ""), ",") {
+			if name := moduleName.FindString(each); name != "" {
+				names = append(names, from+name)
 			}
 		}
 	}
-	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
+	return names
 }
 
 // withSourced returns the R file, if it exists, and the files that it and they source. A
