@@ -15,7 +15,8 @@ import (
 	"iter"
 	"slices"
 	"strconv"
-	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/arrays"
@@ -209,11 +210,8 @@ func cutIndex(line []byte) (index int64, rest []byte, ok bool) {
 
 // AppendString adds text as a JSON string.
 func AppendString[S string | []byte](to []byte, s S) []byte {
-	if utf8.Valid([]byte(s)) && text.Literal([]byte(s)) == len(s) {
-		return append(append(append(to, '"'), s...), '"')
-	}
-	quoted, _ := text.Marshal(string(s)) // a string always encodes
-	return append(to, quoted...)
+	to, _ = jsontext.AppendQuote(to, s) // what is no UTF-8 becomes U+FFFD
+	return to
 }
 
 // Lines yields the lines of a file of results, each valid until the next step. After an
