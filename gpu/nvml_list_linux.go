@@ -13,8 +13,8 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// devices lists the GPUs, each with its MIG instances after it. One that cannot be opened,
-// or does not answer, is a problem to report, not the end of the list.
+// devices lists the GPUs, each with its MIG instances after it. One that cannot be
+// opened, or does not answer, is a problem to report, not the end of the list.
 func (d *nvmlDriver) devices(ctx context.Context) (out []Device, problems []error, err error) {
 	counting, cancel := patient(ctx, d.listLimit)
 	defer cancel()

@@ -47,9 +47,9 @@ type Options struct {
 	Codec converter.PayloadCodec
 	// Alone is for a worker without Temporal and store, which runs RunDirect alone.
 	Alone bool
-	// Dedicated lets the worker change its program, which is to do nothing else, on Linux: it
-	// adopts orphans of tasks and hides its memory from them. docs/services.md says what is
-	// lost without. Default false.
+	// Dedicated lets the worker change its program, which is to do nothing else, on Linux:
+	// it adopts orphans of tasks and hides its memory from them. docs/services.md says what
+	// is lost without. Default false.
 	Dedicated bool
 	// Inventory is the host's devices, which the worker does not close. Default: gpu.Open,
 	// which takes a minute where the driver hangs.

@@ -14,8 +14,8 @@ func MemoryKills() int { return max(0, killsIn(killsFile())) }
 
 var killsFile = sync.OnceValue(func() string { return findKills("/") })
 
-// findKills finds the counter. Without a cgroup namespace of its own, a container sees the
-// host's path, but only its own subtree mounted.
+// findKills finds the counter. Without a cgroup namespace of its own, a container sees
+// the host's path, but only its own subtree mounted.
 func findKills(root string) string {
 	data, _ := os.ReadFile(filepath.Join(root, "proc/self/cgroup"))
 	for _, file := range []string{

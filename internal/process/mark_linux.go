@@ -17,8 +17,8 @@ import (
 // inherits it, and the kernel has not enforced it since Linux 2.4. So a daemon that
 // leaves its group and its session and clears its environment keeps it.
 
-// processNumbers is how many numbers a program has for its processes, which are their last
-// six digits.
+// processNumbers is how many numbers a program has for its processes: their last six
+// digits.
 const processNumbers = 1_000_000
 
 // program is the part of this program's numbers that all of them share. It is 0 where it
@@ -43,8 +43,8 @@ func newMark() uint64 {
 	return program()*processNumbers + processes.Add(1)%processNumbers
 }
 
-// setMark marks a process, unless mark is 0. It fails where the program has another user's
-// rights, such as sudo.
+// setMark marks a process, unless mark is 0. It fails where the program has another
+// user's rights, such as sudo.
 func setMark(pid int, mark uint64) {
 	var limit unix.Rlimit
 	if mark != 0 && unix.Prlimit(pid, unix.RLIMIT_LOCKS, nil, &limit) == nil {

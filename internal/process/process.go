@@ -32,8 +32,8 @@ type Process struct {
 	Patience time.Duration
 	Lingers  func()
 
-	// Mark is the limit on file locks that marks its descendants; 0 is none. A forked process
-	// sets it before Adopt.
+	// Mark is the limit on file locks that marks its descendants; 0 is none. A forked
+	// process sets it before Adopt.
 	Mark uint64
 
 	ending  sync.Once
