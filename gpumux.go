@@ -76,11 +76,8 @@ type MapInput struct {
 	// PoolTimeout fails the map when there has been no worker with a healthy device for any
 	// pool of the ladder for so long. A paused map waits. Default: it waits in any case.
 	PoolTimeout Duration `json:"poolTimeout,omitempty"`
-	// MapTimeout fails the map when it takes longer, from the end of its Delay on. Running
-	// items are ended. Default: none.
+	// MapTimeout fails the map when it takes longer. Running items are ended. Default: none.
 	MapTimeout Duration `json:"mapTimeout,omitempty"`
-	// Delay is a pause before the first item. Default: none.
-	Delay Duration `json:"delay,omitempty"`
 	// Mode overrides the task's own mode. Default: the task's, else the pool's.
 	Mode Mode `json:"mode,omitempty"`
 	// Chunk is the number of items per chunk; 0 lets the map learn it.

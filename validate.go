@@ -95,7 +95,6 @@ func (in MapInput) Validate() error {
 	bad.limit("patience", in.Patience, maxTimeout)
 	bad.limit("poolTimeout", in.PoolTimeout, maxTimeout)
 	bad.limit("mapTimeout", in.MapTimeout, maxTimeout)
-	bad.limit("delay", in.Delay, maxTimeout)
 	if in.Mode != "" && in.Mode != ModePersistent && in.Mode != ModeFresh {
 		bad.Add("mode", "%.60q is unknown; use persistent or fresh", in.Mode)
 	}

@@ -11,14 +11,9 @@ import (
 	"github.com/gpumux/gpumux/internal/text"
 )
 
-// within runs a map that began at a time, after its delay and until its deadlines; done
-// tells how many items have a result by then. All workflows of a map have the same
-// deadlines.
+// within runs a map that began at a time until its deadlines; done tells how many items
+// have a result by then. All workflows of a map have the same deadlines.
 func (e *engine) within(ctx workflow.Context, began time.Time, done func() int64, run func(workflow.Context) error) error {
-	begin := began.Add(time.Duration(e.in.Delay))
-	if err := sleepUntil(ctx, begin, "delay"); err != nil {
-		return err
-	}
 	inside, cancel := workflow.WithCancel(ctx)
 	defer cancel()
 	var late error
@@ -29,7 +24,7 @@ func (e *engine) within(ctx workflow.Context, began time.Time, done func() int64
 	}
 	if e.in.MapTimeout > 0 {
 		workflow.Go(inside, func(ctx workflow.Context) {
-			if sleepUntil(ctx, begin.Add(time.Duration(e.in.MapTimeout)), "mapTimeout") == nil {
+			if sleepUntil(ctx, began.Add(time.Duration(e.in.MapTimeout)), "mapTimeout") == nil {
 				end("run", "give it a longer mapTimeout", "the map took longer than its mapTimeout of %s", e.in.MapTimeout)
 			}
 		})

@@ -26,29 +26,26 @@ func raises(c contract.Chunk, _ string) (*contract.ChunkResult, error) {
 	return &contract.ChunkResult{Covered: c.Len(), Ran: c.Len(), Succeeded: c.Len() - 1, Retry: contract.Runs{{Start: last - 1, End: last}}}, nil
 }
 
-// A map ends with its deadline, also while its items wait, and says so; its clock starts
-// behind the delay.
+// A map ends with its deadline, also while its items wait, and says so.
 func TestDeadline_OfAMap(t *testing.T) {
 	env := environment(20 * time.Second)
 	w := &worker{odd: raises}
 	w.register(env)
-	began, waits := env.Now(), map[time.Duration]string{}
-	for _, at := range []time.Duration{time.Hour, 3 * time.Hour} {
-		env.RegisterDelayedCallback(func() { waits[at] = progressOf(t, env).WaitingFor }, at)
-	}
+	began, waits := env.Now(), ""
+	env.RegisterDelayedCallback(func() { waits = progressOf(t, env).WaitingFor }, time.Hour)
 	env.ExecuteWorkflow(gpumux.MapWorkflow, gpumux.MapInput{
 		Task: "square", Source: "sources/x.jsonl", Attempts: 9, Backoff: gpumux.Duration(24 * time.Hour), Chunk: 100,
-		Delay: gpumux.Duration(2 * time.Hour), MapTimeout: gpumux.Duration(90 * time.Minute),
+		MapTimeout: gpumux.Duration(90 * time.Minute),
 	})
 	fault := workflows.FaultOf(env.GetWorkflowError())
 	require.NotNil(t, fault, "%v", env.GetWorkflowError())
 	require.Equal(t, gpumux.FaultTimeout, fault.Kind)
 	require.Equal(t, "the map took longer than its mapTimeout of 1h30m0s; 99 of 100 items are done", fault.Message)
-	require.Equal(t, map[time.Duration]string{time.Hour: "the end of its delay", 3 * time.Hour: "another try of items that raised"}, waits)
-	require.Equal(t, 210*time.Minute, env.Now().Sub(began).Round(time.Second))
+	require.Equal(t, "another try of items that raised", waits)
+	require.Equal(t, 90*time.Minute, env.Now().Sub(began).Round(time.Second))
 }
 
-// The deadline is of all runs of a map together, the delay of the first one.
+// The deadline is of all runs of a map together.
 func TestDeadline_GoesOnInTheNextRun(t *testing.T) {
 	for passed, late := range map[time.Duration]bool{time.Hour: false, 4 * time.Hour: true} {
 		env := environment(20 * time.Second)
@@ -58,7 +55,7 @@ func TestDeadline_GoesOnInTheNextRun(t *testing.T) {
 		began := env.Now()
 		in := given{
 			Input: gpumux.MapInput{
-				Task: "square", Source: "sources/x.jsonl", Output: "o.jsonl", Delay: gpumux.Duration(time.Minute), MapTimeout: gpumux.Duration(3 * time.Hour),
+				Task: "square", Source: "sources/x.jsonl", Output: "o.jsonl", MapTimeout: gpumux.Duration(3 * time.Hour),
 			},
 			Carry: contract.Carry{Items: 2, Succeeded: 1, Started: began.Add(-passed), Todo: contract.Backlog{{Work: contract.Work{Runs: contract.Runs{{Start: 1, End: 2}}}}}},
 		}

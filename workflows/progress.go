@@ -68,9 +68,6 @@ func (m *mapping) progress(now time.Time) gpumux.Progress {
 	p.Backlog, p.ItemTime = m.backlog(), gpumux.Duration(m.engine.sizer.PerItem)
 	m.segments.addTo(&p)
 	p.WaitingFor = contract.WaitingFor(p, m.in.Rungs(), m.engine.asking, len(m.segments.open) > 0)
-	if now.Before(m.started.Add(time.Duration(m.in.Delay))) {
-		p.WaitingFor = "the end of its delay"
-	}
 	if elapsed := now.Sub(m.started).Seconds(); elapsed > 0 {
 		p.Rate = float64(p.Succeeded+p.Failed) / elapsed
 	}

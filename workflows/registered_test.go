@@ -88,6 +88,10 @@ func TestRegistered_PauseHoldsChunksBack(t *testing.T) {
 	require.Equal(t, 400, count())
 }
 
+// waiting is a map that runs for an hour where items raise.
+var waiting = gpumux.MapInput{Task: "square", Source: "sources/x.jsonl", Attempts: 9, Backoff: gpumux.Duration(24 * time.Hour),
+	MapTimeout: gpumux.Duration(time.Hour)}
+
 // A map takes one argument, and a query or an update what it says; null is none.
 func TestRegistered_RefusesFurtherArguments(t *testing.T) {
 	in := gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 4}}
@@ -99,7 +103,7 @@ func TestRegistered_RefusesFurtherArguments(t *testing.T) {
 	require.NoError(t, run(t, &worker{}, gpumux.MapWorkflow, in, nil).GetWorkflowError())
 
 	env = environment(20 * time.Second)
-	(&worker{}).register(env)
+	(&worker{odd: raises}).register(env)
 	refused := map[string]string{}
 	env.RegisterDelayedCallback(func() {
 		for name, args := range map[string][]any{gpumux.PauseUpdate: {"now"}, gpumux.ResumeUpdate: {nil}, gpumux.WindowUpdate: {3, 4}} {
@@ -110,9 +114,8 @@ func TestRegistered_RefusesFurtherArguments(t *testing.T) {
 		_, err := env.QueryWorkflow(gpumux.ProgressQuery, "all")
 		require.ErrorContains(t, err, "give no argument")
 	}, time.Minute)
-	in.Delay = gpumux.Duration(time.Hour)
-	env.ExecuteWorkflow(gpumux.MapWorkflow, in)
-	require.NoError(t, env.GetWorkflowError())
+	env.ExecuteWorkflow(gpumux.MapWorkflow, waiting)
+	require.NotNil(t, workflows.FaultOf(env.GetWorkflowError()), "it ends with its deadline")
 	require.Len(t, refused, 2)
 	require.Contains(t, refused[gpumux.PauseUpdate], "give no argument")
 	require.Contains(t, refused[gpumux.WindowUpdate], "second argument")
@@ -124,12 +127,12 @@ func TestRegistered_TellsOfSignalsThatNobodyHandles(t *testing.T) {
 	var log bytes.Buffer
 	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))))
 	env := suite.NewTestWorkflowEnvironment()
-	(&worker{}).register(env)
+	(&worker{odd: raises}).register(env)
 	for at, name := range []string{"pause", "hurry", "pause"} {
 		env.RegisterDelayedCallback(func() { env.SignalWorkflow(name, at) }, time.Duration(at+1)*time.Minute)
 	}
-	env.ExecuteWorkflow(gpumux.MapWorkflow, gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 4}, Delay: gpumux.Duration(time.Hour)})
-	require.NoError(t, env.GetWorkflowError())
+	env.ExecuteWorkflow(gpumux.MapWorkflow, waiting)
+	require.NotNil(t, workflows.FaultOf(env.GetWorkflowError()), "it ends with its deadline")
 	for _, name := range []string{"pause", "hurry"} {
 		require.Equal(t, 1, strings.Count(log.String(), "does not know this signal; it takes updates\" "+"signal="+name), log.String())
 	}

@@ -98,7 +98,7 @@ func (s *segments) work(ctx workflow.Context, resumed bool) error {
 	for ctx.Err() == nil && s.failed == nil {
 		if e.tally.tooMany(s.of.failed()) {
 			recent := s.of.progress(workflow.Now(ctx)).Recent
-			s.failed = e.tally.tooManyError(e.in, e.total, s.of.failed(), recent, "`gpumux faults` groups them by cause")
+			s.failed = e.tally.tooManyError(e.in, e.total, s.of.failed(), recent, "`gpumux show` groups them by cause")
 			break
 		}
 		info := workflow.GetInfo(ctx)

@@ -16,8 +16,8 @@ mkdir -p "$state"
 
 echo "training $(wc -l <"$here/sweep.jsonl") neural networks on handwritten digits"
 status=0
-bin/gpumux map "$here/sweep.py:train" --in "$here/sweep.jsonl" --out "$state/results.jsonl" --json \
-	--local --data "$state" --python "$python" >"$state/summary.json.new" || status=$?
+XDG_STATE_HOME="$PWD/$state" bin/gpumux map "$here/sweep.py:train" --in "$here/sweep.jsonl" --out "$state/results.jsonl" --json \
+	--local --python "$python" >"$state/summary.json.new" || status=$?
 # 1 says that some networks failed; the report names them.
 if [ "$status" -gt 1 ] || [ ! -s "$state/summary.json.new" ]; then
 	rm -f "$state/summary.json.new"
@@ -25,8 +25,4 @@ if [ "$status" -gt 1 ] || [ ! -s "$state/summary.json.new" ]; then
 fi
 mv "$state/summary.json.new" "$state/summary.json"
 "$python" "$here/report.py" "$state/summary.json" "$here/sweep.jsonl" "$state/results.jsonl"
-
-map=$("$python" -c 'import json, sys, urllib.parse; print(urllib.parse.quote(json.load(sys.stdin)["id"], safe=""))' <"$state/summary.json")
-echo "history  bin/gpumux dev --data $state --no-worker"
-echo "         http://127.0.0.1:8233/namespaces/default/workflows/$map"
 exit "$status"

@@ -28,7 +28,6 @@ MapInput = TypedDict(
         "patience": float | str | None,
         "poolTimeout": float | str | None,
         "mapTimeout": float | str | None,
-        "delay": float | str | None,
         "mode": Literal["persistent", "fresh", ""] | None,
         "chunk": int | None,
         "window": int | None,

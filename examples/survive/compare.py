@@ -139,6 +139,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for name in chosen.cases.split(","):
             items, budget, hopeless = case(name, chosen.items, HOST if name == "host" else gpu)
+            os.environ["XDG_STATE_HOME"] = folder
             pathlib.Path(folder, "items.jsonl").write_text("".join(json.dumps(item) + "\n" for item in items))
             for way in chosen.ways.split(","):
                 row = {"case": name, "way": way}
@@ -151,7 +152,7 @@ def main():
                     words = [chosen.python, f"{HERE}/ways.py", way, name, f"{folder}/items.jsonl", str(PROCESSES)]
                     if way == "gpumux":
                         words = [chosen.gpumux, "map", f"{HERE}/items.py:{name}", "--in", f"{folder}/items.jsonl", "--local", "--quiet"]
-                        words += ["--slots", str(PROCESSES), "--out", "-", "--unordered", "--data", f"{folder}/{name}", "--python", chosen.python]
+                        words += ["--slots", str(PROCESSES), "--out", "-", "--unordered", "--python", chosen.python]
                         words += ["--memory", f"{budget}B"] * bool(budget) + ["--devices", "cpu"] * (name == "host")
                     rows, then, last, killed = watched(words, HOST if name == "host" else None, seconds, chosen.patience)
                     done = {r["index"] for r in rows if "value" in r}

@@ -143,10 +143,11 @@ def main():
             add({**way, "note": "left out: no time within --limit"})
             continue
         with tempfile.TemporaryDirectory() as folder:
+            os.environ["XDG_STATE_HOME"] = folder
             batch = len(batches[0])
             items = -int(-best * chosen.seconds // batch) * batch
             words = ["map", task, "--range", f"0:{items}", "--local", "--slots", slots, "--json"]
-            words += ["--python", chosen.python, "--data", folder + "/data", "--out", folder + "/out.jsonl"]
+            words += ["--python", chosen.python, "--out", folder + "/out.jsonl"]
             clock = time.time()
             try:
                 out, took = run([chosen.gpumux, *words] + (["--sharing", sharing] if sharing != "default" else []), deadline, (0, 1))

@@ -28,10 +28,8 @@ export interface MapInput {
   patience?: number | string | null;
   /** poolTimeout fails the map when there has been no worker with a healthy device for any pool of the ladder for so long. A paused map waits. Default: it waits in any case. */
   poolTimeout?: number | string | null;
-  /** mapTimeout fails the map when it takes longer, from the end of its delay on. Running items are ended. Default: none. */
+  /** mapTimeout fails the map when it takes longer. Running items are ended. Default: none. */
   mapTimeout?: number | string | null;
-  /** delay is a pause before the first item. Default: none. */
-  delay?: number | string | null;
   /** mode overrides the task's own mode. Default: the task's, else the pool's. */
   mode?: "persistent" | "fresh" | "" | null;
   /** chunk is the number of items per chunk; 0 lets the map learn it. */

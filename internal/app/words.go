@@ -18,8 +18,8 @@ import (
 var hinted = regexp.MustCompile("`gpumux ([^`\n]*)`")
 
 // takesStore has the commands that talk to a server, and whether they take --store.
-var takesStore = map[string]bool{"map": true, "run": true, "faults": true, "logs": true, "results": true, "retry": true, "doctor": true,
-	"prune": true, "ls": false, "show": false, "wait": false, "pause": false, "resume": false, "cancel": false, "workers": false, "tasks": false}
+var takesStore = map[string]bool{"map": true, "run": true, "show": true, "logs": true, "results": true, "retry": true, "doctor": true,
+	"prune": true, "ls": false, "wait": false, "pause": false, "resume": false, "cancel": false, "workers": false, "tasks": false}
 
 // inFlags has the flags for what packages below name in plain words.
 var inFlags = strings.NewReplacer("the workers' keys", "the workers' keys (--keys or GPUMUX_KEYS)",

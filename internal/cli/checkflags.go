@@ -53,7 +53,7 @@ func (f *taskFlags) check(m *app.Mistakes, changed func(string) bool) {
 	case out != "" && f.local && len(f.task.Command) == 0:
 		m.Add("--output is for a command after --; a function returns what its result is")
 	}
-	for _, name := range []string{"slots", "gpus-per-slot", "devices", "memory", "reserve", "sharing", "data", "python", "pass-env", "visible-devices", "start-timeout", "fresh", "output"} {
+	for _, name := range []string{"slots", "gpus-per-slot", "devices", "memory", "reserve", "sharing", "python", "pass-env", "visible-devices", "start-timeout", "fresh", "output"} {
 		m.When(!f.local && changed(name), "--%s goes with --local; elsewhere the worker's file says it", name)
 	}
 	for _, name := range []string{"address", "namespace", "store"} {

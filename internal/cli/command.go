@@ -41,7 +41,7 @@ reached or started, 4 the map or the command failed as a whole, 130 interrupted.
 	root.PersistentFlags().BoolVarP(&a.Verbose, "verbose", "v", false, "show the log of server and workers in this process")
 	root.AddGroup(&cobra.Group{ID: "map", Title: "Maps:"}, &cobra.Group{ID: "host", Title: "Servers and workers:"})
 	for _, c := range []*cobra.Command{
-		mapCommand(a), runCommand(a), streamCommand(a), lsCommand(a), showCommand(a), faultsCommand(a), logsCommand(a), waitCommand(a),
+		mapCommand(a), runCommand(a), streamCommand(a), lsCommand(a), showCommand(a), logsCommand(a), waitCommand(a),
 		resultsCommand(a), pauseCommand(a), resumeCommand(a), cancelCommand(a), retryCommand(a), pruneCommand(a),
 		localCommand(a),
 	} {
@@ -55,7 +55,7 @@ reached or started, 4 the map or the command failed as a whole, 130 interrupted.
 	root.AddCommand(versionCommand(a))
 	for _, c := range root.Commands() {
 		switch {
-		case slices.Contains([]string{"faults", "logs", "results"}, c.Name()):
+		case slices.Contains([]string{"show", "logs", "results"}, c.Name()):
 			c.ValidArgsFunction = andHere(a.Completion(mapIDs))
 		case strings.HasSuffix(c.Use, " ID"):
 			c.ValidArgsFunction = a.Completion(mapIDs)

@@ -23,7 +23,7 @@ import (
 
 type devFlags struct {
 	taskFlags
-	tasks        string
+	tasks, data  string
 	port, uiPort int
 	headless     bool
 	noWorker     bool

@@ -172,7 +172,7 @@ succeeded, 1 when some failed. Ctrl-C leaves the map running.`,
 		if err != nil {
 			return explain(a, err)
 		}
-		end.Causes = causesOf(ctx, conn, end.Summary)
+		end.Causes = causesOf(ctx, conn, &starter.Detail{MapInfo: starter.MapInfo{ID: h.ID, Failed: end.Failed}, Summary: &end.Summary})
 		if err := printReport(a, end, asJSON, a.Command("retry "+h.ID)); err != nil {
 			return err
 		}
@@ -257,27 +257,4 @@ func printReport(a *app.App, end *report, asJSON bool, retry string) error {
 		}
 	}
 	return nil
-}
-
-const looking = 5 * time.Second
-
-func causesOf(ctx context.Context, conn *app.Connection, summary gpumux.Summary) []starter.Cause {
-	ctx, cancel := context.WithTimeout(ctx, looking)
-	defer cancel()
-	var causes starter.Causes
-	for line, err := range conn.Completed(summary).Lines(ctx, starter.ReadOptions{Arrays: true}) {
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			break
-		}
-		if err == nil {
-			err = causes.AddLine(line)
-		}
-		if err != nil {
-			return nil // the kinds are known, and the store says why when the results are fetched
-		}
-		if causes.Count == summary.Failed {
-			break
-		}
-	}
-	return causes.Sorted()
 }

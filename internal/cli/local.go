@@ -23,8 +23,8 @@ func localCommand(a *app.App) *cobra.Command {
 		Use:   "local [--remove ID... | --remove --all]",
 		Short: "List what `map --local` left to go on with, or remove it",
 		Long: `List the maps that commands with --local left to go on with, and those that --id keeps: where each command
-was given, and how much disk it takes. Maps with a --data folder of their own are not among them. --remove
-deletes the state of those named; finished items of theirs that were not written are lost.
+was given, and how much disk it takes. --remove deletes the state of those named; finished items of theirs
+that were not written are lost. They lie below ~/.local/state, or XDG_STATE_HOME.
 
 Maps without --id that nobody used for 30 days go by themselves. So do, the oldest first, those whose results
 were written and that stay for a retry of what failed, when they take more than 1 GiB in all.`,

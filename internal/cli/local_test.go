@@ -36,8 +36,8 @@ func leave(t *testing.T, root, id string, used time.Time, command ...string) str
 	return path
 }
 
-// use keeps a folder in use for a map until the test ends.
-func use(t *testing.T, data, id string) {
+// use keeps the folder of a map in use until the test ends.
+func use(t *testing.T, id string) {
 	t.Helper()
 	task, err := local.FindTask("", local.TaskOptions{Command: []string{"cat"}})
 	require.NoError(t, err)
@@ -45,7 +45,7 @@ func use(t *testing.T, data, id string) {
 	begun, over := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(over)
-		_, _, _ = local.Map(ctx, local.Options{Task: task, ServerOptions: local.ServerOptions{Data: data},
+		_, _, _ = local.Map(ctx, local.Options{Task: task,
 			Server: func(ctx context.Context, _ local.ServerOptions) (local.Server, error) {
 				close(begun)
 				<-ctx.Done()
@@ -79,10 +79,11 @@ func TestLocal_ListsAndRemoves(t *testing.T) {
 	now := time.Now().Truncate(time.Second)
 	old := leave(t, root, "map-old", now.Add(-time.Hour), "gpumux", "map", "a.py:f", "--in", "it's items.jsonl", "--local")
 	kept := leave(t, root, "map-kept", now.Add(-time.Minute))
-	require.NoError(t, os.MkdirAll(filepath.Join(kept, "delivered"), 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(kept, "delivered", "map-kept"), []byte("run\n"), 0o600))
+	note := filepath.Join(kept, "map.json")
+	require.NoError(t, os.WriteFile(note, []byte(`{"delivered":"run"}`), 0o600))
+	require.NoError(t, os.Chtimes(note, now.Add(-time.Minute), now.Add(-time.Minute)))
 	busy := leave(t, root, "map-busy", now)
-	use(t, busy, "map-busy")
+	use(t, "map-busy")
 
 	states := listLocal(t)
 	require.Len(t, states, 3)

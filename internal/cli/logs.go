@@ -18,7 +18,7 @@ func logsCommand(a *app.App) *cobra.Command {
 		Use:   "logs ID",
 		Short: "Show what items of a map printed",
 		Long: `Show what items of a map printed or logged, each line behind the index of its item. Output comes with the
-result of its item; --follow waits for results that are still to come, and with --item shows about once a
+result of its item; --follow waits for results that a server still gives, and with --item shows about once a
 second what the item prints while it runs. Of a process that died it is the last that it printed.
 
 An ID of a map with --local is looked for on this machine first; its command need not run any more.`,
@@ -36,6 +36,9 @@ An ID of a map with --local is looked for on this machine first; its command nee
 			return err
 		}
 		defer s.close()
+		if follow && s.handle == nil && s.running() {
+			return app.Usage("--follow: map %s runs in a command with --local; `gpumux logs %s` has what finished items printed", s.id, s.id)
+		}
 		if c.Flags().Changed("item") {
 			return logOf(c.Context(), a, s, item, follow)
 		}

@@ -148,7 +148,7 @@ func (r *mapRun) runHere(ctx context.Context) error {
 		return err
 	}
 	o := r.a.LocalOptions(true)
-	o.Data, o.Task, o.Headless, o.Brief = f.data, task, !r.a.Console.Redraws(), true
+	o.Task, o.Headless, o.Brief = task, !r.a.Console.Redraws(), true
 	if err := devicesHere(ctx, r.a, f.taskFlags, &o); err != nil {
 		return err
 	}
@@ -167,13 +167,13 @@ func (r *mapRun) runHere(ctx context.Context) error {
 	delivered, err := r.finish(s.Context(), nil)
 	if errors.Is(err, app.ErrInterrupted) {
 		r.a.Console.Say("stopping; the same command goes on with map %s (its state is in %s)", h.ID, s.Data)
-		if f.data == "" && h.Output != "" {
+		if h.Output != "" {
 			r.a.Console.Say("  the results so far: `gpumux results %s --partial`", h.ID)
 		}
 		return app.Exit(app.ExitInterrupted)
 	}
 	s.Ended(delivered, err)
-	if delivered && f.data == "" && f.id != "" && h.Entry == starter.EntryStarted {
+	if delivered && f.id != "" && h.Entry == starter.EntryStarted {
 		r.a.Console.Note("  state      %s (until you delete it)", s.Data)
 	}
 	return err

@@ -37,7 +37,6 @@ type taskFlags struct {
 	pool   config.Pool
 	task   local.TaskOptions
 	local  bool
-	data   string
 	noWait bool
 }
 
@@ -45,10 +44,8 @@ func (f *taskFlags) register(flags *pflag.FlagSet) {
 	const local = "with --local: "
 	flags.StringSliceVar(&f.input.Ladder, "pool", nil, "pools to use, first choice first, such as gpu,cpu; one device of a pool is pool@host/device (default gpu; with --local what the machine has)")
 	flags.DurationVar((*time.Duration)(&f.input.Patience), "patience", 0, "how long a pool may lack a worker with a healthy device before the next one takes its work (default 1m)")
-	flags.DurationVar((*time.Duration)(&f.input.PoolTimeout), "pool-timeout", 0, "fail when no pool has had a worker with a healthy device for so long (default: wait)")
 	flags.BoolVar(&f.noWait, "no-wait", false, "fail when no worker serves the pool, instead of waiting for one")
 	flags.BoolVar(&f.local, "local", false, "start a server and a worker for this command alone; TASK is file.py:function")
-	flags.StringVar(&f.data, "data", "", local+"folder of the state (default below ~/.local/state/gpumux/local)")
 	f.registerHere(flags, local)
 }
 
@@ -157,7 +154,6 @@ func (f *mapFlags) registerOptions(flags *pflag.FlagSet) {
 	flags.IntVar(&f.input.Attempts, "attempts", 1, "how often an item that raises is tried")
 	flags.DurationVar((*time.Duration)(&f.input.Backoff), "backoff", 0, "pause before an item that raised is tried again, without a slot; it doubles, up to 1m (default none)")
 	flags.DurationVar((*time.Duration)(&f.input.MapTimeout), "map-timeout", 0, "longest time of the whole map; what has finished is kept (default: none)")
-	flags.DurationVar((*time.Duration)(&f.input.Delay), "delay", 0, "pause before the first item (default: none)")
 	flags.StringVar((*string)(&f.input.MaxFailures), "max-failures", "", "end when more items have failed than this `number`, such as 10 or 5%; 0: at the first")
 	flags.StringVar(&f.input.Reduce, "reduce", "", "one value of all: a task that makes one value of a pair [a, b], such as add.py:add, or with --local builtins:sum")
 	flags.IntVar(&f.input.Chunk, "chunk", 0, "items per chunk (default: learnt)")

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -29,16 +30,27 @@ func itemsHere(ctx context.Context, a *app.App, f *mapFlags, m *starter.Map) err
 	if !values {
 		return readItems(ctx, a, f, m)
 	}
+	state, err := local.StateOf(id)
+	if err != nil {
+		return err
+	}
 	_, keys, err := a.ReadKeys()
 	if err != nil {
 		return err
 	}
-	st, output, err := local.Results(ctx, f.data, id, keys)
+	none := app.Usage("--in results:%s: there are no results of a finished map %s in %s; a local map keeps them if it was given an --id", id, id, state.Path)
+	if state.Output == "" {
+		return none
+	}
+	st, err := state.Store(ctx, keys)
 	if err != nil {
 		return err
 	}
 	defer st.Close()
-	err = files.Values(func() (io.ReadCloser, error) { return st.Objects.Read(ctx, output, 0, -1) }, f.source.In[0], m)
+	if whole, err := st.Objects.Exists(ctx, state.Output); err != nil || !whole {
+		return cmp.Or(err, none)
+	}
+	err = files.Values(func() (io.ReadCloser, error) { return st.Objects.Read(ctx, state.Output, 0, -1) }, f.source.In[0], m)
 	return checkKey(err, m)
 }
 

@@ -98,7 +98,7 @@ func runOne(a *app.App, c *cobra.Command, args []string, f *runFlags) error {
 		return err
 	}
 	o := a.LocalOptions(true)
-	o.Data, o.Task, o.Headless, o.Brief = f.data, here, true, true
+	o.Task, o.Headless, o.Brief = here, true, true
 	if err := devicesHere(ctx, a, f.taskFlags, &o); err != nil {
 		return err
 	}

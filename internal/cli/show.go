@@ -9,6 +9,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/app"
 	"github.com/gpumux/gpumux/internal/local"
 	"github.com/gpumux/gpumux/internal/screen"
@@ -19,43 +20,85 @@ import (
 func showCommand(a *app.App) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show ID",
-		Short: "Show how a map stands, or which leases a workflow has",
-		Long: `Show how a map stands, or which leases a workflow has.
+		Short: "Show how a map stands and why items failed, or which leases a workflow has",
+		Long: `Show how a map stands, or which leases a workflow has. Failed items are grouped by cause: how many, on which
+devices, an example, the end of its traceback, and what to do next.
 
 An ID of a map with --local is looked for on this machine first; its command need not run any more.`,
-		Example: "  gpumux show embed-3fa92c01d4e5",
+		Example: "  gpumux show embed-3fa92c01d4e5\n  gpumux show embed-3fa92c01d4e5 --json | jq '.causes[].example.index'",
 		Args:    app.OneID,
 	}
-	asJSON := c.Flags().Bool("json", false, "print JSON")
-	a.OnServer(c, func(ctx context.Context, conn *app.Connection, args []string) error {
-		d, err := conn.Show(ctx, args[0])
-		if errors.As(err, new(*starter.NotMapError)) {
-			return showLeases(ctx, a, conn, args[0], *asJSON)
-		}
-		if err != nil {
-			return err
-		}
-		var causes []starter.Cause
-		if d.Summary != nil {
-			causes = causesOf(ctx, conn, *d.Summary)
-		}
-		if *asJSON {
-			return app.PrintJSON(a.Stdout, struct {
-				*starter.Detail
-				Causes []starter.Cause `json:"causes,omitempty"`
-			}{d, causes})
-		}
-		show.Detail(a.Stdout, d, causes, conn.Link(d.ID), time.Now())
-		return nil
-	})
-	there := c.RunE
+	asJSON := c.Flags().Bool("json", false, "print JSON, with whole tracebacks")
+	a.ConnectionFlags(c)
+	a.StoreFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if state, here := stateHere(a, args[0]); here {
 			return showHere(c.Context(), a, state, *asJSON)
 		}
-		return there(c, args)
+		return showThere(c.Context(), a, args[0], *asJSON)
 	}
 	return c
+}
+
+func showThere(ctx context.Context, a *app.App, id string, asJSON bool) error {
+	conn, err := a.ConnectWithStore(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	d, err := conn.Show(ctx, id)
+	if errors.As(err, new(*starter.NotMapError)) {
+		return showLeases(ctx, a, conn, id, asJSON)
+	}
+	if err != nil {
+		return err
+	}
+	causes := causesOf(ctx, conn, d)
+	if asJSON {
+		return app.PrintJSON(a.Stdout, struct {
+			*starter.Detail
+			Causes []starter.Cause `json:"causes,omitempty"`
+		}{d, causes})
+	}
+	show.Detail(a.Stdout, d, causes, conn.Link(d.ID), time.Now())
+	if d.Summary != nil && d.Failed > 0 {
+		fmt.Fprintf(a.Stdout, "\nto run the failed items again: %s\n", a.Command("retry "+d.ID))
+	}
+	return nil
+}
+
+const looking = 5 * time.Second
+
+// causesOf groups the failed items of a map by cause, as far as they can be read in a
+// while. None where the store cannot be read.
+func causesOf(ctx context.Context, conn *app.Connection, d *starter.Detail) []starter.Cause {
+	if d.Failed == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, looking)
+	defer cancel()
+	h, o := conn.Completed(gpumux.Summary{}), starter.ReadOptions{SoFar: true, Arrays: true}
+	if d.Summary != nil {
+		h, o.SoFar = conn.Completed(*d.Summary), false
+	} else if open, err := conn.Open(ctx, d.ID); err == nil {
+		h = open
+	}
+	var causes starter.Causes
+	for line, err := range h.Lines(ctx, o) {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			break
+		}
+		if err == nil {
+			err = causes.AddLine(line)
+		}
+		if err != nil {
+			return nil // the kinds are known, and the store says why when the results are fetched
+		}
+		if causes.Count == d.Failed && d.Summary != nil {
+			break
+		}
+	}
+	return causes.Sorted()
 }
 
 func showHere(ctx context.Context, a *app.App, state local.State, asJSON bool) error {
@@ -64,24 +107,31 @@ func showHere(ctx context.Context, a *app.App, state local.State, asJSON bool) e
 		return err
 	}
 	defer s.close()
-	var faults show.Faults
-	if err := faults.Read(s.lines); err != nil {
-		return err
+	var found starter.Causes
+	results := int64(0)
+	for line, err := range s.lines {
+		if err == nil {
+			err = found.AddLine(line)
+		}
+		if err != nil {
+			return err
+		}
+		results++
 	}
-	succeeded := faults.Results - faults.Failed
+	succeeded, failed, causes := results-found.Count, found.Count, found.Sorted()
 	if asJSON {
 		return app.PrintJSON(a.Stdout, struct {
 			local.State
 			Succeeded int64           `json:"succeeded"`
 			Failed    int64           `json:"failed"`
 			Causes    []starter.Cause `json:"causes,omitempty"`
-		}{state, succeeded, faults.Failed, faults.Causes})
+		}{state, succeeded, failed, causes})
 	}
 	to := screen.Visible(a.Stdout)
 	screen.Field(to, "map", "%s", state.ID)
 	screen.Field(to, "status", "%s", state.State)
 	screen.Field(to, "succeeded", "%s", humanize.Comma(succeeded))
-	screen.Field(to, "failed", "%s", humanize.Comma(faults.Failed))
+	screen.Field(to, "failed", "%s", humanize.Comma(failed))
 	screen.Field(to, "folder", "%s", state.Folder)
 	screen.Field(to, "command", "%s", app.ShellLine(state.Command))
 	screen.Field(to, "state", "%s", state.Path)
@@ -91,10 +141,7 @@ func showHere(ctx context.Context, a *app.App, state local.State, asJSON bool) e
 	for _, text := range state.Notices {
 		fmt.Fprintf(to, "  %s\n", screen.OneLine(text, 400))
 	}
-	if faults.Failed > 0 {
-		fmt.Fprint(to, "\nfailed items\n")
-		show.Causes(to, "  ", faults.Failed, faults.Causes)
-	}
+	show.Faults(to, state.ID, failed, causes)
 	return nil
 }
 

@@ -16,18 +16,17 @@ type sofar struct {
 	id, status string
 	// items counts the map's items; -1 if unknown.
 	items int64
-	// lines are its results. Of a map that is followed they go on until it ends.
+	// lines are its results. Of a map on a server that is followed they go on until it ends.
 	lines iter.Seq2[[]byte, error]
 	// results has the files that items keep.
 	results *starter.Handle
 	// whole says that every item has a result.
 	whole bool
-	// handle is nil for a map of this machine. On a server, summary is of a map that
-	// completed, and ended says why one did not.
-	handle  *starter.Handle
-	summary *gpumux.Summary
-	ended   *starter.EndedError
-	close   func()
+	// handle is nil for a map of this machine. On a server, ended says why a map did not
+	// complete.
+	handle *starter.Handle
+	ended  *starter.EndedError
+	close  func()
 }
 
 func (s *sofar) running() bool { return s.status == string(starter.StatusRunning) }
@@ -56,7 +55,7 @@ func soFarHere(ctx context.Context, a *app.App, state local.State, o starter.Rea
 	if s.whole, err = st.Objects.Exists(ctx, state.Output); err == nil && s.whole {
 		s.lines = s.results.Lines(ctx, o)
 	} else {
-		s.lines = state.Lines(ctx, st, !o.SoFar)
+		s.lines = state.Lines(ctx, st)
 	}
 	return s, nil
 }
@@ -90,7 +89,7 @@ func soFarThere(ctx context.Context, conn *app.Connection, id string, o starter.
 	summary, err := h.Wait(ctx)
 	switch {
 	case err == nil:
-		s.status, s.items, s.whole, s.summary = string(starter.StatusCompleted), summary.Items, true, &summary
+		s.status, s.items, s.whole = string(starter.StatusCompleted), summary.Items, true
 		s.results = conn.Completed(summary)
 		s.lines = s.results.Lines(ctx, o)
 	case errors.As(err, &s.ended):

@@ -34,8 +34,7 @@ func TestVisible_AllThatIsPrinted(t *testing.T) {
 		},
 		"faults": func(to io.Writer, _ *app.App) {
 			place := starter.Place{Pool: hostile, Device: hostile, Host: hostile, Count: 1}
-			(&show.Faults{ID: hostile, Failed: 3, Fault: fault, Causes: []starter.Cause{{Count: 3, Example: results[0],
-				Places: []starter.Place{place}}}}).Print(to, hostile)
+			show.Faults(screen.Visible(to), hostile, 4, []starter.Cause{{Count: 3, Example: results[0], Places: []starter.Place{place}}})
 		},
 		"columns": func(to io.Writer, _ *app.App) { require.NoError(t, screen.Table(to, [][]string{{hostile, hostile}})) },
 		"say":     func(_ io.Writer, a *app.App) { a.Console.Say("gpumux: %v", fault) },

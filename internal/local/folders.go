@@ -9,7 +9,6 @@ import (
 	"iter"
 	"net/url"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -37,8 +36,8 @@ func Folder(parts ...string) (string, error) {
 // State describes the folder of a map.
 type State struct {
 	ID string `json:"id"`
-	// State is running, interrupted (its command goes on with it), kept (its results were
-	// written; its own ID keeps it) or half removed (of no use any more).
+	// State is running, interrupted (its command goes on with it) or kept (its results were
+	// written).
 	State string `json:"state"`
 	// Folder is where the map was started, Command how.
 	Folder  string   `json:"folder,omitempty"`
@@ -46,9 +45,11 @@ type State struct {
 	// Fingerprint is as in starter.Map, Output the key of the results file.
 	Fingerprint string `json:"fingerprint,omitempty"`
 	Output      string `json:"output,omitempty"`
-	// Made says that this package chose the ID and the folder.
-	Made  bool  `json:"made,omitempty"`
-	Bytes int64 `json:"bytes"`
+	// Made says that this package chose the ID. Delivered is the first run of the map whose
+	// results were written.
+	Made      bool   `json:"made,omitempty"`
+	Delivered string `json:"delivered,omitempty"`
+	Bytes     int64  `json:"bytes"`
 	// Used is when something in it last changed.
 	Used time.Time `json:"used"`
 	Path string    `json:"path"`
@@ -61,10 +62,6 @@ const (
 	noteFile = "map.json"
 	// removedSuffix ends the name of a folder that is being deleted; no ID ends so.
 	removedSuffix = "~"
-	halfRemoved   = "half removed"
-	running       = "running"
-	// followPause is between two looks whether a map still runs.
-	followPause = 250 * time.Millisecond
 )
 
 // States describes the maps that have folders of their own, the last used first.
@@ -79,7 +76,7 @@ func States() ([]State, error) {
 	}
 	states := []State{}
 	for _, entry := range entries {
-		if entry.IsDir() {
+		if entry.IsDir() && !strings.HasSuffix(entry.Name(), removedSuffix) {
 			states = append(states, stateAt(filepath.Join(root, entry.Name())))
 		}
 	}
@@ -104,14 +101,11 @@ func stateAt(path string) State {
 	said, _ := os.ReadFile(filepath.Join(path, noticesFile))
 	s.Notices = strings.FieldsFunc(string(said), func(char rune) bool { return char == '\n' })
 	s.ID, s.Path, s.State = filepath.Base(path), path, "interrupted"
-	if strings.HasSuffix(s.ID, removedSuffix) {
-		s.State = halfRemoved
-	}
-	if _, err := os.Stat(filepath.Join(path, "delivered", s.ID)); err == nil {
+	if s.Delivered != "" {
 		s.State = "kept"
 	}
 	if held(path) {
-		s.State = running
+		s.State = "running"
 	}
 	// Unreadable and vanished files do not count.
 	_ = filepath.WalkDir(path, func(_ string, entry fs.DirEntry, err error) error {
@@ -141,27 +135,13 @@ func (s State) Store(ctx context.Context, keys store.Keys) (*store.Store, error)
 }
 
 // Lines yields the results that the map has stored in st so far, as lines, each once and
-// in no order. With follow it goes on while the map runs; an empty line says that nothing
-// more is there at the moment.
-func (s State) Lines(ctx context.Context, st *store.Store, follow bool) iter.Seq2[[]byte, error] {
-	return func(yield func([]byte, error) bool) {
-		folder, err := st.Folder(contract.PartsOf(s.Output))
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		var over chan struct{}
-		if follow {
-			over = make(chan struct{})
-			go func() {
-				defer close(over)
-				for held(s.Path) && ctx.Err() == nil {
-					time.Sleep(followPause)
-				}
-			}()
-		}
-		folder.Tail(true).Lines(ctx, over)(yield)
+// in no order.
+func (s State) Lines(ctx context.Context, st *store.Store) iter.Seq2[[]byte, error] {
+	folder, err := st.Folder(contract.PartsOf(s.Output))
+	if err != nil {
+		return func(yield func([]byte, error) bool) { yield(nil, err) }
 	}
+	return folder.Tail(true).Lines(ctx, nil)
 }
 
 func storeIn(data string) string {
@@ -170,9 +150,12 @@ func storeIn(data string) string {
 
 // Remove deletes the folder and the results in it, delivered or not.
 func (s State) Remove() error {
-	hold, _, err := claimFolder(s.Path, s.ID)
+	hold, pid, err := claimFolder(s.Path)
 	if err != nil {
 		return err
+	}
+	if hold == nil {
+		return unavailable("local map %s runs in process %d; stop it first", s.ID, pid)
 	}
 	defer hold.Close()
 	if err := removeFolder(s.Path); err != nil {
@@ -181,7 +164,7 @@ func (s State) Remove() error {
 	return nil
 }
 
-// removeFolder renames a data folder before it deletes it.
+// removeFolder renames a data folder before it deletes it, so that nothing is half there.
 func removeFolder(data string) error {
 	gone := data + removedSuffix
 	err := os.RemoveAll(gone)
@@ -203,7 +186,16 @@ const (
 // tidy removes the folders of maps without a user's ID that were unused for keptFor.
 // Where the results were written it also removes the oldest beyond keptBytes in all.
 func tidy(now time.Time) error {
-	states, err := States()
+	root, err := Folder("local")
+	if err != nil {
+		return err
+	}
+	halves, _ := filepath.Glob(filepath.Join(root, "*"+removedSuffix))
+	for _, half := range halves {
+		err = errors.Join(err, os.RemoveAll(half))
+	}
+	states, unread := States()
+	err = errors.Join(err, unread)
 	var bytes int64
 	for _, s := range states {
 		if !s.Made || s.State == "running" {
@@ -219,67 +211,43 @@ func tidy(now time.Time) error {
 	return err
 }
 
-// note writes down how to go on with the session's map, which runs without the note too.
-func (s *Session) note(fingerprint string) {
-	dir, err := os.Getwd()
-	if err == nil {
+// write notes how to go on with the session's map, which runs without the note too.
+func (s *Session) write() {
+	var err error
+	if s.note.Folder, err = os.Getwd(); err == nil {
 		var data []byte
-		noted := State{ID: s.handle.ID, Folder: dir, Command: s.o.Command, Fingerprint: fingerprint, Output: s.handle.Output, Made: s.made}
-		if data, err = json.Marshal(noted); err == nil {
+		if data, err = json.Marshal(s.note); err == nil {
 			err = os.WriteFile(filepath.Join(s.Data, noteFile), data, 0o600)
 		}
 	}
 	if err != nil {
-		s.say("note the command in %s: %v; `gpumux local` will not show it", s.Data, err)
+		s.say("note in %s how far the map is: %v; `gpumux local` does not show it, and the same command writes its results again", s.Data, err)
 	}
-}
-
-// Results opens the store of a finished map and finds its newest results file there. Data
-// is the folder that the map's command named, if it did.
-func Results(ctx context.Context, data, id string, keys store.Keys) (st *store.Store, output string, err error) {
-	if data == "" {
-		data, err = Folder("local", id)
-	} else {
-		data, err = filepath.Abs(data)
-	}
-	if err != nil {
-		return nil, "", err
-	}
-	stored := os.DirFS(filepath.Join(data, "store"))
-	files, _ := fs.Glob(stored, path.Join("maps", id, "*", contract.ArraysOutput)) // one per run
-	var newest time.Time
-	for _, file := range files {
-		if info, err := fs.Stat(stored, file); err == nil && info.ModTime().After(newest) {
-			newest, output = info.ModTime(), file
-		}
-	}
-	if output == "" {
-		return nil, "", mistake("there are no results of a finished map %s in %s; a local map keeps them if it was given an ID or a folder",
-			id, data)
-	}
-	if st, err = store.Open(ctx, storeIn(data), keys); err != nil {
-		return nil, "", &UnavailableError{err}
-	}
-	return st, output, nil
 }
 
 const (
-	// lockFile names the process and, where it runs one, the map that use a data folder.
+	// lockFile names the process that uses a data folder.
 	lockFile = "temporal.lock"
 	// leaveLimit is how long a folder's next user waits for one that may be stopping.
 	leaveLimit, leaveCheck = 5 * time.Second, 50 * time.Millisecond
 )
 
-// holdFolder makes a data folder and locks it for a map, or for a server when id is
-// empty. The system releases the lock of a dead process; the lock file stays.
-func holdFolder(ctx context.Context, data, id string) (*os.File, error) {
+// holdFolder makes a data folder and locks it, for a map or for a server alone. The
+// system releases the lock of a dead process; the lock file stays.
+func holdFolder(ctx context.Context, data string, isMap bool) (*os.File, error) {
 	for until := time.Now().Add(leaveLimit); ; time.Sleep(leaveCheck) {
 		if err := makeFolder(data); err != nil { // a map that has just ended removes it
 			return nil, err
 		}
-		hold, same, err := claimFolder(data, id)
-		if err == nil || !same || ctx.Err() != nil || time.Now().After(until) {
+		hold, pid, err := claimFolder(data)
+		switch {
+		case hold != nil || err != nil:
 			return hold, err
+		case ctx.Err() == nil && time.Now().Before(until):
+		case isMap:
+			return nil, unavailable("this map runs already in process %d; wait for it, or stop it with `kill -INT %d` and give the command again to go on", pid, pid)
+		default:
+			return nil, unavailable("%s is in use by process %d; stop it, or give another folder", data, pid)
 		}
 	}
 }
@@ -298,47 +266,41 @@ func makeFolder(data string) error {
 	return nil
 }
 
-// claimFolder locks a folder, or says who uses it, and whether that is for the same map.
-func claimFolder(data, id string) (hold *os.File, same bool, err error) {
+// claimFolder locks a folder. It returns no lock but the process where another has it,
+// and neither where the folder was removed meanwhile.
+func claimFolder(data string) (hold *os.File, pid int, err error) {
 	path := filepath.Join(data, lockFile)
-	hold, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, errors.Is(err, fs.ErrNotExist), unavailable("lock %s: %w; make the folder writable, or give another folder", data, err)
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, 0, nil
+	case err != nil:
+		return nil, 0, unavailable("lock %s: %w; make the folder writable, or give another folder", data, err)
 	}
-	file := hold
 	defer func() {
-		if err != nil {
+		if hold == nil {
 			_ = file.Close()
 		}
 	}()
-	err = unix.Flock(int(hold.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		var pid int
-		var user string
-		_, _ = fmt.Fscanln(hold, &pid, &user) // a server's lock names no map
-		switch user {
-		case "":
-			return nil, id == "", unavailable("%s is in use by process %d; stop it, or give another folder", data, pid)
-		case id:
-			return nil, true, unavailable("this map runs already in process %d; wait for it, or stop it with `kill -INT %d` and give the command again "+
-				"to go on", pid, pid)
-		}
-		return nil, false, unavailable("%s is in use by process %d for map %s; give another folder, or wait for it", data, pid, user)
+		_, _ = fmt.Fscanln(file, &pid)
+		return nil, pid, nil
 	}
 	if err == nil {
 		now, gone := os.Stat(path)
-		if mine, _ := hold.Stat(); gone != nil || !os.SameFile(now, mine) {
-			return nil, true, unavailable("%s was removed meanwhile; give the command again", data)
+		if mine, _ := file.Stat(); gone != nil || !os.SameFile(now, mine) {
+			return nil, 0, nil
 		}
-		err = hold.Truncate(0)
+		err = file.Truncate(0)
 	}
 	if err == nil {
-		_, err = hold.WriteAt(fmt.Appendf(nil, "%d %s\n", os.Getpid(), id), 0)
+		_, err = file.WriteAt(fmt.Appendln(nil, os.Getpid()), 0)
 	}
 	if err != nil {
-		return nil, false, unavailable("lock %s: %w; give another folder, on a file system with locks", data, err)
+		return nil, 0, unavailable("lock %s: %w; give another folder, on a file system with locks", data, err)
 	}
-	return hold, false, nil
+	return file, 0, nil
 }
 
 // held reports whether a process uses a data folder.

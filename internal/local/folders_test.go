@@ -16,8 +16,8 @@ func TestStates_OfFolders(t *testing.T) {
 	states, err := local.States()
 	require.NoError(t, err)
 	require.Empty(t, states)
-	require.ErrorIs(t, mapIn(t, "", "busy", func() {
-		for _, name := range []string{"broken", "broken~", "kept/delivered"} {
+	require.ErrorIs(t, mapIn(t, "busy", func() {
+		for _, name := range []string{"broken", "broken~", "kept"} {
 			path, err := local.Folder("local", name)
 			require.NoError(t, err)
 			require.NoError(t, os.MkdirAll(path, 0o700))
@@ -25,10 +25,9 @@ func TestStates_OfFolders(t *testing.T) {
 		}
 		kept, err := local.StateOf("kept")
 		require.NoError(t, err)
-		write(t, filepath.Join(kept.Path, "delivered", "kept"), "run\n")
-		write(t, filepath.Join(kept.Path, "map.json"), `{"id":"other","folder":"/work","command":["gpumux","map"],"output":"maps/kept/results.jsonl"}`)
+		write(t, filepath.Join(kept.Path, "map.json"), `{"id":"other","delivered":"run","folder":"/work","command":["gpumux","map"],"output":"maps/kept/results.jsonl"}`)
 		old := time.Now().Add(-time.Hour)
-		for _, name := range []string{"kept/delivered/map.json", "kept/delivered/kept", "kept/map.json", "kept/delivered", "kept"} {
+		for _, name := range []string{"kept/map.json", "kept"} {
 			require.NoError(t, os.Chtimes(filepath.Join(filepath.Dir(kept.Path), name), old, old))
 		}
 
@@ -38,14 +37,14 @@ func TestStates_OfFolders(t *testing.T) {
 		for _, s := range states {
 			how[s.ID] = s.State
 		}
-		require.Equal(t, map[string]string{"busy": "running", "broken": "interrupted", "broken~": "half removed", "kept": "kept"}, how)
+		require.Equal(t, map[string]string{"busy": "running", "broken": "interrupted", "kept": "kept"}, how)
 		last := states[len(states)-1]
 		require.Equal(t, []any{"kept", "/work", "maps/kept/results.jsonl", old.Unix()}, []any{last.ID, last.Folder, last.Output, last.Used.Unix()})
 		require.NoError(t, last.Remove())
 		require.NoDirExists(t, last.Path)
 		busy, err := local.StateOf("busy")
 		require.NoError(t, err)
-		require.ErrorContains(t, busy.Remove(), "this map runs already")
+		require.ErrorContains(t, busy.Remove(), "runs in process")
 		require.DirExists(t, busy.Path)
 	}), errAway)
 	busy, err := local.StateOf("busy")

@@ -20,11 +20,11 @@ var errAway = errors.New("the port is taken")
 func noServer(context.Context, local.ServerOptions) (local.Server, error) { return nil, errAway }
 
 // mapIn starts a map whose server says that it is away, after it has called in between.
-func mapIn(t *testing.T, data, id string, between func()) error {
+func mapIn(t *testing.T, id string, between func()) error {
 	t.Helper()
 	task, err := local.FindTask("", local.TaskOptions{Command: []string{"cat"}})
 	require.NoError(t, err)
-	_, _, err = local.Map(t.Context(), local.Options{Task: task, ServerOptions: local.ServerOptions{Data: data},
+	_, _, err = local.Map(t.Context(), local.Options{Task: task,
 		Server: func(context.Context, local.ServerOptions) (local.Server, error) {
 			between()
 			return nil, errAway
@@ -33,15 +33,14 @@ func mapIn(t *testing.T, data, id string, between func()) error {
 }
 
 func TestMap_OneProcessPerFolder(t *testing.T) {
-	data := t.TempDir()
-	err := mapIn(t, data, "embed-1", func() {
+	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	err := mapIn(t, "embed-1", func() {
 		unwanted := func() { t.Error("a second server in one folder") }
-		err := mapIn(t, data, "embed-1", unwanted)
+		err := mapIn(t, "embed-1", unwanted)
 		require.ErrorContains(t, err, "this map runs already in process "+strconv.Itoa(os.Getpid()))
-		require.NotContains(t, err.Error(), "--data")
 		require.ErrorAs(t, err, new(*local.UnavailableError))
-		require.ErrorContains(t, mapIn(t, data, "other", unwanted), "for map embed-1; give another folder")
+		require.ErrorIs(t, mapIn(t, "other", func() {}), errAway, "another map has a folder of its own")
 	})
 	require.ErrorIs(t, err, errAway)
-	require.ErrorIs(t, mapIn(t, data, "other", func() {}), errAway, "the folder is free again")
+	require.ErrorIs(t, mapIn(t, "embed-1", func() {}), errAway, "the folder is free again")
 }

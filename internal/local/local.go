@@ -27,8 +27,9 @@ import (
 type Options struct {
 	// Server starts the embedded Temporal, such as that of package devserver.
 	Server func(ctx context.Context, o ServerOptions) (Server, error)
-	// ServerOptions are passed on to Server. Data is the folder of the whole state; default:
-	// one of the map's own, else a temporary one. Token is not for the caller to choose.
+	// ServerOptions are passed on to Server. Data is the folder of the whole state of what
+	// Open starts; default: a temporary one. A map has a folder of its own. Token is not for
+	// the caller to choose.
 	ServerOptions
 	// Public lets everybody on this machine in. Default: they need Session.Token.
 	Public bool

@@ -16,19 +16,20 @@ import (
 // of its own, not the lock on a file that is gone.
 func TestHoldFolder_OfAMapThatEnds(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "map-1")
-	first, err := holdFolder(t.Context(), data, "map-1")
+	first, err := holdFolder(t.Context(), data, true)
 	require.NoError(t, err)
 	got := make(chan *os.File, 1)
 	go func() {
-		hold, err := holdFolder(t.Context(), data, "map-1")
+		hold, err := holdFolder(t.Context(), data, true)
 		if err != nil {
 			t.Error(err)
 		}
 		got <- hold
 	}()
-	_, same, err := claimFolder(data, "map-1")
-	require.ErrorContains(t, err, "this map runs already in process")
-	require.True(t, same)
+	hold, pid, err := claimFolder(data)
+	require.NoError(t, err)
+	require.Nil(t, hold)
+	require.Equal(t, os.Getpid(), pid)
 	require.NoError(t, removeFolder(data))
 	require.NoError(t, first.Close())
 	second := <-got
@@ -48,13 +49,14 @@ func TestTidy_KeepsWithinBounds(t *testing.T) {
 	keep := func(id string, made, kept bool, age time.Duration, bytes int64) {
 		path, err := Folder("local", id)
 		require.NoError(t, err)
-		require.NoError(t, os.MkdirAll(filepath.Join(path, "delivered"), 0o700))
-		note, err := json.Marshal(State{ID: id, Made: made})
+		require.NoError(t, os.MkdirAll(path, 0o700))
+		noted := State{ID: id, Made: made}
+		if kept {
+			noted.Delivered = "run"
+		}
+		note, err := json.Marshal(noted)
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(path, noteFile), note, 0o600))
-		if kept {
-			require.NoError(t, os.WriteFile(filepath.Join(path, "delivered", id), []byte("run\n"), 0o600))
-		}
 		file, err := os.Create(filepath.Join(path, "sparse"))
 		require.NoError(t, err)
 		require.NoError(t, errors.Join(file.Truncate(bytes), file.Close()))
@@ -71,11 +73,15 @@ func TestTidy_KeepsWithinBounds(t *testing.T) {
 	keep("running", true, true, 31*day, keptBytes)
 	running, err := StateOf("running")
 	require.NoError(t, err)
-	hold, _, err := claimFolder(running.Path, "running")
+	hold, _, err := claimFolder(running.Path)
 	require.NoError(t, err)
 	defer hold.Close()
 
+	half := running.Path + removedSuffix
+	require.NoError(t, os.Mkdir(half, 0o700))
+
 	require.NoError(t, tidy(now))
+	require.NoDirExists(t, half, "whoever removed it was killed")
 	states, err := States()
 	require.NoError(t, err)
 	var left []string

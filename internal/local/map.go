@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -33,15 +32,20 @@ func Map(ctx context.Context, o Options, m *starter.Map) (_ *Session, _ *starter
 	for _, pool := range o.Pools {
 		m.Input.Ladder = append(m.Input.Ladder, pool.Name)
 	}
-	made, own := m.ID == "", o.Data == ""
-	if err := o.place(m); err != nil {
+	made := m.ID == ""
+	if made {
+		if m.ID, err = o.resolve(*m); err != nil {
+			return nil, nil, err
+		}
+	}
+	if o.Data, err = Folder("local", m.ID); err != nil {
 		return nil, nil, err
 	}
 	s, err := open(ctx, o, m)
 	if err != nil {
 		return nil, nil, err
 	}
-	s.made, s.own = made, own
+	s.note.Made = made
 	if err := s.start(*m); err != nil {
 		s.Close(context.WithoutCancel(ctx))
 		return nil, nil, err
@@ -49,25 +53,8 @@ func Map(ctx context.Context, o Options, m *starter.Map) (_ *Session, _ *starter
 	return s, s.handle, nil
 }
 
-// place names a map that has no ID, and the folder of its state.
-func (o *Options) place(m *starter.Map) (err error) {
-	switch {
-	case m.ID != "":
-	case m.Retry && o.Data != "":
-		m.ID, _ = m.Identify()
-	default:
-		if m.ID, err = o.resolve(*m); err != nil {
-			return err
-		}
-	}
-	if o.Data == "" {
-		o.Data, err = Folder("local", m.ID)
-	}
-	return err
-}
-
 func (s *Session) start(m starter.Map) (err error) {
-	if s.made {
+	if s.note.Made {
 		if err := s.unname(&m); err != nil {
 			return err
 		}
@@ -75,10 +62,9 @@ func (s *Session) start(m starter.Map) (err error) {
 	if s.handle, err = s.Start(s.ctx, m); err != nil {
 		return err
 	}
-	if s.own {
-		_, fingerprint := m.Identify()
-		s.note(fingerprint)
-	}
+	s.note.ID, s.note.Output, s.note.Command = s.handle.ID, s.handle.Output, s.o.Command
+	_, s.note.Fingerprint = m.Identify()
+	s.write()
 	return s.reachable(m.Input.Ladder)
 }
 
@@ -94,7 +80,7 @@ func (s *Session) unname(m *starter.Map) error {
 	case errors.As(err, new(*starter.NotFoundError)):
 	case err != nil:
 		return &UnavailableError{err}
-	case s.delivered(last):
+	case stateAt(s.Data).Delivered == last.FirstRunID():
 		m.ID = ""
 	}
 	return nil
@@ -117,36 +103,17 @@ func (s *Session) reachable(pools []string) error {
 	return nil
 }
 
-// alone checks that the folder holds no other unfinished map, which would lack its task.
-func (s *Session) alone(id string) error {
-	maps, err := s.List(s.ctx, starter.ListOptions{Running: true})
-	if err != nil {
-		return &UnavailableError{err}
-	}
-	for _, m := range maps {
-		if m.ID != id {
-			return mistake("%s holds the unfinished map %s of task %s; give that map's command again first (with the ID %s if its task has changed), or give another folder",
-				s.Data, m.ID, m.Task, m.ID)
-		}
-	}
-	return nil
-}
-
 // Ended says how the session's map ended, and whether its results were delivered. Close
-// deletes a folder and ID of this package's choice when all items succeeded and were
-// delivered, or when the input was bad from the start.
+// deletes the folder when nothing in it is of use any more: all items succeeded and were
+// delivered, and its ID is of this package's choice, or the input was bad from the start.
 func (s *Session) Ended(delivered bool, err error) {
 	if delivered {
-		s.deliver()
+		s.note.Delivered = s.handle.FirstRunID()
+		s.write()
 	}
 	var ended *starter.EndedError
-	switch {
-	case !s.own:
-	case errors.As(err, &ended) && ended.Fault.Kind == gpumux.FaultBadInput:
-		s.useless = s.resultless()
-	case s.made:
-		s.useless = delivered && err == nil
-	}
+	bad := errors.As(err, &ended) && ended.Fault.Kind == gpumux.FaultBadInput
+	s.useless = bad && s.resultless() || s.note.Made && delivered && err == nil
 }
 
 // resultless reports whether no item of any map of the folder has a stored result.
@@ -155,80 +122,34 @@ func (s *Session) resultless() bool {
 	return err == nil && len(parts) == 0
 }
 
-func (s *Session) mark(id string) string { return filepath.Join(s.Data, "delivered", id) }
-
-func (s *Session) delivered(h *starter.Handle) bool {
-	run, err := os.ReadFile(s.mark(h.ID))
-	return err == nil && strings.TrimSpace(string(run)) == h.FirstRunID()
-}
-
-func (s *Session) deliver() {
-	mark := s.mark(s.handle.ID)
-	err := os.MkdirAll(filepath.Dir(mark), 0o700)
-	if err == nil {
-		err = os.WriteFile(mark, []byte(s.handle.FirstRunID()+"\n"), 0o600)
-	}
-	if err != nil {
-		s.say("note that the results are written: %v; the same command writes them again", err)
-	}
-}
-
 // resolve gives a map its made ID. A retry takes up the latest map of the task over these
 // items, whatever its edition and options; there must be one. A new edition makes a new
-// map, and people are told.
+// map, and people read which one was stopped.
 func (o *Options) resolve(m starter.Map) (string, error) {
 	id, fingerprint := m.Identify()
-	root, err := Folder("local")
-	if err != nil {
-		return "", err
-	}
-	if _, err := os.Stat(filepath.Join(root, id)); err == nil {
-		return id, nil
-	}
-	if m.Retry {
-		return retryable(m.Input.Task, fingerprint)
-	}
-	if other, ok := earlier(root, id, m.Edition); ok {
-		o.Say(fmt.Sprintf("%s, or what it imports, has changed since map %s was stopped, so this is a new map; "+
-			"to go on with that one, put the code back as it was and give the same command", m.Input.Task, other))
-	}
-	return id, nil
-}
-
-// earlier is the newest such map that was stopped with another edition.
-func earlier(root, id, edition string) (newest string, found bool) {
-	base, ok := strings.CutSuffix(id, "-"+edition)
-	if !ok || edition == "" {
-		return "", false
-	}
-	folders, err := filepath.Glob(filepath.Join(root, base+"-??????"))
-	if err != nil {
-		return "", false
-	}
-	var changed int64
-	for _, folder := range folders {
-		other := filepath.Base(folder)
-		info, err := os.Stat(folder)
-		if err != nil || other == id || info.ModTime().UnixNano() < changed {
-			continue
-		}
-		if _, err := os.Stat(filepath.Join(folder, "delivered", other)); err != nil {
-			newest, changed, found = other, info.ModTime().UnixNano(), true
-		}
-	}
-	return newest, found
-}
-
-// retryable is the ID of the local map of a fingerprint that was used last.
-func retryable(task, fingerprint string) (string, error) {
 	states, err := States()
 	if err != nil {
 		return "", err
 	}
+	if slices.ContainsFunc(states, func(s State) bool { return s.ID == id }) {
+		return id, nil
+	}
+	base, made := strings.CutSuffix(id, "-"+m.Edition)
+	var other string
 	for _, s := range states {
-		if s.Fingerprint == fingerprint && s.State != halfRemoved {
+		switch {
+		case m.Retry && s.Fingerprint == fingerprint:
 			return s.ID, nil
+		case other == "" && made && s.Delivered == "" && strings.HasPrefix(s.ID, base+"-") && len(s.ID) == len(id):
+			other = s.ID
 		}
 	}
-	return "", mistake("%v; a local map whose items all succeeded leaves nothing behind", &starter.NothingToRetryError{Task: task})
+	if m.Retry {
+		return "", mistake("%v; a local map whose items all succeeded leaves nothing behind", &starter.NothingToRetryError{Task: m.Input.Task})
+	}
+	if other != "" {
+		o.Say(fmt.Sprintf("%s, or what it imports, has changed since map %s was stopped, so this is a new map; "+
+			"to go on with that one, put the code back as it was and give the same command", m.Input.Task, other))
+	}
+	return id, nil
 }

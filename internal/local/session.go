@@ -43,9 +43,9 @@ type Session struct {
 	watching sync.WaitGroup
 	// hold is the lock that keeps other processes out of the folder.
 	hold *os.File
-	// handle is the session's map, or nil. made: this package chose its ID; own: its folder.
-	handle    *starter.Handle
-	made, own bool
+	// handle is the session's map, or nil, and note what its folder says of it.
+	handle *starter.Handle
+	note   State
 	// useless lets Close delete the folder.
 	useless bool
 }
@@ -119,20 +119,11 @@ func open(ctx context.Context, o Options, m *starter.Map) (_ *Session, err error
 			s.Close(context.WithoutCancel(ctx))
 		}
 	}()
-	id := ""
-	if m != nil {
-		id = m.ID
-	}
-	if s.hold, err = holdFolder(ctx, s.Data, id); err != nil {
+	if s.hold, err = holdFolder(ctx, s.Data, m != nil); err != nil {
 		return nil, err
 	}
 	if err := s.connect(conf, keys); err != nil {
 		return nil, err
-	}
-	if o.Task != nil {
-		if err := s.alone(id); err != nil {
-			return nil, err
-		}
 	}
 	if m != nil {
 		// A map that does not suit must not get a worker, which would fail and end it.
@@ -212,6 +203,10 @@ func (s *Session) serve() error {
 		return nil
 	}
 	_ = os.Remove(filepath.Join(s.Data, noticesFile))
+	dead := func(string) bool { return true } // nobody else has had a token of this server
+	if s.o.Public {
+		dead = ended
+	}
 	if _, err := s.Fleet().HandOn(s.ctx, dead); err != nil && s.ctx.Err() == nil {
 		// Without it the chunks of a killed worker only come later.
 		s.say("%v", err)
@@ -266,7 +261,7 @@ func (s *Session) Close(ctx context.Context) {
 		if err := removeFolder(s.Data); err != nil {
 			s.say("delete %s: %v", s.Data, err)
 		}
-	} else if s.made && s.own {
+	} else if s.note.Made {
 		if err := tidy(time.Now()); err != nil {
 			s.say("delete the state of old maps: %v", err)
 		}
@@ -327,9 +322,8 @@ func freeBytes(folder string) (int64, bool) {
 	return int64(disk.Bavail) * int64(disk.Bsize), true
 }
 
-// dead reports whether a worker, host/pid, ran on this host and has ended. Its server's
-// data folder is held by this process.
-func dead(identity string) bool {
+// ended reports whether a worker, host/pid, ran on this host and has ended.
+func ended(identity string) bool {
 	host, number, found := strings.Cut(identity, "/")
 	here, err := os.Hostname()
 	if !found || err != nil || host != here {

@@ -122,20 +122,21 @@ func printLines(to io.Writer, title string, lines []string) {
 	}
 }
 
-// printFaults writes the newest failures of a running map, or all of a completed one.
+// printFaults writes why items failed: by causes, else by the newest failures of a map
+// that runs.
 func printFaults(to io.Writer, d *starter.Detail, causes []starter.Cause) {
 	failed := d.Failed
 	if d.Progress != nil {
+		failed = 0 // it goes on
+	}
+	if len(causes) == 0 && d.Progress != nil {
 		var recent starter.Causes
 		for _, result := range d.Progress.Recent {
 			recent.Add(result)
 		}
-		causes, failed = recent.Sorted(), 0
+		causes = recent.Sorted()
 	}
-	if len(causes) > 0 {
-		fmt.Fprint(to, "\nfailed items\n")
-		Causes(to, "  ", failed, causes)
-	}
+	Faults(to, d.ID, failed, causes)
 }
 
 const runningShown = 10

@@ -21,76 +21,6 @@ import (
 	"github.com/gpumux/gpumux/starter"
 )
 
-// Faults are the failures of a map, grouped by cause.
-type Faults struct {
-	ID     string `json:"id"`
-	Status string `json:"status"`
-	// Items counts the map's items, -1 if unknown; Results those with a result; Failed those
-	// that failed.
-	Items   int64           `json:"items"`
-	Results int64           `json:"results"`
-	Failed  int64           `json:"failed"`
-	Causes  []starter.Cause `json:"causes"`
-	// Others counts the failures of further causes.
-	Others int64 `json:"others,omitempty"`
-	// Fault ended the map itself.
-	Fault *gpumux.Fault `json:"fault,omitempty"`
-
-	causes starter.Causes
-}
-
-// Read groups the failures among lines.
-func (f *Faults) Read(lines iter.Seq2[[]byte, error]) error {
-	for line, err := range lines {
-		if err == nil {
-			err = f.causes.AddLine(line)
-		}
-		if err != nil {
-			return err
-		}
-		f.Results++
-	}
-	f.Add()
-	return nil
-}
-
-// Add groups more results.
-func (f *Faults) Add(more ...gpumux.Result) {
-	for _, r := range more {
-		f.causes.Add(r)
-	}
-	f.Failed, f.Causes, f.Others = f.causes.Count, f.causes.Sorted(), f.causes.Others
-}
-
-// Print writes them for people. Retry is the command that runs them again, or empty.
-func (f *Faults) Print(to io.Writer, retry string) {
-	to = screen.Visible(to)
-	items, so := "items", ""
-	if f.Items >= 0 {
-		items = "of " + humanize.Comma(f.Items) + " items"
-	}
-	if f.Items < 0 || f.Results < f.Items {
-		so = fmt.Sprintf(" so far, of %s with a result", humanize.Comma(f.Results))
-	}
-	if f.Failed == 0 {
-		fmt.Fprintf(to, "map %s, %s: no item has failed%s\n", f.ID, f.Status, so)
-	} else {
-		fmt.Fprintf(to, "map %s, %s: %s %s failed%s\n", f.ID, f.Status, humanize.Comma(f.Failed), items, so)
-	}
-	for _, c := range f.Causes {
-		printCause(to, c)
-	}
-	if f.Others > 0 {
-		fmt.Fprintf(to, "\nand %s of further causes; `gpumux results %s --failed` has every fault\n", humanize.Comma(f.Others), f.ID)
-	}
-	if f.Fault != nil {
-		fmt.Fprintf(to, "\nthe map failed: %s\n", screen.OneLine(f.Fault.Error(), 1000))
-	}
-	if f.Failed > 0 && retry != "" {
-		fmt.Fprintf(to, "\nto run the failed items again: %s\n", retry)
-	}
-}
-
 const (
 	// mostMessage bounds a message in characters, mostLines a traceback or output in lines.
 	mostMessage = 600
@@ -98,6 +28,17 @@ const (
 	// placesShown bounds the devices that are shown of a cause.
 	placesShown = 4
 )
+
+// Faults writes all about each cause of so many failures of a map; 0 if unknown.
+func Faults(to io.Writer, id string, failed int64, causes []starter.Cause) {
+	for _, c := range causes {
+		printCause(to, c)
+		failed -= c.Count
+	}
+	if len(causes) > 0 && failed > 0 {
+		fmt.Fprintf(to, "\nand %s more; `gpumux results %s --failed` has every fault\n", humanize.Comma(failed), id)
+	}
+}
 
 func printCause(to io.Writer, c starter.Cause) {
 	r := c.Example

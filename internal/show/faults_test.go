@@ -12,6 +12,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/results"
+	"github.com/gpumux/gpumux/starter"
 )
 
 var update = flag.Bool("update", false, "write testdata/*.golden anew")
@@ -53,25 +54,14 @@ func crashed(index int64) gpumux.Result {
 func TestFaults_Print(t *testing.T) {
 	all := lines(t, gpumux.Result{Index: 0, Value: []byte("1")}, crashed(1), raised(2, "cpu/0", "no image 7"), raised(3, "cpu/1", "no image 8"),
 		gpumux.Result{Index: 4, Value: []byte("{}"), Printed: "\"fault\""}, raised(5, "big/0", "no image 9"))
-	f := &Faults{ID: "embed-3fa92c01d4e5", Status: "running", Items: 1000}
-	require.NoError(t, f.Read(all))
-	require.EqualValues(t, 6, f.Results)
-	require.EqualValues(t, 4, f.Failed)
+	var causes starter.Causes
+	for line, err := range all {
+		require.NoError(t, err)
+		require.NoError(t, causes.AddLine(line))
+	}
 	var b bytes.Buffer
-	f.Print(&b, "gpumux retry embed-3fa92c01d4e5")
+	Faults(&b, "embed-3fa92c01d4e5", 6, causes.Sorted())
 	golden(t, "faults", b.String())
-}
-
-func TestFaults_None(t *testing.T) {
-	f := &Faults{ID: "m", Status: "running", Items: 9}
-	require.NoError(t, f.Read(lines(t, gpumux.Result{Value: []byte("1")})))
-	var b bytes.Buffer
-	f.Print(&b, "")
-	require.Equal(t, "map m, running: no item has failed so far, of 1 with a result\n", b.String())
-	f.Status, f.Results = "completed", 9
-	b.Reset()
-	f.Print(&b, "gpumux retry m")
-	require.Equal(t, "map m, completed: no item has failed\n", b.String())
 }
 
 func TestRest_WritesNothingTwice(t *testing.T) {

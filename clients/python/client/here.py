@@ -53,7 +53,6 @@ def map(
     visible_devices: Optional[str] = None,
     gpus_per_slot: Optional[int] = None,
     pass_env: Sequence[str] = (),
-    data: Union[str, "os.PathLike[str]", None] = None,
 ) -> Rows:
     """Run function on every item in slots on this machine, and give a Result for each in order.
 
@@ -93,7 +92,7 @@ def map(
         columns=columns, text=text, key=key, with_item=with_item, slots=slots, memory=memory, devices=devices, sharing=sharing, pool=pool, mode=mode,
         timeout=timeout, start_timeout=start_timeout, attempts=attempts, backoff=backoff, arg=arg,
         max_failures=max_failures, chunk=chunk, files=files, id=id, retry=retry, ordered=ordered,
-        python=python or sys.executable, visible_devices=visible_devices, gpus_per_slot=gpus_per_slot, pass_env=words(pass_env), data=data,
+        python=python or sys.executable, visible_devices=visible_devices, gpus_per_slot=gpus_per_slot, pass_env=words(pass_env),
     )
     return _start(["map", "--local", "--out", "-"], function, items, more, source, pickle, options, show=progress, show_output=show_output,
         raise_faults=raise_faults)

@@ -84,10 +84,10 @@ class Map(unittest.TestCase):
         nan, inf = math.nan, math.inf
         items = [nan, inf, -inf, 1.5, [nan, {"a": [inf]}], {"x": -inf}, "NaN", ["Infinity", nan], "\\u004eaN"]
         for over in (items, iter(items)):
-            results = list(gpumux.map(tasks.kinds, over, slots=1, with_item=True, arg=[nan, "NaN"], id="kinds", data=self.state))
+            results = list(gpumux.map(tasks.kinds, over, slots=1, with_item=True, arg=[nan, "NaN"], id="kinds"))
             self.assertEqual([repr(r.value) for r in results], [repr([x, type(x).__name__, [nan, "NaN"]]) for x in items])
             self.assertEqual([repr(r.item) for r in results], list(map(repr, items)))
-        again = gpumux.map(tasks.double, source="results:kinds", slots=1, data=self.state)
+        again = gpumux.map(tasks.double, source="results:kinds", slots=1)
         self.assertEqual(repr(next(again).value), repr([nan, "float", [nan, "NaN"]] * 2))
         again.close()
         array = numpy.array([nan, 1.0], "f4")

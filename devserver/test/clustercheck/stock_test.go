@@ -50,7 +50,7 @@ func TestStock(t *testing.T) {
 		require.Equal(t, 4, strings.Count(out, "\n"))
 		require.Contains(t, out, `{"index":2,"value":2}`)
 		require.Contains(t, out, "3 is odd")
-		require.Contains(t, s.run(t, 0, "faults", "stock-odd"), "ValueError")
+		require.Contains(t, s.run(t, 0, "show", "stock-odd"), "ValueError")
 	})
 	part("a cancelled map", 2, func(t *testing.T) {
 		j := (&job{site: s, items: 2, seconds: 600, pool: "long"}).begin(t, "stock-cancelled")

@@ -61,7 +61,7 @@ func TestFiles_OfALocalMap(t *testing.T) {
 	s.env = append(s.env, "TMPDIR="+s.path("tmp"))
 	require.NoError(t, os.Mkdir(s.path("tmp"), 0o755))
 	s.write("files.py", filesPy)
-	mapped := []string{"map", "files.py:plot", "--range", "0:30", "--local", "--data", "data", "--id", "plots",
+	mapped := []string{"map", "files.py:plot", "--range", "0:30", "--local", "--id", "plots",
 		"--out", "r.jsonl", "--json"}
 	p := s.run(1, mapped...)
 	require.Equal(t, plots(30, 11), s.files("plots.files"), "they are beside the results by default")

@@ -74,8 +74,8 @@ func TestPrivate_DevSaysWhenItIsNot(t *testing.T) {
 func TestPrivate_Local(t *testing.T) {
 	t.Parallel()
 	s := newShell(t)
-	require.NoError(t, os.Mkdir(s.path("state-of-mine"), 0o755))
-	p := s.begin("map", "step.py:gate", "--range", "0:6", "--local", "--data", "state-of-mine", "--chunk", "1", "--out", "r.jsonl")
+	require.NoError(t, os.MkdirAll(s.path("state/gpumux/local/mine"), 0o755))
+	p := s.begin("map", "step.py:gate", "--range", "0:6", "--local", "--id", "mine", "--chunk", "1", "--out", "r.jsonl")
 	rig.Wait(t, func() bool { return len(s.calls()) == 5 }, time.Minute, 20*time.Millisecond, "%s", &p.stderr)
 	ports := listening(t, p.Process.Pid)
 	require.NotEmpty(t, ports)
@@ -89,7 +89,7 @@ func TestPrivate_Local(t *testing.T) {
 		require.Contains(t, []codes.Code{codes.PermissionDenied, codes.Unavailable}, status.Code(err), "%s: %v", address, err)
 	}
 	for _, name := range []string{"store", "temporal.db", "temporal.lock"} {
-		info, err := os.Stat(s.path("state-of-mine/" + name))
+		info, err := os.Stat(s.path("state/gpumux/local/mine/" + name))
 		require.NoError(t, err)
 		require.Zero(t, info.Mode().Perm()&0o077, name)
 	}

@@ -38,22 +38,19 @@ func TestSeeing_ARunningMap(t *testing.T) {
 	here.at(s)
 	id := strings.TrimSpace(here.run(0, "map", "talk", "--range", "0:8", "--pool", "cpu", "--chunk", "1", "--window", "2", "--detach").stdout.String())
 	follower := here.begin("logs", id, "--item", "6", "--follow")
-	var faults struct {
-		Status          string
-		Results, Failed int64
-		Causes          []struct {
+	var shown struct {
+		Succeeded, Failed int64
+		Causes            []struct {
 			Count int64
 		}
 	}
 	rig.Wait(t, func() bool {
-		require.NoError(t, json.Unmarshal([]byte(here.run(0, "faults", id, "--json").stdout.String()), &faults))
-		return faults.Results == 7
+		require.NoError(t, json.Unmarshal([]byte(here.run(0, "show", id, "--json").stdout.String()), &shown))
+		return shown.Succeeded+shown.Failed == 7
 	}, time.Minute, 50*time.Millisecond)
-	require.EqualValues(t, 2, faults.Failed)
-	require.Len(t, faults.Causes, 1)
-	require.EqualValues(t, 2, faults.Causes[0].Count)
-	text := here.run(0, "faults", id).stdout.String()
-	require.Contains(t, text, "running: 2 of 8 items failed so far, of 7 with a result")
+	require.EqualValues(t, 2, shown.Failed)
+	text := here.run(0, "show", id).stdout.String()
+	require.Regexp(t, `failed +2 \(2 task_error\)`, text)
 	require.Regexp(t, `2 × task_error ValueError\n +where +cpu on CPU of \S+ \(2\)\n +example +item [15] = [15]\n +message +[15] is no good`, text)
 	require.Contains(t, text, "raise ValueError")
 
@@ -69,7 +66,10 @@ func TestSeeing_ARunningMap(t *testing.T) {
 	require.Equal(t, "item 6 talks\nitem 6 ends\n", follower.stdout.String())
 	here.run(1, "wait", id)
 	require.Equal(t, 8, strings.Count(here.run(0, "logs", id).stdout.String(), " talks\n"))
-	require.Contains(t, here.run(0, "faults", id).stdout.String(), "completed: 2 of 8 items failed\n")
+	require.NoError(t, json.Unmarshal([]byte(here.run(0, "show", id, "--json").stdout.String()), &shown))
+	require.Len(t, shown.Causes, 1)
+	require.EqualValues(t, 2, shown.Causes[0].Count)
+	require.Regexp(t, `2 × task_error ValueError(?s:.*)to run the failed items again: gpumux retry `+id, here.run(0, "show", id).stdout.String())
 }
 
 // What a map with --local kept is read without any server.
@@ -98,8 +98,8 @@ func TestSeeing_TooManyFailures(t *testing.T) {
 	p := s.run(4, append(args, "10%")...)
 	require.Regexp(t, `failed: task_error.*[0-9]+ of 40 items failed, more than the 4 that may \(10%\), mostly task_error; such as item [0-9]+`, p.stderr.String())
 	id := filepath.Base(s.state()[0])
-	require.Regexp(t, `interrupted: [0-9]+ items failed so far(?s:.*)task_error ValueError(?s:.*)is odd`, s.run(0, "faults", id).stdout.String())
-	require.Contains(t, s.run(0, "__complete", "faults", "").stdout.String(), id+"\n")
+	require.Regexp(t, `interrupted(?s:.*)failed +[0-9]+\n(?s:.*)task_error ValueError(?s:.*)is odd`, s.run(0, "show", id).stdout.String())
+	require.Contains(t, s.run(0, "__complete", "show", "").stdout.String(), id+"\n")
 	require.Contains(t, s.run(2, "results", id).stderr.String(), "map "+id+" is interrupted, and its own command writes its results; --partial gives")
 	require.Contains(t, s.run(0, "show", id).stdout.String(), "status     interrupted\n")
 	s.write("fixed", "")

@@ -55,8 +55,8 @@ type command struct {
 func (c *command) start() *exec.Cmd {
 	c.t.Helper()
 	p := exec.Command(c.binary, "map", "million.py:work", "--range", fmt.Sprintf("0:%d", c.n), "--local", "--slots", "2",
-		"--data", filepath.Join(c.dir, "data"), "--out", "results.jsonl", "--reduce", "builtins:sum", "--json")
-	p.Dir, p.Env = c.dir, append(os.Environ(), "HOME="+c.dir)
+		"--id", "million", "--out", "results.jsonl", "--reduce", "builtins:sum", "--json")
+	p.Dir, p.Env = c.dir, append(os.Environ(), "HOME="+c.dir, "XDG_STATE_HOME="+filepath.Join(c.dir, "state"))
 	p.Stderr = os.Stderr
 	return p
 }
@@ -89,13 +89,13 @@ func held(pid int) int64 {
 
 // stored are the items that have a result in the store.
 func (c *command) stored() contract.Runs {
-	folders, err := filepath.Glob(filepath.Join(c.dir, "data/store/maps/*/*/*.parts"))
+	folders, err := filepath.Glob(filepath.Join(c.dir, "state/gpumux/local/million/store/maps/*/*/*.parts"))
 	require.NoError(c.t, err)
 	if len(folders) == 0 {
 		return nil
 	}
 	require.Len(c.t, folders, 1)
-	root := filepath.Join(c.dir, "data/store")
+	root := filepath.Join(c.dir, "state/gpumux/local/million/store")
 	s, err := store.Open(c.t.Context(), "file://"+root, nil)
 	require.NoError(c.t, err)
 	defer s.Close()
@@ -107,7 +107,7 @@ func (c *command) stored() contract.Runs {
 
 // parts are the names of what the store holds.
 func (c *command) parts() (names []string) {
-	found, err := filepath.Glob(filepath.Join(c.dir, "data/store/maps/*/*/*.parts/*"))
+	found, err := filepath.Glob(filepath.Join(c.dir, "state/gpumux/local/million/store/maps/*/*/*.parts/*"))
 	require.NoError(c.t, err)
 	for _, file := range found {
 		names = append(names, filepath.Base(file))
