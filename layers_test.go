@@ -32,11 +32,11 @@ devserver                        internal/names
 cmd/gpumux                       internal/cli
 internal/cli                     . gpu internal/app internal/files internal/fleet internal/host internal/items internal/launch internal/local internal/names internal/otlp internal/screen internal/show internal/text starter workers/config
 internal/host                    . codec gpu internal/app internal/bench internal/contract internal/fleet internal/health internal/local internal/objects internal/screen internal/show internal/top starter store workers workers/config
+internal/bench                   . gpu internal/app internal/local internal/screen internal/sharing starter workers/config
 internal/app                     codec internal/fleet internal/local internal/screen internal/text starter store
 internal/files                   . internal/columns internal/items internal/local internal/names internal/objects internal/results internal/text starter
 internal/top                     . internal/contract internal/fleet internal/screen starter
 internal/show                    . internal/contract internal/fleet internal/results internal/screen internal/text starter
-internal/bench                   . gpu internal/screen internal/sharing starter store workers workers/config
 internal/screen                  .
 internal/local                   . codec gpu internal/contract internal/edition internal/fleet internal/health internal/items internal/launch internal/results internal/text starter store workers workers/config
 starter                          . codec internal/contract internal/fleet internal/names internal/objects internal/payload internal/results internal/text store workflows

@@ -3,33 +3,33 @@ package bench
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/app"
+	"github.com/gpumux/gpumux/internal/screen"
 	"github.com/gpumux/gpumux/internal/test/rig"
 )
 
 // newBench is a bench with a real Python on the CPU and no server.
-func newBench(t *testing.T) *Bench {
+func newBench(t *testing.T) *bench {
 	t.Helper()
 	interpreter := os.Getenv("GPUMUX_TEST_PYTHON")
 	if _, err := exec.LookPath(interpreter); err != nil {
 		interpreter = "python3"
 	}
-	b := &Bench{Options: Options{Folder: t.TempDir(), Python: interpreter, Clients: []int{1, 2}}, report: &Report{}}
-	require.NoError(t, os.WriteFile(b.file(), []byte(python), 0o600))
 	env := map[string]string{"PATH": os.Getenv("PATH")}
-	b.environs = map[int]map[string]string{1: env, 2: env}
-	b.device = gpu.Device{Kind: gpu.KindCPU, UUID: gpu.CPU, Memory: 8 << 30}
-	found, err := b.probe(t.Context())
-	require.NoError(t, err)
-	b.framework = found.Framework
+	b := &bench{flags: flags{python: interpreter}, app: &app.App{Console: screen.NewConsole(io.Discard)}, file: filepath.Join(t.TempDir(), "workloads.py"),
+		device: gpu.Device{Kind: gpu.KindCPU, UUID: gpu.CPU}, environs: map[int]map[string]string{1: env, 2: env}, report: &Report{}}
+	require.NoError(t, os.WriteFile(b.file, []byte(python), 0o600))
 	return b
 }
 
@@ -54,17 +54,13 @@ func TestBare_InterruptionEndsTheProcesses(t *testing.T) {
 	go interrupt(gone)
 	_, err = p.piece(ctx, 500_000_000) // hours of work
 	require.ErrorIs(t, err, gone)
-	p.close()
-	for _, one := range p {
-		require.ErrorIs(t, one.cmd.Process.Signal(syscall.Signal(0)), os.ErrProcessDone)
-	}
+	rig.Wait(t, func() bool { return errors.Is(syscall.Kill(-p.cmd.Process.Pid, 0), syscall.ESRCH) }, time.Minute, time.Millisecond, "a process is left")
 }
 
 func TestBare_DeathIsToldWithItsLastWords(t *testing.T) {
 	b := newBench(t)
-	require.NoError(t, os.WriteFile(b.file(), []byte("raise SystemExit('no weights')"), 0o600))
-	p, err := b.startBare(t.Context(), "light", 1)
-	defer p.close()
+	require.NoError(t, os.WriteFile(b.file, []byte("raise SystemExit('no weights')"), 0o600))
+	_, err := b.startBare(t.Context(), "light", 1)
 	require.ErrorContains(t, err, "a bare process ended: exit status 1: no weights")
 }
 
@@ -72,15 +68,15 @@ func TestBare_DeathIsToldWithItsLastWords(t *testing.T) {
 // needs none.
 func TestWorkloads_TaskImportsItsFramework(t *testing.T) {
 	b := newBench(t)
-	if err := exec.CommandContext(t.Context(), b.Python, "-c", "import numpy").Run(); err != nil {
+	if err := exec.CommandContext(t.Context(), b.python, "-c", "import numpy").Run(); err != nil {
 		rig.Because(t, rig.NumPy, "that is the framework")
 	}
 	b.framework = "numpy"
 	runtimes, err := filepath.Abs("../runtimes/python")
 	require.NoError(t, err)
 	for workload, want := range map[string]string{"medium": "True\n", "light": "False\n"} {
-		cmd := exec.CommandContext(t.Context(), b.Python, "-c", "import sys, workloads; print('numpy' in sys.modules)")
-		cmd.Dir, cmd.Env = b.Folder, append(os.Environ(), "PYTHONPATH="+runtimes)
+		cmd := exec.CommandContext(t.Context(), b.python, "-c", "import sys, workloads; print('numpy' in sys.modules)")
+		cmd.Dir, cmd.Env = filepath.Dir(b.file), append(os.Environ(), "PYTHONPATH="+runtimes)
 		for name, value := range b.env(workload) {
 			cmd.Env = append(cmd.Env, name+"="+value)
 		}
@@ -92,7 +88,7 @@ func TestWorkloads_TaskImportsItsFramework(t *testing.T) {
 
 func TestProbe_SaysWhatIsMissing(t *testing.T) {
 	b := newBench(t)
-	b.Python = "no-such-python"
+	b.python = "no-such-python"
 	_, err := b.probe(t.Context())
 	require.ErrorContains(t, err, "give another --python")
 }
@@ -100,10 +96,10 @@ func TestProbe_SaysWhatIsMissing(t *testing.T) {
 // A relative path is the caller's; slots run elsewhere.
 func TestProbe_RelativePython(t *testing.T) {
 	b := newBench(t)
-	path, err := exec.LookPath(b.Python)
+	path, err := exec.LookPath(b.python)
 	require.NoError(t, err)
 	t.Chdir(filepath.Dir(path))
-	b.Python = "./" + filepath.Base(path)
+	b.python = "./" + filepath.Base(path)
 	found, err := b.probe(t.Context())
 	require.NoError(t, err)
 	require.True(t, filepath.IsAbs(found.Interpreter))
@@ -112,17 +108,11 @@ func TestProbe_RelativePython(t *testing.T) {
 // CuPy never calculates on the CPU; light needs nothing that does.
 func TestChoose_NoFramework(t *testing.T) {
 	b := newBench(t)
-	b.Framework, b.Pool, b.Workloads = "cupy", "cpu", []string{"light"}
-	inventory, err := gpu.Open(t.Context(), gpu.Options{Static: []gpu.Device{b.device}})
-	require.NoError(t, err)
-	defer inventory.Close()
-	b.inventory = inventory
+	b.framework, b.pool, b.workloads = "cupy", "cpu", []string{"light"}
 	require.NoError(t, b.choose(t.Context()))
-	b.Workloads = Workloads
-	err = b.choose(t.Context())
+	b.framework, b.workloads = "cupy", workloads
+	err := b.choose(t.Context())
 	require.ErrorContains(t, err, "cupy: ")
 	require.ErrorContains(t, err, "the workload light")
 	require.NotContains(t, err.Error(), "numpy: ")
-	b.Pool = "gpu"
-	require.ErrorContains(t, b.choose(t.Context()), "measure the CPU with --pool cpu")
 }

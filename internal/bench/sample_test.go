@@ -127,7 +127,7 @@ func TestTakeTurns(t *testing.T) {
 
 // A GPU would be done with the CPU's matrices before a call is.
 func TestSize_GPUMultipliesLargerMatrices(t *testing.T) {
-	onCPU, onGPU := &Bench{device: gpu.Device{Kind: gpu.KindCPU}}, &Bench{device: gpu.Device{Kind: gpu.KindGPU}}
+	onCPU, onGPU := &bench{device: gpu.Device{Kind: gpu.KindCPU}}, &bench{device: gpu.Device{Kind: gpu.KindGPU}}
 	require.Equal(t, []int{2048, 1024, 0}, []int{onCPU.size("heavy"), onCPU.size("medium"), onCPU.size("light")})
 	require.Equal(t, []int{8192, 4096, 0}, []int{onGPU.size("heavy"), onGPU.size("medium"), onGPU.size("light")})
 }

@@ -3,6 +3,7 @@
 Run as a program it is the other side of the comparison:
 
     workloads.py probe                     what is here: Python, framework, device
+    workloads.py bare NAME CLIENTS         bare processes side by side, each a loop
     workloads.py loop NAME START STEP      a bare process: calls one function in a loop
 
 An item is a number; a negative one warms the process up. A result tells when the call began and ended, in nanoseconds since
@@ -14,7 +15,7 @@ import importlib.util
 import json
 import os
 import platform
-import signal
+import subprocess
 import sys
 import time
 
@@ -238,10 +239,8 @@ def _probe():
 
 
 def _loop(name, start, step):
-    """Warm up, say ready, and for each number on standard input call the function as often, with the items start, start + step, …"""
+    """For each number on standard input call the function as often, with the items start, start + step, …"""
     function = globals()[name]
-    function(0)
-    print(json.dumps("ready"), flush=True)
     for line in sys.stdin:
         end = start + step * int(line)
         began, ended = [], []
@@ -253,15 +252,35 @@ def _loop(name, start, step):
         print(json.dumps({"began": began, "ended": ended}), flush=True)
 
 
+def _bare(name, clients):
+    """Processes side by side that loop: each gets every line of standard input, and what they print becomes one list."""
+    loops = [
+        subprocess.Popen([sys.executable, __file__, "loop", name, str(i), str(clients)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for i in range(clients)
+    ]
+    for line in sys.stdin:
+        for loop in loops:
+            loop.stdin.write(line)
+            loop.stdin.flush()
+        printed = [loop.stdout.readline() for loop in loops]
+        if "" in printed:
+            sys.exit(loops[printed.index("")].wait() or 1)
+        print(f"[{','.join(printed)}]", flush=True)
+    for loop in loops:
+        loop.stdin.close()
+        loop.wait()
+
+
 def _main(verb, *arguments):
     if verb == "probe":
         print(json.dumps(_probe()))
     elif verb == "loop":
         _loop(arguments[0], int(arguments[1]), int(arguments[2]))
+    elif verb == "bare":
+        _bare(arguments[0], int(arguments[1]))
     else:
         sys.exit(__doc__)
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program that started this one, which ends it
     _main(*sys.argv[1:])

@@ -11,13 +11,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux/internal/app"
+	"github.com/gpumux/gpumux/internal/bench"
 	"github.com/gpumux/gpumux/internal/health"
 )
 
 // Commands returns the commands of the package, in the order of the help.
 func Commands(a *app.App) []*cobra.Command {
 	return []*cobra.Command{workerCommand(a), workersCommand(a), topCommand(a), backlogCommand(a), tasksCommand(a), codecServerCommand(a), gpusCommand(a),
-		doctorCommand(a), benchCommand(a)}
+		doctorCommand(a), bench.Command(a)}
 }
 
 func doctorCommand(a *app.App) *cobra.Command {
