@@ -82,7 +82,7 @@ func (in MapInput) Validate() error {
 	}
 	for i, rung := range in.Ladder[:min(len(in.Ladder), MaxRungs)] {
 		field := fmt.Sprintf("ladder[%d]", i)
-		if _, err := names.RungQueue(rung); err != nil {
+		if err := names.Pool(rung); err != nil {
 			bad.Add(field, "%v", err)
 		}
 	}

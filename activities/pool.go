@@ -21,7 +21,7 @@ import (
 // handed on. The first ones are short: most fleets are small.
 const elsewhereDelay = time.Second
 
-// Pool serves the queue of one pool, or of one device of it.
+// Pool serves the queue of one pool.
 type Pool struct {
 	Runner Runner
 	Store  *store.Store

@@ -24,7 +24,7 @@ func (w *Worker) Describe() contract.WorkerInfo {
 			}
 		}
 		if i < len(w.pools) {
-			load := w.pools[i].Load("")
+			load := w.pools[i].Load()
 			info.Busy, info.Leased, info.Leases = load.Busy, load.Leased, w.pools[i].Leases
 			info.Seats, info.Cordoned = seats(w.pools[i]), w.pools[i].Cordons()
 		}

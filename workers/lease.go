@@ -37,7 +37,7 @@ func (r *runner) Hold(ctx context.Context, lease contract.Lease) (activities.Sea
 	waiting, stop := until(ctx, r.halt)
 	defer stop()
 	var err error
-	if s.seat, err = r.pool.Acquire(waiting, pool.Want{Group: r.group, Lease: true, Holder: lease.Workflow}); err != nil {
+	if s.seat, err = r.pool.Acquire(waiting, pool.Want{Lease: true, Holder: lease.Workflow}); err != nil {
 		s.end()
 		return nil, err
 	}

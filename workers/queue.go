@@ -54,7 +54,7 @@ func (w *Worker) options(name string) worker.Options {
 	}
 	var version worker.DeploymentOptions
 	// A deployment's version remembers every queue it ever served, at most a hundred. So
-	// queues that name a host have none; the version's maps reach them all the same.
+	// queues that name a worker have none; the version's maps reach them all the same.
 	if !strings.Contains(name, "@") {
 		version = w.config.Temporal.Version(w.o.Version)
 	}
@@ -138,71 +138,56 @@ func (w *Worker) ownQueue() queue {
 	}}
 }
 
-// poolQueues returns the pool's queue and one per device. They share a supplier.
+// poolQueues returns the queues of a pool: of its calls, of leases and of watches.
 func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Guard, size *autoslots.Sizing) []queue {
-	groups, leases := map[string]string{}, map[string]bool{contract.LeaseQueue(names.PoolQueue(p.Name)): true}
-	for _, g := range p.Groups {
-		queue := names.DeviceQueue(p.Name, w.host, g.Name)
-		lease := contract.LeaseQueue(queue)
-		groups[queue], groups[lease], leases[lease] = g.Name, g.Name, true
-	}
-	s := newSupplier(pl.Load, groups, leases)
+	name := names.PoolQueue(p.Name)
+	lease := contract.LeaseQueue(name)
+	s := newSupplier(pl.Load, lease)
 	pl.Changed = s.wake
 	w.suppliers = append(w.suppliers, s)
-
-	serve := func(name, group string, groups int) []queue {
+	slots := func(name string, polls int) worker.Options {
 		o := w.options(name)
 		o.DisableWorkflowWorker = true
-		o.MaxConcurrentActivityTaskPollers = min(p.Most*groups, maxPolls)
+		o.MaxConcurrentActivityTaskPollers = min(polls, maxPolls)
 		o.Tuner = newTuner(s)
-		run := &runner{
-			host: w.host, identity: w.identity,
-			pool: pl, group: group, tasks: w.tasks, halt: w.halt, args: &w.args, sizing: size, allowance: w.memory.Allowance,
-			metrics: w.metrics, log: w.log, share: func(group string) sharing.Share { return w.shares[shareKey{p.Name, group}] },
-			examine: func(ctx context.Context, group string) string { return guard.Examine(ctx, pl, group) },
-			crowd:   func(group string) (string, bool) { return guard.Crowd(pl, group) },
-		}
-		runs := &activities.Pool{
-			Runner: run, Store: w.store, Recorders: w.recorders, Edition: w.tasks.Edition, Worker: w.identity, Workers: w.countPollers(contract.WatchQueue(name)),
-			Others: func(ctx context.Context, task, edition string) bool {
-				return (&fleet.Fleet{Client: w.client}).OthersHave(ctx, contract.WatchQueue(name), w.identity, task, edition)
-			},
-			Contact: w.config.Contact, Searchable: w.searchable, Log: quiet(w.log.With(zap.String("pool", p.Name))),
-			Slots: func() int { return pl.Size() * groups }, Saving: func() func() { return s.save(name) },
-		}
-		if w.o.Client == nil {
-			runs.Reported = w.reports.after
-		}
-		if group == "" {
-			w.direct[p.Name] = runs
-		}
-		calls := queue{name, o, func(r worker.Registry) { runs.Register(r) }}
-		watch := w.watchQueue(name, pl, group)
-		if pl.Leases == 0 {
-			return []queue{calls, watch}
-		}
-		lease := contract.LeaseQueue(name)
-		o = w.options(lease)
-		o.DisableWorkflowWorker = true
-		o.MaxConcurrentActivityTaskPollers = min(pl.Leases, maxPolls)
-		o.Tuner = newTuner(s)
-		leases := queue{lease, o, func(r worker.Registry) {
+		return o
+	}
+	run := &runner{
+		host: w.host, identity: w.identity,
+		pool: pl, tasks: w.tasks, halt: w.halt, args: &w.args, sizing: size, allowance: w.memory.Allowance,
+		metrics: w.metrics, log: w.log, share: func(group string) sharing.Share { return w.shares[shareKey{p.Name, group}] },
+		examine: func(ctx context.Context, group string) string { return guard.Examine(ctx, pl, group) },
+		crowd:   func(group string) (string, bool) { return guard.Crowd(pl, group) },
+	}
+	runs := &activities.Pool{
+		Runner: run, Store: w.store, Recorders: w.recorders, Edition: w.tasks.Edition, Worker: w.identity, Workers: w.countPollers(contract.WatchQueue(name)),
+		Others: func(ctx context.Context, task, edition string) bool {
+			return (&fleet.Fleet{Client: w.client}).OthersHave(ctx, contract.WatchQueue(name), w.identity, task, edition)
+		},
+		Contact: w.config.Contact, Searchable: w.searchable, Log: quiet(w.log.With(zap.String("pool", p.Name))),
+		Slots: func() int { return pl.Size() * len(p.Groups) }, Saving: s.save,
+	}
+	if w.o.Client == nil {
+		runs.Reported = w.reports.after
+	}
+	w.direct[p.Name] = runs
+	queues := []queue{
+		{name, slots(name, p.Most*len(p.Groups)), func(r worker.Registry) { runs.Register(r) }},
+		w.watchQueue(name, pl),
+	}
+	if pl.Leases > 0 {
+		queues = append(queues, queue{lease, slots(lease, pl.Leases), func(r worker.Registry) {
 			(&activities.Leases{Holder: run, Store: w.store, Serve: w.serveLease}).Register(r)
-		}}
-		return []queue{calls, watch, leases, w.watchQueue(lease, pl, group)}
+		}}, w.watchQueue(lease, pl))
 	}
-	out := serve(names.PoolQueue(p.Name), "", len(p.Groups))
-	for _, g := range p.Groups {
-		out = append(out, serve(names.DeviceQueue(p.Name, w.host, g.Name), g.Name, 1)...)
-	}
-	return out
+	return queues
 }
 
 // serveLease serves the queue of a lease until stop is called.
 func (w *Worker) serveLease(name string, register func(worker.Registry)) (stop func(), err error) {
 	o := w.options(name)
 	o.DisableWorkflowWorker = true
-	o.DeploymentOptions = worker.DeploymentOptions{} // as for a queue that names a host
+	o.DeploymentOptions = worker.DeploymentOptions{} // as for a queue that names a worker
 	o.MaxConcurrentActivityTaskPollers, o.MaxConcurrentActivityExecutionSize = 1, lightPolls
 	// Nothing runs by then, but the last results must go out before the lease ends.
 	o.WorkerStopTimeout = 2 * time.Second
@@ -214,16 +199,16 @@ func (w *Worker) serveLease(name string, register func(worker.Registry)) (stop f
 	return served.Stop, nil
 }
 
-// watchQueue lets maps find out whether anybody serves a pool's or a device's queue.
-func (w *Worker) watchQueue(beside string, pl *pool.Pool, group string) queue {
+// watchQueue lets maps find out whether anybody serves a pool's queue.
+func (w *Worker) watchQueue(beside string, pl *pool.Pool) queue {
 	name := contract.WatchQueue(beside)
-	serves := func() bool { return pl.Load(group).Slots > 0 }
+	serves := func() bool { return pl.Load().Slots > 0 }
 	o := w.options(name)
 	o.DisableWorkflowWorker = true
 	o.MaxConcurrentActivityTaskPollers = 1
 	o.Tuner = newTuner(gate(serves))
 	return queue{name, o, func(r worker.Registry) {
-		(&activities.Watch{Pool: pl.Name, Serves: serves, Runs: func() bool { return pl.Load(group).Busy > 0 }}).Register(r)
+		(&activities.Watch{Pool: pl.Name, Serves: serves, Runs: func() bool { return pl.Load().Busy > 0 }}).Register(r)
 	}}
 }
 

@@ -24,13 +24,11 @@ import (
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-// runner runs the calls of one task queue in a pool: of the pool's own queue, or of one
-// device's.
+// runner runs the calls of a pool.
 type runner struct {
 	// host and identity are the worker's.
 	host, identity string
 	pool           *pool.Pool
-	group          string // empty: any device of the pool
 	tasks          *config.Catalog
 	// halt ends with pool.ErrStopped when running calls must end.
 	halt context.Context
@@ -66,12 +64,12 @@ func (r *runner) Run(ctx context.Context, call calls.Call) error {
 	defer cancel()
 
 	waiting := ctx
-	if call.Patience > 0 && !call.Whole && r.group == "" {
+	if call.Patience > 0 && !call.Whole {
 		var stop context.CancelFunc
 		waiting, stop = context.WithTimeoutCause(ctx, call.Patience, activities.ErrBusy)
 		defer stop()
 	}
-	h, err := r.pool.Acquire(waiting, pool.Want{Task: task.Name, Group: r.group, Whole: call.Whole, Avoid: call.Avoid, Holder: call.Map, Shares: shares(call, task)})
+	h, err := r.pool.Acquire(waiting, pool.Want{Task: task.Name, Whole: call.Whole, Avoid: call.Avoid, Holder: call.Map, Shares: shares(call, task)})
 	if err != nil {
 		return err
 	}

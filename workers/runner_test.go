@@ -87,14 +87,14 @@ func TestRunner_SaysWhenACallEndsSoon(t *testing.T) {
 			fakes[0].Do = func(_ context.Context, _ launch.Task, call calls.Call) error {
 				for range of.soon {
 					call.Done(calls.Done{Busy: of.each})
-					soon = append(soon, r.pool.Load("").Soon)
+					soon = append(soon, r.pool.Load().Soon)
 				}
 				return nil
 			}
 			require.NoError(t, r.Run(t.Context(), activities.Call{Task: "t", Len: of.items, Done: func(calls.Done) {}}))
 			require.Equal(t, of.soon, soon)
-			require.Zero(t, r.pool.Load("").Soon)
-			require.Equal(t, 2, r.pool.Load("").Free)
+			require.Zero(t, r.pool.Load().Soon)
+			require.Equal(t, 2, r.pool.Load().Free)
 		})
 	}
 }
@@ -115,9 +115,9 @@ func TestRunner_ACallThatDoesNotEndHasItsSlot(t *testing.T) {
 		r, fakes := newRunner()
 		fakes[0].Do = func(_ context.Context, _ launch.Task, call calls.Call) error {
 			call.Done(calls.Done{Busy: time.Millisecond})
-			require.Equal(t, 1, r.pool.Load("").Soon)
+			require.Equal(t, 1, r.pool.Load().Soon)
 			time.Sleep(time.Second)
-			require.Zero(t, r.pool.Load("").Soon)
+			require.Zero(t, r.pool.Load().Soon)
 			return nil
 		}
 		require.NoError(t, r.Run(t.Context(), activities.Call{Task: "t", Len: 2, Done: func(calls.Done) {}}))

@@ -21,8 +21,8 @@ const young = 50 * time.Millisecond
 const awake = 10 * time.Second
 
 // supplier decides when Temporal is asked for work: only while a slot is free. One serves
-// the queues of a pool, its devices and its leases, which share the slots. (Temporal
-// calls slot and permit what is here a slot and a poll.)
+// the queues of a pool's calls and leases, which share the slots. (Temporal calls slot
+// and permit what is here a slot and a poll.)
 //
 // A permit lasts as long as a poll, so a naive supplier lets one queue's idle polls keep
 // all slots for a minute. Here an idle poll holds nothing: work takes the slot. A poll
@@ -33,16 +33,15 @@ const awake = 10 * time.Second
 // in the worker, before any new poll, and goes back when it waits for long. Polls are
 // granted in the order of asking.
 type supplier struct {
-	// load is the pool's, by group; a wake follows every change.
-	load func(group string) pool.Load
-	// groups has the device of each device's queue, leases the queues of leases.
-	groups map[string]string
-	leases map[string]bool
+	// load is the pool's; a wake follows every change.
+	load func() pool.Load
+	// leases is the queue of leases.
+	leases string
 
 	mu      sync.Mutex // guards what follows
 	asking  []*ask     // in order
 	polls   []*poll
-	saves   map[string]int       // how much of the work in progress needs no slot any more, by queue
+	saves   int                  // how much of the work in progress needs no slot any more
 	worked  map[string]time.Time // when work came last, by queue
 	timer   *time.Timer
 	drained chan struct{} // closed when no work is in progress; nil while nobody waits for that
@@ -64,8 +63,8 @@ type poll struct {
 
 var _ worker.SlotSupplier = (*supplier)(nil)
 
-func newSupplier(load func(group string) pool.Load, groups map[string]string, leases map[string]bool) *supplier {
-	return &supplier{load: load, groups: groups, leases: leases, saves: map[string]int{}, worked: map[string]time.Time{}}
+func newSupplier(load func() pool.Load, leases string) *supplier {
+	return &supplier{load: load, leases: leases, worked: map[string]time.Time{}}
 }
 
 // ReserveSlot waits until a poll of the queue may start.
@@ -105,12 +104,12 @@ func (s *supplier) MarkSlotUsed(info worker.SlotMarkUsedInfo) {
 	}
 }
 
-// save notes that work of a queue needs no slot any more. Its end is told to saved.
-func (s *supplier) save(queue string) (saved func()) {
+// save notes that work needs no slot any more. Its end is told to saved.
+func (s *supplier) save() (saved func()) {
 	count := func(n int) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.saves[queue] += n
+		s.saves += n
 		s.grant()
 	}
 	count(1)
@@ -125,7 +124,7 @@ func (s *supplier) ReleaseSlot(info worker.SlotReleaseInfo) {
 }
 
 // MaxSlots is for metrics.
-func (s *supplier) MaxSlots() int { return s.load("").Slots }
+func (s *supplier) MaxSlots() int { return s.load().Slots }
 
 // wake looks again after the pool changed.
 func (s *supplier) wake() {
@@ -171,15 +170,14 @@ func (s *supplier) release(permit *worker.SlotPermit) {
 // has aged if an ask waits for that. The caller holds the lock.
 func (s *supplier) grant() {
 	now := time.Now()
-	open, used := map[string]int{}, map[string]int{} // by queue
-	calls, leases := 0, 0                            // work that needs a slot; some leases may wait for theirs
+	open := map[string]int{}     // by queue
+	calls, leases := -s.saves, 0 // work that needs a slot; some leases may wait for theirs
 	recent, aged := 0, now
 	for _, p := range s.polls {
 		switch {
-		case p.used && s.leases[p.queue]:
+		case p.used && p.queue == s.leases:
 			leases++
 		case p.used:
-			used[p.queue]++
 			calls++
 		default:
 			open[p.queue]++
@@ -191,30 +189,24 @@ func (s *supplier) grant() {
 			}
 		}
 	}
-	for queue, n := range s.saves {
-		used[queue] -= n
-		calls -= n
-	}
-	all := s.load("")
+	all := s.load()
 	// Other pools' calls may have slots of this one. A waiting lease takes none from a map.
 	free := min(all.Slots+all.Joined-calls-all.Leased, all.Free) + all.Soon + all.Spare
 	leasable := all.Leasable - max(0, leases-all.Leased)
 	waits := false
 	s.asking = slices.DeleteFunc(s.asking, func(a *ask) bool {
-		room, most := free, free
-		if group := s.groups[a.queue]; s.leases[a.queue] {
-			room, most = min(s.load(group).Leasable, leasable), leasable
-		} else if group != "" {
-			of := s.load(group)
-			room = min(room, min(of.Free, of.Slots+of.Joined-used[a.queue])+of.Soon+of.Spare)
+		room := free
+		if a.queue == s.leases {
+			room = leasable
 		}
+		limit := room
 		if now.Sub(s.worked[a.queue]) > awake {
 			room = min(room, 1)
 		}
 		if open[a.queue] >= room {
 			return false
 		}
-		if recent >= most {
+		if recent >= limit {
 			waits = true
 			return false
 		}

@@ -33,40 +33,27 @@ func (u permitUse) Permit() *worker.SlotPermit { return u.permit }
 
 // fakeVacancies is a pool as the supplier sees it.
 type fakeVacancies struct {
-	mu   sync.Mutex
-	all  map[string]int // slots by device
-	busy map[string]int
-	soon map[string]int // of those that are busy
-	// leased is how many slots leases have, most how many they may have, of any device.
+	mu sync.Mutex
+	// soon are of those that are busy.
+	all, busy, soon int
+	// leased is how many slots leases have, most how many they may have.
 	leased, most int
 	// joined are calls beside the first one of a slot, spare slots with room for another.
 	joined, spare int
 }
 
-func (f *fakeVacancies) Load(group string) pool.Load {
-	slots := f.sum(f.all, group)
-	return pool.Load{Slots: slots, Free: slots - f.sum(f.busy, group), Soon: f.sum(f.soon, group), Leased: f.leased, Leasable: f.most - f.leased,
-		Joined: f.joined, Spare: f.spare}
-}
-
-func (f *fakeVacancies) sum(of map[string]int, group string) int {
+func (f *fakeVacancies) Load() pool.Load {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	n := 0
-	for g, k := range of {
-		if group == "" || g == group {
-			n += k
-		}
-	}
-	return n
+	return pool.Load{Slots: f.all, Free: f.all - f.busy, Soon: f.soon, Leased: f.leased, Leasable: f.most - f.leased, Joined: f.joined, Spare: f.spare}
 }
 
-const poolQueue, queueA, queueB = "gpumux.gpu", "gpumux.gpu@h/A", "gpumux.gpu@h/B"
+const poolQueue, leaseQueue = "gpumux.gpu", "gpumux.gpu.lease"
 
-func testSupplier(perDevice int) (*supplier, *fakeVacancies) {
-	fake := &fakeVacancies{all: map[string]int{"A": perDevice, "B": perDevice}, busy: map[string]int{}}
-	s := newSupplier(fake.Load, map[string]string{queueA: "A", queueB: "B"}, nil)
-	s.worked = map[string]time.Time{poolQueue: time.Now(), queueA: time.Now(), queueB: time.Now()}
+func testSupplier(slots int) (*supplier, *fakeVacancies) {
+	fake := &fakeVacancies{all: slots}
+	s := newSupplier(fake.Load, leaseQueue)
+	s.worked = map[string]time.Time{poolQueue: time.Now(), leaseQueue: time.Now()}
 	return s, fake
 }
 
@@ -105,8 +92,8 @@ func (s *supplier) done(p *worker.SlotPermit) { s.ReleaseSlot(permitUse{permit: 
 // comes of it has joined.
 func TestSupplier_ASlotWithRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, fake := testSupplier(1)
-		fake.busy = map[string]int{"A": 1, "B": 1}
+		s, fake := testSupplier(2)
+		fake.busy = 2
 		for range 2 {
 			s.polls = append(s.polls, &poll{queue: poolQueue, used: true})
 		}
@@ -133,17 +120,18 @@ func TestSupplier_ASlotWithRoom(t *testing.T) {
 // queue.
 func TestSupplier_AQuietQueueHasOnePoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, fake := testSupplier(2)
+		s, fake := testSupplier(4)
 		time.Sleep(awake + time.Second)
 		first := now(t, reserve(t, s, poolQueue))
-		another := now(t, reserve(t, s, queueA))
-		second, third, fourth := reserve(t, s, poolQueue), reserve(t, s, poolQueue), reserve(t, s, queueA)
+		fake.most = 3
+		another := now(t, reserve(t, s, leaseQueue))
+		second, third, fourth := reserve(t, s, poolQueue), reserve(t, s, poolQueue), reserve(t, s, leaseQueue)
 		time.Sleep(2 * young)
 		require.False(t, granted(second) || granted(third) || granted(fourth))
 		start := time.Now()
 		s.mark(first)
 		fake.mu.Lock()
-		fake.busy["A"] = 1
+		fake.busy = 1
 		fake.mu.Unlock()
 		now(t, second)
 		now(t, third)
@@ -156,7 +144,7 @@ func TestSupplier_AQuietQueueHasOnePoll(t *testing.T) {
 
 func TestSupplier_AnIdleWorkerPollsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, _ := testSupplier(2)
+		s, _ := testSupplier(4)
 		start := time.Now()
 		for range 4 {
 			now(t, reserve(t, s, poolQueue))
@@ -171,26 +159,27 @@ func TestSupplier_AnIdleWorkerPollsAtOnce(t *testing.T) {
 // are asked for.
 func TestSupplier_LeasesThatWaitTakeNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const lease, another = "gpumux.gpu.lease", "gpumux.gpu@h/A.lease"
-		fake := &fakeVacancies{all: map[string]int{"A": 2}, busy: map[string]int{}, most: 1}
-		s := newSupplier(fake.Load, map[string]string{another: "A"}, map[string]bool{lease: true, another: true})
-		first, second := now(t, reserve(t, s, lease)), now(t, reserve(t, s, another))
+		fake := &fakeVacancies{all: 2, most: 2}
+		s := newSupplier(fake.Load, leaseQueue)
+		s.worked[leaseQueue] = time.Now()
+		first, second := now(t, reserve(t, s, leaseQueue)), now(t, reserve(t, s, leaseQueue))
+		fake.most = 1
 		s.mark(first)
-		fake.leased, fake.busy["A"] = 1, 1
+		fake.leased, fake.busy = 1, 1
 		s.mark(second) // its poll was open already
 		s.wake()
-		third := reserve(t, s, lease)
+		third := reserve(t, s, leaseQueue)
 		time.Sleep(2 * young)
 		require.False(t, granted(third), "one holds the slot, one waits")
 		s.mark(now(t, reserve(t, s, poolQueue)))
-		fake.busy["A"] = 2
+		fake.busy = 2
 
 		s.done(first)
-		fake.busy["A"] = 2 // the one that waited
+		fake.busy = 2 // the one that waited
 		s.wake()
 		synctest.Wait()
 		require.False(t, granted(third))
-		fake.leased, fake.busy["A"] = 0, 1
+		fake.leased, fake.busy = 0, 1
 		s.done(second)
 		synctest.Wait()
 		require.True(t, granted(third))
@@ -201,19 +190,19 @@ func TestSupplier_LeasesThatWaitTakeNoSlot(t *testing.T) {
 // is a slot for that, too.
 func TestSupplier_FetchesAheadOfTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, fake := testSupplier(1)
+		s, fake := testSupplier(2)
 		set := func(busy, soon int) {
 			fake.mu.Lock()
-			fake.all, fake.busy, fake.soon = map[string]int{"A": 1}, map[string]int{"A": busy}, map[string]int{"A": soon}
+			fake.all, fake.busy, fake.soon = 1, busy, soon
 			fake.mu.Unlock()
 			s.wake()
 			synctest.Wait()
 		}
 		set(0, 0)
-		first := now(t, reserve(t, s, queueA))
+		first := now(t, reserve(t, s, poolQueue))
 		s.mark(first)
 		set(1, 0)
-		next, then := reserve(t, s, queueA), reserve(t, s, queueA)
+		next, then := reserve(t, s, poolQueue), reserve(t, s, poolQueue)
 		require.False(t, granted(next))
 		set(1, 1)
 		require.True(t, granted(next))
@@ -222,7 +211,7 @@ func TestSupplier_FetchesAheadOfTheEnd(t *testing.T) {
 		synctest.Wait()
 		require.False(t, granted(then), "the slot is promised")
 		set(1, 0) // the second has the slot
-		saved := s.save(queueA)
+		saved := s.save()
 		synctest.Wait()
 		require.False(t, granted(then))
 		set(1, 1)
@@ -234,13 +223,13 @@ func TestSupplier_FetchesAheadOfTheEnd(t *testing.T) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		require.Empty(t, s.polls)
-		require.Zero(t, s.saves[queueA])
+		require.Zero(t, s.saves)
 	})
 }
 
 func TestSupplier_NoMoreIdlePollsThanFreeSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, _ := testSupplier(1)
+		s, _ := testSupplier(2)
 		first, second := now(t, reserve(t, s, poolQueue)), now(t, reserve(t, s, poolQueue))
 		third := reserve(t, s, poolQueue)
 		s.done(second) // an empty poll ends
@@ -254,86 +243,16 @@ func TestSupplier_NoMoreIdlePollsThanFreeSlots(t *testing.T) {
 	})
 }
 
-// The pool's polls stay open for a minute without work; they must not keep the device's
-// queue from being asked.
-func TestSupplier_OpenPollsOfThePoolDoNotStarveADevice(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, _ := testSupplier(1)
-		start := time.Now()
-		now(t, reserve(t, s, poolQueue))
-		now(t, reserve(t, s, poolQueue))
-		a, b := reserve(t, s, queueA), reserve(t, s, queueB)
-		require.False(t, granted(a), "the polls of the pool are young: they may bring work for both slots")
-		now(t, a)
-		now(t, b)
-		require.Equal(t, young, time.Since(start))
-	})
-}
-
-// With one slot and a pool queue that always has work, a device's queue gets its turn and
-// then costs nothing.
-func TestSupplier_ABusyPoolLeavesADeviceItsTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, fake := testSupplier(1)
-		fake.all = map[string]int{"A": 1}
-		work := now(t, reserve(t, s, poolQueue))
-		s.mark(work)
-		device := reserve(t, s, queueA)
-		next := reserve(t, s, poolQueue)
-		s.done(work)
-		poll := now(t, device) // asked first
-		work = now(t, next)    // when the device's poll has proved idle
-		s.mark(work)
-		s.done(work)
-		start := time.Now()
-		for range 20 { // the idle poll of the device no longer counts
-			work = now(t, reserve(t, s, poolQueue))
-			s.mark(work)
-			s.done(work)
-		}
-		require.Zero(t, time.Since(start))
-		s.done(poll)
-	})
-}
-
-func TestSupplier_ABusyDeviceIsNotAskedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, fake := testSupplier(1)
-		fake.mu.Lock()
-		fake.busy["A"] = 1 // by a call of the pool
-		fake.mu.Unlock()
-		a, b := reserve(t, s, queueA), reserve(t, s, queueB)
-		now(t, b)
-		time.Sleep(2 * young) // long enough for a wrong grant
-		require.False(t, granted(a))
-		fake.mu.Lock()
-		fake.busy["A"] = 0
-		fake.mu.Unlock()
-		s.wake()
-		now(t, a)
-	})
-}
-
-func TestSupplier_ADeviceRunsNoMoreThanItsSlots(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, _ := testSupplier(1)
-		s.mark(now(t, reserve(t, s, queueA)))
-		a := reserve(t, s, queueA) // before the call has taken its place in the pool
-		now(t, reserve(t, s, poolQueue))
-		require.False(t, granted(a))
-	})
-}
-
 func TestSupplier_CordonTakesSlotsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, fake := testSupplier(1)
+		s, fake := testSupplier(2)
 		fake.mu.Lock()
-		fake.all = map[string]int{}
+		fake.all = 0
 		fake.mu.Unlock()
 		got := reserve(t, s, poolQueue)
 		require.False(t, granted(got))
 		fake.mu.Lock()
-		fake.all = map[string]int{"B": 1}
+		fake.all = 1
 		fake.mu.Unlock()
 		s.wake()
 		now(t, got)
@@ -342,7 +261,7 @@ func TestSupplier_CordonTakesSlotsAway(t *testing.T) {
 
 func TestSupplier_CancelledAskIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, _ := testSupplier(1)
+		s, _ := testSupplier(2)
 		one, two := now(t, reserve(t, s, poolQueue)), now(t, reserve(t, s, poolQueue))
 		ctx, cancel := context.WithCancel(t.Context())
 		failed := make(chan error, 1)
@@ -362,7 +281,7 @@ func TestSupplier_CancelledAskIsForgotten(t *testing.T) {
 
 func TestSupplier_DrainWaitsForWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, _ := testSupplier(1)
+		s, _ := testSupplier(2)
 		require.NoError(t, s.drain(t.Context()))
 		work := now(t, reserve(t, s, poolQueue))
 		require.NoError(t, s.drain(t.Context()), "an idle poll is no work")
@@ -381,7 +300,7 @@ func TestSupplier_DrainWaitsForWork(t *testing.T) {
 	})
 }
 
-// Pollers of four queues over one pool, with work that comes at random: at no time runs
+// Pollers of both queues over one pool, with work that comes at random: at no time runs
 // more than the slots hold and the open polls can have brought, the slots themselves are
 // never overbooked, leases have no more than they may, none of the queues starves, and at
 // the end nothing is left over.
@@ -389,15 +308,13 @@ func TestSupplier_NeverMoreThanItMay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const perDevice, pollers = 2, 3
 		p, _, _ := testPool(perDevice, "A", "B")
-		groups := map[string]string{queueA: "A", queueB: "B"}
-		const leaseQueue = "gpumux.gpu.lease"
 		p.Leases = 2
-		s := newSupplier(p.Load, groups, map[string]bool{leaseQueue: true})
+		s := newSupplier(p.Load, leaseQueue)
 		p.Changed = s.wake
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
 		var begun, held, most, mostHeld, finished atomic.Int32
-		counted := map[string]*atomic.Int32{poolQueue: {}, queueA: {}, queueB: {}, leaseQueue: {}}
+		counted := map[string]*atomic.Int32{poolQueue: {}, leaseQueue: {}}
 		var leased, mostLeased atomic.Int32
 		raise := func(to *atomic.Int32, n int32) {
 			for old := to.Load(); n > old && !to.CompareAndSwap(old, n); old = to.Load() {
@@ -422,7 +339,7 @@ func TestSupplier_NeverMoreThanItMay(t *testing.T) {
 							defer s.done(permit)
 							raise(&most, begun.Add(1))
 							defer begun.Add(-1)
-							pl, err := p.Acquire(context.WithoutCancel(ctx), pool.Want{Task: "x", Group: groups[queue], Lease: queue == leaseQueue})
+							pl, err := p.Acquire(context.WithoutCancel(ctx), pool.Want{Task: "x", Lease: queue == leaseQueue})
 							if err != nil {
 								t.Error(err)
 								return
@@ -448,13 +365,13 @@ func TestSupplier_NeverMoreThanItMay(t *testing.T) {
 		slots := int32(2 * perDevice)
 		require.LessOrEqual(t, mostHeld.Load(), slots)
 		// Each queue may have as many polls open as it has slots when the last slot is taken.
-		require.LessOrEqual(t, most.Load(), slots+slots+2*perDevice+2)
+		require.LessOrEqual(t, most.Load(), slots+slots+2)
 		require.LessOrEqual(t, mostLeased.Load(), int32(2))
 		for queue, count := range counted {
 			require.Greater(t, count.Load(), int32(20), queue)
 		}
 		require.Greater(t, finished.Load(), int32(200))
-		require.Equal(t, int(slots), p.Load("").Free)
+		require.Equal(t, int(slots), p.Load().Free)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		require.Empty(t, s.polls)

@@ -52,8 +52,7 @@ type placement struct {
 func newLadder(in gpumux.MapInput, changed func(workflow.Context)) *ladder {
 	l := &ladder{patience: cmp.Or(time.Duration(in.Patience), defaultPatience), changed: changed}
 	for _, name := range in.Rungs() {
-		queue, _ := names.RungQueue(name) // Validate has checked it
-		l.rungs = append(l.rungs, &rung{name: name, queue: queue})
+		l.rungs = append(l.rungs, &rung{name: name, queue: names.PoolQueue(name)})
 	}
 	return l
 }

@@ -52,8 +52,7 @@ func newLease(ctx workflow.Context, o LeaseOptions) (*lease, error) {
 	}
 	l := &lease{o: o, rungs: in.Rungs(), letGo: func() {}}
 	for _, rung := range l.rungs {
-		queue, _ := names.RungQueue(rung) // Validate has checked it
-		l.queues = append(l.queues, contract.LeaseQueue(queue))
+		l.queues = append(l.queues, contract.LeaseQueue(names.PoolQueue(rung)))
 	}
 	err := payload.Read(workflow.SideEffect(ctx, func(workflow.Context) any { return contract.LeaseID(newID()) }), &l.id)
 	return l, err

@@ -10,8 +10,7 @@ import (
 	"github.com/gpumux/gpumux/workflows"
 )
 
-// places says where the two products run, as rungs such as first or first@node1/GPU-5c89,
-// and the second device of one slot.
+// places says in which pools the two products run, and the second device of one slot.
 type places struct {
 	Left, Right, Second string
 }

@@ -25,8 +25,8 @@ const queue = "backends"
 
 func main() {
 	var p places
-	flag.StringVar(&p.Left, "left", "first", "where A·B runs: a pool, or pool@host/device")
-	flag.StringVar(&p.Right, "right", "first", "where C·D runs")
+	flag.StringVar(&p.Left, "left", "first", "the pool where A·B runs")
+	flag.StringVar(&p.Right, "right", "first", "the pool where C·D runs")
 	flag.StringVar(&p.Second, "second", "cpu:1", "another device in the slot of A·B; gpu:1 on a slot of two GPUs")
 	flag.Parse()
 	if err := run(context.Background(), p); err != nil {

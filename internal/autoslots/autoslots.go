@@ -254,7 +254,7 @@ func (s *Sizing) look() (*search, float64, int64) {
 		}
 	}
 	// A device may have been cordoned, or have come back.
-	load := s.pool.Load("")
+	load := s.pool.Load()
 	slots := load.Slots - load.Leased
 	if slots != s.slots {
 		s.slots = slots

@@ -42,7 +42,7 @@ type taskFlags struct {
 
 func (f *taskFlags) register(flags *pflag.FlagSet) {
 	const local = "with --local: "
-	flags.StringSliceVar(&f.input.Ladder, "pool", nil, "pools to use, first choice first, such as gpu,cpu; one device of a pool is pool@host/device (default gpu; with --local what the machine has)")
+	flags.StringSliceVar(&f.input.Ladder, "pool", nil, "pools to use, first choice first, such as gpu,cpu (default gpu; with --local what the machine has)")
 	flags.DurationVar((*time.Duration)(&f.input.Patience), "patience", 0, "how long a pool may lack a worker with a healthy device before the next one takes its work (default 1m)")
 	flags.BoolVar(&f.noWait, "no-wait", false, "fail when no worker serves the pool, instead of waiting for one")
 	flags.BoolVar(&f.local, "local", false, "start a server and a worker for this command alone; TASK is file.py:function")

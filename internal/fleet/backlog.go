@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -75,17 +74,14 @@ func (f *Fleet) Progress(ctx context.Context, id string) (p gpumux.Progress, err
 	return p, err
 }
 
-// count adds the backlog of one map. A rung that is one device counts to its pool.
+// count adds the backlog of one map.
 func count(all map[string]Backlog, p gpumux.Progress) {
-	items := map[string]int64{}
 	for _, rung := range p.Backlog {
-		pool, _, _ := strings.Cut(rung.Rung, "@")
-		items[pool] += rung.Items
-	}
-	for pool, n := range items {
-		b := all[pool]
-		b.Maps, b.Waiting, b.Seconds = b.Maps+1, b.Waiting+n, b.Seconds+float64(n)*time.Duration(p.ItemTime).Seconds()
-		all[pool] = b
+		b := all[rung.Rung]
+		b.Maps++
+		b.Waiting += rung.Items
+		b.Seconds += float64(rung.Items) * time.Duration(p.ItemTime).Seconds()
+		all[rung.Rung] = b
 	}
 }
 

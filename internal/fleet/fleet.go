@@ -76,11 +76,7 @@ func WaitingFor(reported string, ladder []Rung) string {
 func (f *Fleet) Serving(ctx context.Context, ladder []string) ([]Rung, error) {
 	rungs := []Rung{{Name: "workflows", Queue: gpumux.Queue}}
 	for _, name := range ladder {
-		queue, err := names.RungQueue(name)
-		if err != nil {
-			return nil, err
-		}
-		rungs = append(rungs, Rung{Name: name, Queue: queue})
+		rungs = append(rungs, Rung{Name: name, Queue: names.PoolQueue(name)})
 	}
 	for i, r := range rungs {
 		served, err := f.Rung(ctx, r.Queue)

@@ -176,13 +176,10 @@ func Running(offers []contract.WorkerInfo, id string) (found []RunningItem) {
 func Sick(offers []contract.WorkerInfo, ladder []string) (why []string) {
 	for _, offer := range offers {
 		for _, p := range offer.Pools {
+			if !slices.Contains(ladder, p.Name) {
+				continue
+			}
 			for _, d := range p.Devices {
-				if !slices.ContainsFunc(ladder, func(rung string) bool {
-					pool, pinned, _ := strings.Cut(rung, "@")
-					return pool == p.Name && (pinned == "" || strings.HasSuffix(pinned, "/"+d))
-				}) {
-					continue
-				}
 				reason, cordoned := p.Cordoned[d]
 				if !cordoned {
 					return nil

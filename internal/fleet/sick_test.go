@@ -23,8 +23,6 @@ func TestSick_OnlyWhereNobodyHasAHealthyDevice(t *testing.T) {
 	}, Sick(all, []string{"gpu"}))
 	require.Empty(t, Sick(append(all, sick("three", "GPU-b")), []string{"gpu"}), "three has one")
 	require.Empty(t, Sick(all, []string{"cpu"}), "nobody serves it")
-	require.Len(t, Sick([]contract.WorkerInfo{sick("one", "GPU-b")}, []string{"gpu@one/GPU-b"}), 1, "the rung names that device")
-	require.Empty(t, Sick([]contract.WorkerInfo{sick("one", "GPU-b")}, []string{"gpu@one/GPU-a"}))
 }
 
 // A slot is missing where there is no worker; what else a map says, and what is not

@@ -97,7 +97,7 @@ func (g *Guard) cordon(group guarded, reason, why string) {
 	}
 	g.Counted(group.pool.Name, reason)
 	g.Notices.Warn(g.log, "device cordoned", zap.String("pool", group.pool.Name), zap.String("device", group.Name), zap.String("why", why))
-	if group.pool.Load("").Slots == 0 {
+	if group.pool.Load().Slots == 0 {
 		g.Notices.Warn(g.log, "the pool has no healthy device here; maps wait for one, or for another worker, or go on in their next pool",
 			zap.String("pool", group.pool.Name))
 	}

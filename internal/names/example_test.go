@@ -6,17 +6,6 @@ import (
 	"github.com/gpumux/gpumux/internal/names"
 )
 
-// Clients in any language find the queues by name.
-func ExampleRungQueue() {
-	for _, rung := range []string{"gpu", "gpu@node1/GPU-1d04", "gpu@node1"} {
-		fmt.Println(names.RungQueue(rung))
-	}
-	// Output:
-	// gpumux.gpu <nil>
-	// gpumux.gpu@node1/GPU-1d04 <nil>
-	//  "gpu@node1": write one device as pool@host/device, such as gpu@node1/GPU-5c89
-}
-
 func ExampleKey() {
 	for _, key := range []string{"results/today.jsonl", "../passwd", "/etc/passwd"} {
 		fmt.Println(names.Key(key))

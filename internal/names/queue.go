@@ -35,28 +35,6 @@ func Pool(name string) error {
 // PoolQueue is the task queue of a pool.
 func PoolQueue(pool string) string { return Queue + "." + pool }
 
-// DeviceQueue is the task queue of one device of a pool on one host.
-func DeviceQueue(pool, host, device string) string {
-	return PoolQueue(pool) + "@" + host + "/" + device
-}
-
-// RungQueue is the task queue of a rung: a pool's name, or pool@host/device for one
-// device of it.
-func RungQueue(rung string) (string, error) {
-	pool, at, pinned := strings.Cut(rung, "@")
-	if err := Pool(pool); err != nil {
-		return "", err
-	}
-	if !pinned {
-		return PoolQueue(pool), nil
-	}
-	host, device, ok := strings.Cut(at, "/")
-	if !ok || host == "" || device == "" {
-		return "", fmt.Errorf("%.200q: write one device as pool@host/device, such as gpu@node1/GPU-5c89", rung)
-	}
-	return DeviceQueue(pool, host, device), nil
-}
-
 // maxFairnessKey is the most bytes of a fairness key that the server takes.
 const maxFairnessKey = 64
 

@@ -9,16 +9,11 @@ import (
 	"github.com/gpumux/gpumux/internal/names"
 )
 
-func TestQueues_AreOnePerPoolAndDevice(t *testing.T) {
-	pool, err := names.RungQueue("h200-16g")
-	require.NoError(t, err)
-	require.Equal(t, "gpumux.h200-16g", pool)
-	device, err := names.RungQueue("gpu@node1/GPU-5c")
-	require.NoError(t, err)
-	require.Equal(t, names.DeviceQueue("gpu", "node1", "GPU-5c"), device)
-	for _, bad := range []string{"", "Gpu", "-gpu", "gpu@", "gpu@host/", strings.Repeat("a", 64)} {
-		_, err := names.RungQueue(bad)
-		require.Error(t, err, bad)
+func TestPool(t *testing.T) {
+	require.NoError(t, names.Pool("h200-16g"))
+	require.Equal(t, "gpumux.h200-16g", names.PoolQueue("h200-16g"))
+	for _, bad := range []string{"", "Gpu", "-gpu", "gpu@host/GPU-5c", strings.Repeat("a", 64)} {
+		require.Error(t, names.Pool(bad), bad)
 	}
 }
 

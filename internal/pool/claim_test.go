@@ -68,11 +68,11 @@ func TestPool_AClaimLapsesBesideACallThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, hung, log := claimedPool(t, 4, []string{"A"}, "A")
 		large := whole(t.Context(), p)
-		require.Zero(t, p.Load("").Free)
+		require.Zero(t, p.Load().Free)
 		begun := time.Now()
 		innocent(t, p)
 		require.Equal(t, claimFor, time.Since(begun))
-		require.Equal(t, 3, p.Load("").Free)
+		require.Equal(t, 3, p.Load().Free)
 		require.Equal(t, 1, log.FilterMessageSnippet("waits for others that do not end").Len())
 
 		// In between others have the group.
@@ -81,7 +81,7 @@ func TestPool_AClaimLapsesBesideACallThatHangs(t *testing.T) {
 		begun = time.Now()
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		require.Zero(t, p.Load("").Free)
+		require.Zero(t, p.Load().Free)
 		innocent(t, p)
 		require.Equal(t, claimFor+time.Nanosecond, time.Since(begun))
 		require.Equal(t, 2, log.Len())
@@ -92,7 +92,7 @@ func TestPool_AClaimLapsesBesideACallThatHangs(t *testing.T) {
 		require.Zero(t, time.Since(begun), "a free group is taken at once")
 		require.Len(t, alone.Beside, 3)
 		p.Release(alone)
-		require.Equal(t, 4, p.Load("").Free)
+		require.Equal(t, 4, p.Load().Free)
 		require.Nil(t, p.ledger.claim)
 	})
 }
@@ -101,13 +101,13 @@ func TestPool_AClaimMovesToAnotherGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, hung, _ := claimedPool(t, 2, []string{"A", "B"}, "A", "B", "B")
 		large := whole(t.Context(), p)
-		require.Equal(t, 0, p.Load("A").Free)
+		require.Equal(t, 0, p.Load().Free)
 		time.Sleep(claimFor)
 		synctest.Wait()
-		require.Equal(t, 1, p.Load("A").Free)
+		require.Equal(t, 1, p.Load().Free)
 		p.Release(hung[1])
 		synctest.Wait()
-		require.Equal(t, 0, p.Load("B").Free)
+		require.Equal(t, 1, p.Load().Free, "that of A")
 		p.Release(hung[2])
 		require.Equal(t, "B", (<-large).Group)
 	})
@@ -146,12 +146,12 @@ func TestPool_AClaimThatIsGivenUpIsForgotten(t *testing.T) {
 		whole(ctx, p)
 		time.Sleep(claimFor)
 		synctest.Wait()
-		require.Equal(t, 1, p.Load("").Free)
+		require.Equal(t, 1, p.Load().Free)
 		cancel()
 		synctest.Wait()
 		time.Sleep(claimRest)
 		synctest.Wait()
-		require.Equal(t, 1, p.Load("").Free, "nobody wants it whole any more")
+		require.Equal(t, 1, p.Load().Free, "nobody wants it whole any more")
 		require.Nil(t, p.ledger.claim)
 
 		// Another call claims it, and its claim ends with the pool.

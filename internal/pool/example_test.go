@@ -19,21 +19,21 @@ func ExamplePool() {
 		{Slot: gputest.NewSlot(), Group: "GPU-77ab"},
 	})
 	defer p.Stop(ctx)
-	fmt.Println(p.Load("").Slots, "slots,", p.Load("").Free, "free")
+	fmt.Println(p.Load().Slots, "slots,", p.Load().Free, "free")
 	h, err := p.Acquire(ctx, pool.Want{Task: "embed"})
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println("one is at work:", p.Load("").Busy, "busy,", p.Load("").Free, "free")
+	fmt.Println("one is at work:", p.Load().Busy, "busy,", p.Load().Free, "free")
 	p.Release(h)
-	fmt.Println("none is:", p.Load("").Busy, "busy,", p.Load("").Free, "free")
+	fmt.Println("none is:", p.Load().Busy, "busy,", p.Load().Free, "free")
 	// Output:
 	// 2 slots, 2 free
 	// one is at work: 1 busy, 1 free
 	// none is: 0 busy, 2 free
 }
 
-// A call may be pinned to a device, or have it to itself.
+// A call may have a device to itself.
 func ExamplePool_Acquire() {
 	ctx := context.Background()
 	p := pool.NewLedger().New("gpu", []*pool.Seat{
@@ -42,16 +42,16 @@ func ExamplePool_Acquire() {
 		{Slot: gputest.NewSlot(), Group: "GPU-77ab"},
 	})
 	defer p.Stop(ctx)
-	whole, err := p.Acquire(ctx, pool.Want{Task: "train", Group: "GPU-1d04", Whole: true})
+	whole, err := p.Acquire(ctx, pool.Want{Task: "train", Whole: true})
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(whole.Group, "has", p.Load("GPU-1d04").Free, "slots free,", "GPU-77ab", p.Load("GPU-77ab").Free)
+	fmt.Println(whole.Group, "is taken,", p.Load().Free, "slot free")
 	p.Release(whole)
-	fmt.Println(whole.Group, "has", p.Load("GPU-1d04").Free, "slots free")
+	fmt.Println("none is,", p.Load().Free, "free")
 	// Output:
-	// GPU-1d04 has 0 slots free, GPU-77ab 1
-	// GPU-1d04 has 2 slots free
+	// GPU-1d04 is taken, 1 slot free
+	// none is, 3 free
 }
 
 // A device that is not well gets no new calls; where none is left, they fail at once.
@@ -63,11 +63,11 @@ func ExamplePool_Cordon() {
 	_, err := p.Acquire(ctx, pool.Want{Task: "embed"})
 	var fault *gpumux.Fault
 	if errors.As(err, &fault) {
-		fmt.Println(fault.Kind, p.Load("").Slots)
+		fmt.Println(fault.Kind, p.Load().Slots)
 	}
 	p.Uncordon("GPU-1d04")
 	_, err = p.Acquire(ctx, pool.Want{Task: "embed"})
-	fmt.Println(err, p.Load("").Slots)
+	fmt.Println(err, p.Load().Slots)
 	// Output:
 	// device_lost 0
 	// <nil> 1

@@ -94,7 +94,7 @@ func (l *Ledger) wanted(h *Seat) bool {
 	})
 }
 
-// Load counts the slots of a group, or of a whole pool, by what they do now.
+// Load counts the slots of a pool by what they do now.
 type Load struct {
 	// Slots can be used, leased ones included. Busy ones run a call, or are held by a call
 	// with their devices to itself. Leased ones have leases.
@@ -107,22 +107,16 @@ type Load struct {
 	Joined, Spare int
 }
 
-// Load counts the slots of a group, or those of the whole pool if group is "".
-func (p *Pool) Load(group string) (load Load) {
+// Load counts the slots.
+func (p *Pool) Load() (load Load) {
 	type count struct {
 		all, busy, leased, unused, ending int
 		claimed                           bool
 	}
 	p.ledger.mu.Lock()
 	defer p.ledger.mu.Unlock()
-	groups, leased := map[string]*count{}, 0
+	groups := map[string]*count{}
 	for _, h := range p.seats {
-		if h.leased {
-			leased++
-		}
-		if group != "" && h.Group != group {
-			continue
-		}
 		if h.busy {
 			load.Busy++
 			load.Joined += max(0, h.sharers-1)
@@ -156,7 +150,7 @@ func (p *Pool) Load(group string) (load Load) {
 			}
 		}
 	}
-	load.Leasable = max(0, min(load.Leasable, p.Leases-leased))
+	load.Leasable = max(0, min(load.Leasable, p.Leases-load.Leased))
 	for _, of := range groups {
 		open := min(of.all-of.leased, p.open)
 		load.Slots += open + of.leased

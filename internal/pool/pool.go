@@ -40,8 +40,7 @@ type Slot interface {
 // ErrStopped ends calls when the worker stops.
 var ErrStopped = errors.New("the worker stops")
 
-// Pool gives the slots of one pool to calls: first to those that are pinned to a device,
-// then in order of arrival.
+// Pool gives the slots of one pool to calls in order of arrival.
 type Pool struct {
 	Name string
 	// Changed is called without the lock when the answer of Load may have changed.
@@ -65,7 +64,7 @@ type Seat struct {
 	// Name is pool/number, Budget what a call may hold; 0 means no budget.
 	Name   string
 	Budget gpumux.Size
-	// Group names what its calls may be pinned to. Devices default to the group's name.
+	// Group names the devices. Devices default to the group's name.
 	Group   string
 	Devices []string
 	pool    *Pool
@@ -103,8 +102,6 @@ func (h *Seat) Peak() int64 { return h.peak.Load() }
 // Want says which slot a call needs.
 type Want struct {
 	Task string
-	// Group is a group of devices; empty when any will do.
-	Group string
 	// Whole asks for a group's devices without any other call, of whatever pool.
 	Whole bool
 	// Avoid are groups to use only where no other is healthy.
@@ -216,53 +213,45 @@ func (p *Pool) Ending(h *Seat) {
 // grant serves the waiting calls that can be served; the caller holds the lock.
 func (p *Pool) grant() {
 	unserved := 0
-	for _, pinned := range []bool{true, false} {
-		p.waiting = slices.DeleteFunc(p.waiting, func(w *waiter) bool {
-			if (w.Group != "") != pinned {
-				return false
-			}
-			if err := p.refusal(w.Group); err != nil {
-				p.ledger.unclaim(w)
-				w.give(answer{err: err})
-				return true
-			}
-			var h *Seat
-			if w.Whole {
-				h = p.chooseGroup(w)
-			} else {
-				h = cmp.Or(p.choose(w), p.join(w))
-			}
-			if h == nil {
-				if !w.Whole {
-					unserved++
-					p.drain(w, unserved)
-				}
-				return false
-			}
-			h.take(w)
-			w.give(answer{seat: h})
+	p.waiting = slices.DeleteFunc(p.waiting, func(w *waiter) bool {
+		if err := p.refusal(); err != nil {
+			p.ledger.unclaim(w)
+			w.give(answer{err: err})
 			return true
-		})
-	}
+		}
+		var h *Seat
+		if w.Whole {
+			h = p.chooseGroup(w)
+		} else {
+			h = cmp.Or(p.choose(w), p.join(w))
+		}
+		if h == nil {
+			if !w.Whole {
+				unserved++
+				p.drain(w, unserved)
+			}
+			return false
+		}
+		h.take(w)
+		w.give(answer{seat: h})
+		return true
+	})
 }
 
-// refusal is why no slot can serve a group's calls now, or nil.
-func (p *Pool) refusal(group string) error {
+// refusal is why no slot can serve calls now, or nil.
+func (p *Pool) refusal() error {
 	if p.stopped != nil {
 		return p.stopped
 	}
 	why := ""
 	for _, h := range p.seats {
-		if group != "" && h.Group != group {
-			continue
-		}
 		if !p.isCordoned(h.Group) {
 			return nil
 		}
 		why = h.Group + " is cordoned: " + p.cordoned[h.Group]
 	}
 	return &gpumux.Fault{
-		Kind: gpumux.FaultDeviceLost, Blameless: true, Op: "start", Device: group, Message: fmt.Sprintf("pool %s has no healthy device: %s", p.Name, why),
+		Kind: gpumux.FaultDeviceLost, Blameless: true, Op: "start", Message: fmt.Sprintf("pool %s has no healthy device: %s", p.Name, why),
 		Hint: "look at gpumux gpus; the pool goes on by itself when the device works again, or has room",
 	}
 }
@@ -300,9 +289,6 @@ func (p *Pool) choose(w *waiter) *Seat {
 
 // suits reports whether a slot's devices may serve a call; the caller holds the lock.
 func (p *Pool) suits(h *Seat, w *waiter) bool {
-	if w.Group != "" {
-		return h.Group == w.Group && !p.isCordoned(h.Group)
-	}
 	return !p.isCordoned(h.Group) && (!slices.Contains(w.Avoid, h.Group) || !slices.ContainsFunc(p.seats, func(other *Seat) bool {
 		return !p.isCordoned(other.Group) && !slices.Contains(w.Avoid, other.Group)
 	}))

@@ -49,50 +49,39 @@ func mustTake(t *testing.T, p *Pool, task, group string) *Seat {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	h, err := p.Acquire(ctx, Want{Task: task, Group: group})
+	h, err := p.Acquire(ctx, Want{Task: task, Avoid: others(p, group)})
 	require.NoError(t, err)
 	return h
 }
 
-func TestPool_FirstComeFirstServedAndPinnedFirst(t *testing.T) {
+// others are the groups of a pool beside one; none beside "".
+func others(p *Pool, group string) (all []string) {
+	for _, h := range p.seats {
+		if group != "" && h.Group != group {
+			all = append(all, h.Group)
+		}
+	}
+	return all
+}
+
+func TestPool_FirstComeFirstServed(t *testing.T) {
 	p, _ := fakePool(1, "A")
 	held := mustTake(t, p, "x", "")
-	order := make(chan string, 8)
-	for i, group := range []string{"", "", "A", "", "A"} {
-		name := fmt.Sprintf("%d%s", i, group)
+	order := make(chan int, 8)
+	for i := range 5 {
 		go func() {
-			h, err := p.Acquire(t.Context(), Want{Task: "x", Group: group})
+			h, err := p.Acquire(t.Context(), Want{Task: "x"})
 			if err == nil {
-				order <- name
+				order <- i
 				p.Release(h)
 			}
 		}()
 		queued(t, p, i+1)
 	}
 	p.Release(held)
-	var got []string
-	for range 5 {
-		got = append(got, <-order)
+	for i := range 5 {
+		require.Equal(t, i, <-order)
 	}
-	require.Equal(t, []string{"2A", "4A", "0", "1", "3"}, got)
-}
-
-func TestPool_PinnedCallGetsOnlyItsDevice(t *testing.T) {
-	p, _ := fakePool(1, "A", "B")
-	held := mustTake(t, p, "x", "B")
-	require.Equal(t, "B", held.Group)
-	ctx, cancel := context.WithCancelCause(t.Context())
-	why := errors.New("no longer wanted")
-	done := make(chan error, 1)
-	go func() { _, err := p.Acquire(ctx, Want{Task: "x", Group: "B"}); done <- err }()
-	queued(t, p, 1) // although A is free
-	// A call for any device passes it.
-	require.Equal(t, "A", mustTake(t, p, "x", "").Group)
-	cancel(why)
-	require.ErrorIs(t, <-done, why)
-	queued(t, p, 0)
-	p.Release(held)
-	require.Equal(t, "B", mustTake(t, p, "x", "B").Group)
 }
 
 func TestPool_PrefersALoadedProcess(t *testing.T) {
@@ -125,25 +114,21 @@ func TestPool_CordonMovesWorkAndRestoreTakesItBack(t *testing.T) {
 	p.Changed = func() { changes.Add(1) }
 	require.True(t, p.Cordon("A", "Xid 79"))
 	require.False(t, p.Cordon("A", "Xid 79"))
-	require.Equal(t, 1, p.Load("").Slots)
-	require.Equal(t, 0, p.Load("A").Slots)
+	require.Equal(t, 1, p.Load().Slots)
 	require.Positive(t, changes.Load())
 	b := mustTake(t, p, "x", "")
 	require.Equal(t, "B", b.Group)
 
-	// A pinned call is refused at once: another host, or a later attempt, may do it.
-	_, err := p.Acquire(t.Context(), Want{Task: "x", Group: "A"})
+	// A call that waits while the last device goes is refused: another host, or a later
+	// attempt, may do it.
 	var fault *gpumux.Fault
-	require.ErrorAs(t, err, &fault)
-	require.Equal(t, gpumux.FaultDeviceLost, fault.Kind)
-	require.Contains(t, fault.Error(), "A is cordoned: Xid 79")
-
-	// A call that waits while the last device goes is refused too.
 	refused := make(chan error, 1)
 	go func() { _, err := p.Acquire(t.Context(), Want{Task: "x"}); refused <- err }()
 	queued(t, p, 1)
 	p.Cordon("B", "lost")
 	require.ErrorAs(t, <-refused, &fault)
+	require.Equal(t, gpumux.FaultDeviceLost, fault.Kind)
+	require.Contains(t, fault.Error(), "B is cordoned: lost")
 	p.Release(b)
 
 	require.True(t, p.Uncordon("A"))
@@ -161,7 +146,7 @@ func TestPool_StopRefusesAndStopsEverySlot(t *testing.T) {
 	queued(t, p, 1)
 	require.NoError(t, p.Stop(t.Context()))
 	require.ErrorIs(t, <-refused, ErrStopped)
-	_, err := p.Acquire(t.Context(), Want{Task: "x", Group: "A"})
+	_, err := p.Acquire(t.Context(), Want{Task: "x"})
 	require.ErrorIs(t, err, ErrStopped)
 	for _, f := range fakes {
 		require.EqualValues(t, 1, f.Stops.Load())
@@ -182,7 +167,7 @@ func TestPool_ManyCallsAtOnce(t *testing.T) {
 			if i%2 == 0 {
 				ctx = t.Context()
 			}
-			h, err := p.Acquire(ctx, Want{Task: "x", Group: group})
+			h, err := p.Acquire(ctx, Want{Task: "x", Avoid: others(p, group)})
 			if err != nil {
 				return
 			}
@@ -194,7 +179,7 @@ func TestPool_ManyCallsAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	require.GreaterOrEqual(t, ran.Load(), int32(100))
-	require.Equal(t, 4, p.Load("").Free)
+	require.Equal(t, 4, p.Load().Free)
 	queued(t, p, 0)
 	require.True(t, slices.ContainsFunc(fakes, func(f *gputest.Slot) bool { return f.Task() == "x" }))
 }
@@ -209,7 +194,7 @@ func TestPool_AWholeDeviceWaitsForItsNeighboursAndKeepsThemOut(t *testing.T) {
 		assert.NoError(t, err)
 		whole <- h
 	}()
-	require.Eventually(t, func() bool { return p.Load("").Free == 0 }, time.Minute, time.Millisecond, "the free slot is reserved")
+	require.Eventually(t, func() bool { return p.Load().Free == 0 }, time.Minute, time.Millisecond, "the free slot is reserved")
 	late := make(chan *Seat)
 	go func() {
 		h, err := p.Acquire(t.Context(), Want{Task: "x"})
@@ -229,7 +214,7 @@ func TestPool_AWholeDeviceWaitsForItsNeighboursAndKeepsThemOut(t *testing.T) {
 	next := <-late
 	require.NotNil(t, next)
 	p.Release(next)
-	require.Equal(t, 2, p.Load("").Free)
+	require.Equal(t, 2, p.Load().Free)
 }
 
 func TestPool_AWholeDeviceThatIsGivenUpIsFreeAgain(t *testing.T) {
@@ -239,10 +224,10 @@ func TestPool_AWholeDeviceThatIsGivenUpIsFreeAgain(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { _, err := p.Acquire(ctx, Want{Task: "x", Whole: true}); done <- err }()
-	require.Eventually(t, func() bool { return p.Load("").Free == 0 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return p.Load().Free == 0 }, time.Minute, time.Millisecond)
 	cancel()
 	require.ErrorIs(t, <-done, context.Canceled)
-	require.Equal(t, 1, p.Load("").Free)
+	require.Equal(t, 1, p.Load().Free)
 	p.Release(busy)
 }
 
@@ -283,10 +268,10 @@ func TestPool_AProcessThatDoesNotEndTakesItsPlaceOutOfService(t *testing.T) {
 			for _, h := range held {
 				p.Release(h)
 			}
-			require.Equal(t, 1, p.Load("").Free)
+			require.Equal(t, 1, p.Load().Free)
 			other := mustTake(t, p, "x", "")
 			require.Same(t, p.seats[0], other)
-			require.Zero(t, p.Load("A").Free)
+			require.Zero(t, p.Load().Free)
 			got := make(chan *Seat, 1)
 			go func() { h, _ := p.Acquire(context.Background(), Want{Task: "x"}); got <- h }()
 			queued(t, p, 1)

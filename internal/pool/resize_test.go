@@ -20,7 +20,7 @@ import (
 func TestPool_ResizeDrainsAndEndsProcesses(t *testing.T) {
 	p, fakes := fakePool(4, "A", "B")
 	p.Resize(3)
-	require.Equal(t, []int{6, 6, 3, 3}, []int{p.Load("").Slots, p.Load("").Free, p.Load("A").Slots, p.Size()})
+	require.Equal(t, []int{6, 6, 3}, []int{p.Load().Slots, p.Load().Free, p.Size()})
 	var held []*Seat
 	for range 3 {
 		h := mustTake(t, p, "x", "A")
@@ -29,14 +29,14 @@ func TestPool_ResizeDrainsAndEndsProcesses(t *testing.T) {
 	}
 	got := make(chan *Seat, 2)
 	for range 2 {
-		go func() { h, _ := p.Acquire(context.Background(), Want{Task: "x", Group: "A"}); got <- h }()
+		go func() { h, _ := p.Acquire(context.Background(), Want{Task: "x", Avoid: []string{"B"}}); got <- h }()
 	}
 	queued(t, p, 2)
 
 	// Less is effective at once: what runs goes on, nothing follows it, and its process
 	// ends.
 	p.Resize(1)
-	require.Equal(t, []int{2, 1, 1, 0}, []int{p.Load("").Slots, p.Load("").Free, p.Load("A").Slots, p.Load("A").Free})
+	require.Equal(t, []int{2, 1}, []int{p.Load().Slots, p.Load().Free})
 	p.Release(held[0])
 	p.Release(held[1])
 	p.evicting.Wait()
@@ -51,7 +51,7 @@ func TestPool_ResizeDrainsAndEndsProcesses(t *testing.T) {
 	// More is granted at once.
 	p.Resize(2)
 	(<-got).Slot.(*gputest.Slot).Load("x", slot.Ready)
-	require.Equal(t, 0, p.Load("A").Free)
+	require.Equal(t, 2, p.Load().Free, "those of B")
 
 	// One of them is free then, and ends.
 	p.Release(next)
@@ -74,7 +74,7 @@ func TestPool_ProcessThatIsSlowToEnd(t *testing.T) {
 		h.Slot = &reluctant{h.Slot.(*gputest.Slot), slow}
 	}
 	p.Resize(1)
-	require.Equal(t, 1, p.Load("").Free)
+	require.Equal(t, 1, p.Load().Free)
 	p.Release(mustTake(t, p, "x", ""))
 	got := make(chan *Seat, 1)
 	go func() { h, _ := p.Acquire(context.Background(), Want{Task: "x", Whole: true}); got <- h }()
@@ -129,9 +129,9 @@ func TestPool_ResizedGroupIsTakenWhole(t *testing.T) {
 	p.Release(b)
 	whole := <-got
 	require.Len(t, whole.Beside, 3)
-	require.Equal(t, 0, p.Load("").Free)
+	require.Equal(t, 0, p.Load().Free)
 	p.Release(whole)
-	require.Equal(t, 1, p.Load("").Free)
+	require.Equal(t, 1, p.Load().Free)
 }
 
 // Calls come, slots come and go, devices fail: never more calls at a time than ever were
@@ -172,5 +172,5 @@ func TestPool_ResizedAtRandom(t *testing.T) {
 	<-done
 	require.EqualValues(t, 12*200, ran.Load())
 	p.evicting.Wait()
-	require.Equal(t, 4, p.Load("").Free)
+	require.Equal(t, 4, p.Load().Free)
 }

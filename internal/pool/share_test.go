@@ -58,21 +58,21 @@ func TestPool_CallsShareASlotWithRoom(t *testing.T) {
 	queued(t, p, 2)
 	fakes[0].Offer(1, 5)
 	fakes[1].Offer(1, 9)
-	require.Equal(t, Load{Slots: 2, Busy: 2, Spare: 2}, p.Load(""))
+	require.Equal(t, Load{Slots: 2, Busy: 2, Spare: 2}, p.Load())
 	p.Spare()
 	require.Same(t, fakes[1], first.has(t).Slot)
 	require.Same(t, fakes[0], second.has(t).Slot)
-	require.Equal(t, Load{Slots: 2, Busy: 2, Joined: 2}, p.Load(""), "until the slots have them")
+	require.Equal(t, Load{Slots: 2, Busy: 2, Joined: 2}, p.Load(), "until the slots have them")
 	third := ask(t, p, same)
 	queued(t, p, 1)
 	fakes[1].Offer(2, 3)
 	p.Spare()
 	require.Same(t, fakes[1], third.has(t).Slot)
 	for range 3 {
-		require.Empty(t, p.Load("").Free)
+		require.Empty(t, p.Load().Free)
 		p.Release(b)
 	}
-	require.Equal(t, Load{Slots: 2, Busy: 1, Free: 1, Joined: 1}, p.Load(""), "free once the last has gone")
+	require.Equal(t, Load{Slots: 2, Busy: 1, Free: 1, Joined: 1}, p.Load(), "free once the last has gone")
 }
 
 // Room is for calls that share it: no other task, argument, whole device or lease.
@@ -87,7 +87,7 @@ func TestPool_WhoCannotShareDrainsOneSlot(t *testing.T) {
 	}
 	other := ask(t, p, Want{Task: "y", Shares: "y"})
 	queued(t, p, 1)
-	require.Equal(t, 2, p.Load("").Spare, "the emptiest slot gets no more calls")
+	require.Equal(t, 2, p.Load().Spare, "the emptiest slot gets no more calls")
 	h := ask(t, p, same).has(t)
 	require.Same(t, fakes[1], h.Slot)
 
@@ -95,13 +95,13 @@ func TestPool_WhoCannotShareDrainsOneSlot(t *testing.T) {
 	queued(t, p, 0)
 	again := ask(t, p, Want{Task: "y"})
 	queued(t, p, 1)
-	require.Equal(t, 1, p.Load("").Spare, "one slot drains already")
+	require.Equal(t, 1, p.Load().Spare, "one slot drains already")
 	p.Release(p.seats[2])
 	require.Same(t, fakes[2], again.has(t).Slot)
 
 	whole := ask(t, p, Want{Task: "x", Whole: true})
 	queued(t, p, 1)
-	require.Zero(t, p.Load("A").Spare, "it is kept for the call that wants it whole")
+	require.Zero(t, p.Load().Spare, "it is kept for the call that wants it whole")
 	whole.cancel()
 }
 
@@ -111,17 +111,17 @@ func TestPool_NoRoomWhereNoneIsWanted(t *testing.T) {
 	same := Want{Task: "x", Shares: "x"}
 	h := ask(t, p, same).has(t)
 	fakes[0].Offer(1, 5)
-	require.Equal(t, 1, p.Load("").Spare)
+	require.Equal(t, 1, p.Load().Spare)
 	p.Cordon("A", "sick")
-	require.Zero(t, p.Load("").Spare)
+	require.Zero(t, p.Load().Spare)
 	p.Uncordon("A")
 	joined := ask(t, p, same).has(t)
 	require.Same(t, h, joined)
 	// The first call may leave before the one that joined.
 	p.Release(h)
-	require.Equal(t, 1, p.Load("").Busy)
+	require.Equal(t, 1, p.Load().Busy)
 	p.Release(joined)
-	require.Equal(t, Load{Slots: 1, Free: 1}, p.Load(""))
+	require.Equal(t, Load{Slots: 1, Free: 1}, p.Load())
 }
 
 // A slot that several calls share may never be free. So a lease is asked for meanwhile,
@@ -133,15 +133,15 @@ func TestPool_ALeaseDrainsASharedSlot(t *testing.T) {
 	a, b := ask(t, p, same).has(t), ask(t, p, same).has(t)
 	fakes[0].Offer(1, 9)
 	fakes[1].Offer(1, 5)
-	require.Equal(t, 1, p.Load("").Leasable, "of two, as far as leases may")
+	require.Equal(t, 1, p.Load().Leasable, "of two, as far as leases may")
 	lease := ask(t, p, Want{Lease: true})
 	queued(t, p, 1)
-	require.Equal(t, 1, p.Load("").Spare)
+	require.Equal(t, 1, p.Load().Spare)
 	p.Release(a)
 	require.Same(t, a, lease.has(t))
 	ask(t, p, Want{Lease: true})
 	queued(t, p, 1)
-	require.Equal(t, 1, p.Load("").Spare, "no slot drains for a lease that would not get it")
+	require.Equal(t, 1, p.Load().Spare, "no slot drains for a lease that would not get it")
 	p.Release(b)
 }
 
@@ -157,13 +157,13 @@ func TestPool_TasksThatShareKeepTheirSlots(t *testing.T) {
 	fakes[2].Offer(1, 0)
 	waits := ask(t, p, y)
 	queued(t, p, 1)
-	require.Equal(t, 1, p.Load("").Spare, "x has more than y")
+	require.Equal(t, 1, p.Load().Spare, "x has more than y")
 	p.Release(p.seats[0])
 	require.Same(t, fakes[0], waits.has(t).Slot)
 	fakes[0].Offer(1, 0)
 	ask(t, p, y)
 	queued(t, p, 1)
-	require.Equal(t, 1, p.Load("").Spare, "y has more than x")
+	require.Equal(t, 1, p.Load().Spare, "y has more than x")
 }
 
 // Where a group is to have fewer calls at a time, no call joins those that it has.
@@ -174,9 +174,9 @@ func TestPool_NoRoomInACrowdedGroup(t *testing.T) {
 		fakes[i].Load("x", slot.Busy)
 		fakes[i].Offer(1, 5)
 	}
-	require.Equal(t, 2, p.Load("").Spare)
+	require.Equal(t, 2, p.Load().Spare)
 	p.Resize(1)
-	require.Zero(t, p.Load("").Spare)
+	require.Zero(t, p.Load().Spare)
 	p.Release(p.seats[0])
-	require.Equal(t, 1, p.Load("").Spare)
+	require.Equal(t, 1, p.Load().Spare)
 }

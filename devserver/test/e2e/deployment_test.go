@@ -50,8 +50,8 @@ func (s *site) queues(build string) (names []string) {
 }
 
 // A version has at most a hundred queues and keeps those of dead workers. So it has none
-// that names a host, and its maps and leases reach single devices all the same.
-func TestDeployment_HasNoQueueOfAHost(t *testing.T) {
+// that names a worker, however many devices there are.
+func TestDeployment_HasNoQueueOfAWorker(t *testing.T) {
 	if !own(t) {
 		return
 	}
@@ -63,18 +63,14 @@ func TestDeployment_HasNoQueueOfAHost(t *testing.T) {
 	s.imitated(m, c)
 	s.current("v7")
 
-	host, err := os.Hostname()
-	require.NoError(t, err)
-	const device = "GPU-00000000-0000-0000-0000-000000000007"
-	rung := "gpu@" + host + "/" + device
-	run := s.start(gpumux.MapInput{Task: "double", Items: items(1, 2), Ladder: []string{rung, "gpu"}})
+	run := s.start(gpumux.MapInput{Task: "double", Items: items(1, 2), Ladder: []string{"gpu"}})
 	var sum gpumux.Summary
 	require.NoError(t, run.Get(t.Context(), &sum))
 	require.EqualValues(t, 2, sum.Succeeded)
 
 	service := worker.New(s.client, "service", worker.Options{})
 	service.RegisterWorkflowWithOptions(func(ctx workflow.Context) (seat string, err error) {
-		err = workflows.WithSlot(ctx, workflows.LeaseOptions{Ladder: []string{rung}}, func(ctx workflow.Context, slot *workflows.Slot) error {
+		err = workflows.WithSlot(ctx, workflows.LeaseOptions{Ladder: []string{"gpu"}}, func(ctx workflow.Context, slot *workflows.Slot) error {
 			seat = slot.Seat().Device
 			_, err := workflows.Call[int](ctx, slot, "double", 3)
 			return err
@@ -87,12 +83,12 @@ func TestDeployment_HasNoQueueOfAHost(t *testing.T) {
 	lease, err := s.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: "service"}, "lease")
 	require.NoError(t, err)
 	require.NoError(t, lease.Get(t.Context(), &seat))
-	require.Equal(t, device, seat)
+	require.NotEmpty(t, seat)
 
 	person := newShell(t)
 	at := []string{"--address", devservertest.Run(t).Address(), "--namespace", s.namespace}
 	listed := person.run(0, append([]string{"workers"}, at...)...)
-	require.Contains(t, listed.stdout.String(), device)
+	require.Contains(t, listed.stdout.String(), seat)
 	shown := person.run(0, append([]string{"show", run.GetID()}, at...)...)
 	require.Contains(t, shown.stdout.String(), "succeeded  2\n")
 	require.Equal(t, []string{"gpumux", "gpumux.gpu", "gpumux.gpu.lease", "gpumux.gpu.lease.watch", "gpumux.gpu.watch"}, s.queues("v7"))

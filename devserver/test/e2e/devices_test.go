@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/client"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
@@ -223,26 +222,6 @@ func TestDevices_AFaultThatFollowsTheItemIsTheItems(t *testing.T) {
 	require.GreaterOrEqual(t, len(failed), 2, "it was tried on another device: %v", failed)
 }
 
-func TestDevices_TwoMapsPinnedToTwoDevicesNeverMeet(t *testing.T) {
-	if !own(t) {
-		return
-	}
-	m := machine(t, gputest.GPU{}, gputest.GPU{})
-	s := newSite(t)
-	s.gpus(m, 2)
-	host, err := os.Hostname()
-	require.NoError(t, err)
-	var runs []client.WorkflowRun
-	for n, task := range []string{"square", "either"} {
-		runs = append(runs, s.start(gpumux.MapInput{Task: task, Range: &gpumux.Range{End: 500}, Ladder: []string{"gpu@" + host + "/" + device(n)}}))
-	}
-	for n, run := range runs {
-		var sum gpumux.Summary
-		require.NoError(t, run.Get(t.Context(), &sum))
-		require.Equal(t, map[string]int{device(n): 500}, squares(t, s.results(sum)))
-	}
-}
-
 // A slot of two GPUs has the next two of those that are named. Its process and its
 // children see both, and what they hold there counts.
 func TestDevices_ASlotOfTwoGPUs(t *testing.T) {
@@ -304,15 +283,14 @@ func TestDevices_WhatOthersFillCostsNoItem(t *testing.T) {
 	defer end()
 	m.Allocate(other.Process.Pid, device(0), 16<<30-1<<20)
 	s := newSite(t)
-	logs := s.gpus(m, 1, config.Pool{Name: "budgets", Devices: gpu.Selection{"all"}, Slots: 2, Memory: 4 << 30})
+	logs := s.gpus(m, 1, config.Pool{Name: "budgets", Devices: gpu.Selection{"all"}, Slots: 2, Memory: 4 << 30},
+		config.Pool{Name: "full", Devices: gpu.Selection{"0"}, Memory: 4 << 30})
 	sum, err := s.run(gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 40}, Ladder: []string{"budgets"}, Output: "moved"})
 	require.NoError(t, err)
 	require.EqualValues(t, 40, sum.Succeeded, "%v", sum.Faults)
 	require.Equal(t, map[string]int{device(1): 40}, squares(t, s.results(sum)))
 
-	host, err := os.Hostname()
-	require.NoError(t, err)
-	run := s.start(gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 4}, Ladder: []string{"budgets@" + host + "/" + device(0)}, Output: "waits"})
+	run := s.start(gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 4}, Ladder: []string{"full"}, Output: "waits"})
 	why := func() []string {
 		var said []string
 		for _, entry := range logs.FilterMessage("device cordoned").All() {

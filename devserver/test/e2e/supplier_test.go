@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
 	"go.uber.org/zap/zaptest"
 
@@ -101,45 +100,6 @@ func repeat(item string, n int) []string {
 		items[i] = item
 	}
 	return items
-}
-
-// An idle worker takes work from the pool's queue and from a device's at once, although
-// the polls of each stay open for a minute and both share two slots.
-func TestSupplier_IdleWorkerServesBothQueues(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 2)
-	b.start(t, workers.Options{})
-	pinned := "cpu@" + b.host + "/" + gpu.CPU
-	finish(t, b.begin(t, "nap:nap", "cpu", 1, "0"), 2*time.Minute) // the process starts
-	for range 5 {
-		for _, rung := range []string{"cpu", pinned} {
-			sum := finish(t, b.begin(t, "nap:nap", rung, 1, "0"), 50*time.Second) // less than a poll stays open
-			require.EqualValues(t, 1, sum.Succeeded, rung)
-		}
-	}
-}
-
-// While a long map fills the pool, a call that is pinned to the device gets the next free
-// slot.
-func TestSupplier_PinnedCallPassesAFullPool(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 2)
-	b.start(t, workers.Options{})
-	long := b.begin(t, "nap:nap", "cpu", 1, repeat("0.2", 100)...)
-	finish(t, b.begin(t, "nap:nap", "cpu", 1, "0"), 2*time.Minute)
-	for range 3 {
-		finish(t, b.begin(t, "nap:nap", "cpu@"+b.host+"/"+gpu.CPU, 1, "0"), 2*time.Minute)
-	}
-	described, err := b.client.DescribeWorkflowExecution(t.Context(), long.GetID(), long.GetRunID())
-	require.NoError(t, err)
-	require.Equal(t, enums.WORKFLOW_EXECUTION_STATUS_RUNNING, described.WorkflowExecutionInfo.Status, "the pinned calls did not wait for the map")
-	sum := finish(t, long, 2*time.Minute)
-	require.EqualValues(t, 100, sum.Succeeded)
-	pids := map[string]bool{}
-	for _, r := range sum.Results {
-		pids[string(r.Value)] = true
-	}
-	require.Len(t, pids, 2, "two slots, each with one process")
 }
 
 // Two slots stay busy: 40 items of 100 ms take little more than 2 s. If a poll of another
