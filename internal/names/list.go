@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -28,8 +29,11 @@ func ParseList(list string) ([]string, error) {
 	if wrong, ok := errors.AsType[*csv.ParseError](err); ok {
 		return nil, fmt.Errorf("%w; put a name that has a comma or a quotation mark in quotation marks, and double those inside", wrong.Err)
 	}
-	if _, more := in.Read(); err != nil || more != io.EOF {
-		return nil, errors.New("give names with commas between them; put one with a line break in quotation marks")
+	if err != nil || slices.Contains(names, "") && !strings.Contains(list, `""`) {
+		return nil, errors.New(`a name is empty; write one that has no letters as ""`)
+	}
+	if _, err := in.Read(); err != io.EOF {
+		return nil, errors.New("a name has a line break; put it in quotation marks")
 	}
 	return names, nil
 }
