@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := bin
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+# The library, the product with the server, and the tests of whole programs are three modules (go.work).
+ALL := ./... ./cmd/gpumux/... ./test/...
 # Without symbols, which no trace of a crash needs, the server links in much less time.
 LDFLAGS := -s -w -X main.version=$(VERSION)
 # Google's libraries for storage over gRPC, as Temporal itself leaves them out.
@@ -13,7 +15,7 @@ export GOFLAGS += -tags=disable_grpc_modules
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 export GPUMUX_TEST_PYTHON := $(CURDIR)/$(VENV)/bin/python
 
-.PHONY: help build lean venv demo test test-root test-server race least lint fuzz bench soak gpu-bundle gpu-check nvidia-check cluster-check kernel-check deploy-check wheel dist r-check examples-check picture outdated size clean
+.PHONY: help build worker venv demo test test-root test-server race least lint fuzz bench soak gpu-bundle gpu-check nvidia-check cluster-check kernel-check deploy-check wheel dist r-check examples-check picture outdated size clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-13s %s\n", $$1, $$2}'
@@ -23,10 +25,10 @@ build: $(BIN)/gpumux ## bin/gpumux, the all-in-one with an embedded Temporal ser
 .PHONY: $(BIN)/gpumux
 $(BIN)/gpumux:
 	@test -e $@ || echo "building $@: some minutes the first time, most of them for the embedded server"
-	cd devserver && $(GO) build -ldflags '$(LDFLAGS)' -o ../$(BIN)/gpumux ./cmd/gpumux
+	$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/gpumux ./cmd/gpumux
 
-lean: ## bin/gpumux-lean, client and worker without the embedded server
-	$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/gpumux-lean ./cmd/gpumux
+worker: ## bin/gpumux-worker, client and worker without the embedded server
+	$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/gpumux-worker ./cmd/gpumux-worker
 
 # Python packages of the demo and the tests, in a virtual environment of the project's own.
 $(VENV)/ready: examples/requirements.txt
@@ -53,47 +55,48 @@ demo: build $(VENV)/ready ## a sweep over a real data set, on the GPU if there i
 # first on the PATH: a machine's own may be a script that looks for it, as with pyenv, or import much when it starts.
 GOTESTSUM := $(CURDIR)/$(BIN)/test/gotestsum
 GOTEST = PATH="$(CURDIR)/$(VENV)/plain/bin:$$PATH" $(GOTESTSUM) --format pkgname --hide-summary skipped --jsonfile $(CURDIR)/$(BIN)/test/$@.json \
-	--rerun-fails=1 --rerun-fails-max-failures=3 --packages "$$($(GO) list ./... | grep -v /clustercheck)" -- -skip '^TestLong_' -vet=off \
+	--rerun-fails=1 --rerun-fails-max-failures=3 --packages "$$($(GO) list $(PACKAGES) | grep -v /clustercheck)" -- -skip '^TestLong_' -vet=off \
 	-timeout 25m -ldflags '-s -w' $(TESTFLAGS)
 
 $(GOTESTSUM): .ci/tools.mod .ci/tools.sum
-	$(GO) build -modfile=.ci/tools.mod -o $@ gotest.tools/gotestsum
+	GOWORK=off $(GO) build -modfile=.ci/tools.mod -o $@ gotest.tools/gotestsum
 	@touch $@
 
-# The two modules side by side: most of what their tests do is waiting for processes. Go runs again what has changed since it
+# Tests without a server beside those with one: most of what they do is waiting for processes. Go runs again what has changed since it
 # passed; it cannot see the program and the files that tests of the server read, so they have their sum.
 test: $(VENV)/tests $(VENV)/plain $(GOTESTSUM) ## all tests but the long ones, which soak has
 	$(MAKE) -j2 test-root test-server
 
+test-root: PACKAGES = ./...
 test-root: $(VENV)/tests $(VENV)/plain $(GOTESTSUM)
 	$(GOTEST)
 
+test-server: PACKAGES = ./cmd/gpumux/... ./test/...
 test-server: $(VENV)/tests $(VENV)/plain $(GOTESTSUM)
-	cd devserver && $(GO) build -ldflags '-s -w' -o ../$(BIN)/test/gpumux ./cmd/gpumux
+	$(GO) build -ldflags '-s -w' -o $(BIN)/test/gpumux ./cmd/gpumux
 	sum=$$(find $(BIN)/test/gpumux clients deploy docs examples *.md -type f -not -path '*/__pycache__/*' | sort | xargs cat | sha256sum) && \
-	cd devserver && GPUMUX_BINARY=$(CURDIR)/$(BIN)/test/gpumux GPUMUX_TEST_SUM="$$sum" $(GOTEST)
+	GPUMUX_BINARY=$(CURDIR)/$(BIN)/test/gpumux GPUMUX_TEST_SUM="$$sum" $(GOTEST)
 
 race: $(VENV)/tests ## all tests under the race detector
 	$(MAKE) test TESTFLAGS="-race $(TESTFLAGS)"
 
 least: ## the packages that other programs import, with the oldest Go that go.mod allows
-	GOTOOLCHAIN=go$$(awk '$$1 == "go" {print $$2}' go.mod) $(GO) build ./...
+	GOWORK=off GOTOOLCHAIN=go$$(awk '$$1 == "go" {print $$2}' go.mod) $(GO) build ./...
 
-lint: ## gofmt, golangci-lint, workflowcheck, in both modules
+lint: ## gofmt, golangci-lint, workflowcheck
 	@.ci/lint
 
 fuzz: ## each fuzz target for 30 s
 	@.ci/fuzz 30s
 
-bench: $(VENV)/ready ## benchmarks of both modules
-	$(GO) test -run '^$$' -bench . -benchmem ./...
-	cd devserver && $(GO) test -run '^$$' -bench . -benchmem ./...
+bench: $(VENV)/ready ## all benchmarks
+	$(GO) test -run '^$$' -bench . -benchmem $(ALL)
 
 # The package for Python: the module of the slots with the client beside it, and the command.
 wheel: $(VENV)/ready ## dist/gpumux-….whl, and its example run in an environment of its own
 	rm -rf .wheel && mkdir -p .wheel/src .wheel/bin && cp -R clients/python/*.py clients/python/pyproject.toml clients/python/README.md .wheel/
 	cp -R internal/runtimes/python/gpumux .wheel/src/ && cp -R clients/python/client .wheel/src/gpumux/ && touch .wheel/src/gpumux/py.typed
-	cd devserver && $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o ../.wheel/bin/gpumux ./cmd/gpumux
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o .wheel/bin/gpumux ./cmd/gpumux
 	rm -f dist/gpumux-*.whl && GPUMUX_VERSION=$(VERSION) $(VENV)/bin/python -m pip wheel -q --disable-pip-version-check --no-deps -w dist .wheel
 	$(PYTHON) -m venv .wheel/venv && .wheel/venv/bin/pip install -q --disable-pip-version-check dist/gpumux-*.whl
 	.wheel/venv/bin/python clients/python/example.py
@@ -105,47 +108,47 @@ dist: wheel ## dist/: the wheel, archives, Debian packages, a Homebrew formula, 
 	VERSION=$(VERSION) TARGETS="$(TARGETS)" RELEASES=$(RELEASES) deploy/packages/dist.sh
 
 r-check: ## R CMD check of clients/r, and all other tests of R; needs R with jsonlite, codetools and processx
-	cd devserver && $(GO) test -v -count=1 -run '^Test(R_|Long_R)' ./test/e2e
+	$(GO) test -v -count=1 -run '^Test(R_|Long_R)' ./test/e2e
 	$(GO) test -count=1 ./internal/runtimes/r
 
 examples-check: $(VENV)/tests ## the example in TypeScript, with the SDK from npm; soak has it too
-	cd devserver && $(GO) test -v -count=1 -run '^TestLong_TypeScript' ./test/e2e
+	$(GO) test -v -count=1 -run '^TestLong_TypeScript' ./test/e2e
 
 picture: $(BIN)/gpumux $(VENV)/tests ## docs/top.svg, gpumux top on a real terminal, and docs/map.webp, a map in the Web UI; needs Chromium
 	@mkdir -p dist && $(VENV)/bin/python -m pip install -q --disable-pip-version-check pyte==0.8.2
-	cd devserver && GPUMUX_PICTURE=$(CURDIR)/dist/top.bytes $(GO) test -count=1 -run '^TestTop_OfARunningMap$$' ./test/e2e
-	$(VENV)/bin/python devserver/picture.py dist/top.bytes docs/top.svg
-	$(VENV)/bin/python devserver/page.py $(BIN)/gpumux docs/map.webp
+	GPUMUX_PICTURE=$(CURDIR)/dist/top.bytes $(GO) test -count=1 -run '^TestTop_OfARunningMap$$' ./test/e2e
+	$(VENV)/bin/python test/picture/picture.py dist/top.bytes docs/top.svg
+	$(VENV)/bin/python test/picture/page.py $(BIN)/gpumux docs/map.webp
 
 soak: $(VENV)/tests ## long tests: kills, faults, a million items, links that fail (as root, with iproute2); GPUMUX_SOAK=seed repeats a run; before a release cluster-check too
 	$(GO) test -count=1 -run '^TestLong_' ./internal/autoslots ./internal/slot
-	cd devserver && $(GO) test -count=1 -timeout 60m -run '^TestLong_' ./test/e2e ./test/gpucheck
-	cd devserver && GPUMUX_SOAK=$${GPUMUX_SOAK:-1} $(GO) test -v -count=1 -timeout 60m -run '^TestSoak_' ./test/e2e
-	cd devserver && $(GO) test -v -count=1 -timeout 60m -tags soak,disable_grpc_modules ./test/soak
+	$(GO) test -count=1 -timeout 60m -run '^TestLong_' ./test/e2e ./test/gpucheck
+	GPUMUX_SOAK=$${GPUMUX_SOAK:-1} $(GO) test -v -count=1 -timeout 60m -run '^TestSoak_' ./test/e2e
+	$(GO) test -v -count=1 -timeout 60m -tags soak,disable_grpc_modules ./test/soak
 	$(MAKE) deploy-check
 
 gpu-bundle: ## .gpu, what gpu-check needs on a machine with a GPU and without Go
-	cd devserver && $(GO) build -ldflags '$(LDFLAGS)' -o ../$(BIN)/gpu/gpumux ./cmd/gpumux
-	cd devserver && $(GO) test -c -ldflags '-s -w' -o ../$(BIN)/gpu/gpucheck.test ./test/gpucheck
-	$(PYTHON) devserver/test/gpucheck/bundle.py --into .gpu gpumux=$(BIN)/gpu/gpumux gpucheck.test=$(BIN)/gpu/gpucheck.test
+	$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/gpu/gpumux ./cmd/gpumux
+	$(GO) test -c -ldflags '-s -w' -o ../$(BIN)/gpu/gpucheck.test ./test/gpucheck
+	$(PYTHON) test/gpucheck/bundle.py --into .gpu gpumux=$(BIN)/gpu/gpumux gpucheck.test=$(BIN)/gpu/gpucheck.test
 
 gpu-check: ## the GPU tests and benchmarks of .gpu on this machine, in at most 7 minutes
-	$(PYTHON) devserver/test/gpucheck/check.py
+	$(PYTHON) test/gpucheck/check.py
 
 nvidia-check: $(VENV)/tests ## gpumux against NVIDIA's own libraries of several drivers, which need no GPU; TESTFLAGS='-args -update' keeps their answers
-	@devserver/test/nvidiacheck/fetch.sh .nvidia || test $$? = 3
-	cd devserver && $(GO) build -ldflags '-s -w' -o ../$(BIN)/test/gpumux ./cmd/gpumux
-	cd devserver && GPUMUX_BINARY=$(CURDIR)/$(BIN)/test/gpumux GPUMUX_NVIDIA=$(CURDIR)/.nvidia $(GO) test -v -count=1 ./test/nvidiacheck $(TESTFLAGS)
+	@test/nvidiacheck/fetch.sh .nvidia || test $$? = 3
+	$(GO) build -ldflags '-s -w' -o $(BIN)/test/gpumux ./cmd/gpumux
+	GPUMUX_BINARY=$(CURDIR)/$(BIN)/test/gpumux GPUMUX_NVIDIA=$(CURDIR)/.nvidia $(GO) test -v -count=1 ./test/nvidiacheck $(TESTFLAGS)
 
 cluster-check: ## gpumux on a real cluster, PostgreSQL, Temporal's services, S3 and Prometheus as processes of this machine, in 20 minutes; RUN=Outage for one part, RUN=Fleet GPUMUX_FLEET=1000 for a thousand workers
-	@devserver/test/clustercheck/fetch.sh .cluster; code=$$?; test $$code = 0 || { test $$code = 3; exit; }; \
-	$(GO) build -ldflags '$(LDFLAGS)' -o .cluster/bin/gpumux ./cmd/gpumux && \
-	$(GO) test -c -ldflags '-s -w' -o .cluster/bin/fleet.test ./workers && cd devserver && \
+	@test/clustercheck/fetch.sh .cluster; code=$$?; test $$code = 0 || { test $$code = 3; exit; }; \
+	$(GO) build -ldflags '$(LDFLAGS)' -o .cluster/bin/gpumux ./cmd/gpumux-worker && \
+	$(GO) test -c -ldflags '-s -w' -o .cluster/bin/fleet.test ./workers && \
 	GPUMUX_CLUSTER=$(CURDIR)/.cluster $(GO) test -v -count=1 -timeout 40m -run '$(RUN)' ./test/clustercheck
 
 kernel-check: ## what happens when a container runs out of memory, in a cgroup handed over to this command; see docs/memory.md
-	cd devserver && $(GO) build -ldflags '-s -w' -o ../$(BIN)/test/gpumux ./cmd/gpumux
-	cd devserver && GPUMUX_BINARY=$(CURDIR)/$(BIN)/test/gpumux GPUMUX_KERNEL_CHECK=1 $(GO) test -v -count=1 -run '^TestKernel_' ./test/e2e
+	$(GO) build -ldflags '-s -w' -o $(BIN)/test/gpumux ./cmd/gpumux
+	GPUMUX_BINARY=$(CURDIR)/$(BIN)/test/gpumux GPUMUX_KERNEL_CHECK=1 $(GO) test -v -count=1 -run '^TestKernel_' ./test/e2e
 
 # Debian's package, unpacked and not installed.
 $(BIN)/test/promtool:
@@ -159,8 +162,8 @@ $(BIN)/test/helm: .ci/helm
 deploy-check: $(BIN)/test/promtool $(BIN)/test/helm ## the chart and the alerts of deploy/, with Helm and a promtool of Debian
 	GPUMUX_TEST_STRICT=1 $(GO) test -count=1 ./deploy -run '^Test(Alerts|Helm)_' $(TESTFLAGS)
 
-outdated: ## direct dependencies that have newer versions, in both modules
-	@for dir in . devserver; do (cd $$dir && $(GO) list -m -u -f '{{with .Update}}{{$$.Path}} {{$$.Version}} -> {{.Version}}{{end}}' \
+outdated: ## direct dependencies that have newer versions
+	@for dir in . cmd/gpumux test; do (cd $$dir && GOWORK=off $(GO) list -mod=mod -m -u -f '{{with .Update}}{{$$.Path}} {{$$.Version}} -> {{.Version}}{{end}}' \
 		$$($(GO) list -m -f '{{if not (or .Indirect .Main .Replace)}}{{.Path}}{{end}}' all)); done
 
 size: ## the longest source files

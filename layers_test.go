@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -25,11 +26,11 @@ func deps(t *testing.T, pkg string) []string {
 // layers is who imports whom, from the top down: each line is a package, "." the root,
 // and all that it may import of this project.
 const layers = `
-devserver/cmd/gpumux             devserver internal/cli internal/local
-devserver/cmd/manual             internal/cli
-devserver/test/devservertest     devserver
-devserver                        internal/names
-cmd/gpumux                       internal/cli
+cmd/gpumux                       cmd/gpumux/devserver internal/cli internal/local
+cmd/gpumux/manual                internal/cli
+test/devservertest               cmd/gpumux/devserver
+cmd/gpumux/devserver             internal/names
+cmd/gpumux-worker                internal/cli
 internal/cli                     . gpu internal/app internal/files internal/fleet internal/host internal/items internal/launch internal/local internal/names internal/otlp internal/screen internal/show internal/text starter workers/config
 internal/host                    . codec gpu internal/app internal/bench internal/contract internal/fleet internal/health internal/local internal/objects internal/screen internal/show internal/top starter store workers workers/config
 internal/bench                   . gpu internal/app internal/local internal/screen internal/sharing starter workers/config
@@ -105,7 +106,7 @@ func TestLayers_ImportsGoDown(t *testing.T) {
 		below[words[0]] = true
 		may[words[0]] = words[1:]
 	}
-	for _, dir := range []string{".", "devserver"} {
+	for _, dir := range []string{".", "cmd/gpumux", "test"} {
 		list := exec.Command("go", "list", "-f", "{{.ImportPath}} {{join .Imports \" \"}}", "./...")
 		list.Dir = dir
 		out, err := list.CombinedOutput()
@@ -131,19 +132,19 @@ func TestLayers_ImportsGoDown(t *testing.T) {
 // internal/.
 func TestLayers_ThePublicFace(t *testing.T) {
 	var public []string
-	for _, dir := range []string{".", "devserver"} {
+	for _, dir := range []string{".", "cmd/gpumux", "test"} {
 		list := exec.Command("go", "list", "-f", `{{if and .GoFiles (ne .Name "main")}}{{.ImportPath}}{{end}}`, "./...")
 		list.Dir = dir
 		out, err := list.CombinedOutput()
 		require.NoError(t, err, "%s", out)
 		for pkg := range strings.FieldsSeq(string(out)) {
-			if !strings.Contains(pkg, "/internal/") && !strings.Contains(pkg, "/test/") {
+			if !strings.Contains(pkg, "/internal/") && !strings.Contains(pkg, "gpumux/test/") {
 				public = append(public, short(pkg))
 			}
 		}
 	}
 	require.ElementsMatch(t, []string{
-		".", "activities", "codec", "devserver", "gpu", "starter", "store", "task", "workers", "workers/config", "workflows",
+		".", "activities", "cmd/gpumux/devserver", "codec", "gpu", "starter", "store", "task", "workers", "workers/config", "workflows",
 		"workflows/workflowstest",
 	}, public)
 }
@@ -159,6 +160,23 @@ func short(pkg string) string {
 func TestLayers_RootNeedsTheStandardLibraryOnly(t *testing.T) {
 	for _, dep := range deps(t, module) {
 		require.Regexp(t, "^("+module+"(/internal/(names|strict|text))?|github.com/go-json-experiment/json.*)$", dep)
+	}
+}
+
+// A release is one version, the changelog's: the modules require it of each other.
+func TestLayers_ModulesRequireTheRelease(t *testing.T) {
+	changelog, err := os.ReadFile("CHANGELOG.md")
+	require.NoError(t, err)
+	release := regexp.MustCompile(`(?m)^## (\d\S*)`).FindSubmatch(changelog)
+	require.NotNil(t, release)
+	for file, required := range map[string]int{"cmd/gpumux/go.mod": 1, "test/go.mod": 2, "go.work": 2} {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		found := regexp.MustCompile(`github\.com/gpumux/gpumux\S* v(\S+)`).FindAllSubmatch(text, -1)
+		require.Len(t, found, required, file)
+		for _, each := range found {
+			require.Equal(t, string(release[1]), string(each[1]), file)
+		}
 	}
 }
 
@@ -180,7 +198,7 @@ func TestLayers_WorkflowsAreALightImport(t *testing.T) {
 // A package is what one person can hold in the head. What has to be larger says so here.
 func TestLayers_RoomsAreSmall(t *testing.T) {
 	larger := map[string]int{"internal/cli": 4000, "internal/slot": 3000, "workflows": 3000}
-	for _, dir := range []string{".", "devserver"} {
+	for _, dir := range []string{".", "cmd/gpumux", "test"} {
 		list := exec.Command("go", "list", "-f", `{{$d := .Dir}}{{.ImportPath}}{{range .GoFiles}} {{$d}}/{{.}}{{end}}`, "./...")
 		list.Dir = dir
 		out, err := list.CombinedOutput()

@@ -79,9 +79,9 @@ func TestDockerfile_NamesWhatExists(t *testing.T) {
 	}
 	release := regexp.MustCompile(`golang:([\d.]+)-`).FindStringSubmatch(text)
 	require.Contains(t, string(read(t, "go.mod")), "\ntoolchain go"+release[1]+"\n", "the image builds with the Go that go.mod names")
-	require.FileExists(t, "../cmd/gpumux/main.go")
-	require.Contains(t, text, "./cmd/gpumux")
-	require.Contains(t, string(read(t, "cmd/gpumux/main.go")), "var version =", "the linker sets main.version")
+	require.FileExists(t, "../cmd/gpumux-worker/main.go")
+	require.Contains(t, text, "./cmd/gpumux-worker")
+	require.Contains(t, string(read(t, "cmd/gpumux-worker/main.go")), "var version =", "the linker sets main.version")
 	require.Contains(t, text, "-X main.version=")
 
 	require.Regexp(t, `(?m)^USER 10001:10001$`, text)
@@ -93,7 +93,7 @@ func TestDockerfile_NamesWhatExists(t *testing.T) {
 	understood(t, args)
 }
 
-// The image builds from the packages that the lean binary imports, so each of them must
+// The image builds from the packages that the gpumux-worker imports, so each of them must
 // reach the builder.
 func TestDockerfile_ContextHasEveryPackage(t *testing.T) {
 	var kept []string
@@ -108,7 +108,7 @@ func TestDockerfile_ContextHasEveryPackage(t *testing.T) {
 		require.NotEmpty(t, found, "%s of Dockerfile.dockerignore does not exist", name)
 	}
 	const module = "github.com/gpumux/gpumux/"
-	out, err := exec.Command("go", "list", "-deps", module+"cmd/gpumux").Output()
+	out, err := exec.Command("go", "list", "-deps", module+"cmd/gpumux-worker").Output()
 	require.NoError(t, err)
 	packages := 0
 	for name := range strings.Lines(string(out)) {
@@ -177,14 +177,14 @@ func TestSystemd_READMEInstallsEverything(t *testing.T) {
 			continue
 		}
 		// What make builds is not there yet.
-		script := strings.Replace(target.ReplaceAllString(strings.Join(words[1:], " "), " "+root+"$1"), "bin/gpumux-lean", "Makefile", 1)
+		script := strings.Replace(target.ReplaceAllString(strings.Join(words[1:], " "), " "+root+"$1"), "bin/gpumux-worker", "Makefile", 1)
 		install := exec.Command("sh", "-ec", script)
 		install.Dir = ".."
 		out, err := install.CombinedOutput()
 		require.NoError(t, err, "%s: %s", line, out)
 	}
-	require.Equal(t, "make lean", others[0])
-	require.Contains(t, string(read(t, "Makefile")), "$(BIN)/gpumux-lean ./cmd/gpumux")
+	require.Equal(t, "make worker", others[0])
+	require.Contains(t, string(read(t, "Makefile")), "$(BIN)/gpumux-worker ./cmd/gpumux-worker")
 	unit := string(read(t, "deploy/systemd/gpumux-worker.service"))
 	require.Regexp(t, `^sudo useradd .* `+regexp.MustCompile(`(?m)^User=(\w+)$`).FindStringSubmatch(unit)[1]+`$`, others[1])
 	require.Equal(t, []string{"sudo systemctl daemon-reload", "sudo systemctl enable --now gpumux-worker"}, others[2:])

@@ -1,7 +1,7 @@
 // Package examples_test holds that the examples and the pages that lead to them are
 // whole: commands that gpumux understands, links that lead somewhere, and code in the
 // pages that is the code in the files. What the examples print is compared where there is
-// a server, in devserver/test/e2e.
+// a server, in test/e2e.
 package examples_test
 
 import (

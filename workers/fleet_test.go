@@ -81,7 +81,7 @@ func (s *idler) do(ctx context.Context, _ launch.Task, call calls.Call) error {
 const fleetVariable = "GPUMUX_FLEET_PART"
 
 // Some of the workers of a simulated fleet, each complete but for the processes of its
-// slots, until SIGTERM. The test binary is a program of devserver/test/clustercheck.
+// slots, until SIGTERM. The test binary is a program of test/clustercheck.
 func TestFleet(t *testing.T) {
 	part := os.Getenv(fleetVariable)
 	if part == "" {

@@ -1,14 +1,25 @@
-// Command gpumux is the lean binary: a client and a worker for a Temporal that runs
-// elsewhere. The all-in-one binary with the server inside is devserver/cmd/gpumux.
+// Command gpumux is the product: client, worker, and an embedded Temporal with its Web UI.
 package main
 
 import (
+	"context"
 	"os"
 
+	"github.com/gpumux/gpumux/cmd/gpumux/devserver"
 	"github.com/gpumux/gpumux/internal/cli"
+	"github.com/gpumux/gpumux/internal/local"
 )
 
 // version is set by the linker.
 var version = "development"
 
-func main() { os.Exit(cli.Main(cli.Options{Version: version})) }
+func main() { os.Exit(cli.Main(cli.Options{Version: version, Local: serve})) }
+
+// serve is local.Options.Server.
+func serve(ctx context.Context, o local.ServerOptions) (local.Server, error) {
+	server, err := devserver.Start(ctx, devserver.Options(o))
+	if err != nil {
+		return nil, err // and no server in the interface
+	}
+	return server, nil
+}

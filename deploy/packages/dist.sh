@@ -38,7 +38,7 @@ build() {
       echo "$1 is built without NVML, so for its CPU alone: this machine has no C compiler for it (Debian: gcc-aarch64-linux-gnu)"
     fi
   fi
-  (cd devserver && GOOS=${1%/*} GOARCH=${1#*/} CGO_ENABLED=$cgo CC=$cc \
+  (GOOS=${1%/*} GOARCH=${1#*/} CGO_ENABLED=$cgo CC=$cc \
     go build -trimpath -ldflags "-s -w -X main.version=$version" -o "$2" ./cmd/gpumux)
 }
 
@@ -51,7 +51,7 @@ packed() {
 licenses() (
   shopt -s nocaseglob nullglob
   printf '==== Go %s\n\n' "$(go env GOVERSION)" && cat "$(go env GOROOT)/LICENSE"
-  (cd devserver && go list -deps -f '{{with .Module}}{{.Path}} {{.Version}} {{.Dir}}{{end}}' ./cmd/gpumux) | sort -u |
+  (go list -deps -f '{{with .Module}}{{.Path}} {{.Version}} {{.Dir}}{{end}}' ./cmd/gpumux) | sort -u |
     while read -r path version dir; do
       if [[ $path == github.com/gpumux/* ]]; then continue; fi
       files=("$dir"/{LICENSE,LICENCE,COPYING,NOTICE}*)
@@ -109,7 +109,7 @@ formula() {
   echo "$text" >dist/gpumux.rb
 }
 
-(cd devserver && go run ./cmd/manual -version "$name" -date "$(date -u -d "@$stamp" +%F)" "$work")
+(go run ./cmd/gpumux/manual -version "$name" -date "$(date -u -d "@$stamp" +%F)" "$work")
 licenses >"$work/THIRD-PARTY-LICENSES"
 for target in $targets; do
   echo "building for $target"

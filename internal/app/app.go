@@ -21,7 +21,7 @@ import (
 	"github.com/gpumux/gpumux/internal/screen"
 )
 
-// Options of cli.Main. The zero value is the lean binary.
+// Options of cli.Main. The zero value is gpumux-worker.
 type Options struct {
 	// Local starts the embedded server for `dev` and --local. Default: there is none.
 	Local func(ctx context.Context, o local.ServerOptions) (local.Server, error)

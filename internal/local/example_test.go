@@ -13,7 +13,7 @@ import (
 )
 
 // What a killed run leaves is there for the same call, until somebody removes it.
-// (Package devserver has an example with a server.)
+// (Package cmd/gpumux/devserver has an example with a server.)
 func ExampleStates() {
 	state, err := os.MkdirTemp("", "")
 	if err != nil {

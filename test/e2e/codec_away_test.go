@@ -1,0 +1,324 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/codec"
+	"github.com/gpumux/gpumux/internal/test/rig"
+	"github.com/gpumux/gpumux/test/devservertest"
+	"github.com/gpumux/gpumux/workers"
+	"github.com/gpumux/gpumux/workers/config"
+	"github.com/gpumux/gpumux/workflows"
+)
+
+// remote is a way to a codec server, on which the next requests can go wrong.
+type remote struct {
+	converter.PayloadCodec
+	transport http.Transport
+	closed    string // an address that nobody listens on
+
+	mu   sync.Mutex
+	next []func(*http.Request) (*http.Response, error)
+}
+
+// codecServer serves a key and returns a function that makes ways to it.
+func codecServer(t *testing.T, dir string) func() *remote {
+	t.Helper()
+	path := filepath.Join(dir, "main.key")
+	require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("0f", 32)), 0o600))
+	keys, err := codec.Load(path)
+	require.NoError(t, err)
+	server := httptest.NewServer(codec.NewHandler(keys, codec.HandlerOptions{}))
+	t.Cleanup(server.Close)
+	return func() *remote {
+		r := &remote{closed: "127.0.0.1:" + freePort(t)}
+		r.transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, network, address)
+		}
+		r.PayloadCodec = converter.NewRemotePayloadCodec(converter.RemotePayloadCodecOptions{Endpoint: server.URL, Client: http.Client{Transport: r}})
+		return r
+	}
+}
+
+// RoundTrip implements http.RoundTripper.
+func (r *remote) RoundTrip(request *http.Request) (*http.Response, error) {
+	r.mu.Lock()
+	wrong := r.transport.RoundTrip
+	if len(r.next) > 0 {
+		wrong, r.next = r.next[0], r.next[1:]
+	}
+	r.mu.Unlock()
+	return wrong(request)
+}
+
+// fail makes the next requests go wrong.
+func (r *remote) fail(requests int, how string) {
+	each := map[string]func(*http.Request) (*http.Response, error){
+		"503": func(request *http.Request) (*http.Response, error) {
+			answer := httptest.NewRecorder()
+			http.Error(answer, "out of order", http.StatusServiceUnavailable)
+			return answer.Result(), nil
+		},
+		"away": func(request *http.Request) (*http.Response, error) {
+			there := request.Clone(request.Context())
+			there.URL.Host = r.closed
+			return r.transport.RoundTrip(there)
+		},
+		"slow": func(request *http.Request) (*http.Response, error) {
+			time.Sleep(2 * time.Second)
+			return r.transport.RoundTrip(request)
+		},
+	}[how]
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for range requests {
+		r.next = append(r.next, each)
+	}
+}
+
+// left is how many requests are still to go wrong.
+func (r *remote) left() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.next)
+}
+
+const steps = 24
+
+// stepping are the items of a map that takes a while.
+func stepping() []float64 {
+	items := make([]float64, steps)
+	for i := range items {
+		items[i] = 0.1 + float64(i)/10000
+	}
+	return items
+}
+
+// viaMap, viaSource and viaLease are workflows of a service.
+func viaMap(ctx workflow.Context, items []float64) (int, error) {
+	mapped, err := workflows.Map[float64, int](ctx, gpumux.MapInput{Task: "slow", Ladder: []string{"cpu"}}, items)
+	if err != nil {
+		return 0, err
+	}
+	values, err := mapped.Values()
+	return len(values), err
+}
+
+func viaSource(ctx workflow.Context, source string) (int, error) {
+	sum, err := workflows.MapSource(ctx, gpumux.MapInput{Task: "slow", Ladder: []string{"cpu"}, Source: source})
+	if err != nil {
+		return 0, err
+	}
+	page, _, err := workflows.Page[int](ctx, sum.Output, 0, 0)
+	return len(page), err
+}
+
+func viaLease(ctx workflow.Context, items []float64) (n int, err error) {
+	return n, workflows.WithSlot(ctx, workflows.LeaseOptions{Ladder: []string{"cpu"}}, func(ctx workflow.Context, s *workflows.Slot) error {
+		for _, item := range items {
+			if _, err := workflows.Call[int](ctx, s, "slow", item); err != nil {
+				return err
+			}
+			n++
+		}
+		return nil
+	})
+}
+
+// outage is a map or a lease of a service's workflow, with a way to a codec server for
+// the workers, one for the service and one for who starts the workflow.
+type outage struct {
+	*site
+	workers, service, caller *remote
+}
+
+func newOutage(t *testing.T) *outage {
+	t.Helper()
+	s := newSite(t)
+	open := codecServer(t, s.dir)
+	return &outage{s, open(), open(), open()}
+}
+
+// dial connects with a data converter; the default is that of codec.Apply.
+func (o *outage) dial(c converter.PayloadCodec, data converter.DataConverter) client.Client {
+	o.t.Helper()
+	options := client.Options{HostPort: devservertest.Run(o.t).Address(), Namespace: o.namespace, DataConverter: data,
+		Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))}
+	if data == nil {
+		codec.Apply(&options, c)
+	}
+	dialed, err := client.Dial(options)
+	require.NoError(o.t, err)
+	o.t.Cleanup(dialed.Close)
+	return dialed
+}
+
+// begin starts a workflow that runs steps, and returns when the first one runs.
+func (o *outage) begin(service client.Client, given workers.Options, f any) client.WorkflowRun {
+	t := o.t
+	t.Helper()
+	pool := o.config("cpu", 2)
+	pool.Temporal = config.Temporal{Address: devservertest.Run(t).Address(), Namespace: o.namespace}
+	given.Codec, given.StopTimeout, given.Grace = o.workers, time.Second, time.Second
+	w, err := workers.New(pool, given)
+	require.NoError(t, err)
+	serve(t, w)
+	serving := worker.New(service, "service", worker.Options{})
+	serving.RegisterWorkflow(f)
+	require.NoError(t, serving.Start())
+	t.Cleanup(serving.Stop)
+	var arg any = stepping()
+	if reflect.TypeOf(f) == reflect.TypeOf(viaSource) {
+		var lines strings.Builder
+		for _, item := range stepping() {
+			fmt.Fprintln(&lines, item)
+		}
+		arg = o.source(lines.String())
+	}
+	run, err := o.dial(o.caller, nil).ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "outage", TaskQueue: "service"}, f, arg)
+	require.NoError(t, err)
+	rig.Wait(t, func() bool { return len(o.seen()) > 0 }, time.Minute, 5*time.Millisecond, "items run")
+	return run
+}
+
+// end waits for the workflow, which has a result of each item.
+func (o *outage) end(run client.WorkflowRun) {
+	o.t.Helper()
+	var got int
+	ctx, cancel := context.WithTimeout(o.t.Context(), 2*time.Minute)
+	defer cancel()
+	require.NoError(o.t, run.Get(ctx, &got))
+	require.Equal(o.t, steps, got)
+	require.Zero(o.t, o.workers.left())
+	require.Zero(o.t, o.service.left())
+}
+
+// Maps of every kind and leases outlast a codec server that fails, is slow or is away:
+// that of the workers, and that of the service whose workflow maps.
+func TestCodecServer_Outages(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		f        any
+		how      string
+		requests int
+	}{
+		"a map while it fails":      {viaMap, "503", 6},
+		"a source while it fails":   {viaSource, "503", 6},
+		"a lease while it fails":    {viaLease, "503", 6},
+		"a map while it is slow":    {viaMap, "slow", 3},
+		"a source while it is away": {viaSource, "away", 6},
+		"a lease while it is away":  {viaLease, "away", 6},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := newOutage(t)
+			run := o.begin(o.dial(o.service, nil), workers.Options{}, c.f)
+			o.workers.fail(c.requests, c.how)
+			o.service.fail(3, c.how)
+			o.end(run)
+			o.calledOnce(steps)
+		})
+	}
+}
+
+// Where the SDK's own converter has the codec, an error in a workflow's input fails that
+// workflow, but none of what a map or a lease reads does.
+func TestCodecServer_TheSDKsConverter(t *testing.T) {
+	t.Parallel()
+	for kind, f := range map[string]any{"Map": viaMap, "MapSource": viaSource, "Lease": viaLease} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			o := newOutage(t)
+			run := o.begin(o.dial(nil, converter.NewCodecDataConverter(converter.GetDefaultDataConverter(), o.service)), workers.Options{}, f)
+			o.service.fail(1, "503")
+			o.end(run)
+			o.calledOnce(steps)
+		})
+	}
+}
+
+// A program that gives the worker its client gives it a data converter with the codec. A
+// chunk whose results cannot be encoded is tried again.
+func TestCodecServer_AProgramsClient(t *testing.T) {
+	t.Parallel()
+	for kind, f := range map[string]any{"Map": viaMap, "MapSource": viaSource} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			o := newOutage(t)
+			run := o.begin(o.dial(o.service, nil), workers.Options{Client: o.dial(o.workers, nil)}, f)
+			o.workers.fail(6, "503")
+			o.end(run)
+		})
+	}
+}
+
+// Commands and worker of gpumux with a codec server alone outlast one that fails, and say
+// which it is if it stays away.
+func TestCodecServer_OfTheEnvironment(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	path := h.path("main.key")
+	require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("0f", 32)), 0o600))
+	keys, err := codec.Load(path)
+	require.NoError(t, err)
+	var wrong, asked atomic.Int64
+	right := codec.NewHandler(keys, codec.HandlerOptions{Secret: "secret"})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1); wrong.Add(-1) >= 0 {
+			http.Error(w, "out of order", http.StatusServiceUnavailable)
+			return
+		}
+		right.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	h.server()
+	h.env = append(h.env, "TEMPORAL_CODEC_ENDPOINT="+server.URL+"/secret", "GPUMUX_STORE=file://"+h.path("store"))
+	w := h.worker()
+	var lines strings.Builder
+	for i := range 200 {
+		fmt.Fprintln(&lines, i)
+	}
+	h.write("items.jsonl", lines.String())
+	p := h.begin("map", "step", "--in", "items.jsonl", "--pool", "cpu", "--id", "away", "--out", "r.jsonl")
+	rig.Wait(t, func() bool { ran, _ := h.ran(); return len(ran) > 0 }, time.Minute, 5*time.Millisecond, "items run: %s", &p.stderr)
+	wrong.Store(20)
+	require.Zero(t, p.code(), "%s\n%s", &p.stderr, &w.stderr)
+	require.Negative(t, wrong.Load(), "it was out of order meanwhile")
+	h.complete("r.jsonl", 200)
+	ran, _ := h.ran()
+	for item, times := range ran {
+		require.Equal(t, 1, times, item)
+	}
+	h.run(0, "show", "away")
+
+	wrong.Store(1 << 40)
+	for _, command := range [][]string{{"show", "away"}, {"map", "step", "--in", "items.jsonl", "--pool", "cpu", "--id", "other"}} {
+		p := h.begin(command...)
+		require.NotZero(t, p.code())
+		require.Contains(t, p.stderr.String(), "the codec server at "+server.URL+" (TEMPORAL_CODEC_ENDPOINT) failed: it answers 503 Service Unavailable: out of order")
+		require.NotContains(t, p.stderr.String(), "secret")
+	}
+	require.NotContains(t, w.stderr.String(), "secret")
+}

@@ -1,0 +1,341 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/edition"
+	"github.com/gpumux/gpumux/internal/fleet"
+	"github.com/gpumux/gpumux/internal/names"
+	"github.com/gpumux/gpumux/test/devservertest"
+	"github.com/gpumux/gpumux/workers/config"
+	"github.com/gpumux/gpumux/workflows"
+)
+
+// editedPy tells which edition of a module it runs with. Item 20 edits that module, once,
+// where it is told to, and may end its process then.
+const editedPy = `
+import near, os, time
+HERE = os.path.dirname(os.path.abspath(__file__))
+def plain(x):
+    return near.value
+def hold(path):
+    while not os.path.exists(path): time.sleep(0.01)
+    return near.value
+def last(pair):
+    return pair[1]
+def edit(x):
+    time.sleep(0.005)
+    mark = os.path.join(HERE, "edited")
+    if x == 20 and not os.path.exists(mark):
+        open(mark, "w").close()
+        open(os.path.join(HERE, "near.py"), "w").write("value = 'another'\n")
+    return near.value
+def fatal(x):
+    before = os.path.exists(os.path.join(HERE, "edited"))
+    value = edit(x)
+    if x == 20 and not before: os._exit(1)
+    return value
+`
+
+// near writes the module, with another length for each value.
+func near(t testing.TB, dir, value string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "near.py"), fmt.Appendf(nil, "value = %q\n", value), 0o644))
+}
+
+// editing is a configuration like that of gpumux dev, over a folder with the task and its
+// module.
+func (s *site) editing(dir string, slots int) config.Config {
+	s.t.Helper()
+	require.NoError(s.t, os.WriteFile(filepath.Join(dir, "edited.py"), []byte(editedPy), 0o644))
+	near(s.t, dir, "first")
+	return onCPU(cpuPool{
+		Pool: "cpu", Slots: slots, Dir: dir, Store: s.store,
+		Tasks: map[string]config.Task{"*": {PythonDir: dir}},
+	})
+}
+
+// counted counts what items came to.
+func counted(t *testing.T, results []gpumux.Result) map[string]int {
+	t.Helper()
+	counts := map[string]int{}
+	for _, r := range results {
+		require.Nil(t, r.Fault)
+		var value string
+		require.NoError(t, json.Unmarshal(r.Value, &value))
+		counts[value]++
+	}
+	return counts
+}
+
+// A map that starts after an edit runs wholly with the new code, although the processes
+// of the last one are still there.
+func TestEdition_AnEditedModuleIsLoadedForTheNextMap(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.serve(s.editing(s.dir, 4))
+	in := gpumux.MapInput{Task: "edited:plain", Range: &gpumux.Range{End: 200}, Ladder: []string{"cpu"}, Chunk: 3}
+	for _, value := range []string{"first", "second..", "third....."} {
+		near(t, s.dir, value)
+		sum, err := s.run(in)
+		require.NoError(t, err)
+		require.Equal(t, map[string]int{value: 200}, counted(t, s.results(sum)))
+	}
+}
+
+// Code that is edited while a map runs ends the map with what to do. With the code as it
+// was the map goes on.
+func TestEdition_EditedInTheMiddle(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []gpumux.Mode{gpumux.ModePersistent, gpumux.ModeFresh} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			s.serve(s.editing(s.dir, 2))
+			in := gpumux.MapInput{
+				Task: "edited:edit", Range: &gpumux.Range{End: 60}, Ladder: []string{"cpu"}, Chunk: 2, Mode: mode, Output: "out/r.jsonl",
+			}
+			_, err := s.run(in)
+			gone := workflows.FaultOf(err)
+			require.NotNil(t, gone, "%v", err)
+			require.NotEmpty(t, gone.Edition)
+			require.Equal(t, gpumux.FaultBadInput, gone.Kind)
+			for _, text := range []string{"near.py", "start a new map", gone.Edition, "the same map started again runs only the rest"} {
+				require.Contains(t, gone.Error(), text)
+			}
+			near(t, s.dir, "first")
+			sum, err := s.run(in)
+			require.NoError(t, err)
+			require.Equal(t, map[string]int{"first": 60}, counted(t, s.results(sum)))
+			require.Less(t, sum.Chunks, int64(30), "what had finished was kept")
+		})
+	}
+}
+
+// A map that takes any edition goes on with the new code, from its start, or started
+// again after a map with one edition has ended.
+func TestEdition_AnyGoesOnWithNewCode(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []gpumux.Mode{gpumux.ModePersistent, gpumux.ModeFresh} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			s.serve(s.editing(s.dir, 2))
+			in := gpumux.MapInput{Task: "edited:edit", Edition: gpumux.AnyEdition, Range: &gpumux.Range{End: 60}, Ladder: []string{"cpu"}, Chunk: 2, Mode: mode, Reduce: "edited:last"}
+			sum, err := s.run(in)
+			require.NoError(t, err)
+			counts := counted(t, s.results(sum))
+			require.Len(t, counts, 2)
+			require.GreaterOrEqual(t, counts["first"], 18, "all before item 20 but those of the chunk beside it")
+			require.Equal(t, 60, counts["first"]+counts["another"])
+			require.Nil(t, sum.ReduceFault)
+
+			near(t, s.dir, "first")
+			require.NoError(t, os.Remove(filepath.Join(s.dir, "edited")))
+			in.Edition, in.Output = "", "out/r.jsonl"
+			_, err = s.run(in)
+			require.NotEmpty(t, workflows.FaultOf(err).Edition)
+			_, err = s.run(in)
+			require.ErrorContains(t, err, `or give the edition "any", which leaves results of other code as they are`)
+			in.Edition = gpumux.AnyEdition
+			sum, err = s.run(in)
+			require.NoError(t, err)
+			require.Len(t, counted(t, s.results(sum)), 2)
+			require.Less(t, sum.Chunks, int64(30), "what had finished was kept")
+		})
+	}
+}
+
+// mapped counts the values of a map inside the workflow.
+func mapped(ctx workflow.Context, in gpumux.MapInput) (map[string]int, error) {
+	items := make([]int, 60)
+	for i := range items {
+		items[i] = i
+	}
+	all, err := workflows.Map[int, string](ctx, in, items)
+	if err != nil {
+		return nil, err
+	}
+	values, err := all.Values()
+	counts := map[string]int{}
+	for _, value := range values {
+		counts[value]++
+	}
+	return counts, err
+}
+
+// A map inside a workflow ends with the code that it began with, and says what that
+// means, or goes on with other code where it takes any.
+func TestEdition_EditedUnderAMapInAWorkflow(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.serve(s.editing(s.dir, 2))
+	service := worker.New(s.client, "service", worker.Options{})
+	service.RegisterWorkflow(mapped)
+	require.NoError(t, service.Start())
+	t.Cleanup(service.Stop)
+	run := func(edition string) (counts map[string]int, err error) {
+		in := gpumux.MapInput{Task: "edited:edit", Edition: edition, Ladder: []string{"cpu"}, Chunk: 2}
+		run, err := s.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: "service"}, mapped, in)
+		require.NoError(t, err)
+		return counts, run.Get(t.Context(), &counts)
+	}
+	_, err := run("")
+	gone := workflows.FaultOf(err)
+	require.NotNil(t, gone, "%v", err)
+	require.NotEmpty(t, gone.Edition)
+	require.Contains(t, gone.Hint, "results of a map inside a workflow are not stored, so all its items run again")
+	require.NotContains(t, err.Error(), "is kept")
+
+	near(t, s.dir, "first")
+	require.NoError(t, os.Remove(filepath.Join(s.dir, "edited")))
+	counts, err := run(gpumux.AnyEdition)
+	require.NoError(t, err)
+	require.Len(t, counts, 2)
+	require.Equal(t, 60, counts["first"]+counts["another"])
+}
+
+// Where only some workers of a pool have the edition, they run the map.
+func TestEdition_WorkersWithOtherCodeLeaveTheMapToThoseThatHaveIt(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	here := s.serve(s.editing(s.dir, 1)).Describe()
+	other := newShell(t)
+	other.write("edited.py", editedPy)
+	near(t, other.dir, "another")
+	server := devservertest.Run(t)
+	other.write("worker.yaml", fmt.Sprintf("temporal: {address: %q, namespace: %q}\nstore: %q\npools: [{name: cpu, devices: cpu, slots: 3}]\n"+
+		"tasks: {\"*\": {python_dir: .}}\n", server.Address(), s.namespace, s.store))
+	worker := other.begin("worker", "-f", "worker.yaml")
+	require.Eventually(t, func() bool { return strings.Contains(worker.stderr.String(), "worker started") }, time.Minute, 20*time.Millisecond)
+
+	own := edition.Code{Dir: s.dir, Target: "edited.py:plain"}.Edition()
+	theirs := edition.Code{Dir: other.dir, Target: "edited.py:plain"}.Edition()
+	for _, c := range []client.Client{s.client, older{s.client}} {
+		f, watch := &fleet.Fleet{Client: c, Namespace: s.namespace}, contract.WatchQueue(names.PoolQueue("cpu"))
+		require.Eventually(t, func() bool { return f.OthersHave(t.Context(), watch, "", "edited:plain", own) }, time.Minute, 20*time.Millisecond)
+		require.True(t, f.OthersHave(t.Context(), watch, here.Identity, "edited:plain", theirs), "another worker")
+		require.False(t, f.OthersHave(t.Context(), watch, here.Identity, "edited:plain", own), "only the worker that asks")
+		require.False(t, f.OthersHave(t.Context(), watch, "", "edited:none", own), "of another task")
+	}
+	for code, value := range map[string]string{own: "first", theirs: "another"} {
+		sum, err := s.run(gpumux.MapInput{Task: "edited:plain", Range: &gpumux.Range{End: 60}, Ladder: []string{"cpu"}, Chunk: 2, Edition: code})
+		require.NoError(t, err)
+		require.Equal(t, map[string]int{value: 60}, counted(t, s.results(sum)))
+	}
+}
+
+// A map that has begun with the old code waits for a worker that has it for as long as
+// there is one, however long that is busy, and no longer.
+func TestLong_EditionAnOldWorkerFinishesWhatItBegan(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	serve := func(at *shell, value string, slots int) *program {
+		at.write("edited.py", editedPy)
+		near(t, at.dir, value)
+		at.write("worker.yaml", fmt.Sprintf("temporal: {address: %q, namespace: %q}\nstore: %q\npools: [{name: cpu, devices: cpu, slots: %d}]\n"+
+			"tasks: {\"*\": {python_dir: .}}\n", devservertest.Run(t).Address(), s.namespace, s.store, slots))
+		worker := at.begin("worker", "-f", "worker.yaml")
+		require.Eventually(t, func() bool { return strings.Contains(worker.stderr.String(), "worker started") }, time.Minute, 20*time.Millisecond)
+		return worker
+	}
+	old := newShell(t)
+	oldWorker := serve(old, "first", 1)
+	own := edition.Code{Dir: old.dir, Target: "edited.py:plain"}.Edition()
+	gate := filepath.Join(t.TempDir(), "gate")
+	hold := s.start(gpumux.MapInput{Task: "edited:hold", Items: items(gate), Ladder: []string{"cpu"}})
+	require.Eventually(t, func() bool { return s.attempts(hold) == 1 }, time.Minute, 20*time.Millisecond)
+	serve(newShell(t), "another", 3)
+
+	in := gpumux.MapInput{Task: "edited:plain", Edition: own, Range: &gpumux.Range{End: 20}, Ladder: []string{"cpu"}, Chunk: 20}
+	waiting := s.start(in)
+	require.Eventually(t, func() bool { return s.attempts(waiting) > 2*30 }, 3*time.Minute, 100*time.Millisecond, "no worker has room that has the code")
+	require.NoError(t, os.WriteFile(gate, nil, 0o644))
+	var sum gpumux.Summary
+	require.NoError(t, waiting.Get(t.Context(), &sum))
+	require.Equal(t, map[string]int{"first": 20}, counted(t, s.results(sum)))
+
+	require.NoError(t, oldWorker.Process.Kill())
+	<-oldWorker.ended
+	_, err := s.run(in)
+	gone := workflows.FaultOf(err)
+	require.NotNil(t, gone, "%v", err)
+	require.NotEmpty(t, gone.Edition)
+}
+
+// attempts is how often the chunks of a map that runs were tried at most, once one has
+// begun.
+func (s *site) attempts(run client.WorkflowRun) (most int32) {
+	described, err := s.client.DescribeWorkflowExecution(s.t.Context(), run.GetID(), "")
+	require.NoError(s.t, err)
+	for _, a := range described.GetPendingActivities() {
+		if a.GetActivityType().GetName() == contract.RunChunk && a.GetLastStartedTime() != nil {
+			most = max(most, a.GetAttempt())
+		}
+	}
+	return most
+}
+
+// A local map whose code is edited while it runs keeps what has finished for the same
+// code, and the new code is a new map.
+func TestLocal_EditedInTheMiddle(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	s.write("edited.py", editedPy)
+	near(t, s.dir, "first")
+	command := []string{"map", "edited.py:edit", "--range", "0:60", "--local", "--mode", "fresh", "--chunk", "2", "--slots", "2", "--out", "r.jsonl"}
+	values := func() map[string]int {
+		t.Helper()
+		counts := map[string]int{}
+		for _, line := range s.lines(s.file("r.jsonl")) {
+			counts[string(line["value"])]++
+		}
+		return counts
+	}
+	stopped := s.begin(command...)
+	require.NotZero(t, stopped.code(), &stopped.stderr)
+	require.Contains(t, stopped.stderr.String(), "start a new map")
+	require.NoFileExists(t, s.path("r.jsonl"))
+	s.run(0, command...)
+	require.Equal(t, map[string]int{`"another"`: 60}, values(), "the new code is a new map")
+	require.NoError(t, os.Remove(s.path("r.jsonl")))
+	near(t, s.dir, "first")
+	again := s.run(0, command...)
+	require.Contains(t, again.stderr.String(), "going on with map")
+	require.Equal(t, map[string]int{`"first"`: 60}, values())
+}
+
+// A stream goes on with the code as it is, also in the share of a slot whose process has
+// ended.
+func TestStream_EditedInTheMiddle(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"persistent", "fresh"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			s := newShell(t)
+			s.write("edited.py", editedPy)
+			near(t, s.dir, "first")
+			s.write("in.jsonl", numbers(60))
+			out := s.run(0, "stream", "edited.py:fatal", "--in", "in.jsonl", "--mode", mode, "--slots", "1", "--pool", "cpu")
+			counts := map[string]int{}
+			for _, line := range s.lines(out.stdout.String()) {
+				counts[string(line["value"])]++
+			}
+			require.Len(t, counts, 2)
+			require.Equal(t, 60, counts[`"first"`]+counts[`"another"`])
+		})
+	}
+}

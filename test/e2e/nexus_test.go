@@ -1,0 +1,236 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nexus-rpc/sdk-go/nexus"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/enums/v1"
+	nexuspb "go.temporal.io/api/nexus/v1"
+	"go.temporal.io/api/operatorservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/codec"
+	"github.com/gpumux/gpumux/test/devservertest"
+	"github.com/gpumux/gpumux/workers"
+	"github.com/gpumux/gpumux/workers/config"
+	"github.com/gpumux/gpumux/workflows"
+)
+
+// neighbour is another team: a namespace of its own with a worker, which calls an
+// endpoint.
+type neighbour struct {
+	client   client.Client
+	endpoint string
+}
+
+func newNeighbour(t *testing.T, endpoint string, keys converter.PayloadCodec) *neighbour {
+	t.Helper()
+	o := client.Options{HostPort: devservertest.Run(t).Address(), Namespace: devservertest.Namespace(t),
+		Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))}
+	codec.Apply(&o, keys)
+	c, err := client.Dial(o)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	n := &neighbour{c, endpoint}
+	w := worker.New(n.client, "team", worker.Options{Interceptors: []interceptor.WorkerInterceptor{&naming{}}})
+	w.RegisterWorkflowWithOptions(n.ask, workflow.RegisterOptions{Name: "ask"})
+	require.NoError(t, w.Start())
+	t.Cleanup(w.Stop)
+	return n
+}
+
+// endpoint makes a Nexus endpoint to the site and returns its name.
+func endpoint(t *testing.T, s *site) string {
+	t.Helper()
+	name := strings.ReplaceAll(s.namespace, "_", "-")
+	_, err := s.client.OperatorService().CreateNexusEndpoint(t.Context(), &operatorservice.CreateNexusEndpointRequest{Spec: &nexuspb.EndpointSpec{
+		Name: name, Target: &nexuspb.EndpointTarget{Variant: &nexuspb.EndpointTarget_Worker_{
+			Worker: &nexuspb.EndpointTarget_Worker{Namespace: s.namespace, TaskQueue: gpumux.Queue},
+		}},
+	}})
+	require.NoError(t, err)
+	return name
+}
+
+// asked is what a workflow of the neighbour says of its operation.
+type asked struct {
+	Summary gpumux.Summary
+	Fault   *gpumux.Fault
+}
+
+// ask maps by Nexus, as docs/services.md shows.
+func (n *neighbour) ask(ctx workflow.Context, in gpumux.MapInput) (a asked, err error) {
+	gpus := workflow.NewNexusClient(n.endpoint, gpumux.NexusService)
+	err = gpus.ExecuteOperation(ctx, gpumux.MapOperation, in, workflow.NexusOperationOptions{}).Get(ctx, &a.Summary)
+	if a.Fault = workflows.FaultOf(err); a.Fault != nil {
+		return a, nil
+	}
+	return a, err
+}
+
+func (n *neighbour) start(t *testing.T, id string, in gpumux.MapInput) client.WorkflowRun {
+	t.Helper()
+	run, err := n.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: "team"}, "ask", in)
+	require.NoError(t, err)
+	return run
+}
+
+// linked is the map that the operation of a caller's workflow links to.
+func (n *neighbour) linked(t *testing.T, caller client.WorkflowRun) (namespace, id string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		events := n.client.GetWorkflowHistory(t.Context(), caller.GetID(), caller.GetRunID(), false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+		for events.HasNext() {
+			event, err := events.Next()
+			require.NoError(t, err)
+			if event.GetEventType() == enums.EVENT_TYPE_NEXUS_OPERATION_STARTED {
+				require.Len(t, event.GetLinks(), 1)
+				link := event.GetLinks()[0].GetWorkflowEvent()
+				namespace, id = link.GetNamespace(), link.GetWorkflowId()
+				return true
+			}
+		}
+		return false
+	}, time.Minute, 10*time.Millisecond)
+	return namespace, id
+}
+
+// naming gives an operation the ID of its caller's workflow as the map's.
+type naming struct {
+	interceptor.WorkerInterceptorBase
+}
+
+func (*naming) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
+	in := &namingInbound{}
+	in.Next = next
+	return in
+}
+
+type namingInbound struct {
+	interceptor.WorkflowInboundInterceptorBase
+}
+
+func (n *namingInbound) Init(outbound interceptor.WorkflowOutboundInterceptor) error {
+	out := &namingOutbound{}
+	out.Next = outbound
+	return n.Next.Init(out)
+}
+
+type namingOutbound struct {
+	interceptor.WorkflowOutboundInterceptorBase
+}
+
+func (n *namingOutbound) ExecuteNexusOperation(ctx workflow.Context, in interceptor.ExecuteNexusOperationInput) workflow.NexusOperationFuture {
+	if id := workflow.GetInfo(ctx).WorkflowExecution.ID; id != "unnamed" {
+		in.NexusHeader = nexus.Header{gpumux.MapIDHeader: id}
+	}
+	return n.Next.ExecuteNexusOperation(ctx, in)
+}
+
+// A workflow of another namespace maps here: the summary, the fault of a map that fails,
+// and the link to the map reach it; its cancellation ends the map.
+func TestNexus_AnotherNamespaceMaps(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.worker("cpu", 2)
+	n := newNeighbour(t, endpoint(t, s), nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+
+	var got asked
+	run := n.start(t, "unnamed", gpumux.MapInput{Task: "double", Items: items(1, 2, 3), Ladder: []string{"cpu"}})
+	require.NoError(t, run.Get(ctx, &got))
+	require.EqualValues(t, 3, got.Summary.Succeeded)
+	require.JSONEq(t, "6", string(got.Summary.Results[2].Value))
+	namespace, id := n.linked(t, run)
+	require.Equal(t, s.namespace, namespace)
+	described, err := s.client.DescribeWorkflowExecution(ctx, id, "")
+	require.NoError(t, err)
+	require.Equal(t, gpumux.MapWorkflow, described.GetWorkflowExecutionInfo().GetType().GetName())
+	require.Len(t, described.GetCallbacks(), 1)
+
+	for name, refused := range map[string]struct {
+		in    gpumux.MapInput
+		kind  gpumux.FaultKind
+		words string
+	}{
+		"invalid": {gpumux.MapInput{Task: "double", Chunk: -1}, gpumux.FaultBadInput, "chunk: -1 is outside"},
+		"fails":   {gpumux.MapInput{Task: "fail", Items: items(3), Ladder: []string{"cpu"}, MaxFailures: "0"}, gpumux.FaultTaskError, "3 is a multiple of three"},
+	} {
+		got = asked{}
+		require.NoError(t, n.start(t, name, refused.in).Get(ctx, &got))
+		require.NotNil(t, got.Fault)
+		require.Equal(t, refused.kind, got.Fault.Kind)
+		require.Contains(t, got.Fault.Message, refused.words)
+	}
+
+	run = n.start(t, "slow", gpumux.MapInput{Task: "slow", Items: items(600), Ladder: []string{"cpu"}})
+	_, id = n.linked(t, run)
+	require.Equal(t, "slow", id, "the ID that the caller gave")
+	require.Eventually(t, func() bool { data, _ := os.ReadFile(s.calls); return len(data) > 0 }, time.Minute, 10*time.Millisecond)
+	require.NoError(t, n.client.CancelWorkflow(ctx, run.GetID(), ""))
+	require.True(t, temporal.IsCanceledError(s.client.GetWorkflow(ctx, id, "").Get(ctx, nil)))
+	require.ErrorContains(t, run.Get(ctx, nil), "canceled")
+}
+
+// Two callers that name one ID share one map.
+func TestNexus_OneIDIsOneMap(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	at := endpoint(t, s)
+	in := gpumux.MapInput{Task: "call", Items: []json.RawMessage{[]byte("1")}, Ladder: []string{"cpu"}}
+	first, second := newNeighbour(t, at, nil).start(t, "shared", in), newNeighbour(t, at, nil).start(t, "shared", in)
+	s.worker("cpu", 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	for _, run := range []client.WorkflowRun{first, second} {
+		var got asked
+		require.NoError(t, run.Get(ctx, &got))
+		require.EqualValues(t, 1, got.Summary.Succeeded)
+	}
+	s.calledOnce(1)
+}
+
+// A caller has the keys of the workers, or is refused.
+func TestNexus_KeysAreShared(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	c := s.config("cpu", 1)
+	c.Codec.Keys = filepath.Join(s.dir, "main.key")
+	require.NoError(t, os.WriteFile(c.Codec.Keys, []byte(strings.Repeat("0f", 32)), 0o600))
+	c.Temporal = config.Temporal{Address: devservertest.Run(t).Address(), Namespace: s.namespace}
+	w, err := workers.New(c, workers.Options{StopTimeout: time.Second, Grace: time.Second})
+	require.NoError(t, err)
+	serve(t, w)
+	keys, err := codec.Load(c.Codec.Keys)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	at, in := endpoint(t, s), gpumux.MapInput{Task: "double", Items: items(4), Ladder: []string{"cpu"}}
+	var got asked
+	require.NoError(t, newNeighbour(t, at, keys).start(t, "sealed", in).Get(ctx, &got))
+	require.JSONEq(t, "8", string(got.Summary.Results[0].Value))
+
+	require.ErrorContains(t, newNeighbour(t, at, nil).start(t, "plain", in).Get(ctx, nil), "Encoded failure")
+	o := client.Options{HostPort: devservertest.Run(t).Address(), Namespace: s.namespace}
+	codec.Apply(&o, keys)
+	sealed, err := client.Dial(o)
+	require.NoError(t, err)
+	defer sealed.Close()
+	require.ErrorContains(t, sealed.GetWorkflow(ctx, "plain", "").Get(ctx, nil), "came unencrypted")
+}

@@ -1,0 +1,49 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/test/programtest"
+)
+
+// pythonClient is a folder with the package gpumux as the wheel has it, and the tests of
+// the client.
+func pythonClient(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for from, to := range map[string]string{
+		"internal/runtimes/python/gpumux": "gpumux", "clients/python/client": "gpumux/client", "clients/python/tests": "tests",
+	} {
+		require.NoError(t, os.CopyFS(filepath.Join(dir, to), os.DirFS(filepath.Join(top(t), from))))
+	}
+	return dir
+}
+
+func TestPython_Client(t *testing.T) {
+	t.Parallel()
+	binary, err := programtest.Binary()
+	require.NoError(t, err)
+	dir := pythonClient(t)
+	modules, err := filepath.Glob(filepath.Join(dir, "tests", "test_*.py"))
+	require.NoError(t, err)
+	require.NotEmpty(t, modules)
+	for _, module := range modules {
+		name := strings.TrimSuffix(filepath.Base(module), ".py")
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tests := exec.CommandContext(t.Context(), filepath.Join(venv(t), "bin", "python"), "-W", "error::ResourceWarning", "-m", "unittest", "-v", "tests."+name)
+			tests.Dir = dir
+			tests.Env = append(os.Environ(), "GPUMUX_BINARY="+binary, "PYTHONPATH="+dir, "PYTHONDONTWRITEBYTECODE=1",
+				"XDG_STATE_HOME="+t.TempDir(), "XDG_CACHE_HOME="+t.TempDir(), "IPYTHONDIR="+t.TempDir())
+			said, err := tests.CombinedOutput()
+			require.NoError(t, err, "%s", said)
+			require.NotContains(t, string(said), "Ran 0 tests")
+		})
+	}
+}

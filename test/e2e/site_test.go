@@ -1,0 +1,275 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/history/v1"
+	"go.temporal.io/sdk/client"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/test/devservertest"
+	"github.com/gpumux/gpumux/workers"
+	"github.com/gpumux/gpumux/workers/config"
+)
+
+var record = flag.Bool("record", false, "write the histories that the replay tests of package workflows read")
+
+const mapPy = `
+import json, os, signal, time
+
+def call(item):
+    # the log tells how often each item was run to its end
+    with open(os.environ["CALLS"], "a") as f: f.write(f"{item}\n")
+    return [item, os.getpid()]
+def double(x): return 2 * x
+def fail(x):
+    if x % 3 == 0: raise ValueError(f"{x} is a multiple of three")
+    return x
+def slow(x):
+    open(os.environ["CALLS"], "a").write(f"{x}\n")
+    time.sleep(x); return os.getpid()
+def die(x):
+    # {"i": n, "die": "never" | "once" | "always"}
+    marker = os.path.join(os.environ["MARKERS"], str(x["i"]))
+    if x["die"] == "always" or x["die"] == "once" and not os.path.exists(marker):
+        open(marker, "a").write("x")
+        os.kill(os.getpid(), signal.SIGKILL)
+    with open(os.environ["CALLS"], "a") as f: f.write(f"{x['i']}\n")
+    return x["i"]
+def greedy(x):
+    if x == 3 and os.environ["POOL"] == "small": raise MemoryError("not in this pool")
+    return [x, os.environ["POOL"]]
+def paced(x):
+    time.sleep(0.005)
+    with open(os.environ["CALLS"], "a") as f: f.write(f"{x}\n")
+    return [x, os.environ["POOL"]]
+def whole(x):
+    import gpumux
+    memory = gpumux.slot().memory
+    if x == 3 and memory < 400 << 20: raise MemoryError("needs the device")
+    return [x, memory]
+def big(n): return "x" * n
+`
+
+// site is a namespace with workers, a store and a client.
+type site struct {
+	t         testing.TB
+	namespace string
+	client    client.Client
+	dir       string
+	store     string
+	calls     string
+}
+
+func newSite(t testing.TB) *site {
+	t.Helper()
+	namespace := devservertest.Namespace(t)
+	s := &site{t: t, namespace: namespace, client: devservertest.Dial(t, devservertest.Run(t), namespace), dir: t.TempDir()}
+	s.store, s.calls = "file://"+filepath.Join(s.dir, "store"), filepath.Join(s.dir, "calls")
+	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "map.py"), []byte(mapPy), 0o644))
+	require.NoError(t, os.Mkdir(filepath.Join(s.dir, "markers"), 0o755))
+	require.NoError(t, os.WriteFile(s.calls, nil, 0o644))
+	return s
+}
+
+// config has one pool of CPU slots and every function of map.py as a task.
+func (s *site) config(pool string, slots int) config.Config {
+	tasks := map[string]config.Task{}
+	for _, f := range []string{"call", "double", "fail", "slow", "die", "greedy", "paced", "big", "whole"} {
+		tasks[f] = config.Task{Python: "map.py:" + f, Env: map[string]string{
+			"CALLS": s.calls, "MARKERS": filepath.Join(s.dir, "markers"), "POOL": pool,
+		}}
+	}
+	tasks["sum"] = config.Task{Python: "builtins:sum"}
+	return onCPU(cpuPool{
+		Pool: pool, Slots: slots, Tasks: tasks, Dir: s.dir, Store: s.store,
+	})
+}
+
+func (s *site) worker(pool string, slots int) *workers.Worker {
+	s.t.Helper()
+	return s.serve(s.config(pool, slots))
+}
+
+func (s *site) serve(c config.Config) *workers.Worker {
+	s.t.Helper()
+	w, err := workers.New(c, workers.Options{Client: s.client, Dedicated: true, StopTimeout: time.Second, Grace: time.Second})
+	require.NoError(s.t, err)
+	serve(s.t, w)
+	return w
+}
+
+// serve starts a worker that stops with the test.
+func serve(t testing.TB, w *workers.Worker) {
+	t.Helper()
+	require.NoError(t, w.Start(t.Context()))
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		require.NoError(t, w.Stop(ctx))
+	})
+}
+
+func (s *site) start(in gpumux.MapInput) client.WorkflowRun {
+	s.t.Helper()
+	run, err := s.client.ExecuteWorkflow(s.t.Context(), client.StartWorkflowOptions{
+		ID: "map-" + in.Task, TaskQueue: gpumux.Queue, StaticSummary: "map " + in.Task,
+	}, gpumux.MapWorkflow, in)
+	require.NoError(s.t, err)
+	return run
+}
+
+func (s *site) run(in gpumux.MapInput) (gpumux.Summary, error) {
+	s.t.Helper()
+	var sum gpumux.Summary
+	ctx, cancel := context.WithTimeout(s.t.Context(), 5*time.Minute)
+	defer cancel()
+	run := s.start(in)
+	err := run.Get(ctx, &sum)
+	require.NoError(s.t, ctx.Err(), "the map did not end")
+	s.keep(run)
+	return sum, err
+}
+
+// keep writes the history for the replay tests when asked to.
+func (s *site) keep(run client.WorkflowRun) {
+	if !*record || strings.Contains(s.t.Name(), "/") {
+		return
+	}
+	h := history.History{}
+	iter := s.client.GetWorkflowHistory(s.t.Context(), run.GetID(), run.GetRunID(), false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	for iter.HasNext() {
+		event, err := iter.Next()
+		require.NoError(s.t, err)
+		h.Events = append(h.Events, event)
+	}
+	data, err := protojson.Marshal(&h)
+	require.NoError(s.t, err)
+	data = regexp.MustCompile(`"data":\s*"([^"]*)"`).ReplaceAllFunc(data, func(field []byte) []byte {
+		_, text, _ := bytes.Cut(field, []byte(`:`))
+		plain, err := base64.StdEncoding.DecodeString(strings.Trim(string(text), `" `))
+		require.NoError(s.t, err)
+		return fmt.Appendf(nil, `"data":%q`, base64.StdEncoding.EncodeToString(s.anonymous(plain)))
+	})
+	data = s.anonymous(data)
+	name := strings.TrimPrefix(s.t.Name(), "Test")
+	if _, segment, ok := strings.Cut(run.GetID(), ".segment-"); ok {
+		name += "_segment-" + segment
+	}
+	name += ".json"
+	require.NoError(s.t, os.WriteFile(filepath.Join("../../workflows/testdata", name), data, 0o644))
+}
+
+// anonymous takes this machine's name and folders out of a history.
+func (s *site) anonymous(data []byte) []byte {
+	host, err := os.Hostname()
+	require.NoError(s.t, err)
+	for from, to := range map[string]string{s.dir: "/data", host: "host"} {
+		data = bytes.ReplaceAll(data, []byte(from), []byte(to))
+	}
+	return data
+}
+
+func items(values ...any) []json.RawMessage {
+	list := []json.RawMessage{}
+	for _, v := range values {
+		raw, _ := json.Marshal(v)
+		list = append(list, raw)
+	}
+	return list
+}
+
+// source spools lines into the store and returns the source's URL.
+func (s *site) source(lines string) string {
+	s.t.Helper()
+	spooled, err := store.Spool(strings.NewReader(lines), "test.jsonl", store.FormatJSONLines)
+	require.NoError(s.t, err)
+	st, err := store.Open(s.t.Context(), s.store, nil)
+	require.NoError(s.t, err)
+	defer st.Close()
+	src, err := st.Sources.Put(s.t.Context(), spooled)
+	require.NoError(s.t, err)
+	return src.URL
+}
+
+// results reads the results file and checks that each index is there once, in order.
+func (s *site) results(sum gpumux.Summary) []gpumux.Result {
+	s.t.Helper()
+	list := sum.Results
+	if sum.Output != "" {
+		list = nil
+		st, err := store.Open(s.t.Context(), s.store, nil)
+		require.NoError(s.t, err)
+		defer st.Close()
+		for r, err := range st.Results(s.t.Context(), sum.Output) {
+			require.NoError(s.t, err)
+			list = append(list, r)
+		}
+	}
+	require.Len(s.t, list, int(sum.Items))
+	for i, r := range list {
+		require.EqualValues(s.t, i, r.Index)
+	}
+	return list
+}
+
+// seen counts how often each item was run to its end.
+func (s *site) seen() map[string]int {
+	s.t.Helper()
+	data, err := os.ReadFile(s.calls)
+	require.NoError(s.t, err)
+	seen := map[string]int{}
+	for _, line := range strings.Fields(string(data)) {
+		seen[line]++
+	}
+	return seen
+}
+
+// calledOnce checks the tasks' own log: every item ran to its end exactly once.
+func (s *site) calledOnce(n int) {
+	s.t.Helper()
+	seen := s.seen()
+	for item, times := range seen {
+		require.Equal(s.t, 1, times, "item %s ran %d times", item, times)
+	}
+	require.Len(s.t, seen, n)
+}
+
+// handedOn is how many attempts at chunks of a map the server gave up, because it had not
+// heard of their worker for as long as the contact allows: then items may run again.
+func (s *site) handedOn(run client.WorkflowRun) (attempts int) {
+	s.t.Helper()
+	for all := s.client.GetWorkflowHistory(s.t.Context(), run.GetID(), "", false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); all.HasNext(); {
+		event, err := all.Next()
+		require.NoError(s.t, err)
+		begun := event.GetActivityTaskStartedEventAttributes()
+		if begun.GetLastFailure().GetTimeoutFailureInfo().GetTimeoutType() == enums.TIMEOUT_TYPE_HEARTBEAT {
+			attempts += int(begun.GetAttempt()) - 1
+		}
+	}
+	return attempts
+}
+
+func numbers(n int) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString(strconv.Itoa(i) + "\n")
+	}
+	return b.String()
+}

@@ -1,0 +1,218 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/columns"
+	"github.com/gpumux/gpumux/internal/test/rig"
+	"github.com/gpumux/gpumux/test/programtest"
+	"github.com/gpumux/gpumux/workflows"
+)
+
+// table writes a Parquet file of so many rows.
+func table(t *testing.T, path string, rows int) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	file, err := os.Create(path)
+	require.NoError(t, err)
+	defer file.Close()
+	to := columns.NewWriter(file, columns.Parquet)
+	for i := range rows {
+		require.NoError(t, to.Add(fmt.Appendf(nil, `{"index":%d,"value":{"id":"n%d","text":"text %d","size":%d}}`, i, i, i, 2*i)))
+	}
+	_, err = to.Finish()
+	require.NoError(t, err)
+}
+
+// A worker reads a table that lies in its store, of one command, of a workflow, of any
+// client; nobody uploads its rows.
+func TestTable_ReadByAWorker(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	h := s.hand()
+	s.serve(h.config(2))
+	here := newShell(t)
+	here.at(s)
+	inside := filepath.Join(s.dir, "store", "in", "x.parquet")
+	table(t, inside, 3000)
+	table(t, here.path("y.parquet"), 3000)
+	uploaded := func() int {
+		found, err := filepath.Glob(filepath.Join(s.dir, "store", "sources", "*.jsonl"))
+		require.NoError(t, err)
+		return len(found)
+	}
+	of := func(file string, more ...string) []string {
+		return append([]string{"map", "echo", "--in", "file://" + file, "--pool", "cpu", "--out", "r.jsonl"}, more...)
+	}
+	for i, file := range []string{inside, here.path("y.parquet")} {
+		here.run(0, of(file, "--columns", "text,id", "--key", "id")...)
+		lines := here.lines(here.file("r.jsonl"))
+		require.Len(t, lines, 3000)
+		require.Equal(t, `{"text":"text 2999","id":"n2999"}`, string(lines[2999]["value"]))
+		require.Equal(t, `"n2999"`, string(lines[2999]["key"]))
+		require.Equal(t, i, uploaded(), "only the table outside of the store was read here")
+	}
+	here.run(0, of(inside, "--columns", "size")...)
+	require.Equal(t, `{"size":14}`, string(here.lines(here.file("r.jsonl"))[7]["value"]), "other columns are another map")
+
+	p := here.run(2, of(inside, "--columns", "txt")...)
+	require.Contains(t, p.stderr.String(), `store/in/x.parquet: there is no column "txt"; it has index, id, text, size, fault, fault_message`)
+	p = here.run(2, of(inside, "--columns", "text", "--key", "id")...)
+	require.Contains(t, p.stderr.String(), `the first item has no field "id"; it has text`)
+	require.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(inside), "cut.parquet"), []byte(here.file("y.parquet")[:5000]), 0o644))
+	p = here.run(2, of(filepath.Join(filepath.Dir(inside), "cut.parquet"))...)
+	require.Contains(t, p.stderr.String(), "store/in/cut.parquet: not read as .parquet")
+	binary, err := programtest.Binary()
+	require.NoError(t, err)
+	program := exec.CommandContext(t.Context(), "python3", "-c", connected, "file://"+inside)
+	program.Dir = pythonClient(t)
+	program.Env = append(here.env, "GPUMUX_BINARY="+binary, "GPUMUX_STORE="+s.store)
+	said, err := program.CombinedOutput()
+	require.NoError(t, err, "%s", said)
+	require.Equal(t, "{'text': 'text 7'}\n", string(said))
+	require.Equal(t, 1, uploaded())
+}
+
+const connected = `
+import os, sys, gpumux
+cluster = gpumux.connect(os.environ["TEMPORAL_ADDRESS"], namespace=os.environ["TEMPORAL_NAMESPACE"])
+results = list(cluster.map("echo", source=sys.argv[1], columns=["text"], pool="cpu", progress=False))
+print(results[7].value)
+`
+
+// What pyarrow wrote is the source of a map that another client starts, and of one in a
+// workflow.
+func TestTable_SourceOfAWorkflow(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	h := s.hand()
+	s.serve(h.config(2))
+	own := worker.New(s.client, "service", worker.Options{})
+	own.RegisterWorkflowWithOptions(workflows.MapSource, workflow.RegisterOptions{Name: "caller"})
+	require.NoError(t, own.Start())
+	defer own.Stop()
+	start := func(name, queue string, in gpumux.MapInput) (summary gpumux.Summary, err error) {
+		run, err := s.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: queue}, name, in)
+		require.NoError(t, err)
+		err = run.Get(t.Context(), &summary)
+		return summary, err
+	}
+	for _, ending := range []string{".parquet", ".arrow"} {
+		kinds, err := os.ReadFile("../../internal/columns/testdata/kinds" + ending)
+		require.NoError(t, err)
+		require.NoError(t, os.MkdirAll(filepath.Join(s.dir, "store/in"), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(s.dir, "store/in/kinds"+ending), kinds, 0o644))
+		in := gpumux.MapInput{Task: "echo", Source: "in/kinds" + ending, Columns: []string{"s", "ll"}, Ladder: []string{"cpu"}}
+		for name, queue := range map[string]string{gpumux.MapWorkflow: gpumux.Queue, "caller": "service"} {
+			summary, err := start(name, queue, in)
+			require.NoError(t, err)
+			results := s.results(summary)
+			require.Len(t, results, 2)
+			require.Equal(t, `{"s":"é\"x","ll":[[1.5],[]]}`, string(results[0].Value))
+		}
+		in.Columns = []string{"s", "no"}
+		_, err = start(gpumux.MapWorkflow, gpumux.Queue, in)
+		fault := workflows.FaultOf(err)
+		require.Equal(t, gpumux.FaultBadInput, fault.Kind)
+		require.Contains(t, fault.Message, "in/kinds"+ending+`: there is no column "no"; it has i8, u64, `)
+		in.Columns = []string{"s", "s"}
+		_, err = start(gpumux.MapWorkflow, gpumux.Queue, in)
+		require.ErrorContains(t, err, `columns: have "s" twice`)
+	}
+}
+
+// Attempts that end with an answer, as while a store is away, are not those of workers
+// that a file has ended, however many there are.
+func TestTable_AnswersAreNoEnds(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	h := s.hand()
+	s.serve(h.config(1))
+	file := filepath.Join(s.dir, "store", "in", "items.jsonl")
+	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	require.NoError(t, os.Symlink("items.jsonl", file)) // which can be opened as little as a disk that is away
+	run := s.start(gpumux.MapInput{Task: "brief", Source: "in/items.jsonl", Ladder: []string{"cpu"}, Output: "out.jsonl"})
+	rig.Wait(t, func() bool {
+		d, err := s.client.DescribeWorkflowExecution(t.Context(), run.GetID(), "")
+		require.NoError(t, err)
+		return slices.ContainsFunc(d.PendingActivities, func(p *workflowpb.PendingActivityInfo) bool { return p.Attempt > 5 })
+	}, time.Minute, 50*time.Millisecond)
+	require.NoError(t, os.Remove(file))
+	require.NoError(t, os.WriteFile(file, []byte("1\n2\n"), 0o644))
+	var sum gpumux.Summary
+	require.NoError(t, run.Get(t.Context(), &sum))
+	require.EqualValues(t, 2, sum.Succeeded)
+}
+
+// A retry keeps results of the items that there were. Of a source that has changed it
+// keeps none, and says so.
+func TestTable_RetryOfASourceThatChanged(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	h := s.hand()
+	s.serve(h.config(1))
+	here := newShell(t)
+	here.at(s)
+	file := filepath.Join(s.dir, "store", "in", "items.jsonl")
+	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	require.NoError(t, os.WriteFile(file, []byte("1\n2\n3\n"), 0o644))
+	here.run(1, "map", "half", "--in", "file://"+file, "--pool", "cpu", "--id", "changed", "--out", "r.jsonl")
+	here.run(1, "retry", "changed", "--out", "r.jsonl")
+	require.NoError(t, os.WriteFile(file, []byte("4\n5\n6\n"), 0o644))
+	p := here.run(2, "retry", "changed", "--out", "r.jsonl")
+	require.Contains(t, p.stderr.String(), "put the items back, or start a new map")
+}
+
+// The rows of all files of a folder are one input in one order, so that a stopped map
+// goes on with it.
+func TestTable_AFolderIsOneInput(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	for year, rows := range map[int]int{2023: 3, 2024: 2} {
+		table(t, s.path(fmt.Sprintf("data/year=%d/part-0.parquet", year)), rows)
+	}
+	s.write("data/_SUCCESS", "")
+	s.write("rows.py", `
+import os, time
+here = os.path.dirname(os.path.abspath(__file__))
+def gate(row):
+    while row["year"] == 2024 and not os.path.exists(os.path.join(here, "open")): time.sleep(0.01)
+    open(os.path.join(here, "calls"), "a").write("%s-%s\n" % (row["year"], row["size"]))
+    return row
+def same(row): return row
+`)
+	args := []string{"map", "rows.py:gate", "--in", "data", "--columns", "size", "--local", "--slots", "1", "--chunk", "1", "--window", "1"}
+	p := s.begin(append(args, "--out", "r.jsonl")...)
+	rig.Wait(t, func() bool { return storedItems(t, s.path("state/gpumux/local/*/store")) == 3 }, time.Minute, 20*time.Millisecond,
+		"the rows of the first file are stored")
+	require.NoError(t, p.Process.Kill())
+	require.Equal(t, -1, p.code())
+	s.write("open", "")
+	again := s.run(0, append(args, "--out", "r.jsonl")...)
+	require.Contains(t, again.stderr.String(), "going on with map")
+	want := []string{`{"size":0,"year":2023}`, `{"size":2,"year":2023}`, `{"size":4,"year":2023}`, `{"size":0,"year":2024}`, `{"size":2,"year":2024}`}
+	for i, line := range s.lines(s.file("r.jsonl")) {
+		require.Equal(t, want[i], string(line["value"]))
+	}
+	require.Equal(t, map[string]int{"2023-0": 1, "2023-2": 1, "2023-4": 1, "2024-0": 1, "2024-2": 1}, s.calls())
+
+	inside := s.run(2, append(args, "--out", "data/r.jsonl")...)
+	require.Contains(t, inside.stderr.String(), "the results would lie among the files of --in")
+	s.write("ids.csv", "id,n\n1e5,1e5\n")
+	typed := s.run(0, "map", "rows.py:same", "--in", "ids*.csv", "--text", "id", "--local", "--out", "-")
+	require.Equal(t, `{"index":0,"value":{"id":"1e5","n":100000.0}}`+"\n", typed.stdout.String())
+	require.Contains(t, s.run(2, append(args, "--text", "size")...).stderr.String(), "--text go with text; a .parquet file has rows")
+}

@@ -1,0 +1,66 @@
+// Package programtest gives tests the all-in-one program, and a place for its output.
+//
+// It owns the folder of the program, which it builds once for a test binary that asks. It
+// knows nothing of servers, so test binaries for other machines stay small. What it made
+// is gone when Main returns.
+package programtest
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// built is the folder of the program, "" before it was built.
+var built string
+
+// Binary is the path of gpumux: that in GPUMUX_BINARY, or one built by the first call.
+var Binary = sync.OnceValues(func() (_ string, err error) {
+	os.Getenv("GPUMUX_TEST_SUM") // go test runs again where what it has read has changed
+	if given := os.Getenv("GPUMUX_BINARY"); given != "" {
+		return filepath.Abs(given)
+	}
+	if built, err = os.MkdirTemp("", "gpumux-program-"); err != nil {
+		return "", err
+	}
+	path := filepath.Join(built, "gpumux")
+	const source = "github.com/gpumux/gpumux/cmd/gpumux"
+	out, err := exec.Command("go", "build", "-ldflags", "-s -w", "-o", path, source).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build gpumux (or give a built one in GPUMUX_BINARY): %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// Main runs the tests of a TestMain, deletes the program and returns the exit code.
+func Main(m *testing.M) int {
+	code := m.Run()
+	if built != "" {
+		_ = os.RemoveAll(built)
+	}
+	return code
+}
+
+// Screen collects output while it is written. It may be read at the same time.
+type Screen struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write adds to the output.
+func (s *Screen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+// String is the output so far.
+func (s *Screen) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
