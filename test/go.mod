@@ -21,6 +21,7 @@ require (
 )
 
 require (
+	github.com/go-json-experiment/json v1.27.2 // indirect
 	github.com/labstack/echo/v4 v4.15.4 // indirect
 	github.com/spf13/pflag v1.0.10 // indirect
 	github.com/temporalio/ui-server/v2 v2.55.0 // indirect
