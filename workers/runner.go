@@ -117,10 +117,10 @@ func until(ctx, end context.Context) (context.Context, func()) {
 // runIn runs a call in the slot that it has.
 func (r *runner) runIn(ctx, held context.Context, h *pool.Seat, task launch.Task, call calls.Call, stint *autoslots.Stint) error {
 	share := r.share(h.Group)
-	turn, err := share.Await(ctx)
-	if err != nil {
+	if err := share.Await(ctx); err != nil {
 		return err
 	}
+	began := time.Now()
 	if err := contact.Check(held); err != nil {
 		return err
 	}
@@ -137,13 +137,13 @@ func (r *runner) runIn(ctx, held context.Context, h *pool.Seat, task launch.Task
 		}
 	}
 	span := tracing.Begin(ctx, &call, h.Name, h.Group)
-	err = h.Run(ctx, task, call)
+	err := h.Run(ctx, task, call)
 	fault, faulted := errors.AsType[*gpumux.Fault](err)
 	if !faulted {
 		span.End("")
 	} else {
 		span.End(string(fault.Kind))
-		share.Siblings(ctx, turn, fault)
+		share.Siblings(ctx, began, call.Whole, fault)
 		r.examineDevice(ctx, h, fault)
 	}
 	if err != nil {

@@ -49,14 +49,17 @@ func (w *Worker) tryDevice(ctx context.Context, uuid string) health.Probe {
 				continue
 			}
 			share := w.share(p, g)
-			prober.Env, prober.Ending = share.Env(p.Memory, false), share.End
-			if _, err := share.Await(ctx); err != nil {
+			prober.Env = share.Env(p.Memory, false)
+			if err := share.Await(ctx); err != nil {
 				return health.Probe{Device: uuid, Untried: err.Error()}
 			}
 		}
 	}
 	began := time.Now()
 	found := prober.Try(ctx, uuid)
+	if found.Code >= 805 && found.Code <= 807 { // between process and MPS server
+		found.OK, found.Untried = false, found.String()
+	}
 	if found.Blind || found.Context > 0 {
 		w.memory.Tried(uuid, !found.Blind)
 	}

@@ -313,9 +313,6 @@ func (w *Worker) newSeat(name string, p config.Placement, g config.Group, runtim
 		Runtime: runtime, RRuntime: w.rRuntime, Home: w.home, Grace: w.o.Grace,
 		Log: w.log.With(zap.String("pool", p.Name)), Notices: w.notices, MPS: share.MPS(),
 	}
-	if o.MPS {
-		o.Ending = share.End
-	}
 	w.memory.Confine(&o, p, g)
 	runs := slot.NewSharing(w.templates, o)
 	share.Join(runs)

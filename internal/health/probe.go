@@ -91,10 +91,8 @@ type Prober struct {
 	Python string
 	// Home is their HOME. Default: the worker's.
 	Home string
-	// Env is added to the environment of a process on the device,
-	// Ending what comes before it is killed: see slot.Options.
-	Env    map[string]string
-	Ending func(ours func(pid int) bool)
+	// Env is added to the environment of a process on the device.
+	Env map[string]string
 	// Limit is how long a device may take to answer. Default 30 s.
 	Limit time.Duration
 }
@@ -124,8 +122,7 @@ func silent(uuid string, limit time.Duration) Probe {
 
 func (p Prober) run(ctx context.Context, uuid string, limit time.Duration) Probe {
 	env := launch.Slot{Group: uuid, Sharing: p.Env}.Variables()
-	s := slot.New(slot.Options{Name: "probe", Device: uuid, Home: p.Home, Grace: time.Second, Env: env,
-		Ending: p.Ending})
+	s := slot.New(slot.Options{Name: "probe", Device: uuid, Home: p.Home, Grace: time.Second, Env: env})
 	defer func() {
 		now, cancel := context.WithCancel(context.Background())
 		cancel()

@@ -1,11 +1,10 @@
 // Package mps speaks with the control daemon of NVIDIA's Multi-Process Service.
 //
-// It owns how a daemon is started, its commands, and what its log says. It keeps nothing
-// running and imports nothing of gpumux. Every call ends with its context.
+// It owns how a daemon is started and its commands. It keeps nothing running and imports
+// nothing of gpumux. Every call ends with its context.
 package mps
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -14,8 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -39,16 +36,6 @@ var (
 	ErrNone = errors.New("no MPS control daemon answers")
 	// ErrCommand says that the daemon is too old for a command.
 	ErrCommand = errors.New("the MPS control daemon does not know the command")
-)
-
-// Status is the state of a server.
-type Status string
-
-// The states of a server. One in fault takes no clients until all have exited.
-const (
-	Initializing Status = "INITIALIZING"
-	Active       Status = "ACTIVE"
-	Fault        Status = "FAULT"
 )
 
 // Daemon is a control daemon, whether it runs or not.
@@ -76,16 +63,6 @@ func Listens(pipe string) bool {
 		c.Close()
 	}
 	return err == nil || errors.Is(err, syscall.EPROTOTYPE) || errors.Is(err, syscall.EAGAIN)
-}
-
-// Near reports whether the daemon runs here, with our process numbers.
-func (d Daemon) Near() bool {
-	pid, err := os.ReadFile(filepath.Join(d.Pipe, Program+".pid"))
-	if err != nil {
-		return false
-	}
-	line, err := os.ReadFile(filepath.Join("/proc", strings.TrimSpace(string(pid)), "cmdline"))
-	return err == nil && bytes.Contains(line, []byte(Program))
 }
 
 // Argv starts the daemon in the foreground, with Environ. Its servers and it log to its
@@ -134,17 +111,15 @@ func inherited() (list []string) {
 	return list
 }
 
-// numbers are the process numbers that a command prints, one per line.
-func (d Daemon) numbers(ctx context.Context, command string) ([]int, error) {
+// Servers are the process numbers of the servers: none before the first client, then one.
+func (d Daemon) Servers(ctx context.Context) ([]int, error) {
+	const command = "get_server_list"
 	lines, err := d.Ask(ctx, command)
 	if err != nil {
 		return nil, err
 	}
 	var list []int
 	for _, line := range lines {
-		if strings.Contains(line, "not found") { // a server that has ended has no clients
-			continue
-		}
 		n, err := strconv.Atoi(strings.TrimSpace(line))
 		if err != nil {
 			return nil, fmt.Errorf("the MPS daemon in %s answered %s with %q", d.Pipe, command, line)
@@ -154,46 +129,6 @@ func (d Daemon) numbers(ctx context.Context, command string) ([]int, error) {
 	return list, nil
 }
 
-// Servers are the process numbers of the servers: none before the first client, then one.
-func (d Daemon) Servers(ctx context.Context) ([]int, error) { return d.numbers(ctx, "get_server_list") }
-
-// Clients are the process numbers of a server's clients, in the daemon's namespace.
-func (d Daemon) Clients(ctx context.Context, server int) ([]int, error) {
-	return d.numbers(ctx, fmt.Sprintf("get_client_list %d", server))
-}
-
-// Status is the state of a server.
-func (d Daemon) Status(ctx context.Context, server int) (Status, error) {
-	lines, err := d.Ask(ctx, fmt.Sprintf("get_server_status %d", server))
-	if err != nil {
-		return "", err
-	}
-	text := strings.ToUpper(strings.TrimSpace(strings.Join(lines, " ")))
-	for _, s := range []Status{Fault, Initializing, Active} {
-		if strings.Contains(text, string(s)) {
-			return s, nil
-		}
-	}
-	return "", fmt.Errorf("the MPS daemon in %s says of its server %d: %s", d.Pipe, server, text)
-}
-
-// Ready reports whether the daemon takes clients: its servers are active, or it has none.
-// Daemons before 550 do not tell a server's state; a client that came too early sees
-// CUDA error 807 then.
-func (d Daemon) Ready(ctx context.Context) (bool, error) {
-	servers, err := d.Servers(ctx)
-	for _, s := range servers {
-		status, err := d.Status(ctx, s)
-		if errors.Is(err, ErrCommand) {
-			continue
-		}
-		if err != nil || status != Active {
-			return false, err
-		}
-	}
-	return err == nil, err
-}
-
 // Limits returns ErrCommand where the daemon keeps no client to its memory, as that of
 // driver 470; 535 is the oldest that was seen to.
 func (d Daemon) Limits(ctx context.Context) error {
@@ -201,49 +136,10 @@ func (d Daemon) Limits(ctx context.Context) error {
 	return err
 }
 
-// Terminate lets a server release a client, which sees CUDA error 810 and can be killed.
-func (d Daemon) Terminate(ctx context.Context, server, client int) error {
-	_, err := d.Ask(ctx, fmt.Sprintf("terminate_client %d %d", server, client))
-	return err
-}
-
-// TerminateThose ends all clients that are chosen.
-func (d Daemon) TerminateThose(ctx context.Context, chosen func(pid int) bool) error {
-	servers, err := d.Servers(ctx)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, s := range servers {
-		clients, err := d.Clients(ctx, s)
-		errs = append(errs, err)
-		for _, c := range clients {
-			if chosen(c) {
-				errs = append(errs, d.Terminate(ctx, s, c))
-			}
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // Quit lets the daemon end once it has no clients.
 func (d Daemon) Quit(ctx context.Context) error {
 	_, err := d.Ask(ctx, "quit")
 	return err
-}
-
-// blames is the line of a server's log about the client that ruined it, from the strings
-// of NVIDIA's libcuda 535, 550 and 555.
-var blames = regexp.MustCompile(`Client process (\d+) encountered a fatal GPU error`)
-
-// Culprits are the clients that lines of a daemon's output blame for a fault, each once.
-func Culprits(output string) (pids []int) {
-	for _, m := range blames.FindAllStringSubmatch(output, -1) {
-		if pid, err := strconv.Atoi(m[1]); err == nil && !slices.Contains(pids, pid) {
-			pids = append(pids, pid)
-		}
-	}
-	return pids
 }
 
 // Limit is a client's on the one device that it sees; an entry for another drops it.

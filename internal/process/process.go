@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"sync"
 	"syscall"
 	"time"
 
@@ -36,16 +35,12 @@ type Process struct {
 	// process sets it before Adopt.
 	Mark uint64
 
-	ending  sync.Once
 	process *os.Process
 	killed  time.Time // when a wait for its end began
 }
 
 // Options say what a process gets.
 type Options struct {
-	// Ending is called once before the process and its group are killed, with whether a
-	// process is one of its. It has to return soon. Default: nothing.
-	Ending func(ours func(pid int) bool)
 	// Exposure is its handicap when memory runs out, in thousandths of the memory.
 	Exposure int
 	Log      *zap.Logger
@@ -112,25 +107,10 @@ func (p *Process) Follow(gone func()) {
 
 // Signal reaches the group of a process that has not ended; later its number is free.
 func (p *Process) Signal(signal syscall.Signal) {
-	if signal == syscall.SIGKILL {
-		p.Announce()
-	}
 	select {
 	case <-p.Exited:
 	default:
 		killGroup(p.PID, signal)
-	}
-}
-
-// Announce calls Ending once, before a signal that ends the process. Kill does, too.
-func (p *Process) Announce() {
-	select {
-	case <-p.Exited:
-		return
-	default:
-	}
-	if p.o.Ending != nil {
-		p.ending.Do(func() { p.o.Ending(p.owns) })
 	}
 }
 

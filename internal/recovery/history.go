@@ -35,10 +35,13 @@ type Suspect struct {
 	Tries int `json:"tries,omitempty"`
 	// Memory says that the last one ended for want of memory.
 	Memory bool `json:"memory,omitempty"`
+	// Wide says that the last fault reached every process of an MPS server. So another item
+	// may have caused it, unless this one had the device to itself.
+	Wide bool `json:"wide,omitempty"`
 }
 
 // NeedsDevice reports whether the item is to run with a whole device to itself.
-func (s Suspect) NeedsDevice() bool { return s.Memory && s.Alone > 0 }
+func (s Suspect) NeedsDevice() bool { return s.Memory && s.Alone > 0 || s.Wide }
 
 // Empty reports whether there was no fault.
 func (h *History) Empty() bool {
@@ -155,7 +158,7 @@ func (h *History) suspect(index int64, fault *gpumux.Fault) *Suspect {
 		h.Suspects = map[int64]Suspect{}
 	}
 	s := h.Suspects[index]
-	s.Memory = fault.Kind.Memory()
+	s.Memory, s.Wide = fault.Kind.Memory(), fault.Wide
 	s.Tries++
 	if fault.Alone {
 		s.Alone++

@@ -66,6 +66,8 @@ var rules = []rule{
 		func(e event) bool { return e.item == nil && e.fault.Concurrent }},
 	{"a process ends with a micro-batch", "half of the micro-batch is tried again, until the item is found", Rerun,
 		func(e event) bool { return e.item == nil }},
+	{"a fault of an item reaches every process on a device with `sharing: mps`", "it is tried again alone, with the whole device; only there it counts", Rerun,
+		func(e event) bool { return e.item.Wide && e.item.Alone < maxDeathsAlone }},
 	{"an item ends a process alone for want of memory, the first time", "it is tried again alone, with the whole device", Rerun,
 		func(e event) bool { return e.item.NeedsDevice() && e.item.Alone < maxDeathsAlone }},
 	{"an item ends a process after others ran there, or alone for the first time", "it is tried again alone in a clean process", Rerun,

@@ -98,10 +98,6 @@ func (m *Memory) watch(pid int, o Options, kill func()) {
 	}
 	m.Watched = o.Watch.Follow(o.Device, pid, o.Memory, func(over Over) {
 		m.over.Store(&over)
-		if o.Ending != nil {
-			go kill() // the watch has others to look at
-			return
-		}
 		kill()
 	})
 }

@@ -74,7 +74,7 @@ func (p *Session) follow() {
 
 // options are those of package process.
 func (p *Session) options(exposure int) process.Options {
-	return process.Options{Ending: p.o.Ending, Exposure: exposure, Log: p.o.Log.With(zap.String("slot", p.o.Name))}
+	return process.Options{Exposure: exposure, Log: p.o.Log.With(zap.String("slot", p.o.Name))}
 }
 
 // listen reads messages until the wire ends. Those of a dead process still count: they
@@ -235,9 +235,6 @@ func (p *Session) End(kindly bool, grace time.Duration) (late bool) {
 		// Asked on the wire, it finishes its own way; a signal interrupts it.
 		p.Say(wire.Stop{})
 	} else {
-		if p.conn == nil {
-			p.Process.Announce() // a command may die of it in the middle of a kernel
-		}
 		p.Process.Signal(syscall.SIGTERM)
 	}
 	select {

@@ -39,10 +39,8 @@ type Options struct {
 	Watch Watch
 	// Capped receives what frameworks' own limits came to. It may be nil.
 	Capped func(Cap)
-	// MPS: processes share an MPS server with other slots. Ending is called before a process
-	// is killed, tells which processes are its own, and must return soon. May be nil.
-	MPS    bool
-	Ending func(ours func(pid int) bool)
+	// MPS: processes share an MPS server with other slots.
+	MPS bool
 	// Grace is the time between TERM and KILL. Default 5 s.
 	Grace time.Duration
 	// StartLimit bounds a start, imports included. Default 5 min.

@@ -2,10 +2,8 @@ package sharing
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -22,7 +20,7 @@ const (
 	// startLimit bounds a daemon's first answer, quitLimit its end without clients.
 	startLimit = 30 * time.Second
 	quitLimit  = 2 * time.Second
-	// askEvery is the pause between two questions to a daemon that starts or recovers.
+	// askEvery is the pause between two questions to a daemon that starts.
 	askEvery = 50 * time.Millisecond
 )
 
@@ -48,7 +46,11 @@ func (h *Host) server(ctx context.Context, d gpu.Device) (*server, error) {
 		h.servers = map[string]*server{}
 	}
 	if pipe := mps.Pipe(); mps.Listens(pipe) {
-		return h.foreign(ctx, pipe)
+		if h.servers[pipe] == nil {
+			h.servers[pipe] = &server{log: h.Log.With(zap.String("pipe", pipe)), daemon: mps.Daemon{Pipe: pipe}}
+			h.Log.Info("slots share devices by the MPS daemon that is there, which the worker never ends", zap.String("pipe", pipe))
+		}
+		return h.servers[pipe], nil
 	}
 	if s := h.servers[d.UUID]; s != nil {
 		return s, nil
@@ -57,38 +59,11 @@ func (h *Host) server(ctx context.Context, d gpu.Device) (*server, error) {
 		return nil, err
 	}
 	at := filepath.Join(h.folder, strconv.Itoa(len(h.servers)))
-	life, end := context.WithCancel(context.Background())
-	s := &server{host: h, own: true, life: life, end: end, log: h.Log.With(zap.String("device", d.UUID)),
-		daemon: mps.Daemon{Pipe: filepath.Join(at, "pipe"), Device: d.UUID}}
+	s := &server{own: true, log: h.Log.With(zap.String("device", d.UUID)), daemon: mps.Daemon{Pipe: filepath.Join(at, "pipe"), Device: d.UUID}}
 	h.servers[d.UUID] = s
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return s, s.start(ctx)
-}
-
-// foreign returns the server of a daemon that is there already. The worker never ends it.
-func (h *Host) foreign(ctx context.Context, pipe string) (*server, error) {
-	if s := h.servers[pipe]; s != nil {
-		return s, nil
-	}
-	life, end := context.WithCancel(context.Background())
-	s := &server{host: h, life: life, end: end, log: h.Log.With(zap.String("pipe", pipe)), daemon: mps.Daemon{Pipe: pipe}}
-	h.servers[pipe] = s
-	ctx, cancel := context.WithTimeout(ctx, startLimit)
-	defer cancel()
-	switch _, err := s.daemon.Servers(ctx); {
-	case errors.Is(err, exec.ErrNotFound), errors.Is(err, mps.ErrNone): // it takes connections, but may answer only its own user
-		s.mute = true
-		s.log.Warn("the MPS daemon that is there cannot be asked: busy processes are killed without its word, its recovery is not awaited",
-			zap.String("why", err.Error()),
-			zap.String("advice", "install "+mps.Program+" beside the worker, and run the worker as the daemon's user"))
-	case err != nil:
-		return nil, fmt.Errorf("sharing: mps: %w", err)
-	}
-	if s.far = !s.daemon.Near(); s.far {
-		s.log.Warn("the MPS daemon that is there runs in another container, so busy processes are killed without its word", zap.String(
-			"advice", "give the pods that share it the host's process numbers (hostPID), or one pod the whole GPU with sharing: mps"))
-	}
-	s.log.Info("slots share devices by the MPS daemon that is there")
-	return s, nil
 }
 
 // makeFolder makes the daemons' private folder, in /tmp where socket paths get too long.

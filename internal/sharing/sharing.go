@@ -1,8 +1,7 @@
 // Package sharing lets the slots of a pool share devices.
 //
 // It owns the modes: what each can work with, what has to run for it, what processes need
-// in their environment, what comes before their end, and which of them a fault of one
-// reaches. It never starts a task and changes no setting of a device. What a Host has
+// in their environment, and which of them a fault of one reaches. It never starts a task and changes no setting of a device. What a Host has
 // started ends with Close, and with the worker however that ends.
 package sharing
 
@@ -12,6 +11,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -43,21 +43,18 @@ type Share interface {
 	MPS() bool
 	// Join makes a slot one of those that Siblings ends.
 	Join(Sibling)
-	// Await returns when the device takes new processes. The turn is for Siblings.
-	Await(ctx context.Context) (turn int, err error)
-	// End is called before the processes that ours chooses are killed; it is quick.
-	End(ours func(pid int) bool)
-	// Siblings judges the fault of a call that began at a turn. If all processes on the
-	// device share it, all are ended, and those that did not cause it lose no attempt.
-	Siblings(ctx context.Context, turn int, fault *gpumux.Fault)
+	// Await returns when the device takes new processes.
+	Await(ctx context.Context) error
+	// Siblings judges the fault of a call; whole: it had the device to itself. If all
+	// processes on the device share it, all are ended, and it counts only against an item
+	// that ran alone there.
+	Siblings(ctx context.Context, began time.Time, whole bool, fault *gpumux.Fault)
 }
 
 // Sibling is a slot; *slot.Slot is one.
 type Sibling interface {
 	// Recycle ends its process, whatever that does. It returns when the process is gone.
 	Recycle(ctx context.Context, why string) error
-	// PID is the number of its process, or 0.
-	PID() int
 }
 
 // Percent is a share of a GPU's multiprocessors; 0 means the default.
@@ -76,12 +73,11 @@ func (p *Percent) UnmarshalText(text []byte) error {
 // apart is the share of processes with nothing in common, faults included.
 type apart struct{ env map[string]string }
 
-func (a apart) Env(gpumux.Size, bool) map[string]string              { return a.env }
-func (apart) MPS() bool                                              { return false }
-func (apart) Join(Sibling)                                           {}
-func (apart) Await(ctx context.Context) (int, error)                 { return 0, context.Cause(ctx) }
-func (apart) End(func(int) bool)                                     {}
-func (apart) Siblings(_ context.Context, _ int, fault *gpumux.Fault) {}
+func (a apart) Env(gpumux.Size, bool) map[string]string                { return a.env }
+func (apart) MPS() bool                                                { return false }
+func (apart) Join(Sibling)                                             {}
+func (apart) Await(ctx context.Context) error                          { return context.Cause(ctx) }
+func (apart) Siblings(context.Context, time.Time, bool, *gpumux.Fault) {}
 
 // Mode is one way to share a device; "" is Default.
 type Mode string

@@ -1,11 +1,8 @@
 package slot_test
 
 import (
-	"context"
 	"iter"
-	"os"
 	"strconv"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -56,37 +53,4 @@ func TestSlot_Recycle(t *testing.T) {
 			s.works()
 		})
 	}
-}
-
-// Whoever lets go of a process's device is told before the process is killed, and once.
-func TestSlot_EndingComesBeforeTheKill(t *testing.T) {
-	var told, lived, strangers atomic.Int32
-	var pid atomic.Int32
-	s := newStand(t, gpumux.ModePersistent)
-	require.NoError(t, s.Stop(context.Background()))
-	s.Slot = slot.New(slot.Options{
-		Name: "cpu/1", Device: "CPU", Runtime: runtimePath(t), Grace: time.Minute,
-		Ending: func(ours func(pid int) bool) {
-			told.Add(1)
-			if _, err := os.Stat("/proc/" + strconv.Itoa(int(pid.Load()))); err == nil && ours(int(pid.Load())) {
-				lived.Add(1)
-			}
-			if ours(os.Getpid()) {
-				strangers.Add(1)
-			}
-		},
-	})
-	_, err := s.run(s.task("item"), calls.Call{Items: values(object{"i": 1})})
-	require.NoError(t, err)
-	pid.Store(int32(s.PID()))
-	_, err = s.run(s.task("item"), calls.Call{Timeout: 100 * time.Millisecond, Items: values(object{"i": 2, "nap": 3600})})
-	require.Equal(t, gpumux.FaultTimeout, fault(t, err).Kind)
-	require.EqualValues(t, 1, told.Load())
-	require.EqualValues(t, 1, lived.Load())
-	require.Zero(t, strangers.Load())
-
-	_, err = s.run(s.task("item"), calls.Call{Items: values(object{"i": 3})})
-	require.NoError(t, err)
-	require.NoError(t, s.Clear(t.Context()))
-	require.EqualValues(t, 1, told.Load(), "one that ends by itself is not killed")
 }

@@ -128,8 +128,8 @@ func TestMPS_AFaultOfOneIsTheItems(t *testing.T) {
 	squares(t, results, 20)
 	require.Contains(t, results[20].Fault.Message, "illegal memory access")
 	require.LessOrEqual(t, results[20].Fault.Attempts, 3)
-	require.Positive(t, logs.FilterMessage("the MPS server is back").Len())
-	require.Zero(t, logs.FilterMessage("the MPS server has not come back; new processes are tried anyway").Len())
+	require.Positive(t, logs.FilterMessage("the MPS server has failed; all slots on the device get new processes").Len())
+	require.Zero(t, logs.FilterMessage("device cordoned").Len(), "%v", logs.All())
 	blamed := 0
 	for _, entry := range logs.FilterMessage("a call failed").All() {
 		if strings.Contains(fmt.Sprint(entry.ContextMap()["fault"]), "illegal memory access") {
@@ -146,7 +146,8 @@ func TestMPS_AFaultOfOneIsTheItems(t *testing.T) {
 	require.Empty(t, left)
 }
 
-// A process that is killed in the middle of a kernel leaves a server that serves.
+// A process that is killed in the middle of a kernel may spoil the server: another daemon
+// takes its place, and nobody else's item pays.
 func TestMPS_AKillInTheMiddleOfAKernel(t *testing.T) {
 	if !own(t) {
 		return
@@ -161,7 +162,6 @@ func TestMPS_AKillInTheMiddleOfAKernel(t *testing.T) {
 	squares(t, s.results(sum), 3)
 	require.FileExists(t, filepath.Join(s.dir, "spins"))
 	require.Zero(t, logs.FilterMessage("device cordoned").Len(), "%v", logs.All())
-	require.Zero(t, logs.FilterMessage("the MPS server has failed; all slots on the device get new processes").Len())
 }
 
 // A daemon that dies takes its clients along, and another takes its place.
@@ -184,9 +184,9 @@ func TestMPS_ADaemonThatDies(t *testing.T) {
 		require.NoError(t, err)
 		_ = syscall.Kill(n, syscall.SIGKILL) // one may have ended with another
 	}
-	rig.Wait(t, func() bool { return logs.FilterMessage("the MPS server is back").Len() == 1 }, time.Minute, 10*time.Millisecond)
-	require.NotEmpty(t, daemons(folder))
 	squared("second")
+	require.Greater(t, logs.FilterMessage("an MPS daemon serves the device").Len(), 1)
+	require.NotEmpty(t, daemons(folder))
 }
 
 // A worker that is killed leaves neither a daemon nor its folder, although a client is in

@@ -44,7 +44,7 @@ ORDER = (
     "Answers", "InventoryIsNvidiaSMIs", "Probe", "MemoryOfAProcessTree", "MapOfEachFramework/torch", "MapOfEachFramework/jax",
     "MapOfEachFramework/cupy", "FreshFromTemplate/torch", "Caps/torch", "BudgetOverrun", "SlotsSideBySide", THROUGHPUT,
     "OutOfMemory/torch", "RuinedContext/torch", "SuggestedMemory/torch", "MPS/Wording", "MPS/Clients", "MPS/Limits", "MPS/Fault", "MPSBlame",
-    "MPS/Quit", "MPS/NoDaemon", "MPS/Terminate", "StatusIsNvidiaSMIs", "ProcessesAreNvidiaSMIs", "CostOfALook", "DoctorCommand",
+    "MPS/Quit", "MPS/NoDaemon", "StatusIsNvidiaSMIs", "ProcessesAreNvidiaSMIs", "CostOfALook", "DoctorCommand",
     "GPUsCommand", "FreshFromTemplate/jax", "FreshFromTemplate/cupy", "Caps/jax", "Caps/cupy", "RuinedContext/cupy", "SecondWorker",
     "OldVariable/jax", "TwoFrameworks/cupy", "PeaksAreWhatWasLive/torch", "ProcessNumbersOfItsOwn", "ImportsAtOnce/torch",
     "RecycledProcessGivesBack", "AnotherDevice", "NearlyFull", "MIG", "ManagedMemory", "ContextAfterItems", "SuggestedMemory/cupy",

@@ -87,16 +87,11 @@ func wording(t *testing.T, h gputest.MPSHost) {
 	for _, command := range []string{"get_server_list", "get_server_status SERVER", "get_server_status 1", "get_client_list SERVER"} {
 		s.ask(d.Daemon, command)
 	}
-	require.Equal(t, "running", first.Say("spin"))
-	s.ask(d.Daemon, "terminate_client SERVER FIRST")
 	first.Kill()
 	before := len(d.Output())
 	require.Equal(t, "running", second.Say("illegal"))
 	require.Equal(t, "error 700", second.Hear())
-	rig.Wait(t, func() bool {
-		status, err := d.Status(t.Context(), server(t, d))
-		return err == nil && status == mps.Fault
-	}, gputest.MPSPatience, 20*time.Millisecond)
+	rig.Wait(t, func() bool { return d.Status(server(t, d)) == "FAULT" }, gputest.MPSPatience, 20*time.Millisecond)
 	s.ask(d.Daemon, "get_server_status SERVER")
 	for line := range strings.Lines(d.Output()[before:]) {
 		t.Logf("figure: of a fault the server's log says: %s", s.named(stamp.ReplaceAllString(strings.TrimSpace(line), "")))

@@ -60,6 +60,14 @@ func (d MPSDaemon) Output() string {
 	return string(text)
 }
 
+// Status is a server's, in the daemon's word.
+func (d MPSDaemon) Status(server int) string {
+	d.t.Helper()
+	lines, err := d.Ask(d.t.Context(), fmt.Sprintf("get_server_status %d", server))
+	require.NoError(d.t, err)
+	return strings.Join(lines, " ")
+}
+
 // Start starts a daemon and returns it when it answers. It is gone when the test ends.
 func (h MPSHost) Start(t testing.TB) MPSDaemon {
 	t.Helper()

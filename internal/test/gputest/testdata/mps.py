@@ -3,7 +3,7 @@
 The daemon starts a server, a process of its own in a session of its own, for the first client. Clients are processes with the
 stand-in for libcuda.so.1. They keep a connection to the socket "control" in the pipe directory for as long as they live and ask on
 it before each call. A fatal fault of one reaches all; the server comes back when all of them have gone. One that dies in the middle
-of a kernel, and was not terminated before, spoils the server for good, which is what NVIDIA leaves undefined.
+of a kernel spoils the server for good, which is what NVIDIA leaves undefined.
 """
 
 import os
@@ -15,7 +15,7 @@ import time
 
 PIPE = os.environ.get("CUDA_MPS_PIPE_DIRECTORY") or "/tmp/nvidia-mps"
 MOST = 48
-NOT_READY, MOST_CLIENTS, RPC, TERMINATED = 807, 808, 806, 810
+NOT_READY, MOST_CLIENTS, RPC = 807, 808, 806
 
 
 def connected():
@@ -83,7 +83,7 @@ class Daemon:
         self.log(f"Client process {by.pid} encountered a fatal GPU error.")
 
     def leave(self, client):
-        if client.busy and client.code != TERMINATED:
+        if client.busy and not client.code:
             self.spoiled, self.state = True, "FAULT"
         self.log(f"Client {client.pid} disconnected")
         if self.state == "FAULT" and not self.clients and not self.spoiled:
@@ -132,24 +132,16 @@ class Daemon:
             if not self.server:
                 self.start_server()
             return ""
-        if name not in ("get_server_status", "get_client_list", "terminate_client", "shutdown_server"):
+        if name not in ("get_server_status", "get_client_list", "shutdown_server"):
             return f'Unknown command "{name}"'
         if not known:
-            missing = f"Server {' '.join(rest[:1])} not found"
-            return f"{missing}\n{missing}!\n1" if name == "terminate_client" else missing
+            return f"Server {' '.join(rest[:1])} not found"
         if name == "get_server_status":
             return self.state
         if name == "get_client_list":
             return "\n".join(str(client.pid) for client in self.clients.values())
-        if name == "shutdown_server":
-            os.kill(self.server, signal.SIGKILL)
-            return ""
-        for client in self.clients.values():
-            if str(client.pid) == rest[1]:
-                client.code = client.code or TERMINATED
-                client.busy = False
-                return "0"
-        return "1"
+        os.kill(self.server, signal.SIGKILL)
+        return ""
 
     def take(self, link):
         text = link.recv(4096)
