@@ -242,8 +242,8 @@ func TestMap_WhatNeedsAStoreIsAMistake(t *testing.T) {
 		require.Equal(t, gpumux.FaultBadInput, workflows.FaultOf(err).Kind)
 		require.Empty(t, w.chunks)
 	}
-	err := run(t, &worker{}, square, 2, gpumux.MapInput{Output: "/o.jsonl", Attempts: 1000, MaxFailures: "-5%"}).GetWorkflowError()
-	for _, mistake := range []string{"output: is for", "attempts: 1000", "maxFailures: "} {
+	err := run(t, &worker{}, square, 2, gpumux.MapInput{Output: "/o.jsonl", Attempts: 1000, Priority: 9}).GetWorkflowError()
+	for _, mistake := range []string{"output: is for", "attempts: 1000", "priority: 9"} {
 		require.ErrorContains(t, err, mistake, "every mistake is named")
 	}
 	require.NotContains(t, err.Error(), "/o.jsonl", "and each once")
