@@ -67,8 +67,8 @@ func New(p *session.Session, limit int, lasting bool) *Account {
 // Ready notes what the process can do.
 func (a *Account) Ready(batch, concurrent int) { a.batch, a.concurrent = batch, concurrent }
 
-// Unfit is why the process cannot run a call that may want a fresh process or a clean one,
-// or "".
+// Unfit is why the process cannot run a call that may want a fresh process or a clean
+// one, or "".
 func (a *Account) Unfit(fresh, clean bool) string {
 	switch {
 	case a.ran > 0 && (fresh || clean):

@@ -24,8 +24,8 @@ type growth struct {
 	first, swing, cleared int64
 }
 
-// over reports whether the next item may pass the budget although a new process would have
-// room for it.
+// over reports whether the next item may pass the budget although a new process would
+// have room for it.
 func (g *growth) over(needed int64) bool {
 	return g.first > 0 && g.part(needed+g.swing) > full && g.part(needed-g.first) >= grownBy
 }

@@ -1,9 +1,10 @@
 // Package autoslots owns the number of slots of pools with slots: auto.
 //
-// A Sizing begins with one slot per device. Once it has measured the throughput it doubles
-// the slots, for as long as that pays; then it keeps the last number that paid. Each
-// edition of a task is searched once. It never ends a process itself, and gives a pool no
-// more slots than devices have memory for. It stops when the context of Run ends.
+// A Sizing begins with one slot per device. Once it has measured the throughput it
+// doubles the slots, for as long as that pays; then it keeps the last number that paid.
+// Each edition of a task is searched once. It never ends a process itself, and gives a
+// pool no more slots than devices have memory for. It stops when the context of Run
+// ends.
 package autoslots
 
 import (
@@ -229,8 +230,8 @@ func (s *Sizing) measure(began time.Time) {
 }
 
 // look returns the search in progress with its rate and peak, once that is measured. A
-// slot's rate is from its first result to its last one, so neither the length of items nor
-// the start of processes distorts it. It counts while all slots work on one task.
+// slot's rate is from its first result to its last one, so neither the length of items
+// nor the start of processes distorts it. It counts while all slots work on one task.
 func (s *Sizing) look() (*search, float64, int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

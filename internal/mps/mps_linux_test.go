@@ -43,8 +43,8 @@ func replay(t *testing.T, driver string) mps.Daemon {
 	return mps.Daemon{Program: program, Pipe: t.TempDir()}
 }
 
-// Whether each driver's daemon keeps clients to their memory; make nvidia-check writes what
-// they answer.
+// Whether each driver's daemon keeps clients to their memory; make nvidia-check writes
+// what they answer.
 func TestDaemon_OfEachDriver(t *testing.T) {
 	for driver, limits := range map[string]bool{"470": false, "535": true, "550": true, "555": true} {
 		d := replay(t, driver)

@@ -68,8 +68,8 @@ func members(t *testing.T, clients gputest.MPSHost, s Share, n int) (list []*mem
 	return list
 }
 
-// A fault that reaches all ends every process on the device, once, and counts only against
-// an item that had the device to itself.
+// A fault that reaches all ends every process on the device, once, and counts only
+// against an item that had the device to itself.
 func TestMPS_Siblings(t *testing.T) {
 	h, clients := onMachine(t)
 	s, err := MPS.Prepare(t.Context(), h, Use{Slots: 3, PerSlot: 1, Devices: []gpu.Device{device}})

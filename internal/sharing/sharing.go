@@ -1,8 +1,9 @@
 // Package sharing lets the slots of a pool share devices.
 //
-// It owns the modes: what each can work with, what has to run for it, what processes need
-// in their environment, and which of them a fault of one reaches. It never starts a task and changes no setting of a device. What a Host has
-// started ends with Close, and with the worker however that ends.
+// It owns the modes: what each can work with, what has to run for it, what processes
+// need in their environment, and which of them a fault of one reaches. It never starts a
+// task and changes no setting of a device. What a Host has started ends with Close, and
+// with the worker however that ends.
 package sharing
 
 import (
