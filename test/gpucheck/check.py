@@ -31,7 +31,7 @@ from reading import REACH, markdown, read_bench, read_facts, read_figures, read_
 from step import BAD, FAILED, LEFT_OUT, PASSED, SKIPPED, TIMED_OUT, Step, adopt_orphans, answer, run
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.normpath(os.path.join(HERE, "..", "..", ".."))
+ROOT = os.path.normpath(os.path.join(HERE, "..", ".."))
 LIMIT = 390
 # What is kept back for the table and for ending the last step.
 CLOSING = 10

@@ -394,6 +394,7 @@ int cuGetErrorString(int code, const char **text)
 	case MPS_RPC: *text = "the remote procedural call between the MPS server and the MPS client failed"; break;
 	case 807: *text = "MPS server is not ready to accept new MPS client requests"; break;
 	case 808: *text = "the hardware resources required to create MPS client have been exhausted"; break;
+	case 810: *text = "the MPS client has been terminated by the server"; break;
 	case 999: *text = "unknown error"; break;
 	default: *text = NULL; return INVALID;
 	}
