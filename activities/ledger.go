@@ -112,8 +112,8 @@ func (l *ledger) fitting() int64 {
 
 // next ends the call under way and returns the items of the next one: one suspect alone,
 // half of those that are searched, or all up to the next suspect. A suspect that has run
-// out of memory alone gets a whole device. There are no items when all are done, the chunk's
-// time is over, or more items failed than may.
+// out of memory alone gets a whole device. There are no items when all are done, the
+// chunk's time is over, or more items failed than may.
 func (l *ledger) next() (run contract.Runs, call Call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,7 +15,8 @@ import (
 
 // Selection names devices as a pool's `devices` does: all, cpu, an index (0), a MIG
 // instance (0:1), the start of a UUID, or conditions (model=H100 memory>=40GiB). In a
-// worker's file it is a value or a list; conditions are a mapping: {model: H100, memory: ">=40GiB"}.
+// worker's file it is a value or a list; conditions are a mapping: {model: H100, memory:
+// ">=40GiB"}.
 type Selection []string
 
 // UnmarshalJSON reads one value or a list.

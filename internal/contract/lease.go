@@ -19,8 +19,8 @@ const MaxLease = 24 * time.Hour
 // another.
 const ResidentsFolder = names.Leases + "/"
 
-// LeaseQueue carries HoldSlot beside the queue of a pool. So calls and leases do not stand
-// in each other's way.
+// LeaseQueue carries HoldSlot beside the queue of a pool. So calls and leases do not
+// stand in each other's way.
 func LeaseQueue(queue string) string { return queue + ".lease" }
 
 // Lease is the input of the activity HoldSlot.

@@ -139,8 +139,8 @@ func TestEdition_PipeIsNoFile(t *testing.T) {
 	require.Equal(t, Code{Dir: "/", Command: []string{"cat", "pipe"}}.Edition(), Code{Dir: dir, Command: []string{"cat", "pipe"}}.Edition())
 }
 
-// A large file counts by its size and by both ends, so that it need not be read whole: the
-// file here is one hole.
+// A large file counts by its size and by both ends, so that it need not be read whole:
+// the file here is one hole.
 func TestEdition_LargeFile(t *testing.T) {
 	dir := t.TempDir()
 	model := filepath.Join(dir, "model")

@@ -13,8 +13,8 @@ import (
 
 const (
 	// wholeFile is the size up to which all of a file counts. A larger one is a command's
-	// data, such as a model, and counts by its size and both ends, so no map waits for a long
-	// read.
+	// data, such as a model, and counts by its size and both ends, so no map waits for a
+	// long read.
 	wholeFile = 64 << 20
 	// settled is the age from which a file's time shows every change. A younger file may
 	// change again within the same tick of its file system's clock.

@@ -11,8 +11,8 @@ import (
 	"github.com/gpumux/gpumux/internal/launch"
 )
 
-// Who decides a variable: the worker's environment, the slot, what the task has passed on,
-// and its own env. An empty want is a variable that is not set.
+// Who decides a variable: the worker's environment, the slot, what the task has passed
+// on, and its own env. An empty want is a variable that is not set.
 func TestEnviron_WhoDecides(t *testing.T) {
 	slot := map[string]string{
 		"CUDA_VISIBLE_DEVICES": "GPU-b,GPU-a", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=8G", "OMP_NUM_THREADS": "1", "TF_FORCE_GPU_ALLOW_GROWTH": "true",

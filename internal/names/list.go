@@ -10,7 +10,8 @@ import (
 )
 
 // List writes names with a comma or a like text between them. One that has a comma, a
-// quotation mark or a line break is in quotation marks, with those inside doubled, as in CSV.
+// quotation mark or a line break is in quotation marks, with those inside doubled, as in
+// CSV.
 func List(names []string, between string) string {
 	var all []string
 	for _, name := range names {

@@ -9,7 +9,8 @@ import (
 	"github.com/gpumux/gpumux"
 )
 
-// Each rule decides for the fault that it is about, in a chunk whose first items are done.
+// Each rule decides for the fault that it is about, in a chunk whose first items are
+// done.
 func TestRules(t *testing.T) {
 	one := Chunk{Open: true, Index: 7, Position: 3, Under: 4}
 	larger := one
@@ -75,8 +76,8 @@ func TestRules_AreThoseOfThePage(t *testing.T) {
 	require.Contains(t, string(page), table)
 }
 
-// A device that fails is waited for often, but not for ever, and each finished item begins
-// the count anew.
+// A device that fails is waited for often, but not for ever, and each finished item
+// begins the count anew.
 func TestHistory_WaitsForALimitedTime(t *testing.T) {
 	var h History
 	fault, chunk := gpumux.Fault{Kind: gpumux.FaultDeviceLost, Op: "run", Blameless: true}, Chunk{Open: true}
