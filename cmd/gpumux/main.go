@@ -1,4 +1,5 @@
-// Command gpumux is the product: client, worker, and an embedded Temporal with its Web UI.
+// Command gpumux is the product: client, worker, and an embedded Temporal with its Web
+// UI.
 package main
 
 import (

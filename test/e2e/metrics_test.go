@@ -13,8 +13,8 @@ import (
 	"github.com/gpumux/gpumux/internal/test/rig"
 )
 
-// A worker whose queues do not answer is not ready, although the server answers everything
-// else; it has started and lives.
+// A worker whose queues do not answer is not ready, although the server answers
+// everything else; it has started and lives.
 func TestMetrics_QueuesThatRefuse(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
