@@ -57,7 +57,7 @@ func TestPart_Lines(t *testing.T) {
 		key := "maps/m.parts/" + name.String()
 		require.EqualValues(t, 1203, results[0].Index, "the caller's slice stays as it was")
 		text := get(t, s, key)
-		lines := `{"index":1200,"value":{  "index": 7,  "fault": "<é>"},"output":"a\n\"b\" <c>\ufffd","key":[1, 2]}` + "\n" +
+		lines := `{"index":1200,"value":{  "index": 7,  "fault": "<é>"},"output":"a\n\"b\" <c>�","key":[1, 2]}` + "\n" +
 			`{"index":1201,"fault":{"kind":"device_oom","message":"a <b> & c"},"key":null,"item":{"a":1}}` + "\n" +
 			`{"index":1203,"value":null}` + "\n"
 		require.Equal(t, lines, text[headBytes:])

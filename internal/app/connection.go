@@ -105,14 +105,26 @@ type Connection struct {
 // ConnectWithStore opens Temporal and, when one is named, the store.
 func (a *App) ConnectWithStore(ctx context.Context) (*Connection, error) {
 	conn, err := a.Connect(ctx)
-	if err != nil || a.StoreURL == "" {
-		return conn, err
+	if err != nil {
+		return nil, err
 	}
-	if conn.Store, err = store.Open(ctx, a.StoreURL, conn.Starter.Keys); err != nil {
+	if err := a.OpenStore(ctx, conn); err != nil {
 		conn.Close()
-		return nil, Unavailable(err)
+		return nil, err
 	}
 	return conn, nil
+}
+
+// OpenStore opens the store that the user named. Without one the workers' own is opened
+// when it is needed.
+func (a *App) OpenStore(ctx context.Context, conn *Connection) (err error) {
+	if a.StoreURL == "" || conn.Store != nil {
+		return nil
+	}
+	if conn.Store, err = store.Open(ctx, a.StoreURL, conn.Starter.Keys); err != nil {
+		return Unavailable(err)
+	}
+	return nil
 }
 
 // Connect opens Temporal alone. The store may be away.

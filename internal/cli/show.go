@@ -41,7 +41,7 @@ An ID of a map with --local is looked for on this machine first; its command nee
 }
 
 func showThere(ctx context.Context, a *app.App, id string, asJSON bool) error {
-	conn, err := a.ConnectWithStore(ctx)
+	conn, err := a.Connect(ctx)
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func showThere(ctx context.Context, a *app.App, id string, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	causes := causesOf(ctx, conn, d)
+	causes := causesOf(ctx, a, conn, d)
 	if asJSON {
 		return app.PrintJSON(a.Stdout, struct {
 			*starter.Detail
@@ -71,8 +71,8 @@ const looking = 5 * time.Second
 
 // causesOf groups the failed items of a map by cause, as far as they can be read in a
 // while. None where the store cannot be read.
-func causesOf(ctx context.Context, conn *app.Connection, d *starter.Detail) []starter.Cause {
-	if d.Failed == 0 {
+func causesOf(ctx context.Context, a *app.App, conn *app.Connection, d *starter.Detail) []starter.Cause {
+	if d.Failed == 0 || a.OpenStore(ctx, conn) != nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, looking)
