@@ -1,21 +1,17 @@
 package names
 
 import (
-	"encoding/csv"
 	"errors"
 	"fmt"
-	"io"
-	"slices"
 	"strings"
 )
 
-// List writes names with a comma or a like text between them. One that has a comma, a
-// quotation mark or a line break is in quotation marks, with those inside doubled, as in
-// CSV.
+// List writes names with a comma or a like text between them. One that has a comma or a
+// quotation mark is in quotation marks, with those inside doubled, as in CSV.
 func List(names []string, between string) string {
 	var all []string
 	for _, name := range names {
-		if name == "" || strings.ContainsAny(name, ",\"\r\n") {
+		if name == "" || strings.ContainsAny(name, `,"`) {
 			name = `"` + strings.ReplaceAll(name, `"`, `""`) + `"`
 		}
 		all = append(all, name)
@@ -23,18 +19,42 @@ func List(names []string, between string) string {
 	return strings.Join(all, between)
 }
 
-// ParseList reads what List writes with commas: one line of CSV.
-func ParseList(list string) ([]string, error) {
-	in := csv.NewReader(strings.NewReader(list))
-	names, err := in.Read()
-	if wrong, ok := errors.AsType[*csv.ParseError](err); ok {
-		return nil, fmt.Errorf("%w; put a name that has a comma or a quotation mark in quotation marks, and double those inside", wrong.Err)
+// ParseList reads what List writes. Inside of a name that does not begin with a quotation
+// mark there may be some.
+func ParseList(list string) (names []string, err error) {
+	for {
+		name, rest, more := strings.Cut(list, ",")
+		if strings.HasPrefix(list, `"`) {
+			if name, rest, err = cutQuoted(list[1:]); err != nil {
+				return nil, err
+			}
+			more = rest != ""
+			rest = strings.TrimPrefix(rest, ",")
+		} else if name == "" {
+			return nil, errors.New(`a name is empty`)
+		}
+		names, list = append(names, name), rest
+		if !more {
+			return names, nil
+		}
 	}
-	if err != nil || slices.Contains(names, "") && !strings.Contains(list, `""`) {
-		return nil, errors.New(`a name is empty; write one that has no letters as ""`)
+}
+
+// cutQuoted cuts a name off that ends with a quotation mark.
+func cutQuoted(list string) (name, rest string, err error) {
+	var b strings.Builder
+	for {
+		before, after, ended := strings.Cut(list, `"`)
+		b.WriteString(before)
+		switch {
+		case !ended:
+			return "", "", fmt.Errorf(`the quotation mark before %.40q is never closed`, b.String())
+		case after == "" || after[0] == ',':
+			return b.String(), after, nil
+		case after[0] != '"':
+			return "", "", fmt.Errorf(`behind the quotation marks around %.40q give a comma, or double those inside`, b.String())
+		}
+		b.WriteByte('"')
+		list = after[1:]
 	}
-	if _, err := in.Read(); err != io.EOF {
-		return nil, errors.New("a name has a line break; put it in quotation marks")
-	}
-	return names, nil
 }
