@@ -129,7 +129,7 @@ soak: $(VENV)/tests ## long tests: kills, faults, a million items, links that fa
 
 gpu-bundle: ## .gpu, what gpu-check needs on a machine with a GPU and without Go
 	$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/gpu/gpumux ./cmd/gpumux
-	$(GO) test -c -ldflags '-s -w' -o ../$(BIN)/gpu/gpucheck.test ./test/gpucheck
+	$(GO) test -c -ldflags '-s -w' -o $(BIN)/gpu/gpucheck.test ./test/gpucheck
 	$(PYTHON) test/gpucheck/bundle.py --into .gpu gpumux=$(BIN)/gpu/gpumux gpucheck.test=$(BIN)/gpu/gpucheck.test
 
 gpu-check: ## the GPU tests and benchmarks of .gpu on this machine, in at most 7 minutes
