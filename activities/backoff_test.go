@@ -41,7 +41,7 @@ func (r *raising) Run(ctx context.Context, call Call) error {
 func runChunk(t *testing.T, runner Runner, chunk contract.Chunk) contract.ChunkResult {
 	t.Helper()
 	l := newLab(t, runner)
-	l.env.RegisterActivityWithOptions(checked(l.pool.RunChunk), activity.RegisterOptions{Name: "chunk"})
+	l.env.RegisterActivityWithOptions(checked(l.pool.runChunk), activity.RegisterOptions{Name: "chunk"})
 	chunk.Range, chunk.Work = &gpumux.Range{End: 10}, contract.Whole(10)
 	encoded, err := l.env.ExecuteActivity("chunk", chunk)
 	require.NoError(t, err)

@@ -56,7 +56,7 @@ func BenchmarkMap_TrivialItems(b *testing.B) {
 				var suite testsuite.WorkflowTestSuite
 				env := suite.NewTestActivityEnvironment()
 				pool := &Pool{Runner: echo{}, Store: s, Recorders: record.New(s), Worker: "w", Slots: func() int { return 1 }}
-				env.RegisterActivityWithOptions(checked(pool.RunChunk), activity.RegisterOptions{Name: "chunk"})
+				env.RegisterActivityWithOptions(checked(pool.runChunk), activity.RegisterOptions{Name: "chunk"})
 				c := given
 				c.Parts = fmt.Sprintf("maps/%s-%d/parts", name, round)
 				for start := int64(0); start < n; start += chunk {

@@ -33,7 +33,7 @@ func (f *far) Run(_ context.Context, call Call) error {
 func TestRunChunk_BusyBeginsWithTheFirstItem(t *testing.T) {
 	runner := &far{}
 	l := newLab(t, runner)
-	l.env.RegisterActivityWithOptions(checked(l.pool.RunChunk), activity.RegisterOptions{Name: "chunk"})
+	l.env.RegisterActivityWithOptions(checked(l.pool.runChunk), activity.RegisterOptions{Name: "chunk"})
 	encoded, err := l.env.ExecuteActivity("chunk", contract.Chunk{Range: &gpumux.Range{End: 20}, Work: contract.Whole(20), Parts: "m/parts"})
 	require.NoError(t, err)
 	var result contract.ChunkResult
@@ -57,7 +57,7 @@ func (full) Run(_ context.Context, call Call) error {
 // worker to take.
 func TestRunChunk_GoesBackWhereNoSlotIsFree(t *testing.T) {
 	l := newLab(t, full{})
-	l.env.RegisterActivityWithOptions(checked(l.pool.RunChunk), activity.RegisterOptions{Name: "chunk"})
+	l.env.RegisterActivityWithOptions(checked(l.pool.runChunk), activity.RegisterOptions{Name: "chunk"})
 	_, err := l.env.ExecuteActivity("chunk", contract.Chunk{Range: &gpumux.Range{End: 20}, Work: contract.Whole(20), Parts: "m/parts"})
 	var again *temporal.ApplicationError
 	require.ErrorAs(t, err, &again)

@@ -35,10 +35,10 @@ var (
 	errGuessed = errors.New("the chunk was cut before it was known how many items the task takes at a time")
 )
 
-// RunChunk runs the items of a chunk that have no result yet. An error that Temporal
+// runChunk runs the items of a chunk that have no result yet. An error that Temporal
 // retries carries the fault as its type and details; the next attempt goes on behind what
 // has finished.
-func (p *Pool) RunChunk(ctx context.Context, chunk contract.Chunk) (contract.ChunkResult, error) {
+func (p *Pool) runChunk(ctx context.Context, chunk contract.Chunk) (contract.ChunkResult, error) {
 	began := time.Now()
 	a := &attempt{Pool: p, ctx: ctx, chunk: chunk, patience: slotPatience, news: make(chan struct{}, 1)}
 	a.log = &faultLog{Logger: cmp.Or(p.Log, activity.GetLogger(ctx)), of: chunk.Map, trace: tracing.ID(ctx)}

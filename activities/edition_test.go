@@ -43,7 +43,7 @@ func (c *coded) Run(_ context.Context, call Call) error {
 func TestRunChunk_TellsTheEditionThatItsItemsRanWith(t *testing.T) {
 	runner := &coded{edition: "aaaaaa+bbbbbb"}
 	l := newLab(t, runner)
-	l.env.RegisterActivityWithOptions(checked(l.pool.RunChunk), activity.RegisterOptions{Name: "chunk"})
+	l.env.RegisterActivityWithOptions(checked(l.pool.runChunk), activity.RegisterOptions{Name: "chunk"})
 	chunk := contract.Chunk{Range: &gpumux.Range{End: 3}, Work: contract.Whole(3), Parts: "m/parts"}
 	encoded, err := l.env.ExecuteActivity("chunk", chunk)
 	require.NoError(t, err)
@@ -85,7 +85,7 @@ func TestElsewhere_LastsWhileAWorkerHasTheEdition(t *testing.T) {
 			l := newLab(t, runner)
 			l.pool.Workers = c.workers
 			l.pool.Others = func(_ context.Context, task, edition string) bool { return task == "coded" && edition == c.has }
-			l.env.RegisterActivityWithOptions(checked(l.pool.RunChunk), activity.RegisterOptions{Name: "chunk"})
+			l.env.RegisterActivityWithOptions(checked(l.pool.runChunk), activity.RegisterOptions{Name: "chunk"})
 			l.env.SetHeartbeatDetails(memo{History: recovery.History{Refused: c.tries}})
 			_, err := l.env.ExecuteActivity("chunk", contract.Chunk{Edition: "aaaaaa", Range: &gpumux.Range{End: 3}, Work: contract.Whole(3), Parts: "m/parts"})
 			var app *temporal.ApplicationError
@@ -104,7 +104,7 @@ func TestElsewhere_LastsWhileAWorkerHasTheEdition(t *testing.T) {
 func TestRunChunk_TakesAnyEdition(t *testing.T) {
 	runner := &coded{edition: "aaaaaa"}
 	l := newLab(t, runner)
-	l.env.RegisterActivityWithOptions(checked(l.pool.RunChunk), activity.RegisterOptions{Name: "chunk"})
+	l.env.RegisterActivityWithOptions(checked(l.pool.runChunk), activity.RegisterOptions{Name: "chunk"})
 	chunk := contract.Chunk{Edition: gpumux.AnyEdition, Range: &gpumux.Range{End: 3}, Work: contract.Whole(3), Parts: "m/parts"}
 	encoded, err := l.env.ExecuteActivity("chunk", chunk)
 	require.NoError(t, err)
@@ -116,7 +116,7 @@ func TestRunChunk_TakesAnyEdition(t *testing.T) {
 
 	for tries, final := range map[int]bool{0: false, recovery.MaxRefused - 1: true} {
 		l := newLab(t, changing{})
-		l.env.RegisterActivityWithOptions(checked(l.pool.RunChunk), activity.RegisterOptions{Name: "chunk"})
+		l.env.RegisterActivityWithOptions(checked(l.pool.runChunk), activity.RegisterOptions{Name: "chunk"})
 		l.env.SetHeartbeatDetails(memo{History: recovery.History{Refused: tries}})
 		_, err = l.env.ExecuteActivity("chunk", chunk)
 		var app *temporal.ApplicationError
@@ -163,7 +163,7 @@ func TestReduce_HasOneEdition(t *testing.T) {
 
 func TestFindEdition_OfAnUnknownTaskIsFinal(t *testing.T) {
 	l := newLab(t, &coded{})
-	l.env.RegisterActivityWithOptions(checked(l.pool.FindEdition), activity.RegisterOptions{Name: "edition"})
+	l.env.RegisterActivityWithOptions(checked(l.pool.findEdition), activity.RegisterOptions{Name: "edition"})
 	l.pool.Workers, l.pool.Slots = func(context.Context) int { return 3 }, func() int { return 8 }
 	l.pool.Edition = func(task string) (string, error) {
 		if task == "known" {
@@ -199,7 +199,7 @@ func TestRunChunk_TriesASlowStartOnceMore(t *testing.T) {
 		{gpumux.FaultTimeout, 0, false}, {gpumux.FaultTimeout, 1, true}, {gpumux.FaultCrash, 1, false}, {gpumux.FaultCrash, 4, true},
 	} {
 		l := newLab(t, unstarting{c.kind})
-		l.env.RegisterActivityWithOptions(checked(l.pool.RunChunk), activity.RegisterOptions{Name: "chunk"})
+		l.env.RegisterActivityWithOptions(checked(l.pool.runChunk), activity.RegisterOptions{Name: "chunk"})
 		l.env.SetHeartbeatDetails(memo{History: recovery.History{Starts: c.tries}})
 		_, err := l.env.ExecuteActivity("chunk", contract.Chunk{Range: &gpumux.Range{End: 3}, Work: contract.Whole(3), Parts: "m/parts"})
 		var failed *temporal.ApplicationError

@@ -64,7 +64,7 @@ func ExampleRunner() {
 
 // A chunk is some items of a map. Its results go to the store. Few results come back in
 // the answer.
-func ExamplePool_RunChunk() {
+func ExamplePool_Register() {
 	s, err := store.Open(context.Background(), "mem://", nil)
 	if err != nil {
 		log.Fatal(err)

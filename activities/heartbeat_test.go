@@ -62,7 +62,7 @@ func TestRunChunk_HeartbeatsAreFew(t *testing.T) {
 		for _, parts := range []string{"", "m/parts"} {
 			synctest.Test(t, func(t *testing.T) {
 				l := newLab(t, lasting(lasts/4))
-				l.env.RegisterActivityWithOptions(checked(l.pool.RunChunk), activity.RegisterOptions{Name: "chunk"})
+				l.env.RegisterActivityWithOptions(checked(l.pool.runChunk), activity.RegisterOptions{Name: "chunk"})
 				heard := 0
 				l.env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&hearing{heard: func(details []any) {
 					heard++

@@ -37,8 +37,8 @@ type Housekeeping struct {
 // Register registers the activities of the queue.
 func (l *Housekeeping) Register(r worker.ActivityRegistry) {
 	for name, f := range map[string]any{
-		contract.IndexSource: checked(l.IndexSource), contract.FindParts: checked(l.FindParts), contract.MergeParts: checked(l.MergeParts),
-		contract.WriteList: checked(l.WriteList), contract.Forget: checked(l.Forget), contract.ReadPage: checked(l.ReadPage),
+		contract.IndexSource: checked(l.indexSource), contract.FindParts: checked(l.findParts), contract.MergeParts: checked(l.mergeParts),
+		contract.WriteList: checked(l.writeList), contract.Forget: checked(l.forget), contract.ReadPage: checked(l.readPage),
 	} {
 		r.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
 	}
@@ -69,9 +69,9 @@ func (l *Housekeeping) describe(ctx context.Context, raw converter.RawValue) (co
 	})(ctx, raw)
 }
 
-// IndexSource finds where the items of a source begin and how many there are. Mistakes in
+// indexSource finds where the items of a source begin and how many there are. Mistakes in
 // the file end the map.
-func (l *Housekeeping) IndexSource(ctx context.Context, in contract.IndexInput) (contract.Source, error) {
+func (l *Housekeeping) indexSource(ctx context.Context, in contract.IndexInput) (contract.Source, error) {
 	defer heartbeat(ctx)()
 	if err := l.apart(in); err != nil {
 		return contract.Source{}, err
@@ -138,8 +138,8 @@ func (l *Housekeeping) apart(in contract.IndexInput) error {
 	return nil
 }
 
-// FindParts claims a map's folder and returns which items have no stored result.
-func (l *Housekeeping) FindParts(ctx context.Context, in contract.PartsInput) (contract.Found, error) {
+// findParts claims a map's folder and returns which items have no stored result.
+func (l *Housekeeping) findParts(ctx context.Context, in contract.PartsInput) (contract.Found, error) {
 	defer heartbeat(ctx)()
 	found, err := l.Store.FindParts(ctx, in)
 	for _, damaged := range found.Damaged {
@@ -148,8 +148,8 @@ func (l *Housekeeping) FindParts(ctx context.Context, in contract.PartsInput) (c
 	return found, classify(err)
 }
 
-// MergeParts writes the results file.
-func (l *Housekeeping) MergeParts(ctx context.Context, in contract.MergeInput) (contract.Merged, error) {
+// mergeParts writes the results file.
+func (l *Housekeeping) mergeParts(ctx context.Context, in contract.MergeInput) (contract.Merged, error) {
 	defer heartbeat(ctx)()
 	merged, err := l.Store.Merge(ctx, in)
 	if err == nil && merged.Output != "" && merged.Items <= gpumux.InlineItems && merged.Bytes <= gpumux.InlineBytes {
@@ -160,8 +160,8 @@ func (l *Housekeeping) MergeParts(ctx context.Context, in contract.MergeInput) (
 	return merged, classify(err)
 }
 
-// ReadPage reads results for a workflow.
-func (l *Housekeeping) ReadPage(ctx context.Context, in contract.PageInput) (contract.Page, error) {
+// readPage reads results for a workflow.
+func (l *Housekeeping) readPage(ctx context.Context, in contract.PageInput) (contract.Page, error) {
 	defer heartbeat(ctx)()
 	page, err := l.Store.Page(ctx, in)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -170,16 +170,16 @@ func (l *Housekeeping) ReadPage(ctx context.Context, in contract.PageInput) (con
 	return page, classify(err)
 }
 
-// WriteList stores a list of items whose pattern is too long to travel.
-func (l *Housekeeping) WriteList(ctx context.Context, in contract.ListInput) (contract.Work, error) {
+// writeList stores a list of items whose pattern is too long to travel.
+func (l *Housekeeping) writeList(ctx context.Context, in contract.ListInput) (contract.Work, error) {
 	defer heartbeat(ctx)()
 	work, err := l.Store.Sources.WriteList(ctx, in.Parts, in.Runs)
 	return work, classify(err)
 }
 
-// Forget deletes a resident that did not arrive where it was to move. The answer says
+// forget deletes a resident that did not arrive where it was to move. The answer says
 // nothing.
-func (l *Housekeeping) Forget(ctx context.Context, in contract.Moving) (struct{}, error) {
+func (l *Housekeeping) forget(ctx context.Context, in contract.Moving) (struct{}, error) {
 	defer heartbeat(ctx)()
 	return struct{}{}, classify(l.Store.Objects.Delete(ctx, in.Object))
 }

@@ -91,7 +91,7 @@ func TestRegister_WhatCannotBeIsRefusedForGood(t *testing.T) {
 func TestRunChunk_StartsOverAfterAHeartbeatThatItCannotRead(t *testing.T) {
 	for _, told := range []string{`"gone"`, `[]`, `{"peak":{"first":-99}}`, `{"hunt":9223372036854775807}`, `{"hunt":-1}`, `{"escalate":[20,1]}`} {
 		l := newLab(t, echo{})
-		l.env.RegisterActivityWithOptions(checked(l.pool.RunChunk), activity.RegisterOptions{Name: "chunk"})
+		l.env.RegisterActivityWithOptions(checked(l.pool.runChunk), activity.RegisterOptions{Name: "chunk"})
 		l.env.SetHeartbeatDetails(json.RawMessage(told))
 		value, err := l.env.ExecuteActivity("chunk", contract.Chunk{Range: &gpumux.Range{End: 20},
 			Work: contract.Work{Runs: contract.Runs{{Start: 10, End: 20}}}})

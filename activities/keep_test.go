@@ -60,7 +60,7 @@ func TestRunChunk_KeepsFilesHoweverLongTheStoreIsAway(t *testing.T) {
 	l.pool.Store, l.pool.Recorders = s, record.New(s)
 	obstacle := filepath.Join(dir, "m") // a file where the folder of parts has to be
 	require.NoError(t, os.WriteFile(obstacle, nil, 0o600))
-	l.env.RegisterActivityWithOptions(checked(l.pool.RunChunk), activity.RegisterOptions{Name: "chunk"})
+	l.env.RegisterActivityWithOptions(checked(l.pool.runChunk), activity.RegisterOptions{Name: "chunk"})
 	told := false
 	chunk := contract.Chunk{Range: &gpumux.Range{End: 2}, Work: contract.Whole(2), Parts: "m/parts"}
 	l.inWorkflow(chunk, 7*time.Second, func(m memo) {

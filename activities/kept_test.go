@@ -53,7 +53,7 @@ func (l *lab) inWorkflow(chunk contract.Chunk, heartbeat time.Duration, heard fu
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	env := suite.NewTestWorkflowEnvironment()
-	env.RegisterActivityWithOptions(checked(l.pool.RunChunk), activity.RegisterOptions{Name: "chunk"})
+	env.RegisterActivityWithOptions(checked(l.pool.runChunk), activity.RegisterOptions{Name: "chunk"})
 	env.SetOnActivityHeartbeatListener(func(_ *activity.Info, details converter.EncodedValues) {
 		var m memo
 		if heard != nil && details.Get(&m) == nil {

@@ -39,7 +39,7 @@ func (ahead) Run(_ context.Context, call Call) error {
 
 func TestRunChunk_ResultsHaveTheKeysOfTheirItems(t *testing.T) {
 	l := newLab(t, ahead{})
-	l.env.RegisterActivityWithOptions(checked(l.pool.RunChunk), activity.RegisterOptions{Name: "chunk"})
+	l.env.RegisterActivityWithOptions(checked(l.pool.runChunk), activity.RegisterOptions{Name: "chunk"})
 	items := []json.RawMessage{json.RawMessage(`{"id":"a"}`), json.RawMessage(`7`), json.RawMessage(`{"id":[2]}`), json.RawMessage(`{"id":null}`)}
 	chunk := contract.Chunk{Items: items, Work: contract.Whole(4), Parts: "m/parts", Key: "id", WithItem: true}
 	// The death of item 2 in company, then alone, then alone again.
@@ -81,7 +81,7 @@ func TestRunChunk_OverTheResultsOfAMap(t *testing.T) {
 	_, err = l.env.ExecuteActivity(contract.IndexSource, in)
 	require.ErrorContains(t, err, `key: the first item has no field "id"; it has n`)
 
-	l.env.RegisterActivityWithOptions(checked(l.pool.RunChunk), activity.RegisterOptions{Name: "chunk"})
+	l.env.RegisterActivityWithOptions(checked(l.pool.runChunk), activity.RegisterOptions{Name: "chunk"})
 	for own, want := range map[string][]string{"": {`"a"`, `"c"`}, "n": {"1", "null"}} {
 		parts := "m" + own + "/parts"
 		_, err = l.env.ExecuteActivity("chunk", contract.Chunk{Source: &source, Work: contract.Whole(2), Parts: parts, Key: own})

@@ -57,16 +57,16 @@ type Leases struct {
 
 // Register registers HoldSlot.
 func (l *Leases) Register(r worker.ActivityRegistry) {
-	r.RegisterActivityWithOptions(checked(l.HoldSlot), activity.RegisterOptions{Name: contract.HoldSlot})
+	r.RegisterActivityWithOptions(checked(l.holdSlot), activity.RegisterOptions{Name: contract.HoldSlot})
 }
 
 // errClosed ends a lease whose workflow needs it no more.
 var errClosed = errors.New("the lease was closed")
 
-// HoldSlot holds a slot for a lease and serves the lease's queue, until the lease is
+// holdSlot holds a slot for a lease and serves the lease's queue, until the lease is
 // closed or cancelled, its time is over, or the worker stops. Its error is final:
 // the workflow decides what comes next.
-func (l *Leases) HoldSlot(ctx context.Context, in contract.Lease) (contract.Seat, error) {
+func (l *Leases) holdSlot(ctx context.Context, in contract.Lease) (contract.Seat, error) {
 	h := &holding{Leases: l, lease: in, turn: make(chan struct{}, 1)}
 	// The context of a heartbeat is the activity's own: the SDK cancels an activity whose
 	// heartbeat fails, as with a lease that has ended.
@@ -90,7 +90,7 @@ func (l *Leases) HoldSlot(ctx context.Context, in contract.Lease) (contract.Seat
 	defer cancel()
 	h.life = ctx
 	closeQueue, err := l.Serve(in.Queue, func(r worker.Registry) {
-		r.RegisterActivityWithOptions(checked(h.CallSlot), activity.RegisterOptions{Name: contract.CallSlot})
+		r.RegisterActivityWithOptions(checked(h.callSlot), activity.RegisterOptions{Name: contract.CallSlot})
 	})
 	if err != nil {
 		return contract.Seat{}, lost(fmt.Errorf("serve the queue of the lease: %w", err))
@@ -164,8 +164,8 @@ func (h *holding) now() contract.Seat {
 	return h.where
 }
 
-// CallSlot does one call, or another step of a lease. One runs at a time.
-func (h *holding) CallSlot(ctx context.Context, in contract.SlotCall) (contract.SlotAnswer, error) {
+// callSlot does one call, or another step of a lease. One runs at a time.
+func (h *holding) callSlot(ctx context.Context, in contract.SlotCall) (contract.SlotAnswer, error) {
 	switch {
 	case in.Close:
 		defer h.end(errClosed)

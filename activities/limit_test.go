@@ -51,7 +51,7 @@ func TestRunChunk_HandsBackAfterItsLimit(t *testing.T) {
 	require.NoError(t, err)
 	defer s.Close()
 	l.pool.Store, l.pool.Recorders = s, record.New(s)
-	l.env.RegisterActivityWithOptions(checked(l.pool.RunChunk), activity.RegisterOptions{Name: "chunk"})
+	l.env.RegisterActivityWithOptions(checked(l.pool.runChunk), activity.RegisterOptions{Name: "chunk"})
 	run := func(limit time.Duration) (result contract.ChunkResult) {
 		value, err := l.env.ExecuteActivity("chunk", contract.Chunk{Range: &gpumux.Range{End: 20}, Work: contract.Work{Runs: contract.Runs{span(10, 20)}},
 			Parts: fmt.Sprintf("m/%d", limit), Limit: gpumux.Duration(limit)})

@@ -64,13 +64,13 @@ func (p *Pool) reported(ctx context.Context, then func()) {
 
 // Register registers RunChunk, FindEdition and Reduce.
 func (p *Pool) Register(r worker.ActivityRegistry) {
-	r.RegisterActivityWithOptions(checked(p.RunChunk), activity.RegisterOptions{Name: contract.RunChunk})
-	r.RegisterActivityWithOptions(checked(p.FindEdition), activity.RegisterOptions{Name: contract.FindEdition})
-	r.RegisterActivityWithOptions(checked(p.Reduce), activity.RegisterOptions{Name: contract.Reduce})
+	r.RegisterActivityWithOptions(checked(p.runChunk), activity.RegisterOptions{Name: contract.RunChunk})
+	r.RegisterActivityWithOptions(checked(p.findEdition), activity.RegisterOptions{Name: contract.FindEdition})
+	r.RegisterActivityWithOptions(checked(p.reduce), activity.RegisterOptions{Name: contract.Reduce})
 }
 
-// FindEdition says which edition of a task's code this worker has.
-func (p *Pool) FindEdition(ctx context.Context, in contract.EditionInput) (contract.Edition, error) {
+// findEdition says which edition of a task's code this worker has.
+func (p *Pool) findEdition(ctx context.Context, in contract.EditionInput) (contract.Edition, error) {
 	edition, err := p.Edition(in.Task)
 	if fault, ok := errors.AsType[*gpumux.Fault](err); ok {
 		return contract.Edition{}, final(fault)

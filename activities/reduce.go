@@ -48,8 +48,8 @@ func succeeded(ctx context.Context, s *store.Store, in contract.ReduceInput) ite
 	}
 }
 
-// Reduce makes one value of a map's values, with a task in a slot.
-func (p *Pool) Reduce(ctx context.Context, in contract.ReduceInput) (out contract.Reduced, err error) {
+// reduce makes one value of a map's values, with a task in a slot.
+func (p *Pool) reduce(ctx context.Context, in contract.ReduceInput) (out contract.Reduced, err error) {
 	if in.Reduce == "" {
 		return out, badInput(errors.New("reduce names no task"), "")
 	}
@@ -81,7 +81,7 @@ func (p *Pool) Reduce(ctx context.Context, in contract.ReduceInput) (out contrac
 	return out, final(fault)
 }
 
-// reducer is one call of Pool.Reduce.
+// reducer is one call of Pool.reduce.
 type reducer struct {
 	*Pool
 	ctx context.Context

@@ -74,7 +74,7 @@ func newLab(t *testing.T, runner Runner) *lab {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	l := &lab{t: t, env: suite.NewTestActivityEnvironment(), store: s, pool: &Pool{Runner: runner, Store: s, Recorders: record.New(s)}, light: &Housekeeping{Store: s}}
-	l.env.RegisterActivityWithOptions(checked(l.pool.Reduce), activity.RegisterOptions{Name: "reduce"})
+	l.env.RegisterActivityWithOptions(checked(l.pool.reduce), activity.RegisterOptions{Name: "reduce"})
 	return l
 }
 

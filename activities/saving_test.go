@@ -47,7 +47,7 @@ func TestRunChunk_WaitsForTheStoreInBoundedMemory(t *testing.T) {
 	l.pool.Store, l.pool.Recorders = s, record.New(s)
 	obstacle := filepath.Join(dir, "m") // a file where the folder of parts has to be
 	require.NoError(t, os.WriteFile(obstacle, nil, 0o600))
-	l.env.RegisterActivityWithOptions(checked(l.pool.RunChunk), activity.RegisterOptions{Name: "chunk"})
+	l.env.RegisterActivityWithOptions(checked(l.pool.runChunk), activity.RegisterOptions{Name: "chunk"})
 	ended := make(chan error, 1)
 	go func() {
 		_, err := l.env.ExecuteActivity("chunk", contract.Chunk{Range: &gpumux.Range{End: 200}, Work: contract.Whole(200), Parts: "m/parts"})

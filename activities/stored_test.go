@@ -46,7 +46,7 @@ func TestRunChunk_TheNextAttemptFindsWhatWasStored(t *testing.T) {
 			damaged := how == "damaged"
 			runner := &dying{after: 5}
 			l := newLab(t, runner)
-			l.env.RegisterActivityWithOptions(checked(l.pool.RunChunk), activity.RegisterOptions{Name: "chunk"})
+			l.env.RegisterActivityWithOptions(checked(l.pool.runChunk), activity.RegisterOptions{Name: "chunk"})
 			chunk := contract.Chunk{Range: &gpumux.Range{End: 1000}, Work: work, Parts: "m/parts"}
 			_, err := l.env.ExecuteActivity("chunk", chunk)
 			require.ErrorContains(t, err, "gone")

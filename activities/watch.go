@@ -21,15 +21,15 @@ type Watch struct {
 
 // Register registers WatchPool.
 func (w *Watch) Register(r worker.ActivityRegistry) {
-	r.RegisterActivityWithOptions(checked(w.WatchPool), activity.RegisterOptions{Name: contract.WatchPool})
+	r.RegisterActivityWithOptions(checked(w.watchPool), activity.RegisterOptions{Name: contract.WatchPool})
 }
 
 // watchEvery is how often a pool is looked at.
 const watchEvery = 2 * time.Second
 
-// WatchPool runs for as long as a device of the pool works, or calls run there. Then it
+// watchPool runs for as long as a device of the pool works, or calls run there. Then it
 // fails, and another worker may go on.
-func (w *Watch) WatchPool(ctx context.Context, in contract.WatchInput) (bool, error) {
+func (w *Watch) watchPool(ctx context.Context, in contract.WatchInput) (bool, error) {
 	every, stop, stopping := watchEvery, activity.GetWorkerStopChannel(ctx), false
 	defer heartbeat(ctx)()
 	for {
