@@ -299,13 +299,13 @@ func (w *Worker) newSeat(name string, p config.Placement, g config.Group, runtim
 			of = alone
 		}
 		room := memory.Room(of, g, allowance)
-		given := launch.Slot{Beside: w.abreast(g, whole), Shared: of.Memory > 0 || of.Slots > 1 || of.Auto(), Room: room,
+		seat := launch.Slot{Beside: w.abreast(g, whole), Shared: of.Memory > 0 || of.Slots > 1 || of.Auto(), Room: room,
 			Sharing: share.Env(of.Memory, whole)}
 		if g.Devices[0].Kind != gpu.KindCPU {
-			given.Group = g.Name
-			given.Smallest = slices.MinFunc(g.Devices, func(a, b gpu.Device) int { return cmp.Compare(a.Memory, b.Memory) }).Memory
+			seat.Group = g.Name
+			seat.Smallest = slices.MinFunc(g.Devices, func(a, b gpu.Device) int { return cmp.Compare(a.Memory, b.Memory) }).Memory
 		}
-		return given.Variables(), room
+		return seat.Variables(), room
 	}
 	env, room := limits(0, false)
 	o := slot.Options{

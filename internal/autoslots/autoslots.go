@@ -153,9 +153,9 @@ func (s *Sizing) searchFor(e edition) *search {
 	return found
 }
 
-func (s *Sizing) runs(of *search) bool {
+func (s *Sizing) runs(search *search) bool {
 	for _, st := range s.stints {
-		if st.calls > 0 && st.search == of {
+		if st.calls > 0 && st.search == search {
 			return true
 		}
 	}
@@ -187,19 +187,19 @@ func (st *Stint) Failed(kind gpumux.FaultKind) {
 	if st == nil || st.search == nil || st.sizing.memory > 0 || kind != gpumux.FaultDeviceOOM && kind != gpumux.FaultHostOOM {
 		return
 	}
-	s, of := st.sizing, st.search
+	s, failed := st.sizing, st.search
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	fewer := of.slots / 2
-	if !of.found {
-		fewer = of.paid
+	fewer := failed.slots / 2
+	if !failed.found {
+		fewer = failed.paid
 	}
-	if of != s.current || fewer == 0 || st.began.Before(of.reduced) {
+	if failed != s.current || fewer == 0 || st.began.Before(failed.reduced) {
 		return
 	}
-	s.log.Warn(fmt.Sprintf("pool %s: the memory of a device does not do for %d slots of task %s; it goes on with %d", s.pool.Name, of.slots,
-		of.task, fewer), zap.String("pool", s.pool.Name), zap.String("task", of.task))
-	of.slots, of.found, of.reduced = fewer, true, time.Now()
+	s.log.Warn(fmt.Sprintf("pool %s: the memory of a device does not do for %d slots of task %s; it goes on with %d", s.pool.Name, failed.slots,
+		failed.task, fewer), zap.String("pool", s.pool.Name), zap.String("task", failed.task))
+	failed.slots, failed.found, failed.reduced = fewer, true, time.Now()
 	s.apply()
 }
 

@@ -172,7 +172,7 @@ succeeded, 1 when some failed. Ctrl-C leaves the map running.`,
 		if err != nil {
 			return explain(a, err)
 		}
-		end.Causes = causesOf(ctx, a, conn, &starter.Detail{MapInfo: starter.MapInfo{ID: h.ID, Failed: end.Failed}, Summary: &end.Summary})
+		end.Causes = causesOf(ctx, a, conn, h.ID, end.Failed, &end.Summary)
 		if err := printReport(a, end, asJSON, a.Command("retry "+h.ID)); err != nil {
 			return err
 		}

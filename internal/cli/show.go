@@ -53,7 +53,7 @@ func showThere(ctx context.Context, a *app.App, id string, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	causes := causesOf(ctx, a, conn, d)
+	causes := causesOf(ctx, a, conn, d.ID, d.Failed, d.Summary)
 	if asJSON {
 		return app.PrintJSON(a.Stdout, struct {
 			*starter.Detail
@@ -69,22 +69,23 @@ func showThere(ctx context.Context, a *app.App, id string, asJSON bool) error {
 
 const looking = 5 * time.Second
 
-// causesOf groups the failed items of a map by cause, as far as they can be read in a
-// while. None where the store cannot be read.
-func causesOf(ctx context.Context, a *app.App, conn *app.Connection, d *starter.Detail) []starter.Cause {
-	if d.Failed == 0 || a.OpenStore(ctx, conn) != nil {
+// causesOf groups so many failed items of a map by cause, as far as they can be read in a
+// while. None where the store cannot be read. A map that runs has no summary.
+func causesOf(ctx context.Context, a *app.App, conn *app.Connection, id string, failed int64, summary *gpumux.Summary) []starter.Cause {
+	if failed == 0 || a.OpenStore(ctx, conn) != nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, looking)
 	defer cancel()
-	h, o := conn.Completed(gpumux.Summary{}), starter.ReadOptions{SoFar: true, Arrays: true}
-	if d.Summary != nil {
-		h, o.SoFar = conn.Completed(*d.Summary), false
-	} else if open, err := conn.Open(ctx, d.ID); err == nil {
-		h = open
+	var h *starter.Handle
+	var err error
+	if summary != nil {
+		h = conn.Completed(*summary)
+	} else if h, err = conn.Open(ctx, id); err != nil {
+		return nil
 	}
 	var causes starter.Causes
-	for line, err := range h.Lines(ctx, o) {
+	for line, err := range h.Lines(ctx, starter.ReadOptions{SoFar: summary == nil, Arrays: true}) {
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			break
 		}
@@ -94,7 +95,7 @@ func causesOf(ctx context.Context, a *app.App, conn *app.Connection, d *starter.
 		if err != nil {
 			return nil // the kinds are known, and the store says why when the results are fetched
 		}
-		if causes.Count == d.Failed && d.Summary != nil {
+		if causes.Count == failed && summary != nil {
 			break
 		}
 	}

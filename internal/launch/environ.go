@@ -61,7 +61,7 @@ func (t Task) Environ(home string, slot map[string]string) []string {
 		}
 	}
 	for name, value := range slot {
-		if _, given := env[name]; !given || !slices.Contains(threads, name) {
+		if _, set := env[name]; !set || !slices.Contains(threads, name) {
 			env[name] = value
 		}
 	}

@@ -289,7 +289,7 @@ func claimFolder(data string) (hold *os.File, pid int, err error) {
 	}
 	if err == nil {
 		now, gone := os.Stat(path)
-		if mine, _ := file.Stat(); gone != nil || !os.SameFile(now, mine) {
+		if locked, _ := file.Stat(); gone != nil || !os.SameFile(now, locked) {
 			return nil, 0, nil
 		}
 		err = file.Truncate(0)

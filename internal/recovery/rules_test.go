@@ -19,7 +19,7 @@ func TestRules(t *testing.T) {
 	suspect := func(alone, tries int) History {
 		return History{Suspects: map[int64]Suspect{7: {Alone: alone, Tries: tries, Memory: true}}}
 	}
-	of := func(kind gpumux.FaultKind) gpumux.Fault { return gpumux.Fault{Kind: kind, Op: "run"} }
+	died := func(kind gpumux.FaultKind) gpumux.Fault { return gpumux.Fault{Kind: kind, Op: "run"} }
 	alone := func(kind gpumux.FaultKind) gpumux.Fault { return gpumux.Fault{Kind: kind, Op: "run", Alone: true} }
 	start := func(kind gpumux.FaultKind) gpumux.Fault { return gpumux.Fault{Kind: kind, Op: "start"} }
 	together := gpumux.Fault{Kind: gpumux.FaultCrash, Op: "run", Batch: 8, Concurrent: true}
@@ -40,7 +40,7 @@ func TestRules(t *testing.T) {
 		"no start, five times":           {before: History{Starts: 4}, fault: start(gpumux.FaultCrash), chunk: larger, rule: 5, index: -1},
 		"no start for memory":            {before: History{Starts: 4}, fault: start(gpumux.FaultDeviceOOM), chunk: larger, rule: 4, index: -1},
 		"no start for memory, one pool":  {before: History{Starts: 4}, fault: start(gpumux.FaultDeviceOOM), chunk: one, rule: 5, index: -1},
-		"all have results":               {fault: of(gpumux.FaultCrash), chunk: Chunk{Larger: true}, rule: 6, index: -1},
+		"all have results":               {fault: died(gpumux.FaultCrash), chunk: Chunk{Larger: true}, rule: 6, index: -1},
 		"beside others, once":            {fault: together, chunk: several, rule: 7, index: 7},
 		"beside others, twice":           {before: History{Under: 9}, fault: together, chunk: several, rule: 8, index: 7},
 		"beside others, other ones":      {before: History{Under: 3}, fault: together, chunk: several, rule: 7, index: 7},
@@ -50,7 +50,7 @@ func TestRules(t *testing.T) {
 		"reaches all, once alone":        {fault: gpumux.Fault{Kind: gpumux.FaultCrash, Op: "run", Wide: true, Alone: true}, chunk: one, rule: 10, index: 7},
 		"reaches all, alone twice":       {before: suspect(1, 2), fault: gpumux.Fault{Kind: gpumux.FaultCrash, Op: "run", Wide: true, Alone: true}, chunk: one, rule: 14, index: 7},
 		"memory alone":                   {fault: alone(gpumux.FaultBudget), chunk: larger, rule: 11, index: 7},
-		"memory after others":            {fault: of(gpumux.FaultBudget), chunk: larger, rule: 12, index: 7},
+		"memory after others":            {fault: died(gpumux.FaultBudget), chunk: larger, rule: 12, index: 7},
 		"crash alone":                    {before: suspect(0, 1), fault: alone(gpumux.FaultCrash), chunk: one, rule: 12, index: 7},
 		"memory alone twice":             {before: suspect(1, 2), fault: alone(gpumux.FaultDeviceOOM), chunk: larger, rule: 13, index: 7},
 		"memory alone twice, one pool":   {before: suspect(1, 2), fault: alone(gpumux.FaultDeviceOOM), chunk: one, rule: 14, index: 7},

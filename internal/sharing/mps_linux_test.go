@@ -79,9 +79,9 @@ func TestMPS_Siblings(t *testing.T) {
 	all := members(t, clients, s, 3)
 	began := time.Now()
 
-	own := &gpumux.Fault{Kind: gpumux.FaultCrash, Alone: true}
-	s.Siblings(t.Context(), began, false, own)
-	require.True(t, own.Alone, "it reached nobody else")
+	harmless := &gpumux.Fault{Kind: gpumux.FaultCrash, Alone: true}
+	s.Siblings(t.Context(), began, false, harmless)
+	require.True(t, harmless.Alone, "it reached nobody else")
 
 	require.Equal(t, "running", all[0].Say("illegal"))
 	require.Equal(t, "error 700", all[0].Hear())
@@ -93,9 +93,9 @@ func TestMPS_Siblings(t *testing.T) {
 	for i, m := range all {
 		require.EqualValues(t, 1, m.ended.Load(), i)
 	}
-	told := &gpumux.Fault{Kind: gpumux.FaultCrash, Wide: true, Alone: true}
-	s.Siblings(t.Context(), began, false, told)
-	require.False(t, told.Alone)
+	repeated := &gpumux.Fault{Kind: gpumux.FaultCrash, Wide: true, Alone: true}
+	s.Siblings(t.Context(), began, false, repeated)
+	require.False(t, repeated.Alone)
 	require.EqualValues(t, 1, all[2].ended.Load(), "the new processes stay")
 	require.NoError(t, s.Await(t.Context()), "another daemon")
 	members(t, clients, s, 1)
