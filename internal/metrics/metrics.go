@@ -257,8 +257,9 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	g.mu.Unlock()
 	for _, p := range pools {
 		showSlots(value, p)
-		value(descOpen, prometheus.GaugeValue, float64(p.Load().Slots), p.Name)
-		value(descLeased, prometheus.GaugeValue, float64(p.Load().Leased), p.Name)
+		load := p.Load()
+		value(descOpen, prometheus.GaugeValue, float64(load.Slots), p.Name)
+		value(descLeased, prometheus.GaugeValue, float64(load.Leased), p.Name)
 	}
 	for _, d := range g.devices {
 		if status, err := g.status(d.UUID); err == nil && status.Memory.Total > 0 {
