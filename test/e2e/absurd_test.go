@@ -1,8 +1,8 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
-	"strings"
 	"testing"
 	"time"
 
@@ -10,10 +10,13 @@ import (
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/names"
+	"github.com/gpumux/gpumux/internal/test/rig"
 )
 
 // absurd are inputs that any client may send to any activity.
@@ -25,134 +28,167 @@ var absurd = []any{
 	json.RawMessage(`{"reduce":"","attempts":4611686018427387904,"results":[{"index":-9}]}`),
 }
 
-// Any client can start any registered activity with any input. That must end neither the
-// worker nor what runs on it, and is never tried again.
-func TestAbsurd_ActivitiesCostNothing(t *testing.T) {
+// TestAbsurd_CostsNothing has what any client of the server may do to a worker.
+func TestAbsurd_CostsNothing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.worker("cpu", 1)
+	s.worker("cpu", 2)
+	for name, test := range map[string]func(*site){
+		"Activities": absurdActivities, "QueuesOfOthers": absurdQueues, "WhatARunningMapHears": absurdUpdates, "ALaterWorkflow": laterWorkflow,
+	} {
+		t.Run(name, func(t *testing.T) {
+			of := *s
+			of.t = t
+			test(&of)
+		})
+	}
+}
+
+// refused checks that an activity was refused for good, in words for users.
+func refused(t testing.TB, h client.ActivityHandle) {
+	t.Helper()
+	err := h.Get(t.Context(), nil)
+	var refused *temporal.ApplicationError
+	require.ErrorAs(t, err, &refused, h.GetID())
+	require.Equal(t, string(gpumux.FaultBadInput), refused.Type(), "%s: %v", h.GetID(), err)
+	require.True(t, refused.NonRetryable())
+	require.NotRegexp(t, `json:|unmarshal|int64`, err.Error())
+}
+
+// Any client can start any registered activity with any input. That must end neither the
+// worker nor what runs on it, and is never tried again.
+func absurdActivities(s *site) {
 	run := s.start(gpumux.MapInput{Task: "slow", Items: items(1, 1), Ladder: []string{"cpu"}})
 	var handles []client.ActivityHandle
 	for i, input := range absurd {
 		for name, queue := range map[string]string{
 			contract.RunChunk: names.PoolQueue("cpu"), contract.Reduce: names.PoolQueue("cpu"), contract.IndexSource: gpumux.Queue,
-			contract.FindParts: gpumux.Queue, contract.MergeParts: gpumux.Queue,
-			contract.WriteList: gpumux.Queue,
+			contract.FindParts: gpumux.Queue, contract.MergeParts: gpumux.Queue, contract.WriteList: gpumux.Queue,
 		} {
-			h, err := s.client.ExecuteActivity(t.Context(), client.StartActivityOptions{
+			h, err := s.client.ExecuteActivity(s.t.Context(), client.StartActivityOptions{
 				ID: name + string(rune('a'+i)), TaskQueue: queue, ScheduleToCloseTimeout: 10 * time.Minute,
 			}, name, input)
-			require.NoError(t, err)
+			require.NoError(s.t, err)
 			handles = append(handles, h)
 		}
 	}
 	for _, h := range handles {
-		err := h.Get(t.Context(), nil)
-		var refused *temporal.ApplicationError
-		require.ErrorAs(t, err, &refused, h.GetID())
-		require.Equal(t, string(gpumux.FaultBadInput), refused.Type(), "%s: %v", h.GetID(), err)
-		require.True(t, refused.NonRetryable())
-		require.NotRegexp(t, `json:|unmarshal|int64`, err.Error())
+		refused(s.t, h)
 	}
 	var sum gpumux.Summary
-	require.NoError(t, run.Get(t.Context(), &sum))
-	require.EqualValues(t, 2, sum.Succeeded)
+	require.NoError(s.t, run.Get(s.t.Context(), &sum))
+	require.EqualValues(s.t, 2, sum.Succeeded)
+}
+
+// A worker serves no queue for a stranger's lease but the lease's own.
+func absurdQueues(s *site) {
+	for id, queue := range map[string]string{
+		"gpumux.cpu": "gpumux.cpu", "gpumux": "gpumux", "gpumux.lease": "gpumux.lease.1", "gpumux.lease.a": "gpumux.lease.b.1", "": "gpumux.cpu",
+	} {
+		h, err := s.client.ExecuteActivity(s.t.Context(), client.StartActivityOptions{
+			ID: "hold " + id, TaskQueue: contract.LeaseQueue(names.PoolQueue("cpu")), ScheduleToCloseTimeout: 10 * time.Minute,
+		}, contract.HoldSlot, contract.Lease{ID: id, Queue: queue, Workflow: "w", TTL: gpumux.Duration(time.Minute)})
+		require.NoError(s.t, err)
+		refused(s.t, h)
+	}
 }
 
 // What clients say to a running map is refused where it makes no sense, and never costs a
 // task of its workflow.
-func TestAbsurd_WhatAMapIsTold(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	s.worker("other", 1) // the map waits for its pool while it is told things
-	run := s.start(gpumux.MapInput{Task: "double", Items: items(1, 1, 1), Ladder: []string{"cpu"}, Chunk: 1})
-	steer := func(name string) {
-		h, err := s.client.UpdateWorkflow(t.Context(), client.UpdateWorkflowOptions{
-			WorkflowID: run.GetID(), UpdateName: name, WaitForStage: client.WorkflowUpdateStageCompleted,
-		})
-		require.NoError(t, err)
-		require.NoError(t, h.Get(t.Context(), nil))
-	}
-	steer(gpumux.PauseUpdate)
+func absurdUpdates(s *site) {
+	run := s.start(gpumux.MapInput{Task: "double", Items: items(1, 1, 1), Ladder: []string{"later"}, Chunk: 1}) // it waits for its pool meanwhile
+	s.update(run, gpumux.PauseUpdate)
 	for _, input := range absurd {
 		for _, signal := range []string{"steer", "segment", "nobody"} {
-			require.NoError(t, s.client.SignalWorkflow(t.Context(), run.GetID(), "", signal, input))
+			require.NoError(s.t, s.client.SignalWorkflow(s.t.Context(), run.GetID(), "", signal, input))
 		}
-		h, err := s.client.UpdateWorkflow(t.Context(), client.UpdateWorkflowOptions{
+		h, err := s.client.UpdateWorkflow(s.t.Context(), client.UpdateWorkflowOptions{
 			WorkflowID: run.GetID(), UpdateName: gpumux.WindowUpdate, Args: []any{input}, WaitForStage: client.WorkflowUpdateStageCompleted,
 		})
 		if err == nil {
-			err = h.Get(t.Context(), nil)
+			err = h.Get(s.t.Context(), nil)
 		}
 		if input == 7 {
-			require.NoError(t, err)
+			require.NoError(s.t, err)
 		} else {
-			require.ErrorContains(t, err, "invalid ")
+			require.ErrorContains(s.t, err, "invalid ")
 		}
-		answer, err := s.client.QueryWorkflow(t.Context(), run.GetID(), "", gpumux.ProgressQuery, input)
 		if input != nil {
-			require.ErrorContains(t, err, "give no argument")
-			answer, err = s.client.QueryWorkflow(t.Context(), run.GetID(), "", gpumux.ProgressQuery)
+			_, err := s.client.QueryWorkflow(s.t.Context(), run.GetID(), "", gpumux.ProgressQuery, input)
+			require.ErrorContains(s.t, err, "give no argument")
 		}
-		require.NoError(t, err)
-		var p gpumux.Progress
-		require.NoError(t, answer.Get(&p))
-		require.Equal(t, 3, int(p.Items))
+		require.EqualValues(s.t, 3, s.progress(run).Items)
 	}
-	steer(gpumux.ResumeUpdate)
-	s.worker("cpu", 1)
+	s.update(run, gpumux.ResumeUpdate)
+	s.worker("later", 1)
 	var sum gpumux.Summary
-	require.NoError(t, run.Get(t.Context(), &sum))
-	require.EqualValues(t, 3, sum.Succeeded)
-	events := s.client.GetWorkflowHistory(t.Context(), run.GetID(), run.GetRunID(), false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	require.NoError(s.t, run.Get(s.t.Context(), &sum))
+	require.EqualValues(s.t, 3, sum.Succeeded)
+	for events := s.client.GetWorkflowHistory(s.t.Context(), run.GetID(), run.GetRunID(), false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); events.HasNext(); {
+		event, err := events.Next()
+		require.NoError(s.t, err)
+		require.NotEqual(s.t, enums.EVENT_TYPE_WORKFLOW_TASK_FAILED, event.GetEventType(), "%v", event)
+	}
+}
+
+// newer is a workflow of a later gpumux. It runs items on a pool, and then a segment of a
+// map.
+func newer(ctx workflow.Context, version int) (result contract.ChunkResult, err error) {
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{TaskQueue: names.PoolQueue("cpu"), StartToCloseTimeout: time.Minute})
+	err = workflow.ExecuteActivity(ctx, contract.RunChunk, map[string]any{
+		"contract": version, "task": "double", "runs": []int{0, 2}, "items": []int{1, 2}, "shards": map[string]any{"of": 4},
+		"parts": contract.PartsOf("maps/skew/results.jsonl"), "claim": map[string]any{"id": "skew"},
+	}).Get(ctx, &result)
+	if err != nil {
+		return result, err
+	}
+	return result, workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
+		WorkflowID: workflow.GetInfo(ctx).WorkflowExecution.ID + "/segment", TaskQueue: gpumux.Queue,
+	}), contract.SegmentWorkflow, map[string]any{
+		"contract": contract.Version + 1, "input": map[string]any{"task": "double", "items": []int{}}, "carry": map[string]any{},
+	}).Get(ctx, nil)
+}
+
+// A workflow of a later gpumux goes on where what is new does not matter. Where it does,
+// it waits for workers that know it, and says so.
+func laterWorkflow(s *site) {
+	t := s.t
+	own := worker.New(s.client, "own", worker.Options{})
+	own.RegisterWorkflow(newer)
+	require.NoError(t, own.Start())
+	t.Cleanup(own.Stop)
+	start := func(version int) client.WorkflowRun {
+		run, err := s.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: "own"}, newer, version)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = s.client.TerminateWorkflow(context.Background(), run.GetID(), run.GetRunID(), "tested") })
+		return run
+	}
+
+	waits := start(contract.Version + 1)
+	rig.Wait(t, func() bool {
+		d, err := s.client.DescribeWorkflowExecution(t.Context(), waits.GetID(), "")
+		require.NoError(t, err)
+		if len(d.GetPendingActivities()) == 0 || d.GetPendingActivities()[0].GetAttempt() < 3 {
+			return false
+		}
+		failure := d.GetPendingActivities()[0].GetLastFailure()
+		require.Contains(t, failure.GetMessage(), "the input is of version 2 of gpumux's contract, and this worker reads versions up to 1; "+
+			"upgrade the workers of the queue gpumux.cpu to the gpumux of the workflow")
+		return true
+	}, time.Minute, 20*time.Millisecond)
+
+	goesOn := start(contract.Version)
+	segment := goesOn.GetID() + "/segment"
+	rig.Wait(t, func() bool {
+		d, err := s.client.DescribeWorkflowExecution(t.Context(), segment, "")
+		return err == nil && d.GetPendingWorkflowTask().GetAttempt() > 1
+	}, time.Minute, 20*time.Millisecond, "the items ran, and the segment is tried again")
+	events := s.client.GetWorkflowHistory(t.Context(), segment, "", false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+	message := ""
 	for events.HasNext() {
 		event, err := events.Next()
 		require.NoError(t, err)
-		require.NotEqual(t, enums.EVENT_TYPE_WORKFLOW_TASK_FAILED, event.GetEventType(), "%v", event)
+		message += event.GetWorkflowTaskFailedEventAttributes().GetFailure().GetMessage()
 	}
-}
-
-// A map or a segment that cannot be ends at once, whoever starts it.
-func TestAbsurd_WorkflowsEnd(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	s.worker("cpu", 1)
-	for _, workflow := range []string{gpumux.MapWorkflow, contract.SegmentWorkflow} {
-		for _, input := range absurd {
-			run, err := s.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: gpumux.Queue}, workflow, input)
-			require.NoError(t, err)
-			var refused *temporal.ApplicationError
-			require.ErrorAs(t, run.Get(t.Context(), nil), &refused)
-			require.Equal(t, string(gpumux.FaultBadInput), refused.Type())
-		}
-	}
-}
-
-// A worker serves no queue for a stranger's lease but the lease's own, and a map's output
-// is never an object of the store's own.
-func TestAbsurd_NamesOfOthers(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	s.worker("cpu", 2)
-	for id, queue := range map[string]string{
-		"gpumux.cpu": "gpumux.cpu", "gpumux": "gpumux", "gpumux.lease": "gpumux.lease.1", "gpumux.lease.a": "gpumux.lease.b.1", "": "gpumux.cpu",
-	} {
-		h, err := s.client.ExecuteActivity(t.Context(), client.StartActivityOptions{
-			ID: "hold " + id, TaskQueue: contract.LeaseQueue(names.PoolQueue("cpu")), ScheduleToCloseTimeout: 10 * time.Minute,
-		}, contract.HoldSlot, contract.Lease{ID: id, Queue: queue, Workflow: "w", TTL: gpumux.Duration(time.Minute)})
-		require.NoError(t, err)
-		var refused *temporal.ApplicationError
-		require.ErrorAs(t, h.Get(t.Context(), nil), &refused)
-		require.Equal(t, string(gpumux.FaultBadInput), refused.Type())
-	}
-	for _, output := range []string{"store.json", s.store + "/store.json", s.store + "/sources/" + strings.Repeat("0", 64) + ".jsonl",
-		"maps/a.parts/b.jsonl", s.store + "/maps/a.parts/b.jsonl", s.store + "/maps/a.parts"} {
-		_, err := s.run(gpumux.MapInput{Task: "double", Items: items(1, 2), Ladder: []string{"cpu"}, Output: output})
-		var refused *temporal.ApplicationError
-		require.ErrorAs(t, err, &refused, output)
-		require.Equal(t, string(gpumux.FaultBadInput), refused.Type())
-	}
-	sum, err := s.run(gpumux.MapInput{Task: "double", Items: items(1, 2), Ladder: []string{"cpu"}, Output: "maps/a.jsonl"})
-	require.NoError(t, err)
-	require.EqualValues(t, 2, sum.Succeeded)
+	require.Contains(t, message, "upgrade the workers of the queue gpumux")
 }

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -43,7 +42,8 @@ async def window(x):
 
 @gpumux.concurrent(max=64)
 async def all_60(x):
-    return await among(x, 60)
+    await among(x, 60)
+    if running == 0: full.clear() # for the next map
 
 @gpumux.batch(max=64)
 def batch(xs):
@@ -80,22 +80,41 @@ async def hangs(x):
     return x
 `
 
-// concurrent is a site whose worker has one slot and a function of concurrentPy.
-func concurrent(t *testing.T, function string) *site {
-	t.Helper()
+// TestConcurrent_ItemsOfASlot has maps whose items run at the same time in one slot, one
+// after the other.
+func TestConcurrent_ItemsOfASlot(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "concurrent_.py"), []byte(concurrentPy), 0o644))
 	c := s.config("cpu", 1)
-	require.NoError(t, os.MkdirAll(filepath.Join(s.dir, "markers"), 0o755))
-	c.Tasks[function] = config.Task{Python: "concurrent_.py:" + function, Env: map[string]string{
-		"CALLS": s.calls, "MARKERS": filepath.Join(s.dir, "markers"),
-	}}
+	for _, function := range []string{"window", "all_60", "batch", "gate", "culprit", "engine", "hangs"} {
+		c.Tasks[function] = config.Task{Python: "concurrent_.py:" + function, Env: map[string]string{
+			"CALLS": s.calls, "MARKERS": filepath.Join(s.dir, "markers"),
+		}}
+	}
 	s.serve(c)
-	return s
+	for name, test := range map[string]func(*site){
+		"Overlap": overlap, "TheWindowIsFullOverChunks": fullWindow, "MicroBatchesAreFullFromTheFirst": fullBatches, "MapsShareASlot": sharedSlot,
+		"TheCulpritIsFound": culprit, "ADeathCostsOneRetry": death, "ATimeoutIsOneItems": hang,
+	} {
+		t.Run(name, func(t *testing.T) {
+			of := *s
+			of.t = t
+			of.forget()
+			test(&of)
+		})
+	}
 }
 
-// succeeded are those of n items that have a value, with whether it is their own number.
+// over runs a map of n items of a task on the only slot.
+func (s *site) over(task string, n int64, chunk int) gpumux.Summary {
+	s.t.Helper()
+	sum, err := s.run(gpumux.MapInput{Task: task, Range: &gpumux.Range{End: n}, Ladder: []string{"cpu"}, Chunk: chunk})
+	require.NoError(s.t, err)
+	return sum
+}
+
+// succeeded counts the items that have their own number as value.
 func (s *site) succeeded(sum gpumux.Summary) (n int) {
 	s.t.Helper()
 	for i, r := range s.results(sum) {
@@ -108,95 +127,107 @@ func (s *site) succeeded(sum gpumux.Summary) (n int) {
 }
 
 // Eight items wait for each other, so the map ends only if eight run at the same time.
-func TestConcurrent_ItemsOverlap(t *testing.T) {
-	s := concurrent(t, "window")
-	sum, err := s.run(gpumux.MapInput{Task: "window", Range: &gpumux.Range{End: 100}, Ladder: []string{"cpu"}, Chunk: 100})
-	require.NoError(t, err)
-	require.Zero(t, sum.Failed)
+func overlap(s *site) {
+	sum := s.over("window", 100, 100)
+	require.Zero(s.t, sum.Failed)
 	for i, r := range s.results(sum) {
-		require.Equal(t, "8", string(r.Value), "item %d: the most at the same time", i)
+		require.Equal(s.t, "8", string(r.Value), "item %d: the most at the same time", i)
 	}
 	s.calledOnce(100)
 }
 
 // All 60 items wait for each other, so the map ends only if nobody has to wait for the
 // end of a chunk, whatever their size.
-func TestConcurrent_TheWindowIsFullOverChunks(t *testing.T) {
-	for name, in := range map[string]gpumux.MapInput{
-		"of gpumux's own size": {}, "of 7": {Chunk: 7}, "of 1": {Chunk: 1}, "of 7, inline": {Chunk: 7, Window: 9},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := concurrent(t, "all_60")
-			in.Task, in.Range, in.Ladder = "all_60", &gpumux.Range{End: 60}, []string{"cpu"}
-			sum, err := s.run(in)
-			require.NoError(t, err)
-			require.Zero(t, sum.Failed)
-			s.calledOnce(60)
-		})
+func fullWindow(s *site) {
+	for _, chunk := range []int{0, 7} {
+		s.forget()
+		require.Zero(s.t, s.over("all_60", 60, chunk).Failed)
+		s.calledOnce(60)
 	}
-}
-
-// all60 is somebody's own workflow, which has no store.
-func all60(ctx workflow.Context) ([]int, error) {
+	own := worker.New(s.client, "service", worker.Options{})
+	own.RegisterWorkflowWithOptions(func(ctx workflow.Context, items []int) error { // which has no store
+		mapped, err := workflows.Map[int, int](ctx, gpumux.MapInput{Task: "all_60", Ladder: []string{"cpu"}}, items)
+		if err == nil {
+			_, err = mapped.Values()
+		}
+		return err
+	}, workflow.RegisterOptions{Name: "all60"})
+	require.NoError(s.t, own.Start())
+	defer own.Stop()
+	s.forget()
 	items := make([]int, 60)
 	for i := range items {
 		items[i] = i
 	}
-	mapped, err := workflows.Map[int, int](ctx, gpumux.MapInput{Task: "all_60", Ladder: []string{"cpu"}}, items)
-	if err != nil {
-		return nil, err
-	}
-	return mapped.Values()
-}
-
-func TestConcurrent_TheWindowIsFullInAnyWorkflow(t *testing.T) {
-	s := concurrent(t, "all_60")
-	w := worker.New(s.client, "service", worker.Options{})
-	w.RegisterWorkflowWithOptions(all60, workflow.RegisterOptions{Name: "all60"})
-	require.NoError(t, w.Start())
-	defer w.Stop()
-	run, err := s.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "all60", TaskQueue: "service"}, "all60")
-	require.NoError(t, err)
-	require.NoError(t, run.Get(t.Context(), nil))
+	run, err := s.client.ExecuteWorkflow(s.t.Context(), client.StartWorkflowOptions{ID: "all60", TaskQueue: "service"}, "all60", items)
+	require.NoError(s.t, err)
+	require.NoError(s.t, run.Get(s.t.Context(), nil))
 	s.calledOnce(60)
 }
 
 // No micro-batch is smaller than it may be, from the first on.
-func TestConcurrent_MicroBatchesAreFullFromTheFirst(t *testing.T) {
-	s := concurrent(t, "batch")
-	sum, err := s.run(gpumux.MapInput{Task: "batch", Range: &gpumux.Range{End: 640}, Ladder: []string{"cpu"}})
-	require.NoError(t, err)
-	for i, r := range s.results(sum) {
-		require.Equal(t, "64", string(r.Value), "item %d", i)
+func fullBatches(s *site) {
+	for i, r := range s.results(s.over("batch", 640, 0)) {
+		require.Equal(s.t, "64", string(r.Value), "item %d", i)
 	}
 }
 
 // Maps of the same task share a slot whose process has room. One of another task waits
 // until they have left it, and is not passed over for ever.
-func TestConcurrent_MapsShareASlot(t *testing.T) {
-	s := concurrent(t, "gate")
-	input := func(id string, from, to int64) client.WorkflowRun {
-		run, err := s.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: gpumux.Queue}, gpumux.MapWorkflow,
-			gpumux.MapInput{Task: "gate", Range: &gpumux.Range{Start: from, End: to}, Ladder: []string{"cpu"}})
-		require.NoError(t, err)
+func sharedSlot(s *site) {
+	begin := func(id, task string, from, to int64) client.WorkflowRun {
+		run, err := s.client.ExecuteWorkflow(s.t.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: gpumux.Queue}, gpumux.MapWorkflow,
+			gpumux.MapInput{Task: task, Range: &gpumux.Range{Start: from, End: to}, Ladder: []string{"cpu"}})
+		require.NoError(s.t, err)
 		return run
 	}
-	waiting := input("waiting", 100, 103)
-	require.NoError(t, input("quick", 0, 4).Get(t.Context(), nil), "beside the one that waits")
-	other, err := s.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: "other", TaskQueue: gpumux.Queue}, gpumux.MapWorkflow,
-		gpumux.MapInput{Task: "double", Range: &gpumux.Range{End: 3}, Ladder: []string{"cpu"}})
-	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-	defer cancel()
-	require.Error(t, other.Get(ctx, nil))
-	late := input("late", 4, 8)
-	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "markers", "open"), nil, 0o644))
+	waiting := begin("waiting", "gate", 100, 103)
+	require.NoError(s.t, begin("quick", "gate", 0, 4).Get(s.t.Context(), nil), "beside the one that waits")
+	other := begin("other", "double", 0, 3)
+	rig.Wait(s.t, func() bool { return s.progress(other).InFlight > 0 }, time.Minute, 10*time.Millisecond)
+	late := begin("late", "gate", 4, 8)
+	require.Zero(s.t, s.progress(other).Succeeded)
+	require.NoError(s.t, os.WriteFile(filepath.Join(s.dir, "markers", "open"), nil, 0o644))
 	for _, run := range []client.WorkflowRun{waiting, other, late} {
-		require.NoError(t, run.Get(t.Context(), nil))
+		require.NoError(s.t, run.Get(s.t.Context(), nil))
 	}
+	s.calledOnce(11)
+}
+
+// An item that ends its process is found among those under way, and no other fails.
+func culprit(s *site) {
+	sum := s.over("culprit", 200, 100)
+	require.Equal(s.t, map[gpumux.FaultKind]int64{gpumux.FaultCrash: 1}, sum.Faults)
+	require.Equal(s.t, 199, s.succeeded(sum))
+	f := s.results(sum)[61].Fault
+	require.NotNil(s.t, f)
+	require.True(s.t, f.Alone)
+	deaths, err := os.ReadFile(filepath.Join(s.dir, "markers", "deaths"))
+	require.NoError(s.t, err)
+	require.LessOrEqual(s.t, len(deaths), 2+4+3, "twice among 16, by halves, after others, and alone twice")
+}
+
+// A process that dies of itself costs the items under way one retry each.
+func death(s *site) {
+	sum := s.over("engine", 100, 100)
+	require.Zero(s.t, sum.Failed)
+	require.Equal(s.t, 100, s.succeeded(sum))
+	twice := 0
 	for item, times := range s.seen() {
-		require.Equal(t, 1, times, "item %s", item)
+		require.LessOrEqual(s.t, times, 2, "item %s", item)
+		twice += times - 1
 	}
+	require.Less(s.t, twice, 16, "those that had begun and were not answered")
+}
+
+// A hang is one item's: the others run again and succeed.
+func hang(s *site) {
+	sum, err := s.run(gpumux.MapInput{Task: "hangs", Range: &gpumux.Range{End: 40}, Ladder: []string{"cpu"}, Chunk: 40,
+		Timeout: gpumux.Duration(2 * time.Second)})
+	require.NoError(s.t, err)
+	require.Equal(s.t, map[gpumux.FaultKind]int64{gpumux.FaultTimeout: 1}, sum.Faults)
+	require.Equal(s.t, 39, s.succeeded(sum))
+	require.Equal(s.t, gpumux.FaultTimeout, s.results(sum)[5].Fault.Kind)
 }
 
 // The first item waits, and the results of all others are stored. A kill repeats that
@@ -223,45 +254,4 @@ async def first(x):
 	for item, times := range s.calls() {
 		require.Equal(t, 1, times, "item %s", item)
 	}
-}
-
-// An item that ends its process is found among those under way, and no other fails.
-func TestConcurrent_TheCulpritIsFound(t *testing.T) {
-	s := concurrent(t, "culprit")
-	sum, err := s.run(gpumux.MapInput{Task: "culprit", Range: &gpumux.Range{End: 200}, Ladder: []string{"cpu"}, Chunk: 100})
-	require.NoError(t, err)
-	require.Equal(t, map[gpumux.FaultKind]int64{gpumux.FaultCrash: 1}, sum.Faults)
-	require.Equal(t, 199, s.succeeded(sum))
-	f := s.results(sum)[61].Fault
-	require.NotNil(t, f)
-	require.True(t, f.Alone)
-	deaths, err := os.ReadFile(filepath.Join(s.dir, "markers", "deaths"))
-	require.NoError(t, err)
-	require.LessOrEqual(t, len(deaths), 2+4+3, "twice among 16, by halves, after others, and alone twice")
-}
-
-// A process that dies of itself costs the items under way one retry each.
-func TestConcurrent_ADeathCostsOneRetry(t *testing.T) {
-	s := concurrent(t, "engine")
-	sum, err := s.run(gpumux.MapInput{Task: "engine", Range: &gpumux.Range{End: 100}, Ladder: []string{"cpu"}, Chunk: 100})
-	require.NoError(t, err)
-	require.Zero(t, sum.Failed)
-	require.Equal(t, 100, s.succeeded(sum))
-	twice := 0
-	for item, times := range s.seen() {
-		require.LessOrEqual(t, times, 2, "item %s", item)
-		twice += times - 1
-	}
-	require.Less(t, twice, 16, "those that had begun and were not answered")
-}
-
-// A hang is one item's: the others run again and succeed.
-func TestConcurrent_ATimeoutIsOneItems(t *testing.T) {
-	s := concurrent(t, "hangs")
-	sum, err := s.run(gpumux.MapInput{Task: "hangs", Range: &gpumux.Range{End: 40}, Ladder: []string{"cpu"}, Chunk: 40,
-		Timeout: gpumux.Duration(2 * time.Second)})
-	require.NoError(t, err)
-	require.Equal(t, map[gpumux.FaultKind]int64{gpumux.FaultTimeout: 1}, sum.Faults)
-	require.Equal(t, 39, s.succeeded(sum))
-	require.Equal(t, gpumux.FaultTimeout, s.results(sum)[5].Fault.Kind)
 }

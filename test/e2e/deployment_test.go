@@ -110,7 +110,7 @@ def gated(x):
 `, gate))
 		near(t, at.dir, value)
 		at.write("worker.yaml", fmt.Sprintf("temporal: {address: %q, namespace: %q, deployment: gpus, build: %s}\nstore: %q\n"+
-			"pools: [{name: cpu, devices: cpu, slots: 2}]\ntasks: {\"*\": {python_dir: .}}\n", devservertest.Run(t).Address(), s.namespace, build, s.store))
+			"pools: [{name: cpu, devices: cpu, slots: 6}]\ntasks: {\"*\": {python_dir: .}}\n", devservertest.Run(t).Address(), s.namespace, build, s.store))
 		at.begin("worker", "-f", "worker.yaml")
 		s.current(build)
 		return edition.Code{Dir: at.dir, Target: "edited.py:gated"}.Edition()

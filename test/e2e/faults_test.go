@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -16,179 +15,19 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/test/rig"
 	"github.com/gpumux/gpumux/internal/test/storetest"
 	"github.com/gpumux/gpumux/store"
-	"github.com/gpumux/gpumux/workers/config"
 )
 
 const faultsPy = `
-import os, signal, subprocess, time
-import gpumux
+import os, time
 
-def family(x):
-    # one child in the group, one that left it; both ignore TERM, as does the task
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    hang = "trap '' TERM; while :; do sleep 1; done"
-    near = subprocess.Popen(["sh", "-c", hang])
-    far = subprocess.Popen(["sh", "-c", hang], start_new_session=True)
-    with open(os.environ["CALLS"], "a") as f: f.write(f"{os.getpid()} {near.pid} {far.pid}\n")
-    time.sleep(600)
-def raises(x):
-    # succeeds at the x-th try
-    marker = os.path.join(os.environ["MARKERS"], f"{os.environ['MODE']}{x}")
-    with open(marker, "a") as f: f.write("x")
-    tries = os.path.getsize(marker)
-    if tries < x: raise ValueError(f"try {tries} of {x}")
-    return tries
-@gpumux.batch(max=32)
-def batch(xs):
-    if 61 in xs:
-        with open(os.path.join(os.environ["MARKERS"], "deaths"), "a") as f: f.write("x")
-        os.abort()
-    with open(os.environ["CALLS"], "a") as f: f.writelines(f"{x}\n" for x in xs)
-    return xs
 def step(i):
     time.sleep(0.02)
     with open(os.environ["CALLS"], "a") as f: f.write(f"{i} {os.getpid()}\n")
     return i
 `
-
-// faultTask adds a function of faultsPy to the tasks of a worker.
-func (s *site) faultTask(c config.Config, function string, env ...string) config.Config {
-	s.t.Helper()
-	require.NoError(s.t, os.WriteFile(filepath.Join(s.dir, "faulty.py"), []byte(faultsPy), 0o644))
-	task := config.Task{Python: "faulty.py:" + function, Env: map[string]string{
-		"CALLS": s.calls, "MARKERS": filepath.Join(s.dir, "markers"),
-	}}
-	for i := 0; i < len(env); i += 2 {
-		task.Env[env[i]] = env[i+1]
-	}
-	c.Tasks[function] = task
-	return c
-}
-
-// dying is a source of n items of which one in a hundred ends its process once and one in
-// a thousand always.
-func dying(n int) (lines string, always []int) {
-	var b strings.Builder
-	for i := range n {
-		how := "never"
-		switch {
-		case i%1000 == 777:
-			how = "always"
-			always = append(always, i)
-		case i%100 == 50:
-			how = "once"
-		}
-		fmt.Fprintf(&b, "{\"i\":%d,\"die\":%q}\n", i, how)
-	}
-	return b.String(), always
-}
-
-func TestFaults_OneInAHundredDiesOnceAndOneInAThousandAlways(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	s.worker("cpu", 2)
-	lines, always := dying(2000)
-	sum, err := s.run(gpumux.MapInput{Task: "die", Source: s.source(lines), Ladder: []string{"cpu"}, Output: "maps/f/results.jsonl"})
-	require.NoError(t, err)
-	require.EqualValues(t, 2000, sum.Items)
-	require.EqualValues(t, 1998, sum.Succeeded)
-	require.EqualValues(t, 2, sum.Failed)
-	require.Equal(t, map[gpumux.FaultKind]int64{gpumux.FaultCrash: 2}, sum.Faults)
-	var failed []int
-	for i, r := range s.results(sum) {
-		if r.Fault != nil {
-			failed = append(failed, i)
-			require.Equal(t, gpumux.FaultCrash, r.Fault.Kind)
-			require.Equal(t, "signal SIGKILL", r.Fault.Exit)
-			require.True(t, r.Fault.Alone)
-			deaths, err := os.ReadFile(filepath.Join(s.dir, "markers", strconv.Itoa(i)))
-			require.NoError(t, err)
-			require.Equal(t, len(deaths), r.Fault.Attempts, "each try killed its process")
-			require.LessOrEqual(t, r.Fault.Attempts, 3, "given up after two deaths alone")
-			continue
-		}
-		require.Equal(t, strconv.Itoa(i), string(r.Value))
-	}
-	require.Equal(t, always, failed)
-	s.calledOnce(1998)
-}
-
-func TestFaults_ExceptionsAreTriedAgain(t *testing.T) {
-	t.Parallel()
-	for _, mode := range []gpumux.Mode{gpumux.ModePersistent, gpumux.ModeFresh} {
-		t.Run(string(mode), func(t *testing.T) {
-			t.Parallel()
-			s := newSite(t)
-			s.serve(s.faultTask(s.config("cpu", 2), "raises", "MODE", string(mode)))
-			sum, err := s.run(gpumux.MapInput{Task: "raises", Range: &gpumux.Range{Start: 1, End: 7}, Ladder: []string{"cpu"}, Attempts: 4, Mode: mode})
-			require.NoError(t, err)
-			require.Equal(t, map[gpumux.FaultKind]int64{gpumux.FaultTaskError: 2}, sum.Faults)
-			for i, r := range s.results(sum) {
-				if i < 4 {
-					require.Equal(t, strconv.Itoa(i+1), string(r.Value))
-					continue
-				}
-				require.Equal(t, 4, r.Fault.Attempts)
-				require.Equal(t, fmt.Sprintf("try 4 of %d", i+1), r.Fault.Message)
-			}
-		})
-	}
-}
-
-func TestFaults_CancelAndTimeoutReachGrandchildren(t *testing.T) {
-	t.Parallel()
-	for _, how := range []string{"cancel", "timeout"} {
-		t.Run(how, func(t *testing.T) {
-			t.Parallel()
-			s := newSite(t)
-			s.serve(s.faultTask(s.config("cpu", 1), "family"))
-			in := gpumux.MapInput{Task: "family", Items: items(1), Ladder: []string{"cpu"}}
-			if how == "timeout" {
-				in.Timeout = gpumux.Duration(2 * time.Second)
-			}
-			run := s.start(in)
-			if how == "cancel" {
-				rig.Wait(t, func() bool { return len(s.pids()) == 3 }, time.Minute, 5*time.Millisecond)
-				for _, pid := range s.pids() {
-					require.NoError(t, syscall.Kill(pid, 0))
-				}
-				require.NoError(t, s.client.CancelWorkflow(t.Context(), run.GetID(), ""))
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			var sum gpumux.Summary
-			err := run.Get(ctx, &sum)
-			if how == "cancel" {
-				require.ErrorContains(t, err, "canceled")
-				require.Len(t, s.pids(), 3)
-			} else {
-				require.NoError(t, err)
-				require.Equal(t, map[gpumux.FaultKind]int64{gpumux.FaultTimeout: 1}, sum.Faults)
-				require.Len(t, s.pids(), 6, "tried twice, alone each time")
-			}
-			for _, pid := range s.pids() {
-				require.ErrorIs(t, syscall.Kill(pid, 0), syscall.ESRCH, "process %d lives", pid)
-			}
-		})
-	}
-}
-
-// pids are the processes that the task family noted.
-func (s *site) pids() []int {
-	data, err := os.ReadFile(s.calls)
-	require.NoError(s.t, err)
-	var pids []int
-	for _, field := range strings.Fields(string(data)) {
-		pid, err := strconv.Atoi(field)
-		require.NoError(s.t, err)
-		pids = append(pids, pid)
-	}
-	return pids
-}
 
 // host is a shell with a Temporal server and workers as processes of their own, for tests
 // that kill them.
@@ -353,23 +192,4 @@ func TestFaults_AKilledServerGoesOn(t *testing.T) {
 		require.Equal(t, 1, times, "item %s", item)
 	}
 	require.Len(t, pids, 2, "the task processes lived on")
-}
-
-// An item that ends its process takes the rest of its micro-batch with it. It is found in
-// halves, not by running each alone.
-func TestFaults_ACulpritInAMicroBatchIsFound(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	s.serve(s.faultTask(s.config("cpu", 1), "batch"))
-	sum, err := s.run(gpumux.MapInput{Task: "batch", Range: &gpumux.Range{End: 200}, Ladder: []string{"cpu"}, Chunk: 100})
-	require.NoError(t, err)
-	require.Equal(t, map[gpumux.FaultKind]int64{gpumux.FaultCrash: 1}, sum.Faults)
-	require.EqualValues(t, 199, sum.Succeeded)
-	f := s.results(sum)[61].Fault
-	require.NotNil(t, f)
-	require.True(t, f.Alone)
-	deaths, err := os.ReadFile(filepath.Join(s.dir, "markers", "deaths"))
-	require.NoError(t, err)
-	require.LessOrEqual(t, len(deaths), 1+5+2, "once in a batch of 32, by halves, and alone twice")
-	s.calledOnce(199)
 }

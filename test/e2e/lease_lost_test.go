@@ -17,10 +17,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/test/rig"
-	"github.com/gpumux/gpumux/test/devservertest"
-	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workflows"
 )
 
@@ -30,9 +27,8 @@ func newLeaseHost(t *testing.T, slots int) *host {
 	t.Helper()
 	h := newHost(t)
 	h.write("model.py", modelPy)
-	h.write("sleeps", "")
 	tasks := ""
-	for _, name := range []string{"load", "infer", "pid", "sleep", "gate"} {
+	for _, name := range []string{"load", "infer", "gate"} {
 		tasks += fmt.Sprintf("  %s: {python: \"model.py:%s\"}\n", name, name)
 	}
 	h.write("worker.yaml", fmt.Sprintf("store: file://%s\npools: [{name: cpu, devices: cpu, slots: %d}]\ntasks:\n%s", h.path("store"), slots, tasks))
@@ -112,119 +108,7 @@ func TestLease_AKilledWorker(t *testing.T) {
 }
 
 // A hundred leases on four slots all come to their end, two at a time, and a map beside
-// them has the other two slots. Leases that hold all that leases may have, and others
-// that wait for it, leave a map the rest of the slots.
-func TestLease_LongOnesBesideAMap(t *testing.T) {
-	l := newLeases(t)
-	w := l.offer("cpu", 2)
-	l.register("long", func(ctx workflow.Context, gate string) (path string, err error) {
-		err = workflows.WithSlot(ctx, workflows.LeaseOptions{Ladder: []string{"cpu"}}, func(ctx workflow.Context, s *workflows.Slot) error {
-			path, err = workflows.Call[string](ctx, s, "model:gate", gate)
-			return err
-		})
-		return path, err
-	})
-	l.begin()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	gate := filepath.Join(l.dir, "gate")
-	var runs []client.WorkflowRun
-	for i := range 6 {
-		runs = append(runs, l.execute(fmt.Sprint("long-", i), "long", gate))
-	}
-	rig.Wait(t, func() bool { return w.Describe().Pools[0].Leased == 1 }, time.Minute, 10*time.Millisecond)
-	var sum gpumux.Summary
-	require.NoError(t, l.start(gpumux.MapInput{Task: "model:pid", Range: &gpumux.Range{End: 500}, Ladder: []string{"cpu"}, Chunk: 5}).Get(ctx, &sum))
-	require.EqualValues(t, 500, sum.Succeeded)
-	require.Equal(t, 1, w.Describe().Pools[0].Leased)
-	require.NoError(t, os.WriteFile(gate, nil, 0o600))
-	for _, run := range runs {
-		require.NoError(t, run.Get(ctx, nil))
-	}
-}
-
-// A version of a deployment remembers its queues for ever. Those of leases are none of
-// them.
-func TestLease_OfAWorkerInADeployment(t *testing.T) {
-	l := newLeases(t)
-	c := onCPU(cpuPool{Pool: "cpu", Slots: 2, TasksDir: l.dir, Dir: l.dir, Store: l.store})
-	c.Temporal.Deployment, c.Temporal.Build = "gpus", "v7"
-	l.serve(c)
-	deployment := l.client.WorkerDeploymentClient().GetHandle("gpus")
-	rig.Wait(t, func() bool {
-		_, err := deployment.SetCurrentVersion(t.Context(), client.WorkerDeploymentSetCurrentVersionOptions{BuildID: "v7"})
-		return err == nil
-	}, time.Minute, 100*time.Millisecond)
-	l.register("products", products)
-	l.begin()
-	require.NoError(t, l.execute("products", "products", 3).Get(t.Context(), nil))
-	version, err := deployment.DescribeVersion(t.Context(), client.WorkerDeploymentDescribeVersionOptions{BuildID: "v7"})
-	require.NoError(t, err)
-	var queues []string
-	for _, each := range version.Info.TaskQueuesInfos {
-		queues = append(queues, each.Name)
-	}
-	require.Contains(t, queues, "gpumux.cpu.lease", "on which leases ask for a slot")
-	require.NotRegexp(t, `gpumux\.lease\.`, strings.Join(queues, " "), "which a lease serves alone")
-}
-
-// What could not move to a lease that is over does not stay in the store.
-func TestLease_AMoveToALeaseThatIsOver(t *testing.T) {
-	l := newLeases(t)
-	l.offer("cpu", 4)
-	l.register("moves", func(ctx workflow.Context, gate string) (said []string, err error) {
-		o := workflows.LeaseOptions{Ladder: []string{"cpu"}}
-		err = workflows.WithSlot(ctx, o, func(ctx workflow.Context, from *workflows.Slot) error {
-			model, err := workflows.Call[gpumux.Resident](ctx, from, "model:load", 3)
-			if err != nil {
-				return err
-			}
-			o.TTL = time.Second
-			return workflows.WithSlot(ctx, o, func(ctx workflow.Context, to *workflows.Slot) error {
-				_, late := workflows.Call[string](ctx, to, "model:gate", gate)
-				_, lost := workflows.Move(ctx, model, from, to)
-				task, _ := workflows.Call[string](ctx, from, "model:task", nil)
-				said = append(said, fmt.Sprint(late), fmt.Sprint(lost), task)
-				return nil
-			})
-		})
-		return said, err
-	})
-	l.begin()
-	var said []string
-	require.NoError(t, l.execute("moves", "moves", filepath.Join(l.dir, "never")).Get(t.Context(), &said))
-	require.Contains(t, said[0], "the time to live of the lease, 1s, is over")
-	require.Contains(t, said[1], "the time to live of the lease, 1s, is over")
-	require.Equal(t, "model:task", said[2], "a call knows its own task, not the first one of the process")
-	left, err := filepath.Glob(filepath.Join(l.dir, "store", "leases", "*"))
-	require.NoError(t, err)
-	require.Empty(t, left)
-}
-
-// A service without the workers' keys learns that this is the reason.
-func TestLease_AServiceWithoutTheKeys(t *testing.T) {
-	l := newLeases(t)
-	keys := filepath.Join(l.dir, "main.key")
-	require.NoError(t, os.WriteFile(keys, []byte(strings.Repeat("0f", 32)), 0o600))
-	secret, err := codec.Load(keys)
-	require.NoError(t, err)
-	c := onCPU(cpuPool{Pool: "cpu", Slots: 2, TasksDir: l.dir, Dir: l.dir, Store: l.store})
-	c.Codec.Keys = keys
-	o := client.Options{HostPort: devservertest.Run(t).Address(), Namespace: l.namespace}
-	codec.Apply(&o, secret)
-	theirs, err := client.Dial(o)
-	require.NoError(t, err)
-	t.Cleanup(theirs.Close)
-	w, err := workers.New(c, workers.Options{Client: theirs, Codec: secret, StopTimeout: time.Second, Grace: time.Second})
-	require.NoError(t, err)
-	serve(t, w)
-	l.register("products", products)
-	l.begin()
-	err = l.execute("products", "products", 3).Get(t.Context(), nil)
-	require.ErrorContains(t, err, "the worker's answer cannot be read: ")
-	require.ErrorContains(t, err, "keys of the gpumux workers")
-}
-
+// them has the other two slots.
 func TestLong_LeaseAHundredBesideAMap(t *testing.T) {
 	l := newLeases(t)
 	w := l.offer("cpu", 4)

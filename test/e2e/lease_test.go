@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/test/rig"
 	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workflows"
 )
@@ -25,11 +27,14 @@ import gpumux, os, signal, time
 class Weights:
     shape, dtype, nbytes = (1000,), "float32", 4000
     def __init__(self, seed): self.seed = seed
+def refuse(): raise ValueError("not here")
+class Stubborn:
+    def __reduce__(self): return refuse, ()
 
 def load(seed): return gpumux.keep(Weights(seed), "weights")
+def stubborn(item): return gpumux.keep(Stubborn(), "stubborn")
 def infer(item): return {"value": item["model"].seed * item["x"], "pid": os.getpid()}
 def pid(item): return os.getpid()
-def task(item): return gpumux.slot().task
 def gate(path):
     while not os.path.exists(path): time.sleep(0.01)
     return path
@@ -56,15 +61,17 @@ func newLeases(t *testing.T) *leases {
 	t.Parallel()
 	s := newSite(t)
 	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "model.py"), []byte(modelPy), 0o644))
-	l := &leases{site: s, service: worker.New(s.client, "service", worker.Options{})}
-	return l
+	return &leases{s, worker.New(s.client, "service", worker.Options{})}
 }
 
 // offer starts a worker with slots that serves the functions of model.py.
 func (l *leases) offer(pool string, slots int) *workers.Worker {
-	return l.serve(onCPU(cpuPool{
-		Pool: pool, Slots: slots, TasksDir: l.dir, Dir: l.dir, Store: l.store,
-	}))
+	l.t.Helper()
+	w, err := workers.New(onCPU(cpuPool{Pool: pool, Slots: slots, TasksDir: l.dir, Dir: l.dir, Store: l.store}),
+		workers.Options{Client: l.client, Dedicated: true, StopTimeout: 20 * time.Second, Grace: time.Second})
+	require.NoError(l.t, err)
+	serve(l.t, w)
+	return w
 }
 
 // register makes f a workflow of the service.
@@ -82,6 +89,19 @@ func (l *leases) execute(id, name string, args ...any) client.WorkflowRun {
 	run, err := l.client.ExecuteWorkflow(l.t.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: "service"}, name, args...)
 	require.NoError(l.t, err)
 	return run
+}
+
+// sleeps counts the calls of sleep that have begun.
+func (l *leases) sleeps() int {
+	text, _ := os.ReadFile(filepath.Join(l.dir, "sleeps"))
+	return len(text)
+}
+
+// moved is empty: what moves between slots does not stay in the store.
+func (l *leases) moved() []string {
+	left, err := filepath.Glob(filepath.Join(l.dir, "store", "leases", "*"))
+	require.NoError(l.t, err)
+	return left
 }
 
 type inferred struct {
@@ -150,158 +170,218 @@ func mortal(ctx workflow.Context, rebuild bool) (kinds []string, err error) {
 	return kinds, err
 }
 
-// Calls of a lease share a process and what it keeps, in the order in which they were
-// made, waited for or not.
-func TestLease_CallsInOrderOnOneSlot(t *testing.T) {
+// long has a call that outlasts the lease, and one behind it.
+func long(ctx workflow.Context) (string, error) {
+	o := workflows.LeaseOptions{Ladder: []string{"one"}, TTL: 2 * time.Second, Rebuild: func(workflow.Context, *workflows.Slot) error {
+		return errors.New("a lease whose time is over is not built anew")
+	}}
+	err := workflows.WithSlot(ctx, o, func(ctx workflow.Context, s *workflows.Slot) error {
+		_, err := workflows.Call[any](ctx, s, "model:sleep", 600)
+		_, again := workflows.Call[any](ctx, s, "model:pid", 1)
+		return errors.Join(err, again)
+	})
+	return fmt.Sprint(err), nil
+}
+
+// moves moves a value between two slots, and tries to use it where it is not and to move
+// one that cannot be made again.
+func moves(ctx workflow.Context) (said []string, err error) {
+	o := workflows.LeaseOptions{Ladder: []string{"cpu"}}
+	err = workflows.WithSlot(ctx, o, func(ctx workflow.Context, a *workflows.Slot) error {
+		return workflows.WithSlot(ctx, o, func(ctx workflow.Context, b *workflows.Slot) error {
+			model, err := workflows.Call[gpumux.Resident](ctx, a, "model:load", 7)
+			if err != nil {
+				return err
+			}
+			if _, err = workflows.Call[int](ctx, b, "model:pid", 1); err != nil {
+				return err
+			}
+			_, elsewhere := workflows.Call[inferred](ctx, b, "model:infer", map[string]any{"model": model, "x": 2})
+			moved, err := workflows.Move(ctx, model, a, b)
+			if err != nil {
+				return err
+			}
+			there, err := workflows.Call[inferred](ctx, b, "model:infer", map[string]any{"model": moved, "x": 2})
+			if err != nil {
+				return err
+			}
+			here, err := workflows.Call[inferred](ctx, a, "model:infer", map[string]any{"model": model, "x": 2})
+			if err == nil && (there.Value != 14 || here.Value != 14 || here.PID == there.PID) {
+				err = fmt.Errorf("%v there, %v here", there, here)
+			}
+			if err != nil {
+				return err
+			}
+			stubborn, err := workflows.Call[gpumux.Resident](ctx, a, "model:stubborn", 1)
+			if err != nil {
+				return err
+			}
+			_, failed := workflows.Move(ctx, stubborn, a, b)
+			said = []string{fmt.Sprint(elsewhere), fmt.Sprint(failed)}
+			return nil
+		})
+	})
+	return said, err
+}
+
+// many has more leases that nobody serves than the server takes activities under way,
+// beside a lease and a map.
+func many(ctx workflow.Context) error {
+	within, cancel := workflow.WithCancel(ctx)
+	all, served := workflow.NewWaitGroup(ctx), error(nil)
+	for range 700 {
+		all.Add(1)
+		workflow.Go(within, func(ctx workflow.Context) {
+			defer all.Done()
+			o := workflows.LeaseOptions{Ladder: []string{"nobody"}, Patience: time.Hour}
+			if err := workflows.WithSlot(ctx, o, func(workflow.Context, *workflows.Slot) error { return nil }); !temporal.IsCanceledError(err) {
+				served = fmt.Errorf("a lease that nobody serves: %w", err)
+			}
+		})
+	}
+	if err := workflow.Sleep(ctx, time.Millisecond); err != nil { // they ask
+		return err
+	}
+	err := workflows.WithSlot(ctx, workflows.LeaseOptions{Ladder: []string{"cpu"}}, func(ctx workflow.Context, s *workflows.Slot) error {
+		if _, err := workflows.Call[int](ctx, s, "model:pid", nil); err != nil {
+			return err
+		}
+		_, err := workflows.Map[int, int](ctx, gpumux.MapInput{Task: "model:pid", Ladder: []string{"cpu"}}, []int{0, 1, 2})
+		return err
+	})
+	cancel()
+	all.Wait(ctx)
+	return errors.Join(err, served)
+}
+
+// hold calls sleep on a slot of a pool, and then pid.
+func hold(ctx workflow.Context, ladder []string, seconds int) (said []string, err error) {
+	o := workflows.LeaseOptions{Ladder: ladder, Patience: 4 * time.Second}
+	err = workflows.WithSlot(ctx, o, func(ctx workflow.Context, s *workflows.Slot) error {
+		_, first := workflows.Call[any](ctx, s, "model:sleep", seconds)
+		_, second := workflows.Call[any](ctx, s, "model:pid", 1)
+		said = []string{s.Seat().Slot, fmt.Sprint(first), fmt.Sprint(second)}
+		return ctx.Err()
+	})
+	return said, err
+}
+
+// TestLease_Kinds has what a workflow does with leases, one after the other on the same
+// workers. With -record two histories become those that are replayed below.
+func TestLease_Kinds(t *testing.T) {
 	l := newLeases(t)
-	l.offer("cpu", 2)
-	l.register("products", products)
+	l.offer("cpu", 4)
+	l.offer("one", 2) // of which leases get one
+	for name, f := range map[string]any{"products": products, "dead": mortal, "long": long, "move": moves, "many": many, "hold": hold} {
+		l.register(name, f)
+	}
 	l.begin()
-	var got []inferred
-	run := l.execute("products", "products", 7)
-	require.NoError(t, run.Get(t.Context(), &got))
-	l.keep(run)
-	require.Len(t, got, 5)
-	for x, each := range got {
-		require.Equal(t, 7*x, each.Value)
-		require.Equal(t, got[0].PID, each.PID)
+	for name, test := range map[string]func(*leases){
+		"CallsInOrderOnOneSlot": callsInOrder, "ADeadProcess": deadProcess, "ItsTimeIsLimited": limitedTime, "MovesBetweenSlots": movesBetweenSlots,
+		"EndsWithItsWorkflow": endsWithWorkflow, "HundredsWaitForTheirTurn": hundreds, "NobodyOffersOne": nobodyOffers, "AWorkerThatStops": stoppingWorker,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := *l.site
+			s.t = t
+			test(&leases{&s, l.service})
+		})
 	}
 }
 
-// A pool that nobody offers leases of is passed over, and after the last one the workflow
-// learns why.
-func TestLease_NobodyOffersOne(t *testing.T) {
-	l := newLeases(t)
-	l.offer("cpu", 1) // one slot leases none
-	l.offer("big", 2)
-	l.register("where", func(ctx workflow.Context, ladder []string) (slot string, err error) {
-		o := workflows.LeaseOptions{Ladder: ladder, Patience: 5 * time.Second}
-		err = workflows.WithSlot(ctx, o, func(ctx workflow.Context, s *workflows.Slot) error {
-			slot = s.Seat().Slot
-			return nil
-		})
-		return slot, err
-	})
-	l.begin()
-	var slot string
-	require.NoError(t, l.execute("ladder", "where", []string{"cpu", "big"}).Get(t.Context(), &slot))
-	require.Contains(t, slot, "big/")
-	err := l.execute("alone", "where", []string{"cpu"}).Get(t.Context(), nil)
-	require.ErrorContains(t, err, "no worker has offered a lease of pool cpu for 5s")
-	require.Equal(t, gpumux.FaultSlotLost, workflows.FaultOf(err).Kind)
-}
-
-// A lease ends with its time to live, in the middle of a call too, and its slot is free
-// again.
-func TestLease_ItsTimeIsLimited(t *testing.T) {
-	l := newLeases(t)
-	l.offer("cpu", 2)
-	l.register("long", func(ctx workflow.Context) (string, error) {
-		o := workflows.LeaseOptions{Ladder: []string{"cpu"}, TTL: 2 * time.Second, Rebuild: func(workflow.Context, *workflows.Slot) error {
-			return errors.New("a lease whose time is over is not built anew")
-		}}
-		err := workflows.WithSlot(ctx, o, func(ctx workflow.Context, s *workflows.Slot) error {
-			_, err := workflows.Call[any](ctx, s, "model:sleep", 600)
-			_, again := workflows.Call[any](ctx, s, "model:pid", 1)
-			return errors.Join(err, again)
-		})
-		return fmt.Sprint(err), nil
-	})
-	l.begin()
-	var said string
-	require.NoError(t, l.execute("long", "long").Get(t.Context(), &said))
-	require.Contains(t, said, "the time to live of the lease, 2s, is over")
-	require.NoError(t, l.execute("long-again", "long").Get(t.Context(), &said), "the slot is free again")
+// Calls of a lease share a process and what it keeps, in the order in which they were
+// made, waited for or not.
+func callsInOrder(l *leases) {
+	var got []inferred
+	run := l.execute("products", "products", 7)
+	require.NoError(l.t, run.Get(l.t.Context(), &got))
+	l.keep(run)
+	require.Len(l.t, got, 5)
+	for x, each := range got {
+		require.Equal(l.t, 7*x, each.Value)
+		require.Equal(l.t, got[0].PID, each.PID)
+	}
 }
 
 // What a process kept goes with it: the call that killed it and the next one say so, and
 // Rebuild makes it anew.
-func TestLease_ADeadProcess(t *testing.T) {
-	l := newLeases(t)
-	l.offer("cpu", 2)
-	l.register("dead", mortal)
-	l.begin()
+func deadProcess(l *leases) {
 	var kinds []string
-	require.NoError(t, l.execute("dead", "dead", false).Get(t.Context(), &kinds))
-	require.Equal(t, []string{"crash", "slot_lost", "task_error"}, kinds)
-	require.NoError(t, os.Remove(filepath.Join(l.dir, "killed")))
+	require.NoError(l.t, l.execute("dead", "dead", false).Get(l.t.Context(), &kinds))
+	require.Equal(l.t, []string{"crash", "slot_lost", "task_error"}, kinds)
+	require.NoError(l.t, os.Remove(filepath.Join(l.dir, "killed")))
 	run := l.execute("rebuilt", "dead", true)
-	require.NoError(t, run.Get(t.Context(), &kinds))
-	require.Equal(t, []string{"crash", "7", "7"}, kinds)
+	require.NoError(l.t, run.Get(l.t.Context(), &kinds))
+	require.Equal(l.t, []string{"crash", "7", "7"}, kinds)
 	l.keep(run)
 }
 
+// A lease ends with its time to live, in the middle of a call too, and its slot is free
+// again.
+func limitedTime(l *leases) {
+	for _, id := range []string{"long", "long-again"} {
+		var said string
+		require.NoError(l.t, l.execute(id, "long").Get(l.t.Context(), &said))
+		require.Contains(l.t, said, "the time to live of the lease, 2s, is over")
+	}
+}
+
 // A value goes from one slot to another through the store, and a handle of another slot
-// is refused with both places named.
-func TestLease_MovesBetweenSlots(t *testing.T) {
-	l := newLeases(t)
-	l.offer("cpu", 4)
-	l.register("move", func(ctx workflow.Context) (said string, err error) {
-		o := workflows.LeaseOptions{Ladder: []string{"cpu"}}
-		err = workflows.WithSlot(ctx, o, func(ctx workflow.Context, a *workflows.Slot) error {
-			return workflows.WithSlot(ctx, o, func(ctx workflow.Context, b *workflows.Slot) error {
-				model, err := workflows.Call[gpumux.Resident](ctx, a, "model:load", 7)
-				if err != nil {
-					return err
-				}
-				if _, err = workflows.Call[int](ctx, b, "model:pid", 1); err != nil {
-					return err
-				}
-				_, err = workflows.Call[inferred](ctx, b, "model:infer", map[string]any{"model": model, "x": 2})
-				said = fmt.Sprint(err)
-				moved, err := workflows.Move(ctx, model, a, b)
-				if err != nil {
-					return err
-				}
-				there, err := workflows.Call[inferred](ctx, b, "model:infer", map[string]any{"model": moved, "x": 2})
-				if err != nil {
-					return err
-				}
-				here, err := workflows.Call[inferred](ctx, a, "model:infer", map[string]any{"model": model, "x": 2})
-				if err == nil && (there.Value != 14 || here.Value != 14 || here.PID == there.PID) {
-					err = fmt.Errorf("%v there, %v here", there, here)
-				}
-				return err
-			})
-		})
-		return said, err
-	})
-	l.begin()
-	var said string
-	require.NoError(t, l.execute("move", "move").Get(t.Context(), &said))
-	require.Contains(t, said, "workflows.Move")
-	left, err := filepath.Glob(filepath.Join(l.dir, "store", "leases", "*"))
-	require.NoError(t, err)
-	require.Empty(t, left, "nothing stays in the store")
+// is refused with both places named. One that cannot be made again fails its move.
+func movesBetweenSlots(l *leases) {
+	var said []string
+	require.NoError(l.t, l.execute("move", "move").Get(l.t.Context(), &said))
+	require.Contains(l.t, said[0], "workflows.Move")
+	require.Contains(l.t, said[1], "not here")
+	require.Empty(l.t, l.moved())
 }
 
 // A workflow that is cancelled, or terminated, gives its slot back.
-func TestLease_EndsWithItsWorkflow(t *testing.T) {
-	l := newLeases(t)
-	l.offer("cpu", 2)
-	l.register("hold", func(ctx workflow.Context, seconds int) error {
-		return workflows.WithSlot(ctx, workflows.LeaseOptions{Ladder: []string{"cpu"}}, func(ctx workflow.Context, s *workflows.Slot) error {
-			_, err := workflows.Call[any](ctx, s, "model:sleep", seconds)
-			return err
-		})
-	})
-	l.begin()
-	sleeps := func() int {
-		text, _ := os.ReadFile(filepath.Join(l.dir, "sleeps"))
-		return len(text)
-	}
-	for i, end := range []func(id string) error{
-		func(id string) error { return l.client.CancelWorkflow(t.Context(), id, "") },
-		func(id string) error { return l.client.TerminateWorkflow(t.Context(), id, "", "enough") },
+func endsWithWorkflow(l *leases) {
+	for _, end := range []func(id string) error{
+		func(id string) error { return l.client.CancelWorkflow(l.t.Context(), id, "") },
+		func(id string) error { return l.client.TerminateWorkflow(l.t.Context(), id, "", "enough") },
 	} {
-		run := l.execute(fmt.Sprint("hold-", i), "hold", 600)
-		require.Eventually(t, func() bool { return sleeps() == i+1 }, time.Minute, 10*time.Millisecond)
-		require.NoError(t, end(run.GetID()))
-		err := run.Get(t.Context(), nil)
-		require.Error(t, err)
-		require.Equal(t, i == 0, temporal.IsCanceledError(errors.Unwrap(err)), "%v", err)
+		before := l.sleeps()
+		run := l.execute("hold", "hold", []string{"one"}, 600)
+		rig.Wait(l.t, func() bool { return l.sleeps() > before }, time.Minute, 10*time.Millisecond)
+		require.NoError(l.t, end(run.GetID()))
+		require.Error(l.t, run.Get(l.t.Context(), nil))
 	}
-	require.NoError(t, l.execute("next", "hold", 0).Get(t.Context(), nil), "the one slot that may be leased is free")
+	require.NoError(l.t, l.execute("next", "hold", []string{"one"}, 0).Get(l.t.Context(), nil), "the one slot that may be leased is free")
+}
+
+// The server never completes a workflow task with more than 2,000 activities under way,
+// and a lease that waits for its slot has three. So leases wait for their turn to ask.
+func hundreds(l *leases) {
+	ctx, cancel := context.WithTimeout(l.t.Context(), 5*time.Minute)
+	defer cancel()
+	require.NoError(l.t, l.execute("many", "many").Get(ctx, nil))
+}
+
+// A pool that nobody offers leases of is passed over, and after the last one the workflow
+// learns why.
+func nobodyOffers(l *leases) {
+	var said []string
+	require.NoError(l.t, l.execute("ladder", "hold", []string{"offersnone", "cpu"}, 0).Get(l.t.Context(), &said))
+	require.Contains(l.t, said[0], "cpu/")
+	err := l.execute("alone", "hold", []string{"offersnone"}, 0).Get(l.t.Context(), nil)
+	require.ErrorContains(l.t, err, "no worker has offered a lease of pool offersnone for 4s")
+	require.Equal(l.t, gpumux.FaultSlotLost, workflows.FaultOf(err).Kind)
+}
+
+// A worker that stops lets the call that runs go on to its end, and its value counts. The
+// next one learns why the slot is lost.
+func stoppingWorker(l *leases) {
+	w := l.offer("stops", 2)
+	before := l.sleeps()
+	run := l.execute("stops", "hold", []string{"stops"}, 3)
+	rig.Wait(l.t, func() bool { return l.sleeps() > before }, time.Minute, 10*time.Millisecond)
+	require.NoError(l.t, w.Stop(l.t.Context()))
+	var said []string
+	require.NoError(l.t, run.Get(l.t.Context(), &said))
+	require.Equal(l.t, "<nil>", said[1])
+	require.Contains(l.t, said[2], "slot_lost")
+	require.Contains(l.t, said[2], "the worker that held the slot stops")
 }
 
 // Workflows with leases that a released version has begun must still replay. Written like

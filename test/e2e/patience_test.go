@@ -9,23 +9,20 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/client"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/internal/test/gputest"
-	"github.com/gpumux/gpumux/workers/config"
+	"github.com/gpumux/gpumux/internal/test/rig"
+	"github.com/gpumux/gpumux/workflows"
 )
 
 // patience is more than a worker that is there takes to say so on a busy machine.
 const patience = gpumux.Duration(4 * time.Second)
 
-// pools counts the results of the task greedy by the pool that made them.
+// pools counts the results of the tasks greedy and paced by the pool that made them.
 func pools(t *testing.T, results []gpumux.Result) map[string]int {
 	t.Helper()
 	by := map[string]int{}
 	for i, r := range results {
-		require.EqualValues(t, i, r.Index)
 		require.Nil(t, r.Fault)
 		var got []any
 		require.NoError(t, json.Unmarshal(r.Value, &got))
@@ -35,110 +32,47 @@ func pools(t *testing.T, results []gpumux.Result) map[string]int {
 	return by
 }
 
-// passed are the pools that a map passes over now.
-func (s *site) passed(run client.WorkflowRun) []string {
-	answer, err := s.client.QueryWorkflow(s.t.Context(), run.GetID(), run.GetRunID(), gpumux.ProgressQuery)
-	require.NoError(s.t, err)
-	var p gpumux.Progress
-	require.NoError(s.t, answer.Get(&p))
-	return p.PassedOver
-}
-
-func TestPatience_APoolThatNobodyServesIsPassedOver(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	s.worker("large", 2)
-	sum, err := s.run(gpumux.MapInput{Task: "greedy", Range: &gpumux.Range{End: 50}, Ladder: []string{"gone", "away", "large"}, Patience: patience})
-	require.NoError(t, err)
-	require.Equal(t, map[string]int{"large": 50}, pools(t, s.results(sum)))
-	require.Equal(t, []string{"gone", "away"}, sum.PassedOver)
-}
-
-// The only slot of the first pool is busy for longer than the patience.
-func TestPatience_ABusyPoolIsNotPassedOver(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	s.worker("first", 1)
-	s.worker("second", 2)
-	run := s.start(gpumux.MapInput{Task: "slow", Items: items(12), Ladder: []string{"first"}})
-	require.Eventually(t, func() bool {
-		text, err := os.ReadFile(s.calls)
-		return err == nil && len(text) > 0
-	}, time.Minute, time.Millisecond)
-	sum, err := s.run(gpumux.MapInput{Task: "greedy", Range: &gpumux.Range{End: 20}, Ladder: []string{"first", "second"}, Patience: patience})
-	require.NoError(t, err)
-	require.Equal(t, map[string]int{"first": 20}, pools(t, s.results(sum)))
-	require.Empty(t, sum.PassedOver)
-	require.NoError(t, run.Get(t.Context(), nil))
-}
-
-// What waits on the last pool goes back to one that has a worker again.
-func TestPatience_NobodyServesAnyPool(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	first := s.worker("first", 1)
-	s.worker("other", 1) // which runs the workflow meanwhile
-	run := s.start(gpumux.MapInput{Task: "paced", Range: &gpumux.Range{End: 600}, Ladder: []string{"first", "second"}, Patience: patience, Output: "out.jsonl"})
-	require.Eventually(t, func() bool { return len(s.seen()) > 100 }, time.Minute, time.Millisecond)
-	stop, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	require.NoError(t, first.Stop(stop))
-	require.Eventually(t, func() bool { return len(s.passed(run)) == 2 }, time.Minute, 10*time.Millisecond)
-	s.worker("first", 1)
-	var sum gpumux.Summary
-	require.NoError(t, run.Get(t.Context(), &sum))
-	require.Equal(t, map[string]int{"first": 600}, pools(t, s.results(sum)))
-}
-
-func TestPatience_AWorkerThatStopsAndOneThatComes(t *testing.T) {
+// A map passes over a pool that nobody serves, but not one that is busy, and goes back to
+// one that has a worker again. One that nobody can serve ends with its poolTimeout.
+func TestPatience_PoolsThatComeAndGo(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	first := s.worker("first", 1)
 	s.worker("second", 1)
-	run := s.start(gpumux.MapInput{Task: "paced", Range: &gpumux.Range{End: 1500}, Ladder: []string{"first", "second"}, Patience: patience, Output: "out.jsonl"})
-	require.Eventually(t, func() bool { return len(s.seen()) > 100 }, time.Minute, time.Millisecond)
-	require.Empty(t, s.passed(run))
+	run := s.start(gpumux.MapInput{Task: "paced", Range: &gpumux.Range{End: 1500}, Ladder: []string{"gone", "first", "second"}, Patience: patience, Output: "out.jsonl"})
+	late := gpumux.MapInput{Task: "double", Items: items(1, 2, 3), Ladder: []string{"gpu"}, PoolTimeout: gpumux.Duration(5 * time.Second)}
+	_, err := s.run(late)
+	fault := workflows.FaultOf(err)
+	require.NotNil(t, fault, "%v", err)
+	require.Equal(t, gpumux.FaultTimeout, fault.Kind)
+	require.Equal(t, "start", fault.Op)
+	require.Equal(t, "no worker had a healthy device for gpu within the poolTimeout of 5s; 0 of 3 items are done", fault.Message)
+
+	rig.Wait(t, func() bool { return len(s.seen()) > 100 }, time.Minute, time.Millisecond)
+	require.Equal(t, []string{"gone"}, s.progress(run).PassedOver)
 	stop, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	require.NoError(t, first.Stop(stop))
-	require.Eventually(t, func() bool { return len(s.passed(run)) == 1 }, time.Minute, 10*time.Millisecond)
+	rig.Wait(t, func() bool { return len(s.progress(run).PassedOver) == 2 }, time.Minute, 10*time.Millisecond)
 	s.worker("first", 1)
-	require.Eventually(t, func() bool { return len(s.passed(run)) == 0 }, time.Minute, 10*time.Millisecond)
+	rig.Wait(t, func() bool { return len(s.progress(run).PassedOver) == 1 }, time.Minute, 10*time.Millisecond)
 	var sum gpumux.Summary
 	require.NoError(t, run.Get(t.Context(), &sum))
-	require.Equal(t, []string{"first"}, sum.PassedOver)
+	require.Equal(t, []string{"gone", "first"}, sum.PassedOver)
 	by := pools(t, s.results(sum))
 	require.Positive(t, by["second"], "%v", by)
 	require.Greater(t, by["first"], 100, "%v", by)
-}
 
-// The only GPU falls sick and comes back; the CPU has its work meanwhile, and holds it
-// until then.
-func TestPatience_AllDevicesSick(t *testing.T) {
-	if !own(t) {
-		return
-	}
-	m := machine(t, gputest.GPU{})
-	s := newSite(t)
-	logs := s.gpus(m, 1, config.Pool{Name: "cpu", Devices: gpu.Selection{"cpu"}})
-	run := s.start(gpumux.MapInput{Task: "either", Range: &gpumux.Range{End: 2000}, Ladder: []string{"gpu", "cpu"}, Patience: patience, Output: "out.jsonl"})
-	there := func(name string) func() bool {
-		return func() bool {
-			_, err := os.Stat(filepath.Join(s.dir, name))
-			return err == nil
-		}
-	}
-	require.Eventually(t, there("middle"), time.Minute, time.Millisecond)
-	m.Update(func(state *gputest.State) { state.GPUs[0].Sick.Init = 802 })
-	require.Eventually(t, there("on the CPU"), time.Minute, time.Millisecond)
-	m.Update(func(state *gputest.State) { state.GPUs[0].Sick.Init = 0 })
-	require.Eventually(t, func() bool { return logs.FilterMessage("device works again").Len() == 1 }, time.Minute, 10*time.Millisecond)
-	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "works again"), nil, 0o600))
-	var sum gpumux.Summary
+	// The only slot of the first pool is busy for longer than the patience.
+	s.forget()
+	gate := filepath.Join(s.dir, "gate")
+	busy := s.start(gpumux.MapInput{Task: "wait", Items: items(gate), Ladder: []string{"first"}})
+	rig.Wait(t, func() bool { return len(s.seen()) == 1 }, time.Minute, 5*time.Millisecond)
+	run = s.start(gpumux.MapInput{Task: "greedy", Range: &gpumux.Range{End: 20}, Ladder: []string{"first", "second"}, Patience: patience})
+	passed := s.start(gpumux.MapInput{Task: "double", Items: items(1), Ladder: []string{"gone", "second"}, Patience: patience + gpumux.Duration(time.Second)})
+	require.NoError(t, passed.Get(t.Context(), nil), "the patience is over")
+	require.NoError(t, os.WriteFile(gate, nil, 0o644))
 	require.NoError(t, run.Get(t.Context(), &sum))
-	require.Equal(t, []string{"gpu"}, sum.PassedOver)
-	by := squares(t, s.results(sum))
-	require.Positive(t, by[""], "%v", by)
-	require.True(t, there("back")(), "%v", by)
-	require.Equal(t, 1, logs.FilterMessage("device cordoned").Len())
+	require.Equal(t, map[string]int{"first": 20}, pools(t, s.results(sum)))
+	require.NoError(t, busy.Get(t.Context(), nil))
 }

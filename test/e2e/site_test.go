@@ -65,6 +65,9 @@ def whole(x):
     if x == 3 and memory < 400 << 20: raise MemoryError("needs the device")
     return [x, memory]
 def big(n): return "x" * n
+def wait(path):
+    with open(os.environ["CALLS"], "a") as f: f.write("waits\n")
+    while not os.path.exists(path): time.sleep(0.01)
 `
 
 // site is a namespace with workers, a store and a client.
@@ -83,15 +86,14 @@ func newSite(t testing.TB) *site {
 	s := &site{t: t, namespace: namespace, client: devservertest.Dial(t, devservertest.Run(t), namespace), dir: t.TempDir()}
 	s.store, s.calls = "file://"+filepath.Join(s.dir, "store"), filepath.Join(s.dir, "calls")
 	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "map.py"), []byte(mapPy), 0o644))
-	require.NoError(t, os.Mkdir(filepath.Join(s.dir, "markers"), 0o755))
-	require.NoError(t, os.WriteFile(s.calls, nil, 0o644))
+	s.forget()
 	return s
 }
 
 // config has one pool of CPU slots and every function of map.py as a task.
 func (s *site) config(pool string, slots int) config.Config {
 	tasks := map[string]config.Task{}
-	for _, f := range []string{"call", "double", "fail", "slow", "die", "greedy", "paced", "big", "whole"} {
+	for _, f := range []string{"call", "double", "fail", "slow", "die", "greedy", "paced", "big", "whole", "wait"} {
 		tasks[f] = config.Task{Python: "map.py:" + f, Env: map[string]string{
 			"CALLS": s.calls, "MARKERS": filepath.Join(s.dir, "markers"), "POOL": pool,
 		}}
@@ -149,7 +151,8 @@ func (s *site) run(in gpumux.MapInput) (gpumux.Summary, error) {
 
 // keep writes the history for the replay tests when asked to.
 func (s *site) keep(run client.WorkflowRun) {
-	if !*record || strings.Contains(s.t.Name(), "/") {
+	name := strings.Replace(strings.TrimPrefix(s.t.Name(), "Test"), "_Kinds/", "_", 1)
+	if !*record || strings.Contains(name, "/") {
 		return
 	}
 	h := history.History{}
@@ -168,7 +171,6 @@ func (s *site) keep(run client.WorkflowRun) {
 		return fmt.Appendf(nil, `"data":%q`, base64.StdEncoding.EncodeToString(s.anonymous(plain)))
 	})
 	data = s.anonymous(data)
-	name := strings.TrimPrefix(s.t.Name(), "Test")
 	if _, segment, ok := strings.Cut(run.GetID(), ".segment-"); ok {
 		name += "_segment-" + segment
 	}
@@ -239,6 +241,33 @@ func (s *site) seen() map[string]int {
 		seen[line]++
 	}
 	return seen
+}
+
+// forget empties the tasks' logs for the next map.
+func (s *site) forget() {
+	s.t.Helper()
+	require.NoError(s.t, os.WriteFile(s.calls, nil, 0o644))
+	require.NoError(s.t, os.RemoveAll(filepath.Join(s.dir, "markers")))
+	require.NoError(s.t, os.Mkdir(filepath.Join(s.dir, "markers"), 0o755))
+}
+
+// progress is what a map tells of itself while it runs.
+func (s *site) progress(run client.WorkflowRun) (p gpumux.Progress) {
+	s.t.Helper()
+	answer, err := s.client.QueryWorkflow(s.t.Context(), run.GetID(), run.GetRunID(), gpumux.ProgressQuery)
+	require.NoError(s.t, err)
+	require.NoError(s.t, answer.Get(&p))
+	return p
+}
+
+// update steers a map.
+func (s *site) update(run client.WorkflowRun, name string, args ...any) {
+	s.t.Helper()
+	h, err := s.client.UpdateWorkflow(s.t.Context(), client.UpdateWorkflowOptions{
+		WorkflowID: run.GetID(), UpdateName: name, Args: args, WaitForStage: client.WorkflowUpdateStageCompleted,
+	})
+	require.NoError(s.t, err)
+	require.NoError(s.t, h.Get(s.t.Context(), nil))
 }
 
 // calledOnce checks the tasks' own log: every item ran to its end exactly once.
