@@ -31,14 +31,8 @@ cmd/gpumux/manual                internal/cli
 test/devservertest               cmd/gpumux/devserver
 cmd/gpumux/devserver             internal/names
 cmd/gpumux-worker                internal/cli
-internal/cli                     . gpu internal/app internal/files internal/fleet internal/host internal/items internal/launch internal/local internal/names internal/otlp internal/screen internal/show internal/text starter workers/config
-internal/host                    . codec gpu internal/app internal/bench internal/contract internal/fleet internal/health internal/local internal/objects internal/screen internal/show internal/top starter store workers workers/config
-internal/bench                   . gpu internal/app internal/local internal/screen internal/sharing starter workers/config
-internal/app                     codec internal/fleet internal/local internal/screen internal/text starter store
-internal/files                   . internal/columns internal/items internal/local internal/names internal/objects internal/results internal/text starter
-internal/top                     . internal/contract internal/fleet internal/screen starter
-internal/show                    . internal/contract internal/fleet internal/results internal/screen internal/text starter
-internal/screen                  .
+internal/cli                     . codec gpu internal/columns internal/contract internal/fleet internal/health internal/items internal/launch internal/local internal/names internal/objects internal/report internal/results internal/sharing internal/text internal/tracing starter store workers workers/config
+internal/report                  . internal/contract internal/fleet internal/results internal/text starter
 internal/local                   . codec gpu internal/contract internal/edition internal/fleet internal/health internal/items internal/launch internal/results internal/text starter store workers workers/config
 starter                          . codec internal/contract internal/fleet internal/names internal/objects internal/payload internal/results internal/text store workflows
 workers                          . activities codec gpu internal/autoslots internal/calls internal/contact internal/contract internal/fleet internal/health internal/launch internal/memory internal/metrics internal/names internal/notice internal/payload internal/pool internal/process internal/record internal/runtimes internal/sharing internal/slot internal/template internal/tracing store workers/config workflows
@@ -78,7 +72,6 @@ internal/objects                 internal/names
 internal/results                 . internal/arrays internal/text
 internal/test/rig
 internal/test/s3test
-internal/otlp                    internal/tracing
 internal/tracing                 internal/calls internal/contract
 internal/contract                . internal/names internal/text
 internal/calls                   .
@@ -197,7 +190,7 @@ func TestLayers_WorkflowsAreALightImport(t *testing.T) {
 
 // A package is what one person can hold in the head. What has to be larger says so here.
 func TestLayers_RoomsAreSmall(t *testing.T) {
-	larger := map[string]int{"internal/cli": 4000, "internal/slot": 3000, "workflows": 3000}
+	larger := map[string]int{"internal/cli": 6500, "internal/slot": 3000, "workflows": 3000}
 	for _, dir := range []string{".", "cmd/gpumux", "test"} {
 		list := exec.Command("go", "list", "-f", `{{$d := .Dir}}{{.ImportPath}}{{range .GoFiles}} {{$d}}/{{.}}{{end}}`, "./...")
 		list.Dir = dir

@@ -5,8 +5,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/gpumux/gpumux/internal/app"
 )
 
 func TestBench_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
@@ -31,7 +29,7 @@ func TestBench_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := run(t, "", append([]string{"bench"}, c.args...)...)
-			require.Equal(t, app.ExitUsage, got.code, got.stderr)
+			require.Equal(t, exitUsage, got.code, got.stderr)
 			require.Empty(t, got.stdout)
 			for _, text := range c.says {
 				require.Contains(t, got.stderr, text)
@@ -43,6 +41,6 @@ func TestBench_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 func TestBench_NeedsTheEmbeddedServer(t *testing.T) {
 	lonely(t)
 	got := runWith(t, Options{}, "bench")
-	require.Equal(t, app.ExitUsage, got.code, got.stderr)
+	require.Equal(t, exitUsage, got.code, got.stderr)
 	require.Contains(t, got.stderr, "without the embedded server")
 }

@@ -12,8 +12,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/app"
-	"github.com/gpumux/gpumux/internal/files"
 	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/names"
@@ -30,7 +28,7 @@ func flagOf(field string) string {
 	return "--" + capital.ReplaceAllStringFunc(field, func(c string) string { return "-" + strings.ToLower(c) })
 }
 
-func inputMistakes(m *app.Mistakes, in gpumux.MapInput) {
+func inputMistakes(m *mistakes, in gpumux.MapInput) {
 	in.Task, in.Items, in.Arg = "task", []json.RawMessage{}, nil
 	var bad *gpumux.InputError
 	if !errors.As(in.Validate(), &bad) {
@@ -38,41 +36,41 @@ func inputMistakes(m *app.Mistakes, in gpumux.MapInput) {
 	}
 	for _, p := range bad.Problems {
 		field, _, _ := strings.Cut(p.Field, "[")
-		m.Add("%s %s", flagOf(field), p.Message)
+		m.add("%s %s", flagOf(field), p.Message)
 	}
 }
 
 // check finds the other mistakes that need neither files nor a server.
-func (f *taskFlags) check(m *app.Mistakes, changed func(string) bool) {
+func (f *taskFlags) check(m *mistakes, changed func(string) bool) {
 	if fresh := f.task.Fresh; fresh != "" && fresh != launch.Fork && fresh != launch.Spawn {
-		m.Add("--fresh %q is unknown; use fork or spawn", fresh)
+		m.add("--fresh %q is unknown; use fork or spawn", fresh)
 	}
 	switch out := f.task.Output; {
 	case out != "" && out != "json" && out != "text":
-		m.Add("--output %q is unknown; use json or text", out)
+		m.add("--output %q is unknown; use json or text", out)
 	case out != "" && f.local && len(f.task.Command) == 0:
-		m.Add("--output is for a command after --; a function returns what its result is")
+		m.add("--output is for a command after --; a function returns what its result is")
 	}
 	for _, name := range []string{"slots", "gpus-per-slot", "devices", "memory", "reserve", "sharing", "python", "pass-env", "visible-devices", "start-timeout", "fresh", "output"} {
-		m.When(!f.local && changed(name), "--%s goes with --local; elsewhere the worker's file says it", name)
+		m.when(!f.local && changed(name), "--%s goes with --local; elsewhere the worker's file says it", name)
 	}
 	for _, name := range []string{"address", "namespace", "store"} {
-		m.When(f.local && changed(name), "--%s does not go with --local, which has a server and a store of its own", name)
+		m.when(f.local && changed(name), "--%s does not go with --local, which has a server and a store of its own", name)
 	}
 	f.pool.Mode, f.task.Reduce = f.input.Mode, f.input.Reduce
 }
 
 // checkGiven finds flags without a value, as from a variable that is not set.
-func checkGiven(m *app.Mistakes, c *cobra.Command) {
+func checkGiven(m *mistakes, c *cobra.Command) {
 	c.Flags().Visit(func(flag *pflag.Flag) {
 		if slices.Contains([]string{"in", "range", "glob", "key", "pool", "reduce"}, flag.Name) {
-			m.When(strings.Trim(flag.Value.String(), `[]"`) == "", "--%s is empty", flag.Name)
+			m.when(strings.Trim(flag.Value.String(), `[]"`) == "", "--%s is empty", flag.Name)
 		}
 	})
 }
 
 func (f *mapFlags) check(c *cobra.Command, args []string) error {
-	var m app.Mistakes
+	var m mistakes
 	changed := c.Flags().Changed
 	f.readTask(&m, c, args)
 	checkGiven(&m, c)
@@ -80,34 +78,34 @@ func (f *mapFlags) check(c *cobra.Command, args []string) error {
 	f.checkInput(&m, changed)
 	if changed("id") {
 		if err := starter.CheckID(f.id); err != nil {
-			m.Add("--id: %v", err)
+			m.add("--id: %v", err)
 		}
 	}
-	m.When(f.detach && f.local, "--detach does not go with --local, whose server ends with the command; start `gpumux dev` for maps in the background")
-	m.When(f.detach && changed("out"), "--out does not go with --detach; fetch the results later with `gpumux results`")
+	m.when(f.detach && f.local, "--detach does not go with --local, whose server ends with the command; start `gpumux dev` for maps in the background")
+	m.when(f.detach && changed("out"), "--out does not go with --detach; fetch the results later with `gpumux results`")
 	f.checkFiles(&m)
-	m.When(f.unordered && f.out != "-", "--unordered goes with --out -; a file of results is in order")
-	m.When(f.noWait && f.local, "--no-wait does not go with --local, which brings its own worker")
+	m.when(f.unordered && f.out != "-", "--unordered goes with --out -; a file of results is in order")
+	m.when(f.noWait && f.local, "--no-wait does not go with --local, which brings its own worker")
 	f.checkOut(&m)
-	return m.Err()
+	return m.err()
 }
 
 // checkOut keeps the results from overwriting the input.
-func (f *mapFlags) checkOut(m *app.Mistakes) {
-	same := slices.ContainsFunc(f.source.In, func(in string) bool { return sameFile(in, f.out) })
-	m.When(same, "--out %s is the input itself; name another file", f.out)
+func (f *mapFlags) checkOut(m *mistakes) {
+	same := slices.ContainsFunc(f.source.in, func(in string) bool { return sameFile(in, f.out) })
+	m.when(same, "--out %s is the input itself; name another file", f.out)
 }
 
-func (f *mapFlags) checkFiles(m *app.Mistakes) {
+func (f *mapFlags) checkFiles(m *mistakes) {
 	switch {
 	case f.files == "":
 	case f.detach:
-		m.Add("--files does not go with --detach; fetch the files later with `gpumux results ID --files DIR`")
+		m.add("--files does not go with --detach; fetch the files later with `gpumux results ID --files DIR`")
 	case f.valueOnly():
-		m.Add("--files goes with results; with --quiet and --reduce give --out too")
+		m.add("--files goes with results; with --quiet and --reduce give --out too")
 	case len(*m) == 0:
-		if err := files.CheckFolder(f.files); err != nil {
-			m.Add("%v", err)
+		if err := checkFolder(f.files); err != nil {
+			m.add("%v", err)
 		}
 	}
 }
@@ -116,50 +114,50 @@ func (f *mapFlags) checkFiles(m *app.Mistakes) {
 // for the results.
 func (f *mapFlags) valueOnly() bool { return f.quiet && f.input.Reduce != "" && f.out == "" && !f.json }
 
-func (f *mapFlags) checkInput(m *app.Mistakes, changed func(string) bool) {
+func (f *mapFlags) checkInput(m *mistakes, changed func(string) bool) {
 	in := f.input
 	inputMistakes(m, in)
-	m.When(in.Backoff > 0 && in.Attempts == 1, "--backoff goes with --attempts 2 or more: without it no item is tried again")
+	m.when(in.Backoff > 0 && in.Attempts == 1, "--backoff goes with --attempts 2 or more: without it no item is tried again")
 	// In a field 0 stands for the default; a flag is left away for it.
-	m.When(in.Attempts == 0, "--attempts 0 is outside 1 to %d", gpumux.MaxAttempts)
-	m.When(changed("fairness-weight") && in.FairnessWeight == 0, "--fairness-weight 0 is outside 0.001 to 1000")
-	m.When(changed("priority") && in.Priority == 0, "--priority 0 is outside 1 (first) to 5 (last)")
+	m.when(in.Attempts == 0, "--attempts 0 is outside 1 to %d", gpumux.MaxAttempts)
+	m.when(changed("fairness-weight") && in.FairnessWeight == 0, "--fairness-weight 0 is outside 0.001 to 1000")
+	m.when(changed("priority") && in.Priority == 0, "--priority 0 is outside 1 (first) to 5 (last)")
 	f.taskFlags.check(m, changed)
 }
 
 // cutTask reads TASK, or the command after --, and returns the other arguments.
-func (f *taskFlags) cutTask(m *app.Mistakes, c *cobra.Command, args []string) (rest []string) {
+func (f *taskFlags) cutTask(m *mistakes, c *cobra.Command, args []string) (rest []string) {
 	dash := c.ArgsLenAtDash()
 	switch {
 	case dash < 0 && len(args) == 0:
-		m.Add("TASK is missing; give its name, such as embed, or with --local file.py:function")
+		m.add("TASK is missing; give its name, such as embed, or with --local file.py:function")
 	case dash < 0:
 		if f.input.Task = args[0]; strings.TrimSpace(args[0]) == "" {
-			m.Add("TASK is empty")
+			m.add("TASK is empty")
 		}
 		return args[1:]
 	case !f.local:
-		m.Add("a command after -- goes with --local; elsewhere the worker's file names it as a task")
+		m.add("a command after -- goes with --local; elsewhere the worker's file names it as a task")
 	case dash == len(args):
-		m.Add("no command after --")
+		m.add("no command after --")
 	default:
 		f.task.Command = args[dash:]
 	}
 	return args[:max(dash, 0)]
 }
 
-func (f *taskFlags) readTask(m *app.Mistakes, c *cobra.Command, args []string) {
+func (f *taskFlags) readTask(m *mistakes, c *cobra.Command, args []string) {
 	switch rest := f.cutTask(m, c, args); {
 	case len(rest) == 0:
 	case len(f.task.Command) > 0:
-		m.Add("give either TASK or a command after --, not both: %s", rest[0])
+		m.add("give either TASK or a command after --, not both: %s", rest[0])
 	case f.input.Task != "":
-		m.Add("more than one TASK: %s; quote arguments with spaces, and name files with --in", strings.Join(args, " "))
+		m.add("more than one TASK: %s; quote arguments with spaces, and name files with --in", strings.Join(args, " "))
 	}
 }
 
 // checkItems finds every mistake in where the items come from, and reads the delimiter.
-func (f *mapFlags) checkItems(m *app.Mistakes, changed func(string) bool) {
+func (f *mapFlags) checkItems(m *mistakes, changed func(string) bool) {
 	s := &f.source
 	given := 0
 	for _, flag := range []string{"in", "range", "glob"} {
@@ -167,26 +165,26 @@ func (f *mapFlags) checkItems(m *app.Mistakes, changed func(string) bool) {
 			given++
 		}
 	}
-	m.When(given == 0, "nothing to map over; give one of --in FILE, --range START:END and --glob PATTERN")
-	m.When(given > 1, "give only one of --in, --range and --glob")
+	m.when(given == 0, "nothing to map over; give one of --in FILE, --range START:END and --glob PATTERN")
+	m.when(given > 1, "give only one of --in, --range and --glob")
 	for _, flag := range []string{"columns", "text", "delimiter", "key", "lines"} {
-		m.When(changed(flag) && !changed("in"), "--%s goes with --in", flag)
+		m.when(changed(flag) && !changed("in"), "--%s goes with --in", flag)
 	}
 	if changed("delimiter") {
 		var err error
-		if s.Delimiter, err = items.ParseDelimiter(f.delimiter); err != nil {
-			m.Add("--delimiter: %v", err)
+		if s.delimiter, err = items.ParseDelimiter(f.delimiter); err != nil {
+			m.add("--delimiter: %v", err)
 		}
 	}
-	for _, in := range s.In {
-		if err := names.Columns(in, s.Columns); err != nil && !files.Many(in) {
-			m.Add("--columns %v", err)
+	for _, in := range s.in {
+		if err := names.Columns(in, s.columns); err != nil && !isMany(in) {
+			m.add("--columns %v", err)
 		}
 		if id, values := strings.CutPrefix(in, names.ResultsScheme); values {
 			if err := starter.CheckID(id); err != nil {
-				m.Add("--in %s: %v", in, err)
+				m.add("--in %s: %v", in, err)
 			}
-			m.When(len(s.In) > 1 || s.Lines || len(s.Text) > 0 || changed("delimiter"), "--in %s stands alone", in)
+			m.when(len(s.in) > 1 || s.lines || len(s.text) > 0 || changed("delimiter"), "--in %s stands alone", in)
 		}
 	}
 }

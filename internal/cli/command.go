@@ -7,15 +7,12 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"github.com/gpumux/gpumux/internal/app"
-	"github.com/gpumux/gpumux/internal/host"
 )
 
 // Tree returns all commands with their help, for manuals and completions.
-func Tree() *cobra.Command { return rootCommand(app.New(Options{Args: []string{}})) }
+func Tree() *cobra.Command { return rootCommand(newApp(Options{Args: []string{}})) }
 
-func rootCommand(a *app.App) *cobra.Command {
+func rootCommand(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "gpumux",
 		Short: "Map a task over many items on GPUs, and survive what GPUs do to you",
@@ -32,13 +29,13 @@ reached or started, 4 the map or the command failed as a whole, 130 interrupted.
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
-		PersistentPreRun:  func(*cobra.Command, []string) { a.Ran = true },
+		PersistentPreRun:  func(*cobra.Command, []string) { a.ran = true },
 		RunE: func(c *cobra.Command, _ []string) error {
 			return c.Help()
 		},
 	}
 	root.SetFlagErrorFunc(flagMistake)
-	root.PersistentFlags().BoolVarP(&a.Verbose, "verbose", "v", false, "show the log of server and workers in this process")
+	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "show the log of server and workers in this process")
 	root.AddGroup(&cobra.Group{ID: "map", Title: "Maps:"}, &cobra.Group{ID: "host", Title: "Servers and workers:"})
 	for _, c := range []*cobra.Command{
 		mapCommand(a), runCommand(a), streamCommand(a), lsCommand(a), showCommand(a), logsCommand(a), waitCommand(a),
@@ -48,7 +45,7 @@ reached or started, 4 the map or the command failed as a whole, 130 interrupted.
 		c.GroupID = "map"
 		root.AddCommand(c)
 	}
-	for _, c := range append([]*cobra.Command{devCommand(a)}, host.Commands(a)...) {
+	for _, c := range append([]*cobra.Command{devCommand(a)}, hostCommands(a)...) {
 		c.GroupID = "host"
 		root.AddCommand(c)
 	}
@@ -56,17 +53,17 @@ reached or started, 4 the map or the command failed as a whole, 130 interrupted.
 	for _, c := range root.Commands() {
 		switch {
 		case slices.Contains([]string{"show", "logs", "results"}, c.Name()):
-			c.ValidArgsFunction = andHere(a.Completion(mapIDs))
+			c.ValidArgsFunction = andHere(a.completion(mapIDs))
 		case strings.HasSuffix(c.Use, " ID"):
-			c.ValidArgsFunction = a.Completion(mapIDs)
+			c.ValidArgsFunction = a.completion(mapIDs)
 		case c.Name() == "map" || c.Name() == "run":
-			c.ValidArgsFunction = a.Completion(taskNames)
+			c.ValidArgsFunction = a.completion(taskNames)
 		}
 	}
 	return root
 }
 
-func versionCommand(a *app.App) *cobra.Command {
+func versionCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version",

@@ -5,9 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gpumux/gpumux/internal/app"
 	"github.com/gpumux/gpumux/internal/local"
-	"github.com/gpumux/gpumux/internal/show"
+	"github.com/gpumux/gpumux/internal/report"
 	"github.com/gpumux/gpumux/starter"
 )
 
@@ -23,7 +22,7 @@ func andHere(there cobra.CompletionFunc) cobra.CompletionFunc {
 	}
 }
 
-func mapIDs(ctx context.Context, conn *app.Connection) (ids []string, err error) {
+func mapIDs(ctx context.Context, conn *connection) (ids []string, err error) {
 	const limit = 50
 	maps, err := conn.List(ctx, starter.ListOptions{Limit: limit})
 	for _, m := range maps {
@@ -32,9 +31,9 @@ func mapIDs(ctx context.Context, conn *app.Connection) (ids []string, err error)
 	return ids, err
 }
 
-func taskNames(ctx context.Context, conn *app.Connection) (names []string, err error) {
+func taskNames(ctx context.Context, conn *connection) (names []string, err error) {
 	workers, err := conn.Fleet().Workers(ctx)
-	for _, task := range show.TasksOf(workers) {
+	for _, task := range report.TasksOf(workers) {
 		names = append(names, task.Name)
 	}
 	return names, err

@@ -14,10 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/internal/app"
 	"github.com/gpumux/gpumux/internal/local"
-	"github.com/gpumux/gpumux/internal/screen"
-	"github.com/gpumux/gpumux/internal/show"
+	"github.com/gpumux/gpumux/internal/report"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
@@ -31,7 +29,7 @@ type devFlags struct {
 	uiHosts      []string
 }
 
-func devCommand(a *app.App) *cobra.Command {
+func devCommand(a *app) *cobra.Command {
 	f := &devFlags{}
 	c := &cobra.Command{
 		Use:   "dev",
@@ -58,7 +56,7 @@ asks for a token, in a file of variables to take over in a shell (set -a; . FILE
 	flags.StringSliceVar(&f.task.PassEnv, "pass-env", nil, "further variables of this environment that tasks see, such as HF_TOKEN")
 	f.registerStart(flags, "")
 	flags.StringVar(&f.task.VisibleDevices, "visible-devices", "", visibleUsage)
-	a.KeysFlag(c)
+	a.keysFlag(c)
 	flags.IntVar(&f.port, "port", 7233, "port of Temporal")
 	flags.IntVar(&f.uiPort, "ui-port", 8233, "port of the Web UI")
 	flags.BoolVar(&f.headless, "headless", false, "without the Web UI")
@@ -69,8 +67,8 @@ asks for a token, in a file of variables to take over in a shell (set -a; . FILE
 	return c
 }
 
-func runDev(a *app.App, c *cobra.Command, f *devFlags) error {
-	if err := a.NeedLocal("gpumux dev"); err != nil {
+func runDev(a *app, c *cobra.Command, f *devFlags) error {
+	if err := a.needLocal("gpumux dev"); err != nil {
 		return err
 	}
 	o, noGPU, err := devOptions(c.Context(), a, f)
@@ -80,29 +78,29 @@ func runDev(a *app.App, c *cobra.Command, f *devFlags) error {
 	s, err := local.Open(c.Context(), o)
 	if err != nil {
 		if c.Context().Err() != nil {
-			return app.ErrInterrupted
+			return errInterrupted
 		}
 		return inFlags(err)
 	}
-	defer s.Close(a.Hard)
+	defer s.Close(a.hard)
 	variables, err := variables(s)
 	if err != nil {
 		return err
 	}
 	if address := s.Server.Address(); address != "127.0.0.1:7233" {
-		a.Address = address // of the commands in what is said from here on
+		a.address = address // of the commands in what is said from here on
 	}
 	greet(a, s, o.Modules, noGPU, variables)
 	<-s.Context().Done()
-	if err := context.Cause(s.Context()); !errors.Is(err, app.ErrInterrupted) {
+	if err := context.Cause(s.Context()); !errors.Is(err, errInterrupted) {
 		return err
 	}
-	a.Console.Say("stopping; Ctrl-C again ends at once")
+	a.console.Say("stopping; Ctrl-C again ends at once")
 	return nil
 }
 
-func devOptions(ctx context.Context, a *app.App, f *devFlags) (o local.Options, noGPU string, err error) {
-	o = a.LocalOptions(false)
+func devOptions(ctx context.Context, a *app, f *devFlags) (o local.Options, noGPU string, err error) {
+	o = a.localOptions(false)
 	o.Data, o.Port, o.UIPort, o.Headless = f.data, f.port, f.uiPort, f.headless
 	o.Public, o.UIHosts, o.StopTimeout = !f.private, f.uiHosts, 10*time.Second
 	if o.Data == "" {
@@ -115,10 +113,10 @@ func devOptions(ctx context.Context, a *app.App, f *devFlags) (o local.Options, 
 	}
 	dir, err := filepath.Abs(f.tasks)
 	if err != nil {
-		return o, "", app.Usage("--tasks %s: %v", f.tasks, err)
+		return o, "", usage("--tasks %s: %v", f.tasks, err)
 	}
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return o, "", app.Usage("--tasks %s is not a folder; name the one that holds your Python modules", f.tasks)
+		return o, "", usage("--tasks %s is not a folder; name the one that holds your Python modules", f.tasks)
 	}
 	o.Modules = &config.Task{PythonDir: dir, Interpreter: f.task.Python, PassEnv: passedHere(a, f.task.PassEnv), Start: f.task.Start,
 		VisibleDevices: f.task.VisibleDevices}
@@ -153,19 +151,19 @@ func variables(s *local.Session) (string, error) {
 		err = os.WriteFile(path, []byte(text), 0o600)
 	}
 	if err != nil {
-		return "", app.Unavailable(fmt.Errorf("write the variables for other programs: %w; give another folder with --data", err))
+		return "", unavailable(fmt.Errorf("write the variables for other programs: %w; give another folder with --data", err))
 	}
 	return path, nil
 }
 
-func greet(a *app.App, s *local.Session, modules *config.Task, noGPU, variables string) {
-	say := func(name, format string, args ...any) { screen.Field(a.Console, name, format, args...) }
+func greet(a *app, s *local.Session, modules *config.Task, noGPU, variables string) {
+	say := func(name, format string, args ...any) { report.Field(a.console, name, format, args...) }
 	say("temporal", "%s", s.Server.Address())
 	if s.Server.UI() != "" {
-		say("web UI", "%s", app.ConnectionOf(s).Page("/"))
+		say("web UI", "%s", connectionOf(s).page("/"))
 	}
 	if variables != "" {
-		say("private", "other programs of yours need:  set -a; . %s; set +a", app.ShellLine([]string{variables}))
+		say("private", "other programs of yours need:  set -a; . %s; set +a", shellLine([]string{variables}))
 	} else {
 		say("private", "no: other users of this machine can run tasks as you; --private keeps them out")
 	}
@@ -173,9 +171,9 @@ func greet(a *app.App, s *local.Session, modules *config.Task, noGPU, variables 
 	if modules != nil { // other workers have their own store
 		say("store", "%s", s.Store.Objects.URL())
 		offer := s.Describe()
-		say("pools", "%s", show.Pools(offer.Pools))
+		say("pools", "%s", report.Pools(offer.Pools))
 		if len(offer.Tasks) > 0 {
-			say("tasks", "%s", screen.OneLine(strings.Join(offer.Tasks, ", "), 200))
+			say("tasks", "%s", report.OneLine(strings.Join(offer.Tasks, ", "), 200))
 		} else {
 			say("tasks", "none yet: put def embed(item): … into %s", filepath.Join(modules.PythonDir, "embed.py"))
 		}
@@ -183,6 +181,6 @@ func greet(a *app.App, s *local.Session, modules *config.Task, noGPU, variables 
 			say("no GPU", "%s", noGPU)
 		}
 	}
-	a.Console.Say("\ntry it:   %s", a.Command("tasks"))
-	a.Console.Say("Ctrl-C stops")
+	a.console.Say("\ntry it:   %s", a.command("tasks"))
+	a.console.Say("Ctrl-C stops")
 }

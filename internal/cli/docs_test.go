@@ -9,8 +9,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
-
-	"github.com/gpumux/gpumux/internal/app"
 )
 
 // commands lists the tree in the order of the help.
@@ -26,7 +24,7 @@ func commands(c *cobra.Command) []*cobra.Command {
 }
 
 func newTree() *cobra.Command {
-	return rootCommand(app.New(Options{Version: "development"}))
+	return rootCommand(newApp(Options{Version: "development"}))
 }
 
 func TestCommands_EachHasAnExampleAndHelp(t *testing.T) {

@@ -13,31 +13,29 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/app"
 	"github.com/gpumux/gpumux/internal/fleet"
-	"github.com/gpumux/gpumux/internal/screen"
-	"github.com/gpumux/gpumux/internal/show"
+	"github.com/gpumux/gpumux/internal/report"
 	"github.com/gpumux/gpumux/starter"
 )
 
-func comeBack(a *app.App, id string) {
-	a.Console.Note("  follow it   %s\n  look at it  %s\n  results     %s\n  stop it     %s",
-		a.Command("wait "+id), a.Command("show "+id), a.Command("results "+id), a.Command("cancel "+id))
+func comeBack(a *app, id string) {
+	a.console.Note("  follow it   %s\n  look at it  %s\n  results     %s\n  stop it     %s",
+		a.command("wait "+id), a.command("show "+id), a.command("results "+id), a.command("cancel "+id))
 }
 
-func detached(a *app.App, h *starter.Handle) error {
-	a.Console.Say("detached; map %s goes on", h.ID)
+func detached(a *app, h *starter.Handle) error {
+	a.console.Say("detached; map %s goes on", h.ID)
 	comeBack(a, h.ID)
-	return app.Exit(app.ExitInterrupted)
+	return exitCode(exitInterrupted)
 }
 
 // follow watches a map to its end, and meanwhile says what holds it up. Without a ladder
 // it does not ask for workers.
-func follow(ctx context.Context, a *app.App, conn *app.Connection, h *starter.Handle, ladder []string) (*report, error) {
+func follow(ctx context.Context, a *app, conn *connection, h *starter.Handle, ladder []string) (*ending, error) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	over := make(chan struct{})
-	bar := screen.NewBar(a.Console)
+	bar := report.NewBar(a.console)
 	go func() {
 		defer close(over)
 		if h.Running() {
@@ -45,30 +43,30 @@ func follow(ctx context.Context, a *app.App, conn *app.Connection, h *starter.Ha
 		}
 	}()
 	wait := h.Wait
-	if !a.Console.Quiet {
+	if !a.console.Quiet {
 		wait = func(ctx context.Context) (gpumux.Summary, error) { return h.Watch(ctx, bar.Show) }
 	}
 	summary, err := wait(ctx)
 	stop()
 	<-over
-	a.Console.Close()
+	a.console.Close()
 	if err != nil {
 		return nil, err
 	}
-	return &report{ID: h.ID, Summary: summary, Page: conn.Link(h.ID), fetch: a.Command("results " + h.ID)}, nil
+	return &ending{ID: h.ID, Summary: summary, Page: conn.link(h.ID), fetch: a.command("results " + h.ID)}, nil
 }
 
 const diagnosing = 3 * time.Second
 
 // tellTroubles says once that no worker serves the ladder, why no device may take work,
 // and each error with which the store fails again and again. It returns when ctx ends.
-func tellTroubles(ctx context.Context, a *app.App, s *starter.Starter, h *starter.Handle, ladder []string, waits func(what string)) {
+func tellTroubles(ctx context.Context, a *app, s *starter.Starter, h *starter.Handle, ladder []string, waits func(what string)) {
 	idle := 0 // looks in a row that found nothing begun
 	unserved, said := false, map[string]bool{}
 	say := func(text string) {
 		if !said[text] {
 			said[text] = true
-			a.Console.Say("%s", text)
+			a.console.Say("%s", text)
 		}
 	}
 	for {
@@ -108,11 +106,11 @@ func tellTroubles(ctx context.Context, a *app.App, s *starter.Starter, h *starte
 				waits("a healthy device")
 			}
 			for _, why := range sick {
-				say("note: the map waits: " + screen.OneLine(why, 400))
+				say("note: the map waits: " + report.OneLine(why, 400))
 			}
 		}
 		for _, p := range retries.Stuck {
-			say(fmt.Sprintf("%s has failed and is tried again: %s", strings.TrimPrefix(p.Activity, "gpumux."), screen.OneLine(p.Fault.Error(), 300)))
+			say(fmt.Sprintf("%s has failed and is tried again: %s", strings.TrimPrefix(p.Activity, "gpumux."), report.OneLine(p.Fault.Error(), 300)))
 		}
 	}
 }
@@ -139,14 +137,14 @@ func checkServed(ctx context.Context, s *starter.Starter, ladder []string, task 
 }
 
 // explain prints the traceback of a map's failure, and returns the error.
-func explain(a *app.App, err error) error {
+func explain(a *app, err error) error {
 	if ended, ok := errors.AsType[*starter.EndedError](err); ok {
-		a.Console.Write([]byte(show.FaultText(ended.Fault)))
+		a.console.Write([]byte(report.FaultText(ended.Fault)))
 	}
 	return err
 }
 
-func waitCommand(a *app.App) *cobra.Command {
+func waitCommand(a *app) *cobra.Command {
 	var asJSON, quiet bool
 	c := &cobra.Command{
 		Use:   "wait ID",
@@ -157,8 +155,8 @@ succeeded, 1 when some failed. Ctrl-C leaves the map running.`,
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the summary as JSON")
 	c.Flags().BoolVarP(&quiet, "quiet", "q", false, "no progress and no summary")
-	return a.OnMap(c, func(ctx context.Context, conn *app.Connection, h *starter.Handle) error {
-		a.Console.Quiet = quiet
+	return a.onMap(c, func(ctx context.Context, conn *connection, h *starter.Handle) error {
+		a.console.Quiet = quiet
 		var ladder []string
 		if h.Running() {
 			if in, err := h.Input(ctx); err == nil {
@@ -166,21 +164,21 @@ succeeded, 1 when some failed. Ctrl-C leaves the map running.`,
 			}
 		}
 		end, err := follow(ctx, a, conn, h, ladder)
-		if errors.Is(err, app.ErrInterrupted) {
+		if errors.Is(err, errInterrupted) {
 			return detached(a, h)
 		}
 		if err != nil {
 			return explain(a, err)
 		}
 		end.Causes = causesOf(ctx, a, conn, h.ID, end.Failed, &end.Summary)
-		if err := printReport(a, end, asJSON, a.Command("retry "+h.ID)); err != nil {
+		if err := printReport(a, end, asJSON, a.command("retry "+h.ID)); err != nil {
 			return err
 		}
 		return end.exit()
 	})
 }
 
-type report struct {
+type ending struct {
 	ID string `json:"id"`
 	gpumux.Summary
 	// File holds the results here, if they were fetched into one.
@@ -199,25 +197,25 @@ type report struct {
 	printed bool
 }
 
-func (r *report) exit() error {
+func (r *ending) exit() error {
 	if r.Failed > 0 || r.ReduceFault != nil {
-		return app.Exit(app.ExitFailed)
+		return exitCode(exitFailed)
 	}
 	return nil
 }
 
-func (r *report) print(to io.Writer) {
-	to = screen.Visible(to)
+func (r *ending) print(to io.Writer) {
+	to = report.Visible(to)
 	elapsed := time.Duration(r.Elapsed)
 	rate := ""
 	if elapsed > 0 && r.Items > 0 {
-		rate = ", " + screen.PerSecond(float64(r.Items)/elapsed.Seconds())
+		rate = ", " + report.PerSecond(float64(r.Items)/elapsed.Seconds())
 	}
-	fmt.Fprintf(to, "map %s: %s items in %s%s\n", r.ID, humanize.Comma(r.Items), screen.Span(elapsed), rate)
+	fmt.Fprintf(to, "map %s: %s items in %s%s\n", r.ID, humanize.Comma(r.Items), report.Span(elapsed), rate)
 	fmt.Fprintf(to, "  succeeded  %s\n", humanize.Comma(r.Succeeded))
 	if r.Failed > 0 {
-		fmt.Fprintf(to, "  failed     %s  (%s)\n", humanize.Comma(r.Failed), show.Kinds(r.Faults))
-		show.Causes(to, "    ", r.Failed, r.Causes)
+		fmt.Fprintf(to, "  failed     %s  (%s)\n", humanize.Comma(r.Failed), report.Kinds(r.Faults))
+		report.Causes(to, "    ", r.Failed, r.Causes)
 	}
 	if len(r.PassedOver) > 0 {
 		fmt.Fprintf(to, "  passed     %s: for some time no worker served it with a healthy device\n", strings.Join(r.PassedOver, ", "))
@@ -225,7 +223,7 @@ func (r *report) print(to io.Writer) {
 	if r.Peak != nil {
 		fmt.Fprintf(to, "  memory     peak per item: %s\n", r.Peak)
 	}
-	if text := show.Reduced(r.Summary); text != "" {
+	if text := report.Reduced(r.Summary); text != "" {
 		fmt.Fprintf(to, "  reduced    %s\n", text)
 	}
 	switch {
@@ -244,16 +242,16 @@ func (r *report) print(to io.Writer) {
 }
 
 // printReport writes a report as --json and --quiet say.
-func printReport(a *app.App, end *report, asJSON bool, retry string) error {
+func printReport(a *app, end *ending, asJSON bool, retry string) error {
 	if asJSON {
 		out := *end
 		out.Results = nil // they lie in a file
-		return app.PrintJSON(a.Stdout, out)
+		return printJSON(a.Stdout, out)
 	}
-	if !a.Console.Quiet {
-		end.print(a.Console)
+	if !a.console.Quiet {
+		end.print(a.console)
 		if end.Failed > 0 {
-			a.Console.Say("  to run the failed items again: %s", retry)
+			a.console.Say("  to run the failed items again: %s", retry)
 		}
 	}
 	return nil

@@ -16,8 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/internal/app"
-	"github.com/gpumux/gpumux/internal/host"
 	"github.com/gpumux/gpumux/internal/test/gputest"
 )
 
@@ -53,14 +51,14 @@ func machineOfAll(t *testing.T) *gpu.Inventory {
 }
 
 // onAnyHost takes out what is this host's.
-func onAnyHost(r *host.Report) {
+func onAnyHost(r *deviceReport) {
 	cpu := &r.Devices[len(r.Devices)-1]
 	cpu.Name, cpu.Memory = "AMD EPYC 7763 64-Core Processor", 64<<30
 	cpu.Status.Memory = gpu.Memory{Total: 64 << 30, Free: 32 << 30, Used: 32 << 30}
 }
 
 func TestGpus_Table(t *testing.T) {
-	r := host.Inspect(machineOfAll(t))
+	r := inspectDevices(machineOfAll(t))
 	onAnyHost(r)
 	var b bytes.Buffer
 	require.NoError(t, r.Print(&b))
@@ -83,14 +81,14 @@ func TestGpus_JSONIsAsTheSchemaSays(t *testing.T) {
 	require.NoError(t, err)
 	defer listener.Close()
 	for _, each := range []*gpu.Inventory{bare, inventory} {
-		r := host.Inspect(each)
+		r := inspectDevices(each)
 		for i := range r.Devices {
 			if st := r.Devices[i].Status; st != nil && len(st.Processes) > 0 {
 				st.Processes[0].Name = "/usr/bin/python3" // which the library does not tell
 			}
 		}
 		var b bytes.Buffer
-		require.NoError(t, app.PrintJSON(&b, r))
+		require.NoError(t, printJSON(&b, r))
 		var got any
 		require.NoError(t, json.Unmarshal(b.Bytes(), &got))
 		require.Empty(t, s.problems(root, got, "$"), "%s", b.String())

@@ -7,14 +7,13 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/gpumux/gpumux/internal/app"
 	"github.com/gpumux/gpumux/internal/local"
-	"github.com/gpumux/gpumux/internal/screen"
+	"github.com/gpumux/gpumux/internal/report"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
 // devicesHere gives a worker in this process its devices, and pools on them.
-func devicesHere(ctx context.Context, a *app.App, f taskFlags, o *local.Options) (err error) {
+func devicesHere(ctx context.Context, a *app, f taskFlags, o *local.Options) (err error) {
 	names := f.input.Ladder
 	if o.Inventory, err = local.Devices(ctx, names, f.pool, f.task.Python); err != nil {
 		return err
@@ -27,11 +26,11 @@ func devicesHere(ctx context.Context, a *app.App, f taskFlags, o *local.Options)
 	o.Pools = pools
 	why, _, _ := strings.Cut(noGPU, "; ") // what follows is for a worker's file
 	if noGPU != "" && len(names) == 0 {
-		a.Console.Note("note: the CPU runs it: %s", screen.OneLine(why, 300))
+		a.console.Note("note: the CPU runs it: %s", report.OneLine(why, 300))
 	}
 	for _, name := range names {
 		if noGPU != "" && name != "cpu" {
-			a.Console.Say("note: pool %s runs on the CPU, for want of a GPU: %s", name, screen.OneLine(noGPU, 300))
+			a.console.Say("note: pool %s runs on the CPU, for want of a GPU: %s", name, report.OneLine(noGPU, 300))
 		}
 	}
 	return nil
@@ -39,14 +38,14 @@ func devicesHere(ctx context.Context, a *app.App, f taskFlags, o *local.Options)
 
 // taskHere finds the task of a command for this machine, which sees the shell's harmless
 // variables by itself.
-func taskHere(a *app.App, f taskFlags) (*local.Task, error) {
+func taskHere(a *app, f taskFlags) (*local.Task, error) {
 	f.task.PassEnv = passedHere(a, f.task.PassEnv)
 	return local.FindTask(f.input.Task, f.task)
 }
 
 // passedHere adds the harmless variables of this environment to those of --pass-env, and
 // says which a user may miss.
-func passedHere(a *app.App, given []string) []string {
+func passedHere(a *app, given []string) []string {
 	pass, left := local.PassedOn(given)
 	if len(left) > 0 {
 		const most = 6
@@ -54,7 +53,7 @@ func passedHere(a *app.App, given []string) []string {
 		if more := len(left) - most; more > 0 {
 			names, flag = fmt.Sprintf("%s and %d more", strings.Join(left[:most], ", "), more), "NAME,…"
 		}
-		a.Console.Note("note: the task does not see %s of this environment; to pass on: --pass-env %s", names, flag)
+		a.console.Note("note: the task does not see %s of this environment; to pass on: --pass-env %s", names, flag)
 	}
 	return pass
 }
@@ -69,14 +68,14 @@ func inFlags(err error) error {
 	if !errors.As(err, &found) || found.File != "" {
 		return err
 	}
-	var m app.Mistakes
+	var m mistakes
 	for _, p := range found.Problems {
 		flag := "TASK"
 		if strings.HasPrefix(p.Field, "pools") {
 			flag = "--pool"
 		}
 		field := strings.TrimRight(p.Field[strings.LastIndex(p.Field, ".")+1:], "[]0123456789")
-		m.Add("%s: %s", cmp.Or(flagsHere[field], flag), strings.ReplaceAll(p.Message, "sharing: ", "--sharing "))
+		m.add("%s: %s", cmp.Or(flagsHere[field], flag), strings.ReplaceAll(p.Message, "sharing: ", "--sharing "))
 	}
-	return m.Err()
+	return m.err()
 }

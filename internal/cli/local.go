@@ -11,13 +11,12 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"github.com/gpumux/gpumux/internal/app"
 	"github.com/gpumux/gpumux/internal/local"
-	"github.com/gpumux/gpumux/internal/screen"
+	"github.com/gpumux/gpumux/internal/report"
 	"github.com/gpumux/gpumux/starter"
 )
 
-func localCommand(a *app.App) *cobra.Command {
+func localCommand(a *app) *cobra.Command {
 	var remove, all, asJSON bool
 	c := &cobra.Command{
 		Use:   "local [--remove ID... | --remove --all]",
@@ -36,9 +35,9 @@ were written and that stay for a retry of what failed, when they take more than 
 	c.RunE = func(c *cobra.Command, ids []string) error {
 		switch {
 		case !remove && (all || len(ids) > 0):
-			return app.Usage("give --remove with it; `gpumux local` alone lists")
+			return usage("give --remove with it; `gpumux local` alone lists")
 		case remove && all == (len(ids) > 0):
-			return app.Usage("--remove: give the IDs of maps as `gpumux local` lists them, or --all")
+			return usage("--remove: give the IDs of maps as `gpumux local` lists them, or --all")
 		}
 		states, err := local.States()
 		if err != nil {
@@ -48,11 +47,11 @@ were written and that stay for a retry of what failed, when they take more than 
 			return removeLocal(a, states, ids)
 		}
 		if asJSON {
-			return app.PrintJSON(a.Stdout, states)
+			return printJSON(a.Stdout, states)
 		}
 		if len(states) == 0 {
 			root, err := local.Folder("local")
-			a.Console.Say("no local map has anything left in %s", root)
+			a.console.Say("no local map has anything left in %s", root)
 			return err
 		}
 		return printLocal(a.Stdout, states, time.Now())
@@ -61,20 +60,20 @@ were written and that stay for a retry of what failed, when they take more than 
 }
 
 // removeLocal deletes the folders of the maps named, or of all; none if one cannot go.
-func removeLocal(a *app.App, states []local.State, ids []string) error {
-	var m app.Mistakes
+func removeLocal(a *app, states []local.State, ids []string) error {
+	var m mistakes
 	var gone []local.State
 	for _, id := range ids {
 		switch at := slices.IndexFunc(states, func(s local.State) bool { return s.ID == id }); {
 		case at < 0:
-			m.Add("--remove %s: there is no such local map; `gpumux local` lists them", id)
+			m.add("--remove %s: there is no such local map; `gpumux local` lists them", id)
 		case states[at].State == "running":
-			m.Add("--remove %s: it runs; stop its command first", id)
+			m.add("--remove %s: it runs; stop its command first", id)
 		default:
 			gone = append(gone, states[at])
 		}
 	}
-	if err := m.Err(); err != nil {
+	if err := m.err(); err != nil {
 		return err
 	}
 	if len(ids) == 0 {
@@ -87,23 +86,23 @@ func removeLocal(a *app.App, states []local.State, ids []string) error {
 		}
 		bytes += s.Bytes
 	}
-	a.Console.Say("removed %d local maps, %s", len(gone), humanize.IBytes(uint64(bytes)))
+	a.console.Say("removed %d local maps, %s", len(gone), humanize.IBytes(uint64(bytes)))
 	return nil
 }
 
 func printLocal(to io.Writer, states []local.State, now time.Time) error {
 	rows := [][]string{{"ID", "STATE", "SIZE", "USED", "FOLDER", "COMMAND"}}
 	for _, s := range states {
-		rows = append(rows, []string{s.ID, s.State, humanize.IBytes(uint64(s.Bytes)), screen.Ago(now, s.Used), cmp.Or(s.Folder, "-"),
-			cmp.Or(app.ShellLine(s.Command), "-")})
+		rows = append(rows, []string{s.ID, s.State, humanize.IBytes(uint64(s.Bytes)), report.Ago(now, s.Used), cmp.Or(s.Folder, "-"),
+			cmp.Or(shellLine(s.Command), "-")})
 	}
-	return screen.Table(to, rows)
+	return report.Table(to, rows)
 }
 
 // leastAge keeps the items that a command uploads before its map begins.
 const leastAge = time.Hour
 
-func pruneCommand(a *app.App) *cobra.Command {
+func pruneCommand(a *app) *cobra.Command {
 	var olderThan string
 	var dryRun, asJSON bool
 	c := &cobra.Command{
@@ -123,20 +122,20 @@ What maps with --local left on this machine is deleted by gpumux local --remove.
 	flags.StringVar(&olderThan, "older-than", "", "how long ago, such as 30d, 2w or 36h; at least 1h")
 	flags.BoolVar(&dryRun, "dry-run", false, "delete nothing, and list what would go")
 	flags.BoolVar(&asJSON, "json", false, "print what goes as JSON")
-	a.ConnectionFlags(c)
-	a.StoreFlag(c)
+	a.connectionFlags(c)
+	a.storeFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		age, err := parseAge(olderThan)
 		if err != nil {
 			return err
 		}
-		conn, err := a.ConnectWithStore(c.Context())
+		conn, err := a.connectWithStore(c.Context())
 		if err != nil {
 			return err
 		}
-		defer conn.Close()
+		defer conn.close()
 		gone, err := conn.Prune(c.Context(), starter.PruneOptions{Before: time.Now().Add(-age), DryRun: dryRun,
-			Warn: func(problem string) { a.Console.Say("%s", problem) }})
+			Warn: func(problem string) { a.console.Say("%s", problem) }})
 		if err != nil {
 			return err
 		}
@@ -156,24 +155,24 @@ func parseAge(text string) (time.Duration, error) {
 		}
 	}
 	if err != nil || age < leastAge {
-		return 0, app.Usage("--older-than %q: give an age of at least 1h, such as 30d, 2w or 36h", text)
+		return 0, usage("--older-than %q: give an age of at least 1h, such as 30d, 2w or 36h", text)
 	}
 	return age, nil
 }
 
 // printPruned lists what was deleted, or would be.
-func printPruned(a *app.App, gone []starter.Pruned, dryRun, asJSON bool) error {
+func printPruned(a *app, gone []starter.Pruned, dryRun, asJSON bool) error {
 	var bytes int64
 	rows := [][]string{{"KEY", "SIZE", "LAST WRITTEN"}}
 	for _, p := range gone {
 		bytes += p.Bytes
-		rows = append(rows, []string{p.Key, humanize.IBytes(uint64(p.Bytes)), screen.Ago(time.Now(), p.Changed)})
+		rows = append(rows, []string{p.Key, humanize.IBytes(uint64(p.Bytes)), report.Ago(time.Now(), p.Changed)})
 	}
 	if asJSON {
-		return app.PrintJSON(a.Stdout, gone)
+		return printJSON(a.Stdout, gone)
 	}
 	if dryRun && len(gone) > 0 {
-		if err := screen.Table(a.Stdout, rows); err != nil {
+		if err := report.Table(a.Stdout, rows); err != nil {
 			return err
 		}
 	}
@@ -181,6 +180,6 @@ func printPruned(a *app.App, gone []starter.Pruned, dryRun, asJSON bool) error {
 	if dryRun {
 		verb = "would delete"
 	}
-	a.Console.Say("%s %s of old maps and their inputs (%d)", verb, humanize.IBytes(uint64(bytes)), len(gone))
+	a.console.Say("%s %s of old maps and their inputs (%d)", verb, humanize.IBytes(uint64(bytes)), len(gone))
 	return nil
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/app"
 	"github.com/gpumux/gpumux/internal/local"
 	"github.com/gpumux/gpumux/starter"
 )
@@ -96,12 +95,12 @@ func TestLocal_ListsAndRemoves(t *testing.T) {
 	require.Contains(t, o.stdout, `gpumux map a.py:f --in 'it'\''s items.jsonl' --local`)
 
 	o = run(t, "", "local", "--remove", "map-old", "map-busy", "nope")
-	require.Equal(t, app.ExitUsage, o.code)
+	require.Equal(t, exitUsage, o.code)
 	require.Contains(t, o.stderr, "map-busy: it runs")
 	require.Contains(t, o.stderr, "nope: there is no such local map")
 	require.DirExists(t, old, "nothing goes when one cannot")
 	for _, args := range [][]string{{"local", "--all"}, {"local", "map-old"}, {"local", "--remove"}, {"local", "--remove", "--all", "map-old"}} {
-		require.Equal(t, app.ExitUsage, run(t, "", args...).code, args)
+		require.Equal(t, exitUsage, run(t, "", args...).code, args)
 	}
 
 	o = run(t, "", "local", "--remove", "map-old")

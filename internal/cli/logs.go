@@ -6,13 +6,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gpumux/gpumux/internal/app"
-	"github.com/gpumux/gpumux/internal/screen"
-	"github.com/gpumux/gpumux/internal/show"
+	"github.com/gpumux/gpumux/internal/report"
 	"github.com/gpumux/gpumux/starter"
 )
 
-func logsCommand(a *app.App) *cobra.Command {
+func logsCommand(a *app) *cobra.Command {
 	item, follow := int64(0), false
 	c := &cobra.Command{
 		Use:   "logs ID",
@@ -24,12 +22,12 @@ second what the item prints while it runs. Of a process that died it is the last
 An ID of a map with --local is looked for on this machine first; its command need not run any more.`,
 		Example: "  gpumux logs embed-3fa92c01d4e5 --item 7\n  gpumux logs embed-3fa92c01d4e5 --item 7 --follow\n" +
 			"  gpumux logs embed-3fa92c01d4e5 | grep -i warning",
-		Args: app.OneID,
+		Args: oneID,
 	}
 	c.Flags().Int64Var(&item, "item", 0, "only this item, by its index from 0")
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "wait for what comes, until the item, or without --item the map, has ended")
-	a.ConnectionFlags(c)
-	a.StoreFlag(c)
+	a.connectionFlags(c)
+	a.storeFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		s, err := soFar(c.Context(), a, args[0], starter.ReadOptions{SoFar: !follow, Unordered: true})
 		if err != nil {
@@ -37,7 +35,7 @@ An ID of a map with --local is looked for on this machine first; its command nee
 		}
 		defer s.close()
 		if follow && s.handle == nil && s.running() {
-			return app.Usage("--follow: map %s runs in a command with --local; `gpumux logs %s` has what finished items printed", s.id, s.id)
+			return usage("--follow: map %s runs in a command with --local; `gpumux logs %s` has what finished items printed", s.id, s.id)
 		}
 		if c.Flags().Changed("item") {
 			return logOf(c.Context(), a, s, item, follow)
@@ -47,44 +45,44 @@ An ID of a map with --local is looked for on this machine first; its command nee
 	return c
 }
 
-func logAll(a *app.App, s *sofar) error {
-	some, err := show.Logs(a.Stdout, s.lines)
+func logAll(a *app, s *sofar) error {
+	some, err := report.Logs(a.Stdout, s.lines)
 	if err != nil {
 		return explain(a, err)
 	}
 	if !some {
-		a.Console.Say("map %s, %s: no item has printed anything", s.id, s.status)
+		a.console.Say("map %s, %s: no item has printed anything", s.id, s.status)
 	}
 	return nil
 }
 
-func logOf(ctx context.Context, a *app.App, s *sofar, item int64, follow bool) error {
+func logOf(ctx context.Context, a *app, s *sofar, item int64, follow bool) error {
 	if item < 0 || s.items >= 0 && item >= s.items {
-		return app.Usage("--item %d: map %s has %s items, counted from 0", item, s.id, screen.Count(s.items))
+		return usage("--item %d: map %s has %s items, counted from 0", item, s.id, report.Count(s.items))
 	}
 	stop := func() string { return "" }
 	if follow && s.handle != nil && s.running() {
 		stop = listen(ctx, a.Stdout, s.handle, item)
 	}
-	r, err := show.ResultOf(s.lines, item)
+	r, err := report.ResultOf(s.lines, item)
 	written := stop()
 	switch {
 	case err != nil:
 		return explain(a, err)
 	case r == nil && s.running() && !follow:
-		a.Console.Say("item %d of map %s has no result yet; --follow waits for it", item, s.id)
-		return app.Exit(app.ExitFailed)
+		a.console.Say("item %d of map %s has no result yet; --follow waits for it", item, s.id)
+		return exitCode(exitFailed)
 	case r == nil:
-		a.Console.Say("map %s has no result of item %d", s.id, item)
-		return app.Exit(app.ExitFailed)
+		a.console.Say("map %s has no result of item %d", s.id, item)
+		return exitCode(exitFailed)
 	}
 	if r.Fault != nil {
-		a.Console.Note("item %d failed: %s", r.Index, screen.OneLine(r.Fault.Error(), 300))
+		a.console.Note("item %d failed: %s", r.Index, report.OneLine(r.Fault.Error(), 300))
 	}
-	if show.Printed(*r) == "" {
-		a.Console.Note("item %d printed nothing", r.Index)
+	if report.Printed(*r) == "" {
+		a.console.Note("item %d printed nothing", r.Index)
 	}
-	_, err = io.WriteString(a.Stdout, show.Rest(show.Printed(*r), written))
+	_, err = io.WriteString(a.Stdout, report.Rest(report.Printed(*r), written))
 	return err
 }
 

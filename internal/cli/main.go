@@ -1,12 +1,13 @@
-// Package cli is the command line of gpumux: the tree of its commands, and those about
-// maps, thin over starter and internal/local.
+// Package cli is the command line of gpumux: all commands, thin over starter, workers and
+// internal/local.
 //
-// It owns the flags of those commands, how a command ends, and the exit code of an error.
-// It never decides how a map runs. Main returns when the command is done or
-// interrupted: the first Ctrl-C stops cleanly, the second at once.
+// It owns the flags, how a command finds its server, items in files and streams, files of
+// results, which appear whole or not at all, bench with its workloads, how a command is
+// interrupted, and the exit code of an error. It never decides how a map runs. Main returns
+// when the command is done or interrupted: the first Ctrl-C stops cleanly, the second at
+// once.
 //
-// Data goes to standard output, all else to standard error. The exit codes are those of
-// package app.
+// Data goes to standard output, all else to standard error.
 package cli
 
 import (
@@ -23,17 +24,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/app"
 	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/local"
-	"github.com/gpumux/gpumux/internal/otlp"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/workers/config"
 )
-
-// Options of Main.
-type Options = app.Options
 
 // firstCollection is the memory at which garbage is collected for the first time. A short
 // command ends before; it would spend a fifth of its processor time on that.
@@ -53,83 +49,83 @@ func collectLate() {
 // Main runs one command and returns its exit code.
 func Main(o Options) int {
 	collectLate()
-	a := app.New(o)
-	ctx, release := a.Interruptible()
+	a := newApp(o)
+	ctx, release := a.interruptible()
 	defer release()
-	ctx, sent, failed := otlp.Start(ctx, cmp.Or(o.Version, "development"), func(err error) {
-		a.Console.Say("note: traces do not reach their collector: %v", err)
+	ctx, sent, failed := exportTraces(ctx, cmp.Or(o.Version, "development"), func(err error) {
+		a.console.Say("note: traces do not reach their collector: %v", err)
 	})
 	if failed != nil {
-		a.Console.Say("gpumux: %v", failed)
-		return app.ExitUsage
+		a.console.Say("gpumux: %v", failed)
+		return exitUsage
 	}
 	defer sent()
 	root := rootCommand(a)
 	root.SetArgs(a.Args)
 	root.SetIn(a.Stdin)
 	root.SetOut(a.Stdout)
-	root.SetErr(a.Console)
+	root.SetErr(a.console)
 	var command *cobra.Command
 	var err error
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
 		command, err = root.ExecuteContextC(ctx)
-		a.Console.Close()
+		a.console.Close()
 	}()
 	select {
 	case <-over:
-	case <-a.Hard.Done():
+	case <-a.hard.Done():
 		select {
 		case <-over:
 		case <-time.After(lastGrace):
-			return app.ExitInterrupted
+			return exitInterrupted
 		}
 	}
 	if err == nil {
-		return app.ExitOK
+		return exitOK
 	}
-	if !a.Ran { // cobra's own: unknown command, wrong number of arguments, unknown flag
-		err = app.Usage("%s", err)
+	if !a.ran { // cobra's own: unknown command, wrong number of arguments, unknown flag
+		err = usage("%s", err)
 	}
-	var exit app.Exit
-	if errors.Is(context.Cause(ctx), app.ErrInterrupted) && !errors.As(err, &exit) {
-		err = app.ErrInterrupted // whatever the signal made fail
+	var exit exitCode
+	if errors.Is(context.Cause(ctx), errInterrupted) && !errors.As(err, &exit) {
+		err = errInterrupted // whatever the signal made fail
 	}
-	if !errors.As(err, &exit) && !errors.Is(err, app.ErrInterrupted) {
-		a.Console.Say("gpumux: %s", strings.TrimRight(err.Error(), "\n"))
+	if !errors.As(err, &exit) && !errors.Is(err, errInterrupted) {
+		a.console.Say("gpumux: %s", strings.TrimRight(err.Error(), "\n"))
 		if errors.As(err, new(*local.MistakeError)) {
-			fmt.Fprintf(a.Console, "see `%s --help`\n", command.CommandPath())
+			fmt.Fprintf(a.console, "see `%s --help`\n", command.CommandPath())
 		}
 	}
-	return exitCode(err)
+	return codeOf(err)
 }
 
 // lastGrace is the time between the second signal and the end.
 const lastGrace = time.Second
 
-func exitCode(err error) int {
-	var exit app.Exit
+func codeOf(err error) int {
+	var exit exitCode
 	var ended *starter.EndedError
 	is := func(kinds ...any) bool {
 		return slices.ContainsFunc(kinds, func(kind any) bool { return errors.As(err, kind) })
 	}
 	switch {
 	case err == nil:
-		return app.ExitOK
+		return exitOK
 	case errors.As(err, &exit):
 		return int(exit)
-	case errors.Is(err, app.ErrInterrupted):
-		return app.ExitInterrupted
+	case errors.Is(err, errInterrupted):
+		return exitInterrupted
 	case is(new(*local.MistakeError), new(*gpumux.InputError), new(*items.SourceError), new(*config.Error), new(*starter.OtherMapError),
 		new(*starter.OtherEditionError), new(*starter.NotFoundError), new(*starter.NothingToRetryError), new(*starter.StillRunningError),
 		new(*fleet.KeysError)):
-		return app.ExitUsage
+		return exitUsage
 	case errors.As(err, &ended) && ended.Fault.Kind == gpumux.FaultBadInput:
-		return app.ExitUsage
+		return exitUsage
 	case is(new(*fleet.ConnectError), new(*starter.NoStoreError), new(*fleet.NoWorkerError), new(*local.UnavailableError)),
 		errors.Is(err, context.DeadlineExceeded):
-		return app.ExitUnavailable
+		return exitUnavailable
 	}
-	return app.ExitBroken
+	return exitBroken
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux/internal/app"
 	"github.com/gpumux/gpumux/internal/local"
 )
 
@@ -170,7 +169,7 @@ func TestMain_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := run(t, "", c.args...)
-			require.Equal(t, app.ExitUsage, got.code, got.stderr)
+			require.Equal(t, exitUsage, got.code, got.stderr)
 			require.Empty(t, got.stdout)
 			for _, text := range c.says {
 				require.Contains(t, got.stderr, text)
@@ -184,7 +183,7 @@ func TestMain_MistakesAreFoundBeforeAnythingStarts(t *testing.T) {
 func TestMain_EveryMistakeIsNamedAtOnce(t *testing.T) {
 	lonely(t)
 	got := run(t, "", "map", "--mode", "warm", "--attempts", "0", "--pool", "A")
-	require.Equal(t, app.ExitUsage, got.code)
+	require.Equal(t, exitUsage, got.code)
 	golden(t, "mistakes", got.stderr)
 }
 
@@ -197,7 +196,7 @@ func TestMain_NoTemporal(t *testing.T) {
 		{"results", "x"}, {"pause", "x"}, {"resume", "x"}, {"cancel", "x"}, {"retry", "x"},
 	} {
 		got := run(t, "", args...)
-		require.Equal(t, app.ExitUnavailable, got.code, "%v: %s", args, got.stderr)
+		require.Equal(t, exitUnavailable, got.code, "%v: %s", args, got.stderr)
 		require.Contains(t, got.stderr, address)
 		require.Contains(t, got.stderr, "gpumux dev")
 		require.Empty(t, got.stdout)
@@ -209,7 +208,7 @@ func TestMain_LeanBinaryHasNoServer(t *testing.T) {
 	write(t, "embed.py", "def embed(item):\n    return item\n")
 	for _, args := range [][]string{{"dev"}, {"map", "embed.py:embed", "--range", "0:1", "--local"}, {"run", "embed.py:embed", "--local"}} {
 		got := runWith(t, Options{}, args...)
-		require.Equal(t, app.ExitUsage, got.code, got.stderr)
+		require.Equal(t, exitUsage, got.code, got.stderr)
 		require.Contains(t, got.stderr, "without the embedded server")
 	}
 }
@@ -218,7 +217,7 @@ func TestMain_ServerThatCannotStart(t *testing.T) {
 	lonely(t)
 	write(t, "embed.py", "def embed(item):\n    return item\n")
 	got := run(t, "", "map", "embed.py:embed", "--range", "0:1", "--local")
-	require.Equal(t, app.ExitUnavailable, got.code, got.stderr)
+	require.Equal(t, exitUnavailable, got.code, got.stderr)
 	require.Contains(t, got.stderr, "port 7233 is taken")
 }
 
@@ -235,7 +234,7 @@ func TestMain_SecondSignalEndsABlockedCommand(t *testing.T) {
 	}()
 	select {
 	case got := <-code:
-		require.Equal(t, app.ExitInterrupted, got)
+		require.Equal(t, exitInterrupted, got)
 	case <-time.After(time.Minute):
 		t.Fatal("the command does not end")
 	}
@@ -243,13 +242,13 @@ func TestMain_SecondSignalEndsABlockedCommand(t *testing.T) {
 
 func TestMain_Version(t *testing.T) {
 	got := runWith(t, Options{}, "version")
-	require.Equal(t, app.ExitOK, got.code)
+	require.Equal(t, exitOK, got.code)
 	require.Contains(t, got.stdout, "gpumux 1.2.3 (client and worker, go")
 }
 
 func TestMain_HelpIsData(t *testing.T) {
 	got := run(t, "", "--help")
-	require.Equal(t, app.ExitOK, got.code)
+	require.Equal(t, exitOK, got.code)
 	golden(t, "help", got.stdout)
 	require.Empty(t, got.stderr)
 }

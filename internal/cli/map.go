@@ -13,15 +13,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gpumux/gpumux/internal/app"
-	"github.com/gpumux/gpumux/internal/files"
 	"github.com/gpumux/gpumux/internal/local"
-	"github.com/gpumux/gpumux/internal/screen"
+	"github.com/gpumux/gpumux/internal/report"
 	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/starter"
 )
 
-func mapCommand(a *app.App) *cobra.Command {
+func mapCommand(a *app) *cobra.Command {
 	f := &mapFlags{}
 	c := &cobra.Command{
 		Use:   "map TASK --in FILE",
@@ -53,8 +51,8 @@ goes on.`,
 		Args: cobra.ArbitraryArgs,
 	}
 	f.register(c)
-	a.ConnectionFlags(c)
-	a.StoreFlag(c)
+	a.connectionFlags(c)
+	a.storeFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := f.check(c, args); err != nil {
 			return err
@@ -70,42 +68,42 @@ goes on.`,
 
 // mapRun is one run of `map` or `retry`, from the flags to the results.
 type mapRun struct {
-	a    *app.App
+	a    *app
 	f    *mapFlags
 	m    starter.Map
-	out  files.Output
-	conn *app.Connection
+	out  output
+	conn *connection
 	h    *starter.Handle
 	// comeBack says how to get the results later. Default: with `gpumux results`.
 	comeBack string
 }
 
 // newMapRun decides where the results go. The flags have been checked.
-func newMapRun(a *app.App, f *mapFlags) (*mapRun, error) {
-	a.Console.Quiet = f.quiet
+func newMapRun(a *app, f *mapFlags) (*mapRun, error) {
+	a.console.Quiet = f.quiet
 	r := &mapRun{a: a, f: f, m: starter.Map{ID: f.id, Retry: f.retry, Input: f.input}}
-	onScreen := screen.IsTerminal(a.Stdout)
+	onScreen := report.IsTerminal(a.Stdout)
 	var err error
-	r.out, err = files.Choose(f.out, a.Stdout, f.json, onScreen)
-	r.out.Note, r.out.Exact = a.Console.Note, f.exact
-	if err == nil && r.out.Path != "" && !f.detach && slices.ContainsFunc(f.source.In, func(in string) bool { return files.Takes(in, cmp.Or(f.out, "x")) }) {
-		err = app.Usage("the results would lie among the files of --in, and be items of the next map; name a file elsewhere with --out")
+	r.out, err = chooseOutput(f.out, a.Stdout, f.json, onScreen)
+	r.out.note, r.out.exact = a.console.Note, f.exact
+	if err == nil && r.out.path != "" && !f.detach && slices.ContainsFunc(f.source.in, func(in string) bool { return takesFile(in, cmp.Or(f.out, "x")) }) {
+		err = usage("the results would lie among the files of --in, and be items of the next map; name a file elsewhere with --out")
 	}
-	if r.out.Path == "" && onScreen {
-		a.Console.NoStatus() // the rows would garble it
+	if r.out.path == "" && onScreen {
+		a.console.NoStatus() // the rows would garble it
 	}
 	return r, err
 }
 
 func (r *mapRun) run(ctx context.Context) (err error) {
-	defer files.Remove(&r.m)
+	defer removeSpooled(&r.m)
 	if r.f.local {
 		return r.runHere(ctx)
 	}
 	if r.conn, err = connectWithItems(ctx, r.a, r.f, &r.m); err != nil {
 		return err
 	}
-	defer r.conn.Close()
+	defer r.conn.close()
 	rungs := r.m.Input.Rungs()
 	if r.f.noWait {
 		if err := checkServed(ctx, r.conn.Starter, rungs, r.m.Input.Task); err != nil {
@@ -134,7 +132,7 @@ func (r *mapRun) follow(ctx context.Context, ladder []string) error {
 // results are delivered; until then the same command goes on with it.
 func (r *mapRun) runHere(ctx context.Context) error {
 	f := r.f
-	if err := r.a.NeedLocal("--local"); err != nil {
+	if err := r.a.needLocal("--local"); err != nil {
 		return err
 	}
 	task, err := taskHere(r.a, f.taskFlags)
@@ -142,13 +140,13 @@ func (r *mapRun) runHere(ctx context.Context) error {
 		return err
 	}
 	if slices.ContainsFunc(task.Files(), func(file string) bool { return sameFile(file, f.out) }) {
-		return app.Usage("--out %s is the task's own file; name another for the results", f.out)
+		return usage("--out %s is the task's own file; name another for the results", f.out)
 	}
 	if err := itemsHere(ctx, r.a, f, &r.m); err != nil {
 		return err
 	}
-	o := r.a.LocalOptions(true)
-	o.Task, o.Headless, o.Brief = task, !r.a.Console.Redraws(), true
+	o := r.a.localOptions(true)
+	o.Task, o.Headless, o.Brief = task, !r.a.console.Redraws(), true
 	if err := devicesHere(ctx, r.a, f.taskFlags, &o); err != nil {
 		return err
 	}
@@ -156,32 +154,32 @@ func (r *mapRun) runHere(ctx context.Context) error {
 	if err != nil {
 		return inFlags(err)
 	}
-	defer s.Close(r.a.Hard)
-	r.h, r.conn = h, app.ConnectionOf(s)
+	defer s.Close(r.a.hard)
+	r.h, r.conn = h, connectionOf(s)
 	r.comeBack = "the same command writes them (its state is in " + s.Data + ")"
 	r.tellEntry()
-	if page := r.conn.Link(h.ID); page != "" && h.Entry != starter.EntryFound {
-		r.a.Console.Note("web UI while it runs: %s", page)
+	if page := r.conn.link(h.ID); page != "" && h.Entry != starter.EntryFound {
+		r.a.console.Note("web UI while it runs: %s", page)
 	}
-	r.conn.UI = "" // the page goes away with the server
+	r.conn.ui = "" // the page goes away with the server
 	delivered, err := r.finish(s.Context(), nil)
-	if errors.Is(err, app.ErrInterrupted) {
-		r.a.Console.Say("stopping; the same command goes on with map %s (its state is in %s)", h.ID, s.Data)
+	if errors.Is(err, errInterrupted) {
+		r.a.console.Say("stopping; the same command goes on with map %s (its state is in %s)", h.ID, s.Data)
 		if h.Output != "" {
-			r.a.Console.Say("  the results so far: `gpumux results %s --partial`", h.ID)
+			r.a.console.Say("  the results so far: `gpumux results %s --partial`", h.ID)
 		}
-		return app.Exit(app.ExitInterrupted)
+		return exitCode(exitInterrupted)
 	}
 	s.Ended(delivered, err)
 	if delivered && f.id != "" && h.Entry == starter.EntryStarted {
-		r.a.Console.Note("  state      %s (until you delete it)", s.Data)
+		r.a.console.Note("  state      %s (until you delete it)", s.Data)
 	}
 	return err
 }
 
 // tellEntry says which run of the map this is, where it is not the first.
 func (r *mapRun) tellEntry() {
-	note, h := r.a.Console.Note, r.h
+	note, h := r.a.console.Note, r.h
 	switch h.Entry {
 	case starter.EntryStarted:
 		if r.f.detach {
@@ -202,7 +200,7 @@ func (r *mapRun) tellEntry() {
 			note("going on with map %s and the options that it was started with", h.ID)
 		}
 		if h.Edition != "" && r.m.Edition != "" && h.Edition != r.m.Edition {
-			r.a.Console.Say("%s has changed since map %s was started; the results that it has already stay as they are", r.m.Input.Task, h.ID)
+			r.a.console.Say("%s has changed since map %s was started; the results that it has already stay as they are", r.m.Input.Task, h.ID)
 		}
 	}
 }
@@ -211,28 +209,28 @@ func (r *mapRun) tellEntry() {
 // reports whether the results were written.
 func (r *mapRun) finish(ctx context.Context, ladder []string) (delivered bool, err error) {
 	h := r.h
-	kept := files.Kept{Folder: r.f.files, From: h}
+	kept := keptFiles{folder: r.f.files, from: h}
 	if r.f.local {
-		kept.Folder = cmp.Or(r.f.files, h.ID+".files") // where they lie is gone when the command has ended
+		kept.folder = cmp.Or(r.f.files, h.ID+".files") // where they lie is gone when the command has ended
 	}
 	first := kept
-	r.out.Kept = &first
+	r.out.kept = &first
 	again := cmp.Or(r.comeBack, "`gpumux results "+h.ID+"` fetches them")
 	within, written := ctx, func() (*starter.Causes, error) { return nil, nil }
-	if out, now := r.out.While(h.ID); now && (r.f.local || out.Path == "") && !r.f.valueOnly() && h.Running() {
+	if out, now := r.out.while(h.ID); now && (r.f.local || out.path == "") && !r.f.valueOnly() && h.Running() {
 		within, written = r.stream(ctx, out)
 	}
 	end, err := follow(within, r.a, r.conn, h, ladder)
 	streamed, failed := written()
-	if failed != nil && r.out.Path != "" { // a file can be written once more
-		streamed, failed, r.out.Kept = nil, nil, &kept
+	if failed != nil && r.out.path != "" { // a file can be written once more
+		streamed, failed, r.out.kept = nil, nil, &kept
 	}
-	if errors.Is(err, app.ErrInterrupted) && !r.f.local {
+	if errors.Is(err, errInterrupted) && !r.f.local {
 		return false, detached(r.a, h)
 	}
 	if errors.Is(failed, syscall.EPIPE) {
-		r.a.Console.Note("nobody reads the results of map %s any more; %s", h.ID, again)
-		return false, app.Exit(app.ExitInterrupted)
+		r.a.console.Note("nobody reads the results of map %s any more; %s", h.ID, again)
+		return false, exitCode(exitInterrupted)
 	}
 	if failed != nil && ctx.Err() == nil && (err == nil || errors.Is(err, errRows)) {
 		return false, fmt.Errorf("%w; not all results of map %s were written; %s", failed, h.ID, again)
@@ -241,9 +239,9 @@ func (r *mapRun) finish(ctx context.Context, ladder []string) (delivered bool, e
 		return false, explain(r.a, err)
 	}
 	if err := r.deliver(ctx, end, streamed); err != nil {
-		if errors.Is(err, app.ErrInterrupted) {
-			r.a.Console.Say("map %s is finished, but not all its results were written; %s", h.ID, again)
-			return false, app.Exit(app.ExitInterrupted)
+		if errors.Is(err, errInterrupted) {
+			r.a.console.Say("map %s is finished, but not all its results were written; %s", h.ID, again)
+			return false, exitCode(exitInterrupted)
 		}
 		return false, fmt.Errorf("%w; map %s is finished, but not all its results were written; %s", err, h.ID, again)
 	}
@@ -255,9 +253,9 @@ var errRows = errors.New("the results could not be written")
 
 // stream writes the results of the running map as they come. written waits for the last
 // of them. The context ends if a write to a stream fails, or if its reader has gone.
-func (r *mapRun) stream(ctx context.Context, out files.Output) (within context.Context, written func() (*starter.Causes, error)) {
+func (r *mapRun) stream(ctx context.Context, out output) (within context.Context, written func() (*starter.Causes, error)) {
 	within, stop := context.WithCancelCause(ctx)
-	if out.Path == "" {
+	if out.path == "" {
 		watchReader(within, r.a.Stdout, stop)
 	}
 	done := make(chan struct{})
@@ -265,13 +263,13 @@ func (r *mapRun) stream(ctx context.Context, out files.Output) (within context.C
 	var err error
 	go func() {
 		defer close(done)
-		causes, err = out.Write(within, r.h.Lines(within, starter.ReadOptions{Unordered: r.f.unordered, Arrays: true}))
+		causes, err = out.write(within, r.h.Lines(within, starter.ReadOptions{Unordered: r.f.unordered, Arrays: true}))
 		switch {
 		case err == nil, within.Err() != nil, errors.As(err, new(*starter.EndedError)): // such a map says so itself
-		case out.Path == "":
+		case out.path == "":
 			stop(errRows)
 		default:
-			r.a.Console.Say("%v; the map goes on, and its results are written again when it ends", err)
+			r.a.console.Say("%v; the map goes on, and its results are written again when it ends", err)
 		}
 	}()
 	return within, func() (*starter.Causes, error) { <-done; stop(nil); return &causes, err }
@@ -283,7 +281,7 @@ func watchReader(ctx context.Context, stream io.Writer, stop context.CancelCause
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	if pipe, ok := stream.(*os.File); ok {
 		go func() {
-			if files.Abandoned(ctx, pipe) {
+			if abandoned(ctx, pipe) {
 				stop(fmt.Errorf("write the results: %w", syscall.EPIPE))
 			}
 		}()
@@ -292,27 +290,27 @@ func watchReader(ctx context.Context, stream io.Writer, stop context.CancelCause
 
 // deliver writes the results, or the one value that was asked for, and tells what the map
 // came to. Streamed are the causes in results that were written already.
-func (r *mapRun) deliver(ctx context.Context, end *report, streamed *starter.Causes) error {
+func (r *mapRun) deliver(ctx context.Context, end *ending, streamed *starter.Causes) error {
 	switch {
 	case r.f.valueOnly() && end.ReduceFault != nil:
-		r.a.Console.Say("gpumux: reduce: %s", screen.OneLine(end.ReduceFault.Error(), 300))
+		r.a.console.Say("gpumux: reduce: %s", report.OneLine(end.ReduceFault.Error(), 300))
 		return nil
 	case r.f.valueOnly():
 		_, err := fmt.Fprintln(r.a.Stdout, cmp.Or(end.ReducedOutput, string(text.Unescaped(end.Reduced))))
 		return err
 	}
-	out, err := r.out.Named(end.ID)
+	out, err := r.out.named(end.ID)
 	if err != nil {
 		return err
 	}
 	if streamed == nil {
-		causes, err := out.Write(ctx, r.conn.Completed(end.Summary).Lines(ctx, starter.ReadOptions{Arrays: true}))
+		causes, err := out.write(ctx, r.conn.Completed(end.Summary).Lines(ctx, starter.ReadOptions{Arrays: true}))
 		if err != nil {
 			return err
 		}
 		streamed = &causes
 	}
-	end.Files, end.Keepers, end.Folder = out.Kept.Files, out.Kept.Items, out.Kept.Folder
-	end.File, end.printed, end.Causes = out.Path, out.Path == "", streamed.Sorted()
+	end.Files, end.Keepers, end.Folder = out.kept.files, out.kept.items, out.kept.folder
+	end.File, end.printed, end.Causes = out.path, out.path == "", streamed.Sorted()
 	return printReport(r.a, end, r.f.json, "the same command with --retry")
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/files"
 	"github.com/gpumux/gpumux/internal/local"
 	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/workers/config"
@@ -19,7 +18,7 @@ import (
 
 type mapFlags struct {
 	taskFlags
-	source files.Source
+	source source
 	// delimiter is the source's as it was written.
 	delimiter string
 	out       string
@@ -120,13 +119,13 @@ func (f *mapFlags) registerFiles(flags *pflag.FlagSet, byDefault string) {
 }
 
 func (f *mapFlags) registerItems(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&f.source.In, "in", nil, "items: JSON lines, .csv or .tsv, plain, .gz or .zst, .parquet, .arrow, .feather or .npy: a `file`, the files of a folder or a pattern such as 'data/*.csv', - for standard input, a URL such as s3://bucket/items.jsonl or s3://bucket/data/, or results:ID for the values of a finished map; given again, the items after those")
-	flags.Var((*namesFlag)(&f.source.Columns), "columns", "with --in: the columns of Parquet or Arrow files that items have, such as id,text (default all); "+namesUsage)
-	flags.Var((*namesFlag)(&f.source.Text), "text", "with --in: columns of CSV whose cells stay text, such as id for IDs like 007, 1.10 and 1e5; "+namesUsage)
-	flags.BoolVar(&f.source.Lines, "lines", false, "with --in: every line of text is an item, a string")
+	flags.StringArrayVar(&f.source.in, "in", nil, "items: JSON lines, .csv or .tsv, plain, .gz or .zst, .parquet, .arrow, .feather or .npy: a `file`, the files of a folder or a pattern such as 'data/*.csv', - for standard input, a URL such as s3://bucket/items.jsonl or s3://bucket/data/, or results:ID for the values of a finished map; given again, the items after those")
+	flags.Var((*namesFlag)(&f.source.columns), "columns", "with --in: the columns of Parquet or Arrow files that items have, such as id,text (default all); "+namesUsage)
+	flags.Var((*namesFlag)(&f.source.text), "text", "with --in: columns of CSV whose cells stay text, such as id for IDs like 007, 1.10 and 1e5; "+namesUsage)
+	flags.BoolVar(&f.source.lines, "lines", false, "with --in: every line of text is an item, a string")
 	flags.StringVar(&f.delimiter, "delimiter", "", "with --in: it is CSV with this between its cells, such as ';' or tab")
-	flags.StringVar(&f.source.Range, "range", "", "items: the numbers START:END without END, such as 0:1000")
-	flags.StringVar(&f.source.Glob, "glob", "", "items: the path of each file, and not what is in it, such as 'images/*.png' or 'data/**/*.csv'")
+	flags.StringVar(&f.source.numbers, "range", "", "items: the numbers START:END without END, such as 0:1000")
+	flags.StringVar(&f.source.glob, "glob", "", "items: the path of each file, and not what is in it, such as 'images/*.png' or 'data/**/*.csv'")
 	f.registerKey(flags)
 }
 

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpumux/gpumux/internal/app"
-	"github.com/gpumux/gpumux/internal/files"
 	"github.com/gpumux/gpumux/internal/local"
 	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/starter"
@@ -18,14 +16,14 @@ import (
 
 // results is the ID of the map whose values are the items, where --in names one.
 func (f *mapFlags) results() (id string, values bool) {
-	if len(f.source.In) != 1 {
+	if len(f.source.in) != 1 {
 		return "", false
 	}
-	return strings.CutPrefix(f.source.In[0], names.ResultsScheme)
+	return strings.CutPrefix(f.source.in[0], names.ResultsScheme)
 }
 
 // itemsHere reads the items of a map with --local.
-func itemsHere(ctx context.Context, a *app.App, f *mapFlags, m *starter.Map) error {
+func itemsHere(ctx context.Context, a *app, f *mapFlags, m *starter.Map) error {
 	id, values := f.results()
 	if !values {
 		return readItems(ctx, a, f, m)
@@ -34,11 +32,11 @@ func itemsHere(ctx context.Context, a *app.App, f *mapFlags, m *starter.Map) err
 	if err != nil {
 		return err
 	}
-	_, keys, err := a.ReadKeys()
+	_, keys, err := a.readKeys()
 	if err != nil {
 		return err
 	}
-	none := app.Usage("--in results:%s: there are no results of a finished map %s in %s; a local map keeps them if it was given an --id", id, id, state.Path)
+	none := usage("--in results:%s: there are no results of a finished map %s in %s; a local map keeps them if it was given an --id", id, id, state.Path)
 	if state.Output == "" {
 		return none
 	}
@@ -50,26 +48,26 @@ func itemsHere(ctx context.Context, a *app.App, f *mapFlags, m *starter.Map) err
 	if whole, err := st.Objects.Exists(ctx, state.Output); err != nil || !whole {
 		return cmp.Or(err, none)
 	}
-	err = files.Values(func() (io.ReadCloser, error) { return st.Objects.Read(ctx, state.Output, 0, -1) }, f.source.In[0], m)
+	err = useValues(func() (io.ReadCloser, error) { return st.Objects.Read(ctx, state.Output, 0, -1) }, f.source.in[0], m)
 	return checkKey(err, m)
 }
 
 // connectWithItems connects to the server of a map and finds its items. It reads local
 // items first, so that it finds their mistakes before it reaches anything.
-func connectWithItems(ctx context.Context, a *app.App, f *mapFlags, m *starter.Map) (*app.Connection, error) {
+func connectWithItems(ctx context.Context, a *app, f *mapFlags, m *starter.Map) (*connection, error) {
 	_, values := f.results()
-	atServer := values || len(f.source.In) == 1 && strings.Contains(f.source.In[0], "://")
+	atServer := values || len(f.source.in) == 1 && strings.Contains(f.source.in[0], "://")
 	if !atServer {
 		if err := readItems(ctx, a, f, m); err != nil {
 			return nil, err
 		}
 	}
-	conn, err := a.ConnectWithStore(ctx)
+	conn, err := a.connectWithStore(ctx)
 	if err != nil || !atServer {
 		return conn, err
 	}
 	if err := itemsThere(ctx, a, conn, f, m); err != nil {
-		conn.Close()
+		conn.close()
 		return nil, err
 	}
 	return conn, nil
@@ -79,22 +77,22 @@ func connectWithItems(ctx context.Context, a *app.App, f *mapFlags, m *starter.M
 const slowInput = 2 * time.Second
 
 // readItems reads files, URLs and standard input to their ends.
-func readItems(ctx context.Context, a *app.App, f *mapFlags, m *starter.Map) error {
-	if slices.Contains(f.source.In, "-") {
+func readItems(ctx context.Context, a *app, f *mapFlags, m *starter.Map) error {
+	if slices.Contains(f.source.in, "-") {
 		told := time.AfterFunc(slowInput, func() {
-			a.Console.Note("a map reads standard input to its end before its first item runs; `gpumux stream` runs items as they come")
+			a.console.Note("a map reads standard input to its end before its first item runs; `gpumux stream` runs items as they come")
 		})
 		defer told.Stop()
 	}
-	f.source.Stdin = a.Stdin
-	return checkKey(f.source.Read(ctx, m), m)
+	f.source.stdin = a.Stdin
+	return checkKey(f.source.read(ctx, m), m)
 }
 
 // checkKey makes sure that the first item has the key, if the items could be read.
 func checkKey(err error, m *starter.Map) error {
 	if err == nil {
 		if err = m.CheckKey(); err != nil {
-			err = app.Usage("--key: %v", err)
+			err = usage("--key: %v", err)
 		}
 	}
 	return err
@@ -102,16 +100,16 @@ func checkKey(err error, m *starter.Map) error {
 
 // itemsThere finds the items that are no file of this machine. Workers read the results
 // of a map, and a URL in their store, where they lie; any other URL is read here.
-func itemsThere(ctx context.Context, a *app.App, conn *app.Connection, f *mapFlags, m *starter.Map) (err error) {
-	m.Label = f.source.In[0]
+func itemsThere(ctx context.Context, a *app, conn *connection, f *mapFlags, m *starter.Map) (err error) {
+	m.Label = f.source.in[0]
 	if id, values := f.results(); values {
 		if m.Input.Source, err = conn.ValuesOf(ctx, id); errors.As(err, new(*starter.EndedError)) {
-			return app.Usage("--in: %v; only a map that has completed gives items", err)
+			return usage("--in: %v; only a map that has completed gives items", err)
 		}
 		return err
 	}
-	if f.source.Delimiter == 0 && len(f.source.Text) == 0 && !f.source.Lines && conn.Holds(ctx, f.source.In[0]) {
-		m.Input.Source, m.Input.Columns = f.source.In[0], f.source.Columns
+	if f.source.delimiter == 0 && len(f.source.text) == 0 && !f.source.lines && conn.Holds(ctx, f.source.in[0]) {
+		m.Input.Source, m.Input.Columns = f.source.in[0], f.source.columns
 		return nil
 	}
 	return readItems(ctx, a, f, m)

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/show"
+	"github.com/gpumux/gpumux/internal/report"
 	"github.com/gpumux/gpumux/starter"
 )
 
@@ -20,10 +20,10 @@ func TestMemory_IsShownWhereItWasMeasured(t *testing.T) {
 	const want = "peak per item: p50 1.1GiB, p99 1.1GiB, max 3.4GiB of 8GiB; memory: 4GiB would do\n"
 
 	var b bytes.Buffer
-	(&report{Summary: gpumux.Summary{Items: 100, Succeeded: 100, Peak: peak}}).print(&b)
+	(&ending{Summary: gpumux.Summary{Items: 100, Succeeded: 100, Peak: peak}}).print(&b)
 	require.Contains(t, b.String(), "  memory     "+want)
 	b.Reset()
-	(&report{Summary: gpumux.Summary{Items: 100, Succeeded: 100}}).print(&b)
+	(&ending{Summary: gpumux.Summary{Items: 100, Succeeded: 100}}).print(&b)
 	require.NotContains(t, b.String(), "memory")
 
 	for _, d := range []*starter.Detail{
@@ -31,7 +31,7 @@ func TestMemory_IsShownWhereItWasMeasured(t *testing.T) {
 		{MapInfo: starter.MapInfo{Status: starter.StatusCompleted}, Summary: &gpumux.Summary{Peak: peak}},
 	} {
 		b.Reset()
-		show.Detail(&b, d, nil, "", noon)
+		report.Detail(&b, d, nil, "", noon)
 		require.Contains(t, b.String(), "memory     "+want)
 	}
 }

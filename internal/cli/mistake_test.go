@@ -7,21 +7,20 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/converter"
 
-	"github.com/gpumux/gpumux/internal/app"
 	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/internal/payload"
 )
 
 // Packages below name no flags; the command does, in what it says of their errors.
 func TestMistake_NamesTheFlag(t *testing.T) {
-	a := app.New(app.Options{})
+	a := newApp(Options{})
 	for text, want := range map[string]string{
 		(&fleet.KeysError{}).Error():                                    "the workers' keys (--keys or GPUMUX_KEYS);",
 		fleet.WithKeysHint(converter.ErrEncodingIsNotSupported).Error(): "the workers' keys (--keys or GPUMUX_KEYS), or",
 		payload.ErrUnsealed.Error():                                     "the workers' keys (--keys or GPUMUX_KEYS), or",
 	} {
 		require.NotContains(t, text, "--")
-		require.Contains(t, a.Phrase(text), want)
+		require.Contains(t, a.phrase(text), want)
 	}
 }
 
@@ -34,13 +33,13 @@ func TestMistake_SaysWhatWasMeant(t *testing.T) {
 		"map f --timeout=ten": `--timeout "ten" is no time; write 90s, 5m or 2h`,
 	} {
 		got := run(t, "", strings.Fields(given)...)
-		require.Equal(t, app.ExitUsage, got.code, given)
+		require.Equal(t, exitUsage, got.code, given)
 		require.Contains(t, got.stderr, want, given)
 	}
 	require.NotContains(t, run(t, "", "map", "f", "--quux").stderr, "did you mean")
 	for _, flag := range []string{"--arg", "--chunk", "--timeout", "--memory"} {
 		got := run(t, "", "map", "f", "--range", "0:1", flag, strings.Repeat("x", 20_000))
-		require.Equal(t, app.ExitUsage, got.code, flag)
+		require.Equal(t, exitUsage, got.code, flag)
 		require.Less(t, len(got.stderr), 500, flag)
 		require.Contains(t, got.stderr, "xxx…", flag)
 	}

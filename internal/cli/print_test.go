@@ -10,20 +10,18 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/internal/app"
 	"github.com/gpumux/gpumux/internal/fleet"
-	"github.com/gpumux/gpumux/internal/host"
-	"github.com/gpumux/gpumux/internal/show"
+	"github.com/gpumux/gpumux/internal/report"
 	"github.com/gpumux/gpumux/starter"
 )
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-func TestReport_Print(t *testing.T) {
+func TestEnding_Print(t *testing.T) {
 	oom := &gpumux.Fault{Kind: gpumux.FaultDeviceOOM, Class: "torch.OutOfMemoryError", Message: "CUDA out of memory", Slot: "gpu/0",
 		Budget: 8 << 30, Peak: 7900 << 20, Hint: "use a larger pool", Item: `{"image":"a.png"}`}
 	raised := &gpumux.Fault{Kind: gpumux.FaultTaskError, Class: "ValueError", Message: "not an image\nat all"}
-	r := &report{ID: "embed-3fa92c01d4e5", File: "vectors.jsonl", Page: "http://127.0.0.1:8233/namespaces/default/workflows/embed-3fa92c01d4e5",
+	r := &ending{ID: "embed-3fa92c01d4e5", File: "vectors.jsonl", Page: "http://127.0.0.1:8233/namespaces/default/workflows/embed-3fa92c01d4e5",
 		Summary: gpumux.Summary{Task: "embed", Items: 12345, Succeeded: 12340, Failed: 5, Elapsed: gpumux.Duration(83 * time.Second),
 			Faults: map[gpumux.FaultKind]int64{gpumux.FaultTaskError: 2, gpumux.FaultDeviceOOM: 3}},
 		Causes: []starter.Cause{{Kind: gpumux.FaultDeviceOOM, Count: 3, Example: gpumux.Result{Index: 7, Fault: oom}}, {Kind: gpumux.FaultTaskError, Count: 1, Example: gpumux.Result{Index: 90, Fault: raised}}},
@@ -31,15 +29,15 @@ func TestReport_Print(t *testing.T) {
 	var text, data bytes.Buffer
 	r.print(&text)
 	golden(t, "report", text.String())
-	require.NoError(t, printReport(&app.App{Options: Options{Stdout: &data}}, r, true, ""))
+	require.NoError(t, printReport(&app{Options: Options{Stdout: &data}}, r, true, ""))
 	golden(t, "report_json", data.String())
-	require.Equal(t, app.ExitFailed, exitCode(r.exit()))
-	require.NoError(t, (&report{}).exit())
+	require.Equal(t, exitFailed, codeOf(r.exit()))
+	require.NoError(t, (&ending{}).exit())
 }
 
 func TestLs_Table(t *testing.T) {
 	var b bytes.Buffer
-	require.NoError(t, show.Maps(&b, []starter.MapInfo{
+	require.NoError(t, report.Maps(&b, []starter.MapInfo{
 		{ID: "embed-3fa92c01d4e5", Status: starter.StatusRunning, Input: "items.jsonl", Items: 100000, Succeeded: 4500, Failed: 3,
 			Started: noon.Add(-95 * time.Second)},
 		{ID: "halted", Status: starter.StatusRunning, Paused: true, Items: 7, Succeeded: 1, Started: noon.Add(-95 * time.Second)},
@@ -58,7 +56,7 @@ func TestShow_AMapOnAWrongQueue(t *testing.T) {
 		Rungs:   []fleet.Rung{{Name: "workflows", Queue: "gpumux", Pollers: 1}, {Name: "gpu", Queue: "gpumux.gpu"}},
 	}
 	var b bytes.Buffer
-	show.Detail(&b, d, nil, "", noon)
+	report.Detail(&b, d, nil, "", noon)
 	require.Contains(t, b.String(), "no worker begins it on the task queue gpumux.small; end it, and start it on gpumux\n")
 	require.NotContains(t, b.String(), "no worker serves")
 }
@@ -66,7 +64,7 @@ func TestShow_AMapOnAWrongQueue(t *testing.T) {
 // A workflow without a lease may be meant as a map whose type is misspelt.
 func TestShow_AWorkflowThatIsNoMap(t *testing.T) {
 	var b bytes.Buffer
-	show.Leases(&b, &starter.LeaseInfo{ID: "raw", Type: "gpumux.map", Status: starter.StatusRunning, Started: noon}, "", noon)
+	report.Leases(&b, &starter.LeaseInfo{ID: "raw", Type: "gpumux.map", Status: starter.StatusRunning, Started: noon}, "", noon)
 	require.Contains(t, b.String(), "no lease, and no map: those are workflows of the type gpumux.Map\n")
 	require.NotContains(t, b.String(), "web UI")
 }
@@ -84,7 +82,7 @@ func TestShow_Running(t *testing.T) {
 		Rungs: []fleet.Rung{{Name: "workflows", Queue: "gpumux", Pollers: 1}, {Name: "gpu", Queue: "gpumux.gpu"}},
 	}
 	var b bytes.Buffer
-	show.Detail(&b, d, nil, "http://127.0.0.1:8233/x", noon)
+	report.Detail(&b, d, nil, "http://127.0.0.1:8233/x", noon)
 	text := b.String()
 	lines := strings.Split(text, "\n")
 	for i, line := range lines { // the only line with the time zone of the machine
@@ -96,7 +94,7 @@ func TestShow_Running(t *testing.T) {
 }
 
 func TestGpus_Print(t *testing.T) {
-	r := &host.Report{Devices: []host.Device{
+	r := &deviceReport{Devices: []deviceEntry{
 		{Device: gpu.Device{Index: 0, Kind: gpu.KindGPU, UUID: "GPU-aa", Name: "NVIDIA A100", Memory: 80 << 30},
 			Status: &gpu.Status{Memory: gpu.Memory{Total: 80 << 30, Free: 60 << 30}, Utilization: 35, Temperature: 51,
 				Processes: []gpu.Process{{PID: 4711, Name: "python3", Type: "compute", Memory: 19 << 30}, {PID: 4712, Type: "mps"}}}},
@@ -113,10 +111,10 @@ func TestGpus_Print(t *testing.T) {
 
 func TestDoctor_Print(t *testing.T) {
 	var b bytes.Buffer
-	host.PrintFindings(&b, []host.Finding{
-		{Check: "python", Verdict: host.Good, Detail: "3.11.7 /usr/bin/python3"},
-		{Check: "gpu", Verdict: host.Note, Detail: "no NVIDIA driver"},
-		{Check: "temporal", Verdict: host.Bad, Detail: "127.0.0.1:7233: connection refused", Fix: "start `gpumux dev`"},
+	printFindings(&b, []finding{
+		{Check: "python", Verdict: checkGood, Detail: "3.11.7 /usr/bin/python3"},
+		{Check: "gpu", Verdict: checkNote, Detail: "no NVIDIA driver"},
+		{Check: "temporal", Verdict: checkBad, Detail: "127.0.0.1:7233: connection refused", Fix: "start `gpumux dev`"},
 	})
 	golden(t, "doctor", b.String())
 }

@@ -10,13 +10,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/app"
-	"github.com/gpumux/gpumux/internal/files"
-	"github.com/gpumux/gpumux/internal/screen"
+	"github.com/gpumux/gpumux/internal/report"
 	"github.com/gpumux/gpumux/starter"
 )
 
-func resultsCommand(a *app.App) *cobra.Command {
+func resultsCommand(a *app) *cobra.Command {
 	f := &resultsFlags{}
 	c := &cobra.Command{
 		Use:   "results ID",
@@ -34,24 +32,24 @@ The exit code is 0 when every item succeeded, 1 when some failed.`,
   gpumux results embed-3fa92c01d4e5 --follow --unordered | jq -c .value
   gpumux results embed-3fa92c01d4e5 --partial --out so-far.jsonl
   gpumux results embed-3fa92c01d4e5 --out results.jsonl --files plots`,
-		Args: app.OneID,
+		Args: oneID,
 	}
 	c.Flags().StringVar(&f.out, "out", "-", "a file, JSON lines, compressed when it ends in .gz or .zst, or .parquet, .arrow, .feather or .npy; or - for standard output")
 	c.Flags().StringVar(&f.files, "files", "", "a `folder` for files that items kept with gpumux.save, as <index>/<name>")
-	c.Flags().BoolVar(&f.Values, "values", false, "only the values; null for a failed item")
-	c.Flags().BoolVar(&f.Failed, "failed", false, "only the failed items")
+	c.Flags().BoolVar(&f.values, "values", false, "only the values; null for a failed item")
+	c.Flags().BoolVar(&f.failed, "failed", false, "only the failed items")
 	c.Flags().BoolVar(&f.follow, "follow", false, "of a running map: the results as they come")
-	registerExact(c.Flags(), &f.Exact)
+	registerExact(c.Flags(), &f.exact)
 	c.Flags().BoolVar(&f.partial, "partial", false, "of a map that is not complete: the results that it has")
 	c.Flags().BoolVar(&f.unordered, "unordered", false, "with --follow: each as soon as it is there, in any order")
-	a.ConnectionFlags(c)
-	a.StoreFlag(c)
+	a.connectionFlags(c)
+	a.storeFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error { return runResults(c.Context(), a, args[0], f) }
 	return c
 }
 
 type resultsFlags struct {
-	files.Filter
+	filter
 	out, files                 string
 	follow, unordered, partial bool
 }
@@ -59,25 +57,25 @@ type resultsFlags struct {
 func (f *resultsFlags) check() error {
 	switch {
 	case f.unordered && !f.follow:
-		return app.Usage("--unordered goes with --follow; the results of a finished map are in order")
-	case f.Values && f.Failed:
-		return app.Usage("--values and --failed exclude each other: a failed item has no value")
+		return usage("--unordered goes with --follow; the results of a finished map are in order")
+	case f.values && f.failed:
+		return usage("--values and --failed exclude each other: a failed item has no value")
 	case f.partial && f.follow:
-		return app.Usage("--partial and --follow exclude each other: one gives what is there, the other waits for the rest")
+		return usage("--partial and --follow exclude each other: one gives what is there, the other waits for the rest")
 	}
 	if f.files != "" {
-		if err := files.CheckFolder(f.files); err != nil {
+		if err := checkFolder(f.files); err != nil {
 			return err
 		}
 	}
-	return f.Suits(f.out, f.partial || f.unordered)
+	return f.suits(f.out, f.partial || f.unordered)
 }
 
-func runResults(ctx context.Context, a *app.App, id string, f *resultsFlags) error {
+func runResults(ctx context.Context, a *app, id string, f *resultsFlags) error {
 	if err := f.check(); err != nil {
 		return err
 	}
-	to, err := files.Choose(f.out, a.Stdout, false, screen.IsTerminal(a.Stdout))
+	to, err := chooseOutput(f.out, a.Stdout, false, report.IsTerminal(a.Stdout))
 	if err != nil {
 		return err
 	}
@@ -86,48 +84,48 @@ func runResults(ctx context.Context, a *app.App, id string, f *resultsFlags) err
 		return err
 	}
 	defer s.close()
-	to.Filter, to.Note, to.Kept = f.Filter, a.Console.Note, &files.Kept{Folder: f.files, From: s.results}
+	to.filter, to.note, to.kept = f.filter, a.console.Note, &keptFiles{folder: f.files, from: s.results}
 	switch {
 	case s.whole, f.follow && s.handle != nil && s.running():
 	case f.partial:
 		return partial(ctx, a, s, to)
 	case s.handle == nil:
-		return app.Usage("map %s is %s, and its own command writes its results; --partial gives those that it has so far", id, s.status)
+		return usage("map %s is %s, and its own command writes its results; --partial gives those that it has so far", id, s.status)
 	case s.running():
-		return app.Usage("map %s still runs; --follow gives its results as they come, --partial those that it has so far, `gpumux wait %s` "+
+		return usage("map %s still runs; --follow gives its results as they come, --partial those that it has so far, `gpumux wait %s` "+
 			"waits for all", id, id)
 	case s.handle.Output != "":
 		return explain(a, fmt.Errorf("%w; --partial gives the results that it has", s.ended))
 	default:
 		return explain(a, s.ended)
 	}
-	causes, err := to.Write(ctx, s.lines)
-	if errors.Is(err, app.ErrInterrupted) && f.follow {
-		a.Console.Say("map %s goes on", id)
-		return app.Exit(app.ExitInterrupted)
+	causes, err := to.write(ctx, s.lines)
+	if errors.Is(err, errInterrupted) && f.follow {
+		a.console.Say("map %s goes on", id)
+		return exitCode(exitInterrupted)
 	}
 	if err != nil {
 		return explain(a, err)
 	}
-	if to.Kept.Files > 0 && to.Kept.Folder == "" {
-		a.Console.Note("%s items kept files, %s in all; --files DIR writes them", humanize.Comma(to.Kept.Items), humanize.Comma(to.Kept.Files))
+	if to.kept.files > 0 && to.kept.folder == "" {
+		a.console.Note("%s items kept files, %s in all; --files DIR writes them", humanize.Comma(to.kept.items), humanize.Comma(to.kept.files))
 	}
 	if s.handle == nil {
-		return (&report{Summary: gpumux.Summary{Failed: causes.Count}}).exit()
+		return (&ending{Summary: gpumux.Summary{Failed: causes.Count}}).exit()
 	}
 	summary, err := s.handle.Wait(ctx)
-	return cmp.Or(err, (&report{Summary: summary}).exit())
+	return cmp.Or(err, (&ending{Summary: summary}).exit())
 }
 
-func partial(ctx context.Context, a *app.App, s *sofar, to files.Output) error {
+func partial(ctx context.Context, a *app, s *sofar, to output) error {
 	n := int64(0)
-	if _, err := to.Write(ctx, counted(&n, s.lines)); err != nil {
+	if _, err := to.write(ctx, counted(&n, s.lines)); err != nil {
 		return err
 	}
 	of := ""
 	if s.items >= 0 {
 		of = " of " + humanize.Comma(s.items)
 	}
-	a.Console.Say("map %s, %s: it has %s%s results so far, which are not in order", s.id, s.status, humanize.Comma(n), of)
-	return app.Exit(app.ExitFailed)
+	a.console.Say("map %s, %s: it has %s%s results so far, which are not in order", s.id, s.status, humanize.Comma(n), of)
+	return exitCode(exitFailed)
 }

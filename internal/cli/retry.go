@@ -7,10 +7,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/app"
 )
 
-func retryCommand(a *app.App) *cobra.Command {
+func retryCommand(a *app) *cobra.Command {
 	f := &mapFlags{}
 	c := &cobra.Command{
 		Use:   "retry ID",
@@ -18,7 +17,7 @@ func retryCommand(a *app.App) *cobra.Command {
 		Long: `Run the failed items of a finished map again. The results of both runs end up in one file, under the same
 ID. Of a map that was cancelled or failed, the items without a result run.`,
 		Example: "  gpumux retry embed-3fa92c01d4e5\n  gpumux retry embed-3fa92c01d4e5 --pool big --timeout 10m",
-		Args:    app.OneID,
+		Args:    oneID,
 	}
 	flags := c.Flags()
 	flags.StringSliceVar(&f.input.Ladder, "pool", nil, "pools to use (default: the map's)")
@@ -32,18 +31,18 @@ ID. Of a map that was cancelled or failed, the items without a result run.`,
 	flags.BoolVar(&f.noWait, "no-wait", false, "fail when no worker serves the pool, instead of waiting for one")
 	flags.BoolVar(&f.json, "json", false, "print the summary as JSON on standard output; results go to a file")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "no progress and no summary")
-	a.ConnectionFlags(c)
-	a.StoreFlag(c)
+	a.connectionFlags(c)
+	a.storeFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error { return runRetry(a, c, args[0], f) }
 	return c
 }
 
-func runRetry(a *app.App, c *cobra.Command, id string, f *mapFlags) error {
-	var m app.Mistakes
+func runRetry(a *app, c *cobra.Command, id string, f *mapFlags) error {
+	var m mistakes
 	checkGiven(&m, c)
 	f.checkInput(&m, c.Flags().Changed)
 	f.checkFiles(&m)
-	if err := m.Err(); err != nil {
+	if err := m.err(); err != nil {
 		return err
 	}
 	f.retry = true
@@ -52,10 +51,10 @@ func runRetry(a *app.App, c *cobra.Command, id string, f *mapFlags) error {
 		return err
 	}
 	ctx := c.Context()
-	if r.conn, err = a.ConnectWithStore(ctx); err != nil {
+	if r.conn, err = a.connectWithStore(ctx); err != nil {
 		return err
 	}
-	defer r.conn.Close()
+	defer r.conn.close()
 	if f.noWait && len(f.input.Ladder) > 0 {
 		if err := checkServed(ctx, r.conn.Starter, f.input.Ladder, ""); err != nil {
 			return err

@@ -14,11 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/app"
-	"github.com/gpumux/gpumux/internal/files"
 	"github.com/gpumux/gpumux/internal/local"
-	"github.com/gpumux/gpumux/internal/screen"
-	"github.com/gpumux/gpumux/internal/show"
+	"github.com/gpumux/gpumux/internal/report"
 	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/starter"
 )
@@ -28,7 +25,7 @@ type runFlags struct {
 	json bool
 }
 
-func runCommand(a *app.App) *cobra.Command {
+func runCommand(a *app) *cobra.Command {
 	f := &runFlags{}
 	c := &cobra.Command{
 		Use:   "run TASK [ITEM]",
@@ -42,33 +39,33 @@ null. The result goes to standard output, what the task printed to standard erro
 	}
 	f.register(c.Flags())
 	c.Flags().BoolVar(&f.json, "json", false, "print the whole result as JSON, a fault too")
-	a.ConnectionFlags(c)
-	a.StoreFlag(c)
+	a.connectionFlags(c)
+	a.storeFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error { return runOne(a, c, args, f) }
 	return c
 }
 
 // check reads the command line of `run`.
 func (f *runFlags) check(c *cobra.Command, args []string) (item string, err error) {
-	var m app.Mistakes
+	var m mistakes
 	rest := f.cutTask(&m, c, args)
 	if len(rest) > 1 {
-		m.Add("more than one ITEM: %s; quote it: '{\"key\": 1}'", strings.Join(rest, " "))
+		m.add("more than one ITEM: %s; quote it: '{\"key\": 1}'", strings.Join(rest, " "))
 	} else if len(rest) == 1 {
 		item = rest[0]
 	}
 	inputMistakes(&m, f.input)
 	f.taskFlags.check(&m, c.Flags().Changed)
-	return item, m.Err()
+	return item, m.err()
 }
 
-func runOne(a *app.App, c *cobra.Command, args []string, f *runFlags) error {
+func runOne(a *app, c *cobra.Command, args []string, f *runFlags) error {
 	text, err := f.check(c, args)
 	if err != nil {
 		return err
 	}
 	if f.local {
-		if err := a.NeedLocal("--local"); err != nil {
+		if err := a.needLocal("--local"); err != nil {
 			return err
 		}
 	}
@@ -80,11 +77,11 @@ func runOne(a *app.App, c *cobra.Command, args []string, f *runFlags) error {
 	m.Input.Items, m.Input.Chunk = []json.RawMessage{item}, 1
 	ctx := c.Context()
 	if !f.local {
-		conn, err := a.ConnectWithStore(ctx)
+		conn, err := a.connectWithStore(ctx)
 		if err != nil {
 			return err
 		}
-		defer conn.Close()
+		defer conn.close()
 		rungs := m.Input.Rungs()
 		if f.noWait {
 			if err := checkServed(ctx, conn.Starter, rungs, m.Input.Task); err != nil {
@@ -97,7 +94,7 @@ func runOne(a *app.App, c *cobra.Command, args []string, f *runFlags) error {
 	if err != nil {
 		return err
 	}
-	o := a.LocalOptions(true)
+	o := a.localOptions(true)
 	o.Task, o.Headless, o.Brief = here, true, true
 	if err := devicesHere(ctx, a, f.taskFlags, &o); err != nil {
 		return err
@@ -110,14 +107,14 @@ func runOne(a *app.App, c *cobra.Command, args []string, f *runFlags) error {
 	if err != nil {
 		return inFlags(err)
 	}
-	defer s.Close(a.Hard)
-	return callOne(s.Context(), a, app.ConnectionOf(s), m, nil, f.json)
+	defer s.Close(a.hard)
+	return callOne(s.Context(), a, connectionOf(s), m, nil, f.json)
 }
 
-func readItem(ctx context.Context, a *app.App, text string) (json.RawMessage, error) {
+func readItem(ctx context.Context, a *app, text string) (json.RawMessage, error) {
 	name := "ITEM"
 	if text == "-" {
-		stdin := files.Until(ctx, a.Stdin)
+		stdin := readUntil(ctx, a.Stdin)
 		defer stdin.Close()
 		data, err := io.ReadAll(stdin)
 		if err != nil {
@@ -134,32 +131,32 @@ func readItem(ctx context.Context, a *app.App, text string) (json.RawMessage, er
 		if quoted, err := json.Marshal(text); err == nil && !strings.ContainsAny(text, `{[`) {
 			hint = fmt.Sprintf("a text is written with quotes: '%s'", quoted)
 		}
-		return nil, app.Usage("%s is not JSON: %s; %s", name, screen.OneLine(text, 60), hint)
+		return nil, usage("%s is not JSON: %s; %s", name, report.OneLine(text, 60), hint)
 	}
 	if len(text) > gpumux.InlineBytes {
-		return nil, app.Usage("%s has %s, more than the %s that travel inline; use `gpumux map` with a file", name,
+		return nil, usage("%s has %s, more than the %s that travel inline; use `gpumux map` with a file", name,
 			gpumux.Size(len(text)), gpumux.Size(gpumux.InlineBytes))
 	}
 	return json.RawMessage(text), nil
 }
 
 // call runs a map of one item, and cancels it when it is interrupted.
-func callOne(ctx context.Context, a *app.App, conn *app.Connection, m starter.Map, ladder []string, whole bool) error {
+func callOne(ctx context.Context, a *app, conn *connection, m starter.Map, ladder []string, whole bool) error {
 	id, _ := m.Identify()
 	m.ID = "run-" + id + "-" + strings.ToLower(rand.Text()[:8])
 	h, err := conn.Start(ctx, m)
 	if err != nil {
 		return err
 	}
-	a.Console.Quiet = true
+	a.console.Quiet = true
 	end, err := follow(ctx, a, conn, h, ladder)
-	if errors.Is(err, app.ErrInterrupted) {
-		canceling, cancel := context.WithTimeout(a.Hard, 5*time.Second)
+	if errors.Is(err, errInterrupted) {
+		canceling, cancel := context.WithTimeout(a.hard, 5*time.Second)
 		defer cancel()
 		if err := h.Cancel(canceling); err != nil {
-			a.Console.Say("%v", err)
+			a.console.Say("%v", err)
 		}
-		return app.ErrInterrupted
+		return errInterrupted
 	}
 	if err != nil {
 		return explain(a, err)
@@ -173,12 +170,12 @@ func callOne(ctx context.Context, a *app.App, conn *app.Connection, m starter.Ma
 	return fmt.Errorf("map %s ended without a result", h.ID)
 }
 
-func printResult(a *app.App, result gpumux.Result, whole bool) error {
+func printResult(a *app, result gpumux.Result, whole bool) error {
 	if result.Printed != "" {
-		a.Console.Write([]byte(strings.TrimRight(result.Printed, "\n") + "\n"))
+		a.console.Write([]byte(strings.TrimRight(result.Printed, "\n") + "\n"))
 	}
 	if whole {
-		if err := app.PrintJSON(a.Stdout, result); err != nil {
+		if err := printJSON(a.Stdout, result); err != nil {
 			return err
 		}
 	} else if result.Fault == nil {
@@ -187,13 +184,13 @@ func printResult(a *app.App, result gpumux.Result, whole bool) error {
 		}
 	}
 	if result.Fault != nil {
-		a.Console.Write([]byte(show.FaultText(*result.Fault)))
-		a.Console.Say("gpumux: %s", screen.OneLine(result.Fault.Error(), 1000))
-		return app.Exit(app.ExitFailed)
+		a.console.Write([]byte(report.FaultText(*result.Fault)))
+		a.console.Say("gpumux: %s", report.OneLine(result.Fault.Error(), 1000))
+		return exitCode(exitFailed)
 	}
 	if n := len(result.Files); n > 0 {
-		a.Console.Say("gpumux: the item saved %d files (%s), and `run` has no place for files; use `gpumux map --files DIR`", n, screen.OneLine(strings.Join(result.Files, ", "), 200))
-		return app.Exit(app.ExitFailed)
+		a.console.Say("gpumux: the item saved %d files (%s), and `run` has no place for files; use `gpumux map --files DIR`", n, report.OneLine(strings.Join(result.Files, ", "), 200))
+		return exitCode(exitFailed)
 	}
 	return nil
 }

@@ -10,14 +10,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/app"
 	"github.com/gpumux/gpumux/internal/local"
-	"github.com/gpumux/gpumux/internal/screen"
-	"github.com/gpumux/gpumux/internal/show"
+	"github.com/gpumux/gpumux/internal/report"
 	"github.com/gpumux/gpumux/starter"
 )
 
-func showCommand(a *app.App) *cobra.Command {
+func showCommand(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show ID",
 		Short: "Show how a map stands and why items failed, or which leases a workflow has",
@@ -26,11 +24,11 @@ devices, an example, the end of its traceback, and what to do next.
 
 An ID of a map with --local is looked for on this machine first; its command need not run any more.`,
 		Example: "  gpumux show embed-3fa92c01d4e5\n  gpumux show embed-3fa92c01d4e5 --json | jq '.causes[].example.index'",
-		Args:    app.OneID,
+		Args:    oneID,
 	}
 	asJSON := c.Flags().Bool("json", false, "print JSON, with whole tracebacks")
-	a.ConnectionFlags(c)
-	a.StoreFlag(c)
+	a.connectionFlags(c)
+	a.storeFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if state, here := stateHere(a, args[0]); here {
 			return showHere(c.Context(), a, state, *asJSON)
@@ -40,12 +38,12 @@ An ID of a map with --local is looked for on this machine first; its command nee
 	return c
 }
 
-func showThere(ctx context.Context, a *app.App, id string, asJSON bool) error {
-	conn, err := a.Connect(ctx)
+func showThere(ctx context.Context, a *app, id string, asJSON bool) error {
+	conn, err := a.connect(ctx)
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	defer conn.close()
 	d, err := conn.Show(ctx, id)
 	if errors.As(err, new(*starter.NotMapError)) {
 		return showLeases(ctx, a, conn, id, asJSON)
@@ -55,14 +53,14 @@ func showThere(ctx context.Context, a *app.App, id string, asJSON bool) error {
 	}
 	causes := causesOf(ctx, a, conn, d.ID, d.Failed, d.Summary)
 	if asJSON {
-		return app.PrintJSON(a.Stdout, struct {
+		return printJSON(a.Stdout, struct {
 			*starter.Detail
 			Causes []starter.Cause `json:"causes,omitempty"`
 		}{d, causes})
 	}
-	show.Detail(a.Stdout, d, causes, conn.Link(d.ID), time.Now())
+	report.Detail(a.Stdout, d, causes, conn.link(d.ID), time.Now())
 	if d.Summary != nil && d.Failed > 0 {
-		fmt.Fprintf(a.Stdout, "\nto run the failed items again: %s\n", a.Command("retry "+d.ID))
+		fmt.Fprintf(a.Stdout, "\nto run the failed items again: %s\n", a.command("retry "+d.ID))
 	}
 	return nil
 }
@@ -71,8 +69,8 @@ const looking = 5 * time.Second
 
 // causesOf groups so many failed items of a map by cause, as far as they can be read in a
 // while. None where the store cannot be read. A map that runs has no summary.
-func causesOf(ctx context.Context, a *app.App, conn *app.Connection, id string, failed int64, summary *gpumux.Summary) []starter.Cause {
-	if failed == 0 || a.OpenStore(ctx, conn) != nil {
+func causesOf(ctx context.Context, a *app, conn *connection, id string, failed int64, summary *gpumux.Summary) []starter.Cause {
+	if failed == 0 || a.openStore(ctx, conn) != nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, looking)
@@ -102,7 +100,7 @@ func causesOf(ctx context.Context, a *app.App, conn *app.Connection, id string, 
 	return causes.Sorted()
 }
 
-func showHere(ctx context.Context, a *app.App, state local.State, asJSON bool) error {
+func showHere(ctx context.Context, a *app, state local.State, asJSON bool) error {
 	s, err := soFarHere(ctx, a, state, starter.ReadOptions{SoFar: true, Arrays: true})
 	if err != nil {
 		return err
@@ -121,44 +119,44 @@ func showHere(ctx context.Context, a *app.App, state local.State, asJSON bool) e
 	}
 	succeeded, failed, causes := results-found.Count, found.Count, found.Sorted()
 	if asJSON {
-		return app.PrintJSON(a.Stdout, struct {
+		return printJSON(a.Stdout, struct {
 			local.State
 			Succeeded int64           `json:"succeeded"`
 			Failed    int64           `json:"failed"`
 			Causes    []starter.Cause `json:"causes,omitempty"`
 		}{state, succeeded, failed, causes})
 	}
-	to := screen.Visible(a.Stdout)
-	screen.Field(to, "map", "%s", state.ID)
-	screen.Field(to, "status", "%s", state.State)
-	screen.Field(to, "succeeded", "%s", humanize.Comma(succeeded))
-	screen.Field(to, "failed", "%s", humanize.Comma(failed))
-	screen.Field(to, "folder", "%s", state.Folder)
-	screen.Field(to, "command", "%s", app.ShellLine(state.Command))
-	screen.Field(to, "state", "%s", state.Path)
+	to := report.Visible(a.Stdout)
+	report.Field(to, "map", "%s", state.ID)
+	report.Field(to, "status", "%s", state.State)
+	report.Field(to, "succeeded", "%s", humanize.Comma(succeeded))
+	report.Field(to, "failed", "%s", humanize.Comma(failed))
+	report.Field(to, "folder", "%s", state.Folder)
+	report.Field(to, "command", "%s", shellLine(state.Command))
+	report.Field(to, "state", "%s", state.Path)
 	if len(state.Notices) > 0 {
 		fmt.Fprint(to, "\nnotices\n")
 	}
 	for _, text := range state.Notices {
-		fmt.Fprintf(to, "  %s\n", screen.OneLine(text, 400))
+		fmt.Fprintf(to, "  %s\n", report.OneLine(text, 400))
 	}
-	show.Faults(to, state.ID, failed, causes)
+	report.Faults(to, state.ID, failed, causes)
 	return nil
 }
 
-func showLeases(ctx context.Context, a *app.App, conn *app.Connection, id string, asJSON bool) error {
+func showLeases(ctx context.Context, a *app, conn *connection, id string, asJSON bool) error {
 	l, err := conn.Leases(ctx, id)
 	if err != nil {
 		return err
 	}
 	if asJSON {
-		return app.PrintJSON(a.Stdout, l)
+		return printJSON(a.Stdout, l)
 	}
-	show.Leases(a.Stdout, l, conn.Link(l.ID), time.Now())
+	report.Leases(a.Stdout, l, conn.link(l.ID), time.Now())
 	return nil
 }
 
-func lsCommand(a *app.App) *cobra.Command {
+func lsCommand(a *app) *cobra.Command {
 	var limit int
 	var running, asJSON bool
 	c := &cobra.Command{
@@ -172,11 +170,11 @@ func lsCommand(a *app.App) *cobra.Command {
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.PreRunE = func(*cobra.Command, []string) error {
 		if limit < 1 {
-			return app.Usage("--limit %d: give at least 1", limit)
+			return usage("--limit %d: give at least 1", limit)
 		}
 		return nil
 	}
-	return a.OnServer(c, func(ctx context.Context, conn *app.Connection, _ []string) error {
+	return a.onServer(c, func(ctx context.Context, conn *connection, _ []string) error {
 		maps, err := conn.List(ctx, starter.ListOptions{Limit: limit, Running: running, Counts: true})
 		if err != nil {
 			return err
@@ -185,12 +183,12 @@ func lsCommand(a *app.App) *cobra.Command {
 			if maps == nil {
 				maps = []starter.MapInfo{}
 			}
-			return app.PrintJSON(a.Stdout, maps)
+			return printJSON(a.Stdout, maps)
 		}
 		if len(maps) == 0 {
-			a.Console.Say("no maps; start one with `gpumux map`")
+			a.console.Say("no maps; start one with `gpumux map`")
 			return nil
 		}
-		return show.Maps(a.Stdout, maps, time.Now())
+		return report.Maps(a.Stdout, maps, time.Now())
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"iter"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/app"
 	"github.com/gpumux/gpumux/internal/local"
 	"github.com/gpumux/gpumux/starter"
 )
@@ -33,16 +32,16 @@ func (s *sofar) running() bool { return s.status == string(starter.StatusRunning
 
 // stateHere finds the state that a command with --local left, unless --address names a
 // server.
-func stateHere(a *app.App, id string) (state local.State, here bool) {
-	if a.Address != "" || starter.CheckID(id) != nil {
+func stateHere(a *app, id string) (state local.State, here bool) {
+	if a.address != "" || starter.CheckID(id) != nil {
 		return state, false
 	}
 	state, err := local.StateOf(id)
 	return state, err == nil && state.Output != ""
 }
 
-func soFarHere(ctx context.Context, a *app.App, state local.State, o starter.ReadOptions) (*sofar, error) {
-	_, keys, err := a.ReadKeys()
+func soFarHere(ctx context.Context, a *app, state local.State, o starter.ReadOptions) (*sofar, error) {
+	_, keys, err := a.readKeys()
 	if err != nil {
 		return nil, err
 	}
@@ -61,28 +60,28 @@ func soFarHere(ctx context.Context, a *app.App, state local.State, o starter.Rea
 }
 
 // soFar finds a map. Its lines follow it to its end unless o says SoFar.
-func soFar(ctx context.Context, a *app.App, id string, o starter.ReadOptions) (*sofar, error) {
+func soFar(ctx context.Context, a *app, id string, o starter.ReadOptions) (*sofar, error) {
 	o.Arrays = true // what writes them reads them
 	if state, here := stateHere(a, id); here {
 		return soFarHere(ctx, a, state, o)
 	}
-	conn, err := a.ConnectWithStore(ctx)
+	conn, err := a.connectWithStore(ctx)
 	if err != nil {
 		return nil, err
 	}
 	s, err := soFarThere(ctx, conn, id, o)
 	if err != nil {
-		conn.Close()
+		conn.close()
 	}
 	return s, err
 }
 
-func soFarThere(ctx context.Context, conn *app.Connection, id string, o starter.ReadOptions) (*sofar, error) {
+func soFarThere(ctx context.Context, conn *connection, id string, o starter.ReadOptions) (*sofar, error) {
 	h, err := conn.Open(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	s := &sofar{id: h.ID, status: string(starter.StatusRunning), items: h.Items, lines: h.Lines(ctx, o), handle: h, results: h, close: conn.Close}
+	s := &sofar{id: h.ID, status: string(starter.StatusRunning), items: h.Items, lines: h.Lines(ctx, o), handle: h, results: h, close: conn.close}
 	if h.Running() {
 		return s, nil
 	}

@@ -5,21 +5,20 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gpumux/gpumux/internal/app"
 	"github.com/gpumux/gpumux/starter"
 )
 
-func steering(a *app.App, c *cobra.Command, ask func(ctx context.Context, h *starter.Handle) (string, error)) *cobra.Command {
-	return a.OnMap(c, func(ctx context.Context, _ *app.Connection, h *starter.Handle) error {
+func steering(a *app, c *cobra.Command, ask func(ctx context.Context, h *starter.Handle) (string, error)) *cobra.Command {
+	return a.onMap(c, func(ctx context.Context, _ *connection, h *starter.Handle) error {
 		said, err := ask(ctx, h)
 		if err == nil {
-			a.Console.Say("map %s: %s", h.ID, said)
+			a.console.Say("map %s: %s", h.ID, said)
 		}
 		return err
 	})
 }
 
-func pauseCommand(a *app.App) *cobra.Command {
+func pauseCommand(a *app) *cobra.Command {
 	return steering(a, &cobra.Command{
 		Use:     "pause ID",
 		Short:   "Hand out no more chunks; those in flight finish",
@@ -29,7 +28,7 @@ func pauseCommand(a *app.App) *cobra.Command {
 	})
 }
 
-func resumeCommand(a *app.App) *cobra.Command {
+func resumeCommand(a *app) *cobra.Command {
 	return steering(a, &cobra.Command{
 		Use:     "resume ID",
 		Short:   "End a pause",
@@ -37,7 +36,7 @@ func resumeCommand(a *app.App) *cobra.Command {
 	}, func(ctx context.Context, h *starter.Handle) (string, error) { return "resumed", h.Resume(ctx) })
 }
 
-func cancelCommand(a *app.App) *cobra.Command {
+func cancelCommand(a *app) *cobra.Command {
 	return steering(a, &cobra.Command{
 		Use:     "cancel ID",
 		Short:   "Stop a map; finished items stay, and starting it again goes on",

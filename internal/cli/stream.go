@@ -11,16 +11,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/app"
 	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/local"
-	"github.com/gpumux/gpumux/internal/screen"
-	"github.com/gpumux/gpumux/internal/show"
+	"github.com/gpumux/gpumux/internal/report"
 	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/starter"
 )
 
-func streamCommand(a *app.App) *cobra.Command {
+func streamCommand(a *app) *cobra.Command {
 	f := &mapFlags{taskFlags: taskFlags{local: true}}
 	c := &cobra.Command{
 		Use:   "stream TASK",
@@ -41,9 +39,9 @@ ends: the results of what came before are written, and the exit code is 2.`,
 		Args: cobra.ArbitraryArgs,
 	}
 	flags := c.Flags()
-	flags.StringArrayVar(&f.source.In, "in", []string{"-"}, "items: JSON lines, .csv or .tsv, plain, .gz or .zst: a `file`, the files of a folder or a pattern, - for standard input, or a URL; given again, the items after those")
-	flags.BoolVar(&f.source.Lines, "lines", false, "every line of text is an item, a string")
-	flags.Var((*namesFlag)(&f.source.Text), "text", "columns of CSV whose cells stay text; "+namesUsage)
+	flags.StringArrayVar(&f.source.in, "in", []string{"-"}, "items: JSON lines, .csv or .tsv, plain, .gz or .zst: a `file`, the files of a folder or a pattern, - for standard input, or a URL; given again, the items after those")
+	flags.BoolVar(&f.source.lines, "lines", false, "every line of text is an item, a string")
+	flags.Var((*namesFlag)(&f.source.text), "text", "columns of CSV whose cells stay text; "+namesUsage)
 	flags.StringVar(&f.delimiter, "delimiter", "", "the items are CSV with this between their cells, such as ';' or tab")
 	f.registerKey(flags)
 	flags.StringVar(&f.out, "out", "-", "results: a file, compressed when it ends in .gz or .zst, or - for standard output")
@@ -58,20 +56,20 @@ ends: the results of what came before are written, and the exit code is 2.`,
 }
 
 func (f *mapFlags) checkStream(c *cobra.Command, args []string) error {
-	var m app.Mistakes
+	var m mistakes
 	f.readTask(&m, c, args)
 	checkGiven(&m, c)
 	f.checkItems(&m, func(flag string) bool { return flag == "in" || c.Flags().Changed(flag) })
 	f.checkInput(&m, c.Flags().Changed)
 	if id, values := f.results(); values {
-		m.Add("--in %s goes with `gpumux map`; for a stream: gpumux results %s --values | gpumux stream", f.source.In[0], id)
+		m.add("--in %s goes with `gpumux map`; for a stream: gpumux results %s --values | gpumux stream", f.source.in[0], id)
 	}
-	m.When(len(f.input.Ladder) > 1, "--pool names several pools; a stream has the slots of one")
+	m.when(len(f.input.Ladder) > 1, "--pool names several pools; a stream has the slots of one")
 	f.checkOut(&m)
-	return m.Err()
+	return m.err()
 }
 
-func runStream(a *app.App, c *cobra.Command, args []string, f *mapFlags) error {
+func runStream(a *app, c *cobra.Command, args []string, f *mapFlags) error {
 	if err := f.checkStream(c, args); err != nil {
 		return err
 	}
@@ -83,27 +81,27 @@ func runStream(a *app.App, c *cobra.Command, args []string, f *mapFlags) error {
 	if err != nil {
 		return err
 	}
-	o := a.LocalOptions(true)
+	o := a.localOptions(true)
 	o.Task = task
 	if err := devicesHere(c.Context(), a, f.taskFlags, &o); err != nil {
 		return err
 	}
-	f.source.Stdin = a.Stdin
+	f.source.stdin = a.Stdin
 	ctx, stop := context.WithCancelCause(c.Context())
 	defer stop(nil)
-	if r.out.Path == "" {
+	if r.out.path == "" {
 		watchReader(ctx, a.Stdout, stop)
 	}
 	count := int64(0)
 	var ended error // the input, before its end
-	causes, err := r.out.Write(ctx, counted(&count, local.Stream(ctx, o, local.StreamOptions{
+	causes, err := r.out.write(ctx, counted(&count, local.Stream(ctx, o, local.StreamOptions{
 		Items: func(ctx context.Context, give func(item []byte, wrong *items.SourceError) error) (err error) {
 			begun, unchecked := false, f.input.Key != ""
-			err = f.source.Each(ctx, func(item []byte, wrong *items.SourceError) error {
+			err = f.source.each(ctx, func(item []byte, wrong *items.SourceError) error {
 				if unchecked && wrong == nil {
 					unchecked = false
 					if err := text.CheckField(item, f.input.Key); err != nil {
-						return app.Usage("--key: %v", err)
+						return usage("--key: %v", err)
 					}
 				}
 				begun = true
@@ -119,12 +117,12 @@ func runStream(a *app.App, c *cobra.Command, args []string, f *mapFlags) error {
 	var fault *gpumux.Fault
 	switch {
 	case errors.Is(err, syscall.EPIPE):
-		a.Console.Note("nobody reads the results any more")
-		return app.Exit(app.ExitInterrupted)
+		a.console.Note("nobody reads the results any more")
+		return exitCode(exitInterrupted)
 	case errors.As(err, &fault):
-		a.Console.Write([]byte(show.FaultText(*fault)))
+		a.console.Write([]byte(report.FaultText(*fault)))
 		if fault.Kind == gpumux.FaultBadInput {
-			return app.Usage("%v", fault)
+			return usage("%v", fault)
 		}
 		return err
 	case err != nil:
@@ -137,16 +135,16 @@ func runStream(a *app.App, c *cobra.Command, args []string, f *mapFlags) error {
 	return err
 }
 
-func tellStream(a *app.App, count int64, causes starter.Causes) error {
+func tellStream(a *app, count int64, causes starter.Causes) error {
 	failed := causes.Count
-	a.Console.Note("%s items, %s failed", humanize.Comma(count), humanize.Comma(failed))
+	a.console.Note("%s items, %s failed", humanize.Comma(count), humanize.Comma(failed))
 	if failed == 0 {
 		return nil
 	}
-	if !a.Console.Quiet {
-		show.Causes(screen.Visible(a.Console), "  ", failed, causes.Sorted())
+	if !a.console.Quiet {
+		report.Causes(report.Visible(a.console), "  ", failed, causes.Sorted())
 	}
-	return app.Exit(app.ExitFailed)
+	return exitCode(exitFailed)
 }
 
 func counted(count *int64, lines iter.Seq2[[]byte, error]) iter.Seq2[[]byte, error] {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux/internal/app"
 	"github.com/gpumux/gpumux/internal/local"
 )
 
@@ -23,30 +22,30 @@ func TestStream_WhatItSays(t *testing.T) {
 		return runWith(t, Options{Stdin: strings.NewReader(stdin)}, append([]string{"stream"}, args...)...)
 	}
 	got := stream("2\n\"x\"\n4\n", "task.py:half", "--pool", "cpu", "--slots", "1")
-	require.Equal(t, app.ExitFailed, got.code)
+	require.Equal(t, exitFailed, got.code)
 	lines := strings.Split(got.stdout, "\n")
 	require.Equal(t, []string{`{"index":0,"value":1.0}`, `{"index":2,"value":2.0}`}, []string{lines[0], lines[2]})
 	require.Contains(t, got.stderr, "3 items, 1 failed\n  item 1 = \"x\": task_error")
 
 	got = stream("a b\nc\n", "--pool", "cpu", "--lines", "--output", "text", "--", "cat")
-	require.Equal(t, outcome{app.ExitOK, "{\"index\":0,\"value\":\"\\\"a b\\\"\"}\n{\"index\":1,\"value\":\"\\\"c\\\"\"}\n", "2 items, 0 failed\n"}, got)
+	require.Equal(t, outcome{exitOK, "{\"index\":0,\"value\":\"\\\"a b\\\"\"}\n{\"index\":1,\"value\":\"\\\"c\\\"\"}\n", "2 items, 0 failed\n"}, got)
 
 	got = stream("1\n{\n2\n", "task.py:half", "--quiet")
-	require.Equal(t, app.ExitFailed, got.code)
+	require.Equal(t, exitFailed, got.code)
 	lines = strings.Split(got.stdout, "\n")
 	require.Equal(t, []string{`{"index":0,"value":0.5}`, `{"index":2,"value":1.0}`}, []string{lines[0], lines[2]})
 	require.Contains(t, lines[1], `{"index":1,"fault":{"kind":"bad_input","item":"{","op":"read"`)
 	require.Contains(t, lines[1], "standard input:2: not JSON")
 
 	got = stream("a\n1\n\"2\n3\"x\n4\n", "--pool", "cpu", "--delimiter", ",", "--", "cat")
-	require.Equal(t, app.ExitUsage, got.code)
+	require.Equal(t, exitUsage, got.code)
 	require.Equal(t, "{\"index\":0,\"value\":{\"a\":1}}\n", got.stdout, "what came before has its result")
 	require.Equal(t, "1 items, 0 failed\ngpumux: standard input: the row from line 3 to 4: extraneous or missing \" in quoted-field; put the cell in double "+
 		"quotes and double each quote inside it; what follows was not read, and the results of what came before are written\n", got.stderr)
 
 	write(t, "torn.jsonl.gz", "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff\x00\x05\x00\xfa\xff1\n2\n3") // a stored block without its end
 	got = stream("", "task.py:half", "--in", "torn.jsonl.gz", "--out", "results.jsonl", "--quiet")
-	require.Equal(t, app.ExitUsage, got.code)
+	require.Equal(t, exitUsage, got.code)
 	require.Contains(t, got.stderr, "torn.jsonl.gz: the gzip archive is cut off")
 	kept, err := os.ReadFile("results.jsonl")
 	require.NoError(t, err)
@@ -57,7 +56,7 @@ func TestStream_WhatItSays(t *testing.T) {
 		"{\"index\":1,\"value\":[],\"key\":null,\"item\":[]}\n", got.stdout)
 
 	got = stream("1\n", "raises.py:f")
-	require.Equal(t, app.ExitUsage, got.code)
+	require.Equal(t, exitUsage, got.code)
 	require.Contains(t, got.stderr, "no model here")
 	require.Contains(t, got.stderr, "traceback:")
 
@@ -70,19 +69,19 @@ func TestStream_WhatItSays(t *testing.T) {
 		"unknown flag: --local": {"task.py:half", "--local"},
 	} {
 		got = stream("1\n", args...)
-		require.Equal(t, app.ExitUsage, got.code, says)
+		require.Equal(t, exitUsage, got.code, says)
 		require.Contains(t, got.stderr, says)
 	}
 }
 
-// ending is standard error that ends the input when it gets what the test waits for.
-type ending struct {
+// inputEnder is standard error that ends the input when it gets what the test waits for.
+type inputEnder struct {
 	bytes.Buffer
 	on    string
 	input *io.PipeWriter
 }
 
-func (e *ending) Write(p []byte) (int, error) {
+func (e *inputEnder) Write(p []byte) (int, error) {
 	if bytes.Contains(p, []byte(e.on)) {
 		e.input.Close()
 	}
@@ -93,10 +92,10 @@ func (e *ending) Write(p []byte) (int, error) {
 func TestMap_SaysThatItReadsItsInputToTheEnd(t *testing.T) {
 	lonely(t)
 	reader, writer := io.Pipe()
-	to := &ending{on: "`gpumux stream` runs items as they come", input: writer}
+	to := &inputEnder{on: "`gpumux stream` runs items as they come", input: writer}
 	go func() { _, _ = writer.Write([]byte("1\n")) }()
 	code := Main(Options{Args: []string{"map", "embed", "--in", "-"}, Stdin: reader, Stdout: io.Discard, Stderr: to})
-	require.Equal(t, app.ExitUnavailable, code, "there is no server")
+	require.Equal(t, exitUnavailable, code, "there is no server")
 	require.Contains(t, to.String(), to.on)
 }
 
@@ -104,7 +103,7 @@ func TestMap_SaysThatItReadsItsInputToTheEnd(t *testing.T) {
 func TestStream_ASlotOfSeveralGPUs(t *testing.T) {
 	lonely(t)
 	got := runWith(t, Options{Stdin: strings.NewReader("1\n")}, "stream", "--pool", "cpu", "--gpus-per-slot", "2", "--", "cat")
-	require.Equal(t, app.ExitUsage, got.code)
+	require.Equal(t, exitUsage, got.code)
 	require.Contains(t, got.stderr, "--gpus-per-slot: 2, but cpu")
 }
 
@@ -139,11 +138,11 @@ func TestStream_AStartThatTakesTooLong(t *testing.T) {
 		return runWith(t, Options{Stdin: strings.NewReader("1\n")}, "stream", "slow.py:f", "--pool", "cpu", "--start-timeout", limit)
 	}
 	got := stream("4s")
-	require.NotEqual(t, app.ExitOK, got.code)
+	require.NotEqual(t, exitOK, got.code)
 	require.Contains(t, got.stderr, "the task process was not ready after 4s")
 	require.Contains(t, got.stderr, "--start-timeout")
 	require.Contains(t, got.stderr, "loading the weights")
 	got = stream("-1s")
-	require.Equal(t, app.ExitUsage, got.code)
+	require.Equal(t, exitUsage, got.code)
 	require.Contains(t, got.stderr, "--start-timeout: is negative; leave it out for the default")
 }

@@ -9,9 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/app"
-	"github.com/gpumux/gpumux/internal/screen"
-	"github.com/gpumux/gpumux/internal/show"
+	"github.com/gpumux/gpumux/internal/report"
 	"github.com/gpumux/gpumux/starter"
 )
 
@@ -24,37 +22,37 @@ func TestVisible_AllThatIsPrinted(t *testing.T) {
 	results := []gpumux.Result{{Index: 1, Fault: fault}}
 	summary := gpumux.Summary{Task: hostile, Items: 2, Failed: 1, Results: results, ReduceFault: fault,
 		Faults: map[gpumux.FaultKind]int64{gpumux.FaultKind(hostile): 1}}
-	for name, print := range map[string]func(to io.Writer, a *app.App){
-		"report": func(to io.Writer, _ *app.App) {
-			(&report{ID: hostile, Summary: summary, Causes: []starter.Cause{{Count: 3, Example: results[0]}}}).print(to)
+	for name, print := range map[string]func(to io.Writer, a *app){
+		"report": func(to io.Writer, _ *app) {
+			(&ending{ID: hostile, Summary: summary, Causes: []starter.Cause{{Count: 3, Example: results[0]}}}).print(to)
 		},
-		"show": func(to io.Writer, _ *app.App) {
-			show.Detail(to, &starter.Detail{MapInfo: starter.MapInfo{Task: hostile}, Summary: &summary, Fault: fault, Pending: []starter.Pending{
+		"show": func(to io.Writer, _ *app) {
+			report.Detail(to, &starter.Detail{MapInfo: starter.MapInfo{Task: hostile}, Summary: &summary, Fault: fault, Pending: []starter.Pending{
 				{Activity: hostile, Worker: hostile, Waiting: hostile, Fault: fault}}}, []starter.Cause{{Count: 3, Example: results[0]}}, hostile, time.Now())
 		},
-		"faults": func(to io.Writer, _ *app.App) {
+		"faults": func(to io.Writer, _ *app) {
 			place := starter.Place{Pool: hostile, Device: hostile, Host: hostile, Count: 1}
-			show.Faults(screen.Visible(to), hostile, 4, []starter.Cause{{Count: 3, Example: results[0], Places: []starter.Place{place}}})
+			report.Faults(report.Visible(to), hostile, 4, []starter.Cause{{Count: 3, Example: results[0], Places: []starter.Place{place}}})
 		},
-		"columns": func(to io.Writer, _ *app.App) { require.NoError(t, screen.Table(to, [][]string{{hostile, hostile}})) },
-		"say":     func(_ io.Writer, a *app.App) { a.Console.Say("gpumux: %v", fault) },
-		"status": func(_ io.Writer, a *app.App) {
-			a.Console.Status("embed")
-			a.Console.Say("%s", hostile)
-			a.Console.Status(hostile)
+		"columns": func(to io.Writer, _ *app) { require.NoError(t, report.Table(to, [][]string{{hostile, hostile}})) },
+		"say":     func(_ io.Writer, a *app) { a.console.Say("gpumux: %v", fault) },
+		"status": func(_ io.Writer, a *app) {
+			a.console.Status("embed")
+			a.console.Say("%s", hostile)
+			a.console.Status(hostile)
 		},
-		"log": func(_ io.Writer, a *app.App) { a.Log(false).Warn(hostile) },
-		"output": func(_ io.Writer, a *app.App) {
+		"log": func(_ io.Writer, a *app) { a.log(false).Warn(hostile) },
+		"output": func(_ io.Writer, a *app) {
 			require.Error(t, printResult(a, gpumux.Result{Printed: hostile, Fault: fault}, false))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			print(&out, &app.App{Console: screen.NewConsole(&out)})
+			print(&out, &app{console: report.NewConsole(&out)})
 			require.NotEmpty(t, out.String())
 			ours := bytes.ReplaceAll(out.Bytes(), []byte("\r\x1b[K"), nil) // but for the console's own
 			var seen bytes.Buffer
-			_, err := screen.Visible(&seen).Write(ours)
+			_, err := report.Visible(&seen).Write(ours)
 			require.NoError(t, err)
 			require.Equal(t, string(ours), seen.String())
 		})

@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"go.temporal.io/sdk/worker"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/gpumux/gpumux/internal/local"
+	"github.com/gpumux/gpumux/internal/report"
+)
+
+// Options of Main. The zero value is gpumux-worker.
+type Options struct {
+	// Local starts the embedded server for `dev` and --local. Default: there is none.
+	Local func(ctx context.Context, o local.ServerOptions) (local.Server, error)
+	// Args are the arguments after the program's name. Default os.Args[1:].
+	Args []string
+	// Stdin, Stdout and Stderr default to this process's.
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	// Version is printed by `gpumux version`. Default "development".
+	Version string
+	// Signals interrupt the command. Default: SIGINT and SIGTERM of this process.
+	Signals <-chan os.Signal
+}
+
+// app is one run of the program. A command may correct what its flags said.
+type app struct {
+	// terminal is standard output without escaping, for top to draw on.
+	terminal io.Writer
+	Options
+	console *report.Console
+	// ran reports whether the command's own code was reached; else cobra refused it.
+	ran bool
+	// hard is cancelled by the second signal, which waits for nothing.
+	hard context.Context
+
+	// address to KeysPath are the flags of the connection.
+	address, namespace, storeURL, keysPath string
+	// verbose shows the log of what runs in this process.
+	verbose bool
+}
+
+// newApp puts the defaults in place.
+func newApp(o Options) *app {
+	if o.Args == nil {
+		o.Args = os.Args[1:]
+	}
+	o.Stdin = cmp.Or[io.Reader](o.Stdin, os.Stdin)
+	o.Stdout = cmp.Or[io.Writer](o.Stdout, os.Stdout)
+	o.Stderr = cmp.Or[io.Writer](o.Stderr, os.Stderr)
+	terminal := o.Stdout
+	if report.IsTerminal(o.Stdout) {
+		// A file or a program gets what tasks returned as it is.
+		o.Stdout = report.Visible(o.Stdout)
+	}
+	o.Version = cmp.Or(o.Version, "development")
+	// Without a name the SDK hashes the whole binary at the start of a worker.
+	worker.SetBinaryChecksum("gpumux " + o.Version)
+	a := &app{Options: o, terminal: terminal, console: report.NewConsole(o.Stderr)}
+	a.console.Phrase = a.phrase
+	return a
+}
+
+// interruptible is the context that the first signal ends with ErrInterrupted; the second
+// ends a.Hard. Its goroutine ends with the returned function.
+func (a *app) interruptible() (context.Context, func()) {
+	signals := a.Signals
+	stop := func() {}
+	if signals == nil {
+		own := make(chan os.Signal, 2)
+		signal.Notify(own, os.Interrupt, syscall.SIGTERM)
+		signals, stop = own, func() { signal.Stop(own) }
+	}
+	ctx, interrupt := context.WithCancelCause(context.Background())
+	hard, kill := context.WithCancelCause(context.Background())
+	a.hard = hard
+	over := make(chan struct{})
+	go func() {
+		for _, end := range []context.CancelCauseFunc{interrupt, kill} {
+			select {
+			case <-signals:
+				end(errInterrupted)
+			case <-over:
+				return
+			}
+		}
+	}()
+	return ctx, func() {
+		stop()
+		close(over)
+		interrupt(nil)
+		kill(nil)
+	}
+}
+
+// newLog is a log for people: warnings, or with verbose everything from info up.
+func newLog(to io.Writer, verbose bool) *zap.Logger {
+	level := zapcore.WarnLevel
+	if verbose {
+		level = zapcore.InfoLevel
+	}
+	encoding := zap.NewDevelopmentEncoderConfig()
+	encoding.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05")
+	encoding.CallerKey, encoding.StacktraceKey = "", ""
+	lines := zapcore.NewConsoleEncoder(encoding)
+	return zap.New(zapcore.NewCore(prose{lines, lines}, zapcore.AddSync(to), level))
+}
+
+// log is the log of server and workers in this process. Calm leaves out warnings about
+// single items, since the results have them.
+func (a *app) log(calm bool) *zap.Logger {
+	log := newLog(a.console, a.verbose)
+	if calm && !a.verbose {
+		log = log.WithOptions(zap.IncreaseLevel(zap.ErrorLevel))
+	}
+	return log
+}
+
+// needLocal returns an error where this binary has no server.
+func (a *app) needLocal(what string) error {
+	if a.Local == nil {
+		return usage("%s: this gpumux is built without the embedded server; use the all-in-one binary (make build), or connect with --address", what)
+	}
+	return nil
+}
+
+// localOptions are for a server and a worker in this process.
+func (a *app) localOptions(calm bool) local.Options {
+	return local.Options{Server: a.Local, ServerOptions: local.ServerOptions{Log: a.log(calm)}, Keys: a.keysPath, Version: a.Version,
+		Command: append([]string{"gpumux"}, a.Args...), Say: func(text string) { a.console.Say("note: %s", text) }}
+}
+
+// connectionOf is the connection to a server in this process.
+func connectionOf(s *local.Session) *connection {
+	return &connection{Starter: s.Starter, address: s.Server.Address(), ui: s.Server.UI(), key: s.Server.Key()}
+}

@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"context"
+	"iter"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/internal/test/s3test"
+	"github.com/gpumux/gpumux/store"
+)
+
+// resultRows are results to write.
+func resultRows(lines ...string) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		for _, line := range lines {
+			if !yield([]byte(line), nil) {
+				return
+			}
+		}
+	}
+}
+
+func TestOutput_FilesOfColumns(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	for _, name := range []string{"r.parquet", "r.arrow", "r.feather"} {
+		o, err := chooseOutput(name, nil, false, false)
+		require.NoError(t, err)
+		_, err = o.write(context.Background(), resultRows(`{"index":0,"value":{"a":1,"b":"x"}}`, "", `{"index":1,"value":{"a":2}}`))
+		require.NoError(t, err)
+		require.Equal(t, []string{`{"b":"x","a":1}`, `{"b":null,"a":2}`}, itemsOf(t, source{in: []string{name}, columns: []string{"b", "a"}}))
+		require.Equal(t, []string{`{"a":1}`, `{"a":2}`, `{"a":1}`, `{"a":2}`},
+			itemsOf(t, source{in: []string{"file://" + filepath.Join(dir, name), name}, columns: []string{"a"}}))
+		require.ErrorContains(t, mistaken(t, source{in: []string{name}, columns: []string{"c"}}), `there is no column "c"; it has index, a, b`)
+		require.ErrorContains(t, mistaken(t, source{in: []string{name}, lines: true}), "--lines, --delimiter and --text go with text")
+	}
+	writeText(t, "bad.parquet", "PAR1")
+	require.ErrorContains(t, mistaken(t, source{in: []string{"bad.parquet"}}), "bad.parquet: not read as .parquet")
+	require.ErrorContains(t, mistaken(t, source{in: []string{"none.parquet"}}), "--in none.parquet: no such file or directory; give")
+}
+
+// A table in a bucket is read by position, and no more of it than its columns.
+func TestRead_TableInABucket(t *testing.T) {
+	t.Chdir(t.TempDir())
+	o, err := chooseOutput("r.parquet", nil, false, false)
+	require.NoError(t, err)
+	_, err = o.write(context.Background(), resultRows(`{"index":0,"value":{"a":1,"b":"x"}}`, `{"index":1,"value":{"a":2,"b":"y"}}`))
+	require.NoError(t, err)
+	server := s3test.New(t)
+	s, err := store.Open(t.Context(), server.URL(""), nil)
+	require.NoError(t, err)
+	defer s.Close()
+	w, err := s.Objects.Create(t.Context(), "in/r.parquet")
+	require.NoError(t, err)
+	_, err = w.Write([]byte(readAll(t, "r.parquet")))
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	url := "s3://bucket/in/r.parquet?region=eu-west-1&endpoint=" + server.Endpoint
+	require.Equal(t, []string{`{"b":"x"}`, `{"b":"y"}`}, itemsOf(t, source{in: []string{url}, columns: []string{"b"}}))
+	require.ErrorContains(t, mistaken(t, source{in: []string{url}, columns: []string{"c"}}), `in/r.parquet: there is no column "c"`)
+	url = "s3://bucket/none.parquet?region=eu-west-1&endpoint=" + server.Endpoint
+	require.ErrorContains(t, mistaken(t, source{in: []string{url}}), "file does not exist")
+}
+
+func TestOutput_NPY(t *testing.T) {
+	t.Chdir(t.TempDir())
+	var told string
+	o, err := chooseOutput("r.npy", nil, false, false)
+	require.NoError(t, err)
+	o.note = func(format string, args ...any) { told = args[0].(string) + ": " + args[1].(string) }
+	failed := `{"index":1,"fault":{"kind":"task_error","message":"no"}}`
+	causes, err := o.write(context.Background(), resultRows(`{"index":0,"value":1}`, failed))
+	require.NoError(t, err)
+	require.Len(t, causes.Sorted(), 1)
+	require.Equal(t, "r.npy: the rows of the 1 failed items are NaN: 1", told)
+	before := readAll(t, "r.npy")
+	_, err = o.write(context.Background(), resultRows(`{"index":0,"value":{}}`))
+	require.ErrorContains(t, err, "write r.npy: item 0 has the value {}")
+	require.Equal(t, before, readAll(t, "r.npy"), "the file stays as it was")
+	left, err := filepath.Glob(".gpumux-*")
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+func TestOutput_WhatColumnsCannotBe(t *testing.T) {
+	t.Chdir(t.TempDir())
+	require.NoError(t, os.Symlink("/dev/null", "null.npy"))
+	for name, want := range map[string]string{
+		"x.npy.gz":      "a .npy file is not compressed as a whole",
+		"x.parquet.zst": "a .parquet file is not compressed as a whole",
+		"null.npy":      "it is no file; Parquet, Arrow and .npy need one",
+	} {
+		_, err := chooseOutput(name, nil, false, false)
+		require.ErrorContains(t, err, want)
+	}
+	require.ErrorContains(t, filter{failed: true}.suits("x.parquet", false), "go with JSON lines")
+	require.ErrorContains(t, filter{}.suits("x.npy", true), "needs all results in order")
+	require.NoError(t, filter{}.suits("x.parquet", true))
+	require.NoError(t, filter{values: true}.suits("x.jsonl", true))
+}

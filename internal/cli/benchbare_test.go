@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/report"
+	"github.com/gpumux/gpumux/internal/test/rig"
+)
+
+// newBench is a bench with a real Python on the CPU and no server.
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	interpreter := os.Getenv("GPUMUX_TEST_PYTHON")
+	if _, err := exec.LookPath(interpreter); err != nil {
+		interpreter = "python3"
+	}
+	env := map[string]string{"PATH": os.Getenv("PATH")}
+	b := &bench{benchFlags: benchFlags{python: interpreter}, app: &app{console: report.NewConsole(io.Discard)}, file: filepath.Join(t.TempDir(), "workloads.py"),
+		device: gpu.Device{Kind: gpu.KindCPU, UUID: gpu.CPU}, environs: map[int]map[string]string{1: env, 2: env}, report: &benchReport{}}
+	require.NoError(t, os.WriteFile(b.file, []byte(benchScript), 0o600))
+	return b
+}
+
+func TestBare_RoundsGoOnWithTheItems(t *testing.T) {
+	b := newBench(t)
+	p, err := b.startBare(t.Context(), "light", 2)
+	require.NoError(t, err)
+	defer p.close()
+	for _, calls := range []int{5000, 3000} {
+		got, err := p.piece(t.Context(), calls)
+		require.NoError(t, err)
+		require.Len(t, got.times, 2*calls-2, "the first item of a process and round has no predecessor")
+	}
+}
+
+func TestBare_InterruptionEndsTheProcesses(t *testing.T) {
+	b := newBench(t)
+	ctx, interrupt := context.WithCancelCause(t.Context())
+	p, err := b.startBare(ctx, "light", 2)
+	require.NoError(t, err)
+	gone := errors.New("interrupted")
+	go interrupt(gone)
+	_, err = p.piece(ctx, 500_000_000) // hours of work
+	require.ErrorIs(t, err, gone)
+	rig.Wait(t, func() bool { return errors.Is(syscall.Kill(-p.cmd.Process.Pid, 0), syscall.ESRCH) }, time.Minute, time.Millisecond, "a process is left")
+}
+
+func TestBare_DeathIsToldWithItsLastWords(t *testing.T) {
+	b := newBench(t)
+	require.NoError(t, os.WriteFile(b.file, []byte("raise SystemExit('no weights')"), 0o600))
+	_, err := b.startBare(t.Context(), "light", 1)
+	require.ErrorContains(t, err, "a bare process ended: exit status 1: no weights")
+}
+
+// A task imports its framework as tasks do, so that fresh items are forked with it; light
+// needs none.
+func TestWorkloads_TaskImportsItsFramework(t *testing.T) {
+	b := newBench(t)
+	if err := exec.CommandContext(t.Context(), b.python, "-c", "import numpy").Run(); err != nil {
+		rig.Because(t, rig.NumPy, "that is the framework")
+	}
+	b.framework = "numpy"
+	runtimes, err := filepath.Abs("../runtimes/python")
+	require.NoError(t, err)
+	for workload, want := range map[string]string{"medium": "True\n", "light": "False\n"} {
+		cmd := exec.CommandContext(t.Context(), b.python, "-c", "import sys, workloads; print('numpy' in sys.modules)")
+		cmd.Dir, cmd.Env = filepath.Dir(b.file), append(os.Environ(), "PYTHONPATH="+runtimes)
+		for name, value := range b.env(workload) {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		require.Equal(t, want, string(out))
+	}
+}
+
+func TestProbe_SaysWhatIsMissing(t *testing.T) {
+	b := newBench(t)
+	b.python = "no-such-python"
+	_, err := b.probe(t.Context())
+	require.ErrorContains(t, err, "give another --python")
+}
+
+// A relative path is the caller's; slots run elsewhere.
+func TestProbe_RelativePython(t *testing.T) {
+	b := newBench(t)
+	path, err := exec.LookPath(b.python)
+	require.NoError(t, err)
+	t.Chdir(filepath.Dir(path))
+	b.python = "./" + filepath.Base(path)
+	found, err := b.probe(t.Context())
+	require.NoError(t, err)
+	require.True(t, filepath.IsAbs(found.Interpreter))
+}
+
+// CuPy never calculates on the CPU; light needs nothing that does.
+func TestChoose_NoFramework(t *testing.T) {
+	b := newBench(t)
+	b.framework, b.pool, b.workloads = "cupy", "cpu", []string{"light"}
+	require.NoError(t, b.choose(t.Context()))
+	b.framework, b.workloads = "cupy", benchWorkloads
+	err := b.choose(t.Context())
+	require.ErrorContains(t, err, "cupy: ")
+	require.ErrorContains(t, err, "the workload light")
+	require.NotContains(t, err.Error(), "numpy: ")
+}

@@ -1,0 +1,245 @@
+package cli
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
+
+	"github.com/gpumux/gpumux/internal/report"
+)
+
+// way is how a workload was run.
+type way string
+
+const (
+	wayBare       way = "bare"       // interpreters that call the function in a loop, without gpumux
+	wayPersistent way = "persistent" // slots whose processes stay
+	wayFresh      way = "fresh"      // slots with a new process per item
+)
+
+// benchReport is all that Run measured. Times in JSON are in seconds.
+type benchReport struct {
+	Version string        `json:"version"`
+	Machine machine       `json:"machine"`
+	Took    time.Duration `json:"-"`
+	Rows    []benchRow    `json:"rows,omitempty"`
+	// Unmeasured are the ways to share the device that this machine does not allow.
+	Unmeasured []unmeasured `json:"unmeasured,omitempty"`
+	Advice     []string     `json:"advice,omitempty"`
+	// Notes say where the run differs from what was asked for or from larger machines.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// unmeasured is a way to share a device, and why it was not measured.
+type unmeasured struct {
+	Sharing string `json:"sharing"`
+	Reason  string `json:"reason"`
+}
+
+// machine is where the report comes from.
+type machine struct {
+	OS        string `json:"os"`
+	CPUs      int    `json:"cpus"`
+	Device    string `json:"device"`
+	GPU       bool   `json:"gpu"`
+	Python    string `json:"python"`
+	Framework string `json:"framework,omitempty"` // with its version
+}
+
+// benchRow is one workload run in one way.
+type benchRow struct {
+	Workload string `json:"workload"`
+	Size     int    `json:"size,omitempty"` // rows and columns of the matrices
+	Way      way    `json:"way"`
+	Sharing  string `json:"sharing,omitempty"` // default, mps or mig; of slots
+	Clients  int    `json:"clients"`           // slots, or bare processes
+	Items    int    `json:"items"`             // that were measured
+	// Rate is the throughput of the steady state. OfUnshared divides it, in each round, by
+	// that of one bare process alone, and OfBare by that of as many bare processes.
+	Rate       quartiles `json:"itemsPerSecond"`
+	OfUnshared quartiles `json:"ofUnshared,omitzero"`
+	OfBare     quartiles `json:"ofBare,omitzero"`
+	// Item is an item's time in its slot. Latency divides a round's median of it by that of
+	// one bare process alone.
+	Item    quartiles `json:"itemSeconds"`
+	Latency quartiles `json:"latencyOfUnshared,omitzero"`
+}
+
+const benchLegend = "THROUGHPUT and LATENCY are shares of one bare process alone, the unshared device, in the same round; OF BARE is of as many bare\n" +
+	"processes. Q1-Q3 are quartiles: of the rounds, and of single items."
+
+// label is the workload for people: "heavy 2048×2048".
+func (r benchRow) label() string {
+	if r.Size == 0 {
+		return r.Workload
+	}
+	return fmt.Sprintf("%s %d×%d", r.Workload, r.Size, r.Size)
+}
+
+// name is "persistent mps 4".
+func (r benchRow) name() string {
+	return fmt.Sprint(strings.TrimSpace(string(r.Way)+" "+r.Sharing), " ", r.Clients)
+}
+
+// worthwhile is the factor by which more slots must raise the throughput.
+const worthwhile = 1.05
+
+// advise says how many slots of which sharing do most of a workload, and what gpumux
+// costs an item of light.
+func (r *benchReport) advise(workload string) {
+	var alone, one, best *benchRow
+	for i := range r.Rows {
+		switch row := &r.Rows[i]; {
+		case row.Workload != workload || row.Way == wayFresh:
+		case row.Way == wayBare:
+			if row.Clients == 1 {
+				alone = row
+			}
+		case one == nil:
+			one, best = row, row
+		case row.OfUnshared.Median > worthwhile*best.OfUnshared.Median:
+			best = row
+		}
+	}
+	text := fmt.Sprintf("1 slot; it does %s of the unshared device, and more slots no more, as far as the rounds can tell", one.OfUnshared.share())
+	if best.OfUnshared.above(one.OfUnshared) {
+		text = fmt.Sprintf("for throughput %d slots of %s, which do %s of the unshared device where 1 slot does %s; "+
+			"for latency 1 slot: an item takes %s of its time alone, and %s with %d", best.Clients, best.Sharing, best.OfUnshared.share(),
+			one.OfUnshared.share(), percent(one.Latency.Median), percent(best.Latency.Median), best.Clients)
+	}
+	r.Advice = append(r.Advice, one.label()+": "+text)
+	if workload == "light" && alone.Rate.above(one.Rate) {
+		const small = 0.05
+		cost := 1/one.Rate.Median - 1/alone.Rate.Median
+		r.Advice = append(r.Advice, fmt.Sprintf("gpumux takes %s per item; items shorter than %s lose more than %.0f%% to it, so put several into one item",
+			seconds(cost), seconds(cost/small), small*100))
+	}
+}
+
+// Print writes the report for people.
+func (r *benchReport) Print(to io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintln(&b, r.Machine)
+	for _, one := range r.Unmeasured {
+		fmt.Fprintf(&b, "not measured: sharing %s: %s\n", one.Sharing, one.Reason)
+	}
+	for _, note := range r.Notes {
+		fmt.Fprintln(&b, "note: "+note)
+	}
+	fmt.Fprintln(&b)
+	if err := report.Table(&b, r.Table()); err != nil {
+		return err
+	}
+	fmt.Fprintln(&b, "\n"+benchLegend)
+	if len(r.Advice) > 0 {
+		fmt.Fprintln(&b, "\n- "+strings.Join(r.Advice, "\n- "))
+	}
+	_, err := fmt.Fprintf(to, "%s\nmeasured in %s\n", &b, r.Took.Round(time.Second/10))
+	return err
+}
+
+// String is the machine for people.
+func (m machine) String() string {
+	text := fmt.Sprintf("%s (%s, %s), Python %s", m.Device, m.OS, english.Plural(m.CPUs, "processor", ""), m.Python)
+	if m.Framework != "" {
+		text += ", " + m.Framework
+	}
+	return text
+}
+
+// Table is a row of cells per workload and way; the first is the header.
+func (r *benchReport) Table() [][]string {
+	rows := [][]string{{"WORKLOAD", "WAY", "SHARING", "CLIENTS", "ROUNDS", "ITEMS/S", "THROUGHPUT", "Q1-Q3", "LATENCY", "ITEM", "Q1-Q3", "OF BARE"}}
+	for _, row := range r.Rows {
+		cells := []string{row.label(), string(row.Way), row.Sharing, strconv.Itoa(row.Clients), strconv.Itoa(row.OfUnshared.Count)}
+		if row.OfUnshared.Count == 0 {
+			cells = append(cells, "unknown: the slots hardly ever worked at the same time")
+		} else {
+			cells = append(cells, figure(row.Rate.Median), percent(row.OfUnshared.Median), row.OfUnshared.between(percent),
+				percent(row.Latency.Median), seconds(row.Item.Median), row.Item.between(seconds))
+			if row.OfBare.Count > 0 {
+				cells = append(cells, percent(row.OfBare.Median))
+			}
+		}
+		rows = append(rows, cells)
+	}
+	return rows
+}
+
+// share is "93% (91%-95%)".
+func (q quartiles) share() string {
+	return fmt.Sprintf("%s (%s)", percent(q.Median), q.between(percent))
+}
+
+// between is "91%-95%".
+func (q quartiles) between(word func(float64) string) string { return word(q.Q1) + "-" + word(q.Q3) }
+
+// figure writes a number with three digits: 0.93, 35.6, 18.3k, 2.55M.
+func figure(value float64) string { return digits(value, "") }
+
+// seconds writes a time with three digits: 18.3µs, 250ms, 83.2s.
+func seconds(s float64) string { return digits(s, "s") }
+
+// percent writes a share: 0.68%, 93%, and 38.7k× where that is easier to read.
+func percent(share float64) string {
+	if share >= 10 {
+		return figure(share) + "×"
+	}
+	return figure(100*share) + "%"
+}
+
+// digits writes a value with three digits and a prefix of its unit; a number without a
+// unit takes no prefix below 1.
+func digits(value float64, unit string) string {
+	value, _ = strconv.ParseFloat(strconv.FormatFloat(value, 'g', 3, 64), 64)
+	if unit == "" && value < 1000 {
+		return strconv.FormatFloat(value, 'f', -1, 64)
+	}
+	return strings.ReplaceAll(humanize.SIWithDigits(value, 2, unit), " ", "")
+}
+
+//go:embed bench.html
+var benchPageText string
+
+var benchPage = template.Must(template.New("page").Parse(benchPageText))
+
+// HTML writes the report as one page that needs nothing from the network: tables, and
+// charts as SVG.
+func (r *benchReport) HTML(to io.Writer) error {
+	if err := benchPage.Execute(to, r); err != nil {
+		return fmt.Errorf("write the page: %w", err)
+	}
+	return nil
+}
+
+// Legend explains the table.
+func (r *benchReport) Legend() string { return benchLegend }
+
+// benchBar is the throughput of a row: the median, and the quartiles, as a percentage of the
+// most that the workload came to.
+type benchBar struct {
+	benchRow
+	Name, Figure      string
+	From, Median, Box float64
+}
+
+// Bars has one for each row.
+func (r *benchReport) Bars() (bars []benchBar) {
+	longest := map[string]float64{}
+	for _, row := range r.Rows {
+		longest[row.Workload] = max(longest[row.Workload], row.Rate.Q3)
+	}
+	for _, row := range r.Rows {
+		if q, unit := row.Rate, longest[row.Workload]/100; q.Count > 0 {
+			bars = append(bars, benchBar{row, row.label() + ", " + row.name(), figure(q.Median), q.Q1 / unit, q.Median / unit, (q.Q3 - q.Q1) / unit})
+		}
+	}
+	return bars
+}

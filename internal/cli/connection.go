@@ -1,0 +1,213 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
+
+	"github.com/gpumux/gpumux/codec"
+	"github.com/gpumux/gpumux/internal/fleet"
+	"github.com/gpumux/gpumux/starter"
+	"github.com/gpumux/gpumux/store"
+)
+
+// connectionFlags adds the flags of a command that talks to Temporal.
+func (a *app) connectionFlags(c *cobra.Command) {
+	c.Flags().StringVar(&a.address, "address", "", "host:port of Temporal (default TEMPORAL_ADDRESS, else 127.0.0.1:7233)")
+	c.Flags().StringVar(&a.namespace, "namespace", "", "Temporal namespace (default TEMPORAL_NAMESPACE, else default)")
+	a.keysFlag(c)
+}
+
+// storeFlag adds the flag of a command that reads or writes large inputs and results.
+func (a *app) storeFlag(c *cobra.Command) {
+	c.Flags().StringVar(&a.storeURL, "store", os.Getenv("GPUMUX_STORE"),
+		"blob URL of the workers' store (default GPUMUX_STORE, else asked from the workers)")
+	c.Flags().Lookup("store").DefValue = ""
+}
+
+// keysFlag adds the flag of a command that reads or writes payloads or the store.
+func (a *app) keysFlag(c *cobra.Command) {
+	c.Flags().StringVar(&a.keysPath, "keys", os.Getenv("GPUMUX_KEYS"),
+		"key file, or folder of them, that payloads and the store are encrypted with (default GPUMUX_KEYS, else none)")
+	c.Flags().Lookup("keys").DefValue = ""
+}
+
+// readKeys reads the keys for payloads and for the store; nil without --keys.
+func (a *app) readKeys() (converter.PayloadCodec, store.Keys, error) {
+	if a.keysPath == "" {
+		return nil, nil, nil
+	}
+	keys, err := codec.Load(a.keysPath)
+	if err != nil {
+		return nil, nil, usage("--keys: %v", err)
+	}
+	return keys, keys, nil
+}
+
+// onServer makes c a command that uses a server.
+func (a *app) onServer(c *cobra.Command, use func(ctx context.Context, conn *connection, args []string) error) *cobra.Command {
+	a.connectionFlags(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		conn, err := a.connect(c.Context())
+		if err != nil {
+			return err
+		}
+		defer conn.close()
+		return use(c.Context(), conn, args)
+	}
+	return c
+}
+
+// onMap makes c a command about one map.
+func (a *app) onMap(c *cobra.Command, use func(ctx context.Context, conn *connection, h *starter.Handle) error) *cobra.Command {
+	c.Args = oneID
+	return a.onServer(c, func(ctx context.Context, conn *connection, args []string) error {
+		h, err := conn.Open(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		return use(ctx, conn, h)
+	})
+}
+
+// oneID checks the arguments of a command about one map.
+func oneID(c *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("give the ID of one map, as `gpumux ls` shows it: %s", strings.TrimSpace(c.Example))
+	}
+	if strings.TrimSpace(args[0]) == "" {
+		return errors.New("the ID is empty, perhaps from a variable that is not set; `gpumux ls` lists the maps")
+	}
+	return nil
+}
+
+// connection is a client with the starter over it.
+type connection struct {
+	*starter.Starter
+	// address is host:port of the server.
+	address string
+	// ui is the address of the Web UI, or empty when it is not known.
+	ui string
+	// key opens the pages of a private server; empty where none is needed.
+	key string
+}
+
+// connectWithStore opens Temporal and, when one is named, the store.
+func (a *app) connectWithStore(ctx context.Context) (*connection, error) {
+	conn, err := a.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.openStore(ctx, conn); err != nil {
+		conn.close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// openStore opens the store that the user named. Without one the workers' own is opened
+// when it is needed.
+func (a *app) openStore(ctx context.Context, conn *connection) (err error) {
+	if a.storeURL == "" || conn.Store != nil {
+		return nil
+	}
+	if conn.Store, err = store.Open(ctx, a.storeURL, conn.Starter.Keys); err != nil {
+		return unavailable(err)
+	}
+	return nil
+}
+
+// connect opens Temporal alone. The store may be away.
+func (a *app) connect(ctx context.Context) (*connection, error) {
+	payloads, objects, err := a.readKeys()
+	if err != nil {
+		return nil, err
+	}
+	o := fleet.Options{Address: a.address, Namespace: a.namespace, Codec: payloads}
+	options, err := fleet.ClientOptions(o)
+	if err != nil {
+		return nil, err
+	}
+	c, err := fleet.Dial(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return &connection{Starter: &starter.Starter{Client: c, Namespace: options.Namespace, Sealed: options.FailureConverter != nil, Keys: objects},
+		address: options.HostPort, ui: findUI(options)}, nil
+}
+
+// close ends the connection.
+func (c *connection) close() {
+	c.Starter.Close()
+	if c.Store != nil {
+		_ = c.Store.Close()
+	}
+	c.Client.Close()
+}
+
+// link is the page of a map in the Web UI, or empty.
+func (c *connection) link(id string) string {
+	if c.ui == "" {
+		return ""
+	}
+	return c.page("/namespaces/" + url.PathEscape(c.Namespace) + "/workflows/" + url.PathEscape(id))
+}
+
+// page is the address of a path of the Web UI.
+func (c *connection) page(path string) string {
+	if c.key == "" {
+		return c.ui + path
+	}
+	return c.ui + path + "?key=" + c.key
+}
+
+// findUI returns GPUMUX_UI, or the Web UI of `gpumux dev` if it answers here.
+func findUI(o client.Options) string {
+	if ui := os.Getenv("GPUMUX_UI"); ui != "" {
+		return ui
+	}
+	host, port, err := net.SplitHostPort(o.HostPort)
+	if ip := net.ParseIP(host); err != nil || port != "7233" || host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return ""
+	}
+	conn, err := net.DialTimeout("tcp", "127.0.0.1:8233", 200*time.Millisecond)
+	if err != nil {
+		return ""
+	}
+	_ = conn.Close()
+	return "http://127.0.0.1:8233"
+}
+
+const completing = 2 * time.Second
+
+// completion completes words that a server knows, if one answers.
+func (a *app) completion(words func(ctx context.Context, conn *connection) ([]string, error)) cobra.CompletionFunc {
+	return func(c *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(given) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(c.Context(), completing)
+		defer cancel()
+		conn, err := a.connect(ctx)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		defer conn.close()
+		found, err := words(ctx, conn)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		slices.Sort(found)
+		return slices.Compact(found), cobra.ShellCompDirectiveDefault
+	}
+}

@@ -1,0 +1,216 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/bmatcuk/doublestar/v4"
+
+	"github.com/gpumux/gpumux/internal/columns"
+	"github.com/gpumux/gpumux/internal/items"
+	"github.com/gpumux/gpumux/internal/names"
+	"github.com/gpumux/gpumux/internal/objects"
+	"github.com/gpumux/gpumux/internal/results"
+)
+
+func isURL(in string) bool { return strings.Contains(in, "://") }
+
+// addressOf is a URL without its parameters.
+func addressOf(in string) string {
+	address, _, _ := strings.Cut(in, "?")
+	return address
+}
+
+// isFolder reports whether an --in is a folder, or the URL of one, which ends in a slash.
+func isFolder(in string) bool {
+	if isURL(in) {
+		return strings.HasSuffix(addressOf(in), "/")
+	}
+	info, err := os.Stat(in)
+	return err == nil && info.IsDir()
+}
+
+// isMany reports whether an --in means the files of a folder or of a pattern.
+func isMany(in string) bool {
+	if isURL(in) {
+		return isFolder(in) || strings.Contains(addressOf(in), "*")
+	}
+	_, err := os.Stat(in)
+	return isFolder(in) || err != nil && strings.ContainsAny(in, "*?[")
+}
+
+// takesFile reports whether a file is among those that an --in means, or will be.
+func takesFile(in, file string) bool {
+	if !isMany(in) || isURL(in) {
+		return false
+	}
+	base, _ := filepath.Abs(in)
+	file, _ = filepath.Abs(file)
+	files, _ := dataset(context.Background(), in)
+	among := slices.ContainsFunc(files, func(m member) bool { return m.path == file })
+	return among || isFolder(in) && strings.HasPrefix(file, base+"/")
+}
+
+// member is a file of an --in that means many: its path or URL, and its path below the
+// folder, with a slash before it.
+type member struct{ path, below string }
+
+// dataset lists the files of an --in that means many, in the order of their paths. The
+// names of folders below the base are columns.
+func dataset(ctx context.Context, in string) (files []member, err error) {
+	var found []string
+	base, _ := filepath.Abs(in)
+	pattern := "" // below the base
+	switch {
+	case isURL(in):
+		files, pattern, err = membersOf(ctx, in)
+	case isFolder(in):
+		found, err = matchingFiles("--in", path.Join(in, "**/*"))
+	default:
+		fixed := strings.LastIndexByte(in[:strings.IndexAny(in, "*?[")], '/') + 1
+		base, _ = filepath.Abs(in[:fixed])
+		pattern = in[fixed:]
+		found, err = matchingFiles("--in", in)
+	}
+	for _, file := range found {
+		files = append(files, member{file, strings.TrimPrefix(file, base)})
+	}
+	for _, begin := range []string{"/.", "/_"} { // as in Arrow's data sets
+		if !strings.Contains("/"+pattern, begin) {
+			files = slices.DeleteFunc(files, func(m member) bool { return strings.Contains(m.below, begin) })
+		}
+	}
+	if err == nil && len(files) == 0 {
+		err = usage("--in %s: no file is there; put a pattern in quotes, with **/ for all folders below; names that begin with . or _ do not count", in)
+	}
+	return files, err
+}
+
+// membersOf lists the objects in a folder on a server, or those that fit a pattern.
+func membersOf(ctx context.Context, in string) (files []member, pattern string, err error) {
+	address := addressOf(in)
+	fixed, _, _ := strings.Cut(address, "*")
+	folder := fixed[:strings.LastIndexByte(fixed, '/')+1]
+	pattern = cmp.Or(address[len(folder):], "**")
+	urls, keys, err := objects.FilesOf(ctx, folder+in[len(address):])
+	if err != nil {
+		return nil, "", usage("--in: %v", err)
+	}
+	for i, key := range keys {
+		if doublestar.MatchUnvalidated(pattern, key) {
+			files = append(files, member{urls[i], "/" + key})
+		}
+	}
+	return files, pattern, nil
+}
+
+// inputsOf describes the files of an --in that means many. They are of one format.
+func (s source) inputsOf(ctx context.Context, in string) (inputs []items.Input, err error) {
+	files, err := dataset(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	beside, err := partitions(files, s.text)
+	if err != nil {
+		return nil, usage("--in %s: %v", in, err)
+	}
+	for i, file := range files {
+		if err := names.Columns(file.path, s.columns); err != nil {
+			return nil, usage("--columns %v", err)
+		}
+		input, _, err := s.input(ctx, file.path)
+		if err != nil {
+			return nil, err
+		}
+		input.Beside = beside[i]
+		inputs = append(inputs, input)
+		if input.Format != inputs[0].Format || columns.FormatOf(file.below) != columns.FormatOf(files[0].below) {
+			return nil, usage("--in %s: %s and %s are of different formats; take those of one by a pattern, such as '**/*%s'", in, files[0].path,
+				file.path, filepath.Ext(file.below))
+		}
+	}
+	return inputs, nil
+}
+
+// noValue is how Hive writes null.
+const noValue = "__HIVE_DEFAULT_PARTITION__"
+
+// partitions makes columns of the names of folders, such as year=2024: a JSON object for
+// each file. A column is numbers where all its values are whole numbers, as in Arrow's
+// data sets, unless it is to be text.
+func partitions(files []member, text []string) (objects [][]byte, err error) {
+	type partition struct{ name, value string }
+	all, words := make([][]partition, len(files)), map[string]bool{}
+	for _, name := range text {
+		words[name] = true
+	}
+	for i, file := range files {
+		for folder := range strings.SplitSeq(path.Dir(file.below), "/") {
+			name, value, ok := strings.Cut(folder, "=")
+			if value, err = url.PathUnescape(value); ok && err == nil {
+				_, err := strconv.ParseInt(value, 10, 64)
+				words[name] = words[name] || err != nil && value != noValue
+				all[i] = append(all[i], partition{name, value})
+			}
+		}
+		if !slices.EqualFunc(all[i], all[0], func(a, b partition) bool { return a.name == b.name }) {
+			return nil, fmt.Errorf("the folders of %s and %s have different columns", files[0].path, file.path)
+		}
+	}
+	for _, own := range all {
+		var object []byte
+		for i, p := range own {
+			object = append(results.AppendString(append(object, "{,"[min(i, 1)]), p.name), ':')
+			switch {
+			case p.value == noValue:
+				object = append(object, "null"...)
+			case words[p.name]:
+				object = results.AppendString(object, p.value)
+			default:
+				number, _ := strconv.ParseInt(p.value, 10, 64)
+				object = strconv.AppendInt(object, number, 10)
+			}
+		}
+		if object != nil {
+			object = append(object, '}')
+		}
+		objects = append(objects, object)
+	}
+	return objects, nil
+}
+
+// matchingFiles lists the files that fit a pattern; **/ stands for any folders.
+func matchingFiles(flag, pattern string) ([]string, error) {
+	found, err := doublestar.FilepathGlob(pattern, doublestar.WithFailOnIOErrors())
+	if errors.Is(err, doublestar.ErrBadPattern) {
+		return nil, usage("%s %s: not a pattern: write it as 'images/*.png'", flag, pattern)
+	} else if err != nil {
+		return nil, usage("%s %s: %v", flag, pattern, err)
+	}
+	files := found[:0]
+	for _, p := range found {
+		info, err := os.Stat(p)
+		if err != nil || info.IsDir() {
+			continue // a broken link, or gone since
+		}
+		if p, err = filepath.Abs(p); err != nil {
+			return nil, fmt.Errorf("%s %s: %w", flag, pattern, err)
+		}
+		if !utf8.ValidString(p) {
+			return nil, usage("%s %s fits the file %q, whose name is not UTF-8, as an item has to be; rename it, or list the names in a form of your own", flag, pattern, p)
+		}
+		files = append(files, p)
+	}
+	slices.Sort(files)
+	return files, nil
+}

@@ -1,0 +1,126 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/report"
+)
+
+// deviceEntry is one device with its state, as `gpumux gpus --json` prints it.
+type deviceEntry struct {
+	gpu.Device
+	Status *gpu.Status `json:"status,omitempty"`
+	// Error says why the state could not be read.
+	Error string `json:"error,omitempty"`
+}
+
+// deviceReport is the answer of `gpumux gpus`; docs/gpus.schema.json describes it.
+type deviceReport struct {
+	Devices []deviceEntry `json:"devices"`
+	// Reason says why there is no GPU, or which were left out.
+	Reason string `json:"reason,omitempty"`
+}
+
+// inspectDevices looks at all devices.
+func inspectDevices(inventory *gpu.Inventory) *deviceReport {
+	r := &deviceReport{Reason: inventory.Reason()}
+	for _, d := range inventory.Devices() {
+		entry := deviceEntry{Device: d}
+		status, err := inventory.Status(d.UUID)
+		if err != nil {
+			entry.Error = err.Error()
+		} else {
+			entry.Status = &status
+		}
+		r.Devices = append(r.Devices, entry)
+	}
+	return r
+}
+
+// Print writes the devices, details of some, and who holds memory.
+func (r *deviceReport) Print(to io.Writer) error {
+	rows := [][]string{{"DEVICE", "NAME", "MEMORY", "FREE", "BUSY", "TEMP", "UUID"}}
+	details := [][]string{{"DEVICE", "DETAIL"}}
+	holders := [][]string{{"DEVICE", "PID", "MEMORY", "TYPE", "PROCESS"}}
+	for _, d := range r.Devices {
+		name := d.Selector()
+		row := []string{name, report.OneLine(d.Name, 34), sizeText(d.Memory), "-", "-", "-", d.UUID[:min(shortUUID, len(d.UUID))]}
+		if d.Profile != "" {
+			row[1] = "└ " + d.Profile
+		}
+		if s := d.Status; s != nil {
+			if s.Memory.Total > 0 {
+				row[2], row[3] = sizeText(s.Memory.Total), sizeText(s.Memory.Free)
+			}
+			row[4], row[5] = orDash(s.Utilization, "%"), orDash(s.Temperature, "°C")
+			for _, p := range s.Processes {
+				holders = append(holders, []string{name, strconv.Itoa(p.PID), sizeText(p.Memory), p.Type, cmp.Or(report.OneLine(p.Name, 64), "-")})
+			}
+		}
+		rows = append(rows, row)
+		for _, text := range detailsOf(d) {
+			details = append(details, []string{name, text})
+		}
+	}
+	for i, table := range [][][]string{rows, details, holders} {
+		if len(table) == 1 {
+			continue
+		}
+		if i > 0 {
+			fmt.Fprintln(to)
+		}
+		if err := report.Table(to, table); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func detailsOf(d deviceEntry) (all []string) {
+	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
+	if d.Error != "" {
+		say("%s", d.Error)
+	}
+	if d.MIG {
+		say("in MIG mode: work runs on its instances")
+	}
+	s := d.Status
+	if s == nil {
+		return all
+	}
+	if s.ComputeMode != "" && s.ComputeMode != "default" {
+		say("compute mode %s", s.ComputeMode)
+	}
+	switch s.MPS {
+	case "server":
+		say("an MPS server has it")
+	case "daemon":
+		say("an MPS daemon is where CUDA looks for one, and may serve it")
+	}
+	if s.TimeSliced > 0 {
+		say("%d processes take turns on it", s.TimeSliced)
+	}
+	return all
+}
+
+// shortUUID is the length of the beginning of a UUID; pools take it too.
+const shortUUID = len("GPU-01234567")
+
+func sizeText(n uint64) string {
+	if n == 0 {
+		return "-"
+	}
+	return gpumux.Size(n).String()
+}
+
+func orDash(n int, unit string) string {
+	if n < 0 {
+		return "-"
+	}
+	return strconv.Itoa(n) + unit
+}

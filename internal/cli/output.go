@@ -1,0 +1,396 @@
+package cli
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpumux/gpumux/internal/columns"
+	"github.com/gpumux/gpumux/internal/items"
+	"github.com/gpumux/gpumux/internal/results"
+	"github.com/gpumux/gpumux/internal/text"
+	"github.com/gpumux/gpumux/starter"
+)
+
+// output is a file that appears whole or not at all, or standard output.
+type output struct {
+	// path is empty for standard output.
+	path string
+	filter
+	// kept fetches the files that the results name. Default: nobody does.
+	kept *keptFiles
+	// owner names the unfinished file. Default: the process does.
+	owner string
+	// note tells people something of the file that was written. Default: nobody is told.
+	note   func(format string, args ...any)
+	stdout io.Writer
+}
+
+// filter says which results to write, and which parts of them.
+type filter struct {
+	// values writes the value alone, null for a failed item; Failed leaves out what
+	// succeeded. Exact leaves NaN as gpumux's clients tell it from the text "NaN".
+	values, failed, exact bool
+}
+
+const unnamed = "?"
+
+// chooseOutput reads --out. Without it results go to a pipe. Where standard output is a screen,
+// or is for JSON, they go to a file that Named names.
+func chooseOutput(flag string, stdout io.Writer, asJSON, onScreen bool) (output, error) {
+	o := output{path: flag, stdout: stdout}
+	switch {
+	case flag == "-" && asJSON:
+		return o, usage("--out -: --json has standard output for the summary; give --out FILE")
+	case flag == "-", flag == "" && !asJSON && !onScreen:
+		o.path = ""
+		return o, nil
+	case flag == "":
+		o.path = unnamed
+		return o, nil
+	case strings.Contains(flag, "://"):
+		return o, usage("--out %s: results are fetched into a file here; leave --out away and use --detach to let them lie in the store", flag)
+	case columns.FormatOf(resultsAs(flag)) != "" && columns.FormatOf(flag) == "":
+		return o, usage("--out %s: a %s file is not compressed as a whole; leave the last ending away", flag, resultsAs(flag))
+	case resultsAs(flag) == ".csv" || resultsAs(flag) == ".tsv":
+		return o, usage("--out %s: results are JSON lines or columns; name the file .jsonl, .parquet, .arrow, .feather or .npy", flag)
+	}
+	return o, o.check()
+}
+
+// resultsAs returns the ending for the format, without that for the compression.
+func resultsAs(name string) string {
+	ending := strings.ToLower(filepath.Ext(name))
+	if packer, err := items.Pack(io.Discard, name); err == nil && packer != nil {
+		ending = strings.ToLower(filepath.Ext(strings.TrimSuffix(name, filepath.Ext(name))))
+	}
+	return ending
+}
+
+// named sets the default name if the user gave none.
+func (o output) named(id string) (output, error) {
+	if o.path != unnamed {
+		return o, nil
+	}
+	o.path = id + ".results.jsonl"
+	return o, o.check()
+}
+
+// while returns the output for the results of a map that still runs, and false if they
+// have to wait. The unfinished file is the map's: where one was left, it is replaced.
+func (o output) while(id string) (output, bool) {
+	if o.path == "" {
+		return o, true
+	}
+	at, err := placeOf(o.path)
+	o.owner = url.PathEscape(id)
+	return o, err == nil && !at.stream && o.path != unnamed
+}
+
+func (o output) check() error {
+	at, err := placeOf(o.path)
+	switch {
+	case err != nil:
+	case at.folder:
+		return usage("--out %s is a folder; name a file in it", o.path)
+	case at.stream || at.mode != 0:
+		if err = unix.Access(at.path, unix.W_OK); err == nil && at.stream && columns.FormatOf(o.path) != "" {
+			err = errors.New("it is no file; Parquet, Arrow and .npy need one")
+		}
+	}
+	if err == nil && !at.stream {
+		var trial *os.File
+		if trial, err = at.create(""); err == nil {
+			err = errors.Join(trial.Close(), os.Remove(trial.Name()))
+		}
+	}
+	if err != nil {
+		return usage("--out %s cannot be written: %v", o.path, err)
+	}
+	return nil
+}
+
+// write writes results as they come, and returns why items failed.
+func (o output) write(ctx context.Context, from iter.Seq2[[]byte, error]) (causes starter.Causes, err error) {
+	var failed error // to give a result
+	given := func(yield func([]byte, error) bool) {
+		for line, err := range from {
+			if failed = err; !yield(line, err) {
+				return
+			}
+		}
+	}
+	lines := given
+	if o.kept != nil {
+		lines = o.kept.along(ctx, given)
+	}
+	where := "the results"
+	if o.path == "" {
+		err = o.copy(ctx, &unblockedWriter{ctx, o.stdout}, lines, &causes)
+	} else {
+		where, err = o.path, o.file(ctx, lines, &causes)
+	}
+	var at *fs.PathError
+	if err == nil || failed != nil || errors.As(err, &at) && at.Path == o.path { // it says where already
+		return causes, err
+	}
+	return causes, fmt.Errorf("write %s: %w", where, err)
+}
+
+func (o output) file(ctx context.Context, from iter.Seq2[[]byte, error], causes *starter.Causes) error {
+	at, err := placeOf(o.path)
+	if err != nil {
+		return err
+	}
+	if at.stream {
+		to, err := os.OpenFile(at.path, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		err = o.copy(ctx, &unblockedWriter{ctx, to}, from, causes)
+		if ctx.Err() != nil {
+			return err // a write may still block, and closing with it
+		}
+		return errors.Join(err, to.Close())
+	}
+	file, err := at.create(o.owner)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file.Name()) // it has another name by then when all went well
+	defer file.Close()
+	if columns.FormatOf(o.path) != "" {
+		err = o.writeColumns(ctx, file, from, causes)
+	} else {
+		err = o.copy(ctx, file, from, causes)
+	}
+	if err != nil {
+		return err
+	}
+	if err := file.Close(); err != nil {
+		return err
+	}
+	return os.Rename(file.Name(), at.path)
+}
+
+// copy writes results, compressed where the file's name says so. An empty line stands for
+// a pause, before which everything is written out.
+func (o output) copy(ctx context.Context, out io.Writer, from iter.Seq2[[]byte, error], causes *starter.Causes) error {
+	packer, err := items.Pack(out, o.path)
+	if err != nil {
+		return err
+	}
+	if packer != nil {
+		out = packer
+	}
+	to := bufio.NewWriterSize(out, 256<<10)
+	for line, err := range from {
+		if err == nil && len(line) == 0 {
+			if err := to.Flush(); err != nil {
+				return err
+			}
+			continue
+		}
+		if err != nil {
+			return errors.Join(err, to.Flush())
+		}
+		if err := context.Cause(ctx); err != nil {
+			return err
+		}
+		if line, err = results.Plain(line); err == nil {
+			line, err = o.pick(line, causes)
+		}
+		if err != nil {
+			return err
+		}
+		if line == nil {
+			continue
+		}
+		if !o.exact {
+			line = text.Unescaped(line)
+		}
+		if _, err := to.Write(line); err != nil {
+			return err
+		}
+		if err := to.WriteByte('\n'); err != nil {
+			return err
+		}
+	}
+	if err := to.Flush(); err != nil || packer == nil {
+		return err
+	}
+	return packer.Close()
+}
+
+// pick returns the part of a result to write, or nil. It decodes only for Values.
+func (o output) pick(line []byte, causes *starter.Causes) ([]byte, error) {
+	if err := causes.AddLine(line); err != nil {
+		return nil, err
+	}
+	if o.failed && !results.IsFailure(line) {
+		return nil, nil
+	}
+	if !o.values {
+		return line, nil
+	}
+	result := struct {
+		Value json.RawMessage `json:"value"`
+	}{json.RawMessage("null")}
+	if err := json.Unmarshal(line, &result); err != nil {
+		return nil, fmt.Errorf("read a result: %w", err)
+	}
+	return result.Value, nil
+}
+
+// suits returns why a file of columns cannot hold what the filter leaves.
+func (f filter) suits(path string, unordered bool) error {
+	format := columns.FormatOf(path)
+	switch {
+	case format == "":
+	case f.values || f.failed:
+		return usage("--out %s: --values and --failed go with JSON lines; a %s file has all items", path, format)
+	case unordered && format == columns.NPY:
+		return usage("--out %s: a .npy file needs all results in order, and these come in any; name the file .parquet, which has an index", path)
+	}
+	return nil
+}
+
+func (o output) writeColumns(ctx context.Context, file *os.File, from iter.Seq2[[]byte, error], causes *starter.Causes) error {
+	to := columns.NewWriter(file, columns.FormatOf(o.path))
+	for line, err := range from {
+		if err == nil {
+			err = context.Cause(ctx)
+		}
+		if err == nil {
+			err = causes.AddLine(line)
+		}
+		if err == nil && len(line) > 0 {
+			err = to.Add(line)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	note, err := to.Finish()
+	if err == nil && note != "" && o.note != nil {
+		o.note("%s: %s", o.path, note)
+	}
+	return err
+}
+
+// abandoned waits until the reader of the pipe or socket has gone or ctx ends, and
+// reports true if the reader has. For other files it waits for ctx.
+func abandoned(ctx context.Context, pipe *os.File) bool {
+	const look = 500 // milliseconds; a reader that goes ends the wait at once
+	info, err := pipe.Stat()
+	if err != nil || info.Mode()&(os.ModeNamedPipe|os.ModeSocket) == 0 {
+		<-ctx.Done()
+		return false
+	}
+	for ctx.Err() == nil {
+		on := []unix.PollFd{{Fd: int32(pipe.Fd())}}
+		n, err := unix.Poll(on, look)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return false
+		}
+		if n > 0 && on[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+type place struct {
+	// path is the file itself, with links resolved.
+	path string
+	// mode is the mode of an existing file, else 0.
+	mode fs.FileMode
+	// folder and stream say that a folder, or a pipe or device, is there.
+	folder, stream bool
+}
+
+func placeOf(path string) (place, error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		folder, err := filepath.EvalSymlinks(filepath.Dir(path))
+		return place{path: filepath.Join(folder, filepath.Base(path))}, err
+	case err != nil:
+		return place{}, err
+	case info.IsDir():
+		return place{path: path, folder: true}, nil
+	case !info.Mode().IsRegular():
+		return place{path: path, stream: true}, nil
+	}
+	path, err = filepath.EvalSymlinks(path)
+	return place{path: path, mode: info.Mode().Perm()}, err
+}
+
+// create makes a file in the folder of the place, to be renamed to it: the owner's, who
+// has one at a time, else one of this process. It keeps the mode of the file that it will
+// replace, else the umask decides.
+func (p place) create(owner string) (*os.File, error) {
+	for n := os.Getpid(); ; n++ {
+		name, how := cmp.Or(owner, strconv.Itoa(n)), os.O_EXCL
+		if owner != "" {
+			how = os.O_TRUNC
+		}
+		file, err := os.OpenFile(filepath.Join(filepath.Dir(p.path), ".gpumux-"+name), os.O_CREATE|os.O_RDWR|how, 0o666)
+		if errors.Is(err, fs.ErrExist) {
+			continue // of another writer, or of one that was killed
+		}
+		if err == nil && p.mode != 0 {
+			if err = file.Chmod(p.mode); err != nil {
+				_ = file.Close()
+				_ = os.Remove(file.Name())
+				return nil, err
+			}
+		}
+		return file, err
+	}
+}
+
+// lastWrite is the time for a write after its context has ended.
+const lastWrite = time.Second
+
+// unblockedWriter writes until ctx ends, so that one Ctrl-C ends a command whose results nobody
+// reads. A write that blocks then is abandoned, and the writer must not be used again.
+type unblockedWriter struct {
+	ctx context.Context
+	to  io.Writer
+}
+
+func (u *unblockedWriter) Write(p []byte) (int, error) {
+	done := make(chan struct{})
+	var written int
+	var failed error
+	go func() {
+		defer close(done)
+		written, failed = u.to.Write(p)
+	}()
+	select {
+	case <-done:
+		return written, failed
+	case <-u.ctx.Done():
+	}
+	select {
+	case <-done:
+		return written, failed
+	case <-time.After(lastWrite):
+		return 0, context.Cause(u.ctx)
+	}
+}

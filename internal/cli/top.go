@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gpumux/gpumux/internal/fleet"
+	"github.com/gpumux/gpumux/internal/report"
+	"github.com/gpumux/gpumux/starter"
+)
+
+func topCommand(a *app) *cobra.Command {
+	var every time.Duration
+	c := &cobra.Command{
+		Use:   "top",
+		Short: "Show workers, slots and maps live",
+		Long: `Show live, in a terminal, how far the running maps are and what each slot of each worker does: its state, its
+memory of its budget, items a second, faults, and its map.
+
+Keys: q leaves, s sorts by place, memory, items a second or faults, b shows only slots that work, arrows and
+PgUp and PgDn scroll.`,
+		Example: "  gpumux top\n  gpumux top --every 10s",
+		Args:    cobra.NoArgs,
+	}
+	c.Flags().DurationVar(&every, "every", 2*time.Second, "pause between two looks at the workers")
+	c.PreRunE = func(*cobra.Command, []string) error {
+		switch {
+		case every < 100*time.Millisecond:
+			return usage("--every %s: give at least 100ms", every)
+		case !report.IsTerminal(a.Stdout):
+			return usage("gpumux top needs a terminal; for programs there are `gpumux workers --json` and `gpumux ls --running --json`")
+		}
+		return nil
+	}
+	return a.onServer(c, func(ctx context.Context, conn *connection, _ []string) error {
+		const maps = 50
+		look := func(ctx context.Context) (report.Snapshot, error) {
+			s := report.Snapshot{At: time.Now()}
+			var err error
+			if s.Workers, err = conn.Fleet().Workers(ctx); err != nil && !errors.As(err, new(*fleet.NoWorkerError)) {
+				return s, err
+			}
+			s.Maps, err = conn.List(ctx, starter.ListOptions{Limit: maps, Running: true, Counts: true})
+			return s, err
+		}
+		return report.Top(ctx, report.TopOptions{Title: conn.address, Every: every, Look: look, Input: a.Stdin, Output: a.terminal})
+	})
+}

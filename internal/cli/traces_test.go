@@ -1,0 +1,48 @@
+package cli
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/trace"
+	"go.temporal.io/sdk/client"
+
+	"github.com/gpumux/gpumux/internal/tracing"
+)
+
+func TestStart_OffWithoutAnEndpoint(t *testing.T) {
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "")
+	t.Setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "")
+	ctx, stop, err := exportTraces(t.Context(), "v", nil)
+	require.NoError(t, err)
+	stop()
+	require.Equal(t, t.Context(), ctx)
+	var o client.Options
+	require.NoError(t, tracing.Apply(&o))
+	require.Empty(t, o.Interceptors)
+}
+
+// A collector that does not take spans is told of once.
+func TestStart_ACollectorThatRefuses(t *testing.T) {
+	refuses := httptest.NewServer(http.NotFoundHandler())
+	defer refuses.Close()
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", refuses.URL)
+	t.Setenv("TRACEPARENT", "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01")
+	var told []error
+	ctx, stop, err := exportTraces(t.Context(), "v", func(err error) { told = append(told, err) })
+	require.NoError(t, err)
+	require.Equal(t, "0123456789abcdef", trace.SpanContextFromContext(ctx).SpanID().String())
+	var o client.Options
+	require.NoError(t, tracing.Apply(&o))
+	require.Len(t, o.Interceptors, 1)
+	for range 2 {
+		_, span := tracing.Provider().Tracer("").Start(ctx, "span")
+		span.End()
+	}
+	stop()
+	require.Len(t, told, 1)
+	require.ErrorContains(t, told[0], "404")
+	require.False(t, tracing.On())
+}

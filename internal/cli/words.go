@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+
+	"github.com/gpumux/gpumux/internal/local"
+	"github.com/gpumux/gpumux/internal/text"
+)
+
+// hinted matches a command in a text.
+var hinted = regexp.MustCompile("`gpumux ([^`\n]*)`")
+
+// takesStore has the commands that talk to a server, and whether they take --store.
+var takesStore = map[string]bool{"map": true, "run": true, "show": true, "logs": true, "results": true, "retry": true, "doctor": true,
+	"prune": true, "ls": false, "wait": false, "pause": false, "resume": false, "cancel": false, "workers": false, "tasks": false}
+
+// flagWords has the flags for what packages below name in plain words.
+var flagWords = strings.NewReplacer("the workers' keys", "the workers' keys (--keys or GPUMUX_KEYS)",
+	"start: in the worker's file", "start: in the worker's file, or --start-timeout with --local",
+	"devices: cpu runs it", "--devices cpu runs it")
+
+// phrase puts what other packages say into words of this command: it names flags, and
+// gives commands in the text the flags that find this one's server.
+func (a *app) phrase(text string) string {
+	return hinted.ReplaceAllStringFunc(flagWords.Replace(text), func(found string) string {
+		return "`" + a.command(hinted.FindStringSubmatch(found)[1]) + "`"
+	})
+}
+
+// command returns a command line of gpumux, with the flags that find this server.
+func (a *app) command(words string) string {
+	name, _, _ := strings.Cut(words, " ")
+	store, asksServer := takesStore[name]
+	line := "gpumux " + words
+	add := func(flag, value string) {
+		if value != "" && !strings.Contains(words, flag) {
+			line += " " + flag + " " + shellLine([]string{value})
+		}
+	}
+	if asksServer {
+		add("--address", a.address)
+		add("--namespace", a.namespace)
+	}
+	if store && a.storeURL != os.Getenv("GPUMUX_STORE") {
+		add("--store", a.storeURL)
+	}
+	return line
+}
+
+// shellLine quotes a command for a shell.
+func shellLine(command []string) string {
+	words := make([]string, len(command))
+	for i, word := range command {
+		if word == "" || strings.ContainsFunc(word, func(r rune) bool { return !strings.ContainsRune(shellSafe, r) }) {
+			word = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+		}
+		words[i] = word
+	}
+	return strings.Join(words, " ")
+}
+
+const shellSafe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+:,./@%"
+
+// printJSON writes v for programs.
+func printJSON(to io.Writer, v any) error {
+	var b bytes.Buffer
+	out := json.NewEncoder(&b)
+	out.SetEscapeHTML(false)
+	out.SetIndent("", "  ")
+	if err := out.Encode(v); err != nil {
+		return err
+	}
+	_, err := to.Write(text.Unescaped(b.Bytes()))
+	return err
+}
+
+// Exit codes.
+const (
+	// ExitOK: every item succeeded, or the command did what it was asked.
+	exitOK = 0
+	// ExitFailed: items failed, or what was asked for is not there.
+	exitFailed = 1
+	// ExitUsage: the command or its input cannot work as given.
+	exitUsage = 2
+	// ExitUnavailable: what is needed could not be reached or started.
+	exitUnavailable = 3
+	// ExitBroken: the map failed as a whole, or the command did.
+	exitBroken = 4
+	// ExitInterrupted: a signal ended the command.
+	exitInterrupted = 130
+)
+
+// usage returns an error about one mistake in the command line.
+func usage(format string, args ...any) error {
+	return &local.MistakeError{Problems: []string{fmt.Sprintf(format, args...)}}
+}
+
+// unavailable returns an error about something that could not be reached or started.
+func unavailable(err error) error { return &local.UnavailableError{Err: err} }
+
+// exitCode ends the command with a code; its message has been printed.
+type exitCode int
+
+// Error is for logs.
+func (e exitCode) Error() string { return fmt.Sprintf("exit %d", int(e)) }
+
+// errInterrupted is the cause of a context that a signal ended.
+var errInterrupted = errors.New("interrupted")
+
+// mistakes collects what is wrong with a command line.
+type mistakes []string
+
+// add adds a mistake.
+func (m *mistakes) add(format string, args ...any) { *m = append(*m, fmt.Sprintf(format, args...)) }
+
+// when adds a mistake if it was made.
+func (m *mistakes) when(made bool, format string, args ...any) {
+	if made {
+		m.add(format, args...)
+	}
+}
+
+// err is all of them as one error, or nil.
+func (m mistakes) err() error {
+	if len(m) == 0 {
+		return nil
+	}
+	return &local.MistakeError{Problems: m}
+}

@@ -1,0 +1,163 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/gpumux/gpumux"
+)
+
+// Bar shows a map's progress on one line of a terminal, else a line now and then.
+type Bar struct {
+	console *Console
+	last    gpumux.Progress
+	shown   time.Time
+	// finished has the counts over which the rate is measured. The first count leaves out
+	// the stored results of an earlier run.
+	finished []sample
+	now      func() time.Time
+	// failed reports whether the first failure was shown.
+	failed bool
+	// waits names what the map waits for; any goroutine may use it.
+	waits atomic.Value
+}
+
+type sample struct {
+	at   time.Time
+	done int64
+}
+
+// rateOver is the time over which the rate is counted, at least one item.
+const rateOver = 10 * time.Second
+
+// NewBar shows progress on c.
+func NewBar(c *Console) *Bar { return &Bar{console: c, now: time.Now} }
+
+// Waits says what the map waits for; empty: nothing.
+func (b *Bar) Waits(what string) { b.waits.Store(what) }
+
+// Without a terminal a line appears every plainEvery while items finish, else plainIdle.
+const (
+	plainEvery = 5 * time.Second
+	plainIdle  = 30 * time.Second
+)
+
+// Show takes the newest progress.
+func (b *Bar) Show(p gpumux.Progress) {
+	now := b.now()
+	b.count(now, p)
+	before := b.last
+	b.last = p
+	if b.console.Quiet {
+		return
+	}
+	if !b.failed && p.Failed > 0 && len(p.Recent) > 0 && p.Recent[0].Fault != nil {
+		b.failed = true
+		b.console.Say("a first failure: %s", Failure(p.Recent[0]))
+	}
+	if b.console.Redraws() {
+		b.console.Status(b.line(p, b.console.width()-1))
+		return
+	}
+	since := now.Sub(b.shown)
+	changed := before.Succeeded+before.Failed != p.Succeeded+p.Failed || before.Phase != p.Phase || before.Paused != p.Paused
+	if b.shown.IsZero() {
+		b.shown = now.Add(-plainEvery / 2) // the first line comes early, but not for maps that are over at once
+		return
+	}
+	if since >= plainIdle || changed && since >= plainEvery {
+		b.shown = now
+		b.console.Say("%s", strings.Join(b.parts(p), "  "))
+	}
+}
+
+// line fits the progress into width columns: task, bar and numbers; without room for the
+// bar, task and numbers; else only as many numbers as fit.
+func (b *Bar) line(p gpumux.Progress, width int) string {
+	parts := b.parts(p)
+	text := strings.Join(parts, "  ")
+	room := width - utf8.RuneCountInString(text) - utf8.RuneCountInString(p.Task) - 4
+	if room >= 10 && p.Items > 0 && p.Phase != gpumux.PhaseIndexing {
+		cells := min(room-room%10, 30) // in steps, so that it does not tremble with the length of the numbers
+		full := int(float64(cells) * float64(p.Succeeded+p.Failed) / float64(p.Items))
+		return p.Task + " [" + strings.Repeat("#", full) + strings.Repeat("-", cells-full) + "] " + text
+	}
+	if whole := p.Task + " " + text; utf8.RuneCountInString(whole) <= width {
+		return whole
+	}
+	for len(parts) > 0 && utf8.RuneCountInString(text) > width {
+		parts = parts[:len(parts)-1]
+		text = strings.Join(parts, "  ")
+	}
+	return text
+}
+
+// parts are the numbers, the most important first.
+func (b *Bar) parts(p gpumux.Progress) []string {
+	done := p.Succeeded + p.Failed
+	switch {
+	case p.Phase == gpumux.PhaseIndexing:
+		return []string{"reading the input"}
+	case p.Items == 0:
+		return []string{"no items"}
+	}
+	parts := []string{fmt.Sprintf("%d%%", 100*done/p.Items), humanize.Comma(done) + "/" + humanize.Comma(p.Items)}
+	say := func(show bool, format string, args ...any) {
+		if show {
+			parts = append(parts, fmt.Sprintf(format, args...))
+		}
+	}
+	rate := b.rate(done)
+	works := !p.Paused && p.Phase != gpumux.PhaseMerging
+	say(p.Paused, "paused")
+	say(!p.Paused && p.Phase == gpumux.PhaseMerging, "writing the results")
+	waits, _ := b.waits.Load().(string)
+	say(works && waits != "", "waits for %s", waits)
+	say(p.Failed > 0, "%s failed", humanize.Comma(p.Failed))
+	if rate > 0 {
+		say(works && done < p.Items, "%s left", left(float64(p.Items-done)/rate))
+		say(true, "%s", PerSecond(rate))
+	}
+	say(works, "%d in flight", p.InFlight)
+	return parts
+}
+
+// count records how many items have finished. A pause starts the rate anew.
+func (b *Bar) count(now time.Time, p gpumux.Progress) {
+	done := p.Succeeded + p.Failed
+	switch n := len(b.finished); {
+	case p.Paused:
+		b.finished = nil
+	case n == 0 && p.Phase == gpumux.PhaseRunning, n > 0 && b.finished[n-1].done != done:
+		b.finished = append(b.finished, sample{now, done})
+	}
+}
+
+func (b *Bar) rate(done int64) float64 {
+	now := b.now()
+	for len(b.finished) > 1 && b.finished[1].done < done && now.Sub(b.finished[1].at) >= rateOver {
+		b.finished = b.finished[1:]
+	}
+	if len(b.finished) == 0 {
+		return 0
+	}
+	first := b.finished[0]
+	elapsed := now.Sub(first.at).Seconds()
+	if elapsed < 0.5 || done <= first.done {
+		return 0
+	}
+	return float64(done-first.done) / elapsed
+}
+
+func left(seconds float64) string {
+	if seconds < 60 {
+		return fmt.Sprintf("%ds", int(math.Ceil(seconds)))
+	}
+	return Span(time.Duration(min(seconds, 1e9)) * time.Second)
+}

@@ -1,0 +1,219 @@
+package report
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/results"
+	"github.com/gpumux/gpumux/internal/text"
+	"github.com/gpumux/gpumux/starter"
+)
+
+const (
+	// mostMessage bounds a message in characters, mostLines a traceback or output in lines.
+	mostMessage = 600
+	mostLines   = 8
+	// placesShown bounds the devices that are shown of a cause.
+	placesShown = 4
+)
+
+// Faults writes all about each cause of so many failures of a map; 0 if unknown.
+func Faults(to io.Writer, id string, failed int64, causes []starter.Cause) {
+	for _, c := range causes {
+		printCause(to, c)
+		failed -= c.Count
+	}
+	if len(causes) > 0 && failed > 0 {
+		fmt.Fprintf(to, "\nand %s more; `gpumux results %s --failed` has every fault\n", humanize.Comma(failed), id)
+	}
+}
+
+func printCause(to io.Writer, c starter.Cause) {
+	r := c.Example
+	f := *r.Fault
+	f.Index = &r.Index
+	fmt.Fprintf(to, "\n%s × %s\n", humanize.Comma(c.Count), strings.TrimSpace(string(f.Kind)+" "+f.Class))
+	part := func(name, text string) {
+		if text = strings.Trim(text, "\n"); text != "" {
+			fmt.Fprintf(to, "  %-10s %s\n", name, strings.ReplaceAll(text, "\n", "\n             "))
+		}
+	}
+	part("where", places(c))
+	part("example", OneLine(f.Of(), 200))
+	message := f
+	message.Hint, message.Slot, message.Device, message.Class, message.Kind = "", "", "", "", ""
+	part("message", shorten(strings.TrimPrefix(message.Error(), ": "), mostMessage))
+	part("traceback", lastLines(f.Traceback))
+	if f.Traceback == "" {
+		part("printed", lastLines(cmp.Or(f.Tail, r.Printed)))
+	}
+	next := f.Hint
+	if next == "" && f.Kind == gpumux.FaultTaskError {
+		next = mendTask
+	}
+	part("next", next)
+}
+
+func places(c starter.Cause) string {
+	var parts []string
+	rest := c.Count
+	for _, p := range c.Places[:min(len(c.Places), placesShown)] {
+		parts = append(parts, fmt.Sprintf("%s on %s of %s (%s)", p.Pool, p.Device, p.Host, humanize.Comma(p.Count)))
+		rest -= p.Count
+	}
+	if len(parts) > 0 && rest > 0 {
+		parts = append(parts, humanize.Comma(rest)+" elsewhere")
+	}
+	return strings.Join(parts, ", ")
+}
+
+func lastLines(text string) string {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	lines = lines[max(0, len(lines)-mostLines):]
+	for i, line := range lines {
+		lines[i] = shorten(line, 200)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func shorten(text string, limit int) string {
+	if runes := []rune(text); len(runes) > limit {
+		return string(runes[:limit-1]) + "…"
+	}
+	return text
+}
+
+// mendTask is the next step for an exception, which has no hint.
+const mendTask = "mend the code, then run the failed items again; --attempts where the cause passes by itself"
+
+const causesShown = 8
+
+// Causes writes a line for each cause of so many failures, with an example.
+func Causes(to io.Writer, indent string, failed int64, causes []starter.Cause) {
+	for _, c := range causes[:min(len(causes), causesShown)] {
+		like := ""
+		if c.Count > 1 {
+			like = humanize.Comma(c.Count) + " like "
+		}
+		fmt.Fprintf(to, "%s%s%s\n", indent, like, Failure(c.Example))
+		failed -= c.Count
+	}
+	if len(causes) > 0 && failed > 0 {
+		fmt.Fprintf(to, "%sand %s more; every fault is in the results\n", indent, humanize.Comma(failed))
+	}
+}
+
+// FaultText returns a fault's traceback and the last output of its process.
+func FaultText(f gpumux.Fault) string {
+	var b strings.Builder
+	for _, part := range []struct{ title, text string }{{"traceback", f.Traceback}, {"the process printed last", f.Tail}} {
+		if text := strings.TrimSpace(part.text); text != "" {
+			fmt.Fprintf(&b, "%s:\n  %s\n", part.title, strings.ReplaceAll(text, "\n", "\n  "))
+		}
+	}
+	return b.String()
+}
+
+// Reduced returns the value of the reduce, shortened; empty for a map without one.
+func Reduced(s gpumux.Summary) string {
+	switch {
+	case s.ReduceFault != nil:
+		return "not: " + OneLine(s.ReduceFault.Error(), 200)
+	case s.ReducedOutput != "":
+		return s.ReducedOutput
+	case s.Reduced != nil:
+		return OneLine(string(text.Unescaped(s.Reduced)), 200)
+	}
+	return ""
+}
+
+// Kinds counts failures by kind, the most frequent first: "3 crash, 1 timeout".
+func Kinds(faults map[gpumux.FaultKind]int64) string {
+	names := slices.SortedFunc(maps.Keys(faults), func(a, b gpumux.FaultKind) int {
+		return cmp.Or(cmp.Compare(faults[b], faults[a]), cmp.Compare(a, b))
+	})
+	parts := make([]string, len(names))
+	for i, name := range names {
+		parts[i] = fmt.Sprintf("%s %s", humanize.Comma(faults[name]), name)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Printed returns an item's output, else the last output of its process.
+func Printed(r gpumux.Result) string {
+	if r.Fault == nil || r.Printed != "" {
+		return r.Printed
+	}
+	return r.Fault.Tail
+}
+
+// Rest returns the text behind written, the end of the part already shown, or all of it
+// without such a part. It ends with a newline.
+func Rest(text, written string) string {
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	at := strings.LastIndex(text, written)
+	if written == "" || at < 0 {
+		return text
+	}
+	return text[at+len(written):]
+}
+
+// Logs writes what items printed, each line after the item's index, and reports whether
+// any printed. At an empty line, a pause, it flushes.
+func Logs(out io.Writer, lines iter.Seq2[[]byte, error]) (some bool, err error) {
+	to := bufio.NewWriter(out)
+	for line, err := range lines {
+		if err == nil && len(line) == 0 {
+			err = to.Flush()
+		}
+		if err != nil {
+			return some, errors.Join(err, to.Flush())
+		}
+		if !bytes.Contains(line, []byte(`"output":`)) && !bytes.Contains(line, []byte(`"tail":`)) {
+			continue
+		}
+		r, err := results.ParseStored(line)
+		if err != nil {
+			return some, errors.Join(err, to.Flush())
+		}
+		for text := range strings.Lines(Printed(r)) {
+			some = true
+			fmt.Fprintf(to, "%d  %s\n", r.Index, strings.TrimSuffix(text, "\n"))
+		}
+	}
+	return some, to.Flush()
+}
+
+// ResultOf returns the result of an item, or nil if there is none.
+func ResultOf(lines iter.Seq2[[]byte, error], item int64) (*gpumux.Result, error) {
+	for line, err := range lines {
+		if err != nil {
+			return nil, err
+		}
+		if len(line) == 0 {
+			continue
+		}
+		index, err := results.IndexOf(line)
+		if err != nil {
+			return nil, err
+		}
+		if index == item {
+			r, err := results.ParseStored(line)
+			return &r, err
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,160 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
+
+	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/fleet"
+	"github.com/gpumux/gpumux/starter"
+)
+
+// Maps writes a row per map.
+func Maps(to io.Writer, maps []starter.MapInfo, now time.Time) error {
+	rows := [][]string{{"ID", "STATUS", "ITEMS", "DONE", "FAILED", "STARTED", "TOOK"}}
+	for _, m := range maps {
+		done, failed := "-", "-"
+		if m.Succeeded >= 0 {
+			done, failed = humanize.Comma(m.Succeeded+m.Failed), humanize.Comma(m.Failed)
+		}
+		end := m.Closed
+		if end.IsZero() {
+			end = now
+		}
+		status := string(m.Status)
+		if m.Paused {
+			status = "paused"
+		}
+		rows = append(rows, []string{m.ID, status, Count(m.Items), done, failed, Ago(now, m.Started),
+			Span(max(0, end.Sub(m.Started)))})
+	}
+	return Table(to, rows)
+}
+
+// Workers writes a row for each pool of each worker.
+func Workers(to io.Writer, all []fleet.Worker, now time.Time) error {
+	rows := [][]string{{"WORKER", "POOL", "SLOTS", "MEMORY", "DEVICES", "TASKS", "VERSION", "SEEN"}}
+	for _, w := range all {
+		if w.Offer == nil {
+			rows = append(rows, []string{w.Identity, "-", "-", "-", "-", "-", "-", Ago(now, w.Seen)})
+			continue
+		}
+		for _, p := range w.Offer.Pools {
+			memory := "-"
+			if p.Memory > 0 {
+				memory = p.Memory.String()
+			}
+			slots := fmt.Sprintf("%d/%d", p.Busy, p.Slots)
+			if p.Leased > 0 {
+				slots += fmt.Sprintf(", %d leased", p.Leased)
+			}
+			rows = append(rows, []string{w.Identity, p.Name, slots, memory, strings.Join(p.Devices, ","),
+				Count(int64(len(w.Offer.Tasks))), w.Offer.Version, Ago(now, w.Seen)})
+		}
+	}
+	return Table(to, rows)
+}
+
+// Task is a task as the workers together offer it.
+type Task struct {
+	Name string `json:"name"`
+	// Modes are its own, or those of its pools.
+	Modes []string `json:"modes"`
+	Pools []string `json:"pools"`
+	// Workers are the identities of those that offer it.
+	Workers []string `json:"workers"`
+}
+
+// TasksOf are the tasks of all workers in order of name.
+func TasksOf(all []fleet.Worker) []Task {
+	byName := map[string]*Task{}
+	for _, w := range all {
+		if w.Offer == nil {
+			continue
+		}
+		for _, name := range w.Offer.Tasks {
+			t := byName[name]
+			if t == nil {
+				t = &Task{Name: name}
+				byName[name] = t
+			}
+			t.Workers = append(t.Workers, w.Identity)
+			for _, pool := range w.Offer.Pools {
+				t.Pools = append(t.Pools, pool.Name)
+				t.Modes = append(t.Modes, string(cmp.Or(w.Offer.Modes[name], pool.Mode, gpumux.ModePersistent)))
+			}
+		}
+	}
+	tasks := []Task{}
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		t := byName[name]
+		for _, names := range []*[]string{&t.Modes, &t.Pools, &t.Workers} {
+			slices.Sort(*names)
+			*names = slices.Compact(*names)
+		}
+		tasks = append(tasks, *t)
+	}
+	return tasks
+}
+
+// Pools describes pools in a line: "gpu (2 slots of 8GiB on GPU-5c89)".
+func Pools(pools []contract.PoolInfo) string {
+	var lines []string
+	for _, p := range pools {
+		line := fmt.Sprintf("%s (%s", p.Name, english.Plural(p.Slots, "slot", ""))
+		if p.MaxSlots > 0 {
+			line += fmt.Sprintf(", at most %d by measurement,", p.MaxSlots)
+		}
+		if p.Memory > 0 {
+			line += " of " + p.Memory.String()
+		}
+		lines = append(lines, line+" on "+strings.Join(p.Devices, ", ")+")")
+	}
+	return strings.Join(lines, ", ")
+}
+
+// Leases writes the leases of a workflow for people.
+func Leases(to io.Writer, l *starter.LeaseInfo, page string, now time.Time) {
+	to = Visible(to)
+	Field(to, "workflow", "%s", l.ID)
+	Field(to, "type", "%s", l.Type)
+	Field(to, "status", "%s", string(l.Status))
+	Field(to, "started", "%s (%s)", l.Started.Local().Format(time.DateTime), Ago(now, l.Started))
+	if page != "" {
+		Field(to, "web UI", "%s", page)
+	}
+	if len(l.Leases) == 0 {
+		fmt.Fprintf(to, "\nno lease, and no map: those are workflows of the type %s\n", gpumux.MapWorkflow)
+		return
+	}
+	fmt.Fprint(to, "\nleases\n")
+	for _, each := range l.Leases {
+		fmt.Fprintf(to, "  %s\n", leaseLine(each, now))
+	}
+}
+
+func leaseLine(l starter.Lease, now time.Time) string {
+	switch {
+	case l.Worker == "":
+		return "waits for a slot"
+	case l.Slot == "":
+		return "a slot at " + l.Worker
+	}
+	parts := []string{fmt.Sprintf("%s on %s at %s", l.Slot, l.Device, l.Worker), english.Plural(int(l.Calls), "call", "")}
+	if l.Task != "" {
+		parts = append(parts, "runs "+l.Task)
+	}
+	if l.Residents > 0 {
+		parts = append(parts, fmt.Sprintf("residents: %d of %s", l.Residents, gpumux.Size(l.ResidentBytes)))
+	}
+	return strings.Join(append(parts, "ends within "+Span(l.Until.Sub(now))), ", ")
+}

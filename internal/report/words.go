@@ -1,0 +1,90 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/gpumux/gpumux"
+)
+
+// Table writes rows in columns; the first row is the header.
+func Table(to io.Writer, rows [][]string) error {
+	w := tabwriter.NewWriter(Visible(to), 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		fmt.Fprintln(w, strings.Join(row, "\t"))
+	}
+	return w.Flush()
+}
+
+// Field writes a line of a description.
+func Field(to io.Writer, name, format string, args ...any) {
+	fmt.Fprintf(Visible(to), "%-10s %s\n", name, fmt.Sprintf(format, args...))
+}
+
+// OneLine joins the lines of a text and cuts it to limit characters.
+func OneLine(text string, limit int) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if runes := []rune(text); len(runes) > limit {
+		text = string(runes[:limit-1]) + "…"
+	}
+	return text
+}
+
+// Failure names the item of a result and why it failed, in one line.
+func Failure(r gpumux.Result) string {
+	fault := *r.Fault
+	fault.Index = &r.Index
+	of := OneLine(fault.Of(), 80)
+	if r.Key != nil {
+		of += ", key " + OneLine(string(r.Key), 40)
+	}
+	return of + ": " + OneLine(fault.Error(), 200)
+}
+
+// Count writes a number; one below 0 is not known.
+func Count(n int64) string {
+	if n < 0 {
+		return "-"
+	}
+	return humanize.Comma(n)
+}
+
+// PerSecond writes a rate with about three digits.
+func PerSecond(rate float64) string {
+	switch {
+	case rate >= 100:
+		return humanize.Comma(int64(math.Round(rate))) + "/s"
+	case rate >= 1:
+		return fmt.Sprintf("%.1f/s", rate)
+	}
+	return fmt.Sprintf("%.1f/min", rate*60)
+}
+
+// Ago writes how long ago t was.
+func Ago(now, t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return Span(max(0, now.Sub(t)).Round(time.Second)) + " ago"
+}
+
+// Span writes a duration coarsely: 850ms, 12.3s, 4m05s, 3h20m, 2d4h.
+func Span(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%dd%dh", int(d.Hours())/24, int(d.Hours())%24)
+}
