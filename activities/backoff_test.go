@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
@@ -19,9 +20,9 @@ type raising struct {
 	ran      []int64
 }
 
-func (r *raising) Run(ctx context.Context, call Call) error {
+func (r *raising) Run(ctx context.Context, call Call, work calls.Work) error {
 	r.attempts = append(r.attempts, call.Attempts)
-	for item, err := range call.Items {
+	for item, err := range work.Items() {
 		if err != nil {
 			return err
 		}
@@ -30,7 +31,7 @@ func (r *raising) Run(ctx context.Context, call Call) error {
 		if item.Index%2 == 1 {
 			result = gpumux.Result{Index: item.Index, Fault: &gpumux.Fault{Kind: gpumux.FaultTaskError, Message: "odd", Attempts: 1}}
 		}
-		call.Done(Done{Result: result})
+		work.Done(Done{Result: result})
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}

@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/record"
 	"github.com/gpumux/gpumux/store"
@@ -21,12 +22,12 @@ import (
 // echo is a Runner that gives each item back at once, as if task processes cost nothing.
 type echo struct{}
 
-func (echo) Run(_ context.Context, call Call) error {
-	for item, err := range call.Items {
+func (echo) Run(_ context.Context, call Call, work calls.Work) error {
+	for item, err := range work.Items() {
 		if err != nil {
 			return err
 		}
-		call.Done(Done{Result: gpumux.Result{Index: item.Index, Value: item.Value}})
+		work.Done(Done{Result: gpumux.Result{Index: item.Index, Value: item.Value}})
 	}
 	return nil
 }

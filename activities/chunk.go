@@ -211,49 +211,45 @@ func (a *attempt) runCall(run contract.Runs, call Call) error {
 	c := a.chunk
 	call.Task, call.Map, call.Mode, call.Arg, call.ArgFile = c.Task, c.Map, c.Mode, c.Arg, c.ArgFile
 	call.Timeout, call.Attempts, call.Patience = time.Duration(c.Timeout), c.Attempts, a.patience
-	call.Items, call.Meet, call.Arrays = a.items(ctx, run), a.ledger.meet, contract.KeepsArrays(c.Parts)
-	call.Done = func(done Done) {
-		result, later, ended := a.ledger.add(done)
-		a.noteNews()
-		if result.Fault != nil {
-			a.log.item(result, later)
-		}
-		if ended {
-			cancel(errTooMany)
-		}
-	}
+	call.Arrays = contract.KeepsArrays(c.Parts)
 	if c.Backoff {
 		call.Attempts = 1 // the next try is a call of its own
 	}
-	if a.stream != nil {
-		call.Keep = a.storeFile // the results file names the files
-	}
-	return a.Runner.Run(ctx, call)
+	call.Files = a.stream != nil // the results file names the files
+	return a.Runner.Run(ctx, call, &stretch{attempt: a, calling: ctx, cancel: cancel, items: run})
 }
 
-// items reads the items of the spans until the chunk's time is over. Items in the slot by
-// then still run. Before each item it waits for room among the results that wait for the
-// store.
-func (a *attempt) items(ctx context.Context, spans contract.Runs) iter.Seq2[calls.Item, error] {
+// stretch is the work of one call of an attempt.
+type stretch struct {
+	*attempt
+	// calling is the context of the call, which cancel ends.
+	calling context.Context
+	cancel  context.CancelCauseFunc
+	items   contract.Runs
+}
+
+// Items reads the items until the chunk's time is over. Items in the slot by then still
+// run. Before each item it waits for room among the results that wait for the store.
+func (s *stretch) Items() iter.Seq2[calls.Item, error] {
 	return func(yield func(calls.Item, error) bool) {
 		give := func(index int64, value json.RawMessage) bool {
-			if a.stream != nil {
-				if err := a.stream.AwaitRoom(ctx); err != nil {
+			if s.stream != nil {
+				if err := s.stream.AwaitRoom(s.calling); err != nil {
 					return yield(calls.Item{}, err)
 				}
 			}
-			value, over, err := a.ledger.take(index, value)
+			value, over, err := s.ledger.take(index, value)
 			return !over && yield(calls.Item{Index: index, Value: value}, err)
 		}
-		if a.chunk.Source != nil {
-			if err := a.Store.Sources.Pick(ctx, *a.chunk.Source, spans, give); err != nil {
+		if s.chunk.Source != nil {
+			if err := s.Store.Sources.Pick(s.calling, *s.chunk.Source, s.items, give); err != nil {
 				yield(calls.Item{}, err)
 			}
 			return
 		}
-		for _, span := range spans {
+		for _, span := range s.items {
 			for i := span.Start; i < span.End; i++ {
-				if !give(i, a.ledger.itemAt(i)) {
+				if !give(i, s.ledger.itemAt(i)) {
 					return
 				}
 			}
@@ -261,23 +257,38 @@ func (a *attempt) items(ctx context.Context, spans contract.Runs) iter.Seq2[call
 	}
 }
 
-// storeFile stores a file of an item, however often that takes: a store that is full or
-// away holds up the item. The error is why ctx ended. Heartbeats go on meanwhile, and say
-// what it waits for.
-func (a *attempt) storeFile(ctx context.Context, index int64, name string, file *os.File) error {
-	defer a.unkept.Store(nil)
+// Meet notes the process.
+func (s *stretch) Meet(p calls.Process) error { return s.ledger.meet(p) }
+
+// Done books a result, and ends the call after one failure too many.
+func (s *stretch) Done(done Done) {
+	result, later, ended := s.ledger.add(done)
+	s.noteNews()
+	if result.Fault != nil {
+		s.log.item(result, later)
+	}
+	if ended {
+		s.cancel(errTooMany)
+	}
+}
+
+// Keep stores a file of an item, however often that takes: a store that is full or away
+// holds up the item. The error is why ctx ended. Heartbeats go on meanwhile, and say what
+// it waits for.
+func (s *stretch) Keep(ctx context.Context, index int64, name string, file *os.File) error {
+	defer s.unkept.Store(nil)
 	for delay := record.FirstRetry; ; delay = min(2*delay, record.LastRetry) {
 		info, err := file.Stat()
 		if err == nil {
 			_, err = file.Seek(0, io.SeekStart)
 		}
 		if err == nil {
-			err = a.folder.KeepFile(ctx, index, name, file, info.Size())
+			err = s.folder.KeepFile(ctx, index, name, file, info.Size())
 		}
 		if err == nil {
 			return nil
 		}
-		a.unkept.Store(&err)
+		s.unkept.Store(&err)
 		select {
 		case <-time.After(delay):
 		case <-ctx.Done():

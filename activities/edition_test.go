@@ -21,21 +21,19 @@ type coded struct {
 	calls   []Call
 }
 
-func (c *coded) Run(_ context.Context, call Call) error {
+func (c *coded) Run(_ context.Context, call Call, work calls.Work) error {
 	c.calls = append(c.calls, call)
 	if call.Edition != "" && call.Edition != c.edition {
 		return &gpumux.Fault{Kind: gpumux.FaultBadInput, Op: "start", Task: "coded", Edition: c.edition, Message: "the code is another"}
 	}
-	if call.Meet != nil {
-		if err := call.Meet(calls.Process{Edition: c.edition}); err != nil {
-			return err
-		}
+	if err := work.Meet(calls.Process{Edition: c.edition}); err != nil {
+		return err
 	}
-	for item, err := range call.Items {
+	for item, err := range work.Items() {
 		if err != nil {
 			return err
 		}
-		call.Done(Done{Result: gpumux.Result{Index: item.Index, Value: item.Value}})
+		work.Done(Done{Result: gpumux.Result{Index: item.Index, Value: item.Value}})
 	}
 	return nil
 }
@@ -128,7 +126,7 @@ func TestRunChunk_TakesAnyEdition(t *testing.T) {
 // changing is a Runner whose code changes while a process starts.
 type changing struct{}
 
-func (changing) Run(context.Context, Call) error {
+func (changing) Run(context.Context, Call, calls.Work) error {
 	return &gpumux.Fault{Kind: gpumux.FaultBadInput, Op: "start", Edition: "bbbbbb", Message: "the code is another"}
 }
 
@@ -185,7 +183,7 @@ func TestFindEdition_OfAnUnknownTaskIsFinal(t *testing.T) {
 // unstarting is a Runner for which no process starts.
 type unstarting struct{ kind gpumux.FaultKind }
 
-func (u unstarting) Run(context.Context, Call) error {
+func (u unstarting) Run(context.Context, Call, calls.Work) error {
 	return &gpumux.Fault{Kind: u.kind, Op: "start", Message: "no process"}
 }
 

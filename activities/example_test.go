@@ -21,8 +21,8 @@ import (
 // squares runs items in this process. A slot would run them in a process of its own.
 type squares struct{}
 
-func (squares) Run(_ context.Context, call activities.Call) error {
-	for item, err := range call.Items {
+func (squares) Run(_ context.Context, call activities.Call, work calls.Work) error {
+	for item, err := range work.Items() {
 		if err != nil {
 			return err
 		}
@@ -33,7 +33,7 @@ func (squares) Run(_ context.Context, call activities.Call) error {
 		} else {
 			result.Value = fmt.Append(nil, n*n)
 		}
-		call.Done(activities.Done{Result: result})
+		work.Done(activities.Done{Result: result})
 	}
 	return nil
 }
@@ -42,24 +42,12 @@ func (squares) Run(_ context.Context, call activities.Call) error {
 // another Runner.
 func ExampleRunner() {
 	var runner activities.Runner = squares{}
-	call := activities.Call{
-		Task: "square",
-		Items: func(yield func(calls.Item, error) bool) {
-			for n := range int64(3) {
-				if !yield(calls.Item{Index: n, Value: fmt.Append(nil, n)}, nil) {
-					return
-				}
-			}
-		},
-		Done: func(r activities.Done) { fmt.Println(r.Index, string(r.Value)) },
-	}
-	if err := runner.Run(context.Background(), call); err != nil {
+	work := calls.Single{Value: []byte("3")}
+	if err := runner.Run(context.Background(), activities.Call{Task: "square"}, &work); err != nil {
 		log.Fatal(err)
 	}
-	// Output:
-	// 0 0
-	// 1 1
-	// 2 4
+	fmt.Println(string(work.Result.Value))
+	// Output: 9
 }
 
 // A chunk is some items of a map. Its results go to the store. Few results come back in

@@ -13,19 +13,20 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
 // lasting takes so long for every item.
 type lasting time.Duration
 
-func (r lasting) Run(_ context.Context, call Call) error {
-	for item, err := range call.Items {
+func (r lasting) Run(_ context.Context, call Call, work calls.Work) error {
+	for item, err := range work.Items() {
 		if err != nil {
 			return err
 		}
 		time.Sleep(time.Duration(r))
-		call.Done(Done{Result: gpumux.Result{Index: item.Index, Value: item.Value}})
+		work.Done(Done{Result: gpumux.Result{Index: item.Index, Value: item.Value}})
 	}
 	return nil
 }

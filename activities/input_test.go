@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
@@ -35,7 +36,7 @@ func (r registry) RegisterDynamicActivity(any, activity.DynamicRegisterOptions) 
 // untouched is a Runner that nobody may ask for a slot.
 type untouched struct{ t *testing.T }
 
-func (u untouched) Run(context.Context, Call) error {
+func (u untouched) Run(context.Context, Call, calls.Work) error {
 	u.t.Error("a slot was asked for")
 	return errors.New("asked")
 }

@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/record"
 	"github.com/gpumux/gpumux/store"
@@ -25,20 +26,20 @@ type keeping struct {
 	placed bool
 }
 
-func (k *keeping) Run(ctx context.Context, call Call) error {
-	k.placed = call.Keep != nil
-	for item, err := range call.Items {
+func (k *keeping) Run(ctx context.Context, call Call, work calls.Work) error {
+	k.placed = call.Files
+	for item, err := range work.Items() {
 		if err != nil {
 			return err
 		}
 		result := gpumux.Result{Index: item.Index, Value: json.RawMessage("1")}
 		if k.placed {
-			if err := call.Keep(ctx, item.Index, "a.txt", k.file); err != nil {
+			if err := work.Keep(ctx, item.Index, "a.txt", k.file); err != nil {
 				return err
 			}
 			result.Files = []string{"a.txt"}
 		}
-		call.Done(Done{Result: result})
+		work.Done(Done{Result: result})
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/test/rig"
 )
@@ -28,11 +29,11 @@ type stalling struct {
 	await func(kept int)
 }
 
-func (s *stalling) Run(ctx context.Context, call Call) error {
+func (s *stalling) Run(ctx context.Context, call Call, work calls.Work) error {
 	if s.at == 0 {
-		return s.dying.Run(ctx, call)
+		return s.dying.Run(ctx, call, work)
 	}
-	for item, err := range call.Items {
+	for item, err := range work.Items() {
 		if err != nil {
 			return err
 		}
@@ -42,7 +43,7 @@ func (s *stalling) Run(ctx context.Context, call Call) error {
 			panic("the worker is lost")
 		}
 		s.ran = append(s.ran, item.Index)
-		call.Done(Done{Result: gpumux.Result{Index: item.Index, Value: item.Value}})
+		work.Done(Done{Result: gpumux.Result{Index: item.Index, Value: item.Value}})
 	}
 	return nil
 }

@@ -20,9 +20,9 @@ import (
 // process dies with item 2.
 type ahead struct{}
 
-func (ahead) Run(_ context.Context, call Call) error {
+func (ahead) Run(_ context.Context, call Call, work calls.Work) error {
 	var items []calls.Item
-	for item, err := range call.Items {
+	for item, err := range work.Items() {
 		if err != nil {
 			return err
 		}
@@ -32,7 +32,7 @@ func (ahead) Run(_ context.Context, call Call) error {
 		if item.Index == 2 {
 			return &gpumux.Fault{Kind: gpumux.FaultCrash, Op: "run", Message: "died", Alone: call.Clean}
 		}
-		call.Done(Done{Result: gpumux.Result{Index: item.Index, Value: item.Value}})
+		work.Done(Done{Result: gpumux.Result{Index: item.Index, Value: item.Value}})
 	}
 	return nil
 }

@@ -229,12 +229,11 @@ func (h *holding) run(ctx context.Context, in contract.SlotCall) (gpumux.Result,
 }
 
 // call runs one item in the lease's process.
-func (h *holding) call(ctx context.Context, call Call, item json.RawMessage) (result gpumux.Result, err error) {
+func (h *holding) call(ctx context.Context, call Call, item json.RawMessage) (gpumux.Result, error) {
 	call.Lease, call.Rebuilt, call.Mode = h.lease.ID, h.lease.Rebuilt, gpumux.ModePersistent
-	call.Items = func(yield func(calls.Item, error) bool) { yield(calls.Item{Value: item}, nil) }
-	call.Done = func(done Done) { result = done.Result }
-	err = h.seat.Run(ctx, call)
-	return result, err
+	work := calls.Single{Value: item}
+	err := h.seat.Run(ctx, call, &work)
+	return work.Result.Result, err
 }
 
 // Functions of the Python runtime that a lease calls.

@@ -23,13 +23,13 @@ import (
 // eager takes two items before it runs the first, as slots do.
 type eager struct{}
 
-func (eager) Run(_ context.Context, call Call) error {
+func (eager) Run(_ context.Context, call Call, work calls.Work) error {
 	var held []calls.Item
 	run := func() {
-		call.Done(Done{Result: gpumux.Result{Index: held[0].Index, Value: json.RawMessage("1")}})
+		work.Done(Done{Result: gpumux.Result{Index: held[0].Index, Value: json.RawMessage("1")}})
 		held = held[1:]
 	}
-	for item, err := range call.Items {
+	for item, err := range work.Items() {
 		if err != nil {
 			return err
 		}

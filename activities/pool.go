@@ -120,5 +120,5 @@ type Runner interface {
 	// blame, otherwise the first item without a result is; no later item has run, and with
 	// an Edition that is the one which is there instead of the call's. When ctx ends, the
 	// process is gone before Run returns.
-	Run(ctx context.Context, call Call) error
+	Run(ctx context.Context, call Call, work calls.Work) error
 }

@@ -139,44 +139,57 @@ func (r *reducer) combine(batch []operand) ([]operand, error) {
 	return batch, nil
 }
 
-// meet fixes the edition, unless it may be any.
-func (r *reducer) meet(p calls.Process) error {
-	if r.in.Edition != gpumux.AnyEdition {
-		r.edition = p.Edition
+// runPairs runs the task over neighbours in one call, which fills in the values of into.
+func (r *reducer) runPairs(values, into []operand) error {
+	work := pairs{reducer: r, values: values, into: into}
+	err := r.Runner.Run(r.ctx, Call{
+		Task: r.in.Reduce, Map: r.in.Map, Edition: r.edition,
+		Timeout: time.Duration(r.in.Timeout), Attempts: r.in.Attempts, Arg: r.in.Arg, ArgFile: r.in.ArgFile,
+	}, &work)
+	if err == nil && work.failed != nil {
+		return work.failed
+	}
+	return err
+}
+
+// pairs is the work of one call of a reducer: each item is two neighbours.
+type pairs struct {
+	calls.Plain
+	reducer      *reducer
+	values, into []operand
+	// failed is the fault of the first pair that failed.
+	failed *gpumux.Fault
+}
+
+func (p *pairs) Items() iter.Seq2[calls.Item, error] {
+	return func(yield func(calls.Item, error) bool) {
+		for i := range p.into {
+			pair := append(json.RawMessage{'['}, p.values[2*i].value...)
+			pair = append(append(pair, ','), p.values[2*i+1].value...)
+			if !yield(calls.Item{Index: int64(i), Value: append(pair, ']')}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Meet fixes the edition, unless it may be any.
+func (p *pairs) Meet(process calls.Process) error {
+	if p.reducer.in.Edition != gpumux.AnyEdition {
+		p.reducer.edition = process.Edition
 	}
 	return nil
 }
 
-// runPairs runs the task over neighbours in one call, which fills in the values of into.
-func (r *reducer) runPairs(values, into []operand) error {
-	var failed *gpumux.Fault
-	err := r.Runner.Run(r.ctx, Call{
-		Task: r.in.Reduce, Map: r.in.Map, Edition: r.edition, Meet: r.meet,
-		Timeout: time.Duration(r.in.Timeout), Attempts: r.in.Attempts, Arg: r.in.Arg, ArgFile: r.in.ArgFile,
-		Items: func(yield func(calls.Item, error) bool) {
-			for i := range into {
-				pair := append(json.RawMessage{'['}, values[2*i].value...)
-				pair = append(append(pair, ','), values[2*i+1].value...)
-				if !yield(calls.Item{Index: int64(i), Value: append(pair, ']')}, nil) {
-					return
-				}
-			}
-		},
-		Done: func(result Done) {
-			into[result.Index].value = result.Value
-			if result.Fault != nil && failed == nil {
-				failed = result.Fault
-				at := values[2*result.Index:]
-				failed.Op = "reduce"
-				failed.Message = fmt.Sprintf("reduce %s of items %d to %d with items %d to %d: %s", r.in.Reduce,
-					at[0].Start, at[0].End-1, at[1].Start, at[1].End-1, failed.Message)
-			}
-		},
-	})
-	if err == nil && failed != nil {
-		return failed
+func (p *pairs) Done(result Done) {
+	p.into[result.Index].value = result.Value
+	if result.Fault != nil && p.failed == nil {
+		p.failed = result.Fault
+		at := p.values[2*result.Index:]
+		p.failed.Op = "reduce"
+		p.failed.Message = fmt.Sprintf("reduce %s of items %d to %d with items %d to %d: %s", p.reducer.in.Reduce,
+			at[0].Start, at[0].End-1, at[1].Start, at[1].End-1, p.failed.Message)
 	}
-	return err
 }
 
 // deliver puts a value that is too large for the history into the store.

@@ -18,6 +18,7 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/record"
 	"github.com/gpumux/gpumux/internal/test/storetest"
@@ -32,12 +33,12 @@ type joiner struct {
 	err          error
 }
 
-func (j *joiner) Run(_ context.Context, call Call) error {
+func (j *joiner) Run(_ context.Context, call Call, work calls.Work) error {
 	j.calls++
 	if j.err != nil {
 		return j.err
 	}
-	for item, err := range call.Items {
+	for item, err := range work.Items() {
 		if err != nil {
 			return err
 		}
@@ -53,7 +54,7 @@ func (j *joiner) Run(_ context.Context, call Call) error {
 		if result.Fault == nil {
 			result.Value, _ = json.Marshal(pair[0] + pair[1])
 		}
-		call.Done(Done{Result: result})
+		work.Done(Done{Result: result})
 	}
 	return nil
 }

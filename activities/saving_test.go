@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/record"
 	"github.com/gpumux/gpumux/internal/test/storetest"
@@ -23,14 +24,14 @@ import (
 // swelling returns a megabyte for every item.
 type swelling struct{ ran atomic.Int64 }
 
-func (s *swelling) Run(_ context.Context, call Call) error {
+func (s *swelling) Run(_ context.Context, call Call, work calls.Work) error {
 	value := json.RawMessage(`"` + strings.Repeat("x", 1<<20) + `"`)
-	for item, err := range call.Items {
+	for item, err := range work.Items() {
 		if err != nil {
 			return err
 		}
 		s.ran.Add(1)
-		call.Done(Done{Result: gpumux.Result{Index: item.Index, Value: value}})
+		work.Done(Done{Result: gpumux.Result{Index: item.Index, Value: value}})
 	}
 	return nil
 }

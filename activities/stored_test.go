@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/record"
 	"github.com/gpumux/gpumux/internal/test/storetest"
@@ -21,9 +22,9 @@ type dying struct {
 	ran   []int64
 }
 
-func (d *dying) Run(_ context.Context, call Call) error {
+func (d *dying) Run(_ context.Context, call Call, work calls.Work) error {
 	count := 0
-	for item, err := range call.Items {
+	for item, err := range work.Items() {
 		if err != nil {
 			return err
 		}
@@ -31,7 +32,7 @@ func (d *dying) Run(_ context.Context, call Call) error {
 			return &gpumux.Fault{Kind: gpumux.FaultDeviceLost, Op: "run", Message: "gone"}
 		}
 		d.ran = append(d.ran, item.Index)
-		call.Done(Done{Result: gpumux.Result{Index: item.Index, Value: item.Value}})
+		work.Done(Done{Result: gpumux.Result{Index: item.Index, Value: item.Value}})
 	}
 	return nil
 }

@@ -46,18 +46,16 @@ func (s *idler) State() slot.State {
 	return s.Slot.State()
 }
 
-func (s *idler) do(ctx context.Context, _ launch.Task, call calls.Call) error {
+func (s *idler) do(ctx context.Context, _ launch.Task, call slot.Call) error {
 	var arg struct{ Seconds float64 }
 	if err := json.Unmarshal(call.Arg, &arg); err != nil {
 		return err
 	}
-	if call.Meet != nil {
-		if err := call.Meet(calls.Process{Edition: call.Edition}); err != nil {
-			return err
-		}
+	if err := call.Work.Meet(calls.Process{Edition: call.Edition}); err != nil {
+		return err
 	}
 	defer s.running.Store(nil)
-	for item, err := range call.Items {
+	for item, err := range call.Work.Items() {
 		if err != nil {
 			return err
 		}
@@ -72,7 +70,7 @@ func (s *idler) do(ctx context.Context, _ launch.Task, call calls.Call) error {
 		if _, err := fmt.Fprintln(s.runs, item.Index, began.UnixMilli(), time.Now().UnixMilli()); err != nil {
 			return err
 		}
-		call.Done(calls.Done{Result: gpumux.Result{Index: item.Index, Value: item.Value}, Busy: time.Since(began)})
+		call.Work.Done(calls.Done{Result: gpumux.Result{Index: item.Index, Value: item.Value}, Busy: time.Since(began)})
 	}
 	return nil
 }

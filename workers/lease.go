@@ -54,7 +54,7 @@ func (s *tenant) fields(more ...zap.Field) []zap.Field {
 func (s *tenant) Held() context.Context { return s.held }
 
 // Run runs a call in the lease's process.
-func (s *tenant) Run(ctx context.Context, call calls.Call) error {
+func (s *tenant) Run(ctx context.Context, call calls.Call, work calls.Work) error {
 	task, err := s.tasks.Find(call.Task)
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func (s *tenant) Run(ctx context.Context, call calls.Call) error {
 	ctx, stop := until(ctx, s.held)
 	defer stop()
 	call.Process = s.pid
-	err = s.runIn(ctx, s.held, s.seat, task, call, nil)
+	err = s.runIn(ctx, s.held, s.seat, task, call, work, nil)
 	if errors.Is(err, calls.ErrGone) {
 		err = s.gone()
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
@@ -20,6 +21,7 @@ import (
 	"github.com/gpumux/gpumux/internal/metrics"
 	"github.com/gpumux/gpumux/internal/pool"
 	"github.com/gpumux/gpumux/internal/sharing"
+	"github.com/gpumux/gpumux/internal/slot"
 	"github.com/gpumux/gpumux/internal/tracing"
 	"github.com/gpumux/gpumux/workers/config"
 )
@@ -54,7 +56,7 @@ type runner struct {
 // Run looks the task up, waits for a slot and runs the call in it. The error is a
 // *gpumux.Fault when the task is unknown, its process died or no device is left, and
 // ctx's cause when ctx ended.
-func (r *runner) Run(ctx context.Context, call calls.Call) error {
+func (r *runner) Run(ctx context.Context, call calls.Call, work calls.Work) error {
 	task, err := r.task(ctx, call)
 	if err != nil {
 		return err
@@ -79,7 +81,7 @@ func (r *runner) Run(ctx context.Context, call calls.Call) error {
 	}
 	stint := r.sizing.Begin(h, task.Name, call.Edition, call.Whole)
 	defer stint.End()
-	return r.runIn(ctx, held, h, task, call, stint)
+	return r.runIn(ctx, held, h, task, call, work, stint)
 }
 
 // task finds the task of a call, and adds the call's argument.
@@ -115,7 +117,8 @@ func until(ctx, end context.Context) (context.Context, func()) {
 }
 
 // runIn runs a call in the slot that it has.
-func (r *runner) runIn(ctx, held context.Context, h *pool.Seat, task launch.Task, call calls.Call, stint *autoslots.Stint) error {
+func (r *runner) runIn(ctx, held context.Context, h *pool.Seat, task launch.Task, call calls.Call,
+	work calls.Work, stint *autoslots.Stint) error {
 	share := r.share(h.Group)
 	if err := share.Await(ctx); err != nil {
 		return err
@@ -125,8 +128,6 @@ func (r *runner) runIn(ctx, held context.Context, h *pool.Seat, task launch.Task
 		return err
 	}
 	call.Task = task.Name
-	call = r.granted(call, h, stint)
-	call.Held = func() error { return contact.Check(held) }
 	if call.Whole {
 		r.log.Info("a call has a device to itself; its neighbours wait", zap.String("pool", r.pool.Name),
 			zap.String("device", h.Group), zap.String("task", task.Name))
@@ -136,8 +137,11 @@ func (r *runner) runIn(ctx, held context.Context, h *pool.Seat, task launch.Task
 			}
 		}
 	}
-	span := tracing.Begin(ctx, &call, h.Name, h.Group)
-	err := h.Run(ctx, task, call)
+	span := tracing.Begin(ctx, call, h.Name, h.Group)
+	granted := r.granted(held, h, call)
+	granted.Trace = span.Parent()
+	granted.Work = span.Items(&counted{Work: work, runner: r, seat: h, stint: stint, took: r.metrics.Items(r.pool.Name), rest: remainder{left: call.Len}})
+	err := h.Run(ctx, task, granted)
 	fault, faulted := errors.AsType[*gpumux.Fault](err)
 	if !faulted {
 		span.End("")
@@ -160,35 +164,43 @@ func (r *runner) runIn(ctx, held context.Context, h *pool.Seat, task launch.Task
 	return err
 }
 
-// granted adds to a call the limits of its process, and counts its results on their way.
-func (r *runner) granted(call calls.Call, h *pool.Seat, stint *autoslots.Stint) calls.Call {
-	took := r.metrics.Items(r.pool.Name)
-	rest := remainder{left: call.Len}
-	call.Spare = r.pool.Spare
-	done := call.Done
-	call.Done = func(d calls.Done) {
-		if h.Model != gpu.CPU {
-			d.GPUs = len(h.Devices)
-		}
-		h.ObservePeak(d.Peak)
-		took.Observe(d.Busy.Seconds())
-		if rest.soon(d.Busy) {
-			r.pool.Ending(h)
-		}
-		if d.Fault != nil {
-			h.Faults.Add(1)
-			r.metrics.Fault(r.pool.Name, d.Fault.Kind)
-		}
-		stint.Done(d.Peak)
-		done(d)
-	}
+// granted adds to a call what its slot and its process may have.
+func (r *runner) granted(held context.Context, h *pool.Seat, call calls.Call) slot.Call {
+	granted := slot.Call{Call: call, Held: func() error { return contact.Check(held) }, Spare: r.pool.Spare}
 	if allowance := r.allowance(h.Model, call.Task); call.Whole || h.Model != gpu.CPU && allowance > 0 {
-		call.Env, call.Room = h.Limits(allowance, call.Whole)
+		granted.Env, granted.Room = h.Limits(allowance, call.Whole)
 	}
 	if call.Whole {
-		call.Memory = h.Memory
+		granted.Memory = h.Memory
 	}
-	return call
+	return granted
+}
+
+// counted is work whose results are counted on their way.
+type counted struct {
+	calls.Work
+	runner *runner
+	seat   *pool.Seat
+	stint  *autoslots.Stint
+	took   prometheus.Observer
+	rest   remainder
+}
+
+func (c *counted) Done(d calls.Done) {
+	if c.seat.Model != gpu.CPU {
+		d.GPUs = len(c.seat.Devices)
+	}
+	c.seat.ObservePeak(d.Peak)
+	c.took.Observe(d.Busy.Seconds())
+	if c.rest.soon(d.Busy) {
+		c.runner.pool.Ending(c.seat)
+	}
+	if d.Fault != nil {
+		c.seat.Faults.Add(1)
+		c.runner.metrics.Fault(c.runner.pool.Name, d.Fault.Kind)
+	}
+	c.stint.Done(d.Peak)
+	c.Work.Done(d)
 }
 
 // remainder estimates when a call ends.

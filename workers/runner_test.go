@@ -22,6 +22,7 @@ import (
 	"github.com/gpumux/gpumux/internal/metrics"
 	"github.com/gpumux/gpumux/internal/pool"
 	"github.com/gpumux/gpumux/internal/sharing"
+	"github.com/gpumux/gpumux/internal/slot"
 	"github.com/gpumux/gpumux/internal/test/gputest"
 )
 
@@ -49,23 +50,23 @@ func TestRunner_ADeathDuringAPauseBlamesNobody(t *testing.T) {
 	defer stop()
 	r, fakes := newRunner()
 	crash := &gpumux.Fault{Kind: gpumux.FaultCrash, Op: "run", Message: "signal SIGKILL"}
-	fakes[0].Do = func(_ context.Context, _ launch.Task, call calls.Call) error {
+	fakes[0].Do = func(_ context.Context, _ launch.Task, call slot.Call) error {
 		require.NoError(t, call.Held())
 		clock.Add(int64(contract.HeartbeatTimeout))
 		require.ErrorIs(t, call.Held(), calls.ErrLapsed)
 		return crash
 	}
-	err := r.Run(ctx, activities.Call{Task: "t"})
+	err := r.Run(ctx, activities.Call{Task: "t"}, &gputest.Work{})
 	require.ErrorIs(t, err, calls.ErrLapsed)
 	require.False(t, errors.As(err, new(*gpumux.Fault)))
 	counted := make(chan prometheus.Metric, 1)
 	r.metrics.Faults.Collect(counted)
 	require.Empty(t, counted)
-	require.ErrorIs(t, r.Run(ctx, activities.Call{Task: "t"}), calls.ErrLapsed, "nothing more begins")
+	require.ErrorIs(t, r.Run(ctx, activities.Call{Task: "t"}, &gputest.Work{}), calls.ErrLapsed, "nothing more begins")
 
 	r, fakes = newRunner()
-	fakes[0].Do = func(context.Context, launch.Task, calls.Call) error { return crash }
-	require.ErrorIs(t, r.Run(t.Context(), activities.Call{Task: "t"}), crash, "later deaths count")
+	fakes[0].Do = func(context.Context, launch.Task, slot.Call) error { return crash }
+	require.ErrorIs(t, r.Run(t.Context(), activities.Call{Task: "t"}, &gputest.Work{}), crash, "later deaths count")
 }
 
 // A slot is counted as free soon while the last items of its call run, if they are short.
@@ -84,14 +85,14 @@ func TestRunner_SaysWhenACallEndsSoon(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, fakes := newRunner()
 			var soon []int
-			fakes[0].Do = func(_ context.Context, _ launch.Task, call calls.Call) error {
+			fakes[0].Do = func(_ context.Context, _ launch.Task, call slot.Call) error {
 				for range of.soon {
-					call.Done(calls.Done{Busy: of.each})
+					call.Work.Done(calls.Done{Busy: of.each})
 					soon = append(soon, r.pool.Load().Soon)
 				}
 				return nil
 			}
-			require.NoError(t, r.Run(t.Context(), activities.Call{Task: "t", Len: of.items, Done: func(calls.Done) {}}))
+			require.NoError(t, r.Run(t.Context(), activities.Call{Task: "t", Len: of.items}, &gputest.Work{}))
 			require.Equal(t, of.soon, soon)
 			require.Zero(t, r.pool.Load().Soon)
 			require.Equal(t, 2, r.pool.Load().Free)
@@ -105,7 +106,7 @@ func TestRunner_WaitsForASlotAsLongAsTheCallDoes(t *testing.T) {
 		_, err := r.pool.Acquire(t.Context(), pool.Want{Task: "t"})
 		require.NoError(t, err)
 	}
-	require.ErrorIs(t, r.Run(t.Context(), activities.Call{Task: "t", Patience: time.Millisecond}), activities.ErrBusy)
+	require.ErrorIs(t, r.Run(t.Context(), activities.Call{Task: "t", Patience: time.Millisecond}, &gputest.Work{}), activities.ErrBusy)
 }
 
 // A slot whose call does not end although it was said to has no further work fetched for
@@ -113,14 +114,14 @@ func TestRunner_WaitsForASlotAsLongAsTheCallDoes(t *testing.T) {
 func TestRunner_ACallThatDoesNotEndHasItsSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, fakes := newRunner()
-		fakes[0].Do = func(_ context.Context, _ launch.Task, call calls.Call) error {
-			call.Done(calls.Done{Busy: time.Millisecond})
+		fakes[0].Do = func(_ context.Context, _ launch.Task, call slot.Call) error {
+			call.Work.Done(calls.Done{Busy: time.Millisecond})
 			require.Equal(t, 1, r.pool.Load().Soon)
 			time.Sleep(time.Second)
 			require.Zero(t, r.pool.Load().Soon)
 			return nil
 		}
-		require.NoError(t, r.Run(t.Context(), activities.Call{Task: "t", Len: 2, Done: func(calls.Done) {}}))
+		require.NoError(t, r.Run(t.Context(), activities.Call{Task: "t", Len: 2}, &gputest.Work{}))
 	})
 }
 
@@ -142,11 +143,11 @@ func TestRunner_AFullDeviceBlamesNobody(t *testing.T) {
 			r, fakes := newRunner()
 			asked := false
 			r.crowd = func(string) (string, bool) { asked = true; return c.text, c.full }
-			fakes[0].Do = func(context.Context, launch.Task, calls.Call) error {
+			fakes[0].Do = func(context.Context, launch.Task, slot.Call) error {
 				return &gpumux.Fault{Kind: c.kind, Op: "run", Message: "out of memory"}
 			}
 			var fault *gpumux.Fault
-			require.ErrorAs(t, r.Run(t.Context(), activities.Call{Task: "t"}), &fault)
+			require.ErrorAs(t, r.Run(t.Context(), activities.Call{Task: "t"}, &gputest.Work{}), &fault)
 			require.Equal(t, c.message, fault.Message)
 			require.Equal(t, c.blameless, fault.Blameless)
 			require.Equal(t, c.moves, fault.Suspect)

@@ -57,16 +57,13 @@ func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 	m := metrics.New(zap.NewNop(), "", nil, nil)
 	first := &pool.Seat{Slot: onCPU(), Name: "cpu/0", Group: gpu.CPU}
 	m.Offer(pool.NewLedger().New("cpu", []*pool.Seat{first, {Slot: onCPU(), Name: "cpu/1", Group: gpu.CPU}}))
-	require.NoError(t, first.Run(t.Context(), launch.Task{Name: "embed", Python: "embed.py:embed", Dir: dir}, calls.Call{
-		Done: func(calls.Done) {},
-		Items: func(yield func(calls.Item, error) bool) {
-			for i := range 3 {
-				if !yield(calls.Item{Index: int64(i), Value: []byte("1")}, nil) {
-					return
-				}
+	require.NoError(t, first.Run(t.Context(), launch.Task{Name: "embed", Python: "embed.py:embed", Dir: dir}, slot.Call{Work: &gputest.Work{From: func(yield func(calls.Item, error) bool) {
+		for i := range 3 {
+			if !yield(calls.Item{Index: int64(i), Value: []byte("1")}, nil) {
+				return
 			}
-		},
-	}))
+		}
+	}}}))
 	first.ObservePeak(30 << 20)
 	first.ObservePeak(20 << 20)
 	p, _, _ := testPool(4, "A", "B")

@@ -86,8 +86,8 @@ func newModel(t *testing.T, max int) *plant {
 	p := startPlant(t, pl, max, func(name string) launch.Task { return launch.Task{Name: name} })
 	p.slots, p.seats, p.nap = fakes, seats, 20*time.Millisecond
 	for _, f := range fakes {
-		f.Do = func(_ context.Context, task launch.Task, call calls.Call) error {
-			for item, err := range call.Items {
+		f.Do = func(_ context.Context, task launch.Task, call slot.Call) error {
+			for item, err := range call.Work.Items() {
 				if err != nil {
 					return err
 				}
@@ -98,7 +98,7 @@ func newModel(t *testing.T, max int) *plant {
 				} else {
 					time.Sleep(p.nap)
 				}
-				call.Done(calls.Done{Result: gpumux.Result{Index: item.Index}})
+				call.Work.Done(calls.Done{Result: gpumux.Result{Index: item.Index}})
 			}
 			return nil
 		}
@@ -145,23 +145,20 @@ func (p *plant) call(ctx context.Context, task string, first, end int64) error {
 	defer p.pool.Release(h)
 	stint := p.Begin(h, task, "", false)
 	defer stint.End()
-	return h.Run(ctx, p.task(task), calls.Call{
-		Items: func(yield func(calls.Item, error) bool) {
-			for i := first; i < end; i++ {
-				if !yield(calls.Item{Index: i, Value: json.RawMessage("0")}, nil) {
-					return
-				}
+	return h.Run(ctx, p.task(task), slot.Call{Work: &gputest.Work{From: func(yield func(calls.Item, error) bool) {
+		for i := first; i < end; i++ {
+			if !yield(calls.Item{Index: i, Value: json.RawMessage("0")}, nil) {
+				return
 			}
-		},
-		Done: func(d calls.Done) {
-			stint.Done(d.Peak)
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			if d.Fault == nil {
-				p.results[d.Index]++
-			}
-		},
-	})
+		}
+	}, OnDone: func(d calls.Done) {
+		stint.Done(d.Peak)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if d.Fault == nil {
+			p.results[d.Index]++
+		}
+	}}})
 }
 
 // work makes calls of chunks of items, more than there are slots, until enough says so.

@@ -29,8 +29,49 @@ type Process struct {
 	Batch, Concurrent int
 }
 
-// Call asks for a task over items in one slot. The worker finds the slot and fills in
-// what the slot's process may have.
+// Work is what a call runs, and what becomes of it. Its owner implements it.
+type Work interface {
+	// Items are pulled in a goroutine of the call's own as the process gets room for them.
+	// After an error the items before it still run; then the call ends with the error. No
+	// other end of the call waits for an item that is being pulled.
+	Items() iter.Seq2[Item, error]
+	// Meet is called with a process before that runs items. An error ends the call, and the
+	// process stays.
+	Meet(p Process) error
+	// Keep stores a file of an item, from its beginning, before the item is Done. Its error
+	// ends the call, and is why ctx ended. It is called only where Call.Files is set.
+	Keep(ctx context.Context, index int64, name string, file *os.File) error
+	// Done takes each result and owns it. They come in the order of the items, but in that
+	// of their ends where items run at the same time.
+	Done(d Done)
+}
+
+// Plain is for embedding in work that runs in any process and whose items leave no files.
+type Plain struct{}
+
+// Meet accepts every process.
+func (Plain) Meet(Process) error { return nil }
+
+// Keep is never called.
+func (Plain) Keep(context.Context, int64, string, *os.File) error { return errors.ErrUnsupported }
+
+// Single is the work of one item.
+type Single struct {
+	Plain
+	Value json.RawMessage
+	// Result is there after a call without an error.
+	Result Done
+}
+
+// Items yields the item.
+func (s *Single) Items() iter.Seq2[Item, error] {
+	return func(yield func(Item, error) bool) { yield(Item{Value: s.Value}, nil) }
+}
+
+// Done keeps the result.
+func (s *Single) Done(d Done) { s.Result = d }
+
+// Call asks for a task over items in one slot.
 type Call struct {
 	// Task is the task's name. Map is the map of the items, for people.
 	Task, Map string
@@ -58,9 +99,6 @@ type Call struct {
 	// Edition is the edition of the task's code that the items need. Default: that of the
 	// files when the first process of the call starts.
 	Edition string
-	// Meet is called with a process before that runs items. An error ends the call, and the
-	// process stays. It may be nil.
-	Meet func(Process) error
 
 	// Lease names the lease of the call. Its calls run in one process, which keeps what they
 	// leave and ends with Clear or with a call from elsewhere. Default: no lease.
@@ -75,33 +113,10 @@ type Call struct {
 
 	// Arrays takes values with arrays as Result.Arrays, so that no text is made of them.
 	Arrays bool
-	// Len is how many Items there are at most. Default: unknown.
+	// Files says that items may leave files, which Work.Keep stores.
+	Files bool
+	// Len is how many items there are at most. Default: unknown.
 	Len int64
-	// Items are pulled in a goroutine of the call's own as the process gets room for them.
-	// After an error the items before it still run; then the call ends with the error. No
-	// other end of the call waits for an item that is being pulled.
-	Items iter.Seq2[Item, error]
-	// Keep stores a file of an item, from its beginning, before the item is Done. Its error
-	// ends the call, and is why ctx ended. Default: items may leave no files.
-	Keep func(ctx context.Context, index int64, name string, file *os.File) error
-	// Trace is the W3C traceparent of the call for its process. Default: it is not traced.
-	Trace string
-	// Done takes each result and owns it. They come in the order of the items, but in that
-	// of their ends where items run at the same time.
-	Done func(Done)
-
-	// The worker fills in the rest. Memory overrides the slot's budget. Room and Env
-	// override the slot's for a process that starts with the call. Zero keeps what the slot
-	// has.
-	Memory, Room gpumux.Size
-	Env          map[string]string
-	// Held returns an error with ErrLapsed in its chain once somebody else may run the
-	// items. It is asked before a result counts and before a death is blamed on an item:
-	// this program may have been stopped until a moment ago. Default: always held.
-	Held func() error
-	// Spare is called when the slot begins to have room for another call beside this one. It
-	// may be nil.
-	Spare func()
 }
 
 // Done is a finished item.

@@ -128,11 +128,11 @@ func (p Prober) run(ctx context.Context, uuid string, limit time.Duration) Probe
 		cancel()
 		_ = s.Stop(now) // it ends by itself
 	}()
-	var done calls.Done
-	err := s.Run(ctx, launch.Task{Name: "probe", Command: []string{cmp.Or(p.Python, "python3"), "-I", "-S", "-c", script}}, calls.Call{
-		Timeout: limit, Done: func(d calls.Done) { done = d },
-		Items: func(yield func(calls.Item, error) bool) { yield(calls.Item{Value: []byte("null")}, nil) },
+	work := calls.Single{Value: []byte("null")}
+	err := s.Run(ctx, launch.Task{Name: "probe", Command: []string{cmp.Or(p.Python, "python3"), "-I", "-S", "-c", script}}, slot.Call{
+		Call: calls.Call{Timeout: limit}, Work: &work,
 	})
+	done := work.Result
 	found := Probe{}
 	var fault *gpumux.Fault
 	switch {

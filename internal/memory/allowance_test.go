@@ -121,11 +121,7 @@ func (c *cuda) takes(t *testing.T, mb int) (how string, limit float64) {
 	raw, err := json.Marshal(mb)
 	require.NoError(t, err)
 	var done calls.Done
-	call := calls.Call{
-		Room:  Room(c.pool, c.group, c.allowances.get(Model(c.device), "takes")),
-		Items: func(yield func(calls.Item, error) bool) { yield(calls.Item{Value: raw}, nil) },
-		Done:  func(d calls.Done) { done = d },
-	}
+	call := slot.Call{Work: &gputest.Work{From: func(yield func(calls.Item, error) bool) { yield(calls.Item{Value: raw}, nil) }, OnDone: func(d calls.Done) { done = d }}, Room: Room(c.pool, c.group, c.allowances.get(Model(c.device), "takes"))}
 	require.NoError(t, c.slot.Run(ctx, c.task("takes"), call))
 	require.Nil(t, done.Fault)
 	require.NoError(t, json.Unmarshal(done.Value, &[]any{&how, &limit}))

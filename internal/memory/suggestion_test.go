@@ -140,18 +140,14 @@ func TestPeaks_AMapRunsWithTheBudgetThatWouldDo(t *testing.T) {
 				peaks = gpumux.Peaks{Budget: budget, GPUs: 1}
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 				defer cancel()
-				require.NoError(t, s.Run(ctx, b.task("takes"), calls.Call{
-					Room: Room(config.Pool{Memory: budget, GPUsPerSlot: 1}, group, allowance),
-					Items: func(yield func(calls.Item, error) bool) {
-						for i, item := range c.items {
-							raw, err := json.Marshal(item)
-							if !yield(calls.Item{Index: int64(i), Value: raw}, err) {
-								return
-							}
+				require.NoError(t, s.Run(ctx, b.task("takes"), slot.Call{Work: &gputest.Work{From: func(yield func(calls.Item, error) bool) {
+					for i, item := range c.items {
+						raw, err := json.Marshal(item)
+						if !yield(calls.Item{Index: int64(i), Value: raw}, err) {
+							return
 						}
-					},
-					Done: func(d calls.Done) { require.Nil(t, d.Fault); peaks.Add(d.Peak) },
-				}))
+					}
+				}, OnDone: func(d calls.Done) { require.Nil(t, d.Fault); peaks.Add(d.Peak) }}, Room: Room(config.Pool{Memory: budget, GPUsPerSlot: 1}, group, allowance)}))
 				require.NoError(t, s.Stop(t.Context()))
 				return peaks
 			}

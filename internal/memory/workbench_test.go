@@ -20,6 +20,7 @@ import (
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/runtimes"
 	"github.com/gpumux/gpumux/internal/slot"
+	"github.com/gpumux/gpumux/internal/test/gputest"
 )
 
 const memoryTasks = `
@@ -126,17 +127,14 @@ func run(s *slot.Slot, task launch.Task, items ...any) ([]calls.Done, error) {
 	var got []calls.Done
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	err := s.Run(ctx, task, calls.Call{
-		Items: func(yield func(calls.Item, error) bool) {
-			for i, item := range items {
-				raw, err := json.Marshal(item)
-				if !yield(calls.Item{Index: int64(i), Value: raw}, err) {
-					return
-				}
+	err := s.Run(ctx, task, slot.Call{Work: &gputest.Work{From: func(yield func(calls.Item, error) bool) {
+		for i, item := range items {
+			raw, err := json.Marshal(item)
+			if !yield(calls.Item{Index: int64(i), Value: raw}, err) {
+				return
 			}
-		},
-		Done: func(d calls.Done) { got = append(got, d) },
-	})
+		}
+	}, OnDone: func(d calls.Done) { got = append(got, d) }}})
 	return got, err
 }
 

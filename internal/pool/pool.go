@@ -18,7 +18,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/slot"
 )
@@ -27,7 +26,7 @@ import (
 // blocks: one at a time, or more as far as Room has room. The other methods may be called
 // at any time, and Stop more than once.
 type Slot interface {
-	Run(ctx context.Context, task launch.Task, call calls.Call) error
+	Run(ctx context.Context, task launch.Task, call slot.Call) error
 	Room() (sharers int, room int64)
 	Clear(ctx context.Context) error
 	State() slot.State

@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/slot"
 	"github.com/gpumux/gpumux/internal/test/gputest"
@@ -171,7 +170,7 @@ func TestPool_ManyCallsAtOnce(t *testing.T) {
 			if err != nil {
 				return
 			}
-			if h.Run(ctx, launch.Task{Name: "x"}, calls.Call{}) == nil {
+			if h.Run(ctx, launch.Task{Name: "x"}, slot.Call{}) == nil {
 				ran.Add(1)
 			}
 			p.Release(h)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/slot"
 	"github.com/gpumux/gpumux/internal/test/gputest"
@@ -148,7 +147,7 @@ func TestPool_ResizedAtRandom(t *testing.T) {
 				if err != nil {
 					continue
 				}
-				if err := h.Run(context.Background(), launch.Task{}, calls.Call{}); err == nil {
+				if err := h.Run(context.Background(), launch.Task{}, slot.Call{}); err == nil {
 					ran.Add(1)
 				}
 				p.Release(h)

@@ -92,7 +92,7 @@ func memoryResults(t *testing.T, got []calls.Done) (last memoryResult, processes
 func TestSlot_AnArenaThatLooksFullIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	s, task := counted(t, "compiled", 1000*mib)
-	got, err := run(t, s, task, calls.Call{Items: values(repeated(memoryItem{Size: 850}, 150)...)})
+	got, err := run(t, s, task, slot.Call{Work: work(repeated(memoryItem{Size: 850}, 150)...)})
 	require.NoError(t, err)
 	last, processes := memoryResults(t, got)
 	require.Equal(t, 2, last.Compiled, "each program once")
@@ -108,7 +108,7 @@ func TestSlot_WhatGrowsOnADeviceIsRecycled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, task := counted(t, "cached", 1000*mib)
-			got, err := run(t, s, task, calls.Call{Items: values(repeated(item, 120)...)})
+			got, err := run(t, s, task, slot.Call{Work: work(repeated(item, 120)...)})
 			require.NoError(t, err)
 			require.Len(t, got, 120)
 			_, processes := memoryResults(t, got)
@@ -132,7 +132,7 @@ func TestSlot_PeaksOnADeviceAreWhatWasLive(t *testing.T) {
 			t.Parallel()
 			s, task := counted(t, "cached", 0)
 			change(&task)
-			got, err := run(t, s, task, calls.Call{Items: values(
+			got, err := run(t, s, task, slot.Call{Work: work(
 				memoryItem{Size: 800, Seconds: 0.03}, memoryItem{Size: 100, Seconds: 0.03}, memoryItem{Size: 300, Seconds: 0.03},
 			)})
 			require.NoError(t, err)
@@ -150,9 +150,9 @@ func BenchmarkSlot_FullAllocators(b *testing.B) {
 		for name, budget := range map[string]gpumux.Size{"none": 0, "budget": 1000 * mib} {
 			b.Run(function+"/"+name, func(b *testing.B) {
 				s, task := counted(b, function, budget)
-				call := calls.Call{Done: func(calls.Done) {}, Items: values(memoryItem{Size: 850})}
+				call := slot.Call{Work: work(memoryItem{Size: 850})}
 				require.NoError(b, s.Run(context.Background(), task, call))
-				call.Items = values(repeated(memoryItem{Size: 850}, b.N)...)
+				call.Work = work(repeated(memoryItem{Size: 850}, b.N)...)
 				b.ResetTimer()
 				began := time.Now()
 				require.NoError(b, s.Run(context.Background(), task, call))

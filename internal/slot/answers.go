@@ -174,7 +174,7 @@ func (a *answers) results(m wire.Results) error {
 
 // keep hands on the files of an item that was answered.
 func (a *answers) keep(one *item, names []string) error {
-	name, keep := fmt.Sprintf("%d-%d", one.run, one.n), one.call.Keep
+	name, keep := fmt.Sprintf("%d-%d", one.run, one.n), one.call.Work.Keep
 	if a.p.folder == "" || keep == nil {
 		return broken("item %s has files, and was given no folder for them", name)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/slot"
+	"github.com/gpumux/gpumux/internal/test/gputest"
 	"github.com/gpumux/gpumux/internal/test/rig"
 )
 
@@ -36,14 +37,14 @@ func BenchmarkSlot_ArrayResult(b *testing.B) {
 			defer s.Stop(context.Background())
 			task := python(dir, "item")
 			task.Interpreter = interpreter
-			items := func(count int) calls.Call {
-				return calls.Call{Done: func(d calls.Done) { assert.Nil(b, d.Fault) }, Items: func(yield func(calls.Item, error) bool) {
+			items := func(count int) slot.Call {
+				return slot.Call{Work: &gputest.Work{OnDone: func(d calls.Done) { assert.Nil(b, d.Fault) }, From: func(yield func(calls.Item, error) bool) {
 					for range count {
 						if !yield(calls.Item{Value: json.RawMessage(n)}, nil) {
 							return
 						}
 					}
-				}}
+				}}}
 			}
 			require.NoError(b, s.Run(context.Background(), task, items(1)))
 			b.ResetTimer()

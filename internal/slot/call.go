@@ -10,9 +10,28 @@ import (
 	"github.com/gpumux/gpumux/internal/calls"
 )
 
-// call is a call that is under way: where its items come from, and who waits for its end.
-type call struct {
+// Call is a call with what the worker adds to it.
+type Call struct {
 	calls.Call
+	Work calls.Work
+	// Memory overrides the slot's budget. Room and Env override the slot's for a process
+	// that starts with the call. Zero keeps what the slot has.
+	Memory, Room gpumux.Size
+	Env          map[string]string
+	// Trace is the W3C traceparent of the call for its process. Default: it is not traced.
+	Trace string
+	// Held returns an error with calls.ErrLapsed in its chain once somebody else may run the
+	// items. It is asked before a result counts and before a death is blamed on an item:
+	// this program may have been stopped until a moment ago. Default: always held.
+	Held func() error
+	// Spare is called when the slot begins to have room for another call beside this one. It
+	// may be nil.
+	Spare func()
+}
+
+// call is a call that is under way, and who waits for its end.
+type call struct {
+	Call
 	// ctx ends with the caller's, and when the slot stops.
 	ctx context.Context
 	// forget lets go of ctx. It reports whether ctx had not ended.
@@ -32,7 +51,7 @@ type call struct {
 // done hands on what an item has come to.
 func (c *call) done(d calls.Done) {
 	if !c.over {
-		c.Done(d)
+		c.Work.Done(d)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/process"
 )
 
@@ -49,9 +48,6 @@ func (s *callers) add(r request, timeout time.Duration) (*call, bool) {
 	c.Attempts = max(1, c.Attempts)
 	if c.Timeout <= 0 {
 		c.Timeout = timeout
-	}
-	if c.Meet == nil {
-		c.Meet = func(calls.Process) error { return nil }
 	}
 	ctx, cancel := context.WithCancelCause(r.ctx)
 	stopped := context.AfterFunc(s.slot.life, func() { cancel(ErrStopped) })

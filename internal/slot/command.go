@@ -81,7 +81,7 @@ func (c *command) checkEdition(ctx context.Context) error {
 		return err
 	}
 	c.job.want.Edition = now
-	return c.call.Meet(calls.Process{Edition: now})
+	return c.call.Work.Meet(calls.Process{Edition: now})
 }
 
 // run runs the program for one item. An exit status other than 0 is the item's fault. An

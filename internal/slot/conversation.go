@@ -149,7 +149,7 @@ func (c *conversation) feedOf(each *call, least, n, unit int) (sent int, err err
 	if c.job.fresh {
 		run.Attempts = 1
 	}
-	if each.Keep != nil {
+	if each.Files {
 		run.Folder = c.job.owner.scratch.folder(c.p)
 	}
 	return len(items), c.answers.say(run)

@@ -18,7 +18,7 @@ import (
 func TestSlot_AnExceptionIsTheItemsFault(t *testing.T) {
 	for _, mode := range []gpumux.Mode{gpumux.ModePersistent, gpumux.ModeFresh} {
 		s, dir := newSlot(t), folder(t)
-		got, err := run(t, s, python(dir, "fail_on_3"), calls.Call{Mode: mode, Items: values(ints(6)...)})
+		got, err := run(t, s, python(dir, "fail_on_3"), slot.Call{Call: calls.Call{Mode: mode}, Work: work(ints(6)...)})
 		require.NoError(t, err)
 		require.Len(t, got, 6)
 		for i, d := range got {
@@ -39,11 +39,11 @@ func TestSlot_AnExceptionIsTheItemsFault(t *testing.T) {
 func TestSlot_AttemptsTryAnExceptionAgain(t *testing.T) {
 	for _, mode := range []gpumux.Mode{gpumux.ModePersistent, gpumux.ModeFresh} {
 		s, dir := newSlot(t), folder(t)
-		got, err := run(t, s, python(dir, "flaky"), calls.Call{Mode: mode, Attempts: 3, Items: values(filepath.Join(dir, "n"))})
+		got, err := run(t, s, python(dir, "flaky"), slot.Call{Call: calls.Call{Mode: mode, Attempts: 3}, Work: work(filepath.Join(dir, "n"))})
 		require.NoError(t, err)
 		require.Nil(t, got[0].Fault, "%v", got[0].Fault)
 		require.True(t, strings.HasPrefix(string(got[0].Value), "[3,"))
-		got, err = run(t, s, python(dir, "flaky"), calls.Call{Mode: mode, Attempts: 2, Items: values(filepath.Join(dir, "m"))})
+		got, err = run(t, s, python(dir, "flaky"), slot.Call{Call: calls.Call{Mode: mode, Attempts: 2}, Work: work(filepath.Join(dir, "m"))})
 		require.NoError(t, err)
 		require.Equal(t, "try 2", got[0].Fault.Message)
 		require.Equal(t, 2, got[0].Fault.Attempts)
@@ -62,7 +62,7 @@ func TestSlot_EveryDeathIsNamed(t *testing.T) {
 		for _, mode := range []gpumux.Mode{gpumux.ModePersistent, gpumux.ModeFresh} {
 			t.Run(how+"/"+string(mode), func(t *testing.T) {
 				s, dir := newSlot(t), folder(t)
-				got, err := run(t, s, python(dir, "die"), calls.Call{Mode: mode, Items: values(1, 2, how, 4)})
+				got, err := run(t, s, python(dir, "die"), slot.Call{Call: calls.Call{Mode: mode}, Work: work(1, 2, how, 4)})
 				f := fault(t, err)
 				require.Len(t, got, 2, "what had finished is kept")
 				require.Equal(t, want.kind, f.Kind)
@@ -71,7 +71,7 @@ func TestSlot_EveryDeathIsNamed(t *testing.T) {
 				require.Equal(t, "run", f.Op)
 				require.Equal(t, mode == gpumux.ModeFresh, f.Alone)
 				require.Equal(t, slot.Vacant, s.State())
-				got, err = run(t, s, python(dir, "die"), calls.Call{Mode: mode, Items: values(4)})
+				got, err = run(t, s, python(dir, "die"), slot.Call{Call: calls.Call{Mode: mode}, Work: work(4)})
 				require.NoError(t, err)
 				require.Equal(t, "4", string(got[0].Value))
 			})
@@ -82,7 +82,7 @@ func TestSlot_EveryDeathIsNamed(t *testing.T) {
 func TestSlot_AHangIsKilled(t *testing.T) {
 	for _, how := range []string{"polite", "stubborn"} {
 		s, dir := newSlot(t), folder(t)
-		got, err := run(t, s, python(dir, "hang"), calls.Call{Timeout: 500 * time.Millisecond, Items: values("", how)})
+		got, err := run(t, s, python(dir, "hang"), slot.Call{Call: calls.Call{Timeout: 500 * time.Millisecond}, Work: work("", how)})
 		f := fault(t, err)
 		require.Len(t, got, 1)
 		require.Equal(t, gpumux.FaultTimeout, f.Kind)
@@ -93,7 +93,7 @@ func TestSlot_AHangIsKilled(t *testing.T) {
 func TestSlot_ABrokenWireIsACrash(t *testing.T) {
 	for _, function := range []string{"garbage", "close_wire"} {
 		s, dir := newSlot(t), folder(t)
-		_, err := run(t, s, python(dir, function), calls.Call{Items: values(1)})
+		_, err := run(t, s, python(dir, function), slot.Call{Work: work(1)})
 		require.Equal(t, gpumux.FaultCrash, fault(t, err).Kind, function)
 	}
 }
@@ -105,7 +105,7 @@ func TestSlot_AMemoryErrorEndsTheProcessBeforeTheNextItem(t *testing.T) {
 	for i := range items {
 		items[i] = map[string]any{"i": i, "file": log}
 	}
-	got, err := run(t, s, python(dir, "touch_then_fail"), calls.Call{Items: values(items...)})
+	got, err := run(t, s, python(dir, "touch_then_fail"), slot.Call{Work: work(items...)})
 	require.Equal(t, gpumux.FaultHostOOM, fault(t, err).Kind)
 	require.Len(t, got, 2)
 	ran, err := os.ReadFile(log)

@@ -12,6 +12,7 @@ import (
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/slot"
+	"github.com/gpumux/gpumux/internal/test/gputest"
 )
 
 // edited is a slot and a folder with a task, which imports near.py.
@@ -51,10 +52,9 @@ func (e *edited) task() launch.Task {
 }
 
 // run returns the values of the items and the edition that they ran with.
-func (e *edited) run(task launch.Task, call calls.Call, items ...any) (got []string, edition string, err error) {
+func (e *edited) run(task launch.Task, call slot.Call, items ...any) (got []string, edition string, err error) {
 	e.Helper()
-	call.Items = values(items...)
-	call.Meet = func(p calls.Process) error { edition = p.Edition; return nil }
+	call.Work = &gputest.Work{From: gputest.Values(items...), OnMeet: func(p calls.Process) error { edition = p.Edition; return nil }}
 	done, err := run(e.T, e.slot, task, call)
 	for _, d := range done {
 		require.Nil(e, d.Fault)
@@ -66,22 +66,22 @@ func (e *edited) run(task launch.Task, call calls.Call, items ...any) (got []str
 // A call does not use a process of another edition.
 func TestEdition_ACallRunsWithTheCodeAsItIs(t *testing.T) {
 	e := newEdited(t)
-	got, first, err := e.run(e.task(), calls.Call{}, 0, 1)
+	got, first, err := e.run(e.task(), slot.Call{}, 0, 1)
 	require.NoError(t, err)
 	require.Equal(t, []string{"1", "1"}, got)
 	require.Regexp(t, `^[0-9a-f]{6}$`, first)
 	processes := e.slot.Stats().Processes
-	_, again, err := e.run(e.task(), calls.Call{}, 0)
+	_, again, err := e.run(e.task(), slot.Call{}, 0)
 	require.NoError(t, err)
 	require.Equal(t, first, again)
 	require.Equal(t, processes, e.slot.Stats().Processes, "nothing has changed")
 
 	e.write("near.py", 333)
-	got, second, err := e.run(e.task(), calls.Call{}, 0, 1)
+	got, second, err := e.run(e.task(), slot.Call{}, 0, 1)
 	require.NoError(t, err)
 	require.Equal(t, []string{"333", "333"}, got)
 	require.NotEqual(t, first, second)
-	got, same, err := e.run(e.task(), calls.Call{Mode: gpumux.ModeFresh}, 0)
+	got, same, err := e.run(e.task(), slot.Call{Call: calls.Call{Mode: gpumux.ModeFresh}}, 0)
 	require.NoError(t, err)
 	require.Equal(t, []string{"333"}, got)
 	require.Equal(t, second, same, "of a template and what was forked from it")
@@ -93,11 +93,11 @@ func TestEdition_GoneIsAFaultThatSaysWhatToDo(t *testing.T) {
 	for _, mode := range []gpumux.Mode{gpumux.ModePersistent, gpumux.ModeFresh} {
 		t.Run(string(mode), func(t *testing.T) {
 			e := newEdited(t)
-			_, began, err := e.run(e.task(), calls.Call{Mode: mode}, 0)
+			_, began, err := e.run(e.task(), slot.Call{Call: calls.Call{Mode: mode}}, 0)
 			require.NoError(t, err)
 			e.write("near.py", 333)
 			for range 2 {
-				got, _, err := e.run(e.task(), calls.Call{Mode: mode, Edition: began}, 0, 1)
+				got, _, err := e.run(e.task(), slot.Call{Call: calls.Call{Mode: mode, Edition: began}}, 0, 1)
 				gone := fault(t, err)
 				require.Empty(t, got)
 				require.Equal(t, gpumux.FaultBadInput, gone.Kind)
@@ -108,11 +108,11 @@ func TestEdition_GoneIsAFaultThatSaysWhatToDo(t *testing.T) {
 					require.Contains(t, gone.Error(), text)
 				}
 			}
-			_, now, err := e.run(e.task(), calls.Call{Mode: mode}, 0)
+			_, now, err := e.run(e.task(), slot.Call{Call: calls.Call{Mode: mode}}, 0)
 			require.NoError(t, err)
 			require.NotEqual(t, began, now)
 			e.write("near.py", 1)
-			got, back, err := e.run(e.task(), calls.Call{Mode: mode, Edition: began}, 0)
+			got, back, err := e.run(e.task(), slot.Call{Call: calls.Call{Mode: mode, Edition: began}}, 0)
 			require.NoError(t, err)
 			require.Equal(t, []string{"1"}, got)
 			require.Equal(t, began, back)
@@ -136,7 +136,7 @@ func TestEdition_EditedInTheMiddle(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newEdited(t)
-			got, _, err := e.run(task(e), calls.Call{Mode: gpumux.ModeFresh}, "a", "b", "edit", "c", "d")
+			got, _, err := e.run(task(e), slot.Call{Call: calls.Call{Mode: gpumux.ModeFresh}}, "a", "b", "edit", "c", "d")
 			gone := fault(t, err)
 			require.NotEmpty(t, gone.Edition)
 			if name == "command" {
@@ -153,7 +153,7 @@ func TestEdition_CodeThatChangesAtEachImport(t *testing.T) {
 	e := newEdited(t)
 	text := fmt.Sprintf("import os, time\nopen(%q, 'w').write(str(time.time_ns()))\nimport made\ndef item(x): return x\n", filepath.Join(e.dir, "made.py"))
 	require.NoError(t, os.WriteFile(filepath.Join(e.dir, "tasks.py"), []byte(text), 0o644))
-	got, _, err := e.run(e.task(), calls.Call{}, 0)
+	got, _, err := e.run(e.task(), slot.Call{}, 0)
 	require.Empty(t, got)
 	require.Contains(t, fault(t, err).Error(), filepath.Join(e.dir, "made.py"))
 }

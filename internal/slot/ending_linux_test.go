@@ -17,6 +17,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/slot"
+	"github.com/gpumux/gpumux/internal/test/gputest"
 	"github.com/gpumux/gpumux/internal/test/rig"
 )
 
@@ -60,7 +61,7 @@ func TestSlot_AProcessThatDoesNotEndHoldsUpNoCall(t *testing.T) {
 				Name: "cpu/0", Device: "CPU", Runtime: runtimePath(t), Grace: 10 * time.Millisecond, Log: zap.New(core),
 				Patience: time.Millisecond,
 			}), folder(t)
-			got, err := run(t, s, python(dir, "die"), calls.Call{Items: values(1)})
+			got, err := run(t, s, python(dir, "die"), slot.Call{Work: work(1)})
 			require.NoError(t, err)
 			require.Len(t, got, 1)
 			var pid int
@@ -83,27 +84,24 @@ func TestSlot_AProcessThatDoesNotEndHoldsUpNoCall(t *testing.T) {
 				return
 			}
 			ended := false
-			call := calls.Call{
-				Items: func(yield func(calls.Item, error) bool) {
-					defer func() { ended = true }()
-					for i, text := range []string{`"exit3"`, "1", "2"} {
-						if !yield(calls.Item{Index: int64(i), Value: []byte(text)}, nil) {
-							return
-						}
+			call := slot.Call{Work: &gputest.Work{From: func(yield func(calls.Item, error) bool) {
+				defer func() { ended = true }()
+				for i, text := range []string{`"exit3"`, "1", "2"} {
+					if !yield(calls.Item{Index: int64(i), Value: []byte(text)}, nil) {
+						return
 					}
-				},
-				Done: func(d calls.Done) { t.Errorf("item %d was done", d.Index) },
-			}
+				}
+			}, OnDone: func(d calls.Done) { t.Errorf("item %d was done", d.Index) }}}
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			switch how {
 			case "is killed at its timeout":
-				call.Items, call.Timeout = values("SIGCONT", 1), 50*time.Millisecond
+				call.Work, call.Timeout = work("SIGCONT", 1), 50*time.Millisecond
 			case "is cancelled":
-				call.Items = values("SIGCONT", 1)
+				call.Work = work("SIGCONT", 1)
 				time.AfterFunc(50*time.Millisecond, cancel)
 			case "is to make room":
-				call.Items, err = values(), s.Clear(ctx)
+				call.Work, err = work(), s.Clear(ctx)
 			}
 			if how != "is to make room" {
 				err = s.Run(ctx, python(dir, "die"), call)
@@ -126,14 +124,14 @@ func TestSlot_AProcessThatDoesNotEndHoldsUpNoCall(t *testing.T) {
 			require.Equal(t, 1, seen.FilterMessageSnippet("does not end").Len())
 
 			// A call that comes meanwhile gets a fault that says so.
-			_, err = run(t, s, python(dir, "die"), calls.Call{Items: values(1)})
+			_, err = run(t, s, python(dir, "die"), slot.Call{Work: work(1)})
 			require.True(t, fault(t, err).Blameless)
 			require.Equal(t, slot.Reclaiming, s.State())
 			require.Equal(t, 1, seen.FilterMessageSnippet("does not end").Len())
 
 			release()
 			require.Eventually(t, func() bool { return s.State() == slot.Vacant }, time.Minute, time.Millisecond)
-			got, err = run(t, s, python(dir, "die"), calls.Call{Items: values(1)})
+			got, err = run(t, s, python(dir, "die"), slot.Call{Work: work(1)})
 			require.NoError(t, err)
 			require.Len(t, got, 1)
 			require.NoError(t, s.Stop(context.Background()))
@@ -149,13 +147,13 @@ func TestSlot_NoResultAfterTheEndOfACall(t *testing.T) {
 	s, dir := slot.New(slot.Options{
 		Name: "cpu/0", Device: "CPU", Runtime: runtimePath(t), Grace: 10 * time.Millisecond, Log: zap.New(core), Patience: time.Millisecond,
 	}), folder(t)
-	_, err := run(t, s, python(dir, "die"), calls.Call{Items: values(1, 2, 3, 4)})
+	_, err := run(t, s, python(dir, "die"), slot.Call{Work: work(1, 2, 3, 4)})
 	require.NoError(t, err)
 	release := traced(t, fmt.Sprint(seen.FilterMessage("task process ready").All()[0].ContextMap()["pid"]))
 	var over atomic.Bool
-	err = s.Run(t.Context(), python(dir, "die"), calls.Call{Items: values(1, 2, 3, 4, 5, "exit3", 6), Done: func(d calls.Done) {
+	err = s.Run(t.Context(), python(dir, "die"), slot.Call{Work: &gputest.Work{From: gputest.Values(1, 2, 3, 4, 5, "exit3", 6), OnDone: func(d calls.Done) {
 		assert.False(t, over.Load(), "item %d", d.Index)
-	}})
+	}}})
 	over.Store(true)
 	require.Error(t, err)
 	release()

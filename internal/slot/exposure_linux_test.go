@@ -13,6 +13,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/internal/slot"
 )
 
 const exposed = `
@@ -50,14 +51,14 @@ func TestExposure_TaskProcessesGoBeforeTheWorker(t *testing.T) {
 	} {
 		of := f.task("item")
 		change(&of)
-		got, err := run(t, s, of, calls.Call{Mode: of.Mode, Items: values(0)})
+		got, err := run(t, s, of, slot.Call{Call: calls.Call{Mode: of.Mode}, Work: work(0)})
 		require.NoError(t, err)
 		require.Equal(t, both, string(got[0].Value), name)
 	}
 
 	// A command may run before the worker has set its value.
 	wait := fmt.Sprintf("while read -r by </proc/$$/oom_score_adj; [ $by = %d ]; do sleep 0.01; done; echo $by", worker)
-	got, err := run(t, s, launch.Task{Name: "wait", Command: []string{"sh", "-c", wait}}, calls.Call{Timeout: time.Minute, Items: values(0)})
+	got, err := run(t, s, launch.Task{Name: "wait", Command: []string{"sh", "-c", wait}}, slot.Call{Call: calls.Call{Timeout: time.Minute}, Work: work(0)})
 	require.NoError(t, err)
 	require.Equal(t, strconv.Itoa(task), string(got[0].Value))
 }

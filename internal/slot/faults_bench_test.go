@@ -15,6 +15,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/slot"
+	"github.com/gpumux/gpumux/internal/test/gputest"
 )
 
 // BenchmarkSlot_FromDeathToNextItem measures the time from the moment when an item kills
@@ -48,13 +49,13 @@ func BenchmarkSlot_FromDeathToNextItem(b *testing.B) {
 			s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: runtimePath(b)})
 			defer s.Stop(context.Background())
 			var got []byte
-			call := calls.Call{Done: func(d calls.Done) { got = d.Value }}
+			call := slot.Call{Work: &gputest.Work{OnDone: func(d calls.Done) { got = d.Value }}}
 			var total time.Duration
 			for b.Loop() {
-				call.Items = values(0)
+				call.Work = work(0)
 				var fault *gpumux.Fault
 				require.ErrorAs(b, s.Run(context.Background(), python(dir, "item"), call), &fault)
-				call.Items = values(1)
+				call.Work = work(1)
 				require.NoError(b, s.Run(context.Background(), python(dir, "item"), call))
 				death, err := os.ReadFile(file)
 				require.NoError(b, err)

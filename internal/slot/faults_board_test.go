@@ -20,6 +20,7 @@ import (
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/slot"
+	"github.com/gpumux/gpumux/internal/test/gputest"
 	"github.com/gpumux/gpumux/internal/test/rig"
 	"github.com/gpumux/gpumux/internal/wire"
 )
@@ -71,13 +72,13 @@ func TestBoard_DeathLosesNothingAndRepeatsNothing(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			s, task := onBoard(t)
 			items := quick(300, 200, object{"how": how})
-			got, err := s.run(task, calls.Call{Items: values(items...)})
+			got, err := s.run(task, slot.Call{Work: work(items...)})
 			sequence(t, got, 200)
 			f := fault(t, err)
 			require.Equal(t, gpumux.FaultCrash, f.Kind)
 			require.Equal(t, "signal SIGKILL", f.Exit)
 			require.Empty(t, s.left())
-			got, err = s.run(task, calls.Call{Items: values(items[201:]...)})
+			got, err = s.run(task, slot.Call{Work: work(items[201:]...)})
 			require.NoError(t, err)
 			require.Len(t, got, 99)
 			begun := s.begun()
@@ -91,7 +92,7 @@ func TestBoard_DeathLosesNothingAndRepeatsNothing(t *testing.T) {
 
 func TestBoard_TheLastItemsCountWhenTheProcessDiesBehindThem(t *testing.T) {
 	s, task := onBoard(t)
-	got, err := s.run(task, calls.Call{Items: values(quick(100, 99, object{"how": "kill"})...)})
+	got, err := s.run(task, slot.Call{Work: work(quick(100, 99, object{"how": "kill"})...)})
 	sequence(t, got, 99)
 	require.Equal(t, gpumux.FaultCrash, fault(t, err).Kind)
 }
@@ -102,11 +103,11 @@ func TestBoard_ResultsAreSeenWhileALongItemRuns(t *testing.T) {
 	s, task := onBoard(t)
 	gate := filepath.Join(t.TempDir(), "gate")
 	var got []calls.Done
-	err := s.Run(t.Context(), task, calls.Call{Items: values(quick(10, 9, object{"how": "gate", "gate": gate})...), Done: func(d calls.Done) {
+	err := s.Run(t.Context(), task, slot.Call{Work: &gputest.Work{From: gputest.Values(quick(10, 9, object{"how": "gate", "gate": gate})...), OnDone: func(d calls.Done) {
 		if got = append(got, d); len(got) == 9 {
 			assert.NoError(t, os.WriteFile(gate, nil, 0o644))
 		}
-	}})
+	}}})
 	require.NoError(t, err)
 	sequence(t, got, 10)
 }
@@ -116,7 +117,7 @@ func TestBoard_TimeoutKeepsWhatLiesThere(t *testing.T) {
 	for _, how := range []string{"stop", "hang"} {
 		t.Run(how, func(t *testing.T) {
 			s, task := onBoard(t)
-			got, err := s.run(task, calls.Call{Timeout: patience, Items: values(quick(80, 70, object{"how": how})...)})
+			got, err := s.run(task, slot.Call{Call: calls.Call{Timeout: patience}, Work: work(quick(80, 70, object{"how": how})...)})
 			sequence(t, got, 70)
 			f := fault(t, err)
 			require.Equal(t, gpumux.FaultTimeout, f.Kind)
@@ -134,7 +135,7 @@ func TestBoard_TimeoutCountsFromTheItemsOwnBeginning(t *testing.T) {
 	for i := range items {
 		items[i] = object{"i": i, "nap": 0.35}
 	}
-	got, err := s.run(task, calls.Call{Timeout: patience, Items: values(items...)})
+	got, err := s.run(task, slot.Call{Call: calls.Call{Timeout: patience}, Work: work(items...)})
 	require.NoError(t, err)
 	sequence(t, got, 8)
 }
@@ -148,7 +149,7 @@ func TestBoard_CancelAndStopKeepWhatLiesThere(t *testing.T) {
 			var got []calls.Done
 			ended := make(chan error, 1)
 			go func() {
-				ended <- s.Run(ctx, task, calls.Call{Items: values(quick(80, 70, object{"how": "hang"})...), Done: func(d calls.Done) { got = append(got, d) }})
+				ended <- s.Run(ctx, task, slot.Call{Work: &gputest.Work{From: gputest.Values(quick(80, 70, object{"how": "hang"})...), OnDone: func(d calls.Done) { got = append(got, d) }}})
 			}()
 			rig.Wait(t, func() bool { return len(s.begun()) == 71 }, time.Minute, 2*time.Millisecond)
 			want := errors.New("enough")
@@ -175,7 +176,7 @@ func TestBoard_SizesAndFaultsKeepTheOrder(t *testing.T) {
 		items = append(items, object{"i": i, "size": sizes[i%len(sizes)]})
 	}
 	items[123] = object{"i": 123, "how": "raise"}
-	got, err := s.run(task, calls.Call{Items: values(items...)})
+	got, err := s.run(task, slot.Call{Work: work(items...)})
 	require.NoError(t, err)
 	require.Len(t, got, 400)
 	for i, d := range got {
@@ -199,7 +200,7 @@ func TestBoard_BytesOfEverySize(t *testing.T) {
 	for i := range 100 {
 		items = append(items, object{"i": i, "how": "bytes", "times": times[i%len(times)]})
 	}
-	got, err := s.run(task, calls.Call{Items: values(items...)})
+	got, err := s.run(task, slot.Call{Work: work(items...)})
 	require.NoError(t, err)
 	require.Len(t, got, 100)
 	for i, d := range got {
@@ -218,12 +219,12 @@ func TestBoard_FullBoardHoldsTheProcess(t *testing.T) {
 	}
 	most := 0
 	var got []calls.Done
-	err := s.Run(t.Context(), task, calls.Call{Items: values(items...), Done: func(d calls.Done) {
+	err := s.Run(t.Context(), task, slot.Call{Work: &gputest.Work{From: gputest.Values(items...), OnDone: func(d calls.Done) {
 		got = append(got, d)
 		log, err := os.ReadFile(s.log)
 		assert.NoError(t, err)
 		most = max(most, len(strings.Fields(string(log)))-len(got))
-	}})
+	}}})
 	require.NoError(t, err)
 	sequence(t, got, 60)
 	require.LessOrEqual(t, most, 22, "what is begun and not taken fits on the board and into one that was read, besides two items")
@@ -235,7 +236,7 @@ func TestBoard_OutputBelongsToItsItem(t *testing.T) {
 	for i := range items {
 		items[i] = object{"i": i, "how": "print"}
 	}
-	got, err := s.run(task, calls.Call{Items: values(items...)})
+	got, err := s.run(task, slot.Call{Work: work(items...)})
 	require.NoError(t, err)
 	sequence(t, got, 200)
 	for i, d := range got {
@@ -249,7 +250,7 @@ func TestBoard_ForkedChildrenDoNotWrite(t *testing.T) {
 	for _, how := range []string{"fork", "raw fork"} {
 		t.Run(how, func(t *testing.T) {
 			s, task := onBoard(t)
-			got, err := s.run(task, calls.Call{Items: values(quick(100, 50, object{"how": how})...)})
+			got, err := s.run(task, slot.Call{Work: work(quick(100, 50, object{"how": how})...)})
 			require.NoError(t, err)
 			sequence(t, got, 100)
 			begun := s.begun()
@@ -332,7 +333,7 @@ func TestSlot_ALargeValueLeavesTheNextItemItsTime(t *testing.T) {
 	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: runtimePath(t)})
 	t.Cleanup(func() { require.NoError(t, s.Stop(context.Background())) })
 	items := []any{0.01, 0.01, 0.01, 0.01, 0.01, 0.01, 0.01, 0.01, 4.0, 4.0}
-	got, err := run(t, s, launch.Task{Name: "large", Python: "large.py:large", Dir: dir}, calls.Call{Items: values(items...), Timeout: 7500 * time.Millisecond})
+	got, err := run(t, s, launch.Task{Name: "large", Python: "large.py:large", Dir: dir}, slot.Call{Call: calls.Call{Timeout: 7500 * time.Millisecond}, Work: work(items...)})
 	require.NoError(t, err)
 	require.Len(t, got, len(items))
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/slot"
+	"github.com/gpumux/gpumux/internal/test/gputest"
 	"github.com/gpumux/gpumux/internal/test/rig"
 )
 
@@ -35,10 +36,10 @@ func TestSlot_DescendantsThatGotAway(t *testing.T) {
 				if end == "spawned" {
 					s.fresh = launch.Spawn
 				}
-				call := calls.Call{Items: values(how, "nothing")}
+				call := slot.Call{Work: work(how, "nothing")}
 				switch end {
 				case "die":
-					call.Items = values(how, "die")
+					call.Work = work(how, "die")
 				case "return", "spawned":
 					call.Mode = gpumux.ModeFresh
 				}
@@ -58,7 +59,7 @@ func TestSlot_DescendantsThatGotAway(t *testing.T) {
 				case "stop":
 					require.NoError(t, s.Clear(t.Context()))
 				case "cancel":
-					s.canceled(s.task("item"), calls.Call{Items: values(object{"i": 0, "end": "stubborn"})})
+					s.canceled(s.task("item"), slot.Call{Work: work(object{"i": 0, "end": "stubborn"})})
 				}
 				require.Empty(t, s.left())
 				s.works()
@@ -75,7 +76,7 @@ func TestSlot_CancellationEndsWhateverHangs(t *testing.T) {
 				rig.Because(t, rig.Compiler)
 			}
 			s := newStand(t, gpumux.ModePersistent)
-			s.canceled(s.task("item"), calls.Call{Items: values(object{"i": 0}, object{"i": 1, "end": how})})
+			s.canceled(s.task("item"), slot.Call{Work: work(object{"i": 0}, object{"i": 1, "end": how})})
 			require.Equal(t, []string{"0", "1"}, s.begun())
 			s.works()
 		})
@@ -91,7 +92,7 @@ func TestSlot_StopEndsWhateverHangs(t *testing.T) {
 			}
 			s := newStand(t, gpumux.ModePersistent)
 			ended := make(chan error, 1)
-			call := calls.Call{Items: values(object{"i": 0, "end": how}), Done: func(calls.Done) {}}
+			call := slot.Call{Work: work(object{"i": 0, "end": how})}
 			go func() { ended <- s.Run(t.Context(), s.task("item"), call) }()
 			rig.Wait(t, func() bool { return len(s.begun()) > 0 }, time.Minute, 2*time.Millisecond)
 			require.NoError(t, s.Stop(t.Context()))
@@ -111,11 +112,11 @@ func abandoned() {
 	}
 	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: os.Getenv("RUNTIME")})
 	done := 0
-	err := s.Run(context.Background(), task, calls.Call{Items: values("fork", "exec", "clear", "hang"), Done: func(calls.Done) {
+	err := s.Run(context.Background(), task, slot.Call{Work: &gputest.Work{From: gputest.Values("fork", "exec", "clear", "hang"), OnDone: func(calls.Done) {
 		if done++; done == 3 {
 			fmt.Println("running")
 		}
-	}})
+	}}})
 	fmt.Fprintln(os.Stderr, err)
 	os.Exit(1)
 }

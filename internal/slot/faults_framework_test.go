@@ -76,7 +76,7 @@ func (c stagedCase) stage(t *testing.T, s *stand, index int) {
 	case c.CoreDumped:
 		rig.Because(t, rig.Staged, "core dumps, which are off")
 	}
-	task, call := s.task("replay"), calls.Call{Items: values(index), Clean: true}
+	task, call := s.task("replay"), slot.Call{Call: calls.Call{Clean: true}, Work: work(index)}
 	if c.Command {
 		tail := filepath.Join(t.TempDir(), "tail")
 		require.NoError(t, os.WriteFile(tail, []byte(c.Tail), 0o644))

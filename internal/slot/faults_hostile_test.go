@@ -10,6 +10,8 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
+	"github.com/gpumux/gpumux/internal/slot"
+	"github.com/gpumux/gpumux/internal/test/gputest"
 	"github.com/gpumux/gpumux/internal/test/rig"
 )
 
@@ -45,8 +47,8 @@ func TestSlot_Hostile(t *testing.T) {
 					s := newStand(t, mode)
 					task := s.task("item")
 					task.Python = "hostile.py:item"
-					items := values(object{"i": 0}, object{"i": 1, "how": c.how}, object{"i": 2})
-					call := calls.Call{Items: items, Timeout: time.Minute}
+					items := gputest.Values(object{"i": 0}, object{"i": 1, "how": c.how}, object{"i": 2})
+					call := slot.Call{Call: calls.Call{Timeout: time.Minute}, Work: &gputest.Work{From: items}}
 					if c.hangs {
 						call.Timeout = 4 * patience
 					}

@@ -9,6 +9,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/slot"
+	"github.com/gpumux/gpumux/internal/test/gputest"
 )
 
 // TestSlot_FaultsOfInstalledFrameworks asks the real frameworks for more memory than
@@ -48,7 +49,7 @@ def item(x):
 			task := f.task("item")
 			task.Interpreter = interpreter
 			// The import of some takes half a minute.
-			got := fault(t, f.slot("cpu/0", nil).Run(t.Context(), task, calls.Call{Items: values(0), Done: func(calls.Done) {}}))
+			got := fault(t, f.slot("cpu/0", nil).Run(t.Context(), task, slot.Call{Work: work(0)}))
 			require.Equal(t, gpumux.FaultHostOOM, got.Kind, got.Error())
 			require.Equal(t, c.requested, got.Requested, got.Error())
 			require.True(t, got.Alone)
@@ -106,7 +107,7 @@ def item(x):
 			o.Room, o.Env = 8<<30, map[string]string{"XLA_CLIENT_MEM_FRACTION": ".2500", "JAX_PLATFORMS": "cpu"}
 		})
 		var got string
-		require.NoError(t, s.Run(t.Context(), task, calls.Call{Items: values(0), Done: func(d calls.Done) { got = string(d.Value) }}))
+		require.NoError(t, s.Run(t.Context(), task, slot.Call{Work: &gputest.Work{From: gputest.Values(0), OnDone: func(d calls.Done) { got = string(d.Value) }}}))
 		require.JSONEq(t, want, got)
 	}
 }

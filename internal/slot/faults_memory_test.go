@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/calls"
+	"github.com/gpumux/gpumux/internal/slot"
 	"github.com/gpumux/gpumux/internal/test/rig"
 )
 
@@ -22,7 +22,7 @@ func TestSlot_FaultsOfHostMemory(t *testing.T) {
 	for _, mode := range []gpumux.Mode{gpumux.ModePersistent, gpumux.ModeFresh} {
 		t.Run(string(mode), func(t *testing.T) {
 			s := newStand(t, mode)
-			got, err := s.run(s.task("item", "CGROUP", cgroup), calls.Call{Items: values(
+			got, err := s.run(s.task("item", "CGROUP", cgroup), slot.Call{Work: work(
 				object{"i": 0}, object{"i": 1, "end": "host_memory"}, object{"i": 2},
 			)})
 			f := s.dead(err, ending{how: "host_memory", exit: "signal SIGKILL"}, gpumux.FaultCrash, "run")

@@ -18,13 +18,14 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/launch"
+	"github.com/gpumux/gpumux/internal/slot"
 	"github.com/gpumux/gpumux/internal/test/rig"
 )
 
 func TestSlot_AHugeResultArrivesWhole(t *testing.T) {
 	const size = 200 << 20
 	s := newStand(t, gpumux.ModePersistent)
-	got, err := s.run(s.task("big"), calls.Call{Items: values(3, size, 2)})
+	got, err := s.run(s.task("big"), slot.Call{Work: work(3, size, 2)})
 	require.NoError(t, err)
 	require.Len(t, got, 3)
 	require.Equal(t, `"xxx"`, string(got[0].Value))
@@ -36,7 +37,7 @@ func TestSlot_AHugeResultArrivesWhole(t *testing.T) {
 func TestSlot_EndlessOutputCostsNoMemory(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, gpumux.ModePersistent)
-	_, err := s.run(s.task("flood"), calls.Call{Items: values(0, 1), Timeout: 2 * time.Second})
+	_, err := s.run(s.task("flood"), slot.Call{Call: calls.Call{Timeout: 2 * time.Second}, Work: work(0, 1)})
 	f := fault(t, err)
 	require.Equal(t, gpumux.FaultTimeout, f.Kind)
 	require.LessOrEqual(t, len(f.Tail), 16<<10)
@@ -54,7 +55,7 @@ func TestSlot_OutputThatTheTaskCutsShort(t *testing.T) {
 				s := newStand(t, mode)
 				task := s.task("item")
 				task.Python = "output.py:item"
-				got, err := s.run(task, calls.Call{Items: values(object{"i": 0}, object{"i": 1, "how": how}, object{"i": 2},
+				got, err := s.run(task, slot.Call{Work: work(object{"i": 0}, object{"i": 1, "how": how}, object{"i": 2},
 					object{"i": 3, "how": how, "end": true}, object{"i": 4})})
 				require.Equal(t, []int{0, 1, 2}, numbers(t, got))
 				f := fault(t, err)
@@ -89,7 +90,7 @@ func TestSlot_EndlessOutputWhileNoItemRuns(t *testing.T) {
 			defer cancel()
 			ended := make(chan error, 1)
 			go func() {
-				ended <- s.Run(ctx, task, calls.Call{Items: values(object{"i": 0}), Done: func(calls.Done) {}})
+				ended <- s.Run(ctx, task, slot.Call{Work: work(object{"i": 0})})
 			}()
 			if when == "idle" {
 				require.NoError(t, <-ended)
@@ -134,7 +135,7 @@ wire.connect(sys.argv[1])
 socket.send_fds(wire, [b"."], [1])
 sys.stdout.write('"' + "x" * int(sys.argv[2]) + '"')
 `, path, strconv.Itoa(size)}}
-	got, err := s.run(task, calls.Call{Items: values(0, 1, 2)})
+	got, err := s.run(task, slot.Call{Work: work(0, 1, 2)})
 	require.NoError(t, err)
 	require.Len(t, got, 3)
 	for _, d := range got {
@@ -149,12 +150,12 @@ func TestSlot_AThreadThatPrintsAfterItsItem(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, gpumux.ModePersistent)
 	gate := s.log + ".gate"
-	got, err := s.run(s.task("late"), calls.Call{Items: values(gate)})
+	got, err := s.run(s.task("late"), slot.Call{Work: work(gate)})
 	require.NoError(t, err)
 	require.Empty(t, got[0].Printed)
 	require.NoError(t, os.WriteFile(gate, nil, 0o644))
 	require.Eventually(t, func() bool { _, err := os.Stat(gate + ".said"); return err == nil }, time.Minute, time.Millisecond)
-	got, err = s.run(s.task("late"), calls.Call{Items: values(nil, nil)})
+	got, err = s.run(s.task("late"), slot.Call{Work: work(nil, nil)})
 	require.NoError(t, err)
 	require.Len(t, got, 2)
 	require.Equal(t, "from the item before\n", got[0].Printed)
@@ -165,12 +166,12 @@ func TestSlot_ACommandsResultMustBeUTF8(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, gpumux.ModeFresh)
 	task := launch.Task{Name: "c", Command: []string{"printf", `"\377"`}}
-	got, err := s.run(task, calls.Call{Items: values(0)})
+	got, err := s.run(task, slot.Call{Work: work(0)})
 	require.NoError(t, err)
 	require.NotNil(t, got[0].Fault, "%q", got[0].Value)
 	require.Contains(t, got[0].Fault.Message, "no JSON value")
 	task.Text = true
-	got, err = s.run(task, calls.Call{Items: values(0)})
+	got, err = s.run(task, slot.Call{Work: work(0)})
 	require.NoError(t, err)
 	require.Equal(t, `"\"`+"\uFFFD"+`\""`, strings.ReplaceAll(string(got[0].Value), `\ufffd`, "\uFFFD"))
 }
@@ -186,7 +187,7 @@ func TestSlot_AHangTellsItsStack(t *testing.T) {
 			}
 			s := newStand(t, mode)
 			s.fresh = fresh
-			got, err := s.run(s.task("item"), calls.Call{Items: values(object{"i": 0}, object{"i": 1, "end": "hang"}), Timeout: patience})
+			got, err := s.run(s.task("item"), slot.Call{Call: calls.Call{Timeout: patience}, Work: work(object{"i": 0}, object{"i": 1, "end": "hang"})})
 			require.Len(t, got, 1)
 			f := fault(t, err)
 			require.Equal(t, gpumux.FaultTimeout, f.Kind)
@@ -209,7 +210,7 @@ func TestSlot_FaultsLeakNothing(t *testing.T) {
 	goroutines, descriptors := runtime.NumGoroutine(), files()
 	for _, how := range []string{"kill", "memory", "garbage", "exit0", "hang"} {
 		for range 4 {
-			_, err := s.run(s.task("item"), calls.Call{Items: values(object{"i": 0}, object{"i": 1, "end": how}), Timeout: patience / 4})
+			_, err := s.run(s.task("item"), slot.Call{Call: calls.Call{Timeout: patience / 4}, Work: work(object{"i": 0}, object{"i": 1, "end": how})})
 			require.Error(t, err)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/slot"
+	"github.com/gpumux/gpumux/internal/test/gputest"
 	"github.com/gpumux/gpumux/internal/test/rig"
 )
 
@@ -80,19 +81,18 @@ func neighbour(t *testing.T) (ended func()) {
 	quit, over := make(chan struct{}), make(chan error, 1)
 	var got []calls.Done
 	go func() {
-		over <- s.Run(context.Background(), task, calls.Call{Done: func(d calls.Done) { got = append(got, d) },
-			Items: func(yield func(calls.Item, error) bool) {
-				for i := 0; ; i++ {
-					select {
-					case <-quit:
-						return
-					default:
-					}
-					if !yield(calls.Item{Index: int64(i), Value: fmt.Appendf(nil, `{"i": %d, "nap": 0.005}`, i)}, nil) {
-						return
-					}
+		over <- s.Run(context.Background(), task, slot.Call{Work: &gputest.Work{OnDone: func(d calls.Done) { got = append(got, d) }, From: func(yield func(calls.Item, error) bool) {
+			for i := 0; ; i++ {
+				select {
+				case <-quit:
+					return
+				default:
 				}
-			}})
+				if !yield(calls.Item{Index: int64(i), Value: fmt.Appendf(nil, `{"i": %d, "nap": 0.005}`, i)}, nil) {
+					return
+				}
+			}
+		}}})
 	}()
 	return func() {
 		close(quit)
@@ -171,7 +171,7 @@ func duringItem(t *testing.T, e ending, s *stand, at, n int) {
 	if e.gpu {
 		s.on("GPU-1")
 	}
-	call := calls.Call{Items: values(items...)}
+	call := slot.Call{Work: work(items...)}
 	if e.late {
 		call.Timeout = patience
 	}
@@ -208,7 +208,7 @@ func duringImport(t *testing.T, e ending, mode gpumux.Mode) {
 	if e.late {
 		s.limitStart()
 	}
-	got, err := s.run(s.task("item", "END_IMPORT", e.how), calls.Call{Items: values(object{"i": 0})})
+	got, err := s.run(s.task("item", "END_IMPORT", e.how), slot.Call{Work: work(object{"i": 0})})
 	require.Empty(t, got)
 	kind := e.kind
 	if e.loading != "" {
@@ -224,7 +224,7 @@ func duringImport(t *testing.T, e ending, mode gpumux.Mode) {
 func whileIdle(t *testing.T, e ending) {
 	s := newStand(t, gpumux.ModePersistent)
 	gate := filepath.Join(t.TempDir(), "gate")
-	got, err := s.run(s.task("item"), calls.Call{Items: values(object{"i": 0, "idle": e.how, "gate": gate})})
+	got, err := s.run(s.task("item"), slot.Call{Work: work(object{"i": 0, "idle": e.how, "gate": gate})})
 	require.NoError(t, err)
 	require.Len(t, got, 1)
 	require.Equal(t, slot.Ready, s.State())
@@ -237,7 +237,7 @@ func whileIdle(t *testing.T, e ending) {
 // whileStopping lets the process end badly while it is already ending.
 func whileStopping(t *testing.T, e ending) {
 	s := newStand(t, gpumux.ModePersistent)
-	_, err := s.run(s.task("item", "END_EXIT", e.how), calls.Call{Items: values(object{"i": 0})})
+	_, err := s.run(s.task("item", "END_EXIT", e.how), slot.Call{Work: work(object{"i": 0})})
 	require.NoError(t, err)
 	// Another task needs the slot, so the worker asks the first process to end.
 	s.works()

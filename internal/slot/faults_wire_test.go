@@ -204,7 +204,7 @@ func TestSlot_AProcessThatBreaksTheWire(t *testing.T) {
 			if want.late && want.op == "start" {
 				s.limitStart()
 			}
-			call := calls.Call{Items: values(0, strings.Repeat("large ", 1<<20), 2)}
+			call := slot.Call{Work: work(0, strings.Repeat("large ", 1<<20), 2)}
 			if want.late && want.op == "run" {
 				call.Timeout = patience
 			}
@@ -238,11 +238,11 @@ func TestSlot_AWireThatBreaksWhileIdle(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			s := newStand(t, gpumux.ModePersistent)
-			got, err := s.run(s.faulty(how), calls.Call{Items: values(0, 1, 2)})
+			got, err := s.run(s.faulty(how), slot.Call{Work: work(0, 1, 2)})
 			require.NoError(t, err)
 			require.Len(t, got, 3)
 			require.Equal(t, slot.Ready, s.State())
-			got, err = s.run(s.faulty(how), calls.Call{Items: values(3, 4)})
+			got, err = s.run(s.faulty(how), slot.Call{Work: work(3, 4)})
 			require.Empty(t, got)
 			f := fault(t, err)
 			require.Equal(t, gpumux.FaultCrash, f.Kind)
@@ -260,11 +260,11 @@ func TestSlot_AProcessThatStoppedWhileIdle(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, gpumux.ModePersistent)
 	gate := s.log + ".gate"
-	_, err := s.run(s.task("item"), calls.Call{Items: values(object{"i": 0, "idle": "stop", "gate": gate})})
+	_, err := s.run(s.task("item"), slot.Call{Work: work(object{"i": 0, "idle": "stop", "gate": gate})})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(gate, nil, 0o644))
 	rig.Wait(t, func() bool { return slices.ContainsFunc(s.left(), stopped) }, time.Minute, 2*time.Millisecond)
-	_, err = s.run(s.task("item"), calls.Call{Items: values(object{"i": 1}), Timeout: patience})
+	_, err = s.run(s.task("item"), slot.Call{Call: calls.Call{Timeout: patience}, Work: work(object{"i": 1})})
 	require.Equal(t, gpumux.FaultTimeout, fault(t, err).Kind)
 	require.Equal(t, []string{"0"}, s.begun())
 	s.works()
@@ -296,7 +296,7 @@ func TestSlot_AProcessThatDiesBeforeItsFirstWord(t *testing.T) {
 			s := newStand(t, gpumux.ModePersistent)
 			task := s.task("start")
 			task.Python, task.Program = "", []string{"/bin/sh", "-c", script}
-			_, err := s.run(task, calls.Call{Items: values(0)})
+			_, err := s.run(task, slot.Call{Work: work(0)})
 			f := fault(t, err)
 			require.Equal(t, gpumux.FaultCrash, f.Kind, f.Error())
 			require.Equal(t, "start", f.Op)

@@ -2,7 +2,6 @@ package slot_test
 
 import (
 	"context"
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,12 +45,9 @@ func BenchmarkSlot_FreshItem(b *testing.B) {
 					defer s.Stop(context.Background())
 					task := python(dir, "item")
 					task.Fresh, task.Interpreter = each.fresh, interpreter
-					call := calls.Call{Mode: each.mode, Done: func(calls.Done) {}}
-					one := calls.Item{Value: json.RawMessage("1")}
-					call.Items = values(1)
+					call := slot.Call{Call: calls.Call{Mode: each.mode}, Work: work(1)}
 					require.NoError(b, s.Run(context.Background(), task, call))
 					for b.Loop() {
-						call.Items = func(yield func(calls.Item, error) bool) { yield(one, nil) }
 						require.NoError(b, s.Run(context.Background(), task, call))
 					}
 				})

@@ -84,7 +84,7 @@ func TestFork_CancellationEndsWhateverHangs(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			s := newStand(t, gpumux.ModeFresh)
-			s.canceled(s.task("item"), calls.Call{Mode: gpumux.ModeFresh, Items: values(object{"i": 0}, object{"i": 1, "end": how})})
+			s.canceled(s.task("item"), slot.Call{Call: calls.Call{Mode: gpumux.ModeFresh}, Work: work(object{"i": 0}, object{"i": 1, "end": how})})
 			s.works()
 			require.NotEmpty(t, s.templates())
 		})
@@ -120,7 +120,7 @@ func forking() {
 	for i, item := range []string{"hang", "fork and hang"} {
 		s := slot.NewSharing(all, slot.Options{Name: fmt.Sprintf("cpu/%d", i), Device: "CPU", Runtime: os.Getenv("RUNTIME")})
 		slots.Go(func() {
-			s.Run(context.Background(), task, calls.Call{Items: values(item), Done: func(calls.Done) {}})
+			s.Run(context.Background(), task, slot.Call{Work: work(item)})
 		})
 	}
 	fmt.Println("running")
@@ -196,7 +196,7 @@ def once(wire):
 gpumux.wire.Wire.read = once
 def item(x): return x
 `)
-	call := calls.Call{Items: values(1), Held: func() error {
+	call := slot.Call{Work: work(1), Held: func() error {
 		if _, err := os.Stat(filepath.Join(f.dir, "died")); err == nil {
 			return calls.ErrLapsed
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux/internal/calls"
+	"github.com/gpumux/gpumux/internal/slot"
 	"github.com/gpumux/gpumux/internal/test/rig"
 )
 
@@ -50,7 +50,7 @@ def item(x): return [np.random.rand(), own.random(), old.rand(), child.random(),
 	draw := func() []string {
 		task := f.task("item")
 		task.Interpreter = interpreter
-		got, err := run(t, s, task, calls.Call{Items: values(ints(5)...)})
+		got, err := run(t, s, task, slot.Call{Work: work(ints(5)...)})
 		require.NoError(t, err)
 		var list []string
 		for _, d := range got {
@@ -110,7 +110,7 @@ func TestFork_Frameworks(t *testing.T) {
 			first := func() string {
 				task := f.task("item")
 				task.Interpreter = interpreter
-				got, err := run(t, s, task, calls.Call{Items: values(0, 0)})
+				got, err := run(t, s, task, slot.Call{Work: work(0, 0)})
 				require.NoError(t, err)
 				require.Equal(t, got[0].Value, got[1].Value)
 				return string(got[0].Value)
@@ -132,7 +132,7 @@ func TestFork_RandomStateOfTorch(t *testing.T) {
 	for _, differ := range []bool{true, false} {
 		task := f.task("item")
 		task.Interpreter = interpreter
-		got, err := run(t, f.slot("cpu/0", nil), task, calls.Call{Items: values(ints(3)...)})
+		got, err := run(t, f.slot("cpu/0", nil), task, slot.Call{Work: work(ints(3)...)})
 		require.NoError(t, err)
 		var list []string
 		for _, d := range got {

@@ -80,7 +80,7 @@ func (f *forge) run(s *slot.Slot, function string, items ...any) []string {
 
 // try is run for other goroutines than the test's.
 func (f *forge) try(s *slot.Slot, function string, items ...any) ([]calls.Done, error) {
-	return run(f.t, s, f.task(function), calls.Call{Items: values(items...)})
+	return run(f.t, s, f.task(function), slot.Call{Work: work(items...)})
 }
 
 // texts returns the values of items, which must all have succeeded.
@@ -169,7 +169,7 @@ func TestFork_SpawnImportsForEachItem(t *testing.T) {
 	f := newForge(t, forked)
 	task := f.task("item")
 	task.Fresh = launch.Spawn
-	got, err := run(t, f.slot("cpu/0", nil), task, calls.Call{Items: values(ints(3)...)})
+	got, err := run(t, f.slot("cpu/0", nil), task, slot.Call{Work: work(ints(3)...)})
 	require.NoError(t, err)
 	for _, d := range got {
 		require.False(t, f.seen([]string{string(d.Value)})[0].forked)
@@ -206,7 +206,7 @@ cuda.device_count = lambda: cuda._device_count_nvml()
 `), 0o644))
 	for visible, want := range map[string]string{"GPU-1,GPU-2": `["cuda",2,0,8,1]`, "": `["cpu",0,0,8,1]`} {
 		s := f.slot("gpu/0", func(o *slot.Options) { o.Device, o.Env = "GPU-1", map[string]string{"CUDA_VISIBLE_DEVICES": visible} })
-		got, err := run(t, s, f.task("where"), calls.Call{Items: values(1, 2)})
+		got, err := run(t, s, f.task("where"), slot.Call{Work: work(1, 2)})
 		require.NoError(t, err)
 		for _, d := range got {
 			require.Equal(t, want, string(d.Value))
@@ -291,7 +291,7 @@ def item(x):
     return [sys.argv[1:], open("/proc/self/cmdline").read().strip("\0").split("\0")[1:]]
 `)
 	s := f.slot("cpu/0", nil)
-	got, err := run(t, s, f.task("item"), calls.Call{Items: values(ints(3)...)})
+	got, err := run(t, s, f.task("item"), slot.Call{Work: work(ints(3)...)})
 	require.NoError(t, err)
 	for i, d := range got {
 		require.Equal(t, fmt.Sprintf("hello %d\nINFO:root:logged %d\nchild %d\n", i, i, i), d.Printed)
@@ -317,7 +317,7 @@ def item(x):
     print("err", x, file=sys.stderr)
     return ['gpumux.template' in sys.modules] + [os.readlink("/proc/self/fd/%d" % fd) for fd in range(2)]
 `)
-	got, err := run(t, f.slot("cpu/0", nil), f.task("item"), calls.Call{Items: values(ints(2)...)})
+	got, err := run(t, f.slot("cpu/0", nil), f.task("item"), slot.Call{Work: work(ints(2)...)})
 	require.NoError(t, err)
 	for i, d := range got {
 		require.Equal(t, `[true,"/dev/null","/dev/null"]`, string(d.Value))
@@ -337,7 +337,7 @@ func TestFork_ChangedCodeIsImportedAgain(t *testing.T) {
 	require.Equal(t, []string{"[333,22]", "[333,22]"}, f.run(s, "item", 0, 1))
 
 	f.write("tasks.py", "import no_such_module\n")
-	_, err := run(t, s, f.task("item"), calls.Call{Items: values(1)})
+	_, err := run(t, s, f.task("item"), slot.Call{Work: work(1)})
 	broken := fault(t, err)
 	require.Equal(t, gpumux.FaultBadInput, broken.Kind)
 	require.Equal(t, "start", broken.Op)

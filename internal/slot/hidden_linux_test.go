@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/slot"
 )
@@ -78,12 +77,12 @@ func TestSlot_HidesTheWorkerFromItsTasks(t *testing.T) {
 	dir := open(t)
 	s := newSlot(t)
 	for _, mode := range []gpumux.Mode{gpumux.ModePersistent, gpumux.ModeFresh} {
-		got, err := run(t, s, launch.Task{Name: "peep", Python: "peeping.py:peep", Dir: dir, Mode: mode}, calls.Call{Items: values(os.Getpid())})
+		got, err := run(t, s, launch.Task{Name: "peep", Python: "peeping.py:peep", Dir: dir, Mode: mode}, slot.Call{Work: work(os.Getpid())})
 		require.NoError(t, err)
 		require.JSONEq(t, `["PermissionError", "PermissionError"]`, string(got[0].Value), mode)
 	}
 	command := launch.Task{Name: "command", Command: []string{"/bin/sh", "-c", "cat /proc/$PPID/environ; :"}, Text: true}
-	got, err := run(t, s, command, calls.Call{Items: values(1)})
+	got, err := run(t, s, command, slot.Call{Work: work(1)})
 	require.NoError(t, err)
 	require.JSONEq(t, `""`, string(got[0].Value))
 	require.Contains(t, got[0].Printed, "Permission denied")
@@ -97,7 +96,7 @@ func TestSlot_ATaskHasAHomeOfItsOwn(t *testing.T) {
 	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: runtimePath(t), Home: own})
 	defer s.Stop(context.Background())
 	env := func(task launch.Task) (env map[string]string) {
-		got, err := run(t, s, task, calls.Call{Items: values(1)})
+		got, err := run(t, s, task, slot.Call{Work: work(1)})
 		require.NoError(t, err)
 		require.NoError(t, json.Unmarshal(got[0].Value, &env))
 		return env

@@ -17,13 +17,14 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/slot"
+	"github.com/gpumux/gpumux/internal/test/gputest"
 	"github.com/gpumux/gpumux/internal/test/rig"
 )
 
 // faltering gives the items of a list, and then calls then.
 func faltering(list []any, then func(yield func(calls.Item, error) bool)) iter.Seq2[calls.Item, error] {
 	return func(yield func(calls.Item, error) bool) {
-		for item, err := range values(list...) {
+		for item, err := range gputest.Values(list...) {
 			if !yield(item, err) {
 				return
 			}
@@ -51,25 +52,21 @@ func TestIntake_ItemsDoNotWaitForTheSource(t *testing.T) {
 			task.Python = "board.py:item"
 			ran := make(chan struct{})
 			var got []calls.Done
-			err := s.Run(t.Context(), task, calls.Call{
-				Timeout: patience,
-				Items: faltering(quick(50, 0, nil), func(yield func(calls.Item, error) bool) {
-					select {
-					case <-ran:
-					case <-time.After(30 * time.Second):
-						yield(calls.Item{}, errors.New("the items before were not run"))
-						return
-					}
-					<-time.After(2 * patience)
-					for i := 50; i < 100 && yield(plain(i), nil); i++ {
-					}
-				}),
-				Done: func(d calls.Done) {
-					if got = append(got, d); len(got) == 50 {
-						close(ran)
-					}
-				},
-			})
+			err := s.Run(t.Context(), task, slot.Call{Call: calls.Call{Timeout: patience}, Work: &gputest.Work{From: faltering(quick(50, 0, nil), func(yield func(calls.Item, error) bool) {
+				select {
+				case <-ran:
+				case <-time.After(30 * time.Second):
+					yield(calls.Item{}, errors.New("the items before were not run"))
+					return
+				}
+				<-time.After(2 * patience)
+				for i := 50; i < 100 && yield(plain(i), nil); i++ {
+				}
+			}), OnDone: func(d calls.Done) {
+				if got = append(got, d); len(got) == 50 {
+					close(ran)
+				}
+			}}})
 			require.NoError(t, err)
 			sequence(t, got, 100)
 			require.Len(t, s.begun(), 100, "each ran once")
@@ -102,18 +99,15 @@ func TestIntake_ASourceThatHangs(t *testing.T) {
 				defer cancel(nil)
 				var got []calls.Done
 				all := make(chan struct{})
-				call := calls.Call{
-					Items: faltering(list, func(yield func(calls.Item, error) bool) {
-						close(hangs)
-						<-hold
-						more <- yield(plain(done), nil)
-					}),
-					Done: func(d calls.Done) {
-						if got = append(got, d); len(got) == done {
-							close(all)
-						}
-					},
-				}
+				call := slot.Call{Work: &gputest.Work{From: faltering(list, func(yield func(calls.Item, error) bool) {
+					close(hangs)
+					<-hold
+					more <- yield(plain(done), nil)
+				}), OnDone: func(d calls.Done) {
+					if got = append(got, d); len(got) == done {
+						close(all)
+					}
+				}}}
 				lapsed := make(chan struct{})
 				call.Held = func() error {
 					select {
@@ -173,12 +167,10 @@ func TestIntake_ASourceThatFails(t *testing.T) {
 			task := s.task("item", "QUIET", quiet)
 			task.Python = "board.py:item"
 			gate, reset := filepath.Join(t.TempDir(), "gate"), errors.New("connection reset")
-			got, err := s.run(task, calls.Call{
-				Items: faltering(quick(40, 39, object{"how": "gate", "gate": gate}), func(yield func(calls.Item, error) bool) {
-					yield(calls.Item{}, reset)
-					os.WriteFile(gate, nil, 0o644)
-				}),
-			})
+			got, err := s.run(task, slot.Call{Work: &gputest.Work{From: faltering(quick(40, 39, object{"how": "gate", "gate": gate}), func(yield func(calls.Item, error) bool) {
+				yield(calls.Item{}, reset)
+				os.WriteFile(gate, nil, 0o644)
+			})}})
 			require.ErrorIs(t, err, reset)
 			sequence(t, got, 40)
 			require.Len(t, s.begun(), 40)
@@ -196,18 +188,15 @@ func TestIntake_LargeItemsAreNotPulledFarAhead(t *testing.T) {
 	task.Python = "board.py:items"
 	var pulled, most atomic.Int64
 	done := 0
-	err := s.Run(t.Context(), task, calls.Call{
-		Done: func(calls.Done) { done++; pulled.Add(-1) },
-		Items: func(yield func(calls.Item, error) bool) {
-			for item, err := range values(quick(40, 0, nil)...) {
-				item.Value = append(item.Value[:len(item.Value)-1], fmt.Sprintf(`,"pad":%q}`, strings.Repeat("x", 2<<20))...)
-				most.Store(max(most.Load(), pulled.Add(1)))
-				if !yield(item, err) {
-					return
-				}
+	err := s.Run(t.Context(), task, slot.Call{Work: &gputest.Work{OnDone: func(calls.Done) { done++; pulled.Add(-1) }, From: func(yield func(calls.Item, error) bool) {
+		for item, err := range gputest.Values(quick(40, 0, nil)...) {
+			item.Value = append(item.Value[:len(item.Value)-1], fmt.Sprintf(`,"pad":%q}`, strings.Repeat("x", 2<<20))...)
+			most.Store(max(most.Load(), pulled.Add(1)))
+			if !yield(item, err) {
+				return
 			}
-		},
-	})
+		}
+	}}})
 	require.NoError(t, err)
 	require.Equal(t, 40, done)
 	require.LessOrEqual(t, most.Load(), int64(4))
@@ -228,7 +217,7 @@ func TestIntake_AHangBehindLargeItems(t *testing.T) {
 			}
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
-			call := calls.Call{Items: values(list...), Done: func(calls.Done) {}}
+			call := slot.Call{Work: work(list...)}
 			if how == "timeout" {
 				call.Timeout = 4 * patience
 			}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/slot"
+	"github.com/gpumux/gpumux/internal/test/gputest"
 )
 
 // burning uses an item's number of microseconds of processor time. It returns how much
@@ -51,9 +52,9 @@ func BenchmarkSlot_PersistentItem(b *testing.B) {
 			}
 			var used float64
 			done := func(d calls.Done) { used, _ = strconv.ParseFloat(string(d.Value), 64) }
-			call := calls.Call{Items: items(1), Done: done}
+			call := slot.Call{Work: &gputest.Work{From: items(1), OnDone: done}}
 			require.NoError(b, s.Run(context.Background(), python(dir, "burn"), call))
-			call.Items = items(b.N)
+			call.Work = &gputest.Work{From: items(b.N), OnDone: done}
 			b.ResetTimer()
 			before, own := used, processor(b)
 			require.NoError(b, s.Run(context.Background(), python(dir, "burn"), call))

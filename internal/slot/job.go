@@ -27,7 +27,7 @@ type job struct {
 	judge *judge
 	task  launch.Task
 	// want is what the first call asks of a process; those that join it ask for the same.
-	want  calls.Call
+	want  Call
 	calls *callers
 	// o has the options of the processes; one may run limit items, 0: any number.
 	o     Options
@@ -76,7 +76,7 @@ func newJob(owner *owner, r request) *job {
 	return j
 }
 
-func (j *job) modeOf(of calls.Call) gpumux.Mode {
+func (j *job) modeOf(of Call) gpumux.Mode {
 	return cmp.Or(of.Mode, j.task.Mode, j.owner.o.Mode, gpumux.ModePersistent)
 }
 
@@ -222,7 +222,7 @@ func (j *job) settle(p *occupant) {
 // meet tells a call which process runs its items, and ends the call if it has no use for
 // that.
 func (j *job) meet(c *call, p *occupant) {
-	err := c.Meet(calls.Process{Edition: p.edition, Batch: p.account.Unit(), Concurrent: p.account.Concurrent()})
+	err := c.Work.Meet(calls.Process{Edition: p.edition, Batch: p.account.Unit(), Concurrent: p.account.Concurrent()})
 	if err != nil {
 		j.calls.end(c, err)
 	}

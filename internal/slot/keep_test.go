@@ -15,6 +15,7 @@ import (
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/slot"
+	"github.com/gpumux/gpumux/internal/test/gputest"
 )
 
 const saving = `
@@ -81,7 +82,7 @@ func TestKeep_EveryFileOfEveryItem(t *testing.T) {
 		t.Run(string(mode), func(t *testing.T) {
 			s, task := saver(t)
 			files := kept{}
-			done, err := run(t, s, task("save"), calls.Call{Mode: mode, Items: values(0, 1, 2, 3), Keep: files.keep})
+			done, err := run(t, s, task("save"), slot.Call{Call: calls.Call{Mode: mode, Files: true}, Work: &gputest.Work{From: gputest.Values(0, 1, 2, 3), OnKeep: files.keep}})
 			require.NoError(t, err)
 			want := kept{"0/a.txt": "a0", "1/a.txt": "a1", "1/b.bin": "\x00", "2/a.txt": "a2", "3/a.txt": "a3", "3/b.bin": "\x00\x00\x00"}
 			require.Equal(t, want, files)
@@ -90,8 +91,8 @@ func TestKeep_EveryFileOfEveryItem(t *testing.T) {
 			require.Equal(t, []string{"a.txt", "b.bin"}, done[3].Files)
 
 			files = kept{}
-			there := values(filepath.Join(t.TempDir(), "there"))
-			done, err = run(t, s, task("flaky"), calls.Call{Mode: mode, Attempts: 2, Items: there, Keep: files.keep})
+			there := gputest.Values(filepath.Join(t.TempDir(), "there"))
+			done, err = run(t, s, task("flaky"), slot.Call{Call: calls.Call{Mode: mode, Attempts: 2, Files: true}, Work: &gputest.Work{From: there, OnKeep: files.keep}})
 			require.NoError(t, err)
 			require.Equal(t, kept{"0/second": "x"}, files, "those of the try that failed are dropped")
 			require.Equal(t, []string{"second"}, done[0].Files)
@@ -101,13 +102,13 @@ func TestKeep_EveryFileOfEveryItem(t *testing.T) {
 
 func TestKeep_WhereThereIsNoPlace(t *testing.T) {
 	s, task := saver(t)
-	done, err := run(t, s, task("save"), calls.Call{Items: values(1)})
+	done, err := run(t, s, task("save"), slot.Call{Work: work(1)})
 	require.NoError(t, err)
 	require.Contains(t, done[0].Fault.Message, "no place for files")
-	done, err = run(t, s, task("many"), calls.Call{Items: values(1), Keep: kept{}.keep})
+	done, err = run(t, s, task("many"), slot.Call{Call: calls.Call{Files: true}, Work: &gputest.Work{From: gputest.Values(1), OnKeep: kept{}.keep}})
 	require.NoError(t, err)
 	require.Contains(t, done[0].Fault.Message, "single items")
-	done, err = run(t, s, task("child"), calls.Call{Items: values(1), Keep: kept{}.keep})
+	done, err = run(t, s, task("child"), slot.Call{Call: calls.Call{Files: true}, Work: &gputest.Work{From: gputest.Values(1), OnKeep: kept{}.keep}})
 	require.NoError(t, err)
 	require.JSONEq(t, "7", string(done[0].Value), "a forked child is told that it cannot")
 }
@@ -118,7 +119,7 @@ func TestKeep_OnlyFilesOfTheItem(t *testing.T) {
 	s, task := saver(t)
 	for _, kind := range []string{"link", "pipe", "folder"} {
 		files := kept{}
-		_, err := run(t, s, task("link"), calls.Call{Items: values(kind), Keep: files.keep})
+		_, err := run(t, s, task("link"), slot.Call{Call: calls.Call{Files: true}, Work: &gputest.Work{From: gputest.Values(kind), OnKeep: files.keep}})
 		require.Equal(t, gpumux.FaultCrash, fault(t, err).Kind, kind)
 		require.Empty(t, files)
 	}
@@ -127,11 +128,11 @@ func TestKeep_OnlyFilesOfTheItem(t *testing.T) {
 func TestKeep_AFailureEndsTheCall(t *testing.T) {
 	s, task := saver(t)
 	full := errors.New("the call is over")
-	done, err := run(t, s, task("save"), calls.Call{Items: values(1, 2), Keep: func(context.Context, int64, string, *os.File) error { return full }})
+	done, err := run(t, s, task("save"), slot.Call{Call: calls.Call{Files: true}, Work: &gputest.Work{From: gputest.Values(1, 2), OnKeep: func(context.Context, int64, string, *os.File) error { return full }}})
 	require.ErrorIs(t, err, full)
 	require.Empty(t, done)
 	require.NoError(t, s.Clear(context.Background()))
-	done, err = run(t, s, task("save"), calls.Call{Items: values(1, 2), Keep: kept{}.keep})
+	done, err = run(t, s, task("save"), slot.Call{Call: calls.Call{Files: true}, Work: &gputest.Work{From: gputest.Values(1, 2), OnKeep: kept{}.keep}})
 	require.NoError(t, err)
 	require.Len(t, done, 2)
 }

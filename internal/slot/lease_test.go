@@ -40,10 +40,7 @@ def raises(item): raise ValueError("no")
 
 func (l *leased) call(lease, function string, item any) (string, error) {
 	l.Helper()
-	got, err := run(l.T, l.Slot, launch.Task{Name: "model:" + function, Python: "model.py:" + function, Dir: l.dir}, calls.Call{
-		Lease: lease, Mode: gpumux.ModePersistent,
-		Items: values(item),
-	})
+	got, err := run(l.T, l.Slot, launch.Task{Name: "model:" + function, Python: "model.py:" + function, Dir: l.dir}, slot.Call{Call: calls.Call{Lease: lease, Mode: gpumux.ModePersistent}, Work: work(item)})
 	if err != nil || len(got) == 0 {
 		return "", err
 	}
@@ -108,9 +105,7 @@ func TestLease_TheProcessThatACallNeeds(t *testing.T) {
 	_, err := l.call("a", "load", 7)
 	require.NoError(t, err)
 	task := launch.Task{Name: "model:load", Python: "model.py:load", Dir: l.dir}
-	call := calls.Call{
-		Lease: "a", Mode: gpumux.ModePersistent, Items: values(1), Process: l.PID(),
-	}
+	call := slot.Call{Call: calls.Call{Lease: "a", Mode: gpumux.ModePersistent, Process: l.PID()}, Work: work(1)}
 	_, err = run(t, l.Slot, task, call)
 	require.NoError(t, err)
 	require.NoError(t, syscall.Kill(l.PID(), syscall.SIGKILL))
@@ -125,9 +120,7 @@ func TestLease_TasksOfOneProcess(t *testing.T) {
 	l := newLeased(t)
 	_, err := l.call("a", "load", 7)
 	require.NoError(t, err)
-	_, err = run(t, l.Slot, launch.Task{Name: "other", Python: "model.py:load", Dir: l.dir, Env: map[string]string{"A": "1"}}, calls.Call{
-		Lease: "a", Mode: gpumux.ModePersistent, Items: values(1),
-	})
+	_, err = run(t, l.Slot, launch.Task{Name: "other", Python: "model.py:load", Dir: l.dir, Env: map[string]string{"A": "1"}}, slot.Call{Call: calls.Call{Lease: "a", Mode: gpumux.ModePersistent}, Work: work(1)})
 	f := fault(t, err)
 	require.Equal(t, gpumux.FaultBadInput, f.Kind)
 	require.Contains(t, f.Message, "runs task model:load, and task other needs another process")

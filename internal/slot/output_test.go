@@ -20,7 +20,7 @@ import (
 func TestSlot_OutputStandsUnderItsItem(t *testing.T) {
 	for _, mode := range []gpumux.Mode{gpumux.ModePersistent, gpumux.ModeFresh} {
 		s, dir := newSlot(t), folder(t)
-		got, err := run(t, s, python(dir, "hello"), calls.Call{Mode: mode, Items: values(ints(20)...)})
+		got, err := run(t, s, python(dir, "hello"), slot.Call{Call: calls.Call{Mode: mode}, Work: work(ints(20)...)})
 		require.NoError(t, err)
 		for i, d := range got {
 			require.Equal(t, fmt.Sprintf("hello %d\nraw %d\nchild %d\nINFO:root:logged %d\n", i, i, i, i), d.Printed)
@@ -36,7 +36,7 @@ func TestSlot_LoggingIsTheTasks(t *testing.T) {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "tasks.py"), []byte("import logging\n"+
 				"def set_up(): logging.basicConfig(level=logging.WARNING, format='%(message)s of mine', filename="+strconv.Quote(file)+")\n"+
 				code+"logging.info('fine'); logging.warning('warned %s', x)\n"), 0o644))
-			got, err := run(t, newSlot(t), python(dir, "log"), calls.Call{Mode: mode, Items: values(1)})
+			got, err := run(t, newSlot(t), python(dir, "log"), slot.Call{Call: calls.Call{Mode: mode}, Work: work(1)})
 			require.NoError(t, err)
 			require.Empty(t, got[0].Printed, where)
 			logged, err := os.ReadFile(file)
@@ -56,7 +56,7 @@ func TestSlot_ProcessesThatDoNotEndAreSaid(t *testing.T) {
 		Name: "cpu/0", Device: "CPU", Runtime: runtimePath(t), Grace: 100 * time.Millisecond, Notices: &said,
 	})
 	t.Cleanup(func() { require.NoError(t, s.Stop(context.Background())) })
-	got, err := run(t, s, python(dir, "leave"), calls.Call{Mode: gpumux.ModeFresh, Items: values(ints(3)...)})
+	got, err := run(t, s, python(dir, "leave"), slot.Call{Call: calls.Call{Mode: gpumux.ModeFresh}, Work: work(ints(3)...)})
 	require.NoError(t, err)
 	require.Len(t, got, 3)
 	require.Eventually(t, func() bool { return s.State() == slot.Vacant }, time.Minute, time.Millisecond)
@@ -67,7 +67,7 @@ func TestSlot_ProcessesThatDoNotEndAreSaid(t *testing.T) {
 
 func TestSlot_EndlessOutputIsCutInTheMiddle(t *testing.T) {
 	s, dir := newSlot(t), folder(t)
-	got, err := run(t, s, python(dir, "flood"), calls.Call{Items: values(1000, 0)})
+	got, err := run(t, s, python(dir, "flood"), slot.Call{Work: work(1000, 0)})
 	require.NoError(t, err)
 	require.Less(t, len(got[0].Printed), 20<<10)
 	require.Contains(t, got[0].Printed, "bytes left out")

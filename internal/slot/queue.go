@@ -72,7 +72,7 @@ func (q *queue) pull(of *call) {
 		q.tell()
 		close(q.gone)
 	}()
-	for one, err := range of.Items {
+	for one, err := range of.Work.Items() {
 		if !q.add(item{Item: one, call: of}, err) {
 			return
 		}

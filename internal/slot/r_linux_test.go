@@ -39,14 +39,14 @@ func TestSlot_RInItsSlot(t *testing.T) {
 		return launch.Task{Name: function, R: "tasks.R:" + function, Dir: dir}
 	}
 
-	got, err := run(t, s, task("who"), calls.Call{Items: values(1)})
+	got, err := run(t, s, task("who"), slot.Call{Work: work(1)})
 	require.NoError(t, err)
 	require.Contains(t, string(got[0].Value), `"libraries":"/somebody/R/`)
 
-	got, err = run(t, s, task("dies"), calls.Call{Items: values(1, 2, 3)})
+	got, err = run(t, s, task("dies"), slot.Call{Work: work(1, 2, 3)})
 	require.Equal(t, gpumux.FaultCrash, fault(t, err).Kind)
 	require.Len(t, got, 1, "what was answered before the death counts")
-	_, err = run(t, s, task("hang"), calls.Call{Timeout: 300 * time.Millisecond, Items: values(1)})
+	_, err = run(t, s, task("hang"), slot.Call{Call: calls.Call{Timeout: 300 * time.Millisecond}, Work: work(1)})
 	require.Equal(t, gpumux.FaultTimeout, fault(t, err).Kind)
 	require.NoError(t, s.Stop(context.Background()))
 	require.ElementsMatch(t, before, descendants(t))

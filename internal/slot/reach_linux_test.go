@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/slot"
 )
@@ -50,7 +49,7 @@ func TestSlot_AProgramWhoseFileSystemDoesNotAnswer(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "program")
 	require.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\necho 1\n"), 0o755))
 	s := slot.New(slot.Options{Name: "cpu/0", Device: "CPU", Runtime: runtimePath(t), StartLimit: patience})
-	task, call := launch.Task{Name: "away", Command: []string{program}}, calls.Call{Items: values(1)}
+	task, call := launch.Task{Name: "away", Command: []string{program}}, slot.Call{Work: work(1)}
 	release := unanswered(t, program)
 
 	for range 2 {
@@ -64,14 +63,11 @@ func TestSlot_AProgramWhoseFileSystemDoesNotAnswer(t *testing.T) {
 	}
 	patient := slot.New(slot.Options{Name: "cpu/1", Device: "CPU", Runtime: runtimePath(t)})
 	ended := make(chan error, 1)
-	go func() {
-		call.Done = func(calls.Done) {}
-		ended <- patient.Run(context.Background(), task, call)
-	}()
+	go func() { ended <- patient.Run(context.Background(), task, call) }()
 	require.Eventually(t, func() bool { return patient.State() == slot.Starting }, time.Minute, time.Millisecond)
 	// Another start does not wait for it, and neither does a slot that stops.
 	other := slot.New(slot.Options{Name: "cpu/2", Device: "CPU", Runtime: runtimePath(t)})
-	got, err := run(t, other, launch.Task{Name: "near", Command: []string{"echo", "2"}}, calls.Call{Items: values(1)})
+	got, err := run(t, other, launch.Task{Name: "near", Command: []string{"echo", "2"}}, slot.Call{Work: work(1)})
 	require.NoError(t, err)
 	require.Len(t, got, 1)
 	require.NoError(t, patient.Stop(context.Background()))

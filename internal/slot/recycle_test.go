@@ -12,6 +12,7 @@ import (
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/slot"
+	"github.com/gpumux/gpumux/internal/test/gputest"
 	"github.com/gpumux/gpumux/internal/test/rig"
 )
 
@@ -31,14 +32,14 @@ func TestSlot_Recycle(t *testing.T) {
 		task  launch.Task
 		items iter.Seq2[calls.Item, error]
 	}{
-		"Python": {s.task("item"), values(object{"i": 1}, object{"i": 2, "nap": 3600})},
+		"Python": {s.task("item"), gputest.Values(object{"i": 1}, object{"i": 2, "nap": 3600})},
 		"command": {launch.Task{Name: "command", Command: []string{"sh", "-c", `read x; echo "$x" >> "$LOG"; [ "$x" = 1 ] || exec sleep 3600; echo "$x"`},
-			Env: s.task("item").Env}, values(1, 2)},
+			Env: s.task("item").Env}, gputest.Values(1, 2)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := len(s.begun())
 			var got []calls.Done
-			call := calls.Call{Items: each.items, Done: func(d calls.Done) { got = append(got, d) }}
+			call := slot.Call{Work: &gputest.Work{From: each.items, OnDone: func(d calls.Done) { got = append(got, d) }}}
 			ended := make(chan error, 1)
 			go func() { ended <- s.Run(t.Context(), each.task, call) }()
 			rig.Wait(t, func() bool { return len(s.begun()) == before+2 }, time.Minute, time.Millisecond)

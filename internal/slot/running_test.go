@@ -34,8 +34,7 @@ func TestSlot_SaysWhatRuns(t *testing.T) {
 	require.Nil(t, s.Stats().Running)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- s.Run(t.Context(), launch.Task{Name: "step", Python: "steps.py:step", Dir: dir}, calls.Call{Items: values(0, 0, 2, 3),
-			Done: func(calls.Done) {}})
+		ended <- s.Run(t.Context(), launch.Task{Name: "step", Python: "steps.py:step", Dir: dir}, slot.Call{Work: work(0, 0, 2, 3)})
 	}()
 	for _, index := range []int64{2, 3} {
 		var running slot.Running
@@ -68,7 +67,7 @@ func TestSlot_SaysWhichCommandRuns(t *testing.T) {
 	task := launch.Task{Name: "wait", Command: []string{"sh", "-c", `while [ ! -e "$1" ]; do sleep 0.01; done; echo 1`, "sh", open}, Dir: t.TempDir()}
 	ended := make(chan error, 1)
 	go func() {
-		ended <- s.Run(t.Context(), task, calls.Call{Items: values(nil), Done: func(calls.Done) {}})
+		ended <- s.Run(t.Context(), task, slot.Call{Work: work(nil)})
 	}()
 	require.Eventually(t, func() bool { r := s.Stats().Running; return r != nil && r.Index == 0 }, time.Minute, time.Millisecond)
 	require.NoError(t, os.WriteFile(open, nil, 0o644))
@@ -92,7 +91,7 @@ def item(x): return x
 		task.Mode, task.StartLimit = mode, time.Minute
 		ended := make(chan error, 1)
 		go func() {
-			ended <- s.Run(t.Context(), task, calls.Call{Mode: mode, Items: values(0), Done: func(calls.Done) {}})
+			ended <- s.Run(t.Context(), task, slot.Call{Call: calls.Call{Mode: mode}, Work: work(0)})
 		}()
 		rig.Wait(t, func() bool { _, err := os.Stat(filepath.Join(f.dir, "begun")); return err == nil }, time.Minute, time.Millisecond)
 		starting := s.Stats().Starting
@@ -115,7 +114,7 @@ def item(x): return x
 `)
 	task := f.task("item")
 	task.Mode, task.StartLimit = gpumux.ModePersistent, 3*time.Second
-	got := fault(t, f.slot("cpu/0", nil).Run(t.Context(), task, calls.Call{Mode: task.Mode, Items: values(0), Done: func(calls.Done) {}}))
+	got := fault(t, f.slot("cpu/0", nil).Run(t.Context(), task, slot.Call{Call: calls.Call{Mode: task.Mode}, Work: work(0)}))
 	require.Equal(t, gpumux.FaultTimeout, got.Kind)
 	require.Equal(t, "start", got.Op)
 	require.Equal(t, "the task process was not ready after 3s", got.Message)

@@ -45,7 +45,7 @@ func starved() {
 	}
 	each := func() {
 		for _, each := range tasks {
-			err := s.Run(context.Background(), each.task, calls.Call{Mode: each.mode, Items: values(1), Done: func(calls.Done) {}})
+			err := s.Run(context.Background(), each.task, slot.Call{Call: calls.Call{Mode: each.mode}, Work: work(1)})
 			var f *gpumux.Fault
 			if errors.As(err, &f) {
 				fmt.Println(f.Kind, f.Op, f.Blameless, f.Hint)
@@ -86,7 +86,7 @@ func TestSlot_AProgramThatCannotBeStartedIsBadInput(t *testing.T) {
 	s, dir := newSlot(t), folder(t)
 	require.NoError(t, os.WriteFile(dir+"/plain", nil, 0o644))
 	for _, program := range []string{"no-such-program", "./missing", "./plain", "./"} {
-		_, err := run(t, s, launch.Task{Name: "f", Command: []string{program}, Dir: dir}, calls.Call{Items: values(1)})
+		_, err := run(t, s, launch.Task{Name: "f", Command: []string{program}, Dir: dir}, slot.Call{Work: work(1)})
 		f := fault(t, err)
 		require.Equal(t, gpumux.FaultBadInput, f.Kind, program)
 		require.Equal(t, "start", f.Op)

@@ -21,6 +21,7 @@ import (
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/slot"
+	"github.com/gpumux/gpumux/internal/test/gputest"
 )
 
 // An item runs until the file that it names is there.
@@ -103,7 +104,7 @@ type visit struct {
 }
 
 // call begins a call of so many items.
-func (s *shared) call(task launch.Task, call calls.Call, items ...string) *visit {
+func (s *shared) call(task launch.Task, call slot.Call, items ...string) *visit {
 	v := &visit{shared: s, ended: make(chan error, 1)}
 	ctx, cancel := context.WithCancelCause(s.Context())
 	v.cancel = cancel
@@ -111,8 +112,12 @@ func (s *shared) call(task launch.Task, call calls.Call, items ...string) *visit
 	for _, item := range items {
 		list = append(list, item)
 	}
-	call.Items, call.Len = values(list...), int64(len(items))
-	call.Done = func(d calls.Done) {
+	w, ok := call.Work.(*gputest.Work)
+	if !ok {
+		w = work()
+	}
+	call.Work, call.Len = w, int64(len(items))
+	w.From, w.OnDone = gputest.Values(list...), func(d calls.Done) {
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		if d.Fault != nil {
@@ -155,12 +160,12 @@ func TestSlot_CallsShareAProcess(t *testing.T) {
 	s := newShared(t)
 	_, room := s.Room()
 	require.Zero(t, room, "nobody knows that the task can")
-	a := s.call(s.task(), calls.Call{}, "a0", "a1", "a2")
+	a := s.call(s.task(), slot.Call{}, "a0", "a1", "a2")
 	s.noted("began a0", "began a1", "began a2")
 	s.roomy(1)
 	_, room = s.Room()
 	require.EqualValues(t, 3, room, "half as many as run wait for those, less what there is")
-	b := s.call(s.task(), calls.Call{}, "b0", "b1", "b2")
+	b := s.call(s.task(), slot.Call{}, "b0", "b1", "b2")
 	require.NotContains(t, s.noted("began b0"), "began b1", "four run at the same time")
 	s.open("a2", "b0")
 	require.Equal(t, []string{"a2"}, a.got(1), "though others were first")
@@ -181,9 +186,9 @@ func TestSlot_CallsShareAProcess(t *testing.T) {
 func TestSlot_TellsOfRoom(t *testing.T) {
 	s := newShared(t)
 	var spare atomic.Int32
-	a := s.call(s.task(), calls.Call{Spare: func() { spare.Add(1) }}, "a0")
+	a := s.call(s.task(), slot.Call{Spare: func() { spare.Add(1) }}, "a0")
 	require.Eventually(t, func() bool { return spare.Load() == 1 }, time.Minute, time.Millisecond)
-	b := s.call(s.task(), calls.Call{}, "b0")
+	b := s.call(s.task(), slot.Call{}, "b0")
 	require.Eventually(t, func() bool { return spare.Load() == 2 }, time.Minute, time.Millisecond)
 	s.open("a0", "b0")
 	require.NoError(t, errors.Join(<-a.ended, <-b.ended))
@@ -194,21 +199,23 @@ func TestSlot_TellsOfRoom(t *testing.T) {
 func TestSlot_WhatCannotShareWaits(t *testing.T) {
 	for name, other := range map[string]func(*shared) *visit{
 		"another task": func(s *shared) *visit {
-			return s.call(launch.Task{Name: "plain", Python: "shared.py:plain", Dir: s.dir}, calls.Call{}, "p")
+			return s.call(launch.Task{Name: "plain", Python: "shared.py:plain", Dir: s.dir}, slot.Call{}, "p")
 		},
-		"another budget": func(s *shared) *visit { return s.call(s.task(), calls.Call{Memory: 1 << 30}, "p") },
-		"a clean one":    func(s *shared) *visit { return s.call(s.task(), calls.Call{Clean: true}, "p") },
-		"apart":          func(s *shared) *visit { return s.call(s.task(), calls.Call{Apart: true}, "p") },
-		"fresh":          func(s *shared) *visit { return s.call(s.task(), calls.Call{Mode: gpumux.ModeFresh}, "p") },
-		"a lease":        func(s *shared) *visit { return s.call(s.task(), calls.Call{Lease: "one"}, "p") },
+		"another budget": func(s *shared) *visit { return s.call(s.task(), slot.Call{Memory: 1 << 30}, "p") },
+		"a clean one":    func(s *shared) *visit { return s.call(s.task(), slot.Call{Call: calls.Call{Clean: true}}, "p") },
+		"apart":          func(s *shared) *visit { return s.call(s.task(), slot.Call{Call: calls.Call{Apart: true}}, "p") },
+		"fresh": func(s *shared) *visit {
+			return s.call(s.task(), slot.Call{Call: calls.Call{Mode: gpumux.ModeFresh}}, "p")
+		},
+		"a lease": func(s *shared) *visit { return s.call(s.task(), slot.Call{Call: calls.Call{Lease: "one"}}, "p") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newShared(t)
-			a := s.call(s.task(), calls.Call{}, "a0")
+			a := s.call(s.task(), slot.Call{}, "a0")
 			s.roomy(1)
 			p := other(s)
 			require.Eventually(t, func() bool { _, room := s.Room(); return room == 0 }, time.Minute, time.Millisecond)
-			c := s.call(s.task(), calls.Call{}, "c0")
+			c := s.call(s.task(), slot.Call{}, "c0")
 			s.open("c0", "p")
 			require.NotContains(t, s.noted("began a0"), "began p")
 			require.NotContains(t, s.noted("began a0"), "began c0")
@@ -223,9 +230,9 @@ func TestSlot_WhatCannotShareWaits(t *testing.T) {
 // may join again.
 func TestSlot_AWaitingCallHearsItsEnd(t *testing.T) {
 	s := newShared(t)
-	a := s.call(s.task(), calls.Call{}, "a0")
+	a := s.call(s.task(), slot.Call{}, "a0")
 	s.roomy(1)
-	b := s.call(s.task(), calls.Call{Apart: true}, "b0")
+	b := s.call(s.task(), slot.Call{Call: calls.Call{Apart: true}}, "b0")
 	require.Eventually(t, func() bool { _, room := s.Room(); return room == 0 }, time.Minute, time.Millisecond)
 	why := errors.New("nobody wants it")
 	b.cancel(why)
@@ -240,7 +247,7 @@ func TestSlot_NoRoomAfterTheLastCall(t *testing.T) {
 	s := newShared(t)
 	s.open("x")
 	for range 300 {
-		require.NoError(t, <-s.call(s.task(), calls.Call{}, "x").ended)
+		require.NoError(t, <-s.call(s.task(), slot.Call{}, "x").ended)
 		sharers, room := s.Room()
 		require.Zero(t, sharers)
 		require.Zero(t, room)
@@ -250,12 +257,12 @@ func TestSlot_NoRoomAfterTheLastCall(t *testing.T) {
 // An end of the process that is asked for waits for the calls, and none comes before it.
 func TestSlot_ClearWaitsForSharers(t *testing.T) {
 	s := newShared(t)
-	a := s.call(s.task(), calls.Call{}, "a0")
+	a := s.call(s.task(), slot.Call{}, "a0")
 	s.roomy(1)
 	cleared := make(chan error, 1)
 	go func() { cleared <- s.Clear(t.Context()) }()
 	require.Eventually(t, func() bool { _, room := s.Room(); return room == 0 }, time.Minute, time.Millisecond)
-	b := s.call(s.task(), calls.Call{}, "b0")
+	b := s.call(s.task(), slot.Call{}, "b0")
 	pid := s.PID()
 	s.open("a0", "b0")
 	require.NoError(t, errors.Join(<-a.ended, <-cleared, <-b.ended))
@@ -265,10 +272,10 @@ func TestSlot_ClearWaitsForSharers(t *testing.T) {
 // A caller that gives up takes only its own items along.
 func TestSlot_ACancelledCallLeavesTheOthers(t *testing.T) {
 	s := newShared(t)
-	a := s.call(s.task(), calls.Call{}, "a0", "a1")
+	a := s.call(s.task(), slot.Call{}, "a0", "a1")
 	s.noted("began a1")
 	s.roomy(1)
-	b := s.call(s.task(), calls.Call{}, "b0", "b1", "b2")
+	b := s.call(s.task(), slot.Call{}, "b0", "b1", "b2")
 	s.noted("began b1")
 	why := errors.New("nobody wants it")
 	b.cancel(why)
@@ -285,10 +292,10 @@ func TestSlot_ACancelledCallLeavesTheOthers(t *testing.T) {
 // If its items do not end, the process does, and those of others run again.
 func TestSlot_ACancelledItemThatGoesOn(t *testing.T) {
 	s := newShared(t)
-	a := s.call(s.task(), calls.Call{}, "a0", "a1")
+	a := s.call(s.task(), slot.Call{}, "a0", "a1")
 	s.noted("began a1")
 	s.roomy(1)
-	b := s.call(s.task(), calls.Call{}, "stubborn")
+	b := s.call(s.task(), slot.Call{}, "stubborn")
 	s.noted("began stubborn")
 	pid := s.PID()
 	s.open("a0")
@@ -308,10 +315,10 @@ func TestSlot_ALapsedCallEndsTheProcess(t *testing.T) {
 	for _, how := range []string{"by its context", "by a look"} {
 		t.Run(how, func(t *testing.T) {
 			s := newShared(t)
-			a := s.call(s.task(), calls.Call{}, "a0")
+			a := s.call(s.task(), slot.Call{}, "a0")
 			s.roomy(1)
 			var lapsed atomic.Bool
-			b := s.call(s.task(), calls.Call{Held: func() error {
+			b := s.call(s.task(), slot.Call{Held: func() error {
 				if lapsed.Load() {
 					return fmt.Errorf("stopped: %w", calls.ErrLapsed)
 				}
@@ -338,13 +345,13 @@ func TestSlot_ALapsedCallEndsTheProcess(t *testing.T) {
 // only waited goes on in a new process.
 func TestSlot_ADeathIsChargedToWhatRan(t *testing.T) {
 	s := newShared(t)
-	a := s.call(s.task(), calls.Call{}, "a0", "a1", "a2")
+	a := s.call(s.task(), slot.Call{}, "a0", "a1", "a2")
 	s.noted("began a2")
 	s.roomy(1)
-	b := s.call(s.task(), calls.Call{}, "dies")
+	b := s.call(s.task(), slot.Call{}, "dies")
 	s.noted("began dies")
 	s.roomy(2)
-	c := s.call(s.task(), calls.Call{}, "c0")
+	c := s.call(s.task(), slot.Call{}, "c0")
 	require.Eventually(t, func() bool { n, _ := s.Room(); return n == 3 }, time.Minute, time.Millisecond)
 	s.open("dies", "c0")
 	var first, second *gpumux.Fault
@@ -365,10 +372,10 @@ func TestSlot_ADeathIsChargedToWhatRan(t *testing.T) {
 func TestSlot_EachItemHasItsOwnTimeout(t *testing.T) {
 	s := newShared(t)
 	s.open("quick")
-	a := s.call(s.task(), calls.Call{Timeout: patience}, "reports", "hangs", "quick")
+	a := s.call(s.task(), slot.Call{Call: calls.Call{Timeout: patience}}, "reports", "hangs", "quick")
 	require.Equal(t, []string{"quick"}, a.got(1))
 	s.roomy(1)
-	b := s.call(s.task(), calls.Call{}, "b0")
+	b := s.call(s.task(), slot.Call{}, "b0")
 	s.noted("began b0")
 	var fault *gpumux.Fault
 	require.ErrorAs(t, <-a.ended, &fault)
@@ -383,9 +390,9 @@ func TestSlot_EachItemHasItsOwnTimeout(t *testing.T) {
 // An item that blocks the others makes all of them late.
 func TestSlot_ABlockedLoopIsALateItem(t *testing.T) {
 	s := newShared(t)
-	b := s.call(s.task(), calls.Call{}, "b0")
+	b := s.call(s.task(), slot.Call{}, "b0")
 	s.roomy(1)
-	a := s.call(s.task(), calls.Call{Timeout: patience}, "blocks", "waits")
+	a := s.call(s.task(), slot.Call{Call: calls.Call{Timeout: patience}}, "blocks", "waits")
 	var fault *gpumux.Fault
 	require.ErrorAs(t, <-a.ended, &fault)
 	require.Equal(t, gpumux.FaultTimeout, fault.Kind)
@@ -401,14 +408,14 @@ func TestSlot_ACallMeetsItsProcess(t *testing.T) {
 	s := newShared(t)
 	other := errors.New("another would be better")
 	var met calls.Process
-	alone := s.call(s.task(), calls.Call{Meet: func(p calls.Process) error { met = p; return other }}, "a0")
+	alone := s.call(s.task(), slot.Call{Work: &gputest.Work{OnMeet: func(p calls.Process) error { met = p; return other }}}, "a0")
 	require.ErrorIs(t, <-alone.ended, other)
 	require.Equal(t, []int{0, 4}, []int{met.Batch, met.Concurrent})
 	require.Regexp(t, `^[0-9a-f]{6}$`, met.Edition)
 	pid := s.PID()
-	b := s.call(s.task(), calls.Call{}, "b0")
+	b := s.call(s.task(), slot.Call{}, "b0")
 	s.roomy(1)
-	require.ErrorIs(t, <-s.call(s.task(), calls.Call{Meet: func(calls.Process) error { return other }}, "c0").ended, other)
+	require.ErrorIs(t, <-s.call(s.task(), slot.Call{Work: &gputest.Work{OnMeet: func(calls.Process) error { return other }}}, "c0").ended, other)
 	s.open("b0")
 	require.NoError(t, <-b.ended)
 	require.Equal(t, pid, s.PID())
@@ -420,15 +427,15 @@ func TestSlot_ACallMeetsItsProcess(t *testing.T) {
 func TestSlot_AnotherEditionDoesNotShare(t *testing.T) {
 	s := newShared(t)
 	var edition string
-	a := s.call(s.task(), calls.Call{Meet: func(p calls.Process) error { edition = p.Edition; return nil }}, "a0")
+	a := s.call(s.task(), slot.Call{Work: &gputest.Work{OnMeet: func(p calls.Process) error { edition = p.Edition; return nil }}}, "a0")
 	s.roomy(1)
 	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "shared.py"), []byte(sharedPy+"\n# edited\n"), 0o644))
 	var fault *gpumux.Fault
-	require.ErrorAs(t, <-s.call(s.task(), calls.Call{Edition: edition}, "c0").ended, &fault, "at once: no wait brings that edition back")
+	require.ErrorAs(t, <-s.call(s.task(), slot.Call{Call: calls.Call{Edition: edition}}, "c0").ended, &fault, "at once: no wait brings that edition back")
 	require.NotEqual(t, edition, fault.Edition)
 	s.roomy(1)
 	pid := s.PID()
-	b := s.call(s.task(), calls.Call{}, "b0")
+	b := s.call(s.task(), slot.Call{}, "b0")
 	s.open("a0", "b0")
 	require.NoError(t, errors.Join(<-a.ended, <-b.ended))
 	require.NotEqual(t, pid, s.PID())
@@ -438,11 +445,11 @@ func TestSlot_AnotherEditionDoesNotShare(t *testing.T) {
 func TestSlot_TheEndOfASlotIsThatOfAllCalls(t *testing.T) {
 	s := newShared(t)
 	begin := func() (a, b, c *visit) {
-		a = s.call(s.task(), calls.Call{}, "a0")
+		a = s.call(s.task(), slot.Call{}, "a0")
 		s.roomy(1)
-		b = s.call(s.task(), calls.Call{}, "b0", "b1", "b2")
+		b = s.call(s.task(), slot.Call{}, "b0", "b1", "b2")
 		s.roomy(2)
-		c = s.call(s.task(), calls.Call{}, "c0")
+		c = s.call(s.task(), slot.Call{}, "c0")
 		require.Eventually(t, func() bool { n, _ := s.Room(); return n == 3 }, time.Minute, time.Millisecond)
 		return a, b, c
 	}
@@ -495,12 +502,12 @@ func TestSlot_SharersUnderChaos(t *testing.T) {
 				var over atomic.Bool
 				var mu sync.Mutex
 				seen := map[int64]int{}
-				err := s.Run(ctx, task, calls.Call{Items: values(list...), Len: int64(n), Apart: rand.IntN(10) == 0, Done: func(d calls.Done) {
+				err := s.Run(ctx, task, slot.Call{Call: calls.Call{Len: int64(n), Apart: rand.IntN(10) == 0}, Work: &gputest.Work{From: gputest.Values(list...), OnDone: func(d calls.Done) {
 					mu.Lock()
 					defer mu.Unlock()
 					assert.False(t, over.Load(), "a result after the end")
 					seen[d.Index]++
-				}})
+				}}})
 				over.Store(true)
 				mu.Lock()
 				for i, times := range seen {

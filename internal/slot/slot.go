@@ -21,7 +21,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/process"
 	"github.com/gpumux/gpumux/internal/session"
@@ -76,7 +75,7 @@ type Slot struct {
 // request asks the owner for a call, or to end the process.
 type request struct {
 	ctx  context.Context
-	call calls.Call
+	call Call
 	task launch.Task
 	// edition is the one of the task's files, if a process is there that the call may share.
 	edition string
@@ -108,7 +107,7 @@ func NewSharing(templates *template.Set, o Options) *Slot {
 // ctx's cause is returned, and none of the items runs any more: the process is killed, or
 // where other calls share it told to end them. A killed process that does not end is a
 // fault too; until it has, the slot is reclaiming and takes no other call.
-func (s *Slot) Run(ctx context.Context, task launch.Task, call calls.Call) error {
+func (s *Slot) Run(ctx context.Context, task launch.Task, call Call) error {
 	r := request{ctx: ctx, call: call, task: task}
 	if sharers, _ := s.Room(); sharers > 0 {
 		// Here it holds up no running item. An error comes again where nothing is shared.

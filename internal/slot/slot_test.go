@@ -2,11 +2,9 @@ package slot_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"iter"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,6 +23,7 @@ import (
 	"github.com/gpumux/gpumux/internal/process"
 	"github.com/gpumux/gpumux/internal/runtimes"
 	"github.com/gpumux/gpumux/internal/slot"
+	"github.com/gpumux/gpumux/internal/test/gputest"
 	"github.com/gpumux/gpumux/task"
 )
 
@@ -178,17 +177,8 @@ func python(dir, function string) launch.Task {
 	return launch.Task{Name: function, Python: "tasks.py:" + function, Dir: dir}
 }
 
-// values makes items of values that can be JSON.
-func values(items ...any) iter.Seq2[calls.Item, error] {
-	return func(yield func(calls.Item, error) bool) {
-		for i, item := range items {
-			raw, err := json.Marshal(item)
-			if !yield(calls.Item{Index: int64(i), Value: raw}, err) {
-				return
-			}
-		}
-	}
-}
+// work has these items, which can be JSON.
+func work(items ...any) *gputest.Work { return &gputest.Work{From: gputest.Values(items...)} }
 
 func ints(n int) []any {
 	list := make([]any, n)
@@ -198,10 +188,10 @@ func ints(n int) []any {
 	return list
 }
 
-func run(t *testing.T, s *slot.Slot, task launch.Task, call calls.Call) ([]calls.Done, error) {
+func run(t *testing.T, s *slot.Slot, task launch.Task, call slot.Call) ([]calls.Done, error) {
 	t.Helper()
 	var got []calls.Done
-	call.Done = func(d calls.Done) { got = append(got, d) }
+	call.Work.(*gputest.Work).OnDone = func(d calls.Done) { got = append(got, d) }
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	err := s.Run(ctx, task, call)
@@ -219,7 +209,7 @@ func TestSlot_PersistentKeepsItsProcess(t *testing.T) {
 	s, dir := newSlot(t), folder(t)
 	pids := map[string]bool{}
 	for range 2 {
-		got, err := run(t, s, python(dir, "pid"), calls.Call{Items: values(ints(500)...)})
+		got, err := run(t, s, python(dir, "pid"), slot.Call{Work: work(ints(500)...)})
 		require.NoError(t, err)
 		require.Len(t, got, 500)
 		for i, d := range got {
@@ -234,7 +224,7 @@ func TestSlot_PersistentKeepsItsProcess(t *testing.T) {
 
 func TestSlot_FreshHasAProcessPerItem(t *testing.T) {
 	s, dir := newSlot(t), folder(t)
-	got, err := run(t, s, python(dir, "pid"), calls.Call{Mode: gpumux.ModeFresh, Items: values(ints(8)...)})
+	got, err := run(t, s, python(dir, "pid"), slot.Call{Call: calls.Call{Mode: gpumux.ModeFresh}, Work: work(ints(8)...)})
 	require.NoError(t, err)
 	pids := map[string]bool{}
 	for _, d := range got {
@@ -248,7 +238,7 @@ func TestSlot_RecyclesAfterItsItems(t *testing.T) {
 	s, dir := newSlot(t), folder(t)
 	task := python(dir, "pid")
 	task.Recycle = 10
-	got, err := run(t, s, task, calls.Call{Items: values(ints(25)...)})
+	got, err := run(t, s, task, slot.Call{Work: work(ints(25)...)})
 	require.NoError(t, err)
 	count := map[string]int{}
 	for _, d := range got {
@@ -265,17 +255,17 @@ func TestSlot_RecyclesAfterItsItems(t *testing.T) {
 
 func TestSlot_AnotherTaskGetsAnotherProcess(t *testing.T) {
 	s, dir := newSlot(t), folder(t)
-	got, err := run(t, s, python(dir, "double"), calls.Call{Items: values(4)})
+	got, err := run(t, s, python(dir, "double"), slot.Call{Work: work(4)})
 	require.NoError(t, err)
 	require.Equal(t, "8", string(got[0].Value))
-	_, err = run(t, s, python(dir, "pid"), calls.Call{Items: values(4)})
+	_, err = run(t, s, python(dir, "pid"), slot.Call{Work: work(4)})
 	require.NoError(t, err)
 	require.Equal(t, "pid", s.Task())
 }
 
 func TestSlot_NoItemsNeedNoProcess(t *testing.T) {
 	s, dir := newSlot(t), folder(t)
-	got, err := run(t, s, python(dir, "double"), calls.Call{Items: values()})
+	got, err := run(t, s, python(dir, "double"), slot.Call{Work: work()})
 	require.NoError(t, err)
 	require.Empty(t, got)
 	require.Equal(t, slot.Vacant, s.State())
@@ -284,10 +274,10 @@ func TestSlot_NoItemsNeedNoProcess(t *testing.T) {
 func TestSlot_ItemsThatCannotBeReadEndTheCall(t *testing.T) {
 	s, dir := newSlot(t), folder(t)
 	broken := errors.New("disk on fire")
-	_, err := run(t, s, python(dir, "double"), calls.Call{Items: func(yield func(calls.Item, error) bool) {
+	_, err := run(t, s, python(dir, "double"), slot.Call{Work: &gputest.Work{From: func(yield func(calls.Item, error) bool) {
 		if yield(calls.Item{Value: []byte("1")}, nil) {
 			yield(calls.Item{}, broken)
 		}
-	}})
+	}}})
 	require.ErrorIs(t, err, broken)
 }

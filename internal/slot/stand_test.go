@@ -111,7 +111,7 @@ func (s *stand) task(function string, env ...string) launch.Task {
 	return task
 }
 
-func (s *stand) run(task launch.Task, call calls.Call) ([]calls.Done, error) {
+func (s *stand) run(task launch.Task, call slot.Call) ([]calls.Done, error) {
 	s.t.Helper()
 	if call.Mode == "" {
 		call.Mode = s.mode
@@ -121,18 +121,17 @@ func (s *stand) run(task launch.Task, call calls.Call) ([]calls.Done, error) {
 
 // canceled cancels the call when its last item has begun, and checks that the slot then
 // leaves no process.
-func (s *stand) canceled(task launch.Task, call calls.Call) {
+func (s *stand) canceled(task launch.Task, call slot.Call) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	n := 0
-	for range call.Items {
+	for range call.Work.Items() {
 		n++
 	}
 	why := errors.New("enough")
 	before := len(s.begun())
 	ended := make(chan error, 1)
-	call.Done = func(calls.Done) {}
 	go func() { ended <- s.Run(ctx, task, call) }()
 	rig.Wait(s.t, func() bool { return len(s.begun()) == before+n }, time.Minute, 2*time.Millisecond)
 	cancel(why)
@@ -144,7 +143,7 @@ func (s *stand) canceled(task launch.Task, call calls.Call) {
 // works makes a call after the fault, which must go well.
 func (s *stand) works() {
 	s.t.Helper()
-	got, err := s.run(s.task("item"), calls.Call{Items: values(object{"i": 90})})
+	got, err := s.run(s.task("item"), slot.Call{Work: work(object{"i": 90})})
 	require.NoError(s.t, err)
 	require.Equal(s.t, []int{90}, numbers(s.t, got))
 	if s.mode == gpumux.ModeFresh {

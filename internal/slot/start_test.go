@@ -39,7 +39,7 @@ def square(n): return n * n
 		t.Cleanup(func() { require.NoError(t, s.Stop(context.Background())) })
 		all.Go(func() {
 			got, err := run(t, s, launch.Task{Name: "square", Python: "tasks.py:square", Dir: dir},
-				calls.Call{Timeout: 250 * time.Millisecond, Items: values(7)})
+				slot.Call{Call: calls.Call{Timeout: 250 * time.Millisecond}, Work: work(7)})
 			if err != nil || len(got) != 1 || got[0].Fault != nil {
 				t.Errorf("%v %v", err, got)
 			}

@@ -22,6 +22,7 @@ import (
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/slot"
+	"github.com/gpumux/gpumux/internal/test/gputest"
 )
 
 func TestSlot_DescendantsDieWithTheProcess(t *testing.T) {
@@ -29,7 +30,7 @@ func TestSlot_DescendantsDieWithTheProcess(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			s, dir := newSlot(t), folder(t)
 			file := filepath.Join(dir, how)
-			_, err := run(t, s, python(dir, "family"), calls.Call{Mode: gpumux.ModeFresh, Timeout: time.Second, Items: values(file)})
+			_, err := run(t, s, python(dir, "family"), slot.Call{Call: calls.Call{Mode: gpumux.ModeFresh, Timeout: time.Second}, Work: work(file)})
 			require.Equal(t, how == "return", err == nil)
 			for _, pid := range pidsIn(t, file) {
 				require.ErrorIs(t, syscall.Kill(pid, 0), syscall.ESRCH, "process %d lives", pid)
@@ -58,7 +59,7 @@ func TestSlot_CancellationReachesTheProcess(t *testing.T) {
 	why := errors.New("enough")
 	ended := make(chan error, 1)
 	go func() {
-		ended <- s.Run(ctx, python(dir, "family"), calls.Call{Items: values(file), Done: func(calls.Done) {}})
+		ended <- s.Run(ctx, python(dir, "family"), slot.Call{Work: work(file)})
 	}()
 	require.Eventually(t, func() bool { data, _ := os.ReadFile(file); return len(data) > 0 }, time.Minute, time.Millisecond)
 	cancel(why)
@@ -73,12 +74,12 @@ func TestSlot_StopEndsARunningCall(t *testing.T) {
 	s, dir := newSlot(t), folder(t)
 	ended := make(chan error)
 	go func() {
-		ended <- s.Run(context.Background(), python(dir, "hang"), calls.Call{Items: values("long"), Done: func(calls.Done) {}})
+		ended <- s.Run(context.Background(), python(dir, "hang"), slot.Call{Work: work("long")})
 	}()
 	require.Eventually(t, func() bool { return s.State() == slot.Busy }, time.Minute, time.Millisecond)
 	require.NoError(t, s.Stop(context.Background()))
 	require.ErrorIs(t, <-ended, slot.ErrStopped)
-	require.ErrorIs(t, s.Run(context.Background(), launch.Task{}, calls.Call{}), slot.ErrStopped)
+	require.ErrorIs(t, s.Run(context.Background(), launch.Task{}, slot.Call{}), slot.ErrStopped)
 }
 
 // doomed is a worker that runs a family of processes until the test kills it.
@@ -87,9 +88,9 @@ func doomed() {
 	task := launch.Task{Name: "family", Python: "tasks.py:family", Dir: os.Getenv("DIR")}
 	item, _ := json.Marshal(os.Getenv("DIR") + "/hang")
 	fmt.Println("running")
-	err := s.Run(context.Background(), task, calls.Call{Done: func(calls.Done) {}, Items: func(yield func(calls.Item, error) bool) {
+	err := s.Run(context.Background(), task, slot.Call{Work: &gputest.Work{From: func(yield func(calls.Item, error) bool) {
 		yield(calls.Item{Value: item}, nil)
-	}})
+	}}})
 	fmt.Println(err)
 	os.Exit(1)
 }

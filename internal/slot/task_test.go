@@ -19,19 +19,19 @@ import (
 func TestSlot_ABadTaskIsBadInput(t *testing.T) {
 	s, dir := newSlot(t), folder(t)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "broken.py"), []byte("import no_such_module\ndef f(x): return x\n"), 0o644))
-	_, err := run(t, s, launch.Task{Name: "f", Python: "broken.py:f", Dir: dir}, calls.Call{Items: values(1)})
+	_, err := run(t, s, launch.Task{Name: "f", Python: "broken.py:f", Dir: dir}, slot.Call{Work: work(1)})
 	f := fault(t, err)
 	require.Equal(t, gpumux.FaultBadInput, f.Kind)
 	require.Equal(t, "start", f.Op)
 	require.Contains(t, f.Message, "no_such_module")
 	require.Contains(t, f.Traceback, "broken.py")
 
-	_, err = run(t, s, python(dir, "dubble"), calls.Call{Items: values(1)})
+	_, err = run(t, s, python(dir, "dubble"), slot.Call{Work: work(1)})
 	f = fault(t, err)
 	require.Equal(t, gpumux.FaultBadInput, f.Kind)
 	require.Contains(t, f.Message, "double", "it says what there is")
 
-	_, err = run(t, s, launch.Task{Name: "f", Python: "tasks.py:double", Dir: dir, Interpreter: "no-such-python"}, calls.Call{Items: values(1)})
+	_, err = run(t, s, launch.Task{Name: "f", Python: "tasks.py:double", Dir: dir, Interpreter: "no-such-python"}, slot.Call{Work: work(1)})
 	f = fault(t, err)
 	require.Equal(t, gpumux.FaultBadInput, f.Kind)
 	require.Contains(t, f.Error(), "no-such-python")
@@ -45,7 +45,7 @@ func TestSlot_AsksThePythonWithoutCredentials(t *testing.T) {
 	seen, python := filepath.Join(dir, "seen"), filepath.Join(dir, "python")
 	require.NoError(t, os.WriteFile(python, []byte("#!/bin/sh\nenv >>'"+seen+"'\nexec python3 \"$@\"\n"), 0o755))
 	task := launch.Task{Name: "double", Python: "tasks.py:double", Dir: dir, Interpreter: python}
-	_, err := run(t, s, task, calls.Call{Items: values(1)})
+	_, err := run(t, s, task, slot.Call{Work: work(1)})
 	require.NoError(t, err)
 	text, err := os.ReadFile(seen)
 	require.NoError(t, err)
@@ -71,7 +71,7 @@ def wrapped(item): return item + 2
 	for _, mode := range []gpumux.Mode{gpumux.ModePersistent, gpumux.ModeFresh} {
 		for _, function := range []string{"system", "popen"} {
 			task := launch.Task{Name: function, Python: "taken.py:" + function, Dir: dir, Own: true, Mode: mode}
-			_, err := run(t, s, task, calls.Call{Items: values("touch ran")})
+			_, err := run(t, s, task, slot.Call{Work: work("touch ran")})
 			f := fault(t, err)
 			require.Equal(t, gpumux.FaultBadInput, f.Kind)
 			require.Contains(t, f.Message, function+" in taken.py comes from ")
@@ -79,7 +79,7 @@ def wrapped(item): return item + 2
 		}
 		for function, want := range map[string]string{"cached": "2", "wrapped": "3"} {
 			task := launch.Task{Name: function, Python: "taken.py:" + function, Dir: dir, Own: true, Mode: mode}
-			got, err := run(t, s, task, calls.Call{Items: values(1)})
+			got, err := run(t, s, task, slot.Call{Work: work(1)})
 			require.NoError(t, err)
 			require.JSONEq(t, want, string(got[0].Value))
 		}
@@ -96,7 +96,7 @@ func TestSlot_TheEnvironmentIsClean(t *testing.T) {
 	task := python(dir, "environ")
 	task.PassEnv = []string{"WANTED"}
 	task.Env = map[string]string{"MINE": "1", "CUDA_VISIBLE_DEVICES": "0", "OMP_NUM_THREADS": "4"}
-	got, err := run(t, s, task, calls.Call{Items: values(1)})
+	got, err := run(t, s, task, slot.Call{Work: work(1)})
 	require.NoError(t, err)
 	var env map[string]string
 	require.NoError(t, json.Unmarshal(got[0].Value, &env))
@@ -114,33 +114,33 @@ func TestSlot_CommandsTakeTheItemAndGiveTheResult(t *testing.T) {
 	command := func(text bool, argv ...string) launch.Task {
 		return launch.Task{Name: "c", Command: argv, Dir: dir, Text: text}
 	}
-	got, err := run(t, s, command(false, "sh", "-c", `read x; echo working >&2; echo "{\"got\": $x}"`), calls.Call{Timeout: limit, Items: values(1, 2)})
+	got, err := run(t, s, command(false, "sh", "-c", `read x; echo working >&2; echo "{\"got\": $x}"`), slot.Call{Call: calls.Call{Timeout: limit}, Work: work(1, 2)})
 	require.NoError(t, err)
 	require.Equal(t, `{"got": 2}`, string(got[1].Value))
 	require.Equal(t, "working\n", got[1].Printed)
 
-	got, err = run(t, s, command(true, "cat"), calls.Call{Timeout: limit, Items: values("a\"b")})
+	got, err = run(t, s, command(true, "cat"), slot.Call{Call: calls.Call{Timeout: limit}, Work: work("a\"b")})
 	require.NoError(t, err)
 	require.Equal(t, `"\"a\\\"b\""`, string(got[0].Value))
 
-	got, err = run(t, s, command(false, "sh", "-c", "echo no; echo why >&2; exit 3"), calls.Call{Timeout: limit, Items: values(1, 2)})
+	got, err = run(t, s, command(false, "sh", "-c", "echo no; echo why >&2; exit 3"), slot.Call{Call: calls.Call{Timeout: limit}, Work: work(1, 2)})
 	require.NoError(t, err)
 	require.Len(t, got, 2)
 	require.Equal(t, gpumux.FaultTaskError, got[0].Fault.Kind)
 	require.Contains(t, got[0].Fault.Error(), "3")
 	require.Equal(t, "why\n", got[0].Printed)
 
-	got, err = run(t, s, command(false, "echo", "not json"), calls.Call{Timeout: limit, Items: values(1)})
+	got, err = run(t, s, command(false, "echo", "not json"), slot.Call{Call: calls.Call{Timeout: limit}, Work: work(1)})
 	require.NoError(t, err)
 	require.Contains(t, got[0].Fault.Error(), "no JSON value")
 
-	_, err = run(t, s, command(false, "sleep", "60"), calls.Call{Timeout: limit, Items: values(1)})
+	_, err = run(t, s, command(false, "sleep", "60"), slot.Call{Call: calls.Call{Timeout: limit}, Work: work(1)})
 	require.Equal(t, gpumux.FaultTimeout, fault(t, err).Kind)
 
-	_, err = run(t, s, command(false, "sh", "-c", "kill -SEGV $$"), calls.Call{Timeout: limit, Items: values(1)})
+	_, err = run(t, s, command(false, "sh", "-c", "kill -SEGV $$"), slot.Call{Call: calls.Call{Timeout: limit}, Work: work(1)})
 	require.Equal(t, gpumux.FaultCrash, fault(t, err).Kind)
 
-	_, err = run(t, s, command(false, "./missing"), calls.Call{Timeout: limit, Items: values(1)})
+	_, err = run(t, s, command(false, "./missing"), slot.Call{Call: calls.Call{Timeout: limit}, Work: work(1)})
 	require.Equal(t, gpumux.FaultBadInput, fault(t, err).Kind)
 }
 
@@ -150,7 +150,7 @@ func TestSlot_AGoTaskProcessSpeaksTheWire(t *testing.T) {
 	task.Env = map[string]string{}
 	t.Setenv("GPUMUX_TEST_PROGRAM", "task")
 	task.PassEnv = []string{"GPUMUX_TEST_PROGRAM"}
-	got, err := run(t, s, task, calls.Call{Items: values(3, -1, 5)})
+	got, err := run(t, s, task, slot.Call{Work: work(3, -1, 5)})
 	require.NoError(t, err)
 	require.Equal(t, "9", string(got[0].Value))
 	require.Equal(t, "negative", got[1].Fault.Message)

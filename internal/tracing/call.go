@@ -19,27 +19,43 @@ type Call struct {
 	tracer trace.Tracer
 }
 
-// Begin begins the span of a call that has this slot, if ctx is traced. The call's
-// process gets its place in the trace, and each item of a sampled trace a span.
-func Begin(ctx context.Context, call *calls.Call, slot, device string) *Call {
+// Begin begins the span of a call that has this slot, if ctx is traced.
+func Begin(ctx context.Context, call calls.Call, slot, device string) *Call {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return nil
 	}
 	c := &Call{tracer: trace.SpanFromContext(ctx).TracerProvider().Tracer(name)}
 	c.ctx, c.span = c.tracer.Start(ctx, "slot", trace.WithAttributes(attribute.String("gpumux.map", call.Map),
 		attribute.String("gpumux.task", call.Task), attribute.String("gpumux.slot", slot), attribute.String("gpumux.device", device)))
+	return c
+}
+
+// Parent is the place of the call in its trace, for its process: a W3C traceparent.
+func (c *Call) Parent() string {
+	if c == nil {
+		return ""
+	}
 	place := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(c.ctx, place)
-	call.Trace = place["traceparent"]
-	if !c.span.IsRecording() {
-		return c
+	return place["traceparent"]
+}
+
+// Items gives each item of a sampled trace a span.
+func (c *Call) Items(work calls.Work) calls.Work {
+	if c == nil || !c.span.IsRecording() {
+		return work
 	}
-	done := call.Done
-	call.Done = func(d calls.Done) {
-		c.item(d)
-		done(d)
-	}
-	return c
+	return traced{work, c}
+}
+
+type traced struct {
+	calls.Work
+	call *Call
+}
+
+func (t traced) Done(d calls.Done) {
+	t.call.item(d)
+	t.Work.Done(d)
 }
 
 // item records an item that has just ended.

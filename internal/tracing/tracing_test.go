@@ -22,22 +22,30 @@ func recording(t testing.TB, sampler sdktrace.Sampler) (context.Context, *tracet
 	return ctx, ended
 }
 
+// listing is work that lists the indices of its results.
+type listing struct {
+	calls.Single
+	results []int64
+}
+
+func (l *listing) Done(d calls.Done) { l.results = append(l.results, d.Index) }
+
 func TestBegin_SpansOfASlotAndItsItems(t *testing.T) {
 	ctx, ended := recording(t, sdktrace.AlwaysSample())
-	var results []int64
-	call := calls.Call{Task: "t", Done: func(d calls.Done) { results = append(results, d.Index) }}
-	c := Begin(ctx, &call, "cpu/0", "CPU")
+	c := Begin(ctx, calls.Call{Task: "t"}, "cpu/0", "CPU")
+	var list listing
+	work := c.Items(&list)
 	at := time.Unix(100, 0)
-	call.Done(calls.Done{Result: gpumux.Result{Index: 7}, Busy: 3 * time.Second, Ended: at})
-	call.Done(calls.Done{Result: gpumux.Result{Index: 8, Fault: &gpumux.Fault{Kind: gpumux.FaultCrash, Message: "marker"}}})
+	work.Done(calls.Done{Result: gpumux.Result{Index: 7}, Busy: 3 * time.Second, Ended: at})
+	work.Done(calls.Done{Result: gpumux.Result{Index: 8, Fault: &gpumux.Fault{Kind: gpumux.FaultCrash, Message: "marker"}}})
 	c.End("crash")
-	require.Equal(t, []int64{7, 8}, results)
+	require.Equal(t, []int64{7, 8}, list.results)
 	spans := ended.Ended()
 	require.Len(t, spans, 3)
 	slot := spans[2]
 	require.Equal(t, "slot", slot.Name())
 	require.Equal(t, ID(ctx), slot.SpanContext().TraceID().String())
-	require.Equal(t, "00-"+ID(ctx)+"-"+slot.SpanContext().SpanID().String()+"-01", call.Trace)
+	require.Equal(t, "00-"+ID(ctx)+"-"+slot.SpanContext().SpanID().String()+"-01", c.Parent())
 	for _, item := range spans[:2] {
 		require.Equal(t, slot.SpanContext().SpanID(), item.Parent().SpanID())
 	}
@@ -49,10 +57,9 @@ func TestBegin_SpansOfASlotAndItsItems(t *testing.T) {
 // A trace that is not sampled goes on to the process, and costs no span per item.
 func TestBegin_NotSampled(t *testing.T) {
 	ctx, ended := recording(t, sdktrace.NeverSample())
-	call := calls.Call{}
-	c := Begin(ctx, &call, "cpu/0", "CPU")
-	require.Nil(t, call.Done)
-	require.Regexp(t, "^00-"+ID(ctx)+"-[0-9a-f]{16}-00$", call.Trace)
+	c := Begin(ctx, calls.Call{}, "cpu/0", "CPU")
+	require.Nil(t, c.Items(nil))
+	require.Regexp(t, "^00-"+ID(ctx)+"-[0-9a-f]{16}-00$", c.Parent())
 	c.End("")
 	require.Empty(t, ended.Ended())
 }
@@ -60,9 +67,9 @@ func TestBegin_NotSampled(t *testing.T) {
 func TestBegin_OffCostsNothing(t *testing.T) {
 	ctx := t.Context()
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		call := calls.Call{}
-		Begin(ctx, &call, "cpu/0", "CPU").End("")
-		if call.Trace != "" || ID(ctx) != "" {
+		c := Begin(ctx, calls.Call{}, "cpu/0", "CPU")
+		c.End("")
+		if c.Parent() != "" || ID(ctx) != "" {
 			t.Error("a trace out of nowhere")
 		}
 	}))
@@ -76,10 +83,11 @@ func BenchmarkItem(b *testing.B) {
 	for name, ctx := range map[string]context.Context{"off": b.Context(), "dropped": dropped, "sampled": sampled} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
-			call := calls.Call{Done: func(calls.Done) {}}
-			defer Begin(ctx, &call, "cpu/0", "CPU").End("")
+			c := Begin(ctx, calls.Call{}, "cpu/0", "CPU")
+			defer c.End("")
+			work := c.Items(&calls.Single{})
 			for b.Loop() {
-				call.Done(calls.Done{})
+				work.Done(calls.Done{})
 			}
 		})
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/gpumux/gpumux/internal/runtimes"
 	"github.com/gpumux/gpumux/internal/session"
 	"github.com/gpumux/gpumux/internal/slot"
+	"github.com/gpumux/gpumux/internal/test/gputest"
 	"github.com/gpumux/gpumux/internal/test/rig"
 	"github.com/gpumux/gpumux/workers/config"
 )
@@ -51,7 +52,7 @@ func TestGPU_ContextAfterItems(t *testing.T) {
 	var contexts []int64
 	s, task, keeper := m.watched("convolve", 8*gib, 7*gib, func(c session.Cap) { contexts = append(contexts, c.Context) })
 	for range 4 {
-		require.NoError(t, s.Run(t.Context(), task, calls.Call{Items: one([]byte("null")), Done: func(d calls.Done) { require.Nil(t, d.Fault) }}))
+		require.NoError(t, s.Run(t.Context(), task, slot.Call{Work: &gputest.Work{From: one([]byte("null")), OnDone: func(d calls.Done) { require.Nil(t, d.Fault) }}}))
 	}
 	require.GreaterOrEqual(t, len(contexts), 2)
 	first, last := contexts[0], contexts[len(contexts)-1]
@@ -114,11 +115,11 @@ func TestGPU_NearlyFull(t *testing.T) {
 			var held []int64
 			pids := map[int]bool{}
 			began := time.Now()
-			err = s.Run(t.Context(), task, calls.Call{Items: many(item, count), Done: func(d calls.Done) {
+			err = s.Run(t.Context(), task, slot.Call{Work: &gputest.Work{From: many(item, count), OnDone: func(d calls.Done) {
 				got := value[struct{ PID, Held int64 }](t, d.Result)
 				pids[int(got.PID)] = true
 				held = append(held, got.Held)
-			}})
+			}}})
 			require.NoError(t, err)
 			stats := s.Stats()
 			require.Len(t, held, count)

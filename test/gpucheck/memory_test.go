@@ -23,6 +23,7 @@ import (
 	"github.com/gpumux/gpumux/internal/memory"
 	"github.com/gpumux/gpumux/internal/runtimes"
 	"github.com/gpumux/gpumux/internal/slot"
+	"github.com/gpumux/gpumux/internal/test/gputest"
 	"github.com/gpumux/gpumux/internal/test/rig"
 	"github.com/gpumux/gpumux/workers/config"
 )
@@ -126,7 +127,7 @@ func TestGPU_AnotherDevice(t *testing.T) {
 	item, err := json.Marshal(object{"device": m.device.UUID, "bytes": gib, "log": log})
 	require.NoError(t, err)
 	task := launch.Task{Name: "wander", Python: m.tasks + ":wander", Interpreter: python(), Dir: filepath.Dir(m.tasks), PassEnv: []string{"PYTHONPATH"}}
-	err = s.Run(t.Context(), task, calls.Call{Items: one(item), Done: func(calls.Done) {}})
+	err = s.Run(t.Context(), task, slot.Call{Work: &gputest.Work{From: one(item)}})
 	var fault *gpumux.Fault
 	require.ErrorAs(t, err, &fault)
 	require.Equal(t, gpumux.FaultBadInput, fault.Kind, fault.Error())
@@ -177,7 +178,7 @@ func TestGPU_RecycledProcessGivesBack(t *testing.T) {
 		item, err := json.Marshal(object{"framework": "driver", "bytes": gib})
 		require.NoError(t, err)
 		var done calls.Done
-		require.NoError(t, s.Run(t.Context(), task, calls.Call{Items: one(item), Done: func(d calls.Done) { done = d }}))
+		require.NoError(t, s.Run(t.Context(), task, slot.Call{Work: &gputest.Work{From: one(item), OnDone: func(d calls.Done) { done = d }}}))
 		pids[value[struct{ PID int }](t, done.Result).PID] = true
 		require.NoError(t, s.Clear(t.Context()))
 		took, _ := m.returns(before)

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/slot"
 )
@@ -22,11 +21,11 @@ type Slot struct {
 	shared  atomic.Bool
 	sharers int
 	room    int64
-	Do      func(ctx context.Context, task launch.Task, call calls.Call) error
+	Do      func(ctx context.Context, task launch.Task, call slot.Call) error
 }
 
 // Run is slot.Slot's; two at once are an error where nothing is offered.
-func (f *Slot) Run(ctx context.Context, task launch.Task, call calls.Call) error {
+func (f *Slot) Run(ctx context.Context, task launch.Task, call slot.Call) error {
 	if f.running.Add(1) != 1 && !f.shared.Load() {
 		return errors.New("two calls in one slot")
 	}
