@@ -92,14 +92,12 @@ fuzz: ## each fuzz target for 30 s
 bench: $(VENV)/ready ## all benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem $(ALL)
 
-# The package for Python: the module of the slots with the client beside it, and the command.
-wheel: $(VENV)/ready ## dist/gpumux-….whl, and its example run in an environment of its own
-	rm -rf .wheel && mkdir -p .wheel/src .wheel/bin && cp -R clients/python/*.py clients/python/pyproject.toml clients/python/README.md .wheel/
-	cp -R internal/runtimes/python/gpumux .wheel/src/ && cp -R clients/python/client .wheel/src/gpumux/ && touch .wheel/src/gpumux/py.typed
-	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o .wheel/bin/gpumux ./cmd/gpumux
-	rm -f dist/gpumux-*.whl && GPUMUX_VERSION=$(VERSION) $(VENV)/bin/python -m pip wheel -q --disable-pip-version-check --no-deps -w dist .wheel
-	$(PYTHON) -m venv .wheel/venv && .wheel/venv/bin/pip install -q --disable-pip-version-check dist/gpumux-*.whl
-	.wheel/venv/bin/python clients/python/example.py
+wheel: $(VENV)/ready ## dist/gpumux-….whl, the package for Python with the command, and its example run in an environment of its own
+	rm -rf $(BIN)/wheel clients/python/build dist/gpumux-*.whl
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/wheel/gpumux ./cmd/gpumux
+	GPUMUX_VERSION=$(VERSION) $(VENV)/bin/python -m pip wheel -q --disable-pip-version-check --no-deps -w dist ./clients/python
+	$(PYTHON) -m venv $(BIN)/wheel/venv && $(BIN)/wheel/venv/bin/pip install -q --disable-pip-version-check dist/gpumux-*.whl
+	$(BIN)/wheel/venv/bin/python clients/python/example.py
 
 # Linux and macOS; on Linux for another processor than this machine's NVML needs a C compiler for it, such as Debian's gcc-aarch64-linux-gnu.
 TARGETS ?= linux/amd64 linux/arm64 darwin/arm64 darwin/amd64
@@ -170,4 +168,4 @@ size: ## the longest source files
 	@git ls-files '*.go' '*.py' '*.R' | xargs wc -l | sort -rn | head -20
 
 clean: ## what the targets made
-	rm -rf $(BIN) $(VENV) .demo .gpu .nvidia .cluster .wheel dist
+	rm -rf $(BIN) $(VENV) .demo .gpu .nvidia .cluster dist

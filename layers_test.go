@@ -54,7 +54,8 @@ internal/session                 . internal/diagnosis internal/launch internal/n
 internal/diagnosis               . internal/wire
 internal/launch                  . internal/edition internal/process
 internal/process                 .
-internal/runtimes
+internal/runtimes                clients/python
+clients/python
 internal/edition
 internal/notice
 activities                       . internal/calls internal/columns internal/contract internal/items internal/names internal/objects internal/payload internal/record internal/recovery internal/results internal/text internal/tracing store
@@ -137,7 +138,7 @@ func TestLayers_ThePublicFace(t *testing.T) {
 		}
 	}
 	require.ElementsMatch(t, []string{
-		".", "activities", "cmd/gpumux/devserver", "codec", "gpu", "starter", "store", "task", "workers", "workers/config", "workflows",
+		".", "activities", "clients/python", "cmd/gpumux/devserver", "codec", "gpu", "starter", "store", "task", "workers", "workers/config", "workflows",
 		"workflows/workflowstest",
 	}, public)
 }

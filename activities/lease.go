@@ -238,9 +238,9 @@ func (h *holding) call(ctx context.Context, call Call, item json.RawMessage) (gp
 
 // Functions of the Python runtime that a lease calls.
 const (
-	saveTarget = "gpumux.handle:_save"
-	loadTarget = "gpumux.handle:_load"
-	dropTarget = "gpumux.handle:_drop"
+	saveTarget = "gpumux.process.handle:_save"
+	loadTarget = "gpumux.process.handle:_load"
+	dropTarget = "gpumux.process.handle:_drop"
 )
 
 // move saves a resident to the store, or keeps what was saved there as a resident. The

@@ -113,7 +113,7 @@ func TestRequirements_ArePinned(t *testing.T) {
 // that fails.
 func TestLLM_AgainstAStandInForVLLM(t *testing.T) {
 	command := exec.Command("python3", "-B", "-W", "error", "llm/testdata/stand_in.py")
-	command.Env = append(os.Environ(), "PYTHONPATH=../internal/runtimes/python:llm")
+	command.Env = append(os.Environ(), "PYTHONPATH=../clients/python:llm")
 	out, err := command.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, string(out), "\nOK", "%s", out)

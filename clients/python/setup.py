@@ -1,4 +1,4 @@
-"""Builds the wheel from what `make wheel` has put beside this file: the command, and the package in src."""
+"""Builds the wheel: the package, and the command that `make wheel` has built."""
 
 import os
 import re
@@ -27,9 +27,8 @@ def version(said: str) -> str:
 
 setup(
     version=version(os.environ.get("GPUMUX_VERSION", "dev")),
-    package_dir={"": "src"},
-    packages=["gpumux", "gpumux.client"],
+    packages=["gpumux", "gpumux.client", "gpumux.process", "gpumux.process.child"],
     package_data={"gpumux": ["py.typed"]},
-    data_files=[("bin", ["bin/gpumux"])],
+    data_files=[("bin", ["../../bin/wheel/gpumux"])],
     cmdclass={"bdist_wheel": Wheel},
 )

@@ -71,7 +71,7 @@ func TestWorkloads_TaskImportsItsFramework(t *testing.T) {
 		rig.Because(t, rig.NumPy, "that is the framework")
 	}
 	b.framework = "numpy"
-	runtimes, err := filepath.Abs("../runtimes/python")
+	runtimes, err := filepath.Abs("../../clients/python")
 	require.NoError(t, err)
 	for workload, want := range map[string]string{"medium": "True\n", "light": "False\n"} {
 		cmd := exec.CommandContext(t.Context(), b.python, "-c", "import sys, workloads; print('numpy' in sys.modules)")

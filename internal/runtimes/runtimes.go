@@ -1,7 +1,7 @@
-// Package runtimes is the Python and the R side of a task process, embedded.
+// Package runtimes puts the Python and the R side of a task process on disk.
 //
-// It owns their files and puts them on disk, into a folder named by their hash. It never
-// starts anything, so nothing has to stop. They need Python 3.9 or newer, and R 4.0 or
+// It owns R's files and the folders, each named by the hash of what is in it; Python's
+// files are those of clients/python. It starts nothing, so nothing has to stop. They need Python 3.9 or newer, and R 4.0 or
 // newer with cat and the package jsonlite.
 package runtimes
 
@@ -15,30 +15,29 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/gpumux/gpumux/clients/python"
 )
 
-// The pattern names the files: a folder would leave out __init__.py.
-//
-//go:embed python/gpumux/*.py python/gpumux/child/*.py r/gpumux/*.R
+//go:embed r/gpumux/*.R
 var embedded embed.FS
 
 // Python writes the Python side below dir and returns the path of its main.py, to be
 // started as `python main.py` with the wire on descriptor 3.
-func Python(dir string) (string, error) { return install(dir, "python", "main.py") }
+func Python(dir string) (string, error) {
+	return install(dir, python.Process, "gpumux/process/main.py")
+}
 
 // R writes the R side below dir and returns the path of its main.R, to be started as
 // `Rscript main.R` with the wire on descriptors 3 and 4.
-func R(dir string) (string, error) { return install(dir, "r", "main.R") }
+func R(dir string) (string, error) { return install(dir, embedded, "r/gpumux/main.R") }
 
-func install(dir, language, main string) (string, error) {
-	files, err := fs.Sub(embedded, language)
-	if err == nil {
-		dir, err = unpack(dir, files)
-	}
+func install(dir string, files fs.FS, main string) (string, error) {
+	dir, err := unpack(dir, files)
 	if err != nil {
-		return "", fmt.Errorf("install the runtime for tasks in %s: %w; give a folder that the worker can write", language, err)
+		return "", fmt.Errorf("install the runtime of task processes: %w; give a folder that the worker can write", err)
 	}
-	return filepath.Join(dir, "gpumux", main), nil
+	return filepath.Join(dir, main), nil
 }
 
 // unpack writes the files into dir/<content hash>/ and returns that folder. It replaces

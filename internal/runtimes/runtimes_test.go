@@ -94,7 +94,7 @@ func names(t *testing.T, dir string) []string {
 func TestPython_HasAllFiles(t *testing.T) {
 	main, err := Python(t.TempDir())
 	require.NoError(t, err)
-	for _, name := range []string{"main.py", "__init__.py", "child/sitecustomize.py"} {
+	for _, name := range []string{"main.py", "../__init__.py", "__init__.py", "child/sitecustomize.py"} {
 		require.FileExists(t, filepath.Join(filepath.Dir(main), name))
 	}
 }

@@ -62,7 +62,7 @@ def item(x):
 // limit. Without a GPU the CPU's allocator stands in for a device's.
 func TestCap_InstalledTensorFlow(t *testing.T) {
 	python := exec.Command(withModule(t, "tensorflow"), "-c", `
-from gpumux import memory
+from gpumux.process import memory
 told = []
 memory.cap(8 << 30, lambda *what: told.append(what))
 import tensorflow as tf
@@ -81,7 +81,7 @@ try:
 except RuntimeError as error:
     print(error)
 `)
-	python.Env = append(python.Environ(), "PYTHONPATH=../runtimes/python", "PYTHONDONTWRITEBYTECODE=1")
+	python.Env = append(python.Environ(), "PYTHONPATH=../../clients/python", "PYTHONDONTWRITEBYTECODE=1")
 	out, err := python.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, string(out), "its allocators may take")

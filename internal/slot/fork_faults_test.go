@@ -30,7 +30,7 @@ import (
 // interpreters instead.
 func TestFork_WhatCannotBeForkedIsSpawned(t *testing.T) {
 	t.Parallel()
-	const item = "\ndef item(x): return 'gpumux.template' in sys.modules\n"
+	const item = "\ndef item(x): return 'gpumux.process.template' in sys.modules\n"
 	for name, test := range map[string]struct{ code, why string }{
 		"Thread":     {"import threading\nthreading.Thread(target=time.sleep, args=(600,), daemon=True).start()", "leaves 1 threads running"},
 		"File":       {"file = open(os.environ['DIR'] + '/tasks.py')", "tasks.py open"},
@@ -63,7 +63,7 @@ func TestFork_AForkThatGoesWrongFailsNoItem(t *testing.T) {
 			t.Parallel()
 			f := newForge(t, "def later():\n    if os.path.exists(os.environ['DIR'] + '/gate'): "+how+`
 os.register_at_fork(after_in_child=later)
-def item(x): return 'gpumux.template' in sys.modules
+def item(x): return 'gpumux.process.template' in sys.modules
 `)
 			began := time.Now()
 			require.Equal(t, []string{"true"}, f.run(f.slot("cpu/0", nil), "item", 0))
@@ -186,14 +186,14 @@ func TestFork_AWaitingChildThatIsKilledIsReplaced(t *testing.T) {
 // starts instead.
 func TestFork_AChildThatLapsesIsNoReasonToSpawn(t *testing.T) {
 	f := newForge(t, `
-import gpumux.wire
+import gpumux.process.wire
 open(os.environ["DIR"] + "/imports", "a").write("x")
-read = gpumux.wire.Wire.read
+read = gpumux.process.wire.Wire.read
 def once(wire):
     read(wire) # what the worker says to a process that it has taken in
     open(os.environ["DIR"] + "/died", "w").close()
     os._exit(1)
-gpumux.wire.Wire.read = once
+gpumux.process.wire.Wire.read = once
 def item(x): return x
 `)
 	call := slot.Call{Work: work(1), Held: func() error {
@@ -212,7 +212,7 @@ def item(x): return x
 func TestFork_TheTemplatesUsedLastStay(t *testing.T) {
 	module := "import os\nopen(os.environ['DIR'] + '/imports', 'a').write('x')\n"
 	for i := range 8 {
-		module += fmt.Sprintf("def item%d(x): return 'gpumux.template' in sys.modules\n", i)
+		module += fmt.Sprintf("def item%d(x): return 'gpumux.process.template' in sys.modules\n", i)
 	}
 	f := newForge(t, module)
 	s := f.slot("cpu/0", nil)

@@ -23,7 +23,7 @@ def item(x): return [random.random(), own.random(), seeded.random()]
 `)
 	s := f.slot("cpu/0", nil)
 	columns(t, f.run(s, "item", ints(6)...), true, true, false)
-	f.write("tasks.py", "import random\nrandom.seed(3)\ndef item(x): return [random.random(), 'gpumux.template' in sys.modules]\n")
+	f.write("tasks.py", "import random\nrandom.seed(3)\ndef item(x): return [random.random(), 'gpumux.process.template' in sys.modules]\n")
 	columns(t, f.run(s, "item", ints(4)...), false, false)
 	require.Contains(t, f.run(s, "item", 0)[0], "true")
 	f.write("tasks.py", `
@@ -31,7 +31,7 @@ import random
 own = random.Random()
 own.setstate(random.Random(5).getstate())
 random.setstate(random.Random(9).getstate())
-def item(x): return [own.random(), random.random(), 'gpumux.template' in sys.modules]
+def item(x): return [own.random(), random.random(), 'gpumux.process.template' in sys.modules]
 `)
 	columns(t, f.run(s, "item", ints(4)...), false, false)
 	require.Contains(t, f.run(s, "item", 0)[0], "true")
@@ -104,7 +104,7 @@ func TestFork_Frameworks(t *testing.T) {
 	} {
 		t.Run(module, func(t *testing.T) {
 			interpreter := withModule(t, module)
-			item := code.use + "def item(x): return [use(x), 'gpumux.template' in sys.modules]\n"
+			item := code.use + "def item(x): return [use(x), 'gpumux.process.template' in sys.modules]\n"
 			f := newForge(t, item)
 			s := f.slot("cpu/0", nil)
 			first := func() string {

@@ -121,7 +121,7 @@ with open(os.environ["DIR"] + "/imports", "a") as file: file.write("x")
 state = []
 def item(x):
     state.append(x)
-    return [x, len(state), os.getpid(), "gpumux.template" in sys.modules, gpumux.slot().name, resource.getrlimit(10)[0]]
+    return [x, len(state), os.getpid(), "gpumux.process.template" in sys.modules, gpumux.slot().name, resource.getrlimit(10)[0]]
 `
 
 type seen struct {
@@ -253,7 +253,7 @@ import signal
 signal.signal(signal.SIGTERM, lambda *_: None)
 def item(x):
     os.kill(os.getpid(), signal.SIGTERM)
-    return 'gpumux.template' in sys.modules
+    return 'gpumux.process.template' in sys.modules
 `)
 	require.Equal(t, []string{"true"}, f.run(f.slot("cpu/0", nil), "item", 1))
 }
@@ -263,7 +263,7 @@ func TestFork_HooksOfTheImportRunInEachProcess(t *testing.T) {
 	f := newForge(t, `
 ran = []
 os.register_at_fork(after_in_child=lambda: ran.append(os.getpid()))
-def item(x): return [ran[-1] == os.getpid(), 'gpumux.template' in sys.modules]
+def item(x): return [ran[-1] == os.getpid(), 'gpumux.process.template' in sys.modules]
 `)
 	for _, value := range f.run(f.slot("cpu/0", nil), "item", ints(6)...) {
 		require.Equal(t, "[true,true]", value)
@@ -315,7 +315,7 @@ os.close(null)
 def item(x):
     print("out")
     print("err", x, file=sys.stderr)
-    return ['gpumux.template' in sys.modules] + [os.readlink("/proc/self/fd/%d" % fd) for fd in range(2)]
+    return ['gpumux.process.template' in sys.modules] + [os.readlink("/proc/self/fd/%d" % fd) for fd in range(2)]
 `)
 	got, err := run(t, f.slot("cpu/0", nil), f.task("item"), slot.Call{Work: work(ints(2)...)})
 	require.NoError(t, err)

@@ -88,7 +88,7 @@ func TestLease_AHandleOfADeadProcessIsAClearFault(t *testing.T) {
 	require.Equal(t, gpumux.FaultCrash, fault(t, err).Kind)
 	require.Zero(t, l.Stats().Residents)
 	_, err = l.call("a", "infer", map[string]any{"model": json.RawMessage(handle), "x": 6})
-	require.ErrorContains(t, err, "gpumux.handle.HandleError: the resident 'weights'")
+	require.ErrorContains(t, err, "gpumux.process.handle.HandleError: the resident 'weights'")
 	require.ErrorContains(t, err, "has ended and its residents with it")
 
 	_, err = l.call("a", "load", 8)

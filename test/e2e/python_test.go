@@ -12,17 +12,10 @@ import (
 	"github.com/gpumux/gpumux/test/programtest"
 )
 
-// pythonClient is a folder with the package gpumux as the wheel has it, and the tests of
-// the client.
+// pythonClient is the folder of the package gpumux and of its tests.
 func pythonClient(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
-	for from, to := range map[string]string{
-		"internal/runtimes/python/gpumux": "gpumux", "clients/python/client": "gpumux/client", "clients/python/tests": "tests",
-	} {
-		require.NoError(t, os.CopyFS(filepath.Join(dir, to), os.DirFS(filepath.Join(top(t), from))))
-	}
-	return dir
+	return filepath.Join(top(t), "clients/python")
 }
 
 func TestPython_Client(t *testing.T) {

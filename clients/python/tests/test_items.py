@@ -8,7 +8,7 @@ import pyarrow
 
 import gpumux
 from gpumux.client.items import given
-from gpumux.item import numbers
+from gpumux.process.item import numbers
 
 
 def items_of(items):

@@ -7,7 +7,7 @@ import sys
 import time
 
 import gpumux
-from gpumux import board, wire
+from gpumux.process import board, wire
 
 if os.environ.get("QUIET"):
     post = wire.Wire._post

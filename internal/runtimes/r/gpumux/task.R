@@ -31,7 +31,7 @@ limit_python <- function(room) {
   main <- commandArgs(TRUE)
   if (length(room) == 0L || length(main) == 0L) return()
   code <- c(
-    "import sys", paste0("sys.path.insert(0, ", quoted(dirname(dirname(main[[1L]]))), ")"), "try:", "    from gpumux import memory",
+    "import sys", paste0("sys.path.insert(0, ", quoted(dirname(dirname(dirname(main[[1L]])))), ")"), "try:", "    from gpumux.process import memory",
     paste0("    memory.cap(", whole(room), ")"), "finally:", "    del sys.path[0]"
   )
   setHook("reticulate.onPyInit", function(...) get("py_run_string", asNamespace("reticulate"))(paste(code, collapse = "\n"), local = TRUE))

@@ -1,0 +1,191 @@
+"""Maps a function on this machine."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import shutil
+import sys
+from typing import Any, Callable, Iterable, Optional, Sequence, Union
+
+from ..process import typed
+from . import function as functions
+from . import items as inputs
+from . import values
+from .options import Memory, Words, words
+from .rows import Feed, Rows
+
+_log = logging.getLogger("gpumux")
+
+
+def map(
+    function: Union[Callable[..., Any], str],
+    items: Optional[Iterable[Any]] = None,
+    *more: Iterable[Any],
+    pickle: bool = False,
+    source: Union[str, "os.PathLike[str]", None] = None,
+    columns: Optional[Words] = None,
+    text: Optional[Words] = None,
+    key: Optional[str] = None,
+    with_item: bool = False,
+    slots: Union[int, str, None] = None,
+    memory: Optional[Memory] = None,
+    devices: Optional[Words] = None,
+    sharing: Optional[str] = None,
+    pool: Optional[Words] = None,
+    mode: Optional[str] = None,
+    timeout: Optional[float] = None,
+    start_timeout: Optional[float] = None,
+    attempts: Optional[int] = None,
+    backoff: Optional[float] = None,
+    arg: Any = None,
+    max_failures: Union[int, str, None] = None,
+    chunk: Optional[int] = None,
+    files: Union[str, "os.PathLike[str]", None] = None,
+    id: Optional[str] = None,
+    retry: bool = False,
+    ordered: bool = True,
+    raise_faults: bool = False,
+    progress: Optional[bool] = None,
+    show_output: bool = False,
+    python: Optional[str] = None,
+    visible_devices: Optional[str] = None,
+    gpus_per_slot: Optional[int] = None,
+    pass_env: Sequence[str] = (),
+) -> Rows:
+    """Run function on every item in slots on this machine, and give a Result for each in order.
+
+    Results come while the map runs, and are kept until all were given: the same call continues
+    after an interruption, a crash or kill -9. The same call has the same function, items and
+    options, or the same id.
+
+    function is a function, its name as "file.py:function", or a class that is made once per process
+    and then called with each item. Those of notebooks, lambdas and inner functions need
+    cloudpickle.
+    items is any iterable of JSON values: rows of arrays arrive as lists, those of tables (pandas,
+    Arrow, Polars) as dicts. With pickle items and values may be anything that pickle takes, and
+    stay what they are. With more iterables function takes an item of each.
+    source is a file or URL of items instead: JSON lines, CSV, TSV, Parquet or Arrow, also all files
+    of a folder or a pattern; columns are those of a table that items have, text those of CSV whose
+    cells stay text, such as IDs.
+    key names the field of the items, dicts, that each Result has as its key; with_item gives it the
+    whole item.
+    slots is how many run side by side on a device, or "auto"; memory is the budget of each, such as
+    "4GiB" or bytes.
+    timeout is the most seconds of one item, attempts how often one that raises is tried, backoff
+    the seconds before the next try. start_timeout is the most seconds that a process may take to
+    start, downloads of the function's module included (300).
+    max_failures, such as 10 or "5%", is the number of failed items with which the map goes on; with 0
+    the first ends it. arg
+    is shared by all items, such as a configuration: gpumux.arg() in the function. retry runs the
+    failed items of a map again.
+    files is the folder for files that items keep with gpumux.save, each as <index>/<name>; the
+    default is ./<id of the map>.files.
+    raise_faults raises the Fault of the first failed item, and stops the map. progress shows a bar,
+    if tqdm is installed; the default is in terminals and notebooks. show_output prints an item's
+    output when its result is given. The other options are those of `gpumux map --local`.
+
+    Raises BadInput, Unavailable or MapFailed, with what the command said.
+    """
+    options = dict(
+        columns=columns, text=text, key=key, with_item=with_item, slots=slots, memory=memory, devices=devices, sharing=sharing, pool=pool, mode=mode,
+        timeout=timeout, start_timeout=start_timeout, attempts=attempts, backoff=backoff, arg=arg,
+        max_failures=max_failures, chunk=chunk, files=files, id=id, retry=retry, ordered=ordered,
+        python=python or sys.executable, visible_devices=visible_devices, gpus_per_slot=gpus_per_slot, pass_env=words(pass_env),
+    )
+    return _start(["map", "--local", "--out", "-"], function, items, more, source, pickle, options, show=progress, show_output=show_output,
+        raise_faults=raise_faults)
+
+
+def starmap(function: Union[Callable[..., Any], str], items: Iterable[Iterable[Any]], **options: Any) -> Rows:
+    """gpumux.map with items that are the arguments of one call each: function(*item). The options are those of gpumux.map."""
+    return map(function, inputs.Calls.of(items), **options)
+
+
+def stream(
+    function: Union[Callable[..., Any], str],
+    items: Iterable[Any],
+    *more: Iterable[Any],
+    pickle: bool = False,
+    ahead: int = 1000,
+    key: Optional[str] = None,
+    with_item: bool = False,
+    slots: Union[int, str, None] = None,
+    memory: Optional[Memory] = None,
+    devices: Optional[Words] = None,
+    sharing: Optional[str] = None,
+    pool: Optional[str] = None,
+    mode: Optional[str] = None,
+    timeout: Optional[float] = None,
+    start_timeout: Optional[float] = None,
+    attempts: Optional[int] = None,
+    arg: Any = None,
+    ordered: bool = True,
+    raise_faults: bool = False,
+    progress: Optional[bool] = None,
+    show_output: bool = False,
+    python: Optional[str] = None,
+    visible_devices: Optional[str] = None,
+    gpus_per_slot: Optional[int] = None,
+    pass_env: Sequence[str] = (),
+) -> Rows:
+    """Run function on each item as it comes, in slots on this machine, and give a Result for each.
+
+    The items may never end. At most ahead items are read whose results were not given yet. Nothing
+    is kept: unfinished work is lost when the program ends. An exception of the items is raised
+    after the results of those before. The other options are those of gpumux.map.
+    """
+    if isinstance(ahead, bool) or not isinstance(ahead, int) or ahead < 1:
+        raise ValueError(f"ahead={ahead!r}: give a whole number of at least 1")
+    options = dict(
+        key=key, with_item=with_item, slots=slots, memory=memory, devices=devices, sharing=sharing, pool=pool, mode=mode, timeout=timeout,
+        start_timeout=start_timeout, attempts=attempts, arg=arg, ordered=ordered, python=python or sys.executable,
+        visible_devices=visible_devices, gpus_per_slot=gpus_per_slot, pass_env=words(pass_env),
+    )
+    return _start(["stream"], function, items, more, None, pickle, options, show=progress, show_output=show_output, raise_faults=raise_faults,
+        ahead=ahead)
+
+
+def _start(
+    words: list[str], function: Any, items: Any, more: Sequence[Any], source: Any, pickle: bool, options: dict, *, show: Optional[bool],
+    show_output: bool, raise_faults: bool, ahead: Optional[int] = None,
+) -> Rows:
+    """Start the command of words for a function and its items."""
+    if more:
+        items = inputs.together([items, *more])
+    calls = isinstance(items, inputs.Calls)
+    if pickle and source is not None:
+        raise TypeError("pickle=True goes with items of this program; those of source= are JSON")
+    named = functions.name(function, functions.state())
+    # Whether slots import the program's own module, with its classes.
+    imports = named.made is None and getattr(function, "__module__", None) == "__main__"
+    write = inputs.pickled(calls, imports, options["key"]) if pickle else inputs.as_json(calls)
+    over, lines, total = inputs.given(items, source, write, ranges=not pickle and ahead is None)
+    if lines is not None and total is None and ahead is None:
+        _tell_of_streams()
+    environ = dict(os.environ)
+    if named.path is not None:
+        environ["PYTHONPATH"] = os.pathsep.join(filter(None, [named.path, os.environ.get("PYTHONPATH")]))
+        options["pass_env"].append("PYTHONPATH")
+    if pickle or calls:
+        environ[typed.VARIABLE] = f"{'pickle' if pickle else 'arguments'} {functions.main() if imports else ''}"
+        options["pass_env"].append(typed.VARIABLE)
+
+    def done() -> None:
+        if named.made is not None:
+            shutil.rmtree(os.path.dirname(named.made), ignore_errors=True)
+
+    return Rows(
+        [words[0], named.task, *words[1:], *over], options, None if lines is None else Feed(lines, total, ahead), environ=environ, total=total,
+        show=show, show_output=show_output, raise_faults=raise_faults, value=values.read if pickle else _same, item=values.item, done=done,
+    )
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+@functools.lru_cache(maxsize=None)
+def _tell_of_streams() -> None:
+    _log.warning("gpumux.map reads all of a generator before the first item runs; gpumux.stream takes items as they come")

@@ -1,0 +1,47 @@
+"""Turns what Python callers say into the flags of the command, which checks them."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Sequence, Union
+
+from ..process.encode import encode
+
+Memory = Union[int, str]
+Words = Union[str, Sequence[str]]
+
+
+def flags(options: dict) -> list[str]:
+    """A flag for each option that was given: several words become one with commas, in quotation marks where they have some."""
+    found: list[str] = []
+    for name, value in options.items():
+        flag = "--" + name.replace("_", "-")
+        if name == "ordered":
+            found += [] if value else ["--unordered"]
+        elif value is True:
+            found.append(flag + "=true")  # a flag that wants more would take what comes after it
+        elif value is not None and value is not False and value != []:
+            found += [flag, text_of(name, value)]
+    return found
+
+
+def text_of(name: str, value: Any) -> str:
+    """An option's value as the command reads it. Raises TypeError when JSON cannot hold an arg."""
+    if name == "arg":
+        return encode(value, "arg").decode()
+    if name in ("timeout", "start_timeout", "backoff") and not isinstance(value, str):
+        return f"{value:.9f}".rstrip("0").rstrip(".") + "s"
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(_quoted, map(str, value)))
+    if name in ("columns", "text"):
+        return _quoted(str(value))
+    return os.fspath(value) if hasattr(value, "__fspath__") else str(value)
+
+
+def _quoted(word: str) -> str:
+    return '"' + word.replace('"', '""') + '"' if not word or set(word) & {",", '"'} else word
+
+
+def words(given: Words) -> list[str]:
+    """One word or several, as a list."""
+    return [given] if isinstance(given, str) else list(given)
