@@ -97,7 +97,7 @@ wheel: $(VENV)/ready ## dist/gpumux-….whl, the package for Python with the com
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/wheel/gpumux ./cmd/gpumux
 	GPUMUX_VERSION=$(VERSION) $(VENV)/bin/python -m pip wheel -q --disable-pip-version-check --no-deps -w dist ./clients/python
 	$(PYTHON) -m venv $(BIN)/wheel/venv && $(BIN)/wheel/venv/bin/pip install -q --disable-pip-version-check dist/gpumux-*.whl
-	$(BIN)/wheel/venv/bin/python clients/python/example.py
+	$(BIN)/wheel/venv/bin/python -I clients/python/example.py
 
 # Linux and macOS; on Linux for another processor than this machine's NVML needs a C compiler for it, such as Debian's gcc-aarch64-linux-gnu.
 TARGETS ?= linux/amd64 linux/arm64 darwin/arm64 darwin/amd64
