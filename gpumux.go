@@ -1,12 +1,31 @@
 package gpumux
 
 import (
-	"cmp"
-	"encoding/base64"
 	"encoding/json"
-	"fmt"
-	"strings"
-	"time"
+
+	"github.com/gpumux/gpumux/internal/names"
+)
+
+// Names that clients in any language see. They never change once released.
+const (
+	// Queue carries workflows and light activities.
+	Queue = names.Queue
+	// MapWorkflow is the registered map.
+	MapWorkflow = "gpumux.Map"
+
+	// ProgressQuery answers with Progress.
+	ProgressQuery = "progress"
+	// PauseUpdate, ResumeUpdate and WindowUpdate steer a running map.
+	PauseUpdate  = "pause"
+	ResumeUpdate = "resume"
+	WindowUpdate = "window"
+
+	// NexusService is the Nexus service of the workers, at the queue Queue. MapOperation
+	// takes a MapInput and gives a Summary. MapIDHeader of a request is the map's ID, whose
+	// running map it then joins. Default: an ID made of the request's.
+	NexusService = "gpumux"
+	MapOperation = "map"
+	MapIDHeader  = "gpumux-map-id"
 )
 
 // Mode says how long a task process lives.
@@ -125,162 +144,6 @@ type Range struct {
 // Len is the number of items in the range.
 func (r Range) Len() int64 { return max(0, r.End-r.Start) }
 
-// Result is the outcome of one item. Exactly one of Value, Arrays and Fault is set.
-type Result struct {
-	// Index is the item's position in the input, from 0.
-	Index int64           `json:"index"`
-	Value json.RawMessage `json:"value,omitempty"`
-	// Arrays is a value whose arrays are bytes; readers of results get the Value instead.
-	Arrays []byte `json:"-"`
-	Fault  *Fault `json:"fault,omitempty"`
-	// Printed is the item's output and log, cut in the middle when it is long.
-	Printed string `json:"output,omitempty"`
-	// Files are the names of the files that the item kept with gpumux.save.
-	Files []string `json:"files,omitempty"`
-	// Key and Item are there if MapInput.Key and WithItem ask for them.
-	Key  json.RawMessage `json:"key,omitempty"`
-	Item json.RawMessage `json:"item,omitempty"`
-}
-
-// Weight is about how many bytes the result takes in JSON.
-func (r Result) Weight() int {
-	n := 40 + len(r.Value) + base64.StdEncoding.EncodedLen(len(r.Arrays)) + len(r.Printed) + len(r.Key) + len(r.Item)
-	for _, name := range r.Files {
-		n += 3 + len(name)
-	}
-	if r.Fault != nil {
-		n += 300 + len(r.Fault.Item) + len(r.Fault.Message) + len(r.Fault.Traceback) + len(r.Fault.Tail)
-	}
-	return n
-}
-
-// Summary is the result of the workflow gpumux.Map.
-type Summary struct {
-	Task      string              `json:"task"`
-	Items     int64               `json:"items"`
-	Succeeded int64               `json:"succeeded"`
-	Failed    int64               `json:"failed"`
-	Faults    map[FaultKind]int64 `json:"faults,omitempty"`
-	// Output is the URL of the results file. Results are its contents in input order, where
-	// they are at most InlineItems and InlineBytes.
-	Output  string   `json:"output,omitempty"`
-	Results []Result `json:"results,omitempty"`
-	// Reduced is the value that MapInput.Reduce made; if it is large, it lies at
-	// ReducedOutput.
-	Reduced       json.RawMessage `json:"reduced,omitempty"`
-	ReducedOutput string          `json:"reducedOutput,omitempty"`
-	// ReduceFault says why there is none, although the items themselves are done.
-	ReduceFault *Fault `json:"reduceFault,omitempty"`
-	// Busy is the time that slots spent on items, summed.
-	Busy Duration `json:"busy"`
-	// Elapsed is the time from the start of the workflow to its end.
-	Elapsed Duration `json:"elapsed"`
-	Chunks  int64    `json:"chunks"`
-	// Peak is the memory that the items needed, where it was measured.
-	Peak *Peaks `json:"peak,omitempty"`
-	// PassedOver are pools of the ladder that had no worker with a healthy device for a
-	// time.
-	PassedOver []string `json:"passedOver,omitempty"`
-}
-
-// Progress is the answer to the query "progress".
-type Progress struct {
-	Task      string              `json:"task"`
-	Phase     Phase               `json:"phase"`
-	Items     int64               `json:"items"`
-	Succeeded int64               `json:"succeeded"`
-	Failed    int64               `json:"failed"`
-	Faults    map[FaultKind]int64 `json:"faults,omitempty"`
-	// InFlight is the number of chunks handed to pools and not yet back.
-	InFlight int   `json:"inFlight"`
-	Window   int   `json:"window"`
-	Chunk    int   `json:"chunk"`
-	Chunks   int64 `json:"chunks"`
-	Paused   bool  `json:"paused"`
-	// WaitingFor names what holds the map up, as far as its workflow knows, such as "a slot
-	// of pool gpu". Empty: its work goes on.
-	WaitingFor string    `json:"waitingFor,omitempty"`
-	Started    time.Time `json:"started"`
-	// Rate is items per second of workflow time, over the finished chunks.
-	Rate float64 `json:"rate"`
-	// Backlog counts the items without a result by rung of the ladder, served or not;
-	// ItemTime is the time of one in a slot, 0 while unknown.
-	Backlog  []RungBacklog `json:"backlog,omitempty"`
-	ItemTime Duration      `json:"itemTime,omitempty"`
-	// Recent are the newest failures, at most five.
-	Recent []Result `json:"recent,omitempty"`
-	Output string   `json:"output,omitempty"`
-	// Waiting is how many items raised and wait to be tried again.
-	Waiting int64 `json:"waiting,omitempty"`
-	// Lost says why finished items run again, where their results were damaged or gone.
-	Lost string `json:"lost,omitempty"`
-	// PassedOver are the pools of the ladder that have no worker with a healthy device.
-	PassedOver []string `json:"passedOver,omitempty"`
-	// Peak is the memory that the finished items needed, where it was measured.
-	Peak *Peaks `json:"peak,omitempty"`
-}
-
-// RungBacklog is the work left on a rung of a map's ladder: a pool, or one device of it.
-// A reduce in a slot counts as one item.
-type RungBacklog struct {
-	Rung  string `json:"rung"`
-	Items int64  `json:"items"`
-}
-
-// Phase is a stage of a map.
-type Phase string
-
-const (
-	PhaseIndexing Phase = "indexing"
-	PhaseRunning  Phase = "running"
-	PhaseMerging  Phase = "merging"
-	PhaseReducing Phase = "reducing"
-	PhaseDone     Phase = "done"
-)
-
-// Problem is one mistake in an input.
-type Problem struct {
-	Field   string `json:"field"`
-	Message string `json:"message"`
-}
-
-// InputError lists every mistake in an input.
-type InputError struct {
-	// What names the input, such as "chunk". Default: a map.
-	What     string
-	Problems []Problem
-}
-
-// Error names each field and what to change.
-func (e *InputError) Error() string {
-	lines := make([]string, len(e.Problems))
-	for i, p := range e.Problems {
-		lines[i] = p.Field + ": " + p.Message
-	}
-	return "invalid " + cmp.Or(e.What, "map input") + ": " + strings.Join(lines, "; ")
-}
-
-// maxProblems is how many mistakes an error lists.
-const maxProblems = 20
-
-// Add notes a mistake. After the first 20 a last one stands for all others.
-func (e *InputError) Add(field, format string, args ...any) {
-	switch n := len(e.Problems); {
-	case n < maxProblems:
-		e.Problems = append(e.Problems, Problem{field, fmt.Sprintf(format, args...)})
-	case n == maxProblems:
-		e.Problems = append(e.Problems, Problem{"input", "has more mistakes than these"})
-	}
-}
-
-// Err is the error, or nil if there is no mistake.
-func (e *InputError) Err() error {
-	if len(e.Problems) == 0 {
-		return nil
-	}
-	return e
-}
-
 // Rungs is the ladder with its default.
 func (in MapInput) Rungs() []string {
 	if len(in.Ladder) == 0 {
@@ -299,3 +162,12 @@ func (in MapInput) Len() int64 {
 	}
 	return int64(len(in.Items))
 }
+
+// ValuesOf is the source whose items are the values in a results file, such as
+// Summary.Output. Items that failed are none of them. The results of a map over it have
+// the keys that are in the file, unless the map has a Key of its own.
+func ValuesOf(output string) string { return names.ResultsScheme + output }
+
+// FailedOf is the source whose items are those that failed, by a results file: a list of
+// dead letters. The map that wrote it had WithItem. Keys are kept as by ValuesOf.
+func FailedOf(output string) string { return names.FailedScheme + output }

@@ -2,6 +2,10 @@ package gpumux_test
 
 import (
 	"cmp"
+	"go/importer"
+	"go/token"
+	"go/types"
+	"io"
 	"os"
 	"os/exec"
 	"regexp"
@@ -31,25 +35,25 @@ cmd/gpumux/manual                internal/cli
 test/devservertest               cmd/gpumux/devserver
 cmd/gpumux/devserver             internal/names
 cmd/gpumux-worker                internal/cli
-internal/cli                     . codec gpu internal/columns internal/contract internal/fleet internal/health internal/items internal/launch internal/local internal/names internal/objects internal/report internal/results internal/sharing internal/text internal/tracing starter store workers workers/config
+internal/cli                     . codec gpu internal/columns internal/contract internal/fleet internal/health internal/items internal/launch internal/local internal/names internal/objects internal/report internal/results internal/sharing internal/store internal/text internal/tracing starter workers workers/config
 internal/report                  . internal/contract internal/fleet internal/results internal/text starter
-internal/local                   . codec gpu internal/contract internal/edition internal/fleet internal/health internal/items internal/launch internal/results internal/text starter store workers workers/config
-starter                          . codec internal/contract internal/fleet internal/names internal/objects internal/payload internal/results internal/text store workflows
-workers                          . activities codec gpu internal/autoslots internal/calls internal/contact internal/contract internal/fleet internal/health internal/launch internal/memory internal/metrics internal/names internal/notice internal/payload internal/pool internal/process internal/record internal/runtimes internal/sharing internal/slot internal/template internal/tracing store workers/config workflows
+internal/local                   . codec gpu internal/contract internal/edition internal/fleet internal/health internal/launch internal/results internal/store internal/text starter workers workers/config
+starter                          . codec internal/contract internal/fleet internal/items internal/names internal/objects internal/payload internal/results internal/store internal/text workflows
+workers                          . activities codec gpu internal/autoslots internal/calls internal/contact internal/contract internal/fleet internal/health internal/launch internal/memory internal/metrics internal/names internal/notice internal/objects internal/payload internal/pool internal/process internal/record internal/runtimes internal/sharing internal/slot internal/store internal/template internal/tracing workers/config workflows
 internal/fleet                   . codec internal/contract internal/names internal/payload internal/rpccodec internal/tracing
 internal/rpccodec                internal/payload
-internal/autoslots               . gpu internal/memory internal/pool workers/config
-internal/memory                  . gpu internal/notice internal/process internal/session internal/sharing internal/slot workers/config
+internal/autoslots               . gpu internal/pool workers/config
+internal/memory                  . gpu internal/notice internal/session internal/sharing internal/slot workers/config
 internal/metrics                 . gpu internal/health internal/pool internal/slot
-internal/health                  . gpu internal/calls internal/diagnosis internal/launch internal/notice internal/pool internal/process internal/slot workers/config
-internal/pool                    . internal/calls internal/launch internal/slot
+internal/health                  . gpu internal/calls internal/diagnosis internal/launch internal/notice internal/pool internal/slot workers/config
+internal/pool                    . internal/launch internal/slot
 internal/contact                 internal/calls internal/contract
-workers/config                   . codec gpu internal/contract internal/launch internal/names internal/process internal/sharing internal/strict
+workers/config                   . codec gpu internal/contract internal/launch internal/names internal/sharing internal/strict
 internal/sharing                 . gpu internal/mps internal/process
-internal/test/gputest            internal/calls internal/launch internal/mps internal/test/rig internal/slot
-internal/slot                    . internal/account internal/arrays internal/calls internal/diagnosis internal/launch internal/names internal/notice internal/process internal/session internal/template internal/text internal/wire
+internal/test/gputest            internal/calls internal/launch internal/mps internal/slot internal/test/rig
+internal/slot                    . internal/account internal/arrays internal/calls internal/diagnosis internal/launch internal/names internal/process internal/session internal/template internal/text internal/wire
 internal/account                 . internal/session
-internal/template                . internal/diagnosis internal/launch internal/notice internal/process internal/session
+internal/template                internal/diagnosis internal/launch internal/notice internal/process internal/session
 internal/session                 . internal/diagnosis internal/launch internal/notice internal/process internal/wire
 internal/diagnosis               . internal/wire
 internal/launch                  . internal/edition internal/process
@@ -58,17 +62,17 @@ internal/runtimes                clients/python
 clients/python
 internal/edition
 internal/notice
-activities                       . internal/calls internal/columns internal/contract internal/items internal/names internal/objects internal/payload internal/record internal/recovery internal/results internal/text internal/tracing store
+activities                       . internal/calls internal/columns internal/contract internal/items internal/names internal/objects internal/payload internal/record internal/recovery internal/results internal/store internal/text internal/tracing
 internal/recovery                .
-internal/record                  . store
+internal/record                  . internal/store
 workflows                        . internal/contract internal/names internal/payload internal/sizer internal/text
 internal/sizer                   . internal/contract
 workflows/workflowstest          . internal/contract internal/names internal/text
 internal/payload                 . internal/contract
-internal/test/storetest          . internal/contract internal/results store
-internal/columns                 . internal/arrays internal/items internal/names internal/results internal/text
-store                            . internal/contract internal/items internal/names internal/objects internal/results internal/text
-internal/items                   . internal/calls internal/contract internal/names internal/objects internal/results internal/text
+internal/test/storetest          . internal/contract internal/results internal/store
+internal/columns                 . internal/arrays internal/names internal/results internal/text
+internal/store                   . codec internal/contract internal/items internal/names internal/objects internal/results internal/text
+internal/items                   . internal/contract internal/names internal/objects internal/results internal/text
 internal/objects                 internal/names
 internal/results                 . internal/arrays internal/text
 internal/test/rig
@@ -138,7 +142,7 @@ func TestLayers_ThePublicFace(t *testing.T) {
 		}
 	}
 	require.ElementsMatch(t, []string{
-		".", "activities", "clients/python", "cmd/gpumux/devserver", "codec", "gpu", "starter", "store", "task", "workers", "workers/config", "workflows",
+		".", "activities", "clients/python", "cmd/gpumux/devserver", "codec", "gpu", "starter", "task", "workers", "workers/config", "workflows",
 		"workflows/workflowstest",
 	}, public)
 }
@@ -148,6 +152,81 @@ func short(pkg string) string {
 		return "."
 	}
 	return strings.TrimPrefix(pkg, module+"/")
+}
+
+// What a program may import speaks of what it may import: no exported declaration of a
+// public package names a type of internal/. Those of packages that are still open do.
+func TestLayers_ThePublicFaceNamesPublicTypes(t *testing.T) {
+	open := []string{"activities", "workers", "workers/config"}
+	exports, public := map[string]string{}, map[string]bool{}
+	for _, dir := range []string{".", "cmd/gpumux"} {
+		list := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}} {{.Name}}", "./...")
+		list.Dir = dir
+		out, err := list.Output()
+		require.NoError(t, err)
+		for line := range strings.Lines(string(out)) {
+			words := strings.Fields(line)
+			if len(words) < 3 {
+				continue // package unsafe
+			}
+			exports[words[0]] = words[1]
+			if strings.HasPrefix(words[0], module) && words[2] != "main" && !internalTo(words[0]) {
+				public[words[0]] = !slices.Contains(open, short(words[0]))
+			}
+		}
+	}
+	from := importer.ForCompiler(token.NewFileSet(), "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+	for path, closed := range public {
+		if !closed {
+			continue
+		}
+		pkg, err := from.Import(path)
+		require.NoError(t, err)
+		for _, name := range pkg.Scope().Names() {
+			if object := pkg.Scope().Lookup(name); object.Exported() {
+				for _, found := range internalTypes(object) {
+					t.Errorf("%s: %s", path, found)
+				}
+			}
+		}
+	}
+}
+
+func internalTo(path string) bool {
+	return strings.HasPrefix(path, module) && strings.Contains(path, "/internal/")
+}
+
+// internalTypes lists the types of internal/ that a declaration names.
+func internalTypes(object types.Object) (found []string) {
+	check := func(what string, typ types.Type) {
+		types.TypeString(typ, func(pkg *types.Package) string {
+			if internalTo(pkg.Path()) {
+				found = append(found, what+" names a type of "+pkg.Path())
+			}
+			return ""
+		})
+	}
+	declared, isType := object.(*types.TypeName)
+	if !isType {
+		check(object.Name(), object.Type())
+		return found
+	}
+	check(object.Name(), types.Unalias(declared.Type()))
+	if fields, ok := declared.Type().Underlying().(*types.Struct); ok {
+		for field := range fields.Fields() {
+			if field.Exported() {
+				check(object.Name()+"."+field.Name(), field.Type())
+			}
+		}
+	} else {
+		check(object.Name(), declared.Type().Underlying())
+	}
+	for method := range types.NewMethodSet(types.NewPointer(declared.Type())).Methods() {
+		if method.Obj().Exported() {
+			check(object.Name()+"."+method.Obj().Name(), method.Type())
+		}
+	}
+	return found
 }
 
 // Beside the standard library the root needs what will be its encoding/json/v2.

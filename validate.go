@@ -192,3 +192,72 @@ func (e *InputError) longest(field, text string, most int) {
 		e.Add(field, "has %d bytes, more than %d", n, most)
 	}
 }
+
+// Problem is one mistake in an input.
+type Problem struct {
+	Field   string `json:"field"`
+	Message string `json:"message"`
+}
+
+// InputError lists every mistake in an input.
+type InputError struct {
+	// What names the input, such as "chunk". Default: a map.
+	What     string
+	Problems []Problem
+}
+
+// Error names each field and what to change.
+func (e *InputError) Error() string {
+	lines := make([]string, len(e.Problems))
+	for i, p := range e.Problems {
+		lines[i] = p.Field + ": " + p.Message
+	}
+	return "invalid " + cmp.Or(e.What, "map input") + ": " + strings.Join(lines, "; ")
+}
+
+// maxProblems is how many mistakes an error lists.
+const maxProblems = 20
+
+// Add notes a mistake. After the first 20 a last one stands for all others.
+func (e *InputError) Add(field, format string, args ...any) {
+	switch n := len(e.Problems); {
+	case n < maxProblems:
+		e.Problems = append(e.Problems, Problem{field, fmt.Sprintf(format, args...)})
+	case n == maxProblems:
+		e.Problems = append(e.Problems, Problem{"input", "has more mistakes than these"})
+	}
+}
+
+// Err is the error, or nil if there is no mistake.
+func (e *InputError) Err() error {
+	if len(e.Problems) == 0 {
+		return nil
+	}
+	return e
+}
+
+// SourceError is a mistake in an input file: trying again cannot help.
+type SourceError struct {
+	// Name is the file's name or URL, Line counts from 1, or is 0 where none is to blame.
+	Name string
+	Line int
+	// Problem names the mistake, Text begins the offending text, Hint says what to do.
+	Problem, Text, Hint string
+}
+
+// Error is one line: file:line: problem: text; hint.
+func (e *SourceError) Error() string {
+	var b strings.Builder
+	b.WriteString(e.Name)
+	if e.Line > 0 {
+		fmt.Fprintf(&b, ":%d", e.Line)
+	}
+	b.WriteString(": " + e.Problem)
+	if e.Text != "" {
+		fmt.Fprintf(&b, ": %q", e.Text)
+	}
+	if e.Hint != "" {
+		b.WriteString("; " + e.Hint)
+	}
+	return b.String()
+}

@@ -15,8 +15,9 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/record"
-	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/internal/store"
 )
 
 // echo is a Runner that gives each item back at once, as if task processes cost nothing.
@@ -41,7 +42,7 @@ func BenchmarkMap_TrivialItems(b *testing.B) {
 	for i := range n {
 		fmt.Fprintln(&lines, i)
 	}
-	spooled, err := store.Spool(strings.NewReader(lines.String()), "items", store.FormatJSONLines)
+	spooled, err := items.SpoolReader(strings.NewReader(lines.String()), "items", items.JSONLines)
 	require.NoError(b, err)
 	s, err := store.Open(b.Context(), "file://"+b.TempDir(), nil)
 	require.NoError(b, err)

@@ -21,8 +21,8 @@ import (
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/record"
 	"github.com/gpumux/gpumux/internal/recovery"
+	"github.com/gpumux/gpumux/internal/store"
 	"github.com/gpumux/gpumux/internal/tracing"
-	"github.com/gpumux/gpumux/store"
 )
 
 // clocks of the server and the store are at most so far apart.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/objects"
-	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/internal/store"
 )
 
 // retryDelay is the pause before a chunk is tried again after a death. It is short: the
@@ -80,8 +80,8 @@ func badInput(err error, hint string) error {
 // name, a folder or store of others, wrong keys.
 func classify(err error) error {
 	switch {
-	case errors.As(err, new(*store.SourceError)) || errors.As(err, new(*store.NameError)) || errors.As(err, new(*store.OwnerError)) ||
-		errors.As(err, new(*store.KeyError)) || errors.Is(err, syscall.ENAMETOOLONG):
+	case errors.As(err, new(*gpumux.SourceError)) || errors.As(err, new(*objects.NameError)) || errors.As(err, new(*store.OwnerError)) ||
+		errors.As(err, new(*objects.KeyError)) || errors.Is(err, syscall.ENAMETOOLONG):
 		return badInput(err, "")
 	case errors.As(err, new(*objects.DamageError)):
 		return badInput(err, "delete it, and put it there again")

@@ -19,8 +19,8 @@ import (
 	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/internal/objects"
 	"github.com/gpumux/gpumux/internal/payload"
+	"github.com/gpumux/gpumux/internal/store"
 	"github.com/gpumux/gpumux/internal/text"
-	"github.com/gpumux/gpumux/store"
 )
 
 // Housekeeping serves the queue gpumux: what a map needs besides slots.

@@ -17,7 +17,7 @@ import (
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/objects"
-	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/internal/store"
 )
 
 // Holder gives slots to leases.
@@ -34,7 +34,7 @@ type Seat interface {
 	// Held ends when the worker must let go of the slot.
 	Held() context.Context
 	// Where names the slot, and the residents of its process now.
-	Where() contract.Seat
+	Where() gpumux.Seat
 	// Lost says why the slot can serve no more calls, or nil.
 	Lost() *gpumux.Fault
 	// Scratch is an empty file that processes of a task may read and write.
@@ -66,7 +66,7 @@ var errClosed = errors.New("the lease was closed")
 // holdSlot holds a slot for a lease and serves the lease's queue, until the lease is
 // closed or cancelled, its time is over, or the worker stops. Its error is final:
 // the workflow decides what comes next.
-func (l *Leases) holdSlot(ctx context.Context, in contract.Lease) (contract.Seat, error) {
+func (l *Leases) holdSlot(ctx context.Context, in contract.Lease) (gpumux.Seat, error) {
 	h := &holding{Leases: l, lease: in, turn: make(chan struct{}, 1)}
 	// The context of a heartbeat is the activity's own: the SDK cancels an activity whose
 	// heartbeat fails, as with a lease that has ended.
@@ -76,7 +76,7 @@ func (l *Leases) holdSlot(ctx context.Context, in contract.Lease) (contract.Seat
 	defer h.end(nil)
 	seat, err := l.Holder.Hold(ctx, in)
 	if err != nil {
-		return contract.Seat{}, lost(err)
+		return gpumux.Seat{}, lost(err)
 	}
 	defer seat.Release()
 	held := seat.Held()
@@ -93,7 +93,7 @@ func (l *Leases) holdSlot(ctx context.Context, in contract.Lease) (contract.Seat
 		r.RegisterActivityWithOptions(checked(h.callSlot), activity.RegisterOptions{Name: contract.CallSlot})
 	})
 	if err != nil {
-		return contract.Seat{}, lost(fmt.Errorf("serve the queue of the lease: %w", err))
+		return gpumux.Seat{}, lost(fmt.Errorf("serve the queue of the lease: %w", err))
 	}
 	defer closeQueue()
 	h.await(ctx, activity.GetWorkerStopChannel(ctx))
@@ -143,7 +143,7 @@ type holding struct {
 	turn chan struct{}
 
 	mu    sync.Mutex // guards what follows
-	where contract.Seat
+	where gpumux.Seat
 }
 
 func (h *holding) begin(seat Seat, until time.Time) {
@@ -154,7 +154,7 @@ func (h *holding) begin(seat Seat, until time.Time) {
 }
 
 // now describes the lease for people.
-func (h *holding) now() contract.Seat {
+func (h *holding) now() gpumux.Seat {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.seat != nil {

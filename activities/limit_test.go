@@ -16,8 +16,8 @@ import (
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/record"
 	"github.com/gpumux/gpumux/internal/recovery"
+	"github.com/gpumux/gpumux/internal/store"
 	"github.com/gpumux/gpumux/internal/test/storetest"
-	"github.com/gpumux/gpumux/store"
 )
 
 // eager takes two items before it runs the first, as slots do.

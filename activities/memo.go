@@ -7,7 +7,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/recovery"
-	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/internal/store"
 )
 
 // memo goes from one attempt at a chunk to the next one, in its heartbeat.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/internal/items"
 )
 
 // No activity writes or deletes an object of the store itself, whoever starts it and
@@ -31,7 +31,7 @@ func TestRegister_TheStoresOwnObjectsStay(t *testing.T) {
 	put("maps/m/r.jsonl.parts/own.jsonl")
 	identity, err := l.store.Identity(t.Context())
 	require.NoError(t, err)
-	spooled, err := store.Spool(strings.NewReader("3\n4\n"), "items", store.FormatJSONLines)
+	spooled, err := items.SpoolReader(strings.NewReader("3\n4\n"), "items", items.JSONLines)
 	require.NoError(t, err)
 	defer spooled.Remove()
 	source, err := l.store.Sources.Put(t.Context(), spooled)

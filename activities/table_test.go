@@ -19,8 +19,8 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/store"
 	"github.com/gpumux/gpumux/internal/test/s3test"
-	"github.com/gpumux/gpumux/store"
 )
 
 // parquetFile has row groups of a hundred rows each.
@@ -52,7 +52,7 @@ type library struct {
 	env *testsuite.TestActivityEnvironment
 }
 
-func newLibrary(t *testing.T, url string, keys store.Keys) library {
+func newLibrary(t *testing.T, url string, keys *codec.Keys) library {
 	t.Helper()
 	st, err := store.Open(t.Context(), url, keys)
 	require.NoError(t, err)

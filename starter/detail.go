@@ -81,7 +81,7 @@ const askAtOnce = 8
 
 // fillCounts reads summaries of completed maps and asks a worker about the others.
 func (s *Starter) fillCounts(ctx context.Context, runs []*run) {
-	rung, err := s.Fleet().Rung(ctx, gpumux.Queue)
+	rung, err := s.fleet().Rung(ctx, gpumux.Queue)
 	canAsk := err == nil && rung.Served()
 	var asking errgroup.Group
 	asking.SetLimit(askAtOnce)
@@ -124,22 +124,14 @@ type Detail struct {
 	// Pending are at most MaxPending chunks in flight.
 	Pending []Pending `json:"pending,omitempty"`
 	// Running are the items that run, the longest first.
-	Running []RunningItem `json:"running,omitempty"`
+	Running []gpumux.RunningItem `json:"running,omitempty"`
 	// Rungs says who serves the map's queues; empty for a map that is over.
-	Rungs []Rung `json:"rungs,omitempty"`
+	Rungs []gpumux.Rung `json:"rungs,omitempty"`
 	// Sick says why no device may take the map's work, where no worker has a healthy one.
 	Sick []string `json:"sick,omitempty"`
 	// Notices of the workers say what changes what the map gets.
 	Notices []string `json:"notices,omitempty"`
 }
-
-// Types of packages below, for callers.
-type (
-	// Rung is a queue of a map and who serves it.
-	Rung = fleet.Rung
-	// RunningItem is an item in a slot.
-	RunningItem = fleet.RunningItem
-)
 
 // MaxPending is the most chunks that a Detail holds.
 const MaxPending = 50
@@ -191,7 +183,7 @@ func (s *Starter) showRunning(ctx context.Context, h *Handle, d *Detail) error {
 	in, err := s.registry().input(ctx, h.run)
 	if err == nil {
 		d.Task = in.Task
-		if d.Rungs, err = s.Fleet().Serving(ctx, in.Rungs()); err != nil {
+		if d.Rungs, err = s.fleet().Serving(ctx, in.Rungs()); err != nil {
 			return err
 		}
 	}
@@ -205,9 +197,9 @@ func (s *Starter) showRunning(ctx context.Context, h *Handle, d *Detail) error {
 	}
 	d.Pending = s.registry().firstPending(ctx, h.run)
 	workers := busy(d.Pending)
-	offers := s.Fleet().Offers(ctx, workers)
+	offers := s.fleet().Offers(ctx, workers)
 	if len(workers) == 0 && len(d.Pending) > 0 {
-		offers = s.Fleet().AllOffers(ctx)
+		offers = s.fleet().AllOffers(ctx)
 		d.Sick = fleet.Sick(offers, in.Rungs())
 	}
 	d.Running = fleet.Running(offers, d.ID)
@@ -271,20 +263,18 @@ func (h *Handle) Sick(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return fleet.Sick(h.starter.Fleet().AllOffers(ctx), in.Rungs()), nil
+	return fleet.Sick(h.starter.fleet().AllOffers(ctx), in.Rungs()), nil
 }
 
-// LeaseInfo is a workflow of somebody's own and the leases that it has.
+// LeaseInfo is a workflow of somebody's own and the slots that its leases hold; one
+// without a slot waits for it.
 type LeaseInfo struct {
-	ID      string    `json:"id"`
-	Type    string    `json:"type"`
-	Status  Status    `json:"status"`
-	Started time.Time `json:"started"`
-	Leases  []Lease   `json:"leases"`
+	ID      string        `json:"id"`
+	Type    string        `json:"type"`
+	Status  Status        `json:"status"`
+	Started time.Time     `json:"started"`
+	Leases  []gpumux.Seat `json:"leases"`
 }
-
-// Lease is a slot that a workflow holds; without a slot it waits for one.
-type Lease = contract.Seat
 
 // Leases returns a workflow's leases, some seconds old.
 func (s *Starter) Leases(ctx context.Context, id string) (*LeaseInfo, error) {
@@ -296,12 +286,12 @@ func (s *Starter) Leases(ctx context.Context, id string) (*LeaseInfo, error) {
 		return nil, fmt.Errorf("look up workflow %s: %w", id, err)
 	}
 	info := answer.GetWorkflowExecutionInfo()
-	l := &LeaseInfo{ID: id, Type: info.GetType().GetName(), Status: statuses[info.GetStatus()], Started: info.GetStartTime().AsTime(), Leases: []Lease{}}
+	l := &LeaseInfo{ID: id, Type: info.GetType().GetName(), Status: statuses[info.GetStatus()], Started: info.GetStartTime().AsTime(), Leases: []gpumux.Seat{}}
 	for _, a := range answer.GetPendingActivities() {
 		if a.GetActivityType().GetName() != contract.HoldSlot {
 			continue
 		}
-		var at Lease
+		var at gpumux.Seat
 		if a.GetState() != enumspb.PENDING_ACTIVITY_STATE_SCHEDULED {
 			// Without the key of an encrypted heartbeat the rest still counts.
 			err := s.registry().data.FromPayloads(a.GetHeartbeatDetails(), &at)

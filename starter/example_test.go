@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"log"
 	"os"
+	"strings"
 
 	"go.temporal.io/sdk/client"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
-	"github.com/gpumux/gpumux/store"
 )
 
 // Start a map over a file and read its results, each as soon as all before it are there.
@@ -30,7 +30,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer file.Close()
-	items, err := store.Spool(file, file.Name(), store.FormatJSONLines)
+	items, err := starter.Spool(file, file.Name())
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -147,4 +147,15 @@ func ExampleMap_Identify() {
 	// Output:
 	// true
 	// false
+}
+
+// A mistake in an input file is reported with its line before anything runs.
+func ExampleSpool() {
+	_, err := starter.Spool(strings.NewReader("{\"n\": 1}\n{\"n\": two}\n"), "items.jsonl")
+	var wrong *gpumux.SourceError
+	if errors.As(err, &wrong) {
+		fmt.Printf("%s:%d: %s\n", wrong.Name, wrong.Line, wrong.Hint)
+	}
+	// Output:
+	// items.jsonl:2: write one JSON value per line; text goes in double quotes
 }

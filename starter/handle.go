@@ -63,7 +63,7 @@ func (h *Handle) FirstRunID() string { return h.run.FirstRunID }
 func (h *Handle) Progress(ctx context.Context) (gpumux.Progress, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	p, err := h.starter.Fleet().Progress(ctx, h.ID)
+	p, err := h.starter.fleet().Progress(ctx, h.ID)
 	if err != nil {
 		return p, fmt.Errorf("ask map %s for its progress: %w", h.ID, err)
 	}
@@ -124,7 +124,7 @@ func (h *Handle) Wait(ctx context.Context) (gpumux.Summary, error) {
 			silent = time.Now()
 		}
 		if time.Since(silent) > outage {
-			return summary, &fleet.ConnectError{Namespace: h.starter.Fleet().Namespace, Err: err,
+			return summary, &fleet.ConnectError{Namespace: h.starter.fleet().Namespace, Err: err,
 				Hint: "the map goes on as soon as the server is back; follow it with `gpumux wait " + h.ID + "`"}
 		}
 		if err := pause(ctx, agedPoll); err != nil {
@@ -195,7 +195,7 @@ func (h *Handle) Listen(ctx context.Context, item int64) iter.Seq[string] {
 				worker = h.workerOf(ctx, item)
 			}
 			if worker != "" {
-				now, err := h.starter.Fleet().Printed(ctx, worker, contract.OutputInput{Map: h.ID, Item: item, PID: at.PID, From: at.Next})
+				now, err := h.starter.fleet().Printed(ctx, worker, contract.OutputInput{Map: h.ID, Item: item, PID: at.PID, From: at.Next})
 				if err == nil && now.PID != 0 {
 					at = now
 				} else {
@@ -214,7 +214,7 @@ func (h *Handle) Listen(ctx context.Context, item int64) iter.Seq[string] {
 
 // workerOf is the identity of the worker that runs an item, or "".
 func (h *Handle) workerOf(ctx context.Context, item int64) string {
-	maps, workers := h.starter.registry(), h.starter.Fleet()
+	maps, workers := h.starter.registry(), h.starter.fleet()
 	last, err := maps.describe(ctx, h.ID)
 	if err != nil || last == nil {
 		return ""

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"path"
 	"regexp"
 	"strings"
@@ -16,8 +17,8 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/text"
-	"github.com/gpumux/gpumux/store"
 )
 
 // Map is one call of Start.
@@ -26,7 +27,7 @@ type Map struct {
 	// ID names the map. Default: made of its task, input and options.
 	ID string
 	// Spooled are the items in a local file; Input then has none.
-	Spooled *store.Spooled
+	Spooled *Spooled
 	// Scope tells tasks of one name apart, such as the folder of a local task.
 	Scope string
 	// Edition tells versions of a task's code apart in a made ID.
@@ -38,6 +39,24 @@ type Map struct {
 	// *NothingToRetryError says that there is no such map.
 	Retry bool
 }
+
+// Spooled is an input in a temporary file, checked and indexed.
+type Spooled items.Spooled
+
+// Spool copies an input of any size into a temporary file and checks each item. The end
+// of its name tells the format: .jsonl, .csv or .tsv, with .gz or .zst behind it when
+// compressed. Mistakes in the input are a *gpumux.SourceError with file and line.
+func Spool(r io.Reader, name string) (*Spooled, error) {
+	format, err := items.FormatOf(name)
+	if err != nil {
+		return nil, err
+	}
+	spooled, err := items.SpoolReader(r, name, format)
+	return (*Spooled)(spooled), err
+}
+
+// Remove deletes the temporary files. It may be called again.
+func (s *Spooled) Remove() error { return (*items.Spooled)(s).Remove() }
 
 // maxID leaves room for endings in the name of a folder.
 const maxID = 200
@@ -140,7 +159,7 @@ func (m *Map) CheckKey() error {
 	if m.Input.Key == "" || m.Spooled == nil || m.Spooled.Items == 0 {
 		return nil
 	}
-	first, err := m.Spooled.First()
+	first, err := (*items.Spooled)(m.Spooled).First()
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,6 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/items"
 )
 
 func made(m Map) string { id, _ := m.Identify(); return id }
@@ -29,7 +28,7 @@ func TestIdentify_IsStable(t *testing.T) {
 	in := gpumux.MapInput{Task: "sweep/embed.py:embed", Range: &gpumux.Range{End: 1000}, Ladder: []string{"gpu", "cpu"},
 		Mode: gpumux.ModeFresh, Timeout: gpumux.Duration(time.Minute), Attempts: 2}
 	require.Equal(t, "sweep-embed.py-embed-09f06f54b0b6", made(Map{Input: in}))
-	require.Equal(t, "embed-83148019c174", made(Map{Input: gpumux.MapInput{Task: "embed"}, Scope: "/home/me", Spooled: &items.Spooled{Hash: "00ff"}}))
+	require.Equal(t, "embed-83148019c174", made(Map{Input: gpumux.MapInput{Task: "embed"}, Scope: "/home/me", Spooled: &Spooled{Hash: "00ff"}}))
 }
 
 func TestIdentify_WhatCounts(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/gpumux/gpumux/internal/objects"
-	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/internal/store"
 )
 
 // PruneOptions say what Prune deletes.

@@ -15,8 +15,9 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/fleet"
-	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/internal/store"
 )
 
 // Starter starts and finds maps. Its methods may be called from several goroutines.
@@ -24,20 +25,21 @@ type Starter struct {
 	Client client.Client
 	// Namespace is the client's. Default "default".
 	Namespace string
-	// Store is where large inputs and results lie. Default: asked from the workers.
-	Store *store.Store
+	// Store is the URL of the store where large inputs and results lie, such as
+	// s3://bucket?region=eu-west-1. Default: asked from the workers.
+	Store string
 	// Converter is the Client's data converter. Default: the SDK's.
 	Converter converter.DataConverter
 	// Sealed says that the Client's connection encodes payloads, not its data converter.
 	Sealed bool
-	// Keys of the workers' store, when this Starter opens it. Default: none.
-	Keys store.Keys
+	// Keys are the store's. Default: none.
+	Keys *codec.Keys
 
-	opening sync.Mutex // held while the workers' own store is opened or closed
+	opening sync.Mutex // held while the store is opened or closed
 	opened  *store.Store
 }
 
-// Close closes the store that the Starter opened itself.
+// Close closes the store.
 func (s *Starter) Close() {
 	s.opening.Lock()
 	defer s.opening.Unlock()
@@ -47,13 +49,12 @@ func (s *Starter) Close() {
 	}
 }
 
-// Fleet is the workers of the namespace.
-func (s *Starter) Fleet() *fleet.Fleet {
+func (s *Starter) fleet() *fleet.Fleet {
 	return &fleet.Fleet{Client: s.Client, Namespace: cmp.Or(s.Namespace, client.DefaultNamespace)}
 }
 
 func (s *Starter) registry() registry {
-	return registry{fleet: s.Fleet(), data: cmp.Or(s.Converter, converter.GetDefaultDataConverter())}
+	return registry{fleet: s.fleet(), data: cmp.Or(s.Converter, converter.GetDefaultDataConverter())}
 }
 
 // checkKeys returns a *fleet.KeysError before what should be encrypted leaves in clear.
@@ -65,7 +66,7 @@ func (s *Starter) checkKeys(ctx context.Context) error {
 	if err != nil || string(sample.GetMetadata()[converter.MetadataEncoding]) != converter.MetadataEncodingJSON {
 		return err
 	}
-	return s.Fleet().TakesPlain(ctx)
+	return s.fleet().TakesPlain(ctx)
 }
 
 // Holds reports whether a URL is an object in the workers' store.

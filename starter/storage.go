@@ -13,8 +13,9 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/results"
-	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/internal/store"
 )
 
 // NoStoreError says why the workers' store could not be used from here.
@@ -30,18 +31,31 @@ func (e *NoStoreError) Error() string { return fmt.Sprintf("%v; give the workers
 // Unwrap gives the cause.
 func (e *NoStoreError) Unwrap() error { return e.Err }
 
-// openStore returns Store, else the workers' own, which it opens when a map first needs
-// it if it can be the same from here. Its errors are *NoStoreError.
+// OpenStore opens the store, which is otherwise opened when it is first needed.
+func (s *Starter) OpenStore(ctx context.Context) error {
+	_, err := s.openStore(ctx)
+	return err
+}
+
+// openStore opens Store, else the workers' own, if it can be the same from here; then its
+// errors are *NoStoreError.
 func (s *Starter) openStore(ctx context.Context) (*store.Store, error) {
-	if s.Store != nil {
-		return s.Store, nil
-	}
 	s.opening.Lock()
 	defer s.opening.Unlock()
 	if s.opened != nil {
 		return s.opened, nil
 	}
-	offer, err := s.Fleet().Offer(ctx)
+	var err error
+	if s.Store != "" {
+		s.opened, err = store.Open(ctx, s.Store, s.Keys)
+	} else {
+		s.opened, err = s.openWorkersStore(ctx)
+	}
+	return s.opened, err
+}
+
+func (s *Starter) openWorkersStore(ctx context.Context) (st *store.Store, err error) {
+	offer, err := s.fleet().Offer(ctx)
 	if err != nil {
 		return nil, &NoStoreError{Err: err}
 	}
@@ -54,20 +68,18 @@ func (s *Starter) openStore(ctx context.Context) (*store.Store, error) {
 	case strings.HasPrefix(url, "file:") && offer.Host != here:
 		err = fmt.Errorf("the workers' store %s is a folder of host %s, and this is %s", url, offer.Host, here)
 	default:
-		s.opened, err = store.Open(ctx, url, s.Keys)
+		st, err = store.Open(ctx, url, s.Keys)
 	}
 	if err != nil {
 		return nil, &NoStoreError{URL: offer.Store, Err: err}
 	}
-	return s.opened, nil
+	return st, nil
 }
 
 // place puts the items where the workflow finds them and returns the URL of the store
 // that takes the results, if it can be reached from here.
 func (s *Starter) place(ctx context.Context, m *Map) (string, error) {
-	var st *store.Store
-	var err error
-	st, err = s.openStore(ctx)
+	st, err := s.openStore(ctx)
 	if err != nil && m.large() {
 		return "", fmt.Errorf("%d items (%s) of this map go through the workers' store: %w",
 			m.Spooled.Items, gpumux.Size(m.Spooled.Bytes), err)
@@ -77,15 +89,11 @@ func (s *Starter) place(ctx context.Context, m *Map) (string, error) {
 	case m.Spooled.Items == 0:
 		m.Input.Range, m.Input.Key = &gpumux.Range{}, "" // no result lacks it
 	case m.large():
-		src, err := st.Sources.Put(ctx, m.Spooled)
-		if err != nil {
-			return "", fmt.Errorf("put the items into store %s: %w", st.Objects.URL(), err)
-		}
-		if m.Input.Source = src.URL; m.Spooled.Values {
-			m.Input.Source = gpumux.ValuesOf(src.URL)
+		if m.Input.Source, err = s.Put(ctx, m.Spooled); err != nil {
+			return "", err
 		}
 	default:
-		if m.Input.Items, err = m.Spooled.All(); err != nil {
+		if m.Input.Items, err = (*items.Spooled)(m.Spooled).All(); err != nil {
 			return "", fmt.Errorf("read the items back: %w", err)
 		}
 	}
@@ -95,31 +103,43 @@ func (s *Starter) place(ctx context.Context, m *Map) (string, error) {
 	return st.Objects.URL(), nil
 }
 
+// Put copies the items into the store, equal ones once, and returns their source.
+func (s *Starter) Put(ctx context.Context, in *Spooled) (source string, err error) {
+	st, err := s.openStore(ctx)
+	if err != nil {
+		return "", err
+	}
+	src, err := st.Sources.Put(ctx, (*items.Spooled)(in))
+	if err != nil {
+		return "", fmt.Errorf("put the items into store %s: %w", st.Objects.URL(), err)
+	}
+	if in.Values {
+		return gpumux.ValuesOf(src.URL), nil
+	}
+	return src.URL, nil
+}
+
 // placeArg puts an argument that is too large for a history where the workers find it: it
 // is a source of one line.
 func (s *Starter) placeArg(ctx context.Context, in *gpumux.MapInput) error {
 	if len(in.Arg) <= gpumux.MaxArg {
 		return nil
 	}
-	st, err := s.openStore(ctx)
-	if err != nil {
+	if err := s.OpenStore(ctx); err != nil {
 		return fmt.Errorf("the argument of this map, %s, goes through the workers' store: %w", gpumux.Size(len(in.Arg)), err)
 	}
 	var line bytes.Buffer
 	if err := json.Compact(&line, in.Arg); err != nil {
 		return fmt.Errorf("the argument: %w", err)
 	}
-	spooled, err := store.Spool(&line, "the argument", store.FormatJSONLines)
+	spooled, err := items.SpoolReader(&line, "the argument", items.JSONLines)
 	if err != nil {
 		return err
 	}
 	defer spooled.Remove()
-	src, err := st.Sources.Put(ctx, spooled)
-	if err != nil {
-		return fmt.Errorf("put the argument into store %s: %w", st.Objects.URL(), err)
-	}
-	in.Arg, in.ArgFile = nil, src.URL
-	return nil
+	in.Arg = nil
+	in.ArgFile, err = s.Put(ctx, (*Spooled)(spooled))
+	return err
 }
 
 // locate finds a results file by its key or URL.

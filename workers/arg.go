@@ -15,7 +15,8 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/calls"
-	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/internal/objects"
+	"github.com/gpumux/gpumux/internal/store"
 )
 
 // The variables in which a process finds the argument of its map: its text, or a file
@@ -70,8 +71,8 @@ func (a *argFiles) read(ctx context.Context, name string) error {
 	}
 	wrong := ""
 	switch {
-	case errors.Is(err, fs.ErrNotExist) || errors.As(err, new(*store.NameError)) || errors.As(err, new(*store.KeyError)) ||
-		errors.As(err, new(*store.DamageError)):
+	case errors.Is(err, fs.ErrNotExist) || errors.As(err, new(*objects.NameError)) || errors.As(err, new(*objects.KeyError)) ||
+		errors.As(err, new(*objects.DamageError)):
 		wrong = err.Error()
 	case err != nil:
 		return fmt.Errorf("argFile: %w", err)

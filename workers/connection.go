@@ -18,7 +18,7 @@ import (
 	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/internal/payload"
 	"github.com/gpumux/gpumux/internal/record"
-	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/internal/store"
 )
 
 // dialLimit bounds the wait for a server at the start.

@@ -96,9 +96,9 @@ func (s *tenant) fault(kind gpumux.FaultKind, message, hint string) *gpumux.Faul
 }
 
 // Where implements activities.Seat.
-func (s *tenant) Where() contract.Seat {
+func (s *tenant) Where() gpumux.Seat {
 	stats := s.seat.Stats()
-	return contract.Seat{Worker: s.identity, Host: s.host, Slot: s.seat.Name, Device: s.seat.Group, Memory: s.seat.Budget,
+	return gpumux.Seat{Worker: s.identity, Host: s.host, Slot: s.seat.Name, Device: s.seat.Group, Memory: s.seat.Budget,
 		Residents: stats.Residents, ResidentBytes: stats.ResidentBytes}
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/activities"
+	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/autoslots"
 	"github.com/gpumux/gpumux/internal/contact"
@@ -32,8 +33,8 @@ import (
 	"github.com/gpumux/gpumux/internal/record"
 	"github.com/gpumux/gpumux/internal/sharing"
 	"github.com/gpumux/gpumux/internal/slot"
+	"github.com/gpumux/gpumux/internal/store"
 	"github.com/gpumux/gpumux/internal/template"
-	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
@@ -79,8 +80,8 @@ type Worker struct {
 	identity   string
 	config     config.Config
 	storeURL   string
-	objects    store.Keys // nil where the store is not encrypted
-	sealed     bool       // only encrypted maps are taken
+	objects    *codec.Keys // nil where the store is not encrypted
+	sealed     bool        // only encrypted maps are taken
 	placements []config.Placement
 	tasks      *config.Catalog
 	inventory  *gpu.Inventory

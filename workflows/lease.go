@@ -29,7 +29,7 @@ type lease struct {
 	hold  workflow.Future
 	letGo workflow.CancelFunc
 	queue string
-	seat  contract.Seat
+	seat  gpumux.Seat
 	// deadline is when its time is over; zero before it has a slot.
 	deadline time.Time
 	// losses counts those since the last finished call, broken is the one that is still to

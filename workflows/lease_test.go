@@ -39,7 +39,7 @@ func lostFault(kind gpumux.FaultKind, blameless bool) error {
 	return temporal.NewApplicationErrorWithOptions(fault.Error(), string(kind), temporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{fault}})
 }
 
-func (d *desk) hold(ctx context.Context, in contract.Lease) (contract.Seat, error) {
+func (d *desk) hold(ctx context.Context, in contract.Lease) (gpumux.Seat, error) {
 	held, end := context.WithCancel(ctx)
 	d.mu.Lock()
 	d.open[in.Queue] = end
@@ -51,7 +51,7 @@ func (d *desk) hold(ctx context.Context, in contract.Lease) (contract.Seat, erro
 			d.mu.Lock()
 			delete(d.open, in.Queue)
 			d.mu.Unlock()
-			return contract.Seat{}, ctx.Err()
+			return gpumux.Seat{}, ctx.Err()
 		case <-time.After(time.Millisecond):
 			activity.RecordHeartbeat(ctx)
 		}

@@ -41,9 +41,6 @@ const defaultTTL = 10 * time.Minute
 // maxLosses is how often in a row a lease may lose what it has without a finished call.
 const maxLosses = 5
 
-// Seat says where a lease has its slot, and until when.
-type Seat = contract.Seat
-
 // Slot is a slot that a lease has, for the calls of one function given to WithSlot.
 type Slot struct {
 	lease *lease
@@ -54,7 +51,7 @@ type Slot struct {
 }
 
 // Seat is where the slot is now. It changes when the lease begins again elsewhere.
-func (s *Slot) Seat() Seat { return s.lease.seat }
+func (s *Slot) Seat() gpumux.Seat { return s.lease.seat }
 
 // WithSlot holds a slot while f runs: all calls of f run in one task process, in order,
 // so what a call keeps there (gpumux.keep) is there for the next one. The slot is free

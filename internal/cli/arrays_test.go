@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gpumux/gpumux/internal/store"
 	"github.com/gpumux/gpumux/internal/test/s3test"
-	"github.com/gpumux/gpumux/store"
 )
 
 // resultRows are results to write.

@@ -13,12 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/converter"
 
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/starter"
-	"github.com/gpumux/gpumux/store"
 )
 
 // connectionFlags adds the flags of a command that talks to Temporal.
@@ -42,16 +40,16 @@ func (a *app) keysFlag(c *cobra.Command) {
 	c.Flags().Lookup("keys").DefValue = ""
 }
 
-// readKeys reads the keys for payloads and for the store; nil without --keys.
-func (a *app) readKeys() (converter.PayloadCodec, store.Keys, error) {
+// readKeys reads the keys; nil without --keys.
+func (a *app) readKeys() (*codec.Keys, error) {
 	if a.keysPath == "" {
-		return nil, nil, nil
+		return nil, nil
 	}
 	keys, err := codec.Load(a.keysPath)
 	if err != nil {
-		return nil, nil, usage("--keys: %v", err)
+		return nil, usage("--keys: %v", err)
 	}
-	return keys, keys, nil
+	return keys, nil
 }
 
 // onServer makes c a command that uses a server.
@@ -117,11 +115,12 @@ func (a *app) connectWithStore(ctx context.Context) (*connection, error) {
 
 // openStore opens the store that the user named. Without one the workers' own is opened
 // when it is needed.
-func (a *app) openStore(ctx context.Context, conn *connection) (err error) {
-	if a.storeURL == "" || conn.Store != nil {
+func (a *app) openStore(ctx context.Context, conn *connection) error {
+	if a.storeURL == "" {
 		return nil
 	}
-	if conn.Store, err = store.Open(ctx, a.storeURL, conn.Starter.Keys); err != nil {
+	conn.Store = a.storeURL
+	if err := conn.OpenStore(ctx); err != nil {
 		return unavailable(err)
 	}
 	return nil
@@ -129,11 +128,14 @@ func (a *app) openStore(ctx context.Context, conn *connection) (err error) {
 
 // connect opens Temporal alone. The store may be away.
 func (a *app) connect(ctx context.Context) (*connection, error) {
-	payloads, objects, err := a.readKeys()
+	keys, err := a.readKeys()
 	if err != nil {
 		return nil, err
 	}
-	o := fleet.Options{Address: a.address, Namespace: a.namespace, Codec: payloads}
+	o := fleet.Options{Address: a.address, Namespace: a.namespace}
+	if keys != nil {
+		o.Codec = keys
+	}
 	options, err := fleet.ClientOptions(o)
 	if err != nil {
 		return nil, err
@@ -142,16 +144,18 @@ func (a *app) connect(ctx context.Context) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &connection{Starter: &starter.Starter{Client: c, Namespace: options.Namespace, Sealed: options.FailureConverter != nil, Keys: objects},
+	return &connection{Starter: &starter.Starter{Client: c, Namespace: options.Namespace, Sealed: options.FailureConverter != nil, Keys: keys},
 		address: options.HostPort, ui: findUI(options)}, nil
+}
+
+// Fleet is the workers of the namespace.
+func (c *connection) Fleet() *fleet.Fleet {
+	return &fleet.Fleet{Client: c.Client, Namespace: c.Namespace}
 }
 
 // close ends the connection.
 func (c *connection) close() {
 	c.Starter.Close()
-	if c.Store != nil {
-		_ = c.Store.Close()
-	}
 	c.Client.Close()
 }
 

@@ -169,7 +169,7 @@ func greet(a *app, s *local.Session, modules *config.Task, noGPU, variables stri
 	}
 	say("data", "%s", s.Data)
 	if modules != nil { // other workers have their own store
-		say("store", "%s", s.Store.Objects.URL())
+		say("store", "%s", s.Store)
 		offer := s.Describe()
 		say("pools", "%s", report.Pools(offer.Pools))
 		if len(offer.Tasks) > 0 {

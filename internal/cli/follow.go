@@ -117,7 +117,8 @@ func tellTroubles(ctx context.Context, a *app, s *starter.Starter, h *starter.Ha
 
 // checkServed returns a *fleet.NoWorkerError if no worker could begin the map.
 func checkServed(ctx context.Context, s *starter.Starter, ladder []string, task string) error {
-	rungs, err := s.Fleet().Serving(ctx, ladder)
+	workers := &fleet.Fleet{Client: s.Client, Namespace: s.Namespace}
+	rungs, err := workers.Serving(ctx, ladder)
 	if err != nil {
 		return err
 	}
@@ -127,7 +128,7 @@ func checkServed(ctx context.Context, s *starter.Starter, ladder []string, task 
 		missing.Queue = rungs[0].Queue
 	case len(rungs) > 1 && !rungs[1].Served():
 		missing.Queue, missing.Task = rungs[1].Queue, task
-		if workers, err := s.Fleet().Workers(ctx); err == nil { // only for the hint
+		if workers, err := workers.Workers(ctx); err == nil { // only for the hint
 			missing.Pools = fleet.PoolsOf(workers, task)
 		}
 	default:

@@ -25,7 +25,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/fleet"
-	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/local"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/workers/config"
@@ -117,7 +116,7 @@ func codeOf(err error) int {
 		return int(exit)
 	case errors.Is(err, errInterrupted):
 		return exitInterrupted
-	case is(new(*local.MistakeError), new(*gpumux.InputError), new(*items.SourceError), new(*config.Error), new(*starter.OtherMapError),
+	case is(new(*local.MistakeError), new(*gpumux.InputError), new(*gpumux.SourceError), new(*config.Error), new(*starter.OtherMapError),
 		new(*starter.OtherEditionError), new(*starter.NotFoundError), new(*starter.NothingToRetryError), new(*starter.StillRunningError),
 		new(*fleet.KeysError)):
 		return exitUsage

@@ -32,7 +32,7 @@ func itemsHere(ctx context.Context, a *app, f *mapFlags, m *starter.Map) error {
 	if err != nil {
 		return err
 	}
-	_, keys, err := a.readKeys()
+	keys, err := a.readKeys()
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/internal/report"
 	"github.com/gpumux/gpumux/starter"
 )
@@ -53,7 +52,7 @@ func TestLs_Table(t *testing.T) {
 func TestShow_AMapOnAWrongQueue(t *testing.T) {
 	d := &starter.Detail{
 		MapInfo: starter.MapInfo{ID: "raw", Status: starter.StatusRunning, Items: -1, Succeeded: -1, Failed: -1, Queue: "gpumux.small"},
-		Rungs:   []fleet.Rung{{Name: "workflows", Queue: "gpumux", Pollers: 1}, {Name: "gpu", Queue: "gpumux.gpu"}},
+		Rungs:   []gpumux.Rung{{Name: "workflows", Queue: "gpumux", Pollers: 1}, {Name: "gpu", Queue: "gpumux.gpu"}},
 	}
 	var b bytes.Buffer
 	report.Detail(&b, d, nil, "", noon)
@@ -79,7 +78,7 @@ func TestShow_Running(t *testing.T) {
 			Recent: []gpumux.Result{{Index: 12, Fault: &gpumux.Fault{Kind: gpumux.FaultCrash, Message: "signal SIGSEGV"}}}},
 		Pending: []starter.Pending{{Activity: "gpumux.RunChunk", ID: "17", State: "scheduled", Attempt: 3, Worker: "node1/77",
 			Next: noon.Add(4 * time.Second), Fault: &gpumux.Fault{Kind: gpumux.FaultDeviceOOM, Message: "CUDA out of memory"}}},
-		Rungs: []fleet.Rung{{Name: "workflows", Queue: "gpumux", Pollers: 1}, {Name: "gpu", Queue: "gpumux.gpu"}},
+		Rungs: []gpumux.Rung{{Name: "workflows", Queue: "gpumux", Pollers: 1}, {Name: "gpu", Queue: "gpumux.gpu"}},
 	}
 	var b bytes.Buffer
 	report.Detail(&b, d, nil, "http://127.0.0.1:8233/x", noon)

@@ -41,7 +41,7 @@ func stateHere(a *app, id string) (state local.State, here bool) {
 }
 
 func soFarHere(ctx context.Context, a *app, state local.State, o starter.ReadOptions) (*sofar, error) {
-	_, keys, err := a.readKeys()
+	keys, err := a.readKeys()
 	if err != nil {
 		return nil, err
 	}
@@ -49,8 +49,9 @@ func soFarHere(ctx context.Context, a *app, state local.State, o starter.ReadOpt
 	if err != nil {
 		return nil, err
 	}
-	s := &sofar{id: state.ID, status: state.State, items: -1, close: func() { _ = st.Close() }}
-	s.results = (&starter.Starter{Store: st}).Completed(gpumux.Summary{Output: state.Output})
+	reader := &starter.Starter{Store: state.StoreURL(), Keys: keys}
+	s := &sofar{id: state.ID, status: state.State, items: -1, close: func() { reader.Close(); _ = st.Close() }}
+	s.results = reader.Completed(gpumux.Summary{Output: state.Output})
 	if s.whole, err = st.Objects.Exists(ctx, state.Output); err == nil && s.whole {
 		s.lines = s.results.Lines(ctx, o)
 	} else {

@@ -70,7 +70,7 @@ func useValues(open func() (io.ReadCloser, error), label string, m *starter.Map)
 }
 
 // each is items.EachItem of In.
-func (s source) each(ctx context.Context, f func(item []byte, wrong *items.SourceError) error) error {
+func (s source) each(ctx context.Context, f func(item []byte, wrong *gpumux.SourceError) error) error {
 	inputs, _, err := s.inputs(ctx)
 	if err != nil {
 		return err
@@ -203,7 +203,7 @@ func spool(inputs []items.Input, label string, m *starter.Map) error {
 		// A mistake in the items was returned above; the rest is this machine's fault.
 		return &local.UnavailableError{Err: err}
 	}
-	m.Spooled, m.Label = spooled, label
+	m.Spooled, m.Label = (*starter.Spooled)(spooled), label
 	return nil
 }
 

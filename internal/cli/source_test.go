@@ -31,7 +31,7 @@ func itemsOf(t *testing.T, s source) (got []string) {
 	var m starter.Map
 	require.NoError(t, s.read(t.Context(), &m))
 	defer removeSpooled(&m)
-	all, err := m.Spooled.All()
+	all, err := (*items.Spooled)(m.Spooled).All()
 	require.NoError(t, err)
 	for _, item := range all {
 		got = append(got, string(item))
@@ -43,7 +43,7 @@ func itemsOf(t *testing.T, s source) (got []string) {
 func mistaken(t *testing.T, s source) error {
 	t.Helper()
 	err := s.read(t.Context(), &starter.Map{})
-	require.True(t, errors.As(err, new(*local.MistakeError)) || errors.As(err, new(*items.SourceError)), "%v", err)
+	require.True(t, errors.As(err, new(*local.MistakeError)) || errors.As(err, new(*gpumux.SourceError)), "%v", err)
 	return err
 }
 
@@ -210,7 +210,7 @@ func TestRead_WhoseFaultItIs(t *testing.T) {
 	err := source{in: []string{filepath.Join(dir, "good.jsonl")}}.read(t.Context(), &starter.Map{})
 	require.ErrorContains(t, err, "(TMPDIR)")
 	require.ErrorAs(t, err, new(*local.UnavailableError))
-	require.False(t, errors.As(err, new(*items.SourceError)))
+	require.False(t, errors.As(err, new(*gpumux.SourceError)))
 }
 
 // A terminal that says nothing must not hold up an interrupt.

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/local"
 	"github.com/gpumux/gpumux/internal/report"
 	"github.com/gpumux/gpumux/internal/text"
@@ -95,9 +94,9 @@ func runStream(a *app, c *cobra.Command, args []string, f *mapFlags) error {
 	count := int64(0)
 	var ended error // the input, before its end
 	causes, err := r.out.write(ctx, counted(&count, local.Stream(ctx, o, local.StreamOptions{
-		Items: func(ctx context.Context, give func(item []byte, wrong *items.SourceError) error) (err error) {
+		Items: func(ctx context.Context, give func(item []byte, wrong *gpumux.SourceError) error) (err error) {
 			begun, unchecked := false, f.input.Key != ""
-			err = f.source.each(ctx, func(item []byte, wrong *items.SourceError) error {
+			err = f.source.each(ctx, func(item []byte, wrong *gpumux.SourceError) error {
 				if unchecked && wrong == nil {
 					unchecked = false
 					if err := text.CheckField(item, f.input.Key); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/gpumux/gpumux/internal/local"
 	"github.com/gpumux/gpumux/internal/objects"
 	"github.com/gpumux/gpumux/internal/report"
-	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/internal/store"
 )
 
 func checkResult(check string, err error, fix, detail string) finding {

@@ -13,9 +13,9 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/columns"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/store"
 	"github.com/gpumux/gpumux/internal/test/rig"
 	"github.com/gpumux/gpumux/internal/test/storetest"
-	"github.com/gpumux/gpumux/store"
 )
 
 // values are results as they are stored: JSON, arrays as bytes, or a fault for nil.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 
-	"github.com/gpumux/gpumux/internal/items"
+	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/names"
 )
 
@@ -30,7 +30,7 @@ type table interface {
 // Items gives the rows of a file as JSON lines: of Parquet and Arrow objects of the
 // columns that are named, in that order, or of all; of .npy what the first index selects.
 // It reads ahead, but holds no more than a row group or a batch. It closes the file at
-// the end. A file that is damaged, and a column that it lacks, are a *items.SourceError,
+// the end. A file that is damaged, and a column that it lacks, are a *gpumux.SourceError,
 // here or of a later Read.
 func Items(ctx context.Context, from Source, size int64, name string, named []string) (io.ReadCloser, error) {
 	var write func(to *bufio.Writer) error
@@ -81,7 +81,7 @@ func openRows(ctx context.Context, file *ranged, name string, named []string) (w
 	switch FormatOf(name) {
 	case NPY:
 		if len(named) > 0 {
-			return nil, &items.SourceError{Problem: "an array has no columns", Hint: "leave away the columns to read"}
+			return nil, &gpumux.SourceError{Problem: "an array has no columns", Hint: "leave away the columns to read"}
 		}
 		return openNPY(ctx, file)
 	case Arrow:
@@ -109,7 +109,7 @@ func openRows(ctx context.Context, file *ranged, name string, named []string) (w
 // choose finds the columns that are named.
 func choose(all, named []string, file string) (at []int, err error) {
 	if len(all) == 0 {
-		return nil, &items.SourceError{Name: file, Problem: "the table has no columns",
+		return nil, &gpumux.SourceError{Name: file, Problem: "the table has no columns",
 			Hint: "save it with those that items shall have; of a frame of pandas that has an index alone, frame.reset_index()"}
 	}
 	if len(named) == 0 {
@@ -118,11 +118,11 @@ func choose(all, named []string, file string) (at []int, err error) {
 	for _, name := range named {
 		i := slices.Index(all, name)
 		if i >= 0 && slices.Contains(all[i+1:], name) {
-			return nil, &items.SourceError{Name: file, Problem: fmt.Sprintf("two columns are named %q", name),
+			return nil, &gpumux.SourceError{Name: file, Problem: fmt.Sprintf("two columns are named %q", name),
 				Hint: "rename one, or name the columns to read"}
 		}
 		if i < 0 {
-			return nil, &items.SourceError{Name: file, Problem: fmt.Sprintf("there is no column %q", name),
+			return nil, &gpumux.SourceError{Name: file, Problem: fmt.Sprintf("there is no column %q", name),
 				Hint: "it has " + names.List(all, ", ")}
 		}
 		at = append(at, i)

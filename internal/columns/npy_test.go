@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux/internal/items"
+	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/test/rig"
 	"github.com/gpumux/gpumux/internal/text"
 )
@@ -132,14 +132,14 @@ numpy.savez(f"{sys.argv[1]}/many.npz", a=array)`
 		data, err := os.ReadFile(filepath.Join(dir, name))
 		require.NoError(t, err)
 		_, err = rowsOf(t, data, "x.npy")
-		require.ErrorAs(t, err, new(*items.SourceError), name)
+		require.ErrorAs(t, err, new(*gpumux.SourceError), name)
 		require.ErrorContains(t, err, "x.npy: "+says, name)
 	}
 	good, err := os.ReadFile(filepath.Join(dir, "822.npy"))
 	require.NoError(t, err)
 	for says, data := range map[string][]byte{"it has 31 bytes for 2 rows of 16": good[:len(good)-1], "it has 33 bytes for 2 rows": append(good, 0), "x.npy: it does not begin as an array": good[:50]} {
 		_, err := rowsOf(t, data, "x.npy")
-		require.ErrorAs(t, err, new(*items.SourceError), says)
+		require.ErrorAs(t, err, new(*gpumux.SourceError), says)
 		require.ErrorContains(t, err, says)
 	}
 	_, err = rowsOf(t, good, "x.npy", "a")

@@ -12,8 +12,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/arrays"
-	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/text"
 )
 
@@ -39,7 +39,7 @@ var unread = []struct{ begins, what, instead string }{
 
 // unlike is the mistake of an array whose rows cannot be read as numbers, or nil.
 func unlike(descr, fortran string, shape []string) error {
-	mistake := func(problem, hint string) error { return &items.SourceError{Problem: problem, Hint: hint} }
+	mistake := func(problem, hint string) error { return &gpumux.SourceError{Problem: problem, Hint: hint} }
 	if !npyNumbers.MatchString(descr) {
 		for _, t := range unread {
 			if strings.HasPrefix(strings.TrimLeft(descr, "'<>|="), t.begins) {
@@ -67,9 +67,9 @@ func openNPY(ctx context.Context, file *ranged) (write func(to *bufio.Writer) er
 	case err != nil && err != io.EOF:
 		return nil, err
 	case bytes.HasPrefix(begin, []byte("PK")):
-		return nil, &items.SourceError{Problem: "it is an archive of arrays, .npz", Hint: "save one of them: numpy.save('x.npy', numpy.load('x.npz')['name'])"}
+		return nil, &gpumux.SourceError{Problem: "it is an archive of arrays, .npz", Hint: "save one of them: numpy.save('x.npy', numpy.load('x.npz')['name'])"}
 	case found == nil:
-		return nil, &items.SourceError{Problem: "it does not begin as an array that numpy.save wrote", Text: text.Beginning(begin),
+		return nil, &gpumux.SourceError{Problem: "it does not begin as an array that numpy.save wrote", Text: text.Beginning(begin),
 			Hint: "name the file after what it is"}
 	}
 	shape := strings.Fields(strings.ReplaceAll(string(found[3]), ",", " "))

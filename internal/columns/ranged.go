@@ -8,7 +8,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/gpumux/gpumux/internal/items"
+	"github.com/gpumux/gpumux"
 )
 
 // minAhead is the least that is read at once. As much of the end of a file is read first:
@@ -67,7 +67,7 @@ func (r *ranged) read(data []byte, at int64) (int, error) {
 	return n, err
 }
 
-// blame runs f. Where reading went well, its error or panic is a *items.SourceError.
+// blame runs f. Where reading went well, its error or panic is a *gpumux.SourceError.
 func (r *ranged) blame(ctx context.Context, name string, f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -77,7 +77,7 @@ func (r *ranged) blame(ctx context.Context, name string, f func() error) (err er
 			}
 			err = fmt.Errorf("it makes no sense: %w", known)
 		}
-		var mistake *items.SourceError
+		var mistake *gpumux.SourceError
 		switch {
 		case err == nil:
 		case errors.As(err, &mistake):
@@ -88,7 +88,7 @@ func (r *ranged) blame(ctx context.Context, name string, f func() error) (err er
 		case r.err != nil:
 			err = r.err
 		default:
-			err = &items.SourceError{Name: name, Problem: fmt.Sprintf("not read as %s: %v", FormatOf(name), err),
+			err = &gpumux.SourceError{Name: name, Problem: fmt.Sprintf("not read as %s: %v", FormatOf(name), err),
 				Hint: "check that the file is whole, and that its ending says what it is"}
 		}
 	}()

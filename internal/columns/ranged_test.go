@@ -17,8 +17,8 @@ import (
 	"github.com/apache/arrow-go/v18/parquet/pqarrow"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/columns"
-	"github.com/gpumux/gpumux/internal/items"
 )
 
 // counted is a file that counts how often it is read, and how much of it. It fails where
@@ -120,7 +120,7 @@ func TestItems_LostConnectionIsNoDamage(t *testing.T) {
 	from.failing = int64(len(data)) - 100_000
 	from.Reader = bytes.NewReader(data[:from.failing])
 	_, err = readRows(t, from, "x.parquet")
-	require.ErrorAs(t, err, new(*items.SourceError), "cut off")
+	require.ErrorAs(t, err, new(*gpumux.SourceError), "cut off")
 }
 
 // Files that are cut off, and pages and metadata that are damaged, are the file's mistake
@@ -142,7 +142,7 @@ func TestItems_DamagedFiles(t *testing.T) {
 				}
 			}
 			if _, err := rowsOf(t, data, "x"+ending); err != nil {
-				var mistake *items.SourceError
+				var mistake *gpumux.SourceError
 				require.ErrorAs(t, err, &mistake)
 				require.Equal(t, "x"+ending, mistake.Name)
 				failed++

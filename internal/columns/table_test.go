@@ -11,8 +11,8 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/stretchr/testify/require"
 
+	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/columns"
-	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/test/rig"
 	"github.com/gpumux/gpumux/internal/text"
 )
@@ -217,7 +217,7 @@ print(*[field.type for field in read.schema], read["t"][0].as_py().isoformat())`
 		data, err := os.ReadFile(filepath.Join(dir, name))
 		require.NoError(t, err)
 		_, err = rowsOf(t, data, name)
-		require.ErrorAs(t, err, new(*items.SourceError))
+		require.ErrorAs(t, err, new(*gpumux.SourceError))
 		require.ErrorContains(t, err, name+": the table has no columns; save it with")
 	}
 }

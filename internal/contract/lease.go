@@ -38,25 +38,6 @@ type Lease struct {
 	Rebuilt bool `json:"rebuilt,omitempty"`
 }
 
-// Seat says where a lease has its slot; HoldSlot's heartbeats carry it.
-type Seat struct {
-	Worker string `json:"worker"`
-	Host   string `json:"host"`
-	Slot   string `json:"slot"`
-	Device string `json:"device"`
-	// Memory is the slot's budget; 0 means none.
-	Memory gpumux.Size `json:"memory,omitempty"`
-	Since  time.Time   `json:"since"`
-	Until  time.Time   `json:"until"`
-	// Calls is how many have ended, Task the one that runs now.
-	Calls int    `json:"calls"`
-	Task  string `json:"task,omitempty"`
-	// Residents is how many values its process keeps, ResidentBytes the bytes of their
-	// arrays.
-	Residents     int   `json:"residents,omitempty"`
-	ResidentBytes int64 `json:"residentBytes,omitempty"`
-}
-
 // SlotCall is the input of the activity CallSlot on the queue of a lease. Exactly one of
 // Task, Save, Load, Drop, Open and Close is given.
 type SlotCall struct {
@@ -82,8 +63,8 @@ type SlotCall struct {
 type SlotAnswer struct {
 	Value json.RawMessage `json:"value,omitempty"`
 	// Output is the printed text of the call.
-	Output string `json:"output,omitempty"`
-	Seat   Seat   `json:"seat"`
+	Output string      `json:"output,omitempty"`
+	Seat   gpumux.Seat `json:"seat"`
 }
 
 // leaseQueue matches the queues of QueueOf.

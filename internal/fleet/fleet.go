@@ -50,33 +50,20 @@ func (f *Fleet) Searchable(ctx context.Context) bool {
 	return err == nil && there[names.SearchTask] == enumspb.INDEXED_VALUE_TYPE_KEYWORD && there[names.SearchFailed] == enumspb.INDEXED_VALUE_TYPE_INT
 }
 
-// Rung is a queue and who serves it.
-type Rung struct {
-	// Name is the pool or pinned device, or "workflows" for the queue of workflows.
-	Name  string `json:"name"`
-	Queue string `json:"queue"`
-	// Pollers asked for work lately; Workers send heartbeats, and may be too busy to ask.
-	Pollers int `json:"pollers"`
-	Workers int `json:"workers"`
-}
-
-// Served reports whether somebody takes work from the queue.
-func (r Rung) Served() bool { return r.Pollers+r.Workers > 0 }
-
 // WaitingFor corrects what a map says that it waits for: without a worker for its ladder
 // that is one, not a slot.
-func WaitingFor(reported string, ladder []Rung) string {
-	if pool, ok := strings.CutPrefix(reported, "a slot of pool "); ok && len(ladder) > 0 && !slices.ContainsFunc(ladder, Rung.Served) {
+func WaitingFor(reported string, ladder []gpumux.Rung) string {
+	if pool, ok := strings.CutPrefix(reported, "a slot of pool "); ok && len(ladder) > 0 && !slices.ContainsFunc(ladder, gpumux.Rung.Served) {
 		return "a worker for pool " + pool
 	}
 	return reported
 }
 
 // Serving returns who serves the workflows, first, and each rung of a ladder.
-func (f *Fleet) Serving(ctx context.Context, ladder []string) ([]Rung, error) {
-	rungs := []Rung{{Name: "workflows", Queue: gpumux.Queue}}
+func (f *Fleet) Serving(ctx context.Context, ladder []string) ([]gpumux.Rung, error) {
+	rungs := []gpumux.Rung{{Name: "workflows", Queue: gpumux.Queue}}
 	for _, name := range ladder {
-		rungs = append(rungs, Rung{Name: name, Queue: names.PoolQueue(name)})
+		rungs = append(rungs, gpumux.Rung{Name: name, Queue: names.PoolQueue(name)})
 	}
 	for i, r := range rungs {
 		served, err := f.Rung(ctx, r.Queue)
@@ -92,13 +79,13 @@ func (f *Fleet) Serving(ctx context.Context, ladder []string) ([]Rung, error) {
 const stale = 90 * time.Second
 
 // Rung tells who serves a queue.
-func (f *Fleet) Rung(ctx context.Context, queue string) (Rung, error) {
+func (f *Fleet) Rung(ctx context.Context, queue string) (gpumux.Rung, error) {
 	polled, err := f.polled(ctx, queue)
 	if err != nil {
-		return Rung{Queue: queue}, err
+		return gpumux.Rung{Queue: queue}, err
 	}
 	alive, _, err := f.heartbeats(ctx, queue)
-	return Rung{Queue: queue, Pollers: len(polled), Workers: len(alive)}, err
+	return gpumux.Rung{Queue: queue, Pollers: len(polled), Workers: len(alive)}, err
 }
 
 // polled returns the workers that asked a queue for work lately, by identity, and when.

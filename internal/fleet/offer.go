@@ -84,19 +84,6 @@ func (f *Fleet) ask(ctx context.Context, queue string, patience time.Duration, a
 	return asked.Get(ctx, answer)
 }
 
-// RunningItem is an item that runs in a slot, or the first of a micro-batch that does.
-type RunningItem struct {
-	// Index is -1 where a process still starts.
-	Index int64 `json:"index"`
-	// Worker is its identity, Slot pool/number.
-	Worker string          `json:"worker"`
-	Slot   string          `json:"slot"`
-	Device string          `json:"device"`
-	For    gpumux.Duration `json:"for"`
-	// Progress is the beginning of the JSON that the item reported last.
-	Progress string `json:"progress,omitempty"`
-}
-
 // Offers asks workers what they offer, and leaves silent ones out.
 func (f *Fleet) Offers(ctx context.Context, workers []string) []contract.WorkerInfo {
 	return offersOf(f.askAll(ctx, workers, 3*time.Second))
@@ -152,11 +139,12 @@ func offersOf(workers []Worker) (offers []contract.WorkerInfo) {
 }
 
 // Running are the items of a map that workers run, the longest first.
-func Running(offers []contract.WorkerInfo, id string) (found []RunningItem) {
+func Running(offers []contract.WorkerInfo, id string) (found []gpumux.RunningItem) {
 	for _, offer := range offers {
 		for _, p := range offer.Pools {
 			for _, seat := range p.Seats {
-				item := RunningItem{-1, offer.Identity, seat.Name, seat.Device, seat.For, seat.Progress}
+				item := gpumux.RunningItem{Index: -1, Worker: offer.Identity, Slot: seat.Name, Device: seat.Device,
+					For: seat.For, Progress: seat.Progress}
 				switch {
 				case seat.Map != id, seat.Item == nil && seat.State != "starting":
 					continue
@@ -167,7 +155,7 @@ func Running(offers []contract.WorkerInfo, id string) (found []RunningItem) {
 			}
 		}
 	}
-	slices.SortStableFunc(found, func(a, b RunningItem) int { return cmp.Compare(b.For, a.For) })
+	slices.SortStableFunc(found, func(a, b gpumux.RunningItem) int { return cmp.Compare(b.For, a.For) })
 	return found
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
@@ -28,10 +29,10 @@ func TestSick_OnlyWhereNobodyHasAHealthyDevice(t *testing.T) {
 // A slot is missing where there is no worker; what else a map says, and what is not
 // known, stays.
 func TestWaitingFor(t *testing.T) {
-	served, unserved := Rung{Name: "gpu", Workers: 1}, Rung{Name: "gpu"}
+	served, unserved := gpumux.Rung{Name: "gpu", Workers: 1}, gpumux.Rung{Name: "gpu"}
 	const slot = "a slot of pool gpu"
-	require.Equal(t, "a worker for pool gpu", WaitingFor(slot, []Rung{unserved, unserved}))
-	require.Equal(t, slot, WaitingFor(slot, []Rung{unserved, served}))
+	require.Equal(t, "a worker for pool gpu", WaitingFor(slot, []gpumux.Rung{unserved, unserved}))
+	require.Equal(t, slot, WaitingFor(slot, []gpumux.Rung{unserved, served}))
 	require.Equal(t, slot, WaitingFor(slot, nil))
-	require.Equal(t, "resume", WaitingFor("resume", []Rung{unserved}))
+	require.Equal(t, "resume", WaitingFor("resume", []gpumux.Rung{unserved}))
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 
+	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/text"
 )
 
@@ -37,8 +38,8 @@ func (in Input) extend(item []byte) ([]byte, error) {
 		return true
 	})
 	if !object || taken {
-		return nil, &SourceError{in.Name, 0, fmt.Sprintf("an item is no object without the fields %s that the names of folders say", in.Beside),
-			text.Beginning(item), "take the files by a pattern that begins below these folders"}
+		return nil, mistake(in.Name, 0, fmt.Sprintf("an item is no object without the fields %s that the names of folders say", in.Beside),
+			text.Beginning(item), "take the files by a pattern that begins below these folders")
 	}
 	if fields == 0 {
 		return in.Beside, nil
@@ -72,7 +73,7 @@ func (c *chain) openNext() error {
 
 // named adds the name of the input to an error of reading it.
 func (c *chain) named(err error) error {
-	if err == nil || errors.As(err, new(*SourceError)) {
+	if err == nil || errors.As(err, new(*gpumux.SourceError)) {
 		return err
 	}
 	return fmt.Errorf("read %s: %w", c.inputs[c.at].Name, err)
@@ -105,14 +106,14 @@ func (c *chain) next() ([]byte, position, error) {
 // EachItem calls f with every item of the inputs, each as soon as it has come and valid
 // until f returns; an error of f ends the walk. For a wrong line f gets the mistake
 // instead. Where no line is to blame, such as in a damaged archive, the walk ends with a
-// *SourceError.
-func EachItem(inputs []Input, f func(item []byte, wrong *SourceError) error) error {
+// *gpumux.SourceError.
+func EachItem(inputs []Input, f func(item []byte, wrong *gpumux.SourceError) error) error {
 	from := &chain{inputs: inputs}
 	defer from.close()
 	err := from.openNext()
 	for err == nil {
 		var item []byte
-		var wrong *SourceError
+		var wrong *gpumux.SourceError
 		input := from.at
 		if item, _, err = from.next(); errors.As(err, &wrong) && wrong.Line > 0 && input == from.at {
 			err = nil

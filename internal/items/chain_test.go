@@ -8,13 +8,15 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
 )
 
 // each is a text, and an input behind it, as items and mistakes.
 func each(text string, format Format) (lines []string, err error) {
 	in := Input{Name: "in", Format: format, Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text)), nil }}
 	after := Input{Name: "after", Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("\"after\"\n")), nil }}
-	err = EachItem([]Input{in, after}, func(item []byte, wrong *SourceError) error {
+	err = EachItem([]Input{in, after}, func(item []byte, wrong *gpumux.SourceError) error {
 		if wrong != nil {
 			item = []byte(wrong.Error())
 		}

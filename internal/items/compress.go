@@ -136,7 +136,7 @@ func unpack(r io.Reader, name string) (plain *bufio.Reader, packed bool, err err
 		if len(head) == 0 {
 			problem = "the " + promised.name + " archive is empty"
 		}
-		return nil, false, &SourceError{Name: name, Problem: problem,
+		return nil, false, &gpumux.SourceError{Name: name, Problem: problem,
 			Hint: "fetch or compress it again, or name it after what it is"}
 	}
 	return plain, false, nil
@@ -186,7 +186,7 @@ func (u *unpacker) explain(err error) error {
 	if u.from.err != nil {
 		return u.from.err
 	}
-	wrong := &SourceError{Name: u.name, Problem: fmt.Sprintf("the %s archive is damaged: %v", u.archive.name, err),
+	wrong := &gpumux.SourceError{Name: u.name, Problem: fmt.Sprintf("the %s archive is damaged: %v", u.archive.name, err),
 		Hint: "fetch or compress it again"}
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF):

@@ -13,6 +13,8 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
 )
 
 func gzipped(t testing.TB, texts ...string) string {
@@ -110,7 +112,7 @@ func TestSpool_DamagedArchives(t *testing.T) {
 			dir := t.TempDir()
 			t.Setenv("TMPDIR", dir)
 			_, err := spoolFrom(strings.NewReader(c.text), Input{Name: c.file, Format: format})
-			var mistake *SourceError
+			var mistake *gpumux.SourceError
 			require.ErrorAs(t, err, &mistake, "%s", name)
 			require.ErrorContains(t, err, c.want, name)
 			require.NotContains(t, err.Error(), "read in: in", name)
@@ -128,7 +130,7 @@ func TestSpool_BrokenStreamOfAnArchive(t *testing.T) {
 			from := io.MultiReader(strings.NewReader(text[:n]), iotest.ErrReader(broken))
 			_, err := spoolFrom(from, Input{Name: "in"})
 			require.ErrorIs(t, err, broken)
-			var mistake *SourceError
+			var mistake *gpumux.SourceError
 			require.False(t, errors.As(err, &mistake), "%v", err)
 		}
 	}

@@ -73,7 +73,7 @@ func newCSVRows(r *bufio.Reader, in Input) (*csvRows, error) {
 	for i, column := range header {
 		line, _ := c.r.FieldPos(i)
 		bad := func(problem, hint string) error {
-			return &SourceError{in.Name, line, problem, strings.Join(header[:min(len(header), 8)], string(c.r.Comma)), hint}
+			return mistake(in.Name, line, problem, strings.Join(header[:min(len(header), 8)], string(c.r.Comma)), hint)
 		}
 		switch before, again := at[column]; {
 		case strings.Contains(column, "\r"):
@@ -101,7 +101,7 @@ func newCSVRows(r *bufio.Reader, in Input) (*csvRows, error) {
 	}
 	for _, column := range in.Text {
 		if at[column] == 0 && (in.Beside == nil || text.FieldOf(in.Beside, column) == nil) {
-			return nil, &SourceError{Name: in.Name, Line: 1, Problem: fmt.Sprintf("there is no column %q", column),
+			return nil, &gpumux.SourceError{Name: in.Name, Line: 1, Problem: fmt.Sprintf("there is no column %q", column),
 				Hint: "it has " + names.List(header, ", ")}
 		}
 	}
@@ -119,9 +119,9 @@ func (c *csvRows) next() ([]byte, position, error) {
 	}
 	line, _ := c.r.FieldPos(0)
 	if len(cells) != len(c.keys) {
-		return nil, position{}, &SourceError{c.name, line, fmt.Sprintf("%d cells, but the header has %d", len(cells), len(c.keys)),
+		return nil, position{}, mistake(c.name, line, fmt.Sprintf("%d cells, but the header has %d", len(cells), len(c.keys)),
 			text.Beginning([]byte(strings.Join(cells, string(c.r.Comma)))),
-			"put cells that hold the delimiter, a quote or a line break in double quotes"}
+			"put cells that hold the delimiter, a quote or a line break in double quotes")
 	}
 	if cap(c.row) > maxLineBuffer {
 		c.row = nil
@@ -130,7 +130,7 @@ func (c *csvRows) next() ([]byte, position, error) {
 	for i, cell := range cells {
 		if !utf8.ValidString(cell) {
 			line, _ := c.r.FieldPos(i)
-			return nil, position{}, &SourceError{c.name, line, "not UTF-8", text.Beginning([]byte(cell)), "convert the file with iconv"}
+			return nil, position{}, mistake(c.name, line, "not UTF-8", text.Beginning([]byte(cell)), "convert the file with iconv")
 		}
 		c.row = append(c.row, c.keys[i]...)
 		if !c.text[i] && isNumber(cell) {
@@ -147,10 +147,10 @@ func (c *csvRows) rowError(err error) error {
 	var parse *csv.ParseError
 	switch {
 	case errors.Is(err, errLongLine):
-		return &SourceError{c.name, 0, "a row is longer than " + gpumux.Size(maxLine).String(), "",
-			"look for a double quote that is never closed, or put large values into files and let the items be their paths"}
+		return mistake(c.name, 0, "a row is longer than "+gpumux.Size(maxLine).String(), "",
+			"look for a double quote that is never closed, or put large values into files and let the items be their paths")
 	case errors.As(err, &parse):
-		wrong := &SourceError{c.name, parse.Line, parse.Err.Error(), "", "put the cell in double quotes and double each quote inside it"}
+		wrong := mistake(c.name, parse.Line, parse.Err.Error(), "", "put the cell in double quotes and double each quote inside it")
 		if parse.StartLine != parse.Line { // a quote was opened, and nobody knows where it was to end
 			wrong.Line, wrong.Problem = 0, fmt.Sprintf("the row from line %d to %d: %s", parse.StartLine, parse.Line, wrong.Problem)
 		}

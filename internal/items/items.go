@@ -15,7 +15,7 @@ import (
 )
 
 // Items streams the items start up to but not including end, as Unwrap takes them. The
-// caller may keep each. Nothing follows an error. Damage is a *SourceError, and no
+// caller may keep each. Nothing follows an error. Damage is a *gpumux.SourceError, and no
 // damaged item is given.
 func (s *Sources) Items(ctx context.Context, src contract.Source, start, end int64) iter.Seq2[json.RawMessage, error] {
 	return func(yield func(json.RawMessage, error) bool) {

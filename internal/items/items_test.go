@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/objects"
 )
@@ -28,7 +29,7 @@ func readable(t *testing.T, s *store, src contract.Source) (items []string, fail
 
 // final fails the test unless reading again cannot help.
 func final(t *testing.T, err error, why string) {
-	var mistake *SourceError
+	var mistake *gpumux.SourceError
 	var key *objects.KeyError
 	require.True(t, errors.As(err, &mistake) || errors.As(err, &key), "%s: %v", why, err)
 }
@@ -151,7 +152,7 @@ func TestItems_AStoreThatIsAwayIsNoDamage(t *testing.T) {
 	require.NoError(t, os.Rename(dir, dir+"-away"))
 	_, err = readable(t, s, src)
 	require.ErrorIs(t, err, os.ErrNotExist)
-	require.False(t, errors.As(err, new(*SourceError)))
+	require.False(t, errors.As(err, new(*gpumux.SourceError)))
 	require.NoError(t, os.Rename(dir+"-away", dir))
 	require.Equal(t, []string{"1"}, itemsOf(t, s, src, 0, 1))
 }

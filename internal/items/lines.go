@@ -21,30 +21,8 @@ var maxLine = 512 << 20
 // maxLineBuffer is how much of a long line's buffer is kept for the next one.
 const maxLineBuffer = 16 << 20
 
-// SourceError is a mistake in an input file: trying again cannot help.
-type SourceError struct {
-	// Name is the file's name or URL, Line counts from 1, or is 0 where none is to blame.
-	Name string
-	Line int
-	// Problem names the mistake, Text begins the offending text, Hint says what to do.
-	Problem, Text, Hint string
-}
-
-// Error is one line: file:line: problem: text; hint.
-func (e *SourceError) Error() string {
-	var b strings.Builder
-	b.WriteString(e.Name)
-	if e.Line > 0 {
-		fmt.Fprintf(&b, ":%d", e.Line)
-	}
-	b.WriteString(": " + e.Problem)
-	if e.Text != "" {
-		fmt.Fprintf(&b, ": %q", e.Text)
-	}
-	if e.Hint != "" {
-		b.WriteString("; " + e.Hint)
-	}
-	return b.String()
+func mistake(name string, line int, problem, text, hint string) *gpumux.SourceError {
+	return &gpumux.SourceError{Name: name, Line: line, Problem: problem, Text: text, Hint: hint}
 }
 
 // itemReader walks over items, each valid until the next call. The end is io.EOF.
@@ -106,8 +84,8 @@ func (l *jsonLines) readLine(large string) (line []byte, begin position, err err
 	l.number++
 	l.at.pass(line)
 	if err == errLongLine {
-		return nil, begin, &SourceError{l.name, l.number, "the line is longer than " + gpumux.Size(maxLine).String(), text.Beginning(line),
-			"put large " + large + " into files and let the items be their paths"}
+		return nil, begin, mistake(l.name, l.number, "the line is longer than "+gpumux.Size(maxLine).String(), text.Beginning(line),
+			"put large "+large+" into files and let the items be their paths")
 	}
 	if err != nil {
 		return nil, begin, err
@@ -144,7 +122,7 @@ func (l *checkedLines) next() ([]byte, position, error) {
 	case utf8.Valid(item):
 		return nil, at, l.invalid(item)
 	}
-	return nil, at, &SourceError{l.name, l.number, "not UTF-8", text.Beginning(item), "convert the file with iconv"}
+	return nil, at, mistake(l.name, l.number, "not UTF-8", text.Beginning(item), "convert the file with iconv")
 }
 
 func (l *checkedLines) invalid(item []byte) error {
@@ -162,7 +140,7 @@ func (l *checkedLines) invalid(item []byte) error {
 	case strings.HasPrefix(line, "{") && !strings.Contains(line, "}"):
 		hint = "the value goes on over several lines; put each on one line with jq -c ."
 	}
-	return &SourceError{l.name, l.number, problem, text.Beginning(item), hint}
+	return mistake(l.name, l.number, problem, text.Beginning(item), hint)
 }
 
 const bom = "\xef\xbb\xbf"
@@ -189,7 +167,7 @@ func openItems(r io.Reader, in Input) (from itemReader, packed bool, err error) 
 		"\xfe\xff":         "it is UTF-16; convert it with iconv -f UTF-16 -t UTF-8",
 	} {
 		if strings.HasPrefix(string(head), magic) {
-			return nil, packed, &SourceError{Name: in.Name, Line: 1, Problem: "not text", Hint: hint}
+			return nil, packed, &gpumux.SourceError{Name: in.Name, Line: 1, Problem: "not text", Hint: hint}
 		}
 	}
 	all := jsonLines{lineReader: lineReader{r: plain}, name: in.Name}

@@ -18,6 +18,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/internal/objects"
@@ -114,7 +115,7 @@ func (s *Sources) index(ctx context.Context, name, indexKey string) (_ contract.
 	name, values, failed := names.CutResults(name)
 	defer func() {
 		if damage, ok := errors.AsType[*objects.DamageError](err); ok {
-			err = &SourceError{Name: name, Problem: damage.Error(), Hint: "delete it, and put it there again"}
+			err = &gpumux.SourceError{Name: name, Problem: damage.Error(), Hint: "delete it, and put it there again"}
 		}
 	}()
 	format, err := FormatOf(name)
@@ -212,7 +213,7 @@ func markItems(from itemReader, marks *indexWriter) (count, size int64, err erro
 	}
 }
 
-// blame is an error of reading an object of a source. It is a *SourceError where the
+// blame is an error of reading an object of a source. It is a *gpumux.SourceError where the
 // object is to blame, and not the store.
 func (s *Sources) blame(ctx context.Context, name string, err error) error {
 	if damage, ok := errors.AsType[*objects.DamageError](err); ok {
@@ -242,7 +243,7 @@ func (s *Sources) damaged(name, problem string) error {
 			_ = s.in.Delete(context.Background(), strings.TrimSuffix(strings.TrimSuffix(key, ".jsonl"), ".index")+".index")
 		}
 	}
-	return &SourceError{Name: name, Problem: "damaged, or changed since it was indexed: " + problem, Hint: hint}
+	return &gpumux.SourceError{Name: name, Problem: "damaged, or changed since it was indexed: " + problem, Hint: hint}
 }
 
 var putName = regexp.MustCompile(`^sources/([0-9a-f]{64})\.jsonl$`)

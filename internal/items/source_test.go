@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/objects"
 	"github.com/gpumux/gpumux/internal/test/s3test"
@@ -130,7 +131,7 @@ func TestSource_SaysWhatIsWrong(t *testing.T) {
 			"in/bad.txt":   "name it .jsonl",
 		} {
 			_, err := s.Sources.Find(ctx, name, "maps/1/source.index")
-			var mistake *SourceError
+			var mistake *gpumux.SourceError
 			require.ErrorAs(t, err, &mistake)
 			require.ErrorContains(t, err, want)
 			for _, key := range []string{"maps/1/source.index", "maps/1/source.jsonl"} {
@@ -248,7 +249,7 @@ func TestSource_CompressedFilesInTheStore(t *testing.T) {
 		gz := gzipped(t, text)
 		put(t, s, "in/short.jsonl.gz", gz[:len(gz)-20])
 		_, err := s.Sources.Find(t.Context(), "in/short.jsonl.gz", "maps/x/source.index")
-		var mistake *SourceError
+		var mistake *gpumux.SourceError
 		require.ErrorAs(t, err, &mistake)
 		require.ErrorContains(t, err, "short.jsonl.gz: the gzip archive is cut off")
 		there, err := s.Objects.Exists(t.Context(), "maps/x/source.jsonl")

@@ -13,6 +13,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
@@ -45,7 +46,7 @@ func FormatOf(name string) (Format, error) {
 	case ".tsv":
 		return TSV, nil
 	default:
-		return 0, &SourceError{Name: name, Problem: fmt.Sprintf("the ending %q does not tell the format", ext),
+		return 0, &gpumux.SourceError{Name: name, Problem: fmt.Sprintf("the ending %q does not tell the format", ext),
 			Hint: "name it .jsonl (one JSON value per line) or .csv or .tsv (with a header), with .gz or .zst behind it when compressed, " +
 				"or .parquet, .arrow or .npy, which are never compressed as a whole"}
 	}
@@ -63,7 +64,7 @@ type Spooled struct {
 }
 
 // Spool copies inputs of any size into a temporary file with one item per line, and
-// checks each. Mistakes in them are a *SourceError. JSON values keep their text. Gzip and
+// checks each. Mistakes in them are a *gpumux.SourceError. JSON values keep their text. Gzip and
 // zstd are known by their first bytes and decompressed.
 func Spool(inputs ...Input) (_ *Spooled, err error) {
 	from := &chain{inputs: inputs}
@@ -101,6 +102,12 @@ func Spool(inputs ...Input) (_ *Spooled, err error) {
 	}
 	s.Items, s.Bytes, s.Hash = to.marks.items, to.at.offset, hex.EncodeToString(hash.Sum(nil))
 	return s, nil
+}
+
+// SpoolReader is Spool of one stream, whose name stands in errors.
+func SpoolReader(r io.Reader, name string, format Format) (*Spooled, error) {
+	open := func() (io.ReadCloser, error) { return io.NopCloser(r), nil }
+	return Spool(Input{Open: open, Name: name, Format: format})
 }
 
 // lineWriter writes items, each on a line of its own, and their index.

@@ -13,6 +13,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/gpumux/gpumux"
 )
 
 func spoolFrom(r io.Reader, in Input) (*Spooled, error) {
@@ -138,7 +140,7 @@ func TestSpool_SaysWhatIsWrong(t *testing.T) {
 		dir := t.TempDir()
 		t.Setenv("TMPDIR", dir)
 		_, err := spoolFrom(strings.NewReader(c.text), Input{Name: "in", Format: c.format})
-		var mistake *SourceError
+		var mistake *gpumux.SourceError
 		require.ErrorAs(t, err, &mistake, "%q", c.text)
 		require.ErrorContains(t, err, c.want)
 		left, err := os.ReadDir(dir)
@@ -212,7 +214,7 @@ func FuzzSpool_JSONLines(f *testing.F) {
 			}
 		}
 		if !valid || err != nil {
-			var mistake *SourceError
+			var mistake *gpumux.SourceError
 			require.ErrorAs(t, err, &mistake)
 			return
 		}
@@ -228,7 +230,7 @@ func FuzzSpool_CSV(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		s, err := spoolFrom(bytes.NewReader(text), Input{Format: CSV})
 		if err != nil {
-			var mistake *SourceError
+			var mistake *gpumux.SourceError
 			require.ErrorAs(t, err, &mistake)
 			return
 		}

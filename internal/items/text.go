@@ -21,7 +21,7 @@ func (l *textLines) next() ([]byte, position, error) {
 	}
 	line = bytes.TrimSuffix(bytes.TrimSuffix(line, []byte{'\n'}), []byte{'\r'})
 	if !utf8.Valid(line) {
-		return nil, begin, &SourceError{l.name, l.number, "not UTF-8", text.Beginning(line), "convert the file with iconv"}
+		return nil, begin, mistake(l.name, l.number, "not UTF-8", text.Beginning(line), "convert the file with iconv")
 	}
 	l.item = results.AppendString(l.item[:0], line)
 	return l.item, begin, nil

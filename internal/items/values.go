@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/results"
 )
@@ -23,15 +24,15 @@ func (l resultLines) next() ([]byte, position, error) {
 		}
 		of, err := results.ParseOutcome(line)
 		if err != nil {
-			return nil, begin, &SourceError{l.name, l.number, err.Error(), "", "name the results file of a map"}
+			return nil, begin, mistake(l.name, l.number, err.Error(), "", "name the results file of a map")
 		}
 		if (of.Kind != "") != l.failed {
 			continue
 		}
 		if l.failed {
 			if r, err := results.Parse(line); err != nil || r.Item == nil {
-				return nil, begin, &SourceError{l.name, l.number, fmt.Sprintf("item %d failed, and its result lacks it", of.Index), "",
-					"run the map that wrote the file with withItem"}
+				return nil, begin, mistake(l.name, l.number, fmt.Sprintf("item %d failed, and its result lacks it", of.Index), "",
+					"run the map that wrote the file with withItem")
 			}
 		}
 		return bytes.TrimSuffix(line, []byte{'\n'}), begin, nil
@@ -45,7 +46,7 @@ func Unwrap(src contract.Source, line json.RawMessage) (item, key json.RawMessag
 	}
 	r, err := results.Parse(line)
 	if err != nil {
-		return nil, nil, &SourceError{Name: src.URL, Problem: err.Error(), Hint: "the file was changed; run the map that wrote it again"}
+		return nil, nil, &gpumux.SourceError{Name: src.URL, Problem: err.Error(), Hint: "the file was changed; run the map that wrote it again"}
 	}
 	if src.Failed {
 		return r.Item, r.Key, nil

@@ -57,7 +57,7 @@ func TestSource_TheValuesOfResults(t *testing.T) {
 		}
 		put(t, s, "maps/d/items.jsonl", "1\n")
 		_, err = s.Sources.Find(t.Context(), gpumux.ValuesOf("maps/d/items.jsonl"), "maps/d/source.index")
-		var mistake *SourceError
+		var mistake *gpumux.SourceError
 		require.ErrorAs(t, err, &mistake)
 		require.ErrorContains(t, err, "items.jsonl:1: not a result: ")
 	})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/objects"
 	"github.com/gpumux/gpumux/internal/text"
@@ -39,7 +40,7 @@ func (s *Sources) ItemsOf(ctx context.Context, work contract.Work) (contract.Run
 		}
 		index, err := strconv.ParseInt(string(item), 10, 64)
 		if err != nil || index <= last {
-			return nil, &SourceError{Name: work.List.URL, Problem: "this is no work list", Text: text.Beginning(item), Hint: "give the same command again"}
+			return nil, &gpumux.SourceError{Name: work.List.URL, Problem: "this is no work list", Text: text.Beginning(item), Hint: "give the same command again"}
 		}
 		last = index
 		runs.Add(index)

@@ -16,8 +16,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/internal/store"
 )
 
 // Folder is below gpumux in XDG_STATE_HOME, else in ~/.local/state.
@@ -125,9 +126,12 @@ func stateAt(path string) State {
 	return s
 }
 
+// StoreURL is the URL of the folder's store.
+func (s State) StoreURL() string { return storeIn(s.Path) }
+
 // Store opens the store of the folder.
-func (s State) Store(ctx context.Context, keys store.Keys) (*store.Store, error) {
-	st, err := store.Open(ctx, storeIn(s.Path), keys)
+func (s State) Store(ctx context.Context, keys *codec.Keys) (*store.Store, error) {
+	st, err := store.Open(ctx, s.StoreURL(), keys)
 	if err != nil {
 		return nil, &UnavailableError{err}
 	}

@@ -23,7 +23,6 @@ import (
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/starter"
-	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workers/config"
 )
@@ -178,15 +177,13 @@ func (s *Session) connect(conf config.Config, keys *codec.Keys) error {
 	}
 	s.Server = server
 	var payloads converter.PayloadCodec
-	var objects store.Keys
 	if keys != nil {
-		payloads, objects = keys, keys
+		payloads = keys
 	}
-	st, err := store.Open(s.ctx, conf.Store, objects)
-	if err != nil {
+	s.Starter = &starter.Starter{Store: conf.Store, Sealed: payloads != nil, Keys: keys}
+	if err := s.OpenStore(s.ctx); err != nil {
 		return &UnavailableError{err}
 	}
-	s.Starter = &starter.Starter{Store: st, Sealed: payloads != nil}
 	s.Client, err = fleet.Dial(s.ctx, fleet.Options{Address: server.Address(), Namespace: client.DefaultNamespace, Plain: true,
 		Token: s.Token, Timeout: 15 * time.Second, Codec: payloads})
 	if err != nil || conf.Tasks == nil {
@@ -207,7 +204,7 @@ func (s *Session) serve() error {
 	if s.o.Public {
 		dead = ended
 	}
-	if _, err := s.Fleet().HandOn(s.ctx, dead); err != nil && s.ctx.Err() == nil {
+	if _, err := (&fleet.Fleet{Client: s.Client}).HandOn(s.ctx, dead); err != nil && s.ctx.Err() == nil {
 		// Without it the chunks of a killed worker only come later.
 		s.say("%v", err)
 	}
@@ -249,7 +246,7 @@ func (s *Session) Close(ctx context.Context) {
 		if s.Client != nil {
 			s.Client.Close()
 		}
-		_ = s.Store.Close()
+		s.Starter.Close()
 	}
 	stays := ctx.Err() != nil || s.o.Brief // and ends with this process
 	if s.Server != nil && !stays {

@@ -16,7 +16,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/results"
 	"github.com/gpumux/gpumux/workers"
 )
@@ -25,7 +24,7 @@ import (
 type StreamOptions struct {
 	// Items calls give with each item, or with the mistake in its line, and returns after
 	// the last one, or when ctx ends: the stream has then. give copies the item.
-	Items func(ctx context.Context, give func(item []byte, wrong *items.SourceError) error) error
+	Items func(ctx context.Context, give func(item []byte, wrong *gpumux.SourceError) error) error
 	// Unordered yields each result at once. Default: in the order of the items.
 	Unordered bool
 	// Input has the options of the items: Mode, Timeout, Attempts, Arg, Key and WithItem.
@@ -148,7 +147,7 @@ func (s *streaming) run(ctx context.Context, yield func([]byte) bool) error {
 func (s *streaming) read(ctx context.Context) error {
 	defer close(s.queue)
 	var index int64
-	s.failed = s.Items(ctx, func(item []byte, wrong *items.SourceError) error {
+	s.failed = s.Items(ctx, func(item []byte, wrong *gpumux.SourceError) error {
 		one := streamed{index, slices.Clone(item), min(minWeight+int64(len(item)), maxAhead)}
 		if err := s.room.Acquire(ctx, one.weight); err != nil {
 			return context.Cause(ctx)
@@ -163,7 +162,7 @@ func (s *streaming) read(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-func (s *streaming) refusal(wrong items.SourceError) gpumux.Result {
+func (s *streaming) refusal(wrong gpumux.SourceError) gpumux.Result {
 	fault := &gpumux.Fault{Kind: gpumux.FaultBadInput, Op: "read", Task: s.task, Item: wrong.Text, Hint: wrong.Hint}
 	wrong.Text, wrong.Hint = "", ""
 	fault.Message = wrong.Error()

@@ -15,11 +15,10 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/local"
-	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-type taking = func(item []byte, wrong *store.SourceError) error
+type taking = func(item []byte, wrong *gpumux.SourceError) error
 
 const streamedPy = `
 import asyncio, os, time
@@ -109,7 +108,7 @@ func TestStream_InOrderWithFaults(t *testing.T) {
 // A line that is wrong costs its own item: the items before and behind it run, and it has
 // a result in its place.
 func TestStream_ABadLineCostsOneItem(t *testing.T) {
-	wrong := &store.SourceError{Name: "items.jsonl", Line: 2, Problem: "not JSON", Text: "{", Hint: "write JSON"}
+	wrong := &gpumux.SourceError{Name: "items.jsonl", Line: 2, Problem: "not JSON", Text: "{", Hint: "write JSON"}
 	for _, key := range []string{"", "id"} {
 		lines, err := streamOver(t, local.StreamOptions{Input: gpumux.MapInput{Key: key}, Items: func(ctx context.Context, give taking) error {
 			return errors.Join(items(`{"id":"a"}`)(ctx, give), give(nil, wrong), items(`{"id":"b"}`)(ctx, give))

@@ -15,9 +15,9 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/store"
 	"github.com/gpumux/gpumux/internal/test/s3test"
 	"github.com/gpumux/gpumux/internal/test/storetest"
-	"github.com/gpumux/gpumux/store"
 )
 
 // serverStore is a store on a server. The test can make the server fail.

@@ -8,14 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/starter"
 )
 
 // A map whose processes still load their model is no map that does nothing.
 func TestPrintRunning(t *testing.T) {
 	var out strings.Builder
-	printRunning(&out, &starter.Detail{Running: []fleet.RunningItem{
+	printRunning(&out, &starter.Detail{Running: []gpumux.RunningItem{
 		{Index: -1, Worker: "node/1", Slot: "gpu/0", Device: "GPU-a", For: gpumux.Duration(3 * time.Minute)},
 		{Index: 7, Worker: "node/1", Slot: "gpu/1", Device: "GPU-a", For: gpumux.Duration(time.Second), Progress: `{"epoch":3}`},
 	}})

@@ -142,7 +142,7 @@ func Leases(to io.Writer, l *starter.LeaseInfo, page string, now time.Time) {
 	}
 }
 
-func leaseLine(l starter.Lease, now time.Time) string {
+func leaseLine(l gpumux.Seat, now time.Time) string {
 	switch {
 	case l.Worker == "":
 		return "waits for a slot"

@@ -29,11 +29,11 @@ func TestHandOn_ChunksOfADeadWorkerStartAgainAtOnce(t *testing.T) {
 	}
 	rig.Wait(t, func() bool { return began() == 1 }, time.Minute, 5*time.Millisecond)
 	st := &starter.Starter{Client: s.client, Namespace: s.namespace}
-	n, err := st.Fleet().HandOn(t.Context(), func(string) bool { return false })
+	n, err := fleetOf(st).HandOn(t.Context(), func(string) bool { return false })
 	require.NoError(t, err)
 	require.Zero(t, n, "a living worker keeps its chunks")
 	var asked string
-	n, err = st.Fleet().HandOn(t.Context(), func(identity string) bool { asked = identity; return true })
+	n, err = fleetOf(st).HandOn(t.Context(), func(identity string) bool { asked = identity; return true })
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	require.Contains(t, asked, "/")
@@ -60,7 +60,7 @@ func TestHandOn_AMergeOfADeadWorkerStartsAgainAtOnce(t *testing.T) {
 	run := s.start(gpumux.MapInput{Task: "double", Range: &gpumux.Range{End: 2000}, Ladder: []string{"cpu"}, Output: "d/results.jsonl"})
 	<-merging
 	st := &starter.Starter{Client: s.client, Namespace: s.namespace}
-	n, err := st.Fleet().HandOn(t.Context(), func(string) bool { return true })
+	n, err := fleetOf(st).HandOn(t.Context(), func(string) bool { return true })
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	<-merging // the next attempt

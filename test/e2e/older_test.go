@@ -23,10 +23,10 @@ func TestStarter_AServerWithoutStandaloneActivities(t *testing.T) {
 	s.work()
 	old := &starter.Starter{Client: older{s.Client}, Namespace: s.Namespace}
 	t.Cleanup(old.Close)
-	offer, err := old.Fleet().Offer(t.Context())
+	offer, err := fleetOf(old).Offer(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, s.config.Store, offer.Store)
-	all, err := old.Fleet().Workers(t.Context())
+	all, err := fleetOf(old).Workers(t.Context())
 	require.NoError(t, err)
 	require.Len(t, all, 1)
 	require.NotNil(t, all[0].Offer, all[0].Error)

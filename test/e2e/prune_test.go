@@ -15,7 +15,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/starter"
-	"github.com/gpumux/gpumux/store"
 )
 
 // prune deletes what is over by now, and says what that was.
@@ -47,7 +46,7 @@ func (s *stage) untilStored(folder string) {
 func TestPrune_KeepsWhatMapsAndSchedulesUse(t *testing.T) {
 	s := newStage(t)
 	s.work()
-	spooled, err := store.Spool(strings.NewReader(strings.Repeat("5\n", gpumux.InlineItems+1)), "items", store.FormatJSONLines)
+	spooled, err := starter.Spool(strings.NewReader(strings.Repeat("5\n", gpumux.InlineItems+1)), "items.jsonl")
 	require.NoError(t, err)
 	over := func(task string) starter.Map {
 		in := gpumux.MapInput{Task: "step:" + task, Ladder: []string{"cpu"}, Window: 2} // it leaves slots to others
@@ -123,10 +122,8 @@ func TestPrune_KeepsTheResultsOfARunningMapThatNamesNoPlace(t *testing.T) {
 // else.
 func TestPrune_GoesOnPastWhatItCannotRead(t *testing.T) {
 	s := newStage(t)
-	st, err := store.Open(t.Context(), s.config.Store, nil)
-	require.NoError(t, err)
-	defer st.Close()
-	s.Store = st
+	s.Store = s.config.Store
+	defer s.Close()
 	hash := func(digit string) string { return "sources/" + strings.Repeat(digit, 64) + ".jsonl" }
 	for _, key := range []string{hash("1"), hash("2"), hash("3"), "maps/a/b/results.jsonl", "maps/a/c/results.jsonl"} {
 		file := filepath.Join(s.dir, "store", key)
@@ -178,6 +175,7 @@ func TestPrune_GoesOnPastWhatItCannotRead(t *testing.T) {
 	// What runs under a key that is not here may need anything. Of what has ended the input
 	// is kept, whichever it is.
 	begin("sealed", "binary/encrypted", "?")
+	var err error
 	s.until("the map is listed", func() bool { _, _, err = gone(); return err != nil })
 	require.ErrorContains(t, err, "read the input of map sealed: ")
 	require.ErrorContains(t, err, "give the workers' keys")

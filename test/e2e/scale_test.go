@@ -28,7 +28,6 @@ import (
 	"github.com/gpumux/gpumux/internal/test/rig"
 	"github.com/gpumux/gpumux/internal/test/s3test"
 	"github.com/gpumux/gpumux/starter"
-	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/test/devservertest"
 	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workers/config"
@@ -122,10 +121,9 @@ func (h hand) start(t *testing.T) *exec.Cmd {
 
 func (s *site) starter() *starter.Starter {
 	s.t.Helper()
-	st, err := store.Open(s.t.Context(), s.store, nil)
-	require.NoError(s.t, err)
-	s.t.Cleanup(func() { require.NoError(s.t, st.Close()) })
-	return &starter.Starter{Client: s.client, Namespace: s.namespace, Store: st}
+	st := &starter.Starter{Client: s.client, Namespace: s.namespace, Store: s.store}
+	s.t.Cleanup(st.Close)
+	return st
 }
 
 // Five workers come and go as they like, some of them killed: every item has one result,

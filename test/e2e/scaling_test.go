@@ -46,7 +46,7 @@ func TestLong_ScalingFromZeroAndBack(t *testing.T) {
 	other := s.start(second)
 	want := []fleet.Backlog{{Namespace: s.Namespace, Pool: "cpu", Maps: 2, Waiting: 2 * items}, {Namespace: s.Namespace, Pool: "none"}}
 	s.until("nobody serves the pool, and its backlog is known", func() bool {
-		backlog, silent, err := s.Fleet().Backlog(t.Context(), []string{"cpu", "none"})
+		backlog, silent, err := fleetOf(s.Starter).Backlog(t.Context(), []string{"cpu", "none"})
 		return err == nil && silent == nil && slices.Equal(want, backlog)
 	})
 

@@ -22,7 +22,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/store"
+	"github.com/gpumux/gpumux/internal/store"
+	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/test/devservertest"
 	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workers/config"
@@ -200,14 +201,11 @@ func items(values ...any) []json.RawMessage {
 // source spools lines into the store and returns the source's URL.
 func (s *site) source(lines string) string {
 	s.t.Helper()
-	spooled, err := store.Spool(strings.NewReader(lines), "test.jsonl", store.FormatJSONLines)
+	spooled, err := starter.Spool(strings.NewReader(lines), "test.jsonl")
 	require.NoError(s.t, err)
-	st, err := store.Open(s.t.Context(), s.store, nil)
+	source, err := s.starter().Put(s.t.Context(), spooled)
 	require.NoError(s.t, err)
-	defer st.Close()
-	src, err := st.Sources.Put(s.t.Context(), spooled)
-	require.NoError(s.t, err)
-	return src.URL
+	return source
 }
 
 // results reads the results file and checks that each index is there once, in order.

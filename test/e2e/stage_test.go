@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/test/devservertest"
 	"github.com/gpumux/gpumux/workers"
@@ -40,13 +41,17 @@ func newStage(t *testing.T) *stage {
 }
 
 // work starts a worker that stops with the test.
+func fleetOf(s *starter.Starter) *fleet.Fleet {
+	return &fleet.Fleet{Client: s.Client, Namespace: s.Namespace}
+}
+
 func (s *stage) work() {
 	s.t.Helper()
 	w, err := workers.New(s.config, workers.Options{Client: s.Client, Runtime: s.t.TempDir(), StopTimeout: time.Second})
 	require.NoError(s.t, err)
 	serve(s.t, w)
 	require.Eventually(s.t, func() bool { // the server knows of it with its first request for work
-		_, err := s.Fleet().Offer(s.t.Context())
+		_, err := fleetOf(s.Starter).Offer(s.t.Context())
 		return err == nil
 	}, time.Minute, 10*time.Millisecond)
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/starter"
-	"github.com/gpumux/gpumux/store"
 )
 
 func TestStarter_SameCallAtOnceIsOneMap(t *testing.T) {
@@ -212,7 +211,7 @@ func TestStarter_LargeInputGoesThroughTheStore(t *testing.T) {
 	for i := range n {
 		fmt.Fprintf(&lines, "%d\n", i)
 	}
-	spooled, err := store.Spool(strings.NewReader(lines.String()), "numbers.jsonl", store.FormatJSONLines)
+	spooled, err := starter.Spool(strings.NewReader(lines.String()), "numbers.jsonl")
 	require.NoError(t, err)
 	defer spooled.Remove()
 	h := s.start(starter.Map{Spooled: spooled, Input: gpumux.MapInput{Task: "step:double", Ladder: []string{"cpu"}}})
@@ -230,15 +229,15 @@ func TestStarter_LargeInputGoesThroughTheStore(t *testing.T) {
 
 func TestStarter_WithoutWorkers(t *testing.T) {
 	s := newStage(t)
-	rungs, err := s.Fleet().Serving(t.Context(), []string{"cpu"})
+	rungs, err := fleetOf(s.Starter).Serving(t.Context(), []string{"cpu"})
 	require.NoError(t, err)
 	require.Len(t, rungs, 2)
 	require.False(t, rungs[0].Served())
-	_, err = s.Fleet().Offer(t.Context())
+	_, err = fleetOf(s.Starter).Offer(t.Context())
 	var none *fleet.NoWorkerError
 	require.ErrorAs(t, err, &none)
 
-	spooled, err := store.Spool(strings.NewReader(strings.Repeat("1\n", gpumux.InlineItems+1)), "items", store.FormatJSONLines)
+	spooled, err := starter.Spool(strings.NewReader(strings.Repeat("1\n", gpumux.InlineItems+1)), "items.jsonl")
 	require.NoError(t, err)
 	defer spooled.Remove()
 	_, err = s.Start(t.Context(), starter.Map{Spooled: spooled, Input: gpumux.MapInput{Task: "step:double", Ladder: []string{"cpu"}}})
@@ -252,10 +251,10 @@ func TestStarter_WithoutWorkers(t *testing.T) {
 	summary, err := s.wait(h)
 	require.NoError(t, err)
 	require.EqualValues(t, 3, summary.Succeeded)
-	rungs, err = s.Fleet().Serving(t.Context(), []string{"cpu"})
+	rungs, err = fleetOf(s.Starter).Serving(t.Context(), []string{"cpu"})
 	require.NoError(t, err)
 	require.True(t, rungs[0].Served() && rungs[1].Served())
-	offer, err := s.Fleet().Offer(t.Context())
+	offer, err := fleetOf(s.Starter).Offer(t.Context())
 	require.NoError(t, err)
 	require.Contains(t, offer.Tasks, "step:double")
 	require.Equal(t, s.config.Store, offer.Store)

@@ -20,8 +20,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/gpumux/gpumux/internal/store"
 	"github.com/gpumux/gpumux/internal/test/s3test"
-	"github.com/gpumux/gpumux/store"
 	"github.com/gpumux/gpumux/test/programtest"
 )
 

@@ -19,8 +19,8 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/store"
 	"github.com/gpumux/gpumux/internal/test/storetest"
-	"github.com/gpumux/gpumux/store"
 )
 
 const millionPy = `

@@ -7,6 +7,7 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/testsuite"
 
+	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 )
 
@@ -28,19 +29,19 @@ func (t *Tasks) ended(queue string) chan struct{} {
 }
 
 // hold stands for gpumux.HoldSlot: there is always a slot.
-func (t *Tasks) hold(ctx context.Context, in contract.Lease) (contract.Seat, error) {
+func (t *Tasks) hold(ctx context.Context, in contract.Lease) (gpumux.Seat, error) {
 	select {
 	case <-t.ended(in.Queue):
-		return contract.Seat{}, nil
+		return gpumux.Seat{}, nil
 	case <-ctx.Done():
-		return contract.Seat{}, ctx.Err()
+		return gpumux.Seat{}, ctx.Err()
 	}
 }
 
 // call stands for gpumux.CallSlot. A handle stays a handle: a stand-in gets what names
 // the value.
 func (t *Tasks) call(ctx context.Context, in contract.SlotCall) (answer contract.SlotAnswer, err error) {
-	answer.Seat = contract.Seat{Worker: "test", Host: "test", Slot: "test/0", Device: "CPU"}
+	answer.Seat = gpumux.Seat{Worker: "test", Host: "test", Slot: "test/0", Device: "CPU"}
 	switch {
 	case in.Close:
 		close(t.ended(activity.GetInfo(ctx).TaskQueue))

@@ -7,11 +7,11 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"io"
 	"iter"
 	"sync/atomic"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/internal/objects"
@@ -37,8 +37,12 @@ type Store struct {
 //
 // Keys encrypt every object that is written and decrypt what is read; only items may then
 // lie in the store unencrypted. With nil, an encrypted object is an error.
-func Open(ctx context.Context, url string, keys Keys) (*Store, error) {
-	in, err := objects.Open(ctx, url, keys)
+func Open(ctx context.Context, url string, keys *codec.Keys) (*Store, error) {
+	var ring objects.Keys // nil without keys
+	if keys != nil {
+		ring = keys
+	}
+	in, err := objects.Open(ctx, url, ring)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +53,7 @@ func Open(ctx context.Context, url string, keys Keys) (*Store, error) {
 func (s *Store) Close() error { return s.Objects.Close() }
 
 // Folder is the folder with the parts of a map. It need not exist yet. The error is a
-// *NameError.
+// *objects.NameError.
 func (s *Store) Folder(name string) (*Folder, error) {
 	key, err := s.Objects.Writable(name)
 	if err != nil {
@@ -113,38 +117,4 @@ func (s *Store) Identity(ctx context.Context) (string, error) {
 	}
 	s.identity.Store(&identity.ID)
 	return identity.ID, nil
-}
-
-// Types of packages below, for callers.
-type (
-	// Keys encrypt the objects of a store; package codec reads them from files.
-	Keys = objects.Keys
-	// KeyError says that an object cannot be read with the keys that the store has.
-	KeyError = objects.KeyError
-	// DamageError says that an object does not hold what was written.
-	DamageError = objects.DamageError
-	// NameError says that a name is no key and no URL of the store.
-	NameError = objects.NameError
-	// SourceError is a mistake in an input: trying again cannot help.
-	SourceError = items.SourceError
-	// Format is how an input holds items.
-	Format = items.Format
-	// Spooled is an input in a temporary file, checked and indexed.
-	Spooled = items.Spooled
-)
-
-// The formats of inputs.
-const (
-	FormatJSONLines = items.JSONLines
-	FormatCSV       = items.CSV
-	FormatTSV       = items.TSV
-	FormatLines     = items.Lines
-)
-
-// Spool copies an input of any size, whose name stands in errors, into a temporary file
-// with one item per line, and checks each. Mistakes in the input are a *SourceError with
-// file and line. Sources.Put puts it into a store.
-func Spool(r io.Reader, name string, format Format) (*Spooled, error) {
-	open := func() (io.ReadCloser, error) { return io.NopCloser(r), nil }
-	return items.Spool(items.Input{Open: open, Name: name, Format: format})
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/objects"
 	"github.com/gpumux/gpumux/internal/test/s3test"
 )
 
@@ -235,7 +236,7 @@ func TestAppender_NextWriteReplacesADamagedPart(t *testing.T) {
 func TestAppender_RefusesAFolderOutside(t *testing.T) {
 	s := open(t, "mem://", nil)
 	_, err := s.Folder("/etc")
-	var name *NameError
+	var name *objects.NameError
 	require.True(t, errors.As(err, &name))
 }
 

@@ -9,7 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/items"
 	"github.com/gpumux/gpumux/internal/objects"
 	"github.com/gpumux/gpumux/internal/results"
 	"github.com/gpumux/gpumux/internal/test/s3test"
@@ -29,7 +31,7 @@ func eachStore(t *testing.T, test func(t *testing.T, s *Store)) {
 	}
 }
 
-func open(t testing.TB, url string, keys Keys) *Store {
+func open(t testing.TB, url string, keys *codec.Keys) *Store {
 	s, err := Open(t.Context(), url, keys)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
@@ -68,9 +70,9 @@ func readHead(t testing.TB, s *Store, key string) (partHead, error) {
 	return parsePartHead([]byte(get(t, s, key)[:headBytes]))
 }
 
-func spool(t testing.TB, text string) *Spooled {
+func spool(t testing.TB, text string) *items.Spooled {
 	t.Helper()
-	s, err := Spool(strings.NewReader(text), "items", FormatJSONLines)
+	s, err := items.SpoolReader(strings.NewReader(text), "items", items.JSONLines)
 	require.NoError(t, err)
 	return s
 }

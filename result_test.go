@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log"
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,4 +35,20 @@ func TestHandle_ReadsNothingElse(t *testing.T) {
 	}
 	h := gpumux.Resident{Host: "node1", Device: "CPU", Process: "7-a", Key: "k", Type: "float32", Shape: []int64{4}, Bytes: 16}
 	require.Equal(t, `"k" (float32[4], 16B) in process 7-a on CPU of node1`, h.String())
+}
+
+func TestFloat_ComesBack(t *testing.T) {
+	given := []gpumux.Float{1.5, gpumux.Float(math.NaN()), gpumux.Float(math.Inf(1)), gpumux.Float(math.Inf(-1)), -0.1}
+	written, err := json.Marshal(given)
+	require.NoError(t, err)
+	require.JSONEq(t, `[1.5,"NaN","Infinity","-Infinity",-0.1]`, string(written))
+	require.NotContains(t, string(written), `"NaN"`)
+	for _, text := range []string{string(written), `[1.5,"NaN","Infinity","-Infinity",-0.1]`} {
+		var got []gpumux.Float
+		require.NoError(t, json.Unmarshal([]byte(text), &got))
+		require.Equal(t, fmt.Sprint(given), fmt.Sprint(got))
+	}
+	var f gpumux.Float
+	require.ErrorContains(t, json.Unmarshal([]byte(`"nan"`), &f), `the text "nan" is no number`)
+	require.Error(t, json.Unmarshal([]byte(`true`), &f))
 }

@@ -2,8 +2,6 @@ package store
 
 import (
 	"bytes"
-	"crypto/hkdf"
-	"crypto/sha256"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,32 +11,27 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/contract"
+	"github.com/gpumux/gpumux/internal/items"
+	"github.com/gpumux/gpumux/internal/objects"
 )
 
-// ring is Keys in memory.
-type ring struct {
-	current string
-	keys    map[string]string
+// ring makes a key of 32 equal bytes.
+func ring(t *testing.T, id, digit string) *codec.Keys {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), id+".key")
+	require.NoError(t, os.WriteFile(file, []byte(strings.Repeat(digit, 64)), 0o600))
+	keys, err := codec.Load(file)
+	require.NoError(t, err)
+	return keys
 }
-
-func (r ring) Current() string { return r.current }
-
-func (r ring) Derive(id string, salt []byte, purpose string) ([]byte, error) {
-	key, known := r.keys[id]
-	if !known {
-		return nil, fmt.Errorf("there is no key %s", id)
-	}
-	return hkdf.Key(sha256.New, []byte(key), salt, purpose, 32)
-}
-
-var oldRing = ring{"a", map[string]string{"a": "one"}}
 
 // A damaged part of a store with keys is set aside as it is, and its items run again.
 // Parts under a wrong key stay in place.
 func TestSealed_DamagedParts(t *testing.T) {
 	dir := t.TempDir()
-	s := open(t, "file://"+dir, oldRing)
+	s := open(t, "file://"+dir, ring(t, "a", "1"))
 	write := func() string {
 		a := folderOf(t, s, "m.parts").Append()
 		for i := range int64(3) {
@@ -74,8 +67,8 @@ func TestSealed_DamagedParts(t *testing.T) {
 		})
 	}
 	part := write()
-	_, err := open(t, "file://"+dir, ring{"a", map[string]string{"a": "changed"}}).FindParts(t.Context(), contract.PartsInput{Parts: "m.parts", Items: 3})
-	var key *KeyError
+	_, err := open(t, "file://"+dir, ring(t, "a", "2")).FindParts(t.Context(), contract.PartsInput{Parts: "m.parts", Items: 3})
+	var key *objects.KeyError
 	require.ErrorAs(t, err, &key)
 	_, err = os.Stat(part)
 	require.NoError(t, err, "nothing is set aside for want of the key")
@@ -87,13 +80,13 @@ func TestSealed_TheIdentityIsPlain(t *testing.T) {
 	url := "file://" + t.TempDir()
 	before, err := open(t, url, nil).Identity(t.Context())
 	require.NoError(t, err)
-	after, err := open(t, url, oldRing).Identity(t.Context())
+	after, err := open(t, url, ring(t, "a", "1")).Identity(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, before, after)
 	url = "file://" + t.TempDir()
-	before, err = open(t, url, oldRing).Identity(t.Context())
+	before, err = open(t, url, ring(t, "a", "1")).Identity(t.Context())
 	require.NoError(t, err)
-	after, err = open(t, url, ring{"b", map[string]string{"b": "two"}}).Identity(t.Context())
+	after, err = open(t, url, ring(t, "b", "2")).Identity(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, before, after)
 }
@@ -103,13 +96,13 @@ func TestSealed_TheIdentityIsPlain(t *testing.T) {
 func TestSealed_AMapsObjects(t *testing.T) {
 	dir := t.TempDir()
 	url := "file://" + dir
-	s := open(t, url, oldRing)
+	s := open(t, url, ring(t, "a", "1"))
 	const n = 3000
 	var lines strings.Builder
 	for i := range n {
 		fmt.Fprintf(&lines, "\"marker-%d\"\n", i)
 	}
-	spooled, err := Spool(strings.NewReader(lines.String()), "items", FormatJSONLines)
+	spooled, err := items.SpoolReader(strings.NewReader(lines.String()), "items", items.JSONLines)
 	require.NoError(t, err)
 	defer spooled.Remove()
 	src, err := s.Sources.Put(t.Context(), spooled)
@@ -151,7 +144,7 @@ func TestSealed_AMapsObjects(t *testing.T) {
 		},
 		"put": func() error { _, err := without.Sources.Put(t.Context(), spooled); return err },
 	} {
-		var key *KeyError
+		var key *objects.KeyError
 		require.ErrorAs(t, read(), &key, name)
 		require.ErrorContains(t, read(), "codec.keys", name)
 	}

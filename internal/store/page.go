@@ -15,7 +15,7 @@ import (
 const largestPaged = 1 << 20
 
 // Page reads results of a results file in one read, at most gpumux.InlineBytes of them
-// but at least one. Any other file is a *SourceError.
+// but at least one. Any other file is a *gpumux.SourceError.
 func (s *Store) Page(ctx context.Context, in contract.PageInput) (page contract.Page, err error) {
 	o, err := s.Objects.Read(ctx, in.Output, in.From, largestPaged)
 	if err != nil {
@@ -32,7 +32,7 @@ func (s *Store) Page(ctx context.Context, in contract.PageInput) (page contract.
 		}
 		r, err := results.Parse(line)
 		if _, bad := results.ParseOutcome(line); err != nil || bad != nil {
-			return page, &SourceError{Name: o.URL(), Problem: fmt.Sprintf("at byte %d is no line of results", at), Text: text.Beginning(bytes.TrimSpace(line)),
+			return page, &gpumux.SourceError{Name: o.URL(), Problem: fmt.Sprintf("at byte %d is no line of results", at), Text: text.Beginning(bytes.TrimSpace(line)),
 				Hint: "name the results file of a map, in JSON lines and not compressed, and 0 or the position that the page before gave"}
 		}
 		if size += r.Weight(); size > largestPaged || size > gpumux.InlineBytes && len(page.Results) > 0 {
@@ -44,7 +44,7 @@ func (s *Store) Page(ctx context.Context, in contract.PageInput) (page contract.
 		}
 	}
 	if at < o.Size() && len(page.Results) == 0 {
-		return page, &SourceError{Name: o.URL(), Problem: fmt.Sprintf("the result at byte %d has more than %s", at, gpumux.Size(largestPaged)),
+		return page, &gpumux.SourceError{Name: o.URL(), Problem: fmt.Sprintf("the result at byte %d has more than %s", at, gpumux.Size(largestPaged)),
 			Hint: "read the file itself, or map over it with gpumux.ValuesOf"}
 	}
 	if at < o.Size() {
