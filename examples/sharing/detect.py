@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "internal" / "bench"))
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "internal" / "cli" / "bench"))
 import workloads
 
 

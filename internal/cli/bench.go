@@ -28,11 +28,12 @@ import (
 // piece of slots is a map with one chunk per slot. Slots are those of ordinary maps in a
 // session of package local.
 
-//go:embed workloads.py
+//go:embed bench/workloads.py
 var benchScript string
 
-// benchWorkloads are functions of workloads.py, and frameworks what they can use, in the order
-// in which each is tried. sharings are the ways to share a device that are measured.
+// benchWorkloads are functions of workloads.py, and benchFrameworks what they can use, in
+// the order in which each is tried. benchSharings are the ways to share a device that are
+// measured.
 var (
 	benchWorkloads  = []string{"heavy", "medium", "detector", "light"}
 	benchFrameworks = []string{"torch", "jax", "cupy", "numpy"}
@@ -45,10 +46,9 @@ type benchFlags struct {
 	workloads, sharing      []string
 	python, framework, pool string
 	noFresh                 bool
-	html, json              string
+	htmlFile, jsonFile      string
 }
 
-// benchCommand is `gpumux bench`.
 func benchCommand(a *app) *cobra.Command {
 	f := &benchFlags{}
 	c := &cobra.Command{
@@ -76,13 +76,13 @@ The server and the worker are its own and end with it.`,
 	flags.IntSliceVar(&f.clients, "clients", nil, "numbers of slots that share the device, beside 1 (default 4, or one per core where those are fewer)")
 	flags.DurationVar(&f.limit, "limit", 30*time.Second, "most time for a workload in one pool; pieces are shorter where it is")
 	flags.StringSliceVar(&f.workloads, "workloads", benchWorkloads, "workloads to run")
-	flags.StringVar(&f.python, "python", "", "the Python to use (default python3)")
+	flags.StringVar(&f.python, "python", "", pythonUsage)
 	flags.StringVar(&f.framework, "framework", "", "torch, jax, cupy or numpy (default: the first that reaches a GPU, else the first that is there)")
-	flags.StringVar(&f.pool, "pool", "", "gpu or cpu (default: the GPU, where there is one)")
+	flags.StringVar(&f.pool, "pool", "", "gpu or cpu (default what the machine has)")
 	flags.StringSliceVar(&f.sharing, "sharing", benchSharings, "ways to share the device that are measured beside default, where this machine allows them")
 	flags.BoolVar(&f.noFresh, "no-fresh", false, "leave out slots with a new process per item")
-	flags.StringVar(&f.html, "html", "", "write a page with charts to this file; it needs no network")
-	flags.StringVar(&f.json, "json", "", "write JSON to this file, after each stage, or - for standard output in place of the table")
+	flags.StringVar(&f.htmlFile, "html", "", "write a page with charts to this file; it needs no network")
+	flags.StringVar(&f.jsonFile, "json", "", "write JSON to this file, after each stage, or - for standard output in place of the table")
 	a.keysFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := f.check(); err != nil {
@@ -112,16 +112,9 @@ func (f *benchFlags) check() error {
 	known("sharing", benchSharings, f.sharing...)
 	known("pool", []string{"gpu", "cpu"}, f.pool)
 	known("framework", benchFrameworks, f.framework)
-	m.when(f.html == "-", "--html - : a page goes to a file")
-	for _, path := range []string{f.html, f.json} {
-		if path == "" || path == "-" {
-			continue
-		}
-		file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o644) // before minutes are spent on its contents
-		if err == nil {
-			err = file.Close()
-		}
-		if err != nil {
+	m.when(f.htmlFile == "-", "--html - : a page goes to a file")
+	for _, path := range []string{f.htmlFile, f.jsonFile} { // before minutes are spent on their contents
+		if err := writeFile(path, func(io.Writer) error { return nil }); err != nil {
 			m.add("%v; name another file for the report", err)
 		}
 	}
@@ -134,14 +127,15 @@ func (f *benchFlags) run(ctx context.Context, a *app) error {
 		return unavailable(err)
 	}
 	defer os.RemoveAll(folder)
-	b := &bench{benchFlags: *f, app: a, file: filepath.Join(folder, "workloads.py"), environs: map[int]map[string]string{}, report: &benchReport{Version: a.Version}}
+	b := &bench{benchFlags: *f, app: a, file: filepath.Join(folder, "workloads.py"), environs: map[int]map[string]string{},
+		report: &benchReport{Version: a.Version}}
 	if err := os.WriteFile(b.file, []byte(benchScript), 0o644); err != nil {
 		return unavailable(err)
 	}
-	b.clients = slices.Compact(slices.Sorted(slices.Values(append(b.clients, 1))))
 	if len(f.clients) == 0 {
-		b.clients = slices.Compact([]int{1, min(runtime.GOMAXPROCS(0), 4)})
+		b.clients = []int{min(runtime.GOMAXPROCS(0), 4)}
 	}
+	b.clients = slices.Compact(slices.Sorted(slices.Values(append(b.clients, 1))))
 	if err := b.choose(ctx); err != nil {
 		return unavailable(err)
 	}
@@ -150,24 +144,18 @@ func (f *benchFlags) run(ctx context.Context, a *app) error {
 	}
 	a.console.Close()
 	out := a.Stdout
-	if f.json == "-" {
+	if f.jsonFile == "-" {
 		if err := printJSON(a.Stdout, b.report); err != nil {
 			return err
 		}
 		out = a.console
 	}
-	if err := b.report.Print(out); err != nil || f.html == "" {
-		return err
-	}
-	return writeFile(f.html, b.report.HTML)
+	return errors.Join(b.report.print(out), writeFile(f.htmlFile, b.report.html))
 }
 
 // keep writes the JSON, so that a run that is ended leaves what it has measured.
 func (b *bench) keep() error {
-	if b.json == "" || b.json == "-" {
-		return nil
-	}
-	return writeFile(b.json, func(to io.Writer) error { return printJSON(to, b.report) })
+	return writeFile(b.jsonFile, func(to io.Writer) error { return printJSON(to, b.report) })
 }
 
 func (b *bench) say(text string) {
@@ -178,7 +166,11 @@ func (b *bench) say(text string) {
 	}
 }
 
+// writeFile makes a file, unless its path is empty or -.
 func writeFile(path string, contents func(io.Writer) error) error {
+	if path == "" || path == "-" {
+		return nil
+	}
 	file, err := os.Create(path)
 	if err != nil {
 		return unavailable(err)

@@ -24,7 +24,7 @@ const (
 	wayFresh      way = "fresh"      // slots with a new process per item
 )
 
-// benchReport is all that Run measured. Times in JSON are in seconds.
+// benchReport is all that was measured. Times in JSON are in seconds.
 type benchReport struct {
 	Version string        `json:"version"`
 	Machine machine       `json:"machine"`
@@ -53,6 +53,15 @@ type machine struct {
 	Framework string `json:"framework,omitempty"` // with its version
 }
 
+// String is the machine for people.
+func (m machine) String() string {
+	text := fmt.Sprintf("%s (%s, %s), Python %s", m.Device, m.OS, english.Plural(m.CPUs, "processor", ""), m.Python)
+	if m.Framework != "" {
+		text += ", " + m.Framework
+	}
+	return text
+}
+
 // benchRow is one workload run in one way.
 type benchRow struct {
 	Workload string `json:"workload"`
@@ -72,9 +81,6 @@ type benchRow struct {
 	Latency quartiles `json:"latencyOfUnshared,omitzero"`
 }
 
-const benchLegend = "THROUGHPUT and LATENCY are shares of one bare process alone, the unshared device, in the same round; OF BARE is of as many bare\n" +
-	"processes. Q1-Q3 are quartiles: of the rounds, and of single items."
-
 // label is the workload for people: "heavy 2048×2048".
 func (r benchRow) label() string {
 	if r.Size == 0 {
@@ -83,26 +89,26 @@ func (r benchRow) label() string {
 	return fmt.Sprintf("%s %d×%d", r.Workload, r.Size, r.Size)
 }
 
-// name is "persistent mps 4".
-func (r benchRow) name() string {
-	return fmt.Sprint(strings.TrimSpace(string(r.Way)+" "+r.Sharing), " ", r.Clients)
+// Name is "heavy 2048×2048, persistent mps 4".
+func (r benchRow) Name() string {
+	return fmt.Sprint(r.label(), ", ", strings.TrimSpace(string(r.Way)+" "+r.Sharing), " ", r.Clients)
 }
 
-// worthwhile is the factor by which more slots must raise the throughput.
-const worthwhile = 1.05
+// Figure is the throughput for people.
+func (r benchRow) Figure() string { return figure(r.Rate.Median) }
 
 // advise says how many slots of which sharing do most of a workload, and what gpumux
 // costs an item of light.
 func (r *benchReport) advise(workload string) {
-	var alone, one, best *benchRow
-	for i := range r.Rows {
-		switch row := &r.Rows[i]; {
+	const worthwhile = 1.05 // the factor by which more slots must raise the throughput
+	var alone, one, best benchRow
+	for _, row := range r.Rows {
+		switch {
 		case row.Workload != workload || row.Way == wayFresh:
+		case row.Way == wayBare && row.Clients == 1:
+			alone = row
 		case row.Way == wayBare:
-			if row.Clients == 1 {
-				alone = row
-			}
-		case one == nil:
+		case one.Way == "":
 			one, best = row, row
 		case row.OfUnshared.Median > worthwhile*best.OfUnshared.Median:
 			best = row
@@ -123,35 +129,25 @@ func (r *benchReport) advise(workload string) {
 	}
 }
 
-// Print writes the report for people.
-func (r *benchReport) Print(to io.Writer) error {
-	var b strings.Builder
-	fmt.Fprintln(&b, r.Machine)
-	for _, one := range r.Unmeasured {
-		fmt.Fprintf(&b, "not measured: sharing %s: %s\n", one.Sharing, one.Reason)
+// print writes the report for people.
+func (r *benchReport) print(to io.Writer) error {
+	fmt.Fprintln(to, r.Machine)
+	for _, each := range r.Unmeasured {
+		fmt.Fprintf(to, "not measured: sharing %s: %s\n", each.Sharing, each.Reason)
 	}
 	for _, note := range r.Notes {
-		fmt.Fprintln(&b, "note: "+note)
+		fmt.Fprintln(to, "note: "+note)
 	}
-	fmt.Fprintln(&b)
-	if err := report.Table(&b, r.Table()); err != nil {
+	fmt.Fprintln(to)
+	if err := report.Table(to, r.Table()); err != nil {
 		return err
 	}
-	fmt.Fprintln(&b, "\n"+benchLegend)
+	fmt.Fprintln(to, "\n"+r.Legend())
 	if len(r.Advice) > 0 {
-		fmt.Fprintln(&b, "\n- "+strings.Join(r.Advice, "\n- "))
+		fmt.Fprintln(to, "\n- "+strings.Join(r.Advice, "\n- "))
 	}
-	_, err := fmt.Fprintf(to, "%s\nmeasured in %s\n", &b, r.Took.Round(time.Second/10))
+	_, err := fmt.Fprintf(to, "\nmeasured in %s\n", r.Took.Round(time.Second/10))
 	return err
-}
-
-// String is the machine for people.
-func (m machine) String() string {
-	text := fmt.Sprintf("%s (%s, %s), Python %s", m.Device, m.OS, english.Plural(m.CPUs, "processor", ""), m.Python)
-	if m.Framework != "" {
-		text += ", " + m.Framework
-	}
-	return text
 }
 
 // Table is a row of cells per workload and way; the first is the header.
@@ -162,7 +158,7 @@ func (r *benchReport) Table() [][]string {
 		if row.OfUnshared.Count == 0 {
 			cells = append(cells, "unknown: the slots hardly ever worked at the same time")
 		} else {
-			cells = append(cells, figure(row.Rate.Median), percent(row.OfUnshared.Median), row.OfUnshared.between(percent),
+			cells = append(cells, row.Figure(), percent(row.OfUnshared.Median), row.OfUnshared.between(percent),
 				percent(row.Latency.Median), seconds(row.Item.Median), row.Item.between(seconds))
 			if row.OfBare.Count > 0 {
 				cells = append(cells, percent(row.OfBare.Median))
@@ -171,6 +167,31 @@ func (r *benchReport) Table() [][]string {
 		rows = append(rows, cells)
 	}
 	return rows
+}
+
+// Legend explains the table.
+func (r *benchReport) Legend() string {
+	return "THROUGHPUT and LATENCY are shares of one bare process alone, the unshared device, in the same round; OF BARE is of as many bare\n" +
+		"processes. Q1-Q3 are quartiles: of the rounds, and of single items."
+}
+
+//go:embed bench/page.html
+var benchPageText string
+
+// html writes the report as one page that needs nothing from the network: tables, and
+// charts as SVG. A bar is a share of the most that its workload came to.
+func (r *benchReport) html(to io.Writer) error {
+	longest := map[string]float64{}
+	for _, row := range r.Rows {
+		longest[row.Workload] = max(longest[row.Workload], row.Rate.Q3)
+	}
+	functions := template.FuncMap{"bar": func(row benchRow, value float64) string { return fmt.Sprintf("%.2f", 100*value/longest[row.Workload]) },
+		"minus": func(a, b float64) float64 { return a - b }}
+	page, err := template.New("page").Funcs(functions).Parse(benchPageText)
+	if err == nil {
+		err = page.Execute(to, r)
+	}
+	return err
 }
 
 // share is "93% (91%-95%)".
@@ -203,43 +224,4 @@ func digits(value float64, unit string) string {
 		return strconv.FormatFloat(value, 'f', -1, 64)
 	}
 	return strings.ReplaceAll(humanize.SIWithDigits(value, 2, unit), " ", "")
-}
-
-//go:embed bench.html
-var benchPageText string
-
-var benchPage = template.Must(template.New("page").Parse(benchPageText))
-
-// HTML writes the report as one page that needs nothing from the network: tables, and
-// charts as SVG.
-func (r *benchReport) HTML(to io.Writer) error {
-	if err := benchPage.Execute(to, r); err != nil {
-		return fmt.Errorf("write the page: %w", err)
-	}
-	return nil
-}
-
-// Legend explains the table.
-func (r *benchReport) Legend() string { return benchLegend }
-
-// benchBar is the throughput of a row: the median, and the quartiles, as a percentage of the
-// most that the workload came to.
-type benchBar struct {
-	benchRow
-	Name, Figure      string
-	From, Median, Box float64
-}
-
-// Bars has one for each row.
-func (r *benchReport) Bars() (bars []benchBar) {
-	longest := map[string]float64{}
-	for _, row := range r.Rows {
-		longest[row.Workload] = max(longest[row.Workload], row.Rate.Q3)
-	}
-	for _, row := range r.Rows {
-		if q, unit := row.Rate, longest[row.Workload]/100; q.Count > 0 {
-			bars = append(bars, benchBar{row, row.label() + ", " + row.name(), figure(q.Median), q.Q1 / unit, q.Median / unit, (q.Q3 - q.Q1) / unit})
-		}
-	}
-	return bars
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"encoding/json"
 	"html/template"
 	"regexp"
 	"strings"
@@ -53,19 +52,8 @@ func sampleReport() *benchReport {
 
 func TestReport_Print(t *testing.T) {
 	var b bytes.Buffer
-	require.NoError(t, sampleReport().Print(&b))
+	require.NoError(t, sampleReport().print(&b))
 	golden(t, "bench", b.String())
-}
-
-func TestReport_JSONHasEveryRow(t *testing.T) {
-	text, err := json.Marshal(sampleReport())
-	require.NoError(t, err)
-	var back benchReport
-	require.NoError(t, json.Unmarshal(text, &back))
-	require.Equal(t, sampleReport().Rows, back.Rows)
-	require.Contains(t, string(text), `"sharing":"default","clients":2,`)
-	require.Contains(t, string(text), `"ofBare":{"q1":0.9207000000000001,"median":0.93,`)
-	require.Contains(t, string(text), `"unmeasured":[{"sharing":"mps","reason":"it needs a GPU"}]`)
 }
 
 // A page that is mailed or kept must show everything without a network.
@@ -73,7 +61,7 @@ func TestReport_HTMLStandsAlone(t *testing.T) {
 	var b bytes.Buffer
 	r := sampleReport()
 	r.Machine.Device = `<script src="https://example.org/x.js">`
-	require.NoError(t, r.HTML(&b))
+	require.NoError(t, r.html(&b))
 	text := b.String()
 	lacks, has := func(part string) { t.Helper(); require.False(t, strings.Contains(text, part), part) }, func(part string) {
 		t.Helper()

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -11,8 +10,8 @@ import (
 )
 
 const (
-	// rounds of a stage, where its limit allows; the quartiles of fewer than enough say
-	// nothing.
+	// rounds of a stage, where its limit allows; the quartiles of fewer than enoughRounds
+	// say nothing.
 	rounds, enoughRounds = 9, 6
 	// minItems of a client give a piece a steady state. Fresh processes take fewer,
 	// since each can take seconds to start; bare ones take more trivial items than a
@@ -23,11 +22,11 @@ const (
 
 // lane is one way that takes turns, with its samples, round by round.
 type lane struct {
-	clients      int
-	items        int // of the next piece, per client
-	least, limit int
-	samples      []benchSample
-	run          func(ctx context.Context, items int) (benchSample, error)
+	clients            int
+	items              int // of the next piece, per client
+	minItems, maxItems int
+	samples            []benchSample
+	run                func(ctx context.Context, items int) (benchSample, error)
 }
 
 // takeTurns warms the lanes up and runs the rounds, as many as the limit allows, and goes
@@ -36,7 +35,7 @@ func takeTurns(ctx context.Context, lanes []*lane, limit time.Duration) error {
 	until := time.Now().Add(limit)
 	length := min(max(limit/20, 100*time.Millisecond), 500*time.Millisecond)
 	for _, l := range lanes {
-		l.items = l.least
+		l.items = l.minItems
 		for before := 0; l.items >= 2*before && (before == 0 || time.Now().Before(until)); {
 			before = l.items
 			if err := l.turn(ctx, length); err != nil {
@@ -47,16 +46,15 @@ func takeTurns(ctx context.Context, lanes []*lane, limit time.Duration) error {
 	}
 	complete := false
 	for round := 0; round < rounds && (time.Now().Before(until) || !complete); round++ {
-		turns := slices.Clone(lanes)
-		if round%2 == 1 {
-			slices.Reverse(turns)
-		}
-		for _, l := range turns {
+		measured := true
+		for _, l := range lanes {
 			if err := l.turn(ctx, length); err != nil {
 				return err
 			}
+			measured = measured && l.samples[round].rate > 0
 		}
-		complete = complete || !slices.ContainsFunc(lanes, func(l *lane) bool { return l.samples[round].rate == 0 })
+		complete = complete || measured
+		slices.Reverse(lanes)
 	}
 	return nil
 }
@@ -64,65 +62,47 @@ func takeTurns(ctx context.Context, lanes []*lane, limit time.Duration) error {
 // turn runs a piece and sizes the next one by it.
 func (l *lane) turn(ctx context.Context, length time.Duration) error {
 	began := time.Now()
-	one, err := l.run(ctx, l.items)
+	got, err := l.run(ctx, l.items)
 	if err != nil {
 		return err
 	}
-	l.samples = append(l.samples, one)
-	items := one.rate / float64(l.clients) * length.Seconds()
-	if one.rate == 0 {
+	l.samples = append(l.samples, got)
+	items := got.rate / float64(l.clients) * length.Seconds()
+	if got.rate == 0 {
 		// The slots hardly worked at the same time. A longer piece helps, up to four
 		// times its length.
 		items = float64(l.items) * min(8, max(1, 4*length.Seconds()/time.Since(began).Seconds()))
 	}
-	l.items = min(max(int(items), l.least), l.limit)
+	l.items = min(max(int(items), l.minItems), l.maxItems)
 	return nil
 }
 
 // result compares a lane with one bare process alone and with as many bare processes,
 // where those ran, round by round.
 func (l *lane) result(row benchRow, alone, beside *lane) benchRow {
-	var times []float64
+	rate := func(s benchSample) float64 { return s.rate }
+	var times, rates []float64
 	for _, s := range l.samples {
-		times = append(times, s.times...)
+		times, rates = append(times, s.times...), append(rates, s.rate)
 	}
-	row.Items, row.Item = len(times), quartilesOf(times)
-	row.Rate = quartilesOf(l.figures(rateOf))
-	row.OfUnshared = l.share(alone, rateOf)
+	row.Items, row.Item, row.Rate = len(times), quartilesOf(times), quartilesOf(rates)
+	row.OfUnshared = l.share(alone, rate)
 	row.Latency = l.share(alone, func(s benchSample) float64 { return quartilesOf(s.times).Median })
 	if beside != nil {
-		row.OfBare = l.share(beside, rateOf)
+		row.OfBare = l.share(beside, rate)
 	}
 	return row
-}
-
-func rateOf(s benchSample) float64 { return s.rate }
-
-func (l *lane) figures(figure func(benchSample) float64) (values []float64) {
-	for _, s := range l.samples {
-		values = append(values, figure(s))
-	}
-	return values
 }
 
 // share divides a figure of each round by that of another lane.
 func (l *lane) share(base *lane, figure func(benchSample) float64) quartiles {
 	var shares []float64
-	for i, value := range l.figures(figure) {
+	for i, s := range l.samples {
 		if by := figure(base.samples[i]); by > 0 {
-			shares = append(shares, value/by)
+			shares = append(shares, figure(s)/by)
 		}
 	}
 	return quartilesOf(shares)
-}
-
-// stamp is when a call of the task began and ended, and in which slot or bare process.
-type stamp struct {
-	Slot  string `json:"slot"`
-	Began int64  `json:"began"` // nanoseconds since 1970
-	Ended int64  `json:"ended"`
-	// Env is the environment of the slot; items that warm it up have it.
-	Env map[string]string `json:"env"`
 }
 
 // benchSample is the result of one piece, in seconds.
@@ -134,50 +114,36 @@ type benchSample struct {
 	times []float64
 }
 
-func benchSampleOf(stamps []stamp, slots int) (out benchSample) {
-	bySlot := map[string][]stamp{}
-	for _, s := range stamps {
-		bySlot[s.Slot] = append(bySlot[s.Slot], s)
-	}
-	for _, calls := range bySlot {
-		slices.SortFunc(calls, func(a, b stamp) int { return cmp.Compare(a.Ended, b.Ended) })
-		for i := 1; i < len(calls); i++ {
-			out.times = append(out.times, float64(calls[i].Ended-calls[i-1].Ended)/1e9)
+// benchSampleOf measures by when each slot ended its items, in nanoseconds since 1970.
+func benchSampleOf(ends [][]int64, slots int) (out benchSample) {
+	began, ended := int64(0), int64(math.MaxInt64) // while all slots work
+	earliest, latest := int64(math.MaxInt64), int64(0)
+	for _, slot := range ends {
+		slices.Sort(slot)
+		for i := 1; i < len(slot); i++ {
+			out.times = append(out.times, float64(slot[i]-slot[i-1])/1e9)
 		}
+		first, last := slot[0], slot[len(slot)-1]
+		began, ended = max(began, first), min(ended, last)
+		earliest, latest = min(earliest, first), max(latest, last)
 	}
-	if len(bySlot) == slots {
-		out.rate = steady(bySlot)
+	if len(ends) < slots || ended <= began || 3*(ended-began) < latest-earliest {
+		return out
+	}
+	for _, slot := range ends {
+		out.rate += (finished(slot, ended) - finished(slot, began)) / time.Duration(ended-began).Seconds()
 	}
 	return out
 }
 
-// steady is items per second while all slots work. Items that lie across the borders of
-// that time count in part. It is 0 where that time is under a third of the whole.
-func steady(bySlot map[string][]stamp) (rate float64) {
-	began, ended := int64(0), int64(math.MaxInt64)
-	earliest, latest := int64(math.MaxInt64), int64(0)
-	for _, calls := range bySlot {
-		first, last := calls[0].Ended, calls[len(calls)-1].Ended
-		began, ended = max(began, first), min(ended, last)
-		earliest, latest = min(earliest, first), max(latest, last)
-	}
-	if ended <= began || 3*(ended-began) < latest-earliest {
-		return 0
-	}
-	for _, calls := range bySlot {
-		rate += (finished(calls, ended) - finished(calls, began)) / time.Duration(ended-began).Seconds()
-	}
-	return rate
-}
-
 // finished is the number of items that a slot had finished at a time, with the part of
 // the one that ran then.
-func finished(calls []stamp, at int64) float64 {
-	i, found := slices.BinarySearchFunc(calls, at, func(s stamp, at int64) int { return cmp.Compare(s.Ended, at) })
-	if found || i == 0 || i == len(calls) {
+func finished(ends []int64, at int64) float64 {
+	i, found := slices.BinarySearch(ends, at)
+	if found || i == 0 || i == len(ends) {
 		return float64(i)
 	}
-	before, after := calls[i-1].Ended, calls[i].Ended
+	before, after := ends[i-1], ends[i]
 	return float64(i-1) + float64(at-before)/float64(after-before)
 }
 
@@ -190,23 +156,18 @@ type quartiles struct {
 	Count int `json:"count"`
 }
 
-// quartilesOf of the measurements that are not 0.
+// quartilesOf the measurements that are not 0.
 func quartilesOf(values []float64) quartiles {
-	sorted := slices.Sorted(slices.Values(values))
-	sorted = slices.DeleteFunc(sorted, func(value float64) bool { return value == 0 })
-	at := func(p float64) float64 { // between the two values next to it
-		if len(sorted) == 0 {
-			return 0
-		}
-		below, part := math.Modf(p * float64(len(sorted)-1))
-		i := int(below)
-		return sorted[i] + part*(sorted[min(i+1, len(sorted)-1)]-sorted[i])
+	values = slices.DeleteFunc(slices.Sorted(slices.Values(values)), func(value float64) bool { return value == 0 })
+	n := len(values)
+	if n == 0 {
+		return quartiles{}
 	}
-	return quartiles{at(0.25), at(0.5), at(0.75), len(sorted)}
+	return quartiles{values[(n-1)/4], values[n/2], values[n-1-(n-1)/4], n}
 }
 
 // above reports whether q lies above other, apart from it. Of equal ways one is above the
-// other in 7 % of comparisons with six rounds, and in 3 % with nine.
+// other in 4 % of comparisons with six rounds, and in 3 % with nine.
 func (q quartiles) above(other quartiles) bool {
 	return min(q.Count, other.Count) >= enoughRounds && q.Q1 > other.Q3
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,16 +10,11 @@ import (
 	"os/exec"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/internal/local"
 	"github.com/gpumux/gpumux/internal/sharing"
-	"github.com/gpumux/gpumux/starter"
-	"github.com/gpumux/gpumux/workers/config"
 )
 
 type bench struct {
@@ -95,14 +89,15 @@ type benchProbed struct {
 // probe asks the interpreter what it has on the device, before a slot's environment is
 // known.
 func (b *bench) probe(ctx context.Context) (found benchProbed, err error) {
-	env := []string{"XLA_PYTHON_CLIENT_PREALLOCATE=false", "CUDA_VISIBLE_DEVICES=", "JAX_PLATFORMS=cpu"}
+	env := []string{"CUDA_VISIBLE_DEVICES=", "JAX_PLATFORMS=cpu"}
 	if b.onGPU() {
-		env = []string{"XLA_PYTHON_CLIENT_PREALLOCATE=false", "CUDA_VISIBLE_DEVICES=" + b.device.UUID, "CUDA_DEVICE_ORDER=PCI_BUS_ID"}
+		env = []string{"CUDA_VISIBLE_DEVICES=" + b.device.UUID, "CUDA_DEVICE_ORDER=PCI_BUS_ID"}
 	}
+	env = slices.Concat(os.Environ(), env, []string{"XLA_PYTHON_CLIENT_PREALLOCATE=false", "BENCH_FRAMEWORK=" + b.framework})
 	b.python = cmp.Or(b.python, "python3")
-	out, err := b.command(ctx, append(append(os.Environ(), env...), "BENCH_FRAMEWORK="+b.framework), "probe").Output()
+	out, err := b.command(ctx, env, "probe").Output()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		return found, fmt.Errorf("%s %s probe: %w: %s", b.python, b.file, err, lastLine(string(exit.Stderr)))
+		return found, fmt.Errorf("%s %s probe: %w: %s", b.python, b.file, err, exit.Stderr)
 	} else if err != nil {
 		return found, fmt.Errorf("%s does not start: %w; install Python 3, or give another --python", b.python, err)
 	}
@@ -155,29 +150,32 @@ func (b *bench) measure(ctx context.Context) error {
 // stages of each workload. Sharing default is always measured, since the others are
 // compared with it.
 func (b *bench) stages() (all []benchStage) {
-	for _, name := range benchSharings {
-		if name != benchSharings[0] && !slices.Contains(b.sharing, name) {
+	for _, clients := range b.clients {
+		all = append(all, benchStage{way: wayPersistent, sharing: benchSharings[0], slots: clients, devices: []string{b.device.UUID}})
+	}
+	inDefault := slices.Clone(all)
+	if !b.noFresh {
+		fresh := all[len(all)-1]
+		fresh.way = wayFresh
+		all = append(all, fresh)
+	}
+	for _, name := range benchSharings[1:] {
+		if !slices.Contains(b.sharing, name) {
 			continue
 		}
 		if why := b.refused(name); why != "" {
 			b.lacks(name, why)
 			continue
 		}
-		for _, clients := range b.clients {
-			s := benchStage{way: wayPersistent, sharing: name, slots: clients, devices: []string{b.device.UUID}}
-			if name == string(sharing.MIG) {
-				if clients > len(b.instances) {
-					b.lacks(name, fmt.Sprintf("%d clients need as many instances, and there are %d", clients, len(b.instances)))
+		for _, s := range inDefault {
+			if s.sharing = name; name == string(sharing.MIG) {
+				if s.slots > len(b.instances) {
+					b.lacks(name, fmt.Sprintf("%d clients need as many instances, and there are %d", s.slots, len(b.instances)))
 					break
 				}
-				s.slots, s.devices = 1, b.instances[:clients]
+				s.slots, s.devices = 1, b.instances[:s.slots]
 			}
 			all = append(all, s)
-		}
-		if name == benchSharings[0] && !b.noFresh {
-			fresh := all[len(all)-1]
-			fresh.way = wayFresh
-			all = append(all, fresh)
 		}
 	}
 	return all
@@ -185,10 +183,7 @@ func (b *bench) stages() (all []benchStage) {
 
 // refused says why the device cannot be shared so, or nothing.
 func (b *bench) refused(name string) string {
-	switch {
-	case name == benchSharings[0]:
-		return ""
-	case !b.onGPU():
+	if !b.onGPU() {
 		return "it needs a GPU"
 	}
 	use := sharing.Use{Slots: b.clients[len(b.clients)-1], PerSlot: 1, Devices: []gpu.Device{b.device}}
@@ -207,7 +202,7 @@ func (b *bench) lacks(name, why string) {
 
 func (b *bench) runStage(ctx context.Context, s benchStage) error {
 	row := benchRow{Workload: s.workload, Size: b.size(s.workload), Way: s.way, Sharing: s.sharing, Clients: s.clients()}
-	b.say(row.label() + ": " + row.name())
+	b.say(strings.ReplaceAll(row.Name(), ",", ":"))
 	pool, err := b.serve(ctx, s)
 	if err != nil {
 		if ctx.Err() != nil || s.sharing == benchSharings[0] {
@@ -236,15 +231,15 @@ func (b *bench) runStage(ctx context.Context, s benchStage) error {
 			return err
 		}
 		defer p.close()
-		lanes = append(lanes, &lane{clients: clients, least: minItems, limit: maxBareItems, run: p.piece})
+		lanes = append(lanes, &lane{clients: clients, minItems: minItems, maxItems: maxBareItems, run: p.piece})
 	}
 	alone, beside := lanes[0], lanes[len(lanes)-1]
 	if beside.clients != s.clients() {
 		beside = nil
 	}
-	slots := &lane{clients: s.clients(), least: minItems, limit: maxItems, run: pool.piece}
+	slots := &lane{clients: s.clients(), minItems: minItems, maxItems: maxItems, run: pool.piece}
 	if s.way == wayFresh {
-		slots.least = minFreshItems
+		slots.minItems = minFreshItems
 	}
 	if err := takeTurns(ctx, append(lanes, slots), b.limit); err != nil {
 		return err
@@ -256,92 +251,4 @@ func (b *bench) runStage(ctx context.Context, s benchStage) error {
 	}
 	b.report.Rows = append(b.report.Rows, slots.result(row, alone, beside))
 	return nil
-}
-
-// benchPool is the slots of a stage, of a server and a worker of their own.
-type benchPool struct {
-	benchStage
-	task    string
-	session *local.Session
-}
-
-func (b *bench) serve(ctx context.Context, s benchStage) (*benchPool, error) {
-	env := b.env(s.workload)
-	pass := []string{"PYTHONPATH"}
-	for name, value := range env {
-		os.Setenv(name, value)
-		pass = append(pass, name)
-	}
-	task, err := local.FindTask(b.file+":"+s.workload, local.TaskOptions{Python: b.python, PassEnv: pass})
-	if err != nil {
-		return nil, err
-	}
-	o := b.app.localOptions(true)
-	o.Task, o.Headless = task, true
-	o.Pools = []config.Pool{{Name: "bench", Devices: s.devices, Sharing: sharing.Mode(s.sharing), Slots: config.Slots(s.slots)}}
-	session, err := local.Open(ctx, o)
-	return &benchPool{s, task.Name, session}, err
-}
-
-// env is the same for slots and bare processes. JAX would otherwise take most of a GPU at
-// its start.
-func (b *bench) env(workload string) map[string]string {
-	framework := b.framework
-	if workload == "light" {
-		framework = "" // it calculates nothing
-	}
-	return map[string]string{"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "PYTHONUNBUFFERED": "1",
-		"BENCH_FRAMEWORK": framework, "BENCH_SIZE": strconv.Itoa(b.size(workload))}
-}
-
-// run maps the workload over a range, and reads when each item began and ended.
-func (p *benchPool) run(ctx context.Context, items gpumux.Range, chunk int) (stamps []stamp, err error) {
-	in := gpumux.MapInput{Task: p.task, Ladder: []string{"bench"}, Range: &items, Chunk: chunk, Window: p.clients()}
-	if p.way == wayFresh {
-		in.Mode = gpumux.ModeFresh
-	}
-	h, err := p.session.Start(ctx, starter.Map{ID: "bench-" + strings.ToLower(rand.Text()[:10]), Input: in, Label: "gpumux bench"})
-	if err == nil {
-		_, err = h.Wait(ctx)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("map %s: %w", p.workload, err)
-	}
-	for result, err := range h.Results(ctx, starter.ReadOptions{}) {
-		var one stamp
-		if err == nil && result.Fault != nil {
-			err = result.Fault
-		}
-		if err == nil {
-			err = json.Unmarshal(result.Value, &one)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("item %d of %s: %w", result.Index, p.workload, err)
-		}
-		stamps = append(stamps, one)
-	}
-	return stamps, nil
-}
-
-func (p *benchPool) piece(ctx context.Context, items int) (benchSample, error) {
-	stamps, err := p.run(ctx, gpumux.Range{End: int64(items * p.clients())}, items)
-	return benchSampleOf(stamps, p.clients()), err
-}
-
-// warm gives every slot an item, and returns the environment of a slot.
-func (p *benchPool) warm(ctx context.Context) (env map[string]string, err error) {
-	warmed := map[string]bool{}
-	for range 5 { // each map may miss some of the slots
-		stamps, err := p.run(ctx, gpumux.Range{Start: -int64(p.clients())}, 1)
-		if err != nil {
-			return nil, err
-		}
-		for _, one := range stamps {
-			warmed[one.Slot], env = true, one.Env
-		}
-		if len(warmed) == p.clients() || p.way == wayFresh {
-			return env, nil
-		}
-	}
-	return nil, fmt.Errorf("only %d of %d slots took an item of %s", len(warmed), p.clients(), p.workload)
 }

@@ -22,14 +22,14 @@ func checkTemporal(ctx context.Context, a *app) (*connection, finding) {
 		if conn.ui != "" {
 			detail += ", web UI " + conn.ui
 		}
-		return conn, finding{Check: "temporal", Verdict: checkGood, Detail: detail}
+		return conn, finding{Check: "temporal", Status: checkGood, Detail: detail}
 	}
-	f := finding{Check: "temporal", Verdict: checkBad, Detail: err.Error(), Fix: "start `gpumux dev`, or give --address"}
+	f := finding{Check: "temporal", Status: checkBad, Detail: err.Error(), Fix: "start `gpumux dev`, or give --address"}
 	if away, ok := errors.AsType[*fleet.ConnectError](err); ok {
 		f.Detail, f.Fix = fmt.Sprintf("%s: %v", away.Address, away.Err), a.phrase(away.Hint)
 	}
 	if a.Local != nil && a.address == "" && os.Getenv("TEMPORAL_ADDRESS") == "" {
-		f.Verdict = checkNote
+		f.Status = checkNote
 	}
 	return nil, f
 }
@@ -44,9 +44,9 @@ func checkWorkers(ctx context.Context, a *app, conn *connection) []finding {
 	hosts := map[string]string{}
 	answered := false
 	for _, w := range all {
-		f := finding{Check: "worker " + w.Identity, Verdict: checkGood}
+		f := finding{Check: "worker " + w.Identity, Status: checkGood}
 		if w.Offer == nil {
-			f.Verdict, f.Detail = checkNote, a.phrase(w.Error)
+			f.Status, f.Detail = checkNote, a.phrase(w.Error)
 			f.Fix = "if it is gone the server forgets it within minutes; else look at its log"
 			findings = append(findings, f)
 			continue
@@ -68,10 +68,10 @@ func checkWorkers(ctx context.Context, a *app, conn *connection) []finding {
 		for i, t := range tasks {
 			names[i] = t.Name
 		}
-		findings = append(findings, finding{Check: "tasks", Verdict: checkGood, Detail: report.OneLine(strings.Join(names, ", "), 200)})
+		findings = append(findings, finding{Check: "tasks", Status: checkGood, Detail: report.OneLine(strings.Join(names, ", "), 200)})
 	}
 	if len(stores) > 1 {
-		findings = append(findings, finding{Check: "store", Verdict: checkBad, Detail: "the workers have different stores: " + strings.Join(stores, ", "),
+		findings = append(findings, finding{Check: "store", Status: checkBad, Detail: "the workers have different stores: " + strings.Join(stores, ", "),
 			Fix: "give all workers of a server the same store"})
 	}
 	switch here, _ := os.Hostname(); {
@@ -79,7 +79,7 @@ func checkWorkers(ctx context.Context, a *app, conn *connection) []finding {
 		findings = append(findings, checkStore(ctx, a.storeURL))
 	case !answered:
 	case strings.HasPrefix(stores[0], "file:") && hosts[stores[0]] != here:
-		findings = append(findings, finding{Check: "store", Verdict: checkNote,
+		findings = append(findings, finding{Check: "store", Status: checkNote,
 			Detail: fmt.Sprintf("%s is a folder of host %s; large inputs and results need --store from here", stores[0], hosts[stores[0]])})
 	default:
 		findings = append(findings, checkStore(ctx, stores[0]))
@@ -89,10 +89,10 @@ func checkWorkers(ctx context.Context, a *app, conn *connection) []finding {
 
 func noWorkers(ctx context.Context, a *app, err error) []finding {
 	if none, ok := errors.AsType[*fleet.NoWorkerError](err); ok {
-		return []finding{{Check: "workers", Verdict: checkBad, Detail: "nobody serves queue " + none.Queue,
+		return []finding{{Check: "workers", Status: checkBad, Detail: "nobody serves queue " + none.Queue,
 			Fix: "start `gpumux worker -f gpumux.yaml` on a host with GPUs, or `gpumux dev`"}}
 	}
-	found := []finding{{Check: "workers", Verdict: checkNote, Detail: a.phrase(err.Error())}}
+	found := []finding{{Check: "workers", Status: checkNote, Detail: a.phrase(err.Error())}}
 	if a.storeURL != "" {
 		found = append(found, checkStore(ctx, a.storeURL))
 	}
@@ -101,11 +101,11 @@ func noWorkers(ctx context.Context, a *app, err error) []finding {
 
 // checkBudget says what enforces the budget of a pool's slots.
 func checkBudget(pool contract.PoolInfo) finding {
-	f := finding{Check: "pool " + pool.Name, Verdict: checkGood, Detail: "no memory budget"}
+	f := finding{Check: "pool " + pool.Name, Status: checkGood, Detail: "no memory budget"}
 	if pool.Memory > 0 {
 		f.Detail = fmt.Sprintf("budget %s enforced by: %s", pool.Memory, strings.Join(pool.Means, ", "))
 		if len(pool.Means) == 0 {
-			f.Verdict, f.Fix = checkNote, "nothing enforces the budget; see the worker's log, and docs/memory.md"
+			f.Status, f.Fix = checkNote, "nothing enforces the budget; see the worker's log, and docs/memory.md"
 		}
 	}
 	return f
@@ -123,16 +123,16 @@ const (
 
 // finding is a line of `gpumux doctor`.
 type finding struct {
-	Check   string      `json:"check"`
-	Verdict checkStatus `json:"verdict"`
-	Detail  string      `json:"detail"`
+	Check  string      `json:"check"`
+	Status checkStatus `json:"verdict"`
+	Detail string      `json:"detail"`
 	// Fix says what to do; it is there whenever the verdict is Bad.
 	Fix string `json:"fix,omitempty"`
 }
 
 // anyBad reports whether a check failed.
 func anyBad(findings []finding) bool {
-	return slices.ContainsFunc(findings, func(f finding) bool { return f.Verdict == checkBad })
+	return slices.ContainsFunc(findings, func(f finding) bool { return f.Status == checkBad })
 }
 
 // printFindings writes a line for each finding, and below it what to do.
@@ -142,7 +142,7 @@ func printFindings(to io.Writer, findings []finding) {
 		width = max(width, len(f.Check))
 	}
 	for _, f := range findings {
-		fmt.Fprintf(to, "%-6s  %-*s  %s\n", f.Verdict, width, f.Check, f.Detail)
+		fmt.Fprintf(to, "%-6s  %-*s  %s\n", f.Status, width, f.Check, f.Detail)
 		if f.Fix != "" {
 			fmt.Fprintf(to, "%-6s  %-*s  -> %s\n", "", width, "", f.Fix)
 		}

@@ -11,10 +11,10 @@ import (
 
 func TestDoctor_SaysWhatEnforcesABudget(t *testing.T) {
 	f := checkBudget(contract.PoolInfo{Name: "cpu", Memory: 8 << 30, Means: []string{"MIG", "watch every 100ms"}})
-	require.Equal(t, finding{Check: "pool cpu", Verdict: checkGood,
+	require.Equal(t, finding{Check: "pool cpu", Status: checkGood,
 		Detail: "budget 8GiB enforced by: MIG, watch every 100ms"}, f)
 	f = checkBudget(contract.PoolInfo{Name: "old", Memory: 8 << 30})
-	require.Equal(t, checkNote, f.Verdict)
+	require.Equal(t, checkNote, f.Status)
 	require.NotEmpty(t, f.Fix)
 	require.Equal(t, "no memory budget", checkBudget(contract.PoolInfo{Name: "x"}).Detail)
 }

@@ -61,7 +61,7 @@ func (f *taskFlags) registerHere(flags *pflag.FlagSet, local string) {
 		func(text string) error { return f.pool.Reserve.UnmarshalText([]byte(text)) })
 	flags.StringVar((*string)(&f.pool.Sharing), "sharing", "", local+sharingUsage)
 	flags.IntVar(&f.pool.GPUsPerSlot, "gpus-per-slot", 0, local+"GPUs of one slot, such as 2 for a model that is split; --slots counts per such group (default 1)")
-	flags.StringVar(&f.task.Python, "python", "", local+"the Python to use (default python3)")
+	flags.StringVar(&f.task.Python, "python", "", local+pythonUsage)
 	flags.StringSliceVar(&f.task.PassEnv, "pass-env", nil, local+"further variables of this environment that the task sees, such as HF_TOKEN")
 	f.registerStart(flags, local)
 	flags.StringVar(&f.task.VisibleDevices, "visible-devices", "", local+visibleUsage)
@@ -76,6 +76,8 @@ func (f *taskFlags) registerStart(flags *pflag.FlagSet, local string) {
 const devicesUsage = "also UUIDs, 'model=H100' or 'memory>=40GiB', free for those with room beside others, and cpu"
 
 const visibleUsage = "what CUDA_VISIBLE_DEVICES holds: uuid (default), or index for programs that read numbers alone"
+
+const pythonUsage = "the Python to use (default python3)"
 
 const sharingUsage = "how slots share a GPU: default (by turns), exclusive, mps (side by side) or mig"
 

@@ -19,16 +19,16 @@ import (
 
 func checkResult(check string, err error, fix, detail string) finding {
 	if err != nil {
-		return finding{Check: check, Verdict: checkBad, Detail: err.Error(), Fix: fix}
+		return finding{Check: check, Status: checkBad, Detail: err.Error(), Fix: fix}
 	}
-	return finding{Check: check, Verdict: checkGood, Detail: detail}
+	return finding{Check: check, Status: checkGood, Detail: detail}
 }
 
 func checkPython(ctx context.Context, python string) finding {
 	detail, fix := local.CheckPython(ctx, python)
-	f := finding{Check: "python", Verdict: checkGood, Detail: detail, Fix: fix}
+	f := finding{Check: "python", Status: checkGood, Detail: detail, Fix: fix}
 	if fix != "" {
-		f.Verdict = checkBad
+		f.Status = checkBad
 	}
 	return f
 }
@@ -36,16 +36,16 @@ func checkPython(ctx context.Context, python string) finding {
 func checkDevices(ctx context.Context, python string) []finding {
 	inventory, err := health.Open(ctx, python)
 	if err != nil {
-		return []finding{{Check: "devices", Verdict: checkBad, Detail: err.Error(), Fix: "repair the driver, or use the pool cpu"}}
+		return []finding{{Check: "devices", Status: checkBad, Detail: err.Error(), Fix: "repair the driver, or use the pool cpu"}}
 	}
 	defer inventory.Close()
 	findings := probeGPUs(ctx, inventory, inventory.Devices(), python)
 	if why := inventory.Unusable(); why != "" {
-		return append(findings, finding{Check: "gpu", Verdict: checkBad, Detail: report.OneLine(why, 400),
+		return append(findings, finding{Check: "gpu", Status: checkBad, Detail: report.OneLine(why, 400),
 			Fix: "repair it, or use the CPU: --devices cpu, in a worker's file devices: cpu"})
 	}
 	if reason := inventory.Reason(); reason != "" {
-		findings = append(findings, finding{Check: "gpu", Verdict: checkNote, Detail: report.OneLine(reason, 300)})
+		findings = append(findings, finding{Check: "gpu", Status: checkNote, Detail: report.OneLine(reason, 300)})
 	}
 	return findings
 }
@@ -71,11 +71,11 @@ func probeGPUs(ctx context.Context, inventory *gpu.Inventory, list []gpu.Device,
 				f.Detail += "; " + probe.String()
 				switch {
 				case probe.Sick():
-					f.Verdict, f.Fix = checkBad, probe.Hint()
+					f.Status, f.Fix = checkBad, probe.Hint()
 				case probe.Untried != "":
-					f.Verdict = checkNote
+					f.Status = checkNote
 				case probe.Blind:
-					f.Verdict = checkNote
+					f.Status = checkNote
 					f.Fix = "frameworks' limits alone keep budgets there; in a container use --pid=host (hostPID: true), or driver 565.57 or newer"
 				}
 			}

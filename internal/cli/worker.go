@@ -90,7 +90,7 @@ func checkWorker(ctx context.Context, a *app, file string, conf config.Config) e
 	if err != nil {
 		return err
 	}
-	findings := []finding{{Check: "file", Verdict: checkGood, Detail: file + " is good for this host"}}
+	findings := []finding{{Check: "file", Status: checkGood, Detail: file + " is good for this host"}}
 	findings = append(findings, probeGPUs(ctx, inventory, config.Devices(placements), tasks.Interpreter())...)
 	if conf.Store != "" {
 		findings = append(findings, checkStore(ctx, conf.Store))
@@ -100,7 +100,7 @@ func checkWorker(ctx context.Context, a *app, file string, conf config.Config) e
 	if conn != nil {
 		conn.close()
 	} else {
-		reached.Verdict = checkBad
+		reached.Status = checkBad
 		reached.Fix += "; the worker connects as temporal.address in its file says, else as TEMPORAL_ADDRESS"
 	}
 	findings = append(findings, reached)

@@ -147,7 +147,7 @@ func TestLong_OriginsSharing(t *testing.T) {
 // results tell.
 func TestLong_OriginsSharingLatency(t *testing.T) {
 	e := newExample(t, "sharing")
-	e.copy("internal/bench")
+	e.copy("internal/cli/bench")
 	address := "127.0.0.1:" + freePort(t)
 	e.write("examples/sharing/gpumux.yaml", strings.Replace(e.file("examples/sharing/gpumux.yaml"), "127.0.0.1:9464", address, 1))
 	e.work("examples/sharing/gpumux.yaml")
