@@ -111,9 +111,9 @@ func TestGpus_Print(t *testing.T) {
 func TestDoctor_Print(t *testing.T) {
 	var b bytes.Buffer
 	printFindings(&b, []finding{
-		{Check: "python", Verdict: checkGood, Detail: "3.11.7 /usr/bin/python3"},
-		{Check: "gpu", Verdict: checkNote, Detail: "no NVIDIA driver"},
-		{Check: "temporal", Verdict: checkBad, Detail: "127.0.0.1:7233: connection refused", Fix: "start `gpumux dev`"},
+		{Check: "python", Status: checkGood, Detail: "3.11.7 /usr/bin/python3"},
+		{Check: "gpu", Status: checkNote, Detail: "no NVIDIA driver"},
+		{Check: "temporal", Status: checkBad, Detail: "127.0.0.1:7233: connection refused", Fix: "start `gpumux dev`"},
 	})
 	golden(t, "doctor", b.String())
 }
