@@ -119,7 +119,7 @@ picture: $(BIN)/gpumux $(VENV)/tests ## docs/top.svg, gpumux top on a real termi
 	$(VENV)/bin/python test/picture/page.py $(BIN)/gpumux docs/map.webp
 
 soak: $(VENV)/tests ## long tests: kills, faults, a million items, links that fail (as root, with iproute2); GPUMUX_SOAK=seed repeats a run; before a release cluster-check too
-	$(GO) test -count=1 -run '^TestLong_' ./internal/autoslots ./internal/slot
+	$(GO) test -count=1 -run '^TestLong_' ./workers ./internal/slot
 	$(GO) test -count=1 -timeout 60m -run '^TestLong_' ./test/e2e ./test/gpucheck
 	GPUMUX_SOAK=$${GPUMUX_SOAK:-1} $(GO) test -v -count=1 -timeout 60m -run '^TestSoak_' ./test/e2e
 	$(GO) test -v -count=1 -timeout 60m -tags soak,disable_grpc_modules ./test/soak

@@ -11,7 +11,6 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/activities"
 	"github.com/gpumux/gpumux/internal/calls"
-	"github.com/gpumux/gpumux/internal/contact"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/pool"
 )
@@ -33,7 +32,7 @@ type tenant struct {
 // Hold implements activities.Holder.
 func (r *runner) Hold(ctx context.Context, lease contract.Lease) (activities.Seat, error) {
 	s := &tenant{runner: r, lease: lease}
-	s.held, s.end = until(contact.Held(ctx), r.halt)
+	s.held, s.end = until(contactOf(ctx), r.halt)
 	waiting, stop := until(ctx, r.halt)
 	defer stop()
 	var err error

@@ -14,7 +14,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/activities"
-	"github.com/gpumux/gpumux/internal/autoslots"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/internal/health"
@@ -139,7 +138,7 @@ func (w *Worker) ownQueue() queue {
 }
 
 // poolQueues returns the queues of a pool: of its calls, of leases and of watches.
-func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Guard, size *autoslots.Sizing) []queue {
+func (w *Worker) poolQueues(p config.Placement, pl *pool.Pool, guard *health.Guard, size *sizing) []queue {
 	name := names.PoolQueue(p.Name)
 	lease := contract.LeaseQueue(name)
 	s := newSupplier(pl.Load, lease)

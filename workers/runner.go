@@ -14,11 +14,8 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/activities"
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/internal/autoslots"
 	"github.com/gpumux/gpumux/internal/calls"
-	"github.com/gpumux/gpumux/internal/contact"
 	"github.com/gpumux/gpumux/internal/launch"
-	"github.com/gpumux/gpumux/internal/metrics"
 	"github.com/gpumux/gpumux/internal/pool"
 	"github.com/gpumux/gpumux/internal/sharing"
 	"github.com/gpumux/gpumux/internal/slot"
@@ -37,11 +34,11 @@ type runner struct {
 	// args are shared by all runners of the worker.
 	args *argFiles
 	// sizing measures the calls of a pool with slots: auto; nil otherwise.
-	sizing *autoslots.Sizing
+	sizing *sizing
 	// allowance is the memory that a process of a task takes beside its data on a model of
 	// device; 0 is unknown.
 	allowance func(model, task string) gpumux.Size
-	metrics   *metrics.Metrics
+	metrics   *metrics
 	// share is the pool's part of a group.
 	share func(group string) sharing.Share
 	// examine says why the devices of a group take no more work after a fault, or "" if they
@@ -61,7 +58,7 @@ func (r *runner) Run(ctx context.Context, call calls.Call, work calls.Work) erro
 	if err != nil {
 		return err
 	}
-	held := contact.Held(ctx) // ctx ends with it
+	held := contactOf(ctx) // ctx ends with it
 	ctx, cancel := until(ctx, r.halt)
 	defer cancel()
 
@@ -76,7 +73,7 @@ func (r *runner) Run(ctx context.Context, call calls.Call, work calls.Work) erro
 		return err
 	}
 	defer r.pool.Release(h)
-	if err := contact.Check(held); err != nil {
+	if err := checkContact(held); err != nil {
 		return err
 	}
 	stint := r.sizing.Begin(h, task.Name, call.Edition, call.Whole)
@@ -118,13 +115,13 @@ func until(ctx, end context.Context) (context.Context, func()) {
 
 // runIn runs a call in the slot that it has.
 func (r *runner) runIn(ctx, held context.Context, h *pool.Seat, task launch.Task, call calls.Call,
-	work calls.Work, stint *autoslots.Stint) error {
+	work calls.Work, stint *stint) error {
 	share := r.share(h.Group)
 	if err := share.Await(ctx); err != nil {
 		return err
 	}
 	began := time.Now()
-	if err := contact.Check(held); err != nil {
+	if err := checkContact(held); err != nil {
 		return err
 	}
 	call.Task = task.Name
@@ -152,7 +149,7 @@ func (r *runner) runIn(ctx, held context.Context, h *pool.Seat, task launch.Task
 	}
 	if err != nil {
 		// If the server has handed the chunk on meanwhile, no item is to blame.
-		err = cmp.Or(contact.Check(held), err)
+		err = cmp.Or(checkContact(held), err)
 	}
 	if fault, ok := errors.AsType[*gpumux.Fault](err); ok {
 		if !fault.Repeated {
@@ -166,7 +163,7 @@ func (r *runner) runIn(ctx, held context.Context, h *pool.Seat, task launch.Task
 
 // granted adds to a call what its slot and its process may have.
 func (r *runner) granted(held context.Context, h *pool.Seat, call calls.Call) slot.Call {
-	granted := slot.Call{Call: call, Held: func() error { return contact.Check(held) }, Spare: r.pool.Spare}
+	granted := slot.Call{Call: call, Held: func() error { return checkContact(held) }, Spare: r.pool.Spare}
 	if allowance := r.allowance(h.Model, call.Task); call.Whole || h.Model != gpu.CPU && allowance > 0 {
 		granted.Env, granted.Room = h.Limits(allowance, call.Whole)
 	}
@@ -181,7 +178,7 @@ type counted struct {
 	calls.Work
 	runner *runner
 	seat   *pool.Seat
-	stint  *autoslots.Stint
+	stint  *stint
 	took   prometheus.Observer
 	rest   remainder
 }

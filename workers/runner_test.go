@@ -16,10 +16,8 @@ import (
 	"github.com/gpumux/gpumux/activities"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/calls"
-	"github.com/gpumux/gpumux/internal/contact"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/launch"
-	"github.com/gpumux/gpumux/internal/metrics"
 	"github.com/gpumux/gpumux/internal/pool"
 	"github.com/gpumux/gpumux/internal/sharing"
 	"github.com/gpumux/gpumux/internal/slot"
@@ -37,7 +35,7 @@ func newRunner() (*runner, []*gputest.Slot) {
 	return &runner{
 		share: func(string) sharing.Share { return share },
 		pool:  p, tasks: tasks, halt: context.Background(), log: log, args: new(argFiles),
-		allowance: func(string, string) gpumux.Size { return 0 }, metrics: metrics.New(log, "", nil, nil),
+		allowance: func(string, string) gpumux.Size { return 0 }, metrics: newMetrics(log, "", nil, nil),
 		examine: func(context.Context, string) string { return "" }, crowd: func(string) (string, bool) { return "", false },
 	}, fakes
 }
@@ -46,7 +44,7 @@ func newRunner() (*runner, []*gputest.Slot) {
 func TestRunner_ADeathDuringAPauseBlamesNobody(t *testing.T) {
 	var clock atomic.Int64
 	clock.Store(int64(time.Hour))
-	ctx, stop := contact.New(func() time.Duration { return time.Duration(clock.Load()) }, zap.NewNop()).Follow(t.Context(), contract.HeartbeatTimeout)
+	ctx, stop := newContact(func() time.Duration { return time.Duration(clock.Load()) }, zap.NewNop()).Follow(t.Context(), contract.HeartbeatTimeout)
 	defer stop()
 	r, fakes := newRunner()
 	crash := &gpumux.Fault{Kind: gpumux.FaultCrash, Op: "run", Message: "signal SIGKILL"}

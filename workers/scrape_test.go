@@ -22,7 +22,6 @@ import (
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/launch"
-	"github.com/gpumux/gpumux/internal/metrics"
 	"github.com/gpumux/gpumux/internal/pool"
 	"github.com/gpumux/gpumux/internal/runtimes"
 	"github.com/gpumux/gpumux/internal/slot"
@@ -54,7 +53,7 @@ func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 		t.Cleanup(func() { require.NoError(t, s.Stop(context.Background())) })
 		return s
 	}
-	m := metrics.New(zap.NewNop(), "", nil, nil)
+	m := newMetrics(zap.NewNop(), "", nil, nil)
 	first := &pool.Seat{Slot: onCPU(), Name: "cpu/0", Group: gpu.CPU}
 	m.Offer(pool.NewLedger().New("cpu", []*pool.Seat{first, {Slot: onCPU(), Name: "cpu/1", Group: gpu.CPU}}))
 	require.NoError(t, first.Run(t.Context(), launch.Task{Name: "embed", Python: "embed.py:embed", Dir: dir}, slot.Call{Work: &gputest.Work{From: func(yield func(calls.Item, error) bool) {
@@ -78,7 +77,7 @@ func TestMetrics_OfSlotsAndDevices(t *testing.T) {
 	for _, seconds := range []float64{0.0008, 0.02, 7200} {
 		m.Items(p.Name).Observe(seconds)
 	}
-	url, err := m.Serve(metrics.Listen{Address: "127.0.0.1:0"}, inventory.Devices(), inventory.Status)
+	url, err := m.Serve(metricsListen{Address: "127.0.0.1:0"}, inventory.Devices(), inventory.Status)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Stop(context.Background())) })
 	scrape := func() string {
@@ -141,8 +140,8 @@ func TestMetrics_HealthSaysWhy(t *testing.T) {
 	w.life, w.end = context.WithCancel(t.Context())
 	server := &historian{}
 	w.client = server
-	m := metrics.New(zap.NewNop(), "", w.starts, w.health)
-	url, err := m.Serve(metrics.Listen{Address: "127.0.0.1:0"}, nil, nil)
+	m := newMetrics(zap.NewNop(), "", w.starts, w.health)
+	url, err := m.Serve(metricsListen{Address: "127.0.0.1:0"}, nil, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Stop(context.Background())) })
 	alive := strings.Replace(url, "/metrics", "/livez", 1)

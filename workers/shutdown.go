@@ -11,7 +11,6 @@ import (
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
 
-	"github.com/gpumux/gpumux/internal/contact"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/pool"
 )
@@ -168,12 +167,12 @@ func (a *asking) answered(server client.Client, identity string) error {
 	if time.Since(a.at) > askPause {
 		ctx, cancel := context.WithTimeout(context.Background(), askLimit)
 		defer cancel()
-		if _, a.away = server.DescribeWorkflowExecution(ctx, "gpumux.health."+identity, ""); !contact.Absent(a.away) {
+		if _, a.away = server.DescribeWorkflowExecution(ctx, "gpumux.health."+identity, ""); !absent(a.away) {
 			_, a.away = server.DescribeTaskQueue(ctx, contract.WorkerQueue(identity), enums.TASK_QUEUE_TYPE_ACTIVITY)
 		}
 		a.at = time.Now()
 	}
-	if contact.Absent(a.away) {
+	if absent(a.away) {
 		return fmt.Errorf("the Temporal server has not answered within %s: %w", askLimit, a.away)
 	}
 	return nil

@@ -21,12 +21,9 @@ import (
 	"github.com/gpumux/gpumux/activities"
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/internal/autoslots"
-	"github.com/gpumux/gpumux/internal/contact"
 	"github.com/gpumux/gpumux/internal/health"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/memory"
-	"github.com/gpumux/gpumux/internal/metrics"
 	"github.com/gpumux/gpumux/internal/notice"
 	"github.com/gpumux/gpumux/internal/pool"
 	"github.com/gpumux/gpumux/internal/process"
@@ -104,7 +101,7 @@ type Worker struct {
 	args     argFiles
 	home     string // HOME of tasks
 	rRuntime string // main.R
-	metrics  *metrics.Metrics
+	metrics  *metrics
 	store    *store.Store
 	// recorders store what the chunks of all pools finish.
 	recorders *record.Recorders
@@ -120,7 +117,7 @@ type Worker struct {
 	guards    sync.WaitGroup
 	client    client.Client
 	namespace string // the client's; empty for the default
-	contact   *contact.Contact
+	contact   *contact
 	asking    asking
 	reports   reports
 	search    struct {
@@ -200,7 +197,7 @@ func (w *Worker) start(ctx context.Context) error {
 	if err := process.Sweep(w.log); err != nil {
 		return err
 	}
-	w.metrics = metrics.New(w.log, w.o.Version, w.starts, w.health)
+	w.metrics = newMetrics(w.log, w.o.Version, w.starts, w.health)
 	if err := w.connect(ctx); err != nil {
 		return err
 	}
@@ -217,7 +214,7 @@ func (w *Worker) start(ctx context.Context) error {
 	for _, text := range w.inventory.Warnings() {
 		w.notices.Warn(w.log, text)
 	}
-	w.contact = contact.New(contact.Uptime, w.log)
+	w.contact = newContact(uptime, w.log)
 	w.contact.Client = w.client
 	if err := w.shareDevices(ctx); err != nil {
 		return err
@@ -250,9 +247,9 @@ func (w *Worker) openPools(ctx, guarding context.Context, runtime string) (queue
 	for _, p := range w.placements {
 		opened := w.openPool(p, runtime)
 		guard.Add(opened, p.Groups)
-		var size *autoslots.Sizing
+		var size *sizing
 		if p.Auto() {
-			size = autoslots.New(opened, p, w.inventory, w.log)
+			size = newSizing(opened, p, w.inventory, w.log)
 			w.guards.Go(func() { size.Run(guarding) })
 		}
 		queues = append(queues, w.poolQueues(p, opened, guard, size)...)
@@ -350,7 +347,7 @@ func (w *Worker) serveMetrics() error {
 	if err != nil {
 		return err
 	}
-	on := metrics.Listen{Address: address}
+	on := metricsListen{Address: address}
 	if on.TLS, err = w.config.MetricsTLS(); err != nil {
 		return err
 	}

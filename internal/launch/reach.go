@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
-
-	"github.com/gpumux/gpumux/internal/edition"
 )
 
 // reachLimit is how long the file system of a task's files may take to answer.
@@ -30,12 +28,12 @@ func (e *HangError) Hint() string {
 }
 
 // Code is the code of the task. Reading it may block.
-func (t Task) Code() edition.Code {
+func (t Task) Code() Code {
 	command := t.Command
 	if len(command) == 0 {
 		command = t.Program
 	}
-	return edition.Code{Dir: t.Dir, Target: t.Target(), Command: command}
+	return Code{Dir: t.Dir, Target: t.Target(), Command: command}
 }
 
 // asking has a channel for each question, full while the question is open. So a file

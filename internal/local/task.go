@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/edition"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/starter"
@@ -29,7 +28,7 @@ type Task struct {
 	config config.Task
 	// dir was the current folder; scope tells tasks of one name apart.
 	dir, scope string
-	code       edition.Code
+	code       launch.Code
 	// wanted is the edition that the processes of a map must have.
 	wanted string
 	reduce *Task
@@ -74,7 +73,7 @@ func FindTask(name string, o TaskOptions) (*Task, error) {
 	if err != nil {
 		return nil, mistake("reduce: %v; a reduce is a task that makes one value of a pair [a, b], such as builtins:sum", err)
 	}
-	t.Edition = edition.Join(t.Edition, t.reduce.Edition)
+	t.Edition = launch.JoinEditions(t.Edition, t.reduce.Edition)
 	return t, nil
 }
 
@@ -85,7 +84,7 @@ func (t *Task) command(o TaskOptions) {
 	if o.Output == "text" {
 		t.scope += "\x00\x00text" // what it prints is another result
 	}
-	t.code = edition.Code{Dir: t.dir, Command: o.Command}
+	t.code = launch.Code{Dir: t.dir, Command: o.Command}
 }
 
 // function makes a task of file.py:function, module:function or file.R:function.
@@ -113,7 +112,7 @@ func (t *Task) function(name string, o TaskOptions) error {
 		t.Name = filepath.Base(target) + name[at:]
 		t.scope = filepath.Dir(file)
 	}
-	t.code = edition.Code{Dir: t.dir, Target: name}
+	t.code = launch.Code{Dir: t.dir, Target: name}
 	return nil
 }
 

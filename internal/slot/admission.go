@@ -40,7 +40,7 @@ func (a *admission) admit(ctx context.Context) (*occupant, error) {
 		p := j.owner.process
 		if p != nil {
 			if why := a.unfit(p, now); why != "" {
-				if reason, _ := p.account.Replaced(); reason != "" {
+				if reason, _ := p.account.replaced(); reason != "" {
 					j.owner.recycled(p, reason, why)
 				}
 				j.owner.retire(true, why)
@@ -121,7 +121,7 @@ func (a *admission) unfit(p *occupant, edition string) string {
 	case p.session.Memory.Budget != j.o.Memory:
 		return "another budget"
 	}
-	return p.account.Unfit(j.fresh, j.want.Clean)
+	return p.account.unfit(j.fresh, j.want.Clean)
 }
 
 // backoff waits before a start when the last ones failed.
@@ -159,7 +159,7 @@ func (a *admission) start(ctx context.Context, fork string) (*occupant, error) {
 	if evidence != nil {
 		return a.unready(ctx, child, &deathError{evidence, trace})
 	}
-	p.account.Ready(ready.Batch, ready.Concurrent)
+	p.account.batch, p.account.concurrent = ready.Batch, ready.Concurrent
 	if child != nil {
 		p.edition = child.Edition
 	} else if p.edition, err = a.edition(ctx); err != nil {

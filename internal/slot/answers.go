@@ -120,7 +120,7 @@ func (a *answers) progressed(m wire.ProgressReport) {
 // canceled takes in that no item of these runs is under way any more.
 func (a *answers) canceled(runs []int64) {
 	for range a.flight.forget(runs) {
-		a.p.account.Finished()
+		a.p.account.ran++
 	}
 	for _, each := range slices.Clone(a.job.calls.list) {
 		if !each.canceled.IsZero() && each.inFlight == 0 {
@@ -162,7 +162,7 @@ func (a *answers) results(m wire.Results) error {
 		err := a.keep(&a.flight.items[at], m.Files)
 		if err != nil && a.job.calls.ctx.Err() == nil && a.flight.items[at].call.ctx.Err() != nil {
 			a.flight.drop(at) // its call ends, but not the process
-			a.p.account.Finished()
+			a.p.account.ran++
 			return nil
 		}
 		if err != nil {
@@ -225,7 +225,7 @@ func (a *answers) answered(records []wire.Record, files []string) error {
 		}
 		a.finish(found, result, r.Busy, peak, ended)
 	}
-	a.p.account.Ended(len(records), busy, peaks)
+	a.p.account.ended(len(records), busy, peaks)
 	a.slot.tally(func(st *Stats) { st.Items += int64(len(records)) })
 	if a.flight.concurrent > 0 {
 		a.flight.begin(now)
@@ -251,7 +251,7 @@ func (a *answers) finish(at int, r gpumux.Result, busy float64, peak int64, ende
 	each := a.flight.items[at].call
 	r.Index = a.flight.items[at].Index
 	a.flight.drop(at)
-	a.p.account.Finished()
+	a.p.account.ran++
 	a.job.finished++
 	each.done(calls.Done{Result: r, Busy: duration(busy), Ended: ended, Peak: peak, Budget: int64(a.p.session.Memory.Budget),
 		Concurrent: a.flight.concurrent > 0})
@@ -273,12 +273,12 @@ func (a *answers) raised(m wire.Fault) error {
 		running.tries++
 		a.flight.drop(at)
 		running.call.queue.back(running)
-		a.p.account.Finished()
+		a.p.account.ran++
 		return nil
 	}
 	peak := a.p.session.Memory.PeakOf(time.Now(), duration(m.Busy), m.Peak)
 	a.finish(at, gpumux.Result{Fault: fault, Printed: output}, m.Busy, peak, time.Time{})
-	a.p.account.Ended(1, m.Busy, peak)
+	a.p.account.ended(1, m.Busy, peak)
 	a.slot.tally(func(st *Stats) { st.Items++ })
 	return a.goOn()
 }

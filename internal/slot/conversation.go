@@ -32,7 +32,7 @@ type conversation struct {
 }
 
 func newConversation(j *job, p *occupant) *conversation {
-	f := &flight{concurrent: p.account.Concurrent()}
+	f := &flight{concurrent: p.account.concurrent}
 	return &conversation{job: j, slot: j.slot, p: p, flight: f, answers: answers{job: j, slot: j.slot, p: p, flight: f}}
 }
 
@@ -94,7 +94,7 @@ func (c *conversation) blamed() []item {
 	if c.suspects != nil {
 		return c.suspects
 	}
-	return c.flight.running(c.p.account.Batch())
+	return c.flight.running(c.p.account.inBatch())
 }
 
 // feed gives a process that runs low of items its next ones. It waits for half of a
@@ -102,12 +102,12 @@ func (c *conversation) blamed() []item {
 // runs many at the same time. A process with a message unread gets nothing.
 func (c *conversation) feed() error {
 	a, idle := c.p.account, len(c.flight.items) == 0
-	if !idle && !a.Low(len(c.flight.items)) || c.p.session.Unread() > 1 || a.Grown(idle) {
+	if !idle && !a.low(len(c.flight.items)) || c.p.session.Unread() > 1 || a.grown(idle) {
 		return nil
 	}
-	size, unit := a.Next(len(c.flight.items), c.job.finished)
+	size, unit := a.next(len(c.flight.items), c.job.finished)
 	least := min(size, max(unit, size/2))
-	if idle || a.Concurrent() > 0 {
+	if idle || a.concurrent > 0 {
 		least = min(size, unit)
 	}
 	if idle {
@@ -134,7 +134,7 @@ func (c *conversation) feedOf(each *call, least, n, unit int) (sent int, err err
 		return 0, nil
 	}
 	now := time.Now()
-	run := wire.Run{Run: c.p.account.Sent(len(items)), Attempts: each.Attempts, Trace: each.Trace, Items: make([]json.RawMessage, len(items))}
+	run := wire.Run{Run: c.p.account.send(len(items)), Attempts: each.Attempts, Trace: each.Trace, Items: make([]json.RawMessage, len(items))}
 	for i := range items {
 		items[i].run, items[i].n, items[i].sent, items[i].began = run.Run, i, now, time.Time{}
 		run.Items[i] = items[i].Value
@@ -249,7 +249,7 @@ func (c *conversation) late() error {
 // charge books a death against those calls that the suspects are of, or against all where
 // there are none, or nobody is to blame.
 func (c *conversation) charge(fault *gpumux.Fault, suspects []item) {
-	running, repeated := len(c.flight.running(c.p.account.Batch())), false
+	running, repeated := len(c.flight.running(c.p.account.inBatch())), false
 	for _, each := range c.job.calls.list {
 		charged, batch := *fault, 0
 		var first *item
@@ -270,7 +270,7 @@ func (c *conversation) charge(fault *gpumux.Fault, suspects []item) {
 		if charged.Concurrent && c.known {
 			charged.Late = late
 		}
-		charged.Alone = c.p.account.Ran() == 0 && charged.Batch <= 1 && (running <= 1 || !charged.Concurrent)
+		charged.Alone = c.p.account.ran == 0 && charged.Batch <= 1 && (running <= 1 || !charged.Concurrent)
 		if first != nil && charged.Batch <= 1 {
 			charged.Item = text.Excerpt(first.Value)
 		}

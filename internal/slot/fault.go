@@ -54,13 +54,13 @@ func (j *judge) diagnose(p *occupant, d *deathError) *gpumux.Fault {
 // fault makes a fault of the evidence, and adds which process it is about.
 func (j *judge) fault(p *occupant, e diagnosis.Evidence) *gpumux.Fault {
 	e.Lent, e.OnCPU, e.MPS = p.session.Memory.Budget > j.o.Memory, j.o.Device == "CPU", j.o.MPS
-	e.Batch, e.Concurrent = p.account.Unit(), p.account.Concurrent()
+	e.Batch, e.Concurrent = p.account.batch, p.account.concurrent
 	d := diagnosis.Diagnose(e)
 	fault := d.Fault
 	j.spread(d, &fault)
 	j.locate(&fault, p.session.Task)
 	fault.PID = p.session.Process.PID
-	fault.Batch = p.account.Batch()
+	fault.Batch = p.account.inBatch()
 	if fault.Kind.Deadly() && fault.Tail == "" {
 		fault.Tail = e.Tail
 	}
@@ -72,7 +72,7 @@ func (j *judge) raised(p *occupant, m wire.Fault, running *item) (fault *gpumux.
 	e := diagnosis.Raised(m.Raised)
 	e.Item = running.Value
 	output = p.session.Process.Out.UpTo(m.Out)
-	e.Tail, e.OnCPU, e.Batch, e.Concurrent = output, j.o.Device == "CPU", p.account.Unit(), p.account.Concurrent()
+	e.Tail, e.OnCPU, e.Batch, e.Concurrent = output, j.o.Device == "CPU", p.account.batch, p.account.concurrent
 	p.session.ExplainMemory(e, j.kills)
 	d := diagnosis.Diagnose(*e)
 	if d.Poisoned || d.Fault.Kind.Deadly() {

@@ -115,7 +115,7 @@ func (j *job) run(ctx context.Context) error {
 		j.offer()
 		switch {
 		case j.owner.process == nil: // it ended between two items, or for one
-		case p.account.Full():
+		case p.account.full():
 			j.owner.expire(j.fresh)
 		default:
 			j.slot.enter(Ready, "items finished")
@@ -195,8 +195,8 @@ func (j *job) suits(p *occupant, r request) bool {
 // open reports whether calls may join the job in its process. One that has got too old
 // runs what it has, and is replaced.
 func (j *job) open(p *occupant) bool {
-	return p != nil && p.account.Concurrent() > 0 && j.pending == nil && j.calls.ctx.Err() == nil && len(j.calls.list) > 0 &&
-		j.want.Lease == "" && !j.want.Apart && !j.fresh && p.account.Unfit(false, false) == ""
+	return p != nil && p.account.concurrent > 0 && j.pending == nil && j.calls.ctx.Err() == nil && len(j.calls.list) > 0 &&
+		j.want.Lease == "" && !j.want.Apart && !j.fresh && p.account.unfit(false, false) == ""
 }
 
 // offer tells others how many further items the process could use: half as many as run at
@@ -204,7 +204,7 @@ func (j *job) open(p *occupant) bool {
 func (j *job) offer() {
 	room, p := int64(0), j.owner.process
 	if j.open(p) && j.slot.doomedNow() == "" {
-		room = int64(p.account.Concurrent()*3+1)/2 - j.calls.remaining()
+		room = int64(p.account.concurrent*3+1)/2 - j.calls.remaining()
 	}
 	if all := j.calls.list; len(all) > 0 && j.slot.offers(len(all), max(0, room)) && all[0].Spare != nil {
 		all[0].Spare()
@@ -222,7 +222,7 @@ func (j *job) settle(p *occupant) {
 // meet tells a call which process runs its items, and ends the call if it has no use for
 // that.
 func (j *job) meet(c *call, p *occupant) {
-	err := c.Work.Meet(calls.Process{Edition: p.edition, Batch: p.account.Unit(), Concurrent: p.account.Concurrent()})
+	err := c.Work.Meet(calls.Process{Edition: p.edition, Batch: p.account.batch, Concurrent: p.account.concurrent})
 	if err != nil {
 		j.calls.end(c, err)
 	}

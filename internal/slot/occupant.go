@@ -4,14 +4,13 @@ import (
 	"fmt"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/account"
 	"github.com/gpumux/gpumux/internal/session"
 )
 
 // occupant is the task process in a slot.
 type occupant struct {
 	session *session.Session
-	account *account.Account
+	account *account
 	// edition is the edition of its code.
 	edition string
 	// lease is the lease that it belongs to, target the function that it was loaded with.
@@ -23,7 +22,7 @@ type occupant struct {
 
 // newOccupant is a process that has just started, and may run limit items.
 func newOccupant(p *session.Session, o Options, limit int) *occupant {
-	return &occupant{session: p, account: account.New(p, limit, o.Lease != ""), lease: o.Lease, target: p.Task.Target()}
+	return &occupant{session: p, account: newAccount(p, limit, o.Lease != ""), lease: o.Lease, target: p.Task.Target()}
 }
 
 func (p *occupant) exited() bool {

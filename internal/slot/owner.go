@@ -166,7 +166,7 @@ func (o *owner) unstart() {
 // expire ends a process that has run as many items as it may.
 func (o *owner) expire(fresh bool) {
 	p := o.process
-	why, text := p.account.Replaced()
+	why, text := p.account.replaced()
 	if !fresh {
 		o.recycled(p, why, text)
 	}

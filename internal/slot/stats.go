@@ -3,13 +3,12 @@ package slot
 import (
 	"time"
 
-	"github.com/gpumux/gpumux/internal/account"
 	"github.com/gpumux/gpumux/internal/process"
 )
 
 // Recycles are the reasons for which a process is recycled.
 func Recycles() []string {
-	return []string{account.ForItems, account.ForFull}
+	return []string{forItems, forFull}
 }
 
 // Stats count the work of a slot since it began.

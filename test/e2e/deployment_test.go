@@ -17,8 +17,8 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/edition"
 	"github.com/gpumux/gpumux/internal/fleet"
+	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/internal/test/gputest"
 	"github.com/gpumux/gpumux/internal/test/rig"
@@ -113,7 +113,7 @@ def gated(x):
 			"pools: [{name: cpu, devices: cpu, slots: 6}]\ntasks: {\"*\": {python_dir: .}}\n", devservertest.Run(t).Address(), s.namespace, build, s.store))
 		at.begin("worker", "-f", "worker.yaml")
 		s.current(build)
-		return edition.Code{Dir: at.dir, Target: "edited.py:gated"}.Edition()
+		return launch.Code{Dir: at.dir, Target: "edited.py:gated"}.Edition()
 	}
 	first := serve("first", "v1")
 	service := worker.New(s.client, "service", worker.Options{})

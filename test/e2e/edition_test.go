@@ -16,8 +16,8 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
-	"github.com/gpumux/gpumux/internal/edition"
 	"github.com/gpumux/gpumux/internal/fleet"
+	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/test/devservertest"
 	"github.com/gpumux/gpumux/workers/config"
@@ -222,8 +222,8 @@ func TestEdition_WorkersWithOtherCodeLeaveTheMapToThoseThatHaveIt(t *testing.T) 
 	worker := other.begin("worker", "-f", "worker.yaml")
 	require.Eventually(t, func() bool { return strings.Contains(worker.stderr.String(), "worker started") }, time.Minute, 20*time.Millisecond)
 
-	own := edition.Code{Dir: s.dir, Target: "edited.py:plain"}.Edition()
-	theirs := edition.Code{Dir: other.dir, Target: "edited.py:plain"}.Edition()
+	own := launch.Code{Dir: s.dir, Target: "edited.py:plain"}.Edition()
+	theirs := launch.Code{Dir: other.dir, Target: "edited.py:plain"}.Edition()
 	for _, c := range []client.Client{s.client, older{s.client}} {
 		f, watch := &fleet.Fleet{Client: c, Namespace: s.namespace}, contract.WatchQueue(names.PoolQueue("cpu"))
 		require.Eventually(t, func() bool { return f.OthersHave(t.Context(), watch, "", "edited:plain", own) }, time.Minute, 20*time.Millisecond)
@@ -254,7 +254,7 @@ func TestLong_EditionAnOldWorkerFinishesWhatItBegan(t *testing.T) {
 	}
 	old := newShell(t)
 	oldWorker := serve(old, "first", 1)
-	own := edition.Code{Dir: old.dir, Target: "edited.py:plain"}.Edition()
+	own := launch.Code{Dir: old.dir, Target: "edited.py:plain"}.Edition()
 	gate := filepath.Join(t.TempDir(), "gate")
 	hold := s.start(gpumux.MapInput{Task: "edited:hold", Items: items(gate), Ladder: []string{"cpu"}})
 	require.Eventually(t, func() bool { return s.attempts(hold) == 1 }, time.Minute, 20*time.Millisecond)

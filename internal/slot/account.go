@@ -1,8 +1,4 @@
-// Package account decides from what a task process was given, has done and holds how many
-// items it gets ahead, and when it is replaced.
-//
-// It measures through the session's memory only, ends nothing and runs nothing by itself.
-package account
+package slot
 
 import (
 	"fmt"
@@ -26,12 +22,13 @@ const (
 
 // Reasons for which a process that could go on is replaced.
 const (
-	ForItems = "items" // it ran as many items as its task allows
-	ForFull  = "full"  // it has grown, and needs most of its budget
+	forItems = "items" // it ran as many items as its task allows
+	forFull  = "full"  // it has grown, and needs most of its budget
 )
 
-// Account books what a process was given and has done. It is for one goroutine.
-type Account struct {
+// account books what a process was given, has done and holds: how many items it gets
+// ahead, and when it is replaced. It measures through the session's memory only.
+type account struct {
 	// limit is how many items the process may run, 0 without limit; sent and ran are how
 	// many it was given and has finished.
 	limit, sent, ran int
@@ -51,10 +48,10 @@ type Account struct {
 	growth growth
 }
 
-// New opens the account of a process that has just started and may run so many items.
-// Lasting is for the process of a lease, which is not replaced for its memory.
-func New(p *session.Session, limit int, lasting bool) *Account {
-	a := &Account{limit: limit, given: frameItems, most: frameItems, memory: &p.Memory}
+// newAccount opens the account of a process that has just started and may run so many
+// items. Lasting is for the process of a lease, which is not replaced for its memory.
+func newAccount(p *session.Session, limit int, lasting bool) *account {
+	a := &account{limit: limit, given: frameItems, most: frameItems, memory: &p.Memory}
 	if p.Board != nil {
 		a.most = mostAhead
 	}
@@ -64,12 +61,9 @@ func New(p *session.Session, limit int, lasting bool) *Account {
 	return a
 }
 
-// Ready notes what the process can do.
-func (a *Account) Ready(batch, concurrent int) { a.batch, a.concurrent = batch, concurrent }
-
-// Unfit is why the process cannot run a call that may want a fresh process or a clean
+// unfit is why the process cannot run a call that may want a fresh process or a clean
 // one, or "".
-func (a *Account) Unfit(fresh, clean bool) string {
+func (a *account) unfit(fresh, clean bool) string {
 	switch {
 	case a.ran > 0 && (fresh || clean):
 		return "a clean process is wanted"
@@ -87,47 +81,38 @@ func (a *Account) Unfit(fresh, clean bool) string {
 }
 
 // replace lets the process end when it has run the items that it was given.
-func (a *Account) replace(why, text string) {
+func (a *account) replace(why, text string) {
 	a.why, a.text, a.limit = why, text, a.sent
 }
 
-// Replaced is why the process is to be replaced although it could go on, or empty.
-func (a *Account) Replaced() (why, text string) {
-	if a.why == "" && a.Full() {
-		return ForItems, fmt.Sprintf("ran its %d items", a.ran)
+// replaced is why the process is to be replaced although it could go on, or empty.
+func (a *account) replaced() (why, text string) {
+	if a.why == "" && a.full() {
+		return forItems, fmt.Sprintf("ran its %d items", a.ran)
 	}
 	return a.why, a.text
 }
 
-// Full reports whether the process has run all the items that it may.
-func (a *Account) Full() bool { return a.limit > 0 && a.ran >= a.limit }
+// full reports whether the process has run all the items that it may.
+func (a *account) full() bool { return a.limit > 0 && a.ran >= a.limit }
 
-// Ran is how many items the process has finished.
-func (a *Account) Ran() int { return a.ran }
-
-// Unit is the most items that its task takes in one call, 0 where it takes single items.
-func (a *Account) Unit() int { return a.batch }
-
-// Concurrent is how many items run at the same time, 0 where one runs after the other.
-func (a *Account) Concurrent() int { return a.concurrent }
-
-// Batch is how many items ran at once where one did: those of a micro-batch, 0 where the
+// inBatch is how many items ran at once where one did: those of a micro-batch, 0 where the
 // task takes single items.
-func (a *Account) Batch() int {
+func (a *account) inBatch() int {
 	if a.batch == 0 {
 		return 0
 	}
 	return min(a.batch, a.sent-a.ran)
 }
 
-// Low reports whether the process with so many items in flight runs low of them.
-func (a *Account) Low(inFlight int) bool {
+// low reports whether the process with so many items in flight runs low of them.
+func (a *account) low(inFlight int) bool {
 	return inFlight <= a.concurrent+whole(a.given, a.batch)/2
 }
 
-// Next is how many items the next frame may have, in whole micro-batches of unit items,
+// next is how many items the next frame may have, in whole micro-batches of unit items,
 // for a process with so many in flight, in a job with so many results.
-func (a *Account) Next(inFlight, finished int) (n, unit int) {
+func (a *account) next(inFlight, finished int) (n, unit int) {
 	n = whole(a.ahead(finished), a.batch)
 	if a.concurrent > 0 {
 		n += a.concurrent - inFlight // those ahead wait until one of the others ends
@@ -138,19 +123,16 @@ func (a *Account) Next(inFlight, finished int) (n, unit int) {
 	return n, max(1, a.batch)
 }
 
-// Sent books the next frame, and returns its number.
-func (a *Account) Sent(items int) int64 {
+// send books the next frame, and returns its number.
+func (a *account) send(items int) int64 {
 	a.frames++
 	a.sent += items
 	return a.frames
 }
 
-// Finished books an item whose answer counts.
-func (a *Account) Finished() { a.ran++ }
-
 // ahead is how many items the process gets ahead in a call that has so many results: one
 // until it is known how long they take.
-func (a *Account) ahead(finished int) int {
+func (a *account) ahead(finished int) int {
 	most := 1
 	if a.pace > 0 && a.pace < longItem {
 		work := aheadTime / 2 // what runs ahead may leak past a budget before anybody looks
@@ -165,18 +147,14 @@ func (a *Account) ahead(finished int) int {
 	return a.given
 }
 
-// Ended books items that took busy seconds in all and needed peak bytes, 0 for unknown.
-func (a *Account) Ended(items int, busy float64, peak int64) {
-	if took := max(time.Microsecond, seconds(busy/float64(items))); a.pace == 0 {
+// ended books items that took busy seconds in all and needed peak bytes, 0 for unknown.
+func (a *account) ended(items int, busy float64, peak int64) {
+	if took := max(time.Microsecond, duration(busy/float64(items))); a.pace == 0 {
 		a.pace = took
 	} else {
 		a.pace += (took - a.pace) / 4
 	}
 	a.measured(a.growth.first == 0, peak)
-}
-
-func seconds(s float64) time.Duration {
-	return time.Duration(s * float64(time.Second))
 }
 
 // whole rounds a number of items up to whole micro-batches.

@@ -1,9 +1,4 @@
-// Package contact ends activities before the server gives their work to another worker.
-//
-// It owns the heartbeats of activities, and for how long each counts as this worker's:
-// from each answered heartbeat for its timeout, less a second. It never touches a process
-// and never ends the worker. An activity's contact ends with the activity.
-package contact
+package workers
 
 import (
 	"context"
@@ -20,9 +15,12 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// Contact follows the activities of a worker. Its methods may be called from any
+// contact ends activities before the server gives their work to another worker. It owns
+// their heartbeats, and for how long each counts as this worker's: from each answered
+// heartbeat for its timeout, less a second. It never touches a process and never ends the
+// worker. A contact follows the activities of a worker. Its methods may be called from any
 // goroutine.
-type Contact struct {
+type contact struct {
 	interceptor.WorkerInterceptorBase
 	// Client sends the heartbeats. It is set before an activity begins.
 	Client client.Client
@@ -32,22 +30,22 @@ type Contact struct {
 	log *zap.Logger
 }
 
-// New follows activities by now, which is Uptime. Where many end together, the log says
-// so once.
-func New(now func() time.Duration, log *zap.Logger) *Contact {
-	return &Contact{now: now, log: log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
+// newContact follows activities by now, which is uptime. Where many end together, the log
+// says so once.
+func newContact(now func() time.Duration, log *zap.Logger) *contact {
+	return &contact{now: now, log: log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
 		return zapcore.NewSamplerWithOptions(c, 5*time.Second, 1, 0)
 	}))}
 }
 
 // InterceptActivity follows each activity that has a heartbeat timeout.
-func (k *Contact) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
+func (k *contact) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
 	return &inbound{ActivityInboundInterceptorBase: interceptor.ActivityInboundInterceptorBase{Next: next}, contact: k}
 }
 
 type inbound struct {
 	interceptor.ActivityInboundInterceptorBase
-	contact *Contact
+	contact *contact
 }
 
 func (i *inbound) Init(next interceptor.ActivityOutboundInterceptor) error {
@@ -82,15 +80,15 @@ func (o *outbound) RecordHeartbeat(ctx context.Context, details ...any) {
 			Details: details,
 		})
 	})
-	if err != nil && !Absent(err) && ctx.Err() == nil {
+	if err != nil && !absent(err) && ctx.Err() == nil {
 		o.Next.RecordHeartbeat(ctx, details...)
 	}
 }
 
-// Absent reports whether an error says that the server, or a service behind it, did not
+// absent reports whether an error says that the server, or a service behind it, did not
 // answer. Everything else is an answer.
-func Absent(err error) bool {
-	if err == nil || ordered(err) {
+func absent(err error) bool {
+	if err == nil || endOrdered(err) {
 		return false
 	}
 	switch serviceerror.ToStatus(err).Code() {
@@ -100,7 +98,7 @@ func Absent(err error) bool {
 	return false
 }
 
-// ordered reports whether the server knows the activity and wants it to end.
-func ordered(err error) bool {
+// endOrdered reports whether the server knows the activity and wants it to end.
+func endOrdered(err error) bool {
 	return temporal.IsCanceledError(err) || errors.Is(err, activity.ErrActivityPaused) || errors.Is(err, activity.ErrActivityReset)
 }

@@ -1,4 +1,4 @@
-package edition
+package launch
 
 import (
 	"crypto/sha256"
@@ -11,8 +11,14 @@ import (
 	"time"
 )
 
-// length is how many hexadecimal digits an edition has.
-const length = 6
+// editionLength is how many hexadecimal digits an edition has.
+const editionLength = 6
+
+// An edition tells versions of a task's code apart: it is a short hash of the files that
+// the task is written in, which are its own file and the modules beside it that it
+// imports, the files that a command names, or a program's binary. The same code has the
+// same edition on every machine and in every folder. A file is read again only when it
+// has changed.
 
 // Code says where the code of a task is. One of Target and Command is set; the zero Code
 // has the edition "".
@@ -61,14 +67,14 @@ func (c Code) Newest() (path string, changed time.Time) {
 	return path, changed
 }
 
-// Join is the edition of several codes together.
-func Join(editions ...string) string {
+// JoinEditions is the edition of several codes together.
+func JoinEditions(editions ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(editions, "\n")))
-	return hex.EncodeToString(sum[:])[:length]
+	return hex.EncodeToString(sum[:])[:editionLength]
 }
 
 // hashOf hashes files in their order, and words; it is empty when there are none.
-func hashOf(files []*file, words []string) string {
+func hashOf(files []*sourceFile, words []string) string {
 	if len(files)+len(words) == 0 {
 		return ""
 	}
@@ -79,11 +85,11 @@ func hashOf(files []*file, words []string) string {
 	for _, word := range words {
 		_, _ = fmt.Fprintf(hash, "%d %s", len(word), word)
 	}
-	return hex.EncodeToString(hash.Sum(nil))[:length]
+	return hex.EncodeToString(hash.Sum(nil))[:editionLength]
 }
 
 // sources are the files of the code, and the words that name the rest.
-func (c Code) sources() (files []*file, words []string) {
+func (c Code) sources() (files []*sourceFile, words []string) {
 	if len(c.Command) > 0 {
 		return c.command(c.script)
 	}
@@ -133,7 +139,7 @@ func (c Code) script(at int, word string) bool {
 // command turns every wanted word that names a file into that file, with the imports of a
 // Python file, and keeps every other word. The system's programs stay words: they differ
 // between machines.
-func (c Code) command(wanted func(at int, word string) bool) (files []*file, words []string) {
+func (c Code) command(wanted func(at int, word string) bool) (files []*sourceFile, words []string) {
 	for i, word := range c.Command {
 		path := c.path(word)
 		if i == 0 {

@@ -1,4 +1,4 @@
-package contact
+package workers
 
 import (
 	"context"
@@ -18,9 +18,9 @@ const (
 	tryLimit  = 10 * time.Second
 	lastLimit = 2 * time.Second
 	tryPause  = 200 * time.Millisecond
-	// lookEvery is how often an activity looks at the clock: timers stand still while the
+	// contactEvery is how often an activity looks at the clock: timers stand still while the
 	// system sleeps.
-	lookEvery = time.Second
+	contactEvery = time.Second
 )
 
 // errSilence ends activities without contact.
@@ -30,7 +30,7 @@ var errSilence = fmt.Errorf("worker and Temporal server were out of each other's
 // pulse is the contact of one activity. Its heartbeats have contexts of their own: the
 // SDK ends an activity whose heartbeat is not answered within seconds.
 type pulse struct {
-	worker *Contact
+	worker *contact
 	limit  time.Duration
 	// held ends with contact.
 	held context.Context
@@ -49,7 +49,7 @@ type pulseKey struct{}
 
 // Follow begins the contact of an activity with this heartbeat timeout. The context that
 // it returns ends with contact. Stop ends the following.
-func (k *Contact) Follow(ctx context.Context, timeout time.Duration) (followed context.Context, stop func()) {
+func (k *contact) Follow(ctx context.Context, timeout time.Duration) (followed context.Context, stop func()) {
 	// The activity may have been under way for a while; one that was for longer begins with
 	// a heartbeat. The timeout is short where that of the workflow is.
 	limit := timeout - min(contract.Ending, timeout/4)
@@ -57,7 +57,7 @@ func (k *Contact) Follow(ctx context.Context, timeout time.Duration) (followed c
 	p := &pulse{worker: k, limit: limit, answered: k.now() - moment}
 	p.held, p.lose = context.WithCancelCause(context.WithValue(context.Background(), pulseKey{}, p))
 	p.mu.Lock()
-	p.timer = time.AfterFunc(min(limit-moment, lookEvery), func() { p.left() })
+	p.timer = time.AfterFunc(min(limit-moment, contactEvery), func() { p.left() })
 	p.mu.Unlock()
 	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, pulseKey{}, p))
 	unlink := context.AfterFunc(p.held, func() { cancel(context.Cause(p.held)) })
@@ -71,18 +71,18 @@ func (k *Contact) Follow(ctx context.Context, timeout time.Duration) (followed c
 	}
 }
 
-// Held is a context that ends when the contact of ctx's activity is lost; calls.ErrLapsed
-// is in its cause. Outside of an activity it never ends.
-func Held(ctx context.Context) context.Context {
+// contactOf is a context that ends when the contact of ctx's activity is lost;
+// calls.ErrLapsed is in its cause. Outside of an activity it never ends.
+func contactOf(ctx context.Context) context.Context {
 	if p, ok := ctx.Value(pulseKey{}).(*pulse); ok {
 		return p.held
 	}
 	return context.Background()
 }
 
-// Check is why the holder of a context of Held must end, or nil. It asks the clock, since
-// this program may have been stopped until now.
-func Check(held context.Context) error {
+// checkContact is why the holder of a context of contactOf must end, or nil. It asks the
+// clock, since this program may have been stopped until now.
+func checkContact(held context.Context) error {
 	if p, ok := held.Value(pulseKey{}).(*pulse); ok {
 		p.left()
 	}
@@ -99,7 +99,7 @@ func (p *pulse) left() time.Duration {
 	}
 	silent := p.worker.now() - p.answered
 	if silent <= p.limit {
-		p.timer.Reset(min(p.limit-silent+time.Millisecond, lookEvery))
+		p.timer.Reset(min(p.limit-silent+time.Millisecond, contactEvery))
 		return p.limit - silent
 	}
 	p.ended = true
@@ -131,12 +131,12 @@ func (p *pulse) beat(ctx context.Context, send func(context.Context) error) (err
 		try, cancel := context.WithTimeout(ctx, limit)
 		err = send(try)
 		cancel()
-		if err == nil || ordered(err) {
+		if err == nil || endOrdered(err) {
 			p.mu.Lock()
 			p.answered = max(p.answered, sent)
 			p.mu.Unlock()
 		}
-		if !Absent(err) || last {
+		if !absent(err) || last {
 			return err
 		}
 		select {

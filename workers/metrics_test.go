@@ -1,4 +1,4 @@
-package metrics
+package workers
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 )
 
 // showing serves the metrics and returns what a scrape finds.
-func showing(t *testing.T, m *Metrics, inventory *gpu.Inventory) func() string {
+func showing(t *testing.T, m *metrics, inventory *gpu.Inventory) func() string {
 	t.Helper()
 	url := serving(t, m, inventory.Devices(), inventory.Status)
 	return func() string {
@@ -29,9 +29,9 @@ func showing(t *testing.T, m *Metrics, inventory *gpu.Inventory) func() string {
 }
 
 // serving serves the metrics and returns where.
-func serving(t *testing.T, m *Metrics, devices []gpu.Device, status func(string) (gpu.Status, error)) string {
+func serving(t *testing.T, m *metrics, devices []gpu.Device, status func(string) (gpu.Status, error)) string {
 	t.Helper()
-	url, err := m.Serve(Listen{Address: "127.0.0.1:0"}, devices, status)
+	url, err := m.Serve(metricsListen{Address: "127.0.0.1:0"}, devices, status)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Stop(context.Background())) })
 	return url
@@ -51,7 +51,7 @@ func answered(t *testing.T, url string) (code int, text string) {
 // A driver that does not answer holds up scrapes, up to a few and for a while, and no
 // slot that counts a fault.
 func TestMetrics_ADriverThatHangs(t *testing.T) {
-	m := New(zap.NewNop(), "", nil, nil)
+	m := newMetrics(zap.NewNop(), "", nil, nil)
 	m.limit = 20 * time.Millisecond
 	asked, answer := make(chan struct{}, 2*maxScrapes), make(chan struct{})
 	defer close(answer)
@@ -83,7 +83,7 @@ func TestMetrics_ADriverThatHangs(t *testing.T) {
 func TestMetrics_OfTheSDK(t *testing.T) {
 	inventory, err := gpu.Open(t.Context(), gpu.Options{NoNVML: true})
 	require.NoError(t, err)
-	m := New(zap.NewNop(), "", nil, nil)
+	m := newMetrics(zap.NewNop(), "", nil, nil)
 	scrape := showing(t, m, inventory)
 	for range 3 {
 		m.sdk.WithTags(map[string]string{"a": "1"}).Counter("temporal_request").Inc(1)
@@ -107,11 +107,11 @@ func TestMetrics_OfTheSDK(t *testing.T) {
 
 // An address that somebody has is named, with what to do.
 func TestMetrics_AnAddressThatIsTaken(t *testing.T) {
-	m := New(zap.NewNop(), "", nil, nil)
+	m := newMetrics(zap.NewNop(), "", nil, nil)
 	inventory, err := gpu.Open(t.Context(), gpu.Options{NoNVML: true})
 	require.NoError(t, err)
 	showing(t, m, inventory)
-	_, err = New(zap.NewNop(), "", nil, nil).Serve(Listen{Address: m.server.Addr}, nil, nil)
+	_, err = newMetrics(zap.NewNop(), "", nil, nil).Serve(metricsListen{Address: m.server.Addr}, nil, nil)
 	require.ErrorContains(t, err, "set metrics to a free address, or leave it out")
 }
 
@@ -119,8 +119,8 @@ func TestMetrics_AnAddressThatIsTaken(t *testing.T) {
 func TestMetrics_Guarded(t *testing.T) {
 	certified := httptest.NewTLSServer(nil)
 	t.Cleanup(certified.Close)
-	m := New(zap.NewNop(), "", func() error { return nil }, nil)
-	on := Listen{Address: "127.0.0.1:0", TLS: &tls.Config{Certificates: certified.TLS.Certificates}, Token: "secret"}
+	m := newMetrics(zap.NewNop(), "", func() error { return nil }, nil)
+	on := metricsListen{Address: "127.0.0.1:0", TLS: &tls.Config{Certificates: certified.TLS.Certificates}, Token: "secret"}
 	url, err := m.Serve(on, nil, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Stop(context.Background())) })

@@ -1,11 +1,4 @@
-// Package autoslots owns the number of slots of pools with slots: auto.
-//
-// A Sizing begins with one slot per device. Once it has measured the throughput it
-// doubles the slots, for as long as that pays; then it keeps the last number that paid.
-// Each edition of a task is searched once. It never ends a process itself, and gives a
-// pool no more slots than devices have memory for. It stops when the context of Run
-// ends.
-package autoslots
+package workers
 
 import (
 	"context"
@@ -24,40 +17,44 @@ import (
 )
 
 const (
-	// worth is by how much more slots must raise the throughput. Twice the processes brought
+	// worthwhile is by how much more slots must raise the throughput. Twice the processes brought
 	// 1.7 times the items and more where the device had room, and none where it had none.
-	worth = 1.2
+	worthwhile = 1.2
 	// A measurement lasts for window and minItems, or for longWindow if items are long.
 	window, longWindow = time.Second, time.Minute
 	minItems           = 16
-	// lookEvery is the time between two looks at a measurement.
-	lookEvery = window / 10
+	// sizingEvery is the time between two looks at a measurement.
+	sizingEvery = window / 10
 	// burst is within which results may be of one micro-batch.
 	burst = 20 * time.Millisecond
 	// roomShare is the share of a device's free memory that more slots may plan with.
 	roomShare = 0.9
 )
 
-// statuses answers Sizing about devices; *gpu.Inventory does.
-type statuses interface {
+// deviceStatus answers Sizing about devices; *gpu.Inventory does.
+type deviceStatus interface {
 	Status(uuid string) (gpu.Status, error)
 }
 
-// Sizing finds how many slots per device a pool with slots: auto has.
-type Sizing struct {
+// sizing finds how many slots per device a pool with slots: auto has. It begins with one.
+// Once it has measured the throughput it doubles the slots, for as long as that pays;
+// then it keeps the last number that paid. Each edition of a task is searched once. It
+// never ends a process itself, and gives a pool no more slots than devices have memory
+// for.
+type sizing struct {
 	pool    *pool.Pool
 	groups  []config.Group
 	max     int
 	memory  gpumux.Size // budget of a slot on each of its devices
 	reserve gpumux.Size // of each device
-	devices statuses
+	devices deviceStatus
 	log     *zap.Logger
 
 	mu       sync.Mutex // guards what follows, every search and every Stint
-	searches map[edition]*search
-	current  *search // its number is the pool's
+	searches map[sizedEdition]*slotSearch
+	current  *slotSearch // its number is the pool's
 	used     time.Time
-	stints   map[*pool.Seat]*Stint
+	stints   map[*pool.Seat]*stint
 
 	// The measurement: since when all slots give results, or zero; how often it was looked
 	// at, and how often a slot had no work then.
@@ -66,10 +63,10 @@ type Sizing struct {
 	looks, few int
 }
 
-type edition struct{ task, edition string }
+type sizedEdition struct{ task, edition string }
 
-// search is what is known of an edition of a task.
-type search struct {
+// slotSearch is what is known of an edition of a task.
+type slotSearch struct {
 	task string
 	// slots is the number per device, on trial until it is found. paid is the last one that
 	// paid, with its items per second and device.
@@ -80,28 +77,28 @@ type search struct {
 	peak        int64     // the most bytes of an item
 }
 
-// Stint is the calls in a slot, one after the other or side by side.
-type Stint struct {
-	sizing      *Sizing
-	search      *search // nil for a call with a whole device
+// stint is the calls in a slot, one after the other or side by side.
+type stint struct {
+	sizing      *sizing
+	search      *slotSearch // nil for a call with a whole device
 	calls       int
 	began       time.Time
 	first, last time.Time // results of the measurement
 	items       int       // after the first ones
 }
 
-// New begins with one slot per device. Call Run next.
-func New(p *pool.Pool, placed config.Placement, devices statuses, log *zap.Logger) *Sizing {
+// newSizing begins with one slot per device. Call Run next.
+func newSizing(p *pool.Pool, placed config.Placement, devices deviceStatus, log *zap.Logger) *sizing {
 	p.Resize(1)
-	return &Sizing{
+	return &sizing{
 		pool: p, groups: placed.Groups, max: placed.Most, devices: devices, log: log, memory: placed.Memory / gpumux.Size(placed.GPUsPerSlot),
-		reserve: placed.Reserve, searches: map[edition]*search{}, stints: map[*pool.Seat]*Stint{},
+		reserve: placed.Reserve, searches: map[sizedEdition]*slotSearch{}, stints: map[*pool.Seat]*stint{},
 	}
 }
 
 // Run looks at the measurement until ctx ends.
-func (s *Sizing) Run(ctx context.Context) {
-	tick := time.NewTicker(lookEvery)
+func (s *sizing) Run(ctx context.Context) {
+	tick := time.NewTicker(sizingEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -117,7 +114,7 @@ func (s *Sizing) Run(ctx context.Context) {
 
 // Begin is called before a call runs in its slot; whole: it has the devices to itself. A
 // nil Sizing measures nothing.
-func (s *Sizing) Begin(h *pool.Seat, task, code string, whole bool) *Stint {
+func (s *sizing) Begin(h *pool.Seat, task, code string, whole bool) *stint {
 	if s == nil {
 		return nil
 	}
@@ -125,7 +122,7 @@ func (s *Sizing) Begin(h *pool.Seat, task, code string, whole bool) *Stint {
 	defer s.mu.Unlock()
 	st := s.stints[h]
 	if st == nil {
-		st = &Stint{sizing: s}
+		st = &stint{sizing: s}
 		s.stints[h] = st
 	}
 	if st.calls++; st.calls > 1 {
@@ -133,17 +130,17 @@ func (s *Sizing) Begin(h *pool.Seat, task, code string, whole bool) *Stint {
 	}
 	st.began, st.search = time.Now(), nil
 	if !whole {
-		st.search = s.searchFor(edition{task, code})
+		st.search = s.searchFor(sizedEdition{task, code})
 	}
 	return st
 }
 
 // searchFor is the search of an edition. It becomes the current one if that has had no
 // call for a while.
-func (s *Sizing) searchFor(e edition) *search {
+func (s *sizing) searchFor(e sizedEdition) *slotSearch {
 	found := s.searches[e]
 	if found == nil {
-		found = &search{task: e.task, slots: 1}
+		found = &slotSearch{task: e.task, slots: 1}
 		s.searches[e] = found
 	}
 	if found != s.current && (s.current == nil || !s.runs(s.current) && time.Since(s.used) > window) {
@@ -153,7 +150,7 @@ func (s *Sizing) searchFor(e edition) *search {
 	return found
 }
 
-func (s *Sizing) runs(search *search) bool {
+func (s *sizing) runs(search *slotSearch) bool {
 	for _, st := range s.stints {
 		if st.calls > 0 && st.search == search {
 			return true
@@ -163,7 +160,7 @@ func (s *Sizing) runs(search *search) bool {
 }
 
 // Done is called with every result, and the peak bytes of its item where that is known.
-func (st *Stint) Done(peak int64) {
+func (st *stint) Done(peak int64) {
 	if st == nil || st.search == nil {
 		return
 	}
@@ -183,7 +180,7 @@ func (st *Stint) Done(peak int64) {
 
 // Failed gets the fault that ended a call. Without a budget a lack of memory may be that
 // of so many slots.
-func (st *Stint) Failed(kind gpumux.FaultKind) {
+func (st *stint) Failed(kind gpumux.FaultKind) {
 	if st == nil || st.search == nil || st.sizing.memory > 0 || kind != gpumux.FaultDeviceOOM && kind != gpumux.FaultHostOOM {
 		return
 	}
@@ -204,7 +201,7 @@ func (st *Stint) Failed(kind gpumux.FaultKind) {
 }
 
 // End is called when a call is over.
-func (st *Stint) End() {
+func (st *stint) End() {
 	if st == nil {
 		return
 	}
@@ -216,13 +213,13 @@ func (st *Stint) End() {
 }
 
 // apply gives the pool the slots of the current search; the caller holds the lock.
-func (s *Sizing) apply() {
+func (s *sizing) apply() {
 	s.pool.Resize(s.current.slots)
 	s.measure(time.Time{})
 }
 
 // measure begins a measurement, or with zero waits for one; the caller holds the lock.
-func (s *Sizing) measure(began time.Time) {
+func (s *sizing) measure(began time.Time) {
 	s.began, s.looks, s.few = began, 0, 0
 	for _, st := range s.stints {
 		st.first, st.last, st.items = time.Time{}, time.Time{}, 0
@@ -232,7 +229,7 @@ func (s *Sizing) measure(began time.Time) {
 // look returns the search in progress with its rate and peak, once that is measured. A
 // slot's rate is from its first result to its last one, so neither the length of items
 // nor the start of processes distorts it. It counts while all slots work on one task.
-func (s *Sizing) look() (*search, float64, int64) {
+func (s *sizing) look() (*slotSearch, float64, int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.current == nil || s.current.found {
@@ -279,13 +276,13 @@ func (s *Sizing) look() (*search, float64, int64) {
 }
 
 // decide goes on with a larger number, or keeps the last one that paid.
-func (s *Sizing) decide(tried *search, rate float64, next int) {
+func (s *sizing) decide(tried *slotSearch, rate float64, next int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if tried != s.current || tried.found {
 		return
 	}
-	if rate >= worth*tried.rate {
+	if rate >= worthwhile*tried.rate {
 		tried.paid, tried.rate = tried.slots, rate
 	} else {
 		next = tried.paid
@@ -303,7 +300,7 @@ func (s *Sizing) decide(tried *search, rate float64, next int) {
 }
 
 // room is how many slots the free memory allows, up to a wanted number.
-func (s *Sizing) room(peak int64, from, to int) int {
+func (s *sizing) room(peak int64, from, to int) int {
 	per := float64(s.memory)
 	if per == 0 {
 		per = float64(peak)

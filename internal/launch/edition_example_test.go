@@ -1,4 +1,4 @@
-package edition_test
+package launch_test
 
 import (
 	"fmt"
@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/gpumux/gpumux/internal/edition"
+	"github.com/gpumux/gpumux/internal/launch"
 )
 
 // An edition changes with a task's file and with the modules beside it that it imports,
@@ -24,7 +24,7 @@ func ExampleCode_Edition() {
 	}
 	write("embed.py", "import model\n\ndef embed(item):\n    return model.size\n")
 	write("model.py", "size = 8\n")
-	code := edition.Code{Dir: dir, Target: "embed.py:embed"}
+	code := launch.Code{Dir: dir, Target: "embed.py:embed"}
 	first := code.Edition()
 	write("notes.txt", "nobody imports this\n")
 	fmt.Println("beside it:", code.Edition() == first)

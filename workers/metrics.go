@@ -1,7 +1,4 @@
-// Package metrics owns what a worker counts, and the server that shows it to Prometheus
-// and says whether the worker is well. Counting never waits for a slot or a driver. The
-// server stops with Stop.
-package metrics
+package workers
 
 import (
 	"context"
@@ -35,8 +32,8 @@ const (
 	maxScrapes  = 4
 )
 
-// Metrics are a worker's counts, and their server where there is an address.
-type Metrics struct {
+// metrics are a worker's counts, and their server where there is an address.
+type metrics struct {
 	sdk   *instruments
 	log   *zap.Logger
 	limit time.Duration // of a scrape
@@ -63,10 +60,10 @@ var (
 	probeBuckets = []float64{.1, .25, .5, 1, 2.5, 5, 10, 20, 40}
 )
 
-// New counts for a worker of a version. Its server asks starts why the worker has not
-// started yet, and health why it cannot do its work.
-func New(log *zap.Logger, version string, starts, health func() error) *Metrics {
-	return &Metrics{
+// newMetrics counts for a worker of a version. Its server asks starts why the worker has
+// not started yet, and health why it cannot do its work.
+func newMetrics(log *zap.Logger, version string, starts, health func() error) *metrics {
+	return &metrics{
 		sdk: &instruments{series: &series{all: map[string]prometheus.Collector{}}}, log: log, limit: scrapeLimit, version: version, starts: starts, health: health,
 		Faults: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "gpumux_faults_total", Help: "Faults of items after their attempts, and of whole calls.",
@@ -93,7 +90,7 @@ func New(log *zap.Logger, version string, starts, health func() error) *Metrics 
 }
 
 // Offer adds a pool. Its counters are there from the start, as 0.
-func (m *Metrics) Offer(p *pool.Pool) {
+func (m *metrics) Offer(p *pool.Pool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.pools = append(m.pools, p)
@@ -107,33 +104,33 @@ func (m *Metrics) Offer(p *pool.Pool) {
 }
 
 // Backlog sets the work left for running maps in a pool, of this worker or another.
-func (m *Metrics) Backlog(pool string, items int64, seconds float64) {
+func (m *metrics) Backlog(pool string, items int64, seconds float64) {
 	m.backlog.WithLabelValues(pool).Set(float64(items))
 	m.work.WithLabelValues(pool).Set(seconds)
 }
 
 // Fault counts one.
-func (m *Metrics) Fault(pool string, kind gpumux.FaultKind) {
+func (m *metrics) Fault(pool string, kind gpumux.FaultKind) {
 	m.Faults.WithLabelValues(pool, string(kind)).Inc()
 }
 
 // Items takes the seconds of a pool's items. Keep the observer for a whole call.
-func (m *Metrics) Items(pool string) prometheus.Observer { return m.items.WithLabelValues(pool) }
+func (m *metrics) Items(pool string) prometheus.Observer { return m.items.WithLabelValues(pool) }
 
 // Cordoned counts a cordon.
-func (m *Metrics) Cordoned(pool, reason string) { m.cordons.WithLabelValues(pool, reason).Inc() }
+func (m *metrics) Cordoned(pool, reason string) { m.cordons.WithLabelValues(pool, reason).Inc() }
 
 // StoreFailed counts a write of results that failed.
-func (m *Metrics) StoreFailed() { m.store.Inc() }
+func (m *metrics) StoreFailed() { m.store.Inc() }
 
 // Probed counts a probe.
-func (m *Metrics) Probed(outcome string, took time.Duration) {
+func (m *metrics) Probed(outcome string, took time.Duration) {
 	m.probes.WithLabelValues(outcome).Observe(took.Seconds())
 }
 
-// Listen says where the server listens. Without TLS it speaks HTTP. Only readers of
+// metricsListen says where the server listens. Without TLS it speaks HTTP. Only readers of
 // /metrics need the Token: probes cannot keep secrets.
-type Listen struct {
+type metricsListen struct {
 	Address string
 	TLS     *tls.Config
 	Token   string
@@ -142,7 +139,7 @@ type Listen struct {
 // Serve shows the metrics under /metrics, at the url, under /healthz whether the worker
 // can work, under /startz whether it has started, and under /livez that it runs. Status
 // is the driver's word about a device.
-func (m *Metrics) Serve(on Listen, devices []gpu.Device, status func(uuid string) (gpu.Status, error)) (url string, err error) {
+func (m *metrics) Serve(on metricsListen, devices []gpu.Device, status func(uuid string) (gpu.Status, error)) (url string, err error) {
 	listener, err := net.Listen("tcp", on.Address)
 	if err != nil {
 		return "", fmt.Errorf("serve metrics on %s: %w; set metrics to a free address, or leave it out", on.Address, err)
@@ -155,14 +152,14 @@ func (m *Metrics) Serve(on Listen, devices []gpu.Device, status func(uuid string
 		m.probes.WithLabelValues(outcome) // all are there from the start, as 0
 	}
 	all := prometheus.NewRegistry()
-	all.MustRegister(m.sdk, m.Faults, m.cordons, m.items, m.probes, m.backlog, m.work, m.store, &gauges{m, devices, status}, collectors.NewGoCollector(),
+	all.MustRegister(m.sdk, m.Faults, m.cordons, m.items, m.probes, m.backlog, m.work, m.store, &slotGauges{m, devices, status}, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", guarded(on.Token, promhttp.HandlerFor(all, promhttp.HandlerOpts{
 		ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: maxScrapes, Timeout: m.limit,
 	})))
-	mux.Handle("GET /healthz", probe(m.health))
-	mux.Handle("GET /startz", probe(m.starts))
+	mux.Handle("GET /healthz", answerProbe(m.health))
+	mux.Handle("GET /startz", answerProbe(m.starts))
 	mux.HandleFunc("GET /livez", func(to http.ResponseWriter, _ *http.Request) { fmt.Fprintln(to, "ok") })
 	m.server, m.ended = &http.Server{Addr: listener.Addr().String(), Handler: mux, ReadHeaderTimeout: 10 * time.Second}, make(chan struct{})
 	go func() {
@@ -192,10 +189,10 @@ func guarded(token string, next http.Handler) http.Handler {
 }
 
 // SDK is for the metrics of a Temporal client.
-func (m *Metrics) SDK() client.MetricsHandler { return m.sdk }
+func (m *metrics) SDK() client.MetricsHandler { return m.sdk }
 
-// probe answers 200 while check is nil, else 503 with its reason.
-func probe(check func() error) http.HandlerFunc {
+// answerProbe answers 200 while check is nil, else 503 with its reason.
+func answerProbe(check func() error) http.HandlerFunc {
 	return func(to http.ResponseWriter, _ *http.Request) {
 		to.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		to.Header().Set("Cache-Control", "no-store")
@@ -209,7 +206,7 @@ func probe(check func() error) http.HandlerFunc {
 }
 
 // Stop ends the serving.
-func (m *Metrics) Stop(ctx context.Context) error {
+func (m *metrics) Stop(ctx context.Context) error {
 	if m.server == nil {
 		return nil
 	}
@@ -221,9 +218,9 @@ func (m *Metrics) Stop(ctx context.Context) error {
 	return err
 }
 
-// gauges reads a worker's slots and devices at each scrape.
-type gauges struct {
-	*Metrics
+// slotGauges reads a worker's slots and devices at each scrape.
+type slotGauges struct {
+	*metrics
 	devices []gpu.Device
 	status  func(uuid string) (gpu.Status, error)
 }
@@ -244,10 +241,10 @@ var (
 )
 
 // Describe implements prometheus.Collector: nothing is checked in advance.
-func (g *gauges) Describe(chan<- *prometheus.Desc) {}
+func (g *slotGauges) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
-func (g *gauges) Collect(to chan<- prometheus.Metric) {
+func (g *slotGauges) Collect(to chan<- prometheus.Metric) {
 	value := func(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(desc, kind, value, labels...)
 	}

@@ -1,4 +1,4 @@
-package metrics
+package workers
 
 import (
 	"maps"
@@ -23,8 +23,8 @@ type series struct {
 	all map[string]prometheus.Collector
 }
 
-// buckets are the upper bounds of timers, in seconds; polls last up to a minute.
-var buckets = []float64{0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60, 600}
+// sdkBuckets are the upper bounds of timers, in seconds; polls last up to a minute.
+var sdkBuckets = []float64{0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60, 600}
 
 // WithTags implements client.MetricsHandler.
 func (m *instruments) WithTags(tags map[string]string) client.MetricsHandler {
@@ -36,20 +36,20 @@ func (m *instruments) WithTags(tags map[string]string) client.MetricsHandler {
 
 // Counter implements client.MetricsHandler.
 func (m *instruments) Counter(name string) client.MetricsCounter {
-	return counter{get(m, strings.TrimSuffix(name, "_total")+"_total", func(o prometheus.Opts) prometheus.Counter {
+	return counter{instrument(m, strings.TrimSuffix(name, "_total")+"_total", func(o prometheus.Opts) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts(o))
 	})}
 }
 
 // Gauge implements client.MetricsHandler.
 func (m *instruments) Gauge(name string) client.MetricsGauge {
-	return gauge{get(m, name, func(o prometheus.Opts) prometheus.Gauge { return prometheus.NewGauge(prometheus.GaugeOpts(o)) })}
+	return gauge{instrument(m, name, func(o prometheus.Opts) prometheus.Gauge { return prometheus.NewGauge(prometheus.GaugeOpts(o)) })}
 }
 
 // Timer implements client.MetricsHandler.
 func (m *instruments) Timer(name string) client.MetricsTimer {
-	return timer{get(m, name+"_seconds", func(o prometheus.Opts) prometheus.Histogram {
-		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: o.Name, Help: o.Help, ConstLabels: o.ConstLabels, Buckets: buckets})
+	return timer{instrument(m, name+"_seconds", func(o prometheus.Opts) prometheus.Histogram {
+		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: o.Name, Help: o.Help, ConstLabels: o.ConstLabels, Buckets: sdkBuckets})
 	})}
 }
 
@@ -63,8 +63,8 @@ func (c counter) Inc(n int64)          { c.Add(float64(n)) }
 func (g gauge) Update(to float64)      { g.Set(to) }
 func (t timer) Record(d time.Duration) { t.Observe(d.Seconds()) }
 
-// get is the series of a name with the tags of m.
-func get[T prometheus.Collector](m *instruments, name string, create func(prometheus.Opts) T) T {
+// instrument is the series of a name with the tags of m.
+func instrument[T prometheus.Collector](m *instruments, name string, create func(prometheus.Opts) T) T {
 	key := name
 	for _, tag := range slices.Sorted(maps.Keys(m.tags)) {
 		key += "\x00" + tag + "\x00" + m.tags[tag]

@@ -1,4 +1,4 @@
-package account
+package slot
 
 import (
 	"fmt"
@@ -7,11 +7,11 @@ import (
 )
 
 const (
-	// full is the share of its budget at which a process is replaced, if it has grown by
+	// fullShare is the share of its budget at which a process is replaced, if it has grown by
 	// grownBy since its first item: a new one has room for more then.
-	full, grownBy = 0.9, 0.1
-	// nearFull is the share from which it gets nothing ahead.
-	nearFull = 0.75
+	fullShare, grownBy = 0.9, 0.1
+	// nearFullShare is the share from which it gets nothing ahead.
+	nearFullShare = 0.75
 )
 
 // growth decides when a process is replaced for its memory. All but the budget is zero
@@ -27,7 +27,7 @@ type growth struct {
 // over reports whether the next item may pass the budget although a new process would
 // have room for it.
 func (g *growth) over(needed int64) bool {
-	return g.first > 0 && g.part(needed+g.swing) > full && g.part(needed-g.first) >= grownBy
+	return g.first > 0 && g.part(needed+g.swing) > fullShare && g.part(needed-g.first) >= grownBy
 }
 
 func (g *growth) part(bytes int64) float64 { return float64(bytes) / float64(g.budget) }
@@ -42,9 +42,9 @@ func (g *growth) observe(needed, peak int64) {
 	}
 }
 
-// Grown reports whether the process gets no more items for now, since it may have grown
+// grown reports whether the process gets no more items for now, since it may have grown
 // too much. Between two items that is measured; then it is replaced, or goes on.
-func (a *Account) Grown(between bool) bool {
+func (a *account) grown(between bool) bool {
 	g := &a.growth
 	if g.budget == 0 || a.why != "" {
 		return false
@@ -55,7 +55,7 @@ func (a *Account) Grown(between bool) bool {
 	} else if !between {
 		return true
 	} else if now := a.memory.Now().Needed(); g.over(now) {
-		a.replace(ForFull, fmt.Sprintf("%s of %s are needed between items, %s more than after the first one", gpumux.Size(now),
+		a.replace(forFull, fmt.Sprintf("%s of %s are needed between items, %s more than after the first one", gpumux.Size(now),
 			gpumux.Size(g.budget), gpumux.Size(now-g.first)))
 	} else {
 		g.cleared = needed
@@ -65,7 +65,7 @@ func (a *Account) Grown(between bool) bool {
 
 // measured books items that have ended, the highest peak of which was so many bytes; 0:
 // unknown.
-func (a *Account) measured(first bool, peak int64) {
+func (a *account) measured(first bool, peak int64) {
 	if a.growth.budget == 0 || a.limit == 1 {
 		return
 	}
@@ -80,10 +80,10 @@ func (a *Account) measured(first bool, peak int64) {
 }
 
 // near reports whether the process needs most of its budget.
-func (a *Account) near() bool {
+func (a *account) near() bool {
 	if a.growth.budget == 0 {
 		return false
 	}
 	holding, _ := a.memory.Lately()
-	return a.growth.part(holding.Needed()) >= nearFull
+	return a.growth.part(holding.Needed()) >= nearFullShare
 }

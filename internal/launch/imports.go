@@ -1,4 +1,4 @@
-package edition
+package launch
 
 import (
 	"path/filepath"
@@ -7,7 +7,7 @@ import (
 )
 
 // follow returns those of the files that exist, then the files that they name, and so on.
-func follow(paths []string, named func(*file) []string) (found []*file) {
+func follow(paths []string, named func(*sourceFile) []string) (found []*sourceFile) {
 	seen := map[string]bool{}
 	for ; len(paths) > 0; paths = paths[1:] {
 		path := paths[0]
@@ -24,8 +24,8 @@ func follow(paths []string, named func(*file) []string) (found []*file) {
 }
 
 // withImports returns the Python files that exist, and their imports below folder.
-func withImports(folder string, paths ...string) []*file {
-	return follow(paths, func(f *file) (all []string) {
+func withImports(folder string, paths ...string) []*sourceFile {
+	return follow(paths, func(f *sourceFile) (all []string) {
 		for _, name := range f.names {
 			base, parts := folder, strings.Split(name, ".")
 			if parts[0] == "" {
@@ -73,8 +73,8 @@ func importsOf(text []byte) (names []string) {
 
 // withSourced returns the R file, if it exists, and the files that it and they source. A
 // task process looks from the folder of the first.
-func withSourced(path string) []*file {
-	return follow([]string{path}, func(f *file) (all []string) {
+func withSourced(path string) []*sourceFile {
+	return follow([]string{path}, func(f *sourceFile) (all []string) {
 		for _, name := range f.names {
 			if !filepath.IsAbs(name) {
 				name = filepath.Join(filepath.Dir(path), name)

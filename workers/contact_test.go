@@ -1,4 +1,4 @@
-package contact
+package workers
 
 import (
 	"context"
@@ -25,7 +25,7 @@ var errAway = serviceerror.NewUnavailable("shard status unknown")
 // sight is a contact whose server can be away and whose clock can jump, with an activity
 // that heartbeats.
 type sight struct {
-	*Contact
+	*contact
 	*pulse
 	ctx    context.Context
 	down   atomic.Bool
@@ -41,7 +41,7 @@ func (s *sight) answer(context.Context) error {
 }
 
 // check asks whether the activity must end.
-func (s *sight) check() error { return Check(Held(s.ctx)) }
+func (s *sight) check() error { return checkContact(contactOf(s.ctx)) }
 
 // watching runs f beside an activity that has had some answers.
 func watching(t *testing.T, f func(s *sight)) {
@@ -50,7 +50,7 @@ func watching(t *testing.T, f func(s *sight)) {
 		core, seen := observer.New(zap.InfoLevel)
 		s := &sight{seen: seen}
 		began := time.Now()
-		s.Contact = New(func() time.Duration { return time.Hour + time.Since(began) + time.Duration(s.jumped.Load()) }, zap.New(core))
+		s.contact = newContact(func() time.Duration { return time.Hour + time.Since(began) + time.Duration(s.jumped.Load()) }, zap.New(core))
 		running, end := context.WithCancel(t.Context())
 		followed, stop := s.Follow(t.Context(), contract.HeartbeatTimeout)
 		s.ctx, s.pulse = followed, followed.Value(pulseKey{}).(*pulse)
@@ -88,14 +88,14 @@ func TestContact_AShortOutageEndsNothing(t *testing.T) {
 
 func TestContact_ActivitiesEndBeforeTheServerHandsThemOn(t *testing.T) {
 	watching(t, func(s *sight) {
-		held, answered := Held(s.ctx), s.pulse.answered
+		held, answered := contactOf(s.ctx), s.pulse.answered
 		beside, stop := s.Follow(context.Background(), contract.HeartbeatTimeout)
 		defer stop()
 		s.down.Store(true)
 		<-held.Done()
 		require.Equal(t, contract.HeartbeatTimeout-contract.Ending+time.Millisecond, s.now()-answered)
 		require.ErrorIs(t, context.Cause(held), calls.ErrLapsed, "no grace")
-		<-Held(beside).Done()
+		<-contactOf(beside).Done()
 		synctest.Wait()
 		require.ErrorIs(t, context.Cause(s.ctx), calls.ErrLapsed)
 		lines := s.seen.All()
@@ -108,7 +108,7 @@ func TestContact_ActivitiesEndBeforeTheServerHandsThemOn(t *testing.T) {
 		require.ErrorIs(t, s.beat(context.Background(), s.answer), errSilence)
 		later, stop := s.Follow(context.Background(), contract.HeartbeatTimeout)
 		defer stop()
-		require.NoError(t, Check(Held(later)), "later activities run")
+		require.NoError(t, checkContact(contactOf(later)), "later activities run")
 	})
 }
 
@@ -119,7 +119,7 @@ func TestContact_OnlyHeartbeatsProlongAnActivity(t *testing.T) {
 		began := s.now()
 		silent, stop := s.Follow(context.Background(), 20*time.Second)
 		defer stop()
-		<-Held(silent).Done()
+		<-contactOf(silent).Done()
 		require.LessOrEqual(t, s.now()-began, 19*time.Second-contract.Arrival+time.Millisecond)
 		require.NoError(t, s.check(), "the other activity's heartbeats are answered")
 	})
@@ -127,8 +127,8 @@ func TestContact_OnlyHeartbeatsProlongAnActivity(t *testing.T) {
 
 // An activity without heartbeats, and what is none, has nobody who could hand it on.
 func TestContact_OutsideOfAnActivityNothingEnds(t *testing.T) {
-	require.NoError(t, Check(Held(t.Context())))
-	require.Nil(t, Held(t.Context()).Done())
+	require.NoError(t, checkContact(contactOf(t.Context())))
+	require.Nil(t, contactOf(t.Context()).Done())
 }
 
 // A clock that jumped is noticed by whoever asks first, before anything counts.
@@ -142,7 +142,7 @@ func TestContact_AfterAPauseNothingOldCounts(t *testing.T) {
 			case "beat":
 				require.ErrorIs(t, s.beat(context.Background(), s.answer), errSilence)
 			case "nobody":
-				time.Sleep(lookEvery)
+				time.Sleep(contactEvery)
 				synctest.Wait()
 				require.ErrorIs(t, s.ctx.Err(), context.Canceled, "also while nobody asks")
 			}
@@ -193,7 +193,7 @@ func TestContact_AShortTimeoutIsNoSilence(t *testing.T) {
 	for _, timeout := range []time.Duration{time.Second, 2 * time.Second, 3 * time.Second, 5 * time.Second, contract.HeartbeatTimeout} {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
-			k := New(func() time.Duration { return time.Hour + time.Since(began) }, zap.NewNop())
+			k := newContact(func() time.Duration { return time.Hour + time.Since(began) }, zap.NewNop())
 			followed, stop := k.Follow(t.Context(), timeout)
 			defer stop()
 			p := followed.Value(pulseKey{}).(*pulse)

@@ -1,4 +1,4 @@
-package edition
+package launch
 
 import (
 	"crypto/sha256"
@@ -21,8 +21,8 @@ const (
 	settled = 2 * time.Second
 )
 
-// file is the immutable state of one file.
-type file struct {
+// sourceFile is the immutable state of one file.
+type sourceFile struct {
 	path string
 	info os.FileInfo
 	sum  [sha256.Size]byte
@@ -36,12 +36,12 @@ type file struct {
 // cache has the files that were read, by path.
 var (
 	cacheMu sync.Mutex
-	cache   = map[string]*file{}
+	cache   = map[string]*sourceFile{}
 )
 
 // readFile reads a file unless it has not changed since the last time. It is nil unless
 // the file is a regular one: a named pipe would wait for a writer.
-func readFile(path string) *file {
+func readFile(path string) *sourceFile {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() {
 		return nil
@@ -52,7 +52,7 @@ func readFile(path string) *file {
 	if last != nil && last.final && os.SameFile(last.info, info) && last.info.Size() == info.Size() && last.info.ModTime().Equal(info.ModTime()) {
 		return last
 	}
-	now := &file{path: path, info: info, final: time.Since(info.ModTime()) > settled}
+	now := &sourceFile{path: path, info: info, final: time.Since(info.ModTime()) > settled}
 	if now.read() != nil {
 		return nil
 	}
@@ -62,7 +62,7 @@ func readFile(path string) *file {
 	return now
 }
 
-func (f *file) read() error {
+func (f *sourceFile) read() error {
 	opened, err := os.Open(f.path)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package contact
+package workers
 
 import (
 	"time"
@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Uptime is the time since the system started, sleep included.
-func Uptime() time.Duration {
+// uptime is the time since the system started, sleep included.
+func uptime() time.Duration {
 	var now unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) // every kernel has this clock
 	return time.Duration(now.Nano())

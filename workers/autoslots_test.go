@@ -1,4 +1,4 @@
-package autoslots
+package workers
 
 import (
 	"context"
@@ -41,7 +41,7 @@ def patient(item):
 
 // plant is a pool with slots: auto, and callers that always have work.
 type plant struct {
-	*Sizing
+	*sizing
 	t    *testing.T
 	task func(name string) launch.Task
 	seen *observer.ObservedLogs
@@ -113,8 +113,8 @@ func startPlant(t *testing.T, pl *pool.Pool, max int, task func(name string) lau
 		Pool: config.Pool{GPUsPerSlot: 1}, Most: max,
 		Groups: []config.Group{{Name: gpu.CPU, Devices: []gpu.Device{{Kind: gpu.KindCPU, UUID: gpu.CPU}}}},
 	}
-	s := New(pl, place, free{gpu.CPU: {Total: 64 << 30, Free: 50 << 30}}, zap.New(core))
-	p := &plant{Sizing: s, t: t, task: task, seen: seen, callers: max + 2, results: map[int64]int{}}
+	s := newSizing(pl, place, free{gpu.CPU: {Total: 64 << 30, Free: 50 << 30}}, zap.New(core))
+	p := &plant{sizing: s, t: t, task: task, seen: seen, callers: max + 2, results: map[int64]int{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); s.Run(ctx) }()
@@ -123,17 +123,6 @@ func startPlant(t *testing.T, pl *pool.Pool, max int, task func(name string) lau
 		<-done
 	})
 	return p
-}
-
-// testPool has n slots on a device, whose processes are whatever the test says.
-func testPool(n int, device string) (*pool.Pool, []*pool.Seat, []*gputest.Slot) {
-	var handles []*pool.Seat
-	var fakes []*gputest.Slot
-	for range n {
-		f := gputest.NewSlot()
-		fakes, handles = append(fakes, f), append(handles, &pool.Seat{Slot: f, Group: device})
-	}
-	return pool.NewLedger().New("gpu", handles), handles, fakes
 }
 
 // call runs a task over the items from first up to end, as a worker does.
@@ -304,7 +293,7 @@ func (f free) Status(uuid string) (gpu.Status, error) { return gpu.Status{Memory
 
 func TestSizing_RoomInMemory(t *testing.T) {
 	a, b := gpu.Device{Kind: gpu.KindGPU, UUID: "a"}, gpu.Device{Kind: gpu.KindGPU, UUID: "b"}
-	s := &Sizing{
+	s := &sizing{
 		memory: 4 << 30, groups: []config.Group{{Devices: []gpu.Device{a}}, {Devices: []gpu.Device{b}}},
 		devices: free{"a": {Total: 80 << 30, Free: 60 << 30}, "b": {Total: 80 << 30, Free: 20 << 30}},
 	}

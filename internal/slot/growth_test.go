@@ -1,4 +1,4 @@
-package account
+package slot
 
 import (
 	"testing"
@@ -21,10 +21,10 @@ func (h *holder) Held() int64    { return h.held }
 func (h *holder) Measure() int64 { return h.held }
 
 // growing is the account of a process with a budget of 1000 MiB.
-func growing(lasting bool) (*Account, *holder, *session.Session) {
+func growing(lasting bool) (*account, *holder, *session.Session) {
 	h := &holder{}
 	s := &session.Session{Memory: session.Memory{Watched: h, Budget: 1000 * mib}}
-	return New(s, 0, lasting), h, s
+	return newAccount(s, 0, lasting), h, s
 }
 
 func TestAccount_ReplacesAProcessThatHasGrown(t *testing.T) {
@@ -42,21 +42,21 @@ func TestAccount_ReplacesAProcessThatHasGrown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, lasting := range []bool{false, true} {
 				a, h, s := growing(lasting)
-				a.Sent(3)
+				a.send(3)
 				h.held = c.first * mib
-				a.Finished()
-				a.Ended(1, 1, c.peak*mib)
+				a.ran++
+				a.ended(1, 1, c.peak*mib)
 				h.held = c.held * mib
 				s.Memory.Told(&wire.Allocators{Reserved: c.unused * mib})
 				s.Memory.Now()
-				require.Equal(t, c.replaced && !lasting, a.Grown(false), "it gets nothing more while an item runs")
-				require.False(t, a.Full())
-				a.Finished()
-				a.Finished()
-				require.False(t, a.Grown(true))
-				require.Equal(t, c.replaced && !lasting, a.Full(), "a lease keeps its process")
-				if why, text := a.Replaced(); a.Full() {
-					require.Equal(t, ForFull, why)
+				require.Equal(t, c.replaced && !lasting, a.grown(false), "it gets nothing more while an item runs")
+				require.False(t, a.full())
+				a.ran++
+				a.ran++
+				require.False(t, a.grown(true))
+				require.Equal(t, c.replaced && !lasting, a.full(), "a lease keeps its process")
+				if why, text := a.replaced(); a.full() {
+					require.Equal(t, forFull, why)
 					require.Contains(t, text, "of 1000MiB are needed between items, ")
 				}
 			}
@@ -67,29 +67,29 @@ func TestAccount_ReplacesAProcessThatHasGrown(t *testing.T) {
 // What only the items amid their work need is no growth, and is looked at once.
 func TestAccount_ItemsThatPeakAreNoGrowth(t *testing.T) {
 	a, h, s := growing(false)
-	a.Sent(9)
+	a.send(9)
 	h.held = 100 * mib
-	a.Finished()
-	a.Ended(1, 1, 0)
+	a.ran++
+	a.ended(1, 1, 0)
 	h.held = 950 * mib
 	s.Memory.Now()
-	require.True(t, a.Grown(false))
+	require.True(t, a.grown(false))
 	h.held = 100 * mib
-	require.False(t, a.Grown(true))
+	require.False(t, a.grown(true))
 	h.held = 950 * mib
 	s.Memory.Now()
-	require.False(t, a.Grown(false))
+	require.False(t, a.grown(false))
 	h.held = 960 * mib
 	s.Memory.Now()
-	require.True(t, a.Grown(false), "more than that")
-	_, text := a.Replaced()
+	require.True(t, a.grown(false), "more than that")
+	_, text := a.replaced()
 	require.Empty(t, text)
 }
 
 // Near its budget a process gets nothing ahead, so that it is seen after each item.
 func TestAccount_NothingAheadNearTheBudget(t *testing.T) {
 	a, h, s := growing(false)
-	a.Ended(1, 0.0001, 0)
+	a.ended(1, 0.0001, 0)
 	require.Greater(t, a.ahead(1), 8)
 	h.held = 760 * mib
 	s.Memory.Now()
