@@ -86,12 +86,10 @@ func TestArrays_GoReadsJSON(t *testing.T) {
 	tasks := s.config.Tasks["*"]
 	tasks.Interpreter = numPy(t)
 	s.config.Tasks["*"] = tasks
-	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "step.py"), []byte(vecPy), 0o644))
-	s.allow("fixed")
+	s.write("step.py", vecPy)
+	s.write("fixed", "")
 	s.work()
-	h := s.start(s.over("fields", 1100))
-	_, err := s.wait(h)
-	require.NoError(t, err)
+	h, _ := s.done(s.over("fields", 1100))
 	results := s.results(h)
 	require.Equal(t, `{"id":1099,"vector":[0.1,1099.0]}`, string(results[1099].Value))
 	require.Nil(t, results[0].Arrays)

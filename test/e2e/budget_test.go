@@ -97,60 +97,6 @@ func heavySite(t *testing.T) *site {
 	return s
 }
 
-// The server ends a workflow that asks for more than it takes, and none of its code runs
-// then. What a service's maps hold of its workflow waits in place of that.
-func TestBudget_MapsOfAWorkflowWaitForRoom(t *testing.T) {
-	t.Parallel()
-	s := heavySite(t)
-	cpu := []string{"cpu"}
-	for name, h := range map[string]heavy{
-		"five large texts":        {Maps: 1, Items: 5, Bytes: 900_000},
-		"two maps of large texts": {Maps: 2, Items: 3, Bytes: 800_000},
-		"large chunks":            {Maps: 40, Items: 100, Bytes: 2_000, In: gpumux.MapInput{Chunk: 100}},
-		"a window of large texts": {Maps: 1, Items: 40, Bytes: 900_000, In: gpumux.MapInput{Window: 40}},
-		"more chunks than may be under way, with an argument each": {Maps: 40, Items: 6, Bytes: 10, In: gpumux.MapInput{Chunk: 1, Arg: []byte(`"` + strings.Repeat("a", 16_000) + `"`)}},
-		"children with items": {Maps: 12, Items: 5, Bytes: 100_000, Children: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			h.In.Task, h.In.Ladder = "size", cpu
-			run, err := s.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: name, TaskQueue: "service"}, "weighs", h)
-			require.NoError(t, err)
-			var right int
-			require.NoError(t, run.Get(t.Context(), &right))
-			require.Equal(t, h.Maps*h.Items, right)
-		})
-	}
-}
-
-// What cannot fit is refused before anything ran, by an error that the caller handles.
-func TestBudget_WhatCannotFitIsRefused(t *testing.T) {
-	t.Parallel()
-	s := heavySite(t)
-	for name, c := range map[string]struct {
-		h    heavy
-		says string
-	}{
-		"bytes":  {heavy{Maps: 1, Items: 60, Bytes: 900_000}, "with these items it has 51.5MiB"},
-		"chunks": {heavy{Maps: 1, Items: 9_000, Bytes: 1, In: gpumux.MapInput{Chunk: 1}}, "9000 items in chunks of 1"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c.h.In.Task, c.h.In.Ladder = "size", []string{"cpu"}
-			run, err := s.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: name, TaskQueue: "service"}, "weighs", c.h)
-			require.NoError(t, err)
-			fault := workflows.FaultOf(run.Get(t.Context(), nil))
-			require.NotNil(t, fault)
-			require.Equal(t, gpumux.FaultBadInput, fault.Kind)
-			require.Contains(t, fault.Message, c.says)
-			require.Contains(t, fault.Hint, "MapSource")
-			desc, err := s.client.DescribeWorkflowExecution(t.Context(), name, run.GetRunID())
-			require.NoError(t, err)
-			require.Less(t, desc.GetWorkflowExecutionInfo().GetHistoryLength(), int64(10), "nothing ran")
-		})
-	}
-}
-
 // hears maps over numbers with a task that says much, and returns what it got of it.
 func hears(ctx workflow.Context, task string, items int) (heard []workflows.Result[int], err error) {
 	numbers := make([]int, items)
@@ -169,38 +115,79 @@ func hears(ctx workflow.Context, task string, items int) (heard []workflows.Resu
 	return heard, nil
 }
 
-// What items print and why they failed is an excerpt in a caller's history; the whole
-// lies in the store.
-func TestBudget_WhatItemsSayIsAnExcerpt(t *testing.T) {
+// The server ends a workflow that asks for more than it takes, and none of its code runs
+// then. What a service's maps hold of its workflow waits in place of that.
+func TestBudget_MapsOfAWorkflow(t *testing.T) {
 	t.Parallel()
 	s := heavySite(t)
-	for task, items := range map[string]int{"loud": 600, "wordy": 200} {
-		t.Run(task, func(t *testing.T) {
-			t.Parallel()
-			run, err := s.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: task, TaskQueue: "service"}, "hears", task, items)
-			require.NoError(t, err)
-			var heard []workflows.Result[int]
-			require.NoError(t, run.Get(t.Context(), &heard))
-			for _, r := range heard {
-				said, has := r.Printed, fmt.Sprintf("%08d", r.Index)
-				if task == "wordy" {
-					said, has = r.Fault.Traceback, "wordy"
-				}
-				require.Contains(t, said, has)
-				require.Regexp(t, `of \d+ bytes; the whole result is in file://\S+\.jsonl\]`, said)
-				where := said[strings.Index(said, "file://")+len("file://"):]
-				where = where[:strings.Index(where, "]")]
-				whole, err := os.ReadFile(where)
-				require.NoError(t, err)
-				at := bytes.Index(whole, fmt.Appendf(nil, `{"index":%d,`, r.Index))
-				require.GreaterOrEqual(t, at, 0)
-				line, _, _ := bytes.Cut(whole[at:], []byte("\n"))
-				require.Greater(t, len(line), 16_000)
-				require.Less(t, len(said), 3_000)
-			}
-			desc, err := s.client.DescribeWorkflowExecution(t.Context(), task, run.GetRunID())
-			require.NoError(t, err)
-			require.Less(t, desc.GetWorkflowExecutionInfo().GetHistorySizeBytes(), int64(4<<20))
+	for name, h := range map[string]heavy{
+		"two maps of large texts":                                  {Maps: 2, Items: 3, Bytes: 800_000},
+		"more chunks than may be under way, with an argument each": {Maps: 40, Items: 6, Bytes: 10, In: gpumux.MapInput{Chunk: 1, Arg: []byte(`"` + strings.Repeat("a", 16_000) + `"`)}},
+		"children with items":                                      {Maps: 12, Items: 5, Bytes: 100_000, Children: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run := s.weigh(t, name, h)
+			var right int
+			require.NoError(t, run.Get(t.Context(), &right))
+			require.Equal(t, h.Maps*h.Items, right)
 		})
 	}
+	// What cannot fit is refused before anything ran, by an error that the caller handles.
+	for says, h := range map[string]heavy{
+		"with these items it has 51.5MiB": {Maps: 1, Items: 60, Bytes: 900_000},
+		"9000 items in chunks of 1":       {Maps: 1, Items: 9_000, Bytes: 1, In: gpumux.MapInput{Chunk: 1}},
+	} {
+		t.Run(says, func(t *testing.T) {
+			run := s.weigh(t, says, h)
+			fault := workflows.FaultOf(run.Get(t.Context(), nil))
+			require.NotNil(t, fault)
+			require.Equal(t, gpumux.FaultBadInput, fault.Kind)
+			require.Contains(t, fault.Message, says)
+			require.Contains(t, fault.Hint, "MapSource")
+			desc, err := s.client.DescribeWorkflowExecution(t.Context(), says, run.GetRunID())
+			require.NoError(t, err)
+			require.Less(t, desc.GetWorkflowExecutionInfo().GetHistoryLength(), int64(10), "nothing ran")
+		})
+	}
+	for task, items := range map[string]int{"loud": 600, "wordy": 200} {
+		t.Run(task, func(t *testing.T) { s.excerpts(t, task, items) })
+	}
+}
+
+// weigh starts a workflow with what is heavy.
+func (s *site) weigh(t *testing.T, id string, h heavy) client.WorkflowRun {
+	t.Helper()
+	h.In.Task, h.In.Ladder = "size", []string{"cpu"}
+	run, err := s.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: "service"}, "weighs", h)
+	require.NoError(t, err)
+	return run
+}
+
+// What items print and why they failed is an excerpt in a caller's history; the whole
+// lies in the store.
+func (s *site) excerpts(t *testing.T, task string, items int) {
+	run, err := s.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: task, TaskQueue: "service"}, "hears", task, items)
+	require.NoError(t, err)
+	var heard []workflows.Result[int]
+	require.NoError(t, run.Get(t.Context(), &heard))
+	for _, r := range heard {
+		said, has := r.Printed, fmt.Sprintf("%08d", r.Index)
+		if task == "wordy" {
+			said, has = r.Fault.Traceback, "wordy"
+		}
+		require.Contains(t, said, has)
+		require.Regexp(t, `of \d+ bytes; the whole result is in file://\S+\.jsonl\]`, said)
+		where := said[strings.Index(said, "file://")+len("file://"):]
+		where = where[:strings.Index(where, "]")]
+		whole, err := os.ReadFile(where)
+		require.NoError(t, err)
+		at := bytes.Index(whole, fmt.Appendf(nil, `{"index":%d,`, r.Index))
+		require.GreaterOrEqual(t, at, 0)
+		line, _, _ := bytes.Cut(whole[at:], []byte("\n"))
+		require.Greater(t, len(line), 16_000)
+		require.Less(t, len(said), 3_000)
+	}
+	desc, err := s.client.DescribeWorkflowExecution(t.Context(), task, run.GetRunID())
+	require.NoError(t, err)
+	require.Less(t, desc.GetWorkflowExecutionInfo().GetHistorySizeBytes(), int64(4<<20))
 }

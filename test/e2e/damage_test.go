@@ -22,11 +22,7 @@ var harms = []struct {
 }{
 	{"a line of the same length", ".jsonl", func(b []byte) []byte { return otherByte(b, len(b)/2) }},
 	{"the lines cut off", ".jsonl", func(b []byte) []byte { return b[:len(b)/2] }},
-	{"no lines", ".jsonl", func([]byte) []byte { return nil }},
 	{"a mark", ".index", func(b []byte) []byte { return otherByte(b, len(b)/2) }},
-	{"the end of the index", ".index", func(b []byte) []byte { return otherByte(b, len(b)-20) }},
-	{"the index cut off", ".index", func(b []byte) []byte { return b[:len(b)/2] }},
-	{"no index", ".index", func([]byte) []byte { return nil }},
 }
 
 // otherByte changes a byte that ends no line.

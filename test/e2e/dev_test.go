@@ -104,6 +104,7 @@ func TestDev_SaysWhatHoldsAMapUp(t *testing.T) {
 	port := freePort(t)
 	dev := s.begin("dev", "--tasks", ".", "--port", port, "--headless", "--data", "data")
 	dev.ready()
+	require.Contains(t, dev.stderr.String(), "other users of this machine can run tasks as you; --private keeps them out")
 	s.env = append(s.env, "TEMPORAL_ADDRESS=127.0.0.1:"+port)
 	waiting := s.begin("map", "step:gate", "--range", "0:6", "--pool", "cpu", "--chunk", "1", "--out", "r.jsonl")
 	var parts []string
@@ -127,15 +128,11 @@ func TestDev_SaysWhatHoldsAMapUp(t *testing.T) {
 	require.Equal(t, 1, strings.Count(waiting.stderr.String(), "is tried again"), &waiting.stderr)
 }
 
-// TestWorker_StopsOnTerm runs the worker's file against a server of its own.
+// TestWorker_StopsOnTerm runs the worker's file, and checks others.
 func TestWorker_StopsOnTerm(t *testing.T) {
 	t.Parallel()
 	s := newShell(t)
-	port := freePort(t)
-	dev := s.begin("dev", "--no-worker", "--headless", "--port", port)
-	dev.ready()
-	require.NotRegexp(t, `(?m)^store `, dev.stderr.String(), "the workers' is that of their file")
-	s.env = append(s.env, "TEMPORAL_ADDRESS=127.0.0.1:"+port)
+	s.at(newSite(t))
 	waiting := s.begin("map", "double", "--range", "0:3", "--pool", "host", "--out", "r.jsonl")
 	require.Eventually(t, func() bool { return strings.Contains(waiting.stderr.String(), "no worker serves queue gpumux") },
 		time.Minute, 20*time.Millisecond, "says within seconds that no worker is there")
@@ -146,8 +143,7 @@ func TestWorker_StopsOnTerm(t *testing.T) {
 	worker := s.begin("worker", "-f", "worker.yaml")
 	require.Equal(t, 0, waiting.code(), waiting.stderr.String())
 	require.Len(t, s.lines(s.file("r.jsonl")), 3)
-	require.NoError(t, worker.Process.Signal(syscall.SIGTERM))
-	require.Equal(t, 0, worker.code(), worker.stderr.String())
+	stop(t, worker)
 
 	s.write("away.yaml", "temporal: {address: '127.0.0.1:1'}\nstore: file:///proc/none\npools: [{name: host, devices: cpu}]\ntasks: {double: {python: \"step.py:double\"}}\n")
 	checked = s.run(3, "worker", "-f", "away.yaml", "--check").stdout.String()

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/test/gputest"
+	"github.com/gpumux/gpumux/internal/test/rig"
 	"github.com/gpumux/gpumux/test/programtest"
 	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workers/config"
@@ -94,11 +96,12 @@ func (s *site) gpus(m *gputest.Machine, slots config.Slots, more ...config.Pool)
 	for _, name := range []string{"square", "either", "pair", "cursed"} {
 		c.Tasks[name] = config.Task{Python: "cuda.py:" + name}
 	}
-	return s.imitated(m, c)
+	_, logs := s.imitated(m, c)
+	return logs
 }
 
 // imitated starts a worker on a machine that is imitated, and returns its log.
-func (s *site) imitated(m *gputest.Machine, c config.Config) *observer.ObservedLogs {
+func (s *site) imitated(m *gputest.Machine, c config.Config) (*workers.Worker, *observer.ObservedLogs) {
 	s.t.Helper()
 	inventory, err := gpu.Open(s.t.Context(), gpu.Options{Library: m.Library, IgnoreVisible: true})
 	require.NoError(s.t, err)
@@ -107,7 +110,7 @@ func (s *site) imitated(m *gputest.Machine, c config.Config) *observer.ObservedL
 	w, err := workers.New(c, workers.Options{Client: s.client, Inventory: inventory, Log: workers.Zap(zap.New(core)), StopTimeout: time.Second, Grace: time.Second})
 	require.NoError(s.t, err)
 	serve(s.t, w)
-	return logs
+	return w, logs
 }
 
 // machine imitates a host with GPUs for this process, its test's own, and those that it
@@ -160,16 +163,13 @@ func TestDevices_SickOnesCostNoItem(t *testing.T) {
 	m := machine(t, gputest.GPU{Sick: gputest.Sick{Init: 802}}, gputest.GPU{}, gputest.GPU{},
 		gputest.GPU{Instances: []gputest.Instance{{}, {Number: 1}}}, gputest.GPU{}, gputest.GPU{}, gputest.GPU{Slow: 150}, gputest.GPU{})
 	s := newSite(t)
-	logs := s.gpus(m, 1)
+	logs := s.gpus(m, 1, config.Pool{Name: "pairs", Devices: gpu.Selection{"1", "4", "2", "7"}, GPUsPerSlot: 2, Memory: 8 << 30})
 	require.Equal(t, 1, logs.FilterMessage("device cordoned").Len())
 	require.Contains(t, fmt.Sprint(logs.FilterMessage("device cordoned").All()[0].ContextMap()), "nvidia-fabricmanager")
 	require.Equal(t, 9, logs.FilterMessage("device probed").Len())
 
 	run := s.start(gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 2_000}, Ladder: []string{"gpu"}, Output: "out"})
-	require.Eventually(t, func() bool {
-		_, err := os.Stat(filepath.Join(s.dir, "middle"))
-		return err == nil
-	}, time.Minute, time.Millisecond)
+	rig.Wait(t, s.there("middle"), time.Minute, time.Millisecond)
 	m.Update(func(state *gputest.State) { state.GPUs[5].Sick.Copy = 999 })
 	var sum gpumux.Summary
 	require.NoError(t, run.Get(t.Context(), &sum))
@@ -195,52 +195,79 @@ func TestDevices_SickOnesCostNoItem(t *testing.T) {
 
 	t.Run("one that works again comes back", func(t *testing.T) {
 		m.Update(func(state *gputest.State) { state.GPUs[0].Sick = gputest.Sick{} })
-		require.Eventually(t, func() bool { return logs.FilterMessage("device works again").Len() == 1 }, time.Minute, 10*time.Millisecond)
+		rig.Wait(t, func() bool { return logs.FilterMessage("device works again").Len() == 1 }, time.Minute, 10*time.Millisecond)
+	})
+	// Its words blame the device, but it fails wherever it runs.
+	t.Run("a fault that follows the item is the item's", func(t *testing.T) {
+		sum, err := s.run(gpumux.MapInput{Task: "cursed", Range: &gpumux.Range{End: 100}, Ladder: []string{"gpu"}})
+		require.NoError(t, err)
+		require.Equal(t, map[gpumux.FaultKind]int64{gpumux.FaultCrash: 1}, sum.Faults)
+		results := s.results(sum)
+		squares(t, results, 7)
+		require.Contains(t, results[7].Fault.Message, "unknown error")
+		require.Equal(t, 2, logs.FilterMessage("device cordoned").Len(), "the probes passed")
+		failed := map[string]bool{}
+		for _, entry := range logs.FilterMessage("a call failed").All() {
+			if fields := entry.ContextMap(); strings.Contains(fmt.Sprint(fields["fault"]), "unknown error") {
+				failed[fields["device"].(string)] = true
+			}
+		}
+		require.GreaterOrEqual(t, len(failed), 2, "it was tried on another device: %v", failed)
+	})
+	// Its process and its children see both devices, and what they hold there counts.
+	t.Run("a slot of two GPUs", func(t *testing.T) {
+		m.Update(func(state *gputest.State) { state.GPUs[6].Slow = 0 }) // it holds up the watch
+		sum, err := s.run(gpumux.MapInput{Task: "pair", Range: &gpumux.Range{End: 4}, Ladder: []string{"pairs"}})
+		require.NoError(t, err)
+		for _, r := range s.results(sum) {
+			require.Nil(t, r.Fault)
+			var got []any
+			require.NoError(t, json.Unmarshal(r.Value, &got))
+			require.Contains(t, []string{device(1) + "," + device(4), device(2) + "," + device(7)}, got[1])
+			require.EqualValues(t, 2, got[2])
+		}
+		require.Greater(t, sum.Peak.Max(), gpumux.Size(2*528<<20), "two contexts and what is held beside them")
 	})
 }
 
-// An item that fails wherever it runs is to blame itself, although its words blame the
-// device.
-func TestDevices_AFaultThatFollowsTheItemIsTheItems(t *testing.T) {
-	if !own(t) {
-		return
+// there reports whether a task has made a file.
+func (s *site) there(name string) func() bool {
+	return func() bool {
+		_, err := os.Stat(filepath.Join(s.dir, name))
+		return err == nil
 	}
-	m := machine(t, gputest.GPU{}, gputest.GPU{}, gputest.GPU{})
-	s := newSite(t)
-	logs := s.gpus(m, 1)
-	sum, err := s.run(gpumux.MapInput{Task: "cursed", Range: &gpumux.Range{End: 100}, Ladder: []string{"gpu"}})
-	require.NoError(t, err)
-	require.Equal(t, map[gpumux.FaultKind]int64{gpumux.FaultCrash: 1}, sum.Faults)
-	results := s.results(sum)
-	squares(t, results, 7)
-	require.Contains(t, results[7].Fault.Message, "unknown error")
-	require.Zero(t, logs.FilterMessage("device cordoned").Len(), "the probes passed")
-	failed := map[string]bool{}
-	for _, entry := range logs.FilterMessage("a call failed").All() {
-		failed[entry.ContextMap()["device"].(string)] = true
-	}
-	require.GreaterOrEqual(t, len(failed), 2, "it was tried on another device: %v", failed)
 }
 
-// A slot of two GPUs has the next two of those that are named. Its process and its
-// children see both, and what they hold there counts.
-func TestDevices_ASlotOfTwoGPUs(t *testing.T) {
+// The only GPU falls sick and comes back; the CPU has its work meanwhile, and holds it
+// until then.
+func TestDevices_AllSick(t *testing.T) {
 	if !own(t) {
 		return
 	}
-	m := machine(t, make([]gputest.GPU, 4)...)
+	m := machine(t, gputest.GPU{})
 	s := newSite(t)
-	s.gpus(m, 1, config.Pool{Name: "pairs", Devices: gpu.Selection{"0", "2", "1", "3"}, GPUsPerSlot: 2, Memory: 8 << 30})
-	sum, err := s.run(gpumux.MapInput{Task: "pair", Range: &gpumux.Range{End: 4}, Ladder: []string{"pairs"}})
-	require.NoError(t, err)
-	for _, r := range s.results(sum) {
-		require.Nil(t, r.Fault)
-		var got []any
-		require.NoError(t, json.Unmarshal(r.Value, &got))
-		require.Contains(t, []string{device(0) + "," + device(2), device(1) + "," + device(3)}, got[1])
-		require.EqualValues(t, 2, got[2])
-	}
-	require.Greater(t, sum.Peak.Max(), gpumux.Size(2*528<<20), "two contexts and what is held beside them")
+	logs := s.gpus(m, 1, config.Pool{Name: "cpu", Devices: gpu.Selection{"cpu"}})
+	run := s.start(gpumux.MapInput{Task: "either", Range: &gpumux.Range{End: 2000}, Ladder: []string{"gpu", "cpu"}, Patience: patience, Output: "out.jsonl"})
+	rig.Wait(t, s.there("middle"), time.Minute, time.Millisecond)
+	m.Update(func(state *gputest.State) { state.GPUs[0].Sick.Init = 802 })
+	rig.Wait(t, s.there("on the CPU"), time.Minute, time.Millisecond)
+	waits := s.start(gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 4}, Ladder: []string{"gpu"}})
+	rig.Wait(t, func() bool {
+		d, err := s.starter().Show(t.Context(), waits.GetID())
+		return err == nil && len(d.Sick) == 1 && strings.Contains(d.Sick[0], "gets no work: ") &&
+			len(d.Notices) > 0 && strings.Contains(d.Notices[0], "device cordoned")
+	}, time.Minute, 100*time.Millisecond, "show says so")
+	m.Update(func(state *gputest.State) { state.GPUs[0].Sick.Init = 0 })
+	rig.Wait(t, func() bool { return logs.FilterMessage("device works again").Len() == 1 }, time.Minute, 10*time.Millisecond)
+	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "works again"), nil, 0o600))
+	var sum gpumux.Summary
+	require.NoError(t, run.Get(t.Context(), &sum))
+	require.Equal(t, []string{"gpu"}, sum.PassedOver)
+	by := squares(t, s.results(sum))
+	require.Positive(t, by[""], "%v", by)
+	require.True(t, s.there("back")(), "%v", by)
+	require.Equal(t, 1, logs.FilterMessage("device cordoned").Len())
+	require.NoError(t, waits.Get(t.Context(), nil))
 }
 
 func TestDevices_DoctorTriesThem(t *testing.T) {
@@ -261,63 +288,4 @@ func TestDevices_DoctorTriesThem(t *testing.T) {
 			require.Regexp(t, `(?m)^FAILED +device 1 .*; cuInit failed: system not yet initialized \(CUDA error 802\)\n +-> .*nvidia-fabricmanager`, string(said))
 		})
 	}
-}
-
-// Another user's process fills a device. Its items move to the other one and lose no
-// attempt; work that has no other waits, and the fault says for what.
-func TestDevices_WhatOthersFillCostsNoItem(t *testing.T) {
-	if !own(t) {
-		return
-	}
-	m := machine(t, gputest.GPU{}, gputest.GPU{})
-	other := exec.Command("sleep", "600")
-	require.NoError(t, other.Start())
-	gone := false
-	end := func() {
-		if !gone {
-			_ = other.Process.Kill()
-			_ = other.Wait()
-		}
-		gone = true
-	}
-	defer end()
-	m.Allocate(other.Process.Pid, device(0), 16<<30-1<<20)
-	s := newSite(t)
-	logs := s.gpus(m, 1, config.Pool{Name: "budgets", Devices: gpu.Selection{"all"}, Slots: 2, Memory: 4 << 30},
-		config.Pool{Name: "full", Devices: gpu.Selection{"0"}, Memory: 4 << 30})
-	sum, err := s.run(gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 40}, Ladder: []string{"budgets"}, Output: "moved"})
-	require.NoError(t, err)
-	require.EqualValues(t, 40, sum.Succeeded, "%v", sum.Faults)
-	require.Equal(t, map[string]int{device(1): 40}, squares(t, s.results(sum)))
-
-	run := s.start(gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 4}, Ladder: []string{"full"}, Output: "waits"})
-	why := func() []string {
-		var said []string
-		for _, entry := range logs.FilterMessage("device cordoned").All() {
-			said = append(said, fmt.Sprint(entry.ContextMap()["why"]))
-		}
-		return said
-	}
-	require.Eventually(t, func() bool { return len(why()) > 0 }, time.Minute, 10*time.Millisecond)
-	require.Regexp(t, fmt.Sprintf(`^others hold 16GiB of GPU 0 \(process %d .*16GiB\) and leave less than the budget of a slot, 4GiB$`, other.Process.Pid), why()[0])
-	end()
-	require.NoError(t, run.Get(t.Context(), &sum))
-	require.EqualValues(t, 4, sum.Succeeded, "%v", sum.Faults)
-}
-
-// A driver that lists processes with 0 bytes watches no budget, whatever the task is.
-func TestDevices_ADriverThatTellsNoBytes(t *testing.T) {
-	if !own(t) {
-		return
-	}
-	m := gputest.New(t, gputest.State{Driver: "560.35.05", Lists: gputest.ZeroBytes, GPUs: make([]gputest.GPU, 1)})
-	t.Setenv("LD_LIBRARY_PATH", m.Folder)
-	s := newSite(t)
-	logs := s.gpus(m, 1, config.Pool{Name: "budgets", Devices: gpu.Selection{"all"}, Memory: 4 << 30})
-	said := logs.FilterMessageSnippet("budget 4GiB enforced by: framework caps only").All()
-	require.Len(t, said, 1)
-	require.Contains(t, said[0].ContextMap()["why"], "hostPID: true")
-	sum, err := s.run(gpumux.MapInput{Task: "pair", Range: &gpumux.Range{End: 1}, Ladder: []string{"budgets"}, Output: "out"})
-	require.NoError(t, err)
-	require.Nil(t, sum.Peak, "nothing was seen of it")
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/names"
-	"github.com/gpumux/gpumux/test/devservertest"
+	"github.com/gpumux/gpumux/internal/test/rig"
 	"github.com/gpumux/gpumux/workers/config"
 	"github.com/gpumux/gpumux/workflows"
 )
@@ -81,84 +81,6 @@ func counted(t *testing.T, results []gpumux.Result) map[string]int {
 	return counts
 }
 
-// A map that starts after an edit runs wholly with the new code, although the processes
-// of the last one are still there.
-func TestEdition_AnEditedModuleIsLoadedForTheNextMap(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	s.serve(s.editing(s.dir, 4))
-	in := gpumux.MapInput{Task: "edited:plain", Range: &gpumux.Range{End: 200}, Ladder: []string{"cpu"}, Chunk: 3}
-	for _, value := range []string{"first", "second..", "third....."} {
-		near(t, s.dir, value)
-		sum, err := s.run(in)
-		require.NoError(t, err)
-		require.Equal(t, map[string]int{value: 200}, counted(t, s.results(sum)))
-	}
-}
-
-// Code that is edited while a map runs ends the map with what to do. With the code as it
-// was the map goes on.
-func TestEdition_EditedInTheMiddle(t *testing.T) {
-	t.Parallel()
-	for _, mode := range []gpumux.Mode{gpumux.ModePersistent, gpumux.ModeFresh} {
-		t.Run(string(mode), func(t *testing.T) {
-			t.Parallel()
-			s := newSite(t)
-			s.serve(s.editing(s.dir, 2))
-			in := gpumux.MapInput{
-				Task: "edited:edit", Range: &gpumux.Range{End: 60}, Ladder: []string{"cpu"}, Chunk: 2, Mode: mode, Output: "out/r.jsonl",
-			}
-			_, err := s.run(in)
-			gone := workflows.FaultOf(err)
-			require.NotNil(t, gone, "%v", err)
-			require.NotEmpty(t, gone.Edition)
-			require.Equal(t, gpumux.FaultBadInput, gone.Kind)
-			for _, text := range []string{"near.py", "start a new map", gone.Edition, "the same map started again runs only the rest"} {
-				require.Contains(t, gone.Error(), text)
-			}
-			near(t, s.dir, "first")
-			sum, err := s.run(in)
-			require.NoError(t, err)
-			require.Equal(t, map[string]int{"first": 60}, counted(t, s.results(sum)))
-			require.Less(t, sum.Chunks, int64(30), "what had finished was kept")
-		})
-	}
-}
-
-// A map that takes any edition goes on with the new code, from its start, or started
-// again after a map with one edition has ended.
-func TestEdition_AnyGoesOnWithNewCode(t *testing.T) {
-	t.Parallel()
-	for _, mode := range []gpumux.Mode{gpumux.ModePersistent, gpumux.ModeFresh} {
-		t.Run(string(mode), func(t *testing.T) {
-			t.Parallel()
-			s := newSite(t)
-			s.serve(s.editing(s.dir, 2))
-			in := gpumux.MapInput{Task: "edited:edit", Edition: gpumux.AnyEdition, Range: &gpumux.Range{End: 60}, Ladder: []string{"cpu"}, Chunk: 2, Mode: mode, Reduce: "edited:last"}
-			sum, err := s.run(in)
-			require.NoError(t, err)
-			counts := counted(t, s.results(sum))
-			require.Len(t, counts, 2)
-			require.GreaterOrEqual(t, counts["first"], 18, "all before item 20 but those of the chunk beside it")
-			require.Equal(t, 60, counts["first"]+counts["another"])
-			require.Nil(t, sum.ReduceFault)
-
-			near(t, s.dir, "first")
-			require.NoError(t, os.Remove(filepath.Join(s.dir, "edited")))
-			in.Edition, in.Output = "", "out/r.jsonl"
-			_, err = s.run(in)
-			require.NotEmpty(t, workflows.FaultOf(err).Edition)
-			_, err = s.run(in)
-			require.ErrorContains(t, err, `or give the edition "any", which leaves results of other code as they are`)
-			in.Edition = gpumux.AnyEdition
-			sum, err = s.run(in)
-			require.NoError(t, err)
-			require.Len(t, counted(t, s.results(sum)), 2)
-			require.Less(t, sum.Chunks, int64(30), "what had finished was kept")
-		})
-	}
-}
-
 // mapped counts the values of a map inside the workflow.
 func mapped(ctx workflow.Context, in gpumux.MapInput) (map[string]int, error) {
 	items := make([]int, 60)
@@ -177,9 +99,9 @@ func mapped(ctx workflow.Context, in gpumux.MapInput) (map[string]int, error) {
 	return counts, err
 }
 
-// A map inside a workflow ends with the code that it began with, and says what that
-// means, or goes on with other code where it takes any.
-func TestEdition_EditedUnderAMapInAWorkflow(t *testing.T) {
+// TestEdition_EditedUnderMaps edits code before, between and under maps, one after the
+// other on one worker.
+func TestEdition_EditedUnderMaps(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.serve(s.editing(s.dir, 2))
@@ -187,22 +109,76 @@ func TestEdition_EditedUnderAMapInAWorkflow(t *testing.T) {
 	service.RegisterWorkflow(mapped)
 	require.NoError(t, service.Start())
 	t.Cleanup(service.Stop)
-	run := func(edition string) (counts map[string]int, err error) {
+	again := func() {
+		near(t, s.dir, "first")
+		require.NoError(t, os.Remove(filepath.Join(s.dir, "edited")))
+	}
+	in := gpumux.MapInput{Task: "edited:edit", Range: &gpumux.Range{End: 60}, Ladder: []string{"cpu"}, Chunk: 2, Output: "out/r.jsonl"}
+
+	// With the code as it was the map goes on.
+	_, err := s.run(in)
+	gone := workflows.FaultOf(err)
+	require.NotNil(t, gone, "%v", err)
+	require.NotEmpty(t, gone.Edition)
+	require.Equal(t, gpumux.FaultBadInput, gone.Kind)
+	for _, text := range []string{"near.py", "start a new map", gone.Edition, "the same map started again runs only the rest"} {
+		require.Contains(t, gone.Error(), text)
+	}
+	near(t, s.dir, "first")
+	sum, err := s.run(in)
+	require.NoError(t, err)
+	require.Equal(t, map[string]int{"first": 60}, counted(t, s.results(sum)))
+	require.Less(t, sum.Chunks, int64(30), "what had finished was kept")
+
+	// A map that starts after an edit runs wholly with the new code, although the processes
+	// of the last one are still there.
+	plain := gpumux.MapInput{Task: "edited:plain", Range: &gpumux.Range{End: 200}, Ladder: []string{"cpu"}, Chunk: 3}
+	for _, value := range []string{"second..", "third....."} {
+		near(t, s.dir, value)
+		sum, err := s.run(plain)
+		require.NoError(t, err)
+		require.Equal(t, map[string]int{value: 200}, counted(t, s.results(sum)))
+	}
+
+	// A map that takes any edition goes on with the new code, from its start, or started
+	// again after one with an edition has ended.
+	again()
+	in.Edition, in.Output, in.Reduce = gpumux.AnyEdition, "", "edited:last"
+	sum, err = s.run(in)
+	require.NoError(t, err)
+	counts := counted(t, s.results(sum))
+	require.Len(t, counts, 2)
+	require.GreaterOrEqual(t, counts["first"], 18, "all before item 20 but those of the chunk beside it")
+	require.Equal(t, 60, counts["first"]+counts["another"])
+	require.Nil(t, sum.ReduceFault)
+	again()
+	in.Edition, in.Output = "", "any/r.jsonl"
+	_, err = s.run(in)
+	require.NotEmpty(t, workflows.FaultOf(err).Edition)
+	_, err = s.run(in)
+	require.ErrorContains(t, err, `or give the edition "any", which leaves results of other code as they are`)
+	in.Edition = gpumux.AnyEdition
+	sum, err = s.run(in)
+	require.NoError(t, err)
+	require.Len(t, counted(t, s.results(sum)), 2)
+	require.Less(t, sum.Chunks, int64(30), "what had finished was kept")
+
+	// Nothing of a map inside a workflow is stored.
+	again()
+	inside := func(edition string) (counts map[string]int, err error) {
 		in := gpumux.MapInput{Task: "edited:edit", Edition: edition, Ladder: []string{"cpu"}, Chunk: 2}
 		run, err := s.client.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: "service"}, mapped, in)
 		require.NoError(t, err)
 		return counts, run.Get(t.Context(), &counts)
 	}
-	_, err := run("")
-	gone := workflows.FaultOf(err)
+	_, err = inside("")
+	gone = workflows.FaultOf(err)
 	require.NotNil(t, gone, "%v", err)
 	require.NotEmpty(t, gone.Edition)
 	require.Contains(t, gone.Hint, "results of a map inside a workflow are not stored, so all its items run again")
 	require.NotContains(t, err.Error(), "is kept")
-
-	near(t, s.dir, "first")
-	require.NoError(t, os.Remove(filepath.Join(s.dir, "edited")))
-	counts, err := run(gpumux.AnyEdition)
+	again()
+	counts, err = inside(gpumux.AnyEdition)
 	require.NoError(t, err)
 	require.Len(t, counts, 2)
 	require.Equal(t, 60, counts["first"]+counts["another"])
@@ -214,19 +190,13 @@ func TestEdition_WorkersWithOtherCodeLeaveTheMapToThoseThatHaveIt(t *testing.T) 
 	s := newSite(t)
 	here := s.serve(s.editing(s.dir, 1)).Describe()
 	other := newShell(t)
-	other.write("edited.py", editedPy)
-	near(t, other.dir, "another")
-	server := devservertest.Run(t)
-	other.write("worker.yaml", fmt.Sprintf("temporal: {address: %q, namespace: %q}\nstore: %q\npools: [{name: cpu, devices: cpu, slots: 3}]\n"+
-		"tasks: {\"*\": {python_dir: .}}\n", server.Address(), s.namespace, s.store))
-	worker := other.begin("worker", "-f", "worker.yaml")
-	require.Eventually(t, func() bool { return strings.Contains(worker.stderr.String(), "worker started") }, time.Minute, 20*time.Millisecond)
+	s.editedWorker(other, "another", 3)
 
 	own := launch.Code{Dir: s.dir, Target: "edited.py:plain"}.Edition()
 	theirs := launch.Code{Dir: other.dir, Target: "edited.py:plain"}.Edition()
 	for _, c := range []client.Client{s.client, older{s.client}} {
 		f, watch := &fleet.Fleet{Client: c, Namespace: s.namespace}, contract.WatchQueue(names.PoolQueue("cpu"))
-		require.Eventually(t, func() bool { return f.OthersHave(t.Context(), watch, "", "edited:plain", own) }, time.Minute, 20*time.Millisecond)
+		rig.Wait(t, func() bool { return f.OthersHave(t.Context(), watch, "", "edited:plain", own) }, time.Minute, 20*time.Millisecond)
 		require.True(t, f.OthersHave(t.Context(), watch, here.Identity, "edited:plain", theirs), "another worker")
 		require.False(t, f.OthersHave(t.Context(), watch, here.Identity, "edited:plain", own), "only the worker that asks")
 		require.False(t, f.OthersHave(t.Context(), watch, "", "edited:none", own), "of another task")
@@ -243,26 +213,17 @@ func TestEdition_WorkersWithOtherCodeLeaveTheMapToThoseThatHaveIt(t *testing.T) 
 func TestLong_EditionAnOldWorkerFinishesWhatItBegan(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	serve := func(at *shell, value string, slots int) *program {
-		at.write("edited.py", editedPy)
-		near(t, at.dir, value)
-		at.write("worker.yaml", fmt.Sprintf("temporal: {address: %q, namespace: %q}\nstore: %q\npools: [{name: cpu, devices: cpu, slots: %d}]\n"+
-			"tasks: {\"*\": {python_dir: .}}\n", devservertest.Run(t).Address(), s.namespace, s.store, slots))
-		worker := at.begin("worker", "-f", "worker.yaml")
-		require.Eventually(t, func() bool { return strings.Contains(worker.stderr.String(), "worker started") }, time.Minute, 20*time.Millisecond)
-		return worker
-	}
 	old := newShell(t)
-	oldWorker := serve(old, "first", 1)
+	oldWorker := s.editedWorker(old, "first", 1)
 	own := launch.Code{Dir: old.dir, Target: "edited.py:plain"}.Edition()
 	gate := filepath.Join(t.TempDir(), "gate")
 	hold := s.start(gpumux.MapInput{Task: "edited:hold", Items: items(gate), Ladder: []string{"cpu"}})
-	require.Eventually(t, func() bool { return s.attempts(hold) == 1 }, time.Minute, 20*time.Millisecond)
-	serve(newShell(t), "another", 3)
+	rig.Wait(t, func() bool { return s.attempts(hold) == 1 }, time.Minute, 20*time.Millisecond)
+	s.editedWorker(newShell(t), "another", 3)
 
 	in := gpumux.MapInput{Task: "edited:plain", Edition: own, Range: &gpumux.Range{End: 20}, Ladder: []string{"cpu"}, Chunk: 20}
 	waiting := s.start(in)
-	require.Eventually(t, func() bool { return s.attempts(waiting) > 2*30 }, 3*time.Minute, 100*time.Millisecond, "no worker has room that has the code")
+	rig.Wait(t, func() bool { return s.attempts(waiting) > 2*30 }, 3*time.Minute, 100*time.Millisecond, "no worker has room that has the code")
 	require.NoError(t, os.WriteFile(gate, nil, 0o644))
 	var sum gpumux.Summary
 	require.NoError(t, waiting.Get(t.Context(), &sum))
@@ -274,6 +235,18 @@ func TestLong_EditionAnOldWorkerFinishesWhatItBegan(t *testing.T) {
 	gone := workflows.FaultOf(err)
 	require.NotNil(t, gone, "%v", err)
 	require.NotEmpty(t, gone.Edition)
+}
+
+// editedWorker starts a worker of the site in a process and folder of its own.
+func (s *site) editedWorker(at *shell, value string, slots int) *program {
+	s.t.Helper()
+	at.write("edited.py", editedPy)
+	near(s.t, at.dir, value)
+	at.at(s)
+	at.write("worker.yaml", fmt.Sprintf("store: %q\npools: [{name: cpu, devices: cpu, slots: %d}]\ntasks: {\"*\": {python_dir: .}}\n", s.store, slots))
+	w := at.begin("worker", "-f", "worker.yaml")
+	rig.Wait(s.t, func() bool { return strings.Contains(w.stderr.String(), "worker started") }, time.Minute, 20*time.Millisecond, &w.stderr)
+	return w
 }
 
 // attempts is how often the chunks of a map that runs were tried at most, once one has
@@ -322,20 +295,15 @@ func TestLocal_EditedInTheMiddle(t *testing.T) {
 // ended.
 func TestStream_EditedInTheMiddle(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []string{"persistent", "fresh"} {
-		t.Run(mode, func(t *testing.T) {
-			t.Parallel()
-			s := newShell(t)
-			s.write("edited.py", editedPy)
-			near(t, s.dir, "first")
-			s.write("in.jsonl", numbers(60))
-			out := s.run(0, "stream", "edited.py:fatal", "--in", "in.jsonl", "--mode", mode, "--slots", "1", "--pool", "cpu")
-			counts := map[string]int{}
-			for _, line := range s.lines(out.stdout.String()) {
-				counts[string(line["value"])]++
-			}
-			require.Len(t, counts, 2)
-			require.Equal(t, 60, counts[`"first"`]+counts[`"another"`])
-		})
+	s := newShell(t)
+	s.write("edited.py", editedPy)
+	near(t, s.dir, "first")
+	s.write("in.jsonl", numbers(60))
+	out := s.run(0, "stream", "edited.py:fatal", "--in", "in.jsonl", "--slots", "1", "--pool", "cpu")
+	counts := map[string]int{}
+	for _, line := range s.lines(out.stdout.String()) {
+		counts[string(line["value"])]++
 	}
+	require.Len(t, counts, 2)
+	require.Equal(t, 60, counts[`"first"`]+counts[`"another"`])
 }

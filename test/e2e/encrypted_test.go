@@ -47,18 +47,16 @@ def pick(pair): return max(pair)
 def broken(pair): raise ValueError("marker-raised " + pair[0])
 `
 
-// vault is a server, workers and a map, with keys or without, in processes of their own
-// and on disk.
+// vault is a host whose workers and clients have keys, or none.
 type vault struct {
-	*shell
-	port string
+	*host
 	keys []string // arguments of clients
 	logs []*program
 }
 
 func newVault(t *testing.T, sealed bool) *vault {
 	t.Helper()
-	v := &vault{shell: newShell(t), port: freePort(t)}
+	v := &vault{host: newHost(t)}
 	v.write("secret.py", secretPy)
 	file := "store: file://" + v.path("store") + "\npools: [{name: host, devices: cpu, slots: 2}]\ncontact: 2s\n" +
 		"tasks: {secret: {python: \"secret.py:secret\"}, pick: {python: \"secret.py:pick\"}, broken: {python: \"secret.py:broken\"}, " +
@@ -70,15 +68,12 @@ func newVault(t *testing.T, sealed bool) *vault {
 		v.keys = []string{"--keys", "keys"}
 	}
 	v.write("worker.yaml", file)
-	dev := v.begin("dev", "--no-worker", "--headless", "--verbose", "--port", v.port, "--data", "data")
-	dev.ready()
-	v.env = append(v.env, "TEMPORAL_ADDRESS=127.0.0.1:"+v.port, "GPUMUX_STORE=file://"+v.path("store"))
-	v.logs = append(v.logs, dev)
+	v.env = append(v.env, "GPUMUX_STORE=file://"+v.path("store"))
 	return v
 }
 
 func (v *vault) worker() *program {
-	p := v.begin("worker", "-f", "worker.yaml")
+	p := v.host.worker()
 	v.logs = append(v.logs, p)
 	return p
 }
@@ -146,7 +141,7 @@ func (v *vault) run1(args ...string) *program {
 
 func (v *vault) dial(o client.Options) client.Client {
 	v.t.Helper()
-	o.HostPort, o.Logger = "127.0.0.1:"+v.port, log.NewStructuredLogger(slog.New(slog.DiscardHandler))
+	o.HostPort, o.Logger = v.address, log.NewStructuredLogger(slog.New(slog.DiscardHandler))
 	c, err := client.Dial(o)
 	require.NoError(v.t, err)
 	v.t.Cleanup(c.Close)
@@ -191,6 +186,7 @@ func TestEncrypted_LeavesNothingPlain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			v := newVault(t, sealed)
+			v.logs = append(v.logs, v.server("--verbose"))
 			v.run()
 			kept := v.kept()
 			inData, files := v.marked("data")
@@ -270,7 +266,7 @@ func (v *vault) refused() {
 // encrypted.
 func TestEncrypted_Local(t *testing.T) {
 	t.Parallel()
-	v := &vault{shell: newShell(t), keys: []string{"--keys", "main.key"}}
+	v := &vault{host: &host{shell: newShell(t)}, keys: []string{"--keys", "main.key"}}
 	v.write("secret.py", secretPy)
 	require.NoError(t, os.WriteFile(v.path("main.key"), []byte(strings.Repeat("0f", 32)), 0o600))
 	args := []string{"map", "secret.py:secret", "--in", v.items("items.jsonl", 12), "--local", "--out", "r.jsonl"}
@@ -318,8 +314,8 @@ func (flipped) Decode(p []*commonpb.Payload) ([]*commonpb.Payload, error) {
 }
 
 // doubled is a workflow of a service.
-func doubled(ctx workflow.Context, texts []string) ([]string, error) {
-	mapped, err := workflows.Map[string, string](ctx, gpumux.MapInput{Task: "double", Ladder: []string{"small"}}, texts)
+func doubled(ctx workflow.Context, pool string, texts []string) ([]string, error) {
+	mapped, err := workflows.Map[string, string](ctx, gpumux.MapInput{Task: "double", Ladder: []string{pool}}, texts)
 	if err != nil {
 		return nil, err
 	}
@@ -342,57 +338,43 @@ func (s *site) service() client.Client {
 	return c
 }
 
-// A service with a codec of its own maps over workers that have the same one.
+// A service with a codec of its own maps over workers that have the same one. Those
+// without it say so once, in the place of trying for ever.
 func TestEncrypted_AServicesOwnCodec(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	c := s.service()
+	s.worker("large", 1) // has no codec
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	plain, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{TaskQueue: gpumux.Queue}, gpumux.MapWorkflow,
+		gpumux.MapInput{Task: "double", Ladder: []string{"large"}, Range: &gpumux.Range{End: 3}})
+	require.NoError(t, err)
+	chunk, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{TaskQueue: "service"}, doubled, "large", []string{"a"})
+	require.NoError(t, err)
+	for _, run := range []client.WorkflowRun{plain, chunk} {
+		err := run.Get(ctx, nil)
+		require.NoError(t, ctx.Err())
+		require.ErrorContains(t, err, "binary/flipped")
+		require.ErrorContains(t, err, "codec.keys")
+		fault := workflows.FaultOf(err)
+		require.NotNil(t, fault)
+		require.Equal(t, gpumux.FaultBadInput, fault.Kind)
+	}
+
 	pool := s.config("small", 2)
 	pool.Temporal = config.Temporal{Address: devservertest.Run(t).Address(), Namespace: s.namespace}
 	w, err := workers.New(pool, workers.Options{Codec: flipped{}, StopTimeout: time.Second, Grace: time.Second})
 	require.NoError(t, err)
-	require.NoError(t, w.Start(t.Context()))
-	t.Cleanup(func() { require.NoError(t, w.Stop(context.Background())) })
-	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: "service"}, doubled, []string{"marker", "b"})
+	serve(t, w)
+	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: "service"}, doubled, "small", []string{"marker", "b"})
 	require.NoError(t, err)
 	var got []string
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
 	require.NoError(t, run.Get(ctx, &got))
 	require.Equal(t, []string{"markermarker", "bb"}, got)
 	for events := c.GetWorkflowHistory(ctx, run.GetID(), "", false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); events.HasNext(); {
 		event, err := events.Next()
 		require.NoError(t, err)
 		require.NotContains(t, event.String(), "marker")
-	}
-}
-
-// Workers without the codec of what they are given say so once, in the place of trying
-// for ever.
-func TestEncrypted_WorkersWithoutTheCodec(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	c := s.service()
-	s.worker("small", 2)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for name, start := range map[string]func() (client.WorkflowRun, error){
-		"a workflow's chunk": func() (client.WorkflowRun, error) {
-			return c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{TaskQueue: "service"}, doubled, []string{"a"})
-		},
-		"a map": func() (client.WorkflowRun, error) {
-			return c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{TaskQueue: gpumux.Queue}, gpumux.MapWorkflow,
-				gpumux.MapInput{Task: "double", Ladder: []string{"small"}, Range: &gpumux.Range{End: 3}})
-		},
-	} {
-		run, err := start()
-		require.NoError(t, err, name)
-		err = run.Get(ctx, nil)
-		require.NoError(t, ctx.Err(), name)
-		require.ErrorContains(t, err, "binary/flipped", name)
-		require.ErrorContains(t, err, "codec.keys", name)
-		fault := workflows.FaultOf(err)
-		require.NotNil(t, fault, name)
-		require.Equal(t, gpumux.FaultBadInput, fault.Kind, name)
 	}
 }

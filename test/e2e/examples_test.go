@@ -160,7 +160,7 @@ func (e *example) compare(block, dir string, change func(string) string) {
 	}
 }
 
-func TestExamples_PrintWhatTheirReadmesShow(t *testing.T) {
+func TestLong_ExamplesPrintWhatTheirReadmesShow(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(*example){
 		"python":   (*example).textWorker,
@@ -241,7 +241,7 @@ func offlineBatch(t *testing.T) *example {
 }
 
 // The README's commands for the engine without a model.
-func TestLLM_PrintsWhatItsReadmeShows(t *testing.T) {
+func TestLong_LLMPrintsWhatItsReadmeShows(t *testing.T) {
 	e := offlineBatch(t)
 	for _, block := range consoles.FindAllStringSubmatch(e.readme(), -1) {
 		e.compare(block[1], e.dir, func(line string) string { return line })
@@ -249,7 +249,7 @@ func TestLLM_PrintsWhatItsReadmeShows(t *testing.T) {
 }
 
 // An engine that dies costs its requests one retry, and those that it refuses their rows.
-func TestLLM_AnEngineThatDiesFailsNoRequest(t *testing.T) {
+func TestLong_LLMAnEngineThatDiesFailsNoRequest(t *testing.T) {
 	e := offlineBatch(t)
 	var requests strings.Builder
 	for i := range 100 {
@@ -278,7 +278,7 @@ func TestLLM_AnEngineThatDiesFailsNoRequest(t *testing.T) {
 }
 
 // goEnvironment lets go build with the caches of the test itself.
-func goEnvironment(t *testing.T) []string {
+func goEnvironment(t testing.TB) []string {
 	t.Helper()
 	out, err := exec.Command("go", "env", "GOCACHE", "GOMODCACHE", "GOPROXY").Output()
 	require.NoError(t, err)
@@ -334,7 +334,7 @@ func TestDemo_Reports(t *testing.T) {
 
 // An item that is no configuration fails alone, and the demo's report and exit status say
 // so.
-func TestDemo_NamesWhatFailed(t *testing.T) {
+func TestLong_DemoNamesWhatFailed(t *testing.T) {
 	t.Parallel()
 	e := &example{shell: newShell(t), name: "digits", repo: top(t)}
 	e.copy("examples/digits")

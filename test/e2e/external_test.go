@@ -74,63 +74,42 @@ func (s *site) external(d *drawer) client.Client {
 }
 
 // A program that gives its client to the worker, too, maps with external storage, which
-// the SDK resolves.
+// the SDK resolves. Workers without the driver say once which one they lack, in the place
+// of trying for ever.
 func TestExternalStorage_InAProgram(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	d := &drawer{}
-	s.client = s.external(d)
-	s.worker("cpu", 2)
-	short := []float64{0.01, 0.02, 0.03}
-	source := s.source("0.01\n0.02\n0.03\n")
+	c := s.external(d)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	for f, arg := range map[string]any{"viaMap": short, "viaSource": source, "viaLease": short} {
-		run, err := s.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: f, TaskQueue: "service"}, f, arg)
+	short := []float64{0.01, 0.02, 0.03}
+	run := func(f string, arg any) (got int, err error) {
+		run, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: f, TaskQueue: "service"}, f, arg)
 		require.NoError(t, err)
-		var got int
-		require.NoError(t, run.Get(ctx, &got), f)
-		require.Equal(t, len(short), got, f)
+		return got, run.Get(ctx, &got)
 	}
-	require.NotEmpty(t, d.kept)
-}
-
-// Workers without the driver say once which one they lack, in the place of trying for
-// ever.
-func TestExternalStorage_WorkersWithoutTheDriver(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	c := s.external(&drawer{})
 	pool := s.config("cpu", 2)
 	pool.Temporal = config.Temporal{Address: devservertest.Run(t).Address(), Namespace: s.namespace}
 	w, err := workers.New(pool, workers.Options{StopTimeout: time.Second, Grace: time.Second})
 	require.NoError(t, err)
-	serve(t, w)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	short := []float64{0.01}
-	for name, start := range map[string]func() (client.WorkflowRun, error){
-		"a map": func() (client.WorkflowRun, error) {
-			return c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{TaskQueue: gpumux.Queue}, gpumux.MapWorkflow,
-				gpumux.MapInput{Task: "double", Ladder: []string{"cpu"}, Range: &gpumux.Range{End: 3}})
-		},
-		"a workflow's chunk": func() (client.WorkflowRun, error) {
-			return c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{TaskQueue: "service"}, viaMap, short)
-		},
-		"a workflow's map": func() (client.WorkflowRun, error) {
-			return c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{TaskQueue: "service"}, viaSource, "inputs/a.jsonl")
-		},
-		"a lease": func() (client.WorkflowRun, error) {
-			return c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{TaskQueue: "service"}, viaLease, short)
-		},
-	} {
-		run, err := start()
-		require.NoError(t, err, name)
-		err = run.Get(ctx, nil)
-		require.NoError(t, ctx.Err(), name)
-		require.ErrorContains(t, err, `is in external storage, with the driver "drawer"`, name)
+	require.NoError(t, w.Start(t.Context()))
+	for f, arg := range map[string]any{"viaMap": short, "viaSource": "inputs/a.jsonl", "viaLease": short} {
+		_, err := run(f, arg)
+		require.NoError(t, ctx.Err(), f)
+		require.ErrorContains(t, err, `is in external storage, with the driver "drawer"`, f)
 		fault := workflows.FaultOf(err)
-		require.NotNil(t, fault, name)
-		require.Equal(t, gpumux.FaultBadInput, fault.Kind, name)
+		require.NotNil(t, fault, f)
+		require.Equal(t, gpumux.FaultBadInput, fault.Kind, f)
 	}
+	require.NoError(t, w.Stop(ctx))
+
+	s.client = c
+	s.worker("cpu", 2)
+	for f, arg := range map[string]any{"viaMap": short, "viaSource": s.source("0.01\n0.02\n0.03\n"), "viaLease": short} {
+		got, err := run(f, arg)
+		require.NoError(t, err, f)
+		require.Equal(t, len(short), got, f)
+	}
+	require.NotEmpty(t, d.kept)
 }

@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -14,10 +15,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
 
 	"github.com/gpumux/gpumux/internal/store"
 	"github.com/gpumux/gpumux/internal/test/rig"
 	"github.com/gpumux/gpumux/internal/test/storetest"
+	"github.com/gpumux/gpumux/test/devservertest"
 )
 
 const faultsPy = `
@@ -29,31 +33,46 @@ def step(i):
     return i
 `
 
-// host is a shell with a Temporal server and workers as processes of their own, for tests
-// that kill them.
+// host is a shell whose workers are processes that tests kill, at the server of all tests
+// or at one of its own.
 type host struct {
 	*shell
-	port string
+	address, namespace string
 }
 
 func newHost(t *testing.T) *host {
 	t.Helper()
-	h := &host{shell: newShell(t), port: freePort(t)}
+	h := &host{shell: newShell(t), address: devservertest.Run(t).Address(), namespace: devservertest.Namespace(t)}
 	h.write("faulty.py", faultsPy)
 	h.write("calls", "")
 	// A killed worker is noticed soon.
 	h.write("worker.yaml", fmt.Sprintf("store: file://%s\npools: [{name: cpu, devices: cpu, slots: 2}]\ncontact: 2s\n"+
 		"tasks: {step: {python: \"faulty.py:step\", env: {CALLS: %q}}}\n", h.path("store"), h.path("calls")))
-	h.env = append(h.env, "TEMPORAL_ADDRESS=127.0.0.1:"+h.port)
+	h.env = append(h.env, "TEMPORAL_ADDRESS="+h.address, "TEMPORAL_NAMESPACE="+h.namespace)
 	return h
 }
 
-// server starts Temporal on the data folder and waits until it answers.
-func (h *host) server() *program {
+// server starts a Temporal of the host's own on its data folder, and waits until it
+// answers. Killed and started again it has the same address.
+func (h *host) server(flags ...string) *program {
 	h.t.Helper()
-	p := h.begin("dev", "--no-worker", "--headless", "--port", h.port, "--data", h.path("data"))
+	if h.namespace != "default" {
+		h.address, h.namespace = "127.0.0.1:"+freePort(h.t), "default"
+		h.env = append(h.env, "TEMPORAL_ADDRESS="+h.address, "TEMPORAL_NAMESPACE="+h.namespace)
+	}
+	_, port, _ := strings.Cut(h.address, ":")
+	p := h.begin(append([]string{"dev", "--no-worker", "--headless", "--port", port, "--data", h.path("data")}, flags...)...)
 	p.ready()
 	return p
+}
+
+// client connects to the host's server.
+func (h *host) client() client.Client {
+	h.t.Helper()
+	c, err := client.Dial(client.Options{HostPort: h.address, Namespace: h.namespace, Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))})
+	require.NoError(h.t, err)
+	h.t.Cleanup(c.Close)
+	return c
 }
 
 func (h *host) worker() *program { return h.begin("worker", "-f", "worker.yaml") }
@@ -109,7 +128,6 @@ func stat(pid int) []string {
 func TestFaults_AKilledWorkerIsReplaced(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	h.server()
 	first := h.worker()
 	const n = 600
 	running := h.begin("map", "step", "--range", fmt.Sprintf("0:%d", n), "--pool", "cpu", "--out", "r.jsonl", "--store", "file://"+h.path("store"))
@@ -147,7 +165,7 @@ func TestFaults_AKilledWorkerIsReplaced(t *testing.T) {
 	require.Equal(t, -1, first.code())
 	kept := stored()
 	for pid := range pids {
-		require.Eventually(t, func() bool { return gone(pid) }, time.Minute, 2*time.Millisecond, "task process %d outlived its worker", pid)
+		rig.Wait(t, func() bool { return gone(pid) }, time.Minute, 2*time.Millisecond, "task process %d outlived its worker", pid)
 	}
 	require.Equal(t, 0, running.code(), running.stderr.String())
 	h.complete("r.jsonl", n)

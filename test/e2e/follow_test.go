@@ -17,32 +17,32 @@ import (
 	"github.com/gpumux/gpumux/test/devservertest"
 )
 
-// The results of a running map come in order, as far as nothing is missing before them.
+// The results of a running map come in order, as far as nothing is missing before them, or
+// as they are stored.
 func TestFollow_WhileTheMapRuns(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	h := s.hand()
-	s.serve(h.config(2))
-	st := s.starter()
+	s.serve(s.hand().config(2))
+	begin := func(from, to int64, chunk, window int) *starter.Handle {
+		m, err := s.starter().Start(t.Context(), starter.Map{Input: gpumux.MapInput{
+			Task: "gate", Range: &gpumux.Range{Start: from, End: to}, Ladder: []string{"cpu"}, Chunk: chunk, Window: window}})
+		require.NoError(t, err)
+		return m
+	}
 	const n = 500
-	m, err := st.Start(t.Context(), starter.Map{Input: gpumux.MapInput{
-		Task: "gate", Range: &gpumux.Range{End: n}, Ladder: []string{"cpu"}, Chunk: 25, Window: 2}})
-	require.NoError(t, err)
-	open := func(i int) { require.NoError(t, os.WriteFile(fmt.Sprintf("%s.open%d", s.calls, i), nil, 0o644)) }
-	var got []int64
-	opened := 0
+	m, got, opened := begin(0, n, 25, 2), 0, 0
 	for r, err := range m.Results(t.Context(), starter.ReadOptions{}) {
 		require.NoError(t, err)
-		got = append(got, r.Index)
-		require.EqualValues(t, len(got)-1, r.Index)
+		require.EqualValues(t, got, r.Index)
+		got++
 		// The next gate opens only when what lies before it has come out: the map cannot have
 		// ended before.
 		if int(r.Index) == opened*100+50 {
-			open(opened)
+			s.open(opened)
 			opened++
 		}
 	}
-	require.Len(t, got, n)
+	require.Equal(t, n, got)
 	again := 0
 	for r, err := range m.Results(t.Context(), starter.ReadOptions{Unordered: true}) {
 		require.NoError(t, err)
@@ -50,50 +50,25 @@ func TestFollow_WhileTheMapRuns(t *testing.T) {
 		again++
 	}
 	require.Equal(t, n, again, "a finished map is followed to its end at once")
-}
 
-func TestFollow_UnorderedDoesNotWaitForTheFirst(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	h := s.hand()
-	s.serve(h.config(2))
-	m, err := s.starter().Start(t.Context(), starter.Map{Input: gpumux.MapInput{
-		Task: "gate", Range: &gpumux.Range{Start: 99, End: 299}, Ladder: []string{"cpu"}, Chunk: 1, Window: 4}})
-	require.NoError(t, err)
 	seen := map[int64]bool{}
+	m = begin(599, 799, 1, 4)
 	for r, err := range m.Results(t.Context(), starter.ReadOptions{Unordered: true}) {
 		require.NoError(t, err)
 		require.False(t, seen[r.Index], "%d came twice", r.Index)
 		seen[r.Index] = true
 		if len(seen) == 60 {
-			require.False(t, seen[0], "item 99 still waits at its gate")
-			for i := range 3 {
-				require.NoError(t, os.WriteFile(fmt.Sprintf("%s.open%d", s.calls, i), nil, 0o644))
+			require.False(t, seen[0], "item 599 still waits at its gate")
+			for gate := 5; gate < 8; gate++ {
+				s.open(gate)
 			}
 		}
 	}
 	require.Len(t, seen, 200)
-}
 
-func TestFollow_EndsWithTheMapsOwnEnd(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	h := s.hand()
-	s.serve(h.config(2))
-	st := s.starter()
-	small, err := st.Start(t.Context(), starter.Map{Input: gpumux.MapInput{Task: "echo", Range: &gpumux.Range{End: 7}, Ladder: []string{"cpu"}}})
-	require.NoError(t, err)
 	count := 0
-	for _, err := range small.Results(t.Context(), starter.ReadOptions{}) {
-		require.NoError(t, err)
-		count++
-	}
-	require.Equal(t, 7, count)
-
-	m, err := st.Start(t.Context(), starter.Map{Input: gpumux.MapInput{Task: "gate", Range: &gpumux.Range{End: 200}, Ladder: []string{"cpu"}, Chunk: 10, Window: 2}})
-	require.NoError(t, err)
-	count = 0
 	var last error
+	m = begin(800, 1000, 10, 2)
 	for _, err := range m.Results(t.Context(), starter.ReadOptions{}) {
 		if last = err; err != nil {
 			break
@@ -102,9 +77,14 @@ func TestFollow_EndsWithTheMapsOwnEnd(t *testing.T) {
 			require.NoError(t, m.Cancel(t.Context()))
 		}
 	}
-	var canceled *starter.EndedError
-	require.ErrorAs(t, last, &canceled)
+	require.ErrorAs(t, last, new(*starter.EndedError), "it ends with the map's own end")
 	require.GreaterOrEqual(t, count, 90)
+}
+
+// open lets the items on that wait at a gate.
+func (s *site) open(gate int) {
+	s.t.Helper()
+	require.NoError(s.t, os.WriteFile(fmt.Sprintf("%s.open%d", s.calls, gate), nil, 0o644))
 }
 
 // at makes a shell's commands talk to the workers of a site.
@@ -132,7 +112,7 @@ func TestResults_FollowOnTheCommandLine(t *testing.T) {
 	require.Contains(t, here.run(2, "results", id, "--unordered").stderr.String(), "goes with --follow")
 
 	follower := here.begin("results", id, "--follow", "--values")
-	require.Eventually(t, func() bool { return strings.Count(follower.stdout.String(), "\n") >= 90 }, time.Minute, 20*time.Millisecond,
+	rig.Wait(t, func() bool { return strings.Count(follower.stdout.String(), "\n") >= 90 }, time.Minute, 20*time.Millisecond,
 		"what has finished is printed although the map waits at its gate")
 	require.Less(t, strings.Count(follower.stdout.String(), "\n"), 100)
 	partial := here.run(1, "results", id, "--partial", "--values")
@@ -140,28 +120,24 @@ func TestResults_FollowOnTheCommandLine(t *testing.T) {
 	require.Contains(t, partial.stderr.String(), "map "+id+", running: it has ")
 	require.Contains(t, partial.stderr.String(), " of 200 results so far")
 	leaver := here.begin("results", id, "--follow")
-	require.Eventually(t, func() bool { return strings.Contains(leaver.stdout.String(), `{"index":80,"value":80}`) }, time.Minute, 20*time.Millisecond)
+	rig.Wait(t, func() bool { return strings.Contains(leaver.stdout.String(), `{"index":80,"value":80}`) }, time.Minute, 20*time.Millisecond)
 	require.NoError(t, leaver.Process.Signal(syscall.SIGINT))
 	require.Equal(t, 130, leaver.code())
 	require.Contains(t, leaver.stderr.String(), "goes on")
+	require.Contains(t, here.run(0, "__complete", "cancel", "").stdout.String(), id+"\n")
+	require.Contains(t, here.run(0, "__complete", "map", "").stdout.String(), "gate\n")
 
 	for i := range 2 {
-		require.NoError(t, os.WriteFile(fmt.Sprintf("%s.open%d", s.calls, i), nil, 0o644))
+		s.open(i)
 	}
 	require.Equal(t, 0, follower.code(), follower.stderr.String())
 	require.Equal(t, numbers(200), follower.stdout.String())
-}
 
-// What a cancelled map has finished is not lost to its user.
-func TestResults_OfACancelledMap(t *testing.T) {
-	t.Parallel()
-	_, here, id := gated(t)
+	// What a cancelled map has finished is not lost to its user.
+	id = strings.TrimSpace(here.run(0, "map", "gate", "--range", "300:500", "--pool", "cpu", "--chunk", "10", "--window", "2", "--detach").stdout.String())
 	rig.Wait(t, func() bool {
 		return strings.Count(here.run(1, "results", id, "--partial").stdout.String(), "\n") >= 90
 	}, time.Minute, 100*time.Millisecond)
-	completed := here.run(0, "__complete", "cancel", "").stdout.String()
-	require.Contains(t, completed, id+"\n")
-	require.Contains(t, here.run(0, "__complete", "map", "").stdout.String(), "gate\n")
 	require.Contains(t, here.run(0, "cancel", id).stderr.String(), "cancelling; `gpumux wait")
 	require.Equal(t, 4, here.begin("wait", id).code())
 	refused := here.run(4, "results", id)

@@ -23,11 +23,7 @@ import (
 func TestKept_AKilledWorkerOfAMapInAWorkflow(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)
-	h.server()
-	first := h.worker()
-	c, err := client.Dial(client.Options{HostPort: "127.0.0.1:" + h.port})
-	require.NoError(t, err)
-	defer c.Close()
+	first, c := h.worker(), h.client()
 	const n = 300
 	items := make([]int, n)
 	for i := range items {

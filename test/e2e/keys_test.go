@@ -6,9 +6,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/starter"
 )
 
 // rowPy has tasks for items that are objects.
@@ -45,25 +42,4 @@ func TestLocal_KeysAndTheValuesOfAMap(t *testing.T) {
 	}
 	require.Equal(t, want, strings.ReplaceAll(p.stdout.String(), `{"half":`, `{"half": `), "whichever way the task's JSON is spaced")
 	require.Contains(t, s.run(2, "map", "row.py:third", "--in", "results:second", "--local").stderr.String(), "no results of a finished map second")
-}
-
-// What a server's workers have in their store is read there.
-func TestStarter_TheValuesOfAMap(t *testing.T) {
-	s := newStage(t)
-	s.work()
-	m := s.over("double", 10)
-	m.ID = "first"
-	_, err := s.wait(s.start(m))
-	require.NoError(t, err)
-	source, err := s.ValuesOf(t.Context(), "first")
-	require.NoError(t, err)
-	m = starter.Map{Input: gpumux.MapInput{Task: "step:double", Ladder: []string{"cpu"}, Source: source}}
-	h := s.start(m)
-	_, err = s.wait(h)
-	require.NoError(t, err)
-	for i, r := range s.results(h) {
-		require.Equal(t, fmt.Sprint(4*i), string(r.Value))
-	}
-	_, err = s.ValuesOf(t.Context(), "second")
-	require.ErrorAs(t, err, new(*starter.NotFoundError))
 }

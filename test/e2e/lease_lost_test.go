@@ -21,7 +21,7 @@ import (
 	"github.com/gpumux/gpumux/workflows"
 )
 
-// newLeaseHost is a host with a server, whose workers have so many slots and the
+// newLeaseHost is a host whose workers have so many slots and the
 // functions of model.py.
 func newLeaseHost(t *testing.T, slots int) *host {
 	t.Helper()
@@ -32,7 +32,6 @@ func newLeaseHost(t *testing.T, slots int) *host {
 		tasks += fmt.Sprintf("  %s: {python: \"model.py:%s\"}\n", name, name)
 	}
 	h.write("worker.yaml", fmt.Sprintf("store: file://%s\npools: [{name: cpu, devices: cpu, slots: %d}]\ntasks:\n%s", h.path("store"), slots, tasks))
-	h.server()
 	return h
 }
 
@@ -41,9 +40,7 @@ func newLeaseHost(t *testing.T, slots int) *host {
 func TestLease_AKilledWorker(t *testing.T) {
 	t.Parallel()
 	h := newLeaseHost(t, 8)
-	c, err := client.Dial(client.Options{HostPort: "127.0.0.1:" + h.port})
-	require.NoError(t, err)
-	defer c.Close()
+	c := h.client()
 	service := worker.New(c, "service", worker.Options{})
 	service.RegisterWorkflowWithOptions(func(ctx workflow.Context, rebuild bool) (got inferred, err error) {
 		var model gpumux.Resident

@@ -13,32 +13,6 @@ import (
 	"github.com/gpumux/gpumux/internal/test/rig"
 )
 
-// A worker whose queues do not answer is not ready, although the server answers
-// everything else; it has started and lives.
-func TestMetrics_QueuesThatRefuse(t *testing.T) {
-	t.Parallel()
-	h := newHost(t)
-	h.server()
-	l := newLink(t, "127.0.0.1:"+h.port)
-	l.metrics = freePort(t)
-	l.lose("matching")
-	h.write("worker.yaml", h.file("worker.yaml")+fmt.Sprintf("metrics: \":%s\"\n", l.metrics))
-	h.env = append(h.env, "TEMPORAL_ADDRESS="+l.listener.Addr().String())
-	h.worker()
-	why := ""
-	refused := func() bool {
-		_, why = l.asked("/healthz")
-		return strings.Contains(why, "the Temporal server has not answered within 2s")
-	}
-	rig.Wait(t, refused, time.Minute, 100*time.Millisecond)
-	for _, path := range []string{"/startz", "/livez"} {
-		code, _ := l.asked(path)
-		require.Equal(t, http.StatusOK, code, path)
-	}
-	l.lose()
-	rig.Wait(t, func() bool { return l.health() == http.StatusOK }, time.Minute, 100*time.Millisecond)
-}
-
 func TestMetrics_OfAWorkerThatRanAMap(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

@@ -31,7 +31,7 @@ func (s *shell) paste(line string) string {
 }
 
 // found is the first group of a pattern in a text.
-func found(t *testing.T, pattern, text string) string {
+func found(t testing.TB, pattern, text string) string {
 	t.Helper()
 	groups := regexp.MustCompile(pattern).FindStringSubmatch(text)
 	require.NotNil(t, groups, "%s is not in\n%s", pattern, text)
@@ -69,10 +69,7 @@ func TestPaste_WhatIsPrintedWorks(t *testing.T) {
 func TestWorkers_EachIsAsked(t *testing.T) {
 	t.Parallel()
 	s := newShell(t)
-	port := freePort(t)
-	dev := s.begin("dev", "--no-worker", "--headless", "--port", port)
-	dev.ready()
-	s.env = append(s.env, "TEMPORAL_ADDRESS=127.0.0.1:"+port)
+	s.at(newSite(t))
 	require.Contains(t, s.run(3, "workers").stderr.String(), "no worker serves")
 	var workers []*program
 	for _, pool := range []string{"large", "small"} {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/test/gputest"
 	"github.com/gpumux/gpumux/internal/test/rig"
 )
@@ -78,13 +77,9 @@ func TestPlaces_AGPUThatHangsIsLeftOut(t *testing.T) {
 			return strings.Contains(string(maps), "libnvidia-ml")
 		}, time.Minute, time.Millisecond, "it asks the driver")
 		require.NoError(t, p.Process.Signal(syscall.SIGINT))
-		began := time.Now()
 		require.Equal(t, 130, p.code(), "%v\n%s", command, &p.stderr)
-		require.Less(t, time.Since(began), 15*time.Second, "the driver's limit is twice that")
 	}
-	began := time.Now()
 	p := s.run(0, "map", "place.py:place", "--range", "0:4", "--local", "--out", "out.jsonl")
-	require.Less(t, time.Since(began), 60*time.Second, "the driver is waited for once")
 	require.Equal(t, 1, strings.Count(p.stderr.String(), "note: a GPU of this machine is not used: GPU 1 left out: "))
 	for _, device := range s.places("out.jsonl") {
 		require.Equal(t, "GPU-00000000-0000-0000-0000-000000000000", device)
@@ -122,9 +117,7 @@ func TestPlaces_GPUsThatOthersFill(t *testing.T) {
 
 // The only device fails its probe: the map waits, and says for what.
 func TestPlaces_AMapThatWaitsForADevice(t *testing.T) {
-	if !own(t) {
-		return
-	}
+	t.Parallel()
 	s := newShell(t)
 	s.on(gputest.GPU{Sick: gputest.Sick{Init: 802}})
 	p := s.begin("map", "place.py:place", "--range", "0:4", "--local", "--id", "sick", "--out", "out.jsonl")
@@ -133,16 +126,4 @@ func TestPlaces_AMapThatWaitsForADevice(t *testing.T) {
 	require.Contains(t, s.run(0, "show", "sick").stdout.String(), "device cordoned; a probe of ")
 	require.NoError(t, p.Process.Signal(syscall.SIGINT))
 	require.Equal(t, 130, p.code())
-
-	m := machine(t, gputest.GPU{Sick: gputest.Sick{Init: 802}})
-	site := newSite(t)
-	site.gpus(m, 1)
-	run := site.start(gpumux.MapInput{Task: "square", Range: &gpumux.Range{End: 4}, Ladder: []string{"gpu"}, Output: "out"})
-	rig.Wait(t, func() bool {
-		d, err := site.starter().Show(t.Context(), run.GetID())
-		return err == nil && len(d.Sick) == 1 && strings.Contains(d.Sick[0], "gets no work: a probe of "+device(0)) &&
-			len(d.Notices) > 0 && strings.Contains(d.Notices[0], "device cordoned")
-	}, time.Minute, 100*time.Millisecond, "show says so")
-	m.Update(func(state *gputest.State) { state.GPUs[0].Sick = gputest.Sick{} })
-	require.NoError(t, run.Get(t.Context(), nil))
 }

@@ -61,14 +61,6 @@ func TestPrivate_Dev(t *testing.T) {
 	require.Equal(t, http.StatusSeeOther, page.Request.Response.StatusCode, "the key goes into a cookie")
 }
 
-func TestPrivate_DevSaysWhenItIsNot(t *testing.T) {
-	t.Parallel()
-	s := newShell(t)
-	dev := s.begin("dev", "--no-worker", "--port", freePort(t), "--headless", "--data", "data")
-	dev.ready()
-	require.Contains(t, dev.stderr.String(), "other users of this machine can run tasks as you; --private keeps them out")
-}
-
 // Nobody but its own command gets into the server of `map --local`, at none of its ports,
 // nor reads its files.
 func TestPrivate_Local(t *testing.T) {

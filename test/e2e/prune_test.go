@@ -79,7 +79,7 @@ func TestPrune_KeepsWhatMapsAndSchedulesUse(t *testing.T) {
 		require.ErrorContains(t, err, "run the map again")
 	}
 
-	s.allow("open")
+	s.write("open", "")
 	_, err = s.wait(running)
 	require.NoError(t, err, "its source and its parts were left alone")
 	require.Len(t, s.results(running), gpumux.InlineItems+1)
@@ -113,7 +113,7 @@ func TestPrune_KeepsTheResultsOfARunningMapThatNamesNoPlace(t *testing.T) {
 	folder := "maps/bare/" + run.GetRunID()
 	s.untilStored(folder)
 	s.untilOver("the map is listed", time.Now().Add(time.Hour))
-	s.allow("open")
+	s.write("open", "")
 	require.NoError(t, run.Get(t.Context(), nil))
 	s.untilOver("the map has ended", time.Now().Add(time.Hour), folder)
 }

@@ -66,7 +66,6 @@ func TestSoak_KillsOverASlowStore(t *testing.T) {
 	h.env = append(h.env, "AWS_ACCESS_KEY_ID=key", "AWS_SECRET_ACCESS_KEY=secret", "AWS_EC2_METADATA_DISABLED=true")
 	h.write("worker.yaml", fmt.Sprintf("store: %q\npools: [{name: cpu, devices: cpu, slots: 2}]\n"+
 		"tasks: {step: {python: \"faulty.py:step\", env: {CALLS: %q}}}\n", b.URL(""), h.path("calls")))
-	h.server()
 	workers := []*program{h.worker(), h.worker()}
 	replace := func(i int) {
 		require.NoError(t, workers[i].Process.Kill())

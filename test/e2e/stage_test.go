@@ -9,51 +9,60 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/fleet"
+	"github.com/gpumux/gpumux/internal/test/rig"
 	"github.com/gpumux/gpumux/starter"
-	"github.com/gpumux/gpumux/test/devservertest"
 	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
-// stage is a namespace with a starter; the worker is started when a test wants it.
+// stage is a site with a starter; the worker is started when a test wants it, and offers
+// every function of the files in the site's folder.
 type stage struct {
 	*starter.Starter
-	t      *testing.T
+	site   *site
+	t      testing.TB
 	dir    string
 	config config.Config
+	logged *observer.ObservedLogs // from warnings up
 }
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
 	t.Parallel()
-	namespace := devservertest.Namespace(t)
-	c := devservertest.Dial(t, devservertest.Run(t), namespace)
-	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "step.py"), []byte(stepPy), 0o644))
-	s := &stage{Starter: &starter.Starter{Client: c, Namespace: namespace}, t: t, dir: dir, config: onCPU(cpuPool{
-		Pool: "cpu", Slots: 8, TasksDir: dir, Dir: dir, Store: "file://" + filepath.Join(dir, "store"),
-	})}
-	t.Cleanup(s.Starter.Close)
+	site := newSite(t)
+	s := &stage{Starter: &starter.Starter{Client: site.client, Namespace: site.namespace}, site: site, t: t, dir: site.dir,
+		config: onCPU(cpuPool{Pool: "cpu", Slots: 8, TasksDir: site.dir, Dir: site.dir, Store: site.store})}
+	s.write("step.py", stepPy)
+	t.Cleanup(s.Close)
 	return s
 }
 
-// work starts a worker that stops with the test.
-func fleetOf(s *starter.Starter) *fleet.Fleet {
-	return &fleet.Fleet{Client: s.Client, Namespace: s.Namespace}
+func (s *stage) write(name, text string) {
+	s.t.Helper()
+	require.NoError(s.t, os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o644))
 }
 
+// work starts a worker that stops with the test.
 func (s *stage) work() {
 	s.t.Helper()
-	w, err := workers.New(s.config, workers.Options{Client: s.Client, Runtime: s.t.TempDir(), StopTimeout: time.Second})
+	core, logged := observer.New(zap.WarnLevel)
+	w, err := workers.New(s.config, workers.Options{Client: s.Client, Runtime: s.t.TempDir(), StopTimeout: time.Second, Log: workers.Zap(zap.New(core))})
 	require.NoError(s.t, err)
 	serve(s.t, w)
-	require.Eventually(s.t, func() bool { // the server knows of it with its first request for work
+	s.logged = logged
+	s.until("the server knows of it with its first request for work", func() bool {
 		_, err := fleetOf(s.Starter).Offer(s.t.Context())
 		return err == nil
-	}, time.Minute, 10*time.Millisecond)
+	})
+}
+
+func fleetOf(s *starter.Starter) *fleet.Fleet {
+	return &fleet.Fleet{Client: s.Client, Namespace: s.Namespace}
 }
 
 // over is a map over the numbers 0 to n-1.
@@ -74,6 +83,15 @@ func (s *stage) wait(h *starter.Handle) (gpumux.Summary, error) {
 	return h.Wait(ctx)
 }
 
+// done runs a map that ends well.
+func (s *stage) done(m starter.Map) (*starter.Handle, gpumux.Summary) {
+	s.t.Helper()
+	h := s.start(m)
+	summary, err := s.wait(h)
+	require.NoError(s.t, err)
+	return h, summary
+}
+
 // calls are the lines that tasks left, one per finished item.
 func (s *stage) calls() []string {
 	text, err := os.ReadFile(filepath.Join(s.dir, "calls"))
@@ -84,15 +102,17 @@ func (s *stage) calls() []string {
 	return strings.Fields(string(text))
 }
 
-// allow makes a file that a task looks for.
-func (s *stage) allow(name string) {
-	require.NoError(s.t, os.WriteFile(filepath.Join(s.dir, name), nil, 0o644))
+// forget removes what tasks left and look for.
+func (s *stage) forget() {
+	for _, name := range []string{"calls", "open", "fixed"} {
+		require.NoError(s.t, os.RemoveAll(filepath.Join(s.dir, name)))
+	}
 }
 
 // until polls a condition.
 func (s *stage) until(what string, ok func() bool) {
 	s.t.Helper()
-	require.Eventually(s.t, ok, 5*time.Minute, 20*time.Millisecond, what)
+	rig.Wait(s.t, ok, 5*time.Minute, 20*time.Millisecond, what)
 }
 
 // results are the lines of a finished map.
@@ -105,4 +125,13 @@ func (s *stage) results(h *starter.Handle) []gpumux.Result {
 		all = append(all, r)
 	}
 	return all
+}
+
+// values are those of the results of a finished map.
+func (s *stage) values(h *starter.Handle) (values []string) {
+	s.t.Helper()
+	for _, r := range s.results(h) {
+		values = append(values, string(r.Value))
+	}
+	return values
 }

@@ -53,7 +53,6 @@ def careful(i):
 func TestStopped_AWorkerThatIsStoppedRecordsNothingTwice(t *testing.T) {
 	t.Parallel()
 	h := newCareful(t, 2, 0.4)
-	h.server()
 	first := h.worker()
 	const n = 100
 	running := h.begin("map", "careful", "--range", fmt.Sprintf("0:%d", n), "--pool", "cpu", "--chunk", "25", "--out", "r.jsonl")
@@ -82,14 +81,12 @@ func TestStopped_AWorkerThatIsStoppedRecordsNothingTwice(t *testing.T) {
 	require.Equal(t, 1, strings.Count(first.stderr.String(), "; what ran on it is given up, since its items may run elsewhere"), first.stderr.String())
 	require.NotContains(t, first.stderr.String(), "a call failed", "nobody is to blame")
 
-	require.NoError(t, second.Process.Signal(syscall.SIGTERM))
-	require.Equal(t, 0, second.code(), second.stderr.String())
+	stop(t, second)
 	h.write("calls", "")
 	h.run(0, "map", "careful", "--range", "0:4", "--pool", "cpu", "--out", "again.jsonl")
 	h.complete("again.jsonl", 4)
 	require.Equal(t, 4, strings.Count(h.file("calls"), "end "))
-	require.NoError(t, first.Process.Signal(syscall.SIGTERM))
-	require.Equal(t, 0, first.code(), first.stderr.String())
+	stop(t, first)
 }
 
 // What the server gives to a worker that is stopped while it waits for work has been
@@ -97,11 +94,7 @@ func TestStopped_AWorkerThatIsStoppedRecordsNothingTwice(t *testing.T) {
 func TestStopped_AnIdleWorkerThatIsStoppedTakesNothingOld(t *testing.T) {
 	t.Parallel()
 	h := newCareful(t, 1, 0.2)
-	h.server()
-	first := h.worker()
-	c, err := client.Dial(client.Options{HostPort: "127.0.0.1:" + h.port})
-	require.NoError(t, err)
-	defer c.Close()
+	first, c := h.worker(), h.client()
 	// A worker of workflows alone, on a queue of its own: the stopped one is given nothing
 	// but the chunk.
 	w := worker.New(c, "careful", worker.Options{})
@@ -148,8 +141,7 @@ func TestStopped_AnIdleWorkerThatIsStoppedTakesNothingOld(t *testing.T) {
 	require.NotContains(t, h.file("calls"), "overlap")
 	require.Equal(t, 1, strings.Count(h.file("calls"), "begin 10 "), h.file("calls"))
 	for _, each := range []*program{first, second} {
-		require.NoError(t, each.Process.Signal(syscall.SIGTERM))
-		require.Equal(t, 0, each.code(), each.stderr.String())
+		stop(t, each)
 	}
 }
 

@@ -1,14 +1,19 @@
 package e2e
 
 import (
+	"bufio"
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/klauspost/compress/gzip"
 	"github.com/stretchr/testify/require"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/client"
@@ -37,23 +42,52 @@ func table(t *testing.T, path string, rows int) {
 	require.NoError(t, err)
 }
 
-// A worker reads a table that lies in its store, of one command, of a workflow, of any
-// client; nobody uploads its rows.
-func TestTable_ReadByAWorker(t *testing.T) {
+// packed are the numbers below n, compressed.
+func packed(t *testing.T, n int) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	to := bufio.NewWriter(w)
+	_, err := to.WriteString(numbers(n))
+	require.NoError(t, err)
+	require.NoError(t, to.Flush())
+	require.NoError(t, w.Close())
+	return b.String()
+}
+
+// TestTable_InTheStore has maps over what lies in the workers' store, or elsewhere, one
+// after the other on one worker.
+func TestTable_InTheStore(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	h := s.hand()
-	s.serve(h.config(2))
+	s.serve(s.hand().config(2))
 	here := newShell(t)
 	here.at(s)
+	require.NoError(t, os.MkdirAll(filepath.Join(s.dir, "store", "in"), 0o755))
+	for name, test := range map[string]func(*testing.T, *site, *shell){
+		"ReadByAWorker": tableOfAWorker, "SourceOfAWorkflow": tableOfAWorkflow, "AnswersAreNoEnds": answersAreNoEnds,
+		"RetryOfASourceThatChanged": changedSource, "InputFromAURL": inputFromURL,
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, os.RemoveAll(filepath.Join(s.dir, "store", "sources")))
+			test(t, s, here)
+		})
+	}
+}
+
+// uploaded counts the inputs that clients have copied into the store.
+func (s *site) uploaded() int {
+	found, err := filepath.Glob(filepath.Join(s.dir, "store", "sources", "*.jsonl"))
+	require.NoError(s.t, err)
+	return len(found)
+}
+
+// A worker reads a table that lies in its store, of one command, of a workflow, of any
+// client; nobody uploads its rows.
+func tableOfAWorker(t *testing.T, s *site, here *shell) {
 	inside := filepath.Join(s.dir, "store", "in", "x.parquet")
 	table(t, inside, 3000)
 	table(t, here.path("y.parquet"), 3000)
-	uploaded := func() int {
-		found, err := filepath.Glob(filepath.Join(s.dir, "store", "sources", "*.jsonl"))
-		require.NoError(t, err)
-		return len(found)
-	}
 	of := func(file string, more ...string) []string {
 		return append([]string{"map", "echo", "--in", "file://" + file, "--pool", "cpu", "--out", "r.jsonl"}, more...)
 	}
@@ -63,7 +97,7 @@ func TestTable_ReadByAWorker(t *testing.T) {
 		require.Len(t, lines, 3000)
 		require.Equal(t, `{"text":"text 2999","id":"n2999"}`, string(lines[2999]["value"]))
 		require.Equal(t, `"n2999"`, string(lines[2999]["key"]))
-		require.Equal(t, i, uploaded(), "only the table outside of the store was read here")
+		require.Equal(t, i, s.uploaded(), "only the table outside of the store was read here")
 	}
 	here.run(0, of(inside, "--columns", "size")...)
 	require.Equal(t, `{"size":14}`, string(here.lines(here.file("r.jsonl"))[7]["value"]), "other columns are another map")
@@ -83,7 +117,7 @@ func TestTable_ReadByAWorker(t *testing.T) {
 	said, err := program.CombinedOutput()
 	require.NoError(t, err, "%s", said)
 	require.Equal(t, "{'text': 'text 7'}\n", string(said))
-	require.Equal(t, 1, uploaded())
+	require.Equal(t, 1, s.uploaded())
 }
 
 const connected = `
@@ -95,11 +129,7 @@ print(results[7].value)
 
 // What pyarrow wrote is the source of a map that another client starts, and of one in a
 // workflow.
-func TestTable_SourceOfAWorkflow(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	h := s.hand()
-	s.serve(h.config(2))
+func tableOfAWorkflow(t *testing.T, s *site, _ *shell) {
 	own := worker.New(s.client, "service", worker.Options{})
 	own.RegisterWorkflowWithOptions(workflows.MapSource, workflow.RegisterOptions{Name: "caller"})
 	require.NoError(t, own.Start())
@@ -113,7 +143,6 @@ func TestTable_SourceOfAWorkflow(t *testing.T) {
 	for _, ending := range []string{".parquet", ".arrow"} {
 		kinds, err := os.ReadFile("../../internal/columns/testdata/kinds" + ending)
 		require.NoError(t, err)
-		require.NoError(t, os.MkdirAll(filepath.Join(s.dir, "store/in"), 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(s.dir, "store/in/kinds"+ending), kinds, 0o644))
 		in := gpumux.MapInput{Task: "echo", Source: "in/kinds" + ending, Columns: []string{"s", "ll"}, Ladder: []string{"cpu"}}
 		for name, queue := range map[string]string{gpumux.MapWorkflow: gpumux.Queue, "caller": "service"} {
@@ -136,15 +165,10 @@ func TestTable_SourceOfAWorkflow(t *testing.T) {
 
 // Attempts that end with an answer, as while a store is away, are not those of workers
 // that a file has ended, however many there are.
-func TestTable_AnswersAreNoEnds(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	h := s.hand()
-	s.serve(h.config(1))
-	file := filepath.Join(s.dir, "store", "in", "items.jsonl")
-	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
-	require.NoError(t, os.Symlink("items.jsonl", file)) // which can be opened as little as a disk that is away
-	run := s.start(gpumux.MapInput{Task: "brief", Source: "in/items.jsonl", Ladder: []string{"cpu"}, Output: "out.jsonl"})
+func answersAreNoEnds(t *testing.T, s *site, _ *shell) {
+	file := filepath.Join(s.dir, "store", "in", "link.jsonl")
+	require.NoError(t, os.Symlink("link.jsonl", file)) // which can be opened as little as a disk that is away
+	run := s.start(gpumux.MapInput{Task: "brief", Source: "in/link.jsonl", Ladder: []string{"cpu"}, Output: "out.jsonl"})
 	rig.Wait(t, func() bool {
 		d, err := s.client.DescribeWorkflowExecution(t.Context(), run.GetID(), "")
 		require.NoError(t, err)
@@ -157,23 +181,33 @@ func TestTable_AnswersAreNoEnds(t *testing.T) {
 	require.EqualValues(t, 2, sum.Succeeded)
 }
 
-// A retry keeps results of the items that there were. Of a source that has changed it
-// keeps none, and says so.
-func TestTable_RetryOfASourceThatChanged(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	h := s.hand()
-	s.serve(h.config(1))
-	here := newShell(t)
-	here.at(s)
+// A retry keeps results of the items that it had. Of a source that has changed it keeps
+// none, and says so.
+func changedSource(t *testing.T, s *site, here *shell) {
 	file := filepath.Join(s.dir, "store", "in", "items.jsonl")
-	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
 	require.NoError(t, os.WriteFile(file, []byte("1\n2\n3\n"), 0o644))
 	here.run(1, "map", "half", "--in", "file://"+file, "--pool", "cpu", "--id", "changed", "--out", "r.jsonl")
 	here.run(1, "retry", "changed", "--out", "r.jsonl")
 	require.NoError(t, os.WriteFile(file, []byte("4\n5\n6\n"), 0o644))
 	p := here.run(2, "retry", "changed", "--out", "r.jsonl")
 	require.Contains(t, p.stderr.String(), "put the items back, or start a new map")
+}
+
+// A URL in the workers' store is read by them where it lies; any other is read here.
+func inputFromURL(t *testing.T, s *site, here *shell) {
+	inside := filepath.Join(s.dir, "store", "in")
+	require.NoError(t, os.WriteFile(filepath.Join(inside, "a.jsonl.gz"), []byte(packed(t, 3000)), 0o644))
+	here.write("b.jsonl.gz", packed(t, 3000))
+	for i, file := range []string{filepath.Join(inside, "a.jsonl.gz"), here.path("b.jsonl.gz")} {
+		p := here.run(0, "map", "echo", "--in", "file://"+file, "--pool", "cpu", "--reduce", "join", "--json", "--out", "r.jsonl")
+		var sum gpumux.Summary
+		require.NoError(t, json.Unmarshal([]byte(p.stdout.String()), &sum))
+		require.Equal(t, "4498500", string(sum.Reduced))
+		require.Equal(t, i, s.uploaded(), "only the file outside of the store was copied")
+	}
+	p := here.run(2, "map", "echo", "--in", "file://"+here.path("none.jsonl"), "--pool", "cpu")
+	require.Contains(t, p.stderr.String(), "no such file")
+	require.True(t, strings.HasPrefix(p.stderr.String(), "gpumux: --in"), p.stderr.String())
 }
 
 // The rows of all files of a folder are one input in one order, so that a stopped map
@@ -215,4 +249,26 @@ def same(row): return row
 	typed := s.run(0, "map", "rows.py:same", "--in", "ids*.csv", "--text", "id", "--local", "--out", "-")
 	require.Equal(t, `{"index":0,"value":{"id":"1e5","n":100000.0}}`+"\n", typed.stdout.String())
 	require.Contains(t, s.run(2, append(args, "--text", "size")...).stderr.String(), "--text go with text; a .parquet file has rows")
+}
+
+// A compressed file is a source in the store and on the command line, from a file, a
+// stream and a URL.
+func TestLocal_CompressedInputAndReduce(t *testing.T) {
+	t.Parallel()
+	s := newShell(t)
+	text := packed(t, 3000)
+	s.write("items.jsonl.gz", text)
+	s.write("add.py", "def add(pair): return pair[0] + pair[1]\n")
+	for _, in := range []string{"items.jsonl.gz", "file://" + s.path("items.jsonl.gz")} {
+		p := s.run(0, "map", "step.py:double", "--in", in, "--local", "--out", "r.jsonl", "--reduce", "add.py:add", "--json")
+		var sum gpumux.Summary
+		require.NoError(t, json.Unmarshal([]byte(p.stdout.String()), &sum))
+		require.Equal(t, "8997000", string(sum.Reduced))
+		require.Len(t, s.lines(s.file("r.jsonl")), 3000)
+	}
+	s.write("cut.jsonl.gz", text[:len(text)/2])
+	p := s.run(2, "map", "step.py:double", "--in", "cut.jsonl.gz", "--local")
+	require.Contains(t, p.stderr.String(), "cut.jsonl.gz: the gzip archive is cut off")
+	p = s.run(2, "map", "step.py:double", "--range", "0:3", "--local", "--reduce", "add.py:none", "--out", "x.jsonl")
+	require.Contains(t, p.stderr.String(), "has no function none")
 }

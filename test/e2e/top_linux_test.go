@@ -63,7 +63,7 @@ func TestTop_OfARunningMap(t *testing.T) {
 		require.NoError(t, os.WriteFile(picture, []byte(shown.String()), 0o644))
 	}
 	for i := range 2 {
-		require.NoError(t, os.WriteFile(fmt.Sprintf("%s.open%d", s.calls, i), nil, 0o644))
+		s.open(i)
 	}
 	require.Eventually(t, func() bool { return strings.Contains(shown.String(), "0 of 2 slots busy") }, time.Minute, 20*time.Millisecond)
 	_, err := keys.Write([]byte("q"))

@@ -76,7 +76,6 @@ func TestTrace_FromTheClientToTheItem(t *testing.T) {
 	h.write("traced.py", tracedPy)
 	h.write("worker.yaml", fmt.Sprintf("store: file://%s\npools: [{name: cpu, devices: cpu}]\n", h.path("store"))+
 		"tasks: {where: {python: \"traced.py:where\"}, shell: {command: [sh, -c, 'echo \"\\\"$TRACEPARENT\\\"\"']}}\n")
-	h.server()
 	h.env = append(h.env, "OTEL_EXPORTER_OTLP_ENDPOINT="+c.url)
 	w := h.worker()
 	h.env = append(h.env, fmt.Sprintf("TRACEPARENT=00-%s-%s-01", trace, parent))

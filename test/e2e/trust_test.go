@@ -21,7 +21,8 @@ import (
 	"github.com/gpumux/gpumux/workflows"
 )
 
-// Two maps may write into one folder; an output has one owner.
+// Two maps may write into one folder; an output has one owner. What is damaged or gone
+// runs again, whether a merge finds it or a later map.
 func TestTrust_AnOutputHasOneOwner(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -43,42 +44,32 @@ func TestTrust_AnOutputHasOneOwner(t *testing.T) {
 	require.ErrorContains(t, err, "holds the results of task double")
 	require.ErrorContains(t, err, "this map is task big")
 	require.Equal(t, "4", string(s.results(double)[1].Value), "the results of the first are as they were")
-}
 
-// What is damaged or gone runs again, whether a merge finds it or a later map.
-func TestTrust_DamagedPartsRunAgain(t *testing.T) {
-	t.Parallel()
-	for name, harm := range map[string]func(path string, text []byte) error{
-		"a flipped byte": func(path string, text []byte) error {
+	in := gpumux.MapInput{Task: "double", Range: &gpumux.Range{End: 5000}, Ladder: []string{"cpu"}, Output: "e/double.jsonl"}
+	_, err = s.run(in)
+	require.NoError(t, err)
+	want, err := os.ReadFile(filepath.Join(s.dir, "store/e/double.jsonl"))
+	require.NoError(t, err)
+	for _, harm := range []func(path string, text []byte) error{
+		func(path string, text []byte) error {
 			text[len(text)-5] ^= 1
 			return os.WriteFile(path, text, 0o600)
 		},
-		"cut off": func(path string, text []byte) error { return os.WriteFile(path, text[:len(text)-20], 0o600) },
-		"empty":   func(path string, _ []byte) error { return os.WriteFile(path, nil, 0o600) },
-		"gone":    func(path string, _ []byte) error { return os.Remove(path) },
+		func(path string, text []byte) error { return os.WriteFile(path, text[:len(text)-20], 0o600) },
+		func(path string, _ []byte) error { return os.Remove(path) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newSite(t)
-			s.worker("cpu", 1)
-			in := gpumux.MapInput{Task: "double", Range: &gpumux.Range{End: 5000}, Ladder: []string{"cpu"}, Output: "d/double.jsonl"}
-			_, err := s.run(in)
-			require.NoError(t, err)
-			want, err := os.ReadFile(filepath.Join(s.dir, "store/d/double.jsonl"))
-			require.NoError(t, err)
-			require.NotEmpty(t, s.partFilesOf("d"))
-			path := s.partFilesOf("d")[0]
-			text, err := os.ReadFile(path)
-			require.NoError(t, err)
-			require.NoError(t, harm(path, text))
-			sum, err := s.run(in)
-			require.NoError(t, err)
-			require.Positive(t, sum.Chunks, "what was lost ran again")
-			require.EqualValues(t, 5000, sum.Succeeded)
-			got, err := os.ReadFile(filepath.Join(s.dir, "store/d/double.jsonl"))
-			require.NoError(t, err)
-			require.Equal(t, string(want), string(got))
-		})
+		require.NotEmpty(t, s.partFilesOf("e"))
+		path := s.partFilesOf("e")[0]
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.NoError(t, harm(path, text))
+		sum, err := s.run(in)
+		require.NoError(t, err)
+		require.Positive(t, sum.Chunks, "what was lost ran again")
+		require.EqualValues(t, 5000, sum.Succeeded)
+		got, err := os.ReadFile(filepath.Join(s.dir, "store/e/double.jsonl"))
+		require.NoError(t, err)
+		require.Equal(t, string(want), string(got))
 	}
 }
 
@@ -172,19 +163,6 @@ func TestLong_ResetInTheSegmentPhase(t *testing.T) {
 		})
 		return err == nil && len(open.GetExecutions()) == 0
 	}, time.Minute, 100*time.Millisecond, "nothing is left running")
-}
-
-// A fault in a segment is the map's, with its item.
-func TestLong_TheFirstFailureInASegment(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	s.worker("cpu", 2)
-	lines := strings.Repeat("1\n", 1200) + strings.Repeat("3\n", 300)
-	_, err := s.run(gpumux.MapInput{Task: "fail", Source: s.source(lines), Ladder: []string{"cpu"}, Chunk: 1, MaxFailures: "0", Output: "d/f.jsonl"})
-	require.ErrorContains(t, err, "item 120")
-	fault := workflows.FaultOf(err)
-	require.NotNil(t, fault)
-	require.Equal(t, "3 is a multiple of three", fault.Message)
 }
 
 // Scattered work costs as much as the same in a row: chunks of many items, not an
