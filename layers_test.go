@@ -40,8 +40,7 @@ internal/report                  . internal/contract internal/fleet internal/res
 internal/local                   . codec gpu internal/contract internal/fleet internal/health internal/launch internal/results internal/store internal/text starter workers workers/config
 starter                          . codec internal/contract internal/fleet internal/items internal/names internal/objects internal/payload internal/results internal/store internal/text workflows
 workers                          . activities codec gpu internal/calls internal/contract internal/fleet internal/health internal/launch internal/memory internal/names internal/notice internal/objects internal/payload internal/pool internal/process internal/record internal/runtimes internal/sharing internal/slot internal/store internal/template internal/tracing workers/config workflows
-internal/fleet                   . codec internal/contract internal/names internal/payload internal/rpccodec internal/tracing
-internal/rpccodec                internal/payload
+internal/fleet                   . codec internal/contract internal/names internal/payload internal/tracing
 internal/memory                  . gpu internal/notice internal/session internal/sharing internal/slot workers/config
 internal/health                  . gpu internal/calls internal/diagnosis internal/launch internal/notice internal/pool internal/slot workers/config
 internal/pool                    . internal/launch internal/slot

@@ -36,7 +36,6 @@ type worker struct {
 	lose  func(stored map[int64]bool)
 	items int64
 	slots int // default 2
-	told  func(context.Context)
 	// edition is the code's edition. The field asked counts how often a map asked for it.
 	edition string
 	// likely is the number of slots that FindEdition returns.
@@ -48,9 +47,6 @@ type worker struct {
 
 func (w *worker) run(ctx context.Context, c contract.Chunk) (contract.ChunkResult, error) {
 	queue := activity.GetInfo(ctx).TaskQueue
-	if w.told != nil {
-		w.told(ctx)
-	}
 	w.mu.Lock()
 	w.chunks = append(w.chunks, c)
 	w.queues = append(w.queues, queue)

@@ -13,9 +13,6 @@ func (c column) build(cells []cell, t arrow.DataType) arrow.Array {
 	if c.kind == arrayKind || c.kind == listKind {
 		return c.buildLists(cells, t)
 	}
-	if c.kind == entriesKind || c.kind == objectKind {
-		return c.buildNested(cells, t)
-	}
 	b := array.NewBuilder(memory.DefaultAllocator, t)
 	defer b.Release()
 	b.Reserve(len(cells))

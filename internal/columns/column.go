@@ -19,18 +19,13 @@ type column struct {
 	loose bool
 	// has is what its numbers are.
 	has traits
-	// members are the column of a list's entries, which has no name, or those of the fields.
-	members []column
 }
 
 // with is the column that can also hold a cell.
 func (c column) with(x cell) column {
 	c.has |= x.has
-	nested := x.kind == entriesKind || x.kind == objectKind
 	switch {
-	case nested && (c.kind == x.kind || c.kind == nullKind || c.kind == emptyKind && x.kind == entriesKind):
-		return c.nest(x)
-	case x.kind == nullKind || x.kind == c.kind && x.kind != arrayKind || c.kind == entriesKind && x.kind == emptyKind:
+	case x.kind == nullKind || x.kind == c.kind && x.kind != arrayKind:
 	case c.kind == nullKind:
 		c.kind, c.like, c.loose = x.kind, x.array, x.loose
 		c.like.Data = nil
@@ -42,15 +37,14 @@ func (c column) with(x cell) column {
 	case (c.kind == arrayKind || c.kind == listKind) && x.kind == arrayKind:
 		c.join(x)
 	default:
-		c.kind, c.members = otherKind, nil
+		c.kind = otherKind
 	}
 	return c
 }
 
 // same reports whether two columns hold the same.
 func (c column) same(d column) bool {
-	return c.kind == d.kind && (c.kind != numberKind || c.number() == d.number()) && c.like.Type == d.like.Type && slices.Equal(c.like.Shape, d.like.Shape) &&
-		slices.EqualFunc(c.members, d.members, column.same)
+	return c.kind == d.kind && (c.kind != numberKind || c.number() == d.number()) && c.like.Type == d.like.Type && slices.Equal(c.like.Shape, d.like.Shape)
 }
 
 // number is the type that holds all numbers of the column as they are: but for NaN,
@@ -106,8 +100,6 @@ func (c column) dataType() arrow.DataType {
 		return arrow.ListOfField(element(c.leaf()))
 	case arrayKind:
 		return c.inner(c.like.Shape)
-	case entriesKind, objectKind:
-		return c.nestedType()
 	}
 	return arrow.BinaryTypes.String
 }

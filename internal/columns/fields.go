@@ -17,22 +17,17 @@ type field struct {
 
 // fields are the members of an object, in order. It is not ok for other values.
 func (v value) fields() (all []field, ok bool) {
-	ok = text.EachField(v.text, v.taking(&all))
-	return all, ok
-}
-
-// taking adds members to all, each with its own of the arrays.
-func (v value) taking(all *[]field) func(name string, member []byte) bool {
 	rest := v.arrays
-	return func(name string, member []byte) bool {
+	ok = text.EachField(v.text, func(name string, member []byte) bool {
 		inside := 0
 		if len(rest) > 0 {
 			inside = bytes.Count(member, []byte(mark))
 		}
-		*all = append(*all, field{name, value{member, rest[:inside]}})
+		all = append(all, field{name, value{member, rest[:inside]}})
 		rest = rest[inside:]
 		return true
-	}
+	})
+	return all, ok
 }
 
 // kind is the type of a cell or a column.
@@ -48,10 +43,7 @@ const (
 	arrayKind
 	// list is one-dimensional arrays of different lengths; only columns are.
 	listKind
-	// entries are lists of anything else, and objects have fields, all of one type each.
-	entriesKind
-	objectKind
-	// other is JSON without a type of its own, which becomes text.
+	// other is JSON without a type of its own, such as an object, which becomes text.
 	otherKind
 )
 
@@ -100,14 +92,11 @@ func cellOf(v value) cell {
 		} else if x, err := strconv.ParseFloat(string(v.text), 64); err == nil && !isWhole(string(v.text)) {
 			c.setFloat(x)
 		}
-	case first == '{' && string(v.text) != "{}":
-		c.kind = objectKind
 	case string(v.text) == "[]":
 		c.kind = emptyKind
 	case first == '[' || first == '"':
 		switch a, loose, ok := v.array(); {
 		case !ok:
-			c.kind = entriesKind
 		case !slices.Contains(a.Shape, 0):
 			if a.Type == 'f' && a.Size == 2 {
 				a = a.Singles() // few readers know floats of 16 bits

@@ -142,9 +142,6 @@ func (w *tableWriter) cells() (byColumn [][]cell, err error) {
 				byColumn = append(byColumn, make([]cell, len(w.rows)))
 			}
 			x := cellOf(f.value)
-			if nested := x.kind == entriesKind || x.kind == objectKind; nested && f.name == itemColumn && r.item != nil {
-				x.kind = otherKind // items are as different as the input has them
-			}
 			wider := w.columns[i].with(x)
 			if w.schema != nil && !wider.same(w.columns[i]) {
 				return nil, w.unlike(r, fmt.Sprintf("%s is %s, and the column is of the type %s", f.name, x.value.excerpt(), w.columns[i].dataType()))
@@ -191,11 +188,7 @@ func (w *tableWriter) unlike(r result, why string) error {
 // begin makes the schema and begins the file.
 func (w *tableWriter) begin() (err error) {
 	fields := []arrow.Field{{Name: indexColumn, Type: arrow.PrimitiveTypes.Int64}}
-	for i, c := range w.columns {
-		if c.untyped() {
-			c = column{name: c.name, kind: otherKind}
-			w.columns[i] = c
-		}
+	for _, c := range w.columns {
 		fields = append(fields, arrow.Field{Name: c.name, Type: c.dataType(), Nullable: true})
 	}
 	for _, name := range []string{faultColumn, messageColumn} {

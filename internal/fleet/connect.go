@@ -19,8 +19,6 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/gpumux/gpumux/codec"
-	"github.com/gpumux/gpumux/internal/payload"
-	"github.com/gpumux/gpumux/internal/rpccodec"
 	"github.com/gpumux/gpumux/internal/tracing"
 )
 
@@ -122,25 +120,24 @@ func ClientOptions(o Options) (client.Options, error) {
 	}
 	options.HostPort = cmp.Or(o.Address, options.HostPort, "127.0.0.1:7233")
 	options.Namespace = cmp.Or(o.Namespace, options.Namespace, client.DefaultNamespace)
-	var encoding rpccodec.Codec
+	var encoding payloadCodec
 	switch remote := profile.Codec; {
 	case o.Codec != nil:
-		encoding = rpccodec.Local(o.Codec)
+		encoding = localCodec(o.Codec)
 	case remote != nil && remote.Endpoint != "":
-		encoding = rpccodec.Remote(remote.Endpoint, remote.Auth, options.Namespace)
+		encoding = remoteCodec(remote.Endpoint, remote.Auth, options.Namespace)
 	}
 	if encoding != nil {
 		options.FailureConverter = codec.Failures(nil)
+		options.ConnectionOptions.DialOptions = append(options.ConnectionOptions.DialOptions, grpc.WithChainUnaryInterceptor(intercept(encoding)))
 	}
-	options.ConnectionOptions.DialOptions = append(options.ConnectionOptions.DialOptions, grpc.WithChainUnaryInterceptor(rpccodec.Interceptor(encoding)))
 	if o.Token != "" {
 		options.HeadersProvider = bearer(o.Token)
 	}
 	if host, _, _ := net.SplitHostPort(options.HostPort); net.ParseIP(host).IsLoopback() {
 		options.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}
 	}
-	options.ContextPropagators = append(options.ContextPropagators, payload.Headers{Traced: tracing.On()}) // for workers on this client
-	options.WorkerHeartbeatInterval = 10 * time.Second                                                     // and so that package fleet sees busy ones
+	options.WorkerHeartbeatInterval = 10 * time.Second // so that busy workers are seen
 	if err := tracing.Apply(&options); err != nil {
 		return client.Options{}, err
 	}
@@ -178,9 +175,6 @@ func Sealed(err error) bool { return errors.Is(err, converter.ErrEncodingIsNotSu
 func WithKeysHint(err error) error {
 	if !Sealed(err) {
 		return err
-	}
-	if strings.Contains(err.Error(), payload.Reference) {
-		return fmt.Errorf("it is in external storage, which only programs with the driver read: %w", err)
 	}
 	return fmt.Errorf("it is encrypted; give the workers' keys, or their codec: %w", err)
 }

@@ -1,8 +1,8 @@
 // Package fleet asks Temporal who serves its queues, and workers what they offer, run and
 // print.
 //
-// It owns how Temporal is dialed, how long an answer may take, who counts as there, and
-// handing on the work of a dead worker. It never starts a map. Every call ends with its
+// It owns how Temporal is dialed, the codec at that connection, how long an answer may
+// take, who counts as there, and handing on the work of a dead worker. It never starts a map. Every call ends with its
 // context; a client is the caller's to close.
 package fleet
 

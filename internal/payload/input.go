@@ -2,7 +2,9 @@ package payload
 
 import (
 	"fmt"
+	"maps"
 
+	"go.temporal.io/api/common/v1"
 	"go.temporal.io/sdk/converter"
 
 	"github.com/gpumux/gpumux"
@@ -20,9 +22,6 @@ func Decode(raw converter.RawValue, in any) error {
 		return contract.Decode(payload.GetData(), in)
 	case "", converter.MetadataEncodingNil:
 		return wrong("is missing; give one object")
-	case Reference:
-		return wrong(fmt.Sprintf("is in external storage, with the driver %.60q, which this worker does not read: let the client's DriverSelector "+
-			"leave what it gives to gpumux where it is, or serve gpumux from a program whose client has the driver", payload.GetMetadata()[driver]))
 	default:
 		key := ""
 		if id := payload.GetMetadata()["encryption-key-id"]; id != nil {
@@ -34,6 +33,16 @@ func Decode(raw converter.RawValue, in any) error {
 		return wrong(fmt.Sprintf("has the encoding %.60q%s, which this worker does not read: give the worker the codec or the key (codec.keys "+
 			"in its file), or give one object as JSON (%s)", encoding, key, converter.MetadataEncodingJSON))
 	}
+}
+
+// refused is why a codec did not decode a payload.
+const refused = "gpumux-refused"
+
+// MarkRefused notes why a codec did not decode a payload.
+func MarkRefused(p *common.Payload, why error) {
+	metadata := map[string][]byte{refused: []byte(why.Error())}
+	maps.Copy(metadata, p.GetMetadata())
+	p.Metadata = metadata
 }
 
 // Absent refuses a value where none belongs, and says what is wrong; null is none.

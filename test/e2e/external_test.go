@@ -16,11 +16,7 @@ import (
 	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/worker"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/test/devservertest"
-	"github.com/gpumux/gpumux/workers"
-	"github.com/gpumux/gpumux/workers/config"
-	"github.com/gpumux/gpumux/workflows"
 )
 
 // drawer is a driver of external storage in memory.
@@ -74,8 +70,7 @@ func (s *site) external(d *drawer) client.Client {
 }
 
 // A program that gives its client to the worker, too, maps with external storage, which
-// the SDK resolves. Workers without the driver say once which one they lack, in the place
-// of trying for ever.
+// the SDK resolves.
 func TestExternalStorage_InAProgram(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -89,21 +84,6 @@ func TestExternalStorage_InAProgram(t *testing.T) {
 		require.NoError(t, err)
 		return got, run.Get(ctx, &got)
 	}
-	pool := s.config("cpu", 2)
-	pool.Temporal = config.Temporal{Address: devservertest.Run(t).Address(), Namespace: s.namespace}
-	w, err := workers.New(pool, workers.Options{StopTimeout: time.Second, Grace: time.Second})
-	require.NoError(t, err)
-	require.NoError(t, w.Start(t.Context()))
-	for f, arg := range map[string]any{"viaMap": short, "viaSource": "inputs/a.jsonl", "viaLease": short} {
-		_, err := run(f, arg)
-		require.NoError(t, ctx.Err(), f)
-		require.ErrorContains(t, err, `is in external storage, with the driver "drawer"`, f)
-		fault := workflows.FaultOf(err)
-		require.NotNil(t, fault, f)
-		require.Equal(t, gpumux.FaultBadInput, fault.Kind, f)
-	}
-	require.NoError(t, w.Stop(ctx))
-
 	s.client = c
 	s.worker("cpu", 2)
 	for f, arg := range map[string]any{"viaMap": short, "viaSource": s.source("0.01\n0.02\n0.03\n"), "viaLease": short} {

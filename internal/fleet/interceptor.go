@@ -1,4 +1,4 @@
-package rpccodec
+package fleet
 
 import (
 	"context"
@@ -34,9 +34,10 @@ const (
 	atOnce        = 8
 )
 
-// Interceptor makes every call of a connection pass through a codec, nil for none.
-// Headers and search attributes pass as they are, as with the SDK's data converters.
-func Interceptor(c Codec) grpc.UnaryClientInterceptor {
+// intercept makes every call of a connection pass through a codec: one that is away then
+// looks as a Temporal server that is, and workflow code never sees its errors. Headers and
+// search attributes pass as they are, as with the SDK's data converters.
+func intercept(c payloadCodec) grpc.UnaryClientInterceptor {
 	var beats heartbeats
 	return func(ctx context.Context, method string, request, reply any, cc *grpc.ClientConn, call grpc.UnaryInvoker, options ...grpc.CallOption) error {
 		request, err := beats.encode(ctx, c, request)
@@ -52,9 +53,9 @@ func Interceptor(c Codec) grpc.UnaryClientInterceptor {
 
 // encode returns a message with its payloads encoded. The message itself stays, since the
 // SDK sends it again after some errors.
-func encode(ctx context.Context, c Codec, request any) (any, error) {
+func encode(ctx context.Context, c payloadCodec, request any) (any, error) {
 	message, ok := request.(proto.Message)
-	if !ok || c == nil {
+	if !ok {
 		return request, nil
 	}
 	message = proto.Clone(message)
@@ -69,30 +70,21 @@ func encode(ctx context.Context, c Codec, request any) (any, error) {
 
 // decode decodes the payloads of a message in place. One that the codec refuses stays as
 // it is, with the reason, for its reader to name.
-func decode(ctx context.Context, c Codec, reply any) error {
+func decode(ctx context.Context, c payloadCodec, reply any) error {
 	message, ok := reply.(proto.Message)
 	if !ok {
 		return nil
 	}
 	return change(ctx, message, func(payloads []*common.Payload) error {
-		if c != nil {
-			err := inBatches(ctx, payloads, c, converter.PayloadCodec.Decode, func(p *common.Payload, err error) error {
-				payload.MarkRefused(p, err)
-				return nil
-			})
-			if err != nil {
-				return err
-			}
-		}
-		for _, p := range payloads {
-			payload.MarkReference(p)
-		}
-		return nil
+		return inBatches(ctx, payloads, c, converter.PayloadCodec.Decode, func(p *common.Payload, err error) error {
+			payload.MarkRefused(p, err)
+			return nil
+		})
 	})
 }
 
 // decodeError decodes the payloads in an error, such as that of a query.
-func decodeError(ctx context.Context, c Codec, err error) error {
+func decodeError(ctx context.Context, c payloadCodec, err error) error {
 	answer, ok := status.FromError(err)
 	if !ok || len(answer.Proto().GetDetails()) == 0 {
 		return err
@@ -137,7 +129,7 @@ func change(ctx context.Context, message proto.Message, f func([]*common.Payload
 
 // inBatches replaces payloads by what a codec makes of them; refused is called with those
 // that it refuses.
-func inBatches(ctx context.Context, all []*common.Payload, codec Codec,
+func inBatches(ctx context.Context, all []*common.Payload, codec payloadCodec,
 	apply func(converter.PayloadCodec, []*common.Payload) ([]*common.Payload, error), refused func(*common.Payload, error) error,
 ) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)

@@ -1,4 +1,4 @@
-package rpccodec_test
+package fleet
 
 import (
 	"bytes"
@@ -33,7 +33,6 @@ import (
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/payload"
-	"github.com/gpumux/gpumux/internal/rpccodec"
 )
 
 const (
@@ -51,7 +50,7 @@ func keys(t *testing.T) *codec.Keys {
 }
 
 // server serves the keys. Its first answers, so many, are those of wrong.
-func server(t *testing.T, k *codec.Keys, times int64, wrong http.HandlerFunc) (remote rpccodec.Codec, asked *atomic.Int64) {
+func server(t *testing.T, k *codec.Keys, times int64, wrong http.HandlerFunc) (remote payloadCodec, asked *atomic.Int64) {
 	t.Helper()
 	asked = new(atomic.Int64)
 	right := codec.NewHandler(k, codec.HandlerOptions{Secret: "secret"})
@@ -63,7 +62,7 @@ func server(t *testing.T, k *codec.Keys, times int64, wrong http.HandlerFunc) (r
 		right.ServeHTTP(w, r)
 	}))
 	t.Cleanup(s.Close)
-	return rpccodec.Remote(s.URL+"/secret/", "", "default"), asked
+	return remoteCodec(s.URL+"/secret/", "", "default"), asked
 }
 
 func plain(t testing.TB, value any) *common.Payload {
@@ -81,9 +80,9 @@ func sealed(t testing.TB, k *codec.Keys, value any) *common.Payload {
 }
 
 // call makes a call through a codec. The server sees sent and gives answer.
-func call(ctx context.Context, c rpccodec.Codec, method string, request, answer proto.Message) (sent, got proto.Message, err error) {
+func call(ctx context.Context, c payloadCodec, method string, request, answer proto.Message) (sent, got proto.Message, err error) {
 	got = answer.ProtoReflect().New().Interface()
-	err = rpccodec.Interceptor(c)(ctx, method, request, got, nil, func(_ context.Context, _ string, request, reply any, _ *grpc.ClientConn, _ ...grpc.CallOption) error {
+	err = intercept(c)(ctx, method, request, got, nil, func(_ context.Context, _ string, request, reply any, _ *grpc.ClientConn, _ ...grpc.CallOption) error {
 		sent = request.(proto.Message)
 		proto.Merge(reply.(proto.Message), answer)
 		return nil
@@ -104,7 +103,7 @@ func TestInterceptor_WhatItEncodes(t *testing.T) {
 		SearchAttributes: &common.SearchAttributes{IndexedFields: map[string]*common.Payload{"GpumuxTask": plain(t, "open")}},
 	}
 	given := proto.Clone(request)
-	sent, _, err := call(t.Context(), rpccodec.Local(k), start, request, &workflowservice.StartWorkflowExecutionResponse{})
+	sent, _, err := call(t.Context(), localCodec(k), start, request, &workflowservice.StartWorkflowExecutionResponse{})
 	require.NoError(t, err)
 	require.True(t, proto.Equal(given, request))
 	require.NotContains(t, fmt.Sprint(sent), "marker")
@@ -114,7 +113,7 @@ func TestInterceptor_WhatItEncodes(t *testing.T) {
 	poll := &workflowservice.PollWorkflowTaskQueueResponse{Messages: []*protocol.Message{{}}}
 	poll.Messages[0].Body, err = anypb.New(&update.Request{Input: &update.Input{Args: &common.Payloads{Payloads: []*common.Payload{sealed(t, k, "marker")}}}})
 	require.NoError(t, err)
-	_, got, err := call(t.Context(), rpccodec.Local(k), start, &workflowservice.PollWorkflowTaskQueueRequest{}, poll)
+	_, got, err := call(t.Context(), localCodec(k), start, &workflowservice.PollWorkflowTaskQueueRequest{}, poll)
 	require.NoError(t, err)
 	var body update.Request
 	require.NoError(t, got.(*workflowservice.PollWorkflowTaskQueueResponse).Messages[0].Body.UnmarshalTo(&body))
@@ -124,7 +123,7 @@ func TestInterceptor_WhatItEncodes(t *testing.T) {
 	command := &workflowservice.RespondNexusTaskCompletedRequest{Response: &nexus.Response{Variant: &nexus.Response_StartOperation{
 		StartOperation: &nexus.StartOperationResponse{Variant: &nexus.StartOperationResponse_SyncSuccess{
 			SyncSuccess: &nexus.StartOperationResponse_Sync{Payload: &common.Payload{Data: []byte("done")}}}}}}}
-	sent, _, err = call(t.Context(), rpccodec.Local(k), start, command, &workflowservice.RespondNexusTaskCompletedResponse{})
+	sent, _, err = call(t.Context(), localCodec(k), start, command, &workflowservice.RespondNexusTaskCompletedResponse{})
 	require.NoError(t, err)
 	require.True(t, proto.Equal(command, sent))
 }
@@ -136,7 +135,7 @@ func TestInterceptor_DecodesErrors(t *testing.T) {
 	told, err := status.New(codes.InvalidArgument, "failed").WithDetails(&errordetails.QueryFailedFailure{
 		Failure: &failure.Failure{EncodedAttributes: sealed(t, k, "why")}})
 	require.NoError(t, err)
-	err = rpccodec.Interceptor(rpccodec.Local(k))(t.Context(), start, &workflowservice.QueryWorkflowRequest{},
+	err = intercept(localCodec(k))(t.Context(), start, &workflowservice.QueryWorkflowRequest{},
 		&workflowservice.QueryWorkflowResponse{}, nil, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error { return told.Err() })
 	require.Equal(t, codes.InvalidArgument, status.Code(err))
 	details := status.Convert(err).Details()
@@ -188,7 +187,7 @@ func TestInterceptor_SaysWhoIsAway(t *testing.T) {
 		require.ErrorContains(t, err, text)
 	}
 	require.NotContains(t, err.Error(), "secret")
-	remote = rpccodec.Remote("http://127.0.0.1:1/secret", "", "default")
+	remote = remoteCodec("http://127.0.0.1:1/secret", "", "default")
 	_, _, err = call(ctx, remote, poll, &workflowservice.PollActivityTaskQueueRequest{}, answer)
 	require.ErrorContains(t, err, "codec server at http://127.0.0.1:1 (TEMPORAL_CODEC_ENDPOINT) failed: ")
 	require.NotContains(t, err.Error(), "secret")
@@ -202,7 +201,7 @@ func TestInterceptor_ARefusedPayload(t *testing.T) {
 	remote, _ := server(t, k, 0, nil)
 	broken := sealed(t, k, "broken")
 	broken.Data[len(broken.Data)/2] ^= 1
-	for name, c := range map[string]rpccodec.Codec{"here": rpccodec.Local(k), "remote": remote} {
+	for name, c := range map[string]payloadCodec{"here": localCodec(k), "remote": remote} {
 		answer := &workflowservice.PollActivityTaskQueueResponse{Input: &common.Payloads{Payloads: []*common.Payload{
 			sealed(t, k, "whole"), proto.Clone(broken).(*common.Payload), plain(t, "open")}}}
 		_, got, err := call(t.Context(), c, poll, &workflowservice.PollActivityTaskQueueRequest{}, answer)
@@ -250,7 +249,7 @@ func TestInterceptor_HeartbeatsGoOn(t *testing.T) {
 	k := keys(t)
 	const method = workflowservice.WorkflowService_RecordActivityTaskHeartbeat_FullMethodName
 	codec := &switched{PayloadCodec: k}
-	through := rpccodec.Interceptor(rpccodec.Local(codec))
+	through := intercept(localCodec(codec))
 	var sent []*workflowservice.RecordActivityTaskHeartbeatRequest
 	beat := func(token, details string) error {
 		request := &workflowservice.RecordActivityTaskHeartbeatRequest{TaskToken: []byte(token), Details: &common.Payloads{Payloads: []*common.Payload{plain(t, details)}}}
@@ -282,22 +281,4 @@ func (s *switched) Encode(p []*common.Payload) ([]*common.Payload, error) {
 		return nil, errors.New("out of order")
 	}
 	return s.PayloadCodec.Encode(p)
-}
-
-// Without a codec too, a reference to external storage gets an encoding that the SDK
-// hands on, and that says which driver is missing.
-func TestInterceptor_ExternalStorage(t *testing.T) {
-	t.Parallel()
-	for name, reference := range map[string]*common.Payload{
-		"now": {Metadata: map[string][]byte{"encoding": []byte("json/protobuf"), "messageType": []byte("temporal.api.sdk.v1.ExternalStorageReference")},
-			Data: []byte(`{"driverName":"theirs","claimData":{"key":"k"}}`)},
-		"before": {Metadata: map[string][]byte{"encoding": []byte("json/external-storage-reference")},
-			Data: []byte(`{"driver_name":"theirs","driver_claim":{"claim_data":{"key":"k"}}}`)},
-	} {
-		answer := &workflowservice.PollActivityTaskQueueResponse{Input: &common.Payloads{Payloads: []*common.Payload{reference}}}
-		_, got, err := call(t.Context(), nil, poll, &workflowservice.PollActivityTaskQueueRequest{}, answer)
-		require.NoError(t, err, name)
-		raw := converter.NewRawValue(got.(*workflowservice.PollActivityTaskQueueResponse).GetInput().GetPayloads()[0])
-		require.ErrorContains(t, payload.Decode(raw, new(contract.PartsInput)), `is in external storage, with the driver "theirs"`, name)
-	}
 }

@@ -1,4 +1,4 @@
-package rpccodec
+package fleet
 
 import (
 	"context"
@@ -13,19 +13,19 @@ import (
 	"go.temporal.io/sdk/converter"
 )
 
-// Codec returns a codec whose requests end with a context. An error that wraps
+// payloadCodec returns a codec whose requests end with a context. An error that wraps
 // converter.ErrUnableToDecode is a refusal, which stays; every other one may pass.
-type Codec func(context.Context) converter.PayloadCodec
+type payloadCodec func(context.Context) converter.PayloadCodec
 
-// Local is a codec of this process.
-func Local(c converter.PayloadCodec) Codec {
+// localCodec is a codec of this process.
+func localCodec(c converter.PayloadCodec) payloadCodec {
 	return func(context.Context) converter.PayloadCodec { return c }
 }
 
-// Remote is a codec server, as of TEMPORAL_CODEC_ENDPOINT. The endpoint is the URL before
+// remoteCodec is a codec server, as of TEMPORAL_CODEC_ENDPOINT. The endpoint is the URL before
 // /encode and /decode; its path may be a secret. The others are the headers Authorization
 // and X-Namespace.
-func Remote(endpoint, auth, namespace string) Codec {
+func remoteCodec(endpoint, auth, namespace string) payloadCodec {
 	return func(ctx context.Context) converter.PayloadCodec {
 		return remote{endpoint, converter.NewRemotePayloadCodec(converter.RemotePayloadCodecOptions{
 			Endpoint: strings.TrimSuffix(endpoint, "/"),

@@ -1,4 +1,4 @@
-package rpccodec
+package fleet
 
 import (
 	"context"
@@ -22,7 +22,7 @@ type heartbeats struct{ sync.Map }
 
 // encode encodes a request. A heartbeat gets the details of the one before where the
 // codec is away; the request that ends an activity drops them.
-func (h *heartbeats) encode(ctx context.Context, c Codec, request any) (any, error) {
+func (h *heartbeats) encode(ctx context.Context, c payloadCodec, request any) (any, error) {
 	beat, ok := request.(*workflowservice.RecordActivityTaskHeartbeatRequest)
 	if !ok {
 		if end, ok := request.(interface{ GetTaskToken() []byte }); ok {
