@@ -39,7 +39,7 @@ internal/cli                     . codec gpu internal/columns internal/contract 
 internal/report                  . internal/contract internal/fleet internal/results internal/text starter
 internal/local                   . codec gpu internal/contract internal/fleet internal/health internal/launch internal/results internal/store internal/text starter workers workers/config
 starter                          . codec internal/contract internal/fleet internal/items internal/names internal/objects internal/payload internal/results internal/store internal/text workflows
-workers                          . activities codec gpu internal/calls internal/contract internal/fleet internal/health internal/launch internal/memory internal/names internal/notice internal/objects internal/payload internal/pool internal/process internal/record internal/runtimes internal/sharing internal/slot internal/store internal/template internal/tracing workers/config workflows
+workers                          . codec gpu internal/activities internal/calls internal/contract internal/fleet internal/health internal/launch internal/memory internal/names internal/notice internal/objects internal/payload internal/pool internal/process internal/record internal/runtimes internal/sharing internal/slot internal/store internal/template internal/tracing workers/config workflows
 internal/fleet                   . codec internal/contract internal/names internal/payload internal/tracing
 internal/memory                  . gpu internal/notice internal/session internal/sharing internal/slot workers/config
 internal/health                  . gpu internal/calls internal/diagnosis internal/launch internal/notice internal/pool internal/slot workers/config
@@ -56,7 +56,7 @@ internal/process                 .
 internal/runtimes                clients/python
 clients/python
 internal/notice
-activities                       . internal/calls internal/columns internal/contract internal/items internal/names internal/objects internal/payload internal/record internal/recovery internal/results internal/store internal/text internal/tracing
+internal/activities              . internal/calls internal/columns internal/contract internal/items internal/names internal/objects internal/payload internal/record internal/recovery internal/results internal/store internal/text internal/tracing
 internal/recovery                .
 internal/record                  . internal/store
 workflows                        . internal/contract internal/names internal/payload internal/sizer internal/text
@@ -136,7 +136,7 @@ func TestLayers_ThePublicFace(t *testing.T) {
 		}
 	}
 	require.ElementsMatch(t, []string{
-		".", "activities", "clients/python", "cmd/gpumux/devserver", "codec", "gpu", "starter", "task", "workers", "workers/config", "workflows",
+		".", "clients/python", "cmd/gpumux/devserver", "codec", "gpu", "starter", "task", "workers", "workers/config", "workflows",
 		"workflows/workflowstest",
 	}, public)
 }
@@ -151,7 +151,8 @@ func short(pkg string) string {
 // What a program may import speaks of what it may import: no exported declaration of a
 // public package names a type of internal/. Those of packages that are still open do.
 func TestLayers_ThePublicFaceNamesPublicTypes(t *testing.T) {
-	open := []string{"activities", "workers", "workers/config"}
+	// What the worker's own packages ask of each other.
+	known := []string{"Catalog.Find", "NewCatalog", "Worker.Describe", "Worker.RunDirect"}
 	exports, public := map[string]string{}, map[string]bool{}
 	for _, dir := range []string{".", "cmd/gpumux"} {
 		list := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}} {{.Name}}", "./...")
@@ -165,21 +166,20 @@ func TestLayers_ThePublicFaceNamesPublicTypes(t *testing.T) {
 			}
 			exports[words[0]] = words[1]
 			if strings.HasPrefix(words[0], module) && words[2] != "main" && !internalTo(words[0]) {
-				public[words[0]] = !slices.Contains(open, short(words[0]))
+				public[words[0]] = true
 			}
 		}
 	}
 	from := importer.ForCompiler(token.NewFileSet(), "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
-	for path, closed := range public {
-		if !closed {
-			continue
-		}
+	for path := range public {
 		pkg, err := from.Import(path)
 		require.NoError(t, err)
 		for _, name := range pkg.Scope().Names() {
 			if object := pkg.Scope().Lookup(name); object.Exported() {
 				for _, found := range internalTypes(object) {
-					t.Errorf("%s: %s", path, found)
+					if name, _, _ := strings.Cut(found, " "); !slices.Contains(known, name) {
+						t.Errorf("%s: %s", path, found)
+					}
 				}
 			}
 		}

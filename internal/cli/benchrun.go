@@ -18,7 +18,6 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/local"
-	"github.com/gpumux/gpumux/internal/sharing"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/workers/config"
 )
@@ -110,7 +109,7 @@ func (b *bench) serve(ctx context.Context, s benchStage) (*benchPool, error) {
 	}
 	o := b.app.localOptions(true)
 	o.Task, o.Headless = task, true
-	o.Pools = []config.Pool{{Name: "bench", Devices: s.devices, Sharing: sharing.Mode(s.sharing), Slots: config.Slots(s.slots)}}
+	o.Pools = []config.Pool{{Name: "bench", Devices: s.devices, Sharing: s.sharing, Slots: config.Slots(s.slots)}}
 	session, err := local.Open(ctx, o)
 	return &benchPool{s, task.Name, session}, err
 }

@@ -50,7 +50,7 @@ asks for a token, in a file of variables to take over in a shell (set -a; . FILE
 	flags.Func("slots", slotsUsage, f.parseSlots)
 	flags.StringSliceVar((*[]string)(&f.pool.Devices), "devices", nil, "the GPUs to use, such as 0,2 (default all); "+devicesUsage)
 	flags.Func("memory", "memory `budget` of a slot on a GPU, such as 8GiB", f.parseMemory)
-	flags.StringVar((*string)(&f.pool.Sharing), "sharing", "", sharingUsage)
+	flags.StringVar(&f.pool.Sharing, "sharing", "", sharingUsage)
 	flags.StringVar(&f.data, "data", "", "folder of the state (default ~/.local/state/gpumux/dev)")
 	flags.StringVar(&f.task.Python, "python", "", "the Python to use (default python3)")
 	flags.StringSliceVar(&f.task.PassEnv, "pass-env", nil, "further variables of this environment that tasks see, such as HF_TOKEN")

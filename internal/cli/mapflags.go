@@ -59,7 +59,7 @@ func (f *taskFlags) registerHere(flags *pflag.FlagSet, local string) {
 	flags.Func("memory", local+"memory `budget` of a slot, such as 8GiB", f.parseMemory)
 	flags.Func("reserve", local+"`memory` of each device that stays free for others, such as 1GiB; needs --memory",
 		func(text string) error { return f.pool.Reserve.UnmarshalText([]byte(text)) })
-	flags.StringVar((*string)(&f.pool.Sharing), "sharing", "", local+sharingUsage)
+	flags.StringVar(&f.pool.Sharing, "sharing", "", local+sharingUsage)
 	flags.IntVar(&f.pool.GPUsPerSlot, "gpus-per-slot", 0, local+"GPUs of one slot, such as 2 for a model that is split; --slots counts per such group (default 1)")
 	flags.StringVar(&f.task.Python, "python", "", local+pythonUsage)
 	flags.StringSliceVar(&f.task.PassEnv, "pass-env", nil, local+"further variables of this environment that the task sees, such as HF_TOKEN")

@@ -113,7 +113,7 @@ func Refused(name string) string {
 	case !variable.MatchString(name):
 		return fmt.Sprintf("%q is no name of a variable", name)
 	case locked(name):
-		return name + " is set by the slot; leave it out, and choose devices, sharing and threads in the pool"
+		return name + " is set by the slot; leave it out, and choose devices and sharing in the pool"
 	case name == "XLA_PYTHON_CLIENT_MEM_FRACTION":
 		return "XLA refuses " + name + " beside XLA_CLIENT_MEM_FRACTION, which the slot sets; use that name"
 	}

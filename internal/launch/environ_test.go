@@ -68,7 +68,7 @@ func TestEnviron_WhoDecides(t *testing.T) {
 func TestRefused(t *testing.T) {
 	for name, why := range map[string]string{
 		"CUDA_VISIBLE_DEVICES": "is set by the slot", "CUDA_DEVICE_ORDER": "is set by the slot", "GPUMUX_ARG": "is set by the slot",
-		"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "choose devices, sharing and threads in the pool", "XLA_PYTHON_CLIENT_MEM_FRACTION": "use that name",
+		"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "choose devices and sharing in the pool", "XLA_PYTHON_CLIENT_MEM_FRACTION": "use that name",
 		"A B": "is no name", "": "is no name", "OMP_NUM_THREADS": "", "XLA_CLIENT_MEM_FRACTION": "", "CUDA_LAUNCH_BLOCKING": "",
 	} {
 		require.Equal(t, why == "", launch.Refused(name) == "", name)

@@ -99,7 +99,7 @@ func (t *Task) function(name string, o TaskOptions) error {
 	if isR {
 		t.config.R = name
 	} else {
-		t.config.Python, t.config.Interpreter, t.config.Fresh = name, o.Python, o.Fresh
+		t.config.Python, t.config.Interpreter, t.config.Fresh = name, o.Python, string(o.Fresh)
 	}
 	if isR || strings.HasSuffix(target, ".py") {
 		file := target

@@ -33,7 +33,7 @@ func (e *Enforcer) inForce(p config.Placement) means {
 	if p.Instances() {
 		m.list = append(m.list, "MIG")
 	}
-	if p.Sharing == sharing.MPS {
+	if sharing.Mode(p.Sharing) == sharing.MPS {
 		m.list = append(m.list, "MPS")
 	}
 	m.list = append(m.list, "framework caps")

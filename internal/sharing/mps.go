@@ -60,30 +60,27 @@ func (h *Host) prepareMPS(ctx context.Context, u Use) (Share, error) {
 		return nil, fmt.Errorf("sharing: mps on %s: the MPS daemon of driver %s is too old to keep a process to its memory, or to let go of one "+
 			"that is killed; 535 is the oldest that was seen to; update the driver, or use sharing: default", d, d.Driver)
 	}
-	c := clients{server: s, device: d, threads: u.Threads, inherited: map[string]string{}}
+	c := clients{server: s, device: d, threads: share(u), inherited: map[string]string{}}
 	if !s.own {
 		c.inherited = handedOn(d)
-	}
-	if c.threads == 0 {
-		c.threads = share(u)
 	}
 	return c, h.prove(ctx, d, u.Memory, c.Env(u.Memory, false))
 }
 
-// share is a slot's default percentage of the multiprocessors: twice an equal part, as
+// share is a slot's percentage of the multiprocessors: twice an equal part, as
 // NVIDIA advises, so that others use what one leaves idle. With slots: auto it is all.
-func share(u Use) Percent {
+func share(u Use) int {
 	if u.Auto {
 		return 100
 	}
-	return Percent(min(100, math.Round(200/float64(u.Slots))))
+	return int(min(100, math.Round(200/float64(u.Slots))))
 }
 
 // clients are the slots of one pool on a server.
 type clients struct {
 	*server
 	device    gpu.Device
-	threads   Percent
+	threads   int
 	inherited map[string]string
 }
 
@@ -95,9 +92,9 @@ func (c clients) Env(memory gpumux.Size, whole bool) map[string]string {
 	if limit := uint64(memory); limit > 0 && (given == 0 || limit < given) {
 		env[mps.LimitVariable] = mps.Limit(limit)
 	}
-	most, _ := strconv.ParseFloat(env[mps.ThreadsVariable], 64)
-	if threads := float64(c.threads); !whole && threads < 100 && (most == 0 || threads < most) {
-		env[mps.ThreadsVariable] = strconv.Itoa(int(c.threads))
+	limit, _ := strconv.ParseFloat(env[mps.ThreadsVariable], 64)
+	if threads := float64(c.threads); !whole && threads < 100 && (limit == 0 || threads < limit) {
+		env[mps.ThreadsVariable] = strconv.Itoa(c.threads)
 	}
 	return env
 }

@@ -159,19 +159,10 @@ func TestMPS_Limits(t *testing.T) {
 }
 
 func TestMPS_ThreadsPerSlot(t *testing.T) {
-	for slots, want := range map[int]Percent{1: 100, 2: 100, 3: 67, 4: 50, 7: 29, 48: 4} {
+	for slots, want := range map[int]int{1: 100, 2: 100, 3: 67, 4: 50, 7: 29, 48: 4} {
 		require.Equal(t, want, share(Use{Slots: slots}), slots)
 	}
 	require.EqualValues(t, 100, share(Use{Slots: 16, Auto: true}), "the number is still to be found")
-	for text, want := range map[string]Percent{"50%": 50, "7": 7, "100 %": 100} {
-		var p Percent
-		require.NoError(t, p.UnmarshalText([]byte(text)))
-		require.Equal(t, want, p)
-	}
-	for _, text := range []string{"0%", "101%", "half", "0.5", ""} {
-		var p Percent
-		require.ErrorContains(t, p.UnmarshalText([]byte(text)), "write 1% to 100%", text)
-	}
 }
 
 // A daemon that is there serves, what it was told holds, and it lives on.

@@ -10,8 +10,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -27,7 +25,6 @@ type Use struct {
 	Slots, PerSlot int
 	Auto           bool
 	Memory         gpumux.Size
-	Threads        Percent
 	// ByIndex: some processes want a device's number.
 	ByIndex bool
 	Devices []gpu.Device
@@ -58,19 +55,6 @@ type Sibling interface {
 	Recycle(ctx context.Context, why string) error
 }
 
-// Percent is a share of a GPU's multiprocessors; 0 means the default.
-type Percent int
-
-// UnmarshalText reads 50% or 50.
-func (p *Percent) UnmarshalText(text []byte) error {
-	n, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(string(text), "%")))
-	if err != nil || n < 1 || n > 100 {
-		return fmt.Errorf("%q is not a share of a GPU's multiprocessors; write 1%% to 100%%", text)
-	}
-	*p = Percent(n)
-	return nil
-}
-
 // apart is the share of processes with nothing in common, faults included.
 type apart struct{ env map[string]string }
 
@@ -97,8 +81,6 @@ func (m Mode) Check(u Use) []gpumux.Problem {
 	const instead = "an exclusive device has 1 slot, so %s or use sharing: default"
 	if m == MPS {
 		list.checkMPS(u)
-	} else if u.Threads > 0 {
-		list.add("threads", "%d%% without sharing: mps; nothing else keeps a process to a share of the multiprocessors", u.Threads)
 	}
 	switch {
 	case m == "" || m == Default || m == MPS:

@@ -93,7 +93,7 @@ func checkShares(placements []Placement, r *report) {
 	for _, d := range Devices(placements) {
 		pools := slices.DeleteFunc(slices.Clone(placements), func(p Placement) bool { return !p.uses(d) })
 		for i, p := range pools {
-			if p.Sharing == sharing.Exclusive && len(pools) > 1 {
+			if sharing.Mode(p.Sharing) == sharing.Exclusive && len(pools) > 1 {
 				other := pools[(i+1)%len(pools)].Name
 				r.add(fmt.Sprintf("pools[%d].sharing", p.index), "%s, but pool %s uses %s too; give them different devices", p.Sharing, other, d)
 				break
@@ -143,7 +143,7 @@ func checkComputeModes(placements []Placement, inventory *gpu.Inventory, r *repo
 				continue
 			}
 			at = fmt.Sprintf("pools[%d]", p.index)
-			if p.Sharing == sharing.MPS {
+			if sharing.Mode(p.Sharing) == sharing.MPS {
 				clients += p.Most
 			} else {
 				processes += p.Most
@@ -163,11 +163,6 @@ func checkComputeModes(placements []Placement, inventory *gpu.Inventory, r *repo
 	}
 }
 
-// Use describes the pool to its sharing.
-func (p Placement) Use(devices []gpu.Device) sharing.Use {
-	return sharing.Use{Slots: p.Most, PerSlot: p.GPUsPerSlot, Auto: p.Auto(), Memory: p.Memory, Threads: p.Threads, Devices: devices}
-}
-
 // checkSharing reports what the pools' ways to share cannot work with.
 func (c Config) checkSharing(placements []Placement, r *report) {
 	numbers := false
@@ -176,10 +171,9 @@ func (c Config) checkSharing(placements []Placement, r *report) {
 	}
 	for _, p := range placements {
 		at := fmt.Sprintf("pools[%d]", p.index)
-		use := p.Use(p.devices())
-		use.ByIndex = numbers
+		use := sharing.Use{Slots: p.Most, PerSlot: p.GPUsPerSlot, Auto: p.Auto(), Memory: p.Memory, ByIndex: numbers, Devices: p.devices()}
 		var said []gpumux.Problem
-		for _, problem := range p.Sharing.Check(use) {
+		for _, problem := range sharing.Mode(p.Sharing).Check(use) {
 			if !slices.Contains(said, problem) {
 				said = append(said, problem)
 				r.add(at+"."+problem.Field, "%s", problem.Message)

@@ -65,13 +65,12 @@ func TestConfig_SharingThatCannotWork(t *testing.T) {
 		"pools[0].sharing: mps, but nvidia-cuda-mps-control is not in PATH; install it")
 	t.Setenv("PATH", m.Folder+":/usr/bin:/bin")
 	for want, p := range map[string]Pool{
-		"":                                 {Devices: gpu.Selection{"0", "1"}, Sharing: "mps", Slots: 4, Threads: 30},
+		"":                                 {Devices: gpu.Selection{"0", "1"}, Sharing: "mps", Slots: 4},
 		"is a MIG instance":                {Devices: gpu.Selection{mig}, Sharing: "mps"},
 		"cpu (":                            {Devices: gpu.Selection{"cpu"}, Sharing: "mps"},
 		"gpus_per_slot: 2 with sharing":    {Devices: gpu.Selection{"0", "1"}, Sharing: "mps", GPUsPerSlot: 2},
 		"has 48 clients at most":           {Devices: gpu.Selection{"0"}, Sharing: "mps", Slots: 49},
 		"is no MIG instance; leave it out": {Devices: gpu.Selection{"all"}, Sharing: "mig"},
-		"30% without sharing: mps":         {Devices: gpu.Selection{"0"}, Threads: 30},
 	} {
 		if want == "" {
 			require.NoError(t, check(p))

@@ -65,20 +65,19 @@ store: /var/lib/gpumux
 pools:
   - {name: GPU}
   - {name: a, devices: [7]}
-  - {name: a, devices: [GPU-aaaa], mode: fast, threads: 50%}
+  - {name: a, devices: [GPU-aaaa], mode: fast}
   - {devices: cpu, sharing: wild, gpus_per_slot: 2}
   - {name: d, devices: [0, 1], gpus_per_slot: -1}
 tasks:
   embed: {python: "embed.py:embed"}
 contact: 1s
-`, `12 mistakes in FILE
+`, `11 mistakes in FILE
   FILE:2: metrics: "9464" is not host:port; write 127.0.0.1:9464
   FILE:3: store: "/var/lib/gpumux" is not a URL; write it as file:///var/lib/gpumux or s3://bucket?region=eu-central-1
   FILE:5: pools[0].name: pool name "GPU": use 1 to 63 lower-case letters, digits and dashes, such as gpu or h200-16g
   FILE:6: pools[1].devices: unknown device "7": this host has 0 (GPU-aaaa, H100), 1 (GPU-bbbb, H100), cpu (host)
   FILE:7: pools[2].name: "a" is the name of an earlier pool too; give each pool its own
   FILE:7: pools[2].mode: "fast" is unknown; use persistent or fresh
-  FILE:7: pools[2].threads: 50% without sharing: mps; nothing else keeps a process to a share of the multiprocessors
   FILE:8: pools[3].name: is missing; name the pool, such as gpu
   FILE:8: pools[3].gpus_per_slot: 2, but cpu (host) is not a whole GPU; only whole GPUs can be joined
   FILE:8: pools[3].sharing: "wild" is unknown; use default, exclusive, mig, mps
@@ -185,7 +184,7 @@ tasks:
   FILE:23: tasks.negative.timeout: is negative; leave it out for no limit
   FILE:23: tasks.negative.recycle: is negative; leave it out for no limit
   FILE:24: tasks.env.env["A B"]: "A B" is no name of a variable
-  FILE:24: tasks.env.env.CUDA_VISIBLE_DEVICES: CUDA_VISIBLE_DEVICES is set by the slot; leave it out, and choose devices, sharing and threads in the pool
+  FILE:24: tasks.env.env.CUDA_VISIBLE_DEVICES: CUDA_VISIBLE_DEVICES is set by the slot; leave it out, and choose devices and sharing in the pool
   FILE:24: tasks.env.pass_env[0]: XLA refuses XLA_PYTHON_CLIENT_MEM_FRACTION beside XLA_CLIENT_MEM_FRACTION, which the slot sets; use that name`},
 	} {
 		t.Run(name, func(t *testing.T) {

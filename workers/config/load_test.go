@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/launch"
 )
 
 // load writes a file into the site and reads it as the command does.
@@ -67,7 +66,7 @@ func TestLoad_Complete(t *testing.T) {
 	require.Equal(t, filepath.Join(dir, "venv/bin/python"), embed.Interpreter)
 	require.Equal(t, dir, embed.Dir)
 	require.Equal(t, 1000, embed.Recycle)
-	require.Equal(t, launch.Spawn, embed.Fresh)
+	require.EqualValues(t, "spawn", embed.Fresh)
 	require.Equal(t, 30*time.Minute, embed.StartLimit)
 
 	curve, err := tasks.Find("curve")

@@ -10,7 +10,6 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/names"
-	"github.com/gpumux/gpumux/internal/sharing"
 )
 
 // Pool is one pool: equal slots on some of the host's devices.
@@ -33,9 +32,7 @@ type Pool struct {
 	// Mode is for tasks and maps that don't say. Default persistent.
 	Mode gpumux.Mode `json:"mode"`
 	// Sharing is how slots share a device. Default: by turns.
-	Sharing sharing.Mode `json:"sharing"`
-	// Threads bounds a slot's multiprocessors with sharing mps. Default: twice its part.
-	Threads sharing.Percent `json:"threads"`
+	Sharing string `json:"sharing"`
 	// GPUsPerSlot is the number of GPUs that one slot gets. Default 1.
 	GPUsPerSlot int `json:"gpus_per_slot"`
 }

@@ -43,7 +43,7 @@ type Task struct {
 	Mode gpumux.Mode `json:"mode"`
 	// Fresh is how a fresh item of a Python task gets its process: fork, from a process that
 	// has imported the task, or spawn, a new interpreter. Default fork.
-	Fresh launch.Fresh `json:"fresh"`
+	Fresh string `json:"fresh"`
 	// Start bounds the start of a process, imports included. Default 5 min.
 	Start gpumux.Duration `json:"start"`
 	// Timeout bounds one item. Default: none.
@@ -120,7 +120,7 @@ func (c Config) task(name, at string, t Task, r *report) launch.Task {
 	}
 	task := launch.Task{
 		Name: name, Dir: c.path(t.Dir), Text: t.Output == "text", Env: t.Env, PassEnv: t.PassEnv,
-		Mode: t.Mode, Fresh: t.Fresh, StartLimit: time.Duration(t.Start), Timeout: time.Duration(t.Timeout), Recycle: t.Recycle,
+		Mode: t.Mode, Fresh: launch.Fresh(t.Fresh), StartLimit: time.Duration(t.Start), Timeout: time.Duration(t.Timeout), Recycle: t.Recycle,
 	}
 	switch {
 	case t.Dir != "":
@@ -157,7 +157,7 @@ func (c Config) task(name, at string, t Task, r *report) launch.Task {
 
 func (t Task) checkLimits(at string, r *report) {
 	oneOf(r, at+".mode", t.Mode, gpumux.ModePersistent, gpumux.ModeFresh)
-	oneOf(r, at+".fresh", t.Fresh, launch.Fork, launch.Spawn)
+	oneOf(r, at+".fresh", t.Fresh, string(launch.Fork), string(launch.Spawn))
 	oneOf(r, at+".output", t.Output, "json", "text")
 	command := len(t.Command) > 0
 	if command && t.Mode == gpumux.ModePersistent {
