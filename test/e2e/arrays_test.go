@@ -3,13 +3,11 @@ package e2e
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	resultlines "github.com/gpumux/gpumux/internal/results"
 	"github.com/gpumux/gpumux/internal/test/rig"
 )
 
@@ -78,29 +76,4 @@ func TestArrays_FromTheTaskIntoAFile(t *testing.T) {
 	p = s.run(0, of("vector", "--range", "0:1200", "--out", "v.jsonl", "--reduce", "vec.py:add", "--json")...)
 	require.Equal(t, `{"index":7,"value":[0.1,7.0]}`, strings.Split(s.file("v.jsonl"), "\n")[7])
 	require.Contains(t, p.stdout.String(), "719400.0")
-}
-
-// Go programs get JSON, whatever lies in the store.
-func TestArrays_GoReadsJSON(t *testing.T) {
-	s := newStage(t)
-	tasks := s.config.Tasks["*"]
-	tasks.Interpreter = numPy(t)
-	s.config.Tasks["*"] = tasks
-	s.write("step.py", vecPy)
-	s.write("fixed", "")
-	s.work()
-	h, _ := s.done(s.over("fields", 1100))
-	results := s.results(h)
-	require.Equal(t, `{"id":1099,"vector":[0.1,1099.0]}`, string(results[1099].Value))
-	require.Nil(t, results[0].Arrays)
-	stored, err := filepath.Glob(filepath.Join(s.dir, "store/maps/*/*/results.bytes.jsonl"))
-	require.NoError(t, err)
-	require.Len(t, stored, 1)
-	text, err := os.ReadFile(stored[0])
-	require.NoError(t, err)
-	first, _, _ := strings.Cut(string(text), "\n")
-	require.Contains(t, first, `{"index":0,"arrays":"0`)
-	plain, err := resultlines.Plain([]byte(first))
-	require.NoError(t, err)
-	require.Equal(t, `{"index":0,"value":{"id":0,"vector":[0.1,0.0]}}`, string(plain))
 }

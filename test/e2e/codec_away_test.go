@@ -12,7 +12,6 @@ import (
 	"reflect"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -255,52 +254,4 @@ func TestCodecServer_Outages(t *testing.T) {
 		o.workers.fail(6, "503")
 		o.end(run)
 	})
-}
-
-// Commands and worker of gpumux with a codec server alone outlast one that fails, and say
-// which it is if it stays away.
-func TestCodecServer_OfTheEnvironment(t *testing.T) {
-	t.Parallel()
-	h := newHost(t)
-	path := h.path("main.key")
-	require.NoError(t, os.WriteFile(path, []byte(strings.Repeat("0f", 32)), 0o600))
-	keys, err := codec.Load(path)
-	require.NoError(t, err)
-	var wrong, asked atomic.Int64
-	right := codec.NewHandler(keys, codec.HandlerOptions{Secret: "secret"})
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if asked.Add(1); wrong.Add(-1) >= 0 {
-			http.Error(w, "out of order", http.StatusServiceUnavailable)
-			return
-		}
-		right.ServeHTTP(w, r)
-	}))
-	t.Cleanup(server.Close)
-	h.env = append(h.env, "TEMPORAL_CODEC_ENDPOINT="+server.URL+"/secret", "GPUMUX_STORE=file://"+h.path("store"))
-	w := h.worker()
-	var lines strings.Builder
-	for i := range 200 {
-		fmt.Fprintln(&lines, i)
-	}
-	h.write("items.jsonl", lines.String())
-	p := h.begin("map", "step", "--in", "items.jsonl", "--pool", "cpu", "--id", "away", "--out", "r.jsonl")
-	rig.Wait(t, func() bool { ran, _ := h.ran(); return len(ran) > 0 }, time.Minute, 5*time.Millisecond, "items run: %s", &p.stderr)
-	wrong.Store(20)
-	require.Zero(t, p.code(), "%s\n%s", &p.stderr, &w.stderr)
-	require.Negative(t, wrong.Load(), "it was out of order meanwhile")
-	h.complete("r.jsonl", 200)
-	ran, _ := h.ran()
-	for item, times := range ran {
-		require.Equal(t, 1, times, item)
-	}
-	h.run(0, "show", "away")
-
-	wrong.Store(1 << 40)
-	for _, command := range [][]string{{"show", "away"}, {"map", "step", "--in", "items.jsonl", "--pool", "cpu", "--id", "other"}} {
-		p := h.begin(command...)
-		require.NotZero(t, p.code())
-		require.Contains(t, p.stderr.String(), "the codec server at "+server.URL+" (TEMPORAL_CODEC_ENDPOINT) failed: it answers 503 Service Unavailable: out of order")
-		require.NotContains(t, p.stderr.String(), "secret")
-	}
-	require.NotContains(t, w.stderr.String(), "secret")
 }

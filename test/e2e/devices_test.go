@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/gpu"
+	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/test/gputest"
 	"github.com/gpumux/gpumux/internal/test/rig"
 	"github.com/gpumux/gpumux/test/programtest"
@@ -77,7 +79,7 @@ def pair(x):
     count = ctypes.c_int()
     got = square(x)
     call("cuDeviceGetCount", ctypes.byref(count))
-    time.sleep(0.3)  # the watch looks ten times a second
+    while not os.path.exists("seen"): time.sleep(0.01)
     rank1.communicate()
     return got + [count.value]
 def cursed(x):
@@ -86,8 +88,8 @@ def cursed(x):
 `
 
 // gpus is a site whose only worker has a pool of all devices of a machine that only
-// imitates them. Its log is returned.
-func (s *site) gpus(m *gputest.Machine, slots config.Slots, more ...config.Pool) *observer.ObservedLogs {
+// imitates them. The worker and its log are returned.
+func (s *site) gpus(m *gputest.Machine, slots config.Slots, more ...config.Pool) (*workers.Worker, *observer.ObservedLogs) {
 	s.t.Helper()
 	require.NoError(s.t, os.WriteFile(filepath.Join(s.dir, "cuda.py"), []byte(cudaPy), 0o644))
 	c := s.config("gpu", 1)
@@ -96,8 +98,7 @@ func (s *site) gpus(m *gputest.Machine, slots config.Slots, more ...config.Pool)
 	for _, name := range []string{"square", "either", "pair", "cursed"} {
 		c.Tasks[name] = config.Task{Python: "cuda.py:" + name}
 	}
-	_, logs := s.imitated(m, c)
-	return logs
+	return s.imitated(m, c)
 }
 
 // imitated starts a worker on a machine that is imitated, and returns its log.
@@ -163,7 +164,7 @@ func TestDevices_SickOnesCostNoItem(t *testing.T) {
 	m := machine(t, gputest.GPU{Sick: gputest.Sick{Init: 802}}, gputest.GPU{}, gputest.GPU{},
 		gputest.GPU{Instances: []gputest.Instance{{}, {Number: 1}}}, gputest.GPU{}, gputest.GPU{}, gputest.GPU{Slow: 150}, gputest.GPU{})
 	s := newSite(t)
-	logs := s.gpus(m, 1, config.Pool{Name: "pairs", Devices: gpu.Selection{"1", "4", "2", "7"}, GPUsPerSlot: 2, Memory: 8 << 30})
+	w, logs := s.gpus(m, 1, config.Pool{Name: "pairs", Devices: gpu.Selection{"1", "4", "2", "7"}, GPUsPerSlot: 2, Memory: 8 << 30})
 	require.Equal(t, 1, logs.FilterMessage("device cordoned").Len())
 	require.Contains(t, fmt.Sprint(logs.FilterMessage("device cordoned").All()[0].ContextMap()), "nvidia-fabricmanager")
 	require.Equal(t, 9, logs.FilterMessage("device probed").Len())
@@ -216,9 +217,13 @@ func TestDevices_SickOnesCostNoItem(t *testing.T) {
 	})
 	// Its process and its children see both devices, and what they hold there counts.
 	t.Run("a slot of two GPUs", func(t *testing.T) {
-		m.Update(func(state *gputest.State) { state.GPUs[6].Slow = 0 }) // it holds up the watch
-		sum, err := s.run(gpumux.MapInput{Task: "pair", Range: &gpumux.Range{End: 4}, Ladder: []string{"pairs"}})
-		require.NoError(t, err)
+		run := s.start(gpumux.MapInput{Task: "pair", Range: &gpumux.Range{End: 4}, Ladder: []string{"pairs"}})
+		rig.Wait(t, func() bool {
+			return slices.ContainsFunc(w.Describe().Pools[1].Seats, func(seat contract.SlotInfo) bool { return seat.Held > 2*528<<20 })
+		}, time.Minute, 10*time.Millisecond, "the watch sees two contexts and what is held beside them")
+		require.NoError(t, os.WriteFile(filepath.Join(s.dir, "seen"), nil, 0o600))
+		var sum gpumux.Summary
+		require.NoError(t, run.Get(t.Context(), &sum))
 		for _, r := range s.results(sum) {
 			require.Nil(t, r.Fault)
 			var got []any
@@ -226,7 +231,7 @@ func TestDevices_SickOnesCostNoItem(t *testing.T) {
 			require.Contains(t, []string{device(1) + "," + device(4), device(2) + "," + device(7)}, got[1])
 			require.EqualValues(t, 2, got[2])
 		}
-		require.Greater(t, sum.Peak.Max(), gpumux.Size(2*528<<20), "two contexts and what is held beside them")
+		require.Greater(t, sum.Peak.Max(), gpumux.Size(2*528<<20))
 	})
 }
 
@@ -246,7 +251,7 @@ func TestDevices_AllSick(t *testing.T) {
 	}
 	m := machine(t, gputest.GPU{})
 	s := newSite(t)
-	logs := s.gpus(m, 1, config.Pool{Name: "cpu", Devices: gpu.Selection{"cpu"}})
+	_, logs := s.gpus(m, 1, config.Pool{Name: "cpu", Devices: gpu.Selection{"cpu"}})
 	run := s.start(gpumux.MapInput{Task: "either", Range: &gpumux.Range{End: 2000}, Ladder: []string{"gpu", "cpu"}, Patience: patience, Output: "out.jsonl"})
 	rig.Wait(t, s.there("middle"), time.Minute, time.Millisecond)
 	m.Update(func(state *gputest.State) { state.GPUs[0].Sick.Init = 802 })

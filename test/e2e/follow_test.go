@@ -22,7 +22,7 @@ import (
 func TestFollow_WhileTheMapRuns(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.serve(s.hand().config(2))
+	s.worker("cpu", 2)
 	begin := func(from, to int64, chunk, window int) *starter.Handle {
 		m, err := s.starter().Start(t.Context(), starter.Map{Input: gpumux.MapInput{
 			Task: "gate", Range: &gpumux.Range{Start: from, End: to}, Ladder: []string{"cpu"}, Chunk: chunk, Window: window}})
@@ -97,8 +97,7 @@ func (s *shell) at(there *site) {
 func gated(t *testing.T) (s *site, here *shell, id string) {
 	t.Helper()
 	s = newSite(t)
-	h := s.hand()
-	s.serve(h.config(2))
+	s.worker("cpu", 2)
 	here = newShell(t)
 	here.at(s)
 	p := here.run(0, "map", "gate", "--range", "0:200", "--pool", "cpu", "--chunk", "10", "--window", "2", "--detach")

@@ -3,11 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -102,55 +98,4 @@ func TestLease_AKilledWorker(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 42, got.Value)
 	}
-}
-
-// A hundred leases on four slots all come to their end, two at a time, and a map beside
-// them has the other two slots.
-func TestLong_LeaseAHundredBesideAMap(t *testing.T) {
-	l := newLeases(t)
-	w := l.offer("cpu", 4)
-	l.register("short", func(ctx workflow.Context, seed int) (got inferred, err error) {
-		err = workflows.WithSlot(ctx, workflows.LeaseOptions{Ladder: []string{"cpu"}}, func(ctx workflow.Context, s *workflows.Slot) error {
-			model, err := workflows.Call[gpumux.Resident](ctx, s, "model:load", seed)
-			if err == nil {
-				got, err = workflows.Call[inferred](ctx, s, "model:infer", map[string]any{"model": model, "x": 2})
-			}
-			return err
-		})
-		return got, err
-	})
-	l.begin()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	var ended atomic.Int32
-	var all sync.WaitGroup
-	for i := range 100 {
-		all.Go(func() {
-			var got inferred
-			if err := l.execute(fmt.Sprint("short-", i), "short", i).Get(ctx, &got); err != nil || got.Value != 2*i {
-				t.Errorf("lease %d: %d, %v", i, got.Value, err)
-			}
-			ended.Add(1)
-		})
-	}
-	rig.Wait(t, func() bool { return ended.Load() > 0 }, time.Minute, 10*time.Millisecond)
-	most := 0
-	watched, stop := context.WithCancel(ctx)
-	all.Go(func() {
-		for watched.Err() == nil {
-			most = max(most, w.Describe().Pools[0].Leased)
-			time.Sleep(5 * time.Millisecond)
-		}
-	})
-	var sum gpumux.Summary
-	require.NoError(t, l.start(gpumux.MapInput{Task: "model:pid", Range: &gpumux.Range{End: 2000}, Ladder: []string{"cpu"}}).Get(ctx, &sum))
-	require.EqualValues(t, 2000, sum.Succeeded)
-	require.Less(t, ended.Load(), int32(100), "the map did not wait for the leases")
-	rig.Wait(t, func() bool { return ended.Load() == 100 }, 4*time.Minute, 10*time.Millisecond)
-	stop()
-	all.Wait()
-	require.Equal(t, 2, most)
-	left, err := filepath.Glob(filepath.Join(os.TempDir(), "gpumux-resident-*"))
-	require.NoError(t, err)
-	require.Empty(t, strings.Join(left, " "))
 }

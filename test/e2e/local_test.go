@@ -208,34 +208,21 @@ func TestLocal_IDShowsWhatItCameTo(t *testing.T) {
 	}
 }
 
+// The hint says to change options, and so the map to retry is found under any, with the
+// file that was mended meanwhile.
 func TestLocal_FailedItemsAreRetried(t *testing.T) {
-	t.Parallel()
-	s := newShell(t)
-	args := []string{"map", "step.py:odd", "--range", "0:20", "--local", "--out", "r.jsonl"}
-	p := s.run(1, args...)
-	require.Contains(t, p.stderr.String(), "10 task_error")
-	require.Contains(t, p.stderr.String(), "10 like item 1 = 1: task_error")
-	require.Len(t, s.state(), 1, "failed items keep the state")
-	s.write("fixed", "")
-	s.run(0, append(args, "--retry")...)
-	require.Len(t, s.lines(s.file("r.jsonl")), 20)
-	require.NotContains(t, s.file("r.jsonl"), "fault")
-	for item, n := range s.calls() {
-		require.Equal(t, 1, n, "item %s", item)
-	}
-	require.Empty(t, s.state())
-}
-
-// The hint says to change options, and so the map is found under any.
-func TestLocal_ARetryWithOtherOptionsRunsWhatFailed(t *testing.T) {
 	t.Parallel()
 	s := newShell(t)
 	args := []string{"map", "step.py:odd", "--range", "0:20", "--local", "--out", "r.jsonl"}
 	p := s.run(2, append(args, "--retry")...)
 	require.Contains(t, p.stderr.String(), "there is no map of task step.py:odd over these items to retry")
 	require.Empty(t, s.calls())
-	s.run(1, args...)
+	p = s.run(1, args...)
+	require.Contains(t, p.stderr.String(), "10 task_error")
+	require.Contains(t, p.stderr.String(), "10 like item 1 = 1: task_error")
+	require.Len(t, s.state(), 1, "failed items keep the state")
 	s.write("fixed", "")
+	s.write("step.py", stepPy+"    # mended\n")
 	s.run(0, append(args, "--retry", "--timeout", "10m", "--attempts", "2", "--mode", "fresh", "--slots", "2", "--memory", "2GiB")...)
 	require.Len(t, s.lines(s.file("r.jsonl")), 20)
 	require.NotContains(t, s.file("r.jsonl"), "fault")
@@ -292,20 +279,6 @@ def gate(item):
 	require.Contains(t, other.stderr.String(), "began with edition "+first[len(first)-6:])
 	s.write("gate.py", "VERSION = 1"+task)
 	require.Contains(t, finished([]string{"1", "1", "1", "1", "1", "1"}), "going on with map "+first)
-}
-
-// Failed items are retried with the file that was mended meanwhile.
-func TestLocal_ARetryTakesTheMendedTask(t *testing.T) {
-	t.Parallel()
-	s := newShell(t)
-	s.write("odd.py", "def odd(item):\n    if item % 2: raise ValueError(item)\n    return 'first'\n")
-	s.run(1, "map", "odd.py:odd", "--range", "0:4", "--local", "--out", "r.jsonl")
-	s.write("odd.py", "def odd(item):\n    return 'mended'\n")
-	s.run(0, "map", "odd.py:odd", "--range", "0:4", "--local", "--out", "r.jsonl", "--retry")
-	for i, line := range s.lines(s.file("r.jsonl")) {
-		require.Equal(t, []string{`"first"`, `"mended"`}[i%2], string(line["value"]))
-	}
-	require.Empty(t, s.state())
 }
 
 // Whatever ends a local map in the middle, the same command finishes it without running a

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -25,6 +24,7 @@ import (
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/codec"
+	"github.com/gpumux/gpumux/internal/test/rig"
 	"github.com/gpumux/gpumux/test/devservertest"
 	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workers/config"
@@ -179,31 +179,28 @@ func TestNexus_AnotherNamespaceMaps(t *testing.T) {
 		require.Contains(t, got.Fault.Message, refused.words)
 	}
 
-	run = n.start(t, "slow", gpumux.MapInput{Task: "slow", Items: items(600), Ladder: []string{"cpu"}})
-	_, id = n.linked(t, run)
-	require.Equal(t, "slow", id, "the ID that the caller gave")
-	require.Eventually(t, func() bool { data, _ := os.ReadFile(s.calls); return len(data) > 0 }, time.Minute, 10*time.Millisecond)
-	require.NoError(t, n.client.CancelWorkflow(ctx, run.GetID(), ""))
-	require.True(t, temporal.IsCanceledError(s.client.GetWorkflow(ctx, id, "").Get(ctx, nil)))
-	require.ErrorContains(t, run.Get(ctx, nil), "canceled")
-}
-
-// Two callers that name one ID share one map.
-func TestNexus_OneIDIsOneMap(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	at := endpoint(t, s)
-	in := gpumux.MapInput{Task: "call", Items: []json.RawMessage{[]byte("1")}, Ladder: []string{"cpu"}}
-	first, second := newNeighbour(t, at, nil).start(t, "shared", in), newNeighbour(t, at, nil).start(t, "shared", in)
-	s.worker("cpu", 1)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	for _, run := range []client.WorkflowRun{first, second} {
-		var got asked
+	// Two callers that name one ID share one map.
+	gate, second := filepath.Join(s.dir, "gate"), newNeighbour(t, n.endpoint, nil)
+	in := gpumux.MapInput{Task: "wait", Items: items(gate), Ladder: []string{"cpu"}}
+	runs := []client.WorkflowRun{n.start(t, "shared", in), second.start(t, "shared", in)}
+	n.linked(t, runs[0])
+	second.linked(t, runs[1])
+	require.NoError(t, os.WriteFile(gate, nil, 0o600))
+	for _, run := range runs {
+		got = asked{}
 		require.NoError(t, run.Get(ctx, &got))
 		require.EqualValues(t, 1, got.Summary.Succeeded)
 	}
 	s.calledOnce(1)
+	s.forget()
+
+	run = n.start(t, "slow", gpumux.MapInput{Task: "slow", Items: items(600), Ladder: []string{"cpu"}})
+	_, id = n.linked(t, run)
+	require.Equal(t, "slow", id, "the ID that the caller gave")
+	rig.Wait(t, func() bool { return len(s.seen()) > 0 }, time.Minute, 10*time.Millisecond)
+	require.NoError(t, n.client.CancelWorkflow(ctx, run.GetID(), ""))
+	require.True(t, temporal.IsCanceledError(s.client.GetWorkflow(ctx, id, "").Get(ctx, nil)))
+	require.ErrorContains(t, run.Get(ctx, nil), "canceled")
 }
 
 // A caller has the keys of the workers, or is refused.

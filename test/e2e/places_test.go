@@ -68,7 +68,7 @@ func TestPlaces_AGPUThatHangsIsLeftOut(t *testing.T) {
 	s := newShell(t)
 	s.on(gputest.GPU{}, gputest.GPU{Slow: 3_600_000})
 	for _, command := range [][]string{
-		{"gpus"}, {"doctor"}, {"map", "place.py:place", "--range", "0:2", "--local"}, {"worker", "-f", "gpumux.yaml"},
+		{"map", "place.py:place", "--range", "0:2", "--local"}, {"worker", "-f", "gpumux.yaml"},
 	} {
 		s.write("gpumux.yaml", "pools: [{name: gpu}]\ntasks: {t: {command: [cat]}}\n")
 		p := s.begin(command...)

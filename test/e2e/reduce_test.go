@@ -14,8 +14,7 @@ import (
 func TestReduce_OfEveryKindOfMap(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	h := s.hand()
-	s.serve(h.config(2))
+	s.worker("cpu", 2)
 	reduce := func(in gpumux.MapInput) gpumux.Summary {
 		t.Helper()
 		in.Ladder = []string{"cpu"}

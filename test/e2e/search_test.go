@@ -9,7 +9,6 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/cmd/gpumux/devserver"
 	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/test/devservertest"
@@ -17,8 +16,7 @@ import (
 
 func TestStarter_MapsCanBeSearchedForWhereTheServerCan(t *testing.T) {
 	s := newStage(t)
-	server := devservertest.Start(t, devserver.Options{Headless: true})
-	s.Starter = &starter.Starter{Client: devservertest.Dial(t, server, "default")}
+	s.Starter = &starter.Starter{Client: devservertest.Dial(t, devservertest.Run(t), "default")} // the attributes are those of this namespace
 	t.Cleanup(s.Starter.Close)
 	s.work()
 	for _, task := range []string{"odd", "double"} {

@@ -29,10 +29,9 @@ def talk(item):
 func TestSeeing_ARunningMap(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	h := s.hand()
 	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "talk.py"), []byte(talkPy), 0o644))
-	c := h.config(2)
-	c.Tasks["talk"] = config.Task{Python: "talk.py:talk", Env: map[string]string{"CALLS": h.Calls}}
+	c := s.config("cpu", 2)
+	c.Tasks["talk"] = config.Task{Python: "talk.py:talk", Env: map[string]string{"CALLS": s.calls}}
 	s.serve(c)
 	here := newShell(t)
 	here.at(s)

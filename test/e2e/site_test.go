@@ -34,16 +34,18 @@ var record = flag.Bool("record", false, "write the histories that the replay tes
 const mapPy = `
 import json, os, signal, time
 
-def call(item):
+def note(item):
     # the log tells how often each item was run to its end
     with open(os.environ["CALLS"], "a") as f: f.write(f"{item}\n")
+def call(item):
+    note(item)
     return [item, os.getpid()]
 def double(x): return 2 * x
 def fail(x):
     if x % 3 == 0: raise ValueError(f"{x} is a multiple of three")
     return x
 def slow(x):
-    open(os.environ["CALLS"], "a").write(f"{x}\n")
+    note(x)
     time.sleep(x); return os.getpid()
 def die(x):
     # {"i": n, "die": "never" | "once" | "always"}
@@ -51,14 +53,13 @@ def die(x):
     if x["die"] == "always" or x["die"] == "once" and not os.path.exists(marker):
         open(marker, "a").write("x")
         os.kill(os.getpid(), signal.SIGKILL)
-    with open(os.environ["CALLS"], "a") as f: f.write(f"{x['i']}\n")
+    note(x["i"])
     return x["i"]
 def greedy(x):
     if x == 3 and os.environ["POOL"] == "small": raise MemoryError("not in this pool")
     return [x, os.environ["POOL"]]
 def paced(x):
-    time.sleep(0.005)
-    with open(os.environ["CALLS"], "a") as f: f.write(f"{x}\n")
+    time.sleep(0.005); note(x)
     return [x, os.environ["POOL"]]
 def whole(x):
     import gpumux
@@ -67,8 +68,21 @@ def whole(x):
     return [x, memory]
 def big(n): return "x" * n
 def wait(path):
-    with open(os.environ["CALLS"], "a") as f: f.write("waits\n")
+    note("waits")
     while not os.path.exists(path): time.sleep(0.01)
+def brief(item):
+    time.sleep(0.005); note(item); return item
+def gate(item):
+    # stops at every hundredth item until the test lets it on
+    while item % 100 == 99 and not os.path.exists(os.environ["CALLS"] + f".open{item // 100}"): time.sleep(0.005)
+    note(item); return item
+def echo(item): return item
+def half(item):
+    if item % 2: raise ValueError("odd")
+    return item / 2
+def join(pair): return pair[0] + pair[1]
+def text(item): return f"{item} "
+def odd_pair(pair): raise ValueError("not these")
 `
 
 // site is a namespace with workers, a store and a client.
@@ -94,7 +108,8 @@ func newSite(t testing.TB) *site {
 // config has one pool of CPU slots and every function of map.py as a task.
 func (s *site) config(pool string, slots int) config.Config {
 	tasks := map[string]config.Task{}
-	for _, f := range []string{"call", "double", "fail", "slow", "die", "greedy", "paced", "big", "whole", "wait"} {
+	for _, f := range []string{"call", "double", "fail", "slow", "die", "greedy", "paced", "big", "whole", "wait", "brief", "gate", "echo", "half", "join",
+		"text", "odd_pair"} {
 		tasks[f] = config.Task{Python: "map.py:" + f, Env: map[string]string{
 			"CALLS": s.calls, "MARKERS": filepath.Join(s.dir, "markers"), "POOL": pool,
 		}}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/test/rig"
 )
 
@@ -110,44 +109,4 @@ func (h *host) taskProcesses(worker *program) []int {
 		}
 	}
 	return pids
-}
-
-// TestSoak_TenThousandItemsWithFaults compares a map in which one item in a hundred dies
-// once and one in a thousand always with the same map without.
-func TestSoak_TenThousandItemsWithFaults(t *testing.T) {
-	soaking(t)
-	const n = 10000
-	s := newSite(t)
-	s.worker("cpu", 2)
-	elapsed := map[bool]time.Duration{}
-	for _, faults := range []bool{false, true} {
-		lines, always := dying(n)
-		failed := int64(len(always))
-		if !faults {
-			lines, failed = strings.NewReplacer("always", "never", "once", "never").Replace(lines), 0
-		}
-		require.NoError(t, os.WriteFile(s.calls, nil, 0o644))
-		began := time.Now()
-		sum, err := s.run(gpumux.MapInput{Task: "die", Source: s.source(lines), Ladder: []string{"cpu"}, Output: fmt.Sprintf("maps/%v/results.jsonl", faults)})
-		elapsed[faults] = time.Since(began)
-		require.NoError(t, err)
-		require.Equal(t, n-failed, sum.Succeeded)
-		require.Equal(t, failed, sum.Failed)
-		require.Equal(t, failed, sum.Faults[gpumux.FaultCrash])
-		for i, r := range s.results(sum) {
-			require.Equal(t, faults && slices.Contains(always, i), r.Fault != nil, "item %d", i)
-		}
-		s.calledOnce(n - int(failed))
-	}
-	deaths := 0
-	markers, err := filepath.Glob(filepath.Join(s.dir, "markers", "*"))
-	require.NoError(t, err)
-	for _, marker := range markers {
-		info, err := os.Stat(marker)
-		require.NoError(t, err)
-		deaths += int(info.Size())
-	}
-	extra := elapsed[true] - elapsed[false]
-	t.Logf("%d items: %s without faults, %s with %d deaths, that is %s a death in two slots",
-		n, elapsed[false].Round(10*time.Millisecond), elapsed[true].Round(10*time.Millisecond), deaths, (extra / time.Duration(deaths)).Round(time.Millisecond))
 }

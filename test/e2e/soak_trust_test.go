@@ -1,13 +1,9 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"os"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,8 +16,6 @@ import (
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/names"
-	"github.com/gpumux/gpumux/internal/test/rig"
-	"github.com/gpumux/gpumux/internal/test/s3test"
 )
 
 // TestSoak_OneOutputThroughHarm runs one map again and again over what is left of its
@@ -52,70 +46,6 @@ func TestSoak_OneOutputThroughHarm(t *testing.T) {
 		}
 		t.Logf("round %d: %d chunks", round, sum.Chunks)
 	}
-}
-
-// TestSoak_KillsOverASlowStore kills the workers of one map, whose store takes 70 ms for
-// each answer, four times while its items run and four times while its results are
-// merged.
-func TestSoak_KillsOverASlowStore(t *testing.T) {
-	chance := soaking(t)
-	const n, kills = 3000, 4
-	b := s3test.New(t)
-	b.Slow(70 * time.Millisecond)
-	h := newHost(t)
-	h.env = append(h.env, "AWS_ACCESS_KEY_ID=key", "AWS_SECRET_ACCESS_KEY=secret", "AWS_EC2_METADATA_DISABLED=true")
-	h.write("worker.yaml", fmt.Sprintf("store: %q\npools: [{name: cpu, devices: cpu, slots: 2}]\n"+
-		"tasks: {step: {python: \"faulty.py:step\", env: {CALLS: %q}}}\n", b.URL(""), h.path("calls")))
-	workers := []*program{h.worker(), h.worker()}
-	replace := func(i int) {
-		require.NoError(t, workers[i].Process.Kill())
-		<-workers[i].ended
-		workers[i] = h.worker()
-	}
-	merging, goOn := make(chan struct{}), make(chan struct{})
-	var mu sync.Mutex
-	left := kills
-	b.Trouble(func(r *http.Request) int {
-		if !strings.HasSuffix(r.URL.Path, "/results.bytes.jsonl") {
-			return 0
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if left > 0 {
-			left--
-			merging <- struct{}{}
-			<-goOn
-		}
-		return 0
-	})
-	id := strings.TrimSpace(h.run(0, "map", "step", "--range", fmt.Sprintf("0:%d", n), "--pool", "cpu", "--detach").stdout.String())
-	for round := range kills {
-		at := n*(round+1)/(kills+2) + chance.IntN(n/(kills+2))
-		rig.Wait(t, func() bool { count, _ := h.ran(); return len(count) >= at }, 3*time.Minute, 5*time.Millisecond,
-			"round %d: %d items have run", round, at)
-		replace(chance.IntN(2))
-	}
-	for range kills {
-		select {
-		case <-merging:
-		case <-time.After(3 * time.Minute):
-			t.Fatalf("no merge begins\n%s", workers[0].stderr.String())
-		}
-		replace(0)
-		replace(1)
-		goOn <- struct{}{}
-	}
-	var summary struct{ Items, Succeeded, Failed int }
-	require.NoError(t, json.Unmarshal([]byte(h.run(0, "wait", id, "--json").stdout.String()), &summary))
-	require.Equal(t, n, summary.Succeeded)
-	h.run(0, "results", id, "--store", b.URL(""), "--out", "r.jsonl")
-	h.complete("r.jsonl", n)
-	count, _ := h.ran()
-	again := 0
-	for _, times := range count {
-		again += times - 1
-	}
-	t.Logf("%d items, %d kills while they ran and %d while they were merged: each result once, %d items ran again", n, kills, kills, again)
 }
 
 // harm does something to the results that an output has.

@@ -2,8 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -11,16 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/api/enums/v1"
-	"go.temporal.io/api/taskqueue/v1"
-	"go.temporal.io/api/workflow/v1"
-	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/worker"
 
-	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/names"
 	"github.com/gpumux/gpumux/internal/test/rig"
-	"github.com/gpumux/gpumux/workflows"
 )
 
 const stoppedPy = `
@@ -87,62 +77,6 @@ func TestStopped_AWorkerThatIsStoppedRecordsNothingTwice(t *testing.T) {
 	h.complete("again.jsonl", 4)
 	require.Equal(t, 4, strings.Count(h.file("calls"), "end "))
 	stop(t, first)
-}
-
-// What the server gives to a worker that is stopped while it waits for work has been
-// given to others when it goes on.
-func TestStopped_AnIdleWorkerThatIsStoppedTakesNothingOld(t *testing.T) {
-	t.Parallel()
-	h := newCareful(t, 1, 0.2)
-	first, c := h.worker(), h.client()
-	// A worker of workflows alone, on a queue of its own: the stopped one is given nothing
-	// but the chunk.
-	w := worker.New(c, "careful", worker.Options{})
-	workflows.Register(w)
-	require.NoError(t, w.Start())
-	defer w.Stop()
-	begin := func(item int64) client.WorkflowRun {
-		run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: "careful"}, gpumux.MapWorkflow,
-			gpumux.MapInput{Task: "careful", Range: &gpumux.Range{Start: item, End: item + 1}, Ladder: []string{"cpu"}})
-		require.NoError(t, err)
-		return run
-	}
-	require.NoError(t, begin(0).Get(t.Context(), nil))
-	// The poll that brought the item in ended before it ran; the next one stays open at the
-	// server while the worker is stopped.
-	ran, err := os.Stat(h.path("calls"))
-	require.NoError(t, err)
-	rig.Wait(t, func() bool {
-		queue, err := c.DescribeTaskQueue(t.Context(), names.PoolQueue("cpu"), enums.TASK_QUEUE_TYPE_ACTIVITY)
-		require.NoError(t, err)
-		return slices.ContainsFunc(queue.Pollers, func(p *taskqueue.PollerInfo) bool { return p.LastAccessTime.AsTime().After(ran.ModTime()) })
-	}, time.Minute, 10*time.Millisecond)
-	require.NoError(t, first.Process.Signal(syscall.SIGSTOP))
-	h.write("calls", "")
-	h.write("hold10", "")
-	run := begin(10)
-	rig.Wait(t, func() bool {
-		described, err := c.DescribeWorkflowExecution(t.Context(), run.GetID(), "")
-		require.NoError(t, err)
-		return slices.ContainsFunc(described.PendingActivities, func(p *workflow.PendingActivityInfo) bool {
-			return p.State == enums.PENDING_ACTIVITY_STATE_STARTED
-		})
-	}, time.Minute, 10*time.Millisecond, "the chunk waits in the connection of the stopped worker")
-	second := h.worker()
-	rig.Wait(t, func() bool { return len(h.runners(second)) == 1 }, time.Minute, 2*time.Millisecond)
-	require.NoError(t, first.Process.Signal(syscall.SIGCONT))
-	// The only slot of the other worker is taken, so this runs in the one that was stopped,
-	// once it is done with what waited there.
-	require.NoError(t, begin(20).Get(t.Context(), nil))
-	require.Len(t, h.runners(second), 1)
-	require.NotContains(t, first.stderr.String(), "is given up", "nothing ran on it")
-	require.NoError(t, os.Remove(h.path("hold10")))
-	require.NoError(t, run.Get(t.Context(), nil))
-	require.NotContains(t, h.file("calls"), "overlap")
-	require.Equal(t, 1, strings.Count(h.file("calls"), "begin 10 "), h.file("calls"))
-	for _, each := range []*program{first, second} {
-		stop(t, each)
-	}
 }
 
 // newCareful is a host whose workers have the task careful, which takes so many seconds,

@@ -60,7 +60,7 @@ func packed(t *testing.T, n int) string {
 func TestTable_InTheStore(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.serve(s.hand().config(2))
+	s.worker("cpu", 2)
 	here := newShell(t)
 	here.at(s)
 	require.NoError(t, os.MkdirAll(filepath.Join(s.dir, "store", "in"), 0o755))
