@@ -23,7 +23,7 @@ def main():
     for way in WAYS:
         words = ["--range", "0:1"]
         if way == "slots":
-            words = ["--range", "0:4", "--slots", "4", "--chunk", "1"]
+            words = ["--range", "0:4", "--slots", "4", "--option", "chunk=1"]
         task = TASKS + ("shard" if way == "slots" else way)
         found[way] = [value(each) for each in gpumux("map", task, *words, "--out", "-", *LOCAL)]
 

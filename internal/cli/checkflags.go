@@ -18,64 +18,12 @@ import (
 	"github.com/gpumux/gpumux/starter"
 )
 
-var capital = regexp.MustCompile(`[A-Z]`)
-
-// flagOf is the flag of a field, such as --max-failures of maxFailures.
-func flagOf(field string) string {
-	if field == "ladder" {
-		return "--pool:"
-	}
-	return "--" + capital.ReplaceAllStringFunc(field, func(c string) string { return "-" + strings.ToLower(c) })
-}
-
-func inputMistakes(m *mistakes, in gpumux.MapInput) {
-	in.Task, in.Items, in.Arg = "task", []json.RawMessage{}, nil
-	var bad *gpumux.InputError
-	if !errors.As(in.Validate(), &bad) {
-		return
-	}
-	for _, p := range bad.Problems {
-		field, _, _ := strings.Cut(p.Field, "[")
-		m.add("%s %s", flagOf(field), p.Message)
-	}
-}
-
-// check finds the other mistakes that need neither files nor a server.
-func (f *taskFlags) check(m *mistakes, changed func(string) bool) {
-	if fresh := f.task.Fresh; fresh != "" && fresh != launch.Fork && fresh != launch.Spawn {
-		m.add("--fresh %q is unknown; use fork or spawn", fresh)
-	}
-	switch out := f.task.Output; {
-	case out != "" && out != "json" && out != "text":
-		m.add("--output %q is unknown; use json or text", out)
-	case out != "" && f.local && len(f.task.Command) == 0:
-		m.add("--output is for a command after --; a function returns what its result is")
-	}
-	for _, name := range []string{"slots", "gpus-per-slot", "devices", "memory", "reserve", "sharing", "python", "pass-env", "visible-devices", "start-timeout", "fresh", "output"} {
-		m.when(!f.local && changed(name), "--%s goes with --local; elsewhere the worker's file says it", name)
-	}
-	for _, name := range []string{"address", "namespace", "store"} {
-		m.when(f.local && changed(name), "--%s does not go with --local, which has a server and a store of its own", name)
-	}
-	f.pool.Mode, f.task.Reduce = f.input.Mode, f.input.Reduce
-}
-
-// checkGiven finds flags without a value, as from a variable that is not set.
-func checkGiven(m *mistakes, c *cobra.Command) {
-	c.Flags().Visit(func(flag *pflag.Flag) {
-		if slices.Contains([]string{"in", "range", "glob", "key", "pool", "reduce"}, flag.Name) {
-			m.when(strings.Trim(flag.Value.String(), `[]"`) == "", "--%s is empty", flag.Name)
-		}
-	})
-}
-
 func (f *mapFlags) check(c *cobra.Command, args []string) error {
 	var m mistakes
 	changed := c.Flags().Changed
 	f.readTask(&m, c, args)
-	checkGiven(&m, c)
 	f.checkItems(&m, changed)
-	f.checkInput(&m, changed)
+	f.checkInput(&m, c)
 	if changed("id") {
 		if err := starter.CheckID(f.id); err != nil {
 			m.add("--id: %v", err)
@@ -114,15 +62,57 @@ func (f *mapFlags) checkFiles(m *mistakes) {
 // for the results.
 func (f *mapFlags) valueOnly() bool { return f.quiet && f.input.Reduce != "" && f.out == "" && !f.json }
 
-func (f *mapFlags) checkInput(m *mistakes, changed func(string) bool) {
+func (f *mapFlags) checkInput(m *mistakes, c *cobra.Command) {
+	f.taskFlags.check(m, c)
+	m.when(f.input.Backoff > 0 && f.input.Attempts == 1, "--backoff goes with --attempts 2 or more: without it no item is tried again")
+	m.when(f.input.Attempts == 0, "--attempts 0 is outside 1 to %d", gpumux.MaxAttempts) // in the field it is the default
+}
+
+var capital = regexp.MustCompile(`[A-Z]`)
+
+// flagOf is the flag of a field, such as --max-failures of maxFailures.
+func flagOf(field string) string {
+	switch {
+	case field == "ladder":
+		return "--pool:"
+	case slices.Contains(optionKeys, field):
+		return "--option " + field
+	}
+	return "--" + capital.ReplaceAllStringFunc(field, func(c string) string { return "-" + strings.ToLower(c) })
+}
+
+// check finds the mistakes that need neither files nor a server.
+func (f *taskFlags) check(m *mistakes, c *cobra.Command) {
 	in := f.input
-	inputMistakes(m, in)
-	m.when(in.Backoff > 0 && in.Attempts == 1, "--backoff goes with --attempts 2 or more: without it no item is tried again")
-	// In a field 0 stands for the default; a flag is left away for it.
-	m.when(in.Attempts == 0, "--attempts 0 is outside 1 to %d", gpumux.MaxAttempts)
-	m.when(changed("fairness-weight") && in.FairnessWeight == 0, "--fairness-weight 0 is outside 0.001 to 1000")
-	m.when(changed("priority") && in.Priority == 0, "--priority 0 is outside 1 (first) to 5 (last)")
-	f.taskFlags.check(m, changed)
+	in.Task, in.Items, in.Arg = "task", []json.RawMessage{}, nil
+	var bad *gpumux.InputError
+	if errors.As(in.Validate(), &bad) {
+		for _, p := range bad.Problems {
+			field, _, _ := strings.Cut(p.Field, "[")
+			m.add("%s %s", flagOf(field), p.Message)
+		}
+	}
+	if fresh := f.task.Fresh; fresh != "" && fresh != launch.Fork && fresh != launch.Spawn {
+		m.add("--fresh %q is unknown; use fork or spawn", fresh)
+	}
+	switch out := f.task.Output; {
+	case out != "" && out != "json" && out != "text":
+		m.add("--output %q is unknown; use json or text", out)
+	case out != "" && f.local && len(f.task.Command) == 0:
+		m.add("--output is for a command after --; a function returns what its result is")
+	}
+	c.Flags().Visit(func(flag *pflag.Flag) {
+		empty := strings.Trim(flag.Value.String(), `[]"`) == "" // as from a variable that is not set
+		switch flag.Name {
+		case "in", "range", "glob", "key", "pool", "reduce":
+			m.when(empty, "--%s is empty", flag.Name)
+		case "slots", "gpus-per-slot", "devices", "memory", "reserve", "sharing", "python", "pass-env", "visible-devices", "start-timeout", "fresh", "output":
+			m.when(!f.local, "--%s goes with --local; elsewhere the worker's file says it", flag.Name)
+		case "address", "namespace", "store":
+			m.when(f.local, "--%s does not go with --local, which has a server and a store of its own", flag.Name)
+		}
+	})
+	f.pool.Mode, f.task.Reduce = f.input.Mode, f.input.Reduce
 }
 
 // cutTask reads TASK, or the command after --, and returns the other arguments.
@@ -159,14 +149,9 @@ func (f *taskFlags) readTask(m *mistakes, c *cobra.Command, args []string) {
 // checkItems finds every mistake in where the items come from, and reads the delimiter.
 func (f *mapFlags) checkItems(m *mistakes, changed func(string) bool) {
 	s := &f.source
-	given := 0
-	for _, flag := range []string{"in", "range", "glob"} {
-		if changed(flag) {
-			given++
-		}
-	}
-	m.when(given == 0, "nothing to map over; give one of --in FILE, --range START:END and --glob PATTERN")
-	m.when(given > 1, "give only one of --in, --range and --glob")
+	sources := slices.DeleteFunc([]string{"in", "range", "glob"}, func(flag string) bool { return !changed(flag) })
+	m.when(len(sources) == 0, "nothing to map over; give one of --in FILE, --range START:END and --glob PATTERN")
+	m.when(len(sources) > 1, "give only one of --in, --range and --glob")
 	for _, flag := range []string{"columns", "text", "delimiter", "key", "lines"} {
 		m.when(changed(flag) && !changed("in"), "--%s goes with --in", flag)
 	}
@@ -191,9 +176,6 @@ func (f *mapFlags) checkItems(m *mistakes, changed func(string) bool) {
 
 // sameFile reports whether two names are of one regular file.
 func sameFile(a, b string) bool {
-	if a == "" || b == "" || a == "-" || b == "-" {
-		return false
-	}
 	one, err1 := os.Stat(a)
 	two, err2 := os.Stat(b)
 	return err1 == nil && err2 == nil && one.Mode().IsRegular() && os.SameFile(one, two)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -26,12 +27,12 @@ The exit code is 1 when a check failed.`,
 		Example: "  gpumux doctor\n  gpumux doctor --address temporal.internal:7233 --json",
 		Args:    cobra.NoArgs,
 	}
-	c.Flags().StringVar(&python, "python", "python3", "the Python to check")
+	c.Flags().StringVar(&python, "python", "", pythonUsage)
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	a.connectionFlags(c)
 	a.storeFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		findings := examine(c.Context(), a, python)
+		findings := examine(c.Context(), a, cmp.Or(python, "python3"))
 		if err := context.Cause(c.Context()); err != nil {
 			return err
 		}
@@ -77,7 +78,7 @@ docs/gpus.schema.json describes --json.`,
 		Example: "  gpumux gpus\n  gpumux gpus --json | jq '.devices[].status.memory.free'",
 		Args:    cobra.NoArgs,
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print JSON; sizes are in bytes")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		inventory, err := health.Open(c.Context(), "")
 		if err != nil {

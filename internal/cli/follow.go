@@ -154,8 +154,8 @@ func waitCommand(a *app) *cobra.Command {
 succeeded, 1 when some failed. Ctrl-C leaves the map running.`,
 		Example: "  gpumux wait embed-3fa92c01d4e5 && gpumux results embed-3fa92c01d4e5 --out vectors.jsonl",
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "print the summary as JSON")
-	c.Flags().BoolVarP(&quiet, "quiet", "q", false, "no progress and no summary")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	c.Flags().BoolVarP(&quiet, "quiet", "q", false, quietUsage)
 	return a.onMap(c, func(ctx context.Context, conn *connection, h *starter.Handle) error {
 		a.console.Quiet = quiet
 		var ladder []string

@@ -121,7 +121,7 @@ What maps with --local left on this machine is deleted by gpumux local --remove.
 	flags := c.Flags()
 	flags.StringVar(&olderThan, "older-than", "", "how long ago, such as 30d, 2w or 36h; at least 1h")
 	flags.BoolVar(&dryRun, "dry-run", false, "delete nothing, and list what would go")
-	flags.BoolVar(&asJSON, "json", false, "print what goes as JSON")
+	flags.BoolVar(&asJSON, "json", false, "print JSON")
 	a.connectionFlags(c)
 	a.storeFlag(c)
 	c.RunE = func(c *cobra.Command, _ []string) error {

@@ -38,6 +38,16 @@ Ctrl-C leaves the map running on the server; with --local it stops the map. A ma
 when its results are written, so a full disk costs no item a second run. Until then they gather beside
 --out, in .gpumux- and its ID.
 
+--option sets what few maps need, by the names that the input of the workflow has:
+
+  chunk           items per chunk (default: learnt)
+  window          chunks in flight (default: learnt)
+  priority        1 (first) to 5 (last) (default 3)
+  fairnessKey     maps of one key share the pools with those of other keys (default: each map has its own)
+  fairnessWeight  share of the key beside others, 0.001 to 1000 (default 1)
+  mapTimeout      longest time of the whole map, such as 2h; what has finished is kept (default: none)
+  poolTimeout     longest time without a worker that has a healthy device (default: the map waits)
+
 Changed code makes a new map, unless --retry asks for the failed items of the old one: the code is TASK's
 file, the modules beside it that it imports, and the files that a command names. Put it back and the old map
 goes on.`,

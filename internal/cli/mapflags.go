@@ -2,9 +2,13 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,18 +45,27 @@ type taskFlags struct {
 
 func (f *taskFlags) register(flags *pflag.FlagSet) {
 	const local = "with --local: "
-	flags.StringSliceVar(&f.input.Ladder, "pool", nil, "pools to use, first choice first, such as gpu,cpu (default gpu; with --local what the machine has)")
+	f.registerPool(flags)
 	flags.DurationVar((*time.Duration)(&f.input.Patience), "patience", 0, "how long a pool may lack a worker with a healthy device before the next one takes its work (default 1m)")
-	flags.BoolVar(&f.noWait, "no-wait", false, "fail when no worker serves the pool, instead of waiting for one")
 	flags.BoolVar(&f.local, "local", false, "start a server and a worker for this command alone; TASK is file.py:function")
 	f.registerHere(flags, local)
+}
+
+// registerPool registers flags of map, run and retry, whose default is the map's.
+func (f *taskFlags) registerPool(flags *pflag.FlagSet) {
+	flags.StringSliceVar(&f.input.Ladder, "pool", nil, "pools to use, first choice first, such as gpu,cpu (default gpu; with --local what the machine has)")
+	flags.BoolVar(&f.noWait, "no-wait", false, "fail when no worker serves the pool, instead of waiting for one")
+}
+
+func (f *taskFlags) registerMode(flags *pflag.FlagSet) {
+	flags.StringVar((*string)(&f.input.Mode), "mode", "", "persistent (the process stays) or fresh (one process per item); default: the task's")
+	flags.DurationVar((*time.Duration)(&f.input.Timeout), "timeout", 0, "longest time of one item, such as 90s (default: the task's)")
 }
 
 // registerHere registers the flags of slots in this process, and of what runs in any
 // slot; local goes before the help of the former.
 func (f *taskFlags) registerHere(flags *pflag.FlagSet, local string) {
-	flags.StringVar((*string)(&f.input.Mode), "mode", "", "persistent (the process stays) or fresh (one process per item); default: the task's")
-	flags.DurationVar((*time.Duration)(&f.input.Timeout), "timeout", 0, "longest time of one item, such as 90s (default: the task's)")
+	f.registerMode(flags)
 	flags.Func("arg", "what all items share, such as a configuration: a `file` of JSON, or JSON; gpumux.arg() in the task, else GPUMUX_ARG, or GPUMUX_ARG_FILE if it is large", f.parseArg)
 	flags.Func("slots", local+slotsUsage, f.parseSlots)
 	flags.StringSliceVar((*[]string)(&f.pool.Devices), "devices", nil, local+"the GPUs to use, such as 0,2 (default all); "+devicesUsage)
@@ -96,19 +109,48 @@ func (f *taskFlags) parseMemory(text string) error {
 
 func (f *mapFlags) register(c *cobra.Command) {
 	flags := c.Flags()
-	f.registerItems(flags)
-	flags.StringVar(&f.out, "out", "", "results: a file, JSON lines, compressed when it ends in .gz or .zst, or .parquet, .arrow, .feather or .npy; or - for standard output, where they come in order while the map runs (default: the pipe, else ./ID.results.jsonl)")
-	registerExact(flags, &f.exact)
-	f.registerFiles(flags, "default with --local: ./ID.files; else they stay in the store")
+	flags.StringArrayVar(&f.source.in, "in", nil, "items: JSON lines, .csv or .tsv, plain, .gz or .zst, .parquet, .arrow, .feather or .npy: a `file`, the files of a folder or a pattern such as 'data/*.csv', - for standard input, a URL such as s3://bucket/items.jsonl or s3://bucket/data/, or results:ID for the values of a finished map; given again, the items after those")
+	flags.Var((*namesFlag)(&f.source.columns), "columns", "with --in: the columns of Parquet or Arrow files that items have, such as id,text (default all); "+namesUsage)
+	flags.StringVar(&f.source.numbers, "range", "", "items: the numbers START:END without END, such as 0:1000")
+	flags.StringVar(&f.source.glob, "glob", "", "items: the path of each file, and not what is in it, such as 'images/*.png' or 'data/**/*.csv'")
+	f.registerText(flags)
 	f.taskFlags.register(flags)
-	f.registerOptions(flags)
-	flags.BoolVar(&f.unordered, "unordered", false, "with --out -: each result as soon as it is there, in any order")
+	f.registerRun(flags)
+	flags.StringVar(&f.input.Reduce, "reduce", "", "one value of all: a task that makes one value of a pair [a, b], such as add.py:add, or with --local builtins:sum; with --quiet, and without --out, its value alone is printed")
+	flags.DurationVar((*time.Duration)(&f.input.Backoff), "backoff", 0, "pause before an item that raised is tried again, without a slot; it doubles, up to 1m (default none)")
+	flags.StringVar((*string)(&f.input.MaxFailures), "max-failures", "", "end when more items have failed than this `number`, such as 10 or 5%; 0: at the first")
+	flags.Func("option", "what few maps need, as `KEY=VALUE`: see above; may be given again", f.parseOption)
+	flags.BoolVar(&f.unordered, "unordered", false, unorderedUsage)
 	flags.StringVar(&f.id, "id", "", "ID of the map (default: made of task, input and options)")
-	flags.BoolVar(&f.detach, "detach", false, "start the map, print its ID and leave")
 	flags.BoolVar(&f.retry, "retry", false, "of a finished map run the failed items again")
-	flags.BoolVar(&f.json, "json", false, "print the summary as JSON on standard output; results go to a file")
-	flags.BoolVarP(&f.quiet, "quiet", "q", false, "no progress and no summary; with --reduce, and without --out, print its value alone")
+	registerExact(flags, &f.exact)
 }
+
+// registerRun registers the flags that map and retry share.
+func (f *mapFlags) registerRun(flags *pflag.FlagSet) {
+	flags.StringVar(&f.out, "out", "", "results: a file, JSON lines, compressed when it ends in .gz or .zst, or .parquet, .arrow, .feather or .npy; or - for standard output, where they come in order while the map runs (default: the pipe, else ./ID.results.jsonl)")
+	flags.StringVar(&f.files, "files", "", filesUsage)
+	flags.IntVar(&f.input.Attempts, "attempts", 1, attemptsUsage)
+	flags.BoolVar(&f.detach, "detach", false, "start the map, print its ID and leave")
+	flags.BoolVar(&f.json, "json", false, "print the summary as JSON on standard output; results go to a file")
+	flags.BoolVarP(&f.quiet, "quiet", "q", false, quietUsage)
+}
+
+// registerText registers what map and stream share of the items.
+func (f *mapFlags) registerText(flags *pflag.FlagSet) {
+	flags.Var((*namesFlag)(&f.source.text), "text", "with --in: columns of CSV whose cells stay text, such as id for IDs like 007, 1.10 and 1e5; "+namesUsage)
+	flags.BoolVar(&f.source.lines, "lines", false, "with --in: every line of text is an item, a string")
+	flags.StringVar(&f.delimiter, "delimiter", "", "with --in: it is CSV with this between its cells, such as ';' or tab")
+	flags.StringVar(&f.input.Key, "key", "", "the `field` of the items, objects, that results have as \"key\", such as id")
+	flags.BoolVar(&f.input.WithItem, "with-item", false, "results have their items, as \"item\"")
+}
+
+const (
+	attemptsUsage  = "how often an item that raises is tried"
+	filesUsage     = "a `folder` for files that items keep with gpumux.save, as <index>/<name> (default with --local: ./ID.files; else they stay in the store)"
+	quietUsage     = "no progress and no summary"
+	unorderedUsage = "each result as soon as it is there, in any order (map: with --out -; results: with --follow)"
+)
 
 // registerExact registers the flag of gpumux's own clients.
 func registerExact(flags *pflag.FlagSet, exact *bool) {
@@ -116,19 +158,27 @@ func registerExact(flags *pflag.FlagSet, exact *bool) {
 	_ = flags.MarkHidden("exact") // it is there
 }
 
-func (f *mapFlags) registerFiles(flags *pflag.FlagSet, byDefault string) {
-	flags.StringVar(&f.files, "files", "", "a `folder` for files that items keep with gpumux.save, as <index>/<name> ("+byDefault+")")
-}
+// optionKeys are the fields of a map's input that --option sets, by their names in JSON.
+var optionKeys = []string{"chunk", "window", "priority", "fairnessKey", "fairnessWeight", "mapTimeout", "poolTimeout"}
 
-func (f *mapFlags) registerItems(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&f.source.in, "in", nil, "items: JSON lines, .csv or .tsv, plain, .gz or .zst, .parquet, .arrow, .feather or .npy: a `file`, the files of a folder or a pattern such as 'data/*.csv', - for standard input, a URL such as s3://bucket/items.jsonl or s3://bucket/data/, or results:ID for the values of a finished map; given again, the items after those")
-	flags.Var((*namesFlag)(&f.source.columns), "columns", "with --in: the columns of Parquet or Arrow files that items have, such as id,text (default all); "+namesUsage)
-	flags.Var((*namesFlag)(&f.source.text), "text", "with --in: columns of CSV whose cells stay text, such as id for IDs like 007, 1.10 and 1e5; "+namesUsage)
-	flags.BoolVar(&f.source.lines, "lines", false, "with --in: every line of text is an item, a string")
-	flags.StringVar(&f.delimiter, "delimiter", "", "with --in: it is CSV with this between its cells, such as ';' or tab")
-	flags.StringVar(&f.source.numbers, "range", "", "items: the numbers START:END without END, such as 0:1000")
-	flags.StringVar(&f.source.glob, "glob", "", "items: the path of each file, and not what is in it, such as 'images/*.png' or 'data/**/*.csv'")
-	f.registerKey(flags)
+func (f *mapFlags) parseOption(text string) error {
+	key, value, _ := strings.Cut(text, "=")
+	if !slices.Contains(optionKeys, key) || value == "" {
+		return fmt.Errorf("write KEY=VALUE, with a KEY of %s", strings.Join(optionKeys, ", "))
+	}
+	type fields gpumux.MapInput // without the method that forgets other fields
+	var wrong error
+	for _, each := range []string{value, strconv.Quote(value)} { // a number, or else text
+		data, err := json.Marshal(map[string]json.RawMessage{key: json.RawMessage(each)})
+		if err == nil {
+			err = json.Unmarshal(data, (*fields)(&f.input))
+		}
+		if err == nil {
+			return nil
+		}
+		wrong = cmp.Or(wrong, err)
+	}
+	return fmt.Errorf("%s is no value of %s: %w", value, key, wrong)
 }
 
 // namesFlag are names of columns, which may be any text.
@@ -145,24 +195,6 @@ func (n *namesFlag) Set(text string) error {
 func (n *namesFlag) String() string { return names.List(*n, ",") }
 
 func (n *namesFlag) Type() string { return "strings" }
-
-func (f *mapFlags) registerKey(flags *pflag.FlagSet) {
-	flags.StringVar(&f.input.Key, "key", "", "the `field` of the items, objects, that results have as \"key\", such as id")
-	flags.BoolVar(&f.input.WithItem, "with-item", false, "results have their items, as \"item\"")
-}
-
-func (f *mapFlags) registerOptions(flags *pflag.FlagSet) {
-	flags.IntVar(&f.input.Attempts, "attempts", 1, "how often an item that raises is tried")
-	flags.DurationVar((*time.Duration)(&f.input.Backoff), "backoff", 0, "pause before an item that raised is tried again, without a slot; it doubles, up to 1m (default none)")
-	flags.DurationVar((*time.Duration)(&f.input.MapTimeout), "map-timeout", 0, "longest time of the whole map; what has finished is kept (default: none)")
-	flags.StringVar((*string)(&f.input.MaxFailures), "max-failures", "", "end when more items have failed than this `number`, such as 10 or 5%; 0: at the first")
-	flags.StringVar(&f.input.Reduce, "reduce", "", "one value of all: a task that makes one value of a pair [a, b], such as add.py:add, or with --local builtins:sum")
-	flags.IntVar(&f.input.Chunk, "chunk", 0, "items per chunk (default: learnt)")
-	flags.IntVar(&f.input.Window, "window", 0, "chunks in flight (default: learnt)")
-	flags.IntVar(&f.input.Priority, "priority", 0, "1 (first) to 5 (last) (default 3)")
-	flags.StringVar(&f.input.FairnessKey, "fairness-key", "", "maps of one key share the pools with those of other keys (default: each map has its own)")
-	flags.Float64Var(&f.input.FairnessWeight, "fairness-weight", 0, "share of the key beside others, 0.001 to 1000 (default 1)")
-}
 
 // parseArg reads --arg: a file of JSON, or else JSON itself.
 func (f *taskFlags) parseArg(text string) error {

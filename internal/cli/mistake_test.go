@@ -37,7 +37,7 @@ func TestMistake_SaysWhatWasMeant(t *testing.T) {
 		require.Contains(t, got.stderr, want, given)
 	}
 	require.NotContains(t, run(t, "", "map", "f", "--quux").stderr, "did you mean")
-	for _, flag := range []string{"--arg", "--chunk", "--timeout", "--memory"} {
+	for _, flag := range []string{"--arg", "--option", "--timeout", "--memory"} {
 		got := run(t, "", "map", "f", "--range", "0:1", flag, strings.Repeat("x", 20_000))
 		require.Equal(t, exitUsage, got.code, flag)
 		require.Less(t, len(got.stderr), 500, flag)

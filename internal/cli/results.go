@@ -35,13 +35,13 @@ The exit code is 0 when every item succeeded, 1 when some failed.`,
 		Args: oneID,
 	}
 	c.Flags().StringVar(&f.out, "out", "-", "a file, JSON lines, compressed when it ends in .gz or .zst, or .parquet, .arrow, .feather or .npy; or - for standard output")
-	c.Flags().StringVar(&f.files, "files", "", "a `folder` for files that items kept with gpumux.save, as <index>/<name>")
+	c.Flags().StringVar(&f.files, "files", "", filesUsage)
 	c.Flags().BoolVar(&f.values, "values", false, "only the values; null for a failed item")
 	c.Flags().BoolVar(&f.failed, "failed", false, "only the failed items")
 	c.Flags().BoolVar(&f.follow, "follow", false, "of a running map: the results as they come")
 	registerExact(c.Flags(), &f.exact)
 	c.Flags().BoolVar(&f.partial, "partial", false, "of a map that is not complete: the results that it has")
-	c.Flags().BoolVar(&f.unordered, "unordered", false, "with --follow: each as soon as it is there, in any order")
+	c.Flags().BoolVar(&f.unordered, "unordered", false, unorderedUsage)
 	a.connectionFlags(c)
 	a.storeFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error { return runResults(c.Context(), a, args[0], f) }

@@ -54,8 +54,7 @@ func (f *runFlags) check(c *cobra.Command, args []string) (item string, err erro
 	} else if len(rest) == 1 {
 		item = rest[0]
 	}
-	inputMistakes(&m, f.input)
-	f.taskFlags.check(&m, c.Flags().Changed)
+	f.taskFlags.check(&m, c)
 	return item, m.err()
 }
 

@@ -26,7 +26,7 @@ An ID of a map with --local is looked for on this machine first; its command nee
 		Example: "  gpumux show embed-3fa92c01d4e5\n  gpumux show embed-3fa92c01d4e5 --json | jq '.causes[].example.index'",
 		Args:    oneID,
 	}
-	asJSON := c.Flags().Bool("json", false, "print JSON, with whole tracebacks")
+	asJSON := c.Flags().Bool("json", false, "print JSON")
 	a.connectionFlags(c)
 	a.storeFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {

@@ -39,14 +39,11 @@ ends: the results of what came before are written, and the exit code is 2.`,
 	}
 	flags := c.Flags()
 	flags.StringArrayVar(&f.source.in, "in", []string{"-"}, "items: JSON lines, .csv or .tsv, plain, .gz or .zst: a `file`, the files of a folder or a pattern, - for standard input, or a URL; given again, the items after those")
-	flags.BoolVar(&f.source.lines, "lines", false, "every line of text is an item, a string")
-	flags.Var((*namesFlag)(&f.source.text), "text", "columns of CSV whose cells stay text; "+namesUsage)
-	flags.StringVar(&f.delimiter, "delimiter", "", "the items are CSV with this between their cells, such as ';' or tab")
-	f.registerKey(flags)
+	f.registerText(flags)
 	flags.StringVar(&f.out, "out", "-", "results: a file, compressed when it ends in .gz or .zst, or - for standard output")
-	flags.BoolVar(&f.unordered, "unordered", false, "each result as soon as it is there, in any order")
-	flags.IntVar(&f.input.Attempts, "attempts", 1, "how often an item that raises is tried")
-	flags.BoolVarP(&f.quiet, "quiet", "q", false, "no summary")
+	flags.BoolVar(&f.unordered, "unordered", false, unorderedUsage)
+	flags.IntVar(&f.input.Attempts, "attempts", 1, attemptsUsage)
+	flags.BoolVarP(&f.quiet, "quiet", "q", false, quietUsage)
 	flags.StringSliceVar(&f.input.Ladder, "pool", nil, "gpu or cpu (default what the machine has)")
 	registerExact(flags, &f.exact)
 	f.registerHere(flags, "")
@@ -57,9 +54,8 @@ ends: the results of what came before are written, and the exit code is 2.`,
 func (f *mapFlags) checkStream(c *cobra.Command, args []string) error {
 	var m mistakes
 	f.readTask(&m, c, args)
-	checkGiven(&m, c)
 	f.checkItems(&m, func(flag string) bool { return flag == "in" || c.Flags().Changed(flag) })
-	f.checkInput(&m, c.Flags().Changed)
+	f.checkInput(&m, c)
 	if id, values := f.results(); values {
 		m.add("--in %s goes with `gpumux map`; for a stream: gpumux results %s --values | gpumux stream", f.source.in[0], id)
 	}

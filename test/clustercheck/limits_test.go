@@ -27,7 +27,7 @@ func TestLimits(t *testing.T) {
 	}
 	const items = 60
 	begin := func(id string, args ...string) *job {
-		return (&job{site: s, items: items, pool: "cpu", args: append(args, "--chunk", "1")}).begin(t, id)
+		return (&job{site: s, items: items, pool: "cpu", args: append(args, "--option", "chunk=1")}).begin(t, id)
 	}
 	took := func(part string, jobs ...*job) time.Duration {
 		t.Helper()
@@ -41,8 +41,8 @@ func TestLimits(t *testing.T) {
 	require.Greater(t, limited, max(free, 25*time.Second))
 
 	set("--queue-rps-limit", "default", "--fairness-key-rps-limit-default", "2")
-	one := begin("limit-one", "--fairness-key", "one")
-	double := begin("limit-double", "--fairness-key", "double", "--fairness-weight", "2")
+	one := begin("limit-one", "--option", "fairnessKey=one")
+	double := begin("limit-double", "--option", "fairnessKey=double", "--option", "fairnessWeight=2")
 	both := took("2 maps of 60 chunks, 2 a second for each key", one, double)
 	require.Greater(t, both, max(free, 25*time.Second))
 	require.Less(t, double.took, one.took, "the limit grows with the weight")

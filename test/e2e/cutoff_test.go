@@ -188,7 +188,7 @@ func TestCutOff_NoItemHasTwoAttemptsAtOnce(t *testing.T) {
 			t.Parallel()
 			h := newHost(t)
 			l, first := h.behind(beats, contract.MinContact)
-			running := h.begin("map", "beat", "--range", "0:2", "--pool", "cpu", "--chunk", "1", "--out", "r.jsonl")
+			running := h.begin("map", "beat", "--range", "0:2", "--pool", "cpu", "--option", "chunk=1", "--out", "r.jsonl")
 			rig.Wait(t, func() bool { return len(h.beats()) == 2 }, 2*time.Minute, 5*time.Millisecond)
 			lost := h.beats()
 			l.lose(directions...)
@@ -235,7 +235,7 @@ func TestCutOff_AShortSilenceCostsNothing(t *testing.T) {
 	const beats = 160 // 8 s
 	h := newHost(t)
 	l, _ := h.behind(beats, 4*time.Second) // with a heartbeat after 6 s
-	running := h.begin("map", "beat", "--range", "0:2", "--pool", "cpu", "--chunk", "1", "--out", "r.jsonl")
+	running := h.begin("map", "beat", "--range", "0:2", "--pool", "cpu", "--option", "chunk=1", "--out", "r.jsonl")
 	count := func() (n int) {
 		for _, attempts := range h.beats() {
 			n += attempts[0].count
@@ -261,7 +261,7 @@ func TestCutOff_WhatEndsWithoutHistoryCounts(t *testing.T) {
 	const beats = 120 // 6 s: by their end the worker knows
 	h := newHost(t)
 	l, _ := h.behind(beats, 20*time.Second)
-	running := h.begin("map", "beat", "--range", "0:4", "--pool", "cpu", "--chunk", "1", "--out", "r.jsonl")
+	running := h.begin("map", "beat", "--range", "0:4", "--pool", "cpu", "--option", "chunk=1", "--out", "r.jsonl")
 	rig.Wait(t, func() bool { return len(h.beats()) == 2 }, 2*time.Minute, 5*time.Millisecond)
 	l.lose("history")
 	rig.Wait(t, func() bool { return l.health() == http.StatusServiceUnavailable }, time.Minute, 100*time.Millisecond, "it can do no work")

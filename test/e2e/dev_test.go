@@ -33,7 +33,7 @@ func TestDev_ADay(t *testing.T) {
 	require.Empty(t, p.stdout.String())
 	require.Contains(t, p.stderr.String(), "ValueError: 3 is odd")
 
-	p = s.run(0, "map", "step:gate", "--range", "0:9", "--pool", "cpu", "--chunk", "1", "--window", "6", "--detach")
+	p = s.run(0, "map", "step:gate", "--range", "0:9", "--pool", "cpu", "--option", "chunk=1", "--option", "window=6", "--detach")
 	id := strings.TrimSpace(p.stdout.String())
 	require.Contains(t, p.stderr.String(), "gpumux wait "+id)
 	rig.Wait(t, func() bool { return len(s.calls()) == 5+1 }, time.Minute, 20*time.Millisecond) // and run's 42
@@ -47,7 +47,7 @@ func TestDev_ADay(t *testing.T) {
 	require.Contains(t, s.run(0, "ls").stdout.String(), "paused")
 	s.run(0, "resume", id)
 
-	follower := s.begin("map", "step:gate", "--range", "0:9", "--pool", "cpu", "--chunk", "2") // chunk is no part of the ID
+	follower := s.begin("map", "step:gate", "--range", "0:9", "--pool", "cpu", "--option", "chunk=2") // chunk is no part of the ID
 	require.Eventually(t, func() bool { return strings.Contains(follower.stderr.String(), "runs already") }, time.Minute, 20*time.Millisecond)
 	require.Contains(t, follower.stderr.String(), "with the options that it was started with")
 	require.NoError(t, follower.Process.Signal(syscall.SIGINT))
@@ -106,7 +106,7 @@ func TestDev_SaysWhatHoldsAMapUp(t *testing.T) {
 	dev.ready()
 	require.Contains(t, dev.stderr.String(), "other users of this machine can run tasks as you; --private keeps them out")
 	s.env = append(s.env, "TEMPORAL_ADDRESS=127.0.0.1:"+port)
-	waiting := s.begin("map", "step:gate", "--range", "0:6", "--pool", "cpu", "--chunk", "1", "--out", "r.jsonl")
+	waiting := s.begin("map", "step:gate", "--range", "0:6", "--pool", "cpu", "--option", "chunk=1", "--out", "r.jsonl")
 	var parts []string
 	rig.Wait(t, func() bool {
 		parts, _ = filepath.Glob(s.path("data/store/maps/*/*/*.parts"))

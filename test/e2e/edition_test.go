@@ -269,7 +269,7 @@ func TestLocal_EditedInTheMiddle(t *testing.T) {
 	s := newShell(t)
 	s.write("edited.py", editedPy)
 	near(t, s.dir, "first")
-	command := []string{"map", "edited.py:edit", "--range", "0:60", "--local", "--mode", "fresh", "--chunk", "2", "--slots", "2", "--out", "r.jsonl"}
+	command := []string{"map", "edited.py:edit", "--range", "0:60", "--local", "--mode", "fresh", "--option", "chunk=2", "--slots", "2", "--out", "r.jsonl"}
 	values := func() map[string]int {
 		t.Helper()
 		counts := map[string]int{}

@@ -265,7 +265,7 @@ func TestLong_LLMAnEngineThatDiesFailsNoRequest(t *testing.T) {
 	}
 	e.write("requests.jsonl", requests.String())
 	_, code := e.sh(e.dir, `bin/gpumux map examples/llm/complete.py:Complete --in requests.jsonl --key custom_id --out results.jsonl --local --quiet `+
-		`--slots 1 --chunk 100 --python .venv/bin/python --arg '{"engine": "imitation", "kill_once": "`+e.path("killed")+`"}'`)
+		`--slots 1 --option chunk=100 --python .venv/bin/python --arg '{"engine": "imitation", "kill_once": "`+e.path("killed")+`"}'`)
 	require.Equal(t, 1, code, "one failed")
 	require.FileExists(t, e.path("killed"), "the engine died")
 	out, code := e.sh(e.dir, ".venv/bin/python examples/llm/to_openai.py results.jsonl output.jsonl errors.jsonl")

@@ -100,7 +100,7 @@ func gated(t *testing.T) (s *site, here *shell, id string) {
 	s.worker("cpu", 2)
 	here = newShell(t)
 	here.at(s)
-	p := here.run(0, "map", "gate", "--range", "0:200", "--pool", "cpu", "--chunk", "10", "--window", "2", "--detach")
+	p := here.run(0, "map", "gate", "--range", "0:200", "--pool", "cpu", "--option", "chunk=10", "--option", "window=2", "--detach")
 	return s, here, strings.TrimSpace(p.stdout.String())
 }
 
@@ -133,7 +133,7 @@ func TestResults_FollowOnTheCommandLine(t *testing.T) {
 	require.Equal(t, numbers(200), follower.stdout.String())
 
 	// What a cancelled map has finished is not lost to its user.
-	id = strings.TrimSpace(here.run(0, "map", "gate", "--range", "300:500", "--pool", "cpu", "--chunk", "10", "--window", "2", "--detach").stdout.String())
+	id = strings.TrimSpace(here.run(0, "map", "gate", "--range", "300:500", "--pool", "cpu", "--option", "chunk=10", "--option", "window=2", "--detach").stdout.String())
 	rig.Wait(t, func() bool {
 		return strings.Count(here.run(1, "results", id, "--partial").stdout.String(), "\n") >= 90
 	}, time.Minute, 100*time.Millisecond)

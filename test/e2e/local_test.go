@@ -249,7 +249,7 @@ def gate(item):
 		t.Helper()
 		before := len(s.state())
 		s.write("gate.py", "VERSION = "+version+task)
-		p := s.begin("map", "gate.py:gate", "--range", "0:6", "--local", "--chunk", "1", "--window", "1", "--slots", "1", "--out", "r.jsonl")
+		p := s.begin("map", "gate.py:gate", "--range", "0:6", "--local", "--option", "chunk=1", "--option", "window=1", "--slots", "1", "--out", "r.jsonl")
 		stored := func() int {
 			return storedItems(t, s.path("state/gpumux/local/*/store"))
 		}
@@ -289,7 +289,7 @@ func TestLocal_GoesOnAfterItWasStopped(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newShell(t)
-			args := []string{"map", "step.py:gate", "--range", "0:12", "--local", "--slots", "8", "--chunk", "1", "--window", "6", "--out", "r.jsonl"}
+			args := []string{"map", "step.py:gate", "--range", "0:12", "--local", "--slots", "8", "--option", "chunk=1", "--option", "window=6", "--out", "r.jsonl"}
 			p := s.begin(args...)
 			stored := func() int {
 				return storedItems(t, s.path("state/gpumux/local/*/store"))

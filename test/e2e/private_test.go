@@ -67,7 +67,7 @@ func TestPrivate_Local(t *testing.T) {
 	t.Parallel()
 	s := newShell(t)
 	require.NoError(t, os.MkdirAll(s.path("state/gpumux/local/mine"), 0o755))
-	p := s.begin("map", "step.py:gate", "--range", "0:6", "--local", "--id", "mine", "--chunk", "1", "--out", "r.jsonl")
+	p := s.begin("map", "step.py:gate", "--range", "0:6", "--local", "--id", "mine", "--option", "chunk=1", "--out", "r.jsonl")
 	rig.Wait(t, func() bool { return len(s.calls()) == 5 }, time.Minute, 20*time.Millisecond, "%s", &p.stderr)
 	ports := listening(t, p.Process.Pid)
 	require.NotEmpty(t, ports)

@@ -35,7 +35,7 @@ func TestSeeing_ARunningMap(t *testing.T) {
 	s.serve(c)
 	here := newShell(t)
 	here.at(s)
-	id := strings.TrimSpace(here.run(0, "map", "talk", "--range", "0:8", "--pool", "cpu", "--chunk", "1", "--window", "2", "--detach").stdout.String())
+	id := strings.TrimSpace(here.run(0, "map", "talk", "--range", "0:8", "--pool", "cpu", "--option", "chunk=1", "--option", "window=2", "--detach").stdout.String())
 	follower := here.begin("logs", id, "--item", "6", "--follow")
 	var shown struct {
 		Succeeded, Failed int64
@@ -92,7 +92,7 @@ func TestSeeing_AKeptLocalMap(t *testing.T) {
 func TestSeeing_TooManyFailures(t *testing.T) {
 	t.Parallel()
 	s := newShell(t)
-	args := []string{"map", "step.py:odd", "--range", "0:40", "--local", "--slots", "2", "--chunk", "2", "--out", "r.jsonl", "--max-failures"}
+	args := []string{"map", "step.py:odd", "--range", "0:40", "--local", "--slots", "2", "--option", "chunk=2", "--out", "r.jsonl", "--max-failures"}
 	require.Contains(t, s.run(2, append(args, "lots")...).stderr.String(), "--max-failures")
 	p := s.run(4, append(args, "10%")...)
 	require.Regexp(t, `failed: task_error.*[0-9]+ of 40 items failed, more than the 4 that may \(10%\), mostly task_error; such as item [0-9]+`, p.stderr.String())

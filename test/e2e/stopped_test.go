@@ -45,7 +45,7 @@ func TestStopped_AWorkerThatIsStoppedRecordsNothingTwice(t *testing.T) {
 	h := newCareful(t, 2, 0.4)
 	first := h.worker()
 	const n = 100
-	running := h.begin("map", "careful", "--range", fmt.Sprintf("0:%d", n), "--pool", "cpu", "--chunk", "25", "--out", "r.jsonl")
+	running := h.begin("map", "careful", "--range", fmt.Sprintf("0:%d", n), "--pool", "cpu", "--option", "chunk=25", "--out", "r.jsonl")
 	h.busy(first)
 	second := h.worker()
 	h.busy(second)

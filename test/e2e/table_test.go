@@ -228,7 +228,7 @@ def gate(row):
     return row
 def same(row): return row
 `)
-	args := []string{"map", "rows.py:gate", "--in", "data", "--columns", "size", "--local", "--slots", "1", "--chunk", "1", "--window", "1"}
+	args := []string{"map", "rows.py:gate", "--in", "data", "--columns", "size", "--local", "--slots", "1", "--option", "chunk=1", "--option", "window=1"}
 	p := s.begin(append(args, "--out", "r.jsonl")...)
 	rig.Wait(t, func() bool { return storedItems(t, s.path("state/gpumux/local/*/store")) == 3 }, time.Minute, 20*time.Millisecond,
 		"the rows of the first file are stored")

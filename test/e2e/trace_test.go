@@ -79,7 +79,7 @@ func TestTrace_FromTheClientToTheItem(t *testing.T) {
 	h.env = append(h.env, "OTEL_EXPORTER_OTLP_ENDPOINT="+c.url)
 	w := h.worker()
 	h.env = append(h.env, fmt.Sprintf("TRACEPARENT=00-%s-%s-01", trace, parent))
-	h.run(1, "map", "where", "--range", "0:3", "--pool", "cpu", "--chunk", "3", "--out", "r.jsonl")
+	h.run(1, "map", "where", "--range", "0:3", "--pool", "cpu", "--option", "chunk=3", "--out", "r.jsonl")
 	h.run(0, "map", "shell", "--range", "0:1", "--pool", "cpu", "--out", "s.jsonl")
 	require.NoError(t, w.Process.Signal(syscall.SIGTERM))
 	require.Equal(t, 0, w.code(), w.stderr.String())

@@ -106,7 +106,7 @@ func (u *upgrading) with(r release) *shell {
 // begin starts a map of n items whose results are in the file name.
 func (u *upgrading) begin(client release, name string, n int) *program {
 	u.t.Helper()
-	return u.with(client).begin("map", "paced:double", "--range", fmt.Sprintf("0:%d", n), "--pool", "cpu", "--chunk", "5", "--id", name, "--out", name+".jsonl")
+	return u.with(client).begin("map", "paced:double", "--range", fmt.Sprintf("0:%d", n), "--pool", "cpu", "--option", "chunk=5", "--id", name, "--out", name+".jsonl")
 }
 
 // done waits for the end of a map: every result is there, once and right.

@@ -57,7 +57,7 @@ func TestGPU_ImportsAtOnce(t *testing.T) {
 			require.NoError(t, os.Mkdir(folder, 0o700))
 			items := slices.Repeat([]object{{"folder": folder, "count": slots}}, slots)
 			began := time.Now()
-			results := m.mapped(0, "imported", items, "--slots", strconv.Itoa(slots), "--memory", "4GiB", "--chunk", "1")
+			results := m.mapped(0, "imported", items, "--slots", strconv.Itoa(slots), "--memory", "4GiB", "--option", "chunk=1")
 			took, longest, threads := time.Since(began).Seconds(), 0.0, ""
 			pids := map[int]bool{}
 			for _, r := range results {
@@ -154,7 +154,7 @@ func TestGPU_SecondWorker(t *testing.T) {
 	var running sync.WaitGroup
 	running.Go(func() {
 		items := slices.Repeat([]object{{"folder": folder, "count": 3, "bytes": gib, "seconds": 3}}, 2)
-		neighbours = other.mapped(0, "together", items, "--slots", "2", "--memory", "3GiB", "--chunk", "1")
+		neighbours = other.mapped(0, "together", items, "--slots", "2", "--memory", "3GiB", "--option", "chunk=1")
 	})
 	items := []object{{"folder": folder, "count": 3, "bytes": gib, "seconds": 0, "over": 3 * gib, "log": log}}
 	results := m.mapped(1, "together", items, "--memory", "2GiB", "--slots", "1")
@@ -191,7 +191,7 @@ func TestGPU_MPSBlame(t *testing.T) {
 	for i := range items {
 		items[i] = object{"framework": "driver", "number": i, "bad": bad, "log": log}
 	}
-	results := m.mapped(1, "ruin", items, "--sharing", "mps", "--slots", "3", "--memory", "3GiB", "--attempts", "1", "--chunk", "6")
+	results := m.mapped(1, "ruin", items, "--sharing", "mps", "--slots", "3", "--memory", "3GiB", "--attempts", "1", "--option", "chunk=6")
 	fault := results[bad].Fault
 	require.NotNil(t, fault, "the context was not ruined: %s", results[bad].Value)
 	require.Equal(t, gpumux.FaultCrash, fault.Kind, fault.Error())

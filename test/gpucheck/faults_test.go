@@ -66,7 +66,7 @@ func TestGPU_RuinedContext(t *testing.T) {
 			for i := range items {
 				items[i] = object{"framework": framework, "number": i, "bad": bad, "log": log}
 			}
-			results := m.mapped(1, "ruin", items, "--slots", strconv.Itoa(slots), "--memory", "3GiB", "--chunk", "6")
+			results := m.mapped(1, "ruin", items, "--slots", strconv.Itoa(slots), "--memory", "3GiB", "--option", "chunk=6")
 			fault := results[bad].Fault
 			require.NotNil(t, fault, "the context was not ruined: %s", results[bad].Value)
 			require.Equal(t, gpumux.FaultCrash, fault.Kind, fault.Error())

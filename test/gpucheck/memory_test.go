@@ -64,7 +64,7 @@ func TestGPU_PeaksAreWhatWasLive(t *testing.T) {
 			for range 20 {
 				items = append(items, object{"framework": framework, "bytes": 256 * mib, "seconds": 0.05})
 			}
-			m.mapped(0, "hold", items, "--slots", "1", "--chunk", strconv.Itoa(len(items)))
+			m.mapped(0, "hold", items, "--slots", "1", "--option", "chunk="+strconv.Itoa(len(items)))
 			said := regexp.MustCompile(`peak per item: p50 (\S+), p99 \S+, max (\S+);`).FindStringSubmatch(m.said)
 			require.Len(t, said, 3, m.said)
 			m.figure("%s: 256 MiB after 4 GiB in one process: %s", framework, said[0])
@@ -249,7 +249,7 @@ func TestGPU_SlotsSideBySide(t *testing.T) {
 			time.Sleep(20 * time.Millisecond)
 		}
 	}()
-	results := m.mapped(0, "together", items, "--slots", strconv.Itoa(slots), "--memory", "3GiB", "--chunk", "1")
+	results := m.mapped(0, "together", items, "--slots", strconv.Itoa(slots), "--memory", "3GiB", "--option", "chunk=1")
 	cancel()
 	<-ended
 	pids := map[int]bool{}

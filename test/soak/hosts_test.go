@@ -45,7 +45,7 @@ func TestHosts_LinksAndHostsThatFail(t *testing.T) {
 	began := time.Now()
 	// Fewer chunks than slots: one that is handed on finds a slot, and begins while whoever
 	// has lost it may still run.
-	command := c.run(c.client, "map", "work", "--range", fmt.Sprintf("0:%d", items), "--pool", "cpu", "--window", "10", "--id", "hosts",
+	command := c.run(c.client, "map", "work", "--range", fmt.Sprintf("0:%d", items), "--pool", "cpu", "--option", "window=10", "--id", "hosts",
 		"--out", "results.jsonl")
 	t.Cleanup(func() { c.log(c.client, command) })
 	require.Eventually(t, func() bool { return c.count() > items/20 }, 2*time.Minute, 50*time.Millisecond, "the map runs")

@@ -11,6 +11,10 @@ Memory = Union[int, str]
 Words = Union[str, Sequence[str]]
 
 
+# Fields of a map's input that the command takes with --option.
+FIELDS = {"chunk": "chunk", "priority": "priority", "fairness_key": "fairnessKey", "fairness_weight": "fairnessWeight"}
+
+
 def flags(options: dict) -> list[str]:
     """A flag for each option that was given: several words become one with commas, in quotation marks where they have some."""
     found: list[str] = []
@@ -18,6 +22,8 @@ def flags(options: dict) -> list[str]:
         flag = "--" + name.replace("_", "-")
         if name == "ordered":
             found += [] if value else ["--unordered"]
+        elif name in FIELDS:
+            found += [] if value is None else ["--option", f"{FIELDS[name]}={value}"]
         elif value is True:
             found.append(flag + "=true")  # a flag that wants more would take what comes after it
         elif value is not None and value is not False and value != []:
