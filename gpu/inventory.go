@@ -20,10 +20,6 @@ type Options struct {
 	// Static replaces the driver's list, for tests and hosts without NVML. Its devices have
 	// no processes; one of KindCPU is the host with a smaller memory.
 	Static []Device
-	// CUDAOrder asks CUDA for the UUIDs of the GPUs that it shows with this environment. It
-	// is called where an index in CUDA_VISIBLE_DEVICES may mean another GPU than NVML's,
-	// since CUDA counts the fastest first. Default: indices are NVML's.
-	CUDAOrder func(ctx context.Context) ([]string, error)
 	// IgnoreVisible also lists what CUDA_VISIBLE_DEVICES hides. Default false.
 	IgnoreVisible bool
 }
@@ -94,12 +90,8 @@ func openWith(ctx context.Context, d driver, o Options) (*Inventory, error) {
 	if spec, set := os.LookupEnv("CUDA_VISIBLE_DEVICES"); set && !o.IgnoreVisible {
 		kept := visible(found, spec)
 		if cudaCounts(found, spec) {
-			if shown, err := o.shown(ctx); err == nil {
-				kept = slices.DeleteFunc(slices.Clone(found), func(d Device) bool { return !slices.Contains(shown, d.UUID) })
-			} else {
-				inv.warnings = append(inv.warnings, fmt.Sprintf("CUDA_VISIBLE_DEVICES=%q is taken for the indices of nvidia-smi, although CUDA may "+
-					"count these GPUs otherwise: %v; set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name UUIDs", spec, err))
-			}
+			inv.warnings = append(inv.warnings, fmt.Sprintf("CUDA_VISIBLE_DEVICES=%q is taken for the indices of nvidia-smi, although CUDA "+
+				"counts the fastest GPU first; set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name UUIDs", spec))
 		}
 		if n := len(found) - len(kept); n > 0 {
 			inv.reasons = append(inv.reasons, fmt.Sprintf("%d of %d devices are hidden by CUDA_VISIBLE_DEVICES=%q", n, len(found), spec))
@@ -118,14 +110,6 @@ func openWith(ctx context.Context, d driver, o Options) (*Inventory, error) {
 	}
 	inv.list = append(found, cpuDevice())
 	return inv, nil
-}
-
-// shown asks CUDA which GPUs it shows.
-func (o Options) shown(ctx context.Context) ([]string, error) {
-	if o.CUDAOrder == nil {
-		return nil, errors.New("CUDA was not asked")
-	}
-	return o.CUDAOrder(ctx)
 }
 
 // cudaCounts reports whether an index in CUDA_VISIBLE_DEVICES may not be NVML's: where

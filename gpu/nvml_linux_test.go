@@ -145,6 +145,11 @@ func TestOpen_VisibleDevices(t *testing.T) {
 		require.Equal(t, c.want, got, "CUDA_VISIBLE_DEVICES=%q", c.spec)
 		require.Contains(t, inv.Reason(), "CUDA_VISIBLE_DEVICES")
 	}
+	device(s, 1).GetNameFunc = func() (string, nvml.Return) { return "NVIDIA T400", nvml.SUCCESS }
+	t.Setenv("CUDA_VISIBLE_DEVICES", "0")
+	require.Len(t, open(t, s).Warnings(), 1, "CUDA counts the fastest GPU first")
+	t.Setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+	require.Empty(t, open(t, s).Warnings())
 	t.Setenv("CUDA_VISIBLE_DEVICES", "")
 	d, err := openNVML(t.Context(), s)
 	require.NoError(t, err)

@@ -1,23 +1,44 @@
 package workers
 
 import (
+	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/gpumux/gpumux/internal/notice"
+	"github.com/gpumux/gpumux/internal/pool"
 	"github.com/gpumux/gpumux/internal/slot"
+	"github.com/gpumux/gpumux/internal/test/gputest"
 )
 
-func TestLongStarts(t *testing.T) {
-	began, said := time.Now(), map[string]time.Time{}
-	starts := []slot.Start{{Task: "embed", Began: began}, {Task: "embed", Began: began.Add(20 * time.Second)}, {Task: "quick", Began: began.Add(15 * time.Second)}}
-	after := func(d time.Duration) []string { return longStarts(starts, began.Add(d), said) }
-	require.Empty(t, after(29*time.Second))
-	require.Equal(t, []string{"embed: 2 processes have been starting for 30s (importing)"}, after(30*time.Second))
-	starts = starts[:2]
-	require.Empty(t, after(5*time.Minute))
-	require.Equal(t, []string{"embed: 2 processes have been starting for 5m30s (importing)"}, after(330*time.Second))
-	starts = []slot.Start{{Task: "embed", Began: began.Add(300 * time.Second)}}
-	require.Empty(t, after(340*time.Second), "process after process is no news")
+// loading is a slot whose process has been starting since then.
+type loading struct {
+	*gputest.Slot
+	since time.Time
+}
+
+func (s *loading) Stats() slot.Stats {
+	return slot.Stats{Starting: &slot.Start{Task: "embed", Began: s.since}}
+}
+
+func TestWorker_TellsOfALongStartOncePerTask(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, seen := observer.New(zap.WarnLevel)
+		first, second := &loading{gputest.NewSlot(), time.Now()}, &loading{gputest.NewSlot(), time.Now().Add(20 * time.Second)}
+		w := &Worker{log: zap.New(core), notices: &notice.List{}, pools: []*pool.Pool{pool.NewLedger().New("gpu", []*pool.Seat{{Slot: first}, {Slot: second}})}}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go w.watchStarts(ctx)
+		time.Sleep(longStart - time.Millisecond)
+		require.Empty(t, seen.All())
+		time.Sleep(startAgain)
+		synctest.Wait()
+		require.Equal(t, 1, seen.Len())
+		require.Contains(t, seen.All()[0].Message, "embed: a process has been starting for 30s (importing)")
+	})
 }

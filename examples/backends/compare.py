@@ -11,15 +11,12 @@ ALLOWED = 1e-5
 
 def right():
     """Each operation's numbers, made from the same seeds."""
-    a, b, c, d = (np.random.default_rng(seed).standard_normal((32, 32), np.float32).astype(np.float64) for seed in range(4))
+    a, b = (np.random.default_rng(seed).standard_normal((32, 32), np.float32).astype(np.float64) for seed in range(2))
     relu = np.maximum(a @ b, 0)
     powers = np.exp(relu - relu.max(axis=-1, keepdims=True))
     x = powers / powers.sum(axis=-1, keepdims=True)
     eigenvalues = np.linalg.eigvals(np.linalg.solve(x @ x.T + np.eye(32), x + x.T)).real
-    return {
-        "product": a @ b, "relu": relu, "softmax": x, "eigenvalues": np.sort(eigenvalues),
-        "left": a @ b, "right": c @ d, "sum": a @ b + c @ d, "sum after On": a @ b + c @ d,
-    }
+    return {"product": a @ b, "relu": relu, "softmax": x, "eigenvalues": np.sort(eigenvalues)}
 
 
 def main():

@@ -22,10 +22,6 @@ def product(item):
     return gpumux.keep(jnp.matmul(*item, precision="highest"))
 
 
-def add(item):
-    return gpumux.keep(jnp.add(*item))
-
-
 def relu(item):
     return gpumux.keep(jax.nn.relu(*item))
 

@@ -1,5 +1,5 @@
 // Command backends is a Go service whose workflow does operations on an ordered chain of
-// backends, and on devices chosen by hand.
+// backends.
 //
 // A backend is a pool of slots and a Python module of the same name. Arrays stay in the
 // slots as residents; handles travel. It starts its worker, runs the workflow once, and
@@ -9,7 +9,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -24,19 +23,14 @@ import (
 const queue = "backends"
 
 func main() {
-	var p places
-	flag.StringVar(&p.Left, "left", "first", "the pool where A·B runs")
-	flag.StringVar(&p.Right, "right", "first", "the pool where C·D runs")
-	flag.StringVar(&p.Second, "second", "cpu:1", "another device in the slot of A·B; gpu:1 on a slot of two GPUs")
-	flag.Parse()
-	if err := run(context.Background(), p); err != nil {
+	if err := run(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, "backends:", err)
 		os.Exit(1)
 	}
 }
 
 // run serves the workflow and runs it once.
-func run(ctx context.Context, p places) error {
+func run(ctx context.Context) error {
 	options, err := envconfig.LoadDefaultClientOptions()
 	if err != nil {
 		return fmt.Errorf("read the TEMPORAL_… variables: %w", err)
@@ -53,7 +47,7 @@ func run(ctx context.Context, p places) error {
 		return fmt.Errorf("serve the workflow: %w", err)
 	}
 	defer w.Stop()
-	started, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{TaskQueue: queue}, Backends, p)
+	started, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{TaskQueue: queue}, Backends)
 	if err != nil {
 		return fmt.Errorf("start the workflow: %w", err)
 	}

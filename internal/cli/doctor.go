@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gpumux/gpumux/internal/health"
+	"github.com/gpumux/gpumux/gpu"
 )
 
 // hostCommands returns the commands of the package, in the order of the help.
@@ -80,7 +80,7 @@ docs/gpus.schema.json describes --json.`,
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		inventory, err := health.Open(c.Context(), "")
+		inventory, err := gpu.Open(c.Context(), gpu.Options{})
 		if err != nil {
 			return unavailable(fmt.Errorf("list this machine's devices: %w", err))
 		}

@@ -15,7 +15,7 @@ import (
 // devicesHere gives a worker in this process its devices, and pools on them.
 func devicesHere(ctx context.Context, a *app, f taskFlags, o *local.Options) (err error) {
 	names := f.input.Ladder
-	if o.Inventory, err = local.Devices(ctx, names, f.pool, f.task.Python); err != nil {
+	if o.Inventory, err = local.Devices(ctx, names, f.pool); err != nil {
 		return err
 	}
 	pools, noGPU, err := local.Pools(o.Inventory, names, f.pool)

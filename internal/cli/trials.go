@@ -34,7 +34,7 @@ func checkPython(ctx context.Context, python string) finding {
 }
 
 func checkDevices(ctx context.Context, python string) []finding {
-	inventory, err := health.Open(ctx, python)
+	inventory, err := gpu.Open(ctx, gpu.Options{})
 	if err != nil {
 		return []finding{{Check: "devices", Status: checkBad, Detail: err.Error(), Fix: "repair the driver, or use the pool cpu"}}
 	}

@@ -10,7 +10,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/gpumux/gpumux/internal/health"
+	"github.com/gpumux/gpumux/gpu"
 	"github.com/gpumux/gpumux/internal/report"
 	"github.com/gpumux/gpumux/workers"
 	"github.com/gpumux/gpumux/workers/config"
@@ -55,7 +55,7 @@ The log goes to standard error, as JSON lines when that is no terminal.`,
 			encoding.EncodeTime = zapcore.RFC3339NanoTimeEncoder
 			log = zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(encoding), zapcore.AddSync(a.console), zapcore.InfoLevel))
 		}
-		inventory, err := health.Open(c.Context(), "")
+		inventory, err := gpu.Open(c.Context(), gpu.Options{})
 		if err != nil {
 			return unavailable(fmt.Errorf("list this machine's devices: %w", err))
 		}
@@ -81,7 +81,7 @@ func keysOf(a *app, c *cobra.Command, conf *config.Config) error {
 }
 
 func checkWorker(ctx context.Context, a *app, file string, conf config.Config) error {
-	inventory, err := health.Open(ctx, "")
+	inventory, err := gpu.Open(ctx, gpu.Options{})
 	if err != nil {
 		return unavailable(fmt.Errorf("list this machine's devices: %w", err))
 	}

@@ -1,5 +1,4 @@
 """Tries the one device that it sees: starts CUDA, makes a context, copies 1 MiB there and back, and prints as JSON what it found.
-With the word order it lists what it sees.
 
 It needs Python 3.9 and the driver's library, and nothing of gpumux.
 """
@@ -95,21 +94,7 @@ def probe(cuda, found):
     found.update(ok=True, free=free.value, total=total.value)
 
 
-def order(cuda):
-    """Prints the UUIDs of the GPUs that CUDA shows, in its order."""
-    count, device, raw = ctypes.c_int(), ctypes.c_int(), ctypes.create_string_buffer(16)
-    code = cuda.cuInit(ctypes.c_uint(0)) or cuda.cuDeviceGetCount(ctypes.byref(count))
-    for i in range(count.value):
-        code = code or cuda.cuDeviceGet(ctypes.byref(device), i) or cuda.cuDeviceGetUuid(raw, device)
-        text = raw.raw.hex()
-        print("GPU", text[:8], text[8:12], text[12:16], text[16:20], text[20:], sep="-")
-    if code not in (0, NO_DEVICE):
-        sys.exit(text_of(cuda, code))
-
-
 def main():
-    if sys.argv[1:] == ["order"]:
-        return order(load("libcuda.so.1"))
     began, found = time.monotonic(), {"ok": False}
     try:
         probe(load("libcuda.so.1"), found)

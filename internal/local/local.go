@@ -19,7 +19,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/internal/health"
 	"github.com/gpumux/gpumux/workers/config"
 )
 
@@ -109,12 +108,12 @@ func unavailable(format string, args ...any) error {
 const maxCPUSlots = 4
 
 // Devices lists the devices of this machine for Pools. It leaves the driver alone where
-// only the CPU is asked for. The Python is for health.Open.
-func Devices(ctx context.Context, names []string, like config.Pool, python string) (*gpu.Inventory, error) {
+// only the CPU is asked for.
+func Devices(ctx context.Context, names []string, like config.Pool) (*gpu.Inventory, error) {
 	if onlyCPU(names, like) {
 		return gpu.Open(ctx, gpu.Options{NoNVML: true})
 	}
-	inventory, err := health.Open(ctx, python)
+	inventory, err := gpu.Open(ctx, gpu.Options{})
 	if err != nil {
 		return nil, unavailable("list this machine's devices: %w", err)
 	}

@@ -85,7 +85,7 @@ func (o *Options) fill(ctx context.Context, mode gpumux.Mode) (err error) {
 	}
 	like := config.Pool{Mode: mode}
 	if o.Inventory == nil {
-		if o.Inventory, err = Devices(ctx, nil, like, ""); err != nil {
+		if o.Inventory, err = Devices(ctx, nil, like); err != nil {
 			return err
 		}
 	}

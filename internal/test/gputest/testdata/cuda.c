@@ -233,17 +233,6 @@ int cuDeviceGet(int *out, int ordinal)
 }
 
 /* The UUID's 16 bytes are those of its text. */
-int cuDeviceGetUuid(unsigned char *out, int ordinal)
-{
-	const char *text = devices[ordinal].uuid;
-	unsigned byte;
-
-	for (text += strcspn(text, "-"); *text; text += *text == '-' ? 1 : 2)
-		if (*text != '-' && sscanf(text, "%2x", &byte) == 1)
-			*out++ = (unsigned char)byte;
-	return OK;
-}
-
 int cuDevicePrimaryCtxRetain(void **made, int ordinal)
 {
 	device *d = &devices[ordinal];
