@@ -13,7 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/activities"
+	"github.com/gpumux/gpumux/activities"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/internal/health"

@@ -13,8 +13,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/activities"
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/internal/activities"
 	"github.com/gpumux/gpumux/internal/calls"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/internal/launch"

@@ -18,9 +18,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/gpumux/gpumux"
+	"github.com/gpumux/gpumux/activities"
 	"github.com/gpumux/gpumux/codec"
 	"github.com/gpumux/gpumux/gpu"
-	"github.com/gpumux/gpumux/internal/activities"
 	"github.com/gpumux/gpumux/internal/health"
 	"github.com/gpumux/gpumux/internal/launch"
 	"github.com/gpumux/gpumux/internal/memory"

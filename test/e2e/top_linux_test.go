@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpumux/gpumux"
-	"github.com/gpumux/gpumux/internal/activities"
+	"github.com/gpumux/gpumux/activities"
 	"github.com/gpumux/gpumux/internal/contract"
 	"github.com/gpumux/gpumux/test/devservertest"
 	"github.com/gpumux/gpumux/test/programtest"
