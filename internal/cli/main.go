@@ -22,10 +22,13 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/gpumux/gpumux"
 	"github.com/gpumux/gpumux/internal/fleet"
 	"github.com/gpumux/gpumux/internal/local"
+	"github.com/gpumux/gpumux/internal/report"
+	"github.com/gpumux/gpumux/internal/text"
 	"github.com/gpumux/gpumux/starter"
 	"github.com/gpumux/gpumux/workers/config"
 )
@@ -127,4 +130,149 @@ func codeOf(err error) int {
 		return exitUnavailable
 	}
 	return exitBroken
+}
+
+// Tree returns all commands with their help, for manuals and completions.
+func Tree() *cobra.Command { return rootCommand(newApp(Options{Args: []string{}})) }
+
+func rootCommand(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "gpumux",
+		Short: "Map a task over many items on GPUs, and survive what GPUs do to you",
+		Long: `gpumux maps a task over many items on GPUs and survives out-of-memory, leaked memory, crashed
+processes, lost devices and killed hosts: finished items are kept and never run again.
+
+Without a server:   gpumux map embed.py:embed --in items.jsonl --local
+With one:           gpumux dev --tasks .        then: gpumux map embed:embed --in items.jsonl --pool cpu
+On many hosts:      gpumux worker -f gpumux.yaml on each, with one Temporal for all
+
+Exit codes: 0 all went well, 1 items failed, 2 usage or bad input, 3 something needed could not be
+reached or started, 4 the map or the command failed as a whole, 130 interrupted.`,
+		Example:           "  gpumux map embed.py:embed --in items.jsonl --local",
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		DisableAutoGenTag: true,
+		PersistentPreRun:  func(*cobra.Command, []string) { a.ran = true },
+		RunE: func(c *cobra.Command, _ []string) error {
+			return c.Help()
+		},
+	}
+	root.SetFlagErrorFunc(flagMistake)
+	root.PersistentFlags().BoolVarP(&a.verbose, "verbose", "v", false, "show the log of server and workers in this process")
+	root.AddGroup(&cobra.Group{ID: "map", Title: "Maps:"}, &cobra.Group{ID: "host", Title: "Servers and workers:"})
+	for _, c := range []*cobra.Command{
+		mapCommand(a), runCommand(a), streamCommand(a), lsCommand(a), showCommand(a), logsCommand(a), waitCommand(a),
+		resultsCommand(a), pauseCommand(a), resumeCommand(a), cancelCommand(a), retryCommand(a), pruneCommand(a),
+		localCommand(a),
+	} {
+		c.GroupID = "map"
+		root.AddCommand(c)
+	}
+	for _, c := range append([]*cobra.Command{devCommand(a)}, hostCommands(a)...) {
+		c.GroupID = "host"
+		root.AddCommand(c)
+	}
+	root.AddCommand(versionCommand(a))
+	for _, c := range root.Commands() {
+		switch {
+		case slices.Contains([]string{"show", "logs", "results"}, c.Name()):
+			c.ValidArgsFunction = andHere(a.completion(mapIDs))
+		case strings.HasSuffix(c.Use, " ID"):
+			c.ValidArgsFunction = a.completion(mapIDs)
+		case c.Name() == "map" || c.Name() == "run":
+			c.ValidArgsFunction = a.completion(taskNames)
+		}
+	}
+	return root
+}
+
+func versionCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version",
+		Example: "  gpumux version",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			kind := "client and worker"
+			if a.Local != nil {
+				kind = "all in one, with the Temporal server"
+			}
+			_, err := fmt.Fprintf(a.Stdout, "gpumux %s (%s, %s %s/%s)\n", a.Version, kind, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return err
+		},
+	}
+}
+
+func andHere(there cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(c *cobra.Command, given []string, typed string) ([]string, cobra.ShellCompDirective) {
+		ids, directive := there(c, given, typed)
+		if states, err := local.States(); err == nil && len(given) == 0 {
+			for _, state := range states {
+				ids = append(ids, state.ID)
+			}
+		}
+		return ids, directive
+	}
+}
+
+func mapIDs(ctx context.Context, conn *connection) (ids []string, err error) {
+	const limit = 50
+	maps, err := conn.List(ctx, starter.ListOptions{Limit: limit})
+	for _, m := range maps {
+		ids = append(ids, m.ID)
+	}
+	return ids, err
+}
+
+func taskNames(ctx context.Context, conn *connection) (names []string, err error) {
+	workers, err := conn.Fleet().Workers(ctx)
+	for _, task := range report.TasksOf(workers) {
+		names = append(names, task.Name)
+	}
+	return names, err
+}
+
+// flagMistake adds to a mistake in a flag what was likely meant.
+func flagMistake(c *cobra.Command, err error) error {
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		if near := nearFlag(c.Flags(), unknown.GetSpecifiedName()); near != "" {
+			return fmt.Errorf("%w; did you mean --%s?", err, near)
+		}
+	}
+	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return err
+	}
+	name, value := invalid.GetFlag().Name, invalid.GetValue()
+	long := len(value) > 200
+	if long {
+		value = text.Beginning([]byte(value))
+	}
+	switch {
+	case invalid.GetFlag().Value.Type() == "duration":
+		if _, bare := time.ParseDuration(value + "s"); bare == nil {
+			return fmt.Errorf("--%s %s has no unit; write %ss", name, value, value)
+		}
+		return fmt.Errorf("--%s %q is no time; write 90s, 5m or 2h", name, value)
+	case long:
+		return fmt.Errorf("invalid argument %q for \"--%s\" flag: %s", value, name, strings.ReplaceAll(invalid.Unwrap().Error(), invalid.GetValue(), value))
+	}
+	return err
+}
+
+// nearFlag is the flag that cobra would suggest if it were a command, the nearest first,
+// or nothing.
+func nearFlag(flags *pflag.FlagSet, name string) string {
+	near := &cobra.Command{}
+	flags.VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			near.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
+		}
+	})
+	for near.SuggestionsMinimumDistance = 1; near.SuggestionsMinimumDistance <= 2; near.SuggestionsMinimumDistance++ {
+		if found := near.SuggestionsFor(name); len(found) > 0 {
+			return found[0]
+		}
+	}
+	return ""
 }
