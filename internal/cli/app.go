@@ -71,36 +71,25 @@ func newApp(o Options) *app {
 	return a
 }
 
-// interruptible is the context that the first signal ends with ErrInterrupted; the second
-// ends a.Hard. Its goroutine ends with the returned function.
+// interruptible is the context that the first signal ends with errInterrupted; the second
+// ends a.hard.
 func (a *app) interruptible() (context.Context, func()) {
 	signals := a.Signals
-	stop := func() {}
 	if signals == nil {
-		own := make(chan os.Signal, 2)
-		signal.Notify(own, os.Interrupt, syscall.SIGTERM)
-		signals, stop = own, func() { signal.Stop(own) }
+		received := make(chan os.Signal, 2)
+		signal.Notify(received, os.Interrupt, syscall.SIGTERM)
+		signals = received
 	}
 	ctx, interrupt := context.WithCancelCause(context.Background())
 	hard, kill := context.WithCancelCause(context.Background())
 	a.hard = hard
-	over := make(chan struct{})
 	go func() {
-		for _, end := range []context.CancelCauseFunc{interrupt, kill} {
-			select {
-			case <-signals:
-				end(errInterrupted)
-			case <-over:
-				return
-			}
-		}
+		<-signals
+		interrupt(errInterrupted)
+		<-signals
+		kill(errInterrupted)
 	}()
-	return ctx, func() {
-		stop()
-		close(over)
-		interrupt(nil)
-		kill(nil)
-	}
+	return ctx, func() { interrupt(nil); kill(nil) }
 }
 
 // newLog is a log for people: warnings, or with verbose everything from info up.
@@ -149,7 +138,7 @@ func connectionOf(s *local.Session) *connection {
 // goes without them.
 type prose struct {
 	zapcore.Encoder
-	bare zapcore.Encoder
+	bare zapcore.Encoder // without a logger's fields
 }
 
 // Clone is for a logger with fields of its own.
@@ -157,20 +146,19 @@ func (p prose) Clone() zapcore.Encoder { return prose{p.Encoder.Clone(), p.bare}
 
 // EncodeEntry writes a line.
 func (p prose) EncodeEntry(e zapcore.Entry, fields []zapcore.Field) (*buffer.Buffer, error) {
-	told := zapcore.NewMapObjectEncoder()
+	values := zapcore.NewMapObjectEncoder()
 	for _, f := range fields {
-		f.AddTo(told)
+		f.AddTo(values)
 	}
-	fault, failed := told.Fields["fault"]
-	if !failed {
-		return p.Encoder.EncodeEntry(e, fields)
+	if fault := values.Fields["fault"]; fault != nil {
+		if id := values.Fields["map"]; id != nil {
+			e.Message += fmt.Sprintf(": map %v", id)
+		}
+		if index := values.Fields["index"]; index != nil {
+			e.Message += fmt.Sprintf(", item %v = %v", index, values.Fields["item"])
+		}
+		e.Message += fmt.Sprintf(": %v", fault)
+		return p.bare.EncodeEntry(e, nil)
 	}
-	if of, known := told.Fields["map"]; known {
-		e.Message += fmt.Sprintf(": map %v", of)
-	}
-	if index, known := told.Fields["index"]; known {
-		e.Message += fmt.Sprintf(", item %v = %v", index, told.Fields["item"])
-	}
-	e.Message += fmt.Sprintf(": %v", fault)
-	return p.bare.Clone().EncodeEntry(e, nil)
+	return p.Encoder.EncodeEntry(e, fields)
 }

@@ -68,15 +68,15 @@ func TestRead_TableInABucket(t *testing.T) {
 
 func TestOutput_NPY(t *testing.T) {
 	t.Chdir(t.TempDir())
-	var told string
+	var note string
 	o, err := chooseOutput("r.npy", nil, false, false)
 	require.NoError(t, err)
-	o.note = func(format string, args ...any) { told = args[0].(string) + ": " + args[1].(string) }
+	o.note = func(format string, args ...any) { note = args[0].(string) + ": " + args[1].(string) }
 	failed := `{"index":1,"fault":{"kind":"task_error","message":"no"}}`
 	causes, err := o.write(context.Background(), resultRows(`{"index":0,"value":1}`, failed))
 	require.NoError(t, err)
 	require.Len(t, causes.Sorted(), 1)
-	require.Equal(t, "r.npy: the rows of the 1 failed items are NaN: 1", told)
+	require.Equal(t, "r.npy: the rows of the 1 failed items are NaN: 1", note)
 	before := readAll(t, "r.npy")
 	_, err = o.write(context.Background(), resultRows(`{"index":0,"value":{}}`))
 	require.ErrorContains(t, err, "write r.npy: item 0 has the value {}")

@@ -73,9 +73,9 @@ func runCodecServer(ctx context.Context, a *app, f *codecServerFlags) error {
 		Handler:           codec.NewHandler(keys, codec.HandlerOptions{Secret: secret, Origins: f.origins}),
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
 	}
-	report.Field(a.console, "endpoint", "http://%s/%s", listener.Addr(), secret)
-	report.Field(a.console, "keys", "%s decrypt", strings.Join(keys.IDs(), ", "))
-	a.console.Say("\nread a map:   temporal workflow show -w MAP --codec-endpoint http://%s/%s\nCtrl-C stops", listener.Addr(), secret)
+	endpoint := fmt.Sprintf("http://%s/%s", listener.Addr(), secret)
+	report.Fields(a.console, "endpoint", endpoint, "keys", strings.Join(keys.IDs(), ", ")+" decrypt")
+	a.console.Say("\nread a map:   temporal workflow show -w MAP --codec-endpoint %s\nCtrl-C stops", endpoint)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	select {

@@ -196,8 +196,8 @@ const completing = 2 * time.Second
 
 // completion completes words that a server knows, if one answers.
 func (a *app) completion(words func(ctx context.Context, conn *connection) ([]string, error)) cobra.CompletionFunc {
-	return func(c *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
-		if len(given) > 0 {
+	return func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		ctx, cancel := context.WithTimeout(c.Context(), completing)

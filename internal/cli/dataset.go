@@ -167,9 +167,9 @@ func partitions(files []member, text []string) (objects [][]byte, err error) {
 			return nil, fmt.Errorf("the folders of %s and %s have different columns", files[0].path, file.path)
 		}
 	}
-	for _, own := range all {
+	for _, columns := range all {
 		var object []byte
-		for i, p := range own {
+		for i, p := range columns {
 			object = append(results.AppendString(append(object, "{,"[min(i, 1)]), p.name), ':')
 			switch {
 			case p.value == noValue:

@@ -157,29 +157,22 @@ func variables(s *local.Session) (string, error) {
 }
 
 func greet(a *app, s *local.Session, modules *config.Task, noGPU, variables string) {
-	say := func(name, format string, args ...any) { report.Field(a.console, name, format, args...) }
-	say("temporal", "%s", s.Server.Address())
-	if s.Server.UI() != "" {
-		say("web UI", "%s", connectionOf(s).page("/"))
-	}
+	private := "no: other users of this machine can run tasks as you; --private keeps them out"
 	if variables != "" {
-		say("private", "other programs of yours need:  set -a; . %s; set +a", shellLine([]string{variables}))
-	} else {
-		say("private", "no: other users of this machine can run tasks as you; --private keeps them out")
+		private = "other programs of yours need:  set -a; . " + shellLine([]string{variables}) + "; set +a"
 	}
-	say("data", "%s", s.Data)
+	ui := ""
+	if s.Server.UI() != "" {
+		ui = connectionOf(s).page("/")
+	}
+	report.Fields(a.console, "temporal", s.Server.Address(), "web UI", ui, "private", private, "data", s.Data)
 	if modules != nil { // other workers have their own store
-		say("store", "%s", s.Store)
 		offer := s.Describe()
-		say("pools", "%s", report.Pools(offer.Pools))
-		if len(offer.Tasks) > 0 {
-			say("tasks", "%s", report.OneLine(strings.Join(offer.Tasks, ", "), 200))
-		} else {
-			say("tasks", "none yet: put def embed(item): … into %s", filepath.Join(modules.PythonDir, "embed.py"))
+		tasks := report.OneLine(strings.Join(offer.Tasks, ", "), 200)
+		if tasks == "" {
+			tasks = "none yet: put def embed(item): … into " + filepath.Join(modules.PythonDir, "embed.py")
 		}
-		if noGPU != "" {
-			say("no GPU", "%s", noGPU)
-		}
+		report.Fields(a.console, "store", s.Store, "pools", report.Pools(offer.Pools), "tasks", tasks, "no GPU", noGPU)
 	}
 	a.console.Say("\ntry it:   %s", a.command("tasks"))
 	a.console.Say("Ctrl-C stops")

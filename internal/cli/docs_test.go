@@ -81,7 +81,7 @@ Data goes to standard output, all else to standard error.
 		fmt.Fprintf(&b, "\n## %s\n\n```text\n%s\n```\n\n", c.CommandPath(), text)
 		fmt.Fprintf(&b, "```sh\n%s\n```\n", strings.ReplaceAll(strings.TrimPrefix(c.Example, "  "), "\n  ", "\n"))
 		var also, asMap []string
-		own := pflag.NewFlagSet("", pflag.ContinueOnError)
+		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 		c.NonInheritedFlags().VisitAll(func(flag *pflag.Flag) {
 			if flag.Hidden {
 				return
@@ -91,10 +91,10 @@ Data goes to standard output, all else to standard error.
 			} else if c.Name() != "map" && maps[flag.Name] == meaning(flag) {
 				asMap = append(asMap, "--"+flag.Name)
 			} else {
-				own.AddFlag(flag)
+				flags.AddFlag(flag)
 			}
 		})
-		if usages := own.FlagUsages(); usages != "" {
+		if usages := flags.FlagUsages(); usages != "" {
 			fmt.Fprintf(&b, "\n```text\n%s```\n", usages)
 		}
 		if len(asMap) > 0 {

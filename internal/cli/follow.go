@@ -62,10 +62,10 @@ const diagnosing = 3 * time.Second
 // and each error with which the store fails again and again. It returns when ctx ends.
 func tellTroubles(ctx context.Context, a *app, s *starter.Starter, h *starter.Handle, ladder []string, waits func(what string)) {
 	idle := 0 // looks in a row that found nothing begun
-	unserved, said := false, map[string]bool{}
+	unserved, shown := false, map[string]bool{}
 	say := func(text string) {
-		if !said[text] {
-			said[text] = true
+		if !shown[text] {
+			shown[text] = true
 			a.console.Say("%s", text)
 		}
 	}

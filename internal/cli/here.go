@@ -45,13 +45,13 @@ func taskHere(a *app, f taskFlags) (*local.Task, error) {
 
 // passedHere adds the harmless variables of this environment to those of --pass-env, and
 // says which a user may miss.
-func passedHere(a *app, given []string) []string {
-	pass, left := local.PassedOn(given)
+func passedHere(a *app, asked []string) []string {
+	pass, left := local.PassedOn(asked)
 	if len(left) > 0 {
-		const most = 6
+		const limit = 6
 		names, flag := strings.Join(left, ", "), strings.Join(left, ",")
-		if more := len(left) - most; more > 0 {
-			names, flag = fmt.Sprintf("%s and %d more", strings.Join(left[:most], ", "), more), "NAME,…"
+		if more := len(left) - limit; more > 0 {
+			names, flag = fmt.Sprintf("%s and %d more", strings.Join(left[:limit], ", "), more), "NAME,…"
 		}
 		a.console.Note("note: the task does not see %s of this environment; to pass on: --pass-env %s", names, flag)
 	}

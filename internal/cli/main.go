@@ -203,10 +203,10 @@ func versionCommand(a *app) *cobra.Command {
 	}
 }
 
-func andHere(there cobra.CompletionFunc) cobra.CompletionFunc {
-	return func(c *cobra.Command, given []string, typed string) ([]string, cobra.ShellCompDirective) {
-		ids, directive := there(c, given, typed)
-		if states, err := local.States(); err == nil && len(given) == 0 {
+func andHere(atServer cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		ids, directive := atServer(c, args, typed)
+		if states, err := local.States(); err == nil && len(args) == 0 {
 			for _, state := range states {
 				ids = append(ids, state.ID)
 			}

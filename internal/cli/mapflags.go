@@ -99,9 +99,9 @@ const slotsUsage = "slots per device, or auto to find the best `number` by measu
 func (f *taskFlags) parseSlots(text string) error { return f.pool.Slots.UnmarshalText([]byte(text)) }
 
 func (f *taskFlags) parseMemory(text string) error {
-	const least = 1 << 20
+	const smallest = 1 << 20
 	err := f.pool.Memory.UnmarshalText([]byte(text))
-	if err == nil && f.pool.Memory < least {
+	if err == nil && f.pool.Memory < smallest {
 		err = fmt.Errorf("%s is %s, in which no process runs; write it with its unit, such as 8GiB", text, f.pool.Memory)
 	}
 	return err

@@ -79,10 +79,10 @@ const slowInput = 2 * time.Second
 // readItems reads files, URLs and standard input to their ends.
 func readItems(ctx context.Context, a *app, f *mapFlags, m *starter.Map) error {
 	if slices.Contains(f.source.in, "-") {
-		told := time.AfterFunc(slowInput, func() {
+		slow := time.AfterFunc(slowInput, func() {
 			a.console.Note("a map reads standard input to its end before its first item runs; `gpumux stream` runs items as they come")
 		})
-		defer told.Stop()
+		defer slow.Stop()
 	}
 	f.source.stdin = a.Stdin
 	return checkKey(f.source.read(ctx, m), m)

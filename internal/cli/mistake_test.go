@@ -25,16 +25,16 @@ func TestMistake_NamesTheFlag(t *testing.T) {
 }
 
 func TestMistake_SaysWhatWasMeant(t *testing.T) {
-	for given, want := range map[string]string{
+	for value, want := range map[string]string{
 		"map f --loca":        "did you mean --local?",
 		"map f --max-falures": "did you mean --max-failures?",
 		"map f --slot 2":      "did you mean --slots?",
 		"map f --timeout 10":  "--timeout 10 has no unit; write 10s",
 		"map f --timeout=ten": `--timeout "ten" is no time; write 90s, 5m or 2h`,
 	} {
-		got := run(t, "", strings.Fields(given)...)
-		require.Equal(t, exitUsage, got.code, given)
-		require.Contains(t, got.stderr, want, given)
+		got := run(t, "", strings.Fields(value)...)
+		require.Equal(t, exitUsage, got.code, value)
+		require.Contains(t, got.stderr, want, value)
 	}
 	require.NotContains(t, run(t, "", "map", "f", "--quux").stderr, "did you mean")
 	for _, flag := range []string{"--arg", "--option", "--timeout", "--memory"} {

@@ -127,16 +127,16 @@ func (o output) check() error {
 // write writes results as they come, and returns why items failed.
 func (o output) write(ctx context.Context, from iter.Seq2[[]byte, error]) (causes starter.Causes, err error) {
 	var failed error // to give a result
-	given := func(yield func([]byte, error) bool) {
+	noted := func(yield func([]byte, error) bool) {
 		for line, err := range from {
 			if failed = err; !yield(line, err) {
 				return
 			}
 		}
 	}
-	lines := given
+	lines := noted
 	if o.kept != nil {
-		lines = o.kept.along(ctx, given)
+		lines = o.kept.along(ctx, noted)
 	}
 	where := "the results"
 	if o.path == "" {

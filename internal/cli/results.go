@@ -122,10 +122,10 @@ func partial(ctx context.Context, a *app, s *sofar, to output) error {
 	if _, err := to.write(ctx, counted(&n, s.lines)); err != nil {
 		return err
 	}
-	of := ""
+	total := ""
 	if s.items >= 0 {
-		of = " of " + humanize.Comma(s.items)
+		total = " of " + humanize.Comma(s.items)
 	}
-	a.console.Say("map %s, %s: it has %s%s results so far, which are not in order", s.id, s.status, humanize.Comma(n), of)
+	a.console.Say("map %s, %s: it has %s%s results so far, which are not in order", s.id, s.status, humanize.Comma(n), total)
 	return exitCode(exitFailed)
 }

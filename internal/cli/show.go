@@ -127,19 +127,9 @@ func showHere(ctx context.Context, a *app, state local.State, asJSON bool) error
 		}{state, succeeded, failed, causes})
 	}
 	to := report.Visible(a.Stdout)
-	report.Field(to, "map", "%s", state.ID)
-	report.Field(to, "status", "%s", state.State)
-	report.Field(to, "succeeded", "%s", humanize.Comma(succeeded))
-	report.Field(to, "failed", "%s", humanize.Comma(failed))
-	report.Field(to, "folder", "%s", state.Folder)
-	report.Field(to, "command", "%s", shellLine(state.Command))
-	report.Field(to, "state", "%s", state.Path)
-	if len(state.Notices) > 0 {
-		fmt.Fprint(to, "\nnotices\n")
-	}
-	for _, text := range state.Notices {
-		fmt.Fprintf(to, "  %s\n", report.OneLine(text, 400))
-	}
+	report.Fields(to, "map", state.ID, "status", state.State, "succeeded", humanize.Comma(succeeded), "failed", humanize.Comma(failed),
+		"folder", state.Folder, "command", shellLine(state.Command), "state", state.Path)
+	report.Lines(to, "notices", state.Notices)
 	report.Faults(to, state.ID, failed, causes)
 	return nil
 }
@@ -195,9 +185,9 @@ func lsCommand(a *app) *cobra.Command {
 
 func steering(a *app, c *cobra.Command, ask func(ctx context.Context, h *starter.Handle) (string, error)) *cobra.Command {
 	return a.onMap(c, func(ctx context.Context, _ *connection, h *starter.Handle) error {
-		said, err := ask(ctx, h)
+		answer, err := ask(ctx, h)
 		if err == nil {
-			a.console.Say("map %s: %s", h.ID, said)
+			a.console.Say("map %s: %s", h.ID, answer)
 		}
 		return err
 	})

@@ -83,17 +83,17 @@ func (s source) inputs(ctx context.Context) (inputs []items.Input, labels []stri
 		if u, err := url.Parse(in); err == nil && u.Scheme == "file" && u.RawQuery == "" && (u.Host == "" || u.Host == "localhost") {
 			in = filepath.FromSlash(u.Path)
 		}
-		own := make([]items.Input, 1)
+		found := make([]items.Input, 1)
 		if isMany(in) {
-			own, err = s.inputsOf(ctx, in)
-			in = fmt.Sprintf("%s (%d files)", in, len(own))
+			found, err = s.inputsOf(ctx, in)
+			in = fmt.Sprintf("%s (%d files)", in, len(found))
 		} else {
-			own[0], in, err = s.input(ctx, in)
+			found[0], in, err = s.input(ctx, in)
 		}
 		if err != nil {
 			return nil, nil, err
 		}
-		inputs, labels = append(inputs, own...), append(labels, in)
+		inputs, labels = append(inputs, found...), append(labels, in)
 	}
 	return inputs, labels, nil
 }

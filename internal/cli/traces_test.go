@@ -30,8 +30,8 @@ func TestStart_ACollectorThatRefuses(t *testing.T) {
 	defer refuses.Close()
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", refuses.URL)
 	t.Setenv("TRACEPARENT", "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01")
-	var told []error
-	ctx, stop, err := exportTraces(t.Context(), "v", func(err error) { told = append(told, err) })
+	var reported []error
+	ctx, stop, err := exportTraces(t.Context(), "v", func(err error) { reported = append(reported, err) })
 	require.NoError(t, err)
 	require.Equal(t, "0123456789abcdef", trace.SpanContextFromContext(ctx).SpanID().String())
 	var o client.Options
@@ -42,7 +42,7 @@ func TestStart_ACollectorThatRefuses(t *testing.T) {
 		span.End()
 	}
 	stop()
-	require.Len(t, told, 1)
-	require.ErrorContains(t, told[0], "404")
+	require.Len(t, reported, 1)
+	require.ErrorContains(t, reported[0], "404")
 	require.False(t, tracing.On())
 }

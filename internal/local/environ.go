@@ -39,12 +39,12 @@ var (
 // PassedOn splits this environment. A task on the user's own machine sees pass. left are
 // variables of frameworks that it does not see: credentials, and unlisted names. A value
 // with an @ may be a URL with a password.
-func PassedOn(given []string) (pass, left []string) {
+func PassedOn(asked []string) (pass, left []string) {
 	for _, pair := range os.Environ() {
 		name, value, _ := strings.Cut(pair, "=")
 		listed := slices.Contains(harmless, name)
 		switch {
-		case slices.Contains(given, name):
+		case slices.Contains(asked, name):
 		case listed && !strings.Contains(value, "@"):
 			pass = append(pass, name)
 		case listed, slices.ContainsFunc(frameworks, func(begin string) bool { return strings.HasPrefix(name, begin) }) && !ours(name):
@@ -52,7 +52,7 @@ func PassedOn(given []string) (pass, left []string) {
 		}
 	}
 	slices.Sort(left)
-	return append(slices.Clone(given), pass...), left
+	return append(slices.Clone(asked), pass...), left
 }
 
 // ours reports whether no notice is due for a variable that stays behind: the slot sets

@@ -99,8 +99,8 @@ func stateAt(path string) State {
 	if data, err := os.ReadFile(filepath.Join(path, noteFile)); err == nil {
 		_ = json.Unmarshal(data, &s) // half a note counts as none
 	}
-	said, _ := os.ReadFile(filepath.Join(path, noticesFile))
-	s.Notices = strings.FieldsFunc(string(said), func(char rune) bool { return char == '\n' })
+	notices, _ := os.ReadFile(filepath.Join(path, noticesFile))
+	s.Notices = strings.FieldsFunc(string(notices), func(char rune) bool { return char == '\n' })
 	s.ID, s.Path, s.State = filepath.Base(path), path, "interrupted"
 	if s.Delivered != "" {
 		s.State = "kept"

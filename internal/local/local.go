@@ -109,8 +109,8 @@ const maxCPUSlots = 4
 
 // Devices lists the devices of this machine for Pools. It leaves the driver alone where
 // only the CPU is asked for.
-func Devices(ctx context.Context, names []string, like config.Pool) (*gpu.Inventory, error) {
-	if onlyCPU(names, like) {
+func Devices(ctx context.Context, names []string, defaults config.Pool) (*gpu.Inventory, error) {
+	if onlyCPU(names, defaults) {
 		return gpu.Open(ctx, gpu.Options{NoNVML: true})
 	}
 	inventory, err := gpu.Open(ctx, gpu.Options{})
@@ -120,16 +120,16 @@ func Devices(ctx context.Context, names []string, like config.Pool) (*gpu.Invent
 	return inventory, nil
 }
 
-func onlyCPU(names []string, like config.Pool) bool {
-	return slices.Equal(like.Devices, gpu.Selection{"cpu"}) || len(like.Devices) == 0 && slices.Equal(names, []string{"cpu"})
+func onlyCPU(names []string, defaults config.Pool) bool {
+	return slices.Equal(defaults.Devices, gpu.Selection{"cpu"}) || len(defaults.Devices) == 0 && slices.Equal(names, []string{"cpu"})
 }
 
 // Pools makes a pool per name: the one called cpu on the CPU, others on the devices of
 // like, else on all GPUs, or on the CPU where noGPU says why. A GPU that is there but
 // cannot be used is an error. Default: one pool, gpu or cpu. Zero values of like are the
 // defaults.
-func Pools(inventory *gpu.Inventory, names []string, like config.Pool) (pools []config.Pool, noGPU string, err error) {
-	if len(like.Devices) == 0 && !onlyCPU(names, like) {
+func Pools(inventory *gpu.Inventory, names []string, defaults config.Pool) (pools []config.Pool, noGPU string, err error) {
+	if len(defaults.Devices) == 0 && !onlyCPU(names, defaults) {
 		if why := inventory.Unusable(); why != "" {
 			return nil, "", unavailable("%s; devices: cpu runs it on the CPU", why)
 		}
@@ -144,21 +144,21 @@ func Pools(inventory *gpu.Inventory, names []string, like config.Pool) (pools []
 		}
 	}
 	for _, name := range names {
-		pool, slots := like, 1
+		pool, slots := defaults, 1
 		pool.Name = name
-		if len(like.Devices) == 0 {
+		if len(defaults.Devices) == 0 {
 			pool.Devices = gpu.Selection{"all"}
 		}
 		if name == "cpu" || noGPU != "" {
 			pool.Devices = gpu.Selection{"cpu"}
-			if slots = min(runtime.GOMAXPROCS(0), maxCPUSlots); like.Sharing == "exclusive" {
+			if slots = min(runtime.GOMAXPROCS(0), maxCPUSlots); defaults.Sharing == "exclusive" {
 				slots = 1
 			}
 			if noGPU == "" && len(names) > 1 {
 				pool.Sharing, pool.GPUsPerSlot = "", 0 // they are meant for GPUs
 			}
 		}
-		pool.Slots = cmp.Or(like.Slots, config.Slots(slots))
+		pool.Slots = cmp.Or(defaults.Slots, config.Slots(slots))
 		pools = append(pools, pool)
 	}
 	return pools, noGPU, nil

@@ -35,11 +35,11 @@ func TestHoldFolder_OfAMapThatEnds(t *testing.T) {
 	second := <-got
 	require.NotNil(t, second)
 	defer second.Close()
-	there, err := os.Stat(filepath.Join(data, lockFile))
+	present, err := os.Stat(filepath.Join(data, lockFile))
 	require.NoError(t, err)
-	mine, err := second.Stat()
+	locked, err := second.Stat()
 	require.NoError(t, err)
-	require.True(t, os.SameFile(there, mine))
+	require.True(t, os.SameFile(present, locked))
 	require.DirExists(t, filepath.Join(data, "store"))
 }
 

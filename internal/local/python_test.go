@@ -37,7 +37,7 @@ func TestMap_PythonIsTriedFirst(t *testing.T) {
 		require.ErrorContains(t, err, "Python /")
 		require.ErrorAs(t, err, new(*local.MistakeError))
 	}
-	said, fix := local.CheckPython(t.Context(), "/no/such/python")
-	require.Contains(t, said, "no such file or directory")
+	found, fix := local.CheckPython(t.Context(), "/no/such/python")
+	require.Contains(t, found, "no such file or directory")
 	require.Contains(t, fix, "install Python 3.9 or newer")
 }

@@ -83,14 +83,14 @@ func (o *Options) fill(ctx context.Context, mode gpumux.Mode) (err error) {
 	if o.Task == nil && o.Modules == nil {
 		return nil
 	}
-	like := config.Pool{Mode: mode}
+	defaults := config.Pool{Mode: mode}
 	if o.Inventory == nil {
-		if o.Inventory, err = Devices(ctx, nil, like); err != nil {
+		if o.Inventory, err = Devices(ctx, nil, defaults); err != nil {
 			return err
 		}
 	}
 	if o.Pools == nil {
-		o.Pools, _, err = Pools(o.Inventory, nil, like)
+		o.Pools, _, err = Pools(o.Inventory, nil, defaults)
 	}
 	return err
 }

@@ -173,14 +173,14 @@ func (s *streaming) refusal(wrong gpumux.SourceError) gpumux.Result {
 	return result
 }
 
-func (s *streaming) deliver(ctx context.Context, of streamed, r gpumux.Result) error {
-	r.Index = of.index
+func (s *streaming) deliver(ctx context.Context, item streamed, r gpumux.Result) error {
+	r.Index = item.index
 	line, err := results.Append(nil, r)
 	if err != nil {
 		return err
 	}
 	select {
-	case s.lines <- streamed{of.index, bytes.TrimSuffix(line, []byte{'\n'}), of.weight}:
+	case s.lines <- streamed{item.index, bytes.TrimSuffix(line, []byte{'\n'}), item.weight}:
 	case <-ctx.Done():
 	}
 	return nil
@@ -231,11 +231,11 @@ func (s *streaming) take(ctx context.Context) (batch []streamed) {
 		return nil
 	}
 	// A task that takes many items at once gets them, however long they take.
-	most := max(s.batch.Load(), (abreastItems*s.concurrent.Load()+maxAbreast-1)/maxAbreast)
+	limit := max(s.batch.Load(), (abreastItems*s.concurrent.Load()+maxAbreast-1)/maxAbreast)
 	if each := s.each.Load(); each > 0 {
-		most = max(most, int64(share)/each)
+		limit = max(limit, int64(share)/each)
 	}
-	for range min(len(s.queue)/s.slots, int(most)-1, maxShare-1) {
+	for range min(len(s.queue)/s.slots, int(limit)-1, maxShare-1) {
 		select {
 		case one, ok := <-s.queue:
 			if !ok {

@@ -191,18 +191,18 @@ func TestStream_ALongItemHoldsUpNoOtherSlot(t *testing.T) {
 // While the first item runs, no more is read than what is bounded, though all the others
 // have finished.
 func TestStream_ReadsAheadWithinBounds(t *testing.T) {
-	const most = 8 // of 8 MiB each there is room for seven, and one waits
+	const limit = 8 // of 8 MiB each there is room for seven, and one waits
 	gate, large := filepath.Join(t.TempDir(), "gate"), []byte(`"`+strings.Repeat("x", 8<<20)+`"`)
 	var yielded atomic.Int64
 	held := func(_ context.Context, give taking) error {
 		if err := give([]byte(strconv.Quote(gate)), nil); err != nil {
 			return err
 		}
-		for given := range int64(40) {
-			if given == most-2 {
+		for number := range int64(40) {
+			if number == limit-2 {
 				require.NoError(t, os.WriteFile(gate, nil, 0o600))
 			}
-			if ahead := given - yielded.Load(); ahead > most {
+			if ahead := number - yielded.Load(); ahead > limit {
 				return fmt.Errorf("%d items ahead", ahead)
 			}
 			if err := give(large, nil); err != nil {

@@ -141,13 +141,13 @@ var pythonVersion = regexp.MustCompile(`(?m)^\d+\.\d+\.\d+ .*$`)
 
 // CheckPython starts an interpreter. Fix says what to do where tasks cannot run in it,
 // else it is empty; said is its version and path, or its other output.
-func CheckPython(ctx context.Context, python string) (said, fix string) {
+func CheckPython(ctx context.Context, python string) (found, fix string) {
 	ctx, cancel := context.WithTimeout(ctx, probing)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, python, "-c",
 		"import sys; print('%d.%d.%d' % sys.version_info[:3], sys.executable); sys.exit(sys.version_info < (3, 9))").CombinedOutput()
 	version := pythonVersion.Find(out)
-	said = cmp.Or(string(version), string(out))
+	found = cmp.Or(string(version), string(out))
 	var exit *exec.ExitError
 	switch {
 	case version != nil && err != nil:
@@ -156,9 +156,9 @@ func CheckPython(ctx context.Context, python string) (said, fix string) {
 	case err == nil, errors.As(err, &exit) && len(out) > 0:
 		fix = "this is not how Python 3.9 or newer answers; give another Python"
 	default:
-		said, fix = err.Error(), "install Python 3.9 or newer, or give another Python; commands need none"
+		found, fix = err.Error(), "install Python 3.9 or newer, or give another Python; commands need none"
 	}
-	return text.Excerpt([]byte(strings.Join(strings.Fields(said), " "))), fix
+	return text.Excerpt([]byte(strings.Join(strings.Fields(found), " "))), fix
 }
 
 func startable(ctx context.Context, tasks map[string]config.Task) error {
@@ -169,8 +169,8 @@ func startable(ctx context.Context, tasks map[string]config.Task) error {
 			continue
 		}
 		tried[python] = true
-		if said, fix := CheckPython(ctx, python); fix != "" {
-			return mistake("Python %s: %s; %s", python, cmp.Or(said, "it said nothing when asked for its version"), fix)
+		if found, fix := CheckPython(ctx, python); fix != "" {
+			return mistake("Python %s: %s; %s", python, cmp.Or(found, "it said nothing when asked for its version"), fix)
 		}
 	}
 	return nil

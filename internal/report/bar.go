@@ -78,10 +78,9 @@ func (b *Bar) Show(p gpumux.Progress) {
 }
 
 // line fits the progress into width columns: task, bar and numbers; without room for the
-// bar, task and numbers; else only as many numbers as fit.
+// bar, task and numbers; else the beginning of the numbers.
 func (b *Bar) line(p gpumux.Progress, width int) string {
-	parts := b.parts(p)
-	text := strings.Join(parts, "  ")
+	text := strings.Join(b.parts(p), "  ")
 	room := width - utf8.RuneCountInString(text) - utf8.RuneCountInString(p.Task) - 4
 	if room >= 10 && p.Items > 0 && p.Phase != gpumux.PhaseIndexing {
 		cells := min(room-room%10, 30) // in steps, so that it does not tremble with the length of the numbers
@@ -91,11 +90,7 @@ func (b *Bar) line(p gpumux.Progress, width int) string {
 	if whole := p.Task + " " + text; utf8.RuneCountInString(whole) <= width {
 		return whole
 	}
-	for len(parts) > 0 && utf8.RuneCountInString(text) > width {
-		parts = parts[:len(parts)-1]
-		text = strings.Join(parts, "  ")
-	}
-	return text
+	return shorten(text, width)
 }
 
 // parts are the numbers, the most important first.

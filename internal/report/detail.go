@@ -13,62 +13,49 @@ import (
 	"github.com/gpumux/gpumux/starter"
 )
 
-const pendingShown = 10
+// listed bounds the lines of running items and of chunks in flight.
+const listed = 10
 
 // Detail writes all about a map for people.
 func Detail(to io.Writer, d *starter.Detail, causes []starter.Cause, page string, now time.Time) {
 	to = Visible(to)
-	say := func(name, text string) {
-		if text != "" {
-			Field(to, name, "%s", text)
-		}
-	}
+	p := d.Progress
+	var peaks *gpumux.Peaks
 	var faults map[gpumux.FaultKind]int64
-	var peak *gpumux.Peaks
-	status, reduces := string(d.Status), ""
-	if p := d.Progress; p != nil {
-		faults, peak = p.Faults, p.Peak
+	status, items := string(d.Status), Count(d.Items)
+	var succeeded, failed, took, waits, memory, reduces string
+	switch {
+	case p != nil:
+		faults, peaks, waits = p.Faults, p.Peak, p.WaitingFor
 		if p.Paused {
 			status = "paused"
 		} else if p.Phase != gpumux.PhaseRunning {
 			status += ", " + string(p.Phase)
 		}
-	} else if d.Summary != nil {
-		faults, peak, reduces = d.Summary.Faults, d.Summary.Peak, Reduced(*d.Summary)
+	case d.Summary != nil:
+		faults, peaks, reduces = d.Summary.Faults, d.Summary.Peak, Reduced(*d.Summary)
 	}
-	items := Count(d.Items)
 	if d.Input != "" {
 		items += " from " + d.Input
 	}
-	Field(to, "map", "%s", d.ID)
-	Field(to, "task", "%s", d.Task)
-	Field(to, "status", "%s", status)
-	say("items", items)
 	if d.Succeeded >= 0 {
-		failed := humanize.Comma(d.Failed)
+		succeeded, failed = humanize.Comma(d.Succeeded), humanize.Comma(d.Failed)
 		if len(faults) > 0 {
 			failed += " (" + Kinds(faults) + ")"
 		}
-		say("succeeded", humanize.Comma(d.Succeeded))
-		say("failed", failed)
 	}
-	Field(to, "started", "%s (%s)", d.Started.Local().Format(time.DateTime), Ago(now, d.Started))
 	if !d.Closed.IsZero() {
-		say("took", Span(d.Closed.Sub(d.Started)))
+		took = Span(d.Closed.Sub(d.Started))
 	}
-	if d.Progress != nil {
-		say("waits for", d.Progress.WaitingFor)
+	if peaks != nil {
+		memory = "peak per item: " + peaks.String()
 	}
-	say("in flight", inFlight(d.Progress))
-	if peak != nil {
-		Field(to, "memory", "peak per item: %s", peak)
-	}
-	say("reduced", reduces)
-	say("results", d.Output)
-	say("web UI", page)
+	Fields(to, "map", d.ID, "task", d.Task, "status", status, "items", items, "succeeded", succeeded, "failed", failed,
+		"started", started(d.Started, now), "took", took, "waits for", waits, "in flight", inFlight(p), "memory", memory,
+		"reduced", reduces, "results", d.Output, "web UI", page)
 	printServing(to, d)
-	printLines(to, "waits: no worker has a healthy device", d.Sick)
-	printLines(to, "notices", d.Notices)
+	Lines(to, "waits: no worker has a healthy device", d.Sick)
+	Lines(to, "notices", d.Notices)
 	printFaults(to, d, causes)
 	printRunning(to, d)
 	printPending(to, d, now)
@@ -77,14 +64,18 @@ func Detail(to io.Writer, d *starter.Detail, causes []starter.Cause, page string
 	}
 }
 
+func started(at, now time.Time) string {
+	return fmt.Sprintf("%s (%s)", at.Local().Format(time.DateTime), Ago(now, at))
+}
+
 // inFlight describes the chunks that workers have of a running map; p may be nil.
 func inFlight(p *gpumux.Progress) string {
 	if p == nil {
 		return ""
 	}
-	of, rate := "", ""
+	chunk, rate := "", ""
 	if p.Chunk > 0 {
-		of = fmt.Sprintf(" of up to %d items", p.Chunk)
+		chunk = fmt.Sprintf(" of up to %d items", p.Chunk)
 	}
 	if p.Rate > 0 {
 		rate = ", " + PerSecond(p.Rate)
@@ -92,7 +83,7 @@ func inFlight(p *gpumux.Progress) string {
 	if p.Waiting > 0 {
 		rate += fmt.Sprintf("; %s items wait to be tried again", humanize.Comma(p.Waiting))
 	}
-	return fmt.Sprintf("%s%s, window %d%s", english.Plural(p.InFlight, "chunk", ""), of, p.Window, rate)
+	return fmt.Sprintf("%s%s, window %d%s", english.Plural(p.InFlight, "chunk", ""), chunk, p.Window, rate)
 }
 
 func printServing(to io.Writer, d *starter.Detail) {
@@ -112,7 +103,8 @@ func printServing(to io.Writer, d *starter.Detail) {
 	}
 }
 
-func printLines(to io.Writer, title string, lines []string) {
+// Lines writes lines below a title, if there are any.
+func Lines(to io.Writer, title string, lines []string) {
 	if len(lines) > 0 {
 		fmt.Fprintf(to, "\n%s\n", title)
 	}
@@ -127,25 +119,33 @@ func printFaults(to io.Writer, d *starter.Detail, causes []starter.Cause) {
 	failed := d.Failed
 	if d.Progress != nil {
 		failed = 0 // it goes on
-	}
-	if len(causes) == 0 && d.Progress != nil {
-		var recent starter.Causes
-		for _, result := range d.Progress.Recent {
-			recent.Add(result)
+		if len(causes) == 0 {
+			var recent starter.Causes
+			for _, result := range d.Progress.Recent {
+				recent.Add(result)
+			}
+			causes = recent.Sorted()
 		}
-		causes = recent.Sorted()
 	}
 	Faults(to, d.ID, failed, causes)
 }
 
-const runningShown = 10
-
-func printRunning(to io.Writer, d *starter.Detail) {
-	if len(d.Running) == 0 {
+// list writes what is in all, as far as there is room for it.
+func list[T any](to io.Writer, title string, all []T, line func(T) string) {
+	if len(all) == 0 {
 		return
 	}
-	fmt.Fprint(to, "\nrunning\n")
-	for _, r := range d.Running[:min(len(d.Running), runningShown)] {
+	fmt.Fprintf(to, "\n%s\n", title)
+	for _, each := range all[:min(len(all), listed)] {
+		fmt.Fprintln(to, line(each))
+	}
+	if more := len(all) - listed; more > 0 {
+		fmt.Fprintf(to, "  and %d more\n", more)
+	}
+}
+
+func printRunning(to io.Writer, d *starter.Detail) {
+	list(to, "running", d.Running, func(r gpumux.RunningItem) string {
 		what := fmt.Sprintf("item %d", r.Index)
 		if r.Index < 0 {
 			what = "a process starts (importing)"
@@ -154,19 +154,12 @@ func printRunning(to io.Writer, d *starter.Detail) {
 		if r.Progress != "" {
 			line += ", progress " + OneLine(r.Progress, 200)
 		}
-		fmt.Fprintln(to, line)
-	}
-	if more := len(d.Running) - runningShown; more > 0 {
-		fmt.Fprintf(to, "  and %d more\n", more)
-	}
+		return line
+	})
 }
 
 func printPending(to io.Writer, d *starter.Detail, now time.Time) {
-	if len(d.Pending) == 0 {
-		return
-	}
-	fmt.Fprint(to, "\nin flight\n")
-	for _, p := range d.Pending[:min(len(d.Pending), pendingShown)] {
+	list(to, "in flight", d.Pending, func(p starter.Pending) string {
 		line := fmt.Sprintf("  %s %s: %s, attempt %d", strings.TrimPrefix(p.Activity, "gpumux."), p.ID, p.State, max(1, p.Attempt))
 		if p.Worker != "" {
 			line += " at " + p.Worker
@@ -174,15 +167,12 @@ func printPending(to io.Writer, d *starter.Detail, now time.Time) {
 		if wait := p.Next.Sub(now); wait > 0 {
 			line += ", next try in " + Span(wait)
 		}
-		fmt.Fprintln(to, line)
 		if p.Waiting != "" {
-			fmt.Fprintf(to, "    %s\n", OneLine(p.Waiting, 200))
+			line += "\n    " + OneLine(p.Waiting, 200)
 		}
 		if p.Fault != nil {
-			fmt.Fprintf(to, "    last: %s\n", OneLine(p.Fault.Error(), 200))
+			line += "\n    last: " + OneLine(p.Fault.Error(), 200)
 		}
-	}
-	if more := len(d.Pending) - pendingShown; more > 0 {
-		fmt.Fprintf(to, "  and %d more\n", more)
-	}
+		return line
+	})
 }

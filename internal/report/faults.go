@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	// mostMessage bounds a message in characters, mostLines a traceback or output in lines.
-	mostMessage = 600
-	mostLines   = 8
+	// maxMessage bounds a message in characters, maxLines a traceback or output in lines.
+	maxMessage = 600
+	maxLines   = 8
 	// placesShown bounds the devices that are shown of a cause.
 	placesShown = 4
 )
@@ -53,16 +53,15 @@ func printCause(to io.Writer, c starter.Cause) {
 	part("example", OneLine(f.Of(), 200))
 	message := f
 	message.Hint, message.Slot, message.Device, message.Class, message.Kind = "", "", "", "", ""
-	part("message", shorten(strings.TrimPrefix(message.Error(), ": "), mostMessage))
+	part("message", shorten(strings.TrimPrefix(message.Error(), ": "), maxMessage))
 	part("traceback", lastLines(f.Traceback))
 	if f.Traceback == "" {
 		part("printed", lastLines(cmp.Or(f.Tail, r.Printed)))
 	}
-	next := f.Hint
-	if next == "" && f.Kind == gpumux.FaultTaskError {
-		next = mendTask
+	if f.Hint == "" && f.Kind == gpumux.FaultTaskError {
+		f.Hint = "mend the code, then run the failed items again; --attempts where the cause passes by itself"
 	}
-	part("next", next)
+	part("next", f.Hint)
 }
 
 func places(c starter.Cause) string {
@@ -80,33 +79,23 @@ func places(c starter.Cause) string {
 
 func lastLines(text string) string {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
-	lines = lines[max(0, len(lines)-mostLines):]
+	lines = lines[max(0, len(lines)-maxLines):]
 	for i, line := range lines {
 		lines[i] = shorten(line, 200)
 	}
 	return strings.Join(lines, "\n")
 }
 
-func shorten(text string, limit int) string {
-	if runes := []rune(text); len(runes) > limit {
-		return string(runes[:limit-1]) + "…"
-	}
-	return text
-}
-
-// mendTask is the next step for an exception, which has no hint.
-const mendTask = "mend the code, then run the failed items again; --attempts where the cause passes by itself"
-
 const causesShown = 8
 
 // Causes writes a line for each cause of so many failures, with an example.
 func Causes(to io.Writer, indent string, failed int64, causes []starter.Cause) {
 	for _, c := range causes[:min(len(causes), causesShown)] {
-		like := ""
+		others := ""
 		if c.Count > 1 {
-			like = humanize.Comma(c.Count) + " like "
+			others = humanize.Comma(c.Count) + " like "
 		}
-		fmt.Fprintf(to, "%s%s%s\n", indent, like, Failure(c.Example))
+		fmt.Fprintf(to, "%s%s%s\n", indent, others, Failure(c.Example))
 		failed -= c.Count
 	}
 	if len(causes) > 0 && failed > 0 {

@@ -125,21 +125,16 @@ func Pools(pools []contract.PoolInfo) string {
 // Leases writes the leases of a workflow for people.
 func Leases(to io.Writer, l *starter.LeaseInfo, page string, now time.Time) {
 	to = Visible(to)
-	Field(to, "workflow", "%s", l.ID)
-	Field(to, "type", "%s", l.Type)
-	Field(to, "status", "%s", string(l.Status))
-	Field(to, "started", "%s (%s)", l.Started.Local().Format(time.DateTime), Ago(now, l.Started))
-	if page != "" {
-		Field(to, "web UI", "%s", page)
-	}
+	Fields(to, "workflow", l.ID, "type", l.Type, "status", string(l.Status), "started", started(l.Started, now), "web UI", page)
 	if len(l.Leases) == 0 {
 		fmt.Fprintf(to, "\nno lease, and no map: those are workflows of the type %s\n", gpumux.MapWorkflow)
 		return
 	}
-	fmt.Fprint(to, "\nleases\n")
+	var lines []string
 	for _, each := range l.Leases {
-		fmt.Fprintf(to, "  %s\n", leaseLine(each, now))
+		lines = append(lines, leaseLine(each, now))
 	}
+	Lines(to, "leases", lines)
 }
 
 func leaseLine(l gpumux.Seat, now time.Time) string {

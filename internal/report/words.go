@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -22,16 +23,23 @@ func Table(to io.Writer, rows [][]string) error {
 	return w.Flush()
 }
 
-// Field writes a line of a description.
-func Field(to io.Writer, name, format string, args ...any) {
-	fmt.Fprintf(Visible(to), "%-10s %s\n", name, fmt.Sprintf(format, args...))
+// Fields writes a description: a line for each name with its text, unless that is empty.
+func Fields(to io.Writer, namesAndTexts ...string) {
+	for pair := range slices.Chunk(namesAndTexts, 2) {
+		if pair[1] != "" {
+			fmt.Fprintf(Visible(to), "%-10s %s\n", pair[0], pair[1])
+		}
+	}
 }
 
 // OneLine joins the lines of a text and cuts it to limit characters.
 func OneLine(text string, limit int) string {
-	text = strings.Join(strings.Fields(text), " ")
+	return shorten(strings.Join(strings.Fields(text), " "), limit)
+}
+
+func shorten(text string, limit int) string {
 	if runes := []rune(text); len(runes) > limit {
-		text = string(runes[:limit-1]) + "…"
+		return string(runes[:limit-1]) + "…"
 	}
 	return text
 }
@@ -40,11 +48,11 @@ func OneLine(text string, limit int) string {
 func Failure(r gpumux.Result) string {
 	fault := *r.Fault
 	fault.Index = &r.Index
-	of := OneLine(fault.Of(), 80)
+	item := OneLine(fault.Of(), 80)
 	if r.Key != nil {
-		of += ", key " + OneLine(string(r.Key), 40)
+		item += ", key " + OneLine(string(r.Key), 40)
 	}
-	return of + ": " + OneLine(fault.Error(), 200)
+	return item + ": " + OneLine(fault.Error(), 200)
 }
 
 // Count writes a number; one below 0 is not known.
